@@ -138,10 +138,8 @@ static void wait_queued(unsigned long wanted)
     unsigned long queued;
 
     while ((queued = ask_sql(&site,
-                             "SELECT COUNT(*) FROM information_schema."
-                             "innodb_trx AS t JOIN sessions AS p ON p.id = "
-                             "t.trx_mysql_thread_id "
-                             "WHERE p.db = '%s' AND t.trx_state = 'LOCK WAIT'",
+                             "SELECT COUNT(*) FROM lock_waits JOIN sessions "
+                             "USING (id) WHERE db = '%s'",
                              site.database)) != wanted) {
         ck_assert_msg(shed_now_ms() < deadline_ms, "%lu queued, not %lu",
                       queued, wanted);

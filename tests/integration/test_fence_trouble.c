@@ -163,9 +163,7 @@ static void begin_wait(struct waiter *w)
     uint64_t deadline_ms = test_deadline_ms();
 
     ck_assert_int_eq(pthread_create(&w->thread, NULL, run_waiter, w), 0);
-    while (ask_sql(&site,
-                   "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE "
-                   "trx_state = 'LOCK WAIT' AND trx_mysql_thread_id = %lu",
+    while (ask_sql(&site, "SELECT COUNT(*) FROM lock_waits WHERE id = %lu",
                    mysql_thread_id(w->mysql)) == 0) {
         ck_assert_msg(shed_now_ms() < deadline_ms, "the guard does not wait");
         pause_look();

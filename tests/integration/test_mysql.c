@@ -664,22 +664,22 @@ START_TEST(a_connection_killed_while_idle_is_opened_again)
 }
 END_TEST
 
-/* Wait until a query of another connection waits for the table that we have
- * locked. Returns the connection. */
+/* Wait until a query of another connection waits for the table that the site's
+ * has locked, which can read no other. Returns the waiting connection. */
 static unsigned long wait_blocked(unsigned long other_than)
 {
+    struct site looker = site;
+    unsigned long id;
     char sql[TEXT_BYTES];
 
+    join_site(&looker);
     snprintf(sql, sizeof(sql),
-             "SELECT IFNULL(MAX(id), 0) <> 0 FROM sessions WHERE db = '%s' AND "
-             "id <> %lu AND state = 'Waiting "
-             "for table metadata lock'",
+             "SELECT IFNULL(MAX(id), 0) FROM sessions WHERE db = '%s' AND "
+             "id <> %lu AND state = 'Waiting for table metadata lock'",
              site.database, other_than);
-    wait_sql(&site, 1, sql);
-    return ask_sql(&site,
-                   "SELECT MAX(id) FROM sessions WHERE "
-                   "db = '%s' AND state = 'Waiting for table metadata lock'",
-                   site.database);
+    WAIT_FOR((id = ask_sql(&looker, "%s", sql)) != 0);
+    mysql_close(looker.admin);
+    return id;
 }
 
 START_TEST(a_connection_killed_in_a_query_is_tried_once_again)

@@ -40,18 +40,28 @@ static void make_uri(struct site *site, const char *text)
              text, site->database, parameters != NULL ? parameters : "");
 }
 
-/* The sessions of the server, without those columns that MySQL cannot show
- * while a query of any session has bytes that are no text. */
-static void make_sessions(struct site *site)
+/* The sessions of the server, and which of them wait for the lock of a row. In
+ * MySQL, information_schema can show neither while a query of any session has
+ * bytes that are no text. */
+static void make_views(struct site *site)
 {
+    bool has_trx = is_mariadb(site);
+
     run_sql(site, "CREATE VIEW sessions AS %s",
-            is_mariadb(site)
-                ? "SELECT id, db, state, info FROM "
-                  "information_schema.processlist"
-                : "SELECT processlist_id AS id, processlist_db AS db, "
-                  "processlist_state AS state, processlist_info AS info "
-                  "FROM performance_schema.threads "
-                  "WHERE processlist_id IS NOT NULL");
+            has_trx ? "SELECT id, db, state, info FROM "
+                      "information_schema.processlist"
+                    : "SELECT processlist_id AS id, processlist_db AS db, "
+                      "processlist_state AS state, processlist_info AS info "
+                      "FROM performance_schema.threads "
+                      "WHERE processlist_id IS NOT NULL");
+    run_sql(site, "CREATE VIEW lock_waits AS %s",
+            has_trx ? "SELECT trx_mysql_thread_id AS id FROM "
+                      "information_schema.innodb_trx "
+                      "WHERE trx_state = 'LOCK WAIT'"
+                    : "SELECT DISTINCT processlist_id AS id "
+                      "FROM performance_schema.data_lock_waits "
+                      "JOIN performance_schema.threads "
+                      "ON thread_id = requesting_thread_id");
 }
 
 void open_site(struct site *site, const char *uri)
@@ -65,14 +75,19 @@ void open_site(struct site *site, const char *uri)
     run_sql(site, "DROP DATABASE IF EXISTS %s", site->database);
     run_sql(site, "CREATE DATABASE %s CHARACTER SET utf8mb4", site->database);
     run_sql(site, "USE %s", site->database);
-    make_sessions(site);
+    make_views(site);
+}
+
+void join_site(struct site *site)
+{
+    connect_admin(site, site->uri);
+    run_sql(site, "USE %s", site->database);
 }
 
 void reopen_site(struct site *site)
 {
     mysql_close(site->admin);
-    connect_admin(site, site->uri);
-    run_sql(site, "USE %s", site->database);
+    join_site(site);
 }
 
 void make_words(struct site *site)
@@ -111,7 +126,7 @@ static unsigned long take_number(struct site *site)
     unsigned long number;
     MYSQL_ROW row;
 
-    ck_assert_ptr_nonnull(result);
+    ck_assert_msg(result != NULL, "%s", mysql_error(site->admin));
     row = mysql_fetch_row(result);
     ck_assert(row != NULL && row[0] != NULL);
     number = strtoul(row[0], NULL, 10);

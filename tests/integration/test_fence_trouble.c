@@ -521,6 +521,12 @@ START_TEST(a_table_without_transactions_is_refused)
 {
     MYSQL *mysql = join(levels[0]);
 
+    /* MySQL begins a transaction for its binary log, too, and shows only that
+     * there is one */
+    if (!is_mariadb(&site) && ask_sql(&site, "SELECT @@log_bin") == 1) {
+        mysql_close(mysql);
+        return;
+    }
     replace_table("resource VARBINARY(255) PRIMARY KEY, number BIGINT "
                   "UNSIGNED, owner BINARY(16)",
                   "MyISAM");

@@ -19,7 +19,8 @@ static redisReply *list_names(struct actions *a)
 
     if (actions_redis(a, &ignored) == NULL)
         return NULL;
-    reply = redisCommand(a->redis, "PUBSUB CHANNELS " CHANNEL "????????????????");
+    reply =
+        redisCommand(a->redis, "PUBSUB CHANNELS " CHANNEL "????????????????");
     if (reply == NULL)
         actions_drop_redis(a);
     return reply;

@@ -74,7 +74,7 @@ static void hear_header(struct cli_redis *redis, struct cli_caches *c,
     size_t size = 0;
     const char *bytes;
 
-    if (shed_reply_error(head) != NULL && shed_reply_code(head) == SHED_EDENIED)
+    if (cli_redis_is_denied(head))
         c->denied++;
     else
         (void)cli_redis_check_key(redis, head, "GETRANGE");
@@ -94,17 +94,16 @@ static void count_page(struct cli_redis *redis, struct cli_caches *c,
                        const struct shed_reply *keys)
 {
     char name[SHED_NAME_MAX_BYTES + 1];
-    struct shed_reply *time =
-        cli_redis_check(redis, cli_redis_ask(redis, "TIME"), "TIME");
-    uint64_t now_ms = cli_redis_clock_ms(time);
+    uint64_t now_ms;
     size_t size = 0;
 
-    shed_reply_free(time);
+    cli_redis_send_words(redis, "TIME");
     for (size_t i = 0; i < shed_reply_count(keys); i++) {
         const char *key = shed_reply_bytes(shed_reply_at(keys, i), &size);
         if (name_of(key, size, name))
             cli_entry_send_header(redis, key, size);
     }
+    now_ms = cli_redis_hear_clock_ms(redis);
     for (size_t i = 0; i < shed_reply_count(keys); i++) {
         const char *key = shed_reply_bytes(shed_reply_at(keys, i), &size);
         if (name_of(key, size, name))
@@ -146,7 +145,7 @@ const char *cli_cache_advice(struct cli_redis *redis, const char *name,
         (void)snprintf(text, CLI_ADVICE_BYTES, "did you mean '%s'?", near.best);
     else
         (void)snprintf(text, CLI_ADVICE_BYTES,
-                       "'snowshed caches' lists those that there are.");
+                       "'snowshed caches' lists the caches.");
     cli_caches_free(&caches);
     return text;
 }
@@ -172,6 +171,11 @@ static bool read_traffic(struct cli_redis *redis, struct traffic *out)
     return is_known;
 }
 
+static long long per_second(long long before, long long after, uint64_t ms)
+{
+    return (after - before) * SECOND_MS / (long long)ms;
+}
+
 /* Measured before the walk, whose own reads would be counted. */
 static void measure(struct cli_redis *redis, struct traffic *out)
 {
@@ -184,10 +188,9 @@ static void measure(struct cli_redis *redis, struct traffic *out)
     cli_sleep_ms(SECOND_MS);
     (void)read_traffic(redis, out);
     ms = shed_now_ms() - begun_ms;
-    out->commands =
-        (out->commands - before.commands) * SECOND_MS / (long long)ms;
-    out->found = (out->found - before.found) * SECOND_MS / (long long)ms;
-    out->missed = (out->missed - before.missed) * SECOND_MS / (long long)ms;
+    out->commands = per_second(before.commands, out->commands, ms);
+    out->found = per_second(before.found, out->found, ms);
+    out->missed = per_second(before.missed, out->missed, ms);
 }
 
 /* ----------------------------------------------------------------- showing */

@@ -16,7 +16,6 @@
 #include <snowshed/mysql.h>
 
 #include "base/clock.h"
-#include "base/error.h"
 #include "base/latch.h"
 #include "base/random.h"
 #include "mysql/query.h"
@@ -213,8 +212,7 @@ static void report(struct check *c, const struct item *item)
         return;
     }
     object = json_object();
-    cli_json_set_bytes(object, "key", cli_key_bytes(&item->key),
-                       item->key.named.key.size);
+    cli_key_json(object, &item->key);
     json_object_set_new(object, "written_ms",
                         json_integer((json_int_t)entry->written_ms));
     json_object_set_new(
@@ -280,17 +278,15 @@ static bool is_no_integer(const struct check *c, const struct item *item)
 }
 
 /* Keep the first reason, with the library's advice as one about the tool. */
-static void count_failure(struct check *c, const struct shed_error *error)
+static void count_failure(struct check *c, const char *reason)
 {
     const char *advice = c->call->is_integer_key ? "leave out" : "give";
-    size_t size = strlen(error->reason);
-    const char *end = strstr(error->reason, ": if it is the key, open the");
+    const char *end = strstr(reason, ": if it is the key, open the");
+    size_t size = end != NULL ? (size_t)(end - reason) : strlen(reason);
 
     if (c->failed++ > 0)
         return;
-    if (end != NULL)
-        size = (size_t)(end - error->reason);
-    (void)snprintf(c->why, sizeof(c->why), "%.*s", (int)size, error->reason);
+    (void)snprintf(c->why, sizeof(c->why), "%.*s", (int)size, reason);
     if (end != NULL)
         (void)snprintf(c->why + size, sizeof(c->why) - size,
                        ": if it is the key, %s --integer-keys; else select the "
@@ -300,14 +296,13 @@ static void count_failure(struct check *c, const struct shed_error *error)
 
 static void fail_no_integer(struct check *c, const struct item *item)
 {
-    char *word = cli_word(cli_key_bytes(&item->key), item->key.named.key.size);
-    struct shed_error error;
+    char *word = cli_key_word(&item->key), reason[SHED_REASON_BYTES];
 
-    (void)shed_fail(&error, SHED_EINVAL,
-                    "the key %s is no integer, and has a row: leave out "
-                    "--integer-keys",
-                    word);
-    count_failure(c, &error);
+    (void)snprintf(reason, sizeof(reason),
+                   "the key %.100s is no integer, and has a row: leave out "
+                   "--integer-keys",
+                   word);
+    count_failure(c, reason);
     free(word);
 }
 
@@ -318,7 +313,7 @@ static void compare(struct check *c, unsigned round)
         if (is_no_integer(c, item)) {
             fail_no_integer(c, item);
         } else if (item->value == NULL) {
-            count_failure(c, &item->error);
+            count_failure(c, item->error.reason);
         } else if (is_equal(item)) {
             c->equal++;
         } else if (round > 0 && item->is_same) {
@@ -338,6 +333,8 @@ static uint64_t grace_ms(const struct check *c)
 /* Compare the gathered items, and remove them. */
 static void settle_batch(struct check *c)
 {
+    if (c->count == 0)
+        return; /* after the last whole batch */
     cli_rate_keep(&c->rate, c->count);
     for (unsigned round = 0; round < ROUNDS && c->count > 0; round++) {
         if (round > 0)

@@ -182,7 +182,7 @@ static void read_facts(struct doctor *d)
 
 static bool is(const struct facts *f, const char *name, const char *value)
 {
-    char text[64];
+    char text[CLI_INFO_BYTES];
 
     return strcmp(cli_info_field(f->info, name, text), value) == 0;
 }
@@ -191,7 +191,7 @@ static bool is(const struct facts *f, const char *name, const char *value)
 
 static void check_version(struct doctor *d)
 {
-    char text[64];
+    char text[CLI_INFO_BYTES];
     long major =
         strtol(cli_info_field(d->facts.info, "redis_version", text), NULL, 10);
 
@@ -214,7 +214,7 @@ static void check_version(struct doctor *d)
 
 static void check_role(struct doctor *d)
 {
-    char text[64];
+    char text[CLI_INFO_BYTES];
 
     if (is(&d->facts, "role", "slave"))
         find(
@@ -296,7 +296,7 @@ static void check_eviction(struct doctor *d)
     long long most = cli_info_number(d->facts.info, "maxmemory");
     long long used = cli_info_number(d->facts.info, "used_memory");
     long long percent = most > 0 ? used * 100 / most : 0;
-    char policy[64], size[CLI_TEXT_BYTES];
+    char policy[CLI_INFO_BYTES], size[CLI_TEXT_BYTES];
 
     (void)cli_info_field(d->facts.info, "maxmemory_policy", policy);
     if (!d->facts.has_info)

@@ -66,6 +66,16 @@ const char *cli_key_bytes(const struct cli_key *key)
     return key->named.key.redis + key->named.key.at;
 }
 
+char *cli_key_word(const struct cli_key *key)
+{
+    return cli_word(cli_key_bytes(key), key->named.key.size);
+}
+
+void cli_key_json(json_t *object, const struct cli_key *key)
+{
+    cli_json_set_bytes(object, "key", cli_key_bytes(key), key->named.key.size);
+}
+
 bool cli_key_parse(struct cli_key *key, const char *cache, const char *redis,
                    size_t size)
 {
@@ -171,7 +181,6 @@ void cli_entry_read(struct cli_redis *redis, const struct cli_key *key,
     char refresh[SHED_REDIS_KEY_MAX_BYTES + SHED_ENTRY_REFRESH_SUFFIX_BYTES];
     const char *name = key->named.key.redis;
     size_t size = key->named.key.redis_size;
-    struct shed_reply *time;
 
     *e = (struct cli_entry){.key = key};
     send_reads(redis, name, size);
@@ -181,9 +190,7 @@ void cli_entry_read(struct cli_redis *redis, const struct cli_key *key,
     e->pttl = hear_number(redis);
     hear_refresh(redis, e);
     e->refresh_pttl = hear_number(redis);
-    time = cli_redis_check(redis, cli_redis_hear(redis), "TIME");
-    e->now_ms = cli_redis_clock_ms(time);
-    shed_reply_free(time);
+    e->now_ms = cli_redis_hear_clock_ms(redis);
     cli_entry_decode(e, e->reply);
     if (e->kind == CLI_LEASE && (e->entry.flags & SHED_ENTRY_HAS_CHANNEL) != 0)
         cli_presence_read(redis, e->holder.process, &e->presence);

@@ -336,8 +336,7 @@ json_t *cli_entry_json(const struct cli_entry *e)
     json_t *object = json_object();
 
     json_object_set_new(object, "cache", json_string(e->key->cache));
-    cli_json_set_bytes(object, "key", cli_key_bytes(e->key),
-                       e->key->named.key.size);
+    cli_key_json(object, e->key);
     cli_json_set_bytes(object, "redis_key", e->key->named.key.redis,
                        e->key->named.key.redis_size);
     json_object_set_new(object, "type", json_string(cli_kind_name(e->kind)));

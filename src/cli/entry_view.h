@@ -73,6 +73,10 @@ bool cli_key_parse(struct cli_key *key, const char *cache, const char *redis,
 /* The key as the program knows it; named.key.size bytes. */
 const char *cli_key_bytes(const struct cli_key *key);
 
+/* The same as cli_word has it, to be freed; or as object["key"]. */
+char *cli_key_word(const struct cli_key *key);
+void cli_key_json(json_t *object, const struct cli_key *key);
+
 /* Read the entry at key, in several round trips. entry keeps a pointer to
  * key. */
 void cli_entry_read(struct cli_redis *redis, const struct cli_key *key,

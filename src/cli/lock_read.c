@@ -84,8 +84,7 @@ static void look(struct cli_redis *redis, bool is_exact, struct cli_lock *lock)
     shed_reply_free(lock->reply);
     send_key(redis, lock, "GET", SHED_LOCK_KEY, "");
     lock->reply = cli_redis_hear(redis);
-    lock->is_denied = shed_reply_error(lock->reply) != NULL &&
-                      shed_reply_code(lock->reply) == SHED_EDENIED;
+    lock->is_denied = cli_redis_is_denied(lock->reply);
     if (!lock->is_denied)
         (void)cli_redis_check_key(redis, lock->reply, "GET");
     judge(lock);
@@ -143,9 +142,7 @@ static void hear_around(struct cli_redis *redis, struct cli_lock *lock)
     shed_reply_free(reply);
     hear_queue(redis, lock);
     lock->has_mark = hear_number(redis) >= 0;
-    reply = cli_redis_check(redis, cli_redis_hear(redis), "TIME");
-    lock->now_ms = cli_redis_clock_ms(reply);
-    shed_reply_free(reply);
+    lock->now_ms = cli_redis_hear_clock_ms(redis);
 }
 
 /* After a restart of the server nobody is subscribed for a moment, which does

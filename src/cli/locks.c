@@ -11,7 +11,6 @@
 #include "cli/walk.h"
 
 #define LOCKS_MAX 10000
-#define RATE_DEFAULT 20000
 #define COMMANDS_PER_LOCK 10
 
 #define MAIN "lock:{"   /* NAME} */
@@ -21,8 +20,9 @@
 struct locks {
     const struct cli_call *call;
     struct cli_redis *redis;
-    json_t *names; /* a set of lock names, escaped, after "=" if exact */
-    json_t *list;  /* with --json */
+    json_t *names;        /* a set of lock names, escaped, after "=" if exact */
+    json_t *list;         /* with --json */
+    struct cli_rate rate; /* of the walk, then of the commands */
     uint64_t held, left_out, denied;
 };
 
@@ -78,6 +78,7 @@ static void find(struct locks *l)
         shed_reply_free(keys);
     }
     cli_walk_end(&walk);
+    l->rate = walk.rate;
 }
 
 /* ----------------------------------------------------------------- showing */
@@ -124,14 +125,12 @@ static void show(struct locks *l, const char *key)
 
 static void show_all(struct locks *l)
 {
-    struct cli_rate rate = {.per_s = l->call->rate > 0 ? l->call->rate
-                                                       : RATE_DEFAULT};
     const char *key;
     json_t *value;
 
     json_object_foreach(l->names, key, value)
     {
-        cli_rate_keep(&rate, COMMANDS_PER_LOCK);
+        cli_rate_keep(&l->rate, COMMANDS_PER_LOCK);
         show(l, key);
     }
 }

@@ -76,10 +76,11 @@ const struct cli_command cli_commands[] = {
      "are, or there was nothing to compare; 3: rows could not be read.",
      "mysql query integer-keys sample rate grace ", cli_check},
     {"locks", "", 0, 0, "List the locks that are held, by whom, and who waits",
-     "By SCAN of the keys lock:{NAME}, at a bounded rate. Of locks with a key "
-     "of their own (exact_key), those that give numbers are found, and shown "
-     "with -x; TIMESTAMP, SETNX and EXPIRE locks on such a key are not. Status "
-     "0: some are held; 1: none is.",
+     "By SCAN of the keys lock:{NAME}, at a bounded rate. Locks with the "
+     "option "
+     "exact_key are listed, after -x, if they give fencing numbers; TIMESTAMP, "
+     "SETNX and EXPIRE locks with that option cannot be found. Status 0: some "
+     "are held; 1: none is.",
      "rate ", cli_locks},
     {"lock", "NAME", 1, 1, "Show who holds a lock, and who waits for it",
      "Looks at lock:{NAME}, where LEASE and QUORUM locks are, then at the key "

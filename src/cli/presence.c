@@ -12,7 +12,7 @@
 const char *cli_process_channel(char channel[CLI_CHANNEL_BYTES],
                                 const char *process)
 {
-    (void)snprintf(channel, CLI_CHANNEL_BYTES, "snowshed:process:%.*s",
+    (void)snprintf(channel, CLI_CHANNEL_BYTES, SHED_PROCESS_CHANNEL "%.*s",
                    SHED_PROCESS_BYTES, process);
     return channel;
 }

@@ -286,12 +286,28 @@ struct shed_reply *cli_redis_check_key(struct cli_redis *redis,
                : cli_redis_check(redis, reply, what);
 }
 
+bool cli_redis_is_denied(const struct shed_reply *reply)
+{
+    return shed_reply_error(reply) != NULL &&
+           shed_reply_code(reply) == SHED_EDENIED;
+}
+
 uint64_t cli_redis_clock_ms(const struct shed_reply *time)
 {
     long long s = cli_redis_number(shed_reply_at(time, 0));
     long long us = cli_redis_number(shed_reply_at(time, 1));
 
     return (uint64_t)s * MS_PER_S + (uint64_t)us / US_PER_MS;
+}
+
+uint64_t cli_redis_hear_clock_ms(struct cli_redis *redis)
+{
+    struct shed_reply *time =
+        cli_redis_check(redis, cli_redis_hear(redis), "TIME");
+    uint64_t ms = cli_redis_clock_ms(time);
+
+    shed_reply_free(time);
+    return ms;
 }
 
 long long cli_redis_number(const struct shed_reply *reply)

@@ -47,8 +47,15 @@ struct shed_reply *cli_redis_check_key(struct cli_redis *redis,
                                        struct shed_reply *reply,
                                        const char *what);
 
+/* Whether the reply is an error because the user has no right to the key or the
+ * command. */
+bool cli_redis_is_denied(const struct shed_reply *reply);
+
 /* The server's clock from a reply to TIME, ms since 1970. */
 uint64_t cli_redis_clock_ms(const struct shed_reply *time);
+
+/* The same from the next answer, which is checked. */
+uint64_t cli_redis_hear_clock_ms(struct cli_redis *redis);
 
 /* The value of the line "name:value" of a reply to INFO, cut to fit; "" if
  * there is none, or the reply is an error. */

@@ -212,7 +212,7 @@ static void send_page(struct census *c, const struct shed_reply *keys)
 static struct shed_reply *hear_any(struct census *c)
 {
     return cli_redis_check_key(c->redis, cli_redis_hear(c->redis),
-                               "GETRANGE, STRLEN, PTTL or TIME");
+                               "GETRANGE, STRLEN or PTTL");
 }
 
 /* An entry that was replaced meanwhile is counted only if what is there now has
@@ -236,7 +236,6 @@ static void hear_tags(struct census *c)
 
 static void count_page(struct census *c, const struct shed_reply *keys)
 {
-    struct shed_reply *time;
     size_t size = 0;
 
     cli_groups_read(c->groups);
@@ -257,9 +256,7 @@ static void count_page(struct census *c, const struct shed_reply *keys)
         shed_reply_free(length);
         shed_reply_free(pttl);
     }
-    time = hear_any(c);
-    c->now_ms = cli_redis_clock_ms(time);
-    shed_reply_free(time);
+    c->now_ms = cli_redis_hear_clock_ms(c->redis);
     hear_tags(c);
 }
 
@@ -433,11 +430,8 @@ static void free_census(struct census *c)
 
 static void read_clock(struct census *c)
 {
-    struct shed_reply *time =
-        cli_redis_check(c->redis, cli_redis_ask(c->redis, "TIME"), "TIME");
-
-    c->now_ms = cli_redis_clock_ms(time);
-    shed_reply_free(time);
+    cli_redis_send_words(c->redis, "TIME");
+    c->now_ms = cli_redis_hear_clock_ms(c->redis);
 }
 
 int cli_scan(struct cli_call *call)

@@ -222,7 +222,7 @@ static void print_key(const struct top *t, const struct hot *hot,
     char *word;
 
     (void)cli_key_parse(&key, t->call->words[0], hot->key, hot->size);
-    word = cli_word(cli_key_bytes(&key), key.named.key.size);
+    word = cli_key_word(&key);
     printf("%6lld  %-*.*s  %s\n", hot->rank, BAR_WIDTH,
            (int)(hot->rank * BAR_WIDTH / most),
            "##############################", word);
@@ -255,7 +255,7 @@ static json_t *hot_json(const struct top *t, const struct hot *hot)
     struct cli_key key;
 
     (void)cli_key_parse(&key, t->call->words[0], hot->key, hot->size);
-    cli_json_set_bytes(object, "key", cli_key_bytes(&key), key.named.key.size);
+    cli_key_json(object, &key);
     cli_json_set_bytes(object, "redis_key", hot->key, hot->size);
     json_object_set_new(object, t->has_frequency ? "frequency" : "seconds",
                         json_integer(hot->rank));

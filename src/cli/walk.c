@@ -26,8 +26,7 @@ static size_t page_of(uint64_t rate)
     return page > PAGE_MAX ? PAGE_MAX : (size_t)page;
 }
 
-void cli_walk_begin_pattern(struct cli_walk *walk, struct cli_redis *redis,
-                            const char *pattern, uint64_t rate)
+static void begin(struct cli_walk *walk, struct cli_redis *redis, uint64_t rate)
 {
     struct shed_reply *reply;
     long long size;
@@ -37,7 +36,6 @@ void cli_walk_begin_pattern(struct cli_walk *walk, struct cli_redis *redis,
                               .rate = {.per_s = rate > 0 ? rate : RATE_DEFAULT},
                               .is_shown = isatty(STDERR_FILENO) != 0};
     walk->page = page_of(walk->rate.per_s);
-    (void)snprintf(walk->pattern, sizeof(walk->pattern), "%s", pattern);
     shed_reply_free(cli_redis_ask(redis, "CLIENT NO-TOUCH ON"));
     reply = cli_redis_ask(redis, "DBSIZE");
     size = shed_reply_integer(reply); /* -1: no right to ask */
@@ -45,18 +43,25 @@ void cli_walk_begin_pattern(struct cli_walk *walk, struct cli_redis *redis,
     shed_reply_free(reply);
 }
 
+void cli_walk_begin_pattern(struct cli_walk *walk, struct cli_redis *redis,
+                            const char *pattern, uint64_t rate)
+{
+    begin(walk, redis, rate);
+    (void)snprintf(walk->pattern, sizeof(walk->pattern), "%s", pattern);
+}
+
 void cli_walk_begin(struct cli_walk *walk, struct cli_redis *redis,
                     const char *cache, uint64_t rate)
 {
-    char pattern[sizeof(walk->pattern)], *at = pattern;
+    char *at = walk->pattern;
 
+    begin(walk, redis, rate);
     for (const char *c = cache; *c != '\0'; c++) {
         if (strchr("*?[]\\^-", *c) != NULL)
             *at++ = '\\';
         *at++ = *c;
     }
     memcpy(at, ":{*", sizeof(":{*"));
-    cli_walk_begin_pattern(walk, redis, pattern, rate);
 }
 
 static void show(struct cli_walk *walk)

@@ -1,8 +1,8 @@
 /*
  * A walk over keys by SCAN, at a bounded rate, with a progress bar on a
- * terminal. SCAN looks at every key of the database, including those
- * of others; it never blocks the server for longer than one page takes. A key
- * that exists all the time is found at least once, and may be found twice.
+ * terminal. SCAN looks at every key of the database, including those of others;
+ * it never blocks the server for longer than one page takes. A key that exists
+ * all the time is found at least once, and may be found twice.
  */
 #ifndef CLI_WALK_H
 #define CLI_WALK_H
@@ -10,11 +10,13 @@
 #include "cli/entry_view.h"
 #include "cli/rate.h"
 
+#define CLI_PATTERN_BYTES (2 * SHED_NAME_MAX_BYTES + 8)
+
 struct cli_walk {
     struct cli_redis *redis;
     struct cli_rate rate; /* of the keys that SCAN looks at */
     size_t page;          /* keys per call */
-    char pattern[2 * SHED_NAME_MAX_BYTES + 8];
+    char pattern[CLI_PATTERN_BYTES];
     char cursor[32];
     bool is_over;
     bool is_shown;
@@ -28,8 +30,8 @@ struct cli_walk {
 void cli_walk_begin(struct cli_walk *walk, struct cli_redis *redis,
                     const char *cache, uint64_t rate);
 
-/* The same over all keys that match, of fewer bytes than a cache's name can
- * have. */
+/* Begin a walk over all keys that match a pattern of less than
+ * CLI_PATTERN_BYTES. */
 void cli_walk_begin_pattern(struct cli_walk *walk, struct cli_redis *redis,
                             const char *pattern, uint64_t rate);
 

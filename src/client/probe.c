@@ -155,7 +155,7 @@ enum shed_code shed_client_probe(struct shed_client *client, enum shed_use use,
 
     if (code != SHED_OK)
         return code;
-    (void)snprintf(channel, sizeof(channel), "snowshed:process:%s",
+    (void)snprintf(channel, sizeof(channel), SHED_PROCESS_CHANNEL "%s",
                    client->process);
     shed_script_begin(&args, SHED_SCRIPT_PROBE, "0");
     shed_args_add_text(&args, uses[use].word);

@@ -19,7 +19,6 @@
 #include "base/process.h"
 
 #define INVALIDATE_CHANNEL "__redis__:invalidate"
-#define PROCESS_CHANNEL "snowshed:process:"
 /* How long a connection that died silently can go unnoticed. */
 #define PING_MS 3000
 #define CHANNELS 3
@@ -33,7 +32,7 @@ struct shed_session {
     struct shed_timer *ping;
     struct shed_timer *subscribing; /* ends the wait for its answer */
     uint64_t command_timeout_ms;
-    char channel[sizeof(PROCESS_CHANNEL) + SHED_PROCESS_BYTES];
+    char channel[sizeof(SHED_PROCESS_CHANNEL) + SHED_PROCESS_BYTES];
     char place[PLACE_BYTES]; /* a channel whose name tells host and process */
     char client_id[24];      /* of pushes, in decimal; empty: unknown */
     char tracked_id[24];     /* the client id that CLIENT TRACKING named */
@@ -77,7 +76,7 @@ static void update_identity(struct shed_session *p)
     pthread_mutex_lock(&p->mu);
     memset(&p->identity, ' ', sizeof(p->identity));
     if (is_known) {
-        memcpy(p->identity.process, p->channel + strlen(PROCESS_CHANNEL),
+        memcpy(p->identity.process, p->channel + strlen(SHED_PROCESS_CHANNEL),
                sizeof(p->identity.process));
         memcpy(p->identity.run, p->run, sizeof(p->identity.run));
     }
@@ -448,7 +447,7 @@ static void name_channels(struct shed_session *p, const char *process)
 
     if (gethostname(host, sizeof(host) - 1) != 0)
         (void)snprintf(host, sizeof(host), "?");
-    (void)snprintf(p->channel, sizeof(p->channel), PROCESS_CHANNEL "%.*s",
+    (void)snprintf(p->channel, sizeof(p->channel), SHED_PROCESS_CHANNEL "%.*s",
                    SHED_PROCESS_BYTES, process);
     (void)snprintf(p->place, sizeof(p->place), "%s:%s:%ld", p->channel, host,
                    (long)shed_process_id());

@@ -24,6 +24,9 @@
 /* The id by which others name this process: hexadecimal digits. */
 #define SHED_PROCESS_BYTES 16
 
+/* Before it, the name of the channel of a process. */
+#define SHED_PROCESS_CHANNEL "snowshed:process:"
+
 struct shed_session;
 
 struct shed_session_hooks {

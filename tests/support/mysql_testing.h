@@ -32,12 +32,13 @@ void open_site(struct site *site, const char *uri);
  */
 void make_words(struct site *site);
 
-/* Drop the database and disconnect. */
 /* Connect a copy of the site once more; to be closed by mysql_close(admin). */
 void join_site(struct site *site);
 
 /* Connect again, after the server was restarted. */
 void reopen_site(struct site *site);
+
+/* Drop the database and disconnect. */
 void close_site(struct site *site);
 
 /* Run a statement as the administrator. */

@@ -76,8 +76,11 @@ static int compare_ranks(const void *a, const void *b)
 
 static void cut(struct top *t, size_t count)
 {
-    while (t->count > count)
-        free(t->keys[--t->count].key);
+    while (t->count > count) {
+        struct hot *last = &t->keys[--t->count];
+        free(last->key);
+        last->key = NULL;
+    }
 }
 
 /* SCAN can return a key twice; its higher rank is kept. */

@@ -13,6 +13,7 @@
 #include "service.h"
 
 #define NAME_MAX_CHARACTERS 80 /* of the column */
+#define EXPIRE_IN_MAX_MS 86400000
 
 /* What was read is a JSON object already; NULL if it is not. */
 static json_t *item_json(const struct lane_item *item)
@@ -216,13 +217,21 @@ void items_expire(struct service *s, const struct http_request *request,
                   struct http_reply *reply)
 {
     const char *ids = http_argument(request, "ids");
+    const char *in = http_argument(request, "in_ms");
     struct shed_error err = {SHED_OK, ""};
     struct many many = {0};
+    uint64_t in_ms = 0;
 
     if (!parse_ids(ids != NULL ? ids : "", &many, reply))
         return;
+    if (in != NULL && (!service_parse_number(in, &in, &in_ms) || *in != '\0' ||
+                       in_ms > EXPIRE_IN_MAX_MS)) {
+        http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
+                         "in_ms must be a number up to %d", EXPIRE_IN_MAX_MS);
+        return;
+    }
     for (size_t i = 0; i < many.count; i++)
-        if (lane_expire(s->lane, many.item[i].id,
+        if (lane_expire(s->lane, many.item[i].id, in_ms,
                         http_remaining_ms(request) + 1, &err)) {
             service_reply_failure(reply, &err);
             return;

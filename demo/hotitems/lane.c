@@ -66,10 +66,10 @@ enum shed_code lane_forget(struct lane *lane, uint64_t id, uint64_t timeout_ms,
     return lane->type->forget(lane, id, timeout_ms, err);
 }
 
-enum shed_code lane_expire(struct lane *lane, uint64_t id, uint64_t timeout_ms,
-                           struct shed_error *err)
+enum shed_code lane_expire(struct lane *lane, uint64_t id, uint64_t in_ms,
+                           uint64_t timeout_ms, struct shed_error *err)
 {
-    return lane->type->expire(lane, id, timeout_ms, err);
+    return lane->type->expire(lane, id, in_ms, timeout_ms, err);
 }
 
 void lane_read_stats(struct lane *lane, struct lane_stats *out)

@@ -85,10 +85,9 @@ void lane_release(struct lane *lane, struct lane_item *items, size_t count);
 enum shed_code lane_forget(struct lane *lane, uint64_t id, uint64_t timeout_ms,
                            struct shed_error *err);
 
-/* Let an item be as old as its time to live allows: the next read loads it.
- * Returns: as lane_forget. */
-enum shed_code lane_expire(struct lane *lane, uint64_t id, uint64_t timeout_ms,
-                           struct shed_error *err);
+/* Let the time to live of an item end in in_ms. Returns: as lane_forget. */
+enum shed_code lane_expire(struct lane *lane, uint64_t id, uint64_t in_ms,
+                           uint64_t timeout_ms, struct shed_error *err);
 
 /* The connection to Redis, and the breaker before it. */
 struct lane_redis {

@@ -379,18 +379,25 @@ static void release(struct lane_item *item)
     item->owned = NULL;
 }
 
-static enum shed_code forget(struct lane *lane, uint64_t id,
+static enum shed_code expire(struct lane *lane, uint64_t id, uint64_t in_ms,
                              uint64_t timeout_ms, struct shed_error *err)
 {
     struct redis_batch batch = {0};
     enum shed_code code;
 
-    redis_batch_add(&batch, "DEL hotitems:%s:%llu", lane_name(lane),
-                    (unsigned long long)id);
+    redis_batch_add(&batch, "PEXPIRE hotitems:%s:%llu %llu", lane_name(lane),
+                    (unsigned long long)id, (unsigned long long)in_ms);
     code = redis_batch_run(plain_of(lane)->redis, &batch,
                            http_now_ms() + timeout_ms, err);
     redis_batch_clear(&batch);
     return code;
+}
+
+/* What expires at once is deleted. */
+static enum shed_code forget(struct lane *lane, uint64_t id,
+                             uint64_t timeout_ms, struct shed_error *err)
+{
+    return expire(lane, id, 0, timeout_ms, err);
 }
 
 static void read_stats(struct lane *lane, struct lane_stats *out)
@@ -411,10 +418,9 @@ static size_t metrics(struct lane *lane, char *buffer, size_t capacity)
     return 0;
 }
 
-/* An entry that has expired is gone. */
 const struct lane_type lane_none = {"none", open_none,  close_plain,
                                     get,    release,    forget,
-                                    forget, read_stats, metrics};
+                                    expire, read_stats, metrics};
 const struct lane_type lane_setnx = {"setnx", open_setnx, close_plain,
                                      get,     release,    forget,
-                                     forget,  read_stats, metrics};
+                                     expire,  read_stats, metrics};

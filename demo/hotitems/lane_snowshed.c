@@ -207,14 +207,14 @@ static enum shed_code forget(struct lane *lane, uint64_t id,
                            timeout_ms, err);
 }
 
-/* The row is still there, for the stale windows. */
-static enum shed_code expire(struct lane *lane, uint64_t id,
+/* After that the row is still there, for the stale windows. */
+static enum shed_code expire(struct lane *lane, uint64_t id, uint64_t in_ms,
                              uint64_t timeout_ms, struct shed_error *err)
 {
     struct key key;
 
-    return shed_expire(snowshed_of(lane)->items, make_key(&key, id), timeout_ms,
-                       err);
+    return shed_expire(snowshed_of(lane)->items, make_key(&key, id), in_ms,
+                       timeout_ms, err);
 }
 
 static uint64_t difference(uint64_t more, uint64_t less)

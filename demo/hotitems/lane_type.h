@@ -16,7 +16,7 @@ struct lane_type {
     void (*release)(struct lane_item *item);
     enum shed_code (*forget)(struct lane *lane, uint64_t id,
                              uint64_t timeout_ms, struct shed_error *err);
-    enum shed_code (*expire)(struct lane *lane, uint64_t id,
+    enum shed_code (*expire)(struct lane *lane, uint64_t id, uint64_t in_ms,
                              uint64_t timeout_ms, struct shed_error *err);
     void (*read_stats)(struct lane *lane, struct lane_stats *out); /* zeroed */
     size_t (*metrics)(struct lane *lane, char *buffer, size_t capacity);

@@ -14,7 +14,7 @@
 #include "http.h"
 
 #define REQUEST_BYTES 2048
-#define PATH_BYTES (32 + ASK_ITEMS_MAX * 8)
+#define PATH_BYTES (64 + ASK_ITEMS_MAX * 8)
 
 static int connect_to(uint16_t port, uint64_t timeout_ms)
 {
@@ -103,7 +103,7 @@ int ask_items(uint16_t port, const char *method, const char *path,
 {
     char whole[PATH_BYTES];
     size_t size =
-        (size_t)snprintf(whole, sizeof(whole), "%s?ids=%" PRIu64, path, first);
+        (size_t)snprintf(whole, sizeof(whole), "%s%" PRIu64, path, first);
 
     for (uint64_t i = 1; i < count; i++)
         size += (size_t)snprintf(whole + size, sizeof(whole) - size,

@@ -17,8 +17,8 @@ int ask(uint16_t port, const char *method, const char *path, const char *body,
 
 #define ASK_ITEMS_MAX 100 /* hotitems takes no more at once */
 
-/* Ask PATH?ids=N,N... for up to ASK_ITEMS_MAX items, the first one and those
- * after it. Returns: as ask. */
+/* Ask for up to ASK_ITEMS_MAX items, the first one and those after it. path
+ * ends with "ids=", and the list follows. Returns: as ask. */
 int ask_items(uint16_t port, const char *method, const char *path,
               uint64_t first, uint64_t count, uint64_t timeout_ms);
 

@@ -237,8 +237,7 @@ void action_change_price(struct actions *a, struct action_result *result)
     like.number = ++a->prices;
     memset(a->price, 0, sizeof(a->price));
     stage_unlock(a->stage);
-    time_ms = hub_time_ms();
-    if (!actions_expire(a, like.item, result))
+    if (!actions_expire(a, like.item, &time_ms, result))
         return;
     (void)poll(NULL, 0, LOAD_BEGINS_MS);
     status = change_lanes(&like);

@@ -20,7 +20,7 @@ static void warm_lane(struct stage *stage, enum stage_lane lane)
     for (uint64_t first = 1; first <= items && !stage_is_ending(stage);
          first += ASK_ITEMS_MAX) {
         uint64_t left = items - first + 1;
-        (void)ask_items(port, "GET", "/items", first,
+        (void)ask_items(port, "GET", "/items?ids=", first,
                         left < ASK_ITEMS_MAX ? left : ASK_ITEMS_MAX, PAGE_MS);
     }
 }

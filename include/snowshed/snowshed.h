@@ -1136,22 +1136,23 @@ shed_invalidate(struct shed_cache *cache, struct shed_bytes key,
                 uint64_t timeout_ms, struct shed_error *err);
 
 /*
- * Make a row stale now: within the cache's stale_while_revalidate_ms it is
- * given out as SHED_ORIGIN_STALE, and loaded again in the background.
+ * Let a row be fresh for in_ms more at most (0: make it stale now). After that,
+ * within the cache's stale_while_revalidate_ms, it is given out as
+ * SHED_ORIGIN_STALE, and loaded again in the background.
  *
  * Use it if readers may see the old row for a moment; if they must see the
  * change, call shed_invalidate. A load under way is revoked as there. Without
  * stale_while_revalidate_ms the next get waits for a load; if that fails, it
- * gets the old row only within stale_if_error_ms.
+ * gets the old row only within stale_if_error_ms. If Redis does not answer, the
+ * row becomes stale when this is delivered (see shed_invalidate).
  *
  * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
  * cache's own).
- * Returns: as shed_invalidate.
+ * Returns: as shed_invalidate; SHED_EINVAL, too, if in_ms is above 10 years.
  */
-SHED_API SHED_MUST_CHECK enum shed_code shed_expire(struct shed_cache *cache,
-                                                    struct shed_bytes key,
-                                                    uint64_t timeout_ms,
-                                                    struct shed_error *err);
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_expire(struct shed_cache *cache, struct shed_bytes key, uint64_t in_ms,
+            uint64_t timeout_ms, struct shed_error *err);
 
 /*
  * Invalidate many keys in one pipeline, each as shed_invalidate does.

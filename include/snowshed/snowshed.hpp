@@ -756,12 +756,12 @@ class cache
                             err);
     }
 
-    result<void> expire(std::string_view key,
+    result<void> expire(std::string_view key, std::uint64_t in_ms = 0,
                         std::uint64_t timeout_ms = SHED_TIMEOUT_DEFAULT) const
     {
         shed::error err;
-        return detail::done(shed_expire(get(), to_bytes(key), timeout_ms, &err),
-                            err);
+        return detail::done(
+            shed_expire(get(), to_bytes(key), in_ms, timeout_ms, &err), err);
     }
 
     result<shed_stats> stats() const

@@ -377,14 +377,17 @@ void shed_cache_count_invalidation(struct shed_cache *cache,
     shed_events_tell(cache->client->events, &event);
 }
 
-/* Call a script that wants nothing but the two keys. */
+/* Call a script that wants the two keys, and in_ms if it is an expiry. */
 static enum shed_code write_keys(struct shed_cache *cache,
                                  enum shed_script script, struct shed_bytes key,
-                                 uint64_t timeout_ms, struct shed_error *err)
+                                 uint64_t in_ms, uint64_t timeout_ms,
+                                 struct shed_error *err)
 {
     char refresh[REFRESH_KEY_MAX_BYTES];
-    struct shed_outbox_write write = {wish_of(script),
-                                      shed_outbox_mark(cache->outbox)};
+    /* an expiry in a while does not make up for one now that was missed */
+    struct shed_outbox_write write = {
+        wish_of(script), in_ms > 0 ? 0 : shed_outbox_mark(cache->outbox)};
+    char digits[SHED_DIGITS];
     struct shed_named_key named;
     struct shed_args args;
     struct shed_error why = {SHED_OK, ""};
@@ -394,6 +397,8 @@ static enum shed_code write_keys(struct shed_cache *cache,
     shed_key_name(cache->name, key, &named);
     shed_script_begin(&args, script, "2");
     add_keys(&args, &named, refresh);
+    if (script == SHED_SCRIPT_EXPIRE)
+        shed_args_add_number(&args, digits, in_ms);
     (void)call_script(cache, script, &args, &answer, &may_come,
                       shed_cache_deadline_ms(cache, timeout_ms), &why);
     return end_write(cache, &named, write, &why, err);
@@ -406,19 +411,24 @@ enum shed_code shed_invalidate(struct shed_cache *cache, struct shed_bytes key,
 
     if (code != SHED_OK)
         return code;
-    code = write_keys(cache, SHED_SCRIPT_INVALIDATE, key, timeout_ms, err);
+    code = write_keys(cache, SHED_SCRIPT_INVALIDATE, key, 0, timeout_ms, err);
     shed_cache_count_invalidation(cache, key, NULL, code);
     return code;
 }
 
 enum shed_code shed_expire(struct shed_cache *cache, struct shed_bytes key,
-                           uint64_t timeout_ms, struct shed_error *err)
+                           uint64_t in_ms, uint64_t timeout_ms,
+                           struct shed_error *err)
 {
     enum shed_code code = check_write(cache, key, timeout_ms, err);
 
-    if (code != SHED_OK)
-        return code;
-    return write_keys(cache, SHED_SCRIPT_EXPIRE, key, timeout_ms, err);
+    if (code == SHED_OK && in_ms > SHED_TTL_MAX_MS)
+        code = shed_fail(err, SHED_EINVAL, "in_ms is %llu, at most %llu",
+                         (unsigned long long)in_ms,
+                         (unsigned long long)SHED_TTL_MAX_MS);
+    return code == SHED_OK ? write_keys(cache, SHED_SCRIPT_EXPIRE, key, in_ms,
+                                        timeout_ms, err)
+                           : code;
 }
 
 /* ---------------------------------------------------------- invalidate_many */

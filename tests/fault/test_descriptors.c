@@ -347,7 +347,7 @@ static int call_in_child(void)
     const enum shed_code codes[] = {
         shed_get(fixture.cache, key, 0, &value, NULL),
         shed_put(fixture.cache, key, key, 0, NULL),
-        shed_expire(fixture.cache, key, 0, NULL),
+        shed_expire(fixture.cache, key, 0, 0, NULL),
         shed_invalidate(fixture.cache, key, 0, NULL),
         shed_lock_acquire(lock, 0, NULL),
         shed_lock_release(lock, NULL),

@@ -309,7 +309,7 @@ START_TEST(an_expiry_is_delivered_as_an_expiry)
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     refuse_writes();
-    ck_assert_int_eq(shed_expire(fixture.cache, shed_str("k"), 0, NULL),
+    ck_assert_int_eq(shed_expire(fixture.cache, shed_str("k"), 0, 0, NULL),
                      SHED_EREDIS);
     ck_assert_uint_eq(pending(), 1);
     accept_writes();
@@ -408,11 +408,32 @@ END_TEST
 START_TEST(a_later_expiry_does_not)
 {
     up_and_miss_held_up();
-    ck_assert_int_eq(shed_expire(fixture.cache, shed_str("k"), 0, NULL),
+    ck_assert_int_eq(shed_expire(fixture.cache, shed_str("k"), 0, 0, NULL),
                      SHED_OK);
     ck_assert_uint_eq(pending(), 1);
     atomic_store(&may_go_on, true);
     WAIT_FOR(pending() == 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(an_expiry_in_a_while_does_not_make_up_for_one_now)
+{
+    init();
+    fixture.client_options.on_event = on_event;
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    refuse_writes();
+    ck_assert_int_eq(shed_expire(fixture.cache, shed_str("k"), 0, 0, NULL),
+                     SHED_EREDIS);
+    accept_writes();
+    ck_assert_int_eq(shed_expire(fixture.cache, shed_str("k"), 60000, 0, NULL),
+                     SHED_OK);
+    ck_assert_uint_eq(pending(), 1);
+    ck_assert_int_eq(shed_expire(fixture.cache, shed_str("k"), 0, 0, NULL),
+                     SHED_OK);
+    ck_assert_uint_eq(pending(), 0);
+    atomic_store(&may_go_on, true);
     fixture_down(&fixture);
 }
 END_TEST
@@ -539,6 +560,7 @@ int main(void)
     tcase_add_test(tc, a_later_put_makes_up_for_one_that_failed_and_stays);
     tcase_add_test(tc, a_later_put_with_a_version_does_not);
     tcase_add_test(tc, a_later_expiry_does_not);
+    tcase_add_test(tc, an_expiry_in_a_while_does_not_make_up_for_one_now);
     tcase_add_test(tc, a_full_list_says_so_and_loses_no_other);
     tcase_add_test(tc, a_cache_that_is_closed_tries_once_more);
     tcase_add_test(

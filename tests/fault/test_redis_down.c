@@ -415,7 +415,7 @@ static enum shed_code put_version(void)
 
 static enum shed_code expire(void)
 {
-    return shed_expire(fixture.cache, shed_str("k"), 0, NULL);
+    return shed_expire(fixture.cache, shed_str("k"), 0, 0, NULL);
 }
 
 static enum shed_code (*const writes[])(void) = {

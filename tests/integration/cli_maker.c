@@ -132,7 +132,7 @@ static enum shed_code obey(const char *verb, char *word, char *text,
         return shed_put(cache, shed_str(word),
                         shed_bytes(text, cli_unescape(text)), WAIT_MS, err);
     if (strcmp(verb, "expire") == 0)
-        return shed_expire(cache, shed_str(word), WAIT_MS, err);
+        return shed_expire(cache, shed_str(word), 0, WAIT_MS, err);
     if (strcmp(verb, "hang") == 0)
         return begin(get_slowly, word);
     if (strcmp(verb, "want") == 0)

@@ -294,7 +294,7 @@ START_TEST(with_every_option_on_a_cache_needs_no_more_rights)
 
     put_versions(cache, tag);
     get(cache, "a", SHED_OK);
-    ck_assert_int_eq(shed_expire(cache, shed_str("a"), 0, NULL), SHED_OK);
+    ck_assert_int_eq(shed_expire(cache, shed_str("a"), 0, 0, NULL), SHED_OK);
     do /* until it knows the server's clock well enough */
         get(cache, "a", SHED_OK);
     while (read_stats(cache).stale == 0);

@@ -136,7 +136,7 @@ static enum shed_code put_tagged(struct handles *h, struct shed_error *err)
 
 static enum shed_code expire(struct handles *h, struct shed_error *err)
 {
-    return shed_expire(h->cache, shed_str("a"), 0, err);
+    return shed_expire(h->cache, shed_str("a"), 0, 0, err);
 }
 
 static enum shed_code invalidate_tags(struct handles *h, struct shed_error *err)

@@ -282,7 +282,7 @@ END_TEST
 
 static void expire(const char *key)
 {
-    ck_assert_int_eq(shed_expire(fixture.cache, shed_str(key), 0, NULL),
+    ck_assert_int_eq(shed_expire(fixture.cache, shed_str(key), 0, 0, NULL),
                      SHED_OK);
 }
 
@@ -317,6 +317,47 @@ START_TEST(a_refresh_from_before_an_expiry_does_not_make_the_row_fresh)
 }
 END_TEST
 
+static uint64_t fresh_ms(void)
+{
+    struct shed_value *value = NULL;
+    uint64_t left_ms;
+
+    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"),
+                              SHED_TIMEOUT_DEFAULT, &value, NULL),
+                     SHED_OK);
+    left_ms = shed_value_fresh_ms(value);
+    shed_value_unref(value);
+    return left_ms;
+}
+
+static void expire_in(uint64_t in_ms)
+{
+    ck_assert_int_eq(shed_expire(fixture.cache, shed_str("k"), in_ms, 0, NULL),
+                     SHED_OK);
+}
+
+START_TEST(a_row_that_expires_in_a_while_is_fresh_until_then)
+{
+    up(0, STALE_MS, 0);
+    table_update(&fixture.table);
+    table_hold(&fixture.table);
+    expire_in(1000000);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+    ck_assert_uint_le(fresh_ms(), 1000000);
+    ck_assert_uint_gt(fresh_ms(), 0);
+    expire_in(2000000); /* that is later */
+    ck_assert_uint_le(fresh_ms(), 1000000);
+    expire_in(100);
+    while (fresh_ms() > 0)
+        usleep(1000);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_STALE);
+    table_release(&fixture.table);
+    WAIT_FOR(has_text(fixture.cache, "k@2"));
+    ck_assert_uint_eq(loads(), 1);
+    fixture_down(&fixture);
+}
+END_TEST
+
 START_TEST(without_a_window_an_expired_row_is_waited_for)
 {
     up(0, 0, 0);
@@ -332,9 +373,13 @@ START_TEST(what_expire_is_given_is_checked)
     struct shed_error err = {0};
 
     up(0, 0, 0);
-    ck_assert_int_eq(shed_expire(fixture.cache, shed_str(""), 0, &err),
+    ck_assert_int_eq(shed_expire(fixture.cache, shed_str(""), 0, 0, &err),
                      SHED_EINVAL);
-    ck_assert_int_eq(shed_expire(NULL, shed_str("k"), 0, &err), SHED_EINVAL);
+    ck_assert_int_eq(shed_expire(NULL, shed_str("k"), 0, 0, &err), SHED_EINVAL);
+    ck_assert_int_eq(
+        shed_expire(fixture.cache, shed_str("k"), UINT64_MAX, 0, &err),
+        SHED_EINVAL);
+    ck_assert_ptr_ne(strstr(err.reason, "in_ms"), NULL);
     expire("not there");
     fixture_down(&fixture);
 }
@@ -573,6 +618,7 @@ int main(void)
     tcase_add_test(tc,
                    a_refresh_from_before_an_expiry_does_not_make_the_row_fresh);
     tcase_add_test(tc, without_a_window_an_expired_row_is_waited_for);
+    tcase_add_test(tc, a_row_that_expires_in_a_while_is_fresh_until_then);
     tcase_add_test(tc, what_expire_is_given_is_checked);
     tcase_add_test(tc, a_failing_load_gives_the_old_row);
     tcase_add_test(

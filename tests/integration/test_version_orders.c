@@ -386,7 +386,8 @@ static void do_random_step(uint64_t *seed)
     else if (draw % 16 < 5)
         forget(cache);
     else if (draw % 16 < 6)
-        ck_assert_int_eq(shed_expire(cache, shed_str(key), 0, NULL), SHED_OK);
+        ck_assert_int_eq(shed_expire(cache, shed_str(key), 0, 0, NULL),
+                         SHED_OK);
     else if (draw % 16 < 11)
         begin(reader, version);
     else
@@ -471,7 +472,7 @@ static enum shed_code tell(struct shed_cache *cache, enum tell how)
     case TELL_ALL:
         return shed_invalidate_all(cache, 0, NULL);
     case TELL_EXPIRE:
-        return shed_expire(cache, tag, 0, NULL);
+        return shed_expire(cache, tag, 0, 0, NULL);
     default:
         return SHED_OK;
     }

@@ -173,7 +173,7 @@ static void use_put(struct shed_cache *cache)
                             SHED_TIMEOUT_DEFAULT, &err),
            SHED_OK, &err);
     expect("shed_expire",
-           shed_expire(cache, shed_str("row"), SHED_TIMEOUT_DEFAULT, &err),
+           shed_expire(cache, shed_str("row"), 0, SHED_TIMEOUT_DEFAULT, &err),
            SHED_OK, &err);
     invalidate_all(cache);
     require_row(cache, "loaded");

@@ -124,7 +124,7 @@ static void tell(struct soak_thread *t, unsigned key)
         break;
     case 1:
         if (!soak_end_call(w, &call,
-                           shed_expire(w->caches[SOAK_SHORT], name,
+                           shed_expire(w->caches[SOAK_SHORT], name, 0,
                                        SOAK_TIMEOUT_MS, &call.err)))
             break;
         atomic_store(&k->expired_ms, shed_now_ms());

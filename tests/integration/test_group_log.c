@@ -480,7 +480,6 @@ START_TEST(callers_who_come_at_once_do_not_all_read_a_log_of_many_tags)
     ck_assert_int_le(reads, CALLERS + 2 * (TAGS / TAGS_PER_READ + 1));
     peer_close(&peer);
     fixture_down(&fixture);
-    proxy_stop(&proxy);
 }
 END_TEST
 

@@ -761,7 +761,7 @@ void proxy_release(struct proxy *p)
 void proxy_stop(struct proxy *p)
 {
     atomic_store(&p->is_stopping, true);
-    pthread_join(p->thread, NULL);
+    ck_assert_int_eq(pthread_join(p->thread, NULL), 0);
     end_blackhole(p);
     close(p->listener);
 }

@@ -11,6 +11,7 @@
 #include "common/redis.h"
 
 #define REDIS_TIMEOUT_MS 2000
+#define EXPIRE_IN_MS 200
 #define SLOW_FACTOR 5
 #define SLOW_MAX_MS 60000
 #define BUSY_MAX_MS 10000
@@ -161,9 +162,9 @@ uint16_t actions_port(struct stage *stage, enum stage_lane lane)
 
 static void expire_hottest(struct actions *a, struct action_result *result)
 {
-    uint64_t item = actions_hottest(a->stage), time_ms;
+    uint64_t item = actions_hottest(a->stage), time_ms = hub_time_ms();
 
-    if (!actions_expire(a, item, &time_ms, result))
+    if (!actions_expire(a, item, EXPIRE_IN_MS, result))
         return;
     actions_say(result, "the hottest item (%" PRIu64 ") expired", item);
     hub_mark(a->stage->hub, "expire-hottest", time_ms, item, "%s",
@@ -172,9 +173,9 @@ static void expire_hottest(struct actions *a, struct action_result *result)
 
 static void expire_all(struct actions *a, struct action_result *result)
 {
-    uint64_t time_ms;
+    uint64_t time_ms = hub_time_ms();
 
-    if (!actions_expire_all(a, &time_ms, result))
+    if (!actions_expire_all(a, result))
         return;
     actions_say(result, "all %" PRIu64 " items expired",
                 a->stage->options.items);
@@ -238,7 +239,7 @@ static void slow_db(struct actions *a, struct action_result *result)
     hub_mark(a->stage->hub, "slow-db", time_ms, 0, "the database is slow: %s%s",
              result->text, does_expire ? ", and all items expire" : "");
     if (does_expire)
-        (void)actions_expire_all(a, &time_ms, &ignored);
+        (void)actions_expire_all(a, &ignored);
 }
 
 static void restore_db(struct actions *a, struct action_result *result)

@@ -59,13 +59,12 @@ uint16_t actions_port(struct stage *stage, enum stage_lane lane);
 void actions_key(char key[ACTIONS_KEY_BYTES], enum stage_lane lane,
                  uint64_t item);
 
-/* Let the time to live of the item's entries end, in all lanes at once; or of
- * those of all items. Returns when it has ended, and puts that time into
- * *time_ms (of the hub's clock); false with a refusal. */
-bool actions_expire(struct actions *a, uint64_t item, uint64_t *time_ms,
+/* Let the time to live of the item's entries end in in_ms, in all lanes at
+ * once; or of those of all items in a moment. Returns when it has ended; false
+ * with a refusal. */
+bool actions_expire(struct actions *a, uint64_t item, uint64_t in_ms,
                     struct action_result *result);
-bool actions_expire_all(struct actions *a, uint64_t *time_ms,
-                        struct action_result *result);
+bool actions_expire_all(struct actions *a, struct action_result *result);
 
 /* stage_outage.c: */
 void action_stop_redis(struct actions *a, struct action_result *result);

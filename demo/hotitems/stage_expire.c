@@ -1,7 +1,8 @@
 /*
  * Letting the time to live of entries end, in all lanes at one time. It is a
  * moment ahead, so that callers read an entry up to its end, as they do in the
- * course of time.
+ * course of time, and the lane snowshed refreshes what is read, as it does
+ * then.
  */
 #include <inttypes.h>
 #include <poll.h>
@@ -10,7 +11,6 @@
 #include "stage_actions.h"
 #include "stage_ask.h"
 
-#define ONE_IN_MS 200
 #define ALL_IN_MS 1000   /* all have been told by then */
 #define BATCH_KEYS 10000 /* in one pipeline */
 #define EXPIRE_MAX_MS 10000
@@ -143,12 +143,10 @@ static bool expire_snowshed(struct actions *a, uint64_t first, uint64_t count,
 
 /* Items from first, count of them, end together in in_ms. */
 static bool expire(struct actions *a, uint64_t first, uint64_t count,
-                   uint64_t in_ms, uint64_t *time_ms,
-                   struct action_result *result)
+                   uint64_t in_ms, struct action_result *result)
 {
     uint64_t end_ms = http_now_ms() + in_ms;
 
-    *time_ms = hub_time_ms() + in_ms;
     if (actions_redis(a, result) == NULL ||
         !expire_plain(a, first, count, end_ms, result) ||
         !expire_snowshed(a, first, count, end_ms, result))
@@ -157,14 +155,13 @@ static bool expire(struct actions *a, uint64_t first, uint64_t count,
     return true;
 }
 
-bool actions_expire(struct actions *a, uint64_t item, uint64_t *time_ms,
+bool actions_expire(struct actions *a, uint64_t item, uint64_t in_ms,
                     struct action_result *result)
 {
-    return expire(a, item, 1, ONE_IN_MS, time_ms, result);
+    return expire(a, item, 1, in_ms, result);
 }
 
-bool actions_expire_all(struct actions *a, uint64_t *time_ms,
-                        struct action_result *result)
+bool actions_expire_all(struct actions *a, struct action_result *result)
 {
-    return expire(a, 1, a->stage->options.items, ALL_IN_MS, time_ms, result);
+    return expire(a, 1, a->stage->options.items, ALL_IN_MS, result);
 }

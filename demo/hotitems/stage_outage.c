@@ -158,7 +158,7 @@ void action_db_down(struct actions *a, struct action_result *result)
                 does_expire ? ", and all items expire" : "");
     hub_mark(a->stage->hub, "db-down", time_ms, 0, "%s", result->text);
     if (does_expire)
-        (void)actions_expire_all(a, &time_ms, result);
+        (void)actions_expire_all(a, result);
 }
 
 /* ------------------------------------------------------------------ start */

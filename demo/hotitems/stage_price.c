@@ -12,6 +12,7 @@
 #define ASK_MS 5000
 #define CHANGE_MS 20000 /* a PATCH may wait for a slow database */
 #define CHANGE_AGAIN_MS 50
+#define EXPIRE_IN_MS 1    /* early enough for a load to be under way */
 #define LOAD_BEGINS_MS 20 /* many requests come in that time */
 #define RAISE_CENTS 100
 #define PRICE_MAX_CENTS 99900
@@ -237,7 +238,8 @@ void action_change_price(struct actions *a, struct action_result *result)
     like.number = ++a->prices;
     memset(a->price, 0, sizeof(a->price));
     stage_unlock(a->stage);
-    if (!actions_expire(a, like.item, &time_ms, result))
+    time_ms = hub_time_ms();
+    if (!actions_expire(a, like.item, EXPIRE_IN_MS, result))
         return;
     (void)poll(NULL, 0, LOAD_BEGINS_MS);
     status = change_lanes(&like);

@@ -1,19 +1,50 @@
 """The live page of demo/hotitems in a browser, and the stage behind it."""
 
+import glob
 import os
 import re
 import shutil
+import sys
+import tempfile
+import unittest
 
-from hotitems_testing import wait_for
+from hotitems_testing import OwnDatabase, OwnRedis, wait_for
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
-from stage_testing import LANES, Stage
+from stage_testing import LANES, Stage, load_tables
 
 # Few enough items that all of them are cached after a moment: then nothing is
 # loaded but what a button makes the lanes load.
 ITEMS = 100
 CLIENTS = 60
+WIDE, NARROW, NARROWEST = (1280, 900), (390, 844), (360, 740)
+PROGRAMS = []
+OUTPUT = ""
+
+# The elements with a text of their own whose contrast with what is behind them is
+# below WCAG 2's AA, and by how much.
+CONTRAST = """
+const parse = (text) => (text.match(/[\\d.]+/g) ?? []).map(Number);
+const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+  .map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+  .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+const behind = (e) => {
+  for (; e; e = e.parentElement) {
+    const color = parse(getComputedStyle(e).backgroundColor);
+    if (color.length === 3 || color[3] > 0)
+      return color;
+  }
+  return [255, 255, 255];
+};
+return [...document.body.querySelectorAll("*")].filter((e) =>
+  e.checkVisibility() && [...e.childNodes].some((n) =>
+    n.nodeType === Node.TEXT_NODE && n.data.trim() !== "")).map((e) => {
+  const [a, b] = [light(parse(getComputedStyle(e).color)), light(behind(e))];
+  const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  return `${ratio.toFixed(2)} ${e.tagName} ${e.className} ${e.textContent}`;
+}).filter((text) => parseFloat(text) < 4.5);
+"""
 
 
 def await_that(what, condition, *arguments):
@@ -183,3 +214,72 @@ class Page:
         await_that("the page has counted", lambda: self.run(
             "return document.getElementById('headline').dataset.final") ==
             str(number))
+
+
+class Case(unittest.TestCase):
+    """The tests of a class share a page and its servers; each test leaves them as it
+    found them."""
+
+    options = ()  # of the stage
+
+    @classmethod
+    def setUpClass(cls):
+        cls.database = OwnDatabase()
+        cls.addClassCleanup(cls.database.end)
+        load_tables(cls.database.uri)
+        cls.redis = OwnRedis()
+        cls.addClassCleanup(cls.redis.end)
+        cls.stage = cls.start_stage()
+        cls.addClassCleanup(lambda: cls.stage.end())
+        profile = tempfile.mkdtemp(prefix="snowshed-page.")
+        cls.addClassCleanup(shutil.rmtree, profile, ignore_errors=True)
+        cls.browser = start_browser(profile)
+        cls.addClassCleanup(cls.browser.quit)
+        cls.page = Page(cls.browser, cls.stage.port)
+        cls.page.open()
+
+    @classmethod
+    def start_stage(cls, *options):
+        return start_stage(PROGRAMS, cls.redis, *cls.options, *options,
+                           database=cls.database)
+
+    def setUp(self):
+        self.page.resize(*WIDE)
+        self.addCleanup(self.keep_picture)
+
+    def keep_picture(self):
+        """Keep a picture of a failure, which the next test does not inherit."""
+        outcome = getattr(self._outcome, "result", None)
+        if outcome and any(test is self for test, _ in
+                           outcome.failures + outcome.errors):
+            self.browser.save_screenshot(
+                os.path.join(OUTPUT, f"failed-{self._testMethodName}.png"))
+            self.page.open()
+
+    def look(self, name, width):
+        await_that("the colours have changed", lambda: self.page.run(
+            "return document.getAnimations().length === 0"))
+        self.assertLessEqual(self.page.run(
+            "return document.documentElement.scrollWidth"), width)
+        self.assertEqual(self.page.run(CONTRAST), [])
+        self.page.picture(os.path.join(OUTPUT, name + ".png"))
+
+    def look_everywhere(self, prefix=""):
+        self.addCleanup(self.page.prefer, "light")
+        for name, size in (("wide", WIDE), ("narrow", NARROW),
+                           ("narrowest", NARROWEST)):
+            self.page.resize(*size)
+            for scheme in ("light", "dark"):
+                with self.subTest(name=name, scheme=scheme):
+                    self.page.prefer(scheme)
+                    self.look(f"{prefix}{name}-{scheme}", size[0])
+
+
+def main():
+    """Run the tests of a program with the arguments STAGE HOTITEMS SNOWSHED DIR."""
+    global PROGRAMS, OUTPUT
+    PROGRAMS, OUTPUT = sys.argv[1:4], sys.argv[4]
+    os.makedirs(OUTPUT, exist_ok=True)
+    for old in glob.glob(os.path.join(OUTPUT, "*.png")):
+        os.remove(old)
+    unittest.main(argv=[sys.argv[0], *sys.argv[5:]])

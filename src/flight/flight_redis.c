@@ -310,7 +310,7 @@ static bool send_missed(struct shed_flight_redis *x)
     if (!shed_outbox_find(x->settings->outbox, x->key.at, x->key.size,
                           &x->delivered))
         return false;
-    begin(&args, shed_outbox_script(x->delivered.wish), x);
+    shed_outbox_begin(&args, x->delivered.wish, x->refresh_key.at, x->key.size);
     args.is_guarded = true;
     shed_pipe_call(shed_session_pipe(x->settings->session), &x->call, &args,
                    on_delivered, x);

@@ -218,10 +218,7 @@ static void send_letter(struct shed_outbox *ob, struct letter *letter,
         shed_group_log_mark(ob->groups, &mark);
         shed_group_log_write(ob->groups, letter->user_key, &mark, &args);
     } else {
-        shed_script_begin(&args, shed_outbox_script(wish), "2");
-        shed_args_add(&args, letter->name, size);
-        shed_args_add(&args, letter->name,
-                      size + SHED_ENTRY_REFRESH_SUFFIX_BYTES);
+        shed_outbox_begin(&args, wish, letter->name, size);
     }
     args.is_guarded = ob->end == NULL; /* the last try is made in any case */
     ob->under_way++;
@@ -315,10 +312,17 @@ static void on_wake(struct shed_post *post)
 
 /* ----------------------------------------------------------------- writes */
 
-enum shed_script shed_outbox_script(enum shed_wish wish)
+void shed_outbox_begin(struct shed_args *args, enum shed_wish wish,
+                       const char *name, size_t size)
 {
-    return wish == SHED_WISH_EXPIRE ? SHED_SCRIPT_EXPIRE
-                                    : SHED_SCRIPT_INVALIDATE;
+    bool is_expiry = wish == SHED_WISH_EXPIRE;
+
+    shed_script_begin(
+        args, is_expiry ? SHED_SCRIPT_EXPIRE : SHED_SCRIPT_INVALIDATE, "2");
+    shed_args_add(args, name, size);
+    shed_args_add(args, name, size + SHED_ENTRY_REFRESH_SUFFIX_BYTES);
+    if (is_expiry)
+        shed_args_add_text(args, "0"); /* ms: at once */
 }
 
 void shed_outbox_settle(struct shed_outbox *ob, const char *key, size_t size,

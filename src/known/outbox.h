@@ -52,8 +52,10 @@ struct shed_outbox_write {
 bool shed_outbox_find(struct shed_outbox *outbox, const char *key, size_t size,
                       struct shed_outbox_write *out);
 
-/* The script that carries such a write out. */
-enum shed_script shed_outbox_script(enum shed_wish wish);
+/* Begin the call that carries such a write of an entry out now. name is that of
+ * its refresh lease, which begins with the key, of size bytes; borrowed. */
+void shed_outbox_begin(struct shed_args *args, enum shed_wish wish,
+                       const char *name, size_t size);
 
 /* To be asked before a write is sent: for which failures of the past it makes
  * up if it succeeds. Any thread. */

@@ -2,7 +2,7 @@
 -- served stale, including the lease of a load under way, is removed as by invalidate.
 -- A refresh under way ends, because it may have read the row earlier.
 -- KEYS  1 the key   2 the key of its refresh lease
--- ARGV  1 in how many ms; without it, now
+-- ARGV  1 in how many ms; 0: now
 -- Returns 1 if the value stays and may be served stale; 0 if not, or if none exists
 -- UNLINK comes first: it needs no memory, and after a write Redis lets a script
 -- exceed its memory, so the time, whose size stays the same, can be rewritten too.
@@ -13,7 +13,7 @@ if kind ~= 'V' or lease(bytes).until_ms == 0 then
     redis.call('UNLINK', K)
     return 0
 end
-local until_ms = clock() + tonumber(ARGV[1] or 0)
+local until_ms = clock() + tonumber(ARGV[1])
 if until_ms < lease(bytes).until_ms then
     redis.call('SETRANGE', K, UNTIL_OFFSET, struct.pack('>I8', until_ms))
 end

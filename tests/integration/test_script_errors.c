@@ -93,8 +93,8 @@ static const struct row {
     {"invalidate", SHED_SCRIPT_INVALIDATE, "k r", "", "2", "stale k; ours r",
      "", ""},
     /* a refresh that ends too early was in vain */
-    {"expire", SHED_SCRIPT_EXPIRE, "k r", "", "1", "fresh k; ours r", "", "r"},
-    {"expire a lease", SHED_SCRIPT_EXPIRE, "k r", "", "0", "ours k", "", ""},
+    {"expire", SHED_SCRIPT_EXPIRE, "k r", "0", "1", "fresh k; ours r", "", "r"},
+    {"expire a lease", SHED_SCRIPT_EXPIRE, "k r", "0", "0", "ours k", "", ""},
     /* what a put could not replace is older than its row */
     {"put", SHED_SCRIPT_PUT, "k r", ROW "60000 '' '' " IN_TIME, "1",
      "fresh k; ours r", "k", "k r"},

@@ -350,7 +350,7 @@ void sim_send_invalidation(struct sim *s, unsigned process, size_t key,
     r->version = version;
     r->is_expiry = is_expiry;
     if (is_expiry)
-        model_make_expire(&r->call, key);
+        model_make_expire(&r->call, key, 0);
     else
         model_make_invalidate(&r->call, key);
     r->call.client = process;

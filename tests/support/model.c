@@ -669,6 +669,7 @@ static void expire_value(struct model *t, const struct model_call *call,
                          struct model_reply *reply)
 {
     struct model_slot *slot = &t->slot[call->key];
+    uint64_t until_ms = t->now_ms + number_of(&call->argv[0]);
 
     say_integer(reply, 0);
     del(t, &t->refresh[call->key]);
@@ -678,9 +679,9 @@ static void expire_value(struct model *t, const struct model_call *call,
         return;
     }
     say_integer(reply, 1);
-    if (t->now_ms >= model_get_u64(slot->bytes.at + UNTIL_AT))
+    if (until_ms >= model_get_u64(slot->bytes.at + UNTIL_AT))
         return;
-    shed_entry_put_u64(slot->bytes.at + UNTIL_AT, t->now_ms);
+    shed_entry_put_u64(slot->bytes.at + UNTIL_AT, until_ms);
     touch_slot(t, slot);
 }
 
@@ -899,9 +900,10 @@ void model_make_invalidate(struct model_call *call, size_t key)
     begin(call, SHED_SCRIPT_INVALIDATE, key);
 }
 
-void model_make_expire(struct model_call *call, size_t key)
+void model_make_expire(struct model_call *call, size_t key, uint64_t in_ms)
 {
     begin(call, SHED_SCRIPT_EXPIRE, key);
+    model_bytes_number(add(call), in_ms);
 }
 
 void model_make_put(struct model_call *call, size_t key,

@@ -135,7 +135,7 @@ void model_make_renew(struct model_call *call, size_t key, bool is_refresh,
 void model_make_leave(struct model_call *call, size_t key,
                       const struct model_owner *owner);
 void model_make_invalidate(struct model_call *call, size_t key);
-void model_make_expire(struct model_call *call, size_t key);
+void model_make_expire(struct model_call *call, size_t key, uint64_t in_ms);
 /* until_ms: when it is too late. */
 void model_make_put(struct model_call *call, size_t key,
                     const struct model_value *value, uint64_t until_ms);

@@ -180,7 +180,7 @@ static bool make_call(struct store *store, const struct words *words,
     } else if (strcmp(verb, "invalidate") == 0) {
         model_make_invalidate(call, 0);
     } else if (strcmp(verb, "expire") == 0) {
-        model_make_expire(call, 0);
+        model_make_expire(call, 0, words->count > 1 ? number_at(words, 1) : 0);
     } else {
         return false;
     }

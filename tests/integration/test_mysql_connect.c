@@ -11,6 +11,7 @@
 #include <sys/un.h>
 
 #include "support/mysql_testing.h"
+#include "support/painted_stack.h"
 
 #define PASSWORD "s3cret:@/?%"
 #define PASSWORD_IN_URI "s3cret%3A%40%2F%3F%25"
@@ -154,15 +155,11 @@ START_TEST(an_option_of_the_programs_holds)
 }
 END_TEST
 
-START_TEST(the_guard_works_on_it)
+static void connect_and_guard(void)
 {
     struct shed_fence fence = {.number = 7};
     uint64_t newest;
 
-    run_sql(&site, "CREATE TABLE snowshed_fence ("
-                   "resource VARBINARY(255) NOT NULL PRIMARY KEY,"
-                   "number BIGINT UNSIGNED NOT NULL,"
-                   "owner BINARY(16) NOT NULL) ENGINE = InnoDB");
     connects(site.uri, NULL, 0);
     ck_assert_int_eq(mysql_query(mysql, "BEGIN"), 0);
     ck_assert_msg(shed_mysql_fence(mysql, shed_str("stock:7"), &fence, &newest,
@@ -170,6 +167,28 @@ START_TEST(the_guard_works_on_it)
                   "%s", err.reason);
     ck_assert_uint_eq(newest, 7);
     ck_assert_int_eq(mysql_query(mysql, "COMMIT"), 0);
+}
+
+static void make_table(void)
+{
+    run_sql(&site, "CREATE TABLE snowshed_fence ("
+                   "resource VARBINARY(255) NOT NULL PRIMARY KEY,"
+                   "number BIGINT UNSIGNED NOT NULL,"
+                   "owner BINARY(16) NOT NULL) ENGINE = InnoDB");
+}
+
+START_TEST(the_guard_works_on_it)
+{
+    make_table();
+    connect_and_guard();
+}
+END_TEST
+
+START_TEST(connecting_and_the_guard_need_little_stack)
+{
+    make_table();
+    check_stack_use("connect and guard", stack_use_of(connect_and_guard),
+                    16 * 1024);
 }
 END_TEST
 
@@ -303,6 +322,7 @@ int main(void)
     tcase_add_test(tc, it_does_not_reconnect_by_itself);
     tcase_add_test(tc, an_option_of_the_programs_holds);
     tcase_add_test(tc, the_guard_works_on_it);
+    tcase_add_test(tc, connecting_and_the_guard_need_little_stack);
     tcase_add_test(tc, a_wrong_password_is_the_servers_refusal);
     tcase_add_test(tc, an_unknown_database_is_named);
     tcase_add_test(tc, a_server_that_is_not_there_is_an_error_of_the_source);

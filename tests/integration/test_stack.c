@@ -2,81 +2,26 @@
  * call is made on a thread whose stack is small and filled with a pattern. */
 #define _GNU_SOURCE /* pthread_setattr_default_np, pthread_getattr_np */
 #include <string.h>
-#include <sys/mman.h>
 
 #include <snowshed/lock.h>
 
 #include "base/thread.h"
 #include "support/fixture.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define IS_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define IS_SANITIZED 1
-#endif
-#endif
-#ifndef IS_SANITIZED
-#define IS_SANITIZED 0
-#endif
+#include "support/painted_stack.h"
 
 enum {
-    /* a sanitizer enlarges frames, and keeps data of its own there */
-    STACK_BYTES = IS_SANITIZED ? 1024 * 1024 : 32 * 1024,
-    GUARD_BYTES = 64 * 1024,
     CALL_BYTES = 16 * 1024,
     OWN_BYTES = 256 * 1024,
     SMALL_DEFAULT_BYTES = 128 * 1024,
     /* of the functions of calls.c, which hold statistics and error texts */
     CALLER_BYTES = 4 * 1024,
-    PATTERN = 0xa5
+    LOOP_BYTES = 12 * 1024 /* of libuv's own, for what epoll tells */
 };
 
 /* The program that calls what the others do not: its main. */
 int calls_main(int argc, char **argv);
 
 static struct fixture fixture;
-
-struct small {
-    void (*run)(void);
-    unsigned char *stack; /* its lowest byte */
-    size_t used;          /* below the frame that makes the calls */
-};
-
-static void *run_painted(void *arg)
-{
-    struct small *small = arg;
-    const unsigned char *here = __builtin_frame_address(0);
-    const unsigned char *at = small->stack;
-
-    small->run();
-    while (*at == PATTERN)
-        at++;
-    small->used = (size_t)(here - at);
-    return NULL;
-}
-
-/* Run on a thread with a small stack. Returns: how much of it was used. */
-static size_t use_of(void (*run)(void))
-{
-    unsigned char *at = mmap(NULL, GUARD_BYTES + STACK_BYTES, PROT_NONE,
-                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    struct small small = {.run = run, .stack = at + GUARD_BYTES};
-    pthread_attr_t attr;
-    pthread_t thread;
-
-    ck_assert_ptr_ne(at, MAP_FAILED);
-    ck_assert_int_eq(mprotect(small.stack, STACK_BYTES, PROT_READ | PROT_WRITE),
-                     0);
-    memset(small.stack, PATTERN, STACK_BYTES);
-    ck_assert_int_eq(pthread_attr_init(&attr), 0);
-    ck_assert_int_eq(pthread_attr_setstack(&attr, small.stack, STACK_BYTES), 0);
-    ck_assert_int_eq(pthread_create(&thread, &attr, run_painted, &small), 0);
-    ck_assert_int_eq(pthread_join(thread, NULL), 0);
-    pthread_attr_destroy(&attr);
-    munmap(at, GUARD_BYTES + STACK_BYTES);
-    return small.used;
-}
 
 static void call_all(void)
 {
@@ -126,11 +71,18 @@ static void call_others(void)
                      SHED_OK);
 }
 
-static void check_use(const char *what, size_t used, size_t bound)
+/* The threads of the library are started here, in the place of its own
+ * function (the linker's --wrap). */
+int __wrap_shed_thread_start(pthread_t *out, void *(*run)(void *arg),
+                             void *arg);
+int __real_shed_thread_start(pthread_t *out, void *(*run)(void *arg),
+                             void *arg);
+static bool is_painted;
+
+int __wrap_shed_thread_start(pthread_t *out, void *(*run)(void *arg), void *arg)
 {
-    printf("test_stack: %s: %zu bytes\n", what, used);
-    if (!IS_SANITIZED)
-        ck_assert_uint_le(used, bound);
+    return is_painted ? painted_start(out, run, arg)
+                      : __real_shed_thread_start(out, run, arg);
 }
 
 START_TEST(no_call_needs_more_than_16_kb_of_stack)
@@ -142,12 +94,18 @@ START_TEST(no_call_needs_more_than_16_kb_of_stack)
         names[i][0] = (char)('0' + i);
         many_tags[i] = (struct shed_bytes){names[i], sizeof(names[i])};
     }
+    is_painted = true;
     fixture_init(&fixture);
     fixture.cache_options.groups = 2 * SHED_TAGS_MAX;
     fixture_open(&fixture);
-    check_use("the longest arguments", use_of(call_others), CALL_BYTES);
-    check_use("every call", use_of(call_all), CALL_BYTES + CALLER_BYTES);
+    check_stack_use("the longest arguments", stack_use_of(call_others),
+                    CALL_BYTES);
+    is_painted = false;
+    check_stack_use("every call", stack_use_of(call_all),
+                    CALL_BYTES + CALLER_BYTES);
     fixture_down(&fixture);
+    check_stack_use("the library's threads", painted_use(),
+                    CALL_BYTES + LOOP_BYTES);
 }
 END_TEST
 

@@ -19,7 +19,7 @@
 #define LOAD_TIMEOUT_MS 2000
 #define CALLERS_LIMIT 5000
 #define KEPT_BYTES (128 << 20)
-#define GROUPS 10000
+#define TAGS 10000
 
 struct snowshed {
     struct lane lane;
@@ -77,7 +77,7 @@ static enum shed_code open_cache(struct snowshed *s,
     cache.soft_timeout_ms = options->soft_timeout_ms;
     cache.redis_down = SHED_REDIS_DOWN_STALE;
     cache.kept_bytes = KEPT_BYTES;
-    cache.groups = GROUPS;
+    cache.tags_limit = TAGS;
     code = shed_mysql_source_open(options->mysql_uri,
                                   options->does_work ? working_query : query,
                                   &mysql, &s->source, err);

@@ -64,8 +64,8 @@ extern "C" {
  * happened. What is left when the client is closed is told before. A kind's
  * failures are counted apart from its successes.
  *
- * Two groups of kinds get up to ten lines in this time before the rest is held
- * back, because each line is news. One group is changes of state: CONNECTED and
+ * Two tags of kinds get up to ten lines in this time before the rest is held
+ * back, because each line is news. One tag is changes of state: CONNECTED and
  * DISCONNECTED (counted together), BREAKER, and FLEET; they are told in their
  * order, and the last one always is. The other is the LOCK_ kinds: there the
  * ten are for all locks of the client.
@@ -108,7 +108,7 @@ enum shed_event_kind {
     /* An entry whose length or checksum is wrong was found in Redis. It is
      * loaded again and replaced. outcome: SHED_EREDIS. WARNING. */
     SHED_EVENT_CORRUPT_ENTRY = 6,
-    /* This process invalidated a key, or a group: then key is its tag, or empty
+    /* This process invalidated a key, or a tag: then key is its tag, or empty
      * for all entries; so it is in the INVALIDATION_ events. */
     SHED_EVENT_INVALIDATED = 7,
     /* A hold of a lock began. duration: how long the acquire took. */

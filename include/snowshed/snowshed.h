@@ -379,10 +379,10 @@ enum shed_use {
     SHED_USE_TEXT_LOCK,  /* a lock of this name, SETNX, EXPIRE or TIMESTAMP */
     SHED_USE_EXACT_LOCK, /* a lock of this name, LEASE or QUORUM, that has
                             exact_key set */
-    SHED_USE_GROUPS, /* the option groups of a cache of this name, in addition
+    SHED_USE_TAGS, /* the option tags_limit of a cache of this name, in addition
                         to SHED_USE_CACHE */
-    SHED_USE_FLEET   /* fleet_loads of this fleet_name, or of a cache of this
-                        name, in addition to SHED_USE_CACHE */
+    SHED_USE_FLEET /* fleet_loads of this fleet_name, or of a cache of this
+                      name, in addition to SHED_USE_CACHE */
 };
 
 /*
@@ -395,8 +395,8 @@ enum shed_use {
  * ~item:*": first commands without a key, channels and keys (a long one, or one
  * with blanks, as a pattern); when these are granted, the commands on keys. On
  * older servers SHED_OK says only that Redis can be reached and runs scripts. A
- * cache with the option groups, or whose source has fleet_loads, needs one more
- * call for each.
+ * cache with the option tags_limit, or whose source has fleet_loads, needs one
+ * more call for each.
  *
  * Blocks: one round trip, at most timeout_ms (0: command_timeout_ms).
  * Returns: SHED_OK; SHED_EDENIED (something is missing, or the password or the
@@ -515,7 +515,7 @@ SHED_API void shed_load_ttl(struct shed_load *load, size_t i, uint64_t ttl_ms);
  * most SHED_TAGS_MAX times. With an invalid tag, or too many, the key fails,
  * because its entry could not be invalidated by that tag. An absent row can
  * have tags; an unmodified one keeps those of its entry. Caches without the
- * option groups ignore tags.
+ * option tags_limit ignore tags.
  */
 SHED_API void shed_load_tag(struct shed_load *load, size_t i,
                             struct shed_bytes tag);
@@ -831,10 +831,11 @@ struct shed_cache_options {
                                  stale_while_revalidate_ms: there would be no
                                  such row. 0: the call waits for up to its
                                  timeout_ms */
-    uint64_t groups; /* [0, 100000]; most tags whose invalidation is remembered,
-                        in Redis and by each process, see shed_invalidate_all;
-                        use the same number in all processes. 0: the cache
-                        cannot invalidate by tag, or all entries at once */
+    uint64_t
+        tags_limit; /* [0, 100000]; most tags whose invalidation is remembered,
+                   in Redis and by each process, see shed_invalidate_all;
+                   use the same number in all processes. 0: the cache
+                   cannot invalidate by tag, or all entries at once */
     uint64_t kept_bytes; /* [65536, 1 TiB]; most memory for what is kept for
                             SHED_REDIS_DOWN_STALE, never exceeded; a row that
                             needs more than a sixteenth of it is not kept. Not
@@ -1080,7 +1081,7 @@ struct shed_put_options {
         timeout_ms; /* [1, 3600000]; SHED_TIMEOUT_DEFAULT: the cache's own */
     const uint64_t *version;       /* as of shed_put_version; NULL: none */
     const struct shed_bytes *tags; /* see shed_invalidate_tags; the cache must
-                                      have the option groups */
+                                      have the option tags_limit */
     size_t tags_count;             /* [0, SHED_TAGS_MAX] */
 };
 
@@ -1173,13 +1174,13 @@ SHED_API SHED_MUST_CHECK enum shed_code
 shed_invalidate_many(struct shed_cache *cache, const struct shed_bytes *keys,
                      size_t count, uint64_t timeout_ms, struct shed_error *err);
 
-/* --------------------------------------------------------------- groups */
+/* --------------------------------------------------------------- tags */
 
 /*
  * Make every entry of the cache a miss, with one command, however many there
  * are.
  *
- * The cache must have the option groups. Call it after COMMIT. When it has
+ * The cache must have the option tags_limit. Call it after COMMIT. When it has
  * returned SHED_OK, no get of this process that begins later returns an older
  * row, neither as stale nor when a load fails; a load under way answers only
  * calls that began before. Each key is loaded again when it is next read, once
@@ -1198,13 +1199,14 @@ shed_invalidate_many(struct shed_cache *cache, const struct shed_bytes *keys,
  * when its load began, and is compared with the log when it is read. Nothing is
  * scanned or deleted, and a hit needs no other round trip.
  *
- * Cost: the log is a sorted set, NAME:groups, and a copy in each process. It
- * has a member of about 100 bytes for each tag ever invalidated, at most groups
- * of them. An entry without tags does not grow. A hit costs a comparison, and
- * if its entry is older than the last invalidation, a look-up of each tag. When
- * the log is full its oldest tag is forgotten, and every entry from before that
- * tag's invalidation becomes a miss: set groups above the number of tags that
- * are invalidated during the longest life of an entry.
+ * Cost: the log is a sorted set, NAME:tags, and a copy in each process. It
+ * has a member of about 100 bytes for each tag ever invalidated, at most
+ * tags_limit of them. An entry without tags does not grow. A hit costs a
+ * comparison, and if its entry is older than the last invalidation, a look-up
+ * of each tag. When the log is full its oldest tag is forgotten, and every
+ * entry from before that tag's invalidation becomes a miss: set tags_limit
+ * above the number of tags that are invalidated during the longest life of an
+ * entry.
  *
  * If Redis loses the log (in a failover, by eviction with an allkeys policy, by
  * DEL), the first get of a process that knows of a lost invalidation makes all
@@ -1219,7 +1221,7 @@ shed_invalidate_many(struct shed_cache *cache, const struct shed_bytes *keys,
  *
  * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
  * cache's own).
- * Returns: SHED_OK; SHED_EINVAL (also: the cache has no groups), SHED_EFORKED,
+ * Returns: SHED_OK; SHED_EINVAL (also: the cache has no tags), SHED_EFORKED,
  * SHED_ENOMEM: nothing has changed; SHED_ETIMEDOUT, SHED_EREDIS, SHED_EBUSY,
  * SHED_EDENIED: it may have been noted or not, and is kept.
  */
@@ -1230,7 +1232,7 @@ shed_invalidate_all(struct shed_cache *cache, uint64_t timeout_ms,
 /*
  * Make every entry with one of these tags a miss, as shed_invalidate_all does
  * with all entries. An entry has the tags that it was loaded or put with; one
- * that a process without the option groups has written has none.
+ * that a process without the option tags_limit has written has none.
  *
  * A tag is any 1 to SHED_TAG_MAX_BYTES bytes. count 0 is allowed, SHED_MANY_MAX
  * is the most; there is one command for each tag, all in one pipeline. If Redis

@@ -27,11 +27,11 @@ extern "C" {
  * negative_hits or kept_hits if it was answered at once, else in misses. A miss
  * can be answered from Redis in the end, which counts in hits as well: by
  * another process's load, or by a row that a load's failure leaves to fall back
- * on. group_misses are misses, too, namely those whose GET found an entry that
- * a group's invalidation had made one.
+ * on. tag_misses are misses, too, namely those whose GET found an entry that
+ * a tag's invalidation had made one.
  *
- * A write that invalidates is counted in invalidations (of a group: in
- * group_invalidations) when Redis has carried it out. One that failed counts in
+ * A write that invalidates is counted in invalidations (of a tag: in
+ * tag_invalidations) when Redis has carried it out. One that failed counts in
  * invalidation_failures, and in invalidations_kept or invalidations_dropped
  * unless its key is kept already; when it has been delivered, in
  * invalidations_delivered and in invalidations. invalidations_kept and the two
@@ -67,7 +67,7 @@ extern "C" {
     X(errors_source, "keys that ended with SHED_ESOURCE")                      \
     X(errors_other, "keys that ended with another failure")                    \
     X(invalidation_failures,                                                   \
-      "keys and groups that could not be invalidated at once")                 \
+      "keys and tags that could not be invalidated at once")                   \
     X(loads_begun, "calls of the source that have begun, a batch each")        \
     X(misses_ended, "misses whose get has ended")                              \
     X(refreshes, "refreshes that this process was elected for")                \
@@ -77,18 +77,18 @@ extern "C" {
       "keys that were not loaded: the queue was full, or the breaker open")    \
     X(callers_refused, "keys for which too many callers waited already")       \
     X(invalidations_kept,                                                      \
-      "keys and groups kept because Redis could not be told")                  \
+      "keys and tags kept because Redis could not be told")                    \
     X(invalidations_delivered,                                                 \
-      "keys and groups that were kept and Redis was then told")                \
+      "keys and tags that were kept and Redis was then told")                  \
     X(invalidations_dropped,                                                   \
-      "keys and groups given up: too many, or the cache closed")               \
+      "keys and tags given up: too many, or the cache closed")                 \
     X(fleet_waits, "loads that waited, because fleet_loads was reached")       \
     X(fleet_failures,                                                          \
       "times that Redis did not say what fleet_loads allows: loads went on")   \
     X(kept_hits, "keys answered with a kept row, as Redis did not answer")     \
-    X(group_misses, "misses whose entry in Redis a group had invalidated")     \
-    X(group_invalidations,                                                     \
-      "groups (tags, or all entries) invalidated, as invalidations of keys")   \
+    X(tag_misses, "misses whose entry in Redis a tag had invalidated")         \
+    X(tag_invalidations,                                                       \
+      "tags (tags, or all entries) invalidated, as invalidations of keys")     \
     X(loads_failed, "calls of the source that failed, for all keys alike")
 
 /* The counters of a lock, fields of struct shed_lock_stats and metrics

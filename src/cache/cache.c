@@ -22,7 +22,7 @@
 #define GRACE_MAX_MS 60000
 #define VALUE_MAX_BYTES ((uint64_t)256 << 20)
 #define PENDING_MAX 100000
-#define GROUPS_MAX 100000
+#define TAGS_MAX 100000
 #define KEPT_MIN_BYTES 65536
 #define KEPT_MAX_BYTES ((uint64_t)1 << 40)
 
@@ -50,7 +50,7 @@ static enum shed_code check_options(const struct shed_cache_options *o,
         {o->stale_if_error_ms, 0, SHED_TTL_MAX_MS, "cache stale_if_error_ms"},
         {o->pending_limit, 0, PENDING_MAX, "cache pending_limit"},
         {o->soft_timeout_ms, 0, SHED_TIMEOUT_MAX_MS, "cache soft_timeout_ms"},
-        {o->groups, 0, GROUPS_MAX, "cache groups"},
+        {o->tags_limit, 0, TAGS_MAX, "cache tags_limit"},
         {o->kept_bytes, KEPT_MIN_BYTES, KEPT_MAX_BYTES, "cache kept_bytes"},
     };
     enum shed_code code =
@@ -149,17 +149,17 @@ static enum shed_code open_parts(struct shed_cache *cache,
         cache->kept = shed_kept_create((size_t)o->kept_bytes, &cache->rule);
     if (cache->reads == NULL || (keeps && cache->kept == NULL))
         return shed_fail_nomem(err, "a cache");
-    code = o->groups == 0
+    code = o->tags_limit == 0
                ? SHED_OK
-               : shed_group_log_create(client, cache->name, o->groups,
-                                       &cache->groups, err);
+               : shed_tag_log_create(client, cache->name, o->tags_limit,
+                                     &cache->tag_log, err);
     if (code == SHED_OK)
         code = shed_outbox_create(client, cache->name, o, &cache->counters,
-                                  cache->groups, &cache->outbox, err);
+                                  cache->tag_log, &cache->outbox, err);
     if (code == SHED_OK)
         code = shed_flights_create(
             client, cache->source, prefix, o, &cache->counters, cache->outbox,
-            cache->groups, cache->kept, &cache->flights, err);
+            cache->tag_log, cache->kept, &cache->flights, err);
     if (code == SHED_OK)
         code =
             shed_fleet_join(shed_source_fleet(cache->source), client,
@@ -212,12 +212,12 @@ enum shed_code shed_cache_open(struct shed_client *client, const char *name,
     if (code != SHED_OK) {
         shed_flights_close(cache->flights);
         shed_outbox_close(cache->outbox, 0);
-        shed_group_log_destroy(cache->groups);
+        shed_tag_log_destroy(cache->tag_log);
         free_cache(cache);
         return code;
     }
-    if (cache->groups != NULL)
-        shed_group_log_follow(cache->groups);
+    if (cache->tag_log != NULL)
+        shed_tag_log_follow(cache->tag_log);
     (void)shed_client_ref(client);
     shed_source_ref(source);
     *out = cache;
@@ -229,12 +229,12 @@ static void *close_cache(void *handle)
     struct shed_cache *cache = handle;
 
     if (shed_client_check(cache->client, NULL) == SHED_OK) {
-        if (cache->groups != NULL)
-            shed_group_log_leave(cache->groups);
+        if (cache->tag_log != NULL)
+            shed_tag_log_leave(cache->tag_log);
         shed_flights_close(cache->flights);
         shed_fleet_leave(cache->fleet);
         shed_outbox_close(cache->outbox, cache->options.timeout_ms);
-        shed_group_log_destroy(cache->groups);
+        shed_tag_log_destroy(cache->tag_log);
         shed_source_unref(cache->source);
     }
     shed_client_unref(cache->client);

@@ -6,7 +6,7 @@
 
 #include "entry/entry.h"
 #include "flight/flights.h"
-#include "known/group_log.h"
+#include "known/tag_log.h"
 #include "known/kept.h"
 #include "known/outbox.h"
 #include "client/client.h"
@@ -25,7 +25,7 @@ struct shed_cache {
     struct shed_freshness_rule rule; /* of the options */
     char name[SHED_NAME_MAX_BYTES + 1];
     struct shed_outbox *outbox;
-    struct shed_group_log *groups; /* NULL: it has none */
+    struct shed_tag_log *tag_log; /* NULL: it has none */
     struct shed_flights *flights;
     struct shed_reads *reads;
     struct shed_fleet_link *fleet; /* NULL: the source has no such budget */
@@ -57,9 +57,10 @@ shed_cache_check_array(const void *array, size_t count, size_t limit,
                        const char *call, const char *name,
                        struct shed_error *err);
 
-/* Check that a cache has groups. Returns: SHED_OK; SHED_EINVAL. */
+/* Check that a cache has tags. Returns: SHED_OK; SHED_EINVAL. */
 SHED_MUST_CHECK enum shed_code
-shed_cache_check_groups(const struct shed_cache *cache, struct shed_error *err);
+shed_cache_check_has_tags(const struct shed_cache *cache,
+                          struct shed_error *err);
 
 /* Check the tags that a call is given. Returns: SHED_OK; SHED_EINVAL. */
 SHED_MUST_CHECK enum shed_code
@@ -67,7 +68,7 @@ shed_cache_check_tags(const struct shed_bytes *tags, size_t count, size_t limit,
                       const char *call, struct shed_error *err);
 
 /* Count how the invalidation of a key ended, or, with a reason that says so, of
- * a group, and tell of its success. */
+ * a tag, and tell of its success. */
 void shed_cache_count_invalidation(struct shed_cache *cache,
                                    struct shed_bytes key, const char *reason,
                                    enum shed_code code);

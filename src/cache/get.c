@@ -86,12 +86,12 @@ enum shed_code shed_get_take_options(const struct shed_cache *cache,
 /* --------------------------------------------------------------- the get */
 
 /* Whether a GET comes first. Where a flight is under way its answer will do,
- * unless it may be older than the invalidation of a group. */
+ * unless it may be older than the invalidation of a tag. */
 static bool looks_first(const struct shed_cache *cache,
                         const struct shed_terms *terms,
                         const struct shed_key *key)
 {
-    if (cache->groups != NULL && !shed_group_log_is_known(cache->groups))
+    if (cache->tag_log != NULL && !shed_tag_log_is_known(cache->tag_log))
         return true;
     return terms->looks_first || !shed_flights_has(cache->flights, key);
 }

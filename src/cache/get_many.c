@@ -27,7 +27,7 @@ static enum shed_code create_batch(struct batch *b, size_t count,
                                    struct shed_error *err)
 {
     b->named = malloc(count * sizeof(*b->named));
-    /* one more, for the log of groups */
+    /* one more, for the log of tags */
     b->args = calloc(count + 1, sizeof(*b->args));
     b->replies = calloc(count + 1, sizeof(struct shed_reply *));
     b->looks = calloc(count, sizeof(*b->looks));

@@ -28,8 +28,8 @@ static size_t count_misses(const struct shed_gets *g)
     return misses;
 }
 
-/* Those among them whose entry is one by its groups. */
-static size_t count_group_misses(const struct shed_gets *g)
+/* Those among them whose entry is one by its tags. */
+static size_t count_tag_misses(const struct shed_gets *g)
 {
     size_t misses = 0;
 
@@ -55,7 +55,7 @@ static enum shed_code timed_out(enum shed_awaited awaited,
                      waits[awaited]);
 }
 
-/* The value that is too old for the call, or a miss by its groups. */
+/* The value that is too old for the call, or a miss by its tags. */
 static struct shed_aged aged_value(const struct shed_look *look)
 {
     if (look->found != SHED_FOUND_AGED)
@@ -210,20 +210,20 @@ static void leave_all(struct shed_cache *cache, struct shed_gets *g,
     (void)shed_latch_wait(latch, UINT64_MAX);
 }
 
-/* What flights have found in Redis is judged by the log of groups. A call that
+/* What flights have found in Redis is judged by the log of tags. A call that
  * joined a flight at once may not have read it. */
-static enum shed_code learn_groups(struct shed_cache *cache,
-                                   const struct shed_gets *g,
-                                   struct shed_error *err)
+static enum shed_code learn_tags(struct shed_cache *cache,
+                                 const struct shed_gets *g,
+                                 struct shed_error *err)
 {
     bool is_needed = false;
 
-    for (size_t i = 0; i < g->count && cache->groups != NULL; i++)
+    for (size_t i = 0; i < g->count && cache->tag_log != NULL; i++)
         if (g->callers[i].latch != NULL && is_of_redis(g->callers[i].value))
             is_needed = true;
-    if (!is_needed || shed_group_log_is_known(cache->groups))
+    if (!is_needed || shed_tag_log_is_known(cache->tag_log))
         return SHED_OK;
-    return shed_group_log_learn(cache->groups, g->terms->deadline_ms, err);
+    return shed_tag_log_learn(cache->tag_log, g->terms->deadline_ms, err);
 }
 
 /* A load that has read an older row than Redis has ends its flight with
@@ -237,12 +237,12 @@ static void take_failure(struct shed_look *look, struct shed_caller *caller)
 }
 
 /* Give the items what their callers were answered. A value that is too old for
- * the call, or a miss by its groups, leaves its item a miss: the flight had
+ * the call, or a miss by its tags, leaves its item a miss: the flight had
  * begun without knowing that it was to be replaced. */
 static void take_answers(struct shed_cache *cache, struct shed_gets *g)
 {
     struct shed_error why;
-    enum shed_code code = learn_groups(cache, g, &why);
+    enum shed_code code = learn_tags(cache, g, &why);
 
     for (size_t i = 0; i < g->count; i++) {
         struct shed_caller *caller = &g->callers[i];
@@ -326,7 +326,7 @@ void shed_get_slow(struct shed_cache *cache, struct shed_gets *g)
     if (misses == 0)
         return;
     shed_count(&cache->counters.misses, misses);
-    shed_count(&cache->counters.group_misses, count_group_misses(g));
+    shed_count(&cache->counters.tag_misses, count_tag_misses(g));
     if (g->terms->only_cached)
         do_without_load(g);
     else

@@ -76,15 +76,15 @@ static void refresh(struct shed_cache *cache, const struct shed_key *key,
                          value->header != NULL ? identity : NULL);
 }
 
-/* A row that a group's invalidation has made a miss is gone, whatever its age:
+/* A row that a tag's invalidation has made a miss is gone, whatever its age:
  * it is not given out as stale either. */
 static bool is_revoked(const struct shed_cache *cache,
                        const struct shed_terms *terms,
                        const struct shed_value *value)
 {
-    return cache->groups != NULL &&
-           !shed_group_log_judges(cache->groups, value->header,
-                                  terms->deadline_ms);
+    return cache->tag_log != NULL &&
+           !shed_tag_log_judges(cache->tag_log, value->header,
+                                terms->deadline_ms);
 }
 
 /* Take over the value of an entry. now_ms is 0 where the server's clock is not
@@ -210,11 +210,11 @@ static enum shed_freshness judge_kept(const struct shed_terms *terms,
 static bool is_kept_revoked(const struct shed_cache *cache,
                             const struct shed_kept_row *row)
 {
-    if (cache->groups == NULL)
+    if (cache->tag_log == NULL)
         return false;
     if (row->value->header != NULL)
-        return !shed_group_log_admits(cache->groups, row->value->header);
-    return row->position < shed_group_log_position(cache->groups);
+        return !shed_tag_log_admits(cache->tag_log, row->value->header);
+    return row->position < shed_tag_log_position(cache->tag_log);
 }
 
 static void take_kept(struct shed_cache *cache, const struct shed_key *key,
@@ -312,9 +312,9 @@ enum shed_code shed_look_call(struct shed_cache *cache, struct shed_args *gets,
                               struct shed_link_use *use, uint64_t deadline_ms,
                               struct shed_error *err)
 {
-    if (cache->groups != NULL)
-        return shed_group_log_call(cache->groups, gets, count, replies, use,
-                                   deadline_ms, err);
+    if (cache->tag_log != NULL)
+        return shed_tag_log_call(cache->tag_log, gets, count, replies, use,
+                                 deadline_ms, err);
     return shed_links_call(cache->client->links, gets, count, replies, use,
                            deadline_ms, err);
 }
@@ -340,7 +340,7 @@ struct get {
 static void send_get(void *user, struct shed_read *out)
 {
     const struct get *get = user;
-    struct shed_args args[2]; /* one for the log of groups */
+    struct shed_args args[2]; /* one for the log of tags */
     struct shed_reply *replies[2] = {NULL};
     struct shed_link_use use;
 

@@ -25,14 +25,14 @@ struct shed_terms {
 };
 
 /* What GET has found, where it matters to a call with a max_age_ms, or where
- * the value is a miss by one of its groups. */
+ * the value is a miss by one of its tags. */
 enum shed_look_found {
     SHED_FOUND_UNKNOWN = 0, /* no usable answer, or a value of unknown age */
     SHED_FOUND_NOTHING,     /* not even a lease: nobody loads the key */
     SHED_FOUND_NO_VALUE,    /* a lease, say: as after NOTHING, a value that
                                comes later is newer */
     SHED_FOUND_AGED /* one that is too old for the call, or not fresh, or
-                       a miss by one of its groups */
+                       a miss by one of its tags */
 };
 
 /* At most one of the three values is set; references of the owner's. */
@@ -53,7 +53,7 @@ struct shed_look {
     bool is_refused;      /* Redis answers, with an error that may pass */
     enum shed_look_found found;
     unsigned char aged[SHED_ENTRY_IDENTITY_BYTES]; /* AGED: which one */
-    bool is_revoked; /* AGED: it is a miss by one of its groups */
+    bool is_revoked; /* AGED: it is a miss by one of its tags */
 };
 
 /* Read a key, which must be named, by a GET in this thread or by one that other
@@ -70,7 +70,7 @@ SHED_MUST_CHECK enum shed_code shed_look(struct shed_cache *cache,
 void shed_look_begin(struct shed_cache *cache, const struct shed_key *key,
                      struct shed_look *out);
 
-/* Send GETs in one pipeline, with a read of the log of groups if that is needed
+/* Send GETs in one pipeline, with a read of the log of tags if that is needed
  * to judge their replies; gets and replies have room for one more. Returns: as
  * shed_links_call. */
 SHED_MUST_CHECK enum shed_code
@@ -97,7 +97,7 @@ shed_look_without_redis(struct shed_cache *cache, const struct shed_key *key,
                         const struct shed_error *why, struct shed_look *out);
 
 /* Whether a value that the slow path has found in Redis may be handed out by
- * its age and its groups. Returns: false: *look says what is to be replaced;
+ * its age and its tags. Returns: false: *look says what is to be replaced;
  * the value is still the caller's. */
 bool shed_look_is_young(const struct shed_cache *cache,
                         const struct shed_terms *terms, struct shed_look *look,

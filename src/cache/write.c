@@ -135,7 +135,7 @@ static enum shed_code check_put(struct shed_cache *cache, struct shed_bytes key,
     enum shed_code code = check_write(cache, key, o->timeout_ms, err);
 
     if (code == SHED_OK && o->tags_count > 0)
-        code = shed_cache_check_groups(cache, err);
+        code = shed_cache_check_has_tags(cache, err);
     if (code == SHED_OK)
         code = shed_cache_check_tags(o->tags, o->tags_count, SHED_TAGS_MAX,
                                      "shed_put_with", err);
@@ -155,13 +155,13 @@ static enum shed_code check_put(struct shed_cache *cache, struct shed_bytes key,
  */
 static uint64_t position_of_put(struct shed_cache *cache, uint64_t deadline_ms)
 {
-    struct shed_group_log *log = cache->groups;
+    struct shed_tag_log *log = cache->tag_log;
     struct shed_error unused;
 
-    if (shed_group_log_position(log) == 0 && !shed_group_log_is_known(log) &&
-        shed_group_log_learn(log, deadline_ms, &unused) != SHED_OK)
+    if (shed_tag_log_position(log) == 0 && !shed_tag_log_is_known(log) &&
+        shed_tag_log_learn(log, deadline_ms, &unused) != SHED_OK)
         return 0;
-    return shed_group_log_position(log);
+    return shed_tag_log_position(log);
 }
 
 /* The entry of a row that is put, without its times; tags is room for those. */
@@ -178,7 +178,7 @@ static struct shed_entry make_entry(struct shed_cache *cache,
         .payload_size = row.size,
         .tags = tags};
 
-    if (cache->groups != NULL) {
+    if (cache->tag_log != NULL) {
         entry.flags |= SHED_ENTRY_POSITION;
         entry.position = position_of_put(cache, deadline_ms);
     }
@@ -371,7 +371,7 @@ void shed_cache_count_invalidation(struct shed_cache *cache,
         shed_count(&counters->invalidation_failures, 1);
         return;
     }
-    shed_count(reason != NULL ? &counters->group_invalidations
+    shed_count(reason != NULL ? &counters->tag_invalidations
                               : &counters->invalidations,
                1);
     shed_events_tell(cache->client->events, &event);

@@ -47,7 +47,7 @@ static struct cli_cache *cache_of(struct cli_caches *c, const char *name)
             return &c->list[i];
     if (c->count == CACHES_MAX)
         return NULL;
-    c->list[c->count] = (struct cli_cache){.has_groups = false};
+    c->list[c->count] = (struct cli_cache){.has_tags = false};
     (void)snprintf(c->list[c->count].name, sizeof(c->list->name), "%s", name);
     return &c->list[c->count++];
 }
@@ -62,7 +62,7 @@ static void count_entry(struct cli_cache *cache, const struct shed_entry *entry,
         return;
     cache->written += entry->written_ms + MINUTE_MS > now_ms;
     if ((entry->flags & SHED_ENTRY_POSITION) != 0)
-        cache->has_groups = true;
+        cache->has_tags = true;
 }
 
 static void hear_header(struct cli_redis *redis, struct cli_caches *c,
@@ -214,14 +214,14 @@ static int compare(const void *a, const void *b)
 static void print_caches(const struct cli_caches *c)
 {
     printf("%12s %12s %8s %8s %12s  %-7s %s\n", "rows", "no such row", "leases",
-           "failures", "last minute", "groups", "cache");
+           "failures", "last minute", "tags", "cache");
     for (size_t i = 0; i < c->count; i++) {
         const struct cli_cache *cache = &c->list[i];
         printf("%12" PRIu64 " %12" PRIu64 " %8" PRIu64 " %8" PRIu64
                " %12" PRIu64 "  %-7s %s\n",
                cache->count[CLI_VALUE], cache->count[CLI_NEGATIVE],
                cache->count[CLI_LEASE], cache->count[CLI_FAILURE],
-               cache->written, cache->has_groups ? "yes" : "no", cache->name);
+               cache->written, cache->has_tags ? "yes" : "no", cache->name);
     }
     printf("\nlast minute: rows and \"no such row\" that were written in it\n");
     if (c->left_out > 0)
@@ -252,7 +252,7 @@ static json_t *cache_json(const struct cli_cache *cache)
                             json_integer((json_int_t)cache->count[i]));
     json_object_set_new(object, "written_in_last_minute",
                         json_integer((json_int_t)cache->written));
-    json_object_set_new(object, "has_groups", json_boolean(cache->has_groups));
+    json_object_set_new(object, "has_tags", json_boolean(cache->has_tags));
     return object;
 }
 

@@ -8,7 +8,7 @@ struct cli_cache {
     char name[SHED_NAME_MAX_BYTES + 1];
     uint64_t count[CLI_KINDS]; /* entries */
     uint64_t written;          /* rows, and "no such row", of the last minute */
-    bool has_groups;           /* its rows heed a log of groups */
+    bool has_tags;             /* its rows heed a log of tags */
 };
 
 struct cli_caches {

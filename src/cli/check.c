@@ -46,14 +46,14 @@ struct item {
 struct check {
     const struct cli_call *call;
     struct cli_redis *redis;
-    struct cli_groups *groups;
+    struct cli_tags *tags;
     struct shed_source *source;
     struct item *items; /* those of a batch */
     size_t count, batch;
     struct cli_rate rate; /* of the items */
     json_t *stale_list;
     uint64_t compared, equal, stale, failed, changed, skipped;
-    uint64_t invalidated;        /* misses by a group when they were found */
+    uint64_t invalidated;        /* misses by a tag when they were found */
     char why[SHED_REASON_BYTES]; /* of the first failure */
 };
 
@@ -74,11 +74,11 @@ static bool are_same(const struct shed_reply *a, const struct shed_reply *b)
     return x != NULL && y != NULL && m == n && memcmp(x, y, m) == 0;
 }
 
-/* The log is read in each round, too: a group may have been invalidated since
+/* The log is read in each round, too: a tag may have been invalidated since
  * its entries were found to differ. */
 static void read_entries(struct check *c)
 {
-    cli_groups_read(c->groups);
+    cli_tags_read(c->tags);
     for (size_t i = 0; i < c->count; i++) {
         struct shed_args args = {0};
         shed_args_add_text(&args, "GET");
@@ -94,7 +94,7 @@ static void read_entries(struct check *c)
                                .reply = cli_redis_check_key(
                                    c->redis, cli_redis_hear(c->redis), "GET")};
         cli_entry_decode(&item->entry, item->entry.reply);
-        cli_entry_judge(&item->entry, c->groups);
+        cli_entry_judge(&item->entry, c->tags);
         item->is_same = are_same(before, item->entry.reply);
         shed_reply_free(before);
     }
@@ -497,7 +497,7 @@ int cli_check(struct cli_call *call)
     c.batch = c.rate.per_s < BATCH ? (size_t)c.rate.per_s : BATCH;
     c.items = cli_alloc(c.batch, sizeof(*c.items));
     c.redis = cli_redis_open(call, NULL);
-    c.groups = cli_groups_open(c.redis, call->words[0]);
+    c.tags = cli_tags_open(c.redis, call->words[0]);
     cli_walk_begin(&walk, c.redis, call->words[0], 0);
     if (call->sample > 0)
         check_sample(&c, &walk);
@@ -507,7 +507,7 @@ int cli_check(struct cli_call *call)
     cli_walk_end(&walk);
     print_summary(&c);
     shed_source_close(c.source);
-    cli_groups_close(c.groups);
+    cli_tags_close(c.tags);
     cli_redis_close(c.redis);
     free(c.items);
     if (c.stale > 0 || c.compared == 0)

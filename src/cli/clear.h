@@ -1,6 +1,6 @@
 /*
- * The rows of a cache that a note in its log of groups does not reach: those of
- * processes without the option groups carry no position.
+ * The rows of a cache that a note in its log of tags does not reach: those of
+ * processes without the option tags_limit carry no position.
  */
 #ifndef CLI_CLEAR_H
 #define CLI_CLEAR_H

@@ -48,7 +48,7 @@ struct facts {
     bool saves_nothing;     /* false: it saves, or we cannot find out */
     struct cli_writes writes;
     char tracking[128]; /* why CLIENT TRACKING is refused, or "" */
-    struct shed_error cache_rights, group_rights, fleet_rights, lock_rights;
+    struct shed_error cache_rights, tag_rights, fleet_rights, lock_rights;
 };
 
 struct doctor {
@@ -156,7 +156,7 @@ static void read_rights(struct doctor *d)
     if (shed_client_open(uri_of(call), &options, &client, &err) != SHED_OK)
         cli_fail(call, CLI_FAILED, "%s", err.reason);
     probe(client, call, SHED_USE_CACHE, cache_of(call), &f->cache_rights);
-    probe(client, call, SHED_USE_GROUPS, cache_of(call), &f->group_rights);
+    probe(client, call, SHED_USE_TAGS, cache_of(call), &f->tag_rights);
     probe(client, call, SHED_USE_FLEET, cache_of(call), &f->fleet_rights);
     probe(client, call, SHED_USE_LOCK,
           call->lock != NULL ? call->lock : NAME_DEFAULT, &f->lock_rights);
@@ -439,8 +439,8 @@ static void judge(struct doctor *d)
         "Grant these (ACL SETUSER; 'man snowshed' lists them all), or check "
         "another name with --cache NAME.");
     check_option_rights(
-        d, "group rights", &d->facts.group_rights,
-        "A cache with the option groups will fail with SHED_EDENIED.");
+        d, "tag rights", &d->facts.tag_rights,
+        "A cache with the option tags_limit will fail with SHED_EDENIED.");
     check_option_rights(
         d, "fleet rights", &d->facts.fleet_rights,
         "A source with the option fleet_loads will load without that budget.");

@@ -196,10 +196,10 @@ void cli_entry_read(struct cli_redis *redis, const struct cli_key *key,
         cli_presence_read(redis, e->holder.process, &e->presence);
 }
 
-void cli_entry_judge(struct cli_entry *e, const struct cli_groups *groups)
+void cli_entry_judge(struct cli_entry *e, const struct cli_tags *tags)
 {
     if (e->kind == CLI_VALUE || e->kind == CLI_NEGATIVE)
-        cli_groups_judge(groups, &e->entry, &e->miss);
+        cli_tags_judge(tags, &e->entry, &e->miss);
 }
 
 void cli_entry_send_header(struct cli_redis *redis, const char *name,

@@ -129,7 +129,7 @@ static void print_nonce(const struct cli_entry *e)
              cli_hex(hex, shed_entry_version(bytes), SHED_ENTRY_VERSION_BYTES));
 }
 
-static void print_groups(const struct cli_entry *e)
+static void print_tags(const struct cli_entry *e)
 {
     size_t at = 0, size;
     const unsigned char *tag;
@@ -149,7 +149,7 @@ static void print_miss(const struct cli_miss *miss)
     char date[CLI_TEXT_BYTES];
 
     if (miss->position == 0 && miss->is_above)
-        cli_line("miss", "it is from after all that the log of groups has");
+        cli_line("miss", "it is from after all that the log of tags has");
     if (miss->position == 0)
         return;
     cli_field("miss");
@@ -220,7 +220,7 @@ void cli_entry_print(const struct cli_entry *e)
     print_nonce(e);
     if (e->kind == CLI_LEASE)
         return;
-    print_groups(e);
+    print_tags(e);
     print_miss(&e->miss);
     print_payload(e);
 }
@@ -239,7 +239,7 @@ static void add_lease(json_t *object, const struct cli_entry *e)
                         json_integer((json_int_t)cli_entry_left_ms(e)));
 }
 
-static void add_groups(json_t *object, const struct shed_entry *entry)
+static void add_tags(json_t *object, const struct shed_entry *entry)
 {
     json_t *tags = json_array();
     size_t at = 0, size;
@@ -292,7 +292,7 @@ static void add_payload(json_t *object, const struct cli_entry *e)
                         json_integer((json_int_t)entry->until_ms));
     json_object_set_new(object, "is_stale",
                         json_boolean(cli_entry_is_stale(e)));
-    add_groups(object, entry);
+    add_tags(object, entry);
     add_miss(object, &e->miss);
     if (e->kind != CLI_VALUE)
         return;

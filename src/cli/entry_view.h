@@ -7,7 +7,7 @@
 
 #include "cache/cache.h"
 #include "entry/entry.h"
-#include "cli/groups.h"
+#include "cli/tags.h"
 #include "cli/presence.h"
 
 /* A key of a cache; named points into the struct, so it must not be copied. */
@@ -95,7 +95,7 @@ void cli_entry_send_unlink(struct cli_redis *redis, const char *name,
                            size_t size);
 
 /* Set miss. */
-void cli_entry_judge(struct cli_entry *entry, const struct cli_groups *groups);
+void cli_entry_judge(struct cli_entry *entry, const struct cli_tags *tags);
 
 /* Decode the reply to GET; sets kind, entry, holder, format and size. The reply
  * remains the caller's. */

@@ -1,14 +1,14 @@
 /*
  * invalidate: UNLINK of each entry and its refresh lease, as the library's own
- * invalidation does, in pipelines; or the library's script for groups. Rows of
- * processes without the option groups do not heed its log, so all entries are
- * removed where some are such, and tags are refused where all are.
+ * invalidation does, in pipelines; or the library's script for tags. Rows of
+ * processes without the option tags_limit do not heed its log, so all entries
+ * are removed where some are such, and tags are refused where all are.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "known/group_log.h"
+#include "known/tag_log.h"
 #include "cli/caches.h"
 #include "cli/clear.h"
 #include "cli/entry_view.h"
@@ -17,9 +17,9 @@
 
 #define PIPELINE 1000
 
-/* The option groups of the cache is not known here, so the log keeps as many
- * tags as any may; the next program that invalidates one shortens it. */
-#define GROUPS_TEXT "100000"
+/* The option tags_limit of the cache is not known here, so the log keeps as
+ * many tags as any may; the next program that invalidates one shortens it. */
+#define TAGS_TEXT "100000"
 
 /* A cache with a log has the option, most likely: so many keys are looked at
  * before its tags are believed to reach its rows. */
@@ -31,8 +31,8 @@ struct work {
     size_t sent, unheard;
     size_t found; /* keys at which something was removed */
     size_t lines; /* of the standard input */
-    char log[SHED_NAME_MAX_BYTES + sizeof(SHED_GROUP_LOG_SUFFIX)]; /* its key */
-    bool is_of_groups;
+    char log[SHED_NAME_MAX_BYTES + sizeof(SHED_TAG_LOG_SUFFIX)]; /* its key */
+    bool is_of_tags;
     struct cli_clear clear; /* of --all-entries */
 };
 
@@ -41,7 +41,7 @@ static void hear(struct work *w)
     for (; w->unheard > 0; w->unheard--) {
         struct shed_reply *reply =
             cli_redis_check(w->redis, cli_redis_hear(w->redis),
-                            w->is_of_groups ? "EVAL" : "UNLINK");
+                            w->is_of_tags ? "EVAL" : "UNLINK");
         w->found += shed_reply_integer(reply) > 0;
         shed_reply_free(reply);
     }
@@ -62,15 +62,15 @@ static void remove_key(struct work *w, const struct cli_key *key)
 }
 
 /* A tag of no bytes is all entries. */
-static void invalidate_group(struct work *w, const void *tag, size_t size)
+static void invalidate_tag(struct work *w, const void *tag, size_t size)
 {
     char digits[SHED_DIGITS];
     struct shed_args args;
 
-    shed_script_begin(&args, SHED_SCRIPT_INVALIDATE_GROUP, "1");
+    shed_script_begin(&args, SHED_SCRIPT_INVALIDATE_TAG, "1");
     shed_args_add_text(&args, w->log);
     shed_args_add(&args, tag, size);
-    shed_args_add_text(&args, GROUPS_TEXT);
+    shed_args_add_text(&args, TAGS_TEXT);
     shed_args_add_text(&args, "0");
     shed_args_add_number(&args, digits, w->sent);
     shed_script_by_text(&args);
@@ -86,11 +86,11 @@ static const char *take_word(struct work *w, const void *word, size_t size,
     struct cli_key key;
     const char *fault;
 
-    if (w->is_of_groups) {
+    if (w->is_of_tags) {
         if (size == 0 || size > SHED_TAG_MAX_BYTES)
             return "a tag has 1 to 250 bytes";
         if (is_sent)
-            invalidate_group(w, word, size);
+            invalidate_tag(w, word, size);
         return NULL;
     }
     fault = cli_key_set(&key, w->call->words[0], word, size);
@@ -131,11 +131,11 @@ static void invalidate_all(struct work *w)
     bool is_known = has_log(w);
 
     if (is_known)
-        invalidate_group(w, "", 0);
+        invalidate_tag(w, "", 0);
     hear(w);
     cli_clear_rows(w->redis, w->call, &w->clear);
     if (!is_known && w->clear.reached > 0)
-        invalidate_group(w, "", 0);
+        invalidate_tag(w, "", 0);
     else if (!is_known && w->clear.removed == 0)
         fail_unknown(w);
 }
@@ -151,7 +151,7 @@ static void check_tags_work(const struct work *w)
     if (clear.reached == 0 && clear.others > 0)
         cli_fail(w->call, CLI_USAGE,
                  "the entries of %s have no tags, because its programs do not "
-                 "open it with the option groups: nothing was changed. "
+                 "open it with the option tags_limit: nothing was changed. "
                  "Invalidate keys, or --all-entries",
                  w->call->words[0]);
 }
@@ -241,7 +241,7 @@ static void report(const struct work *w)
         cli_json_print(w->call,
                        json_pack("{s:b, s:I}", "invalidated_all", true,
                                  "removed", (json_int_t)w->clear.removed));
-    else if (w->call->is_json && w->is_of_groups)
+    else if (w->call->is_json && w->is_of_tags)
         cli_json_print(w->call, json_pack("{s:I, s:b}", "invalidated_tags",
                                           (json_int_t)w->sent,
                                           "invalidated_all", false));
@@ -252,7 +252,7 @@ static void report(const struct work *w)
     else if (is_all)
         printf("all entries of %s invalidated, %llu of them removed\n",
                w->call->words[0], (unsigned long long)w->clear.removed);
-    else if (w->is_of_groups)
+    else if (w->is_of_tags)
         printf("%zu tags invalidated\n", w->sent);
     else
         printf("%zu invalidated, %zu of them existed\n", w->sent, w->found);
@@ -261,12 +261,12 @@ static void report(const struct work *w)
 int cli_invalidate(struct cli_call *call)
 {
     struct work w = {.call = call,
-                     .is_of_groups = call->is_all || call->are_tags};
+                     .is_of_tags = call->is_all || call->are_tags};
     size_t *sizes = cli_alloc(call->count, sizeof(*sizes));
 
     check_call(call);
     check_words(&w, sizes);
-    (void)snprintf(w.log, sizeof(w.log), "%s" SHED_GROUP_LOG_SUFFIX,
+    (void)snprintf(w.log, sizeof(w.log), "%s" SHED_TAG_LOG_SUFFIX,
                    call->words[0]);
     w.redis = cli_redis_open(call, NULL);
     if (call->is_all)

@@ -19,14 +19,14 @@
 const struct cli_command cli_commands[] = {
     {"get", "CACHE KEY", 2, 2,
      "Show an entry: its header, decoded, and its payload",
-     "Also tells if a group of the entry was invalidated after it was loaded. "
+     "Also tells if a tag of the entry was invalidated after it was loaded. "
      "Status 0: there is a value; 1: there is none (no entry, no such row, a "
      "lease, a failure, bytes that are no entry).\v" KEYS_HELP,
      "escaped raw ", cli_get},
     {"why", "CACHE KEY", 2, 2,
      "Explain what a caller of this key would get now",
      "A hit, the lease of another process (of which, since when, is it alive, "
-     "how long until it is replaced), a row whose group was invalidated, the "
+     "how long until it is replaced), a row whose tag was invalidated, the "
      "failure of a load and its reason, or nothing. Status 0: Redis would "
      "answer it; 1: it would have to wait, load or fail.\v" KEYS_HELP,
      "escaped ", cli_why},
@@ -36,7 +36,7 @@ const struct cli_command cli_commands[] = {
      "after. The keys are sent in pipelines of a thousand. --all-entries is "
      "for "
      "every cache: one command where the program opens it with the option "
-     "groups; other entries are removed one by one, after a SCAN at a bounded "
+     "tags; other entries are removed one by one, after a SCAN at a bounded "
      "rate. --tags needs that option. Status 0: all of it is done; 1: there is "
      "no such cache.\v" KEYS_HELP,
      "escaped stdin null tags all-entries rate ", cli_invalidate},

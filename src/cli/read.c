@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cli/entry_view.h"
-#include "known/group_log.h"
+#include "known/tag_log.h"
 #include "cli/text.h"
 #include "cli/writes.h"
 
@@ -24,16 +24,16 @@ static struct cli_redis *read_words(struct cli_call *call, struct cli_key *key,
     return redis;
 }
 
-/* The same; the entry is judged by the log of the cache's groups. */
+/* The same; the entry is judged by the log of the cache's tags. */
 static struct cli_redis *judge_words(struct cli_call *call, struct cli_key *key,
                                      struct cli_entry *entry)
 {
     struct cli_redis *redis = read_words(call, key, entry);
-    struct cli_groups *groups = cli_groups_open(redis, key->cache);
+    struct cli_tags *tags = cli_tags_open(redis, key->cache);
 
-    cli_groups_read(groups);
-    cli_entry_judge(entry, groups);
-    cli_groups_close(groups);
+    cli_tags_read(tags);
+    cli_entry_judge(entry, tags);
+    cli_tags_close(tags);
     return redis;
 }
 
@@ -175,7 +175,7 @@ static void judge_above(const struct cli_entry *e, struct verdict *v)
     (void)snprintf(
         v->text, sizeof(v->text),
         "It would load, a miss: this %s is from after an "
-        "invalidation that the log %s" SHED_GROUP_LOG_SUFFIX
+        "invalidation that the log %s" SHED_TAG_LOG_SUFFIX
         " does not have, so the log has lost its end (by a failover, "
         "an eviction, DEL). The process that finds this adds \"all "
         "entries\" to it.",

@@ -35,12 +35,12 @@ struct named {
 struct census {
     const struct cli_call *call;
     struct cli_redis *redis;
-    struct cli_groups *groups;
+    struct cli_tags *tags;
     uint64_t now_ms;
     uint64_t count[CLI_KINDS], bytes[CLI_KINDS];
     uint64_t age[AGES];
     uint64_t stale, refreshes;
-    uint64_t invalidated;     /* rows that are misses by one of their groups */
+    uint64_t invalidated;     /* rows that are misses by one of their tags */
     struct shed_entry *asked; /* those of a page whose tags are asked for */
     size_t asked_count;
     uint64_t others; /* keys with this prefix that do not belong to the cache */
@@ -139,7 +139,7 @@ static void count_format(struct census *c, const char *head, size_t size)
         c->formats[format]++;
 }
 
-/* Count an entry that is a miss by one of its groups. If its tags decide that,
+/* Count an entry that is a miss by one of its tags. If its tags decide that,
  * ask for them; the answer comes behind those of the page. */
 static void count_miss(struct census *c, const char *key, size_t size,
                        const struct shed_entry *entry)
@@ -147,9 +147,9 @@ static void count_miss(struct census *c, const char *key, size_t size,
     struct cli_miss miss;
     char from[SHED_DIGITS];
 
-    cli_groups_judge(c->groups, entry, &miss);
+    cli_tags_judge(c->tags, entry, &miss);
     c->invalidated += miss.position > 0;
-    if (miss.position > 0 || !cli_groups_want_tags(c->groups, entry))
+    if (miss.position > 0 || !cli_tags_want_tags(c->tags, entry))
         return;
     (void)snprintf(from, sizeof(from), "%zu",
                    SHED_ENTRY_HEADER_BYTES + entry->payload_size);
@@ -226,7 +226,7 @@ static void hear_tags(struct census *c)
         entry.tags = (const void *)shed_reply_bytes(reply, &entry.tags_size);
         if (entry.tags != NULL &&
             shed_entry_are_tags(entry.tags, entry.tags_size)) {
-            cli_groups_judge(c->groups, &entry, &miss);
+            cli_tags_judge(c->tags, &entry, &miss);
             c->invalidated += miss.position > 0;
         }
         shed_reply_free(reply);
@@ -238,7 +238,7 @@ static void count_page(struct census *c, const struct shed_reply *keys)
 {
     size_t size = 0;
 
-    cli_groups_read(c->groups);
+    cli_tags_read(c->tags);
     c->asked = cli_realloc(c->asked, shed_reply_count(keys), sizeof(*c->asked));
     send_page(c, keys);
     for (size_t i = 0; i < shed_reply_count(keys); i++) {
@@ -445,7 +445,7 @@ int cli_scan(struct cli_call *call)
     c.largest_max = call->top > 0 ? (size_t)call->top : LARGEST_DEFAULT;
     c.largest = cli_alloc(c.largest_max, sizeof(*c.largest));
     c.redis = cli_redis_open(call, NULL);
-    c.groups = cli_groups_open(c.redis, call->words[0]);
+    c.tags = cli_tags_open(c.redis, call->words[0]);
     read_clock(&c);
     cli_walk_begin(&walk, c.redis, call->words[0], call->rate);
     while ((keys = cli_walk_next(&walk)) != NULL) {
@@ -461,7 +461,7 @@ int cli_scan(struct cli_call *call)
     else
         print_census(&c, sum);
     free_census(&c);
-    cli_groups_close(c.groups);
+    cli_tags_close(c.tags);
     cli_redis_close(c.redis);
     return sum > 0 ? CLI_YES : CLI_NO;
 }

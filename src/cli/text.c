@@ -103,13 +103,13 @@ static char *encode_base64(const unsigned char *b, size_t size)
 
     for (size_t i = 0; i < size; i += 3) {
         size_t left = size - i;
-        unsigned group = (unsigned)b[i] << 16;
-        group |= left > 1 ? (unsigned)b[i + 1] << 8 : 0;
-        group |= left > 2 ? (unsigned)b[i + 2] : 0;
-        *at++ = digits[group >> 18];
-        *at++ = digits[group >> 12 & 63];
-        *at++ = left > 1 ? digits[group >> 6 & 63] : '=';
-        *at++ = left > 2 ? digits[group & 63] : '=';
+        unsigned tag = (unsigned)b[i] << 16;
+        tag |= left > 1 ? (unsigned)b[i + 1] << 8 : 0;
+        tag |= left > 2 ? (unsigned)b[i + 2] : 0;
+        *at++ = digits[tag >> 18];
+        *at++ = digits[tag >> 12 & 63];
+        *at++ = left > 1 ? digits[tag >> 6 & 63] : '=';
+        *at++ = left > 2 ? digits[tag & 63] : '=';
     }
     *at = '\0';
     return text;

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/tag.h"
+#include "base/hash_tag.h"
 #include "client/client.h"
 
 #define TIMEOUT_MAX_MS 3600000
@@ -24,7 +24,7 @@ static const struct {
             [SHED_USE_LOCK] = {"lock", "lock:{", "}"},
             [SHED_USE_TEXT_LOCK] = {"text", "", ""},
             [SHED_USE_EXACT_LOCK] = {"lock", "", ""},
-            [SHED_USE_GROUPS] = {"groups", "", ":groups"},
+            [SHED_USE_TAGS] = {"tags", "", ":tags"},
             [SHED_USE_FLEET] = {"fleet", "", ":loads"}};
 
 static enum shed_code check(const struct shed_client *client, enum shed_use use,
@@ -70,10 +70,10 @@ static size_t name_key(char key[KEY_MAX_BYTES], enum shed_use use,
 static size_t name_sides(char key[KEY_MAX_BYTES], struct shed_bytes name)
 {
     static const char before[] = "lock:={";
-    struct shed_tag tag;
+    struct shed_hash_tag tag;
     size_t size;
 
-    shed_tag_set(&tag, name.data, name.size);
+    shed_hash_tag_set(&tag, name.data, name.size);
     size = add(key, 0, before, sizeof(before) - 1);
     size = add(key, size, tag.at, tag.size);
     size = add(key, size, "}", 1);

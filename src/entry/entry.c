@@ -143,12 +143,12 @@ static unsigned flags_of(const unsigned char *header)
     return (unsigned)header[FLAGS_AT] << 8 | header[FLAGS_AT + 1];
 }
 
-void shed_entry_groups(const void *entry, struct shed_entry_groups *out)
+void shed_entry_tags(const void *entry, struct shed_entry_tags *out)
 {
     const unsigned char *b = entry;
     unsigned flags = flags_of(b);
 
-    *out = (struct shed_entry_groups){.position = 0};
+    *out = (struct shed_entry_tags){.position = 0};
     if (flags & SHED_ENTRY_POSITION)
         out->position = shed_entry_get_u64(b + POSITION_AT);
     if (flags & SHED_ENTRY_TAGS) {

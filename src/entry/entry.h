@@ -10,7 +10,7 @@
  *      5  1  type: 'L' lease, 'V' value, 'N' no such row, 'F' failure marker
  *      6  2  flags (enum shed_entry_flag)
  *      8 16  data version (lease), random nonce (all others); with POSITION,
- *            the last 8 bytes of the nonce are a position (see groups.h)
+ *            the last 8 bytes of the nonce are a position (see tags.h)
  *     24  4  length of the payload          } in a lease: the id of the
  *     28  4  what the load cost, ms         } process that holds it,
  *     32  8  checksum                       } 16 hexadecimal digits
@@ -145,15 +145,15 @@ struct shed_row_version shed_entry_row_version(const void *header);
 bool shed_row_version_is_lower(struct shed_row_version loaded,
                                struct shed_row_version there);
 
-/* What decides whether an entry is a miss by one of its groups. */
-struct shed_entry_groups {
+/* What decides whether an entry is a miss by one of its tags. */
+struct shed_entry_tags {
     uint64_t position;         /* 0: none */
     const unsigned char *tags; /* as in struct shed_entry */
     size_t tags_size;
 };
 
 /* Of an entry that decode has accepted as a whole. */
-void shed_entry_groups(const void *entry, struct shed_entry_groups *out);
+void shed_entry_tags(const void *entry, struct shed_entry_tags *out);
 
 /* The longest tag, and the most of one entry. */
 #define SHED_ENTRY_TAG_MAX_BYTES 250

@@ -121,7 +121,7 @@ struct shed_flight {
     enum shed_flight_state state;
     uint64_t newest;  /* the newest caller that waits, 0 for none; set by the
                          driver before each step */
-    bool is_outdated; /* of what it loads, a group may have been invalidated
+    bool is_outdated; /* of what it loads, a tag may have been invalidated
                          since the load began: set by the driver, after newest
                        */
     uint64_t cutoff;  /* newest when the acquire or publish under way began */

@@ -238,7 +238,7 @@ static void send_publish(struct shed_flight_redis *x)
     struct shed_args args;
     char fresh[SHED_DIGITS], kept[SHED_DIGITS];
 
-    if (x->settings->groups != NULL) {
+    if (x->settings->tag_log != NULL) {
         entry.flags |= SHED_ENTRY_POSITION;
         entry.flags |= x->loaded->tags != NULL ? SHED_ENTRY_TAGS : 0;
         entry.tags = x->loaded->tags;

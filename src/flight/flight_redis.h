@@ -14,7 +14,7 @@
 #include "entry/entry.h"
 #include "flight/flight.h"
 #include "entry/freshness.h"
-#include "known/group_log.h"
+#include "known/tag_log.h"
 #include "known/kept.h"
 #include "source/load.h"
 #include "known/outbox.h"
@@ -30,7 +30,7 @@ struct shed_flight_redis_settings {
     struct shed_counters *counters;
     struct shed_events *events;
     struct shed_outbox *outbox;
-    struct shed_group_log *groups; /* NULL: none */
+    struct shed_tag_log *tag_log; /* NULL: none */
     struct shed_kept *kept; /* keeps what is found in Redis; NULL: nothing is */
     struct shed_bytes name; /* of the cache */
     char lease_ms[SHED_DIGITS], record_ms[SHED_DIGITS], grace_ms[SHED_DIGITS];
@@ -52,7 +52,7 @@ struct shed_flight_redis {
     struct shed_bytes user_key; /* as its callers know it; in key */
     unsigned char number[8];    /* of the flight, as the scripts want it */
     const struct shed_loaded *loaded; /* what is to be published */
-    uint64_t position; /* of the log of groups, when its load began */
+    uint64_t position; /* of the log of tags, when its load began */
     bool has_callers;  /* who need a value that is kept */
     void (*on_event)(void *arg, struct shed_flight_event event);
     void *arg;

@@ -61,12 +61,12 @@ static bool fail_corrupt(struct shed_flight_redis *x)
     return false;
 }
 
-/* Its callers will find it to be a miss by one of its groups. */
+/* Its callers will find it to be a miss by one of its tags. */
 static bool is_revoked(const struct shed_flight_redis *x)
 {
-    struct shed_group_log *groups = x->settings->groups;
+    struct shed_tag_log *tag_log = x->settings->tag_log;
 
-    return groups != NULL && !shed_group_log_admits(groups, x->entry->header);
+    return tag_log != NULL && !shed_tag_log_admits(tag_log, x->entry->header);
 }
 
 /* Keep the entry that is the second element of a reply. Returns: false if it

@@ -80,9 +80,9 @@ static bool goes_on(struct shed_flight_task *task)
 
 static uint64_t news_of(const struct shed_flight_task *task)
 {
-    struct shed_group_log *groups = task->shared->redis.groups;
+    struct shed_tag_log *tag_log = task->shared->redis.tag_log;
 
-    return groups != NULL ? shed_group_log_news(groups) : 0;
+    return tag_log != NULL ? shed_tag_log_news(tag_log) : 0;
 }
 
 /* The position comes before the load, so that the row has all that was
@@ -91,11 +91,11 @@ static uint64_t news_of(const struct shed_flight_task *task)
 static bool start_load(struct shed_flight_task *task, uint64_t request)
 {
     const struct shed_row_version none = {.is_known = false};
-    struct shed_group_log *groups = task->shared->redis.groups;
+    struct shed_tag_log *tag_log = task->shared->redis.tag_log;
 
-    if (groups != NULL)
+    if (tag_log != NULL)
         task->exchange.position = task->load.position =
-            shed_group_log_position(groups);
+            shed_tag_log_position(tag_log);
     task->news = news_of(task);
     task->load.is_behind = task->is_behind;
     return shed_flight_load_start(&task->load, request,

@@ -46,13 +46,13 @@ struct shed_flight_task {
     struct shed_flight_redis exchange; /* with Redis */
     struct shed_flight_load load;
     struct shed_timer *timer;
-    uint64_t news; /* of the log of groups, when the load began */
+    uint64_t news; /* of the log of tags, when the load began */
     /* for the owner, when it is over */
     struct shed_flight_task *next;
     bool is_leaving; /* a lease that it left behind is ended */
     /* set by the owner before the start */
     bool is_behind;
-    bool is_revoked; /* the value in Redis is a miss by one of its groups */
+    bool is_revoked; /* the value in Redis is a miss by one of its tags */
 };
 
 /* Make a flight that is in no table yet. Any thread. Returns: NULL when out of

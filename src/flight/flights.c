@@ -330,7 +330,7 @@ fail_mutex:
 enum shed_code shed_flights_create(
     struct shed_client *client, struct shed_source *source, const char *prefix,
     const struct shed_cache_options *options, struct shed_counters *counters,
-    struct shed_outbox *outbox, struct shed_group_log *groups,
+    struct shed_outbox *outbox, struct shed_tag_log *tag_log,
     struct shed_kept *kept, struct shed_flights **out, struct shed_error *err)
 {
     struct shed_flights *fs = calloc(1, sizeof(*fs));
@@ -359,7 +359,7 @@ enum shed_code shed_flights_create(
         .counters = counters,
         .events = client->events,
         .outbox = outbox,
-        .groups = groups,
+        .tag_log = tag_log,
         .kept = kept,
         .name = {fs->prefix, strlen(fs->prefix) - 1}}; /* less the colon */
     shed_flight_redis_settings_init(&fs->shared.redis,

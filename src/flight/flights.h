@@ -19,19 +19,19 @@ struct shed_flights;
 /* A value that a new flight is to replace even if it is fresh. */
 struct shed_aged {
     const unsigned char *identity; /* NULL: there is none */
-    bool is_revoked; /* it is a miss by one of its groups, so the row has to be
+    bool is_revoked; /* it is a miss by one of its tags, so the row has to be
                         loaded even if it has not changed */
 };
 
 /* Make the flights of the cache whose keys begin with prefix. What is passed
- * must outlive them, but for prefix and options, which are copied. groups and
+ * must outlive them, but for prefix and options, which are copied. tags and
  * kept may be NULL.
  * Returns: SHED_OK, SHED_ENOMEM; SHED_EINVAL: another cache of the client has
  * this prefix. */
 SHED_MUST_CHECK enum shed_code shed_flights_create(
     struct shed_client *client, struct shed_source *source, const char *prefix,
     const struct shed_cache_options *options, struct shed_counters *counters,
-    struct shed_outbox *outbox, struct shed_group_log *groups,
+    struct shed_outbox *outbox, struct shed_tag_log *tag_log,
     struct shed_kept *kept, struct shed_flights **out, struct shed_error *err);
 
 /* Wait until all flights are over, and free them. NULL is allowed. */

@@ -186,17 +186,17 @@ static size_t allocated_bytes(const struct shed_kept *kept, size_t size)
 static size_t value_bytes(const struct shed_kept *kept,
                           const struct shed_value *value)
 {
-    struct shed_entry_groups groups = {.tags_size = 0};
+    struct shed_entry_tags tag_log = {.tags_size = 0};
 
     if (value->owner == NULL)
         return allocated_bytes(kept, sizeof(*value) + value->size);
     if (value->header != NULL)
-        shed_entry_groups(value->header, &groups);
+        shed_entry_tags(value->header, &tag_log);
     /* a reply: a struct, and the entry's bytes */
     return allocated_bytes(kept, sizeof(*value)) +
            allocated_bytes(kept, SHED_REPLY_BYTES) +
            allocated_bytes(kept, SHED_ENTRY_HEADER_BYTES + value->size +
-                                     groups.tags_size + 1);
+                                     tag_log.tags_size + 1);
 }
 
 /* A row that was loaded has no header: it is not told from others. */

@@ -49,7 +49,7 @@ struct shed_kept_row {
     uint64_t age_ms; /* now */
     uint64_t ttl_ms; /* how long it is fresh, from age 0 */
     /* of a row that was loaded; what Redis has carries its own */
-    uint64_t position; /* see groups.h */
+    uint64_t position; /* see tags.h */
     struct shed_row_version version;
 };
 

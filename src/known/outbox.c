@@ -26,7 +26,7 @@
 #include "base/random.h"
 #include "entry/entry.h"
 #include "entry/key.h"
-#include "known/group_log.h"
+#include "known/tag_log.h"
 
 #define WINDOW 64
 #define PAUSE_MIN_MS 50
@@ -36,12 +36,12 @@
 struct letter {
     struct shed_pending_item item;
     struct shed_outbox *outbox;
-    bool is_group; /* unlike the wish it never changes */
+    bool is_tag; /* unlike the wish it never changes */
     uint64_t since_us;
-    struct shed_bytes user_key; /* in name; of a group: the tag */
+    struct shed_bytes user_key; /* in name; of a tag: the tag */
     struct shed_call call;      /* reactor thread only */
     char name[];                /* of the refresh lease, which begins with
-                                   that of the key; of a group: its name */
+                                   that of the key; of a tag: its name */
 };
 
 struct shed_outbox {
@@ -49,7 +49,7 @@ struct shed_outbox {
     struct shed_client *client;
     struct shed_counters *counters;
     const char *name;
-    struct shed_group_log *groups; /* NULL: none */
+    struct shed_tag_log *tag_log; /* NULL: none */
     struct shed_post wake;
     /* atomic */
     atomic_size_t count; /* of the set, for reads */
@@ -136,8 +136,8 @@ static void tell_delivered(struct shed_outbox *ob, const struct letter *letter)
     struct shed_counters *counters = ob->counters;
 
     if (letter->item.wish != SHED_WISH_EXPIRE)
-        shed_count(letter->is_group ? &counters->group_invalidations
-                                    : &counters->invalidations,
+        shed_count(letter->is_tag ? &counters->tag_invalidations
+                                  : &counters->invalidations,
                    1);
     shed_count(&counters->invalidations_delivered, 1);
     tell(ob, SHED_EVENT_INVALIDATION_DELIVERED, letter->user_key, SHED_OK,
@@ -168,8 +168,8 @@ static void pause_delivery(struct shed_outbox *ob)
 /* Once the position is known, or nothing is to be delivered any longer. */
 static void release_locked(struct shed_outbox *ob, const struct letter *letter)
 {
-    if (letter->is_group)
-        shed_group_log_release(ob->groups, letter->user_key);
+    if (letter->is_tag)
+        shed_tag_log_release(ob->tag_log, letter->user_key);
 }
 
 /* Reply -1: no integer, so it was not carried out. */
@@ -184,9 +184,9 @@ static void on_delivered(void *arg, struct shed_reply *reply,
 
     (void)trouble;
     (void)err;
-    if (is_delivered && letter->is_group)
-        shed_group_log_note(ob->groups, letter->user_key,
-                            (uint64_t)shed_reply_integer(reply));
+    if (is_delivered && letter->is_tag)
+        shed_tag_log_note(ob->tag_log, letter->user_key,
+                          (uint64_t)shed_reply_integer(reply));
     pthread_mutex_lock(&ob->mu);
     end = shed_pending_return(&ob->set, &letter->item, is_delivered);
     if (end == SHED_PENDING_DONE)
@@ -211,12 +211,12 @@ static void send_letter(struct shed_outbox *ob, struct letter *letter,
                         enum shed_wish wish)
 {
     size_t size = letter->item.key_size;
-    struct shed_group_mark mark;
+    struct shed_tag_mark mark;
     struct shed_args args;
 
-    if (wish == SHED_WISH_GROUP) {
-        shed_group_log_mark(ob->groups, &mark);
-        shed_group_log_write(ob->groups, letter->user_key, &mark, &args);
+    if (wish == SHED_WISH_TAG) {
+        shed_tag_log_mark(ob->tag_log, &mark);
+        shed_tag_log_write(ob->tag_log, letter->user_key, &mark, &args);
     } else {
         shed_outbox_begin(&args, wish, letter->name, size);
     }
@@ -345,9 +345,9 @@ void shed_outbox_settle(struct shed_outbox *ob, const char *key, size_t size,
     pthread_mutex_unlock(&ob->mu);
 }
 
-/* For an entry or a group. */
+/* For an entry or a tag. */
 static struct letter *create_letter(struct shed_outbox *ob,
-                                    const struct shed_key *key, bool is_group)
+                                    const struct shed_key *key, bool is_tag)
 {
     struct letter *letter = malloc(sizeof(*letter) + key->redis_size +
                                    SHED_ENTRY_REFRESH_SUFFIX_BYTES);
@@ -358,18 +358,18 @@ static struct letter *create_letter(struct shed_outbox *ob,
     letter->item.key = letter->name;
     letter->item.key_size = key->redis_size;
     letter->outbox = ob;
-    letter->is_group = is_group;
+    letter->is_tag = is_tag;
     letter->since_us = shed_now_us();
     letter->user_key = shed_bytes(letter->name + key->at, key->size);
     return letter;
 }
 
-/* A group is held for as long as its write is in the set. Returns: NULL if it
+/* A tag is held for as long as its write is in the set. Returns: NULL if it
  * is in, else why not. */
 static const char *insert_locked(struct shed_outbox *ob, struct letter *letter,
                                  enum shed_wish wish)
 {
-    if (letter->is_group && !shed_group_log_hold(ob->groups, letter->user_key))
+    if (letter->is_tag && !shed_tag_log_hold(ob->tag_log, letter->user_key))
         return "out of memory";
     if (shed_pending_insert(&ob->set, &letter->item, wish))
         return NULL;
@@ -411,7 +411,7 @@ bool shed_outbox_keep(struct shed_outbox *ob, const struct shed_key *key,
                       enum shed_wish wish, struct shed_error *why)
 {
     const struct shed_error cause = *why;
-    struct letter *letter = create_letter(ob, key, wish == SHED_WISH_GROUP);
+    struct letter *letter = create_letter(ob, key, wish == SHED_WISH_TAG);
     const char *refusal;
     bool is_woken;
 
@@ -434,12 +434,12 @@ bool shed_outbox_keep(struct shed_outbox *ob, const struct shed_key *key,
     return false;
 }
 
-/* A group as a key that is named so. */
+/* A tag as a key that is named so. */
 static struct shed_key key_of(const struct shed_outbox *ob,
                               struct shed_bytes tag,
-                              char name[SHED_GROUP_NAME_MAX_BYTES])
+                              char name[SHED_TAG_NAME_MAX_BYTES])
 {
-    size_t size = shed_group_log_name(ob->groups, tag, name);
+    size_t size = shed_tag_log_name(ob->tag_log, tag, name);
 
     return (struct shed_key){.redis = name,
                              .redis_size = size,
@@ -447,23 +447,23 @@ static struct shed_key key_of(const struct shed_outbox *ob,
                              .size = tag.size};
 }
 
-void shed_outbox_settle_group(struct shed_outbox *ob, struct shed_bytes tag,
-                              uint64_t number)
+void shed_outbox_settle_tag(struct shed_outbox *ob, struct shed_bytes tag,
+                            uint64_t number)
 {
-    const struct shed_outbox_write write = {SHED_WISH_GROUP, number};
-    char name[SHED_GROUP_NAME_MAX_BYTES];
+    const struct shed_outbox_write write = {SHED_WISH_TAG, number};
+    char name[SHED_TAG_NAME_MAX_BYTES];
     struct shed_key key = key_of(ob, tag, name);
 
     shed_outbox_settle(ob, key.redis, key.redis_size, write);
 }
 
-bool shed_outbox_keep_group(struct shed_outbox *ob, struct shed_bytes tag,
-                            struct shed_error *why)
+bool shed_outbox_keep_tag(struct shed_outbox *ob, struct shed_bytes tag,
+                          struct shed_error *why)
 {
-    char name[SHED_GROUP_NAME_MAX_BYTES];
+    char name[SHED_TAG_NAME_MAX_BYTES];
     struct shed_key key = key_of(ob, tag, name);
 
-    return shed_outbox_keep(ob, &key, SHED_WISH_GROUP, why);
+    return shed_outbox_keep(ob, &key, SHED_WISH_TAG, why);
 }
 
 /* ----------------------------------------------------------- begin and end */
@@ -471,7 +471,7 @@ bool shed_outbox_keep_group(struct shed_outbox *ob, struct shed_bytes tag,
 enum shed_code shed_outbox_create(struct shed_client *client, const char *name,
                                   const struct shed_cache_options *options,
                                   struct shed_counters *counters,
-                                  struct shed_group_log *groups,
+                                  struct shed_tag_log *tag_log,
                                   struct shed_outbox **out,
                                   struct shed_error *err)
 {
@@ -485,7 +485,7 @@ enum shed_code shed_outbox_create(struct shed_client *client, const char *name,
     ob->client = client;
     ob->counters = counters;
     ob->name = name;
-    ob->groups = groups;
+    ob->tag_log = tag_log;
     ob->wake.run = on_wake;
     ob->listener = (struct shed_listener){.key = "", /* no key has this name */
                                           .on_change = on_change,

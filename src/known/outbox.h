@@ -16,19 +16,18 @@
 #include "known/pending.h"
 #include "client/client.h"
 
-struct shed_group_log;
+struct shed_tag_log;
 struct shed_key;
 struct shed_outbox;
 
 /* Make the outbox of the cache of this name. What is passed must outlive it,
- * but for options. groups can be NULL.
+ * but for options. tags can be NULL.
  * Returns: SHED_OK, SHED_ENOMEM. */
 SHED_MUST_CHECK enum shed_code
 shed_outbox_create(struct shed_client *client, const char *name,
                    const struct shed_cache_options *options,
-                   struct shed_counters *counters,
-                   struct shed_group_log *groups, struct shed_outbox **out,
-                   struct shed_error *err);
+                   struct shed_counters *counters, struct shed_tag_log *tag_log,
+                   struct shed_outbox **out, struct shed_error *err);
 
 /* Try once more to deliver what is kept, for timeout_ms at most, and tell of
  * what has to be dropped. Not on the reactor thread; nobody else may use it.
@@ -71,12 +70,12 @@ void shed_outbox_settle(struct shed_outbox *outbox, const char *key,
 bool shed_outbox_keep(struct shed_outbox *outbox, const struct shed_key *key,
                       enum shed_wish wish, struct shed_error *why);
 
-/* The same for the invalidation of a group, a tag or all entries (no bytes).
- * While it is kept, the group is held (see groups.h): its entries are misses,
+/* The same for the invalidation of a tag, a tag or all entries (no bytes).
+ * While it is kept, the tag is held (see tags.h): its entries are misses,
  * and reads of others are as usual. */
-void shed_outbox_settle_group(struct shed_outbox *outbox, struct shed_bytes tag,
-                              uint64_t number);
-bool shed_outbox_keep_group(struct shed_outbox *outbox, struct shed_bytes tag,
-                            struct shed_error *why);
+void shed_outbox_settle_tag(struct shed_outbox *outbox, struct shed_bytes tag,
+                            uint64_t number);
+bool shed_outbox_keep_tag(struct shed_outbox *outbox, struct shed_bytes tag,
+                          struct shed_error *why);
 
 #endif

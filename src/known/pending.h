@@ -17,7 +17,7 @@
 enum shed_wish {
     SHED_WISH_EXPIRE,
     SHED_WISH_INVALIDATE,
-    SHED_WISH_GROUP /* its keys are groups and no others */
+    SHED_WISH_TAG /* its keys are tags and no others */
 };
 
 /* Part of its owner's memory. */

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "base/tag.h"
+#include "base/hash_tag.h"
 
 #define PREFIX "lock:"
 #define EXACT_PREFIX PREFIX "="
@@ -12,7 +12,8 @@
 
 /* The most bytes that a side key has beyond twice the name. */
 #define EXTRA_BYTES                                                            \
-    (sizeof(EXACT_PREFIX "{}") + (size_t)SHED_TAG_NUMBER_BYTES + SUFFIX_BYTES)
+    (sizeof(EXACT_PREFIX "{}") + (size_t)SHED_HASH_TAG_NUMBER_BYTES +          \
+     SUFFIX_BYTES)
 
 size_t shed_lock_keys_bytes(size_t name_size)
 {
@@ -36,10 +37,10 @@ const char *shed_lock_keys_name(struct shed_lock_spec *spec, bool has_sides,
     static const char *const suffixes[SHED_LOCK_KEYS] = {"",   ":f", ":s",
                                                          ":q", ":o", ":w"};
     bool is_exact = !has_sides || spec->options->exact_key != 0;
-    struct shed_tag tag = {.at = name, .size = name_size};
+    struct shed_hash_tag tag = {.at = name, .size = name_size};
 
     if (is_exact && has_sides)
-        shed_tag_set(&tag, name, name_size);
+        shed_hash_tag_set(&tag, name, name_size);
     for (int i = 0; i < (has_sides ? SHED_LOCK_KEYS : 1); i++) {
         char *begin = room;
         bool is_bare = is_exact && i == SHED_LOCK_KEY;

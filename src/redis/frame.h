@@ -17,7 +17,7 @@
 #define SHED_FRAME_MAX_BYTES (((uint64_t)256 << 20) + 65536)
 
 /* Elements of a reply, including nested ones. Replies to our commands have ten
- * at most, and reads of a log of groups 1000; a push names the keys that have
+ * at most, and reads of a log of tags 1000; a push names the keys that have
  * changed, usually one. */
 #define SHED_FRAME_MAX_ELEMENTS 1024
 

@@ -1,6 +1,6 @@
 -- Find out which rights the user lacks. Nothing is read or written.
 -- ARGV  1 'cache', 'lock' (LEASE and QUORUM) or 'text' (the other algorithms);
---         'groups' (its log) or 'fleet' (its budget of loads): what these need
+--         'tags' (its log) or 'fleet' (its budget of loads): what these need
 --         beyond a cache
 --       2 the first of its keys
 --       3 the channel of a process, or '' if none is subscribed to
@@ -23,7 +23,7 @@ local suffixes = {
     cache = {'', ':refresh'},
     lock = {'', ':f', ':s', ':q', ':o', ':w'},
     text = {''},
-    groups = {''},
+    tags = {''},
     fleet = {''}
 }
 local commands = {
@@ -31,7 +31,7 @@ local commands = {
     lock = {'get', 'set', 'del', 'pttl', 'pexpire', 'incrby', 'zadd', 'zrange',
         'zrem'},
     text = {'get', 'set', 'del', 'pttl', 'pexpire', 'setnx', 'getset', 'expire'},
-    groups = {'zadd', 'zrange', 'zrem', 'zrangebyscore', 'unlink'},
+    tags = {'zadd', 'zrange', 'zrem', 'zrangebyscore', 'unlink'},
     fleet = {'zadd', 'zrem', 'zremrangebyscore', 'unlink', 'pexpire'}
 }
 -- as many arguments as the server needs to accept the command and find the key
@@ -39,7 +39,7 @@ local arguments = {set = 1, setrange = 2, pexpire = 1, incrby = 1, zadd = 2,
     zrange = 2, zrem = 1, zrangebyscore = 2, zremrangebyscore = 2, setnx = 1,
     getset = 1, expire = 1}
 
-local is_option = ARGV[1] == 'groups' or ARGV[1] == 'fleet'
+local is_option = ARGV[1] == 'tags' or ARGV[1] == 'fleet'
 if not is_option then
     need('+role', 'role')
     need('+ping', 'ping')

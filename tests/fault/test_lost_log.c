@@ -1,4 +1,4 @@
-/* A log of groups that has lost its end while the server's clock is behind what
+/* A log of tags that has lost its end while the server's clock is behind what
  * it was: positions begin again below those of entries and processes, and an
  * invalidation by tag must have its effect all the same, in every process. */
 #include <stdio.h>
@@ -23,7 +23,7 @@ static void up_with(struct server server)
     fixture.server = server;
     fixture.server.has_clock = true;
     server_start(&fixture.server);
-    fixture.cache_options.groups = 100;
+    fixture.cache_options.tags_limit = 100;
     fixture.cache_options.ttl_ms = UINT64_C(7200000); /* longer than a step */
     fixture.table.has_tags = true;
     fixture_open(&fixture);
@@ -91,7 +91,7 @@ static void expect_effects(unsigned version)
 
 static void lose(void)
 {
-    server_do(&fixture.server, "DEL t:groups");
+    server_do(&fixture.server, "DEL t:tags");
 }
 
 static void flush(void)
@@ -108,7 +108,7 @@ static void evict(void)
     server_do(&fixture.server, "CONFIG SET maxmemory 1");
     reply = server_run(&fixture.server, "SET x 1 PX 1");
     freeReplyObject(reply);
-    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:groups"), 0);
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:tags"), 0);
     server_do(&fixture.server, "CONFIG SET maxmemory 0");
 }
 
@@ -186,7 +186,7 @@ START_TEST(a_loss_costs_each_entry_one_load)
     expect_origin(peer.cache, "blue", "blue@1", SHED_ORIGIN_REDIS);
     lose();
     WAIT_FOR(gets(fixture.cache, "red@1") && gets(peer.cache, "red@1") &&
-             server_int(&fixture.server, "EXISTS t:groups") == 1);
+             server_int(&fixture.server, "EXISTS t:tags") == 1);
     for (int i = 0; i < 3; i++) {
         expect_text(fixture.cache, "red", "red@1");
         expect_text(peer.cache, "red", "red@1");
@@ -194,7 +194,7 @@ START_TEST(a_loss_costs_each_entry_one_load)
         expect_text(fixture.cache, "blue", "blue@1");
     }
     ck_assert_uint_eq(table_loads(&fixture.table), 4);
-    ck_assert_int_eq(server_int(&fixture.server, "ZCARD t:groups"), 1);
+    ck_assert_int_eq(server_int(&fixture.server, "ZCARD t:tags"), 1);
     down();
 }
 END_TEST
@@ -202,22 +202,22 @@ END_TEST
 /* Two processes find it at once, and the second one comes too late. */
 START_TEST(a_log_is_restored_once)
 {
-    const struct shed_group_mark mark = {"0"};
-    struct shed_group_log *log;
+    const struct shed_tag_mark mark = {"0"};
+    struct shed_tag_log *log;
     struct shed_reply *reply = NULL;
     struct shed_args args;
     unsigned sent;
 
     have_entry_from_the_future(0);
-    log = fixture.cache->groups;
-    shed_group_log_write(log, shed_str(""), &mark, &args);
+    log = fixture.cache->tag_log;
+    shed_tag_log_write(log, shed_str(""), &mark, &args);
     shed_args_add_text(&args, "restore");
     ck_assert_int_eq(shed_links_call_script(fixture.client->links, &args, 1,
                                             &reply, &sent, shed_now_ms() + 1000,
                                             NULL),
                      SHED_OK);
     ck_assert_int_eq(shed_reply_integer(reply),
-                     (long long)shed_group_log_position(log));
+                     (long long)shed_tag_log_position(log));
     shed_reply_free(reply);
     peer_open(&peer, &fixture);
     expect_origin(peer.cache, "red", "red@1", SHED_ORIGIN_REDIS);
@@ -245,7 +245,7 @@ END_TEST
 static bool knows(struct shed_cache *cache, uint64_t position)
 {
     return gets(cache, "red@4") &&
-           shed_group_log_position(cache->groups) == position;
+           shed_tag_log_position(cache->tag_log) == position;
 }
 
 /* A user of Redis adds it by hand. */
@@ -258,12 +258,11 @@ START_TEST(a_position_far_ahead_is_repaired_by_deleting_the_log)
     have_entry_from_the_future(0);
     peer_open(&peer, &fixture);
     expect_effects(1);
-    server_do(&fixture.server, "ZADD t:groups %llu x",
-              (unsigned long long)ahead);
+    server_do(&fixture.server, "ZADD t:tags %llu x", (unsigned long long)ahead);
     WAIT_FOR(knows(fixture.cache, ahead) && knows(peer.cache, ahead));
     expect_text(fixture.cache, "rose", "rose@4"); /* with this position */
     ck_assert_int_eq(try_tag(fixture.cache, "y", &err), SHED_EREDIS);
-    ck_assert_ptr_nonnull(strstr(err.reason, "delete t:groups"));
+    ck_assert_ptr_nonnull(strstr(err.reason, "delete t:tags"));
     lose();
     expect_effects(4);
     expect_origin(fixture.cache, "rose", "rose@7", SHED_ORIGIN_LOAD);
@@ -312,7 +311,7 @@ START_TEST(after_a_failover_to_a_replica_that_is_behind_it_has_its_effect)
     up_with_replica();
     invalidate_tag(fixture.cache, "x");
     expect_text(fixture.cache, "red", "red@1");
-    WAIT_FOR(server_int(&replica, "EXISTS t:groups t:{red}") == 2);
+    WAIT_FOR(server_int(&replica, "EXISTS t:tags t:{red}") == 2);
     server_do(&replica, "REPLICAOF NO ONE");
     table_update(&fixture.table);
     invalidate_tag(fixture.cache, "r");

@@ -99,7 +99,7 @@ static const char *const troubles[] = {
     "CONFIG SET min-replicas-to-write 0",
     "CLIENT KILL TYPE pubsub",
     "CLIENT KILL TYPE normal SKIPME yes",
-    "DEL t:groups",
+    "DEL t:tags",
     "FLUSHALL",
     "PING",
 };
@@ -118,7 +118,7 @@ static void run(enum shed_redis_down redis_down)
 
     fixture_init(&fixture);
     fixture.cache_options.redis_down = redis_down;
-    fixture.cache_options.groups = 3;
+    fixture.cache_options.tags_limit = 3;
     fixture.client_options.reconnect_max_ms = 20;
     fixture.table.has_tags = true;
     fixture_open(&fixture);

@@ -403,25 +403,25 @@ END_TEST
 
 /* Without pushes only calls read the log; a put of a cache that knows no
  * position begins with that. */
-START_TEST(while_it_is_open_no_call_reads_the_log_of_groups)
+START_TEST(while_it_is_open_no_call_reads_the_log_of_tags)
 {
     struct shed_cache *cache;
     struct shed_error err;
 
     init(FOREVER_MS);
     fixture.client_options.wait = SHED_WAIT_POLL;
-    fixture.cache_options.groups = 100;
+    fixture.cache_options.tags_limit = 100;
     fixture_add_proxy(&fixture, &proxy);
     fixture_open(&fixture);
     open_it();
     ck_assert_int_eq(shed_cache_open(fixture.client, "u", fixture.source,
                                      &fixture.cache_options, &cache, NULL),
                      SHED_OK);
-    server_do(&fixture.server, "ZADD u:groups 5 x");
+    server_do(&fixture.server, "ZADD u:tags 5 x");
     ck_assert_int_eq(shed_put(cache, shed_str("k"), shed_str("row"), 0, &err),
                      SHED_EREDIS);
-    ck_assert_uint_eq(shed_group_log_position(cache->groups), 0);
-    server_do(&fixture.server, "DEL u:groups");
+    ck_assert_uint_eq(shed_tag_log_position(cache->tag_log), 0);
+    server_do(&fixture.server, "DEL u:tags");
     shed_cache_close(cache);
     fixture_down(&fixture);
 }
@@ -526,7 +526,7 @@ int main(void)
     tcase_add_test(tc,
                    a_server_that_refuses_writes_or_a_command_does_not_open_it);
     tcase_add_test(tc, while_it_is_open_gets_do_without_redis);
-    tcase_add_test(tc, while_it_is_open_no_call_reads_the_log_of_groups);
+    tcase_add_test(tc, while_it_is_open_no_call_reads_the_log_of_tags);
     tcase_add_test(tc, an_invalidation_is_kept_and_is_a_probe_itself);
     tcase_add_test(tc, an_invalidation_is_delivered_by_the_close_of_its_cache);
     tcase_add_test(tc,

@@ -177,7 +177,7 @@ static _Noreturn void work(size_t process)
     proxy_start(&proxy, &server);
     client_options.command_timeout_ms =
         scaled_ms(process % 2 == 0 ? 300 : 4000);
-    options.groups = 100;
+    options.tags_limit = 100;
     if (shed_client_open(proxy.uri, &client_options, &client, NULL) ||
         shed_source_open(load, NULL, NULL, &source, NULL) ||
         shed_cache_open(client, "t", source, &options, &cache, NULL))

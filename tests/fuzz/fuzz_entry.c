@@ -20,20 +20,19 @@ static void check_remade(const struct shed_entry *entry, const uint8_t *bytes)
     check(memcmp(parts.tail, bytes + TAIL_AT, sizeof(parts.tail)) == 0);
 }
 
-static void check_groups(const struct shed_entry *entry, const uint8_t *bytes)
+static void check_tags(const struct shed_entry *entry, const uint8_t *bytes)
 {
-    struct shed_entry_groups groups;
+    struct shed_entry_tags tags;
     size_t at = 0, size, sum = 0;
 
-    shed_entry_groups(bytes, &groups);
-    check(groups.position == entry->position && groups.tags == entry->tags &&
-          groups.tags_size == entry->tags_size);
-    while (shed_entry_next_tag(groups.tags, groups.tags_size, &at, &size) !=
-           NULL) {
+    shed_entry_tags(bytes, &tags);
+    check(tags.position == entry->position && tags.tags == entry->tags &&
+          tags.tags_size == entry->tags_size);
+    while (shed_entry_next_tag(tags.tags, tags.tags_size, &at, &size) != NULL) {
         check(size > 0);
         sum += size + 1;
     }
-    check(groups.tags == NULL || sum + 2 == groups.tags_size);
+    check(tags.tags == NULL || sum + 2 == tags.tags_size);
 }
 
 static void check_corrected(const uint8_t *bytes, size_t size)
@@ -49,7 +48,7 @@ static void check_corrected(const uint8_t *bytes, size_t size)
         check(entry.payload == copy + SHED_ENTRY_HEADER_BYTES &&
               entry.payload_size == payload_size);
         check_remade(&entry, copy);
-        check_groups(&entry, copy);
+        check_tags(&entry, copy);
     } else {
         /* tags of a wrong form, or a payload of no such row */
         check((copy[FLAGS_AT] & SHED_ENTRY_TAGS) != 0 ||

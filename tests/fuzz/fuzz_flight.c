@@ -1,6 +1,6 @@
 /*
  * Any bytes as the replies to a flight's calls, and to reads of the log of
- * groups: each becomes an event that the flight's machine can have at that
+ * tags: each becomes an event that the flight's machine can have at that
  * point, and an entry, an error or a position that can be used. The first byte
  * chooses the call, and whether entries get the right checksum; the rest are
  * the replies, and where they end the connection is lost.
@@ -12,7 +12,7 @@
 #include "fuzz/forge.h"
 
 #define REQUEST 42
-#define GROUPS_MAX 4
+#define TAGS_MAX 4
 #define SERVER_MS 1700000000000U
 
 enum { IS_FORGED = 4, IS_WITHOUT_CLOCK = 8 };
@@ -139,28 +139,28 @@ static void read_flight(struct stream *stream, enum shed_flight_send sent,
 }
 
 /* ------------------------------------------------------------ the log of
- * groups */
+ * tags */
 
 static void read_log(struct stream *stream)
 {
-    static struct shed_groups groups;
+    static struct shed_tags tags;
     struct shed_reply *reply;
     uint64_t position = 0, before = 0;
 
-    shed_groups_init(&groups, GROUPS_MAX);
+    shed_tags_init(&tags, TAGS_MAX);
     while ((reply = stream_next(stream)) != NULL) {
-        enum shed_group_heard heard =
-            shed_group_log_hear(&groups, &position, 0, reply);
-        check(heard <= SHED_GROUP_HEARD_OTHER);
+        enum shed_tag_heard heard =
+            shed_tag_log_hear(&tags, &position, 0, reply);
+        check(heard <= SHED_TAG_HEARD_OTHER);
         /* a part that does not lead on would be asked for without end */
-        check(heard != SHED_GROUP_HEARD_PART || position > before);
-        check(position < SHED_GROUPS_POSITION_END);
-        check(groups.known.count <= GROUPS_MAX &&
-              groups.newest < SHED_GROUPS_POSITION_END);
+        check(heard != SHED_TAG_HEARD_PART || position > before);
+        check(position < SHED_TAGS_POSITION_END);
+        check(tags.known.count <= TAGS_MAX &&
+              tags.newest < SHED_TAGS_POSITION_END);
         before = position;
         shed_reply_free(reply);
     }
-    shed_groups_fini(&groups);
+    shed_tags_fini(&tags);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)

@@ -13,7 +13,7 @@
  *     free NAME     release the last that was taken
  *
  * usage: cli_maker REDIS-URI CACHE [plain]
- * plain: the cache has no groups.
+ * plain: the cache has no tags.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -165,7 +165,7 @@ int main(int argc, char **argv)
     char line[4096], verb[16], word[1024], text[2048];
 
     options.failure_ttl_ms = FAILURE_TTL_MS;
-    options.groups = argc == 3 ? 100 : 0;
+    options.tags_limit = argc == 3 ? 100 : 0;
     options.stale_while_revalidate_ms = STALE_MS;
     many.max_batch = 1;
     many.max_loads = 16;

@@ -48,7 +48,7 @@ static const char *const needs[] = {
     [SHED_USE_TEXT_LOCK] =
         "+get +set +del +pttl +pexpire +setnx +getset +expire ",
     [SHED_USE_EXACT_LOCK] = LOCK_COMMANDS,
-    [SHED_USE_GROUPS] = "+zadd +zrange +zrem +zrangebyscore +unlink ",
+    [SHED_USE_TAGS] = "+zadd +zrange +zrem +zrangebyscore +unlink ",
     [SHED_USE_FLEET] = "+zadd +zrem +zremrangebyscore +unlink +pexpire "};
 
 enum { USES = sizeof(needs) / sizeof(*needs) };
@@ -64,7 +64,7 @@ static bool is_needed(enum shed_use use, const char *right)
         is_of_data |= strstr(needs[i], word) != NULL;
     /* without EVALSHA the probe cannot ask */
     return is_of_data ? strstr(needs[use], word) != NULL
-                      : use < SHED_USE_GROUPS || strcmp(right, "+evalsha") == 0;
+                      : use < SHED_USE_TAGS || strcmp(right, "+evalsha") == 0;
 }
 
 /* Start a server that has the user, and use it. */
@@ -221,7 +221,7 @@ START_TEST(a_budget_of_loads_needs_no_more_rights)
 }
 END_TEST
 
-START_TEST(a_cache_with_groups_needs_no_more_rights)
+START_TEST(a_cache_with_tags_needs_no_more_rights)
 {
     struct shed_cache_options o = SHED_CACHE_OPTIONS_INIT;
     struct shed_bytes tag = shed_str("red");
@@ -229,8 +229,8 @@ START_TEST(a_cache_with_groups_needs_no_more_rights)
     struct shed_source *source;
     struct shed_cache *cache;
 
-    leave_only(SHED_USE_CACHE, SHED_USE_GROUPS);
-    o.groups = 1;
+    leave_only(SHED_USE_CACHE, SHED_USE_TAGS);
+    o.tags_limit = 1;
     ck_assert_int_eq(shed_source_open(load, NULL, NULL, &source, NULL),
                      SHED_OK);
     ck_assert_int_eq(shed_cache_open(client, "item", source, &o, &cache, NULL),
@@ -259,7 +259,7 @@ static struct shed_cache *open_all_on(struct shed_client *client,
     struct shed_cache *cache;
 
     so.fleet_loads = 2;
-    o.groups = 10;
+    o.tags_limit = 10;
     o.stale_while_revalidate_ms = PLENTY_MS;
     ck_assert_int_eq(shed_source_open(load, NULL, &so, source, NULL), SHED_OK);
     ck_assert_int_eq(shed_cache_open(client, "item", *source, &o, &cache, NULL),
@@ -415,7 +415,7 @@ static enum shed_code probe(struct shed_client *client, enum shed_use use,
     static const char *const names[] = {
         [SHED_USE_CACHE] = "item",         [SHED_USE_LOCK] = "job",
         [SHED_USE_TEXT_LOCK] = "lock:job", [SHED_USE_EXACT_LOCK] = "lock:{b}x",
-        [SHED_USE_GROUPS] = "item",        [SHED_USE_FLEET] = "item"};
+        [SHED_USE_TAGS] = "item",          [SHED_USE_FLEET] = "item"};
 
     return shed_client_probe(
         client, use, shed_bytes(names[use], strlen(names[use])), 0, err);
@@ -496,7 +496,7 @@ START_TEST(keys_and_channels_that_are_missing_are_named)
         {"~lock:{job}", SHED_USE_TEXT_LOCK, "~lock:job"},
         {"~lock:={b}*", SHED_USE_EXACT_LOCK, "~lock:{b}x"},
         {"~lock:{b}x", SHED_USE_EXACT_LOCK, "~lock:={b}lock:{b}x:f"},
-        {"~item:{*}*", SHED_USE_GROUPS, "~item:groups"},
+        {"~item:{*}*", SHED_USE_TAGS, "~item:tags"},
         {"~item:{*}*", SHED_USE_FLEET, "~item:loads"},
         {"~* resetchannels &__redis__:invalidate", SHED_USE_CACHE,
          "&snowshed:process:*"},
@@ -608,7 +608,7 @@ int main(void)
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_test(tc, a_cache_needs_no_more_rights);
     tcase_add_test(tc, a_budget_of_loads_needs_no_more_rights);
-    tcase_add_test(tc, a_cache_with_groups_needs_no_more_rights);
+    tcase_add_test(tc, a_cache_with_tags_needs_no_more_rights);
     tcase_add_test(tc, with_every_option_on_a_cache_needs_no_more_rights);
     tcase_add_test(tc, a_lock_needs_no_more_rights);
     tcase_add_test(tc, leftovers_of_others_need_no_more_rights);

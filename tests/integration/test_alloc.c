@@ -87,7 +87,7 @@ static enum shed_code open_all(struct handles *h, struct shed_error *err)
     struct shed_cache_options cache = SHED_CACHE_OPTIONS_INIT;
     enum shed_code code;
 
-    cache.groups = 10;
+    cache.tags_limit = 10;
     cache.failure_ttl_ms = 1;
     if (has_options)
         set_options(&client, &source, &cache);

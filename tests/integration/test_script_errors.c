@@ -117,12 +117,12 @@ static const struct row {
     {"give back the last slot", SHED_SCRIPT_SLOTS, "c",
      "me 2 30000 " SLOT_A " '' '' 100", "0",
      "ZADD c " LATE SLOT_A " 1 slots 0 waiting; PEXPIRE c" LIFE, "c", ""},
-    {"invalidate a tag", SHED_SCRIPT_INVALIDATE_GROUP, "g", "red 10 0", "",
+    {"invalidate a tag", SHED_SCRIPT_INVALIDATE_TAG, "g", "red 10 0", "",
      "ZADD g 1000 red 2000 blue 500 ''", "", ""},
     /* it is invalidated, and what is older is still there */
-    {"invalidate all", SHED_SCRIPT_INVALIDATE_GROUP, "g", "'' 10 0", "",
+    {"invalidate all", SHED_SCRIPT_INVALIDATE_TAG, "g", "'' 10 0", "",
      "ZADD g 1000 red 2000 blue 500 ''", "g", ""},
-    {"invalidate one tag too many", SHED_SCRIPT_INVALIDATE_GROUP, "g",
+    {"invalidate one tag too many", SHED_SCRIPT_INVALIDATE_TAG, "g",
      "green 2 0", "", "ZADD g 1000 red 2000 blue 500 ''", "", ""},
     /* of a lock the suspicion z, the offer o and the mark w are hints, and its
      * counter f grows */
@@ -476,7 +476,7 @@ static void expect_whole(const struct row *row, const char *fault)
 {
     if (row->script == SHED_SCRIPT_SLOTS)
         expect_counts(row, fault);
-    if (row->script == SHED_SCRIPT_INVALIDATE_GROUP)
+    if (row->script == SHED_SCRIPT_INVALIDATE_TAG)
         expect_positions(row, fault);
 }
 

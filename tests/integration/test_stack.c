@@ -96,7 +96,7 @@ START_TEST(no_call_needs_more_than_16_kb_of_stack)
     }
     is_painted = true;
     fixture_init(&fixture);
-    fixture.cache_options.groups = 2 * SHED_TAGS_MAX;
+    fixture.cache_options.tags_limit = 2 * SHED_TAGS_MAX;
     fixture_open(&fixture);
     check_stack_use("the longest arguments", stack_use_of(call_others),
                     CALL_BYTES);

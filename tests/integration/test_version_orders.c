@@ -425,7 +425,7 @@ static void up_with_faults(void)
     fixture.cache_options.stale_while_revalidate_ms = STALE_MS;
     fixture.cache_options.stale_if_error_ms = STALE_MS;
     fixture.cache_options.redis_down = SHED_REDIS_DOWN_STALE;
-    fixture.cache_options.groups = 4;
+    fixture.cache_options.tags_limit = 4;
     fixture.client_options.reconnect_max_ms = 20;
     fixture_open(&fixture);
     open_cache();
@@ -479,7 +479,7 @@ static enum shed_code tell(struct shed_cache *cache, enum tell how)
 }
 
 /* A write that has failed is kept, and counts for its own process, as one of a
- * group does, because others have to hear of it. */
+ * tag does, because others have to hear of it. */
 static void write_row(struct process *p, enum tell how)
 {
     enum shed_code code;

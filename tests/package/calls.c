@@ -198,7 +198,7 @@ static void use_cache_stats(struct shed_cache *cache)
     free(text);
 }
 
-static void use_groups(struct shed_client *client, struct shed_source *source)
+static void use_tags(struct shed_client *client, struct shed_source *source)
 {
     struct shed_cache_options options = SHED_CACHE_OPTIONS_INIT;
     struct shed_put_options put = SHED_PUT_OPTIONS_INIT;
@@ -206,10 +206,10 @@ static void use_groups(struct shed_client *client, struct shed_source *source)
     struct shed_cache *cache = NULL;
     struct shed_error err;
 
-    options.groups = 10;
+    options.tags_limit = 10;
     expect(
         "shed_cache_open",
-        shed_cache_open(client, "calls-groups", source, &options, &cache, &err),
+        shed_cache_open(client, "calls-tags", source, &options, &cache, &err),
         SHED_OK, &err);
     put.tags = tags;
     put.tags_count = 2;
@@ -260,7 +260,7 @@ static void use_cache(struct shed_client *client)
     use_put(cache);
     use_cache_stats(cache);
     shed_cache_close(cache);
-    use_groups(client, source);
+    use_tags(client, source);
     use_source_status(source);
     shed_source_close(source);
 }

@@ -110,12 +110,12 @@ static void use_statistics(const shed::cache &cache)
     require(shed::stats_prometheus({}).empty(), "the text of no cache");
 }
 
-static void use_groups(const shed::client &client, const shed::source &source)
+static void use_tags(const shed::client &client, const shed::source &source)
 {
     shed_cache_options options = SHED_CACHE_OPTIONS_INIT;
-    options.groups = 10;
-    auto cache = shed::cache::open(client, "wrapper-groups", source, &options);
-    require(bool(cache), "a cache with groups");
+    options.tags_limit = 10;
+    auto cache = shed::cache::open(client, "wrapper-tags", source, &options);
+    require(bool(cache), "a cache with tags");
     require(bool(cache->invalidate("b")), "invalidate");
     require(bool(cache->invalidate_all()), "invalidate_all");
     require(cache->get("a")->origin() == SHED_ORIGIN_LOAD, "a load");
@@ -271,7 +271,7 @@ static void use_all(const char *uri, const shed_client_options &options,
     require(loading && loading->breaker == SHED_BREAKER_CLOSED &&
                 loading->breaker_opened == 0,
             "the source's breaker is closed");
-    use_groups(*client, *source);
+    use_tags(*client, *source);
     use_lock(*client);
     use_lock_async(*client);
     lose_lock(*client);

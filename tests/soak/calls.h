@@ -23,7 +23,7 @@ struct soak_worker {
     struct shed_lock *lock;
     uint64_t begun_ms;
     /* The newest version of each key that this process has put or invalidated,
-     * alone or with a group, even if that is only kept; or that a group's
+     * alone or with a tag, even if that is only kept; or that a tag's
      * invalidation had covered when it was started. */
     atomic_uint own[SOAK_KEYS];
     /* Until when its writer leaves a key alone. */

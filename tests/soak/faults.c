@@ -120,7 +120,7 @@ static void fill_redis(struct soak_stage *stage)
 }
 
 /* Whichever keys it likes, leases and locks among them: but not the log of
- * groups. With that, a process that is started later could not know what was
+ * tags. With that, a process that is started later could not know what was
  * invalidated. */
 static void make_redis_evict(struct soak_stage *stage)
 {

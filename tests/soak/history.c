@@ -11,7 +11,7 @@ enum { US_PER_MS = 1000 };
 const char *const soak_violations[SOAK_VIOLATIONS] = {
     [SOAK_STALE] = "older than an invalidation that was over",
     [SOAK_OWN] = "older than a write of its own process",
-    [SOAK_GROUPED] = "older than an invalidation of its group",
+    [SOAK_GROUPED] = "older than an invalidation of its tag",
     [SOAK_EXPIRED] = "older than an expiry, and not said to be stale",
     [SOAK_UNKNOWN] = "never written",
     [SOAK_TOO_OLD] = "beyond max_age, or ttl and windows",
@@ -57,11 +57,11 @@ void soak_inherit(struct soak_history *h, unsigned key)
         soak_end_put(h, key, false);
 }
 
-/* ----------------------------------------------------------------- groups */
+/* ----------------------------------------------------------------- tags */
 
 /* Of many in a short time the first alone counts for other processes: with the
  * last one they would never have had the time to hear of it. */
-void soak_note_group(struct soak_history *h, unsigned key, unsigned version)
+void soak_note_tag(struct soak_history *h, unsigned key, unsigned version)
 {
     struct soak_key *k = &h->key[key];
     unsigned before = atomic_load(&k->grouped);

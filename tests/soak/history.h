@@ -51,11 +51,11 @@ enum {
     SOAK_SLEEP_MS = 30,
     SOAK_BATCH = 4, /* rows at most */
     /* How long another process may not have heard of an invalidation of a
-     * group: where pushes do not work. (They never die silently here.) */
+     * tag: where pushes do not work. (They never die silently here.) */
     SOAK_HEARD_MS = 1000
 };
 
-/* The keys are in two caches. Those of the long one are invalidated with groups
+/* The keys are in two caches. Those of the long one are invalidated with tags
  * alone, and one process reads each, which does not write it: what that does
  * not hear of stays in Redis for longer than it may need to hear of it. */
 enum soak_cache { SOAK_SHORT, SOAK_LONG, SOAK_CACHES };
@@ -82,15 +82,15 @@ static inline unsigned soak_tag_of(unsigned key)
 }
 
 /* Keys that one call invalidates: those of a cache with a tag, or all. */
-struct soak_group {
+struct soak_tag {
     enum soak_cache cache;
     unsigned tag; /* SOAK_TAGS: all */
 };
 
-static inline bool soak_covers(const struct soak_group *group, unsigned key)
+static inline bool soak_covers(const struct soak_tag *tag, unsigned key)
 {
-    return soak_cache_of(key) == group->cache &&
-           (group->tag == SOAK_TAGS || group->tag == soak_tag_of(key));
+    return soak_cache_of(key) == tag->cache &&
+           (tag->tag == SOAK_TAGS || tag->tag == soak_tag_of(key));
 }
 
 struct soak_key {
@@ -99,7 +99,7 @@ struct soak_key {
     /* The newest that was in the database when an invalidation, or an expiry,
      * was sent that has succeeded since. */
     atomic_uint told, expired;
-    /* The same for invalidations of a group of the key: of one that may not
+    /* The same for invalidations of a tag of the key: of one that may not
      * have been heard of everywhere yet, and of those that must have been. */
     atomic_uint grouped, heard;
     _Atomic uint64_t grouped_ms; /* when that was over */
@@ -115,7 +115,7 @@ struct soak_key {
 enum soak_violation {
     SOAK_STALE,   /* older than an invalidation that was over before the call */
     SOAK_OWN,     /* older than a write of its own process, done or kept */
-    SOAK_GROUPED, /* the same, of a group, by any */
+    SOAK_GROUPED, /* the same, of a tag, by any */
     SOAK_EXPIRED, /* older than such an expiry, and not said to be stale */
     SOAK_UNKNOWN, /* was never written */
     SOAK_TOO_OLD, /* beyond what the call allowed, or ttl and windows */
@@ -165,7 +165,7 @@ struct soak_history {
 struct soak_floor {
     uint64_t begun_ms;
     unsigned told, expired; /* expired: 0 if that is too young to count */
-    unsigned heard;         /* invalidated with a group, for all processes */
+    unsigned heard;         /* invalidated with a tag, for all processes */
     unsigned own;           /* written by the caller's; set by the caller */
     unsigned doubtful;      /* may come back although it is older; 0: none */
     /* The caller's process keeps rows (SHED_REDIS_DOWN_STALE): a stale one can
@@ -176,10 +176,10 @@ struct soak_floor {
 
 struct soak_floor soak_floor(const struct soak_history *history, unsigned key);
 
-/* An invalidation of a group of key has succeeded. version was in the database
+/* An invalidation of a tag of key has succeeded. version was in the database
  * when it was sent. */
-void soak_note_group(struct soak_history *history, unsigned key,
-                     unsigned version);
+void soak_note_tag(struct soak_history *history, unsigned key,
+                   unsigned version);
 
 /* Judge what a call was given that has asked for this. version is 0 for a key
  * that has no row. */

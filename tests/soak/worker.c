@@ -166,7 +166,7 @@ static bool open_cache(struct soak_worker *w, enum soak_cache cache)
     o.stale_while_revalidate_ms = SOAK_REVALIDATE_MS;
     o.stale_if_error_ms = SOAK_IF_ERROR_MS;
     o.soft_timeout_ms = w->is_keeper ? SOFT_TIMEOUT_MS : 0;
-    o.groups = 2 * SOAK_TAGS;
+    o.tags_limit = 2 * SOAK_TAGS;
     if (w->is_keeper)
         o.redis_down = SHED_REDIS_DOWN_STALE;
     if (w->number == FAILER)

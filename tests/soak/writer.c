@@ -12,8 +12,8 @@
 #include "soak/calls.h"
 
 enum {
-    GROUP_EVERY = 30, /* of the changes is one of a group, */
-    ALL_EVERY = 5,    /* and of these, of all keys of a cache. */
+    TAG_EVERY = 30, /* of the changes is one of a tag, */
+    ALL_EVERY = 5,  /* and of these, of all keys of a cache. */
     /* Of the changes that nobody is told of is one, */
     ALONE_EVERY = 8,
     /* after which the key is left alone, so that the old row can reach the end
@@ -148,27 +148,26 @@ static void tell(struct soak_thread *t, unsigned key)
     }
 }
 
-/* --------------------------------------------------------------- groups */
+/* --------------------------------------------------------------- tags */
 
-static struct soak_group draw_group(struct soak_thread *t)
+static struct soak_tag draw_tag(struct soak_thread *t)
 {
-    struct soak_group group = {(enum soak_cache)soak_draw(t, SOAK_CACHES),
-                               (unsigned)soak_draw(t, SOAK_TAGS)};
+    struct soak_tag one = {(enum soak_cache)soak_draw(t, SOAK_CACHES),
+                           (unsigned)soak_draw(t, SOAK_TAGS)};
 
     if (soak_draw(t, ALL_EVERY) == 0)
-        group.tag = SOAK_TAGS;
-    return group;
+        one.tag = SOAK_TAGS;
+    return one;
 }
 
-static bool invalidate(const struct soak_worker *w,
-                       const struct soak_group *group)
+static bool invalidate(const struct soak_worker *w, const struct soak_tag *one)
 {
-    bool is_all = group->tag == SOAK_TAGS;
+    bool is_all = one->tag == SOAK_TAGS;
     struct soak_try call =
         soak_begin_call(w, is_all ? SOAK_TELL_ALL : SOAK_TELL_TAG);
-    struct shed_cache *cache = w->caches[group->cache];
+    struct shed_cache *cache = w->caches[one->cache];
     char text[SOAK_TEXT_BYTES];
-    struct shed_bytes tag = soak_tag(group->tag, text);
+    struct shed_bytes tag = soak_tag(one->tag, text);
 
     return soak_end_call(
         w, &call,
@@ -177,42 +176,42 @@ static bool invalidate(const struct soak_worker *w,
             : shed_invalidate_tags(cache, &tag, 1, SOAK_TIMEOUT_MS, &call.err));
 }
 
-/* Invalidate a group, with whatever all processes have changed of it. If that
+/* Invalidate a tag, with whatever all processes have changed of it. If that
  * fails it is kept, which is as good for this process. */
-static void tell_group(struct soak_worker *w, const struct soak_group *group)
+static void tell_tag(struct soak_worker *w, const struct soak_tag *one)
 {
     unsigned version[SOAK_KEYS];
     bool is_done;
 
     for (unsigned key = 0; key < SOAK_KEYS; key++)
         version[key] = atomic_load(&w->history->key[key].committed);
-    is_done = invalidate(w, group);
+    is_done = invalidate(w, one);
     for (unsigned key = 0; key < SOAK_KEYS; key++) {
-        if (!soak_covers(group, key))
+        if (!soak_covers(one, key))
             continue;
         soak_raise(&w->own[key], version[key]);
         if (is_done)
-            soak_note_group(w->history, key, version[key]);
+            soak_note_tag(w->history, key, version[key]);
     }
 }
 
-/* Change rows of a group: those that this process writes. Afterwards some of
+/* Change rows of a tag: those that this process writes. Afterwards some of
  * the long cache are put, so that the next invalidation finds such entries,
  * too. */
-static bool change_group(struct soak_thread *t, MYSQL **mysql)
+static bool change_tag(struct soak_thread *t, MYSQL **mysql)
 {
-    struct soak_group group = draw_group(t);
+    struct soak_tag one = draw_tag(t);
     struct soak_worker *w = t->worker;
     unsigned key;
 
     for (key = w->number; key < SOAK_KEYS; key += SOAK_WORKERS)
-        if (soak_covers(&group, key) && !change_row(w, mysql, key))
+        if (soak_covers(&one, key) && !change_row(w, mysql, key))
             return false;
-    tell_group(w, &group);
+    tell_tag(w, &one);
     for (key = w->number; key < SOAK_KEYS; key += SOAK_WORKERS) {
-        if (!soak_covers(&group, key))
+        if (!soak_covers(&one, key))
             continue;
-        if (group.cache == SOAK_SHORT)
+        if (one.cache == SOAK_SHORT)
             soak_read(t, key);
         else if (soak_draw(t, 4) == 0)
             put_row(w, key);
@@ -248,8 +247,8 @@ void *soak_write_on(void *arg)
     for (unsigned key = w->number; key < SOAK_KEYS; key += SOAK_WORKERS)
         soak_inherit(w->history, key);
     while (goes_on && !soak_is_over(w)) {
-        goes_on = soak_draw(t, GROUP_EVERY) == 0 ? change_group(t, &mysql)
-                                                 : change_key(t, &mysql);
+        goes_on = soak_draw(t, TAG_EVERY) == 0 ? change_tag(t, &mysql)
+                                               : change_key(t, &mysql);
         usleep((useconds_t)soak_draw(t, 40 * (uint64_t)SOAK_PAUSE_US));
     }
     if (mysql != NULL)

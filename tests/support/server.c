@@ -375,10 +375,10 @@ int server_clients(const struct server *s, const char *text)
     return count;
 }
 
-/* Of a cache's groups: it has to outlive every entry. */
+/* Of a cache's tags: it has to outlive every entry. */
 static bool is_log(const redisReply *key)
 {
-    static const char suffix[] = ":groups";
+    static const char suffix[] = ":tags";
     const size_t size = sizeof(suffix) - 1;
 
     return key->len >= size &&

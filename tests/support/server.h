@@ -80,7 +80,7 @@ long long server_calls(const struct server *s, const char *command);
 int server_clients(const struct server *s, const char *text);
 
 /* Fail if a key of the server has no time to live, unless it is the log of a
- * cache's groups. */
+ * cache's tags. */
 void server_check_ttls(const struct server *s);
 
 enum proxy_mode {

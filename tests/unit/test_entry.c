@@ -119,25 +119,23 @@ START_TEST(a_position_and_tags_come_back)
     unsigned char room[SHED_ENTRY_TAGS_MAX_BYTES];
     struct shed_entry row = make_tagged(room, "red", "blue"), out;
     struct bytes bytes = assemble(&row);
-    struct shed_entry_groups groups;
+    struct shed_entry_tags tags;
     size_t at = 0, size;
 
     ck_assert_int_eq(shed_entry_decode(key, bytes.at, bytes.size, &out),
                      SHED_ENTRY_OK);
     ck_assert_uint_eq(out.payload_size, 5);
     ck_assert_uint_eq(out.position, row.position);
-    shed_entry_groups(bytes.at, &groups);
-    ck_assert_uint_eq(groups.position, row.position);
-    ck_assert_mem_eq(
-        shed_entry_next_tag(groups.tags, groups.tags_size, &at, &size), "red",
-        3);
+    shed_entry_tags(bytes.at, &tags);
+    ck_assert_uint_eq(tags.position, row.position);
+    ck_assert_mem_eq(shed_entry_next_tag(tags.tags, tags.tags_size, &at, &size),
+                     "red", 3);
     ck_assert_uint_eq(size, 3);
-    ck_assert_mem_eq(
-        shed_entry_next_tag(groups.tags, groups.tags_size, &at, &size), "blue",
-        4);
+    ck_assert_mem_eq(shed_entry_next_tag(tags.tags, tags.tags_size, &at, &size),
+                     "blue", 4);
     ck_assert_uint_eq(size, 4);
     ck_assert_ptr_null(
-        shed_entry_next_tag(groups.tags, groups.tags_size, &at, &size));
+        shed_entry_next_tag(tags.tags, tags.tags_size, &at, &size));
 }
 END_TEST
 
@@ -160,13 +158,13 @@ START_TEST(an_entry_without_a_position_or_tags_has_none)
 {
     struct shed_entry row = make_row("a row"), out;
     struct bytes bytes = assemble(&row);
-    struct shed_entry_groups groups;
+    struct shed_entry_tags tags;
 
     ck_assert_int_eq(shed_entry_decode(key, bytes.at, bytes.size, &out),
                      SHED_ENTRY_OK);
-    shed_entry_groups(bytes.at, &groups);
-    ck_assert_uint_eq(groups.position, 0);
-    ck_assert_uint_eq(groups.tags_size, 0);
+    shed_entry_tags(bytes.at, &tags);
+    ck_assert_uint_eq(tags.position, 0);
+    ck_assert_uint_eq(tags.tags_size, 0);
 }
 END_TEST
 

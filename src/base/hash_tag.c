@@ -1,6 +1,6 @@
 /* Tags. The invariant: a key with the tag between its first braces is in the
  * same slot as the key for which the tag was set. */
-#include "base/tag.h"
+#include "base/hash_tag.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static unsigned slot_of(const char *tag, size_t size)
     return crc % SLOTS;
 }
 
-static void find(struct shed_tag *out, const char *key, size_t size)
+static void find(struct shed_hash_tag *out, const char *key, size_t size)
 {
     const char *open = memchr(key, '{', size);
     const char *close = NULL;
@@ -37,7 +37,7 @@ static void find(struct shed_tag *out, const char *key, size_t size)
 }
 
 /* Find the number; every slot has one of at most six digits. */
-static void number(struct shed_tag *out)
+static void number(struct shed_hash_tag *out)
 {
     unsigned slot = slot_of(out->at, out->size), i = 0;
     int size;
@@ -49,7 +49,7 @@ static void number(struct shed_tag *out)
     out->size = (size_t)size;
 }
 
-void shed_tag_set(struct shed_tag *out, const char *key, size_t size)
+void shed_hash_tag_set(struct shed_hash_tag *out, const char *key, size_t size)
 {
     find(out, key, size);
     if (memchr(out->at, '}', out->size) != NULL)

@@ -1,4 +1,4 @@
-/* SHED_REDIS_DOWN_STALE with groups: what a process has invalidated by a tag,
+/* SHED_REDIS_DOWN_STALE with tags: what a process has invalidated by a tag,
  * or as a whole, it does not give out of what it has kept, whether Redis was
  * told, could not be told, or is told later. */
 #include <stdio.h>
@@ -16,7 +16,7 @@ static void init(void)
 {
     fixture_init(&fixture);
     fixture.cache_options.redis_down = SHED_REDIS_DOWN_STALE;
-    fixture.cache_options.groups = 100;
+    fixture.cache_options.tags_limit = 100;
     fixture.cache_options.ttl_ms = AGEING_TTL_MS;
     fixture.client_options.reconnect_max_ms = 50;
     fixture.table.has_tags = true;
@@ -60,7 +60,7 @@ static enum shed_code invalidate_tags(void)
 static enum shed_code (*const writes[])(void) = {invalidate_all, invalidate_tag,
                                                  invalidate_tags};
 
-/* Open, with a log of groups that has a position. */
+/* Open, with a log of tags that has a position. */
 static void up(void)
 {
     const struct shed_bytes tag = shed_str("earlier");
@@ -285,7 +285,7 @@ END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("kept_groups");
+    TCase *tc = tcase_create("kept_tags");
     const int count = sizeof(writes) / sizeof(*writes);
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
@@ -302,5 +302,5 @@ int main(void)
     tcase_add_loop_test(
         tc, what_was_kept_before_the_delivery_is_not_trusted_after_it, 0,
         count);
-    return run_tests("kept_groups", tc);
+    return run_tests("kept_tags", tc);
 }

@@ -1,8 +1,8 @@
 /*
- * Invalidations of groups. Its invariants: when a call has returned, this
- * process finds the entries of its groups to be misses, unless it says that it
+ * Invalidations of tags. Its invariants: when a call has returned, this
+ * process finds the entries of its tags to be misses, unless it says that it
  * could not even be kept; and callers that come later get no row that a flight
- * began to load before, nor one of its groups that was kept before.
+ * began to load before, nor one of its tags that was kept before.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ _Static_assert(SHED_TAG_MAX_BYTES == SHED_ENTRY_TAG_MAX_BYTES &&
 struct sweep {
     size_t count;
     const struct shed_bytes *tags;
-    struct shed_group_mark mark;
+    struct shed_tag_mark mark;
     uint64_t number; /* of the failures that it makes up for */
     struct shed_args *args;
     struct shed_reply **replies;
@@ -39,12 +39,12 @@ static enum shed_code create_sweep(struct shed_cache *cache, struct sweep *s,
     s->replies = calloc(s->count, sizeof(struct shed_reply *));
     if (s->args == NULL || s->replies == NULL) {
         destroy_sweep(s);
-        return shed_fail_nomem(err, "an invalidation of groups");
+        return shed_fail_nomem(err, "an invalidation of tags");
     }
     s->number = shed_outbox_mark(cache->outbox);
-    shed_group_log_mark(cache->groups, &s->mark);
+    shed_tag_log_mark(cache->tag_log, &s->mark);
     for (size_t i = 0; i < s->count; i++) {
-        shed_group_log_write(cache->groups, s->tags[i], &s->mark, &s->args[i]);
+        shed_tag_log_write(cache->tag_log, s->tags[i], &s->mark, &s->args[i]);
         s->args[i].is_guarded = true;
     }
     return SHED_OK;
@@ -61,7 +61,7 @@ static struct shed_error judge(const struct sweep *s, size_t i,
     if (why.code == SHED_OK && position <= 0)
         (void)shed_fail(
             &why, text != NULL ? shed_reply_code(s->replies[i]) : SHED_EREDIS,
-            "Redis refused to invalidate a group: %s",
+            "Redis refused to invalidate a tag: %s",
             text != NULL ? text : "a reply of an unknown form");
     return why;
 }
@@ -77,13 +77,13 @@ static bool follow_up(struct shed_cache *cache, const struct sweep *s, size_t i,
         cache, tag, tag.size > 0 ? "the key is a tag" : "all entries",
         why->code);
     if (why->code == SHED_OK) {
-        shed_group_log_note(cache->groups, tag,
-                            (uint64_t)shed_reply_integer(s->replies[i]));
-        shed_outbox_settle_group(cache->outbox, tag, s->number);
+        shed_tag_log_note(cache->tag_log, tag,
+                          (uint64_t)shed_reply_integer(s->replies[i]));
+        shed_outbox_settle_tag(cache->outbox, tag, s->number);
         return true;
     }
     return why->code != SHED_ENOMEM &&
-           shed_outbox_keep_group(cache->outbox, tag, why);
+           shed_outbox_keep_tag(cache->outbox, tag, why);
 }
 
 /* Follow the end of each call; all is how the pipeline ended. Returns: see
@@ -100,7 +100,7 @@ static enum shed_code conclude(struct shed_cache *cache, const struct sweep *s,
         shed_cache_sum_up(&sum, s->tags[i].size > 0 ? "tags" : NULL, i, &why,
                           is_kept);
     }
-    shed_group_log_add_news(cache->groups); /* also if none has a position */
+    shed_tag_log_add_news(cache->tag_log); /* also if none has a position */
     if (sum.code != SHED_OK) /* no position tells old rows from new ones yet */
         shed_kept_drop_all(cache->kept);
     shed_count_code(&cache->counters, sum.code);
@@ -128,13 +128,14 @@ static enum shed_code invalidate(struct shed_cache *cache,
     return code;
 }
 
-enum shed_code shed_cache_check_groups(const struct shed_cache *cache,
-                                       struct shed_error *err)
+enum shed_code shed_cache_check_has_tags(const struct shed_cache *cache,
+                                         struct shed_error *err)
 {
-    if (cache->groups != NULL)
+    if (cache->tag_log != NULL)
         return SHED_OK;
-    return shed_fail(err, SHED_EINVAL,
-                     "the cache has no groups: open it with the option groups");
+    return shed_fail(
+        err, SHED_EINVAL,
+        "the cache has no tags: open it with the option tags_limit");
 }
 
 static enum shed_code check_call(const struct shed_cache *cache,
@@ -142,7 +143,7 @@ static enum shed_code check_call(const struct shed_cache *cache,
 {
     enum shed_code code = shed_cache_check_call(cache, timeout_ms, err);
 
-    return code == SHED_OK ? shed_cache_check_groups(cache, err) : code;
+    return code == SHED_OK ? shed_cache_check_has_tags(cache, err) : code;
 }
 
 enum shed_code shed_cache_check_tags(const struct shed_bytes *tags,

@@ -1,16 +1,16 @@
-/* groups: which entries are misses, compared with a model that forgets
+/* tags: which entries are misses, compared with a model that forgets
  * nothing. */
-#include "known/groups.h"
+#include "known/tags.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "known/group_log.h"
+#include "known/tag_log.h"
 #include "support/reply_testing.h"
 #include "support/testing.h"
 
-static struct shed_groups groups;
+static struct shed_tags tags;
 
 /* ------------------------------------------------------------------- cases */
 
@@ -18,76 +18,76 @@ static struct shed_groups groups;
 static bool admits(uint64_t position, const char *first, const char *second)
 {
     unsigned char room[SHED_ENTRY_TAGS_MAX_BYTES];
-    struct shed_entry_groups entry = {.position = position, .tags = room};
+    struct shed_entry_tags entry = {.position = position, .tags = room};
 
     if (first != NULL)
         entry.tags_size = shed_entry_add_tag(room, 0, first, strlen(first));
     if (second != NULL)
         entry.tags_size =
             shed_entry_add_tag(room, entry.tags_size, second, strlen(second));
-    return shed_groups_admit(&groups, &entry);
+    return shed_tags_admit(&tags, &entry);
 }
 
 static void note(const char *tag, uint64_t position)
 {
-    shed_groups_note(&groups, shed_str(tag), position);
+    shed_tags_note(&tags, shed_str(tag), position);
 }
 
 START_TEST(without_an_invalidation_everything_is_admitted)
 {
-    shed_groups_init(&groups, 10);
+    shed_tags_init(&tags, 10);
     ck_assert(admits(0, NULL, NULL));
     ck_assert(admits(0, "red", NULL));
-    shed_groups_fini(&groups);
+    shed_tags_fini(&tags);
 }
 END_TEST
 
 START_TEST(all_entries_from_before_their_invalidation_are_misses)
 {
-    shed_groups_init(&groups, 10);
+    shed_tags_init(&tags, 10);
     note("", 7);
     ck_assert(!admits(0, NULL, NULL));
     ck_assert(!admits(6, "red", NULL));
     ck_assert(admits(7, NULL, NULL));
     ck_assert(admits(8, "red", NULL));
-    shed_groups_fini(&groups);
+    shed_tags_fini(&tags);
 }
 END_TEST
 
 START_TEST(a_tag_makes_misses_of_its_own_entries_alone)
 {
-    shed_groups_init(&groups, 10);
+    shed_tags_init(&tags, 10);
     note("red", 7);
     ck_assert(!admits(6, "red", NULL));
     ck_assert(!admits(6, "blue", "red"));
     ck_assert(admits(6, "blue", "re"));
     ck_assert(admits(6, NULL, NULL));
     ck_assert(admits(7, "red", NULL));
-    ck_assert_uint_eq(shed_groups_position(&groups, shed_str("red")), 7);
-    ck_assert_uint_eq(shed_groups_position(&groups, shed_str("re")), 0);
-    ck_assert_uint_eq(shed_groups_position(&groups, shed_str("")), 0);
-    shed_groups_fini(&groups);
+    ck_assert_uint_eq(shed_tags_position(&tags, shed_str("red")), 7);
+    ck_assert_uint_eq(shed_tags_position(&tags, shed_str("re")), 0);
+    ck_assert_uint_eq(shed_tags_position(&tags, shed_str("")), 0);
+    shed_tags_fini(&tags);
 }
 END_TEST
 
 START_TEST(an_earlier_position_that_is_learnt_later_changes_nothing)
 {
-    shed_groups_init(&groups, 10);
+    shed_tags_init(&tags, 10);
     note("red", 7);
     note("red", 5);
     ck_assert(!admits(6, "red", NULL));
     note("", 9);
     note("", 8);
     ck_assert(!admits(8, NULL, NULL));
-    ck_assert_uint_eq(shed_groups_horizon(&groups), 9);
-    ck_assert_uint_eq(shed_groups_position(&groups, shed_str("")), 9);
-    shed_groups_fini(&groups);
+    ck_assert_uint_eq(shed_tags_horizon(&tags), 9);
+    ck_assert_uint_eq(shed_tags_position(&tags, shed_str("")), 9);
+    shed_tags_fini(&tags);
 }
 END_TEST
 
 START_TEST(more_tags_than_the_limit_cost_entries_from_before_the_oldest)
 {
-    shed_groups_init(&groups, 2);
+    shed_tags_init(&tags, 2);
     note("red", 1);
     note("blue", 2);
     note("red", 3);
@@ -96,24 +96,24 @@ START_TEST(more_tags_than_the_limit_cost_entries_from_before_the_oldest)
     ck_assert(!admits(1, NULL, NULL));
     ck_assert(admits(2, NULL, NULL));
     ck_assert(!admits(2, "red", NULL));
-    ck_assert_uint_eq(groups.known.count, 2);
-    shed_groups_fini(&groups);
+    ck_assert_uint_eq(tags.known.count, 2);
+    shed_tags_fini(&tags);
 }
 END_TEST
 
-START_TEST(a_held_group_has_no_entries_until_it_is_released)
+START_TEST(a_held_tag_has_no_entries_until_it_is_released)
 {
-    shed_groups_init(&groups, 10);
-    ck_assert(shed_groups_hold(&groups, shed_str("red")));
-    ck_assert_uint_eq(shed_groups_horizon(&groups), UINT64_MAX);
+    shed_tags_init(&tags, 10);
+    ck_assert(shed_tags_hold(&tags, shed_str("red")));
+    ck_assert_uint_eq(shed_tags_horizon(&tags), UINT64_MAX);
     ck_assert(!admits(1000, "red", NULL));
     ck_assert(admits(0, "blue", NULL));
-    ck_assert(shed_groups_hold(&groups, shed_str("")));
+    ck_assert(shed_tags_hold(&tags, shed_str("")));
     ck_assert(!admits(1000, NULL, NULL));
-    shed_groups_release(&groups, shed_str(""));
-    shed_groups_release(&groups, shed_str("red"));
+    shed_tags_release(&tags, shed_str(""));
+    shed_tags_release(&tags, shed_str("red"));
     ck_assert(admits(0, "red", NULL));
-    shed_groups_fini(&groups);
+    shed_tags_fini(&tags);
 }
 END_TEST
 
@@ -159,9 +159,9 @@ static void make_step(uint64_t *seed, uint64_t *newest)
     uint64_t what = draw(seed, 8);
 
     if (what == 0 && !model.is_held[tag]) {
-        model.is_held[tag] = shed_groups_hold(&groups, shed_str(names[tag]));
+        model.is_held[tag] = shed_tags_hold(&tags, shed_str(names[tag]));
     } else if (what <= 2 && model.is_held[tag]) {
-        shed_groups_release(&groups, shed_str(names[tag]));
+        shed_tags_release(&tags, shed_str(names[tag]));
         model.is_held[tag] = false;
     } else {
         /* now and then one is learnt late, or again */
@@ -196,13 +196,13 @@ static void run_schedules(size_t limit)
         uint64_t seed = run, newest = 0;
 
         memset(&model, 0, sizeof(model));
-        shed_groups_init(&groups, limit > 0 ? limit : TAGS);
+        shed_tags_init(&tags, limit > 0 ? limit : TAGS);
         for (size_t i = 0; i < STEPS; i++)
             make_step(&seed, &newest);
         compare(run, newest, limit == 0);
-        if (limit > 0 && groups.known.count > limit)
+        if (limit > 0 && tags.known.count > limit)
             ck_abort_msg("seed %llu: too many tags", (unsigned long long)run);
-        shed_groups_fini(&groups);
+        shed_tags_fini(&tags);
     }
 }
 
@@ -222,11 +222,10 @@ END_TEST
 
 static uint64_t due;
 
-static enum shed_group_heard hear(uint64_t *position, const char *wire)
+static enum shed_tag_heard hear(uint64_t *position, const char *wire)
 {
     struct shed_reply *reply = parse_reply(wire);
-    enum shed_group_heard heard =
-        shed_group_log_hear(&groups, position, due, reply);
+    enum shed_tag_heard heard = shed_tag_log_hear(&tags, position, due, reply);
 
     shed_reply_free(reply);
     return heard;
@@ -239,15 +238,15 @@ START_TEST(what_two_reads_bring_may_be_the_same)
                                "$3\r\nred\r\n$1\r\n7\r\n";
     uint64_t position = 0;
 
-    shed_groups_init(&groups, 10);
+    shed_tags_init(&tags, 10);
     for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(hear(&position, wire), SHED_GROUP_HEARD_ALL);
+        ck_assert_int_eq(hear(&position, wire), SHED_TAG_HEARD_ALL);
         ck_assert_uint_eq(position, 7);
     }
     ck_assert(!admits(4, NULL, NULL));
     ck_assert(!admits(6, "red", NULL));
     ck_assert(admits(7, "red", NULL));
-    shed_groups_fini(&groups);
+    shed_tags_fini(&tags);
 }
 END_TEST
 
@@ -256,16 +255,16 @@ START_TEST(a_log_that_ends_below_what_is_due_has_lost_its_end)
     static const char wire[] = "*2\r\n$3\r\nred\r\n$1\r\n7\r\n";
     uint64_t position = 7;
 
-    shed_groups_init(&groups, 10);
+    shed_tags_init(&tags, 10);
     due = 7;
-    ck_assert_int_eq(hear(&position, wire), SHED_GROUP_HEARD_ALL);
+    ck_assert_int_eq(hear(&position, wire), SHED_TAG_HEARD_ALL);
     due = 8;
-    ck_assert_int_eq(hear(&position, wire), SHED_GROUP_HEARD_LOST);
-    ck_assert_int_eq(hear(&position, "*0\r\n"), SHED_GROUP_HEARD_LOST);
+    ck_assert_int_eq(hear(&position, wire), SHED_TAG_HEARD_LOST);
+    ck_assert_int_eq(hear(&position, "*0\r\n"), SHED_TAG_HEARD_LOST);
     ck_assert_uint_eq(position, 0);
     due = 0;
-    ck_assert_int_eq(hear(&position, "*0\r\n"), SHED_GROUP_HEARD_ALL);
-    shed_groups_fini(&groups);
+    ck_assert_int_eq(hear(&position, "*0\r\n"), SHED_TAG_HEARD_ALL);
+    shed_tags_fini(&tags);
 }
 END_TEST
 
@@ -277,31 +276,31 @@ START_TEST(a_part_that_does_not_lead_on_is_no_log)
     uint64_t position = 6;
     size_t size;
 
-    shed_groups_init(&groups, 1000);
+    shed_tags_init(&tags, 1000);
     size = (size_t)snprintf(wire, sizeof(wire), "*%d\r\n", 2 * MEMBERS);
     for (int i = 0; i < MEMBERS; i++)
         size += (size_t)snprintf(wire + size, sizeof(wire) - size,
                                  "$3\r\n%03d\r\n$1\r\n7\r\n", i);
-    ck_assert_int_eq(hear(&position, wire), SHED_GROUP_HEARD_PART);
+    ck_assert_int_eq(hear(&position, wire), SHED_TAG_HEARD_PART);
     ck_assert_uint_eq(position, 7);
-    ck_assert_int_eq(hear(&position, wire), SHED_GROUP_HEARD_OTHER);
-    shed_groups_fini(&groups);
+    ck_assert_int_eq(hear(&position, wire), SHED_TAG_HEARD_OTHER);
+    shed_tags_fini(&tags);
 }
 END_TEST
 
 START_TEST(what_is_forgotten_begins_again)
 {
-    shed_groups_init(&groups, 10);
+    shed_tags_init(&tags, 10);
     note("", 7);
     note("red", 9);
-    ck_assert(shed_groups_hold(&groups, shed_str("blue")));
-    shed_groups_forget(&groups);
+    ck_assert(shed_tags_hold(&tags, shed_str("blue")));
+    shed_tags_forget(&tags);
     ck_assert(admits(0, "red", NULL));
     ck_assert(!admits(9, "blue", NULL));
     note("red", 3);
-    ck_assert_uint_eq(groups.newest, 3);
+    ck_assert_uint_eq(tags.newest, 3);
     ck_assert(!admits(2, "red", NULL));
-    shed_groups_fini(&groups);
+    shed_tags_fini(&tags);
 }
 END_TEST
 
@@ -319,18 +318,18 @@ START_TEST(what_comes_before_a_score_that_is_no_position_counts)
 
     for (size_t i = 0; i < sizeof(wires) / sizeof(*wires); i++) {
         uint64_t position = 0;
-        shed_groups_init(&groups, 10);
-        ck_assert_int_eq(hear(&position, wires[i]), SHED_GROUP_HEARD_OTHER);
+        shed_tags_init(&tags, 10);
+        ck_assert_int_eq(hear(&position, wires[i]), SHED_TAG_HEARD_OTHER);
         ck_assert_uint_eq(position, 7);
         ck_assert(!admits(6, "red", NULL));
-        shed_groups_fini(&groups);
+        shed_tags_fini(&tags);
     }
 }
 END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("groups");
+    TCase *tc = tcase_create("tags");
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, without_an_invalidation_everything_is_admitted);
@@ -340,7 +339,7 @@ int main(void)
                    an_earlier_position_that_is_learnt_later_changes_nothing);
     tcase_add_test(
         tc, more_tags_than_the_limit_cost_entries_from_before_the_oldest);
-    tcase_add_test(tc, a_held_group_has_no_entries_until_it_is_released);
+    tcase_add_test(tc, a_held_tag_has_no_entries_until_it_is_released);
     tcase_add_test(tc, what_is_admitted_is_what_a_model_admits);
     tcase_add_test(tc, with_few_tags_known_nothing_old_is_admitted);
     tcase_add_test(tc, what_two_reads_bring_may_be_the_same);
@@ -348,5 +347,5 @@ int main(void)
     tcase_add_test(tc, a_part_that_does_not_lead_on_is_no_log);
     tcase_add_test(tc, what_is_forgotten_begins_again);
     tcase_add_test(tc, what_comes_before_a_score_that_is_no_position_counts);
-    return run_tests("groups", tc);
+    return run_tests("tags", tc);
 }

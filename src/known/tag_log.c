@@ -1,10 +1,10 @@
 /*
  * Following a cache's log of invalidations. Its invariants: the log counts as
  * known only after a read that was sent after the last announcement of a
- * change. Once a caller has been told that a group was invalidated, its entries
+ * change. Once a caller has been told that a tag was invalidated, its entries
  * are misses for this process, and later callers join no earlier flight.
  */
-#include "known/group_log.h"
+#include "known/tag_log.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@
 #define CHUNK_TEXT "500"
 
 #define US_PER_MS 1000
-/* invalidate_group.lua's */
+/* invalidate_tag.lua's */
 #define AHEAD_MS ((uint64_t)24 * 60 * 60 * 1000)
 
 _Static_assert(2 * CHUNK <= SHED_FRAME_MAX_ELEMENTS,
@@ -32,25 +32,25 @@ _Static_assert(2 * CHUNK <= SHED_FRAME_MAX_ELEMENTS,
 struct ask {
     uint64_t term;               /* the log's when it was sent */
     uint64_t sent_ms;            /* shed_now_ms */
-    uint64_t from_position, due; /* see shed_group_log_hear */
-    struct shed_group_from from;
+    uint64_t from_position, due; /* see shed_tag_log_hear */
+    struct shed_tag_from from;
 };
 
-struct shed_group_log {
+struct shed_tag_log {
     /* set at creation */
     struct shed_client *client;
     struct shed_post wake;
-    char key[SHED_NAME_MAX_BYTES + sizeof(SHED_GROUP_LOG_SUFFIX)];
+    char key[SHED_NAME_MAX_BYTES + sizeof(SHED_TAG_LOG_SUFFIX)];
     size_t key_size;
     char limit[SHED_DIGITS];
     /* atomic */
-    _Atomic uint64_t horizon;        /* that of groups, for hits */
+    _Atomic uint64_t horizon;        /* that of tags, for hits */
     _Atomic uint64_t known_until_ms; /* UINT64_MAX: changes are announced */
     _Atomic uint64_t news;
 
     pthread_mutex_t mu;
     /* under mu */
-    struct shed_groups groups;
+    struct shed_tags tags;
     uint64_t read; /* the log has been read up to this position */
     uint64_t seen; /* the highest position of an entry that was above newest */
     uint64_t term; /* grows when the log may have changed */
@@ -67,27 +67,27 @@ struct shed_group_log {
 
 /* ------------------------------------------------------------ what is known */
 
-uint64_t shed_group_log_news(const struct shed_group_log *log)
+uint64_t shed_tag_log_news(const struct shed_tag_log *log)
 {
     return atomic_load(&log->news);
 }
 
-void shed_group_log_add_news(struct shed_group_log *log)
+void shed_tag_log_add_news(struct shed_tag_log *log)
 {
     (void)atomic_fetch_add(&log->news, 1);
 }
 
 /* before: the newest position that was known. */
-static void publish_locked(struct shed_group_log *log, uint64_t before)
+static void publish_locked(struct shed_tag_log *log, uint64_t before)
 {
-    atomic_store_explicit(&log->horizon, shed_groups_horizon(&log->groups),
+    atomic_store_explicit(&log->horizon, shed_tags_horizon(&log->tags),
                           memory_order_release);
-    if (log->groups.newest != before)
-        shed_group_log_add_news(log);
+    if (log->tags.newest != before)
+        shed_tag_log_add_news(log);
 }
 
 /* The log may have changed. */
-static void doubt_locked(struct shed_group_log *log)
+static void doubt_locked(struct shed_tag_log *log)
 {
     log->term++;
     atomic_store_explicit(&log->known_until_ms, 0, memory_order_release);
@@ -95,7 +95,7 @@ static void doubt_locked(struct shed_group_log *log)
 
 /* Let a read count until then, unless the log was in doubt since it was sent.
  */
-static void trust_locked(struct shed_group_log *log, const struct ask *ask,
+static void trust_locked(struct shed_tag_log *log, const struct ask *ask,
                          uint64_t until_ms)
 {
     if (ask->term == log->term && until_ms > atomic_load(&log->known_until_ms))
@@ -103,42 +103,42 @@ static void trust_locked(struct shed_group_log *log, const struct ask *ask,
                               memory_order_release);
 }
 
-void shed_group_log_note(struct shed_group_log *log, struct shed_bytes tag,
-                         uint64_t position)
+void shed_tag_log_note(struct shed_tag_log *log, struct shed_bytes tag,
+                       uint64_t position)
 {
     uint64_t before;
 
     pthread_mutex_lock(&log->mu);
-    before = log->groups.newest;
-    shed_groups_note(&log->groups, tag, position);
+    before = log->tags.newest;
+    shed_tags_note(&log->tags, tag, position);
     publish_locked(log, before);
     if (position < before) /* what is known may be above what Redis gives */
         doubt_locked(log);
     pthread_mutex_unlock(&log->mu);
 }
 
-bool shed_group_log_hold(struct shed_group_log *log, struct shed_bytes tag)
+bool shed_tag_log_hold(struct shed_tag_log *log, struct shed_bytes tag)
 {
     bool is_held;
 
     pthread_mutex_lock(&log->mu);
-    is_held = shed_groups_hold(&log->groups, tag);
+    is_held = shed_tags_hold(&log->tags, tag);
     publish_locked(log, UINT64_MAX);
     pthread_mutex_unlock(&log->mu);
     return is_held;
 }
 
-void shed_group_log_release(struct shed_group_log *log, struct shed_bytes tag)
+void shed_tag_log_release(struct shed_tag_log *log, struct shed_bytes tag)
 {
     pthread_mutex_lock(&log->mu);
-    shed_groups_release(&log->groups, tag);
+    shed_tags_release(&log->tags, tag);
     publish_locked(log, UINT64_MAX);
     pthread_mutex_unlock(&log->mu);
 }
 
 /* By the server's clock, as the script judges it. An entry is from a time when
  * the clock or the log was wrong: the script would refuse its position. */
-static bool is_far_ahead(const struct shed_group_log *log, uint64_t position)
+static bool is_far_ahead(const struct shed_tag_log *log, uint64_t position)
 {
     uint64_t now_ms = shed_session_server_ms(log->client->session);
 
@@ -147,11 +147,11 @@ static bool is_far_ahead(const struct shed_group_log *log, uint64_t position)
 
 /* Above what is known: either the news of this position are still on their way,
  * or the log has lost them. */
-static bool admit_locked(struct shed_group_log *log,
-                         const struct shed_entry_groups *entry)
+static bool admit_locked(struct shed_tag_log *log,
+                         const struct shed_entry_tags *entry)
 {
-    if (entry->position <= log->groups.newest)
-        return shed_groups_admit(&log->groups, entry);
+    if (entry->position <= log->tags.newest)
+        return shed_tags_admit(&log->tags, entry);
     if (!is_far_ahead(log, entry->position)) {
         if (entry->position > log->seen)
             log->seen = entry->position;
@@ -160,43 +160,43 @@ static bool admit_locked(struct shed_group_log *log,
     return false;
 }
 
-bool shed_group_log_admits(struct shed_group_log *log, const void *entry)
+bool shed_tag_log_admits(struct shed_tag_log *log, const void *entry)
 {
-    struct shed_entry_groups groups;
+    struct shed_entry_tags tags;
     bool is_admitted;
 
-    shed_entry_groups(entry, &groups);
-    if (groups.position ==
+    shed_entry_tags(entry, &tags);
+    if (tags.position ==
         atomic_load_explicit(&log->horizon, memory_order_acquire))
         return true;
     pthread_mutex_lock(&log->mu);
-    is_admitted = admit_locked(log, &groups);
+    is_admitted = admit_locked(log, &tags);
     pthread_mutex_unlock(&log->mu);
     return is_admitted;
 }
 
-bool shed_group_log_judges(struct shed_group_log *log, const void *entry,
-                           uint64_t deadline_ms)
+bool shed_tag_log_judges(struct shed_tag_log *log, const void *entry,
+                         uint64_t deadline_ms)
 {
     struct shed_error unused;
 
-    return shed_group_log_admits(log, entry) ||
-           (!shed_group_log_is_known(log) &&
-            shed_group_log_learn(log, deadline_ms, &unused) == SHED_OK &&
-            shed_group_log_admits(log, entry));
+    return shed_tag_log_admits(log, entry) ||
+           (!shed_tag_log_is_known(log) &&
+            shed_tag_log_learn(log, deadline_ms, &unused) == SHED_OK &&
+            shed_tag_log_admits(log, entry));
 }
 
-uint64_t shed_group_log_position(struct shed_group_log *log)
+uint64_t shed_tag_log_position(struct shed_tag_log *log)
 {
     uint64_t position;
 
     pthread_mutex_lock(&log->mu);
-    position = log->groups.newest;
+    position = log->tags.newest;
     pthread_mutex_unlock(&log->mu);
     return position;
 }
 
-bool shed_group_log_is_known(const struct shed_group_log *log)
+bool shed_tag_log_is_known(const struct shed_tag_log *log)
 {
     uint64_t until_ms =
         atomic_load_explicit(&log->known_until_ms, memory_order_acquire);
@@ -206,8 +206,8 @@ bool shed_group_log_is_known(const struct shed_group_log *log)
 
 /* ---------------------------------------------------------------- the reads */
 
-void shed_group_log_ask(struct shed_bytes key, uint64_t position,
-                        struct shed_group_from *from, struct shed_args *out)
+void shed_tag_log_ask(struct shed_bytes key, uint64_t position,
+                      struct shed_tag_from *from, struct shed_args *out)
 {
     (void)snprintf(from->digits, sizeof(from->digits), "%llu",
                    (unsigned long long)position);
@@ -232,15 +232,15 @@ static bool read_position(const char *score, size_t size, uint64_t *out)
         if (score[i] < '0' || score[i] > '9')
             return false;
         *out = *out * 10 + (uint64_t)(score[i] - '0');
-        if (*out >= SHED_GROUPS_POSITION_END)
+        if (*out >= SHED_TAGS_POSITION_END)
             return false;
     }
     return *out > 0;
 }
 
-enum shed_group_heard shed_group_log_hear(struct shed_groups *groups,
-                                          uint64_t *position, uint64_t due,
-                                          const struct shed_reply *reply)
+enum shed_tag_heard shed_tag_log_hear(struct shed_tags *tags,
+                                      uint64_t *position, uint64_t due,
+                                      const struct shed_reply *reply)
 {
     size_t count = shed_reply_count(reply) / 2;
     uint64_t from = *position, at;
@@ -253,46 +253,45 @@ enum shed_group_heard shed_group_log_hear(struct shed_groups *groups,
         const char *score =
             shed_reply_bytes(shed_reply_at(reply, 2 * i + 1), &size);
         if (tag == NULL || score == NULL || !read_position(score, size, &at))
-            return SHED_GROUP_HEARD_OTHER;
-        shed_groups_note(groups, shed_bytes(tag, tag_size), at);
+            return SHED_TAG_HEARD_OTHER;
+        shed_tags_note(tags, shed_bytes(tag, tag_size), at);
         *position = at;
     }
     if (count == CHUNK) /* the script gives no position twice */
-        return *position > from ? SHED_GROUP_HEARD_PART
-                                : SHED_GROUP_HEARD_OTHER;
-    return *position < due ? SHED_GROUP_HEARD_LOST : SHED_GROUP_HEARD_ALL;
+        return *position > from ? SHED_TAG_HEARD_PART : SHED_TAG_HEARD_OTHER;
+    return *position < due ? SHED_TAG_HEARD_LOST : SHED_TAG_HEARD_ALL;
 }
 
-static uint64_t highest_locked(const struct shed_group_log *log)
+static uint64_t highest_locked(const struct shed_tag_log *log)
 {
-    return log->seen > log->groups.newest ? log->seen : log->groups.newest;
+    return log->seen > log->tags.newest ? log->seen : log->tags.newest;
 }
 
-static void begin_read(struct shed_group_log *log, struct ask *ask,
+static void begin_read(struct shed_tag_log *log, struct ask *ask,
                        struct shed_args *args)
 {
     pthread_mutex_lock(&log->mu);
     ask->term = log->term;
     ask->from_position = log->read;
     ask->due = highest_locked(log);
-    shed_group_log_ask(shed_bytes(log->key, log->key_size), log->read,
-                       &ask->from, args);
+    shed_tag_log_ask(shed_bytes(log->key, log->key_size), log->read, &ask->from,
+                     args);
     pthread_mutex_unlock(&log->mu);
     ask->sent_ms = shed_now_ms();
 }
 
-/* Redis cannot be asked what the groups are. A row that could be a miss by one
+/* Redis cannot be asked what the tags are. A row that could be a miss by one
  * of them is not given out meanwhile: its get fails. */
-static enum shed_code fail_read(const struct shed_group_log *log,
+static enum shed_code fail_read(const struct shed_tag_log *log,
                                 const char *error, enum shed_code code,
                                 struct shed_error *err)
 {
     if (error != NULL)
         return shed_fail(err, code,
-                         "Redis refused to read the log of groups, %s: %s",
+                         "Redis refused to read the log of tags, %s: %s",
                          log->key, error);
     return shed_fail(err, SHED_EREDIS,
-                     "the log of groups, %s, has a score that is no position: "
+                     "the log of tags, %s, has a score that is no position: "
                      "delete the key",
                      log->key);
 }
@@ -300,10 +299,10 @@ static enum shed_code fail_read(const struct shed_group_log *log,
 /* Take the reply to a read over. are_announced: later changes will be.
  * Returns: SHED_OK and what was heard; the code of an error reply; SHED_EREDIS:
  * it is no log. */
-static enum shed_code end_read(struct shed_group_log *log,
-                               const struct ask *ask, bool are_announced,
+static enum shed_code end_read(struct shed_tag_log *log, const struct ask *ask,
+                               bool are_announced,
                                const struct shed_reply *reply,
-                               enum shed_group_heard *heard,
+                               enum shed_tag_heard *heard,
                                struct shed_error *err)
 {
     const char *text = shed_reply_error(reply);
@@ -312,17 +311,17 @@ static enum shed_code end_read(struct shed_group_log *log,
     if (text != NULL)
         return fail_read(log, text, shed_reply_code(reply), err);
     if (!are_announced)
-        until_ms = shed_deadline_ms(ask->sent_ms, SHED_GROUP_LOG_TRUST_MS);
+        until_ms = shed_deadline_ms(ask->sent_ms, SHED_TAG_LOG_TRUST_MS);
     pthread_mutex_lock(&log->mu);
-    before = log->groups.newest;
-    *heard = shed_group_log_hear(&log->groups, &position, ask->due, reply);
+    before = log->tags.newest;
+    *heard = shed_tag_log_hear(&log->tags, &position, ask->due, reply);
     if (position > log->read)
         log->read = position;
     publish_locked(log, before);
-    if (*heard == SHED_GROUP_HEARD_ALL)
+    if (*heard == SHED_TAG_HEARD_ALL)
         trust_locked(log, ask, until_ms);
     pthread_mutex_unlock(&log->mu);
-    return *heard == SHED_GROUP_HEARD_OTHER
+    return *heard == SHED_TAG_HEARD_OTHER
                ? fail_read(log, NULL, SHED_EREDIS, err)
                : SHED_OK;
 }
@@ -331,7 +330,7 @@ static enum shed_code end_read(struct shed_group_log *log,
 
 /* A read in a caller's thread is not announced when it is out of date; one by
  * the reactor is, if that is possible by now. */
-static void wake_reader(struct shed_group_log *log)
+static void wake_reader(struct shed_tag_log *log)
 {
     bool is_woken;
 
@@ -345,13 +344,13 @@ static void wake_reader(struct shed_group_log *log)
 
 /* The server's clock, or the log, was far ahead once, and has been set right:
  * the script has refused what is known. */
-static void begin_again(struct shed_group_log *log)
+static void begin_again(struct shed_tag_log *log)
 {
     uint64_t before;
 
     pthread_mutex_lock(&log->mu);
-    before = log->groups.newest;
-    shed_groups_forget(&log->groups);
+    before = log->tags.newest;
+    shed_tags_forget(&log->tags);
     log->read = log->seen = 0;
     publish_locked(log, before);
     pthread_mutex_unlock(&log->mu);
@@ -359,32 +358,31 @@ static void begin_again(struct shed_group_log *log)
 
 /* Without a log that can be written nobody's invalidation has an effect that
  * this process does not know; it asks again later. */
-static void go_on_without(struct shed_group_log *log, const struct ask *ask)
+static void go_on_without(struct shed_tag_log *log, const struct ask *ask)
 {
     pthread_mutex_lock(&log->mu);
     trust_locked(log, ask,
-                 shed_deadline_ms(ask->sent_ms, SHED_GROUP_LOG_TRUST_MS));
+                 shed_deadline_ms(ask->sent_ms, SHED_TAG_LOG_TRUST_MS));
     pthread_mutex_unlock(&log->mu);
 }
 
-static void tell_restored(struct shed_group_log *log)
+static void tell_restored(struct shed_tag_log *log)
 {
     const struct shed_event event = {
         .kind = SHED_EVENT_INVALIDATED,
-        .name = {log->key, log->key_size - strlen(SHED_GROUP_LOG_SUFFIX)},
-        .reason = "all entries, because the log of groups had lost its end"};
+        .name = {log->key, log->key_size - strlen(SHED_TAG_LOG_SUFFIX)},
+        .reason = "all entries, because the log of tags had lost its end"};
 
     shed_events_tell(log->client->events, &event);
 }
 
 /* Write "everything" above what is known, unless another process has done it.
  * Returns: SHED_OK, and ALL if Redis refuses it; else as shed_links_call. */
-static enum shed_code restore(struct shed_group_log *log, const struct ask *ask,
-                              uint64_t deadline_ms,
-                              enum shed_group_heard *heard,
+static enum shed_code restore(struct shed_tag_log *log, const struct ask *ask,
+                              uint64_t deadline_ms, enum shed_tag_heard *heard,
                               struct shed_error *err)
 {
-    struct shed_group_mark mark;
+    struct shed_tag_mark mark;
     struct shed_reply *reply = NULL;
     struct shed_args args;
     unsigned sent; /* twice is as good as once */
@@ -392,7 +390,7 @@ static enum shed_code restore(struct shed_group_log *log, const struct ask *ask,
     long long position;
 
     shed_write_digits(mark.digits, ask->due);
-    shed_group_log_write(log, shed_str(""), &mark, &args);
+    shed_tag_log_write(log, shed_str(""), &mark, &args);
     shed_args_add_text(&args, "restore");
     args.is_guarded = true;
     code = shed_links_call_script(log->client->links, &args, 1, &reply, &sent,
@@ -403,7 +401,7 @@ static enum shed_code restore(struct shed_group_log *log, const struct ask *ask,
     shed_reply_free(reply);
     if (position <= 0) {
         go_on_without(log, ask);
-        *heard = SHED_GROUP_HEARD_ALL;
+        *heard = SHED_TAG_HEARD_ALL;
         return SHED_OK;
     }
     if ((uint64_t)position <= ask->due)
@@ -414,7 +412,7 @@ static enum shed_code restore(struct shed_group_log *log, const struct ask *ask,
 
 /* Wait while another thread reads: it has a long log as fast alone, and what it
  * has read by its deadline need not be read again. */
-static enum shed_code begin_learning(struct shed_group_log *log,
+static enum shed_code begin_learning(struct shed_tag_log *log,
                                      uint64_t deadline_ms,
                                      struct shed_error *err)
 {
@@ -431,11 +429,11 @@ static enum shed_code begin_learning(struct shed_group_log *log,
         return SHED_OK;
     return shed_fail(err, SHED_ETIMEDOUT,
                      "the deadline passed while the call waited for the log of "
-                     "groups, %s, to be read",
+                     "tags, %s, to be read",
                      log->key);
 }
 
-static void end_learning(struct shed_group_log *log)
+static void end_learning(struct shed_tag_log *log)
 {
     pthread_mutex_lock(&log->mu);
     log->has_learner = false;
@@ -444,13 +442,13 @@ static void end_learning(struct shed_group_log *log)
 }
 
 /* Read on until the end. */
-static enum shed_code learn_rest(struct shed_group_log *log,
-                                 uint64_t deadline_ms, struct shed_error *err)
+static enum shed_code learn_rest(struct shed_tag_log *log, uint64_t deadline_ms,
+                                 struct shed_error *err)
 {
-    enum shed_group_heard heard = SHED_GROUP_HEARD_PART;
+    enum shed_tag_heard heard = SHED_TAG_HEARD_PART;
     enum shed_code code = SHED_OK;
 
-    while (code == SHED_OK && heard != SHED_GROUP_HEARD_ALL) {
+    while (code == SHED_OK && heard != SHED_TAG_HEARD_ALL) {
         struct shed_reply *reply = NULL;
         struct shed_args args;
         struct ask ask;
@@ -461,39 +459,38 @@ static enum shed_code learn_rest(struct shed_group_log *log,
         if (code == SHED_OK)
             code = end_read(log, &ask, false, reply, &heard, err);
         shed_reply_free(reply);
-        if (code == SHED_OK && heard == SHED_GROUP_HEARD_LOST)
+        if (code == SHED_OK && heard == SHED_TAG_HEARD_LOST)
             code = restore(log, &ask, deadline_ms, &heard, err);
     }
     return code;
 }
 
-enum shed_code shed_group_log_learn(struct shed_group_log *log,
-                                    uint64_t deadline_ms,
-                                    struct shed_error *err)
+enum shed_code shed_tag_log_learn(struct shed_tag_log *log,
+                                  uint64_t deadline_ms, struct shed_error *err)
 {
     enum shed_code code = begin_learning(log, deadline_ms, err);
 
     if (code != SHED_OK)
         return code;
-    if (!shed_group_log_is_known(log))
+    if (!shed_tag_log_is_known(log))
         code = learn_rest(log, deadline_ms, err);
     end_learning(log);
     wake_reader(log);
     return code;
 }
 
-enum shed_code shed_group_log_call(struct shed_group_log *log,
-                                   struct shed_args *commands, size_t count,
-                                   struct shed_reply **replies,
-                                   struct shed_link_use *use,
-                                   uint64_t deadline_ms, struct shed_error *err)
+enum shed_code shed_tag_log_call(struct shed_tag_log *log,
+                                 struct shed_args *commands, size_t count,
+                                 struct shed_reply **replies,
+                                 struct shed_link_use *use,
+                                 uint64_t deadline_ms, struct shed_error *err)
 {
     struct shed_links *links = log->client->links;
     struct ask ask;
-    enum shed_group_heard heard = SHED_GROUP_HEARD_PART;
+    enum shed_tag_heard heard = SHED_TAG_HEARD_PART;
     enum shed_code code;
 
-    if (shed_group_log_is_known(log))
+    if (shed_tag_log_is_known(log))
         return shed_links_call(links, commands, count, replies, use,
                                deadline_ms, err);
     begin_read(log, &ask, &commands[count]);
@@ -503,37 +500,33 @@ enum shed_code shed_group_log_call(struct shed_group_log *log,
         return code;
     code = end_read(log, &ask, false, replies[count], &heard, err);
     shed_reply_free(replies[count]);
-    if (code == SHED_OK && heard != SHED_GROUP_HEARD_ALL)
-        code = shed_group_log_learn(log, deadline_ms, err);
+    if (code == SHED_OK && heard != SHED_TAG_HEARD_ALL)
+        code = shed_tag_log_learn(log, deadline_ms, err);
     wake_reader(log);
     if (code != SHED_OK)
         shed_reply_free_all(replies, count);
     return code;
 }
 
-void shed_group_log_mark(struct shed_group_log *log,
-                         struct shed_group_mark *out)
+void shed_tag_log_mark(struct shed_tag_log *log, struct shed_tag_mark *out)
 {
     pthread_mutex_lock(&log->mu);
     shed_write_digits(out->digits, highest_locked(log));
     pthread_mutex_unlock(&log->mu);
 }
 
-void shed_group_log_write(const struct shed_group_log *log,
-                          struct shed_bytes tag,
-                          const struct shed_group_mark *mark,
-                          struct shed_args *out)
+void shed_tag_log_write(const struct shed_tag_log *log, struct shed_bytes tag,
+                        const struct shed_tag_mark *mark, struct shed_args *out)
 {
-    shed_script_begin(out, SHED_SCRIPT_INVALIDATE_GROUP, "1");
+    shed_script_begin(out, SHED_SCRIPT_INVALIDATE_TAG, "1");
     shed_args_add(out, log->key, log->key_size);
     shed_args_add(out, tag.data, tag.size);
     shed_args_add_text(out, log->limit);
     shed_args_add_text(out, mark->digits);
 }
 
-size_t shed_group_log_name(const struct shed_group_log *log,
-                           struct shed_bytes tag,
-                           char out[SHED_GROUP_NAME_MAX_BYTES])
+size_t shed_tag_log_name(const struct shed_tag_log *log, struct shed_bytes tag,
+                         char out[SHED_TAG_NAME_MAX_BYTES])
 {
     memcpy(out, log->key, log->key_size);
     if (tag.size > 0)
@@ -543,15 +536,15 @@ size_t shed_group_log_name(const struct shed_group_log *log,
 
 /* ---------------------------------------------------- on the reactor thread */
 
-static void read_on_reactor(struct shed_group_log *log);
+static void read_on_reactor(struct shed_tag_log *log);
 
 /* Without a reply the next epoch reads again, or a get that needs the log. */
 static void on_read(void *arg, struct shed_reply *reply,
                     enum shed_trouble trouble, const struct shed_error *err)
 {
-    struct shed_group_log *log = arg;
+    struct shed_tag_log *log = arg;
     struct shed_error why;
-    enum shed_group_heard heard = SHED_GROUP_HEARD_OTHER;
+    enum shed_tag_heard heard = SHED_TAG_HEARD_OTHER;
 
     (void)trouble;
     (void)err;
@@ -561,13 +554,13 @@ static void on_read(void *arg, struct shed_reply *reply,
     }
     if (reply != NULL &&
         end_read(log, &log->ask, true, reply, &heard, &why) == SHED_OK &&
-        heard != SHED_GROUP_HEARD_LOST && /* a get restores it */
+        heard != SHED_TAG_HEARD_LOST && /* a get restores it */
         atomic_load(&log->known_until_ms) != UINT64_MAX)
         read_on_reactor(log); /* there is more, or it has changed */
 }
 
 /* Only a read over a session whose changes are announced serves later gets. */
-static void read_on_reactor(struct shed_group_log *log)
+static void read_on_reactor(struct shed_tag_log *log)
 {
     struct shed_args args;
 
@@ -578,14 +571,14 @@ static void read_on_reactor(struct shed_group_log *log)
                    on_read, log);
 }
 
-static struct shed_group_log *log_of(struct shed_listener *listener)
+static struct shed_tag_log *log_of(struct shed_listener *listener)
 {
-    return shed_container_of(listener, struct shed_group_log, listener);
+    return shed_container_of(listener, struct shed_tag_log, listener);
 }
 
 static void on_epoch(struct shed_listener *listener)
 {
-    struct shed_group_log *log = log_of(listener);
+    struct shed_tag_log *log = log_of(listener);
 
     pthread_mutex_lock(&log->mu);
     doubt_locked(log);
@@ -603,8 +596,8 @@ static void on_change(struct shed_listener *listener, const char *key,
 
 static void on_wake(struct shed_post *post)
 {
-    struct shed_group_log *log =
-        shed_container_of(post, struct shed_group_log, wake);
+    struct shed_tag_log *log =
+        shed_container_of(post, struct shed_tag_log, wake);
 
     pthread_mutex_lock(&log->mu);
     log->is_woken = false;
@@ -615,12 +608,11 @@ static void on_wake(struct shed_post *post)
 
 /* ----------------------------------------------------------- begin and end */
 
-enum shed_code shed_group_log_create(struct shed_client *client,
-                                     const char *name, uint64_t limit,
-                                     struct shed_group_log **out,
-                                     struct shed_error *err)
+enum shed_code shed_tag_log_create(struct shed_client *client, const char *name,
+                                   uint64_t limit, struct shed_tag_log **out,
+                                   struct shed_error *err)
 {
-    struct shed_group_log *log = calloc(1, sizeof(*log));
+    struct shed_tag_log *log = calloc(1, sizeof(*log));
 
     *out = NULL;
     if (log == NULL || pthread_mutex_init(&log->mu, NULL) != 0)
@@ -632,13 +624,13 @@ enum shed_code shed_group_log_create(struct shed_client *client,
     log->client = client;
     log->wake.run = on_wake;
     log->key_size = (size_t)snprintf(log->key, sizeof(log->key),
-                                     "%s" SHED_GROUP_LOG_SUFFIX, name);
+                                     "%s" SHED_TAG_LOG_SUFFIX, name);
     shed_write_digits(log->limit, limit);
     log->listener = (struct shed_listener){.key = log->key,
                                            .key_size = log->key_size,
                                            .on_change = on_change,
                                            .on_epoch = on_epoch};
-    shed_groups_init(&log->groups, (size_t)limit);
+    shed_tags_init(&log->tags, (size_t)limit);
     *out = log;
     return SHED_OK;
 fail:
@@ -648,19 +640,19 @@ fail:
 
 static void follow_on_reactor(void *arg)
 {
-    struct shed_group_log *log = arg;
+    struct shed_tag_log *log = arg;
 
     (void)shed_listeners_add(log->client->listeners, &log->listener);
     read_on_reactor(log);
 }
 
-void shed_group_log_follow(struct shed_group_log *log)
+void shed_tag_log_follow(struct shed_tag_log *log)
 {
     shed_reactor_run(log->client->reactor, follow_on_reactor, log);
 }
 
 struct leaving {
-    struct shed_group_log *log;
+    struct shed_tag_log *log;
     struct shed_latch *latch;
 };
 
@@ -674,7 +666,7 @@ static void leave_on_reactor(void *arg)
         shed_latch_count_down(l->latch, 1);
 }
 
-void shed_group_log_leave(struct shed_group_log *log)
+void shed_tag_log_leave(struct shed_tag_log *log)
 {
     struct shed_latch latch = SHED_LATCH_INIT(1);
     struct leaving leaving = {log, &latch};
@@ -683,11 +675,11 @@ void shed_group_log_leave(struct shed_group_log *log)
     (void)shed_latch_wait(&latch, UINT64_MAX);
 }
 
-void shed_group_log_destroy(struct shed_group_log *log)
+void shed_tag_log_destroy(struct shed_tag_log *log)
 {
     if (log == NULL)
         return;
-    shed_groups_fini(&log->groups);
+    shed_tags_fini(&log->tags);
     pthread_cond_destroy(&log->learnt);
     pthread_mutex_destroy(&log->mu);
     free(log);

@@ -1,22 +1,22 @@
 /* The part of a key that a Redis Cluster hashes: what is between the first '{'
  * and the next '}', or the whole key if there is nothing between them. Pure. */
-#ifndef SHED_TAG_H
-#define SHED_TAG_H
+#ifndef SHED_HASH_TAG_H
+#define SHED_HASH_TAG_H
 
 #include <stddef.h>
 
-enum { SHED_TAG_NUMBER_BYTES = 12 };
+enum { SHED_HASH_TAG_NUMBER_BYTES = 12 };
 
 /* A tag, without braces, that puts another key into the same slot. */
-struct shed_tag {
+struct shed_hash_tag {
     const char *at; /* in the key, or number */
     size_t size;
-    char number[SHED_TAG_NUMBER_BYTES];
+    char number[SHED_HASH_TAG_NUMBER_BYTES];
 };
 
 /* Set *out to a tag for key's slot: key's own, or, if that contains a '}' and
  * would end too early between braces, the smallest number of the same slot.
  * Finding the number takes a few milliseconds, but such names are rare. */
-void shed_tag_set(struct shed_tag *out, const char *key, size_t size);
+void shed_hash_tag_set(struct shed_hash_tag *out, const char *key, size_t size);
 
 #endif

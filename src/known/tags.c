@@ -1,6 +1,6 @@
-/* The groups of a cache. Its invariant: whatever was noted makes an entry from
+/* The tags of a cache. Its invariant: whatever was noted makes an entry from
  * before it a miss, by its tag or by the floor. */
-#include "known/groups.h"
+#include "known/tags.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,9 +8,9 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-struct shed_group {
-    struct shed_group *chain;
-    struct shed_group *before, *after; /* in the list, the oldest first */
+struct shed_tag {
+    struct shed_tag *chain;
+    struct shed_tag *before, *after; /* in the list, the oldest first */
     uint64_t position;
     size_t size;
     unsigned char tag[];
@@ -18,24 +18,23 @@ struct shed_group {
 
 /* --------------------------------------------------------------- the sets */
 
-static struct shed_group **chain_of(struct shed_group_set *set, const void *tag,
-                                    size_t size)
+static struct shed_tag **chain_of(struct shed_tag_set *set, const void *tag,
+                                  size_t size)
 {
-    return &set->chains[XXH3_64bits(tag, size) % SHED_GROUPS_CHAINS];
+    return &set->chains[XXH3_64bits(tag, size) % SHED_TAGS_CHAINS];
 }
 
-static struct shed_group *find(const struct shed_group_set *set,
-                               const void *tag, size_t size)
+static struct shed_tag *find(const struct shed_tag_set *set, const void *tag,
+                             size_t size)
 {
-    struct shed_group *g =
-        set->chains[XXH3_64bits(tag, size) % SHED_GROUPS_CHAINS];
+    struct shed_tag *g = set->chains[XXH3_64bits(tag, size) % SHED_TAGS_CHAINS];
 
     while (g != NULL && (g->size != size || memcmp(g->tag, tag, size) != 0))
         g = g->chain;
     return g;
 }
 
-static void append(struct shed_group_set *set, struct shed_group *g)
+static void append(struct shed_tag_set *set, struct shed_tag *g)
 {
     g->before = set->end;
     g->after = NULL;
@@ -46,7 +45,7 @@ static void append(struct shed_group_set *set, struct shed_group *g)
     set->end = g;
 }
 
-static void unlink_group(struct shed_group_set *set, struct shed_group *g)
+static void unlink_tag(struct shed_tag_set *set, struct shed_tag *g)
 {
     if (g->before != NULL)
         g->before->after = g->after;
@@ -59,10 +58,10 @@ static void unlink_group(struct shed_group_set *set, struct shed_group *g)
 }
 
 /* Returns: NULL when memory is out. */
-static struct shed_group *add(struct shed_group_set *set, struct shed_bytes tag)
+static struct shed_tag *add(struct shed_tag_set *set, struct shed_bytes tag)
 {
-    struct shed_group *g = malloc(sizeof(*g) + tag.size);
-    struct shed_group **chain;
+    struct shed_tag *g = malloc(sizeof(*g) + tag.size);
+    struct shed_tag **chain;
 
     if (g == NULL)
         return NULL;
@@ -78,45 +77,45 @@ static struct shed_group *add(struct shed_group_set *set, struct shed_bytes tag)
     return g;
 }
 
-static void destroy(struct shed_group_set *set, struct shed_group *g)
+static void destroy(struct shed_tag_set *set, struct shed_tag *g)
 {
-    struct shed_group **at = chain_of(set, g->tag, g->size);
+    struct shed_tag **at = chain_of(set, g->tag, g->size);
 
     while (*at != g)
         at = &(*at)->chain;
     *at = g->chain;
-    unlink_group(set, g);
+    unlink_tag(set, g);
     set->count--;
     free(g);
 }
 
-static void destroy_all(struct shed_group_set *set)
+static void destroy_all(struct shed_tag_set *set)
 {
     while (set->first != NULL)
         destroy(set, set->first);
 }
 
-/* -------------------------------------------------------------- the groups */
+/* -------------------------------------------------------------- the tags */
 
-void shed_groups_init(struct shed_groups *gs, size_t limit)
+void shed_tags_init(struct shed_tags *gs, size_t limit)
 {
     memset(gs, 0, sizeof(*gs));
     gs->limit = limit;
 }
 
-void shed_groups_fini(struct shed_groups *gs)
+void shed_tags_fini(struct shed_tags *gs)
 {
     destroy_all(&gs->known);
     destroy_all(&gs->held);
 }
 
-void shed_groups_forget(struct shed_groups *gs)
+void shed_tags_forget(struct shed_tags *gs)
 {
     destroy_all(&gs->known);
     gs->newest = gs->floor = 0;
 }
 
-static void raise_floor(struct shed_groups *gs, uint64_t position)
+static void raise_floor(struct shed_tags *gs, uint64_t position)
 {
     if (position > gs->floor)
         gs->floor = position;
@@ -126,10 +125,10 @@ static void raise_floor(struct shed_groups *gs, uint64_t position)
         destroy(&gs->known, gs->known.first);
 }
 
-static void note_tag(struct shed_groups *gs, struct shed_bytes tag,
+static void note_tag(struct shed_tags *gs, struct shed_bytes tag,
                      uint64_t position)
 {
-    struct shed_group *g = find(&gs->known, tag.data, tag.size);
+    struct shed_tag *g = find(&gs->known, tag.data, tag.size);
 
     if (g == NULL)
         g = add(&gs->known, tag);
@@ -140,14 +139,14 @@ static void note_tag(struct shed_groups *gs, struct shed_bytes tag,
     if (position <= g->position)
         return;
     g->position = position;
-    unlink_group(&gs->known, g);
+    unlink_tag(&gs->known, g);
     append(&gs->known, g);
     if (gs->known.count > gs->limit)
         raise_floor(gs, gs->known.first->position);
 }
 
-void shed_groups_note(struct shed_groups *gs, struct shed_bytes tag,
-                      uint64_t position)
+void shed_tags_note(struct shed_tags *gs, struct shed_bytes tag,
+                    uint64_t position)
 {
     if (position > gs->newest)
         gs->newest = position;
@@ -159,35 +158,35 @@ void shed_groups_note(struct shed_groups *gs, struct shed_bytes tag,
         note_tag(gs, tag, position);
 }
 
-bool shed_groups_hold(struct shed_groups *gs, struct shed_bytes tag)
+bool shed_tags_hold(struct shed_tags *gs, struct shed_bytes tag)
 {
     return add(&gs->held, tag) != NULL;
 }
 
-void shed_groups_release(struct shed_groups *gs, struct shed_bytes tag)
+void shed_tags_release(struct shed_tags *gs, struct shed_bytes tag)
 {
-    struct shed_group *g = find(&gs->held, tag.data, tag.size);
+    struct shed_tag *g = find(&gs->held, tag.data, tag.size);
 
     if (g != NULL)
         destroy(&gs->held, g);
 }
 
-static bool admits_tag(const struct shed_groups *gs, uint64_t position,
+static bool admits_tag(const struct shed_tags *gs, uint64_t position,
                        const unsigned char *tag, size_t size)
 {
-    const struct shed_group *g = find(&gs->known, tag, size);
+    const struct shed_tag *g = find(&gs->known, tag, size);
 
     return (g == NULL || g->position <= position) &&
            (gs->held.count == 0 || find(&gs->held, tag, size) == NULL);
 }
 
-bool shed_groups_admit(const struct shed_groups *gs,
-                       const struct shed_entry_groups *entry)
+bool shed_tags_admit(const struct shed_tags *gs,
+                     const struct shed_entry_tags *entry)
 {
     const unsigned char *tag;
     size_t at = 0, size;
 
-    if (entry->position >= shed_groups_horizon(gs))
+    if (entry->position >= shed_tags_horizon(gs))
         return true;
     if (entry->position < gs->floor ||
         (gs->held.count > 0 && find(&gs->held, "", 0) != NULL))
@@ -199,17 +198,16 @@ bool shed_groups_admit(const struct shed_groups *gs,
     return true;
 }
 
-uint64_t shed_groups_position(const struct shed_groups *gs,
-                              struct shed_bytes tag)
+uint64_t shed_tags_position(const struct shed_tags *gs, struct shed_bytes tag)
 {
-    const struct shed_group *g = find(&gs->known, tag.data, tag.size);
+    const struct shed_tag *g = find(&gs->known, tag.data, tag.size);
 
     if (tag.size == 0)
         return gs->floor;
     return g != NULL ? g->position : 0;
 }
 
-uint64_t shed_groups_horizon(const struct shed_groups *gs)
+uint64_t shed_tags_horizon(const struct shed_tags *gs)
 {
     return gs->held.count > 0 ? UINT64_MAX : gs->newest;
 }

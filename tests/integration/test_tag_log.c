@@ -1,4 +1,4 @@
-/* Invalidations of groups on a real Redis: all entries of a cache, or those
+/* Invalidations of tags on a real Redis: all entries of a cache, or those
  * with a tag, are misses after one command, and nothing older is given out. */
 #include <stdio.h>
 #include <string.h>
@@ -9,12 +9,12 @@
 
 static struct fixture fixture;
 
-enum { GROUPS = 100 };
+enum { LIMIT = 100 };
 
 static void init(void)
 {
     fixture_init(&fixture);
-    fixture.cache_options.groups = GROUPS;
+    fixture.cache_options.tags_limit = LIMIT;
 }
 
 static void up(void)
@@ -54,9 +54,9 @@ static bool gets(struct shed_cache *cache, const char *key, const char *text)
 /* Whether a cache has heard of what another one has invalidated. */
 static bool has_heard(struct shed_cache *cache, struct shed_cache *of)
 {
-    return shed_group_log_is_known(cache->groups) &&
-           shed_group_log_position(cache->groups) ==
-               shed_group_log_position(of->groups);
+    return shed_tag_log_is_known(cache->tag_log) &&
+           shed_tag_log_position(cache->tag_log) ==
+               shed_tag_log_position(of->tag_log);
 }
 
 /* ------------------------------------------------------------- all entries */
@@ -74,10 +74,10 @@ START_TEST(after_it_every_entry_is_a_miss)
     expect_text(fixture.cache, "l", "l@2");
     expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
     ck_assert_uint_eq(table_loads(&fixture.table), 6);
-    ck_assert_uint_eq(stats_of(fixture.cache).group_invalidations, 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).tag_invalidations, 1);
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations, 0);
     ck_assert_uint_eq(stats_of(fixture.cache).misses, 6);
-    ck_assert_uint_eq(stats_of(fixture.cache).group_misses, 3);
+    ck_assert_uint_eq(stats_of(fixture.cache).tag_misses, 3);
     fixture_down(&fixture);
 }
 END_TEST
@@ -197,14 +197,14 @@ START_TEST(one_that_fails_costs_other_keys_one_load_each)
 }
 END_TEST
 
-/* A process without groups, whose entries look older than all invalidations. */
+/* A process without tags, whose entries look older than all invalidations. */
 START_TEST(an_entry_that_a_flight_finds_is_judged_and_no_hit)
 {
     struct getter loads = {0}, waits = {0};
     struct peer peer;
 
     up();
-    fixture.cache_options.groups = 0;
+    fixture.cache_options.tags_limit = 0;
     peer_open(&peer, &fixture);
     table_hold(&fixture.table);
     getter_start(&loads, peer.cache, "k");
@@ -262,17 +262,17 @@ static void invalidate_tag(struct shed_cache *cache, const char *tag)
     ck_assert_msg(code == SHED_OK, "%s: %s", shed_code_name(code), err.reason);
 }
 
-static void up_with_tags(uint64_t groups)
+static void up_with_tags(uint64_t tags)
 {
     init();
-    fixture.cache_options.groups = groups;
+    fixture.cache_options.tags_limit = tags;
     fixture.table.has_tags = true;
     fixture_open(&fixture);
 }
 
 START_TEST(after_it_the_entries_with_a_tag_are_misses_and_no_others)
 {
-    up_with_tags(GROUPS);
+    up_with_tags(LIMIT);
     expect_text(fixture.cache, "red", "red@1");
     expect_text(fixture.cache, "rose", "rose@1");
     expect_text(fixture.cache, "blue", "blue@1");
@@ -290,7 +290,7 @@ END_TEST
 
 START_TEST(absence_has_tags_too)
 {
-    up_with_tags(GROUPS);
+    up_with_tags(LIMIT);
     expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
     expect_kind(fixture.cache, "null", SHED_KIND_NULL);
     invalidate_tag(fixture.cache, "a");
@@ -307,7 +307,7 @@ START_TEST(a_payload_is_the_same_with_tags)
     char payload[64] = "";
     redisReply *reply;
 
-    up_with_tags(GROUPS);
+    up_with_tags(LIMIT);
     expect_text(fixture.cache, "k", "k@1");
     expect_text(fixture.cache, "k", "k@1");
     reply = server_run(&fixture.server, "GETRANGE t:{k} 64 66");
@@ -324,7 +324,7 @@ START_TEST(what_is_put_has_the_tags_of_the_put_alone)
     struct shed_put_options o = SHED_PUT_OPTIONS_INIT;
     struct shed_error err = {0};
 
-    up_with_tags(GROUPS);
+    up_with_tags(LIMIT);
     o.tags = tags;
     o.tags_count = 2;
     ck_assert_int_eq(shed_put_with(fixture.cache, shed_str("red"),
@@ -357,7 +357,7 @@ START_TEST(tags_of_a_wrong_form_are_refused)
     struct shed_put_options o = SHED_PUT_OPTIONS_INIT;
     struct shed_error err = {0};
 
-    up_with_tags(GROUPS);
+    up_with_tags(LIMIT);
     refused_tags(bad, 2, "tags[1] is empty");
     bad[1] = shed_bytes(big, sizeof(big));
     refused_tags(bad, 2, "tags[1] has 251 bytes, the limit is 250");
@@ -385,7 +385,7 @@ START_TEST(a_process_hears_of_tags_too)
 {
     struct peer peer;
 
-    up_with_tags(GROUPS);
+    up_with_tags(LIMIT);
     peer_open(&peer, &fixture);
     expect_text(peer.cache, "red", "red@1");
     expect_text(peer.cache, "blue", "blue@1");
@@ -409,7 +409,7 @@ START_TEST(a_log_keeps_no_more_tags_than_it_may)
         snprintf(tag, sizeof(tag), "tag%u", i);
         invalidate_tag(fixture.cache, tag);
     }
-    ck_assert_int_le(server_int(&fixture.server, "ZCARD t:groups"), 5);
+    ck_assert_int_le(server_int(&fixture.server, "ZCARD t:tags"), 5);
     table_update(&fixture.table);
     peer_open(&peer, &fixture);
     expect_text(peer.cache, "red", "red@2");
@@ -446,7 +446,7 @@ START_TEST(a_log_of_many_tags_is_read_in_parts)
     invalidate_tag(fixture.cache, "r");
     peer_open(&peer, &fixture);
     expect_text(peer.cache, "red", "red@2");
-    ck_assert_int_eq(server_int(&fixture.server, "ZCARD t:groups"), TAGS + 2);
+    ck_assert_int_eq(server_int(&fixture.server, "ZCARD t:tags"), TAGS + 2);
     peer_close(&peer);
     fixture_down(&fixture);
 }
@@ -463,7 +463,7 @@ START_TEST(callers_who_come_at_once_do_not_all_read_a_log_of_many_tags)
     long long reads;
 
     init();
-    fixture.cache_options.groups = 10000;
+    fixture.cache_options.tags_limit = 10000;
     fixture_add_proxy(&fixture, &proxy);
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
@@ -594,12 +594,12 @@ START_TEST(an_entry_from_after_it_is_a_hit_for_who_has_not_heard_yet)
 END_TEST
 
 /* Its entries have no position. */
-START_TEST(entries_of_a_process_without_groups_are_misses_too)
+START_TEST(entries_of_a_process_without_tags_are_misses_too)
 {
     struct peer peer;
 
     up();
-    fixture.cache_options.groups = 0;
+    fixture.cache_options.tags_limit = 0;
     peer_open(&peer, &fixture);
     expect_text(peer.cache, "k", "k@1");
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
@@ -619,14 +619,14 @@ START_TEST(a_lost_log_is_remembered_and_goes_on)
     up();
     expect_text(fixture.cache, "k", "k@1");
     change_all();
-    before = shed_group_log_position(fixture.cache->groups);
-    ck_assert_int_eq(server_int(&fixture.server, "DEL t:groups"), 1);
+    before = shed_tag_log_position(fixture.cache->tag_log);
+    ck_assert_int_eq(server_int(&fixture.server, "DEL t:tags"), 1);
     expect_text(fixture.cache, "k", "k@2");
     /* as if the clock had been set back meanwhile */
-    shed_group_log_note(fixture.cache->groups, shed_str("x"),
-                        before + 1000000000);
+    shed_tag_log_note(fixture.cache->tag_log, shed_str("x"),
+                      before + 1000000000);
     invalidate_all(fixture.cache);
-    ck_assert_uint_eq(shed_group_log_position(fixture.cache->groups),
+    ck_assert_uint_eq(shed_tag_log_position(fixture.cache->tag_log),
                       before + 1000000001);
     fixture_down(&fixture);
 }
@@ -637,14 +637,14 @@ START_TEST(positions_grow_though_the_clock_does_not)
     uint64_t before;
 
     up();
-    before = (uint64_t)server_int(&fixture.server, "EVAL %s 1 t:groups",
+    before = (uint64_t)server_int(&fixture.server, "EVAL %s 1 t:tags",
                                   "local at = (redis.call('TIME')[1] + 3600) * "
                                   "1000000 redis.call('ZADD', KEYS[1], at, "
                                   "'future') return at");
     invalidate_all(fixture.cache);
-    ck_assert_uint_eq(shed_group_log_position(fixture.cache->groups),
+    ck_assert_uint_eq(shed_tag_log_position(fixture.cache->tag_log),
                       before + 1);
-    ck_assert_int_eq(server_int(&fixture.server, "ZCARD t:groups"), 1);
+    ck_assert_int_eq(server_int(&fixture.server, "ZCARD t:tags"), 1);
     fixture_down(&fixture);
 }
 END_TEST
@@ -669,12 +669,12 @@ START_TEST(a_log_that_is_something_else_is_an_error_and_no_hit)
     up();
     expect_text(fixture.cache, "k", "k@1");
     fixture_close(&fixture);
-    server_do(&fixture.server, "SET t:groups x");
+    server_do(&fixture.server, "SET t:tags x");
     fixture_open(&fixture);
     expect_code(fixture.cache, "k", SHED_EREDIS, &err);
-    ck_assert_ptr_nonnull(strstr(err.reason, "log of groups, t:groups"));
+    ck_assert_ptr_nonnull(strstr(err.reason, "log of tags, t:tags"));
     ck_assert_int_eq(shed_invalidate_all(fixture.cache, 0, &err), SHED_EREDIS);
-    server_do(&fixture.server, "DEL t:groups");
+    server_do(&fixture.server, "DEL t:tags");
     expect_text(fixture.cache, "k", "k@1");
     fixture_down(&fixture);
 }
@@ -690,16 +690,16 @@ START_TEST(scores_that_are_no_positions_are_an_error_and_no_hit)
     up();
     expect_text(fixture.cache, "k", "k@1");
     fixture_close(&fixture);
-    server_do(&fixture.server, "EVAL %s 1 t:groups %s",
+    server_do(&fixture.server, "EVAL %s 1 t:tags %s",
               "for i = 1, 500 do redis.call('ZADD', KEYS[1], ARGV[1], i) end",
               scores[_i]);
     fixture_open(&fixture);
     expect_code(fixture.cache, "k", SHED_EREDIS, &err);
-    ck_assert_ptr_nonnull(strstr(err.reason, "t:groups, has a score"));
+    ck_assert_ptr_nonnull(strstr(err.reason, "t:tags, has a score"));
     ck_assert_int_eq(shed_invalidate_all(fixture.cache, 0, &err), SHED_EREDIS);
-    ck_assert_ptr_nonnull(strstr(err.reason, "t:groups is no position"));
-    ck_assert_int_eq(server_int(&fixture.server, "ZCARD t:groups"), 500);
-    server_do(&fixture.server, "DEL t:groups");
+    ck_assert_ptr_nonnull(strstr(err.reason, "t:tags is no position"));
+    ck_assert_int_eq(server_int(&fixture.server, "ZCARD t:tags"), 500);
+    server_do(&fixture.server, "DEL t:tags");
     WAIT_FOR(shed_outbox_count(fixture.cache->outbox) == 0);
     expect_text(fixture.cache, "k", "k@1");
     ck_assert_uint_eq(table_loads(&fixture.table), 2);
@@ -707,7 +707,7 @@ START_TEST(scores_that_are_no_positions_are_an_error_and_no_hit)
 }
 END_TEST
 
-START_TEST(a_cache_without_groups_has_no_log_and_reads_none)
+START_TEST(a_cache_without_tags_has_no_log_and_reads_none)
 {
     struct shed_error err = {0};
     struct shed_bytes tag = shed_str("red");
@@ -717,8 +717,8 @@ START_TEST(a_cache_without_groups_has_no_log_and_reads_none)
     ck_assert_int_eq(shed_invalidate_all(fixture.cache, 0, &err), SHED_EINVAL);
     ck_assert_int_eq(shed_invalidate_tags(fixture.cache, &tag, 1, 0, &err),
                      SHED_EINVAL);
-    ck_assert_ptr_nonnull(strstr(err.reason, "option groups"));
-    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:groups"), 0);
+    ck_assert_ptr_nonnull(strstr(err.reason, "option tags_limit"));
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:tags"), 0);
     ck_assert_int_eq(server_calls(&fixture.server, "zrangebyscore"), 0);
     fixture_down(&fixture);
 }
@@ -731,7 +731,7 @@ START_TEST(hits_read_the_log_no_more_once_its_changes_are_announced)
     up();
     expect_text(fixture.cache, "k", "k@1");
     wait_for_pushes(&fixture);
-    WAIT_FOR(shed_group_log_is_known(fixture.cache->groups));
+    WAIT_FOR(shed_tag_log_is_known(fixture.cache->tag_log));
     before = server_calls(&fixture.server, "zrangebyscore");
     for (unsigned i = 0; i < 100; i++)
         expect_text(fixture.cache, "k", "k@1");
@@ -845,7 +845,7 @@ START_TEST(until_redis_is_told_the_rows_with_the_tag_come_from_the_source)
 {
     struct peer peer;
 
-    up_with_tags(GROUPS);
+    up_with_tags(LIMIT);
     peer_open(&peer, &fixture);
     expect_text(fixture.cache, "red", "red@1");
     expect_text(fixture.cache, "blue", "blue@1");
@@ -859,7 +859,7 @@ START_TEST(until_redis_is_told_the_rows_with_the_tag_come_from_the_source)
     }
     accept_writes();
     WAIT_FOR(stats_of(fixture.cache).invalidations_delivered == 1);
-    ck_assert_uint_eq(stats_of(fixture.cache).group_invalidations, 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).tag_invalidations, 1);
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations, 0);
     expect_text(fixture.cache, "red", "red@2");
     WAIT_FOR(gets(peer.cache, "red", "red@2"));
@@ -887,14 +887,14 @@ START_TEST(a_server_that_was_away_is_told_before_it_is_believed)
     server_start_again(&fixture.server);
     WAIT_FOR((expect_text(fixture.cache, "k", "k@2"), pending() == 0));
     expect_text(fixture.cache, "k", "k@2");
-    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:groups"), 1);
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:tags"), 1);
     fixture_down(&fixture);
 }
 END_TEST
 
 START_TEST(a_later_invalidation_makes_up_for_one_that_was_missed)
 {
-    up_with_tags(GROUPS);
+    up_with_tags(LIMIT);
     expect_text(fixture.cache, "red", "red@1");
     refuse_writes();
     miss_one("r");
@@ -947,7 +947,7 @@ END_TEST
 
 START_TEST(one_that_is_still_kept_at_the_end_is_dropped)
 {
-    up_with_tags(GROUPS);
+    up_with_tags(LIMIT);
     fixture.cache->options.timeout_ms = 1; /* of the last try */
     refuse_writes();
     miss_one("r");
@@ -960,7 +960,7 @@ END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("group_log");
+    TCase *tc = tcase_create("tag_log");
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, after_it_every_entry_is_a_miss);
@@ -993,14 +993,14 @@ int main(void)
     tcase_add_test(tc, it_is_heard_of_without_pushes);
     tcase_add_test(tc,
                    an_entry_from_after_it_is_a_hit_for_who_has_not_heard_yet);
-    tcase_add_test(tc, entries_of_a_process_without_groups_are_misses_too);
+    tcase_add_test(tc, entries_of_a_process_without_tags_are_misses_too);
     tcase_add_test(tc, a_lost_log_is_remembered_and_goes_on);
     tcase_add_test(tc, positions_grow_though_the_clock_does_not);
     tcase_add_test(tc, a_redis_without_memory_takes_it);
     tcase_add_test(tc, a_log_that_is_something_else_is_an_error_and_no_hit);
     tcase_add_loop_test(
         tc, scores_that_are_no_positions_are_an_error_and_no_hit, 0, 5);
-    tcase_add_test(tc, a_cache_without_groups_has_no_log_and_reads_none);
+    tcase_add_test(tc, a_cache_without_tags_has_no_log_and_reads_none);
     tcase_add_test(tc,
                    hits_read_the_log_no_more_once_its_changes_are_announced);
     tcase_add_test(tc, no_stale_window_covers_what_it_has_made_a_miss);
@@ -1013,5 +1013,5 @@ int main(void)
     tcase_add_test(tc, one_that_cannot_be_kept_says_so);
     tcase_add_test(tc, of_many_tags_the_first_that_is_not_kept_is_named);
     tcase_add_test(tc, one_that_is_still_kept_at_the_end_is_dropped);
-    return run_tests("group_log", tc);
+    return run_tests("tag_log", tc);
 }

@@ -1,0 +1,100 @@
+/* The log of a cache's tags, as this connection has read it. */
+#include "cli/tags.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "known/tag_log.h"
+
+#define US_PER_MS 1000
+
+struct cli_tags {
+    struct cli_redis *redis;
+    char key[SHED_NAME_MAX_BYTES + sizeof(SHED_TAG_LOG_SUFFIX)];
+    uint64_t position; /* the log has been read up to here */
+    struct shed_tags known;
+};
+
+struct cli_tags *cli_tags_open(struct cli_redis *redis, const char *cache)
+{
+    struct cli_tags *tags = cli_alloc(1, sizeof(*tags));
+
+    tags->redis = redis;
+    (void)snprintf(tags->key, sizeof(tags->key), "%s" SHED_TAG_LOG_SUFFIX,
+                   cache);
+    /* who writes the log bounds it */
+    shed_tags_init(&tags->known, SIZE_MAX);
+    return tags;
+}
+
+void cli_tags_close(struct cli_tags *tags)
+{
+    shed_tags_fini(&tags->known);
+    free(tags);
+}
+
+void cli_tags_read(struct cli_tags *tags)
+{
+    enum shed_tag_heard heard = SHED_TAG_HEARD_PART;
+
+    while (heard == SHED_TAG_HEARD_PART) {
+        struct shed_tag_from from;
+        struct shed_args args;
+        struct shed_reply *reply;
+        shed_tag_log_ask(shed_bytes(tags->key, strlen(tags->key)),
+                         tags->position, &from, &args);
+        /* the key can be another program's, and a sorted set whose scores are
+           no positions, where the cache has no tags */
+        reply = cli_redis_check_key(
+            tags->redis, cli_redis_call(tags->redis, &args), "ZRANGEBYSCORE");
+        heard = shed_tag_log_hear(&tags->known, &tags->position, 0, reply);
+        shed_reply_free(reply);
+    }
+}
+
+static struct shed_entry_tags tags_of(const struct shed_entry *entry)
+{
+    return (struct shed_entry_tags){
+        .position = entry->position,
+        .tags = entry->tags,
+        .tags_size = entry->tags != NULL ? entry->tags_size : 0};
+}
+
+void cli_tags_judge(const struct cli_tags *tags, const struct shed_entry *entry,
+                    struct cli_miss *out)
+{
+    struct shed_entry_tags of = tags_of(entry);
+    const unsigned char *tag;
+    size_t at = 0, size;
+
+    *out = (struct cli_miss){.position = 0};
+    /* from a process without the option tags_limit, which heeds no log */
+    if ((entry->flags & SHED_ENTRY_POSITION) == 0)
+        return;
+    out->is_above = entry->position > shed_tags_horizon(&tags->known);
+    if (shed_tags_admit(&tags->known, &of))
+        return;
+    out->position = shed_tags_position(&tags->known, shed_str(""));
+    while ((tag = shed_entry_next_tag(of.tags, of.tags_size, &at, &size)) !=
+           NULL) {
+        uint64_t position =
+            shed_tags_position(&tags->known, shed_bytes(tag, size));
+        if (position > out->position)
+            *out = (struct cli_miss){.position = position,
+                                     .tag = shed_bytes(tag, size)};
+    }
+}
+
+bool cli_tags_want_tags(const struct cli_tags *tags,
+                        const struct shed_entry *entry)
+{
+    return (entry->flags & SHED_ENTRY_POSITION) != 0 &&
+           (entry->flags & SHED_ENTRY_TAGS) != 0 &&
+           entry->position < shed_tags_horizon(&tags->known);
+}
+
+uint64_t cli_miss_ms(const struct cli_miss *miss)
+{
+    return miss->position / US_PER_MS;
+}

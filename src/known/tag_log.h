@@ -1,0 +1,148 @@
+/*
+ * What this process knows of the invalidations of a cache's tags, and how it
+ * learns of them: from the cache's log in Redis, NAME:tags, a sorted set (see
+ * invalidate_tag.lua).
+ *
+ * The reactor reads the log over the session, so that Redis announces its next
+ * change; then it reads what has been added. From the announcement to the end
+ * of that read, and before the first one, the log is not known. A get then
+ * reads it in the pipeline of its GET. Where changes are not announced, a read
+ * of the log counts for SHED_TAG_LOG_TRUST_MS.
+ *
+ * A log that ends below a position that this process knows, or has seen in an
+ * entry, has lost its end: to a failover, an eviction, DEL. What was noted
+ * there is lost to others, and the next positions could be below those of
+ * entries. So the process that finds this writes "everything" above what it
+ * knows. It is found by a read, because each begins at the last position that
+ * was read.
+ *
+ * Any thread, except for the functions that say otherwise.
+ */
+#ifndef SHED_TAG_LOG_H
+#define SHED_TAG_LOG_H
+
+#include <snowshed/snowshed.h>
+
+#include "known/tags.h"
+#include "client/client.h"
+
+/* The key of the log is the cache's name with this suffix. */
+#define SHED_TAG_LOG_SUFFIX ":tags"
+
+/* How long a read of the log counts where changes are not announced. */
+#define SHED_TAG_LOG_TRUST_MS 1000
+
+struct shed_tag_log;
+
+/* The command that reads the log at key from a position on, as many of its
+ * members as one reply holds. key and from are borrowed. */
+struct shed_tag_from {
+    char digits[24];
+};
+
+void shed_tag_log_ask(struct shed_bytes key, uint64_t position,
+                      struct shed_tag_from *from, struct shed_args *out);
+
+/* What a reply to it holds. */
+enum shed_tag_heard {
+    SHED_TAG_HEARD_ALL,  /* what there is */
+    SHED_TAG_HEARD_PART, /* as much as fits: ask for the rest */
+    SHED_TAG_HEARD_LOST, /* all of it, and it ends below due */
+    SHED_TAG_HEARD_OTHER /* a score that is no position: no log */
+};
+
+/* Note what the reply to a read from *position on holds, up to a score that is
+ * no position, and set *position to its last one; 0: it holds none. The log
+ * reached due when it was asked. */
+enum shed_tag_heard shed_tag_log_hear(struct shed_tags *tags,
+                                      uint64_t *position, uint64_t due,
+                                      const struct shed_reply *reply);
+
+/* Make the log of the cache of this name, which keeps about limit tags. client
+ * must outlive it. Returns: SHED_OK, SHED_ENOMEM. */
+SHED_MUST_CHECK enum shed_code shed_tag_log_create(struct shed_client *client,
+                                                   const char *name,
+                                                   uint64_t limit,
+                                                   struct shed_tag_log **out,
+                                                   struct shed_error *err);
+
+/* Begin to follow the log. Not on the reactor thread; not while anything else
+ * is called. */
+void shed_tag_log_follow(struct shed_tag_log *log);
+
+/* End that. Not on the reactor thread. */
+void shed_tag_log_leave(struct shed_tag_log *log);
+
+/* Nobody may use it, or follow it. NULL is allowed. */
+void shed_tag_log_destroy(struct shed_tag_log *log);
+
+/* Whether no read of the log is needed before an entry is judged. */
+bool shed_tag_log_is_known(const struct shed_tag_log *log);
+
+/* Read the log now, and restore its end if it is lost. Blocks: until
+ * deadline_ms (shed_now_ms). Returns: as shed_links_call, or the code of an
+ * error reply; SHED_EREDIS if the key is no log: err names it. */
+SHED_MUST_CHECK enum shed_code shed_tag_log_learn(struct shed_tag_log *log,
+                                                  uint64_t deadline_ms,
+                                                  struct shed_error *err);
+
+/* As shed_links_call, with a read of the log in the same pipeline if it is not
+ * known. commands and replies have room for one more than count. A log that
+ * could not be read is a failure of the call. */
+SHED_MUST_CHECK enum shed_code
+shed_tag_log_call(struct shed_tag_log *log, struct shed_args *commands,
+                  size_t count, struct shed_reply **replies,
+                  struct shed_link_use *use, uint64_t deadline_ms,
+                  struct shed_error *err);
+
+/* Whether an entry that decode has accepted is no miss by one of its tags, as
+ * far as the log is known. One that is newer than that is a miss, and the log
+ * counts as known no longer. */
+bool shed_tag_log_admits(struct shed_tag_log *log, const void *entry);
+
+/* The same, but if the log is not known it is read first. Blocks: until
+ * deadline_ms. */
+bool shed_tag_log_judges(struct shed_tag_log *log, const void *entry,
+                         uint64_t deadline_ms);
+
+/* The position for the entry of a load that begins now. */
+uint64_t shed_tag_log_position(struct shed_tag_log *log);
+
+/* How often an invalidation of a tag has become known, or was added: before
+ * the log counts as known again. While this stays as it is, what is being
+ * loaded has been outdated by none. */
+uint64_t shed_tag_log_news(const struct shed_tag_log *log);
+void shed_tag_log_add_news(struct shed_tag_log *log);
+
+/* The newest position that is known or was seen, for the calls of the script.
+ */
+struct shed_tag_mark {
+    char digits[SHED_DIGITS];
+};
+
+void shed_tag_log_mark(struct shed_tag_log *log, struct shed_tag_mark *out);
+
+/* Make the call of the script that invalidates a tag. The tag, one of no
+ * bytes for all entries, and mark are borrowed. */
+void shed_tag_log_write(const struct shed_tag_log *log, struct shed_bytes tag,
+                        const struct shed_tag_mark *mark,
+                        struct shed_args *out);
+
+/* What the tag is called where keys of entries are, too: no entry has this
+ * name. Returns: its size. */
+#define SHED_TAG_NAME_MAX_BYTES                                                \
+    (SHED_NAME_MAX_BYTES + 8 + SHED_ENTRY_TAG_MAX_BYTES)
+
+size_t shed_tag_log_name(const struct shed_tag_log *log, struct shed_bytes tag,
+                         char out[SHED_TAG_NAME_MAX_BYTES]);
+
+/* A tag was invalidated at this position. */
+void shed_tag_log_note(struct shed_tag_log *log, struct shed_bytes tag,
+                       uint64_t position);
+
+/* See tags.h. */
+SHED_MUST_CHECK bool shed_tag_log_hold(struct shed_tag_log *log,
+                                       struct shed_bytes tag);
+void shed_tag_log_release(struct shed_tag_log *log, struct shed_bytes tag);
+
+#endif

@@ -45,33 +45,18 @@ extern "C" {
 #define SHED_EVENTS_PER_SECOND 20
 
 /*
- * on_log is for people: while the same happens again and again, it is told once
- * in this time. Of one kind and cache the first line comes at once. The next
- * one comes when this time is over, if there was more: it has the text of the
- * last, the highest level, and the number of the others:
+ * on_log is for people. The first line of a kind comes at once. What follows in
+ * this time is held back; then one line comes for all of it, with the text of
+ * the last, the highest level, and the number of the others:
  *
  *     stale row served: item, key 42: it is past its ttl (and 1234 more of this
  *     kind in the last 10 s)
  *
- * and so on, until none has come for this time. Such a line may come when all
- * is well again; if it is a second late or more, it says so: "(and 50 more of
- * this kind in the last 11 s, the last one 6 s ago)", or of a single one "(6 s
- * ago)". Then the end of what had such a number is told, INFO:
- *
- *     stale row served: item: none for 10 s, after 86012 in 95 s
- *
- * So the lines but these, and the numbers after "and", add up to all that has
- * happened. What is left when the client is closed is told before. A kind's
- * failures are counted apart from its successes.
- *
- * Two tags of kinds get up to ten lines in this time before the rest is held
- * back, because each line is news. One tag is changes of state: CONNECTED and
- * DISCONNECTED (counted together), BREAKER, and FLEET; they are told in their
- * order, and the last one always is. The other is the LOCK_ kinds: there the
- * ten are for all locks of the client.
- *
- * A client limits up to 64 pairs of a kind and a cache at a time; any beyond
- * that are limited together, and numbered as "of several kinds".
+ * Lines and numbers add up to all that has happened. Failures of a kind are
+ * counted apart from its successes. What is left when the client is closed is
+ * told before. Of changes of state (CONNECTED and DISCONNECTED together,
+ * BREAKER, FLEET) and of the LOCK_ kinds, up to ten lines pass in this time,
+ * because each is news.
  */
 #define SHED_LOG_INTERVAL_MS 10000
 

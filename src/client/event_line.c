@@ -131,7 +131,6 @@ static void write_text(const struct shed_event *e, size_t keys,
         (void)snprintf(more, sizeof(more), " and %zu more", keys - 1);
     if (e->name.size > 0)
         at = add_bytes(line, add_text(line, at, ": "), e->name);
-    out->line.head = at;
     if (e->key.size > 0)
         at = add_text(
             line, add_bytes(line, add_text(line, at, ", key "), e->key), more);
@@ -141,7 +140,7 @@ static void write_text(const struct shed_event *e, size_t keys,
     out->line.text = line;
 }
 
-static void set_subject(const struct shed_event *e, struct shed_log_line *line)
+static void set_kind(const struct shed_event *e, struct shed_log_line *line)
 {
     enum shed_event_kind kind = e->kind;
     enum pace pace = kinds[kind].pace;
@@ -150,8 +149,6 @@ static void set_subject(const struct shed_event *e, struct shed_log_line *line)
         kind = SHED_EVENT_CONNECTED;
     line->kind = 2 * kind + (pace == PACE_REPEATED &&
                              shed_event_is_trouble(kind, e->outcome));
-    if (pace != PACE_LOCKS)
-        line->name = e->name;
     line->most = pace == PACE_REPEATED ? 1 : NEWS_MOST;
 }
 
@@ -163,7 +160,7 @@ bool shed_event_line_write(const struct shed_event *e, size_t keys,
     if (level == LOG_NEVER)
         return false;
     out->line = (struct shed_log_line){.level = (enum shed_log_level)level};
-    set_subject(e, &out->line);
+    set_kind(e, &out->line);
     write_text(e, keys, out);
     return true;
 }

@@ -12,8 +12,6 @@
 
 #include "client/log_lines.h"
 
-enum { SHED_EVENT_KINDS = SHED_EVENT_FLEET + 1 };
-
 /* Whether the outcome is one that somebody may have to look into. */
 bool shed_event_is_trouble(enum shed_event_kind kind, enum shed_code outcome);
 
@@ -22,8 +20,8 @@ struct shed_event_line {
     char text[SHED_LOG_LINE_BYTES];
 };
 
-/* Write the line of an event, which speaks for keys events of as many keys;
- * its name is borrowed. Returns: false: such an event has no line. */
+/* Write the line of an event, which speaks for keys events of as many keys.
+ * Returns: false: such an event has no line. */
 bool shed_event_line_write(const struct shed_event *event, size_t keys,
                            struct shed_event_line *out);
 

@@ -205,7 +205,7 @@ static bool pass_line_locked(struct shed_events *es, const struct telling *t,
 {
     if (!is_lost)
         return shed_log_lines_pass(&es->lines, &t->line.line, now_ms);
-    shed_log_lines_suppress(&es->lines, &t->line.line, now_ms);
+    shed_log_lines_suppress(&es->lines, &t->line.line);
     return false;
 }
 
@@ -369,6 +369,5 @@ void shed_events_destroy(struct shed_events *es)
     if (es == NULL)
         return;
     pthread_mutex_destroy(&es->mu);
-    shed_log_lines_fini(&es->lines);
     free(es);
 }

@@ -46,7 +46,7 @@ static enum shed_code open_prices(const char *redis, const char *mysql,
     o.stale_if_error_ms = 3600000;        /* an hour without MySQL */
     o.soft_timeout_ms = 200;              /* an old row, not a slow load */
     o.redis_down = SHED_REDIS_DOWN_STALE; /* what we keep, to spare MySQL */
-    o.kept_bytes = 128 << 20;             /* for that */
+    o.local_bytes = 128 << 20;            /* for that */
     o.tags_limit = 10000; /* above the tags invalidated during a row's life */
     failed =
         shed_client_open(redis, &c, &client, err) ||

@@ -18,7 +18,7 @@
 /* As in hello/service.c, which says why. What is not here is an option. */
 #define LOAD_TIMEOUT_MS 2000
 #define CALLERS_LIMIT 5000
-#define KEPT_BYTES (128 << 20)
+#define LOCAL_BYTES (128 << 20)
 #define TAGS 10000
 
 struct snowshed {
@@ -76,7 +76,7 @@ static enum shed_code open_cache(struct snowshed *s,
     cache.stale_if_error_ms = options->stale_if_error_ms;
     cache.soft_timeout_ms = options->soft_timeout_ms;
     cache.redis_down = SHED_REDIS_DOWN_STALE;
-    cache.kept_bytes = KEPT_BYTES;
+    cache.local_bytes = LOCAL_BYTES;
     cache.tags_limit = TAGS;
     code = shed_mysql_source_open(options->mysql_uri,
                                   options->does_work ? working_query : query,

@@ -680,9 +680,8 @@ enum shed_origin {
                                 written */
     SHED_ORIGIN_STALE,       /* it was in Redis, no longer fresh, and allowed by
                                 stale_while_revalidate_ms, stale_if_error_ms or
-                                the call's options; or this process had kept it,
-                                and Redis did not answer (SHED_REDIS_DOWN_STALE)
-                                */
+                                the call's options; or it was a local row, as
+                                Redis did not answer (SHED_REDIS_DOWN_STALE) */
     SHED_ORIGIN_WAITED /* it was in Redis after this call had waited for another
                           load, of another process or of this one */
 };
@@ -732,20 +731,20 @@ struct shed_cache;
 enum shed_redis_down {
     SHED_REDIS_DOWN_SOURCE = 0, /* load from the source, within its limits */
     SHED_REDIS_DOWN_FAIL = 1,   /* return SHED_EREDIS */
-    /* Give out what this process has kept; without it, as SOURCE. The process
-     * keeps the answers that it was last given or has loaded, "no such row"
-     * too, in up to kept_bytes. A call whose GET has failed gets a kept row as
+    /* Give out local rows; without one, as SOURCE. Local rows are the answers
+     * that this process was last given or has loaded, "no such row" too, in up
+     * to local_bytes. A call whose GET has failed gets a local row as
      * SHED_ORIGIN_STALE: within its ttl without a load; within
      * stale_while_revalidate_ms while this process loads it again; within
      * stale_if_error_ms if the load fails. That is at once if Redis cannot be
      * reached, or is known to hang; the calls that find the hang out wait for
      * connect_timeout_ms and command_timeout_ms, at most. What is loaded
-     * meanwhile is kept, too: one query per key, ttl and process. (A row of a
-     * lower version than the kept one is not: only the callers that wait for it
-     * get it. See shed_load_version.) During that time a call can miss changes
-     * by other processes, but not what this process has put, invalidated or
-     * expired (see also shed_invalidate_all). As soon as Redis answers, its
-     * answer counts. */
+     * meanwhile becomes a local row: one query per key, ttl and process. (A row
+     * of a lower version than the local one does not: only the callers that
+     * wait for it get it. See shed_load_version.) During that time a call can
+     * miss changes by other processes, but not what this process has put,
+     * invalidated or expired (see also shed_invalidate_all). As soon as Redis
+     * answers, its answer counts. */
     SHED_REDIS_DOWN_STALE = 2
 };
 
@@ -831,15 +830,15 @@ struct shed_cache_options {
                                  stale_while_revalidate_ms: there would be no
                                  such row. 0: the call waits for up to its
                                  timeout_ms */
-    uint64_t
-        tags_limit; /* [0, 100000]; most tags whose invalidation is remembered,
-                   in Redis and by each process, see shed_invalidate_all;
-                   use the same number in all processes. 0: the cache
-                   cannot invalidate by tag, or all entries at once */
-    uint64_t kept_bytes; /* [65536, 1 TiB]; most memory for what is kept for
-                            SHED_REDIS_DOWN_STALE, never exceeded; a row that
-                            needs more than a sixteenth of it is not kept. Not
-                            used by the other policies */
+    uint64_t tags_limit;      /* [0, 100000]; most tags whose invalidation is
+                                 remembered, in Redis and by each process, see
+                                 shed_invalidate_all; use the same number in all
+                                 processes. 0: the cache cannot invalidate by tag,
+                                 or all entries at once */
+    uint64_t local_bytes; /* [65536, 1 TiB]; most memory for the local rows of
+                             SHED_REDIS_DOWN_STALE, never exceeded; a row that
+                             needs more than a sixteenth of it is not kept. Not
+                             used by the other policies */
 };
 
 #define SHED_CACHE_OPTIONS_INIT                                                \
@@ -905,8 +904,8 @@ shed_get(struct shed_cache *cache, struct shed_bytes key, uint64_t timeout_ms,
  * SHED_ORIGIN_STALE. */
 enum shed_stale {
     SHED_STALE_DEFAULT = 0, /* as the cache's options say */
-    SHED_STALE_NEVER = 1,   /* no, not even if the load fails; nor a row that
-                               the process has kept (SHED_REDIS_DOWN_STALE) */
+    SHED_STALE_NEVER = 1,   /* no, not even if the load fails; nor a local row
+                               (SHED_REDIS_DOWN_STALE) */
     SHED_STALE_ALLOWED = 2  /* yes, any row that Redis still has, at once; it is
                                loaded again in the background */
 };
@@ -947,9 +946,9 @@ struct shed_get_options {
                                  miss. So is a row that only stale_if_error_ms
                                  would permit, since no load has failed, unless
                                  allow_stale is SHED_STALE_ALLOWED. While Redis
-                                 cannot be read, the call takes what this
-                                 process has kept (SHED_REDIS_DOWN_STALE) or
-                                 ends with SHED_EREDIS. 0: it may load */
+                                 cannot be read, the call takes a local row
+                                 (SHED_REDIS_DOWN_STALE) or ends with
+                                 SHED_EREDIS. 0: it may load */
     uint64_t allow_stale;     /* enum shed_stale */
     /* For shed_get_many_with, which sets as many as it has keys: why each item
      * failed, SHED_OK where it has a value. Untouched with SHED_EINVAL and
@@ -1174,7 +1173,7 @@ SHED_API SHED_MUST_CHECK enum shed_code
 shed_invalidate_many(struct shed_cache *cache, const struct shed_bytes *keys,
                      size_t count, uint64_t timeout_ms, struct shed_error *err);
 
-/* --------------------------------------------------------------- tags */
+/* ----------------------------------------------------------------- tags */
 
 /*
  * Make every entry of the cache a miss, with one command, however many there
@@ -1216,8 +1215,7 @@ shed_invalidate_many(struct shed_cache *cache, const struct shed_bytes *keys,
  * If Redis cannot be told, the invalidation is kept and delivered as
  * shed_invalidate describes, and counts as one key of pending_limit, as each
  * tag does. Until then every entry that it covers is a miss in this process,
- * even if loaded since, and all that was kept for SHED_REDIS_DOWN_STALE is
- * dropped.
+ * even if loaded since, and all local rows are dropped.
  *
  * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
  * cache's own).
@@ -1236,8 +1234,8 @@ shed_invalidate_all(struct shed_cache *cache, uint64_t timeout_ms,
  *
  * A tag is any 1 to SHED_TAG_MAX_BYTES bytes. count 0 is allowed, SHED_MANY_MAX
  * is the most; there is one command for each tag, all in one pipeline. If Redis
- * cannot be told of a tag, everything that was kept for SHED_REDIS_DOWN_STALE
- * is dropped, rows without the tag too.
+ * cannot be told of a tag, all local rows are dropped, those without the
+ * tag too.
  *
  * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
  * cache's own).

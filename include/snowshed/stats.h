@@ -24,8 +24,8 @@ extern "C" {
  * end.
  *
  * Each key of a get is counted as soon as its fate is known: in hits,
- * negative_hits or kept_hits if it was answered at once, else in misses. A miss
- * can be answered from Redis in the end, which counts in hits as well: by
+ * negative_hits or local_hits if it was answered at once, else in misses. A
+ * miss can be answered from Redis in the end, which counts in hits as well: by
  * another process's load, or by a row that a load's failure leaves to fall back
  * on. tag_misses are misses, too, namely those whose GET found an entry that
  * a tag's invalidation had made one.
@@ -85,10 +85,10 @@ extern "C" {
     X(fleet_waits, "loads that waited, because fleet_loads was reached")       \
     X(fleet_failures,                                                          \
       "times that Redis did not say what fleet_loads allows: loads went on")   \
-    X(kept_hits, "keys answered with a kept row, as Redis did not answer")     \
+    X(local_hits, "keys answered with a local row, as Redis did not answer")   \
     X(tag_misses, "misses whose entry in Redis a tag had invalidated")         \
     X(tag_invalidations,                                                       \
-      "tags (tags, or all entries) invalidated, as invalidations of keys")     \
+      "tags, or all entries, invalidated; as invalidations of keys")           \
     X(loads_failed, "calls of the source that failed, for all keys alike")
 
 /* The counters of a lock, fields of struct shed_lock_stats and metrics
@@ -121,7 +121,7 @@ struct shed_histogram {
  */
 struct shed_stats {
     struct shed_histogram hit_us;     /* gets answered at once, from Redis or
-                                         from what is kept */
+                                         from a local row */
     struct shed_histogram miss_us;    /* gets that took the slow path */
     struct shed_histogram load_us;    /* calls of the source */
     struct shed_histogram batch_keys; /* keys per call of the source */
@@ -172,8 +172,8 @@ shed_lock_stats_read(const struct shed_lock *lock, struct shed_lock_stats *out,
  *     snowshed_redis_up: 1 while the cache's client is connected, else 0
  *     snowshed_redis_breaker: enum shed_breaker_state of the client's breaker
  *     snowshed_invalidations_pending: keys that shed_invalidate keeps for Redis
- *     snowshed_kept_rows, snowshed_kept_bytes: the rows that the process keeps
- *         for SHED_REDIS_DOWN_STALE, and all memory that they take
+ *     snowshed_local_rows, snowshed_local_bytes: the local rows, and all memory
+ *         that they take
  * Gauges of its source; caches that share a source show the same figures:
  *     snowshed_source_loads, snowshed_source_loads_limit: loads that run, and
  *         how many may (with adaptive_loads, now)

@@ -209,8 +209,8 @@ static const struct metric cache_histograms[] = {
     X(fleet_loads,                                                             \
       "loads of all processes that share its budget, when last seen")          \
     X(fleet_loads_limit, "loads that they may run at once; 0: no such budget") \
-    X(kept_rows, "rows kept for a time without Redis")                         \
-    X(kept_bytes, "memory in use for these rows")
+    X(local_rows, "local rows, for a time without Redis")                      \
+    X(local_bytes, "memory in use for these rows")
 
 static const struct metric cache_gauges[] = {
 #define METRIC(name, help)                                                     \

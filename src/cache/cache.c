@@ -23,8 +23,8 @@
 #define VALUE_MAX_BYTES ((uint64_t)256 << 20)
 #define PENDING_MAX 100000
 #define TAGS_MAX 100000
-#define KEPT_MIN_BYTES 65536
-#define KEPT_MAX_BYTES ((uint64_t)1 << 40)
+#define LOCAL_MIN_BYTES 65536
+#define LOCAL_MAX_BYTES ((uint64_t)1 << 40)
 
 /* ----------------------------------------------------------------- checks */
 
@@ -51,7 +51,7 @@ static enum shed_code check_options(const struct shed_cache_options *o,
         {o->pending_limit, 0, PENDING_MAX, "cache pending_limit"},
         {o->soft_timeout_ms, 0, SHED_TIMEOUT_MAX_MS, "cache soft_timeout_ms"},
         {o->tags_limit, 0, TAGS_MAX, "cache tags_limit"},
-        {o->kept_bytes, KEPT_MIN_BYTES, KEPT_MAX_BYTES, "cache kept_bytes"},
+        {o->local_bytes, LOCAL_MIN_BYTES, LOCAL_MAX_BYTES, "cache local_bytes"},
     };
     enum shed_code code =
         shed_check_ranges(ranges, sizeof(ranges) / sizeof(*ranges), err);
@@ -146,8 +146,8 @@ static enum shed_code open_parts(struct shed_cache *cache,
     (void)snprintf(prefix, sizeof(prefix), "%s:", cache->name);
     cache->reads = shed_reads_create(shed_links_count(client->links));
     if (keeps)
-        cache->kept = shed_kept_create((size_t)o->kept_bytes, &cache->rule);
-    if (cache->reads == NULL || (keeps && cache->kept == NULL))
+        cache->local = shed_local_create((size_t)o->local_bytes, &cache->rule);
+    if (cache->reads == NULL || (keeps && cache->local == NULL))
         return shed_fail_nomem(err, "a cache");
     code = o->tags_limit == 0
                ? SHED_OK
@@ -159,7 +159,7 @@ static enum shed_code open_parts(struct shed_cache *cache,
     if (code == SHED_OK)
         code = shed_flights_create(
             client, cache->source, prefix, o, &cache->counters, cache->outbox,
-            cache->tag_log, cache->kept, &cache->flights, err);
+            cache->tag_log, cache->local, &cache->flights, err);
     if (code == SHED_OK)
         code =
             shed_fleet_join(shed_source_fleet(cache->source), client,
@@ -170,7 +170,7 @@ static enum shed_code open_parts(struct shed_cache *cache,
 /* What does not depend on the client's process. */
 static void free_cache(struct shed_cache *cache)
 {
-    shed_kept_destroy(cache->kept);
+    shed_local_destroy(cache->local);
     shed_reads_destroy(cache->reads);
     free(cache);
 }

@@ -7,7 +7,7 @@
 #include "entry/entry.h"
 #include "flight/flights.h"
 #include "known/tag_log.h"
-#include "known/kept.h"
+#include "known/local.h"
 #include "known/outbox.h"
 #include "client/client.h"
 #include "entry/key.h"
@@ -29,7 +29,7 @@ struct shed_cache {
     struct shed_flights *flights;
     struct shed_reads *reads;
     struct shed_fleet_link *fleet; /* NULL: the source has no such budget */
-    struct shed_kept *kept;        /* NULL unless redis_down is STALE */
+    struct shed_local *local;      /* NULL unless redis_down is STALE */
     /* atomic */
     struct shed_counters counters;
 };

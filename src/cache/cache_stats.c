@@ -25,7 +25,7 @@ static struct shed_subject subject(const void *list, size_t i)
     const struct shed_cache *cache = ((struct shed_cache *const *)list)[i];
     struct shed_source_state source = shed_source_look(cache->source);
     struct shed_gate_status gate;
-    struct shed_kept_size kept = shed_kept_size(cache->kept);
+    struct shed_local_size local = shed_local_size(cache->local);
 
     shed_gate_read(cache->client->address->gate, &gate);
     return (struct shed_subject){.name = cache->name,
@@ -44,8 +44,8 @@ static struct shed_subject subject(const void *list, size_t i)
                                  .invalidations_pending =
                                      shed_outbox_count(cache->outbox),
                                  .redis_breaker = gate.breaker.state,
-                                 .kept_rows = kept.rows,
-                                 .kept_bytes = kept.bytes};
+                                 .local_rows = local.rows,
+                                 .local_bytes = local.bytes};
 }
 
 size_t shed_stats_prometheus(struct shed_cache *const *caches, size_t count,

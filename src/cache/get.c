@@ -29,8 +29,8 @@ struct shed_terms shed_get_terms(const struct shed_cache *cache,
     struct shed_terms terms = {
         .rule = &cache->rule,
         /* the call may need an old value to fall back on */
-        .looks_first = cache->rule.if_error_ms > 0 || cache->kept != NULL,
-        .takes_kept = cache->kept != NULL,
+        .looks_first = cache->rule.if_error_ms > 0 || cache->local != NULL,
+        .takes_local = cache->local != NULL,
         .deadline_ms = shed_cache_deadline_ms(cache, timeout_ms)};
 
     set_soft_timeout(&terms, cache->options.soft_timeout_ms);
@@ -76,8 +76,8 @@ enum shed_code shed_get_take_options(const struct shed_cache *cache,
     out->only_cached = o.only_cached != 0;
     out->errors = o.errors;
     /* what a flight under way will answer may be ruled out, or not needed */
-    out->takes_kept &= o.allow_stale != SHED_STALE_NEVER;
-    out->looks_first = rule->if_error_ms > 0 || out->takes_kept ||
+    out->takes_local &= o.allow_stale != SHED_STALE_NEVER;
+    out->looks_first = rule->if_error_ms > 0 || out->takes_local ||
                        o.max_age_ms > 0 || o.only_cached != 0 ||
                        o.allow_stale == SHED_STALE_ALLOWED;
     return SHED_OK;

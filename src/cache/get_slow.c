@@ -140,7 +140,7 @@ static void look_again(struct shed_cache *cache, struct shed_gets *g)
 
     terms.only_cached = true; /* begin nothing */
     terms.is_second = true;
-    terms.takes_kept = false;
+    terms.takes_local = false;
     for (size_t i = 0; i < g->count && code == SHED_OK; i++) {
         struct shed_look *look = &g->looks[i];
         struct shed_error unused;

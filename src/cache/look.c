@@ -105,8 +105,8 @@ static void weigh(struct shed_cache *cache, const struct shed_key *key,
     if (freshness == SHED_FRESHNESS_STALE ||
         freshness == SHED_FRESHNESS_EXPIRED)
         value->origin = SHED_ORIGIN_STALE;
-    shed_kept_keep_entry(cache->kept, shed_key_of_entry(key), out->mark, value,
-                         times, now_ms);
+    shed_local_keep_entry(cache->local, shed_key_of_entry(key), out->mark,
+                          value, times, now_ms);
     /* without a clock (no right to TIME) the slow path decides */
     if (freshness >= SHED_FRESHNESS_EXPIRED && terms->rule->max_age_ms > 0 &&
         now_ms > 0)
@@ -168,31 +168,32 @@ static enum shed_code read_entry(struct shed_cache *cache,
 
 /* ----------------------------------------------------------- without Redis */
 
-static void free_kept(void *value)
+static void free_local(void *value)
 {
     shed_value_unref(value);
 }
 
 /* A value that differs from the one that is kept in its origin and age. */
-static struct shed_value *make_stale(const struct shed_kept_row *row)
+static struct shed_value *make_stale(const struct shed_local_row *row)
 {
-    struct shed_value *kept = row->value;
-    struct shed_value *value = shed_value_wrap(
-        kept->kind, SHED_ORIGIN_STALE, kept->data, kept->size, kept, free_kept);
+    struct shed_value *local = row->value;
+    struct shed_value *value =
+        shed_value_wrap(local->kind, SHED_ORIGIN_STALE, local->data,
+                        local->size, local, free_local);
 
     if (value == NULL) {
-        shed_value_unref(kept);
+        shed_value_unref(local);
         return NULL;
     }
-    value->header = kept->header;
+    value->header = local->header;
     value->age_ms = row->age_ms;
     return value;
 }
 
 /* Judge what is kept as if GET had found it, except that a row within its ttl
  * is not refreshed: the database has enough to do without Redis. */
-static enum shed_freshness judge_kept(const struct shed_terms *terms,
-                                      const struct shed_kept_row *row)
+static enum shed_freshness judge_local(const struct shed_terms *terms,
+                                       const struct shed_local_row *row)
 {
     const uint64_t written_ms = 1; /* 0 would be an unknown clock */
     const struct shed_freshness_times times = {
@@ -207,8 +208,8 @@ static enum shed_freshness judge_kept(const struct shed_terms *terms,
 
 /* By its own entry; a row that was loaded without Redis has none, and its tags
  * are not known. */
-static bool is_kept_revoked(const struct shed_cache *cache,
-                            const struct shed_kept_row *row)
+static bool is_local_revoked(const struct shed_cache *cache,
+                             const struct shed_local_row *row)
 {
     if (cache->tag_log == NULL)
         return false;
@@ -217,29 +218,29 @@ static bool is_kept_revoked(const struct shed_cache *cache,
     return row->position < shed_tag_log_position(cache->tag_log);
 }
 
-static void take_kept(struct shed_cache *cache, const struct shed_key *key,
-                      const struct shed_terms *terms,
-                      const struct shed_error *why, struct shed_look *out)
+static void take_local(struct shed_cache *cache, const struct shed_key *key,
+                       const struct shed_terms *terms,
+                       const struct shed_error *why, struct shed_look *out)
 {
-    struct shed_kept_row row;
+    struct shed_local_row row;
     struct shed_value *value;
     enum shed_freshness freshness;
 
-    if (!terms->takes_kept ||
-        !shed_kept_find(cache->kept, shed_key_of_entry(key), shed_now_ms(),
-                        &row))
+    if (!terms->takes_local ||
+        !shed_local_find(cache->local, shed_key_of_entry(key), shed_now_ms(),
+                         &row))
         return;
-    if (is_kept_revoked(cache, &row)) {
+    if (is_local_revoked(cache, &row)) {
         /* else it would keep out what is loaded, if that has a lower version */
-        shed_kept_forget(cache->kept, shed_key_of_entry(key), row.value);
+        shed_local_forget(cache->local, shed_key_of_entry(key), row.value);
         shed_value_unref(row.value);
         return;
     }
-    freshness = judge_kept(terms, &row);
+    freshness = judge_local(terms, &row);
     value = make_stale(&row);
     if (value == NULL)
         return;
-    out->is_kept = true;
+    out->is_local = true;
     if (freshness == SHED_FRESHNESS_EXPIRED) {
         out->old = value;
     } else if (freshness > SHED_FRESHNESS_EXPIRED) {
@@ -247,7 +248,7 @@ static void take_kept(struct shed_cache *cache, const struct shed_key *key,
     } else {
         if (freshness == SHED_FRESHNESS_STALE && !terms->only_cached)
             refresh(cache, key, value);
-        shed_count(&cache->counters.kept_hits, 1);
+        shed_count(&cache->counters.local_hits, 1);
         tell_stale(cache, key, value, why->code, why->reason);
         out->value = value;
     }
@@ -264,7 +265,7 @@ enum shed_code shed_look_without_redis(struct shed_cache *cache,
 
     if (why->code != SHED_EREDIS && why->code != SHED_ETIMEDOUT)
         return why->code;
-    take_kept(cache, key, terms, why, out);
+    take_local(cache, key, terms, why, out);
     if (out->value != NULL ||
         (why->code == SHED_EREDIS && may_load && !terms->only_cached))
         return SHED_OK;
@@ -324,7 +325,7 @@ void shed_look_begin(struct shed_cache *cache, const struct shed_key *key,
 {
     /* in this order: a write that ends in between refuses the mark */
     *out = (struct shed_look){
-        .mark = shed_kept_mark(cache->kept, shed_key_of_entry(key))};
+        .mark = shed_local_mark(cache->local, shed_key_of_entry(key))};
     out->is_missed = shed_outbox_has(cache->outbox, key);
 }
 
@@ -376,7 +377,7 @@ enum shed_code shed_look(struct shed_cache *cache, const struct shed_key *key,
 
     shed_look_begin(cache, key, &get.begun);
     *out = get.begun;
-    if (out->is_missed && cache->kept == NULL)
+    if (out->is_missed && cache->local == NULL)
         return SHED_OK; /* whatever GET would find is of no use */
     if (can_share(&get))
         is_shared = shed_reads_run(cache->reads, key, terms->deadline_ms,
@@ -455,8 +456,8 @@ enum shed_code shed_look_fall_back(struct shed_cache *cache,
         shed_value_unref(old);
         return code;
     }
-    if (look->is_kept)
-        shed_count(&cache->counters.kept_hits, 1);
+    if (look->is_local)
+        shed_count(&cache->counters.local_hits, 1);
     if (old->origin == SHED_ORIGIN_STALE)
         tell_stale(cache, key, old, code, reason);
     else /* stored meanwhile */

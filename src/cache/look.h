@@ -16,7 +16,7 @@ struct shed_terms {
     bool is_second;   /* what GET finds is counted if it is handed out, by
                          shed_look_fall_back */
     bool looks_first; /* even where a flight is under way */
-    bool takes_kept;  /* what the process has kept, if Redis cannot be read */
+    bool takes_local; /* what the process has kept, if Redis cannot be read */
     uint64_t deadline_ms;
     uint64_t soft_timeout_ms;
     uint64_t soft_deadline_ms; /* then an old value will do; not before the
@@ -38,7 +38,7 @@ enum shed_look_found {
 /* At most one of the three values is set; references of the owner's. */
 struct shed_look {
     /* set by shed_look_begin */
-    struct shed_kept_mark mark;
+    struct shed_local_mark mark;
     bool is_missed; /* an invalidation waits to be delivered: what GET finds may
                        be older */
     /* the result */
@@ -49,7 +49,7 @@ struct shed_look {
                              it if the source has an older one */
     bool is_source_older; /* it has: set by the slow path */
     bool is_known;        /* what Redis has, which may be nothing */
-    bool is_kept;         /* the value was not read from Redis, but kept here */
+    bool is_local;        /* the value was not read from Redis, but kept here */
     bool is_refused;      /* Redis answers, with an error that may pass */
     enum shed_look_found found;
     unsigned char aged[SHED_ENTRY_IDENTITY_BYTES]; /* AGED: which one */

@@ -102,7 +102,7 @@ static enum shed_code conclude(struct shed_cache *cache, const struct sweep *s,
     }
     shed_tag_log_add_news(cache->tag_log); /* also if none has a position */
     if (sum.code != SHED_OK) /* no position tells old rows from new ones yet */
-        shed_kept_drop_all(cache->kept);
+        shed_local_drop_all(cache->local);
     shed_count_code(&cache->counters, sum.code);
     return sum.code;
 }

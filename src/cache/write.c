@@ -47,7 +47,7 @@ static bool follow_up(struct shed_cache *cache, const struct shed_key *key,
     else if (is_kept)
         is_kept = shed_outbox_keep(cache->outbox, key, write.wish, why);
     shed_flights_detach(cache->flights, key);
-    shed_kept_drop(cache->kept, shed_key_of_entry(key));
+    shed_local_drop(cache->local, shed_key_of_entry(key));
     return is_kept;
 }
 

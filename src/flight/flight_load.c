@@ -93,14 +93,14 @@ static struct shed_row_version version_of(const struct shed_loaded *l)
 static void keep(const struct shed_flight_load *load)
 {
     const struct shed_flight_load_settings *s = load->settings;
-    struct shed_kept_row row = {.value = load->loaded.value,
-                                .position = load->position};
+    struct shed_local_row row = {.value = load->loaded.value,
+                                 .position = load->position};
 
-    if (s->kept == NULL || row.value == NULL || load->loaded.is_unmodified)
+    if (s->local == NULL || row.value == NULL || load->loaded.is_unmodified)
         return;
     row.ttl_ms = shed_flight_load_ttl_ms(&load->loaded, s->options);
     row.version = version_of(&load->loaded);
-    shed_kept_keep(s->kept, load->redis_key, load->mark, &row, shed_now_ms());
+    shed_local_keep(s->local, load->redis_key, load->mark, &row, shed_now_ms());
 }
 
 static void drop(struct shed_flight_load *load)
@@ -196,7 +196,7 @@ bool shed_flight_load_start(struct shed_flight_load *load, uint64_t request,
     assert(!load->is_busy);
     drop(load);
     load->request = request;
-    load->mark = shed_kept_mark(s->kept, load->redis_key);
+    load->mark = shed_local_mark(s->local, load->redis_key);
     load->job = (struct shed_job){
         .key = load->key.data,
         .key_size = load->key.size,

@@ -11,7 +11,7 @@
 
 #include "base/stats.h"
 #include "flight/flight.h"
-#include "known/kept.h"
+#include "known/local.h"
 #include "source/load.h"
 #include "flight/table.h"
 #include "client/events.h"
@@ -24,8 +24,8 @@ struct shed_flight_load_settings {
     struct shed_timer *wake; /* wakes the source after a turn of the loop */
     struct shed_counters *counters;
     struct shed_events *events;
-    struct shed_bytes name; /* of the cache */
-    struct shed_kept *kept; /* keeps what is loaded; NULL: nothing is */
+    struct shed_bytes name;   /* of the cache */
+    struct shed_local *local; /* keeps what is loaded; NULL: nothing is */
     const struct shed_cache_options *options;
     uint64_t timeout_ms;
     size_t value_limit_bytes;
@@ -46,7 +46,7 @@ struct shed_flight_load {
     struct shed_loaded loaded;
     /* its own */
     struct shed_job job;
-    struct shed_kept_mark mark; /* from before the load */
+    struct shed_local_mark mark; /* from before the load */
     struct shed_post post;
     uint64_t request;
     bool is_busy;

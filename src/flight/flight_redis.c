@@ -336,7 +336,7 @@ void shed_flight_redis_send(struct shed_flight_redis *x,
     x->call_request = request;
     if (what == SHED_SEND_ACQUIRE)
         x->old_version.is_known = false; /* also if nothing can be acquired */
-    x->mark = shed_kept_mark(x->settings->kept, x->key);
+    x->mark = shed_local_mark(x->settings->local, x->key);
     send_call(x);
 }
 

@@ -15,7 +15,7 @@
 #include "flight/flight.h"
 #include "entry/freshness.h"
 #include "known/tag_log.h"
-#include "known/kept.h"
+#include "known/local.h"
 #include "source/load.h"
 #include "known/outbox.h"
 #include "client/events.h"
@@ -31,7 +31,8 @@ struct shed_flight_redis_settings {
     struct shed_events *events;
     struct shed_outbox *outbox;
     struct shed_tag_log *tag_log; /* NULL: none */
-    struct shed_kept *kept; /* keeps what is found in Redis; NULL: nothing is */
+    struct shed_local
+        *local;             /* keeps what is found in Redis; NULL: nothing is */
     struct shed_bytes name; /* of the cache */
     char lease_ms[SHED_DIGITS], record_ms[SHED_DIGITS], grace_ms[SHED_DIGITS];
 };
@@ -74,7 +75,7 @@ struct shed_flight_redis {
     struct shed_outbox_write delivered;
     struct shed_call renew_call; /* renew */
     uint64_t call_request, renew_request;
-    struct shed_kept_mark mark;                      /* from before call */
+    struct shed_local_mark mark;                     /* from before call */
     enum shed_flight_send sent;                      /* what call is */
     unsigned char version[SHED_ENTRY_VERSION_BYTES]; /* of our lease */
     bool is_refresh; /* our lease is that of a refresh */

@@ -82,8 +82,8 @@ static bool take_entry(struct shed_flight_redis *x, struct shed_reply *reply)
     x->entry = shed_entry_value(x->settings->session, x->key, bytes, &times,
                                 &now_ms, &state);
     if (x->entry != NULL) {
-        shed_kept_keep_entry(x->settings->kept, x->key, x->mark, x->entry,
-                             &times, now_ms);
+        shed_local_keep_entry(x->settings->local, x->key, x->mark, x->entry,
+                              &times, now_ms);
         if (!is_revoked(x))
             shed_entry_value_count(x->settings->counters, x->entry);
         return true;
@@ -208,8 +208,8 @@ static struct shed_flight_event acquired(struct shed_flight_redis *x,
 }
 
 /* A row that our load found unmodified, and only its bytes come from Redis. */
-static enum shed_flight_event_type take_kept(struct shed_flight_redis *x,
-                                             struct shed_reply *reply)
+static enum shed_flight_event_type take_local(struct shed_flight_redis *x,
+                                              struct shed_reply *reply)
 {
     if (!take_entry(x, reply))
         return SHED_EV_INVALIDATED;
@@ -231,7 +231,7 @@ static struct shed_flight_event published(struct shed_flight_redis *x,
         event.type = SHED_EV_STORED;
         shed_count(&c->published, 1);
     } else if (shed_reply_begins(kind, "KEPT")) {
-        event.type = take_kept(x, reply);
+        event.type = take_local(x, reply);
         shed_count(&c->published, 1);
     } else if (shed_reply_begins(kind, "SUPERSEDED")) {
         event.type =
@@ -241,7 +241,7 @@ static struct shed_flight_event published(struct shed_flight_redis *x,
                                "another value was stored while it was loaded");
     } else if (shed_reply_begins(kind, "INVALIDATED")) {
         event.type = SHED_EV_INVALIDATED;
-        shed_kept_drop(x->settings->kept, x->key);
+        shed_local_drop(x->settings->local, x->key);
         shed_count(&c->publishes_invalidated, 1);
         shed_flight_redis_tell(x, SHED_EVENT_PUBLISH_REFUSED, SHED_ELOST, 0,
                                "the key was invalidated while it was loaded");

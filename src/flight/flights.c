@@ -331,7 +331,7 @@ enum shed_code shed_flights_create(
     struct shed_client *client, struct shed_source *source, const char *prefix,
     const struct shed_cache_options *options, struct shed_counters *counters,
     struct shed_outbox *outbox, struct shed_tag_log *tag_log,
-    struct shed_kept *kept, struct shed_flights **out, struct shed_error *err)
+    struct shed_local *local, struct shed_flights **out, struct shed_error *err)
 {
     struct shed_flights *fs = calloc(1, sizeof(*fs));
     enum shed_code code;
@@ -347,7 +347,7 @@ enum shed_code shed_flights_create(
         .lease_ms = options->lease_ms,
         .load_timeout_ms = shed_source_load_timeout_ms(source),
         .load_when_down = options->redis_down != SHED_REDIS_DOWN_FAIL,
-        .refresh_when_down = kept != NULL,
+        .refresh_when_down = local != NULL,
         .pause_ms = options->failure_ttl_ms > PAUSE_MIN_MS
                         ? options->failure_ttl_ms
                         : PAUSE_MIN_MS};
@@ -360,7 +360,7 @@ enum shed_code shed_flights_create(
         .events = client->events,
         .outbox = outbox,
         .tag_log = tag_log,
-        .kept = kept,
+        .local = local,
         .name = {fs->prefix, strlen(fs->prefix) - 1}}; /* less the colon */
     shed_flight_redis_settings_init(&fs->shared.redis,
                                     fs->shared.policy.load_timeout_ms +
@@ -371,7 +371,7 @@ enum shed_code shed_flights_create(
         .counters = counters,
         .events = client->events,
         .name = fs->shared.redis.name,
-        .kept = kept,
+        .local = local,
         .options = &fs->options,
         .timeout_ms = fs->shared.policy.load_timeout_ms,
         .value_limit_bytes = (size_t)options->value_limit_bytes};

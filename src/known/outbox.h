@@ -21,7 +21,7 @@ struct shed_key;
 struct shed_outbox;
 
 /* Make the outbox of the cache of this name. What is passed must outlive it,
- * but for options. tags can be NULL.
+ * but for options. tag_log can be NULL.
  * Returns: SHED_OK, SHED_ENOMEM. */
 SHED_MUST_CHECK enum shed_code
 shed_outbox_create(struct shed_client *client, const char *name,
@@ -70,7 +70,7 @@ void shed_outbox_settle(struct shed_outbox *outbox, const char *key,
 bool shed_outbox_keep(struct shed_outbox *outbox, const struct shed_key *key,
                       enum shed_wish wish, struct shed_error *why);
 
-/* The same for the invalidation of a tag, a tag or all entries (no bytes).
+/* The same for the invalidation of a tag, or of all entries (no bytes).
  * While it is kept, the tag is held (see tags.h): its entries are misses,
  * and reads of others are as usual. */
 void shed_outbox_settle_tag(struct shed_outbox *outbox, struct shed_bytes tag,

@@ -32,9 +32,9 @@ static void init(void)
     fixture_hurry(&fixture, 100);
 }
 
-static struct shed_kept_size kept(void)
+static struct shed_local_size kept(void)
 {
-    return shed_kept_size(fixture.cache->kept);
+    return shed_local_size(fixture.cache->local);
 }
 
 /* Get a row until it is kept as Redis has it: at first the clock of the server
@@ -59,9 +59,9 @@ static unsigned loads(void)
     return table_loads(&fixture.table) - loads_before;
 }
 
-static uint64_t kept_hits(void)
+static uint64_t local_hits(void)
 {
-    return stats_of(fixture.cache).kept_hits - stats_before.kept_hits;
+    return stats_of(fixture.cache).local_hits - stats_before.local_hits;
 }
 
 static void up_and_have_k(void)
@@ -83,11 +83,11 @@ static void up_and_lose_redis(void)
 static void expect_kept(const char *key, const char *text)
 {
     unsigned loads_then = loads();
-    uint64_t kept_hits_then = kept_hits();
+    uint64_t local_hits_then = local_hits();
 
     expect_origin(fixture.cache, key, text, SHED_ORIGIN_STALE);
     ck_assert_uint_eq(loads(), loads_then);
-    ck_assert_uint_eq(kept_hits(), kept_hits_then + 1);
+    ck_assert_uint_eq(local_hits(), local_hits_then + 1);
 }
 
 static void expect_loaded(const char *key, const char *text)
@@ -175,7 +175,7 @@ START_TEST(a_hot_row_costs_nothing_while_redis_is_dead)
     options.only_cached = 1;
     expect_with(&options, "k@1", SHED_ORIGIN_STALE);
     ck_assert_uint_eq(loads(), 0);
-    ck_assert_uint_eq(kept_hits(), GETS + 3);
+    ck_assert_uint_eq(local_hits(), GETS + 3);
     ck_assert_uint_eq(stats_of(fixture.cache).stale - stats_before.stale,
                       GETS + 3);
     down();
@@ -242,7 +242,7 @@ START_TEST(absence_is_kept_for_its_ttl)
     fixture.cache_options.stale_while_revalidate_ms = AGEING_TTL_MS;
     have_aged("absent", AGEING_DUE_MS);
     expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
-    ck_assert_uint_eq(kept_hits(), 1);
+    ck_assert_uint_eq(local_hits(), 1);
     ck_assert_uint_eq(loads(), 0);
     down();
 }
@@ -287,7 +287,7 @@ START_TEST(within_stale_if_error_it_is_given_out_if_the_load_fails)
     fixture.table.is_failing = true;
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_STALE);
     ck_assert_uint_eq(loads(), 1);
-    ck_assert_uint_eq(kept_hits(), 1);
+    ck_assert_uint_eq(local_hits(), 1);
     fixture.table.is_failing = false;
     expect_loaded("k", "k@2");
     expect_kept("k", "k@2");
@@ -526,7 +526,7 @@ START_TEST(the_memory_is_bounded)
     char key[16], row[32];
 
     init();
-    fixture.cache_options.kept_bytes = LIMIT;
+    fixture.cache_options.local_bytes = LIMIT;
     fixture_open(&fixture);
     for (int i = 0; i < KEYS; i++) {
         snprintf(key, sizeof(key), "k%d", i);
@@ -549,7 +549,7 @@ START_TEST(other_policies_keep_nothing)
     fixture.cache_options.redis_down = policies[_i];
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
-    ck_assert_ptr_null(fixture.cache->kept);
+    ck_assert_ptr_null(fixture.cache->local);
     down();
 }
 END_TEST

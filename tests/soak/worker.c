@@ -77,7 +77,7 @@ static void count_more(const struct soak_worker *w,
             SHED_OK)
             continue;
         atomic_fetch_add(&h->account.kept[w->number],
-                         stats.kept_hits - last[i].kept_hits);
+                         stats.local_hits - last[i].local_hits);
         atomic_fetch_add(&h->fleet.waits,
                          stats.fleet_waits - last[i].fleet_waits);
         last[i] = stats;

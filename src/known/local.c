@@ -10,7 +10,7 @@
  * nothing. A hand goes from the oldest row to the newest and then begins again;
  * it clears the bits that it finds set, and takes the first row that has none.
  */
-#include "known/kept.h"
+#include "known/local.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -64,7 +64,7 @@ struct shard {
     size_t rows, bytes;
 };
 
-struct shed_kept {
+struct shed_local {
     /* set at creation */
     const struct shed_freshness_rule *rule;
     size_t page_bytes;
@@ -84,28 +84,28 @@ static uint64_t hash_of(struct shed_entry_key key)
 }
 
 /* Keys of one number are in one shard. */
-static atomic_uint *drops_of(struct shed_kept *kept, uint64_t hash)
+static atomic_uint *drops_of(struct shed_local *local, uint64_t hash)
 {
-    return &kept->drops[hash % NUMBERS];
+    return &local->drops[hash % NUMBERS];
 }
 
-static struct shard *shard_of(struct shed_kept *kept, uint64_t hash)
+static struct shard *shard_of(struct shed_local *local, uint64_t hash)
 {
-    return &kept->shard[hash % SHARDS];
+    return &local->shard[hash % SHARDS];
 }
 
-static struct row **chain_of(const struct shed_kept *kept, struct shard *shard,
-                             uint64_t hash)
+static struct row **chain_of(const struct shed_local *local,
+                             struct shard *shard, uint64_t hash)
 {
-    return &shard->chains[hash / NUMBERS % kept->chains];
+    return &shard->chains[hash / NUMBERS % local->chains];
 }
 
 /* Returns: where the row of a key is, or would be, in its chain. */
-static struct row **find_locked(const struct shed_kept *kept,
+static struct row **find_locked(const struct shed_local *local,
                                 struct shard *shard, struct shed_entry_key key,
                                 uint64_t hash)
 {
-    struct row **at = chain_of(kept, shard, hash);
+    struct row **at = chain_of(local, shard, hash);
 
     while (*at != NULL && ((*at)->hash != hash || (*at)->key_size != key.size ||
                            memcmp((*at)->key, key.at, key.size) != 0))
@@ -134,10 +134,10 @@ static void remove_locked(struct shard *shard, struct row **at)
     free(row);
 }
 
-static void insert_locked(const struct shed_kept *kept, struct shard *shard,
+static void insert_locked(const struct shed_local *local, struct shard *shard,
                           struct row *row)
 {
-    struct row **chain = chain_of(kept, shard, row->hash);
+    struct row **chain = chain_of(local, shard, row->hash);
 
     row->chain = *chain;
     *chain = row;
@@ -153,7 +153,7 @@ static void insert_locked(const struct shed_kept *kept, struct shard *shard,
 }
 
 /* There is a row. */
-static void evict_locked(const struct shed_kept *kept, struct shard *shard)
+static void evict_locked(const struct shed_local *local, struct shard *shard)
 {
     struct row *row = shard->hand != NULL ? shard->hand : shard->oldest;
     struct row **at;
@@ -163,7 +163,7 @@ static void evict_locked(const struct shed_kept *kept, struct shard *shard)
         row = row->newer != NULL ? row->newer : shard->oldest;
     }
     shard->hand = row;
-    at = chain_of(kept, shard, row->hash);
+    at = chain_of(local, shard, row->hash);
     while (*at != row)
         at = &(*at)->chain;
     remove_locked(shard, at);
@@ -172,31 +172,31 @@ static void evict_locked(const struct shed_kept *kept, struct shard *shard)
 /* ------------------------------------------------------------------- rows */
 
 /* The memory that malloc takes for an allocation, at most. */
-static size_t allocated_bytes(const struct shed_kept *kept, size_t size)
+static size_t allocated_bytes(const struct shed_local *local, size_t size)
 {
     size_t bytes = size + MALLOC_BYTES;
 
     if (bytes <= MAPPED_BYTES)
         return bytes;
-    bytes += sizeof(size_t) + kept->page_bytes - 1;
-    return bytes - bytes % kept->page_bytes;
+    bytes += sizeof(size_t) + local->page_bytes - 1;
+    return bytes - bytes % local->page_bytes;
 }
 
 /* All that is freed with the last reference of a value. */
-static size_t value_bytes(const struct shed_kept *kept,
+static size_t value_bytes(const struct shed_local *local,
                           const struct shed_value *value)
 {
     struct shed_entry_tags tag_log = {.tags_size = 0};
 
     if (value->owner == NULL)
-        return allocated_bytes(kept, sizeof(*value) + value->size);
+        return allocated_bytes(local, sizeof(*value) + value->size);
     if (value->header != NULL)
         shed_entry_tags(value->header, &tag_log);
     /* a reply: a struct, and the entry's bytes */
-    return allocated_bytes(kept, sizeof(*value)) +
-           allocated_bytes(kept, SHED_REPLY_BYTES) +
-           allocated_bytes(kept, SHED_ENTRY_HEADER_BYTES + value->size +
-                                     tag_log.tags_size + 1);
+    return allocated_bytes(local, sizeof(*value)) +
+           allocated_bytes(local, SHED_REPLY_BYTES) +
+           allocated_bytes(local, SHED_ENTRY_HEADER_BYTES + value->size +
+                                      tag_log.tags_size + 1);
 }
 
 /* A row that was loaded has no header: it is not told from others. */
@@ -207,7 +207,7 @@ static bool is_same_entry(const struct shed_value *a,
            memcmp(a->header, b->header, SHED_ENTRY_HEADER_BYTES) == 0;
 }
 
-static struct shed_row_version version_of(const struct shed_kept_row *row)
+static struct shed_row_version version_of(const struct shed_local_row *row)
 {
     const void *header = row->value->header;
 
@@ -215,25 +215,26 @@ static struct shed_row_version version_of(const struct shed_kept_row *row)
 }
 
 /* The age at which Redis would have removed it. */
-static uint64_t end_of(const struct shed_kept *kept,
-                       const struct shed_kept_row *row)
+static uint64_t end_of(const struct shed_local *local,
+                       const struct shed_local_row *row)
 {
     return row->value->kind == SHED_KIND_ABSENT
                ? row->ttl_ms
-               : shed_freshness_kept_ms(kept->rule, row->ttl_ms);
+               : shed_freshness_kept_ms(local->rule, row->ttl_ms);
 }
 
 /* Returns: NULL if it is over, too large, or memory is out. */
-static struct row *create_row(const struct shed_kept *kept,
+static struct row *create_row(const struct shed_local *local,
                               struct shed_entry_key key, uint64_t hash,
-                              const struct shed_kept_row *from, uint64_t now_ms)
+                              const struct shed_local_row *from,
+                              uint64_t now_ms)
 {
-    size_t bytes = allocated_bytes(kept, sizeof(struct row) + key.size) +
-                   value_bytes(kept, from->value);
-    uint64_t end_ms = end_of(kept, from);
+    size_t bytes = allocated_bytes(local, sizeof(struct row) + key.size) +
+                   value_bytes(local, from->value);
+    uint64_t end_ms = end_of(local, from);
     struct row *row;
 
-    if (from->age_ms >= end_ms || bytes > kept->limit_bytes)
+    if (from->age_ms >= end_ms || bytes > local->limit_bytes)
         return NULL;
     row = malloc(sizeof(*row) + key.size);
     if (row == NULL)
@@ -258,7 +259,7 @@ static uint64_t age_of(const struct row *row, uint64_t now_ms)
 }
 
 /* Whether a source that lags has loaded an older row than is kept. */
-static bool is_older(const struct shed_kept_row *loaded, const struct row *old,
+static bool is_older(const struct shed_local_row *loaded, const struct row *old,
                      uint64_t now_ms)
 {
     return age_of(old, now_ms) < old->end_ms &&
@@ -266,79 +267,80 @@ static bool is_older(const struct shed_kept_row *loaded, const struct row *old,
 }
 
 /* In place of what is kept: even if it cannot be kept, that is older. */
-static void replace_locked(const struct shed_kept *kept, struct shard *shard,
+static void replace_locked(const struct shed_local *local, struct shard *shard,
                            struct row **old, struct row *row)
 {
     if (*old != NULL)
         remove_locked(shard, old);
     if (row == NULL)
         return;
-    while (shard->bytes + row->bytes > kept->limit_bytes)
-        evict_locked(kept, shard);
-    insert_locked(kept, shard, row);
+    while (shard->bytes + row->bytes > local->limit_bytes)
+        evict_locked(local, shard);
+    insert_locked(local, shard, row);
 }
 
-struct shed_kept_mark shed_kept_mark(struct shed_kept *kept,
-                                     struct shed_entry_key key)
+struct shed_local_mark shed_local_mark(struct shed_local *local,
+                                       struct shed_entry_key key)
 {
-    struct shed_kept_mark mark = {0};
+    struct shed_local_mark mark = {0};
 
-    if (kept != NULL) {
+    if (local != NULL) {
         mark.hash = hash_of(key);
-        mark.drops = atomic_load(drops_of(kept, mark.hash));
+        mark.drops = atomic_load(drops_of(local, mark.hash));
     }
     return mark;
 }
 
-void shed_kept_keep(struct shed_kept *kept, struct shed_entry_key key,
-                    struct shed_kept_mark mark, const struct shed_kept_row *row,
-                    uint64_t now_ms)
+void shed_local_keep(struct shed_local *local, struct shed_entry_key key,
+                     struct shed_local_mark mark,
+                     const struct shed_local_row *row, uint64_t now_ms)
 {
     struct shard *shard;
     struct row **at;
 
-    if (kept == NULL)
+    if (local == NULL)
         return;
-    shard = shard_of(kept, mark.hash);
+    shard = shard_of(local, mark.hash);
     pthread_mutex_lock(&shard->mu);
-    at = find_locked(kept, shard, key, mark.hash);
+    at = find_locked(local, shard, key, mark.hash);
     if (*at != NULL &&
         (is_same_entry((*at)->value, row->value) || is_older(row, *at, now_ms)))
         (*at)->is_visited = true;
-    else if (atomic_load(drops_of(kept, mark.hash)) == mark.drops)
-        replace_locked(kept, shard, at,
-                       create_row(kept, key, mark.hash, row, now_ms));
+    else if (atomic_load(drops_of(local, mark.hash)) == mark.drops)
+        replace_locked(local, shard, at,
+                       create_row(local, key, mark.hash, row, now_ms));
     pthread_mutex_unlock(&shard->mu);
 }
 
-void shed_kept_keep_entry(struct shed_kept *kept, struct shed_entry_key key,
-                          struct shed_kept_mark mark, struct shed_value *value,
-                          const struct shed_freshness_times *times,
-                          uint64_t server_ms)
+void shed_local_keep_entry(struct shed_local *local, struct shed_entry_key key,
+                           struct shed_local_mark mark,
+                           struct shed_value *value,
+                           const struct shed_freshness_times *times,
+                           uint64_t server_ms)
 {
-    struct shed_kept_row row;
+    struct shed_local_row row;
 
-    if (kept == NULL || server_ms == 0)
+    if (local == NULL || server_ms == 0)
         return;
-    row = (struct shed_kept_row){
+    row = (struct shed_local_row){
         .value = value,
         .age_ms = shed_left_ms(server_ms, times->written_ms),
         .ttl_ms = shed_left_ms(times->until_ms, times->written_ms)};
-    shed_kept_keep(kept, key, mark, &row, shed_now_ms());
+    shed_local_keep(local, key, mark, &row, shed_now_ms());
 }
 
-bool shed_kept_find(struct shed_kept *kept, struct shed_entry_key key,
-                    uint64_t now_ms, struct shed_kept_row *out)
+bool shed_local_find(struct shed_local *local, struct shed_entry_key key,
+                     uint64_t now_ms, struct shed_local_row *out)
 {
     uint64_t hash = hash_of(key);
     struct shard *shard;
     struct row **at, *row;
 
-    if (kept == NULL)
+    if (local == NULL)
         return false;
-    shard = shard_of(kept, hash);
+    shard = shard_of(local, hash);
     pthread_mutex_lock(&shard->mu);
-    at = find_locked(kept, shard, key, hash);
+    at = find_locked(local, shard, key, hash);
     row = *at;
     if (row != NULL && age_of(row, now_ms) >= row->end_ms) {
         remove_locked(shard, at);
@@ -346,42 +348,42 @@ bool shed_kept_find(struct shed_kept *kept, struct shed_entry_key key,
     }
     if (row != NULL) {
         row->is_visited = true;
-        *out = (struct shed_kept_row){.value = shed_value_ref(row->value),
-                                      .age_ms = age_of(row, now_ms),
-                                      .ttl_ms = row->ttl_ms,
-                                      .position = row->position};
+        *out = (struct shed_local_row){.value = shed_value_ref(row->value),
+                                       .age_ms = age_of(row, now_ms),
+                                       .ttl_ms = row->ttl_ms,
+                                       .position = row->position};
     }
     pthread_mutex_unlock(&shard->mu);
     return row != NULL;
 }
 
-void shed_kept_forget(struct shed_kept *kept, struct shed_entry_key key,
-                      const struct shed_value *value)
+void shed_local_forget(struct shed_local *local, struct shed_entry_key key,
+                       const struct shed_value *value)
 {
     uint64_t hash = hash_of(key);
-    struct shard *shard = shard_of(kept, hash);
+    struct shard *shard = shard_of(local, hash);
     struct row **at;
 
     pthread_mutex_lock(&shard->mu);
-    at = find_locked(kept, shard, key, hash);
+    at = find_locked(local, shard, key, hash);
     if (*at != NULL && (*at)->value == value)
         remove_locked(shard, at);
     pthread_mutex_unlock(&shard->mu);
 }
 
-void shed_kept_drop(struct shed_kept *kept, struct shed_entry_key key)
+void shed_local_drop(struct shed_local *local, struct shed_entry_key key)
 {
     uint64_t hash;
     struct shard *shard;
     struct row **at;
 
-    if (kept == NULL)
+    if (local == NULL)
         return;
     hash = hash_of(key);
-    shard = shard_of(kept, hash);
+    shard = shard_of(local, hash);
     pthread_mutex_lock(&shard->mu);
-    atomic_fetch_add(drops_of(kept, hash), 1);
-    at = find_locked(kept, shard, key, hash);
+    atomic_fetch_add(drops_of(local, hash), 1);
+    at = find_locked(local, shard, key, hash);
     if (*at != NULL)
         remove_locked(shard, at);
     pthread_mutex_unlock(&shard->mu);
@@ -397,15 +399,15 @@ static void clear(struct shard *shard)
     }
 }
 
-void shed_kept_drop_all(struct shed_kept *kept)
+void shed_local_drop_all(struct shed_local *local)
 {
-    for (size_t i = 0; kept != NULL && i < SHARDS; i++) {
-        struct shard *shard = &kept->shard[i];
+    for (size_t i = 0; local != NULL && i < SHARDS; i++) {
+        struct shard *shard = &local->shard[i];
         pthread_mutex_lock(&shard->mu);
         for (size_t n = i; n < NUMBERS; n += SHARDS)
-            atomic_fetch_add(&kept->drops[n], 1);
+            atomic_fetch_add(&local->drops[n], 1);
         clear(shard);
-        memset(shard->chains, 0, kept->chains * sizeof(struct row *));
+        memset(shard->chains, 0, local->chains * sizeof(struct row *));
         shard->newest = shard->hand = NULL;
         shard->rows = shard->bytes = 0;
         pthread_mutex_unlock(&shard->mu);
@@ -414,10 +416,11 @@ void shed_kept_drop_all(struct shed_kept *kept)
 
 /* ---------------------------------------------------------- begin and end */
 
-static size_t overhead_bytes(const struct shed_kept *kept)
+static size_t overhead_bytes(const struct shed_local *local)
 {
-    return allocated_bytes(kept, sizeof(*kept)) +
-           SHARDS * allocated_bytes(kept, kept->chains * sizeof(struct row *));
+    return allocated_bytes(local, sizeof(*local)) +
+           SHARDS *
+               allocated_bytes(local, local->chains * sizeof(struct row *));
 }
 
 static bool init_shard(struct shard *shard, size_t chains)
@@ -436,46 +439,46 @@ static void fini_shard(struct shard *shard)
     pthread_mutex_destroy(&shard->mu);
 }
 
-struct shed_kept *shed_kept_create(size_t limit_bytes,
-                                   const struct shed_freshness_rule *rule)
+struct shed_local *shed_local_create(size_t limit_bytes,
+                                     const struct shed_freshness_rule *rule)
 {
-    struct shed_kept *kept = calloc(1, sizeof(*kept));
+    struct shed_local *local = calloc(1, sizeof(*local));
     size_t overhead, i;
 
-    if (kept == NULL)
+    if (local == NULL)
         return NULL;
-    kept->rule = rule;
-    kept->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
-    kept->chains = limit_bytes / SHARDS / CHAIN_BYTES + 1;
-    overhead = overhead_bytes(kept);
+    local->rule = rule;
+    local->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    local->chains = limit_bytes / SHARDS / CHAIN_BYTES + 1;
+    overhead = overhead_bytes(local);
     if (limit_bytes > overhead)
-        kept->limit_bytes = (limit_bytes - overhead) / SHARDS;
+        local->limit_bytes = (limit_bytes - overhead) / SHARDS;
     for (i = 0; i < SHARDS; i++)
-        if (!init_shard(&kept->shard[i], kept->chains))
+        if (!init_shard(&local->shard[i], local->chains))
             break;
     if (i == SHARDS)
-        return kept;
+        return local;
     while (i-- > 0)
-        fini_shard(&kept->shard[i]);
-    free(kept);
+        fini_shard(&local->shard[i]);
+    free(local);
     return NULL;
 }
 
-void shed_kept_destroy(struct shed_kept *kept)
+void shed_local_destroy(struct shed_local *local)
 {
-    for (size_t i = 0; kept != NULL && i < SHARDS; i++)
-        fini_shard(&kept->shard[i]);
-    free(kept);
+    for (size_t i = 0; local != NULL && i < SHARDS; i++)
+        fini_shard(&local->shard[i]);
+    free(local);
 }
 
-struct shed_kept_size shed_kept_size(struct shed_kept *kept)
+struct shed_local_size shed_local_size(struct shed_local *local)
 {
-    struct shed_kept_size size = {0};
+    struct shed_local_size size = {0};
 
-    if (kept != NULL)
-        size.bytes = overhead_bytes(kept);
-    for (size_t i = 0; kept != NULL && i < SHARDS; i++) {
-        struct shard *shard = &kept->shard[i];
+    if (local != NULL)
+        size.bytes = overhead_bytes(local);
+    for (size_t i = 0; local != NULL && i < SHARDS; i++) {
+        struct shard *shard = &local->shard[i];
         pthread_mutex_lock(&shard->mu);
         size.rows += shard->rows;
         size.bytes += shard->bytes;

@@ -9,7 +9,7 @@
 #include <xxhash.h>
 
 #include "base/value.h"
-#include "known/kept.h"
+#include "known/local.h"
 #include "redis/reply.h"
 #include "support/testing.h"
 
@@ -41,32 +41,32 @@ static struct shed_value *create_value(enum shed_kind kind, size_t size)
     return value;
 }
 
-static void keep_at(struct shed_kept *kept, unsigned i,
-                    struct shed_kept_mark mark, struct shed_value *value,
+static void keep_at(struct shed_local *local, unsigned i,
+                    struct shed_local_mark mark, struct shed_value *value,
                     uint64_t age_ms, uint64_t now_ms)
 {
-    const struct shed_kept_row row = {
+    const struct shed_local_row row = {
         .value = value, .age_ms = age_ms, .ttl_ms = TTL_MS};
 
-    shed_kept_keep(kept, key_of(i), mark, &row, now_ms);
+    shed_local_keep(local, key_of(i), mark, &row, now_ms);
 }
 
 /* A new row, kept now, to which nobody else has a reference. */
-static struct shed_value *keep_new(struct shed_kept *kept, unsigned i,
+static struct shed_value *keep_new(struct shed_local *local, unsigned i,
                                    size_t size)
 {
     struct shed_value *value = create_value(SHED_KIND_ROW, size);
 
-    keep_at(kept, i, shed_kept_mark(kept, key_of(i)), value, 0, 0);
+    keep_at(local, i, shed_local_mark(local, key_of(i)), value, 0, 0);
     shed_value_unref(value);
     return value;
 }
 
-static bool has(struct shed_kept *kept, unsigned i, uint64_t now_ms)
+static bool has(struct shed_local *local, unsigned i, uint64_t now_ms)
 {
-    struct shed_kept_row row;
+    struct shed_local_row row;
 
-    if (!shed_kept_find(kept, key_of(i), now_ms, &row))
+    if (!shed_local_find(local, key_of(i), now_ms, &row))
         return false;
     shed_value_unref(row.value);
     return true;
@@ -76,24 +76,24 @@ static bool has(struct shed_kept *kept, unsigned i, uint64_t now_ms)
 
 START_TEST(a_row_is_found_until_its_windows_end)
 {
-    struct shed_kept *kept = shed_kept_create(AMPLE_BYTES, &rule);
+    struct shed_local *local = shed_local_create(AMPLE_BYTES, &rule);
     struct shed_value *row = create_value(SHED_KIND_ROW, 3);
     struct shed_value *absent = create_value(SHED_KIND_ABSENT, 0);
-    struct shed_kept_row found;
+    struct shed_local_row found;
 
-    keep_at(kept, 0, shed_kept_mark(kept, key_of(0)), row, 200, 5000);
-    keep_at(kept, 1, shed_kept_mark(kept, key_of(1)), absent, 200, 5000);
-    ck_assert(shed_kept_find(kept, key_of(0), 5070, &found));
+    keep_at(local, 0, shed_local_mark(local, key_of(0)), row, 200, 5000);
+    keep_at(local, 1, shed_local_mark(local, key_of(1)), absent, 200, 5000);
+    ck_assert(shed_local_find(local, key_of(0), 5070, &found));
     ck_assert_ptr_eq(found.value, row);
     ck_assert_uint_eq(found.age_ms, 270);
     ck_assert_uint_eq(found.ttl_ms, TTL_MS);
     shed_value_unref(found.value);
-    ck_assert(has(kept, 1, 5799));
-    ck_assert(!has(kept, 1, 5800));
-    ck_assert(has(kept, 0, 6099));
-    ck_assert(!has(kept, 0, 6100));
-    ck_assert_uint_eq(shed_kept_size(kept).rows, 0);
-    shed_kept_destroy(kept);
+    ck_assert(has(local, 1, 5799));
+    ck_assert(!has(local, 1, 5800));
+    ck_assert(has(local, 0, 6099));
+    ck_assert(!has(local, 0, 6100));
+    ck_assert_uint_eq(shed_local_size(local).rows, 0);
+    shed_local_destroy(local);
     shed_value_unref(row);
     shed_value_unref(absent);
 }
@@ -101,18 +101,18 @@ END_TEST
 
 START_TEST(what_was_read_before_a_drop_is_refused)
 {
-    struct shed_kept *kept = shed_kept_create(AMPLE_BYTES, &rule);
-    struct shed_kept_mark before = shed_kept_mark(kept, key_of(0));
+    struct shed_local *local = shed_local_create(AMPLE_BYTES, &rule);
+    struct shed_local_mark before = shed_local_mark(local, key_of(0));
     struct shed_value *value = create_value(SHED_KIND_ROW, 3);
 
-    shed_kept_drop(kept, key_of(0));
-    keep_at(kept, 0, before, value, 0, 0);
-    ck_assert(!has(kept, 0, 0));
-    keep_at(kept, 0, shed_kept_mark(kept, key_of(0)), value, 0, 0);
-    ck_assert(has(kept, 0, 0));
-    shed_kept_drop(kept, key_of(0));
-    ck_assert(!has(kept, 0, 0));
-    shed_kept_destroy(kept);
+    shed_local_drop(local, key_of(0));
+    keep_at(local, 0, before, value, 0, 0);
+    ck_assert(!has(local, 0, 0));
+    keep_at(local, 0, shed_local_mark(local, key_of(0)), value, 0, 0);
+    ck_assert(has(local, 0, 0));
+    shed_local_drop(local, key_of(0));
+    ck_assert(!has(local, 0, 0));
+    shed_local_destroy(local);
     ck_assert_uint_eq(atomic_load(&value->refs), 1);
     shed_value_unref(value);
 }
@@ -153,115 +153,115 @@ static struct shed_value *read_value(size_t size, char nonce)
 
 START_TEST(the_same_entry_is_kept_once_and_another_replaces_it)
 {
-    struct shed_kept *kept = shed_kept_create(AMPLE_BYTES, &rule);
+    struct shed_local *local = shed_local_create(AMPLE_BYTES, &rule);
     struct shed_value *value[] = {read_value(100, 'a'), read_value(100, 'a'),
                                   read_value(100, 'b')};
 
     for (size_t i = 0; i < 3; i++) {
-        keep_at(kept, 0, shed_kept_mark(kept, key_of(0)), value[i], 0, 0);
+        keep_at(local, 0, shed_local_mark(local, key_of(0)), value[i], 0, 0);
         ck_assert_uint_eq(atomic_load(&value[0]->refs), i < 2 ? 2 : 1);
         ck_assert_uint_eq(atomic_load(&value[1]->refs), 1);
     }
-    ck_assert_uint_eq(shed_kept_size(kept).rows, 1);
+    ck_assert_uint_eq(shed_local_size(local).rows, 1);
     ck_assert_uint_eq(atomic_load(&value[2]->refs), 2);
-    shed_kept_destroy(kept);
+    shed_local_destroy(local);
     for (size_t i = 0; i < 3; i++)
         shed_value_unref(value[i]);
 }
 END_TEST
 
 /* Keep a row that was read from Redis. Returns: whether it is there now. */
-static bool keep_read(struct shed_kept *kept, unsigned char version)
+static bool keep_read(struct shed_local *local, unsigned char version)
 {
     struct shed_value *value = read_version(100, (char)version, version);
     bool is_there;
 
-    keep_at(kept, 0, shed_kept_mark(kept, key_of(0)), value, 0, 0);
+    keep_at(local, 0, shed_local_mark(local, key_of(0)), value, 0, 0);
     is_there = atomic_load(&value->refs) == 2;
     shed_value_unref(value);
     return is_there;
 }
 
 /* Load a row, and keep it at now_ms. Returns: whether it is there now. */
-static bool keep_loaded_at(struct shed_kept *kept,
+static bool keep_loaded_at(struct shed_local *local,
                            struct shed_row_version version, uint64_t now_ms)
 {
     struct shed_value *value = create_value(SHED_KIND_ROW, 3);
-    const struct shed_kept_row row = {
+    const struct shed_local_row row = {
         .value = value, .ttl_ms = TTL_MS, .version = version};
     bool is_there;
 
-    shed_kept_keep(kept, key_of(0), shed_kept_mark(kept, key_of(0)), &row,
-                   now_ms);
+    shed_local_keep(local, key_of(0), shed_local_mark(local, key_of(0)), &row,
+                    now_ms);
     is_there = atomic_load(&value->refs) == 2;
     shed_value_unref(value);
     return is_there;
 }
 
-static bool keep_loaded(struct shed_kept *kept, uint64_t version)
+static bool keep_loaded(struct shed_local *local, uint64_t version)
 {
     const struct shed_row_version of = {.number = version, .is_known = true};
 
-    return keep_loaded_at(kept, of, 0);
+    return keep_loaded_at(local, of, 0);
 }
 
 START_TEST(a_load_replaces_no_higher_version)
 {
     const struct shed_row_version none = {.is_known = false};
-    struct shed_kept *kept = shed_kept_create(AMPLE_BYTES, &rule);
+    struct shed_local *local = shed_local_create(AMPLE_BYTES, &rule);
 
-    ck_assert(keep_loaded(kept, 5));
-    ck_assert(!keep_loaded(kept, 4));
-    ck_assert(keep_loaded(kept, 5));
-    ck_assert(keep_read(kept, 7));
-    ck_assert(!keep_loaded(kept, 6));
-    ck_assert(keep_loaded(kept, 8));
-    ck_assert(keep_loaded_at(kept, none, 0));
-    ck_assert(keep_loaded(kept, 1));
-    ck_assert(keep_loaded(kept, 9));
-    shed_kept_destroy(kept);
+    ck_assert(keep_loaded(local, 5));
+    ck_assert(!keep_loaded(local, 4));
+    ck_assert(keep_loaded(local, 5));
+    ck_assert(keep_read(local, 7));
+    ck_assert(!keep_loaded(local, 6));
+    ck_assert(keep_loaded(local, 8));
+    ck_assert(keep_loaded_at(local, none, 0));
+    ck_assert(keep_loaded(local, 1));
+    ck_assert(keep_loaded(local, 9));
+    shed_local_destroy(local);
 }
 END_TEST
 
 START_TEST(what_redis_has_replaces_a_higher_version)
 {
-    struct shed_kept *kept = shed_kept_create(AMPLE_BYTES, &rule);
+    struct shed_local *local = shed_local_create(AMPLE_BYTES, &rule);
 
-    ck_assert(keep_read(kept, 7));
-    ck_assert(keep_read(kept, 1));
-    ck_assert(keep_loaded(kept, 2));
-    shed_kept_destroy(kept);
+    ck_assert(keep_read(local, 7));
+    ck_assert(keep_read(local, 1));
+    ck_assert(keep_loaded(local, 2));
+    shed_local_destroy(local);
 }
 END_TEST
 
 START_TEST(a_load_replaces_a_higher_version_that_is_over)
 {
     const struct shed_row_version five = {.number = 5, .is_known = true};
-    struct shed_kept *kept = shed_kept_create(AMPLE_BYTES, &rule);
+    struct shed_local *local = shed_local_create(AMPLE_BYTES, &rule);
 
-    ck_assert(keep_loaded(kept, 7));
-    ck_assert(!keep_loaded_at(kept, five, TTL_MS + rule.if_error_ms - 1));
-    ck_assert(keep_loaded_at(kept, five, TTL_MS + rule.if_error_ms));
-    shed_kept_destroy(kept);
+    ck_assert(keep_loaded(local, 7));
+    ck_assert(!keep_loaded_at(local, five, TTL_MS + rule.if_error_ms - 1));
+    ck_assert(keep_loaded_at(local, five, TTL_MS + rule.if_error_ms));
+    shed_local_destroy(local);
 }
 END_TEST
 
 START_TEST(a_row_is_forgotten_unless_another_is_there)
 {
-    struct shed_kept *kept = shed_kept_create(AMPLE_BYTES, &rule);
-    struct shed_kept_mark before = shed_kept_mark(kept, key_of(0));
+    struct shed_local *local = shed_local_create(AMPLE_BYTES, &rule);
+    struct shed_local_mark before = shed_local_mark(local, key_of(0));
     struct shed_value *first = create_value(SHED_KIND_ROW, 3);
     struct shed_value *second = create_value(SHED_KIND_ROW, 3);
 
-    keep_at(kept, 0, before, second, 0, 0);
-    shed_kept_forget(kept, key_of(0), first);
-    ck_assert(has(kept, 0, 0));
-    shed_kept_forget(kept, key_of(0), second);
-    ck_assert(!has(kept, 0, 0));
-    shed_kept_forget(kept, key_of(0), second);
-    keep_at(kept, 0, before, first, 0, 0); /* its load went on */
-    ck_assert(has(kept, 0, 0));
-    shed_kept_destroy(kept);
+    keep_at(local, 0, before, second, 0, 0);
+    shed_local_forget(local, key_of(0), first);
+    ck_assert(has(local, 0, 0));
+    shed_local_forget(local, key_of(0), second);
+    ck_assert(!has(local, 0, 0));
+    shed_local_forget(local, key_of(0), second);
+    keep_at(local, 0, before, first, 0, 0); /* its load went on */
+    ck_assert(has(local, 0, 0));
+    shed_local_destroy(local);
     shed_value_unref(first);
     shed_value_unref(second);
 }
@@ -269,23 +269,23 @@ END_TEST
 
 START_TEST(an_entry_of_unknown_age_is_not_kept)
 {
-    struct shed_kept *kept = shed_kept_create(AMPLE_BYTES, &rule);
+    struct shed_local *local = shed_local_create(AMPLE_BYTES, &rule);
     struct shed_value *value = read_value(100, 'a');
     const struct shed_freshness_times times = {.written_ms = 70,
                                                .until_ms = 70 + TTL_MS};
-    struct shed_kept_row found;
+    struct shed_local_row found;
     uint64_t now_ms = shed_now_ms();
 
-    shed_kept_keep_entry(kept, key_of(0), shed_kept_mark(kept, key_of(0)),
-                         value, &times, 0);
-    ck_assert(!has(kept, 0, now_ms));
-    shed_kept_keep_entry(kept, key_of(0), shed_kept_mark(kept, key_of(0)),
-                         value, &times, 100);
-    ck_assert(shed_kept_find(kept, key_of(0), now_ms, &found));
+    shed_local_keep_entry(local, key_of(0), shed_local_mark(local, key_of(0)),
+                          value, &times, 0);
+    ck_assert(!has(local, 0, now_ms));
+    shed_local_keep_entry(local, key_of(0), shed_local_mark(local, key_of(0)),
+                          value, &times, 100);
+    ck_assert(shed_local_find(local, key_of(0), now_ms, &found));
     ck_assert_uint_eq(found.age_ms, 30);
     ck_assert_uint_eq(found.ttl_ms, TTL_MS);
     shed_value_unref(found.value);
-    shed_kept_destroy(kept);
+    shed_local_destroy(local);
     shed_value_unref(value);
 }
 END_TEST
@@ -293,14 +293,14 @@ END_TEST
 START_TEST(
     a_row_that_is_too_large_takes_the_place_of_the_older_one_all_the_same)
 {
-    struct shed_kept *kept = shed_kept_create(65536, &rule);
+    struct shed_local *local = shed_local_create(65536, &rule);
 
-    (void)keep_new(kept, 0, 10);
-    ck_assert(has(kept, 0, 0));
-    (void)keep_new(kept, 0, 4096);
-    ck_assert(!has(kept, 0, 0));
-    ck_assert_uint_eq(shed_kept_size(kept).rows, 0);
-    shed_kept_destroy(kept);
+    (void)keep_new(local, 0, 10);
+    ck_assert(has(local, 0, 0));
+    (void)keep_new(local, 0, 4096);
+    ck_assert(!has(local, 0, 0));
+    ck_assert_uint_eq(shed_local_size(local).rows, 0);
+    shed_local_destroy(local);
 }
 END_TEST
 
@@ -322,7 +322,7 @@ static void keep_and_compare(size_t rows, size_t size, size_t limit,
 {
     struct shed_value **values = calloc(rows, sizeof(*values));
     size_t before = given(), used;
-    struct shed_kept *kept = shed_kept_create(limit, &rule);
+    struct shed_local *local = shed_local_create(limit, &rule);
 
     for (size_t i = 0; i < rows; i++) {
         char key[16];
@@ -330,16 +330,16 @@ static void keep_and_compare(size_t rows, size_t size, size_t limit,
         at.size = (size_t)snprintf(key, sizeof(key), "t:{%zu}", i);
         values[i] = i % 2 ? read_value(size + 64 + i, 'a')
                           : create_value(SHED_KIND_ROW, size + i);
-        shed_kept_keep(
-            kept, at, shed_kept_mark(kept, at),
-            &(struct shed_kept_row){.value = values[i], .ttl_ms = TTL_MS}, 0);
+        shed_local_keep(
+            local, at, shed_local_mark(local, at),
+            &(struct shed_local_row){.value = values[i], .ttl_ms = TTL_MS}, 0);
     }
     used = given() - before;
-    ck_assert_uint_eq(shed_kept_size(kept).rows, rows);
-    ck_assert_uint_le(used, shed_kept_size(kept).bytes);
+    ck_assert_uint_eq(shed_local_size(local).rows, rows);
+    ck_assert_uint_le(used, shed_local_size(local).bytes);
     for (size_t i = 0; i < rows; i++)
         shed_value_unref(values[i]);
-    shed_kept_destroy(kept);
+    shed_local_destroy(local);
     free(values);
 }
 
@@ -349,7 +349,7 @@ START_TEST(what_is_counted_is_at_least_what_malloc_gives)
 }
 END_TEST
 
-/* With a kept_bytes that maps the chains, too. */
+/* With a local_bytes that maps the chains, too. */
 START_TEST(a_row_that_malloc_maps_is_counted_by_its_pages)
 {
     mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES); /* else it grows */
@@ -361,14 +361,14 @@ END_TEST
 
 /* What may be found of each key, and what must not. */
 static struct model {
-    struct shed_kept *kept;
+    struct shed_local *local;
     uint64_t now_ms;
     struct {
         struct shed_value *value; /* NULL: nothing; else a reference */
         uint64_t written_ms;
-        struct shed_kept_mark mark; /* taken some time ago */
-        uint64_t marked, dropped;   /* the steps of it and of the last drop; 0:
-                                       none */
+        struct shed_local_mark mark; /* taken some time ago */
+        uint64_t marked, dropped;    /* the steps of it and of the last drop; 0:
+                                        none */
     } key[KEYS];
 } m;
 
@@ -386,7 +386,7 @@ static void model_keep(unsigned i, unsigned random)
     if (m.key[i].marked == 0)
         return;
     value = create_value(SHED_KIND_ROW, random % 700);
-    keep_at(m.kept, i, m.key[i].mark, value, age_ms, m.now_ms);
+    keep_at(m.local, i, m.key[i].mark, value, age_ms, m.now_ms);
     if (m.key[i].marked <= m.key[i].dropped) {
         shed_value_unref(value);
         return;
@@ -399,10 +399,10 @@ static void model_keep(unsigned i, unsigned random)
 /* Returns: whether it was found. */
 static bool model_find(unsigned i)
 {
-    struct shed_kept_row row;
+    struct shed_local_row row;
     struct shed_value *expected = m.key[i].value;
 
-    if (!shed_kept_find(m.kept, key_of(i), m.now_ms, &row))
+    if (!shed_local_find(m.local, key_of(i), m.now_ms, &row))
         return false;
     ck_assert_ptr_nonnull(expected);
     ck_assert_ptr_eq(row.value, expected);
@@ -414,15 +414,15 @@ static bool model_find(unsigned i)
 
 static void model_drop(unsigned i, uint64_t step)
 {
-    shed_kept_drop(m.kept, key_of(i));
+    shed_local_drop(m.local, key_of(i));
     forget(i);
     m.key[i].dropped = step;
 }
 
 static void model_drop_all(uint64_t step)
 {
-    shed_kept_drop_all(m.kept);
-    ck_assert_uint_eq(shed_kept_size(m.kept).rows, 0);
+    shed_local_drop_all(m.local);
+    ck_assert_uint_eq(shed_local_size(m.local).rows, 0);
     for (unsigned i = 0; i < KEYS; i++) {
         forget(i);
         m.key[i].dropped = step;
@@ -440,7 +440,7 @@ static void step(uint64_t number, size_t limit)
     switch (random / KEYS % 8) {
     case 0:
     case 1:
-        m.key[i].mark = shed_kept_mark(m.kept, key_of(i));
+        m.key[i].mark = shed_local_mark(m.local, key_of(i));
         m.key[i].marked = number;
         break;
     case 2:
@@ -457,7 +457,7 @@ static void step(uint64_t number, size_t limit)
     default:
         (void)model_find(i);
     }
-    ck_assert_uint_le(shed_kept_size(m.kept).bytes, limit);
+    ck_assert_uint_le(shed_local_size(m.local).bytes, limit);
 }
 
 /* With ample memory everything is found that the model has. */
@@ -465,7 +465,7 @@ static void run_schedule(unsigned seed, size_t limit)
 {
     memset(&m, 0, sizeof(m));
     srand(seed);
-    m.kept = shed_kept_create(limit, &rule);
+    m.local = shed_local_create(limit, &rule);
     m.now_ms = 1000000;
     for (uint64_t number = 1; number <= 300; number++)
         step(number, limit);
@@ -479,7 +479,7 @@ static void run_schedule(unsigned seed, size_t limit)
                           "seed %u, key %u", seed, i);
         ck_assert_msg(!is_found || !is_over, "seed %u, key %u", seed, i);
     }
-    shed_kept_destroy(m.kept);
+    shed_local_destroy(m.local);
     for (unsigned i = 0; i < KEYS; i++) {
         if (m.key[i].value != NULL)
             ck_assert_uint_eq(atomic_load(&m.key[i].value->refs), 1);
@@ -563,34 +563,34 @@ static void name_keys_of_a_shard(void)
 /* How many rows of one size a shard keeps. */
 static size_t find_capacity(size_t limit)
 {
-    struct shed_kept *kept = shed_kept_create(limit, &rule);
+    struct shed_local *local = shed_local_create(limit, &rule);
     size_t rows;
 
     for (unsigned i = 0; i < KEYS; i++)
-        (void)keep_new(kept, i, 100);
-    rows = shed_kept_size(kept).rows;
-    shed_kept_destroy(kept);
+        (void)keep_new(local, i, 100);
+    rows = shed_local_size(local).rows;
+    shed_local_destroy(local);
     ck_assert_uint_gt(rows, 4);
     ck_assert_uint_lt(rows, KEYS - 4);
     return rows;
 }
 
-static void sieve_step(struct shed_kept *kept)
+static void sieve_step(struct shed_local *local)
 {
     unsigned random = (unsigned)rand(), i = random % KEYS;
 
     if (sieve_has(i) && random / KEYS % 4 > 0) {
-        ck_assert(has(kept, i, 0));
+        ck_assert(has(local, i, 0));
         s.is_visited[i] = true;
     } else if (sieve_has(i)) {
-        shed_kept_drop(kept, key_of(i));
+        shed_local_drop(local, key_of(i));
         sieve_drop(i);
     } else {
-        ck_assert(!has(kept, i, 0));
-        (void)keep_new(kept, i, 100);
+        ck_assert(!has(local, i, 0));
+        (void)keep_new(local, i, 100);
         sieve_insert(i);
     }
-    ck_assert_uint_eq(shed_kept_size(kept).rows, s.size);
+    ck_assert_uint_eq(shed_local_size(local).rows, s.size);
 }
 
 START_TEST(rows_leave_as_sieve_says)
@@ -601,26 +601,26 @@ START_TEST(rows_leave_as_sieve_says)
     name_keys_of_a_shard();
     capacity = find_capacity(LIMIT);
     for (unsigned seed = 0; seed < 1000; seed++) {
-        struct shed_kept *kept = shed_kept_create(LIMIT, &rule);
+        struct shed_local *local = shed_local_create(LIMIT, &rule);
         srand(seed);
         s = (struct sieve){.capacity = capacity};
         for (int i = 0; i < 200; i++)
-            sieve_step(kept);
-        shed_kept_destroy(kept);
+            sieve_step(local);
+        shed_local_destroy(local);
     }
 }
 END_TEST
 
 START_TEST(without_an_object_nothing_is_kept)
 {
-    struct shed_kept_row row;
+    struct shed_local_row row;
 
-    shed_kept_keep(NULL, key_of(0), shed_kept_mark(NULL, key_of(0)), NULL, 0);
-    shed_kept_drop(NULL, key_of(0));
-    shed_kept_drop_all(NULL);
-    ck_assert(!shed_kept_find(NULL, key_of(0), 0, &row));
-    ck_assert_uint_eq(shed_kept_size(NULL).bytes, 0);
-    shed_kept_destroy(NULL);
+    shed_local_keep(NULL, key_of(0), shed_local_mark(NULL, key_of(0)), NULL, 0);
+    shed_local_drop(NULL, key_of(0));
+    shed_local_drop_all(NULL);
+    ck_assert(!shed_local_find(NULL, key_of(0), 0, &row));
+    ck_assert_uint_eq(shed_local_size(NULL).bytes, 0);
+    shed_local_destroy(NULL);
 }
 END_TEST
 

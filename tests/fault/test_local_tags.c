@@ -71,14 +71,14 @@ static void up(void)
 
 static bool is_kept(const char *key, bool is_entry)
 {
-    struct shed_kept_row row;
+    struct shed_local_row row;
     char name[32];
     bool is_it;
 
     snprintf(name, sizeof(name), "t:{%s}", key);
-    if (!shed_kept_find(fixture.cache->kept,
-                        (struct shed_entry_key){name, strlen(name)},
-                        shed_now_ms(), &row))
+    if (!shed_local_find(fixture.cache->local,
+                         (struct shed_entry_key){name, strlen(name)},
+                         shed_now_ms(), &row))
         return false;
     is_it = (row.value->header != NULL) == is_entry;
     shed_value_unref(row.value);
@@ -181,7 +181,7 @@ START_TEST(without_redis_it_drops_what_is_kept)
     expect_kept("k", "k@1");
     expect_kept("kk", "kk@1");
     ck_assert_int_eq(writes[_i](), SHED_EREDIS);
-    ck_assert_uint_eq(shed_kept_size(fixture.cache->kept).rows, 0);
+    ck_assert_uint_eq(shed_local_size(fixture.cache->local).rows, 0);
     expect_loaded("k", "k@2");
     expect_loaded("kk", "kk@2");
     table_update(&fixture.table);
@@ -212,7 +212,7 @@ START_TEST(a_load_from_before_it_is_not_kept)
     hold_load_and_write(&before, writes[_i]);
     table_release(&fixture.table);
     getter_expect(&before, "k@1", SHED_ORIGIN_UNPUBLISHED);
-    ck_assert_uint_eq(shed_kept_size(fixture.cache->kept).rows, 0);
+    ck_assert_uint_eq(shed_local_size(fixture.cache->local).rows, 0);
     expect_loaded("k", "k@2");
     expect_kept("k", "k@2");
     down();
@@ -285,7 +285,7 @@ END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("kept_tags");
+    TCase *tc = tcase_create("local_tags");
     const int count = sizeof(writes) / sizeof(*writes);
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
@@ -302,5 +302,5 @@ int main(void)
     tcase_add_loop_test(
         tc, what_was_kept_before_the_delivery_is_not_trusted_after_it, 0,
         count);
-    return run_tests("kept_tags", tc);
+    return run_tests("local_tags", tc);
 }

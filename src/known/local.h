@@ -1,8 +1,8 @@
 /*
- * What a process still has of a cache's rows, for the time when Redis cannot be
- * read (SHED_REDIS_DOWN_STALE): of each key the row that it was given or has
- * loaded last, in a bounded memory. It keeps references of values and copies
- * none.
+ * Local rows: what a process still has of a cache's rows, for the time when
+ * Redis cannot be read (SHED_REDIS_DOWN_STALE): of each key the row that it was
+ * given or has loaded last, in a bounded memory. It keeps references of values
+ * and copies none.
  *
  * A row that was read before its key was dropped must not be kept afterwards.
  * So a reader takes a mark before it begins to read. If the key is dropped
@@ -11,10 +11,10 @@
  * Pushes drop nothing: they come for few keys, and also for what this process
  * has published itself.
  *
- * Any thread. kept may be NULL where nothing is kept.
+ * Any thread. local may be NULL where nothing is kept.
  */
-#ifndef SHED_KEPT_H
-#define SHED_KEPT_H
+#ifndef SHED_LOCAL_H
+#define SHED_LOCAL_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,26 +25,26 @@
 #include "entry/entry.h"
 #include "entry/freshness.h"
 
-struct shed_kept;
+struct shed_local;
 
 /* Keep rows in up to limit_bytes, which covers all memory in use here. A row
  * that takes more than a sixteenth of it is not kept. rule says how long a row
  * may be given out, and must outlive the object.
  * Returns: NULL when out of memory. */
-struct shed_kept *shed_kept_create(size_t limit_bytes,
-                                   const struct shed_freshness_rule *rule);
-void shed_kept_destroy(struct shed_kept *kept);
+struct shed_local *shed_local_create(size_t limit_bytes,
+                                     const struct shed_freshness_rule *rule);
+void shed_local_destroy(struct shed_local *local);
 
 /* The state of a key before it is read. */
-struct shed_kept_mark {
+struct shed_local_mark {
     uint64_t hash;
     unsigned drops;
 };
 
-struct shed_kept_mark shed_kept_mark(struct shed_kept *kept,
-                                     struct shed_entry_key key);
+struct shed_local_mark shed_local_mark(struct shed_local *local,
+                                       struct shed_entry_key key);
 
-struct shed_kept_row {
+struct shed_local_row {
     struct shed_value *value;
     uint64_t age_ms; /* now */
     uint64_t ttl_ms; /* how long it is fresh, from age 0 */
@@ -58,37 +58,38 @@ struct shed_kept_row {
  * nothing is done but to note its use. A row that was loaded does not replace
  * one of a higher version; what Redis has replaces any, because versions that
  * begin again begin there. mark is the key's; now_ms is monotonic. */
-void shed_kept_keep(struct shed_kept *kept, struct shed_entry_key key,
-                    struct shed_kept_mark mark, const struct shed_kept_row *row,
-                    uint64_t now_ms);
+void shed_local_keep(struct shed_local *local, struct shed_entry_key key,
+                     struct shed_local_mark mark,
+                     const struct shed_local_row *row, uint64_t now_ms);
 
 /* Keep a value that was read from Redis when its clock was server_ms; with an
  * unknown clock, 0, it is of unknown age and not kept. */
-void shed_kept_keep_entry(struct shed_kept *kept, struct shed_entry_key key,
-                          struct shed_kept_mark mark, struct shed_value *value,
-                          const struct shed_freshness_times *times,
-                          uint64_t server_ms);
+void shed_local_keep_entry(struct shed_local *local, struct shed_entry_key key,
+                           struct shed_local_mark mark,
+                           struct shed_value *value,
+                           const struct shed_freshness_times *times,
+                           uint64_t server_ms);
 
 /* Returns: true and *out, with a reference of the caller's; false if there is
  * no row, or it is past its ttl and its stale windows. */
-bool shed_kept_find(struct shed_kept *kept, struct shed_entry_key key,
-                    uint64_t now_ms, struct shed_kept_row *out);
+bool shed_local_find(struct shed_local *local, struct shed_entry_key key,
+                     uint64_t now_ms, struct shed_local_row *out);
 
 /* Remove a row that was found, and can no longer be given out, unless another
  * is there by now. What is being read is not refused. */
-void shed_kept_forget(struct shed_kept *kept, struct shed_entry_key key,
-                      const struct shed_value *value);
+void shed_local_forget(struct shed_local *local, struct shed_entry_key key,
+                       const struct shed_value *value);
 
 /* Drop what is kept of a key; what was read before is refused from now on. */
-void shed_kept_drop(struct shed_kept *kept, struct shed_entry_key key);
+void shed_local_drop(struct shed_local *local, struct shed_entry_key key);
 
 /* The same for all keys. */
-void shed_kept_drop_all(struct shed_kept *kept);
+void shed_local_drop_all(struct shed_local *local);
 
-struct shed_kept_size {
+struct shed_local_size {
     uint64_t rows, bytes;
 };
 
-struct shed_kept_size shed_kept_size(struct shed_kept *kept);
+struct shed_local_size shed_local_size(struct shed_local *local);
 
 #endif

@@ -75,7 +75,7 @@ static const char help[] =
     "  --loads N            snowshed: queries for items at a time (default 4)\n"
     "  --refresh-after-ms N\n"
     "                       snowshed: an item that is read when it is older is\n"
-    "                       loaded again behind its callers (default 0: never)\n"
+    "                       loaded again in the background (default 0: never)\n"
     "  --stale-ms N         snowshed: this long after its ttl an item is still\n"
     "                       the answer while one process loads it (default 0)\n"
     "  --stale-if-error-ms N\n"

@@ -775,8 +775,8 @@ struct shed_cache_options {
     /* The life of a row, by its age. Both windows begin at the end of the ttl:
      *
      *   0                                   a get takes it
-     *   refresh_after_ms                    the same; it is loaded again behind
-     *                                       the call, by one process
+     *   refresh_after_ms                    the same; one process loads it
+     *                                       again in the background
      *   ttl_ms                              the same, as SHED_ORIGIN_STALE
      *   ttl_ms + stale_while_revalidate_ms  a get waits for a load; if that
      *                                       fails, or takes soft_timeout_ms, it

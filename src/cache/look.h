@@ -1,6 +1,6 @@
 /*
  * What the reply to a GET is worth to a call: an answer, or a value to fall
- * back on, and whether it is to be refreshed behind the callers. Any thread.
+ * back on, and whether it is to be refreshed in the background. Any thread.
  */
 #ifndef SHED_LOOK_H
 #define SHED_LOOK_H

@@ -33,7 +33,7 @@
  * a lease, if the cache's options say so. What is refused ends the flight.
  *
  * A refresh is a load whose lease is in a key of its own: to the machine it is
- * the same. One that works behind the callers has none; it is over when the
+ * the same. One that works in the background has none; it is over when the
  * value has been replaced, by whomever. While another process refreshes it
  * waits as a caller would, to take over if that one dies, and keeps its own
  * process from asking Redis again at each hit. For that reason one that has
@@ -120,7 +120,7 @@ static void acquire(struct shed_flight *f, struct shed_flight_act *act)
 static void end(struct shed_flight *f, struct shed_flight_act *act)
 {
     f->state = SHED_FLIGHT_OVER;
-    if (!f->is_behind || !f->has_failed)
+    if (!f->is_background || !f->has_failed)
         return;
     f->state = SHED_FLIGHT_PAUSING;
     set_timer(act, f->policy->pause_ms);
@@ -238,7 +238,7 @@ static void wait_for_holder(struct shed_flight *f, struct shed_flight_act *act,
     f->leased_ms = e->age_ms < now_ms ? now_ms - e->age_ms : 0;
     if (f->waits == 0)
         f->wait_began_ms = now_ms;
-    if (f->has_pushes || f->is_behind)
+    if (f->has_pushes || f->is_background)
         delay = shed_backoff_equal_ms(f->waits, PUSHED_POLL_MIN_MS,
                                       PUSHED_POLL_MAX_MS, random);
     else
@@ -266,7 +266,7 @@ static bool may_load_without_redis(const struct shed_flight *f,
 {
     if (f->newest > 0)
         return f->policy->load_when_down;
-    return f->is_behind && f->policy->refresh_when_down &&
+    return f->is_background && f->policy->refresh_when_down &&
            trouble != SHED_TROUBLE_NO_WRITE;
 }
 
@@ -337,9 +337,9 @@ static void on_acquiring(struct shed_flight *f, struct shed_flight_act *act,
     case SHED_EV_WAIT:
         f->had_holder = true;
         /* a push that overtook this reply will not come again */
-        if (f->is_behind && !e->is_refresh)
+        if (f->is_background && !e->is_refresh)
             end(f, act); /* the value is gone, and another process loads it */
-        else if (f->is_pushed && (f->newest > 0 || f->is_behind))
+        else if (f->is_pushed && (f->newest > 0 || f->is_background))
             acquire(f, act);
         else
             wait_for_holder(f, act, e, now_ms, random);
@@ -354,7 +354,7 @@ static void on_waiting(struct shed_flight *f, struct shed_flight_act *act,
 {
     if (e->type != SHED_EV_TIMER && e->type != SHED_EV_PUSH)
         return;
-    if (f->newest > 0 || f->is_behind)
+    if (f->newest > 0 || f->is_background)
         acquire(f, act);
     else
         f->state = SHED_FLIGHT_OVER;
@@ -518,7 +518,7 @@ struct shed_flight_act shed_flight_step(struct shed_flight *f,
             f->state = SHED_FLIGHT_OVER;
         break;
     case SHED_FLIGHT_OVER:
-        if (e->type == SHED_EV_START && f->is_behind)
+        if (e->type == SHED_EV_START && f->is_background)
             acquire(f, &act);
         else if (e->type == SHED_EV_START)
             restart(f, &act);

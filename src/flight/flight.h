@@ -9,8 +9,8 @@
  * the moment when it began (its cutoff), and answers callers up to that one;
  * later ones go round again.
  *
- * A flight without callers works behind them: it refreshes a value that is
- * served meanwhile, or watches the process that does.
+ * A flight without callers works in the background: it refreshes a value that
+ * is served meanwhile, or watches the process that does.
  */
 #ifndef SHED_FLIGHT_H
 #define SHED_FLIGHT_H
@@ -26,7 +26,7 @@ enum shed_flight_state {
     SHED_FLIGHT_WAITING,    /* another flight holds the lease, or Redis had a
                                passing trouble; a timer runs, a push may
                                come */
-    SHED_FLIGHT_PAUSING,    /* behind the callers, and it has failed: until the
+    SHED_FLIGHT_PAUSING,    /* in the background, and it has failed: until the
                                timer no other one is started */
     SHED_FLIGHT_LOADING,    /* the source works; if there is a lease, it is
                                renewed */
@@ -38,7 +38,7 @@ enum shed_flight_state {
 };
 
 enum shed_flight_event_type {
-    SHED_EV_START, /* the first caller has joined, or it works behind */
+    SHED_EV_START, /* the first caller has joined, or it is background */
     /* replies to an acquire */
     SHED_EV_LEAD,    /* the lease is ours */
     SHED_EV_HIT,     /* a row, or "no such row" */
@@ -110,7 +110,7 @@ struct shed_flight_policy {
     uint64_t lease_ms;
     uint64_t load_timeout_ms;
     bool load_when_down;    /* with Redis down, load without a lease */
-    bool refresh_when_down; /* the same behind the callers, because what was
+    bool refresh_when_down; /* the same in the background, because what was
                                loaded is kept in the process */
     uint64_t pause_ms;      /* of PAUSING */
 };
@@ -145,9 +145,9 @@ struct shed_flight {
     bool is_pushed;     /* a push came while the acquire was under way */
     bool has_pushes;    /* pushes can be expected; set by the driver */
     bool is_unmodified; /* what was loaded is the value in Redis */
-    bool is_behind;     /* it works behind the callers, until the driver clears
-                           this; nobody joins it */
-    bool has_failed;    /* of one that works behind: it did not do its work */
+    bool is_background; /* it works in the background, until the driver clears
+                       this; nobody joins it */
+    bool has_failed;    /* of a background one: it did not do its work */
 };
 
 /* Begin in the state OVER. policy is borrowed, and so is pace, which all

@@ -204,7 +204,7 @@ bool shed_flight_load_start(struct shed_flight_load *load, uint64_t request,
         .value_limit_bytes = s->value_limit_bytes,
         .group = s,
         .old_version = old,
-        .is_behind = load->is_behind,
+        .is_background = load->is_background,
         .settle = settle,
         .begin = begin};
     atomic_store(&load->waiters->awaited, SHED_AWAITS_QUEUE);

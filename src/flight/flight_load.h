@@ -38,8 +38,8 @@ struct shed_flight_load {
     struct shed_bytes key; /* as its callers know it */
     struct shed_entry_key redis_key;
     struct shed_waiters *waiters;
-    bool is_behind;    /* no caller waits for it */
-    uint64_t position; /* for each load, see shed_tag_log_position */
+    bool is_background; /* no caller waits for it */
+    uint64_t position;  /* for each load, see shed_tag_log_position */
     void (*on_event)(void *arg, struct shed_flight_event event);
     void *arg;
     /* for the owner to read, with an event; kept until the next start */

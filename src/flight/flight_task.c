@@ -97,7 +97,7 @@ static bool start_load(struct shed_flight_task *task, uint64_t request)
         task->exchange.position = task->load.position =
             shed_tag_log_position(tag_log);
     task->news = news_of(task);
-    task->load.is_behind = task->is_behind;
+    task->load.is_background = task->is_background;
     return shed_flight_load_start(&task->load, request,
                                   task->is_revoked ? none
                                                    : task->exchange.old_version,
@@ -117,7 +117,7 @@ static bool is_alone(const struct shed_flight_task *task)
 }
 
 /* Callers wait for another flight: if that is a refresh of this process, its
- * load is no longer behind the callers. */
+ * load is no longer in the background. */
 static void hasten_refresh(const struct shed_flight_task *task)
 {
     struct shed_table *table = task->shared->table;
@@ -209,13 +209,14 @@ static void drive(struct shed_flight_task *task, struct shed_flight_event event)
         task->flight.has_pushes =
             shed_session_is_on(task->shared->client->session);
         /* a cache that is being closed waits for loads, for nothing else */
-        task->flight.is_behind = task->is_behind && !task->shared->is_closing;
+        task->flight.is_background =
+            task->is_background && !task->shared->is_closing;
         act = shed_flight_step(&task->flight, &event, shed_now_ms(),
                                shed_random_jitter());
         if (event.type == SHED_EV_WAIT && task->flight.newest > 0)
             hasten_refresh(task);
         if (event.type == SHED_EV_WAIT && task->flight.waits == 1 &&
-            !task->is_behind)
+            !task->is_background)
             shed_count(&task->shared->counters->waits, 1);
         /* one that was invalidated is counted where that is heard */
         if (act.answer == SHED_ANSWER_UNPUBLISHED &&

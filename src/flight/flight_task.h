@@ -51,7 +51,7 @@ struct shed_flight_task {
     struct shed_flight_task *next;
     bool is_leaving; /* a lease that it left behind is ended */
     /* set by the owner before the start */
-    bool is_behind;
+    bool is_background;
     bool is_revoked; /* the value in Redis is a miss by one of its tags */
 };
 

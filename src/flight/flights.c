@@ -210,10 +210,10 @@ void shed_flights_refresh(struct shed_flights *fs, const struct shed_key *key,
     task = create_task(fs, key);
     if (task == NULL)
         return;
-    task->is_behind = true;
+    task->is_background = true;
     if (identity != NULL)
         memcpy(task->exchange.due, identity, sizeof(task->exchange.due));
-    if (shed_table_insert_behind(fs->shared.table, &task->waiters))
+    if (shed_table_insert_background(fs->shared.table, &task->waiters))
         shed_reactor_post(fs->shared.client->reactor, &task->post);
     else
         destroy_task(task);

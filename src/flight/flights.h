@@ -55,7 +55,7 @@ shed_flights_join(struct shed_flights *flights, const struct shed_key *key,
  * the reactor's. */
 void shed_flights_start(struct shed_flights *flights, struct shed_post *starts);
 
-/* Load the key's value again behind the callers, if it still has this identity
+/* Load the key's value again in the background, if it still has this identity
  * (see shed_entry_identity; NULL: whatever it is) or is no longer fresh, unless
  * this process is at it already. Of all processes one does the work; this one
  * does not take part while its source's breaker refuses loads. It is done in

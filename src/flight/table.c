@@ -60,7 +60,7 @@ static bool is_busy_locked(const struct shed_waiters *waiters, const char *key,
                            size_t size)
 {
     for (; waiters != NULL; waiters = waiters->next)
-        if ((!waiters->is_detached || waiters->is_behind) &&
+        if ((!waiters->is_detached || waiters->is_background) &&
             is_of(waiters, key, size))
             return true;
     return false;
@@ -242,8 +242,8 @@ bool shed_table_is_busy(struct shed_table *t, const char *key, size_t size)
     return is_busy;
 }
 
-bool shed_table_insert_behind(struct shed_table *t,
-                              struct shed_waiters *waiters)
+bool shed_table_insert_background(struct shed_table *t,
+                                  struct shed_waiters *waiters)
 {
     struct shed_waiters **chain;
     struct shard *shard =
@@ -252,7 +252,7 @@ bool shed_table_insert_behind(struct shed_table *t,
 
     waiters->last = &waiters->first;
     waiters->is_detached = true;
-    waiters->is_behind = true;
+    waiters->is_background = true;
     pthread_mutex_lock(&shard->mu);
     is_busy = is_busy_locked(*chain, waiters->key, waiters->key_size);
     if (!is_busy)
@@ -396,7 +396,7 @@ void shed_table_detach_waiters(struct shed_table *t,
 
     pthread_mutex_lock(&shard->mu);
     waiters->is_detached = true;
-    waiters->is_behind = false;
+    waiters->is_background = false;
     pthread_mutex_unlock(&shard->mu);
 }
 

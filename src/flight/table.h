@@ -70,8 +70,8 @@ struct shed_waiters {
     /* under the shard's mu */
     struct shed_waiters *next; /* in the chain */
     bool is_detached;          /* nobody may join it, or may any longer */
-    bool is_behind; /* it works in the background, and excludes another one that
-                       does */
+    bool is_background; /* it works in the background, and excludes another one
+                       that does */
     struct shed_caller *first;
     struct shed_caller **last;
     uint64_t last_number;
@@ -119,8 +119,8 @@ bool shed_table_is_busy(struct shed_table *table, const char *key, size_t size);
 
 /* Add the flight of waiters, which works in the background, unless the table is
  * busy with the key. Returns: true if it was added. */
-bool shed_table_insert_behind(struct shed_table *table,
-                              struct shed_waiters *waiters);
+bool shed_table_insert_background(struct shed_table *table,
+                                  struct shed_waiters *waiters);
 
 /* Leave the flight. Returns: true if caller was still waiting; it has left, and
  * its awaited is set. False if it was or is about to be answered; its latch

@@ -48,7 +48,8 @@ struct shed_job {
     size_t value_limit_bytes; /* a longer value fails with SHED_ETOOBIG */
     const void *group;        /* jobs of different ones do not fail alike */
     struct shed_row_version old_version; /* of the value that Redis has */
-    bool is_behind; /* no caller waits for it; shed_source_hasten clears it */
+    bool is_background; /* no caller waits for it; shed_source_hasten clears it
+                         */
     void (*settle)(struct shed_job *job, struct shed_loaded *loaded);
     /* Called when a load begins that the job is part of, with a lock held;
      * is_first for one job of each load. May be NULL. */

@@ -355,7 +355,7 @@ static bool has_room_locked(const struct shed_source *s,
                             const struct shed_job *job)
 {
     return shed_load_queue_count(&s->queue) < s->options.queue_limit ||
-           (!job->is_behind && s->queue.behind.count > 0);
+           (!job->is_background && s->queue.background.count > 0);
 }
 
 /* Returns: the job whose place it takes, or NULL. */

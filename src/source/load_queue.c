@@ -8,22 +8,23 @@ void shed_load_queue_init(struct shed_load_queue *q)
 {
     *q = (struct shed_load_queue){{NULL, NULL, 0, 0}, {NULL, NULL, 0, 0}};
     q->waited_for.last = &q->waited_for.first;
-    q->behind.last = &q->behind.first;
+    q->background.last = &q->background.first;
 }
 
 size_t shed_load_queue_count(const struct shed_load_queue *q)
 {
-    return q->waited_for.count + q->behind.count;
+    return q->waited_for.count + q->background.count;
 }
 
 size_t shed_load_queue_ready(const struct shed_load_queue *q)
 {
-    return q->waited_for.ready + q->behind.ready;
+    return q->waited_for.ready + q->background.ready;
 }
 
 void shed_load_queue_push(struct shed_load_queue *q, struct shed_job *job)
 {
-    struct shed_load_lane *lane = job->is_behind ? &q->behind : &q->waited_for;
+    struct shed_load_lane *lane =
+        job->is_background ? &q->background : &q->waited_for;
 
     job->next = NULL;
     job->at = lane->last;
@@ -35,7 +36,7 @@ void shed_load_queue_push(struct shed_load_queue *q, struct shed_job *job)
 void shed_load_queue_wake(struct shed_load_queue *q)
 {
     q->waited_for.ready = q->waited_for.count;
-    q->behind.ready = q->behind.count;
+    q->background.ready = q->background.count;
 }
 
 /* It is the first, or all are ready. */
@@ -58,7 +59,7 @@ static struct shed_job *remove_from(struct shed_load_lane *lane,
 struct shed_job *shed_load_queue_pop(struct shed_load_queue *q)
 {
     struct shed_load_lane *lane =
-        q->waited_for.ready > 0 ? &q->waited_for : &q->behind;
+        q->waited_for.ready > 0 ? &q->waited_for : &q->background;
 
     return lane->ready > 0 ? remove_from(lane, lane->first) : NULL;
 }
@@ -66,18 +67,18 @@ struct shed_job *shed_load_queue_pop(struct shed_load_queue *q)
 struct shed_job *shed_load_queue_drop(struct shed_load_queue *q,
                                       uint64_t now_ms)
 {
-    struct shed_job *job = q->behind.first;
+    struct shed_job *job = q->background.first;
 
     if (job == NULL || job->deadline_ms > now_ms)
         return NULL;
-    return remove_from(&q->behind, job);
+    return remove_from(&q->background, job);
 }
 
 struct shed_job *shed_load_queue_take_all(struct shed_load_queue *q)
 {
     struct shed_job *all;
 
-    *q->waited_for.last = q->behind.first;
+    *q->waited_for.last = q->background.first;
     all = q->waited_for.first;
     for (struct shed_job *job = all; job != NULL; job = job->next)
         job->at = NULL;
@@ -87,11 +88,11 @@ struct shed_job *shed_load_queue_take_all(struct shed_load_queue *q)
 
 bool shed_load_queue_hasten(struct shed_load_queue *q, struct shed_job *job)
 {
-    if (!job->is_behind || job->at == NULL)
+    if (!job->is_background || job->at == NULL)
         return false;
     shed_load_queue_wake(q);
-    (void)remove_from(&q->behind, job);
-    job->is_behind = false;
+    (void)remove_from(&q->background, job);
+    job->is_background = false;
     shed_load_queue_push(q, job);
     shed_load_queue_wake(q);
     return true;

@@ -1,10 +1,10 @@
 /*
  * The jobs that wait at a source. Pure.
  *
- * A job for which callers wait goes before all that are loaded behind the
- * callers, so that nobody waits for a refresh; among its like each goes in the
- * order in which it came. There is no share that refreshes get in any case: a
- * row whose refresh is never begun is given out as long as its windows allow,
+ * A job for which callers wait goes before all that are loaded in the
+ * background, so that nobody waits for a refresh; among its like each goes in
+ * the order in which it came. There is no share that refreshes get in any case:
+ * a row whose refresh is never begun is given out as long as its windows allow,
  * and is then a miss, for which a caller waits.
  */
 #ifndef SHED_LOAD_QUEUE_H
@@ -24,7 +24,7 @@ struct shed_load_lane {
 };
 
 struct shed_load_queue {
-    struct shed_load_lane waited_for, behind;
+    struct shed_load_lane waited_for, background;
 };
 
 void shed_load_queue_init(struct shed_load_queue *queue);
@@ -42,7 +42,7 @@ void shed_load_queue_wake(struct shed_load_queue *queue);
 /* Take the next job that is ready. Returns: NULL if there is none. */
 struct shed_job *shed_load_queue_pop(struct shed_load_queue *queue);
 
-/* Take the oldest job behind the callers, ready or not, if its deadline has
+/* Take the oldest job in the background, ready or not, if its deadline has
  * passed at now_ms; at UINT64_MAX each has. Returns: NULL if there is none. */
 struct shed_job *shed_load_queue_drop(struct shed_load_queue *queue,
                                       uint64_t now_ms);

@@ -261,7 +261,7 @@ START_TEST(a_row_that_is_due_is_not_loaded_again)
 }
 END_TEST
 
-START_TEST(within_stale_while_revalidate_it_is_loaded_behind_the_callers)
+START_TEST(within_stale_while_revalidate_it_is_loaded_in_the_background)
 {
     init();
     fixture.cache_options.stale_while_revalidate_ms = AGEING_TTL_MS;
@@ -568,7 +568,7 @@ int main(void)
     tcase_add_test(tc, absence_is_kept_for_its_ttl);
     tcase_add_test(tc, a_row_that_is_due_is_not_loaded_again);
     tcase_add_test(
-        tc, within_stale_while_revalidate_it_is_loaded_behind_the_callers);
+        tc, within_stale_while_revalidate_it_is_loaded_in_the_background);
     tcase_add_test(tc, within_stale_if_error_it_is_given_out_if_the_load_fails);
     tcase_add_test(tc, a_call_that_may_not_load_takes_it_within_stale_if_error);
     tcase_add_test(tc, a_row_beyond_its_windows_is_dropped);

@@ -37,9 +37,9 @@ static void up_refreshing(void)
     while (table_running(&fixture.table) == 0);
 }
 
-/* ------------------------------------------------------ behind the callers */
+/* ------------------------------------------------------ in the background */
 
-START_TEST(a_row_that_is_due_is_loaded_behind_its_callers)
+START_TEST(a_row_that_is_due_is_loaded_in_the_background)
 {
     up(AGEING_DUE_MS, 0, 0);
     age("t:{k}", AGEING_DUE_MS);
@@ -599,7 +599,7 @@ int main(void)
     TCase *tc = tcase_create("refresh");
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, a_row_that_is_due_is_loaded_behind_its_callers);
+    tcase_add_test(tc, a_row_that_is_due_is_loaded_in_the_background);
     tcase_add_test(tc, a_row_that_is_not_due_is_left_alone);
     tcase_add_test(tc, a_stale_row_is_given_out_as_such_while_it_is_loaded);
     tcase_add_test(tc, a_row_beyond_its_window_is_waited_for);

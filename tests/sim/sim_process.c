@@ -145,7 +145,7 @@ static void make_call(struct sim *s, struct sim_flight *f,
         make_version(s, asks.version);
         model_make_acquire(call, f->key, &asks, !s->mode->no_channels,
                            &s->lease, f->has_seen ? &f->seen : NULL,
-                           f->is_behind ? f->due : NULL,
+                           f->is_background ? f->due : NULL,
                            shed_flight_has_waited(&f->machine), is_alone(s, f));
         f->has_seen = false;
         f->looks++;
@@ -214,7 +214,7 @@ static void give(struct sim *s, struct sim_flight *f,
 
     f->machine.newest = newest_of(s, f);
     f->machine.has_pushes = s->process[f->process].has_pushes;
-    f->machine.is_behind = f->is_behind;
+    f->machine.is_background = f->is_background;
     act = shed_flight_step(&f->machine, &event, s->now_ms, sim_draw(s, 0));
     if (s->process[f->process].pace.count > 0 &&
         s->process[f->process].learnt_ms == 0)
@@ -395,7 +395,7 @@ static struct sim_flight *make_flight(struct sim *s, unsigned process,
     f->process = process;
     f->key = key;
     f->is_detached = false;
-    f->is_behind = false;
+    f->is_background = false;
     f->is_refresh = false;
     f->has_seen = false;
     f->looks = 0;
@@ -408,27 +408,27 @@ static struct sim_flight *make_flight(struct sim *s, unsigned process,
 /* The flight that a caller joins, or that prevents another one in the
  * background. */
 static struct sim_flight *find_flight_of(struct sim *s, unsigned process,
-                                         size_t key, bool is_behind)
+                                         size_t key, bool is_background)
 {
     for (size_t i = 0; i < SIM_FLIGHTS; i++) {
         struct sim_flight *f = &s->flight[i];
 
         if (f->number != 0 && f->process == process && f->key == key &&
-            (!f->is_detached || (is_behind && f->is_behind)))
+            (!f->is_detached || (is_background && f->is_background)))
             return f;
     }
     return NULL;
 }
 
-static void start_behind(struct sim *s, unsigned process, size_t key,
-                         const unsigned char *identity)
+static void start_background(struct sim *s, unsigned process, size_t key,
+                             const unsigned char *identity)
 {
     struct sim_flight *f;
 
     if (find_flight_of(s, process, key, true) != NULL)
         return;
     f = make_flight(s, process, key);
-    f->is_behind = f->is_detached = true;
+    f->is_background = f->is_detached = true;
     memcpy(f->due, identity, sizeof(f->due));
     sim_trace(s, "refreshes", process, key, f->number);
     give(s, f, (struct shed_flight_event){.type = SHED_EV_START});
@@ -440,7 +440,7 @@ static void refresh(struct sim *s, const struct sim_caller *caller,
     unsigned char identity[SHED_ENTRY_IDENTITY_BYTES];
 
     shed_entry_identity(slot->bytes.at, identity);
-    start_behind(s, caller->process, caller->key, identity);
+    start_background(s, caller->process, caller->key, identity);
 }
 
 /* Do what shed_get does before it needs a flight. Returns: whether the caller

@@ -87,7 +87,7 @@ struct sim_flight {
     uint64_t number; /* 0: not in use */
     unsigned process;
     size_t key;
-    bool is_detached, is_behind;
+    bool is_detached, is_background;
     unsigned char due[SHED_ENTRY_IDENTITY_BYTES]; /* if it is behind: the
                                                      value it refreshes */
     bool is_refresh;            /* it has the lease of a refresh */

@@ -920,13 +920,13 @@ static void add_tests_4(TCase *tc)
     tcase_add_test(tc, troubles_with_an_answer_between_them_are_not_in_a_row);
 }
 
-/* ------------------------------------------------------ behind the callers */
+/* ------------------------------------------------------ in the background */
 
-static void start_behind(void)
+static void start_background(void)
 {
     set_up();
     subject.policy.pause_ms = PAUSE_MS;
-    subject.flight.is_behind = true;
+    subject.flight.is_background = true;
     event(SHED_EV_START);
     expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
 }
@@ -954,7 +954,7 @@ static void expect_pause(void)
 /* For what is kept in the process. */
 START_TEST(with_redis_down_a_refresh_may_be_loaded_too)
 {
-    start_behind();
+    start_background();
     subject.policy.refresh_when_down = true;
     trouble(SHED_TROUBLE_DOWN);
     expect(SHED_SEND_LOAD, SHED_ANSWER_NOTHING, 0);
@@ -965,7 +965,7 @@ END_TEST
 
 START_TEST(a_refresh_without_redis_that_fails_pauses)
 {
-    start_behind();
+    start_background();
     subject.policy.refresh_when_down = true;
     trouble(SHED_TROUBLE_DOWN);
     reply(SHED_EV_LOAD_FAILED);
@@ -976,7 +976,7 @@ END_TEST
 /* Redis is read, and has the row. */
 START_TEST(with_writes_refused_a_refresh_is_not_loaded)
 {
-    start_behind();
+    start_background();
     subject.policy.refresh_when_down = true;
     trouble(SHED_TROUBLE_NO_WRITE);
     ck_assert_int_eq(subject.act.send, SHED_SEND_NOTHING);
@@ -986,7 +986,7 @@ END_TEST
 
 START_TEST(a_refresh_loads_and_publishes_without_a_caller)
 {
-    start_behind();
+    start_background();
     reply(SHED_EV_LEAD);
     expect(SHED_SEND_LOAD, SHED_ANSWER_NOTHING, 0);
     reply(SHED_EV_LOADED);
@@ -998,7 +998,7 @@ END_TEST
 
 START_TEST(a_refresh_that_another_has_done_is_over)
 {
-    start_behind();
+    start_background();
     reply(SHED_EV_HIT);
     expect_state(SHED_FLIGHT_OVER);
 }
@@ -1006,7 +1006,7 @@ END_TEST
 
 START_TEST(a_refresh_of_another_is_watched_until_it_is_over)
 {
-    start_behind();
+    start_background();
     subject.flight.has_pushes = false;
     subject.random = LAST_RANDOM;
     reply_watch(2000);
@@ -1025,7 +1025,7 @@ END_TEST
 
 START_TEST(a_push_that_overtakes_the_reply_is_not_lost_on_a_watcher)
 {
-    start_behind();
+    start_background();
     event(SHED_EV_PUSH);
     reply_watch(2000);
     expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
@@ -1034,7 +1034,7 @@ END_TEST
 
 START_TEST(a_watcher_takes_over_from_a_dead_refresher)
 {
-    start_behind();
+    start_background();
     reply_watch(2000);
     event(SHED_EV_TIMER);
     reply(SHED_EV_LEAD);
@@ -1044,7 +1044,7 @@ END_TEST
 
 START_TEST(a_value_that_is_gone_is_not_refreshed)
 {
-    start_behind();
+    start_background();
     reply_wait(2000); /* another process loads it */
     expect_nothing();
     expect_state(SHED_FLIGHT_OVER);
@@ -1053,9 +1053,9 @@ END_TEST
 
 START_TEST(a_watcher_that_is_told_to_end_ends)
 {
-    start_behind();
+    start_background();
     reply_watch(2000);
-    subject.flight.is_behind = false;
+    subject.flight.is_background = false;
     event(SHED_EV_TIMER);
     expect_nothing();
     expect_state(SHED_FLIGHT_OVER);
@@ -1064,7 +1064,7 @@ END_TEST
 
 START_TEST(after_a_failed_refresh_there_is_a_pause)
 {
-    start_behind();
+    start_background();
     reply(SHED_EV_LEAD);
     reply(SHED_EV_LOAD_FAILED);
     ck_assert_int_eq(subject.act.send, SHED_SEND_FAIL);
@@ -1075,7 +1075,7 @@ END_TEST
 
 START_TEST(after_a_refresh_for_which_there_was_no_room_there_is_a_pause)
 {
-    start_behind();
+    start_background();
     reply(SHED_EV_LEAD);
     reply(SHED_EV_LOAD_REFUSED);
     ck_assert_int_eq(subject.act.send, SHED_SEND_RELEASE);
@@ -1086,7 +1086,7 @@ END_TEST
 
 START_TEST(after_the_failed_refresh_of_another_there_is_a_pause)
 {
-    start_behind();
+    start_background();
     reply(SHED_EV_MARKER);
     expect_pause();
 }
@@ -1098,7 +1098,7 @@ START_TEST(without_redis_nothing_is_refreshed_for_a_pause)
                                        SHED_TROUBLE_NO_WRITE};
 
     for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
-        start_behind();
+        start_background();
         trouble(kinds[i]);
         ck_assert_int_eq(subject.act.send, SHED_SEND_NOTHING);
         expect_pause();
@@ -1108,7 +1108,7 @@ END_TEST
 
 START_TEST(a_refresh_that_cannot_be_stored_gives_its_lease_back_and_pauses)
 {
-    start_behind();
+    start_background();
     reply(SHED_EV_LEAD);
     reply(SHED_EV_LOADED);
     trouble(SHED_TROUBLE_NO_WRITE);

@@ -145,11 +145,11 @@ static struct request *submit(size_t i)
 }
 
 /* One for which no caller waits. */
-static struct request *submit_behind(size_t i)
+static struct request *submit_background(size_t i)
 {
     struct request *request = make_request(i);
 
-    request->job.is_behind = true;
+    request->job.is_background = true;
     ck_assert_int_eq(queue_and_wake(fake.source, &request->job, NULL), SHED_OK);
     return request;
 }
@@ -663,7 +663,7 @@ START_TEST(a_job_that_is_late_in_the_queue_is_not_loaded)
 }
 END_TEST
 
-/* ------------------------------------------------- loads behind the callers */
+/* ------------------------------------------------- loads in the background */
 
 /* A source that runs one load at a time, of which the first, of k0, is under
  * way. */
@@ -682,10 +682,10 @@ static void open_busy(uint64_t max_batch, uint64_t queue_limit)
 START_TEST(a_key_that_callers_wait_for_goes_before_those_behind_them)
 {
     open_busy(1, 100);
-    submit_behind(1);
-    submit_behind(2);
+    submit_background(1);
+    submit_background(2);
     submit(3);
-    submit_behind(4);
+    submit_background(4);
     submit(5);
     expect_load(0, "k0");
     expect_load(1, "k3");
@@ -704,7 +704,7 @@ START_TEST(a_batch_is_filled_up_from_behind_the_callers)
 {
     open_busy(3, 100);
     for (size_t i = 1; i <= 3; i++)
-        submit_behind(i);
+        submit_background(i);
     submit(4);
     expect_load(0, "k0");
     expect_load(1, "k4 k1 k2");
@@ -720,14 +720,14 @@ START_TEST(a_key_moves_forward_when_a_caller_begins_to_wait)
     open_busy(1, 100);
     running = &requests[0];
     for (size_t i = 1; i <= 4; i++)
-        submit_behind(i);
+        submit_background(i);
     last = &requests[4];
     submit(5);
     shed_source_hasten(fake.source, &requests[2].job); /* from the middle */
     shed_source_hasten(fake.source, &last->job);
     shed_source_hasten(fake.source, &last->job); /* once is enough */
     shed_source_hasten(fake.source, &running->job);
-    submit_behind(6);
+    submit_background(6);
     expect_load(0, "k0");
     shed_source_hasten(fake.source, &running->job);
     expect_load(1, "k5");
@@ -747,7 +747,7 @@ START_TEST(a_key_that_is_not_ready_moves_forward_and_is)
 
     open_busy(1, 100);
     behind = make_request(1);
-    behind->job.is_behind = true;
+    behind->job.is_background = true;
     ck_assert_int_eq(shed_source_queue(fake.source, &behind->job, NULL),
                      SHED_OK);
     shed_source_hasten(fake.source, &behind->job);
@@ -762,9 +762,9 @@ START_TEST(in_a_full_queue_a_caller_takes_the_place_of_a_refresh)
     struct shed_error err;
 
     open_busy(1, 2);
-    submit_behind(1);
-    submit_behind(2);
-    make_request(3)->job.is_behind = true;
+    submit_background(1);
+    submit_background(2);
+    make_request(3)->job.is_background = true;
     ck_assert_int_eq(queue_and_wake(fake.source, &requests[3].job, &err),
                      SHED_EBUSY);
     submit(4);
@@ -788,10 +788,10 @@ START_TEST(a_refresh_that_is_late_does_not_wait_for_its_turn)
     struct request *late = make_request(1);
 
     open_busy(1, 100);
-    late->job.is_behind = true;
+    late->job.is_background = true;
     late->job.deadline_ms = shed_now_ms();
     ck_assert_int_eq(queue_and_wake(fake.source, &late->job, NULL), SHED_OK);
-    submit_behind(2);
+    submit_background(2);
     submit(3);
     submit(4);
     expect_load(0, "k0");

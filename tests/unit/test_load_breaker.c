@@ -135,11 +135,11 @@ static enum shed_code submit(size_t i, struct shed_error *err)
 }
 
 /* One for which no caller waits. */
-static void submit_behind(size_t i)
+static void submit_background(size_t i)
 {
     struct shed_job *job = make_job(i);
 
-    job->is_behind = true;
+    job->is_background = true;
     ck_assert_int_eq(queue_and_wake(fake.source, job, NULL), SHED_OK);
 }
 
@@ -207,7 +207,7 @@ START_TEST(what_is_queued_when_it_opens_is_refused)
     for (size_t i = 0; i < KEYS / 2; i++)
         submit_ok(i);
     for (size_t i = KEYS / 2; i < KEYS; i++)
-        submit_behind(i);
+        submit_background(i);
     atomic_store(&fake.is_held, false);
     await(0, KEYS);
     ck_assert_uint_eq(atomic_load(&fake.begun), 10);
@@ -284,7 +284,7 @@ START_TEST(so_does_a_refresh_whose_place_in_the_queue_a_caller_takes)
     atomic_store(&fake.is_held, true);
     submit_ok(10);
     WAIT_FOR(atomic_load(&fake.begun) == 11);
-    submit_behind(11);
+    submit_background(11);
     submit_ok(12);
     ck_assert(fake.requests[11].loaded.is_refused);
     atomic_store(&fake.is_held, false);
@@ -293,7 +293,7 @@ START_TEST(so_does_a_refresh_whose_place_in_the_queue_a_caller_takes)
     atomic_store(&fake.is_held, true);
     submit_ok(13);
     WAIT_FOR(atomic_load(&fake.begun) == 13);
-    submit_behind(14);
+    submit_background(14);
     submit_ok(15); /* the third of three */
     atomic_store(&fake.is_held, false);
     await(13, 16);

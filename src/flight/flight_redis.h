@@ -31,9 +31,8 @@ struct shed_flight_redis_settings {
     struct shed_events *events;
     struct shed_outbox *outbox;
     struct shed_tag_log *tag_log; /* NULL: none */
-    struct shed_local
-        *local;             /* keeps what is found in Redis; NULL: nothing is */
-    struct shed_bytes name; /* of the cache */
+    struct shed_local *local;     /* gets what is found in Redis; NULL: none */
+    struct shed_bytes name;       /* of the cache */
     char lease_ms[SHED_DIGITS], record_ms[SHED_DIGITS], grace_ms[SHED_DIGITS];
 };
 

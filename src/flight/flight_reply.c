@@ -208,8 +208,8 @@ static struct shed_flight_event acquired(struct shed_flight_redis *x,
 }
 
 /* A row that our load found unmodified, and only its bytes come from Redis. */
-static enum shed_flight_event_type take_local(struct shed_flight_redis *x,
-                                              struct shed_reply *reply)
+static enum shed_flight_event_type take_kept(struct shed_flight_redis *x,
+                                             struct shed_reply *reply)
 {
     if (!take_entry(x, reply))
         return SHED_EV_INVALIDATED;
@@ -231,7 +231,7 @@ static struct shed_flight_event published(struct shed_flight_redis *x,
         event.type = SHED_EV_STORED;
         shed_count(&c->published, 1);
     } else if (shed_reply_begins(kind, "KEPT")) {
-        event.type = take_local(x, reply);
+        event.type = take_kept(x, reply);
         shed_count(&c->published, 1);
     } else if (shed_reply_begins(kind, "SUPERSEDED")) {
         event.type =

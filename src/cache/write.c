@@ -493,10 +493,9 @@ static void fill_sweep(const struct shed_cache *cache,
         *key = named.key;
         key->redis = at;
         at += shed_entry_refresh_key(named.bytes, key->redis_size, at);
-        shed_script_begin(&s->args[i], SHED_SCRIPT_INVALIDATE, "2");
+        shed_outbox_begin(&s->args[i], SHED_WISH_INVALIDATE, key->redis,
+                          key->redis_size);
         s->args[i].is_guarded = true;
-        shed_args_add(&s->args[i], key->redis, key->redis_size);
-        shed_args_add(&s->args[i], key->redis, (size_t)(at - key->redis));
     }
 }
 

@@ -204,11 +204,13 @@ static bool get_snowshed(void *thread, const uint64_t *ids, size_t count,
                          struct got *got, char *why, size_t size)
 {
     struct process *p = thread;
+    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
     struct shed_item items[PAGE_MAX];
     char keys[PAGE_MAX][KEY_BYTES];
     struct shed_error err;
     enum shed_code code;
 
+    options.timeout_ms = p->settings->timeout_ms;
     follow_record(p);
     for (size_t i = 0; i < count; i++) {
         int n =
@@ -216,11 +218,10 @@ static bool get_snowshed(void *thread, const uint64_t *ids, size_t count,
         items[i] = (struct shed_item){.key = shed_bytes(keys[i], (size_t)n)};
     }
     if (count == 1)
-        code = shed_get(p->cache, items[0].key, p->settings->timeout_ms,
-                        &items[0].value, &err);
+        code =
+            shed_get(p->cache, items[0].key, &options, &items[0].value, &err);
     else
-        code = shed_get_many(p->cache, items, count, p->settings->timeout_ms,
-                             &err);
+        code = shed_get_many(p->cache, items, count, &options, &err);
     if (count == 1 && code == SHED_OK)
         describe(items[0].value, got);
     for (size_t i = 0; i < count; i++)

@@ -160,8 +160,8 @@ static bool is_sold_out(struct shop *s)
     struct shed_value *value = NULL;
     bool is_none;
 
-    if (shed_get(s->cache, shed_bytes(s->key, s->key_size), 0, &value, NULL) !=
-        SHED_OK)
+    if (shed_get(s->cache, shed_bytes(s->key, s->key_size), NULL, &value,
+                 NULL) != SHED_OK)
         return false;
     /* a number as text; "0" is never written "00" */
     is_none = shed_value_kind(value) == SHED_KIND_ROW &&

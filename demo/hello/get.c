@@ -15,7 +15,7 @@ static enum shed_code print_item(struct shed_cache *items, const char *id,
 {
     struct shed_value *value = NULL;
 
-    if (shed_get(items, shed_str(id), SHED_TIMEOUT_DEFAULT, &value, err))
+    if (shed_get(items, shed_str(id), NULL, &value, err))
         return err->code;
     if (shed_value_kind(value) == SHED_KIND_ABSENT)
         printf("there is no item %s\n", id);

@@ -49,7 +49,7 @@ int main(int argc, char **argv)
                                &options, &source, &err) ||
         shed_cache_open(client, "item", source, NULL, &cache, &err) ||
         /* when this fails, each item has its code, and some may have values */
-        shed_get_many(cache, items, COUNT, SHED_TIMEOUT_DEFAULT, &err))
+        shed_get_many(cache, items, COUNT, NULL, &err))
         fprintf(stderr, "%s: %s\n", shed_code_name(err.code), err.reason);
     else
         print_items(items);

@@ -49,7 +49,7 @@ int main(int argc, char **argv)
         shed_cache_open(client, "price", source, NULL, &prices, &err) ||
         shed_mysql_connect(mysql, uri, NULL, 0, &err) ||
         raise_price(prices, mysql, &err) ||
-        shed_get(prices, shed_str("42"), SHED_TIMEOUT_DEFAULT, &price, &err))
+        shed_get(prices, shed_str("42"), NULL, &price, &err))
         fprintf(stderr, "%s: %s\n", shed_code_name(err.code), err.reason);
     else
         printf("item 42 costs %.*s cents now\n", (int)shed_value_size(price),

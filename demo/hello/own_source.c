@@ -29,7 +29,7 @@ static enum shed_code print_rate(struct shed_cache *cache, const char *currency,
 {
     struct shed_value *value = NULL;
 
-    if (shed_get(cache, shed_str(currency), SHED_TIMEOUT_DEFAULT, &value, err))
+    if (shed_get(cache, shed_str(currency), NULL, &value, err))
         return err->code;
     if (shed_value_kind(value) == SHED_KIND_ABSENT)
         printf("%s: unknown\n", currency);

@@ -63,7 +63,7 @@ static enum shed_code print_price(struct shed_cache *prices,
                                   struct shed_error *err)
 {
     struct shed_value *value = NULL;
-    if (shed_get_with(prices, shed_str("1"), options, &value, err))
+    if (shed_get(prices, shed_str("1"), options, &value, err))
         return err->code;
     printf("%s %.*s, from: %s\n", shed_kind_name(shed_value_kind(value)),
            (int)shed_value_size(value), (const char *)shed_value_data(value),
@@ -101,8 +101,8 @@ static enum shed_code raise_price(struct shed_cache *prices, MYSQL *mysql,
         options.tags = &tag;
         options.tags_count = 1;
     }
-    if ((row == NULL || shed_put_with(prices, shed_str("1"), shed_str(row[0]),
-                                      &options, NULL)) &&
+    if ((row == NULL ||
+         shed_put(prices, shed_str("1"), shed_str(row[0]), &options, NULL)) &&
         shed_invalidate(prices, shed_str("1"), SHED_TIMEOUT_DEFAULT, NULL))
         fputs("others may read the old price for a while\n", stderr);
     mysql_free_result(rows); /* NULL is allowed */

@@ -150,11 +150,13 @@ static void keep_value(struct lane_item *item, struct shed_value *value)
 static enum shed_code get_one(struct snowshed *s, struct lane_item *item,
                               uint64_t timeout_ms, struct shed_error *err)
 {
+    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
     struct shed_value *value = NULL;
     struct key key;
 
+    options.timeout_ms = timeout_ms;
     item->code =
-        shed_get(s->items, make_key(&key, item->id), timeout_ms, &value, err);
+        shed_get(s->items, make_key(&key, item->id), &options, &value, err);
     if (item->code == SHED_OK)
         keep_value(item, value);
     return item->code;
@@ -165,13 +167,15 @@ static enum shed_code get_many(struct snowshed *s, struct lane_item *items,
                                size_t count, uint64_t timeout_ms,
                                struct shed_error *err)
 {
+    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
     struct shed_item reads[LANE_ITEMS_MAX];
     struct key keys[LANE_ITEMS_MAX];
     enum shed_code code;
 
+    options.timeout_ms = timeout_ms;
     for (size_t i = 0; i < count; i++)
         reads[i].key = make_key(&keys[i], items[i].id);
-    code = shed_get_many(s->items, reads, count, timeout_ms, err);
+    code = shed_get_many(s->items, reads, count, &options, err);
     for (size_t i = 0; i < count; i++) {
         items[i].code = reads[i].code;
         if (items[i].code == SHED_OK)

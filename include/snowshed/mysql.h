@@ -76,7 +76,8 @@ struct shed_mysql_options {
  *     SELECT id, name FROM item WHERE id IN (?)
  *
  * A third column, of an integer type, is the version of the row, for
- * shed_put_version, and spares Redis a row that a refresh finds unmodified:
+ * a shed_put with a version, and spares Redis a row that a refresh finds
+ * unmodified:
  *
  *     SELECT id, name, version FROM item WHERE id IN (?)
  *

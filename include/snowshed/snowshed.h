@@ -44,8 +44,8 @@
  * raises a signal, aborts, or changes the disposition of a signal (MySQL's
  * client library does: see shed_mysql_source_open).
  *
- * Versions: a program that was compiled with the headers of 0.2 runs with every
- * later library of the soname libsnowshed.so.0. Structs that carry their size
+ * Versions: a program that was compiled with the headers of 0.3 runs with every
+ * later library of the soname libsnowshed.so.0.3. Structs that carry their size
  * (options, struct shed_event) or are passed with it (statistics, struct
  * shed_client_status, struct shed_source_status) grow only at their ends. All
  * others are frozen: struct shed_bytes, shed_error, shed_item, shed_fence and
@@ -85,10 +85,10 @@ extern "C" {
 /* -------------------------------------------------------------- version */
 
 #define SHED_VERSION_MAJOR 0
-#define SHED_VERSION_MINOR 2
+#define SHED_VERSION_MINOR 3
 #define SHED_VERSION_PATCH 0
 
-/* Returns: the version of the library that is linked, "0.2.0" say; static. */
+/* Returns: the version of the library that is linked, "0.3.0" say; static. */
 SHED_API const char *shed_version(void);
 
 /* ---------------------------------------------------------------- bytes */
@@ -880,26 +880,6 @@ shed_cache_open(struct shed_client *client, const char *name,
  */
 SHED_API void shed_cache_close(struct shed_cache *cache);
 
-/*
- * Get the value of a key: from Redis, or from the source, which loads it once
- * for all callers.
- *
- * key is any 1 to SHED_KEY_MAX_BYTES bytes. timeout_ms, [1, 3600000], counts
- * from now; SHED_TIMEOUT_DEFAULT is the cache's own. Unless its origin is
- * SHED_ORIGIN_STALE, the value was current at some instant during the call.
- *
- * Blocks: until answered, timeout_ms at most.
- * Returns: SHED_OK and *out, a reference of yours (whose kind may be
- * SHED_KIND_ABSENT); SHED_EINVAL, SHED_ETIMEDOUT, SHED_EBUSY (the source's
- * queue is full, or too many callers wait), SHED_ESOURCE (the load failed, here
- * or elsewhere, or the source's breaker is open), SHED_ETOOBIG, SHED_EREDIS
- * (only with SHED_REDIS_DOWN_FAIL), SHED_EDENIED, SHED_ENOMEM, SHED_ECLOSED,
- * SHED_EFORKED; then *out is NULL.
- */
-SHED_API SHED_MUST_CHECK enum shed_code
-shed_get(struct shed_cache *cache, struct shed_bytes key, uint64_t timeout_ms,
-         struct shed_value **out, struct shed_error *err);
-
 /* Whether a call may be given a row that is no longer fresh, as
  * SHED_ORIGIN_STALE. */
 enum shed_stale {
@@ -910,7 +890,7 @@ enum shed_stale {
                                loaded again in the background */
 };
 
-/* What one call asks for. Fill it with SHED_GET_OPTIONS_INIT. */
+/* What one get asks for. Fill it with SHED_GET_OPTIONS_INIT. */
 struct shed_get_options {
     size_t size;
     uint64_t timeout_ms;      /* [1, 3600000]; counts from now;
@@ -950,7 +930,7 @@ struct shed_get_options {
                                  (SHED_REDIS_DOWN_STALE) or ends with
                                  SHED_EREDIS. 0: it may load */
     uint64_t allow_stale;     /* enum shed_stale */
-    /* For shed_get_many_with, which sets as many as it has keys: why each item
+    /* For shed_get_many, which sets as many as it has keys: why each item
      * failed, SHED_OK where it has a value. Untouched with SHED_EINVAL and
      * SHED_EFORKED. NULL: not wanted. */
     struct shed_error *errors;
@@ -963,17 +943,27 @@ struct shed_get_options {
     }
 
 /*
- * Get the value of a key as shed_get does, with options for this call. options
- * may be NULL for the defaults, which are those of shed_get.
+ * Get the value of a key: from Redis, or from the source, which loads it once
+ * for all callers.
  *
- * Blocks: until answered, options->timeout_ms at most.
- * Returns: as shed_get; with only_cached also SHED_EMISS, and *out is NULL:
- * nothing is known of the row, which is not the same as "no such row".
+ * key is any 1 to SHED_KEY_MAX_BYTES bytes. options may be NULL. Unless its
+ * origin is SHED_ORIGIN_STALE, the value was current at some instant during the
+ * call.
+ *
+ * Blocks: until answered, timeout_ms at most.
+ * Returns: SHED_OK and *out, a reference of yours (whose kind may be
+ * SHED_KIND_ABSENT); SHED_EINVAL, SHED_ETIMEDOUT, SHED_EBUSY (the source's
+ * queue is full, or too many callers wait), SHED_ESOURCE (the load failed, here
+ * or elsewhere, or the source's breaker is open), SHED_EMISS (only with
+ * only_cached: nothing is known of the row, which is not the same as "no such
+ * row"), SHED_ETOOBIG, SHED_EREDIS (only with SHED_REDIS_DOWN_FAIL or
+ * only_cached), SHED_EDENIED, SHED_ENOMEM, SHED_ECLOSED, SHED_EFORKED; then
+ * *out is NULL.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
-shed_get_with(struct shed_cache *cache, struct shed_bytes key,
-              const struct shed_get_options *options, struct shed_value **out,
-              struct shed_error *err);
+shed_get(struct shed_cache *cache, struct shed_bytes key,
+         const struct shed_get_options *options, struct shed_value **out,
+         struct shed_error *err);
 
 /* One key of shed_get_many: the caller sets key, the call sets the rest. */
 struct shed_item {
@@ -988,40 +978,43 @@ struct shed_item {
  * Get many keys: what is cached in one pipeline, the rest loaded in batches.
  *
  * A key may occur in items more than once. count 0 is allowed, SHED_MANY_MAX is
- * the most.
+ * the most. options, which may be NULL, apply to each key.
  *
  * Ownership: give each value back, even if the call fails.
- * Blocks: until all are answered, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
- * cache's own).
+ * Blocks: until all are answered, timeout_ms at most.
  * Returns: SHED_OK if every item is; else the code of the first item that is
- * not, and its reason, which begins with its index ("items[3]"). Every item is
- * set, and those that were answered have a value. Only with SHED_EINVAL no item
- * has one, and every code is SHED_EINVAL. The reason of each item:
- * shed_get_many_with.
+ * not (SHED_EMISS only if no item has another failure), and its reason, which
+ * begins with its index ("items[3]"). Every item is set, and those that were
+ * answered have a value. Only with SHED_EINVAL no item has one, and every code
+ * is SHED_EINVAL. The reason of each item: options->errors.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_get_many(struct shed_cache *cache, struct shed_item *items, size_t count,
-              uint64_t timeout_ms, struct shed_error *err);
+              const struct shed_get_options *options, struct shed_error *err);
 
-/*
- * Get many keys as shed_get_many does, with options for this call, which apply
- * to each key. options may be NULL.
- *
- * Blocks: until all are answered, options->timeout_ms at most.
- * Returns: as shed_get_many; with only_cached also SHED_EMISS, if no item has
- * another failure.
- */
-SHED_API SHED_MUST_CHECK enum shed_code
-shed_get_many_with(struct shed_cache *cache, struct shed_item *items,
-                   size_t count, const struct shed_get_options *options,
-                   struct shed_error *err);
+/* What a put stores with the row. Fill it with SHED_PUT_OPTIONS_INIT. */
+struct shed_put_options {
+    size_t size;
+    uint64_t
+        timeout_ms;  /* [1, 3600000]; SHED_TIMEOUT_DEFAULT: the cache's own */
+    uint64_t ttl_ms; /* [0, 10 years]; how long the row is fresh, without
+                        jitter; the cache's stale windows follow. 0: as the
+                        cache's ttl_ms and ttl_jitter_pct say */
+    const uint64_t *version;       /* NULL: none. See shed_put */
+    const struct shed_bytes *tags; /* see shed_invalidate_tags; the cache must
+                                      have the option tags_limit */
+    size_t tags_count;             /* [0, SHED_TAGS_MAX] */
+};
+
+#define SHED_PUT_OPTIONS_INIT                                                  \
+    {                                                                          \
+        sizeof(struct shed_put_options), SHED_TIMEOUT_DEFAULT, 0, NULL, NULL,  \
+            0                                                                  \
+    }
 
 /*
  * Store a row that you have just committed, and revoke loads of the key that
- * are under way.
- *
- * Call it after COMMIT. Puts of one key can arrive in the wrong order: where a
- * row has several writers, use shed_invalidate or shed_put_version.
+ * are under way. Call it after COMMIT. options may be NULL.
  *
  * row is stored as it is, and gets cannot tell it from a loaded one: give the
  * bytes that the source would give for it. With the MySQL source, select them
@@ -1030,32 +1023,21 @@ shed_get_many_with(struct shed_cache *cache, struct shed_item *items,
  * JSON_OBJECT(...) and CAST(... AS CHAR) are: a number such as a DOUBLE may be
  * written differently by mysql_query.
  *
- * Blocks: one round trip; if its connection is lost meanwhile, up to a second,
- * after which Redis refuses what may still be on its way; timeout_ms at most
- * (SHED_TIMEOUT_DEFAULT: the cache's own).
- * Returns: SHED_OK; SHED_EINVAL, SHED_ETOOBIG: nothing was written;
- * SHED_ETIMEDOUT, SHED_EREDIS, SHED_EBUSY, SHED_EDENIED: it may have been
- * written or not, and is not written later; the key is kept to be invalidated,
- * see shed_invalidate;
- * SHED_ENOMEM: it is not kept: repeat it; SHED_EFORKED.
- */
-SHED_API SHED_MUST_CHECK enum shed_code
-shed_put(struct shed_cache *cache, struct shed_bytes key, struct shed_bytes row,
-         uint64_t timeout_ms, struct shed_error *err);
-
-/*
- * Store a row that you have just committed, unless Redis has a later version.
+ * The tags replace those of the earlier entry; a put without tags removes them.
  *
- * version grows with each change of the row: a column that each UPDATE
- * increments, for example. Of two puts the row with the higher version stays,
- * in whichever order they arrive; with equal versions, the later arrival. An
- * entry without a version (see shed_load_version; the query of the MySQL source
- * can select one), or "no such row", is removed instead of replaced, because
- * nobody knows which is newer: the next get loads.
+ * Puts of one key can arrive in the wrong order. Where a row has several
+ * writers, use shed_invalidate, or give a version: a number that grows with
+ * each change of the row, such as a column that each UPDATE increments. Of two
+ * puts the row with the higher version stays, in whichever order they arrive;
+ * with equal versions, the later arrival. An entry without a version (see
+ * shed_load_version; the query of the MySQL source can select one), or "no such
+ * row", is removed instead of replaced, because nobody knows which is newer:
+ * the next get loads.
  *
- * A source that reads a lagging replica does not bring back what was before the
- * put: a load that was under way is not stored, and one that refreshes the row
- * and reads a lower version counts as failed (see shed_load_version).
+ * With versions, a source that reads a lagging replica does not bring back what
+ * was before the put: a load that was under way is not stored, and one that
+ * refreshes the row and reads a lower version counts as failed (see
+ * shed_load_version).
  *
  * Redis knows the version only while it has the entry. After that has expired
  * or was invalidated, any put or load is stored: so an old row is stored if its
@@ -1063,42 +1045,18 @@ shed_put(struct shed_cache *cache, struct shed_bytes key, struct shed_bytes row,
  * overtook it. An invalidation of all entries or of a tag leaves the entry in
  * Redis, and so its version for puts; a load replaces it, whatever the version.
  *
- * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
- * cache's own).
- * Returns: as shed_put. SHED_OK says that Redis has this row, a later one, or
- * none.
+ * Blocks: one round trip; if its connection is lost meanwhile, up to a second,
+ * after which Redis refuses what may still be on its way; timeout_ms at most.
+ * Returns: SHED_OK: Redis has the row, or, with a version, a later one or none;
+ * SHED_EINVAL, SHED_ETOOBIG: nothing was written;
+ * SHED_ETIMEDOUT, SHED_EREDIS, SHED_EBUSY, SHED_EDENIED: it may have been
+ * written or not, and is not written later; the key is kept to be invalidated,
+ * see shed_invalidate;
+ * SHED_ENOMEM: it is not kept: repeat it; SHED_EFORKED.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
-shed_put_version(struct shed_cache *cache, struct shed_bytes key,
-                 struct shed_bytes row, uint64_t version, uint64_t timeout_ms,
-                 struct shed_error *err);
-
-/* What a put stores with the row. Fill it with SHED_PUT_OPTIONS_INIT. */
-struct shed_put_options {
-    size_t size;
-    uint64_t
-        timeout_ms; /* [1, 3600000]; SHED_TIMEOUT_DEFAULT: the cache's own */
-    const uint64_t *version;       /* as of shed_put_version; NULL: none */
-    const struct shed_bytes *tags; /* see shed_invalidate_tags; the cache must
-                                      have the option tags_limit */
-    size_t tags_count;             /* [0, SHED_TAGS_MAX] */
-};
-
-#define SHED_PUT_OPTIONS_INIT                                                  \
-    {                                                                          \
-        sizeof(struct shed_put_options), SHED_TIMEOUT_DEFAULT, NULL, NULL, 0   \
-    }
-
-/*
- * Store a row as shed_put or shed_put_version does, with tags. They replace the
- * tags of the earlier entry; a put without tags removes those.
- *
- * options may be NULL. Blocks and returns as shed_put does.
- */
-SHED_API SHED_MUST_CHECK enum shed_code
-shed_put_with(struct shed_cache *cache, struct shed_bytes key,
-              struct shed_bytes row, const struct shed_put_options *options,
-              struct shed_error *err);
+shed_put(struct shed_cache *cache, struct shed_bytes key, struct shed_bytes row,
+         const struct shed_put_options *options, struct shed_error *err);
 
 /*
  * Remove the entry of a key, and revoke the lease of a load under way, so that

@@ -19,8 +19,7 @@
  * What a function promises (threads, blocking, failures) is documented at the C
  * function of the same name. Handles may be destroyed in any order.
  *
- * It has a form of every C function (get_many is that of shed_get_many and
- * shed_get_many_with), except these, which are used as they are:
+ * It has a form of every C function, except these, which are used as they are:
  * - shed_version, shed_code_name, shed_kind_name, shed_origin_name,
  *   shed_log_level_name, shed_breaker_state_name and shed_event_kind_name,
  *   and shed_log_stderr, for options.on_log;
@@ -592,6 +591,7 @@ class source
 struct put_options {
     bytes_list tags; /* keep their bytes valid until the put returns */
     std::optional<std::uint64_t> version;
+    std::uint64_t ttl_ms = 0;
     std::uint64_t timeout_ms = SHED_TIMEOUT_DEFAULT;
 };
 
@@ -620,43 +620,22 @@ class cache
      * true and whose view() is empty. So ask is_row() before you use the view;
      * an empty row has an empty view, too. A failure says that nothing is known
      * of the row. */
-    result<value> get(std::string_view key,
-                      std::uint64_t timeout_ms = SHED_TIMEOUT_DEFAULT) const
+    result<value>
+    get(std::string_view key,
+        const shed_get_options &options = SHED_GET_OPTIONS_INIT) const
     {
         struct shed_value *out = nullptr;
         shed::error err;
-        if (shed_get(get(), to_bytes(key), timeout_ms, &out, &err) != SHED_OK)
+        if (shed_get(get(), to_bytes(key), &options, &out, &err) != SHED_OK)
             return err;
         return value(out);
     }
 
-    /* The same with options for this call; a miss with only_cached is a failure
-     * with SHED_EMISS. */
-    result<value> get(std::string_view key,
-                      const shed_get_options &options) const
-    {
-        struct shed_value *out = nullptr;
-        shed::error err;
-        if (shed_get_with(get(), to_bytes(key), &options, &out, &err) !=
-            SHED_OK)
-            return err;
-        return value(out);
-    }
-
-    /* One result for each key, in their order. The reason of a failed key is
-     * that of the first one that failed; its code is its own. */
+    /* One result for each key, in their order. The errors of options are not
+     * used. */
     std::vector<result<value>>
     get_many(const bytes_list &keys,
-             std::uint64_t timeout_ms = SHED_TIMEOUT_DEFAULT) const
-    {
-        shed_get_options options = SHED_GET_OPTIONS_INIT;
-        options.timeout_ms = timeout_ms;
-        return get_many(keys, options);
-    }
-
-    /* The same with options for this call; its errors are not used. */
-    std::vector<result<value>> get_many(const bytes_list &keys,
-                                        shed_get_options options) const
+             shed_get_options options = SHED_GET_OPTIONS_INIT) const
     {
         std::vector<struct shed_item> items;
         std::vector<shed::error> errors(keys.size());
@@ -666,8 +645,7 @@ class cache
         for (const auto &key : keys)
             items.push_back({key, nullptr, SHED_OK});
         options.errors = errors.data();
-        (void)!shed_get_many_with(get(), items.data(), items.size(), &options,
-                                  &err);
+        (void)!shed_get_many(get(), items.data(), items.size(), &options, &err);
         results.reserve(items.size());
         for (std::size_t i = 0; i < items.size(); i++) {
             if (items[i].code == SHED_OK)
@@ -680,44 +658,17 @@ class cache
     }
 
     result<void> put(std::string_view key, std::string_view row,
-                     std::uint64_t timeout_ms = SHED_TIMEOUT_DEFAULT) const
-    {
-        shed::error err;
-        return detail::done(
-            shed_put(get(), to_bytes(key), to_bytes(row), timeout_ms, &err),
-            err);
-    }
-
-    /* With tags and a version. */
-    result<void> put(std::string_view key, std::string_view row,
-                     const put_options &options) const
+                     const put_options &options = put_options()) const
     {
         shed_put_options o = SHED_PUT_OPTIONS_INIT;
+        shed::error err;
         o.timeout_ms = options.timeout_ms;
+        o.ttl_ms = options.ttl_ms;
         o.version = options.version ? &*options.version : nullptr;
         o.tags = options.tags.data();
         o.tags_count = options.tags.size();
-        return put(key, row, o);
-    }
-    result<void> put(std::string_view key, std::string_view row,
-                     const shed_put_options &options) const
-    {
-        shed::error err;
         return detail::done(
-            shed_put_with(get(), to_bytes(key), to_bytes(row), &options, &err),
-            err);
-    }
-
-    result<void>
-    put_version(std::string_view key, std::string_view row,
-                std::uint64_t version,
-                std::uint64_t timeout_ms = SHED_TIMEOUT_DEFAULT) const
-    {
-        shed::error err;
-        return detail::done(shed_put_version(get(), to_bytes(key),
-                                             to_bytes(row), version, timeout_ms,
-                                             &err),
-                            err);
+            shed_put(get(), to_bytes(key), to_bytes(row), &o, &err), err);
     }
 
     result<void>

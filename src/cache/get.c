@@ -14,29 +14,6 @@
 
 SHED_CHECK_OPTIONS(shed_get_options);
 
-/* 0: none. */
-static void set_soft_timeout(struct shed_terms *terms, uint64_t timeout_ms)
-{
-    terms->soft_timeout_ms = timeout_ms;
-    terms->soft_deadline_ms = timeout_ms > 0
-                                  ? shed_deadline_ms(shed_now_ms(), timeout_ms)
-                                  : UINT64_MAX;
-}
-
-struct shed_terms shed_get_terms(const struct shed_cache *cache,
-                                 uint64_t timeout_ms)
-{
-    struct shed_terms terms = {
-        .rule = &cache->rule,
-        /* the call may need an old value to fall back on */
-        .looks_first = cache->rule.if_error_ms > 0 || cache->local != NULL,
-        .takes_local = cache->local != NULL,
-        .deadline_ms = shed_cache_deadline_ms(cache, timeout_ms)};
-
-    set_soft_timeout(&terms, cache->options.soft_timeout_ms);
-    return terms;
-}
-
 static enum shed_code check_options(const struct shed_get_options *o,
                                     struct shed_error *err)
 {
@@ -58,6 +35,8 @@ enum shed_code shed_get_take_options(const struct shed_cache *cache,
                                      struct shed_error *err)
 {
     struct shed_get_options o = SHED_GET_OPTIONS_INIT;
+    uint64_t soft_ms;
+    bool takes_local;
     enum shed_code code = shed_options_take(&o, sizeof(o), options,
                                             "struct shed_get_options", err);
 
@@ -69,17 +48,23 @@ enum shed_code shed_get_take_options(const struct shed_cache *cache,
         return code;
     *rule = shed_freshness_rule_of_call(&cache->rule, o.max_age_ms,
                                         (enum shed_stale)o.allow_stale);
-    *out = shed_get_terms(cache, o.timeout_ms);
-    if (o.soft_timeout_ms > 0)
-        set_soft_timeout(out, o.soft_timeout_ms);
-    out->rule = rule;
-    out->only_cached = o.only_cached != 0;
-    out->errors = o.errors;
-    /* what a flight under way will answer may be ruled out, or not needed */
-    out->takes_local &= o.allow_stale != SHED_STALE_NEVER;
-    out->looks_first = rule->if_error_ms > 0 || out->takes_local ||
+    soft_ms = o.soft_timeout_ms > 0 ? o.soft_timeout_ms
+                                    : cache->options.soft_timeout_ms;
+    takes_local = cache->local != NULL && o.allow_stale != SHED_STALE_NEVER;
+    *out = (struct shed_terms){
+        .rule = rule,
+        /* the call may need an old value to fall back on; or what a flight
+           under way will answer may be ruled out, or not needed */
+        .looks_first = rule->if_error_ms > 0 || takes_local ||
                        o.max_age_ms > 0 || o.only_cached != 0 ||
-                       o.allow_stale == SHED_STALE_ALLOWED;
+                       o.allow_stale == SHED_STALE_ALLOWED,
+        .takes_local = takes_local,
+        .only_cached = o.only_cached != 0,
+        .deadline_ms = shed_cache_deadline_ms(cache, o.timeout_ms),
+        .soft_timeout_ms = soft_ms,
+        .soft_deadline_ms =
+            soft_ms > 0 ? shed_deadline_ms(shed_now_ms(), soft_ms) : UINT64_MAX,
+        .errors = o.errors};
     return SHED_OK;
 }
 
@@ -144,29 +129,8 @@ static enum shed_code get(struct shed_cache *cache, struct shed_bytes key,
 }
 
 enum shed_code shed_get(struct shed_cache *cache, struct shed_bytes key,
-                        uint64_t timeout_ms, struct shed_value **out,
-                        struct shed_error *err)
-{
-    struct shed_terms terms;
-    uint64_t start_us;
-    enum shed_code code;
-
-    if (out == NULL)
-        return shed_fail(err, SHED_EINVAL, "shed_get: out is NULL");
-    *out = NULL;
-    code = shed_cache_check_call(cache, timeout_ms, err);
-    if (code == SHED_OK)
-        code = shed_cache_check_key(key, "key", err);
-    if (code != SHED_OK)
-        return code;
-    start_us = shed_now_us();
-    terms = shed_get_terms(cache, timeout_ms);
-    return get(cache, key, &terms, start_us, out, err);
-}
-
-enum shed_code shed_get_with(struct shed_cache *cache, struct shed_bytes key,
-                             const struct shed_get_options *options,
-                             struct shed_value **out, struct shed_error *err)
+                        const struct shed_get_options *options,
+                        struct shed_value **out, struct shed_error *err)
 {
     struct shed_freshness_rule rule;
     struct shed_terms terms;
@@ -174,7 +138,7 @@ enum shed_code shed_get_with(struct shed_cache *cache, struct shed_bytes key,
     enum shed_code code;
 
     if (out == NULL)
-        return shed_fail(err, SHED_EINVAL, "shed_get_with: out is NULL");
+        return shed_fail(err, SHED_EINVAL, "shed_get: out is NULL");
     *out = NULL;
     code = shed_get_take_options(cache, options, &rule, &terms, err);
     if (code == SHED_OK)

@@ -15,12 +15,9 @@ struct shed_gets {
     const struct shed_terms *terms;
 };
 
-/* The terms of a call without options, which must have been checked. */
-struct shed_terms shed_get_terms(const struct shed_cache *cache,
-                                 uint64_t timeout_ms);
-
-/* Check the options of a call that blocks, and make its terms; *rule is memory
- * for them. Returns: SHED_OK; SHED_EINVAL, SHED_EFORKED. */
+/* Check the options of a call that blocks, which may be NULL, and make its
+ * terms; *rule is memory for them. Returns: SHED_OK; SHED_EINVAL, SHED_EFORKED.
+ */
 SHED_MUST_CHECK enum shed_code
 shed_get_take_options(const struct shed_cache *cache,
                       const struct shed_get_options *options,

@@ -164,19 +164,9 @@ static enum shed_code fail_items(struct shed_item *items, size_t count,
 }
 
 enum shed_code shed_get_many(struct shed_cache *cache, struct shed_item *items,
-                             size_t count, uint64_t timeout_ms,
+                             size_t count,
+                             const struct shed_get_options *options,
                              struct shed_error *err)
-{
-    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
-
-    options.timeout_ms = timeout_ms;
-    return shed_get_many_with(cache, items, count, &options, err);
-}
-
-enum shed_code shed_get_many_with(struct shed_cache *cache,
-                                  struct shed_item *items, size_t count,
-                                  const struct shed_get_options *options,
-                                  struct shed_error *err)
 {
     struct shed_freshness_rule rule;
     struct shed_terms terms = {0};

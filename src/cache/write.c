@@ -112,13 +112,17 @@ static enum shed_code check_write(struct shed_cache *cache,
     return code == SHED_OK ? shed_cache_check_key(key, "key", err) : code;
 }
 
-/* How long a row is fresh, and how long Redis keeps it. */
+/* How long a row is fresh, and how long Redis keeps it. ttl_ms: of the put; 0:
+ * the cache's. */
 static void add_ttls(struct shed_args *args, const struct shed_cache *cache,
-                     char fresh[SHED_DIGITS], char kept[SHED_DIGITS])
+                     uint64_t ttl_ms, char fresh[SHED_DIGITS],
+                     char kept[SHED_DIGITS])
 {
-    uint64_t fresh_ms = shed_freshness_ttl_ms(cache->options.ttl_ms,
-                                              cache->options.ttl_jitter_pct,
-                                              shed_random_jitter());
+    uint64_t fresh_ms =
+        ttl_ms > 0 ? ttl_ms
+                   : shed_freshness_ttl_ms(cache->options.ttl_ms,
+                                           cache->options.ttl_jitter_pct,
+                                           shed_random_jitter());
 
     shed_args_add_number(args, fresh, fresh_ms);
     shed_args_add_number(args, kept,
@@ -138,9 +142,13 @@ static enum shed_code check_put(struct shed_cache *cache, struct shed_bytes key,
         code = shed_cache_check_has_tags(cache, err);
     if (code == SHED_OK)
         code = shed_cache_check_tags(o->tags, o->tags_count, SHED_TAGS_MAX,
-                                     "shed_put_with", err);
+                                     "shed_put", err);
     if (code != SHED_OK)
         return code;
+    if (o->ttl_ms > SHED_TTL_MAX_MS)
+        return shed_fail(err, SHED_EINVAL, "put ttl_ms is %llu, at most %llu",
+                         (unsigned long long)o->ttl_ms,
+                         (unsigned long long)SHED_TTL_MAX_MS);
     if (row.data == NULL && row.size > 0)
         return shed_fail(err, SHED_EINVAL, "row is NULL");
     if (row.size > cache->options.value_limit_bytes)
@@ -274,12 +282,12 @@ static enum shed_code send_put(struct shed_cache *cache, struct shed_args *args,
     return shed_fail(why, SHED_ETIMEDOUT, "the put came to Redis too late");
 }
 
-/* As shed_put_with; options must be complete. */
-static enum shed_code put(struct shed_cache *cache, struct shed_bytes key,
-                          struct shed_bytes row,
-                          const struct shed_put_options *o,
-                          struct shed_error *err)
+enum shed_code shed_put(struct shed_cache *cache, struct shed_bytes key,
+                        struct shed_bytes row,
+                        const struct shed_put_options *options,
+                        struct shed_error *err)
 {
+    struct shed_put_options o = SHED_PUT_OPTIONS_INIT;
     char refresh[REFRESH_KEY_MAX_BYTES];
     unsigned char nonce[SHED_ENTRY_VERSION_BYTES];
     unsigned char *tags;
@@ -290,31 +298,35 @@ static enum shed_code put(struct shed_cache *cache, struct shed_bytes key,
     struct shed_args args;
     struct shed_error why = {SHED_OK, ""};
     char fresh[SHED_DIGITS], kept[SHED_DIGITS];
-    bool has_version = o->version != NULL;
-    uint64_t deadline_ms = shed_cache_deadline_ms(cache, o->timeout_ms);
-    enum shed_code code = check_put(cache, key, row, o, err);
+    uint64_t deadline_ms;
+    enum shed_code code = shed_options_take(&o, sizeof(o), options,
+                                            "struct shed_put_options", err);
 
+    if (code == SHED_OK)
+        code = check_put(cache, key, row, &o, err);
     if (code == SHED_OK)
         code = shed_random_token(nonce, sizeof(nonce), err);
     if (code != SHED_OK)
         return code;
-    tags = alloc_tags(o);
-    if (tags == NULL && o->tags_count > 0)
+    deadline_ms = shed_cache_deadline_ms(cache, o.timeout_ms);
+    tags = alloc_tags(&o);
+    if (tags == NULL && o.tags_count > 0)
         return shed_fail_nomem(err, "the tags of a row");
     shed_key_name(cache->name, key, &named);
-    entry = make_entry(cache, row, o, deadline_ms, tags);
+    entry = make_entry(cache, row, &o, deadline_ms, tags);
     shed_entry_encode(shed_key_of_entry(&named.key), &entry, nonce, &parts);
     shed_script_begin(&args, SHED_SCRIPT_PUT, "2");
     add_keys(&args, &named, refresh);
     shed_args_add(&args, parts.head, sizeof(parts.head));
     shed_args_add(&args, parts.tail, sizeof(parts.tail));
     shed_args_add(&args, row.data, row.size);
-    add_ttls(&args, cache, fresh, kept);
-    shed_args_add(&args, parts.tail, has_version ? sizeof(parts.tail) : 0);
+    add_ttls(&args, cache, o.ttl_ms, fresh, kept);
+    shed_args_add(&args, parts.tail,
+                  o.version != NULL ? sizeof(parts.tail) : 0);
     shed_args_add(&args, tags, entry.tags_size);
     /* one with a version can be older than what was missed: it makes up for
        nothing */
-    if (!has_version)
+    if (o.version == NULL)
         write.number = shed_outbox_mark(cache->outbox);
     (void)send_put(cache, &args, deadline_ms, &why);
     free(tags);
@@ -322,39 +334,6 @@ static enum shed_code put(struct shed_cache *cache, struct shed_bytes key,
     if (code == SHED_OK)
         shed_count(&cache->counters.puts, 1);
     return code;
-}
-
-enum shed_code shed_put(struct shed_cache *cache, struct shed_bytes key,
-                        struct shed_bytes row, uint64_t timeout_ms,
-                        struct shed_error *err)
-{
-    struct shed_put_options o = SHED_PUT_OPTIONS_INIT;
-
-    o.timeout_ms = timeout_ms;
-    return put(cache, key, row, &o, err);
-}
-
-enum shed_code shed_put_version(struct shed_cache *cache, struct shed_bytes key,
-                                struct shed_bytes row, uint64_t version,
-                                uint64_t timeout_ms, struct shed_error *err)
-{
-    struct shed_put_options o = SHED_PUT_OPTIONS_INIT;
-
-    o.timeout_ms = timeout_ms;
-    o.version = &version;
-    return put(cache, key, row, &o, err);
-}
-
-enum shed_code shed_put_with(struct shed_cache *cache, struct shed_bytes key,
-                             struct shed_bytes row,
-                             const struct shed_put_options *options,
-                             struct shed_error *err)
-{
-    struct shed_put_options o = SHED_PUT_OPTIONS_INIT;
-    enum shed_code code = shed_options_take(&o, sizeof(o), options,
-                                            "struct shed_put_options", err);
-
-    return code == SHED_OK ? put(cache, key, row, &o, err) : code;
 }
 
 void shed_cache_count_invalidation(struct shed_cache *cache,

@@ -66,7 +66,7 @@ static size_t run_snowshed(void)
     size_t gets = 0;
 
     for (; !atomic_load_explicit(&is_over, memory_order_relaxed); gets++) {
-        if (shed_get(cache, shed_str(KEY), 0, &value, &err) != SHED_OK)
+        if (shed_get(cache, shed_str(KEY), NULL, &value, &err) != SHED_OK)
             die(err.reason);
         if (shed_value_size(value) != PAYLOAD_BYTES)
             die("snowshed: not the value");
@@ -169,8 +169,8 @@ static void open_cache(struct shed_client **client, struct shed_source **source)
         shed_source_open(no_load, NULL, NULL, source, &err) != SHED_OK ||
         shed_cache_open(*client, "bench", *source, NULL, &cache, &err) !=
             SHED_OK ||
-        shed_put(cache, shed_str(KEY), shed_bytes(payload, sizeof(payload)), 0,
-                 &err) != SHED_OK)
+        shed_put(cache, shed_str(KEY), shed_bytes(payload, sizeof(payload)),
+                 NULL, &err) != SHED_OK)
         die(err.reason);
 }
 

@@ -91,13 +91,15 @@ static void sleep_until(uint64_t at_us)
 static void call(struct run *run)
 {
     char key[16];
+    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
     struct shed_value *value = NULL;
     struct shed_error err = {SHED_OK, ""};
     unsigned id = atomic_fetch_add(&next_id, 1) % IDS + 1;
     enum shed_code code;
 
+    options.timeout_ms = run->timeout_ms;
     (void)snprintf(key, sizeof(key), "%u", id);
-    code = shed_get(run->cache, shed_str(key), run->timeout_ms, &value, &err);
+    code = shed_get(run->cache, shed_str(key), &options, &value, &err);
     shed_value_unref(value);
     if (!atomic_load(&run->counts))
         return;

@@ -143,7 +143,7 @@ static void get(struct caller *c)
         get_by_hand(c);
         return;
     }
-    if (shed_get(c->cache[way], shed_str("hot"), 0, &value, &err) != SHED_OK)
+    if (shed_get(c->cache[way], shed_str("hot"), NULL, &value, &err) != SHED_OK)
         die(err.reason);
     shed_value_unref(value);
 }

@@ -24,16 +24,16 @@ static void make(void)
 }
 
 enum shed_code __wrap_shed_get(struct shed_cache *cache, struct shed_bytes key,
-                               uint64_t timeout_ms, struct shed_value **out,
-                               struct shed_error *err);
+                               const struct shed_get_options *options,
+                               struct shed_value **out, struct shed_error *err);
 
 enum shed_code __wrap_shed_get(struct shed_cache *cache, struct shed_bytes key,
-                               uint64_t timeout_ms, struct shed_value **out,
-                               struct shed_error *err)
+                               const struct shed_get_options *options,
+                               struct shed_value **out, struct shed_error *err)
 {
     (void)cache;
     (void)key;
-    (void)timeout_ms;
+    (void)options;
     (void)err;
     (void)pthread_once(&is_made, make);
     if (constant == NULL)

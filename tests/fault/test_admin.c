@@ -22,7 +22,7 @@ static enum shed_code get_code(const char *key)
 {
     struct shed_value *value = NULL;
     enum shed_code code =
-        shed_get(fixture.cache, shed_str(key), 0, &value, NULL);
+        shed_get(fixture.cache, shed_str(key), NULL, &value, NULL);
 
     shed_value_unref(value);
     return code;
@@ -50,7 +50,7 @@ static void *write_and_read(void *user)
         enum shed_code told =
             shed_invalidate(fixture.cache, shed_str(key), 0, NULL);
         enum shed_code got =
-            shed_get(fixture.cache, shed_str(key), 0, &value, NULL);
+            shed_get(fixture.cache, shed_str(key), NULL, &value, NULL);
         bool is_right = got == SHED_OK && shed_value_size(value) == 4 &&
                         memcmp(shed_value_data(value), key, 2) == 0;
         atomic_fetch_add(&faults,
@@ -177,12 +177,12 @@ START_TEST(replies_beyond_the_limit_of_the_server_are_loaded)
         snprintf(keys[i], sizeof(keys[i]), "k%zu", i);
         items[i] = (struct shed_item){.key = shed_str(keys[i])};
         ck_assert_int_eq(shed_put(fixture.cache, items[i].key,
-                                  shed_bytes(row, sizeof(row)), 0, NULL),
+                                  shed_bytes(row, sizeof(row)), NULL, NULL),
                          SHED_OK);
     }
     server_do(&fixture.server, "CONFIG SET client-output-buffer-limit %s",
               "normal 1mb 0 0");
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, KEYS, 0, NULL),
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, KEYS, NULL, NULL),
                      SHED_OK);
     for (size_t i = 0; i < KEYS; i++) {
         ck_assert_int_eq(shed_value_kind(items[i].value), SHED_KIND_ROW);
@@ -206,7 +206,7 @@ START_TEST(a_row_beyond_the_limit_of_the_server_harms_no_other_key)
     expect_text(fixture.cache, "k", "k@1");
     server_do(&fixture.server, "CONFIG SET proto-max-bulk-len 1mb");
     ck_assert_int_eq(shed_put(fixture.cache, shed_str("big"),
-                              shed_bytes(row, sizeof(row)), 0, NULL),
+                              shed_bytes(row, sizeof(row)), NULL, NULL),
                      SHED_EREDIS);
     expect_text(fixture.cache, "k", "k@1");
     WAIT_FOR(pending() == 0); /* the key is invalidated instead */

@@ -129,7 +129,7 @@ START_TEST(a_doubled_reply_is_no_other_keys_value)
 
     fixture_open(&fixture);
     ck_assert_int_eq(shed_get(fixture.cache,
-                              shed_bytes(first[_i], strlen(first[_i])), 0,
+                              shed_bytes(first[_i], strlen(first[_i])), NULL,
                               &value, NULL),
                      SHED_OK);
     shed_value_unref(value);
@@ -137,7 +137,7 @@ START_TEST(a_doubled_reply_is_no_other_keys_value)
     before = atomic_load(&proxy.accepted);
     proxy_set(&proxy, PROXY_STAND_IN, 0, NULL);
     ck_assert_int_eq(shed_get(fixture.cache,
-                              shed_bytes(first[_i], strlen(first[_i])), 0,
+                              shed_bytes(first[_i], strlen(first[_i])), NULL,
                               &value, NULL),
                      SHED_OK);
     shed_value_unref(value);
@@ -158,12 +158,14 @@ START_TEST(a_doubled_reply_shifts_no_value_of_many)
 
     fixture_open(&fixture);
     expect_text(fixture.cache, "a", "a@1");
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, 3, 0, NULL), SHED_OK);
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, 3, NULL, NULL),
+                     SHED_OK);
     for (size_t i = 0; i < 3; i++)
         shed_value_unref(items[i].value);
     proxy_set(&proxy, PROXY_DOUBLE, 0, NULL);
     expect_text(fixture.cache, "a", "a@1");
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, 3, 0, NULL), SHED_OK);
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, 3, NULL, NULL),
+                     SHED_OK);
     check_text(items[0].value, "b@1");
     check_text(items[1].value, "c@1");
     check_text(items[2].value, "d@1");

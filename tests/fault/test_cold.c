@@ -38,7 +38,7 @@ static void *read_on(void *unused)
         struct shed_value *value = NULL;
         snprintf(key, sizeof(key), "k%u", number % KEYS);
         snprintf(text, sizeof(text), "%s@1", key);
-        if (shed_get(fixture.cache, shed_str(key), 0, &value, NULL) ==
+        if (shed_get(fixture.cache, shed_str(key), NULL, &value, NULL) ==
             SHED_OK) {
             check_text(value, text);
             atomic_fetch_add(&crowd.got, 1);

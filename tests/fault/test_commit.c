@@ -85,8 +85,8 @@ END_TEST
 
 static void put_new(void)
 {
-    ck_assert_int_eq(shed_put_version(fixture.cache, shed_str("k"),
-                                      shed_str("new"), 2, 0, NULL),
+    ck_assert_int_eq(shed_put(fixture.cache, shed_str("k"), shed_str("new"),
+                              AT_VERSION(2), NULL),
                      SHED_OK);
 }
 
@@ -124,8 +124,8 @@ static bool is_read_again(const char *text)
 
     age_entry(&fixture.server, "t:{k}", 2 * STALE_MS);
     options.max_age_ms = STALE_MS;
-    ck_assert_msg(shed_get_with(fixture.cache, shed_str("k"), &options, &value,
-                                &err) == SHED_OK,
+    ck_assert_msg(shed_get(fixture.cache, shed_str("k"), &options, &value,
+                           &err) == SHED_OK,
                   "%s", err.reason);
     is = shed_value_size(value) == strlen(text) &&
          memcmp(shed_value_data(value), text, strlen(text)) == 0;

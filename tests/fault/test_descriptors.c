@@ -116,7 +116,7 @@ static bool works(void)
         code = shed_cache_open(client, "t", fixture.source,
                                &fixture.cache_options, &cache, NULL);
     if (code == SHED_OK)
-        code = shed_get(cache, shed_str("k"), 0, &value, NULL);
+        code = shed_get(cache, shed_str("k"), NULL, &value, NULL);
     ck_assert(code == SHED_OK || code == SHED_EBUSY);
     if (value != NULL)
         check_text(value, "k@1");
@@ -237,7 +237,8 @@ static void *read_rows(void *unused)
     struct shed_value *value = NULL;
 
     while (!atomic_load(&is_over)) {
-        if (shed_get(fixture.cache, shed_str("k"), 0, &value, NULL) == SHED_OK)
+        if (shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL) ==
+            SHED_OK)
             check_text(value, "k@1");
         shed_value_unref(value);
     }
@@ -345,8 +346,8 @@ static int call_in_child(void)
     struct shed_bytes key = shed_str("k");
     struct shed_item item = {key, NULL, SHED_OK};
     const enum shed_code codes[] = {
-        shed_get(fixture.cache, key, 0, &value, NULL),
-        shed_put(fixture.cache, key, key, 0, NULL),
+        shed_get(fixture.cache, key, NULL, &value, NULL),
+        shed_put(fixture.cache, key, key, NULL, NULL),
         shed_expire(fixture.cache, key, 0, 0, NULL),
         shed_invalidate(fixture.cache, key, 0, NULL),
         shed_lock_acquire(lock, 0, NULL),
@@ -354,7 +355,7 @@ static int call_in_child(void)
         shed_client_probe(fixture.client, SHED_USE_CACHE, key, 0, NULL),
         shed_client_status_read(fixture.client, &status, sizeof(status), NULL),
         IS_SANITIZED ? SHED_EFORKED
-                     : shed_get_many(fixture.cache, &item, 1, 0, NULL),
+                     : shed_get_many(fixture.cache, &item, 1, NULL, NULL),
     };
 
     for (size_t i = 0; i < sizeof(codes) / sizeof(*codes); i++)

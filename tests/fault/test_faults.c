@@ -65,7 +65,7 @@ START_TEST(with_the_fail_policy_a_dead_server_is_an_error)
     ck_assert_int_eq(shed_invalidate(fixture.cache, shed_str("k"), 0, &err),
                      SHED_EREDIS);
     ck_assert_int_eq(
-        shed_put(fixture.cache, shed_str("k"), shed_str("v"), 0, &err),
+        shed_put(fixture.cache, shed_str("k"), shed_str("v"), NULL, &err),
         SHED_EREDIS);
     server_start_again(&fixture.server);
     fixture_down(&fixture);
@@ -85,8 +85,8 @@ START_TEST(a_server_that_hangs_holds_nobody_beyond_the_deadline)
     server_freeze(&fixture.server);
     for (int i = 0; i < 5; i++) {
         uint64_t start_ms = shed_now_ms();
-        enum shed_code code =
-            shed_get(fixture.cache, shed_str("k"), timeout_ms, &value, NULL);
+        enum shed_code code = shed_get(fixture.cache, shed_str("k"),
+                                       WITHIN(timeout_ms), &value, NULL);
         ck_assert(code == SHED_ETIMEDOUT || code == SHED_OK);
         shed_value_unref(value);
         ck_assert_uint_lt(shed_now_ms() - start_ms,
@@ -137,9 +137,9 @@ static void crowd_without_redis(bool is_async)
     WAIT_FOR(stats_of(fixture.cache).misses == THREADS &&
              table_running(&fixture.table) >= MAX_LOADS);
     /* one more get, after all of them, causes no load */
-    ck_assert_int_eq(
-        shed_get(fixture.cache, shed_str("last"), scaled_ms(300), &value, NULL),
-        SHED_ETIMEDOUT);
+    ck_assert_int_eq(shed_get(fixture.cache, shed_str("last"),
+                              WITHIN(scaled_ms(300)), &value, NULL),
+                     SHED_ETIMEDOUT);
     ck_assert_uint_eq(table_running(&fixture.table), MAX_LOADS);
     table_release(&fixture.table);
     for (int i = 0; i < THREADS; i++) {
@@ -177,7 +177,7 @@ START_TEST(after_a_failed_invalidation_nobody_here_joins_the_older_load)
     ck_assert_int_eq(shed_invalidate(fixture.cache, shed_str("k"), 0, NULL),
                      SHED_EREDIS);
     ck_assert_int_eq(
-        shed_put(fixture.cache, shed_str("other"), shed_str("row"), 0, NULL),
+        shed_put(fixture.cache, shed_str("other"), shed_str("row"), NULL, NULL),
         SHED_EREDIS);
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations, 0);
     ck_assert_uint_eq(stats_of(fixture.cache).puts, 0);
@@ -477,8 +477,8 @@ START_TEST(a_subscription_without_an_answer_holds_up_no_miss_for_long)
     fixture_add_proxy(&fixture, &proxy);
     proxy_set(&proxy, PROXY_SWALLOW_SUBSCRIBE, 0, NULL);
     fixture_open(&fixture);
-    ck_assert_msg(shed_get(fixture.cache, shed_str("k"), timeout_ms, &value,
-                           &err) == SHED_OK,
+    ck_assert_msg(shed_get(fixture.cache, shed_str("k"), WITHIN(timeout_ms),
+                           &value, &err) == SHED_OK,
                   "%s", err.reason);
     check_text(value, "k@1");
     shed_value_unref(value);

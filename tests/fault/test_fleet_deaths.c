@@ -78,7 +78,7 @@ static void get_once(struct reader *r, unsigned round)
     char key[48];
 
     snprintf(key, sizeof(key), "%d.%u.%u", (int)getpid(), r->number, round);
-    if (shed_get(r->cache, shed_str(key), 0, &value, NULL) != SHED_OK ||
+    if (shed_get(r->cache, shed_str(key), NULL, &value, NULL) != SHED_OK ||
         shed_value_size(value) != strlen(key) ||
         memcmp(shed_value_data(value), key, strlen(key)) != 0)
         atomic_fetch_add(&r->worker->failures, 1);

@@ -46,7 +46,7 @@ static void *put_late(void *arg)
     o.timeout_ms = t->timeout_ms;
     o.version = t->has_version ? &version : NULL;
     t->code =
-        shed_put_with(fixture.cache, shed_str("k"), shed_str("late"), &o, NULL);
+        shed_put(fixture.cache, shed_str("k"), shed_str("late"), &o, NULL);
     return NULL;
 }
 

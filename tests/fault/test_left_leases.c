@@ -35,7 +35,7 @@ static bool gets(struct shed_cache *cache, enum shed_origin origin)
     bool is_so;
 
     options.timeout_ms = scaled_ms(20000);
-    ck_assert_msg(shed_get_with(cache, shed_str("k"), &options, &value, &err) ==
+    ck_assert_msg(shed_get(cache, shed_str("k"), &options, &value, &err) ==
                       SHED_OK,
                   "%s", err.reason);
     is_so = shed_value_origin(value) == origin;

@@ -55,7 +55,7 @@ static bool gets(struct shed_cache *cache, const char *text)
     struct shed_value *value = NULL;
     bool is_it;
 
-    ck_assert_int_eq(shed_get(cache, shed_str("red"), 0, &value, NULL),
+    ck_assert_int_eq(shed_get(cache, shed_str("red"), NULL, &value, NULL),
                      SHED_OK);
     is_it = shed_value_size(value) == strlen(text) &&
             memcmp(shed_value_data(value), text, strlen(text)) == 0;

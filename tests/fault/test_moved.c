@@ -476,8 +476,8 @@ static void leave(void *pipe)
 
 static bool puts_into_the_other(void)
 {
-    return shed_put(fixture.cache, shed_str("k"), shed_str("there"), 0, NULL) ==
-               SHED_OK &&
+    return shed_put(fixture.cache, shed_str("k"), shed_str("there"), NULL,
+                    NULL) == SHED_OK &&
            server_int(&other, "EXISTS t:{k}") == 1;
 }
 

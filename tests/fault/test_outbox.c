@@ -48,7 +48,7 @@ static _Noreturn void read_forever(void)
         _exit(1);
     for (;;) {
         struct shed_value *value = NULL;
-        if (shed_get(cache, shed_str("k"), 0, &value, NULL) == SHED_OK) {
+        if (shed_get(cache, shed_str("k"), NULL, &value, NULL) == SHED_OK) {
             const char *row = shed_value_data(value);
             atomic_store(&other->got, (unsigned)(row[2] - '0'));
             atomic_fetch_add(&other->gets, 1);
@@ -235,7 +235,8 @@ START_TEST(until_redis_is_told_the_row_comes_from_the_source)
     expect_origin(peer.cache, "k", "k@1", SHED_ORIGIN_REDIS);
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_UNPUBLISHED);
     expect_origin(fixture.cache, "l", "l@1", SHED_ORIGIN_REDIS);
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, 0, NULL), SHED_OK);
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, NULL, NULL),
+                     SHED_OK);
     check_text(items[0].value, "k@2");
     check_text(items[1].value, "l@1");
     shed_value_unref(items[0].value);
@@ -330,7 +331,7 @@ START_TEST(a_put_that_failed_is_made_up_for_by_an_invalidation)
     refuse_writes();
     table_update(&fixture.table);
     ck_assert_int_eq(
-        shed_put(fixture.cache, shed_str("k"), shed_str("k@2"), 0, NULL),
+        shed_put(fixture.cache, shed_str("k"), shed_str("k@2"), NULL, NULL),
         SHED_EREDIS);
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_UNPUBLISHED);
     accept_writes();
@@ -394,8 +395,8 @@ END_TEST
 START_TEST(a_later_put_with_a_version_does_not)
 {
     up_and_miss_held_up();
-    ck_assert_int_eq(shed_put_version(fixture.cache, shed_str("k"),
-                                      shed_str("old"), 1, 0, NULL),
+    ck_assert_int_eq(shed_put(fixture.cache, shed_str("k"), shed_str("old"),
+                              AT_VERSION(1), NULL),
                      SHED_OK);
     ck_assert_uint_eq(pending(), 1);
     atomic_store(&may_go_on, true);

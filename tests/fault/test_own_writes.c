@@ -37,7 +37,7 @@ static void *read_again_and_again(void *seed)
         size_t key = random_next(&random) % KEYS;
         unsigned floor = atomic_load(&floors[key]), version = 0;
         struct shed_value *value = NULL;
-        if (shed_get(fixture.cache, shed_str(keys[key]), 0, &value, NULL) !=
+        if (shed_get(fixture.cache, shed_str(keys[key]), NULL, &value, NULL) !=
             SHED_OK)
             continue;
         const char *text =

@@ -70,7 +70,7 @@ static bool gets(enum shed_origin origin)
 {
     struct shed_value *value = NULL;
     bool is_so =
-        shed_get(fixture.cache, shed_str("k"), 0, &value, NULL) == SHED_OK &&
+        shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL) == SHED_OK &&
         shed_value_origin(value) == origin;
 
     if (value != NULL)
@@ -235,7 +235,7 @@ static bool has_opened_by_impatience(unsigned times)
 {
     struct shed_value *value = NULL;
 
-    (void)!shed_get(fixture.cache, shed_str("k"), 5, &value, NULL);
+    (void)!shed_get(fixture.cache, shed_str("k"), WITHIN(5), &value, NULL);
     shed_value_unref(value);
     return status_of(fixture.client).breaker_opened >= times;
 }
@@ -300,7 +300,8 @@ START_TEST(a_few_short_deadlines_do_not_open_it)
     server_freeze(&fixture.server);
     for (int i = 0; i < 50; i++) {
         ck_assert_int_ne(
-            shed_get(fixture.cache, shed_str("k"), 1, &value, NULL), SHED_OK);
+            shed_get(fixture.cache, shed_str("k"), WITHIN(1), &value, NULL),
+            SHED_OK);
         ck_assert_ptr_null(value);
     }
     ck_assert_uint_eq(status_of(fixture.client).breaker_opened, 0);
@@ -326,7 +327,7 @@ START_TEST(a_server_that_refuses_writes_or_a_command_does_not_open_it)
     server_do(&fixture.server, "CONFIG SET maxmemory 1");
     for (int i = 0; i < 20; i++)
         ck_assert_int_ne(
-            shed_put(fixture.cache, shed_str("p"), shed_str("p"), 0, NULL),
+            shed_put(fixture.cache, shed_str("p"), shed_str("p"), NULL, NULL),
             SHED_OK);
     ck_assert(gets(SHED_ORIGIN_REDIS));
     server_do(&fixture.server, "CONFIG SET maxmemory 0");
@@ -418,8 +419,9 @@ START_TEST(while_it_is_open_no_call_reads_the_log_of_tags)
                                      &fixture.cache_options, &cache, NULL),
                      SHED_OK);
     server_do(&fixture.server, "ZADD u:tags 5 x");
-    ck_assert_int_eq(shed_put(cache, shed_str("k"), shed_str("row"), 0, &err),
-                     SHED_EREDIS);
+    ck_assert_int_eq(
+        shed_put(cache, shed_str("k"), shed_str("row"), NULL, &err),
+        SHED_EREDIS);
     ck_assert_uint_eq(shed_tag_log_position(cache->tag_log), 0);
     server_do(&fixture.server, "DEL u:tags");
     shed_cache_close(cache);

@@ -104,7 +104,7 @@ static void expect_with(const struct shed_get_options *options,
 {
     struct shed_value *value = NULL;
     enum shed_code code =
-        shed_get_with(fixture.cache, shed_str("k"), options, &value, NULL);
+        shed_get(fixture.cache, shed_str("k"), options, &value, NULL);
 
     ck_assert_int_eq(code, expected != NULL ? SHED_OK : SHED_EREDIS);
     if (expected == NULL)
@@ -128,7 +128,7 @@ static enum shed_origin origin_of(struct shed_cache *cache, const char *key,
     struct shed_value *value = NULL;
     enum shed_origin origin = SHED_ORIGIN_UNPUBLISHED;
 
-    if (shed_get_with(cache, shed_str(key), options, &value, NULL) == SHED_OK)
+    if (shed_get(cache, shed_str(key), options, &value, NULL) == SHED_OK)
         origin = shed_value_origin(value);
     shed_value_unref(value);
     return origin;
@@ -165,7 +165,8 @@ START_TEST(a_hot_row_costs_nothing_while_redis_is_dead)
     up_and_lose_redis();
     for (int i = 0; i < GETS; i++)
         expect_kept("k", "k@1");
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, 0, NULL), SHED_OK);
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, NULL, NULL),
+                     SHED_OK);
     for (size_t i = 0; i < 2; i++) {
         check_text(items[i].value, "k@1");
         ck_assert_int_eq(shed_value_origin(items[i].value), SHED_ORIGIN_STALE);
@@ -404,13 +405,13 @@ static enum shed_code invalidate_many(void)
 
 static enum shed_code put_row(void)
 {
-    return shed_put(fixture.cache, shed_str("k"), shed_str("k@2"), 0, NULL);
+    return shed_put(fixture.cache, shed_str("k"), shed_str("k@2"), NULL, NULL);
 }
 
 static enum shed_code put_version(void)
 {
-    return shed_put_version(fixture.cache, shed_str("k"), shed_str("k@2"), 2, 0,
-                            NULL);
+    return shed_put(fixture.cache, shed_str("k"), shed_str("k@2"),
+                    AT_VERSION(2), NULL);
 }
 
 static enum shed_code expire(void)

@@ -109,7 +109,7 @@ static bool gets_from_redis(void)
 {
     struct shed_value *value = NULL;
     bool is_so =
-        shed_get(fixture.cache, shed_str("k"), 0, &value, NULL) == SHED_OK &&
+        shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL) == SHED_OK &&
         shed_value_origin(value) == SHED_ORIGIN_REDIS;
 
     if (value != NULL)
@@ -154,7 +154,7 @@ static void *call(void *arg)
     while (!atomic_load(&is_over)) {
         struct shed_value *value = NULL;
         enum shed_code code =
-            shed_get(fixture.cache, shed_str(key), 0, &value, NULL);
+            shed_get(fixture.cache, shed_str(key), NULL, &value, NULL);
         ck_assert(code == SHED_OK || code == SHED_EREDIS);
         if (code == SHED_OK) {
             check_text(value, text);
@@ -244,7 +244,7 @@ START_TEST(calls_that_cannot_wait_for_long_find_it_out_together)
     fixture_open(&fixture);
     WAIT_FOR(gets_from_redis());
     server_freeze(&fixture.server);
-    WAIT_FOR(shed_get(fixture.cache, shed_str("k"), 5, &value, NULL) !=
+    WAIT_FOR(shed_get(fixture.cache, shed_str("k"), WITHIN(5), &value, NULL) !=
                  SHED_OK &&
              !status_of(fixture.client).is_up);
     thaw_and_down();
@@ -326,7 +326,7 @@ static enum shed_origin get_version(unsigned least)
     struct shed_value *value = NULL;
     enum shed_origin origin;
 
-    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), 0, &value, NULL),
+    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL),
                      SHED_OK);
     origin = shed_value_origin(value);
     ck_assert_uint_eq(shed_value_size(value), 3);

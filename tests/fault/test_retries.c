@@ -38,7 +38,7 @@ static void get(struct worker *w, struct shed_cache *cache)
 {
     struct shed_value *value = NULL;
 
-    if (shed_get(cache, shed_str("k"), 0, &value, NULL) != SHED_OK)
+    if (shed_get(cache, shed_str("k"), NULL, &value, NULL) != SHED_OK)
         _exit(1);
     if (shed_value_origin(value) == SHED_ORIGIN_REDIS)
         atomic_fetch_add(&w->hits, 1);

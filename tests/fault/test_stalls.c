@@ -92,7 +92,7 @@ static enum shed_code put(struct shed_bytes key, uint64_t version,
     o.version = has_version ? &version : NULL;
     o.tags = &key;
     o.tags_count = 1;
-    return shed_put_with(cache, key, shed_str(text), &o, NULL);
+    return shed_put(cache, key, shed_str(text), &o, NULL);
 }
 
 /* Tell Redis of a new version, in one of the ways. Every other row is never
@@ -143,6 +143,9 @@ static void *write_rows(void *unused)
 
 static void *read_rows(void *unused)
 {
+    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
+
+    options.timeout_ms = scaled_ms(500);
     for (;;) {
         struct shed_bytes key = key_of(shed_random_jitter() % KEYS);
         unsigned told = atomic_load(&row_of(key)->told);
@@ -150,7 +153,7 @@ static void *read_rows(void *unused)
         struct shed_value *value = NULL;
         char text[16] = "";
 
-        if (shed_get(cache, key, scaled_ms(500), &value, NULL) == SHED_OK) {
+        if (shed_get(cache, key, &options, &value, NULL) == SHED_OK) {
             memcpy(text, shed_value_data(value), shed_value_size(value));
             atomic_fetch_add(&shared->reads, 1);
             if (strtoul(text, NULL, 10) <

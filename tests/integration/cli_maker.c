@@ -68,12 +68,15 @@ static void load_row(void *user, void *thread, struct shed_load *load)
     shed_load_done(load);
 }
 
+static const struct shed_get_options patient = {.size = sizeof(patient),
+                                                .timeout_ms = WAIT_MS};
+
 static void *get_slowly(void *key)
 {
     struct shed_value *value = NULL;
     struct shed_error err;
 
-    if (shed_get(cache, shed_str(key), WAIT_MS, &value, &err) != SHED_OK)
+    if (shed_get(cache, shed_str(key), &patient, &value, &err) != SHED_OK)
         (void)fprintf(stderr, "cli_maker: %s\n", err.reason);
     shed_value_unref(value);
     return NULL;
@@ -124,13 +127,13 @@ static enum shed_code obey(const char *verb, char *word, char *text,
     enum shed_code code;
 
     if (strcmp(verb, "get") == 0) {
-        code = shed_get(cache, shed_str(word), WAIT_MS, &value, err);
+        code = shed_get(cache, shed_str(word), &patient, &value, err);
         shed_value_unref(value);
         return code == SHED_ESOURCE ? SHED_OK : code;
     }
     if (strcmp(verb, "put") == 0)
         return shed_put(cache, shed_str(word),
-                        shed_bytes(text, cli_unescape(text)), WAIT_MS, err);
+                        shed_bytes(text, cli_unescape(text)), NULL, err);
     if (strcmp(verb, "expire") == 0)
         return shed_expire(cache, shed_str(word), 0, WAIT_MS, err);
     if (strcmp(verb, "hang") == 0)

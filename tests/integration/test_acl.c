@@ -151,8 +151,8 @@ static void get(struct shed_cache *cache, const char *key, enum shed_code code)
     struct shed_value *value;
     struct shed_error err;
 
-    ck_assert_msg(shed_get(cache, shed_str(key), 0, &value, &err) == code, "%s",
-                  err.reason);
+    ck_assert_msg(shed_get(cache, shed_str(key), NULL, &value, &err) == code,
+                  "%s", err.reason);
     shed_value_unref(value);
 }
 
@@ -184,7 +184,8 @@ START_TEST(a_cache_needs_no_more_rights)
         get(cache, "b", SHED_OK);
         get(cache, "f", SHED_ESOURCE);
         ck_assert_int_eq(
-            shed_put(cache, shed_str("a"), shed_str("new"), 0, NULL), SHED_OK);
+            shed_put(cache, shed_str("a"), shed_str("new"), NULL, NULL),
+            SHED_OK);
         get(cache, "a", SHED_OK);
         server_do(&server, "SET item:{a} foreign EX 100");
         get(cache, "a", SHED_OK);
@@ -276,10 +277,9 @@ static void put_versions(struct shed_cache *cache, struct shed_bytes tag)
     o.tags = &tag;
     o.tags_count = 1;
     ck_assert_int_eq(
-        shed_put_with(cache, shed_str("a"), shed_str("seven"), &o, NULL),
-        SHED_OK);
+        shed_put(cache, shed_str("a"), shed_str("seven"), &o, NULL), SHED_OK);
     ck_assert_int_eq(
-        shed_put_version(cache, shed_str("a"), shed_str("six"), 6, 0, NULL),
+        shed_put(cache, shed_str("a"), shed_str("six"), AT_VERSION(6), NULL),
         SHED_OK);
 }
 

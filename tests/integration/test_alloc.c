@@ -117,7 +117,7 @@ static enum shed_code invalidate_many(struct handles *h, struct shed_error *err)
 
 static enum shed_code put(struct handles *h, struct shed_error *err)
 {
-    return shed_put(h->cache, shed_str("a"), shed_str("row"), 0, err);
+    return shed_put(h->cache, shed_str("a"), shed_str("row"), NULL, err);
 }
 
 static const struct shed_bytes tags[] = {{"red", 3}, {"blue", 4}};
@@ -130,8 +130,7 @@ static enum shed_code put_tagged(struct handles *h, struct shed_error *err)
     options.version = &version;
     options.tags = tags;
     options.tags_count = 2;
-    return shed_put_with(h->cache, shed_str("a"), shed_str("row"), &options,
-                         err);
+    return shed_put(h->cache, shed_str("a"), shed_str("row"), &options, err);
 }
 
 static enum shed_code expire(struct handles *h, struct shed_error *err)
@@ -155,7 +154,7 @@ static enum shed_code forget_scripts(struct handles *h, struct shed_error *err)
 static enum shed_code get(struct handles *h, struct shed_error *err)
 {
     struct shed_value *value = NULL;
-    enum shed_code code = shed_get(h->cache, shed_str("a"), 0, &value, err);
+    enum shed_code code = shed_get(h->cache, shed_str("a"), NULL, &value, err);
 
     shed_value_unref(value);
     return code;
@@ -179,7 +178,7 @@ static enum shed_code get_young(struct handles *h, struct shed_error *err)
     enum shed_code code;
 
     options.max_age_ms = MAX_AGE_MS;
-    code = shed_get_with(h->cache, shed_str("a"), &options, &value, err);
+    code = shed_get(h->cache, shed_str("a"), &options, &value, err);
     shed_value_unref(value);
     return code;
 }
@@ -189,7 +188,7 @@ static enum shed_code get_many(struct handles *h, struct shed_error *err)
     struct shed_item items[KEYS] = {{{"a", 1}, NULL, SHED_OK},
                                     {{"b", 1}, NULL, SHED_OK},
                                     {{"c", 1}, NULL, SHED_OK}};
-    enum shed_code code = shed_get_many(h->cache, items, KEYS, 0, err);
+    enum shed_code code = shed_get_many(h->cache, items, KEYS, NULL, err);
 
     for (size_t i = 0; i < KEYS; i++)
         shed_value_unref(items[i].value);
@@ -377,10 +376,12 @@ struct reader {
 
 static void *read_often(void *user)
 {
+    struct shed_get_options patient = SHED_GET_OPTIONS_INIT;
     struct reader *r = user;
 
+    patient.timeout_ms = PATIENT_MS;
     for (size_t i = 0; i < GETS; i++)
-        r->code[i] = shed_get(r->cache, shed_str("a"), PATIENT_MS, &r->value[i],
+        r->code[i] = shed_get(r->cache, shed_str("a"), &patient, &r->value[i],
                               &r->err[i]);
     return NULL;
 }

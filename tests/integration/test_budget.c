@@ -318,7 +318,7 @@ static void *get_many(void *arg)
     const struct shed_get_options options = soft(SOON_MS);
 
     is_calling = true;
-    m->code = shed_get_many_with(fixture.cache, m->items, 3, &options, NULL);
+    m->code = shed_get_many(fixture.cache, m->items, 3, &options, NULL);
     return NULL;
 }
 
@@ -416,7 +416,7 @@ START_TEST(of_many_keys_each_finds_its_own)
     age_k(PAST_TTL_MS);
     table_fail(&fixture.table, true);
     gets_to_fail = 1;
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, 0, NULL),
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, NULL, NULL),
                      SHED_ESOURCE);
     ck_assert_int_eq(items[0].code, SHED_OK);
     check_text(items[0].value, "k@1");
@@ -446,8 +446,7 @@ START_TEST(an_overdue_load_finds_it_too)
         hasty.timeout_ms *= 2;
         ck_assert_uint_lt(hasty.timeout_ms, NEVER_MS);
         gets_to_fail = 1;
-        code =
-            shed_get_with(fixture.cache, shed_str("k"), &hasty, &value, NULL);
+        code = shed_get(fixture.cache, shed_str("k"), &hasty, &value, NULL);
     } while (code != SHED_OK);
     check_text(value, "k@1");
     shed_value_unref(value);
@@ -482,7 +481,7 @@ static enum shed_code get_in(uint64_t timeout_ms, uint64_t soft_timeout_ms,
     budget_ms = 0;
     waits = 0;
     is_calling = true;
-    code = shed_get_with(fixture.cache, shed_str("k"), &options, value, NULL);
+    code = shed_get(fixture.cache, shed_str("k"), &options, value, NULL);
     is_calling = false;
     return code;
 }

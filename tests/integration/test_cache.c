@@ -33,7 +33,7 @@ START_TEST(absent_null_and_empty_are_three_answers_and_stay_so_in_redis)
         expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
         expect_kind(fixture.cache, "null", SHED_KIND_NULL);
         ck_assert_int_eq(
-            shed_get(fixture.cache, shed_str("empty"), 0, &value, NULL),
+            shed_get(fixture.cache, shed_str("empty"), NULL, &value, NULL),
             SHED_OK);
         ck_assert_int_eq(shed_value_kind(value), SHED_KIND_ROW);
         ck_assert_uint_eq(shed_value_size(value), 0);
@@ -109,7 +109,7 @@ START_TEST(keys_are_bytes_each_with_a_place_of_its_own)
         for (size_t i = 0; i < count; i++) {
             ck_assert_int_eq(shed_get(fixture.cache,
                                       shed_bytes(keys[i].bytes, keys[i].size),
-                                      0, &value, NULL),
+                                      NULL, &value, NULL),
                              SHED_OK);
             ck_assert_uint_eq(shed_value_size(value), keys[i].size + 2);
             ck_assert_mem_eq(shed_value_data(value), keys[i].bytes,
@@ -135,13 +135,13 @@ START_TEST(the_longest_key_is_served_and_one_byte_more_is_refused)
     memset(key, '}', sizeof(key));
     fixture_up(&fixture);
     ck_assert_int_eq(shed_get(fixture.cache,
-                              shed_bytes(key, SHED_KEY_MAX_BYTES), 0, &value,
+                              shed_bytes(key, SHED_KEY_MAX_BYTES), NULL, &value,
                               &err),
                      SHED_OK);
     ck_assert_uint_eq(shed_value_size(value), SHED_KEY_MAX_BYTES + 2);
     shed_value_unref(value);
     ck_assert_int_eq(shed_get(fixture.cache,
-                              shed_bytes(key, SHED_KEY_MAX_BYTES + 1), 0,
+                              shed_bytes(key, SHED_KEY_MAX_BYTES + 1), NULL,
                               &value, &err),
                      SHED_EINVAL);
     ck_assert_ptr_nonnull(strstr(err.reason, "1025"));
@@ -191,13 +191,14 @@ START_TEST(age_counts_from_the_publish_by_the_servers_clock)
 
     start_ms = shed_now_ms(); /* before the clocks are compared */
     fixture_up(&fixture);
-    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), 0, &value, NULL),
+    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL),
                      SHED_OK);
     ck_assert_uint_eq(shed_value_age_ms(value), 0);
     shed_value_unref(value);
     do {
         ck_assert_int_eq(
-            shed_get(fixture.cache, shed_str("k"), 0, &value, NULL), SHED_OK);
+            shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL),
+            SHED_OK);
         age_ms = shed_value_age_ms(value);
         shed_value_unref(value);
         ck_assert_uint_lt(shed_now_ms(), end_ms);
@@ -213,9 +214,9 @@ START_TEST(values_outlive_cache_and_client)
     struct shed_value *loaded = NULL, *hit = NULL;
 
     fixture_up(&fixture);
-    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), 0, &loaded, NULL),
-                     SHED_OK);
-    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), 0, &hit, NULL),
+    ck_assert_int_eq(
+        shed_get(fixture.cache, shed_str("k"), NULL, &loaded, NULL), SHED_OK);
+    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), NULL, &hit, NULL),
                      SHED_OK);
     fixture_down(&fixture);
     check_text(loaded, "k@1");
@@ -257,29 +258,30 @@ START_TEST(a_bad_argument_gets_its_own_reason_and_nothing_is_sent)
     fixture_up(&fixture);
     wait_for_pushes(&fixture);
     before = writes_so_far();
-    refused(shed_get(fixture.cache, shed_str(""), 0, &value, &err), &err,
+    refused(shed_get(fixture.cache, shed_str(""), NULL, &value, &err), &err,
             "empty");
-    refused(shed_get(fixture.cache, shed_bytes(NULL, 1), 0, &value, &err), &err,
-            "NULL");
-    refused(
-        shed_get(fixture.cache, shed_bytes(key, sizeof(key)), 0, &value, &err),
-        &err, "limit is 1024");
-    refused(shed_get(NULL, shed_str("k"), 0, &value, &err), &err,
+    refused(shed_get(fixture.cache, shed_bytes(NULL, 1), NULL, &value, &err),
+            &err, "NULL");
+    refused(shed_get(fixture.cache, shed_bytes(key, sizeof(key)), NULL, &value,
+                     &err),
+            &err, "limit is 1024");
+    refused(shed_get(NULL, shed_str("k"), NULL, &value, &err), &err,
             "cache is NULL");
-    refused(shed_get(fixture.cache, shed_str("k"), 0, NULL, &err), &err,
+    refused(shed_get(fixture.cache, shed_str("k"), NULL, NULL, &err), &err,
             "out is NULL");
-    refused(shed_get(fixture.cache, shed_str("k"), too_long_ms, &value, &err),
+    refused(shed_get(fixture.cache, shed_str("k"), WITHIN(too_long_ms), &value,
+                     &err),
             &err, "timeout_ms is 3600001, must be in [0, 3600000]");
-    refused(shed_put(fixture.cache, shed_str(""), shed_str("v"), 0, &err), &err,
-            "empty");
+    refused(shed_put(fixture.cache, shed_str(""), shed_str("v"), NULL, &err),
+            &err, "empty");
     refused(shed_put(fixture.cache, shed_bytes(key, sizeof(key)), shed_str("v"),
-                     0, &err),
+                     NULL, &err),
             &err, "1025");
     refused(
-        shed_put(fixture.cache, shed_str("k"), shed_bytes(NULL, 1), 0, &err),
+        shed_put(fixture.cache, shed_str("k"), shed_bytes(NULL, 1), NULL, &err),
         &err, "row is NULL");
-    ck_assert_int_eq(shed_put_version(fixture.cache, shed_str("k"),
-                                      shed_bytes(NULL, 1), 1, 0, &err),
+    ck_assert_int_eq(shed_put(fixture.cache, shed_str("k"), shed_bytes(NULL, 1),
+                              AT_VERSION(1), &err),
                      SHED_EINVAL);
     ck_assert_str_eq(err.reason, "row is NULL");
     refused(shed_invalidate(fixture.cache, shed_str(""), 0, &err), &err,
@@ -288,13 +290,52 @@ START_TEST(a_bad_argument_gets_its_own_reason_and_nothing_is_sent)
             "NULL");
     refused(shed_invalidate(NULL, shed_str("k"), 0, &err), &err,
             "cache is NULL");
-    refused(shed_get_many(fixture.cache, items, 2, 0, &err), &err, "empty");
+    refused(shed_get_many(fixture.cache, items, 2, NULL, &err), &err, "empty");
     ck_assert_ptr_null(items[0].value);
-    refused(shed_get_many(fixture.cache, NULL, 2, 0, &err), &err,
+    refused(shed_get_many(fixture.cache, NULL, 2, NULL, &err), &err,
             "items is NULL");
     ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 0);
     ck_assert_int_eq(writes_so_far(), before);
     ck_assert_uint_eq(table_loads(&fixture.table), 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* The jitter of the cache, which takes up to 90 % off, does not apply. */
+START_TEST(a_put_with_a_ttl_is_fresh_for_that_long)
+{
+    struct shed_put_options options = SHED_PUT_OPTIONS_INIT;
+    struct shed_value *value = NULL;
+    struct shed_error err;
+    uint64_t ms = scaled_ms(500);
+
+    fixture_init(&fixture);
+    fixture.cache_options.ttl_jitter_pct = 90;
+    fixture_open(&fixture);
+    for (int i = 0; i < 10; i++) {
+        options.ttl_ms = 600000;
+        ck_assert_int_eq(shed_put(fixture.cache, shed_str("k"),
+                                  shed_str("long"), &options, NULL),
+                         SHED_OK);
+        ck_assert_int_ge(server_int(&fixture.server, "PTTL t:{k}"), 540000);
+        ck_assert_int_le(server_int(&fixture.server, "PTTL t:{k}"),
+                         600000 + LEEWAY_MS);
+    }
+    options.ttl_ms = ms;
+    ck_assert_int_eq(shed_put(fixture.cache, shed_str("k"), shed_str("short"),
+                              &options, NULL),
+                     SHED_OK);
+    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL),
+                     SHED_OK);
+    ck_assert_uint_le(shed_value_fresh_ms(value), ms);
+    shed_value_unref(value);
+    WAIT_FOR(has_text(fixture.cache, "k@1"));
+    ck_assert_uint_eq(table_loads(&fixture.table), 1);
+    options.ttl_ms = UINT64_MAX;
+    refused(shed_put(fixture.cache, shed_str("k"), shed_str("never"), &options,
+                     &err),
+            &err, "put ttl_ms is 18446744073709551615, at most 316224000000");
+    expect_text(fixture.cache, "k", "k@1");
     fixture_down(&fixture);
 }
 END_TEST
@@ -310,7 +351,7 @@ START_TEST(a_value_that_is_too_big_to_put_is_not_sent)
     put(fixture.cache, "k", "abc");
     before = writes_so_far();
     ck_assert_int_eq(
-        shed_put(fixture.cache, shed_str("k"), shed_str("abcd"), 0, &err),
+        shed_put(fixture.cache, shed_str("k"), shed_str("abcd"), NULL, &err),
         SHED_ETOOBIG);
     ck_assert_str_eq(err.reason, "row has 4 bytes, value_limit_bytes is 3");
     ck_assert_int_eq(writes_so_far(), before);
@@ -397,7 +438,7 @@ START_TEST(get_many_answers_each_key_as_a_get_does)
     expect_text(fixture.cache, "hit", "hit@1");
     for (size_t i = 0; i < COUNT; i++)
         items[i] = (struct shed_item){.key = shed_str(keys[i])};
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, COUNT, 0, NULL),
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, COUNT, NULL, NULL),
                      SHED_OK);
     check_text(items[0].value, "hit@1");
     check_text(items[1].value, "cold@1");
@@ -421,7 +462,7 @@ START_TEST(the_first_key_that_failed_decides_what_get_many_returns)
     struct shed_error err = {0};
 
     fixture_up(&fixture);
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, 3, 0, &err),
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, 3, NULL, &err),
                      SHED_ESOURCE);
     ck_assert_ptr_nonnull(strstr(err.reason, "items[1]: "));
     ck_assert_ptr_nonnull(strstr(err.reason, "the table is on fire"));
@@ -447,9 +488,8 @@ START_TEST(each_key_of_get_many_has_a_reason_of_its_own)
     memset(errors, 0xff, sizeof(errors));
     options.errors = errors;
     fixture_up(&fixture);
-    ck_assert_int_eq(
-        shed_get_many_with(fixture.cache, items, 4, &options, NULL),
-        SHED_ESOURCE);
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, 4, &options, NULL),
+                     SHED_ESOURCE);
     for (size_t i = 0; i < 4; i++) {
         ck_assert_int_eq(errors[i].code, items[i].code);
         shed_value_unref(items[i].value);
@@ -484,12 +524,12 @@ START_TEST(get_many_says_which_key_is_wrong_and_why)
     fixture_up(&fixture);
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
         items[2].key = wrong[i].key;
-        ck_assert_int_eq(shed_get_many(fixture.cache, items, 4, 0, &err),
+        ck_assert_int_eq(shed_get_many(fixture.cache, items, 4, NULL, &err),
                          SHED_EINVAL);
         ck_assert_str_eq(err.reason, wrong[i].reason);
         ck_assert_int_eq(items[0].code, SHED_EINVAL);
     }
-    ck_assert_int_eq(shed_get_many(fixture.cache, NULL, 4, 0, &err),
+    ck_assert_int_eq(shed_get_many(fixture.cache, NULL, 4, NULL, &err),
                      SHED_EINVAL);
     ck_assert_str_eq(err.reason, "shed_get_many: items is NULL");
     fixture_down(&fixture);
@@ -499,7 +539,8 @@ END_TEST
 START_TEST(get_many_of_nothing_succeeds)
 {
     fixture_up(&fixture);
-    ck_assert_int_eq(shed_get_many(fixture.cache, NULL, 0, 0, NULL), SHED_OK);
+    ck_assert_int_eq(shed_get_many(fixture.cache, NULL, 0, NULL, NULL),
+                     SHED_OK);
     fixture_down(&fixture);
 }
 END_TEST
@@ -534,7 +575,8 @@ START_TEST(cold_keys_that_are_asked_for_together_are_loaded_together)
     struct shed_item *items = make_items(50, keys);
 
     fixture_up(&fixture);
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, 50, 0, NULL), SHED_OK);
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, 50, NULL, NULL),
+                     SHED_OK);
     check_items(items, 50);
     ck_assert_uint_eq(table_loads(&fixture.table), 1);
     ck_assert_uint_eq(stats_of(fixture.cache).loads, 1);
@@ -558,7 +600,7 @@ START_TEST(of_too_many_keys_none_is_got_and_every_item_is_set)
         items[i].code = SHED_OK;
     }
     fixture_up(&fixture);
-    refused(shed_get_many(fixture.cache, items, COUNT, 0, &err), &err,
+    refused(shed_get_many(fixture.cache, items, COUNT, NULL, &err), &err,
             "limit is 10000");
     for (size_t i = 0; i < COUNT; i++) {
         ck_assert_ptr_null(items[i].value);
@@ -578,13 +620,13 @@ START_TEST(the_most_keys_come_in_bounded_batches_and_then_in_one_pipeline)
 
     fixture_up(&fixture);
     ck_assert_int_eq(shed_get_many(fixture.cache, items, SHED_MANY_MAX,
-                                   scaled_ms(60000), NULL),
+                                   WITHIN(scaled_ms(60000)), NULL),
                      SHED_OK);
     check_items(items, SHED_MANY_MAX);
     ck_assert_uint_le(fixture.table.most_running, 4);
     ck_assert_uint_le(table_loads(&fixture.table), SHED_MANY_MAX / 20);
     ck_assert_int_eq(shed_get_many(fixture.cache, items, SHED_MANY_MAX,
-                                   scaled_ms(60000), NULL),
+                                   WITHIN(scaled_ms(60000)), NULL),
                      SHED_OK);
     check_items(items, SHED_MANY_MAX);
     ck_assert_uint_eq(stats_of(fixture.cache).hits, SHED_MANY_MAX);
@@ -601,7 +643,7 @@ START_TEST(get_many_returns_at_its_deadline_with_what_it_has)
     fixture_up(&fixture);
     expect_text(fixture.cache, "hit", "hit@1");
     table_hold(&fixture.table);
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, 30, &err),
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, WITHIN(30), &err),
                      SHED_ETIMEDOUT);
     check_text(items[0].value, "hit@1");
     ck_assert_int_eq(items[1].code, SHED_ETIMEDOUT);
@@ -657,7 +699,7 @@ START_TEST(the_statistics_show_loads_under_way_and_callers_that_wait)
     stats = stats_of(fixture.cache);
     ck_assert_uint_eq(alive(&stats), 1);
     ck_assert_uint_eq(waiting(&stats), 1);
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, 30, NULL),
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, WITHIN(30), NULL),
                      SHED_ETIMEDOUT);
     stats = stats_of(fixture.cache);
     ck_assert_uint_eq(waiting(&stats), 1);
@@ -701,7 +743,7 @@ START_TEST(a_get_returns_at_its_deadline_and_the_load_is_kept)
     do { /* until one call has begun a load before its deadline */
         start_ms = shed_now_ms();
         ck_assert_int_eq(
-            shed_get(fixture.cache, shed_str("k"), 40, &value, NULL),
+            shed_get(fixture.cache, shed_str("k"), WITHIN(40), &value, NULL),
             SHED_ETIMEDOUT);
         ck_assert_ptr_null(value);
         ck_assert_uint_ge(shed_now_ms() - start_ms, 40);
@@ -934,6 +976,7 @@ int main(void)
     tcase_add_test(tc, age_counts_from_the_publish_by_the_servers_clock);
     tcase_add_test(tc, values_outlive_cache_and_client);
     tcase_add_test(tc, a_bad_argument_gets_its_own_reason_and_nothing_is_sent);
+    tcase_add_test(tc, a_put_with_a_ttl_is_fresh_for_that_long);
     tcase_add_test(tc, a_value_that_is_too_big_to_put_is_not_sent);
     tcase_add_test(tc, a_bad_name_or_option_opens_no_cache_and_says_which);
     tcase_add_test(tc, a_longer_options_struct_with_a_zero_tail_is_taken);

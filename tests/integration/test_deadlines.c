@@ -14,7 +14,7 @@ static bool waits_for(struct shed_cache *cache, const char *key,
     struct shed_value *value = NULL;
     struct shed_error err;
 
-    ck_assert_int_eq(shed_get(cache, shed_str(key), 1, &value, &err),
+    ck_assert_int_eq(shed_get(cache, shed_str(key), WITHIN(1), &value, &err),
                      SHED_ETIMEDOUT);
     ck_assert_ptr_nonnull(strstr(err.reason, "the deadline passed"));
     return strstr(err.reason, what) != NULL;
@@ -29,7 +29,7 @@ static bool many_wait_for(struct shed_cache *cache, const char *key,
     struct shed_item item = {.key = shed_str(key)};
     struct shed_error err;
 
-    ck_assert_int_eq(shed_get_many(cache, &item, 1, timeout_ms++, &err),
+    ck_assert_int_eq(shed_get_many(cache, &item, 1, WITHIN(timeout_ms++), &err),
                      SHED_ETIMEDOUT);
     return strstr(err.reason, what) != NULL;
 }

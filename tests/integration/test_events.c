@@ -135,7 +135,7 @@ static bool is_stale(const char *key)
     struct shed_value *value = NULL;
     bool is;
 
-    ck_assert_int_eq(shed_get(fixture.cache, shed_str(key), 0, &value, NULL),
+    ck_assert_int_eq(shed_get(fixture.cache, shed_str(key), NULL, &value, NULL),
                      SHED_OK);
     is = shed_value_origin(value) == SHED_ORIGIN_STALE;
     shed_value_unref(value);
@@ -303,7 +303,7 @@ static void *get_failing(void *unused)
         snprintf(text[i], sizeof(text[i]), "fail%zu", i);
         items[i].key = shed_str(text[i]);
     }
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, FAILING, 0, NULL),
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, FAILING, NULL, NULL),
                      SHED_ESOURCE);
     return NULL;
 }
@@ -394,7 +394,7 @@ static pid_t start_loader(void)
         struct shed_value *value = NULL;
         table_hold(&fixture.table);
         fixture_open(&fixture);
-        (void)!shed_get(fixture.cache, shed_str("k"), 0, &value, NULL);
+        (void)!shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL);
         _exit(1);
     }
     WAIT_FOR(server_int(&fixture.server, "EXISTS t:{k}") == 1);
@@ -490,9 +490,9 @@ START_TEST(what_an_operator_may_see_is_printable)
     struct shed_value *value = NULL;
 
     up();
-    ck_assert_int_eq(
-        shed_get(fixture.cache, shed_bytes("fail\n\0\xff", 7), 0, &value, NULL),
-        SHED_ESOURCE);
+    ck_assert_int_eq(shed_get(fixture.cache, shed_bytes("fail\n\0\xff", 7),
+                              NULL, &value, NULL),
+                     SHED_ESOURCE);
     WAIT_FOR(has_line("load failed: t, key fail???: ", SHED_LOG_WARNING));
     fixture_down(&fixture);
 }
@@ -504,7 +504,7 @@ static const char *failure_of(const char *key)
     static struct shed_error err;
     struct shed_value *value = NULL;
 
-    ck_assert_int_eq(shed_get(fixture.cache, shed_str(key), 0, &value, &err),
+    ck_assert_int_eq(shed_get(fixture.cache, shed_str(key), NULL, &value, &err),
                      SHED_ESOURCE);
     return err.reason;
 }
@@ -792,7 +792,7 @@ START_TEST(failures_are_told_though_successes_are_many)
                  i == KEYS - 1 ? "fail" : "k", i);
         items[i].key = shed_str(text[i]);
     }
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, KEYS, 0, NULL),
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, KEYS, NULL, NULL),
                      SHED_ESOURCE);
     for (size_t i = 0; i < KEYS; i++)
         shed_value_unref(items[i].value);

@@ -72,7 +72,7 @@ static void *read_on(void *arg)
         usleep(1000);
     while (!atomic_load(&fleet->is_over)) {
         struct shed_value *value = NULL;
-        if (shed_get(cache, shed_str("k"), 0, &value, NULL) != SHED_OK)
+        if (shed_get(cache, shed_str("k"), NULL, &value, NULL) != SHED_OK)
             _exit(2);
         shed_value_unref(value);
         usleep(200);

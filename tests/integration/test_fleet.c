@@ -69,7 +69,7 @@ static void get_once(struct worker *w, struct shed_cache *cache)
 {
     struct shed_value *value = NULL;
     unsigned version = 0;
-    enum shed_code code = shed_get(cache, shed_str("k"), 0, &value, NULL);
+    enum shed_code code = shed_get(cache, shed_str("k"), NULL, &value, NULL);
 
     if (code == SHED_OK) {
         memcpy(&version, shed_value_data(value), sizeof(version));

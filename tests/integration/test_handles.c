@@ -67,7 +67,7 @@ static void use_cache(void)
     struct shed_error err;
 
     require(shed_invalidate(cache, shed_str("k"), 0, &err), &err);
-    require(shed_get(cache, shed_str("k"), 0, &value, &err), &err);
+    require(shed_get(cache, shed_str("k"), NULL, &value, &err), &err);
     ck_assert_uint_eq(shed_value_size(value), 3);
     shed_value_unref(value);
 }

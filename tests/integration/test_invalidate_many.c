@@ -128,7 +128,7 @@ START_TEST(odd_keys_and_the_same_twice_are_removed)
     for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
         ck_assert_int_eq(shed_put(fixture.cache,
                                   shed_bytes(keys[i].data, keys[i].size),
-                                  shed_str("old"), 0, NULL),
+                                  shed_str("old"), NULL, NULL),
                          SHED_OK);
     ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 4);
     invalidate_many(keys, sizeof(keys) / sizeof(*keys));

@@ -103,12 +103,12 @@ static void call(unsigned thread, unsigned i)
 
     /* a row that is kept, one that has to be loaded, and a write */
     snprintf(key, sizeof(key), "k%u", i % KEYS);
-    (void)!shed_get(fixture.cache, shed_str(key), 0, &value, NULL);
+    (void)!shed_get(fixture.cache, shed_str(key), NULL, &value, NULL);
     shed_value_unref(value);
     value = NULL;
     snprintf(key, sizeof(key), "new%u-%u", thread, i);
     if (i % 4 == 0)
-        (void)!shed_get(fixture.cache, shed_str(key), 0, &value, NULL);
+        (void)!shed_get(fixture.cache, shed_str(key), NULL, &value, NULL);
     shed_value_unref(value);
     if (i % 8 == 0)
         (void)!shed_invalidate(fixture.cache, shed_str(key), 0, NULL);
@@ -139,7 +139,8 @@ static void up(void)
         struct shed_value *value = NULL;
         snprintf(key, sizeof(key), "k%u", i);
         ck_assert_int_eq(
-            shed_get(fixture.cache, shed_str(key), 0, &value, NULL), SHED_OK);
+            shed_get(fixture.cache, shed_str(key), NULL, &value, NULL),
+            SHED_OK);
         shed_value_unref(value);
     }
 }

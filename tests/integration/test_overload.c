@@ -126,7 +126,7 @@ START_TEST(keys_that_are_queued_when_it_opens_leave_no_failure_marker)
         (void)snprintf(keys[i], sizeof(keys[i]), "bad%d", i);
         items[i].key = shed_str(keys[i]);
     }
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, KEYS, 0, NULL),
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, KEYS, NULL, NULL),
                      SHED_ESOURCE);
     for (int i = 0; i < KEYS; i++)
         ck_assert_int_eq(items[i].code, SHED_ESOURCE);
@@ -212,7 +212,7 @@ static bool is_loaded(const char *key)
 {
     struct shed_value *value = NULL;
     enum shed_code code =
-        shed_get(fixture.cache, shed_str(key), 0, &value, NULL);
+        shed_get(fixture.cache, shed_str(key), NULL, &value, NULL);
 
     shed_value_unref(value);
     return code == SHED_OK;
@@ -249,7 +249,8 @@ START_TEST(a_key_with_an_old_row_can_be_the_probe)
     open_with_old_row();
     do {
         ck_assert_int_eq(
-            shed_get(fixture.cache, shed_str("k"), 0, &value, NULL), SHED_OK);
+            shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL),
+            SHED_OK);
         origin = shed_value_origin(value);
         shed_value_unref(value);
     } while (origin == SHED_ORIGIN_STALE);
@@ -270,7 +271,7 @@ START_TEST(a_probe_whose_caller_gives_up_closes_the_breaker)
     fail_ten();
     table_fail(&fixture.table, false);
     table_hold(&fixture.table);
-    WAIT_FOR(shed_get(fixture.cache, shed_str("k"), 1, &value, NULL) ==
+    WAIT_FOR(shed_get(fixture.cache, shed_str("k"), WITHIN(1), &value, NULL) ==
                  SHED_ETIMEDOUT &&
              table_running(&fixture.table) == 1);
     ck_assert_int_eq(gauge("source_breaker"), 1);
@@ -309,7 +310,7 @@ static size_t get_all(size_t keys, const char *why)
         (void)snprintf(names[i], sizeof(names[i]), "k%zu", i % keys);
         items[i].key = shed_str(names[i]);
     }
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, CALLERS, 0, &err),
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, CALLERS, NULL, &err),
                      SHED_EBUSY);
     ck_assert_ptr_nonnull(strstr(err.reason, why));
     for (size_t i = 0; i < CALLERS; i++) {
@@ -355,8 +356,9 @@ START_TEST(a_caller_that_is_one_too_many_is_told_at_once)
     table_release(&fixture.table);
     getter_expect(&first, "a@1", SHED_ORIGIN_LOAD);
     table_hold(&fixture.table); /* one that gives up makes room */
-    ck_assert_int_eq(shed_get(fixture.cache, shed_str("b"), 1, &value, NULL),
-                     SHED_ETIMEDOUT);
+    ck_assert_int_eq(
+        shed_get(fixture.cache, shed_str("b"), WITHIN(1), &value, NULL),
+        SHED_ETIMEDOUT);
     ck_assert_int_eq(gauge("source_callers"), 0);
     table_release(&fixture.table);
     expect_text(fixture.cache, "c", "c@1");

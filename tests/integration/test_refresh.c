@@ -188,7 +188,7 @@ START_TEST(a_row_that_was_deleted_is_absent_after_its_refresh)
     age("t:{absent}", AGEING_DUE_MS);
     do {
         ck_assert_int_eq(
-            shed_get(fixture.cache, shed_str("absent"), 0, &value, NULL),
+            shed_get(fixture.cache, shed_str("absent"), NULL, &value, NULL),
             SHED_OK);
         kind = shed_value_kind(value);
         shed_value_unref(value);
@@ -322,8 +322,7 @@ static uint64_t fresh_ms(void)
     struct shed_value *value = NULL;
     uint64_t left_ms;
 
-    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"),
-                              SHED_TIMEOUT_DEFAULT, &value, NULL),
+    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL),
                      SHED_OK);
     left_ms = shed_value_fresh_ms(value);
     shed_value_unref(value);
@@ -471,7 +470,7 @@ START_TEST(get_many_gives_old_rows_too)
     up(0, 0, STALE_MS);
     age("t:{k}", PAST_TTL_MS);
     table_fail(&fixture.table, true);
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, 0, NULL),
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, NULL, NULL),
                      SHED_ESOURCE);
     ck_assert_int_eq(items[0].code, SHED_OK);
     check_text(items[0].value, "k@1");

@@ -56,7 +56,7 @@ static void get_once(struct worker *w, struct shed_cache *cache)
     unsigned version;
     enum shed_origin origin;
 
-    if (shed_get(cache, shed_str("k"), 0, &value, NULL) != SHED_OK)
+    if (shed_get(cache, shed_str("k"), NULL, &value, NULL) != SHED_OK)
         _exit(1);
     memcpy(&version, shed_value_data(value), sizeof(version));
     origin = shed_value_origin(value);

@@ -135,7 +135,7 @@ static void check_refused(const char *count_command, const char *secret)
     for (int i = 0; i < GETS || shed_now_ms() < begin_ms + SPAN_MS; i++) {
         err.reason[0] = '\0';
         ck_assert_int_eq(
-            shed_get(fixture.cache, shed_str("k"), 0, &value, &err),
+            shed_get(fixture.cache, shed_str("k"), NULL, &value, &err),
             SHED_EDENIED);
         ck_assert_ptr_null(strstr(err.reason, secret));
     }
@@ -144,7 +144,7 @@ static void check_refused(const char *count_command, const char *secret)
                      SHED_EDENIED);
     ck_assert_ptr_null(strstr(err.reason, secret));
     ck_assert_int_eq(
-        shed_put(fixture.cache, shed_str("k"), shed_str("v"), 0, &err),
+        shed_put(fixture.cache, shed_str("k"), shed_str("v"), NULL, &err),
         SHED_EDENIED);
     expect_refused_lock(0);
     expect_refused_lock(200);
@@ -327,9 +327,9 @@ static void use_all(void)
     struct shed_value *value = NULL;
     struct shed_lock *lock = NULL;
 
-    (void)!shed_get(fixture.cache, shed_str("k"), 0, &value, NULL);
+    (void)!shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL);
     shed_value_unref(value);
-    (void)!shed_put(fixture.cache, shed_str("k"), shed_str("v"), 0, NULL);
+    (void)!shed_put(fixture.cache, shed_str("k"), shed_str("v"), NULL, NULL);
     (void)!shed_invalidate(fixture.cache, shed_str("k"), 0, NULL);
     ck_assert_int_eq(
         shed_lock_open(fixture.client, shed_str("zoo"), &o, &lock, NULL),
@@ -517,13 +517,13 @@ static int use_in_child(void)
     struct shed_source_status status;
     struct shed_error err = {0};
 
-    if (shed_get(fixture.cache, shed_str("k"), 0, &value, &err) !=
+    if (shed_get(fixture.cache, shed_str("k"), NULL, &value, &err) !=
             SHED_EFORKED ||
         strstr(err.reason, "fork") == NULL)
         return 1;
-    if (shed_get_many(fixture.cache, &item, 1, 0, NULL) != SHED_EFORKED)
+    if (shed_get_many(fixture.cache, &item, 1, NULL, NULL) != SHED_EFORKED)
         return 2;
-    if (shed_put(fixture.cache, shed_str("k"), shed_str("v"), 0, NULL) !=
+    if (shed_put(fixture.cache, shed_str("k"), shed_str("v"), NULL, NULL) !=
         SHED_EFORKED)
         return 3;
     if (shed_source_status_read(fixture.source, &status, sizeof(status),

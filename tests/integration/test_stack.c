@@ -55,11 +55,10 @@ static void call_others(void)
     put.tags = many_tags;
     put.tags_count = SHED_TAGS_MAX;
     ck_assert_int_eq(
-        shed_put_with(fixture.cache, items[1].key, shed_str("row"), &put, NULL),
+        shed_put(fixture.cache, items[1].key, shed_str("row"), &put, NULL),
         SHED_OK);
-    ck_assert_int_eq(
-        shed_get_many(fixture.cache, items, 2, SHED_TIMEOUT_DEFAULT, NULL),
-        SHED_OK);
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, NULL, NULL),
+                     SHED_OK);
     for (int i = 0; i < 2; i++)
         shed_value_unref(items[i].value);
     ck_assert_int_eq(shed_invalidate(fixture.cache, items[1].key,

@@ -44,7 +44,8 @@ static bool gets(struct shed_cache *cache, const char *key, const char *text)
     struct shed_value *value = NULL;
     bool is_it;
 
-    ck_assert_int_eq(shed_get(cache, shed_str(key), 0, &value, NULL), SHED_OK);
+    ck_assert_int_eq(shed_get(cache, shed_str(key), NULL, &value, NULL),
+                     SHED_OK);
     is_it = shed_value_size(value) == strlen(text) &&
             memcmp(shed_value_data(value), text, strlen(text)) == 0;
     shed_value_unref(value);
@@ -117,7 +118,8 @@ START_TEST(many_keys_are_misses_together)
     expect_text(fixture.cache, "b", "b@1");
     change_all();
     expect_text(fixture.cache, "c", "c@2");
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, 3, 0, NULL), SHED_OK);
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, 3, NULL, NULL),
+                     SHED_OK);
     check_text(items[0].value, "a@2");
     check_text(items[1].value, "b@2");
     check_text(items[2].value, "c@2");
@@ -327,9 +329,9 @@ START_TEST(what_is_put_has_the_tags_of_the_put_alone)
     up_with_tags(LIMIT);
     o.tags = tags;
     o.tags_count = 2;
-    ck_assert_int_eq(shed_put_with(fixture.cache, shed_str("red"),
-                                   shed_str("put"), &o, &err),
-                     SHED_OK);
+    ck_assert_int_eq(
+        shed_put(fixture.cache, shed_str("red"), shed_str("put"), &o, &err),
+        SHED_OK);
     invalidate_tag(fixture.cache, "r");
     expect_text(fixture.cache, "red", "put");
     invalidate_tag(fixture.cache, "green");
@@ -373,9 +375,9 @@ START_TEST(tags_of_a_wrong_form_are_refused)
     o.tags = many;
     o.tags_count = SHED_TAGS_MAX + 1;
     ck_assert_int_eq(
-        shed_put_with(fixture.cache, shed_str("k"), shed_str("row"), &o, &err),
+        shed_put(fixture.cache, shed_str("k"), shed_str("row"), &o, &err),
         SHED_EINVAL);
-    ck_assert_str_eq(err.reason, "shed_put_with: 65 tags, the limit is 64");
+    ck_assert_str_eq(err.reason, "shed_put: 65 tags, the limit is 64");
     ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 0);
     fixture_down(&fixture);
 }
@@ -761,13 +763,11 @@ START_TEST(no_stale_window_covers_what_it_has_made_a_miss)
     age_entry(&fixture.server, "t:{k}", AGEING_TTL_MS + 1000);
     expect_code(fixture.cache, "k", SHED_ESOURCE, &err);
     any.allow_stale = SHED_STALE_ALLOWED;
-    ck_assert_int_eq(
-        shed_get_with(fixture.cache, shed_str("k"), &any, &value, &err),
-        SHED_ESOURCE);
+    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), &any, &value, &err),
+                     SHED_ESOURCE);
     any.only_cached = 1;
-    ck_assert_int_eq(
-        shed_get_with(fixture.cache, shed_str("k"), &any, &value, &err),
-        SHED_EMISS);
+    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), &any, &value, &err),
+                     SHED_EMISS);
     ck_assert_uint_eq(stats_of(fixture.cache).stale, 0);
     fixture_down(&fixture);
 }
@@ -795,8 +795,8 @@ START_TEST(an_invalidation_of_all_forgets_the_row_version)
     init();
     fixture.table.has_versions = true;
     fixture_open(&fixture);
-    ck_assert_int_eq(shed_put_version(fixture.cache, shed_str("k"),
-                                      shed_str("seven"), 7, 0, NULL),
+    ck_assert_int_eq(shed_put(fixture.cache, shed_str("k"), shed_str("seven"),
+                              AT_VERSION(7), NULL),
                      SHED_OK);
     expect_text(fixture.cache, "k", "seven");
     invalidate_all(fixture.cache);

@@ -203,8 +203,8 @@ static void *run_reader(void *arg)
     struct shed_get_options options = SHED_GET_OPTIONS_INIT;
 
     options.max_age_ms = MAX_AGE_MS;
-    r->code = shed_get_with(r->process->peer.cache, shed_str(key), &options,
-                            &r->value, &r->error);
+    r->code = shed_get(r->process->peer.cache, shed_str(key), &options,
+                       &r->value, &r->error);
     atomic_store(&r->is_done, true);
     return NULL;
 }
@@ -275,9 +275,9 @@ static void put_row(struct shed_cache *cache, uint64_t version)
     char row[KEY_BYTES];
 
     snprintf(row, sizeof(row), "%llu", (unsigned long long)version);
-    ck_assert_int_eq(
-        shed_put_version(cache, shed_str(key), shed_str(row), version, 0, NULL),
-        SHED_OK);
+    ck_assert_int_eq(shed_put(cache, shed_str(key), shed_str(row),
+                              AT_VERSION(version), NULL),
+                     SHED_OK);
     if (floor_version < version)
         floor_version = version;
 }
@@ -454,7 +454,7 @@ static enum shed_code put_committed(struct shed_cache *cache, bool has_version)
     options.version = has_version ? &committed : NULL;
     options.tags = &tag;
     options.tags_count = 1;
-    return shed_put_with(cache, shed_str(key), shed_str(row), &options, NULL);
+    return shed_put(cache, shed_str(key), shed_str(row), &options, NULL);
 }
 
 static enum shed_code tell(struct shed_cache *cache, enum tell how)

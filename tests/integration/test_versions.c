@@ -33,8 +33,8 @@ static void put_version_by(struct shed_cache *cache, const char *row,
 {
     struct shed_error err = {0};
 
-    ck_assert_msg(shed_put_version(cache, shed_str("k"), shed_str(row), version,
-                                   0, &err) == SHED_OK,
+    ck_assert_msg(shed_put(cache, shed_str("k"), shed_str(row),
+                           AT_VERSION(version), &err) == SHED_OK,
                   "%s", err.reason);
 }
 
@@ -47,7 +47,8 @@ static struct shed_value *get_k(struct shed_cache *cache)
 {
     struct shed_value *value = NULL;
 
-    ck_assert_int_eq(shed_get(cache, shed_str("k"), 0, &value, NULL), SHED_OK);
+    ck_assert_int_eq(shed_get(cache, shed_str("k"), NULL, &value, NULL),
+                     SHED_OK);
     return value;
 }
 
@@ -202,7 +203,7 @@ static void expect_young(struct shed_cache *cache, const char *text)
     struct shed_error err = {0};
 
     options.max_age_ms = AGEING_DUE_MS;
-    ck_assert_msg(shed_get_with(cache, shed_str("k"), &options, &value, &err) ==
+    ck_assert_msg(shed_get(cache, shed_str("k"), &options, &value, &err) ==
                       SHED_OK,
                   "%s", err.reason);
     check_text(value, text);

@@ -228,7 +228,7 @@ static void *read_on(void *arg)
 
     while (!atomic_load(r->is_stopping)) {
         struct shed_value *value = NULL;
-        (void)!shed_get(fixture.cache, shed_str("k"), 0, &value, NULL);
+        (void)!shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL);
         shed_value_unref(value);
     }
     return NULL;
@@ -345,7 +345,7 @@ static void ask_for_k(void)
 {
     struct shed_value *value = NULL;
 
-    ck_assert_int_ne(shed_get(fixture.cache, shed_str("k"), 0, &value, NULL),
+    ck_assert_int_ne(shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL),
                      SHED_EINVAL);
     shed_value_unref(value);
 }

@@ -40,7 +40,7 @@
  *   UNKNOWN_IS_NEWER     with UNKNOWN_ROWS: put leaves one there
  *   NO_DEADLINE          with LATE_PUTS: a put that is held back on its way is
  *                        carried out after its call, too
- * ROW_VERSION is for shed_put_version: with it TWO_PUTS is sound for as long as
+ * ROW_VERSION is for a shed_put with a version: with it TWO_PUTS is sound for as long as
  * the entry is there (only puts are made, and a value does not vanish), and with
  * NO_ORDER, which takes the comparison out of put.lua, it must fail again. With
  * UNKNOWN_ROWS some of what is loaded has no row version. With LAGGING the source

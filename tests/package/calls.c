@@ -95,9 +95,8 @@ static struct shed_value *get(struct shed_cache *cache, const char *key,
     struct shed_value *value;
     struct shed_error err;
 
-    expect(key,
-           shed_get(cache, shed_str(key), SHED_TIMEOUT_DEFAULT, &value, &err),
-           wanted, &err);
+    expect(key, shed_get(cache, shed_str(key), NULL, &value, &err), wanted,
+           &err);
     return value;
 }
 
@@ -129,13 +128,11 @@ static void use_terms(struct shed_cache *cache)
     items[0].key = shed_str("row");
     items[1].key = shed_str("not loaded");
     options.only_cached = 1;
-    expect("shed_get_with",
-           shed_get_with(cache, items[0].key, &options, &value, &err), SHED_OK,
-           &err);
+    expect("shed_get", shed_get(cache, items[0].key, &options, &value, &err),
+           SHED_OK, &err);
     shed_value_unref(value);
-    expect("shed_get_many_with",
-           shed_get_many_with(cache, items, 2, &options, &err), SHED_EMISS,
-           &err);
+    expect("shed_get_many", shed_get_many(cache, items, 2, &options, &err),
+           SHED_EMISS, &err);
     require(items[0].code == SHED_OK && items[1].code == SHED_EMISS,
             "one of the two is not cached");
     shed_value_unref(items[0].value);
@@ -151,12 +148,13 @@ static void require_row(struct shed_cache *cache, const char *text)
 
 static void use_put(struct shed_cache *cache)
 {
+    struct shed_put_options options = SHED_PUT_OPTIONS_INIT;
+    const uint64_t version = 2;
     struct shed_value *value, *again;
     struct shed_error err;
 
     expect("shed_put",
-           shed_put(cache, shed_str("row"), shed_str("put"),
-                    SHED_TIMEOUT_DEFAULT, &err),
+           shed_put(cache, shed_str("row"), shed_str("put"), NULL, &err),
            SHED_OK, &err);
     value = get(cache, "row", SHED_OK);
     again = shed_value_ref(value);
@@ -168,10 +166,11 @@ static void use_put(struct shed_cache *cache)
     require(shed_value_fresh_ms(again) <= 300000, "it is fresh for its ttl");
     shed_value_unref(again);
     use_terms(cache);
-    expect("shed_put_version",
-           shed_put_version(cache, shed_str("versioned"), shed_str("row"), 2,
-                            SHED_TIMEOUT_DEFAULT, &err),
-           SHED_OK, &err);
+    options.version = &version;
+    expect(
+        "shed_put",
+        shed_put(cache, shed_str("versioned"), shed_str("row"), &options, &err),
+        SHED_OK, &err);
     expect("shed_expire",
            shed_expire(cache, shed_str("row"), 0, SHED_TIMEOUT_DEFAULT, &err),
            SHED_OK, &err);
@@ -213,8 +212,8 @@ static void use_tags(struct shed_client *client, struct shed_source *source)
         SHED_OK, &err);
     put.tags = tags;
     put.tags_count = 2;
-    expect("shed_put_with",
-           shed_put_with(cache, shed_str("row"), shed_str("put"), &put, &err),
+    expect("shed_put",
+           shed_put(cache, shed_str("row"), shed_str("put"), &put, &err),
            SHED_OK, &err);
     require_row(cache, "put");
     expect("shed_invalidate_tags",

@@ -1,6 +1,6 @@
 /*
- * A program that was compiled with the first headers of 0.2, linked with the
- * present library: frozen-0.2/ has those headers, and is never changed. It sets
+ * A program that was compiled with the first headers of 0.3, linked with the
+ * present library: frozen-0.3/ has those headers, and is never changed. It sets
  * every option and reads every field of a result at its old offset, and checks
  * by what the library says or does that the field is still the same.
  *
@@ -22,8 +22,8 @@
 #endif
 
 /* This is compiled with the frozen headers, not with the present ones. */
-_Static_assert(sizeof(struct shed_client_options) == 9 * sizeof(uint64_t),
-               "the frozen struct shed_client_options has nine fields");
+_Static_assert(sizeof(struct shed_client_options) == 18 * sizeof(uint64_t),
+               "the frozen struct shed_client_options has 18 fields");
 
 #define LENGTH(array) (sizeof(array) / sizeof(*(array)))
 
@@ -148,18 +148,27 @@ static void check_options(void)
 #define F(field) FIELD(shed_client_options, field, "client")
     CHECK_FIELDS(shed_client_options, SHED_CLIENT_OPTIONS_INIT, open_client,
                  F(connect_timeout_ms), F(command_timeout_ms),
-                 F(reconnect_min_ms), F(reconnect_max_ms), F(links), F(wait));
+                 F(reconnect_min_ms), F(reconnect_max_ms), F(links), F(wait),
+                 F(redis_breaker_failure_pct), F(redis_breaker_min_calls),
+                 F(redis_breaker_window_ms), F(redis_breaker_open_ms),
+                 F(redis_breaker_open_max_ms), F(redis_breaker_probes),
+                 F(redis_breaker_slow_ms));
 #undef F
 #define F(field) FIELD(shed_source_options, field, "source")
     CHECK_FIELDS(shed_source_options, SHED_SOURCE_OPTIONS_INIT, open_source,
                  F(max_loads), F(max_batch), F(batch_wait_ms), F(queue_limit),
-                 F(load_timeout_ms));
+                 F(load_timeout_ms), F(adaptive_loads), F(breaker_failure_pct),
+                 F(breaker_min_loads), F(breaker_window_ms), F(breaker_open_ms),
+                 F(breaker_open_max_ms), F(breaker_probes), F(callers_limit),
+                 F(key_callers_limit), F(fleet_loads));
 #undef F
 #define F(field) FIELD(shed_cache_options, field, "cache")
-    CHECK_FIELDS(shed_cache_options, SHED_CACHE_OPTIONS_INIT, open_cache,
-                 F(ttl_ms), F(ttl_jitter_pct), F(negative_ttl_ms),
-                 F(failure_ttl_ms), F(lease_ms), F(grace_ms), F(timeout_ms),
-                 F(value_limit_bytes), F(redis_down));
+    CHECK_FIELDS(
+        shed_cache_options, SHED_CACHE_OPTIONS_INIT, open_cache, F(ttl_ms),
+        F(ttl_jitter_pct), F(negative_ttl_ms), F(failure_ttl_ms), F(lease_ms),
+        F(grace_ms), F(timeout_ms), F(value_limit_bytes), F(redis_down),
+        F(refresh_after_ms), F(stale_while_revalidate_ms), F(stale_if_error_ms),
+        F(pending_limit), F(soft_timeout_ms), F(tags_limit), F(local_bytes));
 #undef F
 #define F(field) FIELD(shed_lock_options, field, "lock")
     CHECK_FIELDS(shed_lock_options, SHED_LOCK_OPTIONS_INIT, open_lock,
@@ -348,24 +357,25 @@ static void check_gets(struct shed_cache *cache)
          &err, "invalidate");
     must(shed_invalidate(cache, shed_str("absent"), 0, &err), &err,
          "invalidate");
-    must(shed_get(cache, shed_str("kept"), 0, &value, &err), &err, "get");
+    must(shed_get(cache, shed_str("kept"), NULL, &value, &err), &err, "get");
     require(shed_value_kind(value) == SHED_KIND_ROW &&
                 shed_value_origin(value) == SHED_ORIGIN_LOAD,
             "a loaded row");
     shed_value_unref(value);
-    must(shed_get(cache, shed_str("absent"), 0, &value, &err), &err, "get");
+    must(shed_get(cache, shed_str("absent"), NULL, &value, &err), &err, "get");
     require(shed_value_kind(value) == SHED_KIND_ABSENT, "an absent row");
     shed_value_unref(value);
-    must(shed_put(cache, shed_str("kept"), shed_str("put"), 0, &err), &err,
+    must(shed_put(cache, shed_str("kept"), shed_str("put"), NULL, &err), &err,
          "put");
     for (int i = 0; i < 3; i++) {
-        must(shed_get(cache, shed_str("kept"), 0, &value, &err), &err, "get");
+        must(shed_get(cache, shed_str("kept"), NULL, &value, &err), &err,
+             "get");
         require(shed_value_origin(value) == SHED_ORIGIN_REDIS &&
                     shed_value_size(value) == 3,
                 "a hit");
         shed_value_unref(value);
     }
-    must(shed_get_many(cache, items, 2, 0, &err), &err, "get_many");
+    must(shed_get_many(cache, items, 2, NULL, &err), &err, "get_many");
     require(items[0].code == SHED_OK && shed_value_size(items[0].value) == 3 &&
                 shed_value_kind(items[1].value) == SHED_KIND_ABSENT,
             "struct shed_item");
@@ -468,6 +478,6 @@ int main(int argc, char **argv)
         require(atomic_load(&marks[i]) > 0,
                 "a callback was not called with its user");
     if (failures == 0)
-        (void)puts("What was compiled for 0.2 works as it did.");
+        (void)puts("What was compiled for 0.3 works as it did.");
     return failures == 0 ? 0 : 1;
 }

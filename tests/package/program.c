@@ -38,7 +38,7 @@ static int get_row(struct shed_client *client, struct shed_source *source,
         return rc;
     rc = shed_invalidate(cache, shed_str(key), 0, err);
     if (rc == SHED_OK)
-        rc = shed_get(cache, shed_str(key), 0, &value, err);
+        rc = shed_get(cache, shed_str(key), NULL, &value, err);
     if (rc == SHED_OK) {
         if (shed_value_kind(value) != SHED_KIND_ROW ||
             shed_value_size(value) != strlen(row) ||

@@ -68,8 +68,8 @@ static void use_cache(const shed::cache &cache, const std::atomic<int> &loads)
     require(misses[0] && misses[1].code() == SHED_EMISS, "many without a load");
 
     require(bool(cache.put("b", "another row")), "put");
-    require(bool(cache.put_version("c", "second", 2)), "put_version");
-    require(bool(cache.put_version("c", "first", 1)), "a lower version");
+    require(bool(cache.put("c", "second", {{}, 2})), "put of a version");
+    require(bool(cache.put("c", "first", {{}, 1})), "a lower version");
     require(cache.get("c")->view() == "second", "the higher one stays");
     auto many = cache.get_many({"a", "b", "absent"});
     require(many.size() == 3 && many[0] && many[1] && many[2], "get_many");
@@ -132,9 +132,10 @@ static void use_tags(const shed::client &client, const shed::source &source)
     require(cache->get("b")->view() == "row of b", "a tag of a put");
     require(bool(cache->invalidate_tags({"red"})), "one tag");
     require(cache->get("b")->origin() == SHED_ORIGIN_LOAD, "the other tag");
-    shed_put_options plain = SHED_PUT_OPTIONS_INIT;
-    plain.timeout_ms = 10000;
-    require(bool(cache->put("a", "plain", plain)), "put with options of C");
+    shed::put_options brief;
+    brief.ttl_ms = 1000;
+    require(bool(cache->put("a", "brief", brief)), "put with a ttl");
+    require(cache->get("a")->fresh_ms() <= 1000, "the ttl of the put");
 }
 
 static void use_lock(const shed::client &client)

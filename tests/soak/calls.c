@@ -112,9 +112,9 @@ static void read_row(struct soak_thread *t, unsigned key)
     floor.own = atomic_load(&w->own[key]);
     floor.age_ms = floor.begun_ms - w->begun_ms;
     if (soak_end_call(w, &call,
-                      shed_get_with(w->caches[soak_cache_of(key)],
-                                    soak_name(key, text), &asked, &value,
-                                    &call.err))) {
+                      shed_get(w->caches[soak_cache_of(key)],
+                               soak_name(key, text), &asked, &value,
+                               &call.err))) {
         soak_count_answer(&w->history->account, w->number, value);
         soak_judge(w->history, key, &floor, &asked, version_of(value), value);
     }
@@ -124,14 +124,16 @@ static void read_row(struct soak_thread *t, unsigned key)
 /* A key without a row never gets one. */
 static void read_absent(const struct soak_worker *w)
 {
+    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
     struct shed_value *value = NULL;
     char text[SOAK_TEXT_BYTES];
     struct soak_try call = soak_begin_call(w, SOAK_READ);
 
+    options.timeout_ms = SOAK_TIMEOUT_MS;
     if (soak_end_call(w, &call,
                       shed_get(w->caches[SOAK_SHORT],
-                               soak_name(SOAK_KEYS, text), SOAK_TIMEOUT_MS,
-                               &value, &call.err))) {
+                               soak_name(SOAK_KEYS, text), &options, &value,
+                               &call.err))) {
         soak_count_answer(&w->history->account, w->number, value);
         if (shed_value_kind(value) != SHED_KIND_ABSENT)
             soak_report(w->history, SOAK_UNKNOWN, SOAK_KEYS, version_of(value),

@@ -96,9 +96,9 @@ static void put_row(struct soak_worker *w, unsigned key)
     o.tags_count = 1;
     call = soak_begin_call(w, SOAK_WRITE);
     is_done = soak_end_call(w, &call,
-                            shed_put_with(w->caches[soak_cache_of(key)],
-                                          soak_name(key, text), shed_str(row),
-                                          &o, &call.err));
+                            shed_put(w->caches[soak_cache_of(key)],
+                                     soak_name(key, text), shed_str(row), &o,
+                                     &call.err));
     soak_end_put(w->history, key, is_done);
     note_own(w, key, version, &call);
     if (is_done) {

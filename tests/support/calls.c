@@ -14,8 +14,8 @@ void expect_with(const char *key, struct shed_get_options options,
     struct shed_value *value = NULL;
     struct shed_error err = {0};
 
-    ck_assert_msg(shed_get_with(fixture.cache, shed_str(key), &options, &value,
-                                &err) == SHED_OK,
+    ck_assert_msg(shed_get(fixture.cache, shed_str(key), &options, &value,
+                           &err) == SHED_OK,
                   "%s: %s", key, err.reason);
     check_text(value, text);
     ck_assert_int_eq(shed_value_origin(value), origin);
@@ -27,7 +27,7 @@ void expect_absent(const char *key, struct shed_get_options options)
     struct shed_value *value = NULL;
 
     ck_assert_int_eq(
-        shed_get_with(fixture.cache, shed_str(key), &options, &value, NULL),
+        shed_get(fixture.cache, shed_str(key), &options, &value, NULL),
         SHED_OK);
     ck_assert_int_eq(shed_value_kind(value), SHED_KIND_ABSENT);
     shed_value_unref(value);
@@ -40,8 +40,7 @@ void expect_failure(const char *key, struct shed_get_options options,
     struct shed_error err = {0};
 
     ck_assert_int_eq(
-        shed_get_with(fixture.cache, shed_str(key), &options, &value, &err),
-        code);
+        shed_get(fixture.cache, shed_str(key), &options, &value, &err), code);
     ck_assert_ptr_null(value);
     ck_assert_int_eq(err.code, code);
     ck_assert_uint_gt(strlen(err.reason), 0);
@@ -51,8 +50,7 @@ static void *run_call(void *arg)
 {
     struct call *c = arg;
 
-    c->code =
-        shed_get_with(c->cache, shed_str("k"), &c->options, &c->value, NULL);
+    c->code = shed_get(c->cache, shed_str("k"), &c->options, &c->value, NULL);
     return NULL;
 }
 

@@ -1,5 +1,5 @@
-/* What the tests of shed_get_with share: a cache whose row k can be made old,
- * and calls with options. */
+/* What the tests of gets with options share: a cache whose row k can be made
+ * old, and calls with options. */
 #ifndef CALLS_H
 #define CALLS_H
 

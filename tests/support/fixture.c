@@ -274,7 +274,7 @@ static struct shed_value *get(struct shed_cache *cache, const char *key)
 {
     struct shed_value *value = NULL;
     struct shed_error err = {0};
-    enum shed_code code = shed_get(cache, shed_str(key), 0, &value, &err);
+    enum shed_code code = shed_get(cache, shed_str(key), NULL, &value, &err);
 
     ck_assert_msg(code == SHED_OK, "%s: %s: %s", key, shed_code_name(code),
                   err.reason);
@@ -317,7 +317,7 @@ void expect_code(struct shed_cache *cache, const char *key, enum shed_code code,
 
     if (err == NULL)
         err = &unused;
-    ck_assert_int_eq(shed_get(cache, shed_str(key), 0, &value, err), code);
+    ck_assert_int_eq(shed_get(cache, shed_str(key), NULL, &value, err), code);
     ck_assert_ptr_null(value);
     ck_assert_int_eq(err->code, code);
     ck_assert_uint_gt(strlen(err->reason), 0);
@@ -355,7 +355,7 @@ void put(struct shed_cache *cache, const char *key, const char *text)
 {
     struct shed_error err = {0};
 
-    ck_assert_msg(shed_put(cache, shed_str(key), shed_str(text), 0, &err) ==
+    ck_assert_msg(shed_put(cache, shed_str(key), shed_str(text), NULL, &err) ==
                       SHED_OK,
                   "%s", err.reason);
 }
@@ -386,7 +386,7 @@ static void *run_getter(void *arg)
     struct getter *g = arg;
 
     g->code = shed_get(g->cache, shed_bytes(g->key, strlen(g->key)),
-                       g->timeout_ms, &g->value, &g->error);
+                       WITHIN(g->timeout_ms), &g->value, &g->error);
     return NULL;
 }
 
@@ -439,8 +439,8 @@ static void *read_own_keys(void *arg)
 
         snprintf(key, sizeof(key), "k%u.%u", r->number, i % c->keys);
         snprintf(text, sizeof(text), "%s@1", key);
-        if (shed_get(c->cache, shed_str(key), timeout_ms, &value, NULL) ==
-            SHED_OK)
+        if (shed_get(c->cache, shed_str(key), WITHIN(timeout_ms), &value,
+                     NULL) == SHED_OK)
             check_text(value, text);
         shed_value_unref(value);
     }

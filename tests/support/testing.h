@@ -11,6 +11,15 @@
 
 #include "base/clock.h"
 
+/* Options of a get, and of a put, that differ from the defaults in one thing.
+ */
+#define WITHIN(ms)                                                             \
+    (&(const struct shed_get_options){.size = sizeof(struct shed_get_options), \
+                                      .timeout_ms = (ms)})
+#define AT_VERSION(number)                                                     \
+    (&(const struct shed_put_options){.size = sizeof(struct shed_put_options), \
+                                      .version = &(const uint64_t){number}})
+
 /* How much longer Redis keeps a value than anybody is given it: LEEWAY of
  * src/redis/entry.lua. */
 #define LEEWAY_MS 200

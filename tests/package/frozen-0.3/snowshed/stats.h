@@ -1,0 +1,207 @@
+/*
+ * What a cache, or the handle of a lock, has done so far: counters and latency
+ * histograms, as a struct and as Prometheus text. All counters only grow,
+ * starting when it is opened.
+ *
+ * Threads, fork, failure: as in snowshed.h.
+ */
+#ifndef SNOWSHED_STATS_H
+#define SNOWSHED_STATS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <snowshed/lock.h>
+#include <snowshed/snowshed.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * The counters of a cache: X(field, help). One row is one counter, one field of
+ * struct shed_stats, and one metric, snowshed_<field>_total. New ones go at the
+ * end.
+ *
+ * Each key of a get is counted as soon as its fate is known: in hits,
+ * negative_hits or local_hits if it was answered at once, else in misses. A
+ * miss can be answered from Redis in the end, which counts in hits as well: by
+ * another process's load, or by a row that a load's failure leaves to fall back
+ * on. tag_misses are misses, too, namely those whose GET found an entry that
+ * a tag's invalidation had made one.
+ *
+ * A write that invalidates is counted in invalidations (of a tag: in
+ * tag_invalidations) when Redis has carried it out. One that failed counts in
+ * invalidation_failures, and in invalidations_kept or invalidations_dropped
+ * unless its key is kept already; when it has been delivered, in
+ * invalidations_delivered and in invalidations. invalidations_kept and the two
+ * behind it also count failed puts, which become invalidations, and expiries,
+ * which do not.
+ */
+#define SHED_COUNTERS(X)                                                       \
+    X(hits, "keys answered with a row or a NULL from Redis")                   \
+    X(negative_hits, "keys answered with a kept 'no such row'")                \
+    X(misses, "keys that were not answered at once: they took the slow path")  \
+    X(joins, "keys that joined a flight of this process")                      \
+    X(waits, "flights that found the lease taken")                             \
+    X(polls, "looks at Redis by waiters because of the timer")                 \
+    X(pushes, "looks at Redis by waiters because of a push")                   \
+    X(loads, "calls of the source that have ended, a batch each")              \
+    X(loaded_keys, "keys that were passed to the source")                      \
+    X(load_failures, "keys that the source failed to load")                    \
+    X(leases_won, "leases taken on a key without one")                         \
+    X(leases_lost, "leases that were taken over from us or revoked")           \
+    X(leases_taken_over, "leases taken from a dead or silent holder")          \
+    X(published, "loaded values that were stored")                             \
+    X(publishes_superseded, "loaded values refused: another came first")       \
+    X(publishes_invalidated,                                                   \
+      "loaded values refused: invalidated during the load")                    \
+    X(unpublished, "loaded values that Redis could not take")                  \
+    X(foreign_entries, "entries of a wrong type, magic or format replaced")    \
+    X(corrupt_entries, "entries of a wrong length or checksum replaced")       \
+    X(invalidations, "keys invalidated, at once or when Redis took them")      \
+    X(puts, "keys put")                                                        \
+    X(errors_timeout, "keys that ended with SHED_ETIMEDOUT")                   \
+    X(errors_busy, "keys that ended with SHED_EBUSY")                          \
+    X(errors_redis, "keys that ended with SHED_EREDIS")                        \
+    X(errors_source, "keys that ended with SHED_ESOURCE")                      \
+    X(errors_other, "keys that ended with another failure")                    \
+    X(invalidation_failures,                                                   \
+      "keys and tags that could not be invalidated at once")                   \
+    X(loads_begun, "calls of the source that have begun, a batch each")        \
+    X(misses_ended, "misses whose get has ended")                              \
+    X(refreshes, "refreshes that this process was elected for")                \
+    X(stale, "keys answered with SHED_ORIGIN_STALE")                           \
+    X(unmodified, "keys that the source found unmodified")                     \
+    X(loads_refused,                                                           \
+      "keys that were not loaded: the queue was full, or the breaker open")    \
+    X(callers_refused, "keys for which too many callers waited already")       \
+    X(invalidations_kept,                                                      \
+      "keys and tags kept because Redis could not be told")                    \
+    X(invalidations_delivered,                                                 \
+      "keys and tags that were kept and Redis was then told")                  \
+    X(invalidations_dropped,                                                   \
+      "keys and tags given up: too many, or the cache closed")                 \
+    X(fleet_waits, "loads that waited, because fleet_loads was reached")       \
+    X(fleet_failures,                                                          \
+      "times that Redis did not say what fleet_loads allows: loads went on")   \
+    X(local_hits, "keys answered with a local row, as Redis did not answer")   \
+    X(tag_misses, "misses whose entry in Redis a tag had invalidated")         \
+    X(tag_invalidations,                                                       \
+      "tags, or all entries, invalidated; as invalidations of keys")           \
+    X(loads_failed, "calls of the source that failed, for all keys alike")
+
+/* The counters of a lock, fields of struct shed_lock_stats and metrics
+ * snowshed_lock_<field>_total. Re-entries by the holder are not counted. */
+#define SHED_LOCK_COUNTERS(X)                                                  \
+    X(acquired, "holds that began")                                            \
+    X(tries, "times that Redis was asked for the lock")                        \
+    X(timeouts, "acquires that ended with SHED_ETIMEDOUT")                     \
+    X(failures, "acquires that ended with another failure")                    \
+    X(released, "holds that were released, confirmed by Redis")                \
+    X(lost, "holds that were lost")                                            \
+    X(renewals, "renewals by the watchdog, confirmed by Redis")                \
+    X(renewal_failures, "renewals by the watchdog that were not")
+
+/* Buckets are powers of two: bucket i counts what is at most 2^i but too much
+ * for the bucket before it; the last counts everything above. Times are in
+ * whole microseconds. */
+#define SHED_BUCKETS 28
+
+struct shed_histogram {
+    uint64_t bucket[SHED_BUCKETS]; /* not cumulative */
+    uint64_t count;
+    uint64_t sum; /* microseconds, or what is counted */
+};
+
+/*
+ * The two structs grow only at their ends, by new counters, so that no field
+ * ever moves: a program that was compiled with an older header reads its own
+ * fields. struct shed_histogram is frozen, and so is the number of histograms.
+ */
+struct shed_stats {
+    struct shed_histogram hit_us;     /* gets answered at once, from Redis or
+                                         from a local row */
+    struct shed_histogram miss_us;    /* gets that took the slow path */
+    struct shed_histogram load_us;    /* calls of the source */
+    struct shed_histogram batch_keys; /* keys per call of the source */
+#define SHED_FIELD(field, help) uint64_t field;
+    SHED_COUNTERS(SHED_FIELD)
+#undef SHED_FIELD
+};
+
+struct shed_lock_stats {
+    struct shed_histogram wait_us; /* from the call of an acquire to its hold */
+    struct shed_histogram hold_us; /* from a hold to its release or loss */
+#define SHED_FIELD(field, help) uint64_t field;
+    SHED_LOCK_COUNTERS(SHED_FIELD)
+#undef SHED_FIELD
+};
+
+/*
+ * Copy the statistics of a cache, or of a lock's handle, into *out; size is
+ * sizeof *out, which tells a newer library how much room an older program has.
+ * Counters are read one after the other, without stopping anybody.
+ *
+ * Returns: SHED_OK; SHED_EINVAL (NULL, or more than this library knows).
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_stats_read(const struct shed_cache *cache, struct shed_stats *out,
+                size_t size, struct shed_error *err);
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_lock_stats_read(const struct shed_lock *lock, struct shed_lock_stats *out,
+                     size_t size, struct shed_error *err);
+
+/*
+ * Write the statistics of count caches, or locks, as Prometheus text
+ * (exposition format 0.0.4) into buffer and terminate it. A sample's label is
+ * cache="NAME" or lock="NAME"; in the name of a lock, bytes that are not
+ * printable ASCII are written as \xNN. All samples of one metric are together,
+ * as the format demands, so the texts of caches and of locks may follow each
+ * other, but not two of one kind.
+ *
+ * Of two handles of one name pass only one: Prometheus has one series for a
+ * name.
+ *
+ * Of a cache, besides snowshed_<field>_total for each of SHED_COUNTERS:
+ *     snowshed_hit_seconds, snowshed_miss_seconds, snowshed_load_seconds,
+ *     snowshed_batch_keys: the histograms of struct shed_stats, with times in
+ *         seconds
+ *     snowshed_fleet_wait_seconds: histogram of how long loads waited, because
+ *         fleet_loads was reached; only in this text
+ *     snowshed_redis_up: 1 while the cache's client is connected, else 0
+ *     snowshed_redis_breaker: enum shed_breaker_state of the client's breaker
+ *     snowshed_invalidations_pending: keys that shed_invalidate keeps for Redis
+ *     snowshed_local_rows, snowshed_local_bytes: the local rows, and all memory
+ *         that they take
+ * Gauges of its source; caches that share a source show the same figures:
+ *     snowshed_source_loads, snowshed_source_loads_limit: loads that run, and
+ *         how many may (with adaptive_loads, now)
+ *     snowshed_source_queue_keys, snowshed_source_queue_limit_keys: keys that
+ *         wait for a load, and how many may
+ *     snowshed_source_callers, snowshed_source_callers_limit: callers that
+ *         wait, and how many may; 0: no bound
+ *     snowshed_source_breaker: enum shed_breaker_state of the source's breaker
+ *     snowshed_fleet_loads, snowshed_fleet_loads_limit: loads of all processes
+ *         that share fleet_loads, as last seen here, and that option
+ * Of a lock, besides snowshed_lock_<field>_total for each of
+ * SHED_LOCK_COUNTERS:
+ *     snowshed_lock_wait_seconds, snowshed_lock_hold_seconds: the histograms of
+ *         struct shed_lock_stats
+ *
+ * Returns: the length of the whole text in bytes, without the terminator. If it
+ * is not below capacity, the text was cut: call again with more. buffer may be
+ * NULL with capacity 0.
+ */
+SHED_API size_t shed_stats_prometheus(struct shed_cache *const *caches,
+                                      size_t count, char *buffer,
+                                      size_t capacity);
+SHED_API size_t shed_lock_stats_prometheus(struct shed_lock *const *locks,
+                                           size_t count, char *buffer,
+                                           size_t capacity);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -29,14 +29,14 @@ static enum shed_code open_prices(const char *redis, const char *mysql,
     struct shed_source *source = NULL;
     int failed;
 
-    c.on_log = shed_log_stderr;       /* what an operator wants to know */
-    c.redis_breaker_failure_pct = 50; /* leaves a Redis alone that fails */
-    c.redis_breaker_slow_ms = 500;    /* or is this slow */
+    c.on_log = shed_log_stderr; /* what an operator wants to know */
+    c.breaker.failure_pct = 50; /* leaves a Redis alone that fails */
+    c.breaker.slow_ms = 500;    /* or is this slow */
     s.max_loads = 8;            /* times the processes: what MySQL can bear */
     s.adaptive_loads = 1;       /* fewer while they slow each other down */
     s.load_timeout_ms = 2000;   /* MySQL ends a query that takes longer */
     s.callers_limit = 5000;     /* others get an old row, or SHED_EBUSY */
-    s.breaker_failure_pct = 50; /* leaves a MySQL alone that fails */
+    s.breaker.failure_pct = 50; /* leaves a MySQL alone that fails */
     m.source = &s;
     m.key = SHED_MYSQL_KEY_INTEGER;       /* the type of the column id */
     o.ttl_ms = 300000;                    /* how old, if not invalidated */

@@ -9,12 +9,22 @@
 #include "base/breaker.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/backoff.h"
 #include "base/clock.h"
+#include "base/error.h"
 
 #define PERCENT 100
+
+/* The ranges that snowshed.h states. */
+#define MIN_CALLS_MAX 1000000
+#define WINDOW_MIN_MS 100
+#define WINDOW_MAX_MS 600000
+#define OPEN_MAX_MS 3600000
+#define PROBES_MAX 1000
+#define SLOW_MAX_MS 600000
 
 static void move_to(struct shed_breaker *b, enum shed_breaker_state state,
                     uint64_t now_ms)
@@ -30,11 +40,37 @@ static void move_to(struct shed_breaker *b, enum shed_breaker_state state,
     memset(b->slices, 0, sizeof(b->slices));
 }
 
+enum shed_code shed_breaker_check(const struct shed_breaker_options *o,
+                                  const char *of, struct shed_error *err)
+{
+    const struct shed_range ranges[] = {
+        {o->failure_pct, 0, PERCENT, "failure_pct"},
+        {o->min_calls, 1, MIN_CALLS_MAX, "min_calls"},
+        {o->window_ms, WINDOW_MIN_MS, WINDOW_MAX_MS, "window_ms"},
+        {o->open_ms, 1, OPEN_MAX_MS, "open_ms"},
+        {o->open_max_ms, o->open_ms, OPEN_MAX_MS, "open_max_ms"},
+        {o->probes, 1, PROBES_MAX, "probes"},
+        {o->slow_ms, 0, SLOW_MAX_MS, "slow_ms"},
+    };
+    enum shed_code code = SHED_OK;
+
+    for (size_t i = 0; code == SHED_OK && i < sizeof(ranges) / sizeof(*ranges);
+         i++) {
+        char what[40];
+        (void)snprintf(what, sizeof(what), "%s breaker.%s", of, ranges[i].what);
+        code = shed_check_range(ranges[i].value, ranges[i].lo, ranges[i].hi,
+                                what, err);
+    }
+    return code;
+}
+
 void shed_breaker_init(struct shed_breaker *b,
-                       const struct shed_breaker_rule *rule, uint64_t now_ms)
+                       const struct shed_breaker_options *rule,
+                       uint64_t patience_ms, uint64_t now_ms)
 {
     memset(b, 0, sizeof(*b));
     b->rule = *rule;
+    b->patience_ms = patience_ms;
     move_to(b, SHED_BREAKER_CLOSED, now_ms);
 }
 
@@ -176,7 +212,7 @@ bool shed_breaker_give_up(struct shed_breaker *b, uint64_t waited_ms,
 {
     const struct shed_breaker_sample failure = {.has_failed = true};
     bool is_closed = b->state == SHED_BREAKER_CLOSED;
-    uint64_t enough_ms = b->rule.patience_ms * (is_closed ? 1 : b->rule.probes);
+    uint64_t enough_ms = b->patience_ms * (is_closed ? 1 : b->rule.probes);
 
     assert(b->state != SHED_BREAKER_OPEN);
     shed_breaker_return(b, 1);

@@ -17,25 +17,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <snowshed/snowshed.h> /* enum shed_breaker_state */
+#include <snowshed/snowshed.h>
 
-struct shed_breaker_rule {
-    uint64_t failure_pct; /* opens it; 0: never */
-    uint64_t min_calls;   /* of a window; fewer decide nothing */
-    uint64_t window_ms;
-    uint64_t open_ms, open_max_ms; /* how long, with jitter down to half: the
-                                      first time, and after doublings */
-    uint64_t probes;               /* passes at a time while half-open, and the
-                                      successes in a row that close it */
-    uint64_t patience_ms; /* a call that is not answered for this long has
-                             failed; 0: every call ends with a verdict */
-};
+/* Check that options are in the ranges that snowshed.h states. of names their
+ * owner in the reason, "client" say. */
+SHED_MUST_CHECK enum shed_code
+shed_breaker_check(const struct shed_breaker_options *options, const char *of,
+                   struct shed_error *err);
 
 /* The window slides by one of these. */
 #define SHED_BREAKER_SLICES 10
 
 struct shed_breaker {
-    struct shed_breaker_rule rule; /* set by init */
+    /* set by init */
+    struct shed_breaker_options rule;
+    uint64_t patience_ms; /* a call that is not answered for this long has
+                             failed; 0: every call ends with a verdict */
     /* its own; state is as of the last call that was given a time */
     enum shed_breaker_state state;
     uint64_t term;       /* grows with each change of state */
@@ -66,7 +63,8 @@ struct shed_breaker_sample {
 
 /* Begin closed. */
 void shed_breaker_init(struct shed_breaker *b,
-                       const struct shed_breaker_rule *rule, uint64_t now_ms);
+                       const struct shed_breaker_options *rule,
+                       uint64_t patience_ms, uint64_t now_ms);
 
 /* The state at now_ms: one that has been open for long enough is half-open. */
 enum shed_breaker_state shed_breaker_look(struct shed_breaker *b,
@@ -92,10 +90,10 @@ bool shed_breaker_pass(struct shed_breaker *b, uint64_t now_ms);
 void shed_breaker_return(struct shed_breaker *b, uint64_t passes);
 
 /* A call of the present term has been given up after waited_ms, sooner than
- * after rule.patience_ms; its pass is back. Alone it says nothing: a server in
+ * after patience_ms; its pass is back. Alone it says nothing: a server in
  * good order may be slower than a hasty caller. But callers that are all less
  * patient than the rule must open it, too. So when such calls have waited for
- * rule.patience_ms, and none was answered meanwhile, each further one has
+ * patience_ms, and none was answered meanwhile, each further one has
  * failed. (Where several wait at the same time, that time counts once: all may
  * have met one pause of a moment.)
  *

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/breaker.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/process.h"
@@ -18,11 +19,6 @@
 #define TIMEOUT_MAX_MS 600000
 #define RECONNECT_MIN_MAX_MS 60000
 #define LINKS_MAX 64
-#define PERCENT_MAX 100
-#define MIN_CALLS_MAX 1000000
-#define WINDOW_MIN_MS 100
-#define OPEN_MAX_MS 3600000
-#define PROBES_MAX 1000
 
 #define US_PER_MS 1000
 
@@ -40,22 +36,13 @@ static enum shed_code check_options(const struct shed_client_options *o,
          "client reconnect_max_ms"},
         {o->links, 1, LINKS_MAX, "client links"},
         {o->wait, SHED_WAIT_AUTO, SHED_WAIT_POLL, "client wait"},
-        {o->redis_breaker_failure_pct, 0, PERCENT_MAX,
-         "client redis_breaker_failure_pct"},
-        {o->redis_breaker_min_calls, 1, MIN_CALLS_MAX,
-         "client redis_breaker_min_calls"},
-        {o->redis_breaker_window_ms, WINDOW_MIN_MS, TIMEOUT_MAX_MS,
-         "client redis_breaker_window_ms"},
-        {o->redis_breaker_open_ms, 1, OPEN_MAX_MS,
-         "client redis_breaker_open_ms"},
-        {o->redis_breaker_open_max_ms, o->redis_breaker_open_ms, OPEN_MAX_MS,
-         "client redis_breaker_open_max_ms"},
-        {o->redis_breaker_probes, 1, PROBES_MAX, "client redis_breaker_probes"},
-        {o->redis_breaker_slow_ms, 0, TIMEOUT_MAX_MS,
-         "client redis_breaker_slow_ms"},
     };
 
-    return shed_check_ranges(ranges, sizeof(ranges) / sizeof(*ranges), err);
+    enum shed_code code =
+        shed_check_ranges(ranges, sizeof(ranges) / sizeof(*ranges), err);
+
+    return code == SHED_OK ? shed_breaker_check(&o->breaker, "client", err)
+                           : code;
 }
 
 /* Draw the id by which leases name this process. */

@@ -23,7 +23,6 @@
 struct shed_gate {
     /* set at creation */
     const char *where;
-    uint64_t slow_ms; /* 0: no call is too slow */
     shed_gate_fn *on_change;
     void *arg;
     /* atomic */
@@ -102,9 +101,10 @@ static enum told judge(const struct shed_gate *g,
                        const struct shed_gate_end *end)
 {
     uint64_t took_ms = end->ended_ms - end->began_ms;
+    uint64_t slow_ms = g->breaker.rule.slow_ms;
 
     if (end->why == NULL)
-        return end->refusal != NULL || (g->slow_ms > 0 && took_ms > g->slow_ms)
+        return end->refusal != NULL || (slow_ms > 0 && took_ms > slow_ms)
                    ? TOLD_FAILURE
                    : TOLD_SUCCESS;
     switch (end->why->code) {
@@ -112,7 +112,7 @@ static enum told judge(const struct shed_gate *g,
         return end->was_tried ? TOLD_SUCCESS : TOLD_NOTHING;
     case SHED_EREDIS:
     case SHED_ETIMEDOUT:
-        return end->was_tried || took_ms >= g->breaker.rule.patience_ms
+        return end->was_tried || took_ms >= g->breaker.patience_ms
                    ? TOLD_FAILURE
                    : TOLD_NOTHING;
     default:
@@ -239,20 +239,14 @@ enum shed_code shed_gate_create(const struct shed_client_options *options,
                                 void *arg, struct shed_gate **out,
                                 struct shed_error *err)
 {
-    uint64_t slow_ms = options->redis_breaker_slow_ms;
-    const struct shed_breaker_rule rule = {
-        .failure_pct = options->redis_breaker_failure_pct,
-        .min_calls = options->redis_breaker_min_calls,
-        .window_ms = options->redis_breaker_window_ms,
-        .open_ms = options->redis_breaker_open_ms,
-        .open_max_ms = options->redis_breaker_open_max_ms,
-        .probes = options->redis_breaker_probes,
-        .patience_ms = slow_ms > 0 ? slow_ms : options->command_timeout_ms};
+    const struct shed_breaker_options *rule = &options->breaker;
+    uint64_t patience_ms =
+        rule->slow_ms > 0 ? rule->slow_ms : options->command_timeout_ms;
     uint64_t now_ms = shed_now_ms();
     struct shed_gate *g;
 
     *out = NULL;
-    if (rule.failure_pct == 0)
+    if (rule->failure_pct == 0)
         return SHED_OK;
     g = calloc(1, sizeof(*g));
     if (g == NULL || pthread_mutex_init(&g->mu, NULL) != 0) {
@@ -260,10 +254,9 @@ enum shed_code shed_gate_create(const struct shed_client_options *options,
         return shed_fail_nomem(err, "a client");
     }
     g->where = where;
-    g->slow_ms = slow_ms;
     g->on_change = on_change;
     g->arg = arg;
-    shed_breaker_init(&g->breaker, &rule, now_ms);
+    shed_breaker_init(&g->breaker, rule, patience_ms, now_ms);
     publish_locked(g, now_ms);
     *out = g;
     return SHED_OK;

@@ -22,7 +22,7 @@ void shed_admission_init(struct shed_admission *a,
                                  .load_timeout_ms = o->load_timeout_ms,
                                  .fleet = fleet};
     shed_concurrency_init(&a->concurrency, a->max_loads);
-    shed_source_options_breaker(o, &a->breaker, now_ms);
+    shed_breaker_init(&a->breaker, &o->breaker, 0, now_ms);
 }
 
 size_t shed_admission_limit(const struct shed_admission *a)
@@ -108,13 +108,16 @@ static void measure(struct shed_admission *a,
         shed_concurrency_add(&a->concurrency, &s, at->now_us, at->wall_ms);
 }
 
-/* What the breaker learns. A load that exceeds load_timeout_ms counts as
- * failed, whatever it answered. */
+/* What the breaker learns. A load that took too long counts as failed, whatever
+ * it answered. */
 static bool judge(struct shed_admission *a,
                   const struct shed_admission_sample *sample,
                   const struct shed_admission_time *at)
 {
-    bool is_late = sample->cost_us / 1000 > a->load_timeout_ms;
+    uint64_t cost_ms = sample->cost_us / 1000;
+    uint64_t slow_ms = a->breaker.rule.slow_ms;
+    bool is_late =
+        cost_ms > a->load_timeout_ms || (slow_ms > 0 && cost_ms > slow_ms);
     const struct shed_breaker_sample s = {
         .term = sample->admitted->term,
         .passes = sample->keys,
@@ -123,10 +126,14 @@ static bool judge(struct shed_admission *a,
 
     if (!shed_breaker_add(&a->breaker, &s, at->now_ms, at->random))
         return false;
-    (void)snprintf(a->last_failure, sizeof(a->last_failure), "%s",
-                   sample->failure != NULL
-                       ? sample->failure
-                       : "it took longer than its load_timeout_ms");
+    if (sample->failure != NULL)
+        (void)snprintf(a->last_failure, sizeof(a->last_failure), "%s",
+                       sample->failure);
+    else
+        (void)snprintf(a->last_failure, sizeof(a->last_failure),
+                       "it took %llu ms, longer than load_timeout_ms or "
+                       "breaker.slow_ms",
+                       (unsigned long long)cost_ms);
     return true;
 }
 

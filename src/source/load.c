@@ -437,7 +437,7 @@ enum shed_code shed_source_ask_breaker(struct shed_source *s,
 {
     enum shed_code code = SHED_OK;
 
-    if (s->options.breaker_failure_pct == 0)
+    if (s->options.breaker.failure_pct == 0)
         return SHED_OK;
     pthread_mutex_lock(&s->mu);
     if (!shed_admission_has_pass(&s->admission, shed_now_ms()))

@@ -134,12 +134,12 @@ START_TEST(a_breaker_that_closes_on_a_cold_cache_does_not_open_again)
     unsigned opened_before;
 
     init();
-    fixture.source_options.breaker_failure_pct = 50;
-    fixture.source_options.breaker_min_loads = 10;
-    fixture.source_options.breaker_window_ms = 600000;
-    fixture.source_options.breaker_open_ms = 20;
-    fixture.source_options.breaker_open_max_ms = 20;
-    fixture.source_options.breaker_probes = PROBES;
+    fixture.source_options.breaker.failure_pct = 50;
+    fixture.source_options.breaker.min_calls = 10;
+    fixture.source_options.breaker.window_ms = 600000;
+    fixture.source_options.breaker.open_ms = 20;
+    fixture.source_options.breaker.open_max_ms = 20;
+    fixture.source_options.breaker.probes = PROBES;
     fixture.cache_options.failure_ttl_ms = 1;
     fixture_open(&fixture);
     fixture.table.is_failing = true;

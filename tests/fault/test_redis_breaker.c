@@ -35,12 +35,12 @@ static void init(uint64_t open_ms)
     fixture_init(&fixture);
     fixture.client_options.on_event = on_event;
     fixture.client_options.reconnect_max_ms = 50;
-    fixture.client_options.redis_breaker_failure_pct = 50;
-    fixture.client_options.redis_breaker_min_calls = 3;
-    fixture.client_options.redis_breaker_window_ms = 600000;
-    fixture.client_options.redis_breaker_open_ms = open_ms;
-    fixture.client_options.redis_breaker_open_max_ms = open_ms;
-    fixture.client_options.redis_breaker_probes = 1;
+    fixture.client_options.breaker.failure_pct = 50;
+    fixture.client_options.breaker.min_calls = 3;
+    fixture.client_options.breaker.window_ms = 600000;
+    fixture.client_options.breaker.open_ms = open_ms;
+    fixture.client_options.breaker.open_max_ms = open_ms;
+    fixture.client_options.breaker.probes = 1;
 }
 
 /* With a row in Redis, behind a proxy, and a lock that is held. */
@@ -112,8 +112,8 @@ static void init_for_silence(uint64_t open_ms)
     init(open_ms);
     fixture.client_options.connect_timeout_ms = scaled_ms(500);
     fixture.client_options.command_timeout_ms = scaled_ms(500);
-    fixture.client_options.redis_breaker_failure_pct = 1;
-    fixture.client_options.redis_breaker_min_calls = 1;
+    fixture.client_options.breaker.failure_pct = 1;
+    fixture.client_options.breaker.min_calls = 1;
 }
 
 /* A call that waited would end with another reason. */
@@ -198,7 +198,7 @@ START_TEST(a_slow_server_opens_it)
     enum { SLOW_MS = 50, DELAY_MS = 100 };
 
     init(1);
-    fixture.client_options.redis_breaker_slow_ms = SLOW_MS;
+    fixture.client_options.breaker.slow_ms = SLOW_MS;
     fixture_add_proxy(&fixture, &proxy);
     fixture_open(&fixture);
     WAIT_FOR(gets(SHED_ORIGIN_REDIS) &&

@@ -562,9 +562,9 @@ START_TEST(a_long_loading_with_a_breaker_costs_its_probes)
     uint64_t opened;
 
     init_to_see_loading(policies[_i]);
-    fixture.client_options.redis_breaker_failure_pct = 50;
-    fixture.client_options.redis_breaker_probes = 1;
-    fixture.client_options.redis_breaker_open_max_ms = 1000;
+    fixture.client_options.breaker.failure_pct = 50;
+    fixture.client_options.breaker.probes = 1;
+    fixture.client_options.breaker.open_max_ms = 1000;
     open_all();
     expect_all_well();
     make_loading_and_connect_again();

@@ -66,11 +66,11 @@ static void set_options(struct shed_client_options *client,
 
     client->links = 1;
     client->on_event = ignore_event;
-    client->redis_breaker_failure_pct = HALF_PCT;
-    client->redis_breaker_min_calls = NEVER;
+    client->breaker.failure_pct = HALF_PCT;
+    client->breaker.min_calls = NEVER;
     source->adaptive_loads = 1;
-    source->breaker_failure_pct = HALF_PCT;
-    source->breaker_min_loads = NEVER;
+    source->breaker.failure_pct = HALF_PCT;
+    source->breaker.min_calls = NEVER;
     source->callers_limit = source->key_callers_limit = NEVER;
     source->fleet_loads = 2;
     cache->redis_down = SHED_REDIS_DOWN_STALE;

@@ -27,11 +27,11 @@ static void init(uint64_t open_ms)
 {
     fixture_init(&fixture);
     fixture.client_options.on_event = on_event;
-    fixture.source_options.breaker_failure_pct = 50;
-    fixture.source_options.breaker_min_loads = 10;
-    fixture.source_options.breaker_window_ms = 600000;
-    fixture.source_options.breaker_open_ms = open_ms;
-    fixture.source_options.breaker_open_max_ms = open_ms;
+    fixture.source_options.breaker.failure_pct = 50;
+    fixture.source_options.breaker.min_calls = 10;
+    fixture.source_options.breaker.window_ms = 600000;
+    fixture.source_options.breaker.open_ms = open_ms;
+    fixture.source_options.breaker.open_max_ms = open_ms;
     fixture.source_options.max_loads = 1;
     fixture.source_options.max_batch = 1;
     fixture.cache_options.ttl_ms = AGEING_TTL_MS;
@@ -243,7 +243,7 @@ START_TEST(a_key_with_an_old_row_can_be_the_probe)
     enum shed_origin origin;
 
     init(1);
-    fixture.source_options.breaker_probes = 1;
+    fixture.source_options.breaker.probes = 1;
     if (_i == 1)
         fixture.cache_options.stale_while_revalidate_ms = STALE_MS;
     open_with_old_row();
@@ -266,7 +266,7 @@ START_TEST(a_probe_whose_caller_gives_up_closes_the_breaker)
     struct shed_value *value = NULL;
 
     init(1);
-    fixture.source_options.breaker_probes = 1;
+    fixture.source_options.breaker.probes = 1;
     fixture_open(&fixture);
     fail_ten();
     table_fail(&fixture.table, false);

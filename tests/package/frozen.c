@@ -149,17 +149,16 @@ static void check_options(void)
     CHECK_FIELDS(shed_client_options, SHED_CLIENT_OPTIONS_INIT, open_client,
                  F(connect_timeout_ms), F(command_timeout_ms),
                  F(reconnect_min_ms), F(reconnect_max_ms), F(links), F(wait),
-                 F(redis_breaker_failure_pct), F(redis_breaker_min_calls),
-                 F(redis_breaker_window_ms), F(redis_breaker_open_ms),
-                 F(redis_breaker_open_max_ms), F(redis_breaker_probes),
-                 F(redis_breaker_slow_ms));
+                 F(breaker.failure_pct), F(breaker.min_calls),
+                 F(breaker.window_ms), F(breaker.open_ms),
+                 F(breaker.open_max_ms), F(breaker.probes), F(breaker.slow_ms));
 #undef F
 #define F(field) FIELD(shed_source_options, field, "source")
     CHECK_FIELDS(shed_source_options, SHED_SOURCE_OPTIONS_INIT, open_source,
                  F(max_loads), F(max_batch), F(batch_wait_ms), F(queue_limit),
-                 F(load_timeout_ms), F(adaptive_loads), F(breaker_failure_pct),
-                 F(breaker_min_loads), F(breaker_window_ms), F(breaker_open_ms),
-                 F(breaker_open_max_ms), F(breaker_probes), F(callers_limit),
+                 F(load_timeout_ms), F(adaptive_loads), F(breaker.failure_pct),
+                 F(breaker.min_calls), F(breaker.window_ms), F(breaker.open_ms),
+                 F(breaker.open_max_ms), F(breaker.probes), F(callers_limit),
                  F(key_callers_limit), F(fleet_loads));
 #undef F
 #define F(field) FIELD(shed_cache_options, field, "cache")

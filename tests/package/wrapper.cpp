@@ -318,7 +318,7 @@ int main(int argc, char **argv)
     };
 
     require(argc > 1, "usage: wrapper REDIS-URI [MYSQL-URI]");
-    options.redis_breaker_failure_pct = 50;
+    options.breaker.failure_pct = 50;
     shed::on_event(options, count);
     shed::on_log(options, log);
     use_all(argv[1], options, loads);

@@ -124,11 +124,11 @@ static void set_source_options(const struct soak_worker *w,
     so->max_batch = SOAK_BATCH;
     so->adaptive_loads = w->number == FULL || w->number == BREAKER;
     if (w->number != PLAIN) {
-        so->breaker_failure_pct = 50;
-        so->breaker_min_loads = 5;
-        so->breaker_window_ms = 1000;
-        so->breaker_open_ms = 100;
-        so->breaker_open_max_ms = 1000;
+        so->breaker.failure_pct = 50;
+        so->breaker.min_calls = 5;
+        so->breaker.window_ms = 1000;
+        so->breaker.open_ms = 100;
+        so->breaker.open_max_ms = 1000;
     }
 }
 
@@ -149,11 +149,11 @@ static void set_client_options(struct soak_worker *w,
     co->command_timeout_ms = SOAK_AHEAD_MS;
     co->reconnect_max_ms = SOAK_AHEAD_MS;
     if (w->number == FULL || w->number == BREAKER) {
-        co->redis_breaker_failure_pct = 50;
-        co->redis_breaker_min_calls = 5;
-        co->redis_breaker_window_ms = 1000;
-        co->redis_breaker_open_ms = 100;
-        co->redis_breaker_open_max_ms = 1000;
+        co->breaker.failure_pct = 50;
+        co->breaker.min_calls = 5;
+        co->breaker.window_ms = 1000;
+        co->breaker.open_ms = 100;
+        co->breaker.open_max_ms = 1000;
     }
 }
 

@@ -11,13 +11,12 @@ enum {
     PATIENCE_MS = 50
 };
 
-static const struct shed_breaker_rule rule = {.failure_pct = 50,
-                                              .min_calls = 10,
-                                              .window_ms = WINDOW_MS,
-                                              .open_ms = OPEN_MS,
-                                              .open_max_ms = OPEN_MAX_MS,
-                                              .probes = PROBES,
-                                              .patience_ms = PATIENCE_MS};
+static const struct shed_breaker_options rule = {.failure_pct = 50,
+                                                 .min_calls = 10,
+                                                 .window_ms = WINDOW_MS,
+                                                 .open_ms = OPEN_MS,
+                                                 .open_max_ms = OPEN_MAX_MS,
+                                                 .probes = PROBES};
 
 static struct shed_breaker breaker;
 static uint64_t now_ms, random_bits, last_id;
@@ -26,7 +25,7 @@ static void begin(void)
 {
     now_ms = 1000000;
     random_bits = 0; /* no jitter: open for the whole time */
-    shed_breaker_init(&breaker, &rule, now_ms);
+    shed_breaker_init(&breaker, &rule, PATIENCE_MS, now_ms);
 }
 
 static bool end_load(bool has_failed, uint64_t term, uint64_t id)
@@ -163,11 +162,11 @@ END_TEST
 
 START_TEST(without_a_part_of_failures_it_never_opens)
 {
-    struct shed_breaker_rule none = rule;
+    struct shed_breaker_options none = rule;
 
     begin();
     none.failure_pct = 0;
-    shed_breaker_init(&breaker, &none, now_ms);
+    shed_breaker_init(&breaker, &none, PATIENCE_MS, now_ms);
     load_many(0, 1000);
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
 }
@@ -389,10 +388,10 @@ END_TEST
 START_TEST(without_a_patience_no_call_is_given_up_too_often)
 {
     begin();
-    breaker.rule.patience_ms = 0;
+    breaker.patience_ms = 0;
     ck_assert(!give_up_many(100, 3600000));
     half_open_it();
-    breaker.rule.patience_ms = 0;
+    breaker.patience_ms = 0;
     ck_assert(!give_up_many(100, 3600000));
     ck_assert_int_eq(state(), SHED_BREAKER_HALF_OPEN);
 }

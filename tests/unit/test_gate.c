@@ -41,11 +41,11 @@ static void on_change(void *arg, bool is_open, uint64_t after, const char *why)
 static void up(void)
 {
     options.command_timeout_ms = COMMAND_MS;
-    options.redis_breaker_failure_pct = 50;
-    options.redis_breaker_min_calls = MIN_CALLS;
-    options.redis_breaker_window_ms = WINDOW_MS;
-    options.redis_breaker_open_ms = OPEN_MS;
-    options.redis_breaker_probes = 2;
+    options.breaker.failure_pct = 50;
+    options.breaker.min_calls = MIN_CALLS;
+    options.breaker.window_ms = WINDOW_MS;
+    options.breaker.open_ms = OPEN_MS;
+    options.breaker.probes = 2;
     ck_assert_int_eq(
         shed_gate_create(&options, "R", on_change, &opened, &gate, NULL),
         SHED_OK);
@@ -131,7 +131,7 @@ static void half_open_it(void)
 
 START_TEST(without_its_option_there_is_none)
 {
-    options.redis_breaker_failure_pct = 0;
+    options.breaker.failure_pct = 0;
     ck_assert_int_eq(
         shed_gate_create(&options, "R", on_change, &opened, &gate, NULL),
         SHED_OK);
@@ -260,7 +260,7 @@ START_TEST(a_call_succeeds_fails_or_says_nothing)
         [SUCCESS] = 2, [FAILURE] = 1, [GIVEN_UP] = 2, [NOTHING] = 100};
     const struct row *row = &rows[_i];
 
-    options.redis_breaker_slow_ms = row->slow_ms;
+    options.breaker.slow_ms = row->slow_ms;
     up();
     end_as(row, 2 * MIN_CALLS);
     ck_assert_uint_eq(opened, row->verdict == FAILURE);
@@ -315,7 +315,7 @@ END_TEST
 
 START_TEST(a_slow_call_is_named_as_the_failure)
 {
-    options.redis_breaker_slow_ms = SLOW_MS;
+    options.breaker.slow_ms = SLOW_MS;
     up();
     for (int i = 0; i < MIN_CALLS; i++)
         leave(enter(), SHED_OK, true, SLOW_MS + 23);

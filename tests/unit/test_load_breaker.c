@@ -19,12 +19,13 @@ uint64_t __wrap_shed_now_us(void)
     return __real_shed_now_us() + atomic_load(&passed_us);
 }
 
-enum { KEYS_MAX = 200, FOREVER_MS = 3600000 };
+enum { KEYS_MAX = 200, FOREVER_MS = 3600000, SLUGGISH_MS = 600000 };
 
 static uint64_t queue_limit; /* 0: the default */
+static uint64_t slow_ms;
 
 /* How loads end. */
-enum ending { GOOD, BAD, SLOW, ABSENT, TOO_BIG };
+enum ending { GOOD, BAD, SLOW, SLUGGISH, ABSENT, TOO_BIG };
 
 static struct {
     struct shed_source *source;
@@ -46,6 +47,10 @@ static void answer(struct shed_load *load, size_t i)
     switch (atomic_load(&fake.ending)) {
     case SLOW:
         atomic_fetch_add(&passed_us, (uint64_t)FOREVER_MS * 1000);
+        shed_load_null(load, i);
+        break;
+    case SLUGGISH:
+        atomic_fetch_add(&passed_us, (uint64_t)SLUGGISH_MS * 1000);
         shed_load_null(load, i);
         break;
     case GOOD:
@@ -93,12 +98,13 @@ static void open_fake(uint64_t open_ms, uint64_t probes)
     o.max_loads = 1;
     o.max_batch = 1;
     o.load_timeout_ms = FOREVER_MS / 2;
-    o.breaker_failure_pct = 50;
-    o.breaker_min_loads = 10;
-    o.breaker_window_ms = 600000;
-    o.breaker_open_ms = open_ms;
-    o.breaker_open_max_ms = open_ms;
-    o.breaker_probes = probes;
+    o.breaker.failure_pct = 50;
+    o.breaker.min_calls = 10;
+    o.breaker.window_ms = 600000;
+    o.breaker.open_ms = open_ms;
+    o.breaker.open_max_ms = open_ms;
+    o.breaker.probes = probes;
+    o.breaker.slow_ms = slow_ms;
     if (queue_limit > 0)
         o.queue_limit = queue_limit;
     ck_assert_int_eq(shed_source_open(run_load, NULL, &o, &fake.source, NULL),
@@ -380,6 +386,22 @@ START_TEST(loads_that_take_too_long_have_failed)
 }
 END_TEST
 
+START_TEST(what_is_slow_is_an_option)
+{
+    open_fake(FOREVER_MS, 1);
+    load_ten(0, SLUGGISH);
+    ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
+    note_close();
+    memset(&fake, 0, sizeof(fake));
+    slow_ms = SLUGGISH_MS - 1;
+    open_fake(FOREVER_MS, 1);
+    load_ten(0, SLUGGISH);
+    ck_assert_int_eq(state(), SHED_BREAKER_OPEN);
+    ck_assert_ptr_nonnull(strstr(fake.reason, "it took 600000 ms, longer"));
+    note_close();
+}
+END_TEST
+
 START_TEST(absent_and_oversized_rows_are_successes)
 {
     open_fake(FOREVER_MS, 1);
@@ -438,6 +460,7 @@ int main(void)
     tcase_add_test(tc, so_can_how_often_it_has_opened);
     tcase_add_test(tc, a_status_of_another_size_is_a_part_or_refused);
     tcase_add_test(tc, loads_that_take_too_long_have_failed);
+    tcase_add_test(tc, what_is_slow_is_an_option);
     tcase_add_test(tc, absent_and_oversized_rows_are_successes);
     tcase_add_test(tc, one_key_that_always_fails_does_not_open_it);
     tcase_add_test(tc, without_the_option_it_never_opens);

@@ -48,8 +48,9 @@
  * later library of the soname libsnowshed.so.0.3. Structs that carry their size
  * (options, struct shed_event) or are passed with it (statistics, struct
  * shed_client_status, struct shed_source_status) grow only at their ends. All
- * others are frozen: struct shed_bytes, shed_error, shed_item, shed_fence and
- * shed_histogram. Enumerators keep their numbers, and new ones can be added.
+ * others are frozen: struct shed_bytes, shed_error, shed_item, shed_fence,
+ * shed_breaker_options and shed_histogram. Enumerators keep their numbers, and
+ * new ones can be added.
  */
 #ifndef SNOWSHED_SNOWSHED_H
 #define SNOWSHED_SNOWSHED_H
@@ -202,6 +203,30 @@ SHED_API void shed_log_stderr(void *user, enum shed_log_level level,
 
 struct shed_event; /* snowshed/event.h */
 
+/* A circuit breaker, before Redis or before a source: whether a server that
+ * keeps failing is asked at all. After open_ms an open one is half-open, and
+ * lets a few calls or loads through. */
+struct shed_breaker_options {
+    uint64_t failure_pct; /* [0, 100]; the percentage of failed calls or loads
+                             that opens it, 50 for example; 0: it never opens */
+    uint64_t min_calls;   /* [1, 1000000]; with fewer in the window it does not
+                             open */
+    uint64_t window_ms;   /* [100, 600000]; a sliding window */
+    uint64_t open_ms;     /* [1, 3600000]; how long it is open, with jitter down
+                             to half; doubled each time that it opens again from
+                             half-open, up to open_max_ms */
+    uint64_t open_max_ms; /* [open_ms, 3600000] */
+    uint64_t probes;      /* [1, 1000]; while half-open: most at a time, and how
+                             many must succeed in a row to close it */
+    uint64_t slow_ms;     /* [0, 600000]; what takes longer has failed even if
+                             it is answered; 0: nothing is too slow */
+};
+
+#define SHED_BREAKER_OPTIONS_INIT                                              \
+    {                                                                          \
+        0, 20, 10000, 1000, 10000, 3, 0                                        \
+    }
+
 /*
  * How one process talks to Redis. Fill it with SHED_CLIENT_OPTIONS_INIT, which
  * writes every default, then change what you like.
@@ -240,60 +265,38 @@ struct shed_client_options {
      * may do. NULL: not called. */
     void (*on_event)(void *user, const struct shed_event *event);
     void *event_user; /* passed to it */
-    /* A circuit breaker before Redis, for a Redis that still answers, but
-     * slowly, with errors, or only now and then. It opens when
-     * redis_breaker_failure_pct of the calls in a window have failed. While it
-     * is open, gets do at once what redis_down of their cache says; puts,
-     * invalidations and expiries fail at once and are kept (see
-     * shed_invalidate); and an acquire of a lock fails, or waits, as if Redis
-     * could not be reached. What ends something is always sent: the release and
-     * the extension of a lock, the end of a load. After redis_breaker_open_ms
-     * the breaker is half-open: a few calls are sent, the delivery of a kept
-     * invalidation among them, and if they succeed it closes.
+    /* Before Redis: for a Redis that still answers, but slowly, with errors, or
+     * only now and then. While it is open, gets do at once what redis_down of
+     * their cache says; puts, invalidations and expiries fail at once and are
+     * kept (see shed_invalidate); and an acquire of a lock fails, or waits, as
+     * if Redis could not be reached. What ends something is always sent: the
+     * release and the extension of a lock, the end of a load. While it is
+     * half-open, the delivery of a kept invalidation is among what is sent.
      *
      * A call has failed if no reply came within command_timeout_ms, if it took
-     * longer than redis_breaker_slow_ms, if its connection was lost or could
-     * not be made, or if Redis replied that it cannot work now (LOADING, BUSY
-     * and the like). A reply that refuses only writes (OOM, MISCONF, READONLY)
-     * or this client (SHED_EDENIED) is a success. A call does not count if it
-     * was not sent because of the pause after a failure or because Redis hangs.
-     * Nor does one whose caller gave up before that timeout (or before
-     * redis_breaker_slow_ms, if that is set), as long as others are answered.
-     * But when callers have waited for that long in all, with no answer to any
-     * call in between, each further call that is given up has failed: so a
-     * Redis that is too slow for all callers opens it, too, however short their
-     * deadlines are. (While the breaker is half-open: when they have waited for
-     * redis_breaker_probes times that.)
+     * longer than slow_ms (with its wait for a connection), if its connection
+     * was lost or could not be made, or if Redis replied that it cannot work
+     * now (LOADING, BUSY and the like). A reply that refuses only writes (OOM,
+     * MISCONF, READONLY) or this client (SHED_EDENIED) is a success. A call
+     * does not count if it was not sent because of the pause after a failure or
+     * because Redis hangs. Nor does one whose caller gave up before that
+     * timeout (or before slow_ms, if that is set), as long as others are
+     * answered. But when callers have waited for that long in all, with no
+     * answer to any call in between, each further call that is given up has
+     * failed: so a Redis that is too slow for all callers opens it, too,
+     * however short their deadlines are. (While the breaker is half-open: when
+     * they have waited for probes times that.)
      *
      * It rarely opens for a Redis that cannot be reached or that hangs, which
      * does not need it: most calls are not tried then (reconnect_max_ms,
      * command_timeout_ms); see is_up of shed_client_status. */
-    uint64_t redis_breaker_failure_pct; /* [0, 100]; the percentage of failed
-                                           calls that opens it, 50 for example;
-                                           0: it never opens */
-    uint64_t redis_breaker_min_calls;   /* [1, 1000000]; with fewer calls in the
-                                           window it does not open */
-    uint64_t redis_breaker_window_ms;   /* [100, 600000]; a sliding window */
-    uint64_t redis_breaker_open_ms;     /* [1, 3600000]; how long it is open,
-                                           with jitter down to half; doubled
-                                           each time that it opens again from
-                                           half-open, up to
-                                           redis_breaker_open_max_ms */
-    uint64_t redis_breaker_open_max_ms; /* [redis_breaker_open_ms, 3600000] */
-    uint64_t redis_breaker_probes;      /* [1, 1000]; while half-open: most
-                                           calls at a time, and how many must
-                                           succeed in a row to close it */
-    uint64_t redis_breaker_slow_ms;     /* [0, 600000]; a call that takes longer
-                                           (with its wait for a connection) has
-                                           failed even if it is answered; 0:
-                                           none is too slow */
+    struct shed_breaker_options breaker;
 };
 
 #define SHED_CLIENT_OPTIONS_INIT                                               \
     {                                                                          \
         sizeof(struct shed_client_options), 1000, 1000, 20, 5000, 16,          \
-            SHED_WAIT_AUTO, NULL, NULL, NULL, NULL, 0, 20, 10000, 1000, 10000, \
-            3, 0                                                               \
+            SHED_WAIT_AUTO, NULL, NULL, NULL, NULL, SHED_BREAKER_OPTIONS_INIT  \
     }
 
 /*
@@ -341,7 +344,7 @@ struct shed_client_status {
     uint64_t is_up;         /* 1: connected to a primary, and set up; else 0 */
     struct shed_error last; /* why it last was not; SHED_OK: it always was,
                                or nothing is known yet */
-    /* of the breaker before Redis (redis_breaker_failure_pct) */
+    /* of the breaker before Redis (breaker.failure_pct) */
     uint64_t breaker;         /* enum shed_breaker_state */
     uint64_t breaker_opened;  /* how often it has opened */
     uint64_t breaker_refused; /* calls that it has not let through to Redis */
@@ -558,29 +561,14 @@ struct shed_source_options {
                                 less often, in all processes at the same time:
                                 their wall clocks should agree to about 100 ms.
                                 0: the limit is max_loads */
-    /* A circuit breaker before the source. It opens when breaker_failure_pct of
-     * the loads in a window have failed. While it is open no load begins, and
-     * no row is refreshed: calls that need a load get a stale value within
+    /* Before the source. While it is open no load begins, and no row is
+     * refreshed: calls that need a load get a stale value within
      * stale_if_error_ms, after one GET, or else SHED_ESOURCE at once, unless
-     * another process is loading the key. After breaker_open_ms it is
-     * half-open: a few keys are loaded, and if that succeeds it closes. A load
-     * has failed if all of its keys have, or if it took longer than
-     * load_timeout_ms; "no such row" and a row that is too long are successes.
-     * A key that fails again and again counts once. */
-    uint64_t breaker_failure_pct; /* [0, 100]; the percentage of failed loads
-                                     that opens it, 50 for example; 0: it never
-                                     opens */
-    uint64_t breaker_min_loads;   /* [1, 1000000]; with fewer loads in the
-                                     window it does not open */
-    uint64_t breaker_window_ms;   /* [100, 600000]; a sliding window */
-    uint64_t breaker_open_ms;     /* [1, 3600000]; how long it is open, with
-                                     jitter down to half; doubled each time that
-                                     it opens again from half-open, up to
-                                     breaker_open_max_ms */
-    uint64_t breaker_open_max_ms; /* [breaker_open_ms, 3600000] */
-    uint64_t breaker_probes;      /* [1, 1000]; while half-open: most keys that
-                                     are loaded at a time, and how many loads
-                                     must succeed in a row to close it */
+     * another process is loading the key. While it is half-open, probes counts
+     * keys. A load has failed if all of its keys have, or if it took longer
+     * than load_timeout_ms or slow_ms; "no such row" and a row that is too long
+     * are successes. A key that fails again and again counts once. */
+    struct shed_breaker_options breaker;
     /* Limits on the callers that wait for a load. A call beyond one gets a
      * stale value within stale_if_error_ms, or else SHED_EBUSY, at once. Each
      * key of shed_get_many counts as a caller. */
@@ -610,7 +598,7 @@ struct shed_source_options {
 #define SHED_SOURCE_OPTIONS_INIT                                               \
     {                                                                          \
         sizeof(struct shed_source_options), 4, 100, 2, 100000, 30000, NULL,    \
-            NULL, NULL, 0, 0, 20, 10000, 1000, 30000, 3, 0, 0, 0, NULL         \
+            NULL, NULL, 0, SHED_BREAKER_OPTIONS_INIT, 0, 0, 0, NULL            \
     }
 
 /*
@@ -636,7 +624,7 @@ shed_source_open(shed_load_fn *load, void *user,
 SHED_API void shed_source_close(struct shed_source *source);
 
 struct shed_source_status {
-    /* of the breaker before the source (breaker_failure_pct) */
+    /* of the breaker before the source (breaker.failure_pct) */
     uint64_t breaker;         /* enum shed_breaker_state */
     uint64_t breaker_opened;  /* how often it has opened, again from half-open
                                  included */

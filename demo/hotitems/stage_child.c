@@ -22,12 +22,12 @@
 
 /* ------------------------------------------------------ after the fork */
 
-static void bind_to_parent(pid_t parent, int number)
+/* Returns: false if the parent ended before that. */
+static bool bind_to_parent(pid_t parent, int number)
 {
     (void)prctl(PR_SET_PDEATHSIG, number);
-    if (getppid() != parent)
-        _exit(EXIT_FAILURE); /* it ended before that */
     (void)setpgid(0, 0);
+    return getppid() == parent;
 }
 
 static _Noreturn void become(const char *const *argv, pid_t parent, int out,
@@ -36,7 +36,8 @@ static _Noreturn void become(const char *const *argv, pid_t parent, int out,
     sigset_t none;
     int null = open("/dev/null", O_RDWR);
 
-    bind_to_parent(parent, SIGKILL);
+    if (!bind_to_parent(parent, SIGKILL))
+        _exit(EXIT_FAILURE);
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     (void)signal(SIGPIPE, SIG_DFL);
@@ -113,7 +114,8 @@ bool child_start_stopping(struct child *keeper, pid_t pid, uint64_t for_ms)
     (void)pthread_sigmask(SIG_BLOCK, &term, &before);
     id = fork();
     if (id == 0) {
-        bind_to_parent(parent, SIGTERM);
+        if (!bind_to_parent(parent, SIGTERM))
+            for_ms = 0; /* it may have stopped pid all the same */
         for (int fd = 0; fd < FILES_MAX; fd++)
             (void)close(fd); /* others wait for the end of some */
         keep(pid, for_ms);

@@ -22,12 +22,12 @@
 
 /* ------------------------------------------------------ after the fork */
 
-/* Returns: false if the parent ended before that. */
-static bool bind_to_parent(pid_t parent, int number)
+static void bind_to_parent(pid_t parent, int number)
 {
     (void)prctl(PR_SET_PDEATHSIG, number);
+    if (getppid() != parent)
+        _exit(EXIT_FAILURE); /* it ended before that */
     (void)setpgid(0, 0);
-    return getppid() == parent;
 }
 
 static _Noreturn void become(const char *const *argv, pid_t parent, int out,
@@ -36,8 +36,7 @@ static _Noreturn void become(const char *const *argv, pid_t parent, int out,
     sigset_t none;
     int null = open("/dev/null", O_RDWR);
 
-    if (!bind_to_parent(parent, SIGKILL))
-        _exit(EXIT_FAILURE);
+    bind_to_parent(parent, SIGKILL);
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     (void)signal(SIGPIPE, SIG_DFL);
@@ -99,6 +98,7 @@ static void keep(pid_t pid, uint64_t for_ms)
     (void)sigemptyset(&ends);
     (void)sigaddset(&ends, SIGTERM);
     (void)sigprocmask(SIG_SETMASK, &ends, NULL); /* SIGTERM is blocked */
+    (void)kill(pid, SIGSTOP); /* by the process that lets it continue */
     (void)sigtimedwait(&ends, NULL, &time);
     (void)kill(pid, SIGCONT);
 }
@@ -114,8 +114,7 @@ bool child_start_stopping(struct child *keeper, pid_t pid, uint64_t for_ms)
     (void)pthread_sigmask(SIG_BLOCK, &term, &before);
     id = fork();
     if (id == 0) {
-        if (!bind_to_parent(parent, SIGTERM))
-            for_ms = 0; /* it may have stopped pid all the same */
+        bind_to_parent(parent, SIGTERM);
         for (int fd = 0; fd < FILES_MAX; fd++)
             (void)close(fd); /* others wait for the end of some */
         keep(pid, for_ms);
@@ -124,9 +123,7 @@ bool child_start_stopping(struct child *keeper, pid_t pid, uint64_t for_ms)
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (id == -1)
         return false;
-    keeper->pid =
-        id; /* it is there to let pid continue, whatever happens now */
-    (void)kill(pid, SIGSTOP);
+    keeper->pid = id;
     return true;
 }
 

@@ -4,6 +4,7 @@
  * the two servers.
  */
 #include <inttypes.h>
+#include <mysql.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -289,6 +290,7 @@ int main(int argc, char **argv)
     (void)sigaddset(&ends, SIGTERM);
     (void)sigaddset(&ends, SIGINT);
     (void)pthread_sigmask(SIG_BLOCK, &ends, NULL);
+    (void)mysql_library_init(0, NULL, NULL); /* before there are threads */
     if (!open_service(&service, &choice, why, sizeof(why))) {
         (void)fprintf(stderr, "hotitems: %s\n", why);
         return EXIT_FAILURE;

@@ -30,11 +30,12 @@ static enum shed_code check_options(const struct shed_get_options *o,
 
 enum shed_code shed_get_take_options(const struct shed_cache *cache,
                                      const struct shed_get_options *options,
-                                     struct shed_freshness_rule *rule,
+                                     struct shed_freshness_rule *own,
                                      struct shed_terms *out,
                                      struct shed_error *err)
 {
     struct shed_get_options o = SHED_GET_OPTIONS_INIT;
+    const struct shed_freshness_rule *rule = &cache->rule;
     uint64_t soft_ms;
     bool takes_local;
     enum shed_code code = shed_options_take(&o, sizeof(o), options,
@@ -46,8 +47,11 @@ enum shed_code shed_get_take_options(const struct shed_cache *cache,
         code = check_options(&o, err);
     if (code != SHED_OK)
         return code;
-    *rule = shed_freshness_rule_of_call(&cache->rule, o.max_age_ms,
-                                        (enum shed_stale)o.allow_stale);
+    if (o.max_age_ms > 0 || o.allow_stale != SHED_STALE_DEFAULT) {
+        *own = shed_freshness_rule_of_call(&cache->rule, o.max_age_ms,
+                                           (enum shed_stale)o.allow_stale);
+        rule = own;
+    }
     soft_ms = o.soft_timeout_ms > 0 ? o.soft_timeout_ms
                                     : cache->options.soft_timeout_ms;
     takes_local = cache->local != NULL && o.allow_stale != SHED_STALE_NEVER;

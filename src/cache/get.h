@@ -16,12 +16,13 @@ struct shed_gets {
 };
 
 /* Check the options of a call that blocks, which may be NULL, and make its
- * terms; *rule is memory for them. Returns: SHED_OK; SHED_EINVAL, SHED_EFORKED.
+ * terms; *own is memory for a rule of its own. Returns: SHED_OK; SHED_EINVAL,
+ * SHED_EFORKED.
  */
 SHED_MUST_CHECK enum shed_code
 shed_get_take_options(const struct shed_cache *cache,
                       const struct shed_get_options *options,
-                      struct shed_freshness_rule *rule, struct shed_terms *out,
+                      struct shed_freshness_rule *own, struct shed_terms *out,
                       struct shed_error *err);
 
 /* The slow path: join a flight for each item that is a miss (its code is

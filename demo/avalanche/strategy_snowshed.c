@@ -253,7 +253,7 @@ static bool has_told_all(void *thread)
     struct shed_error err;
 
     return shed_stats_read(p->cache, &stats, sizeof(stats), &err) == SHED_OK &&
-           stats.invalidations_kept == stats.invalidations_delivered;
+           stats.invalidations_undelivered == stats.invalidations_delivered;
 }
 
 const struct strategy strategy_snowshed = {

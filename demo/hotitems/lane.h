@@ -107,7 +107,7 @@ struct lane_guard {
     uint64_t loads_max;   /* it is never higher */
     uint64_t refused; /* so far: items that were not loaded, and callers that
                          were not let wait */
-    uint64_t pending; /* now: invalidations that wait for Redis */
+    uint64_t undelivered; /* now: invalidations that wait for Redis */
     struct lane_redis redis;
 };
 

@@ -254,7 +254,7 @@ static void read_gauges(struct snowshed *s, struct lane_guard *guard)
         (enum shed_breaker_state)gauge(text, "snowshed_source_breaker");
     guard->loads = gauge(text, "snowshed_source_loads");
     guard->loads_limit = gauge(text, "snowshed_source_loads_limit");
-    guard->pending = gauge(text, "snowshed_invalidations_pending");
+    guard->undelivered = gauge(text, "snowshed_undelivered");
     free(text);
 }
 

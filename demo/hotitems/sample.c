@@ -109,7 +109,7 @@ static void add_guard(struct text *t, const struct lane_guard *guard)
         guard->loads_limit);
     add(t, "\"loads_max\":%" PRIu64 ",\"refused\":%" PRIu64 ",",
         guard->loads_max, guard->refused);
-    add(t, "\"pending\":%" PRIu64 ",", guard->pending);
+    add(t, "\"undelivered\":%" PRIu64 ",", guard->undelivered);
     add_redis(t, &guard->redis);
     add(t, "},");
 }

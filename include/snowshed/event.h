@@ -115,9 +115,10 @@ enum shed_event_kind {
      * half-open, how long ago it first opened. */
     SHED_EVENT_BREAKER = 12,
     /* Redis could not be told of an invalidation (or of a put or an expiry),
-     * which is kept and will be delivered. outcome: why. WARNING. */
-    SHED_EVENT_INVALIDATION_KEPT = 13,
-    /* Redis has been told of one that was kept. duration: for how long. INFO.
+     * which will be delivered. outcome: why. WARNING. */
+    SHED_EVENT_INVALIDATION_UNDELIVERED = 13,
+    /* Redis has been told of one that was undelivered. duration: for how long.
+     * INFO.
      */
     SHED_EVENT_INVALIDATION_DELIVERED = 14,
     /* One was given up: an old row can be read until its ttl ends. outcome: why

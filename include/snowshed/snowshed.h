@@ -268,10 +268,10 @@ struct shed_client_options {
     /* Before Redis: for a Redis that still answers, but slowly, with errors, or
      * only now and then. While it is open, gets do at once what redis_down of
      * their cache says; puts, invalidations and expiries fail at once and are
-     * kept (see shed_invalidate); and an acquire of a lock fails, or waits, as
-     * if Redis could not be reached. What ends something is always sent: the
-     * release and the extension of a lock, the end of a load. While it is
-     * half-open, the delivery of a kept invalidation is among what is sent.
+     * undelivered (see shed_invalidate); and an acquire of a lock fails, or
+     * waits, as if Redis could not be reached. What ends something is always
+     * sent: the release and the extension of a lock, the end of a load. While
+     * it is half-open, the delivery of an invalidation is among what is sent.
      *
      * A call has failed if no reply came within command_timeout_ms, if it took
      * longer than slow_ms (with its wait for a connection), if its connection
@@ -801,28 +801,28 @@ struct shed_cache_options {
                                    SHED_EREDIS or SHED_ENOMEM. If it is set,
                                    every get begins with a GET, even if this
                                    process is loading the row */
-    uint64_t pending_limit; /* [0, 100000]; most keys whose invalidation is kept
-                               until Redis can be told, see shed_invalidate; 0:
-                               none is */
-    uint64_t soft_timeout_ms; /* [0, 3600000]; a call that has found a row
-                                 which it may be given if the load fails
-                                 (within stale_if_error_ms) waits only this
-                                 long for the load; then it gets that row, and
-                                 at once if the load, of this or another
-                                 process, has taken that long already. The load
-                                 goes on behind it, and what it brings is
-                                 stored. How long a call waits for a Redis that
-                                 hangs is bounded by command_timeout_ms and its
-                                 deadline, not by this. Refused unless
-                                 stale_if_error_ms exceeds
-                                 stale_while_revalidate_ms: there would be no
-                                 such row. 0: the call waits for up to its
-                                 timeout_ms */
-    uint64_t tags_limit;      /* [0, 100000]; most tags whose invalidation is
-                                 remembered, in Redis and by each process, see
-                                 shed_invalidate_all; use the same number in all
-                                 processes. 0: the cache cannot invalidate by tag,
-                                 or all entries at once */
+    uint64_t undelivered_limit; /* [0, 100000]; most keys of which Redis could
+                                   not be told, and will be when it can, see
+                                   shed_invalidate; 0: none is */
+    uint64_t soft_timeout_ms;   /* [0, 3600000]; a call that has found a row
+                                   which it may be given if the load fails
+                                   (within stale_if_error_ms) waits only this
+                                   long for the load; then it gets that row, and
+                                   at once if the load, of this or another
+                                   process, has taken that long already. The load
+                                   goes on behind it, and what it brings is
+                                   stored. How long a call waits for a Redis that
+                                   hangs is bounded by command_timeout_ms and its
+                                   deadline, not by this. Refused unless
+                                   stale_if_error_ms exceeds
+                                   stale_while_revalidate_ms: there would be no
+                                   such row. 0: the call waits for up to its
+                                   timeout_ms */
+    uint64_t tags_limit;        /* [0, 100000]; most tags whose invalidation is
+                                   remembered, in Redis and by each process, see
+                                   shed_invalidate_all; use the same number in all
+                                   processes. 0: the cache cannot invalidate by tag,
+                                   or all entries at once */
     uint64_t local_bytes; /* [65536, 1 TiB]; most memory for the local rows of
                              SHED_REDIS_DOWN_STALE, never exceeded; a row that
                              needs more than a sixteenth of it is not kept. Not
@@ -860,8 +860,8 @@ shed_cache_open(struct shed_client *client, const char *name,
                 struct shed_cache **out, struct shed_error *err);
 
 /*
- * Close a cache, on which no call may be under way. Invalidations that it has
- * kept are sent once more; those that fail are dropped, each with a
+ * Close a cache, on which no call may be under way. Undelivered
+ * invalidations are sent once more; those that fail are dropped, each with a
  * SHED_EVENT_INVALIDATION_DROPPED. NULL is allowed.
  *
  * Blocks: without limit until its loads are done, then timeout_ms at most.
@@ -1038,9 +1038,9 @@ struct shed_put_options {
  * Returns: SHED_OK: Redis has the row, or, with a version, a later one or none;
  * SHED_EINVAL, SHED_ETOOBIG: nothing was written;
  * SHED_ETIMEDOUT, SHED_EREDIS, SHED_EBUSY, SHED_EDENIED: it may have been
- * written or not, and is not written later; the key is kept to be invalidated,
- * see shed_invalidate;
- * SHED_ENOMEM: it is not kept: repeat it; SHED_EFORKED.
+ * written or not, and is not written later; the invalidation of the key is
+ * undelivered, see shed_invalidate;
+ * SHED_ENOMEM: nothing will be delivered: repeat it; SHED_EFORKED.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_put(struct shed_cache *cache, struct shed_bytes key, struct shed_bytes row,
@@ -1054,28 +1054,28 @@ shed_put(struct shed_cache *cache, struct shed_bytes key, struct shed_bytes row,
  * in any process, returns an older row. A DEL of the key by any other program
  * does the same.
  *
- * If Redis cannot be told, the call fails, but the cache keeps the key (up to
- * pending_limit keys) and delivers the invalidation as soon as Redis takes it.
- * Until then other processes can read the old row, and this one takes nothing
- * from Redis for the key: a get loads it from the source, or fails with
- * SHED_REDIS_DOWN_FAIL, or with SHED_REDIS_DOWN_STALE, while Redis does not
- * answer, gives out what was loaded since. So in this process no get that
- * begins later returns an older row. If the key could not even be kept, the
- * reason begins with "not kept": repeat the call.
+ * If Redis cannot be told, the call fails, but the invalidation is undelivered:
+ * the cache remembers it (up to undelivered_limit keys), and Redis is told as
+ * soon as it takes it. Until then other processes can read the old row, and
+ * this one takes nothing from Redis for the key: a get loads it from the
+ * source, or fails with SHED_REDIS_DOWN_FAIL, or with SHED_REDIS_DOWN_STALE,
+ * while Redis does not answer, gives out what was loaded since. So in this
+ * process no get that begins later returns an older row. If the key could not
+ * even be remembered, the reason begins with "dropped": repeat the call.
  *
- * Kept keys are lost when the process ends, or closes the cache, before Redis
- * is back: then the old row can be read until its ttl and its stale windows
- * end. If that is too long, write the keys to a table in the transaction that
- * changes the rows, delete each when its call has returned SHED_OK, and call
- * again for the remaining ones when the program starts.
+ * Undelivered keys are lost when the process ends, or closes the cache, before
+ * Redis is back: then the old row can be read until its ttl and its stale
+ * windows end. If that is too long, write the keys to a table in the
+ * transaction that changes the rows, delete each when its call has returned
+ * SHED_OK, and call again for the remaining ones when the program starts.
  *
  * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
  * cache's own). It fails at once while the client's breaker is open, and after
  * a failed connect until the client tries again.
  *
  * Returns: SHED_OK; SHED_ETIMEDOUT, SHED_EREDIS, SHED_EBUSY, SHED_EDENIED: it
- * may have been removed or not, and the key is kept; SHED_ENOMEM: it is not
- * kept: repeat it; SHED_EINVAL, SHED_EFORKED.
+ * may have been removed or not, and is undelivered; SHED_ENOMEM: nothing will
+ * be delivered: repeat it; SHED_EINVAL, SHED_EFORKED.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_invalidate(struct shed_cache *cache, struct shed_bytes key,
@@ -1111,8 +1111,8 @@ shed_expire(struct shed_cache *cache, struct shed_bytes key, uint64_t in_ms,
  * Returns: SHED_OK if every key was invalidated; SHED_EINVAL, for too many keys
  * or a wrong one (err names it, "keys[3]" say): nothing was removed;
  * SHED_ETIMEDOUT, SHED_EREDIS, SHED_EBUSY, SHED_EDENIED: each may have been
- * removed or not, and those that may not have been are kept (if some could not
- * be kept, the reason is that of the first of them); SHED_ENOMEM: none is kept;
+ * removed or not, and those that may not have been are undelivered (if some
+ * were dropped, the reason is that of the first of them); SHED_ENOMEM: none is;
  * SHED_EFORKED.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
@@ -1158,16 +1158,16 @@ shed_invalidate_many(struct shed_cache *cache, const struct shed_bytes *keys,
  * entries misses once. Until one such process has read, another that started
  * later can read old rows that Redis still has.
  *
- * If Redis cannot be told, the invalidation is kept and delivered as
- * shed_invalidate describes, and counts as one key of pending_limit, as each
- * tag does. Until then every entry that it covers is a miss in this process,
- * even if loaded since, and all local rows are dropped.
+ * If Redis cannot be told, the invalidation is undelivered as
+ * shed_invalidate describes, and counts as one key of undelivered_limit, as
+ * each tag does. Until then every entry that it covers is a miss in this
+ * process, even if loaded since, and all local rows are dropped.
  *
  * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
  * cache's own).
  * Returns: SHED_OK; SHED_EINVAL (also: the cache has no tags), SHED_EFORKED,
  * SHED_ENOMEM: nothing has changed; SHED_ETIMEDOUT, SHED_EREDIS, SHED_EBUSY,
- * SHED_EDENIED: it may have been noted or not, and is kept.
+ * SHED_EDENIED: it may have been noted or not, and is undelivered.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_invalidate_all(struct shed_cache *cache, uint64_t timeout_ms,
@@ -1186,7 +1186,7 @@ shed_invalidate_all(struct shed_cache *cache, uint64_t timeout_ms,
  * Blocks: one round trip, timeout_ms at most (SHED_TIMEOUT_DEFAULT: the
  * cache's own).
  * Returns: as shed_invalidate_all. The reason begins with the index of the
- * first tag that failed, or that could not even be kept, as in "tags[3]";
+ * first tag that failed, or that was dropped, as in "tags[3]";
  * SHED_EINVAL: none was invalidated.
  */
 SHED_API SHED_MUST_CHECK enum shed_code

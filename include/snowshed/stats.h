@@ -32,11 +32,11 @@ extern "C" {
  *
  * A write that invalidates is counted in invalidations (of a tag: in
  * tag_invalidations) when Redis has carried it out. One that failed counts in
- * invalidation_failures, and in invalidations_kept or invalidations_dropped
- * unless its key is kept already; when it has been delivered, in
- * invalidations_delivered and in invalidations. invalidations_kept and the two
- * behind it also count failed puts, which become invalidations, and expiries,
- * which do not.
+ * invalidation_failures, and in invalidations_undelivered or
+ * invalidations_dropped unless its key is undelivered already; when it has been
+ * delivered, in invalidations_delivered and in invalidations.
+ * invalidations_undelivered and the two behind it also count failed puts, which
+ * become invalidations, and expiries, which do not.
  */
 #define SHED_COUNTERS(X)                                                       \
     X(hits, "keys answered with a row or a NULL from Redis")                   \
@@ -76,10 +76,10 @@ extern "C" {
     X(loads_refused,                                                           \
       "keys that were not loaded: the queue was full, or the breaker open")    \
     X(callers_refused, "keys for which too many callers waited already")       \
-    X(invalidations_kept,                                                      \
-      "keys and tags kept because Redis could not be told")                    \
+    X(invalidations_undelivered,                                               \
+      "keys and tags of which Redis could not be told")                        \
     X(invalidations_delivered,                                                 \
-      "keys and tags that were kept and Redis was then told")                  \
+      "undelivered keys and tags of which Redis was then told")                \
     X(invalidations_dropped,                                                   \
       "keys and tags given up: too many, or the cache closed")                 \
     X(fleet_waits, "loads that waited, because fleet_loads was reached")       \
@@ -171,7 +171,7 @@ shed_lock_stats_read(const struct shed_lock *lock, struct shed_lock_stats *out,
  *         fleet_loads was reached; only in this text
  *     snowshed_redis_up: 1 while the cache's client is connected, else 0
  *     snowshed_redis_breaker: enum shed_breaker_state of the client's breaker
- *     snowshed_invalidations_pending: keys that shed_invalidate keeps for Redis
+ *     snowshed_undelivered: keys of which Redis is still to be told
  *     snowshed_local_rows, snowshed_local_bytes: the local rows, and all memory
  *         that they take
  * Gauges of its source; caches that share a source show the same figures:

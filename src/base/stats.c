@@ -204,7 +204,7 @@ static const struct metric cache_histograms[] = {
     X(source_breaker, "0: closed, 1: half-open, 2: open")                      \
     X(source_callers, "callers that wait in its caches")                       \
     X(source_callers_limit, "callers that may wait; 0: no bound")              \
-    X(invalidations_pending, "keys kept until Redis can be told")              \
+    X(undelivered, "keys of which Redis is still to be told")                  \
     X(redis_breaker, "0: closed, 1: half-open, 2: open")                       \
     X(fleet_loads,                                                             \
       "loads of all processes that share its budget, when last seen")          \

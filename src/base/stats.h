@@ -64,7 +64,7 @@ struct shed_subject {
     /* for a cache: the current values */
     uint64_t redis_up, source_loads, source_loads_limit, source_queue_keys,
         source_queue_limit_keys, source_breaker, source_callers,
-        source_callers_limit, invalidations_pending, redis_breaker, fleet_loads,
+        source_callers_limit, undelivered, redis_breaker, fleet_loads,
         fleet_loads_limit, local_rows, local_bytes;
 };
 

@@ -48,7 +48,7 @@ static enum shed_code check_options(const struct shed_cache_options *o,
         {o->stale_while_revalidate_ms, 0, SHED_TTL_MAX_MS,
          "cache stale_while_revalidate_ms"},
         {o->stale_if_error_ms, 0, SHED_TTL_MAX_MS, "cache stale_if_error_ms"},
-        {o->pending_limit, 0, PENDING_MAX, "cache pending_limit"},
+        {o->undelivered_limit, 0, PENDING_MAX, "cache undelivered_limit"},
         {o->soft_timeout_ms, 0, SHED_TIMEOUT_MAX_MS, "cache soft_timeout_ms"},
         {o->tags_limit, 0, TAGS_MAX, "cache tags_limit"},
         {o->local_bytes, LOCAL_MIN_BYTES, LOCAL_MAX_BYTES, "cache local_bytes"},
@@ -154,11 +154,11 @@ static enum shed_code open_parts(struct shed_cache *cache,
                : shed_tag_log_create(client, cache->name, o->tags_limit,
                                      &cache->tag_log, err);
     if (code == SHED_OK)
-        code = shed_outbox_create(client, cache->name, o, &cache->counters,
-                                  cache->tag_log, &cache->outbox, err);
+        code = shed_delivery_create(client, cache->name, o, &cache->counters,
+                                    cache->tag_log, &cache->delivery, err);
     if (code == SHED_OK)
         code = shed_flights_create(
-            client, cache->source, prefix, o, &cache->counters, cache->outbox,
+            client, cache->source, prefix, o, &cache->counters, cache->delivery,
             cache->tag_log, cache->local, &cache->flights, err);
     if (code == SHED_OK)
         code =
@@ -211,7 +211,7 @@ enum shed_code shed_cache_open(struct shed_client *client, const char *name,
     code = open_parts(cache, err);
     if (code != SHED_OK) {
         shed_flights_close(cache->flights);
-        shed_outbox_close(cache->outbox, 0);
+        shed_delivery_close(cache->delivery, 0);
         shed_tag_log_destroy(cache->tag_log);
         free_cache(cache);
         return code;
@@ -233,7 +233,7 @@ static void *close_cache(void *handle)
             shed_tag_log_leave(cache->tag_log);
         shed_flights_close(cache->flights);
         shed_fleet_leave(cache->fleet);
-        shed_outbox_close(cache->outbox, cache->options.timeout_ms);
+        shed_delivery_close(cache->delivery, cache->options.timeout_ms);
         shed_tag_log_destroy(cache->tag_log);
         shed_source_unref(cache->source);
     }

@@ -8,7 +8,7 @@
 #include "flight/flights.h"
 #include "known/tag_log.h"
 #include "known/local.h"
-#include "known/outbox.h"
+#include "known/delivery.h"
 #include "client/client.h"
 #include "entry/key.h"
 
@@ -24,7 +24,7 @@ struct shed_cache {
     struct shed_cache_options options;
     struct shed_freshness_rule rule; /* of the options */
     char name[SHED_NAME_MAX_BYTES + 1];
-    struct shed_outbox *outbox;
+    struct shed_delivery *delivery;
     struct shed_tag_log *tag_log; /* NULL: it has none */
     struct shed_flights *flights;
     struct shed_reads *reads;
@@ -74,17 +74,17 @@ void shed_cache_count_invalidation(struct shed_cache *cache,
                                    enum shed_code code);
 
 /* How a call for many keys, or tags, ends: with the code of the first one that
- * failed, and the reason of the first that is not even kept for Redis, else of
+ * failed, and the reason of the first that was dropped, else of
  * the first. Begins as {SHED_OK, true, err}. */
 struct shed_sum {
     enum shed_code code;
-    bool are_kept; /* those that failed */
+    bool are_safe; /* those that failed */
     struct shed_error *err;
 };
 
 /* Add the end of array[i], which why tells; array NULL: it is the only one. */
 void shed_cache_sum_up(struct shed_sum *sum, const char *array, size_t i,
-                       const struct shed_error *why, bool is_kept);
+                       const struct shed_error *why, bool is_safe);
 
 /* When a call that begins now has to end; timeout_ms 0: the cache's own. */
 uint64_t shed_cache_deadline_ms(const struct shed_cache *cache,

@@ -41,8 +41,8 @@ static struct shed_subject subject(const void *list, size_t i)
                                  .source_callers_limit = source.callers_limit,
                                  .fleet_loads = source.fleet.loads,
                                  .fleet_loads_limit = source.fleet.limit,
-                                 .invalidations_pending =
-                                     shed_outbox_count(cache->outbox),
+                                 .undelivered =
+                                     shed_delivery_count(cache->delivery),
                                  .redis_breaker = gate.breaker.state,
                                  .local_rows = local.rows,
                                  .local_bytes = local.bytes};

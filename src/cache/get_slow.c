@@ -128,7 +128,7 @@ static bool may_have_old(const struct shed_cache *cache,
            g->terms->looks_first &&
            (is_miss(item) || item->code == SHED_ESOURCE ||
             item->code == SHED_EBUSY) &&
-           !shed_outbox_has(cache->outbox, &g->named[i].key);
+           !shed_delivery_has(cache->delivery, &g->named[i].key);
 }
 
 /* GET once more what may have an old value, to fall back on; it can be a fresh

@@ -1,7 +1,7 @@
 /*
  * Invalidations of tags. Its invariants: when a call has returned, this
  * process finds the entries of its tags to be misses, unless it says that it
- * could not even be kept; and callers that come later get no row that a flight
+ * was dropped; and callers that come later get no row that a flight
  * began to load before, nor one of its tags that was kept before.
  */
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static enum shed_code create_sweep(struct shed_cache *cache, struct sweep *s,
         destroy_sweep(s);
         return shed_fail_nomem(err, "an invalidation of tags");
     }
-    s->number = shed_outbox_mark(cache->outbox);
+    s->number = shed_delivery_mark(cache->delivery);
     shed_tag_log_mark(cache->tag_log, &s->mark);
     for (size_t i = 0; i < s->count; i++) {
         shed_tag_log_write(cache->tag_log, s->tags[i], &s->mark, &s->args[i]);
@@ -67,7 +67,7 @@ static struct shed_error judge(const struct sweep *s, size_t i,
 }
 
 /* Follow the end of one call, which why describes, and afterwards what becomes
- * of it. Returns: false if it failed and is not kept. */
+ * of it. Returns: false if it was dropped. */
 static bool follow_up(struct shed_cache *cache, const struct sweep *s, size_t i,
                       struct shed_error *why)
 {
@@ -79,11 +79,11 @@ static bool follow_up(struct shed_cache *cache, const struct sweep *s, size_t i,
     if (why->code == SHED_OK) {
         shed_tag_log_note(cache->tag_log, tag,
                           (uint64_t)shed_reply_integer(s->replies[i]));
-        shed_outbox_settle_tag(cache->outbox, tag, s->number);
+        shed_delivery_settle_tag(cache->delivery, tag, s->number);
         return true;
     }
     return why->code != SHED_ENOMEM &&
-           shed_outbox_keep_tag(cache->outbox, tag, why);
+           shed_delivery_add_tag(cache->delivery, tag, why);
 }
 
 /* Follow the end of each call; all is how the pipeline ended. Returns: see
@@ -96,9 +96,9 @@ static enum shed_code conclude(struct shed_cache *cache, const struct sweep *s,
 
     for (size_t i = 0; i < s->count; i++) {
         struct shed_error why = judge(s, i, all);
-        bool is_kept = follow_up(cache, s, i, &why);
+        bool is_safe = follow_up(cache, s, i, &why);
         shed_cache_sum_up(&sum, s->tags[i].size > 0 ? "tags" : NULL, i, &why,
-                          is_kept);
+                          is_safe);
     }
     shed_tag_log_add_news(cache->tag_log); /* also if none has a position */
     if (sum.code != SHED_OK) /* no position tells old rows from new ones yet */

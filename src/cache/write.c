@@ -1,7 +1,7 @@
 /*
  * Puts, invalidations and expiries. Its invariants: however a write ends,
  * callers that come after it do not join a flight from before it, nor get a row
- * that was kept before it; and one that Redis may have missed is in the outbox
+ * that was kept before it; and one that Redis may have missed is undelivered
  * before its call returns.
  */
 #include <stdlib.h>
@@ -34,21 +34,22 @@ static enum shed_wish wish_of(enum shed_script script)
 }
 
 /* A write of a key has ended as why says: it makes up for those that failed
- * before, or is kept like them, which why then says, too. A call that ran out
- * of memory has changed nothing, and is not kept. Returns: false if it failed
- * and is not kept. */
+ * before, or is undelivered like them, which why then says, too. A call that
+ * ran out of memory has changed nothing, and is dropped. Returns: false if it
+ * was dropped. */
 static bool follow_up(struct shed_cache *cache, const struct shed_key *key,
-                      struct shed_outbox_write write, struct shed_error *why)
+                      struct shed_delivery_write write, struct shed_error *why)
 {
-    bool is_kept = why->code != SHED_ENOMEM;
+    bool is_safe = why->code != SHED_ENOMEM;
 
     if (why->code == SHED_OK)
-        shed_outbox_settle(cache->outbox, key->redis, key->redis_size, write);
-    else if (is_kept)
-        is_kept = shed_outbox_keep(cache->outbox, key, write.wish, why);
+        shed_delivery_settle(cache->delivery, key->redis, key->redis_size,
+                             write);
+    else if (is_safe)
+        is_safe = shed_delivery_add(cache->delivery, key, write.wish, why);
     shed_flights_detach(cache->flights, key);
     shed_local_drop(cache->local, shed_key_of_entry(key));
-    return is_kept;
+    return is_safe;
 }
 
 /* Call a script on the entry of a key. *answer: what it returned; *may_come: it
@@ -82,7 +83,7 @@ static enum shed_code call_script(struct shed_cache *cache,
 /* Follow the end of a write. Returns: its code. */
 static enum shed_code end_write(struct shed_cache *cache,
                                 const struct shed_named_key *named,
-                                struct shed_outbox_write write,
+                                struct shed_delivery_write write,
                                 struct shed_error *why, struct shed_error *err)
 {
     (void)follow_up(cache, &named->key, write, why);
@@ -291,7 +292,7 @@ enum shed_code shed_put(struct shed_cache *cache, struct shed_bytes key,
     char refresh[REFRESH_KEY_MAX_BYTES];
     unsigned char nonce[SHED_ENTRY_VERSION_BYTES];
     unsigned char *tags;
-    struct shed_outbox_write write = {.wish = SHED_WISH_INVALIDATE};
+    struct shed_delivery_write write = {.wish = SHED_WISH_INVALIDATE};
     struct shed_entry entry;
     struct shed_entry_parts parts;
     struct shed_named_key named;
@@ -327,7 +328,7 @@ enum shed_code shed_put(struct shed_cache *cache, struct shed_bytes key,
     /* one with a version can be older than what was missed: it makes up for
        nothing */
     if (o.version == NULL)
-        write.number = shed_outbox_mark(cache->outbox);
+        write.number = shed_delivery_mark(cache->delivery);
     (void)send_put(cache, &args, deadline_ms, &why);
     free(tags);
     code = end_write(cache, &named, write, &why, err);
@@ -364,8 +365,8 @@ static enum shed_code write_keys(struct shed_cache *cache,
 {
     char refresh[REFRESH_KEY_MAX_BYTES];
     /* an expiry in a while does not make up for one now that was missed */
-    struct shed_outbox_write write = {
-        wish_of(script), in_ms > 0 ? 0 : shed_outbox_mark(cache->outbox)};
+    struct shed_delivery_write write = {
+        wish_of(script), in_ms > 0 ? 0 : shed_delivery_mark(cache->delivery)};
     char digits[SHED_DIGITS];
     struct shed_named_key named;
     struct shed_args args;
@@ -472,8 +473,8 @@ static void fill_sweep(const struct shed_cache *cache,
         *key = named.key;
         key->redis = at;
         at += shed_entry_refresh_key(named.bytes, key->redis_size, at);
-        shed_outbox_begin(&s->args[i], SHED_WISH_INVALIDATE, key->redis,
-                          key->redis_size);
+        shed_delivery_begin(&s->args[i], SHED_WISH_INVALIDATE, key->redis,
+                            key->redis_size);
         s->args[i].is_guarded = true;
     }
 }
@@ -504,7 +505,7 @@ static struct shed_error judge(const struct sweep *s, size_t i,
 }
 
 void shed_cache_sum_up(struct shed_sum *sum, const char *array, size_t i,
-                       const struct shed_error *why, bool is_kept)
+                       const struct shed_error *why, bool is_safe)
 {
     bool is_first = sum->code == SHED_OK;
 
@@ -512,18 +513,18 @@ void shed_cache_sum_up(struct shed_sum *sum, const char *array, size_t i,
         return;
     if (is_first)
         sum->code = why->code;
-    if ((is_first || (sum->are_kept && !is_kept)) && array != NULL)
+    if ((is_first || (sum->are_safe && !is_safe)) && array != NULL)
         (void)shed_fail(sum->err, sum->code, "%s[%zu]: %s", array, i,
                         why->reason);
     else if (is_first)
         (void)shed_fail(sum->err, sum->code, "%s", why->reason);
-    sum->are_kept = sum->are_kept && is_kept;
+    sum->are_safe = sum->are_safe && is_safe;
 }
 
 /* Follow the end of each key; all is how the call ended. Returns: see shed_sum.
  */
 static enum shed_code conclude(struct shed_cache *cache, const struct sweep *s,
-                               struct shed_outbox_write write,
+                               struct shed_delivery_write write,
                                const struct shed_error *all,
                                struct shed_error *err)
 {
@@ -532,8 +533,8 @@ static enum shed_code conclude(struct shed_cache *cache, const struct sweep *s,
     for (size_t i = 0; i < s->count; i++) {
         const struct shed_key *key = &s->keys[i];
         struct shed_error why = judge(s, i, all);
-        bool is_kept = follow_up(cache, key, write, &why);
-        shed_cache_sum_up(&sum, "keys", i, &why, is_kept);
+        bool is_safe = follow_up(cache, key, write, &why);
+        shed_cache_sum_up(&sum, "keys", i, &why, is_safe);
         shed_cache_count_invalidation(
             cache, shed_bytes(key->redis + key->at, key->size), NULL, why.code);
     }
@@ -545,7 +546,7 @@ enum shed_code shed_invalidate_many(struct shed_cache *cache,
                                     uint64_t timeout_ms, struct shed_error *err)
 {
     struct sweep s = {.count = count};
-    struct shed_outbox_write write = {.wish = SHED_WISH_INVALIDATE};
+    struct shed_delivery_write write = {.wish = SHED_WISH_INVALIDATE};
     struct shed_error all = {SHED_OK, ""};
     unsigned sent; /* twice is as good as once */
     enum shed_code code = shed_cache_check_call(cache, timeout_ms, err);
@@ -557,7 +558,7 @@ enum shed_code shed_invalidate_many(struct shed_cache *cache,
     if (code != SHED_OK || count == 0)
         return code;
     fill_sweep(cache, keys, &s);
-    write.number = shed_outbox_mark(cache->outbox);
+    write.number = shed_delivery_mark(cache->delivery);
     if (shed_links_call_script(cache->client->links, s.args, count, s.replies,
                                &sent, shed_cache_deadline_ms(cache, timeout_ms),
                                &all) != SHED_OK)

@@ -295,8 +295,8 @@ static void on_delivered(void *arg, struct shed_reply *reply,
         x->on_event(x->arg, shed_flight_reply_trouble(x, reply, trouble, err));
         return;
     }
-    shed_outbox_settle(x->settings->outbox, x->key.at, x->key.size,
-                       x->delivered);
+    shed_delivery_settle(x->settings->delivery, x->key.at, x->key.size,
+                         x->delivered);
     send_acquire(x);
 }
 
@@ -307,10 +307,11 @@ static bool send_missed(struct shed_flight_redis *x)
 {
     struct shed_args args;
 
-    if (!shed_outbox_find(x->settings->outbox, x->key.at, x->key.size,
-                          &x->delivered))
+    if (!shed_delivery_find(x->settings->delivery, x->key.at, x->key.size,
+                            &x->delivered))
         return false;
-    shed_outbox_begin(&args, x->delivered.wish, x->refresh_key.at, x->key.size);
+    shed_delivery_begin(&args, x->delivered.wish, x->refresh_key.at,
+                        x->key.size);
     args.is_guarded = true;
     shed_pipe_call(shed_session_pipe(x->settings->session), &x->call, &args,
                    on_delivered, x);

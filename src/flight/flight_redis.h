@@ -17,7 +17,7 @@
 #include "known/tag_log.h"
 #include "known/local.h"
 #include "source/load.h"
-#include "known/outbox.h"
+#include "known/delivery.h"
 #include "client/events.h"
 #include "redis/session.h"
 
@@ -29,7 +29,7 @@ struct shed_flight_redis_settings {
     struct shed_freshness_rule rule; /* of the options */
     struct shed_counters *counters;
     struct shed_events *events;
-    struct shed_outbox *outbox;
+    struct shed_delivery *delivery;
     struct shed_tag_log *tag_log; /* NULL: none */
     struct shed_local *local;     /* gets what is found in Redis; NULL: none */
     struct shed_bytes name;       /* of the cache */
@@ -71,7 +71,7 @@ struct shed_flight_redis {
     /* its own */
     struct shed_call call; /* acquire, and what is to be delivered before it;
                               publish, fail, release */
-    struct shed_outbox_write delivered;
+    struct shed_delivery_write delivered;
     struct shed_call renew_call; /* renew */
     uint64_t call_request, renew_request;
     struct shed_local_mark mark;                     /* from before call */

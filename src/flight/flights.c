@@ -330,7 +330,7 @@ fail_mutex:
 enum shed_code shed_flights_create(
     struct shed_client *client, struct shed_source *source, const char *prefix,
     const struct shed_cache_options *options, struct shed_counters *counters,
-    struct shed_outbox *outbox, struct shed_tag_log *tag_log,
+    struct shed_delivery *delivery, struct shed_tag_log *tag_log,
     struct shed_local *local, struct shed_flights **out, struct shed_error *err)
 {
     struct shed_flights *fs = calloc(1, sizeof(*fs));
@@ -358,7 +358,7 @@ enum shed_code shed_flights_create(
         .options = &fs->options,
         .counters = counters,
         .events = client->events,
-        .outbox = outbox,
+        .delivery = delivery,
         .tag_log = tag_log,
         .local = local,
         .name = {fs->prefix, strlen(fs->prefix) - 1}}; /* less the colon */

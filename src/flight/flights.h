@@ -28,13 +28,12 @@ struct shed_aged {
  * kept may be NULL.
  * Returns: SHED_OK, SHED_ENOMEM; SHED_EINVAL: another cache of the client has
  * this prefix. */
-SHED_MUST_CHECK enum shed_code
-shed_flights_create(struct shed_client *client, struct shed_source *source,
-                    const char *prefix,
-                    const struct shed_cache_options *options,
-                    struct shed_counters *counters, struct shed_outbox *outbox,
-                    struct shed_tag_log *tag_log, struct shed_local *local,
-                    struct shed_flights **out, struct shed_error *err);
+SHED_MUST_CHECK enum shed_code shed_flights_create(
+    struct shed_client *client, struct shed_source *source, const char *prefix,
+    const struct shed_cache_options *options, struct shed_counters *counters,
+    struct shed_delivery *delivery, struct shed_tag_log *tag_log,
+    struct shed_local *local, struct shed_flights **out,
+    struct shed_error *err);
 
 /* Wait until all flights are over, and free them. NULL is allowed. */
 void shed_flights_close(struct shed_flights *flights);

@@ -13,9 +13,9 @@
 
 static struct fixture fixture;
 
-static size_t pending(void)
+static size_t undelivered(void)
 {
-    return shed_outbox_count(fixture.cache->outbox);
+    return shed_delivery_count(fixture.cache->delivery);
 }
 
 static enum shed_code get_code(const char *key)
@@ -85,7 +85,7 @@ START_TEST(connections_that_are_killed_cost_no_call_its_answer)
     for (size_t i = 0; i < THREADS; i++)
         ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
     ck_assert_uint_eq(atomic_load(&faults), 0);
-    WAIT_FOR(pending() == 0);
+    WAIT_FOR(undelivered() == 0);
     fixture_down(&fixture);
 }
 END_TEST
@@ -113,11 +113,11 @@ START_TEST(a_user_that_is_deleted_is_denied_until_it_is_back)
     WAIT_FOR(get_code("k") == SHED_EDENIED);
     WAIT_FOR(get_code("new") == SHED_EDENIED);
     WAIT_FOR(invalidate_code() == SHED_EDENIED);
-    ck_assert_uint_eq(pending(), 1);
+    ck_assert_uint_eq(undelivered(), 1);
     WAIT_FOR(shed_lock_extend(lock, 0, NULL) == SHED_EDENIED);
     ck_assert_uint_eq(table_loads(&fixture.table), 1);
     server_do(&fixture.server, "ACL SETUSER shop on >pw ~* &* +@all");
-    WAIT_FOR(pending() == 0);
+    WAIT_FOR(undelivered() == 0);
     WAIT_FOR(get_code("k") == SHED_OK);
     WAIT_FOR(shed_lock_release(lock, NULL) != SHED_EDENIED);
     shed_lock_close(lock);
@@ -209,7 +209,7 @@ START_TEST(a_row_beyond_the_limit_of_the_server_harms_no_other_key)
                               shed_bytes(row, sizeof(row)), NULL, NULL),
                      SHED_EREDIS);
     expect_text(fixture.cache, "k", "k@1");
-    WAIT_FOR(pending() == 0); /* the key is invalidated instead */
+    WAIT_FOR(undelivered() == 0); /* the key is invalidated instead */
     expect_text(fixture.cache, "l", "l@1");
     fixture_down(&fixture);
 }

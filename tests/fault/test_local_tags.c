@@ -252,7 +252,7 @@ START_TEST(when_redis_is_back_nothing_from_before_is_given_out)
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     WAIT_FOR((expect_text(fixture.cache, "k", "k@2"),
               expect_text(fixture.cache, "kk", "kk@2"),
-              shed_outbox_count(fixture.cache->outbox) == 0));
+              shed_delivery_count(fixture.cache->delivery) == 0));
     have_entry("k", "k@2");
     have_entry("kk", "kk@2");
     table_update(&fixture.table);
@@ -274,7 +274,7 @@ START_TEST(what_was_kept_before_the_delivery_is_not_trusted_after_it)
     expect_loaded("k", "k@1");
     expect_kept("k", "k@1");
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
-    WAIT_FOR(shed_outbox_count(fixture.cache->outbox) == 0);
+    WAIT_FOR(shed_delivery_count(fixture.cache->delivery) == 0);
     table_update(&fixture.table);
     proxy_set(&proxy, PROXY_SWALLOW, 0, NULL);
     expect_loaded("k", "k@2");

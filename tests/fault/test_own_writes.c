@@ -83,7 +83,8 @@ static void write_one(uint64_t random)
     default:
         code = shed_invalidate_tags(fixture.cache, &tag, 1, 0, &err);
     }
-    ck_assert_msg(code == SHED_OK || strstr(err.reason, "kept until") != NULL,
+    ck_assert_msg(code == SHED_OK ||
+                      strstr(err.reason, "undelivered until") != NULL,
                   "%s", err.reason);
     for (size_t i = 0; i < KEYS; i++)
         if (random / 2 % 4 == 0 || (random / 2 % 4 == 1 && i == key) ||
@@ -135,7 +136,7 @@ static void run(enum shed_redis_down redis_down)
         ck_assert_uint_eq(atomic_load(&too_old), 0);
     }
     server_do(&fixture.server, "CONFIG SET min-replicas-to-write 0");
-    WAIT_FOR(shed_outbox_count(fixture.cache->outbox) == 0);
+    WAIT_FOR(shed_delivery_count(fixture.cache->delivery) == 0);
     atomic_store(&is_over, true);
     for (size_t i = 0; i < READERS; i++)
         pthread_join(readers[i], NULL);

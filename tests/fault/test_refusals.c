@@ -236,7 +236,8 @@ static const struct row {
      SHED_ORIGIN_UNPUBLISHED, SHED_ORIGIN_UNPUBLISHED, SHED_EREDIS, SHED_EREDIS,
      "without Redis"},
     {"loading", make_loading, end_loading, SHED_OK, SHED_ORIGIN_UNPUBLISHED,
-     SHED_ORIGIN_UNPUBLISHED, SHED_EREDIS, SHED_EREDIS, "invalidation kept"},
+     SHED_ORIGIN_UNPUBLISHED, SHED_EREDIS, SHED_EREDIS,
+     "invalidation undelivered"},
     {"a replica", make_replica, end_replica, SHED_OK, ANY_ORIGIN,
      SHED_ORIGIN_UNPUBLISHED, SHED_EREDIS, SHED_EREDIS, "without Redis"},
     {"out of memory", make_full, end_full, SHED_OK, SHED_ORIGIN_REDIS,
@@ -388,15 +389,15 @@ static void down(void)
     fixture_down(&fixture);
 }
 
-static size_t pending(void)
+static size_t undelivered(void)
 {
-    return shed_outbox_count(fixture.cache->outbox);
+    return shed_delivery_count(fixture.cache->delivery);
 }
 
 /* What was kept is delivered, and everything is used again. */
 static void expect_recovery(void)
 {
-    WAIT_FOR(pending() == 0);
+    WAIT_FOR(undelivered() == 0);
     expect_all_well();
 }
 
@@ -410,7 +411,7 @@ START_TEST(calls_end_as_the_table_of_failures_says)
     WAIT_UNTIL(gets("there", "there@1", row->get, row->there), row->name);
     WAIT_UNTIL(gets("gone", "gone@1", row->get, row->gone), row->name);
     WAIT_UNTIL(invalidates(row->invalidate), row->name);
-    ck_assert_uint_eq(pending(), row->invalidate != SHED_OK);
+    ck_assert_uint_eq(undelivered(), row->invalidate != SHED_OK);
     WAIT_UNTIL(acquires(row->acquire), row->name);
     WAIT_UNTIL(has_line(row->log), row->name);
     fault = NULL;
@@ -602,7 +603,7 @@ START_TEST(a_call_whose_connect_is_not_answered_ends_by_its_deadline)
                                           SOON_MS, &err)));
     ck_assert_msg(strstr(err.reason, "within 600000 ms") == NULL, "%s",
                   err.reason);
-    ck_assert_uint_eq(pending(), 1);
+    ck_assert_uint_eq(undelivered(), 1);
     ck_assert_int_eq(shed_lock_acquire(lock, SOON_MS, NULL), SHED_EREDIS);
     end_silent();
     expect_recovery();

@@ -6,9 +6,9 @@
 static struct fixture fixture;
 static struct proxy proxy;
 
-static size_t pending_of(const struct shed_cache *cache)
+static size_t undelivered_of(const struct shed_cache *cache)
 {
-    return shed_outbox_count(cache->outbox);
+    return shed_delivery_count(cache->delivery);
 }
 
 /* Commit a version of which Redis is not told yet. */
@@ -19,7 +19,7 @@ static void write_and_miss(struct shed_cache *cache)
     table_update(&fixture.table);
     code = shed_invalidate(cache, shed_str("k"), 0, NULL);
     ck_assert(code == SHED_EREDIS || code == SHED_ETIMEDOUT);
-    ck_assert_uint_eq(pending_of(cache), 1);
+    ck_assert_uint_eq(undelivered_of(cache), 1);
 }
 
 START_TEST(two_writers_that_redis_missed_leave_no_older_row)
@@ -39,9 +39,10 @@ START_TEST(two_writers_that_redis_missed_leave_no_older_row)
     expect_text(writer.cache, "k", "k@3");
     expect_origin(reader.cache, "k", "k@1", SHED_ORIGIN_REDIS);
     server_do(&fixture.server, "CONFIG SET min-replicas-to-write 0");
-    WAIT_FOR((expect_text(fixture.cache, "k", "k@3"),
-              expect_text(writer.cache, "k", "k@3"),
-              pending_of(fixture.cache) + pending_of(writer.cache) == 0));
+    WAIT_FOR(
+        (expect_text(fixture.cache, "k", "k@3"),
+         expect_text(writer.cache, "k", "k@3"),
+         undelivered_of(fixture.cache) + undelivered_of(writer.cache) == 0));
     for (unsigned i = 0; i < 5; i++) {
         expect_text(reader.cache, "k", "k@3");
         expect_text(writer.cache, "k", "k@3");
@@ -75,7 +76,7 @@ START_TEST(a_writer_that_was_cut_off_is_heard_after_one_that_was_not)
     expect_text(fixture.cache, "k", "k@2");
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     WAIT_FOR((expect_text(fixture.cache, "k", "k@2"),
-              pending_of(fixture.cache) == 0));
+              undelivered_of(fixture.cache) == 0));
     for (unsigned i = 0; i < 5; i++) {
         expect_text(writer.cache, "k", "k@2");
         expect_text(fixture.cache, "k", "k@2");

@@ -445,9 +445,9 @@ static bool is_bearable_without_redis(enum shed_code code,
     return is_bearable(code, err) || code == SHED_EREDIS;
 }
 
-static size_t pending(struct handles *h)
+static size_t undelivered(struct handles *h)
 {
-    return shed_outbox_count(h->cache->outbox);
+    return shed_delivery_count(h->cache->delivery);
 }
 
 /* As sweep does, but a call need not succeed without Redis. */
@@ -488,7 +488,7 @@ START_TEST(without_redis_every_call_bears_that_memory_is_out)
     ck_assert_int_gt(sweep_without_redis(&h, invalidate_tags), 1);
     ck_assert_int_gt(sweep_without_redis(&h, get_many), 1);
     server_start_again(&server);
-    WAIT_FOR(pending(&h) == 0);
+    WAIT_FOR(undelivered(&h) == 0);
     ck_assert_msg(get(&h, &err) == SHED_OK, "%s", err.reason);
     close_all(&h);
 }
@@ -515,13 +515,14 @@ START_TEST(an_invalidation_that_memory_does_not_suffice_to_keep_says_so)
         code = invalidate(&h, &err);
         (void)scarcity_end();
         ck_assert_int_ne(code, SHED_OK);
-        was_kept = strstr(err.reason, "kept until Redis takes it") != NULL;
+        was_kept =
+            strstr(err.reason, "undelivered until Redis takes it") != NULL;
         was_dropped |= !was_kept;
-        ck_assert_msg(pending(&h) == was_kept, "%d: %s", n, err.reason);
+        ck_assert_msg(undelivered(&h) == was_kept, "%d: %s", n, err.reason);
     }
     ck_assert(was_dropped);
     refuse_writes(false);
-    WAIT_FOR(pending(&h) == 0);
+    WAIT_FOR(undelivered(&h) == 0);
     close_all(&h);
 }
 END_TEST

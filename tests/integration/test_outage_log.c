@@ -190,11 +190,11 @@ START_TEST(an_outage_is_a_few_lines_that_account_for_everything)
     expect_all("stale row served: t", stale, most);
     expect_all("stale", told.events[SHED_EVENT_STALE_SERVED], most);
     expect_all("publish", told.events[SHED_EVENT_PUBLISH_REFUSED], most);
-    expect_all("invalidation kept: t",
-               told.events[SHED_EVENT_INVALIDATION_KEPT], most);
+    expect_all("invalidation undelivered: t",
+               told.events[SHED_EVENT_INVALIDATION_UNDELIVERED], most);
     expect_all("invalidation delivered: t",
                told.events[SHED_EVENT_INVALIDATION_DELIVERED], most);
-    expect_all("invalidation dropped: t", /* beyond pending_limit */
+    expect_all("invalidation dropped: t", /* beyond undelivered_limit */
                told.events[SHED_EVENT_INVALIDATION_DROPPED], most);
     ck_assert_uint_gt(told.events[SHED_EVENT_PUBLISH_REFUSED], 0);
     ck_assert_uint_gt(told.events[SHED_EVENT_INVALIDATION_DELIVERED], 0);

@@ -702,7 +702,7 @@ START_TEST(scores_that_are_no_positions_are_an_error_and_no_hit)
     ck_assert_ptr_nonnull(strstr(err.reason, "t:tags is no position"));
     ck_assert_int_eq(server_int(&fixture.server, "ZCARD t:tags"), 500);
     server_do(&fixture.server, "DEL t:tags");
-    WAIT_FOR(shed_outbox_count(fixture.cache->outbox) == 0);
+    WAIT_FOR(shed_delivery_count(fixture.cache->delivery) == 0);
     expect_text(fixture.cache, "k", "k@1");
     ck_assert_uint_eq(table_loads(&fixture.table), 2);
     fixture_down(&fixture);
@@ -808,9 +808,9 @@ END_TEST
 
 /* -------------------------------------------------------- Redis goes away */
 
-static size_t pending(void)
+static size_t undelivered(void)
 {
-    return shed_outbox_count(fixture.cache->outbox);
+    return shed_delivery_count(fixture.cache->delivery);
 }
 
 /* Reads are answered, and writes refused. */
@@ -838,7 +838,8 @@ static void miss_one(const char *tag)
                : shed_invalidate_all(fixture.cache, scaled_ms(1000), &err);
     ck_assert_msg(code == SHED_EREDIS || code == SHED_ETIMEDOUT, "%d: %s", code,
                   err.reason);
-    ck_assert_ptr_nonnull(strstr(err.reason, "kept until Redis takes it: "));
+    ck_assert_ptr_nonnull(
+        strstr(err.reason, "undelivered until Redis takes it: "));
 }
 
 START_TEST(until_redis_is_told_the_rows_with_the_tag_come_from_the_source)
@@ -851,7 +852,7 @@ START_TEST(until_redis_is_told_the_rows_with_the_tag_come_from_the_source)
     expect_text(fixture.cache, "blue", "blue@1");
     refuse_writes();
     miss_one("r");
-    ck_assert_uint_eq(pending(), 1);
+    ck_assert_uint_eq(undelivered(), 1);
     for (unsigned i = 0; i < 3; i++) {
         expect_origin(fixture.cache, "red", "red@2", SHED_ORIGIN_UNPUBLISHED);
         expect_origin(fixture.cache, "blue", "blue@1", SHED_ORIGIN_REDIS);
@@ -885,7 +886,7 @@ START_TEST(a_server_that_was_away_is_told_before_it_is_believed)
     miss_one(NULL);
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_UNPUBLISHED);
     server_start_again(&fixture.server);
-    WAIT_FOR((expect_text(fixture.cache, "k", "k@2"), pending() == 0));
+    WAIT_FOR((expect_text(fixture.cache, "k", "k@2"), undelivered() == 0));
     expect_text(fixture.cache, "k", "k@2");
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:tags"), 1);
     fixture_down(&fixture);
@@ -899,10 +900,10 @@ START_TEST(a_later_invalidation_makes_up_for_one_that_was_missed)
     refuse_writes();
     miss_one("r");
     miss_one("r");
-    ck_assert_uint_eq(pending(), 1);
+    ck_assert_uint_eq(undelivered(), 1);
     accept_writes();
     invalidate_tag(fixture.cache, "r");
-    WAIT_FOR(pending() == 0);
+    WAIT_FOR(undelivered() == 0);
     expect_text(fixture.cache, "red", "red@3");
     expect_origin(fixture.cache, "red", "red@3", SHED_ORIGIN_REDIS);
     fixture_down(&fixture);
@@ -914,12 +915,12 @@ START_TEST(one_that_cannot_be_kept_says_so)
     struct shed_error err = {0};
 
     init();
-    fixture.cache_options.pending_limit = 0;
+    fixture.cache_options.undelivered_limit = 0;
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     refuse_writes();
     ck_assert_int_eq(shed_invalidate_all(fixture.cache, 0, &err), SHED_EREDIS);
-    ck_assert_ptr_nonnull(strstr(err.reason, "not kept (pending_limit"));
+    ck_assert_ptr_nonnull(strstr(err.reason, "dropped (undelivered_limit"));
     expect_text(fixture.cache, "k", "k@1");
     accept_writes();
     fixture_down(&fixture);
@@ -932,15 +933,15 @@ START_TEST(of_many_tags_the_first_that_is_not_kept_is_named)
     struct shed_error err = {0};
 
     init();
-    fixture.cache_options.pending_limit = 1;
+    fixture.cache_options.undelivered_limit = 1;
     fixture_open(&fixture);
     refuse_writes();
     ck_assert_int_eq(shed_invalidate_tags(fixture.cache, tags, 3, 0, &err),
                      SHED_EREDIS);
-    ck_assert_msg(strstr(err.reason, "tags[1]: not kept (") == err.reason, "%s",
+    ck_assert_msg(strstr(err.reason, "tags[1]: dropped (") == err.reason, "%s",
                   err.reason);
     accept_writes();
-    WAIT_FOR(pending() == 0);
+    WAIT_FOR(undelivered() == 0);
     fixture_down(&fixture);
 }
 END_TEST

@@ -603,7 +603,7 @@ proctype Writer(byte number)
         mine = 0; writing--; is_putting = 0
     };
     if
-    :: is_lost -> is_lost = 0; invalidate() /* the outbox */
+    :: is_lost -> is_lost = 0; invalidate() /* an undelivered one */
     :: else -> skip
     fi;
 #endif

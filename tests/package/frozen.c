@@ -162,12 +162,13 @@ static void check_options(void)
                  F(key_callers_limit), F(fleet_loads));
 #undef F
 #define F(field) FIELD(shed_cache_options, field, "cache")
-    CHECK_FIELDS(
-        shed_cache_options, SHED_CACHE_OPTIONS_INIT, open_cache, F(ttl_ms),
-        F(ttl_jitter_pct), F(negative_ttl_ms), F(failure_ttl_ms), F(lease_ms),
-        F(grace_ms), F(timeout_ms), F(value_limit_bytes), F(redis_down),
-        F(refresh_after_ms), F(stale_while_revalidate_ms), F(stale_if_error_ms),
-        F(pending_limit), F(soft_timeout_ms), F(tags_limit), F(local_bytes));
+    CHECK_FIELDS(shed_cache_options, SHED_CACHE_OPTIONS_INIT, open_cache,
+                 F(ttl_ms), F(ttl_jitter_pct), F(negative_ttl_ms),
+                 F(failure_ttl_ms), F(lease_ms), F(grace_ms), F(timeout_ms),
+                 F(value_limit_bytes), F(redis_down), F(refresh_after_ms),
+                 F(stale_while_revalidate_ms), F(stale_if_error_ms),
+                 F(undelivered_limit), F(soft_timeout_ms), F(tags_limit),
+                 F(local_bytes));
 #undef F
 #define F(field) FIELD(shed_lock_options, field, "lock")
     CHECK_FIELDS(shed_lock_options, SHED_LOCK_OPTIONS_INIT, open_lock,

@@ -64,12 +64,12 @@ static bool delete_plainly(const struct soak_worker *w, const char *text)
 }
 
 /* A write of a key has ended. This process may read nothing older from now on,
- * whatever its code, unless it is not kept, either. */
+ * whatever its code, unless it was dropped. */
 static void note_own(struct soak_worker *w, unsigned key, unsigned version,
                      const struct soak_try *call)
 {
     if (call->err.code == SHED_ENOMEM ||
-        strncmp(call->err.reason, "not kept", strlen("not kept")) == 0)
+        strncmp(call->err.reason, "dropped", strlen("dropped")) == 0)
         return;
     if (call->err.code != SHED_OK)
         atomic_fetch_add(&w->history->kept, 1);

@@ -232,7 +232,7 @@ export class Lane {
     });
     return { breakers, loads: sumOf(guards, "loads"),
       limit: sumOf(guards, "loads_limit"), most: sumOf(guards, "loads_max"),
-      pending: sumOf(guards, "pending"), redis: redisOf(guards) };
+      undelivered: sumOf(guards, "undelivered"), redis: redisOf(guards) };
   }
 
   // How often each hot item was wanted, by its id.

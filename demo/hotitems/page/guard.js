@@ -60,7 +60,7 @@ export function showGuard(guard, figures) {
   terms.set([
     ["Loads refused/s", rate(figures.rate.refused)],
     ["Stale answers/s", rate(figures.rate.stale)],
-    ["Invalidations waiting for Redis", count(guard.pending)],
+    ["Undelivered invalidations", count(guard.undelivered)],
   ]);
 }
 

@@ -3,21 +3,21 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "known/pending.h"
+#include "known/undelivered.h"
 #include "support/testing.h"
 
 enum { LIMIT = 3, ITEMS = 1000 };
 
 static struct pending_test {
-    struct shed_pending set;
-    struct shed_pending_item item[ITEMS];
+    struct shed_undelivered set;
+    struct shed_undelivered_item item[ITEMS];
     char key[ITEMS][8];
 } t;
 
 static void begin(size_t limit)
 {
     memset(&t, 0, sizeof(t));
-    shed_pending_init(&t.set, limit);
+    shed_undelivered_init(&t.set, limit);
     for (size_t i = 0; i < ITEMS; i++) {
         snprintf(t.key[i], sizeof(t.key[i]), "k%zu", i);
         t.item[i].key = t.key[i];
@@ -27,18 +27,19 @@ static void begin(size_t limit)
 
 static bool add(size_t i, enum shed_wish wish)
 {
-    return shed_pending_insert(&t.set, &t.item[i], wish);
+    return shed_undelivered_insert(&t.set, &t.item[i], wish);
 }
 
-static struct shed_pending_item *find(size_t i)
+static struct shed_undelivered_item *find(size_t i)
 {
-    return shed_pending_find(&t.set, t.key[i], strlen(t.key[i]));
+    return shed_undelivered_find(&t.set, t.key[i], strlen(t.key[i]));
 }
 
-static struct shed_pending_item *settle(size_t i, enum shed_wish wish,
-                                        uint64_t upto)
+static struct shed_undelivered_item *settle(size_t i, enum shed_wish wish,
+                                            uint64_t upto)
 {
-    return shed_pending_settle(&t.set, t.key[i], strlen(t.key[i]), wish, upto);
+    return shed_undelivered_settle(&t.set, t.key[i], strlen(t.key[i]), wish,
+                                   upto);
 }
 
 START_TEST(a_key_that_was_added_is_found_and_no_other)
@@ -49,7 +50,7 @@ START_TEST(a_key_that_was_added_is_found_and_no_other)
     for (size_t i = 0; i < ITEMS - 1; i++)
         ck_assert_ptr_eq(find(i), &t.item[i]);
     ck_assert_ptr_null(find(ITEMS - 1));
-    ck_assert_ptr_null(shed_pending_find(&t.set, "k", 1));
+    ck_assert_ptr_null(shed_undelivered_find(&t.set, "k", 1));
 }
 END_TEST
 
@@ -81,7 +82,7 @@ START_TEST(a_write_makes_up_for_what_had_failed_before_it_was_sent)
     ck_assert(add(0, SHED_WISH_INVALIDATE));
     before = t.set.last;
     ck_assert(add(1, SHED_WISH_INVALIDATE));
-    shed_pending_renew(&t.set, &t.item[0], SHED_WISH_INVALIDATE);
+    shed_undelivered_renew(&t.set, &t.item[0], SHED_WISH_INVALIDATE);
     ck_assert_uint_eq(t.set.count, 2);
     ck_assert_ptr_null(settle(0, SHED_WISH_INVALIDATE, before));
     ck_assert_ptr_null(settle(1, SHED_WISH_INVALIDATE, before));
@@ -95,8 +96,8 @@ START_TEST(an_expiry_does_not_make_up_for_an_invalidation)
 {
     begin(LIMIT);
     ck_assert(add(0, SHED_WISH_EXPIRE));
-    shed_pending_renew(&t.set, &t.item[0], SHED_WISH_INVALIDATE);
-    shed_pending_renew(&t.set, &t.item[0], SHED_WISH_EXPIRE);
+    shed_undelivered_renew(&t.set, &t.item[0], SHED_WISH_INVALIDATE);
+    shed_undelivered_renew(&t.set, &t.item[0], SHED_WISH_EXPIRE);
     ck_assert_int_eq(t.item[0].wish, SHED_WISH_INVALIDATE);
     ck_assert_ptr_null(settle(0, SHED_WISH_EXPIRE, t.set.last));
     ck_assert(add(1, SHED_WISH_EXPIRE));
@@ -110,8 +111,8 @@ START_TEST(items_are_sent_once_in_the_order_in_which_they_came)
     for (size_t i = 0; i < LIMIT; i++)
         ck_assert(add(i, SHED_WISH_INVALIDATE));
     for (size_t i = 0; i < LIMIT; i++)
-        ck_assert_ptr_eq(shed_pending_send(&t.set), &t.item[i]);
-    ck_assert_ptr_null(shed_pending_send(&t.set));
+        ck_assert_ptr_eq(shed_undelivered_send(&t.set), &t.item[i]);
+    ck_assert_ptr_null(shed_undelivered_send(&t.set));
 }
 END_TEST
 
@@ -120,15 +121,15 @@ START_TEST(what_was_delivered_leaves_and_what_was_not_goes_behind_the_others)
     begin(LIMIT);
     for (size_t i = 0; i < LIMIT; i++)
         ck_assert(add(i, SHED_WISH_INVALIDATE));
-    ck_assert_ptr_eq(shed_pending_send(&t.set), &t.item[0]);
-    ck_assert_ptr_eq(shed_pending_send(&t.set), &t.item[1]);
-    ck_assert_int_eq(shed_pending_return(&t.set, &t.item[0], false),
-                     SHED_PENDING_STAYS);
-    ck_assert_int_eq(shed_pending_return(&t.set, &t.item[1], true),
-                     SHED_PENDING_DONE);
+    ck_assert_ptr_eq(shed_undelivered_send(&t.set), &t.item[0]);
+    ck_assert_ptr_eq(shed_undelivered_send(&t.set), &t.item[1]);
+    ck_assert_int_eq(shed_undelivered_return(&t.set, &t.item[0], false),
+                     SHED_UNDELIVERED_STAYS);
+    ck_assert_int_eq(shed_undelivered_return(&t.set, &t.item[1], true),
+                     SHED_UNDELIVERED_DONE);
     ck_assert_ptr_null(find(1));
-    ck_assert_ptr_eq(shed_pending_send(&t.set), &t.item[2]);
-    ck_assert_ptr_eq(shed_pending_send(&t.set), &t.item[0]);
+    ck_assert_ptr_eq(shed_undelivered_send(&t.set), &t.item[2]);
+    ck_assert_ptr_eq(shed_undelivered_send(&t.set), &t.item[0]);
 }
 END_TEST
 
@@ -136,13 +137,13 @@ START_TEST(a_write_that_fails_while_the_key_is_delivered_is_delivered_again)
 {
     begin(LIMIT);
     ck_assert(add(0, SHED_WISH_EXPIRE));
-    ck_assert_ptr_eq(shed_pending_send(&t.set), &t.item[0]);
-    shed_pending_renew(&t.set, &t.item[0], SHED_WISH_INVALIDATE);
-    ck_assert_int_eq(shed_pending_return(&t.set, &t.item[0], true),
-                     SHED_PENDING_STAYS);
-    ck_assert_ptr_eq(shed_pending_send(&t.set), &t.item[0]);
-    ck_assert_int_eq(shed_pending_return(&t.set, &t.item[0], true),
-                     SHED_PENDING_DONE);
+    ck_assert_ptr_eq(shed_undelivered_send(&t.set), &t.item[0]);
+    shed_undelivered_renew(&t.set, &t.item[0], SHED_WISH_INVALIDATE);
+    ck_assert_int_eq(shed_undelivered_return(&t.set, &t.item[0], true),
+                     SHED_UNDELIVERED_STAYS);
+    ck_assert_ptr_eq(shed_undelivered_send(&t.set), &t.item[0]);
+    ck_assert_int_eq(shed_undelivered_return(&t.set, &t.item[0], true),
+                     SHED_UNDELIVERED_DONE);
 }
 END_TEST
 
@@ -151,13 +152,13 @@ START_TEST(an_item_that_is_settled_while_it_is_delivered_ends_with_its_return)
 {
     begin(LIMIT);
     ck_assert(add(0, SHED_WISH_INVALIDATE));
-    ck_assert_ptr_eq(shed_pending_send(&t.set), &t.item[0]);
+    ck_assert_ptr_eq(shed_undelivered_send(&t.set), &t.item[0]);
     ck_assert_ptr_eq(settle(0, SHED_WISH_INVALIDATE, t.set.last), &t.item[0]);
     ck_assert(t.item[0].is_under_way);
     t.item[1].key = t.key[0];
     ck_assert(add(1, SHED_WISH_INVALIDATE));
-    ck_assert_int_eq(shed_pending_return(&t.set, &t.item[0], true),
-                     SHED_PENDING_DONE_ELSE);
+    ck_assert_int_eq(shed_undelivered_return(&t.set, &t.item[0], true),
+                     SHED_UNDELIVERED_DONE_ELSE);
     ck_assert_ptr_eq(find(0), &t.item[1]);
 }
 END_TEST
@@ -167,16 +168,16 @@ START_TEST(the_rest_is_taken_one_by_one)
     begin(LIMIT);
     ck_assert(add(0, SHED_WISH_INVALIDATE));
     ck_assert(add(1, SHED_WISH_INVALIDATE));
-    ck_assert_ptr_eq(shed_pending_take(&t.set), &t.item[0]);
-    ck_assert_ptr_eq(shed_pending_take(&t.set), &t.item[1]);
-    ck_assert_ptr_null(shed_pending_take(&t.set));
+    ck_assert_ptr_eq(shed_undelivered_take(&t.set), &t.item[0]);
+    ck_assert_ptr_eq(shed_undelivered_take(&t.set), &t.item[1]);
+    ck_assert_ptr_null(shed_undelivered_take(&t.set));
     ck_assert_uint_eq(t.set.count, 0);
 }
 END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("pending");
+    TCase *tc = tcase_create("undelivered_set");
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, a_key_that_was_added_is_found_and_no_other);
@@ -192,5 +193,5 @@ int main(void)
     tcase_add_test(
         tc, an_item_that_is_settled_while_it_is_delivered_ends_with_its_return);
     tcase_add_test(tc, the_rest_is_taken_one_by_one);
-    return run_tests("pending", tc);
+    return run_tests("undelivered_set", tc);
 }

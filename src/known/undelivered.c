@@ -1,6 +1,6 @@
 /* The set of missed writes: a hash table whose items are also a list. Its
  * invariant: a key is in it at most once. */
-#include "known/pending.h"
+#include "known/undelivered.h"
 
 #include <assert.h>
 #include <string.h>
@@ -10,10 +10,11 @@
 
 static size_t chain_of(const char *key, size_t size)
 {
-    return XXH3_64bits(key, size) % SHED_PENDING_CHAINS;
+    return XXH3_64bits(key, size) % SHED_UNDELIVERED_CHAINS;
 }
 
-static void append(struct shed_pending *set, struct shed_pending_item *item)
+static void append(struct shed_undelivered *set,
+                   struct shed_undelivered_item *item)
 {
     item->after = NULL;
     item->before = set->end;
@@ -24,8 +25,8 @@ static void append(struct shed_pending *set, struct shed_pending_item *item)
     set->end = item;
 }
 
-static void unlink_item(struct shed_pending *set,
-                        struct shed_pending_item *item)
+static void unlink_item(struct shed_undelivered *set,
+                        struct shed_undelivered_item *item)
 {
     if (item->before != NULL)
         item->before->after = item->after;
@@ -37,10 +38,10 @@ static void unlink_item(struct shed_pending *set,
         set->end = item->before;
 }
 
-static void remove_item(struct shed_pending *set,
-                        struct shed_pending_item *item)
+static void remove_item(struct shed_undelivered *set,
+                        struct shed_undelivered_item *item)
 {
-    struct shed_pending_item **at =
+    struct shed_undelivered_item **at =
         &set->chains[chain_of(item->key, item->key_size)];
 
     assert(item->is_in_the_set);
@@ -52,16 +53,17 @@ static void remove_item(struct shed_pending *set,
     set->count--;
 }
 
-void shed_pending_init(struct shed_pending *set, size_t limit)
+void shed_undelivered_init(struct shed_undelivered *set, size_t limit)
 {
     memset(set, 0, sizeof(*set));
     set->limit = limit;
 }
 
-struct shed_pending_item *shed_pending_find(const struct shed_pending *set,
-                                            const char *key, size_t size)
+struct shed_undelivered_item *
+shed_undelivered_find(const struct shed_undelivered *set, const char *key,
+                      size_t size)
 {
-    struct shed_pending_item *item = set->chains[chain_of(key, size)];
+    struct shed_undelivered_item *item = set->chains[chain_of(key, size)];
 
     while (item != NULL &&
            (item->key_size != size || memcmp(item->key, key, size) != 0))
@@ -69,18 +71,20 @@ struct shed_pending_item *shed_pending_find(const struct shed_pending *set,
     return item;
 }
 
-void shed_pending_renew(struct shed_pending *set,
-                        struct shed_pending_item *item, enum shed_wish wish)
+void shed_undelivered_renew(struct shed_undelivered *set,
+                            struct shed_undelivered_item *item,
+                            enum shed_wish wish)
 {
     item->number = ++set->last;
     if (wish > item->wish)
         item->wish = wish;
 }
 
-bool shed_pending_insert(struct shed_pending *set,
-                         struct shed_pending_item *item, enum shed_wish wish)
+bool shed_undelivered_insert(struct shed_undelivered *set,
+                             struct shed_undelivered_item *item,
+                             enum shed_wish wish)
 {
-    struct shed_pending_item **chain =
+    struct shed_undelivered_item **chain =
         &set->chains[chain_of(item->key, item->key_size)];
 
     if (set->count >= set->limit)
@@ -97,12 +101,11 @@ bool shed_pending_insert(struct shed_pending *set,
     return true;
 }
 
-struct shed_pending_item *shed_pending_settle(struct shed_pending *set,
-                                              const char *key, size_t size,
-                                              enum shed_wish wish,
-                                              uint64_t upto)
+struct shed_undelivered_item *
+shed_undelivered_settle(struct shed_undelivered *set, const char *key,
+                        size_t size, enum shed_wish wish, uint64_t upto)
 {
-    struct shed_pending_item *item = shed_pending_find(set, key, size);
+    struct shed_undelivered_item *item = shed_undelivered_find(set, key, size);
 
     if (item == NULL || item->number > upto || item->wish > wish)
         return NULL;
@@ -110,9 +113,10 @@ struct shed_pending_item *shed_pending_settle(struct shed_pending *set,
     return item;
 }
 
-struct shed_pending_item *shed_pending_send(struct shed_pending *set)
+struct shed_undelivered_item *
+shed_undelivered_send(struct shed_undelivered *set)
 {
-    struct shed_pending_item *item = set->first;
+    struct shed_undelivered_item *item = set->first;
 
     while (item != NULL && item->is_under_way)
         item = item->after;
@@ -123,25 +127,26 @@ struct shed_pending_item *shed_pending_send(struct shed_pending *set)
     return item;
 }
 
-enum shed_pending_end shed_pending_return(struct shed_pending *set,
-                                          struct shed_pending_item *item,
-                                          bool is_delivered)
+enum shed_undelivered_end
+shed_undelivered_return(struct shed_undelivered *set,
+                        struct shed_undelivered_item *item, bool is_delivered)
 {
     item->is_under_way = false;
     if (!item->is_in_the_set)
-        return SHED_PENDING_DONE_ELSE;
+        return SHED_UNDELIVERED_DONE_ELSE;
     if (is_delivered && item->number == item->sent) {
         remove_item(set, item);
-        return SHED_PENDING_DONE;
+        return SHED_UNDELIVERED_DONE;
     }
     unlink_item(set, item);
     append(set, item);
-    return SHED_PENDING_STAYS;
+    return SHED_UNDELIVERED_STAYS;
 }
 
-struct shed_pending_item *shed_pending_take(struct shed_pending *set)
+struct shed_undelivered_item *
+shed_undelivered_take(struct shed_undelivered *set)
 {
-    struct shed_pending_item *item = set->first;
+    struct shed_undelivered_item *item = set->first;
 
     if (item != NULL) {
         assert(!item->is_under_way);

@@ -1,18 +1,18 @@
 /*
- * The outbox. Its invariant: a write that was kept leaves it only when Redis
- * has carried it out, or a later one that does as much; or it is told as
- * dropped.
+ * The delivery of undelivered writes. Its invariant: a write that was added
+ * leaves the set only when Redis has carried it out, or a later one that does
+ * as much; or it is told as dropped.
  *
  * Deliveries go over the session, one script each, so many at a time that a
  * long list costs few round trips and a caller's flight never waits behind much
  * of it. After a failure one goes alone, with a growing pause between, until
  * Redis takes it.
  *
- * A full outbox refuses more keys, and the caller is told. To distrust all keys
+ * A full set refuses more keys, and the caller is told. To distrust all keys
  * of the cache instead would send every read to the database, at the moment
  * when Redis has just come back and the database has to be spared.
  */
-#include "known/outbox.h"
+#include "known/delivery.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -32,10 +32,10 @@
 #define PAUSE_MIN_MS 50
 #define PAUSE_MAX_MS 1000
 
-/* One kept write. */
+/* One undelivered write. */
 struct letter {
-    struct shed_pending_item item;
-    struct shed_outbox *outbox;
+    struct shed_undelivered_item item;
+    struct shed_delivery *delivery;
     bool is_tag; /* unlike the wish it never changes */
     uint64_t since_us;
     struct shed_bytes user_key; /* in name; of a tag: the tag */
@@ -44,7 +44,7 @@ struct letter {
                                    that of the key; of a tag: its name */
 };
 
-struct shed_outbox {
+struct shed_delivery {
     /* set at creation */
     struct shed_client *client;
     struct shed_counters *counters;
@@ -56,7 +56,7 @@ struct shed_outbox {
 
     pthread_mutex_t mu;
     /* under mu */
-    struct shed_pending set;
+    struct shed_undelivered set;
     bool is_woken; /* wake is posted */
 
     /* reactor thread only */
@@ -72,40 +72,40 @@ struct shed_outbox {
 
 /* ----------------------------------------------------------------- the set */
 
-static void follow_count_locked(struct shed_outbox *ob)
+static void follow_count_locked(struct shed_delivery *ob)
 {
     atomic_store_explicit(&ob->count, ob->set.count, memory_order_relaxed);
 }
 
-size_t shed_outbox_count(const struct shed_outbox *ob)
+size_t shed_delivery_count(const struct shed_delivery *ob)
 {
     return atomic_load_explicit(&ob->count, memory_order_relaxed);
 }
 
-bool shed_outbox_find(struct shed_outbox *ob, const char *key, size_t size,
-                      struct shed_outbox_write *out)
+bool shed_delivery_find(struct shed_delivery *ob, const char *key, size_t size,
+                        struct shed_delivery_write *out)
 {
-    const struct shed_pending_item *item;
+    const struct shed_undelivered_item *item;
 
     /* A thread that has been told of a failed write sees the new count. */
-    if (shed_outbox_count(ob) == 0)
+    if (shed_delivery_count(ob) == 0)
         return false;
     pthread_mutex_lock(&ob->mu);
-    item = shed_pending_find(&ob->set, key, size);
+    item = shed_undelivered_find(&ob->set, key, size);
     if (item != NULL)
-        *out = (struct shed_outbox_write){item->wish, ob->set.last};
+        *out = (struct shed_delivery_write){item->wish, ob->set.last};
     pthread_mutex_unlock(&ob->mu);
     return item != NULL;
 }
 
-bool shed_outbox_has(struct shed_outbox *ob, const struct shed_key *key)
+bool shed_delivery_has(struct shed_delivery *ob, const struct shed_key *key)
 {
-    struct shed_outbox_write unused;
+    struct shed_delivery_write unused;
 
-    return shed_outbox_find(ob, key->redis, key->redis_size, &unused);
+    return shed_delivery_find(ob, key->redis, key->redis_size, &unused);
 }
 
-uint64_t shed_outbox_mark(struct shed_outbox *ob)
+uint64_t shed_delivery_mark(struct shed_delivery *ob)
 {
     uint64_t last;
 
@@ -117,7 +117,7 @@ uint64_t shed_outbox_mark(struct shed_outbox *ob)
 
 /* ----------------------------------------------------------------- events */
 
-static void tell(struct shed_outbox *ob, enum shed_event_kind kind,
+static void tell(struct shed_delivery *ob, enum shed_event_kind kind,
                  struct shed_bytes key, enum shed_code outcome,
                  uint64_t duration_us, const char *reason)
 {
@@ -131,7 +131,8 @@ static void tell(struct shed_outbox *ob, enum shed_event_kind kind,
     shed_events_tell(ob->client->events, &event);
 }
 
-static void tell_delivered(struct shed_outbox *ob, const struct letter *letter)
+static void tell_delivered(struct shed_delivery *ob,
+                           const struct letter *letter)
 {
     struct shed_counters *counters = ob->counters;
 
@@ -144,7 +145,7 @@ static void tell_delivered(struct shed_outbox *ob, const struct letter *letter)
          shed_now_us() - letter->since_us, "");
 }
 
-static void tell_dropped(struct shed_outbox *ob, struct shed_bytes key,
+static void tell_dropped(struct shed_delivery *ob, struct shed_bytes key,
                          enum shed_code outcome, const char *reason)
 {
     shed_count(&ob->counters->invalidations_dropped, 1);
@@ -153,9 +154,9 @@ static void tell_dropped(struct shed_outbox *ob, struct shed_bytes key,
 
 /* --------------------------------------------------------------- delivery */
 
-static void deliver(struct shed_outbox *ob);
+static void deliver(struct shed_delivery *ob);
 
-static void pause_delivery(struct shed_outbox *ob)
+static void pause_delivery(struct shed_delivery *ob)
 {
     if (ob->is_pausing || ob->end != NULL)
         return;
@@ -166,7 +167,8 @@ static void pause_delivery(struct shed_outbox *ob)
 }
 
 /* Once the position is known, or nothing is to be delivered any longer. */
-static void release_locked(struct shed_outbox *ob, const struct letter *letter)
+static void release_locked(struct shed_delivery *ob,
+                           const struct letter *letter)
 {
     if (letter->is_tag)
         shed_tag_log_release(ob->tag_log, letter->user_key);
@@ -178,9 +180,9 @@ static void on_delivered(void *arg, struct shed_reply *reply,
                          const struct shed_error *err)
 {
     struct letter *letter = arg;
-    struct shed_outbox *ob = letter->outbox;
+    struct shed_delivery *ob = letter->delivery;
     bool is_delivered = shed_reply_integer(reply) >= 0;
-    enum shed_pending_end end;
+    enum shed_undelivered_end end;
 
     (void)trouble;
     (void)err;
@@ -188,14 +190,14 @@ static void on_delivered(void *arg, struct shed_reply *reply,
         shed_tag_log_note(ob->tag_log, letter->user_key,
                           (uint64_t)shed_reply_integer(reply));
     pthread_mutex_lock(&ob->mu);
-    end = shed_pending_return(&ob->set, &letter->item, is_delivered);
-    if (end == SHED_PENDING_DONE)
+    end = shed_undelivered_return(&ob->set, &letter->item, is_delivered);
+    if (end == SHED_UNDELIVERED_DONE)
         release_locked(ob, letter);
     follow_count_locked(ob);
     pthread_mutex_unlock(&ob->mu);
-    if (end == SHED_PENDING_DONE)
+    if (end == SHED_UNDELIVERED_DONE)
         tell_delivered(ob, letter);
-    if (end != SHED_PENDING_STAYS)
+    if (end != SHED_UNDELIVERED_STAYS)
         free(letter);
     ob->under_way--;
     if (is_delivered) {
@@ -207,7 +209,7 @@ static void on_delivered(void *arg, struct shed_reply *reply,
     deliver(ob);
 }
 
-static void send_letter(struct shed_outbox *ob, struct letter *letter,
+static void send_letter(struct shed_delivery *ob, struct letter *letter,
                         enum shed_wish wish)
 {
     size_t size = letter->item.key_size;
@@ -218,7 +220,7 @@ static void send_letter(struct shed_outbox *ob, struct letter *letter,
         shed_tag_log_mark(ob->tag_log, &mark);
         shed_tag_log_write(ob->tag_log, letter->user_key, &mark, &args);
     } else {
-        shed_outbox_begin(&args, wish, letter->name, size);
+        shed_delivery_begin(&args, wish, letter->name, size);
     }
     args.is_guarded = ob->end == NULL; /* the last try is made in any case */
     ob->under_way++;
@@ -226,19 +228,20 @@ static void send_letter(struct shed_outbox *ob, struct letter *letter,
                    on_delivered, letter);
 }
 
-static struct letter *next_letter(struct shed_outbox *ob, enum shed_wish *wish)
+static struct letter *next_letter(struct shed_delivery *ob,
+                                  enum shed_wish *wish)
 {
-    struct shed_pending_item *item;
+    struct shed_undelivered_item *item;
 
     pthread_mutex_lock(&ob->mu);
-    item = shed_pending_send(&ob->set);
+    item = shed_undelivered_send(&ob->set);
     if (item != NULL)
         *wish = item->wish;
     pthread_mutex_unlock(&ob->mu);
     return item != NULL ? shed_container_of(item, struct letter, item) : NULL;
 }
 
-static void end(struct shed_outbox *ob)
+static void end(struct shed_delivery *ob)
 {
     struct shed_latch *latch = ob->end;
 
@@ -249,7 +252,7 @@ static void end(struct shed_outbox *ob)
 }
 
 /* Send what may be sent now. */
-static void deliver(struct shed_outbox *ob)
+static void deliver(struct shed_delivery *ob)
 {
     size_t window = ob->failures == 0 ? WINDOW : 1;
 
@@ -266,7 +269,7 @@ static void deliver(struct shed_outbox *ob)
 
 static void on_timer(void *arg)
 {
-    struct shed_outbox *ob = arg;
+    struct shed_delivery *ob = arg;
 
     ob->is_pausing = false;
     ob->has_given_up = ob->end != NULL;
@@ -285,8 +288,8 @@ static void on_change(struct shed_listener *listener, const char *key,
 /* Redis may be back. */
 static void on_epoch(struct shed_listener *listener)
 {
-    struct shed_outbox *ob =
-        shed_container_of(listener, struct shed_outbox, listener);
+    struct shed_delivery *ob =
+        shed_container_of(listener, struct shed_delivery, listener);
 
     if (ob->is_pausing)
         shed_timer_stop(ob->timer);
@@ -299,7 +302,8 @@ static void on_epoch(struct shed_listener *listener)
 
 static void on_wake(struct shed_post *post)
 {
-    struct shed_outbox *ob = shed_container_of(post, struct shed_outbox, wake);
+    struct shed_delivery *ob =
+        shed_container_of(post, struct shed_delivery, wake);
 
     pthread_mutex_lock(&ob->mu);
     ob->is_woken = false;
@@ -312,8 +316,8 @@ static void on_wake(struct shed_post *post)
 
 /* ----------------------------------------------------------------- writes */
 
-void shed_outbox_begin(struct shed_args *args, enum shed_wish wish,
-                       const char *name, size_t size)
+void shed_delivery_begin(struct shed_args *args, enum shed_wish wish,
+                         const char *name, size_t size)
 {
     bool is_expiry = wish == SHED_WISH_EXPIRE;
 
@@ -325,15 +329,16 @@ void shed_outbox_begin(struct shed_args *args, enum shed_wish wish,
         shed_args_add_text(args, "0"); /* ms: at once */
 }
 
-void shed_outbox_settle(struct shed_outbox *ob, const char *key, size_t size,
-                        struct shed_outbox_write write)
+void shed_delivery_settle(struct shed_delivery *ob, const char *key,
+                          size_t size, struct shed_delivery_write write)
 {
-    struct shed_pending_item *item;
+    struct shed_undelivered_item *item;
 
-    if (shed_outbox_count(ob) == 0)
+    if (shed_delivery_count(ob) == 0)
         return;
     pthread_mutex_lock(&ob->mu);
-    item = shed_pending_settle(&ob->set, key, size, write.wish, write.number);
+    item =
+        shed_undelivered_settle(&ob->set, key, size, write.wish, write.number);
     follow_count_locked(ob);
     if (item != NULL) {
         struct letter *letter = shed_container_of(item, struct letter, item);
@@ -346,7 +351,7 @@ void shed_outbox_settle(struct shed_outbox *ob, const char *key, size_t size,
 }
 
 /* For an entry or a tag. */
-static struct letter *create_letter(struct shed_outbox *ob,
+static struct letter *create_letter(struct shed_delivery *ob,
                                     const struct shed_key *key, bool is_tag)
 {
     struct letter *letter = malloc(sizeof(*letter) + key->redis_size +
@@ -357,7 +362,7 @@ static struct letter *create_letter(struct shed_outbox *ob,
     (void)shed_entry_refresh_key(key->redis, key->redis_size, letter->name);
     letter->item.key = letter->name;
     letter->item.key_size = key->redis_size;
-    letter->outbox = ob;
+    letter->delivery = ob;
     letter->is_tag = is_tag;
     letter->since_us = shed_now_us();
     letter->user_key = shed_bytes(letter->name + key->at, key->size);
@@ -366,29 +371,30 @@ static struct letter *create_letter(struct shed_outbox *ob,
 
 /* A tag is held for as long as its write is in the set. Returns: NULL if it
  * is in, else why not. */
-static const char *insert_locked(struct shed_outbox *ob, struct letter *letter,
-                                 enum shed_wish wish)
+static const char *insert_locked(struct shed_delivery *ob,
+                                 struct letter *letter, enum shed_wish wish)
 {
     if (letter->is_tag && !shed_tag_log_hold(ob->tag_log, letter->user_key))
         return "out of memory";
-    if (shed_pending_insert(&ob->set, &letter->item, wish))
+    if (shed_undelivered_insert(&ob->set, &letter->item, wish))
         return NULL;
     release_locked(ob, letter);
-    return "pending_limit is reached";
+    return "undelivered_limit is reached";
 }
 
-/* Takes the letter over. Returns: NULL if the write is kept, else why not. */
-static const char *add_locked(struct shed_outbox *ob,
+/* Takes the letter over. Returns: NULL if the write is in the set, else why
+ * not. */
+static const char *add_locked(struct shed_delivery *ob,
                               const struct shed_key *key, enum shed_wish wish,
                               struct letter *letter,
                               const struct shed_error *why)
 {
-    struct shed_pending_item *item =
-        shed_pending_find(&ob->set, key->redis, key->redis_size);
+    struct shed_undelivered_item *item =
+        shed_undelivered_find(&ob->set, key->redis, key->redis_size);
     const char *refusal = NULL;
 
     if (item != NULL) {
-        shed_pending_renew(&ob->set, item, wish);
+        shed_undelivered_renew(&ob->set, item, wish);
         free(letter);
         return NULL;
     }
@@ -400,15 +406,15 @@ static const char *add_locked(struct shed_outbox *ob,
         return refusal;
     }
     follow_count_locked(ob);
-    shed_count(&ob->counters->invalidations_kept, 1);
+    shed_count(&ob->counters->invalidations_undelivered, 1);
     /* here, so that it is told before the delivery is */
-    tell(ob, SHED_EVENT_INVALIDATION_KEPT, letter->user_key, why->code, 0,
-         why->reason);
+    tell(ob, SHED_EVENT_INVALIDATION_UNDELIVERED, letter->user_key, why->code,
+         0, why->reason);
     return NULL;
 }
 
-bool shed_outbox_keep(struct shed_outbox *ob, const struct shed_key *key,
-                      enum shed_wish wish, struct shed_error *why)
+bool shed_delivery_add(struct shed_delivery *ob, const struct shed_key *key,
+                       enum shed_wish wish, struct shed_error *why)
 {
     const struct shed_error cause = *why;
     struct letter *letter = create_letter(ob, key, wish == SHED_WISH_TAG);
@@ -423,19 +429,19 @@ bool shed_outbox_keep(struct shed_outbox *ob, const struct shed_key *key,
     if (!is_woken)
         shed_reactor_post(ob->client->reactor, &ob->wake);
     if (refusal == NULL) {
-        (void)shed_fail(why, cause.code, "kept until Redis takes it: %s",
+        (void)shed_fail(why, cause.code, "undelivered until Redis takes it: %s",
                         cause.reason);
         return true;
     }
     tell_dropped(ob, shed_bytes(key->redis + key->at, key->size), cause.code,
                  refusal);
-    (void)shed_fail(why, cause.code, "not kept (%s), so call again: %s",
-                    refusal, cause.reason);
+    (void)shed_fail(why, cause.code, "dropped (%s), so call again: %s", refusal,
+                    cause.reason);
     return false;
 }
 
 /* A tag as a key that is named so. */
-static struct shed_key key_of(const struct shed_outbox *ob,
+static struct shed_key key_of(const struct shed_delivery *ob,
                               struct shed_bytes tag,
                               char name[SHED_TAG_NAME_MAX_BYTES])
 {
@@ -447,35 +453,36 @@ static struct shed_key key_of(const struct shed_outbox *ob,
                              .size = tag.size};
 }
 
-void shed_outbox_settle_tag(struct shed_outbox *ob, struct shed_bytes tag,
-                            uint64_t number)
+void shed_delivery_settle_tag(struct shed_delivery *ob, struct shed_bytes tag,
+                              uint64_t number)
 {
-    const struct shed_outbox_write write = {SHED_WISH_TAG, number};
+    const struct shed_delivery_write write = {SHED_WISH_TAG, number};
     char name[SHED_TAG_NAME_MAX_BYTES];
     struct shed_key key = key_of(ob, tag, name);
 
-    shed_outbox_settle(ob, key.redis, key.redis_size, write);
+    shed_delivery_settle(ob, key.redis, key.redis_size, write);
 }
 
-bool shed_outbox_keep_tag(struct shed_outbox *ob, struct shed_bytes tag,
-                          struct shed_error *why)
+bool shed_delivery_add_tag(struct shed_delivery *ob, struct shed_bytes tag,
+                           struct shed_error *why)
 {
     char name[SHED_TAG_NAME_MAX_BYTES];
     struct shed_key key = key_of(ob, tag, name);
 
-    return shed_outbox_keep(ob, &key, SHED_WISH_TAG, why);
+    return shed_delivery_add(ob, &key, SHED_WISH_TAG, why);
 }
 
 /* ----------------------------------------------------------- begin and end */
 
-enum shed_code shed_outbox_create(struct shed_client *client, const char *name,
-                                  const struct shed_cache_options *options,
-                                  struct shed_counters *counters,
-                                  struct shed_tag_log *tag_log,
-                                  struct shed_outbox **out,
-                                  struct shed_error *err)
+enum shed_code shed_delivery_create(struct shed_client *client,
+                                    const char *name,
+                                    const struct shed_cache_options *options,
+                                    struct shed_counters *counters,
+                                    struct shed_tag_log *tag_log,
+                                    struct shed_delivery **out,
+                                    struct shed_error *err)
 {
-    struct shed_outbox *ob = calloc(1, sizeof(*ob));
+    struct shed_delivery *ob = calloc(1, sizeof(*ob));
 
     *out = NULL;
     if (ob == NULL || pthread_mutex_init(&ob->mu, NULL) != 0) {
@@ -490,7 +497,7 @@ enum shed_code shed_outbox_create(struct shed_client *client, const char *name,
     ob->listener = (struct shed_listener){.key = "", /* no key has this name */
                                           .on_change = on_change,
                                           .on_epoch = on_epoch};
-    shed_pending_init(&ob->set, (size_t)options->pending_limit);
+    shed_undelivered_init(&ob->set, (size_t)options->undelivered_limit);
     ob->timer = shed_timer_create(client->reactor, on_timer, ob);
     if (ob->timer == NULL) {
         pthread_mutex_destroy(&ob->mu);
@@ -502,7 +509,7 @@ enum shed_code shed_outbox_create(struct shed_client *client, const char *name,
 }
 
 struct closing {
-    struct shed_outbox *outbox;
+    struct shed_delivery *delivery;
     struct shed_latch *latch;
     uint64_t timeout_ms;
 };
@@ -510,7 +517,7 @@ struct closing {
 static void close_on_reactor(void *arg)
 {
     struct closing *c = arg;
-    struct shed_outbox *ob = c->outbox;
+    struct shed_delivery *ob = c->delivery;
 
     ob->end = c->latch;
     ob->is_pausing = false;
@@ -519,11 +526,11 @@ static void close_on_reactor(void *arg)
     deliver(ob);
 }
 
-static void drop_all(struct shed_outbox *ob)
+static void drop_all(struct shed_delivery *ob)
 {
-    struct shed_pending_item *item;
+    struct shed_undelivered_item *item;
 
-    while ((item = shed_pending_take(&ob->set)) != NULL) {
+    while ((item = shed_undelivered_take(&ob->set)) != NULL) {
         struct letter *letter = shed_container_of(item, struct letter, item);
         tell_dropped(ob, letter->user_key, SHED_ECLOSED,
                      "the cache was closed before Redis took it");
@@ -531,7 +538,7 @@ static void drop_all(struct shed_outbox *ob)
     }
 }
 
-void shed_outbox_close(struct shed_outbox *ob, uint64_t timeout_ms)
+void shed_delivery_close(struct shed_delivery *ob, uint64_t timeout_ms)
 {
     struct shed_latch latch = SHED_LATCH_INIT(1);
     struct closing c = {ob, &latch, timeout_ms};

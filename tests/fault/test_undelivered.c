@@ -91,9 +91,9 @@ static void two_processes(bool has_proxy)
 
 /* ------------------------------------------------------------ what is done */
 
-static size_t pending(void)
+static size_t undelivered(void)
 {
-    return shed_outbox_count(fixture.cache->outbox);
+    return shed_delivery_count(fixture.cache->delivery);
 }
 
 /* Change the row, and fail to invalidate the key. */
@@ -108,11 +108,11 @@ static void miss_one(void)
     code = shed_invalidate(fixture.cache, shed_str("k"), scaled_ms(1000), &err);
     ck_assert_msg(code == SHED_EREDIS || code == SHED_ETIMEDOUT, "%d: %s", code,
                   err.reason);
-    ck_assert_msg(strstr(err.reason, "kept until Redis takes it: ") ==
+    ck_assert_msg(strstr(err.reason, "undelivered until Redis takes it: ") ==
                       err.reason,
                   "%s", err.reason);
-    ck_assert_uint_eq(pending(), 1);
-    ck_assert_uint_eq(stats_of(fixture.cache).invalidations_kept, 1);
+    ck_assert_uint_eq(undelivered(), 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).invalidations_undelivered, 1);
     ck_assert_uint_eq(stats_of(fixture.cache).invalidation_failures, 1);
 }
 
@@ -121,7 +121,7 @@ static void miss_one(void)
 static void expect_both_to_follow(void)
 {
     WAIT_FOR((expect_text(fixture.cache, "k", "k@2"),
-              pending() == 0 && atomic_load(&other->got) == 2));
+              undelivered() == 0 && atomic_load(&other->got) == 2));
     WAIT_FOR(stats_of(fixture.cache).invalidations_delivered == 1);
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations, 1);
     for (int i = 0; i < 5; i++) {
@@ -162,7 +162,7 @@ START_TEST(a_process_that_is_cut_off_reads_nothing_older_and_others_until_then)
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_UNPUBLISHED);
     ck_assert_uint_eq(other_gets_now(), 1);
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_UNPUBLISHED);
-    ck_assert_uint_eq(pending(), 1);
+    ck_assert_uint_eq(undelivered(), 1);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     expect_both_to_follow();
     fixture_down(&fixture);
@@ -178,7 +178,7 @@ START_TEST(an_invalidation_whose_reply_is_lost_is_kept_too)
     miss_one();
     WAIT_FOR(other_gets_now() == 2);
     expect_text(fixture.cache, "k", "k@2");
-    ck_assert_uint_eq(pending(), 1);
+    ck_assert_uint_eq(undelivered(), 1);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     expect_both_to_follow();
     fixture_down(&fixture);
@@ -241,9 +241,9 @@ START_TEST(until_redis_is_told_the_row_comes_from_the_source)
     check_text(items[1].value, "l@1");
     shed_value_unref(items[0].value);
     shed_value_unref(items[1].value);
-    ck_assert_uint_eq(pending(), 1);
+    ck_assert_uint_eq(undelivered(), 1);
     accept_writes();
-    WAIT_FOR(pending() == 0);
+    WAIT_FOR(undelivered() == 0);
     expect_text(peer.cache, "k", "k@2");
     expect_text(fixture.cache, "k", "k@2");
     peer_close(&peer);
@@ -262,7 +262,7 @@ START_TEST(with_the_fail_policy_such_a_get_fails)
     expect_code(fixture.cache, "k", SHED_EREDIS, &err);
     ck_assert_ptr_nonnull(strstr(err.reason, "NOREPLICAS"));
     accept_writes();
-    WAIT_FOR(pending() == 0);
+    WAIT_FOR(undelivered() == 0);
     expect_text(fixture.cache, "k", "k@2");
     fixture_down(&fixture);
 }
@@ -287,16 +287,17 @@ START_TEST(many_are_delivered)
     refuse_writes();
     ck_assert_int_eq(shed_invalidate_many(fixture.cache, bytes, KEYS, 0, &err),
                      SHED_EREDIS);
-    ck_assert_ptr_eq(strstr(err.reason, "keys[0]: kept until Redis takes it: "),
-                     err.reason);
-    ck_assert_uint_eq(pending(), KEYS);
+    ck_assert_ptr_eq(
+        strstr(err.reason, "keys[0]: undelivered until Redis takes it: "),
+        err.reason);
+    ck_assert_uint_eq(undelivered(), KEYS);
     ck_assert_int_eq(shed_invalidate_many(fixture.cache, bytes, KEYS, 0, NULL),
                      SHED_EREDIS);
-    ck_assert_uint_eq(pending(), KEYS);
-    ck_assert_uint_eq(stats_of(fixture.cache).invalidations_kept, KEYS);
+    ck_assert_uint_eq(undelivered(), KEYS);
+    ck_assert_uint_eq(stats_of(fixture.cache).invalidations_undelivered, KEYS);
     server_do(&fixture.server, "SCRIPT FLUSH");
     accept_writes();
-    WAIT_FOR(pending() == 0);
+    WAIT_FOR(undelivered() == 0);
     ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 0);
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations_delivered, KEYS);
     fixture_down(&fixture);
@@ -312,7 +313,7 @@ START_TEST(an_expiry_is_delivered_as_an_expiry)
     refuse_writes();
     ck_assert_int_eq(shed_expire(fixture.cache, shed_str("k"), 0, 0, NULL),
                      SHED_EREDIS);
-    ck_assert_uint_eq(pending(), 1);
+    ck_assert_uint_eq(undelivered(), 1);
     accept_writes();
     WAIT_FOR(stats_of(fixture.cache).invalidations_delivered == 1);
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations, 0);
@@ -335,7 +336,7 @@ START_TEST(a_put_that_failed_is_made_up_for_by_an_invalidation)
         SHED_EREDIS);
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_UNPUBLISHED);
     accept_writes();
-    WAIT_FOR(pending() == 0);
+    WAIT_FOR(undelivered() == 0);
     expect_text(fixture.cache, "k", "k@2");
     fixture_down(&fixture);
 }
@@ -350,10 +351,10 @@ static atomic_uint kept, delivered, dropped;
 static void on_event(void *user, const struct shed_event *event)
 {
     (void)user;
-    kept += event->kind == SHED_EVENT_INVALIDATION_KEPT;
+    kept += event->kind == SHED_EVENT_INVALIDATION_UNDELIVERED;
     delivered += event->kind == SHED_EVENT_INVALIDATION_DELIVERED;
     dropped += event->kind == SHED_EVENT_INVALIDATION_DROPPED;
-    while (event->kind == SHED_EVENT_INVALIDATION_KEPT &&
+    while (event->kind == SHED_EVENT_INVALIDATION_UNDELIVERED &&
            !atomic_load(&may_go_on))
         usleep(1000);
 }
@@ -370,7 +371,7 @@ START_TEST(a_later_invalidation_makes_up_for_one_that_failed)
 {
     up_and_miss_held_up();
     invalidate(fixture.cache, "k");
-    ck_assert_uint_eq(pending(), 0);
+    ck_assert_uint_eq(undelivered(), 0);
     atomic_store(&may_go_on, true);
     WAIT_FOR(delivered == 1);
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations_delivered, 1);
@@ -383,7 +384,7 @@ START_TEST(a_later_put_makes_up_for_one_that_failed_and_stays)
 {
     up_and_miss_held_up();
     put(fixture.cache, "k", "mine");
-    ck_assert_uint_eq(pending(), 0);
+    ck_assert_uint_eq(undelivered(), 0);
     atomic_store(&may_go_on, true);
     WAIT_FOR(delivered == 1);
     expect_origin(fixture.cache, "k", "mine", SHED_ORIGIN_REDIS);
@@ -398,9 +399,9 @@ START_TEST(a_later_put_with_a_version_does_not)
     ck_assert_int_eq(shed_put(fixture.cache, shed_str("k"), shed_str("old"),
                               AT_VERSION(1), NULL),
                      SHED_OK);
-    ck_assert_uint_eq(pending(), 1);
+    ck_assert_uint_eq(undelivered(), 1);
     atomic_store(&may_go_on, true);
-    WAIT_FOR(pending() == 0);
+    WAIT_FOR(undelivered() == 0);
     expect_text(fixture.cache, "k", "k@2");
     fixture_down(&fixture);
 }
@@ -411,9 +412,9 @@ START_TEST(a_later_expiry_does_not)
     up_and_miss_held_up();
     ck_assert_int_eq(shed_expire(fixture.cache, shed_str("k"), 0, 0, NULL),
                      SHED_OK);
-    ck_assert_uint_eq(pending(), 1);
+    ck_assert_uint_eq(undelivered(), 1);
     atomic_store(&may_go_on, true);
-    WAIT_FOR(pending() == 0);
+    WAIT_FOR(undelivered() == 0);
     fixture_down(&fixture);
 }
 END_TEST
@@ -430,10 +431,10 @@ START_TEST(an_expiry_in_a_while_does_not_make_up_for_one_now)
     accept_writes();
     ck_assert_int_eq(shed_expire(fixture.cache, shed_str("k"), 60000, 0, NULL),
                      SHED_OK);
-    ck_assert_uint_eq(pending(), 1);
+    ck_assert_uint_eq(undelivered(), 1);
     ck_assert_int_eq(shed_expire(fixture.cache, shed_str("k"), 0, 0, NULL),
                      SHED_OK);
-    ck_assert_uint_eq(pending(), 0);
+    ck_assert_uint_eq(undelivered(), 0);
     atomic_store(&may_go_on, true);
     fixture_down(&fixture);
 }
@@ -447,7 +448,7 @@ START_TEST(a_full_list_says_so_and_loses_no_other)
     struct shed_error err = {0};
 
     init();
-    fixture.cache_options.pending_limit = 1;
+    fixture.cache_options.undelivered_limit = 1;
     fixture.client_options.on_event = on_event;
     atomic_store(&may_go_on, true);
     fixture_open(&fixture);
@@ -457,16 +458,17 @@ START_TEST(a_full_list_says_so_and_loses_no_other)
     miss_one();
     ck_assert_int_eq(shed_invalidate(fixture.cache, shed_str("l"), 0, &err),
                      SHED_EREDIS);
-    ck_assert_ptr_eq(strstr(err.reason, "not kept (pending_limit is reached)"),
-                     err.reason);
+    ck_assert_ptr_eq(
+        strstr(err.reason, "dropped (undelivered_limit is reached)"),
+        err.reason);
     ck_assert_int_eq(shed_invalidate_many(fixture.cache, keys, 2, 0, &err),
                      SHED_EREDIS);
-    ck_assert_ptr_eq(strstr(err.reason, "keys[1]: not kept ("), err.reason);
-    ck_assert_uint_eq(pending(), 1);
+    ck_assert_ptr_eq(strstr(err.reason, "keys[1]: dropped ("), err.reason);
+    ck_assert_uint_eq(undelivered(), 1);
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations_dropped, 2);
     WAIT_FOR(dropped == 2 && kept == 1);
     accept_writes();
-    WAIT_FOR(pending() == 0);
+    WAIT_FOR(undelivered() == 0);
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{l}"), 1);
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 0);
     fixture_down(&fixture);
@@ -543,7 +545,7 @@ END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("outbox");
+    TCase *tc = tcase_create("undelivered");
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(
@@ -568,5 +570,5 @@ int main(void)
         tc, what_a_killed_process_had_kept_can_be_read_until_the_ttl_ends);
     tcase_add_test(tc,
                    a_cache_that_is_closed_without_redis_tells_what_it_drops);
-    return run_tests("outbox", tc);
+    return run_tests("undelivered", tc);
 }

@@ -1,0 +1,84 @@
+/*
+ * The undelivered writes of a cache: the invalidations that Redis could not be
+ * told, which it is told when it can. A read of such a key delivers first, and
+ * takes nothing from Redis until then.
+ */
+#ifndef SHED_DELIVERY_H
+#define SHED_DELIVERY_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <snowshed/snowshed.h>
+
+#include "base/stats.h"
+#include "known/undelivered.h"
+#include "client/client.h"
+
+struct shed_tag_log;
+struct shed_key;
+struct shed_delivery;
+
+/* For the cache of this name. What is passed must outlive it,
+ * but for options. tag_log can be NULL.
+ * Returns: SHED_OK, SHED_ENOMEM. */
+SHED_MUST_CHECK enum shed_code
+shed_delivery_create(struct shed_client *client, const char *name,
+                     const struct shed_cache_options *options,
+                     struct shed_counters *counters,
+                     struct shed_tag_log *tag_log, struct shed_delivery **out,
+                     struct shed_error *err);
+
+/* Try once more to deliver all, for timeout_ms at most, and tell of
+ * what has to be dropped. Not on the reactor thread; nobody else may use it.
+ * NULL is allowed. */
+void shed_delivery_close(struct shed_delivery *delivery, uint64_t timeout_ms);
+
+/* How many keys are undelivered. Any thread. */
+size_t shed_delivery_count(const struct shed_delivery *delivery);
+
+/* Whether a key is undelivered; cheap while none is. Any thread. */
+bool shed_delivery_has(struct shed_delivery *delivery,
+                       const struct shed_key *key);
+
+/* A write that is still to be delivered. */
+struct shed_delivery_write {
+    enum shed_wish wish;
+    uint64_t number; /* makes up for what failed until now */
+};
+
+/* Look a key up, named as Redis has it, to deliver its write now.
+ * Returns: false if the key has none. Any thread. */
+bool shed_delivery_find(struct shed_delivery *delivery, const char *key,
+                        size_t size, struct shed_delivery_write *out);
+
+/* Begin the call that carries such a write of an entry out now. name is that of
+ * its refresh lease, which begins with the key, of size bytes; borrowed. */
+void shed_delivery_begin(struct shed_args *args, enum shed_wish wish,
+                         const char *name, size_t size);
+
+/* To be asked before a write is sent: for which failures of the past it makes
+ * up if it succeeds. Any thread. */
+uint64_t shed_delivery_mark(struct shed_delivery *delivery);
+
+/* A write has been carried out: what it makes up for is no longer undelivered.
+ * Any thread. */
+void shed_delivery_settle(struct shed_delivery *delivery, const char *key,
+                          size_t size, struct shed_delivery_write write);
+
+/* Add a write that has failed, or may have; why says how, and afterwards also
+ * what becomes of the write. Any thread. Returns: false if it was dropped. */
+bool shed_delivery_add(struct shed_delivery *delivery,
+                       const struct shed_key *key, enum shed_wish wish,
+                       struct shed_error *why);
+
+/* Settle and add the invalidation of a tag, or of all entries (no bytes).
+ * While it is undelivered, the tag is held (see tags.h): its entries are
+ * misses, and reads of others are as usual. */
+void shed_delivery_settle_tag(struct shed_delivery *delivery,
+                              struct shed_bytes tag, uint64_t number);
+bool shed_delivery_add_tag(struct shed_delivery *delivery,
+                           struct shed_bytes tag, struct shed_error *why);
+
+#endif

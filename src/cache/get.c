@@ -35,7 +35,7 @@ enum shed_code shed_get_take_options(const struct shed_cache *cache,
                                      struct shed_error *err)
 {
     struct shed_get_options o = SHED_GET_OPTIONS_INIT;
-    const struct shed_freshness_rule *rule = &cache->rule;
+    const struct shed_freshness_rule *rule;
     uint64_t soft_ms;
     bool takes_local;
     enum shed_code code = shed_options_take(&o, sizeof(o), options,
@@ -47,6 +47,7 @@ enum shed_code shed_get_take_options(const struct shed_cache *cache,
         code = check_options(&o, err);
     if (code != SHED_OK)
         return code;
+    rule = &cache->rule;
     if (o.max_age_ms > 0 || o.allow_stale != SHED_STALE_DEFAULT) {
         *own = shed_freshness_rule_of_call(&cache->rule, o.max_age_ms,
                                            (enum shed_stale)o.allow_stale);

@@ -1,6 +1,7 @@
 /* The same with snowshed: the query is in a source, and the rest is
  * shed_get. */
 #include <snowshed/snowshed.h>
+#include <snowshed/source.h>
 #include <snowshed/stats.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -62,7 +63,7 @@ static struct database *open_database(struct loader *loader, char *why,
 static void load(void *user, void *thread, struct shed_load *load)
 {
     struct process *p = user;
-    size_t count = shed_load_count(load);
+    size_t count = load->count;
     uint64_t *ids = calloc(count, sizeof(*ids));
     struct row *rows = calloc(count, sizeof(*rows));
     char why[160] = "out of memory";
@@ -70,7 +71,7 @@ static void load(void *user, void *thread, struct shed_load *load)
     bool is_good = ids != NULL && rows != NULL && db != NULL;
 
     for (size_t i = 0; is_good && i < count; i++) {
-        struct shed_bytes asked = shed_load_key(load, i);
+        struct shed_bytes asked = load->keys[i].key;
         const char *key = asked.data;
         char text[KEY_BYTES] = "";
         memcpy(text, key, asked.size < KEY_BYTES ? asked.size : KEY_BYTES - 1);
@@ -79,12 +80,14 @@ static void load(void *user, void *thread, struct shed_load *load)
     is_good = is_good && database_load(db, p->settings->record, ids, count,
                                        rows, why, sizeof(why));
     for (size_t i = 0; i < count; i++) {
-        if (!is_good)
-            shed_load_fail(load, i, why);
-        else if (rows[i].is_there)
-            shed_load_value(load, i, shed_bytes(rows[i].text, rows[i].size));
-        else
-            shed_load_absent(load, i);
+        struct shed_answer answer = SHED_ANSWER_INIT;
+        answer.reason = why;
+        if (is_good && rows[i].is_there) {
+            answer.kind = SHED_ANSWER_ROW;
+            answer.row = shed_bytes(rows[i].text, rows[i].size);
+        } else if (is_good)
+            answer.kind = SHED_ANSWER_ABSENT;
+        shed_load_answer(load, i, &answer);
     }
     free(ids);
     free(rows);
@@ -146,7 +149,7 @@ static void *open_cache(const struct settings *settings, bool is_refreshed,
         cache.stale_if_error_ms = settings->stale_ms;
     }
     if (shed_client_open(settings->redis_uri, &client, &p->client, &err) ||
-        shed_source_open(load, p, &source, &p->source, &err) ||
+        shed_source_open_batch(load, p, &source, &p->source, &err) ||
         shed_cache_open(p->client, "item", p->source, &cache, &p->cache, &err))
         goto fail;
     return p;
@@ -183,8 +186,8 @@ static void leave_snowshed(void *thread)
 
 static void describe(const struct shed_value *value, struct got *got)
 {
-    if (shed_value_kind(value) == SHED_KIND_ROW)
-        got->price = row_price(shed_value_data(value), shed_value_size(value));
+    if (value->kind == SHED_KIND_ROW)
+        got->price = row_price(value->data, value->size);
 }
 
 /* The record may have begun again since the last call. */

@@ -164,9 +164,8 @@ static bool is_sold_out(struct shop *s)
                  NULL) != SHED_OK)
         return false;
     /* a number as text; "0" is never written "00" */
-    is_none = shed_value_kind(value) == SHED_KIND_ROW &&
-              shed_value_size(value) > 0 &&
-              *(const char *)shed_value_data(value) <= '0';
+    is_none = value->kind == SHED_KIND_ROW && value->size > 0 &&
+              *(const char *)value->data <= '0';
     shed_value_unref(value);
     return is_none;
 }

@@ -17,13 +17,12 @@ static enum shed_code print_item(struct shed_cache *items, const char *id,
 
     if (shed_get(items, shed_str(id), NULL, &value, err))
         return err->code;
-    if (shed_value_kind(value) == SHED_KIND_ABSENT)
+    if (value->kind == SHED_KIND_ABSENT)
         printf("there is no item %s\n", id);
     else /* the payload is not terminated, so its size is passed along */
-        printf("item %s: %.*s, from %s\n", id, (int)shed_value_size(value),
-               (const char *)shed_value_data(value),
-               shed_value_origin(value) == SHED_ORIGIN_REDIS ? "Redis"
-                                                             : "MySQL");
+        printf("item %s: %.*s, from %s\n", id, (int)value->size,
+               (const char *)value->data,
+               value->origin == SHED_ORIGIN_REDIS ? "Redis" : "MySQL");
     shed_value_unref(value);
     return SHED_OK;
 }

@@ -17,11 +17,10 @@ static void print_items(const struct shed_item *items)
         const struct shed_value *value = items[i].value;
         printf("item %.*s: ", (int)items[i].key.size,
                (const char *)items[i].key.data);
-        if (shed_value_kind(value) == SHED_KIND_ABSENT)
+        if (value->kind == SHED_KIND_ABSENT)
             puts("does not exist");
         else
-            printf("%.*s\n", (int)shed_value_size(value),
-                   (const char *)shed_value_data(value));
+            printf("%.*s\n", (int)value->size, (const char *)value->data);
     }
 }
 

@@ -52,8 +52,8 @@ int main(int argc, char **argv)
         shed_get(prices, shed_str("42"), NULL, &price, &err))
         fprintf(stderr, "%s: %s\n", shed_code_name(err.code), err.reason);
     else
-        printf("item 42 costs %.*s cents now\n", (int)shed_value_size(price),
-               (const char *)shed_value_data(price));
+        printf("item 42 costs %.*s cents now\n", (int)price->size,
+               (const char *)price->data);
     shed_value_unref(price);
     shed_cache_close(prices);
     shed_source_close(source);

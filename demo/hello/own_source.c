@@ -1,27 +1,26 @@
 /*
- * A source that is not MySQL: a function of yours, called with the missing keys
- * in batches, on threads of the library. Here it knows two exchange rates.
+ * A source that is not MySQL: a function of yours, called with a missing key,
+ * on threads of the library. Here it knows two exchange rates.
  *
  *     cc own_source.c -o own_source $(pkg-config --cflags --libs snowshed)
  *     ./own_source [REDIS-URI]
  */
-#include <snowshed/snowshed.h>
+#include <snowshed/source.h>
 #include <stdio.h>
 #include <string.h>
 
 static const char *const rates[][2] = {{"CHF", "0.94"}, {"USD", "1.08"}};
 
-static void load_rates(void *user, void *thread, struct shed_load *load)
+static void load_rate(void *user, void *thread, struct shed_bytes key,
+                      struct shed_answer *answer)
 {
     (void)user, (void)thread; /* nothing was passed to shed_source_open */
-    for (size_t i = 0; i < shed_load_count(load); i++) {
-        struct shed_bytes key = shed_load_key(load, i);
-        shed_load_absent(load, i); /* the last answer for a key counts */
-        for (size_t r = 0; r < sizeof(rates) / sizeof(rates[0]); r++)
-            if (key.size == 3 && memcmp(key.data, rates[r][0], 3) == 0)
-                shed_load_value(load, i, shed_str(rates[r][1]));
-    }
-    shed_load_done(load); /* a key without an answer would have failed */
+    answer->kind = SHED_ANSWER_ABSENT; /* it comes as SHED_ANSWER_FAILED */
+    for (size_t r = 0; r < sizeof(rates) / sizeof(rates[0]); r++)
+        if (key.size == 3 && memcmp(key.data, rates[r][0], 3) == 0) {
+            answer->kind = SHED_ANSWER_ROW;
+            answer->row = shed_str(rates[r][1]);
+        }
 }
 
 static enum shed_code print_rate(struct shed_cache *cache, const char *currency,
@@ -31,11 +30,11 @@ static enum shed_code print_rate(struct shed_cache *cache, const char *currency,
 
     if (shed_get(cache, shed_str(currency), NULL, &value, err))
         return err->code;
-    if (shed_value_kind(value) == SHED_KIND_ABSENT)
+    if (value->kind == SHED_KIND_ABSENT)
         printf("%s: unknown\n", currency);
     else
-        printf("%s: %.*s\n", currency, (int)shed_value_size(value),
-               (const char *)shed_value_data(value));
+        printf("%s: %.*s\n", currency, (int)value->size,
+               (const char *)value->data);
     shed_value_unref(value);
     return SHED_OK;
 }
@@ -51,7 +50,7 @@ int main(int argc, char **argv)
     options.on_log = shed_log_stderr; /* says if there is no Redis */
     if (shed_client_open(argc > 1 ? argv[1] : "redis://localhost", &options,
                          &client, &err) ||
-        shed_source_open(load_rates, NULL, NULL, &source, &err) ||
+        shed_source_open(load_rate, NULL, NULL, &source, &err) ||
         shed_cache_open(client, "rate", source, NULL, &cache, &err) ||
         print_rate(cache, "USD", &err) || print_rate(cache, "XXX", &err))
         fprintf(stderr, "%s: %s\n", shed_code_name(err.code), err.reason);

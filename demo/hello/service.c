@@ -65,9 +65,8 @@ static enum shed_code print_price(struct shed_cache *prices,
     struct shed_value *value = NULL;
     if (shed_get(prices, shed_str("1"), options, &value, err))
         return err->code;
-    printf("%s %.*s, from: %s\n", shed_kind_name(shed_value_kind(value)),
-           (int)shed_value_size(value), (const char *)shed_value_data(value),
-           shed_origin_name(shed_value_origin(value)));
+    printf("%s %.*s, from: %s\n", shed_kind_name(value->kind), (int)value->size,
+           (const char *)value->data, shed_origin_name(value->origin));
     shed_value_unref(value);
     return SHED_OK;
 }

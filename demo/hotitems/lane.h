@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include <snowshed/snowshed.h>
+#include <snowshed/source.h>
 
 /* Where an answer came from. */
 enum lane_origin {

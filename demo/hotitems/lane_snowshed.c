@@ -121,11 +121,10 @@ static struct shed_bytes make_key(struct key *key, uint64_t id)
 
 static enum lane_origin origin_of(const struct shed_value *value)
 {
-    switch (shed_value_origin(value)) {
+    switch (value->origin) {
     case SHED_ORIGIN_REDIS:
     case SHED_ORIGIN_WAITED:
-        return shed_value_kind(value) == SHED_KIND_ABSENT ? LANE_NEGATIVE
-                                                          : LANE_REDIS;
+        return value->kind == SHED_KIND_ABSENT ? LANE_NEGATIVE : LANE_REDIS;
     case SHED_ORIGIN_LOAD:
         return LANE_LOAD;
     case SHED_ORIGIN_STALE:
@@ -140,10 +139,10 @@ static enum lane_origin origin_of(const struct shed_value *value)
 static void keep_value(struct lane_item *item, struct shed_value *value)
 {
     item->origin = origin_of(value);
-    item->is_there = shed_value_kind(value) == SHED_KIND_ROW;
-    item->age_ms = shed_value_age_ms(value);
-    item->data = shed_value_data(value);
-    item->size = shed_value_size(value);
+    item->is_there = value->kind == SHED_KIND_ROW;
+    item->age_ms = value->age_ms;
+    item->data = value->data;
+    item->size = value->size;
     item->owned = value;
 }
 

@@ -19,6 +19,7 @@
 
 #include <snowshed/lock.h>
 #include <snowshed/snowshed.h>
+#include <snowshed/source.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -81,7 +82,7 @@ struct shed_mysql_options {
  *
  *     SELECT id, name, version FROM item WHERE id IN (?)
  *
- * It must grow with each change of the row (see shed_load_version). A version
+ * It must grow with each change of the row (see struct shed_answer). A version
  * that is NULL, or negative, is none.
  *
  * A fourth column, of up to 4096 bytes, has the row's tags, for

@@ -1,4 +1,4 @@
-/* The inside of a shed_value: a payload and the memory that contains it. */
+/* How the library makes values, and what else it knows of one. */
 #ifndef SHED_VALUE_H
 #define SHED_VALUE_H
 
@@ -6,19 +6,14 @@
 
 #include <snowshed/snowshed.h>
 
-struct shed_value {
+/* A value, and what the program does not see of it. */
+struct shed_value_block {
+    struct shed_value value; /* first: a pointer to it is one to the block */
     atomic_uint refs;
-    enum shed_kind kind;
-    enum shed_origin origin;
-    uint64_t age_ms;
-    uint64_t fresh_ms;
     const void *header; /* of the entry in Redis that it was read from, in its
                            owner's memory; NULL: it was loaded */
-    const void *data;
-    size_t size;
-    /* owner holds data and is freed with free_owner; NULL if the payload
-     * follows this struct */
-    void *owner;
+    void *owner; /* holds the payload, and is freed with free_owner; NULL: the
+                    payload follows this struct */
     void (*free_owner)(void *owner);
 };
 
@@ -30,7 +25,19 @@ struct shed_value *shed_value_create(enum shed_kind kind,
 /* Create a value whose data is part of owner, and which owns owner on success.
  * Returns NULL when out of memory; then owner remains the caller's. */
 struct shed_value *shed_value_wrap(enum shed_kind kind, enum shed_origin origin,
-                                   const void *data, size_t size, void *owner,
+                                   const void *header, const void *data,
+                                   size_t size, void *owner,
                                    void (*free_owner)(void *owner));
+
+static inline const struct shed_value_block *
+shed_value_block(const struct shed_value *value)
+{
+    return (const struct shed_value_block *)value;
+}
+
+static inline const void *shed_value_header(const struct shed_value *value)
+{
+    return shed_value_block(value)->header;
+}
 
 #endif

@@ -16,7 +16,7 @@ static bool is_miss(const struct shed_item *item)
 
 static bool is_of_redis(const struct shed_value *value)
 {
-    return value != NULL && value->header != NULL;
+    return value != NULL && shed_value_header(value) != NULL;
 }
 
 static size_t count_misses(const struct shed_gets *g)

@@ -62,7 +62,7 @@ static void find_aged(struct shed_look *look, const struct shed_value *value,
 {
     look->found = SHED_FOUND_AGED;
     look->is_revoked = is_revoked;
-    shed_entry_identity(value->header, look->aged);
+    shed_entry_identity(shed_value_header(value), look->aged);
 }
 
 static void refresh(struct shed_cache *cache, const struct shed_key *key,
@@ -70,10 +70,10 @@ static void refresh(struct shed_cache *cache, const struct shed_key *key,
 {
     unsigned char identity[SHED_ENTRY_IDENTITY_BYTES];
 
-    if (value->header != NULL)
-        shed_entry_identity(value->header, identity);
+    if (shed_value_header(value) != NULL)
+        shed_entry_identity(shed_value_header(value), identity);
     shed_flights_refresh(cache->flights, key,
-                         value->header != NULL ? identity : NULL);
+                         shed_value_header(value) != NULL ? identity : NULL);
 }
 
 /* A row that a tag's invalidation has made a miss is gone, whatever its age:
@@ -83,7 +83,7 @@ static bool is_revoked(const struct shed_cache *cache,
                        const struct shed_value *value)
 {
     return cache->tag_log != NULL &&
-           !shed_tag_log_judges(cache->tag_log, value->header,
+           !shed_tag_log_judges(cache->tag_log, shed_value_header(value),
                                 terms->deadline_ms);
 }
 
@@ -177,15 +177,14 @@ static void free_local(void *value)
 static struct shed_value *make_stale(const struct shed_local_row *row)
 {
     struct shed_value *local = row->value;
-    struct shed_value *value =
-        shed_value_wrap(local->kind, SHED_ORIGIN_STALE, local->data,
-                        local->size, local, free_local);
+    struct shed_value *value = shed_value_wrap(
+        local->kind, SHED_ORIGIN_STALE, shed_value_header(local), local->data,
+        local->size, local, free_local);
 
     if (value == NULL) {
         shed_value_unref(local);
         return NULL;
     }
-    value->header = local->header;
     value->age_ms = row->age_ms;
     return value;
 }
@@ -213,8 +212,9 @@ static bool is_local_revoked(const struct shed_cache *cache,
 {
     if (cache->tag_log == NULL)
         return false;
-    if (row->value->header != NULL)
-        return !shed_tag_log_admits(cache->tag_log, row->value->header);
+    if (shed_value_header(row->value) != NULL)
+        return !shed_tag_log_admits(cache->tag_log,
+                                    shed_value_header(row->value));
     return row->position < shed_tag_log_position(cache->tag_log);
 }
 
@@ -400,7 +400,7 @@ static bool is_same(const struct shed_look *look,
 {
     unsigned char identity[SHED_ENTRY_IDENTITY_BYTES];
 
-    shed_entry_identity(value->header, identity);
+    shed_entry_identity(shed_value_header(value), identity);
     return memcmp(look->aged, identity, sizeof(identity)) == 0;
 }
 
@@ -412,11 +412,11 @@ bool shed_look_is_young(const struct shed_cache *cache,
 {
     uint64_t max_age_ms = terms->rule->max_age_ms;
 
-    if (value->header != NULL && is_revoked(cache, terms, value)) {
+    if (shed_value_header(value) != NULL && is_revoked(cache, terms, value)) {
         find_aged(look, value, true);
         return false;
     }
-    if (max_age_ms == 0 || value->header == NULL ||
+    if (max_age_ms == 0 || shed_value_header(value) == NULL ||
         look->found == SHED_FOUND_NOTHING || look->found == SHED_FOUND_NO_VALUE)
         return true;
     if (look->found == SHED_FOUND_AGED && !is_same(look, value))

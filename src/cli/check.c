@@ -160,13 +160,12 @@ static bool is_equal(const struct item *item)
     const struct shed_entry *entry = &item->entry.entry;
     enum shed_kind kind = kind_of(&item->entry);
 
-    if (shed_value_kind(item->value) != kind)
+    if (item->value->kind != kind)
         return false;
-    return kind != SHED_KIND_ROW ||
-           (shed_value_size(item->value) == entry->payload_size &&
-            (entry->payload_size == 0 ||
-             memcmp(shed_value_data(item->value), entry->payload,
-                    entry->payload_size) == 0));
+    return kind != SHED_KIND_ROW || (item->value->size == entry->payload_size &&
+                                     (entry->payload_size == 0 ||
+                                      memcmp(item->value->data, entry->payload,
+                                             entry->payload_size) == 0));
 }
 
 static void print_side(const char *name, enum shed_kind kind, const void *bytes,
@@ -194,8 +193,8 @@ static json_t *side_json(enum shed_kind kind, const void *bytes, size_t size)
 static void report(struct check *c, const struct item *item)
 {
     const struct shed_entry *entry = &item->entry.entry;
-    const void *row = shed_value_data(item->value);
-    size_t row_size = shed_value_size(item->value);
+    const void *row = item->value->data;
+    size_t row_size = item->value->size;
     char date[CLI_TEXT_BYTES];
     json_t *object;
 
@@ -207,7 +206,7 @@ static void report(struct check *c, const struct item *item)
         printf("  written %s\n", cli_date(date, entry->written_ms));
         print_side("cache", kind_of(&item->entry), entry->payload,
                    entry->payload_size);
-        print_side("database", shed_value_kind(item->value), row, row_size);
+        print_side("database", item->value->kind, row, row_size);
         cli_flush(c->call);
         return;
     }
@@ -219,7 +218,7 @@ static void report(struct check *c, const struct item *item)
         object, "cache",
         side_json(kind_of(&item->entry), entry->payload, entry->payload_size));
     json_object_set_new(object, "database",
-                        side_json(shed_value_kind(item->value), row, row_size));
+                        side_json(item->value->kind, row, row_size));
     json_array_append_new(c->stale_list, object);
 }
 

@@ -27,14 +27,13 @@ shed_entry_value(const struct shed_session *session, struct shed_entry_key key,
         return NULL;
     } else if (entry.flags & SHED_ENTRY_NULL)
         kind = SHED_KIND_NULL;
-    value = shed_value_wrap(kind, SHED_ORIGIN_REDIS, entry.payload,
+    value = shed_value_wrap(kind, SHED_ORIGIN_REDIS, bytes, entry.payload,
                             entry.payload_size, reply, shed_reply_free);
     if (value == NULL)
         return NULL;
     *now_ms = shed_session_server_ms(session);
     value->age_ms = shed_left_ms(*now_ms, entry.written_ms);
     value->fresh_ms = *now_ms > 0 ? shed_left_ms(entry.until_ms, *now_ms) : 0;
-    value->header = bytes;
     *times = (struct shed_freshness_times){.written_ms = entry.written_ms,
                                            .until_ms = entry.until_ms,
                                            .cost_ms = entry.cost_ms};

@@ -66,7 +66,8 @@ static bool is_revoked(const struct shed_flight_redis *x)
 {
     struct shed_tag_log *tag_log = x->settings->tag_log;
 
-    return tag_log != NULL && !shed_tag_log_admits(tag_log, x->entry->header);
+    return tag_log != NULL &&
+           !shed_tag_log_admits(tag_log, shed_value_header(x->entry));
 }
 
 /* Keep the entry that is the second element of a reply. Returns: false if it

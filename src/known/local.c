@@ -186,14 +186,15 @@ static size_t allocated_bytes(const struct shed_local *local, size_t size)
 static size_t value_bytes(const struct shed_local *local,
                           const struct shed_value *value)
 {
+    const size_t block_bytes = sizeof(struct shed_value_block);
     struct shed_entry_tags tag_log = {.tags_size = 0};
 
-    if (value->owner == NULL)
-        return allocated_bytes(local, sizeof(*value) + value->size);
-    if (value->header != NULL)
-        shed_entry_tags(value->header, &tag_log);
+    if (shed_value_block(value)->owner == NULL)
+        return allocated_bytes(local, block_bytes + value->size);
+    if (shed_value_header(value) != NULL)
+        shed_entry_tags(shed_value_header(value), &tag_log);
     /* a reply: a struct, and the entry's bytes */
-    return allocated_bytes(local, sizeof(*value)) +
+    return allocated_bytes(local, block_bytes) +
            allocated_bytes(local, SHED_REPLY_BYTES) +
            allocated_bytes(local, SHED_ENTRY_HEADER_BYTES + value->size +
                                       tag_log.tags_size + 1);
@@ -203,13 +204,14 @@ static size_t value_bytes(const struct shed_local *local,
 static bool is_same_entry(const struct shed_value *a,
                           const struct shed_value *b)
 {
-    return a->header != NULL && b->header != NULL &&
-           memcmp(a->header, b->header, SHED_ENTRY_HEADER_BYTES) == 0;
+    return shed_value_header(a) != NULL && shed_value_header(b) != NULL &&
+           memcmp(shed_value_header(a), shed_value_header(b),
+                  SHED_ENTRY_HEADER_BYTES) == 0;
 }
 
 static struct shed_row_version version_of(const struct shed_local_row *row)
 {
-    const void *header = row->value->header;
+    const void *header = shed_value_header(row->value);
 
     return header != NULL ? shed_entry_row_version(header) : row->version;
 }

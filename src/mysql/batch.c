@@ -43,6 +43,16 @@ static int compare_keys(const void *a, const void *b)
                          (*second)->size);
 }
 
+static void answer_kind(struct shed_load *load, size_t i,
+                        enum shed_answer_kind kind, const char *reason)
+{
+    struct shed_answer answer = SHED_ANSWER_INIT;
+
+    answer.kind = kind;
+    answer.reason = reason;
+    shed_load_answer(load, i, &answer);
+}
+
 /* Put the keys that the query can ask for into distinct, and answer the
  * others. */
 static void take_keys(struct shed_mysql_batch *batch, size_t count)
@@ -50,12 +60,11 @@ static void take_keys(struct shed_mysql_batch *batch, size_t count)
     for (size_t i = 0; i < count; i++) {
         struct shed_mysql_asked *key = &batch->keys[i];
         key->index = i;
-        struct shed_bytes asked = shed_load_key(batch->load, i);
-        key->data = asked.data;
-        key->size = asked.size;
+        key->data = batch->load->keys[i].key.data;
+        key->size = batch->load->keys[i].key.size;
         if (batch->is_integer &&
             !shed_mysql_integer_parse(key->data, key->size, &key->number))
-            shed_load_absent(batch->load, i);
+            answer_kind(batch->load, i, SHED_ANSWER_ABSENT, NULL);
         else
             batch->distinct[batch->distinct_count++] = key;
     }
@@ -83,7 +92,7 @@ static void join_twins(struct shed_mysql_batch *batch)
 bool shed_mysql_batch_init(struct shed_mysql_batch *batch,
                            struct shed_load *load, bool is_integer)
 {
-    size_t count = shed_load_count(load);
+    size_t count = load->count;
 
     *batch = (struct shed_mysql_batch){.load = load, .is_integer = is_integer};
     batch->keys = calloc(count, sizeof(*batch->keys));
@@ -114,22 +123,13 @@ static void fail_key(struct shed_load *load, const struct shed_mysql_asked *key,
                      const char *reason)
 {
     for (; key != NULL; key = key->twin)
-        shed_load_fail(load, key->index, reason);
+        answer_kind(load, key->index, SHED_ANSWER_FAILED, reason);
 }
 
 static void miss_key(struct shed_load *load, const struct shed_mysql_asked *key)
 {
     for (; key != NULL; key = key->twin)
-        shed_load_absent(load, key->index);
-}
-
-static bool is_unmodified(const struct shed_load *load, size_t i,
-                          const struct shed_mysql_row *row)
-{
-    uint64_t old;
-
-    return row->has_version && shed_load_old_version(load, i, &old) &&
-           old == row->version;
+        answer_kind(load, key->index, SHED_ANSWER_ABSENT, NULL);
 }
 
 static bool separates(char c)
@@ -137,36 +137,50 @@ static bool separates(char c)
     return c == ',' || c == ' ';
 }
 
-static void add_tags(struct shed_load *load, size_t i,
-                     const struct shed_mysql_row *row)
-{
-    size_t begin = 0;
+/* One tag more than an entry may have is enough for the key to fail. */
+enum { TAGS_ROOM = SHED_TAGS_MAX + 1 };
 
-    for (size_t at = 0; at <= row->tags_size; at++) {
+static size_t split_tags(const struct shed_mysql_row *row,
+                         struct shed_bytes tags[TAGS_ROOM])
+{
+    size_t begin = 0, count = 0;
+
+    for (size_t at = 0; at <= row->tags_size && count < TAGS_ROOM; at++) {
         if (at < row->tags_size && !separates(row->tags[at]))
             continue;
         if (at > begin)
-            shed_load_tag(load, i, shed_bytes(row->tags + begin, at - begin));
+            tags[count++] = shed_bytes(row->tags + begin, at - begin);
         begin = at + 1;
     }
+    return count;
 }
 
-static void answer(struct shed_load *load, size_t i,
-                   const struct shed_mysql_row *row)
+static enum shed_answer_kind kind_of(const struct shed_wanted *wanted,
+                                     const struct shed_mysql_row *row)
 {
-    add_tags(load, i, row);
-    if (row->has_version)
-        shed_load_version(load, i, row->version);
-    if (is_unmodified(load, i, row))
-        shed_load_unmodified(load, i);
-    else if (row->is_too_big)
-        shed_load_too_big(load, i, row->problem);
-    else if (row->problem != NULL)
-        shed_load_fail(load, i, row->problem);
-    else if (row->is_null)
-        shed_load_null(load, i);
-    else
-        shed_load_value(load, i, shed_bytes(row->value, row->value_size));
+    if (row->has_version && wanted->old_version != NULL &&
+        *wanted->old_version == row->version)
+        return SHED_ANSWER_UNMODIFIED;
+    if (row->is_too_big)
+        return SHED_ANSWER_TOO_BIG;
+    if (row->problem != NULL)
+        return SHED_ANSWER_FAILED;
+    return row->is_null ? SHED_ANSWER_NULL : SHED_ANSWER_ROW;
+}
+
+static void answer_row(struct shed_load *load, size_t i,
+                       const struct shed_mysql_row *row)
+{
+    struct shed_answer answer = SHED_ANSWER_INIT;
+    struct shed_bytes tags[TAGS_ROOM];
+
+    answer.kind = kind_of(&load->keys[i], row);
+    answer.row = shed_bytes(row->value, row->value_size);
+    answer.reason = row->problem;
+    answer.version = row->has_version ? &row->version : NULL;
+    answer.tags = tags;
+    answer.tags_count = split_tags(row, tags);
+    shed_load_answer(load, i, &answer);
 }
 
 /* -------------------------------------------------------------------- parts */
@@ -248,7 +262,7 @@ void shed_mysql_part_row(void *user, const struct shed_mysql_row *row)
         return;
     }
     for (; key != NULL; key = key->twin)
-        answer(part->batch->load, key->index, row);
+        answer_row(part->batch->load, key->index, row);
 }
 
 void shed_mysql_part_finish(struct shed_mysql_part *part)

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include <snowshed/snowshed.h>
+#include <snowshed/source.h>
 
 #include "mysql/query.h"
 #include "mysql/statement.h"

@@ -298,14 +298,17 @@ static void answer_batch(struct mysql_source *s, struct loader *l,
 
     for (size_t left = whole.count; left > 1; left = (left + 1) / 2)
         a.spare_queries += QUERIES_PER_HALVING;
-    l->is_probe = shed_load_is_probe(batch->load) != 0;
+    l->is_probe = batch->load->is_probe != 0;
     answer_part(&a, &whole);
 }
 
 static void fail_all(struct shed_load *load, const char *reason)
 {
-    for (size_t i = 0; i < shed_load_count(load); i++)
-        shed_load_fail(load, i, reason);
+    struct shed_answer failed = SHED_ANSWER_INIT;
+
+    failed.reason = reason;
+    for (size_t i = 0; i < load->count; i++)
+        shed_load_answer(load, i, &failed);
 }
 
 static void run_load(void *user, void *thread, struct shed_load *load)
@@ -459,7 +462,7 @@ enum shed_code shed_mysql_source_open(const char *uri, const char *query,
         library_failure != 0)
         code = shed_fail_nomem(err, "the MySQL client library");
     if (code == SHED_OK)
-        code = shed_source_open(run_load, s, &source, out, err);
+        code = shed_source_open_batch(run_load, s, &source, out, err);
     if (code != SHED_OK)
         destroy_source(s);
     return code;

@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-#include <snowshed/snowshed.h>
+#include <snowshed/source.h>
 
 #include "base/breaker.h"
 #include "source/concurrency.h"

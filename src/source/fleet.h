@@ -10,6 +10,8 @@
 
 #include <stdbool.h>
 
+#include <snowshed/source.h>
+
 #include "base/stats.h"
 #include "client/client.h"
 

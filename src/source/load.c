@@ -51,6 +51,7 @@
 
 struct shed_source {
     /* set at creation */
+    shed_load_one_fn *load_one; /* or NULL, and load */
     shed_load_fn *load;
     void *user;
     pid_t pid;
@@ -157,18 +158,20 @@ static struct shed_job *learn_locked(struct shed_source *s,
 
 void shed_load_done(struct shed_load *load)
 {
-    struct shed_source *s = load->source;
+    struct shed_load_batch *batch = shed_load_batch_of(load);
+    struct shed_source *s = batch->source;
     uint64_t now_us = shed_now_us();
     struct shed_admission_sample sample = {
-        .admitted = &load->admitted,
-        .cost_us = now_us - load->start_us,
+        .admitted = &batch->admitted,
+        .cost_us = now_us - batch->start_us,
         .keys = load->count,
-        .id = shed_load_id(load)}; /* its keys are gone when it is settled */
+        .id = shed_load_batch_id(
+            batch)}; /* its keys are gone when it is settled */
     struct shed_error why = {SHED_OK, ""};
     struct shed_job *refused, *next;
 
-    if (shed_load_settle(load, sample.cost_us) && load->count > 0)
-        sample.failure = load->answers[0].error.reason;
+    if (shed_load_batch_settle(batch, sample.cost_us) && load->count > 0)
+        sample.failure = batch->answers[0].error.reason;
     pthread_mutex_lock(&s->mu);
     refused = learn_locked(s, &sample, now_us, &why);
     pthread_mutex_unlock(&s->mu);
@@ -176,7 +179,7 @@ void shed_load_done(struct shed_load *load)
         next = refused->next;
         fail_job(refused, SHED_ESOURCE, why.reason, true);
     }
-    shed_load_destroy(load);
+    shed_load_batch_destroy(batch);
     pthread_mutex_lock(&s->mu);
     shed_admission_end(&s->admission);
     wake_locked(s);
@@ -194,10 +197,10 @@ static void be_late_locked(struct shed_source *s, struct shed_job *job,
     shed_admission_return(&s->admission);
 }
 
-/* Move jobs from the queue to load, or to the list *late if their deadline has
- * passed. The load's deadline is that of its last job, and at most
+/* Move jobs from the queue to batch, or to the list *late if their deadline has
+ * passed. The batch's deadline is that of its last job, and at most
  * load_timeout_ms away. */
-static void fill_locked(struct shed_source *s, struct shed_load *load,
+static void fill_locked(struct shed_source *s, struct shed_load_batch *batch,
                         size_t capacity, struct shed_job **late)
 {
     uint64_t now_ms = shed_now_ms(), last_ms = 0;
@@ -206,22 +209,22 @@ static void fill_locked(struct shed_source *s, struct shed_load *load,
     /* which may be for long behind those that go first */
     while ((job = shed_load_queue_drop(&s->queue, now_ms)) != NULL)
         be_late_locked(s, job, late);
-    while (load->count < capacity &&
+    while (batch->load.count < capacity &&
            (job = shed_load_queue_pop(&s->queue)) != NULL) {
         if (job->deadline_ms <= now_ms) {
             be_late_locked(s, job, late);
             continue;
         }
-        job->waited_us = load->count == 0 ? load->admitted.waited_us : 0;
+        job->waited_us = batch->load.count == 0 ? batch->admitted.waited_us : 0;
         if (job->begin != NULL)
-            job->begin(job, load->count == 0);
-        load->jobs[load->count++] = job;
+            job->begin(job, batch->load.count == 0);
+        shed_load_batch_add(batch, job);
         if (job->deadline_ms > last_ms)
             last_ms = job->deadline_ms;
     }
-    load->deadline_ms = shed_deadline_ms(now_ms, s->options.load_timeout_ms);
-    if (last_ms < load->deadline_ms)
-        load->deadline_ms = last_ms;
+    batch->deadline_ms = shed_deadline_ms(now_ms, s->options.load_timeout_ms);
+    if (last_ms < batch->deadline_ms)
+        batch->deadline_ms = last_ms;
 }
 
 /* Wait for the batch to grow. While other loads run the database is busy
@@ -241,8 +244,19 @@ static void gather_locked(struct shed_source *s)
     s->is_gathering = false;
 }
 
+static void load_each(struct shed_source *s, struct shed_load *load,
+                      void *thread)
+{
+    for (size_t i = 0; i < load->count; i++) {
+        struct shed_answer answer = SHED_ANSWER_INIT;
+        s->load_one(s->user, thread, load->keys[i].key, &answer);
+        shed_load_answer(load, i, &answer);
+    }
+    shed_load_done(load);
+}
+
 /* Settle what is late, then load the rest. */
-static void run_batch(struct shed_source *s, struct shed_load *load,
+static void run_batch(struct shed_source *s, struct shed_load_batch *batch,
                       struct shed_job *late, void *thread)
 {
     for (struct shed_job *next; late != NULL; late = next) {
@@ -250,11 +264,11 @@ static void run_batch(struct shed_source *s, struct shed_load *load,
         fail_job(late, SHED_ETIMEDOUT,
                  "the load waited in the queue until its deadline", false);
     }
-    load->start_us = shed_now_us();
-    if (load->count > 0)
-        s->load(s->user, thread, load);
+    batch->start_us = shed_now_us();
+    if (batch->load.count > 0 && s->load != NULL)
+        s->load(s->user, thread, &batch->load);
     else
-        shed_load_done(load);
+        load_each(s, &batch->load, thread);
 }
 
 static void *run_loader(void *arg);
@@ -300,7 +314,7 @@ static void fail_first_locked(struct shed_source *s)
 static void load_next_locked(struct shed_source *s, void *thread)
 {
     struct shed_job *late = NULL;
-    struct shed_load *load = NULL;
+    struct shed_load_batch *batch = NULL;
     size_t capacity;
 
     gather_locked(s);
@@ -310,20 +324,21 @@ static void load_next_locked(struct shed_source *s, void *thread)
     capacity = ready_locked(s) < s->options.max_batch
                    ? ready_locked(s)
                    : (size_t)s->options.max_batch;
-    load = shed_load_create(s, capacity);
-    if (load == NULL) {
+    batch = shed_load_batch_create(s, capacity);
+    if (batch == NULL) {
         fail_first_locked(s);
         return;
     }
-    shed_admission_begin(&s->admission, &load->admitted);
-    fill_locked(s, load, capacity, &late);
+    shed_admission_begin(&s->admission, &batch->admitted);
+    batch->load.is_probe = batch->admitted.is_probe;
+    fill_locked(s, batch, capacity, &late);
     assert(s->idle > 0);
     s->idle--;
     if (ready_locked(s) > 0 && shed_admission_may_begin(&s->admission))
         (void)staff_locked(s);
     wake_locked(s);
     pthread_mutex_unlock(&s->mu);
-    run_batch(s, load, late, thread);
+    run_batch(s, batch, late, thread);
     pthread_mutex_lock(&s->mu);
     s->idle++;
 }
@@ -521,10 +536,12 @@ static int init_sync(struct shed_source *s)
     return failure;
 }
 
-enum shed_code shed_source_open(shed_load_fn *load, void *user,
-                                const struct shed_source_options *options,
-                                struct shed_source **out,
-                                struct shed_error *err)
+/* Exactly one of the functions is not NULL, unless the call is wrong. */
+static enum shed_code open_source(shed_load_one_fn *load_one,
+                                  shed_load_fn *load, void *user,
+                                  const struct shed_source_options *options,
+                                  struct shed_source **out,
+                                  struct shed_error *err)
 {
     struct shed_source_options o = SHED_SOURCE_OPTIONS_INIT;
     struct shed_source *s = NULL;
@@ -534,7 +551,7 @@ enum shed_code shed_source_open(shed_load_fn *load, void *user,
     if (out == NULL)
         return shed_fail(err, SHED_EINVAL, "shed_source_open: out is NULL");
     *out = NULL;
-    if (load == NULL)
+    if (load_one == NULL && load == NULL)
         return shed_fail(err, SHED_EINVAL, "shed_source_open: load is NULL");
     code = shed_source_options_take(&o, options, err);
     if (code != SHED_OK)
@@ -542,10 +559,13 @@ enum shed_code shed_source_open(shed_load_fn *load, void *user,
     s = calloc(1, sizeof(*s));
     if (s == NULL)
         goto fail;
+    s->load_one = load_one;
     s->load = load;
     s->user = user;
     s->pid = shed_process_id();
     s->options = o;
+    if (load_one != NULL)
+        s->options.max_batch = 1;
     s->callers = (struct shed_callers){(size_t)o.callers_limit,
                                        (size_t)o.key_callers_limit, 0};
     s->refs = 1;
@@ -568,6 +588,22 @@ fail:
     shed_fleet_destroy(fleet);
     free(s);
     return shed_fail_nomem(err, "a source");
+}
+
+enum shed_code shed_source_open(shed_load_one_fn *load, void *user,
+                                const struct shed_source_options *options,
+                                struct shed_source **out,
+                                struct shed_error *err)
+{
+    return open_source(load, NULL, user, options, out, err);
+}
+
+enum shed_code shed_source_open_batch(shed_load_fn *load, void *user,
+                                      const struct shed_source_options *options,
+                                      struct shed_source **out,
+                                      struct shed_error *err)
+{
+    return open_source(NULL, load, user, options, out, err);
 }
 
 void shed_source_ref(struct shed_source *s)

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include <snowshed/snowshed.h>
+#include <snowshed/source.h>
 
 #include "base/breaker.h"
 #include "source/fleet.h"

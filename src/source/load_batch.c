@@ -14,183 +14,42 @@
 #include "base/value.h"
 #include "entry/entry.h"
 
-size_t shed_load_count(const struct shed_load *load)
-{
-    return load->count;
-}
-
-struct shed_bytes shed_load_key(const struct shed_load *load, size_t i)
-{
-    if (i >= load->count)
-        return shed_bytes(NULL, 0);
-    return shed_bytes(load->jobs[i]->key, load->jobs[i]->key_size);
-}
-
 uint64_t shed_load_remaining_ms(const struct shed_load *load)
 {
-    return shed_left_ms(load->deadline_ms, shed_now_ms());
+    const struct shed_load_batch *batch = (const struct shed_load_batch *)load;
+
+    return shed_left_ms(batch->deadline_ms, shed_now_ms());
 }
 
-int shed_load_is_probe(const struct shed_load *load)
+/* ------------------------------------------------------------- one answer */
+
+static enum shed_code take_tags(const struct shed_answer *answer,
+                                struct shed_loaded *l)
 {
-    return load->admitted.is_probe;
-}
+    size_t room = 0;
 
-int shed_load_old_version(const struct shed_load *load, size_t i,
-                          uint64_t *version)
-{
-    const struct shed_row_version none = {.is_known = false};
-    const struct shed_row_version old =
-        i < load->count ? load->jobs[i]->old_version : none;
-
-    if (old.is_known)
-        *version = old.number;
-    return old.is_known;
-}
-
-void shed_load_version(struct shed_load *load, size_t i, uint64_t version)
-{
-    if (i >= load->count)
-        return;
-    pthread_mutex_lock(&load->mu);
-    load->answers[i].version =
-        (struct shed_row_version){.number = version, .is_known = true};
-    pthread_mutex_unlock(&load->mu);
-}
-
-void shed_load_ttl(struct shed_load *load, size_t i, uint64_t ttl_ms)
-{
-    if (i >= load->count)
-        return;
-    pthread_mutex_lock(&load->mu);
-    load->answers[i].ttl_ms =
-        ttl_ms < SHED_TTL_MAX_MS ? ttl_ms : SHED_TTL_MAX_MS;
-    load->answers[i].has_ttl = true;
-    pthread_mutex_unlock(&load->mu);
-}
-
-static enum shed_code add_tag(struct shed_loaded *l, struct shed_bytes tag)
-{
-    size_t at = 0, size, count = 0;
-    unsigned char *tags;
-
-    while (shed_entry_next_tag(l->tags, l->tags_size, &at, &size) != NULL)
-        count++;
-    if (tag.data == NULL || tag.size == 0 || tag.size > SHED_TAG_MAX_BYTES ||
-        count == SHED_TAGS_MAX)
+    if (answer->tags_count > SHED_TAGS_MAX)
         return SHED_EINVAL;
-    tags = realloc(l->tags, SHED_ENTRY_TAG_ROOM_BYTES(l->tags_size, tag.size));
-    if (tags == NULL)
+    for (size_t t = 0; t < answer->tags_count; t++) {
+        const struct shed_bytes *tag = &answer->tags[t];
+        if (tag->data == NULL || tag->size == 0 ||
+            tag->size > SHED_TAG_MAX_BYTES)
+            return SHED_EINVAL;
+        room = SHED_ENTRY_TAG_ROOM_BYTES(room, tag->size);
+    }
+    if (answer->tags_count == 0)
+        return SHED_OK;
+    l->tags = malloc(room);
+    if (l->tags == NULL)
         return SHED_ENOMEM;
-    l->tags = tags;
-    l->tags_size = shed_entry_add_tag(tags, l->tags_size, tag.data, tag.size);
+    for (size_t t = 0; t < answer->tags_count; t++)
+        l->tags_size = shed_entry_add_tag(
+            l->tags, l->tags_size, answer->tags[t].data, answer->tags[t].size);
     return SHED_OK;
 }
 
-void shed_load_tag(struct shed_load *load, size_t i, struct shed_bytes tag)
-{
-    if (i >= load->count)
-        return;
-    pthread_mutex_lock(&load->mu);
-    if (load->answers[i].tag_code == SHED_OK)
-        load->answers[i].tag_code = add_tag(&load->answers[i], tag);
-    pthread_mutex_unlock(&load->mu);
-}
-
-static void answer(struct shed_load *load, size_t i, struct shed_value *value,
-                   const struct shed_error *error, bool is_unmodified)
-{
-    struct shed_value *before;
-
-    pthread_mutex_lock(&load->mu);
-    before = load->answers[i].value;
-    load->answers[i].value = value;
-    load->answers[i].is_unmodified = is_unmodified;
-    if (error != NULL)
-        load->answers[i].error = *error;
-    pthread_mutex_unlock(&load->mu);
-    shed_value_unref(before);
-}
-
-static void answer_value(struct shed_load *load, size_t i, enum shed_kind kind,
-                         struct shed_bytes row)
-{
-    struct shed_value *value = NULL;
-    struct shed_error error;
-    size_t limit;
-
-    if (i >= load->count)
-        return;
-    limit = load->jobs[i]->value_limit_bytes;
-    if (row.size > limit) {
-        (void)shed_fail(&error, SHED_ETOOBIG,
-                        "the value has %zu bytes, value_limit_bytes is %zu",
-                        row.size, limit);
-    } else {
-        value = shed_value_create(kind, SHED_ORIGIN_UNPUBLISHED, row.data,
-                                  row.size);
-        if (value == NULL)
-            (void)shed_fail_nomem(&error, "a loaded value");
-    }
-    answer(load, i, value, value == NULL ? &error : NULL, false);
-}
-
-void shed_load_value(struct shed_load *load, size_t i, struct shed_bytes row)
-{
-    answer_value(load, i, SHED_KIND_ROW, row);
-}
-
-void shed_load_null(struct shed_load *load, size_t i)
-{
-    answer_value(load, i, SHED_KIND_NULL, shed_bytes(NULL, 0));
-}
-
-void shed_load_absent(struct shed_load *load, size_t i)
-{
-    answer_value(load, i, SHED_KIND_ABSENT, shed_bytes(NULL, 0));
-}
-
-static void answer_failure(struct shed_load *load, size_t i,
-                           enum shed_code code, const char *reason)
-{
-    struct shed_error error;
-
-    if (i >= load->count)
-        return;
-    (void)shed_fail(&error, code, "%s",
-                    reason != NULL ? reason : "the source gave no reason");
-    answer(load, i, NULL, &error, false);
-}
-
-void shed_load_too_big(struct shed_load *load, size_t i, const char *reason)
-{
-    answer_failure(load, i, SHED_ETOOBIG, reason);
-}
-
-void shed_load_fail(struct shed_load *load, size_t i, const char *reason)
-{
-    answer_failure(load, i, SHED_ESOURCE, reason);
-}
-
-void shed_load_unmodified(struct shed_load *load, size_t i)
-{
-    struct shed_value *value;
-    struct shed_error error;
-
-    if (i >= load->count)
-        return;
-    if (!load->jobs[i]->old_version.is_known) {
-        shed_load_fail(load, i,
-                       "the source answered \"unmodified\" for a row whose "
-                       "old version it was not given");
-        return;
-    }
-    value = shed_value_create(SHED_KIND_ROW, SHED_ORIGIN_UNPUBLISHED, NULL, 0);
-    if (value == NULL)
-        (void)shed_fail_nomem(&error, "a loaded value");
-    answer(load, i, value, value == NULL ? &error : NULL, value != NULL);
-}
-
+/* A row without one of its tags has failed: it could not be invalidated by
+ * that. */
 static void fail_tags(struct shed_error *error, enum shed_code code)
 {
     if (code == SHED_ENOMEM)
@@ -202,17 +61,135 @@ static void fail_tags(struct shed_error *error, enum shed_code code)
                         SHED_TAGS_MAX, SHED_TAG_MAX_BYTES);
 }
 
-/* An error is not absence: a key that was passed over has failed. So has one
- * without one of its tags, which could not be invalidated by it. */
-static void fail_unanswered(struct shed_load *load)
+/* A value, or the error in *l. */
+static void take_value(const struct shed_job *job, enum shed_kind kind,
+                       struct shed_bytes row, struct shed_loaded *l)
 {
-    for (size_t i = 0; i < load->count; i++) {
-        struct shed_loaded *l = &load->answers[i];
-        if (l->value != NULL && l->tag_code != SHED_OK) {
-            shed_value_unref(l->value);
-            l->value = NULL;
-            fail_tags(&l->error, l->tag_code);
-        }
+    if (row.size > job->value_limit_bytes) {
+        (void)shed_fail(&l->error, SHED_ETOOBIG,
+                        "the value has %zu bytes, value_limit_bytes is %zu",
+                        row.size, job->value_limit_bytes);
+        return;
+    }
+    l->value =
+        shed_value_create(kind, SHED_ORIGIN_UNPUBLISHED, row.data, row.size);
+    if (l->value == NULL)
+        (void)shed_fail_nomem(&l->error, "a loaded value");
+}
+
+static void take_failure(enum shed_code code, const char *reason,
+                         struct shed_loaded *l)
+{
+    (void)shed_fail(&l->error, code, "%s",
+                    reason != NULL ? reason : "the source gave no reason");
+}
+
+static void take_unmodified(const struct shed_job *job, struct shed_loaded *l)
+{
+    if (job->old_version.is_known) {
+        take_value(job, SHED_KIND_ROW, shed_bytes(NULL, 0), l);
+        l->is_unmodified = l->value != NULL;
+        return;
+    }
+    take_failure(SHED_ESOURCE,
+                 "the source answered \"unmodified\" for a row whose old "
+                 "version it was not given",
+                 l);
+}
+
+static void take_kind(const struct shed_job *job,
+                      const struct shed_answer *answer, struct shed_loaded *l)
+{
+    const struct shed_bytes none = shed_bytes(NULL, 0);
+
+    switch (answer->kind) {
+    case SHED_ANSWER_ROW:
+        take_value(job, SHED_KIND_ROW, answer->row, l);
+        break;
+    case SHED_ANSWER_NULL:
+        take_value(job, SHED_KIND_NULL, none, l);
+        break;
+    case SHED_ANSWER_ABSENT:
+        take_value(job, SHED_KIND_ABSENT, none, l);
+        break;
+    case SHED_ANSWER_UNMODIFIED:
+        take_unmodified(job, l);
+        break;
+    case SHED_ANSWER_TOO_BIG:
+        take_failure(SHED_ETOOBIG, answer->reason, l);
+        break;
+    case SHED_ANSWER_FAILED:
+        take_failure(SHED_ESOURCE, answer->reason, l);
+        break;
+    default:
+        take_failure(SHED_ESOURCE,
+                     "the source gave an answer of a kind that there is not",
+                     l);
+    }
+}
+
+static void drop_value(struct shed_loaded *l)
+{
+    shed_value_unref(l->value);
+    l->value = NULL;
+}
+
+static struct shed_loaded take(const struct shed_job *job,
+                               const struct shed_answer *answer)
+{
+    struct shed_loaded l = {.has_ttl = answer->ttl_ms != 0};
+    enum shed_code code = take_tags(answer, &l);
+
+    take_kind(job, answer, &l);
+    if (l.value != NULL && code != SHED_OK) {
+        drop_value(&l);
+        fail_tags(&l.error, code);
+    }
+    if (answer->version != NULL)
+        l.version = (struct shed_row_version){.number = *answer->version,
+                                              .is_known = true};
+    if (l.has_ttl && answer->ttl_ms != SHED_TTL_NONE)
+        l.ttl_ms =
+            answer->ttl_ms < SHED_TTL_MAX_MS ? answer->ttl_ms : SHED_TTL_MAX_MS;
+    return l;
+}
+
+static void swap(struct shed_loaded *a, struct shed_loaded *b)
+{
+    struct shed_loaded was_a = *a;
+
+    *a = *b;
+    *b = was_a;
+}
+
+void shed_load_answer(struct shed_load *load, size_t i,
+                      const struct shed_answer *answer)
+{
+    struct shed_load_batch *batch = shed_load_batch_of(load);
+    struct shed_answer known = SHED_ANSWER_INIT;
+    struct shed_loaded replaced;
+
+    /* an older program has fewer fields */
+    memcpy(&known, answer,
+           answer->size < sizeof(known) ? answer->size : sizeof(known));
+    if (i < load->count) {
+        replaced = take(batch->jobs[i], &known);
+        pthread_mutex_lock(&batch->mu);
+        swap(&batch->answers[i], &replaced);
+        pthread_mutex_unlock(&batch->mu);
+        drop_value(&replaced);
+        free(replaced.tags);
+    }
+    free(known.memory);
+}
+
+/* -------------------------------------------------------------- the batch */
+
+/* An error is not absence: a key that was passed over has failed. */
+static void fail_unanswered(struct shed_load_batch *batch)
+{
+    for (size_t i = 0; i < batch->load.count; i++) {
+        struct shed_loaded *l = &batch->answers[i];
         if (l->value == NULL && l->error.code == SHED_OK)
             (void)shed_fail(&l->error, SHED_ESOURCE,
                             "the source gave no answer for this key");
@@ -222,80 +199,94 @@ static void fail_unanswered(struct shed_load *load)
 /* A query fails for one reason, and rarely do its rows for a few. */
 #define REASONS_MAX 4
 
-static bool are_alike(const struct shed_load *load, size_t i, size_t j)
+static bool are_alike(const struct shed_load_batch *batch, size_t i, size_t j)
 {
-    const struct shed_error *a = &load->answers[i].error;
-    const struct shed_error *b = &load->answers[j].error;
+    const struct shed_error *a = &batch->answers[i].error;
+    const struct shed_error *b = &batch->answers[j].error;
 
-    return load->jobs[i]->group == load->jobs[j]->group && a->code == b->code &&
-           strcmp(a->reason, b->reason) == 0;
+    return batch->jobs[i]->group == batch->jobs[j]->group &&
+           a->code == b->code && strcmp(a->reason, b->reason) == 0;
 }
 
 /* Count the failures for each reason, so that one line can tell of them all. */
-static void count_failures(struct shed_load *load)
+static void count_failures(struct shed_load_batch *batch)
 {
     size_t first[REASONS_MAX], reasons = 0;
 
-    for (size_t i = 0; i < load->count; i++) {
+    for (size_t i = 0; i < batch->load.count; i++) {
         size_t r = 0;
-        if (load->answers[i].value != NULL)
+        if (batch->answers[i].value != NULL)
             continue;
-        while (r < reasons && !are_alike(load, first[r], i))
+        while (r < reasons && !are_alike(batch, first[r], i))
             r++;
         if (r == reasons && r < REASONS_MAX)
             first[reasons++] = i;
-        load->answers[r < reasons ? first[r] : i].failed_keys++;
+        batch->answers[r < reasons ? first[r] : i].failed_keys++;
     }
 }
 
-uint64_t shed_load_id(const struct shed_load *load)
+uint64_t shed_load_batch_id(const struct shed_load_batch *batch)
 {
-    if (load->count != 1)
+    if (batch->load.count != 1)
         return 0;
-    return XXH3_64bits(load->jobs[0]->key, load->jobs[0]->key_size) | 1;
+    return XXH3_64bits(batch->jobs[0]->key, batch->jobs[0]->key_size) | 1;
 }
 
-bool shed_load_settle(struct shed_load *load, uint64_t cost_us)
+bool shed_load_batch_settle(struct shed_load_batch *batch, uint64_t cost_us)
 {
-    bool has_failed = load->count > 0;
+    bool has_failed = batch->load.count > 0;
 
-    fail_unanswered(load);
-    count_failures(load);
-    for (size_t i = 0; i < load->count; i++) {
-        if (load->answers[i].value != NULL ||
-            load->answers[i].error.code != SHED_ESOURCE)
+    fail_unanswered(batch);
+    count_failures(batch);
+    for (size_t i = 0; i < batch->load.count; i++) {
+        if (batch->answers[i].value != NULL ||
+            batch->answers[i].error.code != SHED_ESOURCE)
             has_failed = false;
-        load->answers[i].cost_us = cost_us;
-        load->answers[i].batch_keys = i == 0 ? load->count : 0;
-        load->jobs[i]->settle(load->jobs[i], &load->answers[i]);
+        batch->answers[i].cost_us = cost_us;
+        batch->answers[i].batch_keys = i == 0 ? batch->load.count : 0;
+        batch->jobs[i]->settle(batch->jobs[i], &batch->answers[i]);
     }
     return has_failed;
 }
 
 /* -------------------------------------------------------- begin and end */
 
-struct shed_load *shed_load_create(struct shed_source *source, size_t capacity)
+struct shed_load_batch *shed_load_batch_create(struct shed_source *source,
+                                               size_t capacity)
 {
-    struct shed_load *load = calloc(1, sizeof(*load));
+    struct shed_load_batch *batch = calloc(1, sizeof(*batch));
 
-    if (load == NULL || pthread_mutex_init(&load->mu, NULL) != 0) {
-        free(load);
+    if (batch == NULL || pthread_mutex_init(&batch->mu, NULL) != 0) {
+        free(batch);
         return NULL;
     }
-    load->source = source;
-    load->jobs = calloc(capacity, sizeof(struct shed_job *));
-    load->answers = calloc(capacity, sizeof(*load->answers));
-    if (load->jobs == NULL || load->answers == NULL) {
-        shed_load_destroy(load);
+    batch->source = source;
+    batch->keys = calloc(capacity, sizeof(*batch->keys));
+    batch->jobs = calloc(capacity, sizeof(struct shed_job *));
+    batch->answers = calloc(capacity, sizeof(*batch->answers));
+    if (batch->keys == NULL || batch->jobs == NULL || batch->answers == NULL) {
+        shed_load_batch_destroy(batch);
         return NULL;
     }
-    return load;
+    batch->load.keys = batch->keys;
+    return batch;
 }
 
-void shed_load_destroy(struct shed_load *load)
+void shed_load_batch_destroy(struct shed_load_batch *batch)
 {
-    pthread_mutex_destroy(&load->mu);
-    free(load->answers);
-    free(load->jobs);
-    free(load);
+    pthread_mutex_destroy(&batch->mu);
+    free(batch->answers);
+    free(batch->jobs);
+    free(batch->keys);
+    free(batch);
+}
+
+void shed_load_batch_add(struct shed_load_batch *batch, struct shed_job *job)
+{
+    size_t i = batch->load.count++;
+
+    batch->jobs[i] = job;
+    batch->keys[i] = (struct shed_wanted){
+        shed_bytes(job->key, job->key_size),
+        job->old_version.is_known ? &job->old_version.number : NULL};
 }

@@ -2,7 +2,7 @@
 #ifndef SHED_LOAD_OPTIONS_H
 #define SHED_LOAD_OPTIONS_H
 
-#include <snowshed/snowshed.h>
+#include <snowshed/source.h>
 
 /* Take the program's options; given may be NULL, and *out has the defaults.
  * Returns: SHED_OK, SHED_EINVAL. */

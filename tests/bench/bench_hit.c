@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include <snowshed/snowshed.h>
+#include <snowshed/source.h>
 
 #include "base/clock.h"
 
@@ -68,7 +69,7 @@ static size_t run_snowshed(void)
     for (; !atomic_load_explicit(&is_over, memory_order_relaxed); gets++) {
         if (shed_get(cache, shed_str(KEY), NULL, &value, &err) != SHED_OK)
             die(err.reason);
-        if (shed_value_size(value) != PAYLOAD_BYTES)
+        if (value->size != PAYLOAD_BYTES)
             die("snowshed: not the value");
         shed_value_unref(value);
     }
@@ -166,7 +167,7 @@ static void open_cache(struct shed_client **client, struct shed_source **source)
         options.links = strtoull(links, NULL, 10);
     (void)snprintf(uri, sizeof(uri), "unix:%s", socket_path);
     if (shed_client_open(uri, &options, client, &err) != SHED_OK ||
-        shed_source_open(no_load, NULL, NULL, source, &err) != SHED_OK ||
+        shed_source_open_batch(no_load, NULL, NULL, source, &err) != SHED_OK ||
         shed_cache_open(*client, "bench", *source, NULL, &cache, &err) !=
             SHED_OK ||
         shed_put(cache, shed_str(KEY), shed_bytes(payload, sizeof(payload)),

@@ -24,6 +24,7 @@
 
 #include <snowshed/mysql.h>
 #include <snowshed/snowshed.h>
+#include <snowshed/source.h>
 #include <snowshed/stats.h>
 
 #include "base/clock.h"

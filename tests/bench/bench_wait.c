@@ -16,8 +16,10 @@
 #include <time.h>
 
 #include <snowshed/snowshed.h>
+#include <snowshed/source.h>
 
 #include "base/clock.h"
+#include "support/answers.h"
 
 enum {
     CALLERS = 4, /* of which the first loads */
@@ -114,7 +116,7 @@ static void load(void *user, void *thread, struct shed_load *l)
 {
     (void)thread;
     query(user);
-    shed_load_value(l, 0, shed_str("row"));
+    answer_row(l, 0, shed_str("row"));
     shed_load_done(l);
 }
 
@@ -170,7 +172,8 @@ static void open_way(struct caller *c, enum way which, const char *uri)
 
     options.wait = which == POLL ? SHED_WAIT_POLL : SHED_WAIT_AUTO;
     if (shed_client_open(uri, &options, &c->client[which], &err) != SHED_OK ||
-        shed_source_open(load, c, NULL, &c->source[which], &err) != SHED_OK ||
+        shed_source_open_batch(load, c, NULL, &c->source[which], &err) !=
+            SHED_OK ||
         shed_cache_open(c->client[which], "bench", c->source[which], NULL,
                         &c->cache[which], &err) != SHED_OK)
         die(err.reason);

@@ -51,8 +51,8 @@ static void *write_and_read(void *user)
             shed_invalidate(fixture.cache, shed_str(key), 0, NULL);
         enum shed_code got =
             shed_get(fixture.cache, shed_str(key), NULL, &value, NULL);
-        bool is_right = got == SHED_OK && shed_value_size(value) == 4 &&
-                        memcmp(shed_value_data(value), key, 2) == 0;
+        bool is_right = got == SHED_OK && value->size == 4 &&
+                        memcmp(value->data, key, 2) == 0;
         atomic_fetch_add(&faults,
                          !is_right || (told != SHED_OK && told != SHED_EREDIS));
         atomic_fetch_add(&rounds, 1);
@@ -185,7 +185,7 @@ START_TEST(replies_beyond_the_limit_of_the_server_are_loaded)
     ck_assert_int_eq(shed_get_many(fixture.cache, items, KEYS, NULL, NULL),
                      SHED_OK);
     for (size_t i = 0; i < KEYS; i++) {
-        ck_assert_int_eq(shed_value_kind(items[i].value), SHED_KIND_ROW);
+        ck_assert_int_eq(items[i].value->kind, SHED_KIND_ROW);
         shed_value_unref(items[i].value);
     }
     ck_assert_int_eq(get_code("k0"), SHED_OK);

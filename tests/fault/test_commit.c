@@ -127,8 +127,8 @@ static bool is_read_again(const char *text)
     ck_assert_msg(shed_get(fixture.cache, shed_str("k"), &options, &value,
                            &err) == SHED_OK,
                   "%s", err.reason);
-    is = shed_value_size(value) == strlen(text) &&
-         memcmp(shed_value_data(value), text, strlen(text)) == 0;
+    is = value->size == strlen(text) &&
+         memcmp(value->data, text, strlen(text)) == 0;
     shed_value_unref(value);
     return is;
 }

@@ -136,8 +136,8 @@ START_TEST(with_too_few_descriptors_nothing_is_opened_and_none_is_lost)
     int had;
 
     fixture_init(&fixture);
-    ck_assert_int_eq(shed_source_open(table_load, &fixture.table, NULL,
-                                      &fixture.source, NULL),
+    ck_assert_int_eq(shed_source_open_batch(table_load, &fixture.table, NULL,
+                                            &fixture.source, NULL),
                      SHED_OK);
     ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
     leave(0, &before);
@@ -274,7 +274,7 @@ static void open_idle(void)
     struct shed_cache *cache;
 
     ck_assert_int_eq(
-        shed_source_open(table_load, &fixture.table, NULL, &idle, NULL),
+        shed_source_open_batch(table_load, &fixture.table, NULL, &idle, NULL),
         SHED_OK);
     ck_assert_int_eq(
         shed_cache_open(fixture.client, "idle", idle, NULL, &cache, NULL),

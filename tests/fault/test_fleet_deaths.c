@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/answers.h"
 #include "support/child.h"
 #include "support/fixture.h"
 
@@ -58,8 +59,8 @@ static void load(void *user, void *thread, struct shed_load *load)
     do
         usleep(1000); /* the query */
     while (!atomic_load(&w->may_answer));
-    for (size_t i = 0; i < shed_load_count(load); i++)
-        shed_load_value(load, i, shed_load_key(load, i));
+    for (size_t i = 0; i < load->count; i++)
+        answer_row(load, i, load->keys[i].key);
     atomic_fetch_sub(&w->is_loading, 1);
     atomic_fetch_sub(&fleet->alive, 1);
     shed_load_done(load);
@@ -79,8 +80,8 @@ static void get_once(struct reader *r, unsigned round)
 
     snprintf(key, sizeof(key), "%d.%u.%u", (int)getpid(), r->number, round);
     if (shed_get(r->cache, shed_str(key), NULL, &value, NULL) != SHED_OK ||
-        shed_value_size(value) != strlen(key) ||
-        memcmp(shed_value_data(value), key, strlen(key)) != 0)
+        value->size != strlen(key) ||
+        memcmp(value->data, key, strlen(key)) != 0)
         atomic_fetch_add(&r->worker->failures, 1);
     shed_value_unref(value);
     atomic_fetch_add(&r->worker->gets, 1);
@@ -109,7 +110,7 @@ static void open_all(struct worker *w, struct shed_client **client,
     so.fleet_loads = fleet_loads;
     options.timeout_ms = scaled_ms(FIXTURE_TIMEOUT_MS);
     if (shed_client_open(server.uri, &co, client, NULL) != SHED_OK ||
-        shed_source_open(load, w, &so, source, NULL) != SHED_OK ||
+        shed_source_open_batch(load, w, &so, source, NULL) != SHED_OK ||
         shed_cache_open(*client, "t", *source, &options, cache, NULL) !=
             SHED_OK)
         _exit(1);

@@ -38,7 +38,7 @@ static bool gets(struct shed_cache *cache, enum shed_origin origin)
     ck_assert_msg(shed_get(cache, shed_str("k"), &options, &value, &err) ==
                       SHED_OK,
                   "%s", err.reason);
-    is_so = shed_value_origin(value) == origin;
+    is_so = value->origin == origin;
     shed_value_unref(value);
     return is_so;
 }

@@ -80,7 +80,7 @@ static bool is_kept(const char *key, bool is_entry)
                          (struct shed_entry_key){name, strlen(name)},
                          shed_now_ms(), &row))
         return false;
-    is_it = (row.value->header != NULL) == is_entry;
+    is_it = (shed_value_header(row.value) != NULL) == is_entry;
     shed_value_unref(row.value);
     return is_it;
 }

@@ -57,8 +57,8 @@ static bool gets(struct shed_cache *cache, const char *text)
 
     ck_assert_int_eq(shed_get(cache, shed_str("red"), NULL, &value, NULL),
                      SHED_OK);
-    is_it = shed_value_size(value) == strlen(text) &&
-            memcmp(shed_value_data(value), text, strlen(text)) == 0;
+    is_it = value->size == strlen(text) &&
+            memcmp(value->data, text, strlen(text)) == 0;
     shed_value_unref(value);
     return is_it;
 }

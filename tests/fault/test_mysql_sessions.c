@@ -56,7 +56,7 @@ static unsigned long load_id(struct shed_source *source, const char *key)
 
     load_key(source, &ask, key);
     ck_assert_msg(ask.loaded.value != NULL, "%s", ask.loaded.error.reason);
-    id = strtoul(shed_value_data(ask.loaded.value), NULL, 10);
+    id = strtoul(ask.loaded.value->data, NULL, 10);
     shed_value_unref(ask.loaded.value);
     return id;
 }

@@ -40,11 +40,8 @@ static void *read_again_and_again(void *seed)
         if (shed_get(fixture.cache, shed_str(keys[key]), NULL, &value, NULL) !=
             SHED_OK)
             continue;
-        const char *text =
-            memchr(shed_value_data(value), '@', shed_value_size(value));
-        for (text++; text < (const char *)shed_value_data(value) +
-                                shed_value_size(value);
-             text++)
+        const char *text = memchr(value->data, '@', value->size);
+        for (text++; text < (const char *)value->data + value->size; text++)
             version = version * 10 + (unsigned)(*text - '0');
         shed_value_unref(value);
         atomic_fetch_add(&gets, 1);

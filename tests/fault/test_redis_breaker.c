@@ -71,7 +71,7 @@ static bool gets(enum shed_origin origin)
     struct shed_value *value = NULL;
     bool is_so =
         shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL) == SHED_OK &&
-        shed_value_origin(value) == origin;
+        value->origin == origin;
 
     if (value != NULL)
         check_text(value, "k@1");

@@ -110,7 +110,7 @@ static void expect_with(const struct shed_get_options *options,
     if (expected == NULL)
         return;
     check_text(value, expected);
-    ck_assert_int_eq(shed_value_origin(value), origin);
+    ck_assert_int_eq(value->origin, origin);
     shed_value_unref(value);
 }
 
@@ -129,7 +129,7 @@ static enum shed_origin origin_of(struct shed_cache *cache, const char *key,
     enum shed_origin origin = SHED_ORIGIN_UNPUBLISHED;
 
     if (shed_get(cache, shed_str(key), options, &value, NULL) == SHED_OK)
-        origin = shed_value_origin(value);
+        origin = value->origin;
     shed_value_unref(value);
     return origin;
 }
@@ -169,8 +169,8 @@ START_TEST(a_hot_row_costs_nothing_while_redis_is_dead)
                      SHED_OK);
     for (size_t i = 0; i < 2; i++) {
         check_text(items[i].value, "k@1");
-        ck_assert_int_eq(shed_value_origin(items[i].value), SHED_ORIGIN_STALE);
-        ck_assert_uint_eq(shed_value_fresh_ms(items[i].value), 0);
+        ck_assert_int_eq(items[i].value->origin, SHED_ORIGIN_STALE);
+        ck_assert_uint_eq(items[i].value->fresh_ms, 0);
         shed_value_unref(items[i].value);
     }
     options.only_cached = 1;

@@ -110,7 +110,7 @@ static bool gets_from_redis(void)
     struct shed_value *value = NULL;
     bool is_so =
         shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL) == SHED_OK &&
-        shed_value_origin(value) == SHED_ORIGIN_REDIS;
+        value->origin == SHED_ORIGIN_REDIS;
 
     if (value != NULL)
         check_text(value, "k@1");
@@ -158,7 +158,7 @@ static void *call(void *arg)
         ck_assert(code == SHED_OK || code == SHED_EREDIS);
         if (code == SHED_OK) {
             check_text(value, text);
-            if (shed_value_origin(value) == SHED_ORIGIN_REDIS)
+            if (value->origin == SHED_ORIGIN_REDIS)
                 atomic_fetch_add(&c->hits, 1);
         }
         shed_value_unref(value);
@@ -328,10 +328,9 @@ static enum shed_origin get_version(unsigned least)
 
     ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL),
                      SHED_OK);
-    origin = shed_value_origin(value);
-    ck_assert_uint_eq(shed_value_size(value), 3);
-    ck_assert_int_ge(((const char *)shed_value_data(value))[2],
-                     (char)('0' + least));
+    origin = value->origin;
+    ck_assert_uint_eq(value->size, 3);
+    ck_assert_int_ge(((const char *)value->data)[2], (char)('0' + least));
     shed_value_unref(value);
     return origin;
 }

@@ -307,7 +307,7 @@ static bool gets(const char *key, const char *text, enum shed_code expected,
     bool is_so = code == expected;
 
     if (value != NULL) {
-        int got = (int)shed_value_origin(value);
+        int got = (int)value->origin;
         check_text(value, text);
         check_origin(origin, got);
         is_so = is_so && (origin == ANY_ORIGIN || got == origin);

@@ -6,7 +6,9 @@
 
 #include <snowshed/lock.h>
 #include <snowshed/snowshed.h>
+#include <snowshed/source.h>
 
+#include "support/answers.h"
 #include "support/child.h"
 #include "support/server.h"
 #include "support/testing.h"
@@ -29,8 +31,8 @@ static void load(void *user, void *thread, struct shed_load *load)
 {
     (void)user;
     (void)thread;
-    for (size_t i = 0; i < shed_load_count(load); i++)
-        shed_load_value(load, i, shed_str("row"));
+    for (size_t i = 0; i < load->count; i++)
+        answer_row(load, i, shed_str("row"));
     shed_load_done(load);
 }
 
@@ -40,7 +42,7 @@ static void get(struct worker *w, struct shed_cache *cache)
 
     if (shed_get(cache, shed_str("k"), NULL, &value, NULL) != SHED_OK)
         _exit(1);
-    if (shed_value_origin(value) == SHED_ORIGIN_REDIS)
+    if (value->origin == SHED_ORIGIN_REDIS)
         atomic_fetch_add(&w->hits, 1);
     shed_value_unref(value);
 }
@@ -68,7 +70,7 @@ static _Noreturn void work(struct worker *w)
     co.command_timeout_ms = scaled_ms(SILENCE_MS);
     o.timeout_ms = scaled_ms(SILENCE_MS);
     if (shed_client_open(server.uri, &co, &client, NULL) != SHED_OK ||
-        shed_source_open(load, NULL, NULL, &source, NULL) != SHED_OK ||
+        shed_source_open_batch(load, NULL, NULL, &source, NULL) != SHED_OK ||
         shed_cache_open(client, "t", source, &o, &cache, NULL) != SHED_OK ||
         shed_lock_open(client, shed_str("l"), NULL, &lock, NULL) != SHED_OK)
         _exit(1);

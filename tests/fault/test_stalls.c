@@ -3,6 +3,7 @@
  * after their calls have given up: once a write has returned SHED_OK, nobody
  * reads an older row. (After an invalidation by tag this holds in its own
  * process; another one hears of it when its connections let it.) */
+#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include <snowshed/snowshed.h>
+#include <snowshed/source.h>
 
 #include "base/random.h"
 #include "support/child.h"
@@ -69,14 +71,18 @@ static void load(void *user, void *thread, struct shed_load *load)
 {
     (void)user;
     (void)thread;
-    for (size_t i = 0; i < shed_load_count(load); i++) {
-        struct shed_bytes key = shed_load_key(load, i);
-        unsigned version = atomic_load(&row_of(key)->committed);
-        char text[16];
-        snprintf(text, sizeof(text), "%u", version);
-        shed_load_value(load, i, shed_str(text));
-        shed_load_version(load, i, version);
-        shed_load_tag(load, i, key);
+    for (size_t i = 0; i < load->count; i++) {
+        struct shed_bytes key = load->keys[i].key;
+        uint64_t version = atomic_load(&row_of(key)->committed);
+        struct shed_answer answer = SHED_ANSWER_INIT;
+        char text[24];
+        snprintf(text, sizeof(text), "%" PRIu64, version);
+        answer.kind = SHED_ANSWER_ROW;
+        answer.row = shed_str(text);
+        answer.version = &version;
+        answer.tags = &key;
+        answer.tags_count = 1;
+        shed_load_answer(load, i, &answer);
     }
     shed_load_done(load);
 }
@@ -154,7 +160,7 @@ static void *read_rows(void *unused)
         char text[16] = "";
 
         if (shed_get(cache, key, &options, &value, NULL) == SHED_OK) {
-            memcpy(text, shed_value_data(value), shed_value_size(value));
+            memcpy(text, value->data, value->size);
             atomic_fetch_add(&shared->reads, 1);
             if (strtoul(text, NULL, 10) <
                 (told > told_by_tag ? told : told_by_tag))
@@ -182,7 +188,7 @@ static _Noreturn void work(size_t process)
         scaled_ms(process % 2 == 0 ? 300 : 4000);
     options.tags_limit = 100;
     if (shed_client_open(proxy.uri, &client_options, &client, NULL) ||
-        shed_source_open(load, NULL, NULL, &source, NULL) ||
+        shed_source_open_batch(load, NULL, NULL, &source, NULL) ||
         shed_cache_open(client, "t", source, &options, &cache, NULL))
         _exit(1);
     atomic_store(&proxy.every, STALL_EVERY);

@@ -7,6 +7,7 @@
 #include <snowshed/event.h>
 
 #include "cache/cache.h"
+#include "support/answers.h"
 #include "support/child.h"
 #include "support/fixture.h"
 
@@ -29,8 +30,8 @@ static void load_other(void *user, void *thread, struct shed_load *load)
     (void)user;
     (void)thread;
     snprintf(row, sizeof(row), "k@%u", atomic_load(&other->version));
-    for (size_t i = 0; i < shed_load_count(load); i++)
-        shed_load_value(load, i, shed_str(row));
+    for (size_t i = 0; i < load->count; i++)
+        answer_row(load, i, shed_str(row));
     shed_load_done(load);
 }
 
@@ -42,14 +43,15 @@ static _Noreturn void read_forever(void)
 
     if (shed_client_open(fixture.server.uri, &fixture.client_options, &client,
                          NULL) != SHED_OK ||
-        shed_source_open(load_other, NULL, NULL, &source, NULL) != SHED_OK ||
+        shed_source_open_batch(load_other, NULL, NULL, &source, NULL) !=
+            SHED_OK ||
         shed_cache_open(client, "t", source, &fixture.cache_options, &cache,
                         NULL) != SHED_OK)
         _exit(1);
     for (;;) {
         struct shed_value *value = NULL;
         if (shed_get(cache, shed_str("k"), NULL, &value, NULL) == SHED_OK) {
-            const char *row = shed_value_data(value);
+            const char *row = value->data;
             atomic_store(&other->got, (unsigned)(row[2] - '0'));
             atomic_fetch_add(&other->gets, 1);
         }

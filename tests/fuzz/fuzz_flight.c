@@ -50,7 +50,7 @@ static void check_entry(const struct shed_value *entry)
 {
     uint8_t sum = 0;
 
-    check(entry != NULL && entry->header != NULL);
+    check(entry != NULL && shed_value_header(entry) != NULL);
     for (size_t i = 0; i < entry->size; i++)
         sum ^= ((const uint8_t *)entry->data)[i];
     check(sum == 0 || entry->size > 0);

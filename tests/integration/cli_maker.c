@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #include <snowshed/lock.h>
-#include <snowshed/snowshed.h>
+#include <snowshed/source.h>
 
 #include "base/clock.h"
 #include "cli/text.h"
@@ -41,31 +41,30 @@ static bool begins(struct shed_bytes key, const char *word)
            memcmp(key.data, word, strlen(word)) == 0;
 }
 
-static void load_row(void *user, void *thread, struct shed_load *load)
+static void load_row(void *user, void *thread, struct shed_bytes key,
+                     struct shed_answer *answer)
 {
-    struct shed_bytes key = shed_load_key(load, 0);
-    char row[64];
+    static const struct shed_bytes red = {"red", 3}, wild = {"\033\377", 2};
+    static _Thread_local char row[64];
 
     (void)user;
     (void)thread;
-    if (begins(key, "absent"))
-        shed_load_absent(load, 0);
-    else if (begins(key, "null"))
-        shed_load_null(load, 0);
-    else if (begins(key, "fail"))
-        shed_load_fail(load, 0, "the table \033[31mis locked");
     while (begins(key, "hang"))
         (void)pause();
-    if (begins(key, "row-red"))
-        shed_load_tag(load, 0, shed_str("red"));
-    if (begins(key, "row-wild"))
-        shed_load_tag(load, 0, shed_str("\033\377"));
-    if (begins(key, "row")) {
+    if (begins(key, "absent"))
+        answer->kind = SHED_ANSWER_ABSENT;
+    else if (begins(key, "null"))
+        answer->kind = SHED_ANSWER_NULL;
+    else if (begins(key, "fail"))
+        answer->reason = "the table \033[31mis locked";
+    else if (begins(key, "row")) {
         (void)snprintf(row, sizeof(row), "row of %.*s", (int)key.size,
                        (const char *)key.data);
-        shed_load_value(load, 0, shed_str(row));
+        answer->kind = SHED_ANSWER_ROW;
+        answer->row = shed_str(row);
+        answer->tags = begins(key, "row-red") ? &red : &wild;
+        answer->tags_count = begins(key, "row-red") || begins(key, "row-wild");
     }
-    shed_load_done(load);
 }
 
 static const struct shed_get_options patient = {.size = sizeof(patient),

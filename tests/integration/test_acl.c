@@ -7,6 +7,7 @@
 
 #include <snowshed/stats.h>
 
+#include "support/answers.h"
 #include "support/lock_fixture.h"
 
 #define COMMAND "ACL SETUSER shop "
@@ -131,17 +132,17 @@ static void load(void *user, void *thread, struct shed_load *load)
 {
     (void)user;
     (void)thread;
-    for (size_t i = 0; i < shed_load_count(load); i++) {
-        struct shed_bytes asked = shed_load_key(load, i);
+    for (size_t i = 0; i < load->count; i++) {
+        struct shed_bytes asked = load->keys[i].key;
         const char *key = asked.data;
         if (asked.size == 1 && *key == 's')
             usleep(SLOW_US); /* long enough that the lease has to be renewed */
         if (asked.size == 1 && *key == 'a')
-            shed_load_value(load, i, shed_str("row"));
+            answer_row(load, i, shed_str("row"));
         else if (asked.size == 1 && *key == 'f')
-            shed_load_fail(load, i, "no");
+            answer_failed(load, i, "no");
         else
-            shed_load_absent(load, i);
+            answer_absent(load, i);
     }
     shed_load_done(load);
 }
@@ -174,7 +175,7 @@ START_TEST(a_cache_needs_no_more_rights)
 
     leave_only(SHED_USE_CACHE, SHED_USE_CACHE);
     o.lease_ms = SHORT_MS;
-    ck_assert_int_eq(shed_source_open(load, NULL, NULL, &source, NULL),
+    ck_assert_int_eq(shed_source_open_batch(load, NULL, NULL, &source, NULL),
                      SHED_OK);
     ck_assert_int_eq(shed_cache_open(client, "item", source, &o, &cache, NULL),
                      SHED_OK);
@@ -211,7 +212,8 @@ START_TEST(a_budget_of_loads_needs_no_more_rights)
 
     leave_only(SHED_USE_CACHE, SHED_USE_FLEET);
     so.fleet_loads = 1;
-    ck_assert_int_eq(shed_source_open(load, NULL, &so, &source, NULL), SHED_OK);
+    ck_assert_int_eq(shed_source_open_batch(load, NULL, &so, &source, NULL),
+                     SHED_OK);
     ck_assert_int_eq(shed_cache_open(client, "item", source, &o, &cache, NULL),
                      SHED_OK);
     get(cache, "a", SHED_OK);
@@ -232,7 +234,7 @@ START_TEST(a_cache_with_tags_needs_no_more_rights)
 
     leave_only(SHED_USE_CACHE, SHED_USE_TAGS);
     o.tags_limit = 1;
-    ck_assert_int_eq(shed_source_open(load, NULL, NULL, &source, NULL),
+    ck_assert_int_eq(shed_source_open_batch(load, NULL, NULL, &source, NULL),
                      SHED_OK);
     ck_assert_int_eq(shed_cache_open(client, "item", source, &o, &cache, NULL),
                      SHED_OK);
@@ -262,7 +264,8 @@ static struct shed_cache *open_all_on(struct shed_client *client,
     so.fleet_loads = 2;
     o.tags_limit = 10;
     o.stale_while_revalidate_ms = PLENTY_MS;
-    ck_assert_int_eq(shed_source_open(load, NULL, &so, source, NULL), SHED_OK);
+    ck_assert_int_eq(shed_source_open_batch(load, NULL, &so, source, NULL),
+                     SHED_OK);
     ck_assert_int_eq(shed_cache_open(client, "item", *source, &o, &cache, NULL),
                      SHED_OK);
     return cache;

@@ -8,6 +8,7 @@
 
 #include <snowshed/lock.h>
 #include <snowshed/snowshed.h>
+#include <snowshed/source.h>
 
 #include "cache/cache.h"
 #include "support/ageing.h"
@@ -35,10 +36,15 @@ static void load(void *user, void *thread, struct shed_load *load)
 {
     (void)user;
     (void)thread;
-    for (size_t i = 0; i < shed_load_count(load); i++)
-        shed_load_value(load, i, shed_str("row"));
-    for (size_t i = 0; i < shed_load_count(load); i++)
-        shed_load_tag(load, i, shed_str("red"));
+    const struct shed_bytes tag = shed_str("red");
+    struct shed_answer answer = SHED_ANSWER_INIT;
+
+    answer.kind = SHED_ANSWER_ROW;
+    answer.row = shed_str("row");
+    answer.tags = &tag;
+    answer.tags_count = 1;
+    for (size_t i = 0; i < load->count; i++)
+        shed_load_answer(load, i, &answer);
     shed_load_done(load);
 }
 
@@ -93,7 +99,7 @@ static enum shed_code open_all(struct handles *h, struct shed_error *err)
         set_options(&client, &source, &cache);
     code = shed_client_open(server.uri, &client, &h->client, err);
     if (code == SHED_OK)
-        code = shed_source_open(load, NULL, &source, &h->source, err);
+        code = shed_source_open_batch(load, NULL, &source, &h->source, err);
     if (code == SHED_OK)
         code = shed_cache_open(h->client, "alloc", h->source, &cache, &h->cache,
                                err);
@@ -393,7 +399,7 @@ static void expect_gets(struct reader *r)
         ck_assert_msg(is_bearable(r->code[i], &r->err[i]), "%s",
                       r->err[i].reason);
         if (r->code[i] == SHED_OK)
-            ck_assert_mem_eq(shed_value_data(r->value[i]), "row", 3);
+            ck_assert_mem_eq(r->value[i]->data, "row", 3);
         shed_value_unref(r->value[i]);
     }
 }

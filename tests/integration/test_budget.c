@@ -337,7 +337,7 @@ START_TEST(of_many_keys_each_has_its_old_row_or_waits)
     pthread_join(m.thread, NULL);
     ck_assert_int_eq(m.code, SHED_OK);
     check_text(m.items[0].value, "k@1");
-    ck_assert_int_eq(shed_value_origin(m.items[0].value), SHED_ORIGIN_STALE);
+    ck_assert_int_eq(m.items[0].value->origin, SHED_ORIGIN_STALE);
     check_text(m.items[1].value, "new@2");
     check_text(m.items[2].value, "clock@1");
     for (size_t i = 0; i < 3; i++)

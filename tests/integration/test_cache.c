@@ -35,8 +35,8 @@ START_TEST(absent_null_and_empty_are_three_answers_and_stay_so_in_redis)
         ck_assert_int_eq(
             shed_get(fixture.cache, shed_str("empty"), NULL, &value, NULL),
             SHED_OK);
-        ck_assert_int_eq(shed_value_kind(value), SHED_KIND_ROW);
-        ck_assert_uint_eq(shed_value_size(value), 0);
+        ck_assert_int_eq(value->kind, SHED_KIND_ROW);
+        ck_assert_uint_eq(value->size, 0);
         shed_value_unref(value);
     }
     ck_assert_uint_eq(table_loads(&fixture.table), 3);
@@ -111,9 +111,8 @@ START_TEST(keys_are_bytes_each_with_a_place_of_its_own)
                                       shed_bytes(keys[i].bytes, keys[i].size),
                                       NULL, &value, NULL),
                              SHED_OK);
-            ck_assert_uint_eq(shed_value_size(value), keys[i].size + 2);
-            ck_assert_mem_eq(shed_value_data(value), keys[i].bytes,
-                             keys[i].size);
+            ck_assert_uint_eq(value->size, keys[i].size + 2);
+            ck_assert_mem_eq(value->data, keys[i].bytes, keys[i].size);
             ck_assert_int_eq(server_int(&fixture.server, "EXISTS %b",
                                         keys[i].name, keys[i].name_size),
                              1);
@@ -138,7 +137,7 @@ START_TEST(the_longest_key_is_served_and_one_byte_more_is_refused)
                               shed_bytes(key, SHED_KEY_MAX_BYTES), NULL, &value,
                               &err),
                      SHED_OK);
-    ck_assert_uint_eq(shed_value_size(value), SHED_KEY_MAX_BYTES + 2);
+    ck_assert_uint_eq(value->size, SHED_KEY_MAX_BYTES + 2);
     shed_value_unref(value);
     ck_assert_int_eq(shed_get(fixture.cache,
                               shed_bytes(key, SHED_KEY_MAX_BYTES + 1), NULL,
@@ -193,13 +192,13 @@ START_TEST(age_counts_from_the_publish_by_the_servers_clock)
     fixture_up(&fixture);
     ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL),
                      SHED_OK);
-    ck_assert_uint_eq(shed_value_age_ms(value), 0);
+    ck_assert_uint_eq(value->age_ms, 0);
     shed_value_unref(value);
     do {
         ck_assert_int_eq(
             shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL),
             SHED_OK);
-        age_ms = shed_value_age_ms(value);
+        age_ms = value->age_ms;
         shed_value_unref(value);
         ck_assert_uint_lt(shed_now_ms(), end_ms);
     } while (age_ms < 50);
@@ -327,7 +326,7 @@ START_TEST(a_put_with_a_ttl_is_fresh_for_that_long)
                      SHED_OK);
     ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL),
                      SHED_OK);
-    ck_assert_uint_le(shed_value_fresh_ms(value), ms);
+    ck_assert_uint_le(value->fresh_ms, ms);
     shed_value_unref(value);
     WAIT_FOR(has_text(fixture.cache, "k@1"));
     ck_assert_uint_eq(table_loads(&fixture.table), 1);
@@ -444,8 +443,8 @@ START_TEST(get_many_answers_each_key_as_a_get_does)
     check_text(items[1].value, "cold@1");
     check_text(items[3].value, "cold@1");
     check_text(items[4].value, "hit@1");
-    ck_assert_int_eq(shed_value_kind(items[2].value), SHED_KIND_ABSENT);
-    ck_assert_int_eq(shed_value_kind(items[5].value), SHED_KIND_NULL);
+    ck_assert_int_eq(items[2].value->kind, SHED_KIND_ABSENT);
+    ck_assert_int_eq(items[5].value->kind, SHED_KIND_NULL);
     ck_assert_uint_eq(fixture.table.keys, 4);
     for (size_t i = 0; i < COUNT; i++) {
         ck_assert_int_eq(items[i].code, SHED_OK);

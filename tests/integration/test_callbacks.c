@@ -8,6 +8,7 @@
 #include <snowshed/event.h>
 #include <snowshed/lock.h>
 
+#include "support/answers.h"
 #include "support/fixture.h"
 
 /* Something that a callback does once, and whether it has done it. */
@@ -357,7 +358,7 @@ static void close_and_answer(void *user, void *thread, struct shed_load *load)
     atomic_store(&is_loading, true);
     WAIT_FOR(atomic_load(&action.run) != NULL);
     carry_out();
-    shed_load_absent(load, 0);
+    answer_absent(load, 0);
     shed_load_done(load);
 }
 
@@ -367,9 +368,9 @@ static void open_closing_source(void)
     ck_assert_int_eq(
         shed_client_open(fixture.server.uri, NULL, &fixture.client, NULL),
         SHED_OK);
-    ck_assert_int_eq(
-        shed_source_open(close_and_answer, NULL, NULL, &fixture.source, NULL),
-        SHED_OK);
+    ck_assert_int_eq(shed_source_open_batch(close_and_answer, NULL, NULL,
+                                            &fixture.source, NULL),
+                     SHED_OK);
     ck_assert_int_eq(shed_cache_open(fixture.client, "t", fixture.source, NULL,
                                      &fixture.cache, NULL),
                      SHED_OK);

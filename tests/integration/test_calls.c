@@ -97,7 +97,7 @@ START_TEST(calls_of_many_clients_for_a_younger_row_share_one_load)
     for (size_t i = 0; i < PEERS; i++) {
         call_join(&calls[i]);
         check_text(calls[i].value, "k@2");
-        origins[shed_value_origin(calls[i].value)]++;
+        origins[calls[i].value->origin]++;
         shed_value_unref(calls[i].value);
     }
     ck_assert_uint_eq(loads(), 1);
@@ -441,7 +441,7 @@ static uint64_t fresh_ms_of(const char *key, struct shed_get_options options)
     ck_assert_int_eq(
         shed_get(fixture.cache, shed_str(key), &options, &value, NULL),
         SHED_OK);
-    fresh_ms = shed_value_fresh_ms(value);
+    fresh_ms = value->fresh_ms;
     shed_value_unref(value);
     return fresh_ms;
 }
@@ -505,8 +505,8 @@ START_TEST(the_terms_hold_for_each_key_of_many)
         if (texts[i][0] != '\0')
             check_text(items[i].value, texts[i]);
     }
-    ck_assert_int_eq(shed_value_kind(items[2].value), SHED_KIND_ABSENT);
-    ck_assert_int_eq(shed_value_origin(items[1].value), SHED_ORIGIN_REDIS);
+    ck_assert_int_eq(items[2].value->kind, SHED_KIND_ABSENT);
+    ck_assert_int_eq(items[1].value->origin, SHED_ORIGIN_REDIS);
     unref_all(items);
     fixture_down(&fixture);
 }

@@ -137,7 +137,7 @@ static bool is_stale(const char *key)
 
     ck_assert_int_eq(shed_get(fixture.cache, shed_str(key), NULL, &value, NULL),
                      SHED_OK);
-    is = shed_value_origin(value) == SHED_ORIGIN_STALE;
+    is = value->origin == SHED_ORIGIN_STALE;
     shed_value_unref(value);
     return is;
 }

@@ -11,6 +11,7 @@
 
 #include "client/client.h"
 #include "redis/address.h"
+#include "support/answers.h"
 #include "support/child.h"
 #include "support/server.h"
 #include "support/testing.h"
@@ -58,11 +59,11 @@ static void load(void *user, void *thread, struct shed_load *l)
     if (atomic_fetch_add(&fleet->loads, 1) + 1 >= LOADS)
         atomic_store(&fleet->is_over, true);
     usleep((unsigned)scene->load_ms * 1000); /* what a load costs */
-    for (size_t i = 0; i < shed_load_count(l); i++)
+    for (size_t i = 0; i < l->count; i++)
         if (scene->is_absent)
-            shed_load_absent(l, i);
+            answer_absent(l, i);
         else
-            shed_load_value(l, i, shed_str("row"));
+            answer_row(l, i, shed_str("row"));
     shed_load_done(l);
 }
 
@@ -124,7 +125,7 @@ static _Noreturn void work(size_t me)
 
     co.command_timeout_ms = scaled_ms(SILENCE_MS);
     if (shed_client_open(server.uri, &co, &client, NULL) != SHED_OK ||
-        shed_source_open(load, NULL, NULL, &source, NULL) != SHED_OK ||
+        shed_source_open_batch(load, NULL, NULL, &source, NULL) != SHED_OK ||
         shed_cache_open(client, "t", source, &o, &cache, NULL) != SHED_OK)
         _exit(1);
     atomic_fetch_add(&client->address->clock.offset_ms, scene->skew_ms);

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/answers.h"
 #include "support/child.h"
 #include "support/fixture.h"
 
@@ -56,11 +57,11 @@ static void load(void *user, void *thread, struct shed_load *load)
     atomic_fetch_add(&w->is_loading, 1);
     while (!atomic_load(&w->may_answer))
         usleep(500);
-    for (size_t i = 0; i < shed_load_count(load); i++)
+    for (size_t i = 0; i < load->count; i++)
         if (atomic_load(&fleet->is_failing))
-            shed_load_fail(load, i, "the table is on fire");
+            answer_failed(load, i, "the table is on fire");
         else
-            shed_load_value(load, i, shed_bytes(&version, sizeof(version)));
+            answer_row(load, i, shed_bytes(&version, sizeof(version)));
     atomic_fetch_sub(&w->is_loading, 1);
     shed_load_done(load);
 }
@@ -72,8 +73,8 @@ static void get_once(struct worker *w, struct shed_cache *cache)
     enum shed_code code = shed_get(cache, shed_str("k"), NULL, &value, NULL);
 
     if (code == SHED_OK) {
-        memcpy(&version, shed_value_data(value), sizeof(version));
-        atomic_store(&w->origin, (int)shed_value_origin(value));
+        memcpy(&version, value->data, sizeof(version));
+        atomic_store(&w->origin, (int)value->origin);
     }
     shed_value_unref(value);
     atomic_store(&w->done_ms, shed_now_ms());
@@ -105,7 +106,7 @@ static _Noreturn void work(struct worker *w)
     co.command_timeout_ms = scaled_ms(FIXTURE_SILENCE_MS);
     co.wait = wait_by;
     if (shed_client_open(server.uri, &co, &client, NULL) != SHED_OK ||
-        shed_source_open(load, w, NULL, &source, NULL) != SHED_OK ||
+        shed_source_open_batch(load, w, NULL, &source, NULL) != SHED_OK ||
         shed_cache_open(client, "t", source, &options, &cache, NULL) != SHED_OK)
         _exit(1);
     told_of = cache;

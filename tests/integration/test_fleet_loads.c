@@ -336,7 +336,7 @@ START_TEST(a_name_of_a_budget_is_checked_as_that_of_a_cache)
     options.fleet_loads = 1;
     options.fleet_name = "a{b";
     ck_assert_int_eq(
-        shed_source_open(table_load, NULL, &options, &source, &err),
+        shed_source_open_batch(table_load, NULL, &options, &source, &err),
         SHED_EINVAL);
     ck_assert_str_eq(err.reason,
                      "source fleet_name has a brace at byte 1: braces "

@@ -8,7 +8,9 @@
 
 #include <snowshed/lock.h>
 #include <snowshed/snowshed.h>
+#include <snowshed/source.h>
 
+#include "support/answers.h"
 #include "support/testing.h"
 
 enum { CLIENT, SOURCE, CACHE, LOCK, HANDLES };
@@ -37,8 +39,8 @@ static void load(void *user, void *thread, struct shed_load *l)
 {
     (void)user;
     (void)thread;
-    for (size_t i = 0; i < shed_load_count(l); i++)
-        shed_load_value(l, i, shed_str("row"));
+    for (size_t i = 0; i < l->count; i++)
+        answer_row(l, i, shed_str("row"));
     shed_load_done(l);
 }
 
@@ -54,7 +56,8 @@ static void open_all(void)
 
     o.on_close = count_close;
     require(shed_client_open(redis_uri(), NULL, &client, &err), &err);
-    require(shed_source_open(load, &sources_closed, &o, &source, &err), &err);
+    require(shed_source_open_batch(load, &sources_closed, &o, &source, &err),
+            &err);
     require(shed_cache_open(client, "handles", source, NULL, &cache, &err),
             &err);
     require(shed_lock_open(client, shed_str("handles"), NULL, &lock, &err),
@@ -68,7 +71,7 @@ static void use_cache(void)
 
     require(shed_invalidate(cache, shed_str("k"), 0, &err), &err);
     require(shed_get(cache, shed_str("k"), NULL, &value, &err), &err);
-    ck_assert_uint_eq(shed_value_size(value), 3);
+    ck_assert_uint_eq(value->size, 3);
     shed_value_unref(value);
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "source/load.h"
+#include "support/answers.h"
 #include "support/calls.h"
 
 enum { REFRESHES = 8 };
@@ -24,7 +25,7 @@ static struct shed_cache *cache;
 
 static void load(void *user, void *thread, struct shed_load *load)
 {
-    struct shed_bytes key = shed_load_key(load, 0);
+    struct shed_bytes key = load->keys[0].key;
 
     (void)user;
     (void)thread;
@@ -35,7 +36,7 @@ static void load(void *user, void *thread, struct shed_load *load)
     while (order.is_held)
         pthread_cond_wait(&order.changed, &order.mu);
     pthread_mutex_unlock(&order.mu);
-    shed_load_value(load, 0, key);
+    answer_row(load, 0, key);
     shed_load_done(load);
 }
 
@@ -68,7 +69,7 @@ static void open_cache(void)
     loads.max_loads = 1;
     loads.max_batch = 1;
     loads.load_timeout_ms = FIXTURE_TIMEOUT_MS;
-    ck_assert_int_eq(shed_source_open(load, NULL, &loads, &source, NULL),
+    ck_assert_int_eq(shed_source_open_batch(load, NULL, &loads, &source, NULL),
                      SHED_OK);
     fixture.cache_options.refresh_after_ms = AGEING_DUE_MS;
     ck_assert_int_eq(shed_cache_open(fixture.client, "o", source,

@@ -146,9 +146,8 @@ static unsigned long read_and_count(struct shed_source *source)
     assert_text(&asks[0], "A");
     assert_text(&asks[1], "B");
     ck_assert_ptr_nonnull(asks[2].loaded.value);
-    ck_assert_uint_lt(shed_value_size(asks[2].loaded.value), sizeof(text));
-    memcpy(text, shed_value_data(asks[2].loaded.value),
-           shed_value_size(asks[2].loaded.value));
+    ck_assert_uint_lt(asks[2].loaded.value->size, sizeof(text));
+    memcpy(text, asks[2].loaded.value->data, asks[2].loaded.value->size);
     shed_value_unref(asks[2].loaded.value);
     return strtoul(text, NULL, 10);
 }

@@ -41,10 +41,9 @@ static unsigned long load_number(struct shed_source *source, const char *key)
 
     load_key(source, &ask, key);
     ck_assert_msg(ask.loaded.value != NULL, "%s", ask.loaded.error.reason);
-    ck_assert_int_eq(shed_value_kind(ask.loaded.value), SHED_KIND_ROW);
-    ck_assert_uint_lt(shed_value_size(ask.loaded.value), sizeof(text));
-    memcpy(text, shed_value_data(ask.loaded.value),
-           shed_value_size(ask.loaded.value));
+    ck_assert_int_eq(ask.loaded.value->kind, SHED_KIND_ROW);
+    ck_assert_uint_lt(ask.loaded.value->size, sizeof(text));
+    memcpy(text, ask.loaded.value->data, ask.loaded.value->size);
     shed_value_unref(ask.loaded.value);
     return strtoul(text, NULL, 10);
 }

@@ -251,7 +251,7 @@ START_TEST(a_key_with_an_old_row_can_be_the_probe)
         ck_assert_int_eq(
             shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL),
             SHED_OK);
-        origin = shed_value_origin(value);
+        origin = value->origin;
         shed_value_unref(value);
     } while (origin == SHED_ORIGIN_STALE);
     ck_assert_int_eq(gauge("source_breaker"), 0);

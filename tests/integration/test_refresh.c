@@ -190,7 +190,7 @@ START_TEST(a_row_that_was_deleted_is_absent_after_its_refresh)
         ck_assert_int_eq(
             shed_get(fixture.cache, shed_str("absent"), NULL, &value, NULL),
             SHED_OK);
-        kind = shed_value_kind(value);
+        kind = value->kind;
         shed_value_unref(value);
     } while (kind == SHED_KIND_ROW);
     ck_assert_int_eq(kind, SHED_KIND_ABSENT);
@@ -324,7 +324,7 @@ static uint64_t fresh_ms(void)
 
     ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL),
                      SHED_OK);
-    left_ms = shed_value_fresh_ms(value);
+    left_ms = value->fresh_ms;
     shed_value_unref(value);
     return left_ms;
 }
@@ -474,7 +474,7 @@ START_TEST(get_many_gives_old_rows_too)
                      SHED_ESOURCE);
     ck_assert_int_eq(items[0].code, SHED_OK);
     check_text(items[0].value, "k@1");
-    ck_assert_int_eq(shed_value_origin(items[0].value), SHED_ORIGIN_STALE);
+    ck_assert_int_eq(items[0].value->origin, SHED_ORIGIN_STALE);
     ck_assert_int_eq(items[1].code, SHED_ESOURCE);
     ck_assert_ptr_null(items[1].value);
     shed_value_unref(items[0].value);

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "support/answers.h"
 #include "support/ageing.h"
 #include "support/child.h"
 #include "support/fixture.h"
@@ -44,8 +45,8 @@ static void load(void *user, void *thread, struct shed_load *load)
     atomic_fetch_add(&w->is_loading, 1);
     while (!atomic_load(&fleet->may_answer))
         usleep(500);
-    for (size_t i = 0; i < shed_load_count(load); i++)
-        shed_load_value(load, i, shed_bytes(&version, sizeof(version)));
+    for (size_t i = 0; i < load->count; i++)
+        answer_row(load, i, shed_bytes(&version, sizeof(version)));
     atomic_fetch_sub(&w->is_loading, 1);
     shed_load_done(load);
 }
@@ -58,12 +59,12 @@ static void get_once(struct worker *w, struct shed_cache *cache)
 
     if (shed_get(cache, shed_str("k"), NULL, &value, NULL) != SHED_OK)
         _exit(1);
-    memcpy(&version, shed_value_data(value), sizeof(version));
-    origin = shed_value_origin(value);
+    memcpy(&version, value->data, sizeof(version));
+    origin = value->origin;
     if (atomic_load(&w->gets) > 0 && origin != SHED_ORIGIN_REDIS &&
         origin != SHED_ORIGIN_STALE)
         atomic_fetch_add(&w->waits, 1);
-    if (shed_value_age_ms(value) > 0 || atomic_load(&w->gets) > 0)
+    if (value->age_ms > 0 || atomic_load(&w->gets) > 0)
         atomic_fetch_add(&w->gets, 1);
     shed_value_unref(value);
     atomic_store(&w->version, version);
@@ -78,7 +79,7 @@ static _Noreturn void work(struct worker *w)
 
     co.command_timeout_ms = scaled_ms(FIXTURE_SILENCE_MS);
     if (shed_client_open(server.uri, &co, &client, NULL) != SHED_OK ||
-        shed_source_open(load, w, NULL, &source, NULL) != SHED_OK ||
+        shed_source_open_batch(load, w, NULL, &source, NULL) != SHED_OK ||
         shed_cache_open(client, "t", source, &options, &cache, NULL) != SHED_OK)
         _exit(1);
     for (;;) {

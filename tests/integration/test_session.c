@@ -454,8 +454,8 @@ static bool is_renewed_for_ten(uint64_t lease_ms, bool is_flushed)
     is_renewed = table_loads(&fixture.table) == 1 &&
                  stats_of(peer.cache).leases_taken_over == 0;
     if (is_renewed) {
-        ck_assert_int_eq(shed_value_origin(here.value), SHED_ORIGIN_LOAD);
-        ck_assert_int_eq(shed_value_origin(there.value), SHED_ORIGIN_WAITED);
+        ck_assert_int_eq(here.value->origin, SHED_ORIGIN_LOAD);
+        ck_assert_int_eq(there.value->origin, SHED_ORIGIN_WAITED);
     }
     check_text(here.value, "k@1");
     check_text(there.value, "k@1");

@@ -86,15 +86,19 @@ static void read_from_now_on(uint64_t version)
     pthread_mutex_unlock(&mu);
 }
 
-static void answer(const struct held_load *p)
+static void answer_held(const struct held_load *p)
 {
+    struct shed_answer answer = SHED_ANSWER_INIT;
     char row[KEY_BYTES];
 
     snprintf(row, sizeof(row), "%llu", (unsigned long long)p->version);
-    for (size_t i = 0; i < shed_load_count(p->load); i++) {
-        shed_load_value(p->load, i, shed_str(row));
-        shed_load_version(p->load, i, p->version);
-        shed_load_tag(p->load, i, shed_load_key(p->load, i));
+    answer.kind = SHED_ANSWER_ROW;
+    answer.row = shed_str(row);
+    answer.version = &p->version;
+    answer.tags_count = 1;
+    for (size_t i = 0; i < p->load->count; i++) {
+        answer.tags = &p->load->keys[i].key;
+        shed_load_answer(p->load, i, &answer);
     }
     shed_load_done(p->load);
 }
@@ -110,7 +114,7 @@ static void answer_all(void)
     parked_count = 0;
     pthread_mutex_unlock(&mu);
     for (size_t i = 0; i < count; i++)
-        answer(&now[i]);
+        answer_held(&now[i]);
 }
 
 /* --------------------------------------------------------------- up, down */
@@ -119,8 +123,8 @@ static void open_cache(void)
 {
     shed_cache_close(fixture.cache);
     shed_source_close(fixture.source);
-    ck_assert_int_eq(shed_source_open(park, NULL, &fixture.source_options,
-                                      &fixture.source, NULL),
+    ck_assert_int_eq(shed_source_open_batch(park, NULL, &fixture.source_options,
+                                            &fixture.source, NULL),
                      SHED_OK);
     ck_assert_int_eq(shed_cache_open(fixture.client, "t", fixture.source,
                                      &fixture.cache_options, &fixture.cache,
@@ -233,9 +237,9 @@ static uint64_t version_of(const struct shed_value *value)
 {
     char text[KEY_BYTES] = "";
 
-    ck_assert_int_eq(shed_value_kind(value), SHED_KIND_ROW);
-    ck_assert_uint_lt(shed_value_size(value), sizeof(text));
-    memcpy(text, shed_value_data(value), shed_value_size(value));
+    ck_assert_int_eq(value->kind, SHED_KIND_ROW);
+    ck_assert_uint_lt(value->size, sizeof(text));
+    memcpy(text, value->data, value->size);
     return strtoull(text, NULL, 10);
 }
 
@@ -247,12 +251,12 @@ static void judge(struct reader *r)
     if (r->code != SHED_OK)
         return;
     version = version_of(r->value);
-    oldest = shed_value_origin(r->value) == SHED_ORIGIN_STALE ? r->oldest_stale
-                                                              : r->oldest;
+    oldest =
+        r->value->origin == SHED_ORIGIN_STALE ? r->oldest_stale : r->oldest;
     ck_assert_msg(version >= oldest,
                   "a get of %s was given version %llu after %llu, origin %d",
                   key, (unsigned long long)version, (unsigned long long)oldest,
-                  shed_value_origin(r->value));
+                  r->value->origin);
     shed_value_unref(r->value);
 }
 

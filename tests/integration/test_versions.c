@@ -58,7 +58,7 @@ static uint64_t age_of(struct shed_cache *cache, const char *text)
     uint64_t age_ms;
 
     check_text(value, text);
-    age_ms = shed_value_age_ms(value);
+    age_ms = value->age_ms;
     shed_value_unref(value);
     return age_ms;
 }
@@ -277,7 +277,7 @@ END_TEST
 static bool is_absent(void)
 {
     struct shed_value *value = get_k(fixture.cache);
-    bool is = shed_value_kind(value) == SHED_KIND_ABSENT;
+    bool is = value->kind == SHED_KIND_ABSENT;
 
     shed_value_unref(value);
     return is;
@@ -373,9 +373,9 @@ START_TEST(who_waits_for_an_unmodified_row_is_given_it)
     WAIT_FOR(
         (shed_value_unref(value), value = get_k(fixture.cache), loads() == 2));
     check_text(value, "k@1");
-    ck_assert_int_eq(shed_value_origin(value), SHED_ORIGIN_LOAD);
-    ck_assert_uint_lt(shed_value_age_ms(value), AGEING_DUE_MS);
-    ck_assert_uint_gt(shed_value_fresh_ms(value), 0);
+    ck_assert_int_eq(value->origin, SHED_ORIGIN_LOAD);
+    ck_assert_uint_lt(value->age_ms, AGEING_DUE_MS);
+    ck_assert_uint_gt(value->fresh_ms, 0);
     shed_value_unref(value);
     ck_assert_uint_eq(stats_of(fixture.cache).unmodified, 1);
     fixture_down(&fixture);
@@ -435,17 +435,17 @@ END_TEST
 
 static void load_unmodified(void *user, void *thread, struct shed_load *load)
 {
-    uint64_t old = 7;
+    const uint64_t version = 1;
+    struct shed_answer answer = SHED_ANSWER_INIT;
 
     (void)user;
     (void)thread;
-    ck_assert_int_eq(shed_load_old_version(load, 0, &old), 0);
-    ck_assert_int_eq(shed_load_old_version(load, 1, &old), 0);
-    ck_assert_uint_eq(old, 7);
-    shed_load_unmodified(load, 1);
-    shed_load_version(load, 1, 1);
-    shed_load_ttl(load, 1, 1);
-    shed_load_unmodified(load, 0);
+    ck_assert_ptr_null(load->keys[0].old_version);
+    answer.kind = SHED_ANSWER_UNMODIFIED;
+    shed_load_answer(load, 0, &answer);
+    answer.version = &version;
+    answer.ttl_ms = 1;
+    shed_load_answer(load, 0, &answer);
     shed_load_done(load);
 }
 
@@ -457,7 +457,8 @@ START_TEST(a_row_without_an_old_version_cannot_be_unmodified)
 
     fixture_up(&fixture);
     ck_assert_int_eq(
-        shed_source_open(load_unmodified, NULL, NULL, &source, NULL), SHED_OK);
+        shed_source_open_batch(load_unmodified, NULL, NULL, &source, NULL),
+        SHED_OK);
     ck_assert_int_eq(
         shed_cache_open(fixture.client, "u", source, NULL, &cache, NULL),
         SHED_OK);
@@ -504,7 +505,7 @@ END_TEST
 
 START_TEST(a_time_to_live_has_a_longest)
 {
-    up_with_ttl(UINT64_MAX);
+    up_with_ttl(UINT64_MAX - 1);
     expect_text(fixture.cache, "k", "k@1");
     ck_assert_int_gt(server_int(&fixture.server, "PTTL t:{k}"),
                      (long long)AGEING_TTL_MS);

@@ -13,6 +13,7 @@
 #include <snowshed/event.h>
 #include <snowshed/lock.h>
 #include <snowshed/snowshed.h>
+#include <snowshed/source.h>
 #include <snowshed/stats.h>
 
 /* End the program unless the call had this code. */
@@ -39,40 +40,48 @@ static void require(int holds, const char *what)
 
 static int is_key(const struct shed_load *load, size_t i, const char *text)
 {
-    struct shed_bytes key = shed_load_key(load, i);
+    struct shed_bytes key = load->keys[i].key;
 
     return key.size == strlen(text) && memcmp(key.data, text, key.size) == 0;
 }
 
-static void load_null(struct shed_load *load, size_t i)
+static void answer_key(const struct shed_load *load, size_t i,
+                       struct shed_answer *answer)
 {
-    shed_load_null(load, i);
+    if (shed_load_remaining_ms(load) == 0)
+        answer->reason = "too late";
+    else if (load->is_probe)
+        answer->reason = "it has no breaker";
+    else if (is_key(load, i, "null"))
+        answer->kind = SHED_ANSWER_NULL;
+    else if (is_key(load, i, "long")) {
+        answer->kind = SHED_ANSWER_TOO_BIG;
+        answer->reason = "it is long";
+    } else if (is_key(load, i, "failed"))
+        answer->reason = "on purpose";
+    else if (load->keys[i].old_version != NULL)
+        answer->kind = SHED_ANSWER_UNMODIFIED;
+    else {
+        answer->kind = SHED_ANSWER_ROW;
+        answer->row = shed_str("loaded");
+    }
 }
 
 static void load_rows(void *user, void *thread, struct shed_load *load)
 {
-    uint64_t old_version;
+    const uint64_t version = 1;
+    const struct shed_bytes tag = shed_str("red");
 
     (void)user;
     (void)thread;
-    for (size_t i = 0; i < shed_load_count(load); i++) {
-        shed_load_version(load, i, 1);
-        shed_load_ttl(load, i, 60000);
-        if (shed_load_remaining_ms(load) == 0)
-            shed_load_fail(load, i, "too late");
-        else if (shed_load_is_probe(load))
-            shed_load_fail(load, i, "it has no breaker");
-        else if (is_key(load, i, "null"))
-            load_null(load, i);
-        else if (is_key(load, i, "long"))
-            shed_load_too_big(load, i, "it is long");
-        else if (is_key(load, i, "failed"))
-            shed_load_fail(load, i, "on purpose");
-        else if (shed_load_old_version(load, i, &old_version))
-            shed_load_unmodified(load, i);
-        else
-            shed_load_value(load, i, shed_str("loaded"));
-        shed_load_tag(load, i, shed_str("red"));
+    for (size_t i = 0; i < load->count; i++) {
+        struct shed_answer answer = SHED_ANSWER_INIT;
+        answer.version = &version;
+        answer.ttl_ms = 60000;
+        answer.tags = &tag;
+        answer.tags_count = 1;
+        answer_key(load, i, &answer);
+        shed_load_answer(load, i, &answer);
     }
     shed_load_done(load);
 }
@@ -102,15 +111,15 @@ static struct shed_value *get(struct shed_cache *cache, const char *key,
 
 static int holds_text(const struct shed_value *value, const char *text)
 {
-    return shed_value_size(value) == strlen(text) &&
-           memcmp(shed_value_data(value), text, strlen(text)) == 0;
+    return value->size == strlen(text) &&
+           memcmp(value->data, text, strlen(text)) == 0;
 }
 
 static void use_answers(struct shed_cache *cache)
 {
     struct shed_value *value = get(cache, "null", SHED_OK);
 
-    require(strcmp(shed_kind_name(shed_value_kind(value)), "null") == 0,
+    require(strcmp(shed_kind_name(value->kind), "null") == 0,
             "the row is NULL");
     shed_value_unref(value);
     require(get(cache, "long", SHED_ETOOBIG) == NULL, "a failure has no value");
@@ -160,10 +169,10 @@ static void use_put(struct shed_cache *cache)
     again = shed_value_ref(value);
     shed_value_unref(value);
     require(holds_text(again, "put"), "what was put is found");
-    require(strcmp(shed_origin_name(shed_value_origin(again)), "redis") == 0,
+    require(strcmp(shed_origin_name(again->origin), "redis") == 0,
             "it is in Redis");
-    require(shed_value_age_ms(again) < 600000, "it is young");
-    require(shed_value_fresh_ms(again) <= 300000, "it is fresh for its ttl");
+    require(again->age_ms < 600000, "it is young");
+    require(again->fresh_ms <= 300000, "it is fresh for its ttl");
     shed_value_unref(again);
     use_terms(cache);
     options.version = &version;
@@ -249,8 +258,8 @@ static void use_cache(struct shed_client *client)
         shed_client_probe(client, SHED_USE_CACHE, shed_str("calls"), 0, &err),
         SHED_OK, &err);
     expect("shed_source_open",
-           shed_source_open(load_rows, NULL, NULL, &source, &err), SHED_OK,
-           &err);
+           shed_source_open_batch(load_rows, NULL, NULL, &source, &err),
+           SHED_OK, &err);
     expect("shed_cache_open",
            shed_cache_open(client, "calls", source, NULL, &cache, &err),
            SHED_OK, &err);

@@ -16,6 +16,7 @@
 
 #include <snowshed/lock.h>
 #include <snowshed/snowshed.h>
+#include <snowshed/source.h>
 #include <snowshed/stats.h>
 #ifdef WITH_MYSQL
 #include <snowshed/mysql.h>
@@ -92,12 +93,14 @@ static void load(void *user, void *thread, struct shed_load *l)
 {
     (void)user;
     (void)thread;
-    for (size_t i = 0; i < shed_load_count(l); i++) {
-        struct shed_bytes key = shed_load_key(l, i);
-        if (key.size == 6 && memcmp(key.data, "absent", 6) == 0)
-            shed_load_absent(l, i);
-        else
-            shed_load_value(l, i, key);
+    for (size_t i = 0; i < l->count; i++) {
+        struct shed_answer answer = SHED_ANSWER_INIT;
+        answer.row = l->keys[i].key;
+        answer.kind =
+            answer.row.size == 6 && memcmp(answer.row.data, "absent", 6) == 0
+                ? SHED_ANSWER_ABSENT
+                : SHED_ANSWER_ROW;
+        shed_load_answer(l, i, &answer);
     }
     shed_load_done(l);
 }
@@ -105,7 +108,8 @@ static void load(void *user, void *thread, struct shed_load *l)
 static enum shed_code open_source(const void *options, struct shed_error *err)
 {
     struct shed_source *out;
-    enum shed_code code = shed_source_open(load, NULL, options, &out, err);
+    enum shed_code code =
+        shed_source_open_batch(load, NULL, options, &out, err);
 
     shed_source_close(out);
     return code;
@@ -260,7 +264,8 @@ static void open_all(void)
     so.thread_start = on_thread_start;
     so.thread_stop = on_thread_stop;
     so.on_close = on_close;
-    must(shed_source_open(load, &marks[1], &so, &source, &err), &err, "source");
+    must(shed_source_open_batch(load, &marks[1], &so, &source, &err), &err,
+         "source");
 }
 
 /* -------------------------------------------------------------- statistics */
@@ -358,26 +363,24 @@ static void check_gets(struct shed_cache *cache)
     must(shed_invalidate(cache, shed_str("absent"), 0, &err), &err,
          "invalidate");
     must(shed_get(cache, shed_str("kept"), NULL, &value, &err), &err, "get");
-    require(shed_value_kind(value) == SHED_KIND_ROW &&
-                shed_value_origin(value) == SHED_ORIGIN_LOAD,
+    require(value->kind == SHED_KIND_ROW && value->origin == SHED_ORIGIN_LOAD,
             "a loaded row");
     shed_value_unref(value);
     must(shed_get(cache, shed_str("absent"), NULL, &value, &err), &err, "get");
-    require(shed_value_kind(value) == SHED_KIND_ABSENT, "an absent row");
+    require(value->kind == SHED_KIND_ABSENT, "an absent row");
     shed_value_unref(value);
     must(shed_put(cache, shed_str("kept"), shed_str("put"), NULL, &err), &err,
          "put");
     for (int i = 0; i < 3; i++) {
         must(shed_get(cache, shed_str("kept"), NULL, &value, &err), &err,
              "get");
-        require(shed_value_origin(value) == SHED_ORIGIN_REDIS &&
-                    shed_value_size(value) == 3,
+        require(value->origin == SHED_ORIGIN_REDIS && value->size == 3,
                 "a hit");
         shed_value_unref(value);
     }
     must(shed_get_many(cache, items, 2, NULL, &err), &err, "get_many");
-    require(items[0].code == SHED_OK && shed_value_size(items[0].value) == 3 &&
-                shed_value_kind(items[1].value) == SHED_KIND_ABSENT,
+    require(items[0].code == SHED_OK && items[0].value->size == 3 &&
+                items[1].value->kind == SHED_KIND_ABSENT,
             "struct shed_item");
     shed_value_unref(items[0].value);
     shed_value_unref(items[1].value);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <snowshed/snowshed.h>
+#include <snowshed/source.h>
 #include <snowshed/stats.h>
 #ifdef WITH_MYSQL
 #include <snowshed/mysql.h>
@@ -17,13 +17,14 @@
 static const char key[] = "package";
 static const char row[] = "a row";
 
-static void load_row(void *user, void *thread, struct shed_load *load)
+static void load_row(void *user, void *thread, struct shed_bytes asked,
+                     struct shed_answer *answer)
 {
     (void)user;
     (void)thread;
-    for (size_t i = 0; i < shed_load_count(load); i++)
-        shed_load_value(load, i, shed_str(row));
-    shed_load_done(load);
+    (void)asked;
+    answer->kind = SHED_ANSWER_ROW;
+    answer->row = shed_str(row);
 }
 
 /* Invalidate and get the key, so that it is loaded; compare the row. */
@@ -40,9 +41,8 @@ static int get_row(struct shed_client *client, struct shed_source *source,
     if (rc == SHED_OK)
         rc = shed_get(cache, shed_str(key), NULL, &value, err);
     if (rc == SHED_OK) {
-        if (shed_value_kind(value) != SHED_KIND_ROW ||
-            shed_value_size(value) != strlen(row) ||
-            memcmp(shed_value_data(value), row, strlen(row)) != 0) {
+        if (value->kind != SHED_KIND_ROW || value->size != strlen(row) ||
+            memcmp(value->data, row, strlen(row)) != 0) {
             (void)snprintf(err->reason, sizeof(err->reason), "another row");
             rc = SHED_ESOURCE;
         }

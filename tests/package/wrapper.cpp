@@ -227,34 +227,54 @@ static void use_lock_async(const shed::client &client)
             "a third release");
 }
 
+static shed::answer answer_of(const shed::batch &batch, std::size_t i)
+{
+    if (batch.remaining_ms() == 0)
+        return shed::answer::failed("too late");
+    if (batch.is_probe())
+        return shed::answer::failed("it has no breaker");
+    if (batch.old_version(i))
+        return shed::answer::unmodified();
+    if (batch.key(i) == "absent")
+        return shed::answer::absent();
+    if (batch.key(i) == "null")
+        return shed::answer::null();
+    if (batch.key(i) == "long")
+        return shed::answer::too_big("it is long");
+    if (batch.key(i) == "failed")
+        return shed::answer::failed("on purpose");
+    return shed::answer::row("row of " + std::string(batch.key(i)));
+}
+
+/* A source of one key at a time. */
+static void use_single(const shed::client &client, std::atomic<int> &loads)
+{
+    auto source = shed::source::open([&loads](std::string_view key) {
+        loads++;
+        std::vector<shed::answer> made;
+        made.push_back(shed::answer::row("one of " + std::string(key)));
+        made[0].tags = {"red"};
+        return made[0];
+    });
+    auto cache = shed::cache::open(client, "wrapper-single",
+                                   require(source, "one-key source"));
+    require(bool(require(cache, "cache").invalidate("k")), "invalidate");
+    require(cache->get("k").value().view() == "one of k", "a one-key load");
+}
+
 static void use_all(const char *uri, const shed_client_options &options,
                     std::atomic<int> &loads)
 {
     auto client = shed::client::open(std::string_view(uri), &options);
     require(client, "client");
-    auto source = shed::source::open([&loads](shed::batch batch) {
+    auto source = shed::source::open_batch([&loads](shed::batch batch) {
         for (std::size_t i = 0; i < batch.count(); i++) {
             loads++;
-            batch.version(i, 1);
-            batch.ttl(i, 60000);
-            batch.tag(i, "red");
-            batch.tags(i, {"round", "square"});
-            if (batch.remaining_ms() == 0)
-                batch.fail(i, "too late");
-            else if (batch.is_probe())
-                batch.fail(i, "it has no breaker");
-            else if (batch.old_version(i))
-                batch.unmodified(i);
-            else if (batch.key(i) == "absent")
-                batch.absent(i);
-            else if (batch.key(i) == "null")
-                batch.null(i);
-            else if (batch.key(i) == "long")
-                batch.too_big(i, "it is long");
-            else if (batch.key(i) == "failed")
-                batch.fail(i, "on purpose");
-            else
-                batch.value(i, "row of " + std::string(batch.key(i)));
+            shed::answer answer = answer_of(batch, i);
+            answer.version = 1;
+            answer.ttl_ms = 60000;
+            answer.tags = {"red", "round", "square"};
+            batch.answer(i, answer);
         }
     });
     require(source, "source");
@@ -273,6 +293,7 @@ static void use_all(const char *uri, const shed_client_options &options,
                 loading->breaker_opened == 0,
             "the source's breaker is closed");
     use_tags(*client, *source);
+    use_single(*client, loads);
     use_lock(*client);
     use_lock_async(*client);
     lose_lock(*client);

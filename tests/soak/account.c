@@ -85,9 +85,9 @@ enum soak_end soak_end(struct soak_account *a, const struct soak_call *call,
 
 static enum soak_origin origin_of(const struct shed_value *value)
 {
-    if (shed_value_kind(value) == SHED_KIND_ABSENT)
+    if (value->kind == SHED_KIND_ABSENT)
         return SOAK_FROM_ABSENCE;
-    switch (shed_value_origin(value)) {
+    switch (value->origin) {
     case SHED_ORIGIN_REDIS:
         return SOAK_FROM_REDIS;
     case SHED_ORIGIN_LOAD:

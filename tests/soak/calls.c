@@ -66,10 +66,10 @@ bool soak_end_call(const struct soak_worker *w, const struct soak_try *call,
 static unsigned version_of(const struct shed_value *value)
 {
     char text[24] = "";
-    size_t size = shed_value_size(value);
+    size_t size = value->size;
 
     if (size < sizeof(text) && size > 0)
-        memcpy(text, shed_value_data(value), size);
+        memcpy(text, value->data, size);
     return (unsigned)strtoul(text, NULL, 10);
 }
 
@@ -135,7 +135,7 @@ static void read_absent(const struct soak_worker *w)
                                soak_name(SOAK_KEYS, text), &options, &value,
                                &call.err))) {
         soak_count_answer(&w->history->account, w->number, value);
-        if (shed_value_kind(value) != SHED_KIND_ABSENT)
+        if (value->kind != SHED_KIND_ABSENT)
             soak_report(w->history, SOAK_UNKNOWN, SOAK_KEYS, version_of(value),
                         0);
     }

@@ -188,10 +188,10 @@ static void judge_terms(struct soak_history *h, unsigned key,
                         const struct shed_get_options *asked, unsigned version,
                         const struct shed_value *value)
 {
-    enum shed_origin origin = shed_value_origin(value);
+    enum shed_origin origin = value->origin;
     bool is_stale = origin == SHED_ORIGIN_STALE;
     uint64_t limit_ms = window_ms(key, asked, is_stale);
-    uint64_t age_ms = shed_value_age_ms(value);
+    uint64_t age_ms = value->age_ms;
 
     if (is_stale && asked->allow_stale == SHED_STALE_NEVER)
         soak_report(h, SOAK_FORBIDDEN, key, version, floor->told);
@@ -209,8 +209,8 @@ static void report_old(struct soak_history *h, enum soak_violation violation,
 {
     if (atomic_load(&h->violations[violation]) == 0)
         fprintf(stderr, "soak: origin %s, age %llu ms, call of %llu ms\n",
-                shed_origin_name(shed_value_origin(value)),
-                (unsigned long long)shed_value_age_ms(value),
+                shed_origin_name(value->origin),
+                (unsigned long long)value->age_ms,
                 (unsigned long long)(shed_now_ms() - floor->begun_ms));
     soak_report(h, violation, key, version, least);
 }
@@ -220,7 +220,7 @@ void soak_judge(struct soak_history *h, unsigned key,
                 const struct shed_get_options *asked, unsigned version,
                 const struct shed_value *value)
 {
-    bool is_stale = shed_value_origin(value) == SHED_ORIGIN_STALE;
+    bool is_stale = value->origin == SHED_ORIGIN_STALE;
     bool may_miss = is_stale && floor->is_keeper; /* what others have changed */
 
     if (version > atomic_load(&h->key[key].begun))

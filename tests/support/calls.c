@@ -18,7 +18,7 @@ void expect_with(const char *key, struct shed_get_options options,
                            &err) == SHED_OK,
                   "%s: %s", key, err.reason);
     check_text(value, text);
-    ck_assert_int_eq(shed_value_origin(value), origin);
+    ck_assert_int_eq(value->origin, origin);
     shed_value_unref(value);
 }
 
@@ -29,7 +29,7 @@ void expect_absent(const char *key, struct shed_get_options options)
     ck_assert_int_eq(
         shed_get(fixture.cache, shed_str(key), &options, &value, NULL),
         SHED_OK);
-    ck_assert_int_eq(shed_value_kind(value), SHED_KIND_ABSENT);
+    ck_assert_int_eq(value->kind, SHED_KIND_ABSENT);
     shed_value_unref(value);
 }
 

@@ -1,6 +1,7 @@
 /* The table and the cache on it. */
 #include "support/fixture.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,61 +13,65 @@ static bool begins(const void *key, size_t size, const char *word)
     return size >= strlen(word) && memcmp(key, word, strlen(word)) == 0;
 }
 
-static void answer(struct shed_load *load, size_t i, unsigned version)
+/* row has room for a key and "@VERSION". */
+static void answer_by_key(struct shed_answer *answer, struct shed_bytes asked,
+                          char *row, uint64_t version)
 {
     static const char big[4096];
-    char row[SHED_KEY_MAX_BYTES + 32];
-    struct shed_bytes asked = shed_load_key(load, i);
     const char *key = asked.data;
 
     if (begins(key, asked.size, "absent"))
-        shed_load_absent(load, i);
+        answer->kind = SHED_ANSWER_ABSENT;
     else if (begins(key, asked.size, "null"))
-        shed_load_null(load, i);
-    else if (begins(key, asked.size, "empty"))
-        shed_load_value(load, i, shed_bytes(NULL, 0));
+        answer->kind = SHED_ANSWER_NULL;
     else if (begins(key, asked.size, "fail"))
-        shed_load_fail(load, i, "the table is on fire");
+        answer->reason = "the table is on fire";
     else if (begins(key, asked.size, "garbled"))
-        shed_load_fail(load, i, "the table\n\033[31m is on fire");
-    else if (begins(key, asked.size, "big"))
-        shed_load_value(load, i, shed_bytes(big, sizeof(big)));
+        answer->reason = "the table\n\033[31m is on fire";
     else {
-        memcpy(row, key, asked.size);
-        asked.size += (size_t)snprintf(row + asked.size, 32, "@%u", version);
-        shed_load_value(load, i, shed_bytes(row, asked.size));
+        answer->kind = SHED_ANSWER_ROW;
+        if (begins(key, asked.size, "big"))
+            answer->row = shed_bytes(big, sizeof(big));
+        else if (!begins(key, asked.size, "empty")) {
+            memcpy(row, key, asked.size);
+            asked.size +=
+                (size_t)snprintf(row + asked.size, 32, "@%" PRIu64, version);
+            answer->row = shed_bytes(row, asked.size);
+        }
     }
 }
 
 /* With the table's mu held. */
 static void answer_as_set(const struct table *t, struct shed_load *load,
-                          size_t i, unsigned version)
+                          size_t i, uint64_t version)
 {
-    uint64_t old;
+    const struct shed_wanted *wanted = &load->keys[i];
+    const struct shed_bytes tags[] = {shed_str("all"),
+                                      shed_bytes(wanted->key.data, 1)};
+    struct shed_answer answer = SHED_ANSWER_INIT;
+    char row[SHED_KEY_MAX_BYTES + 32];
 
     if (t->is_failing)
-        shed_load_fail(load, i, "the table is on fire");
+        answer.reason = "the table is on fire";
     else if (t->is_empty)
-        shed_load_absent(load, i);
-    else if (t->has_versions && shed_load_old_version(load, i, &old) &&
-             old == version)
-        shed_load_unmodified(load, i);
+        answer.kind = SHED_ANSWER_ABSENT;
+    else if (t->has_versions && wanted->old_version != NULL &&
+             *wanted->old_version == version)
+        answer.kind = SHED_ANSWER_UNMODIFIED;
     else
-        answer(load, i, version);
-    if (t->has_versions)
-        shed_load_version(load, i, version);
-    if (t->has_tags) {
-        shed_load_tag(load, i, shed_str("all"));
-        shed_load_tag(load, i, shed_bytes(shed_load_key(load, i).data, 1));
-    }
+        answer_by_key(&answer, wanted->key, row, version);
+    answer.version = t->has_versions ? &version : NULL;
+    answer.tags = tags;
+    answer.tags_count = t->has_tags ? 2 : 0;
     if (t->has_ttl)
-        shed_load_ttl(load, i, t->ttl_ms);
+        answer.ttl_ms = t->ttl_ms > 0 ? t->ttl_ms : SHED_TTL_NONE;
+    shed_load_answer(load, i, &answer);
 }
 
 static void finish(struct table *t, struct shed_load *load, unsigned version)
 {
     pthread_mutex_lock(&t->mu);
-    for (size_t i = 0; i < shed_load_count(load); i++)
+    for (size_t i = 0; i < load->count; i++)
         answer_as_set(t, load, i, version);
     t->running--;
     pthread_mutex_unlock(&t->mu);
@@ -91,7 +96,7 @@ void table_load(void *user, void *thread, struct shed_load *load)
     pthread_mutex_lock(&t->mu);
     version = t->version;
     t->loads++;
-    t->keys += (unsigned)shed_load_count(load);
+    t->keys += (unsigned)load->count;
     if (++t->running > t->most_running)
         t->most_running = t->running;
     is_parked = park_locked(t, load);
@@ -211,8 +216,9 @@ void fixture_open(struct fixture *r)
 {
     struct shed_error err = {0};
 
-    ck_assert_msg(shed_source_open(table_load, &r->table, &r->source_options,
-                                   &r->source, &err) == SHED_OK,
+    ck_assert_msg(shed_source_open_batch(table_load, &r->table,
+                                         &r->source_options, &r->source,
+                                         &err) == SHED_OK,
                   "%s", err.reason);
     open_client(r, &r->client, &r->cache);
 }
@@ -263,9 +269,9 @@ void check_text(struct shed_value *value, const char *text)
     size_t size;
 
     ck_assert_ptr_nonnull(value);
-    ck_assert_int_eq(shed_value_kind(value), SHED_KIND_ROW);
-    size = shed_value_size(value);
-    row = size > 0 ? shed_value_data(value) : "";
+    ck_assert_int_eq(value->kind, SHED_KIND_ROW);
+    size = value->size;
+    row = size > 0 ? value->data : "";
     ck_assert_msg(size == strlen(text) && memcmp(row, text, size) == 0,
                   "'%.*s' and not '%s'", (int)size, row, text);
 }
@@ -295,7 +301,7 @@ void expect_origin(struct shed_cache *cache, const char *key, const char *text,
     struct shed_value *value = get(cache, key);
 
     check_text(value, text);
-    ck_assert_int_eq(shed_value_origin(value), origin);
+    ck_assert_int_eq(value->origin, origin);
     shed_value_unref(value);
 }
 
@@ -303,9 +309,9 @@ void expect_kind(struct shed_cache *cache, const char *key, enum shed_kind kind)
 {
     struct shed_value *value = get(cache, key);
 
-    ck_assert_int_eq(shed_value_kind(value), kind);
-    ck_assert_uint_eq(shed_value_size(value), 0);
-    ck_assert_ptr_null(shed_value_data(value));
+    ck_assert_int_eq(value->kind, kind);
+    ck_assert_uint_eq(value->size, 0);
+    ck_assert_ptr_null(value->data);
     shed_value_unref(value);
 }
 
@@ -326,9 +332,8 @@ void expect_code(struct shed_cache *cache, const char *key, enum shed_code code,
 bool has_text(struct shed_cache *cache, const char *text)
 {
     struct shed_value *value = get(cache, "k");
-    size_t size = shed_value_size(value);
-    bool is =
-        size == strlen(text) && memcmp(shed_value_data(value), text, size) == 0;
+    size_t size = value->size;
+    bool is = size == strlen(text) && memcmp(value->data, text, size) == 0;
 
     shed_value_unref(value);
     return is;
@@ -337,7 +342,7 @@ bool has_text(struct shed_cache *cache, const char *text)
 bool knows_the_clock(struct shed_cache *cache)
 {
     struct shed_value *value = get(cache, "clock");
-    uint64_t age_ms = shed_value_age_ms(value);
+    uint64_t age_ms = value->age_ms;
 
     shed_value_unref(value);
     return age_ms > 0;
@@ -414,7 +419,7 @@ void getter_expect(struct getter *g, const char *text, enum shed_origin origin)
     getter_join(g);
     ck_assert_msg(g->code == SHED_OK, "%s: %s", g->key, g->error.reason);
     check_text(g->value, text);
-    ck_assert_int_eq(shed_value_origin(g->value), origin);
+    ck_assert_int_eq(g->value->origin, origin);
     shed_value_unref(g->value);
 }
 

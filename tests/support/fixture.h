@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include <snowshed/snowshed.h>
+#include <snowshed/source.h>
 #include <snowshed/stats.h>
 
 #include "support/server.h"

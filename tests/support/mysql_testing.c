@@ -372,7 +372,7 @@ void assert_kind(struct ask *ask, enum shed_kind kind)
 {
     ck_assert_msg(ask->loaded.value != NULL, "%.*s: %s", (int)ask->job.key_size,
                   (const char *)ask->job.key, ask->loaded.error.reason);
-    ck_assert_int_eq(shed_value_kind(ask->loaded.value), kind);
+    ck_assert_int_eq(ask->loaded.value->kind, kind);
     shed_value_unref(ask->loaded.value);
 }
 
@@ -380,10 +380,10 @@ void assert_row(struct ask *ask, const void *data, size_t size)
 {
     struct shed_value *value = ask->loaded.value;
 
-    if (value != NULL && shed_value_kind(value) == SHED_KIND_ROW) {
-        ck_assert_uint_eq(shed_value_size(value), size);
+    if (value != NULL && value->kind == SHED_KIND_ROW) {
+        ck_assert_uint_eq(value->size, size);
         if (size > 0)
-            ck_assert_int_eq(memcmp(shed_value_data(value), data, size), 0);
+            ck_assert_int_eq(memcmp(value->data, data, size), 0);
     }
     assert_kind(ask, SHED_KIND_ROW);
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "support/answers.h"
 #include "support/pulse.h"
 #include "support/queue_and_wake.h"
 #include "support/testing.h"
@@ -178,8 +179,8 @@ static void wait_settled(struct request *request)
 
 static void answer_all(struct shed_load *load)
 {
-    for (size_t i = 0; i < shed_load_count(load); i++)
-        shed_load_value(load, i, shed_load_key(load, i));
+    for (size_t i = 0; i < load->count; i++)
+        answer_row(load, i, load->keys[i].key);
 }
 
 static void end_load(size_t i)
@@ -209,7 +210,7 @@ static void keep_load(void *user, void *thread, struct shed_load *load)
     i = fake.load_count;
     ck_assert_uint_lt(i, LOADS_MAX);
     fake.loads[i] = load;
-    fake.counts[i] = shed_load_count(load);
+    fake.counts[i] = load->count;
     fake.is_blocked[i] =
         sigismember(&now, SIGTERM) == 1 && sigismember(&now, SIGPIPE) == 1;
     fake.threads[i] = thread;
@@ -254,7 +255,7 @@ static void expect_load(size_t i, const char *keys)
 
     wait_loads(i + 1);
     for (size_t k = 0; k < fake.counts[i]; k++) {
-        struct shed_bytes key = shed_load_key(fake.loads[i], k);
+        struct shed_bytes key = fake.loads[i]->keys[k].key;
         snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s%.*s",
                  k > 0 ? " " : "", (int)key.size, (const char *)key.data);
     }
@@ -303,7 +304,7 @@ static struct shed_source_options fake_options(void)
 static void open_fake(const struct shed_source_options *options)
 {
     ck_assert_int_eq(
-        shed_source_open(keep_load, &fake, options, &fake.source, NULL),
+        shed_source_open_batch(keep_load, &fake, options, &fake.source, NULL),
         SHED_OK);
 }
 
@@ -881,7 +882,7 @@ static void load_answered(size_t count,
     open_fake(&o);
     submit_burst(count);
     wait_loads(1);
-    for (size_t i = 0; i < shed_load_count(fake.loads[0]); i++)
+    for (size_t i = 0; i < fake.loads[0]->count; i++)
         fn(fake.loads[0], i);
     shed_load_done(fake.loads[0]);
     shed_source_close(fake.source);
@@ -899,13 +900,13 @@ static void assert_failed(size_t i, enum shed_code code, const char *reason)
 static void answer_in_kinds(struct shed_load *load, size_t i)
 {
     if (i == 0)
-        shed_load_value(load, i, shed_bytes("a\0b", 3));
+        answer_row(load, i, shed_bytes("a\0b", 3));
     else if (i == 1)
-        shed_load_null(load, i);
+        answer_null(load, i);
     else if (i == 2)
-        shed_load_absent(load, i);
+        answer_absent(load, i);
     else if (i == 3)
-        shed_load_value(load, i, shed_bytes(NULL, 0));
+        answer_row(load, i, shed_bytes(NULL, 0));
 }
 
 START_TEST(each_key_gets_its_kind_of_answer)
@@ -918,11 +919,11 @@ START_TEST(each_key_gets_its_kind_of_answer)
     for (size_t i = 0; i < 4; i++) {
         value = requests[i].loaded.value;
         ck_assert_ptr_nonnull(value);
-        ck_assert_int_eq(shed_value_kind(value), kinds[i]);
-        ck_assert_int_eq(shed_value_origin(value), SHED_ORIGIN_UNPUBLISHED);
-        ck_assert_uint_eq(shed_value_size(value), i == 0 ? 3 : 0);
+        ck_assert_int_eq(value->kind, kinds[i]);
+        ck_assert_int_eq(value->origin, SHED_ORIGIN_UNPUBLISHED);
+        ck_assert_uint_eq(value->size, i == 0 ? 3 : 0);
     }
-    ck_assert_mem_eq(shed_value_data(requests[0].loaded.value), "a\0b", 3);
+    ck_assert_mem_eq(requests[0].loaded.value->data, "a\0b", 3);
     unref_values(4);
 }
 END_TEST
@@ -944,12 +945,12 @@ END_TEST
 static void answer_twice(struct shed_load *load, size_t i)
 {
     if (i == 0) {
-        shed_load_value(load, i, shed_str("x"));
-        shed_load_fail(load, i, "the result broke off");
+        answer_row(load, i, shed_str("x"));
+        answer_failed(load, i, "the result broke off");
     } else {
-        shed_load_fail(load, i, "not yet");
-        shed_load_value(load, i, shed_str("x"));
-        shed_load_value(load, i, shed_str("yz"));
+        answer_failed(load, i, "not yet");
+        answer_row(load, i, shed_str("x"));
+        answer_row(load, i, shed_str("yz"));
     }
 }
 
@@ -957,7 +958,7 @@ START_TEST(the_last_answer_counts)
 {
     load_answered(2, answer_twice);
     assert_failed(0, SHED_ESOURCE, "the result broke off");
-    ck_assert_uint_eq(shed_value_size(requests[1].loaded.value), 2);
+    ck_assert_uint_eq(requests[1].loaded.value->size, 2);
     unref_values(2);
 }
 END_TEST
@@ -966,27 +967,27 @@ static void answer_at_the_limit(struct shed_load *load, size_t i)
 {
     static const char bytes[101];
 
-    shed_load_value(load, i, shed_bytes(bytes, i == 0 ? 100 : 101));
+    answer_row(load, i, shed_bytes(bytes, i == 0 ? 100 : 101));
 }
 
 START_TEST(a_value_over_the_limit_fails_its_key_alone)
 {
     load_answered(2, answer_at_the_limit);
-    ck_assert_uint_eq(shed_value_size(requests[0].loaded.value), 100);
+    ck_assert_uint_eq(requests[0].loaded.value->size, 100);
     assert_failed(1, SHED_ETOOBIG,
                   "the value has 101 bytes, value_limit_bytes is 100");
     unref_values(1);
 }
 END_TEST
 
-static void answer_too_big(struct shed_load *load, size_t i)
+static void answer_as_too_big(struct shed_load *load, size_t i)
 {
-    shed_load_too_big(load, i, i == 0 ? "a mile of it" : NULL);
+    answer_too_big(load, i, i == 0 ? "a mile of it" : NULL);
 }
 
 START_TEST(a_source_can_say_itself_that_a_value_is_too_big)
 {
-    load_answered(2, answer_too_big);
+    load_answered(2, answer_as_too_big);
     assert_failed(0, SHED_ETOOBIG, "a mile of it");
     assert_failed(1, SHED_ETOOBIG, "the source gave no reason");
 }
@@ -994,12 +995,10 @@ END_TEST
 
 static void answer_beyond(struct shed_load *load, size_t i)
 {
-    shed_load_value(load, i + 1, shed_str("x"));
-    shed_load_fail(load, i + 1, "x");
-    shed_load_too_big(load, i + 1, "x");
-    ck_assert_ptr_null(shed_load_key(load, i + 1).data);
-    ck_assert_uint_eq(shed_load_key(load, i + 1).size, 0);
-    shed_load_fail(load, i, NULL);
+    answer_row(load, i + 1, shed_str("x"));
+    answer_failed(load, i + 1, "x");
+    answer_too_big(load, i + 1, "x");
+    answer_failed(load, i, NULL);
 }
 
 START_TEST(answers_to_keys_that_are_not_there_do_nothing)
@@ -1035,8 +1034,8 @@ START_TEST(one_load_is_answered_by_several_threads)
     end_load(0);
     shed_source_close(fake.source);
     for (size_t i = 0; i < KEYS; i++)
-        ck_assert_mem_eq(shed_value_data(requests[i].loaded.value),
-                         requests[i].key, requests[i].job.key_size);
+        ck_assert_mem_eq(requests[i].loaded.value->data, requests[i].key,
+                         requests[i].job.key_size);
     unref_values(KEYS);
 }
 END_TEST
@@ -1076,10 +1075,10 @@ START_TEST(every_job_of_many_threads_settles_once_with_its_own_answer)
     shed_source_close(fake.source);
     for (size_t i = 0; i < SUBMITTERS * EACH; i++) {
         ck_assert_uint_eq(atomic_load(&requests[i].settled), 1);
-        ck_assert_uint_eq(shed_value_size(requests[i].loaded.value),
+        ck_assert_uint_eq(requests[i].loaded.value->size,
                           requests[i].job.key_size);
-        ck_assert_mem_eq(shed_value_data(requests[i].loaded.value),
-                         requests[i].key, requests[i].job.key_size);
+        ck_assert_mem_eq(requests[i].loaded.value->data, requests[i].key,
+                         requests[i].job.key_size);
         keys += requests[i].loaded.batch_keys;
     }
     ck_assert_uint_eq(keys, SUBMITTERS * EACH);
@@ -1182,7 +1181,7 @@ static void load_without_memory(void *user, void *thread,
     (void)user;
     (void)thread;
     atomic_store(&memory_is_out, true);
-    shed_load_value(load, 0, shed_str("x"));
+    answer_row(load, 0, shed_str("x"));
     atomic_store(&memory_is_out, false);
     shed_load_done(load);
 }
@@ -1191,9 +1190,9 @@ START_TEST(without_memory_for_a_value_its_key_fails)
 {
     struct shed_source_options o = fake_options();
 
-    ck_assert_int_eq(
-        shed_source_open(load_without_memory, &fake, &o, &fake.source, NULL),
-        SHED_OK);
+    ck_assert_int_eq(shed_source_open_batch(load_without_memory, &fake, &o,
+                                            &fake.source, NULL),
+                     SHED_OK);
     submit(0);
     wait_settled(&requests[0]);
     assert_failed(0, SHED_ENOMEM, "out of memory");
@@ -1327,7 +1326,7 @@ START_TEST(options_out_of_range_are_named)
         memcpy((char *)&o + bad[i].at, &bad[i].value, sizeof(bad[i].value));
         fake.source = (struct shed_source *)&fake;
         ck_assert_int_eq(
-            shed_source_open(keep_load, &fake, &o, &fake.source, &err),
+            shed_source_open_batch(keep_load, &fake, &o, &fake.source, &err),
             SHED_EINVAL);
         ck_assert_ptr_null(fake.source);
         ck_assert_ptr_nonnull(strstr(err.reason, bad[i].name));
@@ -1339,10 +1338,11 @@ START_TEST(a_source_without_a_function_is_refused)
 {
     struct shed_error err;
 
-    ck_assert_int_eq(shed_source_open(NULL, NULL, NULL, &fake.source, &err),
-                     SHED_EINVAL);
+    ck_assert_int_eq(
+        shed_source_open_batch(NULL, NULL, NULL, &fake.source, &err),
+        SHED_EINVAL);
     ck_assert_ptr_nonnull(strstr(err.reason, "load is NULL"));
-    ck_assert_int_eq(shed_source_open(keep_load, NULL, NULL, NULL, &err),
+    ck_assert_int_eq(shed_source_open_batch(keep_load, NULL, NULL, NULL, &err),
                      SHED_EINVAL);
     ck_assert_ptr_nonnull(strstr(err.reason, "out is NULL"));
 }
@@ -1389,6 +1389,48 @@ static void add_tests_of_answers(TCase *tc)
     tcase_add_test(tc, one_load_is_answered_by_several_threads);
 }
 
+enum { SINGLES = 3 };
+
+/* Waits until as many as max_loads are under way. The answer's memory is for
+ * LeakSanitizer. */
+static void load_single(void *user, void *thread, struct shed_bytes key,
+                        struct shed_answer *answer)
+{
+    atomic_uint *running = user;
+    char *row = malloc(key.size);
+
+    (void)thread;
+    atomic_fetch_add(running, 1);
+    while (atomic_load(running) < SINGLES)
+        sched_yield();
+    memcpy(row, key.data, key.size);
+    answer->kind = SHED_ANSWER_ROW;
+    answer->row = shed_bytes(row, key.size);
+    answer->memory = row;
+}
+
+START_TEST(a_source_of_single_keys_loads_them_in_parallel)
+{
+    struct shed_source_options o = SHED_SOURCE_OPTIONS_INIT;
+    atomic_uint running = 0;
+
+    o.max_loads = SINGLES;
+    ck_assert_int_eq(
+        shed_source_open(load_single, &running, &o, &fake.source, NULL),
+        SHED_OK);
+    submit_burst(SINGLES);
+    for (size_t i = 0; i < SINGLES; i++) {
+        wait_settled(&requests[i]);
+        ck_assert_uint_eq(requests[i].loaded.value->size,
+                          strlen(requests[i].key));
+        ck_assert_mem_eq(requests[i].loaded.value->data, requests[i].key,
+                         strlen(requests[i].key));
+    }
+    unref_values(SINGLES);
+    shed_source_close(fake.source);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("load");
@@ -1409,6 +1451,7 @@ int main(void)
     tcase_add_test(tc, closing_waits_for_what_runs_and_for_what_is_queued);
     tcase_add_test(tc, a_source_lives_as_long_as_somebody_holds_it);
     tcase_add_test(tc, closing_nothing_is_allowed);
+    tcase_add_test(tc, a_source_of_single_keys_loads_them_in_parallel);
     tcase_add_test(tc, options_out_of_range_are_named);
     tcase_add_test(tc, a_source_without_a_function_is_refused);
     return run_tests("load", tc);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "support/answers.h"
 #include "support/testing.h"
 
 enum { KEYS = 12 };
@@ -20,21 +21,21 @@ static void note(struct shed_job *job, struct shed_loaded *loaded)
 
 static struct shed_load *load_of(size_t count)
 {
-    struct shed_load *load = shed_load_create(NULL, KEYS);
+    struct shed_load_batch *batch = shed_load_batch_create(NULL, KEYS);
 
-    ck_assert_ptr_nonnull(load);
+    ck_assert_ptr_nonnull(batch);
     for (size_t i = 0; i < count; i++) {
         jobs[i] = (struct shed_job){
             .value_limit_bytes = 10, .settle = note, .group = &one_cache};
-        load->jobs[load->count++] = &jobs[i];
+        shed_load_batch_add(batch, &jobs[i]);
     }
-    return load;
+    return &batch->load;
 }
 
 static void settle(struct shed_load *load)
 {
-    shed_load_settle(load, 1);
-    shed_load_destroy(load);
+    shed_load_batch_settle(shed_load_batch_of(load), 1);
+    shed_load_batch_destroy(shed_load_batch_of(load));
 }
 
 static void expect_failed_keys(const size_t *expected, size_t count)
@@ -51,12 +52,12 @@ START_TEST(failures_are_counted_at_the_first_for_each_reason)
     const size_t expected[6] = {0, 3, 1, 0, 0, 0};
     struct shed_load *load = load_of(6);
 
-    shed_load_value(load, 0, shed_str("row"));
-    shed_load_fail(load, 1, "the query failed");
-    shed_load_fail(load, 2, "this row is broken");
-    shed_load_fail(load, 3, "the query failed");
-    shed_load_absent(load, 4);
-    shed_load_fail(load, 5, "the query failed");
+    answer_row(load, 0, shed_str("row"));
+    answer_failed(load, 1, "the query failed");
+    answer_failed(load, 2, "this row is broken");
+    answer_failed(load, 3, "the query failed");
+    answer_absent(load, 4);
+    answer_failed(load, 5, "the query failed");
     settle(load);
     expect_failed_keys(expected, 6);
 }
@@ -82,7 +83,7 @@ START_TEST(failures_for_many_reasons_are_counted_singly)
 
     for (size_t i = 0; i < KEYS; i++) {
         snprintf(reason, sizeof(reason), "%u", (unsigned)i % (KEYS / 2));
-        shed_load_fail(load, i, reason);
+        answer_failed(load, i, reason);
     }
     settle(load);
     ck_assert_uint_eq(settled[0].failed_keys, 2);
@@ -92,23 +93,37 @@ START_TEST(failures_for_many_reasons_are_counted_singly)
 }
 END_TEST
 
+static void answer_tagged(struct shed_load *load, size_t i,
+                          const struct shed_bytes *tags, size_t count)
+{
+    struct shed_answer answer = SHED_ANSWER_INIT;
+
+    answer.kind = SHED_ANSWER_ROW;
+    answer.row = shed_str("row");
+    answer.tags = tags;
+    answer.tags_count = count;
+    shed_load_answer(load, i, &answer);
+}
+
 START_TEST(a_key_that_could_not_be_given_a_tag_fails)
 {
     static const char longest[SHED_TAG_MAX_BYTES + 1];
+    const struct shed_bytes red = shed_str("red"),
+                            full = shed_bytes(longest, SHED_TAG_MAX_BYTES),
+                            over = shed_bytes(longest, SHED_TAG_MAX_BYTES + 1);
+    const struct shed_bytes good[] = {red, full}, empty[] = {red, shed_str("")};
+    struct shed_bytes many[SHED_TAGS_MAX + 1];
     struct shed_load *load = load_of(5);
 
-    for (size_t i = 0; i < 5; i++)
-        shed_load_value(load, i, shed_str("row"));
-    shed_load_tag(load, 0, shed_str("red"));
-    shed_load_tag(load, 0, shed_bytes(longest, SHED_TAG_MAX_BYTES));
-    shed_load_tag(load, 1, shed_bytes(longest, SHED_TAG_MAX_BYTES + 1));
-    shed_load_tag(load, 2, shed_str(""));
-    shed_load_tag(load, 2, shed_str("red")); /* which does not undo it */
-    for (size_t tags = 0; tags <= SHED_TAGS_MAX; tags++)
-        shed_load_tag(load, 3, shed_str("red"));
-    for (size_t tags = 0; tags < SHED_TAGS_MAX; tags++)
-        shed_load_tag(load, 4, shed_str("red"));
-    shed_load_tag(load, 5, shed_str("of no key"));
+    for (size_t t = 0; t <= SHED_TAGS_MAX; t++)
+        many[t] = red;
+    answer_tagged(load, 0, empty, 2); /* replaced */
+    answer_tagged(load, 0, good, 2);
+    answer_tagged(load, 1, &over, 1);
+    answer_tagged(load, 2, empty, 2);
+    answer_tagged(load, 3, many, SHED_TAGS_MAX + 1);
+    answer_tagged(load, 4, many, SHED_TAGS_MAX);
+    answer_tagged(load, 5, &red, 1); /* there is no such key */
     settle(load);
     for (size_t i = 0; i < 5; i++) {
         bool has_failed = i >= 1 && i <= 3;
@@ -121,6 +136,18 @@ START_TEST(a_key_that_could_not_be_given_a_tag_fails)
 }
 END_TEST
 
+START_TEST(an_answer_of_a_kind_that_there_is_not_fails)
+{
+    struct shed_load *load = load_of(1);
+
+    answer_kind(load, 0, (enum shed_answer_kind)77, NULL);
+    settle(load);
+    ck_assert_int_eq(settled[0].error.code, SHED_ESOURCE);
+    ck_assert_str_eq(settled[0].error.reason,
+                     "the source gave an answer of a kind that there is not");
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("load_batch");
@@ -130,5 +157,6 @@ int main(void)
     tcase_add_test(tc, each_cache_has_a_first_failure);
     tcase_add_test(tc, failures_for_many_reasons_are_counted_singly);
     tcase_add_test(tc, a_key_that_could_not_be_given_a_tag_fails);
+    tcase_add_test(tc, an_answer_of_a_kind_that_there_is_not_fails);
     return run_tests("load_batch", tc);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "source/load.h"
+#include "support/answers.h"
 #include "support/queue_and_wake.h"
 #include "support/testing.h"
 
@@ -47,23 +48,23 @@ static void answer(struct shed_load *load, size_t i)
     switch (atomic_load(&fake.ending)) {
     case SLOW:
         atomic_fetch_add(&passed_us, (uint64_t)FOREVER_MS * 1000);
-        shed_load_null(load, i);
+        answer_null(load, i);
         break;
     case SLUGGISH:
         atomic_fetch_add(&passed_us, (uint64_t)SLUGGISH_MS * 1000);
-        shed_load_null(load, i);
+        answer_null(load, i);
         break;
     case GOOD:
-        shed_load_null(load, i);
+        answer_null(load, i);
         break;
     case BAD:
-        shed_load_fail(load, i, "the database is on fire");
+        answer_failed(load, i, "the database is on fire");
         break;
     case ABSENT:
-        shed_load_absent(load, i);
+        answer_absent(load, i);
         break;
     case TOO_BIG:
-        shed_load_too_big(load, i, "too big");
+        answer_too_big(load, i, "too big");
         break;
     }
 }
@@ -72,11 +73,11 @@ static void run_load(void *user, void *thread, struct shed_load *load)
 {
     (void)user;
     (void)thread;
-    atomic_fetch_add(&fake.probes, shed_load_is_probe(load) != 0);
+    atomic_fetch_add(&fake.probes, load->is_probe != 0);
     atomic_fetch_add(&fake.begun, 1);
     while (atomic_load(&fake.is_held))
         usleep(1000);
-    for (size_t i = 0; i < shed_load_count(load); i++)
+    for (size_t i = 0; i < load->count; i++)
         answer(load, i);
     shed_load_done(load);
 }
@@ -107,8 +108,9 @@ static void open_fake(uint64_t open_ms, uint64_t probes)
     o.breaker.slow_ms = slow_ms;
     if (queue_limit > 0)
         o.queue_limit = queue_limit;
-    ck_assert_int_eq(shed_source_open(run_load, NULL, &o, &fake.source, NULL),
-                     SHED_OK);
+    ck_assert_int_eq(
+        shed_source_open_batch(run_load, NULL, &o, &fake.source, NULL),
+        SHED_OK);
     fake.watcher.on_breaker = on_breaker;
     shed_source_watch(fake.source, &fake.watcher);
 }
@@ -435,8 +437,9 @@ START_TEST(without_the_option_it_never_opens)
 
     o.max_loads = 1;
     o.max_batch = 1;
-    ck_assert_int_eq(shed_source_open(run_load, NULL, &o, &fake.source, NULL),
-                     SHED_OK);
+    ck_assert_int_eq(
+        shed_source_open_batch(run_load, NULL, &o, &fake.source, NULL),
+        SHED_OK);
     for (size_t from = 0; from < 100; from += 10)
         load_ten(from, BAD);
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);

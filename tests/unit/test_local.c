@@ -113,7 +113,7 @@ START_TEST(what_was_read_before_a_drop_is_refused)
     shed_local_drop(local, key_of(0));
     ck_assert(!has(local, 0, 0));
     shed_local_destroy(local);
-    ck_assert_uint_eq(atomic_load(&value->refs), 1);
+    ck_assert_uint_eq(atomic_load(&shed_value_block(value)->refs), 1);
     shed_value_unref(value);
 }
 END_TEST
@@ -138,11 +138,11 @@ static struct shed_value *read_version(size_t size, char nonce,
     redisReaderFree(reader);
     free(bytes);
     bytes = ((redisReply *)reply)->str;
-    value = shed_value_wrap(
-        SHED_KIND_ROW, SHED_ORIGIN_REDIS, bytes + SHED_ENTRY_HEADER_BYTES,
-        size - SHED_ENTRY_HEADER_BYTES, reply, shed_reply_free);
+    value =
+        shed_value_wrap(SHED_KIND_ROW, SHED_ORIGIN_REDIS, bytes,
+                        bytes + SHED_ENTRY_HEADER_BYTES,
+                        size - SHED_ENTRY_HEADER_BYTES, reply, shed_reply_free);
     ck_assert_ptr_nonnull(value);
-    value->header = bytes;
     return value;
 }
 
@@ -159,11 +159,12 @@ START_TEST(the_same_entry_is_kept_once_and_another_replaces_it)
 
     for (size_t i = 0; i < 3; i++) {
         keep_at(local, 0, shed_local_mark(local, key_of(0)), value[i], 0, 0);
-        ck_assert_uint_eq(atomic_load(&value[0]->refs), i < 2 ? 2 : 1);
-        ck_assert_uint_eq(atomic_load(&value[1]->refs), 1);
+        ck_assert_uint_eq(atomic_load(&shed_value_block(value[0])->refs),
+                          i < 2 ? 2 : 1);
+        ck_assert_uint_eq(atomic_load(&shed_value_block(value[1])->refs), 1);
     }
     ck_assert_uint_eq(shed_local_size(local).rows, 1);
-    ck_assert_uint_eq(atomic_load(&value[2]->refs), 2);
+    ck_assert_uint_eq(atomic_load(&shed_value_block(value[2])->refs), 2);
     shed_local_destroy(local);
     for (size_t i = 0; i < 3; i++)
         shed_value_unref(value[i]);
@@ -177,7 +178,7 @@ static bool keep_read(struct shed_local *local, unsigned char version)
     bool is_there;
 
     keep_at(local, 0, shed_local_mark(local, key_of(0)), value, 0, 0);
-    is_there = atomic_load(&value->refs) == 2;
+    is_there = atomic_load(&shed_value_block(value)->refs) == 2;
     shed_value_unref(value);
     return is_there;
 }
@@ -193,7 +194,7 @@ static bool keep_loaded_at(struct shed_local *local,
 
     shed_local_keep(local, key_of(0), shed_local_mark(local, key_of(0)), &row,
                     now_ms);
-    is_there = atomic_load(&value->refs) == 2;
+    is_there = atomic_load(&shed_value_block(value)->refs) == 2;
     shed_value_unref(value);
     return is_there;
 }
@@ -482,7 +483,8 @@ static void run_schedule(unsigned seed, size_t limit)
     shed_local_destroy(m.local);
     for (unsigned i = 0; i < KEYS; i++) {
         if (m.key[i].value != NULL)
-            ck_assert_uint_eq(atomic_load(&m.key[i].value->refs), 1);
+            ck_assert_uint_eq(
+                atomic_load(&shed_value_block(m.key[i].value)->refs), 1);
         forget(i);
     }
 }

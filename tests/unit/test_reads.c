@@ -112,8 +112,8 @@ static size_t number_of(const struct caller *c)
     size_t number;
 
     ck_assert_int_eq(c->got.code, SHED_OK);
-    ck_assert_uint_eq(shed_value_size(c->got.look.value), sizeof(number));
-    memcpy(&number, shed_value_data(c->got.look.value), sizeof(number));
+    ck_assert_uint_eq(c->got.look.value->size, sizeof(number));
+    memcpy(&number, c->got.look.value->data, sizeof(number));
     return number;
 }
 
@@ -227,7 +227,9 @@ START_TEST(all_who_come_during_a_get_share_the_next)
         shared += others[i].is_shared;
     }
     ck_assert_uint_eq(shared, CALLERS - 1);
-    ck_assert_uint_eq(atomic_load(&others[0].got.look.value->refs), CALLERS);
+    ck_assert_uint_eq(
+        atomic_load(&shed_value_block(others[0].got.look.value)->refs),
+        CALLERS);
     for (size_t i = 0; i < CALLERS; i++)
         release(&others[i]);
     release(&first);
@@ -411,7 +413,7 @@ static void *write_and_read(void *user)
         ck_assert(!is_shared || got.code != SHED_ETIMEDOUT);
         if (got.code != SHED_OK)
             continue;
-        memcpy(&number, shed_value_data(got.look.value), sizeof(number));
+        memcpy(&number, got.look.value->data, sizeof(number));
         ck_assert_uint_ge(number, written);
         shed_value_unref(got.look.value);
     }

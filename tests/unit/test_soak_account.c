@@ -77,6 +77,7 @@ END_TEST
 
 START_TEST(calls_are_counted_by_process_code_and_fault)
 {
+    const struct shed_value absent = {.kind = SHED_KIND_ABSENT};
     struct soak_call call = soak_begin(&account, SOAK_READ, 2, 5000);
 
     soak_trouble(&account, FAULT);
@@ -88,7 +89,7 @@ START_TEST(calls_are_counted_by_process_code_and_fault)
     ck_assert_uint_eq(account.failures[FAULT], 1);
     ck_assert_uint_eq(soak_failures(&account, SOAK_READ), 1);
     ck_assert_uint_eq(soak_ended(&account, SOAK_READ, SHED_OK), 1);
-    soak_count_answer(&account, 1, NULL);
+    soak_count_answer(&account, 1, &absent);
     ck_assert_uint_eq(account.answers[SOAK_FROM_ABSENCE][1], 1);
 }
 END_TEST

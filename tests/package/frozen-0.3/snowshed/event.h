@@ -78,7 +78,7 @@ enum shed_event_kind {
      * WARNING; ERROR with SHED_EDENIED. */
     SHED_EVENT_DISCONNECTED = 2,
     /* The source is done with a key. outcome: how (SHED_ELOST: it read a lower
-     * version of the row than Redis has, see shed_load_version); duration: how
+     * version of the row than Redis has, see struct shed_answer); duration: how
      * long the load of its batch took. WARNING if it failed: one line for all
      * keys of a cache that failed for the same reason in one load. */
     SHED_EVENT_LOAD_FINISHED = 3,

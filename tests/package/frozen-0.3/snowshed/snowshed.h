@@ -413,208 +413,9 @@ shed_client_probe(struct shed_client *client, enum shed_use use,
 
 /* --------------------------------------------------------------- source */
 
+/* Where missing rows come from: shed_source_open of snowshed/source.h, or
+ * shed_mysql_source_open of snowshed/mysql.h, opens one. */
 struct shed_source;
-
-/* One batch of keys to load; handed to a shed_load_fn. */
-struct shed_load;
-
-/*
- * Load a batch: answer every key of load, then call shed_load_done once.
- *
- * It runs on one of the source's loader threads. Answers and shed_load_done may
- * come from any thread, even after the function has returned; the load counts
- * against max_loads until done. Read current data: a snapshot that was opened
- * before this call can bring back an old row. Do not call shed_get here with a
- * cache of the same source: it would wait for a loader thread, perhaps this
- * one.
- *
- * user is what was given to shed_source_open; thread is what thread_start
- * returned for this loader thread, NULL without one.
- */
-typedef void shed_load_fn(void *user, void *thread, struct shed_load *load);
-
-/* Number of keys of the batch, 1 to max_batch. A key can occur twice (two
- * caches, an invalidation in between): each is answered separately. */
-SHED_API size_t shed_load_count(const struct shed_load *load);
-
-/* The i-th key; valid until shed_load_done. No bytes beyond the last. */
-SHED_API struct shed_bytes shed_load_key(const struct shed_load *load,
-                                         size_t i);
-
-/* Milliseconds left of the source's load_timeout_ms. When it is 0, give up and
- * fail the remaining keys. (Callers whose own deadlines are earlier may have
- * left; the answers serve the next ones.) */
-SHED_API uint64_t shed_load_remaining_ms(const struct shed_load *load);
-
-/* Whether the source's breaker is half-open and this load is one of those that
- * decide whether it closes. A source that pauses after a failure to connect,
- * say, asks its server nonetheless: a load that fails without that says nothing
- * of the server, and the breaker would stay open for longer. Returns: 0 or 1.
- */
-SHED_API int shed_load_is_probe(const struct shed_load *load);
-
-/*
- * The five answers to the i-th key. The last one given counts. A key without an
- * answer fails when the load is done: an error is not absence. reason is a
- * terminated text without secrets, which reaches the callers; control
- * characters in it become '?'.
- */
-
-/* A row with this payload, which is copied, and may be empty. */
-SHED_API void shed_load_value(struct shed_load *load, size_t i,
-                              struct shed_bytes row);
-/* A row that exists and is NULL. */
-SHED_API void shed_load_null(struct shed_load *load, size_t i);
-/* No such row. */
-SHED_API void shed_load_absent(struct shed_load *load, size_t i);
-/* A row that is too long: callers get SHED_ETOOBIG, as they do for a payload
- * above the cache's value_limit_bytes. */
-SHED_API void shed_load_too_big(struct shed_load *load, size_t i,
-                                const char *reason);
-/* A failure: callers get a stale value within stale_if_error_ms, or else
- * SHED_ESOURCE. */
-SHED_API void shed_load_fail(struct shed_load *load, size_t i,
-                             const char *reason);
-
-/*
- * State the version of the row that answers the i-th key: a column that grows
- * with each change. It is stored with the entry. A NULL row can have one; an
- * absent row cannot.
- *
- * Of two versions the lower one is older. So a load that is to replace a row in
- * Redis, and reads a lower version of it, counts as failed: its source reads a
- * replica that lags. Where versions begin again (the row was deleted and
- * inserted, the database was restored), invalidate. An absent row, or one
- * without a version, replaces any: nobody knows which is newer, and a row that
- * was deleted must go.
- */
-SHED_API void shed_load_version(struct shed_load *load, size_t i,
-                                uint64_t version);
-
-/* Ask for the version of the row that is in Redis and that this load is to
- * replace. Returns: 1 and *version; 0: there is no such row, or it has none. */
-SHED_API int shed_load_old_version(const struct shed_load *load, size_t i,
-                                   uint64_t *version);
-
-/* Answer the i-th key: the row still has its old version. Its entry is fresh
- * again, and the row is not transferred. Without an old version the key fails.
- */
-SHED_API void shed_load_unmodified(struct shed_load *load, size_t i);
-
-/*
- * Set for how many ms the i-th answer is fresh, instead of the cache's ttl_ms
- * (negative_ttl_ms for an absent row). There is no jitter, and the cache's
- * stale windows follow. More than 10 years counts as 10 years. 0: the answer
- * goes to the callers that wait for it, and is not kept.
- */
-SHED_API void shed_load_ttl(struct shed_load *load, size_t i, uint64_t ttl_ms);
-
-#define SHED_TAG_MAX_BYTES 250 /* longest tag */
-#define SHED_TAGS_MAX 64       /* most tags of an entry */
-
-/*
- * Give the i-th answer a tag of 1 to SHED_TAG_MAX_BYTES bytes, by which
- * shed_invalidate_tags makes its entry a miss. Call it once for each tag, at
- * most SHED_TAGS_MAX times. With an invalid tag, or too many, the key fails,
- * because its entry could not be invalidated by that tag. An absent row can
- * have tags; an unmodified one keeps those of its entry. Caches without the
- * option tags_limit ignore tags.
- */
-SHED_API void shed_load_tag(struct shed_load *load, size_t i,
-                            struct shed_bytes tag);
-
-/* Finish a load, exactly once. load and its keys are invalid afterwards. */
-SHED_API void shed_load_done(struct shed_load *load);
-
-/* Fill it with SHED_SOURCE_OPTIONS_INIT. */
-struct shed_source_options {
-    size_t size;
-    uint64_t max_loads;     /* [1, 1024]; most loads at a time, each in a thread
-                               of its own: so most queries that the database
-                               runs for this process */
-    uint64_t max_batch;     /* [1, 10000]; keys per load */
-    uint64_t batch_wait_ms; /* [0, 1000]; while other loads run, a load that
-                               is not full waits this long for more keys */
-    uint64_t queue_limit;   /* [1, 10000000]; most keys that wait for a load;
-                               beyond it callers get SHED_EBUSY at once. Keys
-                               for which callers wait go before those that are
-                               refreshed in the background, which fill up
-                               batches, and whose place they take when the queue
-                               is full. A refresh can wait until its
-                               load_timeout_ms is over: its row is given out
-                               within its ttl and stale windows, and is then a
-                               miss, for which a caller waits */
-    uint64_t load_timeout_ms; /* [1, 3600000]; how long a load may take; its
-                                 lease record in Redis lives this long */
-    /* Called on each loader thread when it starts and ends; may be NULL. What
-     * thread_start returns is passed to thread_stop and to shed_load_fn. */
-    void *(*thread_start)(void *user);
-    void (*thread_stop)(void *user, void *thread);
-    /* Called once, when the source has been closed and no cache uses it. */
-    void (*on_close)(void *user);
-    uint64_t adaptive_loads; /* [0, 1]; 1: the limit on loads at a time falls
-                                while loads take longer because there are too
-                                many, and recovers, up to max_loads. For a
-                                database that cannot always bear max_loads. To
-                                know how long a lone load takes, while the limit
-                                is reached, five loads run alone every 10 s or
-                                less often, in all processes at the same time:
-                                their wall clocks should agree to about 100 ms.
-                                0: the limit is max_loads */
-    /* Before the source. While it is open no load begins, and no row is
-     * refreshed: calls that need a load get a stale value within
-     * stale_if_error_ms, after one GET, or else SHED_ESOURCE at once, unless
-     * another process is loading the key. While it is half-open, probes counts
-     * keys. A load has failed if all of its keys have, or if it took longer
-     * than load_timeout_ms or slow_ms; "no such row" and a row that is too long
-     * are successes. A key that fails again and again counts once. */
-    struct shed_breaker_options breaker;
-    /* Limits on the callers that wait for a load. A call beyond one gets a
-     * stale value within stale_if_error_ms, or else SHED_EBUSY, at once. Each
-     * key of shed_get_many counts as a caller. */
-    uint64_t callers_limit;     /* [0, 10000000]; in all caches of the source;
-                                   0: no limit */
-    uint64_t key_callers_limit; /* [0, 10000000]; for one key, in all its loads;
-                                   0: no limit */
-    /* A budget of loads that is shared by all processes with the same
-     * fleet_name in the same Redis, for a database that cannot bear max_loads
-     * of each process. While it is used up, keys wait in the queue, and batches
-     * grow; their callers' deadlines still apply. A load costs two commands
-     * more, and one round trip before it begins; a process that waits asks
-     * again at random times, at most 500 times a second. If a process dies
-     * during a load, its slot is free after load_timeout_ms and 1 s, because
-     * the query may still run. While Redis refuses, or takes longer than a
-     * tenth of command_timeout_ms to answer, loads are bounded by max_loads
-     * alone. If Redis loses its data, loads under way are not counted at first.
-     * All caches of the source must use one Redis: shed_cache_open refuses one
-     * whose client's URI names another host, port, path or database. */
-    uint64_t fleet_loads;   /* [0, 100000]; loads at a time, in all processes;
-                               the same number in each; 0: no such budget */
-    const char *fleet_name; /* its name, copied, by the rules for the name of a
-                               cache: the key is "NAME:loads". NULL: the name of
-                               the first cache that is opened on the source */
-};
-
-#define SHED_SOURCE_OPTIONS_INIT                                               \
-    {                                                                          \
-        sizeof(struct shed_source_options), 4, 100, 2, 100000, 30000, NULL,    \
-            NULL, NULL, 0, SHED_BREAKER_OPTIONS_INIT, 0, 0, 0, NULL            \
-    }
-
-/*
- * Open a source that calls load.
- *
- * user is passed through and must live until on_close is called. Loader
- * threads start with the first key and wait idle afterwards.
- *
- * Calls back: load, on loader threads, up to max_loads at a time.
- * Returns: SHED_OK and *out; SHED_EINVAL, SHED_ENOMEM; then *out is NULL and
- * on_close is not called.
- */
-SHED_API SHED_MUST_CHECK enum shed_code
-shed_source_open(shed_load_fn *load, void *user,
-                 const struct shed_source_options *options,
-                 struct shed_source **out, struct shed_error *err);
 
 /*
  * Release the caller's reference to a source. Its caches keep it alive. When
@@ -623,29 +424,7 @@ shed_source_open(shed_load_fn *load, void *user,
  */
 SHED_API void shed_source_close(struct shed_source *source);
 
-struct shed_source_status {
-    /* of the breaker before the source (breaker.failure_pct) */
-    uint64_t breaker;         /* enum shed_breaker_state */
-    uint64_t breaker_opened;  /* how often it has opened, again from half-open
-                                 included */
-    uint64_t breaker_left_ms; /* until an open breaker lets a few loads through;
-                                 else 0 */
-};
-
-/*
- * Copy the state of a source, in this process, into *out; size is sizeof *out.
- *
- * Returns: SHED_OK; SHED_EINVAL (NULL, or more than this library knows),
- * SHED_EFORKED.
- */
-SHED_API SHED_MUST_CHECK enum shed_code
-shed_source_status_read(struct shed_source *source,
-                        struct shed_source_status *out, size_t size,
-                        struct shed_error *err);
-
 /* ---------------------------------------------------------------- value */
-
-struct shed_value;
 
 enum shed_kind {
     SHED_KIND_ROW,   /* data and size are the row's */
@@ -678,28 +457,23 @@ enum shed_origin {
  * NULL. */
 SHED_API const char *shed_origin_name(enum shed_origin origin);
 
-/* The kind of a value; of NULL: SHED_KIND_ABSENT. */
-SHED_API enum shed_kind shed_value_kind(const struct shed_value *value);
-
-/* The payload, without a terminator, valid until the last reference is given
- * back; NULL if the size is 0, or value is NULL. */
-SHED_API const void *shed_value_data(const struct shed_value *value);
-
-/* The payload's length in bytes; of NULL: 0. */
-SHED_API size_t shed_value_size(const struct shed_value *value);
-
-/* Milliseconds since the value was stored in Redis, by the server's clock as
- * this process knows it; 0 for SHED_ORIGIN_UNPUBLISHED. */
-SHED_API uint64_t shed_value_age_ms(const struct shed_value *value);
-
-/* Milliseconds for which the value was still fresh when it was handed out, by
- * the server's clock: a limit for caches of your own, such as HTTP's max-age. 0
- * for SHED_ORIGIN_STALE and SHED_ORIGIN_UNPUBLISHED, and without the right to
- * TIME. */
-SHED_API uint64_t shed_value_fresh_ms(const struct shed_value *value);
-
-/* Where a value is from; of NULL: SHED_ORIGIN_UNPUBLISHED. */
-SHED_API enum shed_origin shed_value_origin(const struct shed_value *value);
+/* An answer. It never changes: read it, from any thread. The library makes
+ * values, and a later one may add fields at the end. */
+struct shed_value {
+    enum shed_kind kind;
+    enum shed_origin origin;
+    const void *data;  /* the payload, without a terminator, until the last
+                          reference is given back; NULL if size is 0 */
+    size_t size;       /* bytes */
+    uint64_t age_ms;   /* since it was stored in Redis, by the server's clock as
+                          this process knows it; 0 with
+                          SHED_ORIGIN_UNPUBLISHED */
+    uint64_t fresh_ms; /* for how long it was still fresh when it was handed
+                          out, by the server's clock: a limit for caches of your
+                          own, such as HTTP's max-age. 0 with SHED_ORIGIN_STALE
+                          and SHED_ORIGIN_UNPUBLISHED, and without the right to
+                          TIME */
+};
 
 /* Take another reference to a value, which is not NULL. Returns: value. */
 SHED_API struct shed_value *shed_value_ref(struct shed_value *value);
@@ -729,10 +503,10 @@ enum shed_redis_down {
      * connect_timeout_ms and command_timeout_ms, at most. What is loaded
      * meanwhile becomes a local row: one query per key, ttl and process. (A row
      * of a lower version than the local one does not: only the callers that
-     * wait for it get it. See shed_load_version.) During that time a call can
-     * miss changes by other processes, but not what this process has put,
-     * invalidated or expired (see also shed_invalidate_all). As soon as Redis
-     * answers, its answer counts. */
+     * wait for it get it. See struct shed_answer of source.h.) During that time
+     * a call can miss changes by other processes, but not what this process has
+     * put, invalidated or expired (see also shed_invalidate_all). As soon as
+     * Redis answers, its answer counts. */
     SHED_REDIS_DOWN_STALE = 2
 };
 
@@ -906,7 +680,7 @@ struct shed_get_options {
                                  step. If the load reads a lower
                                  version of the row than Redis has, the row in
                                  Redis is the answer while its ttl lasts (see
-                                 shed_load_version). 0: no limit */
+                                 struct shed_answer). 0: no limit */
     uint64_t only_cached;     /* 1: the call takes what Redis has, in one round
                                  trip, or ends with SHED_EMISS. It neither
                                  starts nor awaits a load or refresh. An entry
@@ -980,6 +754,9 @@ SHED_API SHED_MUST_CHECK enum shed_code
 shed_get_many(struct shed_cache *cache, struct shed_item *items, size_t count,
               const struct shed_get_options *options, struct shed_error *err);
 
+#define SHED_TAG_MAX_BYTES 250 /* longest tag */
+#define SHED_TAGS_MAX 64       /* most tags of an entry */
+
 /* What a put stores with the row. Fill it with SHED_PUT_OPTIONS_INIT. */
 struct shed_put_options {
     size_t size;
@@ -1018,14 +795,14 @@ struct shed_put_options {
  * each change of the row, such as a column that each UPDATE increments. Of two
  * puts the row with the higher version stays, in whichever order they arrive;
  * with equal versions, the later arrival. An entry without a version (see
- * shed_load_version; the query of the MySQL source can select one), or "no such
- * row", is removed instead of replaced, because nobody knows which is newer:
- * the next get loads.
+ * struct shed_answer; the query of the MySQL source can select one), or "no
+ * such row", is removed instead of replaced, because nobody knows which is
+ * newer: the next get loads.
  *
  * With versions, a source that reads a lagging replica does not bring back what
  * was before the put: a load that was under way is not stored, and one that
  * refreshes the row and reads a lower version counts as failed (see
- * shed_load_version).
+ * struct shed_answer).
  *
  * Redis knows the version only while it has the entry. After that has expired
  * or was invalidated, any put or load is stored: so an old row is stored if its

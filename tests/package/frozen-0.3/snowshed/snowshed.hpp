@@ -5,9 +5,8 @@
  * memory for its own few objects comes from operator new).
  *
  *     auto client = shed::client::open("redis://localhost").value();
- *     auto source = shed::source::open([](shed::batch batch) {
- *         for (std::size_t i = 0; i < batch.count(); i++)
- *             batch.value(i, look_up(batch.key(i)));
+ *     auto source = shed::source::open([](std::string_view key) {
+ *         return shed::answer::row(look_up(key));
  *     }).value(); // value() throws if there is none
  *     auto items = shed::cache::open(client, "item", source).value();
  *     auto value = items.get("42");
@@ -51,6 +50,7 @@
 #include <snowshed/event.h>
 #include <snowshed/lock.h>
 #include <snowshed/snowshed.h>
+#include <snowshed/source.h>
 #include <snowshed/stats.h>
 
 namespace shed
@@ -336,7 +336,7 @@ class value
 
     enum shed_kind kind() const noexcept
     {
-        return shed_value_kind(value_);
+        return value_->kind;
     }
     bool is_row() const noexcept
     {
@@ -355,20 +355,19 @@ class value
      * is_row(). */
     std::string_view view() const noexcept
     {
-        return {static_cast<const char *>(shed_value_data(value_)),
-                shed_value_size(value_)};
+        return {static_cast<const char *>(value_->data), value_->size};
     }
     std::uint64_t age_ms() const noexcept
     {
-        return shed_value_age_ms(value_);
+        return value_->age_ms;
     }
     std::uint64_t fresh_ms() const noexcept
     {
-        return shed_value_fresh_ms(value_);
+        return value_->fresh_ms;
     }
     enum shed_origin origin() const noexcept
     {
-        return shed_value_origin(value_);
+        return value_->origin;
     }
 
   private:
@@ -456,6 +455,73 @@ class client
         handle_;
 };
 
+/*
+ * What a load says of one key, as struct shed_answer; it owns its bytes:
+ *
+ *     auto a = shed::answer::row(json);
+ *     a.version = row.version;
+ *     a.tags = {"shop-7"};
+ */
+struct answer {
+    enum shed_answer_kind kind = SHED_ANSWER_FAILED;
+    std::string text; /* the row, or the reason */
+    std::optional<std::uint64_t> version;
+    std::uint64_t ttl_ms = 0;
+    std::vector<std::string> tags;
+
+    static answer row(std::string row)
+    {
+        return of(SHED_ANSWER_ROW, std::move(row));
+    }
+    static answer null()
+    {
+        return of(SHED_ANSWER_NULL);
+    }
+    static answer absent()
+    {
+        return of(SHED_ANSWER_ABSENT);
+    }
+    static answer unmodified()
+    {
+        return of(SHED_ANSWER_UNMODIFIED);
+    }
+    static answer too_big(std::string reason)
+    {
+        return of(SHED_ANSWER_TOO_BIG, std::move(reason));
+    }
+    static answer failed(std::string reason)
+    {
+        return of(SHED_ANSWER_FAILED, std::move(reason));
+    }
+
+  private:
+    static answer of(enum shed_answer_kind kind, std::string text = {})
+    {
+        answer made;
+        made.kind = kind;
+        made.text = std::move(text);
+        return made;
+    }
+};
+
+namespace detail
+{
+
+/* tags is for the answer's, and must live as long as out. */
+inline void fill(const answer &from, bytes_list &tags, shed_answer &out)
+{
+    tags = from.tags;
+    out.kind = from.kind;
+    out.row = to_bytes(from.text);
+    out.reason = from.text.c_str();
+    out.version = from.version ? &*from.version : nullptr;
+    out.ttl_ms = from.ttl_ms;
+    out.tags = tags.data();
+    out.tags_count = tags.size();
+}
+
+} // namespace detail
+
 /* A batch of keys to load. Destroying it ends the load: keys without an answer
  * have failed. Move it to another thread to answer later. */
 class batch
@@ -467,67 +533,31 @@ class batch
 
     std::size_t count() const noexcept
     {
-        return shed_load_count(load_.get());
+        return load_->count;
     }
     std::string_view key(std::size_t i) const noexcept
     {
-        return to_view(shed_load_key(load_.get(), i));
+        return to_view(load_->keys[i].key);
+    }
+    std::optional<std::uint64_t> old_version(std::size_t i) const noexcept
+    {
+        const std::uint64_t *old = load_->keys[i].old_version;
+        return old != nullptr ? std::optional(*old) : std::nullopt;
+    }
+    bool is_probe() const noexcept
+    {
+        return load_->is_probe != 0;
     }
     std::uint64_t remaining_ms() const noexcept
     {
         return shed_load_remaining_ms(load_.get());
     }
-    bool is_probe() const noexcept
+    void answer(std::size_t i, const shed::answer &given)
     {
-        return shed_load_is_probe(load_.get()) != 0;
-    }
-    void value(std::size_t i, std::string_view row) noexcept
-    {
-        shed_load_value(load_.get(), i, to_bytes(row));
-    }
-    void null(std::size_t i) noexcept
-    {
-        shed_load_null(load_.get(), i);
-    }
-    void absent(std::size_t i) noexcept
-    {
-        shed_load_absent(load_.get(), i);
-    }
-    void too_big(std::size_t i, const char *reason) noexcept
-    {
-        shed_load_too_big(load_.get(), i, reason);
-    }
-    void fail(std::size_t i, const char *reason) noexcept
-    {
-        shed_load_fail(load_.get(), i, reason);
-    }
-    void version(std::size_t i, std::uint64_t version) noexcept
-    {
-        shed_load_version(load_.get(), i, version);
-    }
-    std::optional<std::uint64_t> old_version(std::size_t i) const noexcept
-    {
-        std::uint64_t version = 0;
-        if (shed_load_old_version(load_.get(), i, &version) == 0)
-            return std::nullopt;
-        return version;
-    }
-    void unmodified(std::size_t i) noexcept
-    {
-        shed_load_unmodified(load_.get(), i);
-    }
-    void ttl(std::size_t i, std::uint64_t ttl_ms) noexcept
-    {
-        shed_load_ttl(load_.get(), i, ttl_ms);
-    }
-    void tag(std::size_t i, std::string_view tag) noexcept
-    {
-        shed_load_tag(load_.get(), i, to_bytes(tag));
-    }
-    void tags(std::size_t i, const bytes_list &tags) noexcept
-    {
-        for (const auto &tag : tags)
-            shed_load_tag(load_.get(), i, tag);
+        shed_answer out = SHED_ANSWER_INIT;
+        bytes_list tags;
+        detail::fill(given, tags, out);
+        shed_load_answer(load_.get(), i, &out);
     }
 
   private:
@@ -539,25 +569,35 @@ class source
   public:
     /* Calls load on loader threads; it must not throw. thread_start,
      * thread_stop and on_close of the options must be NULL. */
-    static result<source> open(std::function<void(batch)> load,
+    static result<source> open(std::function<answer(std::string_view key)> load,
                                const shed_source_options *options = nullptr)
     {
+        using function = std::function<answer(std::string_view)>;
+        return open_with<function>(
+            shed_source_open,
+            [](void *user, void *, struct ::shed_bytes key,
+               shed_answer *out) noexcept {
+                /* valid until the next call on this thread, as promised */
+                thread_local answer given;
+                thread_local bytes_list tags;
+                given = (*static_cast<function *>(user))(to_view(key));
+                detail::fill(given, tags, *out);
+            },
+            std::move(load), options);
+    }
+
+    /* As open. */
+    static result<source>
+    open_batch(std::function<void(batch)> load,
+               const shed_source_options *options = nullptr)
+    {
         using function = std::function<void(batch)>;
-        shed_source_options o = SHED_SOURCE_OPTIONS_INIT;
-        auto owned = std::make_unique<function>(std::move(load));
-        struct shed_source *handle = nullptr;
-        shed::error err;
-        if (options != nullptr)
-            o = *options;
-        o.on_close = [](void *user) { delete static_cast<function *>(user); };
-        if (shed_source_open(
-                [](void *user, void *, struct shed_load *l) noexcept {
-                    (*static_cast<function *>(user))(batch(l));
-                },
-                owned.get(), &o, &handle, &err) != SHED_OK)
-            return err;
-        (void)owned.release(); /* on_close deletes it */
-        return adopt(handle);
+        return open_with<function>(
+            shed_source_open_batch,
+            [](void *user, void *, struct shed_load *l) noexcept {
+                (*static_cast<function *>(user))(batch(l));
+            },
+            std::move(load), options);
     }
 
     /* Take over a source of the C interface's. */
@@ -579,6 +619,22 @@ class source
     }
 
   private:
+    template <class Function, class Open, class Call>
+    static result<source> open_with(Open open, Call call, Function load,
+                                    const shed_source_options *options)
+    {
+        shed_source_options o = SHED_SOURCE_OPTIONS_INIT;
+        auto owned = std::make_unique<Function>(std::move(load));
+        struct shed_source *handle = nullptr;
+        shed::error err;
+        if (options != nullptr)
+            o = *options;
+        o.on_close = [](void *user) { delete static_cast<Function *>(user); };
+        if (open(call, owned.get(), &o, &handle, &err) != SHED_OK)
+            return err;
+        (void)owned.release(); /* on_close deletes it */
+        return adopt(handle);
+    }
     explicit source(struct shed_source *handle) noexcept : handle_(handle)
     {
     }

@@ -144,7 +144,7 @@ static void *open_cache(const struct settings *settings, bool is_refreshed,
     cache.negative_ttl_ms = settings->negative_ttl_ms;
     cache.lease_ms = settings->lease_ms;
     if (is_refreshed) {
-        cache.refresh_after_ms = settings->refresh_after_ms;
+        cache.refresh_after_pct = settings->refresh_after_pct;
         cache.stale_while_revalidate_ms = settings->stale_ms;
         cache.stale_if_error_ms = settings->stale_ms;
     }

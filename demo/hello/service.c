@@ -41,7 +41,7 @@ static enum shed_code open_prices(const char *redis, const char *mysql,
     m.key = SHED_MYSQL_KEY_INTEGER;       /* the type of the column id */
     o.ttl_ms = 300000;                    /* how old, if not invalidated */
     o.negative_ttl_ms = 10000;            /* how long a new row is unseen */
-    o.refresh_after_ms = 150000;          /* no waiting for what is read now, */
+    o.refresh_after_pct = 50;             /* no waiting for what is read now, */
     o.stale_while_revalidate_ms = 60000;  /* or was read a while ago */
     o.stale_if_error_ms = 3600000;        /* an hour without MySQL */
     o.soft_timeout_ms = 200;              /* an old row, not a slow load */

@@ -24,7 +24,7 @@
 struct choice {
     const char *redis, *mysql;
     uint64_t port, timeout_ms, ttl_ms, connections, db_connections;
-    uint64_t refresh_after_ms, stale_ms, stale_if_error_ms, soft_timeout_ms;
+    uint64_t refresh_after_pct, stale_ms, stale_if_error_ms, soft_timeout_ms;
     uint64_t read_connections, loads, adaptive_loads;
     uint64_t breaker_failure_pct, breaker_min_loads, breaker_window_ms;
     uint64_t breaker_open_ms, breaker_open_max_ms;
@@ -74,9 +74,10 @@ static const char help[] =
     "                       written without it: none, with no protection; setnx,\n"
     "                       a lock whose losers look again every 10 ms\n"
     "  --loads N            snowshed: queries for items at a time (default 4)\n"
-    "  --refresh-after-ms N\n"
-    "                       snowshed: an item that is read when it is older is\n"
-    "                       loaded again in the background (default 0: never)\n"
+    "  --refresh-after-pct N\n"
+    "                       snowshed: an item that is read when this much of its\n"
+    "                       ttl is over is loaded again in the background\n"
+    "                       (default 0: never)\n"
     "  --stale-ms N         snowshed: this long after its ttl an item is still\n"
     "                       the answer while one process loads it (default 0)\n"
     "  --stale-if-error-ms N\n"
@@ -182,7 +183,7 @@ static bool open_lane(struct service *s, const struct choice *choice,
     struct lane_options lane = {.redis_uri = choice->redis,
                                 .mysql_uri = choice->mysql,
                                 .ttl_ms = choice->ttl_ms,
-                                .refresh_after_ms = choice->refresh_after_ms,
+                                .refresh_after_pct = choice->refresh_after_pct,
                                 .stale_ms = choice->stale_ms,
                                 .stale_if_error_ms = choice->stale_if_error_ms,
                                 .soft_timeout_ms = choice->soft_timeout_ms,

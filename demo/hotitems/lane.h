@@ -53,7 +53,7 @@ struct lane_options {
     uint64_t ttl_ms, timeout_ms;
     struct shed_source_options source; /* snowshed */
     /* snowshed: as in shed_cache_options; 0: off */
-    uint64_t refresh_after_ms, stale_ms, stale_if_error_ms, soft_timeout_ms;
+    uint64_t refresh_after_pct, stale_ms, stale_if_error_ms, soft_timeout_ms;
     uint64_t read_connections; /* none and setnx: the same */
     bool does_work;            /* each query calls db_work(name of the lane) */
 };

@@ -71,7 +71,7 @@ static enum shed_code open_cache(struct snowshed *s,
     mysql.key = SHED_MYSQL_KEY_INTEGER;
     cache.ttl_ms = options->ttl_ms;
     cache.timeout_ms = options->timeout_ms;
-    cache.refresh_after_ms = options->refresh_after_ms;
+    cache.refresh_after_pct = options->refresh_after_pct;
     cache.stale_while_revalidate_ms = options->stale_ms;
     cache.stale_if_error_ms = options->stale_if_error_ms;
     cache.soft_timeout_ms = options->soft_timeout_ms;

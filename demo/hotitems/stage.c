@@ -24,7 +24,6 @@
 #define CONNECTIONS_MAX 64 /* of browsers; a page has a few */
 #define REQUEST_MS 30000   /* a button may take a while */
 #define SPARE_CONNECTIONS 100
-#define REFRESH_AFTER_DEFAULT UINT64_MAX /* which no option can set */
 
 #define CLI_OPTIONS struct stage_options
 static const struct cli_option options[] = {
@@ -74,7 +73,7 @@ static const char help[] =
     "  --read-connections N\n"
     "  --loads N            those of the lane snowshed: default 16, ...\n"
     "  --adaptive-loads N   1, because two instances with 16 each are too many, ...\n"
-    "  --refresh-after-ms N half of --ttl-ms, ...\n"
+    "  --refresh-after-pct N 50, ...\n"
     "  --stale-ms N         60000, ...\n"
     "  --soft-timeout-ms N  200, ...\n"
     "  --stale-if-error-ms N\n"
@@ -337,7 +336,7 @@ int main(int argc, char **argv)
                     .read_connections = 64,
                     .loads = 16,
                     .adaptive_loads = 1,
-                    .refresh_after_ms = REFRESH_AFTER_DEFAULT,
+                    .refresh_after_pct = 50,
                     .stale_ms = 60000,
                     .soft_timeout_ms = 200,
                     .stale_if_error_ms = 3600000,
@@ -350,8 +349,6 @@ int main(int argc, char **argv)
     int signals;
 
     cli_parse(&cli, &stage.options, argc, argv);
-    if (stage.options.refresh_after_ms == REFRESH_AFTER_DEFAULT)
-        stage.options.refresh_after_ms = stage.options.ttl_ms / 2;
     find_programs(&stage.options);
     signals = open_signals();
     (void)mysql_library_init(0, NULL, NULL);

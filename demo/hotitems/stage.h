@@ -40,7 +40,7 @@ struct stage_options {
     double skew;
     /* passed on to the instances */
     uint64_t timeout_ms, ttl_ms, connections, db_connections, read_connections;
-    uint64_t loads, refresh_after_ms, stale_ms, stale_if_error_ms;
+    uint64_t loads, refresh_after_pct, stale_ms, stale_if_error_ms;
     uint64_t soft_timeout_ms, adaptive_loads;
     uint64_t breaker_failure_pct, breaker_open_ms, breaker_open_max_ms;
     uint64_t redis_breaker_failure_pct;

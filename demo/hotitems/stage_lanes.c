@@ -97,7 +97,7 @@ static bool start_service(const struct stage_options *o, struct instance *it)
         "--db-connections", print(&n, o->db_connections),
         "--read-connections", print(&n, o->read_connections),
         "--loads", print(&n, o->loads),
-        "--refresh-after-ms", print(&n, o->refresh_after_ms),
+        "--refresh-after-pct", print(&n, o->refresh_after_pct),
         "--stale-ms", print(&n, o->stale_ms),
         "--stale-if-error-ms", print(&n, o->stale_if_error_ms),
         "--soft-timeout-ms", print(&n, o->soft_timeout_ms),

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/thread.h"
 #include "cache/reads.h"
+#include "client/probe.h"
 
 /* The ranges that snowshed.h states. */
 #define JITTER_MAX_PCT 90
@@ -44,7 +45,7 @@ static enum shed_code check_options(const struct shed_cache_options *o,
         {o->value_limit_bytes, 1, VALUE_MAX_BYTES, "cache value_limit_bytes"},
         {o->redis_down, SHED_REDIS_DOWN_SOURCE, SHED_REDIS_DOWN_STALE,
          "cache redis_down"},
-        {o->refresh_after_ms, 0, o->ttl_ms, "cache refresh_after_ms"},
+        {o->refresh_after_pct, 0, 100, "cache refresh_after_pct"},
         {o->stale_while_revalidate_ms, 0, SHED_TTL_MAX_MS,
          "cache stale_while_revalidate_ms"},
         {o->stale_if_error_ms, 0, SHED_TTL_MAX_MS, "cache stale_if_error_ms"},
@@ -130,6 +131,26 @@ uint64_t shed_cache_deadline_ms(const struct shed_cache *cache,
 {
     return shed_deadline_ms(
         shed_now_ms(), timeout_ms > 0 ? timeout_ms : cache->options.timeout_ms);
+}
+
+enum shed_code shed_cache_probe(struct shed_cache *cache, uint64_t timeout_ms,
+                                struct shed_error *err)
+{
+    enum shed_code code = shed_cache_check_call(cache, timeout_ms, err);
+    struct shed_bytes name;
+    uint64_t deadline_ms;
+
+    if (code != SHED_OK)
+        return code;
+    name = shed_str(cache->name);
+    deadline_ms = shed_cache_deadline_ms(cache, timeout_ms);
+    code = shed_probe(cache->client, SHED_USE_CACHE, name, deadline_ms, err);
+    if (code == SHED_OK && cache->tag_log != NULL)
+        code = shed_probe(cache->client, SHED_USE_TAGS, name, deadline_ms, err);
+    if (code == SHED_OK)
+        code = shed_fleet_probe(shed_source_fleet(cache->source), cache->client,
+                                deadline_ms, err);
+    return code;
 }
 
 /* ------------------------------------------------------------ open, close */

@@ -27,7 +27,7 @@ static enum shed_freshness judge(const struct shed_freshness_rule *given,
     const struct shed_freshness_rule *rule =
         value->kind == SHED_KIND_ABSENT ? &strict : given;
     uint64_t random =
-        rule->refresh_after_ms > 0 ? shed_random_jitter() : UINT64_MAX;
+        rule->refresh_after_pct > 0 ? shed_random_jitter() : UINT64_MAX;
 
     return shed_freshness_judge(rule, times, now_ms, random);
 }
@@ -200,7 +200,7 @@ static enum shed_freshness judge_local(const struct shed_terms *terms,
         .until_ms = shed_deadline_ms(written_ms, row->ttl_ms)};
     struct shed_freshness_rule rule = *terms->rule;
 
-    rule.refresh_after_ms = 0;
+    rule.refresh_after_pct = 0;
     return judge(&rule, row->value, &times,
                  shed_deadline_ms(written_ms, row->age_ms));
 }

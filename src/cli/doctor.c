@@ -15,6 +15,7 @@
 #include "cli/latency.h"
 #include "cli/text.h"
 #include "cli/writes.h"
+#include "client/probe.h"
 
 #define PINGS 20
 #define FINDINGS_MAX 32
@@ -140,8 +141,8 @@ static void read_tracking(struct doctor *d)
 static void probe(struct shed_client *client, const struct cli_call *call,
                   enum shed_use use, const char *name, struct shed_error *out)
 {
-    (void)!shed_client_probe(client, use, shed_str(name), call->timeout_ms,
-                             out);
+    (void)!shed_probe(client, use, shed_str(name),
+                      shed_deadline_ms(shed_now_ms(), call->timeout_ms), out);
 }
 
 static void read_rights(struct doctor *d)

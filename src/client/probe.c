@@ -1,13 +1,13 @@
-/* Asks Redis what it grants. The invariant: nothing in Redis is changed. */
+/* What Redis grants. The invariant: nothing in Redis is changed. */
+#include "client/probe.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/hash_tag.h"
 #include "client/client.h"
 
-#define TIMEOUT_MAX_MS 3600000
 /* Of a right that is listed, so that all six keys of a lock are: a long key is
  * cut, and listed as a pattern. */
 #define RIGHT_BYTES 40
@@ -26,28 +26,6 @@ static const struct {
             [SHED_USE_EXACT_LOCK] = {"lock", "", ""},
             [SHED_USE_TAGS] = {"tags", "", ":tags"},
             [SHED_USE_FLEET] = {"fleet", "", ":loads"}};
-
-static enum shed_code check(const struct shed_client *client, enum shed_use use,
-                            struct shed_bytes name, uint64_t timeout_ms,
-                            struct shed_error *err)
-{
-    enum shed_code code;
-
-    if (client == NULL || name.data == NULL)
-        return shed_fail(err, SHED_EINVAL, "shed_client_probe: %s is NULL",
-                         client == NULL ? "client" : "name");
-    if ((size_t)use >= sizeof(uses) / sizeof(*uses))
-        return shed_fail(err, SHED_EINVAL,
-                         "shed_client_probe: use is not a value of enum "
-                         "shed_use");
-    if (name.size == 0 || name.size > SHED_KEY_MAX_BYTES)
-        return shed_fail(err, SHED_EINVAL,
-                         "shed_client_probe: the name has %zu bytes, must be "
-                         "1 to %d",
-                         name.size, SHED_KEY_MAX_BYTES);
-    code = shed_check_range(timeout_ms, 0, TIMEOUT_MAX_MS, "timeout_ms", err);
-    return code == SHED_OK ? shed_client_check_call(client, err) : code;
-}
 
 static size_t add(char *key, size_t at, const void *bytes, size_t size)
 {
@@ -141,20 +119,18 @@ static enum shed_code conclude(const struct shed_client *client,
     return SHED_OK;
 }
 
-enum shed_code shed_client_probe(struct shed_client *client, enum shed_use use,
-                                 struct shed_bytes name, uint64_t timeout_ms,
-                                 struct shed_error *err)
+enum shed_code shed_probe(struct shed_client *client, enum shed_use use,
+                          struct shed_bytes name, uint64_t deadline_ms,
+                          struct shed_error *err)
 {
-    enum shed_code code = check(client, use, name, timeout_ms, err);
     struct shed_reply *reply = NULL;
     struct shed_args args;
     bool is_exact = use == SHED_USE_EXACT_LOCK;
     char key[KEY_MAX_BYTES], channel[64];
+    enum shed_code code;
     size_t size;
     unsigned unused;
 
-    if (code != SHED_OK)
-        return code;
     (void)snprintf(channel, sizeof(channel), SHED_PROCESS_CHANNEL "%s",
                    client->process);
     shed_script_begin(&args, SHED_SCRIPT_PROBE, "0");
@@ -164,12 +140,8 @@ enum shed_code shed_client_probe(struct shed_client *client, enum shed_use use,
                   is_exact ? name.size : size);
     shed_args_add_text(&args, client->has_channel ? channel : "");
     shed_args_add(&args, key, size);
-    code = shed_links_call_script(
-        client->links, &args, 1, &reply, &unused,
-        shed_deadline_ms(shed_now_ms(), timeout_ms > 0
-                                            ? timeout_ms
-                                            : client->command_timeout_ms),
-        err);
+    code = shed_links_call_script(client->links, &args, 1, &reply, &unused,
+                                  deadline_ms, err);
     if (code == SHED_OK)
         code = conclude(client, reply, err);
     shed_reply_free(reply);

@@ -16,25 +16,25 @@
  * processes seldom start one at the same moment. The paper shows that no other
  * distribution does better, and that beta = 1 is the optimum.
  *
- * The expiry here is refresh_after_ms, not the end of freshness: between the
- * two every look finds the entry due. So a key that is read at least once in
- * that time never expires for its readers, however seldom it is read; where
- * reads are frequent, the paper's draw decides when the load begins. Which
- * process loads is not left to chance: the lease of the refresh elects one.
+ * The expiry here is refresh_after_pct of the ttl, not the end of freshness:
+ * between the two every look finds the entry due. So a key that is read at
+ * least once in that time never expires for its readers, however seldom it is
+ * read; where reads are frequent, the paper's draw decides when the load
+ * begins. Which process loads is not left to chance: the lease of the refresh
+ * elects one.
  *
  * The gap has a cap that the paper does not have. Its keys live much longer
  * than a load takes. Where that is not so, the earliest of many draws is of any
  * length: loads would follow each other nearly without a pause, and a database
  * that becomes slower would be asked for more. With a quarter of
- * refresh_after_ms, the next refresh begins no sooner than three quarters of it
+ * that time, the next refresh begins no sooner than three quarters of it
  * after the last one was stored: at most a third more loads than without early
  * refresh, however long they take. A draw reaches the cap with probability
- * exp(-cap / cost), so where a load takes a hundredth of refresh_after_ms the
+ * exp(-cap / cost), so where a load takes a hundredth of it the
  * cap is never noticed.
  *
- * An entry's lifetime was shortened by jitter when it was written.
- * refresh_after is shortened in the same proportion, so that entries which were
- * written together do not become due together.
+ * An entry's ttl was shortened by jitter when it was written, so entries which
+ * were written together do not become due together.
  */
 #include "entry/freshness.h"
 
@@ -73,13 +73,11 @@ static bool is_due(const struct shed_freshness_rule *rule,
     uint64_t life_ms = times->until_ms - times->written_ms;
     double age_ms, due_ms, early_ms;
 
-    if (rule->refresh_after_ms == 0 || now_ms < times->written_ms ||
+    if (rule->refresh_after_pct == 0 || now_ms < times->written_ms ||
         times->until_ms < times->written_ms)
         return false;
     age_ms = (double)(now_ms - times->written_ms);
-    due_ms = (double)rule->refresh_after_ms;
-    if (life_ms < rule->ttl_ms)
-        due_ms *= (double)life_ms / (double)rule->ttl_ms;
+    due_ms = (double)life_ms * (double)rule->refresh_after_pct / 100;
     early_ms = fmin(shed_freshness_early_ms(times->cost_ms, random),
                     due_ms / EARLY_PART);
     return age_ms >= due_ms || age_ms + early_ms >= due_ms;
@@ -88,11 +86,10 @@ static bool is_due(const struct shed_freshness_rule *rule,
 struct shed_freshness_rule
 shed_freshness_rule_of_cache(const struct shed_cache_options *o)
 {
-    return (struct shed_freshness_rule){.ttl_ms = o->ttl_ms,
-                                        .refresh_after_ms = o->refresh_after_ms,
-                                        .revalidate_ms =
-                                            o->stale_while_revalidate_ms,
-                                        .if_error_ms = o->stale_if_error_ms};
+    return (struct shed_freshness_rule){
+        .refresh_after_pct = o->refresh_after_pct,
+        .revalidate_ms = o->stale_while_revalidate_ms,
+        .if_error_ms = o->stale_if_error_ms};
 }
 
 struct shed_freshness_rule

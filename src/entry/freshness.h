@@ -33,11 +33,10 @@ enum shed_freshness {
 
 /* A reader's options, of its cache or of one call. */
 struct shed_freshness_rule {
-    uint64_t ttl_ms; /* before jitter; refresh_after_ms is less than this */
-    uint64_t refresh_after_ms; /* 0: never early */
-    uint64_t revalidate_ms;    /* how long STALE lasts */
-    uint64_t if_error_ms;      /* how long STALE and EXPIRED last, if longer */
-    uint64_t max_age_ms;       /* what is older is AGED; 0: no bound */
+    uint64_t refresh_after_pct; /* of the entry's own ttl; 0: never early */
+    uint64_t revalidate_ms;     /* how long STALE lasts */
+    uint64_t if_error_ms;       /* how long STALE and EXPIRED last, if longer */
+    uint64_t max_age_ms;        /* what is older is AGED; 0: no bound */
 };
 
 /* The rule of a cache's options. */
@@ -60,10 +59,10 @@ struct shed_freshness_times {
  * the entry counts as fresh, or as AGED if there is a max_age_ms. random is any
  * 64 bits: each call finds an entry due from
  *
- *     refresh_after_ms - min(-cost_ms * ln(u), refresh_after_ms / 4)
+ *     due_ms - min(-cost_ms * ln(u), due_ms / 4)
  *
- * on, with u in (0, 1] from random. A lifetime that was shortened shortens
- * refresh_after_ms here in proportion. */
+ * on, where due_ms is refresh_after_pct of its ttl, with u in (0, 1] from
+ * random. */
 enum shed_freshness
 shed_freshness_judge(const struct shed_freshness_rule *rule,
                      const struct shed_freshness_times *times, uint64_t now_ms,
@@ -73,7 +72,7 @@ shed_freshness_judge(const struct shed_freshness_rule *rule,
 uint64_t shed_freshness_kept_ms(const struct shed_freshness_rule *rule,
                                 uint64_t fresh_ms);
 
-/* How much earlier than refresh_after_ms one look finds an entry due, in ms,
+/* How much earlier than due_ms one look finds an entry due, in ms,
  * before it is cut: XFetch's -cost * beta * ln(u), with u in (0, 1] from random
  * and beta 1. */
 double shed_freshness_early_ms(uint64_t cost_ms, uint64_t random);

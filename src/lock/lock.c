@@ -14,6 +14,7 @@
 #include "base/latch.h"
 #include "base/random.h"
 #include "base/thread.h"
+#include "client/probe.h"
 #include "lock/call.h"
 #include "lock/keys.h"
 #include "lock/short.h"
@@ -23,6 +24,7 @@
 #define LEASE_MAX_MS 86400000
 #define HOLD_MAX_MS ((uint64_t)315360000000) /* ten years */
 #define GRACE_MAX_MS 60000
+#define TIMEOUT_MAX_MS 3600000
 #define NUMBER_MAX (((uint64_t)1 << 52) - 1)
 
 /* ---------------------------------------------------------------- opening */
@@ -30,26 +32,19 @@
 static enum shed_code check_options(const struct shed_lock_options *o,
                                     struct shed_error *err)
 {
-    enum shed_code code = shed_check_range(
-        o->algorithm, SHED_LOCK_SETNX, SHED_LOCK_LEASE, "lock algorithm", err);
+    const struct shed_range ranges[] = {
+        {o->algorithm, SHED_LOCK_SETNX, SHED_LOCK_LEASE, "lock algorithm"},
+        {o->lease_ms, LEASE_MIN_MS, LEASE_MAX_MS, "lock lease_ms"},
+        {o->watchdog, 0, 1, "lock watchdog"},
+        {o->max_hold_ms, 0, HOLD_MAX_MS, "lock max_hold_ms"},
+        {o->fair, 0, 1, "lock fair"},
+        {o->death_grace_ms, 0, GRACE_MAX_MS, "lock death_grace_ms"},
+        {o->in_seconds, 0, 1, "lock in_seconds"},
+        {o->exact_key, 0, 1, "lock exact_key"},
+    };
+    enum shed_code code =
+        shed_check_ranges(ranges, sizeof(ranges) / sizeof(*ranges), err);
 
-    if (code == SHED_OK)
-        code = shed_check_range(o->lease_ms, LEASE_MIN_MS, LEASE_MAX_MS,
-                                "lock lease_ms", err);
-    if (code == SHED_OK)
-        code = shed_check_range(o->watchdog, 0, 1, "lock watchdog", err);
-    if (code == SHED_OK)
-        code = shed_check_range(o->max_hold_ms, 0, HOLD_MAX_MS,
-                                "lock max_hold_ms", err);
-    if (code == SHED_OK)
-        code = shed_check_range(o->fair, 0, 1, "lock fair", err);
-    if (code == SHED_OK)
-        code = shed_check_range(o->death_grace_ms, 0, GRACE_MAX_MS,
-                                "lock death_grace_ms", err);
-    if (code == SHED_OK)
-        code = shed_check_range(o->in_seconds, 0, 1, "lock in_seconds", err);
-    if (code == SHED_OK)
-        code = shed_check_range(o->exact_key, 0, 1, "lock exact_key", err);
     if (code == SHED_OK && o->fair != 0 && o->algorithm != SHED_LOCK_LEASE)
         code = shed_fail(err, SHED_EINVAL,
                          "only a SHED_LOCK_LEASE lock can be fair");
@@ -263,6 +258,35 @@ static enum shed_code enter(struct shed_lock *l, struct shed_owner **self,
         return code;
     *self = shed_owner_self();
     return *self != NULL ? SHED_OK : shed_fail_nomem(err, "a lock's owner");
+}
+
+static enum shed_use use_of(const struct shed_lock *l)
+{
+    if (l->options.algorithm != SHED_LOCK_LEASE)
+        return SHED_USE_TEXT_LOCK;
+    return l->options.exact_key != 0 ? SHED_USE_EXACT_LOCK : SHED_USE_LOCK;
+}
+
+enum shed_code shed_lock_probe(struct shed_lock *l, uint64_t timeout_ms,
+                               struct shed_error *err)
+{
+    enum shed_code code = shed_lock_check(l, err);
+    uint64_t deadline_ms;
+
+    if (code == SHED_OK)
+        code =
+            shed_check_range(timeout_ms, 0, TIMEOUT_MAX_MS, "timeout_ms", err);
+    if (code == SHED_OK)
+        code = shed_client_check_call(l->home, err);
+    if (code != SHED_OK)
+        return code;
+    deadline_ms = shed_deadline_ms(
+        shed_now_ms(),
+        timeout_ms > 0 ? timeout_ms : l->home->command_timeout_ms);
+    for (size_t i = 0; i < l->count && code == SHED_OK; i++)
+        code = shed_probe(l->server[i].client, use_of(l),
+                          shed_bytes(l->name, l->name_size), deadline_ms, err);
+    return code;
 }
 
 /* ---------------------------------------------------------------- acquire */
@@ -510,11 +534,6 @@ uint64_t shed_lock_remaining_ms(const struct shed_lock *l)
                       : shed_left_ms(l->machine.hold.valid_until_ms, now_ms);
     pthread_mutex_unlock(mu);
     return left_ms;
-}
-
-int shed_lock_is_mine(const struct shed_lock *l)
-{
-    return shed_lock_remaining_ms(l) > 0;
 }
 
 enum shed_code shed_lock_fence(struct shed_lock *l, struct shed_fence *out,

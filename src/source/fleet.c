@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/latch.h"
 #include "base/random.h"
+#include "client/probe.h"
 #include "source/slots.h"
 
 /* From the exchange that takes a slot to the begin of its load. */
@@ -462,6 +463,17 @@ static void leave_on_reactor(void *arg)
 
     l->link->end = l->latch;
     step(l->link);
+}
+
+enum shed_code shed_fleet_probe(const struct shed_fleet *f,
+                                struct shed_client *client,
+                                uint64_t deadline_ms, struct shed_error *err)
+{
+    if (f == NULL)
+        return SHED_OK;
+    return shed_probe(client, SHED_USE_FLEET,
+                      shed_bytes(f->key, strlen(f->key) - strlen(KEY_SUFFIX)),
+                      deadline_ms, err);
 }
 
 void shed_fleet_leave(struct shed_fleet_link *link)

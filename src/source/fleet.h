@@ -61,6 +61,13 @@ shed_fleet_join(struct shed_fleet *fleet, struct shed_client *client,
                 const char *cache_name, struct shed_counters *counters,
                 struct shed_fleet_link **out, struct shed_error *err);
 
+/* Check that the client's user has the rights that a budget needs, once a cache
+ * has joined. Returns: as shed_probe; SHED_OK if fleet is NULL. */
+SHED_MUST_CHECK enum shed_code shed_fleet_probe(const struct shed_fleet *fleet,
+                                                struct shed_client *client,
+                                                uint64_t deadline_ms,
+                                                struct shed_error *err);
+
 /* Let go of the client. No load of the cache may be under way. The last one to
  * leave gives all slots back; it blocks for one round trip, and at most until
  * Redis counts as silent. NULL is allowed. */

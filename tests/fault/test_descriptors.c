@@ -352,7 +352,7 @@ static int call_in_child(void)
         shed_invalidate(fixture.cache, key, 0, NULL),
         shed_lock_acquire(lock, 0, NULL),
         shed_lock_release(lock, NULL),
-        shed_client_probe(fixture.client, SHED_USE_CACHE, key, 0, NULL),
+        shed_cache_probe(fixture.cache, 0, NULL),
         shed_client_status_read(fixture.client, &status, sizeof(status), NULL),
         IS_SANITIZED ? SHED_EFORKED
                      : shed_get_many(fixture.cache, &item, 1, NULL, NULL),

@@ -254,7 +254,7 @@ END_TEST
 START_TEST(a_row_that_is_due_is_not_loaded_again)
 {
     init();
-    fixture.cache_options.refresh_after_ms = AGEING_DUE_MS;
+    fixture.cache_options.refresh_after_pct = AGEING_DUE_PCT;
     have_aged("k", AGEING_DUE_MS + MARGIN_MS);
     expect_kept("k", "k@1");
     expect_kept("k", "k@1");

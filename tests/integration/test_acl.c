@@ -7,6 +7,7 @@
 
 #include <snowshed/stats.h>
 
+#include "client/probe.h"
 #include "support/answers.h"
 #include "support/lock_fixture.h"
 
@@ -412,6 +413,12 @@ END_TEST
 
 /* ------------------------------------------------------- asked beforehand */
 
+static enum shed_code probe_name(struct shed_client *client, enum shed_use use,
+                                 struct shed_bytes name, struct shed_error *err)
+{
+    return shed_probe(client, use, name, test_deadline_ms(), err);
+}
+
 static enum shed_code probe(struct shed_client *client, enum shed_use use,
                             struct shed_error *err)
 {
@@ -420,8 +427,7 @@ static enum shed_code probe(struct shed_client *client, enum shed_use use,
         [SHED_USE_TEXT_LOCK] = "lock:job", [SHED_USE_EXACT_LOCK] = "lock:{b}x",
         [SHED_USE_TAGS] = "item",          [SHED_USE_FLEET] = "item"};
 
-    return shed_client_probe(
-        client, use, shed_bytes(names[use], strlen(names[use])), 0, err);
+    return probe_name(client, use, shed_str(names[use]), err);
 }
 
 START_TEST(with_these_rights_nothing_is_missing)
@@ -528,7 +534,7 @@ static void grant_what_is_listed(struct shed_client *client,
     struct shed_error err = {0};
     const char *list;
 
-    ck_assert_int_eq(shed_client_probe(client, SHED_USE_LOCK, name, 0, &err),
+    ck_assert_int_eq(probe_name(client, SHED_USE_LOCK, name, &err),
                      SHED_EDENIED);
     list = strstr(err.reason, before);
     ck_assert_ptr_nonnull(list);
@@ -536,6 +542,65 @@ static void grant_what_is_listed(struct shed_client *client,
     rights[strcspn(rights, "(")] = '\0'; /* the number of the others */
     grant(rights);
 }
+
+static bool misses(enum shed_code code, const struct shed_error *err,
+                   const char *right)
+{
+    return code == SHED_EDENIED && strstr(err->reason, right) != NULL;
+}
+
+START_TEST(a_cache_asks_for_what_its_tags_and_its_budget_need)
+{
+    struct shed_client *client = open_shop();
+    struct shed_source *source;
+    struct shed_cache *cache = open_all_on(client, &source);
+    struct shed_error err;
+
+    server_do(&server, "ACL SETUSER shop resetkeys ~item:{*}*");
+    ck_assert(misses(shed_cache_probe(cache, 0, &err), &err, "~item:tags"));
+    server_do(&server, "ACL SETUSER shop ~item:tags");
+    ck_assert(misses(shed_cache_probe(cache, 0, &err), &err, "~item:loads"));
+    server_do(&server, "ACL SETUSER shop ~item:loads");
+    ck_assert_int_eq(shed_cache_probe(cache, 0, &err), SHED_OK);
+    shed_cache_close(cache);
+    shed_source_close(source);
+    shed_client_close(client);
+    server_do(&server, "ACL LOG RESET");
+}
+END_TEST
+
+START_TEST(a_lock_asks_for_the_keys_of_its_algorithm)
+{
+    static const struct {
+        enum shed_lock_algorithm algorithm;
+        uint64_t exact_key;
+        const char *enough, *missing;
+    } rows[] = {
+        {SHED_LOCK_SETNX, 0, "~job", "~job"},
+        {SHED_LOCK_LEASE, 0, "~lock:{job}*", "~lock:{job}"},
+        {SHED_LOCK_LEASE, 1, "~job ~lock:={job}*", "~job"},
+    };
+    struct shed_client *client = open_shop();
+    struct shed_lock *lock;
+    struct shed_error err;
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct shed_lock_options o = options_of(rows[i].algorithm);
+        o.exact_key = rows[i].exact_key;
+        ck_assert_int_eq(
+            shed_lock_open(client, shed_str("job"), &o, &lock, NULL), SHED_OK);
+        server_do(&server, "ACL SETUSER shop resetkeys");
+        ck_assert(
+            misses(shed_lock_probe(lock, 0, &err), &err, rows[i].missing));
+        grant(rows[i].enough);
+        ck_assert_msg(shed_lock_probe(lock, 0, &err) == SHED_OK, "%s",
+                      err.reason);
+        shed_lock_close(lock);
+    }
+    shed_client_close(client);
+    server_do(&server, "ACL LOG RESET");
+}
+END_TEST
 
 START_TEST(what_is_listed_can_be_granted_as_it_is)
 {
@@ -556,11 +621,10 @@ START_TEST(what_is_listed_can_be_granted_as_it_is)
         grant(revoked);
         /* the keys, and then what is needed on them */
         for (unsigned round = 0; round < ROUNDS; round++)
-            if (shed_client_probe(client, SHED_USE_LOCK, names[i], 0, NULL) !=
-                SHED_OK)
+            if (probe_name(client, SHED_USE_LOCK, names[i], NULL) != SHED_OK)
                 grant_what_is_listed(client, names[i]);
-        ck_assert_msg(shed_client_probe(client, SHED_USE_LOCK, names[i], 0,
-                                        &err) == SHED_OK,
+        ck_assert_msg(probe_name(client, SHED_USE_LOCK, names[i], &err) ==
+                          SHED_OK,
                       "%s", err.reason);
     }
     shed_client_close(client);
@@ -583,21 +647,28 @@ END_TEST
 
 START_TEST(a_server_that_is_not_there_is_told)
 {
+    static const char before[] = "timeout_ms is 3600001, must be in";
     struct shed_client *client = open_shop();
+    struct shed_source *source;
+    struct shed_cache *cache = open_all_on(client, &source);
+    struct shed_lock *lock = open_job(client, SHED_LOCK_LEASE, false);
     struct shed_error err;
 
-    ck_assert_int_eq(
-        shed_client_probe(client, SHED_USE_CACHE, shed_bytes("", 0), 0, NULL),
-        SHED_EINVAL);
-    ck_assert_int_eq(
-        shed_client_probe(client, SHED_USE_CACHE, shed_str("c"), 3600001, &err),
-        SHED_EINVAL);
-    ck_assert_str_eq(err.reason,
-                     "timeout_ms is 3600001, must be in [0, 3600000]");
+    ck_assert_int_eq(shed_cache_probe(NULL, 0, NULL), SHED_EINVAL);
+    ck_assert_int_eq(shed_lock_probe(NULL, 0, NULL), SHED_EINVAL);
+    ck_assert_int_eq(shed_cache_probe(cache, 3600001, &err), SHED_EINVAL);
+    ck_assert_ptr_eq(strstr(err.reason, before), err.reason);
+    ck_assert_int_eq(shed_lock_probe(lock, 3600001, &err), SHED_EINVAL);
+    ck_assert_ptr_eq(strstr(err.reason, before), err.reason);
     server_kill(&server);
-    WAIT_FOR(probe(client, SHED_USE_CACHE, NULL) == SHED_EREDIS);
+    WAIT_FOR(shed_cache_probe(cache, 0, NULL) == SHED_EREDIS);
+    WAIT_FOR(shed_lock_probe(lock, 0, NULL) == SHED_EREDIS);
     server_start_again(&server); /* without the user */
-    WAIT_FOR(probe(client, SHED_USE_CACHE, NULL) == SHED_EDENIED);
+    WAIT_FOR(shed_cache_probe(cache, 0, NULL) == SHED_EDENIED);
+    WAIT_FOR(shed_lock_probe(lock, 0, NULL) == SHED_EDENIED);
+    shed_lock_close(lock);
+    shed_cache_close(cache);
+    shed_source_close(source);
     shed_client_close(client);
     server_do(&server, "ACL LOG RESET");
 }
@@ -618,6 +689,8 @@ int main(void)
     tcase_add_test(tc, with_these_rights_nothing_is_missing);
     tcase_add_test(tc, a_command_that_is_missing_is_named);
     tcase_add_test(tc, keys_and_channels_that_are_missing_are_named);
+    tcase_add_test(tc, a_cache_asks_for_what_its_tags_and_its_budget_need);
+    tcase_add_test(tc, a_lock_asks_for_the_keys_of_its_algorithm);
     tcase_add_test(tc, what_is_listed_can_be_granted_as_it_is);
     tcase_add_test(tc, a_client_that_waits_by_timer_needs_no_channel);
     tcase_add_test(tc, a_server_that_is_not_there_is_told);

@@ -80,7 +80,7 @@ static void set_options(struct shed_client_options *client,
     source->callers_limit = source->key_callers_limit = NEVER;
     source->fleet_loads = 2;
     cache->redis_down = SHED_REDIS_DOWN_STALE;
-    cache->refresh_after_ms = cache->ttl_ms / 2;
+    cache->refresh_after_pct = 50;
     cache->stale_while_revalidate_ms = LONG_MS / 2;
     cache->stale_if_error_ms = LONG_MS;
     cache->soft_timeout_ms = PATIENT_MS;

@@ -178,9 +178,7 @@ static void open_handles(void)
 
     expect_refused(shed_client_open(fixture.server.uri, NULL, &client, &err),
                    &err);
-    expect_refused(shed_client_probe(fixture.client, SHED_USE_CACHE,
-                                     shed_str("t"), 0, &err),
-                   &err);
+    expect_refused(shed_cache_probe(fixture.cache, 0, &err), &err);
     expect_refused(shed_cache_open(fixture.client, "u", fixture.source, NULL,
                                    &cache, &err),
                    &err);

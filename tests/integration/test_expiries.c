@@ -31,7 +31,7 @@ struct scene {
     const char *name;
     unsigned processes, threads;
     bool is_absent;
-    uint64_t refresh_after_ms, revalidate_ms, if_error_ms;
+    uint64_t refresh_after_pct, revalidate_ms, if_error_ms;
     uint64_t load_ms;
     int skew_ms; /* of the estimate of the server's clock */
     bool is_refreshed;
@@ -109,7 +109,7 @@ static struct shed_cache_options options_of_scene(void)
     o.ttl_jitter_pct = 0;
     o.timeout_ms = scaled_ms(SILENCE_MS);
     o.lease_ms = LEASE_MS;
-    o.refresh_after_ms = scene->refresh_after_ms;
+    o.refresh_after_pct = scene->refresh_after_pct;
     o.stale_while_revalidate_ms = scene->revalidate_ms;
     o.stale_if_error_ms = scene->if_error_ms;
     return o;
@@ -233,18 +233,18 @@ static const struct scene scenes[] = {
     {.name = "early refresh",
      .processes = 1,
      .threads = 16,
-     .refresh_after_ms = 20,
+     .refresh_after_pct = 50,
      .is_refreshed = true},
     {.name = "early refresh that outlasts the row",
      .processes = 1,
      .threads = 16,
-     .refresh_after_ms = 30,
+     .refresh_after_pct = 75,
      .load_ms = 30,
      .is_refreshed = true},
     {.name = "the same, 4 processes",
      .processes = 4,
      .threads = 4,
-     .refresh_after_ms = 30,
+     .refresh_after_pct = 75,
      .load_ms = 30,
      .is_refreshed = true},
     {.name = "a refresh that outlasts the stale window",

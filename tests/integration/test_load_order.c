@@ -71,7 +71,7 @@ static void open_cache(void)
     loads.load_timeout_ms = FIXTURE_TIMEOUT_MS;
     ck_assert_int_eq(shed_source_open_batch(load, NULL, &loads, &source, NULL),
                      SHED_OK);
-    fixture.cache_options.refresh_after_ms = AGEING_DUE_MS;
+    fixture.cache_options.refresh_after_pct = AGEING_DUE_PCT;
     ck_assert_int_eq(shed_cache_open(fixture.client, "o", source,
                                      &fixture.cache_options, &cache, NULL),
                      SHED_OK);

@@ -4,11 +4,11 @@
 
 #include "support/calls.h"
 
-static void up(uint64_t refresh_after_ms, uint64_t revalidate_ms,
+static void up(uint64_t refresh_after_pct, uint64_t revalidate_ms,
                uint64_t if_error_ms)
 {
     calls_init(revalidate_ms, if_error_ms);
-    fixture.cache_options.refresh_after_ms = refresh_after_ms;
+    fixture.cache_options.refresh_after_pct = refresh_after_pct;
     calls_open();
 }
 
@@ -29,7 +29,7 @@ static void age(const char *key, uint64_t by_ms)
 /* Set up with a refresh of k under way, until the table is released. */
 static void up_refreshing(void)
 {
-    up(AGEING_DUE_MS, 0, 0);
+    up(AGEING_DUE_PCT, 0, 0);
     age("t:{k}", AGEING_DUE_MS);
     table_hold(&fixture.table);
     do
@@ -41,7 +41,7 @@ static void up_refreshing(void)
 
 START_TEST(a_row_that_is_due_is_loaded_in_the_background)
 {
-    up(AGEING_DUE_MS, 0, 0);
+    up(AGEING_DUE_PCT, 0, 0);
     age("t:{k}", AGEING_DUE_MS);
     table_update(&fixture.table);
     table_hold(&fixture.table);
@@ -62,7 +62,7 @@ END_TEST
 
 START_TEST(a_row_that_is_not_due_is_left_alone)
 {
-    up(AGEING_DUE_MS, STALE_MS, STALE_MS);
+    up(AGEING_DUE_PCT, STALE_MS, STALE_MS);
     age("t:{k}", AGEING_DUE_MS / 2);
     for (int i = 0; i < 100; i++)
         expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
@@ -107,7 +107,7 @@ START_TEST(of_many_clients_one_loads_and_nobody_waits)
     struct peer peers[PEERS];
     long long asked;
 
-    up(AGEING_DUE_MS, 0, 0);
+    up(AGEING_DUE_PCT, 0, 0);
     for (size_t i = 0; i < PEERS; i++) {
         peer_open(&peers[i], &fixture);
         expect_origin(peers[i].cache, "k", "k@1", SHED_ORIGIN_REDIS);
@@ -182,7 +182,7 @@ START_TEST(a_row_that_was_deleted_is_absent_after_its_refresh)
     struct shed_value *value = NULL;
     enum shed_kind kind;
 
-    up(AGEING_DUE_MS, 0, 0);
+    up(AGEING_DUE_PCT, 0, 0);
     put(fixture.cache, "absent", "was there");
     expect_text(fixture.cache, "absent", "was there");
     age("t:{absent}", AGEING_DUE_MS);
@@ -200,7 +200,7 @@ END_TEST
 
 START_TEST(no_such_row_is_never_stale)
 {
-    up(AGEING_DUE_MS, STALE_MS, STALE_MS);
+    up(AGEING_DUE_PCT, STALE_MS, STALE_MS);
     expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
     ck_assert_int_le(server_int(&fixture.server, "PTTL t:{absent}"),
                      (long long)fixture.cache_options.negative_ttl_ms +
@@ -229,7 +229,7 @@ START_TEST(a_refresh_does_not_bring_back_an_invalidated_row)
 {
     struct peer peer;
 
-    up(AGEING_DUE_MS, STALE_MS, STALE_MS);
+    up(AGEING_DUE_PCT, STALE_MS, STALE_MS);
     peer_open(&peer, &fixture);
     start_refresh();
     invalidate(peer.cache, "k");
@@ -248,7 +248,7 @@ START_TEST(nor_one_that_any_program_has_deleted_and_another_has_loaded)
 {
     struct peer peer;
 
-    up(AGEING_DUE_MS, 0, 0);
+    up(AGEING_DUE_PCT, 0, 0);
     fixture.table.is_async = true;
     peer_open(&peer, &fixture);
     start_refresh();
@@ -270,7 +270,7 @@ END_TEST
 
 START_TEST(a_put_ends_a_refresh)
 {
-    up(AGEING_DUE_MS, 0, 0);
+    up(AGEING_DUE_PCT, 0, 0);
     start_refresh();
     put(fixture.cache, "k", "mine");
     table_release(&fixture.table);
@@ -307,7 +307,7 @@ END_TEST
 
 START_TEST(a_refresh_from_before_an_expiry_does_not_make_the_row_fresh)
 {
-    up(AGEING_DUE_MS, STALE_MS, 0);
+    up(AGEING_DUE_PCT, STALE_MS, 0);
     start_refresh(); /* it has read the first version */
     expire("k");
     table_release(&fixture.table);
@@ -487,7 +487,7 @@ START_TEST(a_refresh_that_fails_is_not_tried_at_each_hit)
     long long asked;
 
     calls_init(0, 0);
-    fixture.cache_options.refresh_after_ms = AGEING_DUE_MS;
+    fixture.cache_options.refresh_after_pct = AGEING_DUE_PCT;
     /* the pause after a failure is longer than this test takes */
     fixture.cache_options.failure_ttl_ms = 60000;
     calls_open();
@@ -544,9 +544,9 @@ static void expect_refused(const char *field)
 START_TEST(wrong_options_are_refused)
 {
     up(0, 0, 0);
-    fixture.cache_options.refresh_after_ms = AGEING_TTL_MS + 1;
-    expect_refused("refresh_after_ms");
-    fixture.cache_options.refresh_after_ms = 0;
+    fixture.cache_options.refresh_after_pct = 101;
+    expect_refused("refresh_after_pct");
+    fixture.cache_options.refresh_after_pct = 0;
     fixture.cache_options.stale_while_revalidate_ms = UINT64_MAX;
     expect_refused("stale_while_revalidate_ms");
     fixture.cache_options.stale_while_revalidate_ms = 0;

@@ -90,7 +90,7 @@ static _Noreturn void work(struct worker *w)
 
 /* ------------------------------------------------------------- in the test */
 
-static void start_fleet(uint64_t refresh_after_ms, uint64_t revalidate_ms)
+static void start_fleet(uint64_t refresh_after_pct, uint64_t revalidate_ms)
 {
     enum { LEASE_MS = 100000 };
 
@@ -99,7 +99,7 @@ static void start_fleet(uint64_t refresh_after_ms, uint64_t revalidate_ms)
     atomic_store(&fleet->may_answer, true);
     options.timeout_ms = scaled_ms(FIXTURE_TIMEOUT_MS);
     options.ttl_ms = AGEING_TTL_MS;
-    options.refresh_after_ms = refresh_after_ms;
+    options.refresh_after_pct = refresh_after_pct;
     options.stale_while_revalidate_ms = revalidate_ms;
     options.lease_ms = LEASE_MS;
     server_start(&server);
@@ -198,7 +198,7 @@ START_TEST(a_hot_row_costs_one_load_per_refresh_and_nobody_waits)
 {
     enum { REFRESHES = 30 };
 
-    start_fleet(AGEING_DUE_MS, 0);
+    start_fleet(AGEING_DUE_PCT, 0);
     ck_assert_uint_eq(atomic_load(&fleet->loads), 1);
     for (unsigned i = 1; i <= REFRESHES; i++)
         refresh_once(AGEING_DUE_MS, i + 1);
@@ -224,7 +224,7 @@ START_TEST(a_refresher_that_is_killed_is_replaced_and_nobody_waits)
 {
     size_t dead;
 
-    start_fleet(AGEING_DUE_MS, 0);
+    start_fleet(AGEING_DUE_PCT, 0);
     atomic_store(&fleet->version, 2);
     atomic_store(&fleet->may_answer, false);
     age_entry(&server, "t:{k}", AGEING_DUE_MS);

@@ -7,22 +7,22 @@
 
 static struct fixture fixture;
 
-static void up(uint64_t refresh_after_ms, uint64_t if_error_ms)
+static void up(uint64_t refresh_after_pct, uint64_t if_error_ms)
 {
     fixture_init(&fixture);
     fixture.cache_options.ttl_ms = AGEING_TTL_MS;
-    fixture.cache_options.refresh_after_ms = refresh_after_ms;
+    fixture.cache_options.refresh_after_pct = refresh_after_pct;
     fixture.cache_options.stale_if_error_ms = if_error_ms;
     fixture.table.has_versions = true;
     fixture_open(&fixture);
 }
 
-static void up_with_failure_ttl(uint64_t refresh_after_ms,
+static void up_with_failure_ttl(uint64_t refresh_after_pct,
                                 uint64_t failure_ttl_ms)
 {
     fixture_init(&fixture);
     fixture.cache_options.ttl_ms = AGEING_TTL_MS;
-    fixture.cache_options.refresh_after_ms = refresh_after_ms;
+    fixture.cache_options.refresh_after_pct = refresh_after_pct;
     fixture.cache_options.failure_ttl_ms = failure_ttl_ms;
     fixture.table.has_versions = true;
     fixture_open(&fixture);
@@ -146,7 +146,7 @@ START_TEST(a_refresh_that_reads_a_lower_version_fails_and_is_not_repeated)
 {
     struct peer peer;
 
-    up_with_failure_ttl(AGEING_DUE_MS, 60000);
+    up_with_failure_ttl(AGEING_DUE_PCT, 60000);
     peer_open(&peer, &fixture);
     put_due("seven", 7);
     set_version(6);
@@ -166,7 +166,7 @@ START_TEST(a_source_that_has_caught_up_is_believed_again)
 {
     uint64_t failed;
 
-    up_with_failure_ttl(AGEING_DUE_MS, 1);
+    up_with_failure_ttl(AGEING_DUE_PCT, 1);
     put_due("seven", 7);
     set_version(6);
     WAIT_FOR((age_of(fixture.cache, "seven"), loads() > 1));
@@ -255,7 +255,7 @@ END_TEST
 
 START_TEST(a_lower_version_with_a_ttl_of_zero_removes_nothing)
 {
-    up_with_failure_ttl(AGEING_DUE_MS, 60000);
+    up_with_failure_ttl(AGEING_DUE_PCT, 60000);
     fixture.table.has_ttl = true;
     put_due("seven", 7);
     WAIT_FOR((age_of(fixture.cache, "seven"), has_marker()));
@@ -266,7 +266,7 @@ END_TEST
 
 START_TEST(what_is_loaded_without_a_version_replaces_any)
 {
-    up(AGEING_DUE_MS, 0);
+    up(AGEING_DUE_PCT, 0);
     fixture.table.has_versions = false;
     put_due("seven", 7);
     WAIT_FOR(has_text(fixture.cache, "k@1"));
@@ -286,7 +286,7 @@ static bool is_absent(void)
 /* It was deleted, or the replica does not have it yet: nobody knows. */
 START_TEST(a_row_that_is_gone_replaces_any_version)
 {
-    up(AGEING_DUE_MS, 0);
+    up(AGEING_DUE_PCT, 0);
     fixture.table.is_empty = true;
     put_due("seven", 7);
     WAIT_FOR(is_absent());
@@ -311,7 +311,7 @@ END_TEST
 
 START_TEST(an_unmodified_row_is_fresh_again_and_does_not_travel)
 {
-    up(AGEING_DUE_MS, 0);
+    up(AGEING_DUE_PCT, 0);
     expect_text(fixture.cache, "k", "k@1");
     ck_assert_int_eq(server_int(&fixture.server, "PEXPIRE t:{k} 3600000"), 1);
     age(fixture.cache, AGEING_DUE_MS, "k@1");
@@ -328,7 +328,7 @@ END_TEST
 
 START_TEST(a_modified_row_replaces_the_old_one)
 {
-    up(AGEING_DUE_MS, 0);
+    up(AGEING_DUE_PCT, 0);
     expect_text(fixture.cache, "k", "k@1");
     table_update(&fixture.table);
     age_entry(&fixture.server, "t:{k}", AGEING_DUE_MS);
@@ -345,7 +345,7 @@ START_TEST(one_process_renews_a_row_for_all)
 {
     struct peer peer;
 
-    up(AGEING_DUE_MS, 0);
+    up(AGEING_DUE_PCT, 0);
     peer_open(&peer, &fixture);
     expect_text(fixture.cache, "k", "k@1");
     table_hold(&fixture.table);

@@ -253,16 +253,13 @@ static void use_cache(struct shed_client *client)
     struct shed_cache *cache = NULL;
     struct shed_error err;
 
-    expect(
-        "shed_client_probe",
-        shed_client_probe(client, SHED_USE_CACHE, shed_str("calls"), 0, &err),
-        SHED_OK, &err);
     expect("shed_source_open",
            shed_source_open_batch(load_rows, NULL, NULL, &source, &err),
            SHED_OK, &err);
     expect("shed_cache_open",
            shed_cache_open(client, "calls", source, NULL, &cache, &err),
            SHED_OK, &err);
+    expect("shed_cache_probe", shed_cache_probe(cache, 0, &err), SHED_OK, &err);
     invalidate_all(cache);
     use_answers(cache);
     use_put(cache);
@@ -365,6 +362,7 @@ static void use_lock(struct shed_client *client)
     expect("shed_lock_open",
            shed_lock_open(client, shed_str("calls"), NULL, &lock, &err),
            SHED_OK, &err);
+    expect("shed_lock_probe", shed_lock_probe(lock, 0, &err), SHED_OK, &err);
     use_hold(lock);
     use_async(lock);
     use_lock_stats(lock);

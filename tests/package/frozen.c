@@ -169,7 +169,7 @@ static void check_options(void)
     CHECK_FIELDS(shed_cache_options, SHED_CACHE_OPTIONS_INIT, open_cache,
                  F(ttl_ms), F(ttl_jitter_pct), F(negative_ttl_ms),
                  F(failure_ttl_ms), F(lease_ms), F(grace_ms), F(timeout_ms),
-                 F(value_limit_bytes), F(redis_down), F(refresh_after_ms),
+                 F(value_limit_bytes), F(redis_down), F(refresh_after_pct),
                  F(stale_while_revalidate_ms), F(stale_if_error_ms),
                  F(undelivered_limit), F(soft_timeout_ms), F(tags_limit),
                  F(local_bytes));

@@ -207,6 +207,7 @@ static void use_lock_async(const shed::client &client)
                 10000, [&](shed::result<void> r) { held.set_value(r); })),
             "acquire_async");
     require(bool(wait_for(held.get_future())), "an asynchronous hold");
+    require(bool(lock->probe()), "the probe of a lock");
     require(lock->is_mine() && lock->fence()->number > 0, "it has a token");
     require(bool(lock->extend(60000)), "extend");
     require(lock->remaining_ms() > 30000, "its lease was extended");
@@ -282,9 +283,7 @@ static void use_all(const char *uri, const shed_client_options &options,
     auto cache = shed::cache::open(*client, named.substr(0, 7), *source);
     use_cache(require(cache, "cache"), loads);
     use_statistics(*cache);
-    require(bool(client->probe(SHED_USE_CACHE, "wrapper")), "probe");
-    require(client->probe(SHED_USE_LOCK, "").code() == SHED_EINVAL,
-            "a probe without a name");
+    require(bool(cache->probe()), "probe");
     auto status = client->status();
     require(status && status->is_up == 1 && status->breaker == 0,
             "the client is connected, and its breaker is closed");

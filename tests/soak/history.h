@@ -28,7 +28,7 @@ enum {
     SOAK_VERSIONS = 1 << 15, /* of a key; their times are remembered */
     SOAK_TTL_MS = 400,
     SOAK_LONG_TTL_MS = 10000,
-    SOAK_REFRESH_AFTER_MS = 150,
+    SOAK_REFRESH_AFTER_PCT = 38,
     SOAK_REVALIDATE_MS = 300,
     SOAK_IF_ERROR_MS = 600,
     SOAK_MAX_AGE_MS = 100,

@@ -162,7 +162,7 @@ static bool open_cache(struct soak_worker *w, enum soak_cache cache)
     struct shed_cache_options o = SHED_CACHE_OPTIONS_INIT;
 
     o.ttl_ms = soak_ttl_ms(cache);
-    o.refresh_after_ms = cache == SOAK_SHORT ? SOAK_REFRESH_AFTER_MS : 0;
+    o.refresh_after_pct = cache == SOAK_SHORT ? SOAK_REFRESH_AFTER_PCT : 0;
     o.stale_while_revalidate_ms = SOAK_REVALIDATE_MS;
     o.stale_if_error_ms = SOAK_IF_ERROR_MS;
     o.soft_timeout_ms = w->is_keeper ? SOFT_TIMEOUT_MS : 0;

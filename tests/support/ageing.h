@@ -9,7 +9,8 @@
 /* A ttl that is long compared with any test, the age from which such an entry
  * is due, and how long after its ttl it may be given out as stale. */
 #define AGEING_TTL_MS UINT64_C(36000000)
-#define AGEING_DUE_MS (AGEING_TTL_MS / 2)
+#define AGEING_DUE_PCT 50
+#define AGEING_DUE_MS (AGEING_TTL_MS * AGEING_DUE_PCT / 100)
 #define STALE_MS (AGEING_TTL_MS / 10)
 
 /* Ages within that window and beyond it. They are far from its ends, because a

@@ -66,13 +66,11 @@ END_TEST
 
 #define WRITTEN_MS UINT64_C(1700000000000)
 #define TTL_MS 10000
+#define DUE_MS 8000 /* of lenient_rule */
 
-static const struct shed_freshness_rule strict_rule = {.ttl_ms = TTL_MS};
-static const struct shed_freshness_rule lenient_rule = {.ttl_ms = TTL_MS,
-                                                        .refresh_after_ms =
-                                                            8000,
-                                                        .revalidate_ms = 500,
-                                                        .if_error_ms = 2000};
+static const struct shed_freshness_rule strict_rule = {.max_age_ms = 0};
+static const struct shed_freshness_rule lenient_rule = {
+    .refresh_after_pct = 80, .revalidate_ms = 500, .if_error_ms = 2000};
 
 static enum shed_freshness judge(const struct shed_freshness_rule *rule,
                                  uint64_t age_ms, uint64_t cost_ms,
@@ -142,8 +140,7 @@ END_TEST
 
 START_TEST(with_a_bound_an_unknown_age_is_too_old)
 {
-    const struct shed_freshness_rule rule = {.ttl_ms = TTL_MS,
-                                             .max_age_ms = UINT64_MAX};
+    const struct shed_freshness_rule rule = {.max_age_ms = UINT64_MAX};
     const struct shed_freshness_times times = {.written_ms = WRITTEN_MS,
                                                .until_ms = WRITTEN_MS + TTL_MS};
 
@@ -315,7 +312,7 @@ START_TEST(schedules_of_looks_are_refreshed_as_the_paper_says)
     for (unsigned i = 0; i < SCHEDULES; i++) {
         uint64_t age_ms = first_due_ms(COST_MS, STEP_MS);
 
-        ck_assert_uint_le(age_ms, lenient_rule.refresh_after_ms);
+        ck_assert_uint_le(age_ms, DUE_MS);
         for (size_t k = 0; k < 5; k++)
             later[k] += age_ms > ages[k];
     }
@@ -330,7 +327,7 @@ START_TEST(seldom_looks_never_meet_the_expiry)
 {
     random_state = 2;
     for (unsigned i = 0; i < 20000; i++) {
-        /* at least one look between refresh_after and the end */
+        /* at least one look between DUE_MS and the end */
         uint64_t step_ms = 1 + random_next(&random_state) % 2000;
         uint64_t age_ms =
             first_due_ms(random_next(&random_state) % 3000, step_ms);
@@ -356,7 +353,7 @@ END_TEST
 /* Below the cap the paper's formula decides alone, beyond it nothing. */
 START_TEST(no_look_finds_an_entry_due_earlier_than_the_cap)
 {
-    const uint64_t earliest_ms = 6000; /* three quarters of refresh_after_ms */
+    const uint64_t earliest_ms = 6000; /* three quarters of DUE_MS */
     const struct shed_freshness_times half = {.written_ms = WRITTEN_MS,
                                               .until_ms =
                                                   WRITTEN_MS + TTL_MS / 2,
@@ -382,15 +379,14 @@ START_TEST(no_look_finds_an_entry_due_earlier_than_the_cap)
 END_TEST
 
 /* Looks at an interval, and one load at a time. Returns: how many loads there
- * are in so many times refresh_after_ms. */
+ * are in so many times DUE_MS. */
 static unsigned refreshes(uint64_t look_ms, uint64_t load_ms, uint64_t times)
 {
     uint64_t written_ms = 0, began_ms = 0;
     bool is_loading = false;
     unsigned count = 0;
 
-    for (uint64_t now_ms = 0; now_ms < times * lenient_rule.refresh_after_ms;
-         now_ms += look_ms) {
+    for (uint64_t now_ms = 0; now_ms < times * DUE_MS; now_ms += look_ms) {
         if (is_loading && now_ms >= began_ms + load_ms) {
             is_loading = false;
             written_ms = now_ms;
@@ -416,7 +412,7 @@ START_TEST(slow_loads_are_at_most_a_third_more_frequent)
     for (size_t i = 0; i < sizeof(loads_ms) / sizeof(*loads_ms); i++)
         for (uint64_t look_ms = 10; look_ms <= 1000; look_ms *= 10) {
             unsigned count = refreshes(look_ms, loads_ms[i], TIMES);
-            /* three quarters of refresh_after_ms, and the load itself */
+            /* three quarters of DUE_MS, and the load itself */
             ck_assert_uint_le(count, TIMES * 8000 / (6000 + loads_ms[i]) + 1);
             ck_assert_uint_ge(
                 count, TIMES * 8000 / (8000 + loads_ms[i] + 2 * look_ms) - 1);

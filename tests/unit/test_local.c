@@ -16,8 +16,8 @@
 enum { SHARDS = 16, KEYS = 40, AMPLE_BYTES = 1 << 20, TTL_MS = 1000 };
 enum { MAPPED_BYTES = 128 << 10 }; /* glibc's M_MMAP_THRESHOLD */
 
-static const struct shed_freshness_rule rule = {
-    .ttl_ms = TTL_MS, .revalidate_ms = 100, .if_error_ms = 300};
+static const struct shed_freshness_rule rule = {.revalidate_ms = 100,
+                                                .if_error_ms = 300};
 static char names[KEYS][16];
 
 static struct shed_entry_key key_of(unsigned i)

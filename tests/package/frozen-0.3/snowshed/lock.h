@@ -187,6 +187,18 @@ shed_lock_open_quorum(struct shed_client *const *clients, size_t count,
                       struct shed_lock **out, struct shed_error *err);
 
 /*
+ * Check, before the first acquire, that Redis (with QUORUM: each server) grants
+ * the rights that the lock needs: as shed_cache_probe does for a cache.
+ *
+ * Blocks: one round trip for each server, timeout_ms at most (0: the client's
+ * command_timeout_ms).
+ * Returns: as shed_cache_probe.
+ */
+SHED_API SHED_MUST_CHECK enum shed_code shed_lock_probe(struct shed_lock *lock,
+                                                        uint64_t timeout_ms,
+                                                        struct shed_error *err);
+
+/*
  * Close a handle: release the lock if it is held, by any thread. No other call
  * may be under way on it, so first join the threads that wait for the lock;
  * asynchronous acquires that wait for it end with SHED_ECLOSED before this
@@ -331,10 +343,11 @@ shed_lock_extend(struct shed_lock *lock, uint64_t lease_ms,
  * SHED_LOCK_SETNX: UINT64_MAX while held. Does not ask Redis. */
 SHED_API uint64_t shed_lock_remaining_ms(const struct shed_lock *lock);
 
-/* Returns: 1 while this thread (or the process) holds the lock and its lease
- * has not ended, by the clock of this host, as far as is known here; else 0.
- * Does not ask Redis: shed_lock_extend does. */
-SHED_API int shed_lock_is_mine(const struct shed_lock *lock);
+/* Whether this thread (or the process) safely holds the lock. */
+SHED_INLINE int shed_lock_is_mine(const struct shed_lock *lock)
+{
+    return shed_lock_remaining_ms(lock) > 0;
+}
 
 /*
  * A fencing token. number grows with every holder of a lock, as long as Redis

@@ -374,43 +374,6 @@ shed_client_status_read(struct shed_client *client,
                         struct shed_client_status *out, size_t size,
                         struct shed_error *err);
 
-/* What a name in Redis is used for. */
-enum shed_use {
-    SHED_USE_CACHE,      /* a cache of this name */
-    SHED_USE_LOCK,       /* a lock of this name, LEASE or QUORUM, that does not
-                            have exact_key set */
-    SHED_USE_TEXT_LOCK,  /* a lock of this name, SETNX, EXPIRE or TIMESTAMP */
-    SHED_USE_EXACT_LOCK, /* a lock of this name, LEASE or QUORUM, that has
-                            exact_key set */
-    SHED_USE_TAGS, /* the option tags_limit of a cache of this name, in addition
-                        to SHED_USE_CACHE */
-    SHED_USE_FLEET /* fleet_loads of this fleet_name, or of a cache of this
-                      name, in addition to SHED_USE_CACHE */
-};
-
-/*
- * Check that Redis can be reached, and grants the rights that a cache or a lock
- * of this name needs. Call it when the program starts, so that the operator
- * learns at once of what is wrong. Nothing is written.
- *
- * name is what the cache or lock will be opened with. From Redis 7 on, err
- * lists what the user lacks in the form that ACL SETUSER takes, such as "+get
- * ~item:*": first commands without a key, channels and keys (a long one, or one
- * with blanks, as a pattern); when these are granted, the commands on keys. On
- * older servers SHED_OK says only that Redis can be reached and runs scripts. A
- * cache with the option tags_limit, or whose source has fleet_loads, needs one
- * more call for each.
- *
- * Blocks: one round trip, at most timeout_ms (0: command_timeout_ms).
- * Returns: SHED_OK; SHED_EDENIED (something is missing, or the password or the
- * database is refused), SHED_EREDIS (it cannot be reached, or is a replica),
- * SHED_ETIMEDOUT, SHED_EINVAL, SHED_EBUSY, SHED_ENOMEM, SHED_EFORKED.
- */
-SHED_API SHED_MUST_CHECK enum shed_code
-shed_client_probe(struct shed_client *client, enum shed_use use,
-                  struct shed_bytes name, uint64_t timeout_ms,
-                  struct shed_error *err);
-
 /* --------------------------------------------------------------- source */
 
 /* Where missing rows come from: shed_source_open of snowshed/source.h, or
@@ -537,7 +500,7 @@ struct shed_cache_options {
     /* The life of a row, by its age. Both windows begin at the end of the ttl:
      *
      *   0                                   a get takes it
-     *   refresh_after_ms                    the same; one process loads it
+     *   refresh_after_pct of ttl_ms         the same; one process loads it
      *                                       again in the background
      *   ttl_ms                              the same, as SHED_ORIGIN_STALE
      *   ttl_ms + stale_while_revalidate_ms  a get waits for a load; if that
@@ -547,22 +510,21 @@ struct shed_cache_options {
      *
      * The part of an option that is 0 is left out. If stale_if_error_ms is the
      * shorter window, the row is gone where the longer one ends, as it is in
-     * Redis. ttl_ms is meant with its jitter, which shortens refresh_after_ms
-     * in proportion.
+     * Redis. ttl_ms is meant with its jitter, and can be the row's own.
      *
      * None of this applies to "no such row": after negative_ttl_ms a get waits
      * for a load, and if that fails, so does the get, with SHED_ESOURCE. */
-    uint64_t refresh_after_ms; /* [0, ttl_ms]; a row that is read when it is
-                                  older is loaded again in the background, by
-                                  one process for all. A read may find it due
-                                  earlier, by (time of its load) * -ln(u), with
-                                  u random in (0, 1] for each read (XFetch), but
-                                  by at most a quarter of refresh_after_ms,
-                                  however slow loads become. Leave as much
-                                  before the ttl, or a window behind it, as a
-                                  load takes: who needs the row after its end
-                                  waits for the load that is under way. 0: never
-                                  */
+    uint64_t refresh_after_pct; /* [0, 100]; a row that is read when this much
+                                   of its ttl is over is loaded again in the
+                                   background, by one process for all. A read
+                                   may find it due earlier, by (time of its
+                                   load) * -ln(u), with u random in (0, 1] for
+                                   each read (XFetch), but by at most a quarter
+                                   of that time, however slow loads become.
+                                   Leave as much before the ttl, or a window
+                                   behind it, as a load takes: who needs the row
+                                   after its end waits for the load that is
+                                   under way. 0: never */
     uint64_t stale_while_revalidate_ms; /* [0, 10 years]; how long after its ttl
                                            a row is still given out, as
                                            SHED_ORIGIN_STALE, while one process
@@ -632,6 +594,28 @@ shed_cache_open(struct shed_client *client, const char *name,
                 struct shed_source *source,
                 const struct shed_cache_options *options,
                 struct shed_cache **out, struct shed_error *err);
+
+/*
+ * Check that Redis can be reached, and grants the rights that the cache needs,
+ * its tags and its source's fleet_loads included. Call it when the program
+ * starts, so that the operator learns at once of what is wrong. Nothing is
+ * written.
+ *
+ * From Redis 7 on, err lists what the user lacks in the form that ACL SETUSER
+ * takes, such as "+get ~item:*": first commands without a key, channels and
+ * keys (a long one, or one with blanks, as a pattern); when these are granted,
+ * the commands on keys. On older servers SHED_OK says only that Redis can be
+ * reached and runs scripts.
+ *
+ * Blocks: one to three round trips, timeout_ms at most (SHED_TIMEOUT_DEFAULT:
+ * the cache's own).
+ * Returns: SHED_OK; SHED_EDENIED (a right is missing, or the password or the
+ * database is refused), SHED_EREDIS (Redis cannot be reached, or is a replica),
+ * SHED_ETIMEDOUT, SHED_EINVAL, SHED_EBUSY, SHED_ENOMEM, SHED_EFORKED.
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_cache_probe(struct shed_cache *cache, uint64_t timeout_ms,
+                 struct shed_error *err);
 
 /*
  * Close a cache, on which no call may be under way. Undelivered

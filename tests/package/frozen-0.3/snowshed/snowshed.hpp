@@ -436,15 +436,6 @@ class client
             shed_client_status_read(get(), &status, sizeof(status), &err),
             status, err);
     }
-    /* timeout_ms 0: command_timeout_ms. */
-    result<void> probe(enum shed_use use, std::string_view name,
-                       std::uint64_t timeout_ms = 0) const
-    {
-        shed::error err;
-        return detail::done(
-            shed_client_probe(get(), use, to_bytes(name), timeout_ms, &err),
-            err);
-    }
 
   private:
     explicit client(struct shed_client *handle) noexcept : handle_(handle)
@@ -771,6 +762,11 @@ class cache
             shed_expire(get(), to_bytes(key), in_ms, timeout_ms, &err), err);
     }
 
+    result<void> probe(std::uint64_t timeout_ms = SHED_TIMEOUT_DEFAULT) const
+    {
+        shed::error err;
+        return detail::done(shed_cache_probe(get(), timeout_ms, &err), err);
+    }
     result<shed_stats> stats() const
     {
         shed_stats stats = {};
@@ -1001,6 +997,12 @@ class lock
     {
         shed::error err;
         return detail::done(shed_lock_advance(get(), number, &err), err);
+    }
+    /* timeout_ms 0: the client's command_timeout_ms. */
+    result<void> probe(std::uint64_t timeout_ms = 0) const
+    {
+        shed::error err;
+        return detail::done(shed_lock_probe(get(), timeout_ms, &err), err);
     }
     result<shed_lock_stats> stats() const
     {

@@ -143,6 +143,7 @@ static void *open_cache(const struct settings *settings, bool is_refreshed,
     cache.ttl_ms = settings->ttl_ms;
     cache.negative_ttl_ms = settings->negative_ttl_ms;
     cache.lease_ms = settings->lease_ms;
+    cache.refresh_after_pct = 0; /* rows shall expire */
     if (is_refreshed) {
         cache.refresh_after_pct = settings->refresh_after_pct;
         cache.stale_while_revalidate_ms = settings->stale_ms;

@@ -24,30 +24,18 @@ static enum shed_code open_prices(const char *redis, const char *mysql,
     struct shed_client_options c = SHED_CLIENT_OPTIONS_INIT;
     struct shed_source_options s = SHED_SOURCE_OPTIONS_INIT;
     struct shed_mysql_options m = SHED_MYSQL_OPTIONS_INIT;
-    struct shed_cache_options o = SHED_CACHE_OPTIONS_INIT;
+    struct shed_cache_options o = SHED_CACHE_OPTIONS_SERVE_STALE;
     struct shed_client *client = NULL;
     struct shed_source *source = NULL;
     int failed;
 
     c.on_log = shed_log_stderr; /* what an operator wants to know */
-    c.breaker.failure_pct = 50; /* leaves a Redis alone that fails */
-    c.breaker.slow_ms = 500;    /* or is this slow */
     s.max_loads = 8;            /* times the processes: what MySQL can bear */
-    s.adaptive_loads = 1;       /* fewer while they slow each other down */
     s.load_timeout_ms = 2000;   /* MySQL ends a query that takes longer */
-    s.callers_limit = 5000;     /* others get an old row, or SHED_EBUSY */
-    s.breaker.failure_pct = 50; /* leaves a MySQL alone that fails */
     m.source = &s;
-    m.key = SHED_MYSQL_KEY_INTEGER;       /* the type of the column id */
-    o.ttl_ms = 300000;                    /* how old, if not invalidated */
-    o.negative_ttl_ms = 10000;            /* how long a new row is unseen */
-    o.refresh_after_pct = 50;             /* no waiting for what is read now, */
-    o.stale_while_revalidate_ms = 60000;  /* or was read a while ago */
-    o.stale_if_error_ms = 3600000;        /* an hour without MySQL */
-    o.soft_timeout_ms = 200;              /* an old row, not a slow load */
-    o.redis_down = SHED_REDIS_DOWN_STALE; /* what we keep, to spare MySQL */
-    o.local_bytes = 128 << 20;            /* for that */
-    o.tags_limit = 10000; /* above the tags invalidated during a row's life */
+    m.key = SHED_MYSQL_KEY_INTEGER; /* the type of the column id */
+    o.ttl_ms = 300000;              /* how old a row is without invalidation */
+    o.local_bytes = 128 << 20;      /* of rows for when Redis is away */
     failed =
         shed_client_open(redis, &c, &client, err) ||
         shed_mysql_source_open(mysql, "SELECT id, " COLUMNS "WHERE id IN (?)",

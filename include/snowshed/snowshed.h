@@ -208,7 +208,7 @@ struct shed_event; /* snowshed/event.h */
  * lets a few calls or loads through. */
 struct shed_breaker_options {
     uint64_t failure_pct; /* [0, 100]; the percentage of failed calls or loads
-                             that opens it, 50 for example; 0: it never opens */
+                             that opens it; 0: it never opens */
     uint64_t min_calls;   /* [1, 1000000]; with fewer in the window it does not
                              open */
     uint64_t window_ms;   /* [100, 600000]; a sliding window */
@@ -224,7 +224,7 @@ struct shed_breaker_options {
 
 #define SHED_BREAKER_OPTIONS_INIT                                              \
     {                                                                          \
-        0, 20, 10000, 1000, 10000, 3, 0                                        \
+        50, 20, 10000, 1000, 10000, 3, 0                                       \
     }
 
 /*
@@ -568,8 +568,18 @@ struct shed_cache_options {
 #define SHED_CACHE_OPTIONS_INIT                                                \
     {                                                                          \
         sizeof(struct shed_cache_options), 300000, 10, 10000, 500, 10000, 100, \
-            5000, 1048576, SHED_REDIS_DOWN_SOURCE, 0, 0, 0, 10000, 0, 0,       \
+            5000, 1048576, SHED_REDIS_DOWN_SOURCE, 50, 0, 0, 10000, 0, 10000,  \
             67108864                                                           \
+    }
+
+/* For pages that rather show an old row than wait: a row is given out for a
+ * minute after its ttl while it is loaded again, and for an hour if the load
+ * fails or takes more than 200 ms; while Redis is away, from local rows. */
+#define SHED_CACHE_OPTIONS_SERVE_STALE                                         \
+    {                                                                          \
+        sizeof(struct shed_cache_options), 300000, 10, 10000, 500, 10000, 100, \
+            5000, 1048576, SHED_REDIS_DOWN_STALE, 50, 60000, 3600000, 10000,   \
+            200, 10000, 67108864                                               \
     }
 
 #define SHED_NAME_MAX_BYTES 64  /* longest name of a cache */

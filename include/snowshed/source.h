@@ -222,7 +222,7 @@ struct shed_source_options {
 #define SHED_SOURCE_OPTIONS_INIT                                               \
     {                                                                          \
         sizeof(struct shed_source_options), 4, 100, 2, 100000, 30000, NULL,    \
-            NULL, NULL, 0, SHED_BREAKER_OPTIONS_INIT, 0, 0, 0, NULL            \
+            NULL, NULL, 1, SHED_BREAKER_OPTIONS_INIT, 10000, 0, 0, NULL        \
     }
 
 /*

@@ -19,6 +19,7 @@
 #include <snowshed/source.h>
 
 #include "base/clock.h"
+#include "support/bare.h"
 
 #define PAYLOAD_BYTES 1000
 #define THREADS_MAX 1024
@@ -158,7 +159,7 @@ static size_t parse_size(const char *text, size_t max)
 static void open_cache(struct shed_client **client, struct shed_source **source)
 {
     static const char payload[PAYLOAD_BYTES];
-    struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_client_options options = bare_client();
     const char *links = getenv("SNOWSHED_LINKS");
     struct shed_error err;
     char uri[200];
@@ -167,8 +168,9 @@ static void open_cache(struct shed_client **client, struct shed_source **source)
         options.links = strtoull(links, NULL, 10);
     (void)snprintf(uri, sizeof(uri), "unix:%s", socket_path);
     if (shed_client_open(uri, &options, client, &err) != SHED_OK ||
-        shed_source_open_batch(no_load, NULL, NULL, source, &err) != SHED_OK ||
-        shed_cache_open(*client, "bench", *source, NULL, &cache, &err) !=
+        shed_source_open_batch(no_load, NULL, BARE_SOURCE, source, &err) !=
+            SHED_OK ||
+        shed_cache_open(*client, "bench", *source, BARE_CACHE, &cache, &err) !=
             SHED_OK ||
         shed_put(cache, shed_str(KEY), shed_bytes(payload, sizeof(payload)),
                  NULL, &err) != SHED_OK)

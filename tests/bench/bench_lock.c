@@ -23,6 +23,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "support/bare.h"
 
 enum {
     SERVERS = 5,
@@ -179,7 +180,7 @@ static struct shed_lock *open_lock(enum way way)
     o.algorithm = (uint64_t)ways[way].algorithm;
     for (size_t i = 0; i < count; i++) {
         (void)snprintf(uri, sizeof(uri), "unix:%s", sockets[i]);
-        if (shed_client_open(uri, NULL, &clients[i], &err) != SHED_OK)
+        if (shed_client_open(uri, BARE_CLIENT, &clients[i], &err) != SHED_OK)
             die(uri, err.reason);
     }
     if (shed_lock_open_quorum(clients, count, shed_str(NAME), &o, &lock,

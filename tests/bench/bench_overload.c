@@ -28,6 +28,7 @@
 #include <snowshed/stats.h>
 
 #include "base/clock.h"
+#include "support/bare.h"
 
 enum {
     IDS = 100000,          /* tests/bench/overload.sql */
@@ -131,7 +132,7 @@ static void *call_again(void *arg)
 
 static struct shed_source *open_source(const struct run *run)
 {
-    struct shed_source_options loads = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_source_options loads = bare_source();
     struct shed_mysql_options options = SHED_MYSQL_OPTIONS_INIT;
     struct shed_source *source;
     struct shed_error err;
@@ -186,14 +187,14 @@ static void run_callers(struct run *run, uint64_t seconds)
 /* Open a cache, and let the callers run. */
 static void run_in_process(struct run *run, uint64_t seconds)
 {
-    struct shed_cache_options options = SHED_CACHE_OPTIONS_INIT;
+    struct shed_cache_options options = bare_cache();
     struct shed_client *client;
     struct shed_source *source = open_source(run);
     struct shed_error err;
 
     options.ttl_ms = 1; /* each call is a load */
     options.failure_ttl_ms = 0;
-    if (shed_client_open(redis_uri, NULL, &client, &err) != SHED_OK ||
+    if (shed_client_open(redis_uri, BARE_CLIENT, &client, &err) != SHED_OK ||
         shed_cache_open(client, "overload", source, &options, &run->cache,
                         &err) != SHED_OK)
         die(err.reason);

@@ -19,6 +19,7 @@
 #include <snowshed/source.h>
 
 #include "base/clock.h"
+#include "support/bare.h"
 #include "support/answers.h"
 
 enum {
@@ -167,14 +168,14 @@ static void *run_caller(void *arg)
 
 static void open_way(struct caller *c, enum way which, const char *uri)
 {
-    struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_client_options options = bare_client();
     struct shed_error err;
 
     options.wait = which == POLL ? SHED_WAIT_POLL : SHED_WAIT_AUTO;
     if (shed_client_open(uri, &options, &c->client[which], &err) != SHED_OK ||
-        shed_source_open_batch(load, c, NULL, &c->source[which], &err) !=
+        shed_source_open_batch(load, c, BARE_SOURCE, &c->source[which], &err) !=
             SHED_OK ||
-        shed_cache_open(c->client[which], "bench", c->source[which], NULL,
+        shed_cache_open(c->client[which], "bench", c->source[which], BARE_CACHE,
                         &c->cache[which], &err) != SHED_OK)
         die(err.reason);
 }

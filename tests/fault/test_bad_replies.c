@@ -7,6 +7,7 @@
 #include <snowshed/lock.h>
 
 #include "redis/script.h"
+#include "support/bare.h"
 #include "support/fixture.h"
 
 static struct fixture fixture;
@@ -217,8 +218,9 @@ START_TEST(a_doubled_reply_grants_no_other_lock)
     struct shed_error err = {0};
 
     fixture_open(&fixture);
-    ck_assert_int_eq(shed_client_open(fixture.server.uri, NULL, &other, NULL),
-                     SHED_OK);
+    ck_assert_int_eq(
+        shed_client_open(fixture.server.uri, BARE_CLIENT, &other, NULL),
+        SHED_OK);
     theirs = open_lock(other, "second", (uint64_t)_i);
     first = open_lock(fixture.client, "first", (uint64_t)_i);
     second = open_lock(fixture.client, "second", (uint64_t)_i);

@@ -15,6 +15,7 @@
 #include <snowshed/lock.h>
 
 #include "redis/lookup.h"
+#include "support/bare.h"
 #include "support/fixture.h"
 
 /* AddressSanitizer's allocator leaves a lock to a child that another thread of
@@ -136,8 +137,8 @@ START_TEST(with_too_few_descriptors_nothing_is_opened_and_none_is_lost)
     int had;
 
     fixture_init(&fixture);
-    ck_assert_int_eq(shed_source_open_batch(table_load, &fixture.table, NULL,
-                                            &fixture.source, NULL),
+    ck_assert_int_eq(shed_source_open_batch(table_load, &fixture.table,
+                                            BARE_SOURCE, &fixture.source, NULL),
                      SHED_OK);
     ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
     leave(0, &before);
@@ -273,11 +274,11 @@ static void open_idle(void)
 {
     struct shed_cache *cache;
 
+    ck_assert_int_eq(shed_source_open_batch(table_load, &fixture.table,
+                                            BARE_SOURCE, &idle, NULL),
+                     SHED_OK);
     ck_assert_int_eq(
-        shed_source_open_batch(table_load, &fixture.table, NULL, &idle, NULL),
-        SHED_OK);
-    ck_assert_int_eq(
-        shed_cache_open(fixture.client, "idle", idle, NULL, &cache, NULL),
+        shed_cache_open(fixture.client, "idle", idle, BARE_CACHE, &cache, NULL),
         SHED_OK);
     expect_text(cache, "k", "k@1");
     shed_cache_close(cache);

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/bare.h"
 #include "support/answers.h"
 #include "support/child.h"
 #include "support/fixture.h"
@@ -99,9 +100,9 @@ static void *read_on(void *arg)
 static void open_all(struct worker *w, struct shed_client **client,
                      struct shed_source **source, struct shed_cache **cache)
 {
-    struct shed_client_options co = SHED_CLIENT_OPTIONS_INIT;
-    struct shed_source_options so = SHED_SOURCE_OPTIONS_INIT;
-    struct shed_cache_options options = SHED_CACHE_OPTIONS_INIT;
+    struct shed_client_options co = bare_client();
+    struct shed_source_options so = bare_source();
+    struct shed_cache_options options = bare_cache();
 
     co.command_timeout_ms = SILENCE_MS;
     so.max_loads = MAX_LOADS;

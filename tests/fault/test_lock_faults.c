@@ -6,6 +6,7 @@
 
 #include <snowshed/stats.h>
 
+#include "support/bare.h"
 #include "support/lock_fixture.h"
 
 /* Longer than anything in these tests hangs. */
@@ -18,7 +19,7 @@ enum { SILENCE_MS = 1000 };
 static struct shed_client *open_timed(const char *uri,
                                       uint64_t command_timeout_ms)
 {
-    struct shed_client_options o = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_client_options o = bare_client();
     struct shed_client *client;
 
     o.command_timeout_ms = command_timeout_ms;
@@ -376,7 +377,8 @@ START_TEST(a_release_whose_reply_is_lost_is_no_loss)
     enum shed_code code;
 
     proxy_start(&proxy, &server);
-    ck_assert_int_eq(shed_client_open(proxy.uri, NULL, &client, NULL), SHED_OK);
+    ck_assert_int_eq(shed_client_open(proxy.uri, BARE_CLIENT, &client, NULL),
+                     SHED_OK);
     lock = open_kept(client, &o);
     do { /* another reply may be cut instead */
         acquire(lock, PLENTY_MS);

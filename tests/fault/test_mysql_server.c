@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "support/bare.h"
 #include "support/own_site.h"
 #include "support/server.h"
 
@@ -55,7 +56,7 @@ END_TEST
 START_TEST(a_probe_of_the_breaker_asks_the_server_in_spite_of_the_pause)
 {
     enum { PROBES = 12 }; /* then the pause is 2.5 s at least */
-    struct shed_source_options so = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_source_options so = bare_source();
     struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct shed_source *source;
     struct ask ask;
@@ -142,7 +143,7 @@ static struct shed_mysql_options short_timeouts(void)
 START_TEST(a_stopped_server_keeps_a_slot_until_its_limit)
 {
     enum { LIMIT_MS = 2000 };
-    struct shed_source_options source_options = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_source_options source_options = bare_source();
     struct shed_mysql_options o = short_timeouts();
     struct shed_source *source;
     struct ask ask;
@@ -189,7 +190,7 @@ START_TEST(a_slot_is_free_when_a_killed_query_is_gone_and_not_before)
     /* A limit that does not end the query even on a slow machine. */
     enum { SLOW_PARTS = 60, PART_BYTES = 64, LIMIT_MS = 3600000 };
     static char query[SLOW_PARTS * PART_BYTES];
-    struct shed_source_options so = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_source_options so = bare_source();
     struct shed_mysql_options o = short_timeouts();
     struct shed_source *source;
     struct ask ask;
@@ -215,7 +216,7 @@ END_TEST
 START_TEST(a_restart_has_ended_what_was_lost_before)
 {
     enum { LIMIT_MS = 120000 };
-    struct shed_source_options source_options = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_source_options source_options = bare_source();
     struct shed_mysql_options o = short_timeouts();
     struct shed_source *source;
     struct ask ask;
@@ -528,7 +529,7 @@ static void start_blackhole(struct proxy *proxy, struct server *hidden,
 
 START_TEST(a_connect_without_an_answer_fails_at_its_timeout_and_frees_the_slot)
 {
-    struct shed_source_options source_options = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_source_options source_options = bare_source();
     struct shed_mysql_options o = short_timeouts();
     struct shed_source *source;
     struct proxy proxy;

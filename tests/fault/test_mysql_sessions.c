@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "support/bare.h"
 #include "support/own_site.h"
 
 #define WORD "SELECT k, v FROM word WHERE k IN (?)"
@@ -143,7 +144,7 @@ static void make_function(const char *deed)
  * from now on. */
 static struct shed_source *open_writer(unsigned long *id)
 {
-    struct shed_source_options load = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_source_options load = bare_source();
     struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct shed_source *source;
 
@@ -233,7 +234,7 @@ END_TEST
  * second. */
 START_TEST(a_table_that_is_locked_is_waited_for_until_the_limit)
 {
-    struct shed_source_options load = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_source_options load = bare_source();
     struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct shed_source *source;
     struct ask ask;
@@ -294,7 +295,7 @@ static void load_nothing(struct shed_source *source, size_t count)
 START_TEST(the_server_keeps_one_statement_for_each_power_of_two)
 {
     enum { MOST = 64, POWERS = 7 };
-    struct shed_source_options load = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_source_options load = bare_source();
     struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct shed_source *source;
 

@@ -1,6 +1,7 @@
 /* A lock on five servers: what a majority can do, and a minority cannot. */
 #include <string.h>
 
+#include "support/bare.h"
 #include "support/lock_fixture.h"
 
 enum { SERVERS = 5, MAJORITY = 3, LEASE_MS = 1000, LONG_LEASE_MS = 3000 };
@@ -22,7 +23,7 @@ struct quorum {
 static void open_waiting(struct quorum *q, const struct shed_lock_options *o,
                          uint64_t wait)
 {
-    struct shed_client_options co = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_client_options co = bare_client();
     struct shed_error err;
 
     co.wait = wait;

@@ -8,6 +8,7 @@
 #include <snowshed/snowshed.h>
 #include <snowshed/source.h>
 
+#include "support/bare.h"
 #include "support/answers.h"
 #include "support/child.h"
 #include "support/server.h"
@@ -59,8 +60,8 @@ static void hold(struct worker *w, struct shed_lock *lock)
 
 static _Noreturn void work(struct worker *w)
 {
-    struct shed_client_options co = SHED_CLIENT_OPTIONS_INIT;
-    struct shed_cache_options o = SHED_CACHE_OPTIONS_INIT;
+    struct shed_client_options co = bare_client();
+    struct shed_cache_options o = bare_cache();
     struct shed_source *source = NULL;
     struct shed_client *client = NULL;
     struct shed_cache *cache = NULL;
@@ -70,7 +71,8 @@ static _Noreturn void work(struct worker *w)
     co.command_timeout_ms = scaled_ms(SILENCE_MS);
     o.timeout_ms = scaled_ms(SILENCE_MS);
     if (shed_client_open(server.uri, &co, &client, NULL) != SHED_OK ||
-        shed_source_open_batch(load, NULL, NULL, &source, NULL) != SHED_OK ||
+        shed_source_open_batch(load, NULL, BARE_SOURCE, &source, NULL) !=
+            SHED_OK ||
         shed_cache_open(client, "t", source, &o, &cache, NULL) != SHED_OK ||
         shed_lock_open(client, shed_str("l"), NULL, &lock, NULL) != SHED_OK)
         _exit(1);

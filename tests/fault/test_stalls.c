@@ -14,6 +14,7 @@
 #include <snowshed/source.h>
 
 #include "base/random.h"
+#include "support/bare.h"
 #include "support/child.h"
 #include "support/server.h"
 #include "support/testing.h"
@@ -176,8 +177,8 @@ static void *read_rows(void *unused)
  * goes on. */
 static _Noreturn void work(size_t process)
 {
-    struct shed_client_options client_options = SHED_CLIENT_OPTIONS_INIT;
-    struct shed_cache_options options = SHED_CACHE_OPTIONS_INIT;
+    struct shed_client_options client_options = bare_client();
+    struct shed_cache_options options = bare_cache();
     struct shed_source *source = NULL;
     struct shed_client *client = NULL;
     struct proxy proxy = {.is_tcp = true};
@@ -188,7 +189,7 @@ static _Noreturn void work(size_t process)
         scaled_ms(process % 2 == 0 ? 300 : 4000);
     options.tags_limit = 100;
     if (shed_client_open(proxy.uri, &client_options, &client, NULL) ||
-        shed_source_open_batch(load, NULL, NULL, &source, NULL) ||
+        shed_source_open_batch(load, NULL, BARE_SOURCE, &source, NULL) ||
         shed_cache_open(client, "t", source, &options, &cache, NULL))
         _exit(1);
     atomic_store(&proxy.every, STALL_EVERY);

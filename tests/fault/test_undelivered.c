@@ -7,6 +7,7 @@
 #include <snowshed/event.h>
 
 #include "cache/cache.h"
+#include "support/bare.h"
 #include "support/answers.h"
 #include "support/child.h"
 #include "support/fixture.h"
@@ -43,7 +44,7 @@ static _Noreturn void read_forever(void)
 
     if (shed_client_open(fixture.server.uri, &fixture.client_options, &client,
                          NULL) != SHED_OK ||
-        shed_source_open_batch(load_other, NULL, NULL, &source, NULL) !=
+        shed_source_open_batch(load_other, NULL, BARE_SOURCE, &source, NULL) !=
             SHED_OK ||
         shed_cache_open(client, "t", source, &fixture.cache_options, &cache,
                         NULL) != SHED_OK)

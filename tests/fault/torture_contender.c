@@ -23,6 +23,7 @@
 #include "mysql/compat.h"
 #include "mysql/uri.h"
 #include "redis/pipe.h"
+#include "support/bare.h"
 #include "support/testing.h"
 
 enum {
@@ -174,7 +175,7 @@ static void connect_mysql(const struct shed_mysql_uri *uri)
 static void connect_all(void)
 {
     struct shed_client *clients[TORTURE_SERVERS_MAX];
-    struct shed_client_options o = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_client_options o = bare_client();
     struct shed_lock_options lo = setup->options;
     struct shed_mysql_uri uri;
     struct shed_error err;

@@ -26,6 +26,7 @@
 
 #include "base/clock.h"
 #include "cli/text.h"
+#include "support/bare.h"
 
 #define FAILURE_TTL_MS 60000
 #define STALE_MS 60000
@@ -160,8 +161,8 @@ void *cli_alloc(size_t count, size_t size)
 
 int main(int argc, char **argv)
 {
-    struct shed_cache_options options = SHED_CACHE_OPTIONS_INIT;
-    struct shed_source_options many = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_cache_options options = bare_cache();
+    struct shed_source_options many = bare_source();
     struct shed_source *source;
     struct shed_error err;
     char line[4096], verb[16], word[1024], text[2048];
@@ -171,7 +172,7 @@ int main(int argc, char **argv)
     options.stale_while_revalidate_ms = STALE_MS;
     many.max_batch = 1;
     many.max_loads = 16;
-    if (argc < 3 || shed_client_open(argv[1], NULL, &client, &err) ||
+    if (argc < 3 || shed_client_open(argv[1], BARE_CLIENT, &client, &err) ||
         shed_source_open(load_row, NULL, &many, &source, &err) ||
         shed_cache_open(client, argv[2], source, &options, &cache, &err)) {
         (void)fprintf(stderr, "cli_maker: cannot begin\n");

@@ -8,6 +8,7 @@
 #include <snowshed/stats.h>
 
 #include "client/probe.h"
+#include "support/bare.h"
 #include "support/answers.h"
 #include "support/lock_fixture.h"
 
@@ -111,8 +112,8 @@ static struct shed_client *open_shop(void)
     struct shed_client *client;
     struct shed_error err;
 
-    ck_assert_msg(shed_client_open(uri, NULL, &client, &err) == SHED_OK, "%s",
-                  err.reason);
+    ck_assert_msg(shed_client_open(uri, BARE_CLIENT, &client, &err) == SHED_OK,
+                  "%s", err.reason);
     return client;
 }
 
@@ -169,15 +170,16 @@ static struct shed_stats read_stats(const struct shed_cache *cache)
 
 START_TEST(a_cache_needs_no_more_rights)
 {
-    struct shed_cache_options o = SHED_CACHE_OPTIONS_INIT;
+    struct shed_cache_options o = bare_cache();
     struct shed_client *client = open_shop();
     struct shed_source *source;
     struct shed_cache *cache;
 
     leave_only(SHED_USE_CACHE, SHED_USE_CACHE);
     o.lease_ms = SHORT_MS;
-    ck_assert_int_eq(shed_source_open_batch(load, NULL, NULL, &source, NULL),
-                     SHED_OK);
+    ck_assert_int_eq(
+        shed_source_open_batch(load, NULL, BARE_SOURCE, &source, NULL),
+        SHED_OK);
     ck_assert_int_eq(shed_cache_open(client, "item", source, &o, &cache, NULL),
                      SHED_OK);
     get(cache, "s", SHED_OK);
@@ -205,8 +207,8 @@ END_TEST
 
 START_TEST(a_budget_of_loads_needs_no_more_rights)
 {
-    struct shed_cache_options o = SHED_CACHE_OPTIONS_INIT;
-    struct shed_source_options so = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_cache_options o = bare_cache();
+    struct shed_source_options so = bare_source();
     struct shed_client *client = open_shop();
     struct shed_source *source;
     struct shed_cache *cache;
@@ -227,7 +229,7 @@ END_TEST
 
 START_TEST(a_cache_with_tags_needs_no_more_rights)
 {
-    struct shed_cache_options o = SHED_CACHE_OPTIONS_INIT;
+    struct shed_cache_options o = bare_cache();
     struct shed_bytes tag = shed_str("red");
     struct shed_client *client = open_shop();
     struct shed_source *source;
@@ -235,8 +237,9 @@ START_TEST(a_cache_with_tags_needs_no_more_rights)
 
     leave_only(SHED_USE_CACHE, SHED_USE_TAGS);
     o.tags_limit = 1;
-    ck_assert_int_eq(shed_source_open_batch(load, NULL, NULL, &source, NULL),
-                     SHED_OK);
+    ck_assert_int_eq(
+        shed_source_open_batch(load, NULL, BARE_SOURCE, &source, NULL),
+        SHED_OK);
     ck_assert_int_eq(shed_cache_open(client, "item", source, &o, &cache, NULL),
                      SHED_OK);
     get(cache, "a", SHED_OK);
@@ -258,8 +261,8 @@ END_TEST
 static struct shed_cache *open_all_on(struct shed_client *client,
                                       struct shed_source **source)
 {
-    struct shed_cache_options o = SHED_CACHE_OPTIONS_INIT;
-    struct shed_source_options so = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_cache_options o = bare_cache();
+    struct shed_source_options so = bare_source();
     struct shed_cache *cache;
 
     so.fleet_loads = 2;
@@ -634,7 +637,7 @@ END_TEST
 
 START_TEST(a_client_that_waits_by_timer_needs_no_channel)
 {
-    struct shed_client_options o = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_client_options o = bare_client();
     struct shed_client *client;
 
     server_do(&server, "ACL SETUSER shop resetchannels -subscribe");

@@ -11,6 +11,7 @@
 #include <snowshed/source.h>
 
 #include "cache/cache.h"
+#include "support/bare.h"
 #include "support/ageing.h"
 #include "support/scarcity.h"
 #include "support/server.h"
@@ -88,9 +89,9 @@ static void set_options(struct shed_client_options *client,
 
 static enum shed_code open_all(struct handles *h, struct shed_error *err)
 {
-    struct shed_client_options client = SHED_CLIENT_OPTIONS_INIT;
-    struct shed_source_options source = SHED_SOURCE_OPTIONS_INIT;
-    struct shed_cache_options cache = SHED_CACHE_OPTIONS_INIT;
+    struct shed_client_options client = bare_client();
+    struct shed_source_options source = bare_source();
+    struct shed_cache_options cache = bare_cache();
     enum shed_code code;
 
     cache.tags_limit = 10;

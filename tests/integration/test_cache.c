@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "entry/entry.h"
+#include "support/bare.h"
 #include "support/fixture.h"
 
 static struct fixture fixture;
@@ -373,11 +374,11 @@ static void refused_cache(const char *name, struct shed_cache_options *options,
 
 START_TEST(a_bad_name_or_option_opens_no_cache_and_says_which)
 {
-    struct shed_cache_options o = SHED_CACHE_OPTIONS_INIT;
+    struct shed_cache_options o = bare_cache();
     struct {
         struct shed_cache_options known;
         uint64_t unknown;
-    } newer = {SHED_CACHE_OPTIONS_INIT, 1};
+    } newer = {bare_cache(), 1};
     static char name[SHED_NAME_MAX_BYTES + 2];
 
     memset(name, 'n', sizeof(name) - 1);
@@ -392,10 +393,10 @@ START_TEST(a_bad_name_or_option_opens_no_cache_and_says_which)
     refused_cache("lock", NULL, "keys of locks");
     o.ttl_ms = 0;
     refused_cache("a", &o, "ttl_ms is 0");
-    o = (struct shed_cache_options)SHED_CACHE_OPTIONS_INIT;
+    o = bare_cache();
     o.lease_ms = 9;
     refused_cache("a", &o, "lease_ms");
-    o = (struct shed_cache_options)SHED_CACHE_OPTIONS_INIT;
+    o = bare_cache();
     o.size = 0;
     refused_cache("a", &o, "size");
     newer.known.size = sizeof(newer);
@@ -410,7 +411,7 @@ START_TEST(a_longer_options_struct_with_a_zero_tail_is_taken)
     struct {
         struct shed_cache_options known;
         uint64_t unknown;
-    } newer = {SHED_CACHE_OPTIONS_INIT, 0};
+    } newer = {bare_cache(), 0};
     struct shed_cache *cache = NULL;
 
     fixture_up(&fixture);

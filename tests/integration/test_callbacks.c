@@ -8,6 +8,7 @@
 #include <snowshed/event.h>
 #include <snowshed/lock.h>
 
+#include "support/bare.h"
 #include "support/answers.h"
 #include "support/fixture.h"
 
@@ -176,11 +177,11 @@ static void open_handles(void)
     struct shed_lock *opened;
     struct shed_error err;
 
-    expect_refused(shed_client_open(fixture.server.uri, NULL, &client, &err),
-                   &err);
+    expect_refused(
+        shed_client_open(fixture.server.uri, BARE_CLIENT, &client, &err), &err);
     expect_refused(shed_cache_probe(fixture.cache, 0, &err), &err);
-    expect_refused(shed_cache_open(fixture.client, "u", fixture.source, NULL,
-                                   &cache, &err),
+    expect_refused(shed_cache_open(fixture.client, "u", fixture.source,
+                                   BARE_CACHE, &cache, &err),
                    &err);
     expect_refused(
         shed_lock_open(fixture.client, shed_str("job"), NULL, &opened, &err),
@@ -363,14 +364,14 @@ static void close_and_answer(void *user, void *thread, struct shed_load *load)
 static void open_closing_source(void)
 {
     init();
-    ck_assert_int_eq(
-        shed_client_open(fixture.server.uri, NULL, &fixture.client, NULL),
-        SHED_OK);
-    ck_assert_int_eq(shed_source_open_batch(close_and_answer, NULL, NULL,
+    ck_assert_int_eq(shed_client_open(fixture.server.uri, BARE_CLIENT,
+                                      &fixture.client, NULL),
+                     SHED_OK);
+    ck_assert_int_eq(shed_source_open_batch(close_and_answer, NULL, BARE_SOURCE,
                                             &fixture.source, NULL),
                      SHED_OK);
-    ck_assert_int_eq(shed_cache_open(fixture.client, "t", fixture.source, NULL,
-                                     &fixture.cache, NULL),
+    ck_assert_int_eq(shed_cache_open(fixture.client, "t", fixture.source,
+                                     BARE_CACHE, &fixture.cache, NULL),
                      SHED_OK);
 }
 

@@ -11,6 +11,7 @@
 
 #include "client/client.h"
 #include "redis/address.h"
+#include "support/bare.h"
 #include "support/answers.h"
 #include "support/child.h"
 #include "support/server.h"
@@ -103,7 +104,7 @@ static void settle(struct shed_stats *out)
 
 static struct shed_cache_options options_of_scene(void)
 {
-    struct shed_cache_options o = SHED_CACHE_OPTIONS_INIT;
+    struct shed_cache_options o = bare_cache();
 
     o.ttl_ms = o.negative_ttl_ms = TTL_MS;
     o.ttl_jitter_pct = 0;
@@ -117,7 +118,7 @@ static struct shed_cache_options options_of_scene(void)
 
 static _Noreturn void work(size_t me)
 {
-    struct shed_client_options co = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_client_options co = bare_client();
     struct shed_cache_options o = options_of_scene();
     struct shed_source *source = NULL;
     struct shed_client *client = NULL;
@@ -125,7 +126,8 @@ static _Noreturn void work(size_t me)
 
     co.command_timeout_ms = scaled_ms(SILENCE_MS);
     if (shed_client_open(server.uri, &co, &client, NULL) != SHED_OK ||
-        shed_source_open_batch(load, NULL, NULL, &source, NULL) != SHED_OK ||
+        shed_source_open_batch(load, NULL, BARE_SOURCE, &source, NULL) !=
+            SHED_OK ||
         shed_cache_open(client, "t", source, &o, &cache, NULL) != SHED_OK)
         _exit(1);
     atomic_fetch_add(&client->address->clock.offset_ms, scene->skew_ms);

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/bare.h"
 #include "support/answers.h"
 #include "support/child.h"
 #include "support/fixture.h"
@@ -41,7 +42,7 @@ struct fleet {
 
 static struct server server;
 static struct fleet *fleet;
-static struct shed_cache_options options = SHED_CACHE_OPTIONS_INIT;
+static struct shed_cache_options options;
 static enum shed_wait wait_by = SHED_WAIT_AUTO;
 
 /* ------------------------------------------------------------- in a worker */
@@ -99,14 +100,15 @@ static _Noreturn void work(struct worker *w)
 {
     struct shed_source *source = NULL;
     struct shed_client *client = NULL;
-    struct shed_client_options co = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_client_options co = bare_client();
     struct shed_cache *cache = NULL;
     pthread_t teller;
 
     co.command_timeout_ms = scaled_ms(FIXTURE_SILENCE_MS);
     co.wait = wait_by;
     if (shed_client_open(server.uri, &co, &client, NULL) != SHED_OK ||
-        shed_source_open_batch(load, w, NULL, &source, NULL) != SHED_OK ||
+        shed_source_open_batch(load, w, BARE_SOURCE, &source, NULL) !=
+            SHED_OK ||
         shed_cache_open(client, "t", source, &options, &cache, NULL) != SHED_OK)
         _exit(1);
     told_of = cache;
@@ -421,6 +423,7 @@ int main(void)
 {
     TCase *tc = tcase_create("fleet");
 
+    options = bare_cache();
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, one_load_per_expiry_for_all_processes);
     tcase_add_test(tc, a_killed_leader_is_replaced_long_before_its_lease_ends);

@@ -9,6 +9,7 @@
 
 #include <snowshed/event.h>
 
+#include "support/bare.h"
 #include "support/fixture.h"
 
 #define KEY "t:loads"
@@ -289,8 +290,9 @@ START_TEST(a_cache_on_another_redis_is_refused_on_the_same_source)
     ck_assert_int_eq(shed_client_open(_i == 0 ? other.uri : database,
                                       &r.client_options, &client, NULL),
                      SHED_OK);
-    ck_assert_int_eq(shed_cache_open(client, "u", r.source, NULL, &cache, &err),
-                     SHED_EINVAL);
+    ck_assert_int_eq(
+        shed_cache_open(client, "u", r.source, BARE_CACHE, &cache, &err),
+        SHED_EINVAL);
     ck_assert_ptr_null(cache);
     ck_assert_ptr_nonnull(strstr(err.reason, r.server.socket));
     ck_assert_ptr_nonnull(
@@ -299,8 +301,9 @@ START_TEST(a_cache_on_another_redis_is_refused_on_the_same_source)
     fixture_close(&r);
     r.source_options.fleet_loads = 0;
     fixture_open(&r);
-    ck_assert_int_eq(shed_cache_open(client, "u", r.source, NULL, &cache, &err),
-                     SHED_OK);
+    ck_assert_int_eq(
+        shed_cache_open(client, "u", r.source, BARE_CACHE, &cache, &err),
+        SHED_OK);
     shed_cache_close(cache);
     shed_client_close(client);
     fixture_down(&r);
@@ -329,7 +332,7 @@ END_TEST
 
 START_TEST(a_name_of_a_budget_is_checked_as_that_of_a_cache)
 {
-    struct shed_source_options options = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_source_options options = bare_source();
     struct shed_source *source = NULL;
     struct shed_error err;
 

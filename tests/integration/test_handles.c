@@ -10,6 +10,7 @@
 #include <snowshed/snowshed.h>
 #include <snowshed/source.h>
 
+#include "support/bare.h"
 #include "support/answers.h"
 #include "support/testing.h"
 
@@ -51,15 +52,16 @@ static void count_close(void *user)
 
 static void open_all(void)
 {
-    struct shed_source_options o = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_source_options o = bare_source();
     struct shed_error err;
 
     o.on_close = count_close;
-    require(shed_client_open(redis_uri(), NULL, &client, &err), &err);
+    require(shed_client_open(redis_uri(), BARE_CLIENT, &client, &err), &err);
     require(shed_source_open_batch(load, &sources_closed, &o, &source, &err),
             &err);
-    require(shed_cache_open(client, "handles", source, NULL, &cache, &err),
-            &err);
+    require(
+        shed_cache_open(client, "handles", source, BARE_CACHE, &cache, &err),
+        &err);
     require(shed_lock_open(client, shed_str("handles"), NULL, &lock, &err),
             &err);
 }
@@ -142,7 +144,7 @@ START_TEST(a_lock_is_held_until_its_own_handle_is_closed)
     struct shed_error err;
 
     open_all();
-    require(shed_client_open(redis_uri(), NULL, &other, &err), &err);
+    require(shed_client_open(redis_uri(), BARE_CLIENT, &other, &err), &err);
     require(shed_lock_open(other, shed_str("handles"), NULL, &rival, &err),
             &err);
     require(shed_lock_acquire(lock, 20000, &err), &err);
@@ -166,13 +168,14 @@ START_TEST(a_client_has_one_cache_of_a_name)
 
     open_all();
     ck_assert_int_eq(
-        shed_cache_open(client, "handles", source, NULL, &second, &err),
+        shed_cache_open(client, "handles", source, BARE_CACHE, &second, &err),
         SHED_EINVAL);
     ck_assert_ptr_null(second);
     ck_assert_ptr_nonnull(strstr(err.reason, "cache of that name"));
     shed_cache_close(cache);
-    require(shed_cache_open(client, "handles", source, NULL, &cache, &err),
-            &err);
+    require(
+        shed_cache_open(client, "handles", source, BARE_CACHE, &cache, &err),
+        &err);
     use_cache();
     for (int i = 0; i < HANDLES; i++)
         close_one(i);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "source/load.h"
+#include "support/bare.h"
 #include "support/answers.h"
 #include "support/calls.h"
 
@@ -62,7 +63,7 @@ static size_t queued(void)
 
 static void open_cache(void)
 {
-    struct shed_source_options loads = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_source_options loads = bare_source();
 
     calls_init(0, 0);
     calls_open();

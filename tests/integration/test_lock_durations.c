@@ -5,6 +5,7 @@
 #include <snowshed/event.h>
 
 #include "lock/short.h"
+#include "support/bare.h"
 #include "support/lock_fixture.h"
 
 enum { HELD_US = 50000 };
@@ -79,7 +80,7 @@ bool __wrap_shed_lock_release_short(struct shed_lock *l,
 
 static void up(void)
 {
-    struct shed_client_options o = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_client_options o = bare_client();
 
     server_up();
     o.on_event = on_event;

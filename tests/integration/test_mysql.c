@@ -8,6 +8,7 @@
 
 #include "entry/entry.h"
 #include "mysql/connection.h"
+#include "support/bare.h"
 #include "support/mysql_testing.h"
 
 static struct site site;
@@ -248,7 +249,7 @@ START_TEST(batches_of_every_size_are_answered)
     static struct ask asks[MOST];
     static char names[MOST][8];
     static const char *keys[MOST];
-    struct shed_source_options source_options = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_source_options source_options = bare_source();
     struct shed_mysql_options o = integer_options();
     char query[2 * TEXT_BYTES];
     struct shed_source *source;
@@ -516,7 +517,7 @@ END_TEST
 START_TEST(each_load_reads_the_present)
 {
     struct shed_mysql_options o = integer_options();
-    struct shed_source_options source_options = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_source_options source_options = bare_source();
     struct shed_source *source;
     struct ask ask;
 
@@ -535,7 +536,7 @@ END_TEST
 START_TEST(the_session_is_as_promised)
 {
     static const char *const keys[] = {"1"};
-    struct shed_source_options source_options = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_source_options source_options = bare_source();
     struct shed_mysql_options o = integer_options();
     char query[TEXT_BYTES];
     struct ask ask;
@@ -558,7 +559,7 @@ END_TEST
 START_TEST(a_statement_over_its_time_leaves_nothing_half_read)
 {
     static const char *const keys[] = {"42", "-7", "2", "3"};
-    struct shed_source_options source_options = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_source_options source_options = bare_source();
     struct shed_mysql_options o = integer_options();
     struct ask asks[4];
 

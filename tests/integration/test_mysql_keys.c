@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "support/bare.h"
 #include "support/mysql_testing.h"
 
 static struct site site;
@@ -23,7 +24,7 @@ enum { MANY = 100 };
  * and batches of MANY. */
 static struct shed_source *open_by(const char *query, enum shed_mysql_key key)
 {
-    struct shed_source_options load = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_source_options load = bare_source();
     struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
 
     load.max_loads = 1;

@@ -3,6 +3,7 @@
 #include "redis/session.h"
 
 #include "client/client.h"
+#include "support/bare.h"
 #include "support/lock_fixture.h"
 
 static unsigned long uptime_s(const struct server *s)
@@ -47,7 +48,8 @@ START_TEST(a_connection_for_pushes_that_died_silently_is_replaced)
 
     server_up();
     proxy_start(&proxy, &server);
-    ck_assert_int_eq(shed_client_open(proxy.uri, NULL, &client, NULL), SHED_OK);
+    ck_assert_int_eq(shed_client_open(proxy.uri, BARE_CLIENT, &client, NULL),
+                     SHED_OK);
     WAIT_FOR(is_tracked(&server));
     before = atomic_load(&proxy.accepted);
     proxy_set(&proxy, PROXY_DROP_PUSHES, 0, NULL);

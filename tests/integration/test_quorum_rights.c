@@ -2,6 +2,7 @@
  * nobody knows whether a server has restarted and forgotten the lock. */
 #include <string.h>
 
+#include "support/bare.h"
 #include "support/lock_fixture.h"
 
 enum { SERVERS = 3, LEASE_MS = 1000, OLD_S = 4 }; /* a few s may be unknown */
@@ -44,7 +45,8 @@ static void open_quorum(void)
     o.lease_ms = LEASE_MS;
     for (unsigned i = 0; i < SERVERS; i++)
         ck_assert_int_eq(
-            shed_client_open(servers[i].uri, NULL, &clients[i], NULL), SHED_OK);
+            shed_client_open(servers[i].uri, BARE_CLIENT, &clients[i], NULL),
+            SHED_OK);
     ck_assert_int_eq(shed_lock_open_quorum(clients, SERVERS,
                                            shed_str(LOCK_NAME), &o, &lock,
                                            NULL),

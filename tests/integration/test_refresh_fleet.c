@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "support/bare.h"
 #include "support/answers.h"
 #include "support/ageing.h"
 #include "support/child.h"
@@ -31,7 +32,7 @@ struct fleet {
 
 static struct server server;
 static struct fleet *fleet;
-static struct shed_cache_options options = SHED_CACHE_OPTIONS_INIT;
+static struct shed_cache_options options;
 
 /* ------------------------------------------------------------- in a worker */
 
@@ -74,12 +75,13 @@ static _Noreturn void work(struct worker *w)
 {
     struct shed_source *source = NULL;
     struct shed_client *client = NULL;
-    struct shed_client_options co = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_client_options co = bare_client();
     struct shed_cache *cache = NULL;
 
     co.command_timeout_ms = scaled_ms(FIXTURE_SILENCE_MS);
     if (shed_client_open(server.uri, &co, &client, NULL) != SHED_OK ||
-        shed_source_open_batch(load, w, NULL, &source, NULL) != SHED_OK ||
+        shed_source_open_batch(load, w, BARE_SOURCE, &source, NULL) !=
+            SHED_OK ||
         shed_cache_open(client, "t", source, &options, &cache, NULL) != SHED_OK)
         _exit(1);
     for (;;) {
@@ -97,6 +99,7 @@ static void start_fleet(uint64_t refresh_after_pct, uint64_t revalidate_ms)
     fleet = share_memory(sizeof(*fleet));
     atomic_store(&fleet->version, 1);
     atomic_store(&fleet->may_answer, true);
+    options = bare_cache();
     options.timeout_ms = scaled_ms(FIXTURE_TIMEOUT_MS);
     options.ttl_ms = AGEING_TTL_MS;
     options.refresh_after_pct = refresh_after_pct;

@@ -11,6 +11,7 @@
 
 #include "entry/entry.h"
 #include "client/client.h"
+#include "support/bare.h"
 #include "support/fixture.h"
 
 static struct fixture fixture;
@@ -202,7 +203,8 @@ START_TEST(a_server_without_auth_is_denied_and_the_password_not_told)
 
     server_start(&server);
     snprintf(uri, sizeof(uri), "unix://:hunter2@%s", server.socket);
-    ck_assert_int_eq(shed_client_open(uri, NULL, &client, NULL), SHED_OK);
+    ck_assert_int_eq(shed_client_open(uri, BARE_CLIENT, &client, NULL),
+                     SHED_OK);
     WAIT_FOR(shed_client_status_read(client, &status, sizeof(status), NULL) ==
                  SHED_OK &&
              status.last.code == SHED_EDENIED);
@@ -531,7 +533,7 @@ static int use_in_child(void)
         return 6;
     if (shed_invalidate(fixture.cache, shed_str("k"), 0, NULL) != SHED_EFORKED)
         return 4;
-    if (shed_cache_open(fixture.client, "u", fixture.source, NULL, &cache,
+    if (shed_cache_open(fixture.client, "u", fixture.source, BARE_CACHE, &cache,
                         NULL) != SHED_EFORKED)
         return 5;
     shed_cache_close(fixture.cache);

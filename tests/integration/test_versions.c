@@ -2,6 +2,7 @@
  * and times to live of a source's own. */
 #include <string.h>
 
+#include "support/bare.h"
 #include "support/ageing.h"
 #include "support/fixture.h"
 
@@ -456,11 +457,11 @@ START_TEST(a_row_without_an_old_version_cannot_be_unmodified)
     struct shed_error err = {0};
 
     fixture_up(&fixture);
+    ck_assert_int_eq(shed_source_open_batch(load_unmodified, NULL, BARE_SOURCE,
+                                            &source, NULL),
+                     SHED_OK);
     ck_assert_int_eq(
-        shed_source_open_batch(load_unmodified, NULL, NULL, &source, NULL),
-        SHED_OK);
-    ck_assert_int_eq(
-        shed_cache_open(fixture.client, "u", source, NULL, &cache, NULL),
+        shed_cache_open(fixture.client, "u", source, BARE_CACHE, &cache, NULL),
         SHED_OK);
     expect_code(cache, "k", SHED_ESOURCE, &err);
     ck_assert_ptr_nonnull(strstr(err.reason, "unmodified"));

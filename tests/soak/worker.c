@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "soak/calls.h"
+#include "support/bare.h"
 #include "support/testing.h"
 
 enum {
@@ -159,7 +160,7 @@ static void set_client_options(struct soak_worker *w,
 
 static bool open_cache(struct soak_worker *w, enum soak_cache cache)
 {
-    struct shed_cache_options o = SHED_CACHE_OPTIONS_INIT;
+    struct shed_cache_options o = bare_cache();
 
     o.ttl_ms = soak_ttl_ms(cache);
     o.refresh_after_pct = cache == SOAK_SHORT ? SOAK_REFRESH_AFTER_PCT : 0;
@@ -177,9 +178,9 @@ static bool open_cache(struct soak_worker *w, enum soak_cache cache)
 
 static bool open_all(struct soak_worker *w)
 {
-    struct shed_source_options so = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_source_options so = bare_source();
     struct shed_mysql_options mo = SHED_MYSQL_OPTIONS_INIT;
-    struct shed_client_options co = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_client_options co = bare_client();
 
     set_source_options(w, &so);
     mo.source = &so;

@@ -1,4 +1,5 @@
 /* The server at the other end of a connection's socket, and its owner. */
+#include "support/bare.h"
 #include "support/conn_fixture.h"
 
 #include <errno.h>
@@ -107,7 +108,7 @@ void say_text(const char *text)
 
 void start_conn(void)
 {
-    struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_client_options options = bare_client();
 
     options.connect_timeout_ms = CONNECT_MS;
     options.command_timeout_ms = COMMAND_MS;

@@ -1,6 +1,8 @@
 /* The table and the cache on it. */
 #include "support/fixture.h"
 
+#include "support/bare.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -174,9 +176,9 @@ void fixture_init(struct fixture *r)
     *r = (struct fixture){.table = {.mu = PTHREAD_MUTEX_INITIALIZER,
                                     .changed = PTHREAD_COND_INITIALIZER,
                                     .version = 1},
-                          .client_options = SHED_CLIENT_OPTIONS_INIT,
-                          .source_options = SHED_SOURCE_OPTIONS_INIT,
-                          .cache_options = SHED_CACHE_OPTIONS_INIT};
+                          .client_options = bare_client(),
+                          .source_options = bare_source(),
+                          .cache_options = bare_cache()};
     r->cache_options.ttl_jitter_pct = 0;
     r->cache_options.timeout_ms = scaled_ms(FIXTURE_TIMEOUT_MS);
     r->client_options.connect_timeout_ms = scaled_ms(FIXTURE_SILENCE_MS);

@@ -1,4 +1,5 @@
 /* Handles and waiters of the lock tests. */
+#include "support/bare.h"
 #include "support/lock_fixture.h"
 
 #include <string.h>
@@ -25,7 +26,7 @@ const enum shed_lock_algorithm singles[SINGLES] = {
 
 struct shed_client *open_client(const struct server *s, uint64_t wait)
 {
-    struct shed_client_options o = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_client_options o = bare_client();
     struct shed_client *client;
     struct shed_error err;
 

@@ -1,4 +1,5 @@
 /* See mysql_testing.h. */
+#include "support/bare.h"
 #include "support/mysql_testing.h"
 
 #include <sched.h>
@@ -271,7 +272,7 @@ struct shed_source *open_source(struct site *site, const char *query,
 
 struct shed_source *open_single_source(struct site *site, const char *query)
 {
-    struct shed_source_options load = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_source_options load = bare_source();
     struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
 
     load.max_loads = 1;

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "support/bare.h"
 #include "support/reply_testing.h"
 #include "support/testing.h"
 
@@ -15,7 +16,7 @@ enum {
     COMMAND_MS = 500
 };
 
-static struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
+static struct shed_client_options options;
 static struct shed_gate *gate;
 static uint64_t now_ms = 1000000;
 static unsigned opened, closed;
@@ -385,6 +386,7 @@ int main(void)
 {
     TCase *tc = tcase_create("gate");
 
+    options = bare_client();
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, without_its_option_there_is_none);
     tcase_add_test(tc, it_opens_at_its_part_of_failures_and_says_so);

@@ -11,6 +11,7 @@
 
 #include "redis/link.h"
 #include "redis/pipe.h"
+#include "support/bare.h"
 #include "support/greeting.h"
 #include "support/testing.h"
 
@@ -156,7 +157,7 @@ static void let_it_idle(void)
 
 START_TEST(what_comes_between_two_calls_answers_neither)
 {
-    struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_client_options options = bare_client();
     struct fake fake = {.peer = -1};
     struct shed_address *address = NULL;
     struct shed_links *links = NULL;
@@ -189,7 +190,7 @@ static void count_reached(void *arg, bool is_reached)
 
 START_TEST(each_connection_that_reaches_the_server_is_told_of)
 {
-    struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_client_options options = bare_client();
     struct fake fake = {.peer = -1};
     struct shed_address *address = NULL;
     struct shed_links *links = NULL;
@@ -243,7 +244,7 @@ static void trickle(struct fake *fake, int peer)
 
 START_TEST(a_link_is_not_silent_while_replies_come)
 {
-    struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_client_options options = bare_client();
     struct fake fake = {.peer = -1, .answer = trickle};
     struct shed_address *address = NULL;
     struct shed_links *links = NULL;
@@ -374,7 +375,7 @@ START_TEST(a_connection_of_the_loop_is_not_silent_while_replies_come)
     char uri[120];
 
     piped = (struct piped){.fake = {.peer = -1, .answer = answer_piped},
-                           .options = SHED_CLIENT_OPTIONS_INIT,
+                           .options = bare_client(),
                            .is_stopped = _i == 1};
     piped.options.command_timeout_ms = TIMEOUT_MS;
     piped.options.connect_timeout_ms = TIMEOUT_MS;

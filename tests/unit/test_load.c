@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "support/bare.h"
 #include "support/answers.h"
 #include "support/pulse.h"
 #include "support/queue_and_wake.h"
@@ -293,7 +294,7 @@ static void note_close(void *user)
 
 static struct shed_source_options fake_options(void)
 {
-    struct shed_source_options o = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_source_options o = bare_source();
 
     o.thread_start = note_start;
     o.thread_stop = note_stop;
@@ -1339,11 +1340,12 @@ START_TEST(a_source_without_a_function_is_refused)
     struct shed_error err;
 
     ck_assert_int_eq(
-        shed_source_open_batch(NULL, NULL, NULL, &fake.source, &err),
+        shed_source_open_batch(NULL, NULL, BARE_SOURCE, &fake.source, &err),
         SHED_EINVAL);
     ck_assert_ptr_nonnull(strstr(err.reason, "load is NULL"));
-    ck_assert_int_eq(shed_source_open_batch(keep_load, NULL, NULL, NULL, &err),
-                     SHED_EINVAL);
+    ck_assert_int_eq(
+        shed_source_open_batch(keep_load, NULL, BARE_SOURCE, NULL, &err),
+        SHED_EINVAL);
     ck_assert_ptr_nonnull(strstr(err.reason, "out is NULL"));
 }
 END_TEST
@@ -1411,7 +1413,7 @@ static void load_single(void *user, void *thread, struct shed_bytes key,
 
 START_TEST(a_source_of_single_keys_loads_them_in_parallel)
 {
-    struct shed_source_options o = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_source_options o = bare_source();
     atomic_uint running = 0;
 
     o.max_loads = SINGLES;

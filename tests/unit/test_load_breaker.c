@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "source/load.h"
+#include "support/bare.h"
 #include "support/answers.h"
 #include "support/queue_and_wake.h"
 #include "support/testing.h"
@@ -94,7 +95,7 @@ static void on_breaker(struct shed_source_watcher *watcher, bool is_open,
 /* Loads of one key, one at a time. Ten failures open it for open_ms. */
 static void open_fake(uint64_t open_ms, uint64_t probes)
 {
-    struct shed_source_options o = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_source_options o = bare_source();
 
     o.max_loads = 1;
     o.max_batch = 1;
@@ -433,7 +434,7 @@ END_TEST
 
 START_TEST(without_the_option_it_never_opens)
 {
-    struct shed_source_options o = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_source_options o = bare_source();
 
     o.max_loads = 1;
     o.max_batch = 1;

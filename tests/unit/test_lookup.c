@@ -10,6 +10,7 @@
 
 #include <snowshed/snowshed.h>
 
+#include "support/bare.h"
 #include "support/testing.h"
 
 #define URI "redis://redis.hanging.test"
@@ -43,7 +44,7 @@ int getaddrinfo(const char *node, const char *service,
 /* A client that has just begun to look its host up, without an answer. */
 static struct shed_client *open_hanging(void)
 {
-    struct shed_client_options o = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_client_options o = bare_client();
     struct shed_client *client = NULL;
 
     o.reconnect_max_ms = o.reconnect_min_ms;

@@ -7,6 +7,7 @@
 #include "mysql/connection.h"
 #include "mysql/query.h"
 #include "mysql/uri.h"
+#include "support/bare.h"
 #include "support/testing.h"
 
 /* ------------------------------------------------------------------ queries */
@@ -446,7 +447,7 @@ static void *no_start(void *user)
 
 START_TEST(callbacks_and_options_of_the_load_are_checked)
 {
-    struct shed_source_options load = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_source_options load = bare_source();
     struct shed_mysql_options options = SHED_MYSQL_OPTIONS_INIT;
     struct shed_error err = {0};
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "redis/link.h"
+#include "support/bare.h"
 #include "support/greeting.h"
 #include "support/testing.h"
 
@@ -225,7 +226,7 @@ static struct shed_links *links;
 static void start(uint64_t links_max)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
-    struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_client_options options = bare_client();
     struct shed_error err;
     char uri[120];
 

@@ -1,0 +1,160 @@
+/* What a cache does whose user has set a ttl and nothing else: rows that are
+ * read never expire, none is given out past its ttl, tags work, and a database
+ * that fails is left alone. And what SERVE_STALE adds. */
+#include "support/calls.h"
+
+static void up(struct shed_cache_options options)
+{
+    calls_init(0, 0);
+    fixture.client_options.breaker =
+        (struct shed_breaker_options)SHED_BREAKER_OPTIONS_INIT;
+    fixture.source_options =
+        (struct shed_source_options)SHED_SOURCE_OPTIONS_INIT;
+    options.ttl_ms = AGEING_TTL_MS;
+    options.ttl_jitter_pct = 0;
+    options.timeout_ms = fixture.cache_options.timeout_ms;
+    fixture.cache_options = options;
+    calls_open();
+}
+
+static void up_default(void)
+{
+    up((struct shed_cache_options)SHED_CACHE_OPTIONS_INIT);
+}
+
+static void up_serve_stale(void)
+{
+    up((struct shed_cache_options)SHED_CACHE_OPTIONS_SERVE_STALE);
+}
+
+static void set_failing(bool is_failing)
+{
+    pthread_mutex_lock(&fixture.table.mu);
+    fixture.table.is_failing = is_failing;
+    pthread_mutex_unlock(&fixture.table.mu);
+}
+
+START_TEST(a_row_that_is_read_is_loaded_again_before_it_expires)
+{
+    up_default();
+    age_k(AGEING_TTL_MS / 2);
+    do
+        ck_assert_uint_eq(stats_of(fixture.cache).stale, 0);
+    while (!has_text(fixture.cache, "k@2"));
+    ck_assert_uint_eq(loads(), 1);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(no_row_is_given_out_past_its_ttl)
+{
+    up_default();
+    age_k(AGEING_TTL_MS + 1000);
+    set_failing(true);
+    expect_failure("k", get_defaults, SHED_ESOURCE);
+    set_failing(false);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(all_entries_and_tags_can_be_invalidated)
+{
+    const struct shed_bytes tag = shed_str("all");
+
+    up_default();
+    fixture.table.has_tags = true;
+    ck_assert_int_eq(shed_invalidate_all(fixture.cache, 0, NULL), SHED_OK);
+    table_update(&fixture.table);
+    expect_with("k", get_defaults, "k@2", SHED_ORIGIN_LOAD);
+    ck_assert_int_eq(shed_invalidate_tags(fixture.cache, &tag, 1, 0, NULL),
+                     SHED_OK);
+    table_update(&fixture.table);
+    expect_with("k", get_defaults, "k@3", SHED_ORIGIN_LOAD);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_database_that_fails_is_left_alone)
+{
+    enum { LOADS = 40 };
+    struct shed_source_status status;
+    char key[16];
+
+    up_default();
+    set_failing(true);
+    for (unsigned i = 0; i < LOADS; i++) {
+        snprintf(key, sizeof(key), "k%u", i);
+        expect_failure(key, get_defaults, SHED_ESOURCE);
+    }
+    ck_assert_uint_lt(loads(), LOADS);
+    ck_assert_int_eq(
+        shed_source_status_read(fixture.source, &status, sizeof(status), NULL),
+        SHED_OK);
+    ck_assert_uint_ge(status.breaker_opened, 1);
+    set_failing(false);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(serve_stale_gives_an_old_row_for_a_minute_at_once)
+{
+    up_serve_stale();
+    age_k(AGEING_TTL_MS + 20000);
+    table_hold(&fixture.table);
+    expect_with("k", get_defaults, "k@1", SHED_ORIGIN_STALE);
+    table_release(&fixture.table);
+    WAIT_FOR(has_text(fixture.cache, "k@2"));
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(serve_stale_gives_an_old_row_for_an_hour_if_the_load_fails)
+{
+    up_serve_stale();
+    age_k(AGEING_TTL_MS + 1800000);
+    set_failing(true);
+    expect_with("k", get_defaults, "k@1", SHED_ORIGIN_STALE);
+    set_failing(false);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(serve_stale_gives_an_old_row_if_the_load_is_slow)
+{
+    up_serve_stale();
+    age_k(AGEING_TTL_MS + 1800000);
+    table_hold(&fixture.table);
+    expect_with("k", get_defaults, "k@1", SHED_ORIGIN_STALE);
+    table_release(&fixture.table);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(serve_stale_gives_local_rows_while_redis_is_away)
+{
+    up_serve_stale();
+    server_kill(&fixture.server);
+    WAIT_FOR(has_text(fixture.cache, "k@1"));
+    ck_assert_uint_eq(loads(), 0);
+    ck_assert_uint_ge(stats_of(fixture.cache).local_hits, 1);
+    server_start_again(&fixture.server);
+    fixture_down(&fixture);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("defaults");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, a_row_that_is_read_is_loaded_again_before_it_expires);
+    tcase_add_test(tc, no_row_is_given_out_past_its_ttl);
+    tcase_add_test(tc, all_entries_and_tags_can_be_invalidated);
+    tcase_add_test(tc, a_database_that_fails_is_left_alone);
+    tcase_add_test(tc, serve_stale_gives_an_old_row_for_a_minute_at_once);
+    tcase_add_test(tc,
+                   serve_stale_gives_an_old_row_for_an_hour_if_the_load_fails);
+    tcase_add_test(tc, serve_stale_gives_an_old_row_if_the_load_is_slow);
+    tcase_add_test(tc, serve_stale_gives_local_rows_while_redis_is_away);
+    return run_tests("defaults", tc);
+}

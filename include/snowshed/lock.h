@@ -9,49 +9,32 @@
  *         ... it was lost before the end of the work
  *
  * No lock in Redis keeps a second holder out for certain: a process can be
- * stopped past its lease, a failover can forget the lock. Where that would do
- * harm, pass the fencing token of the hold (shed_lock_fence) to whatever is
- * written to, and let it refuse older ones; snowshed/mysql.h does that for
- * MySQL. src/lock/README.md has a table of what breaks which algorithm.
+ * stopped past its lease, and a failover can forget the lock. Where a second
+ * holder would do harm, pass the fencing token of the hold (shed_lock_fence) to
+ * whatever is written to, and let it refuse older ones, as shed_mysql_fence of
+ * snowshed/mysql.h does. src/lock/README.md shows what breaks which algorithm.
  *
- * A handle may be shared by threads; that is also the cheapest way for many
- * threads to wait for one lock, because only the first of them asks Redis. Two
- * handles of one name exclude each other as two processes do.
+ * Threads may share a handle; only the first of them asks Redis. Two handles of
+ * one name exclude each other as two processes do. Handles are cheap: open
+ * thousands, or one for a single use. With LEASE a name leaves a counter in
+ * Redis for a day.
  *
- * Owner of a hold: the thread that called shed_lock_acquire, which may acquire
- * again (each acquire needs a release); or the whole process, if
- * shed_lock_acquire_async acquired it: then any thread may release it, and no
+ * The owner of a hold is the thread that called shed_lock_acquire, which may
+ * acquire again (each acquire needs a release); or, after
+ * shed_lock_acquire_async, the process: any thread may release the lock, and no
  * thread can enter it again. Any release ends such a hold, even a stray second
- * release left over from the hold before, so give each task of an event loop
- * its own handle. If a thread ends without a release, the lock lasts until its
- * lease ends.
+ * release of the hold before, so give each task of an event loop its own
+ * handle. If a thread ends without a release, the lock lasts until its lease
+ * ends.
  *
  * Other languages: LEASE and QUORUM exclude, and are excluded by, every client
  * that takes a lock with SET KEY TOKEN NX PX and compares its token before it
- * extends or deletes it, such as redis-py's Lock, redsync and npm's redlock.
- * Set exact_key, since those use no prefix. Any string at the key then counts
- * as a hold, even one without a time to live: an acquire waits until it is
- * deleted or expires, and never deletes, overwrites or extends it. With QUORUM
- * a server that such a client has taken is one fewer, even if that client gets
- * no majority and is about to give it back. What is shared is exclusion while
- * the leases last, and nothing else:
- * - a foreign holder has no fencing token: tokens order snowshed's holders
- *   only;
- * - a foreign holder that dies keeps the lock for the rest of its time to live,
- *   or, if that has no end, until somebody deletes the key;
- * - foreign clients do not queue for a fair lock, and they poll, where ours are
- *   woken: if ours never leave the lock free for long, it is seldom free when a
- *   foreign client looks;
- * - what we store at the key is binary: a client that decodes replies as text
- *   must not read it (redis-py's Lock.owned with decode_responses does).
- *
- * Handles are cheap: thousands may be open, or one may be opened for a single
- * use. With LEASE a name leaves a counter in Redis for a day.
- *
- * Upgrading from 0.1: 0.1 cannot read the queue that this version writes for a
- * fair lock. While a waiter of this version is first in it, an acquire by 0.1
- * fails with SHED_EREDIS; so stop the processes of 0.1 that use a fair lock
- * before you start the first one of this version.
+ * extends or deletes it (redis-py's Lock, redsync, npm's redlock). Set
+ * exact_key for that. Any string at the key counts as a hold until it is
+ * deleted or expires. Exclusion is all that is shared: a foreign holder has no
+ * fencing token, keeps the lock for the rest of its time to live if it dies,
+ * and does not queue for a fair lock; with QUORUM a server that it has locked
+ * cannot vote. What we store at the key is binary: do not decode it as text.
  *
  * Threads, callbacks, memory, fork, failure: as in snowshed.h.
  */
@@ -70,17 +53,16 @@ extern "C" {
 struct shed_lock;
 
 /* The first three send the commands that other clients of these algorithms
- * send, and their key is exactly the lock's name. LEASE, on one server or on a
- * quorum, uses the key lock:{NAME} and keys that begin with it. With exact_key
- * it uses the key NAME, and side keys that begin with lock:={TAG}NAME, where
- * TAG is the part of NAME that a Redis Cluster hashes (if that contains a '}',
- * which is rare: a number with the same hash slot). */
+ * send, and their key is exactly the lock's name. LEASE uses the key
+ * lock:{NAME} and keys that begin with it; with exact_key the key NAME, and
+ * side keys that begin with lock:={TAG}NAME, where TAG is the part of NAME that
+ * a Redis Cluster hashes. */
 enum shed_lock_algorithm {
     /* SETNX, DEL. Has no lease: a holder that dies holds it forever. */
     SHED_LOCK_SETNX,
-    /* SETNX, then EXPIRE; a lock found without a time to live is given one and
-     * taken. A client that comes between another's two commands takes its lock;
-     * release is a plain DEL, which removes whatever is there. */
+    /* SETNX, then EXPIRE; a lock without a time to live is given one and taken.
+     * A client that comes between another's two commands takes its lock;
+     * release is a plain DEL, whoever holds the lock. */
     SHED_LOCK_EXPIRE,
     /* SETNX of the time at which the lock ends, by the holder's own wall clock;
      * a lock that has ended is taken with GETSET. Hosts whose clocks differ
@@ -94,16 +76,15 @@ enum shed_lock_algorithm {
 };
 
 /*
- * A hold was lost: its lease ended without a renewal, or another has the lock
- * now. Called once per lost hold, on a thread of the library, with no lock
- * held; reason is valid during the call. It must not block: set a flag, because
- * the library does not stop the work. A loss that shed_lock_release is the
- * first to find is reported only by its SHED_ELOST.
+ * A hold was lost: its lease ended without a renewal, or another has the lock.
+ * Called once per lost hold, on a thread of the library; reason is valid during
+ * the call. It must not block: set a flag, because the library does not stop
+ * the work. The whole hold is over, however many times it was entered: there is
+ * nothing to release.
  *
- * A loss is found by a renewal (so up to a third of the lease later), by
- * shed_lock_extend, when Redis comes back, or at the lease's end. The whole
- * hold is over then, however many times it was entered: there is nothing to
- * release, and the next acquire begins a new hold.
+ * A loss is found by a renewal (up to a third of the lease later), by
+ * shed_lock_extend, when Redis comes back, or at the lease's end. If
+ * shed_lock_release finds it first, only that call reports it.
  */
 typedef void shed_lock_lost_fn(void *user, struct shed_lock *lock,
                                const struct shed_error *reason);
@@ -123,11 +104,10 @@ struct shed_lock_options {
                                 they came; LEASE only, and all users of the
                                 lock must agree on it */
     uint64_t death_grace_ms; /* [0, 60000]; LEASE and QUORUM: a lock whose
-                                holder has not been connected to Redis for this
+                                holder has been disconnected from Redis for this
                                 long is taken before its lease ends, and such
                                 waiters of a fair lock lose their place; 0:
-                                never. A live process comes back within a few
-                                ms */
+                                never */
     uint64_t in_seconds;     /* [0, 1]; TIMESTAMP: 1: times are in seconds since
                                 1970, 0: in milliseconds; agree with the other
                                 clients */
@@ -135,8 +115,7 @@ struct shed_lock_options {
     void *user;                 /* passed to on_lost */
     uint64_t exact_key; /* [0, 1]; LEASE and QUORUM: 1: the key in Redis is the
                            name itself, to share the lock with other clients;
-                           all users of the lock must agree on it. No effect on
-                           the first three, whose key is always the name */
+                           all users of the lock must agree on it */
 };
 
 #define SHED_LOCK_OPTIONS_INIT                                                 \
@@ -149,13 +128,10 @@ struct shed_lock_options {
 #define SHED_LOCK_CLIENTS_MAX 15
 
 /*
- * Open a handle to the lock of a name. Nothing is sent yet.
+ * Open a handle to the lock of a name, any 1 to SHED_LOCK_NAME_MAX_BYTES bytes.
+ * Nothing is sent yet. The lock keeps the client alive until it is closed.
  *
- * The lock keeps the client alive until it is closed. name is any 1 to
- * SHED_LOCK_NAME_MAX_BYTES bytes. options may be NULL.
- *
- * Returns: SHED_OK and *out; SHED_EINVAL, SHED_ENOMEM, SHED_EBUSY (no random
- * numbers available), SHED_EFORKED; then *out is NULL.
+ * Returns: SHED_OK and *out; SHED_EBUSY (no random numbers available).
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_lock_open(struct shed_client *client, struct shed_bytes name,
@@ -168,15 +144,13 @@ shed_lock_open(struct shed_client *client, struct shed_bytes name,
  * survives the failure of a minority. The algorithm is SHED_LOCK_LEASE on each.
  *
  * clients is an array of an odd number of clients, 1 to SHED_LOCK_CLIENTS_MAX,
- * each connected to a server of its own (if two share a server, an acquire
- * fails). The lock keeps them alive. The first client's library thread drives
- * it.
+ * each connected to a server of its own. The lock keeps them alive. The first
+ * client's thread drives it.
  *
- * A server that has restarted may have forgotten the lock, so it grants none
- * before it has been running for lease_ms: all users of the lock must agree on
- * that. INFO tells how long it has been running. A server that refuses INFO
- * counts as failed; if a majority does, an acquire fails with SHED_EDENIED. The
- * servers' clocks must not be set forward by a lease: see src/lock/README.md.
+ * A server that has restarted may have forgotten the lock, so it abstains until
+ * it has been running for lease_ms, by INFO: all users of the lock must agree
+ * on lease_ms. A server that refuses INFO counts as failed. The servers' clocks
+ * must not be set forward by a lease: see src/lock/README.md.
  *
  * Returns: as shed_lock_open; SHED_EINVAL also for a wrong count or algorithm.
  */
@@ -199,40 +173,33 @@ SHED_API SHED_MUST_CHECK enum shed_code shed_lock_probe(struct shed_lock *lock,
                                                         struct shed_error *err);
 
 /*
- * Close a handle: release the lock if it is held, by any thread. No other call
- * may be under way on it, so first join the threads that wait for the lock;
- * asynchronous acquires that wait for it end with SHED_ECLOSED before this
+ * Close a handle, and release the lock if any thread holds it. No other call
+ * may be under way; asynchronous acquires end with SHED_ECLOSED before this
  * returns. NULL is allowed.
  *
- * Blocks: for as long as Redis takes to answer, at most the client's
- * command_timeout_ms. In a callback it returns at once; what is said above
- * follows.
+ * Blocks: at most the client's command_timeout_ms; in a callback not at all.
  */
 SHED_API void shed_lock_close(struct shed_lock *lock);
 
 #define SHED_LOCK_WAIT_MAX_MS ((uint64_t)86400000)
 
 /*
- * Acquire the lock, waiting for it up to wait_ms (0: one try without waiting;
- * at most SHED_LOCK_WAIT_MAX_MS). If Redis cannot be reached, it keeps trying
- * until then.
- *
- * The thread that holds the lock may acquire it again; acquires are counted.
- *
- * A client's first acquire waits, even with wait_ms 0, until its session with
- * Redis is up or has failed (a few ms): the session shows others that a holder
- * is alive.
+ * Acquire the lock, waiting for it up to wait_ms (0: one try; at most
+ * SHED_LOCK_WAIT_MAX_MS). If Redis cannot be reached, it keeps trying until
+ * then. The thread that holds the lock may acquire it again; acquires are
+ * counted.
  *
  * Blocks: wait_ms, then at most command_timeout_ms for the last try, or twice
- * that if something has to be given back first.
- * Returns: SHED_OK: it is held. SHED_ETIMEDOUT: others held it all the time;
- * SHED_EREDIS: Redis (with QUORUM: a majority) could not be reached;
- * SHED_EINVAL (also: the key holds something that is not a lock of this
- * algorithm; called in a callback), SHED_EDENIED, SHED_ENOMEM, SHED_EBUSY (no
- * random numbers available, or 2^32 entries), SHED_EFORKED. After SHED_EREDIS
- * the lock may exist in Redis without a holder, until Redis can be reached
- * again or a lease has passed (SHED_LOCK_TIMESTAMP: until a lease has passed;
- * SHED_LOCK_SETNX: forever, if the handle is closed before that).
+ * that if something has to be given back first. A client's first acquire waits
+ * in any case until its session with Redis is up or has failed (a few ms),
+ * because the session shows others that the holder is alive.
+ * Returns: SHED_OK: it is held. SHED_ETIMEDOUT: others held it all the time.
+ * SHED_EREDIS: Redis (with QUORUM: a majority) could not be reached; the lock
+ * may exist there without a holder until Redis can be reached again, or a lease
+ * has passed (SHED_LOCK_SETNX: forever, if the handle is closed before that).
+ * SHED_EINVAL also: the key holds something that is not a lock of this
+ * algorithm. SHED_EDENIED. SHED_EBUSY (no random numbers available, or 2^32
+ * entries).
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_lock_acquire(struct shed_lock *lock, uint64_t wait_ms,
@@ -240,29 +207,26 @@ shed_lock_acquire(struct shed_lock *lock, uint64_t wait_ms,
 
 /*
  * How an asynchronous call ended: code is what the blocking call would have
- * returned. reason is valid during the call, and NULL with SHED_OK.
+ * returned; reason is valid during the call, and NULL with SHED_OK.
  *
- * Called on the library thread of the lock's first client, with no lock held.
- * It must not block: for an event loop, let it write to a non-blocking pipe or
- * an eventfd. It may call the three functions below and shed_lock_fence. It may
- * run before the call that it belongs to has returned in your thread, so
- * prepare whatever it uses before that call.
+ * Called on the thread of the lock's first client. It must not block: for an
+ * event loop, let it write to an eventfd. It may call the three functions below
+ * and shed_lock_fence. It may run before the call that it belongs to has
+ * returned, so prepare what it uses before that call.
  */
 typedef void shed_lock_done_fn(void *user, struct shed_lock *lock,
                                enum shed_code code,
                                const struct shed_error *reason);
 
 /*
- * Acquire without blocking; the hold is the process's, not the thread's.
+ * Acquire without blocking; the hold is the process's.
  *
- * Calls back: done, exactly once if SHED_OK is returned, else never: when the
- * lock is held, when wait_ms (and what shed_lock_acquire would add to it) is
- * over, when it is cancelled, or before shed_lock_close returns.
- * Ownership: user is yours, and must live until done is called.
- * Returns: SHED_OK: done will be called, with a code that shed_lock_acquire
- * returns, or SHED_ECLOSED. SHED_EINVAL, SHED_ENOMEM, SHED_EBUSY (no random
- * numbers available), SHED_EFORKED, SHED_ECLOSED (called from a done while the
- * lock is being closed): done will not be called.
+ * Calls back: done, exactly once if this returns SHED_OK, else never: when the
+ * lock is held, when wait_ms is over, when the acquire is cancelled, or before
+ * shed_lock_close returns. user must live until then.
+ * Returns: SHED_OK: done gets a code of shed_lock_acquire, or SHED_ECLOSED.
+ * SHED_EBUSY (no random numbers available), SHED_ECLOSED (called from a done
+ * while the lock is being closed).
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_lock_acquire_async(struct shed_lock *lock, uint64_t wait_ms,
@@ -271,33 +235,25 @@ shed_lock_acquire_async(struct shed_lock *lock, uint64_t wait_ms,
 
 /*
  * Cancel the asynchronous acquires of lock that were given this user pointer
- * (compared, not followed) and have not ended yet. The done of each is called
- * with SHED_ETIMEDOUT, never with SHED_OK: if Redis grants the lock at the same
- * time, it is given back. (To tell a cancel from a timeout, keep a flag.) As
- * done may run before this call returns, free nothing here that it uses.
+ * and have not ended yet. The done of each is called with SHED_ETIMEDOUT, even
+ * if Redis grants the lock at the same time (it is given back): at once, or
+ * after the answer to the command under way, perhaps before this returns.
  *
- * Does not block, on any thread. done is called at once, or after the answer to
- * the command under way, at most command_timeout_ms later.
- * Returns: how many were cancelled. 0: none was waiting: done was called, or is
- * about to be, perhaps with SHED_OK; in that case release the lock.
+ * Does not block. Returns: how many were cancelled. 0: done was called, or is
+ * about to be, perhaps with SHED_OK: then release the lock.
  */
 SHED_API size_t shed_lock_cancel(struct shed_lock *lock, const void *user);
 
 /*
- * Release without blocking: as shed_lock_release, by the thread that acquired
- * the lock, or by any thread if the hold is the process's; a done may do so.
- * Once this has returned the lock is no longer held here, and the next acquire
- * by this handle comes after the release; others may find it taken until done
- * is called.
+ * Release without blocking; a done may do so. When this has returned SHED_OK
+ * the lock is no longer held here, and the next acquire by this handle comes
+ * after the release; others may find it taken until done is called.
  *
- * Calls back: done, exactly once if SHED_OK is returned, else never; before
- * shed_lock_close returns.
- * Ownership: user is yours, and must live until done is called.
- * Returns: SHED_OK: done will be called, with a code that shed_lock_release
- * returns. SHED_ELOST: it was not held (see shed_lock_release), and
- * done will not be called. SHED_EINVAL, SHED_ENOMEM, SHED_EFORKED, SHED_ECLOSED
- * (called from a done while the lock is being closed): it is held as before,
- * and done will not be called.
+ * Calls back: done, exactly once if this returns SHED_OK, else never; before
+ * shed_lock_close returns. user must live until then.
+ * Returns: SHED_OK: done gets a code of shed_lock_release. SHED_ELOST: it was
+ * not held. Any other code (SHED_ECLOSED: called from a done while the lock is
+ * being closed): it is held as before.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_lock_release_async(struct shed_lock *lock, shed_lock_done_fn *done,
@@ -310,37 +266,33 @@ shed_lock_release_async(struct shed_lock *lock, shed_lock_done_fn *done,
  * Blocks: at most command_timeout_ms, or twice that if a connection breaks;
  * while a client connects, connect_timeout_ms counts instead.
  * Returns: SHED_OK: it was held until now. SHED_ELOST: this thread does not
- * hold it, and the reason says why: it was lost, and another may have worked at
- * the same time, or it never was this thread's, or it is released already.
- * SHED_EREDIS, SHED_ETIMEDOUT: not confirmed; the lock is given up here, and
- * removed from Redis once that can be reached again, or ends with its lease.
- * SHED_EDENIED, SHED_ENOMEM: as these. SHED_EINVAL (lock is NULL; called in a
- * callback), SHED_EFORKED: it is held as before.
+ * hold it: it was lost, and another may have worked at the same time, or it
+ * never was this thread's, or it is released already (the reason says which).
+ * SHED_EREDIS, SHED_ETIMEDOUT, SHED_EDENIED, SHED_ENOMEM: not confirmed; the
+ * lock is given up here, and removed from Redis when that can be reached, or
+ * ends with its lease. SHED_EINVAL, SHED_EFORKED: it is held as before.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_lock_release(struct shed_lock *lock, struct shed_error *err);
 
 /*
- * Let the lease last lease_ms from now (0: the option's); from then on the
- * watchdog renews with this length. With the watchdog there is no need for it;
- * without one, this is how Redis is asked whether the lock still exists. A
- * lease that has ended is not revived, even if nobody took the lock. With a
- * quorum lease_ms must not exceed the option's: a restarted server abstains for
- * only that long.
+ * Let the lease last lease_ms from now (0: the option's); the watchdog renews
+ * with this length from now on. Without a watchdog, this is how Redis is asked
+ * whether the lock still exists. A lease that has ended is not revived. With a
+ * quorum lease_ms must not exceed the option's.
  *
  * Blocks: as shed_lock_release.
  * Returns: SHED_OK; SHED_ELOST: this thread no longer holds it; SHED_EREDIS,
- * SHED_ETIMEDOUT: not confirmed: the hold lasts as long as it would have, or as
- * was requested if that is shorter, see shed_lock_remaining_ms; SHED_EINVAL,
- * SHED_EDENIED, SHED_ENOMEM, SHED_EFORKED.
+ * SHED_ETIMEDOUT, SHED_EDENIED: not confirmed: the hold lasts as long as it
+ * would have, or lease_ms if that is shorter.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_lock_extend(struct shed_lock *lock, uint64_t lease_ms,
                  struct shed_error *err);
 
 /* Milliseconds for which the hold of this thread (or of the process) is still
- * safe, less a margin for clocks that drift; 0 if there is no hold.
- * SHED_LOCK_SETNX: UINT64_MAX while held. Does not ask Redis. */
+ * safe, by the clock of this host less a margin for drift; 0: there is no hold.
+ * SHED_LOCK_SETNX: UINT64_MAX while held. Redis is not asked. */
 SHED_API uint64_t shed_lock_remaining_ms(const struct shed_lock *lock);
 
 /* Whether this thread (or the process) safely holds the lock. */
@@ -353,8 +305,8 @@ SHED_INLINE int shed_lock_is_mine(const struct shed_lock *lock)
  * A fencing token. number grows with every holder of a lock, as long as Redis
  * keeps its data or its clock does not go back (with a quorum: as long as all
  * servers keep their data, or their clocks differ by less than lease_ms); 0: no
- * token. owner is random, and tells two holders apart that got the same number
- * all the same.
+ * token. owner is random: it distinguishes holders that got the same number
+ * nonetheless.
  */
 struct shed_fence {
     uint64_t number;
@@ -362,22 +314,21 @@ struct shed_fence {
 };
 
 /* The token of this thread's (or the process's) hold.
- * Returns: SHED_OK and *out; SHED_ELOST: there is no such hold; SHED_EFORKED;
- * SHED_EINVAL: the algorithm has no tokens (the first three); then *out is
- * zero. */
+ * Returns: SHED_OK and *out; SHED_ELOST: there is no such hold; SHED_EINVAL
+ * also: the algorithm has no tokens. On failure *out is zero. */
 SHED_API SHED_MUST_CHECK enum shed_code shed_lock_fence(struct shed_lock *lock,
                                                         struct shed_fence *out,
                                                         struct shed_error *err);
 
 /*
- * Make the numbers of later holders exceed number. This is for when what is
- * written to has seen a higher number than Redis gave, because Redis lost its
- * data or its clock went back. Release the lock, call this, acquire again. It
- * never lowers a number.
+ * Make the numbers of later holders exceed number, when what is written to has
+ * seen a higher number than Redis gave, because Redis lost its data or its
+ * clock went back. Release the lock, call this, acquire again. It never lowers
+ * a number.
  *
  * Blocks: as shed_lock_release.
- * Returns: SHED_OK; SHED_EINVAL (no tokens; number of 2^52 or more),
- * SHED_EREDIS, SHED_ETIMEDOUT, SHED_EDENIED, SHED_ENOMEM, SHED_EFORKED.
+ * Returns: SHED_OK; SHED_EINVAL also: no tokens, or a number of 2^52 or more;
+ * SHED_EREDIS, SHED_ETIMEDOUT, SHED_EDENIED.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_lock_advance(struct shed_lock *lock, uint64_t number,

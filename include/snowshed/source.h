@@ -65,15 +65,14 @@ struct shed_answer {
     /* The row's version: a number that grows with each change of the row. It is
      * stored with the entry. NULL: none; an absent row has none.
      *
-     * Of two versions the lower one is older. A load that is to replace a row
-     * in Redis, and brings a lower version of it, counts as failed: it has read
-     * a replica that lags. Where versions begin again (the row was deleted and
-     * inserted, the database was restored), invalidate the key. An answer
-     * without a version replaces any row. */
+     * Of two versions the lower one is older: a load that brings a lower
+     * version than the row in Redis has read a lagging replica, and counts as
+     * failed. Where versions begin again (the row was deleted and inserted, the
+     * database was restored), invalidate the key. An answer without a version
+     * replaces any row. */
     const uint64_t *version;
-    uint64_t ttl_ms; /* for how long the answer is fresh, without jitter; the
-                        cache's stale windows follow. 10 years at most; 0: as
-                        the cache's options say */
+    uint64_t ttl_ms; /* how long the answer is fresh, without jitter, 10 years
+                        at most; 0: as the cache's options say */
     /* By which shed_invalidate_tags finds the entry; an absent row can have
      * tags. With a tag of a wrong length, or more than SHED_TAGS_MAX, the key
      * fails. Caches without the option tags_limit ignore tags. */
@@ -93,12 +92,11 @@ struct shed_answer {
  * Load one key: set *answer, which comes as SHED_ANSWER_INIT. What it points to
  * must be valid until the next call on this thread, or be answer->memory.
  *
- * It runs on a loader thread of the source, on several at a time. user is what
- * was given to shed_source_open; thread is what thread_start returned for this
- * loader thread, NULL without one. Read current data: a snapshot that was
- * opened before this call can bring back an old row. Do not call shed_get here
- * with a cache of the same source: it would wait for a loader thread, perhaps
- * this one.
+ * It runs on loader threads of the source, on several at a time. thread is what
+ * thread_start returned for this thread, or NULL. Read current data: a snapshot
+ * that was opened before this call can bring back an old row. Do not call
+ * shed_get with a cache of the same source: it would wait for a loader thread,
+ * perhaps this one.
  */
 typedef void shed_load_one_fn(void *user, void *thread, struct shed_bytes key,
                               struct shed_answer *answer);
@@ -119,11 +117,9 @@ struct shed_load {
     const struct shed_wanted *keys; /* count of them. A key can occur twice
                                        (two caches, an invalidation in
                                        between): answer each */
-    uint64_t is_probe; /* 1: the source's breaker is half-open, and this load
-                          is one of those that decide whether it closes. Ask the
-                          server even during a pause of your own after a failed
-                          connect: a load that fails without asking keeps the
-                          breaker open. Else 0 */
+    uint64_t is_probe; /* 1: the breaker is half-open, and this load helps to
+                          decide whether it closes: ask the server even during a
+                          pause of your own after a failed connect. Else 0 */
 };
 
 /*
@@ -140,9 +136,8 @@ typedef void shed_load_fn(void *user, void *thread, struct shed_load *load);
 SHED_API void shed_load_answer(struct shed_load *load, size_t i,
                                const struct shed_answer *answer);
 
-/* Milliseconds left of the source's load_timeout_ms. When it is 0, give up: the
- * keys without an answer fail. (Callers with earlier deadlines may have left;
- * the answers serve the next ones.) */
+/* Milliseconds left of load_timeout_ms. When it is 0, give up: keys without an
+ * answer fail. */
 SHED_API uint64_t shed_load_remaining_ms(const struct shed_load *load);
 
 /* Finish a load, exactly once. load and its keys are invalid afterwards. */
@@ -154,20 +149,15 @@ SHED_API void shed_load_done(struct shed_load *load);
 struct shed_source_options {
     size_t size;
     uint64_t max_loads;     /* [1, 1024]; most loads at a time, each in a thread
-                               of its own: so most queries that the database
-                               runs for this process */
+                               of its own */
     uint64_t max_batch;     /* [1, 10000]; keys per load */
     uint64_t batch_wait_ms; /* [0, 1000]; while other loads run, a load that
                                is not full waits this long for more keys */
     uint64_t queue_limit;   /* [1, 10000000]; most keys that wait for a load;
                                beyond it callers get SHED_EBUSY at once. Keys
-                               for which callers wait go before those that are
-                               refreshed in the background, which fill up
-                               batches, and whose place they take when the queue
-                               is full. A refresh can wait until its
-                               load_timeout_ms is over: its row is given out
-                               within its ttl and stale windows, and is then a
-                               miss, for which a caller waits */
+                               that callers wait for are loaded first;
+                               background refreshes fill the rest of a batch,
+                               and are dropped first when the queue is full */
     uint64_t load_timeout_ms; /* [1, 3600000]; how long a load may take; its
                                  lease record in Redis lives this long */
     /* Called on each loader thread when it starts and ends; may be NULL. What
@@ -176,47 +166,30 @@ struct shed_source_options {
     void (*thread_stop)(void *user, void *thread);
     /* Called once, when the source has been closed and no cache uses it. */
     void (*on_close)(void *user);
-    uint64_t adaptive_loads; /* [0, 1]; 1: the limit on loads at a time falls
-                                while loads take longer because there are too
-                                many, and recovers, up to max_loads. For a
-                                database that cannot always bear max_loads. To
-                                know how long a lone load takes, while the limit
-                                is reached, five loads run alone every 10 s or
-                                less often, in all processes at the same time:
-                                their wall clocks should agree to about 100 ms.
-                                0: the limit is max_loads */
-    /* Before the source. While it is open no load begins, and no row is
-     * refreshed: calls that need a load get a stale value within
-     * stale_if_error_ms, after one GET, or else SHED_ESOURCE at once, unless
-     * another process is loading the key. While it is half-open, probes counts
-     * keys. A load has failed if all of its keys have, or if it took longer
-     * than load_timeout_ms or slow_ms; "no such row" and a row that is too long
-     * are successes. A key that fails again and again counts once. */
-    struct shed_breaker_options breaker;
-    /* Limits on the callers that wait for a load. A call beyond one gets a
-     * stale value within stale_if_error_ms, or else SHED_EBUSY, at once. Each
-     * key of shed_get_many counts as a caller. */
-    uint64_t callers_limit;     /* [0, 10000000]; in all caches of the source;
-                                   0: no limit */
-    uint64_t key_callers_limit; /* [0, 10000000]; for one key, in all its loads;
-                                   0: no limit */
-    /* A budget of loads that is shared by all processes with the same
-     * fleet_name in the same Redis, for a database that cannot bear max_loads
-     * of each process. While it is used up, keys wait in the queue, and batches
-     * grow; their callers' deadlines still apply. A load costs two commands
-     * more, and one round trip before it begins; a process that waits asks
-     * again at random times, at most 500 times a second. If a process dies
-     * during a load, its slot is free after load_timeout_ms and 1 s, because
-     * the query may still run. While Redis refuses, or takes longer than a
-     * tenth of command_timeout_ms to answer, loads are bounded by max_loads
-     * alone. If Redis loses its data, loads under way are not counted at first.
-     * All caches of the source must use one Redis: shed_cache_open refuses one
-     * whose client's URI names another host, port, path or database. */
+    uint64_t adaptive_loads; /* [0, 1]; 1: the limit falls below max_loads while
+                                loads slow each other down, and recovers. To
+                                measure an unloaded query, five loads run alone
+                                every 10 s or more while the limit is reached,
+                                in all processes at once: their wall clocks
+                                should agree to about 100 ms */
+    struct shed_breaker_options breaker; /* before the source */
+    /* Limits on the callers that wait for a load; each key of shed_get_many is
+     * one. A call beyond a limit gets a stale row within stale_if_error_ms, or
+     * else SHED_EBUSY, at once. 0: no limit. */
+    uint64_t callers_limit;     /* [0, 10000000]; in all caches of the source */
+    uint64_t key_callers_limit; /* [0, 10000000]; for one key */
+    /* A budget of loads that all processes with the same fleet_name in the same
+     * Redis share, for a database that cannot bear max_loads of each process.
+     * While it is used up, keys wait in the queue, and batches grow. A load
+     * costs one round trip more. The slot of a process that dies is free after
+     * load_timeout_ms and 1 s. While Redis does not answer within a tenth of
+     * command_timeout_ms, max_loads alone counts. All caches of the source must
+     * use one Redis: shed_cache_open refuses another. */
     uint64_t fleet_loads;   /* [0, 100000]; loads at a time, in all processes;
-                               the same number in each; 0: no such budget */
-    const char *fleet_name; /* its name, copied, by the rules for the name of a
-                               cache: the key is "NAME:loads". NULL: the name of
-                               the first cache that is opened on the source */
+                               the same number in each; 0: no budget */
+    const char *fleet_name; /* copied; as the name of a cache: the key is
+                               "NAME:loads". NULL: that of the first cache that
+                               is opened on the source */
 };
 
 #define SHED_SOURCE_OPTIONS_INIT                                               \
@@ -227,14 +200,12 @@ struct shed_source_options {
 
 /*
  * Open a source that calls load with one key at a time; max_batch and
- * batch_wait_ms have no effect. options may be NULL.
- *
- * user is passed through and must live until on_close is called. Loader
- * threads start with the first key and wait idle afterwards.
+ * batch_wait_ms have no effect. user must live until on_close is called. Loader
+ * threads start with the first key.
  *
  * Calls back: load, on loader threads, up to max_loads at a time.
- * Returns: SHED_OK and *out, to be closed with shed_source_close; SHED_EINVAL,
- * SHED_ENOMEM; then *out is NULL and on_close is not called.
+ * Returns: SHED_OK and *out, to be closed with shed_source_close. On failure
+ * on_close is not called.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_source_open(shed_load_one_fn *load, void *user,
@@ -248,19 +219,13 @@ shed_source_open_batch(shed_load_fn *load, void *user,
                        struct shed_source **out, struct shed_error *err);
 
 struct shed_source_status {
-    /* of the breaker before the source (breaker.failure_pct) */
     uint64_t breaker;         /* enum shed_breaker_state */
-    uint64_t breaker_opened;  /* how often it has opened, again from half-open
-                                 included */
-    uint64_t breaker_left_ms; /* until an open breaker lets a few loads through;
-                                 else 0 */
+    uint64_t breaker_opened;  /* how often it has opened */
+    uint64_t breaker_left_ms; /* until an open breaker is half-open; else 0 */
 };
 
-/*
- * Copy the state of a source, in this process, into *out; size is sizeof *out.
- *
- * Returns: SHED_OK; SHED_EINVAL (NULL, or more than this library knows),
- * SHED_EFORKED.
+/* Copy the state of a source in this process into *out; size is sizeof *out.
+ * Returns: SHED_OK; SHED_EINVAL also if size is larger than this library knows.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_source_status_read(struct shed_source *source,

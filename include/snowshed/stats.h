@@ -1,7 +1,6 @@
 /*
- * What a cache, or the handle of a lock, has done so far: counters and latency
- * histograms, as a struct and as Prometheus text. All counters only grow,
- * starting when it is opened.
+ * What a cache, or the handle of a lock, has done since it was opened: counters
+ * and latency histograms, as a struct and as Prometheus text.
  *
  * Threads, fork, failure: as in snowshed.h.
  */
@@ -19,24 +18,19 @@ extern "C" {
 #endif
 
 /*
- * The counters of a cache: X(field, help). One row is one counter, one field of
- * struct shed_stats, and one metric, snowshed_<field>_total. New ones go at the
- * end.
+ * The counters of a cache: X(field, help). A row is a counter, a field of
+ * struct shed_stats, and a metric, snowshed_<field>_total.
  *
- * Each key of a get is counted as soon as its fate is known: in hits,
- * negative_hits or local_hits if it was answered at once, else in misses. A
- * miss can be answered from Redis in the end, which counts in hits as well: by
- * another process's load, or by a row that a load's failure leaves to fall back
- * on. tag_misses are misses, too, namely those whose GET found an entry that
- * a tag's invalidation had made one.
+ * Each key of a get is counted in hits, negative_hits or local_hits if it was
+ * answered at once, else in misses. A miss that is finally answered from Redis
+ * also counts as a hit. tag_misses are the misses caused by a tag's
+ * invalidation.
  *
- * A write that invalidates is counted in invalidations (of a tag: in
+ * A write that invalidates counts in invalidations (of a tag: in
  * tag_invalidations) when Redis has carried it out. One that failed counts in
  * invalidation_failures, and in invalidations_undelivered or
- * invalidations_dropped unless its key is undelivered already; when it has been
- * delivered, in invalidations_delivered and in invalidations.
- * invalidations_undelivered and the two behind it also count failed puts, which
- * become invalidations, and expiries, which do not.
+ * invalidations_dropped, unless its key is undelivered already; later perhaps
+ * in invalidations_delivered. These three also count failed puts and expiries.
  */
 #define SHED_COUNTERS(X)                                                       \
     X(hits, "keys answered with a row or a NULL from Redis")                   \
@@ -91,7 +85,7 @@ extern "C" {
       "tags, or all entries, invalidated; as invalidations of keys")           \
     X(loads_failed, "calls of the source that failed, for all keys alike")
 
-/* The counters of a lock, fields of struct shed_lock_stats and metrics
+/* The counters of a lock: fields of struct shed_lock_stats and metrics
  * snowshed_lock_<field>_total. Re-entries by the holder are not counted. */
 #define SHED_LOCK_COUNTERS(X)                                                  \
     X(acquired, "holds that began")                                            \
@@ -103,9 +97,8 @@ extern "C" {
     X(renewals, "renewals by the watchdog, confirmed by Redis")                \
     X(renewal_failures, "renewals by the watchdog that were not")
 
-/* Buckets are powers of two: bucket i counts what is at most 2^i but too much
- * for the bucket before it; the last counts everything above. Times are in
- * whole microseconds. */
+/* Bucket i counts what is at most 2^i, but above 2^(i-1); the last bucket
+ * counts everything above. Times are in microseconds. */
 #define SHED_BUCKETS 28
 
 struct shed_histogram {
@@ -114,11 +107,7 @@ struct shed_histogram {
     uint64_t sum; /* microseconds, or what is counted */
 };
 
-/*
- * The two structs grow only at their ends, by new counters, so that no field
- * ever moves: a program that was compiled with an older header reads its own
- * fields. struct shed_histogram is frozen, and so is the number of histograms.
- */
+/* New counters come at the ends of the two structs. */
 struct shed_stats {
     struct shed_histogram hit_us;     /* gets answered at once, from Redis or
                                          from a local row */
@@ -140,10 +129,9 @@ struct shed_lock_stats {
 
 /*
  * Copy the statistics of a cache, or of a lock's handle, into *out; size is
- * sizeof *out, which tells a newer library how much room an older program has.
- * Counters are read one after the other, without stopping anybody.
+ * sizeof *out. Counters are read one after the other, without stopping anybody.
  *
- * Returns: SHED_OK; SHED_EINVAL (NULL, or more than this library knows).
+ * Returns: SHED_OK; SHED_EINVAL also if size is larger than this library knows.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_stats_read(const struct shed_cache *cache, struct shed_stats *out,
@@ -155,43 +143,36 @@ shed_lock_stats_read(const struct shed_lock *lock, struct shed_lock_stats *out,
 /*
  * Write the statistics of count caches, or locks, as Prometheus text
  * (exposition format 0.0.4) into buffer and terminate it. A sample's label is
- * cache="NAME" or lock="NAME"; in the name of a lock, bytes that are not
- * printable ASCII are written as \xNN. All samples of one metric are together,
- * as the format demands, so the texts of caches and of locks may follow each
- * other, but not two of one kind.
- *
- * Of two handles of one name pass only one: Prometheus has one series for a
- * name.
+ * cache="NAME" or lock="NAME", with \xNN for bytes that are not printable. Of
+ * two handles of one name pass only one. The texts of caches and of locks may
+ * follow each other, but not two texts of one kind.
  *
  * Of a cache, besides snowshed_<field>_total for each of SHED_COUNTERS:
  *     snowshed_hit_seconds, snowshed_miss_seconds, snowshed_load_seconds,
- *     snowshed_batch_keys: the histograms of struct shed_stats, with times in
- *         seconds
- *     snowshed_fleet_wait_seconds: histogram of how long loads waited, because
- *         fleet_loads was reached; only in this text
+ *     snowshed_batch_keys: the histograms of struct shed_stats
+ *     snowshed_fleet_wait_seconds: how long loads waited for fleet_loads
  *     snowshed_redis_up: 1 while the cache's client is connected, else 0
  *     snowshed_redis_breaker: enum shed_breaker_state of the client's breaker
  *     snowshed_undelivered: keys of which Redis is still to be told
- *     snowshed_local_rows, snowshed_local_bytes: the local rows, and all memory
- *         that they take
- * Gauges of its source; caches that share a source show the same figures:
+ *     snowshed_local_rows, snowshed_local_bytes: the local rows
+ * Of its source; caches that share a source show the same figures:
  *     snowshed_source_loads, snowshed_source_loads_limit: loads that run, and
  *         how many may (with adaptive_loads, now)
  *     snowshed_source_queue_keys, snowshed_source_queue_limit_keys: keys that
  *         wait for a load, and how many may
  *     snowshed_source_callers, snowshed_source_callers_limit: callers that
- *         wait, and how many may; 0: no bound
- *     snowshed_source_breaker: enum shed_breaker_state of the source's breaker
- *     snowshed_fleet_loads, snowshed_fleet_loads_limit: loads of all processes
- *         that share fleet_loads, as last seen here, and that option
+ *         wait, and how many may; 0: any number
+ *     snowshed_source_breaker: enum shed_breaker_state
+ *     snowshed_fleet_loads, snowshed_fleet_loads_limit: loads of all processes,
+ *         as last seen here, and the option
  * Of a lock, besides snowshed_lock_<field>_total for each of
  * SHED_LOCK_COUNTERS:
  *     snowshed_lock_wait_seconds, snowshed_lock_hold_seconds: the histograms of
  *         struct shed_lock_stats
  *
- * Returns: the length of the whole text in bytes, without the terminator. If it
- * is not below capacity, the text was cut: call again with more. buffer may be
- * NULL with capacity 0.
+ * Returns: the length of the whole text without the terminator. The text was
+ * cut if that is not below capacity: call again with more. buffer may be NULL
+ * with capacity 0.
  */
 SHED_API size_t shed_stats_prometheus(struct shed_cache *const *caches,
                                       size_t count, char *buffer,

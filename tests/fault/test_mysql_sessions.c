@@ -32,11 +32,16 @@ static void set_up(void)
  * administrator. */
 static struct shed_source *open_shop(const struct shed_mysql_options *options)
 {
+    const struct shed_source_options bare = bare_source();
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct shed_source *source;
 
-    ck_assert_int_eq(
-        shed_mysql_source_open(shop_uri, WORD, options, &source, NULL),
-        SHED_OK);
+    if (options != NULL)
+        o = *options;
+    if (o.source == NULL)
+        o.source = &bare;
+    ck_assert_int_eq(shed_mysql_source_open(shop_uri, WORD, &o, &source, NULL),
+                     SHED_OK);
     return source;
 }
 

@@ -260,10 +260,13 @@ patient(const struct shed_mysql_options *options)
 struct shed_source *open_source(struct site *site, const char *query,
                                 const struct shed_mysql_options *options)
 {
+    const struct shed_source_options bare = bare_source();
     struct shed_mysql_options o = patient(options);
     struct shed_source *source;
     struct shed_error err = {0};
 
+    if (o.source == NULL)
+        o.source = &bare;
     ck_assert_msg(shed_mysql_source_open(site->uri, query, &o, &source, &err) ==
                       SHED_OK,
                   "%s", err.reason);

@@ -11,16 +11,13 @@
  *     options.on_event = on_event;
  *     options.event_user = &losses;
  *
- * The statistics (snowshed/stats.h) count everything; events say which key or
- * lock it was, and why. A hit is not an event, unless it is stale. What an
- * operator should see is passed to on_log as well, as one line of text (how
- * often: SHED_LOG_INTERVAL_MS).
+ * Events say which key or lock it was, and why; the statistics
+ * (snowshed/stats.h) count everything. A hit is an event only if it is stale.
+ * What an operator should see is passed to on_log as well, as a line of text.
  *
- * Growth: a newer library may know more kinds, which come after those listed
- * here, and more fields, which come after those declared here; no field moves
- * and no kind changes its number. So ignore a kind that you do not know. Before
- * reading a field that was not in the first version of the struct, check that
- * size covers it: the library may be older than the header.
+ * A newer library may know more kinds and more fields, always at the end:
+ * ignore a kind that you do not know, and read a field that was added later
+ * only if size covers it.
  */
 #ifndef SNOWSHED_EVENT_H
 #define SNOWSHED_EVENT_H
@@ -34,105 +31,88 @@
 extern "C" {
 #endif
 
-/*
- * on_event is told of at most this many events of one kind in each second, by
- * one client; a kind's failures (outcome other than SHED_OK) are counted apart
- * from its successes, and so are those for which the line of another speaks
- * (see LOAD_FINISHED). The rest are left out, reported as one
- * SHED_EVENT_SUPPRESSED at the end of the second, and counted in
- * events_left_out of struct shed_client_status.
- */
+/* on_event is told of at most this many events of one kind per second and
+ * client, successes and failures (outcome other than SHED_OK) apart. The rest
+ * is reported as one SHED_EVENT_SUPPRESSED at the end of the second, and
+ * counted in events_left_out of struct shed_client_status. */
 #define SHED_EVENTS_PER_SECOND 20
 
 /*
- * on_log is for people. The first line of a kind comes at once. What follows in
- * this time is held back; then one line comes for all of it, with the text of
- * the last, the highest level, and the number of the others:
+ * on_log gets the first line of a kind at once, and then one line per interval
+ * with the text of the last event and the number of the others:
  *
  *     stale row served: item, key 42: it is past its ttl (and 1234 more of this
  *     kind in the last 10 s)
  *
- * Lines and numbers add up to all that has happened. Failures of a kind are
- * counted apart from its successes. What is left when the client is closed is
- * told before. Of changes of state (CONNECTED and DISCONNECTED together,
- * BREAKER, FLEET) and of the LOCK_ kinds, up to ten lines pass in this time,
- * because each is news.
+ * Together the lines and their numbers cover every event; what is pending is
+ * written when the client closes. Successes and failures of a kind are counted
+ * apart. Of changes of state (CONNECTED and DISCONNECTED, BREAKER, FLEET) and
+ * of the LOCK_ kinds, up to ten lines pass per interval.
  */
 #define SHED_LOG_INTERVAL_MS 10000
 
-/* What happened. At each kind: what its fields hold, where that does not follow
- * from the struct; and the level at which on_log is told, if it is. */
+/* What happened: what the fields of struct shed_event hold, and the level of
+ * the line in the log, if there is one. */
 enum shed_event_kind {
-    /* count events of the kind about were left out, because there were too many
-     * or memory ran out. outcome: that of the last of them; successes and
-     * failures are reported apart. on_log is not told: its lines have numbers
-     * of their own. */
+    /* count events of the kind about were left out. outcome: of the last one */
     SHED_EVENT_SUPPRESSED = 0,
-    /* The client is connected to Redis. reason: to which address, and as which
-     * process, by which leases and locks name their holder; duration: for how
-     * long it was not connected. INFO. */
+    /* The client is connected to Redis. reason: to which address, and the name
+     * of the process in leases and locks; duration: of the disconnection. INFO
+     */
     SHED_EVENT_CONNECTED = 1,
-    /* The connection was lost, or could not be made, or Redis refuses the
-     * client; reported once until that changes. outcome: SHED_EREDIS,
-     * SHED_EDENIED or another; duration: for how long it was connected.
-     * WARNING; ERROR with SHED_EDENIED. */
+    /* The connection was lost, could not be made, or is refused; reported once
+     * until that changes. outcome: SHED_EREDIS, SHED_EDENIED or another;
+     * duration: of the connection. WARNING; ERROR with SHED_EDENIED */
     SHED_EVENT_DISCONNECTED = 2,
     /* The source is done with a key. outcome: how (SHED_ELOST: it read a lower
-     * version of the row than Redis has, see struct shed_answer); duration: how
-     * long the load of its batch took. WARNING if it failed: one line for all
-     * keys of a cache that failed for the same reason in one load. */
+     * version of the row than Redis has); duration: of the load. WARNING if it
+     * failed: one line for all keys that failed alike in one load */
     SHED_EVENT_LOAD_FINISHED = 3,
     /* This process took over the load of a key whose loader was dead, or had
      * been silent for a lease. WARNING. */
     SHED_EVENT_TAKEOVER = 4,
     /* A loaded value was given to its callers and not stored. outcome:
-     * SHED_ELOST if the key was invalidated, or another value was stored, while
-     * it was loaded, which is normal, INFO; else why Redis could not take it,
-     * WARNING. */
+     * SHED_ELOST: the key was invalidated or stored meanwhile, INFO; else why
+     * Redis could not take it, WARNING */
     SHED_EVENT_PUBLISH_REFUSED = 5,
-    /* An entry whose length or checksum is wrong was found in Redis. It is
-     * loaded again and replaced. outcome: SHED_EREDIS. WARNING. */
+    /* An entry with a wrong length or checksum was found in Redis, and is
+     * loaded again. outcome: SHED_EREDIS. WARNING */
     SHED_EVENT_CORRUPT_ENTRY = 6,
-    /* This process invalidated a key, or a tag: then key is its tag, or empty
-     * for all entries; so it is in the INVALIDATION_ events. */
+    /* This process invalidated a key, or a tag: then key is the tag, or empty
+     * for all entries, here and in the INVALIDATION_ events. */
     SHED_EVENT_INVALIDATED = 7,
     /* A hold of a lock began. duration: how long the acquire took. */
     SHED_EVENT_LOCK_ACQUIRED = 8,
     /* A hold that begins was taken from a dead holder before its lease had
      * ended. WARNING. */
     SHED_EVENT_LOCK_TAKEN_OVER = 9,
-    /* A hold ended with its release. duration: how long it lasted. outcome:
-     * SHED_OK; SHED_EREDIS or another if Redis did not confirm it, and then
-     * reason says why, WARNING. */
+    /* A hold ended with its release. duration: of the hold. outcome: SHED_OK;
+     * or why Redis did not confirm it, WARNING */
     SHED_EVENT_LOCK_RELEASED = 10,
     /* A hold was lost. outcome: SHED_ELOST; duration: how long it lasted.
      * WARNING. */
     SHED_EVENT_LOCK_LOST = 11,
-    /* A circuit breaker opened (WARNING), from closed or again from half-open,
-     * or closed (INFO, SHED_OK). outcome when it opens: SHED_ESOURCE for that
-     * of a cache's source; SHED_EREDIS for that before Redis, where name is
-     * empty. duration: if it was closed before, for how long; if it was
-     * half-open, how long ago it first opened. */
+    /* A circuit breaker opened (WARNING) or closed (INFO, SHED_OK). outcome
+     * when it opens: SHED_ESOURCE for a source's; SHED_EREDIS for the one
+     * before Redis, where name is empty. duration: for how long it was closed
+     * before, or how long ago it first opened */
     SHED_EVENT_BREAKER = 12,
-    /* Redis could not be told of an invalidation (or of a put or an expiry),
-     * which will be delivered. outcome: why. WARNING. */
+    /* Redis could not be told of an invalidation, a put or an expiry, which
+     * will be delivered. outcome: why. WARNING */
     SHED_EVENT_INVALIDATION_UNDELIVERED = 13,
-    /* Redis has been told of one that was undelivered. duration: for how long.
-     * INFO.
-     */
+    /* It was delivered. duration: for how long it was undelivered. INFO */
     SHED_EVENT_INVALIDATION_DELIVERED = 14,
-    /* One was given up: an old row can be read until its ttl ends. outcome: why
-     * Redis was not told; SHED_ECLOSED: the cache was closed first. ERROR. */
+    /* It was given up: an old row can be read until its ttl ends. outcome: why;
+     * SHED_ECLOSED: the cache was closed first. ERROR */
     SHED_EVENT_INVALIDATION_DROPPED = 15,
-    /* A call was given a row that is no longer fresh, or one that the process
-     * had kept, because Redis did not answer. outcome: SHED_OK if it was given
-     * at once, while it is loaded again; else how the GET has failed, or what
-     * the call would have ended with, SHED_ETIMEDOUT after its soft timeout
-     * too; duration: the age of the row. INFO. */
+    /* A call was given a stale or a local row. outcome: SHED_OK: at once, while
+     * it is loaded again; else how the GET failed, or how the call would have
+     * ended (SHED_ETIMEDOUT after its soft timeout, too); duration: the age of
+     * the row. INFO */
     SHED_EVENT_STALE_SERVED = 16,
-    /* The loads of a cache's source do not keep to fleet_loads, because Redis
-     * refuses, or is away or slow: outcome why, WARNING; or they do again:
-     * INFO. duration: how long it was the other way. */
+    /* The loads of a source do not keep to fleet_loads, because Redis refuses,
+     * is away or slow: outcome why, WARNING; or they do again: INFO. duration:
+     * of the time before */
     SHED_EVENT_FLEET = 17
 };
 
@@ -151,16 +131,11 @@ struct shed_event {
 };
 
 /*
- * Called with each event, if it is set in the options of a client.
- *
- * It is called on the client's own thread, one event at a time, in the order in
- * which they happened there, with no lock held; for a lock of several clients,
- * on the thread of the first. Everything else on that thread waits meanwhile.
- * The call comes after the event, whose subject may have changed again. It must
- * return soon. A function that blocks returns SHED_EINVAL in it;
- * shed_client_status_read, shed_source_status_read, the statistics and
- * shed_lock_acquire_async may be called; snowshed.h says what no callback may
- * do. It is not called after the last handle of the client has been closed.
+ * Called with each event on the client's thread, one at a time, after the
+ * event, with no lock held; for a lock of several clients, on the thread of the
+ * first. Everything else on that thread waits: return soon. The functions that
+ * read a status or statistics, and shed_lock_acquire_async, may be called. It
+ * is not called after the last handle of the client has been closed.
  *
  * event and everything that it points to are gone when it returns.
  */

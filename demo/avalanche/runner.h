@@ -9,7 +9,7 @@
 #include "common/fleet.h"
 #include "database.h"
 #include "picks.h"
-#include "scenarios.h"
+#include "outcome.h"
 
 #define THINK_US 20000
 

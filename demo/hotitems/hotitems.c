@@ -13,6 +13,7 @@
 
 #include "common/cli.h"
 #include "sample.h"
+#include "orders.h"
 #include "service.h"
 
 /* Connections to Redis for threads that wait. Each client has a thread, so

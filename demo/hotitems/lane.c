@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lane_type.h"
 
 const char *lane_origin_name(enum lane_origin origin)
 {

@@ -14,7 +14,7 @@
 
 #include "database.h"
 #include "http.h"
-#include "lane_type.h"
+#include "lane.h"
 #include "redis_pool.h"
 
 #define REDIS_CONNECTIONS_MAX 64

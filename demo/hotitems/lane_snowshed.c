@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lane_type.h"
+#include "lane.h"
 
 #define CACHE_NAME "hotitem"
 #define KEY_BYTES 24     /* of an id in decimal */

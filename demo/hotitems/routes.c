@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "orders.h"
 #include "service.h"
 
 #define RETRY_AFTER_S 1

@@ -10,11 +10,12 @@
 #include "http.h"
 #include "lane.h"
 #include "metrics.h"
-#include "orders.h"
 #include "popular.h"
 #include "sse.h"
 
 #define SERVICE_LISTENERS_MAX 32 /* of GET /events */
+
+struct order_locks; /* orders.h */
 
 struct service {
     struct shed_client *client;

@@ -19,7 +19,7 @@
 #include "stage_child.h"
 #include "stage_feed.h"
 #include "stage_hub.h"
-#include "stage_servers.h"
+#include "stage_server.h"
 
 #define STAGE_LANES 3
 #define STAGE_INSTANCES_MAX 4 /* of a lane */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "stage_actions.h"
+#include "stage_servers.h"
 
 #define DONE_MAX_MS 10000 /* until the main thread has done it */
 #define START_MAX_MS                                                           \

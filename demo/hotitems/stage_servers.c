@@ -13,6 +13,7 @@
 #include "common/place.h"
 #include "common/redis.h"
 #include "stage.h"
+#include "stage_servers.h"
 
 #define STOP_MS 5000
 #define FAILED_START_MS 1000

@@ -15,7 +15,8 @@
 
 #include <snowshed/snowshed.h>
 
-#include "cache/look.h"
+#include "cache/found.h"
+#include "entry/key.h"
 
 struct shed_reads;
 

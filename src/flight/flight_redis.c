@@ -46,24 +46,10 @@ _Static_assert(SHED_ENTRY_PROCESS_AT + SHED_PROCESS_BYTES ==
                    SHED_ENTRY_HEAD_BYTES,
                "a process id fits its place in a lease record");
 
-void shed_flight_redis_tell(const struct shed_flight_redis *x,
-                            enum shed_event_kind kind, enum shed_code outcome,
-                            uint64_t duration_us, const char *reason)
-{
-    const struct shed_event event = {.kind = kind,
-                                     .outcome = outcome,
-                                     .name = x->settings->name,
-                                     .key = x->user_key,
-                                     .duration_us = duration_us,
-                                     .reason = reason};
-
-    shed_events_tell(x->settings->events, &event);
-}
-
 /* ---------------------------------------------------------------- replies */
 
 /* Whether Redis may have a lease of ours after this. */
-static bool may_hold(const struct shed_flight_redis *x,
+static bool may_hold(const struct shed_flight_exchange *x,
                      const struct shed_flight_event *event, bool is_answered)
 {
     if (event->type == SHED_EV_LEAD)
@@ -77,7 +63,7 @@ static bool may_hold(const struct shed_flight_redis *x,
 static void on_call(void *arg, struct shed_reply *reply,
                     enum shed_trouble trouble, const struct shed_error *err)
 {
-    struct shed_flight_redis *x = arg;
+    struct shed_flight_exchange *x = arg;
     bool is_answered = reply != NULL;
     struct shed_flight_event event =
         shed_flight_reply_event(x, reply, trouble, err);
@@ -89,7 +75,7 @@ static void on_call(void *arg, struct shed_reply *reply,
 static void on_renewed(void *arg, struct shed_reply *reply,
                        enum shed_trouble trouble, const struct shed_error *err)
 {
-    struct shed_flight_redis *x = arg;
+    struct shed_flight_exchange *x = arg;
     struct shed_flight_event event = {.type = SHED_EV_RENEWED,
                                       .request = x->renew_request};
 
@@ -105,7 +91,7 @@ static void on_renewed(void *arg, struct shed_reply *reply,
 /* --------------------------------------------------------------- requests */
 
 static void add_holder(struct shed_args *args,
-                       const struct shed_flight_redis *x)
+                       const struct shed_flight_exchange *x)
 {
     shed_args_add(args, x->settings->process, SHED_PROCESS_BYTES);
     shed_args_add(args, x->number, sizeof(x->number));
@@ -120,7 +106,8 @@ static void add_parts(struct shed_args *args,
     shed_args_add(args, entry->payload, entry->payload_size);
 }
 
-static void put_call(struct shed_flight_redis *x, const struct shed_args *args)
+static void put_call(struct shed_flight_exchange *x,
+                     const struct shed_args *args)
 {
     shed_pipe_call(shed_session_pipe(x->settings->session), &x->call, args,
                    on_call, x);
@@ -128,7 +115,7 @@ static void put_call(struct shed_flight_redis *x, const struct shed_args *args)
 
 /* Begin a call about the entry and its refresh. */
 static void begin(struct shed_args *args, enum shed_script script,
-                  const struct shed_flight_redis *x)
+                  const struct shed_flight_exchange *x)
 {
     shed_script_begin(args, script, "2");
     shed_args_add(args, x->key.at, x->key.size);
@@ -136,7 +123,7 @@ static void begin(struct shed_args *args, enum shed_script script,
 }
 
 /* Where our lease is. */
-static struct shed_entry_key lease_key(const struct shed_flight_redis *x)
+static struct shed_entry_key lease_key(const struct shed_flight_exchange *x)
 {
     return x->is_refresh ? x->refresh_key : x->key;
 }
@@ -144,7 +131,7 @@ static struct shed_entry_key lease_key(const struct shed_flight_redis *x)
 /* Begin a call about our lease; a renewal of that of a refresh looks at the
  * value as well. */
 static void begin_lease(struct shed_args *args, enum shed_script script,
-                        const struct shed_flight_redis *x)
+                        const struct shed_flight_exchange *x)
 {
     bool has_value = script == SHED_SCRIPT_RENEW && x->is_refresh;
     struct shed_entry_key key = lease_key(x);
@@ -168,16 +155,16 @@ static void draw(unsigned char token[SHED_ENTRY_VERSION_BYTES])
         token[i] = (unsigned char)shed_random_jitter();
 }
 
-static bool is_due(const struct shed_flight_redis *x)
+static bool is_due(const struct shed_flight_exchange *x)
 {
     static const unsigned char none[sizeof(x->due)];
 
     return memcmp(x->due, none, sizeof(none)) != 0;
 }
 
-static void send_acquire(struct shed_flight_redis *x)
+static void send_acquire(struct shed_flight_exchange *x)
 {
-    const struct shed_flight_redis_settings *r = x->settings;
+    const struct shed_flight_exchange_settings *r = x->settings;
     unsigned flags =
         shed_session_has_channel(r->session) ? SHED_ENTRY_HAS_CHANNEL : 0;
     unsigned char flag_bytes[] = {0, (unsigned char)flags};
@@ -202,7 +189,7 @@ static void send_acquire(struct shed_flight_redis *x)
 
 /* How long what was loaded is fresh, and how long Redis keeps it: "no such row"
  * is not kept beyond its freshness. */
-static void add_ttls(struct shed_args *args, struct shed_flight_redis *x,
+static void add_ttls(struct shed_args *args, struct shed_flight_exchange *x,
                      char fresh[SHED_DIGITS], char kept[SHED_DIGITS])
 {
     const struct shed_cache_options *o = x->settings->options;
@@ -217,7 +204,7 @@ static void add_ttls(struct shed_args *args, struct shed_flight_redis *x,
                   : shed_freshness_kept_ms(&x->settings->rule, fresh_ms));
 }
 
-static void send_publish(struct shed_flight_redis *x)
+static void send_publish(struct shed_flight_exchange *x)
 {
     const struct shed_value *v = x->loaded->value;
     uint64_t cost_ms = x->loaded->cost_us / US_PER_MS;
@@ -258,7 +245,7 @@ static void send_publish(struct shed_flight_redis *x)
     put_call(x, &args);
 }
 
-static void send_fail(struct shed_flight_redis *x)
+static void send_fail(struct shed_flight_exchange *x)
 {
     uint64_t ttl_ms =
         shed_freshness_ttl_ms(x->settings->options->failure_ttl_ms,
@@ -289,7 +276,7 @@ static void on_delivered(void *arg, struct shed_reply *reply,
                          enum shed_trouble trouble,
                          const struct shed_error *err)
 {
-    struct shed_flight_redis *x = arg;
+    struct shed_flight_exchange *x = arg;
 
     if (shed_reply_integer(reply) < 0) {
         x->on_event(x->arg, shed_flight_reply_trouble(x, reply, trouble, err));
@@ -303,7 +290,7 @@ static void on_delivered(void *arg, struct shed_reply *reply,
 /* What acquire would find may be older than an invalidation that Redis has
  * missed. So that goes first, and while it cannot, Redis is done without.
  * Returns: whether there is one. */
-static bool send_missed(struct shed_flight_redis *x)
+static bool send_missed(struct shed_flight_exchange *x)
 {
     struct shed_args args;
 
@@ -318,7 +305,7 @@ static bool send_missed(struct shed_flight_redis *x)
     return true;
 }
 
-static void send_call(struct shed_flight_redis *x)
+static void send_call(struct shed_flight_exchange *x)
 {
     if (x->sent == SHED_SEND_PUBLISH)
         send_publish(x);
@@ -328,7 +315,7 @@ static void send_call(struct shed_flight_redis *x)
         send_acquire(x);
 }
 
-void shed_flight_redis_send(struct shed_flight_redis *x,
+void shed_flight_redis_send(struct shed_flight_exchange *x,
                             enum shed_flight_send what, uint64_t request)
 {
     assert(x->call.fn == NULL);
@@ -341,7 +328,7 @@ void shed_flight_redis_send(struct shed_flight_redis *x,
     send_call(x);
 }
 
-void shed_flight_redis_renew(struct shed_flight_redis *x, uint64_t request)
+void shed_flight_redis_renew(struct shed_flight_exchange *x, uint64_t request)
 {
     struct shed_args args;
 
@@ -356,7 +343,7 @@ void shed_flight_redis_renew(struct shed_flight_redis *x, uint64_t request)
                    &args, on_renewed, x);
 }
 
-void shed_flight_redis_leave(struct shed_flight_redis *x)
+void shed_flight_redis_leave(struct shed_flight_exchange *x)
 {
     struct shed_args args;
 
@@ -367,22 +354,13 @@ void shed_flight_redis_leave(struct shed_flight_redis *x)
     put_call(x, &args);
 }
 
-bool shed_flight_redis_is_busy(const struct shed_flight_redis *x)
+bool shed_flight_redis_is_busy(const struct shed_flight_exchange *x)
 {
     return x->call.fn != NULL || x->renew_call.fn != NULL;
 }
 
-void shed_flight_redis_fini(struct shed_flight_redis *x)
+void shed_flight_redis_fini(struct shed_flight_exchange *x)
 {
     shed_value_unref(x->entry);
     x->entry = NULL;
-}
-
-void shed_flight_redis_settings_init(struct shed_flight_redis_settings *s,
-                                     uint64_t record_ms)
-{
-    s->rule = shed_freshness_rule_of_cache(s->options);
-    shed_write_digits(s->lease_ms, s->options->lease_ms);
-    shed_write_digits(s->grace_ms, s->options->grace_ms);
-    shed_write_digits(s->record_ms, record_ms);
 }

@@ -13,14 +13,14 @@
 #include "base/value.h"
 #include "entry/entry_value.h"
 
-static void drop_entry(struct shed_flight_redis *x)
+static void drop_entry(struct shed_flight_exchange *x)
 {
     shed_value_unref(x->entry);
     x->entry = NULL;
 }
 
 struct shed_flight_event shed_flight_reply_trouble(
-    struct shed_flight_redis *x, const struct shed_reply *reply,
+    struct shed_flight_exchange *x, const struct shed_reply *reply,
     enum shed_trouble trouble, const struct shed_error *err)
 {
     struct shed_flight_event event = {.type = SHED_EV_TROUBLE,
@@ -40,7 +40,7 @@ struct shed_flight_event shed_flight_reply_trouble(
 
 /* Keep the beginning of a corrupt entry: the next acquire replaces an entry
  * that begins with it. */
-static void remember_corrupt(struct shed_flight_redis *x,
+static void remember_corrupt(struct shed_flight_exchange *x,
                              const struct shed_reply *reply)
 {
     size_t size = 0;
@@ -49,11 +49,11 @@ static void remember_corrupt(struct shed_flight_redis *x,
     x->seen_size = size < sizeof(x->seen) ? size : sizeof(x->seen);
     if (x->seen_size > 0)
         memcpy(x->seen, bytes, x->seen_size);
-    shed_flight_redis_tell(x, SHED_EVENT_CORRUPT_ENTRY, SHED_EREDIS, 0,
-                           "its length or checksum is wrong");
+    shed_flight_tell(x, SHED_EVENT_CORRUPT_ENTRY, SHED_EREDIS, 0,
+                     "its length or checksum is wrong");
 }
 
-static bool fail_corrupt(struct shed_flight_redis *x)
+static bool fail_corrupt(struct shed_flight_exchange *x)
 {
     (void)shed_fail(
         &x->error, SHED_EREDIS,
@@ -62,7 +62,7 @@ static bool fail_corrupt(struct shed_flight_redis *x)
 }
 
 /* Its callers will find it to be a miss by one of its tags. */
-static bool is_revoked(const struct shed_flight_redis *x)
+static bool is_revoked(const struct shed_flight_exchange *x)
 {
     struct shed_tag_log *tag_log = x->settings->tag_log;
 
@@ -72,7 +72,7 @@ static bool is_revoked(const struct shed_flight_redis *x)
 
 /* Keep the entry that is the second element of a reply. Returns: false if it
  * does not decode. */
-static bool take_entry(struct shed_flight_redis *x, struct shed_reply *reply)
+static bool take_entry(struct shed_flight_exchange *x, struct shed_reply *reply)
 {
     struct shed_reply *bytes = shed_reply_take(reply, 1);
     struct shed_freshness_times times;
@@ -97,7 +97,7 @@ static bool take_entry(struct shed_flight_redis *x, struct shed_reply *reply)
 
 /* Keep the error of a failure marker, of the key or of its refresh. Returns:
  * false if it does not decode. */
-static bool take_marker(struct shed_flight_redis *x,
+static bool take_marker(struct shed_flight_exchange *x,
                         const struct shed_reply *reply, bool is_refresh)
 {
     struct shed_entry entry;
@@ -145,7 +145,7 @@ static struct shed_row_version take_row_version(const struct shed_reply *reply)
                                      .is_known = true};
 }
 
-static void take_lease(struct shed_flight_redis *x,
+static void take_lease(struct shed_flight_exchange *x,
                        const struct shed_reply *reply)
 {
     struct shed_counters *c = x->settings->counters;
@@ -157,9 +157,8 @@ static void take_lease(struct shed_flight_redis *x,
     x->seen_size = 0;
     if (shed_reply_begins(how, "takeover")) {
         shed_count(&c->leases_taken_over, 1);
-        shed_flight_redis_tell(
-            x, SHED_EVENT_TAKEOVER, SHED_OK, 0,
-            "its loader was dead, or silent for a whole lease");
+        shed_flight_tell(x, SHED_EVENT_TAKEOVER, SHED_OK, 0,
+                         "its loader was dead, or silent for a whole lease");
     } else if (!shed_reply_begins(how, "mine")) {
         shed_count(x->is_refresh ? &c->refreshes : &c->leases_won, 1);
     }
@@ -176,7 +175,7 @@ static uint64_t not_negative(const struct shed_reply *reply)
     return number > 0 ? (uint64_t)number : 0;
 }
 
-static struct shed_flight_event acquired(struct shed_flight_redis *x,
+static struct shed_flight_event acquired(struct shed_flight_exchange *x,
                                          struct shed_reply *reply,
                                          enum shed_trouble trouble,
                                          const struct shed_error *err)
@@ -209,7 +208,7 @@ static struct shed_flight_event acquired(struct shed_flight_redis *x,
 }
 
 /* A row that our load found unmodified, and only its bytes come from Redis. */
-static enum shed_flight_event_type take_kept(struct shed_flight_redis *x,
+static enum shed_flight_event_type take_kept(struct shed_flight_exchange *x,
                                              struct shed_reply *reply)
 {
     if (!take_entry(x, reply))
@@ -219,7 +218,7 @@ static enum shed_flight_event_type take_kept(struct shed_flight_redis *x,
     return SHED_EV_SUPERSEDED;
 }
 
-static struct shed_flight_event published(struct shed_flight_redis *x,
+static struct shed_flight_event published(struct shed_flight_exchange *x,
                                           struct shed_reply *reply,
                                           enum shed_trouble trouble,
                                           const struct shed_error *err)
@@ -238,21 +237,21 @@ static struct shed_flight_event published(struct shed_flight_redis *x,
         event.type =
             take_entry(x, reply) ? SHED_EV_SUPERSEDED : SHED_EV_INVALIDATED;
         shed_count(&c->publishes_superseded, 1);
-        shed_flight_redis_tell(x, SHED_EVENT_PUBLISH_REFUSED, SHED_ELOST, 0,
-                               "another value was stored while it was loaded");
+        shed_flight_tell(x, SHED_EVENT_PUBLISH_REFUSED, SHED_ELOST, 0,
+                         "another value was stored while it was loaded");
     } else if (shed_reply_begins(kind, "INVALIDATED")) {
         event.type = SHED_EV_INVALIDATED;
         shed_local_drop(x->settings->local, x->key);
         shed_count(&c->publishes_invalidated, 1);
-        shed_flight_redis_tell(x, SHED_EVENT_PUBLISH_REFUSED, SHED_ELOST, 0,
-                               "the key was invalidated while it was loaded");
+        shed_flight_tell(x, SHED_EVENT_PUBLISH_REFUSED, SHED_ELOST, 0,
+                         "the key was invalidated while it was loaded");
     } else {
         return shed_flight_reply_trouble(x, reply, trouble, err);
     }
     return event;
 }
 
-static struct shed_flight_event ended(const struct shed_flight_redis *x,
+static struct shed_flight_event ended(const struct shed_flight_exchange *x,
                                       const struct shed_reply *reply,
                                       enum shed_trouble trouble)
 {
@@ -267,7 +266,7 @@ static struct shed_flight_event ended(const struct shed_flight_redis *x,
     return event;
 }
 
-struct shed_flight_event shed_flight_reply_event(struct shed_flight_redis *x,
+struct shed_flight_event shed_flight_reply_event(struct shed_flight_exchange *x,
                                                  struct shed_reply *reply,
                                                  enum shed_trouble trouble,
                                                  const struct shed_error *err)

@@ -172,9 +172,9 @@ static void note_unpublished(const struct shed_flight_task *task)
     const struct shed_error *why = &task->exchange.error;
 
     shed_count(&task->shared->counters->unpublished, 1);
-    shed_flight_redis_tell(&task->exchange, SHED_EVENT_PUBLISH_REFUSED,
-                           why->code != SHED_OK ? why->code : SHED_EREDIS, 0,
-                           why->reason);
+    shed_flight_tell(&task->exchange, SHED_EVENT_PUBLISH_REFUSED,
+                     why->code != SHED_OK ? why->code : SHED_EREDIS, 0,
+                     why->reason);
 }
 
 /* What the source does is noted where the load is queued and begun. A waiter
@@ -319,13 +319,13 @@ shed_flight_task_create(struct shed_flight_shared *shared,
     task->shared = shared;
     task->post.run = start;
     task->exchange =
-        (struct shed_flight_redis){.settings = &shared->redis,
-                                   .key = {name, key->redis_size},
-                                   .refresh_key = {name, refresh_size},
-                                   .user_key = {name + key->at, key->size},
-                                   .loaded = &task->load.loaded,
-                                   .on_event = on_event,
-                                   .arg = task};
+        (struct shed_flight_exchange){.settings = &shared->redis,
+                                      .key = {name, key->redis_size},
+                                      .refresh_key = {name, refresh_size},
+                                      .user_key = {name + key->at, key->size},
+                                      .loaded = &task->load.loaded,
+                                      .on_event = on_event,
+                                      .arg = task};
     task->load = (struct shed_flight_load){.settings = &shared->loads,
                                            .key = task->exchange.user_key,
                                            .redis_key = task->exchange.key,

@@ -26,7 +26,7 @@ struct shed_flight_shared {
     struct shed_client *client;
     struct shed_counters *counters;
     struct shed_flight_policy policy;
-    struct shed_flight_redis_settings redis;
+    struct shed_flight_exchange_settings redis;
     struct shed_flight_load_settings loads;
     struct shed_table *table;
     /* The flight is over: destroy it, or end the lease that it may have left
@@ -43,7 +43,7 @@ struct shed_flight_task {
     struct shed_post post; /* its start; to be posted by the owner */
     /* reactor thread only */
     struct shed_flight flight;
-    struct shed_flight_redis exchange; /* with Redis */
+    struct shed_flight_exchange exchange; /* with Redis */
     struct shed_flight_load load;
     struct shed_timer *timer;
     uint64_t news; /* of the log of tags, when the load began */

@@ -352,7 +352,7 @@ enum shed_code shed_flights_create(
                         ? options->failure_ttl_ms
                         : PAUSE_MIN_MS};
     (void)snprintf(fs->prefix, sizeof(fs->prefix), "%s", prefix);
-    fs->shared.redis = (struct shed_flight_redis_settings){
+    fs->shared.redis = (struct shed_flight_exchange_settings){
         .session = client->session,
         .process = client->process,
         .options = &fs->options,
@@ -362,9 +362,9 @@ enum shed_code shed_flights_create(
         .tag_log = tag_log,
         .local = local,
         .name = {fs->prefix, strlen(fs->prefix) - 1}}; /* less the colon */
-    shed_flight_redis_settings_init(&fs->shared.redis,
-                                    fs->shared.policy.load_timeout_ms +
-                                        options->lease_ms + RECORD_MARGIN_MS);
+    shed_flight_exchange_settings_init(
+        &fs->shared.redis, fs->shared.policy.load_timeout_ms +
+                               options->lease_ms + RECORD_MARGIN_MS);
     fs->shared.loads = (struct shed_flight_load_settings){
         .reactor = client->reactor,
         .source = source,

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/value.h"
+#include "flight/flight_redis.h"
 #include "flight/flight_reply.h"
 #include "fuzz/forge.h"
 
@@ -57,7 +58,7 @@ static void check_entry(const struct shed_value *entry)
     check(entry->kind == SHED_KIND_ROW || entry->size == 0);
 }
 
-static void check_error(const struct shed_flight_redis *x)
+static void check_error(const struct shed_flight_exchange *x)
 {
     check(x->error.code != SHED_OK && x->error.reason[0] != '\0');
 }
@@ -83,7 +84,7 @@ static bool is_expected(enum shed_flight_send sent,
     }
 }
 
-static void check_event(const struct shed_flight_redis *x,
+static void check_event(const struct shed_flight_exchange *x,
                         struct shed_flight_event event)
 {
     check(is_expected(x->sent, event.type) && event.request == REQUEST);
@@ -118,9 +119,9 @@ static void read_flight(struct stream *stream, enum shed_flight_send sent,
 {
     static const struct shed_error lost = {SHED_EREDIS, "lost"};
     static struct shed_counters counters;
-    const struct shed_flight_redis_settings settings = {.counters = &counters,
+    const struct shed_flight_exchange_settings settings = {.counters = &counters,
                                                         .name = {"t", 1}};
-    struct shed_flight_redis x = {.settings = &settings,
+    struct shed_flight_exchange x = {.settings = &settings,
                                   .key = key,
                                   .refresh_key = refresh_key,
                                   .call_request = REQUEST,

@@ -3,6 +3,7 @@
  * page, with buttons that make trouble. See stage.h.
  */
 #include "stage.h"
+#include "stage_servers.h"
 
 #include <errno.h>
 #include <mysql.h>

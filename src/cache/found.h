@@ -1,0 +1,44 @@
+/* What a GET has found for a call. */
+#ifndef SHED_FOUND_H
+#define SHED_FOUND_H
+
+#include <stdbool.h>
+
+#include <snowshed/snowshed.h>
+
+#include "entry/entry.h"
+#include "known/local.h"
+
+/* What GET has found, where it matters to a call with a max_age_ms, or where
+ * the value is a miss by one of its tags. */
+enum shed_look_found {
+    SHED_FOUND_UNKNOWN = 0, /* no usable answer, or a value of unknown age */
+    SHED_FOUND_NOTHING,     /* not even a lease: nobody loads the key */
+    SHED_FOUND_NO_VALUE,    /* a lease, say: as after NOTHING, a value that
+                               comes later is newer */
+    SHED_FOUND_AGED /* one that is too old for the call, or not fresh, or
+                       a miss by one of its tags */
+};
+
+/* At most one of the three values is set; references of the owner's. */
+struct shed_look {
+    /* set by shed_look_begin */
+    struct shed_local_mark mark;
+    bool is_missed; /* an invalidation waits to be delivered: what GET finds may
+                       be older */
+    /* the result */
+    struct shed_value *value; /* answers the call */
+    struct shed_value *old;   /* answers it if the load fails */
+    struct shed_value
+        *aged_value;      /* is fresh, but too old for the call; answers
+                             it if the source has an older one */
+    bool is_source_older; /* it has: set by the slow path */
+    bool is_known;        /* what Redis has, which may be nothing */
+    bool is_local;        /* the value was not read from Redis, but kept here */
+    bool is_refused;      /* Redis answers, with an error that may pass */
+    enum shed_look_found found;
+    unsigned char aged[SHED_ENTRY_IDENTITY_BYTES]; /* AGED: which one */
+    bool is_revoked; /* AGED: it is a miss by one of its tags */
+};
+
+#endif

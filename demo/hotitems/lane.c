@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-
 const char *lane_origin_name(enum lane_origin origin)
 {
     return origin == LANE_NEGATIVE ? "negative"

@@ -154,20 +154,13 @@ static void look_again(struct shed_cache *cache, struct shed_gets *g)
     }
 }
 
-/* When a call that may have old values looks again: in time to find one before
- * it has to go without. */
-static uint64_t look_again_ms(const struct shed_cache *cache,
-                              const struct shed_gets *g)
+static bool may_look_again(const struct shed_cache *cache,
+                           const struct shed_gets *g)
 {
-    const struct shed_terms *terms = g->terms;
-    uint64_t now_ms = shed_now_ms();
-
     for (size_t i = 0; i < g->count; i++)
         if (is_miss(&g->items[i]) && may_have_old(cache, g, i))
-            return terms->soft_deadline_ms < terms->deadline_ms
-                       ? terms->soft_deadline_ms
-                       : now_ms + shed_left_ms(terms->deadline_ms, now_ms) / 2;
-    return UINT64_MAX;
+            return true;
+    return false;
 }
 
 static bool has_old(const struct shed_gets *g)
@@ -277,24 +270,33 @@ static void fail_misses(struct shed_gets *g, const struct shed_error *why)
     }
 }
 
+/* Wait until the soft timeout, for items with old values. */
+static void wait_softly(struct shed_cache *cache, struct shed_gets *g,
+                        struct shed_latch *latch)
+{
+    const struct shed_terms *terms = g->terms;
+
+    if (may_look_again(cache, g) &&
+        !shed_latch_wait(latch, terms->soft_deadline_ms))
+        look_again(cache, g);
+    if (!has_old(g))
+        return;
+    leave_old(cache, g, latch,
+              shed_left_ms(shed_now_ms(), terms->soft_timeout_ms));
+    if (!shed_latch_wait(latch, terms->soft_deadline_ms))
+        leave_old(cache, g, latch, UINT64_MAX);
+}
+
 static void wait_for_flights(struct shed_cache *cache, struct shed_gets *g,
                              size_t misses)
 {
     const struct shed_terms *terms = g->terms;
     struct shed_latch latch;
-    uint64_t again_ms;
 
     shed_latch_init(&latch, misses);
     join_all(cache, g, &latch);
-    again_ms = look_again_ms(cache, g);
-    if (again_ms < terms->deadline_ms && !shed_latch_wait(&latch, again_ms))
-        look_again(cache, g);
-    if (terms->soft_deadline_ms < terms->deadline_ms && has_old(g)) {
-        leave_old(cache, g, &latch,
-                  shed_left_ms(shed_now_ms(), terms->soft_timeout_ms));
-        if (!shed_latch_wait(&latch, terms->soft_deadline_ms))
-            leave_old(cache, g, &latch, UINT64_MAX);
-    }
+    if (terms->soft_deadline_ms < terms->deadline_ms)
+        wait_softly(cache, g, &latch);
     if (!shed_latch_wait(&latch, terms->deadline_ms))
         leave_all(cache, g, &latch);
     take_answers(cache, g);

@@ -67,25 +67,6 @@ SHED_MUST_CHECK enum shed_code
 shed_cache_check_tags(const struct shed_bytes *tags, size_t count, size_t limit,
                       const char *call, struct shed_error *err);
 
-/* Count how the invalidation of a key ended, or, with a reason that says so, of
- * a tag, and tell of its success. */
-void shed_cache_count_invalidation(struct shed_cache *cache,
-                                   struct shed_bytes key, const char *reason,
-                                   enum shed_code code);
-
-/* How a call for many keys, or tags, ends: with the code of the first one that
- * failed, and the reason of the first that was dropped, else of
- * the first. Begins as {SHED_OK, true, err}. */
-struct shed_sum {
-    enum shed_code code;
-    bool are_safe; /* those that failed */
-    struct shed_error *err;
-};
-
-/* Add the end of array[i], which why tells; array NULL: it is the only one. */
-void shed_cache_sum_up(struct shed_sum *sum, const char *array, size_t i,
-                       const struct shed_error *why, bool is_safe);
-
 /* When a call that begins now has to end; timeout_ms 0: the cache's own. */
 uint64_t shed_cache_deadline_ms(const struct shed_cache *cache,
                                 uint64_t timeout_ms);

@@ -298,7 +298,7 @@ static bool send_missed(struct shed_flight_exchange *x)
                             &x->delivered))
         return false;
     shed_delivery_begin(&args, x->delivered.wish, x->refresh_key.at,
-                        x->key.size);
+                        x->key.size, "0");
     args.is_guarded = true;
     shed_pipe_call(shed_session_pipe(x->settings->session), &x->call, &args,
                    on_delivered, x);

@@ -220,7 +220,7 @@ static void send_letter(struct shed_delivery *ob, struct letter *letter,
         shed_tag_log_mark(ob->tag_log, &mark);
         shed_tag_log_write(ob->tag_log, letter->user_key, &mark, &args);
     } else {
-        shed_delivery_begin(&args, wish, letter->name, size);
+        shed_delivery_begin(&args, wish, letter->name, size, "0");
     }
     args.is_guarded = ob->end == NULL; /* the last try is made in any case */
     ob->under_way++;
@@ -317,7 +317,7 @@ static void on_wake(struct shed_post *post)
 /* ----------------------------------------------------------------- writes */
 
 void shed_delivery_begin(struct shed_args *args, enum shed_wish wish,
-                         const char *name, size_t size)
+                         const char *name, size_t size, const char *in_ms)
 {
     bool is_expiry = wish == SHED_WISH_EXPIRE;
 
@@ -326,7 +326,7 @@ void shed_delivery_begin(struct shed_args *args, enum shed_wish wish,
     shed_args_add(args, name, size);
     shed_args_add(args, name, size + SHED_ENTRY_REFRESH_SUFFIX_BYTES);
     if (is_expiry)
-        shed_args_add_text(args, "0"); /* ms: at once */
+        shed_args_add_text(args, in_ms);
 }
 
 void shed_delivery_settle(struct shed_delivery *ob, const char *key,

@@ -53,10 +53,11 @@ struct shed_delivery_write {
 bool shed_delivery_find(struct shed_delivery *delivery, const char *key,
                         size_t size, struct shed_delivery_write *out);
 
-/* Begin the call that carries such a write of an entry out now. name is that of
- * its refresh lease, which begins with the key, of size bytes; borrowed. */
+/* Begin the call that carries such a write of an entry out. name is that of its
+ * refresh lease, which begins with the key, of size bytes; in_ms is when an
+ * expiry has its effect, in digits. Both are borrowed. */
 void shed_delivery_begin(struct shed_args *args, enum shed_wish wish,
-                         const char *name, size_t size);
+                         const char *name, size_t size, const char *in_ms);
 
 /* To be asked before a write is sent: for which failures of the past it makes
  * up if it succeeds. Any thread. */

@@ -1,7 +1,7 @@
 # Turn the Lua scripts into a C file: cmake -DOUT= -DSCRIPTS= -P.
 #
-# The text of a script is a prelude (lock.lua for lock_*.lua, else entry.lua) and
-# its own, as the body of a function; Redis knows it by its SHA-1. A line behind it
+# The text of a script is prelude.lua, then lock.lua for lock_*.lua, else entry.lua,
+# and its own, as the body of a function; Redis knows it by its SHA-1. A line behind it
 # returns the number of the call, which is the last of ARGV, with the reply, so
 # that a client whose connection has got out of step (a server or proxy has
 # doubled a reply) does not take it for the answer to another call. The number is
@@ -12,8 +12,9 @@
 # compile if one of the two has what the other has not.
 # They are bytes, not literals: C promises no literal of more than 4095 characters.
 
-file(READ ${CMAKE_CURRENT_LIST_DIR}/entry.lua entry_prelude)
-file(READ ${CMAKE_CURRENT_LIST_DIR}/lock.lua lock_prelude)
+file(READ ${CMAKE_CURRENT_LIST_DIR}/prelude.lua prelude)
+file(READ ${CMAKE_CURRENT_LIST_DIR}/entry.lua entry)
+file(READ ${CMAKE_CURRENT_LIST_DIR}/lock.lua lock)
 set(arrays "")
 set(rows "")
 list(LENGTH SCRIPTS count)
@@ -21,11 +22,12 @@ foreach(file ${SCRIPTS})
   get_filename_component(name ${file} NAME_WE)
   file(READ ${file} body)
   if(name MATCHES "^lock_")
-    set(prelude "${lock_prelude}")
+    set(subject "${lock}")
   else()
-    set(prelude "${entry_prelude}")
+    set(subject "${entry}")
   endif()
-  string(CONCAT text "${prelude}" "local function reply()\n" "${body}" "end\n"
+  string(CONCAT text "${prelude}" "${subject}" "local function reply()\n"
+    "${body}" "end\n"
     "return {ARGV[#ARGV], (reply())}\n")
   string(SHA1 sha1 "${text}")
   string(HEX "${text}" hex)

@@ -1,31 +1,20 @@
--- Prepended to each script: reads and writes entries. The layout is in
+-- Prepended to the scripts about entries: reads and writes them. The layout is in
 -- src/entry/entry.h; offsets count from 1 here.
-
--- Redis 6 refuses a write after TIME without this; newer versions always do it.
-if redis.replicate_commands then redis.replicate_commands() end
 
 local MAGIC = '\245shd\2'
 local HEADER = 64
 local TIMES_OFFSET = 40 -- SETRANGE counts from 0
 local UNTIL_OFFSET = 48
-local K = KEYS[1]
 
 -- The server's clock, in milliseconds.
-local function clock()
-    local t = redis.call('TIME')
-    return t[1] * 1000 + math.floor(t[2] / 1000)
-end
+local function clock() return math.floor(us() / 1000) end
 
 -- What a key holds: its type ('L', 'V', 'N', 'F') and its bytes; nil if there
 -- is nothing; 'foreign' if the value is not one of ours.
 local function read(key)
-    local bytes = redis.pcall('GET', key)
-    if not bytes then return nil end
-    if type(bytes) ~= 'string' then
-        if string.find(bytes.err, 'WRONGTYPE', 1, true) then return 'foreign' end
-        error(bytes.err)
-    end
-    if #bytes < HEADER or string.sub(bytes, 1, 5) ~= MAGIC then
+    local bytes = get(key)
+    if bytes == nil then return nil end
+    if not bytes or #bytes < HEADER or string.sub(bytes, 1, 5) ~= MAGIC then
         return 'foreign'
     end
     return string.sub(bytes, 6, 6), bytes
@@ -41,6 +30,15 @@ local function lease(bytes)
         until_ms = struct.unpack('>I8', string.sub(bytes, 49, 56)),
         flight = string.sub(bytes, 57, 64),
     }
+end
+
+-- Whether the lease at K is ours: of a data version, a process and a flight.
+local function is_ours(version, process, flight)
+    local kind, bytes = read(K)
+    if kind ~= 'L' then return false end
+    local held = lease(bytes)
+    return held.version == version and held.process == process
+        and held.flight == flight
 end
 
 -- What distinguishes a value from any other, and from itself before it was
@@ -64,7 +62,7 @@ end
 local function set_times(key, now, length, life)
     local left = life or redis.call('PTTL', key)
     if left > 0 then
-        redis.call('PEXPIRE', key, string.format('%.0f', left))
+        redis.call('PEXPIRE', key, whole(left))
     end
     redis.call('SETRANGE', key, TIMES_OFFSET,
         struct.pack('>I8I8', now, now + length))
@@ -95,11 +93,10 @@ end
 
 local function keep_ended(key, value, life)
     if value.until_ms == 0 then return end -- a write would wake its waiters
-    redis.call('PEXPIRE', key, string.format('%.0f', life)) -- first: see set_times
+    redis.call('PEXPIRE', key, whole(life)) -- first: see set_times
     redis.call('SETRANGE', key, UNTIL_OFFSET, struct.pack('>I8', 0))
 end
 
 local function store(head, tail, payload, fresh, ttl)
-    redis.call('SET', K, entry(head, tail, payload, fresh), 'PX',
-        string.format('%.0f', ttl))
+    redis.call('SET', K, entry(head, tail, payload, fresh), 'PX', whole(ttl))
 end

@@ -33,7 +33,7 @@ end
 if ARGV[4] == 'restore' and last > known then return last end
 if known > now + AHEAD then known = 0 end
 local position = math.max(now, last + 1, known + 1)
-local text = string.format('%.0f', position)
+local text = whole(position)
 
 redis.call('ZREM', K, TOO_LONG)
 redis.call('ZADD', K, text, tag)

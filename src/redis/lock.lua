@@ -3,31 +3,16 @@
 -- alive while somebody is subscribed to its channel (16 hexadecimal digits, or 16
 -- blanks), and the run id of the server where it was subscribed (16 bytes).
 
--- Redis 6 refuses a write after TIME without this; newer versions always do it.
-if redis.replicate_commands then redis.replicate_commands() end
-
 local MAGIC = 'LK1'
 local SIZE = 51
-
-local function us()
-    local t = redis.call('TIME')
-    return t[1] * 1000000 + t[2]
-end
-
-local function whole(number) return string.format('%.0f', number) end
 
 -- The record at key, as a table; nil if there is nothing. Any other string is
 -- the lock of a foreign client: a table without a token, which we need not
 -- know. 'wrong type' if it is not a string.
 local function read(key)
-    local bytes = redis.pcall('GET', key)
-    if not bytes then return nil end
-    if type(bytes) ~= 'string' then
-        if string.find(bytes.err, 'WRONGTYPE', 1, true) then
-            return 'wrong type'
-        end
-        error(bytes.err)
-    end
+    local bytes = get(key)
+    if bytes == nil then return nil end
+    if not bytes then return 'wrong type' end
     if #bytes ~= SIZE or string.sub(bytes, 1, 3) ~= MAGIC then return {} end
     return {
         token = string.sub(bytes, 4, 19),

@@ -17,7 +17,7 @@
 -- of memory, SET is refused even if another has the lock; then the script reads,
 -- and a waiter waits for the release or the end of the lease.
 
-local K, token = KEYS[1], ARGV[1]
+local token = ARGV[1]
 
 local function take(...)
     local record = MAGIC .. token .. ARGV[2] .. ARGV[3]

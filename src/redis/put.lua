@@ -33,7 +33,7 @@ if kind == 'V' or kind == 'N' then
 end
 local stored = redis.pcall('SET', K, entry(ARGV[1], ARGV[2],
     ARGV[3] .. ARGV[7], tonumber(ARGV[4])), 'PX',
-    string.format('%.0f', ARGV[5] + LEEWAY))
+    whole(ARGV[5] + LEEWAY))
 redis.call('UNLINK', KEYS[2])
 if stored.err then
     redis.call('UNLINK', K)

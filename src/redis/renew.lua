@@ -7,16 +7,10 @@
 -- ARGV  1 data version   2 process id   3 flight number   4 lease, ms
 -- Returns 1 if the lease was ours, 0 if not
 
-local kind, bytes = read(K)
-if kind ~= 'L' then return 0 end
-local held = lease(bytes)
-if held.version ~= ARGV[1] or held.process ~= ARGV[2]
-    or held.flight ~= ARGV[3] then
-    return 0
-end
+if not is_ours(ARGV[1], ARGV[2], ARGV[3]) then return 0 end
 set_times(K, clock(), tonumber(ARGV[4]))
 if KEYS[2] and redis.call('PTTL', KEYS[2]) <= LEEWAY + 1 then
-    kind, bytes = read(KEYS[2])
+    local kind, bytes = read(KEYS[2])
     if kind == 'V' or kind == 'N' then
         keep_ended(KEYS[2], lease(bytes), redis.call('PTTL', K))
     end

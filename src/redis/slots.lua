@@ -28,10 +28,9 @@ local budget, wall = tonumber(ARGV[2]), clock()
 local function write(command, ...)
     return tonumber(redis.call(command, K, ...))
 end
-local function text(number) return string.format('%.0f', number) end
 local function ids(list) return string.gmatch(list, string.rep('.', ID)) end
 local function count(name, change)
-    return write('ZADD', 'INCR', text(change), name)
+    return write('ZADD', 'INCR', whole(change), name)
 end
 -- The clock of this name, after so many ms; 0 if it is not there yet.
 local function advance(name, ms)
@@ -48,12 +47,12 @@ local step = advance('wall', wall - before) - before
 if before > 0 then step = math.max(0, math.min(step, passed)) end
 local now = advance('time', step)
 local function last(id)
-    return write('ZADD', text(now + tonumber(ARGV[3])), id)
+    return write('ZADD', whole(now + tonumber(ARGV[3])), id)
 end
 
 -- a slot that ends too late is not ours
-local change = -write('ZREMRANGEBYSCORE', COUNTS, text(now))
-    - write('ZREMRANGEBYSCORE', '(' .. text(now + LIFE_MS), '+inf')
+local change = -write('ZREMRANGEBYSCORE', COUNTS, whole(now))
+    - write('ZREMRANGEBYSCORE', '(' .. whole(now + LIFE_MS), '+inf')
 for id in ids(ARGV[4]) do change = change - write('ZREM', id) end
 for id in ids(ARGV[5]) do change = change + last(id) end
 local used, taken = count('slots', change), 0
@@ -62,10 +61,10 @@ for id in ids(ARGV[6]) do
 end
 if taken > 0 then used = count('slots', taken) end
 
-change = -write('ZREMRANGEBYSCORE', text(-now), -COUNTS)
-    - write('ZREMRANGEBYSCORE', '-inf', '(' .. text(-now - LIFE_MS))
+change = -write('ZREMRANGEBYSCORE', whole(-now), -COUNTS)
+    - write('ZREMRANGEBYSCORE', '-inf', '(' .. whole(-now - LIFE_MS))
 if #ARGV[6] > taken * ID then
-    change = change + write('ZADD', text(-now - WAIT_MS), ARGV[1])
+    change = change + write('ZADD', whole(-now - WAIT_MS), ARGV[1])
 elseif taken > 0 then
     change = change - write('ZREM', ARGV[1])
 end

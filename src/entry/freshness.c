@@ -80,7 +80,7 @@ static bool is_due(const struct shed_freshness_rule *rule,
     due_ms = (double)life_ms * (double)rule->refresh_after_pct / 100;
     early_ms = fmin(shed_freshness_early_ms(times->cost_ms, random),
                     due_ms / EARLY_PART);
-    return age_ms >= due_ms || age_ms + early_ms >= due_ms;
+    return age_ms + early_ms >= due_ms;
 }
 
 struct shed_freshness_rule

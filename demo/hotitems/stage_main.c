@@ -28,7 +28,7 @@
 
 #define CLI_OPTIONS struct stage_options
 static const struct cli_option options[] = {
-#include "stage.def"
+#include "stage_main.def"
 };
 
 /* Each literal is a line of the text. */

@@ -21,7 +21,7 @@
 static void run(MYSQL *mysql, const char *statement)
 {
     if (mysql_query(mysql, statement) != 0)
-        throw std::runtime_error(mysql_error(mysql));
+        throw std::runtime_error(std::string("MySQL: ") + mysql_error(mysql));
 }
 
 static shed::cache open_prices(const shed::client &client,

@@ -119,13 +119,13 @@ static void read_flight(struct stream *stream, enum shed_flight_send sent,
 {
     static const struct shed_error lost = {SHED_EREDIS, "lost"};
     static struct shed_counters counters;
-    const struct shed_flight_exchange_settings settings = {.counters = &counters,
-                                                        .name = {"t", 1}};
+    const struct shed_flight_exchange_settings settings = {
+        .counters = &counters, .name = {"t", 1}};
     struct shed_flight_exchange x = {.settings = &settings,
-                                  .key = key,
-                                  .refresh_key = refresh_key,
-                                  .call_request = REQUEST,
-                                  .sent = sent};
+                                     .key = key,
+                                     .refresh_key = refresh_key,
+                                     .call_request = REQUEST,
+                                     .sent = sent};
     struct shed_reply *reply;
 
     do {

@@ -470,9 +470,9 @@ struct shed_cache_options {
                                    (XFetch), but by at most a quarter of that
                                    time. 0: never */
     uint64_t stale_while_revalidate_ms; /* [0, 10 years] */
-    uint64_t stale_if_error_ms; /* [0, 10 years]; also for calls that would end
-                                   with SHED_EBUSY, SHED_ETIMEDOUT, SHED_EREDIS
-                                   or SHED_ENOMEM */
+    uint64_t stale_if_error_ms; /* [0, 10 years]; also for calls that have found
+                                   the row and would end with SHED_EBUSY,
+                                   SHED_ETIMEDOUT, SHED_EREDIS or SHED_ENOMEM */
     uint64_t undelivered_limit; /* [0, 100000]; most keys whose writes Redis
                                    missed and that are delivered later, see
                                    shed_invalidate */

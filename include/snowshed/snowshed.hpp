@@ -291,6 +291,22 @@ result<T> done(enum shed_code code, const T &value, const error &err)
     return code == SHED_OK ? result<T>(value) : result<T>(err);
 }
 
+/* The C function f with these arguments. */
+template <class F, class... Arguments>
+result<void> call(F f, Arguments... arguments)
+{
+    error err;
+    return done(f(arguments..., &err), err);
+}
+
+/* What f reads of a handle. */
+template <class T, class F, class Handle> result<T> read(F f, Handle *handle)
+{
+    T out = {};
+    error err;
+    return done(f(handle, &out, sizeof(out), &err), out, err);
+}
+
 /* For C, which ends a text at a zero byte: one that has any is refused, because
  * no URI, name or query is empty. */
 inline std::string terminated(std::string_view text)
@@ -430,11 +446,7 @@ class client
     }
     result<shed_client_status> status() const
     {
-        shed_client_status status = {};
-        shed::error err;
-        return detail::done(
-            shed_client_status_read(get(), &status, sizeof(status), &err),
-            status, err);
+        return detail::read<shed_client_status>(shed_client_status_read, get());
     }
 
   private:
@@ -602,11 +614,7 @@ class source
     }
     result<shed_source_status> status() const
     {
-        shed_source_status status = {};
-        shed::error err;
-        return detail::done(
-            shed_source_status_read(get(), &status, sizeof(status), &err),
-            status, err);
+        return detail::read<shed_source_status>(shed_source_status_read, get());
     }
 
   private:
@@ -708,71 +716,57 @@ class cache
                      const put_options &options = put_options()) const
     {
         shed_put_options o = SHED_PUT_OPTIONS_INIT;
-        shed::error err;
         o.timeout_ms = options.timeout_ms;
         o.ttl_ms = options.ttl_ms;
         o.version = options.version ? &*options.version : nullptr;
         o.tags = options.tags.data();
         o.tags_count = options.tags.size();
-        return detail::done(
-            shed_put(get(), to_bytes(key), to_bytes(row), &o, &err), err);
+        return detail::call(shed_put, get(), to_bytes(key), to_bytes(row), &o);
     }
 
     result<void>
     invalidate(std::string_view key,
                std::uint64_t timeout_ms = SHED_TIMEOUT_DEFAULT) const
     {
-        shed::error err;
-        return detail::done(
-            shed_invalidate(get(), to_bytes(key), timeout_ms, &err), err);
+        return detail::call(shed_invalidate, get(), to_bytes(key), timeout_ms);
     }
 
     result<void>
     invalidate_many(const bytes_list &keys,
                     std::uint64_t timeout_ms = SHED_TIMEOUT_DEFAULT) const
     {
-        shed::error err;
-        return detail::done(shed_invalidate_many(get(), keys.data(),
-                                                 keys.size(), timeout_ms, &err),
-                            err);
+        return detail::call(shed_invalidate_many, get(), keys.data(),
+                            keys.size(), timeout_ms);
     }
 
     result<void>
     invalidate_all(std::uint64_t timeout_ms = SHED_TIMEOUT_DEFAULT) const
     {
-        shed::error err;
-        return detail::done(shed_invalidate_all(get(), timeout_ms, &err), err);
+        return detail::call(shed_invalidate_all, get(), timeout_ms);
     }
 
     result<void>
     invalidate_tags(const bytes_list &tags,
                     std::uint64_t timeout_ms = SHED_TIMEOUT_DEFAULT) const
     {
-        shed::error err;
-        return detail::done(shed_invalidate_tags(get(), tags.data(),
-                                                 tags.size(), timeout_ms, &err),
-                            err);
+        return detail::call(shed_invalidate_tags, get(), tags.data(),
+                            tags.size(), timeout_ms);
     }
 
     result<void> expire(std::string_view key, std::uint64_t in_ms = 0,
                         std::uint64_t timeout_ms = SHED_TIMEOUT_DEFAULT) const
     {
-        shed::error err;
-        return detail::done(
-            shed_expire(get(), to_bytes(key), in_ms, timeout_ms, &err), err);
+        return detail::call(shed_expire, get(), to_bytes(key), in_ms,
+                            timeout_ms);
     }
 
     result<void> probe(std::uint64_t timeout_ms = SHED_TIMEOUT_DEFAULT) const
     {
-        shed::error err;
-        return detail::done(shed_cache_probe(get(), timeout_ms, &err), err);
+        return detail::call(shed_cache_probe, get(), timeout_ms);
     }
     result<shed_stats> stats() const
     {
-        shed_stats stats = {};
-        shed::error err;
-        return detail::done(shed_stats_read(get(), &stats, sizeof(stats), &err),
-                            stats, err);
+        return detail::read<shed_stats>(shed_stats_read, get());
     }
 
     struct shed_cache *get() const noexcept
@@ -791,12 +785,6 @@ class cache
 
 namespace detail
 {
-
-inline result<void> extend(struct shed_lock *lock, std::uint64_t lease_ms)
-{
-    shed::error err;
-    return done(shed_lock_extend(lock, lease_ms, &err), err);
-}
 
 inline result<shed_fence> fence(struct shed_lock *lock)
 {
@@ -829,13 +817,11 @@ class hold
     /* Release now, to learn whether it was held until the end. */
     result<void> release()
     {
-        shed::error err;
-        return detail::done(
-            shed_lock_release(std::exchange(lock_, nullptr), &err), err);
+        return detail::call(shed_lock_release, std::exchange(lock_, nullptr));
     }
     result<void> extend(std::uint64_t lease_ms = 0) const
     {
-        return detail::extend(lock_, lease_ms);
+        return detail::call(shed_lock_extend, lock_, lease_ms);
     }
     result<shed_fence> fence() const
     {
@@ -974,12 +960,11 @@ class lock
      * are for such holds: a shed::hold has its own. */
     result<void> release() const
     {
-        shed::error err;
-        return detail::done(shed_lock_release(get(), &err), err);
+        return detail::call(shed_lock_release, get());
     }
     result<void> extend(std::uint64_t lease_ms = 0) const
     {
-        return detail::extend(get(), lease_ms);
+        return detail::call(shed_lock_extend, get(), lease_ms);
     }
     result<shed_fence> fence() const
     {
@@ -995,22 +980,16 @@ class lock
     }
     result<void> advance(std::uint64_t number) const
     {
-        shed::error err;
-        return detail::done(shed_lock_advance(get(), number, &err), err);
+        return detail::call(shed_lock_advance, get(), number);
     }
     /* timeout_ms 0: the client's command_timeout_ms. */
     result<void> probe(std::uint64_t timeout_ms = 0) const
     {
-        shed::error err;
-        return detail::done(shed_lock_probe(get(), timeout_ms, &err), err);
+        return detail::call(shed_lock_probe, get(), timeout_ms);
     }
     result<shed_lock_stats> stats() const
     {
-        shed_lock_stats stats = {};
-        shed::error err;
-        return detail::done(
-            shed_lock_stats_read(get(), &stats, sizeof(stats), &err), stats,
-            err);
+        return detail::read<shed_lock_stats>(shed_lock_stats_read, get());
     }
     struct shed_lock *get() const noexcept
     {

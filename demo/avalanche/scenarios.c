@@ -551,7 +551,6 @@ static void set_policy(struct runner *c, size_t scenario)
         s->ttl_ms = REFRESHED_TTL_MS;
     else if (scenario == BREAKDOWN)
         s->ttl_ms = EXPIRING_TTL_MS;
-    s->refresh_after_pct = 50;
     s->stale_ms = STALE_MS;
 }
 

@@ -143,11 +143,11 @@ static void *open_cache(const struct settings *settings, bool is_refreshed,
     cache.ttl_ms = settings->ttl_ms;
     cache.negative_ttl_ms = settings->negative_ttl_ms;
     cache.lease_ms = settings->lease_ms;
-    cache.refresh_after_pct = 0; /* rows shall expire */
     if (is_refreshed) {
-        cache.refresh_after_pct = settings->refresh_after_pct;
         cache.stale_while_revalidate_ms = settings->stale_ms;
         cache.stale_if_error_ms = settings->stale_ms;
+    } else {
+        cache.refresh_after_pct = 0; /* rows shall expire */
     }
     if (shed_client_open(settings->redis_uri, &client, &p->client, &err) ||
         shed_source_open_batch(load, p, &source, &p->source, &err) ||

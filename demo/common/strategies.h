@@ -28,8 +28,8 @@ struct settings {
     /* of snowshed alone */
     uint64_t timeout_ms;         /* of a call */
     uint64_t command_timeout_ms; /* of Redis */
-    uint64_t refresh_after_pct;  /* of snowshed-refresh, with the next */
-    uint64_t stale_ms;           /* how long a row is given out after its ttl */
+    uint64_t stale_ms; /* snowshed-refresh: how long a row is given out after
+                          its ttl */
 };
 
 /* What a call came to. */

@@ -62,7 +62,8 @@ enum shed_lock_algorithm {
     SHED_LOCK_SETNX,
     /* SETNX, then EXPIRE; a lock without a time to live is given one and taken.
      * A client that comes between another's two commands takes its lock;
-     * release is a plain DEL, whoever holds the lock. */
+     * a release deletes the key even if another client holds the lock by then.
+     */
     SHED_LOCK_EXPIRE,
     /* SETNX of the time at which the lock ends, by the holder's own wall clock;
      * a lock that has ended is taken with GETSET. Hosts whose clocks differ

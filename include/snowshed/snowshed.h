@@ -548,7 +548,7 @@ shed_cache_probe(struct shed_cache *cache, uint64_t timeout_ms,
 
 /*
  * Close a cache, on which no call may be under way. Undelivered writes are sent
- * once more; those that fail are dropped, each with a
+ * once more. A write that fails then is dropped, with a
  * SHED_EVENT_INVALIDATION_DROPPED. NULL is allowed.
  *
  * Blocks: without limit until its loads are done, then timeout_ms at most.

@@ -117,13 +117,9 @@ enum shed_code shed_cache_check_call(const struct shed_cache *cache,
                                      uint64_t timeout_ms,
                                      struct shed_error *err)
 {
-    enum shed_code code;
-
     if (cache == NULL)
         return shed_fail(err, SHED_EINVAL, "cache is NULL");
-    code =
-        shed_check_range(timeout_ms, 0, SHED_TIMEOUT_MAX_MS, "timeout_ms", err);
-    return code == SHED_OK ? shed_client_check_call(cache->client, err) : code;
+    return shed_client_check_timed_call(cache->client, timeout_ms, err);
 }
 
 uint64_t shed_cache_deadline_ms(const struct shed_cache *cache,

@@ -14,7 +14,6 @@
 
 /* The longest deadline, and the longest of the times that are 10 years at
  * most. */
-#define SHED_TIMEOUT_MAX_MS 3600000
 #define SHED_TTL_MAX_MS ((uint64_t)10 * 366 * 24 * 3600 * 1000)
 
 struct shed_cache {

@@ -117,10 +117,8 @@ static enum shed_code write_keys(struct shed_cache *cache, enum shed_wish wish,
 enum shed_code shed_invalidate(struct shed_cache *cache, struct shed_bytes key,
                                uint64_t timeout_ms, struct shed_error *err)
 {
-    enum shed_code code = shed_cache_check_call(cache, timeout_ms, err);
+    enum shed_code code = shed_write_check(cache, key, timeout_ms, err);
 
-    if (code == SHED_OK)
-        code = shed_cache_check_key(key, "key", err);
     return code == SHED_OK ? write_keys(cache, SHED_WISH_INVALIDATE, &key, 1,
                                         NULL, 0, timeout_ms, err)
                            : code;
@@ -130,10 +128,8 @@ enum shed_code shed_expire(struct shed_cache *cache, struct shed_bytes key,
                            uint64_t in_ms, uint64_t timeout_ms,
                            struct shed_error *err)
 {
-    enum shed_code code = shed_cache_check_call(cache, timeout_ms, err);
+    enum shed_code code = shed_write_check(cache, key, timeout_ms, err);
 
-    if (code == SHED_OK)
-        code = shed_cache_check_key(key, "key", err);
     if (code == SHED_OK && in_ms > SHED_TTL_MAX_MS)
         code = shed_fail(err, SHED_EINVAL, "in_ms is %llu, at most %llu",
                          (unsigned long long)in_ms,

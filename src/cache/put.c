@@ -44,10 +44,8 @@ static enum shed_code check_put(struct shed_cache *cache, struct shed_bytes key,
                                 const struct shed_put_options *o,
                                 struct shed_error *err)
 {
-    enum shed_code code = shed_cache_check_call(cache, o->timeout_ms, err);
+    enum shed_code code = shed_write_check(cache, key, o->timeout_ms, err);
 
-    if (code == SHED_OK)
-        code = shed_cache_check_key(key, "key", err);
     if (code == SHED_OK && o->tags_count > 0)
         code = shed_cache_check_has_tags(cache, err);
     if (code == SHED_OK)

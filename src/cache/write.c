@@ -11,6 +11,15 @@
 
 #include "base/error.h"
 
+enum shed_code shed_write_check(const struct shed_cache *cache,
+                                struct shed_bytes key, uint64_t timeout_ms,
+                                struct shed_error *err)
+{
+    enum shed_code code = shed_cache_check_call(cache, timeout_ms, err);
+
+    return code == SHED_OK ? shed_cache_check_key(key, "key", err) : code;
+}
+
 /* ---------------------------------------------------------------- batches */
 
 enum shed_code shed_write_batch_create(struct shed_write_batch *b, size_t count,

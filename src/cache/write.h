@@ -7,6 +7,13 @@
 
 #include "cache/cache.h"
 
+/* Check what a write of one key is given. Returns: SHED_OK; SHED_EINVAL,
+ * SHED_EFORKED. */
+SHED_MUST_CHECK enum shed_code shed_write_check(const struct shed_cache *cache,
+                                                struct shed_bytes key,
+                                                uint64_t timeout_ms,
+                                                struct shed_error *err);
+
 /* Calls of a script, arrays of count. */
 struct shed_write_batch {
     size_t count;
@@ -31,10 +38,10 @@ void shed_write_batch_send(struct shed_write_batch *batch,
 struct shed_error shed_write_batch_judge(const struct shed_write_batch *batch,
                                          size_t i, const char *what);
 
-/* A write of a key has ended as why says: it makes up for those that failed
- * before, or is undelivered like them, which why then says, too. A call that
- * ran out of memory has changed nothing, and is dropped. Returns: false if it
- * was dropped. */
+/* Follow the end of a write of a key, which why describes. A success makes up
+ * for earlier failures; a failure makes the write undelivered, and why says so
+ * afterwards. A write that ran out of memory has changed nothing and is
+ * dropped. Returns: false if the write was dropped. */
 bool shed_write_follow_up(struct shed_cache *cache, const struct shed_key *key,
                           struct shed_delivery_write write,
                           struct shed_error *why);
@@ -50,7 +57,7 @@ void shed_write_count_invalidation(struct shed_cache *cache,
  * the first. Begins as {SHED_OK, true, err}. */
 struct shed_write_sum {
     enum shed_code code;
-    bool are_safe; /* those that failed */
+    bool are_safe; /* no failed write was dropped */
     struct shed_error *err;
 };
 

@@ -350,3 +350,13 @@ enum shed_code shed_client_check_call(const struct shed_client *client,
 
     return code == SHED_OK ? shed_thread_check_call(err) : code;
 }
+
+enum shed_code shed_client_check_timed_call(const struct shed_client *client,
+                                            uint64_t timeout_ms,
+                                            struct shed_error *err)
+{
+    enum shed_code code =
+        shed_check_range(timeout_ms, 0, SHED_TIMEOUT_MAX_MS, "timeout_ms", err);
+
+    return code == SHED_OK ? shed_client_check_call(client, err) : code;
+}

@@ -60,6 +60,15 @@ SHED_MUST_CHECK enum shed_code
 shed_client_check_call(const struct shed_client *client,
                        struct shed_error *err);
 
+/* Longest timeout of a call. */
+#define SHED_TIMEOUT_MAX_MS 3600000
+
+/* As shed_client_check_call, and check the timeout_ms that the call is given; 0
+ * stands for its default. */
+SHED_MUST_CHECK enum shed_code
+shed_client_check_timed_call(const struct shed_client *client,
+                             uint64_t timeout_ms, struct shed_error *err);
+
 /* Take another hold. Any thread; returns client. */
 struct shed_client *shed_client_ref(struct shed_client *client);
 

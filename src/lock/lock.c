@@ -24,7 +24,6 @@
 #define LEASE_MAX_MS 86400000
 #define HOLD_MAX_MS ((uint64_t)315360000000) /* ten years */
 #define GRACE_MAX_MS 60000
-#define TIMEOUT_MAX_MS 3600000
 #define NUMBER_MAX (((uint64_t)1 << 52) - 1)
 
 /* ---------------------------------------------------------------- opening */
@@ -274,10 +273,7 @@ enum shed_code shed_lock_probe(struct shed_lock *l, uint64_t timeout_ms,
     uint64_t deadline_ms;
 
     if (code == SHED_OK)
-        code =
-            shed_check_range(timeout_ms, 0, TIMEOUT_MAX_MS, "timeout_ms", err);
-    if (code == SHED_OK)
-        code = shed_client_check_call(l->home, err);
+        code = shed_client_check_timed_call(l->home, timeout_ms, err);
     if (code != SHED_OK)
         return code;
     deadline_ms = shed_deadline_ms(

@@ -27,13 +27,6 @@ static void up_serve_stale(void)
     up((struct shed_cache_options)SHED_CACHE_OPTIONS_SERVE_STALE);
 }
 
-static void set_failing(bool is_failing)
-{
-    pthread_mutex_lock(&fixture.table.mu);
-    fixture.table.is_failing = is_failing;
-    pthread_mutex_unlock(&fixture.table.mu);
-}
-
 START_TEST(a_row_that_is_read_is_loaded_again_before_it_expires)
 {
     up_default();
@@ -50,9 +43,9 @@ START_TEST(no_row_is_given_out_past_its_ttl)
 {
     up_default();
     age_k(AGEING_TTL_MS + 1000);
-    set_failing(true);
+    table_fail(&fixture.table, true);
     expect_failure("k", get_defaults, SHED_ESOURCE);
-    set_failing(false);
+    table_fail(&fixture.table, false);
     fixture_down(&fixture);
 }
 END_TEST
@@ -81,7 +74,7 @@ START_TEST(a_database_that_fails_is_left_alone)
     char key[16];
 
     up_default();
-    set_failing(true);
+    table_fail(&fixture.table, true);
     for (unsigned i = 0; i < LOADS; i++) {
         snprintf(key, sizeof(key), "k%u", i);
         expect_failure(key, get_defaults, SHED_ESOURCE);
@@ -91,7 +84,7 @@ START_TEST(a_database_that_fails_is_left_alone)
         shed_source_status_read(fixture.source, &status, sizeof(status), NULL),
         SHED_OK);
     ck_assert_uint_ge(status.breaker_opened, 1);
-    set_failing(false);
+    table_fail(&fixture.table, false);
     fixture_down(&fixture);
 }
 END_TEST
@@ -112,9 +105,9 @@ START_TEST(serve_stale_gives_an_old_row_for_an_hour_if_the_load_fails)
 {
     up_serve_stale();
     age_k(AGEING_TTL_MS + 1800000);
-    set_failing(true);
+    table_fail(&fixture.table, true);
     expect_with("k", get_defaults, "k@1", SHED_ORIGIN_STALE);
-    set_failing(false);
+    table_fail(&fixture.table, false);
     fixture_down(&fixture);
 }
 END_TEST

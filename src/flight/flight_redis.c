@@ -60,28 +60,23 @@ static bool may_hold(const struct shed_flight_exchange *x,
            (x->sent == SHED_SEND_ACQUIRE && !is_answered && x->call.was_tried);
 }
 
-static void on_call(void *arg, struct shed_reply *reply,
-                    enum shed_trouble trouble, const struct shed_error *err)
+static void on_call(void *arg, const struct shed_call_result *result)
 {
     struct shed_flight_exchange *x = arg;
-    bool is_answered = reply != NULL;
-    struct shed_flight_event event =
-        shed_flight_reply_event(x, reply, trouble, err);
+    bool is_answered = result->reply != NULL;
+    struct shed_flight_event event = shed_flight_reply_event(x, result);
 
     x->may_hold = may_hold(x, &event, is_answered);
     x->on_event(x->arg, event);
 }
 
-static void on_renewed(void *arg, struct shed_reply *reply,
-                       enum shed_trouble trouble, const struct shed_error *err)
+static void on_renewed(void *arg, const struct shed_call_result *result)
 {
     struct shed_flight_exchange *x = arg;
     struct shed_flight_event event = {.type = SHED_EV_RENEWED,
                                       .request = x->renew_request};
 
-    (void)trouble;
-    (void)err;
-    if (shed_reply_integer(reply) == 0) {
+    if (shed_reply_integer(result->reply) == 0) {
         event.type = SHED_EV_LEASE_LOST;
         shed_count(&x->settings->counters->leases_lost, 1);
     }
@@ -272,14 +267,12 @@ static void send_fail(struct shed_flight_exchange *x)
     put_call(x, &args);
 }
 
-static void on_delivered(void *arg, struct shed_reply *reply,
-                         enum shed_trouble trouble,
-                         const struct shed_error *err)
+static void on_delivered(void *arg, const struct shed_call_result *result)
 {
     struct shed_flight_exchange *x = arg;
 
-    if (shed_reply_integer(reply) < 0) {
-        x->on_event(x->arg, shed_flight_reply_trouble(x, reply, trouble, err));
+    if (shed_reply_integer(result->reply) < 0) {
+        x->on_event(x->arg, shed_flight_reply_trouble(x, result));
         return;
     }
     shed_delivery_settle(x->settings->delivery, x->key.at, x->key.size,

@@ -19,21 +19,21 @@ static void drop_entry(struct shed_flight_exchange *x)
     x->entry = NULL;
 }
 
-struct shed_flight_event shed_flight_reply_trouble(
-    struct shed_flight_exchange *x, const struct shed_reply *reply,
-    enum shed_trouble trouble, const struct shed_error *err)
+struct shed_flight_event
+shed_flight_reply_trouble(struct shed_flight_exchange *x,
+                          const struct shed_call_result *result)
 {
     struct shed_flight_event event = {.type = SHED_EV_TROUBLE,
                                       .request = x->call_request,
-                                      .trouble = trouble};
+                                      .trouble = result->trouble};
 
-    if (reply != NULL) {
-        const char *text = shed_reply_error(reply);
-        event.trouble = shed_reply_trouble(reply);
-        (void)shed_fail(&x->error, shed_reply_code(reply), "Redis: %s",
+    if (result->reply != NULL) {
+        const char *text = shed_reply_error(result->reply);
+        event.trouble = shed_reply_trouble(result->reply);
+        (void)shed_fail(&x->error, shed_reply_code(result->reply), "Redis: %s",
                         text != NULL ? text : "a reply of an unknown form");
     } else {
-        x->error = *err;
+        x->error = *result->why;
     }
     return event;
 }
@@ -176,10 +176,9 @@ static uint64_t not_negative(const struct shed_reply *reply)
 }
 
 static struct shed_flight_event acquired(struct shed_flight_exchange *x,
-                                         struct shed_reply *reply,
-                                         enum shed_trouble trouble,
-                                         const struct shed_error *err)
+                                         const struct shed_call_result *result)
 {
+    struct shed_reply *reply = result->reply;
     const struct shed_reply *kind = shed_reply_at(reply, 0);
     struct shed_flight_event event = {.request = x->call_request};
 
@@ -202,7 +201,7 @@ static struct shed_flight_event acquired(struct shed_flight_exchange *x,
         event.wait_ms = not_negative(shed_reply_at(reply, 1));
         event.age_ms = not_negative(shed_reply_at(reply, 2));
     } else {
-        return shed_flight_reply_trouble(x, reply, trouble, err);
+        return shed_flight_reply_trouble(x, result);
     }
     return event;
 }
@@ -219,11 +218,10 @@ static enum shed_flight_event_type take_kept(struct shed_flight_exchange *x,
 }
 
 static struct shed_flight_event published(struct shed_flight_exchange *x,
-                                          struct shed_reply *reply,
-                                          enum shed_trouble trouble,
-                                          const struct shed_error *err)
+                                          const struct shed_call_result *result)
 {
     struct shed_counters *c = x->settings->counters;
+    struct shed_reply *reply = result->reply;
     const struct shed_reply *kind = shed_reply_at(reply, 0);
     struct shed_flight_event event = {.request = x->call_request};
 
@@ -246,34 +244,34 @@ static struct shed_flight_event published(struct shed_flight_exchange *x,
         shed_flight_tell(x, SHED_EVENT_PUBLISH_REFUSED, SHED_ELOST, 0,
                          "the key was invalidated while it was loaded");
     } else {
-        return shed_flight_reply_trouble(x, reply, trouble, err);
+        return shed_flight_reply_trouble(x, result);
     }
     return event;
 }
 
 static struct shed_flight_event ended(const struct shed_flight_exchange *x,
-                                      const struct shed_reply *reply,
-                                      enum shed_trouble trouble)
+                                      const struct shed_call_result *result)
 {
+    const struct shed_reply *reply = result->reply;
     struct shed_flight_event event = {.type = SHED_EV_ENDED,
                                       .request = x->call_request};
 
     /* x->error stays the load's, for the marker of the next try */
     if (shed_reply_integer(reply) < 0) {
         event.type = SHED_EV_TROUBLE;
-        event.trouble = reply != NULL ? shed_reply_trouble(reply) : trouble;
+        event.trouble =
+            reply != NULL ? shed_reply_trouble(reply) : result->trouble;
     }
     return event;
 }
 
-struct shed_flight_event shed_flight_reply_event(struct shed_flight_exchange *x,
-                                                 struct shed_reply *reply,
-                                                 enum shed_trouble trouble,
-                                                 const struct shed_error *err)
+struct shed_flight_event
+shed_flight_reply_event(struct shed_flight_exchange *x,
+                        const struct shed_call_result *result)
 {
     if (x->sent == SHED_SEND_ACQUIRE)
-        return acquired(x, reply, trouble, err);
+        return acquired(x, result);
     if (x->sent == SHED_SEND_PUBLISH)
-        return published(x, reply, trouble, err);
-    return ended(x, reply, trouble);
+        return published(x, result);
+    return ended(x, result);
 }

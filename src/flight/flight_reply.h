@@ -9,15 +9,14 @@
 #include "flight/flight_exchange.h"
 
 /* The event of what came of ACQUIRE, PUBLISH, FAIL or RELEASE, whichever was
- * sent. The arguments are those of shed_pipe_fn. */
+ * sent. */
 struct shed_flight_event
 shed_flight_reply_event(struct shed_flight_exchange *exchange,
-                        struct shed_reply *reply, enum shed_trouble trouble,
-                        const struct shed_error *err);
+                        const struct shed_call_result *result);
 
 /* The event of an error reply, or of none at all; sets the exchange's error. */
-struct shed_flight_event shed_flight_reply_trouble(
-    struct shed_flight_exchange *exchange, const struct shed_reply *reply,
-    enum shed_trouble trouble, const struct shed_error *err);
+struct shed_flight_event
+shed_flight_reply_trouble(struct shed_flight_exchange *exchange,
+                          const struct shed_call_result *result);
 
 #endif

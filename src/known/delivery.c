@@ -175,20 +175,16 @@ static void release_locked(struct shed_delivery *ob,
 }
 
 /* Reply -1: no integer, so it was not carried out. */
-static void on_delivered(void *arg, struct shed_reply *reply,
-                         enum shed_trouble trouble,
-                         const struct shed_error *err)
+static void on_delivered(void *arg, const struct shed_call_result *result)
 {
     struct letter *letter = arg;
     struct shed_delivery *ob = letter->delivery;
-    bool is_delivered = shed_reply_integer(reply) >= 0;
+    bool is_delivered = shed_reply_integer(result->reply) >= 0;
     enum shed_undelivered_end end;
 
-    (void)trouble;
-    (void)err;
     if (is_delivered && letter->is_tag)
         shed_tag_log_note(ob->tag_log, letter->user_key,
-                          (uint64_t)shed_reply_integer(reply));
+                          (uint64_t)shed_reply_integer(result->reply));
     pthread_mutex_lock(&ob->mu);
     end = shed_undelivered_return(&ob->set, &letter->item, is_delivered);
     if (end == SHED_UNDELIVERED_DONE)

@@ -539,15 +539,13 @@ size_t shed_tag_log_name(const struct shed_tag_log *log, struct shed_bytes tag,
 static void read_on_reactor(struct shed_tag_log *log);
 
 /* Without a reply the next epoch reads again, or a get that needs the log. */
-static void on_read(void *arg, struct shed_reply *reply,
-                    enum shed_trouble trouble, const struct shed_error *err)
+static void on_read(void *arg, const struct shed_call_result *result)
 {
     struct shed_tag_log *log = arg;
+    struct shed_reply *reply = result->reply;
     struct shed_error why;
     enum shed_tag_heard heard = SHED_TAG_HEARD_OTHER;
 
-    (void)trouble;
-    (void)err;
     if (log->end != NULL) {
         shed_latch_count_down(log->end, 1);
         return;

@@ -56,8 +56,7 @@ static bool has_no_vote(struct shed_lock_server *s,
     return true;
 }
 
-static void on_reply(void *arg, struct shed_reply *reply,
-                     enum shed_trouble trouble, const struct shed_error *err);
+static void on_reply(void *arg, const struct shed_call_result *result);
 
 /* Returns: false when there is no next command: the exchange is over. */
 static bool send_next(struct shed_lock_server *s)
@@ -73,14 +72,13 @@ static bool send_next(struct shed_lock_server *s)
     return true;
 }
 
-static void on_reply(void *arg, struct shed_reply *reply,
-                     enum shed_trouble trouble, const struct shed_error *err)
+static void on_reply(void *arg, const struct shed_call_result *result)
 {
     struct shed_lock_server *s = arg;
 
-    (void)trouble;
     s->exchange->is_unsent = s->call.is_refused;
-    if (shed_exchange_on_reply(s->exchange, reply, err) && send_next(s))
+    if (shed_exchange_on_reply(s->exchange, result->reply, result->why) &&
+        send_next(s))
         return;
     /* it may have restarted while it was asked */
     (void)has_no_vote(s, shed_quorum_is_void);

@@ -16,30 +16,30 @@ void shed_call_enter(struct shed_call *call, struct shed_gate *gate,
 }
 
 static void leave_gate(const struct shed_call *call,
-                       const struct shed_reply *reply,
-                       const struct shed_error *why)
+                       const struct shed_call_result *result)
 {
+    const struct shed_reply *reply = result->reply;
     const struct shed_gate_end end = {
         .was_tried = call->was_tried,
         .began_ms = call->began_ms,
         .ended_ms = shed_now_ms(),
-        .why = reply != NULL ? NULL : why,
+        .why = reply != NULL ? NULL : result->why,
         .refusal = shed_reply_is_unfit(reply) ? reply : NULL};
 
     shed_gate_leave(call->gate, call->term, &end);
 }
 
-void shed_call_end(struct shed_call *call, struct shed_reply *reply,
-                   enum shed_trouble trouble, const struct shed_error *why)
+void shed_call_end(struct shed_call *call,
+                   const struct shed_call_result *result)
 {
     shed_pipe_fn *fn = call->fn;
 
     if (call->gate != NULL)
-        leave_gate(call, reply, why);
+        leave_gate(call, result);
     free(call->kept);
     call->kept = NULL;
     call->fn = NULL;
-    fn(call->arg, reply, trouble, why);
+    fn(call->arg, result);
 }
 
 void shed_calls_init(struct shed_calls *c)

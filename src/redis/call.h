@@ -14,14 +14,19 @@
 struct shed_args;
 struct shed_gate;
 
-/* How a command ended. reply is borrowed (shed_reply_take keeps parts of it);
- * NULL if none came: then trouble is PASSING (the connection was lost) or DOWN
- * (the server is silent, or cannot be reached), or DENIED, and err says more;
- * if the call's was_tried is set, the command may have been executed. An error
- * reply is a reply. */
-typedef void shed_pipe_fn(void *arg, struct shed_reply *reply,
-                          enum shed_trouble trouble,
-                          const struct shed_error *err);
+/* How a command ended. An error reply is a reply. */
+struct shed_call_result {
+    struct shed_reply *reply; /* borrowed (shed_reply_take keeps parts of it);
+                                 NULL: none came, though if the call's was_tried
+                                 is set the command may have been executed */
+    /* without a reply */
+    enum shed_trouble trouble; /* PASSING: the connection was lost; DOWN: the
+                                  server is silent, or cannot be reached;
+                                  DENIED */
+    const struct shed_error *why;
+};
+
+typedef void shed_pipe_fn(void *arg, const struct shed_call_result *result);
 
 /* A call under way, in the caller's memory until fn is called, so that a call
  * cannot fail for lack of memory. fn is NULL when no call is under way. */
@@ -43,10 +48,10 @@ struct shed_call {
 void shed_call_enter(struct shed_call *call, struct shed_gate *gate,
                      struct shed_error *refusal);
 
-/* Leave the gate, and call fn; reply may be NULL. The call belongs to its owner
- * again before that, so fn may reuse it. */
-void shed_call_end(struct shed_call *call, struct shed_reply *reply,
-                   enum shed_trouble trouble, const struct shed_error *why);
+/* Leave the gate, and call fn. The call belongs to its owner again before that,
+ * so fn may reuse it. */
+void shed_call_end(struct shed_call *call,
+                   const struct shed_call_result *result);
 
 /* A queue of calls. */
 struct shed_calls {

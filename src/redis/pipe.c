@@ -74,8 +74,9 @@ static void tell_failed(void *arg)
 
     while (count-- > 0) {
         struct shed_call *call = shed_calls_pop(&p->failed);
-        shed_call_end(call, NULL, call->trouble,
-                      call->is_refused ? &refusal : &why);
+        const struct shed_call_result result = {
+            NULL, call->trouble, call->is_refused ? &refusal : &why};
+        shed_call_end(call, &result);
     }
 }
 
@@ -183,11 +184,13 @@ static void watch(struct shed_pipe *p)
 static void deliver(struct shed_pipe *p, const struct shed_conn_call *expected,
                     struct shed_reply *reply)
 {
+    const struct shed_call_result result = {.reply = reply};
+
     if (shed_reply_error(reply) == NULL)
         p->failures = 0;
     else if (shed_reply_is_no_primary(reply))
         shed_pipe_leave(p);
-    shed_call_end(expected->owner, reply, SHED_TROUBLE_PASSING, &p->why);
+    shed_call_end(expected->owner, &result);
 }
 
 /* The connection is set up: the session's own commands are sent before those

@@ -110,13 +110,10 @@ static void settle(void *arg)
 
 /* ------------------------------------------------------------- commands */
 
-static void ignore(void *arg, struct shed_reply *reply,
-                   enum shed_trouble trouble, const struct shed_error *err)
+static void ignore(void *arg, const struct shed_call_result *result)
 {
     (void)arg;
-    (void)reply;
-    (void)trouble;
-    (void)err;
+    (void)result;
 }
 
 /* Load the scripts, so that the first call of each need not be sent twice. */
@@ -134,16 +131,13 @@ static void load_scripts(struct shed_session *p)
     }
 }
 
-static void on_time(void *arg, struct shed_reply *reply,
-                    enum shed_trouble trouble, const struct shed_error *err)
+static void on_time(void *arg, const struct shed_call_result *result)
 {
     struct shed_session *p = arg;
-    uint64_t server_ms = shed_reply_time_ms(reply);
+    uint64_t server_ms = shed_reply_time_ms(result->reply);
     uint64_t now_ms = shed_now_ms();
 
-    (void)trouble;
-    (void)err;
-    if (reply != NULL)
+    if (result->reply != NULL)
         shed_server_run_hear(&p->server, now_ms);
     if (server_ms > 0)
         shed_server_clock_note(&p->address->clock, p->time_asked_ms, server_ms,
@@ -161,14 +155,11 @@ static void ask_time(struct shed_session *p)
     shed_pipe_call(p->commands, &p->time, &args, on_time, p);
 }
 
-static void on_role(void *arg, struct shed_reply *reply,
-                    enum shed_trouble trouble, const struct shed_error *err)
+static void on_role(void *arg, const struct shed_call_result *result)
 {
     struct shed_session *p = arg;
 
-    (void)trouble;
-    (void)err;
-    if (shed_reply_is_other_role(reply))
+    if (shed_reply_is_other_role(result->reply))
         shed_pipe_leave(p->commands);
 }
 
@@ -185,15 +176,13 @@ static void ask_role(struct shed_session *p)
 }
 
 /* Learn the server's run id and how long it has been running. */
-static void on_info(void *arg, struct shed_reply *reply,
-                    enum shed_trouble trouble, const struct shed_error *err)
+static void on_info(void *arg, const struct shed_call_result *result)
 {
     struct shed_session *p = arg;
+    const struct shed_reply *reply = result->reply;
     size_t size = 0;
     const char *text = shed_reply_bytes(reply, &size);
 
-    (void)trouble;
-    (void)err;
     if (shed_server_run_note(&p->server, text, size, shed_now_ms())) {
         set_run(p, p->server.id);
         update_identity(p);
@@ -216,13 +205,10 @@ static void ask_info(struct shed_session *p)
 
 static void start_tracking(struct shed_session *p);
 
-static void on_tracking(void *arg, struct shed_reply *reply,
-                        enum shed_trouble trouble, const struct shed_error *err)
+static void on_tracking(void *arg, const struct shed_call_result *result)
 {
     struct shed_session *p = arg;
 
-    (void)trouble;
-    (void)err;
     /* pushes has reconnected since the command was sent */
     if (strcmp(p->tracked_id, p->client_id) != 0) {
         start_tracking(p);
@@ -230,7 +216,7 @@ static void on_tracking(void *arg, struct shed_reply *reply,
     }
     /* if it was refused (ACL, an old server), only timers end waits */
     if (p->channels == CHANNELS)
-        begin_epoch(p, shed_reply_begins(reply, "OK"));
+        begin_epoch(p, shed_reply_begins(result->reply, "OK"));
 }
 
 /* Start tracking, if both connections are set up. */
@@ -290,21 +276,17 @@ static void on_commands_push(void *arg, struct shed_reply *reply)
 
 /* --------------------------------------------------------------- pushes */
 
-static void on_client_id(void *arg, struct shed_reply *reply,
-                         enum shed_trouble trouble,
-                         const struct shed_error *err)
+static void on_client_id(void *arg, const struct shed_call_result *result)
 {
     struct shed_session *p = arg;
     struct shed_args args = {0};
 
-    (void)trouble;
-    (void)err;
-    if (shed_reply_integer(reply) < 0) {
+    if (shed_reply_integer(result->reply) < 0) {
         settle(p); /* refused */
         return;
     }
     (void)snprintf(p->client_id, sizeof(p->client_id), "%lld",
-                   shed_reply_integer(reply));
+                   shed_reply_integer(result->reply));
     shed_args_add_text(&args, "SUBSCRIBE");
     shed_args_add_text(&args, p->channel);
     shed_args_add_text(&args, p->place);

@@ -176,21 +176,20 @@ static void follow(struct shed_fleet_link *link, bool was_away,
 }
 
 /* Why an exchange has failed. */
-static struct shed_error failure_of(const struct shed_reply *reply,
-                                    const struct shed_error *err)
+static struct shed_error failure_of(const struct shed_call_result *result)
 {
+    const struct shed_reply *reply = result->reply;
     const char *text = shed_reply_error(reply);
     struct shed_error why;
 
     if (reply == NULL)
-        return *err;
+        return *result->why;
     (void)shed_fail(&why, shed_reply_code(reply), "Redis: %s",
                     text != NULL ? text : "a reply of an unknown form");
     return why;
 }
 
-static void on_answer(void *arg, struct shed_reply *reply,
-                      enum shed_trouble trouble, const struct shed_error *err)
+static void on_answer(void *arg, const struct shed_call_result *result)
 {
     struct shed_fleet_link *link = arg;
     struct shed_fleet *f = link->fleet;
@@ -198,14 +197,13 @@ static void on_answer(void *arg, struct shed_reply *reply,
     struct shed_slots_answer answer;
     bool was_away;
 
-    (void)trouble;
     pthread_mutex_lock(&f->mu);
     was_away = f->slots.is_away;
-    if (read_answer(reply, &answer)) {
+    if (read_answer(result->reply, &answer)) {
         shed_slots_answered(&f->slots, &answer, shed_now_us(),
                             shed_random_jitter());
     } else {
-        why = failure_of(reply, err);
+        why = failure_of(result);
         shed_slots_failed(&f->slots, shed_now_ms(), shed_random_jitter());
     }
     pthread_mutex_unlock(&f->mu);

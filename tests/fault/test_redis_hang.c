@@ -38,12 +38,10 @@ enum shed_code
 __wrap_shed_shared_call(struct shed_shared *shared, struct shed_batch *batch,
                         struct shed_reply **replies, uint64_t deadline_ms,
                         struct shed_shared_use *use, struct shed_error *err);
-void __real_shed_call_end(struct shed_call *call, struct shed_reply *reply,
-                          enum shed_trouble trouble,
-                          const struct shed_error *why);
-void __wrap_shed_call_end(struct shed_call *call, struct shed_reply *reply,
-                          enum shed_trouble trouble,
-                          const struct shed_error *why);
+void __real_shed_call_end(struct shed_call *call,
+                          const struct shed_call_result *result);
+void __wrap_shed_call_end(struct shed_call *call,
+                          const struct shed_call_result *result);
 void __real_shed_conn_start(struct shed_conn *conn, unsigned term,
                             uint64_t now_ms);
 void __wrap_shed_conn_start(struct shed_conn *conn, unsigned term,
@@ -66,13 +64,12 @@ __wrap_shed_shared_call(struct shed_shared *shared, struct shed_batch *batch,
     return code;
 }
 
-void __wrap_shed_call_end(struct shed_call *call, struct shed_reply *reply,
-                          enum shed_trouble trouble,
-                          const struct shed_error *why)
+void __wrap_shed_call_end(struct shed_call *call,
+                          const struct shed_call_result *result)
 {
-    if (reply == NULL && call->was_tried)
+    if (result->reply == NULL && call->was_tried)
         atomic_fetch_add(&waits, 1);
-    __real_shed_call_end(call, reply, trouble, why);
+    __real_shed_call_end(call, result);
 }
 
 void __wrap_shed_conn_start(struct shed_conn *conn, unsigned term,

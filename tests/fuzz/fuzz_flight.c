@@ -126,16 +126,15 @@ static void read_flight(struct stream *stream, enum shed_flight_send sent,
                                      .refresh_key = refresh_key,
                                      .call_request = REQUEST,
                                      .sent = sent};
-    struct shed_reply *reply;
+    struct shed_call_result result = {NULL, SHED_TROUBLE_DOWN, &lost};
 
     do {
-        reply = stream_next(stream);
+        result.reply = stream_next(stream);
         if (is_forged)
-            forge_entry(reply, shed_reply_count(reply) > 2);
-        check_event(
-            &x, shed_flight_reply_event(&x, reply, SHED_TROUBLE_DOWN, &lost));
-        shed_reply_free(reply);
-    } while (reply != NULL);
+            forge_entry(result.reply, shed_reply_count(result.reply) > 2);
+        check_event(&x, shed_flight_reply_event(&x, &result));
+        shed_reply_free(result.reply);
+    } while (result.reply != NULL);
     shed_flight_redis_fini(&x);
 }
 

@@ -289,15 +289,12 @@ struct piped {
 
 static struct piped piped;
 
-static void on_answer(void *arg, struct shed_reply *reply,
-                      enum shed_trouble trouble, const struct shed_error *err)
+static void on_answer(void *arg, const struct shed_call_result *result)
 {
     unsigned nth = atomic_load(&piped.answered) + 1;
 
     (void)arg;
-    (void)trouble;
-    (void)err;
-    if (reply == NULL) {
+    if (result->reply == NULL) {
         atomic_fetch_add(&piped.failed, 1);
         return;
     }

@@ -23,6 +23,6 @@ enum shed_code place_connect(MYSQL *mysql, unsigned long flags,
     struct shed_mysql_options options = SHED_MYSQL_OPTIONS_INIT;
 
     options.connect_timeout_ms = CONNECT_TIMEOUT_MS;
-    options.read_timeout_ms = options.write_timeout_ms = ANSWER_TIMEOUT_MS;
+    options.read_timeout_ms = ANSWER_TIMEOUT_MS;
     return shed_mysql_connect(mysql, server_uri, &options, flags, err);
 }

@@ -81,7 +81,6 @@ static struct shop *open_shop(const struct settings *settings, bool is_guarded,
     static const char query[] =
         "SELECT id, stock FROM flashsale_item WHERE id IN (?)";
     struct shed_client_options client = SHED_CLIENT_OPTIONS_INIT;
-    struct shed_mysql_options source = SHED_MYSQL_OPTIONS_INIT;
     struct shed_error err = {SHED_ENOMEM, "out of memory"};
     struct shop *s = calloc(1, sizeof(*s));
     unsigned long long item;
@@ -96,10 +95,9 @@ static struct shop *open_shop(const struct settings *settings, bool is_guarded,
                          is_guarded ? SALE_LEASE_NAME : SALE_SETNX_NAME, item);
     s->key_size = (size_t)snprintf(s->key, NAME_BYTES, "%llu", item);
     client.command_timeout_ms = ANSWER_TIMEOUT_MS;
-    source.key = SHED_MYSQL_KEY_INTEGER;
     if (shed_client_open(settings->redis_uri, &client, &s->client, &err) ||
-        shed_mysql_source_open(s->sale->plan.mysql_uri, query, &source,
-                               &s->source, &err) ||
+        shed_mysql_source_open(s->sale->plan.mysql_uri, query, NULL, &s->source,
+                               &err) ||
         shed_cache_open(s->client, SALE_CACHE_NAME, s->source, NULL, &s->cache,
                         &err) ||
         open_lock(s, &err))

@@ -32,7 +32,6 @@ int main(int argc, char **argv)
     const char *redis = argc > 1 ? argv[1] : "redis://localhost";
     const char *mysql =
         argc > 2 ? argv[2] : "mysql://shop:secret@localhost/shop";
-    struct shed_mysql_options options = SHED_MYSQL_OPTIONS_INIT;
     struct shed_client_options client_options = SHED_CLIENT_OPTIONS_INIT;
     struct shed_client *client = NULL;
     struct shed_source *source = NULL;
@@ -40,11 +39,10 @@ int main(int argc, char **argv)
     struct shed_error err = {SHED_OK, ""};
 
     client_options.on_log = shed_log_stderr; /* says if there is no Redis */
-    options.key = SHED_MYSQL_KEY_INTEGER;    /* the type of the column id */
     if (shed_client_open(redis, &client_options, &client, &err) ||
         shed_mysql_source_open(mysql,
                                "SELECT id, name FROM item WHERE id IN (?)",
-                               &options, &source, &err) ||
+                               NULL, &source, &err) ||
         shed_cache_open(client, "item", source, NULL, &items, &err) ||
         print_item(items, "42", &err) || print_item(items, "42", &err))
         fprintf(stderr, "%s: %s\n", shed_code_name(err.code), err.reason);

@@ -31,7 +31,6 @@ int main(int argc, char **argv)
         argc > 2 ? argv[2] : "mysql://shop:secret@localhost/shop";
     const char *ids[COUNT] = {"1", "2", "3", "1000000"};
     struct shed_item items[COUNT] = {0};
-    struct shed_mysql_options options = SHED_MYSQL_OPTIONS_INIT;
     struct shed_client_options client_options = SHED_CLIENT_OPTIONS_INIT;
     struct shed_client *client = NULL;
     struct shed_source *source = NULL;
@@ -41,11 +40,10 @@ int main(int argc, char **argv)
     for (int i = 0; i < COUNT; i++)
         items[i].key = shed_str(ids[i]);
     client_options.on_log = shed_log_stderr; /* says if there is no Redis */
-    options.key = SHED_MYSQL_KEY_INTEGER;
     if (shed_client_open(redis, &client_options, &client, &err) ||
         shed_mysql_source_open(mysql,
                                "SELECT id, name FROM item WHERE id IN (?)",
-                               &options, &source, &err) ||
+                               NULL, &source, &err) ||
         shed_cache_open(client, "item", source, NULL, &cache, &err) ||
         /* when this fails, each item has its code, and some may have values */
         shed_get_many(cache, items, COUNT, NULL, &err))

@@ -33,7 +33,6 @@ int main(int argc, char **argv)
     const char *redis = argc > 1 ? argv[1] : "redis://localhost";
     const char *uri = argc > 2 ? argv[2] : "mysql://shop:secret@localhost/shop";
     const char *query = "SELECT id, price_cents FROM item WHERE id IN (?)";
-    struct shed_mysql_options options = SHED_MYSQL_OPTIONS_INIT;
     MYSQL *mysql = mysql_init(NULL);
     struct shed_client_options client_options = SHED_CLIENT_OPTIONS_INIT;
     struct shed_client *client = NULL;
@@ -43,9 +42,8 @@ int main(int argc, char **argv)
     struct shed_error err = {SHED_OK, ""};
 
     client_options.on_log = shed_log_stderr; /* says if there is no Redis */
-    options.key = SHED_MYSQL_KEY_INTEGER;
     if (shed_client_open(redis, &client_options, &client, &err) ||
-        shed_mysql_source_open(uri, query, &options, &source, &err) ||
+        shed_mysql_source_open(uri, query, NULL, &source, &err) ||
         shed_cache_open(client, "price", source, NULL, &prices, &err) ||
         shed_mysql_connect(mysql, uri, NULL, 0, &err) ||
         raise_price(prices, mysql, &err) ||

@@ -33,9 +33,8 @@ static enum shed_code open_prices(const char *redis, const char *mysql,
     s.max_loads = 8;            /* times the processes: what MySQL can bear */
     s.load_timeout_ms = 2000;   /* MySQL ends a query that takes longer */
     m.source = &s;
-    m.key = SHED_MYSQL_KEY_INTEGER; /* the type of the column id */
-    o.ttl_ms = 300000;              /* how old a row is without invalidation */
-    o.local_bytes = 128 << 20;      /* of rows for when Redis is away */
+    o.ttl_ms = 300000;         /* how old a row is without invalidation */
+    o.local_bytes = 128 << 20; /* of rows for when Redis is away */
     failed =
         shed_client_open(redis, &c, &client, err) ||
         shed_mysql_source_open(mysql, "SELECT id, " COLUMNS "WHERE id IN (?)",

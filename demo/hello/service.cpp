@@ -33,7 +33,6 @@ static shed::cache open_prices(const shed::client &client,
     s.max_loads = 8;          // times the processes: what MySQL can bear
     s.load_timeout_ms = 2000; // MySQL ends a query that takes longer
     m.source = &s;
-    m.key = SHED_MYSQL_KEY_INTEGER; // the type of the column id
     auto source = shed::mysql_source::open(
         mysql, "SELECT id, " COLUMNS "WHERE id IN (?)", &m);
     return shed::cache::open(client, "price", source.value(), &o).value();

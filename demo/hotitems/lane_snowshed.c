@@ -68,7 +68,6 @@ static enum shed_code open_cache(struct snowshed *s,
     source.load_timeout_ms = LOAD_TIMEOUT_MS;
     source.callers_limit = CALLERS_LIMIT;
     mysql.source = &source;
-    mysql.key = SHED_MYSQL_KEY_INTEGER;
     cache.ttl_ms = options->ttl_ms;
     cache.timeout_ms = options->timeout_ms;
     cache.refresh_after_pct = options->refresh_after_pct;

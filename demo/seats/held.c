@@ -159,7 +159,7 @@ static enum shed_code open_lock(struct thread *t)
     struct shed_lock_options options = SHED_LOCK_OPTIONS_INIT;
 
     options.lease_ms = t->visit->plan.hold_ms;
-    options.watchdog = 0; /* a hold must end when nobody pays */
+    options.watchdog_ms = 0; /* a hold must end when nobody pays */
     t->name_size = (size_t)snprintf(t->name, NAME_BYTES, "seat:%llu",
                                     (unsigned long long)t->seat);
     return shed_lock_open(t->process->client, shed_bytes(t->name, t->name_size),

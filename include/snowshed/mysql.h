@@ -35,16 +35,6 @@
 extern "C" {
 #endif
 
-/* The kind of keys. It must suit the type of the key column: see
- * shed_mysql_source_open. */
-enum shed_mysql_key {
-    SHED_MYSQL_KEY_STRING = 0, /* bytes, compared byte for byte: for a column of
-                                  text or bytes, DATE or DATETIME */
-    SHED_MYSQL_KEY_INTEGER = 1 /* decimal integers of 64 bits, "42": for a
-                                  column of an integer type, YEAR or
-                                  DECIMAL(n,0) */
-};
-
 /* Fill it with SHED_MYSQL_OPTIONS_INIT. Texts are copied. */
 struct shed_mysql_options {
     size_t size;
@@ -52,15 +42,11 @@ struct shed_mysql_options {
      * NULL. Its load_timeout_ms is the time limit of each query in the server.
      */
     const struct shed_source_options *source;
-    uint64_t key;                /* enum shed_mysql_key */
     uint64_t connect_timeout_ms; /* [1000, 600000], whole seconds */
     uint64_t read_timeout_ms;    /* [1000, 3600000], whole seconds; if the
-                                    server is silent this long, the connection
-                                    is closed, and a source kills its query */
-    uint64_t write_timeout_ms;   /* [1000, 3600000], whole seconds */
-    uint64_t value_limit_bytes;  /* [1, 256 MiB]; a longer value fails its key
-                                    with SHED_ETOOBIG; set it to the cache's
-                                    limit */
+                                    server is silent this long, or accepts
+                                    nothing, the connection is closed, and a
+                                    source kills its query */
     const char *tls_ca;   /* file with the authority's certificate; if given,
                              TLS is required and the server is verified */
     const char *tls_cert; /* file with our certificate; needs tls_key */
@@ -69,8 +55,7 @@ struct shed_mysql_options {
 
 #define SHED_MYSQL_OPTIONS_INIT                                                \
     {                                                                          \
-        sizeof(struct shed_mysql_options), NULL, SHED_MYSQL_KEY_STRING, 2000,  \
-            10000, 10000, 1048576, NULL, NULL, NULL                            \
+        sizeof(struct shed_mysql_options), NULL, 2000, 10000, NULL, NULL, NULL \
     }
 
 /*
@@ -87,11 +72,11 @@ struct shed_mysql_options {
  *     SELECT id, name, version, CONCAT('shop-', shop_id, ',kind-', kind)
  *         FROM item WHERE id IN (?)
  *
- * The key is the column that the query compares with the keys, unchanged. Its
- * type tells which keys can have a row; other keys ("042" for an integer) are
- * absent without a query. If the options' key does not suit the column, or its
- * values are not compared as they are written (FLOAT, DOUBLE, TIMESTAMP, TIME,
- * BIT, JSON), every load fails and says so. A string key is compared byte for
+ * The key is the first column: the one that the query compares with the keys,
+ * unchanged. Its type tells which keys can have a row; other keys ("042" for an
+ * integer) are absent without a query. Where values are not compared as they
+ * are written (FLOAT, DOUBLE, TIMESTAMP, TIME, BIT, JSON), every load fails and
+ * says so. A string key is compared byte for
  * byte: where the collation returns another key's row ("ABC" for "abc"), the
  * key fails and says so. So give the column a binary collation (utf8mb4_bin).
  *

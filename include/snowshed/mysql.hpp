@@ -1,11 +1,9 @@
 /*
  * The MySQL source for C++17, as snowshed.hpp has the rest; link as for C.
  *
- *     shed_mysql_options options = SHED_MYSQL_OPTIONS_INIT;
- *     options.key = SHED_MYSQL_KEY_INTEGER;
  *     auto source = shed::mysql_source::open(
  *         "mysql://shop:secret@localhost/shop",
- *         "SELECT id, name FROM item WHERE id IN (?)", &options).value();
+ *         "SELECT id, name FROM item WHERE id IN (?)").value();
  *     auto items = shed::cache::open(client, "item", source).value();
  */
 #ifndef SNOWSHED_MYSQL_HPP

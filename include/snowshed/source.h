@@ -109,6 +109,8 @@ struct shed_wanted {
     const uint64_t *old_version; /* of the row in Redis that this load is to
                                     replace; NULL: there is no such row, or it
                                     has no version */
+    uint64_t value_limit_bytes;  /* of its cache: a longer row fails the key
+                                    with SHED_ETOOBIG */
 };
 
 /* A batch of keys to load. Read only; valid until shed_load_done. */

@@ -18,7 +18,6 @@
 #include "base/clock.h"
 #include "base/latch.h"
 #include "base/random.h"
-#include "mysql/query.h"
 #include "source/load.h"
 #include "cli/caches.h"
 #include "cli/text.h"
@@ -264,54 +263,18 @@ static void drop_incomparable(struct check *c, unsigned round)
     }
 }
 
-/* A source of integers finds no row for any other key, and asks for none. So
- * this value cannot be from one. */
-static bool is_no_integer(const struct check *c, const struct item *item)
-{
-    struct shed_mysql_integer number;
-
-    return c->call->is_integer_key &&
-           kind_of(&item->entry) != SHED_KIND_ABSENT &&
-           !shed_mysql_integer_parse(cli_key_bytes(&item->key),
-                                     item->key.named.key.size, &number);
-}
-
-/* Keep the first reason, with the library's advice as one about the tool. */
+/* Keep the first reason. */
 static void count_failure(struct check *c, const char *reason)
 {
-    const char *advice = c->call->is_integer_key ? "leave out" : "give";
-    const char *end = strstr(reason, ": if it is the key, open the");
-    size_t size = end != NULL ? (size_t)(end - reason) : strlen(reason);
-
-    if (c->failed++ > 0)
-        return;
-    (void)snprintf(c->why, sizeof(c->why), "%.*s", (int)size, reason);
-    if (end != NULL)
-        (void)snprintf(c->why + size, sizeof(c->why) - size,
-                       ": if it is the key, %s --integer-keys; else select the "
-                       "key first",
-                       advice);
-}
-
-static void fail_no_integer(struct check *c, const struct item *item)
-{
-    char *word = cli_key_word(&item->key), reason[SHED_REASON_BYTES];
-
-    (void)snprintf(reason, sizeof(reason),
-                   "the key %.100s is no integer, and has a row: leave out "
-                   "--integer-keys",
-                   word);
-    count_failure(c, reason);
-    free(word);
+    if (c->failed++ == 0)
+        (void)snprintf(c->why, sizeof(c->why), "%s", reason);
 }
 
 static void compare(struct check *c, unsigned round)
 {
     for (size_t i = c->count; i-- > 0;) {
         struct item *item = &c->items[i];
-        if (is_no_integer(c, item)) {
-            fail_no_integer(c, item);
-        } else if (item->value == NULL) {
+        if (item->value == NULL) {
             count_failure(c, item->error.reason);
         } else if (is_equal(item)) {
             c->equal++;
@@ -429,9 +392,6 @@ static void open_source(struct check *c)
     loads.max_batch = BATCH;
     loads.load_timeout_ms = LOAD_TIMEOUT_MS;
     options.source = &loads;
-    options.key = c->call->is_integer_key ? SHED_MYSQL_KEY_INTEGER
-                                          : SHED_MYSQL_KEY_STRING;
-    options.value_limit_bytes = VALUE_LIMIT_BYTES;
     code = shed_mysql_source_open(c->call->mysql, c->call->query, &options,
                                   &c->source, &err);
     if (code != SHED_OK)

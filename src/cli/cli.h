@@ -41,7 +41,6 @@ struct cli_call {
     bool is_nul_separated;
     bool are_tags;
     bool is_all;
-    bool is_integer_key;
     bool is_release;
     bool is_exact;
     const char *mysql;

@@ -74,7 +74,7 @@ const struct cli_command cli_commands[] = {
      "and both are still so --grace later. What was invalidated by a tag, or "
      "with all entries, is counted, not compared. Status 0: none is; 1: some "
      "are, or there was nothing to compare; 3: rows could not be read.",
-     "mysql query integer-keys sample rate grace ", cli_check},
+     "mysql query sample rate grace ", cli_check},
     {"locks", "", 0, 0, "List the locks that are held, by whom, and who waits",
      "By SCAN of the keys lock:{NAME}, at a bounded rate. Locks with the "
      "option "

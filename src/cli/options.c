@@ -66,8 +66,6 @@ static const struct cli_option table[] = {
      "SNOWSHED_MYSQL"},
     {"query", 'q', TEXT, "SQL", AT(query), 0, 0,
      "SELECT of the key and the value, with one (?) for the keys"},
-    {"integer-keys", 0, FLAG, NULL, AT(is_integer_key), 0, 0,
-     "the key column is of integers (SHED_MYSQL_KEY_INTEGER)"},
     {"sample", 's', NUMBER, "N", AT(sample), 1, 1000000,
      "compare this many random entries; default: all"},
     {"grace", 'g', NUMBER, "MS", AT(grace_ms), 1, 600000,

@@ -38,7 +38,7 @@ _snowshed()
     top) common+=" --top --seconds --rate" ;;
     scan) common+=" --top --rate" ;;
     caches | locks) common+=" --rate" ;;
-    check) common+=" --mysql --query --integer-keys --sample --rate --grace" ;;
+    check) common+=" --mysql --query --sample --rate --grace" ;;
     lock) common+=" --escaped --exact-key --release-dead --grace" ;;
     doctor) common+=" --cache --lock" ;;
     esac

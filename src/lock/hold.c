@@ -29,14 +29,11 @@ static void set_times(struct shed_hold *h, const struct shed_exchange *exchange,
     h->lease_ms = exchange->lease_ms;
     h->renew_at_ms = UINT64_MAX;
     h->valid_until_ms = UINT64_MAX;
-    h->renew_until_ms = o->watchdog != 0 && o->max_hold_ms != 0
-                            ? h->since_ms + o->max_hold_ms
-                            : UINT64_MAX;
+    h->renew_until_ms = h->since_ms + o->watchdog_ms;
     if (!exchange->algorithm->has_lease)
         return;
     h->valid_until_ms = shed_lock_valid_until_ms(asked_ms, exchange->lease_ms);
-    if (o->watchdog != 0)
-        renew_at(h, asked_ms + exchange->lease_ms / RENEW_DIVISOR);
+    renew_at(h, asked_ms + exchange->lease_ms / RENEW_DIVISOR);
 }
 
 void shed_hold_remember(struct shed_hold *h,
@@ -126,7 +123,7 @@ const char *shed_hold_reason(const struct shed_hold *h)
         return "the thread that held the lock has ended without a release";
     if (h->renew_at_ms != UINT64_MAX)
         return "the lease has ended: no renewal succeeded";
-    if (h->renew_until_ms != UINT64_MAX)
-        return "the lease has ended: max_hold_ms has passed";
+    if (h->renew_until_ms > h->since_ms)
+        return "the lease has ended: watchdog_ms has passed";
     return "the lease has ended";
 }

@@ -22,7 +22,7 @@
 /* The ranges that lock.h states. */
 #define LEASE_MIN_MS 10
 #define LEASE_MAX_MS 86400000
-#define HOLD_MAX_MS ((uint64_t)315360000000) /* ten years */
+#define WATCHDOG_MAX_MS ((uint64_t)315360000000) /* ten years */
 #define GRACE_MAX_MS 60000
 #define NUMBER_MAX (((uint64_t)1 << 52) - 1)
 
@@ -34,11 +34,9 @@ static enum shed_code check_options(const struct shed_lock_options *o,
     const struct shed_range ranges[] = {
         {o->algorithm, SHED_LOCK_SETNX, SHED_LOCK_LEASE, "lock algorithm"},
         {o->lease_ms, LEASE_MIN_MS, LEASE_MAX_MS, "lock lease_ms"},
-        {o->watchdog, 0, 1, "lock watchdog"},
-        {o->max_hold_ms, 0, HOLD_MAX_MS, "lock max_hold_ms"},
+        {o->watchdog_ms, 0, WATCHDOG_MAX_MS, "lock watchdog_ms"},
         {o->fair, 0, 1, "lock fair"},
         {o->death_grace_ms, 0, GRACE_MAX_MS, "lock death_grace_ms"},
-        {o->in_seconds, 0, 1, "lock in_seconds"},
         {o->exact_key, 0, 1, "lock exact_key"},
     };
     enum shed_code code =

@@ -25,6 +25,7 @@ shed_algorithm_of(const struct shed_lock_options *options)
     case SHED_LOCK_EXPIRE:
         return &shed_lock_expire;
     case SHED_LOCK_TIMESTAMP:
+    case SHED_LOCK_TIMESTAMP_SECONDS:
         return &shed_lock_timestamp;
     case SHED_LOCK_LEASE:
         break;

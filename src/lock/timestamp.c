@@ -20,7 +20,9 @@ enum { MS_PER_S = 1000, DECIMAL = 10, DIGITS_MAX = 18 };
 /* The unit of the times at the key. */
 static uint64_t unit_ms(const struct shed_exchange *exchange)
 {
-    return exchange->spec->options->in_seconds ? MS_PER_S : 1;
+    return exchange->spec->options->algorithm == SHED_LOCK_TIMESTAMP_SECONDS
+               ? MS_PER_S
+               : 1;
 }
 
 static uint64_t now(const struct shed_exchange *exchange)

@@ -53,21 +53,19 @@ static void answer_kind(struct shed_load *load, size_t i,
     shed_load_answer(load, i, &answer);
 }
 
-/* Put the keys that the query can ask for into distinct, and answer the
- * others. */
-static void take_keys(struct shed_mysql_batch *batch, size_t count)
+static void take_keys(struct shed_mysql_batch *batch)
 {
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < batch->load->count; i++) {
+        const struct shed_wanted *wanted = &batch->load->keys[i];
         struct shed_mysql_asked *key = &batch->keys[i];
         key->index = i;
-        key->data = batch->load->keys[i].key.data;
-        key->size = batch->load->keys[i].key.size;
-        if (batch->is_integer &&
-            !shed_mysql_integer_parse(key->data, key->size, &key->number))
-            answer_kind(batch->load, i, SHED_ANSWER_ABSENT, NULL);
-        else
-            batch->distinct[batch->distinct_count++] = key;
+        key->data = wanted->key.data;
+        key->size = wanted->key.size;
+        batch->distinct[i] = key;
+        if (wanted->value_limit_bytes > batch->value_limit_bytes)
+            batch->value_limit_bytes = (size_t)wanted->value_limit_bytes;
     }
+    batch->distinct_count = batch->load->count;
 }
 
 /* Sort, and chain equal keys to the first of them. */
@@ -90,16 +88,16 @@ static void join_twins(struct shed_mysql_batch *batch)
 }
 
 bool shed_mysql_batch_init(struct shed_mysql_batch *batch,
-                           struct shed_load *load, bool is_integer)
+                           struct shed_load *load)
 {
     size_t count = load->count;
 
-    *batch = (struct shed_mysql_batch){.load = load, .is_integer = is_integer};
+    *batch = (struct shed_mysql_batch){.load = load};
     batch->keys = calloc(count, sizeof(*batch->keys));
     batch->distinct = calloc(count, sizeof(struct shed_mysql_asked *));
     if (batch->keys == NULL || batch->distinct == NULL)
         return false;
-    take_keys(batch, count);
+    take_keys(batch);
     join_twins(batch);
     return true;
 }
@@ -185,13 +183,13 @@ static void answer_row(struct shed_load *load, size_t i,
 
 /* -------------------------------------------------------------------- parts */
 
-static bool fits(const struct shed_mysql_part *part,
-                 const struct shed_mysql_column *column,
-                 const struct shed_mysql_asked *key)
+static bool fits(const struct shed_mysql_column *column,
+                 struct shed_mysql_asked *key)
 {
-    return part->batch->is_integer
-               ? shed_mysql_column_holds_integer(column, &key->number)
-               : shed_mysql_column_holds_string(column, key->data, key->size);
+    if (!shed_mysql_column_is_integer(column))
+        return shed_mysql_column_holds_string(column, key->data, key->size);
+    return shed_mysql_integer_parse(key->data, key->size, &key->number) &&
+           shed_mysql_column_holds_integer(column, &key->number);
 }
 
 /* Keep key i: move it behind the keys that were kept before, at the front. */
@@ -209,9 +207,10 @@ void shed_mysql_part_start(struct shed_mysql_part *part,
 {
     part->strays = 0;
     part->asked_count = 0;
+    part->is_integer = shed_mysql_column_is_integer(column);
     for (size_t i = 0; i < part->count; i++) {
         part->keys[i]->rows = 0;
-        if (fits(part, column, part->keys[i]))
+        if (fits(column, part->keys[i]))
             keep(part, &part->asked_count, i);
         else
             miss_key(part->batch->load, part->keys[i]);
@@ -228,7 +227,7 @@ void shed_mysql_part_parameter(void *user, size_t i,
 
     assert(i < part->asked_count);
     *out = (struct shed_mysql_parameter){.data = key->data, .size = key->size};
-    if (part->batch->is_integer) {
+    if (part->is_integer) {
         out->data = &key->number.bits;
         out->is_unsigned = key->number.is_unsigned;
     }
@@ -300,7 +299,7 @@ void shed_mysql_part_fail_strays(struct shed_mysql_part *part)
     shed_mysql_part_fail(
         part, "MySQL: no row has exactly this key, but the server returned a "
               "row whose key it takes for equal, by the column's collation or "
-              "type");
+              "type; or the query's first column is not the key");
     part->asked_count = part->count = 0;
 }
 

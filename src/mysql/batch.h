@@ -16,7 +16,7 @@ struct shed_mysql_asked {
     const void *data;
     size_t size;
     size_t index;                     /* in the load */
-    struct shed_mysql_integer number; /* of an integer key */
+    struct shed_mysql_integer number; /* if the column holds integers */
     struct shed_mysql_asked
         *twin;   /* the next entry of the load with the same key */
     size_t rows; /* that the query returned for it */
@@ -27,7 +27,7 @@ struct shed_mysql_batch {
     struct shed_mysql_asked *keys;      /* as many as the load has */
     struct shed_mysql_asked **distinct; /* the keys to ask for, sorted */
     size_t distinct_count;
-    bool is_integer;
+    size_t value_limit_bytes; /* the longest value that any key may have */
 };
 
 /* Some of the keys. The query asks for the first asked_count of them. */
@@ -37,14 +37,13 @@ struct shed_mysql_part {
     size_t count;
     size_t asked_count; /* the keys that the column can hold, sorted by bytes */
     size_t strays;      /* rows for a key that was not asked for */
+    bool is_integer;    /* the column holds integers */
 };
 
-/* Take the keys of load, and answer as absent those that no row can have (for
- * integer keys, anything that is not an integer). Returns false when out of
- * memory. The batch must be passed to fini in any case. */
+/* Take the keys of load. Returns false when out of memory. The batch must be
+ * passed to fini in any case. */
 SHED_MUST_CHECK bool shed_mysql_batch_init(struct shed_mysql_batch *batch,
-                                           struct shed_load *load,
-                                           bool is_integer);
+                                           struct shed_load *load);
 
 /* Free what init has allocated. */
 void shed_mysql_batch_fini(struct shed_mysql_batch *batch);

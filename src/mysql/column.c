@@ -122,34 +122,17 @@ bool shed_mysql_column_is_same(const struct shed_mysql_column *a,
            a->greatest == b->greatest && a->decimals == b->decimals;
 }
 
-/* Only the program knows whether the kind is wrong or the order. */
-static enum shed_code fail_kind(struct shed_error *err, const char *name,
-                                const char *holds, const char *kind)
+bool shed_mysql_column_is_integer(const struct shed_mysql_column *column)
 {
-    return shed_fail(err, SHED_ESOURCE,
-                     "MySQL: the query's first column, \"%s\", %s integers: "
-                     "if it is the key, open the source with "
-                     "key = SHED_MYSQL_KEY_%s; else select the key first",
-                     name, holds, kind);
+    return column->kind == SHED_MYSQL_NUMBER ||
+           column->kind == SHED_MYSQL_DIGITS;
 }
 
 enum shed_code shed_mysql_column_check(const struct shed_mysql_column *column,
-                                       bool is_integer, struct shed_error *err)
+                                       struct shed_error *err)
 {
-    switch (column->kind) {
-    case SHED_MYSQL_NUMBER:
-    case SHED_MYSQL_DIGITS:
-        return is_integer ? SHED_OK
-                          : fail_kind(err, column->name, "holds", "INTEGER");
-    case SHED_MYSQL_BYTES:
-    case SHED_MYSQL_DATE:
-    case SHED_MYSQL_DATETIME:
-        return is_integer
-                   ? fail_kind(err, column->name, "does not hold", "STRING")
-                   : SHED_OK;
-    case SHED_MYSQL_OTHER:
-        break;
-    }
+    if (column->kind != SHED_MYSQL_OTHER)
+        return SHED_OK;
     return shed_fail(err, SHED_ESOURCE,
                      "MySQL: the query's first column, \"%s\", must be the "
                      "key, but its type suits no key: select an integer, a "

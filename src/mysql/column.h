@@ -38,11 +38,13 @@ void shed_mysql_column_read(const MYSQL_FIELD *field,
 bool shed_mysql_column_is_same(const struct shed_mysql_column *a,
                                const struct shed_mysql_column *b);
 
-/* Check that the query's first column can be searched for keys of this kind,
- * integers or strings. Returns: SHED_OK; SHED_ESOURCE, and err names the column
- * and what to change: the kind, or the order of the query's columns. */
+/* Whether its keys are integers; otherwise they are strings. */
+bool shed_mysql_column_is_integer(const struct shed_mysql_column *column);
+
+/* Check that the query's first column can be searched for keys. Returns:
+ * SHED_OK; SHED_ESOURCE, and err names the column. */
 SHED_MUST_CHECK enum shed_code
-shed_mysql_column_check(const struct shed_mysql_column *column, bool is_integer,
+shed_mysql_column_check(const struct shed_mysql_column *column,
                         struct shed_error *err);
 
 /* Whether a row of the column can have this integer as its key. */

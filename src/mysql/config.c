@@ -12,8 +12,7 @@
 enum {
     MS_PER_S = 1000,
     CONNECT_TIMEOUT_MAX_MS = 600000,
-    IO_TIMEOUT_MAX_MS = 3600000,
-    VALUE_LIMIT_MAX_BYTES = 256 * 1024 * 1024
+    READ_TIMEOUT_MAX_MS = 3600000
 };
 
 /* The library counts timeouts in whole seconds. */
@@ -33,21 +32,12 @@ static enum shed_code check_options(const struct shed_mysql_options *o,
                                     struct shed_error *err)
 {
     enum shed_code code =
-        shed_check_range(o->key, SHED_MYSQL_KEY_STRING, SHED_MYSQL_KEY_INTEGER,
-                         "MySQL key", err);
+        check_seconds(o->connect_timeout_ms, CONNECT_TIMEOUT_MAX_MS,
+                      "MySQL connect_timeout_ms", err);
 
     if (code == SHED_OK)
-        code = check_seconds(o->connect_timeout_ms, CONNECT_TIMEOUT_MAX_MS,
-                             "MySQL connect_timeout_ms", err);
-    if (code == SHED_OK)
-        code = check_seconds(o->read_timeout_ms, IO_TIMEOUT_MAX_MS,
+        code = check_seconds(o->read_timeout_ms, READ_TIMEOUT_MAX_MS,
                              "MySQL read_timeout_ms", err);
-    if (code == SHED_OK)
-        code = check_seconds(o->write_timeout_ms, IO_TIMEOUT_MAX_MS,
-                             "MySQL write_timeout_ms", err);
-    if (code == SHED_OK)
-        code = shed_check_range(o->value_limit_bytes, 1, VALUE_LIMIT_MAX_BYTES,
-                                "MySQL value_limit_bytes", err);
     if (code == SHED_OK && (o->tls_cert == NULL) != (o->tls_key == NULL))
         code = shed_fail(err, SHED_EINVAL,
                          "MySQL tls_cert and tls_key: set both or neither");
@@ -82,8 +72,7 @@ enum shed_code shed_mysql_config_init(struct shed_mysql_config *out,
 
     *out = (struct shed_mysql_config){
         .connect_timeout_s = (unsigned)(options->connect_timeout_ms / MS_PER_S),
-        .read_timeout_s = (unsigned)(options->read_timeout_ms / MS_PER_S),
-        .write_timeout_s = (unsigned)(options->write_timeout_ms / MS_PER_S)};
+        .read_timeout_s = (unsigned)(options->read_timeout_ms / MS_PER_S)};
     code = shed_mysql_uri_parse(uri, &out->uri, err);
     if (code != SHED_OK)
         return code;

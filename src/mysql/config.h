@@ -15,7 +15,6 @@ struct shed_mysql_config {
     struct shed_mysql_uri uri;
     unsigned connect_timeout_s;
     unsigned read_timeout_s;
-    unsigned write_timeout_s;
     uint64_t statement_limit_ms; /* after which the server ends a query */
     char *tls_ca;                /* these may be NULL */
     char *tls_cert;

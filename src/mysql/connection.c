@@ -167,15 +167,12 @@ void shed_mysql_failure_set(struct shed_mysql_failure *failure,
                             unsigned number, const char *text,
                             uint64_t waited_ms)
 {
-    unsigned timeout_s = config->read_timeout_s < config->write_timeout_s
-                             ? config->read_timeout_s
-                             : config->write_timeout_s;
+    uint64_t timeout_ms = (uint64_t)config->read_timeout_s * MS_PER_S;
     enum shed_code code;
 
     failure->number = number;
     failure->is_kept = failure->is_by_key = false;
-    failure->is_timeout =
-        is_lost(number) && waited_ms >= (uint64_t)timeout_s * MS_PER_S;
+    failure->is_timeout = is_lost(number) && waited_ms >= timeout_ms;
     failure->is_passing = is_passing(number) && !failure->is_timeout;
     code = number == CLIENT_NO_MEMORY ? SHED_ENOMEM : SHED_ESOURCE;
     if (failure->is_timeout)
@@ -236,8 +233,7 @@ static int set_options(MYSQL *mysql, const struct shed_mysql_config *config)
         mysql_options(mysql, MYSQL_OPT_CONNECT_TIMEOUT,
                       &config->connect_timeout_s) |
         mysql_options(mysql, MYSQL_OPT_READ_TIMEOUT, &config->read_timeout_s) |
-        mysql_options(mysql, MYSQL_OPT_WRITE_TIMEOUT,
-                      &config->write_timeout_s) |
+        mysql_options(mysql, MYSQL_OPT_WRITE_TIMEOUT, &config->read_timeout_s) |
         shed_mysql_forbid_reconnect(mysql);
 
     if (config->tls_ca != NULL)

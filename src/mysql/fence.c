@@ -88,8 +88,7 @@ static enum shed_code explain(const struct call *call, MYSQL_STMT *stmt)
 {
     /* The timeouts of the caller's connection are unknown here, so no failure
      * is taken for a timeout. */
-    static const struct shed_mysql_config config = {.read_timeout_s = 1,
-                                                    .write_timeout_s = 1};
+    static const struct shed_mysql_config config = {.read_timeout_s = 1};
     struct shed_mysql_failure failure = {0};
 
     shed_mysql_failure_take(&failure, &config, call->mysql, stmt, 0);

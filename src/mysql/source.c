@@ -198,6 +198,8 @@ static bool try_query(struct mysql_source *s, struct loader *l,
                                  .statements = &l->statements,
                                  .connection = &l->connection,
                                  .count = part->count,
+                                 .value_limit_bytes =
+                                     part->batch->value_limit_bytes,
                                  .parameter = shed_mysql_part_parameter,
                                  .row = shed_mysql_part_row,
                                  .user = part};
@@ -316,10 +318,9 @@ static void run_load(void *user, void *thread, struct shed_load *load)
     struct mysql_source *s = user;
     struct shed_mysql_batch batch = {0};
 
-    if (thread == NULL ||
-        !shed_mysql_batch_init(&batch, load, s->select.is_integer))
+    if (thread == NULL || !shed_mysql_batch_init(&batch, load))
         fail_all(load, "out of memory for a batch");
-    else if (batch.distinct_count > 0)
+    else
         answer_batch(s, thread, &batch);
     shed_load_done(load);
     shed_mysql_batch_fini(&batch);
@@ -417,9 +418,7 @@ static enum shed_code fill_source(struct mysql_source *s, const char *uri,
     if (code != SHED_OK)
         return code;
     s->config.statement_limit_ms = source->load_timeout_ms;
-    s->select.is_integer = o->key == SHED_MYSQL_KEY_INTEGER;
     s->select.max_keys = (size_t)source->max_batch;
-    s->select.value_limit_bytes = (size_t)o->value_limit_bytes;
     return SHED_OK;
 }
 

@@ -222,8 +222,7 @@ bool shed_mysql_run_learn(struct shed_mysql_run *run, bool is_again,
         return false;
     *failure = (struct shed_mysql_failure){.is_kept = true};
     known->is_column_known =
-        shed_mysql_column_check(&known->column, run->select->is_integer,
-                                &failure->error) == SHED_OK;
+        shed_mysql_column_check(&known->column, &failure->error) == SHED_OK;
     return known->is_column_known;
 }
 
@@ -252,6 +251,7 @@ static void bind_parameter(MYSQL_BIND *bind, bool is_integer,
 static bool execute(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
                     struct shed_mysql_failure *failure)
 {
+    bool is_integer = shed_mysql_column_is_integer(&run->statements->column);
     size_t room = room_of(run);
     MYSQL_BIND *binds = calloc(room, sizeof(*binds));
     uint64_t began_ms = shed_now_ms();
@@ -263,7 +263,7 @@ static bool execute(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
     /* unused placeholders repeat the last key */
     for (size_t i = 0; i < room; i++) {
         run->parameter(run->user, i < run->count ? i : run->count - 1, &one);
-        bind_parameter(&binds[i], run->select->is_integer, &one);
+        bind_parameter(&binds[i], is_integer, &one);
     }
     is_done = mysql_stmt_bind_param(stmt, binds) == 0 &&
               mysql_stmt_execute(stmt) == 0;
@@ -369,7 +369,7 @@ static char *set_value(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
                        struct shed_mysql_cells *cells,
                        struct shed_mysql_row *row)
 {
-    size_t limit_bytes = run->select->value_limit_bytes;
+    size_t limit_bytes = run->value_limit_bytes;
     unsigned long size = cells->size[COLUMN_VALUE];
     char *long_value;
 

@@ -21,9 +21,7 @@
 /* The query, and what a source does with it; the same for all its threads. */
 struct shed_mysql_select {
     struct shed_mysql_query query;
-    bool is_integer; /* the keys are integers */
     size_t max_keys;
-    size_t value_limit_bytes;
 };
 
 /* The statements of one connection; all zero: none. */
@@ -65,7 +63,8 @@ struct shed_mysql_run {
     const struct shed_mysql_select *select;
     struct shed_mysql_statements *statements; /* of the connection */
     struct shed_mysql_connection *connection;
-    size_t count; /* of the keys, 1 to max_keys */
+    size_t count;             /* of the keys, 1 to max_keys */
+    size_t value_limit_bytes; /* a longer value is a problem of its row */
     /* Provide key i, where i is less than count. */
     void (*parameter)(void *user, size_t i, struct shed_mysql_parameter *out);
     /* Take a row; called for each as it comes. */
@@ -80,8 +79,7 @@ struct shed_mysql_run {
  * keys, unless it is known on this connection. With is_again it is learnt in
  * any case, because servers do not report that a table was altered.
  *
- * Returns: false on a failure, or if the column does not suit the source's kind
- * of keys.
+ * Returns: false on a failure, or if the column suits no key.
  */
 SHED_MUST_CHECK bool shed_mysql_run_learn(struct shed_mysql_run *run,
                                           bool is_again,

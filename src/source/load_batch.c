@@ -288,5 +288,6 @@ void shed_load_batch_add(struct shed_load_batch *batch, struct shed_job *job)
     batch->jobs[i] = job;
     batch->keys[i] = (struct shed_wanted){
         shed_bytes(job->key, job->key_size),
-        job->old_version.is_known ? &job->old_version.number : NULL};
+        job->old_version.is_known ? &job->old_version.number : NULL,
+        job->value_limit_bytes};
 }

@@ -143,7 +143,6 @@ static struct shed_source *open_source(const struct run *run)
     loads.queue_limit = run->queue_limit;
     loads.load_timeout_ms = (uint64_t)2 * run->timeout_ms;
     loads.adaptive_loads = run->is_adaptive;
-    options.key = SHED_MYSQL_KEY_INTEGER;
     options.source = &loads;
     if (shed_mysql_source_open(mysql_uri, QUERY, &options, &source, &err) !=
         SHED_OK)

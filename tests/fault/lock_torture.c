@@ -208,7 +208,8 @@ static void start_contenders(const struct cell *cell)
     o.algorithm = cell->algorithm == TORTURE_QUORUM ? SHED_LOCK_LEASE
                                                     : (uint64_t)cell->algorithm;
     o.lease_ms = env.lease_ms;
-    o.watchdog = cell->fault != FAULT_OVERRUN;
+    if (cell->fault == FAULT_OVERRUN)
+        o.watchdog_ms = 0;
     for (unsigned i = 0; i < CONTENDERS; i++) {
         struct torture_setup *p = &env.setup[i];
         *p = (struct torture_setup){.shared = env.shared,

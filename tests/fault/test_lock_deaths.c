@@ -73,7 +73,8 @@ START_TEST(a_holder_that_dies_at_once_is_replaced_too)
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
 
     o.lease_ms = 3600000;
-    o.watchdog = (uint64_t)_i;
+    if (_i == 0)
+        o.watchdog_ms = 0;
     for (unsigned i = 0; i < HOLDERS; i++) {
         struct shed_client *client;
         struct shed_lock *lock;
@@ -242,7 +243,8 @@ START_TEST(a_holder_that_can_no_longer_subscribe_keeps_the_lock)
     struct rival rival;
     long long left_ms;
 
-    o.watchdog = (uint64_t)_i % 2;
+    if (_i % 2 == 0)
+        o.watchdog_ms = 0;
     o.death_grace_ms = scaled_ms(GRACE_MS);
     lock = open_kept(client, &o);
     acquire(lock, 0);
@@ -252,7 +254,7 @@ START_TEST(a_holder_that_can_no_longer_subscribe_keeps_the_lock)
     else
         refuse_all();
     rival_start(&rival, &o);
-    if (o.watchdog == 0) /* without a watchdog the lease was not renewed */
+    if (o.watchdog_ms == 0) /* without a watchdog the lease was not renewed */
         ck_assert_int_lt(server_int(&server, "PTTL %s", LEASE_KEY), left_ms);
     release(lock);
     rival_end(&rival);
@@ -268,7 +270,8 @@ START_TEST(a_holder_that_loses_pushes_while_it_acquires_keeps_the_lock)
     struct rival rival;
     struct waiter w;
 
-    o.watchdog = (uint64_t)_i;
+    if (_i == 0)
+        o.watchdog_ms = 0;
     lock = open_kept(client, &o);
     acquire(lock, 0); /* now all connections exist */
     release(lock);

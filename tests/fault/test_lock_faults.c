@@ -151,7 +151,7 @@ START_TEST(an_extension_without_an_answer_ends_no_hold)
     struct shed_lock *lock;
 
     o.lease_ms = 3600000;
-    o.watchdog = 0;
+    o.watchdog_ms = 0;
     lock = open_kept(client, &o);
     acquire(lock, PLENTY_MS);
     server_freeze(&server);
@@ -284,7 +284,7 @@ START_TEST(a_renewal_whose_reply_is_lost_is_no_loss)
 
     proxy_start(&proxy, &server);
     client = open_timed(proxy.uri, PATIENCE_MS);
-    o.watchdog = 0;
+    o.watchdog_ms = 0;
     lock = open_kept(client, &o);
     acquire(lock, PLENTY_MS);
     while (unheard < LOST_REPLIES) {
@@ -430,7 +430,7 @@ START_TEST(a_lock_that_was_extended_too_late_is_released)
     proxy_start(&proxy, &server);
     client = open_timed(proxy.uri, PATIENCE_MS);
     o.lease_ms = SHORT_MS;
-    o.watchdog = 0;
+    o.watchdog_ms = 0;
     lock = open_kept(client, &o);
     acquire_for_all(lock);
     proxy_set(&proxy, PROXY_DELAY, LATE_MS, NULL);
@@ -464,7 +464,7 @@ START_TEST(an_answer_that_was_read_too_late_revives_nothing)
     struct waiter w;
 
     o.lease_ms = scaled_ms(2000);
-    o.watchdog = 0;
+    o.watchdog_ms = 0;
     block_ms = (useconds_t)o.lease_ms;
     lock = open_kept(client, &o);
     ck_assert_int_eq(shed_lock_open(client, shed_str("b"), &o, &other, NULL),
@@ -496,7 +496,8 @@ START_TEST(the_end_of_a_lease_is_told_while_redis_is_silent)
     o.lease_ms = 500;
     o.on_lost = count_loss;
     o.user = &losses;
-    o.watchdog = (uint64_t)_i;
+    if (_i == 0)
+        o.watchdog_ms = 0;
     lock = open_kept(client, &o);
     acquire_for_all(lock);
     server_freeze(&server);

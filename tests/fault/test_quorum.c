@@ -291,7 +291,7 @@ static void open_long(struct quorum *q, unsigned lease_ms)
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
 
     o.lease_ms = lease_ms;
-    o.watchdog = 0;
+    o.watchdog_ms = 0;
     quorum_open(q, &o);
     wait_until_old(lease_ms); /* so that all servers grant it at once */
 }
@@ -388,7 +388,7 @@ START_TEST(a_leftover_of_a_try_is_not_taken_from_the_winner)
     struct waiter w;
 
     o.lease_ms = LONG_LEASE_MS;
-    o.watchdog = 0;
+    o.watchdog_ms = 0;
     open_waiting(&q, &o, SHED_WAIT_POLL);
     wait_until_old(LONG_LEASE_MS);
     hold_all(&q);

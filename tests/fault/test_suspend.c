@@ -95,7 +95,7 @@ START_TEST(a_wall_clock_that_is_set_changes_nothing)
     fixture.source_options.adaptive_loads = 1;
     fixture_open(&fixture);
     o.lease_ms = LEASE_MS;
-    o.watchdog = 0;
+    o.watchdog_ms = 0;
     ck_assert_int_eq(
         shed_lock_open(fixture.client, shed_str("l"), &o, &lock, NULL),
         SHED_OK);

@@ -187,7 +187,7 @@ static void connect_all(void)
             give_up("a client", err.reason);
     /* with on_lost it hears of the end of a lease, and does not release after
      * that */
-    lo.on_lost = lo.watchdog != 0 ? on_lost : NULL;
+    lo.on_lost = lo.watchdog_ms != 0 ? on_lost : NULL;
     if (shed_lock_open_quorum(clients, setup->servers,
                               shed_str(TORTURE_LOCK_NAME), &lo, &lock,
                               &err) != SHED_OK)
@@ -258,7 +258,7 @@ static void note_stay(uint64_t entered_us)
 {
     enum { US_PER_MS = 1000 };
 
-    if (setup->options.watchdog == 0)
+    if (setup->options.watchdog_ms == 0)
         pulse_note(&setup->shared->pulses[setup->number],
                    (shed_now_us() - entered_us) / US_PER_MS);
 }

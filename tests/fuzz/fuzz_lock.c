@@ -20,13 +20,17 @@ static const struct shed_algorithm *const algorithms[] = {
     &shed_lock_setnx, &shed_lock_expire, &shed_lock_timestamp,
     &shed_lock_lease};
 
+static const enum shed_lock_algorithm options_algorithms[] = {
+    SHED_LOCK_SETNX, SHED_LOCK_EXPIRE, SHED_LOCK_TIMESTAMP, SHED_LOCK_LEASE};
+
 static void make_spec(struct shed_lock_spec *spec,
                       struct shed_lock_options *options, uint8_t choice)
 {
     *options = (struct shed_lock_options)SHED_LOCK_OPTIONS_INIT;
-    options->algorithm = choice & 3;
+    options->algorithm = options_algorithms[choice & 3];
     options->fair = (choice & 4) != 0;
-    options->in_seconds = (choice & 8) != 0;
+    if (options->algorithm == SHED_LOCK_TIMESTAMP && (choice & 8) != 0)
+        options->algorithm = SHED_LOCK_TIMESTAMP_SECONDS;
     *spec = (struct shed_lock_spec){.options = options};
     for (size_t i = 0; i < SHED_LOCK_KEYS; i++) {
         spec->key[i].at = "lock:{x}";

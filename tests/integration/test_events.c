@@ -560,7 +560,7 @@ static struct shed_lock *open_lock(uint64_t lease_ms)
     struct shed_error err = {0};
 
     o.lease_ms = lease_ms;
-    o.watchdog = 0;
+    o.watchdog_ms = 0;
     ck_assert_msg(shed_lock_open(fixture.client, shed_str("job"), &o, &lock,
                                  &err) == SHED_OK,
                   "%s", err.reason);

@@ -433,13 +433,13 @@ static long long wall_ms(void)
 START_TEST(timestamp_is_shared_with_plain_commands)
 {
     enum { SECOND_MS = 1000, LEASE_MS = 30000 };
-    struct shed_lock_options o = options_of(SHED_LOCK_TIMESTAMP);
+    struct shed_lock_options o =
+        options_of(_i == 0 ? SHED_LOCK_TIMESTAMP : SHED_LOCK_TIMESTAMP_SECONDS);
     long long unit = _i == 0 ? 1 : SECOND_MS;
     struct shed_lock *lock;
     long long stamp;
     redisReply *reply;
 
-    o.in_seconds = (uint64_t)_i;
     lock = open_lock(client, &o);
     acquire(lock, 0);
     reply = server_run(&server, "GET %s", LOCK_NAME);

@@ -162,7 +162,7 @@ START_TEST(an_extension_that_comes_too_late_tells_of_the_loss)
     atomic_int stage = IS_FREE;
     struct shed_lock *lock, *second;
 
-    o.watchdog = 0;
+    o.watchdog_ms = 0;
     second = open_lock(client, &o);
     o.on_lost = count_loss;
     o.user = &losses;
@@ -190,7 +190,7 @@ START_TEST(without_a_watchdog_the_lease_ends)
     struct shed_lock *a, *b;
     struct shed_error err;
 
-    o.watchdog = 0;
+    o.watchdog_ms = 0;
     o.on_lost = count_loss;
     o.user = &losses;
     a = open_lock(client, &o);
@@ -217,7 +217,7 @@ START_TEST(an_entry_that_outlived_the_lease_is_not_left_in_peace)
     struct shed_fence fence;
     struct shed_lock *lock;
 
-    o.watchdog = 0;
+    o.watchdog_ms = 0;
     o.lease_ms = 1000;
     lock = open_lock(client, &o);
     acquire(lock, PLENTY_MS);
@@ -258,7 +258,7 @@ START_TEST(extend_lets_it_last)
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_lock *lock;
 
-    o.watchdog = 0;
+    o.watchdog_ms = 0;
     lock = open_lock(client, &o);
     acquire(lock, 0);
     ck_assert_uint_gt(shed_lock_remaining_ms(lock), 0);
@@ -352,13 +352,13 @@ START_TEST(a_thread_that_ended_leaves_no_lock_without_an_end)
 }
 END_TEST
 
-START_TEST(the_watchdog_ends_with_max_hold)
+START_TEST(the_watchdog_ends_after_its_time)
 {
     struct shed_lock_options o = short_lease(singles[_i]);
     struct shed_lock_options forever = options_of(singles[_i]);
     struct shed_lock *a, *b;
 
-    o.max_hold_ms = SHORT_LEASE_MS;
+    o.watchdog_ms = SHORT_LEASE_MS;
     a = open_lock(client, &o);
     b = open_lock(other, &forever);
     acquire(a, PLENTY_MS);
@@ -396,7 +396,7 @@ int main(void)
     tcase_add_loop_test(tc, a_thread_that_ended_leaves_no_lock_without_an_end,
                         LEASED, SINGLES);
     /* EXPIRE would remove the other's lock */
-    tcase_add_loop_test(tc, the_watchdog_ends_with_max_hold, LEASED + 1,
+    tcase_add_loop_test(tc, the_watchdog_ends_after_its_time, LEASED + 1,
                         SINGLES);
     return run_tests("lock lease", tc);
 }

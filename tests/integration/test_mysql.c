@@ -30,14 +30,6 @@ static void tear_down(void)
 #define ITEM "SELECT id, v FROM item WHERE id IN (?)"
 #define WORD "SELECT k, v FROM word WHERE k IN (?)"
 
-static struct shed_mysql_options integer_options(void)
-{
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
-
-    o.key = SHED_MYSQL_KEY_INTEGER;
-    return o;
-}
-
 /* Load keys as one batch, with a source of their own. */
 static void load_by(const char *query, const struct shed_mysql_options *options,
                     struct ask *asks, const char *const *keys, size_t count)
@@ -53,7 +45,7 @@ static void load_by(const char *query, const struct shed_mysql_options *options,
 START_TEST(integer_keys_find_their_rows)
 {
     static const char *const keys[] = {"42", "-7", "3"};
-    struct shed_mysql_options o = integer_options();
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct ask asks[3];
 
     load_by(ITEM, &o, asks, keys, 3);
@@ -68,7 +60,7 @@ START_TEST(integers_reach_from_the_least_to_the_unsigned_greatest)
     static const char *const keys[] = {"18446744073709551615",
                                        "9223372036854775808"};
     static const char *const least[] = {"-9223372036854775808"};
-    struct shed_mysql_options o = integer_options();
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct ask asks[2];
 
     run_sql(&site, "CREATE TABLE big (id BIGINT UNSIGNED PRIMARY KEY, v INT)");
@@ -86,7 +78,7 @@ END_TEST
 START_TEST(a_column_that_is_shown_with_zeros_has_the_same_keys)
 {
     static const char *const keys[] = {"42"};
-    struct shed_mysql_options o = integer_options();
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct ask ask;
 
     run_sql(&site, "CREATE TABLE z (id INT(8) ZEROFILL PRIMARY KEY, v TEXT)");
@@ -99,27 +91,13 @@ END_TEST
 START_TEST(a_key_that_is_no_integer_is_absent)
 {
     static const char *const keys[] = {"042", "42", "x"};
-    struct shed_mysql_options o = integer_options();
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct ask asks[3];
 
     load_by(ITEM, &o, asks, keys, 3);
     assert_kind(&asks[0], SHED_KIND_ABSENT);
     assert_text(&asks[1], "answer");
     assert_kind(&asks[2], SHED_KIND_ABSENT);
-}
-END_TEST
-
-START_TEST(keys_that_are_no_integers_ask_nobody)
-{
-    static const char *const keys[] = {"x"};
-    struct shed_mysql_options o = integer_options();
-    struct shed_source *source = open_source(&site, ITEM, &o);
-    struct ask ask;
-
-    load_keys(source, &ask, keys, 1);
-    ck_assert_uint_eq(count_connections(&site), 0);
-    shed_source_close(source);
-    assert_kind(&ask, SHED_KIND_ABSENT);
 }
 END_TEST
 
@@ -250,7 +228,7 @@ START_TEST(batches_of_every_size_are_answered)
     static char names[MOST][8];
     static const char *keys[MOST];
     struct shed_source_options source_options = bare_source();
-    struct shed_mysql_options o = integer_options();
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     char query[2 * TEXT_BYTES];
     struct shed_source *source;
 
@@ -285,7 +263,7 @@ END_TEST
 START_TEST(a_null_is_not_an_empty_row_and_not_an_absent_one)
 {
     static const char *const keys[] = {"1", "2", "4"};
-    struct shed_mysql_options o = integer_options();
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct ask asks[3];
 
     load_by(ITEM, &o, asks, keys, 3);
@@ -298,7 +276,7 @@ END_TEST
 START_TEST(values_come_whole_up_to_the_limit)
 {
     static const size_t sizes[] = {1, 4095, 4096, 4097, 1048575, 1048576};
-    struct shed_mysql_options o = integer_options();
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct shed_source *source = open_source(&site, ITEM, &o);
     char *expected = malloc(sizes[5]);
     struct ask ask;
@@ -321,7 +299,7 @@ END_TEST
 START_TEST(a_value_over_the_limit_is_too_big_for_its_key_alone)
 {
     static const char *const keys[] = {"42", "3"};
-    struct shed_mysql_options o = integer_options();
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct ask asks[2];
 
     run_sql(&site, "UPDATE item SET v = REPEAT('x', 1048577) WHERE id = 42");
@@ -350,7 +328,7 @@ START_TEST(a_value_of_any_type_is_its_text)
         {"SELECT id, JSON_OBJECT('a', 1) FROM item WHERE id IN (?)",
          "{\"a\": 1}"}};
     static const char *const keys[] = {"3"};
-    struct shed_mysql_options o = integer_options();
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct ask ask;
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
@@ -365,7 +343,7 @@ END_TEST
 START_TEST(a_query_must_give_two_to_four_columns)
 {
     static const char *const keys[] = {"3"};
-    struct shed_mysql_options o = integer_options();
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct ask ask;
 
     load_by("SELECT id FROM item WHERE id IN (?)", &o, &ask, keys, 1);
@@ -390,7 +368,7 @@ static void make_versioned(const char *type, const char *rows)
 START_TEST(a_third_column_is_the_rows_version)
 {
     static const char *const keys[] = {"1", "2", "3"};
-    struct shed_mysql_options o = integer_options();
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct ask asks[3];
 
     make_versioned("BIGINT UNSIGNED",
@@ -408,7 +386,7 @@ END_TEST
 
 START_TEST(a_row_of_the_old_version_is_unmodified)
 {
-    struct shed_mysql_options o = integer_options();
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct shed_source *source;
     struct ask asks[2];
 
@@ -429,7 +407,7 @@ END_TEST
 START_TEST(null_and_negative_versions_are_none)
 {
     static const char *const keys[] = {"1", "2", "3"};
-    struct shed_mysql_options o = integer_options();
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct ask asks[3];
 
     make_versioned("INT", "(1, 'a', NULL), (2, 'b', -1), (3, 'c', 0)");
@@ -468,7 +446,7 @@ START_TEST(a_fourth_column_has_the_rows_tags)
     static const char *const keys[] = {"1", "2", "3", "4"};
     static const char *const two[] = {"red", "dark-blue", NULL}, *const none[] =
                                                                      {NULL};
-    struct shed_mysql_options o = integer_options();
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct ask asks[4];
 
     make_versioned("TEXT", "(1, 'a', ', red, dark-blue '), (2, 'b', NULL), "
@@ -489,7 +467,7 @@ END_TEST
 START_TEST(a_query_that_writes_is_not_run)
 {
     static const char *const keys[] = {"3"};
-    struct shed_mysql_options o = integer_options();
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct ask ask;
 
     load_by("DELETE FROM item WHERE id IN (?)", &o, &ask, keys, 1);
@@ -500,7 +478,7 @@ END_TEST
 
 START_TEST(the_servers_error_is_the_reason_and_passes_with_its_cause)
 {
-    struct shed_mysql_options o = integer_options();
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct shed_source *source =
         open_source(&site, "SELECT id, v FROM later WHERE id IN (?)", &o);
     struct ask ask;
@@ -516,7 +494,7 @@ END_TEST
 
 START_TEST(each_load_reads_the_present)
 {
-    struct shed_mysql_options o = integer_options();
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct shed_source_options source_options = bare_source();
     struct shed_source *source;
     struct ask ask;
@@ -537,7 +515,7 @@ START_TEST(the_session_is_as_promised)
 {
     static const char *const keys[] = {"1"};
     struct shed_source_options source_options = bare_source();
-    struct shed_mysql_options o = integer_options();
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     char query[TEXT_BYTES];
     struct ask ask;
 
@@ -560,7 +538,7 @@ START_TEST(a_statement_over_its_time_leaves_nothing_half_read)
 {
     static const char *const keys[] = {"42", "-7", "2", "3"};
     struct shed_source_options source_options = bare_source();
-    struct shed_mysql_options o = integer_options();
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct ask asks[4];
 
     source_options.load_timeout_ms = 1000;
@@ -577,7 +555,7 @@ END_TEST
 START_TEST(rows_before_an_error_do_not_count)
 {
     static const char *const keys[] = {"42", "3"};
-    struct shed_mysql_options o = integer_options();
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct ask asks[2];
 
     make_numbers(&site, 3001);
@@ -904,7 +882,7 @@ static void *read_often(void *arg)
 
 START_TEST(many_threads_get_their_own_rows)
 {
-    struct shed_mysql_options o = integer_options();
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct shed_source *source;
     pthread_t threads[READERS];
 
@@ -928,7 +906,6 @@ static void add_tests_of_keys(TCase *tc)
     tcase_add_test(tc, integers_reach_from_the_least_to_the_unsigned_greatest);
     tcase_add_test(tc, a_column_that_is_shown_with_zeros_has_the_same_keys);
     tcase_add_test(tc, a_key_that_is_no_integer_is_absent);
-    tcase_add_test(tc, keys_that_are_no_integers_ask_nobody);
     tcase_add_test(tc, string_keys_find_their_rows);
     tcase_add_test(tc, string_keys_are_looked_up_by_the_index);
     tcase_add_test(tc, keys_are_any_bytes_where_the_column_is);

@@ -176,8 +176,8 @@ static void check_options(void)
 #undef F
 #define F(field) FIELD(shed_lock_options, field, "lock")
     CHECK_FIELDS(shed_lock_options, SHED_LOCK_OPTIONS_INIT, open_lock,
-                 F(algorithm), F(lease_ms), F(watchdog), F(max_hold_ms),
-                 F(fair), F(death_grace_ms), F(in_seconds), F(exact_key));
+                 F(algorithm), F(lease_ms), F(watchdog_ms), F(fair),
+                 F(death_grace_ms), F(exact_key));
 #undef F
 }
 
@@ -201,8 +201,7 @@ static void check_mysql_options(void)
 
 #define F(field) FIELD(shed_mysql_options, field, "MySQL")
     CHECK_FIELDS(shed_mysql_options, SHED_MYSQL_OPTIONS_INIT, open_mysql,
-                 F(key), F(connect_timeout_ms), F(read_timeout_ms),
-                 F(write_timeout_ms), F(value_limit_bytes));
+                 F(connect_timeout_ms), F(read_timeout_ms));
 #undef F
     s.max_batch = UINT64_MAX;
     o.source = &s;
@@ -412,7 +411,7 @@ static void check_lock(void)
     unsigned char any = 0;
 
     o.lease_ms = 60000;
-    o.watchdog = 0;
+    o.watchdog_ms = 0;
     o.on_lost = on_lost;
     o.user = &marks[4];
     must(shed_lock_open(client, shed_str("frozen"), &o, &lock, &err), &err,

@@ -182,7 +182,7 @@ static void lose_lock(const shed::client &client)
     };
     shed_lock_options options = SHED_LOCK_OPTIONS_INIT;
     options.lease_ms = 1000;
-    options.watchdog = 0;
+    options.watchdog_ms = 0;
     shed::on_lost(options, on_lost);
     auto lock = shed::lock::open(client, "wrapper-lost", &options);
     require(bool(lock), "lock");

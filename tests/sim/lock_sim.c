@@ -200,10 +200,12 @@ static void choose_algorithm(struct sim *s)
     o.fair = s->kind == SIM_FAIR;
     o.lease_ms =
         s->mode->lease_ms > 0 ? s->mode->lease_ms : sim_between(s, 100, 300);
-    o.watchdog = s->mode->is_calm || s->mode->is_prompt || sim_chance(s, 80);
-    o.max_hold_ms = s->mode->is_calm || s->mode->is_prompt || !sim_chance(s, 20)
-                        ? 0
-                        : sim_between(s, 50, 300);
+    if (!s->mode->is_calm && !s->mode->is_prompt) {
+        if (!sim_chance(s, 80))
+            o.watchdog_ms = 0;
+        else if (sim_chance(s, 20))
+            o.watchdog_ms = sim_between(s, 50, 300);
+    }
     /* A process whose session is down at two looks counts as dead, and here
      * commands time out before a suspicion ends. */
     o.death_grace_ms =

@@ -336,12 +336,9 @@ static void check_length(struct sim *s, unsigned h)
     const struct sim_handle *handle = &s->handle[h];
     const struct shed_hold *hold = &handle->machine.hold;
 
-    uint64_t most_ms = s->options.lease_ms;
+    uint64_t most_ms = s->options.lease_ms + s->options.watchdog_ms;
 
-    if (s->options.watchdog != 0)
-        most_ms += s->options.max_hold_ms;
-    if ((s->options.watchdog == 0 || s->options.max_hold_ms > 0) &&
-        s->algorithm->has_lease &&
+    if (s->algorithm->has_lease &&
         handle->extended_generation != hold->generation &&
         sim_local_ms(s, handle->process) > hold->since_ms + most_ms)
         sim_fail(s, "a hold lasts longer than it may");

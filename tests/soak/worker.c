@@ -184,7 +184,6 @@ static bool open_all(struct soak_worker *w)
 
     set_source_options(w, &so);
     mo.source = &so;
-    mo.key = SHED_MYSQL_KEY_INTEGER;
     set_client_options(w, &co);
     return shed_client_open(w->place->redis_uri, &co, &w->client, NULL) ==
                SHED_OK &&

@@ -252,8 +252,6 @@ patient(const struct shed_mysql_options *options)
         o.connect_timeout_ms = PATIENCE_MS;
     if (o.read_timeout_ms == defaults.read_timeout_ms)
         o.read_timeout_ms = PATIENCE_MS;
-    if (o.write_timeout_ms == defaults.write_timeout_ms)
-        o.write_timeout_ms = PATIENCE_MS;
     return o;
 }
 
@@ -293,13 +291,15 @@ static void note_loaded(struct shed_job *job, struct shed_loaded *loaded)
 
 static const struct shed_row_version no_version;
 
+enum { VALUE_LIMIT_BYTES = 1048576 };
+
 static void queue_ask(struct shed_source *source, struct ask *ask,
                       const void *key, size_t size, struct shed_row_version old)
 {
     ask->job = (struct shed_job){.key = key,
                                  .key_size = size,
                                  .deadline_ms = UINT64_MAX,
-                                 .value_limit_bytes = SIZE_MAX,
+                                 .value_limit_bytes = VALUE_LIMIT_BYTES,
                                  .old_version = old,
                                  .settle = note_loaded};
     shed_latch_init(&ask->gate, 1);
@@ -354,7 +354,6 @@ void open_connection(struct site *site, struct shed_mysql_connection *c,
 
     *config = (struct shed_mysql_config){.connect_timeout_s = PATIENCE_S,
                                          .read_timeout_s = PATIENCE_S,
-                                         .write_timeout_s = PATIENCE_S,
                                          .statement_limit_ms = 60000};
     ck_assert_int_eq(shed_mysql_uri_parse(site->uri, &config->uri, NULL),
                      SHED_OK);

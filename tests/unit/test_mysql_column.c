@@ -20,11 +20,13 @@ static struct shed_mysql_column column(enum enum_field_types type,
     return out;
 }
 
+/* Whether it has keys, of this kind. */
 static bool is_fit(const struct shed_mysql_column *c, bool is_integer)
 {
     struct shed_error err;
 
-    return shed_mysql_column_check(c, is_integer, &err) == SHED_OK;
+    return shed_mysql_column_check(c, &err) == SHED_OK &&
+           shed_mysql_column_is_integer(c) == is_integer;
 }
 
 static bool holds_integer(const struct shed_mysql_column *c, const char *key)
@@ -143,28 +145,21 @@ START_TEST(times_are_held_as_the_server_writes_them)
 }
 END_TEST
 
-/* -------------------------------------------------------------------- modes */
+/* -------------------------------------------------------------------- kinds */
 
-START_TEST(a_mode_that_is_not_the_columns_is_refused_with_the_right_one)
+START_TEST(numbers_have_integer_keys_and_texts_have_strings)
 {
     struct shed_mysql_column number = column(MYSQL_TYPE_LONG, 0, 11, 0);
     struct shed_mysql_column text = column(MYSQL_TYPE_VAR_STRING, 0, 80, 0);
+    struct shed_mysql_column real = column(MYSQL_TYPE_DOUBLE, 0, 22, 31);
     struct shed_error err;
 
-    ck_assert_int_eq(shed_mysql_column_check(&number, false, &err),
-                     SHED_ESOURCE);
-    ck_assert_str_eq(
-        err.reason,
-        "MySQL: the query's first column, \"c\", holds integers: if it is the "
-        "key, open the source with key = SHED_MYSQL_KEY_INTEGER; else select "
-        "the key first");
-    ck_assert_int_eq(shed_mysql_column_check(&text, true, &err), SHED_ESOURCE);
-    ck_assert_str_eq(
-        err.reason,
-        "MySQL: the query's first column, \"c\", does not hold integers: if it "
-        "is the key, open the source with key = SHED_MYSQL_KEY_STRING; else "
-        "select the key first");
+    ck_assert(is_fit(&number, true));
+    ck_assert(!is_fit(&number, false));
     ck_assert(is_fit(&text, false));
+    ck_assert(!is_fit(&text, true));
+    ck_assert_int_eq(shed_mysql_column_check(&real, &err), SHED_ESOURCE);
+    ck_assert_ptr_nonnull(strstr(err.reason, "first column, \"c\""));
     ck_assert(shed_mysql_column_holds_string(&text, "\0\xff", 2));
 }
 END_TEST
@@ -208,8 +203,7 @@ int main(void)
     tcase_add_test(tc, years_are_written_in_full);
     tcase_add_loop_test(tc, times_are_held_as_the_server_writes_them, 0,
                         COUNT(times));
-    tcase_add_test(
-        tc, a_mode_that_is_not_the_columns_is_refused_with_the_right_one);
+    tcase_add_test(tc, numbers_have_integer_keys_and_texts_have_strings);
     tcase_add_loop_test(
         tc, types_that_are_not_compared_as_they_are_written_are_refused, 0,
         COUNT(refused));

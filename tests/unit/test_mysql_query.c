@@ -257,8 +257,7 @@ END_TEST
 
 START_TEST(a_plugin_that_is_missing_is_explained)
 {
-    static const struct shed_mysql_config config = {.read_timeout_s = 1,
-                                                    .write_timeout_s = 1};
+    static const struct shed_mysql_config config = {.read_timeout_s = 1};
     struct shed_mysql_failure failure;
 
     shed_mysql_failure_set(&failure, &config, 2059,
@@ -411,19 +410,12 @@ static const struct {
     size_t offset; /* of the field */
     uint64_t bad[3];
 } ranges[] = {
-    {"key", offsetof(struct shed_mysql_options, key), {2, 3, UINT64_MAX}},
     {"connect_timeout_ms",
      offsetof(struct shed_mysql_options, connect_timeout_ms),
      {999, 600001, 1500}},
     {"read_timeout_ms",
      offsetof(struct shed_mysql_options, read_timeout_ms),
      {0, 3600001, 1001}},
-    {"write_timeout_ms",
-     offsetof(struct shed_mysql_options, write_timeout_ms),
-     {0, 3600001, 1999}},
-    {"value_limit_bytes",
-     offsetof(struct shed_mysql_options, value_limit_bytes),
-     {0, 256 * 1024 * 1024 + 1, UINT64_MAX}},
 };
 
 START_TEST(options_out_of_range_are_named)

@@ -69,7 +69,8 @@ enum shed_lock_algorithm {
      * a lock that has ended is taken with GETSET. Hosts whose clocks differ
      * take each other's locks; a loser's GETSET moves the winner's time.
      * Source: redis.io, documentation of SETNX, "Design pattern: Locking". */
-    SHED_LOCK_TIMESTAMP,
+    SHED_LOCK_TIMESTAMP,         /* in milliseconds since 1970 */
+    SHED_LOCK_TIMESTAMP_SECONDS, /* in seconds, as other clients may have it */
     /* SET NX PX of a random token; release and extend compare it. Fencing
      * tokens. A failover can forget it. Shared with other languages by
      * exact_key, see above. */
@@ -96,11 +97,10 @@ struct shed_lock_options {
     uint64_t algorithm;      /* enum shed_lock_algorithm; SHED_LOCK_LEASE */
     uint64_t lease_ms;       /* [10, 86400000]; how long a hold lasts without a
                                 renewal; not used by SETNX */
-    uint64_t watchdog;       /* [0, 1]; 1: renew at a third of the lease until
-                                release, or until the owning thread ends */
-    uint64_t max_hold_ms;    /* [0, 10 years]; the watchdog stops renewing then,
-                                so the hold ends up to a lease later; 0: no
-                                limit */
+    uint64_t watchdog_ms;    /* [0, 10 years]; for how long a watchdog renews
+                                the lease, each time at a third of it, until
+                                the release or the owning thread's end; 0:
+                                never */
     uint64_t fair;           /* [0, 1]; 1: waiters get it in the order in which
                                 they came; LEASE only, and all users of the
                                 lock must agree on it */
@@ -109,9 +109,6 @@ struct shed_lock_options {
                                 long is taken before its lease ends, and such
                                 waiters of a fair lock lose their place; 0:
                                 never */
-    uint64_t in_seconds;     /* [0, 1]; TIMESTAMP: 1: times are in seconds since
-                                1970, 0: in milliseconds; agree with the other
-                                clients */
     shed_lock_lost_fn *on_lost; /* may be NULL */
     void *user;                 /* passed to on_lost */
     uint64_t exact_key; /* [0, 1]; LEASE and QUORUM: 1: the key in Redis is the
@@ -119,10 +116,12 @@ struct shed_lock_options {
                            all users of the lock must agree on it */
 };
 
+#define SHED_LOCK_WATCHDOG_ALWAYS UINT64_C(315360000000) /* 10 years */
+
 #define SHED_LOCK_OPTIONS_INIT                                                 \
     {                                                                          \
-        sizeof(struct shed_lock_options), SHED_LOCK_LEASE, 30000, 1, 0, 0,     \
-            150, 0, NULL, NULL, 0                                              \
+        sizeof(struct shed_lock_options), SHED_LOCK_LEASE, 30000,              \
+            SHED_LOCK_WATCHDOG_ALWAYS, 0, 150, NULL, NULL, 0                   \
     }
 
 #define SHED_LOCK_NAME_MAX_BYTES 1024 /* a resource of the guard's: 255 */

@@ -476,25 +476,29 @@ struct shed_cache_options {
     uint64_t undelivered_limit; /* [0, 100000]; most keys whose writes Redis
                                    missed and that are delivered later, see
                                    shed_invalidate */
-    uint64_t soft_timeout_ms;   /* [0, 3600000]; how long a call that has a row
-                                   to fall back on waits for a load of it, by any
-                                   process; the load goes on in the background.
-                                   Needs stale_if_error_ms above
-                                   stale_while_revalidate_ms. 0: timeout_ms */
-    uint64_t tags_limit;        /* [0, 100000]; most invalidated tags that are
-                                   remembered, see shed_invalidate_all; the same
-                                   in all processes. 0: the cache has no tags */
-    uint64_t local_bytes;       /* [65536, 1 TiB]; most memory for local rows
-                                   (SHED_REDIS_DOWN_STALE); one row takes at most a
-                                   sixteenth of it */
+    /* [0, 3600000]; a server that takes the place of another may lack the
+     * last writes: this process's writes of keys (the newest undelivered_limit
+     * of the last so many ms) are repeated there as invalidations. 0: none */
+    uint64_t failover_memory_ms;
+    uint64_t soft_timeout_ms; /* [0, 3600000]; how long a call that has a row
+                                 to fall back on waits for a load of it, by any
+                                 process; the load goes on in the background.
+                                 Needs stale_if_error_ms above
+                                 stale_while_revalidate_ms. 0: timeout_ms */
+    uint64_t tags_limit;      /* [0, 100000]; most invalidated tags that are
+                                 remembered, see shed_invalidate_all; the same
+                                 in all processes. 0: the cache has no tags */
+    uint64_t local_bytes;     /* [65536, 1 TiB]; most memory for local rows
+                                 (SHED_REDIS_DOWN_STALE); one row takes at most a
+                                 sixteenth of it */
 };
 
 /* Rows are refreshed before they expire, and none is given out past its ttl. */
 #define SHED_CACHE_OPTIONS_INIT                                                \
     {                                                                          \
         sizeof(struct shed_cache_options), 300000, 10, 10000, 500, 10000, 100, \
-            5000, 1048576, SHED_REDIS_DOWN_SOURCE, 50, 0, 0, 10000, 0, 10000,  \
-            67108864                                                           \
+            5000, 1048576, SHED_REDIS_DOWN_SOURCE, 50, 0, 0, 10000, 60000, 0,  \
+            10000, 67108864                                                    \
     }
 
 /* For pages that rather show an old row than wait: a row is given out for a
@@ -504,7 +508,7 @@ struct shed_cache_options {
     {                                                                          \
         sizeof(struct shed_cache_options), 300000, 10, 10000, 500, 10000, 100, \
             5000, 1048576, SHED_REDIS_DOWN_STALE, 50, 60000, 3600000, 10000,   \
-            200, 10000, 67108864                                               \
+            60000, 200, 10000, 67108864                                        \
     }
 
 #define SHED_NAME_MAX_BYTES 64  /* longest name of a cache */
@@ -708,6 +712,9 @@ shed_put(struct shed_cache *cache, struct shed_bytes key, struct shed_bytes row,
  * nothing from Redis for the key: it loads, or does what redis_down says, and
  * no get that begins later returns an older row. If the key could not even be
  * remembered, the reason begins with "dropped": repeat the call.
+ *
+ * A failover can lose a write that Redis has carried out. This process repeats
+ * it at the new server, see failover_memory_ms.
  *
  * Undelivered writes are lost if the process ends, or closes the cache, before
  * Redis is back: then the old row can be read until its ttl and its windows

@@ -31,6 +31,7 @@ extern "C" {
  * invalidation_failures, and in invalidations_undelivered or
  * invalidations_dropped, unless its key is undelivered already; later perhaps
  * in invalidations_delivered. These three also count failed puts and expiries.
+ * invalidations_repeated: see failover_memory_ms.
  */
 #define SHED_COUNTERS(X)                                                       \
     X(hits, "keys answered with a row or a NULL from Redis")                   \
@@ -83,7 +84,9 @@ extern "C" {
     X(tag_misses, "misses whose entry in Redis a tag had invalidated")         \
     X(tag_invalidations,                                                       \
       "tags, or all entries, invalidated; as invalidations of keys")           \
-    X(loads_failed, "calls of the source that failed, for all keys alike")
+    X(loads_failed, "calls of the source that failed, for all keys alike")     \
+    X(invalidations_repeated,                                                  \
+      "keys repeated at another server, which may have lacked them")
 
 /* The counters of a lock: fields of struct shed_lock_stats and metrics
  * snowshed_lock_<field>_total. Re-entries by the holder are not counted. */

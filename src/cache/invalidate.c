@@ -98,7 +98,7 @@ static enum shed_code write_keys(struct shed_cache *cache, enum shed_wish wish,
                                  const char *array, uint64_t in_ms,
                                  uint64_t timeout_ms, struct shed_error *err)
 {
-    struct sweep s = {.write = {.wish = wish}};
+    struct sweep s = {.write = shed_delivery_mark(cache->delivery, wish)};
     enum shed_code code = create_sweep(cache, keys, count, &s, err);
 
     if (code != SHED_OK)
@@ -106,7 +106,8 @@ static enum shed_code write_keys(struct shed_cache *cache, enum shed_wish wish,
     shed_write_digits(s.in_ms, in_ms);
     fill_sweep(cache, keys, &s);
     /* an expiry in a while does not make up for one now that was missed */
-    s.write.number = in_ms > 0 ? 0 : shed_delivery_mark(cache->delivery);
+    if (in_ms > 0)
+        s.write.number = 0;
     shed_write_batch_send(&s.batch, cache,
                           shed_cache_deadline_ms(cache, timeout_ms));
     code = conclude(cache, &s, array, err);

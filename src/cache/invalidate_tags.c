@@ -21,7 +21,7 @@ struct sweep {
 
 static void fill_sweep(struct shed_cache *cache, struct sweep *s)
 {
-    s->number = shed_delivery_mark(cache->delivery);
+    s->number = shed_delivery_mark(cache->delivery, SHED_WISH_TAG).number;
     shed_tag_log_mark(cache->tag_log, &s->mark);
     for (size_t i = 0; i < s->batch.count; i++)
         shed_tag_log_write(cache->tag_log, s->tags[i], &s->mark,

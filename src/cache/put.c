@@ -223,7 +223,7 @@ enum shed_code shed_put(struct shed_cache *cache, struct shed_bytes key,
     char refresh[SHED_REDIS_KEY_MAX_BYTES + SHED_ENTRY_REFRESH_SUFFIX_BYTES];
     unsigned char nonce[SHED_ENTRY_VERSION_BYTES];
     unsigned char *tags;
-    struct shed_delivery_write write = {.wish = SHED_WISH_INVALIDATE};
+    struct shed_delivery_write write;
     struct shed_entry entry;
     struct shed_entry_parts parts;
     struct shed_named_key named;
@@ -260,10 +260,11 @@ enum shed_code shed_put(struct shed_cache *cache, struct shed_bytes key,
     shed_args_add(&args, parts.tail,
                   o.version != NULL ? sizeof(parts.tail) : 0);
     shed_args_add(&args, tags, entry.tags_size);
+    write = shed_delivery_mark(cache->delivery, SHED_WISH_INVALIDATE);
     /* one with a version can be older than what was missed: it makes up for
        nothing */
-    if (o.version == NULL)
-        write.number = shed_delivery_mark(cache->delivery);
+    if (o.version != NULL)
+        write.number = 0;
     (void)send_put(cache, &args, deadline_ms, &why);
     free(tags);
     (void)shed_write_follow_up(cache, &named.key, write, &why);

@@ -8,6 +8,12 @@
  * of it. After a failure one goes alone, with a growing pause between, until
  * Redis takes it.
  *
+ * A failover to a replica takes back what that had not received yet. So what
+ * has been carried out is remembered, the newest undelivered_limit writes of
+ * the last failover_memory_ms, and goes once more to a server that is another
+ * run. A repeated invalidation costs a load at most. Tags need none of it: a
+ * log that has lost its end is noticed by each reader (tag_log.h).
+ *
  * A full set refuses more keys, and the caller is told. To distrust all keys
  * of the cache instead would send every read to the database, at the moment
  * when Redis has just come back and the database has to be spared.
@@ -31,12 +37,15 @@
 #define WINDOW 64
 #define PAUSE_MIN_MS 50
 #define PAUSE_MAX_MS 1000
+#define US_PER_MS 1000
 
-/* One undelivered write. */
+/* One write that is undelivered, or remembered. */
 struct letter {
     struct shed_undelivered_item item;
     struct shed_delivery *delivery;
-    bool is_tag; /* unlike the wish it never changes */
+    bool is_tag;         /* unlike the wish it never changes */
+    bool is_repeat;      /* a former server has carried it out */
+    struct letter *next; /* among those that are remembered */
     uint64_t since_us;
     struct shed_bytes user_key; /* in name; of a tag: the tag */
     struct shed_call call;      /* reactor thread only */
@@ -50,6 +59,7 @@ struct shed_delivery {
     struct shed_counters *counters;
     const char *name;
     struct shed_tag_log *tag_log; /* NULL: none */
+    uint64_t memory_us;
     struct shed_post wake;
     /* atomic */
     atomic_size_t count; /* of the set, for reads */
@@ -57,13 +67,16 @@ struct shed_delivery {
     pthread_mutex_t mu;
     /* under mu */
     struct shed_undelivered set;
-    bool is_woken; /* wake is posted */
+    bool is_woken;                  /* wake is posted */
+    struct letter *oldest, *newest; /* that are remembered */
+    size_t remembered;
 
     /* reactor thread only */
     struct shed_timer *timer;
     struct shed_listener listener;
     bool is_listening;
     bool is_pausing;        /* the timer runs */
+    unsigned changes;       /* of the server that were acted upon */
     size_t under_way;       /* deliveries */
     unsigned failures;      /* in a row */
     struct shed_latch *end; /* set when it closes */
@@ -82,6 +95,11 @@ size_t shed_delivery_count(const struct shed_delivery *ob)
     return atomic_load_explicit(&ob->count, memory_order_relaxed);
 }
 
+static unsigned changes_of(const struct shed_delivery *ob)
+{
+    return shed_session_server_changes(ob->client->session);
+}
+
 bool shed_delivery_find(struct shed_delivery *ob, const char *key, size_t size,
                         struct shed_delivery_write *out)
 {
@@ -93,7 +111,8 @@ bool shed_delivery_find(struct shed_delivery *ob, const char *key, size_t size,
     pthread_mutex_lock(&ob->mu);
     item = shed_undelivered_find(&ob->set, key, size);
     if (item != NULL)
-        *out = (struct shed_delivery_write){item->wish, ob->set.last};
+        *out = (struct shed_delivery_write){item->wish, ob->set.last,
+                                            changes_of(ob)};
     pthread_mutex_unlock(&ob->mu);
     return item != NULL;
 }
@@ -105,14 +124,16 @@ bool shed_delivery_has(struct shed_delivery *ob, const struct shed_key *key)
     return shed_delivery_find(ob, key->redis, key->redis_size, &unused);
 }
 
-uint64_t shed_delivery_mark(struct shed_delivery *ob)
+struct shed_delivery_write shed_delivery_mark(struct shed_delivery *ob,
+                                              enum shed_wish wish)
 {
-    uint64_t last;
+    struct shed_delivery_write write = {.wish = wish,
+                                        .changes = changes_of(ob)};
 
     pthread_mutex_lock(&ob->mu);
-    last = ob->set.last;
+    write.number = ob->set.last;
     pthread_mutex_unlock(&ob->mu);
-    return last;
+    return write;
 }
 
 /* ----------------------------------------------------------------- events */
@@ -136,6 +157,10 @@ static void tell_delivered(struct shed_delivery *ob,
 {
     struct shed_counters *counters = ob->counters;
 
+    if (letter->is_repeat) {
+        shed_count(&counters->invalidations_repeated, 1);
+        return;
+    }
     if (letter->item.wish != SHED_WISH_EXPIRE)
         shed_count(letter->is_tag ? &counters->tag_invalidations
                                   : &counters->invalidations,
@@ -150,6 +175,75 @@ static void tell_dropped(struct shed_delivery *ob, struct shed_bytes key,
 {
     shed_count(&ob->counters->invalidations_dropped, 1);
     tell(ob, SHED_EVENT_INVALIDATION_DROPPED, key, outcome, 0, reason);
+}
+
+/* ------------------------------------------------- what is remembered */
+
+static struct letter *take_oldest_locked(struct shed_delivery *ob)
+{
+    struct letter *letter = ob->oldest;
+
+    ob->oldest = letter->next;
+    ob->remembered--;
+    return letter;
+}
+
+/* Takes over the letter of a write that has been carried out. */
+static void remember_locked(struct shed_delivery *ob, struct letter *letter)
+{
+    uint64_t now_us = shed_now_us();
+
+    if (letter->is_tag || ob->memory_us == 0 || ob->set.limit == 0) {
+        free(letter);
+        return;
+    }
+    letter->since_us = now_us;
+    letter->next = NULL;
+    if (ob->remembered == 0)
+        ob->oldest = letter;
+    else
+        ob->newest->next = letter;
+    ob->newest = letter;
+    ob->remembered++;
+    while (ob->remembered > ob->set.limit ||
+           now_us - ob->oldest->since_us > ob->memory_us)
+        free(take_oldest_locked(ob));
+}
+
+/* What was carried out is undelivered again. Takes the letter over. */
+static void repeat_locked(struct shed_delivery *ob, struct letter *letter)
+{
+    struct shed_undelivered_item *item = &letter->item;
+    struct shed_undelivered_item *present =
+        shed_undelivered_find(&ob->set, item->key, item->key_size);
+
+    letter->is_repeat = true;
+    if (present == NULL &&
+        shed_undelivered_insert(&ob->set, item, item->wish)) {
+        follow_count_locked(ob);
+        return;
+    }
+    if (present != NULL)
+        shed_undelivered_renew(&ob->set, present, item->wish);
+    else
+        shed_count(&ob->counters->invalidations_dropped, 1);
+    free(letter);
+}
+
+/* The server is another one: what the former ones were told is undelivered. */
+static void repeat_lost(struct shed_delivery *ob)
+{
+    uint64_t now_us = shed_now_us();
+
+    pthread_mutex_lock(&ob->mu);
+    while (ob->remembered > 0) {
+        struct letter *letter = take_oldest_locked(ob);
+        if (now_us - letter->since_us > ob->memory_us)
+            free(letter);
+        else
+            repeat_locked(ob, letter);
+    }
+    pthread_mutex_unlock(&ob->mu);
 }
 
 /* --------------------------------------------------------------- delivery */
@@ -187,14 +281,15 @@ static void on_delivered(void *arg, const struct shed_call_result *result)
                           (uint64_t)shed_reply_integer(result->reply));
     pthread_mutex_lock(&ob->mu);
     end = shed_undelivered_return(&ob->set, &letter->item, is_delivered);
-    if (end == SHED_UNDELIVERED_DONE)
+    if (end == SHED_UNDELIVERED_DONE) {
         release_locked(ob, letter);
+        tell_delivered(ob, letter);
+    }
+    if (end != SHED_UNDELIVERED_STAYS)
+        remember_locked(ob, letter); /* if it was carried out by another call,
+                                        that changes nothing */
     follow_count_locked(ob);
     pthread_mutex_unlock(&ob->mu);
-    if (end == SHED_UNDELIVERED_DONE)
-        tell_delivered(ob, letter);
-    if (end != SHED_UNDELIVERED_STAYS)
-        free(letter);
     ob->under_way--;
     if (is_delivered) {
         ob->failures = 0;
@@ -287,6 +382,10 @@ static void on_epoch(struct shed_listener *listener)
     struct shed_delivery *ob =
         shed_container_of(listener, struct shed_delivery, listener);
 
+    if (ob->changes != changes_of(ob)) {
+        ob->changes = changes_of(ob);
+        repeat_lost(ob);
+    }
     if (ob->is_pausing)
         shed_timer_stop(ob->timer);
     ob->is_pausing = false;
@@ -341,7 +440,7 @@ void shed_delivery_settle(struct shed_delivery *ob, const char *key,
         release_locked(ob, letter);
         tell_delivered(ob, letter); /* here, because it may be under way */
         if (!item->is_under_way)
-            free(letter);
+            remember_locked(ob, letter);
     }
     pthread_mutex_unlock(&ob->mu);
 }
@@ -360,9 +459,43 @@ static struct letter *create_letter(struct shed_delivery *ob,
     letter->item.key_size = key->redis_size;
     letter->delivery = ob;
     letter->is_tag = is_tag;
+    letter->is_repeat = false;
     letter->since_us = shed_now_us();
     letter->user_key = shed_bytes(letter->name + key->at, key->size);
     return letter;
+}
+
+static void wake(struct shed_delivery *ob)
+{
+    bool is_woken;
+
+    pthread_mutex_lock(&ob->mu);
+    is_woken = ob->is_woken;
+    ob->is_woken = true;
+    pthread_mutex_unlock(&ob->mu);
+    if (!is_woken)
+        shed_reactor_post(ob->client->reactor, &ob->wake);
+}
+
+void shed_delivery_remember(struct shed_delivery *ob,
+                            const struct shed_key *key,
+                            struct shed_delivery_write write)
+{
+    struct letter *letter = create_letter(ob, key, false);
+    bool is_lost; /* perhaps carried out by the former server */
+
+    if (letter == NULL)
+        return;
+    letter->item.wish = write.wish;
+    pthread_mutex_lock(&ob->mu);
+    is_lost = write.changes != changes_of(ob);
+    if (is_lost)
+        repeat_locked(ob, letter);
+    else
+        remember_locked(ob, letter);
+    pthread_mutex_unlock(&ob->mu);
+    if (is_lost)
+        wake(ob);
 }
 
 /* A tag is held for as long as its write is in the set. Returns: NULL if it
@@ -378,6 +511,18 @@ static const char *insert_locked(struct shed_delivery *ob,
     return "undelivered_limit is reached";
 }
 
+/* The write of a letter in the set has failed. It is told here, so that this is
+ * before its delivery. */
+static void tell_undelivered_locked(struct shed_delivery *ob,
+                                    struct letter *letter,
+                                    const struct shed_error *why)
+{
+    letter->is_repeat = false;
+    shed_count(&ob->counters->invalidations_undelivered, 1);
+    tell(ob, SHED_EVENT_INVALIDATION_UNDELIVERED, letter->user_key, why->code,
+         0, why->reason);
+}
+
 /* Takes the letter over. Returns: NULL if the write is in the set, else why
  * not. */
 static const char *add_locked(struct shed_delivery *ob,
@@ -390,7 +535,10 @@ static const char *add_locked(struct shed_delivery *ob,
     const char *refusal = NULL;
 
     if (item != NULL) {
+        struct letter *present = shed_container_of(item, struct letter, item);
         shed_undelivered_renew(&ob->set, item, wish);
+        if (present->is_repeat)
+            tell_undelivered_locked(ob, present, why);
         free(letter);
         return NULL;
     }
@@ -402,10 +550,7 @@ static const char *add_locked(struct shed_delivery *ob,
         return refusal;
     }
     follow_count_locked(ob);
-    shed_count(&ob->counters->invalidations_undelivered, 1);
-    /* here, so that it is told before the delivery is */
-    tell(ob, SHED_EVENT_INVALIDATION_UNDELIVERED, letter->user_key, why->code,
-         0, why->reason);
+    tell_undelivered_locked(ob, letter, why);
     return NULL;
 }
 
@@ -415,15 +560,11 @@ bool shed_delivery_add(struct shed_delivery *ob, const struct shed_key *key,
     const struct shed_error cause = *why;
     struct letter *letter = create_letter(ob, key, wish == SHED_WISH_TAG);
     const char *refusal;
-    bool is_woken;
 
     pthread_mutex_lock(&ob->mu);
     refusal = add_locked(ob, key, wish, letter, &cause);
-    is_woken = ob->is_woken;
-    ob->is_woken = true;
     pthread_mutex_unlock(&ob->mu);
-    if (!is_woken)
-        shed_reactor_post(ob->client->reactor, &ob->wake);
+    wake(ob);
     if (refusal == NULL) {
         (void)shed_fail(why, cause.code, "undelivered until Redis takes it: %s",
                         cause.reason);
@@ -452,7 +593,8 @@ static struct shed_key key_of(const struct shed_delivery *ob,
 void shed_delivery_settle_tag(struct shed_delivery *ob, struct shed_bytes tag,
                               uint64_t number)
 {
-    const struct shed_delivery_write write = {SHED_WISH_TAG, number};
+    const struct shed_delivery_write write = {.wish = SHED_WISH_TAG,
+                                              .number = number};
     char name[SHED_TAG_NAME_MAX_BYTES];
     struct shed_key key = key_of(ob, tag, name);
 
@@ -489,6 +631,7 @@ enum shed_code shed_delivery_create(struct shed_client *client,
     ob->counters = counters;
     ob->name = name;
     ob->tag_log = tag_log;
+    ob->memory_us = options->failover_memory_ms * US_PER_MS;
     ob->wake.run = on_wake;
     ob->listener = (struct shed_listener){.key = "", /* no key has this name */
                                           .on_change = on_change,
@@ -500,6 +643,8 @@ enum shed_code shed_delivery_create(struct shed_client *client,
         free(ob);
         return shed_fail_nomem(err, "a cache");
     }
+    ob->changes = changes_of(ob);
+    wake(ob); /* to listen */
     *out = ob;
     return SHED_OK;
 }
@@ -532,6 +677,8 @@ static void drop_all(struct shed_delivery *ob)
                      "the cache was closed before Redis took it");
         free(letter);
     }
+    while (ob->remembered > 0)
+        free(take_oldest_locked(ob));
 }
 
 void shed_delivery_close(struct shed_delivery *ob, uint64_t timeout_ms)

@@ -2,6 +2,10 @@
  * The undelivered writes of a cache: the invalidations that Redis could not be
  * told, which it is told when it can. A read of such a key delivers first, and
  * takes nothing from Redis until then.
+ *
+ * Writes that Redis has carried out are remembered for a while, because a
+ * failover takes back what the new primary had not received. When the server
+ * turns out to be another run, they are undelivered again.
  */
 #ifndef SHED_DELIVERY_H
 #define SHED_DELIVERY_H
@@ -42,10 +46,11 @@ size_t shed_delivery_count(const struct shed_delivery *delivery);
 bool shed_delivery_has(struct shed_delivery *delivery,
                        const struct shed_key *key);
 
-/* A write that is still to be delivered. */
+/* A write of a key. */
 struct shed_delivery_write {
     enum shed_wish wish;
-    uint64_t number; /* makes up for what failed until now */
+    uint64_t number;  /* it makes up for the failures up to this one */
+    unsigned changes; /* of the server, when it was about to be sent */
 };
 
 /* Look a key up, named as Redis has it, to deliver its write now.
@@ -59,14 +64,21 @@ bool shed_delivery_find(struct shed_delivery *delivery, const char *key,
 void shed_delivery_begin(struct shed_args *args, enum shed_wish wish,
                          const char *name, size_t size, const char *in_ms);
 
-/* To be asked before a write is sent: for which failures of the past it makes
- * up if it succeeds. Any thread. */
-uint64_t shed_delivery_mark(struct shed_delivery *delivery);
+/* To be called before a write is sent, to make up for all failures of the past
+ * if it succeeds. Any thread. */
+struct shed_delivery_write shed_delivery_mark(struct shed_delivery *delivery,
+                                              enum shed_wish wish);
 
 /* A write has been carried out: what it makes up for is no longer undelivered.
  * Any thread. */
 void shed_delivery_settle(struct shed_delivery *delivery, const char *key,
                           size_t size, struct shed_delivery_write write);
+
+/* A write of a key has been carried out: do it again if the server turns out to
+ * be another one, which may lack it. Any thread. */
+void shed_delivery_remember(struct shed_delivery *delivery,
+                            const struct shed_key *key,
+                            struct shed_delivery_write write);
 
 /* Add a write that has failed, or may have; why says how, and afterwards also
  * what becomes of the write. Any thread. Returns: false if it was dropped. */

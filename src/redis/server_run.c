@@ -17,6 +17,15 @@ void shed_server_run_init(struct shed_server_run *run)
 {
     *run = (struct shed_server_run){.first_ms = UNKNOWN, .heard_ms = UNKNOWN};
     atomic_init(&run->since_ms, UNKNOWN);
+    atomic_init(&run->changes, 0);
+}
+
+/* The server has been met again. */
+static void meet(struct shed_server_run *run, bool is_other)
+{
+    if (run->is_met && is_other)
+        atomic_fetch_add(&run->changes, 1);
+    run->is_met = true;
 }
 
 /* What follows a name in the text of INFO, or NULL. */
@@ -48,12 +57,14 @@ bool shed_server_run_note(struct shed_server_run *run, const char *info,
     const char *id = find(info, size, "run_id:");
     const char *uptime = find(info, size, "uptime_in_seconds:");
     int64_t since_ms, floor_ms;
+    bool is_other;
 
     if (id == NULL || uptime == NULL)
         return false;
     since_ms = (int64_t)now_ms - read_age_ms(uptime);
-    floor_ms = memcmp(run->id, id, sizeof(run->id)) == 0 ? run->first_ms
-                                                         : run->heard_ms;
+    is_other = memcmp(run->id, id, sizeof(run->id)) != 0;
+    floor_ms = is_other ? run->heard_ms : run->first_ms;
+    meet(run, is_other);
     memcpy(run->id, id, sizeof(run->id));
     run->first_ms = since_ms < floor_ms ? floor_ms : since_ms;
     run->heard_ms = (int64_t)now_ms;
@@ -63,6 +74,7 @@ bool shed_server_run_note(struct shed_server_run *run, const char *info,
 
 void shed_server_run_refuse(struct shed_server_run *run)
 {
+    meet(run, atomic_load(&run->since_ms) == UNKNOWN);
     atomic_store(&run->since_ms, REFUSED);
 }
 
@@ -88,6 +100,11 @@ uint64_t shed_server_run_age_ms(const struct shed_server_run *run,
         return 0;
     return since_ms == UNKNOWN ? SHED_AGE_UNKNOWN
                                : (uint64_t)((int64_t)now_ms - since_ms);
+}
+
+unsigned shed_server_run_changes(const struct shed_server_run *run)
+{
+    return atomic_load(&run->changes);
 }
 
 enum shed_code shed_server_run_explain(const struct shed_server_run *run,

@@ -25,8 +25,10 @@ struct shed_server_run {
     /* by our clock, whose beginning may be later: it began before first_ms, and
      * has answered at heard_ms */
     int64_t first_ms, heard_ms;
+    bool is_met; /* a run has answered to INFO, if only with a refusal */
     /* any thread: first_ms, or a value that server_run.c names */
     _Atomic int64_t since_ms;
+    atomic_uint changes; /* how often it was another run, or may have been */
 };
 
 void shed_server_run_init(struct shed_server_run *run);
@@ -51,6 +53,12 @@ void shed_server_run_lose(struct shed_server_run *run);
  * thread. */
 uint64_t shed_server_run_age_ms(const struct shed_server_run *run,
                                 uint64_t now_ms);
+
+/* A number that changes when the server turns out to be another run than the
+ * last that was met: another process, which may lack what that one had been
+ * told. A server that refuses to tell counts as another one after each lost
+ * connection. Any thread. */
+unsigned shed_server_run_changes(const struct shed_server_run *run);
 
 /* Say in err why the age is not known. Returns: SHED_EREDIS: it has not been
  * told yet; SHED_EDENIED: the server refuses to tell; SHED_OK: it is known. Any

@@ -180,6 +180,7 @@ static void on_info(void *arg, const struct shed_call_result *result)
 {
     struct shed_session *p = arg;
     const struct shed_reply *reply = result->reply;
+    unsigned changes = shed_server_run_changes(&p->server);
     size_t size = 0;
     const char *text = shed_reply_bytes(reply, &size);
 
@@ -190,6 +191,8 @@ static void on_info(void *arg, const struct shed_call_result *result)
                shed_reply_trouble(reply) != SHED_TROUBLE_PASSING) {
         shed_server_run_refuse(&p->server);
     }
+    if (shed_server_run_changes(&p->server) != changes)
+        p->hooks.on_epoch(p->hooks.arg);
 }
 
 static void ask_info(struct shed_session *p)
@@ -572,6 +575,11 @@ void shed_session_identify(struct shed_session *p,
 uint64_t shed_session_server_age_ms(const struct shed_session *p)
 {
     return shed_server_run_age_ms(&p->server, shed_now_ms());
+}
+
+unsigned shed_session_server_changes(const struct shed_session *p)
+{
+    return shed_server_run_changes(&p->server);
 }
 
 enum shed_code shed_session_learn_age(struct shed_session *p,

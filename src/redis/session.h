@@ -96,6 +96,10 @@ bool shed_session_is_same_server(struct shed_session *a,
  * now. Any thread. */
 uint64_t shed_session_server_age_ms(const struct shed_session *session);
 
+/* See shed_server_run_changes. on_epoch is called after each change. Any
+ * thread. */
+unsigned shed_session_server_changes(const struct shed_session *session);
+
 /* Ask again for the age if it is not known, and say in err why. Returns: as
  * shed_server_run_explain. */
 enum shed_code shed_session_learn_age(struct shed_session *session,

@@ -10,6 +10,7 @@
 
 #include <snowshed/lock.h>
 
+#include "cache/cache.h"
 #include "client/client.h"
 #include "redis/pipe.h"
 #include "support/fixture.h"
@@ -314,7 +315,171 @@ START_TEST(a_failover_that_loses_a_lease_costs_a_second_load_and_nothing_old)
 }
 END_TEST
 
-/* This is the limit of the promise: replication is asynchronous. */
+/* ------------------------------------ what a failover takes back of writes */
+
+enum { WRITES = 30, MEMORY_MS = 600000 };
+
+static void name_key(char key[8], unsigned i)
+{
+    snprintf(key, 8, "k%u", i);
+}
+
+/* Each row changes, and is invalidated, expired, or put with its version. */
+static void write_all(void)
+{
+    static const uint64_t version = 2;
+    struct shed_put_options o = SHED_PUT_OPTIONS_INIT;
+    char key[8], row[16];
+
+    o.version = &version;
+    table_update(&fixture.table);
+    for (unsigned i = 0; i < WRITES; i++) {
+        enum shed_code code;
+        name_key(key, i);
+        snprintf(row, sizeof(row), "%s@2", key);
+        if (i % 3 == 0)
+            code = shed_invalidate(fixture.cache, shed_str(key), 0, NULL);
+        else if (i % 3 == 1)
+            code = shed_expire(fixture.cache, shed_str(key), 0, 0, NULL);
+        else
+            code =
+                shed_put(fixture.cache, shed_str(key), shed_str(row), &o, NULL);
+        ck_assert_int_eq(code, SHED_OK);
+    }
+}
+
+/* What another process reads. */
+static unsigned count_old_rows(void)
+{
+    struct peer peer;
+    unsigned old = 0;
+
+    peer_open(&peer, &fixture);
+    for (unsigned i = 0; i < WRITES; i++) {
+        struct shed_value *value = NULL;
+        char key[8];
+        name_key(key, i);
+        ck_assert_int_eq(
+            shed_get(peer.cache, shed_str(key), NULL, &value, NULL), SHED_OK);
+        old +=
+            memcmp((const char *)value->data + value->size - 2, "@1", 2) == 0;
+        shed_value_unref(value);
+    }
+    peer_close(&peer);
+    return old;
+}
+
+/* All rows are stored, the replica gets no more, they are written, and the
+ * replica becomes the primary. */
+static void write_and_fail_over(void)
+{
+    char key[8], row[16];
+
+    fixture_open(&fixture);
+    WAIT_FOR(shed_client_is_up(fixture.client));
+    for (unsigned i = 0; i < WRITES; i++) {
+        name_key(key, i);
+        snprintf(row, sizeof(row), "%s@1", key);
+        expect_text(fixture.cache, key, row);
+    }
+    wait_for_replica();
+    promote();
+    write_all();
+    fail_over();
+    WAIT_FOR(server_clients(&other, "flags=t") == 1);
+}
+
+static uint64_t repeated(void)
+{
+    return stats_of(fixture.cache).invalidations_repeated;
+}
+
+START_TEST(what_a_process_wrote_last_is_repeated_after_a_failover)
+{
+    init_replicated();
+    fixture.cache_options.failover_memory_ms = MEMORY_MS;
+    write_and_fail_over();
+    WAIT_FOR(repeated() == WRITES);
+    ck_assert_uint_eq(shed_delivery_count(fixture.cache->delivery), 0);
+    ck_assert_uint_eq(count_old_rows(), 0);
+    ck_assert_uint_eq(stats_of(fixture.cache).invalidations_delivered, 0);
+    down();
+}
+END_TEST
+
+/* The test above would show old rows without the repetition. */
+START_TEST(without_a_memory_a_failover_takes_writes_back)
+{
+    init_replicated();
+    write_and_fail_over();
+    ck_assert_uint_eq(count_old_rows(), WRITES);
+    down();
+}
+END_TEST
+
+/* Bounded by number, and by time. */
+START_TEST(only_the_newest_writes_are_repeated)
+{
+    init_replicated();
+    fixture.cache_options.failover_memory_ms = _i == 0 ? MEMORY_MS : 1;
+    fixture.cache_options.undelivered_limit = _i == 0 ? 5 : WRITES;
+    write_and_fail_over();
+    if (_i == 0)
+        WAIT_FOR(repeated() == 5);
+    ck_assert_uint_eq(count_old_rows(), _i == 0 ? WRITES - 5 : WRITES);
+    ck_assert_uint_eq(stats_of(fixture.cache).invalidations_dropped, 0);
+    down();
+}
+END_TEST
+
+/* The former primary goes on after the next one was found. */
+START_TEST(a_write_that_the_former_primary_carries_out_late_is_repeated)
+{
+    struct shed_delivery_write write;
+    struct shed_named_key named;
+
+    init_replicated();
+    fixture.cache_options.failover_memory_ms = MEMORY_MS;
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    wait_for_replica();
+    promote();
+    write = shed_delivery_mark(fixture.cache->delivery, SHED_WISH_INVALIDATE);
+    fail_over();
+    WAIT_FOR(server_clients(&other, "flags=t") == 1);
+    table_update(&fixture.table);
+    expect_text(fixture.cache, "k", "k@1");
+    shed_key_name("t", shed_str("k"), &named);
+    shed_delivery_remember(fixture.cache->delivery, &named.key, write);
+    expect_text(fixture.cache, "k", "k@2");
+    down();
+}
+END_TEST
+
+START_TEST(a_lost_connection_alone_repeats_nothing)
+{
+    unsigned changes;
+
+    init_replicated();
+    fixture.cache_options.failover_memory_ms = MEMORY_MS;
+    fixture_open(&fixture);
+    put(fixture.cache, "k", "k@put");
+    wait_for_pushes(&fixture);
+    changes = shed_session_server_changes(fixture.client->session);
+    server_do(&fixture.server, "CLIENT KILL TYPE normal SKIPME yes");
+    WAIT_FOR(!shed_client_is_up(fixture.client) ||
+             server_calls(&fixture.server, "info") > 1);
+    WAIT_FOR(server_clients(&fixture.server, "flags=t") == 1);
+    expect_origin(fixture.cache, "k", "k@put", SHED_ORIGIN_REDIS);
+    ck_assert_uint_eq(repeated(), 0);
+    ck_assert_uint_eq(shed_session_server_changes(fixture.client->session),
+                      changes);
+    down();
+}
+END_TEST
+
+/* This is the limit of the promise: replication is asynchronous, and the
+ * process that wrote may be gone. */
 START_TEST(an_invalidation_that_a_failover_loses_costs_at_most_the_ttl)
 {
     long long left_ms;
@@ -589,6 +754,12 @@ int main(void)
         tc, a_failover_that_loses_a_lease_costs_a_second_load_and_nothing_old);
     tcase_add_test(tc,
                    an_invalidation_that_a_failover_loses_costs_at_most_the_ttl);
+    tcase_add_test(tc, what_a_process_wrote_last_is_repeated_after_a_failover);
+    tcase_add_test(tc, without_a_memory_a_failover_takes_writes_back);
+    tcase_add_loop_test(tc, only_the_newest_writes_are_repeated, 0, 2);
+    tcase_add_test(
+        tc, a_write_that_the_former_primary_carries_out_late_is_repeated);
+    tcase_add_test(tc, a_lost_connection_alone_repeats_nothing);
     tcase_add_test(tc,
                    clients_that_sentinel_disconnects_go_on_at_the_next_primary);
     tcase_add_test(tc,

@@ -171,8 +171,8 @@ static void check_options(void)
                  F(failure_ttl_ms), F(lease_ms), F(grace_ms), F(timeout_ms),
                  F(value_limit_bytes), F(redis_down), F(refresh_after_pct),
                  F(stale_while_revalidate_ms), F(stale_if_error_ms),
-                 F(undelivered_limit), F(soft_timeout_ms), F(tags_limit),
-                 F(local_bytes));
+                 F(undelivered_limit), F(failover_memory_ms),
+                 F(soft_timeout_ms), F(tags_limit), F(local_bytes));
 #undef F
 #define F(field) FIELD(shed_lock_options, field, "lock")
     CHECK_FIELDS(shed_lock_options, SHED_LOCK_OPTIONS_INIT, open_lock,

@@ -1,7 +1,7 @@
 /*
  * Options with which a client, a source and a cache do nothing but what a test
- * sets: no breaker, no adaptive limit, no refresh, no tags. Most tests want one
- * feature at a time; test_defaults has what users get.
+ * sets: no breaker, no adaptive limit, no refresh, no repeats, no tags. Most
+ * tests want one feature at a time; test_defaults has what users get.
  */
 #ifndef SHED_BARE_H
 #define SHED_BARE_H
@@ -31,6 +31,7 @@ SHED_INLINE struct shed_cache_options bare_cache(void)
     struct shed_cache_options o = SHED_CACHE_OPTIONS_INIT;
 
     o.refresh_after_pct = 0;
+    o.failover_memory_ms = 0;
     o.tags_limit = 0;
     return o;
 }

@@ -117,6 +117,40 @@ START_TEST(what_was_known_of_a_run_is_not_forgotten)
 }
 END_TEST
 
+static void expect_changes(unsigned count)
+{
+    ck_assert_uint_eq(shed_server_run_changes(&run), count);
+}
+
+/* What was written before its first answer went to the first run. */
+START_TEST(another_run_is_a_change_and_the_first_is_none)
+{
+    note('a', 5, NOW_MS);
+    expect_changes(0);
+    shed_server_run_lose(&run);
+    note('a', 6, NOW_MS + S);
+    expect_changes(0);
+    shed_server_run_lose(&run);
+    note('b', 0, NOW_MS + 2 * S);
+    expect_changes(1);
+}
+END_TEST
+
+START_TEST(a_server_that_refuses_to_tell_may_be_another_after_each_connection)
+{
+    shed_server_run_refuse(&run);
+    shed_server_run_refuse(&run);
+    expect_changes(0);
+    shed_server_run_lose(&run);
+    shed_server_run_refuse(&run);
+    shed_server_run_refuse(&run);
+    expect_changes(1);
+    shed_server_run_lose(&run);
+    note('a', 0, NOW_MS);
+    expect_changes(2);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("server run");
@@ -128,5 +162,8 @@ int main(void)
     tcase_add_test(tc, a_server_whose_clock_was_set_back_is_young);
     tcase_add_test(tc, a_restarted_server_whose_clock_was_set_forward_is_young);
     tcase_add_test(tc, what_was_known_of_a_run_is_not_forgotten);
+    tcase_add_test(tc, another_run_is_a_change_and_the_first_is_none);
+    tcase_add_test(
+        tc, a_server_that_refuses_to_tell_may_be_another_after_each_connection);
     return run_tests("server run", tc);
 }

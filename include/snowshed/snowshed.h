@@ -279,12 +279,19 @@ struct shed_client_options {
     void (*on_event)(void *user, const struct shed_event *event);
     void *event_user;                    /* passed to it */
     struct shed_breaker_options breaker; /* before Redis */
+    /* For rediss:// and valkeys://. Files are PEM, and read once. */
+    const char *tls_ca;   /* file or directory with the certificates of the
+                             authorities to trust; NULL: those of the system */
+    const char *tls_cert; /* file with our certificate and those between it and
+                             its authority; needs tls_key */
+    const char *tls_key;  /* file with our private key, not encrypted */
 };
 
 #define SHED_CLIENT_OPTIONS_INIT                                               \
     {                                                                          \
         sizeof(struct shed_client_options), 1000, 1000, 20, 5000, 16,          \
-            SHED_WAIT_AUTO, NULL, NULL, NULL, NULL, SHED_BREAKER_OPTIONS_INIT  \
+            SHED_WAIT_AUTO, NULL, NULL, NULL, NULL, SHED_BREAKER_OPTIONS_INIT, \
+            NULL, NULL, NULL                                                   \
     }
 
 /*
@@ -292,6 +299,10 @@ struct shed_client_options {
  *
  * uri is redis://[user[:password]@]host[:port][/db] or
  * unix:[//[user[:password]@]]/path[?db=n]; percent-encode special characters.
+ * valkey:// is redis://. With rediss:// or valkeys:// the connection is
+ * TLS, 1.2 or 1.3, and the server's certificate must be for host, a name or an
+ * address. For a certificate of your own making, name it, or its authority, in
+ * tls_ca.
  *
  * Redis need not be up, nor its name resolve: the client connects when needed,
  * and again after a failure, with growing pauses. If the server turns out to be

@@ -170,6 +170,9 @@ struct cli_redis *cli_redis_open(const struct cli_call *call, const char *uri)
         cli_fail(call, err.code == SHED_EINVAL ? CLI_USAGE : CLI_FAILED,
                  "%s; examples: redis://host:6379/0, unix:/run/redis.sock",
                  err.reason);
+    if (redis->address->is_tls)
+        cli_fail(call, CLI_USAGE,
+                 "the tool does not speak TLS: use redis:// or unix:");
     connect_to(redis);
     set_up(redis);
     return redis;

@@ -225,6 +225,8 @@ static enum shed_code build(struct shed_client *client, const char *uri,
     enum shed_code code = shed_address_create(uri, &client->address, err);
 
     if (code == SHED_OK)
+        code = shed_address_use_tls(client->address, options, err);
+    if (code == SHED_OK)
         code = draw_process(client, err);
     if (code == SHED_OK)
         code = shed_links_create(client->address, options, &client->links, err);

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/latch.h"
 #include "base/random.h"
+#include "redis/tls.h"
 
 enum {
     DEFAULT_PORT = 6379,
@@ -30,17 +31,26 @@ enum {
         .parameter_rule = "only ?db=n may follow the path"                     \
     }
 
+#define HOST_FORM(begin)                                                       \
+    {                                                                          \
+        .name = "Redis URI", .scheme = (begin),                                \
+        .user_stops = "", /* any delimiter may be in a password */             \
+            .has_host = true, .path = "database",                              \
+        .parameter_rule =                                                      \
+            "there is no '?' in " begin ": write the database as /n"           \
+    }
+
 /* The first form with a matching scheme is used. */
 static const struct shed_uri_form forms[] = {
-    {.name = "Redis URI",
-     .scheme = "redis://",
-     .user_stops = "", /* any delimiter may be in a password */
-     .has_host = true,
-     .path = "database",
-     .parameter_rule = "there is no '?' in redis://: write the database as /n"},
-    PATH_FORM("unix://"),
-    PATH_FORM("unix:"),
+    HOST_FORM("redis://"),   HOST_FORM("rediss://"), HOST_FORM("valkey://"),
+    HOST_FORM("valkeys://"), PATH_FORM("unix://"),   PATH_FORM("unix:"),
 };
+
+static bool is_tls(const struct shed_uri_form *form)
+{
+    return strcmp(form->scheme, "rediss://") == 0 ||
+           strcmp(form->scheme, "valkeys://") == 0;
+}
 
 static enum shed_code find_form(const char *uri,
                                 const struct shed_uri_form **out,
@@ -51,12 +61,9 @@ static enum shed_code find_form(const char *uri,
             *out = &forms[i];
             return SHED_OK;
         }
-    if (strncmp(uri, "rediss://", strlen("rediss://")) == 0)
-        return shed_fail(err, SHED_EINVAL,
-                         "Redis URI: TLS is not supported: use redis:// "
-                         "through a TLS tunnel");
-    return shed_fail(err, SHED_EINVAL,
-                     "Redis URI: it must begin with redis:// or unix:");
+    return shed_fail(
+        err, SHED_EINVAL,
+        "Redis URI: it must begin with redis://, rediss:// or unix:");
 }
 
 /* An empty user means no user. A user needs a password. */
@@ -166,6 +173,8 @@ static enum shed_code parse(struct shed_address *a, const char *text,
     if (code == SHED_OK)
         code = take_user(a, err);
     if (code == SHED_OK)
+        a->is_tls = is_tls(form);
+    if (code == SHED_OK)
         code = form->has_host ? take_host(a, err) : take_path(a, err);
     if (code == SHED_OK)
         code = make_text(a, err);
@@ -205,10 +214,26 @@ enum shed_code shed_address_create(const char *uri, struct shed_address **out,
     return SHED_OK;
 }
 
+enum shed_code shed_address_use_tls(struct shed_address *a,
+                                    const struct shed_client_options *o,
+                                    struct shed_error *err)
+{
+    if ((o->tls_cert == NULL) != (o->tls_key == NULL))
+        return shed_fail(err, SHED_EINVAL,
+                         "client tls_cert and tls_key: set both or neither");
+    if (!a->is_tls && (o->tls_ca != NULL || o->tls_cert != NULL))
+        return shed_fail(err, SHED_EINVAL,
+                         "client tls_ca, tls_cert and tls_key are for "
+                         "rediss://, and the URI begins with another scheme");
+    return a->is_tls ? shed_tls_server_create(a->text, a->host, o, &a->tls, err)
+                     : SHED_OK;
+}
+
 void shed_address_destroy(struct shed_address *a)
 {
     if (a == NULL)
         return;
+    shed_tls_server_destroy(a->tls);
     free(a->text);
     shed_uri_fini(&a->uri);
     pthread_cond_destroy(&a->looked_up);

@@ -16,6 +16,7 @@
 
 struct addrinfo;
 struct shed_gate;
+struct shed_tls_server;
 
 struct shed_address {
     /* set at creation */
@@ -30,7 +31,9 @@ struct shed_address {
      * is told */
     void (*on_move)(void *arg, bool is_reached);
     void *on_move_arg;
-    struct shed_gate *gate; /* of guarded commands; NULL: all are sent */
+    bool is_tls;                 /* set at creation */
+    struct shed_tls_server *tls; /* set before the first connection, if so */
+    struct shed_gate *gate;      /* of guarded commands; NULL: all are sent */
     /* atomic */
     atomic_bool is_role_refused; /* we have no right to ROLE */
     atomic_uint term;            /* grows each time the server is left */
@@ -55,6 +58,13 @@ struct shed_address {
 SHED_MUST_CHECK enum shed_code shed_address_create(const char *uri,
                                                    struct shed_address **out,
                                                    struct shed_error *err);
+
+/* Prepare TLS, if the URI asks for it; to be called before the first
+ * connection. Returns: SHED_OK; SHED_EINVAL (the options), SHED_ENOMEM. */
+SHED_MUST_CHECK enum shed_code
+shed_address_use_tls(struct shed_address *address,
+                     const struct shed_client_options *options,
+                     struct shed_error *err);
 
 /* Destroy it; NULL is allowed. */
 void shed_address_destroy(struct shed_address *address);

@@ -154,7 +154,7 @@ static void flush(struct shed_conn *c)
     struct shed_error why;
     enum shed_wire_io io = SHED_WIRE_DONE;
 
-    if (c->wire.out.size > 0)
+    if (shed_wire_is_unsent(&c->wire))
         io = shed_wire_flush(&c->wire, &why);
     while (io == SHED_WIRE_DONE && c->state == SHED_CONN_OPEN &&
            shed_conn_take(c))
@@ -199,6 +199,9 @@ static void hear_setup(struct shed_conn *c, const struct shed_reply *reply,
 static void receive(struct shed_conn *c, uint64_t now_ms)
 {
     struct shed_error why;
+    enum shed_trouble trouble = shed_wire_is_in_handshake(&c->wire)
+                                    ? SHED_TROUBLE_DOWN
+                                    : SHED_TROUBLE_PASSING;
     enum shed_wire_io io = shed_wire_fill(&c->wire, &why);
 
     while (io == SHED_WIRE_DONE && c->state == SHED_CONN_SETTING_UP) {
@@ -212,13 +215,13 @@ static void receive(struct shed_conn *c, uint64_t now_ms)
         /* it says nothing of the server, so no pause may follow */
         if (c->state == SHED_CONN_SETTING_UP && shed_wire_is_starved(&c->wire))
             why.code = SHED_ENOMEM;
-        shed_conn_fail(c, SHED_TROUBLE_PASSING, &why);
+        shed_conn_fail(c, trouble, &why);
     }
 }
 
 short shed_conn_want(const struct shed_conn *c)
 {
-    bool is_unsent = c->wire.out.size > 0 ||
+    bool is_unsent = shed_wire_is_unsent(&c->wire) ||
                      (c->state == SHED_CONN_OPEN && c->queue.bytes.size > 0);
 
     if (c->state == SHED_CONN_CONNECTING)
@@ -239,7 +242,7 @@ void shed_conn_ready(struct shed_conn *c, int events, uint64_t now_ms)
         flush(c);
 }
 
-bool shed_conn_is_quiet(const struct shed_conn *c)
+bool shed_conn_is_quiet(struct shed_conn *c)
 {
     return shed_wire_is_quiet(&c->wire);
 }
@@ -292,7 +295,10 @@ void shed_conn_tick(struct shed_conn *c, uint64_t now_ms)
     if (c->state == SHED_CONN_CONNECTING)
         fail_silent(c, "no connection", "", c->connect_timeout_ms);
     else if (c->state == SHED_CONN_SETTING_UP)
-        fail_silent(c, "no answer to ", shed_setup_awaited(&c->setup),
+        fail_silent(c, "no answer to ",
+                    shed_wire_is_in_handshake(&c->wire)
+                        ? "the TLS handshake (is it a port for TLS?)"
+                        : shed_setup_awaited(&c->setup),
                     c->connect_timeout_ms);
     else
         check_replies(c, now_ms);

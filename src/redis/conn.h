@@ -125,7 +125,7 @@ void shed_conn_tick(struct shed_conn *conn, uint64_t now_ms);
 
 /* Whether nothing has come that is still unread: without a call under way it
  * must be so, because what came unasked would answer the next call. */
-bool shed_conn_is_quiet(const struct shed_conn *conn);
+bool shed_conn_is_quiet(struct shed_conn *conn);
 
 /* Declare it dead: *why is kept, the socket is left open until close. */
 void shed_conn_fail(struct shed_conn *conn, enum shed_trouble trouble,

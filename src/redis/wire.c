@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "redis/tls.h"
 
 /* What one read can bring. The room for it belongs to the connection: it would
  * not fit on a caller's stack (STACK_BYTES in base/thread.c). */
@@ -222,6 +223,16 @@ enum shed_code shed_wire_open(struct shed_wire *w, struct shed_address *a,
     return SHED_OK;
 }
 
+static enum shed_code start_tls(struct shed_wire *w,
+                                const struct shed_address *a,
+                                struct shed_error *err)
+{
+    w->sealed = malloc(SHED_TLS_SEALED_BYTES);
+    if (w->sealed == NULL)
+        return shed_fail_nomem(err, "a Redis connection");
+    return shed_tls_create(a->tls, &w->tls, err);
+}
+
 enum shed_code shed_wire_connected(struct shed_wire *w,
                                    const struct shed_address *a,
                                    struct shed_error *err)
@@ -231,7 +242,9 @@ enum shed_code shed_wire_connected(struct shed_wire *w,
 
     if (getsockopt(w->fd, SOL_SOCKET, SO_ERROR, &failure, &size) != 0)
         failure = errno;
-    return failure == 0 ? SHED_OK : connect_failure(a, failure, err);
+    if (failure != 0)
+        return connect_failure(a, failure, err);
+    return a->is_tls ? start_tls(w, a, err) : SHED_OK;
 }
 
 static enum shed_wire_io lost(struct shed_error *err, const char *why)
@@ -259,22 +272,118 @@ static enum shed_wire_io fail_io(struct shed_error *err, const char *what)
     return SHED_WIRE_LOST;
 }
 
-enum shed_wire_io shed_wire_flush(struct shed_wire *w, struct shed_error *err)
+/* The one place where bytes go out. */
+static enum shed_wire_io send_all(struct shed_wire *w, const char *bytes,
+                                  size_t size, size_t *sent,
+                                  struct shed_error *err)
 {
-    while (w->out_sent < w->out.size) {
-        ssize_t n =
-            send(w->fd, w->out.at + w->out_sent, w->out.size - w->out_sent,
-                 MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (*sent < size) {
+        ssize_t n = send(w->fd, bytes + *sent, size - *sent,
+                         MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0)
             return fail_io(err, "send failed");
-        w->out_sent += (size_t)n;
+        *sent += (size_t)n;
     }
+    return SHED_WIRE_DONE;
+}
+
+/* Seal the next part of out, behind what the handshake has to send. Returns:
+ * false if that has failed. */
+static bool seal(struct shed_wire *w, struct shed_error *err)
+{
+    size_t taken;
+
+    if (shed_tls_write(w->tls, w->out.at + w->out_sent,
+                       w->out.size - w->out_sent, &taken, err) != SHED_OK)
+        return false;
+    w->out_sent += taken;
+    w->sealed_size = shed_tls_take(w->tls, w->sealed, SHED_TLS_SEALED_BYTES);
+    w->sealed_sent = 0;
+    return true;
+}
+
+static enum shed_wire_io send_sealed(struct shed_wire *w,
+                                     struct shed_error *err)
+{
+    enum shed_wire_io io = SHED_WIRE_DONE;
+
+    while (io == SHED_WIRE_DONE) {
+        if (w->sealed_sent == w->sealed_size && !seal(w, err))
+            return SHED_WIRE_LOST;
+        if (w->sealed_size == 0)
+            return w->out_sent == w->out.size ? SHED_WIRE_DONE
+                                              : SHED_WIRE_AGAIN;
+        io = send_all(w, w->sealed, w->sealed_size, &w->sealed_sent, err);
+    }
+    return io;
+}
+
+enum shed_wire_io shed_wire_flush(struct shed_wire *w, struct shed_error *err)
+{
+    enum shed_wire_io io =
+        w->tls != NULL ? send_sealed(w, err)
+                       : send_all(w, w->out.at, w->out.size, &w->out_sent, err);
+
+    if (io != SHED_WIRE_DONE)
+        return io;
     w->out.size = w->out_sent = 0;
     if (w->out.capacity > KEEP_BYTES)
         shed_buffer_fini(&w->out);
     return SHED_WIRE_DONE;
 }
 
+bool shed_wire_is_in_handshake(const struct shed_wire *w)
+{
+    return w->tls != NULL && !shed_tls_is_open(w->tls);
+}
+
+bool shed_wire_is_unsent(const struct shed_wire *w)
+{
+    if (w->tls == NULL)
+        return w->out.size > 0;
+    return w->sealed_sent < w->sealed_size || shed_tls_has_output(w->tls) ||
+           (w->out.size > 0 && shed_tls_is_open(w->tls));
+}
+
+/* A server that expects TLS answers a plain command with an alert. */
+static const char *explain_bytes(const char *bytes, size_t size)
+{
+    static const char alert[] = {21, 3};
+
+    return size > sizeof(alert) && memcmp(bytes, alert, sizeof(alert)) == 0
+               ? "the server speaks TLS on this port: use rediss://"
+               : "a reply that no command can have";
+}
+
+/* Keep what the server has said for the parser. */
+static enum shed_wire_io take(struct shed_wire *w, size_t size,
+                              struct shed_error *err)
+{
+    if (!shed_frame_take(&w->frame, w->in, size))
+        return lost(err, explain_bytes(w->in, size));
+    if (redisReaderFeed(w->reader, w->in, size) != REDIS_OK)
+        return lost(err, "out of memory for its replies");
+    return SHED_WIRE_DONE;
+}
+
+static enum shed_wire_io take_sealed(struct shed_wire *w, size_t size,
+                                     struct shed_error *err)
+{
+    enum shed_wire_io io = SHED_WIRE_DONE;
+
+    if (shed_tls_feed(w->tls, w->in, size, err) != SHED_OK)
+        return SHED_WIRE_LOST;
+    while (io == SHED_WIRE_DONE) {
+        if (shed_tls_read(w->tls, w->in, READ_BYTES, &size, err) != SHED_OK)
+            return SHED_WIRE_LOST;
+        if (size == 0)
+            break;
+        io = take(w, size, err);
+    }
+    return io;
+}
+
+/* The one place where bytes come in. */
 static enum shed_wire_io fill(struct shed_wire *w, int flags,
                               struct shed_error *err)
 {
@@ -283,12 +392,11 @@ static enum shed_wire_io fill(struct shed_wire *w, int flags,
     if (n < 0)
         return fail_io(err, "receive failed");
     if (n == 0)
-        return lost(err, "closed by the server");
-    if (!shed_frame_take(&w->frame, w->in, (size_t)n))
-        return lost(err, "a reply that no command can have");
-    if (redisReaderFeed(w->reader, w->in, (size_t)n) != REDIS_OK)
-        return lost(err, "out of memory for its replies");
-    return SHED_WIRE_DONE;
+        return lost(err, shed_wire_is_in_handshake(w)
+                             ? "closed by the server in the TLS handshake"
+                             : "closed by the server");
+    return w->tls != NULL ? take_sealed(w, (size_t)n, err)
+                          : take(w, (size_t)n, err);
 }
 
 enum shed_wire_io shed_wire_fill(struct shed_wire *w, struct shed_error *err)
@@ -353,13 +461,26 @@ enum shed_wire_io shed_wire_next(struct shed_wire *w, struct shed_reply **reply,
     return next != NULL ? SHED_WIRE_DONE : SHED_WIRE_AGAIN;
 }
 
-bool shed_wire_is_quiet(const struct shed_wire *w)
+/* What TLS has to say for itself is nobody's reply. */
+static bool is_quiet_within_tls(struct shed_wire *w)
+{
+    const redisReader *reader = w->reader;
+    enum shed_wire_io io = SHED_WIRE_DONE;
+
+    while (io == SHED_WIRE_DONE)
+        io = shed_wire_fill(w, NULL);
+    return io == SHED_WIRE_AGAIN && reader->len == reader->pos;
+}
+
+bool shed_wire_is_quiet(struct shed_wire *w)
 {
     const redisReader *reader = w->reader;
     char byte;
 
     if (reader->len > reader->pos)
         return false;
+    if (w->tls != NULL)
+        return is_quiet_within_tls(w);
     return recv(w->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
            would_block(errno);
 }
@@ -398,4 +519,9 @@ void shed_wire_close(struct shed_wire *w)
     w->in = NULL;
     shed_buffer_fini(&w->out);
     w->out_sent = 0;
+    shed_tls_destroy(w->tls);
+    w->tls = NULL;
+    free(w->sealed);
+    w->sealed = NULL;
+    w->sealed_size = w->sealed_sent = 0;
 }

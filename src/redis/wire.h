@@ -68,17 +68,22 @@ void shed_buffer_fini(struct shed_buffer *buffer);
 
 enum shed_wire_io {
     SHED_WIRE_DONE,  /* all is sent; something has been read */
-    SHED_WIRE_AGAIN, /* the socket is not ready for more */
+    SHED_WIRE_AGAIN, /* the socket, or the peer, is not ready for more */
     SHED_WIRE_LOST   /* failed: err says why; close it */
 };
+
+struct shed_tls;
 
 struct shed_wire {
     int fd; /* -1 when closed */
     void *reader;
     char *in; /* for what one read brings */
     struct shed_frame frame;
-    struct shed_buffer out; /* being sent */
-    size_t out_sent;
+    struct shed_buffer out; /* being sent; not empty before all is */
+    size_t out_sent;        /* with TLS: sealed */
+    struct shed_tls *tls;   /* NULL: plain */
+    char *sealed;           /* with TLS: a part of out as the socket takes it */
+    size_t sealed_size, sealed_sent;
 };
 
 /* Initialise a wire as closed. */
@@ -92,10 +97,18 @@ SHED_MUST_CHECK enum shed_code shed_wire_open(struct shed_wire *wire,
                                               struct shed_address *address,
                                               struct shed_error *err);
 
-/* Returns: SHED_OK; SHED_EREDIS: close it. */
+/* If the address wants TLS, its handshake begins. It is driven by flush and
+ * fill; flush sends nothing of out before it has ended.
+ * Returns: SHED_OK; SHED_EREDIS, SHED_ENOMEM: close it. */
 SHED_MUST_CHECK enum shed_code
 shed_wire_connected(struct shed_wire *wire, const struct shed_address *address,
                     struct shed_error *err);
+
+/* Whether the handshake of TLS has not ended. */
+bool shed_wire_is_in_handshake(const struct shed_wire *wire);
+
+/* Whether there is something that the socket has not taken yet. */
+bool shed_wire_is_unsent(const struct shed_wire *wire);
 
 /* Send what is in out. */
 enum shed_wire_io shed_wire_flush(struct shed_wire *wire,
@@ -124,7 +137,7 @@ bool shed_wire_is_starved(const struct shed_wire *wire);
 
 /* Whether nothing is left to read. A connection without a command under way
  * must be quiet, because an unrequested reply would answer the next command. */
-bool shed_wire_is_quiet(const struct shed_wire *wire);
+bool shed_wire_is_quiet(struct shed_wire *wire);
 
 /* Shut the connection down, so that a thread that waits to receive on it
  * returns. */

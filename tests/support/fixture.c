@@ -171,7 +171,7 @@ unsigned table_running(struct table *t)
 
 /* ----------------------------------------------------------------- fixture */
 
-void fixture_init(struct fixture *r)
+static void set_defaults(struct fixture *r)
 {
     *r = (struct fixture){.table = {.mu = PTHREAD_MUTEX_INITIALIZER,
                                     .changed = PTHREAD_COND_INITIALIZER,
@@ -183,7 +183,24 @@ void fixture_init(struct fixture *r)
     r->cache_options.timeout_ms = scaled_ms(FIXTURE_TIMEOUT_MS);
     r->client_options.connect_timeout_ms = scaled_ms(FIXTURE_SILENCE_MS);
     r->client_options.command_timeout_ms = scaled_ms(FIXTURE_SILENCE_MS);
+}
+
+void fixture_init(struct fixture *r)
+{
+    set_defaults(r);
     server_start(&r->server);
+}
+
+void fixture_init_tls(struct fixture *r, const char *certificates)
+{
+    set_defaults(r);
+    r->server.certificates = certificates;
+    server_start(&r->server);
+    snprintf(r->tls_uri, sizeof(r->tls_uri), "rediss://localhost:%u",
+             r->server.tls_port);
+    snprintf(r->tls_ca, sizeof(r->tls_ca), "%s/ca.pem", certificates);
+    r->uri = r->tls_uri;
+    r->client_options.tls_ca = r->tls_ca;
 }
 
 void fixture_hurry(struct fixture *r, uint64_t silence_ms)

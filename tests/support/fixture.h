@@ -47,7 +47,8 @@ struct fixture {
     struct shed_client_options client_options;
     struct shed_source_options source_options;
     struct shed_cache_options cache_options;
-    const char *uri;     /* NULL: that of the server */
+    const char *uri; /* NULL: that of the server */
+    char tls_uri[SERVER_URI_BYTES], tls_ca[SERVER_PATH_BYTES];
     struct proxy *proxy; /* NULL: none */
     struct shed_client *client;
     struct shed_source *source;
@@ -62,6 +63,10 @@ struct fixture {
 /* Set the defaults except for these times, and start a server; nothing is
  * open. */
 void fixture_init(struct fixture *r);
+
+/* The same with a server that also speaks TLS (server.h); the client uses that,
+ * and believes ca.pem. */
+void fixture_init_tls(struct fixture *r, const char *certificates);
 
 /* Let clients take a server for silent after so many ms, scaled, and try again
  * soon; before fixture_open. */

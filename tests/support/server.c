@@ -116,23 +116,41 @@ static void preload_clock(const struct server *s)
     setenv("LD_PRELOAD", SKEWED_CLOCK, 1);
 }
 
+/* Returns: how many options were added. */
+static size_t add_tls(const struct server *s, const char **argv)
+{
+    static char text[4][PATH_MAX];
+    const char *options[SERVER_TLS_OPTIONS] = {
+        "--tls-port",         text[0], "--tls-cert-file",    text[1],
+        "--tls-key-file",     text[2], "--tls-ca-cert-file", text[3],
+        "--tls-auth-clients", "no"};
+
+    snprintf(text[0], PATH_MAX, "%u", s->tls_port);
+    snprintf(text[1], PATH_MAX, "%s/server.pem", s->certificates);
+    snprintf(text[2], PATH_MAX, "%s/server.key", s->certificates);
+    snprintf(text[3], PATH_MAX, "%s/ca.pem", s->certificates);
+    memcpy(argv, options, sizeof(options));
+    return SERVER_TLS_OPTIONS;
+}
+
 static _Noreturn void exec_server(const struct server *s)
 {
-    const char *argv[SERVER_OPTIONS_MAX + 24] = {"redis-server",
-                                                 "--port",
-                                                 "0",
-                                                 "--unixsocket",
-                                                 s->socket,
-                                                 "--dir",
-                                                 s->dir,
-                                                 "--logfile",
-                                                 LOG_NAME,
-                                                 "--save",
-                                                 "",
-                                                 "--appendonly",
-                                                 "no",
-                                                 "--enable-debug-command",
-                                                 "yes"};
+    const char *argv[SERVER_OPTIONS_MAX + SERVER_TLS_OPTIONS + 24] = {
+        "redis-server",
+        "--port",
+        "0",
+        "--unixsocket",
+        s->socket,
+        "--dir",
+        s->dir,
+        "--logfile",
+        LOG_NAME,
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+        "--enable-debug-command",
+        "yes"};
     size_t n = 15;
 
     for (size_t i = 0; s->options[i] != NULL; i++)
@@ -141,6 +159,8 @@ static _Noreturn void exec_server(const struct server *s)
         argv[n++] = "--requirepass";
         argv[n++] = s->password;
     }
+    if (s->certificates != NULL)
+        n += add_tls(s, &argv[n]);
     if (s->has_clock)
         preload_clock(s);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -203,6 +223,8 @@ void server_start(struct server *s)
     snprintf(s->socket, sizeof(s->socket), "%s/redis.sock", s->dir);
     snprintf(s->uri, sizeof(s->uri), "unix:%s", s->socket);
     start_guardian(s);
+    if (s->certificates != NULL && s->tls_port == 0)
+        s->tls_port = server_free_port();
     if (s->has_clock)
         server_skew(s, 0);
     server_start_again(s);
@@ -447,17 +469,34 @@ static void close_pair(struct pair *pair)
     pair->is_subscribed = false;
 }
 
+/* Returns: a descriptor, -1 if the server is not there. */
+static int connect_upstream(const struct server *s)
+{
+    struct sockaddr_un path;
+    struct sockaddr_in port = {.sin_family = AF_INET,
+                               .sin_port = htons((uint16_t)s->tls_port),
+                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    bool is_path = s->tls_port == 0;
+    int fd = socket(is_path ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int result;
+
+    open_socket_name(&path, s->socket);
+    result = is_path ? connect(fd, (struct sockaddr *)&path, sizeof(path))
+                     : connect(fd, (struct sockaddr *)&port, sizeof(port));
+    if (result == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
 static void accept_pair(struct proxy *p, struct pair *pair)
 {
-    struct sockaddr_un name;
-
     pair->client = accept4(p->listener, NULL, NULL, SOCK_CLOEXEC);
     if (pair->client < 0)
         return;
     atomic_fetch_add(&p->accepted, 1);
-    pair->upstream = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    open_socket_name(&name, p->server->socket);
-    if (connect(pair->upstream, (struct sockaddr *)&name, sizeof(name)) != 0)
+    pair->upstream = connect_upstream(p->server);
+    if (pair->upstream < 0)
         close_pair(pair);
 }
 
@@ -663,7 +702,8 @@ static void listen_at_port(struct proxy *p)
     ck_assert_int_eq(getsockname(p->listener, (struct sockaddr *)&name, &size),
                      0);
     p->port = ntohs(name.sin_port);
-    snprintf(p->uri, sizeof(p->uri), "redis://127.0.0.1:%u", p->port);
+    snprintf(p->uri, sizeof(p->uri), "%s://127.0.0.1:%u",
+             p->server->tls_port != 0 ? "rediss" : "redis", p->port);
 }
 
 static void listen_at_socket(struct proxy *p)

@@ -16,6 +16,7 @@
 #define SERVER_PATH_BYTES 64
 #define SERVER_URI_BYTES (SERVER_PATH_BYTES + 8)
 #define SERVER_OPTIONS_MAX 16
+#define SERVER_TLS_OPTIONS 10
 
 struct server {
     char dir[32];
@@ -23,6 +24,10 @@ struct server {
     char uri[SERVER_URI_BYTES];
     const char *options[SERVER_OPTIONS_MAX]; /* additional; ends with NULL */
     const char *password;
+    const char *certificates; /* a directory (certificates.h): it speaks TLS,
+                                 too, at tls_port of 127.0.0.1, as server.pem;
+                                 NULL: it does not */
+    unsigned tls_port;
     bool has_clock; /* of its own, for server_skew */
     pid_t pid;
     pid_t guardian; /* removes dir */
@@ -30,7 +35,7 @@ struct server {
 };
 
 /* Start it and wait until it answers; the test fails if it does not. Set
- * options, password and has_clock first. */
+ * options, password, certificates and has_clock first. */
 void server_start(struct server *s);
 
 /* Kill it and remove its directory. */
@@ -113,8 +118,8 @@ enum proxy_mode {
 #define PROXY_PAIRS_MAX 64
 
 struct proxy {
-    bool is_tcp; /* set before it listens: at port of 127.0.0.1, not at socket
-                  */
+    bool is_tcp; /* set before it listens: at port of 127.0.0.1, not at socket;
+                    it leads to the server's tls_port, if it has one */
     const struct server *server;
     char socket[SERVER_PATH_BYTES];
     unsigned port;

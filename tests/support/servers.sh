@@ -37,7 +37,8 @@ packages_of()
         printf '%s\n' 'command:cc|gcc' 'header:stdio.h|libc6-dev' \
             'command:make|make' 'command:cmake|cmake' \
             'command:pkg-config|pkg-config' 'module:hiredis|libhiredis-dev' \
-            'module:libuv|libuv1-dev' 'header:xxhash.h|libxxhash-dev' \
+            'module:libuv|libuv1-dev' 'module:openssl|libssl-dev' \
+            'header:xxhash.h|libxxhash-dev' \
             'module:jansson|libjansson-dev' 'module:libmicrohttpd|libmicrohttpd-dev' \
             'module:mysqlclient libmariadb|libmariadb-dev' \
             'file:/usr/share/javascript/chart.js/chart.min.js|libjs-chart.js'

@@ -82,6 +82,58 @@ START_TEST(uris_are_taken_apart)
 }
 END_TEST
 
+START_TEST(the_scheme_says_whether_it_is_tls)
+{
+    static const struct {
+        const char *uri;
+        bool is_tls;
+    } schemes[] = {
+        {"redis://:p@" L ":7/3", false},  {"valkey://:p@" L ":7/3", false},
+        {"rediss://:p@" L ":7/3", true},  {"valkeys://:p@" L ":7/3", true},
+        {"unix:/rediss://r.sock", false}, {"redis://:s%3A//@" L, false},
+    };
+
+    for (size_t i = 0; i < sizeof(schemes) / sizeof(*schemes); i++) {
+        struct shed_address *a = parse(schemes[i].uri);
+        ck_assert_msg(a->is_tls == schemes[i].is_tls, "%s", schemes[i].uri);
+        ck_assert_ptr_null(a->tls);
+        shed_address_destroy(a);
+    }
+}
+END_TEST
+
+static const struct {
+    const char *uri, *ca, *cert, *key, *says; /* says: NULL: nothing */
+} uses[] = {
+    {"redis://" L, NULL, NULL, NULL, NULL},
+    {"rediss://" L, NULL, NULL, NULL, NULL},
+    {"redis://" L, "ca.pem", NULL, NULL, "are for rediss://"},
+    {"unix:/r.sock", NULL, "c.pem", "c.key", "are for rediss://"},
+    {"rediss://" L, NULL, "c.pem", NULL, "set both or neither"},
+    {"rediss://" L, NULL, NULL, "c.key", "set both or neither"},
+    {"rediss://" L, "/none/ca.pem", NULL, NULL, "/none/ca.pem"},
+};
+
+/* A password is not sent in plain text because of a wrong scheme. */
+START_TEST(options_of_tls_are_for_its_schemes)
+{
+    struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
+    struct shed_address *a = parse(uses[_i].uri);
+    struct shed_error err = {SHED_OK, ""};
+
+    options.tls_ca = uses[_i].ca;
+    options.tls_cert = uses[_i].cert;
+    options.tls_key = uses[_i].key;
+    ck_assert_int_eq(shed_address_use_tls(a, &options, &err),
+                     uses[_i].says == NULL ? SHED_OK : SHED_EINVAL);
+    if (uses[_i].says != NULL)
+        ck_assert_msg(strstr(err.reason, uses[_i].says) != NULL, "%s",
+                      err.reason);
+    ck_assert((a->tls != NULL) == (a->is_tls && uses[_i].says == NULL));
+    shed_address_destroy(a);
+}
+END_TEST
+
 START_TEST(the_text_is_host_and_port_or_the_path)
 {
     struct shed_address *tcp = parse("redis://u:p@127.0.0.1:7000/3");
@@ -97,13 +149,14 @@ END_TEST
 static const struct {
     const char *uri, *says;
 } mistakes[] = {
-    {"http://h", "it must begin with redis:// or unix:"},
-    {"", "it must begin with redis:// or unix:"},
+    {"http://h", "it must begin with redis://, rediss:// or unix:"},
+    {"", "it must begin with redis://, rediss:// or unix:"},
     {"redis://", "host is missing"},
     {"redis://h:x", "port must be a number"},
     {"redis://h:70000", "port must be a number"},
     {"redis://h:0", "port must be a number from 1"},
-    {"rediss://h", "TLS"},
+    {"rediss://", "host is missing"},
+    {"valkeys://h?a", "write the database as /n"},
     {"redis://h:", "port must be a number"},
     {"redis://h:+1", "port must be a number"},
     {"redis://h:99999999999999999999", "port must be a number"},
@@ -334,6 +387,9 @@ int main(void)
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_loop_test(tc, uris_are_taken_apart, 0,
                         sizeof(meanings) / sizeof(*meanings));
+    tcase_add_test(tc, the_scheme_says_whether_it_is_tls);
+    tcase_add_loop_test(tc, options_of_tls_are_for_its_schemes, 0,
+                        sizeof(uses) / sizeof(*uses));
     tcase_add_test(tc, the_text_is_host_and_port_or_the_path);
     tcase_add_loop_test(tc, each_mistake_has_an_error_of_its_own, 0,
                         sizeof(mistakes) / sizeof(*mistakes));

@@ -1,0 +1,82 @@
+/*
+ * TLS to Redis, without a socket: what the peer has sent goes in, what is to be
+ * sent to it comes out. Nothing here waits. Only tls.c sees OpenSSL.
+ *
+ * A server that connections share, and a connection, of which one thread may
+ * write while another one reads.
+ */
+#ifndef SHED_REDIS_TLS_H
+#define SHED_REDIS_TLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <snowshed/snowshed.h>
+
+/* ---------------------------------------------------------------- a server */
+
+struct shed_tls_server;
+
+/*
+ * Whom to believe and who we are (tls_ca, tls_cert and tls_key of the options),
+ * and the last session, which later connections resume. text names the server
+ * in reasons and is borrowed; its certificate must be for host, a name or an IP
+ * address.
+ *
+ * Returns: SHED_OK and *out; SHED_EINVAL (a file that cannot be used),
+ * SHED_ENOMEM.
+ */
+SHED_MUST_CHECK enum shed_code
+shed_tls_server_create(const char *text, const char *host,
+                       const struct shed_client_options *options,
+                       struct shed_tls_server **out, struct shed_error *err);
+
+/* Destroy it after its connections; NULL is allowed. In a forked child what
+ * OpenSSL has stays, because another thread may have been changing it. */
+void shed_tls_server_destroy(struct shed_tls_server *server);
+
+/* ------------------------------------------------------------ a connection */
+
+struct shed_tls;
+
+/* Begin a handshake. Returns: SHED_OK and *out; SHED_ENOMEM, SHED_EREDIS. */
+SHED_MUST_CHECK enum shed_code shed_tls_create(struct shed_tls_server *server,
+                                               struct shed_tls **out,
+                                               struct shed_error *err);
+
+/* Destroy it; NULL is allowed. In a forked child, as the server. */
+void shed_tls_destroy(struct shed_tls *tls);
+
+/* Whether the handshake has ended: the peer is the one that it should be. */
+bool shed_tls_is_open(struct shed_tls *tls);
+
+/* Take a part of what is to be sent, of at most SHED_TLS_PART_BYTES; *taken is
+ * 0 while the handshake lasts. Returns: SHED_OK; SHED_EREDIS, SHED_ENOMEM:
+ * close the connection. */
+SHED_MUST_CHECK enum shed_code shed_tls_write(struct shed_tls *tls,
+                                              const char *plain, size_t size,
+                                              size_t *taken,
+                                              struct shed_error *err);
+
+/* Room for a part as it is sent. */
+#define SHED_TLS_PART_BYTES ((size_t)16 * 1024)
+#define SHED_TLS_SEALED_BYTES (SHED_TLS_PART_BYTES + 4 * 1024)
+
+/* Get bytes for the peer, also those of the handshake. Returns: how many; 0 if
+ * there are none. */
+size_t shed_tls_take(struct shed_tls *tls, char *out, size_t size);
+
+/* Whether there are such bytes. */
+bool shed_tls_has_output(struct shed_tls *tls);
+
+/* Put in what the peer has sent; then read until *got is 0, because nothing
+ * more is complete. Both return as write does, and also if the peer refuses us
+ * or is not the one that it should be: the reason says why. */
+SHED_MUST_CHECK enum shed_code shed_tls_feed(struct shed_tls *tls,
+                                             const char *bytes, size_t size,
+                                             struct shed_error *err);
+SHED_MUST_CHECK enum shed_code shed_tls_read(struct shed_tls *tls, char *plain,
+                                             size_t size, size_t *got,
+                                             struct shed_error *err);
+
+#endif

@@ -1,0 +1,338 @@
+/* Caches and locks on a Redis that is reached by TLS. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <snowshed/lock.h>
+
+#include "support/certificates.h"
+#include "support/fixture.h"
+
+static char dir[] = "/tmp/shed-tls-XXXXXX";
+static struct fixture fixture;
+
+static const char *at(const char *file)
+{
+    return certificates_path(dir, file);
+}
+
+static void init(void)
+{
+    fixture_init_tls(&fixture, dir);
+}
+
+/* The server shows another certificate from now on. */
+static void show(const char *name)
+{
+    char pem[CERTIFICATES_PATH_BYTES], key[CERTIFICATES_PATH_BYTES];
+
+    snprintf(pem, sizeof(pem), "%s/%s.pem", dir, name);
+    snprintf(key, sizeof(key), "%s/%s.key", dir, name);
+    server_do(&fixture.server, "CONFIG SET tls-cert-file %s tls-key-file %s",
+              pem, key);
+}
+
+static void cut_connections(void)
+{
+    server_do(&fixture.server, "CLIENT KILL TYPE normal SKIPME yes");
+    server_do(&fixture.server, "CLIENT KILL TYPE pubsub");
+}
+
+/* ------------------------------------------------------------------- rows */
+
+START_TEST(rows_are_loaded_given_out_and_invalidated)
+{
+    static const char *const schemes[] = {"rediss", "valkeys"};
+    char uri[SERVER_URI_BYTES];
+
+    for (int i = 0; i < 2; i++) {
+        init();
+        snprintf(uri, sizeof(uri), "%s://127.0.0.1:%u/0", schemes[i],
+                 fixture.server.tls_port);
+        fixture.uri = uri;
+        fixture_open(&fixture);
+        expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
+        expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+        table_update(&fixture.table);
+        invalidate(fixture.cache, "k");
+        expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_LOAD);
+        fixture_down(&fixture);
+    }
+}
+END_TEST
+
+/* More than the socket and a record take, both ways. */
+START_TEST(long_rows_go_both_ways)
+{
+    enum { LONG = 3000000 };
+    static char row[LONG];
+    struct shed_value *value = NULL;
+
+    for (size_t i = 0; i < LONG; i++)
+        row[i] = (char)(i * 7 % 251);
+    init();
+    fixture.cache_options.value_limit_bytes = LONG;
+    fixture_open(&fixture);
+    for (int i = 0; i < 5; i++) {
+        ck_assert_int_eq(shed_put(fixture.cache, shed_str("k"),
+                                  shed_bytes(row, LONG), NULL, NULL),
+                         SHED_OK);
+        ck_assert_int_eq(
+            shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL),
+            SHED_OK);
+        ck_assert_int_eq(value->origin, SHED_ORIGIN_REDIS);
+        ck_assert_uint_eq(value->size, LONG);
+        ck_assert_int_eq(memcmp(value->data, row, LONG), 0);
+        shed_value_unref(value);
+    }
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_stampede_costs_one_load)
+{
+    enum { THREADS = 16 };
+    struct getter getters[THREADS] = {0};
+    struct peer peers[2];
+
+    init();
+    fixture_open(&fixture);
+    for (int i = 0; i < 2; i++)
+        peer_open(&peers[i], &fixture);
+    table_hold(&fixture.table);
+    for (int i = 0; i < THREADS; i++)
+        getter_start(&getters[i], peers[i % 2].cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    table_release(&fixture.table);
+    for (int i = 0; i < THREADS; i++) {
+        getter_join(&getters[i]);
+        check_text(getters[i].value, "k@1");
+        shed_value_unref(getters[i].value);
+    }
+    ck_assert_uint_eq(table_loads(&fixture.table), 1);
+    for (int i = 0; i < 2; i++)
+        peer_close(&peers[i]);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* Many threads on few links: one receives while another one sends. */
+START_TEST(threads_share_links)
+{
+    init();
+    fixture.client_options.links = 2;
+    fixture_open(&fixture);
+    readers_run(&(struct readers){
+        .cache = fixture.cache, .threads = 16, .gets = 500, .keys = 50});
+    ck_assert_uint_eq(stats_of(fixture.cache).unpublished, 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(waiters_are_pushed)
+{
+    struct getter here = {0}, there = {0};
+    struct peer peer;
+
+    init();
+    fixture_open(&fixture);
+    peer_open(&peer, &fixture);
+    WAIT_FOR(server_clients(&fixture.server, "flags=t") == 2);
+    getter_hold(&here, &fixture, "k");
+    getter_start(&there, peer.cache, "k");
+    WAIT_FOR(stats_of(peer.cache).waits == 1);
+    table_release(&fixture.table);
+    getter_expect(&here, "k@1", SHED_ORIGIN_LOAD);
+    getter_expect(&there, "k@1", SHED_ORIGIN_WAITED);
+    ck_assert_uint_ge(stats_of(peer.cache).pushes, 1);
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* ------------------------------------------------------------------- locks */
+
+static void *acquire_and_release(void *lock)
+{
+    ck_assert_int_eq(
+        shed_lock_acquire(lock, scaled_ms(FIXTURE_TIMEOUT_MS), NULL), SHED_OK);
+    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_OK);
+    return NULL;
+}
+
+START_TEST(a_lock_is_handed_on)
+{
+    struct shed_lock *here, *there;
+    struct peer peer;
+    pthread_t waiter;
+
+    init();
+    fixture_open(&fixture);
+    peer_open(&peer, &fixture);
+    ck_assert_int_eq(
+        shed_lock_open(fixture.client, shed_str("l"), NULL, &here, NULL),
+        SHED_OK);
+    ck_assert_int_eq(
+        shed_lock_open(peer.client, shed_str("l"), NULL, &there, NULL),
+        SHED_OK);
+    ck_assert_int_eq(shed_lock_acquire(here, 0, NULL), SHED_OK);
+    ck_assert_int_eq(shed_lock_acquire(there, 0, NULL), SHED_ETIMEDOUT);
+    ck_assert_int_eq(pthread_create(&waiter, NULL, acquire_and_release, there),
+                     0);
+    ck_assert_int_eq(shed_lock_release(here, NULL), SHED_OK);
+    ck_assert_int_eq(pthread_join(waiter, NULL), 0);
+    shed_lock_close(here);
+    shed_lock_close(there);
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* ------------------------------------------------------- servers that change
+ */
+
+static bool is_from_redis(void)
+{
+    struct shed_value *value = NULL;
+    bool is_so =
+        shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL) == SHED_OK &&
+        value->origin == SHED_ORIGIN_REDIS;
+
+    shed_value_unref(value);
+    return is_so;
+}
+
+START_TEST(a_server_that_was_restarted_is_found_again)
+{
+    init();
+    fixture_hurry(&fixture, 2000);
+    fixture_open(&fixture);
+    WAIT_FOR(is_from_redis());
+    server_kill(&fixture.server);
+    WAIT_FOR(!is_from_redis());
+    server_start_again(&fixture.server);
+    WAIT_FOR(is_from_redis());
+    WAIT_FOR(server_clients(&fixture.server, "flags=t") == 1);
+    fixture_down(&fixture);
+}
+END_TEST
+
+static bool has_reason(const char *words)
+{
+    return strstr(status_of(fixture.client).last.reason, words) != NULL;
+}
+
+/* A server's certificate is replaced while it runs: connections go on, and
+ * later ones must be able to believe it. */
+START_TEST(a_certificate_may_be_replaced)
+{
+    init();
+    fixture_hurry(&fixture, 2000);
+    fixture_open(&fixture);
+    WAIT_FOR(is_from_redis());
+    certificate_make(
+        dir, &(struct certificate){"successor", "ca", "DNS:localhost", 3});
+    show("successor");
+    ck_assert(is_from_redis());
+    cut_connections();
+    WAIT_FOR(is_from_redis());
+    show("expired");
+    ck_assert(is_from_redis());
+    cut_connections();
+    WAIT_FOR(has_reason("certificate has expired"));
+    ck_assert(!is_from_redis());
+    show("server");
+    WAIT_FOR(is_from_redis());
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_server_that_wants_a_certificate_is_shown_ours)
+{
+    struct shed_client *client = NULL;
+    struct shed_client_options options;
+
+    init();
+    fixture_hurry(&fixture, 2000);
+    server_do(&fixture.server, "CONFIG SET tls-auth-clients yes");
+    options = fixture.client_options;
+    fixture.client_options.tls_cert = at("client.pem");
+    fixture.client_options.tls_key = at("client.key");
+    fixture_open(&fixture);
+    WAIT_FOR(is_from_redis());
+    fixture_close(&fixture);
+    fixture.client_options = options;
+    fixture_open(&fixture);
+    WAIT_FOR(has_reason("requires a certificate of ours"));
+    client = fixture.client;
+    ck_assert_uint_eq(status_of(client).is_up, 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* -------------------------------------------------------------------- fork */
+
+/* A child that closes what it has inherited leaves the parent's connections as
+ * they are, and has its own. */
+START_TEST(a_child_opens_its_own)
+{
+    struct shed_client *client = NULL;
+    int status;
+    pid_t child;
+
+    init();
+    fixture_open(&fixture);
+    WAIT_FOR(is_from_redis());
+    child = fork();
+    if (child == 0) {
+        if (shed_client_open(fixture.uri, &fixture.client_options, &client,
+                             NULL) != SHED_OK)
+            _exit(1);
+        shed_client_close(client);
+        shed_cache_close(fixture.cache);
+        shed_client_close(fixture.client);
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+    for (int i = 0; i < 20; i++)
+        ck_assert(is_from_redis());
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* ------------------------------------------------------------------- the end
+ */
+
+static void install(void)
+{
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    certificates_make(dir);
+}
+
+static void remove_all(void)
+{
+    certificates_remove(dir);
+}
+
+int main(void)
+{
+    TCase *tc = tcase_create("redis_tls");
+
+    tcase_add_unchecked_fixture(tc, install, remove_all);
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, rows_are_loaded_given_out_and_invalidated);
+    tcase_add_test(tc, long_rows_go_both_ways);
+    tcase_add_test(tc, a_stampede_costs_one_load);
+    tcase_add_test(tc, threads_share_links);
+    tcase_add_test(tc, waiters_are_pushed);
+    tcase_add_test(tc, a_lock_is_handed_on);
+    tcase_add_test(tc, a_server_that_was_restarted_is_found_again);
+    tcase_add_test(tc, a_certificate_may_be_replaced);
+    tcase_add_test(tc, a_server_that_wants_a_certificate_is_shown_ours);
+    tcase_add_test(tc, a_child_opens_its_own);
+    return run_tests("redis_tls", tc);
+}

@@ -12,8 +12,8 @@
 #include <time.h>
 
 #include "common/cli.h"
-#include "sample.h"
 #include "orders.h"
+#include "sample.h"
 #include "service.h"
 
 /* Connections to Redis for threads that wait. Each client has a thread, so
@@ -52,14 +52,14 @@ static const char help[] =
     "\n"
     "  GET /items/ID            an item, with the origin and age of the answer\n"
     "  GET /items?ids=1,2,3     several\n"
-    "  GET /items?hot=20        the most wanted of late, in this instance\n"
     "  PATCH /items/ID          {\"name\": text, \"price_cents\": n}, or one of them\n"
     "  POST /items/ID/orders    {\"quantity\": n}, with an Idempotency-Key header\n"
     "  POST /items/expire?ids=1,2,3&in_ms=1000\n"
     "                           their time to live ends in this time (default 0)\n"
     "  GET /healthz, /readyz    whether it is alive; whether it can serve\n"
     "  GET /metrics             for Prometheus\n"
-    "  GET /events              the same four times a second, for a page\n"
+    "  GET /sample?after=TIME   the newest counters as JSON, taken four times a\n"
+    "                           second, once they are newer than time_ms TIME\n"
     "\n"
     "  --redis URI          redis://[user:password@]host[:port][/db] or\n"
     "                       unix:/path[?db=n]\n"
@@ -159,17 +159,9 @@ static void log_redis(void *user, enum shed_log_level level, const char *text)
 
 /* ---------------------------------------------------------- open and close */
 
-/* A listener is sent the newest sample when it is ready for one: what is older
- * is of no use. */
-static const struct sse_options events = {
-    .greeting = "retry: 1000\n: the instance's counters\n\n",
-    .ring = 1,
-    .kept = 1,
-    .listeners_max = SERVICE_LISTENERS_MAX};
-
 static void close_service(struct service *s)
 {
-    sse_free(s->events);
+    sample_free(s->sampler);
     order_locks_free(s->locks);
     db_close(s->db);
     popular_free(s->popular);
@@ -224,7 +216,7 @@ static bool open_service(struct service *s, const struct choice *choice,
 
     if (open_lane(s, choice, &err) && (s->popular = popular_new()) != NULL &&
         (s->locks = order_locks_new(s->client)) != NULL &&
-        (s->events = sse_new(&events)) != NULL) {
+        (s->sampler = sample_new()) != NULL) {
         s->db = db_open(choice->mysql, (unsigned)choice->db_connections,
                         choice->timeout_ms, why, size);
         if (s->db != NULL)
@@ -239,14 +231,13 @@ static bool open_service(struct service *s, const struct choice *choice,
 /* Until SIGTERM or SIGINT, which all threads block. */
 static void serve(struct service *s, struct http *http, const sigset_t *ends)
 {
-    struct sampler sampler = {0};
     uint64_t next_ms = http_now_ms();
     struct timespec pause;
 
     do {
         uint64_t now_ms = http_now_ms();
         if (now_ms >= next_ms) {
-            sample_publish(&sampler, s);
+            sample_take(s->sampler, s);
             http_tick(http);
             next_ms += SAMPLE_MS;
             if (next_ms < now_ms)
@@ -255,13 +246,6 @@ static void serve(struct service *s, struct http *http, const sigset_t *ends)
         pause.tv_sec = 0;
         pause.tv_nsec = (long)(next_ms - now_ms) * 1000000;
     } while (sigtimedwait(ends, NULL, &pause) == -1);
-}
-
-static void stop_streams(void *user)
-{
-    struct service *s = user;
-
-    sse_end(s->events);
 }
 
 int main(int argc, char **argv)
@@ -301,8 +285,6 @@ int main(int argc, char **argv)
         (struct http_options){.address = "127.0.0.1",
                               .port = (uint16_t)choice.port,
                               .connections_max = (unsigned)choice.connections,
-                              .streams_max = SERVICE_LISTENERS_MAX,
-                              .stop_streams = stop_streams,
                               .timeout_ms = choice.timeout_ms,
                               .handle = service_handle,
                               .done = log_request,

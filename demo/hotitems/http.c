@@ -17,24 +17,12 @@
 #define THREAD_STACK_BYTES ((size_t)512 * 1024)
 #define TICK_US 20000
 #define SPARE_PART 8 /* connections that are kept free: one in so many */
-#define STREAM_BLOCK_BYTES 4096
-#define STREAM_BUFFER_BYTES 8192 /* the socket's */
-#define STREAMS_END_MS 5000      /* for clients that take their end */
 
 enum peer_state {
-    ARRIVING,  /* its request is not complete; it begins like that */
-    WORKING,   /* it waits for us: its request is being handled, or the next
-                  bytes of its stream made */
-    TAKING,    /* its answer is being sent */
-    STREAMING, /* bytes of its stream are being sent */
-    STATES
+    ARRIVING, /* its request is not complete; it begins like that */
+    WORKING,  /* its request is being handled, for as long as that takes */
+    TAKING    /* its answer is being sent */
 };
-
-/* For how long a connection may be in a state; 0: as long as it takes. */
-static const uint64_t limits_ms[STATES] = {[ARRIVING] = HTTP_ARRIVAL_MAX_MS,
-                                           [TAKING] = HTTP_ARRIVAL_MAX_MS,
-                                           [STREAMING] =
-                                               HTTP_STREAM_STALL_MAX_MS};
 
 /* A connection, from accept to close. */
 struct peer {
@@ -54,7 +42,6 @@ struct http {
     /* under mu */
     struct peer *peers;
     size_t running; /* exchanges between their head and their end */
-    size_t streams; /* of those that stream, which running does not count */
 };
 
 /* One request and its answer. */
@@ -65,7 +52,6 @@ struct exchange {
     const char *method; /* libmicrohttpd's, while the exchange lasts */
     uint64_t begun_us;
     struct http_reply reply;
-    bool is_streaming;
     bool is_too_big;
     bool is_ambiguous; /* a header that there may be once is there twice */
     size_t body_size;
@@ -106,16 +92,22 @@ const char *http_header(const struct http_request *request, const char *name)
 
 /* -------------------------------------------------------------- answers */
 
+void http_reply_text(struct http_reply *reply, unsigned status,
+                     const char *type, char *text)
+{
+    reply->status = text != NULL ? status : MHD_HTTP_INTERNAL_SERVER_ERROR;
+    reply->type = type;
+    free(reply->body);
+    reply->body = text;
+    reply->size = text != NULL ? strlen(text) : 0;
+}
+
 void http_reply_json(struct http_reply *reply, unsigned status, json_t *body)
 {
     char *text = body != NULL ? json_dumps(body, JSON_COMPACT) : NULL;
 
     json_decref(body);
-    reply->status = text != NULL ? status : MHD_HTTP_INTERNAL_SERVER_ERROR;
-    reply->type = "application/json";
-    free(reply->body);
-    reply->body = text;
-    reply->size = text != NULL ? strlen(text) : 0;
+    http_reply_text(reply, status, "application/json", text);
 }
 
 void http_reply_error(struct http_reply *reply, unsigned status,
@@ -140,30 +132,16 @@ static bool add_header(struct MHD_Response *response, const char *name,
     return MHD_add_response_header(response, name, value) == MHD_YES;
 }
 
-/* Fixed texts that an answer may have. */
-static bool add_rules(struct MHD_Response *response,
-                      const struct http_reply *reply)
-{
-    return add_header(response, "X-Content-Type-Options", "nosniff") &&
-           (reply->policy == NULL ||
-            (add_header(response, "Content-Security-Policy", reply->policy) &&
-             add_header(response, "Referrer-Policy", "no-referrer")));
-}
-
 static bool add_headers(struct MHD_Response *response,
                         const struct http_reply *reply)
 {
     char seconds[16];
 
     (void)snprintf(seconds, sizeof(seconds), "%u", reply->retry_after_s);
-    /* no-cache: it may be kept, but must be revalidated by its ETag */
     return (reply->type == NULL ||
             add_header(response, "Content-Type", reply->type)) &&
-           add_header(response, "Cache-Control",
-                      reply->etag[0] != '\0' ? "no-cache" : "no-store") &&
-           add_rules(response, reply) &&
-           (reply->etag[0] == '\0' ||
-            add_header(response, "ETag", reply->etag)) &&
+           add_header(response, "Cache-Control", "no-store") &&
+           add_header(response, "X-Content-Type-Options", "nosniff") &&
            (reply->allow == NULL ||
             add_header(response, "Allow", reply->allow)) &&
            (reply->retry_after_s == 0 ||
@@ -172,8 +150,6 @@ static bool add_headers(struct MHD_Response *response,
            (!reply->is_replay ||
             add_header(response, "Idempotency-Replayed", "true"));
 }
-
-/* -------------------------------------------------------------- streams */
 
 static void set_state(struct http *http, struct peer *peer,
                       enum peer_state state)
@@ -184,96 +160,17 @@ static void set_state(struct http *http, struct peer *peer,
     (void)pthread_mutex_unlock(&http->mu);
 }
 
-/* The body of an answer that is streamed. */
-struct sending {
-    struct http *http;
-    struct peer *peer; /* lives while it is read */
-    struct http_stream stream;
-};
-
-static ssize_t read_stream(void *arg, uint64_t position, char *buffer,
-                           size_t capacity)
-{
-    struct sending *s = arg;
-    size_t size;
-
-    (void)position;
-    set_state(s->http, s->peer, WORKING);
-    size = s->stream.read(s->stream.user, buffer, capacity);
-    set_state(s->http, s->peer, STREAMING);
-    return size > 0 ? (ssize_t)size : MHD_CONTENT_READER_END_OF_STREAM;
-}
-
-static void close_stream(void *arg)
-{
-    struct sending *s = arg;
-
-    s->stream.close(s->stream.user);
-    free(s);
-}
-
-/* With a large buffer a client that has stopped would be noticed late. */
-static void shrink_buffer(const struct peer *peer)
-{
-    int size = STREAM_BUFFER_BYTES;
-
-    (void)setsockopt(peer->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
-}
-
-/* The stream is closed in any case. */
-static struct MHD_Response *create_stream(struct exchange *x)
-{
-    struct sending *s = calloc(1, sizeof(*s));
-    struct MHD_Response *response = NULL;
-
-    if (s == NULL) {
-        x->reply.stream.close(x->reply.stream.user);
-        return NULL;
-    }
-    *s = (struct sending){x->http, x->peer, x->reply.stream};
-    shrink_buffer(x->peer);
-    response = MHD_create_response_from_callback(
-        MHD_SIZE_UNKNOWN, STREAM_BLOCK_BYTES, read_stream, s, close_stream);
-    if (response == NULL) {
-        close_stream(s);
-        return NULL;
-    }
-    /* libmicrohttpd ends what is chunked with an empty chunk, even the answer
-     * to a HEAD, which has no body. */
-    if (strcmp(x->method, MHD_HTTP_METHOD_HEAD) == 0)
-        (void)MHD_set_response_options(
-            response, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
-    (void)pthread_mutex_lock(&x->http->mu);
-    x->is_streaming = true;
-    x->http->running--;
-    x->http->streams++;
-    (void)pthread_mutex_unlock(&x->http->mu);
-    return response;
-}
-
-static struct MHD_Response *create_response(struct exchange *x)
-{
-    struct http_reply *reply = &x->reply;
-    struct MHD_Response *response;
-
-    if (reply->stream.read != NULL)
-        return create_stream(x);
-    response = MHD_create_response_from_buffer(reply->size, reply->body,
-                                               MHD_RESPMEM_MUST_FREE);
-    if (response != NULL)
-        reply->body = NULL;
-    return response;
-}
-
 /* A failure here closes the connection, which is all that is left to do. */
 static enum MHD_Result send_reply(struct MHD_Connection *connection,
                                   struct exchange *x)
 {
-    struct MHD_Response *response = create_response(x);
+    struct MHD_Response *response = MHD_create_response_from_buffer(
+        x->reply.size, x->reply.body, MHD_RESPMEM_MUST_FREE);
     enum MHD_Result result = MHD_NO;
 
     if (response == NULL)
         return MHD_NO;
+    x->reply.body = NULL;
     if (add_headers(response, &x->reply))
         result = MHD_queue_response(connection, x->reply.status, response);
     MHD_destroy_response(response);
@@ -427,10 +324,7 @@ static void on_end(void *user, struct MHD_Connection *connection, void **state,
         http->options.done(http->options.user, &record);
     set_state(http, x->peer, ARRIVING);
     (void)pthread_mutex_lock(&http->mu);
-    if (x->is_streaming)
-        http->streams--;
-    else
-        http->running--;
+    http->running--;
     (void)pthread_mutex_unlock(&http->mu);
     free(x->reply.body);
     free(x->path);
@@ -474,8 +368,7 @@ static struct peer *find_idle_locked(const struct http *http, uint64_t now_ms,
  * limit libmicrohttpd refuses new clients. */
 static void make_room_locked(struct http *http, uint64_t now_ms)
 {
-    size_t most = http->options.connections_max + http->options.streams_max;
-    size_t count;
+    size_t most = http->options.connections_max, count;
     struct peer *idle;
 
     while ((idle = find_idle_locked(http, now_ms, &count)) != NULL &&
@@ -537,8 +430,7 @@ void http_tick(struct http *http)
     (void)pthread_mutex_lock(&http->mu);
     now_ms = http_now_ms(); /* not before any peer's since_ms */
     for (struct peer *p = http->peers; p != NULL; p = p->next)
-        if (limits_ms[p->state] != 0 &&
-            now_ms - p->since_ms > limits_ms[p->state])
+        if (p->state != WORKING && now_ms - p->since_ms > HTTP_ARRIVAL_MAX_MS)
             shut_locked(p);
     make_room_locked(http, now_ms);
     (void)pthread_mutex_unlock(&http->mu);
@@ -591,8 +483,7 @@ static bool start_daemon(struct http *http, const struct sockaddr_in *address)
         MHD_USE_POLL_INTERNAL_THREAD | MHD_USE_THREAD_PER_CONNECTION, 0, NULL,
         NULL, on_request, http,                                          /**/
         MHD_OPTION_SOCK_ADDR, (const struct sockaddr *)address,          /**/
-        MHD_OPTION_CONNECTION_LIMIT,                                     /**/
-        http->options.connections_max + http->options.streams_max,       /**/
+        MHD_OPTION_CONNECTION_LIMIT, http->options.connections_max,      /**/
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_HEAD_MAX_BYTES, /**/
         MHD_OPTION_THREAD_STACK_SIZE, THREAD_STACK_BYTES,                /**/
         MHD_OPTION_NOTIFY_COMPLETED, on_end, http,                       /**/
@@ -637,14 +528,13 @@ uint16_t http_port(const struct http *http)
     return http->port;
 }
 
-/* Wait until a counter is 0, and drop clients that have stalled. */
-static void wait_for_none(struct http *http, const size_t *counter,
-                          uint64_t deadline_ms)
+/* Wait for the requests under way, and drop clients that have stalled. */
+static void wait_for_none(struct http *http, uint64_t deadline_ms)
 {
     for (;;) {
         bool is_none;
         (void)pthread_mutex_lock(&http->mu);
-        is_none = *counter == 0;
+        is_none = http->running == 0;
         (void)pthread_mutex_unlock(&http->mu);
         if (is_none || http_now_ms() >= deadline_ms)
             return;
@@ -658,11 +548,8 @@ void http_stop(struct http *http)
     uint64_t deadline_ms = http_now_ms() + http->options.timeout_ms * 2;
     MHD_socket listening = MHD_quiesce_daemon(http->daemon);
 
-    if (http->options.stop_streams != NULL)
-        http->options.stop_streams(http->options.user);
-    wait_for_none(http, &http->streams, http_now_ms() + STREAMS_END_MS);
     /* Every request has a deadline, so this ends. */
-    wait_for_none(http, &http->running, deadline_ms);
+    wait_for_none(http, deadline_ms);
     MHD_stop_daemon(http->daemon);
     if (listening != MHD_INVALID_SOCKET)
         (void)close(listening);

@@ -24,9 +24,6 @@
     1000 /* near the limit of connections the one that has idled for longest   \
             is closed; a client that is sent something idles if it has taken   \
             nothing for this long */
-#define HTTP_STREAM_STALL_MAX_MS                                               \
-    2000 /* a stream whose client takes nothing for that long is closed, once  \
-            the socket's buffer is full */
 
 enum http_method { HTTP_GET, HTTP_POST, HTTP_PATCH, HTTP_OTHER };
 
@@ -48,33 +45,24 @@ uint64_t http_remaining_ms(const struct http_request *request);
 
 uint64_t http_now_ms(void); /* monotonic */
 
-/* A body that is made while it is sent, for as long as the client stays. Both
- * are called on the connection's thread. */
-struct http_stream {
-    void *user;
-    /* Wait for the next bytes and put up to capacity of them into buffer.
-     * Returns how many; 0 ends the answer. */
-    size_t (*read)(void *user, char *buffer, size_t capacity);
-    /* Called once, when the stream is over; required. */
-    void (*close)(void *user);
-};
-
 struct http_reply {
     unsigned status;
     const char *type; /* of the body: static */
     char *body;       /* malloc'd, freed by the server; may be NULL */
     size_t size;
-    struct http_stream stream; /* instead of body, if it has a read */
-    const char *policy; /* static: Content-Security-Policy; NULL for none */
     const char *route;  /* static; for the log and the metrics */
     const char *origin; /* static; where the answer came from, for the log */
     const char *allow;  /* static; 405: the methods that exist */
-    char etag[24];      /* "" for none */
     unsigned retry_after_s;
     bool is_last;   /* the connection is closed behind it */
     bool is_replay; /* an order that was placed before */
     char why[300];  /* for the log: what the client need not know */
 };
+
+/* Answer with a text of a static type, which the server frees. NULL is 500: out
+ * of memory. */
+void http_reply_text(struct http_reply *reply, unsigned status,
+                     const char *type, char *text);
 
 /* Answer with a JSON document, which is consumed. NULL is 500: out of memory.
  */
@@ -106,8 +94,6 @@ struct http_options {
     const char *address;
     uint16_t port; /* 0: any that is free */
     unsigned connections_max;
-    unsigned streams_max;             /* beside these connections */
-    void (*stop_streams)(void *user); /* let every read return 0 soon */
     uint64_t timeout_ms; /* from a request's head to its deadline */
     http_handler *handle;
     http_done *done;

@@ -6,10 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* All of it in this file: nothing to link. */
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "service.h"
 
 #define NAME_MAX_CHARACTERS 80 /* of the column */
@@ -42,36 +38,14 @@ static json_t *item_json(const struct lane_item *item)
 
 /* ------------------------------------------------------------------- one */
 
-/* Weak: origin and age differ where the item is the same. */
-static void set_etag(struct http_reply *reply, const struct lane_item *item)
-{
-    (void)snprintf(reply->etag, sizeof(reply->etag), "W/\"%016" PRIx64 "\"",
-                   (uint64_t)XXH3_64bits(item->data, item->size));
-}
-
-/* If-None-Match: *, or a list of tags, which are compared weakly. */
-static bool is_unchanged(const struct http_request *request, const char *etag)
-{
-    const char *tags = http_header(request, MHD_HTTP_HEADER_IF_NONE_MATCH);
-
-    return tags != NULL && (strcmp(tags, "*") == 0 ||
-                            strstr(tags, etag + strlen("W/")) != NULL);
-}
-
-static void reply_item(const struct http_request *request,
-                       const struct lane_item *item, struct http_reply *reply)
+static void reply_item(const struct lane_item *item, struct http_reply *reply)
 {
     reply->origin = lane_origin_name(item->origin);
-    if (!item->is_there) {
+    if (item->is_there)
+        http_reply_json(reply, MHD_HTTP_OK, item_json(item));
+    else
         http_reply_error(reply, MHD_HTTP_NOT_FOUND, "there is no item %" PRIu64,
                          item->id);
-        return;
-    }
-    set_etag(reply, item);
-    if (is_unchanged(request, reply->etag))
-        reply->status = MHD_HTTP_NOT_MODIFIED;
-    else
-        http_reply_json(reply, MHD_HTTP_OK, item_json(item));
 }
 
 void items_get_one(struct service *s, const struct http_request *request,
@@ -83,7 +57,7 @@ void items_get_one(struct service *s, const struct http_request *request,
     if (lane_get(s->lane, &item, 1, http_remaining_ms(request) + 1, &err) ==
         SHED_OK) {
         popular_count(s->popular, id, http_now_ms());
-        reply_item(request, &item, reply);
+        reply_item(&item, reply);
     } else {
         service_reply_failure(reply, &err);
     }
@@ -125,10 +99,10 @@ static bool get_many(struct service *s, const struct http_request *request,
                      struct many *many, struct http_reply *reply)
 {
     struct shed_error err = {SHED_OK, ""};
-    bool is_any = many->count == 0; /* popular items: there are none yet */
+    bool is_any = false;
 
-    if (is_any || lane_get(s->lane, many->item, many->count,
-                           http_remaining_ms(request) + 1, &err) == SHED_OK)
+    if (lane_get(s->lane, many->item, many->count,
+                 http_remaining_ms(request) + 1, &err) == SHED_OK)
         return true;
     for (size_t i = 0; i < many->count; i++)
         is_any |= many->item[i].code == SHED_OK;
@@ -137,38 +111,25 @@ static bool get_many(struct service *s, const struct http_request *request,
     return is_any;
 }
 
-/* Into one of three lists: items, absent, failed. wanted may be NULL. */
-static bool add_item(const struct many *many, size_t i,
-                     const struct popular_key *wanted, json_t *const list[3])
+/* Into one of three lists: items, absent, failed. */
+static bool add_item(const struct lane_item *item, json_t *const list[3])
 {
-    const struct lane_item *item = &many->item[i];
-    json_t *object;
-
     if (item->code != SHED_OK)
         return json_array_append_new(list[2],
                                      json_integer((json_int_t)item->id)) == 0;
     if (!item->is_there)
         return json_array_append_new(list[1],
                                      json_integer((json_int_t)item->id)) == 0;
-    object = item_json(item);
-    if (object != NULL && wanted != NULL &&
-        json_object_set_new(object, "wanted",
-                            json_integer((json_int_t)wanted->count)) != 0) {
-        json_decref(object);
-        return false;
-    }
-    return json_array_append_new(list[0], object) == 0;
+    return json_array_append_new(list[0], item_json(item)) == 0;
 }
 
-static void reply_many(const struct many *many,
-                       const struct popular_key *wanted,
-                       struct http_reply *reply)
+static void reply_many(const struct many *many, struct http_reply *reply)
 {
     json_t *list[3] = {json_array(), json_array(), json_array()};
     bool is_good = list[0] != NULL && list[1] != NULL && list[2] != NULL;
 
     for (size_t i = 0; is_good && i < many->count; i++)
-        is_good = add_item(many, i, wanted != NULL ? &wanted[i] : NULL, list);
+        is_good = add_item(&many->item[i], list);
     http_reply_json(reply, MHD_HTTP_OK,
                     is_good ? json_pack("{s:O,s:O,s:O}", "items", list[0],
                                         "absent", list[1], "failed", list[2])
@@ -187,29 +148,8 @@ void items_get_many(struct service *s, const struct http_request *request,
     if (get_many(s, request, &many, reply)) {
         for (size_t i = 0; i < many.count; i++)
             popular_count(s->popular, many.item[i].id, http_now_ms());
-        reply_many(&many, NULL, reply);
+        reply_many(&many, reply);
     }
-    lane_release(s->lane, many.item, many.count);
-}
-
-void items_get_hot(struct service *s, const struct http_request *request,
-                   const char *count, struct http_reply *reply)
-{
-    struct popular_key wanted[LANE_ITEMS_MAX];
-    struct many many = {0};
-    uint64_t most = 0;
-
-    if (!service_parse_number(count, &count, &most) || *count != '\0' ||
-        most < 1 || most > LANE_ITEMS_MAX) {
-        http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
-                         "hot must be a number from 1 to %d", LANE_ITEMS_MAX);
-        return;
-    }
-    many.count = popular_list(s->popular, wanted, (size_t)most, http_now_ms());
-    for (size_t i = 0; i < many.count; i++)
-        many.item[i].id = wanted[i].id;
-    if (get_many(s, request, &many, reply))
-        reply_many(&many, wanted, reply);
     lane_release(s->lane, many.item, many.count);
 }
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ITEM, ITEMS, EVENTS = 6 };
+enum { ITEM, ITEMS, SAMPLE = 6 };
 
 static const char *const routes[METRICS_ROUTES] = {[ITEM] = "/items/{id}",
                                                    [ITEMS] = "/items",
@@ -14,7 +14,7 @@ static const char *const routes[METRICS_ROUTES] = {[ITEM] = "/items/{id}",
                                                    "/metrics",
                                                    "/readyz",
                                                    "/healthz",
-                                                   [EVENTS] = "/events",
+                                                   [SAMPLE] = "/sample",
                                                    "other"};
 
 /* Upper bounds of the buckets, in microseconds. */
@@ -37,8 +37,8 @@ void metrics_count(struct metrics *m, const char *route, unsigned status,
     size_t index = route_index(route), i = 0;
 
     m->requests[index][status / 100 < 6 ? status / 100 : 5]++;
-    if (index == EVENTS)
-        return; /* it takes as long as the client stays */
+    if (index == SAMPLE)
+        return; /* it waits for the next one */
     while (i < METRICS_BUCKETS && took_us > bounds_us[i])
         i++;
     m->bucket[i]++;

@@ -50,10 +50,6 @@ void metrics_write(struct metrics_text *t, struct metrics *m);
 void metrics_lane_text(struct metrics_text *t, const char *lane,
                        const struct lane_stats *stats);
 
-/* Write a gauge of the service. */
-void metrics_gauge(struct metrics_text *t, const char *name, const char *help,
-                   uint64_t value);
-
 /* Add the statistics of a lock to those of others; write the sum under a name
  * for them all. */
 void metrics_locks_add(struct shed_lock_stats *sum,

@@ -1,4 +1,4 @@
-/* What the lane counts, and gauges of the service. */
+/* What the lane counts. */
 #include "metrics.h"
 
 static void add_lane(struct metrics_text *t, const char *lane, const char *name,
@@ -26,12 +26,4 @@ void metrics_lane_text(struct metrics_text *t, const char *lane,
              "queries for items that have not ended", stats->queries_alive);
     add_lane(t, lane, "callers_waiting", "gauge",
              "callers that wait for an item", stats->waiting);
-}
-
-void metrics_gauge(struct metrics_text *t, const char *name, const char *help,
-                   uint64_t value)
-{
-    metrics_add(t, "# HELP hotitems_%s %s\n# TYPE hotitems_%s gauge\n", name,
-                help, name);
-    metrics_add(t, "hotitems_%s %llu\n", name, (unsigned long long)value);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "orders.h"
+#include "sample.h"
 #include "service.h"
 
 #define RETRY_AFTER_S 1
@@ -64,14 +65,7 @@ void service_reply_db(struct http_reply *reply, enum db_code code,
     service_reply_failure(reply, &err);
 }
 
-static void reply_text(struct http_reply *reply, unsigned status, char *text,
-                       size_t size)
-{
-    reply->status = text != NULL ? status : MHD_HTTP_INTERNAL_SERVER_ERROR;
-    reply->type = "text/plain; version=0.0.4; charset=utf-8";
-    reply->body = text;
-    reply->size = text != NULL ? size : 0;
-}
+static const char plain[] = "text/plain; version=0.0.4; charset=utf-8";
 
 /* The library's text, and the service's own after it; as snprintf. */
 static size_t write_metrics(struct service *s, char *buffer, size_t capacity)
@@ -86,19 +80,19 @@ static size_t write_metrics(struct service *s, char *buffer, size_t capacity)
     }
     lane_read_stats(s->lane, &lane);
     metrics_lane_text(&t, lane_name(s->lane), &lane);
-    metrics_gauge(&t, "listeners", "clients of /events",
-                  sse_listeners(s->events));
     order_locks_stats(s->locks, &locks);
     metrics_locks_text(&t, "item", &locks);
     metrics_write(&t, &s->metrics);
     return t.size;
 }
 
-static void get_metrics(struct service *s, struct http_reply *reply)
+static void get_metrics(struct service *s, const struct http_request *request,
+                        struct http_reply *reply)
 {
     size_t size = write_metrics(s, NULL, 0), room = 0;
     char *text = NULL, *grown;
 
+    (void)request;
     /* It can grow meanwhile: by a digit, or by the first request of a kind. */
     while (size >= room) {
         room = size + 256;
@@ -111,17 +105,19 @@ static void get_metrics(struct service *s, struct http_reply *reply)
         text = grown;
         size = write_metrics(s, text, room);
     }
-    reply_text(reply, MHD_HTTP_OK, text, size);
+    http_reply_text(reply, MHD_HTTP_OK, plain, text);
 }
 
 /* Alive: a process that answers. Ready: send traffic. With Redis down it still
  * serves, within the bounds of its source; where Redis refuses it, it cannot.
  */
-static void get_ready(struct service *s, struct http_reply *reply)
+static void get_ready(struct service *s, const struct http_request *request,
+                      struct http_reply *reply)
 {
     struct shed_client_status status = {0};
     struct shed_error err = {SHED_OK, ""};
 
+    (void)request;
     if (shed_client_status_read(s->client, &status, sizeof(status), &err)) {
         service_reply_failure(reply, &err);
         return;
@@ -139,9 +135,26 @@ static void get_ready(struct service *s, struct http_reply *reply)
         json_pack("{s:b,s:b}", "ready", 1, "redis_up", status.is_up != 0));
 }
 
-static void get_events(struct service *s, struct http_reply *reply)
+static void get_alive(struct service *s, const struct http_request *request,
+                      struct http_reply *reply)
 {
-    sse_listen(s->events, reply);
+    (void)s;
+    (void)request;
+    http_reply_text(reply, MHD_HTTP_OK, plain, strdup("ok\n"));
+}
+
+static void get_sample(struct service *s, const struct http_request *request,
+                       struct http_reply *reply)
+{
+    const char *after = http_argument(request, "after");
+    uint64_t after_ms = 0;
+
+    if (after != NULL &&
+        (!service_parse_number(after, &after, &after_ms) || *after != '\0'))
+        http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
+                         "after must be the time_ms of a sample");
+    else
+        sample_reply(s->sampler, after_ms, reply);
 }
 
 /* ----------------------------------------------------------------- routes */
@@ -157,18 +170,14 @@ static void route_items(struct service *s, const struct http_request *request,
                         struct http_reply *reply)
 {
     const char *ids = http_argument(request, "ids");
-    const char *hot = http_argument(request, "hot");
 
     reply->route = "/items";
     if (request->method != HTTP_GET)
         refuse_method(reply, "GET, HEAD");
-    else if ((ids != NULL) == (hot != NULL))
-        http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
-                         "ask for ids=1,2,3 or for hot=20");
-    else if (ids != NULL)
-        items_get_many(s, request, ids, reply);
+    else if (ids == NULL)
+        http_reply_error(reply, MHD_HTTP_BAD_REQUEST, "ask for ids=1,2,3");
     else
-        items_get_hot(s, request, hot, reply);
+        items_get_many(s, request, ids, reply);
 }
 
 static void route_item(struct service *s, const struct http_request *request,
@@ -214,27 +223,22 @@ static void route_page(struct service *s, const struct http_request *request,
 {
     static const struct {
         const char *path;
-        void (*answer)(struct service *s, struct http_reply *reply);
+        void (*answer)(struct service *s, const struct http_request *request,
+                       struct http_reply *reply);
     } pages[] = {{"/metrics", get_metrics},
                  {"/readyz", get_ready},
-                 {"/events", get_events}};
-    char *alive;
+                 {"/healthz", get_alive},
+                 {"/sample", get_sample}};
 
     for (size_t i = 0; i < sizeof(pages) / sizeof(pages[0]); i++)
         if (strcmp(request->path, pages[i].path) == 0) {
             reply->route = pages[i].path;
             if (request->method == HTTP_GET)
-                pages[i].answer(s, reply);
+                pages[i].answer(s, request, reply);
             else
                 refuse_method(reply, "GET, HEAD");
             return;
         }
-    if (strcmp(request->path, "/healthz") == 0) {
-        reply->route = "/healthz";
-        alive = strdup("ok\n");
-        reply_text(reply, MHD_HTTP_OK, alive, 3);
-        return;
-    }
     http_reply_error(reply, MHD_HTTP_NOT_FOUND, "there is no such page");
 }
 

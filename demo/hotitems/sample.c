@@ -1,35 +1,48 @@
 /* Every counter of a sample is one of the instance's: nothing is estimated. */
 #include "sample.h"
 
-#include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "service.h"
+#include "wait.h"
 
 #define HOT_ITEMS 10
-#define SAMPLE_BYTES 4096 /* of its text */
+#define WAIT_MAX_MS (2 * SAMPLE_MS)
+#define SAMPLES_PER_SECOND (1000 / SAMPLE_MS)
 
-struct text {
-    size_t size;
-    char bytes[SAMPLE_BYTES];
+struct sampler {
+    /* main thread only */
+    uint64_t taken; /* samples so far */
+    /* what had been counted at the samples of the last second */
+    struct histogram_counts latency[SAMPLES_PER_SECOND];
+    struct lane_stats last;
+    pthread_mutex_t mu;
+    pthread_cond_t changed;
+    /* under mu */
+    uint64_t time_ms; /* of the newest; 0: there is none */
+    char *text;       /* it, as JSON */
 };
 
-static void __attribute__((format(printf, 2, 3)))
-add(struct text *t, const char *format, ...)
+struct sampler *sample_new(void)
 {
-    size_t left = sizeof(t->bytes) - t->size;
-    va_list args;
-    int size;
+    struct sampler *sampler = calloc(1, sizeof(*sampler));
 
-    va_start(args, format);
-    size = vsnprintf(t->bytes + t->size, left, format, args);
-    va_end(args);
-    if (size > 0 && (size_t)size < left)
-        t->size += (size_t)size;
+    if (sampler != NULL)
+        wait_init(&sampler->mu, &sampler->changed);
+    return sampler;
+}
+
+void sample_free(struct sampler *sampler)
+{
+    if (sampler == NULL)
+        return;
+    (void)pthread_cond_destroy(&sampler->changed);
+    (void)pthread_mutex_destroy(&sampler->mu);
+    free(sampler->text);
+    free(sampler);
 }
 
 static void raise_to(uint64_t *value, uint64_t least)
@@ -59,8 +72,13 @@ static uint64_t unix_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
+static void add(json_t *object, const char *name, uint64_t value)
+{
+    (void)json_object_set_new(object, name, json_integer((json_int_t)value));
+}
+
 /* The oldest of the counts is replaced by those of now. */
-static void add_latency(struct text *t, struct sampler *sampler,
+static void add_latency(json_t *object, struct sampler *sampler,
                         const struct histogram *latency)
 {
     struct histogram_counts *then =
@@ -68,81 +86,120 @@ static void add_latency(struct text *t, struct sampler *sampler,
     struct histogram_counts now;
 
     histogram_read(latency, &now);
-    add(t, "\"p50_us\":%" PRIu64 ",\"p99_us\":%" PRIu64 ",",
-        histogram_between_us(then, &now, 0.5),
-        histogram_between_us(then, &now, 0.99));
-    add(t, "\"max_us\":%" PRIu64 ",", histogram_between_us(then, &now, 1.0));
+    add(object, "p50_us", histogram_between_us(then, &now, 0.5));
+    add(object, "p99_us", histogram_between_us(then, &now, 0.99));
+    add(object, "max_us", histogram_between_us(then, &now, 1.0));
     *then = now;
 }
 
-static void add_lane(struct text *t, const struct lane_stats *stats,
+static void add_lane(json_t *object, const struct lane_stats *stats,
                      uint64_t most_waiting)
 {
-    add(t, "\"queries\":%" PRIu64 ",\"queries_alive\":%" PRIu64 ",",
-        stats->queries, stats->queries_alive);
-    add(t, "\"waiting\":%" PRIu64 ",\"most_waiting\":%" PRIu64 ",",
-        stats->waiting, most_waiting);
-    add(t, "\"origins\":{");
-    for (size_t i = 0; i < LANE_ORIGINS; i++)
-        add(t, "%s\"%s\":%" PRIu64, i > 0 ? "," : "",
-            lane_origin_name((enum lane_origin)i), stats->origin[i]);
-    add(t, "},");
+    json_t *origins = json_object();
+
+    for (enum lane_origin i = 0; i < LANE_ORIGINS; i++)
+        add(origins, lane_origin_name(i), stats->origin[i]);
+    add(object, "queries", stats->queries);
+    add(object, "queries_alive", stats->queries_alive);
+    add(object, "waiting", stats->waiting);
+    add(object, "most_waiting", most_waiting);
+    (void)json_object_set_new(object, "origins", origins);
 }
 
-static void add_redis(struct text *t, const struct lane_redis *redis)
+static json_t *redis_json(const struct lane_redis *redis)
 {
-    add(t, "\"redis\":{\"up\":%s,\"since_ms\":%" PRIu64 ",",
-        redis->is_up ? "true" : "false", redis->since_ms);
-    add(t, "\"breaker\":\"%s\",\"retry_ms\":%" PRIu64 "}",
-        redis->has_breaker ? shed_breaker_state_name(redis->breaker) : "none",
-        redis->retry_ms);
+    json_t *object = json_pack(
+        "{s:b,s:s}", "up", redis->is_up, "breaker",
+        redis->has_breaker ? shed_breaker_state_name(redis->breaker) : "none");
+
+    add(object, "since_ms", redis->since_ms);
+    add(object, "retry_ms", redis->retry_ms);
+    return object;
 }
 
 /* A breaker by what it is before, so that a page shows as many as there are. */
-static void add_guard(struct text *t, const struct lane_guard *guard)
+static json_t *guard_json(const struct lane_guard *guard)
 {
-    if (!guard->is_there)
-        return;
-    add(t, "\"guard\":{\"breakers\":{\"database\":\"%s\"},",
-        shed_breaker_state_name(guard->breaker));
-    add(t, "\"loads\":%" PRIu64 ",\"loads_limit\":%" PRIu64 ",", guard->loads,
-        guard->loads_limit);
-    add(t, "\"loads_max\":%" PRIu64 ",\"refused\":%" PRIu64 ",",
-        guard->loads_max, guard->refused);
-    add(t, "\"undelivered\":%" PRIu64 ",", guard->undelivered);
-    add_redis(t, &guard->redis);
-    add(t, "},");
+    json_t *object = json_pack("{s:{s:s},s:o}", "breakers", "database",
+                               shed_breaker_state_name(guard->breaker), "redis",
+                               redis_json(&guard->redis));
+
+    add(object, "loads", guard->loads);
+    add(object, "loads_limit", guard->loads_limit);
+    add(object, "loads_max", guard->loads_max);
+    add(object, "refused", guard->refused);
+    add(object, "undelivered", guard->undelivered);
+    return object;
 }
 
-static void add_hot(struct text *t, struct popular *popular)
+static json_t *hot_json(struct popular *popular)
 {
     struct popular_key keys[HOT_ITEMS];
     size_t count = popular_list(popular, keys, HOT_ITEMS, http_now_ms());
+    json_t *list = json_array();
 
-    add(t, "\"hot\":[");
-    for (size_t i = 0; i < count; i++)
-        add(t, "%s{\"id\":%" PRIu64 ",\"wanted\":%" PRIu64 "}",
-            i > 0 ? "," : "", keys[i].id, keys[i].count);
-    add(t, "]");
+    for (size_t i = 0; i < count; i++) {
+        json_t *hot = json_object();
+        add(hot, "id", keys[i].id);
+        add(hot, "wanted", keys[i].count);
+        (void)json_array_append_new(list, hot);
+    }
+    return list;
 }
 
-void sample_publish(struct sampler *sampler, struct service *s)
+/* Without memory it lacks something, or there is none. */
+static char *make_text(struct sampler *sampler, struct service *s,
+                       uint64_t time_ms)
 {
     struct metrics_items items = metrics_items(&s->metrics);
     struct lane_stats stats;
-    struct text t = {0};
+    json_t *all = json_object();
+    char *text;
 
     read_lane(sampler, s->lane, &stats);
-    add(&t, "event: sample\ndata: {\"lane\":\"%s\",\"pid\":%ld,\"port\":%u,",
-        lane_name(s->lane), (long)getpid(), s->port);
-    add(&t, "\"time_ms\":%" PRIu64 ",\"requests\":%" PRIu64, unix_ms(),
-        items.requests);
-    add(&t, ",\"errors\":%" PRIu64 ",", items.errors);
-    add_lane(&t, &stats, lane_take_most_waiting(s->lane));
-    add_guard(&t, &stats.guard);
-    add_latency(&t, sampler, &s->metrics.latency);
-    add_hot(&t, s->popular);
-    add(&t, "}\n\n");
+    (void)json_object_set_new(all, "lane", json_string(lane_name(s->lane)));
+    add(all, "pid", (uint64_t)getpid());
+    add(all, "port", s->port);
+    add(all, "time_ms", time_ms);
+    add(all, "requests", items.requests);
+    add(all, "errors", items.errors);
+    add_lane(all, &stats, lane_take_most_waiting(s->lane));
+    if (stats.guard.is_there)
+        (void)json_object_set_new(all, "guard", guard_json(&stats.guard));
+    add_latency(all, sampler, &s->metrics.latency);
+    (void)json_object_set_new(all, "hot", hot_json(s->popular));
+    text = json_dumps(all, JSON_COMPACT);
+    json_decref(all);
+    return text;
+}
+
+void sample_take(struct sampler *sampler, struct service *s)
+{
+    uint64_t time_ms = unix_ms();
+    char *text = make_text(sampler, s, time_ms);
+
     sampler->taken++;
-    sse_publish(s->events, t.bytes, t.size, true);
+    if (text == NULL)
+        return;
+    (void)pthread_mutex_lock(&sampler->mu);
+    free(sampler->text);
+    sampler->text = text;
+    sampler->time_ms = time_ms;
+    (void)pthread_cond_broadcast(&sampler->changed);
+    (void)pthread_mutex_unlock(&sampler->mu);
+}
+
+void sample_reply(struct sampler *sampler, uint64_t after_ms,
+                  struct http_reply *reply)
+{
+    uint64_t until_ms = http_now_ms() + WAIT_MAX_MS;
+    bool is_in_time = true;
+    char *text;
+
+    (void)pthread_mutex_lock(&sampler->mu);
+    while (sampler->time_ms <= after_ms && is_in_time)
+        is_in_time = wait_until(&sampler->changed, &sampler->mu, until_ms);
+    text = sampler->text != NULL ? strdup(sampler->text) : NULL;
+    (void)pthread_mutex_unlock(&sampler->mu);
+    http_reply_text(reply, text != NULL ? 200 : 503, "application/json", text);
 }

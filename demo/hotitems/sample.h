@@ -1,27 +1,29 @@
-/* What an instance reports over /events: its counters, now and so far. */
+/*
+ * What an instance reports over GET /sample: its counters, now and so far. The
+ * main thread takes a sample every SAMPLE_MS; requests wait for the next one.
+ */
 #ifndef HOTITEMS_SAMPLE_H
 #define HOTITEMS_SAMPLE_H
 
-#include <stddef.h>
 #include <stdint.h>
 
-#include "common/histogram.h"
-#include "lane.h"
+#include "http.h"
 
 struct service;
 
+struct sampler;
+
 #define SAMPLE_MS 250
-#define SAMPLES_PER_SECOND (1000 / SAMPLE_MS)
 
-/* Of one thread. {0} is one that has taken no sample. */
-struct sampler {
-    uint64_t taken; /* samples so far */
-    /* what had been counted at the samples of the last second */
-    struct histogram_counts latency[SAMPLES_PER_SECOND];
-    struct lane_stats last;
-};
+/* NULL: out of memory. */
+struct sampler *sample_new(void);
+void sample_free(struct sampler *sampler);
 
-/* Take a sample, every SAMPLE_MS, and publish it as an event. */
-void sample_publish(struct sampler *sampler, struct service *s);
+void sample_take(struct sampler *sampler, struct service *s);
+
+/* Answer with the newest sample, once that is newer than after_ms, or after a
+ * while. */
+void sample_reply(struct sampler *sampler, uint64_t after_ms,
+                  struct http_reply *reply);
 
 #endif

@@ -11,11 +11,9 @@
 #include "lane.h"
 #include "metrics.h"
 #include "popular.h"
-#include "sse.h"
-
-#define SERVICE_LISTENERS_MAX 32 /* of GET /events */
 
 struct order_locks; /* orders.h */
+struct sampler;     /* sample.h */
 
 struct service {
     struct shed_client *client;
@@ -23,7 +21,7 @@ struct service {
     struct db *db;
     struct popular *popular;
     struct order_locks *locks;
-    struct sse *events; /* samples, for pages */
+    struct sampler *sampler;
     struct metrics metrics;
     unsigned port;
 };
@@ -37,8 +35,6 @@ void items_get_one(struct service *s, const struct http_request *request,
                    uint64_t id, struct http_reply *reply);
 void items_get_many(struct service *s, const struct http_request *request,
                     const char *ids, struct http_reply *reply);
-void items_get_hot(struct service *s, const struct http_request *request,
-                   const char *count, struct http_reply *reply);
 void items_expire(struct service *s, const struct http_request *request,
                   struct http_reply *reply);
 void items_patch(struct service *s, const struct http_request *request,

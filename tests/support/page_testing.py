@@ -54,10 +54,8 @@ def await_that(what, condition, *arguments):
 
 def start_stage(programs, redis, *options, database=None):
     """Start a stage on which no server comes back by itself."""
-    stage, hotitems, snowshed = programs
-    return Stage(stage, redis, "--hotitems", hotitems, "--snowshed", snowshed, "--items",
-                 str(ITEMS), "--clients", str(CLIENTS), "--outage-s", "600", *options,
-                 database=database)
+    return Stage(redis, "--items", str(ITEMS), "--clients", str(CLIENTS), "--outage-s", "600",
+                 *options, programs=programs, database=database)
 
 
 def start_browser(profile):
@@ -276,10 +274,10 @@ class Case(unittest.TestCase):
 
 
 def main():
-    """Run the tests of a program with the arguments STAGE HOTITEMS SNOWSHED DIR."""
+    """Run the tests of a program with the arguments HOTITEMS SNOWSHED DIR."""
     global PROGRAMS, OUTPUT
-    PROGRAMS, OUTPUT = sys.argv[1:4], sys.argv[4]
+    PROGRAMS, OUTPUT = sys.argv[1:3], sys.argv[3]
     os.makedirs(OUTPUT, exist_ok=True)
     for old in glob.glob(os.path.join(OUTPUT, "*.png")):
         os.remove(old)
-    unittest.main(argv=[sys.argv[0], *sys.argv[5:]])
+    unittest.main(argv=[sys.argv[0], *sys.argv[4:]])

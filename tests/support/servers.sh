@@ -40,8 +40,7 @@ packages_of()
             'module:libuv|libuv1-dev' 'module:openssl|libssl-dev' \
             'header:xxhash.h|libxxhash-dev' \
             'module:jansson|libjansson-dev' 'module:libmicrohttpd|libmicrohttpd-dev' \
-            'module:mysqlclient libmariadb|libmariadb-dev' \
-            'file:/usr/share/javascript/chart.js/chart.min.js|libjs-chart.js'
+            'module:mysqlclient libmariadb|libmariadb-dev'
         ;;
     test)
         printf '%s\n' 'command:c++|g++' 'module:check|check' \
@@ -65,7 +64,9 @@ packages_of()
             'python:selenium|python3-selenium'
         ;;
     load)
-        printf '%s\n' 'command:h2load|nghttp2-client' 'command:wrk|wrk'
+        printf '%s\n' 'command:h2load|nghttp2-client' 'command:wrk|wrk' \
+            'python:http.server|python3' \
+            'file:/usr/share/javascript/chart.js/chart.min.js|libjs-chart.js'
         ;;
     lint)
         printf '%s\n' 'command:clang|clang' 'command:clang-format|clang-format' \

@@ -2,13 +2,16 @@
 
 import http.client
 import json
+import os
 import re
 import signal
 import subprocess
 import threading
 import time
 
-from hotitems_testing import MYSQL, PATIENCE_S, sql, wait_for
+from hotitems_testing import MYSQL, PATIENCE_S, ROOT, sql, wait_for
+
+STAGE = os.path.join(ROOT, "demo", "stage", "stage")
 
 LANES = ("none", "setnx", "snowshed")
 JSON = {"Content-Type": "application/json"}
@@ -32,13 +35,13 @@ def ask(port, method, path, body=None, headers=None, raw=False):
 
 
 class Listener:
-    """Reads an /events as it comes, on a thread, until the connection ends."""
+    """Reads the stage's /events as they come, on a thread, until the connection ends."""
 
     def __init__(self, port):
         self.events = []  # (name, data)
-        self.newest = {}  # data, by name
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
         self.connection.request("GET", "/events")
+        self.socket = self.connection.sock  # the answer takes it over
         self.answer = self.connection.getresponse()
         if self.answer.status != 200:
             raise AssertionError(f"/events: {self.answer.status}")
@@ -53,24 +56,20 @@ class Listener:
                 if line.startswith("event: "):
                     name = line[7:]
                 elif line.startswith("data: "):
-                    data = json.loads(line[6:])
-                    self.events.append((name, data))
-                    self.newest[name] = data
+                    self.events.append((name, json.loads(line[6:])))
         except (OSError, ValueError, http.client.HTTPException):
             pass  # it was closed
 
     def all(self, name):
         return [data for which, data in self.events if which == name]
 
-    def has_ended(self):
-        return not self.thread.is_alive()
-
     def close(self):
         try:
-            self.connection.sock and self.connection.sock.shutdown(2)
+            self.socket.shutdown(2)
         except OSError:
             pass  # the server has closed it
         self.thread.join(PATIENCE_S)
+        self.answer.close()
         self.connection.close()
 
 
@@ -78,13 +77,15 @@ class Stage:
     """A running stage, which may stop its Redis, and kill it and a database of its
     own."""
 
-    def __init__(self, program, redis, *options, database=None):
+    def __init__(self, redis, *options, programs, database=None):
+        """programs: those of the service and of the tool."""
         servers = ["--redis", redis.uri, "--redis-pid", str(redis.process.pid)]
         servers += ["--mysql", database.uri, "--db-pid", database.pid] if database else \
             ["--mysql", MYSQL]
         # It ends with the test even if that is killed.
         self.process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "TERM", program, *servers, *options],
+            ["setpriv", "--pdeathsig", "TERM", STAGE, "--hotitems", programs[0], "--snowshed",
+             programs[1], *servers, *options],
             stdout=subprocess.PIPE, text=True)
         first = self.process.stdout.readline()
         found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)\n", first)
@@ -93,7 +94,6 @@ class Stage:
             self.process.wait()
             raise AssertionError("it prints no address: " + first)
         self.port = int(found.group(1))
-        self.listeners = {}  # of instances, by port
 
     def get(self, path):
         return ask(self.port, "GET", path)[1]
@@ -140,19 +140,16 @@ class Stage:
     def sample(self, port, since_ms):
         """The newest sample of an instance if it was taken since then, else
         None; also None if the instance is dead."""
-        listener = self.listeners.get(port)
-        if listener is None or listener.has_ended():
-            try:
-                listener = self.listeners[port] = Listener(port)
-            except (OSError, http.client.HTTPException):
-                return None
-        newest = listener.newest.get("sample")
-        return newest if newest and newest["time_ms"] >= since_ms else None
+        try:
+            newest = ask(port, "GET", f"/sample?after={max(since_ms - 1, 0)}")[1]
+        except (OSError, http.client.HTTPException):
+            return None
+        return newest if newest["time_ms"] >= since_ms else None
 
     def samples(self):
         """A sample of each instance, by lane, taken after this call, because an
         older one describes the past."""
-        since_ms = time.time() * 1000
+        since_ms = int(time.time() * 1000)
 
         def look():
             found = {lane: {port: self.sample(port, since_ms) for port in ports}
@@ -185,6 +182,4 @@ class Stage:
             self.process.send_signal(how)
         status = self.process.wait(PATIENCE_S)
         self.process.stdout.close()
-        for listener in self.listeners.values():
-            listener.close()
         return status

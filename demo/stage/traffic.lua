@@ -35,7 +35,7 @@ local function draw_rank()
     return low
 end
 
--- As traffic_item() in stage_traffic.c: the hottest is 42, not 1.
+-- The hottest is 42, not 1: see HOTTEST_ITEM in lanes.py.
 local function item_of(rank)
     return (rank - 1 + 41) % items + 1
 end

@@ -121,7 +121,8 @@ int main(int argc, char **argv)
         print_price(prices, NULL, &err) || raise_price(prices, mysql, &err) ||
         raise_shop(prices, mysql, &err) || print_price(prices, &sale, &err))
         fprintf(stderr, "%s: %s\n", shed_code_name(err.code), err.reason);
-    else if (shed_stats_prometheus(&prices, 1, out, sizeof(out)) < sizeof(out))
+    else if (shed_stats_prometheus(&prices, 1, NULL, 0, out, sizeof(out)) <
+             sizeof(out))
         fputs(out, stdout);
     shed_cache_close(prices); /* NULL is allowed */
     mysql_close(mysql);

@@ -152,9 +152,12 @@ static void log_request(void *user, const struct http_record *record)
 
 static void log_redis(void *user, enum shed_log_level level, const char *text)
 {
+    static const char *const names[] = {[SHED_LOG_INFO] = "info",
+                                        [SHED_LOG_WARNING] = "warning",
+                                        [SHED_LOG_ERROR] = "error"};
+
     (void)user;
-    (void)fprintf(stderr, "hotitems: %s: %s\n", shed_log_level_name(level),
-                  text);
+    (void)fprintf(stderr, "hotitems: %s: %s\n", names[level], text);
 }
 
 /* ---------------------------------------------------------- open and close */

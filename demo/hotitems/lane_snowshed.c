@@ -242,12 +242,12 @@ static uint64_t gauge(const char *text, const char *name)
 static void read_gauges(struct snowshed *s, struct lane_guard *guard)
 {
     size_t capacity =
-        shed_stats_prometheus(&s->items, 1, NULL, 0) + GROWTH_BYTES;
+        shed_stats_prometheus(&s->items, 1, NULL, 0, NULL, 0) + GROWTH_BYTES;
     char *text = malloc(capacity);
 
     if (text == NULL)
         return;
-    (void)shed_stats_prometheus(&s->items, 1, text, capacity);
+    (void)shed_stats_prometheus(&s->items, 1, NULL, 0, text, capacity);
     guard->breaker =
         (enum shed_breaker_state)gauge(text, "snowshed_source_breaker");
     guard->loads = gauge(text, "snowshed_source_loads");
@@ -301,7 +301,7 @@ static void read_stats(struct lane *lane, struct lane_stats *out)
 
 static size_t metrics(struct lane *lane, char *buffer, size_t capacity)
 {
-    return shed_stats_prometheus(&snowshed_of(lane)->items, 1, buffer,
+    return shed_stats_prometheus(&snowshed_of(lane)->items, 1, NULL, 0, buffer,
                                  capacity);
 }
 

@@ -106,11 +106,20 @@ static void add_lane(json_t *object, const struct lane_stats *stats,
     (void)json_object_set_new(object, "origins", origins);
 }
 
+static const char *breaker_name(enum shed_breaker_state state)
+{
+    static const char *const names[] = {[SHED_BREAKER_CLOSED] = "closed",
+                                        [SHED_BREAKER_HALF_OPEN] = "half-open",
+                                        [SHED_BREAKER_OPEN] = "open"};
+
+    return names[state];
+}
+
 static json_t *redis_json(const struct lane_redis *redis)
 {
-    json_t *object = json_pack(
-        "{s:b,s:s}", "up", redis->is_up, "breaker",
-        redis->has_breaker ? shed_breaker_state_name(redis->breaker) : "none");
+    json_t *object =
+        json_pack("{s:b,s:s}", "up", redis->is_up, "breaker",
+                  redis->has_breaker ? breaker_name(redis->breaker) : "none");
 
     add(object, "since_ms", redis->since_ms);
     add(object, "retry_ms", redis->retry_ms);
@@ -121,7 +130,7 @@ static json_t *redis_json(const struct lane_redis *redis)
 static json_t *guard_json(const struct lane_guard *guard)
 {
     json_t *object = json_pack("{s:{s:s},s:o}", "breakers", "database",
-                               shed_breaker_state_name(guard->breaker), "redis",
+                               breaker_name(guard->breaker), "redis",
                                redis_json(&guard->redis));
 
     add(object, "loads", guard->loads);

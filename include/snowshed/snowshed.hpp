@@ -19,9 +19,8 @@
  * function of the same name. Handles may be destroyed in any order.
  *
  * It has a form of every C function, except these, which are used as they are:
- * - shed_version, shed_code_name, shed_kind_name, shed_origin_name,
- *   shed_log_level_name, shed_breaker_state_name and shed_event_kind_name,
- *   and shed_log_stderr, for options.on_log;
+ * - shed_version, shed_code_name, shed_kind_name, shed_origin_name and
+ *   shed_event_kind_name, and shed_log_stderr, for options.on_log;
  * - mysql.h, which belongs to a library of its own: mysql.hpp has a form of
  *   shed_mysql_source_open, hold::fence returns what shed_mysql_fence wants,
  *   and shed_mysql_connect has no handle of ours.
@@ -612,11 +611,6 @@ class source
     {
         return handle_.get();
     }
-    result<shed_source_status> status() const
-    {
-        return detail::read<shed_source_status>(shed_source_status_read, get());
-    }
-
   private:
     template <class Function, class Open, class Call>
     static result<source> open_with(Open open, Call call, Function load,
@@ -1007,34 +1001,32 @@ class lock
 namespace detail
 {
 
-/* The text of write, which is called again while the text does not fit. */
-template <auto write, class Handle, class T>
-std::string text_of(const std::vector<const T *> &things)
+template <class Handle, class T>
+std::vector<Handle *> handles(const std::vector<const T *> &things)
 {
     std::vector<Handle *> handles;
-    std::string text;
-    std::size_t size = 0;
     for (const T *thing : things)
         handles.push_back(thing->get());
-    do {
-        text.resize(size + 1); /* for the terminator */
-        size = write(handles.data(), handles.size(), text.data(), text.size());
-    } while (size >= text.size());
-    text.resize(size);
-    return text;
+    return handles;
 }
 
 } // namespace detail
 
 /* The text for Prometheus, as in stats_prometheus({&items, &orders}). */
-inline std::string stats_prometheus(const std::vector<const cache *> &caches)
+inline std::string stats_prometheus(const std::vector<const cache *> &caches,
+                                    const std::vector<const lock *> &locks = {})
 {
-    return detail::text_of<shed_stats_prometheus, struct shed_cache>(caches);
-}
-
-inline std::string lock_stats_prometheus(const std::vector<const lock *> &locks)
-{
-    return detail::text_of<shed_lock_stats_prometheus, struct shed_lock>(locks);
+    auto c = detail::handles<struct shed_cache>(caches);
+    auto l = detail::handles<struct shed_lock>(locks);
+    std::string text;
+    std::size_t size = 0;
+    do { /* again while it does not fit */
+        text.resize(size + 1); /* for the terminator */
+        size = shed_stats_prometheus(c.data(), c.size(), l.data(), l.size(),
+                                     text.data(), text.size());
+    } while (size >= text.size());
+    text.resize(size);
+    return text;
 }
 
 } // namespace shed

@@ -144,11 +144,10 @@ shed_lock_stats_read(const struct shed_lock *lock, struct shed_lock_stats *out,
                      size_t size, struct shed_error *err);
 
 /*
- * Write the statistics of count caches, or locks, as Prometheus text
- * (exposition format 0.0.4) into buffer and terminate it. A sample's label is
- * cache="NAME" or lock="NAME", with \xNN for bytes that are not printable. Of
- * two handles of one name pass only one. The texts of caches and of locks may
- * follow each other, but not two texts of one kind.
+ * Write the statistics of caches and locks as one Prometheus text (exposition
+ * format 0.0.4) into buffer and terminate it. A sample's label is cache="NAME"
+ * or lock="NAME", with \xNN for bytes that are not printable. Of two handles of
+ * one name pass only one.
  *
  * Of a cache, besides snowshed_<field>_total for each of SHED_COUNTERS:
  *     snowshed_hit_seconds, snowshed_miss_seconds, snowshed_load_seconds,
@@ -178,11 +177,10 @@ shed_lock_stats_read(const struct shed_lock *lock, struct shed_lock_stats *out,
  * with capacity 0.
  */
 SHED_API size_t shed_stats_prometheus(struct shed_cache *const *caches,
-                                      size_t count, char *buffer,
+                                      size_t caches_count,
+                                      struct shed_lock *const *locks,
+                                      size_t locks_count, char *buffer,
                                       size_t capacity);
-SHED_API size_t shed_lock_stats_prometheus(struct shed_lock *const *locks,
-                                           size_t count, char *buffer,
-                                           size_t capacity);
 
 #ifdef __cplusplus
 }

@@ -4,32 +4,6 @@
  */
 #include <snowshed/snowshed.h>
 
-const char *shed_log_level_name(enum shed_log_level level)
-{
-    switch (level) {
-    case SHED_LOG_INFO:
-        return "info";
-    case SHED_LOG_WARNING:
-        return "warning";
-    case SHED_LOG_ERROR:
-        return "error";
-    }
-    return "unknown level";
-}
-
-const char *shed_breaker_state_name(enum shed_breaker_state state)
-{
-    switch (state) {
-    case SHED_BREAKER_CLOSED:
-        return "closed";
-    case SHED_BREAKER_HALF_OPEN:
-        return "half-open";
-    case SHED_BREAKER_OPEN:
-        return "open";
-    }
-    return "unknown state";
-}
-
 const char *shed_kind_name(enum shed_kind kind)
 {
     switch (kind) {

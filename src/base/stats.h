@@ -36,7 +36,12 @@ static inline void shed_count(_Atomic uint64_t *counter, uint64_t n)
     atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
 }
 
+uint64_t shed_count_read(const _Atomic uint64_t *counter);
+
 void shed_histogram_add(struct shed_histogram_atomic *h, uint64_t value);
+
+void shed_histogram_read(const struct shed_histogram_atomic *h,
+                         struct shed_histogram *out);
 
 /* Count the failure of a key; SHED_OK and SHED_EMISS are none. */
 void shed_count_code(struct shed_counters *counters, enum shed_code code);
@@ -55,29 +60,5 @@ void shed_counters_read(const struct shed_counters *counters,
 /* The same for a lock's counters. */
 void shed_lock_counters_read(const struct shed_lock_counters *counters,
                              struct shed_lock_stats *out);
-
-/* A cache or lock that the text describes. */
-struct shed_subject {
-    const void *name;
-    size_t name_size;
-    const void *counters; /* struct shed_counters or shed_lock_counters */
-    /* for a cache: the current values */
-    uint64_t redis_up, source_loads, source_loads_limit, source_queue_keys,
-        source_queue_limit_keys, source_breaker, source_callers,
-        source_callers_limit, undelivered, redis_breaker, fleet_loads,
-        fleet_loads_limit, local_rows, local_bytes;
-};
-
-/* Returns: the i-th subject of a list. */
-typedef struct shed_subject shed_subject_fn(const void *list, size_t i);
-
-/* As shed_stats_prometheus, for subjects with struct shed_counters. */
-size_t shed_stats_text(shed_subject_fn *subject, const void *list, size_t count,
-                       char *buffer, size_t capacity);
-
-/* As shed_lock_stats_prometheus, for subjects with struct shed_lock_counters.
- */
-size_t shed_lock_stats_text(shed_subject_fn *subject, const void *list,
-                            size_t count, char *buffer, size_t capacity);
 
 #endif

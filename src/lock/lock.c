@@ -558,35 +558,3 @@ enum shed_code shed_lock_fence(struct shed_lock *l, struct shed_fence *out,
     pthread_mutex_unlock(&l->mu);
     return code;
 }
-
-/* -------------------------------------------------------------- statistics */
-
-enum shed_code shed_lock_stats_read(const struct shed_lock *l,
-                                    struct shed_lock_stats *out, size_t size,
-                                    struct shed_error *err)
-{
-    struct shed_lock_stats all;
-    enum shed_code code = shed_stats_check("shed_lock_stats_read", l, out, size,
-                                           sizeof(all), err);
-
-    if (code != SHED_OK)
-        return code;
-    shed_lock_counters_read(&l->counters, &all);
-    memcpy(out, &all, size);
-    return SHED_OK;
-}
-
-static struct shed_subject subject(const void *list, size_t i)
-{
-    const struct shed_lock *l = ((struct shed_lock *const *)list)[i];
-
-    return (struct shed_subject){
-        .name = l->name, .name_size = l->name_size, .counters = &l->counters};
-}
-
-size_t shed_lock_stats_prometheus(struct shed_lock *const *locks, size_t count,
-                                  char *buffer, size_t capacity)
-{
-    return shed_lock_stats_text(subject, (const void *)locks, count, buffer,
-                                capacity);
-}

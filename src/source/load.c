@@ -488,29 +488,6 @@ struct shed_source_state shed_source_look(struct shed_source *s)
     return state;
 }
 
-enum shed_code shed_source_status_read(struct shed_source *source,
-                                       struct shed_source_status *out,
-                                       size_t size, struct shed_error *err)
-{
-    struct shed_source_status all = {0};
-    struct shed_breaker_status breaker;
-    enum shed_code code = shed_stats_check("shed_source_status_read", source,
-                                           out, size, sizeof(all), err);
-
-    if (code != SHED_OK)
-        return code;
-    if (source->pid != shed_process_id())
-        return shed_fail(err, SHED_EFORKED,
-                         "the source was opened before this process was "
-                         "forked: open a new one");
-    breaker = shed_source_look(source).breaker;
-    all.breaker = breaker.state;
-    all.breaker_opened = breaker.openings;
-    all.breaker_left_ms = breaker.left_ms;
-    memcpy(out, &all, size);
-    return SHED_OK;
-}
-
 /* -------------------------------------------------------- begin and end */
 
 /* Make the lock and its condition variables. Returns: 0, or an errno. */

@@ -155,7 +155,7 @@ static uint64_t loads_limit(struct shed_cache *cache)
     static char text[65536];
     const char *at;
 
-    (void)shed_stats_prometheus(&cache, 1, text, sizeof(text));
+    (void)shed_stats_prometheus(&cache, 1, NULL, 0, text, sizeof(text));
     at = strstr(text, "\nsnowshed_source_loads_limit{");
     at = at != NULL ? strchr(at, '}') : NULL;
     return at != NULL ? strtoull(at + 1, NULL, 10) : 0;

@@ -354,7 +354,7 @@ START_TEST(while_it_is_open_gets_do_without_redis)
         ck_assert(gets(SHED_ORIGIN_UNPUBLISHED));
     ck_assert_uint_ge(status_of(fixture.client).breaker_refused, GETS);
     ck_assert_uint_eq(status_of(fixture.client).breaker, OPEN);
-    (void)shed_stats_prometheus(&fixture.cache, 1, text, sizeof(text));
+    (void)shed_stats_prometheus(&fixture.cache, 1, NULL, 0, text, sizeof(text));
     ck_assert_ptr_nonnull(
         strstr(text, "\nsnowshed_redis_breaker{cache=\"t\"} 2\n"));
     down();

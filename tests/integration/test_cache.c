@@ -766,7 +766,7 @@ static void expect_gauge(const char *name, int value)
 
     (void)snprintf(line, sizeof(line), "\nsnowshed_%s{cache=\"t\"} %d\n", name,
                    value);
-    (void)shed_stats_prometheus(&fixture.cache, 1, text, sizeof(text));
+    (void)shed_stats_prometheus(&fixture.cache, 1, NULL, 0, text, sizeof(text));
     ck_assert_ptr_nonnull(strstr(text, line));
 }
 
@@ -943,7 +943,8 @@ START_TEST(the_statistics_are_prometheus_text)
     fixture_up(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     expect_text(fixture.cache, "k", "k@1");
-    size = shed_stats_prometheus(&fixture.cache, 1, text, sizeof(text));
+    size =
+        shed_stats_prometheus(&fixture.cache, 1, NULL, 0, text, sizeof(text));
     ck_assert_uint_gt(size, 0);
     ck_assert_uint_lt(size, sizeof(text));
     ck_assert_uint_eq(strlen(text), size);

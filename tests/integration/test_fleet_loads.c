@@ -90,8 +90,9 @@ static unsigned long long gauge(const char *name)
     const char *at;
 
     snprintf(line, sizeof(line), "\nsnowshed_%s{cache=\"t\"} ", name);
-    ck_assert_uint_lt(shed_stats_prometheus(&r.cache, 1, text, sizeof(text)),
-                      sizeof(text));
+    ck_assert_uint_lt(
+        shed_stats_prometheus(&r.cache, 1, NULL, 0, text, sizeof(text)),
+        sizeof(text));
     at = strstr(text, line);
     ck_assert_ptr_nonnull(at);
     return strtoull(at + strlen(line), NULL, 10);

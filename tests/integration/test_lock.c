@@ -561,7 +561,7 @@ START_TEST(locks_are_told_as_prometheus_text)
                                         NULL, &locks[i], NULL),
                          SHED_OK);
     acquire(locks[1], 0);
-    size = shed_lock_stats_prometheus(locks, 2, text, sizeof(text));
+    size = shed_stats_prometheus(NULL, 0, locks, 2, text, sizeof(text));
     ck_assert_uint_eq(strlen(text), size);
     ck_assert_ptr_nonnull(
         strstr(text, "\nsnowshed_lock_acquired_total{lock=\"job\"} 0\n"

@@ -52,7 +52,7 @@ static int gauge(const char *name)
     const char *at;
 
     (void)snprintf(line, sizeof(line), "\nsnowshed_%s{cache=\"t\"} ", name);
-    (void)shed_stats_prometheus(&fixture.cache, 1, text, sizeof(text));
+    (void)shed_stats_prometheus(&fixture.cache, 1, NULL, 0, text, sizeof(text));
     at = strstr(text, line);
     ck_assert_ptr_nonnull(at);
     return atoi(at + strlen(line));

@@ -314,7 +314,8 @@ static void check_stats(struct shed_cache *cache)
     struct shed_error err;
 
     must(shed_stats_read(cache, &s, sizeof(s), &err), &err, "stats");
-    require(shed_stats_prometheus(&cache, 1, text, sizeof(text)) < sizeof(text),
+    require(shed_stats_prometheus(&cache, 1, NULL, 0, text, sizeof(text)) <
+                sizeof(text),
             "the text is too long");
 #define CHECK(field, help) at = check_counter(at, "snowshed_", #field, s.field);
     SHED_COUNTERS(CHECK)
@@ -336,7 +337,7 @@ static void check_lock_stats(struct shed_lock *lock)
     struct shed_error err;
 
     must(shed_lock_stats_read(lock, &s, sizeof(s), &err), &err, "lock stats");
-    require(shed_lock_stats_prometheus(&lock, 1, text, sizeof(text)) <
+    require(shed_stats_prometheus(NULL, 0, &lock, 1, text, sizeof(text)) <
                 sizeof(text),
             "the text is too long");
 #define CHECK(field, help)                                                     \

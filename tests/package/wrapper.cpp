@@ -168,7 +168,7 @@ static void use_lock(const shed::client &client)
 
     auto stats = lock->stats();
     require(require(stats, "stats").acquired == 2, "two holds");
-    require(has_line(shed::lock_stats_prometheus({&*lock}),
+    require(has_line(shed::stats_prometheus({}, {&*lock}),
                      "snowshed_lock_acquired_total{lock=\"wrapper\"} 2"),
             "the holds are in the text");
 }
@@ -287,10 +287,6 @@ static void use_all(const char *uri, const shed_client_options &options,
     auto status = client->status();
     require(status && status->is_up == 1 && status->breaker == 0,
             "the client is connected, and its breaker is closed");
-    auto loading = source->status();
-    require(loading && loading->breaker == SHED_BREAKER_CLOSED &&
-                loading->breaker_opened == 0,
-            "the source's breaker is closed");
     use_tags(*client, *source);
     use_single(*client, loads);
     use_lock(*client);

@@ -311,26 +311,22 @@ START_TEST(so_does_a_refresh_whose_place_in_the_queue_a_caller_takes)
 }
 END_TEST
 
-static struct shed_source_status status(void)
+static struct shed_breaker_status status(void)
 {
-    struct shed_source_status s;
-
-    ck_assert_int_eq(shed_source_status_read(fake.source, &s, sizeof(s), NULL),
-                     SHED_OK);
-    return s;
+    return shed_source_look(fake.source).breaker;
 }
 
 START_TEST(its_state_can_be_read)
 {
     open_fake(FOREVER_MS, 1);
-    ck_assert_uint_eq(status().breaker, SHED_BREAKER_CLOSED);
-    ck_assert_uint_eq(status().breaker_opened, 0);
-    ck_assert_uint_eq(status().breaker_left_ms, 0);
+    ck_assert_uint_eq(status().state, SHED_BREAKER_CLOSED);
+    ck_assert_uint_eq(status().openings, 0);
+    ck_assert_uint_eq(status().left_ms, 0);
     load_ten(0, BAD);
-    ck_assert_uint_eq(status().breaker, SHED_BREAKER_OPEN);
-    ck_assert_uint_eq(status().breaker_opened, 1);
-    ck_assert_uint_gt(status().breaker_left_ms, 0);
-    ck_assert_uint_le(status().breaker_left_ms, FOREVER_MS);
+    ck_assert_uint_eq(status().state, SHED_BREAKER_OPEN);
+    ck_assert_uint_eq(status().openings, 1);
+    ck_assert_uint_gt(status().left_ms, 0);
+    ck_assert_uint_le(status().left_ms, FOREVER_MS);
     note_close();
 }
 END_TEST
@@ -340,41 +336,18 @@ START_TEST(so_can_how_often_it_has_opened)
     open_fake(1, 1);
     load_ten(0, BAD);
     for (size_t i = 10; i < 13; i++) {
-        WAIT_FOR(status().breaker == SHED_BREAKER_HALF_OPEN);
-        ck_assert_uint_eq(status().breaker_left_ms, 0);
-        ck_assert_uint_eq(status().breaker_opened, i - 9);
+        WAIT_FOR(status().state == SHED_BREAKER_HALF_OPEN);
+        ck_assert_uint_eq(status().left_ms, 0);
+        ck_assert_uint_eq(status().openings, i - 9);
         submit_ok(i);
         await(i, i + 1);
     }
-    WAIT_FOR(status().breaker == SHED_BREAKER_HALF_OPEN);
+    WAIT_FOR(status().state == SHED_BREAKER_HALF_OPEN);
     atomic_store(&fake.ending, GOOD);
     submit_ok(20);
     await(20, 21);
-    ck_assert_uint_eq(status().breaker, SHED_BREAKER_CLOSED);
-    ck_assert_uint_eq(status().breaker_opened, 4);
-    note_close();
-}
-END_TEST
-
-START_TEST(a_status_of_another_size_is_a_part_or_refused)
-{
-    struct shed_source_status s = {.breaker = 7, .breaker_opened = 7};
-    struct shed_error err;
-
-    open_fake(FOREVER_MS, 1);
-    ck_assert_int_eq(
-        shed_source_status_read(fake.source, &s, sizeof(s.breaker), &err),
-        SHED_OK);
-    ck_assert_uint_eq(s.breaker, SHED_BREAKER_CLOSED);
-    ck_assert_uint_eq(s.breaker_opened, 7);
-    ck_assert_int_eq(
-        shed_source_status_read(fake.source, &s, sizeof(s) + 1, &err),
-        SHED_EINVAL);
-    ck_assert_int_eq(shed_source_status_read(NULL, &s, sizeof(s), &err),
-                     SHED_EINVAL);
-    ck_assert_int_eq(
-        shed_source_status_read(fake.source, NULL, sizeof(s), &err),
-        SHED_EINVAL);
+    ck_assert_uint_eq(status().state, SHED_BREAKER_CLOSED);
+    ck_assert_uint_eq(status().openings, 4);
     note_close();
 }
 END_TEST
@@ -462,7 +435,6 @@ int main(void)
                    so_does_a_refresh_whose_place_in_the_queue_a_caller_takes);
     tcase_add_test(tc, its_state_can_be_read);
     tcase_add_test(tc, so_can_how_often_it_has_opened);
-    tcase_add_test(tc, a_status_of_another_size_is_a_part_or_refused);
     tcase_add_test(tc, loads_that_take_too_long_have_failed);
     tcase_add_test(tc, what_is_slow_is_an_option);
     tcase_add_test(tc, absent_and_oversized_rows_are_successes);

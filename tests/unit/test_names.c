@@ -3,27 +3,6 @@
 
 #include "support/testing.h"
 
-START_TEST(every_log_level_has_a_name)
-{
-    ck_assert_str_eq(shed_log_level_name(SHED_LOG_INFO), "info");
-    ck_assert_str_eq(shed_log_level_name(SHED_LOG_WARNING), "warning");
-    ck_assert_str_eq(shed_log_level_name(SHED_LOG_ERROR), "error");
-    ck_assert_str_eq(shed_log_level_name((enum shed_log_level)99),
-                     "unknown level");
-}
-END_TEST
-
-START_TEST(every_breaker_state_has_a_name)
-{
-    ck_assert_str_eq(shed_breaker_state_name(SHED_BREAKER_CLOSED), "closed");
-    ck_assert_str_eq(shed_breaker_state_name(SHED_BREAKER_HALF_OPEN),
-                     "half-open");
-    ck_assert_str_eq(shed_breaker_state_name(SHED_BREAKER_OPEN), "open");
-    ck_assert_str_eq(shed_breaker_state_name((enum shed_breaker_state)99),
-                     "unknown state");
-}
-END_TEST
-
 START_TEST(every_kind_has_a_name)
 {
     ck_assert_str_eq(shed_kind_name(SHED_KIND_ROW), "row");
@@ -48,8 +27,6 @@ int main(void)
 {
     TCase *tc = tcase_create("names");
 
-    tcase_add_test(tc, every_log_level_has_a_name);
-    tcase_add_test(tc, every_breaker_state_has_a_name);
     tcase_add_test(tc, every_kind_has_a_name);
     tcase_add_test(tc, every_origin_has_a_name);
     return run_tests("names", tc);

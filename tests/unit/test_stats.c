@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "stats/text.h"
 #include "support/testing.h"
 
 enum { FILE_BYTES = 1 << 18 };
@@ -41,25 +42,34 @@ static struct shed_subject lock_of(const void *names, size_t i)
     return subject;
 }
 
-typedef size_t text_fn(shed_subject_fn *subject, const void *list, size_t count,
-                       char *buffer, size_t capacity);
-
-/* The text, for the caller to free. */
-static char *write_text(text_fn *write, shed_subject_fn *subject,
-                        const char *const *names, size_t count)
+/* The text of caches and locks, for the caller to free. */
+static char *write_text(struct shed_subjects caches, struct shed_subjects locks)
 {
-    size_t length = write(subject, names, count, NULL, 0);
+    size_t length = shed_stats_text(&caches, &locks, NULL, 0);
     char *text = malloc(length + 1);
 
     ck_assert_ptr_nonnull(text);
-    ck_assert_uint_eq(write(subject, names, count, text, length + 1), length);
+    ck_assert_uint_eq(shed_stats_text(&caches, &locks, text, length + 1),
+                      length);
     ck_assert_uint_eq(strlen(text), length);
     return text;
 }
 
+static const struct shed_subjects none;
+
+static char *caches_text(const char *const *names, size_t count)
+{
+    return write_text((struct shed_subjects){cache_of, names, count}, none);
+}
+
 static char *text_of(const char *cache)
 {
-    return write_text(shed_stats_text, cache_of, &cache, 1);
+    return caches_text(&cache, 1);
+}
+
+static char *lock_text(const char *lock)
+{
+    return write_text(none, (struct shed_subjects){lock_of, &lock, 1});
 }
 
 static void assert_line(const char *text, const char *line)
@@ -266,7 +276,7 @@ START_TEST(caches_are_told_together)
 
     shed_count(&counters.hits, 7);
     shed_histogram_add(&counters.load_us, 1);
-    text = write_text(shed_stats_text, cache_of, names, 2);
+    text = caches_text(names, 2);
     assert_line(text, "# TYPE snowshed_hits_total counter\n"
                       "snowshed_hits_total{cache=\"item\"} 7\n"
                       "snowshed_hits_total{cache=\"order\"} 7\n#");
@@ -274,7 +284,7 @@ START_TEST(caches_are_told_together)
                       "snowshed_load_seconds_bucket{cache=\"order\","
                       "le=\"0.000001\"} 1\n");
     free(text);
-    ck_assert_uint_eq(shed_stats_text(cache_of, names, 0, NULL, 0), 0);
+    ck_assert_uint_eq(shed_stats_text(&none, &none, NULL, 0), 0);
 }
 END_TEST
 
@@ -297,7 +307,7 @@ START_TEST(locks_are_told_under_names_of_their_own)
 #undef COMPARE
     ck_assert_uint_eq(stats.wait_us.sum, 20);
     ck_assert_uint_eq(stats.hold_us.sum, 300);
-    text = write_text(shed_lock_stats_text, lock_of, &name, 1);
+    text = lock_text(name);
     assert_line(text, "# HELP snowshed_lock_acquired_total holds that began\n"
                       "# TYPE snowshed_lock_acquired_total counter\n"
                       "snowshed_lock_acquired_total{lock=\"a\\\\x01\\\\xff\"} 1"
@@ -354,11 +364,28 @@ static void assert_named(const char *header, const char *text,
     ck_assert_uint_gt(count, 9);
 }
 
+/* The lines of one text follow those of the other. */
+START_TEST(caches_and_locks_share_a_text)
+{
+    const char *const name = "job";
+    char *of_cache = text_of(name), *of_lock = lock_text(name);
+    char *both = write_text((struct shed_subjects){cache_of, &name, 1},
+                            (struct shed_subjects){lock_of, &name, 1});
+
+    ck_assert_uint_eq(strlen(both), strlen(of_cache) + strlen(of_lock));
+    ck_assert_mem_eq(both, of_cache, strlen(of_cache));
+    ck_assert_str_eq(both + strlen(of_cache), of_lock);
+    free(both);
+    free(of_cache);
+    free(of_lock);
+}
+END_TEST
+
 START_TEST(the_header_names_every_metric)
 {
     const char *const name = "job";
     char *header = read_file(STATS_H), *of_cache = text_of(name);
-    char *of_lock = write_text(shed_lock_stats_text, lock_of, &name, 1);
+    char *of_lock = lock_text(name);
 
     assert_named(header, of_cache, "snowshed_");
     assert_named(header, of_lock, "snowshed_lock_");
@@ -372,15 +399,16 @@ END_TEST
 START_TEST(a_text_that_does_not_fit_is_cut_and_terminated)
 {
     const char *const name = "job";
-    char *whole = write_text(shed_lock_stats_text, lock_of, &name, 1);
+    const struct shed_subjects locks = {lock_of, &name, 1};
+    char *whole = lock_text(name);
     size_t length = strlen(whole);
     char *part = malloc(length + 2);
 
     ck_assert_ptr_nonnull(part);
     for (size_t capacity = 1; capacity <= length + 1; capacity++) {
         memset(part, 'x', length + 2);
-        ck_assert_uint_eq(
-            shed_lock_stats_text(lock_of, &name, 1, part, capacity), length);
+        ck_assert_uint_eq(shed_stats_text(&none, &locks, part, capacity),
+                          length);
         ck_assert_uint_eq(strlen(part), capacity - 1);
         ck_assert_mem_eq(part, whole, capacity - 1);
         ck_assert_int_eq(part[capacity], 'x');
@@ -433,6 +461,7 @@ int main(void)
     tcase_add_test(tc, a_histogram_of_times_is_told_in_seconds_and_cumulative);
     tcase_add_test(tc, a_histogram_of_sizes_is_told_in_whole_numbers);
     tcase_add_test(tc, gauges_tell_what_is_true_now);
+    tcase_add_test(tc, caches_and_locks_share_a_text);
     tcase_add_test(tc, the_header_names_every_metric);
     tcase_add_test(tc, quotes_and_backslashes_of_a_name_are_escaped);
     tcase_add_test(tc, the_longest_name_is_told_whole);

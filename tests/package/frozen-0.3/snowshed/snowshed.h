@@ -198,9 +198,6 @@ enum shed_log_level {
     SHED_LOG_ERROR    /* somebody must act: Redis refuses the password */
 };
 
-/* Returns: "info", "warning" or "error"; static, never NULL. */
-SHED_API const char *shed_log_level_name(enum shed_log_level level);
-
 /* A ready-made on_log, which writes "snowshed: warning: text" to standard
  * error. user is not used. */
 SHED_API void shed_log_stderr(void *user, enum shed_log_level level,
@@ -317,9 +314,6 @@ enum shed_breaker_state {
     SHED_BREAKER_HALF_OPEN = 1, /* a few calls pass, as a test */
     SHED_BREAKER_OPEN = 2       /* no call passes */
 };
-
-/* Returns: "closed", "half-open" or "open"; static, never NULL. */
-SHED_API const char *shed_breaker_state_name(enum shed_breaker_state state);
 
 struct shed_client_status {
     uint64_t is_up;           /* 1: connected to a primary; else 0 */

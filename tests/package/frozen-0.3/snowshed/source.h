@@ -220,20 +220,6 @@ shed_source_open_batch(shed_load_fn *load, void *user,
                        const struct shed_source_options *options,
                        struct shed_source **out, struct shed_error *err);
 
-struct shed_source_status {
-    uint64_t breaker;         /* enum shed_breaker_state */
-    uint64_t breaker_opened;  /* how often it has opened */
-    uint64_t breaker_left_ms; /* until an open breaker is half-open; else 0 */
-};
-
-/* Copy the state of a source in this process into *out; size is sizeof *out.
- * Returns: SHED_OK; SHED_EINVAL also if size is larger than this library knows.
- */
-SHED_API SHED_MUST_CHECK enum shed_code
-shed_source_status_read(struct shed_source *source,
-                        struct shed_source_status *out, size_t size,
-                        struct shed_error *err);
-
 #ifdef __cplusplus
 }
 #endif

@@ -1,9 +1,11 @@
-/* What a cache has counted, as a struct and as text. */
+/* What caches and locks have counted, as a struct and as text. */
 #include <string.h>
 
 #include <snowshed/stats.h>
 
 #include "cache/cache.h"
+#include "lock/engine.h"
+#include "stats/text.h"
 
 enum shed_code shed_stats_read(const struct shed_cache *cache,
                                struct shed_stats *out, size_t size,
@@ -20,7 +22,22 @@ enum shed_code shed_stats_read(const struct shed_cache *cache,
     return SHED_OK;
 }
 
-static struct shed_subject subject(const void *list, size_t i)
+enum shed_code shed_lock_stats_read(const struct shed_lock *l,
+                                    struct shed_lock_stats *out, size_t size,
+                                    struct shed_error *err)
+{
+    struct shed_lock_stats all;
+    enum shed_code code = shed_stats_check("shed_lock_stats_read", l, out, size,
+                                           sizeof(all), err);
+
+    if (code != SHED_OK)
+        return code;
+    shed_lock_counters_read(&l->counters, &all);
+    memcpy(out, &all, size);
+    return SHED_OK;
+}
+
+static struct shed_subject cache_subject(const void *list, size_t i)
 {
     const struct shed_cache *cache = ((struct shed_cache *const *)list)[i];
     struct shed_source_state source = shed_source_look(cache->source);
@@ -48,9 +65,23 @@ static struct shed_subject subject(const void *list, size_t i)
                                  .local_bytes = local.bytes};
 }
 
-size_t shed_stats_prometheus(struct shed_cache *const *caches, size_t count,
+static struct shed_subject lock_subject(const void *list, size_t i)
+{
+    const struct shed_lock *l = ((struct shed_lock *const *)list)[i];
+
+    return (struct shed_subject){
+        .name = l->name, .name_size = l->name_size, .counters = &l->counters};
+}
+
+size_t shed_stats_prometheus(struct shed_cache *const *caches,
+                             size_t caches_count,
+                             struct shed_lock *const *locks, size_t locks_count,
                              char *buffer, size_t capacity)
 {
-    return shed_stats_text(subject, (const void *)caches, count, buffer,
-                           capacity);
+    const struct shed_subjects c = {cache_subject, (const void *)caches,
+                                    caches_count};
+    const struct shed_subjects l = {lock_subject, (const void *)locks,
+                                    locks_count};
+
+    return shed_stats_text(&c, &l, buffer, capacity);
 }

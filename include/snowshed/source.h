@@ -175,11 +175,11 @@ struct shed_source_options {
                                 in all processes at once: their wall clocks
                                 should agree to about 100 ms */
     struct shed_breaker_options breaker; /* before the source */
-    /* Limits on the callers that wait for a load; each key of shed_get_many is
-     * one. A call beyond a limit gets a stale row within stale_if_error_ms, or
-     * else SHED_EBUSY, at once. 0: no limit. */
-    uint64_t callers_limit;     /* [0, 10000000]; in all caches of the source */
-    uint64_t key_callers_limit; /* [0, 10000000]; for one key */
+    uint64_t callers_limit; /* [0, 10000000]; most callers that wait for a
+                               load, each key of shed_get_many being one. A
+                               call beyond it gets a stale row within
+                               stale_if_error_ms, or else SHED_EBUSY, at once.
+                               0: no limit */
     /* A budget of loads that all processes with the same fleet_name in the same
      * Redis share, for a database that cannot bear max_loads of each process.
      * While it is used up, keys wait in the queue, and batches grow. A load
@@ -197,7 +197,7 @@ struct shed_source_options {
 #define SHED_SOURCE_OPTIONS_INIT                                               \
     {                                                                          \
         sizeof(struct shed_source_options), 4, 100, 2, 100000, 30000, NULL,    \
-            NULL, NULL, 1, SHED_BREAKER_OPTIONS_INIT, 10000, 0, 0, NULL        \
+            NULL, NULL, 1, SHED_BREAKER_OPTIONS_INIT, 10000, 0, NULL           \
     }
 
 /*

@@ -20,7 +20,6 @@
 #define FAILURE_TTL_MAX_MS 60000
 #define LEASE_MIN_MS 10
 #define LEASE_MAX_MS 600000
-#define GRACE_MAX_MS 60000
 #define VALUE_MAX_BYTES ((uint64_t)256 << 20)
 #define PENDING_MAX 100000
 #define TAGS_MAX 100000
@@ -40,7 +39,6 @@ static enum shed_code check_options(const struct shed_cache_options *o,
         {o->negative_ttl_ms, 0, SHED_TTL_MAX_MS, "cache negative_ttl_ms"},
         {o->failure_ttl_ms, 0, FAILURE_TTL_MAX_MS, "cache failure_ttl_ms"},
         {o->lease_ms, LEASE_MIN_MS, LEASE_MAX_MS, "cache lease_ms"},
-        {o->grace_ms, 0, GRACE_MAX_MS, "cache grace_ms"},
         {o->timeout_ms, 1, SHED_TIMEOUT_MAX_MS, "cache timeout_ms"},
         {o->value_limit_bytes, 1, VALUE_MAX_BYTES, "cache value_limit_bytes"},
         {o->redis_down, SHED_REDIS_DOWN_SOURCE, SHED_REDIS_DOWN_STALE,

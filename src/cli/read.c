@@ -103,7 +103,7 @@ static void judge_lease(const struct cli_entry *e, struct verdict *v)
         (void)snprintf(v->text, sizeof(v->text),
                        "It would load: the process that holds the lease is "
                        "gone, and the next caller, or a waiter within %d ms, "
-                       "takes it over (after the cache's grace_ms).",
+                       "takes it over (once its lease is 100 ms old).",
                        WAITER_LOOK_MS);
     } else if (e->presence.life == CLI_ALIVE) {
         (void)snprintf(v->text, sizeof(v->text),

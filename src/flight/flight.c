@@ -52,7 +52,7 @@
 #include "base/backoff.h"
 
 /* With pushes it polls only to find dead holders and expiries, which nobody
- * announces in time: about the default grace_ms of 100 ms is soon enough. */
+ * announces in time: about SHED_LEASE_GRACE_MS is soon enough. */
 #define PUSHED_POLL_MIN_MS 50
 #define PUSHED_POLL_MAX_MS 150
 /* A lost connection is back within a few tries, or it counts as down. */

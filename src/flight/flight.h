@@ -21,6 +21,10 @@
 #include "base/trouble.h"
 #include "flight/pace.h"
 
+/* A holder that seems dead is not replaced before its lease is this old: it may
+ * be connecting again. */
+#define SHED_LEASE_GRACE_MS 100
+
 enum shed_flight_state {
     SHED_FLIGHT_ACQUIRING,  /* an acquire is under way */
     SHED_FLIGHT_WAITING,    /* another flight holds the lease, or Redis had a

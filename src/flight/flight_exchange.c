@@ -20,6 +20,6 @@ void shed_flight_exchange_settings_init(struct shed_flight_exchange_settings *s,
 {
     s->rule = shed_freshness_rule_of_cache(s->options);
     shed_write_digits(s->lease_ms, s->options->lease_ms);
-    shed_write_digits(s->grace_ms, s->options->grace_ms);
+    shed_write_digits(s->grace_ms, SHED_LEASE_GRACE_MS);
     shed_write_digits(s->record_ms, record_ms);
 }

@@ -93,30 +93,12 @@ static bool admit(struct shed_callers *callers)
     return true;
 }
 
-/* How many callers wait for the key, those of flights that were detached
- * included. */
-static size_t count_locked(const struct shed_waiters *chain,
-                           const struct shed_waiters *of)
-{
-    size_t count = 0;
-
-    for (; chain != NULL; chain = chain->next)
-        if (is_of(chain, of->key, of->key_size))
-            count += chain->count;
-    return count;
-}
-
 static enum shed_join add_waiter_locked(struct shed_table *t,
-                                        const struct shed_waiters *chain,
                                         struct shed_waiters *waiters,
                                         struct shed_caller *caller,
                                         const struct shard *shard)
 {
-    size_t key_limit = t->callers->key_limit;
-
     assert(!waiters->is_detached);
-    if (key_limit > 0 && count_locked(chain, waiters) >= key_limit)
-        return SHED_JOIN_KEY_FULL;
     if (!admit(t->callers))
         return SHED_JOIN_FULL;
     waiters->count++;
@@ -186,7 +168,7 @@ enum shed_join shed_table_join(struct shed_table *t, const char *key,
     pthread_mutex_lock(&shard->mu);
     waiters = find_locked(*chain, key, size);
     if (waiters != NULL)
-        join = add_waiter_locked(t, *chain, waiters, caller, shard);
+        join = add_waiter_locked(t, waiters, caller, shard);
     pthread_mutex_unlock(&shard->mu);
     return join;
 }
@@ -204,8 +186,7 @@ enum shed_join shed_table_insert(struct shed_table *t,
     atomic_store(&waiters->load_began_ms, UINT64_MAX);
     pthread_mutex_lock(&shard->mu);
     there = find_locked(*chain, waiters->key, waiters->key_size);
-    join = add_waiter_locked(t, *chain, there != NULL ? there : waiters, caller,
-                             shard);
+    join = add_waiter_locked(t, there != NULL ? there : waiters, caller, shard);
     if (there == NULL && join == SHED_JOIN_JOINED) {
         add_flight_locked(t, chain, waiters);
         join = SHED_JOIN_ADDED;
@@ -220,10 +201,6 @@ enum shed_code shed_table_code(enum shed_join join, struct shed_error *err)
         return shed_fail(err, SHED_EBUSY,
                          "too many callers wait already (see the source's "
                          "callers_limit)");
-    if (join == SHED_JOIN_KEY_FULL)
-        return shed_fail(err, SHED_EBUSY,
-                         "too many callers wait for this key already (see the "
-                         "source's key_callers_limit)");
     return SHED_OK;
 }
 

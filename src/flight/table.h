@@ -81,11 +81,10 @@ struct shed_waiters {
 };
 
 enum shed_join {
-    SHED_JOIN_NONE,    /* there is no flight to be joined */
-    SHED_JOIN_JOINED,  /* the caller waits for one */
-    SHED_JOIN_ADDED,   /* it waits for the one that was added for it */
-    SHED_JOIN_FULL,    /* as many callers wait as may */
-    SHED_JOIN_KEY_FULL /* the same of this key */
+    SHED_JOIN_NONE,   /* there is no flight to be joined */
+    SHED_JOIN_JOINED, /* the caller waits for one */
+    SHED_JOIN_ADDED,  /* it waits for the one that was added for it */
+    SHED_JOIN_FULL    /* as many callers wait as may */
 };
 
 /* callers bounds those that wait, and counts them; it outlives the table.

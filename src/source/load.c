@@ -543,8 +543,7 @@ static enum shed_code open_source(shed_load_one_fn *load_one,
     s->options = o;
     if (load_one != NULL)
         s->options.max_batch = 1;
-    s->callers = (struct shed_callers){(size_t)o.callers_limit,
-                                       (size_t)o.key_callers_limit, 0};
+    s->callers = (struct shed_callers){(size_t)o.callers_limit, 0};
     s->refs = 1;
     shed_load_queue_init(&s->queue);
     if (o.fleet_loads > 0) {

@@ -25,10 +25,9 @@ void shed_source_unref(struct shed_source *source);
 /* The option. */
 uint64_t shed_source_load_timeout_ms(const struct shed_source *source);
 
-/* Bounds on the callers that wait, for the tables of the source's caches. */
+/* The bound on the callers that wait, for the tables of the source's caches. */
 struct shed_callers {
-    size_t limit;     /* of all; 0: none */
-    size_t key_limit; /* of one flight; 0: none */
+    size_t limit; /* 0: none */
     atomic_size_t waiting;
 };
 

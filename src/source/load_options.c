@@ -27,7 +27,6 @@ static enum shed_code check_options(const struct shed_source_options *o,
         {o->load_timeout_ms, 1, TIMEOUT_MAX_MS, "source load_timeout_ms"},
         {o->adaptive_loads, 0, 1, "source adaptive_loads"},
         {o->callers_limit, 0, QUEUE_MAX, "source callers_limit"},
-        {o->key_callers_limit, 0, QUEUE_MAX, "source key_callers_limit"},
         {o->fleet_loads, 0, FLEET_LOADS_MAX, "source fleet_loads"},
     };
 

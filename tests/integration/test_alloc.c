@@ -78,7 +78,7 @@ static void set_options(struct shed_client_options *client,
     source->adaptive_loads = 1;
     source->breaker.failure_pct = HALF_PCT;
     source->breaker.min_calls = NEVER;
-    source->callers_limit = source->key_callers_limit = NEVER;
+    source->callers_limit = NEVER;
     source->fleet_loads = 2;
     cache->redis_down = SHED_REDIS_DOWN_STALE;
     cache->refresh_after_pct = 50;

@@ -284,11 +284,10 @@ END_TEST
 
 /* ------------------------------------------------------ callers that wait */
 
-static void up_bounded(uint64_t callers, uint64_t key_callers)
+static void up_bounded(uint64_t callers)
 {
     fixture_init(&fixture);
     fixture.source_options.callers_limit = callers;
-    fixture.source_options.key_callers_limit = key_callers;
     fixture.cache_options.ttl_ms = AGEING_TTL_MS;
     fixture.cache_options.stale_if_error_ms = STALE_MS;
     fixture_open(&fixture);
@@ -324,20 +323,11 @@ static size_t get_all(size_t keys, const char *why)
 
 START_TEST(of_thousands_of_callers_as_many_wait_as_may)
 {
-    up_bounded(1000, 0);
+    up_bounded(1000);
     ck_assert_int_eq(gauge("source_callers_limit"), 1000);
     ck_assert_uint_eq(get_all(CALLERS, "callers_limit"), 1000);
     ck_assert_uint_eq(stats_of(fixture.cache).callers_refused, CALLERS - 1000);
     ck_assert_uint_eq(stats_of(fixture.cache).errors_busy, CALLERS - 1000);
-    fixture_down(&fixture);
-}
-END_TEST
-
-START_TEST(of_thousands_of_callers_of_a_key_as_many_wait_as_may)
-{
-    up_bounded(0, 100);
-    ck_assert_uint_eq(get_all(10, "key_callers_limit"), 10 * 100);
-    ck_assert_uint_eq(fixture.table.keys, 10);
     fixture_down(&fixture);
 }
 END_TEST
@@ -347,7 +337,7 @@ START_TEST(a_caller_that_is_one_too_many_is_told_at_once)
     struct getter first = {0};
     struct shed_value *value = NULL;
 
-    up_bounded(1, 0);
+    up_bounded(1);
     table_hold(&fixture.table);
     getter_start(&first, fixture.cache, "a");
     WAIT_FOR(gauge("source_callers") == 1);
@@ -370,7 +360,7 @@ START_TEST(a_caller_that_is_one_too_many_gets_a_stale_row)
 {
     struct getter first = {0};
 
-    up_bounded(1, 0);
+    up_bounded(1);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
     WAIT_FOR(knows_the_clock(fixture.cache));
     age_entry(&fixture.server, "t:{k}", PAST_TTL_MS);
@@ -385,11 +375,11 @@ START_TEST(a_caller_that_is_one_too_many_gets_a_stale_row)
 END_TEST
 
 /* An invalidation detaches the load under way, and callers go on to wait. */
-START_TEST(callers_of_a_key_are_counted_in_all_its_loads)
+START_TEST(callers_of_a_load_that_was_detached_count)
 {
     struct getter first = {0}, second = {0};
 
-    up_bounded(0, 2);
+    up_bounded(2);
     getter_hold(&first, &fixture, "k");
     invalidate(fixture.cache, "k");
     getter_start(&second, fixture.cache, "k");
@@ -451,7 +441,7 @@ START_TEST(callers_on_many_threads_stay_within_the_bound)
     pthread_t watcher;
     void *most;
 
-    up_bounded(5, 2);
+    up_bounded(5);
     fixture_close(&fixture);
     fixture.cache_options.ttl_ms = 1; /* nearly every get has to wait */
     fixture_open(&fixture);
@@ -486,10 +476,9 @@ int main(void)
     tcase_add_test(tc, when_the_source_is_well_again_the_breaker_closes);
     tcase_add_test(tc, a_probe_whose_caller_gives_up_closes_the_breaker);
     tcase_add_test(tc, of_thousands_of_callers_as_many_wait_as_may);
-    tcase_add_test(tc, of_thousands_of_callers_of_a_key_as_many_wait_as_may);
     tcase_add_test(tc, a_caller_that_is_one_too_many_is_told_at_once);
     tcase_add_test(tc, a_caller_that_is_one_too_many_gets_a_stale_row);
-    tcase_add_test(tc, callers_of_a_key_are_counted_in_all_its_loads);
+    tcase_add_test(tc, callers_of_a_load_that_was_detached_count);
     tcase_add_test(tc, a_full_queue_gives_a_stale_row_where_there_is_one);
     tcase_add_test(tc, callers_on_many_threads_stay_within_the_bound);
     return run_tests("overload", tc);

@@ -163,12 +163,12 @@ static void check_options(void)
                  F(load_timeout_ms), F(adaptive_loads), F(breaker.failure_pct),
                  F(breaker.min_calls), F(breaker.window_ms), F(breaker.open_ms),
                  F(breaker.open_max_ms), F(breaker.probes), F(callers_limit),
-                 F(key_callers_limit), F(fleet_loads));
+                 F(fleet_loads));
 #undef F
 #define F(field) FIELD(shed_cache_options, field, "cache")
     CHECK_FIELDS(shed_cache_options, SHED_CACHE_OPTIONS_INIT, open_cache,
                  F(ttl_ms), F(ttl_jitter_pct), F(negative_ttl_ms),
-                 F(failure_ttl_ms), F(lease_ms), F(grace_ms), F(timeout_ms),
+                 F(failure_ttl_ms), F(lease_ms), F(timeout_ms),
                  F(value_limit_bytes), F(redis_down), F(refresh_after_pct),
                  F(stale_while_revalidate_ms), F(stale_if_error_ms),
                  F(undelivered_limit), F(failover_memory_ms),

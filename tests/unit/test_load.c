@@ -1316,8 +1316,7 @@ START_TEST(options_out_of_range_are_named)
         {FIELD(breaker.probes), 0, "breaker.probes"},
         {FIELD(breaker.probes), 1001, "breaker.probes"},
         {FIELD(breaker.slow_ms), 600001, "breaker.slow_ms"},
-        {FIELD(callers_limit), 10000001, "callers_limit"},
-        {FIELD(key_callers_limit), 10000001, "key_callers_limit"}};
+        {FIELD(callers_limit), 10000001, "callers_limit"}};
 #undef FIELD
     struct shed_source_options o;
     struct shed_error err;

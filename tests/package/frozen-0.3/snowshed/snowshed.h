@@ -436,9 +436,8 @@ struct shed_cache_options {
                                    loads again */
     uint64_t lease_ms;          /* [10, 600000]; a loader that has been silent
                                    for this long is replaced; a dead one is
-                                   replaced at once where pushes work */
-    uint64_t grace_ms;          /* [0, 60000]; a loader that seems dead is not
-                                   replaced before its lease is this old */
+                                   replaced at once where pushes work, once
+                                   its lease is 100 ms old */
     uint64_t timeout_ms;        /* [1, 3600000]; default deadline of a call */
     uint64_t value_limit_bytes; /* [1, 256 MiB]; longest payload */
     uint64_t redis_down;        /* enum shed_redis_down */
@@ -490,7 +489,7 @@ struct shed_cache_options {
 /* Rows are refreshed before they expire, and none is given out past its ttl. */
 #define SHED_CACHE_OPTIONS_INIT                                                \
     {                                                                          \
-        sizeof(struct shed_cache_options), 300000, 10, 10000, 500, 10000, 100, \
+        sizeof(struct shed_cache_options), 300000, 10, 10000, 500, 10000,      \
             5000, 1048576, SHED_REDIS_DOWN_SOURCE, 50, 0, 0, 10000, 60000, 0,  \
             10000, 67108864                                                    \
     }
@@ -500,7 +499,7 @@ struct shed_cache_options {
  * fails or takes more than 200 ms; while Redis is away, from local rows. */
 #define SHED_CACHE_OPTIONS_SERVE_STALE                                         \
     {                                                                          \
-        sizeof(struct shed_cache_options), 300000, 10, 10000, 500, 10000, 100, \
+        sizeof(struct shed_cache_options), 300000, 10, 10000, 500, 10000,      \
             5000, 1048576, SHED_REDIS_DOWN_STALE, 50, 60000, 3600000, 10000,   \
             60000, 200, 10000, 67108864                                        \
     }

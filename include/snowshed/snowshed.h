@@ -294,12 +294,16 @@ struct shed_client_options {
 /*
  * Open a client.
  *
- * uri is redis://[user[:password]@]host[:port][/db] or
- * unix:[//[user[:password]@]]/path[?db=n]; percent-encode special characters.
- * valkey:// is redis://. With rediss:// or valkeys:// the connection is
- * TLS, 1.2 or 1.3, and the server's certificate must be for host, a name or an
- * address. For a certificate of your own making, name it, or its authority, in
- * tls_ca.
+ * uri is redis://[user[:password]@]host[:port][/db],
+ * unix:[//[user[:password]@]]/path[?db=n], or with Redis Sentinel
+ * redis+sentinel://[user[:password]@]host[:port]{,host[:port]}/name[?db=n]:
+ * the hosts are sentinels of the primary called name, which is where more than
+ * half of them say. Their own password, if they have one, is the parameter
+ * sentinel_password=, their user sentinel_user=. Percent-encode special
+ * characters. valkey:// is redis://. With rediss:// or valkeys:// the
+ * connection is TLS, 1.2 or 1.3, and the server's certificate must be for host,
+ * a name or an address. For a certificate of your own making, name it, or its
+ * authority, in tls_ca.
  *
  * Redis need not be up, nor its name resolve: the client connects when needed,
  * and again after a failure, with growing pauses. If the server turns out to be

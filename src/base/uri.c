@@ -152,8 +152,8 @@ static enum shed_code cut_brackets(const struct shed_uri_form *form,
 
 /* host[:port], already cut out */
 static enum shed_code parse_host(const struct shed_uri_form *form,
-                                 struct shed_uri *out,
                                  struct shed_uri_part part,
+                                 struct shed_uri_part *host, unsigned *number,
                                  struct shed_error *err)
 {
     struct shed_uri_part port = {NULL, 0};
@@ -168,12 +168,27 @@ static enum shed_code parse_host(const struct shed_uri_form *form,
     if (port.text != NULL && part.size == 0)
         return shed_fail(err, SHED_EINVAL, "%s: it has a port without a host",
                          form->name);
-    if (port.text != NULL && !shed_uri_number(port, 1, PORT_MAX, &out->port))
+    if (port.text != NULL && !shed_uri_number(port, 1, PORT_MAX, number))
         return shed_fail(err, SHED_EINVAL,
                          "%s: the port must be a number from 1 to %d",
                          form->name, PORT_MAX);
-    out->host = part;
-    return decode(form, "host", &out->host, err);
+    *host = part;
+    return decode(form, "host", host, err);
+}
+
+enum shed_code shed_uri_next_host(const struct shed_uri_form *form, char **list,
+                                  struct shed_uri_part *host, unsigned *port,
+                                  struct shed_error *err)
+{
+    struct shed_uri_part first = {*list, strlen(*list)};
+    enum shed_code code;
+
+    *list = cut(&first, ',').text;
+    *port = 0;
+    code = parse_host(form, first, host, port, err);
+    if (code == SHED_OK && host->size == 0)
+        code = shed_fail(err, SHED_EINVAL, "%s: a host is missing", form->name);
+    return code;
 }
 
 static enum shed_code parse_path(const struct shed_uri_form *form,
@@ -196,18 +211,34 @@ static enum shed_code parse_parameter(const struct shed_uri_form *form,
                                       struct shed_uri_part part,
                                       struct shed_error *err)
 {
-    struct shed_uri_part value;
+    struct shed_uri_part value = cut(&part, '=');
 
-    if (part.text == NULL)
-        return SHED_OK;
-    value = cut(&part, '=');
-    if (form->parameter == NULL || value.text == NULL ||
-        strcmp(part.text, form->parameter) != 0 ||
-        memchr(value.text, '&', value.size) != NULL)
-        return shed_fail(err, SHED_EINVAL, "%s: %s", form->name,
-                         form->parameter_rule);
-    out->parameter = value;
-    return decode(form, form->parameter, &out->parameter, err);
+    for (size_t i = 0; i < SHED_URI_PARAMETERS_MAX; i++) {
+        if (form->parameters[i] == NULL || value.text == NULL ||
+            strcmp(part.text, form->parameters[i]) != 0 ||
+            out->parameters[i].text != NULL)
+            continue;
+        out->parameters[i] = value;
+        return decode(form, form->parameters[i], &out->parameters[i], err);
+    }
+    return shed_fail(err, SHED_EINVAL, "%s: %s", form->name,
+                     form->parameter_rule);
+}
+
+/* name=value{&name=value}, already cut out */
+static enum shed_code parse_parameters(const struct shed_uri_form *form,
+                                       struct shed_uri *out,
+                                       struct shed_uri_part part,
+                                       struct shed_error *err)
+{
+    enum shed_code code = SHED_OK;
+
+    while (code == SHED_OK && part.text != NULL) {
+        struct shed_uri_part rest = cut(&part, '&');
+        code = parse_parameter(form, out, part, err);
+        part = rest;
+    }
+    return code;
 }
 
 /* Parse what follows the scheme. */
@@ -215,7 +246,7 @@ static enum shed_code parse(const struct shed_uri_form *form,
                             struct shed_uri *out, struct shed_uri_part text,
                             struct shed_error *err)
 {
-    struct shed_uri_part rest, parameter, path;
+    struct shed_uri_part rest, parameters, path;
     enum shed_code code = SHED_OK;
 
     rest = cut_at(&text, find_user_end(text, form->user_stops));
@@ -223,14 +254,16 @@ static enum shed_code parse(const struct shed_uri_form *form,
         code = parse_user(form, out, text, err);
     else
         rest = text;
-    parameter = cut(&rest, '?');
+    parameters = cut(&rest, '?');
     path = form->has_host ? cut(&rest, '/') : rest;
-    if (code == SHED_OK && form->has_host)
-        code = parse_host(form, out, rest, err);
+    if (form->has_hosts)
+        out->host = rest;
+    else if (code == SHED_OK && form->has_host)
+        code = parse_host(form, rest, &out->host, &out->port, err);
     if (code == SHED_OK)
         code = parse_path(form, out, path, err);
     if (code == SHED_OK)
-        code = parse_parameter(form, out, parameter, err);
+        code = parse_parameters(form, out, parameters, err);
     return code;
 }
 

@@ -1,6 +1,8 @@
 /*
  * URIs of servers: SCHEME[user[:password]@]host[:port][/path][?name=value], or
  * SCHEME[user[:password]@]/path[?name=value] for a unix socket, after RFC 3986.
+ * Instead of host[:port] there can be several, host[:port]{,host[:port]}, and
+ * several parameters, name=value{&name=value}.
  * Pure. No reason quotes a part of a URI, because any part may be a piece of a
  * password in which a delimiter was not percent-encoded.
  */
@@ -12,6 +14,8 @@
 
 #include <snowshed/snowshed.h>
 
+#define SHED_URI_PARAMETERS_MAX 3
+
 /* What URIs of one kind look like. */
 struct shed_uri_form {
     const char *name;   /* begins each reason: "Redis URI" */
@@ -19,9 +23,10 @@ struct shed_uri_form {
     /* User and password end at the last '@' before the first of these bytes; if
      * this is "", at the last '@' of the URI. */
     const char *user_stops;
-    bool has_host;              /* otherwise a path follows user and password */
-    const char *path;           /* the path's name in reasons: "database" */
-    const char *parameter;      /* the only one that is allowed; NULL: none */
+    bool has_host;    /* otherwise a path follows user and password */
+    bool has_hosts;   /* has_host, and there may be several */
+    const char *path; /* the path's name in reasons: "database" */
+    const char *parameters[SHED_URI_PARAMETERS_MAX]; /* that are allowed */
     const char *parameter_rule; /* the reason if another one is given */
 };
 
@@ -34,12 +39,14 @@ struct shed_uri_part {
 
 struct shed_uri {
     struct shed_uri_part user, password;
-    struct shed_uri_part
-        host; /* without the brackets of an IPv6 address; present, maybe empty,
-                 if the form has a host */
+    /* without the brackets of an IPv6 address; present, maybe empty, if the
+     * form has a host. If it has_hosts, all of them as they are written:
+     * shed_uri_next_host */
+    struct shed_uri_part host;
     unsigned port;             /* 0: none was given */
     struct shed_uri_part path; /* with a host: the one segment behind its '/' */
-    struct shed_uri_part parameter; /* its value */
+    struct shed_uri_part parameters[SHED_URI_PARAMETERS_MAX]; /* values, in the
+                                                                 form's order */
     /* holds the parts */
     char *buffer;
     size_t buffer_size;
@@ -57,6 +64,14 @@ SHED_MUST_CHECK enum shed_code shed_uri_parse(const struct shed_uri_form *form,
 
 /* Wipe and free it; it may be all zero. */
 void shed_uri_fini(struct shed_uri *uri);
+
+/* Cut the first host[:port] off a list, which *list becomes the rest of; NULL:
+ * it was the last. *port is 0 if there is none. Returns: SHED_OK and a host,
+ * which is not empty; SHED_EINVAL. */
+SHED_MUST_CHECK enum shed_code
+shed_uri_next_host(const struct shed_uri_form *form, char **list,
+                   struct shed_uri_part *host, unsigned *port,
+                   struct shed_error *err);
 
 /* Read a part as a decimal number. Returns false if it is not one, or not in
  * [min, max]. */

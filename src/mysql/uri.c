@@ -11,7 +11,7 @@ static const struct shed_uri_form form = {
     .user_stops = "?", /* an '@' behind it belongs to the socket */
     .has_host = true,
     .path = "database",
-    .parameter = "socket",
+    .parameters = {"socket"},
     .parameter_rule = "the only parameter is ?socket=/path; write %3F for "
                       "a '?' in the password"};
 
@@ -50,7 +50,7 @@ enum shed_code shed_mysql_uri_parse(const char *text,
     out->password = parts->password.text;
     out->host = parts->host.size > 0 ? parts->host.text : NULL;
     out->port = parts->port != 0 ? parts->port : DEFAULT_PORT;
-    out->socket = parts->parameter.text;
+    out->socket = parts->parameters[0].text;
     out->database = parts->path.text;
     code = check(out, err);
     if (code != SHED_OK)

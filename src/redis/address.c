@@ -20,6 +20,7 @@
 
 enum {
     DEFAULT_PORT = 6379,
+    SENTINEL_PORT = 26379,
     DB_MAX = 1000000 /* no server has more, so a longer number is a mistake */
 };
 
@@ -27,7 +28,7 @@ enum {
     {                                                                          \
         .name = "Redis URI", .scheme = (begin),                                \
         .user_stops = "/", /* an '@' behind it belongs to the path */          \
-            .path = "path", .parameter = "db",                                 \
+            .path = "path", .parameters = {"db"},                              \
         .parameter_rule = "only ?db=n may follow the path"                     \
     }
 
@@ -39,6 +40,20 @@ enum {
         .parameter_rule =                                                      \
             "there is no '?' in " begin ": write the database as /n"           \
     }
+
+/* Of parameters. */
+enum { DB, SENTINEL_USER, SENTINEL_PASSWORD };
+
+static const struct shed_uri_form sentinel_form = {
+    .name = "Redis URI",
+    .scheme = "redis+sentinel://",
+    .user_stops = "/?", /* a parameter can have an '@' */
+    .has_host = true,
+    .has_hosts = true,
+    .path = "name of the primary",
+    .parameters = {"db", "sentinel_user", "sentinel_password"},
+    .parameter_rule = "only db=n, sentinel_user=name and "
+                      "sentinel_password=password may follow '?'"};
 
 /* The first form with a matching scheme is used. */
 static const struct shed_uri_form forms[] = {
@@ -61,9 +76,13 @@ static enum shed_code find_form(const char *uri,
             *out = &forms[i];
             return SHED_OK;
         }
-    return shed_fail(
-        err, SHED_EINVAL,
-        "Redis URI: it must begin with redis://, rediss:// or unix:");
+    if (shed_uri_has_scheme(&sentinel_form, uri)) {
+        *out = &sentinel_form;
+        return SHED_OK;
+    }
+    return shed_fail(err, SHED_EINVAL,
+                     "Redis URI: it must begin with redis://, rediss://, unix: "
+                     "or redis+sentinel://");
 }
 
 /* An empty user means no user. A user needs a password. */
@@ -94,6 +113,22 @@ static enum shed_code take_db(struct shed_address *a, struct shed_uri_part part,
     return SHED_OK;
 }
 
+/* port 0: the usual one. */
+static void write_port(struct shed_address *a, unsigned port, unsigned usual)
+{
+    (void)snprintf(a->port_text, sizeof(a->port_text), "%u",
+                   port != 0 ? port : usual);
+    a->port = a->port_text;
+}
+
+static enum shed_code take_db_parameter(struct shed_address *a,
+                                        struct shed_error *err)
+{
+    struct shed_uri_part part = a->uri.parameters[DB];
+
+    return part.text != NULL ? take_db(a, part, err) : SHED_OK;
+}
+
 static enum shed_code take_host(struct shed_address *a, struct shed_error *err)
 {
     const struct shed_uri *uri = &a->uri;
@@ -101,9 +136,7 @@ static enum shed_code take_host(struct shed_address *a, struct shed_error *err)
     if (uri->host.size == 0)
         return shed_fail(err, SHED_EINVAL, "Redis URI: the host is missing");
     a->host = uri->host.text;
-    (void)snprintf(a->port_text, sizeof(a->port_text), "%u",
-                   uri->port != 0 ? uri->port : (unsigned)DEFAULT_PORT);
-    a->port = a->port_text;
+    write_port(a, uri->port, DEFAULT_PORT);
     return uri->path.size > 0 ? take_db(a, uri->path, err) : SHED_OK;
 }
 
@@ -123,8 +156,53 @@ static enum shed_code take_path(struct shed_address *a, struct shed_error *err)
     un->sun_family = AF_UNIX;
     memcpy(un->sun_path, path.text, path.size + 1);
     a->name_size = sizeof(*un);
-    return a->uri.parameter.text != NULL ? take_db(a, a->uri.parameter, err)
-                                         : SHED_OK;
+    return take_db_parameter(a, err);
+}
+
+/* The list of sentinels is cut when they are asked; here it is checked. */
+static enum shed_code check_sentinels(const char *list, struct shed_error *err)
+{
+    char *copy = strdup(list), *rest = copy;
+    enum shed_code code =
+        copy != NULL ? SHED_OK : shed_fail_nomem(err, "a Redis URI");
+    size_t count = 0;
+
+    for (; code == SHED_OK && rest != NULL; count++) {
+        struct shed_uri_part host;
+        unsigned port;
+        code = shed_uri_next_host(&sentinel_form, &rest, &host, &port, err);
+    }
+    if (code == SHED_OK && count > SHED_SENTINELS_MAX)
+        code = shed_fail(err, SHED_EINVAL,
+                         "Redis URI: it has %zu sentinels, at most %zu", count,
+                         SHED_SENTINELS_MAX);
+    free(copy);
+    return code;
+}
+
+static enum shed_code take_sentinels(struct shed_address *a,
+                                     struct shed_error *err)
+{
+    const struct shed_uri *uri = &a->uri;
+    enum shed_code code = check_sentinels(uri->host.text, err);
+
+    if (code == SHED_OK && uri->path.size == 0)
+        code = shed_fail(err, SHED_EINVAL,
+                         "Redis URI: the name of the primary is missing: "
+                         "redis+sentinel://host,host,host/name");
+    if (code != SHED_OK)
+        return code;
+    a->sentinels = uri->host.text;
+    a->host = uri->path.text;
+    a->port = ""; /* the sentinels say it */
+    if (uri->parameters[SENTINEL_USER].text != NULL &&
+        uri->parameters[SENTINEL_PASSWORD].text == NULL)
+        return shed_fail(err, SHED_EINVAL,
+                         "Redis URI: sentinel_user needs a sentinel_password");
+    a->sentinel_user = uri->parameters[SENTINEL_USER].text;
+    a->sentinel_password = uri->parameters[SENTINEL_PASSWORD].text;
+    a->looked_up_term = 0U - 1; /* nobody has asked them yet */
+    return take_db_parameter(a, err);
 }
 
 /* A host name that does not resolve is treated like a server that is down: it
@@ -155,7 +233,9 @@ static enum shed_code make_text(struct shed_address *a, struct shed_error *err)
     a->text = malloc(size);
     if (a->text == NULL)
         return shed_fail_nomem(err, "a Redis URI");
-    if (a->host != NULL)
+    if (a->sentinels != NULL)
+        memcpy(a->text, a->host, strlen(a->host) + 1);
+    else if (a->host != NULL)
         (void)snprintf(a->text, size, "%s:%s", a->host, a->port);
     else
         memcpy(a->text, path, size);
@@ -175,10 +255,32 @@ static enum shed_code parse(struct shed_address *a, const char *text,
     if (code == SHED_OK)
         a->is_tls = is_tls(form);
     if (code == SHED_OK)
-        code = form->has_host ? take_host(a, err) : take_path(a, err);
+        code = form->has_hosts  ? take_sentinels(a, err)
+               : form->has_host ? take_host(a, err)
+                                : take_path(a, err);
     if (code == SHED_OK)
         code = make_text(a, err);
     return code;
+}
+
+/* Returns: NULL when out of memory. */
+static struct shed_address *alloc(void)
+{
+    struct shed_address *a = calloc(1, sizeof(*a));
+
+    if (a == NULL)
+        return NULL;
+    if (pthread_mutex_init(&a->mu, NULL) != 0) {
+        free(a);
+        return NULL;
+    }
+    if (shed_cond_init(&a->looked_up) != 0) {
+        pthread_mutex_destroy(&a->mu);
+        free(a);
+        return NULL;
+    }
+    atomic_init(&a->heard_ms, shed_now_ms());
+    return a;
 }
 
 enum shed_code shed_address_create(const char *uri, struct shed_address **out,
@@ -190,25 +292,15 @@ enum shed_code shed_address_create(const char *uri, struct shed_address **out,
     *out = NULL;
     if (uri == NULL)
         return shed_fail(err, SHED_EINVAL, "Redis URI is NULL");
-    a = calloc(1, sizeof(*a));
+    a = alloc();
     if (a == NULL)
         return shed_fail_nomem(err, "a Redis URI");
-    if (pthread_mutex_init(&a->mu, NULL) != 0) {
-        free(a);
-        return shed_fail_nomem(err, "a Redis URI");
-    }
-    if (shed_cond_init(&a->looked_up) != 0) {
-        pthread_mutex_destroy(&a->mu);
-        free(a);
-        return shed_fail_nomem(err, "a Redis URI");
-    }
-    atomic_init(&a->heard_ms, shed_now_ms());
     code = parse(a, uri, err);
     if (code != SHED_OK) {
         shed_address_destroy(a);
         return code;
     }
-    if (a->host != NULL)
+    if (a->host != NULL && a->sentinels == NULL)
         resolve(a);
     *out = a;
     return SHED_OK;
@@ -227,6 +319,37 @@ enum shed_code shed_address_use_tls(struct shed_address *a,
                          "rediss://, and the URI begins with another scheme");
     return a->is_tls ? shed_tls_server_create(a->text, a->host, o, &a->tls, err)
                      : SHED_OK;
+}
+
+enum shed_code shed_address_next_sentinel(char **list, const char *user,
+                                          const char *password,
+                                          struct shed_address **out,
+                                          struct shed_error *err)
+{
+    struct shed_address *a = alloc();
+    struct shed_uri_part host;
+    enum shed_code code;
+    unsigned port;
+
+    *out = NULL;
+    if (a == NULL)
+        return shed_fail_nomem(err, "a sentinel");
+    a->is_sentinel = true;
+    a->user = user;
+    a->password = password;
+    code = shed_uri_next_host(&sentinel_form, list, &host, &port, err);
+    if (code == SHED_OK) {
+        a->host = host.text;
+        write_port(a, port, SENTINEL_PORT);
+        code = make_text(a, err);
+    }
+    if (code != SHED_OK) {
+        shed_address_destroy(a);
+        return code;
+    }
+    resolve(a);
+    *out = a;
+    return SHED_OK;
 }
 
 void shed_address_destroy(struct shed_address *a)
@@ -284,7 +407,8 @@ void shed_address_set(struct shed_address *a, unsigned term,
         a->name_size = size;
     }
     if (name == NULL)
-        (void)shed_fail(&a->why, SHED_EREDIS, "Redis host %s: %s", a->host,
+        (void)shed_fail(&a->why, SHED_EREDIS, "Redis %s %s: %s",
+                        a->sentinels != NULL ? "primary" : "host", a->host,
                         failure);
     a->looked_up_term = term;
     pthread_cond_broadcast(&a->looked_up);

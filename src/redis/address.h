@@ -1,5 +1,5 @@
-/* Where Redis is, and as which user to connect: the parsed URI, and the socket
- * address that it resolves to. */
+/* Where a server is, and as which user to connect: the parsed URI, and the
+ * socket address that it resolves to. */
 #ifndef SHED_REDIS_ADDRESS_H
 #define SHED_REDIS_ADDRESS_H
 
@@ -14,6 +14,8 @@
 #include "base/uri.h"
 #include "redis/server_clock.h"
 
+#define SHED_SENTINELS_MAX ((size_t)15)
+
 struct addrinfo;
 struct shed_gate;
 struct shed_tls_server;
@@ -23,8 +25,12 @@ struct shed_address {
     char *text;                  /* for reasons: without user and password */
     const char *user, *password; /* NULL if absent */
     const char *host, *port;     /* NULL for a unix socket */
-    char db[24];                 /* in decimal; empty for database 0 */
-    struct shed_uri uri;         /* holds all of the above except port */
+    /* The sentinels that say where the primary called host is, as they are
+     * written in the URI, and how to log in to them (NULL: not). NULL: none. */
+    const char *sentinels, *sentinel_user, *sentinel_password;
+    bool is_sentinel;    /* it is one of these itself */
+    char db[24];         /* in decimal; empty for database 0 */
+    struct shed_uri uri; /* holds all of the above except port */
     char port_text[sizeof("4294967295")];
     /* set before the first connection: called when the server was left or has
      * fallen silent, and when a shared connection has reached it; NULL: nobody
@@ -65,6 +71,11 @@ SHED_MUST_CHECK enum shed_code
 shed_address_use_tls(struct shed_address *address,
                      const struct shed_client_options *options,
                      struct shed_error *err);
+/* Cut the first sentinel off a list, and try to resolve its host. Blocks while
+ * that is looked up. Returns: SHED_OK and *out; SHED_EINVAL, SHED_ENOMEM. */
+SHED_MUST_CHECK enum shed_code
+shed_address_next_sentinel(char **list, const char *user, const char *password,
+                           struct shed_address **out, struct shed_error *err);
 
 /* Destroy it; NULL is allowed. */
 void shed_address_destroy(struct shed_address *address);

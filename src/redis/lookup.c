@@ -1,6 +1,6 @@
 /*
- * A lookup of a host name. Its invariant: its thread touches nothing but the
- * lookup itself, unless the reactor still wants the answer.
+ * A lookup of a host name, or of a primary. Its invariant: its thread touches
+ * nothing but the lookup itself, unless the reactor still wants the answer.
  *
  * A resolver that gets no answer holds its thread for many seconds, and cannot
  * be stopped. So the thread is detached, and shares the lookup with the
@@ -15,20 +15,24 @@
 #include <string.h>
 
 #include "base/container.h"
+#include "base/error.h"
 #include "base/thread.h"
+#include "redis/sentinel.h"
 
 struct shed_lookup {
     /* set at creation */
     struct shed_reactor *reactor;
     struct shed_post post;
     unsigned term;
-    const char *port; /* in host */
+    /* copies, in text */
+    char *host, *port;
+    char *sentinels, *sentinel_user, *sentinel_password; /* NULL: none */
     /* reactor thread only */
     shed_lookup_fn *fn; /* NULL: nobody wants the answer */
     void *arg;
     /* its thread's, and after the post the reactor's */
     struct addrinfo *list;
-    int failure;
+    struct shed_error failure;
     /* atomic */
     atomic_uint refs; /* the thread's and the reactor's */
 
@@ -37,7 +41,8 @@ struct shed_lookup {
     bool is_abandoned; /* the reactor may be gone */
     bool is_posted;
 
-    char host[];
+    size_t text_size;
+    char text[]; /* wiped at the end, for the password in it */
 };
 
 static void unref(struct shed_lookup *lookup)
@@ -47,6 +52,7 @@ static void unref(struct shed_lookup *lookup)
     if (lookup->list != NULL)
         freeaddrinfo(lookup->list);
     pthread_mutex_destroy(&lookup->mu);
+    explicit_bzero(lookup->text, lookup->text_size);
     free(lookup);
 }
 
@@ -57,21 +63,50 @@ static void on_resolved(struct shed_post *post)
 
     if (lookup->fn != NULL)
         lookup->fn(lookup->arg, lookup->term, lookup->list,
-                   lookup->failure != 0 ? gai_strerror(lookup->failure) : NULL);
+                   lookup->list != NULL ? NULL : lookup->failure.reason);
     unref(lookup);
+}
+
+/* Returns: NULL, and lookup->failure says why. */
+static struct addrinfo *find_host(struct shed_lookup *lookup, const char *host,
+                                  const char *port)
+{
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC,
+                                   .ai_socktype = SOCK_STREAM};
+    struct addrinfo *list = NULL;
+    int failure = getaddrinfo(host, port, &hints, &list);
+
+    if (failure == 0)
+        return list;
+    (void)shed_fail(&lookup->failure, SHED_EREDIS, "%s", gai_strerror(failure));
+    return NULL;
+}
+
+static struct addrinfo *find_primary(struct shed_lookup *lookup)
+{
+    struct shed_sentinel_answer answer;
+
+    if (shed_sentinels_ask(lookup->host, lookup->sentinels,
+                           lookup->sentinel_user, lookup->sentinel_password,
+                           &answer, &lookup->failure) != SHED_OK)
+        return NULL;
+    return find_host(lookup, answer.host, answer.port);
+}
+
+static void find(struct shed_lookup *lookup)
+{
+    lookup->list = lookup->sentinels != NULL
+                       ? find_primary(lookup)
+                       : find_host(lookup, lookup->host, lookup->port);
 }
 
 /* The post is made under mu, so that the reactor is still there when it has
  * been made. */
 static void *resolve(void *arg)
 {
-    const struct addrinfo hints = {.ai_family = AF_UNSPEC,
-                                   .ai_socktype = SOCK_STREAM};
     struct shed_lookup *lookup = arg;
-    struct addrinfo *list = NULL;
 
-    lookup->failure = getaddrinfo(lookup->host, lookup->port, &hints, &list);
-    lookup->list = lookup->failure == 0 ? list : NULL;
+    find(lookup);
     pthread_mutex_lock(&lookup->mu);
     lookup->is_posted = !lookup->is_abandoned;
     if (lookup->is_posted)
@@ -81,22 +116,40 @@ static void *resolve(void *arg)
     return NULL;
 }
 
+enum { TEXTS = 5 };
+
 /* Returns: NULL when out of memory. */
 static struct shed_lookup *create(const struct shed_address *address)
 {
-    size_t host_size = strlen(address->host) + 1;
-    size_t port_size = strlen(address->port) + 1;
-    struct shed_lookup *lookup =
-        calloc(1, sizeof(*lookup) + host_size + port_size);
+    const char *const from[TEXTS] = {address->host, address->port,
+                                     address->sentinels, address->sentinel_user,
+                                     address->sentinel_password};
+    char *to[TEXTS] = {NULL}, *at;
+    struct shed_lookup *lookup;
+    size_t size = 0;
 
+    for (size_t i = 0; i < TEXTS; i++)
+        size += from[i] != NULL ? strlen(from[i]) + 1 : 0;
+    lookup = calloc(1, sizeof(*lookup) + size);
     if (lookup == NULL)
         return NULL;
     if (pthread_mutex_init(&lookup->mu, NULL) != 0) {
         free(lookup);
         return NULL;
     }
-    memcpy(lookup->host, address->host, host_size);
-    lookup->port = memcpy(lookup->host + host_size, address->port, port_size);
+    lookup->text_size = size;
+    at = lookup->text;
+    for (size_t i = 0; i < TEXTS; i++) {
+        if (from[i] == NULL)
+            continue;
+        to[i] = strcpy(at, from[i]);
+        at += strlen(at) + 1;
+    }
+    lookup->host = to[0];
+    lookup->port = to[1];
+    lookup->sentinels = to[2];
+    lookup->sentinel_user = to[3];
+    lookup->sentinel_password = to[4];
     return lookup;
 }
 
@@ -123,6 +176,23 @@ struct shed_lookup *shed_lookup_start(struct shed_reactor *reactor,
     atomic_store(&lookup->refs, 1);
     unref(lookup);
     return NULL;
+}
+
+void shed_lookup_wait(struct shed_address *address)
+{
+    struct shed_lookup *lookup = create(address);
+
+    if (lookup == NULL) {
+        shed_address_set(address, 0, NULL, 0, "out of memory");
+        return;
+    }
+    find(lookup);
+    shed_address_set(address, 0,
+                     lookup->list != NULL ? lookup->list->ai_addr : NULL,
+                     lookup->list != NULL ? lookup->list->ai_addrlen : 0,
+                     lookup->failure.reason);
+    atomic_init(&lookup->refs, 1);
+    unref(lookup);
 }
 
 void shed_lookup_abandon(struct shed_lookup *lookup)

@@ -336,11 +336,20 @@ static void look_up(struct shed_pipe *p)
         end_lookup(p, p->term, NULL, "no memory or thread for the lookup");
 }
 
+void shed_pipe_check_address(struct shed_pipe *p)
+{
+    if (p->state == PIPE_UP && p->lookup == NULL &&
+        p->address->sentinels != NULL)
+        p->lookup =
+            shed_lookup_start(p->reactor, p->address, p->term, on_lookup, p);
+}
+
 /* After a failover the name may resolve to another address. */
 static bool must_look_up(const struct shed_pipe *p)
 {
     return p->address->host != NULL &&
-           (p->failures > 0 || !shed_address_is_known(p->address));
+           (p->failures > 0 || p->address->sentinels != NULL ||
+            !shed_address_is_known(p->address));
 }
 
 static void start_connecting(struct shed_pipe *p)

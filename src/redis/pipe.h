@@ -37,6 +37,10 @@ shed_pipe_create(struct shed_reactor *reactor, struct shed_address *address,
                  const struct shed_pipe_hooks *hooks, struct shed_pipe **out,
                  struct shed_error *err);
 
+/* Ask the sentinels, if there are any, whether the primary is elsewhere by now,
+ * and follow it: one that is cut off from them does not say so itself. */
+void shed_pipe_check_address(struct shed_pipe *pipe);
+
 /* Begin to connect, and stay connected. */
 void shed_pipe_open(struct shed_pipe *pipe);
 

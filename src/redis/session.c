@@ -379,6 +379,7 @@ static void on_ping(void *arg)
     settle(p);
     ask_time(p);
     ask_role(p);
+    shed_pipe_check_address(p->commands);
     if (p->channels < CHANNELS)
         return;
     if (p->is_silent) {

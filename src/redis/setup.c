@@ -32,6 +32,8 @@ void shed_setup_begin(struct shed_setup *s, struct shed_address *a)
             shed_args_add_text(args, a->user);
         shed_args_add_text(args, a->password);
     }
+    if (a->is_sentinel)
+        return;
     if (a->db[0] != '\0') {
         args = add(s, "SELECT");
         shed_args_add_text(args, a->db);

@@ -16,9 +16,10 @@
 
 /* The text always begins with the form's scheme. */
 static const struct shed_uri_form forms[] = {
-    {"URI", "x:", "?", true, "database", "socket", "socket"},
-    {"URI", "x:", "", true, "database", NULL, "none"},
-    {"URI", "x:", "/", false, "path", "db", "db"},
+    {"URI", "x:", "?", true, false, "database", {"socket"}, "socket"},
+    {"URI", "x:", "", true, false, "database", {NULL}, "none"},
+    {"URI", "x:", "/", false, false, "path", {"db"}, "db"},
+    {"URI", "x:", "/?", true, true, "name", {"db", "user", "password"}, "db"},
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
@@ -45,11 +46,28 @@ static void check_parts(const struct shed_uri_form *form,
     check_part(uri, uri->password);
     check_part(uri, uri->host);
     check_part(uri, uri->path);
-    check_part(uri, uri->parameter);
+    for (size_t i = 0; i < SHED_URI_PARAMETERS_MAX; i++)
+        check_part(uri, uri->parameters[i]);
     check((uri->host.text != NULL) == form->has_host);
     check(uri->port == 0 || uri->host.size > 0);
-    check(uri->parameter.text == NULL || form->parameter != NULL);
+    for (size_t i = 0; i < SHED_URI_PARAMETERS_MAX; i++)
+        check(uri->parameters[i].text == NULL || form->parameters[i] != NULL);
     check(uri->password.text == NULL || uri->user.text != NULL);
+}
+
+static void check_hosts(const struct shed_uri_form *form,
+                        const struct shed_uri *uri)
+{
+    char *list = form->has_hosts ? uri->host.text : NULL;
+
+    while (list != NULL) {
+        struct shed_uri_part host;
+        unsigned port;
+        if (shed_uri_next_host(form, &list, &host, &port, NULL) != SHED_OK)
+            break;
+        check_part(uri, host);
+        check(host.size > 0);
+    }
 }
 
 static void check_refusal(const struct shed_error *err)
@@ -64,6 +82,7 @@ static void parse_form(const struct shed_uri_form *form, const char *text)
 
     if (shed_uri_parse(form, text, &uri, &err) == SHED_OK) {
         check_parts(form, &uri);
+        check_hosts(form, &uri);
     } else {
         check_refusal(&err);
         check(uri.buffer == NULL);

@@ -133,6 +133,19 @@ static size_t add_tls(const struct server *s, const char **argv)
     return SERVER_TLS_OPTIONS;
 }
 
+/* A sentinel keeps what it learns in its file. Returns: the file's path. */
+static const char *write_sentinel(const struct server *s)
+{
+    static char path[SERVER_PATH_BYTES + 16];
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/sentinel.conf", s->dir);
+    file = fopen(path, "we");
+    if (file == NULL || fputs(s->sentinel, file) < 0 || fclose(file) != 0)
+        _exit(EXIT_FAILURE);
+    return path;
+}
+
 static _Noreturn void exec_server(const struct server *s)
 {
     const char *argv[SERVER_OPTIONS_MAX + SERVER_TLS_OPTIONS + 24] = {
@@ -153,6 +166,12 @@ static _Noreturn void exec_server(const struct server *s)
         "yes"};
     size_t n = 15;
 
+    if (s->sentinel != NULL) {
+        memmove(&argv[3], &argv[1], (n - 1) * sizeof(*argv));
+        argv[1] = write_sentinel(s);
+        argv[2] = "--sentinel";
+        n += 2;
+    }
     for (size_t i = 0; s->options[i] != NULL; i++)
         argv[n++] = s->options[i];
     if (s->password != NULL) {

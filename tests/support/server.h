@@ -24,6 +24,7 @@ struct server {
     char uri[SERVER_URI_BYTES];
     const char *options[SERVER_OPTIONS_MAX]; /* additional; ends with NULL */
     const char *password;
+    const char *sentinel;     /* its configuration, if it is one */
     const char *certificates; /* a directory (certificates.h): it speaks TLS,
                                  too, at tls_port of 127.0.0.1, as server.pem;
                                  NULL: it does not */

@@ -149,8 +149,9 @@ END_TEST
 static const struct {
     const char *uri, *says;
 } mistakes[] = {
-    {"http://h", "it must begin with redis://, rediss:// or unix:"},
-    {"", "it must begin with redis://, rediss:// or unix:"},
+    {"http://h",
+     "it must begin with redis://, rediss://, unix: or redis+sentinel://"},
+    {"", "it must begin with redis://, rediss://, unix: or redis+sentinel://"},
     {"redis://", "host is missing"},
     {"redis://h:x", "port must be a number"},
     {"redis://h:70000", "port must be a number"},

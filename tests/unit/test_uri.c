@@ -11,7 +11,7 @@ static const struct shed_uri_form host_form = {
     .user_stops = "?",
     .has_host = true,
     .path = "shelf",
-    .parameter = "color",
+    .parameters = {"color"},
     .parameter_rule = "only ?color=name may follow"};
 
 static const struct shed_uri_form path_form = {
@@ -117,7 +117,7 @@ START_TEST(parts_are_cut_and_then_decoded)
     assert_part(text, uri.password, parts[_i].password);
     assert_part(text, uri.host, parts[_i].host);
     assert_part(text, uri.path, parts[_i].path);
-    assert_part(text, uri.parameter, parts[_i].parameter);
+    assert_part(text, uri.parameters[0], parts[_i].parameter);
     ck_assert_uint_eq(uri.port, parts[_i].port);
     shed_uri_fini(&uri);
 }
@@ -150,6 +150,8 @@ static const struct {
     {"test://u:cret@h?colour=red", "only ?color=name"},
     {"test://u:cret@h?color", "only ?color=name"},
     {"test://u:cret@h?color=red&a=b", "only ?color=name"},
+    {"test://u:cret@h?color=red&color=cret", "only ?color=name"},
+    {"test://u:cret@h?color=red&", "only ?color=name"},
     {"file:u:cret@/a?b", "nothing may follow"},
     {"file:u:cret@/%", "path has a bad % escape"},
 };

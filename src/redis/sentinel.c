@@ -1,0 +1,244 @@
+/* Sentinels. Its one invariant: an answer that fewer than half of all sentinels
+ * give is never believed, whether or not the others answer. */
+#include "redis/sentinel.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "redis/conn.h"
+
+/* A sentinel that is being asked. */
+struct question {
+    struct shed_address *address;
+    struct shed_conn conn;
+    bool is_over;
+    struct shed_sentinel_answer answer;
+    struct shed_error why; /* there is none */
+};
+
+/* All of them. */
+struct inquiry {
+    const char *primary;
+    size_t count;
+    struct question at[SHED_SENTINELS_MAX];
+};
+
+const struct shed_sentinel_answer *
+shed_sentinels_agree(const struct shed_sentinel_answer *answers, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        size_t equal = 0;
+        for (size_t j = 0; j < count; j++)
+            equal += strcmp(answers[i].host, answers[j].host) == 0 &&
+                     strcmp(answers[i].port, answers[j].port) == 0;
+        if (answers[i].host[0] != '\0' && equal > count / 2)
+            return &answers[i];
+    }
+    return NULL;
+}
+
+static void fail(struct question *q, const char *why)
+{
+    q->is_over = true;
+    (void)shed_fail(&q->why, SHED_EREDIS, "%s", why);
+}
+
+/* Copy a string of the reply. Returns: false if it is none, or too long. */
+static bool copy(char *to, size_t room, const struct shed_reply *part)
+{
+    size_t size = 0;
+    const char *bytes = shed_reply_bytes(part, &size);
+
+    if (bytes == NULL || size == 0 || size >= room ||
+        memchr(bytes, '\0', size) != NULL)
+        return false;
+    memcpy(to, bytes, size);
+    to[size] = '\0';
+    return true;
+}
+
+static void take_answer(struct question *q, const struct shed_reply *reply)
+{
+    struct shed_sentinel_answer answer;
+
+    if (shed_reply_error(reply) != NULL) {
+        fail(q, shed_reply_error(reply));
+    } else if (shed_reply_is_nil(reply)) {
+        fail(q, "it knows no primary of this name");
+    } else if (copy(answer.host, sizeof(answer.host),
+                    shed_reply_at(reply, 0)) &&
+               copy(answer.port, sizeof(answer.port),
+                    shed_reply_at(reply, 1))) {
+        q->answer = answer;
+        q->is_over = true;
+    } else {
+        fail(q, "its answer is not understood");
+    }
+}
+
+/* See what has come of it. */
+static void look(struct question *q)
+{
+    struct shed_reply *reply = NULL;
+    struct shed_conn_call call;
+
+    if (shed_conn_next(&q->conn, shed_now_ms(), &reply, &call) !=
+        SHED_CONN_NOTHING)
+        take_answer(q, reply);
+    shed_reply_free(reply);
+    if (!q->is_over && q->conn.state == SHED_CONN_FAILED)
+        fail(q, q->conn.failure.error.reason);
+}
+
+/* SENTINEL GET-MASTER-ADDR-BY-NAME is sent as soon as the connection is set
+ * up. */
+static enum shed_code begin(struct question *q, const char *primary,
+                            struct shed_error *err)
+{
+    const struct shed_conn_call call = {.owner = q};
+    struct shed_buffer bytes = {0};
+    struct shed_args args = {0};
+    enum shed_code code;
+
+    shed_args_add_text(&args, "SENTINEL");
+    shed_args_add_text(&args, "GET-MASTER-ADDR-BY-NAME");
+    shed_args_add_text(&args, primary);
+    code = shed_conn_format(&bytes, &args, 0, false, err);
+    if (code == SHED_OK)
+        code = shed_conn_send(&q->conn, &bytes, &call, 1, shed_now_ms(), err);
+    shed_buffer_fini(&bytes);
+    if (code != SHED_OK)
+        return code;
+    shed_conn_start(&q->conn, 0, shed_now_ms());
+    look(q);
+    return SHED_OK;
+}
+
+static enum shed_code begin_all(struct inquiry *all, char *list,
+                                const char *user, const char *password,
+                                struct shed_error *err)
+{
+    struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
+    enum shed_code code = SHED_OK;
+
+    options.connect_timeout_ms = SHED_SENTINELS_ASK_MS;
+    options.command_timeout_ms = SHED_SENTINELS_ASK_MS;
+    while (list != NULL && code == SHED_OK) {
+        struct question *q = &all->at[all->count];
+        code =
+            shed_address_next_sentinel(&list, user, password, &q->address, err);
+        if (code != SHED_OK)
+            break;
+        shed_conn_init(&q->conn, q->address, &options);
+        all->count++;
+        code = begin(q, all->primary, err);
+    }
+    return code;
+}
+
+static void end_all(struct inquiry *all)
+{
+    struct shed_conn_call call;
+
+    for (size_t i = 0; i < all->count; i++) {
+        struct question *q = &all->at[i];
+        while (shed_conn_pop(&q->conn.queue, &call))
+            ;
+        shed_conn_close(&q->conn);
+        shed_conn_fini(&q->conn);
+        shed_address_destroy(q->address);
+    }
+    free(all);
+}
+
+/* Wait for any of them, until deadline_ms. Returns: false if none is left. */
+static bool wait_for_one(struct inquiry *all, uint64_t deadline_ms)
+{
+    struct pollfd fds[SHED_SENTINELS_MAX];
+    uint64_t left_ms = shed_left_ms(deadline_ms, shed_now_ms());
+    size_t open = 0;
+
+    for (size_t i = 0; i < all->count; i++) {
+        const struct question *q = &all->at[i];
+        fds[i] = (struct pollfd){.fd = q->is_over ? -1 : q->conn.wire.fd,
+                                 .events = shed_conn_want(&q->conn)};
+        open += !q->is_over;
+    }
+    if (open == 0 || left_ms == 0)
+        return false;
+    if (poll(fds, all->count, (int)left_ms) <= 0)
+        return errno == EINTR;
+    for (size_t i = 0; i < all->count; i++) {
+        if (fds[i].revents == 0)
+            continue;
+        shed_conn_ready(&all->at[i].conn, fds[i].revents, shed_now_ms());
+        look(&all->at[i]);
+    }
+    return true;
+}
+
+/* Name a sentinel that did not answer, or the ones that disagree. */
+static enum shed_code fail_all(const struct inquiry *all,
+                               struct shed_error *err)
+{
+    const struct question *silent = NULL;
+    size_t answers = 0;
+
+    for (size_t i = 0; i < all->count; i++) {
+        if (all->at[i].answer.host[0] != '\0')
+            answers++;
+        else if (silent == NULL)
+            silent = &all->at[i];
+    }
+    if (silent == NULL)
+        return shed_fail(err, SHED_EREDIS,
+                         "its %zu sentinels name different servers, and more "
+                         "than half must agree",
+                         all->count);
+    return shed_fail(err, SHED_EREDIS,
+                     "%zu of its %zu sentinels answer, and more than half must "
+                     "agree; the sentinel %s: %s",
+                     answers, all->count, silent->address->text,
+                     silent->is_over ? silent->why.reason : "no answer");
+}
+
+static const struct shed_sentinel_answer *
+find_majority(const struct inquiry *all, struct shed_sentinel_answer *room)
+{
+    for (size_t i = 0; i < all->count; i++)
+        room[i] = all->at[i].answer;
+    return shed_sentinels_agree(room, all->count);
+}
+
+enum shed_code shed_sentinels_ask(const char *primary, char *list,
+                                  const char *user, const char *password,
+                                  struct shed_sentinel_answer *out,
+                                  struct shed_error *err)
+{
+    struct inquiry *all = calloc(1, sizeof(*all));
+    struct shed_sentinel_answer room[SHED_SENTINELS_MAX];
+    const struct shed_sentinel_answer *found = NULL;
+    uint64_t deadline_ms = shed_now_ms() + SHED_SENTINELS_ASK_MS;
+    enum shed_code code;
+
+    if (all == NULL)
+        return shed_fail_nomem(err, "an inquiry of sentinels");
+    all->primary = primary;
+    code = begin_all(all, list, user, password, err);
+    while (code == SHED_OK) {
+        found = find_majority(all, room);
+        if (found != NULL || !wait_for_one(all, deadline_ms))
+            break;
+    }
+    if (found != NULL)
+        *out = *found;
+    else if (code == SHED_OK)
+        code = fail_all(all, err);
+    end_all(all);
+    return code;
+}

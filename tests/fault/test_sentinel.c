@@ -1,0 +1,370 @@
+/* A primary that sentinels watch: it is found and followed, whatever becomes of
+ * it, of some of the sentinels, and of what they say; and what a process wrote
+ * last survives. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cache/cache.h"
+#include "client/client.h"
+#include "support/fixture.h"
+#include "support/watched.h"
+
+static struct fixture fixture; /* its own server is not used */
+static struct watched watched;
+
+static void init_with(const char *sentinel_password)
+{
+    fixture_init(&fixture);
+    fixture_hurry(&fixture, 400);
+    watched = (struct watched){.sentinel_password = sentinel_password};
+    watched_start(&watched);
+    fixture.uri = watched.uri;
+}
+
+static void up(void)
+{
+    init_with(NULL);
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+}
+
+static void down(void)
+{
+    fixture_down(&fixture);
+    watched_stop(&watched);
+}
+
+/* Whether so many clients have their session with this server. */
+static bool is_used_by(size_t i, int clients)
+{
+    return shed_client_is_up(fixture.client) &&
+           server_clients(&watched.server[i], "flags=t") == clients;
+}
+
+static bool is_used(size_t i)
+{
+    return is_used_by(i, 1);
+}
+
+/* A row that is stored there comes from there. */
+static void expect_use(size_t i)
+{
+    WAIT_FOR(is_used(i));
+    WAIT_FOR(has_text(fixture.cache, "k@1"));
+    WAIT_FOR(server_int(&watched.server[i], "EXISTS t:{k}") == 1);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+}
+
+/* ------------------------------------------------------ the primary moves */
+
+START_TEST(the_primary_is_found_and_used)
+{
+    init_with(_i == 0 ? NULL : "secret+co");
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    expect_use(0);
+    ck_assert_int_eq(server_clients(&watched.server[1], "flags=t"), 0);
+    down();
+}
+END_TEST
+
+START_TEST(a_primary_that_dies_is_replaced)
+{
+    size_t next;
+
+    up();
+    server_kill(&watched.server[0]);
+    next = watched_primary(&watched, 0);
+    expect_use(next);
+    down();
+}
+END_TEST
+
+/* It comes back as a primary, until a sentinel tells it otherwise. */
+START_TEST(a_primary_that_stood_still_is_left_and_not_used_again)
+{
+    size_t next;
+
+    up();
+    server_freeze(&watched.server[0]);
+    next = watched_primary(&watched, 0);
+    expect_use(next);
+    server_thaw(&watched.server[0]);
+    expect_use(next);
+    WAIT_FOR(server_clients(&watched.server[0], "flags=t") == 0);
+    down();
+}
+END_TEST
+
+/* As in a partition: it answers, as a primary, and sentinels have another one.
+ */
+START_TEST(a_primary_that_was_replaced_is_left_though_it_answers)
+{
+    up();
+    for (size_t i = 0; i < WATCHED_SENTINELS; i++)
+        server_do(&watched.sentinel[i], "SENTINEL REMOVE %s", WATCHED_NAME);
+    server_do(&watched.server[1], "REPLICAOF NO ONE");
+    expect_use(0);
+    for (size_t i = 0; i < WATCHED_SENTINELS; i++)
+        server_do(&watched.sentinel[i], "SENTINEL MONITOR %s 127.0.0.1 %u 2",
+                  WATCHED_NAME, watched.port[1]);
+    expect_use(1);
+    down();
+}
+END_TEST
+
+/* ----------------------------------------------------------- what is lost */
+
+enum { KEYS = 30 };
+
+static void name_key(char key[8], unsigned i)
+{
+    snprintf(key, 8, "w%u", i);
+}
+
+/* Let a process read all rows. Returns: how many are not of this version. */
+static unsigned count_others(struct shed_cache *cache, unsigned version)
+{
+    unsigned others = 0;
+    char key[8], row[24];
+
+    for (unsigned i = 0; i < KEYS; i++) {
+        struct shed_value *value = NULL;
+        name_key(key, i);
+        snprintf(row, sizeof(row), "%s@%u", key, version);
+        ck_assert_int_eq(shed_get(cache, shed_str(key), NULL, &value, NULL),
+                         SHED_OK);
+        others += value->size != strlen(row) ||
+                  memcmp(value->data, row, strlen(row)) != 0;
+        shed_value_unref(value);
+    }
+    return others;
+}
+
+/* Change all rows, and invalidate each, expire it, or put it with its version.
+ */
+static void write_all(void)
+{
+    struct shed_put_options o = SHED_PUT_OPTIONS_INIT;
+    uint64_t version;
+    char key[8], row[24];
+
+    table_update(&fixture.table);
+    version = fixture.table.version;
+    o.version = &version;
+    for (unsigned i = 0; i < KEYS; i++) {
+        struct shed_bytes k;
+        enum shed_code code;
+        name_key(key, i);
+        snprintf(row, sizeof(row), "%s@%u", key, fixture.table.version);
+        k = shed_str(key);
+        code = i % 3 == 0 ? shed_invalidate(fixture.cache, k, 0, NULL)
+               : i % 3 == 1
+                   ? shed_expire(fixture.cache, k, 0, 0, NULL)
+                   : shed_put(fixture.cache, k, shed_str(row), &o, NULL);
+        ck_assert_int_eq(code, SHED_OK);
+    }
+}
+
+static bool has_link(const struct server *replica)
+{
+    char status[8];
+
+    server_info(replica, "master_link_status", status, sizeof(status));
+    return strcmp(status, "up") == 0;
+}
+
+static void each_replica(size_t primary, void (*act)(const struct server *))
+{
+    for (size_t i = 0; i < WATCHED_SERVERS; i++)
+        if (i != primary)
+            act(&watched.server[i]);
+}
+
+static void await_rows(const struct server *replica)
+{
+    WAIT_FOR(has_link(replica));
+    WAIT_FOR(server_int(replica, "EXISTS t:{w%d}", KEYS - 1) == 1);
+}
+
+static void spoil_link(const struct server *replica)
+{
+    server_do(replica, "CONFIG SET masterauth wrong");
+}
+
+static void await_spoilt_link(const struct server *replica)
+{
+    WAIT_FOR(!has_link(replica));
+}
+
+static void restore_link(const struct server *replica)
+{
+    server_do(replica, "CONFIG SET masterauth %b", "", (size_t)0);
+}
+
+/* The primary dies with what only it has been told. Returns: the next one,
+ * which the dead one follows when it is back. */
+static size_t lose_primary(size_t primary)
+{
+    size_t next;
+
+    server_kill(&watched.server[primary]);
+    each_replica(primary, restore_link);
+    next = watched_primary(&watched, primary);
+    server_start_again(&watched.server[primary]);
+    server_do(&watched.server[primary], "REPLICAOF 127.0.0.1 %u",
+              watched.port[next]);
+    return next;
+}
+
+/* SHED_TEST_FAILOVERS: how many, for a longer hunt. */
+static unsigned failovers(void)
+{
+    const char *text = getenv("SHED_TEST_FAILOVERS");
+
+    return text != NULL ? (unsigned)atoi(text) : 2;
+}
+
+/* 0: they are remembered; 1: not, which shows that they are lost. */
+START_TEST(replicas_that_lost_their_link_take_no_write_of_a_living_process_back)
+{
+    size_t primary = 0;
+    struct peer peer;
+    unsigned old = 0, rounds = _i == 0 ? failovers() : 1;
+
+    init_with(NULL);
+    fixture.cache_options.failover_memory_ms = _i == 0 ? 600000 : 0;
+    fixture_open(&fixture);
+    peer_open(&peer, &fixture);
+    for (unsigned i = 0; i < rounds; i++) {
+        WAIT_FOR(is_used_by(primary, 2));
+        ck_assert_uint_eq(count_others(peer.cache, fixture.table.version), 0);
+        each_replica(primary, await_rows);
+        each_replica(primary, spoil_link);
+        server_do(&watched.server[primary], "CLIENT KILL TYPE replica");
+        each_replica(primary, await_spoilt_link);
+        write_all();
+        primary = lose_primary(primary);
+        WAIT_FOR(is_used_by(primary, 2));
+        if (_i == 0)
+            WAIT_FOR(stats_of(fixture.cache).invalidations_repeated ==
+                     (uint64_t)KEYS * (i + 1));
+        old += count_others(peer.cache, fixture.table.version);
+    }
+    ck_assert_uint_eq(old, _i == 0 ? 0 : KEYS);
+    peer_close(&peer);
+    down();
+}
+END_TEST
+
+/* -------------------------------------------------- sentinels that fail */
+
+START_TEST(a_sentinel_that_is_away_or_hangs_costs_nothing)
+{
+    init_with(NULL);
+    if (_i == 0)
+        server_kill(&watched.sentinel[0]);
+    else
+        server_freeze(&watched.sentinel[0]);
+    fixture_open(&fixture);
+    WAIT_FOR(is_used(0));
+    if (_i == 1)
+        server_thaw(&watched.sentinel[0]);
+    down();
+}
+END_TEST
+
+/* One alone may be cut off, with a primary that was replaced. */
+START_TEST(without_a_majority_nobody_is_believed_and_a_connection_goes_on)
+{
+    struct shed_error err = {0};
+    struct peer late;
+
+    up();
+    server_kill(&watched.sentinel[1]);
+    server_kill(&watched.sentinel[2]);
+    expect_use(0);
+    peer_open(&late, &fixture);
+    WAIT_FOR(shed_invalidate(late.cache, shed_str("k"), 0, &err) ==
+                 SHED_EREDIS &&
+             strstr(err.reason, "1 of its 3 sentinels answer") != NULL);
+    ck_assert_ptr_nonnull(strstr(err.reason, "Connection refused"));
+    peer_close(&late);
+    server_start_again(&watched.sentinel[1]);
+    expect_use(0);
+    down();
+}
+END_TEST
+
+/* It names a replica, which would refuse, or another primary, which would not.
+ */
+START_TEST(a_sentinel_that_lies_is_not_believed)
+{
+    init_with(NULL);
+    server_do(&watched.sentinel[0], "SENTINEL REMOVE %s", WATCHED_NAME);
+    server_do(&watched.sentinel[0], "SENTINEL MONITOR %s 127.0.0.1 %u 2",
+              WATCHED_NAME, server_free_port());
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    expect_use(0);
+    down();
+}
+END_TEST
+
+START_TEST(sentinels_that_all_disagree_are_reported)
+{
+    struct shed_error err = {0};
+
+    init_with(NULL);
+    for (size_t i = 0; i < WATCHED_SENTINELS - 1; i++) {
+        server_do(&watched.sentinel[i], "SENTINEL REMOVE %s", WATCHED_NAME);
+        server_do(&watched.sentinel[i], "SENTINEL MONITOR %s 127.0.0.1 %u 2",
+                  WATCHED_NAME, server_free_port());
+    }
+    fixture_open(&fixture);
+    WAIT_FOR(shed_invalidate(fixture.cache, shed_str("k"), 0, &err) ==
+                 SHED_EREDIS &&
+             strstr(err.reason, "sentinels name different servers") != NULL);
+    down();
+}
+END_TEST
+
+START_TEST(a_wrong_password_of_the_sentinels_is_reported)
+{
+    struct shed_error err = {0};
+
+    init_with("secret");
+    *strchr(watched.uri, '?') = '\0';
+    fixture_open(&fixture);
+    WAIT_FOR(shed_invalidate(fixture.cache, shed_str("k"), 0, &err) !=
+                 SHED_OK &&
+             strstr(err.reason, "NOAUTH") != NULL);
+    ck_assert_ptr_null(strstr(err.reason, "secret"));
+    down();
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("sentinel");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S + 10.0 * failovers());
+    tcase_add_loop_test(tc, the_primary_is_found_and_used, 0, 2);
+    tcase_add_test(tc, a_primary_that_dies_is_replaced);
+    tcase_add_test(tc, a_primary_that_stood_still_is_left_and_not_used_again);
+    tcase_add_test(tc, a_primary_that_was_replaced_is_left_though_it_answers);
+    tcase_add_loop_test(
+        tc,
+        replicas_that_lost_their_link_take_no_write_of_a_living_process_back, 0,
+        2);
+    tcase_add_loop_test(tc, a_sentinel_that_is_away_or_hangs_costs_nothing, 0,
+                        2);
+    tcase_add_test(
+        tc, without_a_majority_nobody_is_believed_and_a_connection_goes_on);
+    tcase_add_test(tc, a_sentinel_that_lies_is_not_believed);
+    tcase_add_test(tc, sentinels_that_all_disagree_are_reported);
+    tcase_add_test(tc, a_wrong_password_of_the_sentinels_is_reported);
+    return run_tests("sentinel", tc);
+}

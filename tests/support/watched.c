@@ -1,0 +1,168 @@
+/* See watched.h. */
+#include "support/watched.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/testing.h"
+
+/* How long a primary is away before it is replaced. */
+#define DOWN_MS 400
+/* Sentinels wait for twice this long between two failovers. */
+#define FAILOVER_MS 1000
+
+static void start_servers(struct watched *w)
+{
+    static char port[WATCHED_SERVERS][8];
+
+    for (size_t i = 0; i < WATCHED_SERVERS; i++) {
+        w->port[i] = server_free_port();
+        snprintf(port[i], sizeof(port[i]), "%u", w->port[i]);
+        w->server[i] = (struct server){
+            .options = {"--port", port[i], "--bind", "127.0.0.1",
+                        "--repl-diskless-sync-delay", "0"}};
+        if (i > 0) {
+            w->server[i].options[6] = "--replicaof";
+            w->server[i].options[7] = "127.0.0.1";
+            w->server[i].options[8] = port[0];
+        }
+        server_start(&w->server[i]);
+    }
+}
+
+static void start_sentinels(struct watched *w)
+{
+    static char port[WATCHED_SENTINELS][8], text[512];
+
+    snprintf(text, sizeof(text),
+             "sentinel monitor %s 127.0.0.1 %u 2\n"
+             "sentinel down-after-milliseconds %s %d\n"
+             "sentinel failover-timeout %s %d\n"
+             "%s%s\n",
+             WATCHED_NAME, w->port[0], WATCHED_NAME, DOWN_MS, WATCHED_NAME,
+             FAILOVER_MS,
+             w->sentinel_password != NULL ? "sentinel sentinel-pass " : "",
+             w->sentinel_password != NULL ? w->sentinel_password : "");
+    for (size_t i = 0; i < WATCHED_SENTINELS; i++) {
+        w->sentinel_port[i] = server_free_port();
+        snprintf(port[i], sizeof(port[i]), "%u", w->sentinel_port[i]);
+        w->sentinel[i] = (struct server){
+            .options = {"--port", port[i], "--bind", "127.0.0.1"},
+            .password = w->sentinel_password,
+            .sentinel = text};
+        server_start(&w->sentinel[i]);
+    }
+}
+
+/* The value of a field of SENTINEL MASTER, -1 without one. */
+static int field_of(const struct server *sentinel, const char *field)
+{
+    redisReply *reply =
+        server_run(sentinel, "SENTINEL MASTER %s", WATCHED_NAME);
+    int value = -1;
+
+    for (size_t i = 0;
+         reply->type == REDIS_REPLY_ARRAY && i + 1 < reply->elements; i += 2)
+        if (strcmp(reply->element[i]->str, field) == 0)
+            value = atoi(reply->element[i + 1]->str);
+    freeReplyObject(reply);
+    return value;
+}
+
+static bool knows_all(const struct server *sentinel)
+{
+    return field_of(sentinel, "num-slaves") == WATCHED_SERVERS - 1 &&
+           field_of(sentinel, "num-other-sentinels") == WATCHED_SENTINELS - 1;
+}
+
+void watched_start(struct watched *w)
+{
+    start_servers(w);
+    for (size_t i = 1; i < WATCHED_SERVERS; i++) {
+        char status[16] = "";
+        do
+            server_info(&w->server[i], "master_link_status", status,
+                        sizeof(status));
+        while (strncmp(status, "up", 2) != 0);
+    }
+    start_sentinels(w);
+    for (size_t i = 0; i < WATCHED_SENTINELS; i++)
+        WAIT_FOR(knows_all(&w->sentinel[i]));
+    snprintf(w->uri, sizeof(w->uri),
+             "redis+sentinel://127.0.0.1:%u,127.0.0.1:%u,127.0.0.1:%u/%s%s%s",
+             w->sentinel_port[0], w->sentinel_port[1], w->sentinel_port[2],
+             WATCHED_NAME,
+             w->sentinel_password != NULL ? "?sentinel_password=" : "",
+             w->sentinel_password != NULL ? w->sentinel_password : "");
+}
+
+void watched_stop(struct watched *w)
+{
+    for (size_t i = 0; i < WATCHED_SENTINELS; i++)
+        server_stop(&w->sentinel[i]);
+    for (size_t i = 0; i < WATCHED_SERVERS; i++)
+        server_stop(&w->server[i]);
+}
+
+/* The port of the primary by a sentinel, 0 if it runs no longer. */
+static unsigned port_by(const struct server *sentinel)
+{
+    redisReply *reply;
+    unsigned port = 0;
+
+    if (sentinel->pid == 0)
+        return 0;
+    reply = server_run(sentinel, "SENTINEL GET-MASTER-ADDR-BY-NAME %s",
+                       WATCHED_NAME);
+    if (reply->type == REDIS_REPLY_ARRAY)
+        port = (unsigned)atoi(reply->element[1]->str);
+    freeReplyObject(reply);
+    return port;
+}
+
+static bool is_primary(const struct watched *w, size_t i)
+{
+    char role[16];
+    unsigned votes = 0;
+
+    for (size_t s = 0; s < WATCHED_SENTINELS; s++)
+        votes += port_by(&w->sentinel[s]) == w->port[i];
+    if (votes < 2)
+        return false;
+    server_info(&w->server[i], "role", role, sizeof(role));
+    return strncmp(role, "master", 6) == 0;
+}
+
+static size_t find_primary(const struct watched *w, size_t not )
+{
+    for (size_t i = 0; i < WATCHED_SERVERS; i++)
+        if (i != not &&w->server[i].pid != 0 && is_primary(w, i))
+            return i;
+    return WATCHED_SERVERS;
+}
+
+size_t watched_primary(const struct watched *w, size_t not )
+{
+    size_t found;
+
+    WAIT_FOR((found = find_primary(w, not )) < WATCHED_SERVERS);
+    return found;
+}
+
+/* They refuse it while they are not done with the one before. */
+size_t watched_fail_over(const struct watched *w, size_t from)
+{
+    redisReply *reply;
+    bool is_begun;
+
+    do {
+        reply =
+            server_run(&w->sentinel[0], "SENTINEL FAILOVER %s", WATCHED_NAME);
+        is_begun = reply->type == REDIS_REPLY_STATUS;
+        freeReplyObject(reply);
+        if (!is_begun)
+            usleep(50000);
+    } while (!is_begun);
+    return watched_primary(w, from);
+}

@@ -1,0 +1,32 @@
+/* A primary with two replicas on ports of 127.0.0.1, and three sentinels that
+ * watch them. */
+#ifndef WATCHED_H
+#define WATCHED_H
+
+#include "support/server.h"
+
+#define WATCHED_SERVERS 3
+#define WATCHED_SENTINELS 3
+#define WATCHED_NAME "main"
+
+struct watched {
+    struct server server[WATCHED_SERVERS]; /* the first is the primary at first
+                                            */
+    struct server sentinel[WATCHED_SENTINELS];
+    unsigned port[WATCHED_SERVERS], sentinel_port[WATCHED_SENTINELS];
+    const char *sentinel_password; /* set before the start; NULL: none */
+    char uri[256];
+};
+
+/* Start all, and wait until each sentinel knows everybody. */
+void watched_start(struct watched *w);
+void watched_stop(struct watched *w);
+
+/* Wait until at least two sentinels name a server other than not, which answers
+ * as a primary. Returns: which; not WATCHED_SERVERS: any will do. */
+size_t watched_primary(const struct watched *w, size_t not );
+
+/* Let the sentinels make another server the primary. Returns: which. */
+size_t watched_fail_over(const struct watched *w, size_t from);
+
+#endif

@@ -1,0 +1,115 @@
+/* What sentinels say is believed if more than half of all say it. */
+#include "redis/sentinel.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "redis/address.h"
+#include "support/testing.h"
+
+/* Each letter is a server that a sentinel names; '-': no answer. */
+static const struct {
+    const char *answers;
+    char agreed; /* 0: none */
+} rows[] = {
+    {"a", 'a'},   {"-", 0},       {"aa", 'a'},    {"ab", 0},   {"a-", 0},
+    {"aab", 'a'}, {"baa", 'a'},   {"aba", 'a'},   {"abc", 0},  {"a--", 0},
+    {"aa-", 'a'}, {"-aa", 'a'},   {"---", 0},     {"aabb", 0}, {"abbbc", 'b'},
+    {"ab--b", 0}, {"aaa--", 'a'}, {"aabbb", 'b'},
+};
+
+START_TEST(more_than_half_of_all_must_agree)
+{
+    struct shed_sentinel_answer answers[SHED_SENTINELS_MAX] = {{{0}, {0}}};
+    size_t count = strlen(rows[_i].answers);
+    const struct shed_sentinel_answer *found;
+
+    for (size_t i = 0; i < count; i++)
+        if (rows[_i].answers[i] != '-') {
+            snprintf(answers[i].host, sizeof(answers[i].host), "10.0.0.1");
+            snprintf(answers[i].port, sizeof(answers[i].port), "%d",
+                     rows[_i].answers[i]);
+        }
+    found = shed_sentinels_agree(answers, count);
+    ck_assert_int_eq(found != NULL ? atoi(found->port) : 0, rows[_i].agreed);
+}
+END_TEST
+
+/* A port alone does not make two servers one. */
+START_TEST(host_and_port_count)
+{
+    struct shed_sentinel_answer answers[2] = {{"10.0.0.1", "6379"},
+                                              {"10.0.0.2", "6379"}};
+
+    ck_assert_ptr_null(shed_sentinels_agree(answers, 2));
+}
+END_TEST
+
+static const struct {
+    const char *uri, *reason; /* NULL: it is good */
+} uris[] = {
+    {"redis+sentinel://a,b:1,[::1]:2/main", NULL},
+    {"redis+sentinel://user:secret@a/main?db=3&sentinel_user=s&"
+     "sentinel_password=secret%26@co",
+     NULL},
+    {"redis+sentinel://a,b", "the name of the primary is missing"},
+    {"redis+sentinel://a,,b/main", "a host is missing"},
+    {"redis+sentinel://a,/main", "a host is missing"},
+    {"redis+sentinel:///main", "a host is missing"},
+    {"redis+sentinel://a:x/main", "the port must be a number"},
+    {"redis+sentinel://a/main?sentinel_user=s",
+     "sentinel_user needs a sentinel_password"},
+    {"redis+sentinel://a/main?db=3&db=3", "only db=n, sentinel_user"},
+    {"redis+sentinel://a/main?secret=1", "only db=n, sentinel_user"},
+    {"redis+sentinel://a/main?db=secret", "the database must be a number"},
+    {"redis+sentinel://a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p/main",
+     "it has 16 sentinels, at most 15"},
+};
+
+START_TEST(a_uri_is_checked_and_no_reason_shows_a_password)
+{
+    struct shed_error err = {SHED_OK, ""};
+    struct shed_address *address = NULL;
+    enum shed_code code = shed_address_create(uris[_i].uri, &address, &err);
+
+    if (uris[_i].reason == NULL) {
+        ck_assert_msg(code == SHED_OK, "%s", err.reason);
+        ck_assert_str_eq(address->text, "main");
+    } else {
+        ck_assert_int_eq(code, SHED_EINVAL);
+        ck_assert_msg(strstr(err.reason, uris[_i].reason) != NULL, "%s",
+                      err.reason);
+        ck_assert_ptr_null(strstr(err.reason, "secret"));
+    }
+    shed_address_destroy(address);
+}
+END_TEST
+
+START_TEST(the_parts_of_a_uri_are_decoded)
+{
+    struct shed_address *a = NULL;
+
+    ck_assert_int_eq(shed_address_create(uris[1].uri, &a, NULL), SHED_OK);
+    ck_assert_str_eq(a->user, "user");
+    ck_assert_str_eq(a->password, "secret");
+    ck_assert_str_eq(a->db, "3");
+    ck_assert_str_eq(a->sentinels, "a");
+    ck_assert_str_eq(a->sentinel_user, "s");
+    ck_assert_str_eq(a->sentinel_password, "secret&@co");
+    ck_assert(!shed_address_is_known(a));
+    shed_address_destroy(a);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("sentinel votes");
+
+    tcase_add_loop_test(tc, more_than_half_of_all_must_agree, 0,
+                        sizeof(rows) / sizeof(*rows));
+    tcase_add_test(tc, host_and_port_count);
+    tcase_add_loop_test(tc, a_uri_is_checked_and_no_reason_shows_a_password, 0,
+                        sizeof(uris) / sizeof(*uris));
+    tcase_add_test(tc, the_parts_of_a_uri_are_decoded);
+    return run_tests("sentinel votes", tc);
+}

@@ -320,7 +320,8 @@ shed_client_open(const char *uri, const struct shed_client_options *options,
  * Release the caller's reference to a client. Its caches and locks keep it
  * alive. When the last of them has been closed, its connections and its thread
  * end. So close handles in any order, each exactly once. NULL is allowed. In a
- * forked child it frees memory and leaves the parent's connections alone.
+ * forked child it frees memory, except OpenSSL's, and leaves the parent's
+ * connections alone.
  */
 SHED_API void shed_client_close(struct shed_client *client);
 

@@ -195,6 +195,20 @@ static void hear_setup(struct shed_conn *c, const struct shed_reply *reply,
     c->failure.is_no_primary = c->setup.is_no_primary;
 }
 
+/* It was lost in the set-up. A server that expects TLS ends a plain connection
+ * without a word, so the reason says that it may be one. */
+static void explain_loss(const struct shed_conn *c, struct shed_error *why)
+{
+    if (c->state != SHED_CONN_SETTING_UP || c->setup.answered > 0 ||
+        c->address->is_tls || c->address->host == NULL)
+        return;
+    (void)shed_fail(why, why->code,
+                    "%s, before it answered %s (if %s is a port for TLS, use "
+                    "rediss://)",
+                    why->reason, shed_setup_awaited(&c->setup),
+                    c->address->text);
+}
+
 /* Read once. While it is being set up, the replies are heard here. */
 static void receive(struct shed_conn *c, uint64_t now_ms)
 {
@@ -215,6 +229,7 @@ static void receive(struct shed_conn *c, uint64_t now_ms)
         /* it says nothing of the server, so no pause may follow */
         if (c->state == SHED_CONN_SETTING_UP && shed_wire_is_starved(&c->wire))
             why.code = SHED_ENOMEM;
+        explain_loss(c, &why);
         shed_conn_fail(c, trouble, &why);
     }
 }

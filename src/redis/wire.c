@@ -345,22 +345,12 @@ bool shed_wire_is_unsent(const struct shed_wire *w)
            (w->out.size > 0 && shed_tls_is_open(w->tls));
 }
 
-/* A server that expects TLS answers a plain command with an alert. */
-static const char *explain_bytes(const char *bytes, size_t size)
-{
-    static const char alert[] = {21, 3};
-
-    return size > sizeof(alert) && memcmp(bytes, alert, sizeof(alert)) == 0
-               ? "the server speaks TLS on this port: use rediss://"
-               : "a reply that no command can have";
-}
-
 /* Keep what the server has said for the parser. */
 static enum shed_wire_io take(struct shed_wire *w, size_t size,
                               struct shed_error *err)
 {
     if (!shed_frame_take(&w->frame, w->in, size))
-        return lost(err, explain_bytes(w->in, size));
+        return lost(err, "a reply that no command can have");
     if (redisReaderFeed(w->reader, w->in, size) != REDIS_OK)
         return lost(err, "out of memory for its replies");
     return SHED_WIRE_DONE;

@@ -3,11 +3,16 @@
  * hiredis, with one thread and with many, alternating in one run, so that a
  * noisy machine disturbs both. hiredis gets a connection per thread.
  *
- * usage: bench_hit REDIS_SOCKET [ROUNDS [THREADS...]]
+ * usage: bench_hit REDIS [ROUNDS [THREADS...]]
  *
- * SNOWSHED_LINKS=N sets the client's option `links`.
+ * REDIS is the path of a socket, or PORT or tls:PORT of 127.0.0.1. hiredis 0.14
+ * does not speak TLS: its place is taken by OpenSSL on hiredis's socket, with
+ * hiredis's commands and replies, as hiredis 1.x does it.
+ *
+ * SNOWSHED_LINKS=N sets the client's option `links`, SNOWSHED_CA its tls_ca.
  */
 #include <hiredis/hiredis.h>
+#include <openssl/ssl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -28,12 +33,14 @@
 #define REDIS_KEY "bench:{hot}"
 
 static struct shed_cache *cache;
-static const char *socket_path;
+static const char *socket_path; /* NULL: a port */
+static int port;
+static SSL_CTX *context; /* NULL: no TLS */
 static atomic_bool is_over;
 
 struct worker {
     pthread_t thread;
-    bool uses_hiredis;
+    const struct hand *hand; /* NULL: it uses snowshed */
     size_t gets;
 };
 
@@ -43,21 +50,72 @@ static void die(const char *what)
     exit(EXIT_FAILURE);
 }
 
-static size_t run_hiredis(void)
+/* A connection by hand for each thread, open before the clock runs: a handshake
+ * takes as long as many hits. */
+static struct hand {
+    redisContext *c;
+    SSL *ssl; /* NULL: no TLS */
+} hands[THREADS_MAX];
+
+static void open_hand(struct hand *h)
 {
-    redisContext *c = redisConnectUnix(socket_path);
+    h->c = socket_path != NULL ? redisConnectUnix(socket_path)
+                               : redisConnect("127.0.0.1", port);
+    if (h->c == NULL || h->c->err != 0)
+        die("hiredis cannot connect");
+    if (context == NULL)
+        return;
+    h->ssl = SSL_new(context);
+    if (h->ssl == NULL || SSL_set_fd(h->ssl, h->c->fd) != 1 ||
+        SSL_connect(h->ssl) != 1)
+        die("TLS: no connection");
+}
+
+static void close_hand(struct hand *h)
+{
+    SSL_free(h->ssl);
+    redisFree(h->c);
+    *h = (struct hand){NULL, NULL};
+}
+
+/* What redisCommand does, with TLS between. */
+static redisReply *ask_by_tls(const struct hand *h)
+{
+    char *command, bytes[16 * 1024];
+    int size = redisFormatCommand(&command, "GET %b", REDIS_KEY,
+                                  sizeof(REDIS_KEY) - 1);
+    void *reply = NULL;
+
+    if (size < 0 || SSL_write(h->ssl, command, size) != size)
+        die("TLS: cannot write");
+    redisFreeCommand(command);
+    while (reply == NULL) {
+        size = SSL_read(h->ssl, bytes, sizeof(bytes));
+        if (size <= 0 ||
+            redisReaderFeed(h->c->reader, bytes, (size_t)size) != REDIS_OK ||
+            redisReaderGetReply(h->c->reader, &reply) != REDIS_OK)
+            die("TLS: cannot read");
+    }
+    return reply;
+}
+
+static redisReply *ask(const struct hand *h)
+{
+    return h->ssl != NULL
+               ? ask_by_tls(h)
+               : redisCommand(h->c, "GET %b", REDIS_KEY, sizeof(REDIS_KEY) - 1);
+}
+
+static size_t run_hiredis(const struct hand *h)
+{
     size_t gets = 0;
 
-    if (c == NULL || c->err != 0)
-        die("hiredis cannot connect");
     for (; !atomic_load_explicit(&is_over, memory_order_relaxed); gets++) {
-        redisReply *reply =
-            redisCommand(c, "GET %b", REDIS_KEY, sizeof(REDIS_KEY) - 1);
+        redisReply *reply = ask(h);
         if (reply == NULL || reply->type != REDIS_REPLY_STRING)
             die("hiredis: no value");
         freeReplyObject(reply);
     }
-    redisFree(c);
     return gets;
 }
 
@@ -81,7 +139,7 @@ static void *work(void *arg)
 {
     struct worker *w = arg;
 
-    w->gets = w->uses_hiredis ? run_hiredis() : run_snowshed();
+    w->gets = w->hand != NULL ? run_hiredis(w->hand) : run_snowshed();
     return NULL;
 }
 
@@ -95,7 +153,7 @@ static double measure(size_t threads, bool uses_hiredis, unsigned slice_ms)
 
     atomic_store(&is_over, false);
     for (size_t i = 0; i < threads; i++) {
-        worker[i] = (struct worker){.uses_hiredis = uses_hiredis};
+        worker[i] = (struct worker){.hand = uses_hiredis ? &hands[i] : NULL};
         if (pthread_create(&worker[i].thread, NULL, work, &worker[i]) != 0)
             die("no thread");
     }
@@ -128,6 +186,8 @@ static void compare_ways(size_t threads, size_t rounds)
 
     if (hiredis == NULL)
         die("out of memory");
+    for (size_t i = 0; i < threads; i++)
+        open_hand(&hands[i]);
     for (size_t i = 0; i < rounds; i++) {
         hiredis[i] = measure(threads, true, SLICE_MS);
         snowshed[i] = measure(threads, false, SLICE_MS);
@@ -137,6 +197,8 @@ static void compare_ways(size_t threads, size_t rounds)
                  median(hiredis, rounds), median(snowshed, rounds),
                  median(ratio, rounds));
     (void)fflush(stdout);
+    for (size_t i = 0; i < threads; i++)
+        close_hand(&hands[i]);
     free(hiredis);
 }
 
@@ -152,7 +214,7 @@ static size_t parse_size(const char *text, size_t max)
     size_t size = strtoull(text, NULL, 10);
 
     if (size < 1 || size > max)
-        die("usage: bench_hit REDIS_SOCKET [ROUNDS [THREADS...]]");
+        die("usage: bench_hit REDIS [ROUNDS [THREADS...]]");
     return size;
 }
 
@@ -166,7 +228,13 @@ static void open_cache(struct shed_client **client, struct shed_source **source)
 
     if (links != NULL)
         options.links = strtoull(links, NULL, 10);
-    (void)snprintf(uri, sizeof(uri), "unix:%s", socket_path);
+    if (socket_path != NULL)
+        (void)snprintf(uri, sizeof(uri), "unix:%s", socket_path);
+    else
+        (void)snprintf(uri, sizeof(uri), "%s://127.0.0.1:%d",
+                       context != NULL ? "rediss" : "redis", port);
+    if (context != NULL)
+        options.tls_ca = getenv("SNOWSHED_CA");
     if (shed_client_open(uri, &options, client, &err) != SHED_OK ||
         shed_source_open_batch(no_load, NULL, BARE_SOURCE, source, &err) !=
             SHED_OK ||
@@ -175,6 +243,21 @@ static void open_cache(struct shed_client **client, struct shed_source **source)
         shed_put(cache, shed_str(KEY), shed_bytes(payload, sizeof(payload)),
                  NULL, &err) != SHED_OK)
         die(err.reason);
+}
+
+static void choose_server(const char *text)
+{
+    static const char tls[] = "tls:";
+    bool is_tls = strncmp(text, tls, strlen(tls)) == 0;
+
+    port = (int)strtol(is_tls ? text + strlen(tls) : text, NULL, 10);
+    if (port == 0)
+        socket_path = text;
+    if (!is_tls)
+        return;
+    context = SSL_CTX_new(TLS_client_method());
+    if (context == NULL)
+        die("no TLS");
 }
 
 int main(int argc, char **argv)
@@ -186,8 +269,8 @@ int main(int argc, char **argv)
     size_t rounds = argc > 2 ? parse_size(argv[2], rounds_max) : 21;
 
     if (argc < 2)
-        die("usage: bench_hit REDIS_SOCKET [ROUNDS [THREADS...]]");
-    socket_path = argv[1];
+        die("usage: bench_hit REDIS [ROUNDS [THREADS...]]");
+    choose_server(argv[1]);
     open_cache(&client, &source);
     (void)printf("gets per second of a hit of %d bytes, medians of %zu turns\n"
                  "%4s %14s %14s %20s\n",

@@ -4,6 +4,7 @@
  * bytes that are not to be had. */
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <snowshed/lock.h>
@@ -13,6 +14,7 @@
 #include "cache/cache.h"
 #include "support/bare.h"
 #include "support/ageing.h"
+#include "support/certificates.h"
 #include "support/scarcity.h"
 #include "support/server.h"
 #include "support/testing.h"
@@ -25,6 +27,13 @@ static struct server server;
 /* Whether the clients, sources and caches have every option that does more.
  */
 static bool has_options;
+
+/* Whether Redis is reached by TLS; OpenSSL's own allocations do not fail here
+ * (test_tls lets them). */
+static bool has_tls;
+static char tls_uri[SERVER_URI_BYTES];
+static const char *tls_ca;
+static char dir[] = "/tmp/shed-alloc-XXXXXX";
 
 struct handles {
     struct shed_client *client;
@@ -98,7 +107,10 @@ static enum shed_code open_all(struct handles *h, struct shed_error *err)
     cache.failure_ttl_ms = 1;
     if (has_options)
         set_options(&client, &source, &cache);
-    code = shed_client_open(server.uri, &client, &h->client, err);
+    if (has_tls)
+        client.tls_ca = tls_ca;
+    code = shed_client_open(has_tls ? tls_uri : server.uri, &client, &h->client,
+                            err);
     if (code == SHED_OK)
         code = shed_source_open_batch(load, NULL, &source, &h->source, err);
     if (code == SHED_OK)
@@ -590,6 +602,36 @@ START_TEST(every_open_bears_that_memory_is_out)
 }
 END_TEST
 
+static void use_tls(void)
+{
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    certificates_make(dir);
+    server_stop(&server);
+    server = (struct server){.certificates = dir};
+    server_start(&server);
+    snprintf(tls_uri, sizeof(tls_uri), "rediss://localhost:%u",
+             server.tls_port);
+    tls_ca = certificates_path(dir, "ca.pem");
+    has_tls = true;
+}
+
+START_TEST(over_tls_opens_and_calls_bear_that_memory_is_out)
+{
+    struct handles h = {NULL, NULL, NULL, NULL};
+    struct shed_error err = {SHED_OK, ""};
+
+    use_tls();
+    ck_assert_int_gt(sweep(&h, NULL, close_and_open), 0);
+    ck_assert_msg(put(&h, &err) == SHED_OK, "%s", err.reason);
+    ck_assert_int_gt(sweep(&h, close_and_open, get), 0);
+    ck_assert_int_gt(sweep(&h, NULL, put), 0);
+    ck_assert_int_gt(sweep(&h, invalidate, get), 0);
+    ck_assert_int_gt(sweep(&h, NULL, acquire_and_release), 0);
+    close_all(&h);
+    certificates_remove(dir);
+}
+END_TEST
+
 static void start_server(void)
 {
     server = (struct server){0};
@@ -608,6 +650,7 @@ int main(void)
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_checked_fixture(tc, start_server, stop_server);
     tcase_add_loop_test(tc, every_call_bears_that_memory_is_out, 0, 2);
+    tcase_add_test(tc, over_tls_opens_and_calls_bear_that_memory_is_out);
     tcase_add_loop_test(tc, every_open_bears_that_memory_is_out, 0, 2);
     tcase_add_loop_test(
         tc, every_thread_of_the_library_bears_that_memory_is_out, 0, 2);

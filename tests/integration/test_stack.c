@@ -6,6 +6,7 @@
 #include <snowshed/lock.h>
 
 #include "base/thread.h"
+#include "support/certificates.h"
 #include "support/fixture.h"
 #include "support/painted_stack.h"
 
@@ -82,7 +83,7 @@ int __wrap_shed_thread_start(pthread_t *out, void *(*run)(void *arg), void *arg)
                       : __real_shed_thread_start(out, run, arg);
 }
 
-START_TEST(no_call_needs_more_than_16_kb_of_stack)
+static void make_tags(void)
 {
     static char names[SHED_TAGS_MAX][SHED_TAG_MAX_BYTES];
 
@@ -91,6 +92,11 @@ START_TEST(no_call_needs_more_than_16_kb_of_stack)
         names[i][0] = (char)('0' + i);
         many_tags[i] = (struct shed_bytes){names[i], sizeof(names[i])};
     }
+}
+
+START_TEST(no_call_needs_more_than_16_kb_of_stack)
+{
+    make_tags();
     is_painted = true;
     fixture_init(&fixture);
     fixture.cache_options.tags_limit = 2 * SHED_TAGS_MAX;
@@ -103,6 +109,26 @@ START_TEST(no_call_needs_more_than_16_kb_of_stack)
     fixture_down(&fixture);
     check_stack_use("the library's threads", painted_use(),
                     CALL_BYTES + LOOP_BYTES);
+}
+END_TEST
+
+/* The handshake of a connection is made by the call that needs it. */
+START_TEST(over_tls_no_call_needs_more_either)
+{
+    char dir[] = "/tmp/shed-stack-XXXXXX";
+
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    certificates_make(dir);
+    make_tags();
+    is_painted = true;
+    fixture_init_tls(&fixture, dir);
+    fixture.cache_options.tags_limit = 2 * SHED_TAGS_MAX;
+    fixture_open(&fixture);
+    check_stack_use("over TLS", stack_use_of(call_others), CALL_BYTES);
+    fixture_down(&fixture);
+    check_stack_use("the library's threads, over TLS", painted_use(),
+                    CALL_BYTES + LOOP_BYTES);
+    certificates_remove(dir);
 }
 END_TEST
 
@@ -137,6 +163,7 @@ int main(void)
     TCase *tc = tcase_create("stack");
 
     tcase_add_test(tc, no_call_needs_more_than_16_kb_of_stack);
+    tcase_add_test(tc, over_tls_no_call_needs_more_either);
     tcase_add_test(tc,
                    threads_of_the_library_have_room_whatever_the_default_is);
     return run_tests("stack", tc);

@@ -9,7 +9,7 @@
 
 enum {
     /* a sanitizer keeps data of its own there */
-    SMALL_BYTES = IS_SANITIZED ? 1024 * 1024 : 32 * 1024,
+    SMALL_BYTES = IS_SANITIZED ? 1024 * 1024 : 128 * 1024,
     OWN_BYTES = IS_SANITIZED ? 1024 * 1024 : 256 * 1024,
     GUARD_BYTES = 64 * 1024,
     PAINTED_MAX = 64,

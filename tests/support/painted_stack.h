@@ -17,7 +17,7 @@
 #define IS_SANITIZED 0
 #endif
 
-/* Run on a thread whose stack is small (32 kB), with a large guard below it.
+/* Run on a thread whose stack is small (128 kB), with a large guard below it.
  * Returns: how many bytes of it were used. */
 size_t stack_use_of(void (*run)(void));
 

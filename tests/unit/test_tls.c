@@ -32,6 +32,50 @@ static const char *at(const char *file)
     return file != NULL ? certificates_path(dir, file) : NULL;
 }
 
+/* ------------------------------------------------------------- scarcity */
+
+/* While is_scarce, the allocation that is counted down to fails, and no other;
+ * OpenSSL's count as ours do. */
+static bool is_scarce, has_failed;
+static int countdown;
+
+static bool fails_now(void)
+{
+    if (!is_scarce || countdown-- != 0)
+        return false;
+    has_failed = true;
+    return true;
+}
+
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return fails_now() ? NULL : __real_calloc(count, size);
+}
+
+static void *scarce_malloc(size_t size, const char *file, int line)
+{
+    (void)file;
+    (void)line;
+    return fails_now() ? NULL : malloc(size);
+}
+
+static void *scarce_realloc(void *at, size_t size, const char *file, int line)
+{
+    (void)file;
+    (void)line;
+    return fails_now() ? NULL : realloc(at, size);
+}
+
+static void plain_free(void *at, const char *file, int line)
+{
+    (void)file;
+    (void)line;
+    free(at);
+}
+
 /* ------------------------------------------------------------- both ends */
 
 static void start_peer(const char *name, int version)
@@ -64,17 +108,29 @@ static void start_server(const char *host)
                   "%s", err.reason);
 }
 
-static void open_ends(void)
+/* is_scarce while our end is created, and fed: see feed. */
+static enum shed_code open_ends_within(struct shed_error *err)
 {
+    enum shed_code code;
+
     peer = SSL_new(context);
     peer_in = BIO_new(BIO_s_mem());
     peer_out = BIO_new(BIO_s_mem());
     ck_assert(peer != NULL && peer_in != NULL && peer_out != NULL);
     SSL_set_bio(peer, peer_in, peer_out);
     SSL_set_accept_state(peer);
-    ck_assert_int_eq(shed_tls_create(server, &tls, NULL), SHED_OK);
     heard_size = got_size = 0;
     portion = SIZE_MAX;
+    is_scarce = true;
+    code = shed_tls_create(server, &tls, err);
+    is_scarce = false;
+    return code;
+}
+
+static void open_ends(void)
+{
+    countdown = -1;
+    ck_assert_int_eq(open_ends_within(NULL), SHED_OK);
 }
 
 static void close_ends(void)
@@ -97,6 +153,7 @@ static enum shed_code feed(const char *bytes, size_t size,
     enum shed_code code = SHED_OK;
     size_t more;
 
+    is_scarce = true;
     while (size > 0 && code == SHED_OK) {
         size_t part = size < portion ? size : portion;
         code = shed_tls_feed(tls, bytes, part, err);
@@ -106,6 +163,7 @@ static enum shed_code feed(const char *bytes, size_t size,
         bytes += part;
         size -= part;
     }
+    is_scarce = false;
     return code;
 }
 
@@ -564,8 +622,83 @@ START_TEST(the_errors_of_others_are_left_alone)
 }
 END_TEST
 
-/* ------------------------------------------------------------------- the end
- */
+/* ------------------------------------------------------------------ memory */
+
+static void expect_bearable(enum shed_code code, const struct shed_error *err)
+{
+    ck_assert_msg(code == SHED_OK || code == SHED_ENOMEM ||
+                      code == SHED_EREDIS || code == SHED_EINVAL,
+                  "%s", err->reason);
+}
+
+START_TEST(a_server_bears_that_memory_is_out)
+{
+    struct shed_error err;
+    enum shed_code code;
+    int n = 0;
+
+    options.tls_ca = at("ca.pem");
+    use_own("client");
+    do {
+        has_failed = false;
+        countdown = n++;
+        is_scarce = true;
+        code = shed_tls_server_create("redis:6379", "localhost", &options,
+                                      &server, &err);
+        is_scarce = false;
+        expect_bearable(code, &err);
+        shed_tls_server_destroy(server);
+        ck_assert_uint_eq(ERR_peek_error(), 0);
+    } while (has_failed);
+    ck_assert_int_gt(n, 100);
+    ck_assert_int_eq(code, SHED_OK);
+}
+END_TEST
+
+/* From the handshake to the first reply. */
+static enum shed_code connect_and_talk(struct shed_error *err)
+{
+    size_t taken = 0;
+    enum shed_code code = open_ends_within(err);
+
+    if (code == SHED_OK)
+        code = pump(err);
+    if (code == SHED_OK) {
+        is_scarce = true;
+        code = shed_tls_write(tls, "PING", 4, &taken, err);
+        is_scarce = false;
+    }
+    if (code == SHED_OK)
+        code = pump(err);
+    if (code == SHED_OK && heard_size == 4)
+        ck_assert_int_eq(SSL_write(peer, "PONG", 4), 4);
+    return code == SHED_OK ? pump(err) : code;
+}
+
+START_TEST(a_connection_bears_that_memory_is_out)
+{
+    struct shed_error err;
+    enum shed_code code;
+    int n = 0;
+
+    set_up_one(0);
+    do {
+        has_failed = false;
+        countdown = n++;
+        code = connect_and_talk(&err);
+        expect_bearable(code, &err);
+        ck_assert_uint_eq(ERR_peek_error(), 0);
+        ck_assert(has_failed || (code == SHED_OK && got_size == 4));
+        close_ends();
+    } while (has_failed);
+    ck_assert_int_gt(n, 100);
+    shake();
+    expect_talk();
+    stop();
+}
+END_TEST
+
+/* ------------------------------------------------------------------ the end */
 
 /* The key of client, with a passphrase. */
 static void make_encrypted(void)
@@ -602,6 +735,11 @@ int main(void)
 {
     TCase *tc = tcase_create("tls");
 
+    /* before OpenSSL allocates anything */
+    if (CRYPTO_set_mem_functions(scarce_malloc, scarce_realloc, plain_free) !=
+        1)
+        return EXIT_FAILURE;
+
     tcase_add_unchecked_fixture(tc, install, remove_all);
     tcase_add_checked_fixture(tc, set_up, NULL);
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
@@ -623,5 +761,7 @@ int main(void)
     tcase_add_test(tc, the_end_of_the_server_is_one_of_the_connection);
     tcase_add_test(tc, bytes_that_are_no_record_end_it);
     tcase_add_test(tc, the_errors_of_others_are_left_alone);
+    tcase_add_test(tc, a_server_bears_that_memory_is_out);
+    tcase_add_test(tc, a_connection_bears_that_memory_is_out);
     return run_tests("tls", tc);
 }

@@ -1,0 +1,300 @@
+/* What goes wrong between a client and a Redis that speaks TLS, or does not:
+ * the reason is told, calls do without Redis, and all is well again afterwards.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "support/certificates.h"
+#include "support/fixture.h"
+
+static char dir[] = "/tmp/shed-tls-XXXXXX";
+static struct fixture fixture;
+static struct proxy proxy;
+
+static void init(void)
+{
+    fixture_init_tls(&fixture, dir);
+    fixture_hurry(&fixture, 500);
+}
+
+static void init_with_proxy(void)
+{
+    init();
+    proxy = (struct proxy){.is_tcp = true};
+    proxy_start(&proxy, &fixture.server);
+    fixture.proxy = &proxy;
+    fixture.uri = proxy.uri;
+}
+
+/* ------------------------------------------------------------------- faults */
+
+/* The server shows another certificate from now on. */
+static void show(const char *name)
+{
+    char pem[CERTIFICATES_PATH_BYTES], key[CERTIFICATES_PATH_BYTES];
+
+    snprintf(pem, sizeof(pem), "%s/%s.pem", dir, name);
+    snprintf(key, sizeof(key), "%s/%s.key", dir, name);
+    server_do(&fixture.server, "CONFIG SET tls-cert-file %s tls-key-file %s",
+              pem, key);
+}
+
+static void show_expired(void)
+{
+    show("expired");
+}
+
+static void show_elsewhere(void)
+{
+    show("elsewhere");
+}
+
+static void show_stranger(void)
+{
+    show("stranger");
+}
+
+static void end_show(void)
+{
+    show("server");
+}
+
+static void demand_certificate(void)
+{
+    server_do(&fixture.server, "CONFIG SET tls-auth-clients yes");
+}
+
+static void end_demand(void)
+{
+    server_do(&fixture.server, "CONFIG SET tls-auth-clients no");
+}
+
+static void speak_old_versions(void)
+{
+    server_do(&fixture.server, "CONFIG SET tls-protocols TLSv1.1");
+}
+
+static void end_old_versions(void)
+{
+    server_do(&fixture.server, "CONFIG SET tls-protocols %s", "");
+}
+
+/* Another server has the port. */
+static void speak_no_tls(void)
+{
+    server_do(&fixture.server, "CONFIG SET tls-port 0");
+    server_do(&fixture.server, "CONFIG SET port %u", fixture.server.tls_port);
+}
+
+static void end_no_tls(void)
+{
+    server_do(&fixture.server, "CONFIG SET port 0");
+    server_do(&fixture.server, "CONFIG SET tls-port %u",
+              fixture.server.tls_port);
+}
+
+static void hang(void)
+{
+    server_freeze(&fixture.server);
+}
+
+static void end_hang(void)
+{
+    server_thaw(&fixture.server);
+}
+
+static void swallow(void)
+{
+    proxy_set(&proxy, PROXY_SWALLOW, 0, NULL);
+}
+
+static void cut_in_handshake(void)
+{
+    proxy_set(&proxy, PROXY_CUT, 0, NULL);
+}
+
+static void answer_garbage(void)
+{
+    proxy_set(&proxy, PROXY_ANSWER, 0, "-ERR unknown command\r\n");
+}
+
+/* A record, in which nothing is as it should be. */
+static void answer_bad_record(void)
+{
+    proxy_set(&proxy, PROXY_ANSWER, 0,
+              "\x16\x03\x03\x01\x10garbage of a server"
+              " hello: garbage, garbage, garbage");
+}
+
+static void pass(void)
+{
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+}
+
+static const struct row {
+    const char *name;
+    void (*init)(void), (*make)(void), (*end)(void);
+    const char *says;
+} rows[] = {
+    {"expired", init, show_expired, end_show, "certificate has expired"},
+    {"another name", init, show_elsewhere, end_show, "hostname mismatch"},
+    {"unknown authority", init, show_stranger, end_show,
+     "tls_ca names its authority"},
+    {"no certificate of ours", init, demand_certificate, end_demand,
+     "requires a certificate of ours"},
+    {"no common version", init, speak_old_versions, end_old_versions,
+     "no version in common"},
+    {"no TLS", init, speak_no_tls, end_no_tls, "is it a port for TLS?"},
+    {"stopped", init, hang, end_hang, "no answer to the TLS handshake"},
+    {"swallowed", init_with_proxy, swallow, pass,
+     "no answer to the TLS handshake"},
+    {"cut", init_with_proxy, cut_in_handshake, pass,
+     "closed by the server in the TLS handshake"},
+    {"garbage", init_with_proxy, answer_garbage, pass, "does not speak TLS"},
+    {"a bad record", init_with_proxy, answer_bad_record, pass, "TLS"},
+};
+
+/* ------------------------------------------------------------------- calls */
+
+enum { CALL_MS = 5000 };
+
+/* Whether a get ends so; it is never late, and never without its row. */
+static bool gets(int origin)
+{
+    uint64_t late_ms = test_deadline_ms() + scaled_ms(CALL_MS);
+    struct shed_value *value = NULL;
+    bool is_so;
+
+    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"),
+                              WITHIN(scaled_ms(CALL_MS)), &value, NULL),
+                     SHED_OK);
+    ck_assert_uint_lt(shed_now_ms(), late_ms);
+    check_text(value, "k@1");
+    is_so = (int)value->origin == origin;
+    shed_value_unref(value);
+    return is_so;
+}
+
+static bool has_reason(const char *words)
+{
+    return strstr(status_of(fixture.client).last.reason, words) != NULL;
+}
+
+START_TEST(the_cause_is_told_and_calls_do_without_redis)
+{
+    const struct row *row = &rows[_i];
+
+    row->init();
+    row->make();
+    fixture_open(&fixture);
+    WAIT_UNTIL(has_reason(row->says), status_of(fixture.client).last.reason);
+    WAIT_UNTIL(gets(SHED_ORIGIN_UNPUBLISHED), row->name);
+    ck_assert_uint_eq(status_of(fixture.client).is_up, 0);
+    row->end();
+    WAIT_UNTIL(gets(SHED_ORIGIN_REDIS), row->name);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_plain_client_is_told_that_the_server_speaks_tls)
+{
+    char uri[SERVER_URI_BYTES];
+
+    init();
+    snprintf(uri, sizeof(uri), "redis://localhost:%u", fixture.server.tls_port);
+    fixture.uri = uri;
+    fixture.client_options.tls_ca = NULL;
+    fixture_open(&fixture);
+    WAIT_UNTIL(has_reason("use rediss://"),
+               status_of(fixture.client).last.reason);
+    ck_assert(gets(SHED_ORIGIN_UNPUBLISHED));
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* A caller that cannot wait for long does not wait for a handshake. */
+START_TEST(a_handshake_does_not_outlast_the_deadline_of_a_call)
+{
+    enum { SHORT_MS = 100 };
+    struct shed_value *value = NULL;
+    uint64_t before_ms;
+    enum shed_code code;
+
+    init_with_proxy();
+    fixture.client_options.connect_timeout_ms = scaled_ms(FIXTURE_SILENCE_MS);
+    swallow();
+    fixture_open(&fixture);
+    before_ms = shed_now_ms();
+    code =
+        shed_get(fixture.cache, shed_str("k"), WITHIN(SHORT_MS), &value, NULL);
+    ck_assert(code == SHED_ETIMEDOUT || code == SHED_OK);
+    shed_value_unref(value);
+    ck_assert_uint_lt(shed_now_ms() - before_ms,
+                      SHORT_MS + scaled_ms(FIXTURE_SILENCE_MS) / 2);
+    pass();
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* ------------------------------------------------- when all has been well */
+
+static const enum proxy_mode spoils[] = {PROXY_CUT_ONE, PROXY_CUT, PROXY_ANSWER,
+                                         PROXY_DOUBLE};
+
+/* A record that is cut, replaced or repeated is nobody's reply: each costs its
+ * connection. */
+START_TEST(a_spoilt_record_is_no_reply)
+{
+    init_with_proxy();
+    fixture_open(&fixture);
+    WAIT_UNTIL(gets(SHED_ORIGIN_REDIS), "healthy");
+    proxy_set(&proxy, spoils[_i], 0, "\x17\x03\x03\x00\x07garbage");
+    for (int i = 0; i < 50; i++)
+        (void)gets(SHED_ORIGIN_REDIS);
+    pass();
+    WAIT_UNTIL(gets(SHED_ORIGIN_REDIS), "healthy again");
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_byte_at_a_time_is_enough)
+{
+    init_with_proxy();
+    fixture_hurry(&fixture, FIXTURE_SILENCE_MS);
+    proxy_set(&proxy, PROXY_DRIP, 0, NULL);
+    fixture_open(&fixture);
+    WAIT_UNTIL(gets(SHED_ORIGIN_REDIS), "dripping");
+    pass();
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* ------------------------------------------------------------------ the end */
+
+static void install(void)
+{
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    certificates_make(dir);
+}
+
+static void remove_all(void)
+{
+    certificates_remove(dir);
+}
+
+#define COUNT(table) ((int)(sizeof(table) / sizeof(*(table))))
+
+int main(void)
+{
+    TCase *tc = tcase_create("redis_tls_faults");
+
+    tcase_add_unchecked_fixture(tc, install, remove_all);
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_loop_test(tc, the_cause_is_told_and_calls_do_without_redis, 0,
+                        COUNT(rows));
+    tcase_add_test(tc, a_plain_client_is_told_that_the_server_speaks_tls);
+    tcase_add_test(tc, a_handshake_does_not_outlast_the_deadline_of_a_call);
+    tcase_add_loop_test(tc, a_spoilt_record_is_no_reply, 0, COUNT(spoils));
+    tcase_add_test(tc, a_byte_at_a_time_is_enough);
+    return run_tests("redis_tls_faults", tc);
+}

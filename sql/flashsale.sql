@@ -1,4 +1,4 @@
--- What demo/flashsale sells: one row of flashsale_item per sale, and the orders.
+-- What the flash sale of demo/locks sells: one row of flashsale_item per sale, and the orders.
 -- The program empties both tables. Works on MySQL 8 and MariaDB.
 CREATE TABLE IF NOT EXISTS flashsale_item (
     id     BIGINT UNSIGNED NOT NULL PRIMARY KEY,

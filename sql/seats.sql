@@ -1,4 +1,4 @@
--- What demo/seats sells: the seats of its showings, and what the card service
+-- What the cinema of demo/locks sells: the seats of its showings, and what the card service
 -- has charged. The program empties both tables. Works on MySQL 8 and MariaDB.
 CREATE TABLE IF NOT EXISTS seat (
     id      BIGINT UNSIGNED NOT NULL PRIMARY KEY,

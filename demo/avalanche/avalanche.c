@@ -10,77 +10,17 @@
 #include "common/cli.h"
 #include "common/place.h"
 #include "database.h"
-#include "report.h"
-#include "verdict.h"
+#include "scenarios.h"
 
 #define STRATEGIES 4
 
 static const struct strategy *const all_strategies[STRATEGIES] = {
     &strategy_none, &strategy_setnx, &strategy_snowshed, &strategy_refresh};
 
-/* Each literal is a line of the text. */
-/* clang-format off */
 static const char help[] =
-    "usage: avalanche --redis URI --mysql URI [OPTION...]\n"
-    "\n"
-    "Forks backend processes that read items through a cache in Redis, makes the\n"
-    "cache or the database fail in known ways, and shows what reaches the\n"
-    "database.\n"
-    "\n"
-    "  --redis URI      unix:/path[?db=n] or\n"
-    "                   redis://[user:password@]host[:port][/db]\n"
-    "                   THAT DATABASE IS EMPTIED\n"
-    "  --mysql URI      mysql://user[:password]@host[:port]/database or\n"
-    "                   mysql://user@/database?socket=/path,\n"
-    "                   with the tables of sql/schema.sql and sql/capacity.sql\n"
-    "  --protect LIST   strategies (default: all)\n"
-    "                   none, setnx, snowshed\n"
-    "                   snowshed-refresh  rows are loaded again before they\n"
-    "                                expire, and given out a minute longer if that\n"
-    "                                fails; in breakdown and from redis-down on\n"
-    "  --scenario LIST  (default: all)\n"
-    "                   breakdown    one hot key expires by its ttl, again and again\n"
-    "                   avalanche    all items expire at the same instant\n"
-    "                   penetration  items that do not exist are asked for\n"
-    "                   cold         Redis is emptied under load\n"
-    "                   crash        the loading process is killed while it loads\n"
-    "                   redis-down   Redis stops for a while\n"
-    "                   db-down      the database stops for a while\n"
-    "                   slow-db      queries take ten times as long for a while\n"
-    "                   restart      Redis is killed, and started again, empty\n"
-    "  --processes N    backend processes (default 4)\n"
-    "  --threads N      threads in each process (default 50)\n"
-    "  --load-ms N      how long a query takes, in ms (default 20)\n"
-    "  --db-capacity N  queries that the database works on at a time; the others\n"
-    "                   wait inside it (default 16; 0: no limit)\n"
-    "  --expiries N     how often the hot key expires in breakdown (default 100);\n"
-    "                   with snowshed-refresh, how often it is refreshed\n"
-    "  --keys N         number of items (default 10000, at most 100000)\n"
-    "  --page N         items per call in avalanche (default 20)\n"
-    "  --seconds N      length of penetration and of cold (default 3)\n"
-    "  --crashes N      kills in crash, with snowshed (default 5); the other\n"
-    "                   strategies get one, because there a lock has to expire,\n"
-    "                   which takes ten seconds\n"
-    "  --down-seconds N how long a server is stopped or slow (default 2)\n"
-    "  --redis-pid N    the process of Redis, on this machine, for redis-down and\n"
-    "                   restart, which are left out without it; demo/run sets it\n"
-    "                   for the server that it starts\n"
-    "  --db-pid N       the same for the database, for db-down\n"
-    "  --max-loads N    loads at a time in a process with snowshed (default 4)\n"
-    "  --zipf S         how unequally popular items are (default 0.99)\n"
-    "  --seed N         of all random choices (default 1)\n"
-    "  --json FILE      write all figures, and their course over time\n"
-    "  --svg FILE       draw a picture of avalanche, or of the first scenario run\n"
-    "  --help           this text\n"
-    "\n"
-    "Exit status: 0; 1 if a server failed by itself, or if snowshed broke a promise,\n"
-    "which is then named after the tables: more queries than expiries of the hot\n"
-    "key, more queries at once than its bound, a call that ended after its deadline,\n"
-    "an out-of-date answer, a caller of snowshed-refresh that waited when the hot\n"
-    "key was due, or an error; 2 for a wrong option. Errors that nothing can prevent\n"
-    "are only shown: any in redis-down and restart, and in db-down and slow-db those\n"
-    "without a stale row. What none and setnx do is only shown, too.\n";
-/* clang-format on */
+    "usage: avalanche OPTION..., by the script demo/avalanche/avalanche, which "
+    "has "
+    "the\nhelp. It prints a line of JSON for each strategy in each scenario.\n";
 
 struct choice {
     struct options options;
@@ -210,28 +150,25 @@ static void show_progress(const char *scenario, const char *strategy)
                   scenario, strategy);
 }
 
-/* Run what was chosen; each scenario's table is printed when it ends. */
-static size_t run_all(const struct choice *c, struct outcome *outcomes)
+/* Run what was chosen. */
+static bool run_all(const struct choice *c, struct outcome *outcome)
 {
-    size_t count = 0;
+    bool is_written = true;
 
-    report_setting(stdout, &c->options);
     for (size_t s = 0; s < SCENARIOS; s++) {
-        size_t first = count;
-
         for (size_t w = 0; c->is_scenario[s] && w < STRATEGIES; w++) {
             if (!c->is_strategy[w] || !is_suited(s, all_strategies[w]))
                 continue;
             show_progress(scenario_names[s], all_strategies[w]->name);
-            scenario_run(&c->options, s, all_strategies[w], &outcomes[count++]);
+            scenario_run(&c->options, s, all_strategies[w], outcome);
+            if (isatty(STDERR_FILENO))
+                (void)fprintf(stderr, "\r\033[K");
+            is_written = outcome_write(stdout, outcome) && is_written;
         }
-        if (isatty(STDERR_FILENO))
-            (void)fprintf(stderr, "\r\033[K");
-        if (count > first)
-            report_scenario(stdout, &outcomes[first], count - first);
+        (void)puts(""); /* the scenario has ended */
+        (void)fflush(stdout);
     }
-    report_summary(stdout, outcomes, count);
-    return count;
+    return is_written;
 }
 
 int main(int argc, char **argv)
@@ -249,26 +186,15 @@ int main(int argc, char **argv)
                                    .crashes = 5,
                                    .down_seconds = 2,
                                    .zipf = 0.99}};
-    struct outcome *outcomes =
-        calloc(STRATEGIES * SCENARIOS, sizeof(*outcomes));
-    FILE *json, *svg;
-    size_t count;
-    bool is_written, is_kept;
+    struct outcome *outcome = calloc(1, sizeof(*outcome));
+    bool is_written;
 
-    if (outcomes == NULL || mysql_library_init(0, NULL, NULL) != 0)
+    if (outcome == NULL || mysql_library_init(0, NULL, NULL) != 0)
         return EXIT_FAILURE;
     parse_options(&c, argc, argv);
     check_connections(&c);
-    json = cli_open_output(&cli, "json", c.options.json);
-    svg = cli_open_output(&cli, "svg", c.options.svg);
     (void)signal(SIGPIPE, SIG_IGN);
-    count = run_all(&c, outcomes);
-    is_written = json == NULL || report_json(json, &c.options, outcomes, count);
-    if (svg != NULL)
-        report_picture(svg, &c.options, outcomes, count);
-    is_written &= cli_close_output(&cli, "json", json);
-    is_written &= cli_close_output(&cli, "svg", svg);
-    is_kept = verdict_print(stdout, &c.options, outcomes, count);
-    free(outcomes);
-    return is_written && is_kept ? EXIT_SUCCESS : EXIT_FAILURE;
+    is_written = run_all(&c, outcome);
+    free(outcome);
+    return is_written ? EXIT_SUCCESS : EXIT_FAILURE;
 }

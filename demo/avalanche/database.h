@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/record.h"
-#include "common/strategies.h"
+#include "record.h"
+#include "strategies.h"
 
 struct database;
 

@@ -2,10 +2,13 @@
 #ifndef DEMO_OUTCOME_H
 #define DEMO_OUTCOME_H
 
-#include "common/strategies.h"
+#include <stdio.h>
+
+#include "strategies.h"
 
 struct options {
-    const char *redis_uri, *mysql_uri, *json, *svg;
+    const char *redis_uri, *mysql_uri;
+    const char *program, *json, *svg; /* the script's */
     uint64_t processes, threads, load_ms, expiries, keys, page, seconds, seed;
     uint64_t max_loads, crashes, db_capacity, down_seconds;
     uint64_t redis_pid, db_pid; /* 0: not ours to be stopped */
@@ -54,11 +57,8 @@ struct outcome {
     struct moment moment[SLOTS];
 };
 
-/* With refresh the hot row never expires. */
-static inline bool outcome_is_refreshed(const struct outcome *o)
-{
-    return o->stale_ms > 0;
-}
+/* Write it as a line of JSON, by the names of the fields; false: it failed. */
+bool outcome_write(FILE *out, const struct outcome *outcome);
 
 enum scenario {
     BREAKDOWN,

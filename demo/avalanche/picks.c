@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "common/fleet.h"
+#include "fleet.h"
 
 #define ABSENT_BASE 1000000 /* no item has an id this high */
 

@@ -3,7 +3,7 @@
 #ifndef DEMO_PICKS_H
 #define DEMO_PICKS_H
 
-#include "common/record.h"
+#include "record.h"
 
 #define HOT_ID 1
 

@@ -6,7 +6,7 @@
 
 #include <hiredis/hiredis.h>
 
-#include "common/fleet.h"
+#include "fleet.h"
 #include "database.h"
 #include "picks.h"
 #include "outcome.h"

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "common/redis.h"
-#include "common/strategies.h"
+#include "strategies.h"
 #include "database.h"
 
 #define RETRY_MS 10

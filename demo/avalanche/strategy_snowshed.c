@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/strategies.h"
+#include "strategies.h"
 #include "database.h"
 
 #define KEY_BYTES 24

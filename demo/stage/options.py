@@ -1,8 +1,8 @@
 """The options of the stage, from stage.def: demo/run checks them by that table, too."""
 
-import argparse
 import os
-import re
+
+import table
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.join(HERE, os.pardir, os.pardir, "build", "demo")
@@ -79,54 +79,9 @@ DEFAULTS = {
     "hotitems": os.path.normpath(os.path.join(BUILD, "demo", "hotitems")),
     "chart-js": "/usr/share/javascript/chart.js/chart.min.js", **PASSED_ON}
 
-ROW = re.compile(r'([A-Z]+)\("([a-z-]+)", [a-z_]+(?:, (.+))?\)')
-
-
-def within(kind, pattern, least, most):
-    """A function that turns a text into a number, or refuses it."""
-    def convert(text):
-        if not re.fullmatch(pattern, text) or not kind(least) <= kind(text) <= kind(most):
-            raise argparse.ArgumentTypeError(f"must be a number from {least} to {most}")
-        return kind(text)
-    return convert
-
-
-def uri(text):
-    if not re.match(r"redis://.|unix:/.|mysql://.*/.", text):
-        raise argparse.ArgumentTypeError(f"'{text}' is no URI of a server")
-    return text
-
-
-def folder(text):
-    if not os.path.isdir(text):
-        raise argparse.ArgumentTypeError(f"{text} is not a directory")
-    return text
-
-
-def converter(kind, limits):
-    if kind == "NUMBER":
-        return within(int, r"[0-9]+", *limits)
-    if kind == "REAL":
-        return within(float, r"[0-9]+\.?[0-9]*|\.[0-9]+", *limits)
-    return {"URI": uri, "FOLDER": folder, "TEXT": str}[kind]
-
-
-class ShowHelp(argparse.Action):
-    def __call__(self, parser, *_):
-        print(HELP, end="")
-        parser.exit(0)
-
 
 def parse(arguments):
-    """Returns the options by name, with '_' for '-'; exits with 2 for a wrong one."""
-    parser = argparse.ArgumentParser(prog="stage", usage=HELP.split("\n", 1)[0][7:],
-                                     add_help=False, allow_abbrev=False)
-    parser.add_argument("--help", action=ShowHelp, nargs=0)
-    with open(os.path.join(HERE, "stage.def"), encoding="ascii") as table:
-        for kind, name, limits in map(re.Match.groups, filter(None, map(ROW.match, table))):
-            parser.add_argument("--" + name, type=converter(kind, (limits or "").split(", ")),
-                                default=DEFAULTS.get(name), required=kind == "URI")
-    options = parser.parse_args(arguments)
+    options = table.parse(HELP, os.path.join(HERE, "stage.def"), DEFAULTS, arguments)
     if options.snowshed is None:
         built = os.path.normpath(os.path.join(BUILD, "src", "cli", "snowshed"))
         options.snowshed = built if os.access(built, os.X_OK) else "snowshed"

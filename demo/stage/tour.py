@@ -3,7 +3,6 @@ it is loaded, the process that loads it is killed. All figures are from the inst
 samples."""
 
 import statistics
-import time
 
 from hub import now_ms
 from lanes import LANES

@@ -44,7 +44,8 @@ packages_of()
         ;;
     test)
         printf '%s\n' 'command:c++|g++' 'module:check|check' \
-            'command:openssl|openssl' 'python:redis|python3-redis'
+            'command:openssl|openssl' 'python:redis|python3-redis' \
+            'command:h2load|nghttp2-client'
         ;;
     # redis-tools instead of redis-server, and the -core packages: they contain
     # the programs without the services, which apt would start.
@@ -64,8 +65,7 @@ packages_of()
             'python:selenium|python3-selenium'
         ;;
     load)
-        printf '%s\n' 'command:h2load|nghttp2-client' 'command:wrk|wrk' \
-            'python:http.server|python3' \
+        printf '%s\n' 'command:wrk|wrk' 'python:http.server|python3' \
             'file:/usr/share/javascript/chart.js/chart.min.js|libjs-chart.js'
         ;;
     lint)

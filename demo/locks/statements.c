@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "place.h"
+#include "common/place.h"
 
 struct statements {
     MYSQL *mysql;

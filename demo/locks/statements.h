@@ -1,7 +1,7 @@
 /* A connection to MySQL with prepared statements. All parameters and results
  * are numbers. */
-#ifndef DEMO_STATEMENTS_H
-#define DEMO_STATEMENTS_H
+#ifndef DEMO_LOCKS_STATEMENTS_H
+#define DEMO_LOCKS_STATEMENTS_H
 
 #include <mysql.h>
 #include <stdbool.h>

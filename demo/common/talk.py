@@ -1,5 +1,5 @@
-"""Talking to what the stage has started or was given: programs, Redis, the database,
-and the instances over HTTP."""
+"""Talking to what a script has started or was given: programs, Redis, the database, and
+the web service over HTTP."""
 
 import http.client
 import json
@@ -23,7 +23,7 @@ class Failure(Exception):
 # ---------------------------------------------------------------- programs
 
 def start(argv, **others):
-    """Start a program that the kernel kills when the stage ends, however it does. Main
+    """Start a program that the kernel kills when the script ends, however it does. Main
     thread only: it is the end of the thread that counts. Ctrl-C does not reach it."""
     return subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *argv],
                             stdin=subprocess.DEVNULL, start_new_session=True, **others)
@@ -105,11 +105,11 @@ class Redis:
 # ---------------------------------------------------------------- database
 
 def sql(uri, statements):
-    """Run statements with the database's own client."""
+    """Run statements with the database's own client. Returns the rows as lists of texts."""
     at = urllib.parse.urlsplit(uri)
     place = urllib.parse.parse_qs(at.query)
-    argv = [shutil.which("mariadb") or "mysql", "--no-defaults", "--database", at.path[1:],
-            "--execute", statements]
+    argv = [shutil.which("mariadb") or "mysql", "--no-defaults", "--batch",
+            "--skip-column-names", "--database", at.path[1:], "--execute", statements]
     for option, value in (("--user", at.username), ("--host", at.hostname), ("--port", at.port),
                           ("--socket", place.get("socket", [None])[0])):
         argv += [option, str(value)] if value else []
@@ -122,6 +122,7 @@ def sql(uri, statements):
         raise Failure(502, f"MySQL: {error}") from error
     if done.returncode != 0:
         raise Failure(502, "MySQL: " + done.stderr.strip())
+    return [line.split("\t") for line in done.stdout.splitlines()]
 
 
 # --------------------------------------------------------------- instances

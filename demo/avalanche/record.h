@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "histogram.h"
+#include "common/histogram.h"
 
 #define SLOT_MS 100
 #define SLOTS 1200 /* two minutes */

@@ -1,0 +1,130 @@
+/* The process, and its threads. */
+#include "seller.h"
+
+#include <mysql.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/place.h"
+
+#define THREADS_MAX 256
+
+static const struct way *const ways[] = {&way_plain, &way_held, &way_none,
+                                         &way_expire, &way_snowshed};
+
+uint64_t seller_now_ms(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+void seller_sleep_ms(uint64_t ms)
+{
+    struct timespec t = {(time_t)(ms / 1000), (long)(ms % 1000) * 1000000L};
+
+    while (nanosleep(&t, &t) != 0)
+        ;
+}
+
+void seller_say(uint64_t buyer, const char *format, ...)
+{
+    char line[2 * LINE_BYTES];
+    int size = snprintf(line, sizeof(line), "%llu ", (unsigned long long)buyer);
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(line + size, sizeof(line) - (size_t)size - 1, format, args);
+    va_end(args);
+    (void)strcat(line, "\n");
+    (void)!write(STDOUT_FILENO, line, strlen(line));
+}
+
+/* A line of its own, because a stdio stream is locked. */
+bool seller_hear(char line[LINE_BYTES])
+{
+    return fgets(line, LINE_BYTES, stdin) != NULL;
+}
+
+/* Buyer 0 is nobody. */
+static void complain(const char *why)
+{
+    seller_say(0, "failed %s", why);
+}
+
+struct shop {
+    const struct way *way;
+    void *process;
+};
+
+static void *run_thread(void *arg)
+{
+    const struct shop *shop = arg;
+    char line[LINE_BYTES], why[160] = "out of memory";
+    void *thread = shop->way->enter(shop->process, why, sizeof(why));
+
+    if (thread == NULL) {
+        complain(why);
+        return NULL;
+    }
+    while (seller_hear(line))
+        if (!shop->way->serve(thread, line, why, sizeof(why)))
+            complain(why);
+    shop->way->leave(thread);
+    return NULL;
+}
+
+static void run_threads(struct shop *shop, size_t count)
+{
+    pthread_t threads[THREADS_MAX];
+    size_t started = 0;
+
+    while (started < count && started < THREADS_MAX &&
+           pthread_create(&threads[started], NULL, run_thread, shop) == 0)
+        started++;
+    while (started > 0)
+        (void)pthread_join(threads[--started], NULL);
+}
+
+static const struct way *find_way(const char *name)
+{
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
+        if (strcmp(ways[i]->name, name) == 0)
+            return ways[i];
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    struct seller_options options;
+    struct shed_error err = {SHED_OK, ""};
+    struct shop shop;
+
+    if (argc != 6 || (shop.way = find_way(argv[1])) == NULL) {
+        (void)fprintf(stderr, "usage: seller WAY REDIS MYSQL ITEM THREADS, for "
+                              "the scripts of demo/locks\n");
+        return 2;
+    }
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)signal(SIGPIPE, SIG_IGN);
+    options =
+        (struct seller_options){argv[2], argv[3], strtoull(argv[4], NULL, 10)};
+    if (mysql_library_init(0, NULL, NULL) == 0 &&
+        place_use(options.mysql_uri, &err) == SHED_OK &&
+        (shop.process = shop.way->open(&options, &err)) != NULL) {
+        run_threads(&shop, (size_t)strtoull(argv[5], NULL, 10));
+        shop.way->close(shop.process);
+    } else {
+        complain(err.reason);
+    }
+    mysql_library_end();
+    return EXIT_SUCCESS;
+}

@@ -60,7 +60,7 @@ SHED_MUST_CHECK enum shed_code shed_tls_write(struct shed_tls *tls,
 
 /* Room for a part as it is sent. */
 #define SHED_TLS_PART_BYTES ((size_t)16 * 1024)
-#define SHED_TLS_SEALED_BYTES (SHED_TLS_PART_BYTES + 4 * 1024)
+#define SHED_TLS_SEALED_BYTES (SHED_TLS_PART_BYTES + (size_t)4 * 1024)
 
 /* Get bytes for the peer, also those of the handshake. Returns: how many; 0 if
  * there are none. */

@@ -1,13 +1,17 @@
 /* TLS without a socket: whom it believes, what a refusal says, sessions, and
  * what may come between the bytes. The server is OpenSSL's, in this process. */
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/socket.h>
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
 #include "redis/tls.h"
+#include "redis/wire.h"
 #include "support/bare.h"
 #include "support/certificates.h"
 #include "support/testing.h"
@@ -615,10 +619,98 @@ START_TEST(the_errors_of_others_are_left_alone)
     ck_assert_int_eq(pump(NULL), SHED_OK);
     ERR_raise(ERR_LIB_USER, ERR_R_PASSED_INVALID_ARGUMENT);
     ck_assert_int_eq(shed_tls_write(tls, "PING", 4, &taken, NULL), SHED_OK);
+    ck_assert_int_eq(shed_tls_read(tls, got, sizeof(got), &taken, NULL),
+                     SHED_OK);
+    ck_assert_uint_eq(taken, 0);
     ck_assert_int_eq(feed("garbage", 7, &err), SHED_EREDIS);
     ck_assert_int_eq(ERR_GET_LIB(ERR_get_error()), ERR_LIB_USER);
     ck_assert_uint_eq(ERR_peek_error(), 0);
     stop();
+}
+END_TEST
+
+/* ----------------------------------------------------------------- a wire */
+
+static struct shed_address *address;
+static struct shed_wire wire;
+
+/* Both ends go on with the handshake, and read what there is. */
+static bool is_wire_open(void)
+{
+    struct shed_error err;
+
+    (void)SSL_accept(peer);
+    ERR_clear_error();
+    ck_assert_msg(shed_wire_flush(&wire, &err) != SHED_WIRE_LOST, "%s",
+                  err.reason);
+    ck_assert_msg(shed_wire_fill(&wire, &err) != SHED_WIRE_LOST, "%s",
+                  err.reason);
+    return !shed_wire_is_in_handshake(&wire) && SSL_is_init_finished(peer) &&
+           !shed_wire_is_unsent(&wire);
+}
+
+/* A wire, and the server's end of its socket. */
+static void open_wire(void)
+{
+    struct sockaddr_in name = {.sin_family = AF_INET,
+                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fd;
+    socklen_t size = sizeof(name);
+    char uri[64];
+
+    ck_assert_int_eq(bind(listener, (struct sockaddr *)&name, size), 0);
+    ck_assert_int_eq(listen(listener, 1), 0);
+    ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&name, &size), 0);
+    snprintf(uri, sizeof(uri), "rediss://127.0.0.1:%u", ntohs(name.sin_port));
+    ck_assert_int_eq(shed_address_create(uri, &address, NULL), SHED_OK);
+    ck_assert_int_eq(shed_address_use_tls(address, &options, NULL), SHED_OK);
+    shed_wire_init(&wire);
+    ck_assert_int_eq(shed_wire_open(&wire, address, NULL), SHED_OK);
+    fd = accept(listener, NULL, NULL);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+    close(listener);
+    ck_assert_int_eq(shed_wire_connected(&wire, address, NULL), SHED_OK);
+    peer = SSL_new(context);
+    ck_assert_int_eq(SSL_set_fd(peer, fd), 1);
+    WAIT_FOR(is_wire_open());
+}
+
+static void close_wire(void)
+{
+    close(SSL_get_fd(peer));
+    SSL_free(peer);
+    shed_wire_close(&wire);
+    shed_address_destroy(address);
+    SSL_CTX_free(context);
+}
+
+static bool has_come(void)
+{
+    return recv(wire.fd, &(char){0}, 1, MSG_PEEK | MSG_DONTWAIT) == 1;
+}
+
+/* A connection may be used after it was idle, though the server has sent a
+ * session or changed its keys meanwhile; not after a reply that nobody asked
+ * for. */
+START_TEST(what_tls_says_for_itself_is_no_reply)
+{
+    options.tls_ca = at("ca.pem");
+    start_peer("server", TLS1_3_VERSION);
+    open_wire();
+    ck_assert(shed_wire_is_quiet(&wire));
+    ck_assert_int_eq(SSL_new_session_ticket(peer), 1);
+    ck_assert_int_eq(SSL_do_handshake(peer), 1);
+    WAIT_FOR(has_come());
+    ck_assert(shed_wire_is_quiet(&wire));
+    ck_assert_int_eq(SSL_key_update(peer, SSL_KEY_UPDATE_REQUESTED), 1);
+    ck_assert_int_eq(SSL_do_handshake(peer), 1);
+    WAIT_FOR(has_come());
+    ck_assert(shed_wire_is_quiet(&wire));
+    ck_assert_int_eq(SSL_write(peer, "+OK\r\n", 5), 5);
+    WAIT_FOR(has_come());
+    ck_assert(!shed_wire_is_quiet(&wire));
+    close_wire();
 }
 END_TEST
 
@@ -631,6 +723,8 @@ static void expect_bearable(enum shed_code code, const struct shed_error *err)
                   "%s", err->reason);
 }
 
+/* The first allocations one by one, then fewer and fewer: each takes as long as
+ * OpenSSL needs for a whole context. */
 START_TEST(a_server_bears_that_memory_is_out)
 {
     struct shed_error err;
@@ -641,7 +735,8 @@ START_TEST(a_server_bears_that_memory_is_out)
     use_own("client");
     do {
         has_failed = false;
-        countdown = n++;
+        countdown = n;
+        n += 1 + n / 20;
         is_scarce = true;
         code = shed_tls_server_create("redis:6379", "localhost", &options,
                                       &server, &err);
@@ -761,6 +856,7 @@ int main(void)
     tcase_add_test(tc, the_end_of_the_server_is_one_of_the_connection);
     tcase_add_test(tc, bytes_that_are_no_record_end_it);
     tcase_add_test(tc, the_errors_of_others_are_left_alone);
+    tcase_add_test(tc, what_tls_says_for_itself_is_no_reply);
     tcase_add_test(tc, a_server_bears_that_memory_is_out);
     tcase_add_test(tc, a_connection_bears_that_memory_is_out);
     return run_tests("tls", tc);

@@ -20,10 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/latch.h"
 #include "base/value.h"
 
@@ -64,7 +62,7 @@ struct shed_reads {
 static struct slot *find_slot(struct shed_reads *reads,
                               const struct shed_key *key)
 {
-    return &reads->slot[XXH3_64bits(key->redis, key->redis_size) % SLOTS];
+    return &reads->slot[shed_hash(key->redis, key->redis_size, 0) % SLOTS];
 }
 
 static bool is_of(const struct reader *r, const struct shed_key *key)

@@ -8,19 +8,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "base/container.h"
 
 #define CHAINS 1024
 
 struct shed_listeners {
-    struct shed_listener *prefixes;
-    struct shed_listener *chain[CHAINS];
+    struct shed_list prefixes;
+    struct shed_map keys;
+    struct shed_map_node *chains[CHAINS];
 };
 
 struct shed_listeners *shed_listeners_create(void)
 {
-    return calloc(1, sizeof(struct shed_listeners));
+    struct shed_listeners *ls = calloc(1, sizeof(*ls));
+
+    if (ls != NULL)
+        shed_map_init(&ls->keys, ls->chains, CHAINS);
+    return ls;
 }
 
 void shed_listeners_destroy(struct shed_listeners *ls)
@@ -28,85 +32,85 @@ void shed_listeners_destroy(struct shed_listeners *ls)
     free(ls);
 }
 
-static struct shed_listener **chain_of(struct shed_listeners *ls,
-                                       const char *key, size_t size)
+/* node may be NULL. */
+static struct shed_listener *of_prefix(struct shed_node *node)
 {
-    return &ls->chain[XXH3_64bits(key, size) % CHAINS];
+    return node != NULL ? shed_container_of(node, struct shed_listener, in_list)
+                        : NULL;
 }
 
-static struct shed_listener **list_of(struct shed_listeners *ls,
-                                      const struct shed_listener *l)
+static struct shed_listener *of_key(struct shed_map_node *node)
 {
-    return l->is_prefix ? &ls->prefixes : chain_of(ls, l->key, l->key_size);
+    return shed_container_of(node, struct shed_listener, in_map);
+}
+
+static bool begins_with(const struct shed_listener *l, const char *key,
+                        size_t size)
+{
+    return size >= l->key_size && memcmp(l->key, key, l->key_size) == 0;
 }
 
 static bool has_prefix(const struct shed_listeners *ls,
                        const struct shed_listener *wanted)
 {
-    for (const struct shed_listener *l = ls->prefixes; l != NULL; l = l->next)
-        if (l->key_size == wanted->key_size &&
-            memcmp(l->key, wanted->key, l->key_size) == 0)
+    for (struct shed_node *n = ls->prefixes.first; n != NULL; n = n->after)
+        if (of_prefix(n)->key_size == wanted->key_size &&
+            begins_with(of_prefix(n), wanted->key, wanted->key_size))
             return true;
     return false;
 }
 
 bool shed_listeners_add(struct shed_listeners *ls, struct shed_listener *l)
 {
-    struct shed_listener **list = list_of(ls, l);
-
     if (l->is_prefix && has_prefix(ls, l))
         return false;
-    l->next = *list;
-    *list = l;
+    l->is_added = true;
+    l->in_map.key = shed_map_key(l->key, l->key_size);
+    if (l->is_prefix)
+        shed_list_append(&ls->prefixes, &l->in_list);
+    else
+        shed_map_insert(&ls->keys, &l->in_map);
     return true;
 }
 
 void shed_listeners_remove(struct shed_listeners *ls, struct shed_listener *l)
 {
-    struct shed_listener **at = list_of(ls, l);
-
-    while (*at != NULL && *at != l)
-        at = &(*at)->next;
-    if (*at != NULL)
-        *at = l->next;
+    if (l->is_added && l->is_prefix)
+        shed_list_remove(&ls->prefixes, &l->in_list);
+    else if (l->is_added)
+        shed_map_remove(&ls->keys, &l->in_map);
+    l->is_added = false;
 }
 
-static bool is_about(const struct shed_listener *l, const char *key,
-                     size_t size)
-{
-    if (l->is_prefix ? size < l->key_size : size != l->key_size)
-        return false;
-    return memcmp(l->key, key, l->key_size) == 0;
-}
-
-/* A listener may remove itself during its call. */
-static void tell_change(struct shed_listener *l, const char *key, size_t size)
-{
-    for (struct shed_listener *next; l != NULL; l = next) {
-        next = l->next;
-        if (is_about(l, key, size))
-            l->on_change(l, key, size);
-    }
-}
-
-static void tell_epoch(struct shed_listener *l)
-{
-    for (struct shed_listener *next; l != NULL; l = next) {
-        next = l->next;
-        l->on_epoch(l);
-    }
-}
-
+/* A listener may remove itself during its call, here and below. */
 void shed_listeners_change(struct shed_listeners *ls, const char *key,
                            size_t size)
 {
-    tell_change(ls->prefixes, key, size);
-    tell_change(*chain_of(ls, key, size), key, size);
+    struct shed_map_node *n = shed_map_find(&ls->keys, shed_map_key(key, size));
+    struct shed_listener *l = of_prefix(ls->prefixes.first);
+
+    for (struct shed_listener *next; l != NULL; l = next) {
+        next = of_prefix(l->in_list.after);
+        if (begins_with(l, key, size))
+            l->on_change(l, key, size);
+    }
+    for (struct shed_map_node *next; n != NULL; n = next) {
+        next = shed_map_find_next(n);
+        of_key(n)->on_change(of_key(n), key, size);
+    }
 }
 
 void shed_listeners_epoch(struct shed_listeners *ls)
 {
-    tell_epoch(ls->prefixes);
-    for (size_t i = 0; i < CHAINS; i++)
-        tell_epoch(ls->chain[i]);
+    struct shed_map_node *n = shed_map_next(&ls->keys, NULL);
+    struct shed_listener *l = of_prefix(ls->prefixes.first);
+
+    for (struct shed_listener *next; l != NULL; l = next) {
+        next = of_prefix(l->in_list.after);
+        l->on_epoch(l);
+    }
+    for (struct shed_map_node *next; n != NULL; n = next) {
+        next = shed_map_next(&ls->keys, n);
+        of_key(n)->on_epoch(of_key(n));
+    }
 }

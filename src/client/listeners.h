@@ -12,6 +12,9 @@
 
 #include <snowshed/snowshed.h>
 
+#include "base/list.h"
+#include "base/map.h"
+
 struct shed_listeners;
 
 /* Part of its owner, which must not be freed before the listener is removed. */
@@ -24,7 +27,9 @@ struct shed_listener {
     /* pushes have begun or ended, or some were lost: look at everything */
     void (*on_epoch)(struct shed_listener *listener);
     /* used by the registry */
-    struct shed_listener *next;
+    bool is_added;
+    struct shed_map_node in_map; /* of a key */
+    struct shed_node in_list;    /* of a prefix */
 };
 
 /* Returns: NULL when out of memory. Any thread. */
@@ -38,7 +43,8 @@ void shed_listeners_destroy(struct shed_listeners *listeners);
 bool shed_listeners_add(struct shed_listeners *listeners,
                         struct shed_listener *listener);
 
-/* Remove a listener; it may be one that was never added. */
+/* Remove a listener; it may be one that was never added, all zero where the
+ * registry uses it. */
 void shed_listeners_remove(struct shed_listeners *listeners,
                            struct shed_listener *listener);
 

@@ -8,8 +8,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "base/hash.h"
 
 enum {
     FORMAT_AT = 4,
@@ -76,15 +75,15 @@ static uint64_t checksum(struct shed_entry_key key, const unsigned char *head,
                          const unsigned char *tail,
                          const struct shed_entry *entry)
 {
-    uint64_t seed = XXH3_64bits(key.at, key.size);
+    uint64_t seed = shed_hash(key.at, key.size, 0);
     unsigned char covered[CHECKSUM_AT + SHED_ENTRY_TAIL_BYTES];
 
     memcpy(covered, head, CHECKSUM_AT);
     memcpy(covered + CHECKSUM_AT, tail, SHED_ENTRY_TAIL_BYTES);
-    seed = XXH3_64bits_withSeed(covered, sizeof(covered), seed);
+    seed = shed_hash(covered, sizeof(covered), seed);
     if (entry->flags & SHED_ENTRY_TAGS)
-        seed = XXH3_64bits_withSeed(entry->tags, entry->tags_size, seed);
-    return XXH3_64bits_withSeed(entry->payload, entry->payload_size, seed);
+        seed = shed_hash(entry->tags, entry->tags_size, seed);
+    return shed_hash(entry->payload, entry->payload_size, seed);
 }
 
 /* ------------------------------------------------------------------- tags */

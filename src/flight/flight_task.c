@@ -70,11 +70,11 @@ static void answer(struct shed_flight_task *task,
  * to be freed when its last call is back; true if a caller joined just now. */
 static bool goes_on(struct shed_flight_task *task)
 {
-    if (task->waiters.key == NULL)
+    if (task->waiters.node.key.at == NULL)
         return false; /* out of the table already */
     if (!shed_table_remove(task->shared->table, &task->waiters))
         return true;
-    task->waiters.key = NULL;
+    task->waiters.node.key.at = NULL;
     return false;
 }
 
@@ -108,12 +108,12 @@ static bool start_load(struct shed_flight_task *task, uint64_t request)
  * detached and still loads. Then a lease of the process is nobody's. */
 static bool is_alone(const struct shed_flight_task *task)
 {
-    const struct shed_waiters *w = &task->waiters;
+    const struct shed_map_key *key = &task->waiters.node.key;
     struct shed_waiters *first =
-        shed_table_next_of(task->shared->table, NULL, w->key, w->key_size);
+        shed_table_next_of(task->shared->table, NULL, key->at, key->size);
 
-    return shed_table_next_of(task->shared->table, first, w->key,
-                              w->key_size) == NULL;
+    return shed_table_next_of(task->shared->table, first, key->at, key->size) ==
+           NULL;
 }
 
 /* Callers wait for another flight: if that is a refresh of this process, its
@@ -121,10 +121,10 @@ static bool is_alone(const struct shed_flight_task *task)
 static void hasten_refresh(const struct shed_flight_task *task)
 {
     struct shed_table *table = task->shared->table;
-    const struct shed_waiters *own = &task->waiters;
+    const struct shed_map_key *key = &task->waiters.node.key;
     struct shed_waiters *w = NULL;
 
-    while ((w = shed_table_next_of(table, w, own->key, own->key_size)) != NULL)
+    while ((w = shed_table_next_of(table, w, key->at, key->size)) != NULL)
         shed_flight_load_hasten(
             &shed_container_of(w, struct shed_flight_task, waiters)->load);
 }
@@ -202,7 +202,7 @@ static void drive(struct shed_flight_task *task, struct shed_flight_event event)
     while (again) {
         struct shed_flight_event next = {.type = SHED_EV_START};
         struct shed_flight_act act;
-        if (task->waiters.key != NULL)
+        if (task->waiters.node.key.at != NULL)
             task->flight.newest =
                 shed_table_newest(task->shared->table, &task->waiters);
         task->flight.is_outdated = news_of(task) != task->news;
@@ -228,7 +228,7 @@ static void drive(struct shed_flight_task *task, struct shed_flight_event event)
         again = next.type != SHED_EV_START ||
                 (task->flight.state == SHED_FLIGHT_OVER && goes_on(task));
     }
-    if (task->waiters.key == NULL &&
+    if (task->waiters.node.key.at == NULL &&
         !shed_flight_redis_is_busy(&task->exchange) && !task->load.is_busy)
         task->shared->on_over(task);
 }
@@ -314,8 +314,7 @@ shed_flight_task_create(struct shed_flight_shared *shared,
     }
     name = (char *)(task + 1);
     refresh_size = shed_entry_refresh_key(key->redis, key->redis_size, name);
-    task->waiters.key = name;
-    task->waiters.key_size = key->redis_size;
+    task->waiters.node.key = shed_map_key(name, key->redis_size);
     task->shared = shared;
     task->post.run = start;
     task->exchange =

@@ -7,11 +7,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
+#include "base/container.h"
 #include "base/error.h"
 
 /* A key has a flight only while it is missing, so chains stay short even with
@@ -22,7 +19,8 @@
 struct shard {
     pthread_mutex_t mu;
     /* under mu */
-    struct shed_waiters *chain[CHAINS];
+    struct shed_map flights;
+    struct shed_map_node *chains[CHAINS];
 };
 
 struct shed_table {
@@ -31,53 +29,58 @@ struct shed_table {
     struct shard shard[SHARDS];
 };
 
-static struct shard *find_shard(struct shed_table *t, const char *key,
-                                size_t size, struct shed_waiters ***chain)
+static struct shard *find_shard(struct shed_table *t, struct shed_map_key key)
 {
-    uint64_t hash = XXH3_64bits(key, size);
-    struct shard *shard = &t->shard[hash % SHARDS];
-
-    *chain = &shard->chain[hash / SHARDS % CHAINS];
-    return shard;
+    return &t->shard[key.hash % SHARDS];
 }
 
-static bool is_of(const struct shed_waiters *waiters, const char *key,
-                  size_t size)
+/* node may be NULL. */
+static struct shed_waiters *waiters_of(struct shed_map_node *node)
 {
-    return waiters->key_size == size && memcmp(waiters->key, key, size) == 0;
+    return node != NULL ? shed_container_of(node, struct shed_waiters, node)
+                        : NULL;
 }
 
-static struct shed_waiters *find_locked(struct shed_waiters *waiters,
-                                        const char *key, size_t size)
+static struct shed_caller *caller_of(struct shed_node *node)
 {
-    while (waiters != NULL &&
-           (waiters->is_detached || !is_of(waiters, key, size)))
-        waiters = waiters->next;
+    return shed_container_of(node, struct shed_caller, node);
+}
+
+static struct shed_waiters *first_locked(const struct shard *shard,
+                                         struct shed_map_key key)
+{
+    return waiters_of(shed_map_find(&shard->flights, key));
+}
+
+static struct shed_waiters *next_of(const struct shed_waiters *waiters)
+{
+    return waiters_of(shed_map_find_next(&waiters->node));
+}
+
+static struct shed_waiters *find_locked(const struct shard *shard,
+                                        struct shed_map_key key)
+{
+    struct shed_waiters *waiters = first_locked(shard, key);
+
+    while (waiters != NULL && waiters->is_detached)
+        waiters = next_of(waiters);
     return waiters;
 }
 
-static bool is_busy_locked(const struct shed_waiters *waiters, const char *key,
-                           size_t size)
+static bool is_busy_locked(const struct shard *shard, struct shed_map_key key)
 {
-    for (; waiters != NULL; waiters = waiters->next)
-        if ((!waiters->is_detached || waiters->is_background) &&
-            is_of(waiters, key, size))
-            return true;
-    return false;
+    struct shed_waiters *w = first_locked(shard, key);
+
+    while (w != NULL && w->is_detached && !w->is_background)
+        w = next_of(w);
+    return w != NULL;
 }
 
-static void add_flight_locked(struct shed_table *t, struct shed_waiters **chain,
+static void add_flight_locked(struct shed_table *t, struct shard *shard,
                               struct shed_waiters *waiters)
 {
-    waiters->next = *chain;
-    *chain = waiters;
+    shed_map_insert(&shard->flights, &waiters->node);
     atomic_fetch_add(&t->flights, 1);
-}
-
-static size_t shard_number(const struct shed_table *t,
-                           const struct shard *shard)
-{
-    return (size_t)(shard - t->shard);
 }
 
 /* Count one more caller that waits, unless there are as many as may. */
@@ -94,21 +97,19 @@ static bool admit(struct shed_callers *callers)
 }
 
 static enum shed_join add_waiter_locked(struct shed_table *t,
+                                        const struct shard *shard,
                                         struct shed_waiters *waiters,
-                                        struct shed_caller *caller,
-                                        const struct shard *shard)
+                                        struct shed_caller *caller)
 {
     assert(!waiters->is_detached);
     if (!admit(t->callers))
         return SHED_JOIN_FULL;
     waiters->count++;
-    caller->shard = shard_number(t, shard);
+    caller->shard = (size_t)(shard - t->shard);
     caller->waiters = waiters;
     caller->load_began_ms = atomic_load(&waiters->load_began_ms);
     caller->number = ++waiters->last_number;
-    caller->next = NULL;
-    *waiters->last = caller;
-    waiters->last = &caller->next;
+    shed_list_append(&waiters->callers, &caller->node);
     return SHED_JOIN_JOINED;
 }
 
@@ -119,7 +120,9 @@ struct shed_table *shed_table_create(struct shed_callers *callers)
     if (t != NULL)
         t->callers = callers;
     for (size_t i = 0; t != NULL && i < SHARDS; i++) {
-        if (pthread_mutex_init(&t->shard[i].mu, NULL) == 0)
+        struct shard *shard = &t->shard[i];
+        shed_map_init(&shard->flights, shard->chains, CHAINS);
+        if (pthread_mutex_init(&shard->mu, NULL) == 0)
             continue;
         while (i-- > 0)
             pthread_mutex_destroy(&t->shard[i].mu);
@@ -140,16 +143,17 @@ void shed_table_destroy(struct shed_table *t)
 
 bool shed_table_has(struct shed_table *t, const char *key, size_t size)
 {
-    struct shed_waiters **chain;
-    struct shard *shard;
     const struct shed_waiters *waiters;
+    struct shed_map_key wanted;
+    struct shard *shard;
     bool has;
 
     if (atomic_load(&t->flights) == 0)
         return false;
-    shard = find_shard(t, key, size, &chain);
+    wanted = shed_map_key(key, size);
+    shard = find_shard(t, wanted);
     pthread_mutex_lock(&shard->mu);
-    waiters = find_locked(*chain, key, size);
+    waiters = find_locked(shard, wanted);
     has = waiters != NULL && !waiters->is_forced;
     pthread_mutex_unlock(&shard->mu);
     return has;
@@ -158,17 +162,19 @@ bool shed_table_has(struct shed_table *t, const char *key, size_t size)
 enum shed_join shed_table_join(struct shed_table *t, const char *key,
                                size_t size, struct shed_caller *caller)
 {
-    struct shed_waiters **chain, *waiters;
     enum shed_join join = SHED_JOIN_NONE;
+    struct shed_waiters *waiters;
+    struct shed_map_key wanted;
     struct shard *shard;
 
     if (atomic_load(&t->flights) == 0)
         return SHED_JOIN_NONE;
-    shard = find_shard(t, key, size, &chain);
+    wanted = shed_map_key(key, size);
+    shard = find_shard(t, wanted);
     pthread_mutex_lock(&shard->mu);
-    waiters = find_locked(*chain, key, size);
+    waiters = find_locked(shard, wanted);
     if (waiters != NULL)
-        join = add_waiter_locked(t, waiters, caller, shard);
+        join = add_waiter_locked(t, shard, waiters, caller);
     pthread_mutex_unlock(&shard->mu);
     return join;
 }
@@ -177,18 +183,16 @@ enum shed_join shed_table_insert(struct shed_table *t,
                                  struct shed_waiters *waiters,
                                  struct shed_caller *caller)
 {
-    struct shed_waiters **chain, *there;
+    struct shard *shard = find_shard(t, waiters->node.key);
+    struct shed_waiters *there;
     enum shed_join join;
-    struct shard *shard =
-        find_shard(t, waiters->key, waiters->key_size, &chain);
 
-    waiters->last = &waiters->first;
     atomic_store(&waiters->load_began_ms, UINT64_MAX);
     pthread_mutex_lock(&shard->mu);
-    there = find_locked(*chain, waiters->key, waiters->key_size);
-    join = add_waiter_locked(t, there != NULL ? there : waiters, caller, shard);
+    there = find_locked(shard, waiters->node.key);
+    join = add_waiter_locked(t, shard, there != NULL ? there : waiters, caller);
     if (there == NULL && join == SHED_JOIN_JOINED) {
-        add_flight_locked(t, chain, waiters);
+        add_flight_locked(t, shard, waiters);
         join = SHED_JOIN_ADDED;
     }
     pthread_mutex_unlock(&shard->mu);
@@ -206,15 +210,16 @@ enum shed_code shed_table_code(enum shed_join join, struct shed_error *err)
 
 bool shed_table_is_busy(struct shed_table *t, const char *key, size_t size)
 {
-    struct shed_waiters **chain;
+    struct shed_map_key wanted;
     struct shard *shard;
     bool is_busy;
 
     if (atomic_load(&t->flights) == 0)
         return false;
-    shard = find_shard(t, key, size, &chain);
+    wanted = shed_map_key(key, size);
+    shard = find_shard(t, wanted);
     pthread_mutex_lock(&shard->mu);
-    is_busy = is_busy_locked(*chain, key, size);
+    is_busy = is_busy_locked(shard, wanted);
     pthread_mutex_unlock(&shard->mu);
     return is_busy;
 }
@@ -222,18 +227,15 @@ bool shed_table_is_busy(struct shed_table *t, const char *key, size_t size)
 bool shed_table_insert_background(struct shed_table *t,
                                   struct shed_waiters *waiters)
 {
-    struct shed_waiters **chain;
-    struct shard *shard =
-        find_shard(t, waiters->key, waiters->key_size, &chain);
+    struct shard *shard = find_shard(t, waiters->node.key);
     bool is_busy;
 
-    waiters->last = &waiters->first;
     waiters->is_detached = true;
     waiters->is_background = true;
     pthread_mutex_lock(&shard->mu);
-    is_busy = is_busy_locked(*chain, waiters->key, waiters->key_size);
+    is_busy = is_busy_locked(shard, waiters->node.key);
     if (!is_busy)
-        add_flight_locked(t, chain, waiters);
+        add_flight_locked(t, shard, waiters);
     pthread_mutex_unlock(&shard->mu);
     return !is_busy;
 }
@@ -248,12 +250,7 @@ bool shed_table_leave(struct shed_table *t, struct shed_caller *caller,
     pthread_mutex_lock(&shard->mu);
     waiters = caller->waiters;
     if (waiters != NULL) {
-        struct shed_caller **at = &waiters->first;
-        while (*at != caller)
-            at = &(*at)->next;
-        *at = caller->next;
-        if (caller->next == NULL)
-            waiters->last = at;
+        shed_list_remove(&waiters->callers, &caller->node);
         waiters->count--;
         atomic_fetch_sub(&t->callers->waiting, 1);
         caller->awaited = atomic_load(&waiters->awaited);
@@ -267,9 +264,7 @@ bool shed_table_leave(struct shed_table *t, struct shed_caller *caller,
 
 void shed_table_forget(struct shed_table *t, struct shed_waiters *waiters)
 {
-    struct shed_waiters **chain;
-    struct shard *shard =
-        find_shard(t, waiters->key, waiters->key_size, &chain);
+    struct shard *shard = find_shard(t, waiters->node.key);
 
     pthread_mutex_lock(&shard->mu);
     waiters->left_number = 0;
@@ -278,46 +273,36 @@ void shed_table_forget(struct shed_table *t, struct shed_waiters *waiters)
 
 uint64_t shed_table_newest(struct shed_table *t, struct shed_waiters *waiters)
 {
-    struct shed_waiters **chain;
-    struct shard *shard =
-        find_shard(t, waiters->key, waiters->key_size, &chain);
+    struct shard *shard = find_shard(t, waiters->node.key);
     uint64_t newest;
 
     pthread_mutex_lock(&shard->mu);
     /* if the newest caller has left, its number is still higher than those of
      * all who remain */
-    newest =
-        waiters->first != NULL ? waiters->last_number : waiters->left_number;
+    newest = waiters->count > 0 ? waiters->last_number : waiters->left_number;
     pthread_mutex_unlock(&shard->mu);
     return newest;
 }
 
-/* Take out the callers up to a number: a list linked by next. */
-static struct shed_caller *take(struct shed_table *t,
-                                struct shed_waiters *waiters, uint64_t upto)
+/* Take out the callers up to a number. */
+static struct shed_list take(struct shed_table *t, struct shed_waiters *waiters,
+                             uint64_t upto)
 {
-    struct shed_waiters **chain;
-    struct shard *shard =
-        find_shard(t, waiters->key, waiters->key_size, &chain);
-    struct shed_caller *taken, **at;
-    size_t count = 0;
+    struct shard *shard = find_shard(t, waiters->node.key);
+    struct shed_list taken = {NULL, NULL};
+    struct shed_node *first;
 
     pthread_mutex_lock(&shard->mu);
-    taken = waiters->first;
-    at = &taken;
-    while (*at != NULL && (*at)->number <= upto) {
-        (*at)->waiters = NULL;
-        at = &(*at)->next;
-        count++;
+    while ((first = waiters->callers.first) != NULL &&
+           caller_of(first)->number <= upto) {
+        shed_list_remove(&waiters->callers, first);
+        shed_list_append(&taken, first);
+        caller_of(first)->waiters = NULL;
+        waiters->count--;
+        atomic_fetch_sub(&t->callers->waiting, 1);
     }
-    waiters->count -= count;
-    atomic_fetch_sub(&t->callers->waiting, count);
-    waiters->first = *at;
-    *at = NULL;
     if (waiters->left_number <= upto)
         waiters->left_number = 0;
-    if (waiters->first == NULL)
-        waiters->last = &waiters->first;
     pthread_mutex_unlock(&shard->mu);
     return taken;
 }
@@ -339,26 +324,27 @@ bool shed_table_answer(struct shed_table *t, struct shed_waiters *waiters,
                        uint64_t upto, struct shed_value *value,
                        const struct shed_error *error)
 {
-    struct shed_caller *taken = take(t, waiters, upto), *next;
-    bool is_anybody = taken != NULL;
+    struct shed_list taken = take(t, waiters, upto);
+    bool is_anybody = taken.first != NULL;
+    struct shed_node *node;
 
-    for (; taken != NULL; taken = next) {
-        next = taken->next;
-        give(taken, value, error);
-    }
+    while ((node = shed_list_pop(&taken)) != NULL)
+        give(caller_of(node), value, error);
     return is_anybody;
 }
 
 void shed_table_detach(struct shed_table *t, const char *key, size_t size)
 {
-    struct shed_waiters **chain, *waiters;
+    struct shed_waiters *waiters;
+    struct shed_map_key wanted;
     struct shard *shard;
 
     if (atomic_load(&t->flights) == 0)
         return;
-    shard = find_shard(t, key, size, &chain);
+    wanted = shed_map_key(key, size);
+    shard = find_shard(t, wanted);
     pthread_mutex_lock(&shard->mu);
-    waiters = find_locked(*chain, key, size);
+    waiters = find_locked(shard, wanted);
     if (waiters != NULL)
         waiters->is_detached = true;
     pthread_mutex_unlock(&shard->mu);
@@ -367,9 +353,7 @@ void shed_table_detach(struct shed_table *t, const char *key, size_t size)
 void shed_table_detach_waiters(struct shed_table *t,
                                struct shed_waiters *waiters)
 {
-    struct shed_waiters **chain;
-    struct shard *shard =
-        find_shard(t, waiters->key, waiters->key_size, &chain);
+    struct shard *shard = find_shard(t, waiters->node.key);
 
     pthread_mutex_lock(&shard->mu);
     waiters->is_detached = true;
@@ -379,16 +363,13 @@ void shed_table_detach_waiters(struct shed_table *t,
 
 bool shed_table_remove(struct shed_table *t, struct shed_waiters *waiters)
 {
-    struct shed_waiters **at;
-    struct shard *shard = find_shard(t, waiters->key, waiters->key_size, &at);
+    struct shard *shard = find_shard(t, waiters->node.key);
     bool is_empty;
 
     pthread_mutex_lock(&shard->mu);
-    is_empty = waiters->first == NULL && waiters->left_number == 0;
+    is_empty = waiters->count == 0 && waiters->left_number == 0;
     if (is_empty) {
-        while (*at != waiters)
-            at = &(*at)->next;
-        *at = waiters->next;
+        shed_map_remove(&shard->flights, &waiters->node);
         atomic_fetch_sub(&t->flights, 1);
     }
     pthread_mutex_unlock(&shard->mu);
@@ -399,34 +380,36 @@ struct shed_waiters *shed_table_next_of(struct shed_table *t,
                                         struct shed_waiters *previous,
                                         const char *key, size_t size)
 {
-    struct shed_waiters **chain, *waiters;
-    struct shard *shard = find_shard(t, key, size, &chain);
+    struct shed_map_key wanted = shed_map_key(key, size);
+    struct shard *shard = find_shard(t, wanted);
+    struct shed_waiters *waiters;
 
     pthread_mutex_lock(&shard->mu);
-    waiters = previous == NULL ? *chain : previous->next;
-    while (waiters != NULL && !is_of(waiters, key, size))
-        waiters = waiters->next;
+    waiters =
+        previous == NULL ? first_locked(shard, wanted) : next_of(previous);
     pthread_mutex_unlock(&shard->mu);
     return waiters;
+}
+
+static struct shed_map_node *next_in(struct shard *shard,
+                                     const struct shed_map_node *previous)
+{
+    struct shed_map_node *next;
+
+    pthread_mutex_lock(&shard->mu);
+    next = shed_map_next(&shard->flights, previous);
+    pthread_mutex_unlock(&shard->mu);
+    return next;
 }
 
 void shed_table_each(struct shed_table *t,
                      void (*visit)(struct shed_waiters *waiters))
 {
-    for (size_t i = 0; i < SHARDS * CHAINS; i++) {
-        struct shard *shard = &t->shard[i / CHAINS];
-        struct shed_waiters *waiters, *next;
-
-        if (atomic_load(&t->flights) == 0)
-            return;
-        pthread_mutex_lock(&shard->mu);
-        waiters = shard->chain[i % CHAINS];
-        pthread_mutex_unlock(&shard->mu);
-        for (; waiters != NULL; waiters = next) {
-            pthread_mutex_lock(&shard->mu);
-            next = waiters->next;
-            pthread_mutex_unlock(&shard->mu);
-            visit(waiters);
+    for (size_t i = 0; i < SHARDS && atomic_load(&t->flights) > 0; i++) {
+        struct shed_map_node *node = next_in(&t->shard[i], NULL), *next;
+        for (; node != NULL; node = next) {
+            next = next_in(&t->shard[i], node);
+            visit(waiters_of(node));
         }
     }
 }

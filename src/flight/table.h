@@ -17,6 +17,8 @@
 #include <snowshed/snowshed.h>
 
 #include "base/latch.h"
+#include "base/list.h"
+#include "base/map.h"
 #include "source/load.h"
 
 struct shed_table;
@@ -45,7 +47,7 @@ struct shed_caller {
     /* used by the table, under the shard's mu */
     size_t shard;
     struct shed_waiters *waiters; /* NULL once taken */
-    struct shed_caller *next;
+    struct shed_node node;
     uint64_t number;
 };
 
@@ -59,8 +61,7 @@ enum shed_leave {
 /* The callers of one flight; part of the flight's memory. */
 struct shed_waiters {
     /* set at creation */
-    const char *key;
-    size_t key_size;
+    struct shed_map_node node; /* its key, as Redis has it */
     bool is_forced; /* a value is in Redis, but too old for the first caller */
     /* atomic, set by what drives the flight */
     _Atomic enum shed_awaited awaited;
@@ -68,12 +69,10 @@ struct shed_waiters {
                                        or another process loads; UINT64_MAX:
                                        nobody does, as far as is known */
     /* under the shard's mu */
-    struct shed_waiters *next; /* in the chain */
-    bool is_detached;          /* nobody may join it, or may any longer */
+    bool is_detached;   /* nobody may join it, or may any longer */
     bool is_background; /* it works in the background, and excludes another one
                        that does */
-    struct shed_caller *first;
-    struct shed_caller **last;
+    struct shed_list callers;
     uint64_t last_number;
     size_t count;
     uint64_t left_number; /* of the newest caller that has left it to go on and

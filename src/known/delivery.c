@@ -43,9 +43,8 @@
 struct letter {
     struct shed_undelivered_item item;
     struct shed_delivery *delivery;
-    bool is_tag;         /* unlike the wish it never changes */
-    bool is_repeat;      /* a former server has carried it out */
-    struct letter *next; /* among those that are remembered */
+    bool is_tag;    /* unlike the wish it never changes */
+    bool is_repeat; /* a former server has carried it out */
     uint64_t since_us;
     struct shed_bytes user_key; /* in name; of a tag: the tag */
     struct shed_call call;      /* reactor thread only */
@@ -67,8 +66,8 @@ struct shed_delivery {
     pthread_mutex_t mu;
     /* under mu */
     struct shed_undelivered set;
-    bool is_woken;                  /* wake is posted */
-    struct letter *oldest, *newest; /* that are remembered */
+    bool is_woken;           /* wake is posted */
+    struct shed_list memory; /* of what was carried out, oldest first */
     size_t remembered;
 
     /* reactor thread only */
@@ -179,11 +178,17 @@ static void tell_dropped(struct shed_delivery *ob, struct shed_bytes key,
 
 /* ------------------------------------------------- what is remembered */
 
+/* Something is remembered; a letter is in the set or here, by one node. */
+static struct letter *oldest_locked(const struct shed_delivery *ob)
+{
+    return shed_container_of(ob->memory.first, struct letter, item.in_order);
+}
+
 static struct letter *take_oldest_locked(struct shed_delivery *ob)
 {
-    struct letter *letter = ob->oldest;
+    struct letter *letter = oldest_locked(ob);
 
-    ob->oldest = letter->next;
+    shed_list_remove(&ob->memory, &letter->item.in_order);
     ob->remembered--;
     return letter;
 }
@@ -198,15 +203,10 @@ static void remember_locked(struct shed_delivery *ob, struct letter *letter)
         return;
     }
     letter->since_us = now_us;
-    letter->next = NULL;
-    if (ob->remembered == 0)
-        ob->oldest = letter;
-    else
-        ob->newest->next = letter;
-    ob->newest = letter;
+    shed_list_append(&ob->memory, &letter->item.in_order);
     ob->remembered++;
     while (ob->remembered > ob->set.limit ||
-           now_us - ob->oldest->since_us > ob->memory_us)
+           now_us - oldest_locked(ob)->since_us > ob->memory_us)
         free(take_oldest_locked(ob));
 }
 
@@ -214,8 +214,8 @@ static void remember_locked(struct shed_delivery *ob, struct letter *letter)
 static void repeat_locked(struct shed_delivery *ob, struct letter *letter)
 {
     struct shed_undelivered_item *item = &letter->item;
-    struct shed_undelivered_item *present =
-        shed_undelivered_find(&ob->set, item->key, item->key_size);
+    struct shed_undelivered_item *present = shed_undelivered_find(
+        &ob->set, item->in_map.key.at, item->in_map.key.size);
 
     letter->is_repeat = true;
     if (present == NULL &&
@@ -303,7 +303,7 @@ static void on_delivered(void *arg, const struct shed_call_result *result)
 static void send_letter(struct shed_delivery *ob, struct letter *letter,
                         enum shed_wish wish)
 {
-    size_t size = letter->item.key_size;
+    size_t size = letter->item.in_map.key.size;
     struct shed_tag_mark mark;
     struct shed_args args;
 
@@ -455,8 +455,7 @@ static struct letter *create_letter(struct shed_delivery *ob,
     if (letter == NULL)
         return NULL;
     (void)shed_entry_refresh_key(key->redis, key->redis_size, letter->name);
-    letter->item.key = letter->name;
-    letter->item.key_size = key->redis_size;
+    letter->item.in_map.key = shed_map_key(letter->name, key->redis_size);
     letter->delivery = ob;
     letter->is_tag = is_tag;
     letter->is_repeat = false;

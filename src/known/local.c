@@ -18,10 +18,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "base/clock.h"
+#include "base/container.h"
+#include "base/list.h"
+#include "base/map.h"
 #include "base/value.h"
 #include "redis/reply.h"
 
@@ -39,10 +39,9 @@
 #define MAPPED_BYTES ((size_t)128 << 10)
 
 struct row {
-    struct row *chain;
-    struct row *older, *newer;
+    struct shed_map_node in_map;
+    struct shed_node in_order;
     struct shed_value *value;
-    uint64_t hash;
     uint64_t kept_ms; /* monotonic */
     uint64_t age_ms;  /* then */
     uint64_t ttl_ms;
@@ -51,16 +50,15 @@ struct row {
     struct shed_row_version version;
     size_t bytes; /* that are freed with it */
     bool is_visited;
-    size_t key_size;
     char key[];
 };
 
 struct shard {
     pthread_mutex_t mu;
     /* under mu */
-    struct row **chains;
-    struct row *oldest, *newest;
-    struct row *hand; /* NULL: at the oldest */
+    struct shed_map map;
+    struct shed_list order; /* the oldest first */
+    struct shed_node *hand; /* NULL: at the oldest */
     size_t rows, bytes;
 };
 
@@ -78,95 +76,63 @@ struct shed_local {
 
 /* ------------------------------------------------------------- one shard */
 
-static uint64_t hash_of(struct shed_entry_key key)
-{
-    return XXH3_64bits(key.at, key.size);
-}
-
 /* Keys of one number are in one shard. */
-static atomic_uint *drops_of(struct shed_local *local, uint64_t hash)
+static atomic_uint *drops_of(struct shed_local *local, struct shed_map_key key)
 {
-    return &local->drops[hash % NUMBERS];
+    return &local->drops[key.hash % NUMBERS];
 }
 
-static struct shard *shard_of(struct shed_local *local, uint64_t hash)
+static struct shard *shard_of(struct shed_local *local, struct shed_map_key key)
 {
-    return &local->shard[hash % SHARDS];
+    return &local->shard[key.hash % SHARDS];
 }
 
-static struct row **chain_of(const struct shed_local *local,
-                             struct shard *shard, uint64_t hash)
+static struct row *row_of(struct shed_node *node)
 {
-    return &shard->chains[hash / NUMBERS % local->chains];
+    return shed_container_of(node, struct row, in_order);
 }
 
-/* Returns: where the row of a key is, or would be, in its chain. */
-static struct row **find_locked(const struct shed_local *local,
-                                struct shard *shard, struct shed_entry_key key,
-                                uint64_t hash)
+/* Returns: NULL if there is none of this key. */
+static struct row *find_locked(const struct shard *shard,
+                               struct shed_map_key key)
 {
-    struct row **at = chain_of(local, shard, hash);
+    struct shed_map_node *node = shed_map_find(&shard->map, key);
 
-    while (*at != NULL && ((*at)->hash != hash || (*at)->key_size != key.size ||
-                           memcmp((*at)->key, key.at, key.size) != 0))
-        at = &(*at)->chain;
-    return at;
+    return node != NULL ? shed_container_of(node, struct row, in_map) : NULL;
 }
 
-static void remove_locked(struct shard *shard, struct row **at)
+static void remove_locked(struct shard *shard, struct row *row)
 {
-    struct row *row = *at;
-
-    *at = row->chain;
-    if (shard->hand == row)
-        shard->hand = row->newer;
-    if (row->older != NULL)
-        row->older->newer = row->newer;
-    else
-        shard->oldest = row->newer;
-    if (row->newer != NULL)
-        row->newer->older = row->older;
-    else
-        shard->newest = row->older;
+    if (shard->hand == &row->in_order)
+        shard->hand = row->in_order.after;
+    shed_map_remove(&shard->map, &row->in_map);
+    shed_list_remove(&shard->order, &row->in_order);
     shard->rows--;
     shard->bytes -= row->bytes;
     shed_value_unref(row->value);
     free(row);
 }
 
-static void insert_locked(const struct shed_local *local, struct shard *shard,
-                          struct row *row)
+static void insert_locked(struct shard *shard, struct row *row)
 {
-    struct row **chain = chain_of(local, shard, row->hash);
-
-    row->chain = *chain;
-    *chain = row;
-    row->older = shard->newest;
-    row->newer = NULL;
-    if (shard->newest != NULL)
-        shard->newest->newer = row;
-    else
-        shard->oldest = row;
-    shard->newest = row;
+    shed_map_insert(&shard->map, &row->in_map);
+    shed_list_append(&shard->order, &row->in_order);
     shard->rows++;
     shard->bytes += row->bytes;
 }
 
 /* There is a row. */
-static void evict_locked(const struct shed_local *local, struct shard *shard)
+static void evict_locked(struct shard *shard)
 {
-    struct row *row = shard->hand != NULL ? shard->hand : shard->oldest;
-    struct row **at;
+    struct shed_node *at =
+        shard->hand != NULL ? shard->hand : shard->order.first;
 
-    while (row->is_visited) {
-        row->is_visited = false;
-        row = row->newer != NULL ? row->newer : shard->oldest;
+    while (row_of(at)->is_visited) {
+        row_of(at)->is_visited = false;
+        at = at->after != NULL ? at->after : shard->order.first;
     }
-    shard->hand = row;
-    at = chain_of(local, shard, row->hash);
-    while (*at != row)
-        at = &(*at)->chain;
-    remove_locked(shard, at);
+    shard->hand = at;
+    remove_locked(shard, row_of(at));
 }
 
 /* ------------------------------------------------------------------- rows */
@@ -227,7 +193,7 @@ static uint64_t end_of(const struct shed_local *local,
 
 /* Returns: NULL if it is over, too large, or memory is out. */
 static struct row *create_row(const struct shed_local *local,
-                              struct shed_entry_key key, uint64_t hash,
+                              struct shed_map_key key,
                               const struct shed_local_row *from,
                               uint64_t now_ms)
 {
@@ -242,16 +208,16 @@ static struct row *create_row(const struct shed_local *local,
     if (row == NULL)
         return NULL;
     *row = (struct row){.value = shed_value_ref(from->value),
-                        .hash = hash,
                         .kept_ms = now_ms,
                         .age_ms = from->age_ms,
                         .ttl_ms = from->ttl_ms,
                         .end_ms = end_ms,
                         .position = from->position,
                         .version = version_of(from),
-                        .bytes = bytes,
-                        .key_size = key.size};
+                        .bytes = bytes};
     memcpy(row->key, key.at, key.size);
+    row->in_map.key = key;
+    row->in_map.key.at = row->key;
     return row;
 }
 
@@ -270,47 +236,47 @@ static bool is_older(const struct shed_local_row *loaded, const struct row *old,
 
 /* In place of what is kept: even if it cannot be kept, that is older. */
 static void replace_locked(const struct shed_local *local, struct shard *shard,
-                           struct row **old, struct row *row)
+                           struct row *old, struct row *row)
 {
-    if (*old != NULL)
+    if (old != NULL)
         remove_locked(shard, old);
     if (row == NULL)
         return;
     while (shard->bytes + row->bytes > local->limit_bytes)
-        evict_locked(local, shard);
-    insert_locked(local, shard, row);
+        evict_locked(shard);
+    insert_locked(shard, row);
 }
 
 struct shed_local_mark shed_local_mark(struct shed_local *local,
                                        struct shed_entry_key key)
 {
-    struct shed_local_mark mark = {0};
+    struct shed_map_key marked;
 
-    if (local != NULL) {
-        mark.hash = hash_of(key);
-        mark.drops = atomic_load(drops_of(local, mark.hash));
-    }
-    return mark;
+    if (local == NULL)
+        return (struct shed_local_mark){0};
+    marked = shed_map_key(key.at, key.size);
+    return (struct shed_local_mark){marked.hash,
+                                    atomic_load(drops_of(local, marked))};
 }
 
 void shed_local_keep(struct shed_local *local, struct shed_entry_key key,
                      struct shed_local_mark mark,
                      const struct shed_local_row *row, uint64_t now_ms)
 {
+    const struct shed_map_key kept = {key.at, key.size, mark.hash};
     struct shard *shard;
-    struct row **at;
+    struct row *old;
 
     if (local == NULL)
         return;
-    shard = shard_of(local, mark.hash);
+    shard = shard_of(local, kept);
     pthread_mutex_lock(&shard->mu);
-    at = find_locked(local, shard, key, mark.hash);
-    if (*at != NULL &&
-        (is_same_entry((*at)->value, row->value) || is_older(row, *at, now_ms)))
-        (*at)->is_visited = true;
-    else if (atomic_load(drops_of(local, mark.hash)) == mark.drops)
-        replace_locked(local, shard, at,
-                       create_row(local, key, mark.hash, row, now_ms));
+    old = find_locked(shard, kept);
+    if (old != NULL &&
+        (is_same_entry(old->value, row->value) || is_older(row, old, now_ms)))
+        old->is_visited = true;
+    else if (atomic_load(drops_of(local, kept)) == mark.drops)
+        replace_locked(local, shard, old, create_row(local, kept, row, now_ms));
     pthread_mutex_unlock(&shard->mu);
 }
 
@@ -334,18 +300,18 @@ void shed_local_keep_entry(struct shed_local *local, struct shed_entry_key key,
 bool shed_local_find(struct shed_local *local, struct shed_entry_key key,
                      uint64_t now_ms, struct shed_local_row *out)
 {
-    uint64_t hash = hash_of(key);
+    struct shed_map_key wanted;
     struct shard *shard;
-    struct row **at, *row;
+    struct row *row;
 
     if (local == NULL)
         return false;
-    shard = shard_of(local, hash);
+    wanted = shed_map_key(key.at, key.size);
+    shard = shard_of(local, wanted);
     pthread_mutex_lock(&shard->mu);
-    at = find_locked(local, shard, key, hash);
-    row = *at;
+    row = find_locked(shard, wanted);
     if (row != NULL && age_of(row, now_ms) >= row->end_ms) {
-        remove_locked(shard, at);
+        remove_locked(shard, row);
         row = NULL;
     }
     if (row != NULL) {
@@ -362,43 +328,39 @@ bool shed_local_find(struct shed_local *local, struct shed_entry_key key,
 void shed_local_forget(struct shed_local *local, struct shed_entry_key key,
                        const struct shed_value *value)
 {
-    uint64_t hash = hash_of(key);
-    struct shard *shard = shard_of(local, hash);
-    struct row **at;
+    struct shed_map_key wanted = shed_map_key(key.at, key.size);
+    struct shard *shard = shard_of(local, wanted);
+    struct row *row;
 
     pthread_mutex_lock(&shard->mu);
-    at = find_locked(local, shard, key, hash);
-    if (*at != NULL && (*at)->value == value)
-        remove_locked(shard, at);
+    row = find_locked(shard, wanted);
+    if (row != NULL && row->value == value)
+        remove_locked(shard, row);
     pthread_mutex_unlock(&shard->mu);
 }
 
 void shed_local_drop(struct shed_local *local, struct shed_entry_key key)
 {
-    uint64_t hash;
+    struct shed_map_key wanted;
     struct shard *shard;
-    struct row **at;
+    struct row *row;
 
     if (local == NULL)
         return;
-    hash = hash_of(key);
-    shard = shard_of(local, hash);
+    wanted = shed_map_key(key.at, key.size);
+    shard = shard_of(local, wanted);
     pthread_mutex_lock(&shard->mu);
-    atomic_fetch_add(drops_of(local, hash), 1);
-    at = find_locked(local, shard, key, hash);
-    if (*at != NULL)
-        remove_locked(shard, at);
+    atomic_fetch_add(drops_of(local, wanted), 1);
+    row = find_locked(shard, wanted);
+    if (row != NULL)
+        remove_locked(shard, row);
     pthread_mutex_unlock(&shard->mu);
 }
 
-static void clear(struct shard *shard)
+static void clear_locked(struct shard *shard)
 {
-    while (shard->oldest != NULL) {
-        struct row *row = shard->oldest;
-        shard->oldest = row->newer;
-        shed_value_unref(row->value);
-        free(row);
-    }
+    while (shard->order.first != NULL)
+        remove_locked(shard, row_of(shard->order.first));
 }
 
 void shed_local_drop_all(struct shed_local *local)
@@ -408,10 +370,7 @@ void shed_local_drop_all(struct shed_local *local)
         pthread_mutex_lock(&shard->mu);
         for (size_t n = i; n < NUMBERS; n += SHARDS)
             atomic_fetch_add(&local->drops[n], 1);
-        clear(shard);
-        memset(shard->chains, 0, local->chains * sizeof(struct row *));
-        shard->newest = shard->hand = NULL;
-        shard->rows = shard->bytes = 0;
+        clear_locked(shard);
         pthread_mutex_unlock(&shard->mu);
     }
 }
@@ -421,23 +380,27 @@ void shed_local_drop_all(struct shed_local *local)
 static size_t overhead_bytes(const struct shed_local *local)
 {
     return allocated_bytes(local, sizeof(*local)) +
-           SHARDS *
-               allocated_bytes(local, local->chains * sizeof(struct row *));
+           SHARDS * allocated_bytes(local, local->chains *
+                                               sizeof(struct shed_map_node *));
 }
 
-static bool init_shard(struct shard *shard, size_t chains)
+static bool init_shard(struct shard *shard, size_t count)
 {
-    shard->chains = calloc(chains, sizeof(struct row *));
-    if (shard->chains != NULL && pthread_mutex_init(&shard->mu, NULL) == 0)
-        return true;
-    free(shard->chains);
-    return false;
+    struct shed_map_node **chains =
+        malloc(count * sizeof(struct shed_map_node *));
+
+    if (chains == NULL || pthread_mutex_init(&shard->mu, NULL) != 0) {
+        free(chains);
+        return false;
+    }
+    shed_map_init(&shard->map, chains, count);
+    return true;
 }
 
 static void fini_shard(struct shard *shard)
 {
-    clear(shard);
-    free(shard->chains);
+    clear_locked(shard);
+    free(shard->map.chains);
     pthread_mutex_destroy(&shard->mu);
 }
 

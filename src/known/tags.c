@@ -5,102 +5,78 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "base/container.h"
 
 struct shed_tag {
-    struct shed_tag *chain;
-    struct shed_tag *before, *after; /* in the list, the oldest first */
+    struct shed_map_node in_map;
+    struct shed_node in_order;
     uint64_t position;
-    size_t size;
     unsigned char tag[];
 };
 
 /* --------------------------------------------------------------- the sets */
 
-static struct shed_tag **chain_of(struct shed_tag_set *set, const void *tag,
-                                  size_t size)
+static void init_set(struct shed_tag_set *set)
 {
-    return &set->chains[XXH3_64bits(tag, size) % SHED_TAGS_CHAINS];
+    memset(set, 0, sizeof(*set));
+    shed_map_init(&set->map, set->chains, SHED_TAGS_CHAINS);
 }
 
 static struct shed_tag *find(const struct shed_tag_set *set, const void *tag,
                              size_t size)
 {
-    struct shed_tag *g = set->chains[XXH3_64bits(tag, size) % SHED_TAGS_CHAINS];
+    struct shed_map_node *node =
+        shed_map_find(&set->map, shed_map_key(tag, size));
 
-    while (g != NULL && (g->size != size || memcmp(g->tag, tag, size) != 0))
-        g = g->chain;
-    return g;
+    return node != NULL ? shed_container_of(node, struct shed_tag, in_map)
+                        : NULL;
 }
 
-static void append(struct shed_tag_set *set, struct shed_tag *g)
+/* The set is not empty. */
+static struct shed_tag *oldest(const struct shed_tag_set *set)
 {
-    g->before = set->end;
-    g->after = NULL;
-    if (set->end != NULL)
-        set->end->after = g;
-    else
-        set->first = g;
-    set->end = g;
-}
-
-static void unlink_tag(struct shed_tag_set *set, struct shed_tag *g)
-{
-    if (g->before != NULL)
-        g->before->after = g->after;
-    else
-        set->first = g->after;
-    if (g->after != NULL)
-        g->after->before = g->before;
-    else
-        set->end = g->before;
+    return shed_container_of(set->order.first, struct shed_tag, in_order);
 }
 
 /* Returns: NULL when memory is out. */
 static struct shed_tag *add(struct shed_tag_set *set, struct shed_bytes tag)
 {
     struct shed_tag *g = malloc(sizeof(*g) + tag.size);
-    struct shed_tag **chain;
 
     if (g == NULL)
         return NULL;
     g->position = 0;
-    g->size = tag.size;
     if (tag.size > 0)
         memcpy(g->tag, tag.data, tag.size);
-    chain = chain_of(set, g->tag, g->size);
-    g->chain = *chain;
-    *chain = g;
-    append(set, g);
+    g->in_map.key = shed_map_key(g->tag, tag.size);
+    shed_map_insert(&set->map, &g->in_map);
+    shed_list_append(&set->order, &g->in_order);
     set->count++;
     return g;
 }
 
 static void destroy(struct shed_tag_set *set, struct shed_tag *g)
 {
-    struct shed_tag **at = chain_of(set, g->tag, g->size);
-
-    while (*at != g)
-        at = &(*at)->chain;
-    *at = g->chain;
-    unlink_tag(set, g);
+    shed_map_remove(&set->map, &g->in_map);
+    shed_list_remove(&set->order, &g->in_order);
     set->count--;
     free(g);
 }
 
 static void destroy_all(struct shed_tag_set *set)
 {
-    while (set->first != NULL)
-        destroy(set, set->first);
+    while (set->count > 0)
+        destroy(set, oldest(set));
 }
 
 /* -------------------------------------------------------------- the tags */
 
 void shed_tags_init(struct shed_tags *gs, size_t limit)
 {
-    memset(gs, 0, sizeof(*gs));
     gs->limit = limit;
+    gs->newest = gs->floor = 0;
+    init_set(&gs->known);
+    init_set(&gs->held);
 }
 
 void shed_tags_fini(struct shed_tags *gs)
@@ -121,8 +97,8 @@ static void raise_floor(struct shed_tags *gs, uint64_t position)
         gs->floor = position;
     /* the list is nearly in the order of positions; what is left behind a
        higher one goes later */
-    while (gs->known.first != NULL && gs->known.first->position <= gs->floor)
-        destroy(&gs->known, gs->known.first);
+    while (gs->known.count > 0 && oldest(&gs->known)->position <= gs->floor)
+        destroy(&gs->known, oldest(&gs->known));
 }
 
 static void note_tag(struct shed_tags *gs, struct shed_bytes tag,
@@ -139,10 +115,10 @@ static void note_tag(struct shed_tags *gs, struct shed_bytes tag,
     if (position <= g->position)
         return;
     g->position = position;
-    unlink_tag(&gs->known, g);
-    append(&gs->known, g);
+    shed_list_remove(&gs->known.order, &g->in_order);
+    shed_list_append(&gs->known.order, &g->in_order);
     if (gs->known.count > gs->limit)
-        raise_floor(gs, gs->known.first->position);
+        raise_floor(gs, oldest(&gs->known)->position);
 }
 
 void shed_tags_note(struct shed_tags *gs, struct shed_bytes tag,

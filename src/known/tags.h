@@ -22,6 +22,8 @@
 
 #include <snowshed/snowshed.h>
 
+#include "base/list.h"
+#include "base/map.h"
 #include "entry/entry.h"
 
 /* Positions are below it: in Redis they are doubles, and from there on not
@@ -31,13 +33,12 @@
 /* Enough for short chains at the usual limits. */
 #define SHED_TAGS_CHAINS ((size_t)4096)
 
-struct shed_tag;
-
 /* Tags in a hash table that are also a list. */
 struct shed_tag_set {
     size_t count;
-    struct shed_tag *first, *end;
-    struct shed_tag *chains[SHED_TAGS_CHAINS];
+    struct shed_list order; /* the oldest first */
+    struct shed_map map;
+    struct shed_map_node *chains[SHED_TAGS_CHAINS];
 };
 
 struct shed_tags {

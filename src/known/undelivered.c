@@ -5,50 +5,19 @@
 #include <assert.h>
 #include <string.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "base/container.h"
 
-static size_t chain_of(const char *key, size_t size)
+static struct shed_undelivered_item *item_of(struct shed_node *node)
 {
-    return XXH3_64bits(key, size) % SHED_UNDELIVERED_CHAINS;
-}
-
-static void append(struct shed_undelivered *set,
-                   struct shed_undelivered_item *item)
-{
-    item->after = NULL;
-    item->before = set->end;
-    if (set->end != NULL)
-        set->end->after = item;
-    else
-        set->first = item;
-    set->end = item;
-}
-
-static void unlink_item(struct shed_undelivered *set,
-                        struct shed_undelivered_item *item)
-{
-    if (item->before != NULL)
-        item->before->after = item->after;
-    else
-        set->first = item->after;
-    if (item->after != NULL)
-        item->after->before = item->before;
-    else
-        set->end = item->before;
+    return shed_container_of(node, struct shed_undelivered_item, in_order);
 }
 
 static void remove_item(struct shed_undelivered *set,
                         struct shed_undelivered_item *item)
 {
-    struct shed_undelivered_item **at =
-        &set->chains[chain_of(item->key, item->key_size)];
-
     assert(item->is_in_the_set);
-    while (*at != item)
-        at = &(*at)->chain;
-    *at = item->chain;
-    unlink_item(set, item);
+    shed_map_remove(&set->map, &item->in_map);
+    shed_list_remove(&set->order, &item->in_order);
     item->is_in_the_set = false;
     set->count--;
 }
@@ -57,18 +26,19 @@ void shed_undelivered_init(struct shed_undelivered *set, size_t limit)
 {
     memset(set, 0, sizeof(*set));
     set->limit = limit;
+    shed_map_init(&set->map, set->chains, SHED_UNDELIVERED_CHAINS);
 }
 
 struct shed_undelivered_item *
 shed_undelivered_find(const struct shed_undelivered *set, const char *key,
                       size_t size)
 {
-    struct shed_undelivered_item *item = set->chains[chain_of(key, size)];
+    struct shed_map_node *node =
+        shed_map_find(&set->map, shed_map_key(key, size));
 
-    while (item != NULL &&
-           (item->key_size != size || memcmp(item->key, key, size) != 0))
-        item = item->chain;
-    return item;
+    return node != NULL
+               ? shed_container_of(node, struct shed_undelivered_item, in_map)
+               : NULL;
 }
 
 void shed_undelivered_renew(struct shed_undelivered *set,
@@ -84,9 +54,6 @@ bool shed_undelivered_insert(struct shed_undelivered *set,
                              struct shed_undelivered_item *item,
                              enum shed_wish wish)
 {
-    struct shed_undelivered_item **chain =
-        &set->chains[chain_of(item->key, item->key_size)];
-
     if (set->count >= set->limit)
         return false;
     item->wish = wish;
@@ -94,9 +61,8 @@ bool shed_undelivered_insert(struct shed_undelivered *set,
     item->sent = 0;
     item->is_under_way = false;
     item->is_in_the_set = true;
-    item->chain = *chain;
-    *chain = item;
-    append(set, item);
+    shed_map_insert(&set->map, &item->in_map);
+    shed_list_append(&set->order, &item->in_order);
     set->count++;
     return true;
 }
@@ -116,12 +82,14 @@ shed_undelivered_settle(struct shed_undelivered *set, const char *key,
 struct shed_undelivered_item *
 shed_undelivered_send(struct shed_undelivered *set)
 {
-    struct shed_undelivered_item *item = set->first;
+    struct shed_node *node = set->order.first;
+    struct shed_undelivered_item *item;
 
-    while (item != NULL && item->is_under_way)
-        item = item->after;
-    if (item == NULL)
+    while (node != NULL && item_of(node)->is_under_way)
+        node = node->after;
+    if (node == NULL)
         return NULL;
+    item = item_of(node);
     item->is_under_way = true;
     item->sent = item->number;
     return item;
@@ -138,19 +106,20 @@ shed_undelivered_return(struct shed_undelivered *set,
         remove_item(set, item);
         return SHED_UNDELIVERED_DONE;
     }
-    unlink_item(set, item);
-    append(set, item);
+    shed_list_remove(&set->order, &item->in_order);
+    shed_list_append(&set->order, &item->in_order);
     return SHED_UNDELIVERED_STAYS;
 }
 
 struct shed_undelivered_item *
 shed_undelivered_take(struct shed_undelivered *set)
 {
-    struct shed_undelivered_item *item = set->first;
+    struct shed_undelivered_item *item;
 
-    if (item != NULL) {
-        assert(!item->is_under_way);
-        remove_item(set, item);
-    }
+    if (set->order.first == NULL)
+        return NULL;
+    item = item_of(set->order.first);
+    assert(!item->is_under_way);
+    remove_item(set, item);
     return item;
 }

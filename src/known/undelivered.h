@@ -13,6 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/list.h"
+#include "base/map.h"
+
 /* What is to be done to a key. A greater one does what a lesser one does. */
 enum shed_wish {
     SHED_WISH_EXPIRE,
@@ -22,17 +25,14 @@ enum shed_wish {
 
 /* Part of its owner's memory. */
 struct shed_undelivered_item {
-    /* set by the owner */
-    const char *key;
-    size_t key_size;
+    struct shed_map_node in_map; /* its key is set by the owner */
     /* the set's */
     enum shed_wish wish;
     uint64_t number;    /* of the newest failed write of the key */
     uint64_t sent;      /* what number was when its delivery began */
     bool is_under_way;  /* being delivered */
     bool is_in_the_set; /* false: settled while it was under way */
-    struct shed_undelivered_item *before, *after; /* in the order */
-    struct shed_undelivered_item *chain;
+    struct shed_node in_order;
 };
 
 /* Enough for short chains at the largest limit that snowshed.h allows. */
@@ -42,8 +42,9 @@ struct shed_undelivered {
     size_t limit;
     size_t count;
     uint64_t last; /* number given */
-    struct shed_undelivered_item *first, *end;
-    struct shed_undelivered_item *chains[SHED_UNDELIVERED_CHAINS];
+    struct shed_list order;
+    struct shed_map map;
+    struct shed_map_node *chains[SHED_UNDELIVERED_CHAINS];
 };
 
 /* Begin empty; it has at most limit keys. */

@@ -6,11 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/value.h"
 #include "entry/entry.h"
 
@@ -229,7 +227,7 @@ uint64_t shed_load_batch_id(const struct shed_load_batch *batch)
 {
     if (batch->load.count != 1)
         return 0;
-    return XXH3_64bits(batch->jobs[0]->key, batch->jobs[0]->key_size) | 1;
+    return shed_hash(batch->jobs[0]->key, batch->jobs[0]->key_size, 0) | 1;
 }
 
 bool shed_load_batch_settle(struct shed_load_batch *batch, uint64_t cost_us)

@@ -20,8 +20,7 @@ static void begin(size_t limit)
     shed_undelivered_init(&t.set, limit);
     for (size_t i = 0; i < ITEMS; i++) {
         snprintf(t.key[i], sizeof(t.key[i]), "k%zu", i);
-        t.item[i].key = t.key[i];
-        t.item[i].key_size = strlen(t.key[i]);
+        t.item[i].in_map.key = shed_map_key(t.key[i], strlen(t.key[i]));
     }
 }
 
@@ -155,7 +154,7 @@ START_TEST(an_item_that_is_settled_while_it_is_delivered_ends_with_its_return)
     ck_assert_ptr_eq(shed_undelivered_send(&t.set), &t.item[0]);
     ck_assert_ptr_eq(settle(0, SHED_WISH_INVALIDATE, t.set.last), &t.item[0]);
     ck_assert(t.item[0].is_under_way);
-    t.item[1].key = t.key[0];
+    t.item[1].in_map.key = t.item[0].in_map.key;
     ck_assert(add(1, SHED_WISH_INVALIDATE));
     ck_assert_int_eq(shed_undelivered_return(&t.set, &t.item[0], true),
                      SHED_UNDELIVERED_DONE_ELSE);

@@ -1,0 +1,52 @@
+/*
+ * A hash table of what has a key of bytes. Its nodes are parts of their owners'
+ * memory, and so is the array of its chains, which does not grow: each user
+ * knows how many keys it has at most. A key may have several nodes. Pure.
+ */
+#ifndef SHED_MAP_H
+#define SHED_MAP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct shed_map_key {
+    const void *at; /* borrowed */
+    size_t size;
+    uint64_t hash; /* the map uses the upper 32 bits; the others are for a user
+                      with several maps, to choose one of them */
+};
+
+struct shed_map_node {
+    struct shed_map_key key; /* set by the owner, before it is inserted */
+    struct shed_map_node *next;
+};
+
+struct shed_map {
+    struct shed_map_node **chains;
+    size_t count; /* of the chains */
+};
+
+struct shed_map_key shed_map_key(const void *bytes, size_t size);
+
+/* Make an empty map, with this array of chains. */
+void shed_map_init(struct shed_map *map, struct shed_map_node **chains,
+                   size_t count);
+
+void shed_map_insert(struct shed_map *map, struct shed_map_node *node);
+
+/* Take out a node of this map. */
+void shed_map_remove(struct shed_map *map, struct shed_map_node *node);
+
+/* Returns: a node of the key, the newest first; NULL: there is none. */
+struct shed_map_node *shed_map_find(const struct shed_map *map,
+                                    struct shed_map_key key);
+
+/* Returns: the next node with the key of this one; NULL: there is none. */
+struct shed_map_node *shed_map_find_next(const struct shed_map_node *node);
+
+/* Iterate over all nodes: previous is NULL for the first. Returns: NULL after
+ * the last. */
+struct shed_map_node *shed_map_next(const struct shed_map *map,
+                                    const struct shed_map_node *previous);
+
+#endif

@@ -155,32 +155,24 @@ static enum shed_code open_parts(struct shed_cache *cache,
                                  struct shed_error *err)
 {
     const struct shed_cache_options *o = &cache->options;
-    struct shed_client *client = cache->client;
-    char prefix[SHED_NAME_MAX_BYTES + 2];
     bool keeps = o->redis_down == SHED_REDIS_DOWN_STALE;
     enum shed_code code;
 
-    (void)snprintf(prefix, sizeof(prefix), "%s:", cache->name);
-    cache->reads = shed_reads_create(shed_links_count(client->links));
+    cache->reads = shed_reads_create(shed_links_count(cache->client->links));
     if (keeps)
         cache->local = shed_local_create((size_t)o->local_bytes, &cache->rule);
     if (cache->reads == NULL || (keeps && cache->local == NULL))
         return shed_fail_nomem(err, "a cache");
     code = o->tags_limit == 0
                ? SHED_OK
-               : shed_tag_log_create(client, cache->name, o->tags_limit,
-                                     &cache->tag_log, err);
+               : shed_tag_log_create(cache, &cache->tag_log, err);
     if (code == SHED_OK)
-        code = shed_delivery_create(client, cache->name, o, &cache->counters,
-                                    cache->tag_log, &cache->delivery, err);
+        code = shed_delivery_create(cache, &cache->delivery, err);
     if (code == SHED_OK)
-        code = shed_flights_create(
-            client, cache->source, prefix, o, &cache->counters, cache->delivery,
-            cache->tag_log, cache->local, &cache->flights, err);
+        code = shed_flights_create(cache, &cache->flights, err);
     if (code == SHED_OK)
-        code =
-            shed_fleet_join(shed_source_fleet(cache->source), client,
-                            cache->name, &cache->counters, &cache->fleet, err);
+        code = shed_fleet_join(shed_source_fleet(cache->source), cache,
+                               &cache->fleet, err);
     return code;
 }
 

@@ -1,4 +1,4 @@
-/* The inside of a cache: what reads and writes share. */
+/* What the calls of a cache share: checks and deadlines. */
 #ifndef SHED_CACHE_H
 #define SHED_CACHE_H
 
@@ -11,27 +11,7 @@
 #include "known/delivery.h"
 #include "client/client.h"
 #include "entry/key.h"
-
-/* The longest deadline, and the longest of the times that are 10 years at
- * most. */
-#define SHED_TTL_MAX_MS ((uint64_t)10 * 366 * 24 * 3600 * 1000)
-
-struct shed_cache {
-    /* set at creation */
-    struct shed_client *client;
-    struct shed_source *source;
-    struct shed_cache_options options;
-    struct shed_freshness_rule rule; /* of the options */
-    char name[SHED_NAME_MAX_BYTES + 1];
-    struct shed_delivery *delivery;
-    struct shed_tag_log *tag_log; /* NULL: it has none */
-    struct shed_flights *flights;
-    struct shed_reads *reads;
-    struct shed_fleet_link *fleet; /* NULL: the source has no such budget */
-    struct shed_local *local;      /* NULL unless redis_down is STALE */
-    /* atomic */
-    struct shed_counters counters;
-};
+#include "entry/parts.h"
 
 /* Check what a call that blocks is given, and that its thread may block.
  * Returns: SHED_OK; SHED_EINVAL, SHED_EFORKED. */

@@ -10,40 +10,17 @@
 
 #include <snowshed/snowshed.h>
 
-#include "base/stats.h"
 #include "entry/entry.h"
-#include "flight/flight.h"
+#include "flight/flight_shared.h"
 #include "entry/freshness.h"
 #include "known/tag_log.h"
 #include "known/local.h"
-#include "source/load.h"
 #include "known/delivery.h"
-#include "client/events.h"
 #include "redis/session.h"
-
-/* What all flights of a cache have in common. */
-struct shed_flight_exchange_settings {
-    struct shed_session *session;
-    const char *process; /* id, SHED_PROCESS_BYTES */
-    const struct shed_cache_options *options;
-    struct shed_freshness_rule rule; /* of the options */
-    struct shed_counters *counters;
-    struct shed_events *events;
-    struct shed_delivery *delivery;
-    struct shed_tag_log *tag_log; /* NULL: none */
-    struct shed_local *local;     /* gets what is found in Redis; NULL: none */
-    struct shed_bytes name;       /* of the cache */
-    char lease_ms[SHED_DIGITS], record_ms[SHED_DIGITS], grace_ms[SHED_DIGITS];
-};
-
-/* Set what the options say; the pointers are for the owner to set before.
- * record_ms is how long a lease record lives. */
-void shed_flight_exchange_settings_init(
-    struct shed_flight_exchange_settings *settings, uint64_t record_ms);
 
 struct shed_flight_exchange {
     /* set by the flight's owner; the rest begins as zero */
-    const struct shed_flight_exchange_settings *settings;
+    const struct shed_flight_shared *shared;
     struct shed_entry_key key;
     struct shed_entry_key refresh_key; /* of the lease of a refresh */
     unsigned char due[SHED_ENTRY_IDENTITY_BYTES]; /* a value that is to be

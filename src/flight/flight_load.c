@@ -31,42 +31,43 @@ static void tell(const struct shed_flight_load *load)
 {
     const struct shed_loaded *l = &load->loaded;
     bool has_failed = l->value == NULL;
+    const struct shed_cache *cache = load->shared->cache;
     const struct shed_event event = {
         .kind = SHED_EVENT_LOAD_FINISHED,
         .outcome = has_failed ? l->error.code : SHED_OK,
-        .name = load->settings->name,
+        .name = shed_str(cache->name),
         .key = load->key,
         .duration_us = l->cost_us,
         .reason = has_failed ? l->error.reason : NULL};
 
-    shed_events_tell_of(load->settings->events, &event,
+    shed_events_tell_of(cache->client->events, &event,
                         has_failed ? l->failed_keys : 1);
 }
 
 static void on_breaker(struct shed_source_watcher *watcher, bool is_open,
                        uint64_t after_ms, const char *reason)
 {
-    const struct shed_flight_load_settings *s =
-        shed_container_of(watcher, struct shed_flight_load_settings, watcher);
+    const struct shed_cache *cache =
+        shed_container_of(watcher, struct shed_flight_shared, watcher)->cache;
     const struct shed_event event = {.kind = SHED_EVENT_BREAKER,
                                      .outcome =
                                          is_open ? SHED_ESOURCE : SHED_OK,
-                                     .name = s->name,
+                                     .name = shed_str(cache->name),
                                      .duration_us = after_ms * 1000,
                                      .reason = reason};
 
-    shed_events_tell(s->events, &event);
+    shed_events_tell(cache->client->events, &event);
 }
 
-void shed_flight_load_settings_open(struct shed_flight_load_settings *s)
+void shed_flight_load_watch(struct shed_flight_shared *shared)
 {
-    s->watcher.on_breaker = on_breaker;
-    shed_source_watch(s->source, &s->watcher);
+    shared->watcher.on_breaker = on_breaker;
+    shed_source_watch(shared->cache->source, &shared->watcher);
 }
 
-void shed_flight_load_settings_close(struct shed_flight_load_settings *s)
+void shed_flight_load_unwatch(struct shed_flight_shared *shared)
 {
-    shed_source_unwatch(s->source, &s->watcher);
+    shed_source_unwatch(shared->cache->source, &shared->watcher);
 }
 
 uint64_t shed_flight_load_ttl_ms(const struct shed_loaded *l,
@@ -92,15 +93,16 @@ static struct shed_row_version version_of(const struct shed_loaded *l)
  * invalidated, it is dropped again. */
 static void keep(const struct shed_flight_load *load)
 {
-    const struct shed_flight_load_settings *s = load->settings;
+    const struct shed_cache *cache = load->shared->cache;
     struct shed_local_row row = {.value = load->loaded.value,
                                  .position = load->position};
 
-    if (s->local == NULL || row.value == NULL || load->loaded.is_unmodified)
+    if (cache->local == NULL || row.value == NULL || load->loaded.is_unmodified)
         return;
-    row.ttl_ms = shed_flight_load_ttl_ms(&load->loaded, s->options);
+    row.ttl_ms = shed_flight_load_ttl_ms(&load->loaded, &cache->options);
     row.version = version_of(&load->loaded);
-    shed_local_keep(s->local, load->redis_key, load->mark, &row, shed_now_ms());
+    shed_local_keep(cache->local, load->redis_key, load->mark, &row,
+                    shed_now_ms());
 }
 
 static void drop(struct shed_flight_load *load)
@@ -135,7 +137,7 @@ static void refuse_older(struct shed_flight_load *load)
 /* As if it had been refused when it came. */
 static void on_refused(struct shed_flight_load *load)
 {
-    shed_count(&load->settings->counters->loads_refused, 1);
+    shed_count(&load->shared->cache->counters.loads_refused, 1);
     load->on_event(load->arg,
                    (struct shed_flight_event){.type = SHED_EV_LOAD_REFUSED,
                                               .request = load->request});
@@ -152,7 +154,7 @@ static void on_loaded(struct shed_post *post)
         return;
     }
     refuse_older(load);
-    count(load->settings->counters, &load->loaded);
+    count(&load->shared->cache->counters, &load->loaded);
     tell(load);
     keep(load);
     load->on_event(load->arg,
@@ -170,14 +172,14 @@ static void settle(struct shed_job *job, struct shed_loaded *loaded)
 
     load->loaded = *loaded;
     load->post.run = on_loaded;
-    shed_reactor_post(load->settings->reactor, &load->post);
+    shed_reactor_post(load->shared->cache->client->reactor, &load->post);
 }
 
 static void begin(struct shed_job *job, bool is_first)
 {
     struct shed_flight_load *load =
         shed_container_of(job, struct shed_flight_load, job);
-    struct shed_counters *c = load->settings->counters;
+    struct shed_counters *c = &load->shared->cache->counters;
 
     if (is_first)
         shed_count(&c->loads_begun, 1);
@@ -191,36 +193,37 @@ static void begin(struct shed_job *job, bool is_first)
 bool shed_flight_load_start(struct shed_flight_load *load, uint64_t request,
                             struct shed_row_version old, struct shed_error *err)
 {
-    const struct shed_flight_load_settings *s = load->settings;
+    struct shed_cache *cache = load->shared->cache;
 
     assert(!load->is_busy);
     drop(load);
     load->request = request;
-    load->mark = shed_local_mark(s->local, load->redis_key);
+    load->mark = shed_local_mark(cache->local, load->redis_key);
     load->job = (struct shed_job){
         .key = load->key.data,
         .key_size = load->key.size,
-        .deadline_ms = shed_deadline_ms(shed_now_ms(), s->timeout_ms),
-        .value_limit_bytes = s->value_limit_bytes,
-        .group = s,
+        .deadline_ms = shed_deadline_ms(shed_now_ms(),
+                                        load->shared->policy.load_timeout_ms),
+        .value_limit_bytes = (size_t)cache->options.value_limit_bytes,
+        .group = cache,
         .old_version = old,
         .is_background = load->is_background,
         .settle = settle,
         .begin = begin};
     atomic_store(&load->waiters->awaited, SHED_AWAITS_QUEUE);
-    if (shed_source_queue(s->source, &load->job, err) != SHED_OK) {
-        shed_count(&s->counters->loads_refused, 1);
+    if (shed_source_queue(cache->source, &load->job, err) != SHED_OK) {
+        shed_count(&cache->counters.loads_refused, 1);
         return false;
     }
     load->is_busy = true;
-    shed_timer_set(s->wake, 0); /* with what else this turn brings */
+    shed_timer_set(load->shared->wake, 0); /* with what else this turn brings */
     return true;
 }
 
 void shed_flight_load_hasten(struct shed_flight_load *load)
 {
     if (load->is_busy)
-        shed_source_hasten(load->settings->source, &load->job);
+        shed_source_hasten(load->shared->cache->source, &load->job);
 }
 
 void shed_flight_load_fini(struct shed_flight_load *load)

@@ -9,32 +9,13 @@
 
 #include <snowshed/snowshed.h>
 
-#include "base/stats.h"
-#include "flight/flight.h"
+#include "flight/flight_shared.h"
 #include "known/local.h"
-#include "source/load.h"
-#include "flight/table.h"
-#include "client/events.h"
-#include "redis/reactor.h"
-
-/* What all flights of a cache have in common. */
-struct shed_flight_load_settings {
-    struct shed_reactor *reactor;
-    struct shed_source *source;
-    struct shed_timer *wake; /* wakes the source after a turn of the loop */
-    struct shed_counters *counters;
-    struct shed_events *events;
-    struct shed_bytes name;   /* of the cache */
-    struct shed_local *local; /* keeps what is loaded; NULL: nothing is */
-    const struct shed_cache_options *options;
-    uint64_t timeout_ms;
-    size_t value_limit_bytes;
-    struct shed_source_watcher watcher; /* set by open */
-};
+#include "source/job.h"
 
 struct shed_flight_load {
     /* set by the flight's owner; the rest begins as zero */
-    const struct shed_flight_load_settings *settings;
+    const struct shed_flight_shared *shared;
     struct shed_bytes key; /* as its callers know it */
     struct shed_entry_key redis_key;
     struct shed_waiters *waiters;
@@ -53,9 +34,8 @@ struct shed_flight_load {
 };
 
 /* Begin and end to tell of the source's breaker. Any thread. */
-void shed_flight_load_settings_open(struct shed_flight_load_settings *settings);
-void shed_flight_load_settings_close(
-    struct shed_flight_load_settings *settings);
+void shed_flight_load_watch(struct shed_flight_shared *shared);
+void shed_flight_load_unwatch(struct shed_flight_shared *shared);
 
 /* Queue the load; old is the version of the row that Redis has, as far as it is
  * known, for the source to compare. The source is woken after everything else

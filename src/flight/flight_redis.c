@@ -78,7 +78,7 @@ static void on_renewed(void *arg, const struct shed_call_result *result)
 
     if (shed_reply_integer(result->reply) == 0) {
         event.type = SHED_EV_LEASE_LOST;
-        shed_count(&x->settings->counters->leases_lost, 1);
+        shed_count(&x->shared->cache->counters.leases_lost, 1);
     }
     x->on_event(x->arg, event);
 }
@@ -88,7 +88,7 @@ static void on_renewed(void *arg, const struct shed_call_result *result)
 static void add_holder(struct shed_args *args,
                        const struct shed_flight_exchange *x)
 {
-    shed_args_add(args, x->settings->process, SHED_PROCESS_BYTES);
+    shed_args_add(args, x->shared->cache->client->process, SHED_PROCESS_BYTES);
     shed_args_add(args, x->number, sizeof(x->number));
 }
 
@@ -104,8 +104,8 @@ static void add_parts(struct shed_args *args,
 static void put_call(struct shed_flight_exchange *x,
                      const struct shed_args *args)
 {
-    shed_pipe_call(shed_session_pipe(x->settings->session), &x->call, args,
-                   on_call, x);
+    shed_pipe_call(shed_session_pipe(x->shared->cache->client->session),
+                   &x->call, args, on_call, x);
 }
 
 /* Begin a call about the entry and its refresh. */
@@ -159,9 +159,10 @@ static bool is_due(const struct shed_flight_exchange *x)
 
 static void send_acquire(struct shed_flight_exchange *x)
 {
-    const struct shed_flight_exchange_settings *r = x->settings;
-    unsigned flags =
-        shed_session_has_channel(r->session) ? SHED_ENTRY_HAS_CHANNEL : 0;
+    const struct shed_flight_shared *shared = x->shared;
+    unsigned flags = shed_session_has_channel(shared->cache->client->session)
+                         ? SHED_ENTRY_HAS_CHANNEL
+                         : 0;
     unsigned char flag_bytes[] = {0, (unsigned char)flags};
     unsigned char version[SHED_ENTRY_VERSION_BYTES];
     struct shed_args args;
@@ -172,9 +173,9 @@ static void send_acquire(struct shed_flight_exchange *x)
     shed_args_add(&args, version, sizeof(version));
     add_holder(&args, x);
     shed_args_add(&args, flag_bytes, sizeof(flag_bytes));
-    shed_args_add_text(&args, r->lease_ms);
-    shed_args_add_text(&args, r->record_ms);
-    shed_args_add_text(&args, r->grace_ms);
+    shed_args_add_text(&args, shared->lease_ms);
+    shed_args_add_text(&args, shared->record_ms);
+    shed_args_add_text(&args, shared->grace_ms);
     shed_args_add(&args, x->seen, x->seen_size);
     shed_args_add(&args, x->due, is_due(x) ? sizeof(x->due) : 0);
     shed_args_add_text(&args, x->has_waited ? "waited" : "");
@@ -187,7 +188,7 @@ static void send_acquire(struct shed_flight_exchange *x)
 static void add_ttls(struct shed_args *args, struct shed_flight_exchange *x,
                      char fresh[SHED_DIGITS], char kept[SHED_DIGITS])
 {
-    const struct shed_cache_options *o = x->settings->options;
+    const struct shed_cache_options *o = &x->shared->cache->options;
     bool is_absent = x->loaded->value->kind == SHED_KIND_ABSENT;
     uint64_t fresh_ms = shed_flight_load_ttl_ms(x->loaded, o);
 
@@ -196,7 +197,7 @@ static void add_ttls(struct shed_args *args, struct shed_flight_exchange *x,
     shed_args_add_number(
         args, kept,
         is_absent ? fresh_ms
-                  : shed_freshness_kept_ms(&x->settings->rule, fresh_ms));
+                  : shed_freshness_kept_ms(&x->shared->cache->rule, fresh_ms));
 }
 
 static void send_publish(struct shed_flight_exchange *x)
@@ -220,7 +221,7 @@ static void send_publish(struct shed_flight_exchange *x)
     struct shed_args args;
     char fresh[SHED_DIGITS], kept[SHED_DIGITS];
 
-    if (x->settings->tag_log != NULL) {
+    if (x->shared->cache->tag_log != NULL) {
         entry.flags |= SHED_ENTRY_POSITION;
         entry.flags |= x->loaded->tags != NULL ? SHED_ENTRY_TAGS : 0;
         entry.tags = x->loaded->tags;
@@ -243,7 +244,7 @@ static void send_publish(struct shed_flight_exchange *x)
 static void send_fail(struct shed_flight_exchange *x)
 {
     uint64_t ttl_ms =
-        shed_freshness_ttl_ms(x->settings->options->failure_ttl_ms,
+        shed_freshness_ttl_ms(x->shared->cache->options.failure_ttl_ms,
                               FAILURE_JITTER_PCT, shed_random_jitter());
     struct shed_entry entry = {
         .type = SHED_ENTRY_FAILURE,
@@ -275,7 +276,7 @@ static void on_delivered(void *arg, const struct shed_call_result *result)
         x->on_event(x->arg, shed_flight_reply_trouble(x, result));
         return;
     }
-    shed_delivery_settle(x->settings->delivery, x->key.at, x->key.size,
+    shed_delivery_settle(x->shared->cache->delivery, x->key.at, x->key.size,
                          x->delivered);
     send_acquire(x);
 }
@@ -287,14 +288,14 @@ static bool send_missed(struct shed_flight_exchange *x)
 {
     struct shed_args args;
 
-    if (!shed_delivery_find(x->settings->delivery, x->key.at, x->key.size,
+    if (!shed_delivery_find(x->shared->cache->delivery, x->key.at, x->key.size,
                             &x->delivered))
         return false;
     shed_delivery_begin(&args, x->delivered.wish, x->refresh_key.at,
                         x->key.size, "0");
     args.is_guarded = true;
-    shed_pipe_call(shed_session_pipe(x->settings->session), &x->call, &args,
-                   on_delivered, x);
+    shed_pipe_call(shed_session_pipe(x->shared->cache->client->session),
+                   &x->call, &args, on_delivered, x);
     return true;
 }
 
@@ -317,7 +318,7 @@ void shed_flight_redis_send(struct shed_flight_exchange *x,
     x->call_request = request;
     if (what == SHED_SEND_ACQUIRE)
         x->old_version.is_known = false; /* also if nothing can be acquired */
-    x->mark = shed_local_mark(x->settings->local, x->key);
+    x->mark = shed_local_mark(x->shared->cache->local, x->key);
     send_call(x);
 }
 
@@ -331,9 +332,9 @@ void shed_flight_redis_renew(struct shed_flight_exchange *x, uint64_t request)
     begin_lease(&args, SHED_SCRIPT_RENEW, x);
     shed_args_add(&args, x->version, sizeof(x->version));
     add_holder(&args, x);
-    shed_args_add_text(&args, x->settings->lease_ms);
-    shed_pipe_call(shed_session_pipe(x->settings->session), &x->renew_call,
-                   &args, on_renewed, x);
+    shed_args_add_text(&args, x->shared->lease_ms);
+    shed_pipe_call(shed_session_pipe(x->shared->cache->client->session),
+                   &x->renew_call, &args, on_renewed, x);
 }
 
 void shed_flight_redis_leave(struct shed_flight_exchange *x)

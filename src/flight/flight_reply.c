@@ -64,7 +64,7 @@ static bool fail_corrupt(struct shed_flight_exchange *x)
 /* Its callers will find it to be a miss by one of its tags. */
 static bool is_revoked(const struct shed_flight_exchange *x)
 {
-    struct shed_tag_log *tag_log = x->settings->tag_log;
+    struct shed_tag_log *tag_log = x->shared->cache->tag_log;
 
     return tag_log != NULL &&
            !shed_tag_log_admits(tag_log, shed_value_header(x->entry));
@@ -80,13 +80,13 @@ static bool take_entry(struct shed_flight_exchange *x, struct shed_reply *reply)
     enum shed_entry_state state;
 
     drop_entry(x);
-    x->entry = shed_entry_value(x->settings->session, x->key, bytes, &times,
-                                &now_ms, &state);
+    x->entry = shed_entry_value(x->shared->cache->client->session, x->key,
+                                bytes, &times, &now_ms, &state);
     if (x->entry != NULL) {
-        shed_local_keep_entry(x->settings->local, x->key, x->mark, x->entry,
-                              &times, now_ms);
+        shed_local_keep_entry(x->shared->cache->local, x->key, x->mark,
+                              x->entry, &times, now_ms);
         if (!is_revoked(x))
-            shed_entry_value_count(x->settings->counters, x->entry);
+            shed_entry_value_count(&x->shared->cache->counters, x->entry);
         return true;
     }
     if (state == SHED_ENTRY_CORRUPT)
@@ -148,7 +148,7 @@ static struct shed_row_version take_row_version(const struct shed_reply *reply)
 static void take_lease(struct shed_flight_exchange *x,
                        const struct shed_reply *reply)
 {
-    struct shed_counters *c = x->settings->counters;
+    struct shed_counters *c = &x->shared->cache->counters;
     const struct shed_reply *how = shed_reply_at(reply, 2);
 
     (void)take_token(x->version, shed_reply_at(reply, 1));
@@ -220,7 +220,7 @@ static enum shed_flight_event_type take_kept(struct shed_flight_exchange *x,
 static struct shed_flight_event published(struct shed_flight_exchange *x,
                                           const struct shed_call_result *result)
 {
-    struct shed_counters *c = x->settings->counters;
+    struct shed_counters *c = &x->shared->cache->counters;
     struct shed_reply *reply = result->reply;
     const struct shed_reply *kind = shed_reply_at(reply, 0);
     struct shed_flight_event event = {.request = x->call_request};
@@ -239,7 +239,7 @@ static struct shed_flight_event published(struct shed_flight_exchange *x,
                          "another value was stored while it was loaded");
     } else if (shed_reply_begins(kind, "INVALIDATED")) {
         event.type = SHED_EV_INVALIDATED;
-        shed_local_drop(x->settings->local, x->key);
+        shed_local_drop(x->shared->cache->local, x->key);
         shed_count(&c->publishes_invalidated, 1);
         shed_flight_tell(x, SHED_EVENT_PUBLISH_REFUSED, SHED_ELOST, 0,
                          "the key was invalidated while it was loaded");

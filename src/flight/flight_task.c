@@ -80,7 +80,7 @@ static bool goes_on(struct shed_flight_task *task)
 
 static uint64_t news_of(const struct shed_flight_task *task)
 {
-    struct shed_tag_log *tag_log = task->shared->redis.tag_log;
+    struct shed_tag_log *tag_log = task->shared->cache->tag_log;
 
     return tag_log != NULL ? shed_tag_log_news(tag_log) : 0;
 }
@@ -91,7 +91,7 @@ static uint64_t news_of(const struct shed_flight_task *task)
 static bool start_load(struct shed_flight_task *task, uint64_t request)
 {
     const struct shed_row_version none = {.is_known = false};
-    struct shed_tag_log *tag_log = task->shared->redis.tag_log;
+    struct shed_tag_log *tag_log = task->shared->cache->tag_log;
 
     if (tag_log != NULL)
         task->exchange.position = task->load.position =
@@ -171,7 +171,7 @@ static void note_unpublished(const struct shed_flight_task *task)
 {
     const struct shed_error *why = &task->exchange.error;
 
-    shed_count(&task->shared->counters->unpublished, 1);
+    shed_count(&task->shared->cache->counters.unpublished, 1);
     shed_flight_tell(&task->exchange, SHED_EVENT_PUBLISH_REFUSED,
                      why->code != SHED_OK ? why->code : SHED_EREDIS, 0,
                      why->reason);
@@ -198,7 +198,7 @@ static void drive(struct shed_flight_task *task, struct shed_flight_event event)
 {
     bool again = true;
 
-    assert(shed_reactor_is_current(task->shared->client->reactor));
+    assert(shed_reactor_is_current(task->shared->cache->client->reactor));
     while (again) {
         struct shed_flight_event next = {.type = SHED_EV_START};
         struct shed_flight_act act;
@@ -207,7 +207,7 @@ static void drive(struct shed_flight_task *task, struct shed_flight_event event)
                 shed_table_newest(task->shared->table, &task->waiters);
         task->flight.is_outdated = news_of(task) != task->news;
         task->flight.has_pushes =
-            shed_session_is_on(task->shared->client->session);
+            shed_session_is_on(task->shared->cache->client->session);
         /* a cache that is being closed waits for loads, for nothing else */
         task->flight.is_background =
             task->is_background && !task->shared->is_closing;
@@ -217,7 +217,7 @@ static void drive(struct shed_flight_task *task, struct shed_flight_event event)
             hasten_refresh(task);
         if (event.type == SHED_EV_WAIT && task->flight.waits == 1 &&
             !task->is_background)
-            shed_count(&task->shared->counters->waits, 1);
+            shed_count(&task->shared->cache->counters.waits, 1);
         /* one that was invalidated is counted where that is heard */
         if (act.answer == SHED_ANSWER_UNPUBLISHED &&
             event.type != SHED_EV_INVALIDATED)
@@ -255,7 +255,7 @@ static void on_timer(void *arg)
         task->flight.state == SHED_FLIGHT_OVER)
         return;
     if (task->flight.state == SHED_FLIGHT_WAITING)
-        shed_count(&task->shared->counters->polls, 1);
+        shed_count(&task->shared->cache->counters.polls, 1);
     if (task->flight.state == SHED_FLIGHT_LOADING &&
         shed_now_ms() >= task->flight.load_deadline_ms)
         (void)shed_fail(&task->exchange.error, SHED_ESOURCE,
@@ -266,7 +266,7 @@ static void on_timer(void *arg)
 void shed_flight_task_push(struct shed_flight_task *task)
 {
     if (task->flight.state == SHED_FLIGHT_WAITING)
-        shed_count(&task->shared->counters->pushes, 1);
+        shed_count(&task->shared->cache->counters.pushes, 1);
     if (task->flight.state == SHED_FLIGHT_WAITING ||
         task->flight.state == SHED_FLIGHT_ACQUIRING)
         drive(task, (struct shed_flight_event){.type = SHED_EV_PUSH});
@@ -285,7 +285,7 @@ static void start(struct shed_post *post)
 {
     struct shed_flight_task *task =
         shed_container_of(post, struct shed_flight_task, post);
-    struct shed_session *session = task->shared->client->session;
+    struct shed_session *session = task->shared->cache->client->session;
 
     /* until then a lease could not name our channel, and would not be taken
        over if we died */
@@ -307,7 +307,8 @@ shed_flight_task_create(struct shed_flight_shared *shared,
 
     if (task == NULL)
         return NULL;
-    task->timer = shed_timer_create(shared->client->reactor, on_timer, task);
+    task->timer =
+        shed_timer_create(shared->cache->client->reactor, on_timer, task);
     if (task->timer == NULL) {
         free(task);
         return NULL;
@@ -318,21 +319,22 @@ shed_flight_task_create(struct shed_flight_shared *shared,
     task->shared = shared;
     task->post.run = start;
     task->exchange =
-        (struct shed_flight_exchange){.settings = &shared->redis,
+        (struct shed_flight_exchange){.shared = shared,
                                       .key = {name, key->redis_size},
                                       .refresh_key = {name, refresh_size},
                                       .user_key = {name + key->at, key->size},
                                       .loaded = &task->load.loaded,
                                       .on_event = on_event,
                                       .arg = task};
-    task->load = (struct shed_flight_load){.settings = &shared->loads,
+    task->load = (struct shed_flight_load){.shared = shared,
                                            .key = task->exchange.user_key,
                                            .redis_key = task->exchange.key,
                                            .waiters = &task->waiters,
                                            .on_event = on_load,
                                            .arg = task};
-    shed_entry_put_u64(task->exchange.number,
-                       atomic_fetch_add(&shared->client->last_flight, 1) + 1);
+    shed_entry_put_u64(
+        task->exchange.number,
+        atomic_fetch_add(&shared->cache->client->last_flight, 1) + 1);
     shed_flight_init(&task->flight, &shared->policy, &shared->pace);
     return task;
 }

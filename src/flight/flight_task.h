@@ -9,33 +9,13 @@
 
 #include <snowshed/snowshed.h>
 
-#include "base/stats.h"
 #include "flight/flight.h"
 #include "flight/flight_load.h"
 #include "flight/flight_redis.h"
+#include "flight/flight_shared.h"
 #include "flight/table.h"
-#include "client/client.h"
 #include "entry/key.h"
 #include "redis/reactor.h"
-
-struct shed_flight_task;
-
-/* What all flights of a cache have in common. */
-struct shed_flight_shared {
-    /* set at creation */
-    struct shed_client *client;
-    struct shed_counters *counters;
-    struct shed_flight_policy policy;
-    struct shed_flight_exchange_settings redis;
-    struct shed_flight_load_settings loads;
-    struct shed_table *table;
-    /* The flight is over: destroy it, or end the lease that it may have left
-     * behind (see shed_flight_redis_leave), after which it is over again. */
-    void (*on_over)(struct shed_flight_task *task);
-    /* reactor thread only */
-    bool is_closing;
-    struct shed_pace pace;
-};
 
 struct shed_flight_task {
     struct shed_waiters waiters; /* its key is behind this struct */

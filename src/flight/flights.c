@@ -34,7 +34,6 @@
 struct shed_flights {
     struct shed_flight_shared shared;
     /* set at creation */
-    struct shed_cache_options options;
     struct shed_listener listener; /* of the cache's keys */
     char prefix[SHED_NAME_MAX_BYTES + 2];
 
@@ -102,7 +101,7 @@ static void on_epoch(struct shed_listener *listener)
     struct shed_flights *fs = flights_of(listener);
 
     shed_table_each(fs->shared.table, push_waiters);
-    if (shed_client_is_up(fs->shared.client))
+    if (shed_client_is_up(fs->shared.cache->client))
         send_leavers(fs);
 }
 
@@ -162,7 +161,7 @@ static void on_over(struct shed_flight_task *task)
         keep_leaver(fs, task);
     /* one that has left in vain is refused, or Redis is about to be lost */
     if (!was_leaving && fs->leavers != NULL &&
-        shed_client_is_up(fs->shared.client))
+        shed_client_is_up(fs->shared.cache->client))
         send_leavers(fs);
 }
 
@@ -193,8 +192,9 @@ shed_flights_join(struct shed_flights *fs, const struct shed_key *key,
         }
         destroy_task(task);
     }
-    shed_count(join == SHED_JOIN_JOINED ? &fs->shared.counters->joins
-                                        : &fs->shared.counters->callers_refused,
+    shed_count(join == SHED_JOIN_JOINED
+                   ? &fs->shared.cache->counters.joins
+                   : &fs->shared.cache->counters.callers_refused,
                1);
     return shed_table_code(join, err);
 }
@@ -205,7 +205,7 @@ void shed_flights_refresh(struct shed_flights *fs, const struct shed_key *key,
     struct shed_flight_task *task;
 
     if (shed_table_is_busy(fs->shared.table, key->redis, key->redis_size) ||
-        shed_source_ask_breaker(fs->shared.loads.source, NULL) != SHED_OK)
+        shed_source_ask_breaker(fs->shared.cache->source, NULL) != SHED_OK)
         return;
     task = create_task(fs, key);
     if (task == NULL)
@@ -214,14 +214,14 @@ void shed_flights_refresh(struct shed_flights *fs, const struct shed_key *key,
     if (identity != NULL)
         memcpy(task->exchange.due, identity, sizeof(task->exchange.due));
     if (shed_table_insert_background(fs->shared.table, &task->waiters))
-        shed_reactor_post(fs->shared.client->reactor, &task->post);
+        shed_reactor_post(fs->shared.cache->client->reactor, &task->post);
     else
         destroy_task(task);
 }
 
 void shed_flights_start(struct shed_flights *fs, struct shed_post *starts)
 {
-    shed_reactor_post_all(fs->shared.client->reactor, starts);
+    shed_reactor_post_all(fs->shared.cache->client->reactor, starts);
 }
 
 bool shed_flights_has(struct shed_flights *fs, const struct shed_key *key)
@@ -254,7 +254,7 @@ static void open_on_reactor(void *arg)
     struct opening *o = arg;
     struct shed_flights *fs = o->flights;
 
-    if (!shed_listeners_add(fs->shared.client->listeners, &fs->listener))
+    if (!shed_listeners_add(fs->shared.cache->client->listeners, &fs->listener))
         o->code = shed_fail(o->err, SHED_EINVAL,
                             "cache name: this client already has an open cache "
                             "of that name: use its handle, or another name");
@@ -285,8 +285,8 @@ static void close_on_reactor(void *arg)
 {
     struct shed_flights *fs = arg;
 
-    shed_listeners_remove(fs->shared.client->listeners, &fs->listener);
-    shed_timer_destroy(fs->shared.loads.wake);
+    shed_listeners_remove(fs->shared.cache->client->listeners, &fs->listener);
+    shed_timer_destroy(fs->shared.wake);
 }
 
 static void wake_source(void *source)
@@ -306,20 +306,20 @@ static enum shed_code open_parts(struct shed_flights *fs,
         goto fail_mutex;
     }
     fs->shared.table =
-        shed_table_create(shed_source_callers(fs->shared.loads.source));
-    fs->shared.loads.wake = shed_timer_create(
-        fs->shared.client->reactor, wake_source, fs->shared.loads.source);
-    if (fs->shared.table == NULL || fs->shared.loads.wake == NULL) {
+        shed_table_create(shed_source_callers(fs->shared.cache->source));
+    fs->shared.wake = shed_timer_create(fs->shared.cache->client->reactor,
+                                        wake_source, fs->shared.cache->source);
+    if (fs->shared.table == NULL || fs->shared.wake == NULL) {
         o.code = shed_fail_nomem(err, "a cache");
         goto fail;
     }
-    shed_reactor_run(fs->shared.client->reactor, open_on_reactor, &o);
+    shed_reactor_run(fs->shared.cache->client->reactor, open_on_reactor, &o);
     if (o.code == SHED_OK) {
-        shed_flight_load_settings_open(&fs->shared.loads);
+        shed_flight_load_watch(&fs->shared);
         return SHED_OK;
     }
 fail:
-    shed_timer_destroy(fs->shared.loads.wake);
+    shed_timer_destroy(fs->shared.wake);
     shed_table_destroy(fs->shared.table);
     pthread_cond_destroy(&fs->idle);
 fail_mutex:
@@ -327,54 +327,32 @@ fail_mutex:
     return o.code;
 }
 
-enum shed_code shed_flights_create(
-    struct shed_client *client, struct shed_source *source, const char *prefix,
-    const struct shed_cache_options *options, struct shed_counters *counters,
-    struct shed_delivery *delivery, struct shed_tag_log *tag_log,
-    struct shed_local *local, struct shed_flights **out, struct shed_error *err)
+enum shed_code shed_flights_create(struct shed_cache *cache,
+                                   struct shed_flights **out,
+                                   struct shed_error *err)
 {
+    const struct shed_cache_options *o = &cache->options;
     struct shed_flights *fs = calloc(1, sizeof(*fs));
+    uint64_t load_timeout_ms = shed_source_load_timeout_ms(cache->source);
     enum shed_code code;
 
     *out = NULL;
     if (fs == NULL)
         return shed_fail_nomem(err, "a cache");
-    fs->shared.client = client;
+    fs->shared.cache = cache;
     fs->shared.on_over = on_over;
-    fs->options = *options;
-    fs->shared.counters = counters;
     fs->shared.policy = (struct shed_flight_policy){
-        .lease_ms = options->lease_ms,
-        .load_timeout_ms = shed_source_load_timeout_ms(source),
-        .load_when_down = options->redis_down != SHED_REDIS_DOWN_FAIL,
-        .refresh_when_down = local != NULL,
-        .pause_ms = options->failure_ttl_ms > PAUSE_MIN_MS
-                        ? options->failure_ttl_ms
-                        : PAUSE_MIN_MS};
-    (void)snprintf(fs->prefix, sizeof(fs->prefix), "%s", prefix);
-    fs->shared.redis = (struct shed_flight_exchange_settings){
-        .session = client->session,
-        .process = client->process,
-        .options = &fs->options,
-        .counters = counters,
-        .events = client->events,
-        .delivery = delivery,
-        .tag_log = tag_log,
-        .local = local,
-        .name = {fs->prefix, strlen(fs->prefix) - 1}}; /* less the colon */
-    shed_flight_exchange_settings_init(
-        &fs->shared.redis, fs->shared.policy.load_timeout_ms +
-                               options->lease_ms + RECORD_MARGIN_MS);
-    fs->shared.loads = (struct shed_flight_load_settings){
-        .reactor = client->reactor,
-        .source = source,
-        .counters = counters,
-        .events = client->events,
-        .name = fs->shared.redis.name,
-        .local = local,
-        .options = &fs->options,
-        .timeout_ms = fs->shared.policy.load_timeout_ms,
-        .value_limit_bytes = (size_t)options->value_limit_bytes};
+        .lease_ms = o->lease_ms,
+        .load_timeout_ms = load_timeout_ms,
+        .load_when_down = o->redis_down != SHED_REDIS_DOWN_FAIL,
+        .refresh_when_down = cache->local != NULL,
+        .pause_ms = o->failure_ttl_ms > PAUSE_MIN_MS ? o->failure_ttl_ms
+                                                     : PAUSE_MIN_MS};
+    shed_write_digits(fs->shared.lease_ms, o->lease_ms);
+    shed_write_digits(fs->shared.grace_ms, SHED_LEASE_GRACE_MS);
+    shed_write_digits(fs->shared.record_ms,
+                      load_timeout_ms + o->lease_ms + RECORD_MARGIN_MS);
+    (void)snprintf(fs->prefix, sizeof(fs->prefix), "%s:", cache->name);
     fs->listener = (struct shed_listener){.key = fs->prefix,
                                           .key_size = strlen(fs->prefix),
                                           .is_prefix = true,
@@ -392,13 +370,13 @@ void shed_flights_close(struct shed_flights *fs)
 {
     if (fs == NULL)
         return;
-    shed_reactor_run(fs->shared.client->reactor, hurry_on_reactor, fs);
+    shed_reactor_run(fs->shared.cache->client->reactor, hurry_on_reactor, fs);
     pthread_mutex_lock(&fs->mu);
     while (fs->tasks > 0)
         pthread_cond_wait(&fs->idle, &fs->mu);
     pthread_mutex_unlock(&fs->mu);
-    shed_flight_load_settings_close(&fs->shared.loads);
-    shed_reactor_run(fs->shared.client->reactor, close_on_reactor, fs);
+    shed_flight_load_unwatch(&fs->shared);
+    shed_reactor_run(fs->shared.cache->client->reactor, close_on_reactor, fs);
     shed_table_destroy(fs->shared.table);
     pthread_cond_destroy(&fs->idle);
     pthread_mutex_destroy(&fs->mu);

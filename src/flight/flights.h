@@ -8,10 +8,8 @@
 
 #include <snowshed/snowshed.h>
 
-#include "base/stats.h"
 #include "flight/flight_task.h"
 #include "flight/table.h"
-#include "client/client.h"
 #include "redis/reactor.h"
 
 struct shed_flights;
@@ -23,17 +21,13 @@ struct shed_aged {
                         loaded even if it has not changed */
 };
 
-/* Make the flights of the cache whose keys begin with prefix. What is passed
- * must outlive them, but for prefix and options, which are copied. tags and
- * kept may be NULL.
+/* Make the flights of a cache, which is borrowed, and whose other parts but the
+ * fleet's have been made.
  * Returns: SHED_OK, SHED_ENOMEM; SHED_EINVAL: another cache of the client has
- * this prefix. */
-SHED_MUST_CHECK enum shed_code shed_flights_create(
-    struct shed_client *client, struct shed_source *source, const char *prefix,
-    const struct shed_cache_options *options, struct shed_counters *counters,
-    struct shed_delivery *delivery, struct shed_tag_log *tag_log,
-    struct shed_local *local, struct shed_flights **out,
-    struct shed_error *err);
+ * this name. */
+SHED_MUST_CHECK enum shed_code shed_flights_create(struct shed_cache *cache,
+                                                   struct shed_flights **out,
+                                                   struct shed_error *err);
 
 /* Wait until all flights are over, and free them. NULL is allowed. */
 void shed_flights_close(struct shed_flights *flights);

@@ -104,7 +104,6 @@ static enum shed_join add_waiter_locked(struct shed_table *t,
     assert(!waiters->is_detached);
     if (!admit(t->callers))
         return SHED_JOIN_FULL;
-    waiters->count++;
     caller->shard = (size_t)(shard - t->shard);
     caller->waiters = waiters;
     caller->load_began_ms = atomic_load(&waiters->load_began_ms);
@@ -251,7 +250,6 @@ bool shed_table_leave(struct shed_table *t, struct shed_caller *caller,
     waiters = caller->waiters;
     if (waiters != NULL) {
         shed_list_remove(&waiters->callers, &caller->node);
-        waiters->count--;
         atomic_fetch_sub(&t->callers->waiting, 1);
         caller->awaited = atomic_load(&waiters->awaited);
         caller->waiters = NULL;
@@ -279,7 +277,8 @@ uint64_t shed_table_newest(struct shed_table *t, struct shed_waiters *waiters)
     pthread_mutex_lock(&shard->mu);
     /* if the newest caller has left, its number is still higher than those of
      * all who remain */
-    newest = waiters->count > 0 ? waiters->last_number : waiters->left_number;
+    newest = waiters->callers.first != NULL ? waiters->last_number
+                                            : waiters->left_number;
     pthread_mutex_unlock(&shard->mu);
     return newest;
 }
@@ -298,7 +297,6 @@ static struct shed_list take(struct shed_table *t, struct shed_waiters *waiters,
         shed_list_remove(&waiters->callers, first);
         shed_list_append(&taken, first);
         caller_of(first)->waiters = NULL;
-        waiters->count--;
         atomic_fetch_sub(&t->callers->waiting, 1);
     }
     if (waiters->left_number <= upto)
@@ -367,7 +365,7 @@ bool shed_table_remove(struct shed_table *t, struct shed_waiters *waiters)
     bool is_empty;
 
     pthread_mutex_lock(&shard->mu);
-    is_empty = waiters->count == 0 && waiters->left_number == 0;
+    is_empty = waiters->callers.first == NULL && waiters->left_number == 0;
     if (is_empty) {
         shed_map_remove(&shard->flights, &waiters->node);
         atomic_fetch_sub(&t->flights, 1);

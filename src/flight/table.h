@@ -74,7 +74,6 @@ struct shed_waiters {
                        that does */
     struct shed_list callers;
     uint64_t last_number;
-    size_t count;
     uint64_t left_number; /* of the newest caller that has left it to go on and
                              is not answered; 0: there is none */
 };

@@ -54,10 +54,7 @@ struct letter {
 
 struct shed_delivery {
     /* set at creation */
-    struct shed_client *client;
-    struct shed_counters *counters;
-    const char *name;
-    struct shed_tag_log *tag_log; /* NULL: none */
+    struct shed_cache *cache;
     uint64_t memory_us;
     struct shed_post wake;
     /* atomic */
@@ -96,7 +93,7 @@ size_t shed_delivery_count(const struct shed_delivery *ob)
 
 static unsigned changes_of(const struct shed_delivery *ob)
 {
-    return shed_session_server_changes(ob->client->session);
+    return shed_session_server_changes(ob->cache->client->session);
 }
 
 bool shed_delivery_find(struct shed_delivery *ob, const char *key, size_t size,
@@ -143,18 +140,18 @@ static void tell(struct shed_delivery *ob, enum shed_event_kind kind,
 {
     const struct shed_event event = {.kind = kind,
                                      .outcome = outcome,
-                                     .name = shed_str(ob->name),
+                                     .name = shed_str(ob->cache->name),
                                      .key = key,
                                      .duration_us = duration_us,
                                      .reason = reason};
 
-    shed_events_tell(ob->client->events, &event);
+    shed_events_tell(ob->cache->client->events, &event);
 }
 
 static void tell_delivered(struct shed_delivery *ob,
                            const struct letter *letter)
 {
-    struct shed_counters *counters = ob->counters;
+    struct shed_counters *counters = &ob->cache->counters;
 
     if (letter->is_repeat) {
         shed_count(&counters->invalidations_repeated, 1);
@@ -172,7 +169,7 @@ static void tell_delivered(struct shed_delivery *ob,
 static void tell_dropped(struct shed_delivery *ob, struct shed_bytes key,
                          enum shed_code outcome, const char *reason)
 {
-    shed_count(&ob->counters->invalidations_dropped, 1);
+    shed_count(&ob->cache->counters.invalidations_dropped, 1);
     tell(ob, SHED_EVENT_INVALIDATION_DROPPED, key, outcome, 0, reason);
 }
 
@@ -226,7 +223,7 @@ static void repeat_locked(struct shed_delivery *ob, struct letter *letter)
     if (present != NULL)
         shed_undelivered_renew(&ob->set, present, item->wish);
     else
-        shed_count(&ob->counters->invalidations_dropped, 1);
+        shed_count(&ob->cache->counters.invalidations_dropped, 1);
     free(letter);
 }
 
@@ -265,7 +262,7 @@ static void release_locked(struct shed_delivery *ob,
                            const struct letter *letter)
 {
     if (letter->is_tag)
-        shed_tag_log_release(ob->tag_log, letter->user_key);
+        shed_tag_log_release(ob->cache->tag_log, letter->user_key);
 }
 
 /* Reply -1: no integer, so it was not carried out. */
@@ -277,7 +274,7 @@ static void on_delivered(void *arg, const struct shed_call_result *result)
     enum shed_undelivered_end end;
 
     if (is_delivered && letter->is_tag)
-        shed_tag_log_note(ob->tag_log, letter->user_key,
+        shed_tag_log_note(ob->cache->tag_log, letter->user_key,
                           (uint64_t)shed_reply_integer(result->reply));
     pthread_mutex_lock(&ob->mu);
     end = shed_undelivered_return(&ob->set, &letter->item, is_delivered);
@@ -308,15 +305,15 @@ static void send_letter(struct shed_delivery *ob, struct letter *letter,
     struct shed_args args;
 
     if (wish == SHED_WISH_TAG) {
-        shed_tag_log_mark(ob->tag_log, &mark);
-        shed_tag_log_write(ob->tag_log, letter->user_key, &mark, &args);
+        shed_tag_log_mark(ob->cache->tag_log, &mark);
+        shed_tag_log_write(ob->cache->tag_log, letter->user_key, &mark, &args);
     } else {
         shed_delivery_begin(&args, wish, letter->name, size, "0");
     }
     args.is_guarded = ob->end == NULL; /* the last try is made in any case */
     ob->under_way++;
-    shed_pipe_call(shed_session_pipe(ob->client->session), &letter->call, &args,
-                   on_delivered, letter);
+    shed_pipe_call(shed_session_pipe(ob->cache->client->session), &letter->call,
+                   &args, on_delivered, letter);
 }
 
 static struct letter *next_letter(struct shed_delivery *ob,
@@ -338,7 +335,7 @@ static void end(struct shed_delivery *ob)
 
     shed_timer_destroy(ob->timer);
     if (ob->is_listening)
-        shed_listeners_remove(ob->client->listeners, &ob->listener);
+        shed_listeners_remove(ob->cache->client->listeners, &ob->listener);
     shed_latch_count_down(latch, 1);
 }
 
@@ -389,7 +386,7 @@ static void on_epoch(struct shed_listener *listener)
     if (ob->is_pausing)
         shed_timer_stop(ob->timer);
     ob->is_pausing = false;
-    if (shed_client_is_up(ob->client))
+    if (shed_client_is_up(ob->cache->client))
         deliver(ob);
     else
         pause_delivery(ob);
@@ -404,7 +401,7 @@ static void on_wake(struct shed_post *post)
     ob->is_woken = false;
     pthread_mutex_unlock(&ob->mu);
     if (!ob->is_listening)
-        (void)shed_listeners_add(ob->client->listeners, &ob->listener);
+        (void)shed_listeners_add(ob->cache->client->listeners, &ob->listener);
     ob->is_listening = true;
     deliver(ob);
 }
@@ -473,7 +470,7 @@ static void wake(struct shed_delivery *ob)
     ob->is_woken = true;
     pthread_mutex_unlock(&ob->mu);
     if (!is_woken)
-        shed_reactor_post(ob->client->reactor, &ob->wake);
+        shed_reactor_post(ob->cache->client->reactor, &ob->wake);
 }
 
 void shed_delivery_remember(struct shed_delivery *ob,
@@ -502,7 +499,8 @@ void shed_delivery_remember(struct shed_delivery *ob,
 static const char *insert_locked(struct shed_delivery *ob,
                                  struct letter *letter, enum shed_wish wish)
 {
-    if (letter->is_tag && !shed_tag_log_hold(ob->tag_log, letter->user_key))
+    if (letter->is_tag &&
+        !shed_tag_log_hold(ob->cache->tag_log, letter->user_key))
         return "out of memory";
     if (shed_undelivered_insert(&ob->set, &letter->item, wish))
         return NULL;
@@ -517,7 +515,7 @@ static void tell_undelivered_locked(struct shed_delivery *ob,
                                     const struct shed_error *why)
 {
     letter->is_repeat = false;
-    shed_count(&ob->counters->invalidations_undelivered, 1);
+    shed_count(&ob->cache->counters.invalidations_undelivered, 1);
     tell(ob, SHED_EVENT_INVALIDATION_UNDELIVERED, letter->user_key, why->code,
          0, why->reason);
 }
@@ -581,7 +579,7 @@ static struct shed_key key_of(const struct shed_delivery *ob,
                               struct shed_bytes tag,
                               char name[SHED_TAG_NAME_MAX_BYTES])
 {
-    size_t size = shed_tag_log_name(ob->tag_log, tag, name);
+    size_t size = shed_tag_log_name(ob->cache->tag_log, tag, name);
 
     return (struct shed_key){.redis = name,
                              .redis_size = size,
@@ -611,11 +609,7 @@ bool shed_delivery_add_tag(struct shed_delivery *ob, struct shed_bytes tag,
 
 /* ----------------------------------------------------------- begin and end */
 
-enum shed_code shed_delivery_create(struct shed_client *client,
-                                    const char *name,
-                                    const struct shed_cache_options *options,
-                                    struct shed_counters *counters,
-                                    struct shed_tag_log *tag_log,
+enum shed_code shed_delivery_create(struct shed_cache *cache,
                                     struct shed_delivery **out,
                                     struct shed_error *err)
 {
@@ -626,17 +620,14 @@ enum shed_code shed_delivery_create(struct shed_client *client,
         free(ob);
         return shed_fail_nomem(err, "a cache");
     }
-    ob->client = client;
-    ob->counters = counters;
-    ob->name = name;
-    ob->tag_log = tag_log;
-    ob->memory_us = options->failover_memory_ms * US_PER_MS;
+    ob->cache = cache;
+    ob->memory_us = cache->options.failover_memory_ms * US_PER_MS;
     ob->wake.run = on_wake;
     ob->listener = (struct shed_listener){.key = "", /* no key has this name */
                                           .on_change = on_change,
                                           .on_epoch = on_epoch};
-    shed_undelivered_init(&ob->set, (size_t)options->undelivered_limit);
-    ob->timer = shed_timer_create(client->reactor, on_timer, ob);
+    shed_undelivered_init(&ob->set, (size_t)cache->options.undelivered_limit);
+    ob->timer = shed_timer_create(cache->client->reactor, on_timer, ob);
     if (ob->timer == NULL) {
         pthread_mutex_destroy(&ob->mu);
         free(ob);
@@ -687,7 +678,7 @@ void shed_delivery_close(struct shed_delivery *ob, uint64_t timeout_ms)
 
     if (ob == NULL)
         return;
-    shed_reactor_run(ob->client->reactor, close_on_reactor, &c);
+    shed_reactor_run(ob->cache->client->reactor, close_on_reactor, &c);
     (void)shed_latch_wait(&latch, UINT64_MAX);
     drop_all(ob);
     pthread_mutex_destroy(&ob->mu);

@@ -16,23 +16,17 @@
 
 #include <snowshed/snowshed.h>
 
-#include "base/stats.h"
+#include "entry/key.h"
+#include "entry/parts.h"
 #include "known/undelivered.h"
-#include "client/client.h"
 
-struct shed_tag_log;
-struct shed_key;
 struct shed_delivery;
 
-/* For the cache of this name. What is passed must outlive it,
- * but for options. tag_log can be NULL.
- * Returns: SHED_OK, SHED_ENOMEM. */
-SHED_MUST_CHECK enum shed_code
-shed_delivery_create(struct shed_client *client, const char *name,
-                     const struct shed_cache_options *options,
-                     struct shed_counters *counters,
-                     struct shed_tag_log *tag_log, struct shed_delivery **out,
-                     struct shed_error *err);
+/* Borrows cache, whose tag_log has been made. Returns: SHED_OK,
+ * SHED_ENOMEM. */
+SHED_MUST_CHECK enum shed_code shed_delivery_create(struct shed_cache *cache,
+                                                    struct shed_delivery **out,
+                                                    struct shed_error *err);
 
 /* Try once more to deliver all, for timeout_ms at most, and tell of
  * what has to be dropped. Not on the reactor thread; nobody else may use it.

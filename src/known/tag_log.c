@@ -606,8 +606,8 @@ static void on_wake(struct shed_post *post)
 
 /* ----------------------------------------------------------- begin and end */
 
-enum shed_code shed_tag_log_create(struct shed_client *client, const char *name,
-                                   uint64_t limit, struct shed_tag_log **out,
+enum shed_code shed_tag_log_create(const struct shed_cache *cache,
+                                   struct shed_tag_log **out,
                                    struct shed_error *err)
 {
     struct shed_tag_log *log = calloc(1, sizeof(*log));
@@ -619,16 +619,16 @@ enum shed_code shed_tag_log_create(struct shed_client *client, const char *name,
         pthread_mutex_destroy(&log->mu);
         goto fail;
     }
-    log->client = client;
+    log->client = cache->client;
     log->wake.run = on_wake;
     log->key_size = (size_t)snprintf(log->key, sizeof(log->key),
-                                     "%s" SHED_TAG_LOG_SUFFIX, name);
-    shed_write_digits(log->limit, limit);
+                                     "%s" SHED_TAG_LOG_SUFFIX, cache->name);
+    shed_write_digits(log->limit, cache->options.tags_limit);
     log->listener = (struct shed_listener){.key = log->key,
                                            .key_size = log->key_size,
                                            .on_change = on_change,
                                            .on_epoch = on_epoch};
-    shed_tags_init(&log->tags, (size_t)limit);
+    shed_tags_init(&log->tags, (size_t)cache->options.tags_limit);
     *out = log;
     return SHED_OK;
 fail:

@@ -24,7 +24,7 @@
 #include <snowshed/snowshed.h>
 
 #include "known/tags.h"
-#include "client/client.h"
+#include "entry/parts.h"
 
 /* The key of the log is the cache's name with this suffix. */
 #define SHED_TAG_LOG_SUFFIX ":tags"
@@ -58,13 +58,11 @@ enum shed_tag_heard shed_tag_log_hear(struct shed_tags *tags,
                                       uint64_t *position, uint64_t due,
                                       const struct shed_reply *reply);
 
-/* Make the log of the cache of this name, which keeps about limit tags. client
- * must outlive it. Returns: SHED_OK, SHED_ENOMEM. */
-SHED_MUST_CHECK enum shed_code shed_tag_log_create(struct shed_client *client,
-                                                   const char *name,
-                                                   uint64_t limit,
-                                                   struct shed_tag_log **out,
-                                                   struct shed_error *err);
+/* Make the log of a cache, which keeps about tags_limit tags. Borrows cache.
+ * Returns: SHED_OK, SHED_ENOMEM. */
+SHED_MUST_CHECK enum shed_code
+shed_tag_log_create(const struct shed_cache *cache, struct shed_tag_log **out,
+                    struct shed_error *err);
 
 /* Begin to follow the log. Not on the reactor thread; not while anything else
  * is called. */

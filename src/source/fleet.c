@@ -414,9 +414,7 @@ static enum shed_code add_locked(struct shed_fleet *f,
     return SHED_OK;
 }
 
-enum shed_code shed_fleet_join(struct shed_fleet *f, struct shed_client *client,
-                               const char *cache_name,
-                               struct shed_counters *counters,
+enum shed_code shed_fleet_join(struct shed_fleet *f, struct shed_cache *cache,
                                struct shed_fleet_link **out,
                                struct shed_error *err)
 {
@@ -428,15 +426,15 @@ enum shed_code shed_fleet_join(struct shed_fleet *f, struct shed_client *client,
         return SHED_OK;
     link = calloc(1, sizeof(*link));
     if (link != NULL)
-        link->timer = shed_timer_create(client->reactor, on_timer, link);
+        link->timer = shed_timer_create(cache->client->reactor, on_timer, link);
     if (link == NULL || link->timer == NULL) {
         free(link);
         return shed_fail_nomem(err, "a cache");
     }
     link->fleet = f;
-    link->client = client;
-    link->cache_name = cache_name;
-    link->counters = counters;
+    link->client = cache->client;
+    link->cache_name = cache->name;
+    link->counters = &cache->counters;
     link->post.run = on_post;
     pthread_mutex_lock(&f->mu);
     code = add_locked(f, link, err);

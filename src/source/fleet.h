@@ -12,8 +12,7 @@
 
 #include <snowshed/source.h>
 
-#include "base/stats.h"
-#include "client/client.h"
+#include "entry/parts.h"
 
 struct shed_fleet;      /* of a source */
 struct shed_fleet_link; /* of a cache */
@@ -51,15 +50,14 @@ struct shed_fleet_state shed_fleet_look(struct shed_fleet *fleet);
 
 /* ----------------------------------------------------------- for its caches */
 
-/* Let the fleet use this client. The first cache of a source gives the budget
- * its name, if the options do not. cache_name and counters must outlive the
- * link.
+/* Let the fleet use the client of this cache, which must outlive the link. The
+ * first cache of a source gives the budget its name, if the options do not.
  * Returns: SHED_OK, with *out NULL if fleet is NULL; SHED_ENOMEM; SHED_EINVAL:
  * the client's Redis is not that of the caches that have joined. */
-SHED_MUST_CHECK enum shed_code
-shed_fleet_join(struct shed_fleet *fleet, struct shed_client *client,
-                const char *cache_name, struct shed_counters *counters,
-                struct shed_fleet_link **out, struct shed_error *err);
+SHED_MUST_CHECK enum shed_code shed_fleet_join(struct shed_fleet *fleet,
+                                               struct shed_cache *cache,
+                                               struct shed_fleet_link **out,
+                                               struct shed_error *err);
 
 /* Check that the client's user has the rights that a budget needs, once a cache
  * has joined. Returns: as shed_probe; SHED_OK if fleet is NULL. */

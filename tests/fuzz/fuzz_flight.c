@@ -118,10 +118,10 @@ static void read_flight(struct stream *stream, enum shed_flight_send sent,
                         bool is_forged)
 {
     static const struct shed_error lost = {SHED_EREDIS, "lost"};
-    static struct shed_counters counters;
-    const struct shed_flight_exchange_settings settings = {
-        .counters = &counters, .name = {"t", 1}};
-    struct shed_flight_exchange x = {.settings = &settings,
+    static struct shed_client client;
+    static struct shed_cache cache = {.client = &client, .name = "t"};
+    static const struct shed_flight_shared shared = {.cache = &cache};
+    struct shed_flight_exchange x = {.shared = &shared,
                                      .key = key,
                                      .refresh_key = refresh_key,
                                      .call_request = REQUEST,

@@ -76,8 +76,7 @@ static bool next_command(struct shed_exchange *exchange, struct shed_args *args)
         shed_exchange_add_swap(exchange, args, exchange->holder.token_hex,
                                exchange->holder.token_hex, exchange->lease_ms);
     else if (exchange->op == SHED_LOCK_OP_UNDO)
-        shed_exchange_add_swap(exchange, args, exchange->holder.token_hex, "",
-                               0);
+        shed_exchange_add_undo(exchange, args);
     else
         add_acquire(exchange, args);
     return true;
@@ -117,10 +116,8 @@ static bool on_read(struct shed_exchange *exchange,
 
     if (bytes == NULL)
         return shed_exchange_again(exchange);
-    if (size > sizeof(seen->bytes)) {
-        shed_exchange_refuse(exchange);
-        return shed_exchange_end(exchange, SHED_EXCHANGE_WRONG);
-    }
+    if (size > sizeof(seen->bytes))
+        return shed_exchange_refuse(exchange);
     if (!is_seen_again(seen, bytes, size)) {
         seen->since_ms = exchange->now_ms;
         seen->size = size;
@@ -158,9 +155,7 @@ static bool on_reply(struct shed_exchange *exchange,
         return shed_exchange_fail(exchange, reply);
     if (exchange->op == SHED_LOCK_OP_ACQUIRE)
         return on_acquire(exchange, reply);
-    return shed_exchange_end(exchange, shed_reply_integer(reply) > 0
-                                           ? SHED_EXCHANGE_YES
-                                           : SHED_EXCHANGE_NO);
+    return shed_exchange_answer(exchange, shed_reply_integer(reply) > 0);
 }
 
 const struct shed_algorithm shed_lock_expire = {.has_lease = true,

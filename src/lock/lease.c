@@ -110,10 +110,8 @@ static bool on_acquire(struct shed_exchange *exchange,
         exchange->look_ms = (uint64_t)shed_reply_integer(what) + 1;
         return shed_exchange_end(exchange, SHED_EXCHANGE_NO);
     }
-    if (shed_reply_begins(kind, "WRONGTYPE")) {
-        shed_exchange_refuse(exchange);
-        return shed_exchange_end(exchange, SHED_EXCHANGE_WRONG);
-    }
+    if (shed_reply_begins(kind, "WRONGTYPE"))
+        return shed_exchange_refuse(exchange);
     return shed_exchange_fail(exchange, reply);
 }
 
@@ -134,10 +132,8 @@ static bool on_reply(struct shed_exchange *exchange,
     if (exchange->is_absent)
         return shed_exchange_end(exchange, SHED_EXCHANGE_NO);
     exchange->has_waiters = exchange->op == SHED_LOCK_OP_RELEASE && number > 1;
-    return shed_exchange_end(exchange,
-                             number > 0 || exchange->op == SHED_LOCK_OP_ADVANCE
-                                 ? SHED_EXCHANGE_YES
-                                 : SHED_EXCHANGE_NO);
+    return shed_exchange_answer(
+        exchange, number > 0 || exchange->op == SHED_LOCK_OP_ADVANCE);
 }
 
 const struct shed_algorithm shed_lock_lease = {.has_tokens = true,

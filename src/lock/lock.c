@@ -492,6 +492,16 @@ enum shed_code shed_lock_extend(struct shed_lock *l, uint64_t lease_ms,
     return code != SHED_OK ? code : submit_and_wait(l, &w, err);
 }
 
+static enum shed_code check_tokens(const struct shed_lock *l,
+                                   struct shed_error *err)
+{
+    return l->algorithm->has_tokens
+               ? SHED_OK
+               : shed_fail(err, SHED_EINVAL,
+                           "this algorithm has no fencing tokens: use "
+                           "SHED_LOCK_LEASE");
+}
+
 enum shed_code shed_lock_advance(struct shed_lock *l, uint64_t number,
                                  struct shed_error *err)
 {
@@ -500,10 +510,8 @@ enum shed_code shed_lock_advance(struct shed_lock *l, uint64_t number,
         .request = {.op = SHED_LOCK_OP_ADVANCE, .fence_number = number}};
     enum shed_code code = enter(l, &self, err);
 
-    if (code == SHED_OK && !l->algorithm->has_tokens)
-        code = shed_fail(err, SHED_EINVAL,
-                         "this algorithm has no fencing tokens: use "
-                         "SHED_LOCK_LEASE");
+    if (code == SHED_OK)
+        code = check_tokens(l, err);
     if (code == SHED_OK)
         code = shed_check_range(number, 0, NUMBER_MAX, "fencing number", err);
     return code != SHED_OK ? code : submit_and_wait(l, &w, err);
@@ -540,12 +548,10 @@ enum shed_code shed_lock_fence(struct shed_lock *l, struct shed_fence *out,
         return shed_fail(err, SHED_EINVAL, "shed_lock_fence: out is NULL");
     *out = (struct shed_fence){0};
     code = shed_lock_check(l, err);
+    if (code == SHED_OK)
+        code = check_tokens(l, err);
     if (code != SHED_OK)
         return code;
-    if (!l->algorithm->has_tokens)
-        return shed_fail(err, SHED_EINVAL,
-                         "this algorithm has no fencing tokens: use "
-                         "SHED_LOCK_LEASE");
     self = shed_owner_self();
     pthread_mutex_lock(&l->mu);
     if (shed_hold_is_mine(&l->machine.hold, self) &&

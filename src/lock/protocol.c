@@ -86,6 +86,12 @@ void shed_exchange_add_swap(struct shed_exchange *exchange,
     shed_exchange_add_number(exchange, 2, args, lease_ms);
 }
 
+void shed_exchange_add_undo(struct shed_exchange *exchange,
+                            struct shed_args *args)
+{
+    shed_exchange_add_swap(exchange, args, exchange->holder.token_hex, "", 0);
+}
+
 bool shed_exchange_is_ours(const struct shed_exchange *exchange,
                            const struct shed_reply *reply)
 {
@@ -103,11 +109,18 @@ bool shed_exchange_end(struct shed_exchange *exchange,
     return false;
 }
 
-void shed_exchange_refuse(struct shed_exchange *exchange)
+bool shed_exchange_answer(struct shed_exchange *exchange, bool is_yes)
+{
+    return shed_exchange_end(exchange,
+                             is_yes ? SHED_EXCHANGE_YES : SHED_EXCHANGE_NO);
+}
+
+bool shed_exchange_refuse(struct shed_exchange *exchange)
 {
     (void)shed_fail(&exchange->error, SHED_EINVAL,
                     "the value at the lock's key is not a lock of this "
                     "algorithm: choose another name, or remove it");
+    return shed_exchange_end(exchange, SHED_EXCHANGE_WRONG);
 }
 
 bool shed_exchange_fail(struct shed_exchange *exchange,
@@ -116,10 +129,8 @@ bool shed_exchange_fail(struct shed_exchange *exchange,
     const char *text = shed_reply_error(reply);
     enum shed_code code;
 
-    if (shed_reply_begins(reply, "WRONGTYPE")) {
-        shed_exchange_refuse(exchange);
-        return shed_exchange_end(exchange, SHED_EXCHANGE_WRONG);
-    }
+    if (shed_reply_begins(reply, "WRONGTYPE"))
+        return shed_exchange_refuse(exchange);
     code = text != NULL ? shed_reply_code(reply) : SHED_EREDIS;
     (void)shed_fail(&exchange->error, code, "Redis: %s",
                     text != NULL ? text : "a reply of an unknown form");

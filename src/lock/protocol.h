@@ -162,6 +162,11 @@ void shed_exchange_add_swap(struct shed_exchange *exchange,
                             struct shed_args *args, const char *from,
                             const char *to, uint64_t lease_ms);
 
+/* Add the script that removes the key if it has the text that SETNX and EXPIRE
+ * set for this holder. */
+void shed_exchange_add_undo(struct shed_exchange *exchange,
+                            struct shed_args *args);
+
 /* Whether a reply is the text that SETNX and EXPIRE set for this holder. */
 bool shed_exchange_is_ours(const struct shed_exchange *exchange,
                            const struct shed_reply *reply);
@@ -170,8 +175,11 @@ bool shed_exchange_is_ours(const struct shed_exchange *exchange,
 bool shed_exchange_end(struct shed_exchange *exchange,
                        enum shed_exchange_end end);
 
-/* Say in error that the value at the key is not a lock. */
-void shed_exchange_refuse(struct shed_exchange *exchange);
+/* End it with YES or NO. Returns: false, always. */
+bool shed_exchange_answer(struct shed_exchange *exchange, bool is_yes);
+
+/* End it because the value at the key is not a lock. Returns: false, always. */
+bool shed_exchange_refuse(struct shed_exchange *exchange);
 
 /* End the exchange because of an error reply, or of one that makes no sense. */
 bool shed_exchange_fail(struct shed_exchange *exchange,

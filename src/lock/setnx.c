@@ -18,8 +18,7 @@ static bool next_command(struct shed_exchange *exchange, struct shed_args *args)
                                                                 : "DEL";
 
     if (exchange->op == SHED_LOCK_OP_UNDO) {
-        shed_exchange_add_swap(exchange, args, exchange->holder.token_hex, "",
-                               0);
+        shed_exchange_add_undo(exchange, args);
         return true;
     }
     shed_args_add_text(args, command);
@@ -38,9 +37,8 @@ static bool on_look(struct shed_exchange *exchange,
                    : shed_exchange_again(exchange);
     if (shed_reply_error(reply) != NULL)
         return shed_exchange_fail(exchange, reply);
-    return shed_exchange_end(exchange, shed_exchange_is_ours(exchange, reply)
-                                           ? SHED_EXCHANGE_YES
-                                           : SHED_EXCHANGE_NO);
+    return shed_exchange_answer(exchange,
+                                shed_exchange_is_ours(exchange, reply));
 }
 
 static bool on_reply(struct shed_exchange *exchange,
@@ -53,8 +51,7 @@ static bool on_reply(struct shed_exchange *exchange,
     if (number < 0)
         return shed_exchange_fail(exchange, reply);
     if (number > 0 || exchange->op != SHED_LOCK_OP_ACQUIRE)
-        return shed_exchange_end(exchange, number > 0 ? SHED_EXCHANGE_YES
-                                                      : SHED_EXCHANGE_NO);
+        return shed_exchange_answer(exchange, number > 0);
     exchange->step = STEP_LOOK;
     return true;
 }

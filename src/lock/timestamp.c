@@ -108,12 +108,6 @@ static bool lose(struct shed_exchange *exchange, uint64_t expires)
     return shed_exchange_end(exchange, SHED_EXCHANGE_NO);
 }
 
-static bool refuse(struct shed_exchange *exchange)
-{
-    shed_exchange_refuse(exchange);
-    return shed_exchange_end(exchange, SHED_EXCHANGE_WRONG);
-}
-
 /* If the lock has vanished or has ended, go on and try to take it. */
 static bool on_look(struct shed_exchange *exchange,
                     const struct shed_reply *reply)
@@ -123,7 +117,7 @@ static bool on_look(struct shed_exchange *exchange,
     if (shed_reply_is_nil(reply))
         return shed_exchange_again(exchange);
     if (!read_expiry(reply, &expires))
-        return refuse(exchange);
+        return shed_exchange_refuse(exchange);
     if (expires >= now(exchange))
         return lose(exchange, expires);
     exchange->step = STEP_SWAP;
@@ -136,7 +130,7 @@ static bool on_swap(struct shed_exchange *exchange,
     uint64_t old = 0;
 
     if (!shed_reply_is_nil(reply) && !read_expiry(reply, &old))
-        return refuse(exchange);
+        return shed_exchange_refuse(exchange);
     return old < now(exchange) ? win(exchange) : lose(exchange, old);
 }
 
@@ -168,10 +162,8 @@ static bool on_reply(struct shed_exchange *exchange,
         return shed_exchange_fail(exchange, reply);
     if (exchange->op == SHED_LOCK_OP_EXTEND)
         return on_renewal(exchange, number);
-    if (exchange->op != SHED_LOCK_OP_ACQUIRE && number <= 0)
-        return shed_exchange_end(exchange, SHED_EXCHANGE_NO);
-    if (exchange->op == SHED_LOCK_OP_RELEASE)
-        return shed_exchange_end(exchange, SHED_EXCHANGE_YES);
+    if (exchange->op != SHED_LOCK_OP_ACQUIRE)
+        return shed_exchange_answer(exchange, number > 0);
     if (exchange->step == STEP_LOOK)
         return on_look(exchange, reply);
     if (exchange->step == STEP_SWAP)

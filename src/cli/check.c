@@ -9,7 +9,6 @@
  * compared from the beginning.
  */
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +19,7 @@
 #include "base/random.h"
 #include "source/load.h"
 #include "cli/caches.h"
-#include "cli/text.h"
+#include "cli/entry_view.h"
 #include "cli/walk.h"
 
 #define BATCH 100
@@ -47,10 +46,10 @@ struct check {
     struct cli_redis *redis;
     struct cli_tags *tags;
     struct shed_source *source;
-    struct item *items; /* those of a batch */
+    struct item **items; /* those of a batch */
     size_t count, batch;
     struct cli_rate rate; /* of the items */
-    json_t *stale_list;
+    json_t *out, *stale_list;
     uint64_t compared, equal, stale, failed, changed, skipped;
     uint64_t invalidated;        /* misses by a tag when they were found */
     char why[SHED_REASON_BYTES]; /* of the first failure */
@@ -61,16 +60,7 @@ struct check {
 /* Whether a get would look at its value. */
 static bool is_comparable(const struct cli_entry *e)
 {
-    return (e->kind == CLI_VALUE || e->kind == CLI_NEGATIVE) &&
-           e->miss.position == 0;
-}
-
-static bool are_same(const struct shed_reply *a, const struct shed_reply *b)
-{
-    size_t m = 0, n = 0;
-    const char *x = shed_reply_bytes(a, &m), *y = shed_reply_bytes(b, &n);
-
-    return x != NULL && y != NULL && m == n && memcmp(x, y, m) == 0;
+    return cli_kind_is_stored(e->kind) && e->miss.position == 0;
 }
 
 /* The log is read in each round, too: a tag may have been invalidated since
@@ -78,24 +68,17 @@ static bool are_same(const struct shed_reply *a, const struct shed_reply *b)
 static void read_entries(struct check *c)
 {
     cli_tags_read(c->tags);
+    for (size_t i = 0; i < c->count; i++)
+        cli_redis_send_key(c->redis, "GET KEY",
+                           cli_key_name(&c->items[i]->key));
     for (size_t i = 0; i < c->count; i++) {
-        struct shed_args args = {0};
-        shed_args_add_text(&args, "GET");
-        shed_args_add(&args, c->items[i].key.named.key.redis,
-                      c->items[i].key.named.key.redis_size);
-        cli_redis_send(c->redis, &args);
-    }
-    for (size_t i = 0; i < c->count; i++) {
-        struct item *item = &c->items[i];
-        struct shed_reply *before = item->entry.reply;
-        item->entry =
-            (struct cli_entry){.key = &item->key,
-                               .reply = cli_redis_check_key(
-                                   c->redis, cli_redis_hear(c->redis), "GET")};
-        cli_entry_decode(&item->entry, item->entry.reply);
+        struct item *item = c->items[i];
+        struct cli_entry before = item->entry;
+        cli_entry_decode(&item->entry, &item->key,
+                         cli_redis_hear_key(c->redis, "GET"));
         cli_entry_judge(&item->entry, c->tags);
-        item->is_same = are_same(before, item->entry.reply);
-        shed_reply_free(before);
+        item->is_same = cli_redis_are_same(before.reply, item->entry.reply);
+        cli_entry_free(&before);
     }
 }
 
@@ -115,7 +98,7 @@ static void submit(struct check *c, struct item *item)
     enum shed_code code;
 
     item->job = (struct shed_job){
-        .key = cli_key_bytes(&item->key),
+        .key = cli_key_bytes(&item->key).data,
         .key_size = item->key.named.key.size,
         .deadline_ms = shed_deadline_ms(shed_now_ms(), JOB_TIMEOUT_MS),
         .value_limit_bytes = VALUE_LIMIT_BYTES,
@@ -134,10 +117,11 @@ static void load_rows(struct check *c)
         return;
     shed_latch_init(&latch, c->count);
     for (size_t i = 0; i < c->count; i++) {
-        shed_value_unref(c->items[i].value);
-        c->items[i].value = NULL;
-        c->items[i].latch = &latch;
-        submit(c, &c->items[i]);
+        struct item *item = c->items[i];
+        shed_value_unref(item->value);
+        item->value = NULL;
+        item->latch = &latch;
+        submit(c, item);
     }
     shed_source_wake(c->source);
     (void)shed_latch_wait(&latch,
@@ -146,116 +130,91 @@ static void load_rows(struct check *c)
 
 /* --------------------------------------------------------------- comparing */
 
-static enum shed_kind kind_of(const struct cli_entry *e)
+/* What the cache, or the database, has. */
+struct side {
+    enum shed_kind kind;
+    struct shed_bytes value; /* of a row */
+};
+
+static struct side side_of_entry(const struct cli_entry *e)
 {
     if (e->kind == CLI_NEGATIVE)
-        return SHED_KIND_ABSENT;
-    return (e->entry.flags & SHED_ENTRY_NULL) != 0 ? SHED_KIND_NULL
-                                                   : SHED_KIND_ROW;
+        return (struct side){.kind = SHED_KIND_ABSENT};
+    if (cli_entry_is_null(e))
+        return (struct side){.kind = SHED_KIND_NULL};
+    return (struct side){SHED_KIND_ROW,
+                         shed_bytes(e->entry.payload, e->entry.payload_size)};
+}
+
+static struct side side_of_row(const struct shed_value *value)
+{
+    return (struct side){value->kind, shed_bytes(value->data, value->size)};
 }
 
 static bool is_equal(const struct item *item)
 {
-    const struct shed_entry *entry = &item->entry.entry;
-    enum shed_kind kind = kind_of(&item->entry);
+    struct side a = side_of_entry(&item->entry), b = side_of_row(item->value);
 
-    if (item->value->kind != kind)
+    if (a.kind != b.kind)
         return false;
-    return kind != SHED_KIND_ROW || (item->value->size == entry->payload_size &&
-                                     (entry->payload_size == 0 ||
-                                      memcmp(item->value->data, entry->payload,
-                                             entry->payload_size) == 0));
+    return a.kind != SHED_KIND_ROW ||
+           (a.value.size == b.value.size &&
+            (a.value.size == 0 ||
+             memcmp(a.value.data, b.value.data, a.value.size) == 0));
 }
 
-static void print_side(const char *name, enum shed_kind kind, const void *bytes,
-                       size_t size)
+static void show_side(json_t *out, json_t *object, const char *name,
+                      struct side side)
 {
-    cli_field(name);
-    if (kind == SHED_KIND_ABSENT)
-        (void)fputs("(no such row)", stdout);
-    else if (kind == SHED_KIND_NULL)
-        (void)fputs("(NULL)", stdout);
-    else
-        cli_print_escaped(stdout, bytes, size, SHOWN_BYTES);
-    (void)putchar('\n');
-}
+    json_t *member = cli_out_object(object, name);
 
-static json_t *side_json(enum shed_kind kind, const void *bytes, size_t size)
-{
-    json_t *side = json_pack("{s:s}", "kind", shed_kind_name(kind));
-
-    if (kind == SHED_KIND_ROW)
-        cli_json_set_bytes(side, "value", bytes, size);
-    return side;
+    cli_out_text(member, "kind", shed_kind_name(side.kind));
+    if (side.kind != SHED_KIND_ROW) {
+        cli_out_line(out, name, "%s",
+                     side.kind == SHED_KIND_NULL ? "(NULL)" : "(no such row)");
+        return;
+    }
+    cli_out_line_bytes(out, name, side.value, SHOWN_BYTES);
+    cli_out_bytes(member, "value", side.value);
 }
 
 static void report(struct check *c, const struct item *item)
 {
-    const struct shed_entry *entry = &item->entry.entry;
-    const void *row = item->value->data;
-    size_t row_size = item->value->size;
-    char date[CLI_TEXT_BYTES];
-    json_t *object;
+    uint64_t written_ms = item->entry.entry.written_ms;
+    json_t *object = cli_out_item(c->stale_list);
 
     c->stale++;
-    if (!c->call->is_json) {
-        (void)fputs("STALE ", stdout);
-        cli_print_escaped(stdout, item->key.named.key.redis,
-                          item->key.named.key.redis_size, SIZE_MAX);
-        printf("  written %s\n", cli_date(date, entry->written_ms));
-        print_side("cache", kind_of(&item->entry), entry->payload,
-                   entry->payload_size);
-        print_side("database", item->value->kind, row, row_size);
-        cli_flush(c->call);
-        return;
-    }
-    object = json_object();
-    cli_key_json(object, &item->key);
-    json_object_set_new(object, "written_ms",
-                        json_integer((json_int_t)entry->written_ms));
-    json_object_set_new(
-        object, "cache",
-        side_json(kind_of(&item->entry), entry->payload, entry->payload_size));
-    json_object_set_new(object, "database",
-                        side_json(item->value->kind, row, row_size));
-    json_array_append_new(c->stale_list, object);
+    cli_out_print(c->out, "STALE ");
+    cli_out_print_bytes(c->out, cli_key_name(&item->key));
+    cli_out_print(c->out, "  written %s\n", cli_date(written_ms).at);
+    cli_out_bytes(object, "key", cli_key_bytes(&item->key));
+    cli_out_number(object, "written_ms", written_ms);
+    show_side(c->out, object, "cache", side_of_entry(&item->entry));
+    show_side(c->out, object, "database", side_of_row(item->value));
+    cli_flush(c->call);
 }
 
 /* ------------------------------------------------------------- the rounds */
 
-static void fini_item(struct item *item)
-{
-    cli_entry_free(&item->entry);
-    shed_value_unref(item->value);
-    item->value = NULL;
-}
-
-/* Take an item out of the round; the last one moves to its place. Keys point
- * into themselves, so the moved key is initialised again. */
+/* Take an item out of the round; the last one moves to its place. */
 static void drop(struct check *c, size_t i)
 {
-    struct item *last = &c->items[--c->count];
-    struct item *item = &c->items[i];
+    struct item *item = c->items[i];
 
-    fini_item(item);
-    if (item == last)
-        return;
-    *item = *last;
-    (void)cli_key_set(&item->key, last->key.cache, cli_key_bytes(&last->key),
-                      last->key.named.key.size);
-    item->entry.key = &item->key;
-    last->entry.reply = NULL;
-    last->value = NULL;
+    c->items[i] = c->items[--c->count];
+    cli_entry_free(&item->entry);
+    shed_value_unref(item->value);
+    free(item);
 }
 
 static void drop_incomparable(struct check *c, unsigned round)
 {
     for (size_t i = c->count; i-- > 0;) {
-        if (is_comparable(&c->items[i].entry))
+        if (is_comparable(&c->items[i]->entry))
             continue;
         if (round > 0)
             c->changed++;
-        else if (c->items[i].entry.miss.position > 0)
+        else if (c->items[i]->entry.miss.position > 0)
             c->invalidated++;
         else
             c->skipped++;
@@ -273,7 +232,7 @@ static void count_failure(struct check *c, const char *reason)
 static void compare(struct check *c, unsigned round)
 {
     for (size_t i = c->count; i-- > 0;) {
-        struct item *item = &c->items[i];
+        struct item *item = c->items[i];
         if (item->value == NULL) {
             count_failure(c, item->error.reason);
         } else if (is_equal(item)) {
@@ -315,65 +274,57 @@ static void settle_batch(struct check *c)
         cli_fail(c->call, CLI_FAILED, "no row can be compared: %s", c->why);
 }
 
-static void gather(struct check *c, const char *key, size_t size)
+static void gather(struct check *c, const struct cli_key *key)
 {
-    struct item *item = &c->items[c->count];
+    struct item *item = cli_alloc(1, sizeof(*item));
 
-    *item = (struct item){0};
-    if (!cli_key_parse(&item->key, c->call->words[0], key, size))
-        return; /* the key of a refresh lease */
-    if (++c->count == c->batch)
+    (void)cli_key_set(&item->key, key->cache, cli_key_bytes(key));
+    c->items[c->count++] = item;
+    if (c->count == c->batch)
         settle_batch(c);
+}
+
+static bool is_checked(const struct cli_found *found)
+{
+    return found->is_entry && !found->is_refresh;
 }
 
 /* ------------------------------------------------------ all, or a sample */
 
 static void check_all(struct check *c, struct cli_walk *walk)
 {
-    struct shed_reply *keys;
-    size_t size = 0;
-
-    while ((keys = cli_walk_next(walk)) != NULL) {
-        for (size_t i = 0; i < shed_reply_count(keys); i++) {
-            const char *key = shed_reply_bytes(shed_reply_at(keys, i), &size);
-            if (key != NULL)
-                gather(c, key, size);
-        }
-        shed_reply_free(keys);
-    }
+    while (cli_walk_next(walk))
+        for (size_t i = 0; i < walk->count; i++)
+            if (is_checked(&walk->found[i]))
+                gather(c, &walk->found[i].key);
 }
-
-struct sampled {
-    struct shed_reply *key;
-};
 
 /* Every key of the walk has the same chance to be in the sample: J. Vitter,
  * "Random Sampling with a Reservoir", 1985, algorithm R. */
 static void check_sample(struct check *c, struct cli_walk *walk)
 {
-    size_t most = (size_t)c->call->sample, kept = 0, size = 0;
-    struct sampled *sample = cli_alloc(most, sizeof(*sample));
-    struct shed_reply *keys;
+    size_t most = (size_t)c->call->sample, kept = 0;
+    struct cli_key **sample = cli_alloc(most, sizeof(struct cli_key *));
     uint64_t seen = 0;
 
-    while ((keys = cli_walk_next(walk)) != NULL) {
-        for (size_t i = 0; i < shed_reply_count(keys); i++) {
-            uint64_t at =
-                kept < most ? kept : shed_random_jitter() % (seen + 1);
-            seen++;
-            if (at >= most)
+    while (cli_walk_next(walk))
+        for (size_t i = 0; i < walk->count; i++) {
+            const struct cli_found *found = &walk->found[i];
+            uint64_t at = kept;
+            if (!is_checked(found))
                 continue;
-            kept += kept < most;
-            shed_reply_free(sample[at].key);
-            sample[at].key = shed_reply_take(keys, i);
+            seen++;
+            if (kept == most)
+                at = shed_random_jitter() % seen;
+            else
+                sample[kept++] = cli_alloc(1, sizeof(**sample));
+            if (at < most)
+                (void)cli_key_set(sample[at], found->key.cache,
+                                  cli_key_bytes(&found->key));
         }
-        shed_reply_free(keys);
-    }
     for (size_t i = 0; i < kept; i++) {
-        const char *key = shed_reply_bytes(sample[i].key, &size);
-        if (key != NULL)
-            gather(c, key, size);
-        shed_reply_free(sample[i].key);
+        gather(c, sample[i]);
+        free(sample[i]);
     }
     free(sample);
 }
@@ -399,62 +350,60 @@ static void open_source(struct check *c)
                  err.reason);
 }
 
-static void print_summary(const struct check *c)
+static void show_summary(const struct check *c)
 {
-    char advice[CLI_ADVICE_BYTES];
+    const char *cache = c->call->words[0];
+    json_t *out = c->out;
 
-    if (c->call->is_json) {
-        cli_json_print(
-            c->call,
-            json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "compared",
-                      (json_int_t)c->compared, "equal", (json_int_t)c->equal,
-                      "changed_meanwhile", (json_int_t)c->changed, "failed",
-                      (json_int_t)c->failed, "invalidated",
-                      (json_int_t)c->invalidated, "not_comparable",
-                      (json_int_t)c->skipped, "reason",
-                      c->failed > 0 ? json_string(c->why) : json_null(),
-                      "stale", c->stale_list));
-        return;
-    }
-    json_decref(c->stale_list);
-    printf("%" PRIu64 " compared: %" PRIu64 " equal, %" PRIu64
-           " stale, %" PRIu64 " invalidated or loaded meanwhile, %" PRIu64
-           " failed\n",
-           c->compared, c->equal, c->stale, c->changed, c->failed);
+    cli_out_print(out,
+                  "%" PRIu64 " compared: %" PRIu64 " equal, %" PRIu64
+                  " stale, %" PRIu64 " invalidated or loaded meanwhile, "
+                  "%" PRIu64 " failed\n",
+                  c->compared, c->equal, c->stale, c->changed, c->failed);
     if (c->invalidated > 0)
-        printf("%" PRIu64 " invalidated, by a tag or with all entries, and not "
-               "compared\n",
-               c->invalidated);
+        cli_out_print(out,
+                      "%" PRIu64 " invalidated, by a tag or with all entries, "
+                      "and not compared\n",
+                      c->invalidated);
     if (c->skipped > 0)
-        printf("%" PRIu64 " had no value to compare (leases, failures, unknown "
-               "bytes)\n",
-               c->skipped);
+        cli_out_print(out,
+                      "%" PRIu64 " had no value to compare (leases, failures, "
+                      "unknown bytes)\n",
+                      c->skipped);
     if (c->failed > 0)
-        printf("the first failure: %s\n", c->why);
+        cli_out_print(out, "the first failure: %s\n", c->why);
     if (c->compared == 0 && c->invalidated > 0)
-        printf("nothing was proven: no caller is given these entries\n");
-    else if (c->compared == 0 && c->skipped == 0)
-        printf("nothing was proven: there are no entries of '%s': %s\n",
-               c->call->words[0],
-               cli_cache_advice(c->redis, c->call->words[0], advice));
+        cli_out_print(out, "nothing was proven: no caller is given these "
+                           "entries\n");
+    else if (c->compared == 0 && c->skipped == 0 && out == NULL)
+        printf("nothing was proven: there are no entries of '%s': %s\n", cache,
+               cli_cache_advice(c->redis, cache).at);
+    cli_out_number(out, "compared", c->compared);
+    cli_out_number(out, "equal", c->equal);
+    cli_out_number(out, "changed_meanwhile", c->changed);
+    cli_out_number(out, "failed", c->failed);
+    cli_out_number(out, "invalidated", c->invalidated);
+    cli_out_number(out, "not_comparable", c->skipped);
+    cli_out_text(out, "reason", c->failed > 0 ? c->why : NULL);
 }
 
 int cli_check(struct cli_call *call)
 {
     struct check c = {
         .call = call,
-        .stale_list = json_array(),
+        .out = cli_out_open(call),
         .rate = {.per_s = call->rate > 0 ? call->rate : RATE_DEFAULT}};
     struct cli_walk walk;
 
-    cli_check_cache(call, call->words[0]);
+    (void)cli_key_cache(call);
+    c.stale_list = cli_out_list(c.out, "stale");
     if (call->mysql == NULL || call->query == NULL)
         cli_fail(call, CLI_USAGE,
                  "check needs --mysql URI (or SNOWSHED_MYSQL) and --query "
                  "'SELECT id, value FROM t WHERE id IN (?)'");
     open_source(&c);
     c.batch = c.rate.per_s < BATCH ? (size_t)c.rate.per_s : BATCH;
-    c.items = cli_alloc(c.batch, sizeof(*c.items));
+    c.items = cli_alloc(c.batch, sizeof(struct item *));
     c.redis = cli_redis_open(call, NULL);
     c.tags = cli_tags_open(c.redis, call->words[0]);
     cli_walk_begin(&walk, c.redis, call->words[0], 0);
@@ -464,7 +413,8 @@ int cli_check(struct cli_call *call)
         check_all(&c, &walk);
     settle_batch(&c);
     cli_walk_end(&walk);
-    print_summary(&c);
+    show_summary(&c);
+    cli_out_close(call, c.out);
     shed_source_close(c.source);
     cli_tags_close(c.tags);
     cli_redis_close(c.redis);

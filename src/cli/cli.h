@@ -12,8 +12,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <jansson.h>
-
 #include <snowshed/snowshed.h>
 
 /* Exit statuses; the man page explains them. */
@@ -79,17 +77,13 @@ _Noreturn __attribute__((format(printf, 3, 4))) void
 cli_fail(const struct cli_call *call, enum cli_status status,
          const char *format, ...);
 
-/* Print an object and free it; NULL means out of memory. cli_json_print prints
- * several lines, cli_json_line a single one, and flushes it. */
-void cli_json_print(const struct cli_call *call, json_t *object);
-void cli_json_print_line(const struct cli_call *call, json_t *object);
+_Noreturn void cli_fail_nomem(void);
 
 /* Flush the output, and end the program if that fails. */
 void cli_flush(const struct cli_call *call);
 
-/* Allocate memory, or end the program. */
+/* Allocate memory, of zeros, or end the program. */
 void *cli_alloc(size_t count, size_t size);
-void *cli_realloc(void *old, size_t count, size_t size);
 
 /* The commands. */
 int cli_get(struct cli_call *call);

@@ -1,101 +1,30 @@
 /* Reading one key of a cache. It writes nothing. */
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/error.h"
 #include "cli/entry_view.h"
-#include "cli/text.h"
 
-#define LAST_OF_HEADER "63"
+#include "base/clock.h"
 
-/* -------------------------------------------------------------------- keys */
-
-const char *cli_fault_of_name(const char *name)
+const char *cli_kind_name(enum cli_kind kind)
 {
-    size_t size = strlen(name);
+    static const char *const names[CLI_KINDS] = {
+        [CLI_NONE] = "none",         [CLI_VALUE] = "value",
+        [CLI_NEGATIVE] = "negative", [CLI_LEASE] = "lease",
+        [CLI_FAILURE] = "failure",   [CLI_DAMAGED] = "damaged",
+        [CLI_FOREIGN] = "foreign",   [CLI_OTHER] = "other"};
 
-    if (size == 0 || size > SHED_NAME_MAX_BYTES)
-        return "a name has 1 to 64 bytes";
-    for (const char *c = name; *c != '\0'; c++)
-        if (*c <= ' ' || *c > '~' || *c == '{' || *c == '}')
-            return "a name is printable ASCII without spaces and braces";
-    if (strcmp(name, "lock") == 0)
-        return "keys of that form are locks: see 'snowshed lock'";
-    return NULL;
+    return names[kind];
 }
 
-void cli_check_cache(const struct cli_call *call, const char *name)
+bool cli_kind_is_stored(enum cli_kind kind)
 {
-    const char *fault = cli_fault_of_name(name);
-
-    if (fault != NULL)
-        cli_fail(call, CLI_USAGE, "'%.80s' is not a cache name: %s", name,
-                 fault);
+    return kind == CLI_VALUE || kind == CLI_NEGATIVE;
 }
 
-const char *cli_key_set(struct cli_key *key, const char *cache,
-                        const void *bytes, size_t size)
+bool cli_kind_is_decoded(enum cli_kind kind)
 {
-    if (size == 0)
-        return "a key is empty";
-    if (size > SHED_KEY_MAX_BYTES)
-        return "a key has more than 1024 bytes";
-    key->cache = cache;
-    shed_key_name(cache, shed_bytes(bytes, size), &key->named);
-    return NULL;
+    return cli_kind_is_stored(kind) || kind == CLI_LEASE || kind == CLI_FAILURE;
 }
 
-void cli_key_init(struct cli_key *key, const struct cli_call *call,
-                  const char *cache, char *text)
-{
-    size_t size = call->is_escaped ? cli_unescape(text) : strlen(text);
-    const char *fault;
-
-    cli_check_cache(call, cache);
-    if (size == SIZE_MAX)
-        cli_fail(call, CLI_USAGE,
-                 "with --escaped, a \\ must be followed by another \\ or by "
-                 "xNN");
-    fault = cli_key_set(key, cache, text, size);
-    if (fault != NULL)
-        cli_fail(call, CLI_USAGE, "%s", fault);
-}
-
-const char *cli_key_bytes(const struct cli_key *key)
-{
-    return key->named.key.redis + key->named.key.at;
-}
-
-char *cli_key_word(const struct cli_key *key)
-{
-    return cli_word(cli_key_bytes(key), key->named.key.size);
-}
-
-void cli_key_json(json_t *object, const struct cli_key *key)
-{
-    cli_json_set_bytes(object, "key", cli_key_bytes(key), key->named.key.size);
-}
-
-bool cli_key_parse(struct cli_key *key, const char *cache, const char *redis,
-                   size_t size)
-{
-    size_t name = strlen(cache);
-    const char *at = redis + name + 2;
-
-    if (size < name + 4 || memcmp(redis, cache, name) != 0 ||
-        memcmp(redis + name, ":{", 2) != 0 || redis[size - 1] != '}')
-        return false;
-    size -= name + 3;
-    if (*at == '\\' && size > 1 && (at[1] == '}' || at[1] == '\\')) {
-        at++;
-        size--;
-    }
-    return cli_key_set(key, cache, at, size) == NULL;
-}
-
-/* --------------------------------------------------------------- the entry */
-
-enum cli_kind cli_kind_of(enum shed_entry_type type)
+static enum cli_kind kind_of_type(enum shed_entry_type type)
 {
     switch (type) {
     case SHED_ENTRY_LEASE:
@@ -110,126 +39,117 @@ enum cli_kind cli_kind_of(enum shed_entry_type type)
     return CLI_FOREIGN;
 }
 
-void cli_entry_decode(struct cli_entry *e, const struct shed_reply *reply)
+static enum cli_kind kind_of(enum shed_entry_state state,
+                             const struct shed_entry *entry)
 {
-    const struct shed_entry_key key = {e->key->named.key.redis,
-                                       e->key->named.key.redis_size};
-    const char *bytes = shed_reply_bytes(reply, &e->size);
+    if (state == SHED_ENTRY_OK)
+        return kind_of_type(entry->type);
+    return state == SHED_ENTRY_CORRUPT ? CLI_DAMAGED : CLI_FOREIGN;
+}
 
+enum cli_kind cli_kind_of_header(const void *head, size_t size,
+                                 struct shed_entry *out)
+{
+    return kind_of(shed_entry_decode_header(head, size, out), out);
+}
+
+enum cli_kind cli_kind_of_answer(const struct shed_reply *head,
+                                 struct shed_entry *out)
+{
+    struct shed_bytes bytes = cli_redis_bytes(head);
+
+    if (bytes.data == NULL)
+        return CLI_OTHER;
+    if (shed_entry_decode_header(bytes.data, bytes.size, out) ==
+        SHED_ENTRY_FOREIGN)
+        return CLI_FOREIGN;
+    return kind_of_type(out->type);
+}
+
+void cli_entry_decode(struct cli_entry *e, const struct cli_key *key,
+                      struct shed_reply *reply)
+{
+    *e = (struct cli_entry){
+        .key = key, .reply = reply, .bytes = cli_redis_bytes(reply)};
     e->kind = shed_reply_is_nil(reply) ? CLI_NONE : CLI_OTHER;
-    if (bytes == NULL)
+    if (e->bytes.data == NULL)
         return;
-    switch (shed_entry_decode(key, bytes, e->size, &e->entry)) {
-    case SHED_ENTRY_OK:
-        e->kind = cli_kind_of(e->entry.type);
-        break;
-    case SHED_ENTRY_CORRUPT:
-        e->kind = CLI_DAMAGED;
-        break;
-    case SHED_ENTRY_FOREIGN:
-        e->kind = CLI_FOREIGN;
-        e->format = shed_entry_format(bytes, e->size);
-        break;
-    }
+    e->kind =
+        kind_of(shed_entry_decode(shed_key_of_entry(&key->named.key),
+                                  e->bytes.data, e->bytes.size, &e->entry),
+                &e->entry);
+    if (e->kind == CLI_FOREIGN)
+        e->format = shed_entry_format(e->bytes.data, e->bytes.size);
     if (e->kind == CLI_LEASE)
-        shed_entry_holder(bytes, &e->holder);
+        shed_entry_holder(e->bytes.data, &e->holder);
 }
 
-static void send_reads(struct cli_redis *redis, const char *key, size_t size)
+static struct shed_bytes refresh_of(
+    struct shed_bytes name,
+    char room[SHED_REDIS_KEY_MAX_BYTES + SHED_ENTRY_REFRESH_SUFFIX_BYTES])
 {
-    static const char *const commands[] = {"GET", "PTTL"};
-
-    for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
-        struct shed_args args = {0};
-        shed_args_add_text(&args, commands[i]);
-        shed_args_add(&args, key, size);
-        cli_redis_send(redis, &args);
-    }
-}
-
-static long long hear_number(struct cli_redis *redis)
-{
-    struct shed_reply *reply = cli_redis_hear(redis);
-    long long number;
-
-    (void)cli_redis_check(redis, reply, "PTTL");
-    number = shed_reply_integer(reply); /* -1 and -2 have meanings */
-    shed_reply_free(reply);
-    return number;
+    return shed_bytes(room, shed_entry_refresh_key(name.data, name.size, room));
 }
 
 /* What the key of the refresh holds: a lease, or the marker of one that failed.
  */
 static void hear_refresh(struct cli_redis *redis, struct cli_entry *e)
 {
-    struct shed_reply *reply =
-        cli_redis_check_key(redis, cli_redis_hear(redis), "GET");
-    const char *bytes;
-    size_t size = 0;
+    struct shed_reply *reply = cli_redis_hear_key(redis, "GET");
+    struct shed_bytes bytes = cli_redis_bytes(reply);
 
-    bytes = shed_reply_bytes(reply, &size);
     e->has_refresh_failed =
-        bytes != NULL &&
-        shed_entry_decode_header(bytes, size, &e->refresh) == SHED_ENTRY_OK &&
-        e->refresh.type == SHED_ENTRY_FAILURE;
+        bytes.data != NULL &&
+        cli_kind_of_header(bytes.data, bytes.size, &e->refresh) == CLI_FAILURE;
     shed_reply_free(reply);
 }
 
 void cli_entry_read(struct cli_redis *redis, const struct cli_key *key,
                     struct cli_entry *e)
 {
-    char refresh[SHED_REDIS_KEY_MAX_BYTES + SHED_ENTRY_REFRESH_SUFFIX_BYTES];
-    const char *name = key->named.key.redis;
-    size_t size = key->named.key.redis_size;
+    char room[SHED_REDIS_KEY_MAX_BYTES + SHED_ENTRY_REFRESH_SUFFIX_BYTES];
+    struct shed_bytes name = cli_key_name(key),
+                      refresh = refresh_of(name, room);
 
-    *e = (struct cli_entry){.key = key};
-    send_reads(redis, name, size);
-    send_reads(redis, refresh, shed_entry_refresh_key(name, size, refresh));
-    cli_redis_send_words(redis, "TIME");
-    e->reply = cli_redis_check_key(redis, cli_redis_hear(redis), "GET");
-    e->pttl = hear_number(redis);
+    cli_redis_send_key(redis, "GET KEY", name);
+    cli_redis_send_key(redis, "PTTL KEY", name);
+    cli_redis_send_key(redis, "GET KEY", refresh);
+    cli_redis_send_key(redis, "PTTL KEY", refresh);
+    cli_redis_send(redis, "TIME");
+    cli_entry_decode(e, key, cli_redis_hear_key(redis, "GET"));
+    e->pttl = cli_redis_hear_integer(redis, "PTTL");
     hear_refresh(redis, e);
-    e->refresh_pttl = hear_number(redis);
+    e->refresh_pttl = cli_redis_hear_integer(redis, "PTTL");
     e->now_ms = cli_redis_hear_clock_ms(redis);
-    cli_entry_decode(e, e->reply);
     if (e->kind == CLI_LEASE && (e->entry.flags & SHED_ENTRY_HAS_CHANNEL) != 0)
         cli_presence_read(redis, e->holder.process, &e->presence);
 }
 
 void cli_entry_judge(struct cli_entry *e, const struct cli_tags *tags)
 {
-    if (e->kind == CLI_VALUE || e->kind == CLI_NEGATIVE)
+    if (cli_kind_is_stored(e->kind))
         cli_tags_judge(tags, &e->entry, &e->miss);
 }
 
-void cli_entry_send_header(struct cli_redis *redis, const char *name,
-                           size_t size)
+void cli_entry_send_unlink(struct cli_redis *redis, struct shed_bytes name)
 {
-    struct shed_args args = {0};
+    char room[SHED_REDIS_KEY_MAX_BYTES + SHED_ENTRY_REFRESH_SUFFIX_BYTES];
+    struct shed_bytes refresh = refresh_of(name, room);
 
-    shed_args_add_text(&args, "GETRANGE");
-    shed_args_add(&args, name, size);
-    shed_args_add_text(&args, "0");
-    shed_args_add_text(&args, LAST_OF_HEADER);
-    cli_redis_send(redis, &args);
-}
-
-void cli_entry_send_unlink(struct cli_redis *redis, const char *name,
-                           size_t size)
-{
-    char refresh[SHED_REDIS_KEY_MAX_BYTES + SHED_ENTRY_REFRESH_SUFFIX_BYTES];
-    struct shed_args args = {0};
-
-    shed_args_add_text(&args, "UNLINK");
-    shed_args_add(&args, name, size);
-    shed_args_add(&args, refresh, shed_entry_refresh_key(name, size, refresh));
-    cli_redis_send(redis, &args);
+    cli_redis_send(redis, "UNLINK %.*s %.*s", (int)name.size,
+                   (const char *)name.data, (int)refresh.size,
+                   (const char *)refresh.data);
 }
 
 void cli_entry_free(struct cli_entry *e)
 {
     shed_reply_free(e->reply);
     e->reply = NULL;
+}
+
+bool cli_entry_is_null(const struct cli_entry *e)
+{
+    return e->kind == CLI_VALUE && (e->entry.flags & SHED_ENTRY_NULL) != 0;
 }
 
 bool cli_entry_is_stale(const struct cli_entry *e)
@@ -239,26 +159,15 @@ bool cli_entry_is_stale(const struct cli_entry *e)
 
 uint64_t cli_entry_age_ms(const struct cli_entry *e)
 {
-    return e->now_ms > e->entry.written_ms ? e->now_ms - e->entry.written_ms
-                                           : 0;
-}
-
-static uint64_t left_ms(uint64_t end_ms, uint64_t now_ms)
-{
-    return end_ms > now_ms ? end_ms - now_ms : 0;
+    return shed_left_ms(e->now_ms, e->entry.written_ms);
 }
 
 uint64_t cli_entry_left_ms(const struct cli_entry *e)
 {
-    return left_ms(e->entry.until_ms, e->now_ms);
+    return shed_left_ms(e->entry.until_ms, e->now_ms);
 }
 
-uint64_t cli_refresh_failed_ms(const struct cli_entry *e)
+const char *cli_entry_code(const struct cli_entry *e)
 {
-    return left_ms(e->now_ms, e->refresh.written_ms);
-}
-
-uint64_t cli_refresh_pause_ms(const struct cli_entry *e)
-{
-    return left_ms(e->refresh.until_ms, e->now_ms);
+    return shed_code_name((enum shed_code)e->entry.row_version);
 }

@@ -1,25 +1,16 @@
-/* One key of a cache as text and as JSON, from the same struct. */
-#include <inttypes.h>
-#include <stdio.h>
-
+/* One key of a cache, each fact with its line and its members. */
 #include "cli/entry_view.h"
-#include "cli/text.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
 
 /* Do not flood a terminal with a payload of megabytes; --raw prints all of
  * it. */
 #define BEGINNING_BYTES 64
 #define PAYLOAD_SHOWN_BYTES 1024
-
-const char *cli_kind_name(enum cli_kind kind)
-{
-    static const char *const names[CLI_KINDS] = {
-        [CLI_NONE] = "none",         [CLI_VALUE] = "value",
-        [CLI_NEGATIVE] = "negative", [CLI_LEASE] = "lease",
-        [CLI_FAILURE] = "failure",   [CLI_DAMAGED] = "damaged",
-        [CLI_FOREIGN] = "foreign",   [CLI_OTHER] = "other"};
-
-    return names[kind];
-}
 
 static const char *describe(const struct cli_entry *e)
 {
@@ -33,154 +24,69 @@ static const char *describe(const struct cli_entry *e)
         [CLI_FOREIGN] = "not an entry of this library",
         [CLI_OTHER] = "not a string: a list, hash, set or stream"};
 
-    if (e->kind == CLI_VALUE && (e->entry.flags & SHED_ENTRY_NULL) != 0)
+    if (cli_entry_is_null(e))
         return "a row whose value is NULL";
     if (e->kind == CLI_FOREIGN && e->format >= 0)
         return "an entry of a format that this version does not know";
     return texts[e->kind];
 }
 
-void cli_entry_print_title(const struct cli_entry *e)
+static void show_name(const struct cli_entry *e, json_t *out)
 {
-    cli_print_escaped(stdout, e->key->named.key.redis,
-                      e->key->named.key.redis_size, SIZE_MAX);
-    printf("  %s\n", describe(e));
+    bool is_ours = e->kind != CLI_FOREIGN || e->format >= 0;
+
+    cli_out_print_bytes(out, cli_key_name(e->key));
+    cli_out_print(out, "  %s\n", describe(e));
+    cli_out_text(out, "cache", e->key->cache);
+    cli_out_bytes(out, "key", cli_key_bytes(e->key));
+    cli_out_bytes(out, "redis_key", cli_key_name(e->key));
+    cli_out_text(out, "type", cli_kind_name(e->kind));
+    if (e->kind == CLI_FOREIGN && e->format >= 0) {
+        cli_out_line(out, "format", "%d", e->format);
+        cli_out_number(out, "format", (uint64_t)e->format);
+    }
+    if (e->kind != CLI_NONE && e->kind != CLI_OTHER) {
+        cli_out_line(out, "size", "%s%s", cli_size(e->bytes.size).at,
+                     is_ours ? " with the header" : "");
+        cli_out_number(out, "size", e->bytes.size);
+    }
 }
 
-static void print_failed_refresh(const struct cli_entry *e)
+static void show_refresh(const struct cli_entry *e, json_t *out)
 {
-    char since[CLI_TEXT_BYTES], left[CLI_TEXT_BYTES];
+    uint64_t since_ms = shed_left_ms(e->now_ms, e->refresh.written_ms);
+    uint64_t pause_ms = shed_left_ms(e->refresh.until_ms, e->now_ms);
 
-    (void)cli_duration(since, cli_refresh_failed_ms(e));
-    if (cli_refresh_pause_ms(e) == 0)
-        cli_line("refresh", "failed %s ago, to be tried again", since);
-    else
-        cli_line("refresh", "failed %s ago, to be tried again in %s", since,
-                 cli_duration(left, cli_refresh_pause_ms(e)));
+    if (e->has_refresh_failed) {
+        cli_out_line(out, "refresh", "failed %s ago, to be tried again%s%s",
+                     cli_duration(since_ms).at, pause_ms > 0 ? " in " : "",
+                     pause_ms > 0 ? cli_duration(pause_ms).at : "");
+        cli_out_number(out, "refresh_failed_ms", since_ms);
+    } else if (e->refresh_pttl != -2) {
+        uint64_t left_ms = e->refresh_pttl > 0 ? (uint64_t)e->refresh_pttl : 0;
+        cli_out_line(out, "refresh", "under way, for %s at most",
+                     cli_duration(left_ms).at);
+        cli_out_ms(out, "refresh_left_ms", e->refresh_pttl);
+    }
 }
 
-static void print_ttl(const struct cli_entry *e)
+static void show_ttl(const struct cli_entry *e, json_t *out)
 {
-    char text[CLI_TEXT_BYTES];
-
     if (e->pttl == -1)
-        cli_line("ttl", "none: it stays until it is removed; snowshed "
-                        "invalidate removes it");
+        cli_out_line(out, "ttl",
+                     "none: it stays until it is removed; snowshed invalidate "
+                     "removes it");
     else if (e->pttl >= 0)
-        cli_line("ttl", "%s", cli_duration(text, (uint64_t)e->pttl));
-    if (e->has_refresh_failed)
-        print_failed_refresh(e);
-    else if (e->refresh_pttl != -2)
-        cli_line("refresh", "under way, for %s at most",
-                 cli_duration(text, e->refresh_pttl > 0
-                                        ? (uint64_t)e->refresh_pttl
-                                        : 0));
+        cli_out_line(out, "ttl", "%s", cli_duration((uint64_t)e->pttl).at);
+    cli_out_ms(out, "ttl_ms", e->pttl);
 }
 
-static void print_times(const struct cli_entry *e)
+/* The first bytes may tell an operator who wrote the value. In a text they fill
+ * one line. */
+static void show_beginning(const struct cli_entry *e, json_t *out)
 {
-    char age[CLI_TEXT_BYTES], date[CLI_TEXT_BYTES], left[CLI_TEXT_BYTES];
-
-    cli_line("age", "%s (%s %s)", cli_duration(age, cli_entry_age_ms(e)),
-             e->kind == CLI_LEASE ? "taken or renewed" : "written",
-             cli_date(date, e->entry.written_ms));
-    if (e->kind == CLI_FAILURE)
-        return;
-    if (e->entry.until_ms == 0)
-        cli_line("fresh", "no: it is there only for its refresh");
-    else if (cli_entry_is_stale(e))
-        cli_line(e->kind == CLI_LEASE ? "lease" : "fresh", "not since %s",
-                 cli_duration(left, e->now_ms - e->entry.until_ms));
-    else
-        cli_line(e->kind == CLI_LEASE ? "lease" : "fresh", "for %s",
-                 cli_duration(left, e->entry.until_ms - e->now_ms));
-}
-
-static void print_holder(const struct cli_entry *e)
-{
-    cli_field("holder");
-    (void)fputs("process ", stdout);
-    cli_presence_print(e->holder.process, &e->presence);
-    printf(", flight %" PRIu64 "\n", e->holder.flight);
-}
-
-static void print_payload(const struct cli_entry *e)
-{
-    bool is_failure = e->kind == CLI_FAILURE;
-
-    if (is_failure)
-        cli_line("code", "%s",
-                 shed_code_name((enum shed_code)e->entry.row_version));
-    else if ((e->entry.flags & SHED_ENTRY_NULL) != 0 || e->kind == CLI_NEGATIVE)
-        return;
-    cli_field(is_failure ? "reason" : "payload");
-    cli_print_escaped(stdout, e->entry.payload, e->entry.payload_size,
-                      PAYLOAD_SHOWN_BYTES);
-    (void)putchar('\n');
-}
-
-static void print_nonce(const struct cli_entry *e)
-{
-    char hex[2 * SHED_ENTRY_VERSION_BYTES + 1];
-    size_t size;
-    const char *bytes = shed_reply_bytes(e->reply, &size);
-
-    cli_line(e->kind == CLI_LEASE ? "version" : "nonce", "%s",
-             cli_hex(hex, shed_entry_version(bytes), SHED_ENTRY_VERSION_BYTES));
-}
-
-static void print_tags(const struct cli_entry *e)
-{
-    size_t at = 0, size;
-    const unsigned char *tag;
-
-    if ((e->entry.flags & SHED_ENTRY_POSITION) != 0)
-        cli_line("position", "%" PRIu64, e->entry.position);
-    while ((tag = shed_entry_next_tag(e->entry.tags, e->entry.tags_size, &at,
-                                      &size)) != NULL) {
-        cli_field("tag");
-        cli_print_escaped(stdout, tag, size, SIZE_MAX);
-        (void)putchar('\n');
-    }
-}
-
-static void print_miss(const struct cli_miss *miss)
-{
-    char date[CLI_TEXT_BYTES];
-
-    if (miss->position == 0 && miss->is_above)
-        cli_line("miss", "it is from after all that the log of tags has");
-    if (miss->position == 0)
-        return;
-    cli_field("miss");
-    if (miss->tag.size > 0) {
-        (void)fputs("the tag ", stdout);
-        cli_print_escaped(stdout, miss->tag.data, miss->tag.size, SIZE_MAX);
-        (void)fputs(" was", stdout);
-    } else {
-        (void)fputs("all entries were", stdout);
-    }
-    printf(" invalidated at %s\n", cli_date(date, cli_miss_ms(miss)));
-}
-
-static bool is_decoded(const struct cli_entry *e)
-{
-    return e->kind == CLI_VALUE || e->kind == CLI_NEGATIVE ||
-           e->kind == CLI_LEASE || e->kind == CLI_FAILURE;
-}
-
-/* Whether it is an entry of any version of the library. */
-static bool is_ours(const struct cli_entry *e)
-{
-    return e->kind != CLI_FOREIGN || e->format >= 0;
-}
-
-/* The first bytes may tell an operator who wrote the value. They fill one
- * line. */
-static void print_beginning(const struct cli_entry *e)
-{
-    size_t size = 0, shown = 0, width = 0;
-    const char *bytes = shed_reply_bytes(e->reply, &size);
+    const char *bytes = e->bytes.data;
+    size_t size = e->bytes.size, shown = 0, width = 0;
 
     for (; shown < size; shown++) {
         bool is_plain = bytes[shown] >= ' ' && bytes[shown] <= '~';
@@ -188,172 +94,151 @@ static void print_beginning(const struct cli_entry *e)
         if (width > BEGINNING_BYTES)
             break;
     }
-    if (size == 0)
-        return;
-    cli_field("bytes");
-    cli_print_escaped(stdout, bytes, size, shown);
-    (void)putchar('\n');
+    if (size > 0)
+        cli_out_line_bytes(out, "bytes", e->bytes, shown);
+    cli_out_bytes(
+        out, "begins",
+        shed_bytes(bytes, size < BEGINNING_BYTES ? size : BEGINNING_BYTES));
 }
 
-void cli_entry_print(const struct cli_entry *e)
+static void show_age(const struct cli_entry *e, json_t *out)
 {
-    char text[CLI_TEXT_BYTES];
+    cli_out_line(out, "age", "%s (%s %s)", cli_duration(cli_entry_age_ms(e)).at,
+                 e->kind == CLI_LEASE ? "taken or renewed" : "written",
+                 cli_date(e->entry.written_ms).at);
+    cli_out_number(out, "written_ms", e->entry.written_ms);
+    cli_out_number(out, "age_ms", cli_entry_age_ms(e));
+}
 
-    cli_entry_print_title(e);
-    if (e->kind == CLI_FOREIGN && e->format >= 0)
-        cli_line("format", "%d", e->format);
-    if (e->kind != CLI_NONE && e->kind != CLI_OTHER)
-        cli_line("size", "%s%s", cli_size(text, e->size),
-                 is_ours(e) ? " with the header" : "");
-    print_ttl(e);
-    if (e->kind == CLI_FOREIGN || e->kind == CLI_DAMAGED)
-        print_beginning(e);
-    if (!is_decoded(e))
-        return;
-    print_times(e);
-    if (e->kind == CLI_LEASE)
-        print_holder(e);
+static void show_nonce(const struct cli_entry *e, json_t *out)
+{
+    bool is_lease = e->kind == CLI_LEASE;
+    struct cli_text hex =
+        cli_hex(shed_entry_version(e->bytes.data), SHED_ENTRY_VERSION_BYTES);
+
+    cli_out_line(out, is_lease ? "version" : "nonce", "%s", hex.at);
+    cli_out_text(out, is_lease ? "data_version" : "nonce", hex.at);
+}
+
+/* The end of a lease, or of the freshness of a row. */
+static void show_end(const struct cli_entry *e, json_t *out)
+{
+    const char *name = e->kind == CLI_LEASE ? "lease" : "fresh";
+    uint64_t until_ms = e->entry.until_ms;
+
+    if (until_ms == 0)
+        cli_out_line(out, "fresh", "no: it is there only for its refresh");
+    else if (cli_entry_is_stale(e))
+        cli_out_line(out, name, "not since %s",
+                     cli_duration(e->now_ms - until_ms).at);
     else
-        cli_line("cost", "%s to load", cli_duration(text, e->entry.cost_ms));
-    if ((e->entry.flags & SHED_ENTRY_ROW_VERSION) != 0)
-        cli_line("row version", "%" PRIu64, e->entry.row_version);
-    print_nonce(e);
-    if (e->kind == CLI_LEASE)
-        return;
-    print_tags(e);
-    print_miss(&e->miss);
-    print_payload(e);
+        cli_out_line(out, name, "for %s",
+                     cli_duration(until_ms - e->now_ms).at);
 }
 
-/* -------------------------------------------------------------------- JSON */
-
-static void add_lease(json_t *object, const struct cli_entry *e)
+static void show_lease(const struct cli_entry *e, json_t *out)
 {
-    json_t *holder = json_object();
+    json_t *holder = cli_out_object(out, "holder");
 
-    cli_presence_json(holder, e->holder.process, &e->presence);
-    json_object_set_new(holder, "flight",
-                        json_integer((json_int_t)e->holder.flight));
-    json_object_set_new(object, "holder", holder);
-    json_object_set_new(object, "lease_left_ms",
-                        json_integer((json_int_t)cli_entry_left_ms(e)));
+    cli_out_line(out, "holder", "process %s, flight %" PRIu64,
+                 cli_presence_text(e->holder.process, &e->presence).at,
+                 e->holder.flight);
+    cli_presence_members(holder, e->holder.process, &e->presence);
+    cli_out_number(holder, "flight", e->holder.flight);
+    cli_out_number(out, "lease_left_ms", cli_entry_left_ms(e));
 }
 
-static void add_tags(json_t *object, const struct shed_entry *entry)
+static void show_tags(const struct shed_entry *entry, json_t *out)
 {
-    json_t *tags = json_array();
+    json_t *tags = entry->tags_size > 0 ? cli_out_list(out, "tags") : NULL;
     size_t at = 0, size;
     const unsigned char *tag;
 
-    if ((entry->flags & SHED_ENTRY_POSITION) != 0)
-        json_object_set_new(object, "position",
-                            json_integer((json_int_t)entry->position));
+    if ((entry->flags & SHED_ENTRY_POSITION) != 0) {
+        cli_out_line(out, "position", "%" PRIu64, entry->position);
+        cli_out_number(out, "position", entry->position);
+    }
     while ((tag = shed_entry_next_tag(entry->tags, entry->tags_size, &at,
                                       &size)) != NULL) {
-        json_t *one = json_object();
-        cli_json_set_bytes(one, "tag", tag, size);
-        json_array_append_new(tags, one);
+        cli_out_line_bytes(out, "tag", shed_bytes(tag, size), SIZE_MAX);
+        cli_out_bytes(cli_out_item(tags), "tag", shed_bytes(tag, size));
     }
-    if (entry->tags_size > 0)
-        json_object_set(object, "tags", tags);
-    json_decref(tags);
 }
 
-static void add_miss(json_t *object, const struct cli_miss *miss)
+static void show_miss(const struct cli_miss *miss, json_t *out)
 {
+    char *text;
+
+    if (miss->position == 0 && miss->is_above)
+        cli_out_line(out, "miss",
+                     "it is from after all that the log of tags "
+                     "has");
     if (miss->position == 0)
         return;
-    json_object_set_new(object, "invalidated_ms",
-                        json_integer((json_int_t)cli_miss_ms(miss)));
+    text = cli_miss_text(miss);
+    cli_out_line(out, "miss", "%s", text);
+    free(text);
+    cli_out_number(out, "invalidated_ms", cli_miss_ms(miss));
     if (miss->tag.size > 0)
-        cli_json_set_bytes(object, "invalidated_tag", miss->tag.data,
-                           miss->tag.size);
+        cli_out_bytes(out, "invalidated_tag", miss->tag);
     else
-        json_object_set_new(object, "invalidated_tag", json_null());
+        cli_out_text(out, "invalidated_tag", NULL);
 }
 
-static void add_payload(json_t *object, const struct cli_entry *e)
+static void show_stored(const struct cli_entry *e, json_t *out)
 {
     const struct shed_entry *entry = &e->entry;
+    struct shed_bytes payload = shed_bytes(entry->payload, entry->payload_size);
 
-    json_object_set_new(object, "cost_ms", json_integer(entry->cost_ms));
-    if (e->kind == CLI_FAILURE) {
-        json_object_set_new(
-            object, "code",
-            json_string(shed_code_name((enum shed_code)entry->row_version)));
-        cli_json_set_bytes(object, "reason", entry->payload,
-                           entry->payload_size);
+    cli_out_number(out, "fresh_until_ms", entry->until_ms);
+    cli_out_flag(out, "is_stale", cli_entry_is_stale(e));
+    if ((entry->flags & SHED_ENTRY_ROW_VERSION) != 0) {
+        cli_out_line(out, "row version", "%" PRIu64, entry->row_version);
+        cli_out_number(out, "row_version", entry->row_version);
+    }
+    show_tags(entry, out);
+    show_miss(&e->miss, out);
+    if (cli_entry_is_null(e)) {
+        cli_out_text(out, "payload", NULL);
+    } else if (e->kind == CLI_VALUE) {
+        cli_out_line_bytes(out, "payload", payload, PAYLOAD_SHOWN_BYTES);
+        cli_out_bytes(out, "payload", payload);
+    }
+}
+
+static void show_failure(const struct cli_entry *e, json_t *out)
+{
+    struct shed_bytes reason =
+        shed_bytes(e->entry.payload, e->entry.payload_size);
+
+    cli_out_line(out, "code", "%s", cli_entry_code(e));
+    cli_out_text(out, "code", cli_entry_code(e));
+    cli_out_line_bytes(out, "reason", reason, PAYLOAD_SHOWN_BYTES);
+    cli_out_bytes(out, "reason", reason);
+}
+
+void cli_entry_show(const struct cli_entry *e, json_t *out)
+{
+    show_name(e, out);
+    show_ttl(e, out);
+    show_refresh(e, out);
+    if (e->kind == CLI_FOREIGN || e->kind == CLI_DAMAGED)
+        show_beginning(e, out);
+    if (!cli_kind_is_decoded(e->kind))
+        return;
+    show_age(e, out);
+    if (e->kind != CLI_FAILURE)
+        show_end(e, out);
+    if (e->kind == CLI_LEASE) {
+        show_lease(e, out);
+        show_nonce(e, out);
         return;
     }
-    if ((entry->flags & SHED_ENTRY_ROW_VERSION) != 0)
-        json_object_set_new(object, "row_version",
-                            json_integer((json_int_t)entry->row_version));
-    json_object_set_new(object, "fresh_until_ms",
-                        json_integer((json_int_t)entry->until_ms));
-    json_object_set_new(object, "is_stale",
-                        json_boolean(cli_entry_is_stale(e)));
-    add_tags(object, entry);
-    add_miss(object, &e->miss);
-    if (e->kind != CLI_VALUE)
-        return;
-    if ((entry->flags & SHED_ENTRY_NULL) != 0)
-        json_object_set_new(object, "payload", json_null());
+    cli_out_line(out, "cost", "%s to load", cli_duration(e->entry.cost_ms).at);
+    cli_out_number(out, "cost_ms", e->entry.cost_ms);
+    show_nonce(e, out);
+    if (e->kind == CLI_FAILURE)
+        show_failure(e, out);
     else
-        cli_json_set_bytes(object, "payload", entry->payload,
-                           entry->payload_size);
-}
-
-static void add_header(json_t *object, const struct cli_entry *e)
-{
-    char hex[2 * SHED_ENTRY_VERSION_BYTES + 1];
-    size_t size;
-    const char *bytes = shed_reply_bytes(e->reply, &size);
-
-    (void)cli_hex(hex, shed_entry_version(bytes), SHED_ENTRY_VERSION_BYTES);
-    json_object_set_new(object, e->kind == CLI_LEASE ? "data_version" : "nonce",
-                        json_string(hex));
-    json_object_set_new(object, "written_ms",
-                        json_integer((json_int_t)e->entry.written_ms));
-    json_object_set_new(object, "age_ms",
-                        json_integer((json_int_t)cli_entry_age_ms(e)));
-    if (e->kind == CLI_LEASE)
-        add_lease(object, e);
-    else
-        add_payload(object, e);
-}
-
-static void add_beginning(json_t *object, const struct cli_entry *e)
-{
-    size_t size = 0;
-    const char *bytes = shed_reply_bytes(e->reply, &size);
-
-    cli_json_set_bytes(object, "begins", bytes,
-                       size < BEGINNING_BYTES ? size : BEGINNING_BYTES);
-}
-
-json_t *cli_entry_json(const struct cli_entry *e)
-{
-    json_t *object = json_object();
-
-    json_object_set_new(object, "cache", json_string(e->key->cache));
-    cli_key_json(object, e->key);
-    cli_json_set_bytes(object, "redis_key", e->key->named.key.redis,
-                       e->key->named.key.redis_size);
-    json_object_set_new(object, "type", json_string(cli_kind_name(e->kind)));
-    json_object_set_new(object, "ttl_ms", cli_json_ms(e->pttl));
-    if (e->kind == CLI_FOREIGN && e->format >= 0)
-        json_object_set_new(object, "format", json_integer(e->format));
-    if (e->kind != CLI_NONE && e->kind != CLI_OTHER)
-        json_object_set_new(object, "size", json_integer((json_int_t)e->size));
-    if (e->kind == CLI_FOREIGN || e->kind == CLI_DAMAGED)
-        add_beginning(object, e);
-    if (e->has_refresh_failed)
-        json_object_set_new(object, "refresh_failed_ms",
-                            json_integer((json_int_t)cli_refresh_failed_ms(e)));
-    else if (e->refresh_pttl != -2)
-        json_object_set_new(object, "refresh_left_ms",
-                            cli_json_ms(e->refresh_pttl));
-    if (is_decoded(e))
-        add_header(object, e);
-    return object;
+        show_stored(e, out);
 }

@@ -5,16 +5,10 @@
 #ifndef CLI_ENTRY_VIEW_H
 #define CLI_ENTRY_VIEW_H
 
-#include "cache/cache.h"
 #include "entry/entry.h"
-#include "cli/tags.h"
+#include "cli/key.h"
 #include "cli/presence.h"
-
-/* A key of a cache; named points into the struct, so it must not be copied. */
-struct cli_key {
-    const char *cache;
-    struct shed_named_key named;
-};
+#include "cli/tags.h"
 
 enum cli_kind {
     CLI_NONE,     /* the key does not exist */
@@ -29,7 +23,25 @@ enum cli_kind {
 
 #define CLI_KINDS 8
 
+/* What asks for the header of an entry. */
+#define CLI_ASK_HEADER "GETRANGE KEY 0 63"
+
 const char *cli_kind_name(enum cli_kind kind);
+
+/* Whether the entry is one that a load has stored: a row, or no such row. */
+bool cli_kind_is_stored(enum cli_kind kind);
+
+/* Whether its header is decoded. */
+bool cli_kind_is_decoded(enum cli_kind kind);
+
+/* What an entry of size bytes is by its header, which is head, or all of it. */
+enum cli_kind cli_kind_of_header(const void *head, size_t size,
+                                 struct shed_entry *out);
+
+/* The same by an answer to CLI_ASK_HEADER, where the size is not known. If it
+ * is an entry, *out has type, flags and times; else it is FOREIGN or OTHER. */
+enum cli_kind cli_kind_of_answer(const struct shed_reply *head,
+                                 struct shed_entry *out);
 
 struct cli_entry {
     const struct cli_key *key;
@@ -40,42 +52,15 @@ struct cli_entry {
     struct cli_miss miss; /* of VALUE and NEGATIVE, once judged; points into the
                              reply */
     int format;           /* of FOREIGN; -1: unknown */
-    size_t size;          /* bytes, with the header */
     long long pttl;       /* -1: no expiry; -2: no key */
     long long refresh_pttl;    /* of the refresh's lease or failure marker; -2:
                                   none */
     bool has_refresh_failed;   /* it is a marker */
     struct shed_entry refresh; /* if so; its payload is not kept */
     uint64_t now_ms;           /* by the server's clock */
-    struct shed_reply *reply;  /* entry points into it */
+    struct shed_bytes bytes;   /* all of it, with the header */
+    struct shed_reply *reply;  /* bytes and entry point into it */
 };
-
-/* Set a key from the words of a call; ends the program if they are not valid.
- * With --escaped the key is unescaped in place. */
-void cli_key_init(struct cli_key *key, const struct cli_call *call,
-                  const char *cache, char *text);
-
-/* The same from bytes. Returns: NULL, or what is wrong. */
-const char *cli_key_set(struct cli_key *key, const char *cache,
-                        const void *bytes, size_t size);
-
-/* Why this cannot be the name of a cache; NULL: it can. */
-const char *cli_fault_of_name(const char *name);
-
-/* End the program if this cannot be the name of a cache. */
-void cli_check_cache(const struct cli_call *call, const char *name);
-
-/* Set a key from its name in Redis, NAME:{KEY}. Returns: false if it does not
- * belong to the cache, or is a side key. */
-bool cli_key_parse(struct cli_key *key, const char *cache, const char *redis,
-                   size_t size);
-
-/* The key as the program knows it; named.key.size bytes. */
-const char *cli_key_bytes(const struct cli_key *key);
-
-/* The same as cli_word has it, to be freed; or as object["key"]. */
-char *cli_key_word(const struct cli_key *key);
-void cli_key_json(json_t *object, const struct cli_key *key);
 
 /* Read the entry at key, in several round trips. entry keeps a pointer to
  * key. */
@@ -83,23 +68,19 @@ void cli_entry_read(struct cli_redis *redis, const struct cli_key *key,
                     struct cli_entry *out);
 void cli_entry_free(struct cli_entry *entry);
 
-/* Send the GETRANGE of the header of an entry, by its key in Redis. */
-void cli_entry_send_header(struct cli_redis *redis, const char *name,
-                           size_t size);
-
-/* What an entry is by its type. */
-enum cli_kind cli_kind_of(enum shed_entry_type type);
-
 /* Send the UNLINK of an entry and its refresh lease, by its key in Redis. */
-void cli_entry_send_unlink(struct cli_redis *redis, const char *name,
-                           size_t size);
+void cli_entry_send_unlink(struct cli_redis *redis, struct shed_bytes name);
 
 /* Set miss. */
 void cli_entry_judge(struct cli_entry *entry, const struct cli_tags *tags);
 
-/* Decode the reply to GET; sets kind, entry, holder, format and size. The reply
- * remains the caller's. */
-void cli_entry_decode(struct cli_entry *entry, const struct shed_reply *reply);
+/* Make an entry of the reply to GET, which it takes over; what only other
+ * answers tell is left at zero. */
+void cli_entry_decode(struct cli_entry *entry, const struct cli_key *key,
+                      struct shed_reply *reply);
+
+/* Whether it is a row whose value is NULL. */
+bool cli_entry_is_null(const struct cli_entry *entry);
 
 /* Whether it is a value that is no longer fresh. */
 bool cli_entry_is_stale(const struct cli_entry *entry);
@@ -109,15 +90,10 @@ uint64_t cli_entry_age_ms(const struct cli_entry *entry);
  */
 uint64_t cli_entry_left_ms(const struct cli_entry *entry);
 
-/* How long ago a refresh has failed, and how long it is not tried again. */
-uint64_t cli_refresh_failed_ms(const struct cli_entry *entry);
-uint64_t cli_refresh_pause_ms(const struct cli_entry *entry);
+/* The code of a failure. */
+const char *cli_entry_code(const struct cli_entry *entry);
 
-/* Print the header, and the payload or the reason. */
-void cli_entry_print(const struct cli_entry *entry);
-json_t *cli_entry_json(const struct cli_entry *entry);
-
-/* Print the first line of a text about a key: CACHE:{KEY}, and what it is. */
-void cli_entry_print_title(const struct cli_entry *entry);
+/* Say what is known of it. */
+void cli_entry_show(const struct cli_entry *entry, json_t *out);
 
 #endif

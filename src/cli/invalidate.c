@@ -10,9 +10,8 @@
 
 #include "known/tag_log.h"
 #include "cli/caches.h"
-#include "cli/clear.h"
 #include "cli/entry_view.h"
-#include "cli/text.h"
+#include "cli/walk.h"
 #include "redis/script.h"
 
 #define PIPELINE 1000
@@ -25,6 +24,18 @@
  * before its tags are believed to reach its rows. */
 #define KEYS_MAX 10000
 
+/* A cache with this many rows that the log reaches, and none that it does not,
+ * has no others. */
+#define ROWS_ENOUGH 100
+
+/* The rows of a cache that a note in its log of tags does not reach: those of
+ * processes without the option tags_limit carry no position. */
+struct clear {
+    uint64_t reached; /* rows with a position, as far as was looked */
+    uint64_t others;  /* rows without one */
+    uint64_t removed; /* keys */
+};
+
 struct work {
     const struct cli_call *call;
     struct cli_redis *redis;
@@ -33,18 +44,14 @@ struct work {
     size_t lines; /* of the standard input */
     char log[SHED_NAME_MAX_BYTES + sizeof(SHED_TAG_LOG_SUFFIX)]; /* its key */
     bool is_of_tags;
-    struct cli_clear clear; /* of --all-entries */
+    struct clear clear; /* of --all-entries */
 };
 
 static void hear(struct work *w)
 {
-    for (; w->unheard > 0; w->unheard--) {
-        struct shed_reply *reply =
-            cli_redis_check(w->redis, cli_redis_hear(w->redis),
-                            w->is_of_tags ? "EVAL" : "UNLINK");
-        w->found += shed_reply_integer(reply) > 0;
-        shed_reply_free(reply);
-    }
+    for (; w->unheard > 0; w->unheard--)
+        w->found += cli_redis_hear_integer(
+                        w->redis, w->is_of_tags ? "EVAL" : "UNLINK") > 0;
 }
 
 static void count_sent(struct work *w)
@@ -54,75 +61,128 @@ static void count_sent(struct work *w)
         hear(w);
 }
 
-static void remove_key(struct work *w, const struct cli_key *key)
-{
-    cli_entry_send_unlink(w->redis, key->named.key.redis,
-                          key->named.key.redis_size);
-    count_sent(w);
-}
-
 /* A tag of no bytes is all entries. */
-static void invalidate_tag(struct work *w, const void *tag, size_t size)
+static void invalidate_tag(struct work *w, struct shed_bytes tag)
 {
     char digits[SHED_DIGITS];
     struct shed_args args;
 
     shed_script_begin(&args, SHED_SCRIPT_INVALIDATE_TAG, "1");
     shed_args_add_text(&args, w->log);
-    shed_args_add(&args, tag, size);
+    shed_args_add(&args, tag.data, tag.size);
     shed_args_add_text(&args, TAGS_TEXT);
     shed_args_add_text(&args, "0");
     shed_args_add_number(&args, digits, w->sent);
     shed_script_by_text(&args);
-    cli_redis_send(w->redis, &args);
+    cli_redis_send_args(w->redis, &args);
     count_sent(w);
 }
 
 /* Check a word as a tag, or as a key, and invalidate it if is_sent. Returns:
  * NULL, or what is wrong. */
-static const char *take_word(struct work *w, const void *word, size_t size,
+static const char *take_word(struct work *w, struct shed_bytes word,
                              bool is_sent)
 {
     struct cli_key key;
     const char *fault;
 
     if (w->is_of_tags) {
-        if (size == 0 || size > SHED_TAG_MAX_BYTES)
+        if (word.size == 0 || word.size > SHED_TAG_MAX_BYTES)
             return "a tag has 1 to 250 bytes";
         if (is_sent)
-            invalidate_tag(w, word, size);
+            invalidate_tag(w, word);
         return NULL;
     }
-    fault = cli_key_set(&key, w->call->words[0], word, size);
-    if (fault == NULL && is_sent)
-        remove_key(w, &key);
+    fault = cli_key_set(&key, w->call->words[0], word);
+    if (fault == NULL && is_sent) {
+        cli_entry_send_unlink(w->redis, cli_key_name(&key));
+        count_sent(w);
+    }
     return fault;
 }
 
 static bool has_log(const struct work *w)
 {
-    struct shed_args args = {0};
     struct shed_reply *reply;
     bool has;
 
-    shed_args_add_text(&args, "ZCARD");
-    shed_args_add_text(&args, w->log);
-    reply =
-        cli_redis_check_key(w->redis, cli_redis_call(w->redis, &args), "ZCARD");
+    cli_redis_send(w->redis, "ZCARD %s", w->log);
+    reply = cli_redis_hear_key(w->redis, "ZCARD");
     has = shed_reply_integer(reply) > 0;
     shed_reply_free(reply);
     return has;
 }
 
+/* ------------------------------------------------ what no log entry reaches */
+
+/* Whether a note in the log leaves the entry there as a hit, or as a load that
+ * can be stored. Of one that is damaged the header decides, too. */
+static bool count_entry(struct clear *c, const struct shed_reply *head)
+{
+    struct shed_entry entry;
+    enum cli_kind kind = cli_kind_of_answer(head, &entry);
+
+    if (kind == CLI_FOREIGN || kind == CLI_OTHER)
+        return false;
+    if (!cli_kind_is_stored(kind))
+        return true;
+    if ((entry.flags & SHED_ENTRY_POSITION) != 0) {
+        c->reached++;
+        return false;
+    }
+    c->others++;
+    return true;
+}
+
+/* Of a page, remove what the log does not reach, if removes. */
+static void clear_page(const struct cli_walk *walk, bool removes,
+                       struct clear *c)
+{
+    size_t sent = 0;
+
+    for (size_t i = 0; i < walk->count; i++) {
+        const struct cli_found *found = &walk->found[i];
+        if (!count_entry(c, found->answer[0]) || !removes)
+            continue;
+        cli_entry_send_unlink(walk->redis, found->name);
+        sent++;
+    }
+    for (; sent > 0; sent--)
+        c->removed += cli_redis_hear_integer(walk->redis, "UNLINK") > 0;
+}
+
+static bool is_enough(const struct clear *c, bool removes)
+{
+    if (removes)
+        return c->others == 0 && c->reached >= ROWS_ENOUGH;
+    return c->reached > 0 || c->others >= ROWS_ENOUGH;
+}
+
+/* Look at the entries of the cache, at no more than about keys_max keys of the
+ * database, and remove what the log does not reach: rows without a position,
+ * leases and failure markers. Only keys with an entry of the library are
+ * removed. Or, without removes, only look whether some row has a position. */
+static void clear(const struct work *w, uint64_t keys_max, bool removes,
+                  struct clear *out)
+{
+    struct cli_walk walk;
+
+    *out = (struct clear){.removed = 0};
+    cli_walk_begin(&walk, w->redis, w->call->words[0], w->call->rate);
+    walk.ask[0] = CLI_ASK_HEADER;
+    while (!is_enough(out, removes) && walk.looked < keys_max &&
+           cli_walk_next(&walk))
+        clear_page(&walk, removes, out);
+    cli_walk_end(&walk);
+}
+
 static _Noreturn void fail_unknown(const struct work *w)
 {
-    char advice[CLI_ADVICE_BYTES];
-
     cli_fail(w->call, CLI_NO,
              "there is no entry of a cache %s, and nothing was changed: %s "
              "Check the database that the URI names, too",
              w->call->words[0],
-             cli_cache_advice(w->redis, w->call->words[0], advice));
+             cli_cache_advice(w->redis, w->call->words[0]).at);
 }
 
 /* The note comes first: it has its effect at once, where it has one. */
@@ -131,11 +191,11 @@ static void invalidate_all(struct work *w)
     bool is_known = has_log(w);
 
     if (is_known)
-        invalidate_tag(w, "", 0);
+        invalidate_tag(w, shed_str(""));
     hear(w);
-    cli_clear_rows(w->redis, w->call, &w->clear);
+    clear(w, UINT64_MAX, true, &w->clear);
     if (!is_known && w->clear.reached > 0)
-        invalidate_tag(w, "", 0);
+        invalidate_tag(w, shed_str(""));
     else if (!is_known && w->clear.removed == 0)
         fail_unknown(w);
 }
@@ -143,12 +203,12 @@ static void invalidate_all(struct work *w)
 static void check_tags_work(const struct work *w)
 {
     bool is_known = has_log(w);
-    struct cli_clear clear;
+    struct clear c;
 
-    cli_clear_look(w->redis, w->call, is_known ? KEYS_MAX : UINT64_MAX, &clear);
-    if (!is_known && clear.reached == 0 && clear.others == 0)
+    clear(w, is_known ? KEYS_MAX : UINT64_MAX, false, &c);
+    if (!is_known && c.reached == 0 && c.others == 0)
         fail_unknown(w);
-    if (clear.reached == 0 && clear.others > 0)
+    if (c.reached == 0 && c.others > 0)
         cli_fail(w->call, CLI_USAGE,
                  "the entries of %s have no tags, because its programs do not "
                  "open it with the option tags_limit: nothing was changed. "
@@ -165,7 +225,7 @@ static void send_line(struct work *w, char *line, size_t size)
     if (w->call->is_escaped)
         size = cli_unescape(line);
     fault = size == SIZE_MAX ? "a \\ must be followed by another \\ or by xNN"
-                             : take_word(w, line, size, true);
+                             : take_word(w, shed_bytes(line, size), true);
     if (fault != NULL) {
         hear(w);
         cli_fail(w->call, CLI_USAGE,
@@ -202,20 +262,14 @@ static void read_stdin(struct work *w)
 }
 
 /* Check all words before anything is changed. */
-static void check_words(struct work *w, size_t *sizes)
+static void check_words(struct work *w, struct shed_bytes *words)
 {
-    const struct cli_call *call = w->call;
-
-    for (size_t i = 1; i < call->count; i++) {
-        char *word = call->words[i];
+    for (size_t i = 1; i < w->call->count; i++) {
         const char *fault;
-        sizes[i] = call->is_escaped ? cli_unescape(word) : strlen(word);
-        fault = sizes[i] == SIZE_MAX
-                    ? "with --escaped, a \\ must be followed by another \\ or "
-                      "by xNN"
-                    : take_word(w, word, sizes[i], false);
+        words[i] = cli_key_word(w->call, w->call->words[i]);
+        fault = take_word(w, words[i], false);
         if (fault != NULL)
-            cli_fail(call, CLI_USAGE, "%s", fault);
+            cli_fail(w->call, CLI_USAGE, "%s", fault);
     }
 }
 
@@ -223,7 +277,7 @@ static void check_call(const struct cli_call *call)
 {
     bool is_given = call->count > 1 || call->is_from_stdin;
 
-    cli_check_cache(call, call->words[0]);
+    (void)cli_key_cache(call);
     if (call->is_all && (is_given || call->are_tags))
         cli_fail(call, CLI_USAGE,
                  "--all-entries takes neither keys nor tags: it invalidates "
@@ -235,37 +289,35 @@ static void check_call(const struct cli_call *call)
 
 static void report(const struct work *w)
 {
-    bool is_all = w->call->is_all;
+    json_t *out = cli_out_open(w->call);
 
-    if (w->call->is_json && is_all)
-        cli_json_print(w->call,
-                       json_pack("{s:b, s:I}", "invalidated_all", true,
-                                 "removed", (json_int_t)w->clear.removed));
-    else if (w->call->is_json && w->is_of_tags)
-        cli_json_print(w->call, json_pack("{s:I, s:b}", "invalidated_tags",
-                                          (json_int_t)w->sent,
-                                          "invalidated_all", false));
-    else if (w->call->is_json)
-        cli_json_print(w->call, json_pack("{s:I, s:I}", "invalidated",
-                                          (json_int_t)w->sent, "removed",
-                                          (json_int_t)w->found));
-    else if (is_all)
-        printf("all entries of %s invalidated, %llu of them removed\n",
-               w->call->words[0], (unsigned long long)w->clear.removed);
-    else if (w->is_of_tags)
-        printf("%zu tags invalidated\n", w->sent);
-    else
-        printf("%zu invalidated, %zu of them existed\n", w->sent, w->found);
+    if (w->call->is_all) {
+        cli_out_print(out,
+                      "all entries of %s invalidated, %llu of them removed\n",
+                      w->call->words[0], (unsigned long long)w->clear.removed);
+        cli_out_flag(out, "invalidated_all", true);
+        cli_out_number(out, "removed", w->clear.removed);
+    } else if (w->is_of_tags) {
+        cli_out_print(out, "%zu tags invalidated\n", w->sent);
+        cli_out_number(out, "invalidated_tags", w->sent);
+        cli_out_flag(out, "invalidated_all", false);
+    } else {
+        cli_out_print(out, "%zu invalidated, %zu of them existed\n", w->sent,
+                      w->found);
+        cli_out_number(out, "invalidated", w->sent);
+        cli_out_number(out, "removed", w->found);
+    }
+    cli_out_close(w->call, out);
 }
 
 int cli_invalidate(struct cli_call *call)
 {
     struct work w = {.call = call,
                      .is_of_tags = call->is_all || call->are_tags};
-    size_t *sizes = cli_alloc(call->count, sizeof(*sizes));
+    struct shed_bytes *words = cli_alloc(call->count, sizeof(*words));
 
     check_call(call);
-    check_words(&w, sizes);
+    check_words(&w, words);
     (void)snprintf(w.log, sizeof(w.log), "%s" SHED_TAG_LOG_SUFFIX,
                    call->words[0]);
     w.redis = cli_redis_open(call, NULL);
@@ -274,12 +326,12 @@ int cli_invalidate(struct cli_call *call)
     else if (call->are_tags)
         check_tags_work(&w);
     for (size_t i = 1; i < call->count; i++)
-        (void)take_word(&w, call->words[i], sizes[i], true);
+        (void)take_word(&w, words[i], true);
     if (call->is_from_stdin)
         read_stdin(&w);
     hear(&w);
     report(&w);
     cli_redis_close(w.redis);
-    free(sizes);
+    free(words);
     return CLI_YES;
 }

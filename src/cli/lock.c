@@ -4,12 +4,12 @@
  * could be alive.
  */
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "cli/lock_view.h"
+#include "cli/key.h"
 #include "cli/rate.h"
-#include "cli/text.h"
 
 #define GRACE_DEFAULT_MS 1000
 
@@ -47,145 +47,95 @@ static const char *describe(const struct cli_lock *lock)
     return "no lock: the key holds a list, hash, set or stream";
 }
 
-static void print_holder(const struct cli_lock *lock)
+static void show_holder(const struct cli_lock *lock, json_t *out)
 {
-    char hex[2 * SHED_TOKEN_BYTES + 1];
+    const char *process = cli_lock_process(lock);
+    struct cli_text token = cli_hex(lock->token, SHED_TOKEN_BYTES);
+    json_t *holder = cli_out_object(out, "holder");
 
-    cli_field("process");
-    if (lock->process[0] == ' ')
-        (void)fputs("not known: it has no channel (SHED_WAIT_POLL)", stdout);
-    else
-        cli_presence_print(lock->process, &lock->presence);
-    (void)putchar('\n');
+    cli_out_line(out, "process", "%s",
+                 process != NULL
+                     ? cli_presence_text(process, &lock->presence).at
+                     : "not known: it has no channel (SHED_WAIT_POLL)");
     if (lock->is_restarted)
-        cli_line("", "Redis was restarted since the lock was taken");
-    cli_line("token", "%s", cli_hex(hex, lock->token, SHED_TOKEN_BYTES));
+        cli_out_line(out, "", "Redis was restarted since the lock was taken");
+    cli_out_line(out, "token", "%s", token.at);
+    cli_out_text(holder, "token", token.at);
+    cli_presence_members(holder, lock->process, &lock->presence);
+    if (process == NULL)
+        cli_out_text(holder, "process", NULL);
 }
 
-static void print_left(const struct cli_lock *lock)
+static void show_left(const struct cli_lock *lock, json_t *out)
 {
-    char text[CLI_TEXT_BYTES];
-
-    if (lock->state == CLI_LOCK_FREE)
-        return;
     if (lock->stamp_ms > lock->now_ms)
-        cli_line("left", "%s by its stamp, unless it is renewed",
-                 cli_duration(text, lock->stamp_ms - lock->now_ms));
+        cli_out_line(out, "left", "%s by its stamp, unless it is renewed",
+                     cli_duration(lock->stamp_ms - lock->now_ms).at);
     else if (lock->stamp_ms > 0)
-        cli_line("left",
-                 "none: by its stamp it ended %s ago; the next caller takes it",
-                 cli_duration(text, lock->now_ms - lock->stamp_ms));
+        cli_out_line(out, "left",
+                     "none: by its stamp it ended %s ago; the next caller "
+                     "takes it",
+                     cli_duration(lock->now_ms - lock->stamp_ms).at);
     else if (lock->pttl >= 0)
-        cli_line("left", "%s, unless it is renewed",
-                 cli_duration(text, (uint64_t)lock->pttl));
-    else
-        cli_line("left", "no end: it stays until it is released");
+        cli_out_line(out, "left", "%s, unless it is renewed",
+                     cli_duration((uint64_t)lock->pttl).at);
+    else if (lock->state != CLI_LOCK_FREE)
+        cli_out_line(out, "left", "no end: it stays until it is released");
+    cli_out_ms(out, "left_ms", lock->pttl);
+    cli_out_maybe(out, "stamp_ms", lock->stamp_ms > 0,
+                  (long long)lock->stamp_ms);
 }
 
-static uint64_t waited_ms(const struct cli_lock *lock,
-                          const struct cli_waiter *waiter)
+static void show_waiter(const struct cli_waiter *w, uint64_t now_ms,
+                        json_t *out, json_t *item)
 {
-    return lock->now_ms > waiter->since_ms ? lock->now_ms - waiter->since_ms
-                                           : 0;
+    uint64_t waited_ms = shed_left_ms(now_ms, w->since_ms);
+
+    cli_out_line(out, "", "%s  for %s of %s",
+                 cli_presence_text(w->process, &w->presence).at,
+                 cli_duration(waited_ms).at, cli_duration(w->wait_ms).at);
+    cli_presence_members(item, w->process, &w->presence);
+    cli_out_number(item, "waited_ms", waited_ms);
+    cli_out_number(item, "limit_ms", w->wait_ms);
 }
 
-static size_t shown(const struct cli_lock *lock)
+static void show_waiters(const struct cli_lock *lock, json_t *out)
 {
-    return lock->queued < CLI_QUEUE_SHOWN ? (size_t)lock->queued
-                                          : CLI_QUEUE_SHOWN;
-}
-
-static void print_waiters(const struct cli_lock *lock)
-{
-    char waited[CLI_TEXT_BYTES], limit[CLI_TEXT_BYTES];
+    json_t *queue = cli_out_list(out, "queue");
 
     if (lock->queued > 0)
-        cli_line("waiters", "%lld, in this order:", lock->queued);
+        cli_out_line(out, "waiters", "%lld, in this order:", lock->queued);
     else
-        cli_line("waiters", "%s",
-                 lock->has_mark
-                     ? "there are some (only a fair lock counts them)"
-                     : "none seen");
-    for (size_t i = 0; i < shown(lock); i++) {
-        const struct cli_waiter *w = &lock->waiters[i];
-        cli_field("");
-        cli_presence_print(w->process, &w->presence);
-        printf("  for %s of %s\n", cli_duration(waited, waited_ms(lock, w)),
-               cli_duration(limit, w->wait_ms));
-    }
+        cli_out_line(out, "waiters", "%s",
+                     lock->has_mark
+                         ? "there are some (only a fair lock counts them)"
+                         : "none seen");
+    for (long long i = 0; i < lock->queued && i < CLI_QUEUE_SHOWN; i++)
+        show_waiter(&lock->waiters[i], lock->now_ms, out, cli_out_item(queue));
     if (lock->queued > CLI_QUEUE_SHOWN)
-        cli_line("", "...");
+        cli_out_line(out, "", "...");
+    cli_out_number(out, "queued", (uint64_t)lock->queued);
+    cli_out_flag(out, "is_waited_for", lock->queued > 0 || lock->has_mark);
 }
 
-static void print_lock(const struct cli_lock *lock)
+void cli_lock_show(const struct cli_lock *lock, json_t *out)
 {
-    cli_print_escaped(stdout, lock->spec.key[SHED_LOCK_KEY].at,
-                      lock->spec.key[SHED_LOCK_KEY].size, SIZE_MAX);
-    printf("  %s\n", describe(lock));
+    cli_out_print_bytes(out, cli_lock_key(lock));
+    cli_out_print(out, "  %s\n", describe(lock));
+    cli_out_bytes(out, "name", lock->name);
+    cli_out_bytes(out, "redis_key", cli_lock_key(lock));
+    cli_out_text(out, "state", cli_lock_state(lock));
+    cli_out_flag(out, "is_exact_key", lock->is_exact);
     if (lock->state == CLI_LOCK_HELD)
-        print_holder(lock);
-    print_left(lock);
+        show_holder(lock, out);
+    else
+        cli_out_text(out, "holder", NULL);
+    show_left(lock, out);
     if (lock->number > 0)
-        cli_line("number", "%lld, the last that was given", lock->number);
-    print_waiters(lock);
-}
-
-/* -------------------------------------------------------------------- JSON */
-
-static json_t *holder_json(const struct cli_lock *lock)
-{
-    char hex[2 * SHED_TOKEN_BYTES + 1];
-    json_t *holder = json_object();
-
-    (void)cli_hex(hex, lock->token, SHED_TOKEN_BYTES);
-    json_object_set_new(holder, "token", json_string(hex));
-    cli_presence_json(holder, lock->process, &lock->presence);
-    if (lock->process[0] == ' ')
-        json_object_set_new(holder, "process", json_null());
-    return holder;
-}
-
-static json_t *queue_json(const struct cli_lock *lock)
-{
-    json_t *queue = json_array();
-
-    for (size_t i = 0; i < shown(lock); i++) {
-        const struct cli_waiter *w = &lock->waiters[i];
-        json_t *waiter = json_object();
-        cli_presence_json(waiter, w->process, &w->presence);
-        json_object_set_new(waiter, "waited_ms",
-                            json_integer((json_int_t)waited_ms(lock, w)));
-        json_object_set_new(waiter, "limit_ms",
-                            json_integer((json_int_t)w->wait_ms));
-        json_array_append_new(queue, waiter);
-    }
-    return queue;
-}
-
-json_t *cli_lock_json(const struct cli_lock *lock)
-{
-    json_t *object = json_object();
-
-    cli_json_set_bytes(object, "name", lock->name, lock->name_size);
-    cli_json_set_bytes(object, "redis_key", lock->spec.key[SHED_LOCK_KEY].at,
-                       lock->spec.key[SHED_LOCK_KEY].size);
-    json_object_set_new(object, "state", json_string(cli_lock_state(lock)));
-    json_object_set_new(object, "is_exact_key", json_boolean(lock->is_exact));
-    json_object_set_new(object, "holder",
-                        lock->state == CLI_LOCK_HELD ? holder_json(lock)
-                                                     : json_null());
-    json_object_set_new(object, "left_ms", cli_json_ms(lock->pttl));
-    json_object_set_new(
-        object, "stamp_ms",
-        cli_json_ms(lock->stamp_ms > 0 ? (long long)lock->stamp_ms : -1));
-    json_object_set_new(object, "number",
-                        lock->number > 0 ? json_integer(lock->number)
-                                         : json_null());
-    json_object_set_new(object, "queued", json_integer(lock->queued));
-    json_object_set_new(object, "queue", queue_json(lock));
-    json_object_set_new(object, "is_waited_for",
-                        json_boolean(lock->queued > 0 || lock->has_mark));
-    return object;
+        cli_out_line(out, "number", "%lld, the last that was given",
+                     lock->number);
+    cli_out_maybe(out, "number", lock->number > 0, lock->number);
+    show_waiters(lock, out);
 }
 
 /* ------------------------------------------------------------ release-dead */
@@ -202,7 +152,7 @@ static const char *refusal(const struct cli_lock *lock)
 {
     if (lock->state == CLI_LOCK_FREE)
         return "the lock is free";
-    if (lock->state != CLI_LOCK_HELD || lock->process[0] == ' ')
+    if (cli_lock_process(lock) == NULL)
         return "it names no process, so nobody can see whether its holder is "
                "dead. If you know that it is, delete the key with redis-cli";
     if (lock->presence.life == CLI_ALIVE)
@@ -220,23 +170,18 @@ static long long remove_lock(struct cli_redis *redis,
                              const struct cli_lock *lock)
 {
     struct shed_args args = {0};
-    char channel[CLI_CHANNEL_BYTES];
-    size_t size;
-    const char *record = shed_reply_bytes(lock->reply, &size);
-    struct shed_reply *reply;
-    long long answer;
+    struct shed_bytes key = cli_lock_key(lock);
+    struct shed_bytes record = cli_redis_bytes(lock->reply);
+    struct cli_text channel = cli_presence_channel(lock->process);
 
     shed_args_add_text(&args, "EVAL");
-    shed_args_add_text(&args, script);
+    shed_args_add_text(&args, script); /* its words are no command's */
     shed_args_add_text(&args, "1");
-    shed_args_add(&args, lock->spec.key[SHED_LOCK_KEY].at,
-                  lock->spec.key[SHED_LOCK_KEY].size);
-    shed_args_add(&args, record, size);
-    shed_args_add_text(&args, cli_process_channel(channel, lock->process));
-    reply = cli_redis_check(redis, cli_redis_call(redis, &args), "EVAL");
-    answer = shed_reply_integer(reply);
-    shed_reply_free(reply);
-    return answer;
+    shed_args_add(&args, key.data, key.size);
+    shed_args_add(&args, record.data, record.size);
+    shed_args_add_text(&args, channel.at);
+    cli_redis_send_args(redis, &args);
+    return cli_redis_hear_integer(redis, "EVAL");
 }
 
 /* A live process that has lost its connection returns within a few ms. So the
@@ -253,9 +198,8 @@ static const char *release_dead(const struct cli_call *call,
     if (why != NULL)
         return why;
     cli_sleep_ms(grace_ms);
-    cli_lock_read(redis, first->name, first->name_size, first->is_exact,
-                  &second);
-    if (!cli_lock_is_same(first, &second))
+    cli_lock_read(redis, first->name, first->is_exact, &second);
+    if (!cli_redis_are_same(first->reply, second.reply))
         why = "it has changed hands meanwhile: look again";
     else
         why = refusal(&second);
@@ -265,54 +209,45 @@ static const char *release_dead(const struct cli_call *call,
     return why;
 }
 
-static int conclude_release(const struct cli_call *call,
-                            const struct cli_lock *lock, const char *why)
+static void show_release(const struct cli_lock *lock, const char *why,
+                         json_t *out)
 {
-    if (call->is_json) {
-        cli_json_print(call,
-                       json_pack("{s:b, s:o, s:o}", "is_released",
-                                 (int)(why == NULL), "reason",
-                                 why != NULL ? json_string(why) : json_null(),
-                                 "was", cli_lock_json(lock)));
-    } else {
-        print_lock(lock);
-        if (why == NULL)
-            printf("\nReleased. Whatever its holder was doing may be half "
-                   "done.\n");
-        else
-            printf("\nNot released: %s.\n", why);
-    }
-    return why == NULL ? CLI_YES : CLI_NO;
+    cli_out_flag(out, "is_released", why == NULL);
+    cli_out_text(out, "reason", why);
+    cli_lock_show(lock, cli_out_object(out, "was"));
+    if (why == NULL)
+        cli_out_print(out, "\nReleased. Whatever its holder was doing may be "
+                           "half done.\n");
+    else
+        cli_out_print(out, "\nNot released: %s.\n", why);
 }
 
 int cli_lock(struct cli_call *call)
 {
-    char *name = call->words[0];
-    size_t size = call->is_escaped ? cli_unescape(name) : strlen(name);
+    struct shed_bytes name = cli_key_word(call, call->words[0]);
+    json_t *out = cli_out_open(call);
     struct cli_redis *redis;
     struct cli_lock lock;
-    int status;
+    const char *why;
+    bool is_yes;
 
-    if (size == 0 || size > SHED_LOCK_NAME_MAX_BYTES)
-        cli_fail(call, CLI_USAGE,
-                 "a lock name must have 1 to %d bytes (and with --escaped, "
-                 "each \\ must be followed by \\ or xNN)",
+    if (name.size == 0 || name.size > SHED_LOCK_NAME_MAX_BYTES)
+        cli_fail(call, CLI_USAGE, "a lock name must have 1 to %d bytes",
                  SHED_LOCK_NAME_MAX_BYTES);
     redis = cli_redis_open(call, NULL);
-    cli_lock_read(redis, name, size, call->is_exact, &lock);
+    cli_lock_read(redis, name, call->is_exact, &lock);
     if (lock.is_denied)
         (void)cli_redis_check(redis, lock.reply, "GET");
-    status = lock.state == CLI_LOCK_FREE || lock.state == CLI_LOCK_NO_LOCK
-                 ? CLI_NO
-                 : CLI_YES;
-    if (call->is_release)
-        status =
-            conclude_release(call, &lock, release_dead(call, redis, &lock));
-    else if (call->is_json)
-        cli_json_print(call, cli_lock_json(&lock));
-    else
-        print_lock(&lock);
+    is_yes = cli_lock_is_held(&lock);
+    if (call->is_release) {
+        why = release_dead(call, redis, &lock);
+        show_release(&lock, why, out);
+        is_yes = why == NULL;
+    } else {
+        cli_lock_show(&lock, out);
+    }
+    cli_out_close(call, out);
     cli_lock_free(&lock);
     cli_redis_close(redis);
-    return status;
+    return is_yes ? CLI_YES : CLI_NO;
 }

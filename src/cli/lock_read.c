@@ -19,9 +19,10 @@ static bool is_number(const char *bytes, size_t size)
     return size > 0 && strspn(bytes, "0123456789") == size;
 }
 
-static bool is_blank(const char *process)
+/* Blanks: not known. */
+static bool is_known(const char *process)
 {
-    return process[0] == ' ';
+    return process[0] != ' ';
 }
 
 /* TIMESTAMP counts in ms or in seconds. A number that is not a plausible date
@@ -39,8 +40,9 @@ static uint64_t stamp_of(const char *text)
 
 static void judge(struct cli_lock *lock)
 {
-    size_t size = 0;
-    const char *bytes = shed_reply_bytes(lock->reply, &size);
+    struct shed_bytes record = cli_redis_bytes(lock->reply);
+    const char *bytes = record.data;
+    size_t size = record.size;
 
     if (bytes == NULL) {
         lock->state =
@@ -59,19 +61,14 @@ static void judge(struct cli_lock *lock)
     }
 }
 
-static void send_key(struct cli_redis *redis, const struct cli_lock *lock,
-                     const char *command, int which, const char *rest)
+static struct shed_bytes key_of(const struct cli_lock *lock, int which)
 {
-    struct shed_args args = {0};
+    return shed_bytes(lock->spec.key[which].at, lock->spec.key[which].size);
+}
 
-    shed_args_add_text(&args, command);
-    shed_args_add(&args, lock->spec.key[which].at, lock->spec.key[which].size);
-    for (const char *at = rest; *at != '\0';) {
-        size_t size = strcspn(at, " ");
-        shed_args_add(&args, at, size);
-        at += size + (at[size] == ' ');
-    }
-    cli_redis_send(redis, &args);
+struct shed_bytes cli_lock_key(const struct cli_lock *lock)
+{
+    return key_of(lock, SHED_LOCK_KEY);
 }
 
 static void look(struct cli_redis *redis, bool is_exact, struct cli_lock *lock)
@@ -79,26 +76,17 @@ static void look(struct cli_redis *redis, bool is_exact, struct cli_lock *lock)
     lock->is_exact = is_exact;
     lock->options.exact_key = is_exact;
     lock->spec.options = &lock->options;
-    (void)shed_lock_keys_name(&lock->spec, true, lock->name, lock->name_size,
-                              lock->room);
+    (void)shed_lock_keys_name(&lock->spec, true, lock->name.data,
+                              lock->name.size, lock->room);
     shed_reply_free(lock->reply);
-    send_key(redis, lock, "GET", SHED_LOCK_KEY, "");
-    lock->reply = cli_redis_hear(redis);
+    cli_redis_send_key(redis, "GET KEY", cli_lock_key(lock));
+    lock->reply = cli_redis_hear(redis, NULL);
     lock->is_denied = cli_redis_is_denied(lock->reply);
-    if (!lock->is_denied)
-        (void)cli_redis_check_key(redis, lock->reply, "GET");
+    if (!lock->is_denied && !shed_reply_begins(lock->reply, "WRONGTYPE"))
+        (void)cli_redis_check(redis, lock->reply, "GET");
     judge(lock);
     if (lock->is_denied)
         lock->state = CLI_LOCK_FREE;
-}
-
-static long long hear_number(struct cli_redis *redis)
-{
-    struct shed_reply *reply = cli_redis_hear(redis);
-    long long number = shed_reply_integer(reply);
-
-    shed_reply_free(reply);
-    return number;
 }
 
 /* A member is the token, the process, and how long it waits, in ms. */
@@ -106,23 +94,22 @@ static void read_waiter(struct cli_waiter *waiter,
                         const struct shed_reply *member,
                         const struct shed_reply *score)
 {
-    size_t size = 0;
-    const char *bytes = shed_reply_bytes(member, &size);
+    const char *bytes = cli_redis_bytes(member).data;
 
     memset(waiter->process, ' ', sizeof(waiter->process));
-    if (bytes == NULL || size < MEMBER_BYTES)
+    if (cli_redis_bytes(member).size < MEMBER_BYTES)
         return;
     memcpy(waiter->process, bytes + SHED_TOKEN_BYTES, sizeof(waiter->process));
     waiter->wait_ms = strtoull(bytes + MEMBER_BYTES, NULL, 10);
-    waiter->since_ms = (uint64_t)cli_redis_number(score) / US_PER_MS;
+    waiter->since_ms = shed_reply_digits(score) / US_PER_MS;
 }
 
 static void hear_queue(struct cli_redis *redis, struct cli_lock *lock)
 {
     struct shed_reply *list;
 
-    lock->queued = hear_number(redis);
-    list = cli_redis_hear(redis);
+    lock->queued = cli_redis_hear_integer(redis, NULL);
+    list = cli_redis_hear(redis, NULL);
     for (size_t i = 0; i < shed_reply_count(list) / 2 && i < CLI_QUEUE_SHOWN;
          i++)
         read_waiter(&lock->waiters[i], shed_reply_at(list, 2 * i),
@@ -136,12 +123,12 @@ static void hear_around(struct cli_redis *redis, struct cli_lock *lock)
 {
     struct shed_reply *reply;
 
-    lock->pttl = hear_number(redis);
-    reply = cli_redis_hear(redis);
-    lock->number = cli_redis_number(reply);
+    lock->pttl = cli_redis_hear_integer(redis, NULL);
+    reply = cli_redis_hear(redis, NULL);
+    lock->number = (long long)shed_reply_digits(reply);
     shed_reply_free(reply);
     hear_queue(redis, lock);
-    lock->has_mark = hear_number(redis) >= 0;
+    lock->has_mark = cli_redis_hear_integer(redis, NULL) >= 0;
     lock->now_ms = cli_redis_hear_clock_ms(redis);
 }
 
@@ -150,17 +137,17 @@ static void hear_around(struct cli_redis *redis, struct cli_lock *lock)
 static void read_life(struct cli_redis *redis, struct cli_lock *lock)
 {
     struct shed_reply *info;
-    char run[CLI_INFO_BYTES];
+    struct cli_text run;
 
-    if (lock->state != CLI_LOCK_HELD || is_blank(lock->process))
+    if (cli_lock_process(lock) == NULL)
         return;
     cli_presence_read(redis, lock->process, &lock->presence);
-    info = cli_redis_ask(redis, "INFO server");
-    (void)cli_info_field(info, "run_id", run);
+    info = cli_redis_try(redis, "INFO server");
+    run = cli_info(info, "run_id");
     lock->is_restarted =
-        run[0] != '\0' && strncmp(run, lock->run, SHED_RUN_BYTES) != 0;
+        run.at[0] != '\0' && strncmp(run.at, lock->run, SHED_RUN_BYTES) != 0;
     if (lock->presence.life == CLI_GONE &&
-        (run[0] == '\0' || lock->is_restarted))
+        (run.at[0] == '\0' || lock->is_restarted))
         lock->presence.life = CLI_LIFE_UNKNOWN;
     shed_reply_free(info);
 }
@@ -168,28 +155,29 @@ static void read_life(struct cli_redis *redis, struct cli_lock *lock)
 static void read_waiters(struct cli_redis *redis, struct cli_lock *lock)
 {
     for (long long i = 0; i < lock->queued && i < CLI_QUEUE_SHOWN; i++)
-        if (!is_blank(lock->waiters[i].process))
+        if (is_known(lock->waiters[i].process))
             cli_presence_read(redis, lock->waiters[i].process,
                               &lock->waiters[i].presence);
 }
 
-void cli_lock_read(struct cli_redis *redis, const char *name, size_t name_size,
+void cli_lock_read(struct cli_redis *redis, struct shed_bytes name,
                    bool is_exact, struct cli_lock *lock)
 {
-    *lock = (struct cli_lock){.name = name, .name_size = name_size};
-    lock->room = cli_alloc(shed_lock_keys_bytes(name_size), 1);
+    *lock = (struct cli_lock){.name = name};
+    lock->room = cli_alloc(shed_lock_keys_bytes(name.size), 1);
     look(redis, is_exact, lock);
     if (lock->state == CLI_LOCK_FREE && !is_exact) {
         look(redis, true, lock);
         if (lock->state == CLI_LOCK_FREE)
             look(redis, false, lock);
     }
-    send_key(redis, lock, "PTTL", SHED_LOCK_KEY, "");
-    send_key(redis, lock, "GET", SHED_LOCK_KEY_COUNTER, "");
-    send_key(redis, lock, "ZCARD", SHED_LOCK_KEY_QUEUE, "");
-    send_key(redis, lock, "ZRANGE", SHED_LOCK_KEY_QUEUE, "0 9 WITHSCORES");
-    send_key(redis, lock, "PTTL", SHED_LOCK_KEY_WAITERS, "");
-    cli_redis_send_words(redis, "TIME");
+    cli_redis_send_key(redis, "PTTL KEY", cli_lock_key(lock));
+    cli_redis_send_key(redis, "GET KEY", key_of(lock, SHED_LOCK_KEY_COUNTER));
+    cli_redis_send_key(redis, "ZCARD KEY", key_of(lock, SHED_LOCK_KEY_QUEUE));
+    cli_redis_send_key(redis, "ZRANGE KEY 0 9 WITHSCORES",
+                       key_of(lock, SHED_LOCK_KEY_QUEUE));
+    cli_redis_send_key(redis, "PTTL KEY", key_of(lock, SHED_LOCK_KEY_WAITERS));
+    cli_redis_send(redis, "TIME");
     hear_around(redis, lock);
     read_life(redis, lock);
     read_waiters(redis, lock);
@@ -201,11 +189,14 @@ void cli_lock_free(struct cli_lock *lock)
     free(lock->room);
 }
 
-bool cli_lock_is_same(const struct cli_lock *a, const struct cli_lock *b)
+bool cli_lock_is_held(const struct cli_lock *lock)
 {
-    size_t m = 0, n = 0;
-    const char *x = shed_reply_bytes(a->reply, &m);
-    const char *y = shed_reply_bytes(b->reply, &n);
+    return lock->state != CLI_LOCK_FREE && lock->state != CLI_LOCK_NO_LOCK;
+}
 
-    return x != NULL && y != NULL && m == n && memcmp(x, y, m) == 0;
+const char *cli_lock_process(const struct cli_lock *lock)
+{
+    return lock->state == CLI_LOCK_HELD && is_known(lock->process)
+               ? lock->process
+               : NULL;
 }

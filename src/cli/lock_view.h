@@ -2,7 +2,7 @@
 #ifndef CLI_LOCK_VIEW_H
 #define CLI_LOCK_VIEW_H
 
-#include "cli/entry_view.h"
+#include "cli/presence.h"
 #include "lock/keys.h"
 
 enum cli_lock_state {
@@ -17,7 +17,6 @@ enum cli_lock_state {
 #define CLI_LOCK_STATES 6
 
 #define CLI_QUEUE_SHOWN 10
-#define CLI_RUN_BYTES SHED_RUN_BYTES
 
 struct cli_waiter {
     char process[SHED_PROCESS_BYTES]; /* blanks: unknown */
@@ -27,8 +26,7 @@ struct cli_waiter {
 };
 
 struct cli_lock {
-    const char *name;
-    size_t name_size;
+    struct shed_bytes name;
     struct shed_lock_options options; /* the spec points to them */
     struct shed_lock_spec spec;
     char *room; /* the keys point into it */
@@ -54,16 +52,23 @@ struct cli_lock {
 
 /* Read a lock: at lock:{NAME}; at NAME if nothing is there, or with
  * is_exact. */
-void cli_lock_read(struct cli_redis *redis, const char *name, size_t name_size,
+void cli_lock_read(struct cli_redis *redis, struct shed_bytes name,
                    bool is_exact, struct cli_lock *out);
 void cli_lock_free(struct cli_lock *lock);
+
+/* Whether somebody holds it, as far as can be seen. */
+bool cli_lock_is_held(const struct cli_lock *lock);
+
+/* The process that holds it, or NULL: free, or not known. */
+const char *cli_lock_process(const struct cli_lock *lock);
 
 /* "held", "free", ... */
 const char *cli_lock_state(const struct cli_lock *lock);
 
-json_t *cli_lock_json(const struct cli_lock *lock);
+/* The lock's own key. */
+struct shed_bytes cli_lock_key(const struct cli_lock *lock);
 
-/* Whether both have the same record. */
-bool cli_lock_is_same(const struct cli_lock *a, const struct cli_lock *b);
+/* Say what is known of it. */
+void cli_lock_show(const struct cli_lock *lock, json_t *out);
 
 #endif

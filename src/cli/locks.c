@@ -1,13 +1,10 @@
 /* locks: finds the locks of a Redis by their keys, and shows each as lock does,
  * in a line. */
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/lock_view.h"
-#include "cli/rate.h"
-#include "cli/text.h"
 #include "cli/walk.h"
 
 #define LOCKS_MAX 10000
@@ -20,8 +17,8 @@
 struct locks {
     const struct cli_call *call;
     struct cli_redis *redis;
-    json_t *names;        /* a set of lock names, escaped, after "=" if exact */
-    json_t *list;         /* with --json */
+    json_t *names; /* a set of lock names, escaped, after "=" if exact */
+    json_t *out, *list;
     struct cli_rate rate; /* of the walk, then of the commands */
     uint64_t held, left_out, denied;
 };
@@ -33,7 +30,7 @@ static bool begins(const char *key, size_t size, const char *text)
 
 static void add(struct locks *l, bool is_exact, const char *name, size_t size)
 {
-    char *escaped = cli_escape(name, size);
+    char *escaped = cli_escape(shed_bytes(name, size));
     char *key = cli_alloc(strlen(escaped) + 2, 1);
 
     (void)sprintf(key, "%s%s", is_exact ? "=" : "{", escaped);
@@ -64,41 +61,31 @@ static void take_key(struct locks *l, const char *key, size_t size)
 
 static void find(struct locks *l)
 {
-    struct shed_reply *keys;
     struct cli_walk walk;
-    size_t size = 0;
 
     cli_walk_begin_pattern(&walk, l->redis, "lock:*{*", l->call->rate);
-    while ((keys = cli_walk_next(&walk)) != NULL) {
-        for (size_t i = 0; i < shed_reply_count(keys); i++) {
-            const char *key = shed_reply_bytes(shed_reply_at(keys, i), &size);
-            if (key != NULL)
-                take_key(l, key, size);
-        }
-        shed_reply_free(keys);
-    }
+    while (cli_walk_next(&walk))
+        for (size_t i = 0; i < walk.count; i++)
+            take_key(l, walk.found[i].name.data, walk.found[i].name.size);
     cli_walk_end(&walk);
     l->rate = walk.rate;
 }
 
 /* ----------------------------------------------------------------- showing */
 
-static void print_line(struct locks *l, const struct cli_lock *lock)
+static void print_line(const struct locks *l, const struct cli_lock *lock)
 {
-    char left[CLI_TEXT_BYTES] = "no end", *word;
+    const char *process = cli_lock_process(lock);
+    char *word = cli_word(lock->name);
 
-    if (lock->pttl >= 0)
-        (void)cli_duration(left, (uint64_t)lock->pttl);
     if (l->held == 1)
         printf("%-10s %-14s %8s  %s\n", "state", "left", "waiting", "lock");
-    word = cli_word(lock->name, lock->name_size);
-    printf("%-10s %-14s %8lld  %s%s", cli_lock_state(lock), left, lock->queued,
-           lock->is_exact ? "-x " : "", word);
-    if (lock->state == CLI_LOCK_HELD && lock->process[0] != ' ') {
-        (void)fputs("  ", stdout);
-        cli_presence_print(lock->process, &lock->presence);
-    }
-    (void)putchar('\n');
+    printf("%-10s %-14s %8lld  %s%s%s%s\n", cli_lock_state(lock),
+           lock->pttl >= 0 ? cli_duration((uint64_t)lock->pttl).at : "no end",
+           lock->queued, lock->is_exact ? "-x " : "", word,
+           process != NULL ? "  " : "",
+           process != NULL ? cli_presence_text(process, &lock->presence).at
+                           : "");
     free(word);
 }
 
@@ -109,15 +96,16 @@ static void show(struct locks *l, const char *key)
     struct cli_lock lock;
 
     (void)sprintf(name, "%s", key + 1);
-    cli_lock_read(l->redis, name, cli_unescape(name), key[0] == '=', &lock);
+    cli_lock_read(l->redis, shed_bytes(name, cli_unescape(name)), key[0] == '=',
+                  &lock);
     if (lock.is_denied) {
         l->denied++;
-    } else if (lock.state != CLI_LOCK_FREE && lock.state != CLI_LOCK_NO_LOCK) {
+    } else if (cli_lock_is_held(&lock)) {
         l->held++;
-        if (l->call->is_json)
-            json_array_append_new(l->list, cli_lock_json(&lock));
-        else
+        if (l->out == NULL)
             print_line(l, &lock);
+        else
+            cli_lock_show(&lock, cli_out_item(l->list));
     }
     cli_lock_free(&lock);
     free(name);
@@ -133,24 +121,17 @@ static void show_all(struct locks *l)
         cli_rate_keep(&l->rate, COMMANDS_PER_LOCK);
         show(l, key);
     }
-}
-
-static void conclude(struct locks *l)
-{
-    if (l->call->is_json) {
-        cli_json_print(l->call,
-                       json_pack("{s:o, s:I, s:I}", "locks", l->list,
-                                 "locks_left_out", (json_int_t)l->left_out,
-                                 "locks_denied", (json_int_t)l->denied));
-        return;
-    }
-    json_decref(l->list);
     if (l->held == 0)
-        printf("no lock is held in this database\n");
+        cli_out_print(l->out, "no lock is held in this database\n");
     if (l->left_out > 0)
-        printf("%" PRIu64 " further locks are not shown\n", l->left_out);
+        cli_out_print(l->out, "%" PRIu64 " further locks are not shown\n",
+                      l->left_out);
     if (l->denied > 0)
-        printf("%" PRIu64 " locks may not be read by this user\n", l->denied);
+        cli_out_print(l->out,
+                      "%" PRIu64 " locks may not be read by this user\n",
+                      l->denied);
+    cli_out_number(l->out, "locks_left_out", l->left_out);
+    cli_out_number(l->out, "locks_denied", l->denied);
 }
 
 int cli_locks(struct cli_call *call)
@@ -158,13 +139,14 @@ int cli_locks(struct cli_call *call)
     struct locks l = {.call = call,
                       .redis = cli_redis_open(call, NULL),
                       .names = json_object(),
-                      .list = json_array()};
+                      .out = cli_out_open(call)};
 
-    if (l.names == NULL || l.list == NULL)
-        cli_fail(call, CLI_FAILED, "out of memory");
+    if (l.names == NULL)
+        cli_fail_nomem();
+    l.list = cli_out_list(l.out, "locks");
     find(&l);
     show_all(&l);
-    conclude(&l);
+    cli_out_close(call, l.out);
     json_decref(l.names);
     cli_redis_close(l.redis);
     return l.held > 0 ? CLI_YES : CLI_NO;

@@ -8,9 +8,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "cli/cli.h"
+#include "cli/out.h"
 
 #define KEYS_HELP                                                              \
     "KEY is the key that the program passes to the library. With --escaped, "  \
@@ -114,11 +113,10 @@ void cli_fail(const struct cli_call *call, enum cli_status status,
     (void)fflush(stdout);
     (void)fprintf(stderr, "snowshed: %s\n", text);
     if (call->is_json) {
-        json_t *object =
-            json_pack("{s:s, s:i}", "error", text, "status", (int)status);
-        (void)json_dumpf(object, stdout, JSON_COMPACT | JSON_ENSURE_ASCII);
-        (void)putchar('\n');
-        json_decref(object);
+        json_t *out = cli_out_open(call);
+        cli_out_text(out, "error", text);
+        cli_out_number(out, "status", status);
+        cli_out_close_line(call, out);
     }
     exit((int)status);
 }
@@ -135,45 +133,18 @@ void cli_flush(const struct cli_call *call)
     }
 }
 
-static void print_json(const struct cli_call *call, json_t *object,
-                       size_t flags)
+void cli_fail_nomem(void)
 {
-    if (object == NULL ||
-        json_dumpf(object, stdout, flags | JSON_ENSURE_ASCII) != 0)
-        cli_fail(call, CLI_FAILED, "out of memory for JSON");
-    (void)putchar('\n');
-    json_decref(object);
-    cli_flush(call);
-}
-
-void cli_json_print(const struct cli_call *call, json_t *object)
-{
-    print_json(call, object, JSON_INDENT(2));
-}
-
-void cli_json_print_line(const struct cli_call *call, json_t *object)
-{
-    print_json(call, object, JSON_COMPACT);
-}
-
-void *cli_realloc(void *old, size_t count, size_t size)
-{
-    void *memory = NULL;
-
-    if (size == 0 || count <= SIZE_MAX / size)
-        memory = realloc(old, count * size + 1);
-    if (memory == NULL) {
-        (void)fputs("snowshed: out of memory\n", stderr);
-        exit(CLI_FAILED);
-    }
-    return memory;
+    (void)fputs("snowshed: out of memory\n", stderr);
+    exit(CLI_FAILED);
 }
 
 void *cli_alloc(size_t count, size_t size)
 {
-    void *memory = cli_realloc(NULL, count, size);
+    void *memory = calloc(count > 0 ? count : 1, size);
 
-    memset(memory, 0, count * size);
+    if (memory == NULL)
+        cli_fail_nomem();
     return memory;
 }
 

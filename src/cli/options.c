@@ -31,8 +31,9 @@ struct cli_option {
 static const struct cli_option table[] = {
     /* options of all commands */
     {"redis", 'r', TEXT, "URI", AT(redis), 0, 0,
-     "redis://[user[:password]@]host[:port][/db] or unix:/path[?db=n]; else "
-     "the environment's SNOWSHED_REDIS, which other users cannot read"},
+     "redis://[user[:password]@]host[:port][/db], rediss:// for TLS, or "
+     "unix:/path[?db=n]; else the environment's SNOWSHED_REDIS, which other "
+     "users cannot read"},
     {"timeout", 't', NUMBER, "MS", AT(timeout_ms), 1, 600000,
      "how long to wait for a connection, and for each answer (2000)"},
     {"json", 'j', FLAG, NULL, AT(is_json), 0, 0, "print JSON"},

@@ -5,6 +5,7 @@
 #ifndef CLI_PRESENCE_H
 #define CLI_PRESENCE_H
 
+#include "cli/out.h"
 #include "cli/redis.h"
 
 enum cli_life { CLI_LIFE_UNKNOWN, CLI_ALIVE, CLI_GONE };
@@ -17,22 +18,21 @@ struct cli_presence {
     unsigned long long pid;
 };
 
-/* Write the name of the channel of a process of SHED_PROCESS_BYTES. */
-#define CLI_CHANNEL_BYTES 48
-const char *cli_process_channel(char channel[CLI_CHANNEL_BYTES],
-                                const char *process);
-
-/* Ask about a process. Without the rights to PUBSUB NUMSUB and PUBSUB CHANNELS
- * its life, or its place, is unknown. */
+/* Ask about a process, of SHED_PROCESS_BYTES. Without the rights to PUBSUB
+ * NUMSUB and PUBSUB CHANNELS its life, or its place, is unknown. */
 void cli_presence_read(struct cli_redis *redis, const char *process,
                        struct cli_presence *out);
 
-/* Print the process, where it runs, and whether it is alive:
+/* The name of the channel of a process. */
+struct cli_text cli_presence_channel(const char *process);
+
+/* The process, where it runs, and whether it is alive:
  * "39c0e3c8d8b01b26 (alive, host web-3, pid 4711)". */
-void cli_presence_print(const char *process, const struct cli_presence *of);
+struct cli_text cli_presence_text(const char *process,
+                                  const struct cli_presence *of);
 
 /* Set the members process, is_alive, host and pid; null: not known. */
-void cli_presence_json(json_t *object, const char *process,
-                       const struct cli_presence *of);
+void cli_presence_members(json_t *out, const char *process,
+                          const struct cli_presence *of);
 
 #endif

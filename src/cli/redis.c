@@ -1,46 +1,24 @@
-/* Blocking connections by hiredis. The only file of the tool that includes
- * it. */
+/* Commands are queued until an answer is waited for, and then sent at once. */
 #include "cli/redis.h"
 
-#include <errno.h>
-#include <hiredis/hiredis.h>
 #include <poll.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include "base/clock.h"
 #include "redis/address.h"
+#include "redis/dial.h"
+#include "redis/lookup.h"
 
-#define MS_PER_S 1000
-#define US_PER_MS 1000
 #define TOO_MANY "max number of clients"
 
 struct cli_redis {
     const struct cli_call *call;
     struct shed_address *address;
-    redisContext *context;
+    struct shed_wire wire;
 };
-
-static struct timeval timeval_of(uint64_t ms)
-{
-    return (struct timeval){.tv_sec = (time_t)(ms / MS_PER_S),
-                            .tv_usec =
-                                (suseconds_t)(ms % MS_PER_S * US_PER_MS)};
-}
-
-/* Read the error with which the server closed the connection, as it does when
- * it has too many. It can be readable after a write has failed. */
-static void read_last_words(const redisContext *c, char *text, size_t size)
-{
-    ssize_t got = recv(c->fd, text, size - 1, MSG_DONTWAIT);
-
-    text[got > 0 ? (size_t)got : 0] = '\0';
-    text[strcspn(text, "\r\n")] = '\0';
-    if (text[0] != '-')
-        text[0] = '\0';
-}
 
 static const char *advice_for(const char *error)
 {
@@ -64,58 +42,54 @@ static const char *advice_for(const char *error)
     return "";
 }
 
-static _Noreturn void fail_closed(const struct cli_redis *redis)
+/* The server may have closed the connection with an error, as it does when it
+ * has too many. That can be readable after a write has failed. */
+static _Noreturn void fail_lost(const struct cli_redis *redis,
+                                const struct shed_error *err)
 {
     char words[256];
+    ssize_t got = recv(redis->wire.fd, words, sizeof(words) - 1, MSG_DONTWAIT);
 
-    read_last_words(redis->context, words, sizeof(words));
-    if (words[0] != '\0')
+    words[got > 0 ? (size_t)got : 0] = '\0';
+    words[strcspn(words, "\r\n")] = '\0';
+    if (words[0] == '-')
         cli_fail(redis->call, CLI_FAILED,
                  "Redis %s closed the connection: %s%s", redis->address->text,
                  words + 1, advice_for(words));
-    cli_fail(redis->call, CLI_FAILED,
-             "Redis %s closed the connection: was it stopped, or this client "
-             "killed?",
-             redis->address->text);
+    cli_fail(redis->call, CLI_FAILED, "%s (%s)%s", err->reason,
+             redis->address->text,
+             shed_wire_is_in_handshake(&redis->wire)
+                 ? "; the tool trusts the authorities of SSL_CERT_FILE"
+                 : ": was it stopped, or this client killed?");
 }
 
-/* Report why the connection failed, without quoting what was sent. */
-static _Noreturn void fail(const struct cli_redis *redis)
+static _Noreturn void fail_silent(const struct cli_redis *redis)
 {
-    const redisContext *c = redis->context;
-
-    if (c->err == REDIS_ERR_IO && (errno == EAGAIN || errno == ETIMEDOUT))
-        cli_fail(redis->call, CLI_FAILED,
-                 "Redis %s did not answer within %llu ms: is it stopped, "
-                 "paused or busy? --timeout waits longer",
-                 redis->address->text,
-                 (unsigned long long)redis->call->timeout_ms);
-    if (c->err == REDIS_ERR_EOF ||
-        (c->err == REDIS_ERR_IO && (errno == EPIPE || errno == ECONNRESET)))
-        fail_closed(redis);
     cli_fail(redis->call, CLI_FAILED,
-             "Redis %s cannot be reached: %s: is it running there?",
-             redis->address->text, c->errstr);
+             "Redis %s did not answer within %llu ms: is it stopped, paused or "
+             "busy? --timeout waits longer",
+             redis->address->text, (unsigned long long)redis->call->timeout_ms);
+}
+
+static uint64_t limit_ms(const struct cli_redis *redis)
+{
+    return shed_deadline_ms(shed_now_ms(), redis->call->timeout_ms);
 }
 
 static void connect_to(struct cli_redis *redis)
 {
-    const struct shed_address *a = redis->address;
-    struct timeval limit = timeval_of(redis->call->timeout_ms);
+    struct shed_error err;
 
-    if (a->host != NULL)
-        redis->context = redisConnectWithTimeout(
-            a->host, (int)strtol(a->port, NULL, 10), limit);
-    else
-        redis->context = redisConnectUnixWithTimeout(
-            ((const struct sockaddr_un *)(const void *)&a->name)->sun_path,
-            limit);
-    if (redis->context == NULL)
-        cli_fail(redis->call, CLI_FAILED, "out of memory for a connection");
-    if (redis->context->err != 0)
-        fail(redis);
-    if (redisSetTimeout(redis->context, limit) != REDIS_OK)
-        fail(redis);
+    if (redis->address->sentinels != NULL)
+        shed_lookup_wait(redis->address); /* ask them where the primary is */
+    if (shed_wire_open(&redis->wire, redis->address, &err) != SHED_OK)
+        cli_fail(redis->call, CLI_FAILED, "%s: is it running there?",
+                 err.reason);
+    if (shed_dial_wait(redis->wire.fd, POLLOUT, limit_ms(redis)) == 0)
+        fail_silent(redis);
+    if (shed_wire_connected(&redis->wire, redis->address, &err) != SHED_OK)
+        cli_fail(redis->call, CLI_FAILED, "%s: is it running there?",
+                 err.reason);
 }
 
 /* An error can quote what was sent, here the password: only its code is shown.
@@ -137,30 +111,25 @@ static void check_login(struct cli_redis *redis, struct shed_reply *reply)
 static void set_up(struct cli_redis *redis)
 {
     const struct shed_address *a = redis->address;
-    struct shed_args args = {0};
 
-    if (a->password != NULL) {
-        shed_args_add_text(&args, "AUTH");
-        if (a->user != NULL)
-            shed_args_add_text(&args, a->user);
-        shed_args_add_text(&args, a->password);
-        check_login(redis, cli_redis_call(redis, &args));
-    }
-    if (a->db[0] != '\0') {
-        args = (struct shed_args){0};
-        shed_args_add_text(&args, "SELECT");
-        shed_args_add_text(&args, a->db);
-        shed_reply_free(cli_redis_check(redis, cli_redis_call(redis, &args),
-                                        "to select the database"));
-    }
+    if (a->password != NULL && a->user != NULL)
+        check_login(redis,
+                    cli_redis_try(redis, "AUTH %s %s", a->user, a->password));
+    else if (a->password != NULL)
+        check_login(redis, cli_redis_try(redis, "AUTH %s", a->password));
+    if (a->db[0] != '\0')
+        shed_reply_free(cli_redis_ask(redis, "SELECT %s", a->db));
 }
 
 struct cli_redis *cli_redis_open(const struct cli_call *call, const char *uri)
 {
+    /* TLS trusts the authorities of the system */
+    static const struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
     struct cli_redis *redis = cli_alloc(1, sizeof(*redis));
     struct shed_error err;
 
     redis->call = call;
+    shed_wire_init(&redis->wire);
     if (uri == NULL)
         uri = call->redis;
     if (uri == NULL)
@@ -170,9 +139,8 @@ struct cli_redis *cli_redis_open(const struct cli_call *call, const char *uri)
         cli_fail(call, err.code == SHED_EINVAL ? CLI_USAGE : CLI_FAILED,
                  "%s; examples: redis://host:6379/0, unix:/run/redis.sock",
                  err.reason);
-    if (redis->address->is_tls)
-        cli_fail(call, CLI_USAGE,
-                 "the tool does not speak TLS: use redis:// or unix:");
+    if (shed_address_use_tls(redis->address, &options, &err) != SHED_OK)
+        cli_fail(call, CLI_FAILED, "%s", err.reason);
     connect_to(redis);
     set_up(redis);
     return redis;
@@ -180,9 +148,7 @@ struct cli_redis *cli_redis_open(const struct cli_call *call, const char *uri)
 
 void cli_redis_close(struct cli_redis *redis)
 {
-    if (redis == NULL)
-        return;
-    redisFree(redis->context);
+    shed_wire_close(&redis->wire);
     shed_address_destroy(redis->address);
     free(redis);
 }
@@ -192,78 +158,160 @@ const char *cli_redis_name(const struct cli_redis *redis)
     return redis->address->text;
 }
 
-/* ---------------------------------------------------------------- talking */
+/* ----------------------------------------------------------------- asking */
 
-void cli_redis_send(struct cli_redis *redis, const struct shed_args *args)
+void cli_redis_send_args(struct cli_redis *redis, const struct shed_args *args)
 {
-    /* hiredis does not write to the arguments */
-    if (redisAppendCommandArgv(redis->context, args->count,
-                               (const char **)(uintptr_t)args->at,
-                               args->size) != REDIS_OK)
-        fail(redis);
+    struct shed_error err;
+
+    if (shed_buffer_append(&redis->wire.out, args, &err) != SHED_OK)
+        cli_fail(redis->call, CLI_FAILED, "%s", err.reason);
 }
 
-static void add_words(struct shed_args *args, const char *words)
+static bool begins(const char *text, const char *with)
 {
-    for (const char *at = words; *at != '\0';) {
-        size_t size = strcspn(at, " ");
-        shed_args_add(args, at, size);
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+static void send_list(struct cli_redis *redis, const char *format, va_list list)
+{
+    struct shed_args args = {0};
+    char digits[SHED_ARGS_MAX][SHED_DIGITS];
+
+    for (const char *at = format; *at != '\0';) {
+        size_t size = strcspn(at, " "), bytes;
+        if (begins(at, "%.*s")) {
+            bytes = (size_t)va_arg(list, int);
+            shed_args_add(&args, va_arg(list, const char *), bytes);
+        } else if (begins(at, "%s")) {
+            shed_args_add_text(&args, va_arg(list, const char *));
+        } else if (begins(at, "%llu")) {
+            shed_args_add_number(&args, digits[args.count],
+                                 va_arg(list, unsigned long long));
+        } else {
+            shed_args_add(&args, at, size);
+        }
         at += size + (at[size] == ' ');
     }
+    cli_redis_send_args(redis, &args);
 }
 
-void cli_redis_send_words(struct cli_redis *redis, const char *words)
+void cli_redis_send_key(struct cli_redis *redis, const char *words,
+                        struct shed_bytes key)
 {
     struct shed_args args = {0};
 
-    add_words(&args, words);
-    cli_redis_send(redis, &args);
+    for (const char *at = words; *at != '\0';) {
+        size_t size = strcspn(at, " ");
+        if (begins(at, "KEY"))
+            shed_args_add(&args, key.data, key.size);
+        else
+            shed_args_add(&args, at, size);
+        at += size + (at[size] == ' ');
+    }
+    cli_redis_send_args(redis, &args);
 }
 
-struct shed_reply *cli_redis_hear(struct cli_redis *redis)
+void cli_redis_send(struct cli_redis *redis, const char *format, ...)
 {
-    void *reply = NULL;
+    va_list list;
 
-    errno = 0;
-    if (redisGetReply(redis->context, &reply) != REDIS_OK || reply == NULL)
-        fail(redis);
-    return reply;
+    va_start(list, format);
+    send_list(redis, format, list);
+    va_end(list);
+}
+
+struct shed_reply *cli_redis_try(struct cli_redis *redis, const char *format,
+                                 ...)
+{
+    va_list list;
+
+    va_start(list, format);
+    send_list(redis, format, list);
+    va_end(list);
+    return cli_redis_hear(redis, NULL);
+}
+
+struct shed_reply *cli_redis_ask(struct cli_redis *redis, const char *format,
+                                 ...)
+{
+    char what[64];
+    va_list list;
+
+    va_start(list, format);
+    send_list(redis, format, list);
+    va_end(list);
+    /* an argument can be a secret */
+    (void)snprintf(what, sizeof(what), "%.*s", (int)strcspn(format, "%"),
+                   format);
+    return cli_redis_hear(redis, what);
+}
+
+/* ---------------------------------------------------------------- hearing */
+
+/* Returns: NULL at the end of the time. */
+static struct shed_reply *hear_until(struct cli_redis *redis, uint64_t end_ms)
+{
+    struct shed_wire *wire = &redis->wire;
+
+    for (;;) {
+        struct shed_reply *reply = NULL;
+        struct shed_error err;
+        enum shed_wire_io next = shed_wire_next(wire, &reply, &err), sent;
+        short events = POLLIN;
+        if (next == SHED_WIRE_DONE)
+            return reply;
+        sent = shed_wire_flush(wire, &err);
+        if (next == SHED_WIRE_LOST || sent == SHED_WIRE_LOST)
+            fail_lost(redis, &err);
+        if (sent == SHED_WIRE_AGAIN)
+            events |= POLLOUT;
+        if (shed_dial_wait(wire->fd, events, end_ms) == 0)
+            return NULL;
+        if (shed_wire_fill(wire, &err) == SHED_WIRE_LOST)
+            fail_lost(redis, &err);
+    }
 }
 
 struct shed_reply *cli_redis_hear_for(struct cli_redis *redis, uint64_t ms)
 {
-    struct pollfd ready = {.fd = redis->context->fd, .events = POLLIN};
-    void *reply = NULL;
-    uint64_t end_ms = shed_deadline_ms(shed_now_ms(), ms);
-    int is_sent = 0;
-
-    while (!is_sent)
-        if (redisBufferWrite(redis->context, &is_sent) != REDIS_OK)
-            fail(redis);
-    for (;;) {
-        uint64_t left_ms = shed_left_ms(end_ms, shed_now_ms());
-        if (redisGetReplyFromReader(redis->context, &reply) != REDIS_OK)
-            fail(redis);
-        if (reply != NULL)
-            return reply;
-        if (poll(&ready, 1, (int)left_ms) <= 0)
-            return NULL; /* the time is over, or a signal arrived */
-        if (redisBufferRead(redis->context) != REDIS_OK)
-            fail(redis);
-    }
+    return hear_until(redis, shed_deadline_ms(shed_now_ms(), ms));
 }
 
-struct shed_reply *cli_redis_call(struct cli_redis *redis,
-                                  const struct shed_args *args)
+struct shed_reply *cli_redis_hear(struct cli_redis *redis, const char *what)
 {
-    cli_redis_send(redis, args);
-    return cli_redis_hear(redis);
+    struct shed_reply *reply = hear_until(redis, limit_ms(redis));
+
+    if (reply == NULL)
+        fail_silent(redis);
+    return what != NULL ? cli_redis_check(redis, reply, what) : reply;
 }
 
-struct shed_reply *cli_redis_ask(struct cli_redis *redis, const char *words)
+struct shed_reply *cli_redis_hear_key(struct cli_redis *redis, const char *what)
 {
-    cli_redis_send_words(redis, words);
-    return cli_redis_hear(redis);
+    struct shed_reply *reply = cli_redis_hear(redis, NULL);
+
+    return shed_reply_begins(reply, "WRONGTYPE")
+               ? reply
+               : cli_redis_check(redis, reply, what);
+}
+
+long long cli_redis_hear_integer(struct cli_redis *redis, const char *what)
+{
+    struct shed_reply *reply = cli_redis_hear(redis, what);
+    long long number = shed_reply_integer(reply);
+
+    shed_reply_free(reply);
+    return number;
+}
+
+uint64_t cli_redis_hear_clock_ms(struct cli_redis *redis)
+{
+    struct shed_reply *time = cli_redis_hear(redis, "TIME");
+    uint64_t ms = shed_reply_time_ms(time);
+
+    shed_reply_free(time);
+    return ms;
 }
 
 struct shed_reply *cli_redis_check(struct cli_redis *redis,
@@ -280,61 +328,38 @@ struct shed_reply *cli_redis_check(struct cli_redis *redis,
                  : advice_for(error));
 }
 
-struct shed_reply *cli_redis_check_key(struct cli_redis *redis,
-                                       struct shed_reply *reply,
-                                       const char *what)
-{
-    return shed_reply_begins(reply, "WRONGTYPE")
-               ? reply
-               : cli_redis_check(redis, reply, what);
-}
-
 bool cli_redis_is_denied(const struct shed_reply *reply)
 {
     return shed_reply_error(reply) != NULL &&
            shed_reply_code(reply) == SHED_EDENIED;
 }
 
-uint64_t cli_redis_clock_ms(const struct shed_reply *time)
-{
-    long long s = cli_redis_number(shed_reply_at(time, 0));
-    long long us = cli_redis_number(shed_reply_at(time, 1));
-
-    return (uint64_t)s * MS_PER_S + (uint64_t)us / US_PER_MS;
-}
-
-uint64_t cli_redis_hear_clock_ms(struct cli_redis *redis)
-{
-    struct shed_reply *time =
-        cli_redis_check(redis, cli_redis_hear(redis), "TIME");
-    uint64_t ms = cli_redis_clock_ms(time);
-
-    shed_reply_free(time);
-    return ms;
-}
-
-long long cli_redis_number(const struct shed_reply *reply)
+struct shed_bytes cli_redis_bytes(const struct shed_reply *reply)
 {
     size_t size = 0;
-    const char *text = shed_reply_bytes(reply, &size);
+    const char *bytes = shed_reply_bytes(reply, &size);
 
-    /* hiredis ends every string with a NUL */
-    return text != NULL ? strtoll(text, NULL, 10) : 0;
+    return shed_bytes(bytes, size);
 }
 
-const char *cli_info_field(const struct shed_reply *info, const char *name,
-                           char text[CLI_INFO_BYTES])
+bool cli_redis_are_same(const struct shed_reply *a, const struct shed_reply *b)
 {
-    size_t size = strlen(name), all = 0, n;
+    struct shed_bytes x = cli_redis_bytes(a), y = cli_redis_bytes(b);
 
-    text[0] = '\0';
-    for (const char *at = shed_reply_bytes(info, &all); at != NULL;) {
-        if (strncmp(at, name, size) == 0 && at[size] == ':') {
+    return x.data != NULL && y.data != NULL && x.size == y.size &&
+           memcmp(x.data, y.data, x.size) == 0;
+}
+
+struct cli_text cli_info(const struct shed_reply *info, const char *name)
+{
+    struct cli_text text = {""};
+    size_t size = strlen(name);
+
+    for (const char *at = cli_redis_bytes(info).data; at != NULL;) {
+        if (begins(at, name) && at[size] == ':') {
             at += size + 1;
-            n = strcspn(at, "\r\n");
-            (void)snprintf(text, CLI_INFO_BYTES, "%.*s",
-                           n < CLI_INFO_BYTES ? (int)n : CLI_INFO_BYTES - 1,
-                           at);
+            (void)snprintf(text.at, sizeof(text.at), "%.*s",
+                           (int)strcspn(at, "\r\n"), at);
             break;
         }
         at = strchr(at, '\n');
@@ -345,7 +370,5 @@ const char *cli_info_field(const struct shed_reply *info, const char *name,
 
 long long cli_info_number(const struct shed_reply *info, const char *name)
 {
-    char text[CLI_INFO_BYTES];
-
-    return strtoll(cli_info_field(info, name, text), NULL, 10);
+    return strtoll(cli_info(info, name).at, NULL, 10);
 }

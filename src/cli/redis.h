@@ -1,11 +1,13 @@
 /*
- * A blocking connection to Redis, with a time limit for each answer. A failure
- * ends the program with a text that names the server, but never a password.
+ * Questions to Redis: a blocking connection with a time limit for each answer,
+ * on one of the library's wires. A failure ends the program with a text that
+ * names the server, but never a password.
  */
 #ifndef CLI_REDIS_H
 #define CLI_REDIS_H
 
 #include "cli/cli.h"
+#include "cli/text.h"
 #include "redis/reply.h"
 #include "redis/wire.h"
 
@@ -18,53 +20,59 @@ void cli_redis_close(struct cli_redis *redis);
 /* The server's name in texts: "host:port" or a path. */
 const char *cli_redis_name(const struct cli_redis *redis);
 
-/* Send a command; the answers come in the same order. */
-void cli_redis_send(struct cli_redis *redis, const struct shed_args *args);
-void cli_redis_send_words(struct cli_redis *redis, const char *words);
+/* Send a command; the answers come in the same order. Each word of the format
+ * is one of the command's, or stands for one: %s is a text, %.*s bytes, %llu a
+ * number. */
+__attribute__((format(printf, 2, 3))) void
+cli_redis_send(struct cli_redis *redis, const char *format, ...);
+void cli_redis_send_args(struct cli_redis *redis, const struct shed_args *args);
 
-/* Read the next answer, which may be an error; a reply to be freed, never
- * NULL. */
-struct shed_reply *cli_redis_hear(struct cli_redis *redis);
+/* Send a question about a key: words in which KEY stands for it. */
+void cli_redis_send_key(struct cli_redis *redis, const char *words,
+                        struct shed_bytes key);
 
-/* The same, waiting for at most ms, as for pushes; NULL when nothing has
- * come. */
-struct shed_reply *cli_redis_hear_for(struct cli_redis *redis, uint64_t ms);
-
-/* Send one command and read its answer. words are separated by single
- * spaces. */
-struct shed_reply *cli_redis_call(struct cli_redis *redis,
-                                  const struct shed_args *args);
-struct shed_reply *cli_redis_ask(struct cli_redis *redis, const char *words);
-
-/* End the program if the reply is an error; the text names the command. Returns
- * the reply. */
-struct shed_reply *cli_redis_check(struct cli_redis *redis,
-                                   struct shed_reply *reply, const char *what);
+/* Read the next answer, a reply to be freed and never NULL. An error ends the
+ * program with a text that names what was asked; if that is NULL, an error is
+ * returned as any other answer. */
+struct shed_reply *cli_redis_hear(struct cli_redis *redis, const char *what);
 
 /* The same, but an error that only says that the key is of another type, which
- * another program has made, is passed on. */
-struct shed_reply *cli_redis_check_key(struct cli_redis *redis,
-                                       struct shed_reply *reply,
-                                       const char *what);
+ * another program has made, is returned. */
+struct shed_reply *cli_redis_hear_key(struct cli_redis *redis,
+                                      const char *what);
+
+/* The same; the integer of an answer, or -1, and the server's clock. */
+long long cli_redis_hear_integer(struct cli_redis *redis, const char *what);
+uint64_t cli_redis_hear_clock_ms(struct cli_redis *redis);
+
+/* Read the next answer, waiting for at most ms, as for pushes; NULL when
+ * nothing has come. */
+struct shed_reply *cli_redis_hear_for(struct cli_redis *redis, uint64_t ms);
+
+/* Send a command and read its answer. cli_redis_try returns an error as any
+ * other answer. */
+__attribute__((format(printf, 2, 3))) struct shed_reply *
+cli_redis_ask(struct cli_redis *redis, const char *format, ...);
+__attribute__((format(printf, 2, 3))) struct shed_reply *
+cli_redis_try(struct cli_redis *redis, const char *format, ...);
+
+/* End the program if a reply is an error. Returns: the reply. */
+struct shed_reply *cli_redis_check(struct cli_redis *redis,
+                                   struct shed_reply *reply, const char *what);
 
 /* Whether the reply is an error because the user has no right to the key or the
  * command. */
 bool cli_redis_is_denied(const struct shed_reply *reply);
 
-/* The server's clock from a reply to TIME, ms since 1970. */
-uint64_t cli_redis_clock_ms(const struct shed_reply *time);
+/* The bytes of a reply; .data is NULL if it has none. */
+struct shed_bytes cli_redis_bytes(const struct shed_reply *reply);
 
-/* The same from the next answer, which is checked. */
-uint64_t cli_redis_hear_clock_ms(struct cli_redis *redis);
+/* Whether two replies have bytes, the same ones; NULL is allowed. */
+bool cli_redis_are_same(const struct shed_reply *a, const struct shed_reply *b);
 
 /* The value of the line "name:value" of a reply to INFO, cut to fit; "" if
  * there is none, or the reply is an error. */
-#define CLI_INFO_BYTES 64
-const char *cli_info_field(const struct shed_reply *info, const char *name,
-                           char text[CLI_INFO_BYTES]);
+struct cli_text cli_info(const struct shed_reply *info, const char *name);
 long long cli_info_number(const struct shed_reply *info, const char *name);
-
-/* A number that Redis wrote as text; 0 if it is not a number. */
-long long cli_redis_number(const struct shed_reply *reply);
 
 #endif

@@ -1,12 +1,12 @@
 /* scan: counts the entries of a cache. Only the header of each entry is
  * fetched, and its tags if they decide whether it is a miss. */
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "cli/caches.h"
-#include "cli/text.h"
+#include "cli/entry_view.h"
 #include "cli/walk.h"
 
 #define LARGEST_DEFAULT 10
@@ -25,10 +25,9 @@ static const struct {
 
 #define AGES (sizeof(ages) / sizeof(*ages))
 
-/* A key of the cache, as the program knows it. */
+/* A key of the cache. */
 struct named {
-    char *key;
-    size_t size;
+    struct cli_key *key;
     uint64_t entry_size;
 };
 
@@ -51,34 +50,17 @@ struct census {
     size_t largest_count, largest_max;
 };
 
-static void send_key(struct census *c, const char *command, const char *key,
-                     size_t size, const char *from, const char *to)
-{
-    struct shed_args args = {0};
+/* ---------------------------------------------------------------- counting */
 
-    shed_args_add_text(&args, command);
-    shed_args_add(&args, key, size);
-    if (from != NULL) {
-        shed_args_add_text(&args, from);
-        shed_args_add_text(&args, to);
-    }
-    cli_redis_send(c->redis, &args);
+static struct named name_key(const struct cli_found *found, uint64_t entry_size)
+{
+    struct cli_key *key = cli_alloc(1, sizeof(*key));
+
+    (void)cli_key_set(key, found->key.cache, cli_key_bytes(&found->key));
+    return (struct named){key, entry_size};
 }
 
-static struct named name_key(const struct census *c, const char *key,
-                             size_t size, uint64_t entry_size)
-{
-    struct named named = {.entry_size = entry_size};
-    struct cli_key parsed;
-
-    (void)cli_key_parse(&parsed, c->call->words[0], key, size);
-    named.size = parsed.named.key.size;
-    named.key = cli_alloc(named.size, 1);
-    memcpy(named.key, cli_key_bytes(&parsed), named.size);
-    return named;
-}
-
-static void keep_if_large(struct census *c, const char *key, size_t size,
+static void keep_if_large(struct census *c, const struct cli_found *found,
                           uint64_t bytes)
 {
     size_t at = c->largest_count;
@@ -92,13 +74,12 @@ static void keep_if_large(struct census *c, const char *key, size_t size,
     }
     for (; at > 0 && c->largest[at - 1].entry_size < bytes; at--)
         c->largest[at] = c->largest[at - 1];
-    c->largest[at] = name_key(c, key, size, bytes);
+    c->largest[at] = name_key(found, bytes);
 }
 
 static void count_age(struct census *c, const struct shed_entry *entry)
 {
-    uint64_t age_ms =
-        c->now_ms > entry->written_ms ? c->now_ms - entry->written_ms : 0;
+    uint64_t age_ms = shed_left_ms(c->now_ms, entry->written_ms);
     size_t i = 0;
 
     while (i + 1 < AGES && age_ms >= ages[i].below_ms)
@@ -107,112 +88,53 @@ static void count_age(struct census *c, const struct shed_entry *entry)
     c->stale += c->now_ms >= entry->until_ms;
 }
 
-static enum cli_kind kind_of(const char *head, uint64_t size,
-                             struct shed_entry *entry)
-{
-    switch (shed_entry_decode_header(head, (size_t)size, entry)) {
-    case SHED_ENTRY_FOREIGN:
-        return CLI_FOREIGN;
-    case SHED_ENTRY_CORRUPT:
-        return CLI_DAMAGED;
-    case SHED_ENTRY_OK:
-        break;
-    }
-    return cli_kind_of(entry->type);
-}
-
-static void count_ttl(struct census *c, const char *key, size_t size,
-                      long long pttl)
-{
-    if (pttl != -1)
-        return;
-    if (c->without_ttl < NO_TTL_SHOWN)
-        c->no_ttl[c->without_ttl] = name_key(c, key, size, 0);
-    c->without_ttl++;
-}
-
-static void count_format(struct census *c, const char *head, size_t size)
-{
-    int format = shed_entry_format(head, size);
-
-    if (format >= 0)
-        c->formats[format]++;
-}
-
 /* Count an entry that is a miss by one of its tags. If its tags decide that,
  * ask for them; the answer comes behind those of the page. */
-static void count_miss(struct census *c, const char *key, size_t size,
+static void count_miss(struct census *c, struct shed_bytes name,
                        const struct shed_entry *entry)
 {
     struct cli_miss miss;
-    char from[SHED_DIGITS];
 
     cli_tags_judge(c->tags, entry, &miss);
     c->invalidated += miss.position > 0;
     if (miss.position > 0 || !cli_tags_want_tags(c->tags, entry))
         return;
-    (void)snprintf(from, sizeof(from), "%zu",
-                   SHED_ENTRY_HEADER_BYTES + entry->payload_size);
-    send_key(c, "GETRANGE", key, size, from, "-1");
+    cli_redis_send(
+        c->redis, "GETRANGE %.*s %llu -1", (int)name.size,
+        (const char *)name.data,
+        (unsigned long long)(SHED_ENTRY_HEADER_BYTES + entry->payload_size));
     c->asked[c->asked_count++] = *entry;
 }
 
-/* head, length and pttl are three replies, from moments close to each other. A
- * key that vanished or grew in between is not counted. */
-static void count_key(struct census *c, const char *key, size_t size,
-                      const struct shed_reply *head,
-                      const struct shed_reply *length, long long pttl)
+/* The three answers are from moments close to each other. A key that vanished
+ * or grew in between is not counted. */
+static void count_entry(struct census *c, const struct cli_found *found)
 {
-    size_t head_size = 0;
-    const char *bytes = shed_reply_bytes(head, &head_size);
-    long long all = shed_reply_integer(length);
-    struct shed_entry entry;
+    struct shed_bytes head = cli_redis_bytes(found->answer[0]);
+    long long size = shed_reply_integer(found->answer[1]);
+    long long pttl = shed_reply_integer(found->answer[2]);
+    uint64_t all = size > 0 ? (uint64_t)size : 0;
+    struct shed_entry entry = {0};
     enum cli_kind kind = CLI_OTHER;
 
-    if (pttl == -2 || (bytes != NULL && all < (long long)head_size))
+    if (pttl == -2 ||
+        (head.data != NULL &&
+         (all < head.size ||
+          (head.size != SHED_ENTRY_HEADER_BYTES && all != head.size))))
         return;
-    if (bytes != NULL &&
-        (head_size == SHED_ENTRY_HEADER_BYTES || all == (long long)head_size))
-        kind = kind_of(bytes, (uint64_t)all, &entry);
-    else if (bytes != NULL)
-        return;
-    if (kind == CLI_FOREIGN)
-        count_format(c, bytes, head_size);
+    if (head.data != NULL)
+        kind = cli_kind_of_header(head.data, (size_t)all, &entry);
+    if (kind == CLI_FOREIGN && shed_entry_format(head.data, head.size) >= 0)
+        c->formats[shed_entry_format(head.data, head.size)]++;
     c->count[kind]++;
-    c->bytes[kind] += all > 0 ? (uint64_t)all : 0;
-    if (kind == CLI_VALUE || kind == CLI_NEGATIVE) {
+    c->bytes[kind] += all;
+    if (cli_kind_is_stored(kind)) {
         count_age(c, &entry);
-        count_miss(c, key, size, &entry);
+        count_miss(c, found->name, &entry);
     }
-    count_ttl(c, key, size, pttl);
-    keep_if_large(c, key, size, all > 0 ? (uint64_t)all : 0);
-}
-
-/* NAME:{KEY}, and not NAME:{a}b, which another program may have made. */
-static bool is_entry(const struct census *c, const char *key, size_t size)
-{
-    struct cli_key parsed;
-
-    return cli_key_parse(&parsed, c->call->words[0], key, size);
-}
-
-static void send_page(struct census *c, const struct shed_reply *keys)
-{
-    size_t size = 0;
-
-    for (size_t i = 0; i < shed_reply_count(keys); i++) {
-        const char *key = shed_reply_bytes(shed_reply_at(keys, i), &size);
-        cli_entry_send_header(c->redis, key, size);
-        send_key(c, "STRLEN", key, size, NULL, NULL);
-        send_key(c, "PTTL", key, size, NULL, NULL);
-    }
-    cli_redis_send_words(c->redis, "TIME");
-}
-
-static struct shed_reply *hear_any(struct census *c)
-{
-    return cli_redis_check_key(c->redis, cli_redis_hear(c->redis),
-                               "GETRANGE, STRLEN or PTTL");
+    if (pttl == -1 && c->without_ttl++ < NO_TTL_SHOWN)
+        c->no_ttl[c->without_ttl - 1] = name_key(found, all);
+    keep_if_large(c, found, all);
 }
 
 /* An entry that was replaced meanwhile is counted only if what is there now has
@@ -220,202 +142,172 @@ static struct shed_reply *hear_any(struct census *c)
 static void hear_tags(struct census *c)
 {
     for (size_t i = 0; i < c->asked_count; i++) {
-        struct shed_reply *reply = hear_any(c);
+        struct shed_reply *reply = cli_redis_hear_key(c->redis, "GETRANGE");
+        struct shed_bytes tags = cli_redis_bytes(reply);
         struct shed_entry entry = c->asked[i];
         struct cli_miss miss;
-        entry.tags = (const void *)shed_reply_bytes(reply, &entry.tags_size);
-        if (entry.tags != NULL &&
+        entry.tags = tags.data;
+        entry.tags_size = tags.size;
+        if (tags.data != NULL &&
             shed_entry_are_tags(entry.tags, entry.tags_size)) {
             cli_tags_judge(c->tags, &entry, &miss);
             c->invalidated += miss.position > 0;
         }
         shed_reply_free(reply);
     }
-    c->asked_count = 0;
 }
 
-static void count_page(struct census *c, const struct shed_reply *keys)
+static void count_page(struct census *c, const struct cli_walk *walk)
 {
-    size_t size = 0;
-
-    cli_tags_read(c->tags);
-    c->asked = cli_realloc(c->asked, shed_reply_count(keys), sizeof(*c->asked));
-    send_page(c, keys);
-    for (size_t i = 0; i < shed_reply_count(keys); i++) {
-        const char *key = shed_reply_bytes(shed_reply_at(keys, i), &size);
-        struct shed_reply *head = hear_any(c), *length = hear_any(c);
-        struct shed_reply *pttl = hear_any(c);
-        size_t entry_size = shed_entry_key_size(key, size);
-        if (!is_entry(c, key, entry_size))
+    c->now_ms = walk->now_ms;
+    c->asked = cli_alloc(walk->count, sizeof(*c->asked));
+    c->asked_count = 0;
+    for (size_t i = 0; i < walk->count; i++) {
+        const struct cli_found *found = &walk->found[i];
+        if (!found->is_entry)
             c->others++;
-        else if (entry_size < size)
+        else if (found->is_refresh)
             c->refreshes++;
         else
-            count_key(c, key, size, head, length, shed_reply_integer(pttl));
-        shed_reply_free(head);
-        shed_reply_free(length);
-        shed_reply_free(pttl);
+            count_entry(c, found);
     }
-    c->now_ms = cli_redis_hear_clock_ms(c->redis);
     hear_tags(c);
+    free(c->asked);
+    if (walk->count > 0)
+        cli_tags_read(c->tags); /* before the entries that it judges */
 }
 
-/* -------------------------------------------------------------------- text */
+/* ----------------------------------------------------------------- showing */
 
-static const char *const kind_words[CLI_KINDS] = {
-    [CLI_VALUE] = "rows",      [CLI_NEGATIVE] = "no such row",
-    [CLI_LEASE] = "leases",    [CLI_FAILURE] = "failures",
-    [CLI_DAMAGED] = "damaged", [CLI_FOREIGN] = "foreign",
-    [CLI_OTHER] = "no strings"};
-
-static void print_formats(const struct census *c)
+static void show_kinds(const struct census *c, json_t *out)
 {
-    for (size_t i = 0; i < FORMATS; i++)
-        if (c->formats[i] > 0)
-            printf("  of format %-2zu %12" PRIu64 "\n", i, c->formats[i]);
+    static const char *const words[CLI_KINDS] = {
+        [CLI_VALUE] = "rows",      [CLI_NEGATIVE] = "no such row",
+        [CLI_LEASE] = "leases",    [CLI_FAILURE] = "failures",
+        [CLI_DAMAGED] = "damaged", [CLI_FOREIGN] = "foreign",
+        [CLI_OTHER] = "no strings"};
+    json_t *types = cli_out_object(out, "types");
+
+    cli_out_print(out, "%-14s %12s %14s\n", "", "entries", "size");
+    for (int i = CLI_VALUE; i < CLI_KINDS; i++) {
+        json_t *type = cli_out_object(types, cli_kind_name((enum cli_kind)i));
+        if (c->count[i] > 0 || i <= CLI_FAILURE)
+            cli_out_print(out, "%-14s %12" PRIu64 " %14s\n", words[i],
+                          c->count[i], cli_size(c->bytes[i]).at);
+        cli_out_number(type, "count", c->count[i]);
+        cli_out_number(type, "bytes", c->bytes[i]);
+    }
 }
 
-/* Print what was found besides entries. */
-static void print_others(const struct census *c)
+static void show_formats(const struct census *c, json_t *out)
+{
+    json_t *list = cli_out_list(out, "unknown_formats");
+
+    for (size_t i = 0; i < FORMATS; i++) {
+        json_t *format = c->formats[i] > 0 ? cli_out_item(list) : NULL;
+        if (c->formats[i] > 0)
+            cli_out_print(out, "  of format %-2zu %12" PRIu64 "\n", i,
+                          c->formats[i]);
+        cli_out_number(format, "format", i);
+        cli_out_number(format, "count", c->formats[i]);
+    }
+}
+
+/* What was found besides entries. */
+static void show_others(const struct census *c, json_t *out)
 {
     if (c->refreshes > 0)
-        printf("%-14s %12" PRIu64 "\n", "refreshes", c->refreshes);
+        cli_out_print(out, "%-14s %12" PRIu64 "\n", "refreshes", c->refreshes);
     if (c->others > 0)
-        printf("%-14s %12" PRIu64
-               " %14s  same prefix, but not keys of a cache\n",
-               "other keys", c->others, "");
+        cli_out_print(out,
+                      "%-14s %12" PRIu64 " %14s  same prefix, but not keys of "
+                      "a cache\n",
+                      "other keys", c->others, "");
+    cli_out_number(out, "refreshes", c->refreshes);
+    cli_out_number(out, "other_keys", c->others);
 }
 
-static void print_ages(const struct census *c)
+static void show_ages(const struct census *c, json_t *out)
 {
+    json_t *list = cli_out_list(out, "ages");
     uint64_t most = 1;
 
     for (size_t i = 0; i < AGES; i++)
         most = c->age[i] > most ? c->age[i] : most;
-    printf("\nAges of rows and negative entries\n");
-    for (size_t i = 0; i < AGES; i++)
-        printf("  %-14s %10" PRIu64 "%s%.*s\n", ages[i].name, c->age[i],
-               c->age[i] > 0 ? "  " : "",
-               (int)((c->age[i] * BAR_WIDTH + most - 1) / most),
-               "##############################");
+    cli_out_print(out, "\nAges of rows and negative entries\n");
+    for (size_t i = 0; i < AGES; i++) {
+        json_t *age = cli_out_item(list);
+        cli_out_print(out, "  %-14s %10" PRIu64 "%s%.*s\n", ages[i].name,
+                      c->age[i], c->age[i] > 0 ? "  " : "",
+                      (int)((c->age[i] * BAR_WIDTH + most - 1) / most),
+                      "##############################");
+        cli_out_maybe(age, "below_ms", i + 1 < AGES,
+                      (long long)ages[i].below_ms);
+        cli_out_number(age, "count", c->age[i]);
+    }
     if (c->stale > 0)
-        printf("  past their freshness: %" PRIu64 "\n", c->stale);
+        cli_out_print(out, "  past their freshness: %" PRIu64 "\n", c->stale);
     if (c->invalidated > 0)
-        printf("  invalidated, by a tag or with all entries: %" PRIu64 "\n",
-               c->invalidated);
+        cli_out_print(
+            out, "  invalidated, by a tag or with all entries: %" PRIu64 "\n",
+            c->invalidated);
+    cli_out_number(out, "stale", c->stale);
+    cli_out_number(out, "invalidated", c->invalidated);
 }
 
-static void print_name(const struct named *named)
+static json_t *show_key(const struct named *named, json_t *out, json_t *list)
 {
-    char *word = cli_word(named->key, named->size);
+    json_t *item = cli_out_item(list);
+    char *word = cli_word(cli_key_bytes(named->key));
 
-    printf("  %s\n", word);
+    cli_out_print(out, "  %s\n", word);
+    cli_out_bytes(item, "key", cli_key_bytes(named->key));
     free(word);
+    return item;
 }
 
-static void print_largest(const struct census *c)
+static void show_largest(const struct census *c, json_t *out)
 {
-    char text[CLI_TEXT_BYTES];
+    json_t *list = cli_out_list(out, "largest");
 
-    printf("\nLargest entries\n");
+    cli_out_print(out, "\nLargest entries\n");
     for (size_t i = 0; i < c->largest_count; i++) {
-        printf("  %12s", cli_size(text, c->largest[i].entry_size));
-        print_name(&c->largest[i]);
+        cli_out_print(out, "  %12s", cli_size(c->largest[i].entry_size).at);
+        cli_out_number(show_key(&c->largest[i], out, list), "bytes",
+                       c->largest[i].entry_size);
     }
 }
 
-static void print_without_ttl(const struct census *c)
+static void show_without_ttl(const struct census *c, json_t *out)
 {
-    printf("\nKeys that never expire: %" PRIu64 "\n", c->without_ttl);
+    json_t *list = cli_out_list(out, "without_ttl_keys");
+
+    cli_out_print(out, "\nKeys that never expire: %" PRIu64 "\n",
+                  c->without_ttl);
     if (c->without_ttl > 0)
-        printf("The library creates none: find out who does, and remove them "
-               "with\n'snowshed invalidate -e %s' and these:\n",
-               c->call->words[0]);
+        cli_out_print(out,
+                      "The library creates none: find out who does, and remove "
+                      "them with\n'snowshed invalidate -e %s' and these:\n",
+                      c->call->words[0]);
     for (size_t i = 0; i < NO_TTL_SHOWN && i < c->without_ttl; i++)
-        print_name(&c->no_ttl[i]);
+        (void)show_key(&c->no_ttl[i], out, list);
+    cli_out_number(out, "without_ttl", c->without_ttl);
 }
 
-static void print_census(const struct census *c, uint64_t sum)
+static void show_census(const struct census *c, bool is_empty, json_t *out)
 {
-    char text[CLI_ADVICE_BYTES];
-
-    printf("%-14s %12s %14s\n", "", "entries", "size");
-    for (int i = 0; i < CLI_KINDS; i++)
-        if (kind_words[i] != NULL && (c->count[i] > 0 || i <= CLI_FAILURE))
-            printf("%-14s %12" PRIu64 " %14s\n", kind_words[i], c->count[i],
-                   cli_size(text, c->bytes[i]));
-    print_formats(c);
-    print_others(c);
-    if (sum == 0) {
+    cli_out_text(out, "cache", c->call->words[0]);
+    show_kinds(c, out);
+    show_formats(c, out);
+    show_others(c, out);
+    if (is_empty && out == NULL) {
         printf("\nthere are no entries of '%s': %s\n", c->call->words[0],
-               cli_cache_advice(c->redis, c->call->words[0], text));
+               cli_cache_advice(c->redis, c->call->words[0]).at);
         return;
     }
-    print_ages(c);
-    print_largest(c);
-    print_without_ttl(c);
-}
-
-/* -------------------------------------------------------------------- JSON */
-
-static json_t *formats_json(const struct census *c)
-{
-    json_t *list = json_array();
-
-    for (size_t i = 0; i < FORMATS; i++)
-        if (c->formats[i] > 0)
-            json_array_append_new(list, json_pack("{s:i, s:I}", "format",
-                                                  (int)i, "count",
-                                                  (json_int_t)c->formats[i]));
-    return list;
-}
-
-static json_t *name_json(const struct named *named)
-{
-    json_t *object = json_object();
-
-    cli_json_set_bytes(object, "key", named->key, named->size);
-    return object;
-}
-
-static json_t *largest_json(const struct named *named)
-{
-    json_t *object = name_json(named);
-
-    json_object_set_new(object, "bytes",
-                        json_integer((json_int_t)named->entry_size));
-    return object;
-}
-
-static json_t *census_json(const struct census *c)
-{
-    json_t *types = json_object(), *histogram = json_array();
-    json_t *largest = json_array(), *no_ttl = json_array();
-
-    for (int i = CLI_VALUE; i < CLI_KINDS; i++)
-        json_object_set_new(types, cli_kind_name((enum cli_kind)i),
-                            json_pack("{s:I, s:I}", "count",
-                                      (json_int_t)c->count[i], "bytes",
-                                      (json_int_t)c->bytes[i]));
-    for (size_t i = 0; i < AGES; i++)
-        json_array_append_new(
-            histogram,
-            json_pack("{s:o, s:I}", "below_ms",
-                      ages[i].below_ms == UINT64_MAX
-                          ? json_null()
-                          : json_integer((json_int_t)ages[i].below_ms),
-                      "count", (json_int_t)c->age[i]));
-    for (size_t i = 0; i < c->largest_count; i++)
-        json_array_append_new(largest, largest_json(&c->largest[i]));
-    for (size_t i = 0; i < NO_TTL_SHOWN && i < c->without_ttl; i++)
-        json_array_append_new(no_ttl, name_json(&c->no_ttl[i]));
-    return json_pack(
-        "{s:s, s:o, s:o, s:I, s:I, s:o, s:I, s:I, s:o, s:I, s:o}", "cache",
-        c->call->words[0], "types", types, "unknown_formats", formats_json(c),
-        "refreshes", (json_int_t)c->refreshes, "other_keys",
-        (json_int_t)c->others, "ages", histogram, "stale", (json_int_t)c->stale,
-        "invalidated", (json_int_t)c->invalidated, "largest", largest,
-        "without_ttl", (json_int_t)c->without_ttl, "without_ttl_keys", no_ttl);
+    show_ages(c, out);
+    show_largest(c, out);
+    show_without_ttl(c, out);
 }
 
 static void free_census(struct census *c)
@@ -425,43 +317,34 @@ static void free_census(struct census *c)
     for (size_t i = 0; i < NO_TTL_SHOWN; i++)
         free(c->no_ttl[i].key);
     free(c->largest);
-    free(c->asked);
-}
-
-static void read_clock(struct census *c)
-{
-    cli_redis_send_words(c->redis, "TIME");
-    c->now_ms = cli_redis_hear_clock_ms(c->redis);
+    cli_tags_close(c->tags);
+    cli_redis_close(c->redis);
 }
 
 int cli_scan(struct cli_call *call)
 {
     struct census c = {.call = call};
+    const char *cache = cli_key_cache(call);
+    json_t *out = cli_out_open(call);
     struct cli_walk walk;
-    struct shed_reply *keys;
     uint64_t sum = 0;
 
-    cli_check_cache(call, call->words[0]);
     c.largest_max = call->top > 0 ? (size_t)call->top : LARGEST_DEFAULT;
     c.largest = cli_alloc(c.largest_max, sizeof(*c.largest));
     c.redis = cli_redis_open(call, NULL);
-    c.tags = cli_tags_open(c.redis, call->words[0]);
-    read_clock(&c);
-    cli_walk_begin(&walk, c.redis, call->words[0], call->rate);
-    while ((keys = cli_walk_next(&walk)) != NULL) {
-        if (shed_reply_count(keys) > 0)
-            count_page(&c, keys);
-        shed_reply_free(keys);
-    }
+    c.tags = cli_tags_open(c.redis, cache);
+    cli_walk_begin(&walk, c.redis, cache, call->rate);
+    walk.ask[0] = CLI_ASK_HEADER;
+    walk.ask[1] = "STRLEN KEY";
+    walk.ask[2] = "PTTL KEY";
+    cli_tags_read(c.tags);
+    while (cli_walk_next(&walk))
+        count_page(&c, &walk);
     cli_walk_end(&walk);
     for (int i = 0; i < CLI_KINDS; i++)
         sum += c.count[i];
-    if (call->is_json)
-        cli_json_print(call, census_json(&c));
-    else
-        print_census(&c, sum);
+    show_census(&c, sum == 0, out);
+    cli_out_close(call, out);
     free_census(&c);
-    cli_tags_close(c.tags);
-    cli_redis_close(c.redis);
     return sum > 0 ? CLI_YES : CLI_NO;
 }

@@ -46,25 +46,20 @@ void cli_tags_read(struct cli_tags *tags)
                          tags->position, &from, &args);
         /* the key can be another program's, and a sorted set whose scores are
            no positions, where the cache has no tags */
-        reply = cli_redis_check_key(
-            tags->redis, cli_redis_call(tags->redis, &args), "ZRANGEBYSCORE");
+        cli_redis_send_args(tags->redis, &args);
+        reply = cli_redis_hear_key(tags->redis, "ZRANGEBYSCORE");
         heard = shed_tag_log_hear(&tags->known, &tags->position, 0, reply);
         shed_reply_free(reply);
     }
 }
 
-static struct shed_entry_tags tags_of(const struct shed_entry *entry)
-{
-    return (struct shed_entry_tags){
-        .position = entry->position,
-        .tags = entry->tags,
-        .tags_size = entry->tags != NULL ? entry->tags_size : 0};
-}
-
 void cli_tags_judge(const struct cli_tags *tags, const struct shed_entry *entry,
                     struct cli_miss *out)
 {
-    struct shed_entry_tags of = tags_of(entry);
+    const struct shed_entry_tags of = {
+        .position = entry->position,
+        .tags = entry->tags,
+        .tags_size = entry->tags != NULL ? entry->tags_size : 0};
     const unsigned char *tag;
     size_t at = 0, size;
 
@@ -97,4 +92,18 @@ bool cli_tags_want_tags(const struct cli_tags *tags,
 uint64_t cli_miss_ms(const struct cli_miss *miss)
 {
     return miss->position / US_PER_MS;
+}
+
+char *cli_miss_text(const struct cli_miss *miss)
+{
+    char *tag = cli_escape(miss->tag), *text;
+    size_t room = strlen(tag) + sizeof(struct cli_text);
+    bool is_of_tag = miss->tag.size > 0;
+
+    text = cli_alloc(room, 1);
+    (void)snprintf(text, room, "%s%s %s invalidated at %s",
+                   is_of_tag ? "the tag " : "all entries", tag,
+                   is_of_tag ? "was" : "were", cli_date(cli_miss_ms(miss)).at);
+    free(tag);
+    return text;
 }

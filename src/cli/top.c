@@ -9,12 +9,10 @@
  * MONITOR would show more, but halve the server's speed.
  */
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/caches.h"
-#include "cli/text.h"
 #include "cli/walk.h"
 
 #define SHOWN_DEFAULT 10
@@ -28,8 +26,7 @@
 #define BAR_WIDTH 30
 
 struct hot {
-    char *key;
-    size_t size;
+    struct shed_bytes name; /* in Redis; its bytes are ours */
     long long rank; /* FREQ, or minus the idle seconds; later: seconds of use */
 };
 
@@ -45,25 +42,24 @@ struct top {
 
 static void learn_policy(struct top *t)
 {
-    struct shed_reply *info = cli_redis_check(
-        t->redis, cli_redis_ask(t->redis, "INFO memory"), "INFO");
-    char policy[CLI_INFO_BYTES];
+    struct shed_reply *info = cli_redis_ask(t->redis, "INFO memory");
 
     t->has_frequency =
-        strstr(cli_info_field(info, "maxmemory_policy", policy), "lfu") != NULL;
+        strstr(cli_info(info, "maxmemory_policy").at, "lfu") != NULL;
     shed_reply_free(info);
 }
 
-static int compare_keys(const void *a, const void *b)
+/* By name; the higher rank first. */
+static int compare_names(const void *a, const void *b)
 {
     const struct hot *x = a, *y = b;
-    size_t size = x->size < y->size ? x->size : y->size;
-    int order = memcmp(x->key, y->key, size);
+    size_t m = x->name.size, n = y->name.size;
+    int order = memcmp(x->name.data, y->name.data, m < n ? m : n);
 
     if (order != 0)
         return order;
-    if (x->size != y->size)
-        return x->size < y->size ? -1 : 1;
+    if (m != n)
+        return m < n ? -1 : 1;
     return (x->rank < y->rank) - (x->rank > y->rank);
 }
 
@@ -76,11 +72,8 @@ static int compare_ranks(const void *a, const void *b)
 
 static void cut(struct top *t, size_t count)
 {
-    while (t->count > count) {
-        struct hot *last = &t->keys[--t->count];
-        free(last->key);
-        last->key = NULL;
-    }
+    while (t->count > count)
+        free((void *)(uintptr_t)t->keys[--t->count].name.data);
 }
 
 /* SCAN can return a key twice; its higher rank is kept. */
@@ -88,14 +81,15 @@ static void drop_repeated(struct top *t)
 {
     size_t kept = 0;
 
-    qsort(t->keys, t->count, sizeof(*t->keys), compare_keys);
+    qsort(t->keys, t->count, sizeof(*t->keys), compare_names);
     for (size_t i = 0; i < t->count; i++) {
-        const struct hot *last = kept > 0 ? &t->keys[kept - 1] : NULL;
-        if (last != NULL && last->size == t->keys[i].size &&
-            memcmp(last->key, t->keys[i].key, last->size) == 0)
-            free(t->keys[i].key);
+        const struct hot *last = &t->keys[kept > 0 ? kept - 1 : 0];
+        struct hot *hot = &t->keys[i];
+        if (kept > 0 && last->name.size == hot->name.size &&
+            memcmp(last->name.data, hot->name.data, hot->name.size) == 0)
+            free((void *)(uintptr_t)hot->name.data);
         else
-            t->keys[kept++] = t->keys[i];
+            t->keys[kept++] = *hot;
     }
     t->count = kept;
 }
@@ -108,71 +102,48 @@ static void sift(struct top *t)
     cut(t, t->candidates);
 }
 
-static void keep(struct top *t, const char *key, size_t size, long long rank)
+static void keep(struct top *t, struct shed_bytes name, long long rank)
 {
+    void *copy = cli_alloc(name.size, 1);
+
     if (t->count == t->room)
         sift(t);
-    t->keys[t->count] = (struct hot){cli_alloc(size, 1), size, rank};
-    memcpy(t->keys[t->count++].key, key, size);
+    memcpy(copy, name.data, name.size);
+    t->keys[t->count++] = (struct hot){shed_bytes(copy, name.size), rank};
 }
 
-static void send_object(struct top *t, const char *key, size_t size)
+static const char *question(const struct top *t)
 {
-    struct shed_args args = {0};
-
-    shed_args_add_text(&args, "OBJECT");
-    shed_args_add_text(&args, t->has_frequency ? "FREQ" : "IDLETIME");
-    shed_args_add(&args, key, size);
-    cli_redis_send(t->redis, &args);
-}
-
-/* Read an answer to OBJECT. -1: the key is gone. */
-static long long hear_object(struct top *t)
-{
-    struct shed_reply *reply = cli_redis_hear(t->redis);
-    long long number = shed_reply_integer(reply);
-
-    if (!shed_reply_begins(reply, "ERR no such key"))
-        (void)cli_redis_check(t->redis, reply, "OBJECT");
-    shed_reply_free(reply);
-    return number;
-}
-
-static bool is_entry(const struct top *t, const char *key, size_t size)
-{
-    struct cli_key parsed;
-
-    return cli_key_parse(&parsed, t->call->words[0], key, size);
-}
-
-static void rank_page(struct top *t, const struct shed_reply *keys)
-{
-    size_t size = 0;
-
-    for (size_t i = 0; i < shed_reply_count(keys); i++) {
-        const char *key = shed_reply_bytes(shed_reply_at(keys, i), &size);
-        send_object(t, key, size);
-    }
-    for (size_t i = 0; i < shed_reply_count(keys); i++) {
-        const char *key = shed_reply_bytes(shed_reply_at(keys, i), &size);
-        long long number = hear_object(t);
-        if (number >= 0 && is_entry(t, key, size))
-            keep(t, key, size, t->has_frequency ? number : -number);
-    }
+    return t->has_frequency ? "OBJECT FREQ KEY" : "OBJECT IDLETIME KEY";
 }
 
 static void walk_keys(struct top *t)
 {
-    struct shed_reply *keys;
     struct cli_walk walk;
 
     cli_walk_begin(&walk, t->redis, t->call->words[0], t->call->rate);
-    while ((keys = cli_walk_next(&walk)) != NULL) {
-        rank_page(t, keys);
-        shed_reply_free(keys);
-    }
+    walk.ask[0] = question(t);
+    while (cli_walk_next(&walk))
+        for (size_t i = 0; i < walk.count; i++) {
+            long long number = shed_reply_integer(walk.found[i].answer[0]);
+            if (number >= 0)
+                keep(t, walk.found[i].name,
+                     t->has_frequency ? number : -number);
+        }
     cli_walk_end(&walk);
     sift(t);
+}
+
+/* Whether a key was used in the last second. */
+static bool hear_use(struct top *t)
+{
+    struct shed_reply *reply = cli_redis_hear(t->redis, NULL);
+    bool is_used = shed_reply_integer(reply) == 0;
+
+    if (!shed_reply_begins(reply, "ERR no such key"))
+        (void)cli_redis_check(t->redis, reply, "OBJECT");
+    shed_reply_free(reply);
+    return is_used;
 }
 
 /* Find out which candidates were used in the last second. */
@@ -182,9 +153,9 @@ static void look(struct top *t)
         size_t to = t->count - from > PAGE ? from + PAGE : t->count;
         cli_rate_keep(&t->rate, to - from);
         for (size_t i = from; i < to; i++)
-            send_object(t, t->keys[i].key, t->keys[i].size);
+            cli_redis_send_key(t->redis, question(t), t->keys[i].name);
         for (size_t i = from; i < to; i++)
-            t->keys[i].rank += hear_object(t) == 0;
+            t->keys[i].rank += hear_use(t);
     }
     qsort(t->keys, t->count, sizeof(*t->keys), compare_ranks);
 }
@@ -218,62 +189,53 @@ static size_t shown(const struct top *t)
     return count;
 }
 
-static void print_key(const struct top *t, const struct hot *hot,
-                      long long most)
+static void show_key(const struct top *t, const struct hot *hot, long long most,
+                     json_t *out, json_t *item)
 {
     struct cli_key key;
     char *word;
 
-    (void)cli_key_parse(&key, t->call->words[0], hot->key, hot->size);
-    word = cli_key_word(&key);
-    printf("%6lld  %-*.*s  %s\n", hot->rank, BAR_WIDTH,
-           (int)(hot->rank * BAR_WIDTH / most),
-           "##############################", word);
+    (void)cli_key_parse(&key, t->call->words[0], hot->name);
+    word = cli_word(cli_key_bytes(&key));
+    cli_out_print(out, "%6lld  %-*.*s  %s\n", hot->rank, BAR_WIDTH,
+                  (int)(hot->rank * BAR_WIDTH / most),
+                  "##############################", word);
     free(word);
+    cli_out_bytes(item, "key", cli_key_bytes(&key));
+    cli_out_bytes(item, "redis_key", hot->name);
+    cli_out_number(item, t->has_frequency ? "frequency" : "seconds",
+                   (uint64_t)hot->rank);
 }
 
-static void print_text(const struct top *t)
+static void show(const struct top *t, json_t *out)
 {
+    const char *cache = t->call->words[0];
     size_t count = shown(t);
     long long most = count > 0 && t->keys[0].rank > 0 ? t->keys[0].rank : 1;
+    json_t *list = cli_out_list(out, "keys");
 
+    cli_out_text(out, "method", t->has_frequency ? "frequency" : "idle time");
+    cli_out_number(out, "looks", t->looks);
     for (size_t i = 0; i < count; i++)
-        print_key(t, &t->keys[i], most);
-    if (t->has_frequency)
-        printf("\nBy Redis's counter of uses (OBJECT FREQ): logarithmic, at "
-               "most 255, decaying.\n");
+        show_key(t, &t->keys[i], most, out, cli_out_item(list));
+    if (t->count == 0 && out == NULL)
+        printf("there are no entries of '%s': %s\n", cache,
+               cli_cache_advice(t->redis, cache).at);
+    else if (t->has_frequency)
+        cli_out_print(out, "\nBy Redis's counter of uses (OBJECT FREQ): "
+                           "logarithmic, at most 255, decaying.\n");
     else if (count == 0)
-        printf("none of the entries of '%s' was used in %" PRIu64 " seconds\n",
-               t->call->words[0], t->looks);
+        cli_out_print(out,
+                      "none of the entries of '%s' was used in %" PRIu64
+                      " seconds\n",
+                      cache, t->looks);
     else
-        printf("\nSeconds, of %" PRIu64 ", in which each was used (OBJECT "
-               "IDLETIME). Keys that are used each\nsecond cannot be told "
-               "apart; an LFU maxmemory-policy would count uses.\n",
-               t->looks);
-}
-
-static json_t *hot_json(const struct top *t, const struct hot *hot)
-{
-    json_t *object = json_object();
-    struct cli_key key;
-
-    (void)cli_key_parse(&key, t->call->words[0], hot->key, hot->size);
-    cli_key_json(object, &key);
-    cli_json_set_bytes(object, "redis_key", hot->key, hot->size);
-    json_object_set_new(object, t->has_frequency ? "frequency" : "seconds",
-                        json_integer(hot->rank));
-    return object;
-}
-
-static json_t *top_json(const struct top *t)
-{
-    json_t *keys = json_array();
-
-    for (size_t i = 0; i < shown(t); i++)
-        json_array_append_new(keys, hot_json(t, &t->keys[i]));
-    return json_pack("{s:s, s:I, s:o}", "method",
-                     t->has_frequency ? "frequency" : "idle time", "looks",
-                     (json_int_t)t->looks, "keys", keys);
+        cli_out_print(out,
+                      "\nSeconds, of %" PRIu64 ", in which each was used "
+                      "(OBJECT IDLETIME). Keys that are used each\nsecond "
+                      "cannot be told apart; an LFU maxmemory-policy would "
+                      "count uses.\n",
+                      t->looks);
 }
 
 int cli_top(struct cli_call *call)
@@ -283,10 +245,10 @@ int cli_top(struct cli_call *call)
                     .rate = {.per_s = rate},
                     .candidates =
                         rate < CANDIDATES_MAX ? (size_t)rate : CANDIDATES_MAX};
-    char advice[CLI_ADVICE_BYTES];
+    json_t *out = cli_out_open(call);
     int status;
 
-    cli_check_cache(call, call->words[0]);
+    (void)cli_key_cache(call);
     t.redis = cli_redis_open(call, NULL);
     learn_policy(&t);
     t.room = 2 * t.candidates;
@@ -294,16 +256,10 @@ int cli_top(struct cli_call *call)
     walk_keys(&t);
     if (!t.has_frequency && t.count > 0)
         count_seconds(&t);
-    if (call->is_json)
-        cli_json_print(call, top_json(&t));
-    else if (t.count > 0)
-        print_text(&t);
-    else
-        printf("there are no entries of '%s': %s\n", call->words[0],
-               cli_cache_advice(t.redis, call->words[0], advice));
+    show(&t, out);
+    cli_out_close(call, out);
     status = t.count > 0 ? CLI_YES : CLI_NO;
-    for (size_t i = 0; i < t.count; i++)
-        free(t.keys[i].key);
+    cut(&t, 0);
     free(t.keys);
     cli_redis_close(t.redis);
     return status;

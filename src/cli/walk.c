@@ -2,10 +2,12 @@
 #include "cli/walk.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "entry/entry.h"
 
 #define RATE_DEFAULT 20000
 /* Pages per second, within these bounds on their size: a page of 500 keys
@@ -26,7 +28,8 @@ static size_t page_of(uint64_t rate)
     return page > PAGE_MAX ? PAGE_MAX : (size_t)page;
 }
 
-static void begin(struct cli_walk *walk, struct cli_redis *redis, uint64_t rate)
+void cli_walk_begin_pattern(struct cli_walk *walk, struct cli_redis *redis,
+                            const char *pattern, uint64_t rate)
 {
     struct shed_reply *reply;
     long long size;
@@ -36,32 +39,28 @@ static void begin(struct cli_walk *walk, struct cli_redis *redis, uint64_t rate)
                               .rate = {.per_s = rate > 0 ? rate : RATE_DEFAULT},
                               .is_shown = isatty(STDERR_FILENO) != 0};
     walk->page = page_of(walk->rate.per_s);
-    shed_reply_free(cli_redis_ask(redis, "CLIENT NO-TOUCH ON"));
-    reply = cli_redis_ask(redis, "DBSIZE");
+    (void)snprintf(walk->pattern, sizeof(walk->pattern), "%s", pattern);
+    shed_reply_free(cli_redis_try(redis, "CLIENT NO-TOUCH ON"));
+    reply = cli_redis_try(redis, "DBSIZE");
     size = shed_reply_integer(reply); /* -1: no right to ask */
     walk->total = size > 0 ? (uint64_t)size : 0;
     shed_reply_free(reply);
 }
 
-void cli_walk_begin_pattern(struct cli_walk *walk, struct cli_redis *redis,
-                            const char *pattern, uint64_t rate)
-{
-    begin(walk, redis, rate);
-    (void)snprintf(walk->pattern, sizeof(walk->pattern), "%s", pattern);
-}
-
 void cli_walk_begin(struct cli_walk *walk, struct cli_redis *redis,
                     const char *cache, uint64_t rate)
 {
-    char *at = walk->pattern;
+    char pattern[CLI_PATTERN_BYTES] = "*:{*}", *at = pattern;
 
-    begin(walk, redis, rate);
-    for (const char *c = cache; *c != '\0'; c++) {
+    for (const char *c = cache; c != NULL && *c != '\0'; c++) {
         if (strchr("*?[]\\^-", *c) != NULL)
             *at++ = '\\';
         *at++ = *c;
     }
-    memcpy(at, ":{*", sizeof(":{*"));
+    if (cache != NULL)
+        memcpy(at, ":{*", sizeof(":{*"));
+    cli_walk_begin_pattern(walk, redis, pattern, rate);
+    walk->cache = cache;
 }
 
 static void show(struct cli_walk *walk)
@@ -85,40 +84,104 @@ static void show(struct cli_walk *walk)
                   (unsigned long long)walk->total);
 }
 
-struct shed_reply *cli_walk_next(struct cli_walk *walk)
-{
-    struct shed_args args = {0};
-    struct shed_reply *reply, *keys;
-    const char *cursor;
-    char count[24];
-    size_t size = 0;
+/* ----------------------------------------------------------------- a page */
 
+static void end_page(struct cli_walk *walk)
+{
+    for (size_t i = 0; i < walk->count; i++)
+        shed_reply_free_all(walk->found[i].answer, CLI_WALK_ASKS);
+    free(walk->found);
+    shed_reply_free(walk->keys);
+    walk->found = NULL;
+    walk->keys = NULL;
+    walk->count = 0;
+}
+
+static void scan(struct cli_walk *walk)
+{
+    struct shed_reply *reply =
+        cli_redis_ask(walk->redis, "SCAN %s MATCH %s COUNT %llu", walk->cursor,
+                      walk->pattern, (unsigned long long)walk->page);
+    struct shed_bytes cursor = cli_redis_bytes(shed_reply_at(reply, 0));
+
+    walk->looked += walk->page;
+    walk->is_over = cursor.data == NULL ||
+                    cursor.size >= sizeof(walk->cursor) ||
+                    strcmp(cursor.data, "0") == 0;
+    if (!walk->is_over)
+        memcpy(walk->cursor, cursor.data, cursor.size + 1);
+    walk->keys = shed_reply_take(reply, 1);
+    shed_reply_free(reply);
+}
+
+/* NAME:{KEY}, and not NAME:{a}b, which another program may have made. */
+static void name(const struct cli_walk *walk, size_t i)
+{
+    struct cli_found *f = &walk->found[i];
+    struct shed_bytes of = cli_redis_bytes(shed_reply_at(walk->keys, i));
+
+    f->name = of;
+    if (of.data == NULL)
+        return;
+    of.size = shed_entry_key_size(of.data, of.size);
+    f->is_entry = cli_key_parse(&f->key, walk->cache, of);
+    f->is_refresh = of.size < f->name.size;
+}
+
+static size_t asks_of(const struct cli_walk *walk, const struct cli_found *f)
+{
+    size_t count = 0;
+
+    while (f->is_entry && !f->is_refresh && count < CLI_WALK_ASKS &&
+           walk->ask[count] != NULL)
+        count++;
+    return count;
+}
+
+/* Errors about the key, and not about the question, are answers. */
+static struct shed_reply *hear(struct cli_walk *walk, const char *what)
+{
+    struct shed_reply *reply = cli_redis_hear(walk->redis, NULL);
+
+    return shed_reply_begins(reply, "WRONGTYPE") ||
+                   shed_reply_begins(reply, "ERR no such key") ||
+                   (walk->passes_denied && cli_redis_is_denied(reply))
+               ? reply
+               : cli_redis_check(walk->redis, reply, what);
+}
+
+static void ask(struct cli_walk *walk)
+{
+    cli_redis_send(walk->redis, "TIME");
+    for (size_t i = 0; i < walk->count; i++)
+        for (size_t j = 0; j < asks_of(walk, &walk->found[i]); j++)
+            cli_redis_send_key(walk->redis, walk->ask[j], walk->found[i].name);
+    walk->now_ms = cli_redis_hear_clock_ms(walk->redis);
+    for (size_t i = 0; i < walk->count; i++)
+        for (size_t j = 0; j < asks_of(walk, &walk->found[i]); j++)
+            walk->found[i].answer[j] = hear(walk, walk->ask[j]);
+}
+
+bool cli_walk_next(struct cli_walk *walk)
+{
+    end_page(walk);
     if (walk->is_over)
-        return NULL;
+        return false;
     cli_rate_keep(&walk->rate, walk->page);
     show(walk);
-    (void)snprintf(count, sizeof(count), "%zu", walk->page);
-    shed_args_add_text(&args, "SCAN");
-    shed_args_add_text(&args, walk->cursor);
-    shed_args_add_text(&args, "MATCH");
-    shed_args_add_text(&args, walk->pattern);
-    shed_args_add_text(&args, "COUNT");
-    shed_args_add_text(&args, count);
-    reply = cli_redis_check(walk->redis, cli_redis_call(walk->redis, &args),
-                            "SCAN");
-    walk->looked += walk->page;
-    cursor = shed_reply_bytes(shed_reply_at(reply, 0), &size);
-    walk->is_over = cursor == NULL || size >= sizeof(walk->cursor) ||
-                    strcmp(cursor, "0") == 0;
-    if (!walk->is_over)
-        memcpy(walk->cursor, cursor, size + 1);
-    keys = shed_reply_take(reply, 1);
-    shed_reply_free(reply);
-    return keys;
+    scan(walk);
+    walk->count = shed_reply_count(walk->keys);
+    walk->found = cli_alloc(walk->count, sizeof(*walk->found));
+    for (size_t i = 0; i < walk->count; i++)
+        name(walk, i);
+    if (walk->count > 0 && walk->ask[0] != NULL)
+        ask(walk);
+    return true;
 }
 
 void cli_walk_end(struct cli_walk *walk)
 {
+    end_page(walk);
     if (walk->is_shown)
         (void)fprintf(stderr, "\r%*s\r", BAR_WIDTH + 32, "");
 }

@@ -3,30 +3,65 @@
  * terminal. SCAN looks at every key of the database, including those of others;
  * it never blocks the server for longer than one page takes. A key that exists
  * all the time is found at least once, and may be found twice.
+ *
+ *     cli_walk_begin(&walk, redis, "item", call->rate);
+ *     walk.ask[0] = "STRLEN KEY";
+ *     while (cli_walk_next(&walk))
+ *         for (size_t i = 0; i < walk.count; i++)
+ *             if (walk.found[i].is_entry)
+ *                 use(walk.found[i].name, walk.found[i].answer[0]);
+ *     cli_walk_end(&walk);
  */
 #ifndef CLI_WALK_H
 #define CLI_WALK_H
 
-#include "cli/entry_view.h"
+#include "cli/key.h"
 #include "cli/rate.h"
+#include "cli/redis.h"
 
 #define CLI_PATTERN_BYTES (2 * SHED_NAME_MAX_BYTES + 8)
+#define CLI_WALK_ASKS 3
+
+/* A key of a page, until the next page. */
+struct cli_found {
+    struct shed_bytes name;
+    bool is_entry;      /* at name, or at the key of its refresh */
+    bool is_refresh;    /* the key of its refresh */
+    struct cli_key key; /* if is_entry */
+    struct shed_reply *answer[CLI_WALK_ASKS]; /* if is_entry, and not
+                                                 is_refresh; it may be an error
+                                                               about the key */
+};
 
 struct cli_walk {
+    /* may be set after begin: what is asked about each entry, as by
+     * cli_redis_send_key; NULL: nothing more. Answers that are no right to the
+     * key are passed on, too, if passes_denied. */
+    const char *ask[CLI_WALK_ASKS];
+    bool passes_denied;
+    /* the present page */
+    struct cli_found *found;
+    size_t count;
+    uint64_t now_ms; /* by the server's clock, before its answers */
+    uint64_t looked; /* keys of the database, approximately */
+    /* private */
     struct cli_redis *redis;
+    const char *cache;    /* NULL: any */
     struct cli_rate rate; /* of the keys that SCAN looks at */
     size_t page;          /* keys per call */
     char pattern[CLI_PATTERN_BYTES];
     char cursor[32];
     bool is_over;
     bool is_shown;
-    uint64_t looked, total; /* keys of the database, approximately */
+    struct shed_reply *keys; /* of the page */
+    uint64_t total;
     uint64_t shown_ms;
 };
 
-/* Begin a walk over the keys of a cache at this many per second; 0: 20000. From
- * then on reads by this connection do not count as uses of a key, if the server
- * can do that (Redis 7.2). */
+/* Begin a walk over the keys of a cache, which must outlive it, or of all
+ * caches (NULL), at this many per second; 0: 20000. From then on reads by this
+ * connection do not count as uses of a key, if the server can do that (Redis
+ * 7.2). */
 void cli_walk_begin(struct cli_walk *walk, struct cli_redis *redis,
                     const char *cache, uint64_t rate);
 
@@ -35,11 +70,11 @@ void cli_walk_begin(struct cli_walk *walk, struct cli_redis *redis,
 void cli_walk_begin_pattern(struct cli_walk *walk, struct cli_redis *redis,
                             const char *pattern, uint64_t rate);
 
-/* Get the next page: an array of keys, which may be empty, to be freed; NULL at
- * the end. Waits first, to keep the rate. */
-struct shed_reply *cli_walk_next(struct cli_walk *walk);
+/* Get the next page, with its answers. Waits first, to keep the rate. Returns:
+ * false at the end. */
+bool cli_walk_next(struct cli_walk *walk);
 
-/* Remove the progress bar. */
+/* End the walk, and remove the progress bar. */
 void cli_walk_end(struct cli_walk *walk);
 
 #endif

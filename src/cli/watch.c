@@ -8,14 +8,12 @@
  * per second the rest is only counted.
  */
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/limit.h"
 #include "cli/entry_view.h"
-#include "cli/text.h"
 
 #define RATE_DEFAULT 1000
 #define CHANNEL "__redis__:invalidate"
@@ -58,16 +56,12 @@ static uint64_t hash_of(const struct cli_key *key)
 static void remember(struct known *known, uint64_t hash,
                      const struct cli_entry *e)
 {
-    size_t size;
-    const char *bytes = shed_reply_bytes(e->reply, &size);
-
     *known =
         (struct known){.hash = hash, .kind = e->kind, .end_ms = UINT64_MAX};
     if (e->pttl >= 0)
         known->end_ms = shed_now_ms() + (uint64_t)e->pttl;
-    if (e->kind == CLI_VALUE || e->kind == CLI_NEGATIVE ||
-        e->kind == CLI_LEASE || e->kind == CLI_FAILURE)
-        memcpy(known->version, shed_entry_version(bytes),
+    if (cli_kind_is_decoded(e->kind))
+        memcpy(known->version, shed_entry_version(e->bytes.data),
                sizeof(known->version));
     if (e->kind == CLI_LEASE)
         memcpy(known->process, e->holder.process, sizeof(known->process));
@@ -119,65 +113,68 @@ static const char *event_of(const struct known *before, const struct known *now)
 
 /* -------------------------------------------------------------------- lines */
 
+/* Begin a line. */
+static json_t *open_line(const struct watch *w, const char *event)
+{
+    json_t *out = cli_out_open(w->call);
+    uint64_t now_ms = shed_wall_ms();
+
+    cli_out_print(out, "%s  %-11s", cli_date(now_ms).at, event);
+    cli_out_number(out, "at_ms", now_ms);
+    cli_out_text(out, "event", event);
+    return out;
+}
+
+static void close_line(const struct watch *w, json_t *out)
+{
+    cli_out_print(out, "\n");
+    cli_out_close_line(w->call, out);
+}
+
 static void print_detail(const struct cli_entry *e)
 {
-    char size[CLI_TEXT_BYTES], ttl[CLI_TEXT_BYTES];
+    struct shed_bytes reason =
+        shed_bytes(e->entry.payload, e->entry.payload_size);
 
-    if (e->kind == CLI_VALUE || e->kind == CLI_NEGATIVE) {
+    if (cli_kind_is_stored(e->kind)) {
         printf("  %s, %s%s",
                e->kind == CLI_NEGATIVE ? "no such row"
-                                       : cli_size(size, e->entry.payload_size),
+                                       : cli_size(e->entry.payload_size).at,
                e->pttl < 0 ? "no ttl" : "ttl ",
-               e->pttl < 0 ? "" : cli_duration(ttl, (uint64_t)e->pttl));
+               e->pttl < 0 ? "" : cli_duration((uint64_t)e->pttl).at);
     } else if (e->kind == CLI_LEASE) {
         printf("  process ");
-        cli_print_escaped(stdout, e->holder.process, sizeof(e->holder.process),
-                          SIZE_MAX);
+        cli_out_print_bytes(
+            NULL, shed_bytes(e->holder.process, sizeof(e->holder.process)));
     } else if (e->kind == CLI_FAILURE) {
-        printf("  %s: ", shed_code_name((enum shed_code)e->entry.row_version));
-        cli_print_escaped(stdout, e->entry.payload, e->entry.payload_size,
-                          SHED_REASON_BYTES);
+        printf("  %s: ", cli_entry_code(e));
+        cli_out_print_bytes(NULL, reason);
     }
 }
 
 static void print_event(struct watch *w, const char *event,
                         const struct cli_entry *e)
 {
-    char date[CLI_TEXT_BYTES];
-    uint64_t now_ms = shed_wall_ms();
+    json_t *out = open_line(w, event);
 
     w->events++;
-    if (w->call->is_json) {
-        cli_json_print_line(
-            w->call, json_pack("{s:I, s:s, s:o}", "at_ms", (json_int_t)now_ms,
-                               "event", event, "entry", cli_entry_json(e)));
-        return;
-    }
-    printf("%s  %-11s  ", cli_date(date, now_ms), event);
-    cli_print_escaped(stdout, e->key->named.key.redis,
-                      e->key->named.key.redis_size, SIZE_MAX);
-    print_detail(e);
-    printf("\n");
-    cli_flush(w->call);
+    cli_out_print(out, "  ");
+    cli_out_print_bytes(out, cli_key_name(e->key));
+    if (out == NULL)
+        print_detail(e);
+    else
+        cli_entry_show(e, cli_out_object(out, "entry"));
+    close_line(w, out);
 }
 
 static void print_note(struct watch *w, const char *event, uint64_t count)
 {
-    char date[CLI_TEXT_BYTES];
-    uint64_t now_ms = shed_wall_ms();
+    json_t *out = open_line(w, event);
 
-    if (w->call->is_json) {
-        cli_json_print_line(
-            w->call, json_pack("{s:I, s:s, s:I}", "at_ms", (json_int_t)now_ms,
-                               "event", event, "count", (json_int_t)count));
-        return;
-    }
     if (count > 0)
-        printf("%s  %-11s  %" PRIu64 "\n", cli_date(date, now_ms), event,
-               count);
-    else
-        printf("%s  %s\n", cli_date(date, now_ms), event);
-    cli_flush(w->call);
+        cli_out_print(out, "  %" PRIu64, count);
+    cli_out_number(out, "count", count);
+    close_line(w, out);
 }
 
 /* --------------------------------------------------------------- the pushes */
@@ -198,16 +195,18 @@ static void tell_missed(struct watch *w, bool is_last)
         print_note(w, "not shown", shed_limit_take(&w->limit));
 }
 
-static void on_change(struct watch *w, const char *bytes, size_t size)
+/* name: that of an entry, or of its refresh. */
+static void on_change(struct watch *w, struct shed_bytes name)
 {
-    size_t key_size = shed_entry_key_size(bytes, size);
-    bool is_refresh = key_size < size;
+    size_t key_size = shed_entry_key_size(name.data, name.size);
+    bool is_refresh = key_size < name.size;
     struct cli_key key;
     struct cli_entry entry;
     struct known now, *slot;
     const char *event;
 
-    if (!cli_key_parse(&key, w->call->words[0], bytes, key_size) ||
+    if (!cli_key_parse(&key, w->call->words[0],
+                       shed_bytes(name.data, key_size)) ||
         !may_read(w))
         return;
     cli_entry_read(w->redis, &key, &entry);
@@ -242,37 +241,25 @@ static void on_push(struct watch *w, const struct shed_reply *push)
         w->events++;
     }
     for (size_t i = 0; i < shed_reply_count(keys) && !is_over(w); i++) {
-        size_t size = 0;
-        const char *key = shed_reply_bytes(shed_reply_at(keys, i), &size);
-        if (key != NULL)
-            on_change(w, key, size);
+        struct shed_bytes name = cli_redis_bytes(shed_reply_at(keys, i));
+        if (name.data != NULL)
+            on_change(w, name);
     }
 }
 
 /* --------------------------------------------------------------- the set-up */
 
-static void track(struct watch *w, const char *prefix, size_t size)
+static void track(struct watch *w, struct shed_bytes prefix)
 {
-    struct shed_reply *reply = cli_redis_check(
-        w->pushes, cli_redis_ask(w->pushes, "CLIENT ID"), "CLIENT ID");
-    struct shed_args args = {0};
-    char id[32];
+    struct shed_reply *id = cli_redis_ask(w->pushes, "CLIENT ID");
 
-    (void)snprintf(id, sizeof(id), "%lld", shed_reply_integer(reply));
-    shed_reply_free(reply);
-    shed_reply_free(cli_redis_check(
-        w->pushes, cli_redis_ask(w->pushes, "SUBSCRIBE " CHANNEL),
-        "SUBSCRIBE to &" CHANNEL));
-    shed_args_add_text(&args, "CLIENT");
-    shed_args_add_text(&args, "TRACKING");
-    shed_args_add_text(&args, "ON");
-    shed_args_add_text(&args, "REDIRECT");
-    shed_args_add_text(&args, id);
-    shed_args_add_text(&args, "BCAST");
-    shed_args_add_text(&args, "PREFIX");
-    shed_args_add(&args, prefix, size);
-    shed_reply_free(cli_redis_check(w->redis, cli_redis_call(w->redis, &args),
-                                    "CLIENT TRACKING"));
+    shed_reply_free(cli_redis_ask(w->pushes, "SUBSCRIBE " CHANNEL));
+    cli_redis_send(w->redis,
+                   "CLIENT TRACKING ON REDIRECT %llu BCAST PREFIX %.*s",
+                   (unsigned long long)shed_reply_integer(id), (int)prefix.size,
+                   (const char *)prefix.data);
+    shed_reply_free(cli_redis_hear(w->redis, "CLIENT TRACKING"));
+    shed_reply_free(id);
 }
 
 /* Read a single key at the beginning, so that its first change gets the right
@@ -293,17 +280,17 @@ static void begin(struct watch *w)
     char prefix[SHED_NAME_MAX_BYTES + 4];
     struct cli_key key;
 
-    cli_check_cache(call, call->words[0]);
+    (void)cli_key_cache(call);
     if (call->count > 1)
-        cli_key_init(&key, call, call->words[0], call->words[1]);
+        cli_key_init(&key, call);
     w->redis = cli_redis_open(call, NULL);
     w->pushes = cli_redis_open(call, NULL);
     if (call->count > 1) {
-        track(w, key.named.key.redis, key.named.key.redis_size);
+        track(w, cli_key_name(&key));
         learn(w, &key);
     } else {
         (void)snprintf(prefix, sizeof(prefix), "%s:{", call->words[0]);
-        track(w, prefix, strlen(prefix));
+        track(w, shed_str(prefix));
     }
     if (!call->is_json)
         (void)fprintf(stderr, "watching %s at %s; Ctrl-C ends it\n",
@@ -327,8 +314,7 @@ int cli_watch(struct cli_call *call)
         if (push != NULL)
             on_push(&w, push);
         else
-            shed_reply_free(cli_redis_check(
-                w.redis, cli_redis_ask(w.redis, "PING"), "PING"));
+            shed_reply_free(cli_redis_ask(w.redis, "PING"));
         shed_reply_free(push);
     }
     tell_missed(&w, true);

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/redis.h"
+
 /* The name that the probe of rights (client/probe.c) uses. */
 #define PROBE_KEY ":{snowshed:probe}"
 
@@ -46,22 +48,18 @@ static void explain(struct cli_writes *out)
     out->advice = table[i].advice;
 }
 
-void cli_writes_read(struct cli_redis *redis, const struct cli_call *call,
+void cli_writes_read(const struct cli_call *call, const char *uri,
                      const char *cache, struct cli_writes *out)
 {
-    char key[SHED_NAME_MAX_BYTES + sizeof(PROBE_KEY)];
-    struct shed_args args = {0};
+    struct cli_redis *redis = cli_redis_open(call, uri);
+    struct cli_text key;
     struct shed_reply *reply;
     const char *error;
 
     *out = (struct cli_writes){.means = "", .advice = ""};
-    (void)snprintf(key, sizeof(key), "%.*s" PROBE_KEY, SHED_NAME_MAX_BYTES,
-                   cache);
-    shed_args_add_text(&args, "SETRANGE");
-    shed_args_add_text(&args, key);
-    shed_args_add_text(&args, "0");
-    shed_args_add_text(&args, "");
-    cli_redis_send(redis, &args);
+    (void)snprintf(key.at, sizeof(key.at), "%.*s" PROBE_KEY,
+                   SHED_NAME_MAX_BYTES, cache);
+    cli_redis_send(redis, "SETRANGE %s 0 %s", key.at, "");
     reply = cli_redis_hear_for(redis, call->timeout_ms);
     error = shed_reply_error(reply);
     if (reply == NULL) {
@@ -72,11 +70,12 @@ void cli_writes_read(struct cli_redis *redis, const struct cli_call *call,
         out->means = "Writes wait, though reads are answered: it is paused "
                      "(CLIENT PAUSE, a failover), or busy.";
         out->advice = "Run CLIENT UNPAUSE, or wait for the failover to end.";
-    } else if (error != NULL && shed_reply_code(reply) != SHED_EDENIED &&
-               strncmp(error, "MOVED", 5) != 0 &&
-               strncmp(error, "WRONGTYPE", 9) != 0) {
+    } else if (error != NULL && !cli_redis_is_denied(reply) &&
+               !shed_reply_begins(reply, "MOVED") &&
+               !shed_reply_begins(reply, "WRONGTYPE")) {
         (void)snprintf(out->error, sizeof(out->error), "%s", error);
         explain(out);
     }
     shed_reply_free(reply);
+    cli_redis_close(redis);
 }

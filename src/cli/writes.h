@@ -3,8 +3,7 @@
 #ifndef CLI_WRITES_H
 #define CLI_WRITES_H
 
-#include "cli/redis.h"
-#include "redis/wire.h"
+#include "cli/cli.h"
 
 struct cli_writes {
     char error[256]; /* why not; "": it does, or we have no right to try */
@@ -12,9 +11,9 @@ struct cli_writes {
     const char *means, *advice;
 };
 
-/* Try a write that changes nothing. Its answer may still be under way
- * afterwards, so this connection must not be used again. */
-void cli_writes_read(struct cli_redis *redis, const struct cli_call *call,
+/* Try a write that changes nothing, on a connection of its own to uri, or to
+ * --redis if that is NULL. */
+void cli_writes_read(const struct cli_call *call, const char *uri,
                      const char *cache, struct cli_writes *out);
 
 #endif

@@ -146,13 +146,7 @@ static enum shed_code obey(const char *verb, char *word, char *text,
 }
 
 /* text.c calls it. */
-void *cli_realloc(void *old, size_t count, size_t size);
 void *cli_alloc(size_t count, size_t size);
-
-void *cli_realloc(void *old, size_t count, size_t size)
-{
-    return realloc(old, count * size);
-}
 
 void *cli_alloc(size_t count, size_t size)
 {

@@ -322,6 +322,41 @@ END_TEST
 
 /* ------------------------------------------------------------------ the end */
 
+/* What the tool prints about a key, or why it fails. authorities: a file, or
+ * "" for those of the system. */
+static void ask_tool(const char *authorities, char *answer, size_t size)
+{
+    char command[512];
+    FILE *tool;
+    size_t got;
+
+    snprintf(command, sizeof(command),
+             "SSL_CERT_FILE=%s " TOOL " get cache k "
+             "--redis rediss://127.0.0.1:%u 2>&1",
+             authorities, fixture.server.tls_port);
+    tool = popen(command, "r");
+    ck_assert_ptr_nonnull(tool);
+    got = fread(answer, 1, size - 1, tool);
+    answer[got] = '\0';
+    pclose(tool);
+}
+
+START_TEST(the_tool_verifies_the_certificate)
+{
+    char answer[1024];
+
+    if (TOOL[0] == '\0')
+        return; /* it is not built */
+    init();
+    ask_tool(at("ca.pem"), answer, sizeof(answer));
+    ck_assert_msg(strstr(answer, "cache:{k}  no entry") != NULL, "%s", answer);
+    ask_tool("", answer, sizeof(answer));
+    ck_assert_msg(strstr(answer, "certificate is not accepted") != NULL, "%s",
+                  answer);
+    fixture_down(&fixture);
+}
+END_TEST
+
 static void install(void)
 {
     ck_assert_ptr_nonnull(mkdtemp(dir));
@@ -349,5 +384,6 @@ int main(void)
     tcase_add_test(tc, a_certificate_may_be_replaced);
     tcase_add_test(tc, a_server_that_wants_a_certificate_is_shown_ours);
     tcase_add_test(tc, a_child_opens_its_own);
+    tcase_add_test(tc, the_tool_verifies_the_certificate);
     return run_tests("redis_tls", tc);
 }

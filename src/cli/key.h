@@ -1,0 +1,42 @@
+/* The names of caches, and of their keys in Redis, NAME:{KEY}. */
+#ifndef CLI_KEY_H
+#define CLI_KEY_H
+
+#include "cli/out.h"
+#include "entry/key.h"
+
+/* A key of a cache; named points into the struct, so it must not be copied. */
+struct cli_key {
+    char cache[SHED_NAME_MAX_BYTES + 1];
+    struct shed_named_key named;
+};
+
+/* Why this cannot be the name of a cache; NULL: it can. */
+const char *cli_key_fault_of_cache(const char *name);
+
+/* The cache that a call names; ends the program if that cannot be a name. */
+const char *cli_key_cache(const struct cli_call *call);
+
+/* Set a key of a cache, which has a name that can be one. Returns: NULL, or
+ * what is wrong. */
+const char *cli_key_set(struct cli_key *key, const char *cache,
+                        struct shed_bytes bytes);
+
+/* The bytes of a word of a call, which --escaped unescapes in place. Ends the
+ * program if they cannot be. */
+struct shed_bytes cli_key_word(const struct cli_call *call, char *word);
+
+/* Set a key from the two words of a call; ends the program if they are not
+ * valid. */
+void cli_key_init(struct cli_key *key, const struct cli_call *call);
+
+/* Set a key from its name in Redis. cache: NULL if it may be of any. Returns:
+ * false if it does not belong to the cache, or is a side key. */
+bool cli_key_parse(struct cli_key *key, const char *cache,
+                   struct shed_bytes name);
+
+/* The key as the program knows it, and its name in Redis. */
+struct shed_bytes cli_key_bytes(const struct cli_key *key);
+struct shed_bytes cli_key_name(const struct cli_key *key);
+
+#endif

@@ -1,0 +1,181 @@
+/* Text to the standard output, members into a JSON object. */
+#include "cli/out.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+static json_t *check(json_t *value)
+{
+    if (value == NULL)
+        cli_fail_nomem();
+    return value;
+}
+
+json_t *cli_out_open(const struct cli_call *call)
+{
+    return call->is_json ? check(json_object()) : NULL;
+}
+
+static void print(const struct cli_call *call, json_t *out, size_t flags)
+{
+    if (out != NULL) {
+        if (json_dumpf(out, stdout, flags | JSON_ENSURE_ASCII) != 0)
+            cli_fail_nomem();
+        (void)putchar('\n');
+        json_decref(out);
+    }
+    cli_flush(call);
+}
+
+void cli_out_close(const struct cli_call *call, json_t *out)
+{
+    print(call, out, JSON_INDENT(2));
+}
+
+void cli_out_close_line(const struct cli_call *call, json_t *out)
+{
+    print(call, out, JSON_COMPACT);
+}
+
+/* -------------------------------------------------------------------- text */
+
+void cli_out_print(const json_t *out, const char *format, ...)
+{
+    va_list list;
+
+    if (out != NULL)
+        return;
+    va_start(list, format);
+    (void)vprintf(format, list);
+    va_end(list);
+}
+
+void cli_out_line(const json_t *out, const char *name, const char *format, ...)
+{
+    va_list list;
+
+    if (out != NULL)
+        return;
+    printf("  %-10s ", name);
+    va_start(list, format);
+    (void)vprintf(format, list);
+    va_end(list);
+    (void)putchar('\n');
+}
+
+void cli_out_line_bytes(const json_t *out, const char *name,
+                        struct shed_bytes bytes, size_t limit)
+{
+    bool is_cut = bytes.size > limit;
+    char *text =
+        cli_escape(shed_bytes(bytes.data, is_cut ? limit : bytes.size));
+
+    cli_out_line(out, name, "%s%s", text, is_cut ? "..." : "");
+    free(text);
+}
+
+void cli_out_print_bytes(const json_t *out, struct shed_bytes bytes)
+{
+    char *text = cli_escape(bytes);
+
+    cli_out_print(out, "%s", text);
+    free(text);
+}
+
+/* ----------------------------------------------------------------- members */
+
+void cli_out_set(json_t *out, const char *name, json_t *value)
+{
+    if (out == NULL)
+        json_decref(value);
+    else if (json_object_set_new(out, name, value) != 0)
+        cli_fail_nomem();
+}
+
+void cli_out_number(json_t *out, const char *name, uint64_t number)
+{
+    cli_out_set(out, name, json_integer((json_int_t)number));
+}
+
+void cli_out_flag(json_t *out, const char *name, bool flag)
+{
+    cli_out_set(out, name, json_boolean(flag));
+}
+
+void cli_out_text(json_t *out, const char *name, const char *text)
+{
+    cli_out_set(out, name, text != NULL ? json_string(text) : json_null());
+}
+
+void cli_out_maybe(json_t *out, const char *name, bool is_known,
+                   long long number)
+{
+    cli_out_set(out, name, is_known ? json_integer(number) : json_null());
+}
+
+void cli_out_ms(json_t *out, const char *name, long long ms)
+{
+    cli_out_maybe(out, name, ms >= 0, ms);
+}
+
+static char *encode_base64(const unsigned char *b, size_t size)
+{
+    static const char digits[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    char *text = cli_alloc((size + 2) / 3 * 4 + 1, 1), *at = text;
+
+    for (size_t i = 0; i < size; i += 3) {
+        size_t left = size - i;
+        unsigned tag = (unsigned)b[i] << 16;
+        tag |= left > 1 ? (unsigned)b[i + 1] << 8 : 0;
+        tag |= left > 2 ? (unsigned)b[i + 2] : 0;
+        *at++ = digits[tag >> 18];
+        *at++ = digits[tag >> 12 & 63];
+        *at++ = left > 1 ? digits[tag >> 6 & 63] : '=';
+        *at++ = left > 2 ? digits[tag & 63] : '=';
+    }
+    *at = '\0';
+    return text;
+}
+
+void cli_out_bytes(json_t *out, const char *name, struct shed_bytes bytes)
+{
+    const void *at = bytes.data != NULL ? bytes.data : "";
+    json_t *string = out != NULL ? json_stringn(at, bytes.size) : NULL;
+    char longer[64], *text;
+
+    if (string != NULL || out == NULL) {
+        cli_out_set(out, name, string);
+        return;
+    }
+    (void)snprintf(longer, sizeof(longer), "%s_base64", name);
+    text = encode_base64(at, bytes.size);
+    cli_out_text(out, longer, text);
+    free(text);
+}
+
+json_t *cli_out_object(json_t *out, const char *name)
+{
+    json_t *object = out != NULL ? check(json_object()) : NULL;
+
+    cli_out_set(out, name, object);
+    return object;
+}
+
+json_t *cli_out_list(json_t *out, const char *name)
+{
+    json_t *list = out != NULL ? check(json_array()) : NULL;
+
+    cli_out_set(out, name, list);
+    return list;
+}
+
+json_t *cli_out_item(json_t *list)
+{
+    json_t *object = list != NULL ? check(json_object()) : NULL;
+
+    if (list != NULL && json_array_append_new(list, object) != 0)
+        cli_fail_nomem();
+    return object;
+}

@@ -64,11 +64,8 @@ static void raise_shop(const shed::client &client, const shed::cache &prices,
 {
     auto lock = shed::lock::open(client, "shop-1").value();
     auto hold = lock.acquire(2000).value(); // released at the end
-    auto fence = hold.fence().value();
-    shed::error err;
     run(mysql, "BEGIN");
-    if (shed_mysql_fence(mysql, shed_str("shop-1"), &fence, nullptr, &err))
-        throw shed::bad_result(err);
+    shed::mysql_fence(mysql, "shop-1", hold.fence().value()).value();
     run(mysql, RAISE "WHERE shop_id = 1");
     run(mysql, "COMMIT");
     prices.invalidate_tags({"shop-1"}).value();
@@ -81,15 +78,13 @@ try {
     std::string uri = argc > 2 ? argv[2] : "mysql://shop:secret@localhost/shop";
     std::unique_ptr<MYSQL, decltype(&mysql_close)> mysql(mysql_init(nullptr),
                                                          mysql_close);
-    shed::error err;
     c.on_log = shed_log_stderr;
     sale.allow_stale = SHED_STALE_NEVER; // a page may show an old price
     auto client =
         shed::client::open(argc > 1 ? argv[1] : "redis://localhost", &c)
             .value();
     auto prices = open_prices(client, uri);
-    if (shed_mysql_connect(mysql.get(), uri.c_str(), nullptr, 0, &err))
-        throw shed::bad_result(err);
+    shed::mysql_connect(mysql.get(), uri).value();
     print_price(prices, page);
     try {
         raise_price(prices, mysql.get());

@@ -16,15 +16,14 @@
  *         use(value->view());
  *
  * What a function promises (threads, blocking, failures) is documented at the C
- * function of the same name. Handles may be destroyed in any order.
+ * function of the same name. Handles may be destroyed in any order; each can be
+ * made of one of the C interface's, which it then closes.
  *
  * It has a form of every C function, except these, which are used as they are:
- * - shed_version, shed_code_name, shed_kind_name, shed_origin_name and
- *   shed_event_kind_name, and shed_log_stderr, for options.on_log;
- * - mysql.h, which belongs to a library of its own: mysql.hpp has a form of
- *   shed_mysql_source_open, hold::fence returns what shed_mysql_fence wants,
- *   and shed_mysql_connect has no handle of ours.
- * Of struct shed_source_options, thread_start and thread_stop are left out: a
+ * shed_version, shed_code_name, shed_kind_name, shed_origin_name,
+ * shed_event_kind_name, and shed_log_stderr, for options.on_log. mysql.hpp has
+ * those of shed_mysql_source_open, shed_mysql_connect and shed_mysql_fence. Of
+ * struct shed_source_options, thread_start and thread_stop are left out: a
  * thread_local object does what they do.
  */
 #ifndef SNOWSHED_SNOWSHED_HPP
@@ -166,24 +165,51 @@ namespace detail
 
 } // namespace detail
 
+/* How a call ended. */
+class [[nodiscard]] outcome
+{
+  public:
+    outcome() = default;
+    explicit outcome(const shed::error &error) : error_(error)
+    {
+    }
+    explicit operator bool() const noexcept
+    {
+        return error_.code == SHED_OK;
+    }
+    const shed::error &error() const noexcept
+    {
+        return error_;
+    }
+    enum shed_code code() const noexcept
+    {
+        return error_.code;
+    }
+
+  protected:
+    void check() const
+    {
+        if (error_.code != SHED_OK)
+            detail::fail_loudly(error_);
+    }
+
+  private:
+    shed::error error_ = {};
+};
+
 /*
  * A T, or why there is none. value() of one without a value throws bad_result,
  * or, with -fno-exceptions, prints the reason and aborts. To read * or -> of
  * such a result is a bug in the program, as with std::optional.
  */
-template <class T> class [[nodiscard]] result
+template <class T> class [[nodiscard]] result : public outcome
 {
   public:
     result(T value) : value_(std::move(value))
     {
     }
-    result(const shed::error &error) : error_(error)
+    result(const shed::error &error) : outcome(error)
     {
-    }
-
-    explicit operator bool() const noexcept
-    {
-        return value_.has_value();
     }
     T &operator*() noexcept
     {
@@ -220,82 +246,46 @@ template <class T> class [[nodiscard]] result
     {
         return value_.value_or(std::forward<U>(other));
     }
-    template <class U> T value_or(U &&other) &&
-    {
-        return std::move(value_).value_or(std::forward<U>(other));
-    }
-    const shed::error &error() const noexcept
-    {
-        return error_;
-    }
-
-    /* SHED_OK with a value. */
-    enum shed_code code() const noexcept
-    {
-        return value_ ? SHED_OK : error_.code;
-    }
 
   private:
-    void check() const
-    {
-        if (!value_)
-            detail::fail_loudly(error_);
-    }
-
     std::optional<T> value_;
-    shed::error error_ = {};
 };
 
-template <> class [[nodiscard]] result<void>
+template <> class [[nodiscard]] result<void> : public outcome
 {
   public:
     result() = default;
-    result(const shed::error &error) : error_(error)
+    result(const shed::error &error) : outcome(error)
     {
-    }
-
-    explicit operator bool() const noexcept
-    {
-        return error_.code == SHED_OK;
     }
     void value() const
     {
-        if (error_.code != SHED_OK)
-            detail::fail_loudly(error_);
+        check();
     }
-    const shed::error &error() const noexcept
-    {
-        return error_;
-    }
-    enum shed_code code() const noexcept
-    {
-        return error_.code;
-    }
-
-  private:
-    shed::error error_ = {};
 };
 
 namespace detail
 {
-
-inline result<void> done(enum shed_code code, const error &err)
-{
-    return code == SHED_OK ? result<void>() : result<void>(err);
-}
-
-template <class T>
-result<T> done(enum shed_code code, const T &value, const error &err)
-{
-    return code == SHED_OK ? result<T>(value) : result<T>(err);
-}
 
 /* The C function f with these arguments. */
 template <class F, class... Arguments>
 result<void> call(F f, Arguments... arguments)
 {
     error err;
-    return done(f(arguments..., &err), err);
+    if (f(arguments..., &err) != SHED_OK)
+        return err;
+    return {};
+}
+
+/* A T of the handle that f opens with these arguments. */
+template <class T, class Handle, class F, class... Arguments>
+result<T> open(F f, Arguments... arguments)
+{
+    Handle *handle = nullptr;
+    error err;
+    if (f(arguments..., &handle, &err) != SHED_OK)
+        return err;
+    return T(handle);
 }
 
 /* What f reads of a handle. */
@@ -303,22 +293,68 @@ template <class T, class F, class Handle> result<T> read(F f, Handle *handle)
 {
     T out = {};
     error err;
-    return done(f(handle, &out, sizeof(out), &err), out, err);
+    if (f(handle, &out, sizeof(out), &err) != SHED_OK)
+        return err;
+    return out;
 }
 
-/* For C, which ends a text at a zero byte: one that has any is refused, because
- * no URI, name or query is empty. */
-inline std::string terminated(std::string_view text)
+/* A text for C, where it ends at a zero byte: one that has any becomes empty,
+ * and is refused, because no URI, name or query is empty. */
+class text
 {
-    return std::string(
-        text.find('\0') == std::string_view::npos ? text : std::string_view());
-}
+  public:
+    text(const char *given)
+        : is_null_(given == nullptr), text_(is_null_ ? "" : given)
+    {
+    }
+    text(std::string_view given)
+    {
+        if (given.find('\0') == std::string_view::npos)
+            text_ = given;
+    }
+    text(const std::string &given) : text(std::string_view(given))
+    {
+    }
+    const char *get() const noexcept
+    {
+        return is_null_ ? nullptr : text_.c_str();
+    }
+
+  private:
+    bool is_null_ = false;
+    std::string text_;
+};
 
 template <auto close> struct closer {
     template <class T> void operator()(T *handle) const noexcept
     {
-        close(handle);
+        (void)close(handle);
     }
+};
+
+template <class Handle, class T>
+std::vector<Handle *> handles(const std::vector<const T *> &things)
+{
+    std::vector<Handle *> handles;
+    for (const T *thing : things)
+        handles.push_back(thing->get());
+    return handles;
+}
+
+/* Owns a handle of the C interface's. */
+template <class T, auto close> class handle
+{
+  public:
+    explicit handle(T *adopted) noexcept : handle_(adopted)
+    {
+    }
+    T *get() const noexcept
+    {
+        return handle_.get();
+    }
+
+  private:
+    std::unique_ptr<T, closer<close>> handle_;
 };
 
 } // namespace detail
@@ -331,22 +367,15 @@ class value
     explicit value(struct shed_value *adopted) noexcept : value_(adopted)
     {
     }
+    value(value &&) noexcept = default;
+    value &operator=(value &&) noexcept = default;
     value(const value &other) noexcept
-        : value_(other.value_ != nullptr ? shed_value_ref(other.value_)
-                                         : nullptr)
+        : value_(other.value_ ? shed_value_ref(other.value_.get()) : nullptr)
     {
     }
-    value(value &&other) noexcept : value_(std::exchange(other.value_, nullptr))
+    value &operator=(const value &other) noexcept
     {
-    }
-    value &operator=(value other) noexcept
-    {
-        std::swap(value_, other.value_);
-        return *this;
-    }
-    ~value()
-    {
-        shed_value_unref(value_);
+        return *this = value(other);
     }
 
     enum shed_kind kind() const noexcept
@@ -386,7 +415,7 @@ class value
     }
 
   private:
-    struct shed_value *value_;
+    std::unique_ptr<struct shed_value, detail::closer<shed_value_unref>> value_;
 };
 
 using event = ::shed_event;
@@ -422,39 +451,20 @@ template <class F> void on_lost(shed_lock_options &options, F &f) noexcept
     };
 }
 
-class client
+class client : public detail::handle<struct shed_client, shed_client_close>
 {
   public:
-    static result<client> open(const char *uri,
+    using handle::handle;
+    static result<client> open(const detail::text &uri,
                                const shed_client_options *options = nullptr)
     {
-        struct shed_client *handle = nullptr;
-        shed::error err;
-        if (shed_client_open(uri, options, &handle, &err) != SHED_OK)
-            return err;
-        return client(handle);
-    }
-    static result<client> open(std::string_view uri,
-                               const shed_client_options *options = nullptr)
-    {
-        return open(detail::terminated(uri).c_str(), options);
-    }
-    struct shed_client *get() const noexcept
-    {
-        return handle_.get();
+        return detail::open<client, struct shed_client>(shed_client_open,
+                                                        uri.get(), options);
     }
     result<shed_client_status> status() const
     {
         return detail::read<shed_client_status>(shed_client_status_read, get());
     }
-
-  private:
-    explicit client(struct shed_client *handle) noexcept : handle_(handle)
-    {
-    }
-
-    std::unique_ptr<struct shed_client, detail::closer<shed_client_close>>
-        handle_;
 };
 
 /*
@@ -473,36 +483,27 @@ struct answer {
 
     static answer row(std::string row)
     {
-        return of(SHED_ANSWER_ROW, std::move(row));
+        return {SHED_ANSWER_ROW, std::move(row), {}, 0, {}};
     }
     static answer null()
     {
-        return of(SHED_ANSWER_NULL);
+        return {SHED_ANSWER_NULL, {}, {}, 0, {}};
     }
     static answer absent()
     {
-        return of(SHED_ANSWER_ABSENT);
+        return {SHED_ANSWER_ABSENT, {}, {}, 0, {}};
     }
     static answer unmodified()
     {
-        return of(SHED_ANSWER_UNMODIFIED);
+        return {SHED_ANSWER_UNMODIFIED, {}, {}, 0, {}};
     }
     static answer too_big(std::string reason)
     {
-        return of(SHED_ANSWER_TOO_BIG, std::move(reason));
+        return {SHED_ANSWER_TOO_BIG, std::move(reason), {}, 0, {}};
     }
     static answer failed(std::string reason)
     {
-        return of(SHED_ANSWER_FAILED, std::move(reason));
-    }
-
-  private:
-    static answer of(enum shed_answer_kind kind, std::string text = {})
-    {
-        answer made;
-        made.kind = kind;
-        made.text = std::move(text);
-        return made;
+        return {SHED_ANSWER_FAILED, std::move(reason), {}, 0, {}};
     }
 };
 
@@ -526,49 +527,45 @@ inline void fill(const answer &from, bytes_list &tags, shed_answer &out)
 
 /* A batch of keys to load. Destroying it ends the load: keys without an answer
  * have failed. Move it to another thread to answer later. */
-class batch
+class batch : public detail::handle<struct shed_load, shed_load_done>
 {
   public:
-    explicit batch(struct shed_load *load) noexcept : load_(load)
-    {
-    }
-
+    using handle::handle;
     std::size_t count() const noexcept
     {
-        return load_->count;
+        return get()->count;
     }
     std::string_view key(std::size_t i) const noexcept
     {
-        return to_view(load_->keys[i].key);
+        return to_view(get()->keys[i].key);
     }
     std::optional<std::uint64_t> old_version(std::size_t i) const noexcept
     {
-        const std::uint64_t *old = load_->keys[i].old_version;
+        const std::uint64_t *old = get()->keys[i].old_version;
         return old != nullptr ? std::optional(*old) : std::nullopt;
     }
     bool is_probe() const noexcept
     {
-        return load_->is_probe != 0;
+        return get()->is_probe != 0;
     }
     std::uint64_t remaining_ms() const noexcept
     {
-        return shed_load_remaining_ms(load_.get());
+        return shed_load_remaining_ms(get());
     }
     void answer(std::size_t i, const shed::answer &given)
     {
         shed_answer out = SHED_ANSWER_INIT;
         bytes_list tags;
         detail::fill(given, tags, out);
-        shed_load_answer(load_.get(), i, &out);
+        shed_load_answer(get(), i, &out);
     }
-
-  private:
-    std::unique_ptr<struct shed_load, detail::closer<shed_load_done>> load_;
 };
 
-class source
+class source : public detail::handle<struct shed_source, shed_source_close>
 {
   public:
+    using handle::handle;
+
     /* Calls load on loader threads; it must not throw. thread_start,
      * thread_stop and on_close of the options must be NULL. */
     static result<source> open(std::function<answer(std::string_view key)> load,
@@ -602,15 +599,6 @@ class source
             std::move(load), options);
     }
 
-    /* Take over a source of the C interface's. */
-    static source adopt(struct shed_source *handle) noexcept
-    {
-        return source(handle);
-    }
-    struct shed_source *get() const noexcept
-    {
-        return handle_.get();
-    }
   private:
     template <class Function, class Open, class Call>
     static result<source> open_with(Open open, Call call, Function load,
@@ -618,22 +606,15 @@ class source
     {
         shed_source_options o = SHED_SOURCE_OPTIONS_INIT;
         auto owned = std::make_unique<Function>(std::move(load));
-        struct shed_source *handle = nullptr;
-        shed::error err;
         if (options != nullptr)
             o = *options;
         o.on_close = [](void *user) { delete static_cast<Function *>(user); };
-        if (open(call, owned.get(), &o, &handle, &err) != SHED_OK)
-            return err;
-        (void)owned.release(); /* on_close deletes it */
-        return adopt(handle);
+        auto opened = detail::open<source, struct shed_source>(
+            open, call, static_cast<void *>(owned.get()), &o);
+        if (opened)
+            (void)owned.release(); /* on_close deletes it */
+        return opened;
     }
-    explicit source(struct shed_source *handle) noexcept : handle_(handle)
-    {
-    }
-
-    std::unique_ptr<struct shed_source, detail::closer<shed_source_close>>
-        handle_;
 };
 
 /* What a put stores with the row, as in struct shed_put_options. */
@@ -644,25 +625,17 @@ struct put_options {
     std::uint64_t timeout_ms = SHED_TIMEOUT_DEFAULT;
 };
 
-class cache
+class cache : public detail::handle<struct shed_cache, shed_cache_close>
 {
   public:
-    static result<cache> open(const client &client, const char *name,
+    using handle::get;
+    using handle::handle;
+    static result<cache> open(const client &client, const detail::text &name,
                               const source &source,
                               const shed_cache_options *options = nullptr)
     {
-        struct shed_cache *handle = nullptr;
-        shed::error err;
-        if (shed_cache_open(client.get(), name, source.get(), options, &handle,
-                            &err) != SHED_OK)
-            return err;
-        return cache(handle);
-    }
-    static result<cache> open(const client &client, std::string_view name,
-                              const source &source,
-                              const shed_cache_options *options = nullptr)
-    {
-        return open(client, detail::terminated(name).c_str(), source, options);
+        return detail::open<cache, struct shed_cache>(
+            shed_cache_open, client.get(), name.get(), source.get(), options);
     }
 
     /* A row that does not exist is a success: a value whose is_absent() is
@@ -673,11 +646,8 @@ class cache
     get(std::string_view key,
         const shed_get_options &options = SHED_GET_OPTIONS_INIT) const
     {
-        struct shed_value *out = nullptr;
-        shed::error err;
-        if (shed_get(get(), to_bytes(key), &options, &out, &err) != SHED_OK)
-            return err;
-        return value(out);
+        return detail::open<value, struct shed_value>(shed_get, get(),
+                                                      to_bytes(key), &options);
     }
 
     /* One result for each key, in their order. The errors of options are not
@@ -762,39 +732,52 @@ class cache
     {
         return detail::read<shed_stats>(shed_stats_read, get());
     }
-
-    struct shed_cache *get() const noexcept
-    {
-        return handle_.get();
-    }
-
-  private:
-    explicit cache(struct shed_cache *handle) noexcept : handle_(handle)
-    {
-    }
-
-    std::unique_ptr<struct shed_cache, detail::closer<shed_cache_close>>
-        handle_;
 };
 
 namespace detail
 {
 
-inline result<shed_fence> fence(struct shed_lock *lock)
+/* What can be asked of the hold of this thread, or of the process. */
+class held
 {
-    shed_fence out;
-    shed::error err;
-    return done(shed_lock_fence(lock, &out, &err), out, err);
-}
+  public:
+    result<void> extend(std::uint64_t lease_ms = 0) const
+    {
+        return detail::call(shed_lock_extend, lock_, lease_ms);
+    }
+    result<shed_fence> fence() const
+    {
+        shed_fence out;
+        shed::error err;
+        if (shed_lock_fence(lock_, &out, &err) != SHED_OK)
+            return err;
+        return out;
+    }
+    bool is_mine() const noexcept
+    {
+        return shed_lock_is_mine(lock_) != 0;
+    }
+    std::uint64_t remaining_ms() const noexcept
+    {
+        return shed_lock_remaining_ms(lock_);
+    }
+
+  protected:
+    explicit held(struct shed_lock *lock) noexcept : lock_(lock)
+    {
+    }
+
+    struct shed_lock *lock_;
+};
 
 } // namespace detail
 
 /* A lock that is held; destroying it releases the lock. It must not outlive its
  * lock, and belongs to the thread that acquired it. */
-class hold
+class hold : public detail::held
 {
   public:
-    hold(hold &&other) noexcept : lock_(std::exchange(other.lock_, nullptr))
+    hold(hold &&other) noexcept : held(std::exchange(other.lock_, nullptr))
     {
     }
     hold &operator=(hold &&other) noexcept
@@ -813,30 +796,12 @@ class hold
     {
         return detail::call(shed_lock_release, std::exchange(lock_, nullptr));
     }
-    result<void> extend(std::uint64_t lease_ms = 0) const
-    {
-        return detail::call(shed_lock_extend, lock_, lease_ms);
-    }
-    result<shed_fence> fence() const
-    {
-        return detail::fence(lock_);
-    }
-    bool is_mine() const noexcept
-    {
-        return shed_lock_is_mine(lock_) != 0;
-    }
-    std::uint64_t remaining_ms() const noexcept
-    {
-        return shed_lock_remaining_ms(lock_);
-    }
 
   private:
     friend class lock;
-    explicit hold(struct shed_lock *lock) noexcept : lock_(lock)
+    explicit hold(struct shed_lock *lock) noexcept : held(lock)
     {
     }
-
-    struct shed_lock *lock_;
 };
 
 /* An asynchronous acquire, which this can cancel. It may be dropped at any
@@ -869,12 +834,19 @@ class pending
         auto done = std::move(self->done);
         done(code == SHED_OK ? result<void>() : result<void>(*reason));
     }
-    static std::shared_ptr<state> make(function done)
+    /* Begin a call: start is given what the C function wants. */
+    template <class Start>
+    static result<pending> begin(struct shed_lock *lock, function done,
+                                 Start start)
     {
         auto made = std::make_shared<state>();
+        shed::error err;
         made->done = std::move(done);
         made->self = made;
-        return made;
+        if (start(call, made.get(), &err) == SHED_OK)
+            return pending(lock, std::move(made));
+        made->self.reset();
+        return err;
     }
     pending(struct shed_lock *lock, std::shared_ptr<state> made) noexcept
         : lock_(lock), state_(std::move(made))
@@ -885,34 +857,31 @@ class pending
     std::shared_ptr<state> state_;
 };
 
-class lock
+class lock : public detail::held
 {
   public:
+    explicit lock(struct shed_lock *adopted) noexcept
+        : held(adopted), handle_(adopted)
+    {
+    }
     static result<lock> open(const client &client, std::string_view name,
                              const shed_lock_options *options = nullptr)
     {
-        struct shed_lock *handle = nullptr;
-        shed::error err;
-        if (shed_lock_open(client.get(), to_bytes(name), options, &handle,
-                           &err) != SHED_OK)
-            return err;
-        return lock(handle);
+        return detail::open<lock, struct shed_lock>(
+            shed_lock_open, client.get(), to_bytes(name), options);
     }
-
     static result<lock> open_quorum(const std::vector<const client *> &clients,
                                     std::string_view name,
                                     const shed_lock_options *options = nullptr)
     {
-        std::vector<struct shed_client *> handles;
-        struct shed_lock *handle = nullptr;
-        shed::error err;
-        for (const client *client : clients)
-            handles.push_back(client->get());
-        if (shed_lock_open_quorum(handles.data(), handles.size(),
-                                  to_bytes(name), options, &handle,
-                                  &err) != SHED_OK)
-            return err;
-        return lock(handle);
+        auto handles = detail::handles<struct shed_client>(clients);
+        return detail::open<lock, struct shed_lock>(
+            shed_lock_open_quorum, handles.data(), handles.size(),
+            to_bytes(name), options);
+    }
+    struct shed_lock *get() const noexcept
+    {
+        return handle_.get();
     }
 
     /* wait_ms 0: one try. */
@@ -929,48 +898,25 @@ class lock
     result<pending> acquire_async(std::uint64_t wait_ms,
                                   pending::function done) const
     {
-        auto state = pending::make(std::move(done));
-        shed::error err;
-        if (shed_lock_acquire_async(get(), wait_ms, pending::call, state.get(),
-                                    &err) != SHED_OK) {
-            state->self.reset();
-            return err;
-        }
-        return pending(get(), std::move(state));
+        return pending::begin(
+            get(), std::move(done), [&](auto call, void *user, auto *err) {
+                return shed_lock_acquire_async(get(), wait_ms, call, user, err);
+            });
     }
     /* done as for acquire_async. */
     result<void> release_async(pending::function done) const
     {
-        auto state = pending::make(std::move(done));
-        shed::error err;
-        if (shed_lock_release_async(get(), pending::call, state.get(), &err) !=
-            SHED_OK) {
-            state->self.reset();
-            return err;
-        }
-        return {};
+        auto begun = pending::begin(
+            get(), std::move(done), [&](auto call, void *user, auto *err) {
+                return shed_lock_release_async(get(), call, user, err);
+            });
+        return begun ? result<void>() : result<void>(begun.error());
     }
-    /* Release a hold that acquire_async began; blocks. This and the next four
-     * are for such holds: a shed::hold has its own. */
+    /* Release a hold that acquire_async began; blocks. This and extend, fence,
+     * is_mine and remaining_ms are for such holds: a shed::hold has its own. */
     result<void> release() const
     {
         return detail::call(shed_lock_release, get());
-    }
-    result<void> extend(std::uint64_t lease_ms = 0) const
-    {
-        return detail::call(shed_lock_extend, get(), lease_ms);
-    }
-    result<shed_fence> fence() const
-    {
-        return detail::fence(get());
-    }
-    bool is_mine() const noexcept
-    {
-        return shed_lock_is_mine(get()) != 0;
-    }
-    std::uint64_t remaining_ms() const noexcept
-    {
-        return shed_lock_remaining_ms(get());
     }
     result<void> advance(std::uint64_t number) const
     {
@@ -985,32 +931,10 @@ class lock
     {
         return detail::read<shed_lock_stats>(shed_lock_stats_read, get());
     }
-    struct shed_lock *get() const noexcept
-    {
-        return handle_.get();
-    }
 
   private:
-    explicit lock(struct shed_lock *handle) noexcept : handle_(handle)
-    {
-    }
-
     std::unique_ptr<struct shed_lock, detail::closer<shed_lock_close>> handle_;
 };
-
-namespace detail
-{
-
-template <class Handle, class T>
-std::vector<Handle *> handles(const std::vector<const T *> &things)
-{
-    std::vector<Handle *> handles;
-    for (const T *thing : things)
-        handles.push_back(thing->get());
-    return handles;
-}
-
-} // namespace detail
 
 /* The text for Prometheus, as in stats_prometheus({&items, &orders}). */
 inline std::string stats_prometheus(const std::vector<const cache *> &caches,
@@ -1020,7 +944,7 @@ inline std::string stats_prometheus(const std::vector<const cache *> &caches,
     auto l = detail::handles<struct shed_lock>(locks);
     std::string text;
     std::size_t size = 0;
-    do { /* again while it does not fit */
+    do {                       /* again while it does not fit */
         text.resize(size + 1); /* for the terminator */
         size = shed_stats_prometheus(c.data(), c.size(), l.data(), l.size(),
                                      text.data(), text.size());

@@ -1,6 +1,6 @@
 /*
- * What a cache, or the handle of a lock, has done since it was opened: counters
- * and latency histograms, as a struct and as Prometheus text.
+ * What a cache, or the handle of a lock, has done since it was opened, as a
+ * struct and as Prometheus text.
  *
  * Threads, fork, failure: as in snowshed.h.
  */
@@ -18,43 +18,41 @@ extern "C" {
 #endif
 
 /*
- * The counters of a cache: X(field, help). A row is a counter, a field of
- * struct shed_stats, and a metric, snowshed_<field>_total.
+ * The counters of a cache: X(field, help) is a field of struct shed_stats, and
+ * a metric snowshed_<field>_total.
  *
- * Each key of a get is counted in hits, negative_hits or local_hits if it was
- * answered at once, else in misses. A miss that is finally answered from Redis
- * also counts as a hit. tag_misses are the misses caused by a tag's
- * invalidation.
+ * Each key of a get counts in hits, negative_hits or local_hits if it was
+ * answered at once, else in misses; if Redis has it finally, in hits, too.
  *
- * A write that invalidates counts in invalidations (of a tag: in
+ * A key that is invalidated counts in invalidations (a tag: in
  * tag_invalidations) when Redis has carried it out. One that failed counts in
  * invalidation_failures, and in invalidations_undelivered or
- * invalidations_dropped, unless its key is undelivered already; later perhaps
- * in invalidations_delivered. These three also count failed puts and expiries.
+ * invalidations_dropped, unless it is undelivered already; later perhaps in
+ * invalidations_delivered. These three also count failed puts and expiries.
  * invalidations_repeated: see failover_memory_ms.
  */
 #define SHED_COUNTERS(X)                                                       \
     X(hits, "keys answered with a row or a NULL from Redis")                   \
     X(negative_hits, "keys answered with a kept 'no such row'")                \
-    X(misses, "keys that were not answered at once: they took the slow path")  \
+    X(misses, "keys that were not answered at once")                           \
     X(joins, "keys that joined a flight of this process")                      \
     X(waits, "flights that found the lease taken")                             \
-    X(polls, "looks at Redis by waiters because of the timer")                 \
-    X(pushes, "looks at Redis by waiters because of a push")                   \
-    X(loads, "calls of the source that have ended, a batch each")              \
-    X(loaded_keys, "keys that were passed to the source")                      \
-    X(load_failures, "keys that the source failed to load")                    \
+    X(polls, "looks at Redis by waiters, by the timer")                        \
+    X(pushes, "looks at Redis by waiters, by a push")                          \
+    X(loads, "loads that have ended, a batch each")                            \
+    X(loaded_keys, "keys passed to the source")                                \
+    X(load_failures, "keys that failed to load")                               \
     X(leases_won, "leases taken on a key without one")                         \
-    X(leases_lost, "leases that were taken over from us or revoked")           \
+    X(leases_lost, "leases that were taken over or revoked")                   \
     X(leases_taken_over, "leases taken from a dead or silent holder")          \
     X(published, "loaded values that were stored")                             \
     X(publishes_superseded, "loaded values refused: another came first")       \
     X(publishes_invalidated,                                                   \
       "loaded values refused: invalidated during the load")                    \
     X(unpublished, "loaded values that Redis could not take")                  \
-    X(foreign_entries, "entries of a wrong type, magic or format replaced")    \
-    X(corrupt_entries, "entries of a wrong length or checksum replaced")       \
-    X(invalidations, "keys invalidated, at once or when Redis took them")      \
+    X(foreign_entries, "foreign entries that were replaced")                   \
+    X(corrupt_entries, "corrupt entries that were replaced")                   \
+    X(invalidations, "keys invalidated, at once or later")                     \
     X(puts, "keys put")                                                        \
     X(errors_timeout, "keys that ended with SHED_ETIMEDOUT")                   \
     X(errors_busy, "keys that ended with SHED_EBUSY")                          \
@@ -63,33 +61,30 @@ extern "C" {
     X(errors_other, "keys that ended with another failure")                    \
     X(invalidation_failures,                                                   \
       "keys and tags that could not be invalidated at once")                   \
-    X(loads_begun, "calls of the source that have begun, a batch each")        \
+    X(loads_begun, "loads that have begun, a batch each")                      \
     X(misses_ended, "misses whose get has ended")                              \
     X(refreshes, "refreshes that this process was elected for")                \
     X(stale, "keys answered with SHED_ORIGIN_STALE")                           \
     X(unmodified, "keys that the source found unmodified")                     \
     X(loads_refused,                                                           \
-      "keys that were not loaded: the queue was full, or the breaker open")    \
-    X(callers_refused, "keys for which too many callers waited already")       \
+      "keys not loaded: the queue was full, or the breaker open")              \
+    X(callers_refused, "keys for which too many callers waited")               \
     X(invalidations_undelivered,                                               \
       "keys and tags of which Redis could not be told")                        \
     X(invalidations_delivered,                                                 \
-      "undelivered keys and tags of which Redis was then told")                \
+      "undelivered keys and tags that were delivered")                         \
     X(invalidations_dropped,                                                   \
       "keys and tags given up: too many, or the cache closed")                 \
-    X(fleet_waits, "loads that waited, because fleet_loads was reached")       \
-    X(fleet_failures,                                                          \
-      "times that Redis did not say what fleet_loads allows: loads went on")   \
-    X(local_hits, "keys answered with a local row, as Redis did not answer")   \
-    X(tag_misses, "misses whose entry in Redis a tag had invalidated")         \
-    X(tag_invalidations,                                                       \
-      "tags, or all entries, invalidated; as invalidations of keys")           \
-    X(loads_failed, "calls of the source that failed, for all keys alike")     \
-    X(invalidations_repeated,                                                  \
-      "keys repeated at another server, which may have lacked them")
+    X(fleet_waits, "loads that waited for fleet_loads")                        \
+    X(fleet_failures, "times that Redis did not answer for fleet_loads")       \
+    X(local_hits, "keys answered with a local row")                            \
+    X(tag_misses, "misses by the invalidation of a tag")                       \
+    X(tag_invalidations, "tags invalidated, or all entries")                   \
+    X(loads_failed, "loads that failed, for all keys alike")                   \
+    X(invalidations_repeated, "keys repeated at another server")
 
-/* The counters of a lock: fields of struct shed_lock_stats and metrics
- * snowshed_lock_<field>_total. Re-entries by the holder are not counted. */
+/* The same of a lock: struct shed_lock_stats, snowshed_lock_<field>_total.
+ * Re-entries by the holder are not counted. */
 #define SHED_LOCK_COUNTERS(X)                                                  \
     X(acquired, "holds that began")                                            \
     X(tries, "times that Redis was asked for the lock")                        \
@@ -101,19 +96,18 @@ extern "C" {
     X(renewal_failures, "renewals by the watchdog that were not")
 
 /* Bucket i counts what is at most 2^i, but above 2^(i-1); the last bucket
- * counts everything above. Times are in microseconds. */
+ * counts everything above. */
 #define SHED_BUCKETS 28
 
 struct shed_histogram {
     uint64_t bucket[SHED_BUCKETS]; /* not cumulative */
     uint64_t count;
-    uint64_t sum; /* microseconds, or what is counted */
+    uint64_t sum; /* microseconds, or keys */
 };
 
 /* New counters come at the ends of the two structs. */
 struct shed_stats {
-    struct shed_histogram hit_us;     /* gets answered at once, from Redis or
-                                         from a local row */
+    struct shed_histogram hit_us;     /* gets answered at once */
     struct shed_histogram miss_us;    /* gets that took the slow path */
     struct shed_histogram load_us;    /* calls of the source */
     struct shed_histogram batch_keys; /* keys per call of the source */
@@ -123,7 +117,7 @@ struct shed_stats {
 };
 
 struct shed_lock_stats {
-    struct shed_histogram wait_us; /* from the call of an acquire to its hold */
+    struct shed_histogram wait_us; /* from an acquire to its hold */
     struct shed_histogram hold_us; /* from a hold to its release or loss */
 #define SHED_FIELD(field, help) uint64_t field;
     SHED_LOCK_COUNTERS(SHED_FIELD)
@@ -131,8 +125,7 @@ struct shed_lock_stats {
 };
 
 /*
- * Copy the statistics of a cache, or of a lock's handle, into *out; size is
- * sizeof *out. Counters are read one after the other, without stopping anybody.
+ * Copy the statistics into *out; size is sizeof *out.
  *
  * Returns: SHED_OK; SHED_EINVAL also if size is larger than this library knows.
  */
@@ -144,37 +137,28 @@ shed_lock_stats_read(const struct shed_lock *lock, struct shed_lock_stats *out,
                      size_t size, struct shed_error *err);
 
 /*
- * Write the statistics of caches and locks as one Prometheus text (exposition
- * format 0.0.4) into buffer and terminate it. A sample's label is cache="NAME"
- * or lock="NAME", with \xNN for bytes that are not printable. Of two handles of
- * one name pass only one.
+ * Write the statistics of caches and locks as Prometheus text
+ * into buffer. A sample's label is cache="NAME" or lock="NAME", with \xNN for
+ * bytes that are not printable. Of two handles of one name pass only one.
  *
- * Of a cache, besides snowshed_<field>_total for each of SHED_COUNTERS:
+ * Of a cache, besides SHED_COUNTERS:
  *     snowshed_hit_seconds, snowshed_miss_seconds, snowshed_load_seconds,
  *     snowshed_batch_keys: the histograms of struct shed_stats
  *     snowshed_fleet_wait_seconds: how long loads waited for fleet_loads
- *     snowshed_redis_up: 1 while the cache's client is connected, else 0
- *     snowshed_redis_breaker: enum shed_breaker_state of the client's breaker
+ *     snowshed_redis_up: 1 while the client is connected, else 0
+ *     snowshed_redis_breaker, snowshed_source_breaker: enum shed_breaker_state
  *     snowshed_undelivered: keys of which Redis is still to be told
- *     snowshed_local_rows, snowshed_local_bytes: the local rows
- * Of its source; caches that share a source show the same figures:
- *     snowshed_source_loads, snowshed_source_loads_limit: loads that run, and
- *         how many may (with adaptive_loads, now)
- *     snowshed_source_queue_keys, snowshed_source_queue_limit_keys: keys that
- *         wait for a load, and how many may
- *     snowshed_source_callers, snowshed_source_callers_limit: callers that
- *         wait, and how many may; 0: any number
- *     snowshed_source_breaker: enum shed_breaker_state
- *     snowshed_fleet_loads, snowshed_fleet_loads_limit: loads of all processes,
- *         as last seen here, and the option
- * Of a lock, besides snowshed_lock_<field>_total for each of
- * SHED_LOCK_COUNTERS:
- *     snowshed_lock_wait_seconds, snowshed_lock_hold_seconds: the histograms of
- *         struct shed_lock_stats
+ *     snowshed_local_rows, snowshed_local_bytes
+ * Of its source, now and at most (_limit; 0: any number):
+ *     snowshed_source_loads, snowshed_source_loads_limit
+ *     snowshed_source_queue_keys, snowshed_source_queue_limit_keys
+ *     snowshed_source_callers, snowshed_source_callers_limit
+ *     snowshed_fleet_loads, snowshed_fleet_loads_limit: as last seen here
+ * Of a lock, besides SHED_LOCK_COUNTERS:
+ *     snowshed_lock_wait_seconds, snowshed_lock_hold_seconds
  *
- * Returns: the length of the whole text without the terminator. The text was
- * cut if that is not below capacity: call again with more. buffer may be NULL
- * with capacity 0.
+ * Returns: the length of the whole text. If that is not below capacity, the
+ * text was cut: call again with more. buffer may be NULL with capacity 0.
  */
 SHED_API size_t shed_stats_prometheus(struct shed_cache *const *caches,
                                       size_t caches_count,

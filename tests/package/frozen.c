@@ -23,8 +23,8 @@
 #endif
 
 /* This is compiled with the frozen headers, not with the present ones. */
-_Static_assert(sizeof(struct shed_client_options) == 18 * sizeof(uint64_t),
-               "the frozen struct shed_client_options has 18 fields");
+_Static_assert(sizeof(struct shed_client_options) == 21 * sizeof(uint64_t),
+               "the frozen struct shed_client_options has 21 fields");
 
 #define LENGTH(array) (sizeof(array) / sizeof(*(array)))
 

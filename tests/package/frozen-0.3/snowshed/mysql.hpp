@@ -1,17 +1,13 @@
 /*
- * The MySQL source for C++17, as snowshed.hpp has the rest; link as for C.
+ * mysql.h for C++17, as snowshed.hpp has the rest; link as for C.
  *
- *     shed_mysql_options options = SHED_MYSQL_OPTIONS_INIT;
- *     options.key = SHED_MYSQL_KEY_INTEGER;
  *     auto source = shed::mysql_source::open(
  *         "mysql://shop:secret@localhost/shop",
- *         "SELECT id, name FROM item WHERE id IN (?)", &options).value();
+ *         "SELECT id, name FROM item WHERE id IN (?)").value();
  *     auto items = shed::cache::open(client, "item", source).value();
  */
 #ifndef SNOWSHED_MYSQL_HPP
 #define SNOWSHED_MYSQL_HPP
-
-#include <string_view>
 
 #include <snowshed/mysql.h>
 #include <snowshed/snowshed.hpp>
@@ -20,18 +16,32 @@ namespace shed
 {
 
 struct mysql_source {
-    static result<source> open(std::string_view uri, std::string_view query,
+    static result<source> open(const detail::text &uri,
+                               const detail::text &query,
                                const shed_mysql_options *options = nullptr)
     {
-        struct shed_source *handle = nullptr;
-        shed::error err;
-        if (shed_mysql_source_open(detail::terminated(uri).c_str(),
-                                   detail::terminated(query).c_str(), options,
-                                   &handle, &err) != SHED_OK)
-            return err;
-        return source::adopt(handle);
+        return detail::open<source, struct shed_source>(
+            shed_mysql_source_open, uri.get(), query.get(), options);
     }
 };
+
+/* For a handle of mysql_init, which the caller closes. */
+inline result<void> mysql_connect(void *mysql, const detail::text &uri,
+                                  const shed_mysql_options *options = nullptr,
+                                  unsigned long client_flags = 0)
+{
+    return detail::call(shed_mysql_connect, mysql, uri.get(), options,
+                        client_flags);
+}
+
+/* newest gets the newest number that was accepted, for shed_lock_advance. */
+inline result<void> mysql_fence(void *mysql, std::string_view resource,
+                                const shed_fence &fence,
+                                std::uint64_t *newest = nullptr)
+{
+    return detail::call(shed_mysql_fence, mysql, to_bytes(resource), &fence,
+                        newest);
+}
 
 } // namespace shed
 

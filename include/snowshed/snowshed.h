@@ -33,9 +33,8 @@
  * SHED_EFORKED.
  *
  * Callbacks (on_event, on_log, on_lost, the done of an asynchronous call) run
- * on the client's thread, where a function that blocks returns SHED_EINVAL.
- * Closing a handle in a callback or a load returns at once, and a new thread
- * does the rest.
+ * on the client's thread, where a function that blocks returns SHED_EINVAL;
+ * closing a handle there, or in a load, returns at once.
  *
  * A call needs 16 kB of stack; callbacks and loads have 128 kB. Do not leave
  * them by longjmp, pthread_exit, pthread_cancel or a C++ exception: other
@@ -91,13 +90,13 @@ extern "C" {
 SHED_API const char *shed_version(void);
 
 /* A key, a name or a payload: size bytes of any value. It borrows them: keep
- * them valid until the call returns. */
+ * them until the call returns. */
 struct shed_bytes {
     const void *data;
     size_t size;
 };
 
-/* In C++ the function hides the struct's constructor, as intended. */
+/* In C++ it hides the struct's constructor, as intended. */
 #if defined(__cplusplus) && defined(__GNUC__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wshadow"
@@ -297,9 +296,8 @@ struct shed_client_status {
     uint64_t events_left_out; /* see SHED_EVENT_SUPPRESSED */
 };
 
-/* Copy the state of the connection to Redis into *out; size is sizeof *out.
- * Redis is not asked, but a client without calls notices a Redis that hangs
- * within 3 s and command_timeout_ms.
+/* Copy the state of the connection into *out; size is sizeof *out. Without
+ * calls a Redis that hangs is noticed within 3 s and command_timeout_ms.
  * Returns: SHED_OK; SHED_EINVAL also if size is larger than this library knows.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
@@ -453,7 +451,7 @@ struct shed_cache_options {
 #define SHED_NAME_MAX_BYTES 64 /* of a cache */
 #define SHED_KEY_MAX_BYTES 1024
 
-/* For the timeout_ms of a call: the cache's own. */
+/* For timeout_ms: the cache's own. */
 #define SHED_TIMEOUT_DEFAULT UINT64_C(0)
 
 /*
@@ -614,9 +612,10 @@ shed_put(struct shed_cache *cache, struct shed_bytes key, struct shed_bytes row,
          const struct shed_put_options *options, struct shed_error *err);
 
 /*
- * Remove the entry of a key, and revoke a load under way. Call it after COMMIT.
- * When it has returned SHED_OK, no get that begins later, in any process,
- * returns an older row. A DEL of the key by any other program does the same.
+ * Remove the entry of a key, and revoke a load under way. Call it after COMMIT,
+ * also if its outcome is unknown. When it has returned SHED_OK, no get that
+ * begins later, in any process, returns an older row. A DEL of the key by any
+ * other program does the same.
  *
  * If Redis cannot be told, the call fails and the write is *undelivered*: the
  * cache remembers it (up to undelivered_limit keys), and delivers it when Redis

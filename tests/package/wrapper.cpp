@@ -45,6 +45,9 @@ static void use_cache(const shed::cache &cache, const std::atomic<int> &loads)
     loaded = cache.get("a");
     require(require(loaded, "get").origin() == SHED_ORIGIN_REDIS, "a hit");
     require(copy.view() == loaded->view() && loads == 1, "one load");
+    const shed::value again = copy;
+    copy = again;
+    require(copy.view() == "row of a", "a copy that was copied back");
 
     loaded = cache.get("null");
     require(require(loaded, "null").is_null() && !loaded->is_row(), "a NULL");
@@ -293,6 +296,7 @@ static void use_all(const char *uri, const shed_client_options &options,
     use_lock_async(*client);
     lose_lock(*client);
     require(!shed::client::open("nonsense"), "a wrong URI");
+    require(!shed::client::open(std::string("nonsense")), "a wrong string");
     const char *nothing = nullptr;
     require(shed::client::open(nothing).code() == SHED_EINVAL, "no URI");
     const std::string_view cut("name\0 and more", 14);

@@ -218,7 +218,7 @@ bool shed_breaker_give_up(struct shed_breaker *b, uint64_t waited_ms,
     shed_breaker_return(b, 1);
     b->waited_ms += is_closed ? alone_ms(b, waited_ms, now_ms) : waited_ms;
     b->waited_until_ms = now_ms;
-    if (enough_ms == 0 || b->waited_ms < enough_ms)
+    if (b->rule.failure_pct == 0 || enough_ms == 0 || b->waited_ms < enough_ms)
         return false;
     if (is_closed)
         return count(b, &failure, now_ms, random);

@@ -118,9 +118,7 @@ static void on_standing(void *arg, const struct shed_error *why)
     if (why != NULL)
         client->last = *why;
     pthread_mutex_unlock(&client->mu);
-    if (why == NULL)
-        shed_links_go_on(client->links);
-    else if (shed_address_is_silent(client->address))
+    if (why != NULL && shed_gate_is_silent(client->gate))
         shed_links_cut(client->links);
     if (has_changed)
         tell(client, why, was_up || why == NULL ? before_us : 0);
@@ -161,7 +159,7 @@ enum shed_code shed_client_status_read(struct shed_client *client,
     all.last = client->last;
     all.since_ms = (shed_now_us() - client->standing_since_us) / US_PER_MS;
     pthread_mutex_unlock(&client->mu);
-    shed_gate_read(client->address->gate, &gate);
+    shed_gate_read(client->gate, &gate);
     all.breaker = gate.breaker.state;
     all.breaker_opened = gate.breaker.openings;
     all.breaker_refused = gate.refused;
@@ -211,7 +209,7 @@ static void create_session(void *arg)
                                        on_tick};
 
     s->code =
-        shed_session_create(client->reactor, client->address, s->options,
+        shed_session_create(client->reactor, client->gate, s->options,
                             client->process, &hooks, &client->session, s->err);
     if (s->code == SHED_OK)
         shed_session_open(client->session);
@@ -229,7 +227,10 @@ static enum shed_code build(struct shed_client *client, const char *uri,
     if (code == SHED_OK)
         code = draw_process(client, err);
     if (code == SHED_OK)
-        code = shed_links_create(client->address, options, &client->links, err);
+        code = shed_gate_create(client->address, options, on_breaker, client,
+                                &client->gate, err);
+    if (code == SHED_OK)
+        code = shed_links_create(client->gate, options, &client->links, err);
     if (code == SHED_OK) {
         client->listeners = shed_listeners_create();
         if (client->listeners == NULL)
@@ -240,9 +241,6 @@ static enum shed_code build(struct shed_client *client, const char *uri,
     if (code == SHED_OK)
         code =
             shed_events_create(client->reactor, options, &client->events, err);
-    if (code == SHED_OK)
-        code = shed_gate_create(options, client->address->text, on_breaker,
-                                client, &client->address->gate, err);
     if (code != SHED_OK)
         return code;
     shed_reactor_run(client->reactor, create_session, &session);
@@ -262,8 +260,7 @@ static void destroy(struct shed_client *client)
     }
     shed_events_destroy(client->events);
     shed_links_destroy(client->links);
-    if (client->address != NULL)
-        shed_gate_destroy(client->address->gate);
+    shed_gate_destroy(client->gate);
     shed_listeners_destroy(client->listeners);
     shed_address_destroy(client->address);
     pthread_mutex_destroy(&client->mu);

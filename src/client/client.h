@@ -29,6 +29,7 @@ struct shed_client {
     /* set at creation */
     pid_t pid;
     struct shed_address *address;
+    struct shed_gate *gate; /* before the server there */
     struct shed_links *links;
     struct shed_reactor *reactor;
     struct shed_session *session;

@@ -11,11 +11,9 @@
 #include <string.h>
 #include <sys/un.h>
 
-#include "base/backoff.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/latch.h"
-#include "base/random.h"
 #include "redis/tls.h"
 
 enum {
@@ -279,7 +277,6 @@ static struct shed_address *alloc(void)
         free(a);
         return NULL;
     }
-    atomic_init(&a->heard_ms, shed_now_ms());
     return a;
 }
 
@@ -391,14 +388,20 @@ bool shed_address_is_known(struct shed_address *a)
     return is_known;
 }
 
+/* Terms wrap around. */
+static bool is_before(unsigned term, unsigned other)
+{
+    return (int)(term - other) < 0;
+}
+
 void shed_address_set(struct shed_address *a, unsigned term,
                       const struct sockaddr *name, socklen_t size,
                       const char *failure)
 {
     pthread_mutex_lock(&a->mu);
     /* the session's two connections each look up: one of an earlier term can
-       take longer, and the terms wrap around */
-    if ((int)(term - a->looked_up_term) < 0) {
+       take longer */
+    if (is_before(term, a->looked_up_term)) {
         pthread_mutex_unlock(&a->mu);
         return;
     }
@@ -422,8 +425,7 @@ bool shed_address_is_elsewhere(struct shed_address *a, unsigned term,
     bool is_elsewhere;
 
     pthread_mutex_lock(&a->mu);
-    is_elsewhere = a->name_size > 0 && a->looked_up_term == term &&
-                   shed_address_term(a) == term;
+    is_elsewhere = a->name_size > 0 && a->looked_up_term == term;
     for (; list != NULL && is_elsewhere; list = list->ai_next)
         is_elsewhere = list->ai_addrlen != a->name_size ||
                        memcmp(list->ai_addr, &a->name, a->name_size) != 0;
@@ -431,100 +433,17 @@ bool shed_address_is_elsewhere(struct shed_address *a, unsigned term,
     return is_elsewhere;
 }
 
-unsigned shed_address_term(const struct shed_address *a)
-{
-    return atomic_load(&a->term);
-}
-
-void shed_address_await(struct shed_address *a, uint64_t deadline_ms)
+void shed_address_await(struct shed_address *a, unsigned term,
+                        uint64_t deadline_ms)
 {
     uint64_t left_ms = shed_left_ms(deadline_ms, shed_now_ms());
 
     if (a->host == NULL)
         return; /* a path needs no lookup */
     pthread_mutex_lock(&a->mu);
-    while (a->looked_up_term != shed_address_term(a) && left_ms > 0) {
+    while (is_before(a->looked_up_term, term) && left_ms > 0) {
         shed_cond_wait(&a->looked_up, &a->mu, left_ms);
         left_ms = shed_left_ms(deadline_ms, shed_now_ms());
     }
     pthread_mutex_unlock(&a->mu);
-}
-
-/* ------------------------------------------------------------ its servers */
-
-/* Set the pause before the next connection. It grows if servers are left
- * repeatedly within a short time. */
-static void set_pause_locked(struct shed_address *a, uint64_t min_ms,
-                             uint64_t max_ms)
-{
-    uint64_t now_ms = shed_now_ms();
-
-    if (shed_left_ms(now_ms, a->left_ms) > 2 * max_ms)
-        a->left_count = 0;
-    a->pause_end_ms = now_ms;
-    if (a->left_count > 0)
-        a->pause_end_ms += shed_backoff_equal_ms(a->left_count - 1, min_ms,
-                                                 max_ms, shed_random_jitter());
-    a->left_count++;
-    a->left_ms = now_ms;
-}
-
-void shed_address_leave(struct shed_address *a, unsigned term, uint64_t min_ms,
-                        uint64_t max_ms)
-{
-    bool is_left = false;
-
-    pthread_mutex_lock(&a->mu);
-    if (term == shed_address_term(a)) {
-        set_pause_locked(a, min_ms, max_ms);
-        atomic_store(&a->term, term + 1);
-        shed_address_hear(a, shed_now_ms()); /* of the next one */
-        is_left = true;
-    }
-    pthread_mutex_unlock(&a->mu);
-    if (is_left && a->on_move != NULL)
-        a->on_move(a->on_move_arg, false);
-}
-
-uint64_t shed_address_pause_ms(struct shed_address *a)
-{
-    uint64_t left_ms;
-
-    pthread_mutex_lock(&a->mu);
-    left_ms = shed_left_ms(a->pause_end_ms, shed_now_ms());
-    pthread_mutex_unlock(&a->mu);
-    return left_ms;
-}
-
-/* ------------------------------------------------------ whether it answers */
-
-void shed_address_hear_nothing(struct shed_address *a, uint64_t since_ms,
-                               const struct shed_error *failure)
-{
-    uint64_t heard_ms = atomic_load(&a->heard_ms);
-    uint64_t waited_ms = shed_now_ms() - since_ms;
-
-    /* what was heard in the first half may have come before the server stopped,
-     * and have been read late by a thread that did not run */
-    if (a->on_move == NULL || heard_ms == 0 ||
-        heard_ms > since_ms + waited_ms / 2)
-        return;
-    pthread_mutex_lock(&a->mu);
-    a->silence = *failure;
-    pthread_mutex_unlock(&a->mu);
-    if (atomic_compare_exchange_strong(&a->heard_ms, &heard_ms, 0))
-        a->on_move(a->on_move_arg, false);
-}
-
-enum shed_code shed_address_fail_silent(struct shed_address *a,
-                                        struct shed_error *err)
-{
-    enum shed_code code;
-
-    pthread_mutex_lock(&a->mu);
-    code = shed_fail(err, SHED_EREDIS,
-                     "%s; calls do without it until it answers the client",
-                     a->silence.reason);
-    pthread_mutex_unlock(&a->mu);
-    return code;
 }

@@ -5,13 +5,12 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "redis/gate.h"
 
 void shed_call_enter(struct shed_call *call, struct shed_gate *gate,
                      struct shed_error *refusal)
 {
     call->began_ms = shed_now_ms();
-    call->is_refused = !shed_gate_enter(gate, &call->term, refusal);
+    call->is_refused = !shed_gate_enter(gate, &call->pass, refusal);
     call->gate = call->is_refused ? NULL : gate;
 }
 
@@ -19,14 +18,14 @@ static void leave_gate(const struct shed_call *call,
                        const struct shed_call_result *result)
 {
     const struct shed_reply *reply = result->reply;
-    const struct shed_gate_end end = {
+    const struct shed_health_end end = {
         .was_tried = call->was_tried,
         .began_ms = call->began_ms,
         .ended_ms = shed_now_ms(),
         .why = reply != NULL ? NULL : result->why,
         .refusal = shed_reply_is_unfit(reply) ? reply : NULL};
 
-    shed_gate_leave(call->gate, call->term, &end);
+    shed_gate_leave(call->gate, &call->pass, &end);
 }
 
 void shed_call_end(struct shed_call *call,

@@ -9,10 +9,9 @@
 
 #include <snowshed/snowshed.h>
 
-#include "redis/reply.h"
+#include "redis/gate.h"
 
 struct shed_args;
-struct shed_gate;
 
 /* How a command ended. An error reply is a reply. */
 struct shed_call_result {
@@ -38,9 +37,10 @@ struct shed_call {
                                   know the script; NULL: none */
     enum shed_trouble trouble; /* of a call that has failed */
     bool was_tried;            /* it was queued, and perhaps sent */
-    /* of a guarded one, with a gate */
+    /* of a guarded one */
     struct shed_gate *gate; /* NULL: it is not to leave it */
-    uint64_t term, began_ms;
+    struct shed_health_pass pass;
+    uint64_t began_ms;
     bool is_refused; /* by the gate */
 };
 

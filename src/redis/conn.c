@@ -103,10 +103,10 @@ enum shed_code shed_conn_out_of_step(struct shed_error *err)
                      "Redis: a reply that answers another call");
 }
 
-bool shed_conn_is_left(const struct shed_conn *c, struct shed_error *why)
+bool shed_conn_is_left(const struct shed_conn *c, unsigned term,
+                       struct shed_error *why)
 {
-    if (c->state == SHED_CONN_CLOSED ||
-        c->term == shed_address_term(c->address))
+    if (c->state == SHED_CONN_CLOSED || c->term == term)
         return false;
     (void)shed_fail(
         why, SHED_EREDIS,

@@ -27,11 +27,6 @@
  * of two, because the ring counts with a mask. */
 #define SHED_CONN_CALLS_MAX ((size_t)1 << 20)
 
-/* A server that is silent costs each call a whole timeout, one that refuses a
- * connection costs nothing: so silence counts as this many failures where the
- * pause before the next try is chosen. */
-#define SHED_CONN_SILENCE_WEIGHT 5
-
 enum shed_conn_state {
     SHED_CONN_CLOSED,     /* no socket; start opens one */
     SHED_CONN_CONNECTING, /* the socket is not known to be connected yet */
@@ -83,7 +78,7 @@ struct shed_conn {
     struct shed_conn_queue queue;
 
     enum shed_conn_state state;
-    unsigned term;   /* of the address, when the socket was opened */
+    unsigned term;   /* of the server, when the socket was opened */
     uint64_t end_ms; /* CONNECTING, SETTING_UP: when it has taken too long */
     struct shed_wire wire;
     struct shed_setup setup;
@@ -102,7 +97,7 @@ void shed_conn_fini(struct shed_conn *conn);
  *
  * These touch all but the queue. Afterwards the state may be FAILED. */
 
-/* Begin to connect a closed one. term is the address's, of which the host name
+/* Begin to connect a closed one. term is the server's, in which the host name
  * was looked up. */
 void shed_conn_start(struct shed_conn *conn, unsigned term, uint64_t now_ms);
 
@@ -211,8 +206,9 @@ enum shed_conn_event shed_conn_next(struct shed_conn *conn, uint64_t now_ms,
 
 /* --------------------------------------------------------------- failover */
 
-/* Whether the address has been left since the socket was opened: the server is
- * no longer a primary. *why is set if so. */
-bool shed_conn_is_left(const struct shed_conn *conn, struct shed_error *why);
+/* Whether the server has been left since the socket was opened, as term is
+ * another one now. *why is set if so. */
+bool shed_conn_is_left(const struct shed_conn *conn, unsigned term,
+                       struct shed_error *why);
 
 #endif

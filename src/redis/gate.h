@@ -1,15 +1,9 @@
 /*
- * Whether Redis is asked: the breaker before the calls of one client, for all
- * its connections together.
+ * The gate before one server: its health (health.h), as all its connections and
+ * callers share it. What passes the gate says how it ended, from which the
+ * health is learnt.
  *
- * What is guarded (shed_args.is_guarded) enters before it is sent, and leaves
- * with how it ended, by which the breaker opens and closes. It refuses what
- * begins, and what can be kept for later: reads, acquires, writes. What ends
- * something that was begun (a publish, a renewal, a release) is not guarded: it
- * is always sent, because it shortens the trouble of others, and does not
- * count.
- *
- * Any thread.
+ * Any thread, except where a function says otherwise.
  */
 #ifndef SHED_REDIS_GATE_H
 #define SHED_REDIS_GATE_H
@@ -19,9 +13,9 @@
 
 #include <snowshed/snowshed.h>
 
-#include "base/breaker.h"
-#include "redis/reply.h"
+#include "redis/health.h"
 
+struct shed_address;
 struct shed_gate;
 
 /* Called when the breaker has opened or closed, after it was closed, or was
@@ -29,42 +23,75 @@ struct shed_gate;
 typedef void shed_gate_fn(void *arg, bool is_open, uint64_t after_ms,
                           const char *reason);
 
-/* where is the server's address, which must outlive the gate.
- * Returns: SHED_OK and *out, which is NULL if the options want no breaker;
- * SHED_ENOMEM. */
+/* Called when the server was left or has fallen silent, and when a link has
+ * reached it. */
+typedef void shed_gate_move_fn(void *arg, bool is_reached);
+
+/* address is the server's, which must outlive the gate. on_breaker may be NULL.
+ * Returns: SHED_OK and *out; SHED_ENOMEM. */
 SHED_MUST_CHECK enum shed_code
-shed_gate_create(const struct shed_client_options *options, const char *where,
-                 shed_gate_fn *on_change, void *arg, struct shed_gate **out,
+shed_gate_create(struct shed_address *address,
+                 const struct shed_client_options *options,
+                 shed_gate_fn *on_breaker, void *arg, struct shed_gate **out,
                  struct shed_error *err);
 
 /* NULL is allowed. */
 void shed_gate_destroy(struct shed_gate *gate);
 
-/* Whether a call may be sent. It must leave if so, with the same term.
+/* There is a session, which tries to reach a server that is silent. To be
+ * called before the first connection. */
+void shed_gate_follow(struct shed_gate *gate, shed_gate_move_fn *on_move,
+                      void *arg);
+
+struct shed_address *shed_gate_address(const struct shed_gate *gate);
+
+/* ----------------------------------------------------------- connections */
+
+/* Whether to connect. Returns: SHED_OK and *try, whose end is to be told; else
+ * err says why not, with the code of the last failure. */
+SHED_MUST_CHECK enum shed_code shed_gate_connect(struct shed_gate *gate,
+                                                 enum shed_health_user user,
+                                                 struct shed_health_try *try,
+                                                 struct shed_error *err);
+
+/* Tell what happened to a connection; why is the failure, NULL if it is
+ * none. */
+void shed_gate_tell(struct shed_gate *gate,
+                    const struct shed_health_event *event,
+                    const struct shed_error *why);
+
+/* The same for SHED_HEALTH_HEARD, at next to no cost. */
+void shed_gate_hear(struct shed_gate *gate, uint64_t now_ms);
+
+/* The present term. */
+unsigned shed_gate_term(const struct shed_gate *gate);
+
+/* What is left of the session's pause. */
+uint64_t shed_gate_pause_left_ms(struct shed_gate *gate);
+
+/* ----------------------------------------------------------------- calls */
+
+/* Whether the server is silent: then no call is sent. */
+bool shed_gate_is_silent(const struct shed_gate *gate);
+
+/* How it fell silent, and that it is not asked. Returns: SHED_EREDIS. */
+enum shed_code shed_gate_fail_silent(struct shed_gate *gate,
+                                     struct shed_error *err);
+
+/* Whether a guarded call may be sent. It must leave if so, with the same pass.
  * Returns: false: SHED_EREDIS is in err, which may be NULL. */
-bool shed_gate_enter(struct shed_gate *gate, uint64_t *term,
+bool shed_gate_enter(struct shed_gate *gate, struct shed_health_pass *pass,
                      struct shed_error *err);
 
-/* How a call has ended. */
-struct shed_gate_end {
-    bool was_tried; /* false: there is a pause after a failure, or the caller's
-                       deadline came before it was known how it would end */
-    /* shed_now_ms, of the wait for it */
-    uint64_t began_ms, ended_ms;
-    const struct shed_error *why;     /* NULL: it was answered */
-    const struct shed_reply *refusal; /* an answer that says that Redis cannot
-                                         work now; NULL: none does */
-};
-
-void shed_gate_leave(struct shed_gate *gate, uint64_t term,
-                     const struct shed_gate_end *end);
+void shed_gate_leave(struct shed_gate *gate,
+                     const struct shed_health_pass *pass,
+                     const struct shed_health_end *end);
 
 struct shed_gate_status {
     struct shed_breaker_status breaker;
-    uint64_t refused; /* calls */
+    uint64_t refused; /* calls, by the breaker */
 };
 
-/* NULL is allowed: it is closed. */
 void shed_gate_read(struct shed_gate *gate, struct shed_gate_status *out);
 
 #endif

@@ -45,7 +45,7 @@ struct batch {
 
 struct shed_links {
     /* set at creation */
-    struct shed_dialler dialler;
+    struct shed_gate *gate;
     size_t count;
     struct link *link;
     /* atomic */
@@ -116,8 +116,8 @@ static enum shed_code call_once(struct shed_links *links, struct batch *b,
     struct link *l;
 
     *was_connected = *may_be_done = false;
-    if (shed_address_is_silent(links->dialler.address))
-        return shed_address_fail_silent(links->dialler.address, err);
+    if (shed_gate_is_silent(links->gate))
+        return shed_gate_fail_silent(links->gate, err);
     l = enter(links);
     code = shed_shared_call(&l->shared, &b->formatted, replies, deadline_ms,
                             &by, err);
@@ -209,19 +209,20 @@ static enum shed_code send_all(struct shed_links *links, struct batch *b,
 }
 
 /* Tell the gate how a call has ended. */
-static void leave_gate(struct shed_gate *gate, uint64_t term,
+static void leave_gate(struct shed_gate *gate,
+                       const struct shed_health_pass *pass,
                        const struct batch *b, struct shed_reply *const *replies,
                        enum shed_code code, const struct shed_error *why)
 {
-    struct shed_gate_end end = {.was_tried = b->was_tried,
-                                .began_ms = b->began_ms,
-                                .ended_ms = b->ended_ms,
-                                .why = code == SHED_OK ? NULL : why};
+    struct shed_health_end end = {.was_tried = b->was_tried,
+                                  .began_ms = b->began_ms,
+                                  .ended_ms = b->ended_ms,
+                                  .why = code == SHED_OK ? NULL : why};
 
     for (size_t i = 0; code == SHED_OK && i < b->formatted.count; i++)
         if (shed_reply_is_unfit(replies[i]))
             end.refusal = replies[i];
-    shed_gate_leave(gate, term, &end);
+    shed_gate_leave(gate, pass, &end);
 }
 
 static enum shed_code call(struct shed_links *links,
@@ -231,22 +232,22 @@ static enum shed_code call(struct shed_links *links,
                            uint64_t deadline_ms, struct shed_error *err)
 {
     struct shed_error why; /* of a try: err is untouched if the next succeeds */
-    struct shed_gate *gate;
+    struct shed_health_pass pass;
     struct batch b;
-    uint64_t term;
+    bool is_guarded;
     enum shed_code code;
 
     *sent = 0;
     if (count == 0)
         return SHED_OK;
-    gate = commands->is_guarded ? links->dialler.address->gate : NULL;
-    if (gate != NULL && !shed_gate_enter(gate, &term, err))
+    is_guarded = commands->is_guarded;
+    if (is_guarded && !shed_gate_enter(links->gate, &pass, err))
         return SHED_EREDIS;
     code = init_batch(links, &b, commands, count, &why);
     if (code == SHED_OK)
         code = send_all(links, &b, replies, use, sent, deadline_ms, &why);
-    if (gate != NULL)
-        leave_gate(gate, term, &b, replies, code, &why);
+    if (is_guarded)
+        leave_gate(links->gate, &pass, &b, replies, code, &why);
     fini_batch(&b);
     if (code != SHED_OK && err != NULL)
         *err = why;
@@ -285,7 +286,7 @@ void shed_links_doubt(struct shed_links *links, const struct shed_link_use *use)
 
 /* --------------------------------------------------------- begin and end */
 
-enum shed_code shed_links_create(struct shed_address *address,
+enum shed_code shed_links_create(struct shed_gate *gate,
                                  const struct shed_client_options *options,
                                  struct shed_links **out,
                                  struct shed_error *err)
@@ -294,15 +295,13 @@ enum shed_code shed_links_create(struct shed_address *address,
     size_t count = (size_t)options->links;
 
     *out = NULL;
-    if (links == NULL ||
-        shed_dialler_init(&links->dialler, address, options, err) != SHED_OK) {
-        free(links);
+    if (links == NULL)
         return shed_fail_nomem(err, "the Redis links");
-    }
+    links->gate = gate;
     links->link = calloc(count, sizeof(*links->link));
     while (links->link != NULL && links->count < count &&
-           shed_shared_init(&links->link[links->count].shared, &links->dialler,
-                            options, err) == SHED_OK)
+           shed_shared_init(&links->link[links->count].shared, gate, options,
+                            err) == SHED_OK)
         links->count++;
     if (links->count < count) {
         shed_links_destroy(links);
@@ -315,11 +314,6 @@ enum shed_code shed_links_create(struct shed_address *address,
 size_t shed_links_count(const struct shed_links *links)
 {
     return links->count;
-}
-
-void shed_links_go_on(struct shed_links *links)
-{
-    shed_dialler_go_on(&links->dialler);
 }
 
 void shed_links_cut(struct shed_links *links)
@@ -341,6 +335,5 @@ void shed_links_destroy(struct shed_links *links)
     for (size_t i = 0; links->link != NULL && i < links->count; i++)
         shed_shared_fini(&links->link[i].shared);
     free(links->link);
-    shed_dialler_fini(&links->dialler);
     free(links);
 }

@@ -17,6 +17,7 @@
 
 #include "redis/script.h"
 
+struct shed_gate;
 struct shed_links;
 
 /* By what a call went. */
@@ -25,10 +26,10 @@ struct shed_link_use {
     uint64_t connection; /* of that link, counted */
 };
 
-/* address must outlive the links. No connection is made yet.
+/* gate must outlive the links. No connection is made yet.
  * Returns: SHED_OK; SHED_ENOMEM. */
 SHED_MUST_CHECK enum shed_code
-shed_links_create(struct shed_address *address,
+shed_links_create(struct shed_gate *gate,
                   const struct shed_client_options *options,
                   struct shed_links **out, struct shed_error *err);
 
@@ -37,10 +38,6 @@ void shed_links_destroy(struct shed_links *links);
 
 /* How many connections there may be. Any thread. */
 size_t shed_links_count(const struct shed_links *links);
-
-/* The server can be reached again: do not wait for the end of a pause. Any
- * thread. */
-void shed_links_go_on(struct shed_links *links);
 
 /* The server has fallen silent: end the calls that wait for it, and all
  * connections. Any thread. */
@@ -57,10 +54,10 @@ void shed_links_close_idle(struct shed_links *links);
  * Returns: SHED_OK and count replies in replies, to be freed with
  * shed_reply_free (an error reply is a reply); else replies holds nothing:
  * SHED_ETIMEDOUT (the deadline), SHED_EREDIS (no connection, or lost, or no
- * reply within the command timeout; at once while the server is silent, see
- * shed_address_is_silent, or if refused by the address's gate: the first
- * command says whether all are guarded), SHED_EDENIED, SHED_EBUSY,
- * SHED_ENOMEM. *use (NULL is allowed) is set with the former.
+ * reply within the command timeout; at once while the server is silent, or if
+ * refused by the gate: the first command says whether all are guarded),
+ * SHED_EDENIED, SHED_EBUSY, SHED_ENOMEM. *use (NULL is allowed) is set with the
+ * former.
  */
 SHED_MUST_CHECK enum shed_code
 shed_links_call(struct shed_links *links, const struct shed_args *commands,

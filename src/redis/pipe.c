@@ -28,15 +28,17 @@ enum state {
 
 struct shed_pipe {
     struct shed_reactor *reactor;
-    struct shed_address *address;
+    struct shed_gate *gate;
+    struct shed_address *address; /* the gate's */
+    enum shed_health_user user;
     struct shed_client_options options;
     struct shed_pipe_hooks hooks;
 
     enum state state;
     struct shed_conn conn;
-    bool is_open;    /* on_open was called, on_lost not yet */
-    uv_poll_t *poll; /* NULL without a socket */
-    unsigned term;   /* the address' term when it began to connect */
+    bool is_open;                   /* on_open was called, on_lost not yet */
+    uv_poll_t *poll;                /* NULL without a socket */
+    struct shed_health_try attempt; /* the last one to connect */
     struct shed_timer *timer;
     struct shed_calls failed; /* the loop will tell their owners */
     struct shed_timer *fail_timer;
@@ -44,7 +46,8 @@ struct shed_pipe {
     struct shed_error refusal; /* the last one by the gate */
     uint64_t last_number;      /* of the last call of a script */
     enum shed_trouble pause_trouble;
-    unsigned failures;          /* to connect, in a row */
+    bool has_failed;            /* once, so the host may be elsewhere */
+    unsigned losses;            /* of connections without a reply, in a row */
     struct shed_lookup *lookup; /* NULL: none is under way */
 };
 
@@ -107,10 +110,38 @@ static void fail_all(struct shed_pipe *p, struct shed_conn_queue *queue,
         fail_call(p, expected.owner, trouble);
 }
 
-static void pause_ms(struct shed_pipe *p, uint64_t delay_ms)
+/* Wait until the gate may let it connect. A server that has lost its
+ * connections is not asked by all its clients at the same time. */
+static void begin_pause(struct shed_pipe *p)
 {
+    uint64_t least_ms =
+        shed_backoff_ms(p->losses, p->options.reconnect_min_ms,
+                        p->options.reconnect_max_ms, shed_random_jitter());
+    uint64_t left_ms = shed_gate_pause_left_ms(p->gate);
+
     p->state = PIPE_PAUSED;
-    shed_timer_set(p->timer, delay_ms);
+    shed_timer_set(p->timer, left_ms > least_ms ? left_ms : least_ms);
+}
+
+static void tell(struct shed_pipe *p, enum shed_health_event_type type,
+                 uint64_t since_ms, const struct shed_error *why)
+{
+    const struct shed_health_event event = {type, p->attempt, since_ms};
+
+    shed_gate_tell(p->gate, &event, why);
+}
+
+/* Tell the gate of a failure. A connection that was set up and lost is no
+ * failed try: calls connect again at once. */
+static void tell_failure(struct shed_pipe *p, const struct shed_conn_failure *f)
+{
+    if (p->is_open && f->is_silent)
+        tell(p, SHED_HEALTH_MISSED, f->since_ms, &f->error);
+    else if (p->is_open)
+        shed_gate_hear(p->gate, shed_now_ms());
+    else if (f->error.code != SHED_ENOMEM)
+        tell(p, f->is_silent ? SHED_HEALTH_UNANSWERED : SHED_HEALTH_REFUSED,
+             f->since_ms, &f->error);
 }
 
 /* The connection, or the try to make one, has failed. Calls under way end with
@@ -122,17 +153,13 @@ static void lose(struct shed_pipe *p, const struct shed_conn_failure *failure)
     bool was_open = p->is_open, is_no_primary = failure->is_no_primary;
 
     assert(p->state == PIPE_UP || p->state == PIPE_LOOKING_UP);
-    /* After a silent server, do not make the next caller wait as long. A
-     * connection that worked is likely to be back in a moment. */
-    if (failure->is_silent)
-        p->failures += SHED_CONN_SILENCE_WEIGHT;
     drop_socket(p);
     p->is_open = false;
+    p->has_failed = true;
     p->why = why;
     p->pause_trouble = trouble;
-    pause_ms(p, shed_backoff_ms(p->failures++, p->options.reconnect_min_ms,
-                                p->options.reconnect_max_ms,
-                                shed_random_jitter()));
+    begin_pause(p);
+    p->losses += was_open;
     if (was_open)
         p->hooks.on_lost(p->hooks.arg, &why);
     else
@@ -142,18 +169,11 @@ static void lose(struct shed_pipe *p, const struct shed_conn_failure *failure)
         shed_pipe_leave(p);
 }
 
-/* The same for a failure that the conn has found, and which tells whether the
- * server is silent. */
+/* The same for a failure that the conn has found. */
 static void lose_conn(struct shed_pipe *p)
 {
-    const struct shed_conn_failure *failure = &p->conn.failure;
-
-    if (failure->is_silent)
-        shed_address_hear_nothing(p->address, failure->since_ms,
-                                  &failure->error);
-    else
-        shed_address_hear(p->address, shed_now_ms());
-    lose(p, failure);
+    tell_failure(p, &p->conn.failure);
+    lose(p, &p->conn.failure);
 }
 
 /* The same for a failure that the conn has not found itself; p->why is set. */
@@ -186,9 +206,8 @@ static void deliver(struct shed_pipe *p, const struct shed_conn_call *expected,
 {
     const struct shed_call_result result = {.reply = reply};
 
-    if (shed_reply_error(reply) == NULL)
-        p->failures = 0;
-    else if (shed_reply_is_no_primary(reply))
+    p->losses = 0;
+    if (shed_reply_is_no_primary(reply))
         shed_pipe_leave(p);
     shed_call_end(expected->owner, &result);
 }
@@ -202,7 +221,7 @@ static void start_session(struct shed_pipe *p)
     assert(!p->is_open);
     p->conn.queue = (struct shed_conn_queue){0};
     p->is_open = true;
-    shed_address_hear(p->address, shed_now_ms());
+    tell(p, SHED_HEALTH_REACHED, 0, NULL);
     shed_timer_set(p->timer, p->options.command_timeout_ms);
     p->hooks.on_open(p->hooks.arg);
     if (is_open(p) &&
@@ -225,7 +244,7 @@ static void drain(struct shed_pipe *p)
             shed_conn_next(&p->conn, shed_now_ms(), &reply, &expected);
         if (event == SHED_CONN_NOTHING)
             break;
-        shed_address_hear(p->address, shed_now_ms());
+        shed_gate_hear(p->gate, shed_now_ms());
         if (event == SHED_CONN_REPLY)
             deliver(p, &expected, reply);
         else
@@ -278,7 +297,7 @@ static bool open_poll(struct shed_pipe *p)
 static void open_socket(struct shed_pipe *p)
 {
     p->state = PIPE_UP;
-    shed_conn_start(&p->conn, p->term, shed_now_ms());
+    shed_conn_start(&p->conn, p->attempt.term, shed_now_ms());
     if (p->conn.state == SHED_CONN_FAILED) {
         lose_conn(p);
     } else if (!open_poll(p)) {
@@ -296,8 +315,8 @@ static void open_socket(struct shed_pipe *p)
 static void end_lookup(struct shed_pipe *p, unsigned term,
                        const struct addrinfo *list, const char *failure)
 {
-    bool is_elsewhere =
-        list != NULL && shed_address_is_elsewhere(p->address, term, list);
+    bool is_elsewhere = list != NULL && term == shed_gate_term(p->gate) &&
+                        shed_address_is_elsewhere(p->address, term, list);
 
     shed_address_set(p->address, term, list != NULL ? list->ai_addr : NULL,
                      list != NULL ? list->ai_addrlen : 0, failure);
@@ -317,7 +336,7 @@ static void on_lookup(void *arg, unsigned term, const struct addrinfo *list,
     struct shed_pipe *p = arg;
 
     p->lookup = NULL;
-    if (p->state == PIPE_LOOKING_UP && term != p->term)
+    if (p->state == PIPE_LOOKING_UP && term != p->attempt.term)
         look_up(p);
     else
         end_lookup(p, term, list, failure);
@@ -330,38 +349,34 @@ static void look_up(struct shed_pipe *p)
     p->state = PIPE_LOOKING_UP;
     shed_timer_set(p->timer, p->options.connect_timeout_ms);
     if (p->lookup == NULL)
-        p->lookup =
-            shed_lookup_start(p->reactor, p->address, p->term, on_lookup, p);
+        p->lookup = shed_lookup_start(p->reactor, p->address, p->attempt.term,
+                                      on_lookup, p);
     if (p->lookup == NULL)
-        end_lookup(p, p->term, NULL, "no memory or thread for the lookup");
+        end_lookup(p, p->attempt.term, NULL,
+                   "no memory or thread for the lookup");
 }
 
 void shed_pipe_check_address(struct shed_pipe *p)
 {
     if (p->state == PIPE_UP && p->lookup == NULL &&
         p->address->sentinels != NULL)
-        p->lookup =
-            shed_lookup_start(p->reactor, p->address, p->term, on_lookup, p);
+        p->lookup = shed_lookup_start(p->reactor, p->address, p->attempt.term,
+                                      on_lookup, p);
 }
 
 /* After a failover the name may resolve to another address. */
 static bool must_look_up(const struct shed_pipe *p)
 {
     return p->address->host != NULL &&
-           (p->failures > 0 || p->address->sentinels != NULL ||
+           (p->has_failed || p->address->sentinels != NULL ||
             !shed_address_is_known(p->address));
 }
 
 static void start_connecting(struct shed_pipe *p)
 {
-    uint64_t pause_left_ms = shed_address_pause_ms(p->address);
-
-    if (pause_left_ms > 0) {
-        shed_timer_set(p->timer, pause_left_ms);
-        return;
-    }
-    p->term = shed_address_term(p->address);
-    if (must_look_up(p))
+    if (shed_gate_connect(p->gate, p->user, &p->attempt, &p->why) != SHED_OK)
+        begin_pause(p);
+    else if (must_look_up(p))
         look_up(p);
     else
         open_socket(p);
@@ -389,7 +404,7 @@ static void on_timer(void *arg)
 
     switch (p->state) {
     case PIPE_LOOKING_UP:
-        end_lookup(p, p->term, NULL,
+        end_lookup(p, p->attempt.term, NULL,
                    "the lookup of the host name has not ended in time");
         break;
     case PIPE_UP:
@@ -446,9 +461,9 @@ static enum shed_code send_soon(struct shed_pipe *p, struct shed_call *call,
  * again. p->why is set if so. */
 static bool is_held_up(struct shed_pipe *p)
 {
-    if (is_open(p) || !shed_address_is_silent(p->address))
+    if (is_open(p) || !shed_gate_is_silent(p->gate))
         return false;
-    (void)shed_address_fail_silent(p->address, &p->why);
+    (void)shed_gate_fail_silent(p->gate, &p->why);
     return true;
 }
 
@@ -457,8 +472,8 @@ void shed_pipe_call(struct shed_pipe *p, struct shed_call *call,
 {
     assert(shed_reactor_is_current(p->reactor) && fn != NULL);
     *call = (struct shed_call){.fn = fn, .arg = arg};
-    if (args->is_guarded && p->address->gate != NULL)
-        shed_call_enter(call, p->address->gate, &p->refusal);
+    if (args->is_guarded)
+        shed_call_enter(call, p->gate, &p->refusal);
     if (p->state == PIPE_PAUSED && !call->is_refused)
         fail_call(p, call, p->pause_trouble);
     else if (call->is_refused || p->state == PIPE_CLOSED || is_held_up(p))
@@ -490,7 +505,7 @@ void shed_pipe_follow(struct shed_pipe *p, bool is_reached)
     assert(shed_reactor_is_current(p->reactor));
     if (is_reached && p->state == PIPE_PAUSED)
         start_connecting(p);
-    if (p->term == shed_address_term(p->address) ||
+    if (p->attempt.term == shed_gate_term(p->gate) ||
         (p->state != PIPE_LOOKING_UP && p->state != PIPE_UP))
         return;
     (void)shed_fail(
@@ -500,36 +515,31 @@ void shed_pipe_follow(struct shed_pipe *p, bool is_reached)
         p->address->text);
     give_up(p, SHED_TROUBLE_PASSING);
     /* at once, so that calls made meanwhile are queued */
-    if (shed_address_pause_ms(p->address) == 0)
+    if (shed_gate_pause_left_ms(p->gate) == 0)
         start_connecting(p);
 }
 
 void shed_pipe_try(struct shed_pipe *p)
 {
-    struct shed_conn_failure failure = {.trouble = SHED_TROUBLE_DOWN,
-                                        .is_silent = true};
-    bool is_first = p->failures == 0;
-
-    if (!is_open(p) || !shed_address_is_silent(p->address))
+    if (!is_open(p) || !shed_gate_is_silent(p->gate))
         return;
-    (void)shed_address_fail_silent(p->address, &failure.error);
-    lose(p, &failure);
-    /* at once, for perhaps only the other connection was dead */
-    if (is_first)
+    (void)shed_gate_fail_silent(p->gate, &p->why);
+    give_up(p, SHED_TROUBLE_DOWN);
+    if (shed_gate_pause_left_ms(p->gate) == 0)
         start_connecting(p);
 }
 
 void shed_pipe_leave(struct shed_pipe *p)
 {
-    shed_address_leave(p->address, p->term, p->options.reconnect_min_ms,
-                       p->options.reconnect_max_ms);
+    tell(p, SHED_HEALTH_NO_PRIMARY, 0, NULL);
     shed_pipe_follow(p, false);
 }
 
 /* -------------------------------------------------------- begin and end */
 
 enum shed_code shed_pipe_create(struct shed_reactor *reactor,
-                                struct shed_address *address,
+                                struct shed_gate *gate,
+                                enum shed_health_user user,
                                 const struct shed_client_options *options,
                                 const struct shed_pipe_hooks *hooks,
                                 struct shed_pipe **out, struct shed_error *err)
@@ -540,10 +550,13 @@ enum shed_code shed_pipe_create(struct shed_reactor *reactor,
     if (p == NULL)
         return shed_fail_nomem(err, "a Redis connection");
     p->reactor = reactor;
-    p->address = address;
+    p->gate = gate;
+    p->address = shed_gate_address(gate);
+    p->user = user;
+    p->pause_trouble = SHED_TROUBLE_DOWN;
     p->options = *options;
     p->hooks = *hooks;
-    shed_conn_init(&p->conn, address, options);
+    shed_conn_init(&p->conn, p->address, options);
     shed_calls_init(&p->failed);
     p->timer = shed_timer_create(reactor, on_timer, p);
     p->fail_timer = shed_timer_create(reactor, tell_failed, p);

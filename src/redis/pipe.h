@@ -1,7 +1,7 @@
 /*
  * A connection of the reactor: commands are sent without waiting, and each
  * reply is passed to the function that was given with its command. It connects
- * by itself, and again after a failure, with a growing pause in between.
+ * by itself, and again after a failure, when the gate lets it.
  *
  * Reactor thread only, except create.
  */
@@ -30,9 +30,11 @@ struct shed_pipe_hooks {
     void (*on_push)(void *arg, struct shed_reply *reply);
 };
 
-/* Returns: SHED_OK, SHED_ENOMEM. Connects when opened. */
+/* user is SHED_HEALTH_COMMANDS or SHED_HEALTH_PUSHES. Returns: SHED_OK,
+ * SHED_ENOMEM. Connects when opened. */
 SHED_MUST_CHECK enum shed_code
-shed_pipe_create(struct shed_reactor *reactor, struct shed_address *address,
+shed_pipe_create(struct shed_reactor *reactor, struct shed_gate *gate,
+                 enum shed_health_user user,
                  const struct shed_client_options *options,
                  const struct shed_pipe_hooks *hooks, struct shed_pipe **out,
                  struct shed_error *err);
@@ -46,8 +48,8 @@ void shed_pipe_open(struct shed_pipe *pipe);
 
 /* Send a command; fn is called exactly once, never before this returns. call
  * must not be under way. If the server does not know a script it is sent again
- * with its text, behind the commands sent meanwhile. One that the address's
- * gate refuses is DOWN. */
+ * with its text, behind the commands sent meanwhile. One that the gate
+ * refuses is DOWN. */
 void shed_pipe_call(struct shed_pipe *pipe, struct shed_call *call,
                     const struct shed_args *args, shed_pipe_fn *fn, void *arg);
 
@@ -59,10 +61,10 @@ void shed_pipe_tell(struct shed_pipe *pipe, const struct shed_args *args);
 void shed_pipe_drop(struct shed_pipe *pipe, const char *why);
 
 /* Leave the server, because it is not a primary. This connection is dropped
- * here, the others through the address' on_move. */
+ * here, the others when the gate tells. */
 void shed_pipe_leave(struct shed_pipe *pipe);
 
-/* Drop the connection if it was made before the address was last left. End the
+/* Drop the connection if it was made before the server was last left. End the
  * pause after a failure if another connection has reached the server. */
 void shed_pipe_follow(struct shed_pipe *pipe, bool is_reached);
 
@@ -71,7 +73,7 @@ void shed_pipe_follow(struct shed_pipe *pipe, bool is_reached);
 void shed_pipe_try(struct shed_pipe *pipe);
 
 /* Close for good; no call may be under way. The loop frees the pipe. NULL is
- * allowed. address is not used afterwards. */
+ * allowed. gate is not used afterwards. */
 void shed_pipe_close(struct shed_pipe *pipe);
 
 /* In a forked child: close its copy of the socket, because an open copy would

@@ -49,7 +49,7 @@ struct shed_session {
     struct shed_call id;
     struct shed_call info;
     struct shed_call role;
-    struct shed_address *address;
+    struct shed_address *address; /* the gate's */
     struct shed_post follow; /* a link has left the server, or reached it */
     atomic_bool is_following, is_reached;
     pthread_mutex_t mu;
@@ -247,7 +247,9 @@ static void on_commands_open(void *arg)
     load_scripts(p);
     ask_time(p);
     start_tracking(p);
-    if (p->pushes == NULL)
+    if (p->pushes != NULL)
+        shed_pipe_follow(p->pushes, true);
+    else
         p->hooks.on_epoch(p->hooks.arg);
 }
 
@@ -440,7 +442,7 @@ static void name_channels(struct shed_session *p, const char *process)
 }
 
 enum shed_code
-shed_session_create(struct shed_reactor *reactor, struct shed_address *address,
+shed_session_create(struct shed_reactor *reactor, struct shed_gate *gate,
                     const struct shed_client_options *options,
                     const char *process, const struct shed_session_hooks *hooks,
                     struct shed_session **out, struct shed_error *err)
@@ -464,7 +466,7 @@ shed_session_create(struct shed_reactor *reactor, struct shed_address *address,
     memset(&p->identity, ' ', sizeof(p->identity));
     shed_server_run_init(&p->server);
     p->reactor = reactor;
-    p->address = address;
+    p->address = shed_gate_address(gate);
     p->hooks = *hooks;
     p->follow.run = follow_posted;
     atomic_init(&p->is_settled, options->wait == SHED_WAIT_POLL);
@@ -476,17 +478,16 @@ shed_session_create(struct shed_reactor *reactor, struct shed_address *address,
                ? SHED_OK
                : shed_fail_nomem(err, "the Redis session");
     if (code == SHED_OK)
-        code = shed_pipe_create(reactor, address, options, &on_commands,
-                                &p->commands, err);
+        code = shed_pipe_create(reactor, gate, SHED_HEALTH_COMMANDS, options,
+                                &on_commands, &p->commands, err);
     if (code == SHED_OK && options->wait != SHED_WAIT_POLL)
-        code = shed_pipe_create(reactor, address, options, &on_pushes,
-                                &p->pushes, err);
+        code = shed_pipe_create(reactor, gate, SHED_HEALTH_PUSHES, options,
+                                &on_pushes, &p->pushes, err);
     if (code != SHED_OK) {
         shed_session_close(p);
         return code;
     }
-    address->on_move = on_move;
-    address->on_move_arg = p;
+    shed_gate_follow(gate, on_move, p);
     *out = p;
     return SHED_OK;
 }

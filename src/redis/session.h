@@ -45,7 +45,7 @@ struct shed_session_hooks {
 
 /* process: SHED_PROCESS_BYTES of text. Returns: SHED_OK, SHED_ENOMEM. */
 SHED_MUST_CHECK enum shed_code
-shed_session_create(struct shed_reactor *reactor, struct shed_address *address,
+shed_session_create(struct shed_reactor *reactor, struct shed_gate *gate,
                     const struct shed_client_options *options,
                     const char *process, const struct shed_session_hooks *hooks,
                     struct shed_session **out, struct shed_error *err);

@@ -260,7 +260,11 @@ static void lose_if_silent_releasing(struct shed_shared *s)
     s->is_open = false; /* nobody sends on it */
     unlock_and_wake(s);
     if (failure.is_silent)
-        shed_dialler_hear_nothing(s->dialler, &failure);
+        shed_gate_tell(
+            s->gate,
+            &(const struct shed_health_event){.type = SHED_HEALTH_MISSED,
+                                              .since_ms = failure.since_ms},
+            &failure.error);
     pthread_mutex_lock(&s->mu);
     lose_releasing(s, &failure.error);
 }
@@ -273,7 +277,7 @@ static void connect_releasing(struct shed_shared *s, uint64_t deadline_ms)
 
     assert(s->is_led && !s->is_open);
     unlock_and_wake(s);
-    code = shed_dial(s->dialler, &s->conn, deadline_ms, &was_tried, &why);
+    code = shed_dial(s->gate, &s->conn, deadline_ms, &was_tried, &why);
     pthread_mutex_lock(&s->mu);
     if (code == SHED_OK)
         s->is_open = true;
@@ -285,7 +289,7 @@ static bool lose_if_left_releasing(struct shed_shared *s)
 {
     struct shed_error why;
 
-    if (!shed_conn_is_left(&s->conn, &why))
+    if (!shed_conn_is_left(&s->conn, shed_gate_term(s->gate), &why))
         return false;
     lose_releasing(s, &why);
     return true;
@@ -300,7 +304,7 @@ static bool deliver_all_locked(struct shed_shared *s,
     bool is_in_step = !s->is_out_of_step;
 
     if (count > 0)
-        shed_dialler_hear(s->dialler, now_ms);
+        shed_gate_hear(s->gate, now_ms);
     if (!is_in_step)
         (void)shed_conn_out_of_step(err);
     for (size_t i = 0; i < count; i++) {
@@ -321,6 +325,14 @@ static bool deliver_all_locked(struct shed_shared *s,
     return is_in_step;
 }
 
+static void leave_server(const struct shed_shared *s)
+{
+    const struct shed_health_event event = {.type = SHED_HEALTH_NO_PRIMARY,
+                                            .try.term = s->conn.term};
+
+    shed_gate_tell(s->gate, &event, NULL);
+}
+
 /* Receive what comes by until_ms, and hand it out. */
 static void receive_releasing(struct shed_shared *s, uint64_t until_ms)
 {
@@ -334,7 +346,7 @@ static void receive_releasing(struct shed_shared *s, uint64_t until_ms)
     io = receive(s, is_unsent, until_ms, replies, &count, &why);
     for (size_t i = 0; i < count; i++)
         if (shed_reply_is_no_primary(replies[i]))
-            shed_dialler_leave(s->dialler, s->conn.term);
+            leave_server(s);
     pthread_mutex_lock(&s->mu);
     if (!deliver_all_locked(s, replies, count, &why) || io == SHED_WIRE_LOST)
         lose_releasing(s, &why);
@@ -480,7 +492,8 @@ static void check_idle_locked(struct shed_shared *s, uint64_t now_ms)
     struct shed_error unused;
 
     if (s->is_open &&
-        (s->is_out_of_step || shed_conn_is_left(&s->conn, &unused) ||
+        (s->is_out_of_step ||
+         shed_conn_is_left(&s->conn, shed_gate_term(s->gate), &unused) ||
          (now_ms - s->last_used_ms >= IDLE_MS &&
           !shed_conn_is_quiet(&s->conn))))
         close_locked(s);
@@ -577,19 +590,18 @@ void shed_shared_close_idle(struct shed_shared *s, uint64_t idle_ms)
     pthread_mutex_unlock(&s->mu);
 }
 
-enum shed_code shed_shared_init(struct shed_shared *s,
-                                struct shed_dialler *dialler,
+enum shed_code shed_shared_init(struct shed_shared *s, struct shed_gate *gate,
                                 const struct shed_client_options *options,
                                 struct shed_error *err)
 {
-    *s = (struct shed_shared){.dialler = dialler};
+    *s = (struct shed_shared){.gate = gate};
     if (pthread_mutex_init(&s->mu, NULL) != 0)
         return shed_fail_nomem(err, "the Redis links");
     if (pthread_cond_init(&s->written, NULL) != 0) {
         pthread_mutex_destroy(&s->mu);
         return shed_fail_nomem(err, "the Redis links");
     }
-    shed_conn_init(&s->conn, dialler->address, options);
+    shed_conn_init(&s->conn, shed_gate_address(gate), options);
     return SHED_OK;
 }
 

@@ -22,7 +22,7 @@
 #include "redis/dial.h"
 
 struct shed_shared {
-    struct shed_dialler *dialler; /* set at creation */
+    struct shed_gate *gate; /* set at creation */
 
     pthread_mutex_t mu;
     pthread_cond_t written; /* is_writing has ended, and is_awaited */
@@ -52,7 +52,7 @@ struct shed_batch {
 
 /* No connection is made yet. Returns: SHED_OK, SHED_ENOMEM. */
 SHED_MUST_CHECK enum shed_code
-shed_shared_init(struct shed_shared *shared, struct shed_dialler *dialler,
+shed_shared_init(struct shed_shared *shared, struct shed_gate *gate,
                  const struct shed_client_options *options,
                  struct shed_error *err);
 

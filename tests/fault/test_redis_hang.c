@@ -264,7 +264,10 @@ START_TEST(calls_that_wait_end_when_it_is_known)
     begun_before = atomic_load(&begun);
     getter_start(&getter, fixture.cache, "k");
     WAIT_FOR(atomic_load(&begun) > begun_before);
-    shed_address_hear_nothing(fixture.client->address, shed_now_ms(), &why);
+    shed_gate_tell(fixture.client->gate,
+                   &(const struct shed_health_event){.type = SHED_HEALTH_MISSED,
+                                                     .since_ms = shed_now_ms()},
+                   &why);
     getter_join(&getter);
     ck_assert_int_eq(getter.code, SHED_EREDIS);
     ck_assert_msg(strstr(getter.error.reason, "no answer; calls") != NULL, "%s",

@@ -268,8 +268,6 @@ START_TEST(the_first_lookup_after_a_server_was_left_is_not_elsewhere)
     struct shed_address *a = create();
 
     set_found(a, 0, &first);
-    shed_address_leave(a, 0, 1, 1);
-    ck_assert(!shed_address_is_elsewhere(a, 0, &there));
     ck_assert(!shed_address_is_elsewhere(a, 1, &there));
     set_found(a, 1, &second);
     ck_assert(shed_address_is_elsewhere(a, 1, &back));
@@ -282,7 +280,6 @@ START_TEST(a_lookup_that_ends_late_is_ignored)
     struct addrinfo there = found(&second);
     struct shed_address *a = create();
 
-    shed_address_leave(a, 0, 1, 1);
     set_found(a, 1, &second);
     set_found(a, 0, &first);
     ck_assert_uint_eq(a->looked_up_term, 1); /* nobody waits for another */
@@ -306,8 +303,6 @@ START_TEST(of_two_lookups_that_end_late_the_newer_one_counts)
 {
     struct shed_address *a = create();
 
-    for (unsigned term = 0; term < 3; term++)
-        shed_address_leave(a, term, 1, 1);
     set_found(a, 2, &second);
     set_found(a, 1, &first);
     expect_port(a, &second);
@@ -323,60 +318,10 @@ START_TEST(terms_wrap_around)
 {
     struct shed_address *a = create();
 
-    atomic_store(&a->term, UINT_MAX);
     a->looked_up_term = UINT_MAX;
-    shed_address_leave(a, UINT_MAX, 1, 1);
     set_found(a, 0, &second);
     set_found(a, UINT_MAX, &first);
     expect_port(a, &second);
-    shed_address_destroy(a);
-}
-END_TEST
-
-static void ignore_move(void *arg, bool is_reached)
-{
-    (void)arg;
-    (void)is_reached;
-}
-
-/* Longer than the test takes on a slow machine. */
-#define WAITED_MS ((uint64_t)30000)
-
-START_TEST(it_is_silent_if_it_answered_no_connection_lately)
-{
-    const struct shed_error why = {SHED_EREDIS, "no reply"};
-    struct shed_address *a = create();
-    uint64_t now_ms = shed_now_ms(), since_ms = now_ms - WAITED_MS;
-    struct shed_error err;
-
-    shed_address_hear(a, since_ms + 1);
-    shed_address_hear_nothing(a, since_ms, &why);
-    ck_assert(!shed_address_is_silent(a)); /* nobody would end it */
-    a->on_move = ignore_move;
-    shed_address_hear(a, now_ms);
-    shed_address_hear_nothing(a, since_ms, &why);
-    ck_assert(!shed_address_is_silent(a));
-    shed_address_hear(a, since_ms + 1);
-    shed_address_hear_nothing(a, since_ms, &why);
-    ck_assert(shed_address_is_silent(a));
-    ck_assert_int_eq(shed_address_fail_silent(a, &err), SHED_EREDIS);
-    ck_assert_ptr_nonnull(strstr(err.reason, "no reply"));
-    shed_address_hear(a, now_ms);
-    ck_assert(!shed_address_is_silent(a));
-    shed_address_destroy(a);
-}
-END_TEST
-
-START_TEST(the_silence_of_a_server_that_was_left_is_not_that_of_the_next_one)
-{
-    const struct shed_error why = {SHED_EREDIS, "no reply"};
-    struct shed_address *a = create();
-
-    a->on_move = ignore_move;
-    shed_address_hear_nothing(a, shed_now_ms(), &why);
-    ck_assert(shed_address_is_silent(a));
-    shed_address_leave(a, 0, 1, 1);
-    ck_assert(!shed_address_is_silent(a));
     shed_address_destroy(a);
 }
 END_TEST
@@ -401,8 +346,5 @@ int main(void)
     tcase_add_test(tc, a_lookup_that_ends_late_is_ignored);
     tcase_add_test(tc, of_two_lookups_that_end_late_the_newer_one_counts);
     tcase_add_test(tc, terms_wrap_around);
-    tcase_add_test(tc, it_is_silent_if_it_answered_no_connection_lately);
-    tcase_add_test(
-        tc, the_silence_of_a_server_that_was_left_is_not_that_of_the_next_one);
     return run_tests("address", tc);
 }

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "redis/address.h"
 #include "support/bare.h"
 #include "support/reply_testing.h"
 #include "support/testing.h"
@@ -17,6 +18,7 @@ enum {
 };
 
 static struct shed_client_options options;
+static struct shed_address *address;
 static struct shed_gate *gate;
 static uint64_t now_ms = 1000000;
 static unsigned opened, closed;
@@ -39,6 +41,14 @@ static void on_change(void *arg, bool is_open, uint64_t after, const char *why)
     snprintf(reason, sizeof(reason), "%s", why);
 }
 
+static void open_gate(void)
+{
+    ck_assert_int_eq(shed_address_create("unix:/R", &address, NULL), SHED_OK);
+    ck_assert_int_eq(
+        shed_gate_create(address, &options, on_change, &opened, &gate, NULL),
+        SHED_OK);
+}
+
 static void up(void)
 {
     options.command_timeout_ms = COMMAND_MS;
@@ -47,14 +57,13 @@ static void up(void)
     options.breaker.window_ms = WINDOW_MS;
     options.breaker.open_ms = OPEN_MS;
     options.breaker.probes = 2;
-    ck_assert_int_eq(
-        shed_gate_create(&options, "R", on_change, &opened, &gate, NULL),
-        SHED_OK);
+    open_gate();
 }
 
 static void down(void)
 {
     shed_gate_destroy(gate);
+    shed_address_destroy(address);
 }
 
 static struct shed_gate_status status(void)
@@ -65,41 +74,41 @@ static struct shed_gate_status status(void)
     return s;
 }
 
-static uint64_t enter(void)
+static struct shed_health_pass enter(void)
 {
-    uint64_t term = 0;
+    struct shed_health_pass pass;
 
-    ck_assert(shed_gate_enter(gate, &term, NULL));
-    return term;
+    ck_assert(shed_gate_enter(gate, &pass, NULL));
+    return pass;
 }
 
 static bool is_refused(void)
 {
     struct shed_error err;
-    uint64_t term;
+    struct shed_health_pass pass;
 
-    if (shed_gate_enter(gate, &term, &err)) {
+    if (shed_gate_enter(gate, &pass, &err)) {
         const struct shed_error nothing = {SHED_EBUSY, ""};
-        const struct shed_gate_end end = {.why = &nothing};
-        shed_gate_leave(gate, term, &end);
+        const struct shed_health_end end = {.why = &nothing};
+        shed_gate_leave(gate, &pass, &end);
         return false;
     }
     ck_assert_int_eq(err.code, SHED_EREDIS);
-    ck_assert_ptr_nonnull(strstr(err.reason, "the breaker before Redis R is"));
+    ck_assert_ptr_nonnull(strstr(err.reason, "the breaker before Redis /R is"));
     return true;
 }
 
 /* Leave after took_ms; SHED_OK: with an answer. */
-static void leave(uint64_t term, enum shed_code code, bool was_tried,
-                  uint64_t took_ms)
+static void leave(struct shed_health_pass pass, enum shed_code code,
+                  bool was_tried, uint64_t took_ms)
 {
     const struct shed_error why = {code, "it failed"};
-    const struct shed_gate_end end = {.was_tried = was_tried,
-                                      .began_ms = now_ms - took_ms,
-                                      .ended_ms = now_ms,
-                                      .why = code == SHED_OK ? NULL : &why};
+    const struct shed_health_end end = {.was_tried = was_tried,
+                                        .began_ms = now_ms - took_ms,
+                                        .ended_ms = now_ms,
+                                        .why = code == SHED_OK ? NULL : &why};
 
-    shed_gate_leave(gate, term, &end);
+    shed_gate_leave(gate, &pass, &end);
 }
 
 static void succeed_calls(size_t times)
@@ -130,13 +139,13 @@ static void half_open_it(void)
     ck_assert_uint_eq(status().breaker.left_ms, 0);
 }
 
-START_TEST(without_its_option_there_is_none)
+START_TEST(without_its_option_it_never_opens)
 {
     options.breaker.failure_pct = 0;
-    ck_assert_int_eq(
-        shed_gate_create(&options, "R", on_change, &opened, &gate, NULL),
-        SHED_OK);
-    ck_assert_ptr_null(gate);
+    open_gate();
+    fail_calls(2 * MIN_CALLS);
+    for (int i = 0; i < 2 * MIN_CALLS; i++)
+        leave(enter(), SHED_ETIMEDOUT, false, 10 * COMMAND_MS);
     ck_assert_int_eq(status().breaker.state, SHED_BREAKER_CLOSED);
     down();
 }
@@ -194,7 +203,7 @@ END_TEST
 
 START_TEST(what_began_before_it_opened_says_nothing)
 {
-    uint64_t before;
+    struct shed_health_pass before;
 
     up();
     before = enter();
@@ -245,11 +254,11 @@ static const struct row {
 static void end_as(const struct row *row, int times)
 {
     struct shed_error err;
-    uint64_t term;
+    struct shed_health_pass pass;
 
     while (times-- > 0)
-        if (shed_gate_enter(gate, &term, &err))
-            leave(term, row->code, row->was_tried, row->took_ms);
+        if (shed_gate_enter(gate, &pass, &err))
+            leave(pass, row->code, row->was_tried, row->took_ms);
 }
 
 /* Calls end at the same time. */
@@ -298,18 +307,46 @@ START_TEST(calls_that_are_given_up_open_it_if_no_other_is_answered)
 }
 END_TEST
 
+static void refuse(struct shed_health_pass pass)
+{
+    struct shed_reply *busy = parse_reply("-BUSY Redis is busy\r\n");
+    const struct shed_health_end end = {
+        .began_ms = now_ms, .ended_ms = now_ms, .refusal = busy};
+
+    shed_gate_leave(gate, &pass, &end);
+    shed_reply_free(busy);
+}
+
 START_TEST(a_reply_that_redis_cannot_work_is_a_failure)
 {
+    options.reconnect_max_ms = options.reconnect_min_ms;
     up();
     for (int i = 0; i < MIN_CALLS; i++) {
-        struct shed_reply *busy = parse_reply("-BUSY Redis is busy\r\n");
-        const struct shed_gate_end end = {
-            .began_ms = now_ms, .ended_ms = now_ms, .refusal = busy};
-        shed_gate_leave(gate, enter(), &end);
-        shed_reply_free(busy);
+        now_ms += options.reconnect_min_ms;
+        refuse(enter());
     }
     ck_assert_uint_eq(opened, 1);
     ck_assert_ptr_nonnull(strstr(reason, "the last failure: BUSY Redis"));
+    down();
+}
+END_TEST
+
+START_TEST(a_redis_that_cannot_work_is_asked_once_after_a_pause)
+{
+    struct shed_health_pass pass, other;
+    struct shed_error err;
+
+    up();
+    refuse(enter());
+    ck_assert(!shed_gate_enter(gate, &other, &err));
+    ck_assert_int_eq(err.code, SHED_EREDIS);
+    ck_assert_ptr_nonnull(strstr(err.reason, "cannot work now: BUSY Redis"));
+    now_ms += options.reconnect_min_ms;
+    pass = enter();
+    ck_assert(!shed_gate_enter(gate, &other, &err)); /* one is under way */
+    leave(pass, SHED_OK, true, 0);
+    succeed_calls(MIN_CALLS);
+    ck_assert_uint_eq(status().refused, 0); /* by the breaker */
     down();
 }
 END_TEST
@@ -329,7 +366,7 @@ END_TEST
 
 START_TEST(a_few_probes_pass_at_a_time_and_close_it)
 {
-    uint64_t first, second;
+    struct shed_health_pass first, second;
 
     up();
     half_open_it();
@@ -388,7 +425,7 @@ int main(void)
 
     options = bare_client();
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, without_its_option_there_is_none);
+    tcase_add_test(tc, without_its_option_it_never_opens);
     tcase_add_test(tc, it_opens_at_its_part_of_failures_and_says_so);
     tcase_add_test(tc, successes_count_when_they_happened);
     tcase_add_test(tc, successes_of_any_slice_of_the_window_count);
@@ -397,6 +434,7 @@ int main(void)
                         sizeof(rows) / sizeof(*rows));
     tcase_add_test(tc, calls_that_are_given_up_open_it_if_no_other_is_answered);
     tcase_add_test(tc, a_reply_that_redis_cannot_work_is_a_failure);
+    tcase_add_test(tc, a_redis_that_cannot_work_is_asked_once_after_a_pause);
     tcase_add_test(tc, a_slow_call_is_named_as_the_failure);
     tcase_add_test(tc, a_few_probes_pass_at_a_time_and_close_it);
     tcase_add_test(tc, a_probe_that_fails_opens_it_again);

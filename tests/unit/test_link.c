@@ -160,6 +160,7 @@ START_TEST(what_comes_between_two_calls_answers_neither)
     struct shed_client_options options = bare_client();
     struct fake fake = {.peer = -1};
     struct shed_address *address = NULL;
+    struct shed_gate *gate = NULL;
     struct shed_links *links = NULL;
     struct shed_error err;
     char uri[120];
@@ -168,8 +169,9 @@ START_TEST(what_comes_between_two_calls_answers_neither)
     options.links = 1;
     (void)snprintf(uri, sizeof(uri), "unix:%s", fake.path);
     ck_assert_int_eq(shed_address_create(uri, &address, &err), SHED_OK);
-    ck_assert_int_eq(shed_links_create(address, &options, &links, &err),
-                     SHED_OK);
+    ck_assert_int_eq(
+        shed_gate_create(address, &options, NULL, NULL, &gate, &err), SHED_OK);
+    ck_assert_int_eq(shed_links_create(gate, &options, &links, &err), SHED_OK);
     get_good(links);
     let_it_idle();
     /* on a unix socket it arrives as soon as it is sent */
@@ -179,6 +181,7 @@ START_TEST(what_comes_between_two_calls_answers_neither)
     get_good(links);
     shed_links_destroy(links);
     stop(&fake);
+    shed_gate_destroy(gate);
     shed_address_destroy(address);
 }
 END_TEST
@@ -193,6 +196,7 @@ START_TEST(each_connection_that_reaches_the_server_is_told_of)
     struct shed_client_options options = bare_client();
     struct fake fake = {.peer = -1};
     struct shed_address *address = NULL;
+    struct shed_gate *gate = NULL;
     struct shed_links *links = NULL;
     unsigned reached = 0;
     char uri[120];
@@ -201,15 +205,16 @@ START_TEST(each_connection_that_reaches_the_server_is_told_of)
     options.links = 1;
     (void)snprintf(uri, sizeof(uri), "unix:%s", fake.path);
     ck_assert_int_eq(shed_address_create(uri, &address, NULL), SHED_OK);
-    address->on_move = count_reached;
-    address->on_move_arg = &reached;
-    ck_assert_int_eq(shed_links_create(address, &options, &links, NULL),
-                     SHED_OK);
+    ck_assert_int_eq(
+        shed_gate_create(address, &options, NULL, NULL, &gate, NULL), SHED_OK);
+    shed_gate_follow(gate, count_reached, &reached);
+    ck_assert_int_eq(shed_links_create(gate, &options, &links, NULL), SHED_OK);
     get_good(links);
     get_good(links);
     ck_assert_uint_eq(reached, 1);
     shed_links_destroy(links);
     stop(&fake);
+    shed_gate_destroy(gate);
     shed_address_destroy(address);
 }
 END_TEST
@@ -247,6 +252,7 @@ START_TEST(a_link_is_not_silent_while_replies_come)
     struct shed_client_options options = bare_client();
     struct fake fake = {.peer = -1, .answer = trickle};
     struct shed_address *address = NULL;
+    struct shed_gate *gate = NULL;
     struct shed_links *links = NULL;
     struct shed_reply *replies[CALLS] = {NULL};
     struct shed_args args[CALLS] = {{0}};
@@ -258,8 +264,9 @@ START_TEST(a_link_is_not_silent_while_replies_come)
     options.command_timeout_ms = TIMEOUT_MS;
     (void)snprintf(uri, sizeof(uri), "unix:%s", fake.path);
     ck_assert_int_eq(shed_address_create(uri, &address, &err), SHED_OK);
-    ck_assert_int_eq(shed_links_create(address, &options, &links, &err),
-                     SHED_OK);
+    ck_assert_int_eq(
+        shed_gate_create(address, &options, NULL, NULL, &gate, &err), SHED_OK);
+    ck_assert_int_eq(shed_links_create(gate, &options, &links, &err), SHED_OK);
     for (size_t i = 0; i < CALLS; i++)
         shed_args_add_text(&args[i], "PING");
     ck_assert_msg(shed_links_call(links, args, CALLS, replies, NULL,
@@ -270,6 +277,7 @@ START_TEST(a_link_is_not_silent_while_replies_come)
         shed_reply_free(replies[i]);
     shed_links_destroy(links);
     stop(&fake);
+    shed_gate_destroy(gate);
     shed_address_destroy(address);
 }
 END_TEST
@@ -279,6 +287,7 @@ struct piped {
     struct fake fake;
     struct shed_reactor *reactor;
     struct shed_address *address;
+    struct shed_gate *gate;
     struct shed_client_options options;
     struct shed_pipe *pipe;
     struct shed_call calls[CALLS];
@@ -351,9 +360,9 @@ static void open_piped(void *arg)
     struct shed_error err;
 
     (void)arg;
-    ck_assert_int_eq(shed_pipe_create(piped.reactor, piped.address,
-                                      &piped.options, &hooks, &piped.pipe,
-                                      &err),
+    ck_assert_int_eq(shed_pipe_create(piped.reactor, piped.gate,
+                                      SHED_HEALTH_COMMANDS, &piped.options,
+                                      &hooks, &piped.pipe, &err),
                      SHED_OK);
     shed_pipe_open(piped.pipe);
 }
@@ -379,6 +388,9 @@ START_TEST(a_connection_of_the_loop_is_not_silent_while_replies_come)
     start(&piped.fake);
     (void)snprintf(uri, sizeof(uri), "unix:%s", piped.fake.path);
     ck_assert_int_eq(shed_address_create(uri, &piped.address, &err), SHED_OK);
+    ck_assert_int_eq(shed_gate_create(piped.address, &piped.options, NULL, NULL,
+                                      &piped.gate, &err),
+                     SHED_OK);
     ck_assert_int_eq(shed_reactor_start(&piped.reactor, &err), SHED_OK);
     shed_reactor_run(piped.reactor, open_piped, NULL);
     while (atomic_load(&piped.answered) < CALLS &&
@@ -388,6 +400,7 @@ START_TEST(a_connection_of_the_loop_is_not_silent_while_replies_come)
     shed_reactor_run(piped.reactor, close_piped, NULL);
     shed_reactor_stop(piped.reactor);
     stop(&piped.fake);
+    shed_gate_destroy(piped.gate);
     shed_address_destroy(piped.address);
 }
 END_TEST

@@ -13,6 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "redis/gate.h"
 #include "redis/link.h"
 #include "support/bare.h"
 #include "support/greeting.h"
@@ -221,6 +222,7 @@ static void *accept_all(void *arg)
 }
 
 static struct shed_address *address;
+static struct shed_gate *gate;
 static struct shed_links *links;
 
 static void start(uint64_t links_max)
@@ -245,8 +247,9 @@ static void start(uint64_t links_max)
     options.command_timeout_ms = test_deadline_ms() - shed_now_ms();
     (void)snprintf(uri, sizeof(uri), "unix:%s", server.path);
     ck_assert_int_eq(shed_address_create(uri, &address, &err), SHED_OK);
-    ck_assert_int_eq(shed_links_create(address, &options, &links, &err),
-                     SHED_OK);
+    ck_assert_int_eq(
+        shed_gate_create(address, &options, NULL, NULL, &gate, &err), SHED_OK);
+    ck_assert_int_eq(shed_links_create(gate, &options, &links, &err), SHED_OK);
 }
 
 static void stop(void)
@@ -260,6 +263,7 @@ static void stop(void)
     }
     close(server.listener);
     (void)unlink(server.path);
+    shed_gate_destroy(gate);
     shed_address_destroy(address);
 }
 

@@ -68,18 +68,22 @@ static void try_get_many(struct shed_cache *cache, struct batch *b,
 {
     struct shed_error all = {0};
     struct shed_link_use use;
+    uint64_t until_ms = 0;
     enum shed_code code;
 
     for (size_t i = 0; i < count; i++) {
+        uint64_t one_ms;
         shed_key_name(cache->name, items[i].key, &b->named[i]);
         shed_look_begin(cache, &b->named[i].key, &b->looks[i]);
+        one_ms = shed_look_until_ms(cache, &b->named[i].key, terms);
+        until_ms = one_ms > until_ms ? one_ms : until_ms;
         b->args[i].is_guarded = true;
         shed_args_add_text(&b->args[i], "GET");
         shed_args_add(&b->args[i], b->named[i].key.redis,
                       b->named[i].key.redis_size);
     }
-    code = shed_look_call(cache, b->args, count, b->replies, &use,
-                          terms->deadline_ms, &all);
+    code =
+        shed_look_call(cache, b->args, count, b->replies, &use, until_ms, &all);
     for (size_t i = 0; i < count; i++) {
         const struct shed_key *key = &b->named[i].key;
         struct shed_error why = all;

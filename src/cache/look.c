@@ -218,6 +218,32 @@ static bool is_local_revoked(const struct shed_cache *cache,
     return row->position < shed_tag_log_position(cache->tag_log);
 }
 
+static bool has_local(struct shed_cache *cache, const struct shed_key *key,
+                      const struct shed_terms *terms)
+{
+    struct shed_local_row row;
+    bool is_of_use;
+
+    if (!terms->takes_local ||
+        !shed_local_find(cache->local, shed_key_of_entry(key), shed_now_ms(),
+                         &row))
+        return false;
+    is_of_use = !is_local_revoked(cache, &row) &&
+                judge_local(terms, &row) <= SHED_FRESHNESS_EXPIRED;
+    shed_value_unref(row.value);
+    return is_of_use;
+}
+
+uint64_t shed_look_until_ms(struct shed_cache *cache,
+                            const struct shed_key *key,
+                            const struct shed_terms *terms)
+{
+    if (terms->soft_deadline_ms < terms->deadline_ms &&
+        has_local(cache, key, terms))
+        return terms->soft_deadline_ms;
+    return terms->deadline_ms;
+}
+
 static void take_local(struct shed_cache *cache, const struct shed_key *key,
                        const struct shed_terms *terms,
                        const struct shed_error *why, struct shed_look *out)
@@ -335,6 +361,7 @@ struct get {
     struct shed_cache *cache;
     const struct shed_key *key;
     const struct shed_terms *terms;
+    uint64_t until_ms;
     struct shed_look begun;
 };
 
@@ -352,7 +379,7 @@ static void send_get(void *user, struct shed_read *out)
     shed_args_add_text(args, "GET");
     shed_args_add(args, get->key->redis, get->key->redis_size);
     out->code = shed_look_call(get->cache, args, 1, replies, &use,
-                               get->terms->deadline_ms, &out->error);
+                               get->until_ms, &out->error);
     if (out->code == SHED_OK)
         out->code = shed_look_at(get->cache, get->key, get->terms, *replies,
                                  &use, &out->look, &out->error);
@@ -371,7 +398,11 @@ enum shed_code shed_look(struct shed_cache *cache, const struct shed_key *key,
                          const struct shed_terms *terms, struct shed_look *out,
                          struct shed_error *err)
 {
-    struct get get = {cache, key, terms, {.value = NULL}};
+    struct get get = {cache,
+                      key,
+                      terms,
+                      shed_look_until_ms(cache, key, terms),
+                      {.value = NULL}};
     struct shed_read read;
     bool is_shared = false;
 
@@ -380,8 +411,8 @@ enum shed_code shed_look(struct shed_cache *cache, const struct shed_key *key,
     if (out->is_missed && cache->local == NULL)
         return SHED_OK; /* whatever GET would find is of no use */
     if (can_share(&get))
-        is_shared = shed_reads_run(cache->reads, key, terms->deadline_ms,
-                                   send_get, &get, &read);
+        is_shared = shed_reads_run(cache->reads, key, get.until_ms, send_get,
+                                   &get, &read);
     else
         send_get(&get, &read);
     *out = read.look;

@@ -35,6 +35,12 @@ SHED_MUST_CHECK enum shed_code shed_look(struct shed_cache *cache,
                                          struct shed_look *out,
                                          struct shed_error *err);
 
+/* How long to wait for the GET of a key: a call that has a local row to fall
+ * back on waits for a Redis that hangs no longer than for a load. */
+uint64_t shed_look_until_ms(struct shed_cache *cache,
+                            const struct shed_key *key,
+                            const struct shed_terms *terms);
+
 /* Note what is known of a key before its GET is sent. */
 void shed_look_begin(struct shed_cache *cache, const struct shed_key *key,
                      struct shed_look *out);

@@ -276,6 +276,43 @@ START_TEST(calls_that_wait_end_when_it_is_known)
 }
 END_TEST
 
+/* A row of the process will do for a call that does not want to wait. */
+START_TEST(a_soft_timeout_bounds_the_wait_for_redis_too)
+{
+    enum { SOON_MS = 50, LATE_MS = 20000 };
+    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
+    struct shed_item items[2] = {{.key = {"k", 1}}, {.key = {"l", 1}}};
+    struct shed_value *value = NULL;
+    uint64_t begun_ms;
+
+    init(SHED_REDIS_DOWN_STALE);
+    fixture.client_options.command_timeout_ms = NEVER_MS;
+    fixture.client_options.connect_timeout_ms = NEVER_MS;
+    fixture_open(&fixture);
+    WAIT_FOR(gets_from_redis());
+    expect_text(fixture.cache, "l", "l@1");
+    server_freeze(&fixture.server);
+    options.timeout_ms = LATE_MS;
+    options.soft_timeout_ms = SOON_MS;
+    begun_ms = shed_now_ms();
+    ck_assert_int_eq(
+        shed_get(fixture.cache, shed_str("k"), &options, &value, NULL),
+        SHED_OK);
+    ck_assert_int_eq(value->origin, SHED_ORIGIN_STALE);
+    check_text(value, "k@1");
+    shed_value_unref(value);
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, &options, NULL),
+                     SHED_OK);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(items[i].code, SHED_OK);
+        ck_assert_int_eq(items[i].value->origin, SHED_ORIGIN_STALE);
+        shed_value_unref(items[i].value);
+    }
+    ck_assert_uint_lt(shed_now_ms() - begun_ms, LATE_MS / 2);
+    thaw_and_down();
+}
+END_TEST
+
 /* -------------------------------------------------------- who tries again */
 
 /* With nothing to say at the beginning of a connection, connect() alone would
@@ -390,6 +427,7 @@ int main(void)
     tcase_add_test(tc, a_call_that_is_not_answered_tells_the_status);
     tcase_add_test(tc, calls_that_cannot_wait_for_long_find_it_out_together);
     tcase_add_test(tc, calls_that_wait_end_when_it_is_known);
+    tcase_add_test(tc, a_soft_timeout_bounds_the_wait_for_redis_too);
     tcase_add_test(tc,
                    a_connection_that_says_nothing_at_first_is_no_sign_of_life);
     tcase_add_test(tc, a_server_that_dies_while_it_hangs_is_reported_as_such);

@@ -387,7 +387,7 @@ struct shed_cache_options {
     uint64_t failure_ttl_ms;  /* 0..60000 (500); how long a failed load answers
                                  later calls */
     uint64_t lease_ms;   /* 10..600000 (10000); a loader that is silent for so
-                            long is replaced; a dead one at once where
+                            long is replaced; a dead one after 100 ms where
                             pushes work */
     uint64_t timeout_ms; /* 1..3600000 (5000); default deadline of a call */
     uint64_t value_limit_bytes; /* 1..256 MiB (1 MiB); longest payload */

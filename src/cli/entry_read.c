@@ -121,8 +121,9 @@ void cli_entry_read(struct cli_redis *redis, const struct cli_key *key,
     hear_refresh(redis, e);
     e->refresh_pttl = cli_redis_hear_integer(redis, "PTTL");
     e->now_ms = cli_redis_hear_clock_ms(redis);
-    if (e->kind == CLI_LEASE && (e->entry.flags & SHED_ENTRY_HAS_CHANNEL) != 0)
-        cli_presence_read(redis, e->holder.process, &e->presence);
+    if (e->kind == CLI_LEASE && e->holder.epoch != 0)
+        cli_presence_read(redis, e->holder.process, e->holder.epoch,
+                          &e->presence);
 }
 
 void cli_entry_judge(struct cli_entry *e, const struct cli_tags *tags)

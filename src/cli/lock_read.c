@@ -141,7 +141,7 @@ static void read_life(struct cli_redis *redis, struct cli_lock *lock)
 
     if (cli_lock_process(lock) == NULL)
         return;
-    cli_presence_read(redis, lock->process, &lock->presence);
+    cli_presence_read(redis, lock->process, 0, &lock->presence);
     info = cli_redis_try(redis, "INFO server");
     run = cli_info(info, "run_id");
     lock->is_restarted =
@@ -156,7 +156,7 @@ static void read_waiters(struct cli_redis *redis, struct cli_lock *lock)
 {
     for (long long i = 0; i < lock->queued && i < CLI_QUEUE_SHOWN; i++)
         if (is_known(lock->waiters[i].process))
-            cli_presence_read(redis, lock->waiters[i].process,
+            cli_presence_read(redis, lock->waiters[i].process, 0,
                               &lock->waiters[i].presence);
 }
 

@@ -2,6 +2,8 @@
  * subscribe. */
 #include "cli/presence.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,14 +49,18 @@ static void ask_place(struct cli_redis *redis, const char *channel,
 }
 
 void cli_presence_read(struct cli_redis *redis, const char *process,
-                       struct cli_presence *out)
+                       uint32_t epoch, struct cli_presence *out)
 {
-    struct cli_text channel = cli_presence_channel(process);
-    struct shed_reply *reply =
-        cli_redis_try(redis, "PUBSUB NUMSUB %s", channel.at);
-    long long subscribers = shed_reply_integer(shed_reply_at(reply, 1));
+    struct cli_text channel = cli_presence_channel(process), asked = channel;
+    struct shed_reply *reply;
+    long long subscribers;
 
     *out = (struct cli_presence){.life = CLI_LIFE_UNKNOWN};
+    if (epoch != 0)
+        (void)snprintf(asked.at, sizeof(asked.at), "%.200s.%" PRIu32,
+                       channel.at, epoch);
+    reply = cli_redis_try(redis, "PUBSUB NUMSUB %s", asked.at);
+    subscribers = shed_reply_integer(shed_reply_at(reply, 1));
     shed_reply_free(reply);
     if (subscribers >= 0)
         out->life = subscribers > 0 ? CLI_ALIVE : CLI_GONE;

@@ -18,10 +18,11 @@ struct cli_presence {
     unsigned long long pid;
 };
 
-/* Ask about a process, of SHED_PROCESS_BYTES. Without the rights to PUBSUB
- * NUMSUB and PUBSUB CHANNELS its life, or its place, is unknown. */
+/* Ask about a process, of SHED_PROCESS_BYTES, or, unless epoch is 0, about that
+ * epoch of its session. Without the rights to PUBSUB NUMSUB and PUBSUB CHANNELS
+ * its life, or its place, is unknown. */
 void cli_presence_read(struct cli_redis *redis, const char *process,
-                       struct cli_presence *out);
+                       uint32_t epoch, struct cli_presence *out);
 
 /* The name of the channel of a process. */
 struct cli_text cli_presence_channel(const char *process);

@@ -96,9 +96,9 @@ static void judge_lease(const struct cli_entry *e, struct verdict *v)
                 since.at);
     else if (is_gone)
         explain(v,
-                "It would load: the process that holds the lease is gone, and "
-                "the next caller, or a waiter within %d ms, takes it over "
-                "(once its lease is 100 ms old).",
+                "It would load: the process that holds the lease is gone. A "
+                "caller or waiter notices that within %d ms, and one takes it "
+                "over 100 ms later.",
                 WAITER_LOOK_MS);
     else if (e->presence.life == CLI_ALIVE)
         explain(v,

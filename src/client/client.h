@@ -40,7 +40,7 @@ struct shed_client {
     bool has_channel; /* false: only timers end its waits */
     /* atomic */
     atomic_uint holds;
-    _Atomic uint64_t last_flight; /* the number of the newest flight */
+    _Atomic uint32_t last_flight; /* the number of the newest flight */
     pthread_mutex_t mu;
     /* under mu */
     enum shed_standing standing;

@@ -22,7 +22,9 @@ enum {
     CHECKSUM_AT = 32,
     WRITTEN_AT = 40,
     UNTIL_AT = 48,
-    ROW_VERSION_AT = 56
+    ROW_VERSION_AT = 56,
+    FLIGHT_AT = 56, /* in a lease, and so is the next */
+    EPOCH_AT = 60
 };
 
 /* No UTF-8 text contains the first byte, so no text is taken for an entry. */
@@ -45,7 +47,7 @@ _Static_assert(UNTIL_AT + sizeof(uint64_t) == ROW_VERSION_AT &&
                        SHED_ENTRY_HEADER_BYTES,
                "the tail follows the times, and ends the header");
 
-static void put_u32(unsigned char *at, uint32_t value)
+void shed_entry_put_u32(unsigned char *at, uint32_t value)
 {
     for (int i = 0; i < 4; i++)
         at[i] = (unsigned char)(value >> (24 - 8 * i));
@@ -53,8 +55,8 @@ static void put_u32(unsigned char *at, uint32_t value)
 
 void shed_entry_put_u64(unsigned char *at, uint64_t value)
 {
-    put_u32(at, (uint32_t)(value >> 32));
-    put_u32(at + 4, (uint32_t)value);
+    shed_entry_put_u32(at, (uint32_t)(value >> 32));
+    shed_entry_put_u32(at + 4, (uint32_t)value);
 }
 
 static uint32_t get_u32(const unsigned char *at)
@@ -271,7 +273,8 @@ void shed_entry_holder(const void *lease, struct shed_entry_holder *out)
     const unsigned char *b = lease;
 
     memcpy(out->process, b + PROCESS_AT, sizeof(out->process));
-    out->flight = shed_entry_get_u64(b + ROW_VERSION_AT);
+    out->flight = get_u32(b + FLIGHT_AT);
+    out->epoch = get_u32(b + EPOCH_AT);
 }
 
 void shed_entry_encode(struct shed_entry_key key,
@@ -289,8 +292,8 @@ void shed_entry_encode(struct shed_entry_key key,
     memcpy(h + VERSION_AT, nonce, SHED_ENTRY_VERSION_BYTES);
     if (entry->flags & SHED_ENTRY_POSITION)
         shed_entry_put_u64(h + POSITION_AT, entry->position);
-    put_u32(h + SIZE_AT, (uint32_t)entry->payload_size);
-    put_u32(h + COST_AT, entry->cost_ms);
+    shed_entry_put_u32(h + SIZE_AT, (uint32_t)entry->payload_size);
+    shed_entry_put_u32(h + COST_AT, entry->cost_ms);
     shed_entry_put_u64(out->tail, entry->row_version);
     shed_entry_put_u64(h + CHECKSUM_AT, checksum(key, h, out->tail, entry));
 }

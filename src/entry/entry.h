@@ -17,8 +17,9 @@
  *     40  8  written
  *     48  8  end of the lease, or of freshness; Redis can keep a value longer;
  *            0: nobody may be given the value, whose refresh is under way
- *     56  8  row version, 0 without one; in a lease: number of the flight; in
- *            a failure marker: the shed_code
+ *     56  8  row version, 0 without one; in a failure marker: the shed_code;
+ *            in a lease: 4 bytes each for the number of the flight, and the
+ *            epoch of its process's session (0: it has no channel)
  *     64     payload: the row, the reason of a failure; nothing in a lease, for
  *            NULL and for no such row
  *            with TAGS, behind the payload: 2 bytes, the length of what
@@ -54,8 +55,6 @@ enum shed_entry_type {
 enum shed_entry_flag {
     SHED_ENTRY_NULL = 1,        /* the row exists and its value is NULL */
     SHED_ENTRY_ROW_VERSION = 2, /* the row version is valid */
-    SHED_ENTRY_HAS_CHANNEL = 4, /* the holder of the lease is subscribed to its
-                                   process's channel while it lives */
     SHED_ENTRY_POSITION = 8,    /* the nonce ends with a position */
     SHED_ENTRY_TAGS = 16        /* tags follow the payload */
 };
@@ -185,7 +184,9 @@ const unsigned char *shed_entry_next_tag(const unsigned char *tags,
 
 struct shed_entry_holder {
     char process[SHED_ENTRY_PROCESS_BYTES]; /* not terminated */
-    uint64_t flight;
+    uint32_t flight;
+    uint32_t epoch; /* of the process's session, which has a channel for as
+                       long as it lasts; 0: nobody can see that */
 };
 
 void shed_entry_holder(const void *lease, struct shed_entry_holder *out);
@@ -205,7 +206,8 @@ void shed_entry_encode(struct shed_entry_key key,
                        const unsigned char *nonce,
                        struct shed_entry_parts *out);
 
-/* Write 64 bits, big-endian, as the scripts and the header need them. */
+/* Write numbers, big-endian, as the scripts and the header need them. */
+void shed_entry_put_u32(unsigned char *at, uint32_t value);
 void shed_entry_put_u64(unsigned char *at, uint64_t value);
 uint64_t shed_entry_get_u64(const void *at);
 

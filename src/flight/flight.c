@@ -32,6 +32,11 @@
  * recognise the flight's own lease. When Redis is down the flight loads without
  * a lease, if the cache's options say so. What is refused ends the flight.
  *
+ * A lease names the epoch of the session in which it was taken or renewed. What
+ * a flight that lost Redis has left behind, because it has ended meanwhile or
+ * never heard that it was granted, is over soon after that epoch. So a flight
+ * that still loads renews its lease when another epoch begins.
+ *
  * A refresh is a load whose lease is in a key of its own: to the machine it is
  * the same. One that works in the background has none; it is over when the
  * value has been replaced, by whomever. While another process refreshes it
@@ -195,6 +200,13 @@ static void end_lease(struct shed_flight *f, struct shed_flight_act *act,
     request(f, act, how);
 }
 
+/* Redis answers, but refuses to end our lease. */
+static void leave_lease(struct shed_flight *f, struct shed_flight_act *act)
+{
+    act->leaves_lease = true;
+    restart(f, act);
+}
+
 /* A lease that is not ended holds up all others until it runs out. */
 static void on_failing(struct shed_flight *f, struct shed_flight_act *act,
                        const struct shed_flight_event *e, uint64_t random)
@@ -213,6 +225,8 @@ static void on_failing(struct shed_flight *f, struct shed_flight_act *act,
     else if (e->type == SHED_EV_TROUBLE &&
              e->trouble == SHED_TROUBLE_NO_WRITE && f->ending == SHED_SEND_FAIL)
         end_lease(f, act, SHED_SEND_RELEASE);
+    else if (e->type == SHED_EV_TROUBLE)
+        leave_lease(f, act);
     else
         restart(f, act);
 }
@@ -302,7 +316,7 @@ static void on_acquiring(struct shed_flight *f, struct shed_flight_act *act,
                          const struct shed_flight_event *e, uint64_t now_ms,
                          uint64_t random)
 {
-    if (e->type == SHED_EV_PUSH) {
+    if (e->type == SHED_EV_PUSH || e->type == SHED_EV_EPOCH) {
         f->is_pushed = true;
         return;
     }
@@ -352,12 +366,21 @@ static void on_acquiring(struct shed_flight *f, struct shed_flight_act *act,
 static void on_waiting(struct shed_flight *f, struct shed_flight_act *act,
                        const struct shed_flight_event *e)
 {
-    if (e->type != SHED_EV_TIMER && e->type != SHED_EV_PUSH)
+    if (e->type != SHED_EV_TIMER && e->type != SHED_EV_PUSH &&
+        e->type != SHED_EV_EPOCH)
         return;
     if (f->newest > 0 || f->is_background)
         acquire(f, act);
     else
         f->state = SHED_FLIGHT_OVER;
+}
+
+static void renew(struct shed_flight *f, struct shed_flight_act *act)
+{
+    if (!f->is_held)
+        return;
+    act->send = SHED_SEND_RENEW;
+    act->request = f->renew_request = ++f->last_request;
 }
 
 static void on_load_timer(struct shed_flight *f, struct shed_flight_act *act,
@@ -370,13 +393,10 @@ static void on_load_timer(struct shed_flight *f, struct shed_flight_act *act,
         act->detach = true;
         f->state = SHED_FLIGHT_ABANDONED;
         if (f->is_leased)
-            act->send = SHED_SEND_FAIL; /* its reply is ignored */
+            act->send = SHED_SEND_FAIL; /* it is not sent again */
         return;
     }
-    if (f->is_held) {
-        act->send = SHED_SEND_RENEW;
-        act->request = f->renew_request = ++f->last_request;
-    }
+    renew(f, act);
     set_load_timer(f, act, now_ms);
 }
 
@@ -411,6 +431,10 @@ static void on_loading(struct shed_flight *f, struct shed_flight_act *act,
 {
     if (e->type == SHED_EV_TIMER) {
         on_load_timer(f, act, now_ms);
+        return;
+    }
+    if (e->type == SHED_EV_EPOCH) {
+        renew(f, act);
         return;
     }
     if (e->type == SHED_EV_LEASE_LOST && e->request == f->renew_request) {
@@ -453,7 +477,7 @@ static void on_publish_trouble(struct shed_flight *f,
     if (trouble == SHED_TROUBLE_NO_WRITE)
         end_lease(f, act, SHED_SEND_RELEASE);
     else
-        restart(f, act);
+        leave_lease(f, act);
 }
 
 static void on_publishing(struct shed_flight *f, struct shed_flight_act *act,
@@ -516,6 +540,7 @@ struct shed_flight_act shed_flight_step(struct shed_flight *f,
         if (e->type == SHED_EV_LOADED || e->type == SHED_EV_LOAD_FAILED ||
             e->type == SHED_EV_LOAD_REFUSED)
             f->state = SHED_FLIGHT_OVER;
+        act.leaves_lease = e->type == SHED_EV_TROUBLE;
         break;
     case SHED_FLIGHT_OVER:
         if (e->type == SHED_EV_START && f->is_background)

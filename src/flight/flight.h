@@ -21,8 +21,8 @@
 #include "base/trouble.h"
 #include "flight/pace.h"
 
-/* A holder that seems dead is not replaced before its lease is this old: it may
- * be connecting again. */
+/* A holder that seems dead is replaced this long after that was seen: it may be
+ * connecting again. */
 #define SHED_LEASE_GRACE_MS 100
 
 enum shed_flight_state {
@@ -65,7 +65,8 @@ enum shed_flight_event_type {
     SHED_EV_LOAD_REFUSED, /* its queue is full: nothing was begun */
     /* at any time */
     SHED_EV_TIMER,
-    SHED_EV_PUSH /* the key may have changed in Redis */
+    SHED_EV_PUSH, /* the key may have changed in Redis */
+    SHED_EV_EPOCH /* so may all keys; and our lease is to name another epoch */
 };
 
 struct shed_flight_event {
@@ -102,8 +103,10 @@ enum shed_flight_answer {
 struct shed_flight_act {
     enum shed_flight_answer answer;
     uint64_t answer_upto; /* the newest caller that gets the answer */
-    bool has_waited; /* of ENTRY: for the holder of a lease, before it came */
-    bool detach;     /* callers that come now start a flight of their own */
+    bool has_waited;   /* of ENTRY: for the holder of a lease, before it came */
+    bool detach;       /* callers that come now start a flight of their own */
+    bool leaves_lease; /* our lease could not be ended: end the epoch that it
+                          names */
     enum shed_flight_send send;
     uint64_t request;  /* the send's number, which its reply must carry */
     bool set_timer;    /* replaces a timer that runs */

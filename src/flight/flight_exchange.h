@@ -27,7 +27,7 @@ struct shed_flight_exchange {
                                                      replaced though it may be
                                                      fresh; zero: none */
     struct shed_bytes user_key; /* as its callers know it; in key */
-    unsigned char number[8];    /* of the flight, as the scripts want it */
+    unsigned char number[4];    /* of the flight, as the scripts want it */
     const struct shed_loaded *loaded; /* what is to be published */
     uint64_t position; /* of the log of tags, when its load began */
     bool has_callers;  /* who need a value that is kept */
@@ -41,18 +41,17 @@ struct shed_flight_exchange {
     uint64_t fresh_ms;                   /* of what is being published */
     struct shed_error error; /* what went wrong; the owner sets it for a
                                 failure marker */
-    bool may_hold;           /* Redis may have a lease of ours */
     /* set by the owner before it sends ACQUIRE */
     bool has_waited; /* for a load that was under way */
-    bool is_alone;   /* the process has no other flight of the key */
     /* its own */
     struct shed_call call; /* acquire, and what is to be delivered before it;
                               publish, fail, release */
     struct shed_delivery_write delivered;
     struct shed_call renew_call; /* renew */
     uint64_t call_request, renew_request;
-    struct shed_local_mark mark;                     /* from before call */
-    enum shed_flight_send sent;                      /* what call is */
+    struct shed_local_mark mark; /* from before call */
+    enum shed_flight_send sent;  /* what call is */
+    uint32_t epoch;              /* that a lease of ours names */
     unsigned char version[SHED_ENTRY_VERSION_BYTES]; /* of our lease */
     bool is_refresh; /* our lease is that of a refresh */
     unsigned char replaced[SHED_ENTRY_VERSION_BYTES]; /* then: nonce of the

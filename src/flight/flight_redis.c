@@ -5,8 +5,7 @@
  * Design notes
  *
  * All that a flight does in Redis are scripts on one entry (src/redis/):
- * acquire, publish, fail, release (a fail without a marker) and renew; and
- * leave, if it is over, and does not know whether Redis has a lease of its own.
+ * acquire, publish, fail, release (a fail without a marker) and renew.
  * Each is one round trip and atomic, and each can be sent again after a lost
  * reply: acquire recognises its own lease by process and flight number, publish
  * finds its own value and reports it as another's, the others compare.
@@ -48,26 +47,11 @@ _Static_assert(SHED_ENTRY_PROCESS_AT + SHED_PROCESS_BYTES ==
 
 /* ---------------------------------------------------------------- replies */
 
-/* Whether Redis may have a lease of ours after this. */
-static bool may_hold(const struct shed_flight_exchange *x,
-                     const struct shed_flight_event *event, bool is_answered)
-{
-    if (event->type == SHED_EV_LEAD)
-        return true;
-    if (event->type != SHED_EV_TROUBLE)
-        return false;
-    return x->may_hold ||
-           (x->sent == SHED_SEND_ACQUIRE && !is_answered && x->call.was_tried);
-}
-
 static void on_call(void *arg, const struct shed_call_result *result)
 {
     struct shed_flight_exchange *x = arg;
-    bool is_answered = result->reply != NULL;
-    struct shed_flight_event event = shed_flight_reply_event(x, result);
 
-    x->may_hold = may_hold(x, &event, is_answered);
-    x->on_event(x->arg, event);
+    x->on_event(x->arg, shed_flight_reply_event(x, result));
 }
 
 static void on_renewed(void *arg, const struct shed_call_result *result)
@@ -160,26 +144,23 @@ static bool is_due(const struct shed_flight_exchange *x)
 static void send_acquire(struct shed_flight_exchange *x)
 {
     const struct shed_flight_shared *shared = x->shared;
-    unsigned flags = shed_session_has_channel(shared->cache->client->session)
-                         ? SHED_ENTRY_HAS_CHANNEL
-                         : 0;
-    unsigned char flag_bytes[] = {0, (unsigned char)flags};
     unsigned char version[SHED_ENTRY_VERSION_BYTES];
     struct shed_args args;
+    char epoch[SHED_DIGITS];
 
     draw(version);
     begin(&args, SHED_SCRIPT_ACQUIRE, x);
     args.is_guarded = true;
     shed_args_add(&args, version, sizeof(version));
     add_holder(&args, x);
-    shed_args_add(&args, flag_bytes, sizeof(flag_bytes));
+    x->epoch = shed_session_epoch(shared->cache->client->session);
+    shed_args_add_number(&args, epoch, x->epoch);
     shed_args_add_text(&args, shared->lease_ms);
     shed_args_add_text(&args, shared->record_ms);
     shed_args_add_text(&args, shared->grace_ms);
     shed_args_add(&args, x->seen, x->seen_size);
     shed_args_add(&args, x->due, is_due(x) ? sizeof(x->due) : 0);
     shed_args_add_text(&args, x->has_waited ? "waited" : "");
-    shed_args_add_text(&args, x->is_alone ? "alone" : "");
     put_call(x, &args);
 }
 
@@ -324,7 +305,9 @@ void shed_flight_redis_send(struct shed_flight_exchange *x,
 
 void shed_flight_redis_renew(struct shed_flight_exchange *x, uint64_t request)
 {
+    struct shed_session *session = x->shared->cache->client->session;
     struct shed_args args;
+    char epoch[SHED_DIGITS];
 
     if (x->renew_call.fn != NULL)
         return; /* the last one is still under way */
@@ -333,19 +316,10 @@ void shed_flight_redis_renew(struct shed_flight_exchange *x, uint64_t request)
     shed_args_add(&args, x->version, sizeof(x->version));
     add_holder(&args, x);
     shed_args_add_text(&args, x->shared->lease_ms);
-    shed_pipe_call(shed_session_pipe(x->shared->cache->client->session),
-                   &x->renew_call, &args, on_renewed, x);
-}
-
-void shed_flight_redis_leave(struct shed_flight_exchange *x)
-{
-    struct shed_args args;
-
-    x->sent = SHED_SEND_RELEASE;
-    x->call_request = 0;
-    begin(&args, SHED_SCRIPT_LEAVE, x);
-    add_holder(&args, x);
-    put_call(x, &args);
+    x->epoch = shed_session_epoch(session);
+    shed_args_add_number(&args, epoch, x->epoch);
+    shed_pipe_call(shed_session_pipe(session), &x->renew_call, &args,
+                   on_renewed, x);
 }
 
 bool shed_flight_redis_is_busy(const struct shed_flight_exchange *x)

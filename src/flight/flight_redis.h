@@ -17,10 +17,6 @@ void shed_flight_redis_send(struct shed_flight_exchange *exchange,
 void shed_flight_redis_renew(struct shed_flight_exchange *exchange,
                              uint64_t request);
 
-/* The flight is over: end the lease that it may have left behind. This makes
- * one event, of no request; may_hold tells whether it has been ended. */
-void shed_flight_redis_leave(struct shed_flight_exchange *exchange);
-
 /* Whether something is still to come back. */
 bool shed_flight_redis_is_busy(const struct shed_flight_exchange *exchange);
 

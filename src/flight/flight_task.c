@@ -104,18 +104,6 @@ static bool start_load(struct shed_flight_task *task, uint64_t request)
                                   &task->exchange.error);
 }
 
-/* Whether the process has no other flight of the key, not even one that was
- * detached and still loads. Then a lease of the process is nobody's. */
-static bool is_alone(const struct shed_flight_task *task)
-{
-    const struct shed_map_key *key = &task->waiters.node.key;
-    struct shed_waiters *first =
-        shed_table_next_of(task->shared->table, NULL, key->at, key->size);
-
-    return shed_table_next_of(task->shared->table, first, key->at, key->size) ==
-           NULL;
-}
-
 /* Callers wait for another flight: if that is a refresh of this process, its
  * load is no longer in the background. */
 static void hasten_refresh(const struct shed_flight_task *task)
@@ -139,6 +127,9 @@ static void perform(struct shed_flight_task *task,
         answer(task, act);
     if (act->set_timer)
         shed_timer_set(task->timer, act->timer_ms);
+    if (act->leaves_lease)
+        shed_session_end_epoch(task->shared->cache->client->session,
+                               task->exchange.epoch);
     switch (act->send) {
     case SHED_SEND_NOTHING:
         break;
@@ -156,7 +147,6 @@ static void perform(struct shed_flight_task *task,
         break;
     case SHED_SEND_ACQUIRE:
         task->exchange.has_waited = shed_flight_has_waited(&task->flight);
-        task->exchange.is_alone = is_alone(task);
         shed_flight_redis_send(&task->exchange, act->send, act->request);
         break;
     case SHED_SEND_FAIL:
@@ -272,6 +262,12 @@ void shed_flight_task_push(struct shed_flight_task *task)
         drive(task, (struct shed_flight_event){.type = SHED_EV_PUSH});
 }
 
+void shed_flight_task_epoch(struct shed_flight_task *task)
+{
+    if (task->flight.state != SHED_FLIGHT_OVER)
+        drive(task, (struct shed_flight_event){.type = SHED_EV_EPOCH});
+}
+
 void shed_flight_task_hurry(struct shed_flight_task *task)
 {
     if (task->flight.state == SHED_FLIGHT_WAITING ||
@@ -332,7 +328,7 @@ shed_flight_task_create(struct shed_flight_shared *shared,
                                            .waiters = &task->waiters,
                                            .on_event = on_load,
                                            .arg = task};
-    shed_entry_put_u64(
+    shed_entry_put_u32(
         task->exchange.number,
         atomic_fetch_add(&shared->cache->client->last_flight, 1) + 1);
     shed_flight_init(&task->flight, &shared->policy, &shared->pace);

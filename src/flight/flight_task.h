@@ -27,9 +27,6 @@ struct shed_flight_task {
     struct shed_flight_load load;
     struct shed_timer *timer;
     uint64_t news; /* of the log of tags, when the load began */
-    /* for the owner, when it is over */
-    struct shed_flight_task *next;
-    bool is_leaving; /* a lease that it left behind is ended */
     /* set by the owner before the start */
     bool is_background;
     bool is_revoked; /* the value in Redis is a miss by one of its tags */
@@ -43,6 +40,9 @@ shed_flight_task_create(struct shed_flight_shared *shared,
 
 /* The key may have changed in Redis. */
 void shed_flight_task_push(struct shed_flight_task *task);
+
+/* An epoch of the session has ended or begun. */
+void shed_flight_task_epoch(struct shed_flight_task *task);
 
 /* The cache is being closed: do not wait, nor pause. */
 void shed_flight_task_hurry(struct shed_flight_task *task);

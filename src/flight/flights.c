@@ -27,10 +27,6 @@
  * is gone, and not at each hit while Redis refuses the lease. */
 #define PAUSE_MIN_MS 200
 
-/* The most flights that are kept to end leases that they have left behind; a
- * lease of more ends by itself. */
-#define LEAVERS_MAX 256
-
 struct shed_flights {
     struct shed_flight_shared shared;
     /* set at creation */
@@ -41,30 +37,7 @@ struct shed_flights {
     pthread_cond_t idle;
     /* under mu */
     size_t tasks; /* not freed yet */
-
-    /* reactor thread only */
-    struct shed_flight_task *leavers; /* over; Redis may have their leases */
-    size_t leavers_count;             /* those that it is being told included */
 };
-
-/* ------------------------------------------------------ leases left behind */
-
-static struct shed_flight_task *pop_leaver(struct shed_flights *fs)
-{
-    struct shed_flight_task *task = fs->leavers;
-
-    if (task != NULL)
-        fs->leavers = task->next;
-    return task;
-}
-
-static void send_leavers(struct shed_flights *fs)
-{
-    struct shed_flight_task *task;
-
-    while ((task = pop_leaver(fs)) != NULL)
-        shed_flight_redis_leave(&task->exchange);
-}
 
 /* ----------------------------------------------------------------- changes */
 
@@ -89,20 +62,15 @@ static void on_change(struct shed_listener *listener, const char *key,
     }
 }
 
-static void push_waiters(struct shed_waiters *waiters)
+static void tell_epoch(struct shed_waiters *waiters)
 {
-    shed_flight_task_push(
+    shed_flight_task_epoch(
         shed_container_of(waiters, struct shed_flight_task, waiters));
 }
 
-/* Redis may be back. */
 static void on_epoch(struct shed_listener *listener)
 {
-    struct shed_flights *fs = flights_of(listener);
-
-    shed_table_each(fs->shared.table, push_waiters);
-    if (shed_client_is_up(fs->shared.cache->client))
-        send_leavers(fs);
+    shed_table_each(flights_of(listener)->shared.table, tell_epoch);
 }
 
 /* ------------------------------------------------------------ the flights */
@@ -131,38 +99,6 @@ static void destroy_task(struct shed_flight_task *task)
     if (--fs->tasks == 0)
         pthread_cond_broadcast(&fs->idle);
     pthread_mutex_unlock(&fs->mu);
-}
-
-static void keep_leaver(struct shed_flights *fs, struct shed_flight_task *task)
-{
-    shed_flight_redis_fini(&task->exchange);
-    shed_flight_load_fini(&task->load);
-    task->is_leaving = true;
-    task->next = fs->leavers;
-    fs->leavers = task;
-    fs->leavers_count++;
-}
-
-/* A holder that has lost Redis and is over would hold up callers in other
- * processes until the end of its lease, or until a later flight of its own
- * process takes the lease over. */
-static void on_over(struct shed_flight_task *task)
-{
-    struct shed_flights *fs =
-        shed_container_of(task->shared, struct shed_flights, shared);
-    bool was_leaving = task->is_leaving;
-
-    if (was_leaving)
-        fs->leavers_count--;
-    if (!task->exchange.may_hold || fs->shared.is_closing ||
-        fs->leavers_count == LEAVERS_MAX)
-        destroy_task(task);
-    else
-        keep_leaver(fs, task);
-    /* one that has left in vain is refused, or Redis is about to be lost */
-    if (!was_leaving && fs->leavers != NULL &&
-        shed_client_is_up(fs->shared.cache->client))
-        send_leavers(fs);
 }
 
 enum shed_code
@@ -273,11 +209,8 @@ static void hurry(struct shed_waiters *waiters)
 static void hurry_on_reactor(void *arg)
 {
     struct shed_flights *fs = arg;
-    struct shed_flight_task *task;
 
     fs->shared.is_closing = true;
-    while ((task = pop_leaver(fs)) != NULL)
-        destroy_task(task);
     shed_table_each(fs->shared.table, hurry);
 }
 
@@ -340,7 +273,7 @@ enum shed_code shed_flights_create(struct shed_cache *cache,
     if (fs == NULL)
         return shed_fail_nomem(err, "a cache");
     fs->shared.cache = cache;
-    fs->shared.on_over = on_over;
+    fs->shared.on_over = destroy_task;
     fs->shared.policy = (struct shed_flight_policy){
         .lease_ms = o->lease_ms,
         .load_timeout_ms = load_timeout_ms,

@@ -3,14 +3,13 @@
 -- key, so that it can still be read meanwhile.
 -- KEYS  1 the key   2 the key of its refresh lease
 -- ARGV  1 data version for a new record (16 bytes)
---       2 process id (16 hexadecimal digits)   3 flight number (8 bytes)
---       4 flags of the record (2 bytes)
+--       2 process id (16 hexadecimal digits)   3 flight number (4 bytes)
+--       4 epoch of the process's session; 0: it has no channel
 --       5 lease, ms   6 life of the record, ms   7 grace, ms
 --       8 the beginning of an entry that the caller found corrupt, or ''
 --       9 nonce and time of writing (8 bytes) of a fresh value that is to be
 --         refreshed, or ''
 --       10 'waited' if the caller has waited for a load that was under way, or ''
---       11 'alone' if the process has no other flight of the key, or ''
 -- Returns {'LEAD', data version, how}, how being 'new', 'mine' (an earlier
 --             reply was lost), 'foreign', 'corrupt' (replaced) or 'takeover'
 --         {'HIT', entry}       the key holds a row, or "no such row"
@@ -27,17 +26,18 @@
 -- of memory, SET is refused whatever the key holds; then the script reads
 -- anyway, and returns the error only if it has to write.
 
-local HAS_CHANNEL = 4
 local LONGEST_RECORD = 4200000 -- by the options; more comes from a clock that
                                -- jumped
 local version, process, flight = ARGV[1], ARGV[2], ARGV[3]
+local epoch, grace = tonumber(ARGV[4]), tonumber(ARGV[7])
 local now = clock()
 local key = K -- of the lease
 local nonce, left, row_version -- of a refresh: the value's
 
 local function write(data_version, how, ...)
-    local record = MAGIC .. 'L' .. ARGV[4] .. data_version .. process
+    local record = MAGIC .. 'L\0\0' .. data_version .. process
         .. struct.pack('>I8I8', now, now + tonumber(ARGV[5])) .. flight
+        .. struct.pack('>I4', epoch)
     local done = redis.pcall('SET', key, record, 'PX', ARGV[6], ...)
     if not done or done.err then return done end
     return {'LEAD', data_version, how, nonce, left, row_version}
@@ -47,28 +47,31 @@ local function is_no_memory(reply)
     return reply.err and string.find(reply.err, 'OOM', 1, true)
 end
 
--- A process is gone when nobody is subscribed to its channel. Without the right
--- to ask, only the end of the lease shows it.
+-- A holder is gone when nobody is subscribed to the channel of the epoch in which
+-- it took or renewed its lease: its process has died, or has lost Redis. Without a
+-- channel, or the right to ask, only the end of the lease shows that.
 local function is_gone(held)
-    if bit.band(held.flags, HAS_CHANNEL) == 0 then return false end
+    if held.epoch == 0 then return false end
     local reply = redis.pcall('PUBSUB', 'NUMSUB',
-        'snowshed:process:' .. held.process)
+        'snowshed:process:' .. held.process .. '.' .. whole(held.epoch))
     return reply[2] == 0
 end
 
--- An earlier flight that lost Redis before it could end its lease has left it
--- behind. A later one has begun since this call was sent.
-local function is_left_over(held)
-    return held.process == process and ARGV[11] == 'alone'
-        and struct.unpack('>I8', held.flight) < struct.unpack('>I8', flight)
+-- The lease of a holder that is gone ends in a grace, unless it is renewed before:
+-- a process that has lost Redis is back within a few ms, and renews the leases of its
+-- loads in its next epoch. All others end, whether their flights have given up, or
+-- never heard that they were granted.
+local function shorten(held)
+    set_times(key, now, grace)
+    held.written, held.until_ms = now, now + grace
 end
 
 local function is_over(held, pttl)
-    if is_left_over(held) then return true end
     if pttl < 0 or pttl > LONGEST_RECORD then return true end
     if now >= held.until_ms then return true end
-    local age = now - held.written -- negative: the clock was set back
-    return (age < 0 or age >= tonumber(ARGV[7])) and is_gone(held)
+    if held.until_ms - now <= grace or not is_gone(held) then return false end
+    if grace > 0 then shorten(held) end
+    return grace == 0
 end
 
 -- How long ago the lease was taken. A renewal rewrites the record's times, but not
@@ -91,7 +94,6 @@ end
 
 local won = write(version, 'new', 'NX')
 if won and not is_no_memory(won) then return won end
-local no_memory = won
 
 local function is_corrupt(bytes)
     return ARGV[8] ~= '' and bytes and string.sub(bytes, 1, #ARGV[8]) == ARGV[8]
@@ -111,10 +113,8 @@ end
 if kind == 'L' and #bytes == HEADER then
     local held = lease(bytes)
     if held.process == process and held.flight == flight then
-        if no_memory then
-            return {'LEAD', held.version, 'mine', nonce, left, row_version}
-        end
-        return write(held.version, 'mine') -- which gives it a whole lease again
+        renew(key, held, epoch, tonumber(ARGV[5]), tonumber(ARGV[6]))
+        return {'LEAD', held.version, 'mine', nonce, left, row_version}
     end
     local pttl = redis.call('PTTL', key)
     if not is_over(held, pttl) then

@@ -5,6 +5,7 @@ local MAGIC = '\245shd\2'
 local HEADER = 64
 local TIMES_OFFSET = 40 -- SETRANGE counts from 0
 local UNTIL_OFFSET = 48
+local EPOCH_OFFSET = 60
 
 -- The server's clock, in milliseconds.
 local function clock() return math.floor(us() / 1000) end
@@ -23,22 +24,24 @@ end
 -- Parse a lease record; of another entry, its nonce (version) and times.
 local function lease(bytes)
     return {
-        flags = string.byte(bytes, 8),
         version = string.sub(bytes, 9, 24),
         process = string.sub(bytes, 25, 40),
         written = struct.unpack('>I8', string.sub(bytes, 41, 48)),
         until_ms = struct.unpack('>I8', string.sub(bytes, 49, 56)),
-        flight = string.sub(bytes, 57, 64),
+        flight = string.sub(bytes, 57, 60),
+        epoch = struct.unpack('>I4', string.sub(bytes, 61, 64)),
     }
 end
 
--- Whether the lease at K is ours: of a data version, a process and a flight.
-local function is_ours(version, process, flight)
+-- The lease at K, if it is ours: of a data version, a process and a flight,
+-- whatever its epoch. Else nil.
+local function ours(version, process, flight)
     local kind, bytes = read(K)
-    if kind ~= 'L' then return false end
+    if kind ~= 'L' then return nil end
     local held = lease(bytes)
-    return held.version == version and held.process == process
+    local is_ours = held.version == version and held.process == process
         and held.flight == flight
+    return is_ours and held or nil
 end
 
 -- What distinguishes a value from any other, and from itself before it was
@@ -66,6 +69,15 @@ local function set_times(key, now, length, life)
     end
     redis.call('SETRANGE', key, TIMES_OFFSET,
         struct.pack('>I8I8', now, now + length))
+end
+
+-- Restart our lease from now, as by set_times. From now on it names the epoch of this
+-- call, unless the call comes late, from an epoch that is over. 0: our process has no
+-- channel.
+local function renew(key, held, epoch, length, life)
+    if epoch > 0 then epoch = math.max(epoch, held.epoch) end
+    set_times(key, clock(), length, life)
+    redis.call('SETRANGE', key, EPOCH_OFFSET, struct.pack('>I4', epoch))
 end
 
 -- Make an entry with a payload. head and tail are the client's parts of the

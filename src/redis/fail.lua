@@ -8,7 +8,7 @@
 --         late; 0 removes the lease record and leaves no marker
 -- Returns 1 if the lease was ours, 0 if not
 
-if not is_ours(ARGV[1], ARGV[2], ARGV[3]) then return 0 end
+if not ours(ARGV[1], ARGV[2], ARGV[3]) then return 0 end
 local ttl = tonumber(ARGV[8])
 if ttl == 0 then
     redis.call('DEL', K)

@@ -56,6 +56,7 @@ if not is_option and ARGV[3] ~= '' then
     need('+subscribe &snowshed:process:*', 'subscribe', ARGV[3])
     need('+subscribe &__redis__:invalidate', 'subscribe',
         '__redis__:invalidate')
+    need('+unsubscribe', 'unsubscribe', ARGV[3])
 end
 
 -- EVALSHA itself is granted, since this script runs. So if EVALSHA with a key

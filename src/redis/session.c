@@ -6,6 +6,7 @@
 #include "redis/session.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -21,8 +22,9 @@
 #define INVALIDATE_CHANNEL "__redis__:invalidate"
 /* How long a connection that died silently can go unnoticed. */
 #define PING_MS 3000
-#define CHANNELS 3
+#define CHANNELS 4
 #define PLACE_BYTES 256 /* a host name, and the number of a process */
+#define EPOCH_DIGITS 10
 
 struct shed_session {
     struct shed_reactor *reactor;
@@ -37,7 +39,11 @@ struct shed_session {
     char client_id[24];      /* of pushes, in decimal; empty: unknown */
     char tracked_id[24];     /* the client id that CLIENT TRACKING named */
     unsigned channels;       /* subscribed to */
-    bool is_silent;          /* nothing has come since the last PING */
+    uint32_t epoch, asked_epoch;
+    char epoch_channel[sizeof(SHED_PROCESS_CHANNEL) + SHED_PROCESS_BYTES +
+                       EPOCH_DIGITS + 1]; /* of asked_epoch */
+    bool has_channel; /* the last try to subscribe has not failed */
+    bool is_silent;   /* nothing has come since the last PING */
     bool is_on;
     atomic_bool is_settled;
     struct shed_post *waiting; /* posted once it is settled */
@@ -83,6 +89,13 @@ static void update_identity(struct shed_session *p)
     pthread_mutex_unlock(&p->mu);
 }
 
+/* 0 is no epoch. */
+static void number_epoch(struct shed_session *p)
+{
+    if (++p->epoch == 0)
+        p->epoch = 1;
+}
+
 static void begin_epoch(struct shed_session *p, bool is_on)
 {
     p->is_on = is_on;
@@ -92,8 +105,46 @@ static void begin_epoch(struct shed_session *p, bool is_on)
     p->waiting = NULL;
 }
 
+/* Subscribe to the last so many of the channels. */
+static void subscribe(struct shed_session *p, unsigned count)
+{
+    const char *const channels[CHANNELS] = {
+        p->channel, p->place, INVALIDATE_CHANNEL, p->epoch_channel};
+    struct shed_args args = {0};
+
+    (void)snprintf(p->epoch_channel, sizeof(p->epoch_channel), "%s.%" PRIu32,
+                   p->channel, p->epoch);
+    p->asked_epoch = p->epoch;
+    shed_args_add_text(&args, "SUBSCRIBE");
+    for (unsigned i = CHANNELS - count; i < CHANNELS; i++)
+        shed_args_add_text(&args, channels[i]);
+    shed_pipe_tell(p->pushes, &args);
+    shed_timer_set(p->subscribing, p->command_timeout_ms);
+}
+
+/* Go from the channel of the last epoch to that of this one, while the
+ * connection for commands is made again, so that leases can name it from the
+ * first. Without the right to UNSUBSCRIBE, those of the last epoch seem to be
+ * held until they end. */
+static void move_channel(struct shed_session *p)
+{
+    struct shed_args args = {0};
+    char last[sizeof(p->epoch_channel)];
+
+    if (p->channels < CHANNELS)
+        return;
+    memcpy(last, p->epoch_channel, sizeof(last));
+    p->channels--;
+    subscribe(p, 1);
+    shed_args_add_text(&args, "UNSUBSCRIBE");
+    shed_args_add_text(&args, last);
+    shed_pipe_tell(p->pushes, &args);
+}
+
 static void end_epoch(struct shed_session *p)
 {
+    number_epoch(p);
+    move_channel(p);
     update_identity(p);
     begin_epoch(p, false);
 }
@@ -281,23 +332,27 @@ static void on_commands_push(void *arg, struct shed_reply *reply)
 
 /* --------------------------------------------------------------- pushes */
 
+static void do_without_channel(struct shed_session *p)
+{
+    bool had_channel = p->has_channel;
+
+    p->has_channel = false;
+    settle(p);
+    if (had_channel)
+        p->hooks.on_epoch(p->hooks.arg);
+}
+
 static void on_client_id(void *arg, const struct shed_call_result *result)
 {
     struct shed_session *p = arg;
-    struct shed_args args = {0};
 
     if (shed_reply_integer(result->reply) < 0) {
-        settle(p); /* refused */
+        do_without_channel(p); /* refused */
         return;
     }
     (void)snprintf(p->client_id, sizeof(p->client_id), "%lld",
                    shed_reply_integer(result->reply));
-    shed_args_add_text(&args, "SUBSCRIBE");
-    shed_args_add_text(&args, p->channel);
-    shed_args_add_text(&args, p->place);
-    shed_args_add_text(&args, INVALIDATE_CHANNEL);
-    shed_pipe_tell(p->pushes, &args);
-    shed_timer_set(p->subscribing, p->command_timeout_ms);
+    subscribe(p, CHANNELS);
 }
 
 /* SUBSCRIBE is not a call, so the pipe does not notice a missing answer. */
@@ -325,7 +380,7 @@ static void on_pushes_open(void *arg)
 static void on_pushes_unreached(void *arg, const struct shed_error *why)
 {
     (void)why; /* the other connection reports it */
-    settle(arg);
+    do_without_channel(arg);
 }
 
 static void on_pushes_lost(void *arg, const struct shed_error *why)
@@ -333,6 +388,8 @@ static void on_pushes_lost(void *arg, const struct shed_error *why)
     struct shed_session *p = arg;
 
     (void)why;
+    if (p->channels == 0) /* it never got any */
+        p->has_channel = false;
     p->channels = 0;
     shed_timer_stop(p->subscribing);
     end_epoch(p);
@@ -351,20 +408,29 @@ static void on_invalidate(struct shed_session *p, const struct shed_reply *keys)
     }
 }
 
+static void on_subscribed(struct shed_session *p)
+{
+    p->has_channel = true;
+    if (p->asked_epoch != p->epoch) {
+        move_channel(p);
+        return;
+    }
+    shed_timer_stop(p->subscribing);
+    update_identity(p);
+    start_tracking(p);
+}
+
 static void on_push(void *arg, struct shed_reply *reply)
 {
     struct shed_session *p = arg;
 
     p->is_silent = false;
-    if (shed_reply_error(reply) != NULL) {
+    if (shed_reply_error(reply) != NULL && p->channels < CHANNELS) {
         shed_timer_stop(p->subscribing);
-        settle(p);
+        do_without_channel(p);
     } else if (shed_reply_begins(shed_reply_at(reply, 0), "subscribe")) {
-        if (++p->channels == CHANNELS) {
-            shed_timer_stop(p->subscribing);
-            update_identity(p);
-            start_tracking(p);
-        }
+        if (++p->channels == CHANNELS)
+            on_subscribed(p);
     } else if (shed_reply_begins(shed_reply_at(reply, 0), "message") &&
                shed_reply_begins(shed_reply_at(reply, 1), INVALIDATE_CHANNEL)) {
         on_invalidate(p, shed_reply_at(reply, 2));
@@ -465,6 +531,7 @@ shed_session_create(struct shed_reactor *reactor, struct shed_gate *gate,
     memset(p->run, ' ', sizeof(p->run));
     memset(&p->identity, ' ', sizeof(p->identity));
     shed_server_run_init(&p->server);
+    number_epoch(p);
     p->reactor = reactor;
     p->address = shed_gate_address(gate);
     p->hooks = *hooks;
@@ -542,9 +609,18 @@ void shed_session_await(struct shed_session *p, struct shed_post *post)
     p->waiting = post;
 }
 
-bool shed_session_has_channel(const struct shed_session *p)
+uint32_t shed_session_epoch(const struct shed_session *p)
 {
-    return p->channels == CHANNELS;
+    return p->has_channel ? p->epoch : 0;
+}
+
+/* The next one begins when its channel is there: tracking goes on. */
+void shed_session_end_epoch(struct shed_session *p, uint32_t epoch)
+{
+    if (epoch != p->epoch)
+        return;
+    number_epoch(p);
+    move_channel(p);
 }
 
 bool shed_session_is_same_server(struct shed_session *a, struct shed_session *b)

@@ -5,9 +5,12 @@
  * announces their changes. A push is only a hint: it may come twice, late, or
  * not at all.
  *
- * The second connection is also subscribed to the channel of this process,
- * snowshed:process:ID; by that, others see that the process is alive. The name
- * of a further channel, snowshed:process:ID:HOST:PID, tells people where it is.
+ * An epoch is the time between two losses of a connection. The second
+ * connection is subscribed to the channel of this process,
+ * snowshed:process:ID, and to that of the epoch, snowshed:process:ID.EPOCH: by
+ * these, others see that the process is alive, and that it still waits for the
+ * replies of that epoch. The name of a further channel,
+ * snowshed:process:ID:HOST:PID, tells people where it is.
  *
  * Reactor thread only, except create and the functions that say otherwise.
  */
@@ -71,8 +74,14 @@ bool shed_session_is_settled(const struct shed_session *session);
 /* Have post run when that is settled; to be called only before. */
 void shed_session_await(struct shed_session *session, struct shed_post *post);
 
-/* Whether this process is subscribed to its channel now. */
-bool shed_session_has_channel(const struct shed_session *session);
+/* The number of this epoch, which is that of no other one of the process; on
+ * its way between two epochs, of the next one. 0: nobody can see whether it
+ * lasts, because the last try to subscribe to its channel has failed. */
+uint32_t shed_session_epoch(const struct shed_session *session);
+
+/* End an epoch, unless it has ended, though no connection is lost: a lease that
+ * names it could not be ended. */
+void shed_session_end_epoch(struct shed_session *session, uint32_t epoch);
 
 /* How others see that this process is alive: it is subscribed to its channel on
  * this run of the server. Blanks while it is not subscribed or the run is

@@ -278,12 +278,12 @@ START_TEST(pushes_beyond_the_limit_of_the_server_come_again_afterwards)
     WAIT_FOR(atomic_load(&is_blocked));
     WAIT_FOR((server_do(&fixture.server, "PUBLISH snowshed:process:%s %b",
                         peer.client->process, text, sizeof(text)),
-              server_clients(&fixture.server, "sub=3") == 1));
+              server_clients(&fixture.server, "sub=4") == 1));
     expect_origin(peer.cache, "k", "k@1", SHED_ORIGIN_REDIS);
     atomic_store(&may_go_on, true);
     pushes = stats_of(peer.cache).pushes;
     WAIT_FOR((make_wait(&peer), stats_of(peer.cache).pushes > pushes));
-    WAIT_FOR(server_clients(&fixture.server, "sub=3") == 2);
+    WAIT_FOR(server_clients(&fixture.server, "sub=4") == 2);
     shed_lock_close(lock);
     peer_close(&peer);
     fixture_down(&fixture);

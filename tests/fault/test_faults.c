@@ -317,28 +317,6 @@ START_TEST(a_lease_that_was_evicted_costs_a_second_load_and_nothing_old)
 }
 END_TEST
 
-/* The lease can then not be ended, neither by its flight nor after that. The
- * next call of the process does not wait for a flight that is no more. */
-START_TEST(a_lease_that_could_not_be_ended_is_taken_over_by_its_process)
-{
-    struct getter getter = {0};
-
-    fixture_init(&fixture);
-    fixture.cache_options.lease_ms = 600000;
-    fixture_open(&fixture);
-    getter_hold(&getter, &fixture, "k");
-    server_do(&fixture.server, "CONFIG SET min-replicas-to-write 1");
-    table_release(&fixture.table);
-    getter_expect(&getter, "k@1", SHED_ORIGIN_UNPUBLISHED);
-    /* acquire, publish, fail, leave */
-    WAIT_FOR(server_calls(&fixture.server, "evalsha") == 4);
-    server_do(&fixture.server, "CONFIG SET min-replicas-to-write 0");
-    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 1);
-    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
-    fixture_down(&fixture);
-}
-END_TEST
-
 /* Redis then announces keys that have not changed, and waiters look again. */
 START_TEST(a_tracking_table_that_overflows_costs_looks_and_no_load)
 {
@@ -537,8 +515,6 @@ int main(void)
     tcase_add_loop_test(
         tc, a_lease_that_was_evicted_costs_a_second_load_and_nothing_old, 0,
         sizeof(policies) / sizeof(*policies));
-    tcase_add_test(
-        tc, a_lease_that_could_not_be_ended_is_taken_over_by_its_process);
     tcase_add_test(tc, a_tracking_table_that_overflows_costs_looks_and_no_load);
     tcase_add_test(tc, a_lease_whose_end_nobody_announces_is_replaced);
     tcase_add_test(tc, a_late_reply_never_answers_another_call);

@@ -1,5 +1,6 @@
 /* A flight that lost Redis, and is over, leaves no lease behind: callers in
- * other processes load as soon as Redis is back, and not at the lease's end. */
+ * other processes load soon after Redis is back, and not at the lease's end.
+ * One that still loads keeps its lease. */
 #include "support/fixture.h"
 
 /* Longer than any test waits. */
@@ -73,9 +74,65 @@ static void thaw_and_down(void)
 
 START_TEST(a_load_that_ended_without_redis_leaves_no_lease)
 {
-    up((enum shed_wait)_i);
+    up(SHED_WAIT_AUTO);
     load_and_freeze();
     thaw_and_down();
+}
+END_TEST
+
+/* Nobody can see that its flight is over. */
+START_TEST(a_lease_that_names_no_channel_lasts_to_its_end)
+{
+    const uint64_t lease_ms = scaled_ms(1000);
+    uint64_t frozen_ms;
+
+    init(SHED_WAIT_POLL);
+    fixture.cache_options.lease_ms = lease_ms;
+    fixture_open(&fixture);
+    peer_open(&peer, &fixture);
+    warm();
+    frozen_ms = shed_now_ms();
+    load_and_freeze();
+    thaw_and_down();
+    ck_assert_uint_ge(shed_now_ms(), frozen_ms + lease_ms);
+}
+END_TEST
+
+/* The epoch that the lease of "k" names, if that has its channel; else 0. */
+static long long held_epoch(void)
+{
+    static const char script[] =
+        "local record = redis.call('GET', KEYS[1]) or ''\n"
+        "if #record ~= 64 then return 0 end\n"
+        "local epoch = struct.unpack('>I4', string.sub(record, 61))\n"
+        "local channel = 'snowshed:process:' .. string.sub(record, 25, 40)\n"
+        "    .. '.' .. epoch\n"
+        "local reply = redis.call('PUBSUB', 'NUMSUB', channel)\n"
+        "return reply[2] > 0 and epoch or 0";
+
+    return server_int(&fixture.server, "EVAL %s 1 t:{k}", script);
+}
+
+static const char *const kinds[] = {"normal SKIPME yes", "pubsub"};
+
+START_TEST(a_load_keeps_its_lease_in_the_next_epoch)
+{
+    struct getter g = {0};
+    char kill[64];
+    long long epoch;
+
+    up(SHED_WAIT_AUTO);
+    getter_hold(&g, &fixture, "k");
+    epoch = held_epoch();
+    ck_assert_int_gt(epoch, 0);
+    (void)snprintf(kill, sizeof(kill), "CLIENT KILL TYPE %s", kinds[_i]);
+    server_do(&fixture.server, kill);
+    WAIT_FOR(held_epoch() > epoch);
+    table_release(&fixture.table);
+    getter_expect(&g, "k@1", SHED_ORIGIN_LOAD);
+    ck_assert(gets(peer.cache, SHED_ORIGIN_REDIS));
+    peer_close(&peer);
+    fixture_down(&fixture);
 }
 END_TEST
 
@@ -98,6 +155,28 @@ START_TEST(a_lease_that_was_granted_unheard_is_ended)
 }
 END_TEST
 
+/* The lease can then not be ended, so its epoch is. The next call does not wait
+ * for a flight that is no more. */
+START_TEST(a_lease_that_could_not_be_ended_is_taken_over_soon)
+{
+    struct getter getter = {0};
+
+    fixture_init(&fixture);
+    fixture.cache_options.lease_ms = LEASE_MS;
+    fixture_open(&fixture);
+    getter_hold(&getter, &fixture, "k");
+    server_do(&fixture.server, "CONFIG SET min-replicas-to-write 1");
+    table_release(&fixture.table);
+    getter_expect(&getter, "k@1", SHED_ORIGIN_UNPUBLISHED);
+    /* acquire, publish, fail */
+    WAIT_FOR(server_calls(&fixture.server, "evalsha") == 3);
+    server_do(&fixture.server, "CONFIG SET min-replicas-to-write 0");
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 1);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
+    fixture_down(&fixture);
+}
+END_TEST
+
 START_TEST(a_cache_that_cannot_end_its_lease_is_closed)
 {
     up(SHED_WAIT_AUTO);
@@ -115,9 +194,12 @@ int main(void)
     TCase *tc = tcase_create("left leases");
 
     tcase_set_timeout(tc, 300);
-    tcase_add_loop_test(tc, a_load_that_ended_without_redis_leaves_no_lease,
-                        SHED_WAIT_AUTO, SHED_WAIT_POLL + 1);
+    tcase_add_test(tc, a_load_that_ended_without_redis_leaves_no_lease);
+    tcase_add_test(tc, a_lease_that_names_no_channel_lasts_to_its_end);
+    tcase_add_loop_test(tc, a_load_keeps_its_lease_in_the_next_epoch, 0,
+                        (int)(sizeof(kinds) / sizeof(*kinds)));
     tcase_add_test(tc, a_lease_that_was_granted_unheard_is_ended);
+    tcase_add_test(tc, a_lease_that_could_not_be_ended_is_taken_over_soon);
     tcase_add_test(tc, a_cache_that_cannot_end_its_lease_is_closed);
     return run_tests("left_leases", tc);
 }

@@ -171,13 +171,13 @@ START_TEST(a_holder_whose_pushes_are_cut_keeps_the_lock)
     o.death_grace_ms = scaled_ms(GRACE_MS);
     held = open_kept(a, &o);
     wanted = open_kept(b, &o);
-    WAIT_FOR(server_clients(&server, "sub=3") == 2);
+    WAIT_FOR(server_clients(&server, "sub=4") == 2);
     acquire(held, 0);
     waiter_start(&w, wanted, PLENTY_MS);
     for (unsigned i = 0; i < CUTS; i++) {
         uint64_t end_ms = shed_now_ms() + o.death_grace_ms;
         server_do(&server, "CLIENT KILL TYPE pubsub");
-        WAIT_FOR(server_clients(&server, "sub=3") == 2);
+        WAIT_FOR(server_clients(&server, "sub=4") == 2);
         while (shed_now_ms() < end_ms)
             wait_until_asked(&server, 1);
         wait_until_asked(&server, 2);

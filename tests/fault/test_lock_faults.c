@@ -42,7 +42,7 @@ START_TEST(a_server_that_restarts_with_its_data_costs_no_lock)
     b = open_client(&server, SHED_WAIT_AUTO);
     held = open_kept(a, &o);
     wanted = open_kept(b, &o);
-    WAIT_FOR(server_clients(&server, "sub=3") == 2);
+    WAIT_FOR(server_clients(&server, "sub=4") == 2);
     acquire(held, 0);
     waiter_start(&w, wanted, PLENTY_MS);
     wait_until_asked(&server, 2);
@@ -69,7 +69,7 @@ START_TEST(a_server_that_forgets_is_found_out)
     o.on_lost = count_loss;
     o.user = &losses;
     lock = open_kept(client, &o);
-    WAIT_FOR(server_clients(&server, "sub=3") == 1);
+    WAIT_FOR(server_clients(&server, "sub=4") == 1);
     acquire(lock, 0);
     server_kill(&server);
     server_start_again(&server);
@@ -336,9 +336,9 @@ START_TEST(with_no_memory_a_held_lock_is_kept)
     server_do(&server, "CONFIG SET maxmemory 1");
     ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_OK);
     ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_OK);
-    WAIT_FOR(server_clients(&server, "sub=3") == 1);
+    WAIT_FOR(server_clients(&server, "sub=4") == 1);
     server_do(&server, "CLIENT KILL TYPE pubsub"); /* LEASE names the session */
-    WAIT_FOR(server_clients(&server, "sub=3") == 1);
+    WAIT_FOR(server_clients(&server, "sub=4") == 1);
     ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_OK);
     ck_assert_uint_eq(atomic_load(&losses), 0);
     release(lock);

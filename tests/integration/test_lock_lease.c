@@ -344,7 +344,7 @@ START_TEST(a_thread_that_ended_leaves_no_lock_without_an_end)
     ck_assert_int_eq(pthread_create(&thread, NULL, acquire_and_end, lock), 0);
     pthread_join(thread, NULL);
     server_do(&server, "CLIENT KILL TYPE pubsub");
-    WAIT_FOR(server_clients(&server, "sub=3") == 2);
+    WAIT_FOR(server_clients(&server, "sub=4") == 2);
     expect_acquire(lock, 100, SHED_ETIMEDOUT);
     if (singles[_i] != SHED_LOCK_TIMESTAMP) /* its end is in its value */
         server_check_ttls(&server);

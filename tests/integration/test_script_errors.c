@@ -20,13 +20,15 @@
 #define VERSION "AAAAAAAAAAAAAAAA"
 #define ME "0123456789abcdef"
 #define OTHER "fedcba9876543210"
-#define FLIGHT "ffffffff"
+#define FLIGHT "ffff"
+#define TAIL "tailtail"
 #define OURS VERSION " " ME " " FLIGHT
 #define HEAD "\xf5shd\2Vxx" VERSION ME
 #define IN_TIME "9999999999999" /* how long a put may come */
-#define ROW HEAD " " FLIGHT " row 30000 "
+#define ROW HEAD " " TAIL " row 30000 "
 #define LIFE " 60000"
-#define ACQUIRE OURS " xx 20000 60000 100 '' '' ''"
+#define ACQUIRE OURS " 1 20000 60000 0 '' '' ''"
+#define ACQUIRE_PATIENTLY OURS " 1 20000 60000 100 '' '' ''"
 /* Slots of loads; this one is not over, and belongs to another process. */
 #define SLOT_A "aaaaaaaaaaaaaaaaaaaaaaaa"
 #define SLOT_B "bbbbbbbbbbbbbbbbbbbbbbbb"
@@ -60,6 +62,8 @@ static const struct row {
      ""},
     {"acquire of the dead", SHED_SCRIPT_ACQUIRE, "k r", ACQUIRE, "LEAD",
      "dead k", "", ""},
+    {"find somebody dead", SHED_SCRIPT_ACQUIRE, "k r", ACQUIRE_PATIENTLY,
+     "WAIT", "dead k", "", ""},
     {"acquire what is over", SHED_SCRIPT_ACQUIRE, "k r", ACQUIRE, "LEAD",
      "over k", "", ""},
     {"acquire of the future", SHED_SCRIPT_ACQUIRE, "k r", ACQUIRE, "WAIT",
@@ -83,13 +87,11 @@ static const struct row {
     {"publish an unmodified one", SHED_SCRIPT_PUBLISH, "k r",
      VERSION " '' '' '' 30000 60000 " VERSION " keep ''", "STORED",
      "stale k; ours r", "k", ""},
-    {"fail", SHED_SCRIPT_FAIL, "k", OURS " " HEAD " " FLIGHT " why 500 5000",
-     "1", "ours k", "", ""},
+    {"fail", SHED_SCRIPT_FAIL, "k", OURS " " HEAD " " TAIL " why 500 5000", "1",
+     "ours k", "", ""},
     {"fail without a marker", SHED_SCRIPT_FAIL, "k",
-     OURS " " HEAD " " FLIGHT " why 0 0", "1", "ours k", "", ""},
-    {"renew", SHED_SCRIPT_RENEW, "k", OURS " 20000", "1", "ours k", "", ""},
-    {"leave", SHED_SCRIPT_LEAVE, "k r", ME " " FLIGHT, "1", "stale k; ours r",
-     "", ""},
+     OURS " " HEAD " " TAIL " why 0 0", "1", "ours k", "", ""},
+    {"renew", SHED_SCRIPT_RENEW, "k", OURS " 20000 1", "1", "ours k", "", ""},
     {"invalidate", SHED_SCRIPT_INVALIDATE, "k r", "", "2", "stale k; ours r",
      "", ""},
     /* a refresh that ends too early was in vain */
@@ -254,16 +256,14 @@ static long long number(const char *format, ...)
  */
 static const struct kind {
     const char *word;
-    char type, flags;
+    char type;
+    uint32_t epoch; /* of a lease; no channel is ever subscribed to */
     const char *process;
     int written_s, until_s;
 } kinds[] = {
-    {"fresh", 'V', 0, OTHER, -10, 50},
-    {"stale", 'V', 0, OTHER, -50, -10},
-    {"failure", 'F', 0, OTHER, -50, -10},
-    {"ours", 'L', 0, ME, -1, 19},
-    {"dead", 'L', SHED_ENTRY_HAS_CHANNEL, OTHER, -10, 10},
-    {"over", 'L', 0, OTHER, -50, -10},
+    {"fresh", 'V', 0, OTHER, -10, 50},    {"stale", 'V', 0, OTHER, -50, -10},
+    {"failure", 'F', 0, OTHER, -50, -10}, {"ours", 'L', 0, ME, -1, 19},
+    {"dead", 'L', 1, OTHER, -10, 10},     {"over", 'L', 0, OTHER, -50, -10},
     {"future", 'L', 0, OTHER, 100, 120},
 };
 
@@ -274,14 +274,15 @@ static void set_entry(const char *key, const struct kind *kind)
     int64_t now_ms = (int64_t)shed_wall_ms();
 
     bytes[5] = (unsigned char)kind->type;
-    bytes[6] = 0;
-    bytes[7] = (unsigned char)kind->flags;
+    bytes[6] = bytes[7] = 0;
     memcpy(bytes + SHED_ENTRY_PROCESS_AT, kind->process, strlen(ME));
     shed_entry_put_u64(bytes + SHED_ENTRY_HEAD_BYTES,
                        (uint64_t)(now_ms + kind->written_s * S));
     shed_entry_put_u64(bytes + SHED_ENTRY_HEAD_BYTES + sizeof(uint64_t),
                        (uint64_t)(now_ms + kind->until_s * S));
-    memcpy(bytes + sizeof(bytes) - strlen(FLIGHT), FLIGHT, strlen(FLIGHT));
+    memcpy(bytes + sizeof(bytes) - strlen(TAIL), FLIGHT, strlen(FLIGHT));
+    shed_entry_put_u32(bytes + sizeof(bytes) - sizeof(kind->epoch),
+                       kind->epoch);
     freeReplyObject(checked(
         redisCommand(admin, "SET %s %b PX" LIFE, key, bytes, sizeof(bytes)),
         kind->word));

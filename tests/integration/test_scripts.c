@@ -302,14 +302,14 @@ static void redis_set_full(struct store *store, bool is_full)
 
 /* Wait until Redis knows about the subscription or its end. */
 static void await_subscribers(struct redis_store *s, unsigned process,
-                              long long count)
+                              unsigned epoch, long long count)
 {
     const uint64_t deadline = test_deadline_ms();
     long long now;
 
     do {
-        redisReply *reply =
-            run(s->main, "PUBSUB NUMSUB snowshed:process:%016x", process);
+        redisReply *reply = run(
+            s->main, "PUBSUB NUMSUB snowshed:process:%016x.%u", process, epoch);
 
         now = reply->element[1]->integer;
         freeReplyObject(reply);
@@ -318,7 +318,7 @@ static void await_subscribers(struct redis_store *s, unsigned process,
 }
 
 static void redis_set_channel(struct store *store, unsigned process,
-                              bool is_open)
+                              unsigned epoch, bool is_open)
 {
     struct redis_store *s = redis_of(store);
 
@@ -329,9 +329,10 @@ static void redis_set_channel(struct store *store, unsigned process,
     if (is_open) {
         s->channel[process] = open_connection();
         freeReplyObject(run(s->channel[process],
-                            "SUBSCRIBE snowshed:process:%016x", process));
+                            "SUBSCRIBE snowshed:process:%016x.%u", process,
+                            epoch));
     }
-    await_subscribers(s, process, is_open);
+    await_subscribers(s, process, epoch, is_open);
 }
 
 /* Everything that comes before PONG was sent before PING. */
@@ -589,9 +590,9 @@ START_TEST(a_payload_with_every_byte_comes_back)
                                          .ttl_ms = 60000},
                    INT64_MAX);
     redis_call(&redis.store, &call, &reply);
-    model_make_acquire(&call, 0, &(struct model_owner){.process = 1}, true,
+    model_make_acquire(&call, 0, &(struct model_owner){.process = 1},
                        &(struct model_lease_times){20000, 80000, 0}, NULL, NULL,
-                       false, false);
+                       false);
     redis_call(&redis.store, &call, &reply);
     ck_assert(model_bytes_are(&reply.part[0], "HIT"));
     ck_assert_int_eq(shed_entry_decode(model_key(0), reply.part[1].at,

@@ -28,9 +28,9 @@
  *   EXPIRE_KEEPS_REFRESH expire leaves the refresh under way alone
  *   REUSED_VERSIONS      data versions are counted in Redis, which may forget
  *   NOT_ATOMIC           acquire looks, and then sets without NX
- *   NOT_ALONE            acquire takes over the lease of an earlier flight of its
- *                        process that still loads
- *   ANYBODYS             leave ends a lease without a look at whose it is
+ *   NO_GRACE             a lease whose epoch is over is taken over at once
+ *   NO_RENAME            a renewal does not name the present epoch
+ *   LATE_NAME            a call that comes late names the epoch it was sent in
  *   OLD_SNAPSHOT         the source's snapshot is older than the lease
  *   EARLY_INVALIDATE     a writer invalidates before its COMMIT
  *   TWO_PUTS             puts of two processes at the same time, without row
@@ -82,21 +82,20 @@ bit is_order_lost; /* of puts: one found a value of an unknown row version */
 /* The flight whose lease lasts, 0 for none; flights are numbered from 1. */
 byte lasts_K, lasts_R;
 
-/* The lease of a flight that has left it behind, because its process lost Redis;
- * a command of that flight may still be under way. A later flight of the process,
- * if no other is there, takes it over while it lasts (is_left_over of
- * acquire.lua). All flights may be of one process. */
-bit K_left, R_left;
-#ifdef NOT_ALONE
-#define IS_LEFT_OVER(holder, is_left) (holder < me)
-#else
-#define IS_LEFT_OVER(holder, is_left) (holder < me && is_left)
-#endif
+/* Whether the lease names the present epoch of its holder's session. One that does
+ * not is ended by another flight's look, a grace later; renewed before, it lasts. All
+ * flights may be of one process: an epoch is that of a flight's last call. */
+bit K_named, R_named;
+bit K_shortened, R_shortened;
 
-#ifdef ANYBODYS
-#define IS_LEFT_BY_ME(holder) true
+/* Whether a flight has lost its session since it took or renewed its lease. The grace
+ * is longer than it takes to renew it, so a lease that is renewed lasts. */
+bit is_away[FLIGHTS + 1];
+
+#ifdef NO_GRACE
+#define MAY_TAKE(over, named) (over || !named)
 #else
-#define IS_LEFT_BY_ME(holder) (holder == me)
+#define MAY_TAKE(over, named) (over)
 #endif
 
 #ifdef NO_VERSION
@@ -183,6 +182,18 @@ inline begin_lease(lasts)
     lasts = me
 }
 
+/* The flight has the lease of a record, as a call that is not late says. */
+inline hold(data_version, holder, over, named, shortened, lasts)
+{
+    version[me] = data_version;
+    holder = me;
+    over = 0;
+    named = 1;
+    shortened = 0;
+    is_away[me] = 0;
+    begin_lease(lasts)
+}
+
 inline clear_K()
 {
     K = NOTHING;
@@ -191,7 +202,8 @@ inline clear_K()
     K_row = 0;
     K_has_row_version = 0;
     K_over = 0;
-    K_left = 0;
+    K_named = 0;
+    K_shortened = 0;
     lasts_K = 0
 }
 
@@ -201,7 +213,8 @@ inline clear_R()
     R_version = 0;
     R_holder = 0;
     R_over = 0;
-    R_left = 0;
+    R_named = 0;
+    R_shortened = 0;
     lasts_R = 0
 }
 
@@ -234,9 +247,7 @@ inline acquire_new()
     clear_K();
     K = LEASE;
     new_version(K_version);
-    version[me] = K_version;
-    K_holder = me;
-    begin_lease(lasts_K)
+    hold(K_version, K_holder, K_over, K_named, K_shortened, lasts_K)
 }
 
 /* acquire.lua where K is not NOTHING */
@@ -254,38 +265,24 @@ inline acquire_other()
           clear_R();
           R = LEASE;
           new_version(R_version);
-          version[me] = R_version;
-          R_holder = me;
-          begin_lease(lasts_R)
+          hold(R_version, R_holder, R_over, R_named, R_shortened, lasts_R)
        :: R == LEASE && R_holder == me ->
-          version[me] = R_version;
-          R_over = 0;
-          begin_lease(lasts_R)
-       :: R == LEASE && R_holder != me &&
-          (R_over || IS_LEFT_OVER(R_holder, R_left)) -> /* takeover */
-          version[me] = R_version;
-          R_holder = me;
-          R_over = 0;
-          R_left = 0;
-          begin_lease(lasts_R)
+          hold(R_version, R_holder, R_over, R_named, R_shortened, lasts_R)
+       :: R == LEASE && R_holder != me && MAY_TAKE(R_over, R_named) ->
+          hold(R_version, R_holder, R_over, R_named, R_shortened, lasts_R)
        :: R != NOTHING && R_holder != me && !R_over -> /* WAIT, or FAILED */
+          R_shortened = (R == LEASE && !R_named);
           nonce[me] = 0;
           old_row[me] = 0
        fi
     :: K == LEASE && K_holder == me -> /* the reply was lost */
-       version[me] = K_version;
-       K_over = 0;
-       begin_lease(lasts_K)
-    :: K == LEASE && K_holder != me &&
-       (K_over || IS_LEFT_OVER(K_holder, K_left)) -> /* takeover */
-       version[me] = K_version;
-       K_holder = me;
-       K_over = 0;
-       K_left = 0;
-       begin_lease(lasts_K)
+       hold(K_version, K_holder, K_over, K_named, K_shortened, lasts_K)
+    :: K == LEASE && K_holder != me && MAY_TAKE(K_over, K_named) ->
+       hold(K_version, K_holder, K_over, K_named, K_shortened, lasts_K)
     :: K == MARKER -> acquire_new() /* it no longer answers this caller */
     :: K == MARKER -> skip          /* FAILED */
-    :: K == LEASE && K_holder != me && !K_over -> skip /* WAIT */
+    :: K == LEASE && K_holder != me && !K_over -> /* WAIT */
+       K_shortened = !K_named
     fi
 }
 
@@ -373,35 +370,51 @@ inline fail()
     }
 }
 
-/* The process gives the flight up, and the lease lasts for nobody. */
-inline give_up()
+/* The process loses Redis, or dies. In its next epoch it has another name. */
+inline lose_session()
 {
     d_step {
+        is_away[me] = 1;
         if
-        :: lasts_K == me -> lasts_K = 0; K_left = 1
+        :: K_holder == me -> K_named = 0
         :: else -> skip
         fi;
         if
-        :: lasts_R == me -> lasts_R = 0; R_left = 1
+        :: R_holder == me -> R_named = 0
         :: else -> skip
         fi
     }
 }
 
-/* leave.lua: the flight is over. */
-inline leave()
+#ifdef NO_RENAME
+#define RENEWED(named) named
+#else
+#define RENEWED(named) 1
+#endif
+#ifdef LATE_NAME
+#define NAMED_LATE(named) 0
+#else
+#define NAMED_LATE(named) named
+#endif
+
+/* renew.lua; the flight goes on for as long as it likes if the lease is gone. A
+ * late one, from before the session was lost, does not end a grace. */
+inline renew(is_late)
 {
     d_step {
         if
-        :: K == LEASE && IS_LEFT_BY_ME(K_holder) ->
-           assert(lasts_K == 0 || lasts_K == me);
-           clear_K()
-        :: else -> skip
-        fi;
-        if
-        :: R == LEASE && IS_LEFT_BY_ME(R_holder) ->
-           assert(lasts_R == 0 || lasts_R == me);
-           clear_R()
+        :: K == LEASE && K_version == version[me] && K_holder == me ->
+           K_over = 0;
+           K_shortened = 0;
+           K_named = (is_late -> NAMED_LATE(K_named) : RENEWED(K_named));
+           is_away[me] = is_away[me] && is_late;
+           begin_lease(lasts_K)
+        :: R == LEASE && R_version == version[me] && R_holder == me ->
+           R_over = 0;
+           R_shortened = 0;
+           R_named = (is_late -> NAMED_LATE(R_named) : RENEWED(R_named));
+           is_away[me] = is_away[me] && is_late;
+           begin_lease(lasts_R)
         :: else -> skip
         fi
     }
@@ -438,26 +451,29 @@ proctype Flight(byte me)
        row = db;
 #endif
        if
+       :: lose_session(); /* the load goes on */
+          if
+          :: renew(false);
+             if
+             :: renew(true) /* one that was held back on its way */
+             :: true -> skip
+             fi
+          :: true -> skip
+          fi
+       :: true -> skip
+       fi;
+       if
        :: IS_LOAD_OLDER -> fail()
        :: !IS_LOAD_OLDER ->
-          if
-          :: give_up() /* and publish comes late */
-          :: true -> skip
-          fi;
           publish();
           if
           :: publish() /* its reply was lost */
           :: true -> skip
           fi
        :: fail()
-       :: give_up()
-       :: true -> skip /* a crash: the lease is left behind */
+       :: lose_session() /* for good: the lease is left behind */
        fi
     :: else -> skip
-    fi;
-    if
-    :: leave()
-    :: true -> skip
     fi;
     d_step {
         version[me] = 0;
@@ -621,6 +637,11 @@ end:
                 K_over = 1; lasts_K = 0; left-- }
     :: atomic { left > 0 && (R == LEASE || R == MARKER) && !R_over ->
                 R_over = 1; lasts_R = 0; left-- }
+    /* a grace ends; is_away tells whether its holder may be taken over */
+    :: atomic { K == LEASE && K_shortened && !K_over ->
+                K_over = 1; lasts_K = (is_away[K_holder] -> 0 : lasts_K) }
+    :: atomic { R == LEASE && R_shortened && !R_over ->
+                R_over = 1; lasts_R = (is_away[R_holder] -> 0 : lasts_R) }
     :: atomic { left > 0 && MAY_VANISH -> clear_K(); left-- }
     :: atomic { left > 0 && R != NOTHING -> clear_R(); left-- }
     :: atomic { late != 0 -> mine = late; late = 0; put(); mine = 0 }

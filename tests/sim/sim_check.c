@@ -174,7 +174,7 @@ void sim_check_owner(const struct sim *sim, const struct model_slot *before,
         record[TYPE_AT] != SHED_ENTRY_LEASE ||
         memcmp(record + VERSION_AT, call->argv[0].at, 16) != 0 ||
         memcmp(record + PROCESS_AT, call->argv[1].at, 16) != 0 ||
-        memcmp(record + FLIGHT_AT, call->argv[2].at, 8) != 0)
+        memcmp(record + FLIGHT_AT, call->argv[2].at, 4) != 0)
         sim_fail(sim, "who was not the holder changed key %zu", call->key);
 }
 
@@ -193,51 +193,78 @@ void sim_check_look(const struct sim *sim, const struct sim_flight *flight)
             (unsigned long long)(sim->now_ms - flight->machine.wait_began_ms));
 }
 
-static bool is_led(const struct model_call *call,
-                   const struct model_reply *reply)
+bool sim_leads(const struct sim_request *r)
 {
-    return call->script == SHED_SCRIPT_ACQUIRE && reply->type == MODEL_PARTS &&
-           model_bytes_are(&reply->part[0], "LEAD");
+    return r->call.script == SHED_SCRIPT_ACQUIRE &&
+           r->reply.type == MODEL_PARTS &&
+           model_bytes_are(&r->reply.part[0], "LEAD");
 }
 
-/* Whether a flight holds the lease of a record, or a call of it may still be
- * under way. */
-static bool has_flight(const struct sim *sim, const unsigned char *record)
+/* Since when nobody may have been subscribed to the channel that the lease
+ * names; UINT64_MAX: somebody is, and was when the lease was written. */
+static uint64_t gone_since_ms(const struct sim *sim,
+                              const struct sim_lease *lease)
 {
+    const struct sim_process *p = &sim->process[lease->process];
+
+    if (p->epoch == lease->epoch && p->joined_ms[0] <= lease->at_ms)
+        return UINT64_MAX;
+    if (p->epoch == lease->epoch + 1 && p->joined_ms[1] <= lease->at_ms)
+        return p->lost_ms;
+    return lease->at_ms;
+}
+
+/* Whether the holder still loads, and its process was back so soon after it
+ * lost its session that a renewal has come within the grace. Without faults in
+ * between none is lost. */
+static bool is_back(const struct sim *sim, const struct sim_lease *lease)
+{
+    const struct sim_process *p = &sim->process[lease->process];
+    uint64_t renewed_ms = p->joined_ms[0] + sim->mode->latency_ms;
+
+    if (sim->mode->lost_pct > 0 || p->epoch != lease->epoch + 1 ||
+        p->joined_ms[0] == UINT64_MAX || renewed_ms > sim->now_ms ||
+        renewed_ms >= p->lost_ms + sim->lease.grace_ms)
+        return false;
     for (size_t i = 0; i < SIM_FLIGHTS; i++)
-        if (sim->flight[i].number != 0 &&
-            sim->flight[i].number == model_get_u64(record + FLIGHT_AT))
-            return true;
+        if (sim->flight[i].number == lease->flight)
+            return sim->flight[i].machine.state == SHED_FLIGHT_LOADING &&
+                   sim->flight[i].machine.is_held;
     return false;
 }
 
-/* A lease that still lasts, of a holder that is present, is never taken over.
- * The record shows both; a flight that is over is not present. The load of a
- * refresh whose value has ended is lost with its holder. */
+/* A lease that still lasts is not taken over while its holder is present, nor
+ * within a grace after that. Without channels nobody can see whether it is. The
+ * load of a refresh whose value has ended is lost with its holder. */
 void sim_check_takeover(const struct sim *sim, const struct model_slot *before,
-                        const struct model_call *call,
-                        const struct model_reply *reply, bool has_ended)
+                        const struct sim_lease *lease,
+                        const struct sim_request *r, bool has_ended)
 {
     const unsigned char *record = before->bytes.at;
-    uint64_t now = sim->model.now_ms;
-    char holder[17] = "";
-    bool is_gone;
+    uint64_t now = sim->now_ms, since;
 
-    if (!is_led(call, reply) || !is_ours(before) ||
-        record[TYPE_AT] != SHED_ENTRY_LEASE || sim->mode->jumps > 0)
+    if (!sim_leads(r) || !is_ours(before) ||
+        record[TYPE_AT] != SHED_ENTRY_LEASE || sim->mode->jumps > 0 ||
+        lease->flight == r->flight_number)
         return;
-    if (memcmp(record + PROCESS_AT, call->argv[1].at, 16) == 0 &&
-        memcmp(record + FLIGHT_AT, call->argv[2].at, 8) == 0)
+    if (!has_ended && memcmp(record + VERSION_AT, r->reply.part[1].at, 16) != 0)
+        sim_fail(sim, "a takeover lost the load before it, key %zu",
+                 r->call.key);
+    if (now >= lease->at_ms + sim->lease.lease_ms)
         return;
-    if (!has_ended && memcmp(record + VERSION_AT, reply->part[1].at, 16) != 0)
-        sim_fail(sim, "a takeover lost the load before it, key %zu", call->key);
-    memcpy(holder, record + PROCESS_AT, 16);
-    is_gone = !sim->mode->no_channels &&
-              (sim->model.channels >> strtoul(holder, NULL, 16) & 1) == 0;
-    if (now < model_get_u64(record + UNTIL_AT) && has_flight(sim, record) &&
-        !(is_gone &&
-          now - model_get_u64(record + WRITTEN_AT) >= sim->lease.grace_ms))
-        sim_fail(sim, "a lease that lasts was taken over, key %zu", call->key);
+    if (sim->mode->no_channels)
+        sim_fail(sim, "a lease that lasts was taken over, key %zu",
+                 r->call.key);
+    since = gone_since_ms(sim, lease);
+    if (since == UINT64_MAX)
+        sim_fail(sim, "a holder that is present was taken over, key %zu",
+                 r->call.key);
+    if (is_back(sim, lease))
+        sim_fail(sim, "a holder that is back was taken over, key %zu",
+                 r->call.key);
+    if (now < since + sim->lease.grace_ms)
+        sim_fail(sim, "a holder was taken over within the grace, key %zu",
+                 r->call.key);
 }
 
 /* A value that ends by its own ttl has not been invalidated. */

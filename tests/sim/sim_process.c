@@ -127,26 +127,18 @@ static void make_publish(struct sim *s, const struct sim_flight *f,
                                                : "keep");
 }
 
-static bool is_alone(const struct sim *s, const struct sim_flight *f)
-{
-    for (size_t i = 0; i < SIM_FLIGHTS; i++)
-        if (&s->flight[i] != f && s->flight[i].number != 0 &&
-            s->flight[i].process == f->process && s->flight[i].key == f->key)
-            return false;
-    return true;
-}
-
 static void make_call(struct sim *s, struct sim_flight *f,
                       enum shed_flight_send what, struct model_call *call)
 {
     struct model_owner asks = f->owner;
 
+    asks.epoch = s->mode->no_channels ? 0 : s->process[f->process].epoch;
     if (what == SHED_SEND_ACQUIRE) {
         make_version(s, asks.version);
-        model_make_acquire(call, f->key, &asks, !s->mode->no_channels,
-                           &s->lease, f->has_seen ? &f->seen : NULL,
+        model_make_acquire(call, f->key, &asks, &s->lease,
+                           f->has_seen ? &f->seen : NULL,
                            f->is_background ? f->due : NULL,
-                           shed_flight_has_waited(&f->machine), is_alone(s, f));
+                           shed_flight_has_waited(&f->machine));
         f->has_seen = false;
         f->looks++;
         sim_check_look(s, f);
@@ -154,8 +146,7 @@ static void make_call(struct sim *s, struct sim_flight *f,
     } else if (what == SHED_SEND_PUBLISH) {
         make_publish(s, f, call);
     } else if (what == SHED_SEND_RENEW) {
-        model_make_renew(call, f->key, f->is_refresh, &f->owner,
-                         s->lease.lease_ms);
+        model_make_renew(call, f->key, f->is_refresh, &asks, s->lease.lease_ms);
     } else {
         model_make_fail(
             call, f->key, f->is_refresh, &f->owner, "why", s->failure_ttl_ms,
@@ -175,6 +166,7 @@ static void send_to_store(struct sim *s, struct sim_flight *f,
     r->process = f->process;
     r->flight = (size_t)(f - s->flight);
     r->flight_number = f->number;
+    r->epoch = s->process[f->process].epoch;
     make_call(s, f, act->send, &r->call);
     sim_transmit(s, index);
 }
@@ -367,6 +359,12 @@ void sim_on_reply(struct sim *s, size_t index)
     if (!p->is_alive)
         return;
     if (r->what != SHED_SEND_NOTHING) {
+        /* a lost reply ends its connection, and all that is under way there */
+        if (r->epoch != p->epoch)
+            r->is_lost = true;
+        else if (r->is_lost && !r->is_refused)
+            sim_end_epoch(s, r->process,
+                          sim_between(s, 0, 4 * s->mode->latency_ms));
         if (r->flight_number != 0 && f->number == r->flight_number)
             on_flight_reply(s, f, r);
         return;
@@ -400,7 +398,8 @@ static struct sim_flight *make_flight(struct sim *s, unsigned process,
     f->has_seen = false;
     f->looks = 0;
     f->caller_count = 0;
-    f->owner = (struct model_owner){.process = process, .flight = f->number};
+    f->owner =
+        (struct model_owner){.process = process, .flight = (uint32_t)f->number};
     shed_flight_init(&f->machine, &s->policy, &s->process[process].pace);
     return f;
 }
@@ -544,6 +543,14 @@ void sim_on_push(struct sim *s, const struct sim_event *e)
             s->flight[i].key == e->key)
             give(s, &s->flight[i],
                  (struct shed_flight_event){.type = SHED_EV_PUSH});
+}
+
+void sim_tell_epoch(struct sim *s, unsigned process)
+{
+    for (size_t i = 0; i < SIM_FLIGHTS; i++)
+        if (s->flight[i].number != 0 && s->flight[i].process == process)
+            give(s, &s->flight[i],
+                 (struct shed_flight_event){.type = SHED_EV_EPOCH});
 }
 
 void sim_on_timer(struct sim *s, const struct sim_event *e)

@@ -147,11 +147,34 @@ static bool leads_ended(const struct sim_request *r,
            !model_bytes_are(&r->reply.part[2], "corrupt");
 }
 
+/* Note a lease that was taken or renewed. */
+static void note_lease(struct sim *s, const struct sim_request *r)
+{
+    bool is_renewal = r->call.script == SHED_SCRIPT_RENEW;
+    bool is_refresh = is_renewal ? r->call.is_refresh : leads_refresh(r);
+    struct sim_lease *lease =
+        is_refresh ? &s->refreshing[r->call.key] : &s->held[r->call.key];
+    struct sim_lease now = {.process = r->process,
+                            .flight = r->flight_number,
+                            .epoch = r->epoch,
+                            .at_ms = s->now_ms};
+
+    if (!(is_renewal && r->reply.type == MODEL_INTEGER &&
+          r->reply.integer == 1) &&
+        !sim_leads(r))
+        return;
+    /* a late call leaves the name of a later epoch */
+    if ((is_renewal || model_bytes_are(&r->reply.part[2], "mine")) &&
+        lease->epoch > now.epoch)
+        now.epoch = lease->epoch;
+    *lease = now;
+}
+
 static void on_execute(struct sim *s, size_t index)
 {
     struct sim_request *r = &s->request[index];
     static struct model_slot before, refresh;
-    bool has_ended;
+    bool has_ended, is_of_refresh;
 
     before = *model_peek(&s->model, r->call.key);
     refresh = *model_peek_refresh(&s->model, r->call.key);
@@ -164,8 +187,12 @@ static void on_execute(struct sim *s, size_t index)
     if (has_ended)
         s->absences++;
     sim_check_owner(s, r->call.is_refresh ? &refresh : &before, &r->call);
-    sim_check_takeover(s, has_ended || leads_refresh(r) ? &refresh : &before,
-                       &r->call, &r->reply, has_ended);
+    is_of_refresh = has_ended || leads_refresh(r);
+    sim_check_takeover(s, is_of_refresh ? &refresh : &before,
+                       is_of_refresh ? &s->refreshing[r->call.key]
+                                     : &s->held[r->call.key],
+                       r, has_ended);
+    note_lease(s, r);
     sim_trace(s, "executes", r->process, r->call.key, r->call.script);
     if (r->call.script == SHED_SCRIPT_INVALIDATE)
         put_out(s, r->call.key);
@@ -203,21 +230,58 @@ static void on_del(struct sim *s, const struct sim_event *e)
 
 /* ------------------------------------------------------------------- faults */
 
+/* It loses its connections; the server notices at once. */
 static void end_epoch(struct sim *s, unsigned p)
 {
     s->process[p].has_pushes = false;
     s->process[p].epoch++;
+    s->process[p].lost_ms = s->now_ms;
+    s->process[p].joined_ms[1] = s->process[p].joined_ms[0];
+    s->process[p].joined_ms[0] = UINT64_MAX;
+    s->model.channels[p] = 0;
     for (size_t i = 0; i < SIM_KEYS; i++)
         s->model.slot[i].trackers &= ~(UINT64_C(1) << p);
 }
 
+void sim_end_epoch(struct sim *s, unsigned p, uint64_t for_ms)
+{
+    end_epoch(s, p);
+    sim_plan(s, for_ms,
+             (struct sim_event){.type = SIM_JOIN,
+                                .process = p,
+                                .number = s->process[p].epoch});
+}
+
+static void join(struct sim *s, unsigned p)
+{
+    s->process[p].has_pushes = s->process[p].wants_pushes;
+    s->process[p].joined_ms[0] = s->now_ms;
+    s->model.channels[p] = UINT64_C(1) << s->process[p].epoch % MODEL_EPOCHS;
+}
+
+static void on_join(struct sim *s, const struct sim_event *e)
+{
+    if (!s->process[e->process].is_alive ||
+        s->process[e->process].epoch != e->number)
+        return;
+    if (s->is_down) {
+        sim_plan(s, RETRY_MS, *e);
+        return;
+    }
+    join(s, e->process);
+    sim_tell_epoch(s, e->process);
+}
+
 static void begin_process(struct sim *s, bool has_pushes)
 {
+    struct sim_process *p = &s->process[s->process_count];
+
     if (s->process_count == MODEL_PROCESSES)
         return;
-    s->process[s->process_count].is_alive = true;
-    s->process[s->process_count].has_pushes = has_pushes;
-    s->model.channels |= UINT64_C(1) << s->process_count;
+    p->is_alive = true;
+    p->wants_pushes = has_pushes;
+    p->epoch = 1;
+    join(s, s->process_count);
     s->process_count++;
     s->alive_count++;
 }
@@ -229,7 +293,6 @@ static void kill_process(struct sim *s, unsigned p)
     sim_trace(s, "killed", p, 0, 0);
     s->process[p].is_alive = false;
     s->alive_count--;
-    s->model.channels &= ~(UINT64_C(1) << p);
     end_epoch(s, p);
     for (size_t i = 0; i < SIM_FLIGHTS; i++)
         if (s->flight[i].number != 0 && s->flight[i].process == p)
@@ -276,6 +339,9 @@ static void on_fault(struct sim *s, const struct sim_event *e)
         break;
     case SIM_DOWN:
         s->is_down = true;
+        for (unsigned i = 0; i < s->process_count; i++)
+            if (s->process[i].is_alive)
+                sim_end_epoch(s, i, RETRY_MS);
         sim_plan(s, sim_between(s, 1, 300), repair);
         break;
     case SIM_FULL:
@@ -283,9 +349,7 @@ static void on_fault(struct sim *s, const struct sim_event *e)
         sim_plan(s, sim_between(s, 1, 300), repair);
         break;
     case SIM_EPOCH: /* its connections are lost for a moment */
-        end_epoch(s, p);
-        s->model.channels &= ~(UINT64_C(1) << p);
-        sim_plan(s, sim_between(s, 1, 100), repair);
+        sim_end_epoch(s, p, sim_between(s, 1, 100));
         break;
     case SIM_FLUSH:
         model_flush(&s->model);
@@ -315,10 +379,7 @@ static void on_mend(struct sim *s, const struct sim_event *e)
         s->model.is_full = false;
         break;
     default:
-        if (!s->process[e->process].is_alive)
-            break;
-        s->process[e->process].has_pushes = true;
-        s->model.channels |= UINT64_C(1) << e->process;
+        break;
     }
 }
 
@@ -407,7 +468,7 @@ static bool is_put_off(struct sim *s, const struct sim_event *e)
     uint64_t until = s->process[e->process].stalled_until_ms;
 
     if (e->type != SIM_CALL && e->type != SIM_REPLY && e->type != SIM_TIMER &&
-        e->type != SIM_PUSH && e->type != SIM_LOAD_END)
+        e->type != SIM_PUSH && e->type != SIM_LOAD_END && e->type != SIM_JOIN)
         return false;
     if (until <= s->now_ms)
         return false;
@@ -463,6 +524,9 @@ static void happen(struct sim *s, const struct sim_event *e)
         break;
     case SIM_REPAIR:
         on_mend(s, e);
+        break;
+    case SIM_JOIN:
+        on_join(s, e);
         break;
     case SIM_CYCLE:
         model_expire(&s->model);

@@ -107,13 +107,24 @@ struct sim_flight {
 };
 
 struct sim_process {
-    bool is_alive, has_pushes;
+    bool is_alive, wants_pushes, has_pushes;
     uint64_t stalled_until_ms;
-    uint64_t epoch;
+    uint32_t epoch;
+    uint64_t lost_ms;      /* when the epoch before it ended */
+    uint64_t joined_ms[2]; /* when its channel was there, and that of the
+                              epoch before it; UINT64_MAX: never */
     uint64_t
         own[SIM_KEYS]; /* the newest version for which it has invalidated */
     struct shed_pace pace;
     uint64_t learnt_ms; /* when that had its first load; 0: not yet */
+};
+
+/* A lease as it was last taken or renewed. */
+struct sim_lease {
+    unsigned process;
+    uint64_t flight;
+    uint32_t epoch;
+    uint64_t at_ms;
 };
 
 enum sim_event_type {
@@ -129,6 +140,7 @@ enum sim_event_type {
     SIM_LOAD_END,
     SIM_FAULT,
     SIM_REPAIR,
+    SIM_JOIN, /* a process is back, in its next epoch */
     SIM_CYCLE /* the store removes what has expired */
 };
 
@@ -165,6 +177,7 @@ struct sim_request {
     unsigned process;
     size_t flight;
     uint64_t flight_number;
+    uint32_t epoch;   /* of the process, when it was sent */
     uint64_t version; /* that an invalidation is for, or that a load has read */
     bool is_expiry;   /* an invalidation that keeps the value */
     bool has_failed;  /* a load */
@@ -189,6 +202,7 @@ struct sim {
     uint64_t floor[SIM_KEYS];       /* oldest that is not out */
     uint64_t fresh_floor[SIM_KEYS]; /* oldest that may count as fresh */
     uint64_t last_flight;
+    struct sim_lease held[SIM_KEYS], refreshing[SIM_KEYS];
     unsigned process_count, alive_count;
     struct sim_process process[MODEL_PROCESSES];
     size_t caller_count, event_count;
@@ -217,9 +231,11 @@ void sim_plan_request(struct sim *sim, uint64_t delay_ms,
                       enum sim_event_type type, size_t index);
 struct sim_request *sim_make_request(struct sim *sim, size_t *index);
 void sim_transmit(struct sim *sim, size_t index);
+void sim_end_epoch(struct sim *sim, unsigned process, uint64_t for_ms);
 
 /* sim_process.c. */
 unsigned sim_pick_process(struct sim *sim);
+void sim_tell_epoch(struct sim *sim, unsigned process);
 void sim_send_invalidation(struct sim *sim, unsigned process, size_t key,
                            uint64_t version, bool is_expiry);
 void sim_on_call(struct sim *sim, const struct sim_event *event);
@@ -239,13 +255,16 @@ void sim_check_served(const struct sim *sim, const struct sim_caller *caller,
                       uint64_t version, uint64_t age_ms);
 void sim_check_wait(const struct sim *sim, const struct sim_caller *caller);
 void sim_check_takeover(const struct sim *sim, const struct model_slot *before,
-                        const struct model_call *call,
-                        const struct model_reply *reply, bool has_ended);
+                        const struct sim_lease *lease,
+                        const struct sim_request *request, bool has_ended);
 void sim_check_publish(const struct sim *sim, const struct model_call *call,
                        const struct model_reply *reply);
 void sim_check_owner(const struct sim *sim, const struct model_slot *before,
                      const struct model_call *call);
 void sim_check_end(const struct sim *sim);
+
+/* Whether it was granted a lease. */
+bool sim_leads(const struct sim_request *request);
 
 /* Whether it holds a row, or "no such row". */
 bool sim_is_value(const struct model_slot *slot);

@@ -18,6 +18,8 @@ enum {
     WRITTEN_AT = 40,
     UNTIL_AT = 48,
     FLIGHT_AT = 56,
+    EPOCH_AT = 60,
+    ROW_VERSION_AT = 56,
     ID_BYTES = 16
 };
 
@@ -50,6 +52,14 @@ static void append_u64(struct model_bytes *out, uint64_t value)
     unsigned char bytes[8];
 
     shed_entry_put_u64(bytes, value);
+    append(out, bytes, sizeof(bytes));
+}
+
+static void append_u32(struct model_bytes *out, uint32_t value)
+{
+    unsigned char bytes[4];
+
+    shed_entry_put_u32(bytes, value);
     append(out, bytes, sizeof(bytes));
 }
 
@@ -280,13 +290,13 @@ static struct model_slot *lease_slot(struct model *t,
     return call->is_refresh ? &t->refresh[call->key] : &t->slot[call->key];
 }
 
-/* Whether the lease record is of this process and flight. */
+/* Whether the lease record is of the call's process and flight. */
 static bool is_held_by(const struct model_slot *slot,
-                       const struct model_bytes *process,
-                       const struct model_bytes *flight)
+                       const struct model_call *call)
 {
-    return are_equal(process, slot->bytes.at + PROCESS_AT, ID_BYTES) &&
-           are_equal(flight, slot->bytes.at + FLIGHT_AT, 8);
+    return are_equal(&call->argv[1], slot->bytes.at + PROCESS_AT, ID_BYTES) &&
+           are_equal(&call->argv[2], slot->bytes.at + FLIGHT_AT,
+                     EPOCH_AT - FLIGHT_AT);
 }
 
 /* The same, and has the call's version. */
@@ -294,7 +304,32 @@ static bool is_owned(const struct model_slot *slot,
                      const struct model_call *call)
 {
     return are_equal(&call->argv[0], slot->bytes.at + VERSION_AT, ID_BYTES) &&
-           is_held_by(slot, &call->argv[1], &call->argv[2]);
+           is_held_by(slot, call);
+}
+
+static uint32_t epoch_of(const struct model_slot *slot)
+{
+    return (uint32_t)model_get_u64(slot->bytes.at + FLIGHT_AT);
+}
+
+static void set_times(struct model *t, struct model_slot *slot,
+                      uint64_t length_ms)
+{
+    unsigned char *record = slot->bytes.at;
+
+    shed_entry_put_u64(record + WRITTEN_AT, t->now_ms);
+    shed_entry_put_u64(record + UNTIL_AT, t->now_ms + length_ms);
+    touch_slot(t, slot);
+}
+
+/* As renew() there; the life of the record stays. */
+static void renew_lease(struct model *t, struct model_slot *slot,
+                        uint64_t epoch, uint64_t length_ms)
+{
+    if (epoch > 0 && epoch < epoch_of(slot))
+        epoch = epoch_of(slot);
+    set_times(t, slot, length_ms);
+    shed_entry_put_u32(slot->bytes.at + EPOCH_AT, (uint32_t)epoch);
 }
 
 /* ----------------------------------------------------------- acquire.lua */
@@ -314,7 +349,8 @@ static const unsigned char *row_version(const struct model_slot *slot)
 {
     const unsigned char *at = slot->bytes.at;
 
-    return (at[FLAGS_AT] & SHED_ENTRY_ROW_VERSION) != 0 ? at + FLIGHT_AT : NULL;
+    return (at[FLAGS_AT] & SHED_ENTRY_ROW_VERSION) != 0 ? at + ROW_VERSION_AT
+                                                        : NULL;
 }
 
 static void add_nonce(struct model_reply *reply, const struct aim *aim)
@@ -348,54 +384,46 @@ static void lead(struct model *t, const struct model_call *call,
         return;
     say_lead(reply, aim, version, how);
     append(&record, magic, sizeof(magic));
-    append(&record, "L", 1);
-    append(&record, call->argv[3].at, call->argv[3].size);
+    append(&record, "L\0\0", 3);
     append(&record, reply->part[1].at, ID_BYTES);
     append(&record, call->argv[1].at, call->argv[1].size);
     append_u64(&record, t->now_ms);
     append_u64(&record, t->now_ms + number_of(&call->argv[4]));
     append(&record, call->argv[2].at, call->argv[2].size);
+    append_u32(&record, (uint32_t)number_of(&call->argv[3]));
     set_px(t, aim->slot, &record, number_of(&call->argv[5]));
 }
 
-static bool is_gone(const struct model *t, const unsigned char *record)
+static bool is_gone(const struct model *t, const struct model_slot *slot)
 {
     char id[ID_BYTES + 1] = "";
+    unsigned process, epoch = epoch_of(slot);
 
-    if ((record[FLAGS_AT] & SHED_ENTRY_HAS_CHANNEL) == 0)
-        return false;
-    memcpy(id, record + PROCESS_AT, ID_BYTES);
-    return (t->channels >> strtoull(id, NULL, 16) % MODEL_PROCESSES & 1) == 0;
+    memcpy(id, slot->bytes.at + PROCESS_AT, ID_BYTES);
+    process = (unsigned)strtoull(id, NULL, 16) % MODEL_PROCESSES;
+    return epoch != 0 &&
+           (t->channels[process] >> epoch % MODEL_EPOCHS & 1) == 0;
 }
 
-static bool is_over(const struct model *t, const struct model_call *call,
-                    const struct model_slot *slot)
+static uint64_t end_of(const struct model_slot *slot)
 {
-    const unsigned char *record = slot->bytes.at;
-    uint64_t written = model_get_u64(record + WRITTEN_AT);
-    uint64_t until = model_get_u64(record + UNTIL_AT);
+    return model_get_u64(slot->bytes.at + UNTIL_AT);
+}
+
+static bool is_over(struct model *t, const struct model_call *call,
+                    struct model_slot *slot)
+{
+    uint64_t grace = number_of(&call->argv[6]);
 
     if (!slot->has_ttl || slot->expires_ms - t->now_ms > LONGEST_RECORD_MS)
         return true;
-    if (t->now_ms >= until)
+    if (t->now_ms >= end_of(slot))
         return true;
-    if (are_equal(&call->argv[1], record + PROCESS_AT, ID_BYTES) &&
-        call->argv[10].size > 0 &&
-        model_get_u64(record + FLIGHT_AT) < model_get_u64(call->argv[2].at))
-        return true; /* an earlier flight of the process has left it behind */
-    return (t->now_ms < written ||
-            t->now_ms - written >= number_of(&call->argv[6])) &&
-           is_gone(t, record);
-}
-
-static void set_times(struct model *t, struct model_slot *slot,
-                      uint64_t length_ms)
-{
-    unsigned char *record = slot->bytes.at;
-
-    shed_entry_put_u64(record + WRITTEN_AT, t->now_ms);
-    shed_entry_put_u64(record + UNTIL_AT, t->now_ms + length_ms);
-    touch_slot(t, slot);
+    if (end_of(slot) <= t->now_ms + grace || !is_gone(t, slot))
+        return false;
+    if (grace > 0)
+        set_times(t, slot, grace);
+    return grace == 0;
 }
 
 static void say_wait(struct model *t, const struct model_call *call,
@@ -444,12 +472,11 @@ static void meet_lease(struct model *t, const struct model_call *call,
 {
     unsigned char *record = aim->slot->bytes.at;
 
-    if (are_equal(&call->argv[1], record + PROCESS_AT, ID_BYTES) &&
-        are_equal(&call->argv[2], record + FLIGHT_AT, 8)) {
-        if (t->is_full)
-            say_lead(reply, aim, record + VERSION_AT, "mine");
-        else
-            lead(t, call, aim, record + VERSION_AT, "mine", reply);
+    if (is_held_by(aim->slot, call)) {
+        renew_lease(t, aim->slot, number_of(&call->argv[3]),
+                    number_of(&call->argv[4]));
+        aim->slot->expires_ms = t->now_ms + number_of(&call->argv[5]);
+        say_lead(reply, aim, record + VERSION_AT, "mine");
     } else if (!is_over(t, call, aim->slot)) {
         if (is_ended(aim))
             keep_ended(t, aim->value, aim->slot);
@@ -634,25 +661,10 @@ static void renew(struct model *t, const struct model_call *call,
     say_integer(reply, 0);
     if (read_key(t, call, slot) != 'L' || !is_owned(slot, call))
         return;
-    set_times(t, slot, number_of(&call->argv[3]));
+    renew_lease(t, slot, number_of(&call->argv[4]), number_of(&call->argv[3]));
     say_integer(reply, 1);
     if (call->is_refresh)
         keep_for_refresh(t, call);
-}
-
-static void leave(struct model *t, const struct model_call *call,
-                  struct model_reply *reply)
-{
-    struct model_slot *slots[] = {&t->slot[call->key], &t->refresh[call->key]};
-    unsigned ended = 0;
-
-    for (size_t i = 0; i < 2; i++)
-        if (read_key(t, call, slots[i]) == 'L' &&
-            is_held_by(slots[i], &call->argv[0], &call->argv[1])) {
-            del(t, slots[i]);
-            ended++;
-        }
-    say_integer(reply, ended);
 }
 
 static void invalidate(struct model *t, const struct model_call *call,
@@ -733,7 +745,6 @@ void model_call(struct model *t, const struct model_call *call,
         [SHED_SCRIPT_PUBLISH] = publish,
         [SHED_SCRIPT_FAIL] = fail,
         [SHED_SCRIPT_RENEW] = renew,
-        [SHED_SCRIPT_LEAVE] = leave,
         [SHED_SCRIPT_INVALIDATE] = invalidate,
         [SHED_SCRIPT_EXPIRE] = expire_value,
         [SHED_SCRIPT_PUT] = put,
@@ -774,21 +785,16 @@ static void begin(struct model_call *call, enum shed_script script, size_t key)
     call->argc = 0;
 }
 
-static void add_flight(struct model_call *call, const struct model_owner *owner)
-{
-    char id[ID_BYTES + 1];
-    unsigned char flight[8];
-
-    snprintf(id, sizeof(id), "%016x", owner->process);
-    shed_entry_put_u64(flight, owner->flight);
-    model_bytes_set(add(call), id, ID_BYTES);
-    model_bytes_set(add(call), flight, sizeof(flight));
-}
-
 static void add_owner(struct model_call *call, const struct model_owner *owner)
 {
+    char id[ID_BYTES + 1];
+    unsigned char flight[4];
+
+    snprintf(id, sizeof(id), "%016x", owner->process);
+    shed_entry_put_u32(flight, owner->flight);
     model_bytes_set(add(call), owner->version, ID_BYTES);
-    add_flight(call, owner);
+    model_bytes_set(add(call), id, ID_BYTES);
+    model_bytes_set(add(call), flight, sizeof(flight));
 }
 
 static void add_entry(struct model_call *call, const struct shed_entry *entry,
@@ -825,18 +831,14 @@ static void add_or_nothing(struct model_call *call, const unsigned char *bytes,
 }
 
 void model_make_acquire(struct model_call *call, size_t key,
-                        const struct model_owner *owner, bool has_channel,
+                        const struct model_owner *owner,
                         const struct model_lease_times *times,
                         const struct model_bytes *seen,
-                        const unsigned char *due, bool has_waited,
-                        bool is_alone)
+                        const unsigned char *due, bool has_waited)
 {
-    const unsigned char flags[2] = {0,
-                                    has_channel ? SHED_ENTRY_HAS_CHANNEL : 0};
-
     begin(call, SHED_SCRIPT_ACQUIRE, key);
     add_owner(call, owner);
-    model_bytes_set(add(call), flags, sizeof(flags));
+    model_bytes_number(add(call), owner->epoch);
     model_bytes_number(add(call), times->lease_ms);
     model_bytes_number(add(call), times->record_ms);
     model_bytes_number(add(call), times->grace_ms);
@@ -846,7 +848,6 @@ void model_make_acquire(struct model_call *call, size_t key,
         model_bytes_set(add(call), "", 0);
     add_or_nothing(call, due, SHED_ENTRY_IDENTITY_BYTES);
     model_bytes_set(add(call), "waited", has_waited ? strlen("waited") : 0);
-    model_bytes_set(add(call), "alone", is_alone ? strlen("alone") : 0);
 }
 
 void model_make_publish(struct model_call *call, size_t key,
@@ -886,13 +887,7 @@ void model_make_renew(struct model_call *call, size_t key, bool is_refresh,
     call->is_refresh = is_refresh;
     add_owner(call, owner);
     model_bytes_number(add(call), lease_ms);
-}
-
-void model_make_leave(struct model_call *call, size_t key,
-                      const struct model_owner *owner)
-{
-    begin(call, SHED_SCRIPT_LEAVE, key);
-    add_flight(call, owner);
+    model_bytes_number(add(call), owner->epoch);
 }
 
 void model_make_invalidate(struct model_call *call, size_t key)

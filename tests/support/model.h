@@ -4,7 +4,8 @@
  * test_scripts compares it with a real Redis; test_sim runs on it.
  *
  * Keys, processes and clients are small numbers. A client is a connection with
- * tracking; the process p has the id of 16 hexadecimal digits that is p.
+ * tracking; the process p has the id of 16 hexadecimal digits that is p, and
+ * epochs that are numbered from 1.
  */
 #ifndef MODEL_H
 #define MODEL_H
@@ -19,7 +20,8 @@
 #define MODEL_KEYS 8
 #define MODEL_PROCESSES 64
 #define MODEL_BYTES_MAX 192
-#define MODEL_ARGS_MAX 11
+#define MODEL_EPOCHS 64
+#define MODEL_ARGS_MAX 10
 
 struct model_bytes {
     size_t size;
@@ -39,7 +41,9 @@ struct model {
     bool is_full;    /* writes that need memory are refused */
     struct model_slot slot[MODEL_KEYS];
     struct model_slot refresh[MODEL_KEYS];
-    uint64_t channels;           /* subscribed processes, a bit each */
+    uint64_t channels[MODEL_PROCESSES]; /* of each process: the epochs whose
+                                           channels are subscribed to, a bit
+                                           each */
     uint64_t pushed[MODEL_KEYS]; /* clients that were sent a push; the reader
                                     removes them */
 };
@@ -90,7 +94,8 @@ uint64_t model_get_u64(const unsigned char *at);
 
 struct model_owner {
     unsigned process;
-    uint64_t flight;
+    uint32_t flight;
+    uint32_t epoch; /* 0: it has no channel */
     unsigned char version[16];
 };
 
@@ -111,14 +116,12 @@ struct model_value {
 
 /* seen: the beginning of an entry that was found corrupt, or NULL. due: the
  * identity of a fresh value that is to be refreshed, or NULL.
- * has_waited: for a load that was under way. is_alone: the process has no other
- * flight of the key. */
+ * has_waited: for a load that was under way. */
 void model_make_acquire(struct model_call *call, size_t key,
-                        const struct model_owner *owner, bool has_channel,
+                        const struct model_owner *owner,
                         const struct model_lease_times *times,
                         const struct model_bytes *seen,
-                        const unsigned char *due, bool has_waited,
-                        bool is_alone);
+                        const unsigned char *due, bool has_waited);
 /* replaced: the nonce of the value that a refresh replaces, or NULL. keep: "",
  * or how that value is kept. */
 void model_make_publish(struct model_call *call, size_t key,
@@ -132,8 +135,6 @@ void model_make_fail(struct model_call *call, size_t key, bool is_refresh,
                      uint64_t ttl_ms, uint64_t kept_ms);
 void model_make_renew(struct model_call *call, size_t key, bool is_refresh,
                       const struct model_owner *owner, uint64_t lease_ms);
-void model_make_leave(struct model_call *call, size_t key,
-                      const struct model_owner *owner);
 void model_make_invalidate(struct model_call *call, size_t key);
 void model_make_expire(struct model_call *call, size_t key, uint64_t in_ms);
 /* until_ms: when it is too late. */

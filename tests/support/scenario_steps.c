@@ -13,7 +13,7 @@
 #define WRITTEN_AT 40
 #define UNTIL_AT 48
 #define WORDS_MAX 8
-#define LONG_GRACE_MS 60000
+#define GRACE_MS 10000
 #define HOUR_MS 3600000
 #define SLACK_MS 5000
 #define MODEL_START_MS 1700000000000
@@ -63,9 +63,13 @@ static uint64_t number_at(const struct words *words, size_t i)
 static struct model_owner owner_at(const struct words *words, size_t i)
 {
     struct model_owner owner = {.process = (unsigned)number_at(words, i),
-                                .flight = number_at(words, i + 1)};
+                                .flight = (uint32_t)number_at(words, i + 1),
+                                .epoch = 1};
 
     memset(owner.version, *word_at(words, i + 2), sizeof(owner.version));
+    for (size_t at = i + 3; at < words->count; at++)
+        if (strncmp(words->at[at], "epoch=", 6) == 0)
+            owner.epoch = (uint32_t)strtoul(words->at[at] + 6, NULL, 10);
     return owner;
 }
 
@@ -121,11 +125,12 @@ static void make_acquire(struct store *store, const struct words *words,
         model_bytes_set(&seen, now.bytes.at, SHED_ENTRY_HEADER_BYTES);
     if (has(words, "other"))
         model_bytes_set(&seen, "other bytes", 11);
-    if (has(words, "young"))
-        t.grace_ms = LONG_GRACE_MS;
-    model_make_acquire(call, 0, &owner, !has(words, "nochannel"), &t, &seen,
-                       is_due ? due : NULL, has(words, "waited"),
-                       has(words, "alone"));
+    if (has(words, "grace"))
+        t.grace_ms = GRACE_MS;
+    if (has(words, "patient"))
+        t.grace_ms = 2 * times.lease_ms;
+    model_make_acquire(call, 0, &owner, &t, &seen, is_due ? due : NULL,
+                       has(words, "waited"));
     call->client = owner.process;
     call->is_tracked = has(words, "tracked");
 }
@@ -169,9 +174,6 @@ static bool make_call(struct store *store, const struct words *words,
     } else if (strcmp(verb, "renew") == 0) {
         owner = owner_at(words, 1);
         model_make_renew(call, 0, is_refresh, &owner, times.lease_ms);
-    } else if (strcmp(verb, "leave") == 0) {
-        owner = owner_at(words, 1);
-        model_make_leave(call, 0, &owner);
     } else if (strcmp(verb, "put") == 0) {
         store->get(store, &now);
         value = value_at(words, 1);
@@ -232,7 +234,9 @@ static bool interfere(struct store *store, const struct words *words)
     } else if (strcmp(verb, "full") == 0 || strcmp(verb, "room") == 0) {
         store->set_full(store, *verb == 'f');
     } else if (strcmp(verb, "open") == 0 || strcmp(verb, "close") == 0) {
-        store->set_channel(store, (unsigned)number_at(words, 1), *verb == 'o');
+        store->set_channel(store, (unsigned)number_at(words, 1),
+                           words->count > 2 ? (unsigned)number_at(words, 2) : 1,
+                           *verb == 'o');
     } else {
         return false;
     }
@@ -478,14 +482,14 @@ static void model_store_set_full(struct store *store, bool is_full)
 }
 
 static void model_store_set_channel(struct store *store, unsigned process,
-                                    bool is_open)
+                                    unsigned epoch, bool is_open)
 {
-    uint64_t bit = UINT64_C(1) << process;
+    uint64_t bit = UINT64_C(1) << epoch;
 
     if (is_open)
-        model_of(store)->channels |= bit;
+        model_of(store)->channels[process] |= bit;
     else
-        model_of(store)->channels &= ~bit;
+        model_of(store)->channels[process] &= ~bit;
 }
 
 static bool model_store_take_pushes(struct store *store, unsigned client)

@@ -4,22 +4,27 @@
  *
  * A step is a line of words, and so is the expected reply:
  *
- *   acquire PROCESS FLIGHT VERSION [tracked] [nochannel] [young] [seen] [due=N]
+ *   acquire PROCESS FLIGHT VERSION [epoch=N] [tracked] [grace] [patient] [seen]
+ *       [due=N] [waited]
  *       -> LEAD VERSION HOW | WAIT | HIT ENTRY | FAILED ENTRY; if it is about a
  *       refresh, "of N" follows, the nonce of the value. VERSION is a letter;
- *       young: with a long grace period; seen: the present value was found
- *       corrupt; due: the value with nonce N was found due
+ *       the epoch is 1 unless it is named; grace: with a grace of half a lease,
+ *       and not of 0; patient: with one that is longer than a lease; seen: the
+ *       present value was found corrupt; due: the value with nonce N was found
+ *       due
  *   publish VERSION ROW TTL [of=N]
  *       -> STORED | SUPERSEDED ENTRY | INVALIDATED. ROW "-": no such row; N:
- * the value that a refresh replaces fail PROCESS FLIGHT VERSION REASON TTL
- * [refresh]    -> 1 | 0 renew PROCESS FLIGHT VERSION [refresh]              ->
- * 1 | 0 put ROW TTL | invalidate | expire                   -> a number set
- * TEXT | list | del | persist | flip | cut SIZE | age MS | pttl MS what other
- * clients do: flip changes the last byte, cut shortens, age moves an entry's
- * times into the past refresh                            what follows is about
- * the refresh lease full | room                        memory is out, or there
- * is some again open PROCESS | close PROCESS       channels pushes CLIENT -> 1
- * | 0
+ *       the value that a refresh replaces
+ *   fail PROCESS FLIGHT VERSION REASON TTL [refresh]      -> 1 | 0
+ *   renew PROCESS FLIGHT VERSION [epoch=N] [refresh]      -> 1 | 0
+ *   put ROW TTL | invalidate | expire                     -> a number
+ *   set TEXT | list | del | persist | flip | cut SIZE | age MS | pttl MS
+ *       what other clients do: flip changes the last byte, cut shortens, age
+ *       moves an entry's times into the past
+ *   refresh             what follows is about the refresh lease
+ *   full | room         memory is out, or there is some again
+ *   open PROCESS [EPOCH] | close PROCESS [EPOCH]          channels
+ *   pushes CLIENT                                         -> 1 | 0
  *
  * ENTRY is its type and payload; the nonce of a stored row is its first letter.
  * A client has the number of its process. OOM is the reply when Redis is out of
@@ -61,7 +66,8 @@ struct store {
     void (*del)(struct store *);
     void (*set_pttl)(struct store *, uint64_t pttl_ms); /* 0: none */
     void (*set_full)(struct store *, bool is_full);
-    void (*set_channel)(struct store *, unsigned process, bool is_open);
+    void (*set_channel)(struct store *, unsigned process, unsigned epoch,
+                        bool is_open);
     bool (*take_pushes)(struct store *, unsigned client);
 };
 

@@ -372,13 +372,12 @@ END_TEST
 
 START_TEST(a_lease_has_a_header_and_nothing_behind_it)
 {
-    struct bytes bytes = {.at = "\xf5shd\x02L\x00\x04", .size = 64};
+    struct bytes bytes = {.at = "\xf5shd\x02L", .size = 64};
     struct shed_entry out;
 
     shed_entry_put_u64(bytes.at + 48, 4711);
     ck_assert_int_eq(shed_entry_decode(key, bytes.at, 64, &out), SHED_ENTRY_OK);
     ck_assert_int_eq(out.type, SHED_ENTRY_LEASE);
-    ck_assert_uint_eq(out.flags, SHED_ENTRY_HAS_CHANNEL);
     ck_assert_uint_eq(out.until_ms, 4711);
     ck_assert_int_eq(shed_entry_decode(key, bytes.at, 65, &out),
                      SHED_ENTRY_FOREIGN);
@@ -412,7 +411,8 @@ START_TEST(a_lease_names_its_holder)
     struct shed_entry out;
 
     memcpy(lease + 24, "0123456789abcdef", SHED_ENTRY_PROCESS_BYTES);
-    shed_entry_put_u64(lease + 56, 77);
+    shed_entry_put_u32(lease + 56, 77);
+    shed_entry_put_u32(lease + 60, 4711);
     ck_assert_int_eq(
         shed_entry_decode(of, lease, SHED_ENTRY_HEADER_BYTES, &out),
         SHED_ENTRY_OK);
@@ -420,6 +420,7 @@ START_TEST(a_lease_names_its_holder)
     ck_assert_mem_eq(holder.process, "0123456789abcdef",
                      sizeof(holder.process));
     ck_assert_uint_eq(holder.flight, 77);
+    ck_assert_uint_eq(holder.epoch, 4711);
 }
 END_TEST
 

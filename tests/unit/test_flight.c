@@ -525,7 +525,65 @@ START_TEST(a_marker_that_is_refused_becomes_a_release)
     expect(SHED_SEND_RELEASE, SHED_ANSWER_NOTHING, 0);
     trouble(SHED_TROUBLE_NO_WRITE);
     expect_nothing();
+    ck_assert(subject.act.leaves_lease);
     expect_state(SHED_FLIGHT_OVER);
+}
+END_TEST
+
+START_TEST(a_lease_that_was_ended_is_not_left)
+{
+    start_loading();
+    reply(SHED_EV_LOAD_FAILED);
+    reply(SHED_EV_ENDED);
+    ck_assert(!subject.act.leaves_lease);
+    expect_state(SHED_FLIGHT_OVER);
+}
+END_TEST
+
+START_TEST(a_publish_that_is_refused_for_good_leaves_its_lease)
+{
+    start_publishing();
+    trouble(SHED_TROUBLE_DENIED);
+    expect(SHED_SEND_NOTHING, SHED_ANSWER_UNPUBLISHED, 1);
+    ck_assert(subject.act.leaves_lease);
+}
+END_TEST
+
+START_TEST(an_abandoned_load_whose_lease_could_not_be_ended_leaves_it)
+{
+    start_loading();
+    subject.now_ms += LOAD_TIMEOUT_MS;
+    event(SHED_EV_TIMER);
+    expect_state(SHED_FLIGHT_ABANDONED);
+    trouble(SHED_TROUBLE_NO_WRITE);
+    ck_assert(subject.act.leaves_lease);
+    expect_state(SHED_FLIGHT_ABANDONED);
+}
+END_TEST
+
+START_TEST(a_load_renews_its_lease_in_the_next_epoch)
+{
+    start_loading();
+    event(SHED_EV_EPOCH);
+    expect(SHED_SEND_RENEW, SHED_ANSWER_NOTHING, 0);
+    ck_assert(!subject.act.set_timer);
+    step((struct shed_flight_event){.type = SHED_EV_LEASE_LOST,
+                                    .request = subject.act.request});
+    event(SHED_EV_EPOCH);
+    expect_nothing();
+}
+END_TEST
+
+START_TEST(a_waiter_looks_in_the_next_epoch)
+{
+    start();
+    event(SHED_EV_EPOCH); /* it may have come before the look */
+    reply_wait(LEASE_MS);
+    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
+    reply_wait(LEASE_MS);
+    expect_state(SHED_FLIGHT_WAITING);
+    event(SHED_EV_EPOCH);
+    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
 }
 END_TEST
 
@@ -890,6 +948,12 @@ static void add_tests_3(TCase *tc)
 {
     tcase_add_test(tc, a_fail_is_not_sent_for_ever);
     tcase_add_test(tc, a_marker_that_is_refused_becomes_a_release);
+    tcase_add_test(tc, a_lease_that_was_ended_is_not_left);
+    tcase_add_test(tc, a_publish_that_is_refused_for_good_leaves_its_lease);
+    tcase_add_test(tc,
+                   an_abandoned_load_whose_lease_could_not_be_ended_leaves_it);
+    tcase_add_test(tc, a_load_renews_its_lease_in_the_next_epoch);
+    tcase_add_test(tc, a_waiter_looks_in_the_next_epoch);
     tcase_add_test(tc, a_lease_is_renewed_at_a_third);
     tcase_add_test(tc, a_refresh_renews_its_lease_when_its_value_ends);
     tcase_add_test(tc, a_value_that_ends_later_leaves_the_renewals_as_they_are);

@@ -12,7 +12,7 @@
  * a late command are covered. Not in the model: the clock (a lease may end and
  * an entry may vanish at any moment, or not; so a value that has ended is one that
  * may be refreshed, or has vanished when acquire comes), foreign and corrupt entries (acquire
- * replaces them like NOTHING), payloads, and callers, who are in flight.pml.
+ * replaces them like NOTHING), payloads, and callers (test_sim has them).
  *
  * Checked at every step:
  *   stale set   what is stored was read after the last invalidation of the key

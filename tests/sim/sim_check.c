@@ -129,11 +129,29 @@ void sim_check_wait(const struct sim *sim, const struct sim_caller *caller)
         sim_fail(sim, "a caller waits for key %zu", caller->key);
 }
 
+/* Of the flights of a key in a process that can be joined, at most one loads.
+ */
+static void check_joinable(const struct sim *sim,
+                           const struct sim_flight *flight)
+{
+    for (size_t i = 0; i < SIM_FLIGHTS; i++) {
+        const struct sim_flight *other = &sim->flight[i];
+
+        if (other != flight && other->number != 0 &&
+            other->process == flight->process && other->key == flight->key &&
+            !other->is_detached && other->machine.state == SHED_FLIGHT_LOADING)
+            sim_fail(sim, "two flights that can be joined load key %zu",
+                     flight->key);
+    }
+}
+
 void sim_check_load(struct sim *sim, const struct sim_flight *flight,
                     bool is_leased)
 {
     const unsigned char *version = flight->owner.version;
 
+    if (!flight->is_detached)
+        check_joinable(sim, flight);
     if (sim->killed_ms > 0 && sim->reloaded_ms == 0)
         sim->reloaded_ms = sim->now_ms;
     if (!is_leased) {

@@ -189,9 +189,7 @@ struct shed_event;
  * end of a load) passes. A call fails if its connection is lost or cannot be
  * made, without a reply within command_timeout_ms or slow_ms, or with LOADING,
  * BUSY and the like, but not with OOM or READONLY. Calls that are abandoned
- * earlier fail if no call was answered in command_timeout_ms of waiting. A
- * Redis that cannot be reached, hangs or loads its data is left alone without
- * it.
+ * earlier fail if no call was answered in command_timeout_ms of waiting.
  *
  * Before a source. While it is open, a get that needs a load gets a stale row
  * within stale_if_error_ms, or else SHED_ESOURCE at once, unless another

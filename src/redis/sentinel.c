@@ -17,8 +17,8 @@ struct question {
     struct shed_address *address;
     struct shed_conn conn;
     bool is_over;
-    struct shed_sentinel_answer answer;
-    struct shed_error why; /* there is none */
+    struct shed_sentinel_answer *answer; /* in the inquiry */
+    struct shed_error why;               /* there is none */
 };
 
 /* All of them. */
@@ -26,6 +26,7 @@ struct inquiry {
     const char *primary;
     size_t count;
     struct question at[SHED_SENTINELS_MAX];
+    struct shed_sentinel_answer answers[SHED_SENTINELS_MAX];
 };
 
 const struct shed_sentinel_answer *
@@ -74,7 +75,7 @@ static void take_answer(struct question *q, const struct shed_reply *reply)
                     shed_reply_at(reply, 0)) &&
                copy(answer.port, sizeof(answer.port),
                     shed_reply_at(reply, 1))) {
-        q->answer = answer;
+        *q->answer = answer;
         q->is_over = true;
     } else {
         fail(q, "its answer is not understood");
@@ -135,7 +136,7 @@ static enum shed_code begin_all(struct inquiry *all, char *list,
         if (code != SHED_OK)
             break;
         shed_conn_init(&q->conn, q->address, &options);
-        all->count++;
+        q->answer = &all->answers[all->count++];
         code = begin(q, all->primary, err);
     }
     return code;
@@ -190,7 +191,7 @@ static enum shed_code fail_all(const struct inquiry *all,
     size_t answers = 0;
 
     for (size_t i = 0; i < all->count; i++) {
-        if (all->at[i].answer.host[0] != '\0')
+        if (all->answers[i].host[0] != '\0')
             answers++;
         else if (silent == NULL)
             silent = &all->at[i];
@@ -207,21 +208,12 @@ static enum shed_code fail_all(const struct inquiry *all,
                      silent->is_over ? silent->why.reason : "no answer");
 }
 
-static const struct shed_sentinel_answer *
-find_majority(const struct inquiry *all, struct shed_sentinel_answer *room)
-{
-    for (size_t i = 0; i < all->count; i++)
-        room[i] = all->at[i].answer;
-    return shed_sentinels_agree(room, all->count);
-}
-
 enum shed_code shed_sentinels_ask(const char *primary, char *list,
                                   const char *user, const char *password,
                                   struct shed_sentinel_answer *out,
                                   struct shed_error *err)
 {
     struct inquiry *all = calloc(1, sizeof(*all));
-    struct shed_sentinel_answer room[SHED_SENTINELS_MAX];
     const struct shed_sentinel_answer *found = NULL;
     uint64_t deadline_ms = shed_now_ms() + SHED_SENTINELS_ASK_MS;
     enum shed_code code;
@@ -231,7 +223,7 @@ enum shed_code shed_sentinels_ask(const char *primary, char *list,
     all->primary = primary;
     code = begin_all(all, list, user, password, err);
     while (code == SHED_OK) {
-        found = find_majority(all, room);
+        found = shed_sentinels_agree(all->answers, all->count);
         if (found != NULL || !wait_for_one(all, deadline_ms))
             break;
     }

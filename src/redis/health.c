@@ -68,6 +68,25 @@ static uint64_t count_failure(struct shed_health *h, unsigned weight,
                            h->reconnect_max_ms, random);
 }
 
+/* Those who fail wait: a link's failure does not keep the session from its try,
+ * nor the session's a link. */
+static void begin_pause(struct shed_health *h,
+                        const struct shed_health_try *try, unsigned weight,
+                        uint64_t now_ms, uint64_t random)
+{
+    bool is_counted = try->round == h->round;
+    uint64_t *retry_ms =
+        try->user == SHED_HEALTH_LINK ? &h->link_retry_ms : &h->retry_ms;
+
+    if (!is_counted && h->state == SHED_HEALTH_UP)
+        return;
+    if (is_counted)
+        h->pause_ms = count_failure(h, weight, random);
+    h->state = SHED_HEALTH_PAUSED;
+    if (*retry_ms < now_ms + h->pause_ms)
+        *retry_ms = now_ms + h->pause_ms;
+}
+
 /* What was heard in the first half may have come before the server stopped, and
  * have been read late by a thread that did not run. */
 static bool is_silent(const struct shed_health *h, uint64_t since_ms,
@@ -86,20 +105,20 @@ static void fall_silent(struct shed_health *h, uint64_t now_ms, uint64_t random)
     move_to(h, SHED_HEALTH_SILENT, is_first ? 0 : pause_ms, now_ms);
 }
 
-static void go_unanswered(struct shed_health *h, bool is_counted,
-                          uint64_t since_ms, uint64_t now_ms, uint64_t random)
+static void go_unanswered(struct shed_health *h,
+                          const struct shed_health_try *try, uint64_t since_ms,
+                          uint64_t now_ms, uint64_t random)
 {
-    if (h->state == SHED_HEALTH_SILENT ? is_counted
-                                       : is_silent(h, since_ms, now_ms))
+    if (h->state != SHED_HEALTH_SILENT && !is_silent(h, since_ms, now_ms))
+        begin_pause(h, try, SILENCE_WEIGHT, now_ms, random);
+    else if (h->state != SHED_HEALTH_SILENT || try->round == h->round)
         fall_silent(h, now_ms, random);
-    else if (h->state != SHED_HEALTH_SILENT && is_counted)
-        move_to(h, SHED_HEALTH_PAUSED, count_failure(h, SILENCE_WEIGHT, random),
-                now_ms);
 }
 
 /* One that was cut short tells nothing about the server. But if no try gets an
  * answer for a whole timeout, none might ever get one. */
-static void be_cut_short(struct shed_health *h, uint64_t now_ms,
+static void be_cut_short(struct shed_health *h,
+                         const struct shed_health_try *try, uint64_t now_ms,
                          uint64_t random)
 {
     uint64_t since_ms = h->unanswered_ms;
@@ -108,7 +127,7 @@ static void be_cut_short(struct shed_health *h, uint64_t now_ms,
         h->unanswered_ms = now_ms;
     } else if (now_ms - since_ms >= h->connect_timeout_ms) {
         h->unanswered_ms = 0;
-        go_unanswered(h, true, since_ms, now_ms, random);
+        go_unanswered(h, try, since_ms, now_ms, random);
     }
 }
 
@@ -139,12 +158,18 @@ static void hear(struct shed_health *h, uint64_t now_ms)
         move_to(h, SHED_HEALTH_UP, 0, now_ms);
 }
 
+/* If others are answered, the connection that was missed is dead by itself. */
+static void miss(struct shed_health *h, uint64_t since_ms, uint64_t now_ms,
+                 uint64_t random)
+{
+    if (h->state != SHED_HEALTH_SILENT && is_silent(h, since_ms, now_ms))
+        fall_silent(h, now_ms, random);
+}
+
 /* What a try, or its connection, tells of the present term. */
 static void learn_try(struct shed_health *h, const struct shed_health_event *e,
                       uint64_t now_ms, uint64_t random)
 {
-    bool is_counted = e->try.round == h->round;
-
     switch (e->type) {
     case SHED_HEALTH_REACHED:
         h->heard_ms = now_ms;
@@ -152,14 +177,13 @@ static void learn_try(struct shed_health *h, const struct shed_health_event *e,
         break;
     case SHED_HEALTH_REFUSED:
         h->heard_ms = now_ms;
-        if (is_counted || h->state == SHED_HEALTH_SILENT)
-            move_to(h, SHED_HEALTH_PAUSED, count_failure(h, 1, random), now_ms);
+        begin_pause(h, &e->try, 1, now_ms, random);
         break;
     case SHED_HEALTH_UNANSWERED:
-        go_unanswered(h, is_counted, e->since_ms, now_ms, random);
+        go_unanswered(h, &e->try, e->since_ms, now_ms, random);
         break;
     case SHED_HEALTH_CUT_SHORT:
-        be_cut_short(h, now_ms, random);
+        be_cut_short(h, &e->try, now_ms, random);
         break;
     case SHED_HEALTH_NO_PRIMARY:
         leave(h, now_ms, random);
@@ -170,14 +194,13 @@ static void learn_try(struct shed_health *h, const struct shed_health_event *e,
     }
 }
 
-/* A connection that was missed alone is dead by itself. */
 void shed_health_tell(struct shed_health *h, const struct shed_health_event *e,
                       uint64_t now_ms, uint64_t random)
 {
     if (e->type == SHED_HEALTH_HEARD)
         hear(h, now_ms);
     else if (e->type == SHED_HEALTH_MISSED)
-        go_unanswered(h, false, e->since_ms, now_ms, random);
+        miss(h, e->since_ms, now_ms, random);
     else if (e->try.term == h->term)
         learn_try(h, e, now_ms, random);
 }

@@ -7,16 +7,16 @@
  * publish, a renewal, a release) is no guarded call: it is always sent, because
  * it shortens the trouble of others, and only silence stops it.
  *
- *            a link connects      the session connects   a guarded call is sent
- *   UP       yes                  yes                    yes
- *   PAUSED   one in each pause    after the pause        yes; LOADING: see
- * below LEFT     one in each pause    after the pause        yes SILENT   no
- * after the pause,       no for commands only OPEN     yes                  yes
- * probes only
+ *            a link connects     the session connects     a guarded call
+ *   UP       yes                 yes                      yes
+ *   PAUSED   one in each pause   after its own pause      yes, but see LOADING
+ *   LEFT     one in each pause   after the pause          yes
+ *   SILENT   no                  for commands, likewise   no
+ *   OPEN     yes                 yes                      probes only
  *
- * A server that says that it cannot work now (it loads its data, or is busy
- * with a script) answers on each connection: so connections are made, and
- * guarded calls are PAUSED, with one call in each pause.
+ * A server that says that it cannot work now (LOADING its data, or BUSY with a
+ * script) answers on each connection: so connections are made, and guarded
+ * calls are PAUSED, with one call in each pause.
  */
 #ifndef SHED_REDIS_HEALTH_H
 #define SHED_REDIS_HEALTH_H
@@ -107,8 +107,8 @@ struct shed_health {
     /* its own */
     enum shed_health_state state; /* never OPEN: that is the breaker's */
     uint64_t pause_ms;            /* how long the present pause is */
-    uint64_t retry_ms;            /* when it ends */
-    uint64_t link_retry_ms;       /* when a link may try */
+    uint64_t retry_ms;            /* when the session may try */
+    uint64_t link_retry_ms;       /* when a link may */
     uint64_t round;               /* of tries: grows with each that failed */
     unsigned failures;            /* in a row, weighted */
     uint64_t heard_ms;            /* the last answer, over any connection */

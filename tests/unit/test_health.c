@@ -86,22 +86,34 @@ static bool leave(unsigned term)
 
 static void end_pause(void)
 {
-    now_ms = health.link_retry_ms;
+    now_ms = health.link_retry_ms > health.retry_ms ? health.link_retry_ms
+                                                    : health.retry_ms;
 }
 
 /* ------------------------------------------------------------------- paused */
 
-START_TEST(after_a_failure_nobody_connects_before_the_end_of_a_pause)
+START_TEST(after_a_failure_a_link_waits_for_a_pause)
 {
     begin();
     random_bits = PAUSE_MIN_MS - 1;
     end_as(try_of(SHED_HEALTH_LINK), SHED_HEALTH_REFUSED);
-    for (int i = 0; i < PAUSE_MIN_MS; i++, now_ms++) {
+    for (int i = 0; i < PAUSE_MIN_MS; i++, now_ms++)
         ck_assert_int_eq(ask(SHED_HEALTH_LINK), SHED_HEALTH_PAUSED);
+    ck_assert_int_eq(ask(SHED_HEALTH_LINK), SHED_HEALTH_UP);
+}
+END_TEST
+
+START_TEST(and_so_does_the_session_and_each_tries_for_itself)
+{
+    begin();
+    random_bits = PAUSE_MIN_MS - 1;
+    end_as(try_of(SHED_HEALTH_COMMANDS), SHED_HEALTH_REFUSED);
+    end_as(try_of(SHED_HEALTH_LINK), SHED_HEALTH_REFUSED);
+    for (int i = 0; i < PAUSE_MIN_MS; i++, now_ms++) {
         ck_assert_int_eq(ask(SHED_HEALTH_COMMANDS), SHED_HEALTH_PAUSED);
         ck_assert_int_eq(ask(SHED_HEALTH_PUSHES), SHED_HEALTH_PAUSED);
     }
-    ck_assert_int_eq(ask(SHED_HEALTH_LINK), SHED_HEALTH_UP);
+    ck_assert_int_eq(ask(SHED_HEALTH_PUSHES), SHED_HEALTH_UP);
 }
 END_TEST
 
@@ -426,14 +438,21 @@ static void check_connect(enum shed_health_user user)
 }
 
 /* After anything that has failed. */
-static void note_pause(void)
+static void note_pause(enum shed_health_user user)
 {
+    bool is_new = health.round != w.rounds;
+    uint64_t end_ms = now_ms + health.pause_ms;
+
     CHECK(health.round <= w.rounds + 1);
-    if (health.round != w.rounds)
-        w.link_may_ms = w.session_may_ms = now_ms + health.pause_ms;
-    if (health.round != w.rounds && health.state == SHED_HEALTH_SILENT)
-        w.silent_event = w.event;
     w.rounds = health.round;
+    if (is_new && health.state == SHED_HEALTH_SILENT) {
+        w.silent_event = w.event;
+        w.link_may_ms = w.session_may_ms = end_ms;
+    } else if (is_new && user == SHED_HEALTH_LINK) {
+        w.link_may_ms = end_ms;
+    } else if (is_new) {
+        w.session_may_ms = end_ms;
+    }
 }
 
 /* After anything that has succeeded. */
@@ -490,7 +509,7 @@ static void tell(const struct connection *c, enum shed_health_event_type type)
 static void fail_try(struct connection *c, enum shed_health_event_type how)
 {
     tell(c, how);
-    note_pause();
+    note_pause(user_of(c));
     lose(c);
 }
 
@@ -663,8 +682,8 @@ int main(void)
     TCase *tc = tcase_create("health");
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc,
-                   after_a_failure_nobody_connects_before_the_end_of_a_pause);
+    tcase_add_test(tc, after_a_failure_a_link_waits_for_a_pause);
+    tcase_add_test(tc, and_so_does_the_session_and_each_tries_for_itself);
     tcase_add_test(tc, then_one_link_tries_at_a_time_and_the_session);
     tcase_add_test(tc, a_connection_that_is_set_up_ends_the_pause);
     tcase_add_test(tc, pauses_grow_until_a_call_is_answered);

@@ -15,7 +15,6 @@
 #include "cache/reads.h"
 
 #include <assert.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +22,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/latch.h"
+#include "base/mutex.h"
 #include "base/value.h"
 
 /* Chains are short: they hold keys that are being read at this moment. */
@@ -49,7 +49,7 @@ struct reader {
 };
 
 struct slot {
-    pthread_mutex_t mu;
+    struct shed_mutex mu;
     struct reader *heads; /* under mu */
 };
 
@@ -178,7 +178,7 @@ static bool leave(struct slot *slot, struct reader *me)
 {
     bool has_left = true;
 
-    pthread_mutex_lock(&slot->mu);
+    shed_mutex_lock(&slot->mu);
     if (me->state == FOLLOWING)
         leave_group_locked(slot, me);
     else if (me->state == COLLECTING)
@@ -187,7 +187,7 @@ static bool leave(struct slot *slot, struct reader *me)
         has_left = false;
     if (has_left)
         me->state = LEFT;
-    pthread_mutex_unlock(&slot->mu);
+    shed_mutex_unlock(&slot->mu);
     return has_left;
 }
 
@@ -198,9 +198,9 @@ static void wait_for_turn(struct slot *slot, struct reader *me,
         (void)shed_latch_wait(&me->latch, UINT64_MAX); /* in a moment */
     if (me->state != DUE)
         return;
-    pthread_mutex_lock(&slot->mu);
+    shed_mutex_lock(&slot->mu);
     me->state = SENDING;
-    pthread_mutex_unlock(&slot->mu);
+    shed_mutex_unlock(&slot->mu);
 }
 
 /* ------------------------------------------------------------- a result */
@@ -240,7 +240,7 @@ static void settle(struct slot *slot, struct reader *me)
 {
     struct reader *others = NULL, *next;
 
-    pthread_mutex_lock(&slot->mu);
+    shed_mutex_lock(&slot->mu);
     if (is_own_failure(me->out->code) && me->others != NULL) {
         next = replace_head_locked(slot, me, DUE);
     } else {
@@ -250,7 +250,7 @@ static void settle(struct slot *slot, struct reader *me)
             r->state = ANSWERED;
         next = begin_next_locked(slot, me->key);
     }
-    pthread_mutex_unlock(&slot->mu);
+    shed_mutex_unlock(&slot->mu);
     wake(next); /* first: Redis is idle without it */
     answer_all(others, me->out);
 }
@@ -262,10 +262,10 @@ static bool share(struct slot *slot, const struct shed_key *key,
     struct reader me = {.key = key, .out = out, .latch = SHED_LATCH_INIT(1)};
     bool waits;
 
-    pthread_mutex_lock(&slot->mu);
+    shed_mutex_lock(&slot->mu);
     enter_locked(slot, &me);
     waits = me.state != SENDING;
-    pthread_mutex_unlock(&slot->mu);
+    shed_mutex_unlock(&slot->mu);
     if (waits)
         wait_for_turn(slot, &me, deadline_ms);
     if (me.state == SENDING) {
@@ -306,10 +306,10 @@ struct shed_reads *shed_reads_create(size_t alone_max)
     if (reads != NULL)
         reads->alone_max = alone_max;
     for (size_t i = 0; reads != NULL && i < SLOTS; i++) {
-        if (pthread_mutex_init(&reads->slot[i].mu, NULL) == 0)
+        if (shed_mutex_init(&reads->slot[i].mu, SHED_RANK_READS) == 0)
             continue;
         while (i-- > 0)
-            pthread_mutex_destroy(&reads->slot[i].mu);
+            shed_mutex_destroy(&reads->slot[i].mu);
         free(reads);
         return NULL;
     }
@@ -319,6 +319,6 @@ struct shed_reads *shed_reads_create(size_t alone_max)
 void shed_reads_destroy(struct shed_reads *reads)
 {
     for (size_t i = 0; reads != NULL && i < SLOTS; i++)
-        pthread_mutex_destroy(&reads->slot[i].mu);
+        shed_mutex_destroy(&reads->slot[i].mu);
     free(reads);
 }

@@ -108,7 +108,7 @@ static void on_standing(void *arg, const struct shed_error *why)
     bool was_up, has_changed;
 
     assert(shed_reactor_is_current(client->reactor));
-    pthread_mutex_lock(&client->mu);
+    shed_mutex_lock(&client->mu);
     was_up = client->standing == SHED_STANDING_UP;
     has_changed = client->standing != standing;
     before_us = now_us - client->standing_since_us;
@@ -117,7 +117,7 @@ static void on_standing(void *arg, const struct shed_error *why)
     client->standing = standing;
     if (why != NULL)
         client->last = *why;
-    pthread_mutex_unlock(&client->mu);
+    shed_mutex_unlock(&client->mu);
     if (why != NULL && shed_gate_is_silent(client->gate))
         shed_links_cut(client->links);
     if (has_changed)
@@ -135,9 +135,9 @@ bool shed_client_is_up(struct shed_client *client)
 {
     bool is_up;
 
-    pthread_mutex_lock(&client->mu);
+    shed_mutex_lock(&client->mu);
     is_up = client->standing == SHED_STANDING_UP;
-    pthread_mutex_unlock(&client->mu);
+    shed_mutex_unlock(&client->mu);
     return is_up;
 }
 
@@ -154,11 +154,11 @@ enum shed_code shed_client_status_read(struct shed_client *client,
         code = shed_client_check(client, err);
     if (code != SHED_OK)
         return code;
-    pthread_mutex_lock(&client->mu);
+    shed_mutex_lock(&client->mu);
     all.is_up = client->standing == SHED_STANDING_UP;
     all.last = client->last;
     all.since_ms = (shed_now_us() - client->standing_since_us) / US_PER_MS;
-    pthread_mutex_unlock(&client->mu);
+    shed_mutex_unlock(&client->mu);
     shed_gate_read(client->gate, &gate);
     all.breaker = gate.breaker.state;
     all.breaker_opened = gate.breaker.openings;
@@ -263,7 +263,7 @@ static void destroy(struct shed_client *client)
     shed_gate_destroy(client->gate);
     shed_listeners_destroy(client->listeners);
     shed_address_destroy(client->address);
-    pthread_mutex_destroy(&client->mu);
+    shed_mutex_destroy(&client->mu);
     free(client);
 }
 
@@ -290,7 +290,7 @@ enum shed_code shed_client_open(const char *uri,
     client = calloc(1, sizeof(*client));
     if (client == NULL)
         return shed_fail_nomem(err, "a client");
-    if (pthread_mutex_init(&client->mu, NULL) != 0) {
+    if (shed_mutex_init(&client->mu, SHED_RANK_CLIENT) != 0) {
         free(client);
         return shed_fail_nomem(err, "a client");
     }

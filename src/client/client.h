@@ -15,6 +15,7 @@
 #include "client/listeners.h"
 #include "redis/gate.h"
 #include "redis/link.h"
+#include "base/mutex.h"
 #include "redis/session.h"
 
 /* Whether the client is connected to Redis. */
@@ -41,7 +42,7 @@ struct shed_client {
     /* atomic */
     atomic_uint holds;
     _Atomic uint32_t last_flight; /* the number of the newest flight */
-    pthread_mutex_t mu;
+    struct shed_mutex mu;
     /* under mu */
     enum shed_standing standing;
     uint64_t standing_since_us;

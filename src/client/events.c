@@ -11,7 +11,6 @@
 #include "client/events.h"
 
 #include <assert.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +19,7 @@
 #include "base/container.h"
 #include "base/error.h"
 #include "base/limit.h"
+#include "base/mutex.h"
 #include "client/event_line.h"
 
 /* How long after the first event that was left out their number is reported. */
@@ -41,7 +41,7 @@ struct shed_events {
     void *log_user;
     struct shed_post summary_post;
 
-    pthread_mutex_t mu;
+    struct shed_mutex mu;
     /* under mu */
     struct shed_limit limit[SHED_EVENT_KINDS][CLASSES];
     /* the outcome of the last that was left out */
@@ -113,10 +113,10 @@ static void tell_events_left_out(struct shed_events *es)
         size_t kind = i / CLASSES, class = i % CLASSES;
         enum shed_code outcome;
         uint64_t count;
-        pthread_mutex_lock(&es->mu);
+        shed_mutex_lock(&es->mu);
         count = shed_limit_take(&es->limit[kind][class]);
         outcome = es->left_out[kind][class];
-        pthread_mutex_unlock(&es->mu);
+        shed_mutex_unlock(&es->mu);
         if (count > 0)
             tell_left_out(es, kind, outcome, count);
     }
@@ -128,10 +128,10 @@ static void tell_lines_left_out(struct shed_events *es, bool is_last)
     bool has_told;
 
     do {
-        pthread_mutex_lock(&es->mu);
+        shed_mutex_lock(&es->mu);
         has_told =
             shed_log_lines_take(&es->lines, shed_now_ms(), is_last, &told);
-        pthread_mutex_unlock(&es->mu);
+        shed_mutex_unlock(&es->mu);
         if (has_told)
             call_log(es, told.level, told.text);
     } while (has_told);
@@ -153,15 +153,15 @@ static void on_timer(void *arg)
     struct shed_events *es = arg;
     bool goes_on;
 
-    pthread_mutex_lock(&es->mu);
+    shed_mutex_lock(&es->mu);
     es->is_summary_due = false;
-    pthread_mutex_unlock(&es->mu);
+    shed_mutex_unlock(&es->mu);
     tell_events_left_out(es);
     tell_lines_left_out(es, false);
-    pthread_mutex_lock(&es->mu);
+    shed_mutex_lock(&es->mu);
     goes_on =
         shed_log_lines_are_waiting(&es->lines) && begin_summary_locked(es);
-    pthread_mutex_unlock(&es->mu);
+    shed_mutex_unlock(&es->mu);
     if (goes_on)
         shed_timer_set(es->timer, SUMMARY_MS);
 }
@@ -216,13 +216,13 @@ static void pass(struct shed_events *es, struct telling *t, bool is_lost)
     bool was_event = t->is_event, was_line = t->is_line, is_first;
     uint64_t now_ms;
 
-    pthread_mutex_lock(&es->mu);
+    shed_mutex_lock(&es->mu);
     now_ms = shed_now_ms(); /* here, so that it never goes back */
     t->is_event = was_event && pass_event_locked(es, t, is_lost, now_ms);
     t->is_line = was_line && pass_line_locked(es, t, is_lost, now_ms);
     is_first = (was_event != t->is_event || was_line != t->is_line) &&
                begin_summary_locked(es);
-    pthread_mutex_unlock(&es->mu);
+    shed_mutex_unlock(&es->mu);
     if (is_first)
         shed_reactor_post(es->reactor, &es->summary_post);
 }
@@ -319,9 +319,9 @@ uint64_t shed_events_left_out(struct shed_events *es)
 {
     uint64_t total;
 
-    pthread_mutex_lock(&es->mu);
+    shed_mutex_lock(&es->mu);
     total = es->left_out_total;
-    pthread_mutex_unlock(&es->mu);
+    shed_mutex_unlock(&es->mu);
     return total;
 }
 
@@ -335,7 +335,7 @@ enum shed_code shed_events_create(struct shed_reactor *reactor,
     struct shed_events *es = calloc(1, sizeof(*es));
 
     *out = NULL;
-    if (es == NULL || pthread_mutex_init(&es->mu, NULL) != 0) {
+    if (es == NULL || shed_mutex_init(&es->mu, SHED_RANK_EVENTS) != 0) {
         free(es);
         return shed_fail_nomem(err, "a client");
     }
@@ -368,6 +368,6 @@ void shed_events_destroy(struct shed_events *es)
 {
     if (es == NULL)
         return;
-    pthread_mutex_destroy(&es->mu);
+    shed_mutex_destroy(&es->mu);
     free(es);
 }

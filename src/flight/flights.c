@@ -18,6 +18,7 @@
 
 #include "base/container.h"
 #include "base/error.h"
+#include "base/mutex.h"
 
 /* A lease record outlives the longest load, by as much as it takes to publish
  * what was loaded. */
@@ -33,7 +34,7 @@ struct shed_flights {
     struct shed_listener listener; /* of the cache's keys */
     char prefix[SHED_NAME_MAX_BYTES + 2];
 
-    pthread_mutex_t mu;
+    struct shed_mutex mu;
     pthread_cond_t idle;
     /* under mu */
     size_t tasks; /* not freed yet */
@@ -82,9 +83,9 @@ static struct shed_flight_task *create_task(struct shed_flights *fs,
 
     if (task == NULL)
         return NULL;
-    pthread_mutex_lock(&fs->mu);
+    shed_mutex_lock(&fs->mu);
     fs->tasks++;
-    pthread_mutex_unlock(&fs->mu);
+    shed_mutex_unlock(&fs->mu);
     return task;
 }
 
@@ -94,11 +95,11 @@ static void destroy_task(struct shed_flight_task *task)
         shed_container_of(task->shared, struct shed_flights, shared);
 
     shed_flight_task_destroy(task);
-    pthread_mutex_lock(&fs->mu);
+    shed_mutex_lock(&fs->mu);
     assert(fs->tasks > 0);
     if (--fs->tasks == 0)
         pthread_cond_broadcast(&fs->idle);
-    pthread_mutex_unlock(&fs->mu);
+    shed_mutex_unlock(&fs->mu);
 }
 
 enum shed_code
@@ -232,7 +233,7 @@ static enum shed_code open_parts(struct shed_flights *fs,
 {
     struct opening o = {fs, SHED_OK, err};
 
-    if (pthread_mutex_init(&fs->mu, NULL) != 0)
+    if (shed_mutex_init(&fs->mu, SHED_RANK_FLIGHTS) != 0)
         return shed_fail_nomem(err, "a cache");
     if (shed_cond_init(&fs->idle) != 0) {
         o.code = shed_fail_nomem(err, "a cache");
@@ -256,7 +257,7 @@ fail:
     shed_table_destroy(fs->shared.table);
     pthread_cond_destroy(&fs->idle);
 fail_mutex:
-    pthread_mutex_destroy(&fs->mu);
+    shed_mutex_destroy(&fs->mu);
     return o.code;
 }
 
@@ -304,14 +305,14 @@ void shed_flights_close(struct shed_flights *fs)
     if (fs == NULL)
         return;
     shed_reactor_run(fs->shared.cache->client->reactor, hurry_on_reactor, fs);
-    pthread_mutex_lock(&fs->mu);
+    shed_mutex_lock(&fs->mu);
     while (fs->tasks > 0)
-        pthread_cond_wait(&fs->idle, &fs->mu);
-    pthread_mutex_unlock(&fs->mu);
+        pthread_cond_wait(&fs->idle, &fs->mu.mutex);
+    shed_mutex_unlock(&fs->mu);
     shed_flight_load_unwatch(&fs->shared);
     shed_reactor_run(fs->shared.cache->client->reactor, close_on_reactor, fs);
     shed_table_destroy(fs->shared.table);
     pthread_cond_destroy(&fs->idle);
-    pthread_mutex_destroy(&fs->mu);
+    shed_mutex_destroy(&fs->mu);
     free(fs);
 }

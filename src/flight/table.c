@@ -4,12 +4,12 @@
 #include "flight/table.h"
 
 #include <assert.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/container.h"
 #include "base/error.h"
+#include "base/mutex.h"
 
 /* A key has a flight only while it is missing, so chains stay short even with
  * tens of thousands of flights. */
@@ -17,7 +17,7 @@
 #define CHAINS ((size_t)256)
 
 struct shard {
-    pthread_mutex_t mu;
+    struct shed_mutex mu;
     /* under mu */
     struct shed_map flights;
     struct shed_map_node *chains[CHAINS];
@@ -121,10 +121,10 @@ struct shed_table *shed_table_create(struct shed_callers *callers)
     for (size_t i = 0; t != NULL && i < SHARDS; i++) {
         struct shard *shard = &t->shard[i];
         shed_map_init(&shard->flights, shard->chains, CHAINS);
-        if (pthread_mutex_init(&shard->mu, NULL) == 0)
+        if (shed_mutex_init(&shard->mu, SHED_RANK_TABLE) == 0)
             continue;
         while (i-- > 0)
-            pthread_mutex_destroy(&t->shard[i].mu);
+            shed_mutex_destroy(&t->shard[i].mu);
         free(t);
         return NULL;
     }
@@ -136,7 +136,7 @@ void shed_table_destroy(struct shed_table *t)
     if (t == NULL)
         return;
     for (size_t i = 0; i < SHARDS; i++)
-        pthread_mutex_destroy(&t->shard[i].mu);
+        shed_mutex_destroy(&t->shard[i].mu);
     free(t);
 }
 
@@ -151,10 +151,10 @@ bool shed_table_has(struct shed_table *t, const char *key, size_t size)
         return false;
     wanted = shed_map_key(key, size);
     shard = find_shard(t, wanted);
-    pthread_mutex_lock(&shard->mu);
+    shed_mutex_lock(&shard->mu);
     waiters = find_locked(shard, wanted);
     has = waiters != NULL && !waiters->is_forced;
-    pthread_mutex_unlock(&shard->mu);
+    shed_mutex_unlock(&shard->mu);
     return has;
 }
 
@@ -170,11 +170,11 @@ enum shed_join shed_table_join(struct shed_table *t, const char *key,
         return SHED_JOIN_NONE;
     wanted = shed_map_key(key, size);
     shard = find_shard(t, wanted);
-    pthread_mutex_lock(&shard->mu);
+    shed_mutex_lock(&shard->mu);
     waiters = find_locked(shard, wanted);
     if (waiters != NULL)
         join = add_waiter_locked(t, shard, waiters, caller);
-    pthread_mutex_unlock(&shard->mu);
+    shed_mutex_unlock(&shard->mu);
     return join;
 }
 
@@ -187,14 +187,14 @@ enum shed_join shed_table_insert(struct shed_table *t,
     enum shed_join join;
 
     atomic_store(&waiters->load_began_ms, UINT64_MAX);
-    pthread_mutex_lock(&shard->mu);
+    shed_mutex_lock(&shard->mu);
     there = find_locked(shard, waiters->node.key);
     join = add_waiter_locked(t, shard, there != NULL ? there : waiters, caller);
     if (there == NULL && join == SHED_JOIN_JOINED) {
         add_flight_locked(t, shard, waiters);
         join = SHED_JOIN_ADDED;
     }
-    pthread_mutex_unlock(&shard->mu);
+    shed_mutex_unlock(&shard->mu);
     return join;
 }
 
@@ -217,9 +217,9 @@ bool shed_table_is_busy(struct shed_table *t, const char *key, size_t size)
         return false;
     wanted = shed_map_key(key, size);
     shard = find_shard(t, wanted);
-    pthread_mutex_lock(&shard->mu);
+    shed_mutex_lock(&shard->mu);
     is_busy = is_busy_locked(shard, wanted);
-    pthread_mutex_unlock(&shard->mu);
+    shed_mutex_unlock(&shard->mu);
     return is_busy;
 }
 
@@ -231,11 +231,11 @@ bool shed_table_insert_background(struct shed_table *t,
 
     waiters->is_detached = true;
     waiters->is_background = true;
-    pthread_mutex_lock(&shard->mu);
+    shed_mutex_lock(&shard->mu);
     is_busy = is_busy_locked(shard, waiters->node.key);
     if (!is_busy)
         add_flight_locked(t, shard, waiters);
-    pthread_mutex_unlock(&shard->mu);
+    shed_mutex_unlock(&shard->mu);
     return !is_busy;
 }
 
@@ -246,7 +246,7 @@ bool shed_table_leave(struct shed_table *t, struct shed_caller *caller,
     struct shard *shard = &t->shard[caller->shard];
     struct shed_waiters *waiters;
 
-    pthread_mutex_lock(&shard->mu);
+    shed_mutex_lock(&shard->mu);
     waiters = caller->waiters;
     if (waiters != NULL) {
         shed_list_remove(&waiters->callers, &caller->node);
@@ -256,7 +256,7 @@ bool shed_table_leave(struct shed_table *t, struct shed_caller *caller,
         if (how == SHED_LEAVE_GOES_ON && caller->number > waiters->left_number)
             waiters->left_number = caller->number;
     }
-    pthread_mutex_unlock(&shard->mu);
+    shed_mutex_unlock(&shard->mu);
     return waiters != NULL;
 }
 
@@ -264,9 +264,9 @@ void shed_table_forget(struct shed_table *t, struct shed_waiters *waiters)
 {
     struct shard *shard = find_shard(t, waiters->node.key);
 
-    pthread_mutex_lock(&shard->mu);
+    shed_mutex_lock(&shard->mu);
     waiters->left_number = 0;
-    pthread_mutex_unlock(&shard->mu);
+    shed_mutex_unlock(&shard->mu);
 }
 
 uint64_t shed_table_newest(struct shed_table *t, struct shed_waiters *waiters)
@@ -274,12 +274,12 @@ uint64_t shed_table_newest(struct shed_table *t, struct shed_waiters *waiters)
     struct shard *shard = find_shard(t, waiters->node.key);
     uint64_t newest;
 
-    pthread_mutex_lock(&shard->mu);
+    shed_mutex_lock(&shard->mu);
     /* if the newest caller has left, its number is still higher than those of
      * all who remain */
     newest = waiters->callers.first != NULL ? waiters->last_number
                                             : waiters->left_number;
-    pthread_mutex_unlock(&shard->mu);
+    shed_mutex_unlock(&shard->mu);
     return newest;
 }
 
@@ -291,7 +291,7 @@ static struct shed_list take(struct shed_table *t, struct shed_waiters *waiters,
     struct shed_list taken = {NULL, NULL};
     struct shed_node *first;
 
-    pthread_mutex_lock(&shard->mu);
+    shed_mutex_lock(&shard->mu);
     while ((first = waiters->callers.first) != NULL &&
            caller_of(first)->number <= upto) {
         shed_list_remove(&waiters->callers, first);
@@ -301,7 +301,7 @@ static struct shed_list take(struct shed_table *t, struct shed_waiters *waiters,
     }
     if (waiters->left_number <= upto)
         waiters->left_number = 0;
-    pthread_mutex_unlock(&shard->mu);
+    shed_mutex_unlock(&shard->mu);
     return taken;
 }
 
@@ -341,11 +341,11 @@ void shed_table_detach(struct shed_table *t, const char *key, size_t size)
         return;
     wanted = shed_map_key(key, size);
     shard = find_shard(t, wanted);
-    pthread_mutex_lock(&shard->mu);
+    shed_mutex_lock(&shard->mu);
     waiters = find_locked(shard, wanted);
     if (waiters != NULL)
         waiters->is_detached = true;
-    pthread_mutex_unlock(&shard->mu);
+    shed_mutex_unlock(&shard->mu);
 }
 
 void shed_table_detach_waiters(struct shed_table *t,
@@ -353,10 +353,10 @@ void shed_table_detach_waiters(struct shed_table *t,
 {
     struct shard *shard = find_shard(t, waiters->node.key);
 
-    pthread_mutex_lock(&shard->mu);
+    shed_mutex_lock(&shard->mu);
     waiters->is_detached = true;
     waiters->is_background = false;
-    pthread_mutex_unlock(&shard->mu);
+    shed_mutex_unlock(&shard->mu);
 }
 
 bool shed_table_remove(struct shed_table *t, struct shed_waiters *waiters)
@@ -364,13 +364,13 @@ bool shed_table_remove(struct shed_table *t, struct shed_waiters *waiters)
     struct shard *shard = find_shard(t, waiters->node.key);
     bool is_empty;
 
-    pthread_mutex_lock(&shard->mu);
+    shed_mutex_lock(&shard->mu);
     is_empty = waiters->callers.first == NULL && waiters->left_number == 0;
     if (is_empty) {
         shed_map_remove(&shard->flights, &waiters->node);
         atomic_fetch_sub(&t->flights, 1);
     }
-    pthread_mutex_unlock(&shard->mu);
+    shed_mutex_unlock(&shard->mu);
     return is_empty;
 }
 
@@ -382,10 +382,10 @@ struct shed_waiters *shed_table_next_of(struct shed_table *t,
     struct shard *shard = find_shard(t, wanted);
     struct shed_waiters *waiters;
 
-    pthread_mutex_lock(&shard->mu);
+    shed_mutex_lock(&shard->mu);
     waiters =
         previous == NULL ? first_locked(shard, wanted) : next_of(previous);
-    pthread_mutex_unlock(&shard->mu);
+    shed_mutex_unlock(&shard->mu);
     return waiters;
 }
 
@@ -394,9 +394,9 @@ static struct shed_map_node *next_in(struct shard *shard,
 {
     struct shed_map_node *next;
 
-    pthread_mutex_lock(&shard->mu);
+    shed_mutex_lock(&shard->mu);
     next = shed_map_next(&shard->flights, previous);
-    pthread_mutex_unlock(&shard->mu);
+    shed_mutex_unlock(&shard->mu);
     return next;
 }
 

@@ -20,7 +20,6 @@
  */
 #include "known/delivery.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +28,7 @@
 #include "base/container.h"
 #include "base/error.h"
 #include "base/latch.h"
+#include "base/mutex.h"
 #include "base/random.h"
 #include "entry/entry.h"
 #include "entry/key.h"
@@ -60,7 +60,7 @@ struct shed_delivery {
     /* atomic */
     atomic_size_t count; /* of the set, for reads */
 
-    pthread_mutex_t mu;
+    struct shed_mutex mu;
     /* under mu */
     struct shed_undelivered set;
     bool is_woken;           /* wake is posted */
@@ -104,12 +104,12 @@ bool shed_delivery_find(struct shed_delivery *ob, const char *key, size_t size,
     /* A thread that has been told of a failed write sees the new count. */
     if (shed_delivery_count(ob) == 0)
         return false;
-    pthread_mutex_lock(&ob->mu);
+    shed_mutex_lock(&ob->mu);
     item = shed_undelivered_find(&ob->set, key, size);
     if (item != NULL)
         *out = (struct shed_delivery_write){item->wish, ob->set.last,
                                             changes_of(ob)};
-    pthread_mutex_unlock(&ob->mu);
+    shed_mutex_unlock(&ob->mu);
     return item != NULL;
 }
 
@@ -126,9 +126,9 @@ struct shed_delivery_write shed_delivery_mark(struct shed_delivery *ob,
     struct shed_delivery_write write = {.wish = wish,
                                         .changes = changes_of(ob)};
 
-    pthread_mutex_lock(&ob->mu);
+    shed_mutex_lock(&ob->mu);
     write.number = ob->set.last;
-    pthread_mutex_unlock(&ob->mu);
+    shed_mutex_unlock(&ob->mu);
     return write;
 }
 
@@ -232,7 +232,7 @@ static void repeat_lost(struct shed_delivery *ob)
 {
     uint64_t now_us = shed_now_us();
 
-    pthread_mutex_lock(&ob->mu);
+    shed_mutex_lock(&ob->mu);
     while (ob->remembered > 0) {
         struct letter *letter = take_oldest_locked(ob);
         if (now_us - letter->since_us > ob->memory_us)
@@ -240,7 +240,7 @@ static void repeat_lost(struct shed_delivery *ob)
         else
             repeat_locked(ob, letter);
     }
-    pthread_mutex_unlock(&ob->mu);
+    shed_mutex_unlock(&ob->mu);
 }
 
 /* --------------------------------------------------------------- delivery */
@@ -276,7 +276,7 @@ static void on_delivered(void *arg, const struct shed_call_result *result)
     if (is_delivered && letter->is_tag)
         shed_tag_log_note(ob->cache->tag_log, letter->user_key,
                           (uint64_t)shed_reply_integer(result->reply));
-    pthread_mutex_lock(&ob->mu);
+    shed_mutex_lock(&ob->mu);
     end = shed_undelivered_return(&ob->set, &letter->item, is_delivered);
     if (end == SHED_UNDELIVERED_DONE) {
         release_locked(ob, letter);
@@ -286,7 +286,7 @@ static void on_delivered(void *arg, const struct shed_call_result *result)
         remember_locked(ob, letter); /* if it was carried out by another call,
                                         that changes nothing */
     follow_count_locked(ob);
-    pthread_mutex_unlock(&ob->mu);
+    shed_mutex_unlock(&ob->mu);
     ob->under_way--;
     if (is_delivered) {
         ob->failures = 0;
@@ -321,11 +321,11 @@ static struct letter *next_letter(struct shed_delivery *ob,
 {
     struct shed_undelivered_item *item;
 
-    pthread_mutex_lock(&ob->mu);
+    shed_mutex_lock(&ob->mu);
     item = shed_undelivered_send(&ob->set);
     if (item != NULL)
         *wish = item->wish;
-    pthread_mutex_unlock(&ob->mu);
+    shed_mutex_unlock(&ob->mu);
     return item != NULL ? shed_container_of(item, struct letter, item) : NULL;
 }
 
@@ -397,9 +397,9 @@ static void on_wake(struct shed_post *post)
     struct shed_delivery *ob =
         shed_container_of(post, struct shed_delivery, wake);
 
-    pthread_mutex_lock(&ob->mu);
+    shed_mutex_lock(&ob->mu);
     ob->is_woken = false;
-    pthread_mutex_unlock(&ob->mu);
+    shed_mutex_unlock(&ob->mu);
     if (!ob->is_listening)
         (void)shed_listeners_add(ob->cache->client->listeners, &ob->listener);
     ob->is_listening = true;
@@ -428,7 +428,7 @@ void shed_delivery_settle(struct shed_delivery *ob, const char *key,
 
     if (shed_delivery_count(ob) == 0)
         return;
-    pthread_mutex_lock(&ob->mu);
+    shed_mutex_lock(&ob->mu);
     item =
         shed_undelivered_settle(&ob->set, key, size, write.wish, write.number);
     follow_count_locked(ob);
@@ -439,7 +439,7 @@ void shed_delivery_settle(struct shed_delivery *ob, const char *key,
         if (!item->is_under_way)
             remember_locked(ob, letter);
     }
-    pthread_mutex_unlock(&ob->mu);
+    shed_mutex_unlock(&ob->mu);
 }
 
 /* For an entry or a tag. */
@@ -465,10 +465,10 @@ static void wake(struct shed_delivery *ob)
 {
     bool is_woken;
 
-    pthread_mutex_lock(&ob->mu);
+    shed_mutex_lock(&ob->mu);
     is_woken = ob->is_woken;
     ob->is_woken = true;
-    pthread_mutex_unlock(&ob->mu);
+    shed_mutex_unlock(&ob->mu);
     if (!is_woken)
         shed_reactor_post(ob->cache->client->reactor, &ob->wake);
 }
@@ -483,13 +483,13 @@ void shed_delivery_remember(struct shed_delivery *ob,
     if (letter == NULL)
         return;
     letter->item.wish = write.wish;
-    pthread_mutex_lock(&ob->mu);
+    shed_mutex_lock(&ob->mu);
     is_lost = write.changes != changes_of(ob);
     if (is_lost)
         repeat_locked(ob, letter);
     else
         remember_locked(ob, letter);
-    pthread_mutex_unlock(&ob->mu);
+    shed_mutex_unlock(&ob->mu);
     if (is_lost)
         wake(ob);
 }
@@ -558,9 +558,9 @@ bool shed_delivery_add(struct shed_delivery *ob, const struct shed_key *key,
     struct letter *letter = create_letter(ob, key, wish == SHED_WISH_TAG);
     const char *refusal;
 
-    pthread_mutex_lock(&ob->mu);
+    shed_mutex_lock(&ob->mu);
     refusal = add_locked(ob, key, wish, letter, &cause);
-    pthread_mutex_unlock(&ob->mu);
+    shed_mutex_unlock(&ob->mu);
     wake(ob);
     if (refusal == NULL) {
         (void)shed_fail(why, cause.code, "undelivered until Redis takes it: %s",
@@ -616,7 +616,7 @@ enum shed_code shed_delivery_create(struct shed_cache *cache,
     struct shed_delivery *ob = calloc(1, sizeof(*ob));
 
     *out = NULL;
-    if (ob == NULL || pthread_mutex_init(&ob->mu, NULL) != 0) {
+    if (ob == NULL || shed_mutex_init(&ob->mu, SHED_RANK_DELIVERY) != 0) {
         free(ob);
         return shed_fail_nomem(err, "a cache");
     }
@@ -629,7 +629,7 @@ enum shed_code shed_delivery_create(struct shed_cache *cache,
     shed_undelivered_init(&ob->set, (size_t)cache->options.undelivered_limit);
     ob->timer = shed_timer_create(cache->client->reactor, on_timer, ob);
     if (ob->timer == NULL) {
-        pthread_mutex_destroy(&ob->mu);
+        shed_mutex_destroy(&ob->mu);
         free(ob);
         return shed_fail_nomem(err, "a cache");
     }
@@ -681,6 +681,6 @@ void shed_delivery_close(struct shed_delivery *ob, uint64_t timeout_ms)
     shed_reactor_run(ob->cache->client->reactor, close_on_reactor, &c);
     (void)shed_latch_wait(&latch, UINT64_MAX);
     drop_all(ob);
-    pthread_mutex_destroy(&ob->mu);
+    shed_mutex_destroy(&ob->mu);
     free(ob);
 }

@@ -12,7 +12,6 @@
  */
 #include "known/local.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +21,7 @@
 #include "base/container.h"
 #include "base/list.h"
 #include "base/map.h"
+#include "base/mutex.h"
 #include "base/value.h"
 #include "redis/reply.h"
 
@@ -54,7 +54,7 @@ struct row {
 };
 
 struct shard {
-    pthread_mutex_t mu;
+    struct shed_mutex mu;
     /* under mu */
     struct shed_map map;
     struct shed_list order; /* the oldest first */
@@ -270,14 +270,14 @@ void shed_local_keep(struct shed_local *local, struct shed_entry_key key,
     if (local == NULL)
         return;
     shard = shard_of(local, kept);
-    pthread_mutex_lock(&shard->mu);
+    shed_mutex_lock(&shard->mu);
     old = find_locked(shard, kept);
     if (old != NULL &&
         (is_same_entry(old->value, row->value) || is_older(row, old, now_ms)))
         old->is_visited = true;
     else if (atomic_load(drops_of(local, kept)) == mark.drops)
         replace_locked(local, shard, old, create_row(local, kept, row, now_ms));
-    pthread_mutex_unlock(&shard->mu);
+    shed_mutex_unlock(&shard->mu);
 }
 
 void shed_local_keep_entry(struct shed_local *local, struct shed_entry_key key,
@@ -308,7 +308,7 @@ bool shed_local_find(struct shed_local *local, struct shed_entry_key key,
         return false;
     wanted = shed_map_key(key.at, key.size);
     shard = shard_of(local, wanted);
-    pthread_mutex_lock(&shard->mu);
+    shed_mutex_lock(&shard->mu);
     row = find_locked(shard, wanted);
     if (row != NULL && age_of(row, now_ms) >= row->end_ms) {
         remove_locked(shard, row);
@@ -321,7 +321,7 @@ bool shed_local_find(struct shed_local *local, struct shed_entry_key key,
                                        .ttl_ms = row->ttl_ms,
                                        .position = row->position};
     }
-    pthread_mutex_unlock(&shard->mu);
+    shed_mutex_unlock(&shard->mu);
     return row != NULL;
 }
 
@@ -332,11 +332,11 @@ void shed_local_forget(struct shed_local *local, struct shed_entry_key key,
     struct shard *shard = shard_of(local, wanted);
     struct row *row;
 
-    pthread_mutex_lock(&shard->mu);
+    shed_mutex_lock(&shard->mu);
     row = find_locked(shard, wanted);
     if (row != NULL && row->value == value)
         remove_locked(shard, row);
-    pthread_mutex_unlock(&shard->mu);
+    shed_mutex_unlock(&shard->mu);
 }
 
 void shed_local_drop(struct shed_local *local, struct shed_entry_key key)
@@ -349,12 +349,12 @@ void shed_local_drop(struct shed_local *local, struct shed_entry_key key)
         return;
     wanted = shed_map_key(key.at, key.size);
     shard = shard_of(local, wanted);
-    pthread_mutex_lock(&shard->mu);
+    shed_mutex_lock(&shard->mu);
     atomic_fetch_add(drops_of(local, wanted), 1);
     row = find_locked(shard, wanted);
     if (row != NULL)
         remove_locked(shard, row);
-    pthread_mutex_unlock(&shard->mu);
+    shed_mutex_unlock(&shard->mu);
 }
 
 static void clear_locked(struct shard *shard)
@@ -367,11 +367,11 @@ void shed_local_drop_all(struct shed_local *local)
 {
     for (size_t i = 0; local != NULL && i < SHARDS; i++) {
         struct shard *shard = &local->shard[i];
-        pthread_mutex_lock(&shard->mu);
+        shed_mutex_lock(&shard->mu);
         for (size_t n = i; n < NUMBERS; n += SHARDS)
             atomic_fetch_add(&local->drops[n], 1);
         clear_locked(shard);
-        pthread_mutex_unlock(&shard->mu);
+        shed_mutex_unlock(&shard->mu);
     }
 }
 
@@ -389,7 +389,7 @@ static bool init_shard(struct shard *shard, size_t count)
     struct shed_map_node **chains =
         malloc(count * sizeof(struct shed_map_node *));
 
-    if (chains == NULL || pthread_mutex_init(&shard->mu, NULL) != 0) {
+    if (chains == NULL || shed_mutex_init(&shard->mu, SHED_RANK_LOCAL) != 0) {
         free(chains);
         return false;
     }
@@ -401,7 +401,7 @@ static void fini_shard(struct shard *shard)
 {
     clear_locked(shard);
     free(shard->map.chains);
-    pthread_mutex_destroy(&shard->mu);
+    shed_mutex_destroy(&shard->mu);
 }
 
 struct shed_local *shed_local_create(size_t limit_bytes,
@@ -444,10 +444,10 @@ struct shed_local_size shed_local_size(struct shed_local *local)
         size.bytes = overhead_bytes(local);
     for (size_t i = 0; local != NULL && i < SHARDS; i++) {
         struct shard *shard = &local->shard[i];
-        pthread_mutex_lock(&shard->mu);
+        shed_mutex_lock(&shard->mu);
         size.rows += shard->rows;
         size.bytes += shard->bytes;
-        pthread_mutex_unlock(&shard->mu);
+        shed_mutex_unlock(&shard->mu);
     }
     return size;
 }

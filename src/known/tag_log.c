@@ -15,6 +15,7 @@
 #include "base/container.h"
 #include "base/error.h"
 #include "base/latch.h"
+#include "base/mutex.h"
 #include "redis/frame.h"
 
 /* Members of one read: a long log holds up neither Redis nor the reactor. */
@@ -48,7 +49,7 @@ struct shed_tag_log {
     _Atomic uint64_t known_until_ms; /* UINT64_MAX: changes are announced */
     _Atomic uint64_t news;
 
-    pthread_mutex_t mu;
+    struct shed_mutex mu;
     /* under mu */
     struct shed_tags tags;
     uint64_t read; /* the log has been read up to this position */
@@ -108,32 +109,32 @@ void shed_tag_log_note(struct shed_tag_log *log, struct shed_bytes tag,
 {
     uint64_t before;
 
-    pthread_mutex_lock(&log->mu);
+    shed_mutex_lock(&log->mu);
     before = log->tags.newest;
     shed_tags_note(&log->tags, tag, position);
     publish_locked(log, before);
     if (position < before) /* what is known may be above what Redis gives */
         doubt_locked(log);
-    pthread_mutex_unlock(&log->mu);
+    shed_mutex_unlock(&log->mu);
 }
 
 bool shed_tag_log_hold(struct shed_tag_log *log, struct shed_bytes tag)
 {
     bool is_held;
 
-    pthread_mutex_lock(&log->mu);
+    shed_mutex_lock(&log->mu);
     is_held = shed_tags_hold(&log->tags, tag);
     publish_locked(log, UINT64_MAX);
-    pthread_mutex_unlock(&log->mu);
+    shed_mutex_unlock(&log->mu);
     return is_held;
 }
 
 void shed_tag_log_release(struct shed_tag_log *log, struct shed_bytes tag)
 {
-    pthread_mutex_lock(&log->mu);
+    shed_mutex_lock(&log->mu);
     shed_tags_release(&log->tags, tag);
     publish_locked(log, UINT64_MAX);
-    pthread_mutex_unlock(&log->mu);
+    shed_mutex_unlock(&log->mu);
 }
 
 /* By the server's clock, as the script judges it. An entry is from a time when
@@ -169,9 +170,9 @@ bool shed_tag_log_admits(struct shed_tag_log *log, const void *entry)
     if (tags.position ==
         atomic_load_explicit(&log->horizon, memory_order_acquire))
         return true;
-    pthread_mutex_lock(&log->mu);
+    shed_mutex_lock(&log->mu);
     is_admitted = admit_locked(log, &tags);
-    pthread_mutex_unlock(&log->mu);
+    shed_mutex_unlock(&log->mu);
     return is_admitted;
 }
 
@@ -190,9 +191,9 @@ uint64_t shed_tag_log_position(struct shed_tag_log *log)
 {
     uint64_t position;
 
-    pthread_mutex_lock(&log->mu);
+    shed_mutex_lock(&log->mu);
     position = log->tags.newest;
-    pthread_mutex_unlock(&log->mu);
+    shed_mutex_unlock(&log->mu);
     return position;
 }
 
@@ -270,13 +271,13 @@ static uint64_t highest_locked(const struct shed_tag_log *log)
 static void begin_read(struct shed_tag_log *log, struct ask *ask,
                        struct shed_args *args)
 {
-    pthread_mutex_lock(&log->mu);
+    shed_mutex_lock(&log->mu);
     ask->term = log->term;
     ask->from_position = log->read;
     ask->due = highest_locked(log);
     shed_tag_log_ask(shed_bytes(log->key, log->key_size), log->read, &ask->from,
                      args);
-    pthread_mutex_unlock(&log->mu);
+    shed_mutex_unlock(&log->mu);
     ask->sent_ms = shed_now_ms();
 }
 
@@ -312,7 +313,7 @@ static enum shed_code end_read(struct shed_tag_log *log, const struct ask *ask,
         return fail_read(log, text, shed_reply_code(reply), err);
     if (!are_announced)
         until_ms = shed_deadline_ms(ask->sent_ms, SHED_TAG_LOG_TRUST_MS);
-    pthread_mutex_lock(&log->mu);
+    shed_mutex_lock(&log->mu);
     before = log->tags.newest;
     *heard = shed_tag_log_hear(&log->tags, &position, ask->due, reply);
     if (position > log->read)
@@ -320,7 +321,7 @@ static enum shed_code end_read(struct shed_tag_log *log, const struct ask *ask,
     publish_locked(log, before);
     if (*heard == SHED_TAG_HEARD_ALL)
         trust_locked(log, ask, until_ms);
-    pthread_mutex_unlock(&log->mu);
+    shed_mutex_unlock(&log->mu);
     return *heard == SHED_TAG_HEARD_OTHER
                ? fail_read(log, NULL, SHED_EREDIS, err)
                : SHED_OK;
@@ -334,10 +335,10 @@ static void wake_reader(struct shed_tag_log *log)
 {
     bool is_woken;
 
-    pthread_mutex_lock(&log->mu);
+    shed_mutex_lock(&log->mu);
     is_woken = log->is_woken;
     log->is_woken = true;
-    pthread_mutex_unlock(&log->mu);
+    shed_mutex_unlock(&log->mu);
     if (!is_woken)
         shed_reactor_post(log->client->reactor, &log->wake);
 }
@@ -348,22 +349,22 @@ static void begin_again(struct shed_tag_log *log)
 {
     uint64_t before;
 
-    pthread_mutex_lock(&log->mu);
+    shed_mutex_lock(&log->mu);
     before = log->tags.newest;
     shed_tags_forget(&log->tags);
     log->read = log->seen = 0;
     publish_locked(log, before);
-    pthread_mutex_unlock(&log->mu);
+    shed_mutex_unlock(&log->mu);
 }
 
 /* Without a log that can be written nobody's invalidation has an effect that
  * this process does not know; it asks again later. */
 static void go_on_without(struct shed_tag_log *log, const struct ask *ask)
 {
-    pthread_mutex_lock(&log->mu);
+    shed_mutex_lock(&log->mu);
     trust_locked(log, ask,
                  shed_deadline_ms(ask->sent_ms, SHED_TAG_LOG_TRUST_MS));
-    pthread_mutex_unlock(&log->mu);
+    shed_mutex_unlock(&log->mu);
 }
 
 static void tell_restored(struct shed_tag_log *log)
@@ -419,12 +420,12 @@ static enum shed_code begin_learning(struct shed_tag_log *log,
     uint64_t now_ms;
     bool is_begun;
 
-    pthread_mutex_lock(&log->mu);
+    shed_mutex_lock(&log->mu);
     while (log->has_learner && (now_ms = shed_now_ms()) < deadline_ms)
-        shed_cond_wait(&log->learnt, &log->mu, deadline_ms - now_ms);
+        shed_cond_wait(&log->learnt, &log->mu.mutex, deadline_ms - now_ms);
     is_begun = !log->has_learner;
     log->has_learner = true;
-    pthread_mutex_unlock(&log->mu);
+    shed_mutex_unlock(&log->mu);
     if (is_begun)
         return SHED_OK;
     return shed_fail(err, SHED_ETIMEDOUT,
@@ -435,9 +436,9 @@ static enum shed_code begin_learning(struct shed_tag_log *log,
 
 static void end_learning(struct shed_tag_log *log)
 {
-    pthread_mutex_lock(&log->mu);
+    shed_mutex_lock(&log->mu);
     log->has_learner = false;
-    pthread_mutex_unlock(&log->mu);
+    shed_mutex_unlock(&log->mu);
     pthread_cond_broadcast(&log->learnt);
 }
 
@@ -510,9 +511,9 @@ enum shed_code shed_tag_log_call(struct shed_tag_log *log,
 
 void shed_tag_log_mark(struct shed_tag_log *log, struct shed_tag_mark *out)
 {
-    pthread_mutex_lock(&log->mu);
+    shed_mutex_lock(&log->mu);
     shed_write_digits(out->digits, highest_locked(log));
-    pthread_mutex_unlock(&log->mu);
+    shed_mutex_unlock(&log->mu);
 }
 
 void shed_tag_log_write(const struct shed_tag_log *log, struct shed_bytes tag,
@@ -578,9 +579,9 @@ static void on_epoch(struct shed_listener *listener)
 {
     struct shed_tag_log *log = log_of(listener);
 
-    pthread_mutex_lock(&log->mu);
+    shed_mutex_lock(&log->mu);
     doubt_locked(log);
-    pthread_mutex_unlock(&log->mu);
+    shed_mutex_unlock(&log->mu);
     read_on_reactor(log);
 }
 
@@ -597,9 +598,9 @@ static void on_wake(struct shed_post *post)
     struct shed_tag_log *log =
         shed_container_of(post, struct shed_tag_log, wake);
 
-    pthread_mutex_lock(&log->mu);
+    shed_mutex_lock(&log->mu);
     log->is_woken = false;
-    pthread_mutex_unlock(&log->mu);
+    shed_mutex_unlock(&log->mu);
     if (atomic_load(&log->known_until_ms) != UINT64_MAX)
         read_on_reactor(log);
 }
@@ -613,10 +614,10 @@ enum shed_code shed_tag_log_create(const struct shed_cache *cache,
     struct shed_tag_log *log = calloc(1, sizeof(*log));
 
     *out = NULL;
-    if (log == NULL || pthread_mutex_init(&log->mu, NULL) != 0)
+    if (log == NULL || shed_mutex_init(&log->mu, SHED_RANK_TAG_LOG) != 0)
         goto fail;
     if (shed_cond_init(&log->learnt) != 0) {
-        pthread_mutex_destroy(&log->mu);
+        shed_mutex_destroy(&log->mu);
         goto fail;
     }
     log->client = cache->client;
@@ -679,6 +680,6 @@ void shed_tag_log_destroy(struct shed_tag_log *log)
         return;
     shed_tags_fini(&log->tags);
     pthread_cond_destroy(&log->learnt);
-    pthread_mutex_destroy(&log->mu);
+    shed_mutex_destroy(&log->mu);
     free(log);
 }

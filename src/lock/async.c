@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/mutex.h"
 #include "lock/call.h"
 
 struct async_request {
@@ -98,7 +99,7 @@ static enum shed_code leave(struct async_request *a,
     struct shed_left left = {0};
     enum shed_code code = SHED_OK;
 
-    pthread_mutex_lock(&l->mu);
+    shed_mutex_lock(&l->mu);
     if (l->machine.life != SHED_LOCK_OPEN)
         code = shed_lock_fail_closed(err);
     else
@@ -109,7 +110,7 @@ static enum shed_code leave(struct async_request *a,
     a->held_us = left.held_us;
     if (code == SHED_OK && !shed_lock_submit_locked(l, &a->request))
         code = shed_lock_fail_closed(err);
-    pthread_mutex_unlock(&l->mu);
+    shed_mutex_unlock(&l->mu);
     return code;
 }
 

@@ -37,6 +37,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/latch.h"
+#include "base/mutex.h"
 #include "base/random.h"
 
 /* --------------------------------------------------- counting and telling */
@@ -191,7 +192,7 @@ static void drive(struct shed_lock *l, struct shed_lock_event event)
     bool is_other_time;
 
     assert(shed_reactor_is_current(l->home->reactor));
-    pthread_mutex_lock(&l->mu);
+    shed_mutex_lock(&l->mu);
     if (event.type == SHED_LOCK_EV_WAKE)
         l->is_posted = false;
     if (event.type == SHED_LOCK_EV_TIMER)
@@ -201,7 +202,7 @@ static void drive(struct shed_lock *l, struct shed_lock_event event)
     is_other_time = act.timer_at_ms != l->timer_at_ms;
     l->timer_at_ms = act.timer_at_ms;
     closer = l->closing;
-    pthread_mutex_unlock(&l->mu);
+    shed_mutex_unlock(&l->mu);
     if (is_other_time)
         set_timer(l, act.timer_at_ms);
     perform(l, &act, closer);
@@ -265,9 +266,9 @@ bool shed_lock_submit(struct shed_lock *l, struct shed_lock_request *r)
 {
     bool is_taken;
 
-    pthread_mutex_lock(&l->mu);
+    shed_mutex_lock(&l->mu);
     is_taken = shed_lock_submit_locked(l, r);
-    pthread_mutex_unlock(&l->mu);
+    shed_mutex_unlock(&l->mu);
     return is_taken;
 }
 
@@ -275,11 +276,11 @@ size_t shed_lock_cancel_requests(struct shed_lock *l, const void *user)
 {
     size_t count;
 
-    pthread_mutex_lock(&l->mu);
+    shed_mutex_lock(&l->mu);
     count = shed_lock_machine_cancel(&l->machine, user);
     if (count > 0)
         wake_locked(l);
-    pthread_mutex_unlock(&l->mu);
+    shed_mutex_unlock(&l->mu);
     return count;
 }
 
@@ -334,11 +335,11 @@ void shed_lock_engine_close(struct shed_lock *l)
 
     /* this thread would wait for itself */
     assert(!shed_reactor_is_current(l->home->reactor));
-    pthread_mutex_lock(&l->mu);
+    shed_mutex_lock(&l->mu);
     l->closing = &latch;
     shed_lock_machine_close(&l->machine);
     wake_locked(l);
-    pthread_mutex_unlock(&l->mu);
+    shed_mutex_unlock(&l->mu);
     (void)shed_latch_wait(&latch, UINT64_MAX);
     for (size_t i = 0; i < l->count; i++)
         shed_lock_server_close(&l->server[i]);

@@ -5,8 +5,7 @@
 #ifndef SHED_LOCK_ENGINE_H
 #define SHED_LOCK_ENGINE_H
 
-#include <pthread.h>
-
+#include "base/mutex.h"
 #include "base/stats.h"
 #include "lock/machine.h"
 #include "lock/server.h"
@@ -25,7 +24,7 @@ struct shed_lock {
 
     struct shed_lock_counters counters;
 
-    pthread_mutex_t mu;
+    struct shed_mutex mu;
     /* under mu */
     struct shed_lock_machine machine;
     uint64_t

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "base/latch.h"
+#include "base/mutex.h"
 #include "base/random.h"
 #include "base/thread.h"
 #include "client/probe.h"
@@ -91,7 +92,7 @@ static void destroy(struct shed_lock *l)
 {
     for (size_t i = 0; i < l->count; i++)
         shed_client_unref(l->server[i].client);
-    pthread_mutex_destroy(&l->mu);
+    shed_mutex_destroy(&l->mu);
     free(l);
 }
 
@@ -105,7 +106,7 @@ static struct shed_lock *create(struct shed_client *const *clients,
     struct shed_lock *l =
         calloc(1, sizeof(*l) + servers_bytes + shed_lock_keys_bytes(name_size));
 
-    if (l == NULL || pthread_mutex_init(&l->mu, NULL) != 0) {
+    if (l == NULL || shed_mutex_init(&l->mu, SHED_RANK_LOCK) != 0) {
         free(l);
         return NULL;
     }
@@ -341,7 +342,7 @@ static bool answer_here(struct shed_lock *l, const struct shed_owner *self,
 {
     bool is_answered = true;
 
-    pthread_mutex_lock(&l->mu);
+    shed_mutex_lock(&l->mu);
     if (!shed_hold_is_safe(&l->machine.hold, shed_now_ms())) {
         is_answered = false;
         *may_try = shed_lock_may_try_short_locked(l, wait_ms);
@@ -354,7 +355,7 @@ static bool answer_here(struct shed_lock *l, const struct shed_owner *self,
         is_answered = false;
         *may_try = false;
     }
-    pthread_mutex_unlock(&l->mu);
+    shed_mutex_unlock(&l->mu);
     return is_answered;
 }
 
@@ -434,9 +435,9 @@ static bool leave(struct shed_lock *l, const struct shed_owner *self,
 {
     bool is_last;
 
-    pthread_mutex_lock(&l->mu);
+    shed_mutex_lock(&l->mu);
     is_last = shed_lock_leave_locked(l, self, left, code, err);
-    pthread_mutex_unlock(&l->mu);
+    shed_mutex_unlock(&l->mu);
     return is_last;
 }
 
@@ -479,7 +480,7 @@ enum shed_code shed_lock_extend(struct shed_lock *l, uint64_t lease_ms,
                             "lock lease_ms", err);
     if (code != SHED_OK)
         return code;
-    pthread_mutex_lock(&l->mu);
+    shed_mutex_lock(&l->mu);
     if (shed_hold_is_mine(&l->machine.hold, self) &&
         !shed_hold_is_safe(&l->machine.hold, shed_now_ms())) {
         shed_lock_machine_lose(&l->machine, shed_hold_reason(&l->machine.hold));
@@ -488,7 +489,7 @@ enum shed_code shed_lock_extend(struct shed_lock *l, uint64_t lease_ms,
     if (!shed_hold_is_mine(&l->machine.hold, self))
         code = fail_lost_locked(l, err);
     w.request.generation = l->machine.hold.generation;
-    pthread_mutex_unlock(&l->mu);
+    shed_mutex_unlock(&l->mu);
     return code != SHED_OK ? code : submit_and_wait(l, &w, err);
 }
 
@@ -523,18 +524,18 @@ uint64_t shed_lock_remaining_ms(const struct shed_lock *l)
 {
     struct shed_owner *self = shed_owner_self();
     uint64_t now_ms = shed_now_ms();
-    pthread_mutex_t *mu;
+    struct shed_mutex *mu;
     uint64_t left_ms = 0;
 
     if (l == NULL || l->pid != shed_process_id())
         return 0;
-    mu = (pthread_mutex_t *)&l->mu; /* callers see no change */
-    pthread_mutex_lock(mu);
+    mu = (struct shed_mutex *)&l->mu; /* callers see no change */
+    shed_mutex_lock(mu);
     if (shed_hold_is_mine(&l->machine.hold, self))
         left_ms = l->machine.hold.valid_until_ms == UINT64_MAX
                       ? UINT64_MAX
                       : shed_left_ms(l->machine.hold.valid_until_ms, now_ms);
-    pthread_mutex_unlock(mu);
+    shed_mutex_unlock(mu);
     return left_ms;
 }
 
@@ -553,7 +554,7 @@ enum shed_code shed_lock_fence(struct shed_lock *l, struct shed_fence *out,
     if (code != SHED_OK)
         return code;
     self = shed_owner_self();
-    pthread_mutex_lock(&l->mu);
+    shed_mutex_lock(&l->mu);
     if (shed_hold_is_mine(&l->machine.hold, self) &&
         shed_hold_is_safe(&l->machine.hold, shed_now_ms())) {
         out->number = l->machine.hold.fence;
@@ -561,6 +562,6 @@ enum shed_code shed_lock_fence(struct shed_lock *l, struct shed_fence *out,
     } else {
         code = fail_lost_locked(l, err);
     }
-    pthread_mutex_unlock(&l->mu);
+    shed_mutex_unlock(&l->mu);
     return code;
 }

@@ -36,6 +36,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/mutex.h"
 
 /* What the short way gains, measured with one thread that acquires and releases
  * a free LEASE lock, alternating with a build without the short way, on a busy
@@ -79,9 +80,9 @@ static unsigned read_epochs(struct shed_lock *l)
 {
     unsigned epochs;
 
-    pthread_mutex_lock(&l->mu);
+    shed_mutex_lock(&l->mu);
     epochs = l->machine.epochs;
-    pthread_mutex_unlock(&l->mu);
+    shed_mutex_unlock(&l->mu);
     return epochs;
 }
 
@@ -91,7 +92,7 @@ static bool take(struct shed_lock *l, const struct shed_grant *grant)
     uint64_t lease_ms = grant->exchange->lease_ms;
     bool is_ours;
 
-    pthread_mutex_lock(&l->mu);
+    shed_mutex_lock(&l->mu);
     is_ours =
         grant->exchange->end == SHED_EXCHANGE_YES &&
         shed_now_ms() < shed_lock_valid_until_ms(grant->asked_ms, lease_ms);
@@ -100,7 +101,7 @@ static bool take(struct shed_lock *l, const struct shed_grant *grant)
         l->machine.counts.takeovers += grant->exchange->is_takeover;
     }
     shed_lock_changed_locked(l);
-    pthread_mutex_unlock(&l->mu);
+    shed_mutex_unlock(&l->mu);
     return is_ours;
 }
 
@@ -185,14 +186,14 @@ bool shed_lock_release_short(struct shed_lock *l, const struct shed_hold *hold,
     /* a release that failed at once is repeated over the engine's connection */
     is_over = exchange.end != SHED_EXCHANGE_FAILED ||
               shed_now_ms() - begin_ms >= l->home->command_timeout_ms;
-    pthread_mutex_lock(&l->mu);
+    shed_mutex_lock(&l->mu);
     shed_lock_machine_released(
         &l->machine, exchange.end == SHED_EXCHANGE_YES && exchange.has_waiters,
         shed_now_ms());
     if (is_over && exchange.end == SHED_EXCHANGE_FAILED)
         shed_lock_machine_give_up(&l->machine, &hold->holder, shed_now_ms());
     shed_lock_changed_locked(l);
-    pthread_mutex_unlock(&l->mu);
+    shed_mutex_unlock(&l->mu);
     if (exchange.end == SHED_EXCHANGE_NO)
         *code = exchange.is_repeated ? shed_lock_fail_unconfirmed(err)
                                      : fail_gone(err);

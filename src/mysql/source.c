@@ -41,6 +41,7 @@
 #include "base/backoff.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/mutex.h"
 #include "base/random.h"
 #include "mysql/batch.h"
 #include "mysql/compat.h"
@@ -58,7 +59,7 @@ enum { PAUSE_MIN_MS = 50, PAUSE_MAX_MS = 5000 };
  * has pauses of its own: one that failed here would say nothing of the server,
  * and be counted against it. */
 struct pacer {
-    pthread_mutex_t mu;
+    struct shed_mutex mu;
     /* under mu */
     unsigned failures;              /* in a row */
     uint64_t next_ms;               /* no attempt before this time */
@@ -89,7 +90,7 @@ static bool ask_pacer(struct pacer *p, bool is_probe, unsigned *round,
     uint64_t now_ms = shed_now_ms();
     bool may;
 
-    pthread_mutex_lock(&p->mu);
+    shed_mutex_lock(&p->mu);
     *round = p->failures;
     may = p->failures == 0 || is_probe || now_ms >= p->next_ms;
     if (!may)
@@ -100,7 +101,7 @@ static bool ask_pacer(struct pacer *p, bool is_probe, unsigned *round,
         p->next_ms =
             now_ms +
             PAUSE_MAX_MS; /* nobody else tries before this one reports */
-    pthread_mutex_unlock(&p->mu);
+    shed_mutex_unlock(&p->mu);
     return may;
 }
 
@@ -108,7 +109,7 @@ static bool ask_pacer(struct pacer *p, bool is_probe, unsigned *round,
 static void report_failure(struct pacer *p, unsigned round,
                            const struct shed_error *error)
 {
-    pthread_mutex_lock(&p->mu);
+    shed_mutex_lock(&p->mu);
     if (p->failures == round) {
         p->next_ms = shed_now_ms() +
                      shed_backoff_equal_ms(p->failures, PAUSE_MIN_MS,
@@ -116,14 +117,14 @@ static void report_failure(struct pacer *p, unsigned round,
         p->failures++;
         memcpy(p->reason, error->reason, sizeof(p->reason));
     }
-    pthread_mutex_unlock(&p->mu);
+    shed_mutex_unlock(&p->mu);
 }
 
 static void report_success(struct pacer *p)
 {
-    pthread_mutex_lock(&p->mu);
+    shed_mutex_lock(&p->mu);
     p->failures = 0;
-    pthread_mutex_unlock(&p->mu);
+    shed_mutex_unlock(&p->mu);
 }
 
 /* ------------------------------------------------------------------ loads */
@@ -359,7 +360,7 @@ static void destroy_source(void *user)
 
     shed_mysql_config_fini(&s->config);
     shed_mysql_query_fini(&s->select.query);
-    pthread_mutex_destroy(&s->pacer.mu);
+    shed_mutex_destroy(&s->pacer.mu);
     free(s);
 }
 
@@ -427,7 +428,7 @@ static enum shed_code create_source(struct mysql_source **out,
 {
     struct mysql_source *s = calloc(1, sizeof(*s));
 
-    if (s == NULL || pthread_mutex_init(&s->pacer.mu, NULL) != 0) {
+    if (s == NULL || shed_mutex_init(&s->pacer.mu, SHED_RANK_PACER) != 0) {
         free(s);
         return shed_fail_nomem(err, "a MySQL source");
     }

@@ -268,12 +268,12 @@ static struct shed_address *alloc(void)
 
     if (a == NULL)
         return NULL;
-    if (pthread_mutex_init(&a->mu, NULL) != 0) {
+    if (shed_mutex_init(&a->mu, SHED_RANK_ADDRESS) != 0) {
         free(a);
         return NULL;
     }
     if (shed_cond_init(&a->looked_up) != 0) {
-        pthread_mutex_destroy(&a->mu);
+        shed_mutex_destroy(&a->mu);
         free(a);
         return NULL;
     }
@@ -357,7 +357,7 @@ void shed_address_destroy(struct shed_address *a)
     free(a->text);
     shed_uri_fini(&a->uri);
     pthread_cond_destroy(&a->looked_up);
-    pthread_mutex_destroy(&a->mu);
+    shed_mutex_destroy(&a->mu);
     free(a);
 }
 
@@ -369,12 +369,12 @@ enum shed_code shed_address_get(struct shed_address *a,
 {
     enum shed_code code = SHED_OK;
 
-    pthread_mutex_lock(&a->mu);
+    shed_mutex_lock(&a->mu);
     *out = a->name;
     *size = a->name_size;
     if (a->name_size == 0)
         code = shed_fail(err, SHED_EREDIS, "%s", a->why.reason);
-    pthread_mutex_unlock(&a->mu);
+    shed_mutex_unlock(&a->mu);
     return code;
 }
 
@@ -382,9 +382,9 @@ bool shed_address_is_known(struct shed_address *a)
 {
     bool is_known;
 
-    pthread_mutex_lock(&a->mu);
+    shed_mutex_lock(&a->mu);
     is_known = a->name_size > 0;
-    pthread_mutex_unlock(&a->mu);
+    shed_mutex_unlock(&a->mu);
     return is_known;
 }
 
@@ -398,11 +398,11 @@ void shed_address_set(struct shed_address *a, unsigned term,
                       const struct sockaddr *name, socklen_t size,
                       const char *failure)
 {
-    pthread_mutex_lock(&a->mu);
+    shed_mutex_lock(&a->mu);
     /* the session's two connections each look up: one of an earlier term can
        take longer */
     if (is_before(term, a->looked_up_term)) {
-        pthread_mutex_unlock(&a->mu);
+        shed_mutex_unlock(&a->mu);
         return;
     }
     if (name != NULL && size <= sizeof(a->name)) {
@@ -415,7 +415,7 @@ void shed_address_set(struct shed_address *a, unsigned term,
                         failure);
     a->looked_up_term = term;
     pthread_cond_broadcast(&a->looked_up);
-    pthread_mutex_unlock(&a->mu);
+    shed_mutex_unlock(&a->mu);
 }
 
 /* In a term that began with leaving a server, connections wait for a lookup. */
@@ -424,12 +424,12 @@ bool shed_address_is_elsewhere(struct shed_address *a, unsigned term,
 {
     bool is_elsewhere;
 
-    pthread_mutex_lock(&a->mu);
+    shed_mutex_lock(&a->mu);
     is_elsewhere = a->name_size > 0 && a->looked_up_term == term;
     for (; list != NULL && is_elsewhere; list = list->ai_next)
         is_elsewhere = list->ai_addrlen != a->name_size ||
                        memcmp(list->ai_addr, &a->name, a->name_size) != 0;
-    pthread_mutex_unlock(&a->mu);
+    shed_mutex_unlock(&a->mu);
     return is_elsewhere;
 }
 
@@ -440,10 +440,10 @@ void shed_address_await(struct shed_address *a, unsigned term,
 
     if (a->host == NULL)
         return; /* a path needs no lookup */
-    pthread_mutex_lock(&a->mu);
+    shed_mutex_lock(&a->mu);
     while (is_before(a->looked_up_term, term) && left_ms > 0) {
-        shed_cond_wait(&a->looked_up, &a->mu, left_ms);
+        shed_cond_wait(&a->looked_up, &a->mu.mutex, left_ms);
         left_ms = shed_left_ms(deadline_ms, shed_now_ms());
     }
-    pthread_mutex_unlock(&a->mu);
+    shed_mutex_unlock(&a->mu);
 }

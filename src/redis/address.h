@@ -11,6 +11,7 @@
 
 #include <snowshed/snowshed.h>
 
+#include "base/mutex.h"
 #include "base/uri.h"
 #include "redis/server_clock.h"
 
@@ -36,7 +37,7 @@ struct shed_address {
     /* atomic */
     atomic_bool is_role_refused; /* we have no right to ROLE */
     struct shed_server_clock clock;
-    pthread_mutex_t mu;
+    struct shed_mutex mu;
     pthread_cond_t looked_up;
     /* under mu */
     struct sockaddr_storage name;

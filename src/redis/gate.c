@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/mutex.h"
 #include "base/random.h"
 #include "redis/address.h"
 
@@ -41,7 +42,7 @@ struct shed_gate {
     /* atomic; what it is told later */
     _Atomic uint64_t heard_ms; /* of the last answer */
 
-    pthread_mutex_t mu;
+    struct shed_mutex mu;
     /* under mu */
     struct shed_health health;
     struct shed_error failure; /* of the last try, or how it fell silent */
@@ -75,7 +76,7 @@ static uint64_t lock(struct shed_gate *g)
 {
     uint64_t now_ms;
 
-    pthread_mutex_lock(&g->mu);
+    shed_mutex_lock(&g->mu);
     now_ms = shed_now_ms();
     g->health.heard_ms =
         atomic_load_explicit(&g->heard_ms, memory_order_relaxed);
@@ -102,7 +103,7 @@ static bool unlock(struct shed_gate *g, uint64_t now_ms)
     atomic_store(&g->is_hearing, is_silent || h->failures > 0);
     if (h->heard_ms > atomic_load(&g->heard_ms))
         atomic_store(&g->heard_ms, h->heard_ms);
-    pthread_mutex_unlock(&g->mu);
+    shed_mutex_unlock(&g->mu);
     return is_silent && !was_silent;
 }
 
@@ -201,9 +202,9 @@ enum shed_code shed_gate_fail_silent(struct shed_gate *g,
 {
     enum shed_code code;
 
-    pthread_mutex_lock(&g->mu);
+    shed_mutex_lock(&g->mu);
     code = refuse_locked(g, SHED_HEALTH_SILENT, 0, err);
-    pthread_mutex_unlock(&g->mu);
+    shed_mutex_unlock(&g->mu);
     return code;
 }
 
@@ -344,7 +345,7 @@ enum shed_code shed_gate_create(struct shed_address *address,
     uint64_t now_ms = shed_now_ms();
 
     *out = NULL;
-    if (g == NULL || pthread_mutex_init(&g->mu, NULL) != 0) {
+    if (g == NULL || shed_mutex_init(&g->mu, SHED_RANK_GATE) != 0) {
         free(g);
         return shed_fail_nomem(err, "a client");
     }
@@ -353,7 +354,7 @@ enum shed_code shed_gate_create(struct shed_address *address,
     g->on_breaker = on_breaker;
     g->arg = arg;
     shed_health_init(&g->health, options, now_ms);
-    pthread_mutex_lock(&g->mu);
+    shed_mutex_lock(&g->mu);
     (void)unlock(g, now_ms);
     *out = g;
     return SHED_OK;
@@ -371,7 +372,7 @@ void shed_gate_destroy(struct shed_gate *g)
 {
     if (g == NULL)
         return;
-    pthread_mutex_destroy(&g->mu);
+    shed_mutex_destroy(&g->mu);
     free(g);
 }
 

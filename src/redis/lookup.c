@@ -16,6 +16,7 @@
 
 #include "base/container.h"
 #include "base/error.h"
+#include "base/mutex.h"
 #include "base/thread.h"
 #include "redis/sentinel.h"
 
@@ -36,7 +37,7 @@ struct shed_lookup {
     /* atomic */
     atomic_uint refs; /* the thread's and the reactor's */
 
-    pthread_mutex_t mu;
+    struct shed_mutex mu;
     /* under mu */
     bool is_abandoned; /* the reactor may be gone */
     bool is_posted;
@@ -51,7 +52,7 @@ static void unref(struct shed_lookup *lookup)
         return;
     if (lookup->list != NULL)
         freeaddrinfo(lookup->list);
-    pthread_mutex_destroy(&lookup->mu);
+    shed_mutex_destroy(&lookup->mu);
     explicit_bzero(lookup->text, lookup->text_size);
     free(lookup);
 }
@@ -107,11 +108,11 @@ static void *resolve(void *arg)
     struct shed_lookup *lookup = arg;
 
     find(lookup);
-    pthread_mutex_lock(&lookup->mu);
+    shed_mutex_lock(&lookup->mu);
     lookup->is_posted = !lookup->is_abandoned;
     if (lookup->is_posted)
         shed_reactor_post(lookup->reactor, &lookup->post);
-    pthread_mutex_unlock(&lookup->mu);
+    shed_mutex_unlock(&lookup->mu);
     unref(lookup);
     return NULL;
 }
@@ -133,7 +134,7 @@ static struct shed_lookup *create(const struct shed_address *address)
     lookup = calloc(1, sizeof(*lookup) + size);
     if (lookup == NULL)
         return NULL;
-    if (pthread_mutex_init(&lookup->mu, NULL) != 0) {
+    if (shed_mutex_init(&lookup->mu, SHED_RANK_LOOKUP) != 0) {
         free(lookup);
         return NULL;
     }
@@ -202,10 +203,10 @@ void shed_lookup_abandon(struct shed_lookup *lookup)
     if (lookup == NULL)
         return;
     lookup->fn = NULL;
-    pthread_mutex_lock(&lookup->mu);
+    shed_mutex_lock(&lookup->mu);
     lookup->is_abandoned = true;
     is_posted = lookup->is_posted;
-    pthread_mutex_unlock(&lookup->mu);
+    shed_mutex_unlock(&lookup->mu);
     if (!is_posted) /* else the post will */
         unref(lookup);
 }

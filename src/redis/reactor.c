@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/latch.h"
+#include "base/mutex.h"
 #include "base/thread.h"
 
 struct shed_reactor {
@@ -19,7 +20,7 @@ struct shed_reactor {
     uv_async_t wake;
     pthread_t thread;
 
-    pthread_mutex_t mu;
+    struct shed_mutex mu;
     /* under mu */
     struct shed_post *first;
     struct shed_post **last;
@@ -38,12 +39,12 @@ static struct shed_post *take_posts(struct shed_reactor *r, bool *is_stopping)
 {
     struct shed_post *posts;
 
-    pthread_mutex_lock(&r->mu);
+    shed_mutex_lock(&r->mu);
     posts = r->first;
     r->first = NULL;
     r->last = &r->first;
     *is_stopping = r->is_stopping;
-    pthread_mutex_unlock(&r->mu);
+    shed_mutex_unlock(&r->mu);
     return posts;
 }
 
@@ -106,7 +107,7 @@ enum shed_code shed_reactor_start(struct shed_reactor **out,
     if (r == NULL)
         return shed_fail_nomem(err, "the reactor");
     r->last = &r->first;
-    if (pthread_mutex_init(&r->mu, NULL) != 0)
+    if (shed_mutex_init(&r->mu, SHED_RANK_REACTOR) != 0)
         goto fail_memory;
     if (!has_descriptors() || uv_loop_init(&r->loop) != 0)
         goto fail_mutex;
@@ -123,7 +124,7 @@ enum shed_code shed_reactor_start(struct shed_reactor **out,
 fail_loop:
     (void)uv_loop_close(&r->loop);
 fail_mutex:
-    pthread_mutex_destroy(&r->mu);
+    shed_mutex_destroy(&r->mu);
 fail_memory:
     free(r);
     return shed_fail(err, SHED_EBUSY,
@@ -134,13 +135,13 @@ void shed_reactor_stop(struct shed_reactor *r)
 {
     if (r == NULL)
         return;
-    pthread_mutex_lock(&r->mu);
+    shed_mutex_lock(&r->mu);
     r->is_stopping = true;
-    pthread_mutex_unlock(&r->mu);
+    shed_mutex_unlock(&r->mu);
     (void)uv_async_send(&r->wake);
     (void)pthread_join(r->thread, NULL);
     (void)uv_loop_close(&r->loop);
-    pthread_mutex_destroy(&r->mu);
+    shed_mutex_destroy(&r->mu);
     free(r);
 }
 
@@ -161,12 +162,12 @@ void shed_reactor_post_all(struct shed_reactor *r, struct shed_post *posts)
 
     if (posts == NULL)
         return;
-    pthread_mutex_lock(&r->mu);
+    shed_mutex_lock(&r->mu);
     was_empty = r->first == NULL;
     *r->last = posts;
     while (*r->last != NULL)
         r->last = &(*r->last)->next;
-    pthread_mutex_unlock(&r->mu);
+    shed_mutex_unlock(&r->mu);
     if (was_empty)
         (void)uv_async_send(&r->wake);
 }

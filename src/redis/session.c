@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/error.h"
+#include "base/mutex.h"
 #include "base/process.h"
 
 #define INVALIDATE_CHANNEL "__redis__:invalidate"
@@ -58,7 +59,7 @@ struct shed_session {
     struct shed_address *address; /* the gate's */
     struct shed_post follow; /* a link has left the server, or reached it */
     atomic_bool is_following, is_reached;
-    pthread_mutex_t mu;
+    struct shed_mutex mu;
     struct shed_identity identity; /* under mu */
     char run[SHED_RUN_BYTES]; /* under mu; run id of the server, or blanks */
     struct shed_server_run server;
@@ -67,26 +68,26 @@ struct shed_session {
 /* run NULL: it is unknown. */
 static void set_run(struct shed_session *p, const char *run)
 {
-    pthread_mutex_lock(&p->mu);
+    shed_mutex_lock(&p->mu);
     if (run != NULL)
         memcpy(p->run, run, sizeof(p->run));
     else
         memset(p->run, ' ', sizeof(p->run));
-    pthread_mutex_unlock(&p->mu);
+    shed_mutex_unlock(&p->mu);
 }
 
 static void update_identity(struct shed_session *p)
 {
     bool is_known = p->channels == CHANNELS && p->run[0] != ' ';
 
-    pthread_mutex_lock(&p->mu);
+    shed_mutex_lock(&p->mu);
     memset(&p->identity, ' ', sizeof(p->identity));
     if (is_known) {
         memcpy(p->identity.process, p->channel + strlen(SHED_PROCESS_CHANNEL),
                sizeof(p->identity.process));
         memcpy(p->identity.run, p->run, sizeof(p->identity.run));
     }
-    pthread_mutex_unlock(&p->mu);
+    shed_mutex_unlock(&p->mu);
 }
 
 /* 0 is no epoch. */
@@ -524,7 +525,7 @@ shed_session_create(struct shed_reactor *reactor, struct shed_gate *gate,
     *out = NULL;
     if (p == NULL)
         return shed_fail_nomem(err, "the Redis session");
-    if (pthread_mutex_init(&p->mu, NULL) != 0) {
+    if (shed_mutex_init(&p->mu, SHED_RANK_SESSION) != 0) {
         free(p);
         return shed_fail_nomem(err, "the Redis session");
     }
@@ -576,7 +577,7 @@ void shed_session_close(struct shed_session *p)
     shed_timer_destroy(p->subscribing);
     shed_pipe_close(p->commands);
     shed_pipe_close(p->pushes);
-    pthread_mutex_destroy(&p->mu);
+    shed_mutex_destroy(&p->mu);
     free(p);
 }
 
@@ -628,12 +629,12 @@ bool shed_session_is_same_server(struct shed_session *a, struct shed_session *b)
     char run[SHED_RUN_BYTES];
     bool is_same;
 
-    pthread_mutex_lock(&a->mu);
+    shed_mutex_lock(&a->mu);
     memcpy(run, a->run, sizeof(run));
-    pthread_mutex_unlock(&a->mu);
-    pthread_mutex_lock(&b->mu);
+    shed_mutex_unlock(&a->mu);
+    shed_mutex_lock(&b->mu);
     is_same = run[0] != ' ' && memcmp(run, b->run, sizeof(run)) == 0;
-    pthread_mutex_unlock(&b->mu);
+    shed_mutex_unlock(&b->mu);
     return is_same;
 }
 
@@ -645,9 +646,9 @@ uint64_t shed_session_server_ms(const struct shed_session *p)
 void shed_session_identify(struct shed_session *p,
                            struct shed_identity *identity)
 {
-    pthread_mutex_lock(&p->mu);
+    shed_mutex_lock(&p->mu);
     *identity = p->identity;
-    pthread_mutex_unlock(&p->mu);
+    shed_mutex_unlock(&p->mu);
 }
 
 uint64_t shed_session_server_age_ms(const struct shed_session *p)

@@ -107,7 +107,7 @@ static void unlock_and_wake(struct shed_shared *s)
     struct shed_request *r = s->settled, *next;
 
     s->settled = NULL;
-    pthread_mutex_unlock(&s->mu);
+    shed_mutex_unlock(&s->mu);
     for (; r != NULL; r = next) {
         next = r->next;
         shed_latch_count_down(&r->latch, 1); /* r is gone now */
@@ -167,7 +167,7 @@ static void lose_releasing(struct shed_shared *s, const struct shed_error *why)
     s->is_open = false;
     s->is_awaited = true;
     while (s->is_writing)
-        pthread_cond_wait(&s->written, &s->mu);
+        pthread_cond_wait(&s->written, &s->mu.mutex);
     s->is_awaited = false;
     lose_locked(s, true, true, why);
 }
@@ -193,7 +193,7 @@ static enum shed_wire_io write_releasing(struct shed_shared *s,
     while (io == SHED_WIRE_DONE && s->is_open && shed_conn_take(&s->conn)) {
         unlock_and_wake(s);
         io = shed_wire_flush(&s->conn.wire, err);
-        pthread_mutex_lock(&s->mu);
+        shed_mutex_lock(&s->mu);
     }
     s->is_writing = false;
     s->is_unsent = io != SHED_WIRE_DONE;
@@ -265,7 +265,7 @@ static void lose_if_silent_releasing(struct shed_shared *s)
             &(const struct shed_health_event){.type = SHED_HEALTH_MISSED,
                                               .since_ms = failure.since_ms},
             &failure.error);
-    pthread_mutex_lock(&s->mu);
+    shed_mutex_lock(&s->mu);
     lose_releasing(s, &failure.error);
 }
 
@@ -278,7 +278,7 @@ static void connect_releasing(struct shed_shared *s, uint64_t deadline_ms)
     assert(s->is_led && !s->is_open);
     unlock_and_wake(s);
     code = shed_dial(s->gate, &s->conn, deadline_ms, &was_tried, &why);
-    pthread_mutex_lock(&s->mu);
+    shed_mutex_lock(&s->mu);
     if (code == SHED_OK)
         s->is_open = true;
     else
@@ -347,7 +347,7 @@ static void receive_releasing(struct shed_shared *s, uint64_t until_ms)
     for (size_t i = 0; i < count; i++)
         if (shed_reply_is_no_primary(replies[i]))
             leave_server(s);
-    pthread_mutex_lock(&s->mu);
+    shed_mutex_lock(&s->mu);
     if (!deliver_all_locked(s, replies, count, &why) || io == SHED_WIRE_LOST)
         lose_releasing(s, &why);
     else if (!lose_if_left_releasing(s))
@@ -454,18 +454,18 @@ static void follow(struct shed_shared *s, struct shed_request *me)
     bool is_settled;
 
     if (!shed_latch_wait(&me->latch, me->deadline_ms)) {
-        pthread_mutex_lock(&s->mu);
+        shed_mutex_lock(&s->mu);
         is_settled = me->outcome != OUTCOME_NONE;
         if (!is_settled)
             give_up_locked(s, me);
-        pthread_mutex_unlock(&s->mu);
+        shed_mutex_unlock(&s->mu);
         if (!is_settled)
             return;
         (void)shed_latch_wait(&me->latch, UINT64_MAX); /* opens in a moment */
     }
     if (me->outcome != OUTCOME_LEADER)
         return;
-    pthread_mutex_lock(&s->mu);
+    shed_mutex_lock(&s->mu);
     lead_releasing(s, me);
     unlock_and_wake(s);
 }
@@ -539,7 +539,7 @@ enum shed_code shed_shared_call(struct shed_shared *s, struct shed_batch *b,
     memset(replies, 0, b->count * sizeof(struct shed_reply *));
     for (size_t i = 0; i < b->count; i++)
         b->calls[i].owner = &me;
-    pthread_mutex_lock(&s->mu);
+    shed_mutex_lock(&s->mu);
     use->was_connected = s->is_led || s->is_writing || s->is_open;
     me.has_latch = s->is_led || s->is_writing;
     if (me.has_latch)
@@ -560,7 +560,7 @@ void shed_shared_doubt(struct shed_shared *s, uint64_t connection)
     uint64_t now_ms = shed_now_ms();
     struct shed_error why;
 
-    pthread_mutex_lock(&s->mu);
+    shed_mutex_lock(&s->mu);
     if (s->connection == connection && now_ms >= s->doubt_ms) {
         s->doubt_ms = now_ms + DOUBT_MS;
         (void)shed_conn_out_of_step(&why);
@@ -575,19 +575,19 @@ void shed_shared_doubt(struct shed_shared *s, uint64_t connection)
 /* The leader meets it; the next user of an idle connection looks first. */
 void shed_shared_cut(struct shed_shared *s)
 {
-    pthread_mutex_lock(&s->mu);
+    shed_mutex_lock(&s->mu);
     if (s->is_open)
         shed_wire_shut(&s->conn.wire);
-    pthread_mutex_unlock(&s->mu);
+    shed_mutex_unlock(&s->mu);
 }
 
 void shed_shared_close_idle(struct shed_shared *s, uint64_t idle_ms)
 {
-    pthread_mutex_lock(&s->mu);
+    shed_mutex_lock(&s->mu);
     if (s->is_open && !s->is_led && !s->is_writing &&
         shed_now_ms() - s->last_used_ms >= idle_ms)
         close_locked(s);
-    pthread_mutex_unlock(&s->mu);
+    shed_mutex_unlock(&s->mu);
 }
 
 enum shed_code shed_shared_init(struct shed_shared *s, struct shed_gate *gate,
@@ -595,10 +595,10 @@ enum shed_code shed_shared_init(struct shed_shared *s, struct shed_gate *gate,
                                 struct shed_error *err)
 {
     *s = (struct shed_shared){.gate = gate};
-    if (pthread_mutex_init(&s->mu, NULL) != 0)
+    if (shed_mutex_init(&s->mu, SHED_RANK_LINK) != 0)
         return shed_fail_nomem(err, "the Redis links");
     if (pthread_cond_init(&s->written, NULL) != 0) {
-        pthread_mutex_destroy(&s->mu);
+        shed_mutex_destroy(&s->mu);
         return shed_fail_nomem(err, "the Redis links");
     }
     shed_conn_init(&s->conn, shed_gate_address(gate), options);
@@ -612,5 +612,5 @@ void shed_shared_fini(struct shed_shared *s)
      * glibc would wait for one that waits at the condition. */
     if (!s->is_awaited)
         pthread_cond_destroy(&s->written);
-    pthread_mutex_destroy(&s->mu);
+    shed_mutex_destroy(&s->mu);
 }

@@ -18,13 +18,14 @@
 
 #include <snowshed/snowshed.h>
 
+#include "base/mutex.h"
 #include "redis/conn.h"
 #include "redis/dial.h"
 
 struct shed_shared {
     struct shed_gate *gate; /* set at creation */
 
-    pthread_mutex_t mu;
+    struct shed_mutex mu;
     pthread_cond_t written; /* is_writing has ended, and is_awaited */
     /* under mu */
     bool is_led;           /* a thread receives, or connects, for all */

@@ -15,7 +15,6 @@
 #include "redis/tls.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -27,6 +26,7 @@
 #include <openssl/x509v3.h>
 
 #include "base/error.h"
+#include "base/mutex.h"
 #include "base/process.h"
 
 /* Room for what strerror_r says. */
@@ -38,7 +38,7 @@ struct shed_tls_server {
     char *name; /* for SNI; NULL: the host is an IP address */
     SSL_CTX *context;
     pid_t pid;
-    pthread_mutex_t mu;
+    struct shed_mutex mu;
     /* under mu */
     SSL_SESSION *session; /* NULL: none to resume */
 };
@@ -46,7 +46,7 @@ struct shed_tls_server {
 struct shed_tls {
     /* set at creation */
     struct shed_tls_server *server;
-    pthread_mutex_t mu;
+    struct shed_mutex mu;
     /* under mu */
     SSL *ssl;      /* owns the two buffers */
     BIO *in, *out; /* from the peer, and to it */
@@ -163,10 +163,10 @@ static int keep_session(SSL *ssl, SSL_SESSION *session)
     struct shed_tls_server *s = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
     SSL_SESSION *before;
 
-    pthread_mutex_lock(&s->mu);
+    shed_mutex_lock(&s->mu);
     before = s->session;
     s->session = session;
-    pthread_mutex_unlock(&s->mu);
+    shed_mutex_unlock(&s->mu);
     SSL_SESSION_free(before);
     return 1;
 }
@@ -175,10 +175,10 @@ static int keep_session(SSL *ssl, SSL_SESSION *session)
  * handshake is a whole one. */
 static void offer_session(struct shed_tls_server *s, SSL *ssl)
 {
-    pthread_mutex_lock(&s->mu);
+    shed_mutex_lock(&s->mu);
     if (s->session != NULL)
         (void)SSL_set_session(ssl, s->session);
-    pthread_mutex_unlock(&s->mu);
+    shed_mutex_unlock(&s->mu);
 }
 
 /* After a failure the next handshake is a whole one. */
@@ -186,10 +186,10 @@ static void forget_session(struct shed_tls_server *s)
 {
     SSL_SESSION *before;
 
-    pthread_mutex_lock(&s->mu);
+    shed_mutex_lock(&s->mu);
     before = s->session;
     s->session = NULL;
-    pthread_mutex_unlock(&s->mu);
+    shed_mutex_unlock(&s->mu);
     SSL_SESSION_free(before);
 }
 
@@ -315,7 +315,7 @@ enum shed_code shed_tls_server_create(const char *text, const char *host,
     enum shed_code code;
 
     *out = NULL;
-    if (s == NULL || pthread_mutex_init(&s->mu, NULL) != 0) {
+    if (s == NULL || shed_mutex_init(&s->mu, SHED_RANK_TLS_SESSION) != 0) {
         free(s);
         return shed_fail_nomem(err, "the TLS of a client");
     }
@@ -340,7 +340,7 @@ void shed_tls_server_destroy(struct shed_tls_server *s)
         SSL_CTX_free(s->context);
     }
     free(s->name);
-    pthread_mutex_destroy(&s->mu);
+    shed_mutex_destroy(&s->mu);
     free(s);
 }
 
@@ -391,7 +391,7 @@ enum shed_code shed_tls_create(struct shed_tls_server *server,
     enum shed_code code;
 
     *out = NULL;
-    if (t == NULL || pthread_mutex_init(&t->mu, NULL) != 0) {
+    if (t == NULL || shed_mutex_init(&t->mu, SHED_RANK_TLS) != 0) {
         free(t);
         return shed_fail_nomem(err, "a Redis connection");
     }
@@ -421,7 +421,7 @@ void shed_tls_destroy(struct shed_tls *t)
         return;
     if (t->server->pid == shed_process_id())
         free_connection(t->ssl);
-    pthread_mutex_destroy(&t->mu);
+    shed_mutex_destroy(&t->mu);
     free(t);
 }
 
@@ -429,9 +429,9 @@ bool shed_tls_is_open(struct shed_tls *t)
 {
     bool is_open;
 
-    pthread_mutex_lock(&t->mu);
+    shed_mutex_lock(&t->mu);
     is_open = t->is_open;
-    pthread_mutex_unlock(&t->mu);
+    shed_mutex_unlock(&t->mu);
     return is_open;
 }
 
@@ -444,14 +444,14 @@ enum shed_code shed_tls_write(struct shed_tls *t, const char *plain,
     int result;
 
     *taken = 0;
-    pthread_mutex_lock(&t->mu);
+    shed_mutex_lock(&t->mu);
     if (t->is_open && part > 0) {
         mark_errors();
         result = SSL_write(t->ssl, plain, part);
         code = conclude_locked(t, result, err);
         *taken = result > 0 ? (size_t)result : 0;
     }
-    pthread_mutex_unlock(&t->mu);
+    shed_mutex_unlock(&t->mu);
     return code;
 }
 
@@ -459,9 +459,9 @@ size_t shed_tls_take(struct shed_tls *t, char *out, size_t size)
 {
     int got;
 
-    pthread_mutex_lock(&t->mu);
+    shed_mutex_lock(&t->mu);
     got = BIO_read(t->out, out, (int)size);
-    pthread_mutex_unlock(&t->mu);
+    shed_mutex_unlock(&t->mu);
     return got > 0 ? (size_t)got : 0;
 }
 
@@ -469,9 +469,9 @@ bool shed_tls_has_output(struct shed_tls *t)
 {
     bool has_output;
 
-    pthread_mutex_lock(&t->mu);
+    shed_mutex_lock(&t->mu);
     has_output = BIO_ctrl_pending(t->out) > 0;
-    pthread_mutex_unlock(&t->mu);
+    shed_mutex_unlock(&t->mu);
     return has_output;
 }
 
@@ -480,12 +480,12 @@ enum shed_code shed_tls_feed(struct shed_tls *t, const char *bytes, size_t size,
 {
     enum shed_code code = SHED_OK;
 
-    pthread_mutex_lock(&t->mu);
+    shed_mutex_lock(&t->mu);
     mark_errors();
     if (BIO_write(t->in, bytes, (int)size) != (int)size)
         code = shed_fail_nomem(err, "what Redis has sent");
     unmark_errors();
-    pthread_mutex_unlock(&t->mu);
+    shed_mutex_unlock(&t->mu);
     return code;
 }
 
@@ -495,11 +495,11 @@ enum shed_code shed_tls_read(struct shed_tls *t, char *plain, size_t size,
     enum shed_code code;
     int result;
 
-    pthread_mutex_lock(&t->mu);
+    shed_mutex_lock(&t->mu);
     mark_errors();
     result = SSL_read(t->ssl, plain, (int)size);
     code = conclude_locked(t, result, err);
-    pthread_mutex_unlock(&t->mu);
+    shed_mutex_unlock(&t->mu);
     *got = result > 0 ? (size_t)result : 0;
     return code;
 }

@@ -9,7 +9,6 @@
  */
 #include "source/fleet.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +17,7 @@
 #include "base/container.h"
 #include "base/error.h"
 #include "base/latch.h"
+#include "base/mutex.h"
 #include "base/random.h"
 #include "client/probe.h"
 #include "source/slots.h"
@@ -37,7 +37,7 @@ struct shed_fleet {
     struct shed_source *source;
     char budget[SHED_DIGITS], life_ms[SHED_DIGITS];
 
-    pthread_mutex_t mu;
+    struct shed_mutex mu;
     /* under mu */
     char key[SHED_NAME_MAX_BYTES + sizeof(KEY_SUFFIX)]; /* "": not known yet */
     struct shed_slots slots;
@@ -80,12 +80,12 @@ void shed_fleet_want(struct shed_fleet *f, size_t wanted)
 {
     if (f == NULL)
         return;
-    pthread_mutex_lock(&f->mu);
+    shed_mutex_lock(&f->mu);
     if (wanted != f->slots.wanted) {
         shed_slots_want(&f->slots, wanted);
         kick_locked(f);
     }
-    pthread_mutex_unlock(&f->mu);
+    shed_mutex_unlock(&f->mu);
 }
 
 bool shed_fleet_may_begin(struct shed_fleet *f)
@@ -94,9 +94,9 @@ bool shed_fleet_may_begin(struct shed_fleet *f)
 
     if (f == NULL)
         return true;
-    pthread_mutex_lock(&f->mu);
+    shed_mutex_lock(&f->mu);
     may_begin = shed_slots_may_begin(&f->slots);
-    pthread_mutex_unlock(&f->mu);
+    shed_mutex_unlock(&f->mu);
     return may_begin;
 }
 
@@ -107,10 +107,10 @@ size_t shed_fleet_begin(struct shed_fleet *f, uint64_t *waited_us)
     *waited_us = 0;
     if (f == NULL)
         return SHED_SLOTS_NONE;
-    pthread_mutex_lock(&f->mu);
+    shed_mutex_lock(&f->mu);
     slot = shed_slots_begin(&f->slots, shed_now_us(), waited_us);
     kick_locked(f);
-    pthread_mutex_unlock(&f->mu);
+    shed_mutex_unlock(&f->mu);
     return slot;
 }
 
@@ -118,10 +118,10 @@ void shed_fleet_end(struct shed_fleet *f, size_t slot, uint64_t cost_us)
 {
     if (f == NULL)
         return;
-    pthread_mutex_lock(&f->mu);
+    shed_mutex_lock(&f->mu);
     shed_slots_end(&f->slots, slot, cost_us);
     kick_locked(f);
-    pthread_mutex_unlock(&f->mu);
+    shed_mutex_unlock(&f->mu);
 }
 
 struct shed_fleet_state shed_fleet_look(struct shed_fleet *f)
@@ -130,9 +130,9 @@ struct shed_fleet_state shed_fleet_look(struct shed_fleet *f)
 
     if (f == NULL)
         return state;
-    pthread_mutex_lock(&f->mu);
+    shed_mutex_lock(&f->mu);
     state = (struct shed_fleet_state){f->slots.in_use, f->slots.budget};
-    pthread_mutex_unlock(&f->mu);
+    shed_mutex_unlock(&f->mu);
     return state;
 }
 
@@ -197,7 +197,7 @@ static void on_answer(void *arg, const struct shed_call_result *result)
     struct shed_slots_answer answer;
     bool was_away;
 
-    pthread_mutex_lock(&f->mu);
+    shed_mutex_lock(&f->mu);
     was_away = f->slots.is_away;
     if (read_answer(result->reply, &answer)) {
         shed_slots_answered(&f->slots, &answer, shed_now_us(),
@@ -206,7 +206,7 @@ static void on_answer(void *arg, const struct shed_call_result *result)
         why = failure_of(result);
         shed_slots_failed(&f->slots, shed_now_ms(), shed_random_jitter());
     }
-    pthread_mutex_unlock(&f->mu);
+    shed_mutex_unlock(&f->mu);
     follow(link, was_away, &why);
     step(link);
 }
@@ -245,7 +245,7 @@ static bool try_end(struct shed_fleet_link *link)
     struct shed_fleet_link **at = &f->links;
     bool has_ended;
 
-    pthread_mutex_lock(&f->mu);
+    shed_mutex_lock(&f->mu);
     has_ended = link->call.fn == NULL && !link->is_posted &&
                 (f->links != link || link->next != NULL || f->slots.is_away ||
                  shed_slots_is_idle(&f->slots));
@@ -257,7 +257,7 @@ static bool try_end(struct shed_fleet_link *link)
             shed_slots_go_without(&f->slots);
         kick_locked(f);
     }
-    pthread_mutex_unlock(&f->mu);
+    shed_mutex_unlock(&f->mu);
     if (!has_ended)
         return false;
     shed_timer_destroy(link->timer);
@@ -276,11 +276,11 @@ static void step(struct shed_fleet_link *link)
         return;
     if (link->call.fn != NULL)
         return;
-    pthread_mutex_lock(&f->mu);
+    shed_mutex_lock(&f->mu);
     if (f->links == link)
         sends = shed_slots_next(&f->slots, shed_now_ms(), &link->exchange,
                                 &delay_ms);
-    pthread_mutex_unlock(&f->mu);
+    shed_mutex_unlock(&f->mu);
     if (sends)
         send_exchange(link);
     else if (delay_ms != UINT64_MAX)
@@ -296,9 +296,9 @@ static void on_post(struct shed_post *post)
     struct shed_fleet_link *link =
         shed_container_of(post, struct shed_fleet_link, post);
 
-    pthread_mutex_lock(&link->fleet->mu);
+    shed_mutex_lock(&link->fleet->mu);
     link->is_posted = false;
-    pthread_mutex_unlock(&link->fleet->mu);
+    shed_mutex_unlock(&link->fleet->mu);
     step(link);
 }
 
@@ -311,10 +311,10 @@ static void give_up(struct shed_fleet_link *link)
 
     (void)shed_fail(&why, SHED_EREDIS, "Redis has not answered within %llu ms",
                     (unsigned long long)patience_ms(link));
-    pthread_mutex_lock(&f->mu);
+    shed_mutex_lock(&f->mu);
     was_away = f->slots.is_away;
     shed_slots_go_without(&f->slots);
-    pthread_mutex_unlock(&f->mu);
+    shed_mutex_unlock(&f->mu);
     follow(link, was_away, &why);
 }
 
@@ -339,7 +339,7 @@ struct shed_fleet *shed_fleet_create(const struct shed_source_options *o,
         calloc(1, sizeof(*f) + capacity * sizeof(*f->elements));
     uint64_t name, life_ms = o->load_timeout_ms + MARGIN_MS;
 
-    if (f == NULL || pthread_mutex_init(&f->mu, NULL) != 0) {
+    if (f == NULL || shed_mutex_init(&f->mu, SHED_RANK_FLEET) != 0) {
         free(f);
         return NULL;
     }
@@ -360,7 +360,7 @@ void shed_fleet_destroy(struct shed_fleet *f)
 {
     if (f == NULL)
         return;
-    pthread_mutex_destroy(&f->mu);
+    shed_mutex_destroy(&f->mu);
     free(f);
 }
 
@@ -436,9 +436,9 @@ enum shed_code shed_fleet_join(struct shed_fleet *f, struct shed_cache *cache,
     link->cache_name = cache->name;
     link->counters = &cache->counters;
     link->post.run = on_post;
-    pthread_mutex_lock(&f->mu);
+    shed_mutex_lock(&f->mu);
     code = add_locked(f, link, err);
-    pthread_mutex_unlock(&f->mu);
+    shed_mutex_unlock(&f->mu);
     if (code != SHED_OK) {
         shed_timer_destroy(link->timer); /* it is not in the loop yet */
         free(link);

@@ -41,6 +41,7 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "base/latch.h"
+#include "base/mutex.h"
 #include "base/random.h"
 #include "base/stats.h"
 #include "base/thread.h"
@@ -58,7 +59,7 @@ struct shed_source {
     struct shed_source_options options;
     struct shed_callers callers; /* waiting is atomic */
 
-    pthread_mutex_t mu;
+    struct shed_mutex mu;
     pthread_cond_t work;  /* a batch can be taken; wakes one loader */
     pthread_cond_t grown; /* the batch being gathered need not wait longer */
     pthread_cond_t quiet; /* nothing is queued or under way */
@@ -110,10 +111,10 @@ static void fail_job(struct shed_job *job, enum shed_code code, const char *why,
 void shed_source_watch(struct shed_source *s,
                        struct shed_source_watcher *watcher)
 {
-    pthread_mutex_lock(&s->mu);
+    shed_mutex_lock(&s->mu);
     watcher->next = s->watchers;
     s->watchers = watcher;
-    pthread_mutex_unlock(&s->mu);
+    shed_mutex_unlock(&s->mu);
 }
 
 void shed_source_unwatch(struct shed_source *s,
@@ -121,11 +122,11 @@ void shed_source_unwatch(struct shed_source *s,
 {
     struct shed_source_watcher **at = &s->watchers;
 
-    pthread_mutex_lock(&s->mu);
+    shed_mutex_lock(&s->mu);
     while (*at != watcher)
         at = &(*at)->next;
     *at = watcher->next;
-    pthread_mutex_unlock(&s->mu);
+    shed_mutex_unlock(&s->mu);
 }
 
 /* The breaker opened, as why says, or closed. */
@@ -172,18 +173,18 @@ void shed_load_done(struct shed_load *load)
 
     if (shed_load_batch_settle(batch, sample.cost_us) && load->count > 0)
         sample.failure = batch->answers[0].error.reason;
-    pthread_mutex_lock(&s->mu);
+    shed_mutex_lock(&s->mu);
     refused = learn_locked(s, &sample, now_us, &why);
-    pthread_mutex_unlock(&s->mu);
+    shed_mutex_unlock(&s->mu);
     for (; refused != NULL; refused = next) {
         next = refused->next;
         fail_job(refused, SHED_ESOURCE, why.reason, true);
     }
     shed_load_batch_destroy(batch);
-    pthread_mutex_lock(&s->mu);
+    shed_mutex_lock(&s->mu);
     shed_admission_end(&s->admission);
     wake_locked(s);
-    pthread_mutex_unlock(&s->mu);
+    shed_mutex_unlock(&s->mu);
 }
 
 /* ------------------------------------------------------------- the batches */
@@ -238,7 +239,7 @@ static void gather_locked(struct shed_source *s)
     s->is_gathering = true;
     while (left_ms > 0 && s->admission.running > 0 &&
            ready_locked(s) < s->options.max_batch) {
-        shed_cond_wait(&s->grown, &s->mu, left_ms);
+        shed_cond_wait(&s->grown, &s->mu.mutex, left_ms);
         left_ms = shed_left_ms(end_ms, shed_now_ms());
     }
     s->is_gathering = false;
@@ -302,9 +303,9 @@ static void fail_first_locked(struct shed_source *s)
 
     shed_admission_return(&s->admission);
     s->admission.running++; /* the source may not be freed meanwhile */
-    pthread_mutex_unlock(&s->mu);
+    shed_mutex_unlock(&s->mu);
     fail_job(job, SHED_ENOMEM, "out of memory for a load", false);
-    pthread_mutex_lock(&s->mu);
+    shed_mutex_lock(&s->mu);
     shed_admission_end(&s->admission);
     wake_locked(s);
 }
@@ -337,9 +338,9 @@ static void load_next_locked(struct shed_source *s, void *thread)
     if (ready_locked(s) > 0 && shed_admission_may_begin(&s->admission))
         (void)staff_locked(s);
     wake_locked(s);
-    pthread_mutex_unlock(&s->mu);
+    shed_mutex_unlock(&s->mu);
     run_batch(s, batch, late, thread);
-    pthread_mutex_lock(&s->mu);
+    shed_mutex_lock(&s->mu);
     s->idle++;
 }
 
@@ -351,15 +352,15 @@ static void *run_loader(void *arg)
     shed_thread_mark(SHED_THREAD_LOADER);
     if (s->options.thread_start != NULL)
         thread = s->options.thread_start(s->user);
-    pthread_mutex_lock(&s->mu);
+    shed_mutex_lock(&s->mu);
     while (!s->is_stopping) {
         if (ready_locked(s) == 0 || s->is_gathering ||
             !shed_admission_may_begin(&s->admission))
-            pthread_cond_wait(&s->work, &s->mu);
+            pthread_cond_wait(&s->work, &s->mu.mutex);
         else
             load_next_locked(s, thread);
     }
-    pthread_mutex_unlock(&s->mu);
+    shed_mutex_unlock(&s->mu);
     if (s->options.thread_stop != NULL)
         s->options.thread_stop(s->user, thread);
     return NULL;
@@ -392,7 +393,7 @@ enum shed_code shed_source_queue(struct shed_source *s, struct shed_job *job,
     enum shed_code code = SHED_OK;
     struct shed_job *dropped = NULL;
 
-    pthread_mutex_lock(&s->mu);
+    shed_mutex_lock(&s->mu);
     if (!has_room_locked(s, job))
         code = shed_fail(err, SHED_EBUSY,
                          "the source's queue is full: %zu keys wait for a load "
@@ -405,7 +406,7 @@ enum shed_code shed_source_queue(struct shed_source *s, struct shed_job *job,
         code = shed_admission_refuse(&s->admission, shed_now_ms(), err);
     if (code == SHED_OK)
         dropped = push_locked(s, job);
-    pthread_mutex_unlock(&s->mu);
+    shed_mutex_unlock(&s->mu);
     if (dropped != NULL)
         fail_job(dropped, SHED_EBUSY,
                  "the source's queue is full, and callers go first (see "
@@ -425,26 +426,26 @@ static void go_on_locked(struct shed_source *s)
 
 void shed_source_wake(struct shed_source *s)
 {
-    pthread_mutex_lock(&s->mu);
+    shed_mutex_lock(&s->mu);
     shed_load_queue_wake(&s->queue);
     go_on_locked(s);
-    pthread_mutex_unlock(&s->mu);
+    shed_mutex_unlock(&s->mu);
 }
 
 void shed_source_hasten(struct shed_source *s, struct shed_job *job)
 {
-    pthread_mutex_lock(&s->mu);
+    shed_mutex_lock(&s->mu);
     if (shed_load_queue_hasten(&s->queue, job))
         go_on_locked(s);
-    pthread_mutex_unlock(&s->mu);
+    shed_mutex_unlock(&s->mu);
 }
 
 /* The fleet lets loads begin. */
 static void go_on(struct shed_source *s)
 {
-    pthread_mutex_lock(&s->mu);
+    shed_mutex_lock(&s->mu);
     go_on_locked(s);
-    pthread_mutex_unlock(&s->mu);
+    shed_mutex_unlock(&s->mu);
 }
 
 enum shed_code shed_source_ask_breaker(struct shed_source *s,
@@ -454,10 +455,10 @@ enum shed_code shed_source_ask_breaker(struct shed_source *s,
 
     if (s->options.breaker.failure_pct == 0)
         return SHED_OK;
-    pthread_mutex_lock(&s->mu);
+    shed_mutex_lock(&s->mu);
     if (!shed_admission_has_pass(&s->admission, shed_now_ms()))
         code = shed_admission_refuse(&s->admission, shed_now_ms(), err);
-    pthread_mutex_unlock(&s->mu);
+    shed_mutex_unlock(&s->mu);
     return code;
 }
 
@@ -479,12 +480,12 @@ struct shed_source_state shed_source_look(struct shed_source *s)
         .callers_limit = s->callers.limit,
         .fleet = shed_fleet_look(s->admission.fleet)};
 
-    pthread_mutex_lock(&s->mu);
+    shed_mutex_lock(&s->mu);
     state.loads = s->admission.running;
     state.loads_limit = shed_admission_limit(&s->admission);
     state.queued = shed_load_queue_count(&s->queue);
     state.breaker = shed_breaker_read(&s->admission.breaker, shed_now_ms());
-    pthread_mutex_unlock(&s->mu);
+    shed_mutex_unlock(&s->mu);
     return state;
 }
 
@@ -496,7 +497,7 @@ static int init_sync(struct shed_source *s)
     enum { CONDITIONS = 3 };
     pthread_cond_t *conds[CONDITIONS] = {&s->work, &s->grown, &s->quiet};
     size_t made = 0;
-    int failure = pthread_mutex_init(&s->mu, NULL);
+    int failure = shed_mutex_init(&s->mu, SHED_RANK_SOURCE);
 
     if (failure != 0)
         return failure;
@@ -509,7 +510,7 @@ static int init_sync(struct shed_source *s)
         return 0;
     while (made > 0)
         pthread_cond_destroy(conds[--made]);
-    pthread_mutex_destroy(&s->mu);
+    shed_mutex_destroy(&s->mu);
     return failure;
 }
 
@@ -584,9 +585,9 @@ enum shed_code shed_source_open_batch(shed_load_fn *load, void *user,
 
 void shed_source_ref(struct shed_source *s)
 {
-    pthread_mutex_lock(&s->mu);
+    shed_mutex_lock(&s->mu);
     s->refs++;
-    pthread_mutex_unlock(&s->mu);
+    shed_mutex_unlock(&s->mu);
 }
 
 static void destroy_source(struct shed_source *s)
@@ -598,7 +599,7 @@ static void destroy_source(struct shed_source *s)
     pthread_cond_destroy(&s->work);
     pthread_cond_destroy(&s->grown);
     pthread_cond_destroy(&s->quiet);
-    pthread_mutex_destroy(&s->mu);
+    shed_mutex_destroy(&s->mu);
     free(s->threads);
     shed_fleet_destroy(s->admission.fleet);
     free(s);
@@ -609,12 +610,12 @@ static void *end_source(void *source)
 {
     struct shed_source *s = source;
 
-    pthread_mutex_lock(&s->mu);
+    shed_mutex_lock(&s->mu);
     while (shed_load_queue_count(&s->queue) > 0 || s->admission.running > 0)
-        pthread_cond_wait(&s->quiet, &s->mu);
+        pthread_cond_wait(&s->quiet, &s->mu.mutex);
     s->is_stopping = true;
     pthread_cond_broadcast(&s->work);
-    pthread_mutex_unlock(&s->mu);
+    shed_mutex_unlock(&s->mu);
     destroy_source(s);
     return NULL;
 }
@@ -623,10 +624,10 @@ void shed_source_unref(struct shed_source *s)
 {
     bool is_last;
 
-    pthread_mutex_lock(&s->mu);
+    shed_mutex_lock(&s->mu);
     assert(s->refs > 0);
     is_last = --s->refs == 0;
-    pthread_mutex_unlock(&s->mu);
+    shed_mutex_unlock(&s->mu);
     if (is_last)
         shed_thread_close(SHED_THREAD_LOOP | SHED_THREAD_LOADER, end_source, s);
 }

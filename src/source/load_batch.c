@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/mutex.h"
 #include "base/value.h"
 #include "entry/entry.h"
 
@@ -172,9 +173,9 @@ void shed_load_answer(struct shed_load *load, size_t i,
            answer->size < sizeof(known) ? answer->size : sizeof(known));
     if (i < load->count) {
         replaced = take(batch->jobs[i], &known);
-        pthread_mutex_lock(&batch->mu);
+        shed_mutex_lock(&batch->mu);
         swap(&batch->answers[i], &replaced);
-        pthread_mutex_unlock(&batch->mu);
+        shed_mutex_unlock(&batch->mu);
         drop_value(&replaced);
         free(replaced.tags);
     }
@@ -254,7 +255,7 @@ struct shed_load_batch *shed_load_batch_create(struct shed_source *source,
 {
     struct shed_load_batch *batch = calloc(1, sizeof(*batch));
 
-    if (batch == NULL || pthread_mutex_init(&batch->mu, NULL) != 0) {
+    if (batch == NULL || shed_mutex_init(&batch->mu, SHED_RANK_BATCH) != 0) {
         free(batch);
         return NULL;
     }
@@ -272,7 +273,7 @@ struct shed_load_batch *shed_load_batch_create(struct shed_source *source,
 
 void shed_load_batch_destroy(struct shed_load_batch *batch)
 {
-    pthread_mutex_destroy(&batch->mu);
+    shed_mutex_destroy(&batch->mu);
     free(batch->answers);
     free(batch->jobs);
     free(batch->keys);

@@ -6,11 +6,11 @@
 #ifndef SHED_LOAD_BATCH_H
 #define SHED_LOAD_BATCH_H
 
-#include <pthread.h>
 #include <stdbool.h>
 
 #include <snowshed/source.h>
 
+#include "base/mutex.h"
 #include "source/admission.h"
 #include "source/job.h"
 
@@ -24,7 +24,7 @@ struct shed_load_batch {
     uint64_t deadline_ms;
     struct shed_admitted admitted;
 
-    pthread_mutex_t mu;
+    struct shed_mutex mu;
     /* under mu */
     struct shed_loaded *answers; /* one per job; all zero: none yet */
 };

@@ -434,9 +434,9 @@ static size_t leftovers(void)
 {
     size_t count;
 
-    pthread_mutex_lock(&lock->mu);
+    shed_mutex_lock(&lock->mu);
     count = lock->voter[0].leftover_count;
-    pthread_mutex_unlock(&lock->mu);
+    shed_mutex_unlock(&lock->mu);
     return count;
 }
 

@@ -450,6 +450,7 @@ proctype Flight(byte me)
 #elif !defined(OLD_SNAPSHOT)
        row = db;
 #endif
+#ifdef RECONNECTS /* has many states */
        if
        :: lose_session(); /* the load goes on */
           if
@@ -462,6 +463,7 @@ proctype Flight(byte me)
           fi
        :: true -> skip
        fi;
+#endif
        if
        :: IS_LOAD_OLDER -> fail()
        :: !IS_LOAD_OLDER ->

@@ -183,11 +183,9 @@ static struct letter *oldest_locked(const struct shed_delivery *ob)
 
 static struct letter *take_oldest_locked(struct shed_delivery *ob)
 {
-    struct letter *letter = oldest_locked(ob);
-
-    shed_list_remove(&ob->memory, &letter->item.in_order);
     ob->remembered--;
-    return letter;
+    return shed_container_of(shed_list_pop(&ob->memory), struct letter,
+                             item.in_order);
 }
 
 /* Takes over the letter of a write that has been carried out. */

@@ -231,12 +231,11 @@ static enum shed_code make_text(struct shed_address *a, struct shed_error *err)
     a->text = malloc(size);
     if (a->text == NULL)
         return shed_fail_nomem(err, "a Redis URI");
-    if (a->sentinels != NULL)
-        memcpy(a->text, a->host, strlen(a->host) + 1);
-    else if (a->host != NULL)
-        (void)snprintf(a->text, size, "%s:%s", a->host, a->port);
-    else
+    if (a->host == NULL)
         memcpy(a->text, path, size);
+    else
+        (void)snprintf(a->text, size, a->sentinels != NULL ? "%s" : "%s:%s",
+                       a->host, a->port);
     return SHED_OK;
 }
 

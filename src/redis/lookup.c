@@ -143,7 +143,7 @@ static struct shed_lookup *create(const struct shed_address *address)
     for (size_t i = 0; i < TEXTS; i++) {
         if (from[i] == NULL)
             continue;
-        to[i] = strcpy(at, from[i]);
+        to[i] = memcpy(at, from[i], strlen(from[i]) + 1);
         at += strlen(at) + 1;
     }
     lookup->host = to[0];

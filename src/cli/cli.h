@@ -30,6 +30,7 @@ struct cli_call {
     size_t count;
     /* options of all commands */
     const char *redis;
+    const char *tls_ca, *tls_cert, *tls_key;
     uint64_t timeout_ms;
     bool is_json;
     /* options of some commands */

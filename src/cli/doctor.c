@@ -181,11 +181,10 @@ static struct shed_error probe(const struct doctor *d,
 static struct shed_error check_all_rights(struct doctor *d)
 {
     const struct cli_call *call = d->call;
-    struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
+    const struct shed_client_options options = cli_client_options(call);
     struct shed_client *client = NULL;
     struct shed_error err, cache, rights;
 
-    options.connect_timeout_ms = options.command_timeout_ms = call->timeout_ms;
     if (shed_client_open(d->uri, &options, &client, &err) != SHED_OK)
         cli_fail(call, CLI_FAILED, "%s", err.reason);
     cache = probe(d, client, SHED_USE_CACHE, call->cache);

@@ -34,6 +34,12 @@ static const struct cli_option table[] = {
      "redis://[user[:password]@]host[:port][/db], rediss:// for TLS, or "
      "unix:/path[?db=n]; else the environment's SNOWSHED_REDIS, which other "
      "users cannot read"},
+    {"cacert", 0, TEXT, "FILE", AT(tls_ca), 0, 0,
+     "certificates of the authorities to trust with rediss://, a file or a "
+     "directory; else those of the system"},
+    {"cert", 0, TEXT, "FILE", AT(tls_cert), 0, 0,
+     "certificate to show to the server"},
+    {"key", 0, TEXT, "FILE", AT(tls_key), 0, 0, "its private key"},
     {"timeout", 't', NUMBER, "MS", AT(timeout_ms), 1, 600000,
      "how long to wait for a connection, and for each answer (2000)"},
     {"json", 'j', FLAG, NULL, AT(is_json), 0, 0, "print JSON"},
@@ -78,7 +84,7 @@ static const struct cli_option table[] = {
 };
 
 #define TABLE_COUNT (sizeof(table) / sizeof(*table))
-#define COMMON_COUNT 3
+#define COMMON_COUNT 6
 
 static int key_of(size_t i)
 {

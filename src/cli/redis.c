@@ -59,7 +59,7 @@ static _Noreturn void fail_lost(const struct cli_redis *redis,
     cli_fail(redis->call, CLI_FAILED, "%s (%s)%s", err->reason,
              redis->address->text,
              shed_wire_is_in_handshake(&redis->wire)
-                 ? "; the tool trusts the authorities of SSL_CERT_FILE"
+                 ? "; --cacert names its authority"
                  : ": was it stopped, or this client killed?");
 }
 
@@ -121,10 +121,20 @@ static void set_up(struct cli_redis *redis)
         shed_reply_free(cli_redis_ask(redis, "SELECT %s", a->db));
 }
 
+struct shed_client_options cli_client_options(const struct cli_call *call)
+{
+    struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
+
+    options.connect_timeout_ms = options.command_timeout_ms = call->timeout_ms;
+    options.tls_ca = call->tls_ca;
+    options.tls_cert = call->tls_cert;
+    options.tls_key = call->tls_key;
+    return options;
+}
+
 struct cli_redis *cli_redis_open(const struct cli_call *call, const char *uri)
 {
-    /* TLS trusts the authorities of the system */
-    static const struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
+    const struct shed_client_options options = cli_client_options(call);
     struct cli_redis *redis = cli_alloc(1, sizeof(*redis));
     struct shed_error err;
 
@@ -140,7 +150,8 @@ struct cli_redis *cli_redis_open(const struct cli_call *call, const char *uri)
                  "%s; examples: redis://host:6379/0, unix:/run/redis.sock",
                  err.reason);
     if (shed_address_use_tls(redis->address, &options, &err) != SHED_OK)
-        cli_fail(call, CLI_FAILED, "%s", err.reason);
+        cli_fail(call, err.code == SHED_EINVAL ? CLI_USAGE : CLI_FAILED, "%s",
+                 err.reason);
     connect_to(redis);
     set_up(redis);
     return redis;

@@ -13,6 +13,9 @@
 
 struct cli_redis;
 
+/* The options of a client that does as the command line says. */
+struct shed_client_options cli_client_options(const struct cli_call *call);
+
 /* Connect to --redis (or uri, if it is not NULL), with AUTH and SELECT. */
 struct cli_redis *cli_redis_open(const struct cli_call *call, const char *uri);
 void cli_redis_close(struct cli_redis *redis);

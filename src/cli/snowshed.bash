@@ -3,14 +3,16 @@
 _snowshed()
 {
     local cur=${COMP_WORDS[COMP_CWORD]} command="" word i
-    local common="--redis --timeout --json --help --usage --version"
+    local common="--redis --cacert --cert --key --timeout --json --help --usage --version"
     local commands="get why invalidate watch top caches scan check locks lock
         doctor"
 
     for ((i = 1; i < COMP_CWORD; i++)); do
         word=${COMP_WORDS[i]}
         case $word in
-        --redis | --timeout | -r | -t) ((i++)) ;; # and its value
+        --redis | --cacert | --cert | --key | --timeout | -r | -t)
+            ((i++)) # and its value
+            ;;
         -* | =) ;;
         *)
             command=$word
@@ -19,6 +21,11 @@ _snowshed()
         esac
     done
     case ${COMP_WORDS[COMP_CWORD - 1]} in
+    --cacert | --cert | --key) # of a file
+        # shellcheck disable=SC2207
+        COMPREPLY=($(compgen -f -- "$cur"))
+        return
+        ;;
     --redis | --mysql | --query | --timeout | --rate | --count | --seconds | \
         --sample | --grace | --top | --cache | --lock)
         return

@@ -322,18 +322,16 @@ END_TEST
 
 /* ------------------------------------------------------------------ the end */
 
-/* What the tool prints about a key, or why it fails. authorities: a file, or
- * "" for those of the system. */
-static void ask_tool(const char *authorities, char *answer, size_t size)
+/* What the tool prints about a key, or why it fails. */
+static void ask_tool(const char *options, char *answer, size_t size)
 {
     char command[512];
     FILE *tool;
     size_t got;
 
     snprintf(command, sizeof(command),
-             "SSL_CERT_FILE=%s " TOOL " get cache k "
-             "--redis rediss://127.0.0.1:%u 2>&1",
-             authorities, fixture.server.tls_port);
+             TOOL " get cache k --redis rediss://127.0.0.1:%u %s 2>&1",
+             fixture.server.tls_port, options);
     tool = popen(command, "r");
     ck_assert_ptr_nonnull(tool);
     got = fread(answer, 1, size - 1, tool);
@@ -343,12 +341,15 @@ static void ask_tool(const char *authorities, char *answer, size_t size)
 
 START_TEST(the_tool_verifies_the_certificate)
 {
-    char answer[1024];
+    char answer[1024], options[300];
 
     if (TOOL[0] == '\0')
         return; /* it is not built */
     init();
-    ask_tool(at("ca.pem"), answer, sizeof(answer));
+    server_do(&fixture.server, "CONFIG SET tls-auth-clients yes");
+    snprintf(options, sizeof(options), "--cacert %s --cert %s --key %s",
+             at("ca.pem"), at("client.pem"), at("client.key"));
+    ask_tool(options, answer, sizeof(answer));
     ck_assert_msg(strstr(answer, "cache:{k}  no entry") != NULL, "%s", answer);
     ask_tool("", answer, sizeof(answer));
     ck_assert_msg(strstr(answer, "certificate is not accepted") != NULL, "%s",

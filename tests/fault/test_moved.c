@@ -319,9 +319,9 @@ END_TEST
 
 enum { WRITES = 30, MEMORY_MS = 600000 };
 
-static void name_key(char key[8], unsigned i)
+static void name_key(char key[16], unsigned i)
 {
-    snprintf(key, 8, "k%u", i);
+    snprintf(key, 16, "k%u", i);
 }
 
 /* Each row changes, and is invalidated, expired, or put with its version. */
@@ -329,7 +329,7 @@ static void write_all(void)
 {
     static const uint64_t version = 2;
     struct shed_put_options o = SHED_PUT_OPTIONS_INIT;
-    char key[8], row[16];
+    char key[16], row[32];
 
     o.version = &version;
     table_update(&fixture.table);
@@ -357,7 +357,7 @@ static unsigned count_old_rows(void)
     peer_open(&peer, &fixture);
     for (unsigned i = 0; i < WRITES; i++) {
         struct shed_value *value = NULL;
-        char key[8];
+        char key[16];
         name_key(key, i);
         ck_assert_int_eq(
             shed_get(peer.cache, shed_str(key), NULL, &value, NULL), SHED_OK);
@@ -373,7 +373,7 @@ static unsigned count_old_rows(void)
  * replica becomes the primary. */
 static void write_and_fail_over(void)
 {
-    char key[8], row[16];
+    char key[16], row[32];
 
     fixture_open(&fixture);
     WAIT_FOR(shed_client_is_up(fixture.client));

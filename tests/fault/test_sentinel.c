@@ -119,16 +119,16 @@ END_TEST
 
 enum { KEYS = 30 };
 
-static void name_key(char key[8], unsigned i)
+static void name_key(char key[16], unsigned i)
 {
-    snprintf(key, 8, "w%u", i);
+    snprintf(key, 16, "w%u", i);
 }
 
 /* Let a process read all rows. Returns: how many are not of this version. */
 static unsigned count_others(struct shed_cache *cache, unsigned version)
 {
     unsigned others = 0;
-    char key[8], row[24];
+    char key[16], row[32];
 
     for (unsigned i = 0; i < KEYS; i++) {
         struct shed_value *value = NULL;
@@ -149,7 +149,7 @@ static void write_all(void)
 {
     struct shed_put_options o = SHED_PUT_OPTIONS_INIT;
     uint64_t version;
-    char key[8], row[24];
+    char key[16], row[32];
 
     table_update(&fixture.table);
     version = fixture.table.version;

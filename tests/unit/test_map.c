@@ -12,7 +12,7 @@ enum { NODES = 1000, CHAINS = 64 };
 static struct shed_map map;
 static struct shed_map_node *chains[CHAINS];
 static struct shed_map_node node[NODES];
-static char names[NODES][8];
+static char names[NODES][24];
 
 /* count nodes, with keys of their own, in this many chains. */
 static void fill(size_t count, size_t in_chains)

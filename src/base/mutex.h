@@ -77,8 +77,8 @@ static inline void shed_mutex_lock(struct shed_mutex *m)
 
 static inline void shed_mutex_unlock(struct shed_mutex *m)
 {
+    shed_mutex_leave(m->rank); /* once it is unlocked it may be gone */
     (void)pthread_mutex_unlock(&m->mutex);
-    shed_mutex_leave(m->rank);
 }
 
 #endif

@@ -5,8 +5,16 @@
 
 enum { CELL_BYTES = 96, WIDTH = 36, FAULT_WIDTH = 36 };
 
-const char *const algorithm_names[ALGORITHMS] = {"SETNX", "EXPIRE", "TIMESTAMP",
-                                                 "LEASE", "QUORUM"};
+const char *const algorithm_names[ALGORITHMS] = {
+    [SHED_LOCK_SETNX] = "SETNX",         [SHED_LOCK_EXPIRE] = "EXPIRE",
+    [SHED_LOCK_TIMESTAMP] = "TIMESTAMP", [SHED_LOCK_TIMESTAMP_SECONDS] = "",
+    [SHED_LOCK_LEASE] = "LEASE",         [TORTURE_QUORUM] = "QUORUM"};
+
+/* TIMESTAMP in seconds is no column: it differs in nothing that is shown. */
+static bool is_column(size_t algorithm)
+{
+    return algorithm != SHED_LOCK_TIMESTAMP_SECONDS;
+}
 
 const struct fault_text fault_texts[FAULTS] = {
     [FAULT_NONE] = {"none", "nothing happens"},
@@ -92,6 +100,8 @@ static void print_row(FILE *out, const struct cell *cells, size_t count,
         (void)fprintf(out, "%-*s", FAULT_WIDTH, fault_texts[fault].what);
     for (size_t a = 0; a < ALGORITHMS; a++) {
         const struct cell *c = find(cells, count, fault, a);
+        if (!is_column(a))
+            continue;
         if (c != NULL)
             write_cell(text, c, is_markdown);
         else
@@ -120,7 +130,9 @@ void print_matrix(FILE *out, const struct cell *cells, size_t count,
     else
         (void)fprintf(out, "%-*s", FAULT_WIDTH, "");
     for (size_t a = 0; a < ALGORITHMS; a++)
-        if (is_markdown)
+        if (!is_column(a))
+            continue;
+        else if (is_markdown)
             (void)fprintf(out, " %s |", algorithm_names[a]);
         else
             (void)fprintf(out, "%-*s", WIDTH, algorithm_names[a]);

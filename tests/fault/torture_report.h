@@ -40,7 +40,7 @@ struct fault_text {
 };
 extern const struct fault_text fault_texts[FAULTS];
 
-enum { ALGORITHMS = 5 };
+enum { ALGORITHMS = 6 };
 /* Behind the algorithms: LEASE on a majority of several servers. */
 #define TORTURE_QUORUM (SHED_LOCK_LEASE + 1)
 

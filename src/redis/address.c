@@ -42,21 +42,28 @@ enum {
 /* Of parameters. */
 enum { DB, SENTINEL_USER, SENTINEL_PASSWORD };
 
-static const struct shed_uri_form sentinel_form = {
-    .name = "Redis URI",
-    .scheme = "redis+sentinel://",
-    .user_stops = "/?", /* a parameter can have an '@' */
-    .has_host = true,
-    .has_hosts = true,
-    .path = "name of the primary",
-    .parameters = {"db", "sentinel_user", "sentinel_password"},
-    .parameter_rule = "only db=n, sentinel_user=name and "
-                      "sentinel_password=password may follow '?'"};
+/* Of the form whose hosts are sentinels, among the forms. */
+enum { SENTINEL_FORM };
 
 /* The first form with a matching scheme is used. */
 static const struct shed_uri_form forms[] = {
-    HOST_FORM("redis://"),   HOST_FORM("rediss://"), HOST_FORM("valkey://"),
-    HOST_FORM("valkeys://"), PATH_FORM("unix://"),   PATH_FORM("unix:"),
+    [SENTINEL_FORM] = {.name = "Redis URI",
+                       .scheme = "redis+sentinel://",
+                       .user_stops = "/?", /* a parameter can have an '@' */
+                       .has_host = true,
+                       .has_hosts = true,
+                       .path = "name of the primary",
+                       .parameters = {"db", "sentinel_user",
+                                      "sentinel_password"},
+                       .parameter_rule =
+                           "only db=n, sentinel_user=name and "
+                           "sentinel_password=password may follow '?'"},
+    HOST_FORM("redis://"),
+    HOST_FORM("rediss://"),
+    HOST_FORM("valkey://"),
+    HOST_FORM("valkeys://"),
+    PATH_FORM("unix://"),
+    PATH_FORM("unix:"),
 };
 
 static bool is_tls(const struct shed_uri_form *form)
@@ -74,10 +81,6 @@ static enum shed_code find_form(const char *uri,
             *out = &forms[i];
             return SHED_OK;
         }
-    if (shed_uri_has_scheme(&sentinel_form, uri)) {
-        *out = &sentinel_form;
-        return SHED_OK;
-    }
     return shed_fail(err, SHED_EINVAL,
                      "Redis URI: it must begin with redis://, rediss://, unix: "
                      "or redis+sentinel://");
@@ -168,7 +171,8 @@ static enum shed_code check_sentinels(const char *list, struct shed_error *err)
     for (; code == SHED_OK && rest != NULL; count++) {
         struct shed_uri_part host;
         unsigned port;
-        code = shed_uri_next_host(&sentinel_form, &rest, &host, &port, err);
+        code =
+            shed_uri_next_host(&forms[SENTINEL_FORM], &rest, &host, &port, err);
     }
     if (code == SHED_OK && count > SHED_SENTINELS_MAX)
         code = shed_fail(err, SHED_EINVAL,
@@ -333,7 +337,7 @@ enum shed_code shed_address_next_sentinel(char **list, const char *user,
     a->is_sentinel = true;
     a->user = user;
     a->password = password;
-    code = shed_uri_next_host(&sentinel_form, list, &host, &port, err);
+    code = shed_uri_next_host(&forms[SENTINEL_FORM], list, &host, &port, err);
     if (code == SHED_OK) {
         a->host = host.text;
         write_port(a, port, SENTINEL_PORT);

@@ -1,7 +1,7 @@
 /*
- * A hash table of what has a key of bytes. Its nodes are parts of their owners'
- * memory, and so is the array of its chains, which does not grow: each user
- * knows how many keys it has at most. A key may have several nodes. Pure.
+ * A hash table whose keys are bytes. The owners of a map provide the memory of
+ * its nodes and of its array of chains. The array keeps its size, because each
+ * user knows how many keys it has at most. A key may have several nodes. Pure.
  */
 #ifndef SHED_MAP_H
 #define SHED_MAP_H

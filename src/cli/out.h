@@ -1,9 +1,10 @@
 /*
- * What a command has found, said once for text and for JSON. out is NULL where
- * text is wanted: then the functions that print do, and those that set a member
- * do nothing. Else it is a JSON object, and only those do something. So a
- * command says of each fact what its line is and what its members are, and
- * never asks which of them is wanted.
+ * What a command has found, said once for text and for JSON. Where text is
+ * wanted, out is NULL: the functions that print write, and the functions that
+ * set a member do nothing. Where JSON is wanted, out is an object: the
+ * functions that set a member fill it, and the functions that print do nothing.
+ * So a command states the line and the members of each fact, and never asks
+ * which of the two is wanted.
  */
 #ifndef CLI_OUT_H
 #define CLI_OUT_H

@@ -24,13 +24,13 @@ void cli_redis_close(struct cli_redis *redis);
 const char *cli_redis_name(const struct cli_redis *redis);
 
 /* Send a command; the answers come in the same order. Each word of the format
- * is one of the command's, or stands for one: %s is a text, %.*s bytes, %llu a
- * number. */
+ * is a word of the command. %s, %.*s and %llu are replaced by a text, by bytes
+ * and by a number. */
 __attribute__((format(printf, 2, 3))) void
 cli_redis_send(struct cli_redis *redis, const char *format, ...);
 void cli_redis_send_args(struct cli_redis *redis, const struct shed_args *args);
 
-/* Send a question about a key: words in which KEY stands for it. */
+/* Send a command about a key. The key replaces the word KEY. */
 void cli_redis_send_key(struct cli_redis *redis, const char *words,
                         struct shed_bytes key);
 

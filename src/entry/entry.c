@@ -23,7 +23,7 @@ enum {
     WRITTEN_AT = 40,
     UNTIL_AT = 48,
     ROW_VERSION_AT = 56,
-    FLIGHT_AT = 56, /* in a lease, and so is the next */
+    FLIGHT_AT = 56, /* this and EPOCH_AT: in a lease */
     EPOCH_AT = 60
 };
 

@@ -169,7 +169,7 @@ static void lose(struct shed_pipe *p, const struct shed_conn_failure *failure)
         shed_pipe_leave(p);
 }
 
-/* The same for a failure that the conn has found. */
+/* Lose the connection by a failure that the conn has found. */
 static void lose_conn(struct shed_pipe *p)
 {
     tell_failure(p, &p->conn.failure);

@@ -158,7 +158,7 @@ static enum shed_code open_parts(struct shed_cache *cache,
     bool keeps = o->redis_down == SHED_REDIS_DOWN_STALE;
     enum shed_code code;
 
-    cache->reads = shed_reads_create(shed_links_count(cache->client->links));
+    cache->reads = shed_reads_create(cache->client->links_limit);
     if (keeps)
         cache->local = shed_local_create((size_t)o->local_bytes, &cache->rule);
     if (cache->reads == NULL || (keeps && cache->local == NULL))

@@ -150,7 +150,7 @@ static enum shed_code read_entry(struct shed_cache *cache,
     uint64_t now_ms;
     enum shed_entry_state state;
     struct shed_value *value =
-        shed_entry_value(cache->client->session, shed_key_of_entry(key), reply,
+        shed_entry_value(cache->client->server->session, shed_key_of_entry(key), reply,
                          &times, &now_ms, &state);
 
     if (value != NULL) {
@@ -162,7 +162,7 @@ static enum shed_code read_entry(struct shed_cache *cache,
             shed_reply_is_nil(reply) ? SHED_FOUND_NOTHING : SHED_FOUND_NO_VALUE;
     shed_reply_free(reply);
     if (state == SHED_ENTRY_CORRUPT)
-        shed_links_doubt(cache->client->links, use);
+        shed_links_doubt(cache->client->server->links, use);
     return state == SHED_ENTRY_OK ? shed_fail_nomem(err, "a value") : SHED_OK;
 }
 
@@ -342,7 +342,7 @@ enum shed_code shed_look_call(struct shed_cache *cache, struct shed_args *gets,
     if (cache->tag_log != NULL)
         return shed_tag_log_call(cache->tag_log, gets, count, replies, use,
                                  deadline_ms, err);
-    return shed_links_call(cache->client->links, gets, count, replies, use,
+    return shed_links_call(cache->client->server->links, gets, count, replies, use,
                            deadline_ms, err);
 }
 
@@ -453,7 +453,7 @@ bool shed_look_is_young(const struct shed_cache *cache,
     if (look->found == SHED_FOUND_AGED && !is_same(look, value))
         return true;
     if (look->found == SHED_FOUND_UNKNOWN &&
-        shed_session_server_ms(cache->client->session) > 0 &&
+        shed_session_server_ms(cache->client->server->session) > 0 &&
         value->age_ms <= max_age_ms)
         return true;
     find_aged(look, value, false);

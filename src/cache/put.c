@@ -127,7 +127,7 @@ static enum shed_code ask_clock(struct shed_client *client,
     enum shed_code code;
 
     shed_args_add_text(&args, "TIME");
-    code = shed_links_call(client->links, &args, 1, &reply, NULL, deadline_ms,
+    code = shed_links_call(client->server->links, &args, 1, &reply, NULL, deadline_ms,
                            why);
     server_ms = shed_reply_time_ms(reply);
     if (server_ms > 0)
@@ -162,7 +162,7 @@ static enum shed_code call_put(struct shed_cache *cache, struct shed_args *args,
     enum shed_code code;
 
     args->is_guarded = true;
-    code = shed_links_call_script(cache->client->links, args, 1, &reply, &sent,
+    code = shed_links_call_script(cache->client->server->links, args, 1, &reply, &sent,
                                   deadline_ms, why);
     *may_come = sent > (code == SHED_OK ? 1U : 0U);
     *answer = shed_reply_integer(reply);

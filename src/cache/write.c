@@ -50,7 +50,7 @@ void shed_write_batch_send(struct shed_write_batch *b,
 
     for (size_t i = 0; i < b->count; i++)
         b->args[i].is_guarded = true;
-    if (shed_links_call_script(cache->client->links, b->args, b->count,
+    if (shed_links_call_script(cache->client->server->links, b->args, b->count,
                                b->replies, &sent, deadline_ms,
                                &b->all) != SHED_OK)
         memset(b->replies, 0,

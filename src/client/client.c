@@ -1,4 +1,4 @@
-/* A process's client: one address, its links, and a reactor with its session.
+/* A process's client: a reactor, and the server that its calls go to.
  * Its invariant: a client that is handed out is complete. */
 #include "client/client.h"
 
@@ -73,24 +73,15 @@ static void on_epoch(void *arg)
 
 /* ------------------------------------------------------------- its standing */
 
-static enum shed_standing standing_of(const struct shed_error *why)
+static void on_standing(void *arg, const struct shed_server *server,
+                        const struct shed_error *why, uint64_t before_us)
 {
-    if (why == NULL)
-        return SHED_STANDING_UP;
-    return why->code == SHED_EDENIED ? SHED_STANDING_REFUSED
-                                     : SHED_STANDING_DOWN;
-}
-
-/* Report a change of standing. why: NULL if connected now. before_us: how long
- * the previous standing lasted. */
-static void tell(const struct shed_client *client, const struct shed_error *why,
-                 uint64_t before_us)
-{
+    const struct shed_client *client = arg;
     char as[SHED_REASON_BYTES];
     struct shed_event event = {
         .kind = SHED_EVENT_CONNECTED, .duration_us = before_us, .reason = as};
 
-    (void)snprintf(as, sizeof(as), "%s, as process %s", client->address->text,
+    (void)snprintf(as, sizeof(as), "%s, as process %s", server->address->text,
                    client->process);
     if (why != NULL) {
         event.kind = SHED_EVENT_DISCONNECTED;
@@ -100,45 +91,9 @@ static void tell(const struct shed_client *client, const struct shed_error *why,
     shed_events_tell(client->events, &event);
 }
 
-static void on_standing(void *arg, const struct shed_error *why)
-{
-    struct shed_client *client = arg;
-    enum shed_standing standing = standing_of(why);
-    uint64_t now_us = shed_now_us(), before_us;
-    bool was_up, has_changed;
-
-    assert(shed_reactor_is_current(client->reactor));
-    shed_mutex_lock(&client->mu);
-    was_up = client->standing == SHED_STANDING_UP;
-    has_changed = client->standing != standing;
-    before_us = now_us - client->standing_since_us;
-    if (was_up != (why == NULL))
-        client->standing_since_us = now_us;
-    client->standing = standing;
-    if (why != NULL)
-        client->last = *why;
-    shed_mutex_unlock(&client->mu);
-    if (why != NULL && shed_gate_is_silent(client->gate))
-        shed_links_cut(client->links);
-    if (has_changed)
-        tell(client, why, was_up || why == NULL ? before_us : 0);
-}
-
-static void on_tick(void *arg)
-{
-    struct shed_client *client = arg;
-
-    shed_links_close_idle(client->links);
-}
-
 bool shed_client_is_up(struct shed_client *client)
 {
-    bool is_up;
-
-    shed_mutex_lock(&client->mu);
-    is_up = client->standing == SHED_STANDING_UP;
-    shed_mutex_unlock(&client->mu);
-    return is_up;
+    return shed_server_is_up(client->server);
 }
 
 enum shed_code shed_client_status_read(struct shed_client *client,
@@ -146,7 +101,7 @@ enum shed_code shed_client_status_read(struct shed_client *client,
                                        size_t size, struct shed_error *err)
 {
     struct shed_client_status all = {0};
-    struct shed_gate_status gate;
+    struct shed_server_status server;
     enum shed_code code = shed_stats_check("shed_client_status_read", client,
                                            out, size, sizeof(all), err);
 
@@ -154,16 +109,14 @@ enum shed_code shed_client_status_read(struct shed_client *client,
         code = shed_client_check(client, err);
     if (code != SHED_OK)
         return code;
-    shed_mutex_lock(&client->mu);
-    all.is_up = client->standing == SHED_STANDING_UP;
-    all.last = client->last;
-    all.since_ms = (shed_now_us() - client->standing_since_us) / US_PER_MS;
-    shed_mutex_unlock(&client->mu);
-    shed_gate_read(client->gate, &gate);
-    all.breaker = gate.breaker.state;
-    all.breaker_opened = gate.breaker.openings;
-    all.breaker_refused = gate.refused;
-    all.breaker_left_ms = gate.breaker.left_ms;
+    shed_server_read(client->server, &server);
+    all.is_up = server.is_up;
+    all.last = server.last;
+    all.since_ms = (shed_now_us() - server.since_us) / US_PER_MS;
+    all.breaker = server.gate.breaker.state;
+    all.breaker_opened = server.gate.breaker.openings;
+    all.breaker_refused = server.gate.refused;
+    all.breaker_left_ms = server.gate.breaker.left_ms;
     all.events_left_out = shed_events_left_out(client->events);
     memcpy(out, &all, size);
     return SHED_OK;
@@ -185,52 +138,34 @@ static void on_breaker(void *arg, bool is_open, uint64_t after_ms,
 
 /* ------------------------------------------------------------ begin and end */
 
-static void close_session(void *arg)
+static void close_on_reactor(void *arg)
 {
     struct shed_client *client = arg;
 
-    shed_session_close(client->session);
+    if (client->server != NULL)
+        shed_server_close(client->server);
     shed_events_close(client->events);
 }
 
-/* The session's timers belong to the loop, so it is created there. */
-struct session_start {
-    struct shed_client *client;
-    const struct shed_client_options *options;
-    enum shed_code code;
-    struct shed_error *err;
-};
-
-static void create_session(void *arg)
+static void open_on_reactor(void *arg)
 {
-    struct session_start *s = arg;
-    struct shed_client *client = s->client;
-    struct shed_session_hooks hooks = {client, on_change, on_epoch, on_standing,
-                                       on_tick};
+    struct shed_client *client = arg;
 
-    s->code =
-        shed_session_create(client->reactor, client->gate, s->options,
-                            client->process, &hooks, &client->session, s->err);
-    if (s->code == SHED_OK)
-        shed_session_open(client->session);
+    shed_server_open(client->server);
 }
 
 static enum shed_code build(struct shed_client *client, const char *uri,
                             const struct shed_client_options *options,
                             struct shed_error *err)
 {
-    struct session_start session = {client, options, SHED_OK, err};
+    const struct shed_server_hooks hooks = {client, on_change, on_epoch,
+                                            on_standing, on_breaker};
     enum shed_code code = shed_address_create(uri, &client->address, err);
 
     if (code == SHED_OK)
         code = shed_address_use_tls(client->address, options, err);
     if (code == SHED_OK)
         code = draw_process(client, err);
-    if (code == SHED_OK)
-        code = shed_gate_create(client->address, options, on_breaker, client,
-                                &client->gate, err);
-    if (code == SHED_OK)
-        code = shed_links_create(client->gate, options, &client->links, err);
     if (code == SHED_OK) {
         client->listeners = shed_listeners_create();
         if (client->listeners == NULL)
@@ -241,10 +176,13 @@ static enum shed_code build(struct shed_client *client, const char *uri,
     if (code == SHED_OK)
         code =
             shed_events_create(client->reactor, options, &client->events, err);
-    if (code != SHED_OK)
-        return code;
-    shed_reactor_run(client->reactor, create_session, &session);
-    return session.code;
+    if (code == SHED_OK)
+        code =
+            shed_server_create(client->reactor, client->address, options,
+                               client->process, &hooks, &client->server, err);
+    if (code == SHED_OK)
+        shed_reactor_run(client->reactor, open_on_reactor, client);
+    return code;
 }
 
 static void destroy(struct shed_client *client)
@@ -252,18 +190,17 @@ static void destroy(struct shed_client *client)
     if (client->pid != shed_process_id()) {
         /* only the parent has the reactor thread, which could close the
          * session */
-        shed_session_forget(client->session);
+        shed_server_forget(client->server);
         shed_reactor_forget(client->reactor);
-    } else if (client->reactor != NULL) {
-        shed_reactor_run(client->reactor, close_session, client);
+    } else {
+        if (client->reactor != NULL)
+            shed_reactor_run(client->reactor, close_on_reactor, client);
         shed_reactor_stop(client->reactor);
+        shed_server_destroy(client->server);
     }
     shed_events_destroy(client->events);
-    shed_links_destroy(client->links);
-    shed_gate_destroy(client->gate);
     shed_listeners_destroy(client->listeners);
     shed_address_destroy(client->address);
-    shed_mutex_destroy(&client->mu);
     free(client);
 }
 
@@ -290,15 +227,11 @@ enum shed_code shed_client_open(const char *uri,
     client = calloc(1, sizeof(*client));
     if (client == NULL)
         return shed_fail_nomem(err, "a client");
-    if (shed_mutex_init(&client->mu, SHED_RANK_CLIENT) != 0) {
-        free(client);
-        return shed_fail_nomem(err, "a client");
-    }
     client->pid = shed_process_id();
     atomic_init(&client->holds, 1);
     client->command_timeout_ms = o.command_timeout_ms;
     client->has_channel = o.wait != SHED_WAIT_POLL;
-    client->standing_since_us = shed_now_us();
+    client->links_limit = (size_t)o.links;
     code = build(client, uri, &o, err);
     if (code != SHED_OK) {
         destroy(client);

@@ -13,40 +13,23 @@
 
 #include "client/events.h"
 #include "client/listeners.h"
-#include "redis/gate.h"
-#include "redis/link.h"
-#include "base/mutex.h"
-#include "redis/session.h"
-
-/* Whether the client is connected to Redis. */
-enum shed_standing {
-    SHED_STANDING_UNKNOWN,
-    SHED_STANDING_UP,
-    SHED_STANDING_DOWN,
-    SHED_STANDING_REFUSED
-};
+#include "redis/server.h"
 
 struct shed_client {
     /* set at creation */
     pid_t pid;
-    struct shed_address *address;
-    struct shed_gate *gate; /* before the server there */
-    struct shed_links *links;
+    struct shed_address *address; /* of the URI */
     struct shed_reactor *reactor;
-    struct shed_session *session;
+    struct shed_server *server; /* the server there */
     struct shed_listeners *listeners;
     struct shed_events *events;
     char process[SHED_PROCESS_BYTES + 1]; /* how others name this process */
     uint64_t command_timeout_ms;
-    bool has_channel; /* false: only timers end its waits */
+    size_t links_limit; /* to one server */
+    bool has_channel;   /* false: only timers end its waits */
     /* atomic */
     atomic_uint holds;
     _Atomic uint32_t last_flight; /* the number of the newest flight */
-    struct shed_mutex mu;
-    /* under mu */
-    enum shed_standing standing;
-    uint64_t standing_since_us;
-    struct shed_error last; /* why it was last down */
 };
 
 /* Whether it is connected to Redis, and set up. Any thread. */

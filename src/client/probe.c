@@ -140,8 +140,8 @@ enum shed_code shed_probe(struct shed_client *client, enum shed_use use,
                   is_exact ? name.size : size);
     shed_args_add_text(&args, client->has_channel ? channel : "");
     shed_args_add(&args, key, size);
-    code = shed_links_call_script(client->links, &args, 1, &reply, &unused,
-                                  deadline_ms, err);
+    code = shed_links_call_script(client->server->links, &args, 1, &reply,
+                                  &unused, deadline_ms, err);
     if (code == SHED_OK)
         code = conclude(client, reply, err);
     shed_reply_free(reply);

@@ -88,7 +88,7 @@ static void add_parts(struct shed_args *args,
 static void put_call(struct shed_flight_exchange *x,
                      const struct shed_args *args)
 {
-    shed_pipe_call(shed_session_pipe(x->shared->cache->client->session),
+    shed_pipe_call(shed_session_pipe(x->shared->cache->client->server->session),
                    &x->call, args, on_call, x);
 }
 
@@ -153,7 +153,7 @@ static void send_acquire(struct shed_flight_exchange *x)
     args.is_guarded = true;
     shed_args_add(&args, version, sizeof(version));
     add_holder(&args, x);
-    x->epoch = shed_session_epoch(shared->cache->client->session);
+    x->epoch = shed_session_epoch(shared->cache->client->server->session);
     shed_args_add_number(&args, epoch, x->epoch);
     shed_args_add_text(&args, shared->lease_ms);
     shed_args_add_text(&args, shared->record_ms);
@@ -275,7 +275,7 @@ static bool send_missed(struct shed_flight_exchange *x)
     shed_delivery_begin(&args, x->delivered.wish, x->refresh_key.at,
                         x->key.size, "0");
     args.is_guarded = true;
-    shed_pipe_call(shed_session_pipe(x->shared->cache->client->session),
+    shed_pipe_call(shed_session_pipe(x->shared->cache->client->server->session),
                    &x->call, &args, on_delivered, x);
     return true;
 }
@@ -305,7 +305,7 @@ void shed_flight_redis_send(struct shed_flight_exchange *x,
 
 void shed_flight_redis_renew(struct shed_flight_exchange *x, uint64_t request)
 {
-    struct shed_session *session = x->shared->cache->client->session;
+    struct shed_session *session = x->shared->cache->client->server->session;
     struct shed_args args;
     char epoch[SHED_DIGITS];
 

@@ -80,7 +80,7 @@ static bool take_entry(struct shed_flight_exchange *x, struct shed_reply *reply)
     enum shed_entry_state state;
 
     drop_entry(x);
-    x->entry = shed_entry_value(x->shared->cache->client->session, x->key,
+    x->entry = shed_entry_value(x->shared->cache->client->server->session, x->key,
                                 bytes, &times, &now_ms, &state);
     if (x->entry != NULL) {
         shed_local_keep_entry(x->shared->cache->local, x->key, x->mark,

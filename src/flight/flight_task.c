@@ -128,7 +128,7 @@ static void perform(struct shed_flight_task *task,
     if (act->set_timer)
         shed_timer_set(task->timer, act->timer_ms);
     if (act->leaves_lease)
-        shed_session_end_epoch(task->shared->cache->client->session,
+        shed_session_end_epoch(task->shared->cache->client->server->session,
                                task->exchange.epoch);
     switch (act->send) {
     case SHED_SEND_NOTHING:
@@ -197,7 +197,7 @@ static void drive(struct shed_flight_task *task, struct shed_flight_event event)
                 shed_table_newest(task->shared->table, &task->waiters);
         task->flight.is_outdated = news_of(task) != task->news;
         task->flight.has_pushes =
-            shed_session_is_on(task->shared->cache->client->session);
+            shed_session_is_on(task->shared->cache->client->server->session);
         /* a cache that is being closed waits for loads, for nothing else */
         task->flight.is_background =
             task->is_background && !task->shared->is_closing;
@@ -281,7 +281,7 @@ static void start(struct shed_post *post)
 {
     struct shed_flight_task *task =
         shed_container_of(post, struct shed_flight_task, post);
-    struct shed_session *session = task->shared->cache->client->session;
+    struct shed_session *session = task->shared->cache->client->server->session;
 
     /* until then a lease could not name our channel, and would not be taken
        over if we died */

@@ -141,7 +141,7 @@ void shed_tag_log_release(struct shed_tag_log *log, struct shed_bytes tag)
  * the clock or the log was wrong: the script would refuse its position. */
 static bool is_far_ahead(const struct shed_tag_log *log, uint64_t position)
 {
-    uint64_t now_ms = shed_session_server_ms(log->client->session);
+    uint64_t now_ms = shed_session_server_ms(log->client->server->session);
 
     return now_ms > 0 && position / US_PER_MS > now_ms + AHEAD_MS;
 }
@@ -394,7 +394,7 @@ static enum shed_code restore(struct shed_tag_log *log, const struct ask *ask,
     shed_tag_log_write(log, shed_str(""), &mark, &args);
     shed_args_add_text(&args, "restore");
     args.is_guarded = true;
-    code = shed_links_call_script(log->client->links, &args, 1, &reply, &sent,
+    code = shed_links_call_script(log->client->server->links, &args, 1, &reply, &sent,
                                   deadline_ms, err);
     if (code != SHED_OK)
         return code;
@@ -455,7 +455,7 @@ static enum shed_code learn_rest(struct shed_tag_log *log, uint64_t deadline_ms,
         struct ask ask;
         begin_read(log, &ask, &args);
         args.is_guarded = true;
-        code = shed_links_call(log->client->links, &args, 1, &reply, NULL,
+        code = shed_links_call(log->client->server->links, &args, 1, &reply, NULL,
                                deadline_ms, err);
         if (code == SHED_OK)
             code = end_read(log, &ask, false, reply, &heard, err);
@@ -486,7 +486,7 @@ enum shed_code shed_tag_log_call(struct shed_tag_log *log,
                                  struct shed_link_use *use,
                                  uint64_t deadline_ms, struct shed_error *err)
 {
-    struct shed_links *links = log->client->links;
+    struct shed_links *links = log->client->server->links;
     struct ask ask;
     enum shed_tag_heard heard = SHED_TAG_HEARD_PART;
     enum shed_code code;
@@ -563,10 +563,10 @@ static void read_on_reactor(struct shed_tag_log *log)
 {
     struct shed_args args;
 
-    if (log->call.fn != NULL || !shed_session_is_on(log->client->session))
+    if (log->call.fn != NULL || !shed_session_is_on(log->client->server->session))
         return;
     begin_read(log, &log->ask, &args);
-    shed_pipe_call(shed_session_pipe(log->client->session), &log->call, &args,
+    shed_pipe_call(shed_session_pipe(log->client->server->session), &log->call, &args,
                    on_read, log);
 }
 

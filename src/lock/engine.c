@@ -129,7 +129,7 @@ void shed_lock_count_release(struct shed_lock *l, enum shed_code code,
 bool shed_lock_is_settled(const struct shed_lock *l)
 {
     return !l->algorithm->has_tokens || l->count > 1 ||
-           shed_session_is_settled(l->home->session);
+           shed_session_is_settled(l->home->server->session);
 }
 
 /* Clients of the same server must not count as separate votes. Their run ids
@@ -138,8 +138,9 @@ static bool has_twins(const struct shed_lock *l, struct shed_error *err)
 {
     for (size_t i = 1; i < l->count; i++)
         for (size_t j = 0; j < i; j++)
-            if (shed_session_is_same_server(l->server[j].client->session,
-                                            l->server[i].client->session)) {
+            if (shed_session_is_same_server(
+                    l->server[j].client->server->session,
+                    l->server[i].client->server->session)) {
                 (void)shed_fail(
                     err, SHED_EINVAL,
                     "clients %zu and %zu of the quorum are connected "
@@ -184,7 +185,7 @@ static void drive(struct shed_lock *l, struct shed_lock_event event)
     struct shed_lock_facts facts = {
         .now_ms = shed_now_ms(),
         .random = shed_random_jitter(),
-        .is_pushed = shed_session_is_on(l->home->session),
+        .is_pushed = shed_session_is_on(l->home->server->session),
         .is_settled = shed_lock_is_settled(l),
         .refusal = has_twins(l, &wrong) ? &wrong : NULL};
     struct shed_lock_act act;

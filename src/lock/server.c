@@ -15,7 +15,7 @@ static bool is_home(const struct shed_lock_server *s)
 
 static struct shed_session *session_of(const struct shed_lock_server *s)
 {
-    return s->client->session;
+    return s->client->server->session;
 }
 
 /* -------------------------------------------------------------- exchanges */

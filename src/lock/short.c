@@ -64,7 +64,8 @@ static void run_blocking(struct shed_lock *l, struct shed_exchange *exchange)
 {
     exchange->algorithm = l->algorithm;
     exchange->spec = &l->spec;
-    shed_exchange_run_blocking(exchange, l->home->links, l->home->session,
+    shed_exchange_run_blocking(exchange, l->home->server->links,
+                               l->home->server->session,
                                shed_now_ms() + l->home->command_timeout_ms);
 }
 

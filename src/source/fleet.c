@@ -233,7 +233,7 @@ static void send_exchange(struct shed_fleet_link *link)
     shed_args_add_text(&args, x->take);
     shed_args_add_number(&args, passed, x->passed_ms);
     shed_timer_set(link->timer, patience_ms(link));
-    shed_pipe_call(shed_session_pipe(link->client->session), &link->call, &args,
+    shed_pipe_call(shed_session_pipe(link->client->server->session), &link->call, &args,
                    on_answer, link);
 }
 

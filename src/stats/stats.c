@@ -44,7 +44,7 @@ static struct shed_subject cache_subject(const void *list, size_t i)
     struct shed_gate_status gate;
     struct shed_local_size local = shed_local_size(cache->local);
 
-    shed_gate_read(cache->client->gate, &gate);
+    shed_gate_read(cache->client->server->gate, &gate);
     return (struct shed_subject){.name = cache->name,
                                  .name_size = strlen(cache->name),
                                  .counters = &cache->counters,

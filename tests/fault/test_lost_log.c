@@ -123,7 +123,7 @@ static void (*const losses[])(void) = {lose, flush, evict, restart_empty};
 /* The server's clock, as the client knows it; it asks every few seconds. */
 static uint64_t known_ms(void)
 {
-    return shed_session_server_ms(fixture.client->session);
+    return shed_session_server_ms(fixture.client->server->session);
 }
 
 static void have_entry_from_the_future(int64_t ahead_s)
@@ -212,7 +212,7 @@ START_TEST(a_log_is_restored_once)
     log = fixture.cache->tag_log;
     shed_tag_log_write(log, shed_str(""), &mark, &args);
     shed_args_add_text(&args, "restore");
-    ck_assert_int_eq(shed_links_call_script(fixture.client->links, &args, 1,
+    ck_assert_int_eq(shed_links_call_script(fixture.client->server->links, &args, 1,
                                             &reply, &sent, shed_now_ms() + 1000,
                                             NULL),
                      SHED_OK);

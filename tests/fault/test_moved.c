@@ -465,14 +465,14 @@ START_TEST(a_lost_connection_alone_repeats_nothing)
     fixture_open(&fixture);
     put(fixture.cache, "k", "k@put");
     wait_for_pushes(&fixture);
-    changes = shed_session_server_changes(fixture.client->session);
+    changes = shed_session_server_changes(fixture.client->server->session);
     server_do(&fixture.server, "CLIENT KILL TYPE normal SKIPME yes");
     WAIT_FOR(!shed_client_is_up(fixture.client) ||
              server_calls(&fixture.server, "info") > 1);
     WAIT_FOR(server_clients(&fixture.server, "flags=t") == 1);
     expect_origin(fixture.cache, "k", "k@put", SHED_ORIGIN_REDIS);
     ck_assert_uint_eq(repeated(), 0);
-    ck_assert_uint_eq(shed_session_server_changes(fixture.client->session),
+    ck_assert_uint_eq(shed_session_server_changes(fixture.client->server->session),
                       changes);
     down();
 }
@@ -663,7 +663,7 @@ START_TEST(a_server_that_is_left_during_a_look_up_is_looked_up_again)
     server_start_again(&fixture.server);
     WAIT_FOR(atomic_load(&lookups) > before);
     shed_reactor_run(fixture.client->reactor, leave,
-                     shed_session_pipe(fixture.client->session));
+                     shed_session_pipe(fixture.client->server->session));
     point_to(&other);
     atomic_store(&is_name_held, false);
     WAIT_FOR(puts_into_the_other());

@@ -32,7 +32,7 @@ static void down(void)
 /* The server's clock, as the client knows it; it asks every few seconds. */
 static uint64_t known_ms(void)
 {
-    return shed_session_server_ms(fixture.client->session);
+    return shed_session_server_ms(fixture.client->server->session);
 }
 
 /* Both clients use the cache, and a row that has been invalidated is gone. */

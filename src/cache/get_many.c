@@ -11,6 +11,7 @@ struct batch {
     struct shed_args *args;
     struct shed_reply **replies;
     struct shed_look *looks;
+    struct shed_link_use *uses;
     struct shed_caller *callers;
 };
 
@@ -20,6 +21,7 @@ static void destroy_batch(struct batch *b)
     free(b->args);
     free(b->replies);
     free(b->looks);
+    free(b->uses);
     free(b->callers);
 }
 
@@ -31,9 +33,10 @@ static enum shed_code create_batch(struct batch *b, size_t count,
     b->args = calloc(count + 1, sizeof(*b->args));
     b->replies = calloc(count + 1, sizeof(struct shed_reply *));
     b->looks = calloc(count, sizeof(*b->looks));
+    b->uses = calloc(count + 1, sizeof(*b->uses));
     b->callers = calloc(count, sizeof(*b->callers));
     if (b->named != NULL && b->args != NULL && b->replies != NULL &&
-        b->looks != NULL && b->callers != NULL)
+        b->looks != NULL && b->uses != NULL && b->callers != NULL)
         return SHED_OK;
     destroy_batch(b);
     return shed_fail_nomem(err, "shed_get_many");
@@ -67,7 +70,6 @@ static void try_get_many(struct shed_cache *cache, struct batch *b,
                          const struct shed_terms *terms)
 {
     struct shed_error all = {0};
-    struct shed_link_use use;
     uint64_t until_ms = 0;
     enum shed_code code;
 
@@ -82,15 +84,15 @@ static void try_get_many(struct shed_cache *cache, struct batch *b,
         shed_args_add(&b->args[i], b->named[i].key.redis,
                       b->named[i].key.redis_size);
     }
-    code =
-        shed_look_call(cache, b->args, count, b->replies, &use, until_ms, &all);
+    code = shed_look_call(cache, b->args, count, b->replies, b->uses, until_ms,
+                          &all);
     for (size_t i = 0; i < count; i++) {
         const struct shed_key *key = &b->named[i].key;
         struct shed_error why = all;
         enum shed_code item_code = code;
         if (code == SHED_OK)
-            item_code = shed_look_at(cache, key, terms, b->replies[i], &use,
-                                     &b->looks[i], &why);
+            item_code = shed_look_at(cache, key, terms, b->replies[i],
+                                     &b->uses[i], &b->looks[i], &why);
         if (item_code != SHED_OK)
             item_code =
                 shed_look_without_redis(cache, key, terms, &why, &b->looks[i]);

@@ -249,7 +249,8 @@ static void take_answers(struct shed_cache *cache, struct shed_gets *g)
             caller->error = why;
         }
         if (caller->value != NULL &&
-            !shed_look_is_young(cache, g->terms, &g->looks[i], caller->value)) {
+            !shed_look_is_young(cache, &g->named[i].key, g->terms, &g->looks[i],
+                                caller->value)) {
             shed_value_unref(caller->value);
             caller->value = NULL;
             continue;

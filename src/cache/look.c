@@ -147,11 +147,11 @@ static enum shed_code read_entry(struct shed_cache *cache,
                                  struct shed_look *out, struct shed_error *err)
 {
     struct shed_freshness_times times;
-    uint64_t now_ms;
+    uint64_t now_ms =
+        shed_client_server_ms(cache->client, key->redis, key->redis_size);
     enum shed_entry_state state;
     struct shed_value *value =
-        shed_entry_value(cache->client->server->session, shed_key_of_entry(key), reply,
-                         &times, &now_ms, &state);
+        shed_entry_value(shed_key_of_entry(key), reply, now_ms, &times, &state);
 
     if (value != NULL) {
         weigh(cache, key, terms, value, &times, now_ms, out);
@@ -162,7 +162,7 @@ static enum shed_code read_entry(struct shed_cache *cache,
             shed_reply_is_nil(reply) ? SHED_FOUND_NOTHING : SHED_FOUND_NO_VALUE;
     shed_reply_free(reply);
     if (state == SHED_ENTRY_CORRUPT)
-        shed_links_doubt(cache->client->server->links, use);
+        shed_client_doubt(cache->client, key->redis, key->redis_size, use);
     return state == SHED_ENTRY_OK ? shed_fail_nomem(err, "a value") : SHED_OK;
 }
 
@@ -336,14 +336,14 @@ enum shed_code shed_look_at(struct shed_cache *cache,
 
 enum shed_code shed_look_call(struct shed_cache *cache, struct shed_args *gets,
                               size_t count, struct shed_reply **replies,
-                              struct shed_link_use *use, uint64_t deadline_ms,
+                              struct shed_link_use *uses, uint64_t deadline_ms,
                               struct shed_error *err)
 {
     if (cache->tag_log != NULL)
-        return shed_tag_log_call(cache->tag_log, gets, count, replies, use,
+        return shed_tag_log_call(cache->tag_log, gets, count, replies, uses,
                                  deadline_ms, err);
-    return shed_links_call(cache->client->server->links, gets, count, replies, use,
-                           deadline_ms, err);
+    return shed_client_call(cache->client, gets, count, replies, uses, NULL,
+                            deadline_ms, err);
 }
 
 void shed_look_begin(struct shed_cache *cache, const struct shed_key *key,
@@ -370,7 +370,7 @@ static void send_get(void *user, struct shed_read *out)
     const struct get *get = user;
     struct shed_args args[2]; /* one for the log of tags */
     struct shed_reply *replies[2] = {NULL};
-    struct shed_link_use use;
+    struct shed_link_use uses[2];
 
     out->look = get->begun;
     args->count = 0;
@@ -378,11 +378,11 @@ static void send_get(void *user, struct shed_read *out)
     args->is_guarded = true;
     shed_args_add_text(args, "GET");
     shed_args_add(args, get->key->redis, get->key->redis_size);
-    out->code = shed_look_call(get->cache, args, 1, replies, &use,
+    out->code = shed_look_call(get->cache, args, 1, replies, uses,
                                get->until_ms, &out->error);
     if (out->code == SHED_OK)
         out->code = shed_look_at(get->cache, get->key, get->terms, *replies,
-                                 &use, &out->look, &out->error);
+                                 uses, &out->look, &out->error);
 }
 
 /* A GET is judged by the terms of the call that sends it, so only calls with
@@ -438,6 +438,7 @@ static bool is_same(const struct shed_look *look,
 /* A value that GET has not seen was written or renewed after it, however its
  * age is reckoned. */
 bool shed_look_is_young(const struct shed_cache *cache,
+                        const struct shed_key *key,
                         const struct shed_terms *terms, struct shed_look *look,
                         const struct shed_value *value)
 {
@@ -453,7 +454,7 @@ bool shed_look_is_young(const struct shed_cache *cache,
     if (look->found == SHED_FOUND_AGED && !is_same(look, value))
         return true;
     if (look->found == SHED_FOUND_UNKNOWN &&
-        shed_session_server_ms(cache->client->server->session) > 0 &&
+        shed_client_server_ms(cache->client, key->redis, key->redis_size) > 0 &&
         value->age_ms <= max_age_ms)
         return true;
     find_aged(look, value, false);

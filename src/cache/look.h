@@ -46,11 +46,11 @@ void shed_look_begin(struct shed_cache *cache, const struct shed_key *key,
                      struct shed_look *out);
 
 /* Send GETs in one pipeline, with a read of the log of tags if that is needed
- * to judge their replies; gets and replies have room for one more. Returns: as
- * shed_links_call. */
+ * to judge their replies; gets, replies and uses have room for one more.
+ * Returns: as shed_client_call. */
 SHED_MUST_CHECK enum shed_code
 shed_look_call(struct shed_cache *cache, struct shed_args *gets, size_t count,
-               struct shed_reply **replies, struct shed_link_use *use,
+               struct shed_reply **replies, struct shed_link_use *uses,
                uint64_t deadline_ms, struct shed_error *err);
 
 /* Judge the reply to a GET of key, which is freed or taken over, and begin a
@@ -75,6 +75,7 @@ shed_look_without_redis(struct shed_cache *cache, const struct shed_key *key,
  * its age and its tags. Returns: false: *look says what is to be replaced;
  * the value is still the caller's. */
 bool shed_look_is_young(const struct shed_cache *cache,
+                        const struct shed_key *key,
                         const struct shed_terms *terms, struct shed_look *look,
                         const struct shed_value *value);
 

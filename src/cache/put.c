@@ -117,21 +117,24 @@ static unsigned char *alloc_tags(const struct shed_put_options *o)
     return size > 0 ? malloc(size) : NULL;
 }
 
-/* Learn the server's clock. */
+/* Learn the clock of the key's server. */
 static enum shed_code ask_clock(struct shed_client *client,
-                                uint64_t deadline_ms, struct shed_error *why)
+                                struct shed_entry_key key, uint64_t deadline_ms,
+                                struct shed_error *why)
 {
     struct shed_args args = {.is_guarded = true};
     struct shed_reply *reply = NULL;
     uint64_t asked_ms = shed_now_ms(), server_ms;
+    struct shed_server *server;
     enum shed_code code;
 
     shed_args_add_text(&args, "TIME");
-    code = shed_links_call(client->server->links, &args, 1, &reply, NULL, deadline_ms,
-                           why);
+    server = shed_client_hold(client, key.at, key.size);
+    code = shed_links_call(server->links, &args, 1, &reply, NULL, NULL,
+                           deadline_ms, why);
     server_ms = shed_reply_time_ms(reply);
     if (server_ms > 0)
-        shed_server_clock_note(&client->address->clock, asked_ms, server_ms,
+        shed_server_clock_note(&server->address->clock, asked_ms, server_ms,
                                shed_now_ms());
     else if (code == SHED_OK)
         code = shed_fail(why, shed_reply_code(reply), "Redis refused TIME: %s",
@@ -139,7 +142,20 @@ static enum shed_code ask_clock(struct shed_client *client,
                              ? shed_reply_error(reply)
                              : "its answer is no time");
     shed_reply_free(reply);
+    shed_client_give_back(client, server);
     return code;
+}
+
+/* What the clock of the key's server will be at least. */
+static uint64_t clock_at_ms(struct shed_client *client,
+                            struct shed_entry_key key, uint64_t at_ms)
+{
+    struct shed_server *server = shed_client_hold(client, key.at, key.size);
+    uint64_t lowest_ms =
+        shed_server_clock_lowest_ms(&server->address->clock, at_ms);
+
+    shed_client_give_back(client, server);
+    return lowest_ms;
 }
 
 static void wait_until(uint64_t deadline_ms)
@@ -162,8 +178,8 @@ static enum shed_code call_put(struct shed_cache *cache, struct shed_args *args,
     enum shed_code code;
 
     args->is_guarded = true;
-    code = shed_links_call_script(cache->client->server->links, args, 1, &reply, &sent,
-                                  deadline_ms, why);
+    code = shed_client_call(cache->client, args, 1, &reply, NULL, &sent,
+                            deadline_ms, why);
     *may_come = sent > (code == SHED_OK ? 1U : 0U);
     *answer = shed_reply_integer(reply);
     text = shed_reply_error(reply);
@@ -182,11 +198,12 @@ static enum shed_code call_put(struct shed_cache *cache, struct shed_args *args,
  * call that has lost a connection with it does not end sooner. What came too
  * late goes once more.
  */
-static enum shed_code send_put(struct shed_cache *cache, struct shed_args *args,
-                               uint64_t deadline_ms, struct shed_error *why)
+static enum shed_code send_put(struct shed_cache *cache,
+                               struct shed_entry_key key,
+                               struct shed_args *args, uint64_t deadline_ms,
+                               struct shed_error *why)
 {
     struct shed_client *client = cache->client;
-    const struct shed_server_clock *clock = &client->address->clock;
     char digits[SHED_DIGITS];
     int count = args->count;
 
@@ -198,13 +215,12 @@ static enum shed_code send_put(struct shed_cache *cache, struct shed_args *args,
 
         if (until_ms > deadline_ms)
             until_ms = deadline_ms;
-        if (tries > 0 || shed_server_clock_lowest_ms(clock, until_ms) == 0)
-            code = ask_clock(client, deadline_ms, why);
+        if (tries > 0 || clock_at_ms(client, key, until_ms) == 0)
+            code = ask_clock(client, key, deadline_ms, why);
         if (code != SHED_OK)
             return code;
         args->count = count;
-        shed_args_add_number(args, digits,
-                             shed_server_clock_lowest_ms(clock, until_ms));
+        shed_args_add_number(args, digits, clock_at_ms(client, key, until_ms));
         code = call_put(cache, args, &answer, &may_come, deadline_ms, why);
         if (may_come)
             wait_until(until_ms);
@@ -265,7 +281,8 @@ enum shed_code shed_put(struct shed_cache *cache, struct shed_bytes key,
        nothing */
     if (o.version != NULL)
         write.number = 0;
-    (void)send_put(cache, &args, deadline_ms, &why);
+    (void)send_put(cache, shed_key_of_entry(&named.key), &args, deadline_ms,
+                   &why);
     free(tags);
     (void)shed_write_follow_up(cache, &named.key, write, &why);
     shed_count_code(&cache->counters, why.code);

@@ -46,13 +46,11 @@ void shed_write_batch_destroy(struct shed_write_batch *b)
 void shed_write_batch_send(struct shed_write_batch *b,
                            const struct shed_cache *cache, uint64_t deadline_ms)
 {
-    unsigned sent; /* twice is as good as once */
-
     for (size_t i = 0; i < b->count; i++)
         b->args[i].is_guarded = true;
-    if (shed_links_call_script(cache->client->server->links, b->args, b->count,
-                               b->replies, &sent, deadline_ms,
-                               &b->all) != SHED_OK)
+    /* twice is as good as once */
+    if (shed_client_call(cache->client, b->args, b->count, b->replies, NULL,
+                         NULL, deadline_ms, &b->all) != SHED_OK)
         memset(b->replies, 0,
                b->count * sizeof(struct shed_reply *)); /* there are none */
 }

@@ -71,6 +71,89 @@ static void on_epoch(void *arg)
     shed_listeners_epoch(client->listeners);
 }
 
+/* ------------------------------------------------------- commands and keys */
+
+struct shed_server *shed_client_hold(struct shed_client *client,
+                                     const char *key, size_t size)
+{
+    (void)key;
+    (void)size;
+    return client->server;
+}
+
+void shed_client_give_back(struct shed_client *client,
+                           struct shed_server *server)
+{
+    (void)client;
+    (void)server;
+}
+
+bool shed_client_is_settled(struct shed_client *client, const char *key,
+                            size_t size)
+{
+    struct shed_server *server = shed_client_hold(client, key, size);
+    bool is_settled = shed_session_is_settled(server->session);
+
+    shed_client_give_back(client, server);
+    return is_settled;
+}
+
+struct shed_session *shed_client_session(struct shed_client *client,
+                                         const char *key, size_t size)
+{
+    (void)key;
+    (void)size;
+    return client->server->session;
+}
+
+void shed_client_send(struct shed_client *client, struct shed_call *call,
+                      const struct shed_args *args, shed_pipe_fn *fn, void *arg)
+{
+    shed_pipe_call(shed_session_pipe(client->server->session), call, args, fn,
+                   arg);
+}
+
+enum shed_code shed_client_call(struct shed_client *client,
+                                const struct shed_args *commands, size_t count,
+                                struct shed_reply **replies,
+                                struct shed_link_use *uses, unsigned *sent,
+                                uint64_t deadline_ms, struct shed_error *err)
+{
+    struct shed_link_use use;
+    enum shed_code code =
+        shed_links_call(client->server->links, commands, count, replies, &use,
+                        sent, deadline_ms, err);
+
+    for (size_t i = 0; uses != NULL && i < count; i++)
+        uses[i] = use;
+    return code;
+}
+
+void shed_client_doubt(struct shed_client *client, const char *key, size_t size,
+                       const struct shed_link_use *use)
+{
+    struct shed_server *server = shed_client_hold(client, key, size);
+
+    if (use->links == server->links)
+        shed_links_doubt(server->links, use);
+    shed_client_give_back(client, server);
+}
+
+uint64_t shed_client_server_ms(struct shed_client *client, const char *key,
+                               size_t size)
+{
+    struct shed_server *server = shed_client_hold(client, key, size);
+    uint64_t server_ms = shed_session_server_ms(server->session);
+
+    shed_client_give_back(client, server);
+    return server_ms;
+}
+
+unsigned shed_client_server_changes(struct shed_client *client)
+{
+    return shed_session_server_changes(client->server->session);
+}
+
 /* ------------------------------------------------------------- its standing */
 
 static void on_standing(void *arg, const struct shed_server *server,
@@ -93,7 +176,16 @@ static void on_standing(void *arg, const struct shed_server *server,
 
 bool shed_client_is_up(struct shed_client *client)
 {
-    return shed_server_is_up(client->server);
+    struct shed_server_status server;
+
+    shed_client_read(client, &server);
+    return server.is_up;
+}
+
+void shed_client_read(struct shed_client *client,
+                      struct shed_server_status *out)
+{
+    shed_server_read(client->server, out);
 }
 
 enum shed_code shed_client_status_read(struct shed_client *client,
@@ -109,7 +201,7 @@ enum shed_code shed_client_status_read(struct shed_client *client,
         code = shed_client_check(client, err);
     if (code != SHED_OK)
         return code;
-    shed_server_read(client->server, &server);
+    shed_client_read(client, &server);
     all.is_up = server.is_up;
     all.last = server.last;
     all.since_ms = (shed_now_us() - server.since_us) / US_PER_MS;

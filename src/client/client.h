@@ -32,8 +32,59 @@ struct shed_client {
     _Atomic uint32_t last_flight; /* the number of the newest flight */
 };
 
+/* ------------------------------------------------------- commands and keys
+ *
+ * A command goes to the server that has its key: its first argument, or of a
+ * script's call the first key. */
+
+/* The server that has a key, held until it is given back. Any thread. */
+struct shed_server *shed_client_hold(struct shed_client *client,
+                                     const char *key, size_t size);
+void shed_client_give_back(struct shed_client *client,
+                           struct shed_server *server);
+
+/* See shed_session_is_settled, of that server's session. Any thread. */
+bool shed_client_is_settled(struct shed_client *client, const char *key,
+                            size_t size);
+
+/* The session with that server, for this turn of the loop. Reactor thread. */
+struct shed_session *shed_client_session(struct shed_client *client,
+                                         const char *key, size_t size);
+
+/* As shed_pipe_call, over that session. Reactor thread. */
+void shed_client_send(struct shed_client *client, struct shed_call *call,
+                      const struct shed_args *args, shed_pipe_fn *fn,
+                      void *arg);
+
+/* As shed_links_call, and shed_links_call_script. uses: NULL, or one for each
+ * command; sent: NULL is allowed. Any thread. */
+SHED_MUST_CHECK enum shed_code
+shed_client_call(struct shed_client *client, const struct shed_args *commands,
+                 size_t count, struct shed_reply **replies,
+                 struct shed_link_use *uses, unsigned *sent,
+                 uint64_t deadline_ms, struct shed_error *err);
+
+/* As shed_links_doubt, for the command of that key. Any thread. */
+void shed_client_doubt(struct shed_client *client, const char *key, size_t size,
+                       const struct shed_link_use *use);
+
+/* The clock of the server that has a key, ms since 1970; 0: unknown. Any
+ * thread. */
+uint64_t shed_client_server_ms(struct shed_client *client, const char *key,
+                               size_t size);
+
+/* How often a server was found to be another run, which may lack what the
+ * former one has carried out. Any thread. */
+unsigned shed_client_server_changes(struct shed_client *client);
+
+/* ------------------------------------------------------------------- states */
+
 /* Whether it is connected to Redis, and set up. Any thread. */
 bool shed_client_is_up(struct shed_client *client);
+
+/* The state of its server. Any thread. */
+void shed_client_read(struct shed_client *client,
+                      struct shed_server_status *out);
 
 /* Returns: SHED_OK; SHED_EFORKED in a child of the process that opened it. */
 SHED_MUST_CHECK enum shed_code

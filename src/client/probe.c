@@ -129,7 +129,7 @@ enum shed_code shed_probe(struct shed_client *client, enum shed_use use,
     char key[KEY_MAX_BYTES], channel[64];
     enum shed_code code;
     size_t size;
-    unsigned unused;
+    struct shed_server *server;
 
     (void)snprintf(channel, sizeof(channel), SHED_PROCESS_CHANNEL "%s",
                    client->process);
@@ -140,8 +140,11 @@ enum shed_code shed_probe(struct shed_client *client, enum shed_use use,
                   is_exact ? name.size : size);
     shed_args_add_text(&args, client->has_channel ? channel : "");
     shed_args_add(&args, key, size);
-    code = shed_links_call_script(client->server->links, &args, 1, &reply,
-                                  &unused, deadline_ms, err);
+    /* by hand, because the script has its key among its arguments */
+    server = shed_client_hold(client, key, size);
+    code = shed_links_call(server->links, &args, 1, &reply, NULL, NULL,
+                           deadline_ms, err);
+    shed_client_give_back(client, server);
     if (code == SHED_OK)
         code = conclude(client, reply, err);
     shed_reply_free(reply);

@@ -5,10 +5,10 @@
 #include "base/clock.h"
 #include "base/value.h"
 
-struct shed_value *
-shed_entry_value(const struct shed_session *session, struct shed_entry_key key,
-                 struct shed_reply *reply, struct shed_freshness_times *times,
-                 uint64_t *now_ms, enum shed_entry_state *state)
+struct shed_value *shed_entry_value(struct shed_entry_key key,
+                                    struct shed_reply *reply, uint64_t now_ms,
+                                    struct shed_freshness_times *times,
+                                    enum shed_entry_state *state)
 {
     struct shed_entry entry;
     struct shed_value *value;
@@ -31,9 +31,8 @@ shed_entry_value(const struct shed_session *session, struct shed_entry_key key,
                             entry.payload_size, reply, shed_reply_free);
     if (value == NULL)
         return NULL;
-    *now_ms = shed_session_server_ms(session);
-    value->age_ms = shed_left_ms(*now_ms, entry.written_ms);
-    value->fresh_ms = *now_ms > 0 ? shed_left_ms(entry.until_ms, *now_ms) : 0;
+    value->age_ms = shed_left_ms(now_ms, entry.written_ms);
+    value->fresh_ms = now_ms > 0 ? shed_left_ms(entry.until_ms, now_ms) : 0;
     *times = (struct shed_freshness_times){.written_ms = entry.written_ms,
                                            .until_ms = entry.until_ms,
                                            .cost_ms = entry.cost_ms};

@@ -7,17 +7,17 @@
 #include "base/stats.h"
 #include "entry/entry.h"
 #include "entry/freshness.h"
-#include "redis/session.h"
+#include "redis/reply.h"
 
-/* Make a value of the entry in a reply. The reply is taken over on success.
- * *times says when it was written and how long it is fresh, *now_ms what the
- * time is, by the server's clock; 0: that is not known. Any thread.
- * Returns: NULL if it does not decode to a row or its absence (*state says
- * why), or if memory is out (then *state is SHED_ENTRY_OK). */
-struct shed_value *
-shed_entry_value(const struct shed_session *session, struct shed_entry_key key,
-                 struct shed_reply *reply, struct shed_freshness_times *times,
-                 uint64_t *now_ms, enum shed_entry_state *state);
+/* Make a value of the entry in a reply, at now_ms by the server's clock; 0:
+ * that is not known. The reply is taken over on success. *times says when the
+ * entry was written and how long it is fresh. Any thread. Returns: NULL if it
+ * does not decode to a row or its absence (*state says why), or if memory is
+ * out (then *state is SHED_ENTRY_OK). */
+struct shed_value *shed_entry_value(struct shed_entry_key key,
+                                    struct shed_reply *reply, uint64_t now_ms,
+                                    struct shed_freshness_times *times,
+                                    enum shed_entry_state *state);
 
 /* Count a value from Redis that a key is answered with. Any thread. */
 void shed_entry_value_count(struct shed_counters *counters,

@@ -88,8 +88,7 @@ static void add_parts(struct shed_args *args,
 static void put_call(struct shed_flight_exchange *x,
                      const struct shed_args *args)
 {
-    shed_pipe_call(shed_session_pipe(x->shared->cache->client->server->session),
-                   &x->call, args, on_call, x);
+    shed_client_send(x->shared->cache->client, &x->call, args, on_call, x);
 }
 
 /* Begin a call about the entry and its refresh. */
@@ -153,7 +152,8 @@ static void send_acquire(struct shed_flight_exchange *x)
     args.is_guarded = true;
     shed_args_add(&args, version, sizeof(version));
     add_holder(&args, x);
-    x->epoch = shed_session_epoch(shared->cache->client->server->session);
+    x->epoch = shed_session_epoch(
+        shed_client_session(shared->cache->client, x->key.at, x->key.size));
     shed_args_add_number(&args, epoch, x->epoch);
     shed_args_add_text(&args, shared->lease_ms);
     shed_args_add_text(&args, shared->record_ms);
@@ -275,8 +275,8 @@ static bool send_missed(struct shed_flight_exchange *x)
     shed_delivery_begin(&args, x->delivered.wish, x->refresh_key.at,
                         x->key.size, "0");
     args.is_guarded = true;
-    shed_pipe_call(shed_session_pipe(x->shared->cache->client->server->session),
-                   &x->call, &args, on_delivered, x);
+    shed_client_send(x->shared->cache->client, &x->call, &args, on_delivered,
+                     x);
     return true;
 }
 
@@ -305,7 +305,7 @@ void shed_flight_redis_send(struct shed_flight_exchange *x,
 
 void shed_flight_redis_renew(struct shed_flight_exchange *x, uint64_t request)
 {
-    struct shed_session *session = x->shared->cache->client->server->session;
+    struct shed_client *client = x->shared->cache->client;
     struct shed_args args;
     char epoch[SHED_DIGITS];
 
@@ -316,10 +316,10 @@ void shed_flight_redis_renew(struct shed_flight_exchange *x, uint64_t request)
     shed_args_add(&args, x->version, sizeof(x->version));
     add_holder(&args, x);
     shed_args_add_text(&args, x->shared->lease_ms);
-    x->epoch = shed_session_epoch(session);
+    x->epoch =
+        shed_session_epoch(shed_client_session(client, x->key.at, x->key.size));
     shed_args_add_number(&args, epoch, x->epoch);
-    shed_pipe_call(shed_session_pipe(session), &x->renew_call, &args,
-                   on_renewed, x);
+    shed_client_send(client, &x->renew_call, &args, on_renewed, x);
 }
 
 bool shed_flight_redis_is_busy(const struct shed_flight_exchange *x)

@@ -76,12 +76,12 @@ static bool take_entry(struct shed_flight_exchange *x, struct shed_reply *reply)
 {
     struct shed_reply *bytes = shed_reply_take(reply, 1);
     struct shed_freshness_times times;
-    uint64_t now_ms;
+    uint64_t now_ms =
+        shed_client_server_ms(x->shared->cache->client, x->key.at, x->key.size);
     enum shed_entry_state state;
 
     drop_entry(x);
-    x->entry = shed_entry_value(x->shared->cache->client->server->session, x->key,
-                                bytes, &times, &now_ms, &state);
+    x->entry = shed_entry_value(x->key, bytes, now_ms, &times, &state);
     if (x->entry != NULL) {
         shed_local_keep_entry(x->shared->cache->local, x->key, x->mark,
                               x->entry, &times, now_ms);

@@ -29,6 +29,13 @@
 #include "base/random.h"
 #include "base/value.h"
 
+/* With the server that has the key. */
+static struct shed_session *session_of(const struct shed_flight_task *task)
+{
+    return shed_client_session(task->shared->cache->client,
+                               task->exchange.key.at, task->exchange.key.size);
+}
+
 /* ---------------------------------------------------------------- answers */
 
 /* Nobody has the value yet. */
@@ -128,8 +135,7 @@ static void perform(struct shed_flight_task *task,
     if (act->set_timer)
         shed_timer_set(task->timer, act->timer_ms);
     if (act->leaves_lease)
-        shed_session_end_epoch(task->shared->cache->client->server->session,
-                               task->exchange.epoch);
+        shed_session_end_epoch(session_of(task), task->exchange.epoch);
     switch (act->send) {
     case SHED_SEND_NOTHING:
         break;
@@ -196,8 +202,7 @@ static void drive(struct shed_flight_task *task, struct shed_flight_event event)
             task->flight.newest =
                 shed_table_newest(task->shared->table, &task->waiters);
         task->flight.is_outdated = news_of(task) != task->news;
-        task->flight.has_pushes =
-            shed_session_is_on(task->shared->cache->client->server->session);
+        task->flight.has_pushes = shed_session_is_on(session_of(task));
         /* a cache that is being closed waits for loads, for nothing else */
         task->flight.is_background =
             task->is_background && !task->shared->is_closing;
@@ -281,7 +286,7 @@ static void start(struct shed_post *post)
 {
     struct shed_flight_task *task =
         shed_container_of(post, struct shed_flight_task, post);
-    struct shed_session *session = task->shared->cache->client->server->session;
+    struct shed_session *session = session_of(task);
 
     /* until then a lease could not name our channel, and would not be taken
        over if we died */

@@ -93,7 +93,7 @@ size_t shed_delivery_count(const struct shed_delivery *ob)
 
 static unsigned changes_of(const struct shed_delivery *ob)
 {
-    return shed_session_server_changes(ob->cache->client->server->session);
+    return shed_client_server_changes(ob->cache->client);
 }
 
 bool shed_delivery_find(struct shed_delivery *ob, const char *key, size_t size,
@@ -310,8 +310,8 @@ static void send_letter(struct shed_delivery *ob, struct letter *letter,
     }
     args.is_guarded = ob->end == NULL; /* the last try is made in any case */
     ob->under_way++;
-    shed_pipe_call(shed_session_pipe(ob->cache->client->server->session), &letter->call,
-                   &args, on_delivered, letter);
+    shed_client_send(ob->cache->client, &letter->call, &args, on_delivered,
+                     letter);
 }
 
 static struct letter *next_letter(struct shed_delivery *ob,

@@ -141,7 +141,8 @@ void shed_tag_log_release(struct shed_tag_log *log, struct shed_bytes tag)
  * the clock or the log was wrong: the script would refuse its position. */
 static bool is_far_ahead(const struct shed_tag_log *log, uint64_t position)
 {
-    uint64_t now_ms = shed_session_server_ms(log->client->server->session);
+    uint64_t now_ms =
+        shed_client_server_ms(log->client, log->key, log->key_size);
 
     return now_ms > 0 && position / US_PER_MS > now_ms + AHEAD_MS;
 }
@@ -378,7 +379,7 @@ static void tell_restored(struct shed_tag_log *log)
 }
 
 /* Write "everything" above what is known, unless another process has done it.
- * Returns: SHED_OK, and ALL if Redis refuses it; else as shed_links_call. */
+ * Returns: SHED_OK, and ALL if Redis refuses it; else as shed_client_call. */
 static enum shed_code restore(struct shed_tag_log *log, const struct ask *ask,
                               uint64_t deadline_ms, enum shed_tag_heard *heard,
                               struct shed_error *err)
@@ -386,7 +387,6 @@ static enum shed_code restore(struct shed_tag_log *log, const struct ask *ask,
     struct shed_tag_mark mark;
     struct shed_reply *reply = NULL;
     struct shed_args args;
-    unsigned sent; /* twice is as good as once */
     enum shed_code code;
     long long position;
 
@@ -394,8 +394,9 @@ static enum shed_code restore(struct shed_tag_log *log, const struct ask *ask,
     shed_tag_log_write(log, shed_str(""), &mark, &args);
     shed_args_add_text(&args, "restore");
     args.is_guarded = true;
-    code = shed_links_call_script(log->client->server->links, &args, 1, &reply, &sent,
-                                  deadline_ms, err);
+    /* twice is as good as once */
+    code = shed_client_call(log->client, &args, 1, &reply, NULL, NULL,
+                            deadline_ms, err);
     if (code != SHED_OK)
         return code;
     position = shed_reply_integer(reply);
@@ -455,8 +456,8 @@ static enum shed_code learn_rest(struct shed_tag_log *log, uint64_t deadline_ms,
         struct ask ask;
         begin_read(log, &ask, &args);
         args.is_guarded = true;
-        code = shed_links_call(log->client->server->links, &args, 1, &reply, NULL,
-                               deadline_ms, err);
+        code = shed_client_call(log->client, &args, 1, &reply, NULL, NULL,
+                                deadline_ms, err);
         if (code == SHED_OK)
             code = end_read(log, &ask, false, reply, &heard, err);
         shed_reply_free(reply);
@@ -483,20 +484,19 @@ enum shed_code shed_tag_log_learn(struct shed_tag_log *log,
 enum shed_code shed_tag_log_call(struct shed_tag_log *log,
                                  struct shed_args *commands, size_t count,
                                  struct shed_reply **replies,
-                                 struct shed_link_use *use,
+                                 struct shed_link_use *uses,
                                  uint64_t deadline_ms, struct shed_error *err)
 {
-    struct shed_links *links = log->client->server->links;
     struct ask ask;
     enum shed_tag_heard heard = SHED_TAG_HEARD_PART;
     enum shed_code code;
 
     if (shed_tag_log_is_known(log))
-        return shed_links_call(links, commands, count, replies, use,
-                               deadline_ms, err);
+        return shed_client_call(log->client, commands, count, replies, uses,
+                                NULL, deadline_ms, err);
     begin_read(log, &ask, &commands[count]);
-    code = shed_links_call(links, commands, count + 1, replies, use,
-                           deadline_ms, err);
+    code = shed_client_call(log->client, commands, count + 1, replies, uses,
+                            NULL, deadline_ms, err);
     if (code != SHED_OK)
         return code;
     code = end_read(log, &ask, false, replies[count], &heard, err);
@@ -563,11 +563,11 @@ static void read_on_reactor(struct shed_tag_log *log)
 {
     struct shed_args args;
 
-    if (log->call.fn != NULL || !shed_session_is_on(log->client->server->session))
+    if (log->call.fn != NULL || !shed_session_is_on(shed_client_session(
+                                    log->client, log->key, log->key_size)))
         return;
     begin_read(log, &log->ask, &args);
-    shed_pipe_call(shed_session_pipe(log->client->server->session), &log->call, &args,
-                   on_read, log);
+    shed_client_send(log->client, &log->call, &args, on_read, log);
 }
 
 static struct shed_tag_log *log_of(struct shed_listener *listener)

@@ -78,19 +78,19 @@ void shed_tag_log_destroy(struct shed_tag_log *log);
 bool shed_tag_log_is_known(const struct shed_tag_log *log);
 
 /* Read the log now, and restore its end if it is lost. Blocks: until
- * deadline_ms (shed_now_ms). Returns: as shed_links_call, or the code of an
+ * deadline_ms (shed_now_ms). Returns: as shed_client_call, or the code of an
  * error reply; SHED_EREDIS if the key is no log: err names it. */
 SHED_MUST_CHECK enum shed_code shed_tag_log_learn(struct shed_tag_log *log,
                                                   uint64_t deadline_ms,
                                                   struct shed_error *err);
 
-/* As shed_links_call, with a read of the log in the same pipeline if it is not
- * known. commands and replies have room for one more than count. A log that
- * could not be read is a failure of the call. */
+/* As shed_client_call, with a read of the log in the same pipeline if it is not
+ * known. commands, replies and uses have room for one more than count. A log
+ * that could not be read is a failure of the call. */
 SHED_MUST_CHECK enum shed_code
 shed_tag_log_call(struct shed_tag_log *log, struct shed_args *commands,
                   size_t count, struct shed_reply **replies,
-                  struct shed_link_use *use, uint64_t deadline_ms,
+                  struct shed_link_use *uses, uint64_t deadline_ms,
                   struct shed_error *err);
 
 /* Whether an entry that decode has accepted is no miss by one of its tags, as

@@ -128,8 +128,23 @@ void shed_lock_count_release(struct shed_lock *l, enum shed_code code,
 
 bool shed_lock_is_settled(const struct shed_lock *l)
 {
+    const struct shed_lock_key *key = &l->spec.key[SHED_LOCK_KEY];
+
     return !l->algorithm->has_tokens || l->count > 1 ||
-           shed_session_is_settled(l->home->server->session);
+           shed_client_is_settled(l->home, key->at, key->size);
+}
+
+static bool is_same_server(const struct shed_lock *l, struct shed_client *a,
+                           struct shed_client *b)
+{
+    const struct shed_lock_key *key = &l->spec.key[SHED_LOCK_KEY];
+    struct shed_server *of_a = shed_client_hold(a, key->at, key->size);
+    struct shed_server *of_b = shed_client_hold(b, key->at, key->size);
+    bool is_same = shed_session_is_same_server(of_a->session, of_b->session);
+
+    shed_client_give_back(b, of_b);
+    shed_client_give_back(a, of_a);
+    return is_same;
 }
 
 /* Clients of the same server must not count as separate votes. Their run ids
@@ -138,9 +153,7 @@ static bool has_twins(const struct shed_lock *l, struct shed_error *err)
 {
     for (size_t i = 1; i < l->count; i++)
         for (size_t j = 0; j < i; j++)
-            if (shed_session_is_same_server(
-                    l->server[j].client->server->session,
-                    l->server[i].client->server->session)) {
+            if (is_same_server(l, l->server[j].client, l->server[i].client)) {
                 (void)shed_fail(
                     err, SHED_EINVAL,
                     "clients %zu and %zu of the quorum are connected "
@@ -181,11 +194,13 @@ static void perform(struct shed_lock *l, const struct shed_lock_act *act,
 
 static void drive(struct shed_lock *l, struct shed_lock_event event)
 {
+    const struct shed_lock_key *key = &l->spec.key[SHED_LOCK_KEY];
     struct shed_error wrong;
     struct shed_lock_facts facts = {
         .now_ms = shed_now_ms(),
         .random = shed_random_jitter(),
-        .is_pushed = shed_session_is_on(l->home->server->session),
+        .is_pushed = shed_session_is_on(
+            shed_client_session(l->home, key->at, key->size)),
         .is_settled = shed_lock_is_settled(l),
         .refusal = has_twins(l, &wrong) ? &wrong : NULL};
     struct shed_lock_act act;

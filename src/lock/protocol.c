@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/random.h"
-#include "redis/link.h"
 
 /* How often an exchange may begin again because the lock appeared and
  * vanished. */
@@ -163,11 +162,15 @@ static bool is_first_of_acquire(const struct shed_exchange *exchange)
 }
 
 bool shed_exchange_next_command(struct shed_exchange *exchange,
-                                struct shed_session *session,
+                                struct shed_client *client,
                                 struct shed_args *args)
 {
+    const struct shed_lock_key *key = &exchange->spec->key[SHED_LOCK_KEY];
+    struct shed_server *server = shed_client_hold(client, key->at, key->size);
+
     *args = (struct shed_args){0};
-    shed_session_identify(session, &exchange->identity);
+    shed_session_identify(server->session, &exchange->identity);
+    shed_client_give_back(client, server);
     read_clocks(exchange);
     if (!exchange->algorithm->next_command(exchange, args))
         return false;
@@ -190,19 +193,18 @@ bool shed_exchange_on_reply(struct shed_exchange *exchange,
 }
 
 void shed_exchange_run_blocking(struct shed_exchange *exchange,
-                                struct shed_links *links,
-                                struct shed_session *session,
+                                struct shed_client *client,
                                 uint64_t deadline_ms)
 {
     struct shed_args args;
 
-    while (shed_exchange_next_command(exchange, session, &args)) {
+    while (shed_exchange_next_command(exchange, client, &args)) {
         struct shed_error err;
         struct shed_reply *reply = NULL;
         unsigned sent;
         bool goes_on;
-        if (shed_links_call_script(links, &args, 1, &reply, &sent, deadline_ms,
-                                   &err) != SHED_OK)
+        if (shed_client_call(client, &args, 1, &reply, NULL, &sent, deadline_ms,
+                             &err) != SHED_OK)
             reply = NULL;
         exchange->is_repeated = sent > 1;
         exchange->is_unsent = sent == 0;

@@ -13,7 +13,7 @@
 #include <snowshed/lock.h>
 
 #include "redis/script.h"
-#include "redis/session.h"
+#include "client/client.h"
 
 #define SHED_TOKEN_BYTES 16
 #define SHED_TOKEN_HEX_BYTES ((size_t)2 * SHED_TOKEN_BYTES)
@@ -56,7 +56,7 @@ enum { /* the keys of a lock, in the order of the scripts' KEYS */
 
 /* The lock, as all its exchanges know it; set when it is opened. */
 struct shed_lock_spec {
-    struct {
+    struct shed_lock_key {
         const char *at;
         size_t size;
     } key[SHED_LOCK_KEYS]; /* the first three algorithms have only one */
@@ -193,20 +193,17 @@ bool shed_exchange_again(struct shed_exchange *exchange);
 void shed_exchange_begin(struct shed_exchange *exchange, enum shed_lock_op op,
                          const struct shed_lock_holder *holder);
 
-struct shed_links;
-
 /* Run an exchange to its end in the caller's thread. Only for algorithms with
  * may_repeat. */
 void shed_exchange_run_blocking(struct shed_exchange *exchange,
-                                struct shed_links *links,
-                                struct shed_session *session,
+                                struct shed_client *client,
                                 uint64_t deadline_ms);
 
 /* The same step by step, for the reactor: the next command to send, and the
  * reply (NULL: none came, and err says why). Both return false when the
  * exchange is over. */
 bool shed_exchange_next_command(struct shed_exchange *exchange,
-                                struct shed_session *session,
+                                struct shed_client *client,
                                 struct shed_args *args);
 bool shed_exchange_on_reply(struct shed_exchange *exchange,
                             const struct shed_reply *reply,

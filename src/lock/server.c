@@ -13,9 +13,12 @@ static bool is_home(const struct shed_lock_server *s)
     return s->client->reactor == s->home;
 }
 
+/* With the server that has the lock's key. */
 static struct shed_session *session_of(const struct shed_lock_server *s)
 {
-    return s->client->server->session;
+    const struct shed_lock_key *key = &s->exchange->spec->key[SHED_LOCK_KEY];
+
+    return shed_client_session(s->client, key->at, key->size);
 }
 
 /* -------------------------------------------------------------- exchanges */
@@ -65,10 +68,9 @@ static bool send_next(struct shed_lock_server *s)
 
     assert(shed_reactor_is_current(s->client->reactor));
     if (has_no_vote(s, shed_quorum_is_too_young) ||
-        !shed_exchange_next_command(s->exchange, session_of(s), &args))
+        !shed_exchange_next_command(s->exchange, s->client, &args))
         return false;
-    shed_pipe_call(shed_session_pipe(session_of(s)), &s->call, &args, on_reply,
-                   s);
+    shed_client_send(s->client, &s->call, &args, on_reply, s);
     return true;
 }
 

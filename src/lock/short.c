@@ -64,8 +64,7 @@ static void run_blocking(struct shed_lock *l, struct shed_exchange *exchange)
 {
     exchange->algorithm = l->algorithm;
     exchange->spec = &l->spec;
-    shed_exchange_run_blocking(exchange, l->home->server->links,
-                               l->home->server->session,
+    shed_exchange_run_blocking(exchange, l->home,
                                shed_now_ms() + l->home->command_timeout_ms);
 }
 

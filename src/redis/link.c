@@ -128,7 +128,8 @@ static enum shed_code call_once(struct shed_links *links, struct batch *b,
     if (b->began_ms == 0)
         b->began_ms = by.began_ms;
     b->ended_ms = by.ended_ms;
-    *use = (struct shed_link_use){(size_t)(l - links->link), by.connection};
+    *use =
+        (struct shed_link_use){links, (size_t)(l - links->link), by.connection};
     return code;
 }
 
@@ -225,19 +226,22 @@ static void leave_gate(struct shed_gate *gate,
     shed_gate_leave(gate, pass, &end);
 }
 
-static enum shed_code call(struct shed_links *links,
-                           const struct shed_args *commands, size_t count,
-                           struct shed_reply **replies,
-                           struct shed_link_use *use, unsigned *sent,
-                           uint64_t deadline_ms, struct shed_error *err)
+enum shed_code shed_links_call(struct shed_links *links,
+                               const struct shed_args *commands, size_t count,
+                               struct shed_reply **replies,
+                               struct shed_link_use *use, unsigned *sent,
+                               uint64_t deadline_ms, struct shed_error *err)
 {
     struct shed_error why; /* of a try: err is untouched if the next succeeds */
     struct shed_health_pass pass;
+    struct shed_link_use unused;
     struct batch b;
+    unsigned times = 0;
     bool is_guarded;
     enum shed_code code;
 
-    *sent = 0;
+    if (sent != NULL)
+        *sent = 0;
     if (count == 0)
         return SHED_OK;
     is_guarded = commands->is_guarded;
@@ -245,37 +249,16 @@ static enum shed_code call(struct shed_links *links,
         return SHED_EREDIS;
     code = init_batch(links, &b, commands, count, &why);
     if (code == SHED_OK)
-        code = send_all(links, &b, replies, use, sent, deadline_ms, &why);
+        code = send_all(links, &b, replies, use != NULL ? use : &unused, &times,
+                        deadline_ms, &why);
     if (is_guarded)
         leave_gate(links->gate, &pass, &b, replies, code, &why);
     fini_batch(&b);
+    if (sent != NULL)
+        *sent = times;
     if (code != SHED_OK && err != NULL)
         *err = why;
     return code;
-}
-
-enum shed_code shed_links_call(struct shed_links *links,
-                               const struct shed_args *commands, size_t count,
-                               struct shed_reply **replies,
-                               struct shed_link_use *use, uint64_t deadline_ms,
-                               struct shed_error *err)
-{
-    struct shed_link_use unused;
-    unsigned sent;
-
-    return call(links, commands, count, replies, use != NULL ? use : &unused,
-                &sent, deadline_ms, err);
-}
-
-enum shed_code shed_links_call_script(struct shed_links *links,
-                                      const struct shed_args *args,
-                                      size_t count, struct shed_reply **replies,
-                                      unsigned *sent, uint64_t deadline_ms,
-                                      struct shed_error *err)
-{
-    struct shed_link_use unused;
-
-    return call(links, args, count, replies, &unused, sent, deadline_ms, err);
 }
 
 void shed_links_doubt(struct shed_links *links, const struct shed_link_use *use)

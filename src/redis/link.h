@@ -22,6 +22,7 @@ struct shed_links;
 
 /* By what a call went. */
 struct shed_link_use {
+    const struct shed_links *links;
     size_t link;
     uint64_t connection; /* of that link, counted */
 };
@@ -51,30 +52,24 @@ void shed_links_close_idle(struct shed_links *links);
  * Send count commands in one pipeline and wait for their replies, until
  * deadline_ms (shed_now_ms). Any thread.
  *
+ * A script's call is begun with shed_script_begin, and its reply is the
+ * script's own. A script that the server has lost goes once more, by text.
+ *
  * Returns: SHED_OK and count replies in replies, to be freed with
  * shed_reply_free (an error reply is a reply); else replies holds nothing:
  * SHED_ETIMEDOUT (the deadline), SHED_EREDIS (no connection, or lost, or no
  * reply within the command timeout; at once while the server is silent, or if
  * refused by the gate: the first command says whether all are guarded),
- * SHED_EDENIED, SHED_EBUSY, SHED_ENOMEM. *use (NULL is allowed) is set with the
- * former.
+ * SHED_EDENIED, SHED_EBUSY, SHED_ENOMEM. *use is set with the former. *sent:
+ * how often they may have been sent. 0: never, so they will not be carried out;
+ * more than once: they may have been carried out before they were answered.
+ * Both may be NULL.
  */
 SHED_MUST_CHECK enum shed_code
 shed_links_call(struct shed_links *links, const struct shed_args *commands,
                 size_t count, struct shed_reply **replies,
-                struct shed_link_use *use, uint64_t deadline_ms,
+                struct shed_link_use *use, unsigned *sent, uint64_t deadline_ms,
                 struct shed_error *err);
-
-/* The same for calls of scripts, begun with shed_script_begin. Those whose
- * script the server has lost go once more, by text. replies are the scripts'
- * own. *sent: how often they may have been sent. 0: never, so they will not be
- * carried out; more than once: they may have been carried out before they were
- * answered. */
-SHED_MUST_CHECK enum shed_code
-shed_links_call_script(struct shed_links *links, const struct shed_args *args,
-                       size_t count, struct shed_reply **replies,
-                       unsigned *sent, uint64_t deadline_ms,
-                       struct shed_error *err);
 
 /* A reply that came by use reads as the answer to another call. The connection
  * is closed, and what is under way on it goes once more over a new one; but not

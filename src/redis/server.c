@@ -62,16 +62,6 @@ static void on_tick(void *arg)
     shed_links_close_idle(server->links);
 }
 
-bool shed_server_is_up(struct shed_server *server)
-{
-    bool is_up;
-
-    shed_mutex_lock(&server->mu);
-    is_up = server->standing == SHED_STANDING_UP;
-    shed_mutex_unlock(&server->mu);
-    return is_up;
-}
-
 void shed_server_read(struct shed_server *server,
                       struct shed_server_status *out)
 {

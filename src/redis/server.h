@@ -74,11 +74,8 @@ void shed_server_close(struct shed_server *server);
 void shed_server_destroy(struct shed_server *server);
 void shed_server_forget(struct shed_server *server);
 
-/* Whether it is connected, and set up. Any thread. */
-bool shed_server_is_up(struct shed_server *server);
-
 struct shed_server_status {
-    bool is_up;
+    bool is_up;             /* connected, and set up */
     uint64_t since_us;      /* shed_now_us */
     struct shed_error last; /* why it was last down */
     struct shed_gate_status gate;

@@ -233,8 +233,7 @@ static void send_exchange(struct shed_fleet_link *link)
     shed_args_add_text(&args, x->take);
     shed_args_add_number(&args, passed, x->passed_ms);
     shed_timer_set(link->timer, patience_ms(link));
-    shed_pipe_call(shed_session_pipe(link->client->server->session), &link->call, &args,
-                   on_answer, link);
+    shed_client_send(link->client, &link->call, &args, on_answer, link);
 }
 
 /* Leave, if there is nothing left to do. Returns: whether it has left; link may

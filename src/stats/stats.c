@@ -41,14 +41,14 @@ static struct shed_subject cache_subject(const void *list, size_t i)
 {
     const struct shed_cache *cache = ((struct shed_cache *const *)list)[i];
     struct shed_source_state source = shed_source_look(cache->source);
-    struct shed_gate_status gate;
+    struct shed_server_status redis;
     struct shed_local_size local = shed_local_size(cache->local);
 
-    shed_gate_read(cache->client->server->gate, &gate);
+    shed_client_read(cache->client, &redis);
     return (struct shed_subject){.name = cache->name,
                                  .name_size = strlen(cache->name),
                                  .counters = &cache->counters,
-                                 .redis_up = shed_client_is_up(cache->client),
+                                 .redis_up = redis.is_up,
                                  .source_loads = source.loads,
                                  .source_loads_limit = source.loads_limit,
                                  .source_queue_keys = source.queued,
@@ -60,7 +60,7 @@ static struct shed_subject cache_subject(const void *list, size_t i)
                                  .fleet_loads_limit = source.fleet.limit,
                                  .undelivered =
                                      shed_delivery_count(cache->delivery),
-                                 .redis_breaker = gate.breaker.state,
+                                 .redis_breaker = redis.gate.breaker.state,
                                  .local_rows = local.rows,
                                  .local_bytes = local.bytes};
 }

@@ -212,9 +212,8 @@ START_TEST(a_log_is_restored_once)
     log = fixture.cache->tag_log;
     shed_tag_log_write(log, shed_str(""), &mark, &args);
     shed_args_add_text(&args, "restore");
-    ck_assert_int_eq(shed_links_call_script(fixture.client->server->links, &args, 1,
-                                            &reply, &sent, shed_now_ms() + 1000,
-                                            NULL),
+    ck_assert_int_eq(shed_client_call(fixture.client, &args, 1, &reply, NULL,
+                                      &sent, shed_now_ms() + 1000, NULL),
                      SHED_OK);
     ck_assert_int_eq(shed_reply_integer(reply),
                      (long long)shed_tag_log_position(log));

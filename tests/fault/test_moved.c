@@ -472,8 +472,8 @@ START_TEST(a_lost_connection_alone_repeats_nothing)
     WAIT_FOR(server_clients(&fixture.server, "flags=t") == 1);
     expect_origin(fixture.cache, "k", "k@put", SHED_ORIGIN_REDIS);
     ck_assert_uint_eq(repeated(), 0);
-    ck_assert_uint_eq(shed_session_server_changes(fixture.client->server->session),
-                      changes);
+    ck_assert_uint_eq(
+        shed_session_server_changes(fixture.client->server->session), changes);
     down();
 }
 END_TEST

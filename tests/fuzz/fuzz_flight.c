@@ -27,13 +27,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 static uint64_t server_ms;
 
-uint64_t __wrap_shed_session_server_ms(const struct shed_session *session);
+uint64_t __wrap_shed_client_server_ms(struct shed_client *client,
+                                      const char *at, size_t size);
 void __wrap_shed_events_tell(struct shed_events *events,
                              const struct shed_event *event);
 
-uint64_t __wrap_shed_session_server_ms(const struct shed_session *session)
+uint64_t __wrap_shed_client_server_ms(struct shed_client *client,
+                                      const char *at, size_t size)
 {
-    (void)session;
+    (void)client;
+    (void)at;
+    (void)size;
     return server_ms;
 }
 

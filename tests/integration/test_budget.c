@@ -37,13 +37,13 @@ static void check_budget(uint64_t deadline_ms)
 enum shed_code __real_shed_links_call(struct shed_links *links,
                                       const struct shed_args *commands,
                                       size_t count, struct shed_reply **replies,
-                                      struct shed_link_use *use,
+                                      struct shed_link_use *use, unsigned *sent,
                                       uint64_t deadline_ms,
                                       struct shed_error *err);
 enum shed_code __wrap_shed_links_call(struct shed_links *links,
                                       const struct shed_args *commands,
                                       size_t count, struct shed_reply **replies,
-                                      struct shed_link_use *use,
+                                      struct shed_link_use *use, unsigned *sent,
                                       uint64_t deadline_ms,
                                       struct shed_error *err);
 bool __real_shed_latch_wait(struct shed_latch *latch, uint64_t deadline_ms);
@@ -56,7 +56,7 @@ bool __wrap_shed_flights_leave(struct shed_flights *flights,
 enum shed_code __wrap_shed_links_call(struct shed_links *links,
                                       const struct shed_args *commands,
                                       size_t count, struct shed_reply **replies,
-                                      struct shed_link_use *use,
+                                      struct shed_link_use *use, unsigned *sent,
                                       uint64_t deadline_ms,
                                       struct shed_error *err)
 {
@@ -66,7 +66,7 @@ enum shed_code __wrap_shed_links_call(struct shed_links *links,
         gets_to_fail--;
         return shed_fail(err, SHED_EREDIS, "the server is silent");
     }
-    return __real_shed_links_call(links, commands, count, replies, use,
+    return __real_shed_links_call(links, commands, count, replies, use, sent,
                                   deadline_ms, err);
 }
 

@@ -136,7 +136,7 @@ static void get_good(struct shed_links *links)
 
     shed_args_add_text(&args, "GET");
     shed_args_add_text(&args, "key");
-    ck_assert_msg(shed_links_call(links, &args, 1, &reply, NULL,
+    ck_assert_msg(shed_links_call(links, &args, 1, &reply, NULL, NULL,
                                   test_deadline_ms(), &err) == SHED_OK,
                   "%s", err.reason);
     bytes = shed_reply_bytes(reply, &size);
@@ -269,7 +269,7 @@ START_TEST(a_link_is_not_silent_while_replies_come)
     ck_assert_int_eq(shed_links_create(gate, &options, &links, &err), SHED_OK);
     for (size_t i = 0; i < CALLS; i++)
         shed_args_add_text(&args[i], "PING");
-    ck_assert_msg(shed_links_call(links, args, CALLS, replies, NULL,
+    ck_assert_msg(shed_links_call(links, args, CALLS, replies, NULL, NULL,
                                   shed_now_ms() + 2 * CALLS * TIMEOUT_MS,
                                   &err) == SHED_OK,
                   "%s", err.reason);

@@ -289,8 +289,8 @@ static void get(struct caller *c, unsigned nth)
     (void)snprintf(key, sizeof(key), "%c%u", c->name, nth);
     shed_args_add_text(&args, "GET");
     shed_args_add_text(&args, key);
-    code = shed_links_call(links, &args, 1, &reply, NULL, test_deadline_ms(),
-                           &err);
+    code = shed_links_call(links, &args, 1, &reply, NULL, NULL,
+                           test_deadline_ms(), &err);
     if (code != SHED_OK) {
         ck_assert_msg(code == SHED_EREDIS && server.close_after > 0, "%s",
                       err.reason);
@@ -442,7 +442,7 @@ static void *call_two(void *arg)
         shed_args_add_text(&args[i], "GET");
         shed_args_add_text(&args[i], "a");
     }
-    ck_assert_msg(shed_links_call(links, args, 2, replies, NULL,
+    ck_assert_msg(shed_links_call(links, args, 2, replies, NULL, NULL,
                                   test_deadline_ms(), &err) == SHED_OK,
                   "%s", err.reason);
     shed_reply_free_all(replies, 2);

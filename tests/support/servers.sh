@@ -72,6 +72,9 @@ packages_of()
         printf '%s\n' 'command:clang|clang' 'command:clang-format|clang-format' \
             'command:clang-tidy|clang-tidy' 'command:shellcheck|shellcheck'
         ;;
+    packages)
+        printf '%s\n' 'command:lintian|lintian'
+        ;;
     fuzz)
         printf '%s\n' 'command:clang|clang' 'fuzzer:clang|libclang-rt-dev'
         ;;

@@ -73,7 +73,7 @@ packages_of()
             'command:clang-tidy|clang-tidy' 'command:shellcheck|shellcheck'
         ;;
     packages)
-        printf '%s\n' 'command:lintian|lintian'
+        printf '%s\n' 'command:lintian|lintian' 'command:abidiff|abigail-tools'
         ;;
     fuzz)
         printf '%s\n' 'command:clang|clang' 'fuzzer:clang|libclang-rt-dev'

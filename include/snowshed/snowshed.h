@@ -258,10 +258,12 @@ struct shed_client_options {
  * unix:[//[user[:password]@]]/path[?db=n], or
  * redis+sentinel://[user[:password]@]host[:port]{,host[:port]}/name[?db=n] for
  * the primary that most of these sentinels call name; sentinel_user= and
- * sentinel_password= are for them. Percent-encode special characters. valkey://
- * is redis://. With rediss:// or valkeys:// the connection is TLS, 1.2 or 1.3,
- * and the server's certificate must be for host, a name or an address; name one
- * of your own making, or its authority, in tls_ca.
+ * sentinel_password= are for them; or
+ * redis+cluster://[user[:password]@]host[:port]{,host[:port]}, with some nodes
+ * of a Redis Cluster. Percent-encode special characters. valkey:// is redis://.
+ * With rediss://, rediss+cluster:// or valkeys:// the connection is TLS, 1.2
+ * or 1.3, and the server's certificate must be for host, a name or an address;
+ * name one of your own making, or its authority, in tls_ca.
  *
  * Redis need not be up, nor its name resolve: the client connects when needed,
  * and again after a failure. If the server turns out to be a replica, it looks

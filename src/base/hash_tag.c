@@ -5,20 +5,23 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SLOTS 16384
-
 /* CRC16 (XMODEM), as the Redis Cluster specification defines it. */
 static unsigned slot_of(const char *tag, size_t size)
 {
-    enum { POLYNOMIAL = 0x1021, TOP = 0x8000, MASK = 0xffff, BITS = 8 };
+    /* what four bits at the top of the remainder add to it: they times the
+     * polynomial, 0x1021 */
+    static const unsigned table[] = {
+        0x0000, 0x1021, 0x2042, 0x3063, 0x4084, 0x50a5, 0x60c6, 0x70e7,
+        0x8108, 0x9129, 0xa14a, 0xb16b, 0xc18c, 0xd1ad, 0xe1ce, 0xf1ef};
+    enum { HALF = 4, TOP = 12, MASK = 0xffff, LOW = 0xf };
     unsigned crc = 0;
 
     for (size_t i = 0; i < size; i++) {
-        crc ^= (unsigned)(unsigned char)tag[i] << BITS;
-        for (int bit = 0; bit < BITS; bit++)
-            crc = (crc << 1 ^ (crc & TOP ? POLYNOMIAL : 0)) & MASK;
+        unsigned byte = (unsigned char)tag[i];
+        crc = (crc << HALF ^ table[crc >> TOP ^ byte >> HALF]) & MASK;
+        crc = (crc << HALF ^ table[crc >> TOP ^ (byte & LOW)]) & MASK;
     }
-    return crc % SLOTS;
+    return crc % SHED_HASH_SLOTS;
 }
 
 static void find(struct shed_hash_tag *out, const char *key, size_t size)
@@ -47,6 +50,14 @@ static void number(struct shed_hash_tag *out)
     while (slot_of(out->number, (size_t)size) != slot);
     out->at = out->number;
     out->size = (size_t)size;
+}
+
+unsigned shed_hash_slot(const char *key, size_t size)
+{
+    struct shed_hash_tag tag;
+
+    find(&tag, key, size);
+    return slot_of(tag.at, tag.size);
 }
 
 void shed_hash_tag_set(struct shed_hash_tag *out, const char *key, size_t size)

@@ -19,4 +19,9 @@ struct shed_hash_tag {
  * Finding the number takes a few milliseconds, but such names are rare. */
 void shed_hash_tag_set(struct shed_hash_tag *out, const char *key, size_t size);
 
+#define SHED_HASH_SLOTS 16384
+
+/* The slot of a key. */
+unsigned shed_hash_slot(const char *key, size_t size);
+
 #endif

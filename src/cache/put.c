@@ -129,6 +129,7 @@ static enum shed_code ask_clock(struct shed_client *client,
     enum shed_code code;
 
     shed_args_add_text(&args, "TIME");
+    shed_client_wait(client, deadline_ms);
     server = shed_client_hold(client, key.at, key.size);
     code = shed_links_call(server->links, &args, 1, &reply, NULL, NULL,
                            deadline_ms, why);

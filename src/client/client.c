@@ -1,4 +1,4 @@
-/* A process's client: a reactor, and the server that its calls go to.
+/* A process's client: a reactor, and the servers that its calls go to.
  * Its invariant: a client that is handed out is complete. */
 #include "client/client.h"
 
@@ -14,6 +14,7 @@
 #include "base/random.h"
 #include "base/stats.h"
 #include "base/thread.h"
+#include "client/cluster_call.h"
 
 /* The ranges that snowshed.h states. */
 #define TIMEOUT_MAX_MS 600000
@@ -64,10 +65,11 @@ static void on_change(void *arg, const char *key, size_t size)
     shed_listeners_change(client->listeners, key, size);
 }
 
-static void on_epoch(void *arg)
+static void on_epoch(void *arg, struct shed_server *server)
 {
     struct shed_client *client = arg;
 
+    (void)server;
     shed_listeners_epoch(client->listeners);
 }
 
@@ -76,16 +78,22 @@ static void on_epoch(void *arg)
 struct shed_server *shed_client_hold(struct shed_client *client,
                                      const char *key, size_t size)
 {
-    (void)key;
-    (void)size;
-    return client->server;
+    return client->cluster == NULL
+               ? client->server
+               : shed_cluster_hold(client->cluster, key, size);
 }
 
 void shed_client_give_back(struct shed_client *client,
                            struct shed_server *server)
 {
-    (void)client;
-    (void)server;
+    if (client->cluster != NULL)
+        shed_cluster_give_back(client->cluster, server);
+}
+
+void shed_client_wait(struct shed_client *client, uint64_t deadline_ms)
+{
+    if (client->cluster != NULL)
+        shed_cluster_wait(client->cluster, deadline_ms);
 }
 
 bool shed_client_is_settled(struct shed_client *client, const char *key,
@@ -95,22 +103,43 @@ bool shed_client_is_settled(struct shed_client *client, const char *key,
     bool is_settled = shed_session_is_settled(server->session);
 
     shed_client_give_back(client, server);
-    return is_settled;
+    return is_settled && (client->cluster == NULL ||
+                          shed_cluster_is_settled(client->cluster));
+}
+
+bool shed_client_settles(struct shed_client *client, const char *key,
+                         size_t size, struct shed_post *post)
+{
+    struct shed_session *session;
+
+    if (client->cluster != NULL && !shed_cluster_is_settled(client->cluster)) {
+        shed_cluster_await(client->cluster, post);
+        return false;
+    }
+    session = shed_client_session(client, key, size);
+    if (shed_session_is_settled(session))
+        return true;
+    shed_session_await(session, post);
+    return false;
 }
 
 struct shed_session *shed_client_session(struct shed_client *client,
                                          const char *key, size_t size)
 {
-    (void)key;
-    (void)size;
-    return client->server->session;
+    struct shed_server *server = shed_client_hold(client, key, size);
+
+    shed_client_give_back(client, server);
+    return server->session;
 }
 
 void shed_client_send(struct shed_client *client, struct shed_call *call,
                       const struct shed_args *args, shed_pipe_fn *fn, void *arg)
 {
-    shed_pipe_call(shed_session_pipe(client->server->session), call, args, fn,
-                   arg);
+    if (client->cluster != NULL)
+        shed_cluster_send(client->cluster, call, args, fn, arg);
+    else
+        shed_pipe_call(shed_session_pipe(client->server->session), call, args,
+                       fn, arg);
 }
 
 enum shed_code shed_client_call(struct shed_client *client,
@@ -120,10 +149,13 @@ enum shed_code shed_client_call(struct shed_client *client,
                                 uint64_t deadline_ms, struct shed_error *err)
 {
     struct shed_link_use use;
-    enum shed_code code =
-        shed_links_call(client->server->links, commands, count, replies, &use,
-                        sent, deadline_ms, err);
+    enum shed_code code;
 
+    if (client->cluster != NULL)
+        return shed_cluster_call(client->cluster, commands, count, replies,
+                                 uses, sent, deadline_ms, err);
+    code = shed_links_call(client->server->links, commands, count, replies,
+                           &use, sent, deadline_ms, err);
     for (size_t i = 0; uses != NULL && i < count; i++)
         uses[i] = use;
     return code;
@@ -151,7 +183,9 @@ uint64_t shed_client_server_ms(struct shed_client *client, const char *key,
 
 unsigned shed_client_server_changes(struct shed_client *client)
 {
-    return shed_session_server_changes(client->server->session);
+    return client->cluster == NULL
+               ? shed_session_server_changes(client->server->session)
+               : shed_cluster_changes(client->cluster);
 }
 
 /* ------------------------------------------------------------- its standing */
@@ -185,7 +219,10 @@ bool shed_client_is_up(struct shed_client *client)
 void shed_client_read(struct shed_client *client,
                       struct shed_server_status *out)
 {
-    shed_server_read(client->server, out);
+    if (client->cluster != NULL)
+        shed_cluster_read(client->cluster, out);
+    else
+        shed_server_read(client->server, out);
 }
 
 enum shed_code shed_client_status_read(struct shed_client *client,
@@ -236,6 +273,8 @@ static void close_on_reactor(void *arg)
 
     if (client->server != NULL)
         shed_server_close(client->server);
+    if (client->cluster != NULL)
+        shed_cluster_close(client->cluster);
     shed_events_close(client->events);
 }
 
@@ -243,15 +282,18 @@ static void open_on_reactor(void *arg)
 {
     struct shed_client *client = arg;
 
-    shed_server_open(client->server);
+    if (client->cluster != NULL)
+        shed_cluster_open(client->cluster);
+    else
+        shed_server_open(client->server);
 }
 
 static enum shed_code build(struct shed_client *client, const char *uri,
                             const struct shed_client_options *options,
                             struct shed_error *err)
 {
-    const struct shed_server_hooks hooks = {client, on_change, on_epoch,
-                                            on_standing, on_breaker};
+    const struct shed_server_hooks hooks = {client,      on_change,  on_epoch,
+                                            on_standing, on_breaker, NULL};
     enum shed_code code = shed_address_create(uri, &client->address, err);
 
     if (code == SHED_OK)
@@ -268,10 +310,14 @@ static enum shed_code build(struct shed_client *client, const char *uri,
     if (code == SHED_OK)
         code =
             shed_events_create(client->reactor, options, &client->events, err);
-    if (code == SHED_OK)
-        code =
-            shed_server_create(client->reactor, client->address, options,
-                               client->process, &hooks, &client->server, err);
+    if (code == SHED_OK && client->address->seeds != NULL)
+        code = shed_cluster_create(client->reactor, client->address, options,
+                                   client->process, &client->last_epoch, &hooks,
+                                   &client->cluster, err);
+    else if (code == SHED_OK)
+        code = shed_server_create(client->reactor, client->address, options,
+                                  client->process, &client->last_epoch, &hooks,
+                                  &client->server, err);
     if (code == SHED_OK)
         shed_reactor_run(client->reactor, open_on_reactor, client);
     return code;
@@ -283,12 +329,14 @@ static void destroy(struct shed_client *client)
         /* only the parent has the reactor thread, which could close the
          * session */
         shed_server_forget(client->server);
+        shed_cluster_forget(client->cluster);
         shed_reactor_forget(client->reactor);
     } else {
         if (client->reactor != NULL)
             shed_reactor_run(client->reactor, close_on_reactor, client);
         shed_reactor_stop(client->reactor);
         shed_server_destroy(client->server);
+        shed_cluster_destroy(client->cluster);
     }
     shed_events_destroy(client->events);
     shed_listeners_destroy(client->listeners);

@@ -13,6 +13,7 @@
 
 #include "client/events.h"
 #include "client/listeners.h"
+#include "client/cluster.h"
 #include "redis/server.h"
 
 struct shed_client {
@@ -20,7 +21,9 @@ struct shed_client {
     pid_t pid;
     struct shed_address *address; /* of the URI */
     struct shed_reactor *reactor;
+    /* one of these */
     struct shed_server *server; /* the server there */
+    struct shed_cluster *cluster;
     struct shed_listeners *listeners;
     struct shed_events *events;
     char process[SHED_PROCESS_BYTES + 1]; /* how others name this process */
@@ -30,6 +33,7 @@ struct shed_client {
     /* atomic */
     atomic_uint holds;
     _Atomic uint32_t last_flight; /* the number of the newest flight */
+    _Atomic uint32_t last_epoch;  /* of any session */
 };
 
 /* ------------------------------------------------------- commands and keys
@@ -43,9 +47,18 @@ struct shed_server *shed_client_hold(struct shed_client *client,
 void shed_client_give_back(struct shed_client *client,
                            struct shed_server *server);
 
+/* Wait until it is known which servers there are, or that nobody tells it for
+ * now, or until deadline_ms (shed_now_ms). shed_client_call does so itself. */
+void shed_client_wait(struct shed_client *client, uint64_t deadline_ms);
+
 /* See shed_session_is_settled, of that server's session. Any thread. */
 bool shed_client_is_settled(struct shed_client *client, const char *key,
                             size_t size);
+
+/* The same; if not, post will run when it may be, to look again. Reactor
+ * thread. */
+bool shed_client_settles(struct shed_client *client, const char *key,
+                         size_t size, struct shed_post *post);
 
 /* The session with that server, for this turn of the loop. Reactor thread. */
 struct shed_session *shed_client_session(struct shed_client *client,
@@ -56,8 +69,9 @@ void shed_client_send(struct shed_client *client, struct shed_call *call,
                       const struct shed_args *args, shed_pipe_fn *fn,
                       void *arg);
 
-/* As shed_links_call, and shed_links_call_script. uses: NULL, or one for each
- * command; sent: NULL is allowed. Any thread. */
+/* As shed_links_call. uses: NULL, or one for each command. Of a cluster, if
+ * some servers fail and others answer, the commands for the former have an
+ * error reply. Any thread. */
 SHED_MUST_CHECK enum shed_code
 shed_client_call(struct shed_client *client, const struct shed_args *commands,
                  size_t count, struct shed_reply **replies,
@@ -73,8 +87,8 @@ void shed_client_doubt(struct shed_client *client, const char *key, size_t size,
 uint64_t shed_client_server_ms(struct shed_client *client, const char *key,
                                size_t size);
 
-/* How often a server was found to be another run, which may lack what the
- * former one has carried out. Any thread. */
+/* How often a server was found to be another run, or to have been replaced: it
+ * may lack what the former one has carried out. Any thread. */
 unsigned shed_client_server_changes(struct shed_client *client);
 
 /* ------------------------------------------------------------------- states */
@@ -82,7 +96,7 @@ unsigned shed_client_server_changes(struct shed_client *client);
 /* Whether it is connected to Redis, and set up. Any thread. */
 bool shed_client_is_up(struct shed_client *client);
 
-/* The state of its server. Any thread. */
+/* The state of its server, or of a cluster as if it was one. Any thread. */
 void shed_client_read(struct shed_client *client,
                       struct shed_server_status *out);
 

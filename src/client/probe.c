@@ -140,6 +140,7 @@ enum shed_code shed_probe(struct shed_client *client, enum shed_use use,
                   is_exact ? name.size : size);
     shed_args_add_text(&args, client->has_channel ? channel : "");
     shed_args_add(&args, key, size);
+    shed_client_wait(client, deadline_ms);
     /* by hand, because the script has its key among its arguments */
     server = shed_client_hold(client, key, size);
     code = shed_links_call(server->links, &args, 1, &reply, NULL, NULL,

@@ -286,15 +286,11 @@ static void start(struct shed_post *post)
 {
     struct shed_flight_task *task =
         shed_container_of(post, struct shed_flight_task, post);
-    struct shed_session *session = session_of(task);
-
     /* until then a lease could not name our channel, and would not be taken
        over if we died */
-    if (!shed_session_is_settled(session)) {
-        shed_session_await(session, post);
-        return;
-    }
-    drive(task, (struct shed_flight_event){.type = SHED_EV_START});
+    if (shed_client_settles(task->shared->cache->client, task->exchange.key.at,
+                            task->exchange.key.size, post))
+        drive(task, (struct shed_flight_event){.type = SHED_EV_START});
 }
 
 struct shed_flight_task *

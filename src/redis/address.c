@@ -39,11 +39,19 @@ enum {
             "there is no '?' in " begin ": write the database as /n"           \
     }
 
+#define CLUSTER_FORM_OF(begin)                                                 \
+    {                                                                          \
+        .name = "Redis URI", .scheme = (begin),                                \
+        .user_stops = "", /* any delimiter may be in a password */             \
+            .has_host = true, .has_hosts = true, .path = "database",           \
+        .parameter_rule = "there is no '?' in " begin                          \
+    }
+
 /* Of parameters. */
 enum { DB, SENTINEL_USER, SENTINEL_PASSWORD };
 
-/* Of the form whose hosts are sentinels, among the forms. */
-enum { SENTINEL_FORM };
+/* Of the forms with several hosts, among the forms. */
+enum { SENTINEL_FORM, CLUSTER_FORM };
 
 /* The first form with a matching scheme is used. */
 static const struct shed_uri_form forms[] = {
@@ -58,6 +66,8 @@ static const struct shed_uri_form forms[] = {
                        .parameter_rule =
                            "only db=n, sentinel_user=name and "
                            "sentinel_password=password may follow '?'"},
+    [CLUSTER_FORM] = CLUSTER_FORM_OF("redis+cluster://"),
+    CLUSTER_FORM_OF("rediss+cluster://"),
     HOST_FORM("redis://"),
     HOST_FORM("rediss://"),
     HOST_FORM("valkey://"),
@@ -69,6 +79,7 @@ static const struct shed_uri_form forms[] = {
 static bool is_tls(const struct shed_uri_form *form)
 {
     return strcmp(form->scheme, "rediss://") == 0 ||
+           strcmp(form->scheme, "rediss+cluster://") == 0 ||
            strcmp(form->scheme, "valkeys://") == 0;
 }
 
@@ -82,8 +93,8 @@ static enum shed_code find_form(const char *uri,
             return SHED_OK;
         }
     return shed_fail(err, SHED_EINVAL,
-                     "Redis URI: it must begin with redis://, rediss://, unix: "
-                     "or redis+sentinel://");
+                     "Redis URI: it must begin with redis://, rediss://, "
+                     "unix:, redis+sentinel:// or redis+cluster://");
 }
 
 /* An empty user means no user. A user needs a password. */
@@ -160,8 +171,9 @@ static enum shed_code take_path(struct shed_address *a, struct shed_error *err)
     return take_db_parameter(a, err);
 }
 
-/* The list of sentinels is cut when they are asked; here it is checked. */
-static enum shed_code check_sentinels(const char *list, struct shed_error *err)
+/* A list of hosts is cut when they are asked; here it is checked. */
+static enum shed_code check_hosts(const char *list, const char *what,
+                                  size_t limit, struct shed_error *err)
 {
     char *copy = strdup(list), *rest = copy;
     enum shed_code code =
@@ -174,10 +186,10 @@ static enum shed_code check_sentinels(const char *list, struct shed_error *err)
         code =
             shed_uri_next_host(&forms[SENTINEL_FORM], &rest, &host, &port, err);
     }
-    if (code == SHED_OK && count > SHED_SENTINELS_MAX)
-        code = shed_fail(err, SHED_EINVAL,
-                         "Redis URI: it has %zu sentinels, at most %zu", count,
-                         SHED_SENTINELS_MAX);
+    if (code == SHED_OK && count > limit)
+        code =
+            shed_fail(err, SHED_EINVAL, "Redis URI: it has %zu %s, at most %zu",
+                      count, what, limit);
     free(copy);
     return code;
 }
@@ -186,7 +198,8 @@ static enum shed_code take_sentinels(struct shed_address *a,
                                      struct shed_error *err)
 {
     const struct shed_uri *uri = &a->uri;
-    enum shed_code code = check_sentinels(uri->host.text, err);
+    enum shed_code code =
+        check_hosts(uri->host.text, "sentinels", SHED_SENTINELS_MAX, err);
 
     if (code == SHED_OK && uri->path.size == 0)
         code = shed_fail(err, SHED_EINVAL,
@@ -205,6 +218,21 @@ static enum shed_code take_sentinels(struct shed_address *a,
     a->sentinel_password = uri->parameters[SENTINEL_PASSWORD].text;
     a->looked_up_term = 0U - 1; /* nobody has asked them yet */
     return take_db_parameter(a, err);
+}
+
+/* The databases of a cluster are one. */
+static enum shed_code take_seeds(struct shed_address *a, struct shed_error *err)
+{
+    const struct shed_uri *uri = &a->uri;
+    enum shed_code code =
+        check_hosts(uri->host.text, "nodes", SHED_SEEDS_MAX, err);
+
+    if (code == SHED_OK && uri->path.size > 0)
+        code = shed_fail(err, SHED_EINVAL,
+                         "Redis URI: a cluster has no databases: write it "
+                         "without what follows '/'");
+    a->seeds = uri->host.text;
+    return code;
 }
 
 /* A host name that does not resolve is treated like a server that is down: it
@@ -230,13 +258,13 @@ static enum shed_code make_text(struct shed_address *a, struct shed_error *err)
         ((const struct sockaddr_un *)(const void *)&a->name)->sun_path;
     size_t size = a->host != NULL
                       ? strlen(a->host) + strlen(a->port) + sizeof(":")
-                      : strlen(path) + 1;
+                      : strlen(a->seeds != NULL ? a->seeds : path) + 1;
 
     a->text = malloc(size);
     if (a->text == NULL)
         return shed_fail_nomem(err, "a Redis URI");
     if (a->host == NULL)
-        memcpy(a->text, path, size);
+        memcpy(a->text, a->seeds != NULL ? a->seeds : path, size);
     else
         (void)snprintf(a->text, size, a->sentinels != NULL ? "%s" : "%s:%s",
                        a->host, a->port);
@@ -256,9 +284,10 @@ static enum shed_code parse(struct shed_address *a, const char *text,
     if (code == SHED_OK)
         a->is_tls = is_tls(form);
     if (code == SHED_OK)
-        code = form->has_hosts  ? take_sentinels(a, err)
-               : form->has_host ? take_host(a, err)
-                                : take_path(a, err);
+        code = form == &forms[SENTINEL_FORM] ? take_sentinels(a, err)
+               : form->has_hosts             ? take_seeds(a, err)
+               : form->has_host              ? take_host(a, err)
+                                             : take_path(a, err);
     if (code == SHED_OK)
         code = make_text(a, err);
     return code;
@@ -317,8 +346,71 @@ enum shed_code shed_address_use_tls(struct shed_address *a,
         return shed_fail(err, SHED_EINVAL,
                          "client tls_ca, tls_cert and tls_key are for "
                          "rediss://, and the URI begins with another scheme");
+    if (a->seeds != NULL)
+        return SHED_OK; /* each node has its own */
     return a->is_tls ? shed_tls_server_create(a->text, a->host, o, &a->tls, err)
                      : SHED_OK;
+}
+
+bool shed_address_seed(const struct shed_address *cluster, size_t i,
+                       char host[SHED_HOST_BYTES], char port[SHED_PORT_BYTES])
+{
+    char *copy = strdup(cluster->seeds), *rest = copy;
+    struct shed_uri_part part = {NULL, 0};
+    bool is_found = copy != NULL;
+    unsigned number = 0;
+
+    for (size_t at = 0; at <= i && is_found; at++)
+        is_found =
+            rest != NULL && shed_uri_next_host(&forms[CLUSTER_FORM], &rest,
+                                               &part, &number, NULL) == SHED_OK;
+    if (is_found && part.size < SHED_HOST_BYTES) {
+        memcpy(host, part.text, part.size + 1);
+        (void)snprintf(port, SHED_PORT_BYTES, "%u",
+                       number != 0 ? number : DEFAULT_PORT);
+    }
+    free(copy);
+    return is_found && part.size < SHED_HOST_BYTES;
+}
+
+enum shed_code
+shed_address_create_node(const struct shed_address *cluster, const char *host,
+                         const char *port,
+                         const struct shed_client_options *options,
+                         struct shed_address **out, struct shed_error *err)
+{
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC,
+                                   .ai_socktype = SOCK_STREAM,
+                                   .ai_flags = AI_NUMERICHOST};
+    struct shed_address *a = alloc();
+    struct addrinfo *list = NULL;
+    enum shed_code code;
+
+    *out = NULL;
+    if (a == NULL)
+        return shed_fail_nomem(err, "a node of a cluster");
+    a->user = cluster->user;
+    a->password = cluster->password;
+    a->is_tls = cluster->is_tls;
+    (void)snprintf(a->host_text, sizeof(a->host_text), "%s", host);
+    (void)snprintf(a->port_text, sizeof(a->port_text), "%s", port);
+    a->host = a->host_text;
+    a->port = a->port_text;
+    code = make_text(a, err);
+    if (code == SHED_OK)
+        code = shed_address_use_tls(a, options, err);
+    if (code != SHED_OK) {
+        shed_address_destroy(a);
+        return code;
+    }
+    if (getaddrinfo(host, port, &hints, &list) == 0) {
+        shed_address_set(a, 0, list->ai_addr, list->ai_addrlen, NULL);
+        freeaddrinfo(list);
+    } else {
+        a->looked_up_term = 0U - 1; /* nobody has looked it up yet */
+    }
+    *out = a;
+    return SHED_OK;
 }
 
 enum shed_code shed_address_next_sentinel(char **list, const char *user,
@@ -334,7 +426,7 @@ enum shed_code shed_address_next_sentinel(char **list, const char *user,
     *out = NULL;
     if (a == NULL)
         return shed_fail_nomem(err, "a sentinel");
-    a->is_sentinel = true;
+    a->is_guide = true;
     a->user = user;
     a->password = password;
     code = shed_uri_next_host(&forms[SENTINEL_FORM], list, &host, &port, err);

@@ -13,9 +13,12 @@
 
 #include "base/mutex.h"
 #include "base/uri.h"
+#include "redis/reply.h"
 #include "redis/server_clock.h"
 
+/* In a URI. */
 #define SHED_SENTINELS_MAX ((size_t)15)
+#define SHED_SEEDS_MAX ((size_t)64)
 
 struct addrinfo;
 struct shed_tls_server;
@@ -28,11 +31,16 @@ struct shed_address {
     /* The sentinels that say where the primary called host is, as they are
      * written in the URI, and how to log in to them (NULL: not). NULL: none. */
     const char *sentinels, *sentinel_user, *sentinel_password;
-    bool is_sentinel;    /* it is one of these itself */
-    char db[24];         /* in decimal; empty for database 0 */
+    /* The nodes of a cluster that are asked first, as they are written in the
+     * URI. NULL: it is no cluster. */
+    const char *seeds;
+    bool is_guide; /* it is only asked where others are: a sentinel, or any node
+                      of a cluster */
+    char db[24];   /* in decimal; empty for database 0 */
     struct shed_uri uri; /* holds all of the above except port */
     char port_text[sizeof("4294967295")];
-    bool is_tls;                 /* set at creation */
+    char host_text[SHED_HOST_BYTES]; /* of a node of a cluster */
+    bool is_tls;                     /* set at creation */
     struct shed_tls_server *tls; /* set before the first connection, if so */
     /* atomic */
     atomic_bool is_role_refused; /* we have no right to ROLE */
@@ -59,6 +67,20 @@ SHED_MUST_CHECK enum shed_code
 shed_address_use_tls(struct shed_address *address,
                      const struct shed_client_options *options,
                      struct shed_error *err);
+
+/* A node of the cluster whose URI was parsed into cluster: same user, password
+ * and TLS. A host name is looked up before the first connection.
+ * Returns: SHED_OK and *out; SHED_ENOMEM, SHED_EINVAL (options). */
+SHED_MUST_CHECK enum shed_code
+shed_address_create_node(const struct shed_address *cluster, const char *host,
+                         const char *port,
+                         const struct shed_client_options *options,
+                         struct shed_address **out, struct shed_error *err);
+
+/* Copy the i-th seed of a cluster. Returns: false: there are not so many. */
+bool shed_address_seed(const struct shed_address *cluster, size_t i,
+                       char host[SHED_HOST_BYTES], char port[SHED_PORT_BYTES]);
+
 /* Cut the first sentinel off a list, and try to resolve its host. Blocks while
  * that is looked up. Returns: SHED_OK and *out; SHED_EINVAL, SHED_ENOMEM. */
 SHED_MUST_CHECK enum shed_code

@@ -28,6 +28,19 @@ static void leave_gate(const struct shed_call *call,
     shed_gate_leave(call->gate, &call->pass, &end);
 }
 
+struct shed_args *shed_call_leave(struct shed_call *call)
+{
+    const struct shed_health_end end = {.was_tried = true,
+                                        .began_ms = call->began_ms,
+                                        .ended_ms = shed_now_ms()};
+    struct shed_args *kept = call->kept;
+
+    if (call->gate != NULL)
+        shed_gate_leave(call->gate, &call->pass, &end);
+    call->kept = NULL;
+    return kept;
+}
+
 void shed_call_end(struct shed_call *call,
                    const struct shed_call_result *result)
 {

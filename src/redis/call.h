@@ -37,6 +37,7 @@ struct shed_call {
                                   know the script; NULL: none */
     enum shed_trouble trouble; /* of a call that has failed */
     bool was_tried;            /* it was queued, and perhaps sent */
+    unsigned redirects;        /* for whoever follows them */
     /* of a guarded one */
     struct shed_gate *gate; /* NULL: it is not to leave it */
     struct shed_health_pass pass;
@@ -47,6 +48,10 @@ struct shed_call {
 /* Enter the gate. If it refuses, is_refused is set and *refusal says why. */
 void shed_call_enter(struct shed_call *call, struct shed_gate *gate,
                      struct shed_error *refusal);
+
+/* Leave the gate, because the server has sent the call elsewhere. Returns: its
+ * arguments, for free(). The call can be made again. */
+struct shed_args *shed_call_leave(struct shed_call *call);
 
 /* Leave the gate, and call fn. The call belongs to its owner again before that,
  * so fn may reuse it. */

@@ -28,26 +28,16 @@
 /* Any other link that nobody has used for this long is closed. */
 #define IDLE_MS 10000
 
-struct link {
+struct shed_link {
     struct shed_shared shared;
     atomic_size_t users; /* calls that go by it */
-};
-
-/* The commands of a call. */
-struct batch {
-    const struct shed_args *commands;
-    struct shed_batch formatted;
-    struct shed_conn_call single; /* where they are one */
-    /* of all tries */
-    bool was_tried;
-    uint64_t began_ms, ended_ms;
 };
 
 struct shed_links {
     /* set at creation */
     struct shed_gate *gate;
     size_t count;
-    struct link *link;
+    struct shed_link *link;
     /* atomic */
     atomic_uint_fast64_t last_number; /* of the commands */
     atomic_size_t users;              /* calls under way */
@@ -56,7 +46,7 @@ struct shed_links {
 /* ------------------------------------------------------ choosing a link */
 
 /* One that nobody uses, NULL when there is none. */
-static struct link *claim_idle(struct shed_links *links)
+static struct shed_link *claim_idle(struct shed_links *links)
 {
     for (size_t i = 0; i < links->count; i++) {
         atomic_size_t *users = &links->link[i].users;
@@ -70,10 +60,10 @@ static struct link *claim_idle(struct shed_links *links)
 }
 
 /* One of the first few, with the fewest users. */
-static struct link *gather(struct shed_links *links)
+static struct shed_link *gather(struct shed_links *links)
 {
     size_t count = links->count < GATHER_LINKS ? links->count : GATHER_LINKS;
-    struct link *best = &links->link[0];
+    struct shed_link *best = &links->link[0];
     size_t least = SIZE_MAX;
 
     for (size_t i = 0; i < count; i++) {
@@ -88,16 +78,16 @@ static struct link *gather(struct shed_links *links)
     return best;
 }
 
-static struct link *enter(struct shed_links *links)
+static struct shed_link *enter(struct shed_links *links)
 {
     size_t before =
         atomic_fetch_add_explicit(&links->users, 1, memory_order_relaxed);
-    struct link *l = before < links->count ? claim_idle(links) : NULL;
+    struct shed_link *l = before < links->count ? claim_idle(links) : NULL;
 
     return l != NULL ? l : gather(links);
 }
 
-static void leave(struct shed_links *links, struct link *l)
+static void leave(struct shed_links *links, struct shed_link *l)
 {
     atomic_fetch_sub_explicit(&l->users, 1, memory_order_relaxed);
     atomic_fetch_sub_explicit(&links->users, 1, memory_order_relaxed);
@@ -105,39 +95,12 @@ static void leave(struct shed_links *links, struct link *l)
 
 /* -------------------------------------------------------------- the calls */
 
-static enum shed_code call_once(struct shed_links *links, struct batch *b,
-                                struct shed_reply **replies,
-                                struct shed_link_use *use, uint64_t deadline_ms,
-                                bool *was_connected, bool *may_be_done,
-                                struct shed_error *err)
+static enum shed_code add_call(struct shed_links *links,
+                               struct shed_links_call *c, size_t i,
+                               struct shed_error *err)
 {
-    struct shed_shared_use by;
-    enum shed_code code;
-    struct link *l;
-
-    *was_connected = *may_be_done = false;
-    if (shed_gate_is_silent(links->gate))
-        return shed_gate_fail_silent(links->gate, err);
-    l = enter(links);
-    code = shed_shared_call(&l->shared, &b->formatted, replies, deadline_ms,
-                            &by, err);
-    leave(links, l);
-    *was_connected = by.was_connected;
-    *may_be_done = by.may_be_done;
-    b->was_tried |= by.was_tried;
-    if (b->began_ms == 0)
-        b->began_ms = by.began_ms;
-    b->ended_ms = by.ended_ms;
-    *use =
-        (struct shed_link_use){links, (size_t)(l - links->link), by.connection};
-    return code;
-}
-
-static enum shed_code add_call(struct shed_links *links, struct batch *b,
-                               size_t i, struct shed_error *err)
-{
-    const struct shed_args *args = &b->commands[i];
-    struct shed_conn_call *call = &b->formatted.calls[i];
+    const struct shed_args *args = &c->commands[i];
+    struct shed_conn_call *call = &c->formatted.calls[i];
 
     *call = (struct shed_conn_call){.index = i};
     if (args->script != NULL) {
@@ -146,30 +109,77 @@ static enum shed_code add_call(struct shed_links *links, struct batch *b,
                                                  memory_order_relaxed) +
                        1;
     }
-    return shed_conn_format(&b->formatted.bytes, args, call->number, false,
+    return shed_conn_format(&c->formatted.bytes, args, call->number, false,
                             err);
 }
 
-static void fini_batch(struct batch *b)
+static void fini_call(struct shed_links_call *c)
 {
-    shed_buffer_fini(&b->formatted.bytes);
-    if (b->formatted.calls != &b->single)
-        free(b->formatted.calls);
+    shed_buffer_fini(&c->formatted.bytes);
+    if (c->formatted.calls != &c->single)
+        free(c->formatted.calls);
 }
 
-static enum shed_code init_batch(struct shed_links *links, struct batch *b,
-                                 const struct shed_args *commands, size_t count,
-                                 struct shed_error *err)
+static enum shed_code init_call(struct shed_links *links,
+                                struct shed_links_call *c,
+                                const struct shed_args *commands, size_t count,
+                                struct shed_reply **replies,
+                                uint64_t deadline_ms, struct shed_error *err)
 {
     enum shed_code code = SHED_OK;
 
-    *b = (struct batch){.commands = commands, .formatted = {.count = count}};
-    b->formatted.calls =
-        count == 1 ? &b->single : malloc(count * sizeof(struct shed_conn_call));
-    if (b->formatted.calls == NULL)
+    c->commands = commands;
+    c->replies = replies;
+    c->deadline_ms = deadline_ms;
+    c->link = NULL;
+    c->was_tried = false;
+    c->began_ms = c->ended_ms = 0;
+    c->sent = 0;
+    c->formatted = (struct shed_batch){.count = count};
+    c->formatted.calls =
+        count == 1 ? &c->single : malloc(count * sizeof(struct shed_conn_call));
+    if (c->formatted.calls == NULL)
         return shed_fail_nomem(err, "a Redis call");
     for (size_t i = 0; i < count && code == SHED_OK; i++)
-        code = add_call(links, b, i, err);
+        code = add_call(links, c, i, err);
+    return code;
+}
+
+/* Note how a try has gone, and give its link back. */
+static void note_try(struct shed_links *links, struct shed_links_call *c,
+                     const struct shed_shared_use *by,
+                     struct shed_link_use *use)
+{
+    c->was_tried |= by->was_tried;
+    if (c->began_ms == 0)
+        c->began_ms = by->began_ms;
+    c->ended_ms = by->ended_ms;
+    *use = (struct shed_link_use){links, (size_t)(c->link - links->link),
+                                  by->connection};
+    leave(links, c->link);
+    c->link = NULL;
+}
+
+/* One try: the one that has begun, if there is one. */
+static enum shed_code call_once(struct shed_links *links,
+                                struct shed_links_call *c,
+                                struct shed_link_use *use,
+                                struct shed_shared_use *by,
+                                struct shed_error *err)
+{
+    enum shed_code code;
+
+    if (c->link != NULL) {
+        code = shed_shared_end(&c->link->shared, &c->request, by, err);
+    } else if (shed_gate_is_silent(links->gate)) {
+        *by = (struct shed_shared_use){.was_connected = false};
+        return shed_gate_fail_silent(links->gate, err);
+    } else {
+        c->link = enter(links);
+        code = shed_shared_call(&c->link->shared, &c->formatted, c->replies,
+                                c->deadline_ms, by, err);
+    }
+    note_try(links, c, by, use);
     return code;
 }
 
@@ -183,47 +193,83 @@ static bool any_is_no_primary(struct shed_reply *const *replies, size_t count)
 
 /* With the connection that was tried first perhaps long dead, one more try on
  * a new one decides; and so it does after a replica has refused. */
-static enum shed_code send_all(struct shed_links *links, struct batch *b,
-                               struct shed_reply **replies,
-                               struct shed_link_use *use, unsigned *sent,
-                               uint64_t deadline_ms, struct shed_error *err)
+static enum shed_code see_through(struct shed_links *links,
+                                  struct shed_links_call *c,
+                                  struct shed_link_use *use,
+                                  struct shed_error *err)
 {
     bool was_lost = false, was_refused = false;
 
     for (;;) {
-        bool was_connected, may_be_done;
-        enum shed_code code = call_once(links, b, replies, use, deadline_ms,
-                                        &was_connected, &may_be_done, err);
+        size_t count = c->formatted.count;
+        struct shed_shared_use by;
+        enum shed_code code = call_once(links, c, use, &by, err);
         bool is_refused =
-            code == SHED_OK && any_is_no_primary(replies, b->formatted.count);
-        bool is_lost = code == SHED_EREDIS && was_connected;
+            code == SHED_OK && any_is_no_primary(c->replies, count);
+        bool is_lost = code == SHED_EREDIS && by.was_connected;
         /* what is refused was not done, unless it is one of many */
-        *sent += may_be_done && (!is_refused || b->formatted.count > 1);
+        c->sent += by.may_be_done && (!is_refused || count > 1);
         if ((!is_refused && !is_lost) || (is_refused && was_refused) ||
-            (is_lost && was_lost) || shed_now_ms() >= deadline_ms)
+            (is_lost && was_lost) || shed_now_ms() >= c->deadline_ms)
             return code;
         if (is_refused)
-            shed_reply_free_all(replies, b->formatted.count);
+            shed_reply_free_all(c->replies, count);
         was_lost |= is_lost;
         was_refused |= is_refused;
     }
 }
 
 /* Tell the gate how a call has ended. */
-static void leave_gate(struct shed_gate *gate,
-                       const struct shed_health_pass *pass,
-                       const struct batch *b, struct shed_reply *const *replies,
+static void leave_gate(struct shed_gate *gate, const struct shed_links_call *c,
                        enum shed_code code, const struct shed_error *why)
 {
-    struct shed_health_end end = {.was_tried = b->was_tried,
-                                  .began_ms = b->began_ms,
-                                  .ended_ms = b->ended_ms,
+    struct shed_health_end end = {.was_tried = c->was_tried,
+                                  .began_ms = c->began_ms,
+                                  .ended_ms = c->ended_ms,
                                   .why = code == SHED_OK ? NULL : why};
 
-    for (size_t i = 0; code == SHED_OK && i < b->formatted.count; i++)
-        if (shed_reply_is_unfit(replies[i]))
-            end.refusal = replies[i];
-    shed_gate_leave(gate, pass, &end);
+    for (size_t i = 0; code == SHED_OK && i < c->formatted.count; i++)
+        if (shed_reply_is_unfit(c->replies[i]))
+            end.refusal = c->replies[i];
+    shed_gate_leave(gate, &c->pass, &end);
+}
+
+/* Enter the gate, and format. Returns: if it fails, the call is over. */
+static enum shed_code start(struct shed_links *links, struct shed_links_call *c,
+                            const struct shed_args *commands, size_t count,
+                            struct shed_reply **replies, uint64_t deadline_ms,
+                            struct shed_error *err)
+{
+    enum shed_code code;
+
+    c->is_guarded = commands->is_guarded;
+    c->sent = 0;
+    if (c->is_guarded && !shed_gate_enter(links->gate, &c->pass, err))
+        return SHED_EREDIS;
+    code = init_call(links, c, commands, count, replies, deadline_ms, err);
+    if (code == SHED_OK)
+        return SHED_OK;
+    if (c->is_guarded)
+        leave_gate(links->gate, c, code, err);
+    fini_call(c);
+    return code;
+}
+
+/* See a call through that has started. err is untouched if it succeeds. */
+static enum shed_code finish(struct shed_links *links,
+                             struct shed_links_call *c,
+                             struct shed_link_use *use, struct shed_error *err)
+{
+    struct shed_link_use unused;
+    enum shed_code code =
+        see_through(links, c, use != NULL ? use : &unused, &c->why);
+
+    if (c->is_guarded)
+        leave_gate(links->gate, c, code, &c->why);
+    fini_call(c);
+    if (code != SHED_OK && err != NULL)
+        *err = c->why;
+    return code;
 }
 
 enum shed_code shed_links_call(struct shed_links *links,
@@ -232,32 +278,50 @@ enum shed_code shed_links_call(struct shed_links *links,
                                struct shed_link_use *use, unsigned *sent,
                                uint64_t deadline_ms, struct shed_error *err)
 {
-    struct shed_error why; /* of a try: err is untouched if the next succeeds */
-    struct shed_health_pass pass;
-    struct shed_link_use unused;
-    struct batch b;
-    unsigned times = 0;
-    bool is_guarded;
+    struct shed_links_call call;
     enum shed_code code;
 
     if (sent != NULL)
         *sent = 0;
     if (count == 0)
         return SHED_OK;
-    is_guarded = commands->is_guarded;
-    if (is_guarded && !shed_gate_enter(links->gate, &pass, err))
-        return SHED_EREDIS;
-    code = init_batch(links, &b, commands, count, &why);
+    code =
+        start(links, &call, commands, count, replies, deadline_ms, &call.why);
     if (code == SHED_OK)
-        code = send_all(links, &b, replies, use != NULL ? use : &unused, &times,
-                        deadline_ms, &why);
-    if (is_guarded)
-        leave_gate(links->gate, &pass, &b, replies, code, &why);
-    fini_batch(&b);
+        code = finish(links, &call, use, err);
+    else if (err != NULL)
+        *err = call.why;
     if (sent != NULL)
-        *sent = times;
-    if (code != SHED_OK && err != NULL)
-        *err = why;
+        *sent = call.sent;
+    return code;
+}
+
+void shed_links_begin(struct shed_links *links, struct shed_links_call *c,
+                      const struct shed_args *commands, size_t count,
+                      struct shed_reply **replies, uint64_t deadline_ms)
+{
+    assert(count > 0);
+    c->code = start(links, c, commands, count, replies, deadline_ms, &c->why);
+    if (c->code != SHED_OK || shed_gate_is_silent(links->gate))
+        return;
+    c->link = enter(links);
+    shed_shared_begin(&c->link->shared, &c->formatted, replies, deadline_ms,
+                      &c->request);
+}
+
+enum shed_code shed_links_end(struct shed_links *links,
+                              struct shed_links_call *c,
+                              struct shed_link_use *use, unsigned *sent,
+                              struct shed_error *err)
+{
+    enum shed_code code = c->code;
+
+    if (code == SHED_OK)
+        code = finish(links, c, use, err);
+    else if (err != NULL)
+        *err = c->why;
+    if (sent != NULL)
+        *sent = c->sent;
     return code;
 }
 

@@ -15,9 +15,11 @@
 
 #include <snowshed/snowshed.h>
 
+#include "redis/gate.h"
 #include "redis/script.h"
+#include "redis/shared.h"
 
-struct shed_gate;
+struct shed_link;
 struct shed_links;
 
 /* By what a call went. */
@@ -70,6 +72,37 @@ shed_links_call(struct shed_links *links, const struct shed_args *commands,
                 size_t count, struct shed_reply **replies,
                 struct shed_link_use *use, unsigned *sent, uint64_t deadline_ms,
                 struct shed_error *err);
+
+/* A call under way. Its own. */
+struct shed_links_call {
+    const struct shed_args *commands;
+    struct shed_reply **replies;
+    uint64_t deadline_ms;
+    struct shed_batch formatted;
+    struct shed_conn_call single; /* where the commands are one */
+    bool is_guarded;              /* and has entered the gate */
+    struct shed_health_pass pass;
+    struct shed_link *link; /* NULL: it goes by none */
+    struct shed_request request;
+    enum shed_code code; /* of the first try, where it has failed to begin */
+    struct shed_error why;
+    /* of all tries */
+    bool was_tried;
+    uint64_t began_ms, ended_ms;
+    unsigned sent;
+};
+
+/* The same in two steps, for a thread that calls several servers at a time:
+ * what shed_links_call returns, end returns. Between them nobody waits for this
+ * thread. count is at least 1. */
+void shed_links_begin(struct shed_links *links, struct shed_links_call *call,
+                      const struct shed_args *commands, size_t count,
+                      struct shed_reply **replies, uint64_t deadline_ms);
+SHED_MUST_CHECK enum shed_code shed_links_end(struct shed_links *links,
+                                              struct shed_links_call *call,
+                                              struct shed_link_use *use,
+                                              unsigned *sent,
+                                              struct shed_error *err);
 
 /* A reply that came by use reads as the answer to another call. The connection
  * is closed, and what is under way on it goes once more over a new one; but not

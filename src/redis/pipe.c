@@ -107,7 +107,8 @@ static void fail_all(struct shed_pipe *p, struct shed_conn_queue *queue,
     struct shed_conn_call expected;
 
     while (shed_conn_pop(queue, &expected))
-        fail_call(p, expected.owner, trouble);
+        if (expected.owner != NULL)
+            fail_call(p, expected.owner, trouble);
 }
 
 /* Wait until the gate may let it connect. A server that has lost its
@@ -205,11 +206,16 @@ static void deliver(struct shed_pipe *p, const struct shed_conn_call *expected,
                     struct shed_reply *reply)
 {
     const struct shed_call_result result = {.reply = reply};
+    struct shed_call *call = expected->owner; /* NULL: of ASKING */
 
     p->losses = 0;
     if (shed_reply_is_no_primary(reply))
         shed_pipe_leave(p);
-    shed_call_end(expected->owner, &result);
+    if (call == NULL || (call->kept != NULL && p->hooks.on_elsewhere != NULL &&
+                         shed_reply_is_elsewhere(reply) &&
+                         p->hooks.on_elsewhere(p->hooks.arg, call, reply)))
+        return;
+    shed_call_end(call, &result);
 }
 
 /* The connection is set up: the session's own commands are sent before those
@@ -421,25 +427,42 @@ static void on_timer(void *arg)
 
 /* ------------------------------------------------------------- the calls */
 
+/* It opens the slot for the next command alone; and sent again by text, that
+ * would no longer be the next one. So behind it a script goes by text. */
+static enum shed_code add_asking(struct shed_buffer *bytes,
+                                 struct shed_error *err)
+{
+    struct shed_args args = {0};
+
+    shed_args_add_text(&args, "ASKING");
+    return shed_buffer_append(bytes, &args, err);
+}
+
 /* call is NULL for a command that is answered by pushes. */
 static enum shed_code send_args(struct shed_pipe *p, struct shed_call *call,
                                 const struct shed_args *args)
 {
-    struct shed_conn_call expected = {.owner = call};
+    struct shed_conn_call expected[2] = {{.owner = NULL}, {.owner = call}};
+    struct shed_conn_call *own = &expected[1];
     struct shed_buffer bytes = {0};
-    enum shed_code code;
+    bool is_by_text = args->is_asking;
+    enum shed_code code = SHED_OK;
 
     assert(call != NULL || args->script == NULL);
     if (call != NULL && args->script != NULL) {
-        expected.number = ++p->last_number;
-        expected.again = call->kept = shed_script_keep(args);
+        own->number = ++p->last_number;
+        call->kept = shed_script_keep(args, p->hooks.on_elsewhere != NULL);
+        own->again = is_by_text ? NULL : call->kept;
+        is_by_text = own->again == NULL;
     }
-    code = shed_conn_format(&bytes, args, expected.number,
-                            args->script != NULL && expected.again == NULL,
-                            &p->why);
+    if (args->is_asking)
+        code = add_asking(&bytes, &p->why);
     if (code == SHED_OK)
-        code = shed_conn_send(&p->conn, &bytes, &expected, call != NULL,
-                              shed_now_ms(), &p->why);
+        code = shed_conn_format(&bytes, args, own->number, is_by_text, &p->why);
+    if (code == SHED_OK)
+        code = shed_conn_send(
+            &p->conn, &bytes, args->is_asking ? expected : own,
+            args->is_asking ? 2 : call != NULL, shed_now_ms(), &p->why);
     shed_buffer_fini(&bytes);
     return code;
 }
@@ -482,6 +505,11 @@ void shed_pipe_call(struct shed_pipe *p, struct shed_call *call,
         fail_call(p, call, SHED_TROUBLE_PASSING); /* no memory for it */
     else
         call->was_tried = true;
+}
+
+bool shed_pipe_is_idle(const struct shed_pipe *p)
+{
+    return p->conn.queue.count == 0 && p->failed.count == 0;
 }
 
 void shed_pipe_tell(struct shed_pipe *p, const struct shed_args *args)

@@ -28,6 +28,11 @@ struct shed_pipe_hooks {
     void (*on_unreached)(void *arg, const struct shed_error *why);
     /* A reply that answers no command: a push. */
     void (*on_push)(void *arg, struct shed_reply *reply);
+    /* A script's call was not executed, because its key is elsewhere
+     * (shed_reply_is_elsewhere). Returns: whether it was taken over with
+     * shed_call_leave; else it ends with the reply. NULL: it does. */
+    bool (*on_elsewhere)(void *arg, struct shed_call *call,
+                         const struct shed_reply *reply);
 };
 
 /* user is SHED_HEALTH_COMMANDS or SHED_HEALTH_PUSHES. Returns: SHED_OK,
@@ -52,6 +57,9 @@ void shed_pipe_open(struct shed_pipe *pipe);
  * refuses is DOWN. */
 void shed_pipe_call(struct shed_pipe *pipe, struct shed_call *call,
                     const struct shed_args *args, shed_pipe_fn *fn, void *arg);
+
+/* Whether no call is under way. */
+bool shed_pipe_is_idle(const struct shed_pipe *pipe);
 
 /* Send a command whose replies come as pushes (SUBSCRIBE, and PING after
  * it). */

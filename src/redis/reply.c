@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash_tag.h"
+
 _Static_assert(sizeof(redisReply) <= SHED_REPLY_BYTES,
                "the size of a reply is known where memory is bounded");
 
@@ -135,6 +137,8 @@ enum shed_trouble shed_reply_trouble(const struct shed_reply *error)
         /* the connection is dropped, and the next one may reach another
          * server */
         {has_code, "READONLY", SHED_TROUBLE_PASSING},
+        {has_code, "MOVED", SHED_TROUBLE_PASSING},
+        {has_code, "ASK", SHED_TROUBLE_PASSING},
         {has_code, "NOAUTH", SHED_TROUBLE_DENIED},
         {has_code, "WRONGPASS", SHED_TROUBLE_DENIED},
         {has_code, "NOPERM", SHED_TROUBLE_DENIED},
@@ -168,11 +172,56 @@ bool shed_reply_is_no_primary(const struct shed_reply *error)
            (has_code(text, "READONLY") || has_code(text, "MASTERDOWN"));
 }
 
+bool shed_reply_is_elsewhere(const struct shed_reply *error)
+{
+    return shed_reply_error(error) != NULL && /* not a value that looks so */
+           (shed_reply_begins(error, "MOVED ") ||
+            shed_reply_begins(error, "ASK ") ||
+            shed_reply_begins(error, "TRYAGAIN") ||
+            shed_reply_begins(error, "CLUSTERDOWN"));
+}
+
+/* MOVED slot host:port; an IPv6 address has colons, too. */
+bool shed_reply_redirect(const struct shed_reply *reply,
+                         struct shed_redirect *out)
+{
+    bool is_ask = shed_reply_begins(reply, "ASK ");
+    const char *text = shed_reply_error(reply), *host, *port;
+    char *end = NULL;
+    unsigned long slot;
+    size_t size;
+
+    if (text == NULL || (!is_ask && !shed_reply_begins(reply, "MOVED ")))
+        return false;
+    text = strchr(text, ' ') + 1;
+    slot = strtoul(text, &end, 10);
+    if (end == text || *end != ' ' || slot >= SHED_HASH_SLOTS)
+        return false;
+    host = end + 1;
+    port = strrchr(host, ':');
+    if (port == NULL)
+        return false;
+    size = (size_t)(port - host);
+    if (size >= sizeof(out->host) || strlen(port + 1) >= sizeof(out->port))
+        return false;
+    *out = (struct shed_redirect){.is_ask = is_ask, .slot = (unsigned)slot};
+    memcpy(out->host, host, size);
+    memcpy(out->port, port + 1, strlen(port + 1));
+    return true;
+}
+
+/* Of the error of a cluster's node: others of its slots are served. */
+static bool is_of_one_slot(const struct shed_reply *error)
+{
+    return shed_reply_is_elsewhere(error) &&
+           !shed_reply_begins(error, "CLUSTERDOWN The cluster");
+}
+
 bool shed_reply_is_unfit(const struct shed_reply *reply)
 {
     return shed_reply_error(reply) != NULL &&
            shed_reply_trouble(reply) == SHED_TROUBLE_PASSING &&
-           !shed_reply_is_no_primary(reply);
+           !shed_reply_is_no_primary(reply) && !is_of_one_slot(reply);
 }
 
 bool shed_reply_is_other_role(const struct shed_reply *role)
@@ -188,6 +237,23 @@ enum shed_code shed_reply_code(const struct shed_reply *error)
 {
     return shed_reply_trouble(error) == SHED_TROUBLE_DENIED ? SHED_EDENIED
                                                             : SHED_EREDIS;
+}
+
+/* By the parser, whose allocator may be the program's own. */
+struct shed_reply *shed_reply_make_error(const char *text)
+{
+    redisReader *reader = redisReaderCreate();
+    void *reply = NULL;
+
+    if (reader != NULL &&
+        (redisReaderFeed(reader, "-", 1) != REDIS_OK ||
+         redisReaderFeed(reader, text, strlen(text)) != REDIS_OK ||
+         redisReaderFeed(reader, "\r\n", 2) != REDIS_OK ||
+         redisReaderGetReply(reader, &reply) != REDIS_OK))
+        reply = NULL;
+    if (reader != NULL)
+        redisReaderFree(reader);
+    return reply;
 }
 
 void shed_reply_free(void *reply)

@@ -12,6 +12,10 @@
 
 struct shed_reply; /* a redisReply */
 
+/* Room for a host name and for a port, in text. */
+#define SHED_HOST_BYTES 256
+#define SHED_PORT_BYTES 12
+
 /* What a string takes beside its bytes, at most. */
 #define SHED_REPLY_BYTES 64
 
@@ -55,12 +59,32 @@ bool shed_reply_is_unfit(const struct shed_reply *reply);
  * executed; writes must go to another server. */
 bool shed_reply_is_no_primary(const struct shed_reply *error);
 
+/* Whether an error of a cluster's node says that the command was not executed:
+ * its key is elsewhere, or its slot is being moved or served by nobody. */
+bool shed_reply_is_elsewhere(const struct shed_reply *error);
+
+/* Where a node of a cluster sends its caller. */
+struct shed_redirect {
+    bool is_ask; /* for this command alone, behind ASKING */
+    unsigned slot;
+    char host[SHED_HOST_BYTES]; /* empty: that of the node itself */
+    char port[SHED_PORT_BYTES];
+};
+
+/* Returns: false: the reply is neither MOVED nor ASK. */
+bool shed_reply_redirect(const struct shed_reply *reply,
+                         struct shed_redirect *out);
+
 /* Whether the reply to ROLE names something other than a primary. */
 bool shed_reply_is_other_role(const struct shed_reply *role);
 
 /* The code that a caller gets for an error reply: SHED_EDENIED or
  * SHED_EREDIS. */
 enum shed_code shed_reply_code(const struct shed_reply *error);
+
+/* An error reply with this text, which has no line end. Returns: NULL when out
+ * of memory. */
+struct shed_reply *shed_reply_make_error(const char *text);
 
 /* NULL is allowed. The parameter is a struct shed_reply; it is void * so that a
  * reply can be the owner of a value. */

@@ -38,7 +38,7 @@ void shed_script_by_text(struct shed_args *args)
     args->size[1] = args->script->size;
 }
 
-struct shed_args *shed_script_keep(const struct shed_args *args)
+struct shed_args *shed_script_keep(const struct shed_args *args, bool is_needed)
 {
     struct shed_args *copy;
     size_t size = 0;
@@ -46,7 +46,7 @@ struct shed_args *shed_script_keep(const struct shed_args *args)
 
     for (int i = 0; i < args->count; i++)
         size += args->size[i];
-    if (size > KEEP_MAX_BYTES)
+    if (size > KEEP_MAX_BYTES && !is_needed)
         return NULL;
     copy = malloc(sizeof(*copy) + size);
     if (copy == NULL)

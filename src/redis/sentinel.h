@@ -16,13 +16,15 @@
 
 #include <snowshed/snowshed.h>
 
+#include "redis/reply.h"
+
 /* For how long sentinels are waited for that do not answer. */
 #define SHED_SENTINELS_ASK_MS ((uint64_t)1000)
 
 /* Where a primary is; an empty host: that is not known. */
 struct shed_sentinel_answer {
-    char host[256];
-    char port[8];
+    char host[SHED_HOST_BYTES];
+    char port[SHED_PORT_BYTES];
 };
 
 /*

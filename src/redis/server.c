@@ -50,9 +50,9 @@ static void on_change(void *arg, const char *key, size_t size)
 
 static void on_epoch(void *arg)
 {
-    const struct shed_server *server = arg;
+    struct shed_server *server = arg;
 
-    server->hooks.on_epoch(server->hooks.arg);
+    server->hooks.on_epoch(server->hooks.arg, server);
 }
 
 static void on_tick(void *arg)
@@ -60,6 +60,14 @@ static void on_tick(void *arg)
     const struct shed_server *server = arg;
 
     shed_links_close_idle(server->links);
+}
+
+static bool on_elsewhere(void *arg, struct shed_call *call,
+                         const struct shed_reply *reply)
+{
+    const struct shed_server *server = arg;
+
+    return server->hooks.on_elsewhere(server->hooks.arg, server, call, reply);
 }
 
 void shed_server_read(struct shed_server *server,
@@ -74,15 +82,19 @@ void shed_server_read(struct shed_server *server,
     shed_gate_read(server->gate, &out->gate);
 }
 
-enum shed_code
-shed_server_create(struct shed_reactor *reactor, struct shed_address *address,
-                   const struct shed_client_options *options,
-                   const char *process, const struct shed_server_hooks *hooks,
-                   struct shed_server **out, struct shed_error *err)
+enum shed_code shed_server_create(struct shed_reactor *reactor,
+                                  struct shed_address *address,
+                                  const struct shed_client_options *options,
+                                  const char *process, _Atomic uint32_t *epochs,
+                                  const struct shed_server_hooks *hooks,
+                                  struct shed_server **out,
+                                  struct shed_error *err)
 {
     struct shed_server *server = calloc(1, sizeof(*server));
-    const struct shed_session_hooks on_session = {server, on_change, on_epoch,
-                                                  on_standing, on_tick};
+    const struct shed_session_hooks on_session = {
+        server,   on_change,
+        on_epoch, on_standing,
+        on_tick,  hooks->on_elsewhere != NULL ? on_elsewhere : NULL};
     enum shed_code code;
 
     *out = NULL;
@@ -100,7 +112,7 @@ shed_server_create(struct shed_reactor *reactor, struct shed_address *address,
         code = shed_links_create(server->gate, options, &server->links, err);
     if (code == SHED_OK)
         code = shed_session_create(reactor, server->gate, options, process,
-                                   &on_session, &server->session, err);
+                                   epochs, &on_session, &server->session, err);
     if (code == SHED_OK)
         *out = server;
     else
@@ -111,6 +123,11 @@ shed_server_create(struct shed_reactor *reactor, struct shed_address *address,
 void shed_server_open(struct shed_server *server)
 {
     shed_session_open(server->session);
+}
+
+bool shed_server_is_idle(const struct shed_server *server)
+{
+    return shed_session_is_idle(server->session);
 }
 
 void shed_server_close(struct shed_server *server)

@@ -30,13 +30,17 @@ struct shed_server_hooks {
     void *arg;
     /* as of a session */
     void (*on_change)(void *arg, const char *key, size_t size);
-    void (*on_epoch)(void *arg);
+    void (*on_epoch)(void *arg, struct shed_server *server);
     /* The standing has changed. why: NULL if it is connected now. before_us:
      * how long it was so before, 0: it was not connected before either. */
     void (*on_standing)(void *arg, const struct shed_server *server,
                         const struct shed_error *why, uint64_t before_us);
     /* as of a gate */
     shed_gate_fn *on_breaker;
+    /* as of a session; NULL is allowed */
+    bool (*on_elsewhere)(void *arg, const struct shed_server *server,
+                         struct shed_call *call,
+                         const struct shed_reply *reply);
 };
 
 struct shed_server {
@@ -47,6 +51,9 @@ struct shed_server {
     struct shed_links *links;
     struct shed_session *session;
     struct shed_server_hooks hooks;
+    /* its owner's */
+    size_t place;     /* among its servers */
+    unsigned changes; /* of its runs that were heard of; reactor thread */
 
     struct shed_mutex mu;
     /* under mu */
@@ -55,16 +62,21 @@ struct shed_server {
     struct shed_error last; /* why it was last down */
 };
 
-/* Borrows reactor and address. Nothing is connected yet. process is as of
- * shed_session_create. Any thread. Returns: SHED_OK, SHED_ENOMEM. */
+/* Borrows reactor and address. Nothing is connected yet. process and epochs are
+ * as of shed_session_create. Any thread. Returns: SHED_OK, SHED_ENOMEM. */
 SHED_MUST_CHECK enum shed_code
 shed_server_create(struct shed_reactor *reactor, struct shed_address *address,
                    const struct shed_client_options *options,
-                   const char *process, const struct shed_server_hooks *hooks,
+                   const char *process, _Atomic uint32_t *epochs,
+                   const struct shed_server_hooks *hooks,
                    struct shed_server **out, struct shed_error *err);
 
 /* Begin to connect. Reactor thread. */
 void shed_server_open(struct shed_server *server);
+
+/* Whether no call is under way over the session, nor waits for it. Reactor
+ * thread. */
+bool shed_server_is_idle(const struct shed_server *server);
 
 /* Close the session: afterwards it must not be used. Reactor thread. */
 void shed_server_close(struct shed_server *server);

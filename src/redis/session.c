@@ -40,6 +40,7 @@ struct shed_session {
     char client_id[24];      /* of pushes, in decimal; empty: unknown */
     char tracked_id[24];     /* the client id that CLIENT TRACKING named */
     unsigned channels;       /* subscribed to */
+    _Atomic uint32_t *epochs;
     uint32_t epoch, asked_epoch;
     char epoch_channel[sizeof(SHED_PROCESS_CHANNEL) + SHED_PROCESS_BYTES +
                        EPOCH_DIGITS + 1]; /* of asked_epoch */
@@ -93,8 +94,9 @@ static void update_identity(struct shed_session *p)
 /* 0 is no epoch. */
 static void number_epoch(struct shed_session *p)
 {
-    if (++p->epoch == 0)
-        p->epoch = 1;
+    do
+        p->epoch = atomic_fetch_add(p->epochs, 1) + 1;
+    while (p->epoch == 0);
 }
 
 static void begin_epoch(struct shed_session *p, bool is_on)
@@ -331,6 +333,14 @@ static void on_commands_push(void *arg, struct shed_reply *reply)
     shed_pipe_drop(p->commands, "a reply that nobody asked for");
 }
 
+static bool on_elsewhere(void *arg, struct shed_call *call,
+                         const struct shed_reply *reply)
+{
+    const struct shed_session *p = arg;
+
+    return p->hooks.on_elsewhere(p->hooks.arg, call, reply);
+}
+
 /* --------------------------------------------------------------- pushes */
 
 static void do_without_channel(struct shed_session *p)
@@ -511,15 +521,20 @@ static void name_channels(struct shed_session *p, const char *process)
 enum shed_code
 shed_session_create(struct shed_reactor *reactor, struct shed_gate *gate,
                     const struct shed_client_options *options,
-                    const char *process, const struct shed_session_hooks *hooks,
+                    const char *process, _Atomic uint32_t *epochs,
+                    const struct shed_session_hooks *hooks,
                     struct shed_session **out, struct shed_error *err)
 {
     struct shed_session *p = calloc(1, sizeof(*p));
-    struct shed_pipe_hooks on_commands = {p, on_commands_open, on_commands_lost,
-                                          on_commands_unreached,
-                                          on_commands_push};
-    struct shed_pipe_hooks on_pushes = {p, on_pushes_open, on_pushes_lost,
-                                        on_pushes_unreached, on_push};
+    struct shed_pipe_hooks on_commands = {
+        p,
+        on_commands_open,
+        on_commands_lost,
+        on_commands_unreached,
+        on_commands_push,
+        hooks->on_elsewhere != NULL ? on_elsewhere : NULL};
+    struct shed_pipe_hooks on_pushes = {
+        p, on_pushes_open, on_pushes_lost, on_pushes_unreached, on_push, NULL};
     enum shed_code code;
 
     *out = NULL;
@@ -532,6 +547,7 @@ shed_session_create(struct shed_reactor *reactor, struct shed_gate *gate,
     memset(p->run, ' ', sizeof(p->run));
     memset(&p->identity, ' ', sizeof(p->identity));
     shed_server_run_init(&p->server);
+    p->epochs = epochs;
     number_epoch(p);
     p->reactor = reactor;
     p->address = shed_gate_address(gate);
@@ -587,6 +603,12 @@ void shed_session_forget(struct shed_session *p)
         return;
     shed_pipe_forget(p->commands);
     shed_pipe_forget(p->pushes);
+}
+
+bool shed_session_is_idle(const struct shed_session *p)
+{
+    return p->waiting == NULL && shed_pipe_is_idle(p->commands) &&
+           (p->pushes == NULL || shed_pipe_is_idle(p->pushes));
 }
 
 struct shed_pipe *shed_session_pipe(struct shed_session *p)

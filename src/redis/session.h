@@ -44,13 +44,18 @@ struct shed_session_hooks {
     void (*on_standing)(void *arg, const struct shed_error *why);
     /* Every few seconds. */
     void (*on_tick)(void *arg);
+    /* As of a pipe; NULL is allowed. */
+    bool (*on_elsewhere)(void *arg, struct shed_call *call,
+                         const struct shed_reply *reply);
 };
 
-/* process: SHED_PROCESS_BYTES of text. Returns: SHED_OK, SHED_ENOMEM. */
+/* process: SHED_PROCESS_BYTES of text; epochs: the number of its last epoch on
+ * any server. Returns: SHED_OK, SHED_ENOMEM. */
 SHED_MUST_CHECK enum shed_code
 shed_session_create(struct shed_reactor *reactor, struct shed_gate *gate,
                     const struct shed_client_options *options,
-                    const char *process, const struct shed_session_hooks *hooks,
+                    const char *process, _Atomic uint32_t *epochs,
+                    const struct shed_session_hooks *hooks,
                     struct shed_session **out, struct shed_error *err);
 void shed_session_open(struct shed_session *session);
 
@@ -59,6 +64,9 @@ void shed_session_close(struct shed_session *session);
 
 /* In a forked child: close its copies of the sockets. */
 void shed_session_forget(struct shed_session *session);
+
+/* Whether no call is under way over it, and no post waits for it. */
+bool shed_session_is_idle(const struct shed_session *session);
 
 /* The connection for commands, whose reads are tracked. */
 struct shed_pipe *shed_session_pipe(struct shed_session *session);

@@ -32,7 +32,7 @@ void shed_setup_begin(struct shed_setup *s, struct shed_address *a)
             shed_args_add_text(args, a->user);
         shed_args_add_text(args, a->password);
     }
-    if (a->is_sentinel)
+    if (a->is_guide)
         return;
     if (a->db[0] != '\0') {
         args = add(s, "SELECT");

@@ -40,7 +40,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/latch.h"
 
 /* Replies parsed between two takes of the mutex. */
 #define PARSE_BATCH 64
@@ -63,34 +62,10 @@
 /* How much later than at its timeout a silent connection may be given up. */
 #define SLACK_MS 2
 
-enum outcome {
-    OUTCOME_NONE,  /* queued, or sent */
-    OUTCOME_DONE,  /* all its replies are there */
-    OUTCOME_LOST,  /* the connection went; error says how */
-    OUTCOME_LEADER /* still without its replies, and now to lead the link */
-};
-
-struct shed_request {
-    struct shed_latch latch; /* opened when the outcome is set */
-    struct shed_reply **replies;
-    size_t expected;
-    size_t received;
-    uint64_t deadline_ms;
-    struct shed_error error;
-    /* under mu until the latch is released */
-    enum outcome outcome;
-    bool has_latch;
-    uint64_t connection; /* from which the replies came */
-    bool was_tried;      /* of a failure: see shed_dial */
-    bool was_unsent;     /* of a failure: there was no connection */
-    uint64_t began_ms, ended_ms;
-    struct shed_request *next; /* among those that are to be woken */
-};
-
 /* ---------------------------------------------------------- the requests */
 
 static void settle_locked(struct shed_shared *s, struct shed_request *r,
-                          enum outcome outcome)
+                          enum shed_outcome outcome)
 {
     r->outcome = outcome;
     if (!r->has_latch)
@@ -129,7 +104,7 @@ static void deliver_locked(struct shed_shared *s,
         return;
     r->connection = s->connection;
     r->ended_ms = now_ms;
-    settle_locked(s, r, OUTCOME_DONE);
+    settle_locked(s, r, SHED_OUTCOME_DONE);
 }
 
 static void close_locked(struct shed_shared *s)
@@ -150,12 +125,12 @@ static void lose_locked(struct shed_shared *s, bool was_connected,
     close_locked(s);
     while (shed_conn_pop(&s->conn.queue, &call)) {
         struct shed_request *r = call.owner;
-        if (r == NULL || r->outcome == OUTCOME_LOST)
+        if (r == NULL || r->outcome == SHED_OUTCOME_LOST)
             continue;
         r->error = *why;
         r->was_tried = was_tried;
         r->was_unsent = !was_connected;
-        settle_locked(s, r, OUTCOME_LOST);
+        settle_locked(s, r, SHED_OUTCOME_LOST);
     }
 }
 
@@ -386,17 +361,21 @@ static void give_up_locked(struct shed_shared *s, struct shed_request *r)
 static void hand_over_locked(struct shed_shared *s)
 {
     struct shed_error why;
+    bool is_wanted = false;
 
     assert(!s->is_led && !s->is_writing);
     for (size_t i = 0; i < s->conn.queue.count; i++) {
         struct shed_request *next = shed_conn_call_at(&s->conn, i)->owner;
         if (next == NULL)
             continue;
-        settle_locked(s, next, OUTCOME_LEADER);
+        is_wanted = true;
+        if (next->is_away)
+            continue;
+        settle_locked(s, next, SHED_OUTCOME_LEADER);
         s->is_led = true;
         return;
     }
-    if (s->conn.queue.count > 0) {
+    if (s->conn.queue.count > 0 && !is_wanted) {
         (void)shed_fail(&why, SHED_EREDIS,
                         "Redis: all callers of the connection have given up");
         lose_locked(s, true, true, &why);
@@ -421,16 +400,17 @@ static void lead_releasing(struct shed_shared *s, struct shed_request *me)
 {
     assert(s->is_led);
     me->has_latch = false; /* a leader does not wait at its latch */
-    me->outcome = OUTCOME_NONE;
-    while (me->outcome == OUTCOME_NONE) {
+    me->outcome = SHED_OUTCOME_NONE;
+    while (me->outcome == SHED_OUTCOME_NONE) {
         if (!s->is_open)
             connect_releasing(s, me->deadline_ms);
         else if (!lose_if_left_releasing(s))
             lead_once_releasing(s, me);
-        if (me->outcome == OUTCOME_NONE && shed_now_ms() >= me->deadline_ms)
+        if (me->outcome == SHED_OUTCOME_NONE &&
+            shed_now_ms() >= me->deadline_ms)
             break;
     }
-    if (me->outcome == OUTCOME_NONE)
+    if (me->outcome == SHED_OUTCOME_NONE)
         give_up_locked(s, me);
     stop_leading_releasing(s);
 }
@@ -455,7 +435,7 @@ static void follow(struct shed_shared *s, struct shed_request *me)
 
     if (!shed_latch_wait(&me->latch, me->deadline_ms)) {
         shed_mutex_lock(&s->mu);
-        is_settled = me->outcome != OUTCOME_NONE;
+        is_settled = me->outcome != SHED_OUTCOME_NONE;
         if (!is_settled)
             give_up_locked(s, me);
         shed_mutex_unlock(&s->mu);
@@ -463,7 +443,7 @@ static void follow(struct shed_shared *s, struct shed_request *me)
             return;
         (void)shed_latch_wait(&me->latch, UINT64_MAX); /* opens in a moment */
     }
-    if (me->outcome != OUTCOME_LEADER)
+    if (me->outcome != SHED_OUTCOME_LEADER)
         return;
     shed_mutex_lock(&s->mu);
     lead_releasing(s, me);
@@ -474,11 +454,11 @@ static void follow(struct shed_shared *s, struct shed_request *me)
 
 static enum shed_code conclude(struct shed_request *me, struct shed_error *err)
 {
-    if (me->outcome == OUTCOME_DONE)
+    if (me->outcome == SHED_OUTCOME_DONE)
         return SHED_OK;
     me->ended_ms = shed_now_ms();
     shed_reply_free_all(me->replies, me->expected);
-    if (me->outcome == OUTCOME_LOST)
+    if (me->outcome == SHED_OUTCOME_LOST)
         return shed_fail(err, me->error.code, "%s", me->error.reason);
     return shed_fail(err, SHED_ETIMEDOUT,
                      "the deadline passed while the call waited for Redis to "
@@ -525,31 +505,91 @@ static enum shed_code run_unlock(struct shed_shared *s, struct shed_request *me,
     return code == SHED_OK ? conclude(me, err) : code;
 }
 
+static void init_request(struct shed_request *me, struct shed_batch *b,
+                         struct shed_reply **replies, uint64_t deadline_ms)
+{
+    *me = (struct shed_request){
+        .replies = replies, .expected = b->count, .deadline_ms = deadline_ms};
+    assert(b->count > 0);
+    memset(replies, 0, b->count * sizeof(struct shed_reply *));
+    for (size_t i = 0; i < b->count; i++)
+        b->calls[i].owner = me;
+}
+
+static void tell_use(const struct shed_request *me, struct shed_shared_use *use)
+{
+    *use = (struct shed_shared_use){.was_connected = me->was_connected,
+                                    .connection = me->connection,
+                                    .was_tried = me->was_tried,
+                                    .may_be_done = !me->was_unsent,
+                                    .began_ms = me->began_ms,
+                                    .ended_ms = me->ended_ms};
+}
+
 enum shed_code shed_shared_call(struct shed_shared *s, struct shed_batch *b,
                                 struct shed_reply **replies,
                                 uint64_t deadline_ms,
                                 struct shed_shared_use *use,
                                 struct shed_error *err)
 {
-    struct shed_request me = {
-        .replies = replies, .expected = b->count, .deadline_ms = deadline_ms};
+    struct shed_request me;
     enum shed_code code;
 
-    assert(b->count > 0);
-    memset(replies, 0, b->count * sizeof(struct shed_reply *));
-    for (size_t i = 0; i < b->count; i++)
-        b->calls[i].owner = &me;
+    init_request(&me, b, replies, deadline_ms);
     shed_mutex_lock(&s->mu);
-    use->was_connected = s->is_led || s->is_writing || s->is_open;
+    me.was_connected = s->is_led || s->is_writing || s->is_open;
     me.has_latch = s->is_led || s->is_writing;
     if (me.has_latch)
         shed_latch_init(&me.latch, 1);
     code = run_unlock(s, &me, b, err);
-    use->connection = me.connection;
-    use->was_tried = me.was_tried;
-    use->may_be_done = !me.was_unsent;
-    use->began_ms = me.began_ms;
-    use->ended_ms = me.ended_ms;
+    tell_use(&me, use);
+    return code;
+}
+
+/* On a connection that nobody leads the thread sends, and does not wait. */
+void shed_shared_begin(struct shed_shared *s, struct shed_batch *b,
+                       struct shed_reply **replies, uint64_t deadline_ms,
+                       struct shed_request *me)
+{
+    uint64_t now_ms = shed_now_ms();
+    size_t calls_before;
+
+    init_request(me, b, replies, deadline_ms);
+    me->has_latch = me->is_away = true;
+    me->began_ms = me->ended_ms = now_ms;
+    shed_latch_init(&me->latch, 1);
+    shed_mutex_lock(&s->mu);
+    calls_before = s->conn.queue.count;
+    me->was_connected = s->is_led || s->is_writing || s->is_open;
+    if (calls_before == 0 && !s->is_led && !s->is_writing)
+        check_idle_locked(s, now_ms);
+    if (shed_conn_send(&s->conn, &b->bytes, b->calls, b->count, now_ms,
+                       &me->error) != SHED_OK) {
+        me->was_unsent = true;
+        settle_locked(s, me, SHED_OUTCOME_LOST);
+    } else if (may_write_locked(s, calls_before)) {
+        write_and_hand_over_releasing(s);
+    }
+    unlock_and_wake(s);
+}
+
+enum shed_code shed_shared_end(struct shed_shared *s, struct shed_request *me,
+                               struct shed_shared_use *use,
+                               struct shed_error *err)
+{
+    enum shed_code code;
+
+    shed_mutex_lock(&s->mu);
+    me->is_away = false;
+    if (me->outcome == SHED_OUTCOME_NONE && !s->is_led && !s->is_writing) {
+        s->is_led = true;
+        lead_releasing(s, me);
+    }
+    unlock_and_wake(s);
+    if (me->has_latch)
+        follow(s, me);
+    code = conclude(me, err);
+    tell_use(me, use);
     return code;
 }
 

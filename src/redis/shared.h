@@ -18,6 +18,7 @@
 
 #include <snowshed/snowshed.h>
 
+#include "base/latch.h"
 #include "base/mutex.h"
 #include "redis/conn.h"
 #include "redis/dial.h"
@@ -60,6 +61,34 @@ shed_shared_init(struct shed_shared *shared, struct shed_gate *gate,
 /* No call may be under way. */
 void shed_shared_fini(struct shed_shared *shared);
 
+enum shed_outcome {
+    SHED_OUTCOME_NONE,  /* queued, or sent */
+    SHED_OUTCOME_DONE,  /* all its replies are there */
+    SHED_OUTCOME_LOST,  /* the connection went; error says how */
+    SHED_OUTCOME_LEADER /* still without its replies, and now to lead the link
+                         */
+};
+
+/* A batch under way. Its own. */
+struct shed_request {
+    struct shed_latch latch; /* opened when the outcome is set */
+    struct shed_reply **replies;
+    size_t expected;
+    size_t received;
+    uint64_t deadline_ms;
+    struct shed_error error;
+    /* under mu until the latch is released */
+    enum shed_outcome outcome;
+    bool has_latch;
+    bool is_away;        /* its thread is elsewhere, and cannot lead */
+    uint64_t connection; /* from which the replies came */
+    bool was_connected;
+    bool was_tried;  /* of a failure: see shed_dial */
+    bool was_unsent; /* of a failure: there was no connection */
+    uint64_t began_ms, ended_ms;
+    struct shed_request *next; /* among those that are to be woken */
+};
+
 /* By which connection a batch went. */
 struct shed_shared_use {
     bool was_connected;  /* it was there already, and may have been dead */
@@ -81,6 +110,19 @@ SHED_MUST_CHECK enum shed_code
 shed_shared_call(struct shed_shared *shared, struct shed_batch *batch,
                  struct shed_reply **replies, uint64_t deadline_ms,
                  struct shed_shared_use *use, struct shed_error *err);
+
+/*
+ * The same in two steps, for a thread that has batches on several connections
+ * at a time. Between them it is away: others lead the connection, and nobody
+ * waits for it. If begin fails, end returns that failure.
+ */
+void shed_shared_begin(struct shed_shared *shared, struct shed_batch *batch,
+                       struct shed_reply **replies, uint64_t deadline_ms,
+                       struct shed_request *request);
+SHED_MUST_CHECK enum shed_code shed_shared_end(struct shed_shared *shared,
+                                               struct shed_request *request,
+                                               struct shed_shared_use *use,
+                                               struct shed_error *err);
 
 /* A reply that came by this connection reads as the answer to another call:
  * close it, but not more often than once in a while. */

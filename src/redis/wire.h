@@ -27,6 +27,7 @@ struct shed_args {
     int count;
     const struct shed_script_text *script; /* NULL: a plain command */
     bool is_guarded; /* the client's breaker may refuse it (gate.h) */
+    bool is_asking;  /* over a pipe: ASKING goes before it */
     const char *at[SHED_ARGS_MAX];
     size_t size[SHED_ARGS_MAX];
 };

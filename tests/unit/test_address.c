@@ -149,9 +149,10 @@ END_TEST
 static const struct {
     const char *uri, *says;
 } mistakes[] = {
-    {"http://h",
-     "it must begin with redis://, rediss://, unix: or redis+sentinel://"},
-    {"", "it must begin with redis://, rediss://, unix: or redis+sentinel://"},
+    {"http://h", "it must begin with redis://, rediss://, unix:, "
+                 "redis+sentinel:// or redis+cluster://"},
+    {"", "it must begin with redis://, rediss://, unix:, redis+sentinel:// or "
+         "redis+cluster://"},
     {"redis://", "host is missing"},
     {"redis://h:x", "port must be a number"},
     {"redis://h:70000", "port must be a number"},

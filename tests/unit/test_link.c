@@ -355,8 +355,8 @@ static void answer_piped(struct fake *fake, int peer)
 
 static void open_piped(void *arg)
 {
-    static const struct shed_pipe_hooks hooks = {NULL, call_all, on_gone,
-                                                 on_gone, on_stray};
+    static const struct shed_pipe_hooks hooks = {NULL,    call_all, on_gone,
+                                                 on_gone, on_stray, NULL};
     struct shed_error err;
 
     (void)arg;

@@ -194,6 +194,10 @@ START_TEST(what_cannot_work_now_is_neither_full_nor_a_replica_nor_refusing)
     } rows[] = {{"-LOADING Redis is loading the dataset in memory\r\n", true},
                 {"-BUSY Redis is busy running a script.\r\n", true},
                 {"-CLUSTERDOWN The cluster is down\r\n", true},
+                {"-CLUSTERDOWN Hash slot not served\r\n", false},
+                {"-TRYAGAIN Multiple keys request\r\n", false},
+                {"-MOVED 1 h:2\r\n", false},
+                {"-ASK 1 h:2\r\n", false},
                 {"-OOM command not allowed\r\n", false},
                 {"-MISCONF Redis is configured to save\r\n", false},
                 {"-READONLY You can't write\r\n", false},
@@ -231,6 +235,58 @@ START_TEST(a_role_is_that_of_a_primary_or_another)
 }
 END_TEST
 
+struct redirection {
+    const char *wire;
+    bool is_one;
+    struct shed_redirect to;
+};
+
+static const struct redirection redirections[] = {
+    {"-MOVED 3999 127.0.0.1:6381\r\n",
+     true,
+     {false, 3999, "127.0.0.1", "6381"}},
+    {"-ASK 16383 redis-1:7\r\n", true, {true, 16383, "redis-1", "7"}},
+    {"-MOVED 0 ::1:6379\r\n", true, {false, 0, "::1", "6379"}},
+    {"-MOVED 5 :6379\r\n", true, {false, 5, "", "6379"}},
+    {"-MOVED 16384 h:1\r\n", false, {0}},
+    {"-MOVED 5\r\n", false, {0}},
+    {"-MOVED 5 h\r\n", false, {0}},
+    {"-MOVED  h:1\r\n", false, {0}},
+    {"-MOVED 5 h:123456789012\r\n", false, {0}},
+    {"-ASKING 5 h:1\r\n", false, {0}},
+    {"-TRYAGAIN Multiple keys\r\n", false, {0}},
+    {"+MOVED 5 h:1\r\n", false, {0}},
+};
+
+START_TEST(a_redirection_names_slot_host_and_port)
+{
+    const struct redirection *r = &redirections[_i];
+    struct shed_reply *reply = parse_reply(r->wire);
+    struct shed_redirect to;
+
+    ck_assert_int_eq(shed_reply_redirect(reply, &to), r->is_one);
+    if (r->is_one) {
+        ck_assert_int_eq(to.is_ask, r->to.is_ask);
+        ck_assert_uint_eq(to.slot, r->to.slot);
+        ck_assert_str_eq(to.host, r->to.host);
+        ck_assert_str_eq(to.port, r->to.port);
+    }
+    shed_reply_free(reply);
+}
+END_TEST
+
+START_TEST(an_error_that_is_made_reads_as_one_from_redis)
+{
+    struct shed_reply *reply =
+        shed_reply_make_error("Redis h:1 refused AUTH: WRONGPASS no");
+
+    ck_assert_str_eq(shed_reply_error(reply),
+                     "Redis h:1 refused AUTH: WRONGPASS no");
+    ck_assert_int_eq(shed_reply_code(reply), SHED_EDENIED);
+    shed_reply_free(reply);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("reply");
@@ -245,6 +301,9 @@ int main(void)
     tcase_add_test(tc, a_replica_that_refuses_to_be_written_is_no_primary);
     tcase_add_test(
         tc, what_cannot_work_now_is_neither_full_nor_a_replica_nor_refusing);
+    tcase_add_loop_test(tc, a_redirection_names_slot_host_and_port, 0,
+                        sizeof(redirections) / sizeof(*redirections));
+    tcase_add_test(tc, an_error_that_is_made_reads_as_one_from_redis);
     tcase_add_test(tc, a_role_is_that_of_a_primary_or_another);
     return run_tests("reply", tc);
 }

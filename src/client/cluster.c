@@ -1,0 +1,694 @@
+/*
+ * The servers of a cluster. Its invariants: the owner of each slot has a
+ * server; a server is destroyed only when it has no slot and nobody holds it.
+ *
+ * A thread looks up the owner of a slot and holds its server without a lock: it
+ * counts itself as a user of that place, and then looks whether the server is
+ * still there. Whoever takes a server away removes it first, and then looks
+ * whether there are users. So one of the two sees the other. A thread whose
+ * slot has moved meanwhile asks a server that no longer has it, and is
+ * redirected.
+ *
+ * Only the reactor thread changes the map, by a whole answer at a time. A
+ * redirection changes nothing but the call that it answers: it is a reason to
+ * ask.
+ */
+#include "client/cluster.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/container.h"
+#include "base/error.h"
+#include "base/latch.h"
+#include "client/cluster_map.h"
+#include "client/scout.h"
+#include "redis/address.h"
+
+/* A server without slots is kept for so long, for those that are under way to
+ * it, or come back. */
+#define IDLE_MS 10000
+
+/* How often one call of the loop follows a redirection. */
+#define REDIRECTS_MAX 5
+
+struct shed_cluster {
+    /* set at creation */
+    struct shed_reactor *reactor;
+    const struct shed_address *address;
+    struct shed_client_options options; /* its texts are copies */
+    const char *process;
+    _Atomic uint32_t *epochs;
+    struct shed_server_hooks hooks;
+    /* atomic */
+    _Atomic(struct shed_server *) server[SHED_CLUSTER_NODES_MAX];
+    atomic_size_t users[SHED_CLUSTER_NODES_MAX];
+    atomic_uint changes;
+    atomic_bool is_settled;
+    atomic_bool is_woken; /* wake is posted */
+    struct shed_post wake;
+
+    struct shed_mutex mu;
+    pthread_cond_t settled;
+    /* under mu; its owners are read without, and changed by the reactor */
+    struct shed_cluster_map map;
+
+    /* reactor thread only */
+    struct shed_timer *timer;
+    struct shed_scout *scout;
+    bool is_asking, is_scout_lost;
+    size_t candidate; /* where the scout is */
+    size_t tries;     /* in a row that have failed */
+    bool is_open[SHED_CLUSTER_NODES_MAX];
+    struct shed_post *waiting; /* posted once it is settled */
+};
+
+/* -------------------------------------------------------------- the servers */
+
+static void on_change(void *arg, const char *key, size_t size)
+{
+    const struct shed_cluster *c = arg;
+
+    c->hooks.on_change(c->hooks.arg, key, size);
+}
+
+/* Its other reasons are known where they come from: here it may be that a
+ * server is another run. */
+static void on_epoch(void *arg, struct shed_server *server)
+{
+    struct shed_cluster *c = arg;
+    unsigned changes = shed_session_server_changes(server->session);
+
+    atomic_fetch_add(&c->changes, changes - server->changes);
+    server->changes = changes;
+    c->hooks.on_epoch(c->hooks.arg, server);
+}
+
+static void follow_map(struct shed_cluster *c);
+
+static void hurry_locked(struct shed_cluster *c,
+                         const struct shed_redirect *redirect, bool is_down)
+{
+    bool is_earlier =
+        shed_cluster_map_hurry(&c->map, redirect, is_down, shed_now_ms());
+
+    if (is_earlier && !atomic_exchange(&c->is_woken, true))
+        shed_reactor_post(c->reactor, &c->wake);
+}
+
+static void on_standing(void *arg, const struct shed_server *server,
+                        const struct shed_error *why, uint64_t before_us)
+{
+    struct shed_cluster *c = arg;
+
+    c->hooks.on_standing(c->hooks.arg, server, why, before_us);
+    if (why == NULL)
+        return;
+    shed_mutex_lock(&c->mu);
+    hurry_locked(c, NULL, false);
+    shed_mutex_unlock(&c->mu);
+}
+
+static void on_breaker(void *arg, bool is_open, uint64_t after_ms,
+                       const char *reason)
+{
+    const struct shed_cluster *c = arg;
+
+    c->hooks.on_breaker(c->hooks.arg, is_open, after_ms, reason);
+}
+
+static bool on_elsewhere(void *arg, const struct shed_server *server,
+                         struct shed_call *call,
+                         const struct shed_reply *reply);
+
+static void destroy_server(struct shed_server *server)
+{
+    struct shed_address *address;
+
+    if (server == NULL)
+        return;
+    address = server->address;
+    shed_server_destroy(server);
+    shed_address_destroy(address);
+}
+
+/* Make the server of a place, if it has none; it is opened later. */
+static enum shed_code make_server_locked(struct shed_cluster *c, size_t i,
+                                         struct shed_error *err)
+{
+    const struct shed_server_hooks hooks = {
+        c, on_change, on_epoch, on_standing, on_breaker, on_elsewhere};
+    const struct shed_cluster_node *node = &c->map.node[i];
+    struct shed_address *address;
+    struct shed_server *server;
+    enum shed_code code;
+
+    if (atomic_load(&c->server[i]) != NULL)
+        return SHED_OK;
+    code = shed_address_create_node(c->address, node->host, node->port,
+                                    &c->options, &address, err);
+    if (code != SHED_OK)
+        return code;
+    code = shed_server_create(c->reactor, address, &c->options, c->process,
+                              c->epochs, &hooks, &server, err);
+    if (code != SHED_OK) {
+        shed_address_destroy(address);
+        return code;
+    }
+    server->place = i;
+    atomic_store(&c->server[i], server);
+    return SHED_OK;
+}
+
+static bool may_own(void *arg, size_t i)
+{
+    return make_server_locked(arg, i, NULL) == SHED_OK;
+}
+
+static struct shed_server *take(struct shed_cluster *c, size_t i)
+{
+    struct shed_server *server;
+
+    atomic_fetch_add(&c->users[i], 1);
+    server = atomic_load(&c->server[i]);
+    if (server == NULL)
+        atomic_fetch_sub(&c->users[i], 1);
+    return server;
+}
+
+static size_t owner_of(const struct shed_cluster *c, const char *key,
+                       size_t size)
+{
+    return atomic_load_explicit(&c->map.owner[shed_hash_slot(key, size)],
+                                memory_order_relaxed);
+}
+
+struct shed_server *shed_cluster_hold(struct shed_cluster *c, const char *key,
+                                      size_t size)
+{
+    struct shed_server *server;
+
+    do
+        server = take(c, owner_of(c, key, size));
+    while (server == NULL); /* the slot has moved just now */
+    return server;
+}
+
+void shed_cluster_give_back(struct shed_cluster *c, struct shed_server *server)
+{
+    atomic_fetch_sub(&c->users[server->place], 1);
+}
+
+struct shed_server *shed_cluster_hold_at(struct shed_cluster *c,
+                                         const struct shed_redirect *redirect)
+{
+    struct shed_server *server = NULL;
+    bool is_new = false;
+    size_t i;
+
+    shed_mutex_lock(&c->mu);
+    i = shed_cluster_map_find(&c->map, redirect->host, redirect->port,
+                              shed_now_ms());
+    if (i < SHED_CLUSTER_NODES_MAX) {
+        is_new = atomic_load(&c->server[i]) == NULL;
+        if (make_server_locked(c, i, NULL) == SHED_OK)
+            server = take(c, i);
+    }
+    if (is_new && server != NULL && !atomic_exchange(&c->is_woken, true))
+        shed_reactor_post(c->reactor, &c->wake);
+    shed_mutex_unlock(&c->mu);
+    return server;
+}
+
+/* Take a server away that nobody uses any more. */
+static void retire_locked(struct shed_cluster *c, size_t i, uint64_t now_ms)
+{
+    struct shed_cluster_node *node = &c->map.node[i];
+    struct shed_server *server = atomic_load(&c->server[i]);
+
+    if (!node->is_used || node->slots > 0 || now_ms - node->idle_ms < IDLE_MS)
+        return;
+    if (server != NULL) {
+        if (!shed_server_is_idle(server))
+            return;
+        atomic_store(&c->server[i], NULL);
+        if (atomic_load(&c->users[i]) > 0) {
+            atomic_store(&c->server[i], server);
+            return;
+        }
+        shed_server_close(server);
+        destroy_server(server);
+        c->is_open[i] = false;
+    }
+    shed_cluster_map_forget(&c->map, i);
+}
+
+/* ---------------------------------------------------------------- the scout */
+
+/* The i-th place to ask: those that have slots, then the seeds. */
+static bool find_candidate_locked(const struct shed_cluster *c, size_t i,
+                                  struct shed_redirect *place)
+{
+    const struct shed_cluster_node *node = &c->map.node[i];
+
+    if (i >= SHED_CLUSTER_NODES_MAX)
+        return shed_address_seed(c->address, i - SHED_CLUSTER_NODES_MAX,
+                                 place->host, place->port);
+    if (!c->map.is_known || !node->is_used || node->slots == 0)
+        return false;
+    memcpy(place->host, node->host, sizeof(place->host));
+    memcpy(place->port, node->port, sizeof(place->port));
+    return true;
+}
+
+/* The next place to send the scout to: one behind the last, so that it comes to
+ * all of them. */
+static bool next_candidate_locked(struct shed_cluster *c,
+                                  struct shed_redirect *place)
+{
+    const size_t count = SHED_CLUSTER_NODES_MAX + SHED_SEEDS_MAX;
+
+    for (size_t step = 1; step <= count; step++) {
+        size_t i = (c->candidate + step) % count;
+        if (!find_candidate_locked(c, i, place))
+            continue;
+        c->candidate = i;
+        return true;
+    }
+    return false;
+}
+
+static void settle(struct shed_cluster *c)
+{
+    if (atomic_exchange(&c->is_settled, true))
+        return;
+    shed_reactor_post_all(c->reactor, c->waiting);
+    c->waiting = NULL;
+    shed_mutex_lock(&c->mu);
+    (void)pthread_cond_broadcast(&c->settled);
+    shed_mutex_unlock(&c->mu);
+}
+
+static bool has_seed(const struct shed_cluster *c, size_t i)
+{
+    struct shed_redirect unused;
+
+    return shed_address_seed(c->address, i, unused.host, unused.port);
+}
+
+static void fail_scout(struct shed_cluster *c)
+{
+    shed_mutex_lock(&c->mu);
+    shed_cluster_map_fail(&c->map, shed_now_ms());
+    shed_mutex_unlock(&c->mu);
+    c->is_scout_lost = true;
+    c->tries++;
+    if (!has_seed(c, c->tries))
+        settle(c); /* none of them answers */
+}
+
+/* Slots have moved: a lease that was taken on another server names an epoch
+ * that nobody sees there. The new one is above it, and the load that has the
+ * lease names it from now on. What pushes have told of those slots is over,
+ * too. */
+static void follow_move(struct shed_cluster *c, bool was_replaced)
+{
+    atomic_fetch_add(&c->changes, was_replaced);
+    for (size_t i = 0; i < SHED_CLUSTER_NODES_MAX; i++) {
+        struct shed_server *server = atomic_load(&c->server[i]);
+        if (!c->map.node[i].has_gained)
+            continue;
+        c->map.node[i].has_gained = false;
+        shed_session_end_epoch(server->session,
+                               shed_session_epoch(server->session));
+    }
+    c->hooks.on_epoch(c->hooks.arg, NULL);
+}
+
+/* A server that is lost may be replaced by now. */
+static bool is_any_down_locked(struct shed_cluster *c)
+{
+    for (size_t i = 0; i < SHED_CLUSTER_NODES_MAX; i++) {
+        struct shed_server *server = atomic_load(&c->server[i]);
+        struct shed_server_status status;
+        if (server == NULL || c->map.node[i].slots == 0)
+            continue;
+        shed_server_read(server, &status);
+        if (!status.is_up)
+            return true;
+    }
+    return false;
+}
+
+static void on_map(void *arg, const struct shed_reply *reply,
+                   const struct shed_error *why)
+{
+    struct shed_cluster *c = arg;
+    struct shed_cluster_change change;
+
+    (void)why;
+    c->is_asking = false;
+    if (reply == NULL) {
+        fail_scout(c);
+        follow_map(c);
+        return;
+    }
+    shed_mutex_lock(&c->mu);
+    change = shed_cluster_map_take(&c->map, reply, shed_scout_host(c->scout),
+                                   shed_now_ms(), may_own, c);
+    if (change.is_valid && is_any_down_locked(c))
+        (void)shed_cluster_map_hurry(&c->map, NULL, false, shed_now_ms());
+    shed_mutex_unlock(&c->mu);
+    if (!change.is_valid) {
+        fail_scout(c);
+    } else {
+        c->tries = 0;
+        settle(c);
+    }
+    if (change.has_moved)
+        follow_move(c, change.was_replaced);
+    follow_map(c);
+}
+
+/* Ask: by the scout that is there, or by a new one. */
+static void ask(struct shed_cluster *c)
+{
+    struct shed_redirect place;
+    bool is_found;
+
+    shed_mutex_lock(&c->mu);
+    c->is_scout_lost |= c->map.is_doubted;
+    shed_cluster_map_ask(&c->map, shed_now_ms());
+    is_found = c->is_scout_lost || c->scout == NULL
+                   ? next_candidate_locked(c, &place)
+                   : false;
+    shed_mutex_unlock(&c->mu);
+    c->is_asking = true;
+    if (!is_found) {
+        shed_scout_ask(c->scout);
+        return;
+    }
+    shed_scout_destroy(c->scout);
+    c->is_scout_lost = false;
+    if (shed_scout_send(c->reactor, c->address, place.host, place.port,
+                        &c->options, on_map, c, &c->scout, NULL) != SHED_OK) {
+        c->is_asking = false;
+        fail_scout(c);
+    }
+}
+
+/* Open servers that are new, take away those that are not used, and set the
+ * timer for the next question. */
+static void follow_map(struct shed_cluster *c)
+{
+    uint64_t now_ms = shed_now_ms(), ask_ms;
+
+    shed_mutex_lock(&c->mu);
+    for (size_t i = 0; i < SHED_CLUSTER_NODES_MAX; i++) {
+        struct shed_server *server = atomic_load(&c->server[i]);
+        if (server != NULL && !c->is_open[i]) {
+            c->is_open[i] = true;
+            shed_mutex_unlock(&c->mu);
+            shed_server_open(server);
+            shed_mutex_lock(&c->mu);
+        }
+        retire_locked(c, i, now_ms);
+    }
+    ask_ms = c->map.ask_ms;
+    shed_mutex_unlock(&c->mu);
+    if (!c->is_asking)
+        shed_timer_set(c->timer, shed_left_ms(ask_ms, now_ms));
+}
+
+static void on_timer(void *arg)
+{
+    struct shed_cluster *c = arg;
+
+    if (!c->is_asking)
+        ask(c);
+    if (!c->is_asking)
+        follow_map(c);
+}
+
+static void on_wake(struct shed_post *post)
+{
+    struct shed_cluster *c = shed_container_of(post, struct shed_cluster, wake);
+
+    atomic_store(&c->is_woken, false);
+    follow_map(c);
+}
+
+void shed_cluster_hurry(struct shed_cluster *c,
+                        const struct shed_redirect *redirect)
+{
+    shed_mutex_lock(&c->mu);
+    hurry_locked(c, redirect, redirect == NULL);
+    shed_mutex_unlock(&c->mu);
+}
+
+/* ---------------------------------------------------------------- the calls */
+
+bool shed_cluster_is_settled(struct shed_cluster *c)
+{
+    return atomic_load(&c->is_settled);
+}
+
+void shed_cluster_wait(struct shed_cluster *c, uint64_t deadline_ms)
+{
+    uint64_t now_ms = shed_now_ms();
+
+    if (atomic_load(&c->is_settled))
+        return;
+    shed_mutex_lock(&c->mu);
+    while (!atomic_load(&c->is_settled) && now_ms < deadline_ms) {
+        shed_cond_wait(&c->settled, &c->mu.mutex, deadline_ms - now_ms);
+        now_ms = shed_now_ms();
+    }
+    shed_mutex_unlock(&c->mu);
+}
+
+void shed_cluster_await(struct shed_cluster *c, struct shed_post *post)
+{
+    post->next = c->waiting;
+    c->waiting = post;
+}
+
+struct shed_bytes shed_cluster_key(const struct shed_args *args)
+{
+    int i = args->script != NULL ? 3 : 1;
+
+    assert(i < args->count);
+    return shed_bytes(args->at[i], args->size[i]);
+}
+
+void shed_cluster_send(struct shed_cluster *c, struct shed_call *call,
+                       const struct shed_args *args, shed_pipe_fn *fn,
+                       void *arg)
+{
+    struct shed_bytes key = shed_cluster_key(args);
+    struct shed_server *server = shed_cluster_hold(c, key.data, key.size);
+
+    shed_pipe_call(shed_session_pipe(server->session), call, args, fn, arg);
+    shed_cluster_give_back(c, server);
+}
+
+/* Follow a redirection. A slot that is being moved, or that nobody serves, is
+ * for the owner of the call, which tries again later. */
+static bool on_elsewhere(void *arg, const struct shed_server *server,
+                         struct shed_call *call, const struct shed_reply *reply)
+{
+    struct shed_cluster *c = arg;
+    unsigned redirects = call->redirects + 1;
+    struct shed_redirect redirect;
+    struct shed_server *target;
+    struct shed_args *args;
+
+    if (shed_reply_begins(reply, "CLUSTERDOWN"))
+        shed_cluster_hurry(c, NULL);
+    if (!shed_reply_redirect(reply, &redirect) || redirects > REDIRECTS_MAX)
+        return false;
+    if (redirect.host[0] == '\0')
+        memcpy(redirect.host, server->address->host,
+               strlen(server->address->host) + 1);
+    if (!redirect.is_ask)
+        shed_cluster_hurry(c, &redirect);
+    target = shed_cluster_hold_at(c, &redirect);
+    if (target == NULL)
+        return false;
+    args = shed_call_leave(call);
+    args->is_asking = redirect.is_ask;
+    shed_pipe_call(shed_session_pipe(target->session), call, args, call->fn,
+                   call->arg);
+    call->redirects = redirects;
+    free(args);
+    shed_cluster_give_back(c, target);
+    return true;
+}
+
+/* --------------------------------------------------------------- its state */
+
+unsigned shed_cluster_changes(const struct shed_cluster *c)
+{
+    return atomic_load(&c->changes);
+}
+
+static void add_status(struct shed_server_status *all,
+                       const struct shed_server_status *one)
+{
+    struct shed_breaker_status *breaker = &all->gate.breaker;
+
+    if (!one->is_up && all->is_up)
+        *all = (struct shed_server_status){
+            .since_us = one->since_us, .last = one->last, .gate = all->gate};
+    else if (one->is_up == all->is_up && one->since_us > all->since_us)
+        all->since_us = one->since_us;
+    if (all->last.code == SHED_OK)
+        all->last = one->last;
+    if (one->gate.breaker.state > breaker->state) {
+        breaker->state = one->gate.breaker.state;
+        breaker->left_ms = one->gate.breaker.left_ms;
+    }
+    breaker->openings += one->gate.breaker.openings;
+    all->gate.refused += one->gate.refused;
+}
+
+void shed_cluster_read(struct shed_cluster *c, struct shed_server_status *out)
+{
+    *out = (struct shed_server_status){.is_up = true};
+    shed_mutex_lock(&c->mu);
+    for (size_t i = 0; i < SHED_CLUSTER_NODES_MAX; i++) {
+        struct shed_server_status one;
+        struct shed_server *server =
+            c->map.node[i].slots > 0 ? take(c, i) : NULL;
+        if (server == NULL)
+            continue;
+        shed_server_read(server, &one);
+        shed_cluster_give_back(c, server);
+        add_status(out, &one);
+    }
+    shed_mutex_unlock(&c->mu);
+}
+
+/* ----------------------------------------------------------- begin and end */
+
+/* NULL stays NULL. Returns: false when out of memory. */
+static bool copy_text(const char **text)
+{
+    if (*text == NULL)
+        return true;
+    *text = strdup(*text);
+    return *text != NULL;
+}
+
+static bool copy_options(struct shed_client_options *o)
+{
+    bool is_copied = copy_text(&o->tls_ca);
+
+    is_copied = copy_text(&o->tls_cert) && is_copied;
+    return copy_text(&o->tls_key) && is_copied;
+}
+
+static enum shed_code make_first(struct shed_cluster *c, struct shed_error *err)
+{
+    struct shed_redirect seed;
+    enum shed_code code;
+
+    if (!shed_address_seed(c->address, 0, seed.host, seed.port))
+        return shed_fail_nomem(err, "a client");
+    shed_mutex_lock(&c->mu);
+    shed_cluster_map_init(&c->map, seed.host, seed.port, shed_now_ms());
+    code = make_server_locked(c, 0, err);
+    shed_mutex_unlock(&c->mu);
+    return code;
+}
+
+enum shed_code shed_cluster_create(
+    struct shed_reactor *reactor, const struct shed_address *address,
+    const struct shed_client_options *options, const char *process,
+    _Atomic uint32_t *epochs, const struct shed_server_hooks *hooks,
+    struct shed_cluster **out, struct shed_error *err)
+{
+    struct shed_cluster *c = calloc(1, sizeof(*c));
+    enum shed_code code;
+
+    *out = NULL;
+    if (c == NULL || shed_mutex_init(&c->mu, SHED_RANK_CLUSTER) != 0) {
+        free(c);
+        return shed_fail_nomem(err, "a client");
+    }
+    if (shed_cond_init(&c->settled) != 0) {
+        shed_mutex_destroy(&c->mu);
+        free(c);
+        return shed_fail_nomem(err, "a client");
+    }
+    c->reactor = reactor;
+    c->address = address;
+    c->process = process;
+    c->epochs = epochs;
+    c->hooks = *hooks;
+    c->options = *options;
+    c->wake.run = on_wake;
+    c->candidate = SHED_CLUSTER_NODES_MAX - 1; /* the seeds come next */
+    c->timer = shed_timer_create(reactor, on_timer, c);
+    code = copy_options(&c->options) && c->timer != NULL
+               ? make_first(c, err)
+               : shed_fail_nomem(err, "a client");
+    if (code == SHED_OK)
+        *out = c;
+    else
+        shed_cluster_destroy(c);
+    return code;
+}
+
+void shed_cluster_open(struct shed_cluster *c)
+{
+    follow_map(c);
+}
+
+void shed_cluster_close(struct shed_cluster *c)
+{
+    shed_timer_destroy(c->timer);
+    c->timer = NULL;
+    shed_scout_destroy(c->scout);
+    c->scout = NULL;
+    for (size_t i = 0; i < SHED_CLUSTER_NODES_MAX; i++)
+        if (atomic_load(&c->server[i]) != NULL)
+            shed_server_close(atomic_load(&c->server[i]));
+}
+
+static void free_cluster(struct shed_cluster *c)
+{
+    free((void *)(uintptr_t)c->options.tls_ca);
+    free((void *)(uintptr_t)c->options.tls_cert);
+    free((void *)(uintptr_t)c->options.tls_key);
+    pthread_cond_destroy(&c->settled);
+    shed_mutex_destroy(&c->mu);
+    free(c);
+}
+
+void shed_cluster_destroy(struct shed_cluster *c)
+{
+    if (c == NULL)
+        return;
+    for (size_t i = 0; i < SHED_CLUSTER_NODES_MAX; i++)
+        destroy_server(atomic_load(&c->server[i]));
+    shed_timer_destroy(c->timer);
+    free_cluster(c);
+}
+
+void shed_cluster_forget(struct shed_cluster *c)
+{
+    if (c == NULL)
+        return;
+    shed_scout_forget(c->scout);
+    for (size_t i = 0; i < SHED_CLUSTER_NODES_MAX; i++)
+        if (atomic_load(&c->server[i]) != NULL) {
+            struct shed_address *address = atomic_load(&c->server[i])->address;
+            shed_server_forget(atomic_load(&c->server[i]));
+            shed_address_destroy(address);
+        }
+    free_cluster(c);
+}

@@ -1,0 +1,334 @@
+/*
+ * Calls to a cluster. Its invariant: a command that a server has refused
+ * because its key is elsewhere was not executed, and is sent where it is said
+ * to be, in the time of its call.
+ */
+#include "client/cluster_call.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/latch.h"
+
+/* How often one command follows a redirection, and for how long it waits where
+ * its slot is just being moved. */
+#define ROUNDS_MAX 16
+#define TRY_AGAIN_MS 20
+
+/* Send one command to a server, behind ASKING if it says so. */
+static enum shed_code send_one(struct shed_server *server,
+                               const struct shed_args *command, bool is_ask,
+                               struct shed_reply **reply,
+                               struct shed_link_use *use, unsigned *sent,
+                               uint64_t deadline_ms, struct shed_error *err)
+{
+    struct shed_args pair[2] = {{.is_guarded = command->is_guarded}, *command};
+    struct shed_reply *replies[2];
+    enum shed_code code;
+
+    if (!is_ask)
+        return shed_links_call(server->links, command, 1, reply, use, sent,
+                               deadline_ms, err);
+    shed_args_add_text(&pair[0], "ASKING");
+    if (command->script != NULL) /* sent once more it would not be the next */
+        shed_script_by_text(&pair[1]);
+    code = shed_links_call(server->links, pair, 2, replies, use, sent,
+                           deadline_ms, err);
+    if (code != SHED_OK)
+        return code;
+    shed_reply_free(replies[0]);
+    *reply = replies[1];
+    return SHED_OK;
+}
+
+static void pause_until(uint64_t deadline_ms)
+{
+    struct shed_latch never = SHED_LATCH_INIT(1);
+    uint64_t until_ms = shed_now_ms() + TRY_AGAIN_MS;
+
+    (void)shed_latch_wait(&never,
+                          until_ms < deadline_ms ? until_ms : deadline_ms);
+}
+
+/* A command on its way. */
+struct journey {
+    const struct shed_args *command;
+    struct shed_bytes key;
+    uint64_t deadline_ms;
+    unsigned rounds;
+    unsigned sent;
+    bool is_ask;
+    struct shed_server
+        *target; /* where it was sent to; held. NULL: by the map */
+};
+
+/* Take a reply that says that the key is elsewhere. host: of whoever said it.
+ * Returns: false: there is nowhere to go on to, and that is the reply. */
+static bool redirect(struct shed_cluster *cluster, struct journey *j,
+                     const struct shed_reply *reply, const char *host)
+{
+    struct shed_redirect to;
+    bool is_last = j->rounds++ >= ROUNDS_MAX || shed_now_ms() >= j->deadline_ms;
+
+    if (shed_reply_begins(reply, "CLUSTERDOWN"))
+        shed_cluster_hurry(cluster, NULL);
+    if (is_last || shed_reply_begins(reply, "CLUSTERDOWN"))
+        return false;
+    j->is_ask = false;
+    if (!shed_reply_redirect(reply, &to)) {
+        pause_until(j->deadline_ms);
+        return true;
+    }
+    if (to.host[0] == '\0')
+        memcpy(to.host, host, strlen(host) + 1);
+    if (!to.is_ask)
+        shed_cluster_hurry(cluster, &to);
+    j->is_ask = to.is_ask;
+    j->target = shed_cluster_hold_at(cluster, &to);
+    return j->target != NULL;
+}
+
+/* Send it, and follow redirections. */
+static enum shed_code travel(struct shed_cluster *cluster, struct journey *j,
+                             struct shed_reply **reply,
+                             struct shed_link_use *use, struct shed_error *err)
+{
+    for (;;) {
+        struct shed_server *server =
+            j->target != NULL
+                ? j->target
+                : shed_cluster_hold(cluster, j->key.data, j->key.size);
+        unsigned sent;
+        bool goes_on;
+        enum shed_code code = send_one(server, j->command, j->is_ask, reply,
+                                       use, &sent, j->deadline_ms, err);
+        bool is_elsewhere = code == SHED_OK && shed_reply_is_elsewhere(*reply);
+
+        j->target = NULL;
+        j->sent += sent - (is_elsewhere && sent > 0);
+        goes_on =
+            is_elsewhere && redirect(cluster, j, *reply, server->address->host);
+        shed_cluster_give_back(cluster, server);
+        if (!goes_on)
+            return code;
+        shed_reply_free(*reply);
+        *reply = NULL;
+    }
+}
+
+static struct journey begin(const struct shed_args *command,
+                            uint64_t deadline_ms)
+{
+    return (struct journey){.command = command,
+                            .key = shed_cluster_key(command),
+                            .deadline_ms = deadline_ms};
+}
+
+static enum shed_code call_one(struct shed_cluster *cluster,
+                               const struct shed_args *command,
+                               struct shed_reply **reply,
+                               struct shed_link_use *use, unsigned *sent,
+                               uint64_t deadline_ms, struct shed_error *err)
+{
+    struct journey j = begin(command, deadline_ms);
+    enum shed_code code = travel(cluster, &j, reply, use, err);
+
+    if (sent != NULL)
+        *sent = j.sent;
+    return code;
+}
+
+/* ---------------------------------------------------------- several servers */
+
+/* The commands for one server. */
+struct part {
+    struct shed_server *server; /* held */
+    size_t first, count;        /* of the commands in their order */
+    struct shed_links_call call;
+    struct shed_link_use use;
+};
+
+struct batch {
+    struct shed_server **of;     /* of each command; not held */
+    size_t *order;               /* of the commands, those of a part together */
+    struct shed_args *commands;  /* in that order */
+    struct shed_reply **replies; /* the same */
+    struct part *part;
+    size_t parts;
+};
+
+static void destroy_batch(struct batch *b)
+{
+    free(b->of);
+    free(b->order);
+    free(b->commands);
+    free(b->replies);
+    free(b->part);
+}
+
+/* Find the servers, and hold each once. Returns: false when out of memory. */
+static bool find_servers(struct shed_cluster *cluster, struct batch *b,
+                         const struct shed_args *commands, size_t count)
+{
+    b->of = malloc(count * sizeof(struct shed_server *));
+    for (size_t i = 0; b->of != NULL && i < count; i++) {
+        struct shed_bytes key = shed_cluster_key(&commands[i]);
+        struct shed_server *server =
+            shed_cluster_hold(cluster, key.data, key.size);
+        size_t at = 0;
+        while (at < b->parts && b->part[at].server != server)
+            at++;
+        if (at == b->parts) {
+            struct part *more =
+                realloc(b->part, (b->parts + 1) * sizeof(*b->part));
+            if (more == NULL) {
+                shed_cluster_give_back(cluster, server);
+                return false;
+            }
+            b->part = more;
+            b->part[b->parts++] = (struct part){.server = server};
+        } else {
+            shed_cluster_give_back(cluster, server);
+        }
+        b->of[i] = server;
+        b->part[at].count++;
+    }
+    return b->of != NULL;
+}
+
+static bool put_in_order(struct batch *b, const struct shed_args *commands,
+                         size_t count)
+{
+    size_t at = 0;
+
+    b->order = malloc(count * sizeof(*b->order));
+    b->commands = malloc(count * sizeof(*b->commands));
+    b->replies = calloc(count, sizeof(struct shed_reply *));
+    if (b->order == NULL || b->commands == NULL || b->replies == NULL)
+        return false;
+    for (size_t p = 0; p < b->parts; p++) {
+        b->part[p].first = at;
+        for (size_t i = 0; i < count; i++) {
+            if (b->of[i] != b->part[p].server)
+                continue;
+            b->order[at] = i;
+            b->commands[at++] = commands[i];
+        }
+    }
+    return true;
+}
+
+/* All commands of a part have failed. */
+static bool fail_part(struct batch *b, const struct part *part,
+                      const struct shed_error *why)
+{
+    for (size_t i = part->first; i < part->first + part->count; i++) {
+        b->replies[i] = shed_reply_make_error(why->reason);
+        if (b->replies[i] == NULL)
+            return false;
+    }
+    return true;
+}
+
+/* Returns: SHED_OK if a server has answered. */
+static enum shed_code call_servers(struct batch *b, uint64_t deadline_ms,
+                                   struct shed_error *err)
+{
+    enum shed_code code = SHED_EREDIS;
+    bool has_memory = true;
+
+    for (size_t p = 0; p < b->parts; p++) {
+        struct part *part = &b->part[p];
+        shed_links_begin(part->server->links, &part->call,
+                         &b->commands[part->first], part->count,
+                         &b->replies[part->first], deadline_ms);
+    }
+    for (size_t p = 0; p < b->parts; p++) {
+        struct part *part = &b->part[p];
+        struct shed_error why;
+        enum shed_code one = shed_links_end(part->server->links, &part->call,
+                                            &part->use, NULL, &why);
+        if (one == SHED_OK)
+            code = SHED_OK;
+        else
+            has_memory = fail_part(b, part, &why) && has_memory;
+        if (code != SHED_OK) {
+            code = one;
+            if (err != NULL)
+                *err = why;
+        }
+    }
+    return has_memory ? code : shed_fail_nomem(err, "a Redis call");
+}
+
+/* Hand the replies out in the caller's order, and send on what is elsewhere. */
+static void conclude(struct shed_cluster *cluster, struct batch *b,
+                     struct shed_reply **replies, struct shed_link_use *uses,
+                     uint64_t deadline_ms)
+{
+    for (size_t p = 0; p < b->parts; p++) {
+        struct part *part = &b->part[p];
+        for (size_t i = part->first; i < part->first + part->count; i++) {
+            struct journey j = begin(&b->commands[i], deadline_ms);
+            struct shed_link_use use = part->use;
+            struct shed_reply *next = NULL;
+            struct shed_error why;
+            if (shed_reply_is_elsewhere(b->replies[i]) &&
+                redirect(cluster, &j, b->replies[i],
+                         part->server->address->host)) {
+                if (travel(cluster, &j, &next, &use, &why) != SHED_OK)
+                    next = shed_reply_make_error(why.reason);
+                if (next != NULL) {
+                    shed_reply_free(b->replies[i]);
+                    b->replies[i] = next;
+                }
+            }
+            replies[b->order[i]] = b->replies[i];
+            if (uses != NULL)
+                uses[b->order[i]] = use;
+        }
+    }
+}
+
+static enum shed_code call_many(struct shed_cluster *cluster,
+                                const struct shed_args *commands, size_t count,
+                                struct shed_reply **replies,
+                                struct shed_link_use *uses,
+                                uint64_t deadline_ms, struct shed_error *err)
+{
+    struct batch b = {0};
+    enum shed_code code = SHED_OK;
+
+    if (!find_servers(cluster, &b, commands, count) ||
+        !put_in_order(&b, commands, count))
+        code = shed_fail_nomem(err, "a Redis call");
+    if (code == SHED_OK)
+        code = call_servers(&b, deadline_ms, err);
+    if (code == SHED_OK)
+        conclude(cluster, &b, replies, uses, deadline_ms);
+    else if (b.replies != NULL)
+        shed_reply_free_all(b.replies, count);
+    for (size_t p = 0; p < b.parts; p++)
+        shed_cluster_give_back(cluster, b.part[p].server);
+    destroy_batch(&b);
+    return code;
+}
+
+enum shed_code shed_cluster_call(struct shed_cluster *cluster,
+                                 const struct shed_args *commands, size_t count,
+                                 struct shed_reply **replies,
+                                 struct shed_link_use *uses, unsigned *sent,
+                                 uint64_t deadline_ms, struct shed_error *err)
+{
+    shed_cluster_wait(cluster, deadline_ms);
+    if (count == 1)
+        return call_one(cluster, commands, replies, uses, sent, deadline_ms,
+                        err);
+    if (sent != NULL)
+        *sent = 0;
+    return count == 0 ? SHED_OK
+                      : call_many(cluster, commands, count, replies, uses,
+                                  deadline_ms, err);
+}

@@ -168,14 +168,6 @@ static void write_all(void)
     }
 }
 
-static bool has_link(const struct server *replica)
-{
-    char status[8];
-
-    server_info(replica, "master_link_status", status, sizeof(status));
-    return strcmp(status, "up") == 0;
-}
-
 static void each_replica(size_t primary, void (*act)(const struct server *))
 {
     for (size_t i = 0; i < WATCHED_SERVERS; i++)
@@ -183,25 +175,17 @@ static void each_replica(size_t primary, void (*act)(const struct server *))
             act(&watched.server[i]);
 }
 
+static void cut_replicas(size_t primary)
+{
+    for (size_t i = 0; i < WATCHED_SERVERS; i++)
+        if (i != primary)
+            server_cut_replica(&watched.server[i], &watched.server[primary]);
+}
+
 static void await_rows(const struct server *replica)
 {
-    WAIT_FOR(has_link(replica));
+    WAIT_FOR(server_follows(replica));
     WAIT_FOR(server_int(replica, "EXISTS t:{w%d}", KEYS - 1) == 1);
-}
-
-static void spoil_link(const struct server *replica)
-{
-    server_do(replica, "CONFIG SET masterauth wrong");
-}
-
-static void await_spoilt_link(const struct server *replica)
-{
-    WAIT_FOR(!has_link(replica));
-}
-
-static void restore_link(const struct server *replica)
-{
-    server_do(replica, "CONFIG SET masterauth %b", "", (size_t)0);
 }
 
 /* The primary dies with what only it has been told. Returns: the next one,
@@ -211,7 +195,7 @@ static size_t lose_primary(size_t primary)
     size_t next;
 
     server_kill(&watched.server[primary]);
-    each_replica(primary, restore_link);
+    each_replica(primary, server_join_replica);
     next = watched_primary(&watched, primary);
     server_start_again(&watched.server[primary]);
     server_do(&watched.server[primary], "REPLICAOF 127.0.0.1 %u",
@@ -242,9 +226,7 @@ START_TEST(replicas_that_lost_their_link_take_no_write_of_a_living_process_back)
         WAIT_FOR(is_used_by(primary, 2));
         ck_assert_uint_eq(count_others(peer.cache, fixture.table.version), 0);
         each_replica(primary, await_rows);
-        each_replica(primary, spoil_link);
-        server_do(&watched.server[primary], "CLIENT KILL TYPE replica");
-        each_replica(primary, await_spoilt_link);
+        cut_replicas(primary);
         write_all();
         primary = lose_primary(primary);
         WAIT_FOR(is_used_by(primary, 2));

@@ -416,6 +416,31 @@ int server_clients(const struct server *s, const char *text)
     return count;
 }
 
+bool server_follows(const struct server *replica)
+{
+    char status[8];
+
+    server_info(replica, "master_link_status", status, sizeof(status));
+    return strcmp(status, "up") == 0;
+}
+
+/* By a password that the primary does not have. It drops all replicas, and the
+ * others come back. */
+void server_cut_replica(const struct server *replica,
+                        const struct server *primary)
+{
+    server_do(replica, "CONFIG SET masterauth wrong");
+    server_do(primary, "CLIENT KILL TYPE replica");
+    WAIT_FOR(!server_follows(replica));
+}
+
+void server_join_replica(const struct server *replica)
+{
+    const char *password = replica->password != NULL ? replica->password : "";
+
+    server_do(replica, "CONFIG SET masterauth %b", password, strlen(password));
+}
+
 /* Of a cache's tags: it has to outlive every entry. */
 static bool is_log(const redisReply *key)
 {

@@ -15,7 +15,7 @@
 
 #define SERVER_PATH_BYTES 64
 #define SERVER_URI_BYTES (SERVER_PATH_BYTES + 8)
-#define SERVER_OPTIONS_MAX 16
+#define SERVER_OPTIONS_MAX 20
 #define SERVER_TLS_OPTIONS 10
 
 struct server {
@@ -84,6 +84,15 @@ long long server_calls(const struct server *s, const char *command);
 
 /* How many lines of CLIENT LIST contain text. */
 int server_clients(const struct server *s, const char *text);
+
+/* Whether a replica has all that its primary has. */
+bool server_follows(const struct server *replica);
+
+/* Cut a replica off from its primary, which goes on without it; and let it
+ * follow again. */
+void server_cut_replica(const struct server *replica,
+                        const struct server *primary);
+void server_join_replica(const struct server *replica);
 
 /* Fail if a key of the server has no time to live, unless it is the log of a
  * cache's tags. */

@@ -5,7 +5,8 @@
  *
  * usage: bench_hit REDIS [ROUNDS [THREADS...]]
  *
- * REDIS is the path of a socket, or PORT or tls:PORT of 127.0.0.1. hiredis 0.14
+ * REDIS is the path of a socket, or PORT, tls:PORT or cluster:PORT (a cluster
+ * of one node, which hiredis calls like any server) of 127.0.0.1. hiredis 0.14
  * does not speak TLS: its place is taken by OpenSSL on hiredis's socket, with
  * hiredis's commands and replies, as hiredis 1.x does it.
  *
@@ -35,6 +36,7 @@
 static struct shed_cache *cache;
 static const char *socket_path; /* NULL: a port */
 static int port;
+static bool is_cluster;
 static SSL_CTX *context; /* NULL: no TLS */
 static atomic_bool is_over;
 
@@ -231,8 +233,9 @@ static void open_cache(struct shed_client **client, struct shed_source **source)
     if (socket_path != NULL)
         (void)snprintf(uri, sizeof(uri), "unix:%s", socket_path);
     else
-        (void)snprintf(uri, sizeof(uri), "%s://127.0.0.1:%d",
-                       context != NULL ? "rediss" : "redis", port);
+        (void)snprintf(uri, sizeof(uri), "%s%s://127.0.0.1:%d",
+                       context != NULL ? "rediss" : "redis",
+                       is_cluster ? "+cluster" : "", port);
     if (context != NULL)
         options.tls_ca = getenv("SNOWSHED_CA");
     if (shed_client_open(uri, &options, client, &err) != SHED_OK ||
@@ -247,10 +250,14 @@ static void open_cache(struct shed_client **client, struct shed_source **source)
 
 static void choose_server(const char *text)
 {
-    static const char tls[] = "tls:";
+    static const char tls[] = "tls:", cluster[] = "cluster:";
     bool is_tls = strncmp(text, tls, strlen(tls)) == 0;
 
-    port = (int)strtol(is_tls ? text + strlen(tls) : text, NULL, 10);
+    is_cluster = strncmp(text, cluster, strlen(cluster)) == 0;
+    port = (int)strtol(is_tls       ? text + strlen(tls)
+                       : is_cluster ? text + strlen(cluster)
+                                    : text,
+                       NULL, 10);
     if (port == 0)
         socket_path = text;
     if (!is_tls)

@@ -261,9 +261,9 @@ struct shed_client_options {
  * sentinel_password= are for them; or
  * redis+cluster://[user[:password]@]host[:port]{,host[:port]}, with some nodes
  * of a Redis Cluster. Percent-encode special characters. valkey:// is redis://.
- * With rediss://, rediss+cluster:// or valkeys:// the connection is TLS, 1.2
- * or 1.3, and the server's certificate must be for host, a name or an address;
- * name one of your own making, or its authority, in tls_ca.
+ * With rediss (rediss+cluster and so on) or valkeys all connections are
+ * TLS, 1.2 or 1.3, and a server's certificate must be for its host, a name or
+ * an address; name one of your own making, or its authority, in tls_ca.
  *
  * Redis need not be up, nor its name resolve: the client connects when needed,
  * and again after a failure. If the server turns out to be a replica, it looks

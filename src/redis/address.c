@@ -50,22 +50,24 @@ enum {
 /* Of parameters. */
 enum { DB, SENTINEL_USER, SENTINEL_PASSWORD };
 
-/* Of the forms with several hosts, among the forms. */
-enum { SENTINEL_FORM, CLUSTER_FORM };
+/* Of the forms with several hosts, among the forms; those with TLS follow. */
+enum { SENTINEL_FORM, CLUSTER_FORM = SENTINEL_FORM + 2 };
+
+#define SENTINEL_FORM_OF(begin)                                                \
+    {                                                                          \
+        .name = "Redis URI", .scheme = (begin),                                \
+        .user_stops = "/?", /* a parameter can have an '@' */                  \
+            .has_host = true, .has_hosts = true,                               \
+        .path = "name of the primary",                                         \
+        .parameters = {"db", "sentinel_user", "sentinel_password"},            \
+        .parameter_rule = "only db=n, sentinel_user=name and "                 \
+                          "sentinel_password=password may follow '?'"          \
+    }
 
 /* The first form with a matching scheme is used. */
 static const struct shed_uri_form forms[] = {
-    [SENTINEL_FORM] = {.name = "Redis URI",
-                       .scheme = "redis+sentinel://",
-                       .user_stops = "/?", /* a parameter can have an '@' */
-                       .has_host = true,
-                       .has_hosts = true,
-                       .path = "name of the primary",
-                       .parameters = {"db", "sentinel_user",
-                                      "sentinel_password"},
-                       .parameter_rule =
-                           "only db=n, sentinel_user=name and "
-                           "sentinel_password=password may follow '?'"},
+    [SENTINEL_FORM] = SENTINEL_FORM_OF("redis+sentinel://"),
+    SENTINEL_FORM_OF("rediss+sentinel://"),
     [CLUSTER_FORM] = CLUSTER_FORM_OF("redis+cluster://"),
     CLUSTER_FORM_OF("rediss+cluster://"),
     HOST_FORM("redis://"),
@@ -78,8 +80,7 @@ static const struct shed_uri_form forms[] = {
 
 static bool is_tls(const struct shed_uri_form *form)
 {
-    return strcmp(form->scheme, "rediss://") == 0 ||
-           strcmp(form->scheme, "rediss+cluster://") == 0 ||
+    return strncmp(form->scheme, "rediss", strlen("rediss")) == 0 ||
            strcmp(form->scheme, "valkeys://") == 0;
 }
 
@@ -284,10 +285,11 @@ static enum shed_code parse(struct shed_address *a, const char *text,
     if (code == SHED_OK)
         a->is_tls = is_tls(form);
     if (code == SHED_OK)
-        code = form == &forms[SENTINEL_FORM] ? take_sentinels(a, err)
-               : form->has_hosts             ? take_seeds(a, err)
-               : form->has_host              ? take_host(a, err)
-                                             : take_path(a, err);
+        code = form->has_hosts  ? form < &forms[CLUSTER_FORM]
+                                      ? take_sentinels(a, err)
+                                      : take_seeds(a, err)
+                : form->has_host ? take_host(a, err)
+                                : take_path(a, err);
     if (code == SHED_OK)
         code = make_text(a, err);
     return code;
@@ -335,6 +337,22 @@ enum shed_code shed_address_create(const char *uri, struct shed_address **out,
     return SHED_OK;
 }
 
+static bool keep_text(char **to, const char *from)
+{
+    free(*to);
+    *to = from != NULL ? strdup(from) : NULL;
+    return from == NULL || *to != NULL;
+}
+
+/* For the connections to its sentinels, which each lookup makes. */
+static bool keep_options(struct shed_address *a,
+                         const struct shed_client_options *o)
+{
+    return keep_text(&a->tls_ca, o->tls_ca) &&
+           keep_text(&a->tls_cert, o->tls_cert) &&
+           keep_text(&a->tls_key, o->tls_key);
+}
+
 enum shed_code shed_address_use_tls(struct shed_address *a,
                                     const struct shed_client_options *o,
                                     struct shed_error *err)
@@ -348,7 +366,9 @@ enum shed_code shed_address_use_tls(struct shed_address *a,
                          "rediss://, and the URI begins with another scheme");
     if (a->seeds != NULL)
         return SHED_OK; /* each node has its own */
-    return a->is_tls ? shed_tls_server_create(a->text, a->host, o, &a->tls, err)
+    if (a->is_tls && a->sentinels != NULL && !keep_options(a, o))
+        return shed_fail_nomem(err, "a Redis URI");
+    return a->is_tls ? shed_tls_server_create(a->text, o, &a->tls, err)
                      : SHED_OK;
 }
 
@@ -413,10 +433,10 @@ shed_address_create_node(const struct shed_address *cluster, const char *host,
     return SHED_OK;
 }
 
-enum shed_code shed_address_next_sentinel(char **list, const char *user,
-                                          const char *password,
-                                          struct shed_address **out,
-                                          struct shed_error *err)
+enum shed_code
+shed_address_next_sentinel(char **list, const struct shed_sentinels *how,
+                           const struct shed_client_options *options,
+                           struct shed_address **out, struct shed_error *err)
 {
     struct shed_address *a = alloc();
     struct shed_uri_part host;
@@ -427,14 +447,17 @@ enum shed_code shed_address_next_sentinel(char **list, const char *user,
     if (a == NULL)
         return shed_fail_nomem(err, "a sentinel");
     a->is_guide = true;
-    a->user = user;
-    a->password = password;
+    a->user = how->user;
+    a->password = how->password;
+    a->is_tls = how->is_tls;
     code = shed_uri_next_host(&forms[SENTINEL_FORM], list, &host, &port, err);
     if (code == SHED_OK) {
         a->host = host.text;
         write_port(a, port, SENTINEL_PORT);
         code = make_text(a, err);
     }
+    if (code == SHED_OK)
+        code = shed_address_use_tls(a, options, err);
     if (code != SHED_OK) {
         shed_address_destroy(a);
         return code;
@@ -449,6 +472,9 @@ void shed_address_destroy(struct shed_address *a)
     if (a == NULL)
         return;
     shed_tls_server_destroy(a->tls);
+    free(a->tls_ca);
+    free(a->tls_cert);
+    free(a->tls_key);
     free(a->text);
     shed_uri_fini(&a->uri);
     pthread_cond_destroy(&a->looked_up);
@@ -471,6 +497,21 @@ enum shed_code shed_address_get(struct shed_address *a,
         code = shed_fail(err, SHED_EREDIS, "%s", a->why.reason);
     shed_mutex_unlock(&a->mu);
     return code;
+}
+
+void shed_address_host(struct shed_address *a, char host[SHED_HOST_BYTES])
+{
+    shed_mutex_lock(&a->mu);
+    (void)snprintf(host, SHED_HOST_BYTES, "%s",
+                   a->sentinels != NULL ? a->primary : a->host);
+    shed_mutex_unlock(&a->mu);
+}
+
+void shed_address_set_primary(struct shed_address *a, const char *host)
+{
+    shed_mutex_lock(&a->mu);
+    (void)snprintf(a->primary, sizeof(a->primary), "%s", host);
+    shed_mutex_unlock(&a->mu);
 }
 
 bool shed_address_is_known(struct shed_address *a)

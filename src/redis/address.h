@@ -23,6 +23,14 @@
 struct addrinfo;
 struct shed_tls_server;
 
+/* The sentinels that watch a primary, and how to ask them. */
+struct shed_sentinels {
+    char *list;                  /* as in a URI; it is cut */
+    const char *user, *password; /* the sentinels' own; NULL: none */
+    bool is_tls;
+    const char *tls_ca, *tls_cert, *tls_key; /* as in the client's options */
+};
+
 struct shed_address {
     /* set at creation */
     char *text;                  /* for reasons: without user and password */
@@ -42,6 +50,7 @@ struct shed_address {
     char host_text[SHED_HOST_BYTES]; /* of a node of a cluster */
     bool is_tls;                     /* set at creation */
     struct shed_tls_server *tls; /* set before the first connection, if so */
+    char *tls_ca, *tls_cert, *tls_key; /* the options, if it has sentinels */
     /* atomic */
     atomic_bool is_role_refused; /* we have no right to ROLE */
     struct shed_server_clock clock;
@@ -49,8 +58,9 @@ struct shed_address {
     pthread_cond_t looked_up;
     /* under mu */
     struct sockaddr_storage name;
-    socklen_t name_size;     /* 0: the host name has never been resolved */
-    struct shed_error why;   /* why it could not be resolved */
+    socklen_t name_size;   /* 0: the host name has never been resolved */
+    struct shed_error why; /* why it could not be resolved */
+    char primary[SHED_HOST_BYTES]; /* what its sentinels call it last */
     unsigned looked_up_term; /* the server's term (health.h) of the last lookup
                                 that has ended */
 };
@@ -81,10 +91,12 @@ shed_address_create_node(const struct shed_address *cluster, const char *host,
 bool shed_address_seed(const struct shed_address *cluster, size_t i,
                        char host[SHED_HOST_BYTES], char port[SHED_PORT_BYTES]);
 
-/* Cut the first sentinel off a list, and try to resolve its host. Blocks while
- * that is looked up. Returns: SHED_OK and *out; SHED_EINVAL, SHED_ENOMEM. */
+/* Cut the first sentinel off a list, and try to resolve its host; options are
+ * for TLS. Blocks while that is looked up. Returns: SHED_OK and *out;
+ * SHED_EINVAL, SHED_ENOMEM. */
 SHED_MUST_CHECK enum shed_code
-shed_address_next_sentinel(char **list, const char *user, const char *password,
+shed_address_next_sentinel(char **list, const struct shed_sentinels *how,
+                           const struct shed_client_options *options,
                            struct shed_address **out, struct shed_error *err);
 
 /* Destroy it; NULL is allowed. */
@@ -98,6 +110,14 @@ SHED_MUST_CHECK enum shed_code shed_address_get(struct shed_address *address,
                                                 struct sockaddr_storage *out,
                                                 socklen_t *size,
                                                 struct shed_error *err);
+
+/* Copy the host whose certificate the server must have: that of the URI, or of
+ * the primary as its sentinels call it. */
+void shed_address_host(struct shed_address *address,
+                       char host[SHED_HOST_BYTES]);
+
+/* Record how the sentinels call the primary that shed_address_set will name. */
+void shed_address_set_primary(struct shed_address *address, const char *host);
 
 /* Whether the host name has been resolved. */
 bool shed_address_is_known(struct shed_address *address);

@@ -27,12 +27,13 @@ struct shed_lookup {
     unsigned term;
     /* copies, in text */
     char *host, *port;
-    char *sentinels, *sentinel_user, *sentinel_password; /* NULL: none */
+    struct shed_sentinels sentinels; /* list NULL: none */
     /* reactor thread only */
     shed_lookup_fn *fn; /* NULL: nobody wants the answer */
     void *arg;
     /* its thread's, and after the post the reactor's */
     struct addrinfo *list;
+    struct shed_sentinel_answer primary;
     struct shed_error failure;
     /* atomic */
     atomic_uint refs; /* the thread's and the reactor's */
@@ -85,18 +86,15 @@ static struct addrinfo *find_host(struct shed_lookup *lookup, const char *host,
 
 static struct addrinfo *find_primary(struct shed_lookup *lookup)
 {
-    struct shed_sentinel_answer answer;
-
-    if (shed_sentinels_ask(lookup->host, lookup->sentinels,
-                           lookup->sentinel_user, lookup->sentinel_password,
-                           &answer, &lookup->failure) != SHED_OK)
+    if (shed_sentinels_ask(lookup->host, &lookup->sentinels, &lookup->primary,
+                           &lookup->failure) != SHED_OK)
         return NULL;
-    return find_host(lookup, answer.host, answer.port);
+    return find_host(lookup, lookup->primary.host, lookup->primary.port);
 }
 
 static void find(struct shed_lookup *lookup)
 {
-    lookup->list = lookup->sentinels != NULL
+    lookup->list = lookup->sentinels.list != NULL
                        ? find_primary(lookup)
                        : find_host(lookup, lookup->host, lookup->port);
 }
@@ -117,14 +115,19 @@ static void *resolve(void *arg)
     return NULL;
 }
 
-enum { TEXTS = 5 };
+enum { TEXTS = 8 };
 
 /* Returns: NULL when out of memory. */
 static struct shed_lookup *create(const struct shed_address *address)
 {
-    const char *const from[TEXTS] = {address->host, address->port,
-                                     address->sentinels, address->sentinel_user,
-                                     address->sentinel_password};
+    const char *const from[TEXTS] = {address->host,
+                                     address->port,
+                                     address->sentinels,
+                                     address->sentinel_user,
+                                     address->sentinel_password,
+                                     address->tls_ca,
+                                     address->tls_cert,
+                                     address->tls_key};
     char *to[TEXTS] = {NULL}, *at;
     struct shed_lookup *lookup;
     size_t size = 0;
@@ -148,9 +151,13 @@ static struct shed_lookup *create(const struct shed_address *address)
     }
     lookup->host = to[0];
     lookup->port = to[1];
-    lookup->sentinels = to[2];
-    lookup->sentinel_user = to[3];
-    lookup->sentinel_password = to[4];
+    lookup->sentinels = (struct shed_sentinels){.list = to[2],
+                                                .user = to[3],
+                                                .password = to[4],
+                                                .is_tls = address->is_tls,
+                                                .tls_ca = to[5],
+                                                .tls_cert = to[6],
+                                                .tls_key = to[7]};
     return lookup;
 }
 
@@ -179,6 +186,11 @@ struct shed_lookup *shed_lookup_start(struct shed_reactor *reactor,
     return NULL;
 }
 
+const char *shed_lookup_primary(const struct shed_lookup *lookup)
+{
+    return lookup->primary.host[0] != '\0' ? lookup->primary.host : NULL;
+}
+
 void shed_lookup_wait(struct shed_address *address)
 {
     struct shed_lookup *lookup = create(address);
@@ -188,6 +200,8 @@ void shed_lookup_wait(struct shed_address *address)
         return;
     }
     find(lookup);
+    if (shed_lookup_primary(lookup) != NULL)
+        shed_address_set_primary(address, shed_lookup_primary(lookup));
     shed_address_set(address, 0,
                      lookup->list != NULL ? lookup->list->ai_addr : NULL,
                      lookup->list != NULL ? lookup->list->ai_addrlen : 0,

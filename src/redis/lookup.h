@@ -26,6 +26,10 @@ struct shed_lookup *shed_lookup_start(struct shed_reactor *reactor,
                                       unsigned term, shed_lookup_fn *fn,
                                       void *arg);
 
+/* While fn runs: the host of the primary that the sentinels have named; NULL:
+ * there are none, or they have named none. */
+const char *shed_lookup_primary(const struct shed_lookup *lookup);
+
 /* The same in the calling thread, which waits for it: address has the outcome.
  * Any thread. */
 void shed_lookup_wait(struct shed_address *address);

@@ -120,19 +120,23 @@ static enum shed_code begin(struct question *q, const char *primary,
     return SHED_OK;
 }
 
-static enum shed_code begin_all(struct inquiry *all, char *list,
-                                const char *user, const char *password,
+static enum shed_code begin_all(struct inquiry *all,
+                                const struct shed_sentinels *sentinels,
                                 struct shed_error *err)
 {
+    char *list = sentinels->list;
     struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
     enum shed_code code = SHED_OK;
 
     options.connect_timeout_ms = SHED_SENTINELS_ASK_MS;
     options.command_timeout_ms = SHED_SENTINELS_ASK_MS;
+    options.tls_ca = sentinels->tls_ca;
+    options.tls_cert = sentinels->tls_cert;
+    options.tls_key = sentinels->tls_key;
     while (list != NULL && code == SHED_OK) {
         struct question *q = &all->at[all->count];
-        code =
-            shed_address_next_sentinel(&list, user, password, &q->address, err);
+        code = shed_address_next_sentinel(&list, sentinels, &options,
+                                          &q->address, err);
         if (code != SHED_OK)
             break;
         shed_conn_init(&q->conn, q->address, &options);
@@ -208,8 +212,8 @@ static enum shed_code fail_all(const struct inquiry *all,
                      silent->is_over ? silent->why.reason : "no answer");
 }
 
-enum shed_code shed_sentinels_ask(const char *primary, char *list,
-                                  const char *user, const char *password,
+enum shed_code shed_sentinels_ask(const char *primary,
+                                  const struct shed_sentinels *sentinels,
                                   struct shed_sentinel_answer *out,
                                   struct shed_error *err)
 {
@@ -221,7 +225,7 @@ enum shed_code shed_sentinels_ask(const char *primary, char *list,
     if (all == NULL)
         return shed_fail_nomem(err, "an inquiry of sentinels");
     all->primary = primary;
-    code = begin_all(all, list, user, password, err);
+    code = begin_all(all, sentinels, err);
     while (code == SHED_OK) {
         found = shed_sentinels_agree(all->answers, all->count);
         if (found != NULL || !wait_for_one(all, deadline_ms))

@@ -21,6 +21,8 @@
 /* For how long sentinels are waited for that do not answer. */
 #define SHED_SENTINELS_ASK_MS ((uint64_t)1000)
 
+struct shed_sentinels;
+
 /* Where a primary is; an empty host: that is not known. */
 struct shed_sentinel_answer {
     char host[SHED_HOST_BYTES];
@@ -28,17 +30,14 @@ struct shed_sentinel_answer {
 };
 
 /*
- * Ask all sentinels at the same time, until more than half agree. list is as in
- * shed_address, and is cut. user and password are the sentinels' own; NULL:
- * none. Blocks: for SHED_SENTINELS_ASK_MS at most, and while the host names of
- * sentinels are looked up. Any thread.
- * Returns: SHED_OK and *out; SHED_EREDIS: no majority, err says why;
- * SHED_ENOMEM.
+ * Ask all sentinels at the same time, until more than half agree. Blocks: for
+ * SHED_SENTINELS_ASK_MS at most, and while the host names of sentinels are
+ * looked up. Any thread. Returns: SHED_OK and *out; SHED_EREDIS: no majority,
+ * err says why; SHED_ENOMEM.
  */
 SHED_MUST_CHECK enum shed_code
-shed_sentinels_ask(const char *primary, char *list, const char *user,
-                   const char *password, struct shed_sentinel_answer *out,
-                   struct shed_error *err);
+shed_sentinels_ask(const char *primary, const struct shed_sentinels *sentinels,
+                   struct shed_sentinel_answer *out, struct shed_error *err);
 
 /* Find the answer that more than half of count give. Returns: NULL if there is
  * none. Pure. */

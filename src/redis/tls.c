@@ -35,7 +35,6 @@
 struct shed_tls_server {
     /* set at creation */
     const char *text;
-    char *name; /* for SNI; NULL: the host is an IP address */
     SSL_CTX *context;
     pid_t pid;
     struct shed_mutex mu;
@@ -258,10 +257,11 @@ static enum shed_code show(SSL_CTX *context, const char *cert, const char *key,
     return SHED_OK;
 }
 
-/* The certificate must be for host. Returns: false when out of memory. */
-static bool expect_host(struct shed_tls_server *s, const char *host)
+/* The certificate must be for host; a name is sent as SNI, too. Returns: false
+ * when out of memory. */
+static bool expect_host(SSL *ssl, const char *host)
 {
-    X509_VERIFY_PARAM *param = SSL_CTX_get0_param(s->context);
+    X509_VERIFY_PARAM *param = SSL_get0_param(ssl);
 
     /* tls_ca may be the server's own certificate */
     if (X509_VERIFY_PARAM_set_flags(param, X509_V_FLAG_PARTIAL_CHAIN) != 1)
@@ -270,8 +270,8 @@ static bool expect_host(struct shed_tls_server *s, const char *host)
         return true;
     X509_VERIFY_PARAM_set_hostflags(param,
                                     X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-    s->name = strdup(host);
-    return s->name != NULL && X509_VERIFY_PARAM_set1_host(param, host, 0) == 1;
+    return X509_VERIFY_PARAM_set1_host(param, host, 0) == 1 &&
+           SSL_set_tlsext_host_name(ssl, host) == 1;
 }
 
 /* The system's settings may demand a later version, never an earlier one. */
@@ -290,7 +290,7 @@ static bool set_rules(struct shed_tls_server *s)
             SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) == 1);
 }
 
-static enum shed_code set_up(struct shed_tls_server *s, const char *host,
+static enum shed_code set_up(struct shed_tls_server *s,
                              const struct shed_client_options *o,
                              struct shed_error *err)
 {
@@ -298,7 +298,7 @@ static enum shed_code set_up(struct shed_tls_server *s, const char *host,
 
     if (OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL) == 1)
         s->context = SSL_CTX_new(TLS_client_method());
-    if (s->context == NULL || !set_rules(s) || !expect_host(s, host))
+    if (s->context == NULL || !set_rules(s))
         return shed_fail_nomem(err, "the TLS of a client");
     code = believe(s->context, o->tls_ca, err);
     if (code == SHED_OK && o->tls_cert != NULL)
@@ -306,7 +306,7 @@ static enum shed_code set_up(struct shed_tls_server *s, const char *host,
     return code;
 }
 
-enum shed_code shed_tls_server_create(const char *text, const char *host,
+enum shed_code shed_tls_server_create(const char *text,
                                       const struct shed_client_options *options,
                                       struct shed_tls_server **out,
                                       struct shed_error *err)
@@ -322,7 +322,7 @@ enum shed_code shed_tls_server_create(const char *text, const char *host,
     s->text = text;
     s->pid = shed_process_id();
     mark_errors();
-    code = set_up(s, host, options, err);
+    code = set_up(s, options, err);
     unmark_errors();
     if (code == SHED_OK)
         *out = s;
@@ -339,7 +339,6 @@ void shed_tls_server_destroy(struct shed_tls_server *s)
         SSL_SESSION_free(s->session);
         SSL_CTX_free(s->context);
     }
-    free(s->name);
     shed_mutex_destroy(&s->mu);
     free(s);
 }
@@ -364,15 +363,14 @@ static enum shed_code conclude_locked(struct shed_tls *t, int result,
     return fail_connection(t, error, err);
 }
 
-static enum shed_code start(struct shed_tls *t, struct shed_error *err)
+static enum shed_code start(struct shed_tls *t, const char *host,
+                            struct shed_error *err)
 {
-    const char *name = t->server->name;
-
     t->ssl = SSL_new(t->server->context);
     t->in = BIO_new(BIO_s_mem());
     t->out = BIO_new(BIO_s_mem());
     if (t->ssl == NULL || t->in == NULL || t->out == NULL ||
-        (name != NULL && SSL_set_tlsext_host_name(t->ssl, name) != 1)) {
+        !expect_host(t->ssl, host)) {
         BIO_free(t->in);
         BIO_free(t->out);
         unmark_errors();
@@ -384,7 +382,7 @@ static enum shed_code start(struct shed_tls *t, struct shed_error *err)
     return conclude_locked(t, SSL_do_handshake(t->ssl), err);
 }
 
-enum shed_code shed_tls_create(struct shed_tls_server *server,
+enum shed_code shed_tls_create(struct shed_tls_server *server, const char *host,
                                struct shed_tls **out, struct shed_error *err)
 {
     struct shed_tls *t = calloc(1, sizeof(*t));
@@ -397,7 +395,7 @@ enum shed_code shed_tls_create(struct shed_tls_server *server,
     }
     t->server = server;
     mark_errors();
-    code = start(t, err);
+    code = start(t, host, err);
     if (code == SHED_OK)
         *out = t;
     else

@@ -20,14 +20,13 @@ struct shed_tls_server;
 /*
  * Whom to believe and who we are (tls_ca, tls_cert and tls_key of the options),
  * and the last session, which later connections resume. text names the server
- * in reasons and is borrowed; its certificate must be for host, a name or an IP
- * address.
+ * in reasons and is borrowed.
  *
  * Returns: SHED_OK and *out; SHED_EINVAL (a file that cannot be used),
  * SHED_ENOMEM.
  */
 SHED_MUST_CHECK enum shed_code
-shed_tls_server_create(const char *text, const char *host,
+shed_tls_server_create(const char *text,
                        const struct shed_client_options *options,
                        struct shed_tls_server **out, struct shed_error *err);
 
@@ -39,8 +38,10 @@ void shed_tls_server_destroy(struct shed_tls_server *server);
 
 struct shed_tls;
 
-/* Begin a handshake. Returns: SHED_OK and *out; SHED_ENOMEM, SHED_EREDIS. */
+/* Begin a handshake. The certificate must be for host, a name or an IP address.
+ * Returns: SHED_OK and *out; SHED_ENOMEM, SHED_EREDIS. */
 SHED_MUST_CHECK enum shed_code shed_tls_create(struct shed_tls_server *server,
+                                               const char *host,
                                                struct shed_tls **out,
                                                struct shed_error *err);
 

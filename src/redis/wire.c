@@ -223,18 +223,19 @@ enum shed_code shed_wire_open(struct shed_wire *w, struct shed_address *a,
     return SHED_OK;
 }
 
-static enum shed_code start_tls(struct shed_wire *w,
-                                const struct shed_address *a,
+static enum shed_code start_tls(struct shed_wire *w, struct shed_address *a,
                                 struct shed_error *err)
 {
+    char host[SHED_HOST_BYTES];
+
     w->sealed = malloc(SHED_TLS_SEALED_BYTES);
     if (w->sealed == NULL)
         return shed_fail_nomem(err, "a Redis connection");
-    return shed_tls_create(a->tls, &w->tls, err);
+    shed_address_host(a, host);
+    return shed_tls_create(a->tls, host, &w->tls, err);
 }
 
-enum shed_code shed_wire_connected(struct shed_wire *w,
-                                   const struct shed_address *a,
+enum shed_code shed_wire_connected(struct shed_wire *w, struct shed_address *a,
                                    struct shed_error *err)
 {
     int failure = 0;

@@ -101,9 +101,9 @@ SHED_MUST_CHECK enum shed_code shed_wire_open(struct shed_wire *wire,
 /* If the address wants TLS, its handshake begins. It is driven by flush and
  * fill; flush sends nothing of out before it has ended.
  * Returns: SHED_OK; SHED_EREDIS, SHED_ENOMEM: close it. */
-SHED_MUST_CHECK enum shed_code
-shed_wire_connected(struct shed_wire *wire, const struct shed_address *address,
-                    struct shed_error *err);
+SHED_MUST_CHECK enum shed_code shed_wire_connected(struct shed_wire *wire,
+                                                   struct shed_address *address,
+                                                   struct shed_error *err);
 
 /* Whether the handshake of TLS has not ended. */
 bool shed_wire_is_in_handshake(const struct shed_wire *wire);

@@ -8,6 +8,7 @@
 
 #include "cache/cache.h"
 #include "client/client.h"
+#include "support/certificates.h"
 #include "support/fixture.h"
 #include "support/watched.h"
 
@@ -58,6 +59,60 @@ static void expect_use(size_t i)
 }
 
 /* ------------------------------------------------------ the primary moves */
+
+START_TEST(with_tls_to_everybody_it_is_found_and_followed)
+{
+    char dir[] = "/tmp/shed-watched-XXXXXX", ca[64], command[64];
+    size_t next;
+
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    certificates_make(dir);
+    snprintf(ca, sizeof(ca), "%s/ca.pem", dir);
+    fixture_init(&fixture);
+    fixture_hurry(&fixture, 400);
+    watched = (struct watched){.certificates = dir};
+    watched_start(&watched);
+    fixture.uri = watched.uri;
+    fixture.client_options.tls_ca = ca;
+    fixture_open(&fixture);
+    expect_use(0);
+    server_stop(&watched.server[0]);
+    next = watched_primary(&watched, 0);
+    expect_use(next);
+    down();
+    snprintf(command, sizeof(command), "rm -r %s", dir);
+    ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+
+START_TEST(sentinels_whose_certificates_are_of_strangers_are_not_believed)
+{
+    char dir[] = "/tmp/shed-watched-XXXXXX", ca[64], command[64];
+    struct shed_client_status status;
+
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    certificates_make(dir);
+    snprintf(ca, sizeof(ca), "%s/other.pem", dir);
+    fixture_init(&fixture);
+    fixture_hurry(&fixture, 400);
+    watched = (struct watched){.certificates = dir};
+    watched_start(&watched);
+    fixture.uri = watched.uri;
+    fixture.client_options.tls_ca = ca;
+    fixture_open(&fixture);
+    WAIT_FOR(shed_client_status_read(fixture.client, &status, sizeof(status),
+                                     NULL) == SHED_OK &&
+             status.last.code != SHED_OK);
+    ck_assert(!status.is_up);
+    ck_assert_msg(strstr(status.last.reason, "more than half must agree") !=
+                          NULL &&
+                      strstr(status.last.reason, "tls_ca") != NULL,
+                  "%s", status.last.reason);
+    down();
+    snprintf(command, sizeof(command), "rm -r %s", dir);
+    ck_assert_int_eq(system(command), 0);
+}
+END_TEST
 
 START_TEST(the_primary_is_found_and_used)
 {
@@ -333,6 +388,9 @@ int main(void)
     TCase *tc = tcase_create("sentinel");
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S + 10.0 * failovers());
+    tcase_add_test(tc, with_tls_to_everybody_it_is_found_and_followed);
+    tcase_add_test(
+        tc, sentinels_whose_certificates_are_of_strangers_are_not_believed);
     tcase_add_loop_test(tc, the_primary_is_found_and_used, 0, 2);
     tcase_add_test(tc, a_primary_that_dies_is_replaced);
     tcase_add_test(tc, a_primary_that_stood_still_is_left_and_not_used_again);

@@ -14,20 +14,26 @@
 
 static void start_servers(struct watched *w)
 {
-    static char port[WATCHED_SERVERS][8];
+    static char port[WATCHED_SERVERS][8], first[8];
 
     for (size_t i = 0; i < WATCHED_SERVERS; i++) {
         w->port[i] = server_free_port();
         snprintf(port[i], sizeof(port[i]), "%u", w->port[i]);
         w->server[i] = (struct server){
+            .certificates = w->certificates,
             .options = {"--port", port[i], "--bind", "127.0.0.1",
-                        "--repl-diskless-sync-delay", "0"}};
+                        "--repl-diskless-sync-delay", "0", "--tls-replication",
+                        w->certificates != NULL ? "yes" : "no"}};
         if (i > 0) {
-            w->server[i].options[6] = "--replicaof";
-            w->server[i].options[7] = "127.0.0.1";
-            w->server[i].options[8] = port[0];
+            w->server[i].options[8] = "--replicaof";
+            w->server[i].options[9] = "127.0.0.1";
+            w->server[i].options[10] = first;
         }
         server_start(&w->server[i]);
+        if (w->certificates != NULL)
+            w->port[i] = w->server[i].tls_port;
+        if (i == 0)
+            snprintf(first, sizeof(first), "%u", w->port[0]);
     }
 }
 
@@ -47,11 +53,16 @@ static void start_sentinels(struct watched *w)
     for (size_t i = 0; i < WATCHED_SENTINELS; i++) {
         w->sentinel_port[i] = server_free_port();
         snprintf(port[i], sizeof(port[i]), "%u", w->sentinel_port[i]);
-        w->sentinel[i] = (struct server){
-            .options = {"--port", port[i], "--bind", "127.0.0.1"},
-            .password = w->sentinel_password,
-            .sentinel = text};
+        w->sentinel[i] =
+            (struct server){.certificates = w->certificates,
+                            .options = {"--port", port[i], "--bind",
+                                        "127.0.0.1", "--tls-replication",
+                                        w->certificates != NULL ? "yes" : "no"},
+                            .password = w->sentinel_password,
+                            .sentinel = text};
         server_start(&w->sentinel[i]);
+        if (w->certificates != NULL)
+            w->sentinel_port[i] = w->sentinel[i].tls_port;
     }
 }
 
@@ -90,9 +101,9 @@ void watched_start(struct watched *w)
     for (size_t i = 0; i < WATCHED_SENTINELS; i++)
         WAIT_FOR(knows_all(&w->sentinel[i]));
     snprintf(w->uri, sizeof(w->uri),
-             "redis+sentinel://127.0.0.1:%u,127.0.0.1:%u,127.0.0.1:%u/%s%s%s",
-             w->sentinel_port[0], w->sentinel_port[1], w->sentinel_port[2],
-             WATCHED_NAME,
+             "%s+sentinel://127.0.0.1:%u,127.0.0.1:%u,127.0.0.1:%u/%s%s%s",
+             w->certificates != NULL ? "rediss" : "redis", w->sentinel_port[0],
+             w->sentinel_port[1], w->sentinel_port[2], WATCHED_NAME,
              w->sentinel_password != NULL ? "?sentinel_password=" : "",
              w->sentinel_password != NULL ? w->sentinel_password : "");
 }

@@ -14,7 +14,10 @@ struct watched {
                                             */
     struct server sentinel[WATCHED_SENTINELS];
     unsigned port[WATCHED_SERVERS], sentinel_port[WATCHED_SENTINELS];
-    const char *sentinel_password; /* set before the start; NULL: none */
+    /* set before the start; NULL: none */
+    const char *sentinel_password;
+    const char *certificates; /* a directory of certificates_make: all of them
+                                 speak TLS, also with each other */
     char uri[256];
 };
 

@@ -409,6 +409,7 @@ shed_address_create_node(const struct shed_address *cluster, const char *host,
     *out = NULL;
     if (a == NULL)
         return shed_fail_nomem(err, "a node of a cluster");
+    a->is_node = true;
     a->user = cluster->user;
     a->password = cluster->password;
     a->is_tls = cluster->is_tls;

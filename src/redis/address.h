@@ -42,6 +42,7 @@ struct shed_address {
     /* The nodes of a cluster that are asked first, as they are written in the
      * URI. NULL: it is no cluster. */
     const char *seeds;
+    bool is_node;  /* of a cluster, by its map */
     bool is_guide; /* it is only asked where others are: a sentinel, or any node
                       of a cluster */
     char db[24];   /* in decimal; empty for database 0 */
@@ -53,6 +54,7 @@ struct shed_address {
     char *tls_ca, *tls_cert, *tls_key; /* the options, if it has sentinels */
     /* atomic */
     atomic_bool is_role_refused; /* we have no right to ROLE */
+    atomic_bool is_in_cluster;   /* and its URI says nothing of one */
     struct shed_server_clock clock;
     struct shed_mutex mu;
     pthread_cond_t looked_up;

@@ -24,6 +24,7 @@
 /* How long a connection that died silently can go unnoticed. */
 #define PING_MS 3000
 #define CHANNELS 4
+#define CLUSTER_MODE "\nredis_mode:cluster"
 #define PLACE_BYTES 256 /* a host name, and the number of a process */
 #define EPOCH_DIGITS 10
 
@@ -247,6 +248,11 @@ static void on_info(void *arg, const struct shed_call_result *result)
     }
     if (shed_server_run_changes(&p->server) != changes)
         p->hooks.on_epoch(p->hooks.arg);
+    if (!p->address->is_node && text != NULL &&
+        strstr(text, CLUSTER_MODE) != NULL) {
+        atomic_store(&p->address->is_in_cluster, true);
+        shed_pipe_leave(p->commands); /* no connection to it is set up again */
+    }
 }
 
 static void ask_info(struct shed_session *p)

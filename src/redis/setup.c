@@ -132,6 +132,19 @@ static enum shed_code refuse(const struct shed_setup *s,
         shed_reply_error(reply));
 }
 
+/* It has some of the keys, and redirects the calls for the others, which only a
+ * client of the cluster follows. */
+static enum shed_code refuse_node(const struct shed_setup *s,
+                                  enum shed_trouble *trouble,
+                                  struct shed_error *err)
+{
+    *trouble = SHED_TROUBLE_DENIED;
+    return shed_fail(err, SHED_EDENIED,
+                     "Redis %s is a node of a cluster: its URI must begin with "
+                     "redis+cluster://",
+                     s->address->text);
+}
+
 enum shed_code shed_setup_hear(struct shed_setup *s,
                                const struct shed_reply *reply, uint64_t now_ms,
                                enum shed_trouble *trouble,
@@ -140,6 +153,8 @@ enum shed_code shed_setup_hear(struct shed_setup *s,
     bool is_role = awaits(s, "ROLE"), is_time = awaits(s, "TIME");
     enum shed_code code = SHED_OK;
 
+    if (atomic_load(&s->address->is_in_cluster))
+        return refuse_node(s, trouble, err);
     if (shed_reply_error(reply) != NULL) {
         /* if a password is missing, the first command is refused, whichever it
          * is */

@@ -131,6 +131,7 @@ int main(void)
 {
     TCase *tc = tcase_create("server clock");
 
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, without_an_answer_it_is_unknown);
     tcase_add_test(tc, the_first_estimate_is_not_behind_the_server);
     tcase_add_test(tc, a_quicker_answer_narrows_it);

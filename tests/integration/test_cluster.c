@@ -1,0 +1,561 @@
+/* Caches on a Redis Cluster: keys of every node, one load for all processes,
+ * the seeds of the URI. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "support/answers.h"
+#include "support/bare.h"
+#include "support/certificates.h"
+#include "support/child.h"
+#include "support/cluster_fixture.h"
+
+enum { MANY = 300 };
+
+static long long entries(const struct own_cluster *c)
+{
+    long long count = 0;
+
+    for (size_t i = 0; i < NODES; i++)
+        count += server_int(&c->node[i], "DBSIZE");
+    return count;
+}
+
+/* ------------------------------------------------------------------- rows */
+
+/* On a cluster, and with this cache: a key of each node is loaded, stored
+ * there and nowhere else, given out and invalidated. */
+static void check_rows(const struct own_cluster *c)
+{
+    char key[16], row[32];
+
+    for (size_t i = 0; i < NODES; i++) {
+        table_set_version(&fixture.table, 1);
+        own_cluster_key(c, i, 0, key);
+        expect_origin(fixture.cache, key, row_of(key, 1, row),
+                      SHED_ORIGIN_LOAD);
+        expect_origin(fixture.cache, key, row, SHED_ORIGIN_REDIS);
+        ck_assert_int_eq(server_int(&c->node[i], "EXISTS t:{%s}", key), 1);
+        table_set_version(&fixture.table, 2);
+        invalidate(fixture.cache, key);
+        expect_origin(fixture.cache, key, row_of(key, 2, row),
+                      SHED_ORIGIN_LOAD);
+    }
+    ck_assert_int_eq(entries(c), NODES);
+}
+
+START_TEST(a_row_is_stored_at_the_node_of_its_key)
+{
+    cluster_up();
+    check_rows(&cluster);
+    ck_assert_uint_eq(status_of(fixture.client).is_up, 1);
+    cluster_down();
+}
+END_TEST
+
+/* Braces in a key decide about its slot. */
+START_TEST(keys_with_braces_are_kept_too)
+{
+    static const char *const keys[] = {"}",    "{",      "{}",     "a}b",
+                                       "{a}b", "{a}{b}", "a{b}}c", "}{"};
+    enum { KEYS = sizeof(keys) / sizeof(*keys) };
+    char row[32];
+
+    cluster_up();
+    for (int i = 0; i < KEYS; i++) {
+        expect_origin(fixture.cache, keys[i], row_of(keys[i], 1, row),
+                      SHED_ORIGIN_LOAD);
+        expect_origin(fixture.cache, keys[i], row, SHED_ORIGIN_REDIS);
+        put(fixture.cache, keys[i], "mine");
+        expect_origin(fixture.cache, keys[i], "mine", SHED_ORIGIN_REDIS);
+        invalidate(fixture.cache, keys[i]);
+        expect_origin(fixture.cache, keys[i], row, SHED_ORIGIN_LOAD);
+    }
+    ck_assert_int_eq(entries(&cluster), KEYS);
+    cluster_down();
+}
+END_TEST
+
+START_TEST(absence_is_kept_and_ended_by_an_invalidation)
+{
+    char key[32];
+    unsigned before;
+
+    cluster_up();
+    for (int i = 0; i < 12; i++) {
+        snprintf(key, sizeof(key), "absent%d", i);
+        expect_kind(fixture.cache, key, SHED_KIND_ABSENT);
+        before = table_loads(&fixture.table);
+        expect_kind(fixture.cache, key, SHED_KIND_ABSENT);
+        ck_assert_uint_eq(table_loads(&fixture.table), before);
+        invalidate(fixture.cache, key);
+        expect_kind(fixture.cache, key, SHED_KIND_ABSENT);
+        ck_assert_uint_eq(table_loads(&fixture.table), before + 1);
+    }
+    cluster_down();
+}
+END_TEST
+
+START_TEST(rows_are_put_and_expired)
+{
+    char key[16], row[32];
+
+    cluster_up();
+    for (size_t i = 0; i < NODES; i++) {
+        put(fixture.cache, key_of(i, 0, key), "mine");
+        expect_origin(fixture.cache, key, "mine", SHED_ORIGIN_REDIS);
+        ck_assert_int_eq(shed_expire(fixture.cache, shed_str(key), 0, 0, NULL),
+                         SHED_OK);
+        expect_origin(fixture.cache, key, row_of(key, 1, row),
+                      SHED_ORIGIN_LOAD);
+        ck_assert_int_eq(shed_put(fixture.cache, shed_str(key), shed_str("new"),
+                                  AT_VERSION(7), NULL),
+                         SHED_OK);
+    }
+    cluster_down();
+}
+END_TEST
+
+/* ------------------------------------------------------------ many keys */
+
+static char names[MANY][16];
+static struct shed_item items[MANY];
+static struct shed_bytes keys[MANY];
+
+static void name_many(void)
+{
+    for (int i = 0; i < MANY; i++) {
+        snprintf(names[i], sizeof(names[i]), "m%d", i);
+        keys[i] = shed_str(names[i]);
+        items[i] = (struct shed_item){.key = keys[i]};
+    }
+}
+
+static void get_many(unsigned version, enum shed_origin origin)
+{
+    struct shed_error err = {0};
+    char row[32];
+
+    ck_assert_msg(shed_get_many(fixture.cache, items, MANY, NULL, &err) ==
+                      SHED_OK,
+                  "%s", err.reason);
+    for (int i = 0; i < MANY; i++) {
+        check_text(items[i].value, row_of(names[i], version, row));
+        ck_assert_int_eq(items[i].value->origin, origin);
+        shed_value_unref(items[i].value);
+    }
+}
+
+START_TEST(many_keys_of_all_nodes_are_loaded_once_and_read_in_one_call)
+{
+    unsigned at_node[NODES] = {0};
+
+    cluster_up();
+    name_many();
+    get_many(1, SHED_ORIGIN_LOAD);
+    ck_assert_uint_eq(fixture.table.keys, MANY);
+    ck_assert_int_eq(entries(&cluster), MANY);
+    for (int i = 0; i < MANY; i++)
+        at_node[own_cluster_slot(names[i]) * NODES / CLUSTER_SLOTS]++;
+    for (size_t i = 0; i < NODES; i++)
+        server_do(&cluster.node[i], "CONFIG RESETSTAT");
+    get_many(1, SHED_ORIGIN_REDIS);
+    for (size_t i = 0; i < NODES; i++) /* none was redirected, either */
+        ck_assert_int_eq(server_calls(&cluster.node[i], "get"), at_node[i]);
+    ck_assert_uint_eq(fixture.table.keys, MANY);
+    cluster_down();
+}
+END_TEST
+
+START_TEST(many_keys_are_invalidated_in_one_call)
+{
+    struct shed_error err = {0};
+
+    cluster_up();
+    name_many();
+    get_many(1, SHED_ORIGIN_LOAD);
+    table_update(&fixture.table);
+    ck_assert_msg(shed_invalidate_many(fixture.cache, keys, MANY, 0, &err) ==
+                      SHED_OK,
+                  "%s", err.reason);
+    ck_assert_int_eq(entries(&cluster), 0);
+    get_many(2, SHED_ORIGIN_LOAD);
+    cluster_down();
+}
+END_TEST
+
+/* -------------------------------------------------------------------- tags */
+
+static bool peer_reads(struct shed_cache *cache, const char *key,
+                       const char *row)
+{
+    struct shed_value *value = NULL;
+    bool is_it;
+
+    ck_assert_int_eq(shed_get(cache, shed_str(key), NULL, &value, NULL),
+                     SHED_OK);
+    is_it = value->size == strlen(row) &&
+            memcmp(value->data, row, value->size) == 0;
+    shed_value_unref(value);
+    return is_it;
+}
+
+static void change_by_tag(int how)
+{
+    const struct shed_bytes tag = shed_str("all");
+    struct shed_error err = {0};
+
+    table_update(&fixture.table);
+    ck_assert_msg((how == 0 ? shed_invalidate_all(fixture.cache, 0, &err)
+                            : shed_invalidate_tags(fixture.cache, &tag, 1, 0,
+                                                   &err)) == SHED_OK,
+                  "%s", err.reason);
+}
+
+/* The log is at one node, the entries are at all of them. */
+START_TEST(a_tag_ends_its_entries_at_all_nodes)
+{
+    struct peer peer;
+    char key[16], row[32];
+
+    cluster_init();
+    fixture.cache_options.tags_limit = 100;
+    fixture.table.has_tags = true;
+    fixture_open(&fixture);
+    peer_open(&peer, &fixture);
+    for (size_t i = 0; i < NODES; i++) {
+        key_of(i, 0, key);
+        expect_text(fixture.cache, key, row_of(key, 1, row));
+        expect_text(peer.cache, key, row);
+    }
+    change_by_tag(_i);
+    for (size_t i = 0; i < NODES; i++) {
+        key_of(i, 0, key);
+        expect_text(fixture.cache, key, row_of(key, 2, row));
+        WAIT_FOR(peer_reads(peer.cache, key, row));
+    }
+    peer_close(&peer);
+    cluster_down();
+}
+END_TEST
+
+/* --------------------------------------------------------------- stampedes */
+
+START_TEST(threads_of_two_clients_cause_one_load)
+{
+    enum { THREADS = 12 };
+    struct peer peers[2];
+    char key[16], row[32];
+
+    cluster_up();
+    for (int i = 0; i < 2; i++)
+        peer_open(&peers[i], &fixture);
+    for (size_t n = 0; n < NODES; n++) {
+        struct getter getters[THREADS] = {0};
+        unsigned before = table_loads(&fixture.table);
+        key_of(n, 0, key);
+        table_hold(&fixture.table);
+        for (int i = 0; i < THREADS; i++)
+            getter_start(&getters[i], peers[i % 2].cache, key);
+        WAIT_FOR(table_running(&fixture.table) == 1);
+        /* one acquire by each client */
+        WAIT_FOR(server_calls(&cluster.node[n], "evalsha") >= 2);
+        table_release(&fixture.table);
+        for (int i = 0; i < THREADS; i++) {
+            getter_join(&getters[i]);
+            check_text(getters[i].value, row_of(key, 1, row));
+            shed_value_unref(getters[i].value);
+        }
+        ck_assert_uint_eq(table_loads(&fixture.table), before + 1);
+    }
+    for (int i = 0; i < 2; i++)
+        peer_close(&peers[i]);
+    cluster_down();
+}
+END_TEST
+
+START_TEST(a_waiter_of_another_client_is_pushed)
+{
+    struct peer peer;
+    char key[16], row[32];
+
+    cluster_up();
+    peer_open(&peer, &fixture);
+    expect_text(peer.cache, "warm", "warm@1");
+    for (size_t n = 0; n < NODES; n++) {
+        struct getter here = {0}, there = {0};
+        WAIT_FOR(server_clients(&cluster.node[n], "flags=t") == 2);
+        getter_hold(&here, &fixture, key_of(n, 0, key));
+        getter_start(&there, peer.cache, key);
+        WAIT_FOR(stats_of(peer.cache).waits == n + 1);
+        table_release(&fixture.table);
+        getter_expect(&here, row_of(key, 1, row), SHED_ORIGIN_LOAD);
+        getter_expect(&there, row, SHED_ORIGIN_WAITED);
+        ck_assert_uint_ge(stats_of(peer.cache).pushes, n + 1);
+    }
+    peer_close(&peer);
+    cluster_down();
+}
+END_TEST
+
+/* What processes share. */
+struct common {
+    atomic_uint loads[MANY];
+    atomic_uint ready, done, failed;
+    atomic_bool may_begin;
+};
+
+static struct common *common;
+
+static void count_loads(void *user, void *thread, struct shed_load *load)
+{
+    (void)user;
+    (void)thread;
+    for (size_t i = 0; i < load->count; i++) {
+        char text[16] = "";
+        memcpy(text, (const char *)load->keys[i].key.data + 1,
+               load->keys[i].key.size - 1);
+        atomic_fetch_add(&common->loads[atoi(text)], 1);
+        usleep(1000);
+        answer_row(load, i, load->keys[i].key);
+    }
+    shed_load_done(load);
+}
+
+/* One process: each of its threads gets all keys. */
+static struct shed_cache *shared_cache;
+
+static void *get_all(void *arg)
+{
+    const unsigned *first = arg;
+
+    for (unsigned i = 0; i < MANY; i++) {
+        const char *key = names[(*first + i) % MANY];
+        struct shed_value *value = NULL;
+        if (shed_get(shared_cache, shed_bytes(key, strlen(key)), NULL, &value,
+                     NULL) != SHED_OK ||
+            value->size != strlen(key) ||
+            memcmp(value->data, key, value->size) != 0)
+            atomic_fetch_add(&common->failed, 1);
+        shed_value_unref(value);
+    }
+    return NULL;
+}
+
+static _Noreturn void stampede(void)
+{
+    enum { THREADS = 4 };
+    struct shed_client_options co = bare_client();
+    struct shed_cache_options o = bare_cache();
+    struct shed_source *source;
+    struct shed_client *client;
+    pthread_t threads[THREADS];
+    unsigned first[THREADS];
+
+    co.command_timeout_ms = scaled_ms(FIXTURE_SILENCE_MS);
+    o.timeout_ms = scaled_ms(FIXTURE_TIMEOUT_MS);
+    if (shed_client_open(cluster.uri, &co, &client, NULL) != SHED_OK ||
+        shed_source_open_batch(count_loads, NULL, BARE_SOURCE, &source, NULL) !=
+            SHED_OK ||
+        shed_cache_open(client, "t", source, &o, &shared_cache, NULL) !=
+            SHED_OK)
+        _exit(1);
+    atomic_fetch_add(&common->ready, 1);
+    while (!atomic_load(&common->may_begin))
+        usleep(200);
+    for (unsigned i = 0; i < THREADS; i++) {
+        first[i] = i * MANY / THREADS;
+        if (pthread_create(&threads[i], NULL, get_all, &first[i]) != 0)
+            _exit(1);
+    }
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    atomic_fetch_add(&common->done, 1);
+    for (;;)
+        pause();
+}
+
+START_TEST(each_of_many_keys_is_loaded_once_for_all_processes)
+{
+    enum { PROCESSES = 3 };
+    pid_t pid[PROCESSES];
+
+    cluster_init();
+    name_many();
+    common = share_memory(sizeof(*common));
+    for (int i = 0; i < PROCESSES; i++) {
+        pid[i] = fork_child();
+        if (pid[i] == 0)
+            stampede();
+    }
+    WAIT_FOR(atomic_load(&common->ready) == PROCESSES);
+    atomic_store(&common->may_begin, true);
+    WAIT_FOR(atomic_load(&common->done) == PROCESSES);
+    ck_assert_uint_eq(atomic_load(&common->failed), 0);
+    for (int i = 0; i < MANY; i++)
+        ck_assert_msg(atomic_load(&common->loads[i]) == 1, "%s: %u loads",
+                      names[i], atomic_load(&common->loads[i]));
+    for (int i = 0; i < PROCESSES; i++)
+        kill_child(pid[i]);
+    munmap(common, sizeof(*common));
+    server_stop(&fixture.server);
+}
+END_TEST
+
+/* ------------------------------------------------------------ fleet_loads */
+
+START_TEST(processes_share_a_budget_of_loads)
+{
+    enum { KEYS = 40 };
+    struct shed_source *source;
+    struct fixture *f = &fixture;
+    struct peer peer;
+
+    cluster_init();
+    f->source_options.fleet_loads = 1;
+    f->source_options.max_loads = 4;
+    f->source_options.max_batch = 1;
+    f->source_options.load_timeout_ms = scaled_ms(FIXTURE_TIMEOUT_MS);
+    fixture_open(f);
+    source = f->source;
+    ck_assert_int_eq(shed_source_open_batch(table_load, &f->table,
+                                            &f->source_options, &f->source,
+                                            NULL),
+                     SHED_OK);
+    peer_open(&peer, f);
+    {
+        struct getter getters[KEYS] = {0};
+        name_many();
+        for (int i = 0; i < KEYS; i++)
+            getter_start(&getters[i], i % 2 == 0 ? f->cache : peer.cache,
+                         names[i]);
+        for (int i = 0; i < KEYS; i++) {
+            getter_join(&getters[i]);
+            ck_assert_msg(getters[i].code == SHED_OK, "%s",
+                          getters[i].error.reason);
+            shed_value_unref(getters[i].value);
+        }
+    }
+    ck_assert_uint_eq(table_loads(&f->table), KEYS);
+    ck_assert_uint_eq(f->table.most_running, 1);
+    ck_assert_uint_eq(stats_of(f->cache).fleet_failures, 0);
+    peer_close(&peer);
+    shed_source_close(f->source);
+    f->source = source;
+    fixture_down(f);
+}
+END_TEST
+
+/* ------------------------------------------------- probes, URIs, passwords */
+
+START_TEST(a_probe_finds_what_a_node_does_not_grant)
+{
+    struct shed_error err = {0};
+    char uri[sizeof(cluster.uri) + 16];
+
+    cluster_init();
+    for (size_t i = 0; i < cluster.count; i++)
+        server_do(&cluster.node[i], "ACL SETUSER u on >p ~* &* +@all %s",
+                  _i == 1 ? "-get" : "+get");
+    snprintf(uri, sizeof(uri), "redis+cluster://u:p@%s",
+             cluster.uri + strlen("redis+cluster://"));
+    fixture.uri = uri;
+    fixture_open(&fixture);
+    ck_assert_int_eq(
+        shed_cache_probe(fixture.cache, scaled_ms(FIXTURE_SILENCE_MS), &err),
+        _i == 1 ? SHED_EDENIED : SHED_OK);
+    if (_i == 1)
+        ck_assert_msg(strstr(err.reason, "+get") != NULL, "%s", err.reason);
+    for (size_t i = 0; i < cluster.count; i++)
+        server_do(&cluster.node[i], "ACL DELUSER u");
+    cluster_down();
+}
+END_TEST
+
+/* 0: the last seed is the only one that answers; 1: all seeds are replicas. */
+START_TEST(any_node_that_answers_tells_where_the_others_are)
+{
+    char uri[sizeof(cluster.uri)];
+
+    cluster_init();
+    if (_i == 0)
+        snprintf(uri, sizeof(uri),
+                 "redis+cluster://127.0.0.1:%u,127.0.0.1:%u,127.0.0.1:%u",
+                 server_free_port(), server_free_port(), cluster.port[1]);
+    else
+        own_cluster_uri(&cluster, "345", uri, sizeof(uri));
+    fixture.uri = uri;
+    fixture_open(&fixture);
+    check_rows(&cluster);
+    cluster_down();
+}
+END_TEST
+
+static void use_another(struct own_cluster *other)
+{
+    own_cluster_start(other);
+    fixture_init(&fixture);
+    fixture.uri = other->uri;
+}
+
+START_TEST(a_cluster_with_a_password_is_used)
+{
+    static struct own_cluster other;
+
+    other = (struct own_cluster){
+        .primaries = NODES, .node_timeout_ms = 60000, .password = "secret"};
+    use_another(&other);
+    fixture_open(&fixture);
+    check_rows(&other);
+    fixture_down(&fixture);
+    own_cluster_stop(&other);
+}
+END_TEST
+
+START_TEST(a_cluster_is_reached_by_tls)
+{
+    static char dir[] = "/tmp/shed-tls-XXXXXX";
+    static struct own_cluster other;
+    char ca[CERTIFICATES_PATH_BYTES];
+
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    certificates_make(dir);
+    other = (struct own_cluster){
+        .primaries = NODES, .node_timeout_ms = 60000, .certificates = dir};
+    use_another(&other);
+    snprintf(ca, sizeof(ca), "%s/ca.pem", dir);
+    fixture.client_options.tls_ca = ca;
+    fixture_open(&fixture);
+    check_rows(&other);
+    fixture_down(&fixture);
+    own_cluster_stop(&other);
+    certificates_remove(dir);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("cluster");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_unchecked_fixture(tc, cluster_install, cluster_remove);
+    tcase_add_test(tc, a_row_is_stored_at_the_node_of_its_key);
+    tcase_add_test(tc, keys_with_braces_are_kept_too);
+    tcase_add_test(tc, absence_is_kept_and_ended_by_an_invalidation);
+    tcase_add_test(tc, rows_are_put_and_expired);
+    tcase_add_test(tc,
+                   many_keys_of_all_nodes_are_loaded_once_and_read_in_one_call);
+    tcase_add_test(tc, many_keys_are_invalidated_in_one_call);
+    tcase_add_loop_test(tc, a_tag_ends_its_entries_at_all_nodes, 0, 2);
+    tcase_add_test(tc, threads_of_two_clients_cause_one_load);
+    tcase_add_test(tc, a_waiter_of_another_client_is_pushed);
+    tcase_add_test(tc, each_of_many_keys_is_loaded_once_for_all_processes);
+    tcase_add_test(tc, processes_share_a_budget_of_loads);
+    tcase_add_loop_test(tc, a_probe_finds_what_a_node_does_not_grant, 0, 2);
+    tcase_add_loop_test(tc, any_node_that_answers_tells_where_the_others_are, 0,
+                        2);
+    tcase_add_test(tc, a_cluster_with_a_password_is_used);
+    tcase_add_test(tc, a_cluster_is_reached_by_tls);
+    return run_tests("cluster", tc);
+}

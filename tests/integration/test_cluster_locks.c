@@ -1,0 +1,143 @@
+/* Locks on a Redis Cluster, at each of its nodes. */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "support/cluster_fixture.h"
+#include "support/lock_fixture.h"
+
+static struct shed_lock *open_named(struct shed_client *client,
+                                    const char *name,
+                                    enum shed_lock_algorithm algorithm,
+                                    bool is_fair)
+{
+    struct shed_lock_options o = options_of(algorithm);
+    struct shed_error err = {0};
+    struct shed_lock *lock;
+
+    o.fair = is_fair;
+    ck_assert_msg(shed_lock_open(client, shed_str(name), &o, &lock, &err) ==
+                      SHED_OK,
+                  "%s", err.reason);
+    return lock;
+}
+
+START_TEST(locks_of_every_algorithm_exclude_at_every_node)
+{
+    struct shed_lock *here, *there;
+    struct peer peer;
+    char name[16];
+
+    cluster_up();
+    peer_open(&peer, &fixture);
+    for (size_t n = 0; n < NODES; n++) {
+        key_of(n, 1, name);
+        here = open_named(fixture.client, name, singles[_i], false);
+        there = open_named(peer.client, name, singles[_i], false);
+        acquire(here, PLENTY_MS);
+        expect_acquire(there, 0, SHED_ETIMEDOUT);
+        release(here);
+        acquire(there, PLENTY_MS);
+        release(there);
+        shed_lock_close(here);
+        shed_lock_close(there);
+    }
+    peer_close(&peer);
+    cluster_down();
+}
+END_TEST
+
+/* For how long a waiter still waits after the release of a lock that was held
+ * for a while. */
+static uint64_t hand_on(struct shed_lock *from, struct shed_lock *to)
+{
+    enum { HELD_US = 200000 };
+    struct waiter w;
+    uint64_t begin_us;
+
+    acquire(from, PLENTY_MS);
+    waiter_start(&w, to, PLENTY_MS);
+    usleep(HELD_US);
+    begin_us = shed_now_us();
+    release(from);
+    while (!atomic_load(&w.has_ended))
+        usleep(100);
+    begin_us = shed_now_us() - begin_us;
+    waiter_join(&w);
+    ck_assert_int_eq(w.code, SHED_OK);
+    return begin_us;
+}
+
+/* A waiter that polls would be asleep for 50 ms most times. */
+START_TEST(a_waiter_for_a_lock_is_pushed)
+{
+    enum { TURNS = 12, SOON_US = 5000, SOON_MIN = 4 };
+    struct shed_lock *here, *there;
+    unsigned soon = 0;
+    struct peer peer;
+    char name[16];
+
+    cluster_up();
+    peer_open(&peer, &fixture);
+    for (unsigned i = 0; i < TURNS; i++) {
+        key_of(i % NODES, 1, name);
+        here = open_named(fixture.client, name, SHED_LOCK_LEASE, false);
+        there = open_named(peer.client, name, SHED_LOCK_LEASE, false);
+        soon += hand_on(here, there) < SOON_US;
+        shed_lock_close(here);
+        shed_lock_close(there);
+    }
+    ck_assert_uint_ge(soon, SOON_MIN);
+    peer_close(&peer);
+    cluster_down();
+}
+END_TEST
+
+START_TEST(a_fair_lock_goes_to_the_first_waiter)
+{
+    enum { WAITERS = 6 };
+    struct shed_lock *locks[2], *first;
+    struct waiter w[WAITERS];
+    struct peer peer;
+    char name[16];
+
+    cluster_up();
+    peer_open(&peer, &fixture);
+    for (size_t n = 0; n < NODES; n++) {
+        key_of(n, 1, name);
+        first = open_named(fixture.client, name, SHED_LOCK_LEASE, true);
+        locks[0] = open_named(fixture.client, name, SHED_LOCK_LEASE, true);
+        locks[1] = open_named(peer.client, name, SHED_LOCK_LEASE, true);
+        acquire(first, PLENTY_MS);
+        for (int i = 0; i < WAITERS; i++) {
+            waiter_start(&w[i], locks[i % 2], PLENTY_MS);
+            WAIT_FOR(server_int(&cluster.node[n], "ZCARD lock:{%s}:q", name) ==
+                     i + 1);
+        }
+        release(first);
+        for (int i = 0; i < WAITERS; i++) {
+            waiter_join(&w[i]);
+            ck_assert_int_eq(w[i].code, SHED_OK);
+            if (i > 0)
+                ck_assert_uint_eq(w[i].order, w[i - 1].order + 1);
+        }
+        shed_lock_close(first);
+        shed_lock_close(locks[0]);
+        shed_lock_close(locks[1]);
+    }
+    peer_close(&peer);
+    cluster_down();
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("cluster_locks");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_unchecked_fixture(tc, cluster_install, cluster_remove);
+    tcase_add_loop_test(tc, locks_of_every_algorithm_exclude_at_every_node, 0,
+                        SINGLES);
+    tcase_add_test(tc, a_waiter_for_a_lock_is_pushed);
+    tcase_add_test(tc, a_fair_lock_goes_to_the_first_waiter);
+    return run_tests("cluster locks", tc);
+}

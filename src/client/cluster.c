@@ -252,11 +252,12 @@ static void retire_locked(struct shed_cluster *c, size_t i, uint64_t now_ms)
 static bool find_candidate_locked(const struct shed_cluster *c, size_t i,
                                   struct shed_redirect *place)
 {
-    const struct shed_cluster_node *node = &c->map.node[i];
+    const struct shed_cluster_node *node;
 
     if (i >= SHED_CLUSTER_NODES_MAX)
         return shed_address_seed(c->address, i - SHED_CLUSTER_NODES_MAX,
                                  place->host, place->port);
+    node = &c->map.node[i];
     if (!c->map.is_known || !node->is_used || node->slots == 0)
         return false;
     memcpy(place->host, node->host, sizeof(place->host));

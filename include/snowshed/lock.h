@@ -90,6 +90,11 @@ struct shed_lock_options {
     /* 0..1 (0); LEASE and QUORUM: 1: the key in Redis is the name itself; the
      * same for all users of the lock */
     uint64_t exact_key;
+    /* 0..100 (0); LEASE: so many replicas must acknowledge an acquire (WAIT);
+     * else the lock is given back, and the acquire goes on trying. A failover
+     * to one of them keeps the lock. Renewals are not acknowledged: the lease
+     * may be older there. */
+    uint64_t replicas;
 };
 
 #define SHED_LOCK_WATCHDOG_ALWAYS UINT64_C(315360000000) /* 10 years */
@@ -97,7 +102,7 @@ struct shed_lock_options {
 #define SHED_LOCK_OPTIONS_INIT                                                 \
     {                                                                          \
         sizeof(struct shed_lock_options), SHED_LOCK_LEASE, 30000,              \
-            SHED_LOCK_WATCHDOG_ALWAYS, 0, 150, NULL, NULL, 0                   \
+            SHED_LOCK_WATCHDOG_ALWAYS, 0, 150, NULL, NULL, 0, 0                \
     }
 
 #define SHED_LOCK_NAME_MAX_BYTES 1024
@@ -152,10 +157,12 @@ SHED_API void shed_lock_close(struct shed_lock *lock);
  * SHED_LOCK_WAIT_MAX_MS), also while Redis cannot be reached.
  *
  * Blocks: wait_ms, then at most command_timeout_ms for the last try, or twice
- * that if something has to be given back. A client's first acquire also waits
- * until its session with Redis is up or has failed (a few ms).
+ * that if something has to be given back; with replicas, up to twice
+ * command_timeout_ms more for their acknowledgement. A client's first acquire
+ * also waits until its session with Redis is up or has failed (a few ms).
  * Returns: SHED_OK: it is held. SHED_ETIMEDOUT: others held it all the time.
- * SHED_EREDIS: Redis (with QUORUM: a majority) could not be reached; the lock
+ * SHED_EREDIS: too few replicas acknowledged it in time, and it was given back.
+ * Or Redis (with QUORUM: a majority) could not be reached; the lock
  * may be taken there until it can be, or a lease has passed (SHED_LOCK_SETNX:
  * forever, if the handle is closed before that). SHED_EINVAL
  * also: the key holds something else. SHED_EDENIED. SHED_EBUSY (no random

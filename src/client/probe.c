@@ -25,7 +25,8 @@ static const struct {
             [SHED_USE_TEXT_LOCK] = {"text", "", ""},
             [SHED_USE_EXACT_LOCK] = {"lock", "", ""},
             [SHED_USE_TAGS] = {"tags", "", ":tags"},
-            [SHED_USE_FLEET] = {"fleet", "", ":loads"}};
+            [SHED_USE_FLEET] = {"fleet", "", ":loads"},
+            [SHED_USE_REPLICAS] = {"replicas", "lock:{", "}"}};
 
 static size_t add(char *key, size_t at, const void *bytes, size_t size)
 {

@@ -11,7 +11,8 @@ enum shed_use {
     SHED_USE_TEXT_LOCK,  /* a lock of this name, SETNX, EXPIRE or TIMESTAMP */
     SHED_USE_EXACT_LOCK, /* a lock of this name, with exact_key */
     SHED_USE_TAGS,       /* the log of a cache of this name, besides CACHE */
-    SHED_USE_FLEET       /* a budget of loads of this name, besides CACHE */
+    SHED_USE_FLEET,      /* a budget of loads of this name, besides CACHE */
+    SHED_USE_REPLICAS    /* a lock's wait for replicas, besides LOCK */
 };
 
 /* Check that Redis can be reached until deadline_ms, and grants what this use

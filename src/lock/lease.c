@@ -1,4 +1,5 @@
 /* SET NX PX of a random token. Whatever must be atomic is a script. */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "lock/protocol.h"
@@ -88,6 +89,9 @@ static bool next_command(struct shed_exchange *exchange, struct shed_args *args)
         begin(exchange, args, SHED_SCRIPT_LOCK_ADVANCE, "1",
               SHED_LOCK_KEY_COUNTER, SHED_LOCK_KEY_COUNTER);
         shed_exchange_add_number(exchange, 0, args, exchange->fence_number);
+        break;
+    case SHED_LOCK_OP_CONFIRM:
+        assert(false); /* it is no command of ours */
         break;
     }
     return true;

@@ -25,6 +25,7 @@
 #define LEASE_MAX_MS 86400000
 #define WATCHDOG_MAX_MS ((uint64_t)315360000000) /* ten years */
 #define GRACE_MAX_MS 60000
+#define REPLICAS_MAX 100
 #define NUMBER_MAX (((uint64_t)1 << 52) - 1)
 
 /* ---------------------------------------------------------------- opening */
@@ -39,6 +40,7 @@ static enum shed_code check_options(const struct shed_lock_options *o,
         {o->fair, 0, 1, "lock fair"},
         {o->death_grace_ms, 0, GRACE_MAX_MS, "lock death_grace_ms"},
         {o->exact_key, 0, 1, "lock exact_key"},
+        {o->replicas, 0, REPLICAS_MAX, "lock replicas"},
     };
     enum shed_code code =
         shed_check_ranges(ranges, sizeof(ranges) / sizeof(*ranges), err);
@@ -46,6 +48,9 @@ static enum shed_code check_options(const struct shed_lock_options *o,
     if (code == SHED_OK && o->fair != 0 && o->algorithm != SHED_LOCK_LEASE)
         code = shed_fail(err, SHED_EINVAL,
                          "only a SHED_LOCK_LEASE lock can be fair");
+    if (code == SHED_OK && o->replicas != 0 && o->algorithm != SHED_LOCK_LEASE)
+        code = shed_fail(err, SHED_EINVAL,
+                         "only a SHED_LOCK_LEASE lock can wait for replicas");
     return code;
 }
 
@@ -64,6 +69,10 @@ static enum shed_code check_count(size_t count,
                          "a quorum works only with SHED_LOCK_LEASE");
     if (count > 1 && o->fair != 0)
         return shed_fail(err, SHED_EINVAL, "a quorum cannot be fair");
+    if (count > 1 && o->replicas != 0)
+        return shed_fail(err, SHED_EINVAL,
+                         "a quorum cannot wait for replicas: it survives "
+                         "without them");
     return SHED_OK;
 }
 
@@ -280,6 +289,9 @@ enum shed_code shed_lock_probe(struct shed_lock *l, uint64_t timeout_ms,
         timeout_ms > 0 ? timeout_ms : l->home->command_timeout_ms);
     for (size_t i = 0; i < l->count && code == SHED_OK; i++)
         code = shed_probe(l->server[i].client, use_of(l),
+                          shed_bytes(l->name, l->name_size), deadline_ms, err);
+    if (code == SHED_OK && l->options.replicas > 0)
+        code = shed_probe(l->home, SHED_USE_REPLICAS,
                           shed_bytes(l->name, l->name_size), deadline_ms, err);
     return code;
 }

@@ -192,6 +192,29 @@ bool shed_exchange_on_reply(struct shed_exchange *exchange,
                                            : SHED_EXCHANGE_FAILED);
 }
 
+void shed_exchange_on_ack(struct shed_exchange *exchange,
+                          const struct shed_ack *ack)
+{
+    exchange->error = ack->error;
+    exchange->fence = exchange->fence_number;
+    if (ack->error.code == SHED_OK && !ack->is_there)
+        (void)shed_fail(&exchange->error, SHED_EREDIS,
+                        "Redis had lost the lock before its replicas had it");
+    else if (ack->error.code == SHED_OK && ack->count < ack->replicas)
+        (void)shed_fail(&exchange->error, SHED_EREDIS,
+                        "%llu replicas must acknowledge the lock, and %llu did "
+                        "within %llu ms",
+                        (unsigned long long)ack->replicas,
+                        (unsigned long long)ack->count,
+                        (unsigned long long)ack->timeout_ms);
+    if (exchange->error.code == SHED_OK)
+        (void)shed_exchange_end(exchange, SHED_EXCHANGE_YES);
+    else
+        (void)shed_exchange_end(exchange, exchange->error.code == SHED_EDENIED
+                                              ? SHED_EXCHANGE_WRONG
+                                              : SHED_EXCHANGE_FAILED);
+}
+
 void shed_exchange_run_blocking(struct shed_exchange *exchange,
                                 struct shed_client *client,
                                 uint64_t deadline_ms)

@@ -22,8 +22,10 @@ enum shed_lock_op {
     SHED_LOCK_OP_ACQUIRE,
     SHED_LOCK_OP_EXTEND,
     SHED_LOCK_OP_RELEASE,
-    SHED_LOCK_OP_UNDO,   /* remove what a try may have left, if it is there */
-    SHED_LOCK_OP_ADVANCE /* make later fencing numbers higher than one */
+    SHED_LOCK_OP_UNDO,    /* remove what a try may have left, if it is there */
+    SHED_LOCK_OP_ADVANCE, /* make later fencing numbers higher than one */
+    SHED_LOCK_OP_CONFIRM  /* have replicas acknowledge it; no command of its
+                             algorithm's: shed_exchange_on_ack ends it */
 };
 
 enum shed_exchange_end {
@@ -94,7 +96,8 @@ struct shed_exchange {
     enum shed_lock_op op;
     struct shed_lock_holder holder;
     uint64_t lease_ms;
-    uint64_t fence_number;          /* ADVANCE: later ones are above it */
+    uint64_t fence_number; /* ADVANCE: later ones are above it; CONFIRM:
+                              the token */
     struct shed_lock_memory memory; /* of the question; then of the answer */
     /* how this process is known to the server, and its clocks; set before each
      * command by the caller of next_command */
@@ -108,8 +111,8 @@ struct shed_exchange {
     enum shed_script script; /* of the last command, if that was a script */
     /* the answer */
     enum shed_exchange_end end;
-    uint64_t fence;   /* ACQUIRE, YES: the token, 0: none. ADVANCE, YES: the
-                         counter before it */
+    uint64_t fence; /* ACQUIRE, CONFIRM, YES: the token, 0: none. ADVANCE, YES:
+                       the counter before it */
     bool has_waiters; /* RELEASE, YES: others wait */
     bool is_takeover; /* ACQUIRE, YES: taken from a dead holder */
     bool is_absent;   /* EXTEND, NO, LEASE only: nobody has it */
@@ -192,6 +195,10 @@ bool shed_exchange_again(struct shed_exchange *exchange);
 /* Set the fields of a question that depend on the operation and the holder. */
 void shed_exchange_begin(struct shed_exchange *exchange, enum shed_lock_op op,
                          const struct shed_lock_holder *holder);
+
+/* End a CONFIRM by its answer. */
+void shed_exchange_on_ack(struct shed_exchange *exchange,
+                          const struct shed_ack *ack);
 
 /* Run an exchange to its end in the caller's thread. Only for algorithms with
  * may_repeat. */

@@ -26,6 +26,9 @@
  * number, NUMBERING is repeated with a higher one, a few times; if that does
  * not settle it, the try is undone.
  *
+ * An acquire with the option replicas has two rounds as well: CONFIRMING asks
+ * the server's replicas. What they do not acknowledge is undone.
+ *
  * Times count from before the question was sent (asked_ms), because a server
  * may have begun the lease at any moment since then. For the same reason, a
  * grant that arrives when its lease is no longer safe is undone and never
@@ -188,6 +191,14 @@ static void begin_numbering(struct shed_lock_machine *m)
     shed_round_ask(m, SHED_LOCK_NUMBERING);
 }
 
+/* A failover forgets what no replica has. */
+static void begin_confirming(struct shed_lock_machine *m)
+{
+    m->round.question.op = SHED_LOCK_OP_CONFIRM;
+    m->round.question.fence_number = m->round.tally.fence;
+    shed_round_ask(m, SHED_LOCK_CONFIRMING);
+}
+
 /* Whether the number is above every number that the majority knew. */
 static bool is_numbered(const struct shed_lock_round *round)
 {
@@ -229,12 +240,20 @@ static void end_acquire(struct shed_lock_machine *m, enum shed_verdict verdict)
                    m->now_ms < shed_lock_valid_until_ms(round->asked_ms,
                                                         m->options->lease_ms);
 
+    bool is_confirmed =
+        m->options->replicas == 0 || round->question.op == SHED_LOCK_OP_CONFIRM;
+
+    if (verdict != SHED_VERDICT_YES &&
+        round->question.op == SHED_LOCK_OP_CONFIRM)
+        shed_lock_cancel_try(m, &round->request->holder);
     if (verdict != SHED_VERDICT_YES)
         fail_try(m, verdict);
     else if (round->request->is_cancelled)
         fail_granted(m, "the acquire was cancelled");
     else if (m->facts->refusal != NULL)
         refuse_granted(m, m->facts->refusal);
+    else if (!is_confirmed)
+        begin_confirming(m);
     else if (!m->rules.is_alone && !is_numbered(round) &&
              round->numberings < NUMBERINGS_MAX)
         begin_numbering(m);
@@ -387,7 +406,8 @@ bool shed_round_end(struct shed_lock_machine *m)
     m->state = SHED_LOCK_RESTING;
     for (size_t i = 0; i < m->count; i++)
         end_round_at(m, i);
-    if (state == SHED_LOCK_ACQUIRING || state == SHED_LOCK_NUMBERING)
+    if (state == SHED_LOCK_ACQUIRING || state == SHED_LOCK_NUMBERING ||
+        state == SHED_LOCK_CONFIRMING)
         end_acquire(m, verdict);
     else
         end_other(m, verdict);

@@ -74,6 +74,14 @@ static bool send_next(struct shed_lock_server *s)
     return true;
 }
 
+static void answer(struct shed_lock_server *s)
+{
+    if (is_home(s))
+        s->on_answer(s);
+    else
+        shed_reactor_post(s->home, &s->back);
+}
+
 static void on_reply(void *arg, const struct shed_call_result *result)
 {
     struct shed_lock_server *s = arg;
@@ -84,17 +92,39 @@ static void on_reply(void *arg, const struct shed_call_result *result)
         return;
     /* it may have restarted while it was asked */
     (void)has_no_vote(s, shed_quorum_is_void);
-    if (is_home(s))
-        s->on_answer(s);
-    else
-        shed_reactor_post(s->home, &s->back);
+    answer(s);
+}
+
+static void on_ack(void *arg, const struct shed_ack *ack)
+{
+    struct shed_lock_server *s = arg;
+
+    shed_exchange_on_ack(s->exchange, ack);
+    answer(s);
+}
+
+static void ask_replicas(struct shed_lock_server *s)
+{
+    const struct shed_exchange *exchange = s->exchange;
+    const struct shed_lock_key *key = &exchange->spec->key[SHED_LOCK_KEY];
+
+    s->ack = (struct shed_ack){.key = key->at,
+                               .key_size = key->size,
+                               .token = exchange->holder.token,
+                               .token_size = sizeof(exchange->holder.token),
+                               .replicas = exchange->spec->options->replicas,
+                               .fn = on_ack,
+                               .arg = s};
+    shed_acks_ask(shed_session_acks(session_of(s)), &s->ack);
 }
 
 static void go(struct shed_lock_server *s)
 {
     /* by a post even on the home reactor: on_answer must not run before ask
      * returns */
-    if (!send_next(s))
+    if (s->exchange->op == SHED_LOCK_OP_CONFIRM)
+        ask_replicas(s);
+    else if (!send_next(s))
         shed_reactor_post(s->home, &s->back);
 }
 

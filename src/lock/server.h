@@ -28,6 +28,7 @@ struct shed_lock_server {
     struct shed_exchange *exchange;
 
     struct shed_call call;
+    struct shed_ack ack;
     struct shed_post go, back;
     /* the client's reactor; the flags atomic */
     struct shed_listener listener;

@@ -6,7 +6,8 @@
  *
  * Design notes
  *
- * A try goes this way only if no request of the handle waits, which it would
+ * A try goes this way only if it need not wait for replicas, which the engine
+ * asks; and if no request of the handle waits, which it would
  * overtake, and none is a release, because the try could arrive first and find
  * the lock taken by the hold that is just being released. Two threads may still
  * try at the same time; Redis grants the lock to one of them, since each has a
@@ -52,8 +53,8 @@ bool shed_lock_may_try_short_locked(const struct shed_lock *l, uint64_t wait_ms)
 {
     const struct shed_lock_machine *m = &l->machine;
 
-    return shed_lock_goes_short(l) && m->acquires.first == NULL &&
-           !shed_lock_machine_is_releasing(m) &&
+    return shed_lock_goes_short(l) && l->options.replicas == 0 &&
+           m->acquires.first == NULL && !shed_lock_machine_is_releasing(m) &&
            (l->options.fair == 0 || wait_ms == 0) && shed_lock_is_settled(l) &&
            shed_voter_has_room(&l->voter[0]) &&
            (wait_ms == 0 ||

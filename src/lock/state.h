@@ -17,14 +17,16 @@
 
 /* What is under way on all servers: one round at a time. */
 enum shed_lock_state {
-    SHED_LOCK_RESTING,   /* no round; single servers may still be busy with the
-                            consequences of earlier rounds */
-    SHED_LOCK_ACQUIRING, /* a request has asked for the lock */
-    SHED_LOCK_NUMBERING, /* a majority has granted the lock; its fencing number
-                            is being written to a majority, and nobody holds the
-                            lock yet */
-    SHED_LOCK_EXTENDING, /* a hold is being renewed or rewritten */
-    SHED_LOCK_RELEASING, /* a hold is being released */
+    SHED_LOCK_RESTING,    /* no round; single servers may still be busy with the
+                             consequences of earlier rounds */
+    SHED_LOCK_ACQUIRING,  /* a request has asked for the lock */
+    SHED_LOCK_NUMBERING,  /* a majority has granted the lock; its fencing number
+                             is being written to a majority, and nobody holds the
+                             lock yet */
+    SHED_LOCK_CONFIRMING, /* the server has granted the lock, and its replicas
+                             are to acknowledge it; nobody holds it yet */
+    SHED_LOCK_EXTENDING,  /* a hold is being renewed or rewritten */
+    SHED_LOCK_RELEASING,  /* a hold is being released */
     SHED_LOCK_ADVANCING /* later fencing numbers are being raised above a number
                          */
 };

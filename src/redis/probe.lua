@@ -1,7 +1,7 @@
 -- Find out which rights the user lacks. Nothing is read or written.
 -- ARGV  1 'cache', 'lock' (LEASE and QUORUM) or 'text' (the other algorithms);
 --         'tags' (its log) or 'fleet' (its budget of loads): what these need
---         beyond a cache
+--         beyond a cache; 'replicas' (a wait for them): beyond a lock
 --       2 the first of its keys
 --       3 the channel of a process, or '' if none is subscribed to
 --       4 the prefix of the names of its other keys
@@ -24,7 +24,8 @@ local suffixes = {
     lock = {'', ':f', ':s', ':q', ':o', ':w'},
     text = {''},
     tags = {''},
-    fleet = {''}
+    fleet = {''},
+    replicas = {}
 }
 local commands = {
     cache = {'get', 'set', 'setrange', 'del', 'unlink', 'pttl', 'pexpire'},
@@ -32,7 +33,8 @@ local commands = {
         'zrem'},
     text = {'get', 'set', 'del', 'pttl', 'pexpire', 'setnx', 'getset', 'expire'},
     tags = {'zadd', 'zrange', 'zrem', 'zrangebyscore', 'unlink'},
-    fleet = {'zadd', 'zrem', 'zremrangebyscore', 'unlink', 'pexpire'}
+    fleet = {'zadd', 'zrem', 'zremrangebyscore', 'unlink', 'pexpire'},
+    replicas = {}
 }
 -- as many arguments as the server needs to accept the command and find the key
 local arguments = {set = 1, setrange = 2, pexpire = 1, incrby = 1, zadd = 2,
@@ -40,6 +42,7 @@ local arguments = {set = 1, setrange = 2, pexpire = 1, incrby = 1, zadd = 2,
     getset = 1, expire = 1}
 
 local is_option = ARGV[1] == 'tags' or ARGV[1] == 'fleet'
+    or ARGV[1] == 'replicas'
 if not is_option then
     need('+role', 'role')
     need('+ping', 'ping')
@@ -58,6 +61,8 @@ if not is_option and ARGV[3] ~= '' then
         '__redis__:invalidate')
     need('+unsubscribe', 'unsubscribe', ARGV[3])
 end
+
+if ARGV[1] == 'replicas' then need('+wait', 'wait', '1', '1') end
 
 -- EVALSHA itself is granted, since this script runs. So if EVALSHA with a key
 -- is refused, the key is the reason, and no command on it would be granted.

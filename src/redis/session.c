@@ -33,6 +33,7 @@ struct shed_session {
     struct shed_session_hooks hooks;
     struct shed_pipe *commands;
     struct shed_pipe *pushes; /* NULL if waiting is by timer only */
+    struct shed_acks *acks;
     struct shed_timer *ping;
     struct shed_timer *subscribing; /* ends the wait for its answer */
     uint64_t command_timeout_ms;
@@ -484,6 +485,7 @@ static void follow(struct shed_session *p, bool is_reached)
     shed_pipe_try(p->commands);
     if (p->pushes != NULL)
         shed_pipe_follow(p->pushes, is_reached);
+    shed_pipe_follow(shed_acks_pipe(p->acks), is_reached);
 }
 
 static void follow_posted(struct shed_post *post)
@@ -573,6 +575,8 @@ shed_session_create(struct shed_reactor *reactor, struct shed_gate *gate,
     if (code == SHED_OK && options->wait != SHED_WAIT_POLL)
         code = shed_pipe_create(reactor, gate, SHED_HEALTH_PUSHES, options,
                                 &on_pushes, &p->pushes, err);
+    if (code == SHED_OK)
+        code = shed_acks_create(reactor, gate, options, &p->acks, err);
     if (code != SHED_OK) {
         shed_session_close(p);
         return code;
@@ -599,6 +603,7 @@ void shed_session_close(struct shed_session *p)
     shed_timer_destroy(p->subscribing);
     shed_pipe_close(p->commands);
     shed_pipe_close(p->pushes);
+    shed_acks_close(p->acks);
     shed_mutex_destroy(&p->mu);
     free(p);
 }
@@ -609,17 +614,24 @@ void shed_session_forget(struct shed_session *p)
         return;
     shed_pipe_forget(p->commands);
     shed_pipe_forget(p->pushes);
+    shed_pipe_forget(shed_acks_pipe(p->acks));
 }
 
 bool shed_session_is_idle(const struct shed_session *p)
 {
     return p->waiting == NULL && shed_pipe_is_idle(p->commands) &&
-           (p->pushes == NULL || shed_pipe_is_idle(p->pushes));
+           (p->pushes == NULL || shed_pipe_is_idle(p->pushes)) &&
+           shed_acks_is_idle(p->acks);
 }
 
 struct shed_pipe *shed_session_pipe(struct shed_session *p)
 {
     return p->commands;
+}
+
+struct shed_acks *shed_session_acks(struct shed_session *p)
+{
+    return p->acks;
 }
 
 bool shed_session_is_on(const struct shed_session *p)

@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "redis/acks.h"
 #include "redis/pipe.h"
 #include "redis/script.h"
 #include "redis/server_run.h"
@@ -70,6 +71,9 @@ bool shed_session_is_idle(const struct shed_session *session);
 
 /* The connection for commands, whose reads are tracked. */
 struct shed_pipe *shed_session_pipe(struct shed_session *session);
+
+/* What asks for acknowledgements by replicas. */
+struct shed_acks *shed_session_acks(struct shed_session *session);
 
 /* Whether changes are announced now. */
 bool shed_session_is_on(const struct shed_session *session);

@@ -52,7 +52,8 @@ static const char *const needs[] = {
         "+get +set +del +pttl +pexpire +setnx +getset +expire ",
     [SHED_USE_EXACT_LOCK] = LOCK_COMMANDS,
     [SHED_USE_TAGS] = "+zadd +zrange +zrem +zrangebyscore +unlink ",
-    [SHED_USE_FLEET] = "+zadd +zrem +zremrangebyscore +unlink +pexpire "};
+    [SHED_USE_FLEET] = "+zadd +zrem +zremrangebyscore +unlink +pexpire ",
+    [SHED_USE_REPLICAS] = "+wait "};
 
 enum { USES = sizeof(needs) / sizeof(*needs) };
 
@@ -428,7 +429,8 @@ static enum shed_code probe(struct shed_client *client, enum shed_use use,
     static const char *const names[] = {
         [SHED_USE_CACHE] = "item",         [SHED_USE_LOCK] = "job",
         [SHED_USE_TEXT_LOCK] = "lock:job", [SHED_USE_EXACT_LOCK] = "lock:{b}x",
-        [SHED_USE_TAGS] = "item",          [SHED_USE_FLEET] = "item"};
+        [SHED_USE_TAGS] = "item",          [SHED_USE_FLEET] = "item",
+        [SHED_USE_REPLICAS] = "job"};
 
     return probe_name(client, use, shed_str(names[use]), err);
 }

@@ -517,6 +517,55 @@ START_TEST(a_lease_is_safe_for_less_than_it_lasts)
 }
 END_TEST
 
+/* ---------------------------------------------------------------- replicas */
+
+START_TEST(only_what_enough_replicas_have_is_confirmed)
+{
+    static const struct {
+        struct shed_error error;
+        bool is_there;
+        uint64_t count;
+        enum shed_exchange_end end;
+        const char *reason;
+    } rows[] = {
+        {.is_there = true, .count = 2, .end = SHED_EXCHANGE_YES},
+        {.is_there = true, .count = 3, .end = SHED_EXCHANGE_YES},
+        {.is_there = true,
+         .count = 1,
+         .end = SHED_EXCHANGE_FAILED,
+         .reason = "2 replicas must acknowledge the lock, and 1 did within 7 "
+                   "ms"},
+        /* by a server that has taken the place of the one that granted it */
+        {.count = 2,
+         .end = SHED_EXCHANGE_FAILED,
+         .reason = "Redis had lost the lock before its replicas had it"},
+        {.error = {SHED_EREDIS, "gone"},
+         .is_there = true,
+         .count = 2,
+         .end = SHED_EXCHANGE_FAILED,
+         .reason = "gone"},
+        {.error = {SHED_EDENIED, "no"},
+         .is_there = true,
+         .end = SHED_EXCHANGE_WRONG,
+         .reason = "no"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct shed_exchange exchange = {.fence_number = 5};
+        const struct shed_ack ack = {.replicas = 2,
+                                     .timeout_ms = 7,
+                                     .error = rows[i].error,
+                                     .is_there = rows[i].is_there,
+                                     .count = rows[i].count};
+        shed_exchange_on_ack(&exchange, &ack);
+        ck_assert_int_eq(exchange.end, rows[i].end);
+        if (rows[i].reason != NULL)
+            ck_assert_str_eq(exchange.error.reason, rows[i].reason);
+        ck_assert_uint_eq(exchange.fence, 5);
+    }
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("lock protocol");
@@ -535,5 +584,6 @@ int main(void)
     tcase_add_test(tc, a_verdict_comes_as_soon_as_it_can_and_no_sooner);
     tcase_add_test(tc, a_tally_keeps_the_highest_number_and_the_soonest_look);
     tcase_add_test(tc, a_lease_is_safe_for_less_than_it_lasts);
+    tcase_add_test(tc, only_what_enough_replicas_have_is_confirmed);
     return run_tests("lock protocol", tc);
 }

@@ -1,0 +1,196 @@
+/*
+ * WAIT. Its invariant: a WAIT is behind the GETs of its questions on the same
+ * connection. Redis counts the replicas that have what it had carried out
+ * before the connection's last command, so what the GETs have found is counted;
+ * and a server that has taken the place of another is known by the missing
+ * token.
+ */
+#include "redis/acks.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+/* An idle Redis looks ten times per second whether a WAIT is over. Before this
+ * time has passed, too, its connection is not silent. */
+#define LATE_MS 1000
+
+struct shed_acks {
+    struct shed_reactor *reactor;
+    struct shed_pipe *pipe;
+    uint64_t timeout_ms;
+    bool is_open;
+    struct shed_ack *waiting; /* for the next WAIT */
+    struct shed_ack *asked;   /* served by the one under way */
+    struct shed_call wait;
+};
+
+static bool contains(const struct shed_reply *reply, const struct shed_ack *ack)
+{
+    size_t size = 0;
+    const char *bytes = shed_reply_bytes(reply, &size);
+
+    for (size_t i = 0; bytes != NULL && i + ack->token_size <= size; i++)
+        if (memcmp(bytes + i, ack->token, ack->token_size) == 0)
+            return true;
+    return false;
+}
+
+/* Keep the first reason why there is no answer. */
+static void note_failure(struct shed_ack *ack,
+                         const struct shed_call_result *result)
+{
+    const char *text = shed_reply_error(result->reply);
+
+    if (ack->error.code != SHED_OK)
+        return;
+    if (result->reply == NULL)
+        ack->error = *result->why;
+    else if (text != NULL)
+        (void)shed_fail(&ack->error, shed_reply_code(result->reply),
+                        "Redis: %s", text);
+}
+
+static void on_read(void *arg, const struct shed_call_result *result)
+{
+    struct shed_ack *ack = arg;
+
+    note_failure(ack, result);
+    ack->is_there = contains(result->reply, ack);
+}
+
+static void send_next(struct shed_acks *a);
+
+static void on_wait(void *arg, const struct shed_call_result *result)
+{
+    struct shed_acks *a = arg;
+    long long count = shed_reply_integer(result->reply);
+    struct shed_ack *answered = a->asked;
+
+    a->asked = NULL; /* one who is told may ask again */
+    while (answered != NULL) {
+        struct shed_ack *ack = answered;
+        answered = ack->next;
+        note_failure(ack, result);
+        ack->count = count > 0 ? (uint64_t)count : 0;
+        ack->fn(ack->arg, ack);
+    }
+    if (a->wait.fn == NULL)
+        send_next(a);
+}
+
+static void send_read(struct shed_acks *a, struct shed_ack *ack)
+{
+    struct shed_args args = {0};
+
+    ack->error.code = SHED_OK;
+    ack->timeout_ms = a->timeout_ms;
+    shed_args_add_text(&args, "GET");
+    shed_args_add(&args, ack->key, ack->key_size);
+    shed_pipe_call(a->pipe, &ack->read, &args, on_read, ack);
+}
+
+/* Both reach the server over the same connection: they are queued together, and
+ * if the connection is lost all of them fail. */
+static void send_next(struct shed_acks *a)
+{
+    struct shed_args args = {0};
+    char digits[2][SHED_DIGITS];
+    uint64_t replicas = 0;
+
+    if (a->waiting == NULL)
+        return;
+    a->asked = a->waiting;
+    a->waiting = NULL;
+    for (struct shed_ack *ack = a->asked; ack != NULL; ack = ack->next) {
+        send_read(a, ack);
+        if (ack->replicas > replicas)
+            replicas = ack->replicas;
+    }
+    shed_args_add_text(&args, "WAIT");
+    shed_args_add_number(&args, digits[0], replicas);
+    shed_args_add_number(&args, digits[1], a->timeout_ms);
+    shed_pipe_call(a->pipe, &a->wait, &args, on_wait, a);
+}
+
+void shed_acks_ask(struct shed_acks *a, struct shed_ack *ack)
+{
+    assert(shed_reactor_is_current(a->reactor));
+    if (!a->is_open)
+        shed_pipe_open(a->pipe);
+    a->is_open = true;
+    ack->next = a->waiting;
+    a->waiting = ack;
+    if (a->wait.fn == NULL)
+        send_next(a);
+}
+
+bool shed_acks_is_idle(const struct shed_acks *a)
+{
+    return a->waiting == NULL && a->asked == NULL;
+}
+
+struct shed_pipe *shed_acks_pipe(struct shed_acks *a)
+{
+    return a->pipe;
+}
+
+/* ---------------------------------------------------------- begin and end */
+
+static void on_open(void *arg)
+{
+    (void)arg;
+}
+
+static void on_lost(void *arg, const struct shed_error *why)
+{
+    (void)arg;
+    (void)why;
+}
+
+static void on_push(void *arg, struct shed_reply *reply)
+{
+    struct shed_acks *a = arg;
+
+    (void)reply;
+    shed_pipe_drop(a->pipe, "a reply that nobody asked for");
+}
+
+enum shed_code shed_acks_create(struct shed_reactor *reactor,
+                                struct shed_gate *gate,
+                                const struct shed_client_options *options,
+                                struct shed_acks **out, struct shed_error *err)
+{
+    struct shed_acks *a = calloc(1, sizeof(*a));
+    struct shed_pipe_hooks hooks = {.arg = a,
+                                    .on_open = on_open,
+                                    .on_lost = on_lost,
+                                    .on_unreached = on_lost,
+                                    .on_push = on_push};
+    struct shed_client_options o = *options;
+    enum shed_code code;
+
+    *out = NULL;
+    if (a == NULL)
+        return shed_fail_nomem(err, "a Redis connection");
+    a->reactor = reactor;
+    a->timeout_ms = options->command_timeout_ms;
+    o.command_timeout_ms += LATE_MS;
+    code = shed_pipe_create(reactor, gate, SHED_HEALTH_PUSHES, &o, &hooks,
+                            &a->pipe, err);
+    if (code == SHED_OK)
+        *out = a;
+    else
+        shed_acks_close(a);
+    return code;
+}
+
+void shed_acks_close(struct shed_acks *a)
+{
+    if (a == NULL)
+        return;
+    shed_pipe_close(a->pipe);
+    free(a);
+}

@@ -110,13 +110,15 @@ struct traffic {
 
 static void read_traffic(struct cli_redis *redis, struct traffic *out)
 {
-    struct shed_reply *info = cli_redis_try(redis, "INFO stats");
-
-    out->is_known = shed_reply_error(info) == NULL;
-    out->commands = cli_info_number(info, "total_commands_processed");
-    out->found = cli_info_number(info, "keyspace_hits");
-    out->missed = cli_info_number(info, "keyspace_misses");
-    shed_reply_free(info);
+    *out = (struct traffic){.is_known = true};
+    for (size_t i = 0; cli_redis_next(redis, &i); i++) {
+        struct shed_reply *info = cli_redis_try(redis, "INFO stats");
+        out->is_known &= shed_reply_error(info) == NULL;
+        out->commands += cli_info_number(info, "total_commands_processed");
+        out->found += cli_info_number(info, "keyspace_hits");
+        out->missed += cli_info_number(info, "keyspace_misses");
+        shed_reply_free(info);
+    }
 }
 
 static long long per_second(long long before, long long after, uint64_t ms)

@@ -1,14 +1,13 @@
 /*
  * doctor: finds what is wrong with a Redis, and says what to do. It writes
- * nothing. Each check_... reads a part of what the server says, and judges it.
+ * nothing. Each check_... reads a part of what a server says, and judges it.
  */
-#include <stdarg.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "cli/out.h"
-#include "cli/redis.h"
+#include "cli/findings.h"
 #include "cli/writes.h"
 #include "client/probe.h"
 
@@ -23,58 +22,9 @@
 #define FORK_US 200000
 #define US_PER_MS 1000
 
-enum level { OK, NOTE, WARNING, PROBLEM };
-
-struct doctor {
-    const struct cli_call *call;
-    const char *uri;
-    struct cli_redis *redis;
-    json_t *out, *findings;
-    enum level worst; /* of the findings */
-    struct shed_reply *info;
-    bool has_info;
-};
-
 static const char *or_default(const char *name)
 {
     return name != NULL ? name : NAME_DEFAULT;
-}
-
-/* Report a finding. means and advice: "" if all is well. */
-__attribute__((format(printf, 6, 7))) static void
-find(struct doctor *d, const char *subject, enum level level, const char *means,
-     const char *advice, const char *format, ...)
-{
-    static const char *const levels[] = {[OK] = "ok",
-                                         [NOTE] = "note",
-                                         [WARNING] = "warning",
-                                         [PROBLEM] = "problem"};
-    enum { MEANS_COLUMN = 9, TO_DO_COLUMN = 16, IS_COLUMN = 23 };
-    json_t *object = cli_out_item(d->findings);
-    char text[SHED_REASON_BYTES + 64], *is;
-    va_list list;
-
-    va_start(list, format);
-    (void)vsnprintf(text, sizeof(text), format, list);
-    va_end(list);
-    d->worst = level > d->worst ? level : d->worst;
-    cli_out_text(object, "subject", subject);
-    cli_out_text(object, "level", levels[level]);
-    cli_out_text(object, "means", means);
-    cli_out_text(object, "advice", advice);
-    cli_out_bytes(object, "is", shed_str(text));
-    if (object != NULL)
-        return;
-    is = cli_escape(shed_str(text));
-    printf("%-8s %-13s ", levels[level], subject);
-    cli_print_wrapped(is, IS_COLUMN, IS_COLUMN);
-    free(is);
-    if (level == OK)
-        return;
-    printf("%*s", MEANS_COLUMN, "");
-    cli_print_wrapped(means, MEANS_COLUMN, MEANS_COLUMN);
-    printf("%*sTo do: ", MEANS_COLUMN, "");
-    cli_print_wrapped(advice, TO_DO_COLUMN, MEANS_COLUMN);
 }
 
 static bool is(const struct doctor *d, const char *name, const char *value)
@@ -84,6 +34,7 @@ static bool is(const struct doctor *d, const char *name, const char *value)
 
 static void read_info(struct doctor *d)
 {
+    shed_reply_free(d->info);
     d->info = cli_redis_try(d->redis, "INFO");
     if (shed_reply_begins(d->info, "NOAUTH")) /* all else follows from that */
         (void)cli_redis_check(d->redis, d->info, "INFO");
@@ -98,59 +49,64 @@ static void check_version(struct doctor *d)
     long major = strtol(text.at, NULL, 10);
 
     if (!d->has_info)
-        find(d, "version", WARNING, "INFO is refused, so little is known.",
-             "Grant +info, at least for this call.", "not known");
+        cli_find(d, "version", WARNING, "INFO is refused, so little is known.",
+                 "Grant +info, at least for this call.", "not known");
     else if (major < 6)
-        find(d, "version", PROBLEM,
-             "It cannot announce changes: waiters poll, and a dead loader is "
-             "found at the end of its lease.",
-             "Use Redis 6.0 or later, or Valkey.", "%s", text.at);
+        cli_find(
+            d, "version", PROBLEM,
+            "It cannot announce changes: waiters poll, and a dead loader is "
+            "found at the end of its lease.",
+            "Use Redis 6.0 or later, or Valkey.", "%s", text.at);
     else if (major < 7)
-        find(d, "version", NOTE,
-             "It works, but it cannot tell beforehand which rights are "
-             "missing.",
-             "Redis 7 or later names them.", "%s", text.at);
+        cli_find(d, "version", NOTE,
+                 "It works, but it cannot tell beforehand which rights are "
+                 "missing.",
+                 "Redis 7 or later names them.", "%s", text.at);
     else
-        find(d, "version", OK, "", "", "%s", text.at);
+        cli_find(d, "version", OK, "", "", "%s", text.at);
 }
 
 static void check_role(struct doctor *d)
 {
     if (is(d, "role", "slave"))
-        find(
+        cli_find(
             d, "role", PROBLEM,
             "snowshed does not use a replica: it looks up the host name again.",
             "Give the address of the primary.", "replica");
     else if (d->has_info)
-        find(d, "role", OK, "", "", "%s with %lld replicas",
-             cli_info(d->info, "role").at,
-             cli_info_number(d->info, "connected_slaves"));
-    if (is(d, "cluster_enabled", "1"))
-        find(d, "cluster", PROBLEM,
-             "snowshed speaks to one server: keys of other nodes are refused.",
-             "Use a Redis that is not a cluster.", "on");
+        cli_find(d, "role", OK, "", "", "%s with %lld replicas",
+                 cli_info(d->info, "role").at,
+                 cli_info_number(d->info, "connected_slaves"));
+    if (is(d, "cluster_enabled", "1") && !cli_redis_is_cluster(d->redis))
+        cli_find(
+            d, "cluster", PROBLEM,
+            "With this URI only one node is asked: keys of others are refused.",
+            "Use a URI that begins with redis+cluster://.",
+            "it is a node of one");
     if (is(d, "loading", "1"))
-        find(d, "loading", PROBLEM,
-             "It refuses commands until it has its data.", "Wait.",
-             "its data set is being loaded");
+        cli_find(d, "loading", PROBLEM,
+                 "It refuses commands until it has its data.", "Wait.",
+                 "its data set is being loaded");
 }
 
 static void check_rights(struct doctor *d, const char *subject,
                          const struct shed_error *rights, const char *option)
 {
     if (is(d, "role", "slave"))
-        find(d, subject, NOTE, "They are checked on the primary only.",
-             "Give the address of the primary.", "not known");
+        cli_find(d, subject, NOTE, "They are checked on the primary only.",
+                 "Give the address of the primary.", "not known");
     else if (rights->code == SHED_OK)
-        find(d, subject, OK, "", "", "all granted");
+        cli_find(d, subject, OK, "", "", "all granted");
     else if (rights->code == SHED_EDENIED)
-        find(d, subject, PROBLEM,
-             "Calls of the library will fail with SHED_EDENIED, or poll where "
-             "they could be notified.",
-             option, "%s", rights->reason);
+        cli_find(
+            d, subject, PROBLEM,
+            "Calls of the library will fail with SHED_EDENIED, or poll where "
+            "they could be notified.",
+            option, "%s", rights->reason);
     else
-        find(d, subject, PROBLEM, "The library cannot use it.",
-             "Fix this first, then run doctor again.", "%s", rights->reason);
+        cli_find(d, subject, PROBLEM, "The library cannot use it.",
+                 "Fix this first, then run doctor again.", "%s",
+                 rights->reason);
 }
 
 /* Those of an option: whether the program uses it is not known. */
@@ -159,10 +115,10 @@ static void check_option_rights(struct doctor *d, const char *subject,
                                 const char *means)
 {
     if (rights->code == SHED_OK)
-        find(d, subject, OK, "", "", "all there");
+        cli_find(d, subject, OK, "", "", "all there");
     else if (rights->code == SHED_EDENIED && !is(d, "role", "slave"))
-        find(d, subject, NOTE, means, "Grant these if you use that option.",
-             "%s", rights->reason);
+        cli_find(d, subject, NOTE, means, "Grant these if you use that option.",
+                 "%s", rights->reason);
 }
 
 static struct shed_error probe(const struct doctor *d,
@@ -177,15 +133,15 @@ static struct shed_error probe(const struct doctor *d,
     return rights;
 }
 
-/* Returns: the rights to the cache. */
-static struct shed_error check_all_rights(struct doctor *d)
+static void check_all_rights(struct doctor *d)
 {
     const struct cli_call *call = d->call;
     const struct shed_client_options options = cli_client_options(call);
     struct shed_client *client = NULL;
     struct shed_error err, cache, rights;
 
-    if (shed_client_open(d->uri, &options, &client, &err) != SHED_OK)
+    if (shed_client_open(cli_redis_uri(d->redis), &options, &client, &err) !=
+        SHED_OK)
         cli_fail(call, CLI_FAILED, "%s", err.reason);
     cache = probe(d, client, SHED_USE_CACHE, call->cache);
     check_rights(
@@ -206,18 +162,33 @@ static struct shed_error check_all_rights(struct doctor *d)
         "Grant these (ACL SETUSER; 'man snowshed' lists them all), or check "
         "another name with --lock NAME.");
     shed_client_close(client);
-    return cache;
+    d->is_denied = cache.code == SHED_EDENIED;
 }
 
-static void check_writes(struct doctor *d, bool is_denied)
+/* A key of the cache that the chosen server has. Its name begins like that of
+ * the probe of rights (client/probe.c). */
+static struct cli_text key_here(const struct doctor *d)
+{
+    struct cli_text key;
+    unsigned i = 0;
+
+    do
+        (void)snprintf(key.at, sizeof(key.at), "%.*s:{snowshed:probe%u}",
+                       SHED_NAME_MAX_BYTES, or_default(d->call->cache), i++);
+    while (!cli_redis_has(d->redis, shed_str(key.at)));
+    return key;
+}
+
+static void check_writes(struct doctor *d)
 {
     struct cli_writes w;
 
-    cli_writes_read(d->call, d->uri, or_default(d->call->cache), &w);
+    cli_writes_read(d->redis, shed_str(key_here(d).at), d->call->timeout_ms,
+                    &w);
     if (w.error[0] != '\0')
-        find(d, "writes", PROBLEM, w.means, w.advice, "%s", w.error);
-    else if (!is_denied)
-        find(d, "writes", OK, "", "", "taken");
+        cli_find(d, "writes", PROBLEM, w.means, w.advice, "%s", w.error);
+    else if (!d->is_denied)
+        cli_find(d, "writes", OK, "", "", "taken");
 }
 
 static void check_tracking(struct doctor *d)
@@ -226,15 +197,15 @@ static void check_tracking(struct doctor *d)
     const char *error = shed_reply_error(reply);
 
     if (error != NULL)
-        find(d, "tracking", WARNING,
-             "Waiters are not notified of changes: they poll, up to 150 ms "
-             "late.",
-             "Grant +client|tracking and +subscribe to "
-             "&__redis__:invalidate; a proxy must pass them.",
-             "%s", error);
+        cli_find(d, "tracking", WARNING,
+                 "Waiters are not notified of changes: they poll, up to 150 ms "
+                 "late.",
+                 "Grant +client|tracking and +subscribe to "
+                 "&__redis__:invalidate; a proxy must pass them.",
+                 "%s", error);
     else
-        find(d, "tracking", OK, "", "", "granted; keys tracked now: %lld",
-             cli_info_number(d->info, "tracking_total_keys"));
+        cli_find(d, "tracking", OK, "", "", "granted; keys tracked now: %lld",
+                 cli_info_number(d->info, "tracking_total_keys"));
     shed_reply_free(reply);
 }
 
@@ -249,33 +220,35 @@ static void check_eviction(struct doctor *d)
     if (!d->has_info)
         return;
     if (most == 0)
-        find(d, "memory", NOTE,
-             "It has no limit: when the host runs out of memory, Redis is "
-             "killed, and everything is lost at once.",
-             "Set maxmemory.", "%s used, no limit",
-             cli_size((uint64_t)used).at);
+        cli_find(d, "memory", NOTE,
+                 "It has no limit: when the host runs out of memory, Redis is "
+                 "killed, and everything is lost at once.",
+                 "Set maxmemory.", "%s used, no limit",
+                 cli_size((uint64_t)used).at);
     else if (percent >= FULL_PERCENT && evicts)
-        find(d, "memory", NOTE,
-             "It makes room by evicting entries, which costs loads.",
-             "If the hit ratio suffers, raise maxmemory.",
-             "%lld %% of maxmemory used", percent);
+        cli_find(d, "memory", NOTE,
+                 "It makes room by evicting entries, which costs loads.",
+                 "If the hit ratio suffers, raise maxmemory.",
+                 "%lld %% of maxmemory used", percent);
     else if (percent >= FULL_PERCENT)
-        find(d, "memory", WARNING,
-             "When it is full, nothing more is stored, and no lock is granted.",
-             "Raise maxmemory, or shorten ttls; 'snowshed scan' shows what is "
-             "large.",
-             "%lld %% of maxmemory used", percent);
+        cli_find(
+            d, "memory", WARNING,
+            "When it is full, nothing more is stored, and no lock is granted.",
+            "Raise maxmemory, or shorten ttls; 'snowshed scan' shows what is "
+            "large.",
+            "%lld %% of maxmemory used", percent);
     else
-        find(d, "memory", OK, "", "", "%lld %% of maxmemory used", percent);
+        cli_find(d, "memory", OK, "", "", "%lld %% of maxmemory used", percent);
     if (!evicts)
-        find(d, "eviction", OK, "", "", "%s", policy.at);
+        cli_find(d, "eviction", OK, "", "", "%s", policy.at);
     else
-        find(d, "eviction", WARNING,
-             "It may evict locks and leases: two holders, or second loads.",
-             "Locks need noeviction (or a Redis of their own), or the fencing "
-             "guard. For a cache alone it is fine.",
-             "%s, %lld keys evicted so far", policy.at,
-             cli_info_number(d->info, "evicted_keys"));
+        cli_find(
+            d, "eviction", WARNING,
+            "It may evict locks and leases: two holders, or second loads.",
+            "Locks need noeviction (or a Redis of their own), or the fencing "
+            "guard. For a cache alone it is fine.",
+            "%s, %lld keys evicted so far", policy.at,
+            cli_info_number(d->info, "evicted_keys"));
 }
 
 /* INFO says whether there is an append-only file, but not whether snapshots are
@@ -299,33 +272,34 @@ static void check_persistence(struct doctor *d)
         return;
     if (is(d, "rdb_last_bgsave_status", "err") ||
         (has_aof && is(d, "aof_last_write_status", "err")))
-        find(d, "persistence", PROBLEM,
-             "Redis refuses writes until a save succeeds, unless "
-             "stop-writes-on-bgsave-error is no.",
-             "See its log: most often the disk is full. Then run BGSAVE.",
-             "the last save failed");
+        cli_find(d, "persistence", PROBLEM,
+                 "Redis refuses writes until a save succeeds, unless "
+                 "stop-writes-on-bgsave-error is no.",
+                 "See its log: most often the disk is full. Then run BGSAVE.",
+                 "the last save failed");
     else if (fork_us > FORK_US)
-        find(d, "persistence", WARNING,
-             "All calls wait that long whenever it saves.",
-             "Save on a replica, or use less memory per server; look at "
-             "transparent huge pages.",
-             "the last save stopped it for %lld ms", fork_us / US_PER_MS);
+        cli_find(d, "persistence", WARNING,
+                 "All calls wait that long whenever it saves.",
+                 "Save on a replica, or use less memory per server; look at "
+                 "transparent huge pages.",
+                 "the last save stopped it for %lld ms", fork_us / US_PER_MS);
     else if (!has_aof && saves_nothing(d))
-        find(d, "persistence", NOTE,
-             "After a restart Redis is empty: locks are gone, and the cache is "
-             "filled again by a bounded number of loads.",
-             "Where a lock guards data, use the fencing guard: its numbers "
-             "grow even then. appendonly yes loses less.",
-             "none: no snapshots, no append-only file");
+        cli_find(
+            d, "persistence", NOTE,
+            "After a restart Redis is empty: locks are gone, and the cache is "
+            "filled again by a bounded number of loads.",
+            "Where a lock guards data, use the fencing guard: its numbers "
+            "grow even then. appendonly yes loses less.",
+            "none: no snapshots, no append-only file");
     else if (!has_aof)
-        find(d, "persistence", NOTE,
-             "After a crash, what was written since the last save is gone: "
-             "locks and invalidations, too.",
-             "Where a lock guards data, use the fencing guard: its numbers "
-             "grow even then. appendonly yes loses less.",
-             "snapshots at most");
+        cli_find(d, "persistence", NOTE,
+                 "After a crash, what was written since the last save is gone: "
+                 "locks and invalidations, too.",
+                 "Where a lock guards data, use the fencing guard: its numbers "
+                 "grow even then. appendonly yes loses less.",
+                 "snapshots at most");
     else
-        find(d, "persistence", OK, "", "", "append-only file");
+        cli_find(d, "persistence", OK, "", "", "append-only file");
 }
 
 /* The server's clock is compared with the middle of the round trip. */
@@ -338,18 +312,19 @@ static void check_clock(struct doctor *d)
     bool is_known = shed_reply_error(time) == NULL;
 
     shed_reply_free(time);
-    cli_out_maybe(d->out, "clock_off_ms", is_known, off);
+    cli_out_maybe(d->node, "clock_off_ms", is_known, off);
     if (!is_known)
-        find(d, "clock", PROBLEM, "The library needs it for leases and ages.",
-             "Grant +time.", "not known: TIME is refused");
+        cli_find(d, "clock", PROBLEM,
+                 "The library needs it for leases and ages.", "Grant +time.",
+                 "not known: TIME is refused");
     else if (llabs(off) > CLOCK_OFF_MS)
-        find(d, "clock", WARNING,
-             "Leases and ages use the server's clock, and are right; "
-             "TIMESTAMP locks and the times in logs are not.",
-             "Let both hosts use NTP.", "the server's is %lld ms %s ours",
-             llabs(off), off > 0 ? "ahead of" : "behind");
+        cli_find(d, "clock", WARNING,
+                 "Leases and ages use the server's clock, and are right; "
+                 "TIMESTAMP locks and the times in logs are not.",
+                 "Let both hosts use NTP.", "the server's is %lld ms %s ours",
+                 llabs(off), off > 0 ? "ahead of" : "behind");
     else
-        find(d, "clock", OK, "", "", "%lld ms apart", llabs(off));
+        cli_find(d, "clock", OK, "", "", "%lld ms apart", llabs(off));
 }
 
 static int compare(const void *a, const void *b)
@@ -367,11 +342,12 @@ static void check_latency(struct doctor *d)
     json_t *latency;
 
     if (error != NULL) {
-        find(d, "latency", PROBLEM,
-             "The library asks by PING whether a connection is alive.",
-             "Find out what refuses it; if a right is missing, grant +ping.",
-             "not known: %s", error);
-        cli_out_text(d->out, "latency", NULL);
+        cli_find(
+            d, "latency", PROBLEM,
+            "The library asks by PING whether a connection is alive.",
+            "Find out what refuses it; if a right is missing, grant +ping.",
+            "not known: %s", error);
+        cli_out_text(d->node, "latency", NULL);
         shed_reply_free(reply);
         return;
     }
@@ -384,20 +360,21 @@ static void check_latency(struct doctor *d)
     qsort(ms, PINGS, sizeof(*ms), compare);
     median_ms = ms[PINGS / 2];
     slowest_ms = ms[PINGS - 1];
-    latency = cli_out_object(d->out, "latency");
+    latency = cli_out_object(d->node, "latency");
     cli_out_number(latency, "count", PINGS);
     cli_out_set(latency, "fastest_ms", json_real(ms[0]));
     cli_out_set(latency, "median_ms", json_real(median_ms));
     cli_out_set(latency, "slowest_ms", json_real(slowest_ms));
     if (median_ms > SLOW_MEDIAN_MS || slowest_ms > SLOW_WORST_MS)
-        find(d, "latency", WARNING,
-             "A hit costs that much, and a call with a short deadline fails.",
-             "Move closer; look for slow commands (SLOWLOG GET), swapping, or "
-             "a busy host.",
-             "median %.2f ms, slowest %.2f ms", median_ms, slowest_ms);
+        cli_find(
+            d, "latency", WARNING,
+            "A hit costs that much, and a call with a short deadline fails.",
+            "Move closer; look for slow commands (SLOWLOG GET), swapping, or "
+            "a busy host.",
+            "median %.2f ms, slowest %.2f ms", median_ms, slowest_ms);
     else
-        find(d, "latency", OK, "", "", "median %.2f ms, slowest %.2f ms",
-             median_ms, slowest_ms);
+        cli_find(d, "latency", OK, "", "", "median %.2f ms, slowest %.2f ms",
+                 median_ms, slowest_ms);
 }
 
 static void check_connections(struct doctor *d)
@@ -409,43 +386,79 @@ static void check_connections(struct doctor *d)
     if (!d->has_info)
         return;
     if (most > 0 && now * 100 / most >= FULL_PERCENT)
-        find(d, "connections", WARNING,
-             "Beyond the limit new ones are refused, and processes start "
-             "without a cache.",
-             "Raise maxclients (and the limit of open files); a snowshed "
-             "client has 2 and its links.",
-             "%lld of %lld", now, most);
+        cli_find(d, "connections", WARNING,
+                 "Beyond the limit new ones are refused, and processes start "
+                 "without a cache.",
+                 "Raise maxclients (and the limit of open files); a snowshed "
+                 "client has 2 and its links.",
+                 "%lld of %lld", now, most);
     else if (refused > 0)
-        find(d, "connections", WARNING,
-             "Connections have been refused since Redis started.",
-             "Raise maxclients (and the limit of open files).",
-             "%lld, and %lld were refused", now, refused);
+        cli_find(d, "connections", WARNING,
+                 "Connections have been refused since Redis started.",
+                 "Raise maxclients (and the limit of open files).",
+                 "%lld, and %lld were refused", now, refused);
     else
-        find(d, "connections", OK, "", "", "%lld of %lld", now, most);
+        cli_find(d, "connections", OK, "", "", "%lld of %lld", now, most);
+}
+
+/* What the chosen server says. */
+static void check_server(struct doctor *d)
+{
+    bool is_node = cli_redis_is_cluster(d->redis);
+
+    read_info(d);
+    if (is_node)
+        cli_find_node(d);
+    d->is_brief = is_node;
+    check_version(d);
+    check_role(d);
+    cli_find_replicas(d);
+    if (!is_node)
+        check_all_rights(d);
+    check_writes(d);
+    check_tracking(d);
+    check_eviction(d);
+    check_persistence(d);
+    cli_find_settings(d);
+    check_clock(d);
+    check_latency(d);
+    check_connections(d);
+    d->is_brief = false;
+}
+
+/* The primaries of a cluster, or the one server. */
+static void check_servers(struct doctor *d)
+{
+    json_t *nodes = NULL;
+
+    if (cli_redis_is_cluster(d->redis)) {
+        nodes = cli_out_list(d->out, "nodes");
+        cli_find_cluster(d);
+        check_all_rights(d);
+    }
+    d->node = d->out;
+    for (size_t i = 0; cli_redis_next(d->redis, &i); i++) {
+        if (cli_redis_is_cluster(d->redis))
+            d->node = cli_out_item(nodes);
+        d->server = cli_redis_server(d->redis);
+        if (cli_find_reached(d))
+            check_server(d);
+    }
 }
 
 int cli_doctor(struct cli_call *call)
 {
+    const char *uri = call->count > 0 ? call->words[0] : call->redis;
     struct doctor d = {.call = call, .out = cli_out_open(call)};
-    struct shed_error rights;
 
-    d.uri = call->count > 0 ? call->words[0] : call->redis;
     d.findings = cli_out_list(d.out, "findings");
-    d.redis = cli_redis_open(call, d.uri);
-    cli_out_text(d.out, "server", cli_redis_name(d.redis));
-    read_info(&d);
-    check_version(&d);
-    check_role(&d);
-    rights = check_all_rights(&d);
-    check_writes(&d, rights.code == SHED_EDENIED);
-    check_tracking(&d);
-    check_eviction(&d);
-    check_persistence(&d);
-    check_clock(&d);
-    check_latency(&d);
-    check_connections(&d);
+    if (cli_find_sentinels(&d, uri)) {
+        d.redis = cli_redis_open(call, uri);
+        cli_out_text(d.out, "server", cli_redis_name(d.redis));
+        check_servers(&d);
+        cli_redis_close(d.redis);
+    }
     cli_out_close(call, d.out);
     shed_reply_free(d.info);
-    cli_redis_close(d.redis);
     return d.worst >= WARNING ? CLI_NO : CLI_YES;
 }

@@ -137,6 +137,7 @@ void cli_entry_send_unlink(struct cli_redis *redis, struct shed_bytes name)
     char room[SHED_REDIS_KEY_MAX_BYTES + SHED_ENTRY_REFRESH_SUFFIX_BYTES];
     struct shed_bytes refresh = refresh_of(name, room);
 
+    cli_redis_about(redis, name);
     cli_redis_send(redis, "UNLINK %.*s %.*s", (int)name.size,
                    (const char *)name.data, (int)refresh.size,
                    (const char *)refresh.data);

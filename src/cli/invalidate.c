@@ -74,6 +74,7 @@ static void invalidate_tag(struct work *w, struct shed_bytes tag)
     shed_args_add_text(&args, "0");
     shed_args_add_number(&args, digits, w->sent);
     shed_script_by_text(&args);
+    cli_redis_about(w->redis, shed_str(w->log));
     cli_redis_send_args(w->redis, &args);
     count_sent(w);
 }
@@ -106,7 +107,7 @@ static bool has_log(const struct work *w)
     struct shed_reply *reply;
     bool has;
 
-    cli_redis_send(w->redis, "ZCARD %s", w->log);
+    cli_redis_send_key(w->redis, "ZCARD KEY", shed_str(w->log));
     reply = cli_redis_hear_key(w->redis, "ZCARD");
     has = shed_reply_integer(reply) > 0;
     shed_reply_free(reply);

@@ -180,6 +180,7 @@ static long long remove_lock(struct cli_redis *redis,
     shed_args_add(&args, key.data, key.size);
     shed_args_add(&args, record.data, record.size);
     shed_args_add_text(&args, channel.at);
+    cli_redis_about(redis, key);
     cli_redis_send_args(redis, &args);
     return cli_redis_hear_integer(redis, "EVAL");
 }

@@ -88,10 +88,11 @@ const struct cli_command cli_commands[] = {
      "alive.",
      "escaped exact-key release-dead grace ", cli_lock},
     {"doctor", "[URI]", 0, 1, "Find what is wrong with a Redis, and what to do",
-     "Version, rights by name, tracking, eviction, persistence, clock, "
-     "latency, "
-     "connections. Nothing is written. Status 0: all is well; 1: there "
-     "are warnings or problems.",
+     "Version, rights by name, tracking, eviction, persistence, settings, "
+     "clock, latency, connections; how far replicas are behind. Of a cluster "
+     "each primary and its slots; with redis+sentinel:// what the sentinels "
+     "say. Nothing is written. Status 0: all is well; 1: there are warnings or "
+     "problems.",
      "cache lock ", cli_doctor},
 };
 const size_t cli_command_count = sizeof(cli_commands) / sizeof(*cli_commands);

@@ -31,9 +31,10 @@ struct cli_option {
 static const struct cli_option table[] = {
     /* options of all commands */
     {"redis", 'r', TEXT, "URI", AT(redis), 0, 0,
-     "redis://[user[:password]@]host[:port][/db], rediss:// for TLS, or "
-     "unix:/path[?db=n]; else the environment's SNOWSHED_REDIS, which other "
-     "users cannot read"},
+     "redis://[user[:password]@]host[:port][/db], rediss:// for TLS, "
+     "unix:/path[?db=n], redis+cluster://host:port,host:port, or "
+     "redis+sentinel://host,host,host/name; else the environment's "
+     "SNOWSHED_REDIS, which other users cannot read"},
     {"cacert", 0, TEXT, "FILE", AT(tls_ca), 0, 0,
      "certificates of the authorities to trust with rediss://, a file or a "
      "directory; else those of the system"},

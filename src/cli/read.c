@@ -13,9 +13,10 @@
 #define WAITER_LOOK_MS 150
 
 /* Read the entry that a call names, and judge it by the log of the cache's
- * tags. */
-static void read_words(const struct cli_call *call, struct cli_key *key,
-                       struct cli_entry *entry)
+ * tags. Returns: the connection. */
+static struct cli_redis *read_words(const struct cli_call *call,
+                                    struct cli_key *key,
+                                    struct cli_entry *entry)
 {
     struct cli_redis *redis;
     struct cli_tags *tags;
@@ -27,7 +28,7 @@ static void read_words(const struct cli_call *call, struct cli_key *key,
     cli_tags_read(tags);
     cli_entry_judge(entry, tags);
     cli_tags_close(tags);
-    cli_redis_close(redis);
+    return redis;
 }
 
 /* --------------------------------------------------------------------- get */
@@ -49,7 +50,7 @@ int cli_get(struct cli_call *call)
 
     if (call->is_raw && call->is_json)
         cli_fail(call, CLI_USAGE, "--raw and --json exclude each other");
-    read_words(call, &key, &entry);
+    cli_redis_close(read_words(call, &key, &entry));
     if (call->is_raw)
         print_raw(call, &entry);
     else
@@ -248,11 +249,13 @@ int cli_why(struct cli_call *call)
     struct cli_key key;
     struct cli_entry entry;
     struct cli_writes writes;
+    struct cli_redis *redis;
     struct verdict v;
     json_t *out = cli_out_open(call);
 
-    read_words(call, &key, &entry);
-    cli_writes_read(call, NULL, key.cache, &writes);
+    redis = read_words(call, &key, &entry);
+    cli_writes_read(redis, cli_key_name(&key), call->timeout_ms, &writes);
+    cli_redis_close(redis);
     judge(&entry, &v);
     consider_writes(&writes, &v);
     if (out == NULL)

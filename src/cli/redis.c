@@ -1,124 +1,60 @@
-/* Commands are queued until an answer is waited for, and then sent at once. */
+/* Questions are answered in the order in which they were asked, whichever
+ * servers they went to. */
 #include "cli/redis.h"
 
+#include <limits.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "base/clock.h"
+#include "base/error.h"
+#include "cli/rate.h"
+#include "cli/server.h"
 #include "redis/address.h"
-#include "redis/dial.h"
-#include "redis/lookup.h"
 
-#define TOO_MANY "max number of clients"
+/* A command follows two redirections at once, as when a slot has moved, and the
+ * next is being moved. From then on it waits before each. */
+#define ROUNDS_AT_ONCE 2
+#define ROUND_MS 50
+
+/* The number of no server, which has the slots that nobody has. */
+#define NOBODY 0
+
+/* A command to a cluster that has not been answered. */
+struct question {
+    size_t server;
+    struct shed_buffer command; /* to be repeated elsewhere */
+    struct shed_reply *reply;   /* NULL: not read yet */
+};
 
 struct cli_redis {
     const struct cli_call *call;
-    struct shed_address *address;
-    struct shed_wire wire;
+    const char *uri;
+    struct shed_client_options options;
+    struct shed_address *address;             /* of the URI */
+    struct shed_cluster_map *map;             /* NULL: there is one server */
+    bool is_beside;                           /* the map is another's */
+    struct cli_server *server[CLI_REDIS_MAX]; /* NULL: not used yet */
+    size_t count;                             /* those behind are NULL */
+    size_t turn; /* the first to be looked at for a push */
+    size_t chosen;
+    const struct cli_server *heard; /* whose answer was the last; NULL: none */
+    struct question *asked;         /* of a cluster, in order */
+    size_t first, end, room;        /* they are from first to end */
+    struct pollfd polled[CLI_REDIS_MAX];
 };
 
-static const char *advice_for(const char *error)
+static bool begins(const char *text, const char *with)
 {
-    static const struct {
-        const char *word, *advice;
-    } table[] = {
-        {TOO_MANY, ": raise maxclients, or stop some of the clients"},
-        {"NOAUTH", ": give user and password in the URI"},
-        {"NOPERM", ": ACL SETUSER grants it"},
-        {"LOADING", ": wait until it has its data"},
-        {"BUSY",
-         ": a script has been running for too long; SCRIPT KILL ends it"},
-        {"MOVED", ": it is a node of a cluster; ask the one that has the key"},
-        {"MISCONF", ": see 'snowshed doctor'"},
-        {"OOM", ": see 'snowshed doctor'"},
-        {"NOREPLICAS", ": see 'snowshed doctor'"}};
-
-    for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++)
-        if (strstr(error, table[i].word) != NULL)
-            return table[i].advice;
-    return "";
+    return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* The server may have closed the connection with an error, as it does when it
- * has too many. That can be readable after a write has failed. */
-static _Noreturn void fail_lost(const struct cli_redis *redis,
-                                const struct shed_error *err)
+static _Noreturn void fail(const struct cli_redis *redis,
+                           const struct shed_error *err)
 {
-    char words[256];
-    ssize_t got = recv(redis->wire.fd, words, sizeof(words) - 1, MSG_DONTWAIT);
-
-    words[got > 0 ? (size_t)got : 0] = '\0';
-    words[strcspn(words, "\r\n")] = '\0';
-    if (words[0] == '-')
-        cli_fail(redis->call, CLI_FAILED,
-                 "Redis %s closed the connection: %s%s", redis->address->text,
-                 words + 1, advice_for(words));
-    cli_fail(redis->call, CLI_FAILED, "%s (%s)%s", err->reason,
-             redis->address->text,
-             shed_wire_is_in_handshake(&redis->wire)
-                 ? "; --cacert names its authority"
-                 : ": was it stopped, or this client killed?");
-}
-
-static _Noreturn void fail_silent(const struct cli_redis *redis)
-{
-    cli_fail(redis->call, CLI_FAILED,
-             "Redis %s did not answer within %llu ms: is it stopped, paused or "
-             "busy? --timeout waits longer",
-             redis->address->text, (unsigned long long)redis->call->timeout_ms);
-}
-
-static uint64_t limit_ms(const struct cli_redis *redis)
-{
-    return shed_deadline_ms(shed_now_ms(), redis->call->timeout_ms);
-}
-
-static void connect_to(struct cli_redis *redis)
-{
-    struct shed_error err;
-
-    if (redis->address->sentinels != NULL)
-        shed_lookup_wait(redis->address); /* ask them where the primary is */
-    if (shed_wire_open(&redis->wire, redis->address, &err) != SHED_OK)
-        cli_fail(redis->call, CLI_FAILED, "%s: is it running there?",
-                 err.reason);
-    if (shed_dial_wait(redis->wire.fd, POLLOUT, limit_ms(redis)) == 0)
-        fail_silent(redis);
-    if (shed_wire_connected(&redis->wire, redis->address, &err) != SHED_OK)
-        cli_fail(redis->call, CLI_FAILED, "%s: is it running there?",
-                 err.reason);
-}
-
-/* An error can quote what was sent, here the password: only its code is shown.
- */
-static void check_login(struct cli_redis *redis, struct shed_reply *reply)
-{
-    const char *error = shed_reply_error(reply);
-
-    if (error != NULL && strstr(error, TOO_MANY) != NULL)
-        (void)cli_redis_check(redis, reply, "the connection");
-    if (error != NULL)
-        cli_fail(redis->call, CLI_FAILED,
-                 "Redis %s refuses the login: %.*s: check user and password of "
-                 "the URI",
-                 redis->address->text, (int)strcspn(error, " "), error);
-    shed_reply_free(reply);
-}
-
-static void set_up(struct cli_redis *redis)
-{
-    const struct shed_address *a = redis->address;
-
-    if (a->password != NULL && a->user != NULL)
-        check_login(redis,
-                    cli_redis_try(redis, "AUTH %s %s", a->user, a->password));
-    else if (a->password != NULL)
-        check_login(redis, cli_redis_try(redis, "AUTH %s", a->password));
-    if (a->db[0] != '\0')
-        shed_reply_free(cli_redis_ask(redis, "SELECT %s", a->db));
+    cli_fail(redis->call, CLI_FAILED, "%s", err->reason);
 }
 
 struct shed_client_options cli_client_options(const struct cli_call *call)
@@ -132,16 +68,108 @@ struct shed_client_options cli_client_options(const struct cli_call *call)
     return options;
 }
 
-struct cli_redis *cli_redis_open(const struct cli_call *call, const char *uri)
+/* ---------------------------------------------------------------- servers */
+
+/* The server of this number. */
+static struct cli_server *server_at(struct cli_redis *redis, size_t i)
 {
-    const struct shed_client_options options = cli_client_options(call);
+    struct shed_address *address;
+    struct shed_error err;
+
+    if (redis->server[i] != NULL)
+        return redis->server[i];
+    if (shed_address_create_node(redis->address, redis->map->node[i].host,
+                                 redis->map->node[i].port, &redis->options,
+                                 &address, &err) != SHED_OK)
+        cli_fail(redis->call, err.code == SHED_EINVAL ? CLI_USAGE : CLI_FAILED,
+                 "%s", err.reason);
+    redis->server[i] = cli_server_create(redis->call, address);
+    redis->count = i < redis->count ? redis->count : i + 1;
+    return redis->server[i];
+}
+
+bool cli_redis_reach(struct cli_redis *redis, struct shed_error *err)
+{
+    return cli_server_open(server_at(redis, redis->chosen), err);
+}
+
+static struct cli_server *open_at(struct cli_redis *redis, size_t i)
+{
+    struct cli_server *server = server_at(redis, i);
+    struct shed_error err;
+
+    if (!cli_server_open(server, &err))
+        fail(redis, &err);
+    return server;
+}
+
+static bool may_own(void *arg, size_t i)
+{
+    (void)arg;
+    (void)i;
+    return true;
+}
+
+/* Learn the map from a server. Returns: false, and err says why. */
+static bool learn_from(struct cli_redis *redis, size_t i,
+                       struct shed_error *err)
+{
+    struct cli_server *server = server_at(redis, i);
+    struct shed_cluster_change change = {.is_valid = false};
+    struct shed_reply *reply;
+    const char *error;
+
+    if (!cli_server_open(server, err))
+        return false;
+    reply = cli_server_ask(server, err, "CLUSTER SLOTS");
+    error = shed_reply_error(reply);
+    if (error != NULL)
+        (void)shed_fail(err, SHED_EREDIS,
+                        "Redis %s refuses CLUSTER SLOTS: %s%s",
+                        server->address->text, error, cli_server_advice(error));
+    else if (reply != NULL)
+        change = shed_cluster_map_take(redis->map, reply, server->address->host,
+                                       shed_now_ms(), may_own, NULL);
+    if (error == NULL && reply != NULL && !change.is_valid)
+        (void)shed_fail(err, SHED_EREDIS,
+                        "Redis %s knows no slots of a cluster, or not where "
+                        "their nodes are",
+                        server->address->text);
+    shed_reply_free(reply);
+    if (!change.is_valid)
+        shed_wire_close(&server->wire);
+    return change.is_valid;
+}
+
+/* Learn the map from the first that knows it: of its own nodes, then of the
+ * seeds. */
+void cli_redis_follow(struct cli_redis *redis)
+{
+    char host[SHED_HOST_BYTES], port[SHED_PORT_BYTES];
+    struct shed_error err = {.code = SHED_OK};
+
+    if (redis->map == NULL)
+        return;
+    for (size_t i = 0; cli_redis_next(redis, &i); i++)
+        if (learn_from(redis, i, &err))
+            return;
+    for (size_t i = 0; shed_address_seed(redis->address, i, host, port); i++) {
+        size_t at =
+            shed_cluster_map_find(redis->map, host, port, shed_now_ms());
+        if (at < CLI_REDIS_MAX && learn_from(redis, at, &err))
+            return;
+    }
+    fail(redis, &err);
+}
+
+static struct cli_redis *create(const struct cli_call *call, const char *uri)
+{
     struct cli_redis *redis = cli_alloc(1, sizeof(*redis));
     struct shed_error err;
 
     redis->call = call;
-    shed_wire_init(&redis->wire);
-    if (uri == NULL)
-        uri = call->redis;
+    redis->options = cli_client_options(call);
+    redis->uri = uri;
     if (uri == NULL)
         cli_fail(call, CLI_USAGE,
                  "no Redis given: use --redis URI, or set SNOWSHED_REDIS");
@@ -149,18 +177,60 @@ struct cli_redis *cli_redis_open(const struct cli_call *call, const char *uri)
         cli_fail(call, err.code == SHED_EINVAL ? CLI_USAGE : CLI_FAILED,
                  "%s; examples: redis://host:6379/0, unix:/run/redis.sock",
                  err.reason);
-    if (shed_address_use_tls(redis->address, &options, &err) != SHED_OK)
+    if (shed_address_use_tls(redis->address, &redis->options, &err) != SHED_OK)
         cli_fail(call, err.code == SHED_EINVAL ? CLI_USAGE : CLI_FAILED, "%s",
                  err.reason);
-    connect_to(redis);
-    set_up(redis);
+    return redis;
+}
+
+/* Connect to the one server, or choose the first of the map. */
+static void begin(struct cli_redis *redis)
+{
+    if (redis->map != NULL) {
+        (void)cli_redis_next(redis, &redis->chosen);
+        return;
+    }
+    redis->server[0] = cli_server_create(redis->call, redis->address);
+    redis->count = 1;
+    (void)open_at(redis, 0);
+}
+
+struct cli_redis *cli_redis_open(const struct cli_call *call, const char *uri)
+{
+    struct cli_redis *redis = create(call, uri != NULL ? uri : call->redis);
+
+    if (redis->address->seeds != NULL) {
+        redis->map = cli_alloc(1, sizeof(*redis->map));
+        shed_cluster_map_init(redis->map, "", "", shed_now_ms());
+        cli_redis_follow(redis);
+    }
+    begin(redis);
+    return redis;
+}
+
+struct cli_redis *cli_redis_open_beside(struct cli_redis *other)
+{
+    struct cli_redis *redis = create(other->call, other->uri);
+
+    redis->map = other->map;
+    redis->is_beside = true;
+    begin(redis);
     return redis;
 }
 
 void cli_redis_close(struct cli_redis *redis)
 {
-    shed_wire_close(&redis->wire);
-    shed_address_destroy(redis->address);
+    for (size_t i = 0; i < redis->count; i++)
+        cli_server_destroy(redis->server[i]);
+    for (size_t i = 0; i < redis->room; i++) {
+        shed_buffer_fini(&redis->asked[i].command);
+        shed_reply_free(redis->asked[i].reply);
+    }
+    free(redis->asked);
+    if (redis->map != NULL)
+        shed_address_destroy(redis->address); /* else the server's */
+    if (!redis->is_beside)
+        free(redis->map);
     free(redis);
 }
 
@@ -169,41 +239,141 @@ const char *cli_redis_name(const struct cli_redis *redis)
     return redis->address->text;
 }
 
+const char *cli_redis_uri(const struct cli_redis *redis)
+{
+    return redis->uri;
+}
+
+bool cli_redis_is_cluster(const struct cli_redis *redis)
+{
+    return redis->map != NULL;
+}
+
+static size_t owner_of(const struct cli_redis *redis, size_t slot)
+{
+    return atomic_load(&redis->map->owner[slot]);
+}
+
+void cli_redis_about(struct cli_redis *redis, struct shed_bytes key)
+{
+    if (redis->map == NULL)
+        return;
+    redis->chosen = owner_of(redis, shed_hash_slot(key.data, key.size));
+    if (redis->chosen == NOBODY)
+        cli_fail(redis->call, CLI_FAILED,
+                 "no node of the cluster has the slot of the key %.*s: see "
+                 "'snowshed doctor'",
+                 (int)key.size, (const char *)key.data);
+}
+
+bool cli_redis_next(struct cli_redis *redis, size_t *i)
+{
+    if (redis->map == NULL)
+        return *i == 0;
+    if (*i == NOBODY)
+        ++*i;
+    while (*i < CLI_REDIS_MAX &&
+           (!redis->map->node[*i].is_used || redis->map->node[*i].slots == 0))
+        ++*i;
+    if (*i == CLI_REDIS_MAX)
+        return false;
+    redis->chosen = *i;
+    return true;
+}
+
+bool cli_redis_has(const struct cli_redis *redis, struct shed_bytes key)
+{
+    return redis->map == NULL ||
+           owner_of(redis, shed_hash_slot(key.data, key.size)) == redis->chosen;
+}
+
+const char *cli_redis_server(struct cli_redis *redis)
+{
+    return server_at(redis, redis->chosen)->address->text;
+}
+
+struct cli_text cli_redis_slots(const struct cli_redis *redis)
+{
+    struct cli_text text = {""};
+    size_t used = 0, first;
+
+    for (size_t slot = 0; slot < SHED_HASH_SLOTS; slot++) {
+        if (owner_of(redis, slot) != redis->chosen)
+            continue;
+        first = slot;
+        while (slot + 1 < SHED_HASH_SLOTS &&
+               owner_of(redis, slot + 1) == redis->chosen)
+            slot++;
+        if (used + sizeof(" 16383-16383 ...") > sizeof(text.at)) {
+            (void)snprintf(text.at + used, sizeof(text.at) - used, " ...");
+            break;
+        }
+        used += (size_t)snprintf(text.at + used, sizeof(text.at) - used,
+                                 slot > first ? "%s%zu-%zu" : "%s%zu",
+                                 used > 0 ? " " : "", first, slot);
+    }
+    return text;
+}
+
+size_t cli_redis_slot_count(const struct cli_redis *redis)
+{
+    return redis->map->node[redis->chosen].slots;
+}
+
 /* ----------------------------------------------------------------- asking */
+
+static struct question *add_question(struct cli_redis *redis)
+{
+    if (redis->end == redis->room) {
+        size_t room = redis->room > 0 ? 2 * redis->room : 64;
+        struct question *more = cli_alloc(room, sizeof(*more));
+        if (redis->room > 0)
+            memcpy(more, redis->asked, redis->room * sizeof(*more));
+        free(redis->asked);
+        redis->asked = more;
+        redis->room = room;
+    }
+    return &redis->asked[redis->end++];
+}
+
+/* The oldest question has been answered. */
+static void drop_question(struct cli_redis *redis)
+{
+    struct question *q = &redis->asked[redis->first++];
+
+    q->reply = NULL;
+    if (redis->first == redis->end)
+        redis->first = redis->end = 0;
+}
 
 void cli_redis_send_args(struct cli_redis *redis, const struct shed_args *args)
 {
+    struct cli_server *server = open_at(redis, redis->chosen);
+    struct shed_buffer *out = &server->wire.out;
     struct shed_error err;
+    struct question *q;
+    enum shed_code code;
 
-    if (shed_buffer_append(&redis->wire.out, args, &err) != SHED_OK)
-        cli_fail(redis->call, CLI_FAILED, "%s", err.reason);
-}
-
-static bool begins(const char *text, const char *with)
-{
-    return strncmp(text, with, strlen(with)) == 0;
+    if (redis->map == NULL) {
+        code = shed_buffer_append(out, args, &err);
+    } else {
+        q = add_question(redis);
+        q->server = redis->chosen;
+        q->command.size = 0;
+        code = shed_buffer_append(&q->command, args, &err);
+        if (code == SHED_OK)
+            code = shed_buffer_add(out, &q->command, &err);
+    }
+    if (code != SHED_OK)
+        fail(redis, &err);
 }
 
 static void send_list(struct cli_redis *redis, const char *format, va_list list)
 {
     struct shed_args args = {0};
-    char digits[SHED_ARGS_MAX][SHED_DIGITS];
+    struct cli_digits digits;
 
-    for (const char *at = format; *at != '\0';) {
-        size_t size = strcspn(at, " "), bytes;
-        if (begins(at, "%.*s")) {
-            bytes = (size_t)va_arg(list, int);
-            shed_args_add(&args, va_arg(list, const char *), bytes);
-        } else if (begins(at, "%s")) {
-            shed_args_add_text(&args, va_arg(list, const char *));
-        } else if (begins(at, "%llu")) {
-            shed_args_add_number(&args, digits[args.count],
-                                 va_arg(list, unsigned long long));
-        } else {
-            shed_args_add(&args, at, size);
-        }
-        at += size + (at[size] == ' ');
-    }
+    cli_words(&args, &digits, format, list);
     cli_redis_send_args(redis, &args);
 }
 
@@ -220,6 +390,7 @@ void cli_redis_send_key(struct cli_redis *redis, const char *words,
             shed_args_add(&args, at, size);
         at += size + (at[size] == ' ');
     }
+    cli_redis_about(redis, key);
     cli_redis_send_args(redis, &args);
 }
 
@@ -260,38 +431,158 @@ struct shed_reply *cli_redis_ask(struct cli_redis *redis, const char *format,
 
 /* ---------------------------------------------------------------- hearing */
 
-/* Returns: NULL at the end of the time. */
-static struct shed_reply *hear_until(struct cli_redis *redis, uint64_t end_ms)
+static uint64_t limit_ms(const struct cli_redis *redis)
 {
-    struct shed_wire *wire = &redis->wire;
+    return shed_deadline_ms(shed_now_ms(), redis->call->timeout_ms);
+}
 
-    for (;;) {
-        struct shed_reply *reply = NULL;
-        struct shed_error err;
-        enum shed_wire_io next = shed_wire_next(wire, &reply, &err), sent;
-        short events = POLLIN;
-        if (next == SHED_WIRE_DONE)
-            return reply;
-        sent = shed_wire_flush(wire, &err);
-        if (next == SHED_WIRE_LOST || sent == SHED_WIRE_LOST)
-            fail_lost(redis, &err);
-        if (sent == SHED_WIRE_AGAIN)
-            events |= POLLOUT;
-        if (shed_dial_wait(wire->fd, events, end_ms) == 0)
-            return NULL;
-        if (shed_wire_fill(wire, &err) == SHED_WIRE_LOST)
-            fail_lost(redis, &err);
+/* Returns: NULL at the end of the time. */
+static struct shed_reply *hear_from(struct cli_redis *redis, size_t i,
+                                    uint64_t end_ms)
+{
+    struct cli_server *server = redis->server[i];
+    struct shed_reply *reply;
+    struct shed_error err;
+
+    redis->heard = server;
+    if (!cli_server_hear(server, end_ms, &reply, &err))
+        fail(redis, &err);
+    return reply;
+}
+
+static _Noreturn void fail_silent(const struct cli_redis *redis)
+{
+    struct shed_error err;
+
+    cli_server_fail_silent(redis->heard, &err);
+    fail(redis, &err);
+}
+
+/* Read the answers to all questions but the first, so that the next answer of
+ * any server is to what it is asked next. */
+static void hear_rest(struct cli_redis *redis, uint64_t end_ms)
+{
+    for (size_t i = redis->first + 1; i < redis->end; i++) {
+        struct question *q = &redis->asked[i];
+        if (q->reply == NULL)
+            q->reply = hear_from(redis, q->server, end_ms);
+        if (q->reply == NULL)
+            fail_silent(redis);
     }
+}
+
+/* Whether an error sends its question elsewhere, or asks for patience, as for
+ * several keys in a slot that is being moved. */
+static bool is_to_be_repeated(const struct shed_reply *reply)
+{
+    return shed_reply_is_elsewhere(reply) &&
+           !shed_reply_begins(reply, "CLUSTERDOWN");
+}
+
+/* Ask the first question where it is sent, or again. Returns: as hear_from. */
+static struct shed_reply *repeat(struct cli_redis *redis,
+                                 struct shed_reply *reply)
+{
+    struct question *q = &redis->asked[redis->first];
+    struct shed_redirect to = {.is_ask = false};
+    size_t at = q->server;
+    struct cli_server *server;
+    struct shed_error err;
+
+    hear_rest(redis, limit_ms(redis));
+    if (shed_reply_redirect(reply, &to)) {
+        const char *host = to.host[0] != '\0'
+                               ? to.host
+                               : redis->server[q->server]->address->host;
+        at = shed_cluster_map_find(redis->map, host, to.port, shed_now_ms());
+        if (at == CLI_REDIS_MAX)
+            return reply;
+        if (!to.is_ask && !learn_from(redis, at, &err))
+            fail(redis, &err);
+    }
+    server = open_at(redis, at);
+    if (to.is_ask)
+        shed_reply_free(cli_server_ask(server, &err, "ASKING"));
+    else
+        q->server = at;
+    if (shed_buffer_add(&server->wire.out, &q->command, &err) != SHED_OK)
+        fail(redis, &err);
+    shed_reply_free(reply);
+    return hear_from(redis, at, limit_ms(redis));
+}
+
+/* Returns: as hear_from. */
+static struct shed_reply *hear_question(struct cli_redis *redis,
+                                        uint64_t end_ms)
+{
+    const struct question *q = &redis->asked[redis->first];
+    struct shed_reply *reply = q->reply;
+
+    if (reply == NULL)
+        reply = hear_from(redis, q->server, end_ms);
+    for (int i = 0; reply != NULL && is_to_be_repeated(reply); i++) {
+        if (shed_now_ms() >= end_ms)
+            break;
+        if (i >= ROUNDS_AT_ONCE)
+            cli_sleep_ms(ROUND_MS);
+        reply = repeat(redis, reply);
+    }
+    if (reply != NULL)
+        drop_question(redis);
+    return reply;
 }
 
 struct shed_reply *cli_redis_hear_for(struct cli_redis *redis, uint64_t ms)
 {
-    return hear_until(redis, shed_deadline_ms(shed_now_ms(), ms));
+    uint64_t end_ms = shed_deadline_ms(shed_now_ms(), ms);
+
+    return redis->map != NULL ? hear_question(redis, end_ms)
+                              : hear_from(redis, 0, end_ms);
+}
+
+/* Take an answer that has come from any server; each has its turn. */
+static struct shed_reply *take_any(struct cli_redis *redis)
+{
+    struct shed_reply *reply = NULL;
+    struct shed_error err;
+
+    for (size_t n = 0; n < redis->count && reply == NULL; n++) {
+        struct cli_server *server = redis->server[redis->turn % redis->count];
+        redis->turn++;
+        if (server != NULL && server->wire.fd >= 0 &&
+            !cli_server_take(server, &reply, &err))
+            fail(redis, &err);
+    }
+    return reply;
+}
+
+struct shed_reply *cli_redis_hear_push(struct cli_redis *redis, uint64_t ms)
+{
+    uint64_t end_ms = shed_deadline_ms(shed_now_ms(), ms);
+
+    for (;;) {
+        struct shed_reply *reply = take_any(redis);
+        uint64_t left_ms = shed_left_ms(end_ms, shed_now_ms());
+        struct shed_error err;
+        if (reply != NULL || left_ms == 0)
+            return reply;
+        for (size_t i = 0; i < redis->count; i++)
+            redis->polled[i] = (struct pollfd){
+                .fd = redis->server[i] != NULL ? redis->server[i]->wire.fd : -1,
+                .events = POLLIN};
+        (void)poll(redis->polled, redis->count,
+                   left_ms < INT_MAX ? (int)left_ms : INT_MAX);
+        for (size_t i = 0; i < redis->count; i++)
+            if (redis->polled[i].revents != 0 &&
+                !cli_server_fill(redis->server[i], &err))
+                fail(redis, &err);
+    }
 }
 
 struct shed_reply *cli_redis_hear(struct cli_redis *redis, const char *what)
 {
-    struct shed_reply *reply = hear_until(redis, limit_ms(redis));
+    struct shed_reply *reply =
+        cli_redis_hear_for(redis, redis->call->timeout_ms);
 
     if (reply == NULL)
         fail_silent(redis);
@@ -328,15 +619,19 @@ uint64_t cli_redis_hear_clock_ms(struct cli_redis *redis)
 struct shed_reply *cli_redis_check(struct cli_redis *redis,
                                    struct shed_reply *reply, const char *what)
 {
-    const char *error = shed_reply_error(reply);
+    const char *error = shed_reply_error(reply), *advice = "";
 
     if (error == NULL)
         return reply;
+    if (shed_reply_is_no_primary(reply))
+        advice = ": it is a replica; ask the primary";
+    else if (redis->map == NULL || !is_to_be_repeated(reply))
+        advice = cli_server_advice(error);
+    else
+        advice = ": the cluster's nodes disagree, or the slot is being moved; "
+                 "--timeout waits longer";
     cli_fail(redis->call, CLI_FAILED, "Redis %s refuses %s: %s%s",
-             redis->address->text, what, error,
-             shed_reply_is_no_primary(reply)
-                 ? ": it is a replica; ask the primary"
-                 : advice_for(error));
+             redis->heard->address->text, what, error, advice);
 }
 
 bool cli_redis_is_denied(const struct shed_reply *reply)

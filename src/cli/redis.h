@@ -1,13 +1,18 @@
 /*
- * Questions to Redis: a blocking connection with a time limit for each answer,
- * on one of the library's wires. A failure ends the program with a text that
- * names the server, but never a password.
+ * Questions to Redis: one server, or the primaries of a cluster, over a
+ * blocking connection to each, with a time limit for each answer. A failure
+ * ends the program with a text that names the server, but never a password.
+ *
+ * A command goes to the server that was chosen last: by its key
+ * (cli_redis_about, and cli_redis_send_key for the commands behind it, too), or
+ * by its number (cli_redis_next).
  */
 #ifndef CLI_REDIS_H
 #define CLI_REDIS_H
 
 #include "cli/cli.h"
 #include "cli/text.h"
+#include "client/cluster_map.h"
 #include "redis/reply.h"
 #include "redis/wire.h"
 
@@ -16,12 +21,58 @@ struct cli_redis;
 /* The options of a client that does as the command line says. */
 struct shed_client_options cli_client_options(const struct cli_call *call);
 
-/* Connect to --redis (or uri, if it is not NULL), with AUTH and SELECT. */
+/* Connect to --redis (or uri, if it is not NULL), with AUTH and SELECT. Of a
+ * cluster the map of its slots is learnt from the first node that answers; a
+ * primary is connected when it is first asked. */
 struct cli_redis *cli_redis_open(const struct cli_call *call, const char *uri);
 void cli_redis_close(struct cli_redis *redis);
 
-/* The server's name in texts: "host:port" or a path. */
+/* Further connections, to the same servers, which have the same numbers; to be
+ * closed first. */
+struct cli_redis *cli_redis_open_beside(struct cli_redis *redis);
+
+/* What the URI names, in texts: "host:port", a path, the name of a primary, or
+ * the seeds of a cluster. */
 const char *cli_redis_name(const struct cli_redis *redis);
+
+/* The URI, which can have a password. */
+const char *cli_redis_uri(const struct cli_redis *redis);
+
+/* ----------------------------------------------------------- which server */
+
+bool cli_redis_is_cluster(const struct cli_redis *redis);
+
+/* Choose the server that has a key. */
+void cli_redis_about(struct cli_redis *redis, struct shed_bytes key);
+
+/* Choose the first server whose number is *i or more, and set *i to that.
+ * Returns: false: there is none.
+ *
+ *     for (size_t i = 0; cli_redis_next(redis, &i); i++)
+ *         ask(redis);
+ */
+bool cli_redis_next(struct cli_redis *redis, size_t *i);
+
+/* Numbers are below this. */
+#define CLI_REDIS_MAX SHED_CLUSTER_NODES_MAX
+
+/* Connect to the chosen server. Returns: false, and err says why. Other
+ * functions end the program then. */
+bool cli_redis_reach(struct cli_redis *redis, struct shed_error *err);
+
+/* Its name in texts, and whether it has a key. */
+const char *cli_redis_server(struct cli_redis *redis);
+bool cli_redis_has(const struct cli_redis *redis, struct shed_bytes key);
+
+/* Of a cluster: which slots it has ("0-5460 16383", cut to fit), and how
+ * many. */
+struct cli_text cli_redis_slots(const struct cli_redis *redis);
+size_t cli_redis_slot_count(const struct cli_redis *redis);
+
+/* Of a cluster: learn its map again. */
+void cli_redis_follow(struct cli_redis *redis);
+
+/* ---------------------------------------------------------------- asking */
 
 /* Send a command; the answers come in the same order. Each word of the format
  * is a word of the command. %s, %.*s and %llu are replaced by a text, by bytes
@@ -30,7 +81,8 @@ __attribute__((format(printf, 2, 3))) void
 cli_redis_send(struct cli_redis *redis, const char *format, ...);
 void cli_redis_send_args(struct cli_redis *redis, const struct shed_args *args);
 
-/* Send a command about a key. The key replaces the word KEY. */
+/* Send a command about a key to the server that has it. The key replaces the
+ * word KEY. */
 void cli_redis_send_key(struct cli_redis *redis, const char *words,
                         struct shed_bytes key);
 
@@ -48,9 +100,11 @@ struct shed_reply *cli_redis_hear_key(struct cli_redis *redis,
 long long cli_redis_hear_integer(struct cli_redis *redis, const char *what);
 uint64_t cli_redis_hear_clock_ms(struct cli_redis *redis);
 
-/* Read the next answer, waiting for at most ms, as for pushes; NULL when
- * nothing has come. */
+/* Read the next answer, waiting for at most ms; NULL when none has come. */
 struct shed_reply *cli_redis_hear_for(struct cli_redis *redis, uint64_t ms);
+
+/* Read the next push of any server. */
+struct shed_reply *cli_redis_hear_push(struct cli_redis *redis, uint64_t ms);
 
 /* Send a command and read its answer. cli_redis_try returns an error as any
  * other answer. */

@@ -99,6 +99,7 @@ static void count_miss(struct census *c, struct shed_bytes name,
     c->invalidated += miss.position > 0;
     if (miss.position > 0 || !cli_tags_want_tags(c->tags, entry))
         return;
+    cli_redis_about(c->redis, name);
     cli_redis_send(
         c->redis, "GETRANGE %.*s %llu -1", (int)name.size,
         (const char *)name.data,

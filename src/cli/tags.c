@@ -46,6 +46,7 @@ void cli_tags_read(struct cli_tags *tags)
                          tags->position, &from, &args);
         /* the key can be another program's, and a sorted set whose scores are
            no positions, where the cache has no tags */
+        cli_redis_about(tags->redis, shed_str(tags->key));
         cli_redis_send_args(tags->redis, &args);
         reply = cli_redis_hear_key(tags->redis, "ZRANGEBYSCORE");
         heard = shed_tag_log_hear(&tags->known, &tags->position, 0, reply);

@@ -28,23 +28,28 @@ static size_t page_of(uint64_t rate)
     return page > PAGE_MAX ? PAGE_MAX : (size_t)page;
 }
 
+/* Hear how many keys a server has; 0: we have no right to ask. */
+static uint64_t count_of(struct cli_redis *redis)
+{
+    long long size = cli_redis_hear_integer(redis, NULL);
+
+    return size > 0 ? (uint64_t)size : 0;
+}
+
 void cli_walk_begin_pattern(struct cli_walk *walk, struct cli_redis *redis,
                             const char *pattern, uint64_t rate)
 {
-    struct shed_reply *reply;
-    long long size;
-
     *walk = (struct cli_walk){.redis = redis,
                               .cursor = "0",
                               .rate = {.per_s = rate > 0 ? rate : RATE_DEFAULT},
                               .is_shown = isatty(STDERR_FILENO) != 0};
     walk->page = page_of(walk->rate.per_s);
     (void)snprintf(walk->pattern, sizeof(walk->pattern), "%s", pattern);
-    shed_reply_free(cli_redis_try(redis, "CLIENT NO-TOUCH ON"));
-    reply = cli_redis_try(redis, "DBSIZE");
-    size = shed_reply_integer(reply); /* -1: no right to ask */
-    walk->total = size > 0 ? (uint64_t)size : 0;
-    shed_reply_free(reply);
+    for (size_t i = 0; cli_redis_next(redis, &i); i++) {
+        shed_reply_free(cli_redis_try(redis, "CLIENT NO-TOUCH ON"));
+        cli_redis_send(redis, "DBSIZE");
+        walk->total += count_of(redis);
+    }
 }
 
 void cli_walk_begin(struct cli_walk *walk, struct cli_redis *redis,
@@ -105,11 +110,11 @@ static void scan(struct cli_walk *walk)
     struct shed_bytes cursor = cli_redis_bytes(shed_reply_at(reply, 0));
 
     walk->looked += walk->page;
-    walk->is_over = cursor.data == NULL ||
-                    cursor.size >= sizeof(walk->cursor) ||
-                    strcmp(cursor.data, "0") == 0;
-    if (!walk->is_over)
+    if (cursor.data != NULL && cursor.size < sizeof(walk->cursor))
         memcpy(walk->cursor, cursor.data, cursor.size + 1);
+    else
+        memcpy(walk->cursor, "0", sizeof("0"));
+    walk->server += strcmp(walk->cursor, "0") == 0; /* all of its keys */
     walk->keys = shed_reply_take(reply, 1);
     shed_reply_free(reply);
 }
@@ -165,7 +170,7 @@ static void ask(struct cli_walk *walk)
 bool cli_walk_next(struct cli_walk *walk)
 {
     end_page(walk);
-    if (walk->is_over)
+    if (!cli_redis_next(walk->redis, &walk->server))
         return false;
     cli_rate_keep(&walk->rate, walk->page);
     show(walk);

@@ -2,7 +2,9 @@
  * A walk over keys by SCAN, at a bounded rate, with a progress bar on a
  * terminal. SCAN looks at every key of the database, including those of others;
  * it never blocks the server for longer than one page takes. A key that exists
- * all the time is found at least once, and may be found twice.
+ * all the time is found at least once, and may be found twice. The primaries of
+ * a cluster are walked over one after another: a key whose slot moves meanwhile
+ * can be missed.
  *
  *     cli_walk_begin(&walk, redis, "item", call->rate);
  *     walk.ask[0] = "STRLEN KEY";
@@ -50,8 +52,8 @@ struct cli_walk {
     struct cli_rate rate; /* of the keys that SCAN looks at */
     size_t page;          /* keys per call */
     char pattern[CLI_PATTERN_BYTES];
+    size_t server; /* of which the keys are looked at */
     char cursor[32];
-    bool is_over;
     bool is_shown;
     struct shed_reply *keys; /* of the page */
     uint64_t total;

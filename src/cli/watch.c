@@ -1,7 +1,7 @@
 /*
  * watch: shows what happens to the keys of a cache, as it happens.
  *
- * The server tells a second connection which keys with a prefix have changed
+ * Each server tells a second connection which keys with a prefix have changed
  * (CLIENT TRACKING in broadcasting mode, Redis 6), and the first reads them. So
  * no keyspace notifications and no configuration are needed. Changes of a key
  * that come faster than it is read appear as one event. Beyond --rate changes
@@ -36,7 +36,11 @@ struct known {
 struct watch {
     const struct cli_call *call;
     struct cli_redis *redis, *pushes;
-    struct known *known; /* SLOTS */
+    struct cli_key key;
+    char prefix[SHED_NAME_MAX_BYTES + 4];
+    bool is_tracked[CLI_REDIS_MAX]; /* of the servers */
+    uint64_t look_ms;               /* when they are looked at next */
+    struct known *known;            /* SLOTS */
     uint64_t events;
     struct shed_limit limit; /* of the changes that are shown */
 };
@@ -249,8 +253,11 @@ static void on_push(struct watch *w, const struct shed_reply *push)
 
 /* --------------------------------------------------------------- the set-up */
 
-static void track(struct watch *w, struct shed_bytes prefix)
+/* Be told by the chosen server of changes. */
+static void track(struct watch *w)
 {
+    struct shed_bytes prefix =
+        w->call->count > 1 ? cli_key_name(&w->key) : shed_str(w->prefix);
     struct shed_reply *id = cli_redis_ask(w->pushes, "CLIENT ID");
 
     shed_reply_free(cli_redis_ask(w->pushes, "SUBSCRIBE " CHANNEL));
@@ -262,14 +269,29 @@ static void track(struct watch *w, struct shed_bytes prefix)
     shed_reply_free(id);
 }
 
+/* Use each server, and be told by those that are new in a cluster. */
+static void look(struct watch *w)
+{
+    cli_redis_follow(w->redis);
+    for (size_t i = 0; cli_redis_next(w->redis, &i); i++) {
+        (void)cli_redis_next(w->pushes, &i);
+        if (w->is_tracked[i])
+            shed_reply_free(cli_redis_ask(w->redis, "PING"));
+        else
+            track(w);
+        w->is_tracked[i] = true;
+    }
+    w->look_ms = shed_now_ms() + LOOK_EVERY_MS;
+}
+
 /* Read a single key at the beginning, so that its first change gets the right
  * name. */
-static void learn(struct watch *w, const struct cli_key *key)
+static void learn(struct watch *w)
 {
     struct cli_entry entry;
-    uint64_t hash = hash_of(key);
+    uint64_t hash = hash_of(&w->key);
 
-    cli_entry_read(w->redis, key, &entry);
+    cli_entry_read(w->redis, &w->key, &entry);
     remember(&w->known[hash % SLOTS], hash, &entry);
     cli_entry_free(&entry);
 }
@@ -277,21 +299,16 @@ static void learn(struct watch *w, const struct cli_key *key)
 static void begin(struct watch *w)
 {
     const struct cli_call *call = w->call;
-    char prefix[SHED_NAME_MAX_BYTES + 4];
-    struct cli_key key;
 
     (void)cli_key_cache(call);
     if (call->count > 1)
-        cli_key_init(&key, call);
+        cli_key_init(&w->key, call);
+    (void)snprintf(w->prefix, sizeof(w->prefix), "%s:{", call->words[0]);
     w->redis = cli_redis_open(call, NULL);
-    w->pushes = cli_redis_open(call, NULL);
-    if (call->count > 1) {
-        track(w, cli_key_name(&key));
-        learn(w, &key);
-    } else {
-        (void)snprintf(prefix, sizeof(prefix), "%s:{", call->words[0]);
-        track(w, shed_str(prefix));
-    }
+    w->pushes = cli_redis_open_beside(w->redis);
+    look(w);
+    if (call->count > 1)
+        learn(w);
     if (!call->is_json)
         (void)fprintf(stderr, "watching %s at %s; Ctrl-C ends it\n",
                       call->words[0], cli_redis_name(w->redis));
@@ -307,19 +324,19 @@ int cli_watch(struct cli_call *call)
 
     begin(&w);
     while (!is_over(&w) && shed_now_ms() < end_ms) {
-        uint64_t left_ms = shed_left_ms(end_ms, shed_now_ms());
-        struct shed_reply *push = cli_redis_hear_for(
-            w.pushes, left_ms < LOOK_EVERY_MS ? left_ms : LOOK_EVERY_MS);
+        uint64_t until_ms = end_ms < w.look_ms ? end_ms : w.look_ms;
+        struct shed_reply *push = cli_redis_hear_push(
+            w.pushes, shed_left_ms(until_ms, shed_now_ms()));
         tell_missed(&w, false);
         if (push != NULL)
             on_push(&w, push);
-        else
-            shed_reply_free(cli_redis_ask(w.redis, "PING"));
         shed_reply_free(push);
+        if (shed_now_ms() >= w.look_ms)
+            look(&w);
     }
     tell_missed(&w, true);
-    cli_redis_close(w.redis);
     cli_redis_close(w.pushes);
+    cli_redis_close(w.redis);
     free(w.known);
     return w.events > 0 ? CLI_YES : CLI_NO;
 }

@@ -1,17 +1,11 @@
 /*
- * Finds out whether Redis accepts writes: SETRANGE of an empty string, at a key
- * that does not exist, is checked like any other write, but does not create the
- * key.
+ * Finds out whether Redis accepts writes: SETRANGE of an empty string is
+ * checked like any other write, but changes no key, and creates none.
  */
 #include "cli/writes.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#include "cli/redis.h"
-
-/* The name that the probe of rights (client/probe.c) uses. */
-#define PROBE_KEY ":{snowshed:probe}"
 
 static const struct {
     const char *word, *means, *advice;
@@ -48,25 +42,24 @@ static void explain(struct cli_writes *out)
     out->advice = table[i].advice;
 }
 
-void cli_writes_read(const struct cli_call *call, const char *uri,
-                     const char *cache, struct cli_writes *out)
+void cli_writes_read(struct cli_redis *beside, struct shed_bytes key,
+                     uint64_t timeout_ms, struct cli_writes *out)
 {
-    struct cli_redis *redis = cli_redis_open(call, uri);
-    struct cli_text key;
+    struct cli_redis *redis = cli_redis_open_beside(beside);
     struct shed_reply *reply;
     const char *error;
 
     *out = (struct cli_writes){.means = "", .advice = ""};
-    (void)snprintf(key.at, sizeof(key.at), "%.*s" PROBE_KEY,
-                   SHED_NAME_MAX_BYTES, cache);
-    cli_redis_send(redis, "SETRANGE %s 0 %s", key.at, "");
-    reply = cli_redis_hear_for(redis, call->timeout_ms);
+    cli_redis_about(redis, key);
+    cli_redis_send(redis, "SETRANGE %.*s 0 %s", (int)key.size,
+                   (const char *)key.data, "");
+    reply = cli_redis_hear_for(redis, timeout_ms);
     error = shed_reply_error(reply);
     if (reply == NULL) {
         out->is_silent = true;
         (void)snprintf(out->error, sizeof(out->error),
                        "no answer within %llu ms",
-                       (unsigned long long)call->timeout_ms);
+                       (unsigned long long)timeout_ms);
         out->means = "Writes wait, though reads are answered: it is paused "
                      "(CLIENT PAUSE, a failover), or busy.";
         out->advice = "Run CLIENT UNPAUSE, or wait for the failover to end.";

@@ -3,7 +3,7 @@
 #ifndef CLI_WRITES_H
 #define CLI_WRITES_H
 
-#include "cli/cli.h"
+#include "cli/redis.h"
 
 struct cli_writes {
     char error[256]; /* why not; "": it does, or we have no right to try */
@@ -11,9 +11,8 @@ struct cli_writes {
     const char *means, *advice;
 };
 
-/* Try a write that changes nothing, on a connection of its own to uri, or to
- * --redis if that is NULL. */
-void cli_writes_read(const struct cli_call *call, const char *uri,
-                     const char *cache, struct cli_writes *out);
+/* Try a write that changes nothing, of a key, on a connection of its own. */
+void cli_writes_read(struct cli_redis *redis, struct shed_bytes key,
+                     uint64_t timeout_ms, struct cli_writes *out);
 
 #endif

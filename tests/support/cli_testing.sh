@@ -57,7 +57,7 @@ says()
     local text
     for text; do
         grep -qF -e "$text" "$out" "$err" && continue
-        cat "$out" "$err" | tr '\n' ' ' | grep -qF -e "$text" && continue
+        cat "$out" "$err" | tr -s '\n ' ' ' | grep -qF -e "$text" && continue
         fail "$asked: does not say '$text'"
         cat "$out" "$err"
     done

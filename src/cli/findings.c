@@ -1,0 +1,511 @@
+/* Sentinels, clusters, replicas and settings, as doctor judges them. */
+#include "cli/findings.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/server.h"
+#include "redis/address.h"
+#include "redis/sentinel.h"
+
+/* From where on a value is reported. */
+#define BEHIND_BYTES (1 << 20)
+#define SILENT_S 10
+#define NODE_TIMEOUT_MS 5000
+#define DOWN_AFTER_MS 5000
+#define FULL_PERCENT 80
+#define PUBSUB_BYTES (1 << 20)
+#define IDLE_S 5 /* the library uses a connection of a session every 3 s */
+
+/* In a cluster several servers can have the same trouble: what it means is told
+ * once. Returns: whether it was told. */
+static bool was_told(struct doctor *d, const char *means)
+{
+    for (size_t i = 0; i < d->told_count; i++)
+        if (d->told[i] == means)
+            return true;
+    if (d->told_count < CLI_MEANS_MAX)
+        d->told[d->told_count++] = means;
+    return false;
+}
+
+static void print_finding(struct doctor *d, const char *subject,
+                          const char *level, const char *means,
+                          const char *advice, const char *text)
+{
+    enum { MEANS_COLUMN = 9, TO_DO_COLUMN = 16, IS_COLUMN = 23 };
+    bool is_of_one = d->is_brief && d->server != NULL;
+    char line[2 * SHED_REASON_BYTES + 64], *is;
+
+    (void)snprintf(line, sizeof(line), "%s%s%s", is_of_one ? d->server : "",
+                   is_of_one ? ": " : "", text);
+    is = cli_escape(shed_str(line));
+    printf("%-8s %-13s ", level, subject);
+    cli_print_wrapped(is, IS_COLUMN, IS_COLUMN);
+    free(is);
+    if (means[0] == '\0' || was_told(d, means))
+        return;
+    printf("%*s", MEANS_COLUMN, "");
+    cli_print_wrapped(means, MEANS_COLUMN, MEANS_COLUMN);
+    printf("%*sTo do: ", MEANS_COLUMN, "");
+    cli_print_wrapped(advice, TO_DO_COLUMN, MEANS_COLUMN);
+}
+
+void cli_find(struct doctor *d, const char *subject, enum level level,
+              const char *means, const char *advice, const char *format, ...)
+{
+    static const char *const levels[] = {[OK] = "ok",
+                                         [NOTE] = "note",
+                                         [WARNING] = "warning",
+                                         [PROBLEM] = "problem"};
+    json_t *object = cli_out_item(d->findings);
+    char text[SHED_REASON_BYTES + 64];
+    va_list list;
+
+    va_start(list, format);
+    (void)vsnprintf(text, sizeof(text), format, list);
+    va_end(list);
+    d->worst = level > d->worst ? level : d->worst;
+    cli_out_text(object, "subject", subject);
+    cli_out_text(object, "level", levels[level]);
+    cli_out_text(object, "server", d->server);
+    cli_out_text(object, "means", means);
+    cli_out_text(object, "advice", advice);
+    cli_out_bytes(object, "is", shed_str(text));
+    if (object == NULL && !(level == OK && d->is_brief))
+        print_finding(d, subject, levels[level], means, advice, text);
+}
+
+/* --------------------------------------------------------------- sentinels */
+
+/* The value of a field in an answer of names and values. */
+static struct cli_text field_of(const struct shed_reply *reply,
+                                const char *name)
+{
+    struct cli_text text = {""};
+
+    for (size_t i = 0; i + 1 < shed_reply_count(reply); i += 2) {
+        struct shed_bytes is = cli_redis_bytes(shed_reply_at(reply, i));
+        if (is.data == NULL || strcmp(is.data, name) != 0)
+            continue;
+        is = cli_redis_bytes(shed_reply_at(reply, i + 1));
+        if (is.data != NULL)
+            (void)snprintf(text.at, sizeof(text.at), "%s",
+                           (const char *)is.data);
+    }
+    return text;
+}
+
+static long long number_of(const struct shed_reply *reply, const char *name)
+{
+    return strtoll(field_of(reply, name).at, NULL, 10);
+}
+
+/* Whether the sentinels would agree to replace the primary if it died. */
+static void check_quorum(struct doctor *d, struct cli_server *sentinel,
+                         const char *primary)
+{
+    struct shed_error err = {.code = SHED_OK};
+    struct shed_reply *reply =
+        cli_server_ask(sentinel, &err, "SENTINEL CKQUORUM %s", primary);
+    const char *error = shed_reply_error(reply);
+
+    if (error != NULL)
+        cli_find(d, "quorum", PROBLEM,
+                 "When the primary dies, no replica takes its place.",
+                 "Bring the other sentinels back.", "%s says: %s", d->server,
+                 error);
+    shed_reply_free(reply);
+}
+
+static void judge_sentinel(struct doctor *d, const struct shed_reply *reply,
+                           size_t count, struct shed_sentinel_answer *out)
+{
+    long long known = number_of(reply, "num-other-sentinels") + 1;
+    long long after_ms = number_of(reply, "down-after-milliseconds");
+
+    (void)snprintf(out->host, sizeof(out->host), "%s",
+                   field_of(reply, "ip").at);
+    (void)snprintf(out->port, sizeof(out->port), "%.*s",
+                   (int)sizeof(out->port) - 1, field_of(reply, "port").at);
+    cli_find(d, "sentinel", OK, "", "",
+             "%s says: %s:%s; quorum %lld of %lld sentinels", d->server,
+             out->host, out->port, number_of(reply, "quorum"), known);
+    if (strcmp(field_of(reply, "flags").at, "master") != 0)
+        cli_find(d, "sentinel", WARNING,
+                 "It takes the primary for dead, or is just replacing it.",
+                 "Wait for the failover, or see why it cannot reach it.",
+                 "%s says of the primary: %s", d->server,
+                 field_of(reply, "flags").at);
+    if (known != (long long)count)
+        cli_find(d, "sentinels", NOTE,
+                 "snowshed believes more than half of those that its URI "
+                 "names; sentinels elect by more than half of those that they "
+                 "know.",
+                 "Name all of them, and let old ones be forgotten (SENTINEL "
+                 "RESET).",
+                 "%s knows %lld, the URI names %zu", d->server, known, count);
+    if (after_ms > DOWN_AFTER_MS)
+        cli_find(d, "down-after", NOTE,
+                 "For that long a dead primary is not replaced: calls fail, or "
+                 "go to the database.",
+                 "SENTINEL SET down-after-milliseconds: 5000 is safe in one "
+                 "data centre.",
+                 "%s waits for %lld ms", d->server, after_ms);
+}
+
+/* Ask one of count sentinels. */
+static void ask_sentinel(struct doctor *d, struct cli_server *sentinel,
+                         const char *primary, size_t count,
+                         struct shed_sentinel_answer *out)
+{
+    static const char means[] = "It does not help to find the primary; more "
+                                "than half of the sentinels must.",
+                      advice[] = "Start it, or let it watch this primary; or "
+                                 "take it out of the URI.";
+    struct shed_reply *reply = NULL;
+    struct shed_error err;
+
+    if (cli_server_open(sentinel, &err))
+        reply = cli_server_ask(sentinel, &err, "SENTINEL MASTER %s", primary);
+    if (reply == NULL)
+        cli_find(d, "sentinel", WARNING, means, advice, "%s", err.reason);
+    else if (shed_reply_error(reply) != NULL)
+        cli_find(d, "sentinel", WARNING, means, advice, "%s says: %s",
+                 d->server, shed_reply_error(reply));
+    else
+        judge_sentinel(d, reply, count, out);
+    if (out->host[0] != '\0')
+        check_quorum(d, sentinel, primary);
+    shed_reply_free(reply);
+}
+
+static bool judge_agreement(struct doctor *d, const char *primary,
+                            const struct shed_sentinel_answer *answers,
+                            size_t count)
+{
+    const struct shed_sentinel_answer *of =
+        shed_sentinels_agree(answers, count);
+    size_t equal = 0;
+
+    for (size_t i = 0; i < count && of != NULL; i++)
+        equal += strcmp(answers[i].host, of->host) == 0 &&
+                 strcmp(answers[i].port, of->port) == 0;
+    if (of != NULL)
+        cli_find(d, "primary", OK, "", "",
+                 "%s is at %s:%s, as %zu of %zu sentinels say", primary,
+                 of->host, of->port, equal, count);
+    else
+        cli_find(d, "primary", PROBLEM,
+                 "snowshed cannot use it: more than half of the sentinels must "
+                 "name the same server.",
+                 "See what the sentinels say above.",
+                 "where %s is, is not known", primary);
+    return of != NULL;
+}
+
+/* list is cut, and must outlive them. Returns: how many. */
+static size_t list_sentinels(const struct doctor *d,
+                             const struct shed_address *address, char *list,
+                             struct cli_server *out[SHED_SENTINELS_MAX])
+{
+    const struct shed_client_options options = cli_client_options(d->call);
+    const struct shed_sentinels how = {.user = address->sentinel_user,
+                                       .password = address->sentinel_password,
+                                       .is_tls = address->is_tls};
+    struct shed_address *one;
+    struct shed_error err;
+    size_t count = 0;
+
+    while (list != NULL && count < SHED_SENTINELS_MAX) {
+        if (shed_address_next_sentinel(&list, &how, &options, &one, &err) !=
+            SHED_OK)
+            cli_fail(d->call, err.code == SHED_EINVAL ? CLI_USAGE : CLI_FAILED,
+                     "%s", err.reason);
+        out[count++] = cli_server_create(d->call, one);
+    }
+    return count;
+}
+
+bool cli_find_sentinels(struct doctor *d, const char *uri)
+{
+    struct shed_sentinel_answer answers[SHED_SENTINELS_MAX] = {{.host = ""}};
+    struct cli_server *sentinel[SHED_SENTINELS_MAX];
+    struct shed_address *address = NULL;
+    struct shed_error err;
+    size_t count;
+    char *list;
+    bool is_found;
+
+    if (uri == NULL || shed_address_create(uri, &address, &err) != SHED_OK ||
+        address->sentinels == NULL) {
+        shed_address_destroy(address);
+        return true; /* what is wrong with the URI is told later */
+    }
+    list = strdup(address->sentinels);
+    if (list == NULL)
+        cli_fail_nomem();
+    count = list_sentinels(d, address, list, sentinel);
+    for (size_t i = 0; i < count; i++) {
+        d->server = sentinel[i]->address->text;
+        ask_sentinel(d, sentinel[i], address->host, count, &answers[i]);
+        cli_server_destroy(sentinel[i]);
+    }
+    d->server = NULL;
+    is_found = judge_agreement(d, address->host, answers, count);
+    free(list);
+    shed_address_destroy(address);
+    return is_found;
+}
+
+/* ----------------------------------------------------------------- cluster */
+
+/* Ask the first primary that can be reached. */
+void cli_find_cluster(struct doctor *d)
+{
+    struct shed_reply *info = NULL;
+    struct shed_error err;
+    long long fine;
+
+    for (size_t i = 0; cli_redis_next(d->redis, &i) && info == NULL; i++)
+        if (cli_redis_reach(d->redis, &err))
+            info = cli_redis_try(d->redis, "CLUSTER INFO");
+    fine = cli_info_number(info, "cluster_slots_ok");
+    if (info == NULL || shed_reply_error(info) != NULL)
+        cli_find(d, "cluster", NOTE,
+                 "Whether all slots are served is seen "
+                 "from the nodes alone.",
+                 "Grant +cluster|info.", "CLUSTER INFO is refused");
+    else if (strcmp(cli_info(info, "cluster_state").at, "ok") != 0)
+        cli_find(d, "cluster", PROBLEM,
+                 "It refuses keys with CLUSTERDOWN: all of them, or with "
+                 "cluster-require-full-coverage no those of the slots that "
+                 "nobody has.",
+                 "Bring the missing nodes back, or let replicas take over "
+                 "(CLUSTER FAILOVER TAKEOVER); redis-cli --cluster fix.",
+                 "down, %lld of %d slots are served", fine, SHED_HASH_SLOTS);
+    else if (fine < SHED_HASH_SLOTS)
+        cli_find(d, "cluster", PROBLEM,
+                 "Keys of the other slots are neither read nor written.",
+                 "Bring the missing nodes back; redis-cli --cluster fix.",
+                 "%lld of %d slots are served", fine, SHED_HASH_SLOTS);
+    else
+        cli_find(d, "cluster", OK, "", "",
+                 "%lld primaries, all slots are served",
+                 cli_info_number(info, "cluster_size"));
+    shed_reply_free(info);
+}
+
+bool cli_find_reached(struct doctor *d)
+{
+    struct shed_error err;
+
+    if (!cli_redis_is_cluster(d->redis))
+        return true; /* or the program had ended */
+    cli_out_text(d->node, "server", d->server);
+    cli_out_text(d->node, "slots", cli_redis_slots(d->redis).at);
+    cli_out_number(d->node, "slot_count", cli_redis_slot_count(d->redis));
+    cli_out_flag(d->node, "is_reached", cli_redis_reach(d->redis, &err));
+    if (cli_redis_reach(d->redis, &err))
+        return true;
+    cli_find(d, "node", PROBLEM,
+             "Keys of its slots are neither read nor written.",
+             "Start it, or let a replica take over. Clients must reach it "
+             "under this address, which it announces (cluster-announce-ip).",
+             "slots %s: %s", cli_redis_slots(d->redis).at, err.reason);
+    return false;
+}
+
+void cli_find_node(struct doctor *d)
+{
+    cli_find(d, "node", OK, "", "", "%s: %zu slots, %s", d->server,
+             cli_redis_slot_count(d->redis), cli_redis_slots(d->redis).at);
+}
+
+/* ---------------------------------------------------------------- replicas */
+
+/* The value of "name=value", which a comma ends. */
+static struct cli_text part_of(const char *line, const char *name)
+{
+    struct cli_text text = {""};
+    const char *at = strstr(line, name);
+
+    if (at != NULL) {
+        at += strlen(name);
+        (void)snprintf(text.at, sizeof(text.at), "%.*s", (int)strcspn(at, ","),
+                       at);
+    }
+    return text;
+}
+
+/* ip=...,port=...,state=...,offset=...,lag=... */
+static void judge_replica(struct doctor *d, const char *line, json_t *out)
+{
+    long long behind = cli_info_number(d->info, "master_repl_offset") -
+                       strtoll(part_of(line, "offset=").at, NULL, 10);
+    long long lag_s = strtoll(part_of(line, "lag=").at, NULL, 10);
+    struct cli_text host = part_of(line, "ip="), port = part_of(line, "port=");
+    struct cli_text state = part_of(line, "state=");
+    bool is_online = strcmp(state.at, "online") == 0;
+    bool lags = behind > BEHIND_BYTES || lag_s > SILENT_S;
+
+    cli_out_text(out, "host", host.at);
+    cli_out_text(out, "port", port.at);
+    cli_out_text(out, "state", state.at);
+    cli_out_maybe(out, "behind_bytes", is_online, behind);
+    cli_out_maybe(out, "silent_s", is_online, lag_s);
+    cli_find(d, "replica", is_online && !lags ? OK : WARNING,
+             is_online && !lags
+                 ? ""
+                 : "If it takes its primary's place, what it lacks is lost: "
+                   "leases, locks, and invalidations whose process has died, "
+                   "too.",
+             "See the network, and whether its host is busy.",
+             "%s:%s of %s, %s, %lld bytes behind, last heard %lld s ago",
+             host.at, port.at, d->server, state.at, is_online ? behind : -1,
+             lag_s);
+}
+
+void cli_find_replicas(struct doctor *d)
+{
+    json_t *list = cli_out_list(d->node, "replicas");
+    bool was_brief = d->is_brief;
+    struct cli_text line;
+
+    d->is_brief = false; /* their names and lags are told */
+    for (unsigned i = 0;; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof(name), "slave%u", i);
+        line = cli_info(d->info, name);
+        if (line.at[0] == '\0')
+            break;
+        judge_replica(d, line.at, cli_out_item(list));
+    }
+    d->is_brief = was_brief;
+    if (cli_redis_is_cluster(d->redis) && d->has_info &&
+        cli_info_number(d->info, "connected_slaves") == 0)
+        cli_find(d, "replica", NOTE,
+                 "When it dies, the keys of its slots are refused until it is "
+                 "back.",
+                 "Give each primary a replica.", "it has none");
+}
+
+/* ---------------------------------------------------------------- settings */
+
+static bool is_yes(const struct doctor *d, const char *value)
+{
+    (void)d;
+    return strcmp(value, "yes") == 0;
+}
+
+static bool is_long_node_timeout(const struct doctor *d, const char *value)
+{
+    (void)d;
+    return strtoll(value, NULL, 10) > NODE_TIMEOUT_MS;
+}
+
+static bool is_zero_with_replicas(const struct doctor *d, const char *value)
+{
+    return strcmp(value, "0") == 0 &&
+           cli_info_number(d->info, "connected_slaves") > 0;
+}
+
+static bool is_full_table(const struct doctor *d, const char *value)
+{
+    long long most = strtoll(value, NULL, 10);
+
+    return most > 0 && cli_info_number(d->info, "tracking_total_keys") * 100 >=
+                           most * FULL_PERCENT;
+}
+
+static bool is_small_buffer(const struct doctor *d, const char *value)
+{
+    const char *at = strstr(value, "pubsub ");
+    long long hard = at != NULL ? strtoll(at + strlen("pubsub "), NULL, 10) : 0;
+
+    (void)d;
+    return hard > 0 && hard < PUBSUB_BYTES;
+}
+
+static bool is_short_timeout(const struct doctor *d, const char *value)
+{
+    long long s = strtoll(value, NULL, 10);
+
+    (void)d;
+    return s > 0 && s <= IDLE_S;
+}
+
+static const struct {
+    const char *name;
+    bool (*hurts)(const struct doctor *d, const char *value);
+    enum level level;
+    const char *means, *advice;
+} settings[] = {
+    {"cluster-require-full-coverage", is_yes, NOTE,
+     "When one primary is gone without a replica, all others refuse their "
+     "keys, too.",
+     "no: the keys of the other slots are served."},
+    {"cluster-node-timeout", is_long_node_timeout, NOTE,
+     "For that long, and about a second more, the keys of a primary that died "
+     "are refused.",
+     "5000 is safe in one data centre."},
+    {"min-replicas-to-write", is_zero_with_replicas, NOTE,
+     "A primary that is cut off from its replicas goes on taking writes, which "
+     "are lost when it is replaced.",
+     "1, with min-replicas-max-lag 10, where losing a lock is worse than "
+     "getting none."},
+    {"tracking-table-max-keys", is_full_table, WARNING,
+     "It is nearly full: then Redis says of keys that they have changed to "
+     "forget them, and waiters look in vain.",
+     "Raise it."},
+    {"client-output-buffer-limit", is_small_buffer, WARNING,
+     "Some changes at a time close the connection over which they are told; "
+     "until it is back, waiters poll.",
+     "At least 8mb for pubsub."},
+    {"timeout", is_short_timeout, WARNING,
+     "Redis closes the library's connections while they are idle, again and "
+     "again.",
+     "0, or a minute."}};
+
+/* The value of a setting; "" if it is not there, or not told. */
+static struct cli_text setting(struct doctor *d, const char *name,
+                               bool *is_refused)
+{
+    struct cli_text text = {""};
+    struct shed_reply *reply = cli_redis_try(d->redis, "CONFIG GET %s", name);
+    struct shed_bytes value = cli_redis_bytes(shed_reply_at(reply, 1));
+
+    *is_refused |= shed_reply_error(reply) != NULL;
+    if (value.data != NULL)
+        (void)snprintf(text.at, sizeof(text.at), "%s",
+                       (const char *)value.data);
+    shed_reply_free(reply);
+    return text;
+}
+
+void cli_find_settings(struct doctor *d)
+{
+    bool is_refused = false, is_cluster = cli_redis_is_cluster(d->redis);
+    bool has_hurt = false;
+
+    for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
+        struct cli_text value;
+        if (!is_cluster && strncmp(settings[i].name, "cluster-", 8) == 0)
+            continue;
+        value = setting(d, settings[i].name, &is_refused);
+        if (value.at[0] == '\0' || !settings[i].hurts(d, value.at))
+            continue;
+        has_hurt = true;
+        cli_find(d, "setting", settings[i].level, settings[i].means,
+                 settings[i].advice, "%s %s", settings[i].name, value.at);
+    }
+    if (is_refused)
+        cli_find(d, "settings", NOTE,
+                 "Timeouts and limits that hurt the library are not seen.",
+                 "Grant +config|get, at least for this call.",
+                 "CONFIG GET is refused");
+    else if (!has_hurt)
+        cli_find(d, "settings", OK, "", "", "none of them hurts");
+}

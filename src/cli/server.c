@@ -1,0 +1,263 @@
+/* Commands are queued until an answer is waited for, and then sent at once. */
+#include "cli/server.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "redis/address.h"
+#include "redis/dial.h"
+#include "redis/lookup.h"
+
+#define TOO_MANY "max number of clients"
+
+const char *cli_server_advice(const char *error)
+{
+    static const struct {
+        const char *word, *advice;
+    } table[] = {
+        {TOO_MANY, ": raise maxclients, or stop some of the clients"},
+        {"NOAUTH", ": give user and password in the URI"},
+        {"NOPERM", ": ACL SETUSER grants it"},
+        {"LOADING", ": wait until it has its data"},
+        {"BUSY",
+         ": a script has been running for too long; SCRIPT KILL ends it"},
+        {"MOVED", ": it is a node of a cluster; the URI must begin with "
+                  "redis+cluster://"},
+        {"cluster support disabled", ": the URI must begin with redis://"},
+        {"CLUSTERDOWN", ": see 'snowshed doctor'"},
+        {"MISCONF", ": see 'snowshed doctor'"},
+        {"OOM", ": see 'snowshed doctor'"},
+        {"NOREPLICAS", ": see 'snowshed doctor'"}};
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++)
+        if (strstr(error, table[i].word) != NULL)
+            return table[i].advice;
+    return "";
+}
+
+void cli_server_fail_silent(const struct cli_server *s, struct shed_error *err)
+{
+    (void)shed_fail(
+        err, SHED_EREDIS,
+        "Redis %s did not answer within %llu ms: is it stopped, paused or "
+        "busy? --timeout waits longer",
+        s->address->text, (unsigned long long)s->call->timeout_ms);
+}
+
+/* The server may have closed the connection with an error, as it does when it
+ * has too many. That can be readable after a write has failed. Returns: false.
+ */
+static bool fail_lost(const struct cli_server *s, struct shed_error *err)
+{
+    const struct shed_error why = *err;
+    char words[128];
+    ssize_t got = recv(s->wire.fd, words, sizeof(words) - 1, MSG_DONTWAIT);
+
+    words[got > 0 ? (size_t)got : 0] = '\0';
+    words[strcspn(words, "\r\n")] = '\0';
+    if (words[0] == '-')
+        (void)shed_fail(err, SHED_EREDIS,
+                        "Redis %s closed the connection: %s%s",
+                        s->address->text, words + 1, cli_server_advice(words));
+    else
+        (void)shed_fail(err, SHED_EREDIS, "%s (%s)%s", why.reason,
+                        s->address->text,
+                        shed_wire_is_in_handshake(&s->wire)
+                            ? "; --cacert names its authority"
+                            : ": was it stopped, or this client killed?");
+    return false;
+}
+
+struct cli_server *cli_server_create(const struct cli_call *call,
+                                     struct shed_address *address)
+{
+    struct cli_server *s = cli_alloc(1, sizeof(*s));
+
+    s->call = call;
+    s->address = address;
+    shed_wire_init(&s->wire);
+    return s;
+}
+
+void cli_server_destroy(struct cli_server *s)
+{
+    if (s == NULL)
+        return;
+    shed_wire_close(&s->wire);
+    shed_address_destroy(s->address);
+    free(s);
+}
+
+uint64_t cli_server_limit_ms(const struct cli_server *s)
+{
+    return shed_deadline_ms(shed_now_ms(), s->call->timeout_ms);
+}
+
+/* ------------------------------------------------------------- connecting */
+
+static bool connect_to(struct cli_server *s, struct shed_error *err)
+{
+    struct shed_error why;
+
+    /* ask the sentinels where the primary is, or look a node's name up */
+    if (s->address->sentinels != NULL || !shed_address_is_known(s->address))
+        shed_lookup_wait(s->address);
+    if (shed_wire_open(&s->wire, s->address, &why) == SHED_OK) {
+        if (shed_dial_wait(s->wire.fd, POLLOUT, cli_server_limit_ms(s)) == 0) {
+            cli_server_fail_silent(s, err);
+            return false;
+        }
+        if (shed_wire_connected(&s->wire, s->address, &why) == SHED_OK)
+            return true;
+    }
+    (void)shed_fail(err, SHED_EREDIS, "%s: is it running there?", why.reason);
+    return false;
+}
+
+/* An error can quote what was sent, here the password: only its code is shown.
+ */
+static bool check_login(const struct cli_server *s, struct shed_reply *reply,
+                        struct shed_error *err)
+{
+    const char *error = shed_reply_error(reply);
+    bool is_done = reply != NULL && error == NULL;
+
+    if (error != NULL && strstr(error, TOO_MANY) != NULL)
+        (void)shed_fail(err, SHED_EREDIS,
+                        "Redis %s refuses the connection: %s%s",
+                        s->address->text, error, cli_server_advice(error));
+    else if (error != NULL)
+        (void)shed_fail(err, SHED_EREDIS,
+                        "Redis %s refuses the login: %.*s: check user and "
+                        "password of the URI",
+                        s->address->text, (int)strcspn(error, " "), error);
+    shed_reply_free(reply);
+    return is_done;
+}
+
+static bool select_db(struct cli_server *s, struct shed_error *err)
+{
+    struct shed_reply *reply =
+        cli_server_ask(s, err, "SELECT %s", s->address->db);
+    const char *error = shed_reply_error(reply);
+    bool is_done = reply != NULL && error == NULL;
+
+    if (error != NULL)
+        (void)shed_fail(err, SHED_EREDIS, "Redis %s refuses SELECT: %s%s",
+                        s->address->text, error, cli_server_advice(error));
+    shed_reply_free(reply);
+    return is_done;
+}
+
+static bool set_up(struct cli_server *s, struct shed_error *err)
+{
+    const struct shed_address *a = s->address;
+
+    if (a->password != NULL && a->user != NULL &&
+        !check_login(
+            s, cli_server_ask(s, err, "AUTH %s %s", a->user, a->password), err))
+        return false;
+    if (a->password != NULL && a->user == NULL &&
+        !check_login(s, cli_server_ask(s, err, "AUTH %s", a->password), err))
+        return false;
+    return a->db[0] == '\0' || select_db(s, err);
+}
+
+bool cli_server_open(struct cli_server *s, struct shed_error *err)
+{
+    if (s->wire.fd >= 0)
+        return true;
+    if (connect_to(s, err) && set_up(s, err))
+        return true;
+    shed_wire_close(&s->wire);
+    return false;
+}
+
+/* ----------------------------------------------------------------- asking */
+
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+void cli_words(struct shed_args *args, struct cli_digits *digits,
+               const char *format, va_list list)
+{
+    for (const char *at = format; *at != '\0';) {
+        size_t size = strcspn(at, " "), bytes;
+        if (begins(at, "%.*s")) {
+            bytes = (size_t)va_arg(list, int);
+            shed_args_add(args, va_arg(list, const char *), bytes);
+        } else if (begins(at, "%s")) {
+            shed_args_add_text(args, va_arg(list, const char *));
+        } else if (begins(at, "%llu")) {
+            shed_args_add_number(args, digits->of[args->count],
+                                 va_arg(list, unsigned long long));
+        } else {
+            shed_args_add(args, at, size);
+        }
+        at += size + (at[size] == ' ');
+    }
+}
+
+struct shed_reply *cli_server_ask(struct cli_server *s, struct shed_error *err,
+                                  const char *format, ...)
+{
+    struct shed_args args = {0};
+    struct cli_digits digits;
+    struct shed_reply *reply = NULL;
+    va_list list;
+
+    va_start(list, format);
+    cli_words(&args, &digits, format, list);
+    va_end(list);
+    if (shed_buffer_append(&s->wire.out, &args, err) == SHED_OK &&
+        cli_server_hear(s, cli_server_limit_ms(s), &reply, err) &&
+        reply == NULL)
+        cli_server_fail_silent(s, err);
+    return reply;
+}
+
+/* ---------------------------------------------------------------- hearing */
+
+bool cli_server_take(struct cli_server *s, struct shed_reply **reply,
+                     struct shed_error *err)
+{
+    enum shed_wire_io next;
+
+    *reply = NULL;
+    next = shed_wire_next(&s->wire, reply, err);
+    if (next == SHED_WIRE_DONE)
+        return true;
+    if (next == SHED_WIRE_LOST ||
+        shed_wire_flush(&s->wire, err) == SHED_WIRE_LOST)
+        return fail_lost(s, err);
+    return true;
+}
+
+bool cli_server_fill(struct cli_server *s, struct shed_error *err)
+{
+    return shed_wire_fill(&s->wire, err) != SHED_WIRE_LOST || fail_lost(s, err);
+}
+
+bool cli_server_hear(struct cli_server *s, uint64_t end_ms,
+                     struct shed_reply **reply, struct shed_error *err)
+{
+    for (;;) {
+        short events = POLLIN;
+        if (!cli_server_take(s, reply, err))
+            return false;
+        if (*reply != NULL)
+            return true;
+        if (shed_wire_is_unsent(&s->wire))
+            events |= POLLOUT;
+        if (shed_dial_wait(s->wire.fd, events, end_ms) == 0)
+            return true;
+        if (!cli_server_fill(s, err))
+            return false;
+    }
+}

@@ -1,0 +1,70 @@
+/*
+ * One server, over a blocking connection on one of the library's wires. What
+ * fails is told by a text that names the server, but never a password.
+ */
+#ifndef CLI_SERVER_H
+#define CLI_SERVER_H
+
+#include <stdarg.h>
+
+#include "cli/cli.h"
+#include "redis/reply.h"
+#include "redis/wire.h"
+
+struct cli_server {
+    const struct cli_call *call;
+    struct shed_address *address; /* it is the server's */
+    struct shed_wire wire;
+};
+
+/* Takes the address over. Nothing is connected yet. */
+struct cli_server *cli_server_create(const struct cli_call *call,
+                                     struct shed_address *address);
+
+/* NULL is allowed. */
+void cli_server_destroy(struct cli_server *server);
+
+/* Connect, with AUTH and SELECT, if it is not connected. Returns: false, and
+ * err says why. */
+bool cli_server_open(struct cli_server *server, struct shed_error *err);
+
+/* Begin to send what is queued, and take a whole answer that has come; *reply
+ * is NULL if there is none. Returns: false: the connection is lost. */
+bool cli_server_take(struct cli_server *server, struct shed_reply **reply,
+                     struct shed_error *err);
+
+/* Read what has come. */
+bool cli_server_fill(struct cli_server *server, struct shed_error *err);
+
+/* Wait for the next answer until end_ms (shed_now_ms); then *reply is NULL. */
+bool cli_server_hear(struct cli_server *server, uint64_t end_ms,
+                     struct shed_reply **reply, struct shed_error *err);
+
+/* When the answer to a command that is sent now is late. */
+uint64_t cli_server_limit_ms(const struct cli_server *server);
+
+/* Send a command, and wait for its answer. Returns: NULL, and err says why. */
+__attribute__((format(printf, 3, 4))) struct shed_reply *
+cli_server_ask(struct cli_server *server, struct shed_error *err,
+               const char *format, ...);
+
+/* Say that it has not answered. */
+void cli_server_fail_silent(const struct cli_server *server,
+                            struct shed_error *err);
+
+/* What can be done about an error of Redis: ": ...", or nothing. */
+const char *cli_server_advice(const char *error);
+
+/* Room for the numbers of a command. */
+struct cli_digits {
+    char of[SHED_ARGS_MAX][SHED_DIGITS];
+};
+
+/* The words of a command: each word of the format, in which %s, %.*s and %llu
+ * are replaced by a text, by bytes and by a number. */
+__attribute__((format(printf, 3, 0))) void cli_words(struct shed_args *args,
+                                                     struct cli_digits *digits,
+                                                     const char *format,
+                                                     va_list list);
+
+#endif

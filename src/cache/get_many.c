@@ -4,6 +4,11 @@
 
 #include "base/error.h"
 #include "cache/get.h"
+#include "redis/frame.h"
+
+/* Keys of one MGET, which blocks the server for as long as it takes. */
+#define TOGETHER_MAX 100
+#define FRAME_MARGIN_BYTES 65536
 
 /* What a call owns; arrays of as many as it has keys. */
 struct batch {
@@ -63,6 +68,15 @@ static enum shed_code check_items(struct shed_item *items, size_t count,
     return code;
 }
 
+/* How many GETs may be one MGET, whose reply has a bound, too. */
+static unsigned together_of(const struct shed_cache *cache)
+{
+    uint64_t fit = SHED_FRAME_MAX_BYTES /
+                   (cache->options.value_limit_bytes + FRAME_MARGIN_BYTES);
+
+    return fit < TOGETHER_MAX ? (unsigned)fit : TOGETHER_MAX;
+}
+
 /* All GETs in one pipeline. Afterwards an item has its value, or the code of
  * its failure, or is a miss. */
 static void try_get_many(struct shed_cache *cache, struct batch *b,
@@ -80,6 +94,7 @@ static void try_get_many(struct shed_cache *cache, struct batch *b,
         one_ms = shed_look_until_ms(cache, &b->named[i].key, terms);
         until_ms = one_ms > until_ms ? one_ms : until_ms;
         b->args[i].is_guarded = true;
+        b->args[i].together = together_of(cache);
         shed_args_add_text(&b->args[i], "GET");
         shed_args_add(&b->args[i], b->named[i].key.redis,
                       b->named[i].key.redis_size);

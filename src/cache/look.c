@@ -376,6 +376,7 @@ static void send_get(void *user, struct shed_read *out)
     args->count = 0;
     args->script = NULL;
     args->is_guarded = true;
+    args->together = 0;
     shed_args_add_text(args, "GET");
     shed_args_add(args, get->key->redis, get->key->redis_size);
     out->code = shed_look_call(get->cache, args, 1, replies, uses,

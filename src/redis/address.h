@@ -54,6 +54,7 @@ struct shed_address {
     char *tls_ca, *tls_cert, *tls_key; /* the options, if it has sentinels */
     /* atomic */
     atomic_bool is_role_refused; /* we have no right to ROLE */
+    atomic_bool is_mget_refused; /* nor to MGET */
     atomic_bool is_in_cluster;   /* and its URI says nothing of one */
     struct shed_server_clock clock;
     struct shed_mutex mu;

@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "redis/address.h"
 #include "redis/gate.h"
 #include "redis/shared.h"
 
@@ -95,14 +96,32 @@ static void leave(struct shed_links *links, struct shed_link *l)
 
 /* -------------------------------------------------------------- the calls */
 
+/* How many commands from the i-th on go as one: GETs that may go together. In a
+ * cluster only the keys of one slot could. */
+static size_t span_of(const struct shed_links *links,
+                      const struct shed_links_call *c, size_t i)
+{
+    const struct shed_address *address = shed_gate_address(links->gate);
+    size_t most = c->commands[i].together, span = 1;
+
+    if (most < 2 || address->is_node || atomic_load(&address->is_mget_refused))
+        return 1;
+    while (span < most && i + span < c->formatted.replies &&
+           c->commands[i + span].together > 0)
+        span++;
+    return span;
+}
+
 static enum shed_code add_call(struct shed_links *links,
-                               struct shed_links_call *c, size_t i,
+                               struct shed_links_call *c, size_t i, size_t span,
                                struct shed_error *err)
 {
     const struct shed_args *args = &c->commands[i];
-    struct shed_conn_call *call = &c->formatted.calls[i];
+    struct shed_conn_call *call = &c->formatted.calls[c->formatted.count++];
 
     *call = (struct shed_conn_call){.index = i};
+    if (span > 1)
+        return shed_buffer_append_mget(&c->formatted.bytes, args, span, err);
     if (args->script != NULL) {
         call->again = args;
         call->number = atomic_fetch_add_explicit(&links->last_number, 1,
@@ -120,14 +139,31 @@ static void fini_call(struct shed_links_call *c)
         free(c->formatted.calls);
 }
 
+static enum shed_code format(struct shed_links *links,
+                             struct shed_links_call *c, size_t count,
+                             struct shed_error *err)
+{
+    enum shed_code code = SHED_OK;
+    size_t span;
+
+    c->formatted = (struct shed_batch){.replies = count};
+    c->formatted.calls =
+        count == 1 ? &c->single : malloc(count * sizeof(struct shed_conn_call));
+    if (c->formatted.calls == NULL)
+        return shed_fail_nomem(err, "a Redis call");
+    for (size_t i = 0; i < count && code == SHED_OK; i += span) {
+        span = span_of(links, c, i);
+        code = add_call(links, c, i, span, err);
+    }
+    return code;
+}
+
 static enum shed_code init_call(struct shed_links *links,
                                 struct shed_links_call *c,
                                 const struct shed_args *commands, size_t count,
                                 struct shed_reply **replies,
                                 uint64_t deadline_ms, struct shed_error *err)
 {
-    enum shed_code code = SHED_OK;
-
     c->commands = commands;
     c->replies = replies;
     c->deadline_ms = deadline_ms;
@@ -135,14 +171,68 @@ static enum shed_code init_call(struct shed_links *links,
     c->was_tried = false;
     c->began_ms = c->ended_ms = 0;
     c->sent = 0;
-    c->formatted = (struct shed_batch){.count = count};
-    c->formatted.calls =
-        count == 1 ? &c->single : malloc(count * sizeof(struct shed_conn_call));
-    if (c->formatted.calls == NULL)
-        return shed_fail_nomem(err, "a Redis call");
-    for (size_t i = 0; i < count && code == SHED_OK; i++)
-        code = add_call(links, c, i, err);
-    return code;
+    return format(links, c, count, err);
+}
+
+/* Hand the elements of an MGET's reply to its GETs; an error is one for each.
+ * Returns: false: out of memory, or it is neither. */
+static bool spread(struct shed_reply **replies, size_t count)
+{
+    struct shed_reply *whole = replies[0];
+    const char *error = shed_reply_error(whole);
+    bool is_spread = error != NULL || shed_reply_count(whole) == count;
+
+    for (size_t i = 0; i < count && is_spread; i++) {
+        replies[i] = error != NULL ? shed_reply_make_error(error)
+                                   : shed_reply_take(whole, i);
+        is_spread = replies[i] != NULL;
+    }
+    if (replies[0] == whole)
+        replies[0] = NULL;
+    shed_reply_free(whole);
+    return is_spread;
+}
+
+/* Of each call that stands for several commands. */
+static enum shed_code spread_all(struct shed_links_call *c,
+                                 struct shed_error *err)
+{
+    const struct shed_batch *b = &c->formatted;
+    bool is_spread = true;
+
+    for (size_t i = 0; i < b->count && is_spread; i++) {
+        size_t first = b->calls[i].index;
+        size_t next = i + 1 < b->count ? b->calls[i + 1].index : b->replies;
+        if (next - first > 1)
+            is_spread = spread(&c->replies[first], next - first);
+    }
+    if (is_spread)
+        return SHED_OK;
+    shed_reply_free_all(c->replies, b->replies);
+    return shed_fail(err, SHED_EREDIS,
+                     "Redis: a reply to MGET of an unknown form, or no memory "
+                     "for it");
+}
+
+/* Whether the server, or our user's rights, have no MGET. */
+static bool is_mget_refused(const struct shed_links *links,
+                            const struct shed_links_call *c)
+{
+    const struct shed_batch *b = &c->formatted;
+    bool is_refused = false;
+
+    if (b->count == b->replies)
+        return false;
+    for (size_t i = 0; i < b->count; i++) {
+        size_t first = b->calls[i].index;
+        size_t next = i + 1 < b->count ? b->calls[i + 1].index : b->replies;
+        is_refused |= next - first > 1 &&
+                      shed_reply_error(c->replies[first]) != NULL &&
+                      shed_reply_code(c->replies[first]) == SHED_EDENIED;
+    }
+    if (is_refused)
+        atomic_store(&shed_gate_address(links->gate)->is_mget_refused, true);
+    return is_refused;
 }
 
 /* Note how a try has gone, and give its link back. */
@@ -201,7 +291,7 @@ static enum shed_code see_through(struct shed_links *links,
     bool was_lost = false, was_refused = false;
 
     for (;;) {
-        size_t count = c->formatted.count;
+        size_t count = c->formatted.replies;
         struct shed_shared_use by;
         enum shed_code code = call_once(links, c, use, &by, err);
         bool is_refused =
@@ -228,7 +318,7 @@ static void leave_gate(struct shed_gate *gate, const struct shed_links_call *c,
                                   .ended_ms = c->ended_ms,
                                   .why = code == SHED_OK ? NULL : why};
 
-    for (size_t i = 0; code == SHED_OK && i < c->formatted.count; i++)
+    for (size_t i = 0; code == SHED_OK && i < c->formatted.replies; i++)
         if (shed_reply_is_unfit(c->replies[i]))
             end.refusal = c->replies[i];
     shed_gate_leave(gate, &c->pass, &end);
@@ -260,10 +350,19 @@ static enum shed_code finish(struct shed_links *links,
                              struct shed_links_call *c,
                              struct shed_link_use *use, struct shed_error *err)
 {
-    struct shed_link_use unused;
-    enum shed_code code =
-        see_through(links, c, use != NULL ? use : &unused, &c->why);
+    struct shed_link_use unused, *by = use != NULL ? use : &unused;
+    enum shed_code code = see_through(links, c, by, &c->why);
 
+    if (code == SHED_OK && is_mget_refused(links, c)) {
+        size_t count = c->formatted.replies;
+        shed_reply_free_all(c->replies, count);
+        fini_call(c);
+        code = format(links, c, count, &c->why); /* as GETs */
+        if (code == SHED_OK)
+            code = see_through(links, c, by, &c->why);
+    }
+    if (code == SHED_OK && c->formatted.count < c->formatted.replies)
+        code = spread_all(c, &c->why);
     if (c->is_guarded)
         leave_gate(links->gate, c, code, &c->why);
     fini_call(c);

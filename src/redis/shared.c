@@ -457,7 +457,7 @@ static enum shed_code conclude(struct shed_request *me, struct shed_error *err)
     if (me->outcome == SHED_OUTCOME_DONE)
         return SHED_OK;
     me->ended_ms = shed_now_ms();
-    shed_reply_free_all(me->replies, me->expected);
+    shed_reply_free_all(me->replies, me->room);
     if (me->outcome == SHED_OUTCOME_LOST)
         return shed_fail(err, me->error.code, "%s", me->error.reason);
     return shed_fail(err, SHED_ETIMEDOUT,
@@ -508,10 +508,12 @@ static enum shed_code run_unlock(struct shed_shared *s, struct shed_request *me,
 static void init_request(struct shed_request *me, struct shed_batch *b,
                          struct shed_reply **replies, uint64_t deadline_ms)
 {
-    *me = (struct shed_request){
-        .replies = replies, .expected = b->count, .deadline_ms = deadline_ms};
-    assert(b->count > 0);
-    memset(replies, 0, b->count * sizeof(struct shed_reply *));
+    *me = (struct shed_request){.replies = replies,
+                                .room = b->replies,
+                                .expected = b->count,
+                                .deadline_ms = deadline_ms};
+    assert(b->count > 0 && b->replies >= b->count);
+    memset(replies, 0, b->replies * sizeof(struct shed_reply *));
     for (size_t i = 0; i < b->count; i++)
         b->calls[i].owner = me;
 }

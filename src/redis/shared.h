@@ -50,6 +50,7 @@ struct shed_batch {
     struct shed_buffer bytes;
     struct shed_conn_call *calls; /* by the index of their replies */
     size_t count;
+    size_t replies; /* the room for them: not every index need have a call */
 };
 
 /* No connection is made yet. Returns: SHED_OK, SHED_ENOMEM. */
@@ -73,6 +74,7 @@ enum shed_outcome {
 struct shed_request {
     struct shed_latch latch; /* opened when the outcome is set */
     struct shed_reply **replies;
+    size_t room;
     size_t expected;
     size_t received;
     uint64_t deadline_ms;
@@ -101,7 +103,7 @@ struct shed_shared_use {
 /*
  * Send a batch and wait for its replies, until deadline_ms (shed_now_ms).
  *
- * Returns: SHED_OK and batch->count replies; else replies holds NULLs:
+ * Returns: SHED_OK and the replies of all calls; else replies holds NULLs:
  * SHED_ETIMEDOUT (the deadline), SHED_EREDIS (no connection, or lost, or no
  * reply within the command timeout), SHED_EDENIED, SHED_EBUSY, SHED_ENOMEM.
  * *use is set with all of them.

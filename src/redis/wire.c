@@ -124,24 +124,56 @@ static void put_head(struct shed_buffer *b, char type, uint64_t number)
 }
 
 /* Source: the specification of RESP, redis.io/docs/reference/protocol-spec. */
+/* *count */
+static enum shed_code add_count(struct shed_buffer *b, size_t count,
+                                struct shed_error *err)
+{
+    enum shed_code code = reserve(b, HEAD_BYTES, err);
+
+    if (code == SHED_OK)
+        put_head(b, '*', count);
+    return code;
+}
+
+static enum shed_code add_string(struct shed_buffer *b, const char *bytes,
+                                 size_t size, struct shed_error *err)
+{
+    enum shed_code code = reserve(b, HEAD_BYTES + size + LINE_END_BYTES, err);
+
+    if (code != SHED_OK)
+        return code;
+    put_head(b, '$', size);
+    memcpy(b->at + b->size, bytes, size);
+    b->size += size;
+    put_line_end(b);
+    return SHED_OK;
+}
+
 enum shed_code shed_buffer_append(struct shed_buffer *b,
                                   const struct shed_args *args,
                                   struct shed_error *err)
 {
     size_t before = b->size;
-    enum shed_code code = reserve(b, HEAD_BYTES, err);
+    enum shed_code code = add_count(b, (size_t)args->count, err);
+
+    for (int i = 0; code == SHED_OK && i < args->count; i++)
+        code = add_string(b, args->at[i], args->size[i], err);
+    if (code != SHED_OK)
+        b->size = before;
+    return code;
+}
+
+enum shed_code shed_buffer_append_mget(struct shed_buffer *b,
+                                       const struct shed_args *gets,
+                                       size_t count, struct shed_error *err)
+{
+    size_t before = b->size;
+    enum shed_code code = add_count(b, count + 1, err);
 
     if (code == SHED_OK)
-        put_head(b, '*', (uint64_t)args->count);
-    for (int i = 0; code == SHED_OK && i < args->count; i++) {
-        code = reserve(b, HEAD_BYTES + args->size[i] + LINE_END_BYTES, err);
-        if (code == SHED_OK) {
-            put_head(b, '$', args->size[i]);
-            memcpy(b->at + b->size, args->at[i], args->size[i]);
-            b->size += args->size[i];
-            put_line_end(b);
-        }
-    }
+        code = add_string(b, "MGET", strlen("MGET"), err);
+    for (size_t i = 0; code == SHED_OK && i < count; i++)
+        code = add_string(b, gets[i].at[1], gets[i].size[1], err);
     if (code != SHED_OK)
         b->size = before;
     return code;

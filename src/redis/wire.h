@@ -26,8 +26,10 @@ struct shed_script_text;
 struct shed_args {
     int count;
     const struct shed_script_text *script; /* NULL: a plain command */
-    bool is_guarded; /* the client's breaker may refuse it (gate.h) */
-    bool is_asking;  /* over a pipe: ASKING goes before it */
+    bool is_guarded;   /* the client's breaker may refuse it (gate.h) */
+    bool is_asking;    /* over a pipe: ASKING goes before it */
+    unsigned together; /* over a link: a GET that may go with others in one
+                          MGET, of so many keys; 0: it may not */
     const char *at[SHED_ARGS_MAX];
     size_t size[SHED_ARGS_MAX];
 };
@@ -60,6 +62,13 @@ struct shed_buffer {
 SHED_MUST_CHECK enum shed_code shed_buffer_append(struct shed_buffer *buffer,
                                                   const struct shed_args *args,
                                                   struct shed_error *err);
+
+/* Append one MGET for the keys of count GETs. Returns: as shed_buffer_append.
+ */
+SHED_MUST_CHECK enum shed_code
+shed_buffer_append_mget(struct shed_buffer *buffer,
+                        const struct shed_args *gets, size_t count,
+                        struct shed_error *err);
 
 /* Append the bytes of more. Returns: as shed_buffer_append. */
 SHED_MUST_CHECK enum shed_code shed_buffer_add(struct shed_buffer *buffer,

@@ -492,6 +492,29 @@ START_TEST(any_node_that_answers_tells_where_the_others_are)
 }
 END_TEST
 
+static bool is_refused(const char *key)
+{
+    struct shed_error err = {0};
+
+    return shed_invalidate(fixture.cache, shed_str(key), 0, &err) != SHED_OK &&
+           strstr(err.reason, "redis+cluster://") != NULL;
+}
+
+/* Also for the keys that this node has. */
+START_TEST(the_uri_of_one_server_is_refused_by_a_cluster_with_a_clear_text)
+{
+    char uri[64], key[16];
+
+    cluster_init();
+    snprintf(uri, sizeof(uri), "redis://127.0.0.1:%u", cluster.port[0]);
+    fixture.uri = uri;
+    fixture_open(&fixture);
+    for (size_t i = 0; i < NODES; i++)
+        WAIT_FOR(is_refused(key_of(i, 0, key)));
+    cluster_down();
+}
+END_TEST
+
 static void use_another(struct own_cluster *other)
 {
     own_cluster_start(other);
@@ -555,6 +578,8 @@ int main(void)
     tcase_add_loop_test(tc, a_probe_finds_what_a_node_does_not_grant, 0, 2);
     tcase_add_loop_test(tc, any_node_that_answers_tells_where_the_others_are, 0,
                         2);
+    tcase_add_test(
+        tc, the_uri_of_one_server_is_refused_by_a_cluster_with_a_clear_text);
     tcase_add_test(tc, a_cluster_with_a_password_is_used);
     tcase_add_test(tc, a_cluster_is_reached_by_tls);
     return run_tests("cluster", tc);

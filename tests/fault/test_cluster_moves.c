@@ -1,0 +1,432 @@
+/* Slots of a cluster that move from one node to another, half-way and
+ * completely, and nodes that come and go: nothing older than the last confirmed
+ * write is given out, and calls end in time. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "support/child.h"
+#include "support/cluster_fixture.h"
+#include "support/lock_fixture.h"
+#include "support/traffic.h"
+
+static struct traffic traffic;
+
+/* Many of the first node's slots. */
+static const struct own_move there = {0, 1, 0, 1999};
+
+static struct own_move reverse(struct own_move move)
+{
+    return (struct own_move){move.to, move.from, move.first, move.last};
+}
+
+/* The slot of one key, which the node has; to the next node. */
+static struct own_move of_key(size_t node, const char *key)
+{
+    unsigned slot = own_cluster_slot(key);
+
+    return (struct own_move){node, (node + 1) % NODES, slot, slot};
+}
+
+static long long maps_asked(void)
+{
+    long long count = 0;
+
+    for (size_t i = 0; i < cluster.count; i++)
+        count += server_calls(&cluster.node[i], "cluster|slots");
+    return count;
+}
+
+/* Redirections so far. */
+static long long moved(void)
+{
+    long long count = 0;
+
+    for (size_t i = 0; i < NODES; i++) {
+        redisReply *reply = server_run(&cluster.node[i], "INFO errorstats");
+        const char *at = strstr(reply->str, "errorstat_MOVED:count=");
+        if (at != NULL)
+            count += strtoll(strchr(at, '=') + 1, NULL, 10);
+        freeReplyObject(reply);
+    }
+    return count;
+}
+
+/* -------------------------------------------------------------- under load */
+
+/* Move the slots of all rows that the first node has at the start, one by one
+ * and key by key, as redis-cli does. Returns: how many. */
+static unsigned move_rows(size_t from, size_t to)
+{
+    enum { STEP_US = 2000 };
+    unsigned slots = 0;
+
+    for (unsigned k = 0; k < TRAFFIC_KEYS; k++) {
+        struct own_move move = {from, to, 0, 0};
+        char key[16];
+        snprintf(key, sizeof(key), "w%u", k);
+        move.first = move.last = own_cluster_slot(key);
+        if (move.first >= CLUSTER_SLOTS / NODES)
+            continue;
+        own_cluster_begin_move(&cluster, &move);
+        do
+            usleep(STEP_US);
+        while (own_cluster_move_key(&cluster, &move));
+        own_cluster_end_move(&cluster, &move);
+        slots++;
+    }
+    return slots;
+}
+
+START_TEST(slots_that_move_under_load_give_out_nothing_old)
+{
+    enum { CLIENTS = 2, SOON_MS = 50, REGULAR = 10, SLOTS_MIN = 20 };
+    uint64_t begin_ms;
+    long long asked;
+
+    cluster_init();
+    traffic_start(&traffic, &fixture);
+    begin_ms = shed_now_ms();
+    asked = maps_asked();
+    ck_assert_uint_ge(move_rows(0, 1), SLOTS_MIN);
+    traffic_go_on(&traffic);
+    ck_assert_uint_ge(move_rows(1, 0), SLOTS_MIN);
+    traffic_go_on(&traffic);
+    /* not for each call that was redirected */
+    asked = maps_asked() - asked;
+    ck_assert_int_lt(
+        asked,
+        CLIENTS * (long long)((shed_now_ms() - begin_ms) / SOON_MS + REGULAR));
+    traffic_stop(&traffic);
+    traffic_check(&traffic, true);
+    ck_assert_uint_eq(traffic_count_old(&traffic), 0);
+    traffic_close(&traffic);
+    server_stop(&fixture.server);
+}
+END_TEST
+
+/* The map is learnt from the first redirection, and not asked for again. */
+START_TEST(a_moved_slot_is_asked_for_at_its_new_node)
+{
+    enum { READS = 200, SOON_MS = 1000 };
+    struct own_move move;
+    uint64_t moved_ms;
+    char key[16], row[32];
+    long long before;
+
+    cluster_up();
+    move = of_key(0, key_of(0, 0, key));
+    expect_text(fixture.cache, key, row_of(key, 1, row));
+    own_cluster_move(&cluster, &move);
+    moved_ms = shed_now_ms();
+    WAIT_FOR((before = moved(),
+              expect_origin(fixture.cache, key, row, SHED_ORIGIN_REDIS),
+              moved() == before));
+    ck_assert_uint_lt(shed_now_ms() - moved_ms, scaled_ms(SOON_MS));
+    for (int i = 0; i < READS; i++)
+        expect_origin(fixture.cache, key, row, SHED_ORIGIN_REDIS);
+    ck_assert_int_eq(moved(), before);
+    move = reverse(move);
+    own_cluster_move(&cluster, &move);
+    cluster_down();
+}
+END_TEST
+
+/* ------------------------------------------------------------- in one slot */
+
+/* Read a row whose slot is half-way: Redis may refuse to load or store it there
+ * (TRYAGAIN), but the call must give out the newest row, in time. */
+static void expect_now(const char *key, unsigned version)
+{
+    uint64_t begin_ms = shed_now_ms();
+    char row[32];
+
+    expect_text(fixture.cache, key, row_of(key, version, row));
+    ck_assert_uint_lt(shed_now_ms() - begin_ms, scaled_ms(TRAFFIC_TIMEOUT_MS));
+}
+
+/* 0: there is no row; 1: it is to be moved; 2: it has been. */
+START_TEST(in_a_slot_that_is_half_way_the_newest_row_is_given_out)
+{
+    struct own_move move;
+    char key[16], row[32];
+
+    cluster_init();
+    fixture.cache_options.timeout_ms = scaled_ms(TRAFFIC_TIMEOUT_MS);
+    fixture_open(&fixture);
+    move = of_key(0, key_of(0, 0, key));
+    if (_i > 0)
+        expect_now(key, 1);
+    own_cluster_begin_move(&cluster, &move);
+    while (_i == 2 && own_cluster_move_key(&cluster, &move))
+        ;
+    if (_i > 0)
+        expect_origin(fixture.cache, key, row_of(key, 1, row),
+                      SHED_ORIGIN_REDIS);
+    for (unsigned version = 2; version < 5; version++) {
+        table_set_version(&fixture.table, version);
+        /* it may be undelivered until the move ends */
+        (void)!shed_invalidate(fixture.cache, shed_str(key), 0, NULL);
+        expect_now(key, version);
+        expect_now(key, version);
+    }
+    while (own_cluster_move_key(&cluster, &move))
+        ;
+    own_cluster_end_move(&cluster, &move);
+    WAIT_FOR((expect_now(key, 4),
+              server_int(&cluster.node[1], "EXISTS t:{%s}", key) == 1));
+    expect_origin(fixture.cache, key, row_of(key, 4, row), SHED_ORIGIN_REDIS);
+    move = reverse(move);
+    own_cluster_move(&cluster, &move);
+    cluster_down();
+}
+END_TEST
+
+/* Its lease has moved; whoever waits is answered, and an invalidation at the
+ * new node ends what was loaded before it. */
+START_TEST(a_load_in_a_slot_that_moves_publishes_nothing_old)
+{
+    struct getter here = {0}, other = {0};
+    struct own_move move;
+    struct peer peer;
+    char key[16], row[32];
+
+    cluster_up();
+    peer_open(&peer, &fixture);
+    move = of_key(0, key_of(0, 0, key));
+    getter_hold(&here, &fixture, key);
+    getter_start(&other, peer.cache, key);
+    WAIT_FOR(stats_of(peer.cache).waits >= 1);
+    own_cluster_move(&cluster, &move);
+    if (_i == 1) {
+        table_update(&fixture.table);
+        invalidate(peer.cache, key);
+    }
+    table_release(&fixture.table);
+    getter_join(&here);
+    getter_join(&other);
+    ck_assert_int_eq(here.code, SHED_OK);
+    ck_assert_int_eq(other.code, SHED_OK);
+    shed_value_unref(here.value);
+    shed_value_unref(other.value);
+    expect_text(fixture.cache, key, row_of(key, 1 + (unsigned)_i, row));
+    expect_text(peer.cache, key, row);
+    peer_close(&peer);
+    move = reverse(move);
+    own_cluster_move(&cluster, &move);
+    cluster_down();
+}
+END_TEST
+
+START_TEST(a_lock_is_held_while_its_slot_moves)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_lock *here, *other;
+    struct own_move move;
+    struct peer peer;
+    struct waiter w;
+    char name[16];
+
+    cluster_up();
+    peer_open(&peer, &fixture);
+    move = of_key(0, key_of(0, 0, name));
+    ck_assert_int_eq(
+        shed_lock_open(fixture.client, shed_str(name), &o, &here, NULL),
+        SHED_OK);
+    ck_assert_int_eq(
+        shed_lock_open(peer.client, shed_str(name), &o, &other, NULL), SHED_OK);
+    acquire(here, PLENTY_MS);
+    waiter_start(&w, other, PLENTY_MS);
+    own_cluster_move(&cluster, &move);
+    ck_assert_int_eq(shed_lock_extend(here, 0, NULL), SHED_OK);
+    ck_assert(!atomic_load(&w.has_ended));
+    release(here);
+    WAIT_FOR(atomic_load(&w.has_ended));
+    expect_acquire(here, 0, SHED_ETIMEDOUT);
+    waiter_join(&w);
+    ck_assert_int_eq(w.code, SHED_OK);
+    shed_lock_close(here);
+    shed_lock_close(other);
+    peer_close(&peer);
+    move = reverse(move);
+    own_cluster_move(&cluster, &move);
+    cluster_down();
+}
+END_TEST
+
+static bool reads(struct shed_cache *cache, const char *row)
+{
+    struct shed_value *value = NULL;
+    bool is_it;
+
+    ck_assert_int_eq(shed_get(cache, shed_str("k"), NULL, &value, NULL),
+                     SHED_OK);
+    is_it = value->size == strlen(row) &&
+            memcmp(value->data, row, value->size) == 0;
+    shed_value_unref(value);
+    return is_it;
+}
+
+/* One step of a move each time. */
+static void go_on_with(const struct own_move *move, unsigned step)
+{
+    if (step == 1)
+        own_cluster_begin_move(&cluster, move);
+    if (step == 2)
+        while (own_cluster_move_key(&cluster, move))
+            ;
+    if (step == 3)
+        own_cluster_end_move(&cluster, move);
+}
+
+/* The log of the tags is a key like others. */
+START_TEST(invalidations_of_all_are_heard_while_their_log_moves)
+{
+    enum { STEPS = 6 };
+    struct own_move move;
+    struct peer peer;
+    char row[32];
+
+    cluster_init();
+    fixture.cache_options.tags_limit = 100;
+    fixture_open(&fixture);
+    peer_open(&peer, &fixture);
+    move = of_key(own_cluster_owner(&cluster, own_cluster_slot("t:tags"),
+                                    CLUSTER_NODES_MAX),
+                  "t:tags");
+    expect_text(peer.cache, "k", "k@1");
+    for (unsigned step = 0; step < STEPS; step++) {
+        go_on_with(&move, step);
+        table_update(&fixture.table);
+        row_of("k", step + 2, row);
+        /* while its slot is half-way it may be delivered later */
+        ck_assert(shed_invalidate_all(fixture.cache, 0, NULL) == SHED_OK ||
+                  step == 1 || step == 2);
+        expect_text(fixture.cache, "k", row);
+        if (step != 1 && step != 2)
+            WAIT_FOR(reads(peer.cache, row));
+    }
+    peer_close(&peer);
+    move = reverse(move);
+    own_cluster_move(&cluster, &move);
+    cluster_down();
+}
+END_TEST
+
+/* ------------------------------------------------------------------- nodes */
+
+static bool is_up(void)
+{
+    return status_of(traffic.peer[0].client).is_up == 1 &&
+           status_of(traffic.peer[1].client).is_up == 1;
+}
+
+START_TEST(a_node_that_comes_is_used_and_one_that_goes_is_forgotten)
+{
+    struct own_move to_it = there;
+    unsigned hits;
+
+    cluster_init();
+    traffic_start(&traffic, &fixture);
+    to_it.to = own_cluster_add(&cluster);
+    own_cluster_move(&cluster, &to_it);
+    traffic_go_on(&traffic);
+    WAIT_FOR(server_clients(&cluster.node[to_it.to], "flags=t") == 2);
+    to_it = reverse(to_it);
+    own_cluster_move(&cluster, &to_it);
+    own_cluster_await(&cluster);
+    own_cluster_remove(&cluster);
+    traffic_go_on(&traffic);
+    WAIT_FOR(is_up());
+    hits = atomic_load(&traffic.hits);
+    traffic_go_on(&traffic);
+    ck_assert_uint_gt(atomic_load(&traffic.hits), hits);
+    traffic_stop(&traffic);
+    traffic_check(&traffic, true);
+    ck_assert_uint_eq(traffic_count_old(&traffic), 0);
+    traffic_close(&traffic);
+    server_stop(&fixture.server);
+}
+END_TEST
+
+/* -------------------------------------------------------------- processes */
+
+static void load_for_ever(void *user, void *thread, struct shed_load *load)
+{
+    atomic_bool *is_loading = user;
+
+    (void)thread;
+    (void)load;
+    atomic_store(is_loading, true);
+    for (;;)
+        pause();
+}
+
+static _Noreturn void die_loading(const char *key, atomic_bool *is_loading)
+{
+    struct shed_value *value;
+    struct fixture f = fixture;
+
+    if (shed_client_open(cluster.uri, &f.client_options, &f.client, NULL) !=
+            SHED_OK ||
+        shed_source_open_batch(load_for_ever, is_loading, &f.source_options,
+                               &f.source, NULL) != SHED_OK ||
+        shed_cache_open(f.client, "t", f.source, &f.cache_options, &f.cache,
+                        NULL) != SHED_OK)
+        _exit(1);
+    _exit(shed_get(f.cache, shed_bytes(key, strlen(key)), NULL, &value, NULL) ==
+          SHED_OK);
+}
+
+/* Its lease would last for 10 s; it is replaced because its node sees that its
+ * channel is gone. */
+START_TEST(a_loader_that_is_killed_is_replaced_soon)
+{
+    enum { SOON_MS = 300 };
+    atomic_bool *is_loading = share_memory(sizeof(*is_loading));
+    char key[16], row[32];
+    struct getter waiter = {0};
+    uint64_t killed_ms;
+    pid_t pid;
+
+    cluster_init();
+    key_of((size_t)_i, 0, key);
+    pid = fork_child();
+    if (pid == 0)
+        die_loading(key, is_loading);
+    WAIT_FOR(atomic_load(is_loading));
+    fixture_open(&fixture);
+    getter_start(&waiter, fixture.cache, key);
+    WAIT_FOR(stats_of(fixture.cache).waits >= 1);
+    usleep(SOON_MS * 1000); /* an empty channel is given a moment */
+    ck_assert_uint_eq(table_loads(&fixture.table), 0);
+    killed_ms = shed_now_ms();
+    kill_child(pid);
+    getter_expect(&waiter, row_of(key, 1, row), SHED_ORIGIN_LOAD);
+    ck_assert_uint_lt(shed_now_ms() - killed_ms, scaled_ms(SOON_MS));
+    ck_assert_uint_eq(table_loads(&fixture.table), 1);
+    cluster_down();
+    munmap(is_loading, sizeof(*is_loading));
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("cluster_moves");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_unchecked_fixture(tc, cluster_install, cluster_remove);
+    tcase_add_test(tc, slots_that_move_under_load_give_out_nothing_old);
+    tcase_add_test(tc, a_moved_slot_is_asked_for_at_its_new_node);
+    tcase_add_loop_test(
+        tc, in_a_slot_that_is_half_way_the_newest_row_is_given_out, 0, 3);
+    tcase_add_loop_test(tc, a_load_in_a_slot_that_moves_publishes_nothing_old,
+                        0, 2);
+    tcase_add_test(tc, a_lock_is_held_while_its_slot_moves);
+    tcase_add_test(tc, invalidations_of_all_are_heard_while_their_log_moves);
+    tcase_add_test(tc,
+                   a_node_that_comes_is_used_and_one_that_goes_is_forgotten);
+    tcase_add_loop_test(tc, a_loader_that_is_killed_is_replaced_soon, 0, NODES);
+    return run_tests("cluster moves", tc);
+}

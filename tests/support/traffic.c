@@ -1,0 +1,221 @@
+/* See traffic.h. */
+#include "support/traffic.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* How much later than its deadline a call may end on a busy machine. */
+#define SLACK_MS 2000
+
+static const char *name_of(unsigned i, char key[16])
+{
+    snprintf(key, 16, "w%u", i);
+    return key;
+}
+
+static void note(struct traffic *t, atomic_uint *counter, const char *what,
+                 const char *key, const char *detail)
+{
+    if (atomic_fetch_add(counter, 1) == 0)
+        snprintf(t->last, sizeof(t->last), "%s: %s: %s", what, key, detail);
+}
+
+/* ------------------------------------------------------------------ source */
+
+static void load(void *user, void *thread, struct shed_load *batch)
+{
+    struct traffic *t = user;
+    char row[32];
+
+    (void)thread;
+    atomic_fetch_add(&t->loads, 1);
+    for (size_t i = 0; i < batch->count; i++) {
+        struct shed_answer answer = SHED_ANSWER_INIT;
+        char key[16] = "";
+        unsigned number;
+        memcpy(key, batch->keys[i].key.data, batch->keys[i].key.size);
+        number = (unsigned)atoi(key + 1);
+        snprintf(row, sizeof(row), "%s@%u", key,
+                 atomic_load(&t->version[number]));
+        answer.kind = SHED_ANSWER_ROW;
+        answer.row = shed_str(row);
+        shed_load_answer(batch, i, &answer);
+    }
+    shed_load_done(batch);
+}
+
+/* ----------------------------------------------------------------- threads */
+
+/* Read a row. Returns: its version; 0: none was given out. */
+static unsigned read_row(struct traffic *t, struct shed_cache *cache,
+                         const char *key)
+{
+    struct shed_value *value = NULL;
+    struct shed_error err = {0};
+    uint64_t begin_ms = shed_now_ms();
+    char row[32] = "", expected[32];
+    unsigned version = 0;
+
+    if (shed_get(cache, shed_bytes(key, strlen(key)), NULL, &value, &err) !=
+        SHED_OK) {
+        note(t, &t->failed, "failed", key, err.reason);
+    } else {
+        if (value->size < sizeof(row))
+            memcpy(row, value->data, value->size);
+        version = (unsigned)strtoul(row + strcspn(row, "@") + 1, NULL, 10);
+        snprintf(expected, sizeof(expected), "%s@%u", key, version);
+        if (strcmp(row, expected) != 0 || version == 0)
+            note(t, &t->wrong, "wrong", key, row);
+        atomic_fetch_add(&t->hits, value->origin == SHED_ORIGIN_REDIS);
+    }
+    shed_value_unref(value);
+    if (shed_now_ms() - begin_ms >
+        scaled_ms(TRAFFIC_TIMEOUT_MS) + scaled_ms(SLACK_MS))
+        note(t, &t->late, "late", key, "a read");
+    atomic_fetch_add(&t->reads, 1);
+    return version;
+}
+
+struct reader {
+    struct traffic *t;
+    size_t client;
+    unsigned first;
+};
+
+static void *read_rows(void *arg)
+{
+    enum { PAUSE_US = 200, STEP = 7 };
+    struct reader *r = arg;
+    struct traffic *t = r->t;
+
+    for (unsigned i = r->first; !atomic_load(&t->is_stopping); i += STEP) {
+        unsigned k = i % TRAFFIC_KEYS, version;
+        unsigned least = r->client == 0 ? atomic_load(&t->ended[k])
+                                        : atomic_load(&t->confirmed[k]);
+        char key[16], detail[64];
+        version = read_row(t, t->peer[r->client].cache, name_of(k, key));
+        snprintf(detail, sizeof(detail), "%u is older than %u, client %zu",
+                 version, least, r->client);
+        if (version > 0 && version < least)
+            note(t, &t->old, "old", key, detail);
+        usleep(PAUSE_US);
+    }
+    free(r);
+    return NULL;
+}
+
+static void write_row(struct traffic *t, unsigned k)
+{
+    uint64_t begin_ms = shed_now_ms();
+    struct shed_error err = {0};
+    unsigned version = atomic_fetch_add(&t->version[k], 1) + 1;
+    enum shed_code code;
+    char key[16];
+
+    name_of(k, key);
+    code = shed_invalidate(t->peer[0].cache, shed_bytes(key, strlen(key)), 0,
+                           &err);
+    if (code == SHED_OK)
+        atomic_store(&t->confirmed[k], version);
+    else
+        atomic_fetch_add(&t->refused, 1);
+    atomic_store(&t->ended[k], version);
+    if (shed_now_ms() - begin_ms >
+        scaled_ms(TRAFFIC_TIMEOUT_MS) + scaled_ms(SLACK_MS))
+        note(t, &t->late, "late", key, "a write");
+    atomic_fetch_add(&t->writes, 1);
+}
+
+static void *write_rows(void *arg)
+{
+    enum { PAUSE_US = 1000, STEP = 11 };
+    struct traffic *t = arg;
+
+    for (unsigned i = 0; !atomic_load(&t->is_stopping); i += STEP) {
+        write_row(t, i % TRAFFIC_KEYS);
+        usleep(PAUSE_US);
+    }
+    return NULL;
+}
+
+/* --------------------------------------------------------------- interface */
+
+static void open_all(struct traffic *t, struct fixture *f)
+{
+    struct shed_source *source = f->source;
+
+    f->cache_options.timeout_ms = scaled_ms(TRAFFIC_TIMEOUT_MS);
+    ck_assert_int_eq(
+        shed_source_open_batch(load, t, &f->source_options, &t->source, NULL),
+        SHED_OK);
+    f->source = t->source;
+    for (int i = 0; i < 2; i++)
+        peer_open(&t->peer[i], f);
+    f->source = source;
+}
+
+void traffic_start(struct traffic *t, struct fixture *f)
+{
+    *t = (struct traffic){0};
+    for (unsigned i = 0; i < TRAFFIC_KEYS; i++)
+        atomic_store(&t->version[i], 1);
+    open_all(t, f);
+    ck_assert_int_eq(pthread_create(&t->writer, NULL, write_rows, t), 0);
+    for (size_t i = 0; i < 2; i++)
+        for (unsigned r = 0; r < TRAFFIC_READERS; r++) {
+            struct reader *reader = malloc(sizeof(*reader));
+            ck_assert_ptr_nonnull(reader);
+            *reader = (struct reader){t, i, r * TRAFFIC_KEYS / 2};
+            ck_assert_int_eq(
+                pthread_create(&t->reader[i][r], NULL, read_rows, reader), 0);
+        }
+    traffic_go_on(t);
+}
+
+void traffic_go_on(struct traffic *t)
+{
+    unsigned reads = atomic_load(&t->reads), writes = atomic_load(&t->writes);
+
+    WAIT_FOR(atomic_load(&t->reads) > reads + 10 * TRAFFIC_KEYS &&
+             atomic_load(&t->writes) > writes + TRAFFIC_KEYS);
+}
+
+void traffic_stop(struct traffic *t)
+{
+    atomic_store(&t->is_stopping, true);
+    pthread_join(t->writer, NULL);
+    for (size_t i = 0; i < 2; i++)
+        for (unsigned r = 0; r < TRAFFIC_READERS; r++)
+            pthread_join(t->reader[i][r], NULL);
+}
+
+unsigned traffic_count_old(struct traffic *t)
+{
+    unsigned old = 0;
+
+    for (unsigned k = 0; k < TRAFFIC_KEYS; k++)
+        for (size_t i = 0; i < 2; i++) {
+            char key[16];
+            old += read_row(t, t->peer[i].cache, name_of(k, key)) <
+                   atomic_load(&t->confirmed[k]);
+        }
+    return old;
+}
+
+void traffic_close(struct traffic *t)
+{
+    for (int i = 0; i < 2; i++)
+        peer_close(&t->peer[i]);
+    shed_source_close(t->source);
+}
+
+void traffic_check(struct traffic *t, bool are_writes_kept)
+{
+    ck_assert_msg(atomic_load(&t->wrong) == 0 && atomic_load(&t->late) == 0 &&
+                      atomic_load(&t->failed) == 0 &&
+                      (atomic_load(&t->old) == 0 || !are_writes_kept),
+                  "of %u reads %u wrong, %u late, %u failed, %u old: %s",
+                  atomic_load(&t->reads), atomic_load(&t->wrong),
+                  atomic_load(&t->late), atomic_load(&t->failed),
+                  atomic_load(&t->old), t->last);
+}

@@ -10,6 +10,7 @@
 #include "client/client.h"
 #include "support/certificates.h"
 #include "support/fixture.h"
+#include "support/rewrites.h"
 #include "support/watched.h"
 
 static struct fixture fixture; /* its own server is not used */
@@ -172,57 +173,6 @@ END_TEST
 
 /* ----------------------------------------------------------- what is lost */
 
-enum { KEYS = 30 };
-
-static void name_key(char key[16], unsigned i)
-{
-    snprintf(key, 16, "w%u", i);
-}
-
-/* Let a process read all rows. Returns: how many are not of this version. */
-static unsigned count_others(struct shed_cache *cache, unsigned version)
-{
-    unsigned others = 0;
-    char key[16], row[32];
-
-    for (unsigned i = 0; i < KEYS; i++) {
-        struct shed_value *value = NULL;
-        name_key(key, i);
-        snprintf(row, sizeof(row), "%s@%u", key, version);
-        ck_assert_int_eq(shed_get(cache, shed_str(key), NULL, &value, NULL),
-                         SHED_OK);
-        others += value->size != strlen(row) ||
-                  memcmp(value->data, row, strlen(row)) != 0;
-        shed_value_unref(value);
-    }
-    return others;
-}
-
-/* Change all rows, and invalidate each, expire it, or put it with its version.
- */
-static void write_all(void)
-{
-    struct shed_put_options o = SHED_PUT_OPTIONS_INIT;
-    uint64_t version;
-    char key[16], row[32];
-
-    table_update(&fixture.table);
-    version = fixture.table.version;
-    o.version = &version;
-    for (unsigned i = 0; i < KEYS; i++) {
-        struct shed_bytes k;
-        enum shed_code code;
-        name_key(key, i);
-        snprintf(row, sizeof(row), "%s@%u", key, fixture.table.version);
-        k = shed_str(key);
-        code = i % 3 == 0 ? shed_invalidate(fixture.cache, k, 0, NULL)
-               : i % 3 == 1
-                   ? shed_expire(fixture.cache, k, 0, 0, NULL)
-                   : shed_put(fixture.cache, k, shed_str(row), &o, NULL);
-        ck_assert_int_eq(code, SHED_OK);
-    }
-}
-
 static void each_replica(size_t primary, void (*act)(const struct server *))
 {
     for (size_t i = 0; i < WATCHED_SERVERS; i++)
@@ -240,7 +190,7 @@ static void cut_replicas(size_t primary)
 static void await_rows(const struct server *replica)
 {
     WAIT_FOR(server_follows(replica));
-    WAIT_FOR(server_int(replica, "EXISTS t:{w%d}", KEYS - 1) == 1);
+    WAIT_FOR(server_int(replica, "EXISTS t:{w%d}", REWRITES - 1) == 1);
 }
 
 /* The primary dies with what only it has been told. Returns: the next one,
@@ -279,18 +229,19 @@ START_TEST(replicas_that_lost_their_link_take_no_write_of_a_living_process_back)
     peer_open(&peer, &fixture);
     for (unsigned i = 0; i < rounds; i++) {
         WAIT_FOR(is_used_by(primary, 2));
-        ck_assert_uint_eq(count_others(peer.cache, fixture.table.version), 0);
+        ck_assert_uint_eq(rewrites_missed(peer.cache, fixture.table.version),
+                          0);
         each_replica(primary, await_rows);
         cut_replicas(primary);
-        write_all();
+        rewrite_all(&fixture);
         primary = lose_primary(primary);
         WAIT_FOR(is_used_by(primary, 2));
         if (_i == 0)
             WAIT_FOR(stats_of(fixture.cache).invalidations_repeated ==
-                     (uint64_t)KEYS * (i + 1));
-        old += count_others(peer.cache, fixture.table.version);
+                     (uint64_t)REWRITES * (i + 1));
+        old += rewrites_missed(peer.cache, fixture.table.version);
     }
-    ck_assert_uint_eq(old, _i == 0 ? 0 : KEYS);
+    ck_assert_uint_eq(old, _i == 0 ? 0 : REWRITES);
     peer_close(&peer);
     down();
 }

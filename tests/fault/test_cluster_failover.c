@@ -1,0 +1,277 @@
+/* Nodes of a cluster that die, stand still, or are replaced by their replicas:
+ * the next primary is used soon, calls end in time, and what living processes
+ * wrote last survives. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "support/cluster_fixture.h"
+#include "support/rewrites.h"
+#include "support/traffic.h"
+
+enum { REPLICA = NODES }; /* of the first primary */
+
+/* As short as makes no healthy node seem dead to its clients. */
+enum { SILENCE_MS = 400 };
+
+static struct traffic traffic;
+
+/* Clients notice soon that a node is silent. */
+static void init(size_t replicas)
+{
+    cluster_init_own(replicas);
+    fixture_hurry(&fixture, SILENCE_MS);
+}
+
+/* Whether hits come from a node: a key of it is stored there and read. */
+static bool gives_hits(struct shed_cache *cache, size_t node, const char *key)
+{
+    struct shed_value *value = NULL;
+    bool is_hit = shed_get(cache, shed_bytes(key, strlen(key)), NULL, &value,
+                           NULL) == SHED_OK &&
+                  value->origin == SHED_ORIGIN_REDIS;
+
+    shed_value_unref(value);
+    return is_hit && server_int(&cluster.node[node], "EXISTS t:{%s}", key) == 1;
+}
+
+/* ------------------------------------------------------------ with replicas */
+
+enum loss { KILLED, STOPPED, ASKED, FORCED, TAKEN_OVER, LOSSES };
+
+/* Returns when the replica is the primary. */
+static void lose(enum loss how)
+{
+    static const char *const asked[LOSSES] = {
+        [ASKED] = "", [FORCED] = "FORCE", [TAKEN_OVER] = "TAKEOVER"};
+
+    if (how == KILLED)
+        server_kill(&cluster.node[0]);
+    if (how == STOPPED)
+        server_freeze(&cluster.node[0]);
+    if (asked[how] != NULL)
+        own_cluster_fail_over(&cluster, REPLICA, asked[how]);
+    own_cluster_await_primary(&cluster, REPLICA);
+}
+
+/* How long after there is a new primary its clients may take to have hits. */
+enum { HITS_MS = 1000 };
+
+START_TEST(a_primary_that_is_lost_under_load_is_replaced_at_once)
+{
+    uint64_t begin_ms;
+    char key[16];
+
+    init(1);
+    key_of(0, 0, key);
+    fixture_open(&fixture);
+    traffic_start(&traffic, &fixture);
+    WAIT_FOR(gives_hits(fixture.cache, 0, key));
+    lose((enum loss)_i);
+    begin_ms = shed_now_ms();
+    WAIT_FOR(gives_hits(fixture.cache, REPLICA, key));
+    ck_assert_uint_lt(shed_now_ms() - begin_ms, scaled_ms(HITS_MS));
+    traffic_go_on(&traffic);
+    if (_i == STOPPED)
+        server_thaw(&cluster.node[0]);
+    if (_i == KILLED)
+        server_start_again(&cluster.node[0]);
+    WAIT_FOR(!own_cluster_is_primary(&cluster, 0));
+    traffic_go_on(&traffic);
+    WAIT_FOR(gives_hits(fixture.cache, REPLICA, key));
+    traffic_stop(&traffic);
+    traffic_check(&traffic, false);
+    ck_assert_uint_eq(traffic_count_old(&traffic), 0);
+    traffic_close(&traffic);
+    cluster_down_own();
+}
+END_TEST
+
+/* Its seed is dead; the other nodes have told it where all are. */
+START_TEST(a_client_follows_when_its_only_seed_has_died)
+{
+    char uri[64], key[16], row[32];
+
+    init(1);
+    own_cluster_uri(&cluster, "0", uri, sizeof(uri));
+    fixture.uri = uri;
+    fixture_open(&fixture);
+    key_of(0, 0, key);
+    expect_text(fixture.cache, key, row_of(key, 1, row));
+    server_kill(&cluster.node[0]);
+    own_cluster_await_primary(&cluster, REPLICA);
+    WAIT_FOR(gives_hits(fixture.cache, REPLICA, key));
+    cluster_down_own();
+}
+END_TEST
+
+/* SHED_TEST_FAILOVERS: how many, for a longer hunt. */
+static unsigned failovers(void)
+{
+    return (unsigned)number_in("SHED_TEST_FAILOVERS", 2);
+}
+
+static unsigned count_rewrites_of(size_t node)
+{
+    unsigned count = 0;
+    char key[16];
+
+    for (unsigned i = 0; i < REWRITES; i++)
+        count +=
+            own_cluster_owner(&cluster, own_cluster_slot(rewrite_key(i, key)),
+                              CLUSTER_NODES_MAX) == node;
+    return count;
+}
+
+static bool has_rewrites(size_t replica)
+{
+    return server_follows(&cluster.node[replica]) &&
+           server_int(&cluster.node[replica], "DBSIZE") > 0;
+}
+
+/* A primary dies with what only it has been told, and comes back as a replica
+ * of its successor. */
+static void lose_writes(size_t primary, size_t replica)
+{
+    WAIT_FOR(has_rewrites(replica));
+    server_int(&cluster.node[primary], "WAIT 1 0");
+    server_cut_replica(&cluster.node[replica], &cluster.node[primary]);
+    rewrite_all(&fixture);
+    server_kill(&cluster.node[primary]);
+    own_cluster_await_primary(&cluster, replica);
+    server_join_replica(&cluster.node[replica]);
+    server_start_again(&cluster.node[primary]);
+    own_cluster_await(&cluster);
+}
+
+/* 0: they are remembered; 1: not, which shows that they are lost. */
+START_TEST(
+    a_replica_without_the_last_writes_takes_none_of_a_living_process_back)
+{
+    unsigned missed = 0, lost, rounds = _i == 0 ? failovers() : 1;
+    size_t primary = 0, replica = REPLICA;
+    struct peer peer;
+    char key[16];
+
+    init(1);
+    fixture.cache_options.failover_memory_ms = _i == 0 ? 600000 : 0;
+    fixture_open(&fixture);
+    peer_open(&peer, &fixture);
+    key_of(0, 0, key);
+    lost = count_rewrites_of(0);
+    ck_assert_uint_gt(lost, 0);
+    for (unsigned i = 0; i < rounds; i++) {
+        uint64_t repeated = stats_of(fixture.cache).invalidations_repeated;
+        WAIT_FOR(gives_hits(peer.cache, primary, key));
+        WAIT_FOR(gives_hits(fixture.cache, primary, key));
+        ck_assert_uint_eq(rewrites_missed(peer.cache, fixture.table.version),
+                          0);
+        lose_writes(primary, replica);
+        if (_i == 0)
+            WAIT_FOR(stats_of(fixture.cache).invalidations_repeated >=
+                     repeated + lost);
+        WAIT_FOR(gives_hits(peer.cache, replica, key));
+        missed += rewrites_missed(peer.cache, fixture.table.version);
+        replica = primary;
+        primary = REPLICA - replica;
+    }
+    ck_assert_uint_eq(missed, _i == 0 ? 0 : lost);
+    peer_close(&peer);
+    cluster_down_own();
+}
+END_TEST
+
+/* --------------------------------------------------------- without replicas */
+
+/* Two of three primaries are dead, so the third one does not answer, either. */
+START_TEST(without_a_cluster_rows_come_from_the_source_and_with_it_from_redis)
+{
+    char key[16];
+
+    init(0);
+    fixture_open(&fixture);
+    traffic_start(&traffic, &fixture);
+    server_kill(&cluster.node[0]);
+    server_kill(&cluster.node[1]);
+    WAIT_FOR(atomic_load(&traffic.refused) > 10);
+    traffic_go_on(&traffic);
+    server_start_again(&cluster.node[0]);
+    server_start_again(&cluster.node[1]);
+    own_cluster_await(&cluster);
+    for (size_t i = 0; i < NODES; i++) {
+        key_of(i, 0, key);
+        WAIT_FOR(gives_hits(fixture.cache, i, key));
+    }
+    traffic_stop(&traffic);
+    traffic_check(&traffic, false);
+    WAIT_FOR(traffic_count_old(&traffic) == 0);
+    traffic_close(&traffic);
+    cluster_down_own();
+}
+END_TEST
+
+enum { MANY = 30 };
+
+static void *get_many(void *code)
+{
+    char names[MANY][16];
+    struct shed_item items[MANY];
+
+    for (unsigned i = 0; i < MANY; i++)
+        items[i] =
+            (struct shed_item){.key = shed_str(rewrite_key(i, names[i]))};
+    *(enum shed_code *)code =
+        shed_get_many(fixture.cache, items, MANY, NULL, NULL);
+    for (unsigned i = 0; i < MANY; i++)
+        shed_value_unref(items[i].value);
+    return NULL;
+}
+
+static void each_other(size_t node, void (*act)(struct server *))
+{
+    for (size_t i = 0; i < NODES; i++)
+        if (i != node)
+            act(&cluster.node[i]);
+}
+
+/* All nodes but one stand still, and it has its part of the call. */
+START_TEST(the_parts_of_a_call_are_sent_to_all_nodes_at_the_same_time)
+{
+    enum shed_code code;
+
+    cluster_init_own(0);
+    fixture_open(&fixture);
+    get_many(&code);
+    ck_assert_int_eq(code, SHED_OK);
+    for (size_t node = 0; node < NODES; node++) {
+        pthread_t thread;
+        server_do(&cluster.node[node], "CONFIG RESETSTAT");
+        each_other(node, server_freeze);
+        ck_assert_int_eq(pthread_create(&thread, NULL, get_many, &code), 0);
+        WAIT_FOR(server_calls(&cluster.node[node], "get") > 0);
+        each_other(node, server_thaw);
+        pthread_join(thread, NULL);
+        ck_assert_int_eq(code, SHED_OK);
+    }
+    cluster_down_own();
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("cluster_failover");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S + 10.0 * failovers());
+    tcase_add_loop_test(
+        tc, a_primary_that_is_lost_under_load_is_replaced_at_once, 0, LOSSES);
+    tcase_add_test(tc, a_client_follows_when_its_only_seed_has_died);
+    tcase_add_loop_test(
+        tc,
+        a_replica_without_the_last_writes_takes_none_of_a_living_process_back,
+        0, 2);
+    tcase_add_test(
+        tc, without_a_cluster_rows_come_from_the_source_and_with_it_from_redis);
+    tcase_add_test(tc,
+                   the_parts_of_a_call_are_sent_to_all_nodes_at_the_same_time);
+    return run_tests("cluster failover", tc);
+}

@@ -41,8 +41,8 @@ extern "C" {
  *     stale row served: item, key 42: it is past its ttl (and 1234 more of this
  *     kind in the last 10 s)
  *
- * Of CONNECTED and DISCONNECTED, BREAKER, FLEET and the LOCK_ kinds, up to ten
- * lines pass per interval.
+ * Of CONNECTED and DISCONNECTED, BREAKER, FLEET, LACKING and the LOCK_ kinds,
+ * up to ten lines pass per interval.
  */
 #define SHED_LOG_INTERVAL_MS 10000
 
@@ -103,7 +103,11 @@ enum shed_event_kind {
     /* A source's loads do not keep to fleet_loads, because Redis does not
      * answer: outcome: why, WARNING; or they do again: INFO. duration: of the
      * time before */
-    SHED_EVENT_FLEET
+    SHED_EVENT_FLEET,
+    /* Redis refuses a command without which the library goes on; once for each
+     * command and server. outcome: SHED_EDENIED; reason: the command, and what
+     * its lack costs. WARNING */
+    SHED_EVENT_LACKING
 };
 
 struct shed_event {

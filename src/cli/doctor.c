@@ -10,6 +10,7 @@
 #include "cli/findings.h"
 #include "cli/writes.h"
 #include "client/probe.h"
+#include "redis/session.h"
 
 #define PINGS 20
 #define NAME_DEFAULT "snowshed"
@@ -207,6 +208,39 @@ static void check_tracking(struct doctor *d)
         cli_find(d, "tracking", OK, "", "", "granted; keys tracked now: %lld",
                  cli_info_number(d->info, "tracking_total_keys"));
     shed_reply_free(reply);
+}
+
+/* What the library does without, as it does it itself; tracking has a check of
+ * its own. */
+static void check_commands(struct doctor *d)
+{
+    static const struct {
+        enum shed_lack lack;
+        const char *ask;
+    } commands[] = {
+        {SHED_LACK_ROLE, "ROLE"},
+        {SHED_LACK_CLIENT_ID, "CLIENT ID"},
+        {SHED_LACK_NUMSUB, "PUBSUB NUMSUB " SHED_PROCESS_CHANNEL},
+        {SHED_LACK_SUBSCRIBE, "SUBSCRIBE " SHED_PROCESS_CHANNEL},
+        {SHED_LACK_UNSUBSCRIBE, "UNSUBSCRIBE " SHED_PROCESS_CHANNEL},
+    };
+    enum { COUNT = sizeof(commands) / sizeof(*commands) };
+    unsigned missing = 0;
+
+    for (size_t i = 0; i < COUNT; i++) {
+        const struct shed_lack_row *row = &shed_lacks[commands[i].lack];
+        struct shed_reply *reply = cli_redis_try(d->redis, commands[i].ask);
+        const char *error = shed_reply_error(reply);
+        if (error != NULL) {
+            missing++;
+            cli_find(d, "commands", WARNING, row->cost,
+                     "Grant it to the user; a proxy must pass it.", "no %s: %s",
+                     row->command, error);
+        }
+        shed_reply_free(reply);
+    }
+    if (missing == 0)
+        cli_find(d, "commands", OK, "", "", "all there");
 }
 
 static void check_eviction(struct doctor *d)
@@ -417,6 +451,7 @@ static void check_server(struct doctor *d)
         check_all_rights(d);
     check_writes(d);
     check_tracking(d);
+    check_commands(d);
     check_eviction(d);
     check_persistence(d);
     cli_find_settings(d);

@@ -208,6 +208,20 @@ static void on_standing(void *arg, const struct shed_server *server,
     shed_events_tell(client->events, &event);
 }
 
+static void on_lack(void *arg, const struct shed_server *server,
+                    enum shed_lack lack, const char *text)
+{
+    const struct shed_client *client = arg;
+    char reason[SHED_REASON_BYTES];
+    const struct shed_event event = {
+        .kind = SHED_EVENT_LACKING, .outcome = SHED_EDENIED, .reason = reason};
+
+    (void)snprintf(reason, sizeof(reason), "%s, at %s (%s). %s",
+                   shed_lacks[lack].command, server->address->text, text,
+                   shed_lacks[lack].cost);
+    shed_events_tell(client->events, &event);
+}
+
 bool shed_client_is_up(struct shed_client *client)
 {
     struct shed_server_status server;
@@ -292,8 +306,8 @@ static enum shed_code build(struct shed_client *client, const char *uri,
                             const struct shed_client_options *options,
                             struct shed_error *err)
 {
-    const struct shed_server_hooks hooks = {client,      on_change,  on_epoch,
-                                            on_standing, on_breaker, NULL};
+    const struct shed_server_hooks hooks = {
+        client, on_change, on_epoch, on_standing, on_lack, on_breaker, NULL};
     enum shed_code code = shed_address_create(uri, &client->address, err);
 
     if (code == SHED_OK)

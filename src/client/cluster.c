@@ -99,6 +99,14 @@ static void hurry_locked(struct shed_cluster *c,
         shed_reactor_post(c->reactor, &c->wake);
 }
 
+static void on_lack(void *arg, const struct shed_server *server,
+                    enum shed_lack lack, const char *text)
+{
+    const struct shed_cluster *c = arg;
+
+    c->hooks.on_lack(c->hooks.arg, server, lack, text);
+}
+
 static void on_standing(void *arg, const struct shed_server *server,
                         const struct shed_error *why, uint64_t before_us)
 {
@@ -140,7 +148,7 @@ static enum shed_code make_server_locked(struct shed_cluster *c, size_t i,
                                          struct shed_error *err)
 {
     const struct shed_server_hooks hooks = {
-        c, on_change, on_epoch, on_standing, on_breaker, on_elsewhere};
+        c, on_change, on_epoch, on_standing, on_lack, on_breaker, on_elsewhere};
     const struct shed_cluster_node *node = &c->map.node[i];
     struct shed_address *address;
     struct shed_server *server;

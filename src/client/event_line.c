@@ -64,6 +64,8 @@ static const struct kind {
                                  SHED_LOG_INFO, PACE_REPEATED},
     [SHED_EVENT_FLEET] = {"fleet_loads applies again", SHED_LOG_INFO,
                           SHED_LOG_WARNING, PACE_CHANGES},
+    [SHED_EVENT_LACKING] = {"Redis refuses a command", SHED_LOG_WARNING,
+                            SHED_LOG_WARNING, PACE_CHANGES},
 };
 
 _Static_assert(sizeof(kinds) / sizeof(*kinds) == SHED_EVENT_KINDS,

@@ -23,7 +23,7 @@
 #define SHED_LOG_TOLD_BYTES (SHED_LOG_LINE_BYTES + 96)
 
 enum {
-    SHED_EVENT_KINDS = SHED_EVENT_FLEET + 1,
+    SHED_EVENT_KINDS = SHED_EVENT_LACKING + 1,
     SHED_LOG_KINDS = 2 * SHED_EVENT_KINDS /* successes and failures */
 };
 

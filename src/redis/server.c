@@ -62,6 +62,13 @@ static void on_tick(void *arg)
     shed_links_close_idle(server->links);
 }
 
+static void on_lack(void *arg, enum shed_lack lack, const char *text)
+{
+    const struct shed_server *server = arg;
+
+    server->hooks.on_lack(server->hooks.arg, server, lack, text);
+}
+
 static bool on_elsewhere(void *arg, struct shed_call *call,
                          const struct shed_reply *reply)
 {
@@ -92,9 +99,13 @@ enum shed_code shed_server_create(struct shed_reactor *reactor,
 {
     struct shed_server *server = calloc(1, sizeof(*server));
     const struct shed_session_hooks on_session = {
-        server,   on_change,
-        on_epoch, on_standing,
-        on_tick,  hooks->on_elsewhere != NULL ? on_elsewhere : NULL};
+        server,
+        on_change,
+        on_epoch,
+        on_standing,
+        on_tick,
+        on_lack,
+        hooks->on_elsewhere != NULL ? on_elsewhere : NULL};
     enum shed_code code;
 
     *out = NULL;

@@ -35,6 +35,9 @@ struct shed_server_hooks {
      * how long it was so before, 0: it was not connected before either. */
     void (*on_standing)(void *arg, const struct shed_server *server,
                         const struct shed_error *why, uint64_t before_us);
+    /* as of a session */
+    void (*on_lack)(void *arg, const struct shed_server *server,
+                    enum shed_lack lack, const char *text);
     /* as of a gate */
     shed_gate_fn *on_breaker;
     /* as of a session; NULL is allowed */

@@ -49,6 +49,7 @@ struct shed_session {
     bool has_channel; /* the last try to subscribe has not failed */
     bool is_silent;   /* nothing has come since the last PING */
     bool is_on;
+    unsigned lacks; /* a bit for each that was told */
     atomic_bool is_settled;
     struct shed_post *waiting; /* posted once it is settled */
     /* the session's own calls */
@@ -59,6 +60,7 @@ struct shed_session {
     struct shed_call id;
     struct shed_call info;
     struct shed_call role;
+    struct shed_call numsub;
     struct shed_address *address; /* the gate's */
     struct shed_post follow; /* a link has left the server, or reached it */
     atomic_bool is_following, is_reached;
@@ -166,10 +168,22 @@ static void settle(void *arg)
 
 /* ------------------------------------------------------------- commands */
 
-static void ignore(void *arg, const struct shed_call_result *result)
+/* If a command was refused for good, say so, once. */
+static void note_lack(struct shed_session *p, enum shed_lack lack,
+                      const struct shed_reply *reply)
 {
-    (void)arg;
-    (void)result;
+    const char *text = shed_reply_error(reply);
+
+    if (text == NULL || shed_reply_trouble(reply) == SHED_TROUBLE_PASSING ||
+        (p->lacks >> lack & 1) != 0)
+        return;
+    p->lacks |= 1U << lack;
+    p->hooks.on_lack(p->hooks.arg, lack, text);
+}
+
+static void on_load(void *arg, const struct shed_call_result *result)
+{
+    note_lack(arg, SHED_LACK_SCRIPT_LOAD, result->reply);
 }
 
 /* Load the scripts, so that the first call of each need not be sent twice. */
@@ -183,7 +197,7 @@ static void load_scripts(struct shed_session *p)
         shed_args_add_text(&args, "LOAD");
         shed_args_add(&args, shed_script_texts[i].text,
                       shed_script_texts[i].size);
-        shed_pipe_call(p->commands, &p->load[i], &args, ignore, p);
+        shed_pipe_call(p->commands, &p->load[i], &args, on_load, p);
     }
 }
 
@@ -215,6 +229,7 @@ static void on_role(void *arg, const struct shed_call_result *result)
 {
     struct shed_session *p = arg;
 
+    note_lack(p, SHED_LACK_ROLE, result->reply);
     if (shed_reply_is_other_role(result->reply))
         shed_pipe_leave(p->commands);
 }
@@ -225,7 +240,8 @@ static void ask_role(struct shed_session *p)
 {
     struct shed_args args = {0};
 
-    if (p->role.fn != NULL || atomic_load(&p->address->is_role_refused))
+    if (p->role.fn != NULL || (atomic_load(&p->address->is_role_refused) &&
+                               (p->lacks >> SHED_LACK_ROLE & 1) != 0))
         return;
     shed_args_add_text(&args, "ROLE");
     shed_pipe_call(p->commands, &p->role, &args, on_role, p);
@@ -245,6 +261,7 @@ static void on_info(void *arg, const struct shed_call_result *result)
         update_identity(p);
     } else if (reply != NULL &&
                shed_reply_trouble(reply) != SHED_TROUBLE_PASSING) {
+        note_lack(p, SHED_LACK_INFO, reply);
         shed_server_run_refuse(&p->server);
     }
     if (shed_server_run_changes(&p->server) != changes)
@@ -279,6 +296,7 @@ static void on_tracking(void *arg, const struct shed_call_result *result)
         return;
     }
     /* if it was refused (ACL, an old server), only timers end waits */
+    note_lack(p, SHED_LACK_TRACKING, result->reply);
     if (p->channels == CHANNELS)
         begin_epoch(p, shed_reply_begins(result->reply, "OK"));
 }
@@ -305,6 +323,8 @@ static void on_commands_open(void *arg)
 
     p->hooks.on_standing(p->hooks.arg, NULL);
     ask_info(p);
+    if (atomic_load(&p->address->is_role_refused)) /* to tell it */
+        ask_role(p);
     load_scripts(p);
     ask_time(p);
     start_tracking(p);
@@ -364,6 +384,7 @@ static void on_client_id(void *arg, const struct shed_call_result *result)
 {
     struct shed_session *p = arg;
 
+    note_lack(p, SHED_LACK_CLIENT_ID, result->reply);
     if (shed_reply_integer(result->reply) < 0) {
         do_without_channel(p); /* refused */
         return;
@@ -426,6 +447,24 @@ static void on_invalidate(struct shed_session *p, const struct shed_reply *keys)
     }
 }
 
+static void on_numsub(void *arg, const struct shed_call_result *result)
+{
+    note_lack(arg, SHED_LACK_NUMSUB, result->reply);
+}
+
+/* Scripts ask that to find out who is alive, and do without the answer. */
+static void ask_numsub(struct shed_session *p)
+{
+    struct shed_args args = {0};
+
+    if (p->numsub.fn != NULL)
+        return;
+    shed_args_add_text(&args, "PUBSUB");
+    shed_args_add_text(&args, "NUMSUB");
+    shed_args_add_text(&args, p->channel);
+    shed_pipe_call(p->commands, &p->numsub, &args, on_numsub, p);
+}
+
 static void on_subscribed(struct shed_session *p)
 {
     p->has_channel = true;
@@ -436,6 +475,7 @@ static void on_subscribed(struct shed_session *p)
     shed_timer_stop(p->subscribing);
     update_identity(p);
     start_tracking(p);
+    ask_numsub(p);
 }
 
 static void on_push(void *arg, struct shed_reply *reply)
@@ -445,7 +485,10 @@ static void on_push(void *arg, struct shed_reply *reply)
     p->is_silent = false;
     if (shed_reply_error(reply) != NULL && p->channels < CHANNELS) {
         shed_timer_stop(p->subscribing);
+        note_lack(p, SHED_LACK_SUBSCRIBE, reply);
         do_without_channel(p);
+    } else if (shed_reply_error(reply) != NULL) {
+        note_lack(p, SHED_LACK_UNSUBSCRIBE, reply);
     } else if (shed_reply_begins(shed_reply_at(reply, 0), "subscribe")) {
         if (++p->channels == CHANNELS)
             on_subscribed(p);

@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "redis/acks.h"
+#include "redis/lacks.h"
 #include "redis/pipe.h"
 #include "redis/script.h"
 #include "redis/server_run.h"
@@ -45,6 +46,8 @@ struct shed_session_hooks {
     void (*on_standing)(void *arg, const struct shed_error *why);
     /* Every few seconds. */
     void (*on_tick)(void *arg);
+    /* The server refuses a command; once for each. text: its error. */
+    void (*on_lack)(void *arg, enum shed_lack lack, const char *text);
     /* As of a pipe; NULL is allowed. */
     bool (*on_elsewhere)(void *arg, struct shed_call *call,
                          const struct shed_reply *reply);

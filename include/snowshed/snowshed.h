@@ -430,6 +430,18 @@ struct shed_cache_options {
                              all processes. 0: the cache has no tags */
     uint64_t local_bytes; /* 65536..1 TiB (64 MiB); most memory for local rows,
                              of which one takes at most a sixteenth */
+    /*
+     * The near cache: a get takes a row from the memory of this process,
+     * without asking Redis. It ends when Redis announces that the row's key has
+     * changed: so a get can miss what was changed, by any client, in the last
+     * milliseconds, or, if announcements are lost, within near_ms. Writes of
+     * this process are seen by its gets at once. Needs SHED_WAIT_AUTO and, in
+     * Redis, the rights that pushes need, and to GETRANGE; else it stays empty.
+     */
+    uint64_t near_bytes; /* 1 MiB..1 TiB (0); most memory for it, beside
+                            local_bytes. 0: there is none */
+    uint64_t near_ms; /* 1..3600000 (10000); a row is taken for this long after
+                         Redis was last asked for it */
 };
 
 /* Rows are refreshed before they expire, and none is given out past its ttl. */
@@ -437,7 +449,7 @@ struct shed_cache_options {
     {                                                                          \
         sizeof(struct shed_cache_options), 300000, 10, 10000, 500, 10000,      \
             5000, 1048576, SHED_REDIS_DOWN_SOURCE, 50, 0, 0, 10000, 60000, 0,  \
-            10000, 67108864                                                    \
+            10000, 67108864, 0, 10000                                          \
     }
 
 /* An old row rather than a wait: for a minute after its ttl a row is given out
@@ -447,7 +459,7 @@ struct shed_cache_options {
     {                                                                          \
         sizeof(struct shed_cache_options), 300000, 10, 10000, 500, 10000,      \
             5000, 1048576, SHED_REDIS_DOWN_STALE, 50, 60000, 3600000, 10000,   \
-            60000, 200, 10000, 67108864                                        \
+            60000, 200, 10000, 67108864, 0, 10000                              \
     }
 
 #define SHED_NAME_MAX_BYTES 64 /* of a cache */
@@ -531,7 +543,8 @@ struct shed_get_options {
  * for all callers.
  *
  * key is any 1 to SHED_KEY_MAX_BYTES bytes. The value was current at some
- * instant during the call, unless its origin is SHED_ORIGIN_STALE.
+ * instant during the call, unless its origin is SHED_ORIGIN_STALE, or it is
+ * from the near cache (near_bytes).
  *
  * Blocks: until answered, timeout_ms at most.
  * Returns: SHED_OK and *out, a reference of yours (perhaps SHED_KIND_ABSENT);

@@ -81,7 +81,8 @@ extern "C" {
     X(tag_misses, "misses by the invalidation of a tag")                       \
     X(tag_invalidations, "tags invalidated, or all entries")                   \
     X(loads_failed, "loads that failed, for all keys alike")                   \
-    X(invalidations_repeated, "keys repeated at another server")
+    X(invalidations_repeated, "keys repeated at another server")               \
+    X(near_hits, "hits and negative hits by near rows, in no hit_us")
 
 /* The same of a lock: struct shed_lock_stats, snowshed_lock_<field>_total.
  * Re-entries by the holder are not counted. */
@@ -107,7 +108,7 @@ struct shed_histogram {
 
 /* New counters come at the ends of the two structs. */
 struct shed_stats {
-    struct shed_histogram hit_us;     /* gets answered at once */
+    struct shed_histogram hit_us;     /* gets answered at once, by Redis */
     struct shed_histogram miss_us;    /* gets that took the slow path */
     struct shed_histogram load_us;    /* calls of the source */
     struct shed_histogram batch_keys; /* keys per call of the source */

@@ -41,6 +41,27 @@ uint64_t shed_now_ms(void)
     return to_ms(read_clock(DEADLINE_CLOCK));
 }
 
+uint64_t shed_awake_ms(void)
+{
+    return to_ms(read_clock(CLOCK_MONOTONIC));
+}
+
+/* The coarse clock is that of the last tick, of which there are 100 per second
+ * or more. */
+#ifdef CLOCK_MONOTONIC_COARSE
+#define TICK_MS 10
+
+uint64_t shed_awake_by_ms(void)
+{
+    return to_ms(read_clock(CLOCK_MONOTONIC_COARSE)) + TICK_MS + 1;
+}
+#else
+uint64_t shed_awake_by_ms(void)
+{
+    return shed_awake_ms();
+}
+#endif
+
 uint64_t shed_wall_ms(void)
 {
     return to_ms(read_clock(CLOCK_REALTIME));

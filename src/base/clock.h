@@ -14,6 +14,11 @@ uint64_t shed_now_us(void);
  * a deadline. */
 uint64_t shed_wall_ms(void);
 
+/* A clock that does not count suspension, and is read in a quarter of the time:
+ * it is at or before shed_awake_by_ms, which is at most 20 ms ahead of it. */
+uint64_t shed_awake_ms(void);
+uint64_t shed_awake_by_ms(void);
+
 /* now + timeout without overflow. */
 static inline uint64_t shed_deadline_ms(uint64_t now_ms, uint64_t timeout_ms)
 {

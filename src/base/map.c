@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "base/hash.h"
-
 static size_t chain_of(const struct shed_map *map, uint64_t hash)
 {
     return (size_t)(hash >> 32) % map->count;
@@ -19,11 +17,6 @@ static struct shed_map_node *find_from(struct shed_map_node *node,
             (key.size > 0 && memcmp(node->key.at, key.at, key.size) != 0)))
         node = node->next;
     return node;
-}
-
-struct shed_map_key shed_map_key(const void *bytes, size_t size)
-{
-    return (struct shed_map_key){bytes, size, shed_hash(bytes, size, 0)};
 }
 
 void shed_map_init(struct shed_map *map, struct shed_map_node **chains,

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/hash.h"
+
 struct shed_map_key {
     const void *at; /* borrowed */
     size_t size;
@@ -26,7 +28,10 @@ struct shed_map {
     size_t count; /* of the chains */
 };
 
-struct shed_map_key shed_map_key(const void *bytes, size_t size);
+static inline struct shed_map_key shed_map_key(const void *bytes, size_t size)
+{
+    return (struct shed_map_key){bytes, size, shed_hash(bytes, size, 0)};
+}
 
 /* Make an empty map, with this array of chains. */
 void shed_map_init(struct shed_map *map, struct shed_map_node **chains,

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cpu.h"
+
 static struct shed_value_block *
 create(enum shed_kind kind, enum shed_origin origin, size_t size, size_t room)
 {
@@ -50,6 +52,29 @@ struct shed_value *shed_value_wrap(enum shed_kind kind, enum shed_origin origin,
     block->header = header;
     block->owner = owner;
     block->free_owner = free_owner;
+    return &block->value;
+}
+
+static void free_split(void *value)
+{
+    shed_value_unref(value);
+}
+
+_Static_assert(sizeof(struct shed_value_block) <= SHED_VALUE_SPLIT_BYTES,
+               "a handle fits");
+
+struct shed_value *shed_value_split(struct shed_value *value)
+{
+    struct shed_value_block *block =
+        aligned_alloc(SHED_CPU_LINE_BYTES, SHED_VALUE_SPLIT_BYTES);
+
+    if (block == NULL)
+        return NULL;
+    *block = (struct shed_value_block){.value = *value,
+                                       .header = shed_value_header(value),
+                                       .owner = shed_value_ref(value),
+                                       .free_owner = free_split};
+    atomic_init(&block->refs, 1);
     return &block->value;
 }
 

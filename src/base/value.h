@@ -29,6 +29,15 @@ struct shed_value *shed_value_wrap(enum shed_kind kind, enum shed_origin origin,
                                    size_t size, void *owner,
                                    void (*free_owner)(void *owner));
 
+/* Create another handle of a value: the same payload, counted on its own, in
+ * memory that shares no cache line. So threads that hold it do not write where
+ * holders of the first one do. It takes a reference of value.
+ * Returns NULL when out of memory. */
+struct shed_value *shed_value_split(struct shed_value *value);
+
+/* The memory of a handle that was split off. */
+#define SHED_VALUE_SPLIT_BYTES ((size_t)128)
+
 static inline const struct shed_value_block *
 shed_value_block(const struct shed_value *value)
 {

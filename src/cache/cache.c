@@ -14,6 +14,7 @@
 #include "base/thread.h"
 #include "cache/reads.h"
 #include "client/probe.h"
+#include "known/near.h"
 
 /* The ranges that snowshed.h states. */
 #define JITTER_MAX_PCT 90
@@ -25,6 +26,8 @@
 #define TAGS_MAX 100000
 #define LOCAL_MIN_BYTES 65536
 #define LOCAL_MAX_BYTES ((uint64_t)1 << 40)
+#define NEAR_MIN_BYTES ((uint64_t)1 << 20)
+#define NEAR_MAX_MS 3600000
 
 /* ----------------------------------------------------------------- checks */
 
@@ -53,6 +56,9 @@ static enum shed_code check_options(const struct shed_cache_options *o,
         {o->soft_timeout_ms, 0, SHED_TIMEOUT_MAX_MS, "cache soft_timeout_ms"},
         {o->tags_limit, 0, TAGS_MAX, "cache tags_limit"},
         {o->local_bytes, LOCAL_MIN_BYTES, LOCAL_MAX_BYTES, "cache local_bytes"},
+        {o->near_bytes, o->near_bytes > 0 ? NEAR_MIN_BYTES : 0, LOCAL_MAX_BYTES,
+         "cache near_bytes"},
+        {o->near_ms, 1, NEAR_MAX_MS, "cache near_ms"},
     };
     enum shed_code code =
         shed_check_ranges(ranges, sizeof(ranges) / sizeof(*ranges), err);
@@ -155,13 +161,20 @@ static enum shed_code open_parts(struct shed_cache *cache,
                                  struct shed_error *err)
 {
     const struct shed_cache_options *o = &cache->options;
-    bool keeps = o->redis_down == SHED_REDIS_DOWN_STALE;
+    uint64_t bytes = o->near_bytes;
+    bool is_near = bytes > 0;
     enum shed_code code;
 
+    if (shed_cache_takes_local(cache))
+        bytes += o->local_bytes;
     cache->reads = shed_reads_create(cache->client->links_limit);
-    if (keeps)
-        cache->local = shed_local_create((size_t)o->local_bytes, &cache->rule);
-    if (cache->reads == NULL || (keeps && cache->local == NULL))
+    if (bytes > 0)
+        cache->local = shed_local_create(
+            (size_t)bytes, is_near ? o->near_ms : 0, &cache->rule);
+    if (is_near && cache->local != NULL)
+        cache->near = shed_near_create(cache);
+    if (cache->reads == NULL || (bytes > 0 && cache->local == NULL) ||
+        (is_near && cache->near == NULL))
         return shed_fail_nomem(err, "a cache");
     code = o->tags_limit == 0
                ? SHED_OK
@@ -179,6 +192,7 @@ static enum shed_code open_parts(struct shed_cache *cache,
 /* What does not depend on the client's process. */
 static void free_cache(struct shed_cache *cache)
 {
+    shed_near_destroy(cache->near);
     shed_local_destroy(cache->local);
     shed_reads_destroy(cache->reads);
     free(cache);
@@ -240,6 +254,7 @@ static void *close_cache(void *handle)
     if (shed_client_check(cache->client, NULL) == SHED_OK) {
         if (cache->tag_log != NULL)
             shed_tag_log_leave(cache->tag_log);
+        shed_near_close(cache->near);
         shed_flights_close(cache->flights);
         shed_fleet_leave(cache->fleet);
         shed_delivery_close(cache->delivery, cache->options.timeout_ms);

@@ -10,6 +10,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 
+#define US_PER_MS 1000
+
 /* ------------------------------------------------------------------- terms */
 
 SHED_CHECK_OPTIONS(shed_get_options);
@@ -55,7 +57,8 @@ enum shed_code shed_get_take_options(const struct shed_cache *cache,
     }
     soft_ms = o.soft_timeout_ms > 0 ? o.soft_timeout_ms
                                     : cache->options.soft_timeout_ms;
-    takes_local = cache->local != NULL && o.allow_stale != SHED_STALE_NEVER;
+    takes_local =
+        shed_cache_takes_local(cache) && o.allow_stale != SHED_STALE_NEVER;
     *out = (struct shed_terms){
         .rule = rule,
         /* the call may need an old value to fall back on; or what a flight
@@ -65,12 +68,20 @@ enum shed_code shed_get_take_options(const struct shed_cache *cache,
                        o.allow_stale == SHED_STALE_ALLOWED,
         .takes_local = takes_local,
         .only_cached = o.only_cached != 0,
-        .deadline_ms = shed_cache_deadline_ms(cache, o.timeout_ms),
+        .timeout_ms =
+            o.timeout_ms > 0 ? o.timeout_ms : cache->options.timeout_ms,
         .soft_timeout_ms = soft_ms,
-        .soft_deadline_ms =
-            soft_ms > 0 ? shed_deadline_ms(shed_now_ms(), soft_ms) : UINT64_MAX,
         .errors = o.errors};
     return SHED_OK;
+}
+
+void shed_get_begin(struct shed_terms *terms, uint64_t now_ms)
+{
+    uint64_t soft_ms = terms->soft_timeout_ms;
+
+    terms->deadline_ms = shed_deadline_ms(now_ms, terms->timeout_ms);
+    terms->soft_deadline_ms =
+        soft_ms > 0 ? shed_deadline_ms(now_ms, soft_ms) : UINT64_MAX;
 }
 
 /* --------------------------------------------------------------- the get */
@@ -103,27 +114,40 @@ static enum shed_code get_slow(struct shed_cache *cache,
     return item.code;
 }
 
-/* Get a key that has been checked. */
-static enum shed_code get(struct shed_cache *cache, struct shed_bytes key,
-                          const struct shed_terms *terms, uint64_t start_us,
+/* Get a key that has no row near by its cache's rule, or a call with options.
+ */
+static enum shed_code get(struct shed_cache *cache,
+                          const struct shed_named_key *named,
+                          const struct shed_get_options *options,
                           struct shed_value **out, struct shed_error *err)
 {
-    struct shed_named_key named;
+    struct shed_freshness_rule rule;
+    struct shed_terms terms;
     struct shed_look look = {.value = NULL};
-    struct shed_error why = {SHED_OK, ""};
-    enum shed_code code = SHED_OK;
+    struct shed_error why;
+    uint64_t start_us;
+    enum shed_code code =
+        shed_get_take_options(cache, options, &rule, &terms, err);
 
-    shed_key_name(cache->name, key, &named);
-    if (looks_first(cache, terms, &named.key))
-        code = shed_look(cache, &named.key, terms, &look, &why);
+    if (code != SHED_OK)
+        return code;
+    if (options != NULL)
+        *out =
+            shed_look_near(cache, &named->key, terms.rule, terms.only_cached);
+    if (*out != NULL)
+        return SHED_OK;
+    start_us = shed_now_us();
+    shed_get_begin(&terms, start_us / US_PER_MS);
+    if (looks_first(cache, &terms, &named->key))
+        code = shed_look(cache, &named->key, &terms, &look, &why);
     *out = look.value;
     if (*out != NULL) {
         shed_histogram_add(&cache->counters.hit_us, shed_now_us() - start_us);
         return SHED_OK;
     }
     if (code == SHED_OK) {
-        code = get_slow(cache, &named, terms, &look, out, &why);
-        if (!terms->only_cached)
+        code = get_slow(cache, named, &terms, &look, out, &why);
+        if (!terms.only_cached)
             shed_histogram_add(&cache->counters.miss_us,
                                shed_now_us() - start_us);
     }
@@ -137,18 +161,19 @@ enum shed_code shed_get(struct shed_cache *cache, struct shed_bytes key,
                         const struct shed_get_options *options,
                         struct shed_value **out, struct shed_error *err)
 {
-    struct shed_freshness_rule rule;
-    struct shed_terms terms;
-    uint64_t start_us = shed_now_us();
+    struct shed_named_key named;
     enum shed_code code;
 
     if (out == NULL)
         return shed_fail(err, SHED_EINVAL, "shed_get: out is NULL");
     *out = NULL;
-    code = shed_get_take_options(cache, options, &rule, &terms, err);
+    code = shed_cache_check_call(cache, SHED_TIMEOUT_DEFAULT, err);
     if (code == SHED_OK)
         code = shed_cache_check_key(key, "key", err);
     if (code != SHED_OK)
         return code;
-    return get(cache, key, &terms, start_us, out, err);
+    shed_key_name(cache->name, key, &named);
+    if (options == NULL) /* to read the defaults takes longer than this */
+        *out = shed_look_near(cache, &named.key, &cache->rule, false);
+    return *out != NULL ? SHED_OK : get(cache, &named, options, out, err);
 }

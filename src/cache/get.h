@@ -16,14 +16,17 @@ struct shed_gets {
 };
 
 /* Check the options of a call that blocks, which may be NULL, and make its
- * terms; *own is memory for a rule of its own. Returns: SHED_OK; SHED_EINVAL,
- * SHED_EFORKED.
+ * terms; *own is memory for a rule of its own.
+ * Returns: SHED_OK; SHED_EINVAL, SHED_EFORKED.
  */
 SHED_MUST_CHECK enum shed_code
 shed_get_take_options(const struct shed_cache *cache,
                       const struct shed_get_options *options,
                       struct shed_freshness_rule *own, struct shed_terms *out,
                       struct shed_error *err);
+
+/* The call begins to wait now: set what the terms have from the clock. */
+void shed_get_begin(struct shed_terms *terms, uint64_t now_ms);
 
 /* The slow path: join a flight for each item that is a miss (its code is
  * SHED_OK, and it has no value), and wait until all have answered, or the

@@ -2,6 +2,7 @@
  * rest. */
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "cache/get.h"
 #include "redis/frame.h"
@@ -13,11 +14,14 @@
 /* What a call owns; arrays of as many as it has keys. */
 struct batch {
     struct shed_named_key *named;
+    struct shed_look *looks;
+    struct shed_caller *callers;
+    /* in the first get_count: of the GETs, in their order */
     struct shed_args *args;
     struct shed_reply **replies;
-    struct shed_look *looks;
     struct shed_link_use *uses;
-    struct shed_caller *callers;
+    size_t *gets; /* which key it is of */
+    size_t get_count;
 };
 
 static void destroy_batch(struct batch *b)
@@ -28,6 +32,7 @@ static void destroy_batch(struct batch *b)
     free(b->looks);
     free(b->uses);
     free(b->callers);
+    free(b->gets);
 }
 
 static enum shed_code create_batch(struct batch *b, size_t count,
@@ -40,8 +45,10 @@ static enum shed_code create_batch(struct batch *b, size_t count,
     b->looks = calloc(count, sizeof(*b->looks));
     b->uses = calloc(count + 1, sizeof(*b->uses));
     b->callers = calloc(count, sizeof(*b->callers));
+    b->gets = calloc(count, sizeof(*b->gets));
     if (b->named != NULL && b->args != NULL && b->replies != NULL &&
-        b->looks != NULL && b->uses != NULL && b->callers != NULL)
+        b->looks != NULL && b->uses != NULL && b->callers != NULL &&
+        b->gets != NULL)
         return SHED_OK;
     destroy_batch(b);
     return shed_fail_nomem(err, "shed_get_many");
@@ -77,8 +84,24 @@ static unsigned together_of(const struct shed_cache *cache)
     return fit < TOGETHER_MAX ? (unsigned)fit : TOGETHER_MAX;
 }
 
-/* All GETs in one pipeline. Afterwards an item has its value, or the code of
- * its failure, or is a miss. */
+/* Prepare the GET of item i. Returns: until when to wait for it. */
+static uint64_t add_get(struct shed_cache *cache, struct batch *b, size_t i,
+                        const struct shed_terms *terms)
+{
+    const struct shed_key *key = &b->named[i].key;
+    struct shed_args *args = &b->args[b->get_count];
+
+    shed_look_begin(cache, key, &b->looks[i]);
+    b->gets[b->get_count++] = i;
+    args->is_guarded = true;
+    args->together = together_of(cache);
+    shed_args_add_text(args, "GET");
+    shed_args_add(args, key->redis, key->redis_size);
+    return shed_look_until_ms(cache, key, terms);
+}
+
+/* Take what is near, and all GETs of the others in one pipeline. Afterwards an
+ * item has its value, or the code of its failure, or is a miss. */
 static void try_get_many(struct shed_cache *cache, struct batch *b,
                          struct shed_item *items, size_t count,
                          const struct shed_terms *terms)
@@ -90,24 +113,26 @@ static void try_get_many(struct shed_cache *cache, struct batch *b,
     for (size_t i = 0; i < count; i++) {
         uint64_t one_ms;
         shed_key_name(cache->name, items[i].key, &b->named[i]);
-        shed_look_begin(cache, &b->named[i].key, &b->looks[i]);
-        one_ms = shed_look_until_ms(cache, &b->named[i].key, terms);
+        items[i].value = shed_look_near(cache, &b->named[i].key, terms->rule,
+                                        terms->only_cached);
+        items[i].code = SHED_OK;
+        if (items[i].value != NULL)
+            continue;
+        one_ms = add_get(cache, b, i, terms);
         until_ms = one_ms > until_ms ? one_ms : until_ms;
-        b->args[i].is_guarded = true;
-        b->args[i].together = together_of(cache);
-        shed_args_add_text(&b->args[i], "GET");
-        shed_args_add(&b->args[i], b->named[i].key.redis,
-                      b->named[i].key.redis_size);
     }
-    code = shed_look_call(cache, b->args, count, b->replies, b->uses, until_ms,
-                          &all);
-    for (size_t i = 0; i < count; i++) {
+    if (b->get_count == 0)
+        return;
+    code = shed_look_call(cache, b->args, b->get_count, b->replies, b->uses,
+                          until_ms, &all);
+    for (size_t g = 0; g < b->get_count; g++) {
+        size_t i = b->gets[g];
         const struct shed_key *key = &b->named[i].key;
         struct shed_error why = all;
         enum shed_code item_code = code;
         if (code == SHED_OK)
-            item_code = shed_look_at(cache, key, terms, b->replies[i],
-                                     &b->uses[i], &b->looks[i], &why);
+            item_code = shed_look_at(cache, key, terms, b->replies[g],
+                                     &b->uses[g], &b->looks[i], &why);
         if (item_code != SHED_OK)
             item_code =
                 shed_look_without_redis(cache, key, terms, &why, &b->looks[i]);
@@ -199,6 +224,7 @@ enum shed_code shed_get_many(struct shed_cache *cache, struct shed_item *items,
         code = shed_get_take_options(cache, options, &rule, &terms, &why);
     if (code == SHED_OK && count > 0)
         code = create_batch(&b, count, &why);
+    shed_get_begin(&terms, shed_now_ms());
     if (code != SHED_OK || count == 0)
         return fail_items(items, count, terms.errors, &why, err);
     return get_many(cache, items, count, &terms, &b, err);

@@ -13,6 +13,7 @@
 #include "base/value.h"
 #include "entry/entry_value.h"
 #include "cache/reads.h"
+#include "known/near.h"
 
 #define US_PER_MS 1000
 
@@ -132,6 +133,8 @@ static void weigh(struct shed_cache *cache, const struct shed_key *key,
     }
     if (freshness != SHED_FRESHNESS_FRESH && !terms->only_cached)
         refresh(cache, key, value);
+    if (cache->near != NULL && freshness != SHED_FRESHNESS_STALE)
+        shed_near_ask(cache->near, key);
     if (!terms->is_second)
         note_hit(cache, key, value);
     out->value = value;
@@ -166,26 +169,37 @@ static enum shed_code read_entry(struct shed_cache *cache,
     return state == SHED_ENTRY_OK ? shed_fail_nomem(err, "a value") : SHED_OK;
 }
 
-/* ----------------------------------------------------------- without Redis */
+/* ----------------------------------------------------------- in place of it */
 
-static void free_local(void *value)
+struct shed_value *shed_look_near(struct shed_cache *cache,
+                                  const struct shed_key *key,
+                                  const struct shed_freshness_rule *rule,
+                                  bool only_cached)
 {
-    shed_value_unref(value);
+    bool is_due;
+    struct shed_value *value;
+
+    if (cache->near == NULL)
+        return NULL;
+    value = shed_near_get(cache->near, key, rule, &is_due);
+    if (value != NULL && is_due && !only_cached)
+        refresh(cache, key, value);
+    return value;
 }
+
+/* ----------------------------------------------------------- without Redis */
 
 /* A value that differs from the one that is kept in its origin and age. */
 static struct shed_value *make_stale(const struct shed_local_row *row)
 {
-    struct shed_value *local = row->value;
-    struct shed_value *value = shed_value_wrap(
-        local->kind, SHED_ORIGIN_STALE, shed_value_header(local), local->data,
-        local->size, local, free_local);
+    struct shed_value *value = shed_value_split(row->value);
 
-    if (value == NULL) {
-        shed_value_unref(local);
+    shed_value_unref(row->value);
+    if (value == NULL)
         return NULL;
-    }
+    value->origin = SHED_ORIGIN_STALE;
     value->age_ms = row->age_ms;
+    value->fresh_ms = 0;
     return value;
 }
 
@@ -409,7 +423,7 @@ enum shed_code shed_look(struct shed_cache *cache, const struct shed_key *key,
 
     shed_look_begin(cache, key, &get.begun);
     *out = get.begun;
-    if (out->is_missed && cache->local == NULL)
+    if (out->is_missed && !shed_cache_takes_local(cache))
         return SHED_OK; /* whatever GET would find is of no use */
     if (can_share(&get))
         is_shared = shed_reads_run(cache->reads, key, get.until_ms, send_get,

@@ -18,12 +18,22 @@ struct shed_terms {
                          shed_look_fall_back */
     bool looks_first; /* even where a flight is under way */
     bool takes_local; /* what the process has kept, if Redis cannot be read */
-    uint64_t deadline_ms;
+    uint64_t timeout_ms;
     uint64_t soft_timeout_ms;
+    /* set by shed_get_begin */
+    uint64_t deadline_ms;
     uint64_t soft_deadline_ms; /* then an old value will do; not before the
                                   deadline: never */
     struct shed_error *errors; /* of a call with many keys; may be NULL */
 };
+
+/* Take a row that is near in place of a read, by the rule of the terms, and
+ * begin a refresh if it is due and the terms allow it. Returns: a reference, or
+ * NULL. */
+struct shed_value *shed_look_near(struct shed_cache *cache,
+                                  const struct shed_key *key,
+                                  const struct shed_freshness_rule *rule,
+                                  bool only_cached);
 
 /* Read a key, which must be named, by a GET in this thread or by one that other
  * callers of the key share; or take what is kept, if Redis cannot be read.

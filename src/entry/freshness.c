@@ -78,6 +78,7 @@ static bool is_due(const struct shed_freshness_rule *rule,
         return false;
     age_ms = (double)(now_ms - times->written_ms);
     due_ms = (double)life_ms * (double)rule->refresh_after_pct / 100;
+
     early_ms = fmin(shed_freshness_early_ms(times->cost_ms, random),
                     due_ms / EARLY_PART);
     return age_ms + early_ms >= due_ms;
@@ -138,6 +139,16 @@ shed_freshness_judge(const struct shed_freshness_rule *rule,
         return SHED_FRESHNESS_STALE;
     return past_ms < rule->if_error_ms ? SHED_FRESHNESS_EXPIRED
                                        : SHED_FRESHNESS_OVER;
+}
+
+uint64_t shed_freshness_calm_ms(const struct shed_freshness_rule *rule,
+                                uint64_t fresh_ms)
+{
+    double due_ms = (double)fresh_ms * (double)rule->refresh_after_pct / 100;
+
+    return rule->refresh_after_pct > 0
+               ? (uint64_t)(due_ms - due_ms / EARLY_PART)
+               : fresh_ms;
 }
 
 uint64_t shed_freshness_kept_ms(const struct shed_freshness_rule *rule,

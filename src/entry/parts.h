@@ -6,6 +6,8 @@
 #ifndef SHED_PARTS_H
 #define SHED_PARTS_H
 
+#include <stdbool.h>
+
 #include <snowshed/snowshed.h>
 
 #include "base/stats.h"
@@ -20,7 +22,8 @@ struct shed_cache {
     struct shed_freshness_rule rule; /* of the options */
     char name[SHED_NAME_MAX_BYTES + 1];
     struct shed_reads *reads;
-    struct shed_local *local;     /* NULL unless redis_down is STALE */
+    struct shed_local *local;     /* NULL: it keeps no rows */
+    struct shed_near *near;       /* NULL unless near_bytes is set */
     struct shed_tag_log *tag_log; /* NULL: it has none */
     struct shed_delivery *delivery;
     struct shed_flights *flights;
@@ -28,5 +31,11 @@ struct shed_cache {
     /* atomic */
     struct shed_counters counters;
 };
+
+/* Whether it gives out local rows while Redis cannot be read. */
+static inline bool shed_cache_takes_local(const struct shed_cache *cache)
+{
+    return cache->options.redis_down == SHED_REDIS_DOWN_STALE;
+}
 
 #endif

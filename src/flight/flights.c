@@ -19,6 +19,7 @@
 #include "base/container.h"
 #include "base/error.h"
 #include "base/mutex.h"
+#include "known/near.h"
 
 /* A lease record outlives the longest load, by as much as it takes to publish
  * what was loaded. */
@@ -54,6 +55,7 @@ static void on_change(struct shed_listener *listener, const char *key,
     size_t size = shed_entry_key_size(key, key_size);
     struct shed_waiters *waiters = shed_table_next_of(table, NULL, key, size);
 
+    shed_near_change(flights_of(listener)->shared.cache->near, key, key_size);
     while (waiters != NULL) {
         struct shed_waiters *next =
             shed_table_next_of(table, waiters, key, size);
@@ -71,6 +73,7 @@ static void tell_epoch(struct shed_waiters *waiters)
 
 static void on_epoch(struct shed_listener *listener)
 {
+    shed_near_epoch(flights_of(listener)->shared.cache->near);
     shed_table_each(flights_of(listener)->shared.table, tell_epoch);
 }
 
@@ -279,7 +282,7 @@ enum shed_code shed_flights_create(struct shed_cache *cache,
         .lease_ms = o->lease_ms,
         .load_timeout_ms = load_timeout_ms,
         .load_when_down = o->redis_down != SHED_REDIS_DOWN_FAIL,
-        .refresh_when_down = cache->local != NULL,
+        .refresh_when_down = shed_cache_takes_local(cache),
         .pause_ms = o->failure_ttl_ms > PAUSE_MIN_MS ? o->failure_ttl_ms
                                                      : PAUSE_MIN_MS};
     shed_write_digits(fs->shared.lease_ms, o->lease_ms);

@@ -3,6 +3,16 @@
  * its own and an equal part of the memory. Its invariant: whenever a lock is
  * free, what its shard has allocated is within its part.
  *
+ * Many threads may read one row that is near, so reads must not write to memory
+ * that threads on other processors write. A shard's lock is a "big reader"
+ * lock (of Linux's lglocks, by I. Molnar and R. Russell): a mutex for each
+ * processor, of which a reader takes that of its own, and a writer takes all.
+ * And a row gives out handles of its value, one for each processor, which are
+ * counted apart (shed_value_split). Both cost a reader two atomic operations on
+ * memory that its processor has already. What was ruled out: epochs or a
+ * seqlock with deferred freeing spare the mutex, about 10 ns of a hit, but not
+ * the count, and need a list of all threads.
+ *
  * What leaves when a shard is full is decided by SIEVE (Y. Zhang, J. Yang,
  * Y. Yue, Y. Vigfusson, K. V. Rashmi, "SIEVE is Simpler than LRU: an Efficient
  * Turn-Key Eviction Algorithm for Web Caches", NSDI 2024). Rows are in a queue
@@ -19,6 +29,7 @@
 
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/cpu.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "base/mutex.h"
@@ -45,17 +56,32 @@ struct row {
     uint64_t kept_ms; /* monotonic */
     uint64_t age_ms;  /* then */
     uint64_t ttl_ms;
+    uint64_t cost_ms;
     uint64_t end_ms; /* the age from which it is never given out */
     uint64_t position;
     struct shed_row_version version;
-    size_t bytes; /* that are freed with it */
-    bool is_visited;
-    char key[];
+    size_t bytes;          /* that are freed with it */
+    uint64_t known_ms;     /* when it was last known to be current; awake */
+    uint64_t known_age_ms; /* then */
+    uint64_t calm_ms;      /* the age until which it is calm */
+    unsigned epoch;        /* of the shard, then; 0: it never was */
+    bool is_asked;         /* whether it is current */
+    atomic_bool is_visited;
+    char *key;
+    struct shed_value *handle[]; /* of its value, for each processor; NULL: not
+                                    made yet. Under that one's mutex alone */
+};
+
+/* A processor's mutex of a shard. */
+struct lane {
+    _Alignas(SHED_CPU_LINE_BYTES) struct shed_mutex mu;
 };
 
 struct shard {
-    struct shed_mutex mu;
-    /* under mu */
+    struct lane *lane;
+    /* read under any lane's mutex, written under all */
+    unsigned changes; /* pushes, and what else may end that a row is near */
+    unsigned epoch;
     struct shed_map map;
     struct shed_list order; /* the oldest first */
     struct shed_node *hand; /* NULL: at the oldest */
@@ -65,6 +91,9 @@ struct shard {
 struct shed_local {
     /* set at creation */
     const struct shed_freshness_rule *rule;
+    uint64_t near_ms;
+    unsigned lanes;    /* of a shard */
+    struct lane *lane; /* of all shards */
     size_t page_bytes;
     size_t chains;      /* of a shard */
     size_t limit_bytes; /* of the rows of a shard */
@@ -87,6 +116,35 @@ static struct shard *shard_of(struct shed_local *local, struct shed_map_key key)
     return &local->shard[key.hash % SHARDS];
 }
 
+/* To read. Returns: the number of the lane, for unlock. */
+static unsigned lock(struct shed_local *local, struct shard *shard)
+{
+    unsigned lane = shed_cpu_copy(local->lanes);
+
+    shed_mutex_lock(&shard->lane[lane].mu);
+    return lane;
+}
+
+static void unlock(struct shard *shard, unsigned lane)
+{
+    shed_mutex_unlock(&shard->lane[lane].mu);
+}
+
+/* To write. The order of mutexes knows the first; the others are behind it. */
+static void lock_all(struct shed_local *local, struct shard *shard)
+{
+    shed_mutex_lock(&shard->lane[0].mu);
+    for (unsigned i = 1; i < local->lanes; i++)
+        (void)pthread_mutex_lock(&shard->lane[i].mu.mutex);
+}
+
+static void unlock_all(struct shed_local *local, struct shard *shard)
+{
+    for (unsigned i = local->lanes; i-- > 1;)
+        (void)pthread_mutex_unlock(&shard->lane[i].mu.mutex);
+    shed_mutex_unlock(&shard->lane[0].mu);
+}
+
 static struct row *row_of(struct shed_node *node)
 {
     return shed_container_of(node, struct row, in_order);
@@ -101,7 +159,15 @@ static struct row *find_locked(const struct shard *shard,
     return node != NULL ? shed_container_of(node, struct row, in_map) : NULL;
 }
 
-static void remove_locked(struct shard *shard, struct row *row)
+static void visit(struct row *row)
+{
+    /* it is read first, because a write would take the line from the others */
+    if (!atomic_load_explicit(&row->is_visited, memory_order_relaxed))
+        atomic_store_explicit(&row->is_visited, true, memory_order_relaxed);
+}
+
+static void remove_locked(const struct shed_local *local, struct shard *shard,
+                          struct row *row)
 {
     if (shard->hand == &row->in_order)
         shard->hand = row->in_order.after;
@@ -109,6 +175,8 @@ static void remove_locked(struct shard *shard, struct row *row)
     shed_list_remove(&shard->order, &row->in_order);
     shard->rows--;
     shard->bytes -= row->bytes;
+    for (unsigned i = 0; i < local->lanes; i++)
+        shed_value_unref(row->handle[i]);
     shed_value_unref(row->value);
     free(row);
 }
@@ -122,17 +190,19 @@ static void insert_locked(struct shard *shard, struct row *row)
 }
 
 /* There is a row. */
-static void evict_locked(struct shard *shard)
+static void evict_locked(const struct shed_local *local, struct shard *shard)
 {
     struct shed_node *at =
         shard->hand != NULL ? shard->hand : shard->order.first;
 
-    while (row_of(at)->is_visited) {
-        row_of(at)->is_visited = false;
+    while (
+        atomic_load_explicit(&row_of(at)->is_visited, memory_order_relaxed)) {
+        atomic_store_explicit(&row_of(at)->is_visited, false,
+                              memory_order_relaxed);
         at = at->after != NULL ? at->after : shard->order.first;
     }
     shard->hand = at;
-    remove_locked(shard, row_of(at));
+    remove_locked(local, shard, row_of(at));
 }
 
 /* ------------------------------------------------------------------- rows */
@@ -191,30 +261,47 @@ static uint64_t end_of(const struct shed_local *local,
                : shed_freshness_kept_ms(local->rule, row->ttl_ms);
 }
 
+static uint64_t calm_of(const struct shed_local *local,
+                        const struct shed_local_row *row)
+{
+    return row->value->kind == SHED_KIND_ABSENT
+               ? row->ttl_ms
+               : shed_freshness_calm_ms(local->rule, row->ttl_ms);
+}
+
 /* Returns: NULL if it is over, too large, or memory is out. */
 static struct row *create_row(const struct shed_local *local,
                               struct shed_map_key key,
                               const struct shed_local_row *from,
                               uint64_t now_ms)
 {
-    size_t bytes = allocated_bytes(local, sizeof(struct row) + key.size) +
-                   value_bytes(local, from->value);
+    const size_t handles = local->lanes * sizeof(struct shed_value *);
+    size_t bytes =
+        allocated_bytes(local, sizeof(struct row) + handles + key.size) +
+        value_bytes(local, from->value);
     uint64_t end_ms = end_of(local, from);
     struct row *row;
 
+    if (local->near_ms > 0)
+        bytes += local->lanes *
+                 (SHED_VALUE_SPLIT_BYTES + SHED_CPU_LINE_BYTES + MALLOC_BYTES);
+
     if (from->age_ms >= end_ms || bytes > local->limit_bytes)
         return NULL;
-    row = malloc(sizeof(*row) + key.size);
+    row = calloc(1, sizeof(*row) + handles + key.size);
     if (row == NULL)
         return NULL;
     *row = (struct row){.value = shed_value_ref(from->value),
                         .kept_ms = now_ms,
                         .age_ms = from->age_ms,
                         .ttl_ms = from->ttl_ms,
+                        .cost_ms = from->cost_ms,
                         .end_ms = end_ms,
+                        .calm_ms = calm_of(local, from),
                         .position = from->position,
                         .version = version_of(from),
                         .bytes = bytes};
+    row->key = (char *)(row->handle + local->lanes);
     memcpy(row->key, key.at, key.size);
     row->in_map.key = key;
     row->in_map.key.at = row->key;
@@ -239,11 +326,11 @@ static void replace_locked(const struct shed_local *local, struct shard *shard,
                            struct row *old, struct row *row)
 {
     if (old != NULL)
-        remove_locked(shard, old);
+        remove_locked(local, shard, old);
     if (row == NULL)
         return;
     while (shard->bytes + row->bytes > local->limit_bytes)
-        evict_locked(shard);
+        evict_locked(local, shard);
     insert_locked(shard, row);
 }
 
@@ -270,14 +357,14 @@ void shed_local_keep(struct shed_local *local, struct shed_entry_key key,
     if (local == NULL)
         return;
     shard = shard_of(local, kept);
-    shed_mutex_lock(&shard->mu);
+    lock_all(local, shard);
     old = find_locked(shard, kept);
     if (old != NULL &&
         (is_same_entry(old->value, row->value) || is_older(row, old, now_ms)))
-        old->is_visited = true;
+        visit(old);
     else if (atomic_load(drops_of(local, kept)) == mark.drops)
         replace_locked(local, shard, old, create_row(local, kept, row, now_ms));
-    shed_mutex_unlock(&shard->mu);
+    unlock_all(local, shard);
 }
 
 void shed_local_keep_entry(struct shed_local *local, struct shed_entry_key key,
@@ -293,7 +380,8 @@ void shed_local_keep_entry(struct shed_local *local, struct shed_entry_key key,
     row = (struct shed_local_row){
         .value = value,
         .age_ms = shed_left_ms(server_ms, times->written_ms),
-        .ttl_ms = shed_left_ms(times->until_ms, times->written_ms)};
+        .ttl_ms = shed_left_ms(times->until_ms, times->written_ms),
+        .cost_ms = times->cost_ms};
     shed_local_keep(local, key, mark, &row, shed_now_ms());
 }
 
@@ -308,20 +396,20 @@ bool shed_local_find(struct shed_local *local, struct shed_entry_key key,
         return false;
     wanted = shed_map_key(key.at, key.size);
     shard = shard_of(local, wanted);
-    shed_mutex_lock(&shard->mu);
+    lock_all(local, shard);
     row = find_locked(shard, wanted);
     if (row != NULL && age_of(row, now_ms) >= row->end_ms) {
-        remove_locked(shard, row);
+        remove_locked(local, shard, row);
         row = NULL;
     }
     if (row != NULL) {
-        row->is_visited = true;
+        visit(row);
         *out = (struct shed_local_row){.value = shed_value_ref(row->value),
                                        .age_ms = age_of(row, now_ms),
                                        .ttl_ms = row->ttl_ms,
                                        .position = row->position};
     }
-    shed_mutex_unlock(&shard->mu);
+    unlock_all(local, shard);
     return row != NULL;
 }
 
@@ -332,11 +420,11 @@ void shed_local_forget(struct shed_local *local, struct shed_entry_key key,
     struct shard *shard = shard_of(local, wanted);
     struct row *row;
 
-    shed_mutex_lock(&shard->mu);
+    lock_all(local, shard);
     row = find_locked(shard, wanted);
     if (row != NULL && row->value == value)
-        remove_locked(shard, row);
-    shed_mutex_unlock(&shard->mu);
+        remove_locked(local, shard, row);
+    unlock_all(local, shard);
 }
 
 void shed_local_drop(struct shed_local *local, struct shed_entry_key key)
@@ -349,62 +437,219 @@ void shed_local_drop(struct shed_local *local, struct shed_entry_key key)
         return;
     wanted = shed_map_key(key.at, key.size);
     shard = shard_of(local, wanted);
-    shed_mutex_lock(&shard->mu);
+    lock_all(local, shard);
     atomic_fetch_add(drops_of(local, wanted), 1);
+    shard->changes++;
     row = find_locked(shard, wanted);
     if (row != NULL)
-        remove_locked(shard, row);
-    shed_mutex_unlock(&shard->mu);
+        remove_locked(local, shard, row);
+    unlock_all(local, shard);
 }
 
-static void clear_locked(struct shard *shard)
+static void clear_locked(const struct shed_local *local, struct shard *shard)
 {
     while (shard->order.first != NULL)
-        remove_locked(shard, row_of(shard->order.first));
+        remove_locked(local, shard, row_of(shard->order.first));
 }
 
 void shed_local_drop_all(struct shed_local *local)
 {
     for (size_t i = 0; local != NULL && i < SHARDS; i++) {
         struct shard *shard = &local->shard[i];
-        shed_mutex_lock(&shard->mu);
+        lock_all(local, shard);
         for (size_t n = i; n < NUMBERS; n += SHARDS)
             atomic_fetch_add(&local->drops[n], 1);
-        clear_locked(shard);
-        shed_mutex_unlock(&shard->mu);
+        shard->changes++;
+        clear_locked(local, shard);
+        unlock_all(local, shard);
+    }
+}
+
+/* ------------------------------------------------------------------- near */
+
+static bool is_near(const struct shed_local *local, const struct shard *shard,
+                    const struct row *row, uint64_t now_ms)
+{
+    return row->epoch == shard->epoch &&
+           shed_left_ms(now_ms, row->known_ms) < local->near_ms;
+}
+
+/* The handle of a lane. If there is no memory for another, one that shows a
+ * lesser age has to do. Returns: NULL if there is none. */
+static struct shed_value *handle_of(struct row *row, unsigned lane,
+                                    uint64_t age_ms)
+{
+    struct shed_value *old = row->handle[lane], *value;
+
+    if (old != NULL && age_ms < old->age_ms + SHED_LOCAL_AGE_STEP_MS)
+        return old;
+    value = shed_value_split(row->value);
+    if (value == NULL)
+        return old;
+    value->origin = SHED_ORIGIN_REDIS;
+    value->age_ms = age_ms;
+    value->fresh_ms = shed_left_ms(row->ttl_ms, age_ms);
+    shed_value_unref(old);
+    row->handle[lane] = value;
+    return value;
+}
+
+bool shed_local_find_near(struct shed_local *local, struct shed_entry_key key,
+                          uint64_t now_ms, struct shed_local_near *out)
+{
+    const uint64_t written_ms = 1; /* 0 would be an unknown clock */
+    struct shed_map_key wanted = shed_map_key(key.at, key.size);
+    struct shard *shard = shard_of(local, wanted);
+    unsigned lane = lock(local, shard);
+    struct row *row = find_locked(shard, wanted);
+
+    out->value = NULL;
+    out->lane = lane;
+    if (row != NULL && is_near(local, shard, row, now_ms)) {
+        uint64_t known_ms = shed_left_ms(now_ms, row->known_ms);
+        uint64_t age_ms = shed_deadline_ms(row->known_age_ms, known_ms);
+        visit(row);
+        out->value = handle_of(row, lane, age_ms);
+        out->times = (struct shed_freshness_times){
+            .written_ms = written_ms,
+            .until_ms = shed_deadline_ms(written_ms, row->ttl_ms),
+            .cost_ms = row->cost_ms};
+        out->now_ms = shed_deadline_ms(written_ms, age_ms);
+        out->known_ms = known_ms;
+        out->is_calm = age_ms < row->calm_ms;
+    }
+    if (out->value != NULL)
+        (void)shed_value_ref(out->value);
+    unlock(shard, lane);
+    return out->value != NULL;
+}
+
+bool shed_local_asks(struct shed_local *local, struct shed_entry_key key,
+                     uint64_t now_ms)
+{
+    struct shed_map_key wanted = shed_map_key(key.at, key.size);
+    struct shard *shard = shard_of(local, wanted);
+    struct row *row;
+    bool asks;
+
+    lock_all(local, shard);
+    row = find_locked(shard, wanted);
+    asks = row != NULL && !row->is_asked &&
+           shed_value_header(row->value) != NULL &&
+           !is_near(local, shard, row, now_ms);
+    if (asks)
+        row->is_asked = true;
+    unlock_all(local, shard);
+    return asks;
+}
+
+unsigned shed_local_changes(struct shed_local *local, struct shed_entry_key key)
+{
+    struct shard *shard = shard_of(local, shed_map_key(key.at, key.size));
+    unsigned lane = lock(local, shard), changes = shard->changes;
+
+    unlock(shard, lane);
+    return changes;
+}
+
+void shed_local_confirm(struct shed_local *local, struct shed_entry_key key,
+                        unsigned changes, const void *header, uint64_t now_ms)
+{
+    struct shed_map_key wanted = shed_map_key(key.at, key.size);
+    struct shard *shard = shard_of(local, wanted);
+    struct row *row;
+
+    lock_all(local, shard);
+    row = find_locked(shard, wanted);
+    if (row != NULL) {
+        const void *own = shed_value_header(row->value);
+        row->is_asked = false;
+        if (changes == shard->changes && header != NULL && own != NULL &&
+            memcmp(header, own, SHED_ENTRY_HEADER_BYTES) == 0) {
+            row->known_ms = now_ms;
+            row->known_age_ms = age_of(row, shed_now_ms());
+            row->epoch = shard->epoch;
+        }
+    }
+    unlock_all(local, shard);
+}
+
+void shed_local_change(struct shed_local *local, struct shed_entry_key key)
+{
+    struct shed_map_key wanted = shed_map_key(key.at, key.size);
+    struct shard *shard = shard_of(local, wanted);
+    struct row *row;
+
+    lock_all(local, shard);
+    shard->changes++;
+    row = find_locked(shard, wanted);
+    if (row != NULL)
+        row->epoch = 0;
+    unlock_all(local, shard);
+}
+
+void shed_local_change_all(struct shed_local *local)
+{
+    for (size_t i = 0; i < SHARDS; i++) {
+        struct shard *shard = &local->shard[i];
+        lock_all(local, shard);
+        shard->changes++;
+        if (++shard->epoch == 0)
+            shard->epoch = 1;
+        unlock_all(local, shard);
     }
 }
 
 /* ---------------------------------------------------------- begin and end */
 
+static size_t lanes_bytes(const struct shed_local *local)
+{
+    return SHARDS * local->lanes * sizeof(struct lane);
+}
+
 static size_t overhead_bytes(const struct shed_local *local)
 {
     return allocated_bytes(local, sizeof(*local)) +
+           allocated_bytes(local, lanes_bytes(local)) +
            SHARDS * allocated_bytes(local, local->chains *
                                                sizeof(struct shed_map_node *));
 }
 
-static bool init_shard(struct shard *shard, size_t count)
+static void destroy_lanes(struct shard *shard, unsigned count)
+{
+    while (count-- > 0)
+        shed_mutex_destroy(&shard->lane[count].mu);
+}
+
+static bool init_shard(const struct shed_local *local, struct shard *shard,
+                       struct lane *lane)
 {
     struct shed_map_node **chains =
-        malloc(count * sizeof(struct shed_map_node *));
+        malloc(local->chains * sizeof(struct shed_map_node *));
+    unsigned i = 0;
 
-    if (chains == NULL || shed_mutex_init(&shard->mu, SHED_RANK_LOCAL) != 0) {
+    shard->lane = lane;
+    shard->epoch = 1;
+    while (chains != NULL && i < local->lanes &&
+           shed_mutex_init(&lane[i].mu, SHED_RANK_LOCAL) == 0)
+        i++;
+    if (i < local->lanes) {
+        destroy_lanes(shard, i);
         free(chains);
         return false;
     }
-    shed_map_init(&shard->map, chains, count);
+    shed_map_init(&shard->map, chains, local->chains);
     return true;
 }
 
-static void fini_shard(struct shard *shard)
+static void fini_shard(const struct shed_local *local, struct shard *shard)
 {
-    clear_locked(shard);
+    clear_locked(local, shard);
     free(shard->map.chains);
-    shed_mutex_destroy(&shard->mu);
+    destroy_lanes(shard, local->lanes);
 }
 
-struct shed_local *shed_local_create(size_t limit_bytes,
+struct shed_local *shed_local_create(size_t limit_bytes, uint64_t near_ms,
                                      const struct shed_freshness_rule *rule)
 {
     struct shed_local *local = calloc(1, sizeof(*local));
@@ -413,26 +658,38 @@ struct shed_local *shed_local_create(size_t limit_bytes,
     if (local == NULL)
         return NULL;
     local->rule = rule;
+    local->near_ms = near_ms;
+    local->lanes = near_ms > 0 ? shed_cpu_copies() : 1;
+    local->lane = aligned_alloc(SHED_CPU_LINE_BYTES, lanes_bytes(local));
+    if (local->lane == NULL) {
+        free(local);
+        return NULL;
+    }
     local->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     local->chains = limit_bytes / SHARDS / CHAIN_BYTES + 1;
     overhead = overhead_bytes(local);
     if (limit_bytes > overhead)
         local->limit_bytes = (limit_bytes - overhead) / SHARDS;
     for (i = 0; i < SHARDS; i++)
-        if (!init_shard(&local->shard[i], local->chains))
+        if (!init_shard(local, &local->shard[i],
+                        local->lane + i * local->lanes))
             break;
     if (i == SHARDS)
         return local;
     while (i-- > 0)
-        fini_shard(&local->shard[i]);
+        fini_shard(local, &local->shard[i]);
+    free(local->lane);
     free(local);
     return NULL;
 }
 
 void shed_local_destroy(struct shed_local *local)
 {
-    for (size_t i = 0; local != NULL && i < SHARDS; i++)
-        fini_shard(&local->shard[i]);
+    if (local == NULL)
+        return;
+    for (size_t i = 0; i < SHARDS; i++)
+        fini_shard(local, &local->shard[i]);
+    free(local->lane);
     free(local);
 }
 
@@ -444,10 +701,10 @@ struct shed_local_size shed_local_size(struct shed_local *local)
         size.bytes = overhead_bytes(local);
     for (size_t i = 0; local != NULL && i < SHARDS; i++) {
         struct shard *shard = &local->shard[i];
-        shed_mutex_lock(&shard->mu);
+        unsigned lane = lock(local, shard);
         size.rows += shard->rows;
         size.bytes += shard->bytes;
-        shed_mutex_unlock(&shard->mu);
+        unlock(shard, lane);
     }
     return size;
 }

@@ -1,15 +1,18 @@
 /*
- * Local rows: what a process still has of a cache's rows, for the time when
- * Redis cannot be read (SHED_REDIS_DOWN_STALE): of each key the row that it was
- * given or has loaded last, in a bounded memory. It keeps references of values
- * and copies none.
+ * Local rows: what a process still has of a cache's rows: of each key the row
+ * that it was given or has loaded last, in a bounded memory. It keeps
+ * references of values and copies none. A row has two uses: it is given out
+ * while Redis cannot be read (SHED_REDIS_DOWN_STALE), and in place of a GET
+ * while it is *near* (near_bytes): known to be what Redis has.
  *
  * A row that was read before its key was dropped must not be kept afterwards.
  * So a reader takes a mark before it begins to read. If the key is dropped
  * after the mark, the row is refused.
  *
  * Pushes drop nothing: they come for few keys, and also for what this process
- * has published itself.
+ * has published itself. A push ends that a row is near. A row becomes near when
+ * a read of its key that Redis tracks has found the same entry, and no push has
+ * come since before that read was sent (near.h); it is so for near_ms at most.
  *
  * Any thread. local may be NULL where nothing is kept.
  */
@@ -29,9 +32,9 @@ struct shed_local;
 
 /* Keep rows in up to limit_bytes, which covers all memory in use here. A row
  * that takes more than a sixteenth of it is not kept. rule says how long a row
- * may be given out, and must outlive the object.
+ * may be given out, and must outlive the object. near_ms 0: no row is near.
  * Returns: NULL when out of memory. */
-struct shed_local *shed_local_create(size_t limit_bytes,
+struct shed_local *shed_local_create(size_t limit_bytes, uint64_t near_ms,
                                      const struct shed_freshness_rule *rule);
 void shed_local_destroy(struct shed_local *local);
 
@@ -46,8 +49,9 @@ struct shed_local_mark shed_local_mark(struct shed_local *local,
 
 struct shed_local_row {
     struct shed_value *value;
-    uint64_t age_ms; /* now */
-    uint64_t ttl_ms; /* how long it is fresh, from age 0 */
+    uint64_t age_ms;  /* now */
+    uint64_t ttl_ms;  /* how long it is fresh, from age 0 */
+    uint64_t cost_ms; /* of its load; as of an entry */
     /* of a row that was loaded; what Redis has carries its own */
     uint64_t position; /* see tags.h */
     struct shed_row_version version;
@@ -85,6 +89,51 @@ void shed_local_drop(struct shed_local *local, struct shed_entry_key key);
 
 /* The same for all keys. */
 void shed_local_drop_all(struct shed_local *local);
+
+/* ----------------------------------------------------------------- near */
+
+/* A row that is near. The value is a reference of the caller's, to a handle
+ * whose age_ms is up to SHED_LOCAL_AGE_STEP_MS behind. */
+struct shed_local_near {
+    struct shed_value *value;
+    struct shed_freshness_times times; /* as if it was written at 1 */
+    uint64_t now_ms;                   /* in the same reckoning */
+    uint64_t known_ms; /* how long ago it was last known to be current */
+    bool is_calm;      /* by its age it is fresh, and not due whatever is drawn,
+                          unless the call has a rule of its own */
+    unsigned lane;     /* shed_cpu_copy, as it was used */
+};
+
+#define SHED_LOCAL_AGE_STEP_MS 100
+
+/* Find a row that is near. Threads that run on different processors write to no
+ * common memory here. now_ms is shed_awake_by_ms, here and below, which is read
+ * in a quarter of the time. While the machine is suspended near_ms does not
+ * go on; afterwards the session's PING finds a connection that was lost.
+ * Returns: false: there is none. */
+bool shed_local_find_near(struct shed_local *local, struct shed_entry_key key,
+                          uint64_t now_ms, struct shed_local_near *out);
+
+/* Returns: whether the row of a key, read from Redis, is to become near: then
+ * shed_local_confirm must be called; true once until then. */
+bool shed_local_asks(struct shed_local *local, struct shed_entry_key key,
+                     uint64_t now_ms);
+
+/* To be noted before a read of the key is sent that Redis tracks. */
+unsigned shed_local_changes(struct shed_local *local,
+                            struct shed_entry_key key);
+
+/* That read has found an entry with this header, or NULL. The row becomes near
+ * if it is the same, and nothing has changed since changes was noted, at
+ * now_ms. */
+void shed_local_confirm(struct shed_local *local, struct shed_entry_key key,
+                        unsigned changes, const void *header, uint64_t now_ms);
+
+/* A push: the key has changed. The row is near no longer. */
+void shed_local_change(struct shed_local *local, struct shed_entry_key key);
+
+/* Pushes have ended, or may have been lost: no row is near. */
+void shed_local_change_all(struct shed_local *local);
 
 struct shed_local_size {
     uint64_t rows, bytes;

@@ -4,6 +4,7 @@
 #include <snowshed/stats.h>
 
 #include "cache/cache.h"
+#include "known/near.h"
 #include "lock/engine.h"
 #include "stats/text.h"
 
@@ -17,6 +18,8 @@ enum shed_code shed_stats_read(const struct shed_cache *cache,
 
     if (code != SHED_OK)
         return code;
+    if (cache->near != NULL)
+        shed_near_count(cache->near);
     shed_counters_read(&cache->counters, &all);
     memcpy(out, &all, size);
     return SHED_OK;
@@ -44,6 +47,8 @@ static struct shed_subject cache_subject(const void *list, size_t i)
     struct shed_server_status redis;
     struct shed_local_size local = shed_local_size(cache->local);
 
+    if (cache->near != NULL)
+        shed_near_count(cache->near);
     shed_client_read(cache->client, &redis);
     return (struct shed_subject){.name = cache->name,
                                  .name_size = strlen(cache->name),

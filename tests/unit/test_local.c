@@ -76,7 +76,7 @@ static bool has(struct shed_local *local, unsigned i, uint64_t now_ms)
 
 START_TEST(a_row_is_found_until_its_windows_end)
 {
-    struct shed_local *local = shed_local_create(AMPLE_BYTES, &rule);
+    struct shed_local *local = shed_local_create(AMPLE_BYTES, 0, &rule);
     struct shed_value *row = create_value(SHED_KIND_ROW, 3);
     struct shed_value *absent = create_value(SHED_KIND_ABSENT, 0);
     struct shed_local_row found;
@@ -101,7 +101,7 @@ END_TEST
 
 START_TEST(what_was_read_before_a_drop_is_refused)
 {
-    struct shed_local *local = shed_local_create(AMPLE_BYTES, &rule);
+    struct shed_local *local = shed_local_create(AMPLE_BYTES, 0, &rule);
     struct shed_local_mark before = shed_local_mark(local, key_of(0));
     struct shed_value *value = create_value(SHED_KIND_ROW, 3);
 
@@ -153,7 +153,7 @@ static struct shed_value *read_value(size_t size, char nonce)
 
 START_TEST(the_same_entry_is_kept_once_and_another_replaces_it)
 {
-    struct shed_local *local = shed_local_create(AMPLE_BYTES, &rule);
+    struct shed_local *local = shed_local_create(AMPLE_BYTES, 0, &rule);
     struct shed_value *value[] = {read_value(100, 'a'), read_value(100, 'a'),
                                   read_value(100, 'b')};
 
@@ -209,7 +209,7 @@ static bool keep_loaded(struct shed_local *local, uint64_t version)
 START_TEST(a_load_replaces_no_higher_version)
 {
     const struct shed_row_version none = {.is_known = false};
-    struct shed_local *local = shed_local_create(AMPLE_BYTES, &rule);
+    struct shed_local *local = shed_local_create(AMPLE_BYTES, 0, &rule);
 
     ck_assert(keep_loaded(local, 5));
     ck_assert(!keep_loaded(local, 4));
@@ -226,7 +226,7 @@ END_TEST
 
 START_TEST(what_redis_has_replaces_a_higher_version)
 {
-    struct shed_local *local = shed_local_create(AMPLE_BYTES, &rule);
+    struct shed_local *local = shed_local_create(AMPLE_BYTES, 0, &rule);
 
     ck_assert(keep_read(local, 7));
     ck_assert(keep_read(local, 1));
@@ -238,7 +238,7 @@ END_TEST
 START_TEST(a_load_replaces_a_higher_version_that_is_over)
 {
     const struct shed_row_version five = {.number = 5, .is_known = true};
-    struct shed_local *local = shed_local_create(AMPLE_BYTES, &rule);
+    struct shed_local *local = shed_local_create(AMPLE_BYTES, 0, &rule);
 
     ck_assert(keep_loaded(local, 7));
     ck_assert(!keep_loaded_at(local, five, TTL_MS + rule.if_error_ms - 1));
@@ -249,7 +249,7 @@ END_TEST
 
 START_TEST(a_row_is_forgotten_unless_another_is_there)
 {
-    struct shed_local *local = shed_local_create(AMPLE_BYTES, &rule);
+    struct shed_local *local = shed_local_create(AMPLE_BYTES, 0, &rule);
     struct shed_local_mark before = shed_local_mark(local, key_of(0));
     struct shed_value *first = create_value(SHED_KIND_ROW, 3);
     struct shed_value *second = create_value(SHED_KIND_ROW, 3);
@@ -270,7 +270,7 @@ END_TEST
 
 START_TEST(an_entry_of_unknown_age_is_not_kept)
 {
-    struct shed_local *local = shed_local_create(AMPLE_BYTES, &rule);
+    struct shed_local *local = shed_local_create(AMPLE_BYTES, 0, &rule);
     struct shed_value *value = read_value(100, 'a');
     const struct shed_freshness_times times = {.written_ms = 70,
                                                .until_ms = 70 + TTL_MS};
@@ -294,7 +294,7 @@ END_TEST
 START_TEST(
     a_row_that_is_too_large_takes_the_place_of_the_older_one_all_the_same)
 {
-    struct shed_local *local = shed_local_create(65536, &rule);
+    struct shed_local *local = shed_local_create(65536, 0, &rule);
 
     (void)keep_new(local, 0, 10);
     ck_assert(has(local, 0, 0));
@@ -323,7 +323,7 @@ static void keep_and_compare(size_t rows, size_t size, size_t limit,
 {
     struct shed_value **values = calloc(rows, sizeof(*values));
     size_t before = given(), used;
-    struct shed_local *local = shed_local_create(limit, &rule);
+    struct shed_local *local = shed_local_create(limit, 0, &rule);
 
     for (size_t i = 0; i < rows; i++) {
         char key[16];
@@ -466,7 +466,7 @@ static void run_schedule(unsigned seed, size_t limit)
 {
     memset(&m, 0, sizeof(m));
     srand(seed);
-    m.local = shed_local_create(limit, &rule);
+    m.local = shed_local_create(limit, 0, &rule);
     m.now_ms = 1000000;
     for (uint64_t number = 1; number <= 300; number++)
         step(number, limit);
@@ -565,7 +565,7 @@ static void name_keys_of_a_shard(void)
 /* How many rows of one size a shard keeps. */
 static size_t find_capacity(size_t limit)
 {
-    struct shed_local *local = shed_local_create(limit, &rule);
+    struct shed_local *local = shed_local_create(limit, 0, &rule);
     size_t rows;
 
     for (unsigned i = 0; i < KEYS; i++)
@@ -603,13 +603,154 @@ START_TEST(rows_leave_as_sieve_says)
     name_keys_of_a_shard();
     capacity = find_capacity(LIMIT);
     for (unsigned seed = 0; seed < 1000; seed++) {
-        struct shed_local *local = shed_local_create(LIMIT, &rule);
+        struct shed_local *local = shed_local_create(LIMIT, 0, &rule);
         srand(seed);
         s = (struct sieve){.capacity = capacity};
         for (int i = 0; i < 200; i++)
             sieve_step(local);
         shed_local_destroy(local);
     }
+}
+END_TEST
+
+/* ------------------------------------------------------------------- near */
+
+enum { NEAR_MS = 100 };
+
+/* A row of one key that is not near yet, and its entry, whose first bytes are
+ * all that distinguishes it here. */
+static struct {
+    struct shed_local *local;
+    unsigned char header[SHED_ENTRY_HEADER_BYTES];
+} n;
+
+static void keep_nothing(void *owner)
+{
+    (void)owner;
+}
+
+static void near_up(void)
+{
+    struct shed_value *value = shed_value_wrap(
+        SHED_KIND_ROW, SHED_ORIGIN_REDIS, n.header, "row", 3, &n, keep_nothing);
+
+    name_keys();
+    n.local = shed_local_create(AMPLE_BYTES, NEAR_MS, &rule);
+    ck_assert_ptr_nonnull(value);
+    keep_at(n.local, 0, shed_local_mark(n.local, key_of(0)), value, 0,
+            shed_now_ms());
+    shed_value_unref(value);
+}
+
+static bool has_near(uint64_t now_ms)
+{
+    struct shed_local_near row;
+
+    if (!shed_local_find_near(n.local, key_of(0), now_ms, &row))
+        return false;
+    shed_value_unref(row.value);
+    return true;
+}
+
+static void confirm(unsigned changes)
+{
+    shed_local_confirm(n.local, key_of(0), changes, n.header, 1000);
+}
+
+static unsigned changes(void)
+{
+    return shed_local_changes(n.local, key_of(0));
+}
+
+START_TEST(a_row_is_near_from_its_confirmation_for_a_while)
+{
+    near_up();
+    ck_assert(!has_near(1000));
+    confirm(changes());
+    ck_assert(has_near(1000));
+    ck_assert(has_near(1000 + NEAR_MS - 1));
+    ck_assert(!has_near(1000 + NEAR_MS));
+    shed_local_destroy(n.local);
+}
+END_TEST
+
+START_TEST(a_row_is_asked_for_once)
+{
+    near_up();
+    ck_assert(shed_local_asks(n.local, key_of(0), 1000));
+    ck_assert(!shed_local_asks(n.local, key_of(0), 1000));
+    shed_local_confirm(n.local, key_of(0), changes(), NULL, 1000);
+    ck_assert(!has_near(1000));
+    ck_assert(shed_local_asks(n.local, key_of(0), 1000));
+    confirm(changes());
+    ck_assert(!shed_local_asks(n.local, key_of(0), 1000));
+    ck_assert(shed_local_asks(n.local, key_of(0), 1000 + NEAR_MS));
+    ck_assert(!shed_local_asks(n.local, key_of(1), 1000));
+    shed_local_destroy(n.local);
+}
+END_TEST
+
+static void change_it(void)
+{
+    shed_local_change(n.local, key_of(0));
+}
+
+static void change_all(void)
+{
+    shed_local_change_all(n.local);
+}
+
+static void drop_it(void)
+{
+    shed_local_drop(n.local, key_of(0));
+}
+
+static void drop_all(void)
+{
+    shed_local_drop_all(n.local);
+}
+
+static void (*const ends[])(void) = {change_it, change_all, drop_it, drop_all};
+
+START_TEST(what_ends_it_also_ends_the_question_under_way)
+{
+    unsigned before;
+
+    near_up();
+    before = changes();
+    confirm(before);
+    ck_assert(has_near(1000));
+    ends[_i]();
+    ck_assert(!has_near(1000));
+    confirm(before);
+    ck_assert(!has_near(1000));
+    ck_assert_uint_ne(changes(), before);
+    shed_local_destroy(n.local);
+}
+END_TEST
+
+START_TEST(another_entry_is_not_near)
+{
+    unsigned char other[SHED_ENTRY_HEADER_BYTES] = {[40] = 1};
+
+    near_up();
+    shed_local_confirm(n.local, key_of(0), changes(), other, 1000);
+    ck_assert(!has_near(1000));
+    shed_local_destroy(n.local);
+}
+END_TEST
+
+START_TEST(handles_outlive_their_row)
+{
+    struct shed_local_near row;
+
+    near_up();
+    confirm(changes());
+    ck_assert(shed_local_find_near(n.local, key_of(0), 1000, &row));
+    ck_assert(row.is_calm);
+    shed_local_destroy(n.local);
+    ck_assert_mem_eq(row.value->data, "row", 3);
+    shed_value_unref(row.value);
 }
 END_TEST
 
@@ -632,6 +773,12 @@ int main(void)
 
     tcase_add_checked_fixture(tc, name_keys, NULL);
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, a_row_is_near_from_its_confirmation_for_a_while);
+    tcase_add_test(tc, a_row_is_asked_for_once);
+    tcase_add_loop_test(tc, what_ends_it_also_ends_the_question_under_way, 0,
+                        4);
+    tcase_add_test(tc, another_entry_is_not_near);
+    tcase_add_test(tc, handles_outlive_their_row);
     tcase_add_test(tc, a_row_is_found_until_its_windows_end);
     tcase_add_test(tc, what_was_read_before_a_drop_is_refused);
     tcase_add_test(tc, the_same_entry_is_kept_once_and_another_replaces_it);

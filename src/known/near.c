@@ -1,0 +1,311 @@
+/*
+ * Questions whether rows are current. Its invariant: a row becomes near only by
+ * an answer to a question that was sent while changes were announced, over the
+ * connection of which they are; and no change was announced between the two.
+ * Both happen on the reactor thread, and so does the end of an epoch.
+ */
+#include "known/near.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/container.h"
+#include "base/cpu.h"
+#include "base/latch.h"
+#include "base/mutex.h"
+#include "base/random.h"
+#include "base/value.h"
+#include "known/local.h"
+#include "known/tag_log.h"
+
+/* The questions that may be under way. A row that finds no place is asked for
+ * at its next GET. */
+#define QUESTIONS_MAX 4096
+
+/* The last byte of the header. */
+#define LAST_BYTE "63"
+_Static_assert(SHED_ENTRY_HEADER_BYTES == 64, "that is its last byte");
+
+struct question {
+    struct question *next;
+    struct shed_near *near;
+    struct shed_call call;
+    unsigned changes;
+    uint64_t sent_ms;
+    size_t size;
+    char key[];
+};
+
+/* Hits on one processor; not yet in the cache's counters. */
+struct hits {
+    _Alignas(SHED_CPU_LINE_BYTES) _Atomic uint64_t rows;
+    _Atomic uint64_t absent;
+};
+
+struct shed_near {
+    struct hits hits[SHED_CPU_COPIES_MAX];
+    /* set at creation */
+    struct shed_cache *cache;
+    struct shed_local *local;
+    struct shed_post post;
+    /* atomic */
+    atomic_size_t count; /* of all questions */
+
+    struct shed_mutex mu;
+    /* under mu */
+    struct question *asked; /* to be sent; NULL: post is not posted */
+
+    /* reactor thread only */
+    struct shed_latch *end; /* set when it closes */
+};
+
+static struct shed_entry_key key_of(const struct question *q)
+{
+    return (struct shed_entry_key){q->key, q->size};
+}
+
+/* ------------------------------------------------------------- the questions
+ */
+
+static void leave(struct shed_near *near)
+{
+    if (atomic_fetch_sub(&near->count, 1) == 1 && near->end != NULL)
+        shed_latch_count_down(near->end, 1);
+}
+
+/* header: NULL if there is no answer. */
+static void end(struct question *q, const void *header)
+{
+    struct shed_near *near = q->near;
+
+    shed_local_confirm(near->local, key_of(q), q->changes, header, q->sent_ms);
+    free(q);
+    leave(near);
+}
+
+static void on_answer(void *arg, const struct shed_call_result *result)
+{
+    struct question *q = arg;
+    size_t size = 0;
+    const char *bytes = shed_reply_bytes(result->reply, &size);
+
+    end(q, size == SHED_ENTRY_HEADER_BYTES ? bytes : NULL);
+}
+
+static void send_question(struct question *q)
+{
+    struct shed_near *near = q->near;
+    struct shed_client *client = near->cache->client;
+    struct shed_args args = {0};
+
+    if (near->end != NULL ||
+        !shed_session_is_on(shed_client_session(client, q->key, q->size))) {
+        end(q, NULL);
+        return;
+    }
+    q->changes = shed_local_changes(near->local, key_of(q));
+    q->sent_ms = shed_awake_ms();
+    args.is_guarded = true;
+    shed_args_add_text(&args, "GETRANGE");
+    shed_args_add(&args, q->key, q->size);
+    shed_args_add_text(&args, "0");
+    shed_args_add_text(&args, LAST_BYTE);
+    shed_client_send(client, &q->call, &args, on_answer, q);
+}
+
+static void send_posted(struct shed_post *post)
+{
+    struct shed_near *near = shed_container_of(post, struct shed_near, post);
+    struct question *q, *next;
+
+    shed_mutex_lock(&near->mu);
+    q = near->asked;
+    near->asked = NULL;
+    shed_mutex_unlock(&near->mu);
+    for (; q != NULL; q = next) {
+        next = q->next;
+        send_question(q);
+    }
+}
+
+static struct question *create_question(struct shed_near *near,
+                                        struct shed_entry_key key)
+{
+    struct question *q = calloc(1, sizeof(*q) + key.size);
+
+    if (q == NULL)
+        return NULL;
+    q->near = near;
+    q->size = key.size;
+    memcpy(q->key, key.at, key.size);
+    return q;
+}
+
+void shed_near_ask(struct shed_near *near, const struct shed_key *key)
+{
+    struct shed_entry_key entry = shed_key_of_entry(key);
+    struct question *q;
+    bool is_first;
+
+    if (atomic_load_explicit(&near->count, memory_order_relaxed) >=
+            QUESTIONS_MAX ||
+        !shed_local_asks(near->local, entry, shed_awake_by_ms()))
+        return;
+    q = create_question(near, entry);
+    if (q == NULL) {
+        shed_local_confirm(near->local, entry, 0, NULL, 0);
+        return;
+    }
+    atomic_fetch_add(&near->count, 1);
+    shed_mutex_lock(&near->mu);
+    is_first = near->asked == NULL;
+    q->next = near->asked;
+    near->asked = q;
+    shed_mutex_unlock(&near->mu);
+    if (is_first)
+        shed_reactor_post(near->cache->client->reactor, &near->post);
+}
+
+/* ------------------------------------------------------------------ the hits
+ */
+
+/* "No such row" is not refreshed. */
+static enum shed_freshness judge(const struct shed_freshness_rule *rule,
+                                 const struct shed_local_near *row)
+{
+    const struct shed_freshness_rule strict = {.max_age_ms = rule->max_age_ms};
+    bool is_absent = row->value->kind == SHED_KIND_ABSENT;
+
+    if (rule->max_age_ms == 0 && row->is_calm)
+        return SHED_FRESHNESS_FRESH;
+    if (rule->max_age_ms > 0 && row->known_ms > rule->max_age_ms)
+        return SHED_FRESHNESS_AGED;
+    return shed_freshness_judge(is_absent ? &strict : rule, &row->times,
+                                row->now_ms, shed_random_jitter());
+}
+
+/* By its tags. While the log is not known, the GET reads it. */
+static bool is_admitted(const struct shed_near *near,
+                        const struct shed_value *value)
+{
+    struct shed_tag_log *log = near->cache->tag_log;
+
+    return log == NULL || (shed_tag_log_is_known(log) &&
+                           shed_tag_log_admits(log, shed_value_header(value)));
+}
+
+static void count_hit(struct shed_near *near, const struct shed_local_near *row)
+{
+    struct hits *hits = &near->hits[row->lane];
+
+    shed_count(
+        row->value->kind == SHED_KIND_ABSENT ? &hits->absent : &hits->rows, 1);
+}
+
+struct shed_value *shed_near_get(struct shed_near *near,
+                                 const struct shed_key *key,
+                                 const struct shed_freshness_rule *rule,
+                                 bool *is_due)
+{
+    struct shed_local_near row;
+    enum shed_freshness freshness;
+
+    if (!shed_local_find_near(near->local, shed_key_of_entry(key),
+                              shed_awake_by_ms(), &row))
+        return NULL;
+    freshness = judge(rule, &row);
+    *is_due = freshness == SHED_FRESHNESS_DUE;
+    if ((freshness == SHED_FRESHNESS_FRESH || *is_due) &&
+        is_admitted(near, row.value)) {
+        count_hit(near, &row);
+        return row.value;
+    }
+    shed_value_unref(row.value);
+    return NULL;
+}
+
+void shed_near_count(struct shed_near *near)
+{
+    struct shed_counters *counters = &near->cache->counters;
+
+    for (unsigned i = 0; i < SHED_CPU_COPIES_MAX; i++) {
+        uint64_t rows = atomic_exchange(&near->hits[i].rows, 0);
+        uint64_t absent = atomic_exchange(&near->hits[i].absent, 0);
+        shed_count(&counters->hits, rows);
+        shed_count(&counters->negative_hits, absent);
+        shed_count(&counters->near_hits, rows + absent);
+    }
+}
+
+/* -------------------------------------------------------------------- pushes
+ */
+
+void shed_near_change(struct shed_near *near, const char *key, size_t size)
+{
+    if (near != NULL)
+        shed_local_change(near->local, (struct shed_entry_key){key, size});
+}
+
+void shed_near_epoch(struct shed_near *near)
+{
+    if (near != NULL)
+        shed_local_change_all(near->local);
+}
+
+/* ------------------------------------------------------------- begin and end
+ */
+
+struct shed_near *shed_near_create(struct shed_cache *cache)
+{
+    struct shed_near *near = aligned_alloc(SHED_CPU_LINE_BYTES, sizeof(*near));
+
+    if (near == NULL)
+        return NULL;
+    memset(near, 0, sizeof(*near));
+    near->cache = cache;
+    near->local = cache->local;
+
+    near->post.run = send_posted;
+    if (shed_mutex_init(&near->mu, SHED_RANK_NEAR) == 0)
+        return near;
+    free(near);
+    return NULL;
+}
+
+struct closing {
+    struct shed_near *near;
+    struct shed_latch idle;
+};
+
+static void close_on_reactor(void *arg)
+{
+    struct closing *c = arg;
+
+    c->near->end = &c->idle;
+    if (atomic_load(&c->near->count) == 0)
+        shed_latch_count_down(&c->idle, 1);
+}
+
+void shed_near_close(struct shed_near *near)
+{
+    struct closing c = {near, SHED_LATCH_INIT(1)};
+
+    if (near == NULL)
+        return;
+    shed_reactor_run(near->cache->client->reactor, close_on_reactor, &c);
+    (void)shed_latch_wait(&c.idle, UINT64_MAX);
+}
+
+void shed_near_destroy(struct shed_near *near)
+{
+    if (near == NULL)
+        return;
+    for (struct question *q = near->asked, *next; q != NULL; q = next) {
+        next = q->next; /* in a forked child */
+        free(q);
+    }
+    shed_mutex_destroy(&near->mu);
+    free(near);
+}

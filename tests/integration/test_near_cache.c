@@ -1,0 +1,494 @@
+/* The near cache: gets that ask Redis nothing, and what ends that. Changes are
+ * made by commands on connections of their own, as redis-cli makes them. */
+#include <stdio.h>
+#include <string.h>
+
+#include "support/fixture.h"
+
+enum { NEAR_BYTES = 4 << 20, GETS = 50 };
+
+static struct fixture fixture;
+static struct proxy proxy;
+
+static void init(void)
+{
+    fixture_init(&fixture);
+    fixture.cache_options.near_bytes = NEAR_BYTES;
+    fixture.cache_options.near_ms = 3600000;
+}
+
+static void up(void)
+{
+    init();
+    fixture_open(&fixture);
+}
+
+static uint64_t near_hits_of(struct shed_cache *cache)
+{
+    return stats_of(cache).near_hits;
+}
+
+static uint64_t near_hits(void)
+{
+    return near_hits_of(fixture.cache);
+}
+
+static bool is_near(struct shed_cache *cache, const char *key, const char *text)
+{
+    uint64_t before = near_hits_of(cache);
+
+    expect_text(cache, key, text);
+    return near_hits_of(cache) > before;
+}
+
+static void have_near(const char *key, const char *text)
+{
+    WAIT_FOR(is_near(fixture.cache, key, text));
+}
+
+static void expect_near(const char *key, const char *text)
+{
+    ck_assert(is_near(fixture.cache, key, text));
+}
+
+/* The row changes, and then its entry in Redis goes. */
+static void change(const char *key)
+{
+    table_update(&fixture.table);
+    server_do(&fixture.server, "DEL t:{%s}", key);
+}
+
+static bool gives(const char *key, const char *text)
+{
+    struct shed_value *value;
+    bool is;
+
+    ck_assert_int_eq(shed_get(fixture.cache, shed_str(key), NULL, &value, NULL),
+                     SHED_OK);
+    is = value->size == strlen(text) &&
+         memcmp(value->data, text, value->size) == 0;
+    shed_value_unref(value);
+    return is;
+}
+
+static struct shed_value *get_by(struct shed_get_options o)
+{
+    struct shed_value *value;
+
+    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), &o, &value, NULL),
+                     SHED_OK);
+    return value;
+}
+
+/* ---------------------------------------------------------------- the hits */
+
+START_TEST(near_hits_ask_redis_nothing)
+{
+    long long gets;
+    uint64_t hits, near;
+
+    up();
+    have_near("k", "k@1");
+    gets = server_calls(&fixture.server, "get");
+    hits = stats_of(fixture.cache).hits;
+    near = near_hits();
+    for (int i = 0; i < GETS; i++)
+        expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+    ck_assert_int_eq(server_calls(&fixture.server, "get"), gets);
+    ck_assert_uint_eq(near_hits() - near, GETS);
+    ck_assert_uint_eq(stats_of(fixture.cache).hits - hits, GETS);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(no_such_row_is_near_until_its_ttl_ends)
+{
+    uint64_t before;
+
+    init();
+    fixture.cache_options.negative_ttl_ms = 1000;
+    fixture_open(&fixture);
+    before = stats_of(fixture.cache).negative_hits;
+    WAIT_FOR((expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT),
+              near_hits() > 0));
+    ck_assert_uint_gt(stats_of(fixture.cache).negative_hits, before);
+    WAIT_FOR((expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT),
+              table_loads(&fixture.table) > 1));
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(get_many_asks_for_the_others_alone)
+{
+    struct shed_item items[] = {{.key = shed_str("other")},
+                                {.key = shed_str("k")}};
+    uint64_t near;
+    long long gets;
+
+    up();
+    have_near("k", "k@1");
+    expect_text(fixture.cache, "other", "other@1");
+    gets = server_calls(&fixture.server, "get");
+    near = near_hits();
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, NULL, NULL),
+                     SHED_OK);
+    check_text(items[0].value, "other@1");
+    check_text(items[1].value, "k@1");
+    ck_assert_uint_eq(near_hits() - near, 1);
+    ck_assert_int_eq(server_calls(&fixture.server, "get") - gets, 1);
+    ck_assert_int_eq(shed_get_many(fixture.cache, items + 1, 1, NULL, NULL),
+                     SHED_OK);
+    check_text(items[1].value, "k@1");
+    ck_assert_int_eq(server_calls(&fixture.server, "get") - gets, 1);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_value_outlives_its_row_and_its_cache)
+{
+    struct shed_get_options o = SHED_GET_OPTIONS_INIT;
+    struct shed_value *value;
+
+    up();
+    have_near("k", "k@1");
+    value = get_by(o);
+    change("k");
+    WAIT_FOR(has_text(fixture.cache, "k@2"));
+    fixture_down(&fixture);
+    check_text(value, "k@1");
+}
+END_TEST
+
+START_TEST(ages_go_on)
+{
+    struct shed_get_options o = SHED_GET_OPTIONS_INIT;
+    struct shed_value *first, *later;
+
+    up();
+    have_near("k", "k@1");
+    first = get_by(o);
+    later = get_by(o);
+    while (later->age_ms < first->age_ms + 300) {
+        shed_value_unref(later);
+        later = get_by(o);
+    }
+    ck_assert_uint_le(later->fresh_ms + 300, first->fresh_ms);
+    ck_assert_uint_eq(stats_of(fixture.cache).misses, 1);
+    shed_value_unref(first);
+    shed_value_unref(later);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* Its row is older than that, or was last known to be current longer ago. */
+START_TEST(a_call_with_a_max_age_asks_redis)
+{
+    struct shed_get_options o = SHED_GET_OPTIONS_INIT;
+    uint64_t near;
+
+    up();
+    have_near("k", "k@1");
+    table_update(&fixture.table);
+    o.max_age_ms = 3600000;
+    near = near_hits();
+    expect_near("k", "k@1");
+    check_text(get_by(o), "k@1");
+    ck_assert_uint_eq(near_hits() - near, 2);
+    o.max_age_ms = 1;
+    WAIT_FOR(get_by(o)->age_ms <= 1); /* the values are not given back */
+    ck_assert_uint_ge(table_loads(&fixture.table), 2);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_near_hit_that_is_due_begins_one_refresh)
+{
+    init();
+    fixture.cache_options.refresh_after_pct = 50;
+    fixture.cache_options.ttl_ms = 8000;
+    fixture.cache_options.ttl_jitter_pct = 0;
+    fixture_open(&fixture);
+    have_near("k", "k@1");
+    table_update(&fixture.table);
+    while (table_loads(&fixture.table) == 1)
+        expect_text(fixture.cache, "k", "k@1");
+    WAIT_FOR(has_text(fixture.cache, "k@2"));
+    have_near("k", "k@2");
+    ck_assert_uint_eq(table_loads(&fixture.table), 2);
+    ck_assert_uint_eq(stats_of(fixture.cache).refreshes, 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).misses, 1);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_row_is_not_near_past_its_ttl)
+{
+    init();
+    fixture.cache_options.ttl_ms = 2000;
+    fixture.cache_options.ttl_jitter_pct = 0;
+    fixture.cache_options.stale_while_revalidate_ms = 600000;
+    fixture_open(&fixture);
+    have_near("k", "k@1");
+    table_hold(&fixture.table);
+    for (;;) {
+        struct shed_get_options o = SHED_GET_OPTIONS_INIT;
+        uint64_t near = near_hits();
+        struct shed_value *value = get_by(o);
+        bool is_stale = value->origin == SHED_ORIGIN_STALE;
+        shed_value_unref(value);
+        if (!is_stale)
+            continue;
+        ck_assert_uint_eq(near_hits(), near);
+        break;
+    }
+    table_release(&fixture.table);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_row_that_takes_too_much_is_not_near)
+{
+    static const char large[NEAR_BYTES / 16];
+
+    up();
+    have_near("k", "k@1");
+    ck_assert_int_eq(shed_put(fixture.cache, shed_str("large"),
+                              shed_bytes(large, sizeof(large)), NULL, NULL),
+                     SHED_OK);
+    for (int i = 0; i < GETS; i++)
+        ck_assert(!gives("large", ""));
+    expect_near("k", "k@1");
+    ck_assert_uint_le(near_hits(), 2);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* ------------------------------------------------------------ what ends them
+ */
+
+START_TEST(a_change_by_any_client_is_seen)
+{
+    struct peer peer;
+
+    up();
+    peer_open(&peer, &fixture);
+    have_near("k", "k@1");
+    WAIT_FOR(is_near(peer.cache, "k", "k@1"));
+    change("k");
+    WAIT_FOR(has_text(fixture.cache, "k@2"));
+    WAIT_FOR(has_text(peer.cache, "k@2"));
+    have_near("k", "k@2");
+    table_update(&fixture.table);
+    invalidate(peer.cache, "k");
+    ck_assert(has_text(peer.cache, "k@3"));
+    WAIT_FOR(has_text(fixture.cache, "k@3"));
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(own_writes_are_seen_at_once)
+{
+    char text[16];
+
+    up();
+    for (unsigned i = 2; i < 2 + GETS; i++) {
+        bool is_put = i % 2 == 0;
+        have_near("k", i == 2 ? "k@1" : text);
+        table_update(&fixture.table);
+        snprintf(text, sizeof(text), "k@%u", i);
+        if (is_put)
+            put(fixture.cache, "k", text);
+        else
+            invalidate(fixture.cache, "k");
+        expect_text(fixture.cache, "k", text);
+    }
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_flush_ends_them)
+{
+    up();
+    have_near("k", "k@1");
+    table_update(&fixture.table);
+    server_do(&fixture.server, "FLUSHALL");
+    WAIT_FOR(has_text(fixture.cache, "k@2"));
+    fixture_down(&fixture);
+}
+END_TEST
+
+static const char *const kinds[] = {"pubsub", "normal"};
+
+/* Whichever connection is lost: from then on nothing was announced. */
+START_TEST(a_lost_connection_ends_them)
+{
+    up();
+    have_near("k", "k@1");
+    server_do(&fixture.server, "CLIENT KILL TYPE %s", kinds[_i]);
+    change("k");
+    WAIT_FOR(has_text(fixture.cache, "k@2"));
+    have_near("k", "k@2");
+    change("k");
+    WAIT_FOR(has_text(fixture.cache, "k@3"));
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_server_that_starts_again_ends_them)
+{
+    up();
+    have_near("k", "k@1");
+    server_kill(&fixture.server);
+    table_update(&fixture.table);
+    server_start_again(&fixture.server);
+    WAIT_FOR(has_text(fixture.cache, "k@2"));
+    have_near("k", "k@2");
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* Redis announces the end of what it can no longer track. */
+START_TEST(a_tracking_table_that_overflows_costs_hits_alone)
+{
+    char key[16], text[16];
+
+    up();
+    server_do(&fixture.server, "CONFIG SET tracking-table-max-keys 2");
+    for (int round = 1; round <= 10; round++) {
+        for (int i = 0; i < 10; i++) {
+            snprintf(key, sizeof(key), "k%d", i);
+            snprintf(text, sizeof(text), "k%d@%d", i, round);
+            WAIT_FOR(gives(key, text));
+        }
+        table_update(&fixture.table);
+        for (int i = 0; i < 10; i++)
+            server_do(&fixture.server, "DEL t:{k%d}", i);
+    }
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* With every push lost in silence. */
+START_TEST(near_ms_bounds_what_lost_pushes_cost)
+{
+    enum { NEAR_MS = 500 };
+    uint64_t changed_ms;
+
+    init();
+    fixture.cache_options.near_ms = NEAR_MS;
+    fixture_add_proxy(&fixture, &proxy);
+    fixture_open(&fixture);
+    have_near("k", "k@1");
+    proxy_set(&proxy, PROXY_DROP_PUSHES, 0, NULL);
+    have_near("k", "k@1");
+    change("k");
+    changed_ms = shed_now_ms();
+    WAIT_FOR(has_text(fixture.cache, "k@2"));
+    ck_assert_uint_le(shed_now_ms() - changed_ms,
+                      NEAR_MS + scaled_ms(LEEWAY_MS));
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(without_pushes_nothing_is_near)
+{
+    init();
+    fixture.client_options.wait = SHED_WAIT_POLL;
+    fixture_open(&fixture);
+    for (int i = 0; i < GETS; i++)
+        expect_text(fixture.cache, "k", "k@1");
+    ck_assert_uint_eq(near_hits(), 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(tags_end_them)
+{
+    const struct shed_bytes tag = shed_str("k");
+    struct peer peer;
+
+    init();
+    fixture.cache_options.tags_limit = 100;
+    fixture.table.has_tags = true;
+    fixture_open(&fixture);
+    peer_open(&peer, &fixture);
+    have_near("k", "k@1");
+    have_near("l", "l@1");
+    table_update(&fixture.table);
+    ck_assert_int_eq(shed_invalidate_tags(fixture.cache, &tag, 1, 0, NULL),
+                     SHED_OK);
+    expect_text(fixture.cache, "k", "k@2");
+    have_near("k", "k@2");
+    have_near("l", "l@1");
+    table_update(&fixture.table);
+    ck_assert_int_eq(shed_invalidate_tags(peer.cache, &tag, 1, 0, NULL),
+                     SHED_OK);
+    WAIT_FOR(has_text(fixture.cache, "k@3"));
+    have_near("k", "k@3");
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* Local rows are in the same memory, and outlive that they are near. */
+START_TEST(they_are_local_rows_when_redis_is_down)
+{
+    init();
+    fixture.cache_options.redis_down = SHED_REDIS_DOWN_STALE;
+    fixture_open(&fixture);
+    have_near("k", "k@1");
+    server_kill(&fixture.server);
+    WAIT_FOR((expect_text(fixture.cache, "k", "k@1"),
+              stats_of(fixture.cache).local_hits > 0));
+    ck_assert_uint_eq(table_loads(&fixture.table), 1);
+    server_start_again(&fixture.server);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* While rows are asked for. */
+START_TEST(a_cache_can_be_closed_at_any_time)
+{
+    char key[16];
+
+    for (int round = 0; round < 20; round++) {
+        up();
+        for (int i = 0; i < 20; i++) {
+            snprintf(key, sizeof(key), "k%d", i);
+            for (int n = 0; n < 1 + round % 4; n++)
+                ck_assert(!gives(key, ""));
+        }
+        fixture_down(&fixture);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("near_cache");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, near_hits_ask_redis_nothing);
+    tcase_add_test(tc, no_such_row_is_near_until_its_ttl_ends);
+    tcase_add_test(tc, get_many_asks_for_the_others_alone);
+    tcase_add_test(tc, a_value_outlives_its_row_and_its_cache);
+    tcase_add_test(tc, ages_go_on);
+    tcase_add_test(tc, a_call_with_a_max_age_asks_redis);
+    tcase_add_test(tc, a_near_hit_that_is_due_begins_one_refresh);
+    tcase_add_test(tc, a_row_is_not_near_past_its_ttl);
+    tcase_add_test(tc, a_row_that_takes_too_much_is_not_near);
+    tcase_add_test(tc, a_change_by_any_client_is_seen);
+    tcase_add_test(tc, own_writes_are_seen_at_once);
+    tcase_add_test(tc, a_flush_ends_them);
+    tcase_add_loop_test(tc, a_lost_connection_ends_them, 0, 2);
+    tcase_add_test(tc, a_server_that_starts_again_ends_them);
+    tcase_add_test(tc, a_tracking_table_that_overflows_costs_hits_alone);
+    tcase_add_test(tc, near_ms_bounds_what_lost_pushes_cost);
+    tcase_add_test(tc, without_pushes_nothing_is_near);
+    tcase_add_test(tc, tags_end_them);
+    tcase_add_test(tc, they_are_local_rows_when_redis_is_down);
+    tcase_add_test(tc, a_cache_can_be_closed_at_any_time);
+    return run_tests("near_cache", tc);
+}

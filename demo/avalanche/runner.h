@@ -12,12 +12,14 @@
 #include "outcome.h"
 
 #define THINK_US 20000
+#define NODES_MAX 16
 
 struct runner {
     const struct options *options;
     const struct strategy *strategy;
     struct record *record;
-    redisContext *redis;
+    redisContext *node[NODES_MAX]; /* Redis, or the primaries of a cluster */
+    size_t nodes;
     struct database *db;
     uint64_t own_commands;
     struct fleet fleet;
@@ -31,7 +33,8 @@ struct runner {
 _Noreturn void runner_die(const char *what, const char *why);
 void runner_progress(const struct runner *c, const char *what, uint64_t n,
                      uint64_t of);
-/* A command of its own; the reply is the caller's. */
+/* A command of its own, at the node that has its key, or the first; the reply
+ * is the caller's. */
 redisReply *runner_command(struct runner *c, const char *format, ...);
 
 /* Let the fleet read, until it is told to end. */

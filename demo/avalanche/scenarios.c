@@ -69,20 +69,71 @@ void runner_progress(const struct runner *c, const char *what, uint64_t n,
 
 /* ------------------------------------------------------------------- Redis */
 
+/* Returns NULL if the node says that another one has the key. */
+static redisReply *command_at(struct runner *c, size_t node, const char *format,
+                              va_list args)
+{
+    redisReply *reply = redisvCommand(c->node[node], format, args);
+
+    if (reply == NULL)
+        runner_die("Redis", c->node[node]->errstr);
+    if (reply->type == REDIS_REPLY_ERROR &&
+        strncmp(reply->str, "MOVED", 5) == 0 && node + 1 < c->nodes) {
+        freeReplyObject(reply);
+        return NULL;
+    }
+    c->own_commands++;
+    if (reply->type == REDIS_REPLY_ERROR)
+        runner_die("Redis", reply->str);
+    return reply;
+}
+
 redisReply *runner_command(struct runner *c, const char *format, ...)
+{
+    redisReply *reply = NULL;
+
+    for (size_t i = 0; reply == NULL; i++) {
+        va_list args;
+        va_start(args, format);
+        reply = command_at(c, i, format, args);
+        va_end(args);
+    }
+    return reply;
+}
+
+static redisReply *plain_command_at(struct runner *c, size_t node,
+                                    const char *format, ...)
 {
     redisReply *reply;
     va_list args;
 
     va_start(args, format);
-    reply = redisvCommand(c->redis, format, args);
+    reply = command_at(c, node, format, args);
     va_end(args);
-    c->own_commands++;
-    if (reply == NULL)
-        runner_die("Redis", c->redis->errstr);
-    if (reply->type == REDIS_REPLY_ERROR)
-        runner_die("Redis", reply->str);
     return reply;
+}
+
+static void empty_redis(struct runner *c)
+{
+    for (size_t i = 0; i < c->nodes; i++)
+        freeReplyObject(plain_command_at(c, i, "FLUSHDB"));
+}
+
+/* Connect to the nodes, each a URI between commas. */
+static bool open_nodes(struct runner *c, const char *uris, char *why,
+                       size_t size)
+{
+    char *copy = strdup(uris), *rest = copy, *uri;
+
+    while (copy != NULL && c->nodes < NODES_MAX &&
+           (uri = strtok_r(rest, ",", &rest)) != NULL) {
+        c->node[c->nodes] = demo_redis_open(uri, why, size);
+        if (c->node[c->nodes] == NULL)
+            break;
+        c->nodes++;
+    }
+    free(copy);
+    return why[0] == '\0' && c->nodes > 0;
 }
 
 static long long command_integer(struct runner *c, const char *name,
@@ -123,11 +174,14 @@ static bool has_row(struct runner *c, uint64_t id)
 
 static uint64_t redis_counter(struct runner *c, const char *name)
 {
-    redisReply *reply = runner_command(c, "INFO stats");
-    const char *at = strstr(reply->str, name);
-    uint64_t n = at != NULL ? strtoull(strchr(at, ':') + 1, NULL, 10) : 0;
+    uint64_t n = 0;
 
-    freeReplyObject(reply);
+    for (size_t i = 0; i < c->nodes; i++) {
+        redisReply *reply = plain_command_at(c, i, "INFO stats");
+        const char *at = strstr(reply->str, name);
+        n += at != NULL ? strtoull(strchr(at, ':') + 1, NULL, 10) : 0;
+        freeReplyObject(reply);
+    }
     return n;
 }
 
@@ -326,7 +380,7 @@ static void run_cold(struct runner *c)
 {
     runner_begin(c, pick_zipf, THINK_US / 4);
     demo_nap(1000000);
-    freeReplyObject(runner_command(c, "FLUSHDB"));
+    empty_redis(c);
     runner_mark(c, "Redis is emptied");
     for (uint64_t s = 0; s < c->options->seconds; s++) {
         runner_progress(c, "second", s, c->options->seconds);
@@ -514,8 +568,11 @@ static void set_up(struct runner *c, uint64_t keys)
     const struct options *o = c->options;
     char why[160] = "";
 
-    c->redis = demo_redis_open(o->redis_uri, why, sizeof(why));
-    c->db = c->redis != NULL ? database_open(why, sizeof(why)) : NULL;
+    c->db =
+        open_nodes(c, o->redis_nodes != NULL ? o->redis_nodes : o->redis_uri,
+                   why, sizeof(why))
+            ? database_open(why, sizeof(why))
+            : NULL;
     if (c->db == NULL)
         runner_die("cannot begin", why);
     c->record = record_create();
@@ -537,7 +594,7 @@ static void set_up(struct runner *c, uint64_t keys)
         (struct picks){.record = c->record, .keys = keys, .page = o->page};
     if (!picks_init(&c->picks, o->seed, o->zipf))
         runner_die("memory", "is out");
-    freeReplyObject(runner_command(c, "FLUSHDB"));
+    empty_redis(c);
 }
 
 /* How long rows live. */
@@ -593,7 +650,8 @@ void scenario_run(const struct options *options, size_t scenario,
     run[scenario](&c);
     take_down(&c);
     record_destroy(c.record);
-    redisFree(c.redis);
+    for (size_t i = 0; i < c.nodes; i++)
+        redisFree(c.node[i]);
     database_close(c.db);
     picks_fini(&c.picks);
 }

@@ -178,19 +178,19 @@ static void restart_redis(struct runner *c)
 {
     char why[160];
     redisReply *reply =
-        redisCommand(c->redis, "DEBUG CRASH-AND-RECOVER %d", RESTART_MS);
+        redisCommand(c->node[0], "DEBUG CRASH-AND-RECOVER %d", RESTART_MS);
 
     if (reply != NULL)
         runner_die("Redis", reply->type == REDIS_REPLY_ERROR
                                 ? reply->str
                                 : "it cannot be restarted");
     runner_mark(c, "Redis is killed");
-    redisFree(c->redis);
-    c->redis = NULL;
-    for (unsigned i = 0; c->redis == NULL; i++) {
+    redisFree(c->node[0]);
+    c->node[0] = NULL;
+    for (unsigned i = 0; c->node[0] == NULL; i++) {
         demo_nap(SECOND_US / 20);
-        c->redis = demo_redis_open(c->options->redis_uri, why, sizeof(why));
-        if (c->redis == NULL && i == RECONNECTS)
+        c->node[0] = demo_redis_open(c->options->redis_uri, why, sizeof(why));
+        if (c->node[0] == NULL && i == RECONNECTS)
             runner_die("Redis", why);
     }
     runner_mark(c, "Redis is back, empty");

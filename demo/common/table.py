@@ -29,7 +29,7 @@ def some_of(words):
 
 def uri_of(name):
     def convert(text):
-        if not re.match({"redis": r"redis://.|unix:/.", "mysql": r"mysql://.*/."}[name], text):
+        if not re.match({"redis": r"redis(\+sentinel|\+cluster)?://.|unix:/.", "mysql": r"mysql://.*/."}[name], text):
             raise argparse.ArgumentTypeError(f"'{text}' is no URI of {name}")
         return text
     return convert

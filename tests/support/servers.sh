@@ -436,6 +436,101 @@ start_redis()
     export REDIS_URI="unix:$socket?db=0"
 }
 
+# find_port : a free port of 127.0.0.1, whose bus port (10000 above) is free, too;
+# both are below those that Linux gives to connections. Puts it into $found_port.
+find_port()
+{
+    while :; do
+        found_port=$((12000 + RANDOM % 10000))
+        (exec 3<>"/dev/tcp/127.0.0.1/$found_port") 2>/dev/null ||
+            (exec 3<>"/dev/tcp/127.0.0.1/$((found_port + 10000))") 2>/dev/null ||
+            return 0
+    done
+}
+
+# start_node DIR OPTION... : a redis-server at $found_port and DIR/redis.sock.
+start_node()
+{
+    local dir=$1
+    shift
+    mkdir -p "$dir" && find_port || return 1
+    start_process "$dir/log" "$(find_program redis-server)" "$@" \
+        --port "$found_port" --bind 127.0.0.1 --unixsocket "$dir/redis.sock" \
+        --save '' --appendonly no --dir "$dir"
+    await_server redis-server "$started_pid" "$dir/log" \
+        answers_pong "$dir/redis.sock"
+}
+
+# ask DIR COMMAND... : of such a server; it must not refuse.
+ask()
+{
+    local dir=$1 answer
+    shift
+    answer=$(redis-cli -e -s "$dir/redis.sock" "$@") || {
+        echo "$*: $answer" >&2
+        return 1
+    }
+    echo "$answer"
+}
+
+# start_sentinels DIR : a primary with two replicas, and three sentinels. Puts the
+# URI of these into $REDIS_URI, and that of the primary into $REDIS_NODES.
+start_sentinels()
+{
+    local dir=$1 i primary seeds=""
+    for i in 0 1 2; do
+        local options=()
+        [ "$i" = 0 ] || options=(--replicaof 127.0.0.1 "$primary")
+        start_node "$dir/$i" "${options[@]}" || return 1
+        [ "$i" != 0 ] || primary=$found_port
+    done
+    for i in 0 1 2; do
+        mkdir -p "$dir/sentinel$i" || return 1
+        printf 'sentinel monitor main 127.0.0.1 %s 2\n%s\n' "$primary" \
+            'sentinel down-after-milliseconds main 1000' \
+            >"$dir/sentinel$i/conf" || return 1
+        start_node "$dir/sentinel$i" "$dir/sentinel$i/conf" --sentinel || return 1
+        seeds+=${seeds:+,}127.0.0.1:$found_port
+    done
+    export REDIS_URI=redis+sentinel://$seeds/main REDIS_NODES=unix:$dir/0/redis.sock
+}
+
+is_cluster_up()
+{
+    redis-cli -s "$1" cluster info | grep -q 'cluster_state:ok'
+}
+
+# start_cluster DIR : three primaries with a replica each. Puts the URI of all into
+# $REDIS_URI, and those of the primaries into $REDIS_NODES.
+start_cluster()
+{
+    local dir=$1 i other seeds="" nodes="" ids=() ports=()
+    for i in 0 1 2 3 4 5; do
+        start_node "$dir/$i" --cluster-enabled yes --cluster-node-timeout 2000 ||
+            return 1
+        ports+=("$found_port")
+        ids+=("$(ask "$dir/$i" cluster myid)") || return 1
+        for ((other = 0; other < i; other++)); do
+            ask "$dir/$i" cluster meet 127.0.0.1 "${ports[other]}" >/dev/null ||
+                return 1
+        done
+        seeds+=${seeds:+,}127.0.0.1:$found_port
+    done
+    for i in 0 1 2; do
+        ask "$dir/$i" cluster addslotsrange $((i * 16384 / 3)) \
+            $(((i + 1) * 16384 / 3 - 1)) >/dev/null || return 1
+        nodes+=${nodes:+,}unix:$dir/$i/redis.sock
+    done
+    for i in 0 1 2 3 4 5; do
+        [ "$i" -lt 3 ] || await_server "a node of the cluster" "$started_pid" \
+            "$dir/$i/log" ask "$dir/$i" cluster replicate "${ids[i - 3]}" ||
+            return 1
+        await_server "a node of the cluster" "$started_pid" "$dir/$i/log" \
+            is_cluster_up "$dir/$i/redis.sock" || return 1
+    done
+    export REDIS_URI=redis+cluster://$seeds REDIS_NODES=$nodes
+}
+
 create_database()
 {
     local client

@@ -262,7 +262,8 @@ bool cli_find_sentinels(struct doctor *d, const char *uri)
 
 /* ----------------------------------------------------------------- cluster */
 
-/* Ask the first primary that can be reached. */
+/* Ask the first primary that can be reached. If none can, its nodes are the
+ * findings. */
 void cli_find_cluster(struct doctor *d)
 {
     struct shed_reply *info = NULL;
@@ -273,7 +274,9 @@ void cli_find_cluster(struct doctor *d)
         if (cli_redis_reach(d->redis, &err))
             info = cli_redis_try(d->redis, "CLUSTER INFO");
     fine = cli_info_number(info, "cluster_slots_ok");
-    if (info == NULL || shed_reply_error(info) != NULL)
+    if (info == NULL)
+        return;
+    if (shed_reply_error(info) != NULL)
         cli_find(d, "cluster", NOTE,
                  "Whether all slots are served is seen "
                  "from the nodes alone.",

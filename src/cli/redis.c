@@ -275,7 +275,7 @@ bool cli_redis_next(struct cli_redis *redis, size_t *i)
     while (*i < CLI_REDIS_MAX &&
            (!redis->map->node[*i].is_used || redis->map->node[*i].slots == 0))
         ++*i;
-    if (*i == CLI_REDIS_MAX)
+    if (*i >= CLI_REDIS_MAX)
         return false;
     redis->chosen = *i;
     return true;

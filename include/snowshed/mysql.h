@@ -75,9 +75,10 @@ struct shed_mysql_options {
  *   query remain.
  * - The version is an integer that grows with each change of the row, see
  *   struct shed_answer. NULL or below 0: none.
- * - The tags, up to 4096 bytes, are separated by spaces or commas; where rows
- *   have no version, select CAST(NULL AS SIGNED) before them. "No such row" has
- *   no tags: after an INSERT invalidate the key, too.
+ * - The tags, up to 4096 bytes, are separated by spaces or commas: "garden
+ *   tools" is two tags here, and one to shed_invalidate_tags. Where rows have
+ * no version, select CAST(NULL AS SIGNED) before the tags. "No such row" has no
+ *   tags: after an INSERT invalidate the key, too.
  *
  * A key without a row is absent, a key with two rows fails, and a value NULL is
  * SHED_KIND_NULL. An error of the server fails the batch; if it depends on the
@@ -162,7 +163,7 @@ shed_mysql_connect(void *mysql, const char *uri,
  * most for innodb_lock_wait_timeout.
  * Returns: SHED_OK: write, then COMMIT. Otherwise ROLLBACK. SHED_ELOST: the
  * token is too old: another holds the lock, or Redis has lost its numbers:
- * release the lock (ignore the result), call shed_lock_advance with *newest,
+ * release the lock, whatever that returns, call shed_lock_advance with *newest,
  * and acquire again. SHED_ETIMEDOUT: a conflict (deadlock, lock wait timeout):
  * repeat the transaction, with the same token while the lock is held.
  * SHED_ESOURCE: the server failed.

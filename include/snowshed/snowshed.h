@@ -385,7 +385,7 @@ struct shed_cache_options {
     uint64_t negative_ttl_ms; /* 0..10 years (10000); of "no such row"; 0: not
                                  kept */
     uint64_t failure_ttl_ms;  /* 0..60000 (500); how long a failed load answers
-                                 later calls */
+                                 later calls, of all processes */
     uint64_t lease_ms;   /* 10..600000 (10000); a loader that is silent for so
                             long is replaced; a dead one after 100 ms where
                             pushes work */

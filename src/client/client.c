@@ -132,6 +132,14 @@ struct shed_session *shed_client_session(struct shed_client *client,
     return server->session;
 }
 
+void shed_client_hurry(struct shed_client *client, const struct shed_args *args)
+{
+    struct shed_bytes key = shed_cluster_key(args);
+
+    shed_pipe_hurry(
+        shed_session_pipe(shed_client_session(client, key.data, key.size)));
+}
+
 void shed_client_send(struct shed_client *client, struct shed_call *call,
                       const struct shed_args *args, shed_pipe_fn *fn, void *arg)
 {

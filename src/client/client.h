@@ -69,6 +69,11 @@ void shed_client_send(struct shed_client *client, struct shed_call *call,
                       const struct shed_args *args, shed_pipe_fn *fn,
                       void *arg);
 
+/* Have the session to which a command would go connect now, if it pauses after
+ * a failure. Reactor thread. */
+void shed_client_hurry(struct shed_client *client,
+                       const struct shed_args *args);
+
 /* As shed_links_call. uses: NULL, or one for each command. Of a cluster, if
  * some servers fail and others answer, the commands for the former have an
  * error reply. Any thread. */

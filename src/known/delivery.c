@@ -309,6 +309,8 @@ static void send_letter(struct shed_delivery *ob, struct letter *letter,
         shed_delivery_begin(&args, wish, letter->name, size, "0");
     }
     args.is_guarded = ob->end == NULL; /* the last try is made in any case */
+    if (ob->end != NULL)
+        shed_client_hurry(ob->cache->client, &args);
     ob->under_way++;
     shed_client_send(ob->cache->client, &letter->call, &args, on_delivered,
                      letter);

@@ -27,8 +27,9 @@ static enum shed_code check(const struct shed_mysql_uri *uri,
                          "MySQL URI: the socket is not an absolute path");
     if ((uri->host == NULL) == (uri->socket == NULL))
         return shed_fail(err, SHED_EINVAL,
-                         "MySQL URI: it must have a host or a socket, not %s",
-                         uri->host != NULL ? "both" : "neither");
+                         "MySQL URI: it has %s: give one of the two",
+                         uri->host != NULL ? "both a host and a socket"
+                                           : "no host and no socket");
     return SHED_OK;
 }
 

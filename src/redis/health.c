@@ -210,6 +210,12 @@ uint64_t shed_health_pause_left_ms(const struct shed_health *h, uint64_t now_ms)
     return shed_left_ms(h->retry_ms, now_ms);
 }
 
+void shed_health_hurry(struct shed_health *h, uint64_t now_ms)
+{
+    if (h->retry_ms > now_ms)
+        h->retry_ms = now_ms;
+}
+
 /* ----------------------------------------------------------- guarded calls */
 
 enum shed_health_state shed_health_pass(struct shed_health *h, uint64_t now_ms,

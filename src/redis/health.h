@@ -147,6 +147,9 @@ uint64_t shed_health_pause_left_ms(const struct shed_health *health,
 
 /* ---------------------------------------------------------- guarded calls */
 
+/* The session's pause is over: somebody cannot wait for it. */
+void shed_health_hurry(struct shed_health *health, uint64_t now_ms);
+
 /* Whether a guarded call may be sent. Returns: UP, and *pass, with which
  * shed_health_learn is to be called; else the state that forbids it. */
 enum shed_health_state shed_health_pass(struct shed_health *health,

@@ -549,6 +549,15 @@ void shed_pipe_follow(struct shed_pipe *p, bool is_reached)
         start_connecting(p);
 }
 
+void shed_pipe_hurry(struct shed_pipe *p)
+{
+    assert(shed_reactor_is_current(p->reactor));
+    if (p->state != PIPE_PAUSED)
+        return;
+    shed_gate_hurry(p->gate);
+    start_connecting(p);
+}
+
 void shed_pipe_try(struct shed_pipe *p)
 {
     if (!is_open(p) || !shed_gate_is_silent(p->gate))

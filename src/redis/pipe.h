@@ -76,6 +76,9 @@ void shed_pipe_leave(struct shed_pipe *pipe);
  * pause after a failure if another connection has reached the server. */
 void shed_pipe_follow(struct shed_pipe *pipe, bool is_reached);
 
+/* Connect now, if it pauses after a failure. */
+void shed_pipe_hurry(struct shed_pipe *pipe);
+
 /* If another connection has found that the server is silent: drop this one, and
  * try whether a new one is answered. */
 void shed_pipe_try(struct shed_pipe *pipe);

@@ -533,6 +533,25 @@ START_TEST(what_a_killed_process_had_kept_can_be_read_until_the_ttl_ends)
 }
 END_TEST
 
+/* However long the pause after a failure is. */
+START_TEST(a_cache_that_is_closed_when_redis_is_back_drops_nothing)
+{
+    init();
+    fixture.client_options.on_event = on_event;
+    fixture.client_options.reconnect_min_ms = 60000;
+    fixture.client_options.reconnect_max_ms = 60000;
+    atomic_store(&may_go_on, true);
+    up_and_miss();
+    server_kill(&fixture.server);
+    WAIT_FOR(!shed_client_is_up(fixture.client));
+    server_start_again(&fixture.server);
+    fixture_close(&fixture);
+    ck_assert_uint_eq(dropped, 0);
+    ck_assert_uint_eq(delivered, 1);
+    server_stop(&fixture.server);
+}
+END_TEST
+
 START_TEST(a_cache_that_is_closed_without_redis_tells_what_it_drops)
 {
     init();
@@ -571,6 +590,7 @@ int main(void)
     tcase_add_test(tc, a_cache_that_is_closed_tries_once_more);
     tcase_add_test(
         tc, what_a_killed_process_had_kept_can_be_read_until_the_ttl_ends);
+    tcase_add_test(tc, a_cache_that_is_closed_when_redis_is_back_drops_nothing);
     tcase_add_test(tc,
                    a_cache_that_is_closed_without_redis_tells_what_it_drops);
     return run_tests("undelivered", tc);

@@ -340,9 +340,9 @@ static const struct {
     {"mysql://u:12?s3cret@h/d", "%3F"},    /* a '?' likewise */
     {"mysql://u:s3cret@h/d%2", "database"},
     {"mysql://u:s3cret@h/d%00e", "database"},
-    {"mysql://u:s3cret@/d", "host or a socket"},
-    {"mysql:///d", "host or a socket"},
-    {"mysql://u:s3cret@h/d?socket=/s", "host or a socket"},
+    {"mysql://u:s3cret@/d", "no host and no socket"},
+    {"mysql:///d", "no host and no socket"},
+    {"mysql://u:s3cret@h/d?socket=/s", "both a host and a socket"},
     {"mysql://u:s3cret@/d?socket=s", "socket"},
     {"mysql://u:s3cret@/d?socket=", "socket"},
     {"mysql://u:s3cret@/d?socket=/s&ssl=1", "parameter"},

@@ -128,7 +128,9 @@ enum shed_trouble shed_reply_trouble(const struct shed_reply *error)
     } rows[] = {
         {has_code, "LOADING", SHED_TROUBLE_PASSING},
         {has_code, "BUSY", SHED_TROUBLE_PASSING},
-        {has_code, "TRYAGAIN", SHED_TROUBLE_PASSING},
+        /* of a slot that is being moved, which can last: a script of two keys
+         * is not executed before its end unless both are there */
+        {has_code, "TRYAGAIN", SHED_TROUBLE_DOWN},
         {has_code, "MASTERDOWN", SHED_TROUBLE_PASSING},
         {has_code, "CLUSTERDOWN", SHED_TROUBLE_PASSING},
         {has_code, "OOM", SHED_TROUBLE_NO_WRITE},

@@ -88,7 +88,7 @@ static const struct meaning meanings[] = {
     {"MASTERDOWN Link with MASTER is down", SHED_TROUBLE_PASSING, SHED_EREDIS},
     {"CLUSTERDOWN The cluster is down", SHED_TROUBLE_PASSING, SHED_EREDIS},
     {"TRYAGAIN Multiple keys request during rehashing of slot",
-     SHED_TROUBLE_PASSING, SHED_EREDIS},
+     SHED_TROUBLE_DOWN, SHED_EREDIS},
     {"ERR max number of clients reached", SHED_TROUBLE_PASSING, SHED_EREDIS},
     {"OOM command not allowed when used memory > 'maxmemory'.",
      SHED_TROUBLE_NO_WRITE, SHED_EREDIS},

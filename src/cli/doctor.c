@@ -216,21 +216,27 @@ static void check_commands(struct doctor *d)
 {
     static const struct {
         enum shed_lack lack;
-        const char *ask;
+        const char *word[3];
     } commands[] = {
-        {SHED_LACK_ROLE, "ROLE"},
-        {SHED_LACK_CLIENT_ID, "CLIENT ID"},
-        {SHED_LACK_NUMSUB, "PUBSUB NUMSUB " SHED_PROCESS_CHANNEL},
-        {SHED_LACK_SUBSCRIBE, "SUBSCRIBE " SHED_PROCESS_CHANNEL},
-        {SHED_LACK_UNSUBSCRIBE, "UNSUBSCRIBE " SHED_PROCESS_CHANNEL},
+        {SHED_LACK_ROLE, {"ROLE"}},
+        {SHED_LACK_CLIENT_ID, {"CLIENT", "ID"}},
+        {SHED_LACK_NUMSUB, {"PUBSUB", "NUMSUB", SHED_PROCESS_CHANNEL}},
+        {SHED_LACK_SUBSCRIBE, {"SUBSCRIBE", SHED_PROCESS_CHANNEL}},
+        {SHED_LACK_UNSUBSCRIBE, {"UNSUBSCRIBE", SHED_PROCESS_CHANNEL}},
     };
     enum { COUNT = sizeof(commands) / sizeof(*commands) };
     unsigned missing = 0;
 
     for (size_t i = 0; i < COUNT; i++) {
         const struct shed_lack_row *row = &shed_lacks[commands[i].lack];
-        struct shed_reply *reply = cli_redis_try(d->redis, commands[i].ask);
-        const char *error = shed_reply_error(reply);
+        struct shed_args args = {0};
+        struct shed_reply *reply;
+        const char *error;
+        for (size_t w = 0; w < 3 && commands[i].word[w] != NULL; w++)
+            shed_args_add_text(&args, commands[i].word[w]);
+        cli_redis_send_args(d->redis, &args);
+        reply = cli_redis_hear(d->redis, NULL);
+        error = shed_reply_error(reply);
         if (error != NULL) {
             missing++;
             cli_find(d, "commands", WARNING, row->cost,

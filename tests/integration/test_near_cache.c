@@ -201,17 +201,23 @@ START_TEST(a_call_with_a_max_age_asks_redis)
 }
 END_TEST
 
+/* And not the GET at the end of the ttl. */
 START_TEST(a_near_hit_that_is_due_begins_one_refresh)
 {
+    enum { TTL_MS = 12000, MARGIN_MS = 1000 };
+    uint64_t start_ms;
+
     init();
     fixture.cache_options.refresh_after_pct = 50;
-    fixture.cache_options.ttl_ms = 8000;
+    fixture.cache_options.ttl_ms = TTL_MS;
     fixture.cache_options.ttl_jitter_pct = 0;
     fixture_open(&fixture);
+    start_ms = shed_now_ms();
     have_near("k", "k@1");
     table_update(&fixture.table);
     while (table_loads(&fixture.table) == 1)
         expect_text(fixture.cache, "k", "k@1");
+    ck_assert_uint_lt(shed_now_ms() - start_ms, TTL_MS - MARGIN_MS);
     WAIT_FOR(has_text(fixture.cache, "k@2"));
     have_near("k", "k@2");
     ck_assert_uint_eq(table_loads(&fixture.table), 2);

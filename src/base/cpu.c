@@ -1,5 +1,4 @@
 /* The processor of a thread, which glibc reads without a system call. */
-#define _GNU_SOURCE
 #include "base/cpu.h"
 
 #include <sched.h>

@@ -323,8 +323,6 @@ static void on_commands_open(void *arg)
 
     p->hooks.on_standing(p->hooks.arg, NULL);
     ask_info(p);
-    if (atomic_load(&p->address->is_role_refused)) /* to tell it */
-        ask_role(p);
     load_scripts(p);
     ask_time(p);
     start_tracking(p);

@@ -145,8 +145,7 @@ static void lose_writes(size_t primary, size_t replica)
 }
 
 /* 0: they are remembered; 1: not, which shows that they are lost. */
-START_TEST(
-    a_replica_without_the_last_writes_takes_none_of_a_living_process_back)
+START_TEST(a_replica_without_the_last_writes_loses_none)
 {
     unsigned missed = 0, lost, rounds = _i == 0 ? failovers() : 1;
     size_t primary = 0, replica = REPLICA;
@@ -265,10 +264,7 @@ int main(void)
     tcase_add_loop_test(
         tc, a_primary_that_is_lost_under_load_is_replaced_at_once, 0, LOSSES);
     tcase_add_test(tc, a_client_follows_when_its_only_seed_has_died);
-    tcase_add_loop_test(
-        tc,
-        a_replica_without_the_last_writes_takes_none_of_a_living_process_back,
-        0, 2);
+    tcase_add_loop_test(tc, a_replica_without_the_last_writes_loses_none, 0, 2);
     tcase_add_test(
         tc, without_a_cluster_rows_come_from_the_source_and_with_it_from_redis);
     tcase_add_test(tc,

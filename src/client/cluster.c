@@ -39,7 +39,7 @@ struct shed_cluster {
     /* set at creation */
     struct shed_reactor *reactor;
     const struct shed_address *address;
-    struct shed_client_options options; /* its texts are copies */
+    struct shed_client_options options; /* of TLS as address has them */
     const char *process;
     _Atomic uint32_t *epochs;
     struct shed_server_hooks hooks;
@@ -583,23 +583,6 @@ void shed_cluster_read(struct shed_cluster *c, struct shed_server_status *out)
 
 /* ----------------------------------------------------------- begin and end */
 
-/* NULL stays NULL. Returns: false when out of memory. */
-static bool copy_text(const char **text)
-{
-    if (*text == NULL)
-        return true;
-    *text = strdup(*text);
-    return *text != NULL;
-}
-
-static bool copy_options(struct shed_client_options *o)
-{
-    bool is_copied = copy_text(&o->tls_ca);
-
-    is_copied = copy_text(&o->tls_cert) && is_copied;
-    return copy_text(&o->tls_key) && is_copied;
-}
-
 static enum shed_code make_first(struct shed_cluster *c, struct shed_error *err)
 {
     struct shed_redirect seed;
@@ -639,12 +622,14 @@ enum shed_code shed_cluster_create(
     c->epochs = epochs;
     c->hooks = *hooks;
     c->options = *options;
+    c->options.tls_ca = address->tls_ca;
+    c->options.tls_cert = address->tls_cert;
+    c->options.tls_key = address->tls_key;
     c->wake.run = on_wake;
     c->candidate = SHED_CLUSTER_NODES_MAX - 1; /* the seeds come next */
     c->timer = shed_timer_create(reactor, on_timer, c);
-    code = copy_options(&c->options) && c->timer != NULL
-               ? make_first(c, err)
-               : shed_fail_nomem(err, "a client");
+    code = c->timer != NULL ? make_first(c, err)
+                            : shed_fail_nomem(err, "a client");
     if (code == SHED_OK)
         *out = c;
     else
@@ -670,9 +655,6 @@ void shed_cluster_close(struct shed_cluster *c)
 
 static void free_cluster(struct shed_cluster *c)
 {
-    free((void *)(uintptr_t)c->options.tls_ca);
-    free((void *)(uintptr_t)c->options.tls_cert);
-    free((void *)(uintptr_t)c->options.tls_key);
     pthread_cond_destroy(&c->settled);
     shed_mutex_destroy(&c->mu);
     free(c);

@@ -18,7 +18,8 @@
 
 struct shed_cluster;
 
-/* Borrows reactor and address, whose seeds are asked first. Options are copied.
+/* Borrows reactor and address, whose seeds are asked first, and to which
+ * shed_address_use_tls has given these options. The others are copied.
  * process, epochs and hooks are as of shed_server_create, without on_elsewhere.
  * Nothing is connected yet. Any thread. Returns: SHED_OK; SHED_ENOMEM,
  * SHED_EINVAL (TLS files). */

@@ -344,7 +344,7 @@ static bool keep_text(char **to, const char *from)
     return from == NULL || *to != NULL;
 }
 
-/* For the connections to its sentinels, which each lookup makes. */
+/* For connections to sentinels and nodes that are found later. */
 static bool keep_options(struct shed_address *a,
                          const struct shed_client_options *o)
 {
@@ -364,12 +364,12 @@ enum shed_code shed_address_use_tls(struct shed_address *a,
         return shed_fail(err, SHED_EINVAL,
                          "client tls_ca, tls_cert and tls_key are for "
                          "rediss://, and the URI begins with another scheme");
-    if (a->seeds != NULL)
-        return SHED_OK; /* each node has its own */
-    if (a->is_tls && a->sentinels != NULL && !keep_options(a, o))
+    if ((a->seeds != NULL || a->sentinels != NULL) && !keep_options(a, o))
         return shed_fail_nomem(err, "a Redis URI");
-    return a->is_tls ? shed_tls_server_create(a->text, o, &a->tls, err)
-                     : SHED_OK;
+    /* each node of a cluster has its own */
+    return a->is_tls && a->seeds == NULL
+               ? shed_tls_server_create(a->text, o, &a->tls, err)
+               : SHED_OK;
 }
 
 bool shed_address_seed(const struct shed_address *cluster, size_t i,

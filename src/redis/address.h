@@ -51,7 +51,8 @@ struct shed_address {
     char host_text[SHED_HOST_BYTES]; /* of a node of a cluster */
     bool is_tls;                     /* set at creation */
     struct shed_tls_server *tls; /* set before the first connection, if so */
-    char *tls_ca, *tls_cert, *tls_key; /* the options, if it has sentinels */
+    /* copies of the options, if it has sentinels or seeds; NULL as there */
+    char *tls_ca, *tls_cert, *tls_key;
     /* atomic */
     atomic_bool is_role_refused; /* we have no right to ROLE */
     atomic_bool is_mget_refused; /* nor to MGET */

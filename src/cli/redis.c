@@ -490,11 +490,8 @@ static struct shed_reply *repeat(struct cli_redis *redis,
     struct shed_error err;
 
     hear_rest(redis, limit_ms(redis));
-    if (shed_reply_redirect(reply, &to)) {
-        const char *host = to.host[0] != '\0'
-                               ? to.host
-                               : redis->server[q->server]->address->host;
-        at = shed_cluster_map_find(redis->map, host, to.port, shed_now_ms());
+    if (shed_reply_redirect(reply, redis->server[at]->address->host, &to)) {
+        at = shed_cluster_map_find(redis->map, to.host, to.port, shed_now_ms());
         if (at == CLI_REDIS_MAX)
             return reply;
         if (!to.is_ask && !learn_from(redis, at, &err))

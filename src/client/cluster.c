@@ -517,11 +517,9 @@ static bool on_elsewhere(void *arg, const struct shed_server *server,
 
     if (shed_reply_begins(reply, "CLUSTERDOWN"))
         shed_cluster_hurry(c, NULL);
-    if (!shed_reply_redirect(reply, &redirect) || redirects > REDIRECTS_MAX)
+    if (!shed_reply_redirect(reply, server->address->host, &redirect) ||
+        redirects > REDIRECTS_MAX)
         return false;
-    if (redirect.host[0] == '\0')
-        memcpy(redirect.host, server->address->host,
-               strlen(server->address->host) + 1);
     if (!redirect.is_ask)
         shed_cluster_hurry(c, &redirect);
     target = shed_cluster_hold_at(c, &redirect);

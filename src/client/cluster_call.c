@@ -77,12 +77,10 @@ static bool redirect(struct shed_cluster *cluster, struct journey *j,
     if (is_last || shed_reply_begins(reply, "CLUSTERDOWN"))
         return false;
     j->is_ask = false;
-    if (!shed_reply_redirect(reply, &to)) {
+    if (!shed_reply_redirect(reply, host, &to)) {
         pause_until(j->deadline_ms);
         return true;
     }
-    if (to.host[0] == '\0')
-        memcpy(to.host, host, strlen(host) + 1);
     if (!to.is_ask)
         shed_cluster_hurry(cluster, &to);
     j->is_ask = to.is_ask;

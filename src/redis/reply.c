@@ -184,7 +184,7 @@ bool shed_reply_is_elsewhere(const struct shed_reply *error)
 }
 
 /* MOVED slot host:port; an IPv6 address has colons, too. */
-bool shed_reply_redirect(const struct shed_reply *reply,
+bool shed_reply_redirect(const struct shed_reply *reply, const char *own,
                          struct shed_redirect *out)
 {
     bool is_ask = shed_reply_begins(reply, "ASK ");
@@ -204,6 +204,10 @@ bool shed_reply_redirect(const struct shed_reply *reply,
     if (port == NULL)
         return false;
     size = (size_t)(port - host);
+    if (size == 0) {
+        host = own;
+        size = strlen(own);
+    }
     if (size >= sizeof(out->host) || strlen(port + 1) >= sizeof(out->port))
         return false;
     *out = (struct shed_redirect){.is_ask = is_ask, .slot = (unsigned)slot};

@@ -67,12 +67,13 @@ bool shed_reply_is_elsewhere(const struct shed_reply *error);
 struct shed_redirect {
     bool is_ask; /* for this command alone, behind ASKING */
     unsigned slot;
-    char host[SHED_HOST_BYTES]; /* empty: that of the node itself */
+    char host[SHED_HOST_BYTES];
     char port[SHED_PORT_BYTES];
 };
 
-/* Returns: false: the reply is neither MOVED nor ASK. */
-bool shed_reply_redirect(const struct shed_reply *reply,
+/* own: the host of the node, which may leave it out. Returns: false: the reply
+ * is neither MOVED nor ASK. */
+bool shed_reply_redirect(const struct shed_reply *reply, const char *own,
                          struct shed_redirect *out);
 
 /* Whether the reply to ROLE names something other than a primary. */

@@ -264,13 +264,25 @@ START_TEST(a_redirection_names_slot_host_and_port)
     struct shed_reply *reply = parse_reply(r->wire);
     struct shed_redirect to;
 
-    ck_assert_int_eq(shed_reply_redirect(reply, &to), r->is_one);
+    ck_assert_int_eq(shed_reply_redirect(reply, "", &to), r->is_one);
     if (r->is_one) {
         ck_assert_int_eq(to.is_ask, r->to.is_ask);
         ck_assert_uint_eq(to.slot, r->to.slot);
         ck_assert_str_eq(to.host, r->to.host);
         ck_assert_str_eq(to.port, r->to.port);
     }
+    shed_reply_free(reply);
+}
+END_TEST
+
+START_TEST(a_redirection_without_a_host_leads_to_that_of_the_node)
+{
+    struct shed_reply *reply = parse_reply("-MOVED 5 :6379\r\n");
+    struct shed_redirect to;
+
+    ck_assert(shed_reply_redirect(reply, "here", &to));
+    ck_assert_str_eq(to.host, "here");
+    ck_assert_str_eq(to.port, "6379");
     shed_reply_free(reply);
 }
 END_TEST
@@ -303,6 +315,7 @@ int main(void)
         tc, what_cannot_work_now_is_neither_full_nor_a_replica_nor_refusing);
     tcase_add_loop_test(tc, a_redirection_names_slot_host_and_port, 0,
                         sizeof(redirections) / sizeof(*redirections));
+    tcase_add_test(tc, a_redirection_without_a_host_leads_to_that_of_the_node);
     tcase_add_test(tc, an_error_that_is_made_reads_as_one_from_redis);
     tcase_add_test(tc, a_role_is_that_of_a_primary_or_another);
     return run_tests("reply", tc);

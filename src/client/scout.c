@@ -55,14 +55,6 @@ static void on_lost(void *arg, const struct shed_error *why)
     tell(arg, NULL, why);
 }
 
-static void on_push(void *arg, struct shed_reply *reply)
-{
-    struct shed_scout *s = arg;
-
-    (void)reply;
-    shed_pipe_drop(s->pipe, "a reply that nobody asked for");
-}
-
 const char *shed_scout_host(const struct shed_scout *s)
 {
     return s->address->host;
@@ -77,7 +69,7 @@ enum shed_code shed_scout_send(struct shed_reactor *reactor,
 {
     struct shed_scout *s = calloc(1, sizeof(*s));
     const struct shed_pipe_hooks hooks = {s,       on_open, on_lost,
-                                          on_lost, on_push, NULL};
+                                          on_lost, NULL,    NULL};
     enum shed_code code;
 
     *out = NULL;

@@ -150,14 +150,6 @@ static void on_lost(void *arg, const struct shed_error *why)
     (void)why;
 }
 
-static void on_push(void *arg, struct shed_reply *reply)
-{
-    struct shed_acks *a = arg;
-
-    (void)reply;
-    shed_pipe_drop(a->pipe, "a reply that nobody asked for");
-}
-
 enum shed_code shed_acks_create(struct shed_reactor *reactor,
                                 struct shed_gate *gate,
                                 const struct shed_client_options *options,
@@ -167,8 +159,7 @@ enum shed_code shed_acks_create(struct shed_reactor *reactor,
     struct shed_pipe_hooks hooks = {.arg = a,
                                     .on_open = on_open,
                                     .on_lost = on_lost,
-                                    .on_unreached = on_lost,
-                                    .on_push = on_push};
+                                    .on_unreached = on_lost};
     struct shed_client_options o = *options;
     enum shed_code code;
 

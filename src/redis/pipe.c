@@ -253,8 +253,10 @@ static void drain(struct shed_pipe *p)
         shed_gate_hear(p->gate, shed_now_ms());
         if (event == SHED_CONN_REPLY)
             deliver(p, &expected, reply);
-        else
+        else if (p->hooks.on_push != NULL)
             p->hooks.on_push(p->hooks.arg, reply);
+        else
+            shed_pipe_drop(p, "a reply that nobody asked for");
         shed_reply_free(reply);
     }
 }

@@ -26,7 +26,8 @@ struct shed_pipe_hooks {
     void (*on_lost)(void *arg, const struct shed_error *why);
     /* No connection could be made; it will be tried again. */
     void (*on_unreached)(void *arg, const struct shed_error *why);
-    /* A reply that answers no command: a push. */
+    /* A reply that answers no command: a push. NULL: there are none, so the
+     * connection is dropped. */
     void (*on_push)(void *arg, struct shed_reply *reply);
     /* A script's call was not executed, because its key is elsewhere
      * (shed_reply_is_elsewhere). Returns: whether it was taken over with

@@ -350,14 +350,6 @@ static void on_commands_lost(void *arg, const struct shed_error *why)
     end_epoch(p);
 }
 
-static void on_commands_push(void *arg, struct shed_reply *reply)
-{
-    struct shed_session *p = arg;
-
-    (void)reply;
-    shed_pipe_drop(p->commands, "a reply that nobody asked for");
-}
-
 static bool on_elsewhere(void *arg, struct shed_call *call,
                          const struct shed_reply *reply)
 {
@@ -580,7 +572,7 @@ shed_session_create(struct shed_reactor *reactor, struct shed_gate *gate,
         on_commands_open,
         on_commands_lost,
         on_commands_unreached,
-        on_commands_push,
+        NULL,
         hooks->on_elsewhere != NULL ? on_elsewhere : NULL};
     struct shed_pipe_hooks on_pushes = {
         p, on_pushes_open, on_pushes_lost, on_pushes_unreached, on_push, NULL};

@@ -22,6 +22,7 @@ struct batch {
     struct shed_link_use *uses;
     size_t *gets; /* which key it is of */
     size_t get_count;
+    unsigned together; /* how many of them may be one MGET */
 };
 
 static void destroy_batch(struct batch *b)
@@ -75,7 +76,7 @@ static enum shed_code check_items(struct shed_item *items, size_t count,
     return code;
 }
 
-/* How many GETs may be one MGET, whose reply has a bound, too. */
+/* How many fit into the bound of a reply. */
 static unsigned together_of(const struct shed_cache *cache)
 {
     uint64_t fit = SHED_FRAME_MAX_BYTES /
@@ -94,7 +95,7 @@ static uint64_t add_get(struct shed_cache *cache, struct batch *b, size_t i,
     shed_look_begin(cache, key, &b->looks[i]);
     b->gets[b->get_count++] = i;
     args->is_guarded = true;
-    args->together = together_of(cache);
+    args->together = b->together;
     shed_args_add_text(args, "GET");
     shed_args_add(args, key->redis, key->redis_size);
     return shed_look_until_ms(cache, key, terms);
@@ -110,6 +111,7 @@ static void try_get_many(struct shed_cache *cache, struct batch *b,
     uint64_t until_ms = 0;
     enum shed_code code;
 
+    b->together = together_of(cache);
     for (size_t i = 0; i < count; i++) {
         uint64_t one_ms;
         shed_key_name(cache->name, items[i].key, &b->named[i]);

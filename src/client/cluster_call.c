@@ -6,7 +6,6 @@
 #include "client/cluster_call.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"

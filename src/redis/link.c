@@ -174,6 +174,14 @@ static enum shed_code init_call(struct shed_links *links,
     return format(links, c, count, err);
 }
 
+/* For how many commands the i-th call stands. */
+static size_t stands_for(const struct shed_batch *b, size_t i)
+{
+    size_t next = i + 1 < b->count ? b->calls[i + 1].index : b->replies;
+
+    return next - b->calls[i].index;
+}
+
 /* Hand the elements of an MGET's reply to its GETs; an error is one for each.
  * Returns: false: out of memory, or it is neither. */
 static bool spread(struct shed_reply **replies, size_t count)
@@ -200,12 +208,10 @@ static enum shed_code spread_all(struct shed_links_call *c,
     const struct shed_batch *b = &c->formatted;
     bool is_spread = true;
 
-    for (size_t i = 0; i < b->count && is_spread; i++) {
-        size_t first = b->calls[i].index;
-        size_t next = i + 1 < b->count ? b->calls[i + 1].index : b->replies;
-        if (next - first > 1)
-            is_spread = spread(&c->replies[first], next - first);
-    }
+    for (size_t i = 0; i < b->count && is_spread; i++)
+        if (stands_for(b, i) > 1)
+            is_spread =
+                spread(&c->replies[b->calls[i].index], stands_for(b, i));
     if (is_spread)
         return SHED_OK;
     shed_reply_free_all(c->replies, b->replies);
@@ -224,11 +230,9 @@ static bool is_mget_refused(const struct shed_links *links,
     if (b->count == b->replies)
         return false;
     for (size_t i = 0; i < b->count; i++) {
-        size_t first = b->calls[i].index;
-        size_t next = i + 1 < b->count ? b->calls[i + 1].index : b->replies;
-        is_refused |= next - first > 1 &&
-                      shed_reply_error(c->replies[first]) != NULL &&
-                      shed_reply_code(c->replies[first]) == SHED_EDENIED;
+        const struct shed_reply *reply = c->replies[b->calls[i].index];
+        is_refused |= stands_for(b, i) > 1 && shed_reply_error(reply) != NULL &&
+                      shed_reply_code(reply) == SHED_EDENIED;
     }
     if (is_refused)
         atomic_store(&shed_gate_address(links->gate)->is_mget_refused, true);
@@ -455,11 +459,6 @@ enum shed_code shed_links_create(struct shed_gate *gate,
     }
     *out = links;
     return SHED_OK;
-}
-
-size_t shed_links_count(const struct shed_links *links)
-{
-    return links->count;
 }
 
 void shed_links_cut(struct shed_links *links)

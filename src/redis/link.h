@@ -39,9 +39,6 @@ shed_links_create(struct shed_gate *gate,
 /* No call may be under way. */
 void shed_links_destroy(struct shed_links *links);
 
-/* How many connections there may be. Any thread. */
-size_t shed_links_count(const struct shed_links *links);
-
 /* The server has fallen silent: end the calls that wait for it, and all
  * connections. Any thread. */
 void shed_links_cut(struct shed_links *links);

@@ -304,14 +304,16 @@ void cli_find_cluster(struct doctor *d)
 bool cli_find_reached(struct doctor *d)
 {
     struct shed_error err;
+    bool is_reached;
 
     if (!cli_redis_is_cluster(d->redis))
         return true; /* or the program had ended */
+    is_reached = cli_redis_reach(d->redis, &err);
     cli_out_text(d->node, "server", d->server);
     cli_out_text(d->node, "slots", cli_redis_slots(d->redis).at);
     cli_out_number(d->node, "slot_count", cli_redis_slot_count(d->redis));
-    cli_out_flag(d->node, "is_reached", cli_redis_reach(d->redis, &err));
-    if (cli_redis_reach(d->redis, &err))
+    cli_out_flag(d->node, "is_reached", is_reached);
+    if (is_reached)
         return true;
     cli_find(d, "node", PROBLEM,
              "Keys of its slots are neither read nor written.",

@@ -103,13 +103,6 @@ static struct cli_server *open_at(struct cli_redis *redis, size_t i)
     return server;
 }
 
-static bool may_own(void *arg, size_t i)
-{
-    (void)arg;
-    (void)i;
-    return true;
-}
-
 /* Learn the map from a server. Returns: false, and err says why. */
 static bool learn_from(struct cli_redis *redis, size_t i,
                        struct shed_error *err)
@@ -129,7 +122,7 @@ static bool learn_from(struct cli_redis *redis, size_t i,
                         server->address->text, error, cli_server_advice(error));
     else if (reply != NULL)
         change = shed_cluster_map_take(redis->map, reply, server->address->host,
-                                       shed_now_ms(), may_own, NULL);
+                                       shed_now_ms(), NULL, NULL);
     if (error == NULL && reply != NULL && !change.is_valid)
         (void)shed_fail(err, SHED_EREDIS,
                         "Redis %s knows no slots of a cluster, or not where "

@@ -203,7 +203,8 @@ shed_cluster_map_take(struct shed_cluster_map *m,
         size_t node;
         (void)read_range(shed_reply_at(reply, i), host, &range);
         node = shed_cluster_map_find(m, range.host, range.port, now_ms);
-        if (node < SHED_CLUSTER_NODES_MAX && may_own(arg, node))
+        if (node < SHED_CLUSTER_NODES_MAX &&
+            (may_own == NULL || may_own(arg, node)))
             change.has_moved |= give(m, &range, node, now_ms);
     }
     for (size_t i = 0; was_known && i < SHED_CLUSTER_NODES_MAX; i++)

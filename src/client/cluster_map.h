@@ -72,7 +72,7 @@ size_t shed_cluster_map_find(struct shed_cluster_map *map, const char *host,
 
 /* Take an answer to CLUSTER SLOTS, from a node whose own host is this.
  * may_own(arg, i) is asked whether node i can be used; a slot of one that
- * cannot stays where it was. */
+ * cannot stays where it was. NULL: all can. */
 struct shed_cluster_change
 shed_cluster_map_take(struct shed_cluster_map *map,
                       const struct shed_reply *reply, const char *host,

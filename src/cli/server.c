@@ -164,7 +164,7 @@ static bool set_up(struct cli_server *s, struct shed_error *err)
     if (a->password != NULL && a->user == NULL &&
         !check_login(s, cli_server_ask(s, err, "AUTH %s", a->password), err))
         return false;
-    return a->db[0] == '\0' || select_db(s, err);
+    return !shed_address_selects(a) || select_db(s, err);
 }
 
 bool cli_server_open(struct cli_server *s, struct shed_error *err)

@@ -393,6 +393,23 @@ bool shed_address_seed(const struct shed_address *cluster, size_t i,
     return is_found && part.size < SHED_HOST_BYTES;
 }
 
+/* Finish an address that is no URI's, whose host and port are set if code says
+ * so; if not, or if it cannot be finished, destroy it. */
+static enum shed_code finish(struct shed_address *a, enum shed_code code,
+                             const struct shed_client_options *options,
+                             struct shed_address **out, struct shed_error *err)
+{
+    if (code == SHED_OK)
+        code = make_text(a, err);
+    if (code == SHED_OK)
+        code = shed_address_use_tls(a, options, err);
+    if (code == SHED_OK)
+        *out = a;
+    else
+        shed_address_destroy(a);
+    return code;
+}
+
 enum shed_code
 shed_address_create_node(const struct shed_address *cluster, const char *host,
                          const char *port,
@@ -404,7 +421,6 @@ shed_address_create_node(const struct shed_address *cluster, const char *host,
                                    .ai_flags = AI_NUMERICHOST};
     struct shed_address *a = alloc();
     struct addrinfo *list = NULL;
-    enum shed_code code;
 
     *out = NULL;
     if (a == NULL)
@@ -417,21 +433,13 @@ shed_address_create_node(const struct shed_address *cluster, const char *host,
     (void)snprintf(a->port_text, sizeof(a->port_text), "%s", port);
     a->host = a->host_text;
     a->port = a->port_text;
-    code = make_text(a, err);
-    if (code == SHED_OK)
-        code = shed_address_use_tls(a, options, err);
-    if (code != SHED_OK) {
-        shed_address_destroy(a);
-        return code;
-    }
     if (getaddrinfo(host, port, &hints, &list) == 0) {
         shed_address_set(a, 0, list->ai_addr, list->ai_addrlen, NULL);
         freeaddrinfo(list);
     } else {
         a->looked_up_term = 0U - 1; /* nobody has looked it up yet */
     }
-    *out = a;
-    return SHED_OK;
+    return finish(a, SHED_OK, options, out, err);
 }
 
 enum shed_code
@@ -455,17 +463,11 @@ shed_address_next_sentinel(char **list, const struct shed_sentinels *how,
     if (code == SHED_OK) {
         a->host = host.text;
         write_port(a, port, SENTINEL_PORT);
-        code = make_text(a, err);
     }
+    code = finish(a, code, options, out, err);
     if (code == SHED_OK)
-        code = shed_address_use_tls(a, options, err);
-    if (code != SHED_OK) {
-        shed_address_destroy(a);
-        return code;
-    }
-    resolve(a);
-    *out = a;
-    return SHED_OK;
+        resolve(a);
+    return code;
 }
 
 void shed_address_destroy(struct shed_address *a)
@@ -510,9 +512,16 @@ void shed_address_host(struct shed_address *a, char host[SHED_HOST_BYTES])
 
 void shed_address_set_primary(struct shed_address *a, const char *host)
 {
+    if (host == NULL)
+        return;
     shed_mutex_lock(&a->mu);
     (void)snprintf(a->primary, sizeof(a->primary), "%s", host);
     shed_mutex_unlock(&a->mu);
+}
+
+bool shed_address_selects(const struct shed_address *a)
+{
+    return a->db[0] != '\0' && strcmp(a->db, "0") != 0;
 }
 
 bool shed_address_is_known(struct shed_address *a)

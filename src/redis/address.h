@@ -108,6 +108,10 @@ void shed_address_destroy(struct shed_address *address);
 
 /* The functions below may be called on any thread. */
 
+/* Whether a connection must select its database: one begins in database 0, and
+ * a proxy that has no other may refuse SELECT. */
+bool shed_address_selects(const struct shed_address *address);
+
 /* Copy the socket address that the host name resolves to. Returns: SHED_OK;
  * SHED_EREDIS: it has never been resolved, err says why. */
 SHED_MUST_CHECK enum shed_code shed_address_get(struct shed_address *address,
@@ -120,7 +124,8 @@ SHED_MUST_CHECK enum shed_code shed_address_get(struct shed_address *address,
 void shed_address_host(struct shed_address *address,
                        char host[SHED_HOST_BYTES]);
 
-/* Record how the sentinels call the primary that shed_address_set will name. */
+/* Record how the sentinels call the primary that shed_address_set will name;
+ * NULL: they do not. */
 void shed_address_set_primary(struct shed_address *address, const char *host);
 
 /* Whether the host name has been resolved. */

@@ -200,8 +200,7 @@ void shed_lookup_wait(struct shed_address *address)
         return;
     }
     find(lookup);
-    if (shed_lookup_primary(lookup) != NULL)
-        shed_address_set_primary(address, shed_lookup_primary(lookup));
+    shed_address_set_primary(address, shed_lookup_primary(lookup));
     shed_address_set(address, 0,
                      lookup->list != NULL ? lookup->list->ai_addr : NULL,
                      lookup->list != NULL ? lookup->list->ai_addrlen : 0,

@@ -343,8 +343,7 @@ static void on_lookup(void *arg, unsigned term, const struct addrinfo *list,
 {
     struct shed_pipe *p = arg;
 
-    if (shed_lookup_primary(p->lookup) != NULL)
-        shed_address_set_primary(p->address, shed_lookup_primary(p->lookup));
+    shed_address_set_primary(p->address, shed_lookup_primary(p->lookup));
     p->lookup = NULL;
     if (p->state == PIPE_LOOKING_UP && term != p->attempt.term)
         look_up(p);

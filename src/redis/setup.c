@@ -34,8 +34,7 @@ void shed_setup_begin(struct shed_setup *s, struct shed_address *a)
     }
     if (a->is_guide)
         return;
-    /* a connection begins in 0, and a proxy with no other may refuse SELECT */
-    if (a->db[0] != '\0' && strcmp(a->db, "0") != 0) {
+    if (shed_address_selects(a)) {
         args = add(s, "SELECT");
         shed_args_add_text(args, a->db);
     }

@@ -79,6 +79,16 @@ static unsigned move_rows(size_t from, size_t to)
     return slots;
 }
 
+/* Nothing was lost, and nothing is old. */
+static void end_traffic(void)
+{
+    traffic_stop(&traffic);
+    traffic_check(&traffic, true);
+    ck_assert_uint_eq(traffic_count_old(&traffic), 0);
+    traffic_close(&traffic);
+    server_stop(&fixture.server);
+}
+
 START_TEST(slots_that_move_under_load_give_out_nothing_old)
 {
     enum { CLIENTS = 2, SOON_MS = 50, REGULAR = 10, SLOTS_MIN = 20 };
@@ -98,11 +108,7 @@ START_TEST(slots_that_move_under_load_give_out_nothing_old)
     ck_assert_int_lt(
         asked,
         CLIENTS * (long long)((shed_now_ms() - begin_ms) / SOON_MS + REGULAR));
-    traffic_stop(&traffic);
-    traffic_check(&traffic, true);
-    ck_assert_uint_eq(traffic_count_old(&traffic), 0);
-    traffic_close(&traffic);
-    server_stop(&fixture.server);
+    end_traffic();
 }
 END_TEST
 
@@ -358,11 +364,7 @@ START_TEST(a_node_that_comes_is_used_and_one_that_goes_is_forgotten)
     hits = atomic_load(&traffic.hits);
     traffic_go_on(&traffic);
     ck_assert_uint_gt(atomic_load(&traffic.hits), hits);
-    traffic_stop(&traffic);
-    traffic_check(&traffic, true);
-    ck_assert_uint_eq(traffic_count_old(&traffic), 0);
-    traffic_close(&traffic);
-    server_stop(&fixture.server);
+    end_traffic();
 }
 END_TEST
 

@@ -15,27 +15,50 @@
 
 static struct fixture fixture; /* its own server is not used */
 static struct watched watched;
+static char certificates[32], authority[64];
 
-static void init_with(const char *sentinel_password)
+static void init_with(const char *sentinel_password, const char *dir)
 {
     fixture_init(&fixture);
     fixture_hurry(&fixture, 400);
-    watched = (struct watched){.sentinel_password = sentinel_password};
+    watched = (struct watched){.sentinel_password = sentinel_password,
+                               .certificates = dir};
     watched_start(&watched);
     fixture.uri = watched.uri;
 }
 
 static void up(void)
 {
-    init_with(NULL);
+    init_with(NULL, NULL);
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
+}
+
+/* The same with TLS to everybody; believe NAME.pem of certificates_make. */
+static void up_with_tls(const char *name)
+{
+    strcpy(certificates, "/tmp/shed-watched-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(certificates));
+    certificates_make(certificates);
+    snprintf(authority, sizeof(authority), "%s/%s.pem", certificates, name);
+    init_with(NULL, certificates);
+    fixture.client_options.tls_ca = authority;
+    fixture_open(&fixture);
 }
 
 static void down(void)
 {
     fixture_down(&fixture);
     watched_stop(&watched);
+}
+
+static void down_with_tls(void)
+{
+    char command[64];
+
+    down();
+    snprintf(command, sizeof(command), "rm -r %s", certificates);
+    ck_assert_int_eq(system(command), 0);
 }
 
 /* Whether so many clients have their session with this server. */
@@ -63,44 +86,22 @@ static void expect_use(size_t i)
 
 START_TEST(with_tls_to_everybody_it_is_found_and_followed)
 {
-    char dir[] = "/tmp/shed-watched-XXXXXX", ca[64], command[64];
     size_t next;
 
-    ck_assert_ptr_nonnull(mkdtemp(dir));
-    certificates_make(dir);
-    snprintf(ca, sizeof(ca), "%s/ca.pem", dir);
-    fixture_init(&fixture);
-    fixture_hurry(&fixture, 400);
-    watched = (struct watched){.certificates = dir};
-    watched_start(&watched);
-    fixture.uri = watched.uri;
-    fixture.client_options.tls_ca = ca;
-    fixture_open(&fixture);
+    up_with_tls("ca");
     expect_use(0);
     server_stop(&watched.server[0]);
     next = watched_primary(&watched, 0);
     expect_use(next);
-    down();
-    snprintf(command, sizeof(command), "rm -r %s", dir);
-    ck_assert_int_eq(system(command), 0);
+    down_with_tls();
 }
 END_TEST
 
 START_TEST(sentinels_whose_certificates_are_of_strangers_are_not_believed)
 {
-    char dir[] = "/tmp/shed-watched-XXXXXX", ca[64], command[64];
     struct shed_client_status status;
 
-    ck_assert_ptr_nonnull(mkdtemp(dir));
-    certificates_make(dir);
-    snprintf(ca, sizeof(ca), "%s/other.pem", dir);
-    fixture_init(&fixture);
-    fixture_hurry(&fixture, 400);
-    watched = (struct watched){.certificates = dir};
-    watched_start(&watched);
-    fixture.uri = watched.uri;
-    fixture.client_options.tls_ca = ca;
-    fixture_open(&fixture);
+    up_with_tls("other");
     WAIT_FOR(shed_client_status_read(fixture.client, &status, sizeof(status),
                                      NULL) == SHED_OK &&
              status.last.code != SHED_OK);
@@ -109,15 +110,13 @@ START_TEST(sentinels_whose_certificates_are_of_strangers_are_not_believed)
                           NULL &&
                       strstr(status.last.reason, "tls_ca") != NULL,
                   "%s", status.last.reason);
-    down();
-    snprintf(command, sizeof(command), "rm -r %s", dir);
-    ck_assert_int_eq(system(command), 0);
+    down_with_tls();
 }
 END_TEST
 
 START_TEST(the_primary_is_found_and_used)
 {
-    init_with(_i == 0 ? NULL : "secret+co");
+    init_with(_i == 0 ? NULL : "secret+co", NULL);
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     expect_use(0);
@@ -223,7 +222,7 @@ START_TEST(replicas_that_lost_their_link_take_no_write_of_a_living_process_back)
     struct peer peer;
     unsigned old = 0, rounds = _i == 0 ? failovers() : 1;
 
-    init_with(NULL);
+    init_with(NULL, NULL);
     fixture.cache_options.failover_memory_ms = _i == 0 ? 600000 : 0;
     fixture_open(&fixture);
     peer_open(&peer, &fixture);
@@ -251,7 +250,7 @@ END_TEST
 
 START_TEST(a_sentinel_that_is_away_or_hangs_costs_nothing)
 {
-    init_with(NULL);
+    init_with(NULL, NULL);
     if (_i == 0)
         server_kill(&watched.sentinel[0]);
     else
@@ -290,7 +289,7 @@ END_TEST
  */
 START_TEST(a_sentinel_that_lies_is_not_believed)
 {
-    init_with(NULL);
+    init_with(NULL, NULL);
     server_do(&watched.sentinel[0], "SENTINEL REMOVE %s", WATCHED_NAME);
     server_do(&watched.sentinel[0], "SENTINEL MONITOR %s 127.0.0.1 %u 2",
               WATCHED_NAME, server_free_port());
@@ -305,7 +304,7 @@ START_TEST(sentinels_that_all_disagree_are_reported)
 {
     struct shed_error err = {0};
 
-    init_with(NULL);
+    init_with(NULL, NULL);
     for (size_t i = 0; i < WATCHED_SENTINELS - 1; i++) {
         server_do(&watched.sentinel[i], "SENTINEL REMOVE %s", WATCHED_NAME);
         server_do(&watched.sentinel[i], "SENTINEL MONITOR %s 127.0.0.1 %u 2",
@@ -323,7 +322,7 @@ START_TEST(a_wrong_password_of_the_sentinels_is_reported)
 {
     struct shed_error err = {0};
 
-    init_with("secret");
+    init_with("secret", NULL);
     *strchr(watched.uri, '?') = '\0';
     fixture_open(&fixture);
     WAIT_FOR(shed_invalidate(fixture.cache, shed_str("k"), 0, &err) !=

@@ -141,8 +141,8 @@ static void judge_sentinel(struct doctor *d, const struct shed_reply *reply,
                  field_of(reply, "flags").at);
     if (known != (long long)count)
         cli_find(d, "sentinels", NOTE,
-                 "snowshed believes more than half of those that its URI "
-                 "names; sentinels elect by more than half of those that they "
+                 "snowshed needs more than half of the sentinels in its URI to "
+                 "agree; the sentinels need more than half of all that they "
                  "know.",
                  "Name all of them, and let old ones be forgotten (SENTINEL "
                  "RESET).",

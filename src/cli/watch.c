@@ -269,7 +269,7 @@ static void track(struct watch *w)
     shed_reply_free(id);
 }
 
-/* Use each server, and be told by those that are new in a cluster. */
+/* Use each server, and subscribe at the new ones of a cluster. */
 static void look(struct watch *w)
 {
     cli_redis_follow(w->redis);

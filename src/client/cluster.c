@@ -4,8 +4,9 @@
  *
  * A thread looks up the owner of a slot and holds its server without a lock: it
  * counts itself as a user of that place, and then looks whether the server is
- * still there. Whoever takes a server away removes it first, and then looks
- * whether there are users. So one of the two sees the other. A thread whose
+ * still there. The reactor thread, before it destroys a server, takes it out of
+ * its place, and then looks whether the place has users. So one of the two sees
+ * the other. A thread whose
  * slot has moved meanwhile asks a server that no longer has it, and is
  * redirected.
  *
@@ -28,8 +29,8 @@
 #include "client/scout.h"
 #include "redis/address.h"
 
-/* A server without slots is kept for so long, for those that are under way to
- * it, or come back. */
+/* How long a server without slots is kept: calls may be under way to it, and
+ * its slots may come back. */
 #define IDLE_MS 10000
 
 /* How often one call of the loop follows a redirection. */
@@ -256,7 +257,7 @@ static void retire_locked(struct shed_cluster *c, size_t i, uint64_t now_ms)
 
 /* ---------------------------------------------------------------- the scout */
 
-/* The i-th place to ask: those that have slots, then the seeds. */
+/* The i-th place to ask: the nodes with slots come first, then the seeds. */
 static bool find_candidate_locked(const struct shed_cluster *c, size_t i,
                                   struct shed_redirect *place)
 {
@@ -409,8 +410,8 @@ static void ask(struct shed_cluster *c)
     }
 }
 
-/* Open servers that are new, take away those that are not used, and set the
- * timer for the next question. */
+/* Open new servers, retire unused ones, and set the timer for the next
+ * question. */
 static void follow_map(struct shed_cluster *c)
 {
     uint64_t now_ms = shed_now_ms(), ask_ms;

@@ -70,7 +70,7 @@ void shed_cluster_send(struct shed_cluster *cluster, struct shed_call *call,
  * thread. */
 unsigned shed_cluster_changes(const struct shed_cluster *cluster);
 
-/* All servers as one: up if all are, the breaker of the one that is worst. Any
+/* All servers as one: up if all are up, with the worst of their breakers. Any
  * thread. */
 void shed_cluster_read(struct shed_cluster *cluster,
                        struct shed_server_status *out);

@@ -63,7 +63,8 @@ struct journey {
         *target; /* where it was sent to; held. NULL: by the map */
 };
 
-/* Take a reply that says that the key is elsewhere. host: of whoever said it.
+/* Take a reply that says that the key is elsewhere. host: of the server that
+ * sent it.
  * Returns: false: there is nowhere to go on to, and that is the reply. */
 static bool redirect(struct shed_cluster *cluster, struct journey *j,
                      const struct shed_reply *reply, const char *host)

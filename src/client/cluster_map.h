@@ -2,10 +2,9 @@
  * Which node of a Redis Cluster has which slot, as CLUSTER SLOTS has told it.
  * Pure, but that owners are read by any thread.
  *
- * An answer is one node's opinion, which may lag behind that of others. So the
- * map says after each answer whether to believe its node: one that contradicts
- * a newer redirection, or that says of itself that the cluster is down, is left
- * for another one.
+ * An answer is one node's opinion, and other nodes may know better. So the map
+ * says after each answer whether to believe its node. A node that contradicts a
+ * newer redirection, or says that the cluster is down, is left for another one.
  *
  * Redis Cluster specification, https://redis.io/docs/reference/cluster-spec/
  */
@@ -35,7 +34,7 @@ struct shed_cluster_node {
     char port[SHED_PORT_BYTES];
     size_t slots;     /* that it has */
     uint64_t idle_ms; /* since when it has none; shed_now_ms */
-    bool has_gained;  /* slots from others; for whoever clears it */
+    bool has_gained;  /* slots, since the map's user cleared this */
 };
 
 struct shed_cluster_map {
@@ -71,8 +70,8 @@ size_t shed_cluster_map_find(struct shed_cluster_map *map, const char *host,
                              const char *port, uint64_t now_ms);
 
 /* Take an answer to CLUSTER SLOTS, from a node whose own host is this.
- * may_own(arg, i) is asked whether node i can be used; a slot of one that
- * cannot stays where it was. NULL: all can. */
+ * may_own(arg, i) is asked whether node i can be used; if not, its slots stay
+ * where they were. NULL: all can. */
 struct shed_cluster_change
 shed_cluster_map_take(struct shed_cluster_map *map,
                       const struct shed_reply *reply, const char *host,

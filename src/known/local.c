@@ -69,7 +69,7 @@ struct row {
     atomic_bool is_visited;
     char *key;
     struct shed_value *handle[]; /* of its value, for each processor; NULL: not
-                                    made yet. Under that one's mutex alone */
+                                    made yet. Under its lane's mutex alone */
 };
 
 /* A processor's mutex of a shard. */
@@ -474,8 +474,9 @@ static bool is_near(const struct shed_local *local, const struct shard *shard,
            shed_left_ms(now_ms, row->known_ms) < local->near_ms;
 }
 
-/* The handle of a lane. If there is no memory for another, one that shows a
- * lesser age has to do. Returns: NULL if there is none. */
+/* The handle of a lane, which shows this age. Without memory for a new handle
+ * the old one is returned, which shows a lower age. Returns: NULL: there is no
+ * old one either. */
 static struct shed_value *handle_of(struct row *row, unsigned lane,
                                     uint64_t age_ms)
 {

@@ -1,8 +1,9 @@
 /*
  * Questions whether rows are current. Its invariant: a row becomes near only by
  * an answer to a question that was sent while changes were announced, over the
- * connection of which they are; and no change was announced between the two.
- * Both happen on the reactor thread, and so does the end of an epoch.
+ * connection of which they are; and no change was announced between question
+ * and answer. The reactor thread sends the questions, takes the answers, and
+ * ends the epochs.
  */
 #include "known/near.h"
 
@@ -66,8 +67,7 @@ static struct shed_entry_key key_of(const struct question *q)
     return (struct shed_entry_key){q->key, q->size};
 }
 
-/* ------------------------------------------------------------- the questions
- */
+/* ----------------------------------------------------------- the questions */
 
 static void leave(struct shed_near *near)
 {
@@ -168,8 +168,7 @@ void shed_near_ask(struct shed_near *near, const struct shed_key *key)
         shed_reactor_post(near->cache->client->reactor, &near->post);
 }
 
-/* ------------------------------------------------------------------ the hits
- */
+/* ---------------------------------------------------------------- the hits */
 
 /* "No such row" is not refreshed. */
 static enum shed_freshness judge(const struct shed_freshness_rule *rule,
@@ -239,8 +238,7 @@ void shed_near_count(struct shed_near *near)
     }
 }
 
-/* -------------------------------------------------------------------- pushes
- */
+/* ------------------------------------------------------------------ pushes */
 
 void shed_near_change(struct shed_near *near, const char *key, size_t size)
 {
@@ -254,8 +252,7 @@ void shed_near_epoch(struct shed_near *near)
         shed_local_change_all(near->local);
 }
 
-/* ------------------------------------------------------------- begin and end
- */
+/* ----------------------------------------------------------- begin and end */
 
 struct shed_near *shed_near_create(struct shed_cache *cache)
 {
@@ -266,7 +263,6 @@ struct shed_near *shed_near_create(struct shed_cache *cache)
     memset(near, 0, sizeof(*near));
     near->cache = cache;
     near->local = cache->local;
-
     near->post.run = send_posted;
     if (shed_mutex_init(&near->mu, SHED_RANK_NEAR) == 0)
         return near;

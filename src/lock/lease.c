@@ -91,7 +91,7 @@ static bool next_command(struct shed_exchange *exchange, struct shed_args *args)
         shed_exchange_add_number(exchange, 0, args, exchange->fence_number);
         break;
     case SHED_LOCK_OP_CONFIRM:
-        assert(false); /* it is no command of ours */
+        assert(false); /* the replicas are asked by acks.c */
         break;
     }
     return true;

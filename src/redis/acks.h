@@ -17,7 +17,7 @@
 
 struct shed_acks;
 
-/* A question, in the memory of whoever asks it until fn is called. */
+/* A question. Its memory is the caller's, and stays until fn is called. */
 struct shed_ack {
     struct shed_ack *next;
     /* the question */
@@ -50,7 +50,7 @@ void shed_acks_ask(struct shed_acks *acks, struct shed_ack *ack);
 /* Whether nothing is asked. */
 bool shed_acks_is_idle(const struct shed_acks *acks);
 
-/* Its connection, to be driven like those of a session. */
+/* Its connection, to be driven as the session's own two are. */
 struct shed_pipe *shed_acks_pipe(struct shed_acks *acks);
 
 /* Close for good; nothing may be asked. NULL is allowed. */

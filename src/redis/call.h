@@ -37,7 +37,7 @@ struct shed_call {
                                   know the script; NULL: none */
     enum shed_trouble trouble; /* of a call that has failed */
     bool was_tried;            /* it was queued, and perhaps sent */
-    unsigned redirects;        /* for whoever follows them */
+    unsigned redirects;        /* that a cluster has followed */
     /* of a guarded one */
     struct shed_gate *gate; /* NULL: it is not to leave it */
     struct shed_health_pass pass;

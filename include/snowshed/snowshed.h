@@ -25,8 +25,8 @@
  * When a row is missing or has expired, one caller among all processes and
  * hosts loads it from the source; the others wait for that load. load_item is a
  * function of yours (snowshed/source.h) or the MySQL source (snowshed/mysql.h).
- * Locks: snowshed/lock.h; counters: snowshed/stats.h; events: snowshed/event.h;
- * C++: snowshed/snowshed.hpp.
+ * Locks: snowshed/lock.h; calls that do not block: snowshed/async.h; counters:
+ * snowshed/stats.h; events: snowshed/event.h; C++: snowshed/snowshed.hpp.
  *
  * Threads: any thread may call any function until the object is closed. After
  * fork(), the child opens a client of its own; a call on the parent's returns
@@ -442,6 +442,8 @@ struct shed_cache_options {
                             local_bytes. 0: there is none */
     uint64_t near_ms; /* 1..3600000 (10000); a row is taken for this long after
                          Redis was last asked for it */
+    uint64_t async_limit; /* 1..10000000 (100000); most asynchronous calls under
+                             way (async.h) */
 };
 
 /* Rows are refreshed before they expire, and none is given out past its ttl. */
@@ -449,7 +451,7 @@ struct shed_cache_options {
     {                                                                          \
         sizeof(struct shed_cache_options), 300000, 10, 10000, 500, 10000,      \
             5000, 1048576, SHED_REDIS_DOWN_SOURCE, 50, 0, 0, 10000, 60000, 0,  \
-            10000, 67108864, 0, 10000                                          \
+            10000, 67108864, 0, 10000, 100000                                  \
     }
 
 /* An old row rather than a wait: for a minute after its ttl a row is given out
@@ -459,7 +461,7 @@ struct shed_cache_options {
     {                                                                          \
         sizeof(struct shed_cache_options), 300000, 10, 10000, 500, 10000,      \
             5000, 1048576, SHED_REDIS_DOWN_STALE, 50, 60000, 3600000, 10000,   \
-            60000, 200, 10000, 67108864, 0, 10000                              \
+            60000, 200, 10000, 67108864, 0, 10000, 100000                      \
     }
 
 #define SHED_NAME_MAX_BYTES 64 /* of a cache */

@@ -24,7 +24,9 @@
  * shed_event_kind_name, and shed_log_stderr, for options.on_log. mysql.hpp has
  * those of shed_mysql_source_open, shed_mysql_connect and shed_mysql_fence. Of
  * struct shed_source_options, thread_start and thread_stop are left out: a
- * thread_local object does what they do.
+ * thread_local object does what they do. Not wrapped yet: shed_queue_open,
+ * shed_queue_fd, shed_queue_collect, shed_queue_close, shed_get_async and
+ * shed_cancel.
  */
 #ifndef SNOWSHED_SNOWSHED_HPP
 #define SNOWSHED_SNOWSHED_HPP
@@ -45,6 +47,7 @@
 #include <utility>
 #include <vector>
 
+#include <snowshed/async.h>
 #include <snowshed/event.h>
 #include <snowshed/lock.h>
 #include <snowshed/snowshed.h>

@@ -28,6 +28,7 @@
 #define LOCAL_MAX_BYTES ((uint64_t)1 << 40)
 #define NEAR_MIN_BYTES ((uint64_t)1 << 20)
 #define NEAR_MAX_MS 3600000
+#define ASYNC_MAX 10000000
 
 /* ----------------------------------------------------------------- checks */
 
@@ -59,6 +60,7 @@ static enum shed_code check_options(const struct shed_cache_options *o,
         {o->near_bytes, o->near_bytes > 0 ? NEAR_MIN_BYTES : 0, LOCAL_MAX_BYTES,
          "cache near_bytes"},
         {o->near_ms, 1, NEAR_MAX_MS, "cache near_ms"},
+        {o->async_limit, 1, ASYNC_MAX, "cache async_limit"},
     };
     enum shed_code code =
         shed_check_ranges(ranges, sizeof(ranges) / sizeof(*ranges), err);

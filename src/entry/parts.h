@@ -29,6 +29,7 @@ struct shed_cache {
     struct shed_flights *flights;
     struct shed_fleet_link *fleet; /* NULL: the source has no such budget */
     /* atomic */
+    _Atomic uint64_t async_calls; /* under way */
     struct shed_counters counters;
 };
 

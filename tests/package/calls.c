@@ -5,11 +5,13 @@
  *
  * usage: calls REDIS-URI
  */
+#include <poll.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <snowshed/async.h>
 #include <snowshed/event.h>
 #include <snowshed/lock.h>
 #include <snowshed/snowshed.h>
@@ -207,6 +209,64 @@ static void use_cache_stats(struct shed_cache *cache)
     free(text);
 }
 
+struct answer {
+    int calls;
+    enum shed_code code;
+    char text[8];
+};
+
+static void note_answer(void *user, enum shed_code code,
+                        struct shed_value *value,
+                        const struct shed_error *reason)
+{
+    struct answer *answer = (struct answer *)user;
+
+    (void)reason;
+    answer->calls++;
+    answer->code = code;
+    if (value != NULL && value->size < sizeof(answer->text))
+        memcpy(answer->text, value->data, value->size);
+    shed_value_unref(value);
+}
+
+/* The answers are collected as an event loop would. */
+static void collect(struct shed_queue *queue, size_t count)
+{
+    struct pollfd ready = {shed_queue_fd(queue), POLLIN, 0};
+
+    while (count > 0) {
+        require(poll(&ready, 1, 10000) == 1, "the queue becomes readable");
+        count -= shed_queue_collect(queue, count);
+    }
+    require(poll(&ready, 1, 0) == 0, "the queue is empty");
+}
+
+static void use_async_gets(struct shed_cache *cache)
+{
+    struct answer got = {0, SHED_OK, ""};
+    struct shed_queue *queue = NULL;
+    struct shed_pending *pending = NULL;
+    struct shed_then then = {note_answer, &got, NULL};
+    struct shed_error err;
+
+    expect("shed_queue_open", shed_queue_open(&queue, &err), SHED_OK, &err);
+    then.queue = queue;
+    expect("shed_get_async",
+           shed_get_async(cache, shed_str("async"), NULL, &then, NULL, &pending,
+                          &err),
+           SHED_OK, &err);
+    collect(queue, 1);
+    require(got.calls == 1 && got.code == SHED_OK && got.text[0] != 0,
+            "done is called with the row");
+    expect("shed_get_async",
+           shed_get_async(cache, shed_str("async"), NULL, &then, NULL, &pending,
+                          &err),
+           SHED_OK, &err);
+    (void)shed_cancel(pending);
+    collect(queue, 1);
+    shed_queue_close(queue);
+}
+
 static void use_tags(struct shed_client *client, struct shed_source *source)
 {
     struct shed_cache_options options = SHED_CACHE_OPTIONS_INIT;
@@ -253,6 +313,7 @@ static void use_cache(struct shed_client *client)
     use_answers(cache);
     use_put(cache);
     use_cache_stats(cache);
+    use_async_gets(cache);
     shed_cache_close(cache);
     use_tags(client, source);
     shed_source_close(source);

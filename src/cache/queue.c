@@ -1,0 +1,138 @@
+/*
+ * Queues of ended calls. Its invariant: the descriptor is readable exactly
+ * while the queue has a call.
+ */
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/mutex.h"
+#include "base/process.h"
+#include "cache/pending.h"
+
+struct shed_queue {
+    /* set at creation */
+    int fd;
+    pid_t pid;
+    struct shed_mutex mu;
+    /* under mu */
+    struct shed_pending *first;
+    struct shed_pending **last;
+};
+
+/* -------------------------------------------------------------- the calls */
+
+enum shed_code shed_pending_check(const struct shed_then *then,
+                                  struct shed_error *err)
+{
+    if (then == NULL || then->done == NULL)
+        return shed_fail(err, SHED_EINVAL, "%s is NULL",
+                         then == NULL ? "then" : "then->done");
+    return SHED_OK;
+}
+
+void shed_pending_tell(struct shed_pending *p)
+{
+    static const struct shed_error unknown = {
+        SHED_ENOMEM, "out of memory for the reason of the failure"};
+    struct shed_error why = p->why != NULL ? *p->why : unknown;
+    const struct shed_then then = p->then;
+    struct shed_value *value = p->value;
+    enum shed_code code = p->code;
+
+    why.code = code;
+    free(p->why);
+    p->destroy(p);
+    then.done(then.user, code, value, code != SHED_OK ? &why : NULL);
+}
+
+/* ------------------------------------------------------------- the queue */
+
+void shed_queue_add(struct shed_queue *q, struct shed_pending *p)
+{
+    const uint64_t one = 1;
+    bool was_empty;
+
+    p->next = NULL;
+    shed_mutex_lock(&q->mu);
+    was_empty = q->first == NULL;
+    *q->last = p;
+    q->last = &p->next;
+    /* with the mutex: a collector that empties the queue reads it after this */
+    if (was_empty)
+        (void)!write(q->fd, &one, sizeof(one));
+    shed_mutex_unlock(&q->mu);
+}
+
+static struct shed_pending *take(struct shed_queue *q)
+{
+    struct shed_pending *p;
+    uint64_t count;
+
+    shed_mutex_lock(&q->mu);
+    p = q->first;
+    if (p != NULL) {
+        q->first = p->next;
+        if (q->first == NULL) {
+            q->last = &q->first;
+            (void)!read(q->fd, &count, sizeof(count));
+        }
+    }
+    shed_mutex_unlock(&q->mu);
+    return p;
+}
+
+size_t shed_queue_collect(struct shed_queue *q, size_t max)
+{
+    struct shed_pending *p;
+    size_t count = 0;
+
+    if (q == NULL || q->pid != shed_process_id())
+        return 0;
+    while (count < max && (p = take(q)) != NULL) {
+        shed_pending_tell(p);
+        count++;
+    }
+    return count;
+}
+
+int shed_queue_fd(const struct shed_queue *q)
+{
+    return q->fd;
+}
+
+enum shed_code shed_queue_open(struct shed_queue **out, struct shed_error *err)
+{
+    struct shed_queue *q;
+
+    if (out == NULL)
+        return shed_fail(err, SHED_EINVAL, "shed_queue_open: out is NULL");
+    *out = NULL;
+    q = calloc(1, sizeof(*q));
+    if (q == NULL)
+        return shed_fail_nomem(err, "a queue");
+    q->pid = shed_process_id();
+    q->last = &q->first;
+    q->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (q->fd >= 0 && shed_mutex_init(&q->mu, SHED_RANK_QUEUE) == 0) {
+        *out = q;
+        return SHED_OK;
+    }
+    if (q->fd >= 0)
+        close(q->fd);
+    free(q);
+    return shed_fail(err, SHED_EBUSY, "no descriptor is available for a queue");
+}
+
+void shed_queue_close(struct shed_queue *q)
+{
+    if (q == NULL)
+        return;
+    close(q->fd);
+    shed_mutex_destroy(&q->mu);
+    free(q);
+}

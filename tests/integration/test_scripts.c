@@ -1,4 +1,4 @@
-/* The Lua scripts on the real Redis that SHED_TEST_REDIS names. Each scenario
+/* The Lua scripts on a real Redis. Each scenario
  * runs there and on the model: both must give the replies of the table, and
  * contain the same after each step. */
 #include <hiredis/hiredis.h>
@@ -10,6 +10,7 @@
 #include "entry/entry.h"
 #include "support/reply_testing.h"
 #include "support/scenarios.h"
+#include "support/server.h"
 #include "support/testing.h"
 
 #define CLIENTS 4
@@ -27,54 +28,18 @@ struct redis_store {
     char refresh_key[64];
 };
 
-static char memory_limit[32]; /* the server's setting, to be restored */
+static struct server server; /* of all tests of the program */
 
 /* -------------------------------------------------------------- connections */
 
-static redisContext *connect_to(const char *uri)
+static redisContext *open_connection(void)
 {
     const struct timeval patience = {
         .tv_sec = (time_t)((test_deadline_ms() - shed_now_ms()) / 1000)};
-    char text[NAME_BYTES], *port;
-    redisContext *c;
+    redisContext *c = redisConnectUnixWithTimeout(server.socket, patience);
 
-    snprintf(text, sizeof(text), "%s", uri);
-    text[strcspn(text, "?")] = '\0';
-    if (strncmp(text, "unix:", 5) == 0) {
-        const char *path = text + 5;
-
-        c = redisConnectUnixWithTimeout(
-            strncmp(path, "//", 2) == 0 ? path + 2 : path, patience);
-    } else {
-        ck_assert_msg(strncmp(text, "redis://", 8) == 0, "SHED_TEST_REDIS=%s",
-                      uri);
-        text[8 + strcspn(text + 8, "/")] = '\0';
-        port = strrchr(text + 8, ':');
-        ck_assert_ptr_nonnull(port);
-        *port++ = '\0';
-        c = redisConnectWithTimeout(text + 8, (int)strtol(port, NULL, 10),
-                                    patience);
-    }
-    ck_assert_msg(c != NULL && c->err == 0, "cannot connect to %s", uri);
+    ck_assert_msg(c != NULL && c->err == 0, "cannot connect");
     ck_assert_int_eq(redisSetTimeout(c, patience), REDIS_OK);
-    return c;
-}
-
-static redisContext *open_connection(void)
-{
-    const char *uri = getenv("SHED_TEST_REDIS");
-    const char *db;
-    redisContext *c;
-    redisReply *reply;
-
-    ck_assert_msg(uri != NULL && *uri != '\0',
-                  "SHED_TEST_REDIS names no server, as in "
-                  "unix:/tmp/redis.sock?db=0");
-    c = connect_to(uri);
-    db = strstr(uri, "?db=");
-    reply = redisCommand(c, "SELECT %s", db != NULL ? db + 4 : "0");
-    ck_assert(reply != NULL && reply->type == REDIS_REPLY_STATUS);
-    freeReplyObject(reply);
     return c;
 }
 
@@ -297,7 +262,7 @@ static void redis_set_full(struct store *store, bool is_full)
     struct redis_store *s = redis_of(store);
 
     freeReplyObject(
-        run(s->main, "CONFIG SET maxmemory %s", is_full ? "1" : memory_limit));
+        run(s->main, "CONFIG SET maxmemory %s", is_full ? "1" : "0"));
 }
 
 /* Wait until Redis knows about the subscription or its end. */
@@ -605,28 +570,14 @@ START_TEST(a_payload_with_every_byte_comes_back)
 }
 END_TEST
 
-/* Before all tests. */
-static void save_server(void)
+static void start(void)
 {
-    redisContext *c = open_connection();
-    redisReply *limit = run(c, "CONFIG GET maxmemory");
-    redisReply *policy = run(c, "CONFIG GET maxmemory-policy");
-
-    snprintf(memory_limit, sizeof(memory_limit), "%s", limit->element[1]->str);
-    ck_assert_str_eq(policy->element[1]->str, "noeviction");
-    freeReplyObject(limit);
-    freeReplyObject(policy);
-    redisFree(c);
+    server_start(&server);
 }
 
-/* After all tests, even if one has failed. */
-static void restore_server(void)
+static void stop(void)
 {
-    redisContext *c = open_connection();
-
-    freeReplyObject(run(c, "CONFIG SET maxmemory %s", memory_limit));
-    freeReplyObject(run(c, "ACL DELUSER shedtest"));
-    redisFree(c);
+    server_stop(&server);
 }
 
 int main(void)
@@ -634,7 +585,7 @@ int main(void)
     TCase *tc = tcase_create("scripts");
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_unchecked_fixture(tc, save_server, restore_server);
+    tcase_add_unchecked_fixture(tc, start, stop);
     tcase_add_loop_test(tc, redis_and_the_model_do_what_the_scenario_says, 0,
                         (int)scenario_count);
     tcase_add_test(

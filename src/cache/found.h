@@ -14,8 +14,7 @@
 enum shed_look_found {
     SHED_FOUND_UNKNOWN = 0, /* no usable answer, or a value of unknown age */
     SHED_FOUND_NOTHING,     /* not even a lease: nobody loads the key */
-    SHED_FOUND_NO_VALUE,    /* a lease, say: as after NOTHING, a value that
-                               comes later is newer */
+    SHED_FOUND_NO_VALUE,    /* a lease, say */
     SHED_FOUND_AGED /* one that is too old for the call, or not fresh, or
                        a miss by one of its tags */
 };

@@ -450,8 +450,21 @@ static bool is_same(const struct shed_look *look,
     return memcmp(look->aged, identity, sizeof(identity)) == 0;
 }
 
-/* A value that GET has not seen was written or renewed after it, however its
- * age is reckoned. */
+/* A value that GET has not seen was written or renewed during the call, and is
+ * no older than it: unless a server that took the place of another has brought
+ * it back. Its age may be reckoned too high, which costs a load. */
+static bool is_new(const struct shed_terms *terms, const struct shed_look *look,
+                   const struct shed_value *value)
+{
+    uint64_t left_ms = shed_left_ms(terms->deadline_ms, shed_now_ms());
+    uint64_t call_ms = shed_left_ms(terms->timeout_ms, left_ms);
+
+    if (look->found == SHED_FOUND_UNKNOWN ||
+        (look->found == SHED_FOUND_AGED && is_same(look, value)))
+        return false;
+    return value->age_ms <= terms->rule->max_age_ms + call_ms;
+}
+
 bool shed_look_is_young(const struct shed_cache *cache,
                         const struct shed_key *key,
                         const struct shed_terms *terms, struct shed_look *look,
@@ -464,9 +477,7 @@ bool shed_look_is_young(const struct shed_cache *cache,
         return false;
     }
     if (max_age_ms == 0 || shed_value_header(value) == NULL ||
-        look->found == SHED_FOUND_NOTHING || look->found == SHED_FOUND_NO_VALUE)
-        return true;
-    if (look->found == SHED_FOUND_AGED && !is_same(look, value))
+        is_new(terms, look, value))
         return true;
     if (look->found == SHED_FOUND_UNKNOWN &&
         shed_client_server_ms(cache->client, key->redis, key->redis_size) > 0 &&

@@ -145,6 +145,34 @@ START_TEST(an_answer_that_is_too_old_is_not_handed_out)
 }
 END_TEST
 
+/* As in a failover: GET finds nothing (0) or a row that is too old (1), and
+ * then there is an earlier one. */
+START_TEST(a_row_that_comes_back_during_the_call_is_not_taken_for_a_new_one)
+{
+    static struct proxy proxy;
+    struct call call;
+    redisReply *row;
+
+    calls_init(0, 0);
+    fixture_add_proxy(&fixture, &proxy);
+    calls_open();
+    age_k(OLD_MS);
+    row = server_run(&fixture.server, "GET t:{k}");
+    if (_i == 0)
+        server_int(&fixture.server, "DEL t:{k}");
+    else
+        age_k(1);
+    proxy_set(&proxy, PROXY_HOLD_ONE, 0, NULL);
+    call_start(&call, fixture.cache, young());
+    proxy_wait_held(&proxy);
+    server_do(&fixture.server, "SET t:{k} %b PX 600000", row->str, row->len);
+    freeReplyObject(row);
+    proxy_release(&proxy);
+    call_expect(&call, _i == 0 ? "k@2" : "k@3");
+    fixture_down(&fixture);
+}
+END_TEST
+
 START_TEST(no_such_row_has_an_age_too)
 {
     calls_up(0, 0);
@@ -604,6 +632,9 @@ int main(void)
     tcase_add_test(tc, calls_of_many_clients_for_a_younger_row_share_one_load);
     tcase_add_test(tc, others_get_the_row_that_is_being_replaced);
     tcase_add_test(tc, an_answer_that_is_too_old_is_not_handed_out);
+    tcase_add_loop_test(
+        tc, a_row_that_comes_back_during_the_call_is_not_taken_for_a_new_one, 0,
+        2);
     tcase_add_test(tc, no_such_row_has_an_age_too);
     tcase_add_test(tc, nothing_older_is_handed_out_when_the_load_fails);
     tcase_add_test(tc, after_the_load_has_failed_a_call_can_take_what_there_is);

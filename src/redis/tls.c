@@ -87,7 +87,8 @@ static const struct {
     int reason;
     const char *text;
 } meanings[] = {
-    {SSL_R_WRONG_VERSION_NUMBER, "the server does not speak TLS on this port"},
+    {SSL_R_WRONG_VERSION_NUMBER,
+     "the server does not speak TLS (is it a port for TLS?)"},
     {SSL_R_UNSUPPORTED_PROTOCOL,
      "no version in common: it needs TLS 1.2 or 1.3"},
     {SSL_R_TLSV1_ALERT_PROTOCOL_VERSION,

@@ -99,15 +99,13 @@ uint64_t cli_server_limit_ms(const struct cli_server *s)
 
 /* ------------------------------------------------------------- connecting */
 
-static bool connect_to(struct cli_server *s, struct shed_error *err)
+static bool connect_to_one(struct cli_server *s, struct shed_error *err)
 {
     struct shed_error why;
 
-    /* ask the sentinels where the primary is, or look a node's name up */
-    if (s->address->sentinels != NULL || !shed_address_is_known(s->address))
-        shed_lookup_wait(s->address);
     if (shed_wire_open(&s->wire, s->address, &why) == SHED_OK) {
         if (shed_dial_wait(s->wire.fd, POLLOUT, cli_server_limit_ms(s)) == 0) {
+            shed_address_refuse(s->address);
             cli_server_fail_silent(s, err);
             return false;
         }
@@ -116,6 +114,22 @@ static bool connect_to(struct cli_server *s, struct shed_error *err)
     }
     (void)shed_fail(err, SHED_EREDIS, "%s: is it running there?", why.reason);
     return false;
+}
+
+static bool connect_to(struct cli_server *s, struct shed_error *err)
+{
+    /* ask the sentinels where the primary is, or look a node's name up */
+    if (s->address->sentinels != NULL || !shed_address_is_known(s->address))
+        shed_lookup_wait(s->address);
+    if (connect_to_one(s, err))
+        return true;
+    if (s->address->host == NULL || !shed_address_is_refused(s->address))
+        return false;
+    shed_lookup_wait(s->address);
+    if (shed_address_is_refused(s->address)) /* it has no other address */
+        return false;
+    shed_wire_close(&s->wire);
+    return connect_to_one(s, err);
 }
 
 /* An error can quote what was sent, here the password: only its code is shown.

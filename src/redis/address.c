@@ -3,6 +3,7 @@
  * password. */
 #include "redis/address.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -246,10 +247,10 @@ static void resolve(struct shed_address *a)
     int failure = getaddrinfo(a->host, a->port, &hints, &list);
 
     if (failure != 0) {
-        shed_address_set(a, 0, NULL, 0, gai_strerror(failure));
+        shed_address_set(a, 0, NULL, gai_strerror(failure));
         return;
     }
-    shed_address_set(a, 0, list->ai_addr, list->ai_addrlen, NULL);
+    shed_address_set(a, 0, list, NULL);
     freeaddrinfo(list);
 }
 
@@ -434,7 +435,7 @@ shed_address_create_node(const struct shed_address *cluster, const char *host,
     a->host = a->host_text;
     a->port = a->port_text;
     if (getaddrinfo(host, port, &hints, &list) == 0) {
-        shed_address_set(a, 0, list->ai_addr, list->ai_addrlen, NULL);
+        shed_address_set(a, 0, list, NULL);
         freeaddrinfo(list);
     } else {
         a->looked_up_term = 0U - 1; /* nobody has looked it up yet */
@@ -540,9 +541,24 @@ static bool is_before(unsigned term, unsigned other)
     return (int)(term - other) < 0;
 }
 
+static bool is_same(const struct addrinfo *one,
+                    const struct sockaddr_storage *name, socklen_t size)
+{
+    return one->ai_addrlen == size && memcmp(one->ai_addr, name, size) == 0;
+}
+
+static const struct addrinfo *choose_locked(const struct shed_address *a,
+                                            const struct addrinfo *list)
+{
+    for (const struct addrinfo *one = list; one->ai_next != NULL;
+         one = one->ai_next)
+        if (is_same(one, &a->refused, a->refused_size))
+            return one->ai_next;
+    return list;
+}
+
 void shed_address_set(struct shed_address *a, unsigned term,
-                      const struct sockaddr *name, socklen_t size,
-                      const char *failure)
+                      const struct addrinfo *list, const char *failure)
 {
     shed_mutex_lock(&a->mu);
     /* the session's two connections each look up: one of an earlier term can
@@ -551,14 +567,16 @@ void shed_address_set(struct shed_address *a, unsigned term,
         shed_mutex_unlock(&a->mu);
         return;
     }
-    if (name != NULL && size <= sizeof(a->name)) {
-        memcpy(&a->name, name, size);
-        a->name_size = size;
-    }
-    if (name == NULL)
+    if (list != NULL) {
+        list = choose_locked(a, list);
+        assert(list->ai_addrlen <= sizeof(a->name));
+        memcpy(&a->name, list->ai_addr, list->ai_addrlen);
+        a->name_size = list->ai_addrlen;
+    } else {
         (void)shed_fail(&a->why, SHED_EREDIS, "Redis %s %s: %s",
                         a->sentinels != NULL ? "primary" : "host", a->host,
                         failure);
+    }
     a->looked_up_term = term;
     pthread_cond_broadcast(&a->looked_up);
     shed_mutex_unlock(&a->mu);
@@ -573,10 +591,30 @@ bool shed_address_is_elsewhere(struct shed_address *a, unsigned term,
     shed_mutex_lock(&a->mu);
     is_elsewhere = a->name_size > 0 && a->looked_up_term == term;
     for (; list != NULL && is_elsewhere; list = list->ai_next)
-        is_elsewhere = list->ai_addrlen != a->name_size ||
-                       memcmp(list->ai_addr, &a->name, a->name_size) != 0;
+        is_elsewhere = !is_same(list, &a->name, a->name_size);
     shed_mutex_unlock(&a->mu);
     return is_elsewhere;
+}
+
+/* If another connection has moved on from the address that is refused, the next
+ * one is skipped. The lookups after that come back to it. */
+void shed_address_refuse(struct shed_address *a)
+{
+    shed_mutex_lock(&a->mu);
+    a->refused = a->name;
+    a->refused_size = a->name_size;
+    shed_mutex_unlock(&a->mu);
+}
+
+bool shed_address_is_refused(struct shed_address *a)
+{
+    bool is_refused;
+
+    shed_mutex_lock(&a->mu);
+    is_refused = a->refused_size == a->name_size &&
+                 memcmp(&a->refused, &a->name, a->name_size) == 0;
+    shed_mutex_unlock(&a->mu);
+    return is_refused;
 }
 
 void shed_address_await(struct shed_address *a, unsigned term,

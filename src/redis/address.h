@@ -3,6 +3,7 @@
 #ifndef SHED_REDIS_ADDRESS_H
 #define SHED_REDIS_ADDRESS_H
 
+#include <netdb.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -62,8 +63,11 @@ struct shed_address {
     pthread_cond_t looked_up;
     /* under mu */
     struct sockaddr_storage name;
-    socklen_t name_size;   /* 0: the host name has never been resolved */
-    struct shed_error why; /* why it could not be resolved */
+    socklen_t name_size; /* 0: the host name has never been resolved */
+    struct sockaddr_storage
+        refused;                   /* the last one that no connection reached */
+    socklen_t refused_size;        /* 0: none */
+    struct shed_error why;         /* why it could not be resolved */
     char primary[SHED_HOST_BYTES]; /* what its sentinels call it last */
     unsigned looked_up_term; /* the server's term (health.h) of the last lookup
                                 that has ended */
@@ -131,12 +135,21 @@ void shed_address_set_primary(struct shed_address *address, const char *host);
 /* Whether the host name has been resolved. */
 bool shed_address_is_known(struct shed_address *address);
 
-/* Record the end of a lookup of the host name that began in this term: with a
- * socket address, or, if name is NULL, with this failure. Then the last address
- * is kept; so it is if a lookup of a later term has ended. */
+/* Record the end of a lookup of the host name that began in this term: with the
+ * socket addresses that were found, or, if list is NULL, with this failure.
+ * Then the last address is kept; so it is if a lookup of a later term has
+ * ended. The address in use becomes the first of the list, or the one after the
+ * address that was refused. */
 void shed_address_set(struct shed_address *address, unsigned term,
-                      const struct sockaddr *name, socklen_t size,
-                      const char *failure);
+                      const struct addrinfo *list, const char *failure);
+
+/* Record that no connection to the address in use could be made: the next
+ * lookup goes on to another address of the name, if it has one. localhost is
+ * often ::1 before it is 127.0.0.1, and a server may listen at one of them. */
+void shed_address_refuse(struct shed_address *address);
+
+/* Whether the address in use is the one that was refused last. */
+bool shed_address_is_refused(struct shed_address *address);
 
 /* Whether connections of this term, the present one, can be to an address that
  * is not in list, which a lookup has found. */

@@ -307,16 +307,18 @@ void shed_conn_tick(struct shed_conn *c, uint64_t now_ms)
 {
     if (now_ms < shed_conn_due_ms(c))
         return;
-    if (c->state == SHED_CONN_CONNECTING)
+    if (c->state == SHED_CONN_CONNECTING) {
+        shed_address_refuse(c->address);
         fail_silent(c, "no connection", "", c->connect_timeout_ms);
-    else if (c->state == SHED_CONN_SETTING_UP)
+    } else if (c->state == SHED_CONN_SETTING_UP) {
         fail_silent(c, "no answer to ",
                     shed_wire_is_in_handshake(&c->wire)
                         ? "the TLS handshake (is it a port for TLS?)"
                         : shed_setup_awaited(&c->setup),
                     c->connect_timeout_ms);
-    else
+    } else {
         check_replies(c, now_ms);
+    }
 }
 
 /* ------------------------------------------------------------- the queue */

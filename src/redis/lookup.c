@@ -196,15 +196,12 @@ void shed_lookup_wait(struct shed_address *address)
     struct shed_lookup *lookup = create(address);
 
     if (lookup == NULL) {
-        shed_address_set(address, 0, NULL, 0, "out of memory");
+        shed_address_set(address, 0, NULL, "out of memory");
         return;
     }
     find(lookup);
     shed_address_set_primary(address, shed_lookup_primary(lookup));
-    shed_address_set(address, 0,
-                     lookup->list != NULL ? lookup->list->ai_addr : NULL,
-                     lookup->list != NULL ? lookup->list->ai_addrlen : 0,
-                     lookup->failure.reason);
+    shed_address_set(address, 0, lookup->list, lookup->failure.reason);
     atomic_init(&lookup->refs, 1);
     unref(lookup);
 }

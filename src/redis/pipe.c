@@ -326,8 +326,7 @@ static void end_lookup(struct shed_pipe *p, unsigned term,
     bool is_elsewhere = list != NULL && term == shed_gate_term(p->gate) &&
                         shed_address_is_elsewhere(p->address, term, list);
 
-    shed_address_set(p->address, term, list != NULL ? list->ai_addr : NULL,
-                     list != NULL ? list->ai_addrlen : 0, failure);
+    shed_address_set(p->address, term, list, failure);
     if (is_elsewhere)
         shed_pipe_leave(p);
     else if (p->state == PIPE_LOOKING_UP)

@@ -210,11 +210,12 @@ static const char *explain(int failure, char text[FAILURE_BYTES])
     return text;
 }
 
-static enum shed_code connect_failure(const struct shed_address *a, int failure,
+static enum shed_code connect_failure(struct shed_address *a, int failure,
                                       struct shed_error *err)
 {
     char text[FAILURE_BYTES];
 
+    shed_address_refuse(a);
     return shed_fail(err, SHED_EREDIS, "Redis %s: cannot connect: %s", a->text,
                      explain(failure, text));
 }

@@ -28,12 +28,13 @@ static char path[SERVER_PATH_BYTES + 16], uri[SERVER_URI_BYTES + 64];
  * needed. libuv calls the program's getaddrinfo. */
 static pthread_mutex_t name_mu = PTHREAD_MUTEX_INITIALIZER;
 static char name_path[SERVER_PATH_BYTES]; /* under name_mu; empty: nowhere */
-static atomic_bool is_name_held;          /* look-ups have no answer */
-static atomic_uint lookups;               /* begun */
+static bool is_dead_first; /* under name_mu: another address is before it */
+static atomic_bool is_name_held; /* look-ups have no answer */
+static atomic_uint lookups;      /* begun */
 
 struct answer {
-    struct addrinfo info;
-    struct sockaddr_un name;
+    struct addrinfo info, second;
+    struct sockaddr_un name, dead;
 };
 
 #define OF_THE_PROGRAM __attribute__((visibility("default")))
@@ -47,6 +48,7 @@ int getaddrinfo(const char *node, const char *service,
                 const struct addrinfo *hints, struct addrinfo **out)
 {
     struct answer *a = calloc(1, sizeof(*a));
+    bool has_dead;
 
     (void)node;
     (void)service;
@@ -59,6 +61,7 @@ int getaddrinfo(const char *node, const char *service,
     a->name.sun_family = AF_UNIX;
     pthread_mutex_lock(&name_mu);
     memcpy(a->name.sun_path, name_path, sizeof(name_path));
+    has_dead = is_dead_first;
     pthread_mutex_unlock(&name_mu);
     if (a->name.sun_path[0] == '\0') {
         free(a);
@@ -68,6 +71,13 @@ int getaddrinfo(const char *node, const char *service,
                                 .ai_socktype = SOCK_STREAM,
                                 .ai_addr = (struct sockaddr *)&a->name,
                                 .ai_addrlen = sizeof(a->name)};
+    if (has_dead) {
+        a->dead =
+            (struct sockaddr_un){.sun_family = AF_UNIX, .sun_path = "/nowhere"};
+        a->second = a->info;
+        a->info.ai_addr = (struct sockaddr *)&a->dead;
+        a->info.ai_next = &a->second;
+    }
     *out = &a->info;
     return 0;
 }
@@ -208,6 +218,23 @@ START_TEST(a_lock_is_acquired_where_the_address_leads)
     ck_assert_int_eq(server_int(&other, "EXISTS lock:{job}"), 1);
     ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_OK);
     shed_lock_close(lock);
+    down();
+}
+END_TEST
+
+/* As localhost is ::1 and then 127.0.0.1. */
+START_TEST(a_server_is_found_at_the_second_address_of_its_name)
+{
+    init(BY_NAME);
+    is_dead_first = true;
+    fixture_open(&fixture);
+    WAIT_FOR((expect_text(fixture.cache, "k", "k@1"),
+              server_int(&fixture.server, "EXISTS t:{k}") == 1));
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+    point_to(&other);
+    demote(&fixture.server);
+    WAIT_FOR((expect_text(fixture.cache, "k", "k@1"),
+              server_int(&other, "EXISTS t:{k}") == 1));
     down();
 }
 END_TEST
@@ -744,6 +771,7 @@ int main(void)
     tcase_add_loop_test(
         tc, a_write_that_a_replica_refuses_is_made_where_the_address_leads, 0,
         KINDS);
+    tcase_add_test(tc, a_server_is_found_at_the_second_address_of_its_name);
     tcase_add_loop_test(tc, a_load_is_published_where_the_address_leads, 0,
                         KINDS);
     tcase_add_loop_test(tc, a_client_that_only_reads_leaves_a_replica_too, 0,

@@ -236,8 +236,9 @@ static struct addrinfo found(const struct sockaddr_in *at)
 static void set_found(struct shed_address *a, unsigned term,
                       const struct sockaddr_in *at)
 {
-    shed_address_set(a, term, (const struct sockaddr *)(const void *)at,
-                     sizeof(*at), NULL);
+    const struct addrinfo one = found(at);
+
+    shed_address_set(a, term, &one, NULL);
 }
 
 static struct shed_address *create(void)
@@ -299,6 +300,29 @@ static void expect_port(struct shed_address *a, const struct sockaddr_in *at)
     ck_assert_mem_eq(&name, at, sizeof(*at));
 }
 
+/* Such as ::1 and 127.0.0.1, where a server listens at one of them. */
+START_TEST(a_name_with_two_addresses_is_tried_at_both)
+{
+    struct addrinfo list = found(&first), other = found(&second);
+    struct shed_address *a = create();
+
+    list.ai_next = &other;
+    shed_address_set(a, 1, &list, NULL);
+    expect_port(a, &first);
+    shed_address_refuse(a);
+    ck_assert(shed_address_is_refused(a));
+    shed_address_set(a, 1, &list, NULL);
+    ck_assert(!shed_address_is_refused(a));
+    expect_port(a, &second);
+    shed_address_set(a, 1, &list, NULL); /* of another connection */
+    expect_port(a, &second);
+    shed_address_refuse(a);
+    shed_address_set(a, 1, &list, NULL);
+    expect_port(a, &first);
+    shed_address_destroy(a);
+}
+END_TEST
+
 /* The lookup of the present term has not ended. */
 START_TEST(of_two_lookups_that_end_late_the_newer_one_counts)
 {
@@ -307,7 +331,7 @@ START_TEST(of_two_lookups_that_end_late_the_newer_one_counts)
     set_found(a, 2, &second);
     set_found(a, 1, &first);
     expect_port(a, &second);
-    shed_address_set(a, 1, NULL, 0, "not found");
+    shed_address_set(a, 1, NULL, "not found");
     ck_assert_uint_eq(a->looked_up_term, 2);
     set_found(a, 3, &first);
     expect_port(a, &first);
@@ -345,6 +369,7 @@ int main(void)
     tcase_add_test(tc,
                    the_first_lookup_after_a_server_was_left_is_not_elsewhere);
     tcase_add_test(tc, a_lookup_that_ends_late_is_ignored);
+    tcase_add_test(tc, a_name_with_two_addresses_is_tried_at_both);
     tcase_add_test(tc, of_two_lookups_that_end_late_the_newer_one_counts);
     tcase_add_test(tc, terms_wrap_around);
     return run_tests("address", tc);

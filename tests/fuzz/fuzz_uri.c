@@ -113,7 +113,11 @@ static void parse_redis(const char *text)
         check(address->text[0] != '\0' &&
               strspn(address->db, "0123456789") == strlen(address->db));
         check(address->user == NULL || address->password != NULL);
-        check((address->host == NULL) == shed_address_is_known(address));
+        /* a cluster is asked where it is by others */
+        if (address->seeds != NULL)
+            check(address->host == NULL && !shed_address_is_known(address));
+        else
+            check((address->host == NULL) == shed_address_is_known(address));
     } else {
         check_refusal(&err);
         check(address == NULL);

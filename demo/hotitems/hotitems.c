@@ -28,7 +28,7 @@ struct choice {
     uint64_t refresh_after_pct, stale_ms, stale_if_error_ms, soft_timeout_ms;
     uint64_t read_connections, loads, adaptive_loads;
     uint64_t breaker_failure_pct, breaker_min_loads, breaker_window_ms;
-    uint64_t breaker_open_ms, breaker_open_max_ms;
+    uint64_t breaker_open_ms;
     uint64_t redis_breaker_failure_pct, redis_breaker_min_calls;
     uint64_t redis_breaker_window_ms;
     const char *lane;
@@ -93,9 +93,8 @@ static const char help[] =
     "  --breaker-min-loads N, --breaker-window-ms N\n"
     "                       of at least N queries (default 20), in the last N ms\n"
     "                       (default 10000)\n"
-    "  --breaker-open-ms N, --breaker-open-max-ms N\n"
-    "                       it stays open for N ms (default 1000), and longer each\n"
-    "                       time that queries still fail, up to N ms (default 30000)\n"
+    "  --breaker-open-ms N  it stays open for N ms (default 1000), and longer each\n"
+    "                       time that queries still fail, up to ten times that\n"
     "  --redis-breaker-failure-pct N\n"
     "                       snowshed: when this percentage of the calls to Redis\n"
     "                       fails, it is not asked for a while (default 0: never)\n"
@@ -196,13 +195,11 @@ static bool open_lane(struct service *s, const struct choice *choice,
     lane.source.breaker.min_calls = choice->breaker_min_loads;
     lane.source.breaker.window_ms = choice->breaker_window_ms;
     lane.source.breaker.open_ms = choice->breaker_open_ms;
-    lane.source.breaker.open_max_ms = choice->breaker_open_max_ms;
     client.breaker.failure_pct = choice->redis_breaker_failure_pct;
     client.breaker.slow_ms = REDIS_SLOW_MS;
     client.breaker.min_calls = choice->redis_breaker_min_calls;
     client.breaker.window_ms = choice->redis_breaker_window_ms;
     client.breaker.open_ms = choice->breaker_open_ms;
-    client.breaker.open_max_ms = choice->breaker_open_max_ms;
     client.on_log = log_redis;
     client.links = LINKS;
     if (shed_client_open(choice->redis, &client, &s->client, err) != SHED_OK)
@@ -262,7 +259,6 @@ int main(int argc, char **argv)
                             .breaker_min_loads = 20,
                             .breaker_window_ms = 10000,
                             .breaker_open_ms = 1000,
-                            .breaker_open_max_ms = 30000,
                             .redis_breaker_min_calls = 20,
                             .redis_breaker_window_ms = 10000,
                             .lane = "snowshed"};

@@ -57,8 +57,7 @@ SIGTERM or Ctrl-C ends it, and all that it started.
                        3600000, which is an hour, ...
   --breaker-failure-pct N, --redis-breaker-failure-pct N
                        50 and 50
-  --breaker-open-ms N, --breaker-open-max-ms N
-                       1000 and 4000
+  --breaker-open-ms N  400
   --help               this text
 
 Exit status: 0; 1 if it cannot start, or an instance cannot; 2 for a wrong
@@ -70,8 +69,7 @@ PASSED_ON = {
     "timeout-ms": 2000, "ttl-ms": 3600000, "connections": 600, "db-connections": 16,
     "read-connections": 64, "loads": 16, "adaptive-loads": 1, "refresh-after-pct": 50,
     "stale-ms": 60000, "soft-timeout-ms": 200, "stale-if-error-ms": 3600000,
-    "breaker-failure-pct": 50, "redis-breaker-failure-pct": 50, "breaker-open-ms": 1000,
-    "breaker-open-max-ms": 4000}
+    "breaker-failure-pct": 50, "redis-breaker-failure-pct": 50, "breaker-open-ms": 400}
 
 DEFAULTS = {
     "port": 0, "clients": 200, "skew": 1.0, "think-ms": 150, "items": 2000, "instances": 2,

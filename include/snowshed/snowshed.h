@@ -202,8 +202,8 @@ struct shed_breaker_options {
                            */
     uint64_t window_ms;   /* 100..600000 (10000); it slides */
     uint64_t open_ms;     /* 1..3600000 (1000); less up to half of it at random;
-                             doubled each time that it opens again */
-    uint64_t open_max_ms; /* open_ms..3600000 (10000) */
+                             doubled each time that it opens again, up to ten
+                             times as long */
     uint64_t probes;      /* 1..1000 (3); while half-open: most calls at a time,
                              and successes in a row that close it */
     uint64_t slow_ms;     /* 0..600000 (0); a longer call fails; 0: no limit */
@@ -211,7 +211,7 @@ struct shed_breaker_options {
 
 #define SHED_BREAKER_OPTIONS_INIT                                              \
     {                                                                          \
-        50, 20, 10000, 1000, 10000, 3, 0                                       \
+        50, 20, 10000, 1000, 3, 0                                              \
     }
 
 struct shed_client_options {

@@ -48,7 +48,6 @@ enum shed_code shed_breaker_check(const struct shed_breaker_options *o,
         {o->min_calls, 1, MIN_CALLS_MAX, "min_calls"},
         {o->window_ms, WINDOW_MIN_MS, WINDOW_MAX_MS, "window_ms"},
         {o->open_ms, 1, OPEN_MAX_MS, "open_ms"},
-        {o->open_max_ms, o->open_ms, OPEN_MAX_MS, "open_max_ms"},
         {o->probes, 1, PROBES_MAX, "probes"},
         {o->slow_ms, 0, SLOW_MAX_MS, "slow_ms"},
     };
@@ -129,7 +128,9 @@ static void open_it(struct shed_breaker *b, uint64_t now_ms, uint64_t random)
     move_to(b, SHED_BREAKER_OPEN, now_ms);
     b->openings++;
     b->until_ms = now_ms + shed_backoff_equal_ms(b->opened++, b->rule.open_ms,
-                                                 b->rule.open_max_ms, random);
+                                                 SHED_BREAKER_OPEN_FACTOR *
+                                                     b->rule.open_ms,
+                                                 random);
 }
 
 /* --------------------------------------------------------------- the window */

@@ -27,6 +27,8 @@ shed_breaker_check(const struct shed_breaker_options *options, const char *of,
 
 /* The window slides by one of these. */
 #define SHED_BREAKER_SLICES 10
+/* The longest that it stays open, in open_ms. */
+#define SHED_BREAKER_OPEN_FACTOR 10
 
 struct shed_breaker {
     /* set by init */

@@ -138,7 +138,6 @@ START_TEST(a_breaker_that_closes_on_a_cold_cache_does_not_open_again)
     fixture.source_options.breaker.min_calls = 10;
     fixture.source_options.breaker.window_ms = 600000;
     fixture.source_options.breaker.open_ms = 20;
-    fixture.source_options.breaker.open_max_ms = 20;
     fixture.source_options.breaker.probes = PROBES;
     fixture.cache_options.failure_ttl_ms = 1;
     fixture_open(&fixture);

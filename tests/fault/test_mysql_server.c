@@ -64,7 +64,6 @@ START_TEST(a_probe_of_the_breaker_asks_the_server_in_spite_of_the_pause)
     so.breaker.failure_pct = 100;
     so.breaker.min_calls = 1;
     so.breaker.open_ms = 1;
-    so.breaker.open_max_ms = 1;
     so.breaker.probes = 1;
     o.source = &so;
     source = open_source(&site, WORD, &o);

@@ -39,7 +39,6 @@ static void init(uint64_t open_ms)
     fixture.client_options.breaker.min_calls = 3;
     fixture.client_options.breaker.window_ms = 600000;
     fixture.client_options.breaker.open_ms = open_ms;
-    fixture.client_options.breaker.open_max_ms = open_ms;
     fixture.client_options.breaker.probes = 1;
 }
 

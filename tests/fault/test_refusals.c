@@ -570,7 +570,6 @@ START_TEST(a_long_loading_with_a_breaker_costs_its_probes)
     fixture.client_options.breaker.failure_pct = 50;
     fixture.client_options.breaker.min_calls = 5;
     fixture.client_options.breaker.probes = 1;
-    fixture.client_options.breaker.open_max_ms = 1000;
     open_all();
     expect_all_well();
     make_loading_and_connect_again();

@@ -31,7 +31,6 @@ static void init(uint64_t open_ms)
     fixture.source_options.breaker.min_calls = 10;
     fixture.source_options.breaker.window_ms = 600000;
     fixture.source_options.breaker.open_ms = open_ms;
-    fixture.source_options.breaker.open_max_ms = open_ms;
     fixture.source_options.max_loads = 1;
     fixture.source_options.max_batch = 1;
     fixture.cache_options.ttl_ms = AGEING_TTL_MS;

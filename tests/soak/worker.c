@@ -129,7 +129,6 @@ static void set_source_options(const struct soak_worker *w,
         so->breaker.min_calls = 5;
         so->breaker.window_ms = 1000;
         so->breaker.open_ms = 100;
-        so->breaker.open_max_ms = 1000;
     }
 }
 
@@ -154,7 +153,6 @@ static void set_client_options(struct soak_worker *w,
         co->breaker.min_calls = 5;
         co->breaker.window_ms = 1000;
         co->breaker.open_ms = 100;
-        co->breaker.open_max_ms = 1000;
     }
 }
 

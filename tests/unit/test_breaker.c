@@ -6,7 +6,7 @@
 enum {
     WINDOW_MS = 1000,
     OPEN_MS = 100,
-    OPEN_MAX_MS = 800,
+    OPEN_MAX_MS = SHED_BREAKER_OPEN_FACTOR * OPEN_MS,
     PROBES = 2,
     PATIENCE_MS = 50
 };
@@ -15,7 +15,6 @@ static const struct shed_breaker_options rule = {.failure_pct = 50,
                                                  .min_calls = 10,
                                                  .window_ms = WINDOW_MS,
                                                  .open_ms = OPEN_MS,
-                                                 .open_max_ms = OPEN_MAX_MS,
                                                  .probes = PROBES};
 
 static struct shed_breaker breaker;

@@ -16,7 +16,7 @@ enum {
     PAUSE_MIN_MS = 20,
     PAUSE_MAX_MS = 5000,
     MIN_CALLS = 10,
-    OPEN_MAX_MS = 4000,
+    OPEN_MAX_MS = 10000,
     PROBES = 2
 };
 
@@ -35,7 +35,6 @@ static void begin(void)
     o.reconnect_max_ms = PAUSE_MAX_MS;
     o.breaker = (struct shed_breaker_options)SHED_BREAKER_OPTIONS_INIT;
     o.breaker.min_calls = MIN_CALLS;
-    o.breaker.open_max_ms = OPEN_MAX_MS;
     o.breaker.probes = PROBES;
     shed_health_init(&health, &o, now_ms);
     health.has_session = true;

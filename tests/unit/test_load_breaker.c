@@ -104,7 +104,6 @@ static void open_fake(uint64_t open_ms, uint64_t probes)
     o.breaker.min_calls = 10;
     o.breaker.window_ms = 600000;
     o.breaker.open_ms = open_ms;
-    o.breaker.open_max_ms = open_ms;
     o.breaker.probes = probes;
     o.breaker.slow_ms = slow_ms;
     if (queue_limit > 0)

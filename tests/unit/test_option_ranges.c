@@ -87,7 +87,6 @@ static const struct {
     OF_CLIENT(breaker.min_calls),
     OF_CLIENT(breaker.window_ms),
     OF_CLIENT(breaker.open_ms),
-    OF_CLIENT(breaker.open_max_ms),
     OF_CLIENT(breaker.probes),
     OF_CLIENT(breaker.slow_ms),
 

@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "soak/failovers.h"
+
 enum { STOP_MAX_MS = 700 };
 
 /* Of those that do not live all the time. While the servers are left alone only
@@ -37,42 +39,51 @@ static void stop_worker(struct soak_stage *stage)
     kill(pid, SIGCONT);
 }
 
+/* One that has data, and is no replica. */
+static struct server *draw_server(struct soak_stage *stage)
+{
+    return &stage->place.server[soak_stage_draw_primary(stage)];
+}
+
+/* Too shortly for it to be replaced. */
 static void stop_redis(struct soak_stage *stage)
 {
-    server_freeze(&stage->redis);
+    struct server *redis = draw_server(stage);
+
+    server_freeze(redis);
     soak_sleep_ms(soak_stage_draw(stage, STOP_MAX_MS));
-    server_thaw(&stage->redis);
+    server_thaw(redis);
 }
 
 static void restart_redis_empty(struct soak_stage *stage)
 {
     char path[SERVER_PATH_BYTES];
 
-    snprintf(path, sizeof(path), "%s/dump.rdb", stage->redis.dir);
-    server_kill(&stage->redis);
+    snprintf(path, sizeof(path), "%s/dump.rdb", stage->single.dir);
+    server_kill(&stage->single);
     unlink(path);
     soak_sleep_ms(soak_stage_draw(stage, STOP_MAX_MS));
-    server_start_again(&stage->redis);
+    server_start_again(&stage->single);
 }
 
 /* Nothing is written between the snapshot and the end, so nothing is lost. */
 static void restart_redis(struct soak_stage *stage)
 {
-    server_do(&stage->redis, "CLIENT PAUSE 60000 WRITE");
-    server_do(&stage->redis, "SAVE");
-    server_kill(&stage->redis);
+    server_do(&stage->single, "CLIENT PAUSE 60000 WRITE");
+    server_do(&stage->single, "SAVE");
+    server_kill(&stage->single);
     soak_sleep_ms(soak_stage_draw(stage, STOP_MAX_MS));
-    server_start_again(&stage->redis);
+    server_start_again(&stage->single);
 }
 
 static void set_log(struct soak_stage *stage, const char *value)
 {
     char is_writing[8];
 
-    server_do(&stage->redis, "CONFIG SET appendonly %s", value);
+    server_do(&stage->single, "CONFIG SET appendonly %s", value);
     do {
         soak_sleep_ms(1);
-        server_info(&stage->redis, "aof_rewrite_in_progress", is_writing,
+        server_info(&stage->single, "aof_rewrite_in_progress", is_writing,
                     sizeof(is_writing));
     } while (strcmp(is_writing, "0") != 0);
 }
@@ -81,42 +92,44 @@ static void set_log(struct soak_stage *stage, const char *value)
  * because without an fsync it writes before it answers. */
 static void kill_redis_with_log(struct soak_stage *stage)
 {
-    server_do(&stage->redis, "CONFIG SET appendfsync no");
+    server_do(&stage->single, "CONFIG SET appendfsync no");
     set_log(stage, "yes");
     soak_sleep_ms(soak_stage_draw(stage, STOP_MAX_MS));
-    server_kill(&stage->redis);
-    stage->redis.options[0] = "--appendonly";
-    stage->redis.options[1] = "yes";
-    server_start_again(&stage->redis);
+    server_kill(&stage->single);
+    stage->single.options[0] = "--appendonly";
+    stage->single.options[1] = "yes";
+    server_start_again(&stage->single);
     set_log(stage, "no");
-    stage->redis.options[0] = NULL;
+    stage->single.options[0] = NULL;
 }
 
 static void cut_commands(struct soak_stage *stage)
 {
-    server_int(&stage->redis, "CLIENT KILL TYPE normal");
+    server_int(draw_server(stage), "CLIENT KILL TYPE normal");
 }
 
 static void cut_pushes(struct soak_stage *stage)
 {
-    server_int(&stage->redis, "CLIENT KILL TYPE pubsub");
+    server_int(draw_server(stage), "CLIENT KILL TYPE pubsub");
 }
 
 static void empty_redis(struct soak_stage *stage)
 {
-    server_do(&stage->redis, "FLUSHALL");
+    server_do(draw_server(stage), "FLUSHALL");
 }
 
 static void forget_scripts(struct soak_stage *stage)
 {
-    server_do(&stage->redis, "SCRIPT FLUSH");
+    server_do(draw_server(stage), "SCRIPT FLUSH");
 }
 
 static void fill_redis(struct soak_stage *stage)
 {
-    server_do(&stage->redis, "CONFIG SET maxmemory 1");
+    const struct server *redis = draw_server(stage);
+
+    server_do(redis, "CONFIG SET maxmemory 1");
     soak_sleep_ms(soak_stage_draw(stage, STOP_MAX_MS));
-    server_do(&stage->redis, "CONFIG SET maxmemory 0");
+    server_do(redis, "CONFIG SET maxmemory 0");
 }
 
 /* Whichever keys it likes, leases and locks among them: but not the log of
@@ -124,25 +137,25 @@ static void fill_redis(struct soak_stage *stage)
  * invalidated. */
 static void make_redis_evict(struct soak_stage *stage)
 {
+    const struct server *redis = draw_server(stage);
     char used[24];
 
-    server_info(&stage->redis, "used_memory", used, sizeof(used));
-    server_do(&stage->redis, "CONFIG SET maxmemory-policy volatile-random");
-    server_do(&stage->redis, "CONFIG SET maxmemory %s", used);
+    server_info(redis, "used_memory", used, sizeof(used));
+    server_do(redis, "CONFIG SET maxmemory-policy volatile-random");
+    server_do(redis, "CONFIG SET maxmemory %s", used);
     soak_sleep_ms(soak_stage_draw(stage, STOP_MAX_MS));
-    server_do(&stage->redis, "CONFIG SET maxmemory 0");
-    server_do(&stage->redis, "CONFIG SET maxmemory-policy noeviction");
+    server_do(redis, "CONFIG SET maxmemory 0");
+    server_do(redis, "CONFIG SET maxmemory-policy noeviction");
 }
 
 static void delete_a_key(struct soak_stage *stage)
 {
-    struct soak_key *key =
-        &stage->history->key[soak_stage_draw(stage, SOAK_SHORT_KEYS)];
-    unsigned version = atomic_load(&key->committed);
+    unsigned key = (unsigned)soak_stage_draw(stage, SOAK_SHORT_KEYS);
+    struct soak_key *k = &stage->history->key[key];
+    unsigned version = atomic_load(&k->committed);
 
-    server_int(&stage->redis, "DEL soak:{%d}",
-               (int)(key - stage->history->key) + 1);
-    soak_raise(&key->told, version);
+    if (soak_delete(&stage->place, key))
+        soak_raise(&k->told, version);
 }
 
 /* KILL QUERY or CONNECTION of all that work on the table now. */
@@ -195,32 +208,47 @@ static void restart_database(struct soak_stage *stage)
     reopen_site(&stage->site);
 }
 
+enum {
+    EVERYWHERE = SOAK_SINGLE | SOAK_SENTINEL | SOAK_CLUSTER,
+    REPLICATED = SOAK_SENTINEL | SOAK_CLUSTER
+};
+
 static const struct fault {
     const char *name;
     void (*make)(struct soak_stage *stage);
+    unsigned topologies; /* on which it is made */
     unsigned weight;
     bool is_felt;   /* calls may fail because of it */
     bool is_unseen; /* loads may be alive that Redis does not count: it forgets
                        them, or a process begins one later than SLOT_MS */
 } faults[] = {
-    {"kill a process", kill_worker, 3, false, false},
-    {"stop a process", stop_worker, 4, true, true},
-    {"stop Redis", stop_redis, 2, true, false},
-    {"restart Redis, empty", restart_redis_empty, 1, true, true},
-    {"restart Redis, with its data", restart_redis, 1, true, false},
-    {"kill Redis, which has a log", kill_redis_with_log, 1, true, false},
-    {"cut the connections", cut_commands, 2, true, false},
-    {"cut the pushes", cut_pushes, 2, false, false},
-    {"FLUSHALL", empty_redis, 2, false, true},
-    {"SCRIPT FLUSH", forget_scripts, 2, false, false},
-    {"Redis out of memory", fill_redis, 1, true, false},
-    {"Redis evicts", make_redis_evict, 1, true, true},
-    {"DEL of an entry", delete_a_key, 4, false, false},
-    {"KILL QUERY", kill_a_query, 3, true, false},
-    {"KILL CONNECTION", kill_a_connection, 2, true, false},
-    {"LOCK TABLES", block_the_table, 1, true, false},
-    {"stop MariaDB", stop_database, 1, true, false},
-    {"restart MariaDB", restart_database, 1, true, false},
+    {"kill a process", kill_worker, EVERYWHERE, 3, false, false},
+    {"stop a process", stop_worker, EVERYWHERE, 4, true, true},
+    {"stop Redis", stop_redis, EVERYWHERE, 2, true, false},
+    {"restart Redis, empty", restart_redis_empty, SOAK_SINGLE, 1, true, true},
+    {"restart Redis, with its data", restart_redis, SOAK_SINGLE, 1, true,
+     false},
+    {"kill Redis, which has a log", kill_redis_with_log, SOAK_SINGLE, 1, true,
+     false},
+    {"kill a primary", soak_kill_primary, REPLICATED, 3, true, true},
+    {"stop a primary", soak_stop_primary, REPLICATED, 2, true, true},
+    {"SENTINEL FAILOVER", soak_fail_over, SOAK_SENTINEL, 3, true, true},
+    {"CLUSTER FAILOVER", soak_fail_over, SOAK_CLUSTER, 3, true, true},
+    {"CLUSTER FAILOVER FORCE", soak_force, SOAK_CLUSTER, 2, true, true},
+    {"CLUSTER FAILOVER TAKEOVER", soak_take_over, SOAK_CLUSTER, 2, true, true},
+    {"move a slot", soak_move_slot, SOAK_CLUSTER, 5, true, true},
+    {"cut the connections", cut_commands, EVERYWHERE, 2, true, false},
+    {"cut the pushes", cut_pushes, EVERYWHERE, 2, false, false},
+    {"FLUSHALL", empty_redis, EVERYWHERE, 2, false, true},
+    {"SCRIPT FLUSH", forget_scripts, EVERYWHERE, 2, false, false},
+    {"Redis out of memory", fill_redis, EVERYWHERE, 1, true, false},
+    {"Redis evicts", make_redis_evict, EVERYWHERE, 1, true, true},
+    {"DEL of an entry", delete_a_key, EVERYWHERE, 4, false, false},
+    {"KILL QUERY", kill_a_query, EVERYWHERE, 3, true, false},
+    {"KILL CONNECTION", kill_a_connection, EVERYWHERE, 2, true, false},
+    {"LOCK TABLES", block_the_table, EVERYWHERE, 1, true, false},
+    {"stop MariaDB", stop_database, EVERYWHERE, 1, true, false},
+    {"restart MariaDB", restart_database, EVERYWHERE, 1, true, false},
 };
 
 enum { FAULTS = sizeof(faults) / sizeof(*faults) };
@@ -229,16 +257,24 @@ _Static_assert((int)FAULTS < (int)SOAK_FAULTS_MAX, "each fault is counted");
 
 const unsigned soak_fault_count = FAULTS;
 
-const char *soak_fault_name(unsigned fault)
+static bool is_on(const struct soak_stage *stage, unsigned fault)
 {
-    return fault < FAULTS ? faults[fault].name : "none yet";
+    return (faults[fault].topologies & stage->topology) != 0;
+}
+
+const char *soak_fault_name(const struct soak_stage *stage, unsigned fault)
+{
+    if (fault == FAULTS)
+        return "none yet";
+    return is_on(stage, fault) ? faults[fault].name : NULL;
 }
 
 /* How often a fault is drawn, compared with others. */
-static unsigned weight_of(const struct soak_stage *stage,
-                          const struct fault *fault)
+static unsigned weight_of(const struct soak_stage *stage, unsigned fault)
 {
-    return stage->is_calm && fault->is_felt ? 0 : fault->weight;
+    bool is_left_out = stage->is_calm && faults[fault].is_felt;
+
+    return is_left_out || !is_on(stage, fault) ? 0 : faults[fault].weight;
 }
 
 static unsigned draw_fault(struct soak_stage *stage)
@@ -246,10 +282,10 @@ static unsigned draw_fault(struct soak_stage *stage)
     unsigned all = 0, choice, i;
 
     for (i = 0; i < FAULTS; i++)
-        all += weight_of(stage, &faults[i]);
+        all += weight_of(stage, i);
     choice = (unsigned)soak_stage_draw(stage, all);
-    for (i = 0; choice >= weight_of(stage, &faults[i]); i++)
-        choice -= weight_of(stage, &faults[i]);
+    for (i = 0; choice >= weight_of(stage, i); i++)
+        choice -= weight_of(stage, i);
     return i;
 }
 

@@ -6,8 +6,9 @@
 
 extern const unsigned soak_fault_count;
 
-/* The name of a fault; of soak_fault_count: that there was none yet. */
-const char *soak_fault_name(unsigned fault);
+/* The name of a fault, NULL if it is not made on this topology; of
+ * soak_fault_count: that there was none yet. */
+const char *soak_fault_name(const struct soak_stage *stage, unsigned fault);
 
 /* Draw one and make it; while the stage is calm, one that no call may fail of.
  * Returns: its number. */

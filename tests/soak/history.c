@@ -46,7 +46,7 @@ bool soak_begin_put(struct soak_history *h, unsigned key, unsigned version)
 void soak_end_put(struct soak_history *h, unsigned key, bool is_done)
 {
     uint64_t until_ms = shed_now_ms() + h->slack_ms +
-                        soak_ttl_ms(soak_cache_of(key)) + SOAK_IF_ERROR_MS;
+                        h->ttl_ms[soak_cache_of(key)] + SOAK_IF_ERROR_MS;
 
     atomic_store(&h->key[key].doubtful_until_ms, is_done ? 0 : until_ms);
 }
@@ -120,14 +120,14 @@ static uint64_t replaced_ms(const struct soak_history *h, unsigned key,
 
 /* How old an entry may be that answers such a call, as far as its origin tells.
  */
-static uint64_t window_ms(unsigned key, const struct shed_get_options *asked,
-                          bool is_stale)
+static uint64_t window_ms(const struct soak_history *h, unsigned key,
+                          const struct shed_get_options *asked, bool is_stale)
 {
     /* SHED_STALE_ALLOWED: what Redis has, for a moment after the windows */
     bool is_any = is_stale && asked->allow_stale == SHED_STALE_ALLOWED;
 
     return asked->max_age_ms > 0 ? asked->max_age_ms
-                                 : soak_ttl_ms(soak_cache_of(key)) +
+                                 : h->ttl_ms[soak_cache_of(key)] +
                                        (is_stale ? SOAK_IF_ERROR_MS : 0) +
                                        (is_any ? SOAK_LEEWAY_MS : 0);
 }
@@ -190,7 +190,7 @@ static void judge_terms(struct soak_history *h, unsigned key,
 {
     enum shed_origin origin = value->origin;
     bool is_stale = origin == SHED_ORIGIN_STALE;
-    uint64_t limit_ms = window_ms(key, asked, is_stale);
+    uint64_t limit_ms = window_ms(h, key, asked, is_stale);
     uint64_t age_ms = value->age_ms;
 
     if (is_stale && asked->allow_stale == SHED_STALE_NEVER)
@@ -201,12 +201,17 @@ static void judge_terms(struct soak_history *h, unsigned key,
     judge_age(h, key, floor, version, age_ms, limit_ms);
 }
 
-/* Report a value that is older than it may be, and how it came. */
+/* Report a value that is older than it may be, and how it came; unless writes
+ * may have been lost that are yet to be repeated. */
 static void report_old(struct soak_history *h, enum soak_violation violation,
                        unsigned key, unsigned version, unsigned least,
                        const struct soak_floor *floor,
                        const struct shed_value *value)
 {
+    if (floor->begun_ms <= atomic_load(&h->lacking_until_ms)) {
+        atomic_fetch_add(&h->lacked, 1);
+        return;
+    }
     if (atomic_load(&h->violations[violation]) == 0)
         fprintf(stderr, "soak: origin %s, age %llu ms, call of %llu ms\n",
                 shed_origin_name(value->origin),

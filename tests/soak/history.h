@@ -65,11 +65,6 @@ static inline enum soak_cache soak_cache_of(unsigned key)
     return key < SOAK_SHORT_KEYS ? SOAK_SHORT : SOAK_LONG;
 }
 
-static inline uint64_t soak_ttl_ms(enum soak_cache cache)
-{
-    return cache == SOAK_SHORT ? SOAK_TTL_MS : SOAK_LONG_TTL_MS;
-}
-
 static inline unsigned soak_reader_of(unsigned key)
 {
     return (key + 1) % SOAK_WORKERS;
@@ -133,6 +128,10 @@ enum soak_violation {
 
 extern const char *const soak_violations[SOAK_VIOLATIONS];
 
+/* What is written, so that what a failover has lost stays to be seen: a later
+ * write of a key hides it, and so does a log of tags that has lost its end. */
+enum soak_writes { SOAK_ALL_WRITES, SOAK_NO_TAGS, SOAK_NO_WRITES };
+
 struct soak_history {
     /* How long it may take from reading a row until it is stored, without what
      * was wrong meanwhile; and how long after a put that has failed it may be
@@ -141,6 +140,13 @@ struct soak_history {
     /* After it each process has heard of an invalidation. Set at the beginning.
      */
     uint64_t heard_ms;
+    uint64_t ttl_ms[SOAK_CACHES]; /* set at the beginning */
+    /* Until then a server that takes the place of another one may lack what
+     * that has confirmed; UINT64_MAX: its clients cannot know it yet. */
+    _Atomic uint64_t lacking_until_ms;
+    _Atomic uint64_t lacked; /* reads that such a server has answered */
+    _Atomic enum soak_writes writes_now;
+    _Atomic uint64_t repeated; /* writes, because of another server */
     struct soak_key key[SOAK_KEYS];
     _Atomic uint64_t fence; /* the highest that a holder has had */
     struct soak_account account;

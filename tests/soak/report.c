@@ -89,10 +89,11 @@ static void print_faults(const struct soak_report_data *d)
            "faults, and calls until the next that can be felt", "made", "calls",
            "failed");
     for (unsigned i = 0; i < d->fault_count; i++)
-        printf("  %-*s %10u %10llu %10llu\n", NAME_COLUMNS - 2,
-               d->faults[i].name, d->faults[i].made,
-               (ull)atomic_load(&a->calls[i]),
-               (ull)atomic_load(&a->failures[i]));
+        if (d->faults[i].name != NULL)
+            printf("  %-*s %10u %10llu %10llu\n", NAME_COLUMNS - 2,
+                   d->faults[i].name, d->faults[i].made,
+                   (ull)atomic_load(&a->calls[i]),
+                   (ull)atomic_load(&a->failures[i]));
     print_limit("last failure after a fault, ms", a->aftermath_ms,
                 a->settle_ms);
     print_limit("latest return after a deadline, ms", a->latest_ms, a->late_ms);
@@ -158,6 +159,8 @@ void soak_print(const struct soak_report_data *d)
     print_count("  of them put", h->puts);
     print_count("  of them not told to the cache", h->untold);
     print_count("  of them kept for Redis", h->kept);
+    print_count("  of them repeated, because of another server", h->repeated);
+    print_count("old rows of a server that has just taken over", h->lacked);
     print_count("locks held", h->locks);
     print_all_growth(d);
     printf("\nfound\n");
@@ -207,7 +210,9 @@ static void write_faults(FILE *file, const struct soak_report_data *d)
 
     fprintf(file, "  \"faults\": {");
     for (unsigned i = 0; i < d->fault_count; i++)
-        fprintf(file,
+        if (d->faults[i].name != NULL)
+            fprintf(
+                file,
                 "%s\n    \"%s\": {\"made\": %u, \"calls\": %llu, \"failed\": "
                 "%llu}",
                 i > 0 ? "," : "", d->faults[i].name, d->faults[i].made,

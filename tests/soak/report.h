@@ -8,7 +8,7 @@
 
 /* A fault as the report shows it. */
 struct soak_tally {
-    const char *name;
+    const char *name; /* NULL: it is not made on this topology */
     unsigned made;
 };
 

@@ -6,10 +6,10 @@
  * alone for a while: then no call may fail (account.h). At the end: a table,
  * and JSON on request.
  *
- * usage: soak SECONDS [SEED [JSON]]
+ * usage: soak single|sentinel|cluster SECONDS [SEED [JSON]]
  *
- * It starts a Redis and a MariaDB of its own. Its own choices follow the seed;
- * what the processes do at the same moment does not.
+ * It starts a Redis, or such a topology, and a MariaDB of its own. Its own
+ * choices follow the seed; what the processes do at the same moment does not.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,6 +44,8 @@ enum {
     MS_PER_S = 1000
 };
 
+static const char *topology_name;
+static enum soak_topology topology;
 static uint64_t seconds, seed;
 static const char *json_path;
 static struct soak_stage stage;
@@ -89,8 +91,12 @@ static void set_up(void)
 {
     struct soak_history *h;
 
-    soak_stage_open(&stage, seed);
+    soak_stage_open(&stage, topology, seed);
     h = stage.history;
+    h->ttl_ms[SOAK_LONG] = SOAK_LONG_TTL_MS;
+    /* a row that a failover brings back has to outlive that */
+    h->ttl_ms[SOAK_SHORT] =
+        topology == SOAK_SINGLE ? SOAK_TTL_MS : SOAK_LONG_TTL_MS;
     /* its sleeps, and what a busy machine may add before that is noted */
     h->load_ms = SOAK_BATCH * SOAK_SLEEP_MS + scaled_ms(STALL_MS);
     h->slack_ms = scaled_ms(SLACK_MS);
@@ -103,7 +109,7 @@ static void set_up(void)
     h->account.late_ms = scaled_ms(LATE_MS);
     atomic_store(&h->account.fault, soak_fault_count);
     for (unsigned i = 0; i <= soak_fault_count; i++)
-        tallies[i].name = soak_fault_name(i);
+        tallies[i].name = soak_fault_name(&stage, i);
     last_fault = soak_fault_count;
     for (unsigned i = 0; i < SOAK_WORKERS; i++)
         soak_stage_start_worker(&stage, i);
@@ -116,7 +122,7 @@ static uint64_t begun_ms, tell_ms;
 static void tell_progress(void)
 {
     soak_tell_progress(stage.history, (shed_now_ms() - begun_ms) / MS_PER_S,
-                       faults_made, soak_fault_name(last_fault));
+                       faults_made, soak_fault_name(&stage, last_fault));
     tell_ms = shed_now_ms() + TELL_EVERY_MS;
 }
 
@@ -216,27 +222,42 @@ START_TEST(what_is_read_agrees_with_the_history)
     soak_stage_close(&stage);
     is_flat = judge_growth(&data);
     if (!is_well || count_violations() > 0 || !is_flat)
-        printf("FAILED. Again: tests/soak/run %llu %llu\n",
-               (unsigned long long)seconds, (unsigned long long)seed);
+        printf("FAILED. Again: tests/soak/run --topology %s %llu %llu\n",
+               topology_name, (unsigned long long)seconds,
+               (unsigned long long)seed);
     ck_assert(is_well);
     ck_assert_uint_eq(count_violations(), 0);
     ck_assert(is_flat);
 }
 END_TEST
 
+/* Returns: 0: there is none of this name. */
+static enum soak_topology topology_of(const char *name)
+{
+    if (strcmp(name, "single") == 0)
+        return SOAK_SINGLE;
+    if (strcmp(name, "sentinel") == 0)
+        return SOAK_SENTINEL;
+    return strcmp(name, "cluster") == 0 ? SOAK_CLUSTER : 0;
+}
+
 int main(int argc, char **argv)
 {
     TCase *tc = tcase_create("soak");
 
-    seconds = argc > 1 ? strtoull(argv[1], NULL, 10) : 0;
-    seed = argc > 2 ? strtoull(argv[2], NULL, 10) : shed_now_ms() % 1000000;
-    json_path = argc > 3 ? argv[3] : NULL;
-    if (seconds == 0 || argc > 4) {
-        fprintf(stderr, "usage: %s SECONDS [SEED [JSON]]\n", argv[0]);
+    topology_name = argc > 1 ? argv[1] : "";
+    topology = topology_of(topology_name);
+    seconds = argc > 2 ? strtoull(argv[2], NULL, 10) : 0;
+    seed = argc > 3 ? strtoull(argv[3], NULL, 10) : shed_now_ms() % 1000000;
+    json_path = argc > 4 ? argv[4] : NULL;
+    if (topology == 0 || seconds == 0 || argc > 5) {
+        fprintf(stderr,
+                "usage: %s single|sentinel|cluster SECONDS [SEED [JSON]]\n",
+                argv[0]);
         return 2;
     }
-    printf("soak: %llu s, seed %llu\n", (unsigned long long)seconds,
-           (unsigned long long)seed);
+    printf("soak: %s, %llu s, seed %llu\n", topology_name,
+           (unsigned long long)seconds, (unsigned long long)seed);
     fflush(stdout);
     /* the fixtures of other tests use Check's assertions, so this is a test of
      * Check, too; it runs in this process, without a time limit */

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -55,9 +56,53 @@ bool soak_stage_end_workers(struct soak_stage *stage)
 
 /* --------------------------------------------------------------- servers */
 
-void soak_stage_open(struct soak_stage *stage, uint64_t seed)
+/* How long a primary is away before it is replaced: a busy machine must not
+ * seem to be. */
+enum { AWAY_MS = 3000 };
+
+static void start_redis(struct soak_stage *stage)
 {
-    *stage = (struct soak_stage){.redis = {.options = {NULL}},
+    struct soak_place *place = &stage->place;
+    struct watched *w = &stage->watched;
+    struct own_cluster *c = &stage->cluster;
+
+    switch (stage->topology) {
+    case SOAK_SINGLE:
+        server_start(&stage->single);
+        *place =
+            (struct soak_place){stage->single.uri, NULL, &stage->single, 1, 0};
+        break;
+    case SOAK_SENTINEL:
+        w->down_ms = AWAY_MS;
+        watched_start(w);
+        *place = (struct soak_place){w->uri, NULL, w->server, WATCHED_SERVERS,
+                                     WATCHED_SERVERS - 1};
+        break;
+    case SOAK_CLUSTER:
+        c->primaries = 3;
+        c->replicas = 1;
+        c->node_timeout_ms = AWAY_MS;
+        own_cluster_start(c);
+        *place = (struct soak_place){c->uri, NULL, c->node, c->count, 1};
+    }
+}
+
+size_t soak_stage_draw_primary(struct soak_stage *stage)
+{
+    size_t i = soak_stage_draw(stage, stage->place.servers);
+    char role[8] = "";
+
+    for (;; i = (i + 1) % stage->place.servers) {
+        server_info(&stage->place.server[i], "role", role, sizeof(role));
+        if (strcmp(role, "master") == 0)
+            return i;
+    }
+}
+
+void soak_stage_open(struct soak_stage *stage, enum soak_topology topology,
+                     uint64_t seed)
+{
+    *stage = (struct soak_stage){.topology = topology,
                                  .seed = seed,
                                  .random_states = {(seed + 1) * 2654435761U}};
     stage->random_states[1] = stage->random_states[0] + 1;
@@ -72,14 +117,27 @@ void soak_stage_open(struct soak_stage *stage, uint64_t seed)
     for (unsigned key = 0; key < SOAK_KEYS; key++)
         run_sql(&stage->site, "INSERT INTO item VALUES (%u, 0, 'tag%u')",
                 key + 1, soak_tag_of(key));
-    server_start(&stage->redis);
-    stage->place = (struct soak_place){stage->redis.uri, stage->redis.socket,
-                                       stage->site.uri};
+    start_redis(stage);
+    stage->place.mysql_uri = stage->site.uri;
+}
+
+static void stop_redis(struct soak_stage *stage)
+{
+    switch (stage->topology) {
+    case SOAK_SINGLE:
+        server_stop(&stage->single);
+        break;
+    case SOAK_SENTINEL:
+        watched_stop(&stage->watched);
+        break;
+    case SOAK_CLUSTER:
+        own_cluster_stop(&stage->cluster);
+    }
 }
 
 void soak_stage_close(struct soak_stage *stage)
 {
-    server_stop(&stage->redis);
+    stop_redis(stage);
     close_site(&stage->site);
     own_mariadb_signal(&stage->database, SIGKILL);
     own_mariadb_remove(&stage->database);

@@ -1,5 +1,5 @@
-/* What the soak plays on: a Redis and a MariaDB of its own, the processes that
- * use them, and the history that all share. */
+/* What the soak runs on: a Redis, or a topology of several, and a MariaDB of
+ * its own, the processes that use them, and the history that all share. */
 #ifndef SOAK_STAGE_H
 #define SOAK_STAGE_H
 
@@ -11,12 +11,24 @@
 #include "soak/report.h"
 #include "soak/worker.h"
 #include "support/mysql_testing.h"
+#include "support/own_cluster.h"
 #include "support/own_mariadb.h"
-#include "support/server.h"
+#include "support/watched.h"
+
+/* They are bits, so that a fault can name those on which it is made. */
+enum soak_topology {
+    SOAK_SINGLE = 1,
+    SOAK_SENTINEL = 2, /* a primary, two replicas, three sentinels */
+    SOAK_CLUSTER = 4   /* three primaries, each with a replica */
+};
 
 struct soak_stage {
+    enum soak_topology topology;
     struct soak_history *history;
-    struct server redis;
+    /* one of these, by the topology */
+    struct server single;
+    struct watched watched;
+    struct own_cluster cluster;
     struct own_mariadb database;
     struct site site;
     struct soak_place place;
@@ -30,13 +42,17 @@ struct soak_stage {
 };
 
 /* Start the servers, without processes. */
-void soak_stage_open(struct soak_stage *stage, uint64_t seed);
+void soak_stage_open(struct soak_stage *stage, enum soak_topology topology,
+                     uint64_t seed);
 void soak_stage_close(struct soak_stage *stage);
 
 void soak_stage_start_worker(struct soak_stage *stage, unsigned number);
 
 /* End all. Returns: whether each has ended well. */
 bool soak_stage_end_workers(struct soak_stage *stage);
+
+/* One of the servers, which is a primary. */
+size_t soak_stage_draw_primary(struct soak_stage *stage);
 
 /* A random number. */
 uint64_t soak_stage_draw(struct soak_stage *stage, uint64_t below);

@@ -20,6 +20,7 @@
 
 enum {
     SOFT_TIMEOUT_MS = 20,
+    FAILOVER_MEMORY_MS = 60000,
     ABSENT_EVERY = 20, /* of the reads is one of a key that has no row */
     /* The numbers of processes. The first two live as long as the run: PLAIN
      * has nothing that is off by default, FULL has all that can hold memory or
@@ -79,6 +80,8 @@ static void count_more(const struct soak_worker *w,
             continue;
         atomic_fetch_add(&h->account.kept[w->number],
                          stats.local_hits - last[i].local_hits);
+        atomic_fetch_add(&h->repeated, stats.invalidations_repeated -
+                                           last[i].invalidations_repeated);
         atomic_fetch_add(&h->fleet.waits,
                          stats.fleet_waits - last[i].fleet_waits);
         last[i] = stats;
@@ -160,12 +163,13 @@ static bool open_cache(struct soak_worker *w, enum soak_cache cache)
 {
     struct shed_cache_options o = bare_cache();
 
-    o.ttl_ms = soak_ttl_ms(cache);
+    o.ttl_ms = w->history->ttl_ms[cache];
     o.refresh_after_pct = cache == SOAK_SHORT ? SOAK_REFRESH_AFTER_PCT : 0;
     o.stale_while_revalidate_ms = SOAK_REVALIDATE_MS;
     o.stale_if_error_ms = SOAK_IF_ERROR_MS;
     o.soft_timeout_ms = w->is_keeper ? SOFT_TIMEOUT_MS : 0;
     o.tags_limit = 2 * SOAK_TAGS;
+    o.failover_memory_ms = FAILOVER_MEMORY_MS;
     if (w->is_keeper)
         o.redis_down = SHED_REDIS_DOWN_STALE;
     if (w->number == FAILER)

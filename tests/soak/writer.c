@@ -46,21 +46,40 @@ static bool change_row(const struct soak_worker *w, MYSQL **mysql, unsigned key)
 
 /* -------------------------------------------------------------- one key */
 
-/* As another program would, which knows nothing of snowshed. */
-static bool delete_plainly(const struct soak_worker *w, const char *text)
+/* Run a command. Returns: the integer of its reply; -1: there is none. */
+static long long ask_integer(redisContext *c, const char *format, unsigned of)
+{
+    redisReply *reply = redisCommand(c, format, of);
+    bool is_integer = reply != NULL && reply->type == REDIS_REPLY_INTEGER;
+    long long integer = is_integer ? reply->integer : -1;
+
+    freeReplyObject(reply);
+    return integer;
+}
+
+/* A server that does not have the key refuses. WAIT waits for what its own
+ * connection has written: so there is a write, even if the entry is gone, which
+ * may be news to the replicas. */
+static bool delete_at(const struct server *s, unsigned key, size_t replicas)
 {
     const struct timeval patience = {.tv_sec = 2};
-    redisContext *c =
-        redisConnectUnixWithTimeout(w->place->redis_socket, patience);
-    redisReply *reply = NULL;
-    bool is_done;
+    redisContext *c = redisConnectUnixWithTimeout(s->socket, patience);
+    bool is_done =
+        c != NULL && c->err == 0 && redisSetTimeout(c, patience) == REDIS_OK &&
+        ask_integer(c, "DEL soak:{%u}", key + 1) >= 0 &&
+        ask_integer(c, "INCR deleted:{%u}", key + 1) >= 0 &&
+        ask_integer(c, "WAIT %u 200", (unsigned)replicas) >= (int)replicas;
 
-    if (c != NULL && c->err == 0 && redisSetTimeout(c, patience) == REDIS_OK)
-        reply = redisCommand(c, "DEL soak:{%s}", text);
-    is_done = reply != NULL && reply->type == REDIS_REPLY_INTEGER;
-    freeReplyObject(reply);
     redisFree(c);
     return is_done;
+}
+
+bool soak_delete(const struct soak_place *place, unsigned key)
+{
+    for (size_t i = 0; i < place->servers; i++)
+        if (delete_at(&place->server[i], key, place->replicas))
+            return true;
+    return false;
 }
 
 /* A write of a key has ended. This process may read nothing older from now on,
@@ -136,7 +155,7 @@ static void tell(struct soak_thread *t, unsigned key)
         break;
     case 4:
     case 5:
-        if (delete_plainly(w, text))
+        if (soak_delete(w->place, key))
             soak_raise(&k->told, version);
         break;
     default:
@@ -247,8 +266,11 @@ void *soak_write_on(void *arg)
     for (unsigned key = w->number; key < SOAK_KEYS; key += SOAK_WORKERS)
         soak_inherit(w->history, key);
     while (goes_on && !soak_is_over(w)) {
-        goes_on = soak_draw(t, TAG_EVERY) == 0 ? change_tag(t, &mysql)
-                                               : change_key(t, &mysql);
+        enum soak_writes now = atomic_load(&w->history->writes_now);
+        if (now == SOAK_ALL_WRITES && soak_draw(t, TAG_EVERY) == 0)
+            goes_on = change_tag(t, &mysql);
+        else if (now != SOAK_NO_WRITES)
+            goes_on = change_key(t, &mysql);
         usleep((useconds_t)soak_draw(t, 40 * (uint64_t)SOAK_PAUSE_US));
     }
     if (mysql != NULL)

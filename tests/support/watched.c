@@ -10,7 +10,7 @@
 /* How long a primary is away before it is replaced. A sentinel connects to a
  * new primary anew: on a busy machine it took that for dead within 400 ms, and
  * replaced it at once. */
-#define DOWN_MS 1000
+#define DOWN_MS 1000u
 /* Sentinels wait for twice this long between two failovers. */
 #define FAILOVER_MS 1000
 
@@ -45,11 +45,11 @@ static void start_sentinels(struct watched *w)
 
     snprintf(text, sizeof(text),
              "sentinel monitor %s 127.0.0.1 %u 2\n"
-             "sentinel down-after-milliseconds %s %d\n"
+             "sentinel down-after-milliseconds %s %u\n"
              "sentinel failover-timeout %s %d\n"
              "%s%s\n",
-             WATCHED_NAME, w->port[0], WATCHED_NAME, DOWN_MS, WATCHED_NAME,
-             FAILOVER_MS,
+             WATCHED_NAME, w->port[0], WATCHED_NAME,
+             w->down_ms > 0 ? w->down_ms : DOWN_MS, WATCHED_NAME, FAILOVER_MS,
              w->sentinel_password != NULL ? "sentinel sentinel-pass " : "",
              w->sentinel_password != NULL ? w->sentinel_password : "");
     for (size_t i = 0; i < WATCHED_SENTINELS; i++) {

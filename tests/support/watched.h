@@ -15,6 +15,8 @@ struct watched {
     struct server sentinel[WATCHED_SENTINELS];
     unsigned port[WATCHED_SERVERS], sentinel_port[WATCHED_SENTINELS];
     /* set before the start; NULL: none */
+    unsigned down_ms; /* how long the primary is away before it is replaced; 0:
+                         a short time */
     const char *sentinel_password;
     const char *certificates; /* a directory of certificates_make: all of them
                                  speak TLS, also with each other */

@@ -45,7 +45,7 @@ packages_of()
     test)
         printf '%s\n' 'command:c++|g++' 'module:check|check' \
             'command:openssl|openssl' 'python:redis|python3-redis' \
-            'command:h2load|nghttp2-client'
+            'command:h2load|nghttp2-client' 'module:libevent|libevent-dev'
         ;;
     # redis-tools instead of redis-server, and the -core packages: they contain
     # the programs without the services, which apt would start.
@@ -81,9 +81,14 @@ packages_of()
     models)
         printf '%s\n' 'command:spin|spin'
         ;;
-    # for .ci/run alone: the package brings a service, which could be started
+    # for .ci/run, and for nginx's own test and benchmark: the packages bring a
+    # service, which could be started
     rules)
         printf '%s\n' 'command:promtool|prometheus'
+        ;;
+    nginx)
+        printf '%s\n' 'command:nginx|nginx' \
+            'file:/usr/share/nginx/src/conf_flags|nginx-dev'
         ;;
     *)
         echo "servers.sh: no group of packages is called '$1'" >&2

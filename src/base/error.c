@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* No options struct of any version is longer: a size beyond it is garbage. */
@@ -99,6 +100,21 @@ static bool is_zero(const unsigned char *bytes, size_t size)
         if (bytes[i] != 0)
             return false;
     return true;
+}
+
+struct shed_error *shed_error_keep(const struct shed_error *error)
+{
+    struct shed_error *kept = malloc(sizeof(*kept));
+
+    if (kept != NULL)
+        *kept = *error;
+    return kept;
+}
+
+const char *shed_error_kept(const struct shed_error *kept)
+{
+    return kept != NULL ? kept->reason
+                        : "out of memory for the reason of the failure";
 }
 
 enum shed_code shed_options_take(void *out, size_t out_size, const void *given,

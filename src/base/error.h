@@ -21,6 +21,13 @@ shed_error_set(struct shed_error *err, enum shed_code code, const char *format,
 #define shed_fail_nomem(err, what)                                             \
     shed_fail(err, SHED_ENOMEM, "out of memory for %s", what)
 
+/* A copy of a failure, for free(), so that what has not failed needs no room
+ * for it. Returns: NULL when out of memory. */
+struct shed_error *shed_error_keep(const struct shed_error *error);
+
+/* The reason in such a copy, or, with NULL, that memory was out for it. */
+const char *shed_error_kept(const struct shed_error *kept);
+
 /* Check an options struct of the caller's, which begins with its size. NULL
  * means the defaults. One that is larger than ours must be zero beyond what we
  * know; one that is smaller gets our defaults behind its end. On entry out

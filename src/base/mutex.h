@@ -33,6 +33,7 @@ enum shed_rank {
     SHED_RANK_TLS_SESSION, /* what the next connection resumes */
     SHED_RANK_LOOKUP,      /* of a host name, under way */
     SHED_RANK_EVENTS,      /* limits of events and lines */
+    SHED_RANK_ASYNC,       /* asynchronous calls with events */
     SHED_RANK_QUEUE,       /* calls that have ended */
     SHED_RANK_REACTOR,     /* posts */
     SHED_RANK_PACER        /* of the MySQL source */

@@ -1,129 +1,450 @@
 /*
- * Calls that do not block. This first form gives each call a thread of its own
- * that makes the call which blocks.
+ * The asynchronous calls of a cache. Its invariants: a call is stepped by the
+ * reactor thread alone; it is handed over once, when it is in no list and not
+ * in the heap any more.
+ *
+ * Calls that are submitted or woken are listed, and the first of them posts. So
+ * what comes between two turns of the loop is stepped in one: the GETs of all
+ * go out with one write.
  */
-#include <snowshed/async.h>
+#include "cache/async.h"
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "base/clock.h"
 #include "base/container.h"
 #include "base/error.h"
+#include "base/latch.h"
+#include "base/mutex.h"
 #include "base/thread.h"
-#include "cache/get.h"
-#include "cache/pending.h"
+#include "base/value.h"
+#include "known/tag_log.h"
 
-struct call {
-    struct shed_pending pending;
-    struct shed_post post;
+struct shed_async {
+    /* set at creation */
     struct shed_cache *cache;
-    struct shed_get_options options;
-    size_t size;
-    char key[];
+    struct shed_post post;
+    struct shed_async_reads *reads;
+    struct shed_timer *timer;
+    /* atomic */
+    _Atomic uint64_t calls; /* not handed over yet */
+
+    struct shed_mutex mu;
+    /* under mu */
+    struct shed_pending *first, **last; /* with events; NULL: post is not posted
+                                         */
+
+    /* reactor thread only */
+    struct shed_heap due;
+    uint64_t timer_ms;      /* when the timer expires; UINT64_MAX: not set */
+    size_t holds;           /* of calls that have started, and of reads */
+    struct shed_latch *end; /* set when it closes */
+    struct shed_list learning;
+    bool has_learner;
+    pthread_t learner;
+    struct shed_post learnt;
+    struct shed_error learnt_why; /* the learner's, until it is joined */
+    const struct shed_error *learnt_now;
 };
 
-static struct call *call_of(struct shed_pending *pending)
+struct shed_cache *shed_async_cache(const struct shed_async *a)
 {
-    return shed_container_of(pending, struct call, pending);
+    return a->cache;
 }
 
-static void destroy(struct shed_pending *pending)
+struct shed_async_reads *shed_async_reads(const struct shed_async *a)
 {
-    free(call_of(pending));
+    return a->reads;
 }
 
-static void tell(struct shed_post *post)
+/* ----------------------------------------------------------------- events */
+
+static void wake_locked(struct shed_pending *p, unsigned events)
 {
-    shed_pending_tell(&shed_container_of(post, struct call, post)->pending);
+    struct shed_async *a = p->async;
+
+    p->events |= (unsigned char)events;
+    if (p->is_listed)
+        return;
+    p->is_listed = true;
+    p->next = NULL;
+    if (a->first == NULL) {
+        a->last = &a->first;
+        shed_reactor_post(a->cache->client->reactor, &a->post);
+    }
+    *a->last = p;
+    a->last = &p->next;
 }
 
-static void *run(void *arg)
+void shed_async_wake(struct shed_pending *p, unsigned events)
 {
-    struct call *call = arg;
-    struct shed_pending *p = &call->pending;
-    struct shed_error err;
+    struct shed_async *a = p->async;
 
-    p->code = shed_get(call->cache, shed_bytes(call->key, call->size),
-                       &call->options, &p->value, &err);
-    if (p->code != SHED_OK && (p->why = malloc(sizeof(err))) != NULL)
-        *p->why = err;
-    atomic_fetch_sub(&call->cache->async_calls, 1);
-    if (p->then.queue != NULL)
-        shed_queue_add(p->then.queue, p);
-    else
-        shed_reactor_post(call->cache->client->reactor, &call->post);
+    shed_mutex_lock(&a->mu);
+    wake_locked(p, events);
+    shed_mutex_unlock(&a->mu);
+}
+
+void shed_async_hold(struct shed_async *a)
+{
+    a->holds++;
+}
+
+void shed_async_drop(struct shed_async *a)
+{
+    if (--a->holds == 0 && a->end != NULL && atomic_load(&a->calls) == 0)
+        shed_latch_count_down(a->end, 1);
+}
+
+/* ------------------------------------------------------------------- time */
+
+static struct shed_pending *pending_of(struct shed_heap_node *node)
+{
+    return shed_container_of(node, struct shed_pending, due);
+}
+
+static void forget_due(struct shed_pending *p)
+{
+    if (p->has_due)
+        shed_heap_remove(&p->async->due, &p->due);
+    p->has_due = false;
+}
+
+/* The timer is not stopped, or set later, when the first call ends: it finds
+ * nothing then. */
+static void set_timer(struct shed_async *a)
+{
+    uint64_t now_ms;
+
+    if (a->due.first == NULL || a->due.first->at_ms >= a->timer_ms)
+        return;
+    now_ms = shed_now_ms();
+    a->timer_ms = a->due.first->at_ms;
+    shed_timer_set(a->timer, shed_left_ms(a->timer_ms, now_ms));
+}
+
+void shed_async_set_due(struct shed_pending *p, uint64_t at_ms)
+{
+    forget_due(p);
+    p->due.at_ms = at_ms;
+    p->has_due = true;
+    shed_heap_insert(&p->async->due, &p->due);
+    set_timer(p->async);
+}
+
+static void on_timer(void *arg)
+{
+    struct shed_async *a = arg;
+    uint64_t now_ms = shed_now_ms();
+
+    shed_async_hold(a);
+    while (a->due.first != NULL && a->due.first->at_ms <= now_ms) {
+        struct shed_pending *p = pending_of(a->due.first);
+        forget_due(p);
+        p->step(p, SHED_ASYNC_DUE);
+    }
+    a->timer_ms = UINT64_MAX;
+    set_timer(a);
+    shed_async_flush(a->reads);
+    shed_async_drop(a);
+}
+
+/* ------------------------------------------------------- the log of tags */
+
+/* It is read by a thread, because that can take many round trips, and a log
+ * that has lost its end is written. There is at most one. */
+static void *learn(void *arg)
+{
+    struct shed_async *a = arg;
+    struct shed_cache *cache = a->cache;
+
+    a->learnt_why.code = shed_tag_log_learn(
+        cache->tag_log,
+        shed_deadline_ms(shed_now_ms(), cache->options.timeout_ms),
+        &a->learnt_why);
+    shed_reactor_post(cache->client->reactor, &a->learnt);
     return NULL;
 }
 
-static enum shed_code start(struct call *call, struct shed_error *err)
+void shed_async_learn(struct shed_pending *p)
 {
-    struct shed_cache *cache = call->cache;
-    pthread_t thread;
+    struct shed_async *a = p->async;
+    bool is_first = a->learning.first == NULL && !a->has_learner;
 
-    if (atomic_fetch_add(&cache->async_calls, 1) >= cache->options.async_limit)
-        (void)shed_fail(err, SHED_EBUSY,
-                        "%llu asynchronous calls are under way already (see "
-                        "the cache's async_limit)",
-                        (unsigned long long)cache->options.async_limit);
-    else if (shed_thread_start(&thread, run, call) == 0)
-        return pthread_detach(thread), SHED_OK;
+    shed_list_append(&a->learning, &p->learning);
+    if (!is_first)
+        return;
+    shed_async_hold(a);
+    a->has_learner = shed_thread_start(&a->learner, learn, a) == 0;
+    if (a->has_learner)
+        return;
+    (void)shed_fail(&a->learnt_why, SHED_EBUSY,
+                    "no thread is available to read the log of tags");
+    shed_reactor_post(a->cache->client->reactor, &a->learnt);
+}
+
+void shed_async_unlearn(struct shed_pending *p)
+{
+    shed_list_remove(&p->async->learning, &p->learning);
+}
+
+const struct shed_error *shed_async_learnt(const struct shed_async *a)
+{
+    return a->learnt_now;
+}
+
+static void on_learnt(struct shed_post *post)
+{
+    struct shed_async *a = shed_container_of(post, struct shed_async, learnt);
+    struct shed_error why = a->learnt_why;
+    struct shed_list waiting = a->learning;
+    struct shed_node *node;
+
+    if (a->has_learner)
+        (void)pthread_join(a->learner, NULL);
+    a->has_learner = false;
+    a->learning = (struct shed_list){NULL, NULL};
+    while ((node = shed_list_pop(&waiting)) != NULL) {
+        struct shed_pending *p =
+            shed_container_of(node, struct shed_pending, learning);
+        a->learnt_now = why.code != SHED_OK ? &why : NULL;
+        p->step(p, SHED_ASYNC_LEARNT);
+    }
+    shed_async_flush(a->reads);
+    shed_async_drop(a);
+}
+
+/* --------------------------------------------------------- begin and end */
+
+static void mark_stopped(struct shed_pending *p, enum shed_code code,
+                         const char *why)
+{
+    struct shed_error error;
+
+    p->is_stopped = true;
+    p->code = shed_fail(&error, code, "%s", why);
+    free(p->why);
+    p->why = shed_error_keep(&error);
+}
+
+static void stop(struct shed_pending *p, bool is_cancelled)
+{
+    if (is_cancelled)
+        mark_stopped(p, SHED_ETIMEDOUT, "the call was cancelled");
     else
-        (void)shed_fail(err, SHED_EBUSY, "no thread is available for a call");
-    atomic_fetch_sub(&cache->async_calls, 1);
-    free(call);
-    return SHED_EBUSY;
+        mark_stopped(p, SHED_ECLOSED, "the cache was closed");
 }
 
-enum shed_code shed_get_async(struct shed_cache *cache, struct shed_bytes key,
-                              const struct shed_get_options *options,
-                              const struct shed_then *then,
-                              struct shed_value **near,
-                              struct shed_pending **pending,
-                              struct shed_error *err)
+/* Hand it over. */
+static void finish(struct shed_pending *p)
 {
-    const struct shed_get_options defaults = SHED_GET_OPTIONS_INIT;
-    struct shed_named_key named;
-    struct call *call;
-    enum shed_code code = shed_pending_check(then, err);
+    struct shed_async *a = p->async;
 
-    if (near != NULL)
-        *near = NULL;
-    if (pending != NULL)
-        *pending = NULL;
-    if (code == SHED_OK && cache == NULL)
-        code = shed_fail(err, SHED_EINVAL, "cache is NULL");
-    if (code == SHED_OK)
-        code = shed_client_check(cache->client, err);
-    if (code == SHED_OK)
-        code = shed_cache_check_key(key, "key", err);
-    if (code != SHED_OK)
-        return code;
-    shed_key_name(cache->name, key, &named);
-    if (near != NULL && options == NULL)
-        *near = shed_look_near(cache, &named.key, &cache->rule, false);
-    if (near != NULL && *near != NULL)
-        return SHED_OK;
-    call = calloc(1, sizeof(*call) + key.size);
-    if (call == NULL)
-        return shed_fail_nomem(err, "a call");
-    call->pending.then = *then;
-    call->pending.destroy = destroy;
-    call->post.run = tell;
-    call->cache = cache;
-    call->options = options != NULL ? *options : defaults;
-    call->size = key.size;
-    memcpy(call->key, key.data, key.size);
-    if (pending != NULL)
-        *pending = &call->pending;
-    code = start(call, err);
-    if (code != SHED_OK && pending != NULL)
-        *pending = NULL;
-    return code;
+    (void)atomic_fetch_sub(&a->calls, 1); /* before done, which may call */
+    if (p->then.queue != NULL)
+        shed_queue_add(p->then.queue, p);
+    else
+        shed_pending_tell(p);
+    shed_async_drop(a);
 }
 
-int shed_cancel(struct shed_pending *pending)
+/* One that is listed has been cancelled a moment ago, perhaps: its memory is
+ * needed until it is taken out of the list. */
+void shed_async_end(struct shed_pending *p)
 {
-    (void)pending;
-    return 0;
+    struct shed_async *a = p->async;
+    bool is_listed;
+
+    forget_due(p);
+    shed_mutex_lock(&a->mu);
+    is_listed = p->is_listed;
+    p->is_ended = true;
+    if (!is_listed)
+        atomic_store(&p->is_over, true);
+    shed_mutex_unlock(&a->mu);
+    if (!is_listed)
+        finish(p);
+}
+
+static void end_cancelled(struct shed_pending *p)
+{
+    shed_value_unref(p->value);
+    p->value = NULL;
+    stop(p, true);
+}
+
+/* Take it out of the list, and step it. Returns: the next of the list. */
+static struct shed_pending *run_one(struct shed_pending *p)
+{
+    struct shed_async *a = p->async;
+    struct shed_pending *next;
+    unsigned events;
+    bool is_ended, is_cancelled;
+
+    shed_mutex_lock(&a->mu);
+    next = p->next;
+    events = p->events;
+    is_ended = p->is_ended;
+    is_cancelled = p->is_cancelled;
+    p->events = 0;
+    p->is_listed = false;
+    if (is_ended)
+        atomic_store(&p->is_over, true);
+    shed_mutex_unlock(&a->mu);
+    if (is_ended) {
+        if (is_cancelled)
+            end_cancelled(p);
+        finish(p);
+        return next;
+    }
+    if (events & SHED_ASYNC_START)
+        shed_async_hold(a);
+    if (!p->is_stopped && (is_cancelled || a->end != NULL))
+        stop(p, is_cancelled);
+    p->step(p, events);
+    return next;
+}
+
+static void run(struct shed_post *post)
+{
+    struct shed_async *a = shed_container_of(post, struct shed_async, post);
+    struct shed_pending *p;
+
+    shed_async_hold(a);
+    shed_mutex_lock(&a->mu);
+    p = a->first;
+    a->first = NULL;
+    shed_mutex_unlock(&a->mu);
+    while (p != NULL)
+        p = run_one(p);
+    shed_async_flush(a->reads);
+    shed_async_drop(a);
+}
+
+int shed_cancel(struct shed_pending *p)
+{
+    struct shed_async *a;
+    bool is_in_time;
+
+    if (p == NULL || atomic_load(&p->is_over))
+        return 0;
+    a = p->async;
+    shed_mutex_lock(&a->mu);
+    is_in_time = !p->is_ended && !p->is_cancelled;
+    if (is_in_time) {
+        p->is_cancelled = true;
+        wake_locked(p, SHED_ASYNC_STOP);
+    }
+    shed_mutex_unlock(&a->mu);
+    return is_in_time;
+}
+
+enum shed_code shed_async_check(const struct shed_then *then,
+                                struct shed_error *err)
+{
+    if (then == NULL || then->done == NULL)
+        return shed_fail(err, SHED_EINVAL, "%s is NULL",
+                         then == NULL ? "then" : "then->done");
+    return SHED_OK;
+}
+
+enum shed_code shed_async_submit(struct shed_async *a, struct shed_pending *p,
+                                 const struct shed_then *then,
+                                 struct shed_pending **out,
+                                 struct shed_error *err)
+{
+    uint64_t limit = a->cache->options.async_limit;
+
+    if (atomic_fetch_add(&a->calls, 1) >= limit) {
+        (void)atomic_fetch_sub(&a->calls, 1);
+        free(p);
+        return shed_fail(err, SHED_EBUSY,
+                         "%llu asynchronous calls are under way already (see "
+                         "the cache's async_limit)",
+                         (unsigned long long)limit);
+    }
+    p->async = a;
+    p->then = *then;
+    if (out != NULL)
+        *out = p; /* before it can end */
+    shed_async_wake(p, SHED_ASYNC_START);
+    return SHED_OK;
+}
+
+enum shed_code shed_async_create(struct shed_cache *cache,
+                                 struct shed_async **out,
+                                 struct shed_error *err)
+{
+    struct shed_async *a = calloc(1, sizeof(*a));
+
+    *out = NULL;
+    if (a == NULL || shed_mutex_init(&a->mu, SHED_RANK_ASYNC) != 0) {
+        free(a);
+        return shed_fail_nomem(err, "a cache");
+    }
+    a->cache = cache;
+    a->post.run = run;
+    a->learnt.run = on_learnt;
+    a->timer_ms = UINT64_MAX;
+    a->timer = shed_timer_create(cache->client->reactor, on_timer, a);
+    a->reads = shed_async_reads_create(a);
+    if (a->timer == NULL || a->reads == NULL) {
+        shed_timer_destroy(a->timer);
+        shed_async_destroy(a);
+        return shed_fail_nomem(err, "a cache");
+    }
+    *out = a;
+    return SHED_OK;
+}
+
+struct closing {
+    struct shed_async *async;
+    struct shed_latch idle;
+};
+
+/* Those that wait in the list are stopped when they are run. */
+static void close_on_reactor(void *arg)
+{
+    struct closing *c = arg;
+    struct shed_async *a = c->async;
+
+    shed_async_hold(a);
+    a->end = &c->idle;
+    while (a->due.first != NULL) {
+        struct shed_pending *p = pending_of(a->due.first);
+        forget_due(p);
+        stop(p, false);
+        p->step(p, SHED_ASYNC_STOP);
+    }
+    shed_async_drop(a);
+}
+
+static void end_on_reactor(void *arg)
+{
+    struct shed_async *a = arg;
+
+    shed_timer_destroy(a->timer);
+}
+
+void shed_async_close(struct shed_async *a)
+{
+    struct closing c = {a, SHED_LATCH_INIT(1)};
+    struct shed_reactor *reactor;
+
+    if (a == NULL)
+        return;
+    reactor = a->cache->client->reactor;
+    shed_reactor_run(reactor, close_on_reactor, &c);
+    (void)shed_latch_wait(&c.idle, UINT64_MAX);
+    shed_reactor_run(reactor, end_on_reactor, a);
+}
+
+void shed_async_destroy(struct shed_async *a)
+{
+    if (a == NULL)
+        return;
+    shed_async_reads_destroy(a->reads);
+    shed_mutex_destroy(&a->mu);
+    free(a);
 }

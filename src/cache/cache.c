@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/thread.h"
+#include "cache/async.h"
 #include "cache/reads.h"
 #include "client/probe.h"
 #include "known/near.h"
@@ -130,6 +131,21 @@ enum shed_code shed_cache_check_call(const struct shed_cache *cache,
     return shed_client_check_timed_call(cache->client, timeout_ms, err);
 }
 
+enum shed_code shed_cache_check_async(const struct shed_cache *cache,
+                                      uint64_t timeout_ms,
+                                      struct shed_error *err)
+{
+    enum shed_code code;
+
+    if (cache == NULL)
+        return shed_fail(err, SHED_EINVAL, "cache is NULL");
+    code = shed_client_check(cache->client, err);
+    return code == SHED_OK
+               ? shed_check_range(timeout_ms, 0, SHED_TIMEOUT_MAX_MS,
+                                  "timeout_ms", err)
+               : code;
+}
+
 uint64_t shed_cache_deadline_ms(const struct shed_cache *cache,
                                 uint64_t timeout_ms)
 {
@@ -188,6 +204,8 @@ static enum shed_code open_parts(struct shed_cache *cache,
     if (code == SHED_OK)
         code = shed_fleet_join(shed_source_fleet(cache->source), cache,
                                &cache->fleet, err);
+    if (code == SHED_OK)
+        code = shed_async_create(cache, &cache->async, err);
     return code;
 }
 
@@ -197,6 +215,7 @@ static void free_cache(struct shed_cache *cache)
     shed_near_destroy(cache->near);
     shed_local_destroy(cache->local);
     shed_reads_destroy(cache->reads);
+    shed_async_destroy(cache->async);
     free(cache);
 }
 
@@ -254,6 +273,7 @@ static void *close_cache(void *handle)
     struct shed_cache *cache = handle;
 
     if (shed_client_check(cache->client, NULL) == SHED_OK) {
+        shed_async_close(cache->async);
         if (cache->tag_log != NULL)
             shed_tag_log_leave(cache->tag_log);
         shed_near_close(cache->near);

@@ -19,6 +19,11 @@ SHED_MUST_CHECK enum shed_code
 shed_cache_check_call(const struct shed_cache *cache, uint64_t timeout_ms,
                       struct shed_error *err);
 
+/* The same for a call that does not block, on any thread. */
+SHED_MUST_CHECK enum shed_code
+shed_cache_check_async(const struct shed_cache *cache, uint64_t timeout_ms,
+                       struct shed_error *err);
+
 /* Check a key; what names it in the reason. Returns: SHED_OK; SHED_EINVAL. */
 SHED_MUST_CHECK enum shed_code shed_cache_check_key(struct shed_bytes key,
                                                     const char *what,

@@ -34,6 +34,8 @@ struct shed_look {
     bool is_source_older; /* it has: set by the slow path */
     bool is_known;        /* what Redis has, which may be nothing */
     bool is_local;        /* the value was not read from Redis, but kept here */
+    bool must_learn;      /* the log of tags has to be read first, and the key
+                             then again; see may_wait */
     bool is_refused;      /* Redis answers, with an error that may pass */
     enum shed_look_found found;
     unsigned char aged[SHED_ENTRY_IDENTITY_BYTES]; /* AGED: which one */

@@ -6,6 +6,7 @@
 #include "cache/get.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -32,6 +33,7 @@ static enum shed_code check_options(const struct shed_get_options *o,
 
 enum shed_code shed_get_take_options(const struct shed_cache *cache,
                                      const struct shed_get_options *options,
+                                     bool is_async,
                                      struct shed_freshness_rule *own,
                                      struct shed_terms *out,
                                      struct shed_error *err)
@@ -43,7 +45,9 @@ enum shed_code shed_get_take_options(const struct shed_cache *cache,
     enum shed_code code = shed_options_take(&o, sizeof(o), options,
                                             "struct shed_get_options", err);
 
-    if (code == SHED_OK)
+    if (code == SHED_OK && is_async)
+        code = shed_cache_check_async(cache, o.timeout_ms, err);
+    else if (code == SHED_OK)
         code = shed_cache_check_call(cache, o.timeout_ms, err);
     if (code == SHED_OK)
         code = check_options(&o, err);
@@ -66,6 +70,7 @@ enum shed_code shed_get_take_options(const struct shed_cache *cache,
         .looks_first = rule->if_error_ms > 0 || takes_local ||
                        o.max_age_ms > 0 || o.only_cached != 0 ||
                        o.allow_stale == SHED_STALE_ALLOWED,
+        .may_wait = !is_async,
         .takes_local = takes_local,
         .only_cached = o.only_cached != 0,
         .timeout_ms =
@@ -86,11 +91,9 @@ void shed_get_begin(struct shed_terms *terms, uint64_t now_ms)
 
 /* --------------------------------------------------------------- the get */
 
-/* Whether a GET comes first. Where a flight is under way its answer will do,
- * unless it may be older than the invalidation of a tag. */
-static bool looks_first(const struct shed_cache *cache,
-                        const struct shed_terms *terms,
-                        const struct shed_key *key)
+bool shed_get_looks_first(const struct shed_cache *cache,
+                          const struct shed_terms *terms,
+                          const struct shed_key *key)
 {
     if (cache->tag_log != NULL && !shed_tag_log_is_known(cache->tag_log))
         return true;
@@ -106,11 +109,13 @@ static enum shed_code get_slow(struct shed_cache *cache,
 {
     struct shed_item item = {.code = SHED_OK};
     struct shed_caller caller = {0};
-    struct shed_gets gets = {&item, named, look, &caller, 1, terms};
+    struct shed_gets gets = {&item, &named->key, look, &caller, 1, terms};
 
     shed_get_slow(cache, &gets);
     *out = item.value;
-    *why = caller.error;
+    if (item.code != SHED_OK)
+        (void)shed_fail(why, item.code, "%s", shed_error_kept(caller.why));
+    free(caller.why);
     return item.code;
 }
 
@@ -127,7 +132,7 @@ static enum shed_code get(struct shed_cache *cache,
     struct shed_error why;
     uint64_t start_us;
     enum shed_code code =
-        shed_get_take_options(cache, options, &rule, &terms, err);
+        shed_get_take_options(cache, options, false, &rule, &terms, err);
 
     if (code != SHED_OK)
         return code;
@@ -138,7 +143,7 @@ static enum shed_code get(struct shed_cache *cache,
         return SHED_OK;
     start_us = shed_now_us();
     shed_get_begin(&terms, start_us / US_PER_MS);
-    if (looks_first(cache, &terms, &named->key))
+    if (shed_get_looks_first(cache, &terms, &named->key))
         code = shed_look(cache, &named->key, &terms, &look, &why);
     *out = look.value;
     if (*out != NULL) {

@@ -8,25 +8,41 @@
 /* The keys of one call; arrays of count. */
 struct shed_gets {
     struct shed_item *items;
-    const struct shed_named_key *named;
+    const struct shed_key *keys;
     struct shed_look *looks;
-    struct shed_caller *callers; /* also of hits: for the error */
+    struct shed_caller *callers; /* also of hits: for the reason */
     size_t count;
     const struct shed_terms *terms;
 };
 
-/* Check the options of a call that blocks, which may be NULL, and make its
- * terms; *own is memory for a rule of its own.
+/* Check the options of a call, which may be NULL, and that it may be made, and
+ * make its terms; *own is memory for a rule of its own.
  * Returns: SHED_OK; SHED_EINVAL, SHED_EFORKED.
  */
 SHED_MUST_CHECK enum shed_code
 shed_get_take_options(const struct shed_cache *cache,
-                      const struct shed_get_options *options,
+                      const struct shed_get_options *options, bool is_async,
                       struct shed_freshness_rule *own, struct shed_terms *out,
                       struct shed_error *err);
 
+/* Name the keys of items, all of them in one block for free(). Returns: NULL
+ * when out of memory. */
+struct shed_key *shed_get_name_keys(const struct shed_cache *cache,
+                                    const struct shed_item *items,
+                                    size_t count);
+
+/* Whether a GET comes first. Where a flight is under way its answer will do,
+ * unless it may be older than the invalidation of a tag. */
+bool shed_get_looks_first(const struct shed_cache *cache,
+                          const struct shed_terms *terms,
+                          const struct shed_key *key);
+
 /* The call begins to wait now: set what the terms have from the clock. */
 void shed_get_begin(struct shed_terms *terms, uint64_t now_ms);
+
+/* Note why an item has failed. */
+void shed_get_fail(struct shed_gets *gets, size_t i,
+                   const struct shed_error *why);
 
 /* The slow path: join a flight for each item that is a miss (its code is
  * SHED_OK, and it has no value), and wait until all have answered, or the
@@ -34,5 +50,58 @@ void shed_get_begin(struct shed_terms *terms, uint64_t now_ms);
  * no item is a miss; the reason of one that failed is in its caller. callers
  * begin as zero. */
 void shed_get_slow(struct shed_cache *cache, struct shed_gets *gets);
+
+/*
+ * Its steps, none of which waits, for calls that do not.
+ *
+ * begin; while there are misses: join, wait for the latch, take the answers;
+ * look again; end.
+ */
+
+/* Count the misses, and end them if the call may not load. Returns: how many
+ * there were. */
+size_t shed_slow_begin(struct shed_cache *cache, struct shed_gets *gets);
+
+/* Returns: how many items are misses. */
+size_t shed_slow_misses(const struct shed_gets *gets);
+
+/* Join a flight for each miss. Each counts the latch down by 1, at once if it
+ * cannot join. */
+void shed_slow_join(struct shed_cache *cache, struct shed_gets *gets,
+                    struct shed_latch *latch);
+
+/* Whether item i could have an old value, but GET did not say so: it failed, or
+ * had to wait until Redis has heard of an invalidation. A GET is then repeated
+ * when the load has failed or takes too long, by these terms; what it finds is
+ * taken over as an old value. */
+bool shed_slow_may_have_old(const struct shed_cache *cache,
+                            const struct shed_gets *gets, size_t i);
+struct shed_terms shed_slow_second_terms(const struct shed_terms *terms);
+void shed_slow_take_second(struct shed_look *look);
+
+/* Leave the flights of those that have an old value, to go on without a caller,
+ * if they wait for loads that began by then. */
+void shed_slow_leave_old(struct shed_cache *cache, struct shed_gets *gets,
+                         struct shed_latch *latch, uint64_t begun_ms);
+
+/* At the deadline: leave the flights. Callers that are being answered at this
+ * moment count the latch down soon. */
+void shed_slow_leave_all(struct shed_cache *cache, struct shed_gets *gets,
+                         struct shed_latch *latch);
+
+/* Whether the log of tags has to be read before the answers can be taken. */
+bool shed_slow_needs_log(const struct shed_cache *cache,
+                         const struct shed_gets *gets);
+
+/* Give the items what their callers were answered; with why, the log could not
+ * be read. A value that is too old for the call, or a miss by its tags, leaves
+ * its item a miss: the flight had begun without knowing that it was to be
+ * replaced. */
+void shed_slow_take_answers(struct shed_cache *cache, struct shed_gets *gets,
+                            const struct shed_error *why);
+
+/* Count the end, and fall back on old values. misses: what begin returned. */
+void shed_slow_end(struct shed_cache *cache, struct shed_gets *gets,
+                   size_t misses);
 
 #endif

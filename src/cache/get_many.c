@@ -1,6 +1,7 @@
 /* The get of many keys: one pipeline for what is cached, one wait for the
  * rest. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -13,7 +14,8 @@
 
 /* What a call owns; arrays of as many as it has keys. */
 struct batch {
-    struct shed_named_key *named;
+    size_t count;
+    struct shed_key *keys;
     struct shed_look *looks;
     struct shed_caller *callers;
     /* in the first get_count: of the GETs, in their order */
@@ -27,7 +29,9 @@ struct batch {
 
 static void destroy_batch(struct batch *b)
 {
-    free(b->named);
+    for (size_t i = 0; b->callers != NULL && i < b->count; i++)
+        free(b->callers[i].why);
+    free(b->keys);
     free(b->args);
     free(b->replies);
     free(b->looks);
@@ -36,10 +40,38 @@ static void destroy_batch(struct batch *b)
     free(b->gets);
 }
 
-static enum shed_code create_batch(struct batch *b, size_t count,
+struct shed_key *shed_get_name_keys(const struct shed_cache *cache,
+                                    const struct shed_item *items, size_t count)
+{
+    const size_t around = strlen(cache->name) + strlen(":{\\}");
+    size_t size = count * sizeof(struct shed_key);
+    struct shed_key *keys;
+    char *at;
+
+    for (size_t i = 0; i < count; i++)
+        size += around + items[i].key.size;
+    keys = malloc(size);
+    if (keys == NULL)
+        return NULL;
+    at = (char *)(keys + count);
+    for (size_t i = 0; i < count; i++) {
+        struct shed_named_key named;
+        shed_key_name(cache->name, items[i].key, &named);
+        keys[i] = named.key;
+        keys[i].redis = at;
+        memcpy(at, named.bytes, named.key.redis_size);
+        at += named.key.redis_size;
+    }
+    return keys;
+}
+
+static enum shed_code create_batch(const struct shed_cache *cache,
+                                   const struct shed_item *items,
+                                   struct batch *b, size_t count,
                                    struct shed_error *err)
 {
-    b->named = malloc(count * sizeof(*b->named));
+    b->count = count;
+    b->keys = shed_get_name_keys(cache, items, count);
     /* one more, for the log of tags */
     b->args = calloc(count + 1, sizeof(*b->args));
     b->replies = calloc(count + 1, sizeof(struct shed_reply *));
@@ -47,7 +79,7 @@ static enum shed_code create_batch(struct batch *b, size_t count,
     b->uses = calloc(count + 1, sizeof(*b->uses));
     b->callers = calloc(count, sizeof(*b->callers));
     b->gets = calloc(count, sizeof(*b->gets));
-    if (b->named != NULL && b->args != NULL && b->replies != NULL &&
+    if (b->keys != NULL && b->args != NULL && b->replies != NULL &&
         b->looks != NULL && b->uses != NULL && b->callers != NULL &&
         b->gets != NULL)
         return SHED_OK;
@@ -89,7 +121,7 @@ static unsigned together_of(const struct shed_cache *cache)
 static uint64_t add_get(struct shed_cache *cache, struct batch *b, size_t i,
                         const struct shed_terms *terms)
 {
-    const struct shed_key *key = &b->named[i].key;
+    const struct shed_key *key = &b->keys[i];
     struct shed_args *args = &b->args[b->get_count];
 
     shed_look_begin(cache, key, &b->looks[i]);
@@ -114,9 +146,8 @@ static void try_get_many(struct shed_cache *cache, struct batch *b,
     b->together = together_of(cache);
     for (size_t i = 0; i < count; i++) {
         uint64_t one_ms;
-        shed_key_name(cache->name, items[i].key, &b->named[i]);
-        items[i].value = shed_look_near(cache, &b->named[i].key, terms->rule,
-                                        terms->only_cached);
+        items[i].value =
+            shed_look_near(cache, &b->keys[i], terms->rule, terms->only_cached);
         items[i].code = SHED_OK;
         if (items[i].value != NULL)
             continue;
@@ -129,7 +160,7 @@ static void try_get_many(struct shed_cache *cache, struct batch *b,
                           until_ms, &all);
     for (size_t g = 0; g < b->get_count; g++) {
         size_t i = b->gets[g];
-        const struct shed_key *key = &b->named[i].key;
+        const struct shed_key *key = &b->keys[i];
         struct shed_error why = all;
         enum shed_code item_code = code;
         if (code == SHED_OK)
@@ -141,7 +172,7 @@ static void try_get_many(struct shed_cache *cache, struct batch *b,
         items[i].value = b->looks[i].value;
         items[i].code = item_code;
         if (item_code != SHED_OK)
-            b->callers[i].error = why;
+            b->callers[i].why = shed_error_keep(&why);
     }
 }
 
@@ -153,7 +184,7 @@ static void tell_error(const struct shed_gets *g, size_t i)
     *error = (struct shed_error){SHED_OK, ""};
     if (g->items[i].code != SHED_OK)
         (void)shed_fail(error, g->items[i].code, "%s",
-                        g->callers[i].error.reason);
+                        shed_error_kept(g->callers[i].why));
 }
 
 /* The first item that failed decides; a miss of a call that may not load only
@@ -173,7 +204,7 @@ static enum shed_code conclude(struct shed_cache *cache,
             (code != SHED_OK && code != SHED_EMISS))
             continue;
         code = shed_fail(err, item_code, "items[%zu]: %s", i,
-                         g->callers[i].error.reason);
+                         shed_error_kept(g->callers[i].why));
     }
     return code;
 }
@@ -184,8 +215,8 @@ static enum shed_code get_many(struct shed_cache *cache,
                                const struct shed_terms *terms, struct batch *b,
                                struct shed_error *err)
 {
-    struct shed_gets gets = {items,      b->named, b->looks,
-                             b->callers, count,    terms};
+    struct shed_gets gets = {items,      b->keys, b->looks,
+                             b->callers, count,   terms};
     enum shed_code code;
 
     try_get_many(cache, b, items, count, terms);
@@ -223,9 +254,10 @@ enum shed_code shed_get_many(struct shed_cache *cache, struct shed_item *items,
     enum shed_code code = check_items(items, count, &why);
 
     if (code == SHED_OK)
-        code = shed_get_take_options(cache, options, &rule, &terms, &why);
+        code =
+            shed_get_take_options(cache, options, false, &rule, &terms, &why);
     if (code == SHED_OK && count > 0)
-        code = create_batch(&b, count, &why);
+        code = create_batch(cache, items, &b, count, &why);
     shed_get_begin(&terms, shed_now_ms());
     if (code != SHED_OK || count == 0)
         return fail_items(items, count, terms.errors, &why, err);

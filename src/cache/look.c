@@ -83,9 +83,14 @@ static bool is_revoked(const struct shed_cache *cache,
                        const struct shed_terms *terms,
                        const struct shed_value *value)
 {
-    return cache->tag_log != NULL &&
-           !shed_tag_log_judges(cache->tag_log, shed_value_header(value),
-                                terms->deadline_ms);
+    struct shed_tag_log *log = cache->tag_log;
+
+    if (log == NULL)
+        return false;
+    return terms->may_wait
+               ? !shed_tag_log_judges(log, shed_value_header(value),
+                                      terms->deadline_ms)
+               : !shed_tag_log_admits(log, shed_value_header(value));
 }
 
 /* Take over the value of an entry. now_ms is 0 where the server's clock is not
@@ -98,6 +103,8 @@ static void weigh(struct shed_cache *cache, const struct shed_key *key,
     enum shed_freshness freshness = judge(terms->rule, value, times, now_ms);
 
     if (is_revoked(cache, terms, value)) {
+        out->must_learn =
+            !terms->may_wait && !shed_tag_log_is_known(cache->tag_log);
         find_aged(out, value, true);
         shed_value_unref(value);
         return;
@@ -367,6 +374,18 @@ void shed_look_begin(struct shed_cache *cache, const struct shed_key *key,
     *out = (struct shed_look){
         .mark = shed_local_mark(cache->local, shed_key_of_entry(key))};
     out->is_missed = shed_delivery_has(cache->delivery, key);
+}
+
+void shed_look_share(struct shed_cache *cache, const struct shed_key *key,
+                     const struct shed_look *from, struct shed_look *out)
+{
+    *out = *from;
+    if (from->value != NULL) {
+        (void)shed_value_ref(from->value);
+        note_hit(cache, key, from->value);
+    }
+    if (from->old != NULL)
+        (void)shed_value_ref(from->old);
 }
 
 /* ---------------------------------------------------------------- one key */

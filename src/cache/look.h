@@ -17,6 +17,7 @@ struct shed_terms {
     bool is_second;   /* what GET finds is counted if it is handed out, by
                          shed_look_fall_back */
     bool looks_first; /* even where a flight is under way */
+    bool may_wait; /* for the log of tags to be read; else a look must learn */
     bool takes_local; /* what the process has kept, if Redis cannot be read */
     uint64_t timeout_ms;
     uint64_t soft_timeout_ms;
@@ -44,6 +45,10 @@ SHED_MUST_CHECK enum shed_code shed_look(struct shed_cache *cache,
                                          const struct shed_terms *terms,
                                          struct shed_look *out,
                                          struct shed_error *err);
+
+/* Give another caller what a look has found for one, and count it. */
+void shed_look_share(struct shed_cache *cache, const struct shed_key *key,
+                     const struct shed_look *from, struct shed_look *out);
 
 /* How long to wait for the GET of a key: a call that has a local row to fall
  * back on waits for a Redis that hangs no longer than for a load. */

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/mutex.h"
 #include "base/process.h"
-#include "cache/pending.h"
+#include "cache/async.h"
 
 struct shed_queue {
     /* set at creation */
@@ -26,27 +26,17 @@ struct shed_queue {
 
 /* -------------------------------------------------------------- the calls */
 
-enum shed_code shed_pending_check(const struct shed_then *then,
-                                  struct shed_error *err)
-{
-    if (then == NULL || then->done == NULL)
-        return shed_fail(err, SHED_EINVAL, "%s is NULL",
-                         then == NULL ? "then" : "then->done");
-    return SHED_OK;
-}
-
 void shed_pending_tell(struct shed_pending *p)
 {
-    static const struct shed_error unknown = {
-        SHED_ENOMEM, "out of memory for the reason of the failure"};
-    struct shed_error why = p->why != NULL ? *p->why : unknown;
     const struct shed_then then = p->then;
     struct shed_value *value = p->value;
     enum shed_code code = p->code;
+    struct shed_error why;
 
-    why.code = code;
+    if (code != SHED_OK)
+        (void)shed_fail(&why, code, "%s", shed_error_kept(p->why));
     free(p->why);
-    p->destroy(p);
+    free(p);
     then.done(then.user, code, value, code != SHED_OK ? &why : NULL);
 }
 

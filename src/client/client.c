@@ -107,15 +107,22 @@ bool shed_client_is_settled(struct shed_client *client, const char *key,
                           shed_cluster_is_settled(client->cluster));
 }
 
+bool shed_client_knows_servers(struct shed_client *client,
+                               struct shed_post *post)
+{
+    if (client->cluster == NULL || shed_cluster_is_settled(client->cluster))
+        return true;
+    shed_cluster_await(client->cluster, post);
+    return false;
+}
+
 bool shed_client_settles(struct shed_client *client, const char *key,
                          size_t size, struct shed_post *post)
 {
     struct shed_session *session;
 
-    if (client->cluster != NULL && !shed_cluster_is_settled(client->cluster)) {
-        shed_cluster_await(client->cluster, post);
+    if (!shed_client_knows_servers(client, post))
         return false;
-    }
     session = shed_client_session(client, key, size);
     if (shed_session_is_settled(session))
         return true;
@@ -174,7 +181,10 @@ void shed_client_doubt(struct shed_client *client, const char *key, size_t size,
 {
     struct shed_server *server = shed_client_hold(client, key, size);
 
-    if (use->links == server->links)
+    if (use == NULL)
+        shed_pipe_drop(shed_session_pipe(server->session),
+                       "a reply that is not the entry of its key");
+    else if (use->links == server->links)
         shed_links_doubt(server->links, use);
     shed_client_give_back(client, server);
 }

@@ -60,6 +60,11 @@ bool shed_client_is_settled(struct shed_client *client, const char *key,
 bool shed_client_settles(struct shed_client *client, const char *key,
                          size_t size, struct shed_post *post);
 
+/* Whether it is known which servers there are, or that nobody tells it for now;
+ * if not, post will run then. Reactor thread. */
+bool shed_client_knows_servers(struct shed_client *client,
+                               struct shed_post *post);
+
 /* The session with that server, for this turn of the loop. Reactor thread. */
 struct shed_session *shed_client_session(struct shed_client *client,
                                          const char *key, size_t size);
@@ -83,7 +88,8 @@ shed_client_call(struct shed_client *client, const struct shed_args *commands,
                  struct shed_link_use *uses, unsigned *sent,
                  uint64_t deadline_ms, struct shed_error *err);
 
-/* As shed_links_doubt, for the command of that key. Any thread. */
+/* As shed_links_doubt, for the command of that key. use NULL: it went over the
+ * session, on whose thread this is called. Else any thread. */
 void shed_client_doubt(struct shed_client *client, const char *key, size_t size,
                        const struct shed_link_use *use);
 

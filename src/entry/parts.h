@@ -28,8 +28,8 @@ struct shed_cache {
     struct shed_delivery *delivery;
     struct shed_flights *flights;
     struct shed_fleet_link *fleet; /* NULL: the source has no such budget */
+    struct shed_async *async;
     /* atomic */
-    _Atomic uint64_t async_calls; /* under way */
     struct shed_counters counters;
 };
 

@@ -33,7 +33,7 @@ SHED_MUST_CHECK enum shed_code shed_flights_create(struct shed_cache *cache,
 void shed_flights_close(struct shed_flights *flights);
 
 /* Join the key's flight, or put a new one in front of the list *starts, which
- * must be passed to shed_flights_start. Any thread but the reactor's.
+ * must be passed to shed_flights_start. Any thread; not in a flight's step.
  *
  * A flight that is joined may answer with the aged value nonetheless.
  *
@@ -44,15 +44,14 @@ shed_flights_join(struct shed_flights *flights, const struct shed_key *key,
                   struct shed_aged aged, struct shed_caller *caller,
                   struct shed_post **starts, struct shed_error *err);
 
-/* Start flights: those that are started together load together. Any thread but
- * the reactor's. */
+/* Start flights: those that are started together load together. Any thread. */
 void shed_flights_start(struct shed_flights *flights, struct shed_post *starts);
 
 /* Load the key's value again in the background, if it still has this identity
  * (see shed_entry_identity; NULL: whatever it is) or is no longer fresh, unless
  * this process is at it already. Of all processes one does the work; this one
  * does not take part while its source's breaker refuses loads. It is done in
- * vain when memory is out. Any thread but the reactor's. */
+ * vain when memory is out. Any thread; not in a flight's step. */
 void shed_flights_refresh(struct shed_flights *flights,
                           const struct shed_key *key,
                           const unsigned char *identity);

@@ -313,7 +313,7 @@ static void give(struct shed_caller *caller, struct shed_value *value,
         caller->value = shed_value_ref(value);
     } else {
         caller->code = error->code;
-        caller->error = *error;
+        caller->why = shed_error_keep(error);
     }
     shed_latch_count_down(caller->latch, 1); /* caller is gone now */
 }

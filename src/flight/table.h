@@ -1,8 +1,9 @@
 /*
  * Joins the callers of a key to the one flight that this process has for it.
  *
- * A caller lives on its thread's stack. It is linked to its flight's waiters
- * until it is taken, to be answered, or leaves, at its deadline.
+ * A caller lives on its thread's stack, or in an asynchronous call. It is
+ * linked to its flight's waiters until it is taken, to be answered, or leaves,
+ * at its deadline.
  *
  * Any thread, except the functions that say otherwise.
  */
@@ -39,7 +40,8 @@ struct shed_caller {
     /* the answer */
     enum shed_code code;
     struct shed_value *value;
-    struct shed_error error;
+    struct shed_error *why; /* of a failure (shed_error_keep), its owner's to
+                               free */
     uint64_t load_began_ms; /* what the flight knew of its load when the caller
                                joined; UINT64_MAX: nothing */
     enum shed_awaited

@@ -18,6 +18,7 @@ struct shed_call_result {
     struct shed_reply *reply; /* borrowed (shed_reply_take keeps parts of it);
                                  NULL: none came, though if the call's was_tried
                                  is set the command may have been executed */
+    bool *is_taken; /* with a reply: set it to keep that, for shed_reply_free */
     /* without a reply */
     enum shed_trouble trouble; /* PASSING: the connection was lost; DOWN: the
                                   server is silent, or cannot be reached;
@@ -34,7 +35,7 @@ struct shed_call {
     shed_pipe_fn *fn;
     void *arg;
     struct shed_args *kept;    /* a copy to send by text if the server does not
-                                  know the script; NULL: none */
+                                  know the script, or elsewhere; NULL: none */
     enum shed_trouble trouble; /* of a call that has failed */
     bool was_tried;            /* it was queued, and perhaps sent */
     unsigned redirects;        /* that a cluster has followed */

@@ -78,7 +78,7 @@ static void tell_failed(void *arg)
     while (count-- > 0) {
         struct shed_call *call = shed_calls_pop(&p->failed);
         const struct shed_call_result result = {
-            NULL, call->trouble, call->is_refused ? &refusal : &why};
+            NULL, NULL, call->trouble, call->is_refused ? &refusal : &why};
         shed_call_end(call, &result);
     }
 }
@@ -202,10 +202,12 @@ static void watch(struct shed_pipe *p)
 
 /* --------------------------------------------------------------- replies */
 
-static void deliver(struct shed_pipe *p, const struct shed_conn_call *expected,
+static bool deliver(struct shed_pipe *p, const struct shed_conn_call *expected,
                     struct shed_reply *reply)
 {
-    const struct shed_call_result result = {.reply = reply};
+    bool is_taken = false;
+    const struct shed_call_result result = {.reply = reply,
+                                            .is_taken = &is_taken};
     struct shed_call *call = expected->owner; /* NULL: of ASKING */
 
     p->losses = 0;
@@ -214,8 +216,9 @@ static void deliver(struct shed_pipe *p, const struct shed_conn_call *expected,
     if (call == NULL || (call->kept != NULL && p->hooks.on_elsewhere != NULL &&
                          shed_reply_is_elsewhere(reply) &&
                          p->hooks.on_elsewhere(p->hooks.arg, call, reply)))
-        return;
+        return false;
     shed_call_end(call, &result);
+    return is_taken;
 }
 
 /* The connection is set up: the session's own commands are sent before those
@@ -248,16 +251,18 @@ static void drain(struct shed_pipe *p)
     while (is_open(p)) {
         enum shed_conn_event event =
             shed_conn_next(&p->conn, shed_now_ms(), &reply, &expected);
+        bool is_taken = false;
         if (event == SHED_CONN_NOTHING)
             break;
         shed_gate_hear(p->gate, shed_now_ms());
         if (event == SHED_CONN_REPLY)
-            deliver(p, &expected, reply);
+            is_taken = deliver(p, &expected, reply);
         else if (p->hooks.on_push != NULL)
             p->hooks.on_push(p->hooks.arg, reply);
         else
             shed_pipe_drop(p, "a reply that nobody asked for");
-        shed_reply_free(reply);
+        if (!is_taken)
+            shed_reply_free(reply);
     }
 }
 
@@ -457,6 +462,8 @@ static enum shed_code send_args(struct shed_pipe *p, struct shed_call *call,
         own->again = is_by_text ? NULL : call->kept;
         is_by_text = own->again == NULL;
     }
+    if (call != NULL && args->is_followed && p->hooks.on_elsewhere != NULL)
+        call->kept = shed_script_keep(args, true);
     if (args->is_asking)
         code = add_asking(&bytes, &p->why);
     if (code == SHED_OK)

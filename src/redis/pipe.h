@@ -29,9 +29,9 @@ struct shed_pipe_hooks {
     /* A reply that answers no command: a push. NULL: there are none, so the
      * connection is dropped. */
     void (*on_push)(void *arg, struct shed_reply *reply);
-    /* A script's call was not executed, because its key is elsewhere
-     * (shed_reply_is_elsewhere). Returns: whether it was taken over with
-     * shed_call_leave; else it ends with the reply. NULL: it does. */
+    /* A script's call, or one that is followed, was not executed, because its
+     * key is elsewhere (shed_reply_is_elsewhere). Returns: whether it was taken
+     * over with shed_call_leave; else it ends with the reply. NULL: it does. */
     bool (*on_elsewhere)(void *arg, struct shed_call *call,
                          const struct shed_reply *reply);
 };

@@ -130,7 +130,8 @@ static void read_flight(struct stream *stream, enum shed_flight_send sent,
                                      .refresh_key = refresh_key,
                                      .call_request = REQUEST,
                                      .sent = sent};
-    struct shed_call_result result = {NULL, SHED_TROUBLE_DOWN, &lost};
+    struct shed_call_result result = {.trouble = SHED_TROUBLE_DOWN,
+                                      .why = &lost};
 
     do {
         result.reply = stream_next(stream);

@@ -1,0 +1,156 @@
+/*
+ * What asynchronous calls of a cache have in common: how they are begun, woken,
+ * due, and ended, exactly once.
+ *
+ * A call is driven on the reactor thread, by its step function: when it has
+ * been submitted, and then for each event. Between two steps it costs no more
+ * than its memory.
+ */
+#ifndef SHED_CACHE_ASYNC_H
+#define SHED_CACHE_ASYNC_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include <snowshed/async.h>
+
+#include "base/heap.h"
+#include "base/list.h"
+#include "cache/reads.h"
+#include "entry/parts.h"
+#include "redis/call.h"
+
+struct shed_async;
+
+/* Events; those that come before the next step come together. */
+enum {
+    SHED_ASYNC_START = 1,    /* the first one */
+    SHED_ASYNC_ANSWERED = 2, /* its flights have answered */
+    SHED_ASYNC_DUE = 4,      /* what shed_async_set_due was told */
+    SHED_ASYNC_LEARNT = 8,   /* see shed_async_learn */
+    SHED_ASYNC_STOP = 16     /* is_stopped is set */
+};
+
+/* The beginning of every call; the memory of a call is freed with free(). */
+struct shed_pending {
+    /* set by its maker */
+    struct shed_async *async;
+    void (*step)(struct shed_pending *pending, unsigned events);
+    struct shed_then then;
+    /* under async's mu */
+    struct shed_pending *next; /* in a list of events; once ended, in a queue */
+    unsigned char events;
+    bool is_listed;
+    bool is_ended; /* to be handed over when it leaves the list */
+    bool is_cancelled;
+    /* atomic */
+    atomic_bool is_over;
+    /* reactor thread only */
+    bool has_due;
+    bool is_stopped; /* it was cancelled, or the cache is being closed; code and
+                        why are set: end as soon as nothing refers to it */
+    struct shed_heap_node due;
+    struct shed_node learning;
+    /* the end */
+    enum shed_code code;
+    struct shed_value *value;
+    struct shed_error *why; /* see shed_error_keep */
+};
+
+/* Make what a cache's calls share. Borrows cache, whose other parts have been
+ * made. Returns: SHED_OK, SHED_ENOMEM. */
+SHED_MUST_CHECK enum shed_code shed_async_create(struct shed_cache *cache,
+                                                 struct shed_async **out,
+                                                 struct shed_error *err);
+
+/* End all calls, and wait until nothing of theirs is under way. Not on the
+ * reactor thread. NULL is allowed. */
+void shed_async_close(struct shed_async *async);
+
+/* NULL is allowed. */
+void shed_async_destroy(struct shed_async *async);
+
+struct shed_cache *shed_async_cache(const struct shed_async *async);
+
+/* Check what follows a call. Returns: SHED_OK; SHED_EINVAL. */
+SHED_MUST_CHECK enum shed_code shed_async_check(const struct shed_then *then,
+                                                struct shed_error *err);
+
+/* Begin a call whose own fields are set, and tell it to the program in *out,
+ * unless that is NULL. Any thread. Returns: SHED_OK; SHED_EBUSY: there are too
+ * many, and it is freed. */
+SHED_MUST_CHECK enum shed_code shed_async_submit(struct shed_async *async,
+                                                 struct shed_pending *pending,
+                                                 const struct shed_then *then,
+                                                 struct shed_pending **out,
+                                                 struct shed_error *err);
+
+/* Have it stepped with these events, in another turn of the loop. Any thread.
+ */
+void shed_async_wake(struct shed_pending *pending, unsigned events);
+
+/* For steps, on the reactor thread. */
+
+/* Have it stepped at this time; an earlier wish is forgotten. */
+void shed_async_set_due(struct shed_pending *pending, uint64_t at_ms);
+
+/* Have the log of tags read, and the call stepped with LEARNT; or no longer. */
+void shed_async_learn(struct shed_pending *pending);
+void shed_async_unlearn(struct shed_pending *pending);
+
+/* In a step with LEARNT: NULL, or why the log could not be read. */
+const struct shed_error *shed_async_learnt(const struct shed_async *async);
+
+/* It has ended: code, value and why are set, and nothing else refers to it. It
+ * is gone when this returns. */
+void shed_async_end(struct shed_pending *pending);
+
+/* ------------------------------------------------------------------- reads */
+
+struct shed_async_read;
+
+/* A key that a call has asked Redis for. */
+struct shed_asker {
+    struct shed_node node;
+    struct shed_async_read *read; /* NULL: none is under way */
+    size_t index;                 /* its owner's */
+};
+
+/* Send GET for a key at the end of this turn of the loop. Askers that may share
+ * get the answer to the same one, which is sent after the last of them has
+ * asked. Returns: false when out of memory. */
+SHED_MUST_CHECK bool shed_async_ask(struct shed_async *async,
+                                    struct shed_asker *asker,
+                                    const struct shed_key *key, bool may_share);
+
+/* Wait for it no longer. */
+void shed_async_leave(struct shed_asker *asker);
+
+/* How the gets hear of it: judge what has come, by the terms of one asker; and
+ * then each takes that, or takes part in it. */
+void shed_async_get_judge(struct shed_asker *asker,
+                          const struct shed_call_result *result,
+                          struct shed_read *out);
+void shed_async_get_take(struct shed_asker *asker, const struct shed_read *read,
+                         bool is_shared);
+
+/* For async.c. */
+struct shed_async_reads;
+struct shed_async_reads *shed_async_reads_create(struct shed_async *async);
+void shed_async_reads_destroy(struct shed_async_reads *reads);
+struct shed_async_reads *shed_async_reads(const struct shed_async *async);
+void shed_async_flush(struct shed_async_reads *reads);
+
+/* Something of the calls is under way, or no longer: closing waits for it. */
+void shed_async_hold(struct shed_async *async);
+void shed_async_drop(struct shed_async *async);
+
+/* ------------------------------------------------------------------- queue */
+
+/* Call the done of a call that has ended, and free it. */
+void shed_pending_tell(struct shed_pending *pending);
+
+/* Add a call that has ended to its queue. Any thread. */
+void shed_queue_add(struct shed_queue *queue, struct shed_pending *pending);
+
+#endif

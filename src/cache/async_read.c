@@ -1,0 +1,227 @@
+/*
+ * The GETs of asynchronous calls, over the session. Its invariant: nobody joins
+ * a GET that has been sent, because a caller may be given only what was current
+ * during its call.
+ *
+ * GETs are sent at the end of a turn of the loop, so that those who ask for a
+ * key in one turn share one. While a GET of a key is under way, all who ask
+ * share the next: one command for Redis, and one reply to parse.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/container.h"
+#include "base/error.h"
+#include "base/map.h"
+#include "cache/async.h"
+#include "cache/look.h"
+
+/* Chains are short: keys that are being read at this moment. */
+#define CHAINS ((size_t)4096)
+
+struct shed_async_read {
+    struct shed_async_reads *reads;
+    struct shed_call call;
+    struct shed_map_node node;    /* in the map if it is shared */
+    struct shed_async_read *next; /* to be sent */
+    struct shed_list askers;
+    bool is_shared;
+    bool is_sent;
+    size_t size;
+    char key[];
+};
+
+/* Reactor thread only. */
+struct shed_async_reads {
+    struct shed_async *async;
+    struct shed_async_read *first, **last; /* to be sent */
+    bool is_waiting;          /* until it is known which servers there are */
+    struct shed_post settled; /* then */
+    struct shed_map shared;
+    struct shed_map_node *chains[CHAINS];
+};
+
+static struct shed_async_read *read_of(struct shed_map_node *node)
+{
+    return node != NULL ? shed_container_of(node, struct shed_async_read, node)
+                        : NULL;
+}
+
+static struct shed_asker *asker_of(struct shed_node *node)
+{
+    return node != NULL ? shed_container_of(node, struct shed_asker, node)
+                        : NULL;
+}
+
+/* The newest of a key is the one that is not sent, if there is one. */
+static struct shed_async_read *find(const struct shed_async_reads *rs,
+                                    struct shed_map_key key)
+{
+    return read_of(shed_map_find(&rs->shared, key));
+}
+
+/* ------------------------------------------------------------------ answers */
+
+static void destroy(struct shed_async_read *r)
+{
+    if (r->is_shared)
+        shed_map_remove(&r->reads->shared, &r->node);
+    free(r);
+}
+
+static void on_reply(void *arg, const struct shed_call_result *result)
+{
+    struct shed_async_read *r = arg;
+    struct shed_async_reads *rs = r->reads;
+    struct shed_asker *first = asker_of(shed_list_pop(&r->askers)), *other;
+    struct shed_list others = r->askers;
+    struct shed_read read;
+
+    for (struct shed_node *n = others.first; n != NULL; n = n->after)
+        asker_of(n)->read = NULL;
+    destroy(r);
+    if (first != NULL) {
+        first->read = NULL;
+        shed_async_get_judge(first, result, &read);
+        while ((other = asker_of(shed_list_pop(&others))) != NULL)
+            shed_async_get_take(other, &read, true);
+        shed_async_get_take(first, &read, false);
+    }
+    shed_async_flush(rs);
+    shed_async_drop(rs->async);
+}
+
+/* ---------------------------------------------------------------- questions */
+
+static void send_get(struct shed_async_read *r)
+{
+    struct shed_client *client = shed_async_cache(r->reads->async)->client;
+    struct shed_args args;
+
+    args.count = 0;
+    args.script = NULL;
+    args.is_guarded = true;
+    args.is_asking = false;
+    args.is_followed = true;
+    args.together = 0;
+    shed_args_add_text(&args, "GET");
+    shed_args_add(&args, r->key, r->size);
+    r->is_sent = true;
+    shed_client_send(client, &r->call, &args, on_reply, r);
+}
+
+/* Whether another GET of the key is under way, for somebody. */
+static bool must_wait(struct shed_async_read *r)
+{
+    struct shed_map_node *older =
+        r->is_shared ? shed_map_find_next(&r->node) : NULL;
+
+    return older != NULL && r->askers.first != NULL &&
+           read_of(older)->askers.first != NULL;
+}
+
+void shed_async_flush(struct shed_async_reads *rs)
+{
+    struct shed_client *client = shed_async_cache(rs->async)->client;
+    struct shed_async_read *r = rs->first, *next;
+
+    if (r == NULL || rs->is_waiting)
+        return;
+    rs->is_waiting = !shed_client_knows_servers(client, &rs->settled);
+    if (rs->is_waiting)
+        return;
+    rs->first = NULL;
+    rs->last = &rs->first;
+    for (; r != NULL; r = next) {
+        next = r->next;
+        r->next = NULL;
+        if (must_wait(r)) {
+            *rs->last = r;
+            rs->last = &r->next;
+        } else if (r->askers.first == NULL) {
+            struct shed_async *async = rs->async;
+            destroy(r);
+            shed_async_drop(async);
+        } else {
+            send_get(r);
+        }
+    }
+}
+
+static struct shed_async_read *create(struct shed_async_reads *rs,
+                                      struct shed_map_key key, bool is_shared)
+{
+    struct shed_async_read *r = malloc(sizeof(*r) + key.size);
+
+    if (r == NULL)
+        return NULL;
+    memset(r, 0, sizeof(*r));
+    memcpy(r->key, key.at, key.size);
+    r->reads = rs;
+    r->size = key.size;
+    r->is_shared = is_shared;
+    r->node.key = key;
+    r->node.key.at = r->key;
+    if (is_shared)
+        shed_map_insert(&rs->shared, &r->node);
+    *rs->last = r;
+    rs->last = &r->next;
+    shed_async_hold(rs->async);
+    return r;
+}
+
+bool shed_async_ask(struct shed_async *async, struct shed_asker *asker,
+                    const struct shed_key *key, bool may_share)
+{
+    struct shed_async_reads *rs = shed_async_reads(async);
+    struct shed_map_key wanted = shed_map_key(key->redis, key->redis_size);
+    struct shed_async_read *r = may_share ? find(rs, wanted) : NULL;
+
+    if (r == NULL || r->is_sent)
+        r = create(rs, wanted, may_share);
+    if (r == NULL)
+        return false;
+    asker->read = r;
+    shed_list_append(&r->askers, &asker->node);
+    return true;
+}
+
+void shed_async_leave(struct shed_asker *asker)
+{
+    if (asker->read == NULL)
+        return;
+    shed_list_remove(&asker->read->askers, &asker->node);
+    asker->read = NULL;
+}
+
+static void on_settled(struct shed_post *post)
+{
+    struct shed_async_reads *rs =
+        shed_container_of(post, struct shed_async_reads, settled);
+    struct shed_async *async = rs->async;
+
+    shed_async_hold(async);
+    rs->is_waiting = false;
+    shed_async_flush(rs);
+    shed_async_drop(async);
+}
+
+/* ----------------------------------------------------------- begin and end */
+
+struct shed_async_reads *shed_async_reads_create(struct shed_async *async)
+{
+    struct shed_async_reads *rs = calloc(1, sizeof(*rs));
+
+    if (rs == NULL)
+        return NULL;
+    rs->async = async;
+    rs->last = &rs->first;
+    rs->settled.run = on_settled;
+    shed_map_init(&rs->shared, rs->chains, CHAINS);
+    return rs;
+}
+
+void shed_async_reads_destroy(struct shed_async_reads *rs)
+{
+    free(rs);
+}

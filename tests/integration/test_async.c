@@ -1,0 +1,491 @@
+/* Gets that do not block, on a real server: what they answer, and that they end
+ * exactly once. */
+#include <poll.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include <snowshed/async.h>
+
+#include "support/fixture.h"
+
+enum { MANY = 64 };
+
+static struct fixture fixture;
+
+/* How a call has ended. */
+struct ending {
+    atomic_uint calls;
+    enum shed_code code;
+    struct shed_value *value;
+    char reason[SHED_REASON_BYTES];
+};
+
+static void note(void *user, enum shed_code code, struct shed_value *value,
+                 const struct shed_error *reason)
+{
+    struct ending *e = user;
+
+    e->code = code;
+    e->value = value;
+    snprintf(e->reason, sizeof(e->reason), "%s",
+             reason != NULL ? reason->reason : "");
+    atomic_fetch_add(&e->calls, 1);
+}
+
+static struct shed_pending *begin(const char *key,
+                                  const struct shed_get_options *options,
+                                  struct ending *e, struct shed_queue *queue)
+{
+    const struct shed_then then = {note, e, queue};
+    struct shed_pending *pending;
+    struct shed_error err;
+
+    *e = (struct ending){.calls = 0};
+    ck_assert_msg(shed_get_async(fixture.cache, shed_str(key), options, &then,
+                                 NULL, &pending, &err) == SHED_OK,
+                  "%s", err.reason);
+    return pending;
+}
+
+static void expect_ending(struct ending *e, enum shed_code code)
+{
+    WAIT_FOR(atomic_load(&e->calls) > 0);
+    ck_assert_msg(e->code == code, "%s: %s", shed_code_name(e->code),
+                  e->reason);
+    ck_assert_uint_eq(atomic_load(&e->calls), 1);
+}
+
+static void expect_row(struct ending *e, const char *text,
+                       enum shed_origin origin)
+{
+    expect_ending(e, SHED_OK);
+    ck_assert_int_eq(e->value->origin, origin);
+    check_text(e->value, text);
+}
+
+static struct shed_queue *open_queue(void)
+{
+    struct shed_queue *queue;
+
+    ck_assert_int_eq(shed_queue_open(&queue, NULL), SHED_OK);
+    return queue;
+}
+
+static bool is_readable(const struct shed_queue *queue)
+{
+    struct pollfd fd = {shed_queue_fd(queue), POLLIN, 0};
+
+    return poll(&fd, 1, 0) == 1;
+}
+
+/* ---------------------------------------------------------------- answers */
+
+START_TEST(a_miss_is_loaded_and_a_hit_is_not)
+{
+    struct ending e;
+
+    fixture_up(&fixture);
+    (void)begin("k", NULL, &e, NULL);
+    expect_row(&e, "k@1", SHED_ORIGIN_LOAD);
+    (void)begin("k", NULL, &e, NULL);
+    expect_row(&e, "k@1", SHED_ORIGIN_REDIS);
+    (void)begin("absent", NULL, &e, NULL);
+    expect_ending(&e, SHED_OK);
+    ck_assert_int_eq(e.value->kind, SHED_KIND_ABSENT);
+    shed_value_unref(e.value);
+    (void)begin("fail", NULL, &e, NULL);
+    expect_ending(&e, SHED_ESOURCE);
+    ck_assert_ptr_null(e.value);
+    ck_assert_uint_gt(strlen(e.reason), 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(calls_of_both_kinds_share_a_load)
+{
+    struct ending e[MANY];
+    struct getter getter = {.timeout_ms = 0};
+
+    fixture_up(&fixture);
+    getter_hold(&getter, &fixture, "k");
+    for (unsigned i = 0; i < MANY; i++)
+        (void)begin("k", NULL, &e[i], NULL);
+    WAIT_FOR(stats_of(fixture.cache).joins >= MANY);
+    table_release(&fixture.table);
+    for (unsigned i = 0; i < MANY; i++) {
+        expect_ending(&e[i], SHED_OK);
+        check_text(e[i].value, "k@1");
+    }
+    getter_expect(&getter, "k@1", SHED_ORIGIN_LOAD);
+    ck_assert_uint_eq(table_loads(&fixture.table), 1);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(calls_of_one_turn_share_a_get)
+{
+    struct ending e[MANY];
+    long long before;
+
+    fixture_up(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    (void)begin("k", NULL, &e[0], NULL); /* the session is up */
+    expect_row(&e[0], "k@1", SHED_ORIGIN_REDIS);
+    before = server_calls(&fixture.server, "get");
+    server_freeze(&fixture.server);
+    for (unsigned i = 0; i < MANY; i++)
+        (void)begin("k", NULL, &e[i], NULL);
+    server_thaw(&fixture.server);
+    for (unsigned i = 0; i < MANY; i++)
+        expect_row(&e[i], "k@1", SHED_ORIGIN_REDIS);
+    ck_assert_int_le(server_calls(&fixture.server, "get"), before + 2);
+    ck_assert_uint_ge(stats_of(fixture.cache).hits, MANY);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(the_options_are_those_of_the_call_that_blocks)
+{
+    struct shed_get_options o = SHED_GET_OPTIONS_INIT;
+    struct ending e;
+
+    fixture_up(&fixture);
+    o.only_cached = 1;
+    (void)begin("k", &o, &e, NULL);
+    expect_ending(&e, SHED_EMISS);
+    expect_text(fixture.cache, "k", "k@1");
+    (void)begin("k", &o, &e, NULL);
+    expect_row(&e, "k@1", SHED_ORIGIN_REDIS);
+    table_update(&fixture.table);
+    o.only_cached = 0;
+    o.max_age_ms = 1;
+    usleep(5000); /* so old does it become */
+    (void)begin("k", &o, &e, NULL);
+    expect_row(&e, "k@2", SHED_ORIGIN_LOAD);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(an_old_row_is_given_at_the_soft_timeout)
+{
+    struct ending e;
+
+    fixture_init(&fixture);
+    fixture.cache_options.ttl_ms = 50;
+    fixture.cache_options.stale_if_error_ms = 3600000;
+    fixture.cache_options.soft_timeout_ms = 20;
+    fixture_open(&fixture);
+    WAIT_FOR(knows_the_clock(fixture.cache));
+    expect_text(fixture.cache, "k", "k@1");
+    table_hold(&fixture.table);
+    table_update(&fixture.table);
+    usleep(60000); /* the ttl */
+    (void)begin("k", NULL, &e, NULL);
+    expect_row(&e, "k@1", SHED_ORIGIN_STALE);
+    table_release(&fixture.table);
+    WAIT_FOR(has_text(fixture.cache, "k@2"));
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(tags_make_rows_misses)
+{
+    struct ending e;
+
+    fixture_init(&fixture);
+    fixture.cache_options.tags_limit = 100;
+    fixture.table.has_tags = true;
+    fixture_open(&fixture);
+    (void)begin("k", NULL, &e, NULL);
+    expect_row(&e, "k@1", SHED_ORIGIN_LOAD);
+    table_update(&fixture.table);
+    ck_assert_int_eq(
+        shed_invalidate_tags(
+            fixture.cache, (struct shed_bytes[]){shed_str("all")}, 1, 0, NULL),
+        SHED_OK);
+    (void)begin("k", NULL, &e, NULL);
+    expect_row(&e, "k@2", SHED_ORIGIN_LOAD);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* A process that polls learns the log of tags by a read of its own. */
+START_TEST(the_log_of_tags_is_read_where_changes_are_not_announced)
+{
+    struct ending e;
+
+    fixture_init(&fixture);
+    fixture.cache_options.tags_limit = 100;
+    fixture.client_options.wait = SHED_WAIT_POLL;
+    fixture.table.has_tags = true;
+    fixture_open(&fixture);
+    for (unsigned i = 0; i < MANY; i++) {
+        (void)begin("k", NULL, &e, NULL);
+        expect_ending(&e, SHED_OK);
+        shed_value_unref(e.value);
+    }
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* ------------------------------------------------------------------ queue */
+
+START_TEST(a_queue_is_readable_while_it_has_calls)
+{
+    struct shed_queue *queue = open_queue();
+    struct ending e[3];
+
+    fixture_up(&fixture);
+    ck_assert(!is_readable(queue));
+    ck_assert_uint_eq(shed_queue_collect(queue, 10), 0);
+    for (int i = 0; i < 3; i++)
+        (void)begin("k", NULL, &e[i], queue);
+    WAIT_FOR(is_readable(queue));
+    ck_assert_uint_eq(atomic_load(&e[0].calls), 0);
+    WAIT_FOR(shed_queue_collect(queue, 1) == 1);
+    WAIT_FOR(shed_queue_collect(queue, 1) == 1);
+    WAIT_FOR(is_readable(queue));
+    ck_assert_uint_eq(shed_queue_collect(queue, 10), 1);
+    ck_assert(!is_readable(queue));
+    for (int i = 0; i < 3; i++) {
+        expect_ending(&e[i], SHED_OK);
+        check_text(e[i].value, "k@1");
+    }
+    shed_queue_close(queue);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* ---------------------------------------------------------------- endings */
+
+START_TEST(a_call_ends_at_its_deadline)
+{
+    struct ending e;
+    struct getter getter = {.timeout_ms = 0};
+
+    fixture_up(&fixture);
+    getter_hold(&getter, &fixture, "k");
+    (void)begin("k", WITHIN(30), &e, NULL);
+    expect_ending(&e, SHED_ETIMEDOUT);
+    ck_assert_ptr_nonnull(strstr(e.reason, "a load of the key by this"));
+    table_release(&fixture.table);
+    getter_expect(&getter, "k@1", SHED_ORIGIN_LOAD);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_redis_that_hangs_holds_nobody_beyond_the_deadline)
+{
+    struct ending e;
+
+    fixture_up(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    server_freeze(&fixture.server);
+    (void)begin("k", WITHIN(30), &e, NULL);
+    expect_ending(&e, SHED_ETIMEDOUT);
+    server_thaw(&fixture.server);
+    (void)begin("k", NULL, &e, NULL);
+    expect_row(&e, "k@1", SHED_ORIGIN_REDIS);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_cancelled_call_ends_at_once)
+{
+    struct ending e;
+    struct getter getter = {.timeout_ms = 0};
+    struct shed_pending *pending;
+
+    fixture_up(&fixture);
+    getter_hold(&getter, &fixture, "k");
+    pending = begin("k", NULL, &e, NULL);
+    ck_assert_int_eq(shed_cancel(pending), 1);
+    expect_ending(&e, SHED_ETIMEDOUT);
+    ck_assert_str_eq(e.reason, "the call was cancelled");
+    table_release(&fixture.table);
+    getter_expect(&getter, "k@1", SHED_ORIGIN_LOAD);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_call_in_a_queue_is_too_late_to_be_cancelled)
+{
+    struct shed_queue *queue = open_queue();
+    struct shed_pending *pending;
+    struct ending e;
+
+    fixture_up(&fixture);
+    pending = begin("k", NULL, &e, queue);
+    WAIT_FOR(is_readable(queue));
+    ck_assert_int_eq(shed_cancel(pending), 0);
+    ck_assert_uint_eq(shed_queue_collect(queue, 1), 1);
+    expect_row(&e, "k@1", SHED_ORIGIN_LOAD);
+    shed_queue_close(queue);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* Whichever comes first, it ends once, and as shed_cancel has said. */
+START_TEST(a_cancel_that_races_with_the_answer_ends_it_once)
+{
+    struct shed_queue *queue = open_queue();
+
+    fixture_up(&fixture);
+    for (unsigned i = 0; i < 2000; i++) {
+        struct ending e;
+        struct shed_pending *pending;
+        char key[16];
+        bool is_cancelled;
+        snprintf(key, sizeof(key), "k%u", i % 7);
+        pending = begin(key, NULL, &e, queue);
+        for (unsigned spin = 0; spin < i % 300; spin++)
+            (void)is_readable(queue);
+        is_cancelled = shed_cancel(pending) == 1;
+        WAIT_FOR(shed_queue_collect(queue, 1) == 1);
+        expect_ending(&e, is_cancelled ? SHED_ETIMEDOUT : SHED_OK);
+        ck_assert_int_eq(e.value == NULL, is_cancelled);
+        shed_value_unref(e.value);
+    }
+    ck_assert_uint_eq(shed_queue_collect(queue, 1), 0);
+    shed_queue_close(queue);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(beyond_the_limit_calls_are_turned_away)
+{
+    const struct shed_then then = {note, NULL, NULL};
+    struct getter getter = {.timeout_ms = 0};
+    struct ending e[2];
+    struct shed_error err;
+
+    fixture_init(&fixture);
+    fixture.cache_options.async_limit = 2;
+    fixture_open(&fixture);
+    getter_hold(&getter, &fixture, "k");
+    (void)begin("k", NULL, &e[0], NULL);
+    (void)begin("k", NULL, &e[1], NULL);
+    ck_assert_int_eq(shed_get_async(fixture.cache, shed_str("k"), NULL, &then,
+                                    NULL, NULL, &err),
+                     SHED_EBUSY);
+    table_release(&fixture.table);
+    for (int i = 0; i < 2; i++) {
+        expect_ending(&e[i], SHED_OK);
+        shed_value_unref(e[i].value);
+    }
+    getter_expect(&getter, "k@1", SHED_ORIGIN_LOAD);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(closing_the_cache_ends_calls)
+{
+    struct shed_queue *queue = open_queue();
+    struct ending e[2];
+
+    fixture_init(&fixture);
+    fixture.table.is_async = true;
+    fixture_open(&fixture);
+    table_hold(&fixture.table);
+    (void)begin("k", NULL, &e[0], NULL);
+    (void)begin("l", NULL, &e[1], queue);
+    WAIT_FOR(table_running(&fixture.table) > 0);
+    server_freeze(&fixture.server); /* its load cannot be published */
+    server_thaw(&fixture.server);
+    table_release(&fixture.table);
+    shed_cache_close(fixture.cache);
+    fixture.cache = NULL;
+    ck_assert_uint_eq(atomic_load(&e[0].calls), 1);
+    ck_assert_uint_eq(shed_queue_collect(queue, 10), 1);
+    for (int i = 0; i < 2; i++) {
+        ck_assert(e[i].code == SHED_ECLOSED || e[i].code == SHED_OK);
+        shed_value_unref(e[i].value);
+    }
+    shed_queue_close(queue);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(wrong_arguments_are_refused_and_nothing_is_called)
+{
+    struct ending e = {.calls = 0};
+    const struct shed_then then = {note, &e, NULL}, none = {NULL, &e, NULL};
+    struct shed_pending *pending = (struct shed_pending *)&e;
+    struct shed_get_options o = SHED_GET_OPTIONS_INIT;
+    struct shed_error err;
+
+    fixture_up(&fixture);
+    ck_assert_int_eq(shed_get_async(fixture.cache, shed_str(""), NULL, &then,
+                                    NULL, &pending, &err),
+                     SHED_EINVAL);
+    ck_assert_ptr_null(pending);
+    ck_assert_int_eq(shed_get_async(fixture.cache, shed_str("k"), NULL, &none,
+                                    NULL, NULL, &err),
+                     SHED_EINVAL);
+    ck_assert_int_eq(shed_get_async(fixture.cache, shed_str("k"), NULL, NULL,
+                                    NULL, NULL, &err),
+                     SHED_EINVAL);
+    o.only_cached = 2;
+    ck_assert_int_eq(shed_get_async(fixture.cache, shed_str("k"), &o, &then,
+                                    NULL, NULL, &err),
+                     SHED_EINVAL);
+    ck_assert_int_eq(
+        shed_get_async(NULL, shed_str("k"), NULL, &then, NULL, NULL, &err),
+        SHED_EINVAL);
+    ck_assert_int_eq(shed_queue_open(NULL, &err), SHED_EINVAL);
+    shed_queue_close(NULL);
+    fixture_down(&fixture);
+    ck_assert_uint_eq(atomic_load(&e.calls), 0);
+}
+END_TEST
+
+/* ------------------------------------------------------------------- near */
+
+START_TEST(a_near_row_is_given_at_once)
+{
+    struct ending e = {.calls = 0};
+    const struct shed_then then = {note, &e, NULL};
+    struct shed_value *near = NULL;
+
+    fixture_init(&fixture);
+    fixture.cache_options.near_bytes = 1 << 20;
+    fixture_open(&fixture);
+    wait_for_pushes(&fixture);
+    WAIT_FOR((expect_text(fixture.cache, "k", "k@1"),
+              stats_of(fixture.cache).near_hits > 0));
+    ck_assert_int_eq(shed_get_async(fixture.cache, shed_str("k"), NULL, &then,
+                                    &near, NULL, NULL),
+                     SHED_OK);
+    ck_assert_ptr_nonnull(near);
+    check_text(near, "k@1");
+    ck_assert_uint_eq(atomic_load(&e.calls), 0);
+    (void)begin("k", NULL, &e, NULL);
+    expect_row(&e, "k@1", SHED_ORIGIN_REDIS);
+    fixture_down(&fixture);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("async");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, a_miss_is_loaded_and_a_hit_is_not);
+    tcase_add_test(tc, calls_of_both_kinds_share_a_load);
+    tcase_add_test(tc, calls_of_one_turn_share_a_get);
+    tcase_add_test(tc, the_options_are_those_of_the_call_that_blocks);
+    tcase_add_test(tc, an_old_row_is_given_at_the_soft_timeout);
+    tcase_add_test(tc, tags_make_rows_misses);
+    tcase_add_test(tc, the_log_of_tags_is_read_where_changes_are_not_announced);
+    tcase_add_test(tc, a_queue_is_readable_while_it_has_calls);
+    tcase_add_test(tc, a_call_ends_at_its_deadline);
+    tcase_add_test(tc, a_redis_that_hangs_holds_nobody_beyond_the_deadline);
+    tcase_add_test(tc, a_cancelled_call_ends_at_once);
+    tcase_add_test(tc, a_call_in_a_queue_is_too_late_to_be_cancelled);
+    tcase_add_test(tc, a_cancel_that_races_with_the_answer_ends_it_once);
+    tcase_add_test(tc, beyond_the_limit_calls_are_turned_away);
+    tcase_add_test(tc, closing_the_cache_ends_calls);
+    tcase_add_test(tc, wrong_arguments_are_refused_and_nothing_is_called);
+    tcase_add_test(tc, a_near_row_is_given_at_once);
+    return run_tests("async", tc);
+}

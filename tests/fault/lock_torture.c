@@ -160,7 +160,8 @@ static void start_servers(const struct cell *cell)
         return;
     }
     for (size_t i = 0; i < env.count; i++) {
-        env.servers[i] = (struct server){0};
+        env.servers[i] = (struct server){.has_clock = is_quorum(cell),
+                                         .is_old = is_quorum(cell)};
         if (keeps_data)
             env.servers[i] = (struct server){
                 .options = {"--appendonly", "yes", "--appendfsync", "always"}};

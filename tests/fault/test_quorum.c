@@ -9,7 +9,7 @@ enum { SERVERS = 5, MAJORITY = 3, LEASE_MS = 1000, LONG_LEASE_MS = 3000 };
 /* Longer than a server is silent on a busy machine. */
 enum { SILENCE_MS = 3000 };
 
-/* The clocks of the first three can be set. */
+/* The server whose clock is set. */
 enum { CLOCKED = 2 };
 
 static struct server servers[SERVERS];
@@ -58,7 +58,7 @@ static void set_up(void)
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
 
     for (unsigned i = 0; i < SERVERS; i++) {
-        servers[i] = (struct server){.has_clock = i < MAJORITY};
+        servers[i] = (struct server){.has_clock = true, .is_old = true};
         server_start(&servers[i]);
     }
     o.lease_ms = LEASE_MS;
@@ -94,18 +94,6 @@ static unsigned long age_s(unsigned i)
     return strtoul(text, NULL, 10);
 }
 
-/* Servers that are younger than a lease have no vote. A client may take one for
- * two seconds younger than it is, or for even younger if the answer comes
- * late. */
-static void wait_until_old(unsigned lease_ms)
-{
-    enum { MARGIN_S = 3 };
-
-    for (unsigned i = 0; i < SERVERS; i++)
-        while (age_s(i) < lease_ms / 1000 + MARGIN_S)
-            usleep(10000);
-}
-
 static uint64_t counter(unsigned i)
 {
     redisReply *reply = server_run(&servers[i], "GET %s:f", LEASE_KEY);
@@ -129,7 +117,6 @@ START_TEST(one_of_two_gets_it_and_leaves_nothing_behind)
 {
     struct waiter w;
 
-    wait_until_old(LEASE_MS);
     acquire(a.lock, PLENTY_MS);
     expect_refusal(0);
     WAIT_FOR(count_holding(0, SERVERS - 1) >= MAJORITY);
@@ -144,6 +131,7 @@ END_TEST
 
 /* A server that has just started may have granted a lock before, and have
  * forgotten it. */
+/* Servers that are younger than a lease have no vote. */
 START_TEST(no_lock_before_the_servers_are_old_enough)
 {
     enum { HOUR_MS = 3600000 }; /* longer than they can take to start */
@@ -151,6 +139,10 @@ START_TEST(no_lock_before_the_servers_are_old_enough)
     unsigned old = 0;
     struct quorum c;
 
+    for (unsigned i = 0; i < SERVERS; i++) {
+        server_kill(&servers[i]);
+        server_start_again(&servers[i]);
+    }
     o.lease_ms = HOUR_MS;
     quorum_open(&c, &o);
     expect_acquire(c.lock, 0, SHED_EREDIS);
@@ -164,7 +156,6 @@ END_TEST
 
 START_TEST(two_of_five_can_be_frozen)
 {
-    wait_until_old(LEASE_MS);
     acquire(a.lock, PLENTY_MS);
     release(a.lock);
     server_freeze(&servers[0]);
@@ -183,7 +174,6 @@ END_TEST
 
 START_TEST(without_a_majority_nobody_gets_it)
 {
-    wait_until_old(LEASE_MS);
     acquire(a.lock, PLENTY_MS);
     release(a.lock);
     for (unsigned i = 0; i < MAJORITY; i++)
@@ -196,7 +186,6 @@ END_TEST
 
 START_TEST(a_majority_that_is_lost_is_a_lock_that_is_lost)
 {
-    wait_until_old(LEASE_MS);
     acquire(a.lock, PLENTY_MS);
     for (unsigned i = 0; i < MAJORITY; i++)
         server_kill(&servers[i]);
@@ -215,7 +204,6 @@ static bool is_renewed(unsigned lease_ms)
 
     o.lease_ms = lease_ms;
     quorum_open(&c, &o);
-    wait_until_old(lease_ms);
     acquire(c.lock, PLENTY_MS);
     server_kill(&servers[1]);
     end_ms = shed_now_ms() + 2ULL * lease_ms;
@@ -251,7 +239,6 @@ START_TEST(numbers_grow_whichever_majority_grants)
     static const unsigned away[][2] = {{0, 1}, {3, 4}, {1, 3}, {0, 4}, {2, 3}};
     uint64_t last = 0;
 
-    wait_until_old(LEASE_MS);
     for (unsigned i = 0; i < sizeof(away) / sizeof(*away); i++) {
         struct quorum *q = i % 2 == 0 ? &a : &b;
         unsigned known = 0;
@@ -293,7 +280,6 @@ static void open_long(struct quorum *q, unsigned lease_ms)
     o.lease_ms = lease_ms;
     o.watchdog_ms = 0;
     quorum_open(q, &o);
-    wait_until_old(lease_ms); /* so that all servers grant it at once */
 }
 
 /* Returns: false if the lease has ended. */
@@ -390,7 +376,6 @@ START_TEST(a_leftover_of_a_try_is_not_taken_from_the_winner)
     o.lease_ms = LONG_LEASE_MS;
     o.watchdog_ms = 0;
     open_waiting(&q, &o, SHED_WAIT_POLL);
-    wait_until_old(LONG_LEASE_MS);
     hold_all(&q);
     release_all(&q); /* now all servers are connected */
     occupy(2);
@@ -431,7 +416,6 @@ END_TEST
 
 START_TEST(nobody_extends_beyond_what_a_restart_respects)
 {
-    wait_until_old(LEASE_MS);
     acquire(a.lock, PLENTY_MS);
     ck_assert_int_eq(shed_lock_extend(a.lock, LEASE_MS + 1, NULL), SHED_EINVAL);
     /* on a slow machine this may fail, but not because of the length */

@@ -235,6 +235,16 @@ void server_start_again(struct server *s)
     }
 }
 
+enum { HOUR_S = 3600 };
+
+static bool is_an_hour_old(const struct server *s)
+{
+    char text[32];
+
+    server_info(s, "uptime_in_seconds", text, sizeof(text));
+    return strtol(text, NULL, 10) >= HOUR_S;
+}
+
 void server_start(struct server *s)
 {
     snprintf(s->dir, sizeof(s->dir), "/tmp/snowshed-XXXXXX");
@@ -245,8 +255,12 @@ void server_start(struct server *s)
     if (s->certificates != NULL && s->tls_port == 0)
         s->tls_port = server_free_port();
     if (s->has_clock)
-        server_skew(s, 0);
+        server_skew(s, s->is_old ? -HOUR_S : 0);
     server_start_again(s);
+    if (s->is_old) {
+        server_skew(s, 0);
+        WAIT_FOR(is_an_hour_old(s));
+    }
 }
 
 void server_kill(struct server *s)

@@ -30,6 +30,9 @@ struct server {
                                  NULL: it does not */
     unsigned tls_port;
     bool has_clock; /* of its own, for server_skew */
+    bool is_old;    /* with has_clock: when it starts for the first time, its
+                       clock says that it has run for an hour, so that it has a
+                       vote in a quorum at once */
     pid_t pid;
     pid_t guardian; /* removes dir */
     int guarded;    /* a descriptor that stays open while dir is needed */

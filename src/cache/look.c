@@ -309,12 +309,15 @@ enum shed_code shed_look_without_redis(struct shed_cache *cache,
 {
     bool may_load = out->is_refused || /* the flight asks again first */
                     cache->options.redis_down != SHED_REDIS_DOWN_FAIL;
+    bool has_time = why->code == SHED_EREDIS;
 
     if (why->code != SHED_EREDIS && why->code != SHED_ETIMEDOUT)
         return why->code;
     take_local(cache, key, terms, why, out);
-    if (out->value != NULL ||
-        (why->code == SHED_EREDIS && may_load && !terms->only_cached))
+    /* GET ended at the soft timeout for a local row that is gone now */
+    if (out->old == NULL && shed_now_ms() < terms->deadline_ms)
+        has_time = true;
+    if (out->value != NULL || (has_time && may_load && !terms->only_cached))
         return SHED_OK;
     return shed_look_fall_back(cache, key, out, why->code, why->reason,
                                &out->value);

@@ -8,6 +8,7 @@
 #include <snowshed/event.h>
 
 #include "base/thread.h"
+#include "cache/cache.h"
 #include "client/client.h"
 #include "redis/call.h"
 #include "redis/pipe.h"
@@ -313,6 +314,44 @@ START_TEST(a_soft_timeout_bounds_the_wait_for_redis_too)
 }
 END_TEST
 
+static void *get_softly(void *arg)
+{
+    struct getter *g = arg;
+    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
+
+    options.timeout_ms = NEVER_MS;
+    options.soft_timeout_ms = 500;
+    g->code =
+        shed_get(g->cache, shed_str(g->key), &options, &g->value, &g->error);
+    return NULL;
+}
+
+/* A push, a write or the end of its windows can take it away. */
+START_TEST(without_the_row_that_was_to_do_a_call_waits_for_redis)
+{
+    struct getter getter = {.key = "k"};
+    unsigned begun_before, waits_before;
+
+    init(SHED_REDIS_DOWN_STALE);
+    fixture.client_options.command_timeout_ms = NEVER_MS;
+    fixture.client_options.connect_timeout_ms = NEVER_MS;
+    fixture_open(&fixture);
+    WAIT_FOR(gets_from_redis());
+    getter.cache = fixture.cache;
+    begun_before = atomic_load(&begun);
+    waits_before = atomic_load(&waits);
+    server_freeze(&fixture.server);
+    ck_assert_int_eq(pthread_create(&getter.thread, NULL, get_softly, &getter),
+                     0);
+    WAIT_FOR(atomic_load(&begun) > begun_before);
+    shed_local_drop_all(fixture.cache->local);
+    WAIT_FOR(atomic_load(&waits) > waits_before);
+    server_thaw(&fixture.server);
+    getter_expect(&getter, "k@1", SHED_ORIGIN_REDIS);
+    fixture_down(&fixture);
+}
+END_TEST
+
 /* -------------------------------------------------------- who tries again */
 
 /* With nothing to say at the beginning of a connection, connect() alone would
@@ -428,6 +467,7 @@ int main(void)
     tcase_add_test(tc, calls_that_cannot_wait_for_long_find_it_out_together);
     tcase_add_test(tc, calls_that_wait_end_when_it_is_known);
     tcase_add_test(tc, a_soft_timeout_bounds_the_wait_for_redis_too);
+    tcase_add_test(tc, without_the_row_that_was_to_do_a_call_waits_for_redis);
     tcase_add_test(tc,
                    a_connection_that_says_nothing_at_first_is_no_sign_of_life);
     tcase_add_test(tc, a_server_that_dies_while_it_hangs_is_reported_as_such);

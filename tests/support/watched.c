@@ -163,19 +163,23 @@ size_t watched_primary(const struct watched *w, size_t not )
     return found;
 }
 
-/* They refuse it while they are not done with the one before. */
+/* They refuse it while they are not done with the one before, and give up on a
+ * busy machine. */
 size_t watched_fail_over(const struct watched *w, size_t from)
 {
-    redisReply *reply;
-    bool is_begun;
+    enum { ATTEMPT_MS = 5 * FAILOVER_MS };
+    size_t found = WATCHED_SERVERS;
 
-    do {
-        reply =
+    while (found == WATCHED_SERVERS) {
+        uint64_t again_ms = shed_now_ms() + ATTEMPT_MS;
+        redisReply *reply =
             server_run(&w->sentinel[0], "SENTINEL FAILOVER %s", WATCHED_NAME);
-        is_begun = reply->type == REDIS_REPLY_STATUS;
+        bool is_begun = reply->type == REDIS_REPLY_STATUS;
         freeReplyObject(reply);
-        if (!is_begun)
+        do
             usleep(50000);
-    } while (!is_begun);
-    return watched_primary(w, from);
+        while ((found = find_primary(w, from)) == WATCHED_SERVERS && is_begun &&
+               shed_now_ms() < again_ms);
+    }
+    return found;
 }

@@ -11,9 +11,11 @@
 
 enum {
     CUT_MAX_MS = 300,
-    LAST_MS = 50,     /* for the last writes of those that are told to wait */
-    REPEAT_MS = 1500, /* from a new primary until all has been repeated there */
-    LOOK_MS = 1000,   /* then reads are judged */
+    LAST_MS = 50, /* for the last writes of those that are told to wait */
+    /* From a new primary until all has been repeated there: sentinels are asked
+     * every 3 s while the former one answers, and do not end that for 8 s. */
+    REPEAT_MS = 4000,
+    LOOK_MS = 1000, /* then reads are judged */
     BACK_MAX_MS = 700,
     MOVE_MAX_MS = 200
 };

@@ -24,7 +24,8 @@
 /* How long a connection that died silently can go unnoticed. */
 #define PING_MS 3000
 #define CHANNELS 4
-#define CLUSTER_MODE "\nredis_mode:cluster"
+/* redis_mode; server_mode since Valkey 8 */
+#define CLUSTER_MODE "_mode:cluster"
 #define PLACE_BYTES 256 /* a host name, and the number of a process */
 #define EPOCH_DIGITS 10
 

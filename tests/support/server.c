@@ -188,7 +188,7 @@ static _Noreturn void exec_server(const struct server *s)
     _exit(EXIT_FAILURE);
 }
 
-static redisContext *connect_to(const struct server *s)
+redisContext *server_connect(const struct server *s)
 {
     /* a virtual machine can stop for half a minute */
     const struct timeval patience = {
@@ -206,7 +206,7 @@ static redisContext *connect_to(const struct server *s)
 
 static bool answers(const struct server *s)
 {
-    redisContext *c = connect_to(s);
+    redisContext *c = server_connect(s);
     redisReply *reply = c != NULL ? redisCommand(c, "PING") : NULL;
     bool is_well = reply != NULL && reply->type == REDIS_REPLY_STATUS;
 
@@ -318,7 +318,7 @@ static redisReply *run(const struct server *s, const char *format,
     redisReply *reply = NULL;
 
     for (unsigned tries = 2; reply == NULL; tries--) {
-        redisContext *c = connect_to(s);
+        redisContext *c = server_connect(s);
         va_list copy;
         ck_assert_msg(c != NULL, "cannot connect to the test's Redis");
         va_copy(copy, arguments);
@@ -452,8 +452,9 @@ void server_cut_replica(const struct server *replica,
                         const struct server *primary)
 {
     server_do(replica, "CONFIG SET masterauth wrong");
-    server_do(primary, "CLIENT KILL TYPE replica");
-    WAIT_FOR(!server_follows(replica));
+    /* repeated, because it may just be connecting with the right one */
+    WAIT_FOR((server_do(primary, "CLIENT KILL TYPE replica"),
+              !server_follows(replica)));
 }
 
 void server_join_replica(const struct server *replica)

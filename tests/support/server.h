@@ -67,6 +67,9 @@ void server_fail_to_save(const struct server *s);
 /* A port of 127.0.0.1 that nobody listens on, for a server's options. */
 unsigned server_free_port(void);
 
+/* A new connection, logged in. NULL: it failed. */
+redisContext *server_connect(const struct server *s);
+
 /* Run a command, in hiredis's format (including %b), on a new connection. An
  * error reply is returned like any other; the test fails if none comes. */
 redisReply *server_run(const struct server *s, const char *format, ...);

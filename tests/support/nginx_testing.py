@@ -65,17 +65,20 @@ def free_port():
 
 
 class Nginx:
-    """A master process and two workers. directives go into the http block."""
+    """A master process and two workers. directives go into the http block, or
+    http_block is all of it."""
 
-    def __init__(self, module, redis, directives="", server="", http_block=""):
+    def __init__(self, module, redis, directives="", server="", http_block="",
+                 query=COUNTED_QUERY):
         self.folder = tempfile.mkdtemp(prefix="snowshed-nginx.")
         self.port = free_port()
-        known = {"redis": redis, "mysql": MYSQL, "query": COUNTED_QUERY}
+        known = {"redis": redis, "mysql": MYSQL, "query": query}
         with open(self.path("nginx.conf"), "w", encoding="utf-8") as conf:
             conf.write(CONF.format(
                 folder=self.folder, port=self.port, module=module,
                 user="root" if os.geteuid() == 0 else "nobody",
-                http=http_block or SNOWSHED.format(**known) + directives,
+                http=http_block.format(folder=self.folder) or
+                SNOWSHED.format(**known) + directives,
                 server=server or "location /items/ { snowshed_items; }"))
         self.command = [shutil.which("nginx") or "/usr/sbin/nginx", "-e",
                         self.path("error.log"), "-p", self.folder, "-c",

@@ -110,9 +110,36 @@ shed_get_async(struct shed_cache *cache, struct shed_bytes key,
                struct shed_pending **pending, struct shed_error *err);
 
 /*
+ * Store a row that you have just committed, as shed_put does. Key, row and
+ * options are copied.
+ *
+ * Returns: SHED_OK: done gets a code of shed_put, or SHED_ECLOSED.
+ * SHED_ETOOBIG, SHED_EBUSY (async_limit, or no random numbers available).
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_put_async(struct shed_cache *cache, struct shed_bytes key,
+               struct shed_bytes row, const struct shed_put_options *options,
+               const struct shed_then *then, struct shed_pending **pending,
+               struct shed_error *err);
+
+/*
+ * Remove the entry of a key, as shed_invalidate does; what it promises holds
+ * from the call of done on.
+ *
+ * Returns: SHED_OK: done gets a code of shed_invalidate, or SHED_ECLOSED, with
+ * which it is undelivered and sent once more. SHED_EBUSY (async_limit).
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_invalidate_async(struct shed_cache *cache, struct shed_bytes key,
+                      uint64_t timeout_ms, const struct shed_then *then,
+                      struct shed_pending **pending, struct shed_error *err);
+
+/*
  * End a call now: done gets SHED_ETIMEDOUT, as it would at the deadline, though
- * never before this has returned. A load that it waits for goes on if others
- * wait, too; a write may have been carried out, or will be.
+ * never before this has returned, unless that is on the client's thread. A load
+ * that it waits for goes on if others wait, too. A write may have been carried
+ * out, or is undelivered; a put that is on its way ends only when Redis has
+ * answered or would refuse it, within a second.
  *
  * A pending call is gone once its done is called. So cancel on the thread that
  * collects; or, where another thread does, under a mutex that done takes.

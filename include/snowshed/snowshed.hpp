@@ -25,8 +25,8 @@
  * those of shed_mysql_source_open, shed_mysql_connect and shed_mysql_fence. Of
  * struct shed_source_options, thread_start and thread_stop are left out: a
  * thread_local object does what they do. Not wrapped yet: shed_queue_open,
- * shed_queue_fd, shed_queue_collect, shed_queue_close, shed_get_async and
- * shed_cancel.
+ * shed_queue_fd, shed_queue_collect, shed_queue_close, shed_get_async,
+ * shed_put_async, shed_invalidate_async and shed_cancel.
  */
 #ifndef SNOWSHED_SNOWSHED_HPP
 #define SNOWSHED_SNOWSHED_HPP

@@ -3,22 +3,15 @@
  * whatever became of its connection.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/latch.h"
 #include "base/random.h"
-#include "cache/write.h"
+#include "cache/put.h"
 #include "entry/freshness.h"
 #include "source/load.h"
-
-/* What put.lua returns if it did nothing; how often such a put is sent. */
-#define PUT_TOO_LATE 0
-#define PUT_TRIES 3
-
-/* How long a put may be under way: far longer than Redis takes, and not too
- * long for a caller whose connection was lost with it. */
-#define PUT_MS 1000
 
 /* How long a row is fresh, and how long Redis keeps it. ttl_ms: of the put; 0:
  * the cache's. */
@@ -39,14 +32,14 @@ static void add_ttls(struct shed_args *args, const struct shed_cache *cache,
 
 SHED_CHECK_OPTIONS(shed_put_options);
 
-static enum shed_code check_put(struct shed_cache *cache, struct shed_bytes key,
-                                struct shed_bytes row,
-                                const struct shed_put_options *o,
-                                struct shed_error *err)
+enum shed_code shed_put_check(const struct shed_cache *cache,
+                              struct shed_bytes row,
+                              const struct shed_put_options *o,
+                              struct shed_error *err)
 {
-    enum shed_code code = shed_write_check(cache, key, o->timeout_ms, err);
+    enum shed_code code = SHED_OK;
 
-    if (code == SHED_OK && o->tags_count > 0)
+    if (o->tags_count > 0)
         code = shed_cache_check_has_tags(cache, err);
     if (code == SHED_OK)
         code = shed_cache_check_tags(o->tags, o->tags_count, SHED_TAGS_MAX,
@@ -80,41 +73,82 @@ static uint64_t position_of_put(struct shed_cache *cache, uint64_t deadline_ms)
     return shed_tag_log_position(log);
 }
 
-/* The entry of a row that is put, without its times; tags is room for those. */
-static struct shed_entry make_entry(struct shed_cache *cache,
-                                    struct shed_bytes row,
-                                    const struct shed_put_options *o,
-                                    uint64_t deadline_ms, unsigned char *tags)
+static struct shed_entry make_entry(const struct shed_put_row *p)
 {
-    struct shed_entry entry = {
-        .type = SHED_ENTRY_VALUE,
-        .flags = o->version != NULL ? SHED_ENTRY_ROW_VERSION : 0,
-        .row_version = o->version != NULL ? *o->version : 0,
-        .payload = row.data,
-        .payload_size = row.size,
-        .tags = tags};
+    struct shed_entry entry = {.type = SHED_ENTRY_VALUE,
+                               .flags =
+                                   p->has_version ? SHED_ENTRY_ROW_VERSION : 0,
+                               .row_version = p->version,
+                               .payload = p->row.data,
+                               .payload_size = p->row.size,
+                               .tags = p->tags,
+                               .tags_size = p->tags_size};
 
-    if (cache->tag_log != NULL) {
+    if (p->has_position) {
         entry.flags |= SHED_ENTRY_POSITION;
-        entry.position = position_of_put(cache, deadline_ms);
+        entry.position = p->position;
     }
-    for (size_t i = 0; i < o->tags_count; i++)
-        entry.tags_size = shed_entry_add_tag(tags, entry.tags_size,
-                                             o->tags[i].data, o->tags[i].size);
     if (entry.tags_size > 0)
         entry.flags |= SHED_ENTRY_TAGS;
     return entry;
 }
 
-/* Room for the tags of an entry, which would not fit on a caller's stack. NULL:
- * it has none, or memory is out. */
-static unsigned char *alloc_tags(const struct shed_put_options *o)
+size_t shed_put_tags_room(const struct shed_put_options *o)
 {
     size_t size = 0;
 
     for (size_t i = 0; i < o->tags_count; i++)
         size = SHED_ENTRY_TAG_ROOM_BYTES(size, o->tags[i].size);
-    return size > 0 ? malloc(size) : NULL;
+    return size;
+}
+
+void shed_put_set(struct shed_put_row *p, struct shed_bytes row,
+                  const struct shed_put_options *o, unsigned char *tags)
+{
+    p->row = row;
+    p->ttl_ms = o->ttl_ms;
+    p->has_version = o->version != NULL;
+    p->version = o->version != NULL ? *o->version : 0;
+    p->tags = tags;
+    p->tags_size = 0;
+    for (size_t i = 0; i < o->tags_count; i++)
+        p->tags_size = shed_entry_add_tag(tags, p->tags_size, o->tags[i].data,
+                                          o->tags[i].size);
+}
+
+void shed_put_begin(struct shed_put_args *out, const struct shed_cache *cache,
+                    const struct shed_put_row *p, const char *refresh,
+                    size_t size)
+{
+    const struct shed_entry_key key = {refresh, size};
+    struct shed_entry entry = make_entry(p);
+    struct shed_args *args = &out->args;
+
+    shed_entry_encode(key, &entry, p->nonce, &out->parts);
+    shed_script_begin(args, SHED_SCRIPT_PUT, "2");
+    args->is_guarded = true;
+    shed_args_add(args, refresh, size);
+    shed_args_add(args, refresh, size + strlen(SHED_ENTRY_REFRESH_SUFFIX));
+    shed_args_add(args, out->parts.head, sizeof(out->parts.head));
+    shed_args_add(args, out->parts.tail, sizeof(out->parts.tail));
+    shed_args_add(args, p->row.data, p->row.size);
+    add_ttls(args, cache, p->ttl_ms, out->fresh, out->kept);
+    shed_args_add(args, out->parts.tail,
+                  p->has_version ? sizeof(out->parts.tail) : 0);
+    shed_args_add(args, p->tags, p->tags_size);
+}
+
+struct shed_delivery_write shed_put_mark(struct shed_cache *cache,
+                                         const struct shed_put_row *p)
+{
+    struct shed_delivery_write write =
+        shed_delivery_mark(cache->delivery, SHED_WISH_INVALIDATE);
+
+    /* one with a version can be older than what was missed: it makes up for
+       nothing */
+    if (p->has_version)
+        write.number = 0;
+    return write;
 }
 
 /* Learn the clock of the key's server. */
@@ -148,8 +182,8 @@ static enum shed_code ask_clock(struct shed_client *client,
 }
 
 /* What the clock of the key's server will be at least. */
-static uint64_t clock_at_ms(struct shed_client *client,
-                            struct shed_entry_key key, uint64_t at_ms)
+uint64_t shed_put_clock_at_ms(struct shed_client *client,
+                              struct shed_entry_key key, uint64_t at_ms)
 {
     struct shed_server *server = shed_client_hold(client, key.at, key.size);
     uint64_t lowest_ms =
@@ -195,8 +229,8 @@ static enum shed_code call_put(struct shed_cache *cache, struct shed_args *args,
  * Send a put, whose last argument is missing: when it is too late, by the
  * server's clock. After its call a put must not be carried out any more, nor a
  * second time: it would replace what has been written and loaded since, over
- * whatever connection. So it has PUT_MS, or until the end of the call, and a
- * call that has lost a connection with it does not end sooner. What came too
+ * whatever connection. So it has SHED_PUT_MS, or until the end of the call, and
+ * a call that has lost a connection with it does not end sooner. What came too
  * late goes once more.
  */
 static enum shed_code send_put(struct shed_cache *cache,
@@ -208,27 +242,35 @@ static enum shed_code send_put(struct shed_cache *cache,
     char digits[SHED_DIGITS];
     int count = args->count;
 
-    for (int tries = 0; tries < PUT_TRIES; tries++) {
-        uint64_t until_ms = shed_deadline_ms(shed_now_ms(), PUT_MS);
+    for (int tries = 0; tries < SHED_PUT_TRIES; tries++) {
+        uint64_t until_ms = shed_deadline_ms(shed_now_ms(), SHED_PUT_MS);
         enum shed_code code = SHED_OK;
         long long answer;
         bool may_come;
 
         if (until_ms > deadline_ms)
             until_ms = deadline_ms;
-        if (tries > 0 || clock_at_ms(client, key, until_ms) == 0)
+        if (tries > 0 || shed_put_clock_at_ms(client, key, until_ms) == 0)
             code = ask_clock(client, key, deadline_ms, why);
         if (code != SHED_OK)
             return code;
         args->count = count;
-        shed_args_add_number(args, digits, clock_at_ms(client, key, until_ms));
+        shed_args_add_number(args, digits,
+                             shed_put_clock_at_ms(client, key, until_ms));
         code = call_put(cache, args, &answer, &may_come, deadline_ms, why);
         if (may_come)
             wait_until(until_ms);
-        if (code != SHED_OK || answer != PUT_TOO_LATE)
+        if (code != SHED_OK || answer != SHED_PUT_TOO_LATE)
             return code;
     }
     return shed_fail(why, SHED_ETIMEDOUT, "the put came to Redis too late");
+}
+
+void shed_put_count(struct shed_cache *cache, enum shed_code code)
+{
+    shed_count_code(&cache->counters, code);
+    if (code == SHED_OK)
+        shed_count(&cache->counters.puts, 1);
 }
 
 enum shed_code shed_put(struct shed_cache *cache, struct shed_bytes key,
@@ -238,58 +280,43 @@ enum shed_code shed_put(struct shed_cache *cache, struct shed_bytes key,
 {
     struct shed_put_options o = SHED_PUT_OPTIONS_INIT;
     char refresh[SHED_REDIS_KEY_MAX_BYTES + SHED_ENTRY_REFRESH_SUFFIX_BYTES];
-    unsigned char nonce[SHED_ENTRY_VERSION_BYTES];
-    unsigned char *tags;
+    struct shed_put_row p = {0};
+    struct shed_put_args args;
     struct shed_delivery_write write;
-    struct shed_entry entry;
-    struct shed_entry_parts parts;
     struct shed_named_key named;
-    struct shed_args args;
     struct shed_error why = {SHED_OK, ""};
-    char fresh[SHED_DIGITS], kept[SHED_DIGITS];
+    unsigned char *tags = NULL;
     uint64_t deadline_ms;
-    size_t size;
     enum shed_code code = shed_options_take(&o, sizeof(o), options,
                                             "struct shed_put_options", err);
 
     if (code == SHED_OK)
-        code = check_put(cache, key, row, &o, err);
+        code = shed_write_check(cache, key, o.timeout_ms, err);
     if (code == SHED_OK)
-        code = shed_random_token(nonce, sizeof(nonce), err);
+        code = shed_put_check(cache, row, &o, err);
+    if (code == SHED_OK)
+        code = shed_random_token(p.nonce, sizeof(p.nonce), err);
     if (code != SHED_OK)
         return code;
     deadline_ms = shed_cache_deadline_ms(cache, o.timeout_ms);
-    tags = alloc_tags(&o);
+    if (o.tags_count > 0) /* they would not fit on a caller's stack */
+        tags = malloc(shed_put_tags_room(&o));
     if (tags == NULL && o.tags_count > 0)
         return shed_fail_nomem(err, "the tags of a row");
+    shed_put_set(&p, row, &o, tags);
+    p.has_position = cache->tag_log != NULL;
+    if (p.has_position)
+        p.position = position_of_put(cache, deadline_ms);
     shed_key_name(cache->name, key, &named);
-    size = named.key.redis_size;
-    entry = make_entry(cache, row, &o, deadline_ms, tags);
-    shed_entry_encode(shed_key_of_entry(&named.key), &entry, nonce, &parts);
-    shed_script_begin(&args, SHED_SCRIPT_PUT, "2");
-    shed_args_add(&args, named.bytes, size);
-    shed_args_add(&args, refresh,
-                  shed_entry_refresh_key(named.bytes, size, refresh));
-    shed_args_add(&args, parts.head, sizeof(parts.head));
-    shed_args_add(&args, parts.tail, sizeof(parts.tail));
-    shed_args_add(&args, row.data, row.size);
-    add_ttls(&args, cache, o.ttl_ms, fresh, kept);
-    shed_args_add(&args, parts.tail,
-                  o.version != NULL ? sizeof(parts.tail) : 0);
-    shed_args_add(&args, tags, entry.tags_size);
-    write = shed_delivery_mark(cache->delivery, SHED_WISH_INVALIDATE);
-    /* one with a version can be older than what was missed: it makes up for
-       nothing */
-    if (o.version != NULL)
-        write.number = 0;
-    (void)send_put(cache, shed_key_of_entry(&named.key), &args, deadline_ms,
-                   &why);
+    (void)shed_entry_refresh_key(named.bytes, named.key.redis_size, refresh);
+    shed_put_begin(&args, cache, &p, refresh, named.key.redis_size);
+    write = shed_put_mark(cache, &p);
+    (void)send_put(cache, shed_key_of_entry(&named.key), &args.args,
+                   deadline_ms, &why);
     free(tags);
     (void)shed_write_follow_up(cache, &named.key, write, &why);
-    shed_count_code(&cache->counters, why.code);
-    if (why.code == SHED_OK)
-        shed_count(&cache->counters.puts, 1);
-    else if (err != NULL)
+    shed_put_count(cache, why.code);
+    if (why.code != SHED_OK && err != NULL)
         *err = why;
     return why.code;
 }

@@ -55,18 +55,25 @@ void shed_write_batch_send(struct shed_write_batch *b,
                b->count * sizeof(struct shed_reply *)); /* there are none */
 }
 
+struct shed_error shed_write_judge(const struct shed_reply *reply,
+                                   const struct shed_error *all,
+                                   const char *what)
+{
+    const char *text = shed_reply_error(reply);
+    struct shed_error why = *all;
+
+    if (why.code == SHED_OK && shed_reply_integer(reply) < 0)
+        (void)shed_fail(&why,
+                        text != NULL ? shed_reply_code(reply) : SHED_EREDIS,
+                        "Redis refused %s: %s", what,
+                        text != NULL ? text : "a reply of an unknown form");
+    return why;
+}
+
 struct shed_error shed_write_batch_judge(const struct shed_write_batch *b,
                                          size_t i, const char *what)
 {
-    const char *text = shed_reply_error(b->replies[i]);
-    struct shed_error why = b->all;
-
-    if (why.code == SHED_OK && shed_reply_integer(b->replies[i]) < 0)
-        (void)shed_fail(
-            &why, text != NULL ? shed_reply_code(b->replies[i]) : SHED_EREDIS,
-            "Redis refused %s: %s", what,
-            text != NULL ? text : "a reply of an unknown form");
-    return why;
+    return shed_write_judge(b->replies[i], &b->all, what);
 }
 
 /* ------------------------------------------------------- the end of a write */

@@ -34,6 +34,12 @@ void shed_write_batch_send(struct shed_write_batch *batch,
                            const struct shed_cache *cache,
                            uint64_t deadline_ms);
 
+/* How a call has ended that got this reply, or none because of all; what is
+ * what it should have done. Returns: why it failed, or SHED_OK. */
+struct shed_error shed_write_judge(const struct shed_reply *reply,
+                                   const struct shed_error *all,
+                                   const char *what);
+
 /* Returns: how call i has ended; what is what it should have done. */
 struct shed_error shed_write_batch_judge(const struct shed_write_batch *batch,
                                          size_t i, const char *what);

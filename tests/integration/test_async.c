@@ -439,6 +439,164 @@ START_TEST(wrong_arguments_are_refused_and_nothing_is_called)
 }
 END_TEST
 
+/* ----------------------------------------------------------------- writes */
+
+static void begin_put(const char *key, const char *row,
+                      const struct shed_put_options *options, struct ending *e)
+{
+    const struct shed_then then = {note, e, NULL};
+    struct shed_error err;
+
+    *e = (struct ending){.calls = 0};
+    ck_assert_msg(shed_put_async(fixture.cache, shed_str(key), shed_str(row),
+                                 options, &then, NULL, &err) == SHED_OK,
+                  "%s", err.reason);
+}
+
+static struct shed_pending *begin_invalidate(const char *key,
+                                             uint64_t timeout_ms,
+                                             struct ending *e,
+                                             struct shed_queue *queue)
+{
+    const struct shed_then then = {note, e, queue};
+    struct shed_pending *pending;
+    struct shed_error err;
+
+    *e = (struct ending){.calls = 0};
+    ck_assert_msg(shed_invalidate_async(fixture.cache, shed_str(key),
+                                        timeout_ms, &then, &pending,
+                                        &err) == SHED_OK,
+                  "%s", err.reason);
+    return pending;
+}
+
+START_TEST(a_put_is_read_after_its_end)
+{
+    struct ending e;
+
+    fixture_up(&fixture);
+    for (int i = 0; i < 20; i++) {
+        char row[16];
+        snprintf(row, sizeof(row), "row %d", i);
+        begin_put("k", row, NULL, &e);
+        expect_ending(&e, SHED_OK);
+        ck_assert_ptr_null(e.value);
+        expect_text(fixture.cache, "k", row);
+    }
+    begin_put("v", "later", AT_VERSION(7), &e);
+    expect_ending(&e, SHED_OK);
+    begin_put("v", "earlier", AT_VERSION(3), &e);
+    expect_ending(&e, SHED_OK);
+    expect_text(fixture.cache, "v", "later");
+    ck_assert_uint_eq(stats_of(fixture.cache).puts, 22);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_put_can_have_tags)
+{
+    const struct shed_bytes tag = shed_str("red");
+    struct shed_put_options o = SHED_PUT_OPTIONS_INIT;
+    struct ending e;
+
+    fixture_init(&fixture);
+    fixture.cache_options.tags_limit = 100;
+    fixture_open(&fixture);
+    o.tags = &tag;
+    o.tags_count = 1;
+    begin_put("k", "put", &o, &e);
+    expect_ending(&e, SHED_OK);
+    expect_text(fixture.cache, "k", "put");
+    ck_assert_int_eq(shed_invalidate_tags(fixture.cache, &tag, 1, 0, NULL),
+                     SHED_OK);
+    expect_text(fixture.cache, "k", "k@1");
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(an_invalidated_row_is_loaded_again)
+{
+    struct ending e;
+
+    fixture_up(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    table_update(&fixture.table);
+    (void)begin_invalidate("k", 0, &e, NULL);
+    expect_ending(&e, SHED_OK);
+    expect_text(fixture.cache, "k", "k@2");
+    ck_assert_uint_eq(stats_of(fixture.cache).invalidations, 1);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_write_that_redis_may_have_missed_is_delivered)
+{
+    struct ending e;
+
+    fixture_up(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    table_update(&fixture.table);
+    server_freeze(&fixture.server);
+    (void)begin_invalidate("k", 30, &e, NULL);
+    expect_ending(&e, SHED_ETIMEDOUT);
+    ck_assert_uint_eq(stats_of(fixture.cache).invalidations_undelivered, 1);
+    server_thaw(&fixture.server);
+    expect_text(fixture.cache, "k", "k@2");
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* It is not carried out after its end: what is stored then stays. */
+START_TEST(a_put_that_is_cancelled_on_its_way_ends_when_it_cannot_be_late)
+{
+    const struct shed_then then = {note, NULL, NULL};
+    struct shed_then then_e = then;
+    struct shed_pending *pending;
+    struct ending e = {.calls = 0};
+    uint64_t begun_ms;
+
+    fixture_up(&fixture);
+    begin_put("k", "first", NULL, &e);
+    expect_ending(&e, SHED_OK);
+    e = (struct ending){.calls = 0};
+    then_e.user = &e;
+    server_freeze(&fixture.server);
+    ck_assert_int_eq(shed_put_async(fixture.cache, shed_str("k"),
+                                    shed_str("second"), NULL, &then_e, &pending,
+                                    NULL),
+                     SHED_OK);
+    usleep(20000); /* it is sent */
+    begun_ms = shed_now_ms();
+    ck_assert_int_eq(shed_cancel(pending), 1);
+    expect_ending(&e, SHED_ETIMEDOUT);
+    ck_assert_uint_ge(shed_now_ms() - begun_ms, 900);
+    server_thaw(&fixture.server);
+    expect_text(fixture.cache, "k", "k@1"); /* it was invalidated */
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(closing_the_cache_ends_writes)
+{
+    struct shed_queue *queue = open_queue();
+    struct ending e;
+
+    fixture_init(&fixture);
+    fixture.cache_options.timeout_ms = 100;
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    server_freeze(&fixture.server);
+    (void)begin_invalidate("k", 3600000, &e, queue);
+    shed_cache_close(fixture.cache);
+    fixture.cache = NULL;
+    server_thaw(&fixture.server);
+    ck_assert_uint_eq(shed_queue_collect(queue, 2), 1);
+    expect_ending(&e, SHED_ECLOSED);
+    shed_queue_close(queue);
+    fixture_down(&fixture);
+}
+END_TEST
+
 /* ------------------------------------------------------------------- near */
 
 START_TEST(a_near_row_is_given_at_once)
@@ -486,6 +644,13 @@ int main(void)
     tcase_add_test(tc, beyond_the_limit_calls_are_turned_away);
     tcase_add_test(tc, closing_the_cache_ends_calls);
     tcase_add_test(tc, wrong_arguments_are_refused_and_nothing_is_called);
+    tcase_add_test(tc, a_put_is_read_after_its_end);
+    tcase_add_test(tc, a_put_can_have_tags);
+    tcase_add_test(tc, an_invalidated_row_is_loaded_again);
+    tcase_add_test(tc, a_write_that_redis_may_have_missed_is_delivered);
+    tcase_add_test(
+        tc, a_put_that_is_cancelled_on_its_way_ends_when_it_cannot_be_late);
+    tcase_add_test(tc, closing_the_cache_ends_writes);
     tcase_add_test(tc, a_near_row_is_given_at_once);
     return run_tests("async", tc);
 }

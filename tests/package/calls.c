@@ -264,6 +264,18 @@ static void use_async_gets(struct shed_cache *cache)
            SHED_OK, &err);
     (void)shed_cancel(pending);
     collect(queue, 1);
+    expect("shed_put_async",
+           shed_put_async(cache, shed_str("async"), shed_str("put"), NULL,
+                          &then, NULL, &err),
+           SHED_OK, &err);
+    collect(queue, 1);
+    require(got.calls == 3 && got.code == SHED_OK, "the row is put");
+    expect(
+        "shed_invalidate_async",
+        shed_invalidate_async(cache, shed_str("async"), 0, &then, NULL, &err),
+        SHED_OK, &err);
+    collect(queue, 1);
+    require(got.calls == 4 && got.code == SHED_OK, "the row is invalidated");
     shed_queue_close(queue);
 }
 

@@ -110,6 +110,20 @@ shed_get_async(struct shed_cache *cache, struct shed_bytes key,
                struct shed_pending **pending, struct shed_error *err);
 
 /*
+ * Get many keys, as shed_get_many does. items, and the options' errors, are
+ * yours again when done is called; until then keep them, and leave them alone.
+ * The keys are copied.
+ *
+ * Returns: SHED_OK: done gets a code of shed_get_many, or SHED_ECLOSED, and no
+ * value; the items have theirs, which you give back. SHED_EBUSY (async_limit).
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_get_many_async(struct shed_cache *cache, struct shed_item *items,
+                    size_t count, const struct shed_get_options *options,
+                    const struct shed_then *then, struct shed_pending **pending,
+                    struct shed_error *err);
+
+/*
  * Store a row that you have just committed, as shed_put does. Key, row and
  * options are copied.
  *

@@ -26,6 +26,7 @@
  * struct shed_source_options, thread_start and thread_stop are left out: a
  * thread_local object does what they do. Not wrapped yet: shed_queue_open,
  * shed_queue_fd, shed_queue_collect, shed_queue_close, shed_get_async,
+ * shed_get_many_async,
  * shed_put_async, shed_invalidate_async and shed_cancel.
  */
 #ifndef SNOWSHED_SNOWSHED_HPP

@@ -30,8 +30,21 @@ enum phase {
     OVER
 };
 
+/* Of a get of many keys; arrays of its count. */
+struct many {
+    struct get *get;
+    struct shed_item *items;   /* the program's */
+    struct shed_error *errors; /* the same, or NULL */
+    struct shed_key *keys;
+    struct shed_look *looks;
+    struct shed_caller *callers;
+    size_t count;
+    struct shed_asker askers[]; /* their indices count from 1 */
+};
+
 struct get {
     struct shed_pending pending; /* first */
+    struct many *many;           /* NULL: it has one key */
     struct shed_latch latch;     /* of the flights */
     uint64_t start_us;
     uint32_t timeout_ms, soft_timeout_ms;
@@ -66,13 +79,21 @@ static struct get *get_of(struct shed_pending *pending)
 
 static struct get *owner_of(struct shed_asker *asker)
 {
-    return shed_container_of(asker, struct get, asker);
+    if (asker->index == 0)
+        return shed_container_of(asker, struct get, asker);
+    return shed_container_of(asker - (asker->index - 1), struct many, askers[0])
+        ->get;
+}
+
+/* Which of its keys it asks for. */
+static size_t index_of(const struct shed_asker *asker)
+{
+    return asker->index > 0 ? asker->index - 1 : 0;
 }
 
 static struct shed_asker *asker_at(struct get *g, size_t i)
 {
-    (void)i;
-    return &g->asker;
+    return g->many != NULL ? &g->many->askers[i] : &g->asker;
 }
 
 static void open_view(struct get *g, struct view *v)
@@ -98,6 +119,13 @@ static void open_view(struct get *g, struct view *v)
                                .size = g->key_size};
     v->item =
         (struct shed_item){.value = g->pending.value, .code = g->pending.code};
+    if (g->many != NULL) {
+        const struct many *m = g->many;
+        v->terms.errors = m->errors;
+        v->gets = (struct shed_gets){m->items,   m->keys,  m->looks,
+                                     m->callers, m->count, &v->terms};
+        return;
+    }
     v->gets = (struct shed_gets){&v->item,   &v->key, &g->look,
                                  &g->caller, 1,       &v->terms};
 }
@@ -140,13 +168,37 @@ static void count_end(struct get *g, const struct view *v)
     shed_count_code(c, v->item.code);
 }
 
+static void destroy_many(struct many *m)
+{
+    for (size_t i = 0; m->callers != NULL && i < m->count; i++)
+        free(m->callers[i].why);
+    free(m->keys);
+    free(m->looks);
+    free(m->callers);
+    free(m);
+}
+
+static void finish_many(struct get *g, struct view *v)
+{
+    struct shed_error why;
+
+    v->item.code = shed_get_conclude(v->cache, &v->gets, &why);
+    if (v->item.code != SHED_OK)
+        g->pending.why = shed_error_keep(&why);
+    destroy_many(g->many);
+}
+
 static void finish(struct get *g, struct view *v)
 {
     if (g->misses > 0)
         shed_slow_end(v->cache, &v->gets, g->misses);
+    g->phase = OVER;
+    if (g->many != NULL) {
+        finish_many(g, v);
+        return;
+    }
     count_end(g, v);
     g->pending.why = g->caller.why;
-    g->phase = OVER;
 }
 
 /* Nobody wants what it brings. code and why are set. */
@@ -161,11 +213,19 @@ static void stop(struct get *g, struct view *v)
         return; /* it is answered in a moment */
     }
     shed_count(&v->cache->counters.misses_ended, g->misses);
-    drop_look(&g->look);
-    shed_value_unref(g->caller.value);
-    free(g->caller.why);
-    shed_value_unref(v->item.value);
-    v->item.value = NULL;
+    for (size_t i = 0; i < v->gets.count; i++) {
+        struct shed_item *item = &v->gets.items[i];
+        const struct shed_caller *caller = &v->gets.callers[i];
+        drop_look(&v->gets.looks[i]);
+        shed_value_unref(caller->latch != NULL ? caller->value : NULL);
+        shed_value_unref(item->value);
+        item->value = NULL;
+        item->code = g->pending.code;
+    }
+    if (g->many != NULL)
+        destroy_many(g->many);
+    else
+        free(g->caller.why);
     g->phase = OVER;
 }
 
@@ -324,7 +384,8 @@ static void look(struct get *g, struct view *v)
     for (size_t i = 0; i < v->gets.count; i++)
         if (is_open(&v->gets.items[i]) &&
             (!is_again || v->gets.looks[i].must_learn) &&
-            shed_get_looks_first(v->cache, &v->terms, &v->gets.keys[i]))
+            (g->many != NULL ||
+             shed_get_looks_first(v->cache, &v->terms, &v->gets.keys[i])))
             (void)ask(g, v, i, false);
     if (g->reads > 0)
         set_look_due(g, v);
@@ -395,7 +456,7 @@ void shed_async_get_judge(struct shed_asker *asker,
                           struct shed_read *out)
 {
     struct get *g = owner_of(asker);
-    size_t i = asker->index;
+    size_t i = index_of(asker);
     struct view v;
     struct shed_terms terms;
 
@@ -427,7 +488,7 @@ void shed_async_get_take(struct shed_asker *asker, const struct shed_read *read,
                          bool is_shared)
 {
     struct get *g = owner_of(asker);
-    size_t i = asker->index;
+    size_t i = index_of(asker);
     struct shed_look *look;
     struct view v;
 
@@ -567,4 +628,66 @@ enum shed_code shed_get_async(struct shed_cache *cache, struct shed_bytes key,
     if (g == NULL)
         return shed_fail_nomem(err, "an asynchronous call");
     return shed_async_submit(cache->async, &g->pending, then, pending, err);
+}
+
+static struct many *create_many(const struct shed_cache *cache,
+                                struct shed_item *items, size_t count,
+                                const struct shed_terms *terms)
+{
+    struct many *m = calloc(1, sizeof(*m) + count * sizeof(m->askers[0]));
+
+    if (m == NULL)
+        return NULL;
+    m->items = items;
+    m->errors = terms->errors;
+    m->count = count;
+    m->keys = shed_get_name_keys(cache, items, count);
+    m->looks = calloc(count + 1, sizeof(*m->looks));
+    m->callers = calloc(count + 1, sizeof(*m->callers));
+    for (size_t i = 0; i < count; i++) {
+        m->askers[i].index = i + 1;
+        items[i].code = SHED_OK;
+    }
+    if (m->looks != NULL && m->callers != NULL &&
+        (m->keys != NULL || count == 0))
+        return m;
+    destroy_many(m);
+    return NULL;
+}
+
+enum shed_code shed_get_many_async(struct shed_cache *cache,
+                                   struct shed_item *items, size_t count,
+                                   const struct shed_get_options *options,
+                                   const struct shed_then *then,
+                                   struct shed_pending **pending,
+                                   struct shed_error *err)
+{
+    const struct shed_key none = {.redis = "", .redis_size = 0};
+    struct shed_freshness_rule rule;
+    struct shed_terms terms;
+    struct many *m;
+    struct get *g;
+    enum shed_code code = shed_async_check(then, err);
+
+    if (pending != NULL)
+        *pending = NULL;
+    if (code == SHED_OK)
+        code = shed_get_take_options(cache, options, true, &rule, &terms, err);
+    if (code == SHED_OK)
+        code = shed_get_check_items(items, count, err);
+    if (code != SHED_OK)
+        return code;
+    m = create_many(cache, items, count, &terms);
+    g = m != NULL ? create(cache, &none, &terms) : NULL;
+    if (g == NULL) {
+        if (m != NULL)
+            destroy_many(m);
+        return shed_fail_nomem(err, "an asynchronous call");
+    }
+    g->many = m;
+    m->get = g;
+    code = shed_async_submit(cache->async, &g->pending, then, pending, err);
+    if (code != SHED_OK)
+        destroy_many(m);
+    return code;
 }

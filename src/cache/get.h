@@ -31,6 +31,19 @@ struct shed_key *shed_get_name_keys(const struct shed_cache *cache,
                                     const struct shed_item *items,
                                     size_t count);
 
+/* Check the items of a call for many keys, and set their values to NULL.
+ * Returns: SHED_OK; SHED_EINVAL. */
+SHED_MUST_CHECK enum shed_code shed_get_check_items(struct shed_item *items,
+                                                    size_t count,
+                                                    struct shed_error *err);
+
+/* Count how the items have ended, and tell why those failed that did. Returns:
+ * the code of the first that failed; a miss of a call that may not load decides
+ * only where there is nothing worse. */
+enum shed_code shed_get_conclude(struct shed_cache *cache,
+                                 const struct shed_gets *gets,
+                                 struct shed_error *err);
+
 /* Whether a GET comes first. Where a flight is under way its answer will do,
  * unless it may be older than the invalidation of a tag. */
 bool shed_get_looks_first(const struct shed_cache *cache,

@@ -87,8 +87,8 @@ static enum shed_code create_batch(const struct shed_cache *cache,
     return shed_fail_nomem(err, "shed_get_many");
 }
 
-static enum shed_code check_items(struct shed_item *items, size_t count,
-                                  struct shed_error *err)
+enum shed_code shed_get_check_items(struct shed_item *items, size_t count,
+                                    struct shed_error *err)
 {
     enum shed_code code = SHED_OK;
 
@@ -187,11 +187,9 @@ static void tell_error(const struct shed_gets *g, size_t i)
                         shed_error_kept(g->callers[i].why));
 }
 
-/* The first item that failed decides; a miss of a call that may not load only
- * where there is nothing worse. */
-static enum shed_code conclude(struct shed_cache *cache,
-                               const struct shed_gets *g,
-                               struct shed_error *err)
+enum shed_code shed_get_conclude(struct shed_cache *cache,
+                                 const struct shed_gets *g,
+                                 struct shed_error *err)
 {
     enum shed_code code = SHED_OK;
 
@@ -221,7 +219,7 @@ static enum shed_code get_many(struct shed_cache *cache,
 
     try_get_many(cache, b, items, count, terms);
     shed_get_slow(cache, &gets);
-    code = conclude(cache, &gets, err);
+    code = shed_get_conclude(cache, &gets, err);
     destroy_batch(b);
     return code;
 }
@@ -251,7 +249,7 @@ enum shed_code shed_get_many(struct shed_cache *cache, struct shed_item *items,
     struct shed_terms terms = {0};
     struct shed_error why = {SHED_OK, ""};
     struct batch b = {0};
-    enum shed_code code = check_items(items, count, &why);
+    enum shed_code code = shed_get_check_items(items, count, &why);
 
     if (code == SHED_OK)
         code =

@@ -39,13 +39,13 @@ struct shed_caller {
                                  answer */
     /* the answer */
     enum shed_code code;
+    enum shed_awaited
+        awaited; /* what the flight waited for when the caller left */
     struct shed_value *value;
     struct shed_error *why; /* of a failure (shed_error_keep), its owner's to
                                free */
     uint64_t load_began_ms; /* what the flight knew of its load when the caller
                                joined; UINT64_MAX: nothing */
-    enum shed_awaited
-        awaited; /* what the flight waited for when the caller left */
     /* used by the table, under the shard's mu */
     size_t shard;
     struct shed_waiters *waiters; /* NULL once taken */

@@ -228,6 +228,71 @@ START_TEST(the_log_of_tags_is_read_where_changes_are_not_announced)
 }
 END_TEST
 
+START_TEST(many_keys_are_answered_together)
+{
+    struct shed_item items[MANY];
+    struct shed_error errors[MANY];
+    struct shed_get_options o = SHED_GET_OPTIONS_INIT;
+    char keys[MANY][16];
+    struct ending e;
+    const struct shed_then then = {note, &e, NULL};
+
+    fixture_up(&fixture);
+    o.errors = errors;
+    for (int round = 0; round < 2; round++) { /* loaded, then cached */
+        e = (struct ending){.calls = 0};
+        for (int i = 0; i < MANY; i++) {
+            snprintf(keys[i], sizeof(keys[i]), "%s%d", i == 7 ? "fail" : "k",
+                     i);
+            items[i].key = shed_str(keys[i]);
+        }
+        ck_assert_int_eq(shed_get_many_async(fixture.cache, items, MANY, &o,
+                                             &then, NULL, NULL),
+                         SHED_OK);
+        expect_ending(&e, SHED_ESOURCE);
+        ck_assert_ptr_eq(strstr(e.reason, "items[7]: "), e.reason);
+        for (int i = 0; i < MANY; i++) {
+            char text[16];
+            ck_assert_int_eq(errors[i].code, items[i].code);
+            ck_assert_int_eq(items[i].code, i == 7 ? SHED_ESOURCE : SHED_OK);
+            snprintf(text, sizeof(text), "k%d@1", i);
+            if (i != 7)
+                check_text(items[i].value, text);
+        }
+    }
+    e = (struct ending){.calls = 0};
+    ck_assert_int_eq(
+        shed_get_many_async(fixture.cache, NULL, 0, NULL, &then, NULL, NULL),
+        SHED_OK);
+    expect_ending(&e, SHED_OK);
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(a_cancelled_get_of_many_gives_nothing)
+{
+    struct shed_item items[2] = {{.key = shed_str("there")},
+                                 {.key = shed_str("k")}};
+    struct shed_pending *pending;
+    struct ending e = {.calls = 0};
+    const struct shed_then then = {note, &e, NULL};
+
+    fixture_up(&fixture);
+    expect_text(fixture.cache, "there", "there@1");
+    table_hold(&fixture.table);
+    ck_assert_int_eq(shed_get_many_async(fixture.cache, items, 2, NULL, &then,
+                                         &pending, NULL),
+                     SHED_OK);
+    WAIT_FOR(table_running(&fixture.table) > 0);
+    ck_assert_int_eq(shed_cancel(pending), 1);
+    expect_ending(&e, SHED_ETIMEDOUT);
+    for (int i = 0; i < 2; i++)
+        ck_assert_ptr_null(items[i].value);
+    table_release(&fixture.table);
+    fixture_down(&fixture);
+}
+END_TEST
+
 /* ------------------------------------------------------------------ queue */
 
 START_TEST(a_queue_is_readable_while_it_has_calls)
@@ -582,9 +647,8 @@ START_TEST(closing_the_cache_ends_writes)
     struct ending e;
 
     fixture_init(&fixture);
-    fixture.cache_options.timeout_ms = 100;
+    fixture.cache_options.timeout_ms = 100; /* of the last delivery */
     fixture_open(&fixture);
-    expect_text(fixture.cache, "k", "k@1");
     server_freeze(&fixture.server);
     (void)begin_invalidate("k", 3600000, &e, queue);
     shed_cache_close(fixture.cache);
@@ -635,6 +699,8 @@ int main(void)
     tcase_add_test(tc, an_old_row_is_given_at_the_soft_timeout);
     tcase_add_test(tc, tags_make_rows_misses);
     tcase_add_test(tc, the_log_of_tags_is_read_where_changes_are_not_announced);
+    tcase_add_test(tc, many_keys_are_answered_together);
+    tcase_add_test(tc, a_cancelled_get_of_many_gives_nothing);
     tcase_add_test(tc, a_queue_is_readable_while_it_has_calls);
     tcase_add_test(tc, a_call_ends_at_its_deadline);
     tcase_add_test(tc, a_redis_that_hangs_holds_nobody_beyond_the_deadline);

@@ -244,6 +244,7 @@ static void collect(struct shed_queue *queue, size_t count)
 static void use_async_gets(struct shed_cache *cache)
 {
     struct answer got = {0, SHED_OK, ""};
+    struct shed_item item = {{NULL, 0}, NULL, SHED_OK};
     struct shed_queue *queue = NULL;
     struct shed_pending *pending = NULL;
     struct shed_then then = {note_answer, &got, NULL};
@@ -264,18 +265,25 @@ static void use_async_gets(struct shed_cache *cache)
            SHED_OK, &err);
     (void)shed_cancel(pending);
     collect(queue, 1);
+    item.key = shed_str("async");
+    expect("shed_get_many_async",
+           shed_get_many_async(cache, &item, 1, NULL, &then, NULL, &err),
+           SHED_OK, &err);
+    collect(queue, 1);
+    require(item.code == SHED_OK && item.value != NULL, "the item is answered");
+    shed_value_unref(item.value);
     expect("shed_put_async",
            shed_put_async(cache, shed_str("async"), shed_str("put"), NULL,
                           &then, NULL, &err),
            SHED_OK, &err);
     collect(queue, 1);
-    require(got.calls == 3 && got.code == SHED_OK, "the row is put");
+    require(got.calls == 4 && got.code == SHED_OK, "the row is put");
     expect(
         "shed_invalidate_async",
         shed_invalidate_async(cache, shed_str("async"), 0, &then, NULL, &err),
         SHED_OK, &err);
     collect(queue, 1);
-    require(got.calls == 4 && got.code == SHED_OK, "the row is invalidated");
+    require(got.calls == 5 && got.code == SHED_OK, "the row is invalidated");
     shed_queue_close(queue);
 }
 

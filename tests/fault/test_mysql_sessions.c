@@ -48,10 +48,7 @@ static struct shed_source *open_shop(const struct shed_mysql_options *options)
 static void check_text(struct shed_source *source, const char *key,
                        const char *text)
 {
-    struct ask ask;
-
-    load_key(source, &ask, key);
-    assert_text(&ask, text);
+    expect_loaded(source, key, text);
 }
 
 /* Load a key whose value is the id of the connection. */
@@ -117,15 +114,13 @@ START_TEST(a_user_with_too_many_connections_fails_until_one_is_free)
 {
     MYSQL *taken = mysql_init(NULL);
     struct shed_source *source;
-    struct ask ask;
 
     run_sql(&site, "ALTER USER shop WITH MAX_USER_CONNECTIONS 1");
     ck_assert_ptr_nonnull(
         mysql_real_connect(taken, NULL, "shop", NULL, NULL, 0,
                            strstr(site.uri, "socket=") + strlen("socket="), 0));
     source = open_shop(NULL);
-    load_key(source, &ask, "a");
-    assert_failure(&ask, "(1226)");
+    expect_unloaded(source, "a", "(1226)");
     mysql_close(taken);
     wait_works(source);
     shed_source_close(source);
@@ -172,13 +167,11 @@ START_TEST(a_read_only_server_is_left_for_the_one_at_the_address_now)
 {
     struct shed_source *source;
     unsigned long id, later;
-    struct ask ask;
 
     run_sql(&site, "CREATE PROCEDURE promote() SET GLOBAL read_only = 0");
     source = open_writer(&id);
     run_sql(&site, "SET GLOBAL read_only = 1");
-    load_key(source, &ask, "a");
-    assert_failure(&ask, "(1290)");
+    expect_unloaded(source, "a", "(1290)");
     run_sql(&site, "SET GLOBAL read_only = 0");
     later = load_id(source, "a");
     ck_assert_uint_gt(later, id);
@@ -263,14 +256,12 @@ END_TEST
 START_TEST(a_query_that_locks_its_row_waits_for_it_once)
 {
     struct shed_source *source;
-    struct ask ask;
 
     run_sql(&site, "SET GLOBAL innodb_lock_wait_timeout = 1");
     source = open_single_source(&site, WORD " FOR UPDATE");
     run_sql(&site, "BEGIN");
     run_sql(&site, "UPDATE word SET v = 'new' WHERE k = 'a'");
-    load_key(source, &ask, "a");
-    assert_failure(&ask, "(1205)");
+    expect_unloaded(source, "a", "(1205)");
     run_sql(&site, "COMMIT");
     ck_assert_uint_eq(ask_status("Com_stmt_execute"), 1);
     check_text(source, "a", "new");
@@ -387,7 +378,6 @@ END_TEST
 START_TEST(a_reason_has_no_control_characters_of_a_key)
 {
     struct shed_source *source;
-    struct ask ask;
 
     run_sql(&site, "INSERT INTO word VALUES ('x\\ny', '')");
     run_sql(&site, "CREATE FUNCTION complain(k TEXT) RETURNS TEXT BEGIN "
@@ -395,8 +385,7 @@ START_TEST(a_reason_has_no_control_characters_of_a_key)
                    "END");
     source = open_source(
         &site, "SELECT k, complain(k) FROM word WHERE k IN (?)", NULL);
-    load_key(source, &ask, "x\ny");
-    assert_failure(&ask, "MySQL: x?y (1644)");
+    expect_unloaded(source, "x\ny", "MySQL: x?y (1644)");
     shed_source_close(source);
 }
 END_TEST
@@ -404,7 +393,6 @@ END_TEST
 START_TEST(a_placeholder_that_only_we_see_is_told)
 {
     struct shed_source *source;
-    struct ask ask;
 
     /* only a server newer than any existing one would execute this; here it is
      * a comment */
@@ -412,8 +400,7 @@ START_TEST(a_placeholder_that_only_we_see_is_told)
                          "SELECT k, v FROM word WHERE k IN ('a') /*!999999 "
                          "OR k IN (?) */",
                          NULL);
-    load_key(source, &ask, "a");
-    assert_failure(&ask, "parameters");
+    expect_unloaded(source, "a", "parameters");
     shed_source_close(source);
 }
 END_TEST

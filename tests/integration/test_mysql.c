@@ -481,13 +481,10 @@ START_TEST(the_servers_error_is_the_reason_and_passes_with_its_cause)
     struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct shed_source *source =
         open_source(&site, "SELECT id, v FROM later WHERE id IN (?)", &o);
-    struct ask ask;
 
-    load_key(source, &ask, "3");
-    assert_failure(&ask, "later' doesn't exist (1146)");
+    expect_unloaded(source, "3", "later' doesn't exist (1146)");
     run_sql(&site, "CREATE TABLE later AS SELECT * FROM item");
-    load_key(source, &ask, "3");
-    assert_text(&ask, "c");
+    expect_loaded(source, "3", "c");
     shed_source_close(source);
 }
 END_TEST
@@ -497,16 +494,13 @@ START_TEST(each_load_reads_the_present)
     struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct shed_source_options source_options = bare_source();
     struct shed_source *source;
-    struct ask ask;
 
     source_options.max_loads = 1;
     o.source = &source_options;
     source = open_source(&site, ITEM, &o);
-    load_key(source, &ask, "3");
-    assert_text(&ask, "c");
+    expect_loaded(source, "3", "c");
     run_sql(&site, "UPDATE item SET v = 'd' WHERE id = 3");
-    load_key(source, &ask, "3");
-    assert_text(&ask, "d");
+    expect_loaded(source, "3", "d");
     shed_source_close(source);
 }
 END_TEST
@@ -612,14 +606,11 @@ void __wrap_free(void *memory)
 START_TEST(what_a_result_is_bound_to_lives_as_long_as_its_statement)
 {
     struct shed_source *source = open_single_source(&site, WORD);
-    struct ask ask;
 
     was_freed_early = false;
-    load_key(source, &ask, "a");
-    assert_text(&ask, "A");
+    expect_loaded(source, "a", "A");
     ck_assert_ptr_nonnull(bound);
-    load_key(source, &ask, "b");
-    assert_text(&ask, "B");
+    expect_loaded(source, "b", "B");
     shed_source_close(source);
     ck_assert(!was_freed_early);
 }
@@ -629,14 +620,11 @@ START_TEST(a_connection_killed_while_idle_is_opened_again)
 {
     struct shed_source *source = open_single_source(&site, WORD);
     unsigned long id;
-    struct ask ask;
 
-    load_key(source, &ask, "a");
-    assert_text(&ask, "A");
+    expect_loaded(source, "a", "A");
     id = only_connection(&site);
     run_sql(&site, "KILL CONNECTION %lu", id);
-    load_key(source, &ask, "b");
-    assert_text(&ask, "B");
+    expect_loaded(source, "b", "B");
     ck_assert_uint_ne(only_connection(&site), id);
     shed_source_close(source);
 }
@@ -738,11 +726,9 @@ START_TEST(the_reason_of_a_refused_login_has_no_password)
              at != NULL ? at : "@/x?socket=/nowhere");
     ck_assert_int_eq(shed_mysql_source_open(uri, WORD, NULL, &source, NULL),
                      SHED_OK);
-    load_key(source, &ask, "a");
-    assert_failure(&ask, "(1045)");
+    expect_unloaded(source, "a", "(1045)");
     ck_assert_ptr_null(strstr(ask.loaded.error.reason, "geheim"));
-    load_key(source, &ask, "a");
-    assert_failure(&ask, "the next try is in");
+    expect_unloaded(source, "a", "the next try is in");
     ck_assert_ptr_null(strstr(ask.loaded.error.reason, "geheim"));
     shed_source_close(source);
 }
@@ -869,13 +855,11 @@ static void *read_often(void *arg)
 {
     struct shed_source *source = arg;
     char key[16], text[16];
-    struct ask ask;
 
     for (int i = 0; i < READS; i++) {
         snprintf(key, sizeof(key), "%d", 1000 + i);
         snprintf(text, sizeof(text), "v%d", 1000 + i);
-        load_key(source, &ask, key);
-        assert_text(&ask, text);
+        expect_loaded(source, key, text);
     }
     return NULL;
 }

@@ -159,8 +159,7 @@ START_TEST(a_program_may_end_the_client_library_while_a_source_is_open)
     open_site(&site, getenv("SHED_TEST_MYSQL"));
     make_words(&site);
     source = open_single_source(&site, "SELECT k, v FROM word WHERE k IN (?)");
-    load_key(source, &ask, "a");
-    assert_text(&ask, "A");
+    expect_loaded(source, "a", "A");
     mysql_library_end();
     for (int i = 0; i < 2; i++) {
         load_key(source, &ask, "b");
@@ -173,8 +172,7 @@ START_TEST(a_program_may_end_the_client_library_while_a_source_is_open)
     }
     shed_source_close(source);
     source = open_source(&site, "SELECT k, v FROM word WHERE k IN (?)", NULL);
-    load_key(source, &ask, "b");
-    assert_text(&ask, "B");
+    expect_loaded(source, "b", "B");
     shed_source_close(source);
     close_site(&site);
 }

@@ -403,3 +403,21 @@ void assert_failure(struct ask *ask, const char *why)
     ck_assert_msg(strstr(ask->loaded.error.reason, why) != NULL, "%s",
                   ask->loaded.error.reason);
 }
+
+void expect_loaded(struct shed_source *source, const char *key,
+                   const char *text)
+{
+    struct ask ask;
+
+    load_key(source, &ask, key);
+    assert_text(&ask, text);
+}
+
+void expect_unloaded(struct shed_source *source, const char *key,
+                     const char *why)
+{
+    struct ask ask;
+
+    load_key(source, &ask, key);
+    assert_failure(&ask, why);
+}

@@ -125,4 +125,10 @@ void assert_text(struct ask *ask, const char *text);
 void assert_kind(struct ask *ask, enum shed_kind kind);
 void assert_failure(struct ask *ask, const char *why);
 
+/* Load a key, and expect this text; or that the load fails, as above. */
+void expect_loaded(struct shed_source *source, const char *key,
+                   const char *text);
+void expect_unloaded(struct shed_source *source, const char *key,
+                     const char *why);
+
 #endif

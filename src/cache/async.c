@@ -91,10 +91,16 @@ void shed_async_hold(struct shed_async *a)
     a->holds++;
 }
 
+/* The timer may be left over from a call that has ended, and expire once more
+ * before it is destroyed: the end is told once. */
 void shed_async_drop(struct shed_async *a)
 {
-    if (--a->holds == 0 && a->end != NULL && atomic_load(&a->calls) == 0)
-        shed_latch_count_down(a->end, 1);
+    struct shed_latch *end = a->end;
+
+    if (--a->holds > 0 || end == NULL || atomic_load(&a->calls) > 0)
+        return;
+    a->end = NULL;
+    shed_latch_count_down(end, 1);
 }
 
 /* ------------------------------------------------------------------- time */

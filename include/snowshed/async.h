@@ -100,8 +100,8 @@ struct shed_pending;
  * pending: NULL, or where to put the call for shed_cancel; NULL if it is over.
  *
  * Returns: SHED_OK: done gets a code of shed_get, or SHED_ECLOSED (the cache
- * was closed); or *near is the answer. SHED_EBUSY: as many calls are under way
- * as the cache's async_limit allows.
+ * was closed); or *near is the answer. SHED_EBUSY: calls for as many keys are
+ * under way as the cache's async_limit allows.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_get_async(struct shed_cache *cache, struct shed_bytes key,

@@ -442,8 +442,8 @@ struct shed_cache_options {
                             local_bytes. 0: there is none */
     uint64_t near_ms; /* 1..3600000 (10000); a row is taken for this long after
                          Redis was last asked for it */
-    uint64_t async_limit; /* 1..10000000 (100000); most asynchronous calls under
-                             way (async.h) */
+    uint64_t async_limit; /* 1..10000000 (100000); most keys of asynchronous
+                             calls under way (async.h) */
 };
 
 /* Rows are refreshed before they expire, and none is given out past its ttl. */
@@ -499,10 +499,12 @@ shed_cache_probe(struct shed_cache *cache, uint64_t timeout_ms,
                  struct shed_error *err);
 
 /*
- * Close a cache, on which no call may be under way. Undelivered writes are sent
- * once more, and dropped if that fails. NULL is allowed.
+ * Close a cache, on which no call that blocks may be under way. Asynchronous
+ * ones end with SHED_ECLOSED. Undelivered writes are sent once more, and
+ * dropped if that fails. NULL is allowed.
  *
- * Blocks: without limit until its loads are done, then timeout_ms at most.
+ * Blocks: without limit until its loads are done, then timeout_ms at most, and
+ * command_timeout_ms where Redis owes the answer to an asynchronous call.
  */
 SHED_API void shed_cache_close(struct shed_cache *cache);
 

@@ -147,10 +147,10 @@ struct shed_source_options {
     uint64_t adaptive_loads;
     struct shed_breaker_options breaker; /* before the source */
     uint64_t callers_limit; /* 0..10000000 (10000); most callers that wait for a
-                               load, each key of shed_get_many being one. A call
-                               beyond it gets a stale row within
-                               stale_if_error_ms, or else SHED_EBUSY, at once.
-                               0: no limit */
+                               load, each key of shed_get_many being one, and
+                               asynchronous calls not counted. A call beyond it
+                               gets a stale row within stale_if_error_ms, or
+                               else SHED_EBUSY, at once. 0: no limit */
     /* A budget of loads for all processes with one fleet_name in one Redis, for
      * a database that cannot bear max_loads of each. While it is used up, keys
      * wait in the queue. A load costs one round trip more. A process that dies

@@ -28,7 +28,7 @@ struct shed_async {
     struct shed_async_reads *reads;
     struct shed_timer *timer;
     /* atomic */
-    _Atomic uint64_t calls; /* not handed over yet */
+    _Atomic uint64_t calls; /* not handed over yet, by their weights */
 
     struct shed_mutex mu;
     /* under mu */
@@ -247,7 +247,8 @@ static void finish(struct shed_pending *p)
 {
     struct shed_async *a = p->async;
 
-    (void)atomic_fetch_sub(&a->calls, 1); /* before done, which may call */
+    /* before done, which may call */
+    (void)atomic_fetch_sub(&a->calls, p->weight);
     if (p->then.queue != NULL)
         shed_queue_add(p->then.queue, p);
     else
@@ -362,12 +363,12 @@ enum shed_code shed_async_submit(struct shed_async *a, struct shed_pending *p,
 {
     uint64_t limit = a->cache->options.async_limit;
 
-    if (atomic_fetch_add(&a->calls, 1) >= limit) {
-        (void)atomic_fetch_sub(&a->calls, 1);
+    if (atomic_fetch_add(&a->calls, p->weight) + p->weight > limit) {
+        (void)atomic_fetch_sub(&a->calls, p->weight);
         free(p);
         return shed_fail(err, SHED_EBUSY,
-                         "%llu asynchronous calls are under way already (see "
-                         "the cache's async_limit)",
+                         "%llu keys of asynchronous calls are under way, or "
+                         "would be (see the cache's async_limit)",
                          (unsigned long long)limit);
     }
     p->async = a;

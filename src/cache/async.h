@@ -46,6 +46,7 @@ struct shed_pending {
     /* atomic */
     atomic_bool is_over;
     /* reactor thread only */
+    unsigned short weight; /* set by its maker: keys, towards async_limit */
     bool has_due;
     bool is_stopped; /* it was cancelled, or the cache is being closed; code and
                         why are set: end as soon as nothing refers to it */

@@ -580,6 +580,7 @@ static struct get *create(const struct shed_cache *cache,
         return NULL;
     memset(g, 0, sizeof(*g));
     g->pending.step = step;
+    g->pending.weight = 1;
     g->start_us = shed_now_us();
     g->timeout_ms = (uint32_t)terms->timeout_ms;
     g->soft_timeout_ms = (uint32_t)terms->soft_timeout_ms;
@@ -684,6 +685,7 @@ enum shed_code shed_get_many_async(struct shed_cache *cache,
             destroy_many(m);
         return shed_fail_nomem(err, "an asynchronous call");
     }
+    g->pending.weight = (unsigned short)(count > 0 ? count : 1);
     g->many = m;
     m->get = g;
     code = shed_async_submit(cache->async, &g->pending, then, pending, err);

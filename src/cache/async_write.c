@@ -331,6 +331,7 @@ static struct write *create(const struct shed_cache *cache,
         return NULL;
     memset(w, 0, sizeof(*w));
     w->pending.step = step;
+    w->pending.weight = 1;
     w->deadline_ms = shed_cache_deadline_ms(cache, timeout_ms);
     w->at = (unsigned short)named.key.at;
     w->key_size = (unsigned short)key.size;

@@ -83,6 +83,12 @@ static void add_flight_locked(struct shed_table *t, struct shard *shard,
     atomic_fetch_add(&t->flights, 1);
 }
 
+/* A caller without a thread that waits has a bound of its own (async_limit). */
+static bool is_counted(const struct shed_caller *caller)
+{
+    return caller->latch->on_zero == NULL;
+}
+
 /* Count one more caller that waits, unless there are as many as may. */
 static bool admit(struct shed_callers *callers)
 {
@@ -102,7 +108,7 @@ static enum shed_join add_waiter_locked(struct shed_table *t,
                                         struct shed_caller *caller)
 {
     assert(!waiters->is_detached);
-    if (!admit(t->callers))
+    if (is_counted(caller) && !admit(t->callers))
         return SHED_JOIN_FULL;
     caller->shard = (size_t)(shard - t->shard);
     caller->waiters = waiters;
@@ -250,7 +256,8 @@ bool shed_table_leave(struct shed_table *t, struct shed_caller *caller,
     waiters = caller->waiters;
     if (waiters != NULL) {
         shed_list_remove(&waiters->callers, &caller->node);
-        atomic_fetch_sub(&t->callers->waiting, 1);
+        if (is_counted(caller))
+            atomic_fetch_sub(&t->callers->waiting, 1);
         caller->awaited = atomic_load(&waiters->awaited);
         caller->waiters = NULL;
         if (how == SHED_LEAVE_GOES_ON && caller->number > waiters->left_number)
@@ -297,7 +304,8 @@ static struct shed_list take(struct shed_table *t, struct shed_waiters *waiters,
         shed_list_remove(&waiters->callers, first);
         shed_list_append(&taken, first);
         caller_of(first)->waiters = NULL;
-        atomic_fetch_sub(&t->callers->waiting, 1);
+        if (is_counted(caller_of(first)))
+            atomic_fetch_sub(&t->callers->waiting, 1);
     }
     if (waiters->left_number <= upto)
         waiters->left_number = 0;

@@ -91,8 +91,8 @@ static void open_all(const char *uri)
     struct shed_client_options client_options = bare_client();
     struct shed_source_options source_options = bare_source();
     struct shed_cache_options o = bare_cache();
-    struct shed_client *client;
-    struct shed_source *source;
+    struct shed_client *client = NULL;
+    struct shed_source *source = NULL;
     struct shed_error err;
 
     o.ttl_ms = 3600000;

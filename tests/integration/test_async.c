@@ -421,14 +421,19 @@ START_TEST(beyond_the_limit_calls_are_turned_away)
 {
     const struct shed_then then = {note, NULL, NULL};
     struct getter getter = {.timeout_ms = 0};
+    struct shed_item items[] = {{.key = shed_str("a")}, {.key = shed_str("b")}};
     struct ending e[2];
     struct shed_error err;
 
     fixture_init(&fixture);
     fixture.cache_options.async_limit = 2;
+    fixture.source_options.callers_limit = 1; /* of those that block */
     fixture_open(&fixture);
     getter_hold(&getter, &fixture, "k");
     (void)begin("k", NULL, &e[0], NULL);
+    ck_assert_int_eq(
+        shed_get_many_async(fixture.cache, items, 2, NULL, &then, NULL, &err),
+        SHED_EBUSY); /* each key counts */
     (void)begin("k", NULL, &e[1], NULL);
     ck_assert_int_eq(shed_get_async(fixture.cache, shed_str("k"), NULL, &then,
                                     NULL, NULL, &err),
@@ -648,6 +653,7 @@ START_TEST(closing_the_cache_ends_writes)
 
     fixture_init(&fixture);
     fixture.cache_options.timeout_ms = 100; /* of the last delivery */
+    fixture.client_options.command_timeout_ms = scaled_ms(200);
     fixture_open(&fixture);
     server_freeze(&fixture.server);
     (void)begin_invalidate("k", 3600000, &e, queue);

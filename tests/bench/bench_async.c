@@ -29,7 +29,7 @@ enum { CALLS = 100000, WINDOW = 1000, KEYS = 10000, PAYLOAD_BYTES = 1000 };
 
 static struct shed_cache *cache;
 static struct shed_queue *queue;
-static size_t done_calls, failed_calls;
+static size_t done_calls, failed_calls, hits;
 static atomic_bool is_held;
 
 static void die(const char *what)
@@ -61,6 +61,7 @@ static void on_done(void *user, enum shed_code code, struct shed_value *value,
     (void)reason;
     done_calls++;
     failed_calls += code != SHED_OK;
+    hits += code == SHED_OK && value->origin == SHED_ORIGIN_REDIS;
     shed_value_unref(value);
 }
 
@@ -97,6 +98,7 @@ static void open_all(const char *uri)
 
     o.ttl_ms = 3600000;
     o.timeout_ms = 3600000;
+    o.async_limit = 2 * CALLS;
     source_options.load_timeout_ms = 600000;
     source_options.queue_limit = 1000000;
     if (shed_queue_open(&queue, &err) != SHED_OK ||
@@ -149,7 +151,7 @@ static void measure_hits(const char *what, unsigned keys, uint64_t ms)
     for (unsigned i = 0; i < keys; i++)
         get(i);
     collect(keys);
-    done_calls = 0;
+    done_calls = hits = 0;
     begun_ms = shed_now_ms();
     while (shed_now_ms() - begun_ms < ms) {
         while (next < done_calls + WINDOW)
@@ -159,6 +161,8 @@ static void measure_hits(const char *what, unsigned keys, uint64_t ms)
     printf("hits %s: %.0f per second\n", what,
            (double)done_calls * MS_PER_S / (double)(shed_now_ms() - begun_ms));
     collect(next);
+    if (hits < done_calls)
+        die("these were no hits: is there a Redis?");
 }
 
 int main(int argc, char **argv)

@@ -41,7 +41,8 @@ struct shed_async {
     size_t holds;           /* of calls that have started, and of reads */
     struct shed_latch *end; /* set when it closes */
     struct shed_list learning;
-    bool has_learner;
+    bool is_learning; /* learnt will be posted, or is */
+    bool has_learner; /* to be joined */
     pthread_t learner;
     struct shed_post learnt;
     struct shed_error learnt_why; /* the learner's, until it is joined */
@@ -176,11 +177,11 @@ static void *learn(void *arg)
 void shed_async_learn(struct shed_pending *p)
 {
     struct shed_async *a = p->async;
-    bool is_first = a->learning.first == NULL && !a->has_learner;
 
     shed_list_append(&a->learning, &p->learning);
-    if (!is_first)
+    if (a->is_learning)
         return;
+    a->is_learning = true;
     shed_async_hold(a);
     a->has_learner = shed_thread_start(&a->learner, learn, a) == 0;
     if (a->has_learner)
@@ -209,7 +210,7 @@ static void on_learnt(struct shed_post *post)
 
     if (a->has_learner)
         (void)pthread_join(a->learner, NULL);
-    a->has_learner = false;
+    a->has_learner = a->is_learning = false;
     a->learning = (struct shed_list){NULL, NULL};
     while ((node = shed_list_pop(&waiting)) != NULL) {
         struct shed_pending *p =

@@ -3,6 +3,7 @@
  * those of write.c and put.c: what Redis may have missed is undelivered before
  * done is called; and a put is not carried out after that.
  */
+#include <assert.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -231,6 +232,7 @@ static void send_put(struct write *w)
     uint64_t until_ms = shed_deadline_ms(shed_now_ms(), SHED_PUT_MS);
     struct sent *s;
 
+    assert(w->put != NULL);
     w->until_ms = until_ms < w->deadline_ms ? until_ms : w->deadline_ms;
     if (!w->has_clock &&
         (w->tries > 0 ||

@@ -24,10 +24,8 @@
  * shed_event_kind_name, and shed_log_stderr, for options.on_log. mysql.hpp has
  * those of shed_mysql_source_open, shed_mysql_connect and shed_mysql_fence. Of
  * struct shed_source_options, thread_start and thread_stop are left out: a
- * thread_local object does what they do. Not wrapped yet: shed_queue_open,
- * shed_queue_fd, shed_queue_collect, shed_queue_close, shed_get_async,
- * shed_get_many_async,
- * shed_put_async, shed_invalidate_async and shed_cancel.
+ * thread_local object does what they do. shed_cancel is used as it is, too, and
+ * so is shed_get_many_async, whose items stay with their owner.
  */
 #ifndef SNOWSHED_SNOWSHED_HPP
 #define SNOWSHED_SNOWSHED_HPP
@@ -621,6 +619,59 @@ class source : public detail::handle<struct shed_source, shed_source_close>
     }
 };
 
+/* The ended calls of any number of caches, for an event loop (async.h). */
+class queue : public detail::handle<struct shed_queue, shed_queue_close>
+{
+  public:
+    using handle::handle;
+    static result<queue> open()
+    {
+        return detail::open<queue, struct shed_queue>(shed_queue_open);
+    }
+    int fd() const noexcept
+    {
+        return shed_queue_fd(get());
+    }
+    std::size_t collect(std::size_t max) const noexcept
+    {
+        return shed_queue_collect(get(), max);
+    }
+};
+
+namespace detail
+{
+
+/* Begin a call that ends with done; start is given what the C function wants.
+ * Returns: the call, for shed_cancel. */
+template <class T, class Start>
+result<struct shed_pending *> begin(std::function<void(result<T>)> done,
+                                    const queue *queue, Start start)
+{
+    using function = std::function<void(result<T>)>;
+    auto owned = std::make_unique<function>(std::move(done));
+    struct shed_pending *pending = nullptr;
+    shed::error err;
+    struct shed_then then = {};
+    then.user = owned.get();
+    then.queue = queue != nullptr ? queue->get() : nullptr;
+    then.done = [](void *user, enum shed_code code, struct shed_value *row,
+                   const shed::error *reason) noexcept {
+        std::unique_ptr<function> call(static_cast<function *>(user));
+        if (code != SHED_OK)
+            (*call)(*reason);
+        else if constexpr (std::is_void_v<T>)
+            (*call)(result<void>());
+        else
+            (*call)(T(row));
+    };
+    if (start(&then, &pending, &err) != SHED_OK)
+        return err;
+    (void)owned.release(); /* the call deletes it */
+    return pending;
+}
+
+} // namespace detail
+
 /* What a put stores with the row, as in struct shed_put_options. */
 struct put_options {
     bytes_list tags; /* keep their bytes valid until the put returns */
@@ -683,13 +734,49 @@ class cache : public detail::handle<struct shed_cache, shed_cache_close>
     result<void> put(std::string_view key, std::string_view row,
                      const put_options &options = put_options()) const
     {
-        shed_put_options o = SHED_PUT_OPTIONS_INIT;
-        o.timeout_ms = options.timeout_ms;
-        o.ttl_ms = options.ttl_ms;
-        o.version = options.version ? &*options.version : nullptr;
-        o.tags = options.tags.data();
-        o.tags_count = options.tags.size();
+        shed_put_options o = options_of(options);
         return detail::call(shed_put, get(), to_bytes(key), to_bytes(row), &o);
+    }
+
+    /* Calls without a thread that waits (async.h). done is called exactly once,
+     * unless this fails: by queue->collect, or without a queue on a thread of
+     * the library, perhaps before this returns; there it must not block. It
+     * must not throw. The result is for shed_cancel. */
+    result<struct shed_pending *>
+    get_async(std::string_view key, std::function<void(result<value>)> done,
+              const queue *queue = nullptr,
+              const shed_get_options &options = SHED_GET_OPTIONS_INIT) const
+    {
+        return detail::begin<value>(
+            std::move(done), queue, [&](auto *then, auto **out, auto *err) {
+                return shed_get_async(get(), to_bytes(key), &options, then,
+                                      nullptr, out, err);
+            });
+    }
+    result<struct shed_pending *>
+    put_async(std::string_view key, std::string_view row,
+              std::function<void(result<void>)> done,
+              const queue *queue = nullptr,
+              const put_options &options = put_options()) const
+    {
+        return detail::begin<void>(
+            std::move(done), queue, [&](auto *then, auto **out, auto *err) {
+                shed_put_options o = options_of(options);
+                return shed_put_async(get(), to_bytes(key), to_bytes(row), &o,
+                                      then, out, err);
+            });
+    }
+    result<struct shed_pending *>
+    invalidate_async(std::string_view key,
+                     std::function<void(result<void>)> done,
+                     const queue *queue = nullptr,
+                     std::uint64_t timeout_ms = SHED_TIMEOUT_DEFAULT) const
+    {
+        return detail::begin<void>(
+            std::move(done), queue, [&](auto *then, auto **out, auto *err) {
+                return shed_invalidate_async(get(), to_bytes(key), timeout_ms,
+                                             then, out, err);
+            });
     }
 
     result<void>
@@ -735,6 +822,18 @@ class cache : public detail::handle<struct shed_cache, shed_cache_close>
     result<shed_stats> stats() const
     {
         return detail::read<shed_stats>(shed_stats_read, get());
+    }
+
+  private:
+    static shed_put_options options_of(const put_options &options)
+    {
+        shed_put_options o = SHED_PUT_OPTIONS_INIT;
+        o.timeout_ms = options.timeout_ms;
+        o.ttl_ms = options.ttl_ms;
+        o.version = options.version ? &*options.version : nullptr;
+        o.tags = options.tags.data();
+        o.tags_count = options.tags.size();
+        return o;
     }
 };
 

@@ -6,9 +6,13 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <future>
+#include <optional>
 #include <string>
 #include <thread>
+
+#include <poll.h>
 
 #include <snowshed/snowshed.hpp>
 #ifdef WITH_MYSQL
@@ -101,6 +105,51 @@ static void use_cache(const shed::cache &cache, const std::atomic<int> &loads)
 static bool has_line(const std::string &text, const char *line)
 {
     return text.find(std::string("\n") + line + "\n") != std::string::npos;
+}
+
+template <class T> struct ending {
+    std::optional<shed::result<T>> result;
+    std::function<void(shed::result<T>)> done()
+    {
+        return [this](shed::result<T> r) { result = std::move(r); };
+    }
+};
+
+template <class T>
+static shed::result<T> &await(ending<T> &e, const shed::queue &queue)
+{
+    struct pollfd fd = {queue.fd(), POLLIN, 0};
+    while (!e.result && poll(&fd, 1, 10000) > 0)
+        (void)queue.collect(10);
+    require(e.result.has_value(), "the end of an asynchronous call");
+    return *e.result;
+}
+
+static void use_async(const shed::cache &cache)
+{
+    auto queue = shed::queue::open();
+    ending<shed::value> got, failed;
+    ending<void> invalidated, put;
+    const shed::queue &q = require(queue, "queue");
+
+    require(bool(cache.invalidate_async("a", invalidated.done(), &q)),
+            "invalidate_async");
+    require(bool(await(invalidated, q)), "an invalidation");
+    require(bool(cache.get_async("a", got.done(), &q)), "get_async");
+    require(require(await(got, q), "get").view() == "row of a", "the row");
+    require(bool(cache.get_async("failed", failed.done(), &q)), "get_async");
+    require(await(failed, q).code() == SHED_ESOURCE, "a failure");
+    require(bool(cache.put_async("a", "another", put.done(), &q)), "put_async");
+    require(bool(await(put, q)), "a put");
+    require(cache.get("a")->view() == "another", "what was put");
+    require(bool(cache.invalidate("a")), "invalidate");
+    require(!cache.get_async("", got.done(), &q), "a key that is empty");
+
+    std::promise<bool> ended;
+    auto pending = cache.get_async(
+        "a", [&](shed::result<shed::value> r) { ended.set_value(bool(r)); });
+    require(require(pending, "get_async") != nullptr, "a call");
+    require(ended.get_future().get(), "without a queue");
 }
 
 static void use_statistics(const shed::cache &cache)
@@ -286,6 +335,7 @@ static void use_all(const char *uri, const shed_client_options &options,
     auto cache = shed::cache::open(*client, named.substr(0, 7), *source);
     use_cache(require(cache, "cache"), loads);
     use_statistics(*cache);
+    use_async(*cache);
     require(bool(cache->probe()), "probe");
     auto status = client->status();
     require(status && status->is_up == 1 && status->breaker == 0,

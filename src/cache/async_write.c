@@ -3,7 +3,6 @@
  * those of write.c and put.c: what Redis may have missed is undelivered before
  * done is called; and a put is not carried out after that.
  */
-#include <assert.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -232,7 +231,6 @@ static void send_put(struct write *w)
     uint64_t until_ms = shed_deadline_ms(shed_now_ms(), SHED_PUT_MS);
     struct sent *s;
 
-    assert(w->put != NULL);
     w->until_ms = until_ms < w->deadline_ms ? until_ms : w->deadline_ms;
     if (!w->has_clock &&
         (w->tries > 0 ||
@@ -267,6 +265,14 @@ static void send_invalidation(struct write *w)
     shed_client_send(cache->client, &s->call, &args, on_reply, s);
 }
 
+static void send_write(struct write *w)
+{
+    if (w->put != NULL)
+        send_put(w);
+    else
+        send_invalidation(w);
+}
+
 /* ------------------------------------------------------------------ events */
 
 static void start(struct write *w)
@@ -280,10 +286,8 @@ static void start(struct write *w)
         /* a cache that has just been opened: see put.c */
         w->is_learning = true;
         shed_async_learn(&w->pending);
-    } else if (w->put != NULL) {
-        send_put(w);
     } else {
-        send_invalidation(w);
+        send_write(w);
     }
 }
 
@@ -306,7 +310,7 @@ static void step(struct shed_pending *pending, unsigned events)
         start(w);
     } else if (events & SHED_ASYNC_LEARNT) {
         w->is_learning = false;
-        send_put(w); /* without an answer of Redis its row looks old */
+        send_write(w); /* without an answer of Redis its row looks old */
     } else if (events & SHED_ASYNC_DUE) {
         (void)shed_fail(&why, SHED_ETIMEDOUT,
                         "the deadline passed while the call waited for Redis "

@@ -34,7 +34,7 @@ struct settings {
     ngx_msec_t timeout;
     size_t near;
     ngx_int_t loads;
-    ngx_int_t callers;
+    ngx_int_t requests;
     ngx_flag_t is_used;
 };
 
@@ -304,11 +304,11 @@ static enum shed_code open_cache(const struct settings *settings,
 
     client_options.on_log = shed_log_stderr; /* which is the error log */
     source_options.max_loads = (uint64_t)settings->loads;
-    source_options.callers_limit = (uint64_t)settings->callers;
     mysql_options.source = &source_options;
     options.ttl_ms = settings->ttl;
     options.stale_while_revalidate_ms = settings->stale;
     options.timeout_ms = settings->timeout;
+    options.async_limit = (uint64_t)settings->requests;
     options.near_bytes = settings->near;
     options.redis_down = SHED_REDIS_DOWN_STALE;
     failed =
@@ -384,7 +384,7 @@ static void *create_settings(ngx_conf_t *cf)
     settings->timeout = NGX_CONF_UNSET_MSEC;
     settings->near = NGX_CONF_UNSET_SIZE;
     settings->loads = NGX_CONF_UNSET;
-    settings->callers = NGX_CONF_UNSET;
+    settings->requests = NGX_CONF_UNSET;
     return settings;
 }
 
@@ -398,7 +398,7 @@ static char *check_settings(ngx_conf_t *cf, void *data)
     ngx_conf_init_msec_value(settings->timeout, 5000);
     ngx_conf_init_size_value(settings->near, 0);
     ngx_conf_init_value(settings->loads, 4);
-    ngx_conf_init_value(settings->callers, 10000);
+    ngx_conf_init_value(settings->requests, 10000);
     if (settings->is_used &&
         (settings->redis.len == 0 || settings->mysql.len == 0 ||
          settings->query.len == 0 || settings->name.len == 0))
@@ -441,8 +441,8 @@ static ngx_command_t commands[] = {
      NGX_HTTP_MAIN_CONF_OFFSET, offsetof(struct settings, near), NULL},
     {ngx_string("snowshed_loads"), HTTP_VALUE, ngx_conf_set_num_slot,
      NGX_HTTP_MAIN_CONF_OFFSET, offsetof(struct settings, loads), NULL},
-    {ngx_string("snowshed_callers"), HTTP_VALUE, ngx_conf_set_num_slot,
-     NGX_HTTP_MAIN_CONF_OFFSET, offsetof(struct settings, callers), NULL},
+    {ngx_string("snowshed_requests"), HTTP_VALUE, ngx_conf_set_num_slot,
+     NGX_HTTP_MAIN_CONF_OFFSET, offsetof(struct settings, requests), NULL},
     {ngx_string("snowshed_items"), NGX_HTTP_LOC_CONF | NGX_CONF_NOARGS,
      set_items, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL},
     ngx_null_command};

@@ -254,6 +254,7 @@ enum shed_code shed_cache_open(struct shed_client *client, const char *name,
     memcpy(cache->name, name, strlen(name) + 1);
     code = open_parts(cache, err);
     if (code != SHED_OK) {
+        shed_fleet_leave(cache->fleet);
         shed_flights_close(cache->flights);
         shed_delivery_close(cache->delivery, 0);
         shed_tag_log_destroy(cache->tag_log);

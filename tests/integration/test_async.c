@@ -61,6 +61,7 @@ static void expect_row(struct ending *e, const char *text,
     expect_ending(e, SHED_OK);
     ck_assert_int_eq(e->value->origin, origin);
     check_text(e->value, text);
+    shed_value_unref(e->value);
 }
 
 static struct shed_queue *open_queue(void)
@@ -115,6 +116,7 @@ START_TEST(calls_of_both_kinds_share_a_load)
     for (unsigned i = 0; i < MANY; i++) {
         expect_ending(&e[i], SHED_OK);
         check_text(e[i].value, "k@1");
+        shed_value_unref(e[i].value);
     }
     getter_expect(&getter, "k@1", SHED_ORIGIN_LOAD);
     ck_assert_uint_eq(table_loads(&fixture.table), 1);
@@ -258,6 +260,7 @@ START_TEST(many_keys_are_answered_together)
             snprintf(text, sizeof(text), "k%d@1", i);
             if (i != 7)
                 check_text(items[i].value, text);
+            shed_value_unref(items[i].value);
         }
     }
     e = (struct ending){.calls = 0};
@@ -315,6 +318,7 @@ START_TEST(a_queue_is_readable_while_it_has_calls)
     for (int i = 0; i < 3; i++) {
         expect_ending(&e[i], SHED_OK);
         check_text(e[i].value, "k@1");
+        shed_value_unref(e[i].value);
     }
     shed_queue_close(queue);
     fixture_down(&fixture);
@@ -686,6 +690,7 @@ START_TEST(a_near_row_is_given_at_once)
                      SHED_OK);
     ck_assert_ptr_nonnull(near);
     check_text(near, "k@1");
+    shed_value_unref(near);
     ck_assert_uint_eq(atomic_load(&e.calls), 0);
     (void)begin("k", NULL, &e, NULL);
     expect_row(&e, "k@1", SHED_ORIGIN_REDIS);

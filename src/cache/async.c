@@ -411,7 +411,7 @@ struct closing {
     struct shed_latch idle;
 };
 
-/* Those that wait in the list are stopped when they are run. */
+/* Calls in the list of events are stopped when run_one takes them out. */
 static void close_on_reactor(void *arg)
 {
     struct closing *c = arg;

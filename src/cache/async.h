@@ -22,7 +22,7 @@
 
 struct shed_async;
 
-/* Events; those that come before the next step come together. */
+/* Events. A step is told of all that have come since the last one. */
 enum {
     SHED_ASYNC_START = 1,    /* the first one */
     SHED_ASYNC_ANSWERED = 2, /* its flights have answered */

@@ -250,8 +250,7 @@ static bool ask(struct get *g, struct view *v, size_t i, bool is_second)
     shed_look_begin(v->cache, key, look);
     if (look->is_missed && !shed_cache_takes_local(v->cache))
         return false; /* whatever GET would find is of no use */
-    may_share = !is_second && v->terms.rule == &v->cache->rule &&
-                !v->terms.only_cached && !look->is_missed;
+    may_share = !is_second && shed_look_may_share(v->cache, &v->terms, look);
     if (!shed_async_ask(g->pending.async, asker_at(g, i), key, may_share)) {
         (void)shed_fail(&why, SHED_ENOMEM, "out of memory for a read");
         if (!is_second)
@@ -267,8 +266,7 @@ static bool look_again(struct get *g, struct view *v, bool is_soft)
 {
     for (size_t i = 0; i < v->gets.count; i++) {
         const struct shed_item *item = &v->gets.items[i];
-        bool is_miss = item->code == SHED_OK && item->value == NULL;
-        if ((is_miss || !is_soft) &&
+        if ((shed_get_is_miss(item) || !is_soft) &&
             shed_slow_may_have_old(v->cache, &v->gets, i))
             (void)ask(g, v, i, true);
     }
@@ -370,11 +368,6 @@ static void set_look_due(struct get *g, struct view *v)
     shed_async_set_due(&g->pending, until_ms);
 }
 
-static bool is_open(const struct shed_item *item)
-{
-    return item->code == SHED_OK && item->value == NULL;
-}
-
 static void look(struct get *g, struct view *v)
 {
     bool is_again = g->must_learn;
@@ -382,7 +375,7 @@ static void look(struct get *g, struct view *v)
     g->phase = LOOKING;
     g->must_learn = false;
     for (size_t i = 0; i < v->gets.count; i++)
-        if (is_open(&v->gets.items[i]) &&
+        if (shed_get_is_miss(&v->gets.items[i]) &&
             (!is_again || v->gets.looks[i].must_learn) &&
             (g->many != NULL ||
              shed_get_looks_first(v->cache, &v->terms, &v->gets.keys[i])))
@@ -440,7 +433,7 @@ static void give_up_looking(struct get *g, struct view *v,
 {
     for (size_t i = 0; i < v->gets.count; i++) {
         struct shed_asker *asker = asker_at(g, i);
-        if (!is_open(&v->gets.items[i]) ||
+        if (!shed_get_is_miss(&v->gets.items[i]) ||
             (g->phase == LOOKING && asker->read == NULL))
             continue;
         shed_async_leave(asker);

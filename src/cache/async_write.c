@@ -103,22 +103,19 @@ static void fail(struct write *w, const struct shed_error *why)
 
 static void send_put(struct write *w);
 
-static void on_invalidated(struct write *w,
-                           const struct shed_call_result *result)
+static struct shed_error judge(const struct shed_call_result *result,
+                               const char *what)
 {
     const struct shed_error none = {SHED_OK, ""};
 
-    end(w, shed_write_judge(result->reply,
-                            result->reply != NULL ? &none : result->why,
-                            "the invalidation"));
+    return shed_write_judge(result->reply,
+                            result->reply != NULL ? &none : result->why, what);
 }
 
 static void on_put(struct write *w, const struct shed_call_result *result,
                    bool was_tried)
 {
-    const struct shed_error none = {SHED_OK, ""};
-    struct shed_error why = shed_write_judge(
-        result->reply, result->reply != NULL ? &none : result->why, "the put");
+    struct shed_error why = judge(result, "the put");
 
     w->may_come = result->reply == NULL && was_tried;
     if (w->pending.code != SHED_OK) /* it has failed before */
@@ -175,7 +172,7 @@ static void on_reply(void *arg, const struct shed_call_result *result)
     if (w != NULL && w->put != NULL)
         on_put(w, result, was_tried);
     else if (w != NULL)
-        on_invalidated(w, result);
+        end(w, judge(result, "the invalidation"));
     shed_async_drop(async);
 }
 

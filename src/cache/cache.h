@@ -19,7 +19,8 @@ SHED_MUST_CHECK enum shed_code
 shed_cache_check_call(const struct shed_cache *cache, uint64_t timeout_ms,
                       struct shed_error *err);
 
-/* The same for a call that does not block, on any thread. */
+/* As shed_cache_check_call, for a call that does not block: any thread may make
+ * it. */
 SHED_MUST_CHECK enum shed_code
 shed_cache_check_async(const struct shed_cache *cache, uint64_t timeout_ms,
                        struct shed_error *err);

@@ -15,6 +15,12 @@ struct shed_gets {
     const struct shed_terms *terms;
 };
 
+/* Not answered yet, and not failed. */
+static inline bool shed_get_is_miss(const struct shed_item *item)
+{
+    return item->code == SHED_OK && item->value == NULL;
+}
+
 /* Check the options of a call, which may be NULL, and that it may be made, and
  * make its terms; *own is memory for a rule of its own.
  * Returns: SHED_OK; SHED_EINVAL, SHED_EFORKED.
@@ -92,8 +98,8 @@ bool shed_slow_may_have_old(const struct shed_cache *cache,
 struct shed_terms shed_slow_second_terms(const struct shed_terms *terms);
 void shed_slow_take_second(struct shed_look *look);
 
-/* Leave the flights of those that have an old value, to go on without a caller,
- * if they wait for loads that began by then. */
+/* Items with an old value leave their flights, which go on without a caller, if
+ * the loads of these began by begun_ms. */
 void shed_slow_leave_old(struct shed_cache *cache, struct shed_gets *gets,
                          struct shed_latch *latch, uint64_t begun_ms);
 

@@ -14,12 +14,6 @@
 #include "base/value.h"
 #include "cache/get.h"
 
-/* Not answered yet, and not failed. */
-static bool is_miss(const struct shed_item *item)
-{
-    return item->code == SHED_OK && item->value == NULL;
-}
-
 static bool is_of_redis(const struct shed_value *value)
 {
     return value != NULL && shed_value_header(value) != NULL;
@@ -30,7 +24,7 @@ size_t shed_slow_misses(const struct shed_gets *g)
     size_t misses = 0;
 
     for (size_t i = 0; i < g->count; i++)
-        misses += is_miss(&g->items[i]);
+        misses += shed_get_is_miss(&g->items[i]);
     return misses;
 }
 
@@ -53,7 +47,7 @@ static size_t count_tag_misses(const struct shed_gets *g)
     size_t misses = 0;
 
     for (size_t i = 0; i < g->count; i++)
-        misses += is_miss(&g->items[i]) && g->looks[i].is_revoked;
+        misses += shed_get_is_miss(&g->items[i]) && g->looks[i].is_revoked;
     return misses;
 }
 
@@ -114,7 +108,7 @@ void shed_slow_join(struct shed_cache *cache, struct shed_gets *g,
         struct shed_caller *caller = &g->callers[i];
         struct shed_error why;
         enum shed_code code;
-        if (!is_miss(&g->items[i]))
+        if (!shed_get_is_miss(&g->items[i]))
             continue;
         caller->latch = latch;
         code = ask_breaker(cache, g, i, &why);
@@ -147,7 +141,7 @@ bool shed_slow_may_have_old(const struct shed_cache *cache,
 
     return !g->looks[i].is_known && g->looks[i].old == NULL &&
            g->terms->looks_first &&
-           (is_miss(item) || item->code == SHED_ESOURCE ||
+           (shed_get_is_miss(item) || item->code == SHED_ESOURCE ||
             item->code == SHED_EBUSY) &&
            !shed_delivery_has(cache->delivery, &g->keys[i]);
 }
@@ -258,7 +252,7 @@ static void do_without_load(struct shed_gets *g)
                     "Redis has no value that the call may be given, and with "
                     "only_cached it does not load");
     for (size_t i = 0; i < g->count; i++)
-        if (is_miss(&g->items[i]))
+        if (shed_get_is_miss(&g->items[i]))
             shed_get_fail(g, i, &why);
 }
 
@@ -307,7 +301,8 @@ static bool may_look_again(const struct shed_cache *cache,
                            const struct shed_gets *g)
 {
     for (size_t i = 0; i < g->count; i++)
-        if (is_miss(&g->items[i]) && shed_slow_may_have_old(cache, g, i))
+        if (shed_get_is_miss(&g->items[i]) &&
+            shed_slow_may_have_old(cache, g, i))
             return true;
     return false;
 }

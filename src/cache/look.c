@@ -425,10 +425,12 @@ static void send_get(void *user, struct shed_read *out)
 /* A GET is judged by the terms of the call that sends it, so only calls with
  * the cache's own terms share one; and the one that is shared may have begun
  * before an invalidation that the others must see. */
-static bool can_share(const struct get *get)
+bool shed_look_may_share(const struct shed_cache *cache,
+                         const struct shed_terms *terms,
+                         const struct shed_look *begun)
 {
-    return get->terms->rule == &get->cache->rule && !get->terms->only_cached &&
-           !get->begun.is_missed;
+    return terms->rule == &cache->rule && !terms->only_cached &&
+           !begun->is_missed;
 }
 
 enum shed_code shed_look(struct shed_cache *cache, const struct shed_key *key,
@@ -447,7 +449,7 @@ enum shed_code shed_look(struct shed_cache *cache, const struct shed_key *key,
     *out = get.begun;
     if (out->is_missed && !shed_cache_takes_local(cache))
         return SHED_OK; /* whatever GET would find is of no use */
-    if (can_share(&get))
+    if (shed_look_may_share(cache, terms, &get.begun))
         is_shared = shed_reads_run(cache->reads, key, get.until_ms, send_get,
                                    &get, &read);
     else

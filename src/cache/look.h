@@ -46,6 +46,11 @@ SHED_MUST_CHECK enum shed_code shed_look(struct shed_cache *cache,
                                          struct shed_look *out,
                                          struct shed_error *err);
 
+/* Whether a call whose look has begun may have the answer of another's GET. */
+bool shed_look_may_share(const struct shed_cache *cache,
+                         const struct shed_terms *terms,
+                         const struct shed_look *begun);
+
 /* Give another caller what a look has found for one, and count it. */
 void shed_look_share(struct shed_cache *cache, const struct shed_key *key,
                      const struct shed_look *from, struct shed_look *out);

@@ -42,4 +42,13 @@ struct shed_look {
     bool is_revoked; /* AGED: it is a miss by one of its tags */
 };
 
+/* Take a reference of what a copied look has for its call. */
+static inline void shed_look_ref(const struct shed_look *look)
+{
+    if (look->value != NULL)
+        (void)shed_value_ref(look->value);
+    if (look->old != NULL)
+        (void)shed_value_ref(look->old);
+}
+
 #endif

@@ -383,12 +383,9 @@ void shed_look_share(struct shed_cache *cache, const struct shed_key *key,
                      const struct shed_look *from, struct shed_look *out)
 {
     *out = *from;
-    if (from->value != NULL) {
-        (void)shed_value_ref(from->value);
-        note_hit(cache, key, from->value);
-    }
-    if (from->old != NULL)
-        (void)shed_value_ref(from->old);
+    shed_look_ref(out);
+    if (out->value != NULL)
+        note_hit(cache, key, out->value);
 }
 
 /* ---------------------------------------------------------------- one key */

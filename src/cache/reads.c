@@ -215,10 +215,7 @@ static void copy_result(const struct shed_read *from, struct shed_read *to)
 {
     to->code = from->code;
     to->look = from->look;
-    if (from->look.value != NULL)
-        (void)shed_value_ref(from->look.value);
-    if (from->look.old != NULL)
-        (void)shed_value_ref(from->look.old);
+    shed_look_ref(&to->look);
     if (from->code != SHED_OK)
         to->error = from->error;
 }

@@ -431,7 +431,7 @@ START_TEST(beyond_the_limit_calls_are_turned_away)
 
     fixture_init(&fixture);
     fixture.cache_options.async_limit = 2;
-    fixture.source_options.callers_limit = 1; /* of those that block */
+    fixture.source_options.callers_limit = 1; /* bounds blocking calls */
     fixture_open(&fixture);
     getter_hold(&getter, &fixture, "k");
     (void)begin("k", NULL, &e[0], NULL);

@@ -182,7 +182,8 @@ struct shed_event;
 /*
  * A circuit breaker, before Redis or before a source. It opens when too many
  * calls (or loads) in its window have failed: then none passes. After open_ms
- * it is half-open: a few calls pass, and it closes when they succeed.
+ * it is half-open: three calls at a time may pass, and three successes in a row
+ * close it.
  *
  * Before Redis. While it is open, gets do what redis_down says, and writes and
  * acquires of locks fail, all at once; what ends earlier work (a release, the
@@ -194,7 +195,8 @@ struct shed_event;
  * Before a source. While it is open, a get that needs a load gets a stale row
  * within stale_if_error_ms, or else SHED_ESOURCE at once, unless another
  * process is loading the key. A load fails if all of its keys do, or if it
- * takes longer than load_timeout_ms or slow_ms. probes counts keys.
+ * takes longer than load_timeout_ms or slow_ms. While it is half-open, keys are
+ * counted.
  */
 struct shed_breaker_options {
     uint64_t failure_pct; /* 0..100 (50); of the calls; 0: it never opens */
@@ -204,14 +206,12 @@ struct shed_breaker_options {
     uint64_t open_ms;     /* 1..3600000 (1000); less up to half of it at random;
                              doubled each time that it opens again, up to ten
                              times as long */
-    uint64_t probes;      /* 1..1000 (3); while half-open: most calls at a time,
-                             and successes in a row that close it */
     uint64_t slow_ms;     /* 0..600000 (0); a longer call fails; 0: no limit */
 };
 
 #define SHED_BREAKER_OPTIONS_INIT                                              \
     {                                                                          \
-        50, 20, 10000, 1000, 3, 0                                              \
+        50, 20, 10000, 1000, 0                                                 \
     }
 
 struct shed_client_options {
@@ -221,10 +221,6 @@ struct shed_client_options {
                                     reply for this long is closed. If none gets
                                     an answer, Redis counts as down until it
                                     answers */
-    uint64_t reconnect_min_ms;   /* 1..60000 (20); first pause after a failure,
-                                    doubled up to reconnect_max_ms, with full
-                                    jitter */
-    uint64_t reconnect_max_ms;   /* reconnect_min_ms..600000 (5000) */
     uint64_t links;              /* 1..64 (16); most connections for blocking
                                     calls; more threads than that share them */
     uint64_t wait;               /* enum shed_wait */
@@ -246,9 +242,9 @@ struct shed_client_options {
 
 #define SHED_CLIENT_OPTIONS_INIT                                               \
     {                                                                          \
-        sizeof(struct shed_client_options), 1000, 1000, 20, 5000, 16,          \
-            SHED_WAIT_AUTO, NULL, NULL, NULL, NULL, SHED_BREAKER_OPTIONS_INIT, \
-            NULL, NULL, NULL                                                   \
+        sizeof(struct shed_client_options), 1000, 1000, 16, SHED_WAIT_AUTO,    \
+            NULL, NULL, NULL, NULL, SHED_BREAKER_OPTIONS_INIT, NULL, NULL,     \
+            NULL                                                               \
     }
 
 /*
@@ -266,8 +262,8 @@ struct shed_client_options {
  * an address; name one of your own making, or its authority, in tls_ca.
  *
  * Redis need not be up, nor its name resolve: the client connects when needed,
- * and again after a failure. If the server turns out to be a replica, it looks
- * up the address again.
+ * and again after a failure, with pauses that grow from 20 ms to a second. If
+ * the server turns out to be a replica, it looks up the address again.
  *
  * Blocks: for the lookup of the host name, but not for Redis.
  * Returns: SHED_OK and *out; SHED_EBUSY (no thread or descriptor available).

@@ -1,7 +1,7 @@
 /*
  * The breaker. Its invariants: while it is open nothing passes, and while it is
- * half-open no more than rule.probes passes are in use; a call says something
- * only about the term in which it began.
+ * half-open no more than SHED_BREAKER_PROBES passes are in use; a call says
+ * something only about the term in which it began.
  *
  * What fails again and again under one id counts once: a single broken row must
  * not keep all the others from being loaded.
@@ -23,7 +23,6 @@
 #define WINDOW_MIN_MS 100
 #define WINDOW_MAX_MS 600000
 #define OPEN_MAX_MS 3600000
-#define PROBES_MAX 1000
 #define SLOW_MAX_MS 600000
 
 static void move_to(struct shed_breaker *b, enum shed_breaker_state state,
@@ -48,7 +47,6 @@ enum shed_code shed_breaker_check(const struct shed_breaker_options *o,
         {o->min_calls, 1, MIN_CALLS_MAX, "min_calls"},
         {o->window_ms, WINDOW_MIN_MS, WINDOW_MAX_MS, "window_ms"},
         {o->open_ms, 1, OPEN_MAX_MS, "open_ms"},
-        {o->probes, 1, PROBES_MAX, "probes"},
         {o->slow_ms, 0, SLOW_MAX_MS, "slow_ms"},
     };
     enum shed_code code = SHED_OK;
@@ -99,7 +97,7 @@ bool shed_breaker_has_pass(struct shed_breaker *b, uint64_t now_ms)
     case SHED_BREAKER_CLOSED:
         return true;
     case SHED_BREAKER_HALF_OPEN:
-        return b->passed < b->rule.probes;
+        return b->passed < SHED_BREAKER_PROBES;
     case SHED_BREAKER_OPEN:
         break;
     }
@@ -213,7 +211,7 @@ bool shed_breaker_give_up(struct shed_breaker *b, uint64_t waited_ms,
 {
     const struct shed_breaker_sample failure = {.has_failed = true};
     bool is_closed = b->state == SHED_BREAKER_CLOSED;
-    uint64_t enough_ms = b->patience_ms * (is_closed ? 1 : b->rule.probes);
+    uint64_t enough_ms = b->patience_ms * (is_closed ? 1 : SHED_BREAKER_PROBES);
 
     assert(b->state != SHED_BREAKER_OPEN);
     shed_breaker_return(b, 1);
@@ -238,7 +236,7 @@ static bool try_again(struct shed_breaker *b,
         return true;
     }
     b->waited_ms = 0;
-    if (++b->successes < b->rule.probes)
+    if (++b->successes < SHED_BREAKER_PROBES)
         return false;
     b->opened = 0;
     move_to(b, SHED_BREAKER_CLOSED, now_ms);

@@ -29,6 +29,8 @@ shed_breaker_check(const struct shed_breaker_options *options, const char *of,
 #define SHED_BREAKER_SLICES 10
 /* The longest that it stays open, in open_ms. */
 #define SHED_BREAKER_OPEN_FACTOR 10
+/* While half-open: most passes in use, and successes in a row that close it. */
+#define SHED_BREAKER_PROBES 3
 
 struct shed_breaker {
     /* set by init */
@@ -100,7 +102,7 @@ void shed_breaker_return(struct shed_breaker *b, uint64_t passes);
  * have met one pause of a moment.)
  *
  * While it is half-open, a single failure opens it. So there it takes as much
- * waiting as that of rule.probes patient calls.
+ * waiting as that of as many patient calls.
  *
  * Returns: whether it opened. */
 bool shed_breaker_give_up(struct shed_breaker *b, uint64_t waited_ms,

@@ -18,7 +18,6 @@
 
 /* The ranges that snowshed.h states. */
 #define TIMEOUT_MAX_MS 600000
-#define RECONNECT_MIN_MAX_MS 60000
 #define LINKS_MAX 64
 
 #define US_PER_MS 1000
@@ -31,10 +30,6 @@ static enum shed_code check_options(const struct shed_client_options *o,
     const struct shed_range ranges[] = {
         {o->connect_timeout_ms, 1, TIMEOUT_MAX_MS, "client connect_timeout_ms"},
         {o->command_timeout_ms, 1, TIMEOUT_MAX_MS, "client command_timeout_ms"},
-        {o->reconnect_min_ms, 1, RECONNECT_MIN_MAX_MS,
-         "client reconnect_min_ms"},
-        {o->reconnect_max_ms, o->reconnect_min_ms, TIMEOUT_MAX_MS,
-         "client reconnect_max_ms"},
         {o->links, 1, LINKS_MAX, "client links"},
         {o->wait, SHED_WAIT_AUTO, SHED_WAIT_POLL, "client wait"},
     };

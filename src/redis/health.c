@@ -13,10 +13,6 @@
  * pause before the next try is chosen. */
 #define SILENCE_WEIGHT 5
 
-/* The longest pause between two calls to a server that loads its data: it may
- * do so for minutes, and is missed as soon as it is done. */
-#define WORK_PAUSE_MAX_MS ((uint64_t)1000)
-
 void shed_health_init(struct shed_health *h,
                       const struct shed_client_options *o, uint64_t now_ms)
 {
@@ -24,8 +20,6 @@ void shed_health_init(struct shed_health *h,
         o->breaker.slow_ms > 0 ? o->breaker.slow_ms : o->command_timeout_ms;
 
     *h = (struct shed_health){.connect_timeout_ms = o->connect_timeout_ms,
-                              .reconnect_min_ms = o->reconnect_min_ms,
-                              .reconnect_max_ms = o->reconnect_max_ms,
                               .heard_ms = now_ms};
     shed_breaker_init(&h->breaker, &o->breaker, patience_ms, now_ms);
 }
@@ -64,8 +58,8 @@ static uint64_t count_failure(struct shed_health *h, unsigned weight,
 {
     h->failures += weight;
     h->round++;
-    return shed_backoff_ms(h->failures - 1, h->reconnect_min_ms,
-                           h->reconnect_max_ms, random);
+    return shed_backoff_ms(h->failures - 1, SHED_PAUSE_MIN_MS,
+                           SHED_PAUSE_MAX_MS, random);
 }
 
 /* Those who fail wait: a link's failure does not keep the session from its try,
@@ -137,11 +131,11 @@ static void leave(struct shed_health *h, uint64_t now_ms, uint64_t random)
 {
     uint64_t pause_ms = 0;
 
-    if (now_ms - h->left_ms > 2 * h->reconnect_max_ms)
+    if (now_ms - h->left_ms > 2 * SHED_PAUSE_MAX_MS)
         h->left_count = 0;
     if (h->left_count > 0)
-        pause_ms = shed_backoff_equal_ms(h->left_count - 1, h->reconnect_min_ms,
-                                         h->reconnect_max_ms, random);
+        pause_ms = shed_backoff_equal_ms(h->left_count - 1, SHED_PAUSE_MIN_MS,
+                                         SHED_PAUSE_MAX_MS, random);
     h->left_count++;
     h->left_ms = h->heard_ms = now_ms;
     h->term++;
@@ -231,7 +225,7 @@ enum shed_health_state shed_health_pass(struct shed_health *h, uint64_t now_ms,
         return SHED_HEALTH_PAUSED;
     (void)shed_breaker_pass(&h->breaker, now_ms);
     if (is_probe)
-        h->work_ms = now_ms + WORK_PAUSE_MAX_MS;
+        h->work_ms = now_ms + SHED_PAUSE_MAX_MS;
     *pass = (struct shed_health_pass){h->breaker.term, is_probe};
     return SHED_HEALTH_UP;
 }
@@ -278,16 +272,12 @@ static void learn_work(struct shed_health *h,
                        const struct shed_health_end *end, uint64_t now_ms,
                        uint64_t random)
 {
-    uint64_t max_ms = h->reconnect_max_ms < WORK_PAUSE_MAX_MS
-                          ? h->reconnect_max_ms
-                          : WORK_PAUSE_MAX_MS;
-
     if (end->why == NULL && end->refusal == NULL)
         h->refusals = 0;
     else if (end->refusal != NULL && (h->refusals == 0 || pass->is_probe))
         h->work_ms =
-            now_ms + shed_backoff_equal_ms(h->refusals++, h->reconnect_min_ms,
-                                           max_ms, random);
+            now_ms + shed_backoff_equal_ms(h->refusals++, SHED_PAUSE_MIN_MS,
+                                           SHED_PAUSE_MAX_MS, random);
 }
 
 bool shed_health_learn(struct shed_health *h,

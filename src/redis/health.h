@@ -100,9 +100,15 @@ enum shed_health_told {
     SHED_HEALTH_TOLD_FAILURE
 };
 
+/* Pauses after failures double from the one to the other, with jitter: a server
+ * that is back is missed as soon as it is, and the connects of a thousand
+ * clients that wait for it cost it little. */
+#define SHED_PAUSE_MIN_MS ((uint64_t)20)
+#define SHED_PAUSE_MAX_MS ((uint64_t)1000)
+
 struct shed_health {
     /* set by init */
-    uint64_t connect_timeout_ms, reconnect_min_ms, reconnect_max_ms;
+    uint64_t connect_timeout_ms;
     bool has_session; /* false: nobody would end a silence, so there is none */
     /* its own */
     enum shed_health_state state; /* never OPEN: that is the breaker's */

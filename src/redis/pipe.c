@@ -115,9 +115,8 @@ static void fail_all(struct shed_pipe *p, struct shed_conn_queue *queue,
  * connections is not asked by all its clients at the same time. */
 static void begin_pause(struct shed_pipe *p)
 {
-    uint64_t least_ms =
-        shed_backoff_ms(p->losses, p->options.reconnect_min_ms,
-                        p->options.reconnect_max_ms, shed_random_jitter());
+    uint64_t least_ms = shed_backoff_ms(
+        p->losses, SHED_PAUSE_MIN_MS, SHED_PAUSE_MAX_MS, shed_random_jitter());
     uint64_t left_ms = shed_gate_pause_left_ms(p->gate);
 
     p->state = PIPE_PAUSED;

@@ -70,7 +70,6 @@ START_TEST(connections_that_are_killed_cost_no_call_its_answer)
 
     fixture_init(&fixture);
     fixture.cache_options.lease_ms = 600000;
-    fixture.client_options.reconnect_max_ms = 50;
     fixture_open(&fixture);
     wait_for_pushes(&fixture);
     for (size_t i = 0; i < THREADS; i++)
@@ -101,7 +100,6 @@ START_TEST(a_user_that_is_deleted_is_denied_until_it_is_back)
     server_do(&fixture.server, "ACL SETUSER shop on >pw ~* &* +@all");
     snprintf(uri, sizeof(uri), "unix://shop:pw@%s", fixture.server.socket);
     fixture.uri = uri;
-    fixture.client_options.reconnect_max_ms = 50;
     fixture_open(&fixture);
     wait_for_pushes(&fixture);
     ck_assert_int_eq(

@@ -8,13 +8,7 @@
 #include "source/load.h"
 #include "support/fixture.h"
 
-enum {
-    READERS = 16,
-    KEYS = 12 * READERS,
-    MAX_LOADS = 4,
-    PROBES = 2,
-    ENOUGH = 500
-};
+enum { READERS = 16, KEYS = 12 * READERS, MAX_LOADS = 4, ENOUGH = 500 };
 
 static struct fixture fixture;
 static atomic_uint opened, closed; /* the breaker */
@@ -99,7 +93,6 @@ static void set_failing(bool is_failing)
 static void init(void)
 {
     fixture_init(&fixture);
-    fixture.client_options.reconnect_max_ms = 50;
     fixture.client_options.on_event = count_breaker;
     fixture.source_options.max_loads = MAX_LOADS;
     fixture.source_options.max_batch = 1;
@@ -138,16 +131,15 @@ START_TEST(a_breaker_that_closes_on_a_cold_cache_does_not_open_again)
     fixture.source_options.breaker.min_calls = 10;
     fixture.source_options.breaker.window_ms = 600000;
     fixture.source_options.breaker.open_ms = 20;
-    fixture.source_options.breaker.probes = PROBES;
     fixture.cache_options.failure_ttl_ms = 1;
     fixture_open(&fixture);
     fixture.table.is_failing = true;
     start_crowd();
     WAIT_FOR(atomic_load(&opened) > 0);
     set_failing(false);
-    WAIT_FOR(table_running(&fixture.table) == PROBES);
+    WAIT_FOR(table_running(&fixture.table) == SHED_BREAKER_PROBES);
     wait_for_gets(&crowd.failed);
-    ck_assert_uint_eq(table_running(&fixture.table), PROBES);
+    ck_assert_uint_eq(table_running(&fixture.table), SHED_BREAKER_PROBES);
     opened_before = atomic_load(&opened);
     table_release(&fixture.table);
     WAIT_FOR(is_warm());

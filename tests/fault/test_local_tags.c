@@ -18,7 +18,6 @@ static void init(void)
     fixture.cache_options.redis_down = SHED_REDIS_DOWN_STALE;
     fixture.cache_options.tags_limit = 100;
     fixture.cache_options.ttl_ms = AGEING_TTL_MS;
-    fixture.client_options.reconnect_max_ms = 50;
     fixture.table.has_tags = true;
 }
 

@@ -301,7 +301,6 @@ static long long connections_of(const struct server *s)
 static void init_replicated(void)
 {
     init(BY_PATH);
-    fixture.client_options.reconnect_max_ms = 50;
     replicate();
 }
 
@@ -618,7 +617,6 @@ END_TEST
 START_TEST(a_former_primary_that_comes_back_writable_is_not_used)
 {
     init((enum kind)_i);
-    fixture.client_options.reconnect_max_ms = 50;
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     wait_for_pushes(&fixture);
@@ -641,7 +639,6 @@ END_TEST
 START_TEST(a_link_follows_the_session_to_where_the_name_leads)
 {
     init(BY_NAME);
-    fixture.client_options.reconnect_max_ms = 50;
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     wait_for_pushes(&fixture);
@@ -680,7 +677,6 @@ START_TEST(a_server_that_is_left_during_a_look_up_is_looked_up_again)
 
     init(BY_NAME);
     fixture.client_options.wait = SHED_WAIT_POLL; /* one connection looks up */
-    fixture.client_options.reconnect_max_ms = 50;
     fixture.client_options.connect_timeout_ms = scaled_ms(1000);
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
@@ -751,7 +747,6 @@ START_TEST(a_name_that_does_not_resolve_yet_is_a_server_that_is_down)
 {
     init(BY_NAME);
     point_name_to("");
-    fixture.client_options.reconnect_max_ms = 50;
     fixture_open(&fixture);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
     ck_assert_int_eq(try_to_invalidate(), SHED_EREDIS);

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "base/breaker.h"
 #include "support/bare.h"
 #include "support/own_site.h"
 #include "support/server.h"
@@ -61,7 +62,6 @@ START_TEST(a_probe_of_the_breaker_asks_the_server_in_spite_of_the_pause)
     so.breaker.failure_pct = 100;
     so.breaker.min_calls = 1;
     so.breaker.open_ms = 1;
-    so.breaker.probes = 1;
     o.source = &so;
     source = open_source(&site, WORD, &o);
     own_mariadb_signal(&server, SIGKILL);
@@ -74,7 +74,8 @@ START_TEST(a_probe_of_the_breaker_asks_the_server_in_spite_of_the_pause)
                  shed_source_ask_breaker(source, NULL) == SHED_OK);
     }
     own_mariadb_start(&server);
-    expect_loaded(source, "a", "A");
+    for (int i = 0; i < SHED_BREAKER_PROBES; i++)
+        expect_loaded(source, "a", "A");
     WAIT_FOR(shed_source_look(source).breaker.state == SHED_BREAKER_CLOSED);
     shed_source_close(source);
 }

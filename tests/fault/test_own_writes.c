@@ -117,7 +117,6 @@ static void run(enum shed_redis_down redis_down)
     fixture_init(&fixture);
     fixture.cache_options.redis_down = redis_down;
     fixture.cache_options.tags_limit = 3;
-    fixture.client_options.reconnect_max_ms = 20;
     fixture.table.has_tags = true;
     fixture_open(&fixture);
     for (size_t i = 0; i < READERS; i++)

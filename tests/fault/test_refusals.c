@@ -14,6 +14,7 @@
 
 #include <snowshed/lock.h>
 
+#include "base/breaker.h"
 #include "cache/cache.h"
 #include "support/fixture.h"
 
@@ -569,7 +570,6 @@ START_TEST(a_long_loading_with_a_breaker_costs_its_probes)
     init_to_see_loading(policies[_i]);
     fixture.client_options.breaker.failure_pct = 50;
     fixture.client_options.breaker.min_calls = 5;
-    fixture.client_options.breaker.probes = 1;
     open_all();
     expect_all_well();
     make_loading_and_connect_again();
@@ -580,7 +580,8 @@ START_TEST(a_long_loading_with_a_breaker_costs_its_probes)
     wait_for_calls();
     refusals = count_refusals() - refusals;
     opened = status_of(fixture.client).breaker_opened - opened;
-    ck_assert_uint_le(refusals, opened + UNDER_WAY * CALLERS);
+    ck_assert_uint_le(refusals,
+                      SHED_BREAKER_PROBES * opened + UNDER_WAY * CALLERS);
     end_long_loading();
 }
 END_TEST

@@ -27,7 +27,6 @@ START_TEST(two_writers_that_redis_missed_leave_no_older_row)
     struct peer writer, reader;
 
     fixture_init(&fixture);
-    fixture.client_options.reconnect_max_ms = 50;
     fixture_open(&fixture);
     peer_open(&writer, &fixture);
     peer_open(&reader, &fixture);

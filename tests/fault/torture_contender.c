@@ -181,7 +181,6 @@ static void connect_all(void)
     struct shed_error err;
 
     o.command_timeout_ms = 300;
-    o.reconnect_max_ms = 100;
     for (size_t i = 0; i < setup->servers; i++)
         if (shed_client_open(setup->uris[i], &o, &clients[i], &err) != SHED_OK)
             give_up("a client", err.reason);

@@ -179,7 +179,6 @@ static void init(void)
     fixture.client_options.event_user = &told;
     fixture.client_options.on_log = on_log;
     fixture.client_options.log_user = &told;
-    fixture.client_options.reconnect_max_ms = 20;
 }
 
 static void up(void)

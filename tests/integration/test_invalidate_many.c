@@ -19,7 +19,6 @@ static void set_up(void)
     fixture_init(&fixture);
     fixture_add_proxy(&fixture, &proxy);
     fixture.client_options.links = 1;
-    fixture.client_options.reconnect_max_ms = 50;
     fixture_open(&fixture);
 }
 

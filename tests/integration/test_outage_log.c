@@ -132,7 +132,6 @@ static void up(void)
     fixture_init(&fixture);
     fixture.client_options.on_event = on_event;
     fixture.client_options.on_log = on_log;
-    fixture.client_options.reconnect_max_ms = 20;
     fixture.cache_options.redis_down = SHED_REDIS_DOWN_STALE;
     fixture_open(&fixture);
     for (unsigned i = 0; i < KEYS; i++) {

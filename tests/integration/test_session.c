@@ -283,7 +283,6 @@ START_TEST(each_change_of_the_standing_is_reported_once)
     fixture_init(&fixture);
     fixture.client_options.on_log = write_down;
     fixture.client_options.log_user = &told;
-    fixture.client_options.reconnect_max_ms = 20;
     fixture_open(&fixture);
     WAIT_FOR(status_of(fixture.client).is_up);
     expect_gauge("snowshed_redis_up{cache=\"t\"} 1\n");
@@ -340,13 +339,11 @@ static void use_all(void)
     shed_lock_close(lock);
 }
 
-/* Between two tries it would wait for up to a minute. The link has not noticed
- * that the server was away: its next call finds it again. */
+/* The link has not noticed that the server was away: its next call finds it
+ * again. */
 START_TEST(a_server_that_a_link_has_found_again_is_found_by_the_session)
 {
     fixture_init(&fixture);
-    fixture.client_options.reconnect_min_ms =
-        fixture.client_options.reconnect_max_ms = 60000;
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     server_kill(&fixture.server);
@@ -368,7 +365,6 @@ START_TEST(where_we_are_refused_nothing_else_is_sent)
     server_do(&fixture.server, "ACL SETUSER u on >pw ~* &* +@all");
     snprintf(uri, sizeof(uri), refused_uris[_i], fixture.server.socket);
     fixture.uri = uri;
-    fixture.client_options.reconnect_max_ms = 20;
     fixture_open(&fixture);
     /* which connection a command uses depends on their state */
     for (int i = 0; i < 10; i++)

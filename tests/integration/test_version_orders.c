@@ -430,7 +430,6 @@ static void up_with_faults(void)
     fixture.cache_options.stale_if_error_ms = STALE_MS;
     fixture.cache_options.redis_down = SHED_REDIS_DOWN_STALE;
     fixture.cache_options.tags_limit = 4;
-    fixture.client_options.reconnect_max_ms = 20;
     fixture_open(&fixture);
     open_cache();
     fixture_add_proxy(&fixture, &proxy);

@@ -33,7 +33,7 @@ enum {
     STALL_MS = 250,
     TELL_EVERY_MS = 10000,
     SLACK_MS = 4000,
-    AFTER_MS = 1000, /* reconnect_max_ms, command_timeout_ms: a call that waits
+    AFTER_MS = 1000, /* the longest pause, command_timeout_ms: a call that waits
                         for a connection goes on this late after a fault */
     /* Beyond SOAK_HEARD_MS: a process may be stopped when it is told. */
     SLACK_HEARD_MS = 500,

@@ -150,7 +150,6 @@ static void set_client_options(struct soak_worker *w,
     co->on_event = on_event;
     co->event_user = w;
     co->command_timeout_ms = SOAK_AHEAD_MS;
-    co->reconnect_max_ms = SOAK_AHEAD_MS;
     if (w->number == FULL || w->number == BREAKER) {
         co->breaker.failure_pct = 50;
         co->breaker.min_calls = 5;

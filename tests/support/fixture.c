@@ -207,7 +207,6 @@ void fixture_hurry(struct fixture *r, uint64_t silence_ms)
 {
     r->client_options.connect_timeout_ms = scaled_ms(silence_ms);
     r->client_options.command_timeout_ms = scaled_ms(silence_ms);
-    r->client_options.reconnect_max_ms = 50;
 }
 
 void fixture_add_proxy(struct fixture *r, struct proxy *proxy)

@@ -56,7 +56,6 @@ static void up(void)
     options.breaker.min_calls = MIN_CALLS;
     options.breaker.window_ms = WINDOW_MS;
     options.breaker.open_ms = OPEN_MS;
-    options.breaker.probes = 2;
     open_gate();
 }
 
@@ -212,7 +211,7 @@ START_TEST(what_began_before_it_opened_says_nothing)
     leave(before, SHED_OK, true, 0);
     leave(before, SHED_ETIMEDOUT, false, 0);
     ck_assert_int_eq(status().breaker.state, SHED_BREAKER_HALF_OPEN);
-    succeed_calls(2);
+    succeed_calls(SHED_BREAKER_PROBES);
     ck_assert_int_eq(status().breaker.state, SHED_BREAKER_CLOSED);
     leave(before, SHED_OK, true, 0);
     fail_calls(MIN_CALLS - 1);
@@ -264,10 +263,12 @@ static void end_as(const struct row *row, int times)
 /* Calls end at the same time. */
 START_TEST(a_call_succeeds_fails_or_says_nothing)
 {
-    /* while half-open: two that are given up have waited less than two patient
+    /* while half-open: as many that are given up have waited less than patient
      * ones would */
-    static const int times[] = {
-        [SUCCESS] = 2, [FAILURE] = 1, [GIVEN_UP] = 2, [NOTHING] = 100};
+    static const int times[] = {[SUCCESS] = SHED_BREAKER_PROBES,
+                                [FAILURE] = 1,
+                                [GIVEN_UP] = SHED_BREAKER_PROBES,
+                                [NOTHING] = 100};
     const struct row *row = &rows[_i];
 
     options.breaker.slow_ms = row->slow_ms;
@@ -319,10 +320,9 @@ static void refuse(struct shed_health_pass pass)
 
 START_TEST(a_reply_that_redis_cannot_work_is_a_failure)
 {
-    options.reconnect_max_ms = options.reconnect_min_ms;
     up();
     for (int i = 0; i < MIN_CALLS; i++) {
-        now_ms += options.reconnect_min_ms;
+        now_ms += SHED_PAUSE_MAX_MS;
         refuse(enter());
     }
     ck_assert_uint_eq(opened, 1);
@@ -341,7 +341,7 @@ START_TEST(a_redis_that_cannot_work_is_asked_once_after_a_pause)
     ck_assert(!shed_gate_enter(gate, &other, &err));
     ck_assert_int_eq(err.code, SHED_EREDIS);
     ck_assert_ptr_nonnull(strstr(err.reason, "cannot work now: BUSY Redis"));
-    now_ms += options.reconnect_min_ms;
+    now_ms += SHED_PAUSE_MIN_MS;
     pass = enter();
     ck_assert(!shed_gate_enter(gate, &other, &err)); /* one is under way */
     leave(pass, SHED_OK, true, 0);
@@ -366,20 +366,22 @@ END_TEST
 
 START_TEST(a_few_probes_pass_at_a_time_and_close_it)
 {
-    struct shed_health_pass first, second;
+    struct shed_health_pass passes[SHED_BREAKER_PROBES];
+    size_t last = SHED_BREAKER_PROBES - 1;
 
     up();
     half_open_it();
-    first = enter();
-    second = enter();
+    for (size_t i = 0; i <= last; i++)
+        passes[i] = enter();
     ck_assert(is_refused());
-    leave(first, SHED_ETIMEDOUT, false, 0); /* makes room */
-    first = enter();
+    leave(passes[0], SHED_ETIMEDOUT, false, 0); /* makes room */
+    passes[0] = enter();
     ck_assert(is_refused());
-    leave(first, SHED_OK, true, 0);
+    for (size_t i = 0; i < last; i++)
+        leave(passes[i], SHED_OK, true, 0);
     ck_assert_uint_eq(closed, 0);
     now_ms += 5;
-    leave(second, SHED_OK, true, 0);
+    leave(passes[last], SHED_OK, true, 0);
     ck_assert_uint_eq(closed, 1);
     ck_assert_uint_eq(after_ms, OPEN_MS + 5);
     ck_assert(!is_refused());
@@ -405,8 +407,8 @@ START_TEST(probes_that_are_given_up_open_it_again_and_say_why)
     half_open_it();
     leave(enter(), SHED_ETIMEDOUT, false, COMMAND_MS - 1);
     leave(enter(), SHED_OK, true, 0); /* begins the count again */
-    leave(enter(), SHED_ETIMEDOUT, false, COMMAND_MS - 1);
-    leave(enter(), SHED_ETIMEDOUT, false, COMMAND_MS - 1);
+    for (int i = 0; i < SHED_BREAKER_PROBES; i++)
+        leave(enter(), SHED_ETIMEDOUT, false, COMMAND_MS - 1);
     ck_assert_uint_eq(opened, 1);
     now_ms += 7;
     leave(enter(), SHED_ETIMEDOUT, false, COMMAND_MS - 1);

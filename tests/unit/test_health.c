@@ -13,11 +13,8 @@
 
 enum {
     TIMEOUT_MS = 1000, /* to connect, and of a command */
-    PAUSE_MIN_MS = 20,
-    PAUSE_MAX_MS = 5000,
     MIN_CALLS = 10,
-    OPEN_MAX_MS = 10000,
-    PROBES = 2
+    OPEN_MAX_MS = 10000
 };
 
 static struct shed_health health;
@@ -31,11 +28,8 @@ static void begin(void)
     struct shed_client_options o = bare_client();
 
     o.connect_timeout_ms = o.command_timeout_ms = TIMEOUT_MS;
-    o.reconnect_min_ms = PAUSE_MIN_MS;
-    o.reconnect_max_ms = PAUSE_MAX_MS;
     o.breaker = (struct shed_breaker_options)SHED_BREAKER_OPTIONS_INIT;
     o.breaker.min_calls = MIN_CALLS;
-    o.breaker.probes = PROBES;
     shed_health_init(&health, &o, now_ms);
     health.has_session = true;
     loading = parse_reply("-LOADING Redis is loading\r\n");
@@ -94,9 +88,9 @@ static void end_pause(void)
 START_TEST(after_a_failure_a_link_waits_for_a_pause)
 {
     begin();
-    random_bits = PAUSE_MIN_MS - 1;
+    random_bits = SHED_PAUSE_MIN_MS - 1;
     end_as(try_of(SHED_HEALTH_LINK), SHED_HEALTH_REFUSED);
-    for (int i = 0; i < PAUSE_MIN_MS; i++, now_ms++)
+    for (uint64_t i = 0; i < SHED_PAUSE_MIN_MS; i++, now_ms++)
         ck_assert_int_eq(ask(SHED_HEALTH_LINK), SHED_HEALTH_PAUSED);
     ck_assert_int_eq(ask(SHED_HEALTH_LINK), SHED_HEALTH_UP);
 }
@@ -105,10 +99,10 @@ END_TEST
 START_TEST(and_so_does_the_session_and_each_tries_for_itself)
 {
     begin();
-    random_bits = PAUSE_MIN_MS - 1;
+    random_bits = SHED_PAUSE_MIN_MS - 1;
     end_as(try_of(SHED_HEALTH_COMMANDS), SHED_HEALTH_REFUSED);
     end_as(try_of(SHED_HEALTH_LINK), SHED_HEALTH_REFUSED);
-    for (int i = 0; i < PAUSE_MIN_MS; i++, now_ms++) {
+    for (uint64_t i = 0; i < SHED_PAUSE_MIN_MS; i++, now_ms++) {
         ck_assert_int_eq(ask(SHED_HEALTH_COMMANDS), SHED_HEALTH_PAUSED);
         ck_assert_int_eq(ask(SHED_HEALTH_PUSHES), SHED_HEALTH_PAUSED);
     }
@@ -145,15 +139,15 @@ END_TEST
 START_TEST(pauses_grow_until_a_call_is_answered)
 {
     begin();
-    random_bits = PAUSE_MAX_MS - 1;
+    random_bits = SHED_PAUSE_MAX_MS - 1;
     for (int i = 0; i < 20; i++) {
         end_as(try_of(SHED_HEALTH_LINK), SHED_HEALTH_REFUSED);
         end_pause();
     }
-    ck_assert_uint_eq(health.pause_ms, PAUSE_MAX_MS);
+    ck_assert_uint_eq(health.pause_ms, SHED_PAUSE_MAX_MS);
     hear();
     end_as(try_of(SHED_HEALTH_LINK), SHED_HEALTH_REFUSED);
-    ck_assert_uint_le(health.pause_ms, PAUSE_MIN_MS);
+    ck_assert_uint_le(health.pause_ms, SHED_PAUSE_MIN_MS);
 }
 END_TEST
 
@@ -208,7 +202,7 @@ START_TEST(while_it_is_silent_the_session_alone_tries)
 
     begin();
     fall_silent();
-    now_ms += 2 * PAUSE_MAX_MS;
+    now_ms += 2 * SHED_PAUSE_MAX_MS;
     ck_assert_int_eq(ask(SHED_HEALTH_LINK), SHED_HEALTH_SILENT);
     ck_assert_int_eq(ask(SHED_HEALTH_PUSHES), SHED_HEALTH_SILENT);
     ck_assert_int_eq(shed_health_pass(&health, now_ms, &pass),
@@ -221,9 +215,9 @@ END_TEST
 START_TEST(the_first_try_is_made_at_once_and_the_others_after_pauses)
 {
     begin();
-    random_bits = PAUSE_MAX_MS - 1;
+    random_bits = SHED_PAUSE_MAX_MS - 1;
     fall_silent();
-    for (uint64_t pause_ms = 0; pause_ms < PAUSE_MAX_MS;) {
+    for (uint64_t pause_ms = 0; pause_ms < SHED_PAUSE_MAX_MS;) {
         struct shed_health_try try = try_of(SHED_HEALTH_COMMANDS);
         now_ms += TIMEOUT_MS;
         end_as(try, SHED_HEALTH_UNANSWERED);
@@ -296,12 +290,13 @@ START_TEST(a_server_is_left_at_once_and_again_after_a_pause)
     ck_assert(leave(1));
     ck_assert_int_eq(ask(SHED_HEALTH_LINK), SHED_HEALTH_LEFT);
     ck_assert_int_eq(ask(SHED_HEALTH_COMMANDS), SHED_HEALTH_LEFT);
-    ck_assert_uint_eq(shed_health_pause_left_ms(&health, now_ms), PAUSE_MIN_MS);
+    ck_assert_uint_eq(shed_health_pause_left_ms(&health, now_ms),
+                      SHED_PAUSE_MIN_MS);
     end_pause();
     (void)try_of(SHED_HEALTH_COMMANDS);
     ck_assert(leave(2));
-    ck_assert_uint_eq(health.pause_ms, 2 * PAUSE_MIN_MS);
-    now_ms += 2 * PAUSE_MAX_MS + 1;
+    ck_assert_uint_eq(health.pause_ms, 2 * SHED_PAUSE_MIN_MS);
+    now_ms += 2 * SHED_PAUSE_MAX_MS + 1;
     ck_assert(leave(3));
     (void)try_of(SHED_HEALTH_LINK);
     ck_assert_uint_eq(health.term, 4);
@@ -340,7 +335,7 @@ END_TEST
 START_TEST(a_server_that_loads_is_asked_after_pauses_that_grow)
 {
     begin();
-    for (uint64_t expected_ms = PAUSE_MIN_MS; expected_ms < 1000;
+    for (uint64_t expected_ms = SHED_PAUSE_MIN_MS; expected_ms < 1000;
          expected_ms *= 2) {
         struct shed_health_pass pass;
         const struct shed_health_end end = {
@@ -638,7 +633,8 @@ static void work_for(uint64_t ms)
 
 /* The longest that a try may take which began before the server answered, then
  * each pause at its longest. */
-#define RECOVERY_MS (2 * TIMEOUT_MS + 2 * PAUSE_MAX_MS + OPEN_MAX_MS + 1000)
+#define RECOVERY_MS                                                            \
+    (2 * TIMEOUT_MS + 2 * SHED_PAUSE_MAX_MS + OPEN_MAX_MS + 1000)
 
 static void run_schedule(uint64_t seed)
 {
@@ -647,7 +643,8 @@ static void run_schedule(uint64_t seed)
     for (int i = 0; i < EVENTS; i++) {
         if (draw(20) == 0)
             set_mode((enum mode)draw(MODES));
-        now_ms += draw(4) == 0 ? draw(draw(8) == 0 ? 2 * PAUSE_MAX_MS : 50) : 0;
+        now_ms +=
+            draw(4) == 0 ? draw(draw(8) == 0 ? 2 * SHED_PAUSE_MAX_MS : 50) : 0;
         happen();
     }
     if (seed % 16 == 0) {

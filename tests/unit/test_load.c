@@ -1312,8 +1312,6 @@ START_TEST(options_out_of_range_are_named)
         {FIELD(breaker.window_ms), 99, "breaker.window_ms"},
         {FIELD(breaker.window_ms), 600001, "breaker.window_ms"},
         {FIELD(breaker.open_ms), 0, "breaker.open_ms"},
-        {FIELD(breaker.probes), 0, "breaker.probes"},
-        {FIELD(breaker.probes), 1001, "breaker.probes"},
         {FIELD(breaker.slow_ms), 600001, "breaker.slow_ms"},
         {FIELD(callers_limit), 10000001, "callers_limit"}};
 #undef FIELD

@@ -93,7 +93,7 @@ static void on_breaker(struct shed_source_watcher *watcher, bool is_open,
 }
 
 /* Loads of one key, one at a time. Ten failures open it for open_ms. */
-static void open_fake(uint64_t open_ms, uint64_t probes)
+static void open_fake(uint64_t open_ms)
 {
     struct shed_source_options o = bare_source();
 
@@ -104,7 +104,6 @@ static void open_fake(uint64_t open_ms, uint64_t probes)
     o.breaker.min_calls = 10;
     o.breaker.window_ms = 600000;
     o.breaker.open_ms = open_ms;
-    o.breaker.probes = probes;
     o.breaker.slow_ms = slow_ms;
     if (queue_limit > 0)
         o.queue_limit = queue_limit;
@@ -190,7 +189,7 @@ START_TEST(an_open_one_refuses_keys_at_once_and_says_why)
 {
     struct shed_error err;
 
-    open_fake(FOREVER_MS, 1);
+    open_fake(FOREVER_MS);
     load_ten(0, BAD);
     ck_assert_int_eq(state(), SHED_BREAKER_OPEN);
     ck_assert_int_eq(submit(10, &err), SHED_ESOURCE);
@@ -209,7 +208,7 @@ START_TEST(what_is_queued_when_it_opens_is_refused)
 {
     enum { KEYS = 100 };
 
-    open_fake(FOREVER_MS, 1);
+    open_fake(FOREVER_MS);
     atomic_store(&fake.ending, BAD);
     atomic_store(&fake.is_held, true);
     for (size_t i = 0; i < KEYS / 2; i++)
@@ -233,33 +232,35 @@ START_TEST(a_half_open_one_lets_a_few_keys_through_and_closes)
 {
     struct shed_error err;
 
-    open_fake(1, 2);
+    open_fake(1);
     load_ten(0, BAD);
     WAIT_FOR(state() == SHED_BREAKER_HALF_OPEN);
     atomic_store(&fake.ending, GOOD);
     atomic_store(&fake.is_held, true);
     submit_ok(10);
     submit_ok(11);
-    ck_assert_int_eq(submit(12, &err), SHED_ESOURCE);
+    submit_ok(12);
+    ck_assert_int_eq(submit(13, &err), SHED_ESOURCE);
     ck_assert_ptr_nonnull(strstr(err.reason, "half-open"));
     atomic_store(&fake.is_held, false);
-    await(10, 12);
+    await(10, 13);
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
     ck_assert_uint_eq(atomic_load(&fake.closed), 1);
     load_ten(20, GOOD);
-    ck_assert_uint_eq(atomic_load(&fake.probes), 2);
+    ck_assert_uint_eq(atomic_load(&fake.probes), 3);
     note_close();
 }
 END_TEST
 
 START_TEST(a_key_that_is_late_in_the_queue_makes_room_for_another_probe)
 {
-    open_fake(1, 2);
+    open_fake(1);
     load_ten(0, BAD);
     WAIT_FOR(state() == SHED_BREAKER_HALF_OPEN);
     atomic_store(&fake.ending, GOOD);
     atomic_store(&fake.is_held, true);
     submit_ok(10);
+    submit_ok(15);
     WAIT_FOR(atomic_load(&fake.begun) == 11);
     fake.requests[11].job = (struct shed_job){.key = "late",
                                               .key_size = 4,
@@ -270,13 +271,14 @@ START_TEST(a_key_that_is_late_in_the_queue_makes_room_for_another_probe)
     ck_assert_int_eq(submit(12, NULL), SHED_ESOURCE);
     atomic_store(&fake.is_held, false);
     await(10, 12);
+    await(15, 16);
     ck_assert_int_eq(fake.requests[11].loaded.error.code, SHED_ETIMEDOUT);
     ck_assert_int_eq(state(), SHED_BREAKER_HALF_OPEN);
     atomic_store(&fake.is_held, true);
     submit_ok(13);
     submit_ok(14);
     atomic_store(&fake.is_held, false);
-    await(13, 15);
+    await(13, 16);
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
     note_close();
 }
@@ -285,7 +287,7 @@ END_TEST
 START_TEST(so_does_a_refresh_whose_place_in_the_queue_a_caller_takes)
 {
     queue_limit = 1;
-    open_fake(1, 3);
+    open_fake(1);
     load_ten(0, BAD);
     WAIT_FOR(state() == SHED_BREAKER_HALF_OPEN);
     atomic_store(&fake.ending, GOOD);
@@ -317,7 +319,7 @@ static struct shed_breaker_status status(void)
 
 START_TEST(its_state_can_be_read)
 {
-    open_fake(FOREVER_MS, 1);
+    open_fake(FOREVER_MS);
     ck_assert_uint_eq(status().state, SHED_BREAKER_CLOSED);
     ck_assert_uint_eq(status().openings, 0);
     ck_assert_uint_eq(status().left_ms, 0);
@@ -332,7 +334,7 @@ END_TEST
 
 START_TEST(so_can_how_often_it_has_opened)
 {
-    open_fake(1, 1);
+    open_fake(1);
     load_ten(0, BAD);
     for (size_t i = 10; i < 13; i++) {
         WAIT_FOR(status().state == SHED_BREAKER_HALF_OPEN);
@@ -343,8 +345,9 @@ START_TEST(so_can_how_often_it_has_opened)
     }
     WAIT_FOR(status().state == SHED_BREAKER_HALF_OPEN);
     atomic_store(&fake.ending, GOOD);
-    submit_ok(20);
-    await(20, 21);
+    for (size_t i = 20; i < 23; i++)
+        submit_ok(i);
+    await(20, 23);
     ck_assert_uint_eq(status().state, SHED_BREAKER_CLOSED);
     ck_assert_uint_eq(status().openings, 4);
     note_close();
@@ -353,7 +356,7 @@ END_TEST
 
 START_TEST(loads_that_take_too_long_have_failed)
 {
-    open_fake(FOREVER_MS, 1);
+    open_fake(FOREVER_MS);
     load_ten(0, SLOW);
     ck_assert_int_eq(state(), SHED_BREAKER_OPEN);
     ck_assert_ptr_nonnull(strstr(fake.reason, "load_timeout_ms"));
@@ -363,13 +366,13 @@ END_TEST
 
 START_TEST(what_is_slow_is_an_option)
 {
-    open_fake(FOREVER_MS, 1);
+    open_fake(FOREVER_MS);
     load_ten(0, SLUGGISH);
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
     note_close();
     memset(&fake, 0, sizeof(fake));
     slow_ms = SLUGGISH_MS - 1;
-    open_fake(FOREVER_MS, 1);
+    open_fake(FOREVER_MS);
     load_ten(0, SLUGGISH);
     ck_assert_int_eq(state(), SHED_BREAKER_OPEN);
     ck_assert_ptr_nonnull(strstr(fake.reason, "it took 600000 ms, longer"));
@@ -379,7 +382,7 @@ END_TEST
 
 START_TEST(absent_and_oversized_rows_are_successes)
 {
-    open_fake(FOREVER_MS, 1);
+    open_fake(FOREVER_MS);
     load_ten(0, ABSENT);
     load_ten(10, TOO_BIG);
     load_ten(20, ABSENT);
@@ -392,7 +395,7 @@ END_TEST
 
 START_TEST(one_key_that_always_fails_does_not_open_it)
 {
-    open_fake(FOREVER_MS, 1);
+    open_fake(FOREVER_MS);
     atomic_store(&fake.ending, BAD);
     for (size_t i = 0; i < 30; i++) {
         submit_ok(0);

@@ -47,7 +47,6 @@ static struct shed_client *open_hanging(void)
     struct shed_client_options o = bare_client();
     struct shed_client *client = NULL;
 
-    o.reconnect_max_ms = o.reconnect_min_ms;
     if (shed_client_open(URI, &o, &client, NULL) != SHED_OK)
         abort();
     atomic_store(&does_hang, true);

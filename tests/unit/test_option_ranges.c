@@ -79,15 +79,12 @@ static const struct {
 } fields[] = {
     OF_CLIENT(connect_timeout_ms),
     OF_CLIENT(command_timeout_ms),
-    OF_CLIENT(reconnect_min_ms),
-    OF_CLIENT(reconnect_max_ms),
     OF_CLIENT(links),
     OF_CLIENT(wait),
     OF_CLIENT(breaker.failure_pct),
     OF_CLIENT(breaker.min_calls),
     OF_CLIENT(breaker.window_ms),
     OF_CLIENT(breaker.open_ms),
-    OF_CLIENT(breaker.probes),
     OF_CLIENT(breaker.slow_ms),
 
     OF_CACHE(ttl_ms),

@@ -147,8 +147,9 @@ static bool is_same_server(const struct shed_lock *l, struct shed_client *a,
     return is_same;
 }
 
-/* Clients of the same server must not count as separate votes. Their run ids
- * are known once they are connected. */
+/* Clients of the same server must not count as separate votes, nor clients of
+ * one cluster, all of which ask the owner of the key. Their run ids are known
+ * once they are connected. */
 static bool has_twins(const struct shed_lock *l, struct shed_error *err)
 {
     for (size_t i = 1; i < l->count; i++)
@@ -156,8 +157,8 @@ static bool has_twins(const struct shed_lock *l, struct shed_error *err)
             if (is_same_server(l, l->server[j].client, l->server[i].client)) {
                 (void)shed_fail(
                     err, SHED_EINVAL,
-                    "clients %zu and %zu of the quorum are connected "
-                    "to the same server: use independent ones",
+                    "clients %zu and %zu of the quorum are connected to the "
+                    "same server or cluster: use independent servers",
                     j, i);
                 return true;
             }

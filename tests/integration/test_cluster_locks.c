@@ -1,5 +1,6 @@
 /* Locks on a Redis Cluster, at each of its nodes. */
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "support/cluster_fixture.h"
@@ -129,6 +130,39 @@ START_TEST(a_fair_lock_goes_to_the_first_waiter)
 }
 END_TEST
 
+/* 0: each client is of the cluster; 1: each is of a node alone. */
+START_TEST(a_quorum_of_nodes_of_one_cluster_is_refused)
+{
+    static const char *const reasons[] = {"same server or cluster",
+                                          "is a node of a cluster"};
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_client *clients[NODES];
+    struct shed_error err = {0};
+    struct shed_lock *lock;
+    char uri[64], seed[2];
+
+    cluster_init();
+    for (size_t i = 0; i < NODES; i++) {
+        snprintf(seed, sizeof(seed), "%zu", i);
+        own_cluster_uri(&cluster, seed, uri, sizeof(uri));
+        ck_assert_int_eq(shed_client_open(_i == 0 ? uri : cluster.node[i].uri,
+                                          &fixture.client_options, &clients[i],
+                                          NULL),
+                         SHED_OK);
+    }
+    ck_assert_int_eq(shed_lock_open_quorum(clients, NODES, shed_str(LOCK_NAME),
+                                           &o, &lock, NULL),
+                     SHED_OK);
+    WAIT_FOR(shed_lock_acquire(lock, 0, &err) != SHED_OK &&
+             strstr(err.reason, reasons[_i]) != NULL);
+    ck_assert_int_eq(err.code, _i == 0 ? SHED_EINVAL : SHED_EDENIED);
+    shed_lock_close(lock);
+    for (size_t i = 0; i < NODES; i++)
+        shed_client_close(clients[i]);
+    cluster_down();
+}
+END_TEST
+
 int main(void)
 {
     TCase *tc = tcase_create("cluster_locks");
@@ -139,5 +173,6 @@ int main(void)
                         SINGLES);
     tcase_add_test(tc, a_waiter_for_a_lock_is_pushed);
     tcase_add_test(tc, a_fair_lock_goes_to_the_first_waiter);
+    tcase_add_loop_test(tc, a_quorum_of_nodes_of_one_cluster_is_refused, 0, 2);
     return run_tests("cluster locks", tc);
 }

@@ -108,11 +108,29 @@ static void on_lack(void *arg, const struct shed_server *server,
     c->hooks.on_lack(c->hooks.arg, server, lack, text);
 }
 
+/* The cluster gives slots to a server that this process has never reached. */
+static bool is_astray(const struct shed_cluster *c,
+                      const struct shed_server *server,
+                      const struct shed_error *why, uint64_t before_us)
+{
+    return why != NULL && why->code == SHED_EREDIS && before_us == 0 &&
+           c->map.is_known && c->map.node[server->place].slots > 0;
+}
+
 static void on_standing(void *arg, const struct shed_server *server,
                         const struct shed_error *why, uint64_t before_us)
 {
     struct shed_cluster *c = arg;
+    struct shed_error astray;
 
+    if (is_astray(c, server, why, before_us)) {
+        (void)shed_fail(&astray, why->code,
+                        "%s. The node announces this address: if it is up, set "
+                        "its cluster-announce-ip (or -hostname, -port) to one "
+                        "that clients reach",
+                        why->reason);
+        why = &astray;
+    }
     c->hooks.on_standing(c->hooks.arg, server, why, before_us);
     if (why == NULL)
         return;

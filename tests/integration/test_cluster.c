@@ -5,6 +5,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <snowshed/event.h>
+
 #include "support/answers.h"
 #include "support/bare.h"
 #include "support/certificates.h"
@@ -447,6 +449,83 @@ START_TEST(processes_share_a_budget_of_loads)
 }
 END_TEST
 
+/* ----------------------------------------- an address that nobody reaches */
+
+static atomic_uint astray; /* events of it */
+
+static void count_astray(void *user, const struct shed_event *event)
+{
+    const char *place = user;
+
+    if (event->kind == SHED_EVENT_DISCONNECTED &&
+        strstr(event->reason, place) != NULL &&
+        strstr(event->reason, "set its cluster-announce-ip") != NULL)
+        atomic_fetch_add(&astray, 1);
+}
+
+/* Which port of a slot's owner a node tells. */
+static unsigned port_told(size_t node, unsigned slot)
+{
+    redisReply *reply = server_run(&cluster.node[node], "CLUSTER SLOTS");
+    unsigned port = 0;
+
+    for (size_t i = 0; i < reply->elements; i++) {
+        redisReply **part = reply->element[i]->element;
+        if (part[0]->integer <= slot && slot <= part[1]->integer)
+            port = (unsigned)part[2]->element[1]->integer;
+    }
+    freeReplyObject(reply);
+    return port;
+}
+
+/* Behind address translation, for example. The other nodes reach it, and all
+ * tell it. */
+static void announce_port(size_t node, unsigned slot, unsigned port)
+{
+    enum { BUS = 10000 };
+
+    server_do(&cluster.node[node], "CONFIG SET cluster-announce-bus-port %u",
+              cluster.port[node] + BUS);
+    server_do(&cluster.node[node], "CONFIG SET cluster-announce-port %u", port);
+    for (size_t i = 0; i < cluster.count; i++)
+        WAIT_FOR(port_told(i, slot) == port);
+}
+
+/* Whether a row that is read now is stored at its node. */
+static bool is_stored(size_t node, const char *key)
+{
+    struct shed_value *value = NULL;
+
+    ck_assert_int_eq(shed_get(fixture.cache, shed_str(key), NULL, &value, NULL),
+                     SHED_OK);
+    shed_value_unref(value);
+    return server_int(&cluster.node[node], "EXISTS t:{%s}", key) == 1;
+}
+
+START_TEST(a_node_that_announces_where_nobody_reaches_it_is_told_once)
+{
+    unsigned wrong = server_free_port(), slot;
+    char place[32], key[16], row[32];
+
+    cluster_init();
+    key_of(0, 0, key);
+    slot = own_cluster_slot(key);
+    snprintf(place, sizeof(place), "127.0.0.1:%u", wrong);
+    announce_port(0, slot, wrong);
+    fixture.client_options.on_event = count_astray;
+    fixture.client_options.event_user = place;
+    fixture_open(&fixture);
+    WAIT_FOR(atomic_load(&astray) == 1);
+    key_of(1, 0, key);
+    expect_origin(fixture.cache, key, row_of(key, 1, row), SHED_ORIGIN_LOAD);
+    expect_origin(fixture.cache, key, row, SHED_ORIGIN_REDIS);
+    announce_port(0, slot, cluster.port[0]);
+    WAIT_FOR(is_stored(0, key_of(0, 0, key)));
+    ck_assert_uint_eq(atomic_load(&astray), 1);
+    cluster_down();
+}
+END_TEST
+
 /* ------------------------------------------------- probes, URIs, passwords */
 
 START_TEST(a_probe_finds_what_a_node_does_not_grant)
@@ -575,6 +654,8 @@ int main(void)
     tcase_add_test(tc, a_waiter_of_another_client_is_pushed);
     tcase_add_test(tc, each_of_many_keys_is_loaded_once_for_all_processes);
     tcase_add_test(tc, processes_share_a_budget_of_loads);
+    tcase_add_test(tc,
+                   a_node_that_announces_where_nobody_reaches_it_is_told_once);
     tcase_add_loop_test(tc, a_probe_finds_what_a_node_does_not_grant, 0, 2);
     tcase_add_loop_test(tc, any_node_that_answers_tells_where_the_others_are, 0,
                         2);

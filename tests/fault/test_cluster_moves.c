@@ -38,19 +38,26 @@ static long long maps_asked(void)
     return count;
 }
 
-/* Redirections so far. */
-static long long moved(void)
+/* Errors with this code so far. */
+static long long count_errors(const char *code)
 {
     long long count = 0;
+    char field[32];
 
+    snprintf(field, sizeof(field), "errorstat_%s:count=", code);
     for (size_t i = 0; i < NODES; i++) {
         redisReply *reply = server_run(&cluster.node[i], "INFO errorstats");
-        const char *at = strstr(reply->str, "errorstat_MOVED:count=");
+        const char *at = strstr(reply->str, field);
         if (at != NULL)
             count += strtoll(strchr(at, '=') + 1, NULL, 10);
         freeReplyObject(reply);
     }
     return count;
+}
+
+static long long moved(void)
+{
+    return count_errors("MOVED");
 }
 
 /* -------------------------------------------------------------- under load */
@@ -199,6 +206,65 @@ START_TEST(in_a_slot_that_is_half_way_the_newest_row_is_given_out)
     WAIT_FOR((expect_now(key, 4),
               server_int(&cluster.node[1], "EXISTS t:{%s}", key) == 1));
     expect_origin(fixture.cache, key, row_of(key, 4, row), SHED_ORIGIN_REDIS);
+    move = reverse(move);
+    own_cluster_move(&cluster, &move);
+    cluster_down();
+}
+END_TEST
+
+enum needy { GET, INVALIDATE, LOCK, NEEDY };
+
+/* A call whose script has two keys. */
+static enum shed_code call_needy(enum needy what, const char *key,
+                                 struct shed_lock *lock, uint64_t timeout_ms)
+{
+    struct shed_get_options o = SHED_GET_OPTIONS_INIT;
+    struct shed_value *value = NULL;
+    enum shed_code code;
+
+    if (what == INVALIDATE)
+        return shed_invalidate(fixture.cache, shed_str(key), timeout_ms, NULL);
+    if (what == LOCK)
+        return shed_lock_acquire(lock, timeout_ms, NULL);
+    o.timeout_ms = timeout_ms;
+    code = shed_get(fixture.cache, shed_str(key), &o, &value, NULL);
+    shed_value_unref(value);
+    return code;
+}
+
+/* Of its keys one is at the old node and the other nowhere, so that Redis asks
+ * to try again, and no time is long enough for that. */
+START_TEST(what_needs_two_keys_of_a_half_moved_slot_ends_by_its_deadline)
+{
+    enum { TIMEOUT_MS = 200, LATE_MS = 300 };
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_lock *lock;
+    struct own_move move;
+    uint64_t begin_ms;
+    long long before;
+    char key[16];
+
+    cluster_up();
+    move = of_key(0, key_of(0, 0, key));
+    ck_assert_int_eq(
+        shed_lock_open(fixture.client, shed_str(key), &o, &lock, NULL),
+        SHED_OK);
+    server_do(&cluster.node[0], "SET t:{%s} %s PX 60000", key, "strange");
+    server_do(&cluster.node[0], "SET lock:{%s} %s PX 60000", key, "strange");
+    own_cluster_begin_move(&cluster, &move);
+    before = count_errors("TRYAGAIN");
+    begin_ms = shed_now_ms();
+    ck_assert((call_needy((enum needy)_i, key, lock, scaled_ms(TIMEOUT_MS)) ==
+               SHED_OK) == (_i == GET));
+    ck_assert_uint_lt(shed_now_ms() - begin_ms,
+                      scaled_ms(TIMEOUT_MS + LATE_MS));
+    ck_assert_int_gt(count_errors("TRYAGAIN"), before);
+    while (own_cluster_move_key(&cluster, &move))
+        ;
+    own_cluster_end_move(&cluster, &move);
+    server_do(&cluster.node[1], "DEL lock:{%s}", key);
+    WAIT_FOR(call_needy((enum needy)_i, key, lock, 0) == SHED_OK);
+    shed_lock_close(lock);
     move = reverse(move);
     own_cluster_move(&cluster, &move);
     cluster_down();
@@ -439,6 +505,9 @@ int main(void)
     tcase_add_test(tc, a_moved_slot_is_asked_for_at_its_new_node);
     tcase_add_loop_test(
         tc, in_a_slot_that_is_half_way_the_newest_row_is_given_out, 0, 3);
+    tcase_add_loop_test(
+        tc, what_needs_two_keys_of_a_half_moved_slot_ends_by_its_deadline, 0,
+        NEEDY);
     tcase_add_loop_test(tc, a_load_in_a_slot_that_moves_publishes_nothing_old,
                         0, 2);
     tcase_add_test(tc, a_lock_is_held_while_its_slot_moves);

@@ -1,7 +1,7 @@
 /*
- * The flights of one cache: callers join and leave them, and make those that
- * there are not yet; changes of keys in Redis are passed on to them. What runs
- * one of them on the reactor thread is in flight_task.h.
+ * The flights of one cache. A caller joins the flight of its key, which is made
+ * if there is none, and may leave it. Flights are told of changed keys in
+ * Redis. What runs a flight on the reactor thread is in flight_task.h.
  */
 #ifndef SHED_FLIGHTS_H
 #define SHED_FLIGHTS_H
@@ -44,14 +44,14 @@ shed_flights_join(struct shed_flights *flights, const struct shed_key *key,
                   struct shed_aged aged, struct shed_caller *caller,
                   struct shed_post **starts, struct shed_error *err);
 
-/* Start flights: those that are started together load together. Any thread. */
+/* Start flights. Flights of one call load together. Any thread. */
 void shed_flights_start(struct shed_flights *flights, struct shed_post *starts);
 
-/* Load the key's value again in the background, if it still has this identity
- * (see shed_entry_identity; NULL: whatever it is) or is no longer fresh, unless
- * this process is at it already. Of all processes one does the work; this one
- * does not take part while its source's breaker refuses loads. It is done in
- * vain when memory is out. Any thread; not in a flight's step. */
+/* Load the key's value again in the background, unless this process does so
+ * already: if it still has this identity (see shed_entry_identity; NULL: any),
+ * or is no longer fresh. One of all processes does the work. This process takes
+ * no part while its source's breaker refuses loads, or without memory. Any
+ * thread; not in a flight's step. */
 void shed_flights_refresh(struct shed_flights *flights,
                           const struct shed_key *key,
                           const unsigned char *identity);

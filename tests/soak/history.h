@@ -23,7 +23,7 @@
 
 enum {
     SOAK_SHORT_KEYS = 12,
-    SOAK_KEYS = 20, /* those from here on have no row */
+    SOAK_KEYS = 20, /* keys from this number on have no row */
     SOAK_TAGS = 2,
     SOAK_VERSIONS = 1 << 15, /* of a key; their times are remembered */
     SOAK_TTL_MS = 400,
@@ -55,9 +55,10 @@ enum {
     SOAK_HEARD_MS = 1000
 };
 
-/* The keys are in two caches. Those of the long one are invalidated with tags
- * alone, and one process reads each, which does not write it: what that does
- * not hear of stays in Redis for longer than it may need to hear of it. */
+/* The keys are in two caches. A key of the long one is invalidated with tags
+ * alone, and read by one process, which is not its writer. If that process
+ * misses an invalidation, the old row is in Redis for longer than a process may
+ * take to hear of one. */
 enum soak_cache { SOAK_SHORT, SOAK_LONG, SOAK_CACHES };
 
 static inline enum soak_cache soak_cache_of(unsigned key)
@@ -76,7 +77,7 @@ static inline unsigned soak_tag_of(unsigned key)
     return key / SOAK_WORKERS % SOAK_TAGS;
 }
 
-/* Keys that one call invalidates: those of a cache with a tag, or all. */
+/* Keys that one call invalidates: a cache's keys with a tag, or all of them. */
 struct soak_tag {
     enum soak_cache cache;
     unsigned tag; /* SOAK_TAGS: all */
@@ -94,8 +95,8 @@ struct soak_key {
     /* The newest that was in the database when an invalidation, or an expiry,
      * was sent that has succeeded since. */
     atomic_uint told, expired;
-    /* The same for invalidations of a tag of the key: of one that may not
-     * have been heard of everywhere yet, and of those that must have been. */
+    /* The same for invalidations of a tag of the key: of the newest, and of the
+     * newest that every process must have heard of. */
     atomic_uint grouped, heard;
     _Atomic uint64_t grouped_ms; /* when that was over */
     /* A put of this version may still be carried out, however old it is by
@@ -141,8 +142,8 @@ struct soak_history {
      */
     uint64_t heard_ms;
     uint64_t ttl_ms[SOAK_CACHES]; /* set at the beginning */
-    /* Until then a server that takes the place of another one may lack what
-     * that has confirmed; UINT64_MAX: its clients cannot know it yet. */
+    /* Until then a new primary may lack what the former one has confirmed;
+     * UINT64_MAX: its clients cannot know of it yet. */
     _Atomic uint64_t lacking_until_ms;
     _Atomic uint64_t lacked; /* reads that such a server has answered */
     _Atomic enum soak_writes writes_now;

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "cache/get.h"
-#include "redis/frame.h"
+#include "wire/frame.h"
 
 /* Keys of one MGET, which blocks the server for as long as it takes. */
 #define TOGETHER_MAX 100

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "cli/server.h"
-#include "redis/address.h"
-#include "redis/sentinel.h"
+#include "wire/address.h"
+#include "wire/sentinel.h"
 
 /* From where on a value is reported. */
 #define BEHIND_BYTES (1 << 20)

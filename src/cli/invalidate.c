@@ -12,7 +12,7 @@
 #include "cli/caches.h"
 #include "cli/entry_view.h"
 #include "cli/walk.h"
-#include "redis/script.h"
+#include "wire/script.h"
 
 #define PIPELINE 1000
 

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "cli/rate.h"
 #include "cli/server.h"
-#include "redis/address.h"
+#include "wire/address.h"
 
 /* A command follows two redirections at once, as when a slot has moved, and the
  * next is being moved. From then on it waits before each. */

@@ -13,8 +13,8 @@
 #include "cli/cli.h"
 #include "cli/text.h"
 #include "client/cluster_map.h"
-#include "redis/reply.h"
-#include "redis/wire.h"
+#include "wire/reply.h"
+#include "wire/wire.h"
 
 struct cli_redis;
 

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "redis/address.h"
+#include "wire/address.h"
 #include "redis/dial.h"
 #include "redis/lookup.h"
 

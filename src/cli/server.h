@@ -8,8 +8,8 @@
 #include <stdarg.h>
 
 #include "cli/cli.h"
-#include "redis/reply.h"
-#include "redis/wire.h"
+#include "wire/reply.h"
+#include "wire/wire.h"
 
 struct cli_server {
     const struct cli_call *call;

@@ -27,7 +27,7 @@
 #include "base/latch.h"
 #include "client/cluster_map.h"
 #include "client/scout.h"
-#include "redis/address.h"
+#include "wire/address.h"
 
 /* How long a server without slots is kept: calls may be under way to it, and
  * its slots may come back. */

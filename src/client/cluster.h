@@ -13,7 +13,7 @@
 
 #include <snowshed/snowshed.h>
 
-#include "redis/reply.h"
+#include "wire/reply.h"
 #include "redis/server.h"
 
 struct shed_cluster;

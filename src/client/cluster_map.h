@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #include "base/hash_tag.h"
-#include "redis/reply.h"
+#include "wire/reply.h"
 
 /* At a time. */
 #define SHED_CLUSTER_NODES_MAX ((size_t)512)

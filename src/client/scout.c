@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "redis/address.h"
+#include "wire/address.h"
 #include "redis/pipe.h"
 
 struct shed_scout {

@@ -8,7 +8,7 @@
 #include <snowshed/snowshed.h>
 
 #include "redis/reactor.h"
-#include "redis/reply.h"
+#include "wire/reply.h"
 
 struct shed_address;
 struct shed_scout;

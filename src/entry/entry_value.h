@@ -7,7 +7,7 @@
 #include "base/stats.h"
 #include "entry/entry.h"
 #include "entry/freshness.h"
-#include "redis/reply.h"
+#include "wire/reply.h"
 
 /* Make a value of the entry in a reply, at now_ms by the server's clock; 0:
  * that is not known. The reply is taken over on success. *times says when the

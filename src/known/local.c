@@ -34,7 +34,7 @@
 #include "base/map.h"
 #include "base/mutex.h"
 #include "base/value.h"
-#include "redis/reply.h"
+#include "wire/reply.h"
 
 #define SHARDS ((size_t)16)
 /* A drop makes all rows that are being read of keys with its number be refused,

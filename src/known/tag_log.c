@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "base/latch.h"
 #include "base/mutex.h"
-#include "redis/frame.h"
+#include "wire/frame.h"
 
 /* Members of one read: a long log holds up neither Redis nor the reactor. */
 #define CHUNK 500

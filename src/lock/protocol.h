@@ -12,7 +12,7 @@
 
 #include <snowshed/lock.h>
 
-#include "redis/script.h"
+#include "wire/script.h"
 #include "client/client.h"
 
 #define SHED_TOKEN_BYTES 16

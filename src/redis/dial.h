@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "redis/conn.h"
+#include "wire/conn.h"
 #include "redis/gate.h"
 
 /*

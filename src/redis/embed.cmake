@@ -43,7 +43,7 @@ foreach(file ${SCRIPTS})
     "     \"${sha1}\"},\n")
 endforeach()
 file(WRITE ${OUT} "/* Made by embed.cmake. */
-#include \"redis/script.h\"
+#include \"wire/script.h\"
 
 ${arrays}const struct shed_script_text shed_script_texts[SHED_SCRIPTS] = {
 ${rows}};

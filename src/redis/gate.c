@@ -21,7 +21,7 @@
 #include "base/error.h"
 #include "base/mutex.h"
 #include "base/random.h"
-#include "redis/address.h"
+#include "wire/address.h"
 
 struct shed_gate {
     /* set at creation */

@@ -27,7 +27,7 @@
 #include <snowshed/snowshed.h>
 
 #include "base/breaker.h"
-#include "redis/reply.h"
+#include "wire/reply.h"
 
 enum shed_health_state {
     SHED_HEALTH_UP,     /* nothing speaks against it */

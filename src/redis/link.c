@@ -19,7 +19,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "redis/address.h"
+#include "wire/address.h"
 #include "redis/gate.h"
 #include "redis/shared.h"
 

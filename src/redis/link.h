@@ -16,7 +16,7 @@
 #include <snowshed/snowshed.h>
 
 #include "redis/gate.h"
-#include "redis/script.h"
+#include "wire/script.h"
 #include "redis/shared.h"
 
 struct shed_link;

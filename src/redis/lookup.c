@@ -18,7 +18,7 @@
 #include "base/error.h"
 #include "base/mutex.h"
 #include "base/thread.h"
-#include "redis/sentinel.h"
+#include "wire/sentinel.h"
 
 struct shed_lookup {
     /* set at creation */

@@ -8,7 +8,7 @@
 
 #include <netdb.h>
 
-#include "redis/address.h"
+#include "wire/address.h"
 #include "redis/reactor.h"
 
 struct shed_lookup;

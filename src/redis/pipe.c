@@ -14,9 +14,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/random.h"
-#include "redis/conn.h"
+#include "wire/conn.h"
 #include "redis/lookup.h"
-#include "redis/script.h"
+#include "wire/script.h"
 
 enum state {
     PIPE_NEW,        /* not opened yet */

@@ -14,7 +14,7 @@
 
 #include "redis/call.h"
 #include "redis/reactor.h"
-#include "redis/wire.h"
+#include "wire/wire.h"
 
 struct shed_pipe;
 

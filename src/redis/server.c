@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "redis/address.h"
+#include "wire/address.h"
 
 static enum shed_standing standing_of(const struct shed_error *why)
 {

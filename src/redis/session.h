@@ -23,7 +23,7 @@
 #include "redis/acks.h"
 #include "redis/lacks.h"
 #include "redis/pipe.h"
-#include "redis/script.h"
+#include "wire/script.h"
 #include "redis/server_run.h"
 
 /* The id by which others name this process: hexadecimal digits. */

@@ -20,7 +20,7 @@
 
 #include "base/latch.h"
 #include "base/mutex.h"
-#include "redis/conn.h"
+#include "wire/conn.h"
 #include "redis/dial.h"
 
 struct shed_shared {

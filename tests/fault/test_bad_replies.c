@@ -6,7 +6,7 @@
 
 #include <snowshed/lock.h>
 
-#include "redis/script.h"
+#include "wire/script.h"
 #include "support/bare.h"
 #include "support/fixture.h"
 

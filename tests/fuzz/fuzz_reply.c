@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "fuzz/stream.h"
-#include "redis/address.h"
-#include "redis/setup.h"
+#include "wire/address.h"
+#include "wire/setup.h"
 
 #define DEPTH_MAX 16
 /* Of one reply: what frame.c admits, and what the parser keeps beside it. */

@@ -12,7 +12,7 @@
 
 #include "base/uri.h"
 #include "mysql/uri.h"
-#include "redis/address.h"
+#include "wire/address.h"
 
 /* The text always begins with the form's scheme. */
 static const struct shed_uri_form forms[] = {

@@ -1,5 +1,5 @@
 /* Bytes as the replies on one connection: bounded, then parsed, as
- * src/redis/wire.c does with what it receives. */
+ * src/wire/wire.c does with what it receives. */
 #ifndef FUZZ_STREAM_H
 #define FUZZ_STREAM_H
 
@@ -8,8 +8,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "redis/frame.h"
-#include "redis/reply.h"
+#include "wire/frame.h"
+#include "wire/reply.h"
 
 struct stream {
     struct shed_frame frame;

@@ -10,7 +10,7 @@
 #include <snowshed/stats.h>
 
 #include "client/client.h"
-#include "redis/address.h"
+#include "wire/address.h"
 #include "support/bare.h"
 #include "support/answers.h"
 #include "support/child.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "redis/script.h"
+#include "wire/script.h"
 #include "redis/session.h"
 #include "support/server.h"
 #include "support/testing.h"

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "entry/entry.h"
-#include "redis/script.h"
+#include "wire/script.h"
 #include "support/server.h"
 #include "support/testing.h"
 

@@ -4,8 +4,8 @@
 #ifndef CONN_FIXTURE_H
 #define CONN_FIXTURE_H
 
-#include "redis/conn.h"
-#include "redis/script.h"
+#include "wire/conn.h"
+#include "wire/script.h"
 #include "support/greeting.h"
 #include "support/testing.h"
 

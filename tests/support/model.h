@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "entry/entry.h"
-#include "redis/script.h"
+#include "wire/script.h"
 
 #define MODEL_KEYS 8
 #define MODEL_PROCESSES 64

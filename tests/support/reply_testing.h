@@ -5,7 +5,7 @@
 #include <hiredis/hiredis.h>
 #include <string.h>
 
-#include "redis/reply.h"
+#include "wire/reply.h"
 #include "support/testing.h"
 
 /* Free it with shed_reply_free. */

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/un.h>
 
-#include "redis/address.h"
+#include "wire/address.h"
 #include "support/testing.h"
 
 static struct shed_address *parse(const char *uri)

@@ -1,6 +1,6 @@
 /* frame: every possible reply passes, in pieces of any length; a reply that no
  * command asks for is refused as soon as its head has arrived. */
-#include "redis/frame.h"
+#include "wire/frame.h"
 
 #include <stdio.h>
 #include <stdlib.h>

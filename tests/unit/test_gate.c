@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "redis/address.h"
+#include "wire/address.h"
 #include "support/bare.h"
 #include "support/reply_testing.h"
 #include "support/testing.h"

@@ -10,7 +10,7 @@
 
 #include "base/value.h"
 #include "known/local.h"
-#include "redis/reply.h"
+#include "wire/reply.h"
 #include "support/testing.h"
 
 enum { SHARDS = 16, KEYS = 40, AMPLE_BYTES = 1 << 20, TTL_MS = 1000 };

@@ -1,10 +1,10 @@
 /* What sentinels say is believed if more than half of all say it. */
-#include "redis/sentinel.h"
+#include "wire/sentinel.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "redis/address.h"
+#include "wire/address.h"
 #include "support/testing.h"
 
 /* Each letter is a server that a sentinel names; '-': no answer. */

@@ -1,5 +1,5 @@
 /* server_clock: the estimate stays within the bounds of all answers. */
-#include "redis/server_clock.h"
+#include "wire/server_clock.h"
 
 #include "support/testing.h"
 

@@ -10,8 +10,8 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
-#include "redis/tls.h"
-#include "redis/wire.h"
+#include "wire/tls.h"
+#include "wire/wire.h"
 #include "support/bare.h"
 #include "support/certificates.h"
 #include "support/testing.h"

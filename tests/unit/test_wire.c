@@ -1,5 +1,5 @@
 /* wire: the bytes of a command are those that hiredis would send. */
-#include "redis/wire.h"
+#include "wire/wire.h"
 
 #include <hiredis/hiredis.h>
 #include <stdlib.h>

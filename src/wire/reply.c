@@ -1,6 +1,6 @@
 /* Replies: thin accessors over redisReply, and the table of what Redis's errors
  * mean. Its one invariant: a reply of an unexpected type reads as no value. */
-#include "redis/reply.h"
+#include "wire/reply.h"
 
 #include <hiredis/hiredis.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* The bounds of replies. Its one invariant: no sum here can overflow, because
  * the stream ends at a number over its limit. */
-#include "redis/frame.h"
+#include "wire/frame.h"
 
 #include <string.h>
 

@@ -5,8 +5,8 @@
  * A server that connections share, and a connection, of which one thread may
  * write while another one reads.
  */
-#ifndef SHED_REDIS_TLS_H
-#define SHED_REDIS_TLS_H
+#ifndef SHED_WIRE_TLS_H
+#define SHED_WIRE_TLS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* The parts of a Redis URI, and the socket address that its host name resolves
  * to. Its one invariant: the text that reasons show contains neither user nor
  * password. */
-#include "redis/address.h"
+#include "wire/address.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/latch.h"
-#include "redis/tls.h"
+#include "wire/tls.h"
 
 enum {
     DEFAULT_PORT = 6379,

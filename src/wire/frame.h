@@ -5,8 +5,8 @@
  *
  * Pure. The only thing it knows about RESP is where the lengths are.
  */
-#ifndef SHED_REDIS_FRAME_H
-#define SHED_REDIS_FRAME_H
+#ifndef SHED_WIRE_FRAME_H
+#define SHED_WIRE_FRAME_H
 
 #include <stdbool.h>
 #include <stddef.h>

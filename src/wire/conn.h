@@ -11,8 +11,8 @@
  * link, `wire.out` to whichever thread sends, the rest to the one that
  * receives. Each function below says which parts it touches.
  */
-#ifndef SHED_REDIS_CONN_H
-#define SHED_REDIS_CONN_H
+#ifndef SHED_WIRE_CONN_H
+#define SHED_WIRE_CONN_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,8 +20,8 @@
 
 #include <snowshed/snowshed.h>
 
-#include "redis/setup.h"
-#include "redis/wire.h"
+#include "wire/setup.h"
+#include "wire/wire.h"
 
 /* Replies that may be expected at a time; further calls are refused. A power
  * of two, because the ring counts with a mask. */

@@ -4,12 +4,12 @@
  * refused AUTH or SELECT it would be executed as another user, or in another
  * database. Pure.
  */
-#ifndef SHED_REDIS_SETUP_H
-#define SHED_REDIS_SETUP_H
+#ifndef SHED_WIRE_SETUP_H
+#define SHED_WIRE_SETUP_H
 
 #include <stdbool.h>
 
-#include "redis/wire.h"
+#include "wire/wire.h"
 
 #define SHED_SETUP_MAX 4
 

@@ -11,8 +11,8 @@
  * spoil what a quick one has told: it moves the estimate by a millisecond,
  * which makes up for a server's clock that runs faster than ours.
  */
-#ifndef SHED_SERVER_CLOCK_H
-#define SHED_SERVER_CLOCK_H
+#ifndef SHED_WIRE_SERVER_CLOCK_H
+#define SHED_WIRE_SERVER_CLOCK_H
 
 #include <stdatomic.h>
 #include <stdint.h>

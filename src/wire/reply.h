@@ -1,6 +1,6 @@
 /* Replies from Redis, without the header of the parser. */
-#ifndef SHED_REDIS_REPLY_H
-#define SHED_REDIS_REPLY_H
+#ifndef SHED_WIRE_REPLY_H
+#define SHED_WIRE_REPLY_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,7 +2,7 @@
  * to answer one call with another's reply after a timeout, to close foreign
  * descriptors after a failed reconnect, and to raise SIGPIPE. Its formatting
  * was a quarter of the instructions of a hit. */
-#include "redis/wire.h"
+#include "wire/wire.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "redis/tls.h"
+#include "wire/tls.h"
 
 /* What one read can bring. The room for it belongs to the connection: it would
  * not fit on a caller's stack (STACK_BYTES in base/thread.c). */

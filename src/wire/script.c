@@ -1,6 +1,6 @@
 /* Calls of scripts: by digest, and by text if the server does not know the
  * script. */
-#include "redis/script.h"
+#include "wire/script.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Sentinels. Its one invariant: an answer that fewer than half of all sentinels
  * give is never believed, whether or not the others answer. */
-#include "redis/sentinel.h"
+#include "wire/sentinel.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "redis/conn.h"
+#include "wire/conn.h"
 
 /* A sentinel that is being asked. */
 struct question {

@@ -30,14 +30,14 @@
  * tells. A script that the server has lost (NOSCRIPT) was not executed: the
  * call goes once more, by text, behind what was queued meanwhile.
  */
-#include "redis/conn.h"
+#include "wire/conn.h"
 
 #include <assert.h>
 #include <poll.h>
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "redis/script.h"
+#include "wire/script.h"
 
 #define FIRST_CALLS ((size_t)64)
 

@@ -6,17 +6,17 @@
  * because bytes that still arrive must not be taken for the answer to another
  * command.
  */
-#ifndef SHED_REDIS_WIRE_H
-#define SHED_REDIS_WIRE_H
+#ifndef SHED_WIRE_WIRE_H
+#define SHED_WIRE_WIRE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
 #include <snowshed/snowshed.h>
 
-#include "redis/address.h"
-#include "redis/frame.h"
-#include "redis/reply.h"
+#include "wire/address.h"
+#include "wire/frame.h"
+#include "wire/reply.h"
 
 /* The arguments of one command; borrowed until the command is formatted. */
 #define SHED_ARGS_MAX 17

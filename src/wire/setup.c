@@ -2,7 +2,7 @@
  * command has been answered: AUTH and SELECT without an error, ROLE with a
  * primary's reply and TIME with a time, or these with an error that names them.
  */
-#include "redis/setup.h"
+#include "wire/setup.h"
 
 #include <assert.h>
 #include <string.h>

@@ -12,7 +12,7 @@
  *
  * TLS 1.2 may renegotiate, which could change who the peer is: it is refused.
  */
-#include "redis/tls.h"
+#include "wire/tls.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Where a server is, and as which user to connect: the parsed URI, and the
  * socket address that it resolves to. */
-#ifndef SHED_REDIS_ADDRESS_H
-#define SHED_REDIS_ADDRESS_H
+#ifndef SHED_WIRE_ADDRESS_H
+#define SHED_WIRE_ADDRESS_H
 
 #include <netdb.h>
 #include <pthread.h>
@@ -14,8 +14,8 @@
 
 #include "base/mutex.h"
 #include "base/uri.h"
-#include "redis/reply.h"
-#include "redis/server_clock.h"
+#include "wire/reply.h"
+#include "wire/server_clock.h"
 
 /* In a URI. */
 #define SHED_SENTINELS_MAX ((size_t)15)

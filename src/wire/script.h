@@ -1,14 +1,14 @@
 /* The Lua scripts, embedded by the build, and how they are called. Each call
  * has a number, which comes back with its reply, so that the reply to another
  * call is not taken for its own, whatever is between us and the server. */
-#ifndef SHED_REDIS_SCRIPT_H
-#define SHED_REDIS_SCRIPT_H
+#ifndef SHED_WIRE_SCRIPT_H
+#define SHED_WIRE_SCRIPT_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "redis/reply.h"
-#include "redis/wire.h"
+#include "wire/reply.h"
+#include "wire/wire.h"
 
 /* One for each .lua file that is a script. The build generates the texts in
  * this order. */

@@ -8,15 +8,15 @@
  * support for Redis Sentinel") believe the first sentinel that answers. As they
  * demand, ROLE is asked on each connection to the server (setup.h).
  */
-#ifndef SHED_REDIS_SENTINEL_H
-#define SHED_REDIS_SENTINEL_H
+#ifndef SHED_WIRE_SENTINEL_H
+#define SHED_WIRE_SENTINEL_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
 #include <snowshed/snowshed.h>
 
-#include "redis/reply.h"
+#include "wire/reply.h"
 
 /* For how long sentinels are waited for that do not answer. */
 #define SHED_SENTINELS_ASK_MS ((uint64_t)1000)

@@ -357,6 +357,25 @@ enum shed_code shed_async_check(const struct shed_then *then,
     return SHED_OK;
 }
 
+void shed_async_start_part(struct shed_pending *whole,
+                           struct shed_pending *part)
+{
+    part->async = whole->async;
+    shed_async_hold(part->async);
+    if (whole->is_stopped)
+        mark_stopped(part, whole->code, shed_error_kept(whole->why));
+    part->step(part, SHED_ASYNC_START);
+}
+
+void shed_async_stop_part(const struct shed_pending *whole,
+                          struct shed_pending *part)
+{
+    if (part->is_ended) /* and is handed over in a moment */
+        return;
+    mark_stopped(part, whole->code, shed_error_kept(whole->why));
+    part->step(part, SHED_ASYNC_STOP);
+}
+
 enum shed_code shed_async_submit(struct shed_async *a, struct shed_pending *p,
                                  const struct shed_then *then,
                                  struct shed_pending **out,
@@ -366,7 +385,6 @@ enum shed_code shed_async_submit(struct shed_async *a, struct shed_pending *p,
 
     if (atomic_fetch_add(&a->calls, p->weight) + p->weight > limit) {
         (void)atomic_fetch_sub(&a->calls, p->weight);
-        free(p);
         return shed_fail(err, SHED_EBUSY,
                          "%llu keys of asynchronous calls are under way, or "
                          "would be (see the cache's async_limit)",

@@ -79,7 +79,7 @@ SHED_MUST_CHECK enum shed_code shed_async_check(const struct shed_then *then,
 
 /* Begin a call whose own fields are set, and tell it to the program in *out,
  * unless that is NULL. Any thread. Returns: SHED_OK; SHED_EBUSY: there are too
- * many, and it is freed. */
+ * many, and it remains the caller's. */
 SHED_MUST_CHECK enum shed_code shed_async_submit(struct shed_async *async,
                                                  struct shed_pending *pending,
                                                  const struct shed_then *then,
@@ -99,6 +99,14 @@ void shed_async_set_due(struct shed_pending *pending, uint64_t at_ms);
 void shed_async_learn(struct shed_pending *pending);
 void shed_async_unlearn(struct shed_pending *pending);
 
+/* For a call that is made of several: begin a part of it, whose then has no
+ * queue, in this turn of the loop; or end a part, because the whole is_stopped.
+ */
+void shed_async_start_part(struct shed_pending *whole,
+                           struct shed_pending *part);
+void shed_async_stop_part(const struct shed_pending *whole,
+                          struct shed_pending *part);
+
 /* In a step with LEARNT: NULL, or why the log could not be read. */
 const struct shed_error *shed_async_learnt(const struct shed_async *async);
 
@@ -114,7 +122,6 @@ struct shed_async_read;
 struct shed_asker {
     struct shed_node node;
     struct shed_async_read *read; /* NULL: none is under way */
-    size_t index;                 /* its owner's */
 };
 
 /* Send GET for a key at the end of this turn of the loop. Askers that may share

@@ -1,5 +1,5 @@
 /*
- * Gets that do not block. What they do is what get.c and get_slow.c do; here
+ * A get that does not block. What it does is what get.c and get_slow.c do; here
  * the steps follow events instead of waits. Its invariant: a get ends when no
  * GET and no flight refers to it.
  *
@@ -23,33 +23,20 @@
 enum phase {
     NEW,
     LEARNING,  /* the log of tags is read before its GETs are sent */
-    LOOKING,   /* its GETs are under way */
-    FLYING,    /* its flights, and perhaps the GETs of the soft timeout */
-    ANSWERED,  /* they have answered; or the log is read to judge that */
-    LAST_LOOK, /* the GETs after a load that failed */
+    LOOKING,   /* its GET is under way */
+    FLYING,    /* its flight, and perhaps the GET of the soft timeout */
+    ANSWERED,  /* that has answered; or the log is read to judge the answer */
+    LAST_LOOK, /* the GET after a load that failed */
     OVER
-};
-
-/* Of a get of many keys; arrays of its count. */
-struct many {
-    struct get *get;
-    struct shed_item *items;   /* the program's */
-    struct shed_error *errors; /* the same, or NULL */
-    struct shed_key *keys;
-    struct shed_look *looks;
-    struct shed_caller *callers;
-    size_t count;
-    struct shed_asker askers[]; /* their indices count from 1 */
 };
 
 struct get {
     struct shed_pending pending; /* first */
-    struct many *many;           /* NULL: it has one key */
-    struct shed_latch latch;     /* of the flights */
+    struct shed_latch latch;     /* of the flight */
     uint64_t start_us;
     uint32_t timeout_ms, soft_timeout_ms;
-    uint32_t reads;  /* under way */
-    uint32_t misses; /* see shed_slow_begin */
+    bool is_miss; /* see shed_slow_begin */
+    bool is_part; /* of a get of many keys, which counts it */
     unsigned char phase;
     bool is_softly; /* FLYING: until the soft timeout */
     bool has_rule;  /* of its own, before the key */
@@ -79,21 +66,7 @@ static struct get *get_of(struct shed_pending *pending)
 
 static struct get *owner_of(struct shed_asker *asker)
 {
-    if (asker->index == 0)
-        return shed_container_of(asker, struct get, asker);
-    return shed_container_of(asker - (asker->index - 1), struct many, askers[0])
-        ->get;
-}
-
-/* Which of its keys it asks for. */
-static size_t index_of(const struct shed_asker *asker)
-{
-    return asker->index > 0 ? asker->index - 1 : 0;
-}
-
-static struct shed_asker *asker_at(struct get *g, size_t i)
-{
-    return g->many != NULL ? &g->many->askers[i] : &g->asker;
+    return shed_container_of(asker, struct get, asker);
 }
 
 static void open_view(struct get *g, struct view *v)
@@ -119,13 +92,6 @@ static void open_view(struct get *g, struct view *v)
                                .size = g->key_size};
     v->item =
         (struct shed_item){.value = g->pending.value, .code = g->pending.code};
-    if (g->many != NULL) {
-        const struct many *m = g->many;
-        v->terms.errors = m->errors;
-        v->gets = (struct shed_gets){m->items,   m->keys,  m->looks,
-                                     m->callers, m->count, &v->terms};
-        return;
-    }
     v->gets = (struct shed_gets){&v->item,   &v->key, &g->look,
                                  &g->caller, 1,       &v->terms};
 }
@@ -149,55 +115,25 @@ static void drop_look(struct shed_look *look)
     *look = (struct shed_look){.value = NULL};
 }
 
-static void leave_reads(struct get *g, const struct view *v)
-{
-    for (size_t i = 0; i < v->gets.count; i++)
-        shed_async_leave(asker_at(g, i));
-    g->reads = 0;
-}
-
 static void count_end(struct get *g, const struct view *v)
 {
     struct shed_counters *c = &v->cache->counters;
     uint64_t us = shed_now_us() - g->start_us;
 
-    if (g->misses == 0 && v->item.code == SHED_OK)
+    if (!g->is_miss && v->item.code == SHED_OK)
         shed_histogram_add(&c->hit_us, us);
-    else if (g->misses > 0 && !g->only_cached)
+    else if (g->is_miss && !g->only_cached)
         shed_histogram_add(&c->miss_us, us);
     shed_count_code(c, v->item.code);
 }
 
-static void destroy_many(struct many *m)
-{
-    for (size_t i = 0; m->callers != NULL && i < m->count; i++)
-        free(m->callers[i].why);
-    free(m->keys);
-    free(m->looks);
-    free(m->callers);
-    free(m);
-}
-
-static void finish_many(struct get *g, struct view *v)
-{
-    struct shed_error why;
-
-    v->item.code = shed_get_conclude(v->cache, &v->gets, &why);
-    if (v->item.code != SHED_OK)
-        g->pending.why = shed_error_keep(&why);
-    destroy_many(g->many);
-}
-
 static void finish(struct get *g, struct view *v)
 {
-    if (g->misses > 0)
-        shed_slow_end(v->cache, &v->gets, g->misses);
+    if (g->is_miss)
+        shed_slow_end(v->cache, &v->gets, 1);
     g->phase = OVER;
-    if (g->many != NULL) {
-        finish_many(g, v);
-        return;
-    }
-    count_end(g, v);
+    if (!g->is_part)
+        count_end(g, v);
     g->pending.why = g->caller.why;
 }
 
@@ -207,25 +143,18 @@ static void stop(struct get *g, struct view *v)
     if (g->is_learning)
         shed_async_unlearn(&g->pending);
     g->is_learning = false;
-    leave_reads(g, v);
+    shed_async_leave(&g->asker);
     if (g->phase == FLYING) {
         shed_slow_leave_all(v->cache, &v->gets, &g->latch);
         return; /* it is answered in a moment */
     }
-    shed_count(&v->cache->counters.misses_ended, g->misses);
-    for (size_t i = 0; i < v->gets.count; i++) {
-        struct shed_item *item = &v->gets.items[i];
-        const struct shed_caller *caller = &v->gets.callers[i];
-        drop_look(&v->gets.looks[i]);
-        shed_value_unref(caller->latch != NULL ? caller->value : NULL);
-        shed_value_unref(item->value);
-        item->value = NULL;
-        item->code = g->pending.code;
-    }
-    if (g->many != NULL)
-        destroy_many(g->many);
-    else
-        free(g->caller.why);
+    shed_count(&v->cache->counters.misses_ended, g->is_miss);
+    drop_look(&g->look);
+    shed_value_unref(g->caller.latch != NULL ? g->caller.value : NULL);
+    free(g->caller.why);
+    shed_value_unref(v->item.value);
+    v->item.value = NULL;
+    v->item.code = g->pending.code;
     g->phase = OVER;
 }
 
@@ -239,41 +168,32 @@ static void learn(struct get *g, const struct view *v, enum phase phase)
     shed_async_set_due(&g->pending, v->terms.deadline_ms);
 }
 
-/* Ask Redis for item i. Returns: false: there is nothing to wait for. */
-static bool ask(struct get *g, struct view *v, size_t i, bool is_second)
+/* Ask Redis for the key. Returns: false: there is nothing to wait for. */
+static bool ask(struct get *g, struct view *v, bool is_second)
 {
-    const struct shed_key *key = &v->gets.keys[i];
-    struct shed_look *look = &v->gets.looks[i];
     struct shed_error why;
     bool may_share;
 
-    shed_look_begin(v->cache, key, look);
-    if (look->is_missed && !shed_cache_takes_local(v->cache))
+    shed_look_begin(v->cache, &v->key, &g->look);
+    if (g->look.is_missed && !shed_cache_takes_local(v->cache))
         return false; /* whatever GET would find is of no use */
-    may_share = !is_second && shed_look_may_share(v->cache, &v->terms, look);
-    if (!shed_async_ask(g->pending.async, asker_at(g, i), key, may_share)) {
-        (void)shed_fail(&why, SHED_ENOMEM, "out of memory for a read");
-        if (!is_second)
-            shed_get_fail(&v->gets, i, &why);
-        return false;
-    }
-    g->reads++;
-    return true;
+    may_share =
+        !is_second && shed_look_may_share(v->cache, &v->terms, &g->look);
+    if (shed_async_ask(g->pending.async, &g->asker, &v->key, may_share))
+        return true;
+    (void)shed_fail(&why, SHED_ENOMEM, "out of memory for a read");
+    if (!is_second)
+        shed_get_fail(&v->gets, 0, &why);
+    return false;
 }
 
-/* GET once more what may have an old value. Returns: whether to wait. */
-static bool look_again(struct get *g, struct view *v, bool is_soft)
+/* GET once more, if there may be an old value. Returns: whether to wait. */
+static bool look_again(struct get *g, struct view *v)
 {
-    for (size_t i = 0; i < v->gets.count; i++) {
-        const struct shed_item *item = &v->gets.items[i];
-        if ((shed_get_is_miss(item) || !is_soft) &&
-            shed_slow_may_have_old(v->cache, &v->gets, i))
-            (void)ask(g, v, i, true);
-    }
-    return g->reads > 0;
+    return shed_slow_may_have_old(v->cache, &v->gets, 0) && ask(g, v, true);
 }
 
-/* ------------------------------------------------------------- the flights */
+/* -------------------------------------------------------------- the flight */
 
 static void on_answered(struct shed_latch *latch)
 {
@@ -285,11 +205,9 @@ static void on_answered(struct shed_latch *latch)
 static void fly(struct get *g, struct view *v)
 {
     const struct shed_terms *terms = &v->terms;
-    bool may_look = false;
+    bool may_look = shed_slow_may_have_old(v->cache, &v->gets, 0);
 
-    for (size_t i = 0; i < v->gets.count; i++)
-        may_look |= shed_slow_may_have_old(v->cache, &v->gets, i);
-    shed_latch_init(&g->latch, shed_slow_misses(&v->gets));
+    shed_latch_init(&g->latch, 1);
     g->latch.on_zero = on_answered;
     g->phase = FLYING;
     g->is_softly = terms->soft_deadline_ms < terms->deadline_ms;
@@ -306,14 +224,14 @@ static void leave_softly(struct get *g, struct view *v)
 {
     g->is_softly = false;
     shed_async_set_due(&g->pending, v->terms.deadline_ms);
-    if (!look_again(g, v, true))
+    if (!look_again(g, v))
         shed_slow_leave_old(v->cache, &v->gets, &g->latch, UINT64_MAX);
 }
 
 static void look_last(struct get *g, struct view *v)
 {
     g->phase = LAST_LOOK;
-    if (look_again(g, v, false))
+    if (look_again(g, v))
         shed_async_set_due(&g->pending, v->terms.deadline_ms);
     else
         finish(g, v);
@@ -331,7 +249,7 @@ static void take_answers(struct get *g, struct view *v,
 
 static void answered(struct get *g, struct view *v)
 {
-    leave_reads(g, v);
+    shed_async_leave(&g->asker);
     if (shed_slow_needs_log(v->cache, &v->gets))
         learn(g, v, ANSWERED);
     else
@@ -346,8 +264,8 @@ static void looked(struct get *g, struct view *v)
         learn(g, v, LEARNING);
         return;
     }
-    g->misses = (uint32_t)shed_slow_begin(v->cache, &v->gets);
-    if (g->misses == 0)
+    g->is_miss = shed_slow_begin(v->cache, &v->gets) > 0;
+    if (!g->is_miss)
         finish(g, v);
     else if (shed_slow_misses(&v->gets) > 0)
         fly(g, v);
@@ -355,42 +273,21 @@ static void looked(struct get *g, struct view *v)
         look_last(g, v);
 }
 
-/* Until when to wait for the GETs. */
-static void set_look_due(struct get *g, struct view *v)
-{
-    uint64_t until_ms = 0;
-
-    for (size_t i = 0; i < v->gets.count; i++) {
-        uint64_t one_ms =
-            shed_look_until_ms(v->cache, &v->gets.keys[i], &v->terms);
-        until_ms = one_ms > until_ms ? one_ms : until_ms;
-    }
-    shed_async_set_due(&g->pending, until_ms);
-}
-
 static void look(struct get *g, struct view *v)
 {
-    bool is_again = g->must_learn;
-
     g->phase = LOOKING;
     g->must_learn = false;
-    for (size_t i = 0; i < v->gets.count; i++)
-        if (shed_get_is_miss(&v->gets.items[i]) &&
-            (!is_again || v->gets.looks[i].must_learn) &&
-            (g->many != NULL ||
-             shed_get_looks_first(v->cache, &v->terms, &v->gets.keys[i])))
-            (void)ask(g, v, i, false);
-    if (g->reads > 0)
-        set_look_due(g, v);
+    if (shed_get_looks_first(v->cache, &v->terms, &v->key) && ask(g, v, false))
+        shed_async_set_due(&g->pending,
+                           shed_look_until_ms(v->cache, &v->key, &v->terms));
     else
         looked(g, v);
 }
 
 static void start(struct get *g, struct view *v)
 {
-    for (size_t i = 0; i < v->gets.count; i++)
-        v->gets.items[i].value = shed_look_near(
-            v->cache, &v->gets.keys[i], v->terms.rule, v->terms.only_cached);
+    v->item.value =
+        shed_look_near(v->cache, &v->key, v->terms.rule, v->terms.only_cached);
     if (v->item.value != NULL)
         g->phase = OVER;
     else if (v->cache->tag_log != NULL &&
@@ -400,46 +297,30 @@ static void start(struct get *g, struct view *v)
         look(g, v);
 }
 
-/* The GET of item i has failed, or was not sent. */
-static void do_without(struct view *v, size_t i, const struct shed_error *why)
+static void take_look(struct get *g, struct view *v)
 {
-    struct shed_look *look = &v->gets.looks[i];
-    enum shed_code code = shed_look_without_redis(v->cache, &v->gets.keys[i],
-                                                  &v->terms, why, look);
+    v->item.value = g->look.value;
+    g->look.value = NULL;
+}
+
+/* The GET has failed, or was not sent. */
+static void do_without(struct get *g, struct view *v,
+                       const struct shed_error *why)
+{
+    enum shed_code code =
+        shed_look_without_redis(v->cache, &v->key, &v->terms, why, &g->look);
 
     if (code != SHED_OK)
-        shed_get_fail(&v->gets, i, why);
-    v->gets.items[i].value = look->value;
-    look->value = NULL;
+        shed_get_fail(&v->gets, 0, why);
+    take_look(g, v);
 }
 
-static void take_first(struct get *g, struct view *v, size_t i,
-                       const struct shed_read *read)
-{
-    struct shed_look *look = &v->gets.looks[i];
-
-    g->must_learn |= look->must_learn;
-    if (read->code != SHED_OK) {
-        do_without(v, i, &read->error);
-        return;
-    }
-    v->gets.items[i].value = look->value;
-    look->value = NULL;
-}
-
-/* At the end of the time for GETs, or because the log could not be read. */
+/* At the end of the time for a GET, or because the log could not be read. */
 static void give_up_looking(struct get *g, struct view *v,
                             const struct shed_error *why)
 {
-    for (size_t i = 0; i < v->gets.count; i++) {
-        struct shed_asker *asker = asker_at(g, i);
-        if (!shed_get_is_miss(&v->gets.items[i]) ||
-            (g->phase == LOOKING && asker->read == NULL))
-            continue;
-        shed_async_leave(asker);
-        do_without(v, i, why);
-    }
-    g->reads = 0;
+    shed_async_leave(&g->asker);
+    do_without(g, v, why);
     g->must_learn = false;
     looked(g, v);
 }
@@ -449,55 +330,52 @@ void shed_async_get_judge(struct shed_asker *asker,
                           struct shed_read *out)
 {
     struct get *g = owner_of(asker);
-    size_t i = index_of(asker);
     struct view v;
     struct shed_terms terms;
 
     open_view(g, &v);
     terms = g->phase == LOOKING ? v.terms : shed_slow_second_terms(&v.terms);
-    out->look = v.gets.looks[i];
+    out->look = g->look;
     if (result->reply == NULL) {
         out->code = result->why->code;
         out->error = *result->why;
         return;
     }
     *result->is_taken = true;
-    out->code = shed_look_at(v.cache, &v.gets.keys[i], &terms, result->reply,
-                             NULL, &out->look, &out->error);
+    out->code = shed_look_at(v.cache, &v.key, &terms, result->reply, NULL,
+                             &out->look, &out->error);
 }
 
-/* Its last GET has been answered. */
-static void read_all(struct get *g, struct view *v)
+static void take(struct get *g, struct view *v, const struct shed_read *read)
 {
-    if (g->phase == LOOKING)
-        looked(g, v);
-    else if (g->phase == FLYING)
-        shed_slow_leave_old(v->cache, &v->gets, &g->latch, UINT64_MAX);
+    if (g->phase != LOOKING) {
+        shed_slow_take_second(&g->look);
+        if (g->phase == FLYING)
+            shed_slow_leave_old(v->cache, &v->gets, &g->latch, UINT64_MAX);
+        else
+            finish(g, v);
+        return;
+    }
+    g->must_learn = g->look.must_learn;
+    if (read->code != SHED_OK)
+        do_without(g, v, &read->error);
     else
-        finish(g, v);
+        take_look(g, v);
+    looked(g, v);
 }
 
 void shed_async_get_take(struct shed_asker *asker, const struct shed_read *read,
                          bool is_shared)
 {
     struct get *g = owner_of(asker);
-    size_t i = index_of(asker);
-    struct shed_look *look;
     struct view v;
 
     open_view(g, &v);
-    look = &v.gets.looks[i];
     if (is_shared)
-        shed_look_share(v.cache, &v.gets.keys[i], &read->look, look);
+        shed_look_share(v.cache, &v.key, &read->look, &g->look);
     else
-        *look = read->look;
-    g->reads--;
-    if (g->phase == LOOKING)
-        take_first(g, &v, i, read);
-    else
-        shed_slow_take_second(look);
-    if (g->reads == 0)
-        read_all(g, &v);
+        g->look = read->look;
+    take(g, &v, read);
     close_view(g, &v);
 }
 
@@ -528,12 +406,12 @@ static void expire(struct get *g, struct view *v)
     } else if (g->phase == LOOKING) {
         give_up_looking(g, v, &why);
     } else if (g->phase == LAST_LOOK) {
-        leave_reads(g, v);
+        shed_async_leave(&g->asker);
         finish(g, v);
     } else if (g->is_softly) {
         leave_softly(g, v);
     } else {
-        leave_reads(g, v);
+        shed_async_leave(&g->asker);
         shed_slow_leave_all(v->cache, &v->gets, &g->latch);
     }
 }
@@ -561,9 +439,10 @@ static void step(struct shed_pending *pending, unsigned events)
 
 /* ------------------------------------------------------------------ begin */
 
-static struct get *create(const struct shed_cache *cache,
-                          const struct shed_key *key,
-                          const struct shed_terms *terms)
+struct shed_pending *shed_async_get_create(const struct shed_cache *cache,
+                                           const struct shed_key *key,
+                                           const struct shed_terms *terms,
+                                           bool is_part)
 {
     bool has_rule = terms->rule != &cache->rule;
     size_t before = has_rule ? sizeof(*terms->rule) : 0;
@@ -573,7 +452,8 @@ static struct get *create(const struct shed_cache *cache,
         return NULL;
     memset(g, 0, sizeof(*g));
     g->pending.step = step;
-    g->pending.weight = 1;
+    g->pending.weight = !is_part; /* the get of many has its own */
+    g->is_part = is_part;
     g->start_us = shed_now_us();
     g->timeout_ms = (uint32_t)terms->timeout_ms;
     g->soft_timeout_ms = (uint32_t)terms->soft_timeout_ms;
@@ -586,7 +466,7 @@ static struct get *create(const struct shed_cache *cache,
     if (has_rule)
         memcpy(g->bytes, terms->rule, before);
     memcpy(g->bytes + before, key->redis, key->redis_size);
-    return g;
+    return &g->pending;
 }
 
 enum shed_code shed_get_async(struct shed_cache *cache, struct shed_bytes key,
@@ -599,7 +479,7 @@ enum shed_code shed_get_async(struct shed_cache *cache, struct shed_bytes key,
     struct shed_freshness_rule rule;
     struct shed_terms terms;
     struct shed_named_key named;
-    struct get *g;
+    struct shed_pending *p;
     enum shed_code code = shed_async_check(then, err);
 
     if (near != NULL)
@@ -618,71 +498,11 @@ enum shed_code shed_get_async(struct shed_cache *cache, struct shed_bytes key,
             shed_look_near(cache, &named.key, terms.rule, terms.only_cached);
     if (near != NULL && *near != NULL)
         return SHED_OK;
-    g = create(cache, &named.key, &terms);
-    if (g == NULL)
+    p = shed_async_get_create(cache, &named.key, &terms, false);
+    if (p == NULL)
         return shed_fail_nomem(err, "an asynchronous call");
-    return shed_async_submit(cache->async, &g->pending, then, pending, err);
-}
-
-static struct many *create_many(const struct shed_cache *cache,
-                                struct shed_item *items, size_t count,
-                                const struct shed_terms *terms)
-{
-    struct many *m = calloc(1, sizeof(*m) + count * sizeof(m->askers[0]));
-
-    if (m == NULL)
-        return NULL;
-    m->items = items;
-    m->errors = terms->errors;
-    m->count = count;
-    m->keys = shed_get_name_keys(cache, items, count);
-    m->looks = calloc(count + 1, sizeof(*m->looks));
-    m->callers = calloc(count + 1, sizeof(*m->callers));
-    for (size_t i = 0; i < count; i++) {
-        m->askers[i].index = i + 1;
-        items[i].code = SHED_OK;
-    }
-    if (m->looks != NULL && m->callers != NULL &&
-        (m->keys != NULL || count == 0))
-        return m;
-    destroy_many(m);
-    return NULL;
-}
-
-enum shed_code shed_get_many_async(struct shed_cache *cache,
-                                   struct shed_item *items, size_t count,
-                                   const struct shed_get_options *options,
-                                   const struct shed_then *then,
-                                   struct shed_pending **pending,
-                                   struct shed_error *err)
-{
-    const struct shed_key none = {.redis = "", .redis_size = 0};
-    struct shed_freshness_rule rule;
-    struct shed_terms terms;
-    struct many *m;
-    struct get *g;
-    enum shed_code code = shed_async_check(then, err);
-
-    if (pending != NULL)
-        *pending = NULL;
-    if (code == SHED_OK)
-        code = shed_get_take_options(cache, options, true, &rule, &terms, err);
-    if (code == SHED_OK)
-        code = shed_get_check_items(items, count, err);
+    code = shed_async_submit(cache->async, p, then, pending, err);
     if (code != SHED_OK)
-        return code;
-    m = create_many(cache, items, count, &terms);
-    g = m != NULL ? create(cache, &none, &terms) : NULL;
-    if (g == NULL) {
-        if (m != NULL)
-            destroy_many(m);
-        return shed_fail_nomem(err, "an asynchronous call");
-    }
-    g->pending.weight = (unsigned short)(count > 0 ? count : 1);
-    g->many = m;
-    m->get = g;
-    code = shed_async_submit(cache->async, &g->pending, then, pending, err);
-    if (code != SHED_OK)
-        destroy_many(m);
+        free(p);
     return code;
 }

@@ -363,7 +363,10 @@ enum shed_code shed_invalidate_async(struct shed_cache *cache,
     w = create(cache, key, timeout_ms, 0);
     if (w == NULL)
         return shed_fail_nomem(err, "an asynchronous call");
-    return shed_async_submit(cache->async, &w->pending, then, pending, err);
+    code = shed_async_submit(cache->async, &w->pending, then, pending, err);
+    if (code != SHED_OK)
+        free(w);
+    return code;
 }
 
 static enum shed_code check_put(const struct shed_cache *cache,
@@ -417,11 +420,11 @@ enum shed_code shed_put_async(struct shed_cache *cache, struct shed_bytes key,
     put->has_position = cache->tag_log != NULL;
     w->put = put;
     code = shed_random_token(put->nonce, sizeof(put->nonce), err);
-    if (code != SHED_OK)
-        free(w);
-    else
+    if (code == SHED_OK)
         code = shed_async_submit(cache->async, &w->pending, then, pending, err);
-    if (code != SHED_OK)
-        free(put);
+    if (code == SHED_OK)
+        return SHED_OK;
+    free(put);
+    free(w);
     return code;
 }

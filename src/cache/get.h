@@ -31,24 +31,26 @@ shed_get_take_options(const struct shed_cache *cache,
                       struct shed_freshness_rule *own, struct shed_terms *out,
                       struct shed_error *err);
 
-/* Name the keys of items, all of them in one block for free(). Returns: NULL
- * when out of memory. */
-struct shed_key *shed_get_name_keys(const struct shed_cache *cache,
-                                    const struct shed_item *items,
-                                    size_t count);
-
 /* Check the items of a call for many keys, and set their values to NULL.
  * Returns: SHED_OK; SHED_EINVAL. */
 SHED_MUST_CHECK enum shed_code shed_get_check_items(struct shed_item *items,
                                                     size_t count,
                                                     struct shed_error *err);
 
-/* Count how the items have ended, and tell why those failed that did. Returns:
- * the code of the first that failed; a miss of a call that may not load decides
- * only where there is nothing worse. */
-enum shed_code shed_get_conclude(struct shed_cache *cache,
-                                 const struct shed_gets *gets,
-                                 struct shed_error *err);
+/* Count how item i has ended, and tell in *own, unless that is NULL, why it
+ * failed. *all, at first SHED_OK, is the call's: why the first item failed that
+ * did; a miss of a call that may not load decides only where there is nothing
+ * worse. */
+void shed_get_conclude(struct shed_cache *cache, const struct shed_item *item,
+                       size_t i, const char *reason, struct shed_error *own,
+                       struct shed_error *all);
+
+/* A get of one key that does not block, to be submitted, or part of a get of
+ * many. The memory is the caller's; NULL when out of memory. */
+struct shed_pending *shed_async_get_create(const struct shed_cache *cache,
+                                           const struct shed_key *key,
+                                           const struct shed_terms *terms,
+                                           bool is_part);
 
 /* Whether a GET comes first. Where a flight is under way its answer will do,
  * unless it may be older than the invalidation of a tag. */

@@ -40,8 +40,10 @@ static void destroy_batch(struct batch *b)
     free(b->gets);
 }
 
-struct shed_key *shed_get_name_keys(const struct shed_cache *cache,
-                                    const struct shed_item *items, size_t count)
+/* Name the keys of items, all of them in one block for free(). Returns: NULL
+ * when out of memory. */
+static struct shed_key *name_keys(const struct shed_cache *cache,
+                                  const struct shed_item *items, size_t count)
 {
     const size_t around = strlen(cache->name) + strlen(":{\\}");
     size_t size = count * sizeof(struct shed_key);
@@ -71,7 +73,7 @@ static enum shed_code create_batch(const struct shed_cache *cache,
                                    struct shed_error *err)
 {
     b->count = count;
-    b->keys = shed_get_name_keys(cache, items, count);
+    b->keys = name_keys(cache, items, count);
     /* one more, for the log of tags */
     b->args = calloc(count + 1, sizeof(*b->args));
     b->replies = calloc(count + 1, sizeof(struct shed_reply *));
@@ -176,35 +178,21 @@ static void try_get_many(struct shed_cache *cache, struct batch *b,
     }
 }
 
-/* Why item i failed, or that it did not. */
-static void tell_error(const struct shed_gets *g, size_t i)
+void shed_get_conclude(struct shed_cache *cache, const struct shed_item *item,
+                       size_t i, const char *reason, struct shed_error *own,
+                       struct shed_error *all)
 {
-    struct shed_error *error = &g->terms->errors[i];
+    enum shed_code code = item->code;
 
-    *error = (struct shed_error){SHED_OK, ""};
-    if (g->items[i].code != SHED_OK)
-        (void)shed_fail(error, g->items[i].code, "%s",
-                        shed_error_kept(g->callers[i].why));
-}
-
-enum shed_code shed_get_conclude(struct shed_cache *cache,
-                                 const struct shed_gets *g,
-                                 struct shed_error *err)
-{
-    enum shed_code code = SHED_OK;
-
-    for (size_t i = 0; i < g->count; i++) {
-        enum shed_code item_code = g->items[i].code;
-        shed_count_code(&cache->counters, item_code);
-        if (g->terms->errors != NULL)
-            tell_error(g, i);
-        if (item_code == SHED_OK || item_code == code ||
-            (code != SHED_OK && code != SHED_EMISS))
-            continue;
-        code = shed_fail(err, item_code, "items[%zu]: %s", i,
-                         shed_error_kept(g->callers[i].why));
-    }
-    return code;
+    shed_count_code(&cache->counters, code);
+    if (own != NULL)
+        *own = (struct shed_error){SHED_OK, ""};
+    if (code == SHED_OK)
+        return;
+    if (own != NULL)
+        (void)shed_fail(own, code, "%s", reason);
+    if (all->code == SHED_OK || (all->code == SHED_EMISS && code != SHED_EMISS))
+        (void)shed_fail(all, code, "items[%zu]: %s", i, reason);
 }
 
 /* Get keys that have been checked; ends b. */
@@ -215,13 +203,18 @@ static enum shed_code get_many(struct shed_cache *cache,
 {
     struct shed_gets gets = {items,      b->keys, b->looks,
                              b->callers, count,   terms};
-    enum shed_code code;
+    struct shed_error all = {SHED_OK, ""};
 
     try_get_many(cache, b, items, count, terms);
     shed_get_slow(cache, &gets);
-    code = shed_get_conclude(cache, &gets, err);
+    for (size_t i = 0; i < count; i++)
+        shed_get_conclude(
+            cache, &items[i], i, shed_error_kept(b->callers[i].why),
+            terms->errors != NULL ? &terms->errors[i] : NULL, &all);
     destroy_batch(b);
-    return code;
+    if (all.code != SHED_OK && err != NULL)
+        *err = all;
+    return all.code;
 }
 
 /* Nothing was asked, because of why. */

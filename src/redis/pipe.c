@@ -37,6 +37,7 @@ struct shed_pipe {
     enum state state;
     struct shed_conn conn;
     bool is_open;                   /* on_open was called, on_lost not yet */
+    bool is_silent;                 /* no push has come since the last PING */
     uv_poll_t *poll;                /* NULL without a socket */
     struct shed_health_try attempt; /* the last one to connect */
     struct shed_timer *timer;
@@ -49,6 +50,7 @@ struct shed_pipe {
     bool has_failed;            /* once, so the host may be elsewhere */
     unsigned losses;            /* of connections without a reply, in a row */
     struct shed_lookup *lookup; /* NULL: none is under way */
+    bool is_doubted;            /* what that finds: it began too early */
 };
 
 static void on_timer(void *arg);
@@ -229,6 +231,7 @@ static void start_session(struct shed_pipe *p)
     assert(!p->is_open);
     p->conn.queue = (struct shed_conn_queue){0};
     p->is_open = true;
+    p->is_silent = false;
     tell(p, SHED_HEALTH_REACHED, 0, NULL);
     shed_timer_set(p->timer, p->options.command_timeout_ms);
     p->hooks.on_open(p->hooks.arg);
@@ -254,6 +257,7 @@ static void drain(struct shed_pipe *p)
         if (event == SHED_CONN_NOTHING)
             break;
         shed_gate_hear(p->gate, shed_now_ms());
+        p->is_silent = false;
         if (event == SHED_CONN_REPLY)
             is_taken = deliver(p, &expected, reply);
         else if (p->hooks.on_push != NULL)
@@ -352,6 +356,8 @@ static void on_lookup(void *arg, unsigned term, const struct addrinfo *list,
         look_up(p);
     else
         end_lookup(p, term, list, failure);
+    if (p->is_doubted)
+        shed_pipe_check_address(p);
 }
 
 /* Look up the host name. A lookup that still runs is waited for, up to the
@@ -370,6 +376,7 @@ static void look_up(struct shed_pipe *p)
 
 void shed_pipe_check_address(struct shed_pipe *p)
 {
+    p->is_doubted = p->lookup != NULL;
     if (p->state == PIPE_UP && p->lookup == NULL &&
         p->address->sentinels != NULL)
         p->lookup = shed_lookup_start(p->reactor, p->address, p->attempt.term,
@@ -525,6 +532,17 @@ void shed_pipe_tell(struct shed_pipe *p, const struct shed_args *args)
     assert(shed_reactor_is_current(p->reactor) && args->script == NULL);
     if (is_open(p) && send_soon(p, NULL, args) != SHED_OK)
         give_up(p, SHED_TROUBLE_PASSING);
+}
+
+void shed_pipe_ping(struct shed_pipe *p)
+{
+    struct shed_args args = {0};
+
+    if (p->is_silent)
+        shed_pipe_drop(p, "no answer to PING");
+    p->is_silent = true;
+    shed_args_add_text(&args, "PING");
+    shed_pipe_tell(p, &args);
 }
 
 void shed_pipe_drop(struct shed_pipe *p, const char *why)

@@ -46,7 +46,8 @@ shed_pipe_create(struct shed_reactor *reactor, struct shed_gate *gate,
                  struct shed_error *err);
 
 /* Ask the sentinels, if there are any, whether the primary is elsewhere by now,
- * and follow it: one that is cut off from them does not say so itself. */
+ * and follow it: one that is cut off from them does not say so itself. If they
+ * are being asked, they are asked once more after that. */
 void shed_pipe_check_address(struct shed_pipe *pipe);
 
 /* Begin to connect, and stay connected. */
@@ -65,6 +66,11 @@ bool shed_pipe_is_idle(const struct shed_pipe *pipe);
 /* Send a command whose replies come as pushes (SUBSCRIBE, and PING after
  * it). */
 void shed_pipe_tell(struct shed_pipe *pipe, const struct shed_args *args);
+
+/* Every few seconds, on a connection that is subscribed: send PING. If nothing
+ * has come since the last one, the connection has died silently, and is
+ * dropped. */
+void shed_pipe_ping(struct shed_pipe *pipe);
 
 /* Drop the connection, as if the server had closed it; a new one follows. */
 void shed_pipe_drop(struct shed_pipe *pipe, const char *why);

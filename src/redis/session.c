@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/mutex.h"
 #include "base/process.h"
+#include "redis/announcements.h"
 
 #define INVALIDATE_CHANNEL "__redis__:invalidate"
 /* How long a connection that died silently can go unnoticed. */
@@ -35,6 +36,7 @@ struct shed_session {
     struct shed_pipe *commands;
     struct shed_pipe *pushes; /* NULL if waiting is by timer only */
     struct shed_acks *acks;
+    struct shed_announcements *announcements; /* NULL without sentinels */
     struct shed_timer *ping;
     struct shed_timer *subscribing; /* ends the wait for its answer */
     uint64_t command_timeout_ms;
@@ -48,7 +50,6 @@ struct shed_session {
     char epoch_channel[sizeof(SHED_PROCESS_CHANNEL) + SHED_PROCESS_BYTES +
                        EPOCH_DIGITS + 1]; /* of asked_epoch */
     bool has_channel; /* the last try to subscribe has not failed */
-    bool is_silent;   /* nothing has come since the last PING */
     bool is_on;
     unsigned lacks; /* a bit for each that was told */
     atomic_bool is_settled;
@@ -399,7 +400,6 @@ static void on_pushes_open(void *arg)
     struct shed_args args = {0};
 
     p->channels = 0;
-    p->is_silent = false;
     if (p->id.fn != NULL)
         return;
     shed_args_add_text(&args, "CLIENT");
@@ -473,7 +473,6 @@ static void on_push(void *arg, struct shed_reply *reply)
 {
     struct shed_session *p = arg;
 
-    p->is_silent = false;
     if (shed_reply_error(reply) != NULL && p->channels < CHANNELS) {
         shed_timer_stop(p->subscribing);
         note_lack(p, SHED_LACK_SUBSCRIBE, reply);
@@ -492,23 +491,16 @@ static void on_push(void *arg, struct shed_reply *reply)
 static void on_ping(void *arg)
 {
     struct shed_session *p = arg;
-    struct shed_args args = {0};
 
     shed_timer_set(p->ping, PING_MS);
     p->hooks.on_tick(p->hooks.arg);
     settle(p);
     ask_time(p);
     ask_role(p);
+    shed_announcements_check(p->announcements);
     shed_pipe_check_address(p->commands);
-    if (p->channels < CHANNELS)
-        return;
-    if (p->is_silent) {
-        shed_pipe_drop(p->pushes, "no answer to PING");
-        return;
-    }
-    p->is_silent = true;
-    shed_args_add_text(&args, "PING");
-    shed_pipe_tell(p->pushes, &args);
+    if (p->channels == CHANNELS)
+        shed_pipe_ping(p->pushes);
 }
 
 /* ------------------------------------------------------------ a failover */
@@ -544,6 +536,15 @@ static void on_move(void *arg, bool is_reached)
         follow(p, false);
     else if (!atomic_exchange(&p->is_following, true))
         shed_reactor_post(p->reactor, &p->follow);
+}
+
+/* The primary may be elsewhere: no pause after a failure is of use any more. */
+static void on_announced(void *arg)
+{
+    struct shed_session *p = arg;
+
+    shed_pipe_check_address(p->commands);
+    shed_pipe_hurry(p->commands);
 }
 
 /* -------------------------------------------------------- begin and end */
@@ -611,6 +612,10 @@ shed_session_create(struct shed_reactor *reactor, struct shed_gate *gate,
                                 &on_pushes, &p->pushes, err);
     if (code == SHED_OK)
         code = shed_acks_create(reactor, gate, options, &p->acks, err);
+    if (code == SHED_OK && p->address->sentinels != NULL)
+        code =
+            shed_announcements_create(reactor, p->address, options,
+                                      on_announced, p, &p->announcements, err);
     if (code != SHED_OK) {
         shed_session_close(p);
         return code;
@@ -627,6 +632,7 @@ void shed_session_open(struct shed_session *p)
     shed_pipe_open(p->commands);
     if (p->pushes != NULL)
         shed_pipe_open(p->pushes);
+    shed_announcements_open(p->announcements);
 }
 
 void shed_session_close(struct shed_session *p)
@@ -638,6 +644,7 @@ void shed_session_close(struct shed_session *p)
     shed_pipe_close(p->commands);
     shed_pipe_close(p->pushes);
     shed_acks_close(p->acks);
+    shed_announcements_close(p->announcements);
     shed_mutex_destroy(&p->mu);
     free(p);
 }
@@ -649,6 +656,7 @@ void shed_session_forget(struct shed_session *p)
     shed_pipe_forget(p->commands);
     shed_pipe_forget(p->pushes);
     shed_pipe_forget(shed_acks_pipe(p->acks));
+    shed_announcements_forget(p->announcements);
 }
 
 bool shed_session_is_idle(const struct shed_session *p)

@@ -239,7 +239,7 @@ static enum shed_code take_seeds(struct shed_address *a, struct shed_error *err)
 
 /* A host name that does not resolve is treated like a server that is down: it
  * may resolve later. */
-static void resolve(struct shed_address *a)
+void shed_address_resolve(struct shed_address *a)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC,
                              .ai_socktype = SOCK_STREAM};
@@ -252,6 +252,22 @@ static void resolve(struct shed_address *a)
     }
     shed_address_set(a, 0, list, NULL);
     freeaddrinfo(list);
+}
+
+/* The same for an IP address; a name is left for a lookup. */
+static void resolve_number(struct shed_address *a)
+{
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC,
+                                   .ai_socktype = SOCK_STREAM,
+                                   .ai_flags = AI_NUMERICHOST};
+    struct addrinfo *list = NULL;
+
+    if (getaddrinfo(a->host, a->port, &hints, &list) == 0) {
+        shed_address_set(a, 0, list, NULL);
+        freeaddrinfo(list);
+    } else {
+        a->looked_up_term = 0U - 1; /* nobody has looked it up yet */
+    }
 }
 
 static enum shed_code make_text(struct shed_address *a, struct shed_error *err)
@@ -333,7 +349,7 @@ enum shed_code shed_address_create(const char *uri, struct shed_address **out,
         return code;
     }
     if (a->host != NULL && a->sentinels == NULL)
-        resolve(a);
+        shed_address_resolve(a);
     *out = a;
     return SHED_OK;
 }
@@ -417,11 +433,7 @@ shed_address_create_node(const struct shed_address *cluster, const char *host,
                          const struct shed_client_options *options,
                          struct shed_address **out, struct shed_error *err)
 {
-    const struct addrinfo hints = {.ai_family = AF_UNSPEC,
-                                   .ai_socktype = SOCK_STREAM,
-                                   .ai_flags = AI_NUMERICHOST};
     struct shed_address *a = alloc();
-    struct addrinfo *list = NULL;
 
     *out = NULL;
     if (a == NULL)
@@ -434,12 +446,7 @@ shed_address_create_node(const struct shed_address *cluster, const char *host,
     (void)snprintf(a->port_text, sizeof(a->port_text), "%s", port);
     a->host = a->host_text;
     a->port = a->port_text;
-    if (getaddrinfo(host, port, &hints, &list) == 0) {
-        shed_address_set(a, 0, list, NULL);
-        freeaddrinfo(list);
-    } else {
-        a->looked_up_term = 0U - 1; /* nobody has looked it up yet */
-    }
+    resolve_number(a);
     return finish(a, SHED_OK, options, out, err);
 }
 
@@ -467,7 +474,7 @@ shed_address_next_sentinel(char **list, const struct shed_sentinels *how,
     }
     code = finish(a, code, options, out, err);
     if (code == SHED_OK)
-        resolve(a);
+        resolve_number(a);
     return code;
 }
 

@@ -99,13 +99,16 @@ shed_address_create_node(const struct shed_address *cluster, const char *host,
 bool shed_address_seed(const struct shed_address *cluster, size_t i,
                        char host[SHED_HOST_BYTES], char port[SHED_PORT_BYTES]);
 
-/* Cut the first sentinel off a list, and try to resolve its host; options are
- * for TLS. Blocks while that is looked up. Returns: SHED_OK and *out;
- * SHED_EINVAL, SHED_ENOMEM. */
+/* Cut the first sentinel off a list; options are for TLS. A host name is looked
+ * up before the first connection. Returns: SHED_OK and *out; SHED_EINVAL,
+ * SHED_ENOMEM. */
 SHED_MUST_CHECK enum shed_code
 shed_address_next_sentinel(char **list, const struct shed_sentinels *how,
                            const struct shed_client_options *options,
                            struct shed_address **out, struct shed_error *err);
+
+/* Look up the host name. Blocks while that takes. */
+void shed_address_resolve(struct shed_address *address);
 
 /* Destroy it; NULL is allowed. */
 void shed_address_destroy(struct shed_address *address);

@@ -139,6 +139,8 @@ static enum shed_code begin_all(struct inquiry *all,
                                           &q->address, err);
         if (code != SHED_OK)
             break;
+        if (!shed_address_is_known(q->address))
+            shed_address_resolve(q->address);
         shed_conn_init(&q->conn, q->address, &options);
         q->answer = &all->answers[all->count++];
         code = begin(q, all->primary, err);

@@ -8,6 +8,7 @@
 
 #include "cache/cache.h"
 #include "client/client.h"
+#include "redis/reactor.h"
 #include "support/certificates.h"
 #include "support/fixture.h"
 #include "support/rewrites.h"
@@ -16,12 +17,14 @@
 static struct fixture fixture; /* its own server is not used */
 static struct watched watched;
 static char certificates[32], authority[64];
+static bool has_proxy; /* in front of the first primary */
 
 static void init_with(const char *sentinel_password, const char *dir)
 {
     fixture_init(&fixture);
     fixture_hurry(&fixture, 400);
     watched = (struct watched){.sentinel_password = sentinel_password,
+                               .has_proxy = has_proxy,
                                .certificates = dir};
     watched_start(&watched);
     fixture.uri = watched.uri;
@@ -170,6 +173,67 @@ START_TEST(a_primary_that_was_replaced_is_left_though_it_answers)
 }
 END_TEST
 
+/* SHED_TEST_FAILOVERS: how many, for a longer hunt. */
+static unsigned failovers(void)
+{
+    const char *text = getenv("SHED_TEST_FAILOVERS");
+
+    return text != NULL ? (unsigned)atoi(text) : 2;
+}
+
+static bool is_replica(const struct server *server)
+{
+    char role[8];
+
+    server_info(server, "role", role, sizeof(role));
+    return *role == 's' && server_follows(server);
+}
+
+/* The session does nothing every 3 s. */
+static atomic_bool is_idle;
+
+void __real_shed_timer_set(struct shed_timer *timer, uint64_t delay_ms);
+void __wrap_shed_timer_set(struct shed_timer *timer, uint64_t delay_ms);
+
+void __wrap_shed_timer_set(struct shed_timer *timer, uint64_t delay_ms)
+{
+    enum { REGULAR_MS = 3000, NEVER_MS = 600000 };
+
+    __real_shed_timer_set(timer, atomic_load(&is_idle) && delay_ms == REGULAR_MS
+                                     ? NEVER_MS
+                                     : delay_ms);
+}
+
+/* How long the client takes to follow a failover that its former primary
+ * survives, and says nothing of, from when most of the sentinels know. */
+static uint64_t follow_failover(size_t *primary)
+{
+    uint64_t known_ms;
+
+    for (size_t i = 0; i < WATCHED_SERVERS; i++)
+        if (i != *primary)
+            WAIT_FOR(is_replica(&watched.server[i]));
+    *primary = watched_fail_over(&watched, *primary);
+    known_ms = shed_now_ms();
+    WAIT_FOR(is_used(*primary));
+    return shed_now_ms() - known_ms;
+}
+
+/* Nobody asks without a reason. After 8 s sentinels would make the former
+ * primary a replica, which says so. */
+START_TEST(an_announced_primary_is_followed_at_once)
+{
+    enum { AT_ONCE_MS = 4000, FAILOVERS = 2 };
+    size_t primary = 0;
+
+    atomic_store(&is_idle, true);
+    up();
+    for (unsigned i = 0; i < FAILOVERS; i++)
+        ck_assert_uint_lt(follow_failover(&primary), scaled_ms(AT_ONCE_MS));
+    down();
+}
+END_TEST
+
 /* ----------------------------------------------------------- what is lost */
 
 static void each_replica(size_t primary, void (*act)(const struct server *))
@@ -207,14 +271,6 @@ static size_t lose_primary(size_t primary)
     return next;
 }
 
-/* SHED_TEST_FAILOVERS: how many, for a longer hunt. */
-static unsigned failovers(void)
-{
-    const char *text = getenv("SHED_TEST_FAILOVERS");
-
-    return text != NULL ? (unsigned)atoi(text) : 2;
-}
-
 /* 0: they are remembered; 1: not, which shows that they are lost. */
 START_TEST(replicas_that_lost_their_link_take_no_write_of_a_living_process_back)
 {
@@ -241,6 +297,47 @@ START_TEST(replicas_that_lost_their_link_take_no_write_of_a_living_process_back)
         old += rewrites_missed(peer.cache, fixture.table.version);
     }
     ck_assert_uint_eq(old, _i == 0 ? 0 : REWRITES);
+    peer_close(&peer);
+    down();
+}
+END_TEST
+
+/* The first primary loses its sentinels and replicas, but no client. It goes on
+ * as a primary, and what it has been told by then no other server has. */
+START_TEST(in_a_partition_nothing_old_is_read_once_there_is_a_new_primary)
+{
+    enum { AT_ONCE_MS = 1000, TIMES = 10 };
+    struct peer peer;
+    uint64_t known_ms;
+    size_t next;
+
+    has_proxy = true;
+    init_with(NULL, NULL);
+    fixture.cache_options.failover_memory_ms = 600000;
+    fixture_open(&fixture);
+    peer_open(&peer, &fixture);
+    WAIT_FOR(is_used_by(0, 2));
+    ck_assert_uint_eq(rewrites_missed(peer.cache, fixture.table.version), 0);
+    each_replica(0, await_rows);
+    proxy_set(&watched.proxy, PROXY_PART, 0, NULL);
+    rewrite_all(&fixture);
+    next = watched_primary(&watched, 0);
+    known_ms = shed_now_ms();
+    WAIT_FOR(is_used_by(next, 2));
+    WAIT_FOR(stats_of(fixture.cache).invalidations_repeated == REWRITES);
+    ck_assert_uint_lt(shed_now_ms() - known_ms, scaled_ms(AT_ONCE_MS));
+    for (unsigned i = 0; i < TIMES; i++) {
+        ck_assert_uint_eq(rewrites_missed(peer.cache, fixture.table.version),
+                          0);
+        ck_assert_uint_eq(rewrites_missed(fixture.cache, fixture.table.version),
+                          0);
+        server_do(&watched.server[0], "SET other %u PX 60000", i);
+        rewrite_all(&fixture);
+    }
+    ck_assert_int_eq(server_clients(&watched.server[0], "flags=t"), 0);
+    proxy_set(&watched.proxy, PROXY_PASS, 0, NULL);
+    WAIT_FOR(is_replica(&watched.server[0]));
+    ck_assert_uint_eq(rewrites_missed(peer.cache, fixture.table.version), 0);
     peer_close(&peer);
     down();
 }
@@ -345,10 +442,13 @@ int main(void)
     tcase_add_test(tc, a_primary_that_dies_is_replaced);
     tcase_add_test(tc, a_primary_that_stood_still_is_left_and_not_used_again);
     tcase_add_test(tc, a_primary_that_was_replaced_is_left_though_it_answers);
+    tcase_add_test(tc, an_announced_primary_is_followed_at_once);
     tcase_add_loop_test(
         tc,
         replicas_that_lost_their_link_take_no_write_of_a_living_process_back, 0,
         2);
+    tcase_add_test(
+        tc, in_a_partition_nothing_old_is_read_once_there_is_a_new_primary);
     tcase_add_loop_test(tc, a_sentinel_that_is_away_or_hangs_costs_nothing, 0,
                         2);
     tcase_add_test(

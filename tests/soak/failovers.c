@@ -1,8 +1,8 @@
 /*
- * Failovers. What a replica lacks is lost, although processes were told that it
- * was done: those that live repeat it, soon after there is a new primary, and
- * until then old rows may be read. From then on none may. So that this is seen,
- * in half of the failovers nothing is written that could hide it.
+ * Failovers. The new primary lacks the last writes, although processes were
+ * told that they are done. Each process that lives repeats its own ones soon;
+ * until then an old row may be read, afterwards none. In half of the failovers
+ * nothing else is written, because a later write could hide a lost one.
  */
 #include "soak/failovers.h"
 
@@ -11,10 +11,10 @@
 
 enum {
     CUT_MAX_MS = 300,
-    LAST_MS = 50, /* for the last writes of those that are told to wait */
-    /* From a new primary until all has been repeated there: sentinels are asked
-     * every 3 s while the former one answers, and do not end that for 8 s. */
-    REPEAT_MS = 4000,
+    LAST_MS = 50, /* for the writes that are under way */
+    /* From a new primary until all has been repeated there. Processes hear of
+     * it within a few ms; the rest is for a busy machine. */
+    REPEAT_MS = 1500,
     LOOK_MS = 1000, /* then reads are judged */
     BACK_MAX_MS = 700,
     MOVE_MAX_MS = 200
@@ -57,9 +57,9 @@ static size_t await_primary(struct soak_stage *stage, size_t from)
     return next;
 }
 
-/* The former primary is told which one it follows: in a cluster by the others.
- * Sentinels take 8 s, so here it is done by hand, after a while in which it is
- * a primary that nobody may use. */
+/* The former primary is told which one it follows. In a cluster the other nodes
+ * do that. Sentinels take 8 s, so the soak does it for them, after a while in
+ * which the former primary still answers as one, and nobody may use it. */
 static void follow(struct soak_stage *stage, size_t former, size_t primary)
 {
     if (stage->topology == SOAK_CLUSTER)
@@ -106,8 +106,8 @@ static void await_offset(const struct soak_stage *stage, size_t primary)
             WAIT_FOR(offset_of(server_at(stage, i)) >= offset);
 }
 
-/* From now on the replicas of a primary lack what it is told. What it was told
- * by processes that are dead, they have. */
+/* From now on the replicas of a primary lack what it is told. They have all
+ * writes of processes that are dead: nobody would repeat these. */
 static void begin_loss(struct soak_stage *stage, size_t primary)
 {
     struct soak_history *h = stage->history;

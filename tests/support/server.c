@@ -503,7 +503,8 @@ struct pair {
     bool is_callers; /* the last request reads an entry or calls a script */
     bool is_script;  /* the last request calls one */
     bool is_subscribed;
-    char *late; /* a request that is held back; NULL: none */
+    bool is_watcher; /* a sentinel or a replica */
+    char *late;      /* a request that is held back; NULL: none */
     size_t late_size;
     uint64_t late_due_ms; /* UINT64_MAX: HOLD_ONE */
     atomic_int *holds;    /* HOLD_ONE: the proxy's; else NULL */
@@ -533,7 +534,7 @@ static void close_pair(struct pair *pair)
     close(pair->upstream);
     pair->client = pair->upstream = -1;
     pair->size = pair->sent = pair->copy_size = 0;
-    pair->is_subscribed = false;
+    pair->is_subscribed = pair->is_watcher = false;
 }
 
 /* Returns: a descriptor, -1 if the server is not there. */
@@ -579,6 +580,18 @@ static bool is_of_caller(const char *bytes, size_t size)
     return false;
 }
 
+/* A message between nodes of a cluster names its sender. */
+static bool is_of_watcher(const char *bytes, size_t size, const char *id)
+{
+    enum { ID_AT = 40, ID_BYTES = 40 };
+
+    if (id != NULL)
+        return size >= ID_AT + ID_BYTES &&
+               memcmp(bytes + ID_AT, id, ID_BYTES) == 0;
+    return memmem(bytes, size, "sentinel", 8) != NULL ||
+           memmem(bytes, size, "REPLCONF", 8) != NULL;
+}
+
 /* Whether a request is held back from now on. */
 static bool holds_back(struct proxy *p, struct pair *pair, const char *bytes,
                        size_t size)
@@ -612,8 +625,10 @@ static void pass_request(struct proxy *p, struct pair *pair)
     bool subscribes = n > 0 && memmem(bytes, (size_t)n, "SUBSCRIBE", 9) != NULL;
 
     atomic_fetch_add(&p->requests, 1);
-    if (n > 0 && (mode == PROXY_SWALLOW ||
-                  (mode == PROXY_SWALLOW_SUBSCRIBE && subscribes)))
+    pair->is_watcher |= n > 0 && is_of_watcher(bytes, (size_t)n, p->text);
+    if (n > 0 &&
+        (mode == PROXY_SWALLOW || (mode == PROXY_PART && pair->is_watcher) ||
+         (mode == PROXY_SWALLOW_SUBSCRIBE && subscribes)))
         return;
     pair->is_subscribed |= subscribes;
     pair->is_callers = n > 0 && is_of_caller(bytes, (size_t)n);
@@ -661,7 +676,8 @@ static void take_reply(struct proxy *p, struct pair *pair, unsigned *reads)
     if (mode == PROXY_DELAY && (every < 2 || ++*reads % every == 0))
         pair->due_ms += atomic_load(&p->delay_ms);
     if (mode == PROXY_DROP || (mode == PROXY_DROP_SCRIPTS && pair->is_script) ||
-        (mode == PROXY_DROP_PUSHES && pair->is_subscribed))
+        (mode == PROXY_DROP_PUSHES && pair->is_subscribed) ||
+        (mode == PROXY_PART && pair->is_watcher))
         pair->size = 0;
     if (mode == PROXY_DOUBLE || (mode == PROXY_STAND_IN && pair->is_callers)) {
         memcpy(pair->copy, pair->held, pair->size);

@@ -126,6 +126,8 @@ enum proxy_mode {
     PROXY_SWALLOW,  /* requests are not passed on */
     PROXY_SWALLOW_SUBSCRIBE, /* the same for requests that contain SUBSCRIBE */
     PROXY_DROP_PUSHES,       /* as DROP, on connections that have subscribed */
+    PROXY_PART, /* nothing passes on connections of sentinels and replicas, and
+                   of the node of a cluster whose id is text */
     PROXY_BLACKHOLE /* connections are closed, and no other is made: connecting
                        hangs, as behind a firewall that drops packets; needs
                        is_tcp */
@@ -143,7 +145,7 @@ struct proxy {
     int listener;
     int filler; /* BLACKHOLE: what fills the queue of the listener */
     pthread_t thread;
-    const char *text; /* for ANSWER: to be set in another mode */
+    const char *text; /* for ANSWER, PART: to be set in another mode */
     atomic_int mode;
     atomic_uint delay_ms;
     atomic_uint every; /* DELAY, STALL: only every n-th chunk; 0: all chunks */

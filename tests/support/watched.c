@@ -7,12 +7,20 @@
 
 #include "support/testing.h"
 
-/* How long a primary is away before it is replaced. A sentinel connects to a
- * new primary anew: on a busy machine it took that for dead within 400 ms, and
- * replaced it at once. */
+/* How long a primary is away before it is replaced. With 400 ms, on a busy
+ * machine, a sentinel took a new primary for dead before it had connected to
+ * it, and had it replaced at once. */
 #define DOWN_MS 1000u
 /* Sentinels wait for twice this long between two failovers. */
 #define FAILOVER_MS 1000
+
+/* The first server, once it runs, has the port of the proxy. */
+static void start_proxy(struct watched *w)
+{
+    w->proxy = (struct proxy){.is_tcp = true};
+    proxy_start(&w->proxy, &w->server[0]);
+    w->port[0] = w->proxy.port;
+}
 
 static void start_servers(struct watched *w)
 {
@@ -25,15 +33,18 @@ static void start_servers(struct watched *w)
             .certificates = w->certificates,
             .options = {"--port", port[i], "--bind", "127.0.0.1",
                         "--repl-diskless-sync-delay", "0", "--tls-replication",
-                        w->certificates != NULL ? "yes" : "no"}};
+                        w->certificates != NULL ? "yes" : "no",
+                        "--replica-announce-ip", "127.0.0.1"}};
         if (i > 0) {
-            w->server[i].options[8] = "--replicaof";
-            w->server[i].options[9] = "127.0.0.1";
-            w->server[i].options[10] = first;
+            w->server[i].options[10] = "--replicaof";
+            w->server[i].options[11] = "127.0.0.1";
+            w->server[i].options[12] = first;
         }
         server_start(&w->server[i]);
         if (w->certificates != NULL)
             w->port[i] = w->server[i].tls_port;
+        if (i == 0 && w->has_proxy)
+            start_proxy(w);
         if (i == 0)
             snprintf(first, sizeof(first), "%u", w->port[0]);
     }
@@ -114,6 +125,8 @@ void watched_stop(struct watched *w)
 {
     for (size_t i = 0; i < WATCHED_SENTINELS; i++)
         server_stop(&w->sentinel[i]);
+    if (w->has_proxy)
+        proxy_stop(&w->proxy);
     for (size_t i = 0; i < WATCHED_SERVERS; i++)
         server_stop(&w->server[i]);
 }
@@ -163,8 +176,8 @@ size_t watched_primary(const struct watched *w, size_t not )
     return found;
 }
 
-/* They refuse it while they are not done with the one before, and give up on a
- * busy machine. */
+/* Sentinels refuse a failover until they have finished the one before, and on a
+ * busy machine they may give one up. */
 size_t watched_fail_over(const struct watched *w, size_t from)
 {
     enum { ATTEMPT_MS = 5 * FAILOVER_MS };
@@ -177,7 +190,7 @@ size_t watched_fail_over(const struct watched *w, size_t from)
         bool is_begun = reply->type == REDIS_REPLY_STATUS;
         freeReplyObject(reply);
         do
-            usleep(50000);
+            usleep(5000);
         while ((found = find_primary(w, from)) == WATCHED_SERVERS && is_begun &&
                shed_now_ms() < again_ms);
     }

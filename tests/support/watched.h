@@ -18,8 +18,11 @@ struct watched {
     unsigned down_ms; /* how long the primary is away before it is replaced; 0:
                          a short time */
     const char *sentinel_password;
+    bool
+        has_proxy; /* in front of the first server, by whose port all know it */
     const char *certificates; /* a directory of certificates_make: all of them
                                  speak TLS, also with each other */
+    struct proxy proxy;
     char uri[256];
 };
 

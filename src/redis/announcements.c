@@ -1,0 +1,140 @@
+/* Announcements of sentinels. Its invariant: each sentinel is listened to by a
+ * connection of its own, because the one that leads a failover announces it in
+ * other words, and earlier or later, than the others. */
+#include "redis/announcements.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "redis/pipe.h"
+#include "wire/address.h"
+
+/* To one sentinel. */
+struct listener {
+    struct shed_announcements *all;
+    struct shed_address *address;
+    struct shed_gate *gate;
+    struct shed_pipe *pipe;
+};
+
+struct shed_announcements {
+    char *list; /* of hosts, as in the URI; it is cut */
+    shed_announcements_fn *fn;
+    void *arg;
+    size_t count;
+    struct listener at[SHED_SENTINELS_MAX];
+};
+
+/* The sentinel that leads a failover names the new primary as soon as it has
+ * promoted it, but announces the switch only when the replicas follow it. */
+static void on_open(void *arg)
+{
+    struct listener *l = arg;
+    struct shed_args args = {0};
+
+    shed_args_add_text(&args, "SUBSCRIBE");
+    shed_args_add_text(&args, "+switch-master");
+    shed_args_add_text(&args, "+promoted-slave");
+    shed_pipe_tell(l->pipe, &args);
+}
+
+/* What was announced before it was subscribed is unknown. */
+static void on_push(void *arg, struct shed_reply *reply)
+{
+    struct listener *l = arg;
+
+    if (shed_reply_begins(shed_reply_at(reply, 0), "message") ||
+        shed_reply_begins(shed_reply_at(reply, 0), "subscribe"))
+        l->all->fn(l->all->arg);
+}
+
+static void on_lost(void *arg, const struct shed_error *why)
+{
+    (void)arg; /* a lookup that fails says which sentinels do not answer */
+    (void)why;
+}
+
+void shed_announcements_check(struct shed_announcements *all)
+{
+    for (size_t i = 0; all != NULL && i < all->count; i++)
+        shed_pipe_ping(all->at[i].pipe);
+}
+
+/* -------------------------------------------------------- begin and end */
+
+static enum shed_code add(struct shed_announcements *all,
+                          struct shed_reactor *reactor, char **list,
+                          const struct shed_sentinels *how,
+                          const struct shed_client_options *options,
+                          struct shed_error *err)
+{
+    struct listener *l = &all->at[all->count];
+    const struct shed_pipe_hooks hooks = {l,       on_open, on_lost,
+                                          on_lost, on_push, NULL};
+    enum shed_code code =
+        shed_address_next_sentinel(list, how, options, &l->address, err);
+
+    if (code != SHED_OK)
+        return code;
+    all->count++;
+    l->all = all;
+    code = shed_gate_create(l->address, options, NULL, NULL, &l->gate, err);
+    if (code == SHED_OK)
+        code = shed_pipe_create(reactor, l->gate, SHED_HEALTH_COMMANDS, options,
+                                &hooks, &l->pipe, err);
+    return code;
+}
+
+enum shed_code shed_announcements_create(
+    struct shed_reactor *reactor, const struct shed_address *address,
+    const struct shed_client_options *options, shed_announcements_fn *fn,
+    void *arg, struct shed_announcements **out, struct shed_error *err)
+{
+    struct shed_announcements *all = calloc(1, sizeof(*all));
+    const struct shed_sentinels how = {.user = address->sentinel_user,
+                                       .password = address->sentinel_password,
+                                       .is_tls = address->is_tls};
+    enum shed_code code = SHED_OK;
+    char *list;
+
+    if (all == NULL)
+        return shed_fail_nomem(err, "a client");
+    all->fn = fn;
+    all->arg = arg;
+    list = all->list = strdup(address->sentinels);
+    if (list == NULL)
+        code = shed_fail_nomem(err, "a client");
+    while (list != NULL && code == SHED_OK)
+        code = add(all, reactor, &list, &how, options, err);
+    if (code == SHED_OK)
+        *out = all;
+    else
+        shed_announcements_close(all);
+    return code;
+}
+
+void shed_announcements_open(struct shed_announcements *all)
+{
+    for (size_t i = 0; all != NULL && i < all->count; i++)
+        shed_pipe_open(all->at[i].pipe);
+}
+
+void shed_announcements_close(struct shed_announcements *all)
+{
+    if (all == NULL)
+        return;
+    for (size_t i = 0; i < all->count; i++) {
+        shed_pipe_close(all->at[i].pipe);
+        shed_gate_destroy(all->at[i].gate);
+        shed_address_destroy(all->at[i].address);
+    }
+    free(all->list);
+    free(all);
+}
+
+void shed_announcements_forget(struct shed_announcements *all)
+{
+    for (size_t i = 0; all != NULL && i < all->count; i++)
+        shed_pipe_forget(all->at[i].pipe);
+}

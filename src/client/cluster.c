@@ -376,6 +376,7 @@ static void on_map(void *arg, const struct shed_reply *reply,
 {
     struct shed_cluster *c = arg;
     struct shed_cluster_change change;
+    bool is_cut_off;
 
     (void)why;
     c->is_asking = false;
@@ -387,8 +388,9 @@ static void on_map(void *arg, const struct shed_reply *reply,
     shed_mutex_lock(&c->mu);
     change = shed_cluster_map_take(&c->map, reply, shed_scout_host(c->scout),
                                    shed_now_ms(), may_own, c);
-    if (change.is_valid && is_any_down_locked(c))
-        (void)shed_cluster_map_hurry(&c->map, NULL, false, shed_now_ms());
+    is_cut_off = change.is_valid && shed_scout_is_cut_off(c->scout);
+    if (is_cut_off || (change.is_valid && is_any_down_locked(c)))
+        (void)shed_cluster_map_hurry(&c->map, NULL, is_cut_off, shed_now_ms());
     shed_mutex_unlock(&c->mu);
     if (!change.is_valid) {
         fail_scout(c);

@@ -3,6 +3,7 @@
 #include "client/scout.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "wire/address.h"
@@ -12,7 +13,8 @@ struct shed_scout {
     struct shed_address *address;
     struct shed_gate *gate;
     struct shed_pipe *pipe;
-    struct shed_call call;
+    struct shed_call info, call;
+    bool is_cut_off;
     shed_scout_fn *fn; /* NULL: it is lost, and that was told */
     void *arg;
 };
@@ -34,15 +36,32 @@ static void on_answer(void *arg, const struct shed_call_result *result)
     tell(arg, result->reply, result->why);
 }
 
-void shed_scout_ask(struct shed_scout *s)
+/* Without the right to CLUSTER INFO the node is believed. */
+static void on_info(void *arg, const struct shed_call_result *result)
+{
+    struct shed_scout *s = arg;
+    size_t size = 0;
+    const char *text = shed_reply_bytes(result->reply, &size);
+
+    s->is_cut_off = text != NULL && strstr(text, "cluster_state:fail") != NULL;
+}
+
+static void ask(struct shed_scout *s, struct shed_call *call, const char *what,
+                shed_pipe_fn *fn)
 {
     struct shed_args args = {0};
 
+    shed_args_add_text(&args, "CLUSTER");
+    shed_args_add_text(&args, what);
+    shed_pipe_call(s->pipe, call, &args, fn, s);
+}
+
+void shed_scout_ask(struct shed_scout *s)
+{
     if (s->call.fn != NULL)
         return;
-    shed_args_add_text(&args, "CLUSTER");
-    shed_args_add_text(&args, "SLOTS");
-    shed_pipe_call(s->pipe, &s->call, &args, on_answer, s);
+    ask(s, &s->info, "INFO", on_info);
+    ask(s, &s->call, "SLOTS", on_answer);
 }
 
 static void on_open(void *arg)
@@ -53,6 +72,11 @@ static void on_open(void *arg)
 static void on_lost(void *arg, const struct shed_error *why)
 {
     tell(arg, NULL, why);
+}
+
+bool shed_scout_is_cut_off(const struct shed_scout *s)
+{
+    return s->is_cut_off;
 }
 
 const char *shed_scout_host(const struct shed_scout *s)

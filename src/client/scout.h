@@ -30,6 +30,10 @@ shed_scout_send(struct shed_reactor *reactor,
 /* Ask again, after an answer. */
 void shed_scout_ask(struct shed_scout *scout);
 
+/* After an answer: whether the node says that it misses most of the cluster, so
+ * that others may know better. */
+bool shed_scout_is_cut_off(const struct shed_scout *scout);
+
 /* The host to which it was sent. */
 const char *shed_scout_host(const struct shed_scout *scout);
 

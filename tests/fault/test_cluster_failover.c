@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "support/cluster_fixture.h"
+#include "support/lock_fixture.h"
 #include "support/rewrites.h"
 #include "support/traffic.h"
 
@@ -180,6 +181,109 @@ START_TEST(a_replica_without_the_last_writes_loses_none)
 }
 END_TEST
 
+/* The first primary goes on until it notices that it is cut off. Of the two
+ * processes one makes no call by which it would notice that; it is told by the
+ * next map, within 3 s. */
+START_TEST(in_a_partition_nothing_old_is_read_once_there_is_a_new_primary)
+{
+    enum { BOUND_MS = 5000, TIMES = 10 };
+    struct peer peer;
+    uint64_t known_ms;
+    char key[16];
+
+    cluster = (struct own_cluster){
+        .primaries = NODES, .replicas = 1, .has_bus_proxies = true};
+    own_cluster_start(&cluster);
+    cluster_init();
+    fixture_hurry(&fixture, SILENCE_MS);
+    fixture.cache_options.failover_memory_ms = 600000;
+    fixture_open(&fixture);
+    peer_open(&peer, &fixture);
+    key_of(0, 0, key);
+    ck_assert_uint_eq(rewrites_missed(peer.cache, fixture.table.version), 0);
+    WAIT_FOR(gives_hits(peer.cache, 0, key));
+    WAIT_FOR(has_rewrites(REPLICA));
+    server_cut_replica(&cluster.node[REPLICA], &cluster.node[0]);
+    own_cluster_part(&cluster, 0);
+    rewrite_all(&fixture);
+    own_cluster_await_primary(&cluster, REPLICA);
+    known_ms = shed_now_ms();
+    WAIT_FOR(stats_of(fixture.cache).invalidations_repeated >= REWRITES);
+    WAIT_FOR(gives_hits(peer.cache, REPLICA, key));
+    ck_assert_uint_lt(shed_now_ms() - known_ms, scaled_ms(BOUND_MS));
+    for (unsigned i = 0; i < TIMES; i++) {
+        ck_assert_uint_eq(rewrites_missed(peer.cache, fixture.table.version),
+                          0);
+        ck_assert_uint_eq(rewrites_missed(fixture.cache, fixture.table.version),
+                          0);
+        rewrite_all(&fixture);
+    }
+    own_cluster_join(&cluster);
+    WAIT_FOR(!own_cluster_is_primary(&cluster, 0));
+    ck_assert_uint_eq(rewrites_missed(peer.cache, fixture.table.version), 0);
+    peer_close(&peer);
+    cluster_down_own();
+}
+END_TEST
+
+static struct shed_lock *open_confirmed(struct shed_client *client,
+                                        const char *name, uint64_t replicas)
+{
+    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
+    struct shed_error err = {0};
+    struct shed_lock *lock;
+
+    o.replicas = replicas;
+    ck_assert_msg(shed_lock_open(client, shed_str(name), &o, &lock, &err) ==
+                      SHED_OK,
+                  "%s", err.reason);
+    return lock;
+}
+
+/* 0: its acquire does not wait for the replica, so that another gets it after
+ * the failover. 1: it does, and fails while the replica has lost its link. */
+START_TEST(a_lock_that_its_replica_has_survives_a_failover)
+{
+    enum { LOOK_MS = 500 };
+    struct shed_lock *lock, *rival;
+    struct peer peer;
+    char name[16];
+
+    init(1);
+    key_of(0, 0, name);
+    fixture_open(&fixture);
+    peer_open(&peer, &fixture);
+    lock = open_confirmed(fixture.client, name, (uint64_t)_i);
+    rival = open_confirmed(peer.client, name, 0);
+    acquire(lock, PLENTY_MS); /* it is connected */
+    release(lock);
+    server_cut_replica(&cluster.node[REPLICA], &cluster.node[0]);
+    expect_acquire(lock, 0, _i == 0 ? SHED_OK : SHED_EREDIS);
+    if (_i == 1) {
+        server_join_replica(&cluster.node[REPLICA]);
+        acquire(lock, PLENTY_MS);
+        server_cut_replica(&cluster.node[REPLICA], &cluster.node[0]);
+    }
+    server_kill(&cluster.node[0]);
+    own_cluster_await_primary(&cluster, REPLICA);
+    WAIT_FOR(gives_hits(peer.cache, REPLICA, name));
+    if (_i == 0) {
+        acquire(rival, PLENTY_MS); /* so there were two for a moment */
+        WAIT_FOR(!shed_lock_is_mine(lock));
+    } else {
+        expect_acquire(rival, LOOK_MS, SHED_ETIMEDOUT);
+        ck_assert(shed_lock_is_mine(lock));
+        release(lock);
+        acquire(rival, PLENTY_MS);
+    }
+    release(rival);
+    shed_lock_close(rival);
+    shed_lock_close(lock);
+    peer_close(&peer);
+    cluster_down_own();
+}
+END_TEST
+
 /* --------------------------------------------------------- without replicas */
 
 /* Two of three primaries are dead, so the third one does not answer, either. */
@@ -265,6 +369,10 @@ int main(void)
         tc, a_primary_that_is_lost_under_load_is_replaced_at_once, 0, LOSSES);
     tcase_add_test(tc, a_client_follows_when_its_only_seed_has_died);
     tcase_add_loop_test(tc, a_replica_without_the_last_writes_loses_none, 0, 2);
+    tcase_add_test(
+        tc, in_a_partition_nothing_old_is_read_once_there_is_a_new_primary);
+    tcase_add_loop_test(tc, a_lock_that_its_replica_has_survives_a_failover, 0,
+                        2);
     tcase_add_test(
         tc, without_a_cluster_rows_come_from_the_source_and_with_it_from_redis);
     tcase_add_test(tc,

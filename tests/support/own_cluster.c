@@ -83,6 +83,34 @@ static void set_options(struct own_cluster *c, size_t i)
     add_option(s, "--cluster-replica-validity-factor", "0");
     add_option(s, "--cluster-allow-replica-migration", "no");
     add_option(s, "--repl-diskless-sync-delay", "0");
+    if (c->has_bus_proxies)
+        add_option(s, "--cluster-announce-bus-port", c->bus_text[i]);
+}
+
+static unsigned bus_port(const struct own_cluster *c, size_t i)
+{
+    return c->has_bus_proxies ? c->proxy[i].port : c->port[i] + BUS_OFFSET;
+}
+
+static void start_bus_proxy(struct own_cluster *c, size_t i)
+{
+    c->bus[i] = (struct server){.tls_port = c->port[i] + BUS_OFFSET};
+    c->proxy[i] = (struct proxy){.is_tcp = true};
+    proxy_start(&c->proxy[i], &c->bus[i]);
+    snprintf(c->bus_text[i], sizeof(c->bus_text[i]), "%u", c->proxy[i].port);
+}
+
+void own_cluster_part(struct own_cluster *c, size_t node)
+{
+    for (size_t i = 0; i < c->count; i++)
+        proxy_set(&c->proxy[i], i == node ? PROXY_SWALLOW : PROXY_PART, 0,
+                  c->id[node]);
+}
+
+void own_cluster_join(struct own_cluster *c)
+{
+    for (size_t i = 0; i < c->count; i++)
+        proxy_set(&c->proxy[i], PROXY_PASS, 0, NULL);
 }
 
 static void start_node(struct own_cluster *c, size_t i)
@@ -92,6 +120,8 @@ static void start_node(struct own_cluster *c, size_t i)
     ck_assert_uint_lt(i, CLUSTER_NODES_MAX);
     c->port[i] = find_port(i);
     snprintf(c->port_text[i], sizeof(c->port_text[i]), "%u", c->port[i]);
+    if (c->has_bus_proxies)
+        start_bus_proxy(c, i);
     set_options(c, i);
     server_start(&c->node[i]);
     server_do(&c->node[i], "CLUSTER SET-CONFIG-EPOCH %u", (unsigned)i + 1);
@@ -106,7 +136,8 @@ static void start_node(struct own_cluster *c, size_t i)
 static void introduce(const struct own_cluster *c, size_t i)
 {
     for (size_t other = 0; other < i; other++)
-        server_do(&c->node[i], "CLUSTER MEET 127.0.0.1 %u", c->port[other]);
+        server_do(&c->node[i], "CLUSTER MEET 127.0.0.1 %u %u", c->port[other],
+                  bus_port(c, other));
 }
 
 /* ------------------------------------------------------ the state of nodes */
@@ -205,8 +236,11 @@ void own_cluster_start(struct own_cluster *c)
 
 void own_cluster_stop(struct own_cluster *c)
 {
-    for (size_t i = 0; i < c->count; i++)
+    for (size_t i = 0; i < c->count; i++) {
         server_stop(&c->node[i]);
+        if (c->has_bus_proxies)
+            proxy_stop(&c->proxy[i]);
+    }
     c->count = 0;
 }
 

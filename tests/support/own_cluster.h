@@ -18,12 +18,16 @@ struct own_cluster {
                                  replaced; 0: a short time */
     const char *certificates; /* see server.h; its nodes then speak only TLS */
     const char *password;
+    bool has_bus_proxies; /* nodes reach each other by way of proxies */
 
     struct server node[CLUSTER_NODES_MAX];
     size_t count; /* of the nodes */
     unsigned port[CLUSTER_NODES_MAX];
     char port_text[CLUSTER_NODES_MAX][8], timeout_text[16];
     char id[CLUSTER_NODES_MAX][48];
+    struct server bus[CLUSTER_NODES_MAX]; /* where a node listens to others */
+    struct proxy proxy[CLUSTER_NODES_MAX];
+    char bus_text[CLUSTER_NODES_MAX][8];
     char uri[256]; /* with all nodes of the start */
 };
 
@@ -87,6 +91,11 @@ void own_cluster_remove(struct own_cluster *c);
  * "TAKEOVER". Returns when it is the primary. */
 void own_cluster_fail_over(const struct own_cluster *c, size_t replica,
                            const char *how);
+
+/* Cut a node off from all others, but not from clients, and end that; needs
+ * has_bus_proxies. */
+void own_cluster_part(struct own_cluster *c, size_t node);
+void own_cluster_join(struct own_cluster *c);
 
 /* Wait until a replica has become a primary. */
 void own_cluster_await_primary(const struct own_cluster *c, size_t replica);

@@ -19,6 +19,7 @@
 #include "fault/torture_pulse.h"
 #include "lock/protocol.h"
 #include "support/mysql_testing.h"
+#include "support/own_cluster.h"
 #include "support/server.h"
 
 enum {
@@ -93,6 +94,9 @@ static const struct cell all_cells[] = {
     {.algorithm = E, .fault = FAULT_FAILOVER, .is_broken = true},
     {.algorithm = T, .fault = FAULT_FAILOVER, .is_broken = true},
     {.algorithm = L, .fault = FAULT_FAILOVER, .is_broken = true},
+    {.algorithm = L, .fault = FAULT_FAILOVER_ACKED},
+    {.algorithm = L, .fault = FAULT_CLUSTER, .is_broken = true},
+    {.algorithm = L, .fault = FAULT_CLUSTER_ACKED},
     {.algorithm = Q, .fault = FAULT_ONE_SLOW},
     {.algorithm = Q, .fault = FAULT_ONE_KILLED},
     {.algorithm = Q, .fault = FAULT_TWO_KILLED},
@@ -115,7 +119,8 @@ static struct cell *cells;
 
 static struct {
     struct server servers[TORTURE_SERVERS_MAX];
-    struct server replica;
+    struct server replica, successor;
+    struct own_cluster cluster; /* a primary and its replica */
     struct proxy proxy; /* in front of the last server, if that is to be slow */
     size_t count;
     struct site site;
@@ -136,18 +141,51 @@ static bool is_quorum(const struct cell *cell)
     return cell->algorithm == TORTURE_QUORUM;
 }
 
+static bool is_failover(const struct cell *cell)
+{
+    return cell->fault == FAULT_FAILOVER || cell->fault == FAULT_FAILOVER_ACKED;
+}
+
+static bool has_cluster(const struct cell *cell)
+{
+    return cell->fault == FAULT_CLUSTER || cell->fault == FAULT_CLUSTER_ACKED;
+}
+
+static bool is_acknowledged(const struct cell *cell)
+{
+    return cell->fault == FAULT_FAILOVER_ACKED ||
+           cell->fault == FAULT_CLUSTER_ACKED;
+}
+
+/* A server at this port, and which of another one it is a replica; NULL:
+ * none. */
+static void start_at(struct server *s, const char *port, const char *primary)
+{
+    *s = (struct server){.options = {"--port", port, "--bind", "127.0.0.1",
+                                     "--repl-diskless-sync-delay", "0",
+                                     primary != NULL ? "--replicaof" : NULL,
+                                     "127.0.0.1", primary}};
+    server_start(s);
+}
+
+static char ports[3][8];
+
 static void start_pair(void)
 {
-    static char port[8];
+    for (size_t i = 0; i < sizeof(ports) / sizeof(*ports); i++)
+        snprintf(ports[i], sizeof(ports[i]), "%u", server_free_port());
+    start_at(&env.servers[0], ports[0], NULL);
+    start_at(&env.replica, ports[1], ports[0]);
+}
 
-    snprintf(port, sizeof(port), "%u", server_free_port());
-    env.servers[0] =
-        (struct server){.options = {"--port", port, "--bind", "127.0.0.1",
-                                    "--repl-diskless-sync-delay", "0"}};
-    server_start(&env.servers[0]);
-    env.replica =
-        (struct server){.options = {"--replicaof", "127.0.0.1", port}};
-    server_start(&env.replica);
+static void start_cluster(void)
+{
+    enum { UNUSED_TIMEOUT_MS = 60000 };
+
+    env.cluster = (struct own_cluster){
+        .primaries = 1, .replicas = 1, .node_timeout_ms = UNUSED_TIMEOUT_MS};
+    own_cluster_start(&env.cluster);
+    env.servers[0] = env.cluster.node[0]; /* for its directory and socket */
 }
 
 static void start_servers(const struct cell *cell)
@@ -155,10 +193,12 @@ static void start_servers(const struct cell *cell)
     bool keeps_data = cell->fault == FAULT_RESTART_DATA;
 
     env.count = is_quorum(cell) ? TORTURE_SERVERS_MAX : 1;
-    if (cell->fault == FAULT_FAILOVER) {
+    if (is_failover(cell))
         start_pair();
+    if (has_cluster(cell))
+        start_cluster();
+    if (is_failover(cell) || has_cluster(cell))
         return;
-    }
     for (size_t i = 0; i < env.count; i++) {
         env.servers[i] = (struct server){.has_clock = is_quorum(cell),
                                          .is_old = is_quorum(cell)};
@@ -177,13 +217,19 @@ static void stop_servers(const struct cell *cell)
 {
     if (cell->fault == FAULT_ONE_SLOW)
         proxy_stop(&env.proxy);
+    if (has_cluster(cell)) {
+        own_cluster_stop(&env.cluster);
+        return;
+    }
     for (size_t i = 0; i < env.count; i++) {
         if (env.servers[i].pid > 0)
             server_thaw(&env.servers[i]);
         server_stop(&env.servers[i]);
     }
-    if (cell->fault == FAULT_FAILOVER)
+    if (is_failover(cell))
         server_stop(&env.replica);
+    if (cell->fault == FAULT_FAILOVER_ACKED)
+        server_stop(&env.successor);
 }
 
 static void open_tables(void)
@@ -211,6 +257,7 @@ static void start_contenders(const struct cell *cell)
     o.lease_ms = env.lease_ms;
     if (cell->fault == FAULT_OVERRUN)
         o.watchdog_ms = 0;
+    o.replicas = is_acknowledged(cell);
     for (unsigned i = 0; i < CONTENDERS; i++) {
         struct torture_setup *p = &env.setup[i];
         *p = (struct torture_setup){.shared = env.shared,
@@ -222,6 +269,8 @@ static void start_contenders(const struct cell *cell)
                                     .number = i};
         for (size_t s = 0; s < env.count; s++)
             p->uris[s] = env.servers[s].uri;
+        if (has_cluster(cell))
+            p->uris[0] = env.cluster.uri;
         if (cell->fault == FAULT_ONE_SLOW)
             p->uris[env.count - 1] = env.proxy.uri;
         if (cell->fault == FAULT_CLOCKS && i < 2)
@@ -509,6 +558,51 @@ static void fail_over(void)
     let_go();
 }
 
+/* The replica has acknowledged the lock before its link is lost. The next
+ * primary has a replica, too, or nobody could acquire. */
+static void fail_over_acknowledged(void)
+{
+    WAIT_UNTIL(is_replicating(), "a replica");
+    (void)catch_holder();
+    server_do(&env.replica, "REPLICAOF NO ONE");
+    server_kill(&env.servers[0]);
+    ck_assert_int_eq(rename(env.replica.socket, env.servers[0].socket), 0);
+    start_at(&env.successor, ports[2], ports[1]);
+    observe();
+    note_fault();
+    let_go();
+}
+
+static void take_over_cluster(void)
+{
+    server_kill(&env.cluster.node[0]);
+    own_cluster_fail_over(&env.cluster, 1, "TAKEOVER");
+    server_join_replica(&env.cluster.node[1]);
+}
+
+/* As fail_over: what the replica knew of the lock was of another holder. */
+static void fail_over_cluster(void)
+{
+    server_cut_replica(&env.cluster.node[1], &env.cluster.node[0]);
+    (void)catch_holder();
+    take_over_cluster();
+    server_do(&env.cluster.node[1], "DEL lock:{%s}", TORTURE_LOCK_NAME);
+    note_fault();
+    wait_for_another();
+    let_go();
+}
+
+static void fail_over_cluster_acknowledged(void)
+{
+    (void)catch_holder();
+    server_cut_replica(&env.cluster.node[1], &env.cluster.node[0]);
+    take_over_cluster();
+    server_start_again(&env.cluster.node[0]); /* it is the replica now */
+    observe();
+    note_fault();
+    let_go();
+}
+
 /* Whether one contender has the lock on all servers. That a key is there says
  * less: the tries of others, which are undone later, may have a minority, and a
  * bare majority is lost with the first of its servers that restarts empty. */
@@ -590,6 +684,15 @@ static void inflict(const struct cell *cell)
         break;
     case FAULT_FAILOVER:
         fail_over();
+        break;
+    case FAULT_FAILOVER_ACKED:
+        fail_over_acknowledged();
+        break;
+    case FAULT_CLUSTER:
+        fail_over_cluster();
+        break;
+    case FAULT_CLUSTER_ACKED:
+        fail_over_cluster_acknowledged();
         break;
     case FAULT_ONE_KILLED:
         hurt_servers(server_kill, 1);

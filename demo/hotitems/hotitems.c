@@ -32,7 +32,7 @@ struct choice {
     uint64_t redis_breaker_failure_pct, redis_breaker_min_calls;
     uint64_t redis_breaker_window_ms;
     const char *lane;
-    bool work;
+    bool work, is_async;
 };
 
 #define CLI_OPTIONS struct choice
@@ -71,6 +71,8 @@ static const char help[] =
     "  --ttl-ms N           how long Redis keeps an item (default 60000)\n"
     "  --connections N      clients at a time, a thread each (default 512)\n"
     "  --db-connections N   connections to MySQL for writes (default 16)\n"
+    "  --async              one thread serves all clients, and reads wait without\n"
+    "                       one; what writes, and other lanes, have one a request\n"
     "  --lane LANE          how items are read: snowshed (default), or what is\n"
     "                       written without it: none, with no protection; setnx,\n"
     "                       a lock whose losers look again every 10 ms\n"
@@ -280,14 +282,16 @@ int main(int argc, char **argv)
         (void)fprintf(stderr, "hotitems: %s\n", why);
         return EXIT_FAILURE;
     }
-    http_options =
-        (struct http_options){.address = "127.0.0.1",
-                              .port = (uint16_t)choice.port,
-                              .connections_max = (unsigned)choice.connections,
-                              .timeout_ms = choice.timeout_ms,
-                              .handle = service_handle,
-                              .done = log_request,
-                              .user = &service};
+    http_options = (struct http_options){
+        .address = "127.0.0.1",
+        .port = (uint16_t)choice.port,
+        .connections_max = (unsigned)choice.connections,
+        .timeout_ms = choice.timeout_ms,
+        .handle = service_handle,
+        .is_quick = choice.is_async ? service_is_quick : NULL,
+        .drop = items_drop,
+        .done = log_request,
+        .user = &service};
     http = http_start(&http_options, why, sizeof(why));
     if (http == NULL) {
         (void)fprintf(stderr, "hotitems: %s\n", why);

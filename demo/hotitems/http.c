@@ -1,4 +1,4 @@
-/* HTTP by libmicrohttpd, one thread for each connection. */
+/* HTTP by libmicrohttpd: a thread for each connection, or one for all. */
 #include "http.h"
 
 #include <arpa/inet.h>
@@ -51,7 +51,10 @@ struct exchange {
     char *path;
     const char *method; /* libmicrohttpd's, while the exchange lasts */
     uint64_t begun_us;
+    struct http_request request;
+    void *state; /* the handler's */
     struct http_reply reply;
+    bool is_answered;
     bool is_too_big;
     bool is_ambiguous; /* a header that there may be once is there twice */
     size_t body_size;
@@ -253,16 +256,13 @@ static bool is_ambiguous(struct MHD_Connection *connection)
     return counts[0] > 1 || counts[1] > 1;
 }
 
-static void handle(struct exchange *x, struct MHD_Connection *connection)
+/* A request that was suspended has been admitted before. */
+static void handle(struct exchange *x)
 {
-    struct http_request request = {.method = method_of(x->method),
-                                   .path = x->path,
-                                   .body = x->body,
-                                   .body_size = x->body_size,
-                                   .deadline_ms = x->begun_us / 1000 +
-                                                  x->http->options.timeout_ms,
-                                   .connection = connection};
-
+    if (x->state != NULL) {
+        x->http->options.handle(x->http->options.user, &x->request, &x->reply);
+        return;
+    }
     x->reply.route = "other";
     x->reply.is_last = x->is_ambiguous;
     if (x->is_ambiguous)
@@ -272,8 +272,71 @@ static void handle(struct exchange *x, struct MHD_Connection *connection)
         http_reply_error(&x->reply, MHD_HTTP_CONTENT_TOO_LARGE,
                          "a body may have %d bytes at most",
                          HTTP_BODY_MAX_BYTES);
-    else if (http_admit(&request, &x->reply))
-        x->http->options.handle(x->http->options.user, &request, &x->reply);
+    else if (http_admit(&x->request, &x->reply))
+        x->http->options.handle(x->http->options.user, &x->request, &x->reply);
+}
+
+void http_suspend(const struct http_request *request)
+{
+    MHD_suspend_connection(request->connection);
+}
+
+void http_resume(const struct http_request *request)
+{
+    MHD_resume_connection(request->connection);
+}
+
+static void *handle_apart(void *exchange)
+{
+    struct exchange *x = exchange;
+
+    handle(x);
+    http_resume(&x->request);
+    return NULL;
+}
+
+/* A request that has to block, on a thread of its own. */
+static void start_apart(struct exchange *x)
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+
+    x->is_answered = true; /* when it is resumed */
+    http_suspend(&x->request);
+    (void)pthread_attr_init(&attr);
+    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    (void)pthread_attr_setstacksize(&attr, THREAD_STACK_BYTES);
+    if (pthread_create(&thread, &attr, handle_apart, x) != 0) {
+        http_reply_error(&x->reply, MHD_HTTP_SERVICE_UNAVAILABLE,
+                         "there are too many threads");
+        http_resume(&x->request);
+    }
+    (void)pthread_attr_destroy(&attr);
+}
+
+/* Returns false while the exchange is suspended. */
+static bool answer(struct exchange *x, struct MHD_Connection *connection)
+{
+    http_is_quick *is_quick = x->http->options.is_quick;
+
+    if (x->is_answered)
+        return true;
+    x->request = (struct http_request){
+        .method = method_of(x->method),
+        .path = x->path,
+        .body = x->body,
+        .body_size = x->body_size,
+        .deadline_ms = x->begun_us / 1000 + x->http->options.timeout_ms,
+        .state = &x->state,
+        .connection = connection};
+    x->request.may_block =
+        is_quick == NULL || !is_quick(x->http->options.user, &x->request);
+    if (is_quick != NULL && x->request.may_block) {
+        start_apart(x);
+        return false;
+    }
+    handle(x);
+    return x->reply.status != 0;
 }
 
 /* libmicrohttpd calls it with the head, with each piece of the body, and at the
@@ -302,7 +365,8 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
         return MHD_YES;
     }
     set_state(x->http, x->peer, WORKING);
-    handle(x, connection);
+    if (!answer(x, connection))
+        return MHD_YES; /* it is called again */
     set_state(x->http, x->peer, TAKING);
     return send_reply(connection, x);
 }
@@ -326,6 +390,8 @@ static void on_end(void *user, struct MHD_Connection *connection, void **state,
     (void)pthread_mutex_lock(&http->mu);
     http->running--;
     (void)pthread_mutex_unlock(&http->mu);
+    if (x->state != NULL)
+        http->options.drop(x->state);
     free(x->reply.body);
     free(x->path);
     free(x);
@@ -479,9 +545,13 @@ static bool read_port(struct http *http)
 
 static bool start_daemon(struct http *http, const struct sockaddr_in *address)
 {
+    const unsigned kind =
+        http->options.is_quick == NULL
+            ? MHD_USE_POLL_INTERNAL_THREAD | MHD_USE_THREAD_PER_CONNECTION
+            : MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME;
+
     http->daemon = MHD_start_daemon(
-        MHD_USE_POLL_INTERNAL_THREAD | MHD_USE_THREAD_PER_CONNECTION, 0, NULL,
-        NULL, on_request, http,                                          /**/
+        kind, 0, NULL, NULL, on_request, http,                           /**/
         MHD_OPTION_SOCK_ADDR, (const struct sockaddr *)address,          /**/
         MHD_OPTION_CONNECTION_LIMIT, http->options.connections_max,      /**/
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_HEAD_MAX_BYTES, /**/

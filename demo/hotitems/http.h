@@ -1,9 +1,10 @@
 /*
  * HTTP for a service that blocks: each connection has a thread of its own, and
- * a handler answers one request on it, so it may wait for Redis and MySQL. All
- * that a client can make large or slow is bounded here: connections, headers,
- * body, and the time that a request may take to arrive, and its answer to
- * leave.
+ * a handler answers one request on it, so it may wait for Redis and MySQL. Or
+ * one thread serves all connections; requests that it begins and ends wait
+ * without a thread, and those that must block get one. All that a client can
+ * make large or slow is bounded here: connections, headers, body, and the time
+ * that a request may take to arrive, and its answer to leave.
  */
 #ifndef HOTITEMS_HTTP_H
 #define HOTITEMS_HTTP_H
@@ -33,6 +34,8 @@ struct http_request {
     const char *body;
     size_t body_size;
     uint64_t deadline_ms; /* by http_now_ms */
+    bool may_block;       /* else it is on the one thread; see http_suspend */
+    void **state;         /* the handler's, NULL at first; freed by http_drop */
     void *connection;
 };
 
@@ -77,9 +80,18 @@ void http_reply_error(struct http_reply *reply, unsigned status,
  * may have sent. Every request is checked before it is handled. */
 bool http_admit(const struct http_request *request, struct http_reply *reply);
 
-/* On the connection's thread; must set status. */
+/* Must set status, unless it has called http_suspend. */
 typedef void http_handler(void *user, const struct http_request *request,
                           struct http_reply *reply);
+
+/* A request that may not block waits. Once http_resume has been called, by any
+ * thread, perhaps before the handler has returned, the handler is called again.
+ */
+void http_suspend(const struct http_request *request);
+void http_resume(const struct http_request *request);
+
+/* Whether the handler answers it without blocking. */
+typedef bool http_is_quick(void *user, const struct http_request *request);
 
 /* Told of each exchange when it has ended. bytes is the size of the body. */
 struct http_record {
@@ -96,6 +108,8 @@ struct http_options {
     unsigned connections_max;
     uint64_t timeout_ms; /* from a request's head to its deadline */
     http_handler *handle;
+    http_is_quick *is_quick;   /* NULL: each connection has a thread */
+    void (*drop)(void *state); /* what a request has left in it */
     http_done *done;
     void *user;
 };

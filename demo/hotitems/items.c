@@ -36,7 +36,41 @@ static json_t *item_json(const struct lane_item *item)
     return object;
 }
 
-/* ------------------------------------------------------------------- one */
+/* ------------------------------------------------------------------- read */
+
+/* A request for items. */
+struct read {
+    struct service *s;
+    const struct http_request *request;
+    bool is_list;
+    enum shed_code code;   /* when it has ended */
+    struct shed_error err; /* why */
+    size_t count;
+    struct lane_item item[];
+};
+
+static struct read *new_read(struct service *s, size_t capacity,
+                             const struct http_request *request,
+                             struct http_reply *reply)
+{
+    struct read *r = calloc(1, sizeof(*r) + capacity * sizeof(r->item[0]));
+
+    if (r == NULL) {
+        http_reply_json(reply, MHD_HTTP_OK, NULL);
+        return NULL;
+    }
+    r->s = s;
+    r->request = request;
+    return r;
+}
+
+void items_drop(void *read)
+{
+    struct read *r = read;
+
+    lane_release(r->s->lane, r->item, r->count);
+    free(r);
+}
 
 static void reply_item(const struct lane_item *item, struct http_reply *reply)
 {
@@ -46,69 +80,6 @@ static void reply_item(const struct lane_item *item, struct http_reply *reply)
     else
         http_reply_error(reply, MHD_HTTP_NOT_FOUND, "there is no item %" PRIu64,
                          item->id);
-}
-
-void items_get_one(struct service *s, const struct http_request *request,
-                   uint64_t id, struct http_reply *reply)
-{
-    struct lane_item item = {.id = id};
-    struct shed_error err = {SHED_OK, ""};
-
-    if (lane_get(s->lane, &item, 1, http_remaining_ms(request) + 1, &err) ==
-        SHED_OK) {
-        popular_count(s->popular, id, http_now_ms());
-        reply_item(&item, reply);
-    } else {
-        service_reply_failure(reply, &err);
-    }
-    lane_release(s->lane, &item, 1);
-}
-
-/* ------------------------------------------------------------------ many */
-
-struct many {
-    size_t count;
-    struct lane_item item[LANE_ITEMS_MAX];
-};
-
-static bool parse_ids(const char *text, struct many *many,
-                      struct http_reply *reply)
-{
-    for (const char *at = text;; at++) {
-        if (many->count == LANE_ITEMS_MAX) {
-            http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
-                             "ask for %d ids at most", LANE_ITEMS_MAX);
-            return false;
-        }
-        if (!service_parse_number(at, &at, &many->item[many->count].id) ||
-            (*at != ',' && *at != '\0')) {
-            http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
-                             "ids must be decimal numbers separated by commas, "
-                             "not '%.40s'",
-                             at);
-            return false;
-        }
-        many->count++;
-        if (*at == '\0')
-            return true;
-    }
-}
-
-/* A failure of some is told beside the others; of all, it is the answer. */
-static bool get_many(struct service *s, const struct http_request *request,
-                     struct many *many, struct http_reply *reply)
-{
-    struct shed_error err = {SHED_OK, ""};
-    bool is_any = false;
-
-    if (lane_get(s->lane, many->item, many->count,
-                 http_remaining_ms(request) + 1, &err) == SHED_OK)
-        return true;
-    for (size_t i = 0; i < many->count; i++)
-        is_any |= many->item[i].code == SHED_OK;
-    if (!is_any)
-        service_reply_failure(reply, &err);
-    return is_any;
 }
 
 /* Into one of three lists: items, absent, failed. */
@@ -123,13 +94,13 @@ static bool add_item(const struct lane_item *item, json_t *const list[3])
     return json_array_append_new(list[0], item_json(item)) == 0;
 }
 
-static void reply_many(const struct many *many, struct http_reply *reply)
+static void reply_list(const struct read *r, struct http_reply *reply)
 {
     json_t *list[3] = {json_array(), json_array(), json_array()};
     bool is_good = list[0] != NULL && list[1] != NULL && list[2] != NULL;
 
-    for (size_t i = 0; is_good && i < many->count; i++)
-        is_good = add_item(&many->item[i], list);
+    for (size_t i = 0; is_good && i < r->count; i++)
+        is_good = add_item(&r->item[i], list);
     http_reply_json(reply, MHD_HTTP_OK,
                     is_good ? json_pack("{s:O,s:O,s:O}", "items", list[0],
                                         "absent", list[1], "failed", list[2])
@@ -138,46 +109,130 @@ static void reply_many(const struct many *many, struct http_reply *reply)
         json_decref(list[i]);
 }
 
+/* A failure of some is told beside the others; of all, it is the answer. */
+void items_conclude(void *read, struct http_reply *reply)
+{
+    const struct read *r = read;
+    bool is_any = r->code == SHED_OK;
+
+    for (size_t i = 0; i < r->count; i++)
+        is_any |= r->item[i].code == SHED_OK;
+    for (size_t i = 0; is_any && i < r->count; i++)
+        popular_count(r->s->popular, r->item[i].id, http_now_ms());
+    if (!is_any)
+        service_reply_failure(reply, &r->err);
+    else if (r->is_list)
+        reply_list(r, reply);
+    else
+        reply_item(&r->item[0], reply);
+}
+
+/* Perhaps on the library's thread; the answer is made on the one of requests.
+ */
+static void end(void *user, enum shed_code code, const struct shed_error *err)
+{
+    struct read *r = user;
+
+    r->code = code;
+    if (code != SHED_OK)
+        r->err = *err;
+    http_resume(r->request);
+}
+
+/* Takes the read. */
+static void run(struct read *r, struct http_reply *reply)
+{
+    struct lane *lane = r->s->lane;
+    uint64_t timeout_ms = http_remaining_ms(r->request) + 1;
+
+    if (r->request->may_block) {
+        r->code = lane_get(lane, r->item, r->count, timeout_ms, &r->err);
+        items_conclude(r, reply);
+        items_drop(r);
+    } else {
+        *r->request->state = r;
+        http_suspend(r->request);
+        lane_begin(lane, r->item, r->count, timeout_ms, end, r);
+    }
+}
+
+void items_get_one(struct service *s, const struct http_request *request,
+                   uint64_t id, struct http_reply *reply)
+{
+    struct read *r = new_read(s, 1, request, reply);
+
+    if (r == NULL)
+        return;
+    r->count = 1;
+    r->item[0].id = id;
+    run(r, reply);
+}
+
+static bool parse_ids(const char *text, struct read *r,
+                      struct http_reply *reply)
+{
+    for (const char *at = text;; at++) {
+        if (r->count == LANE_ITEMS_MAX) {
+            http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
+                             "ask for %d ids at most", LANE_ITEMS_MAX);
+            return false;
+        }
+        if (!service_parse_number(at, &at, &r->item[r->count].id) ||
+            (*at != ',' && *at != '\0')) {
+            http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
+                             "ids must be decimal numbers separated by commas, "
+                             "not '%.40s'",
+                             at);
+            return false;
+        }
+        r->count++;
+        if (*at == '\0')
+            return true;
+    }
+}
+
 void items_get_many(struct service *s, const struct http_request *request,
                     const char *ids, struct http_reply *reply)
 {
-    struct many many = {0};
+    struct read *r = new_read(s, LANE_ITEMS_MAX, request, reply);
 
-    if (!parse_ids(ids, &many, reply))
-        return;
-    if (get_many(s, request, &many, reply)) {
-        for (size_t i = 0; i < many.count; i++)
-            popular_count(s->popular, many.item[i].id, http_now_ms());
-        reply_many(&many, reply);
+    if (r != NULL && parse_ids(ids, r, reply)) {
+        r->is_list = true;
+        run(r, reply);
+    } else {
+        free(r);
     }
-    lane_release(s->lane, many.item, many.count);
 }
 
-void items_expire(struct service *s, const struct http_request *request,
-                  struct http_reply *reply)
+static void expire(struct read *r, const char *in, struct http_reply *reply)
 {
-    const char *ids = http_argument(request, "ids");
-    const char *in = http_argument(request, "in_ms");
-    struct shed_error err = {SHED_OK, ""};
-    struct many many = {0};
     uint64_t in_ms = 0;
 
-    if (!parse_ids(ids != NULL ? ids : "", &many, reply))
-        return;
     if (in != NULL && (!service_parse_number(in, &in, &in_ms) || *in != '\0' ||
                        in_ms > EXPIRE_IN_MAX_MS)) {
         http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
                          "in_ms must be a number up to %d", EXPIRE_IN_MAX_MS);
         return;
     }
-    for (size_t i = 0; i < many.count; i++)
-        if (lane_expire(s->lane, many.item[i].id, in_ms,
-                        http_remaining_ms(request) + 1, &err)) {
-            service_reply_failure(reply, &err);
+    for (size_t i = 0; i < r->count; i++)
+        if (lane_expire(r->s->lane, r->item[i].id, in_ms,
+                        http_remaining_ms(r->request) + 1, &r->err)) {
+            service_reply_failure(reply, &r->err);
             return;
         }
     http_reply_json(reply, MHD_HTTP_OK,
-                    json_pack("{s:I}", "expired", (json_int_t)many.count));
+                    json_pack("{s:I}", "expired", (json_int_t)r->count));
+}
+
+void items_expire(struct service *s, const struct http_request *request,
+                  struct http_reply *reply)
+{
+    const char *ids = http_argument(request, "ids");
+    struct read *r = new_read(s, LANE_ITEMS_MAX, request, reply);
+
+    if (r != NULL && parse_ids(ids != NULL ? ids : "", r, reply))
+        expire(r, http_argument(request, "in_ms"), reply);
+    free(r);
 }
 
 /* ----------------------------------------------------------------- change */

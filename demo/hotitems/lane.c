@@ -37,19 +37,42 @@ const char *lane_name(const struct lane *lane)
     return lane->type->name;
 }
 
-enum shed_code lane_get(struct lane *lane, struct lane_item *items,
-                        size_t count, uint64_t timeout_ms,
-                        struct shed_error *err)
+static void enter(struct lane *lane)
 {
     uint64_t waiting = ++lane->waiting, most = lane->most_waiting;
-    enum shed_code code;
 
     while (most < waiting &&
            !atomic_compare_exchange_weak(&lane->most_waiting, &most, waiting))
         ;
-    code = lane->type->get(lane, items, count, timeout_ms, err);
+}
+
+void lane_leave(struct lane *lane)
+{
     lane->waiting--;
+}
+
+enum shed_code lane_get(struct lane *lane, struct lane_item *items,
+                        size_t count, uint64_t timeout_ms,
+                        struct shed_error *err)
+{
+    enum shed_code code;
+
+    enter(lane);
+    code = lane->type->get(lane, items, count, timeout_ms, err);
+    lane_leave(lane);
     return code;
+}
+
+bool lane_is_async(const struct lane *lane)
+{
+    return lane->type->begin != NULL;
+}
+
+void lane_begin(struct lane *lane, struct lane_item *items, size_t count,
+                uint64_t timeout_ms, lane_done *done, void *user)
+{
+    enter(lane);
+    lane->type->begin(lane, items, count, timeout_ms, done, user);
 }
 
 void lane_release(struct lane *lane, struct lane_item *items, size_t count)

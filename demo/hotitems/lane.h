@@ -81,6 +81,17 @@ enum shed_code lane_get(struct lane *lane, struct lane_item *items,
                         struct shed_error *err);
 void lane_release(struct lane *lane, struct lane_item *items, size_t count);
 
+/*
+ * The same without a thread that waits, where the lane can: done is told what
+ * lane_get would have returned, exactly once, on any thread, perhaps before the
+ * call has returned. It must not block. Keep the items until then.
+ */
+typedef void lane_done(void *user, enum shed_code code,
+                       const struct shed_error *err);
+bool lane_is_async(const struct lane *lane);
+void lane_begin(struct lane *lane, struct lane_item *items, size_t count,
+                uint64_t timeout_ms, lane_done *done, void *user);
+
 /* Remove an item from Redis, after the COMMIT that changed it. Returns: as
  * shed_invalidate. */
 enum shed_code lane_forget(struct lane *lane, uint64_t id, uint64_t timeout_ms,
@@ -117,7 +128,7 @@ struct lane_stats {
     uint64_t queries;              /* that the database has answered so far */
     uint64_t origin[LANE_ORIGINS]; /* answers so far; 0 where it cannot tell */
     uint64_t queries_alive;        /* now */
-    uint64_t waiting; /* now: calls of lane_get that have not returned */
+    uint64_t waiting; /* now: calls of lane_get, or lane_begin, under way */
     struct lane_guard guard;
 };
 
@@ -141,6 +152,9 @@ struct lane_type {
     enum shed_code (*get)(struct lane *lane, struct lane_item *items,
                           size_t count, uint64_t timeout_ms,
                           struct shed_error *err);
+    /* NULL: it cannot; ends with lane_leave, and done */
+    void (*begin)(struct lane *lane, struct lane_item *items, size_t count,
+                  uint64_t timeout_ms, lane_done *done, void *user);
     void (*release)(struct lane_item *item);
     enum shed_code (*forget)(struct lane *lane, uint64_t id,
                              uint64_t timeout_ms, struct shed_error *err);
@@ -155,6 +169,9 @@ struct lane {
     const struct lane_type *type;
     _Atomic uint64_t waiting, most_waiting; /* see struct lane_stats */
 };
+
+/* A call of begin has ended. */
+void lane_leave(struct lane *lane);
 
 extern const struct lane_type lane_none, lane_setnx, lane_snowshed;
 

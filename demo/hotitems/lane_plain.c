@@ -418,9 +418,21 @@ static size_t metrics(struct lane *lane, char *buffer, size_t capacity)
     return 0;
 }
 
-const struct lane_type lane_none = {"none", open_none,  close_plain,
-                                    get,    release,    forget,
-                                    expire, read_stats, metrics};
-const struct lane_type lane_setnx = {"setnx", open_setnx, close_plain,
-                                     get,     release,    forget,
-                                     expire,  read_stats, metrics};
+const struct lane_type lane_none = {.name = "none",
+                                    .open = open_none,
+                                    .close = close_plain,
+                                    .get = get,
+                                    .release = release,
+                                    .forget = forget,
+                                    .expire = expire,
+                                    .read_stats = read_stats,
+                                    .metrics = metrics};
+const struct lane_type lane_setnx = {.name = "setnx",
+                                     .open = open_setnx,
+                                     .close = close_plain,
+                                     .get = get,
+                                     .release = release,
+                                     .forget = forget,
+                                     .expire = expire,
+                                     .read_stats = read_stats,
+                                     .metrics = metrics};

@@ -3,6 +3,7 @@
  * is in Redis is what is sent, and readable by anybody.
  */
 #include <inttypes.h>
+#include <snowshed/async.h>
 #include <snowshed/mysql.h>
 #include <snowshed/stats.h>
 #include <stdio.h>
@@ -160,6 +161,23 @@ static enum shed_code get_one(struct snowshed *s, struct lane_item *item,
     return item->code;
 }
 
+static void make_keys(const struct lane_item *items, size_t count,
+                      struct key *keys, struct shed_item *reads)
+{
+    for (size_t i = 0; i < count; i++)
+        reads[i].key = make_key(&keys[i], items[i].id);
+}
+
+static void keep_values(struct lane_item *items, size_t count,
+                        const struct shed_item *reads)
+{
+    for (size_t i = 0; i < count; i++) {
+        items[i].code = reads[i].code;
+        if (items[i].code == SHED_OK)
+            keep_value(&items[i], reads[i].value);
+    }
+}
+
 /* One pipeline for those in Redis, one query for the others. */
 static enum shed_code get_many(struct snowshed *s, struct lane_item *items,
                                size_t count, uint64_t timeout_ms,
@@ -171,14 +189,9 @@ static enum shed_code get_many(struct snowshed *s, struct lane_item *items,
     enum shed_code code;
 
     options.timeout_ms = timeout_ms;
-    for (size_t i = 0; i < count; i++)
-        reads[i].key = make_key(&keys[i], items[i].id);
+    make_keys(items, count, keys, reads);
     code = shed_get_many(s->items, reads, count, &options, err);
-    for (size_t i = 0; i < count; i++) {
-        items[i].code = reads[i].code;
-        if (items[i].code == SHED_OK)
-            keep_value(&items[i], reads[i].value);
-    }
+    keep_values(items, count, reads);
     return code;
 }
 
@@ -190,6 +203,52 @@ static enum shed_code get(struct lane *lane, struct lane_item *items,
 
     return count == 1 ? get_one(s, items, timeout_ms, err)
                       : get_many(s, items, count, timeout_ms, err);
+}
+
+/* A call of lane_begin. */
+struct call {
+    struct lane *lane;
+    struct lane_item *items;
+    size_t count;
+    lane_done *done;
+    void *user;
+    struct shed_item reads[]; /* count */
+};
+
+static void end(void *user, enum shed_code code, struct shed_value *value,
+                const struct shed_error *reason)
+{
+    struct call *call = user;
+
+    (void)value; /* each item has its own */
+    keep_values(call->items, call->count, call->reads);
+    lane_leave(call->lane);
+    call->done(call->user, code, reason);
+    free(call);
+}
+
+static void begin(struct lane *lane, struct lane_item *items, size_t count,
+                  uint64_t timeout_ms, lane_done *done, void *user)
+{
+    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
+    struct shed_error err = {SHED_ENOMEM, "out of memory"};
+    struct key keys[LANE_ITEMS_MAX];
+    struct call *call = calloc(1, sizeof(*call) + count * sizeof(*call->reads));
+    struct shed_then then = {end, call, NULL};
+
+    options.timeout_ms = timeout_ms;
+    if (call != NULL) {
+        *call = (struct call){lane, items, count, done, user};
+        make_keys(items, count, keys, call->reads);
+        if (shed_get_many_async(snowshed_of(lane)->items, call->reads, count,
+                                &options, &then, NULL, &err) == SHED_OK)
+            return;
+    }
+    for (size_t i = 0; i < count; i++)
+        items[i].code = err.code;
+    free(call);
+    lane_leave(lane);
+    done(user, err.code, &err);
 }
 
 static void release(struct lane_item *item)
@@ -305,6 +364,13 @@ static size_t metrics(struct lane *lane, char *buffer, size_t capacity)
                                  capacity);
 }
 
-const struct lane_type lane_snowshed = {
-    "snowshed", open_snowshed, close_snowshed, get,    release,
-    forget,     expire,        read_stats,     metrics};
+const struct lane_type lane_snowshed = {.name = "snowshed",
+                                        .open = open_snowshed,
+                                        .close = close_snowshed,
+                                        .get = get,
+                                        .begin = begin,
+                                        .release = release,
+                                        .forget = forget,
+                                        .expire = expire,
+                                        .read_stats = read_stats,
+                                        .metrics = metrics};

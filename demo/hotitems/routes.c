@@ -248,7 +248,9 @@ void service_handle(void *service, const struct http_request *request,
     static const char items[] = "/items";
     size_t size = sizeof(items) - 1;
 
-    if (strncmp(request->path, items, size) != 0)
+    if (*request->state != NULL)
+        items_conclude(*request->state, reply);
+    else if (strncmp(request->path, items, size) != 0)
         route_page(service, request, reply);
     else if (request->path[size] == '\0')
         route_items(service, request, reply);
@@ -256,4 +258,13 @@ void service_handle(void *service, const struct http_request *request,
         route_item(service, request, request->path + size + 1, reply);
     else
         route_page(service, request, reply);
+}
+
+/* A sample is waited for. */
+bool service_is_quick(void *service, const struct http_request *request)
+{
+    const struct service *s = service;
+
+    return request->method == HTTP_GET && lane_is_async(s->lane) &&
+           strcmp(request->path, "/sample") != 0;
 }

@@ -30,6 +30,12 @@ struct service {
 void service_handle(void *service, const struct http_request *request,
                     struct http_reply *reply);
 
+bool service_is_quick(void *service, const struct http_request *request);
+
+/* A request for items that was suspended: its answer, and its end. */
+void items_conclude(void *read, struct http_reply *reply);
+void items_drop(void *read);
+
 /* Each answers one route. */
 void items_get_one(struct service *s, const struct http_request *request,
                    uint64_t id, struct http_reply *reply);

@@ -9,9 +9,8 @@ from hub import now_ms
 from lanes import ABSENT, LANES
 from prices import Prices
 from servers import State
-from talk import ITEMS_MAX, Failure, Redis, ask_items, sql
+from talk import ITEMS_MAX, Failure, ask_items, sql
 
-REDIS_S = 2
 BUSY_MAX_S = 10       # another button that is pressed meanwhile waits this long
 HOTTEST_IN_S, ALL_IN_S = 0.2, 1  # all instances have been told by then
 LOAD_BEGINS_S = 0.02  # many requests come in that time
@@ -37,13 +36,10 @@ class Buttons:
         self.busy = threading.Lock()
         self.prices = Prices(stage)
         self.restorer = None  # a timer, while the database is slow
-        redis, database = stage.redis, stage.database
+        nodes, database = stage.redis, stage.database
+        redis = self.one = nodes.one
         # name: label, what it does, whether that lasts now
-        self.table = {
-            "expire-hottest": ("Expire the hottest item", self.expire_hottest, None),
-            "expire-all": ("Expire everything", self.expire_everything, None),
-            "absent": ("Ask for items that do not exist", self.ask_for_absent, None),
-            "empty-redis": ("Empty Redis", self.empty_redis, None),
+        of_one = {
             "stop-redis": ("Stop Redis for 5 s", self.stop_redis,
                            lambda: redis.state is State.STOPPED),
             "continue-redis": ("Continue Redis", self.continue_redis, None),
@@ -52,6 +48,17 @@ class Buttons:
             "leave-redis": ("Shut Redis down", self.leave_redis,
                             lambda: redis.is_down() and redis.keeps_data),
             "start-redis": ("Start Redis", self.start_redis, None),
+        }
+        of_several = {
+            "kill-primary": ("Kill a primary", self.kill_primary, nodes.is_any_down),
+            "start-primary": ("Start it again", self.start_primary, None),
+        }
+        self.table = {
+            "expire-hottest": ("Expire the hottest item", self.expire_hottest, None),
+            "expire-all": ("Expire everything", self.expire_everything, None),
+            "absent": ("Ask for items that do not exist", self.ask_for_absent, None),
+            "empty-redis": ("Empty Redis", self.empty_redis, None),
+            **(of_one if redis else of_several),
             "slow-db": ("Slow the database", self.slow_database, lambda: bool(self.restorer)),
             "restore-db": ("Restore the database", self.restore_database, None),
             "db-down": ("Kill the database", self.kill_database, database.is_down),
@@ -80,15 +87,6 @@ class Buttons:
         self.stage.hub.mark(action, text, time_ms, item)
         return text
 
-    @contextlib.contextmanager
-    def redis(self):
-        self.stage.redis.must_be_up()  # else connecting would wait for it
-        connection = Redis(self.options.redis, REDIS_S)
-        try:
-            yield connection
-        finally:
-            connection.close()
-
     # ---------------------------------------------------------------- expiry
 
     def expire(self, items, in_s):
@@ -109,7 +107,7 @@ class Buttons:
             return status
 
         # Without the library what has expired is gone.
-        with self.redis() as redis:
+        with self.stage.redis.connect() as redis:
             redis.ask_all([("PEXPIRE", key(lane, item), left_ms())
                            for item in items for lane in ("none", "setnx")])
         # With it an expired row stays for the stale windows. So instances are asked, which
@@ -138,7 +136,7 @@ class Buttons:
     def with_expiry(self, action, text, time_ms):
         """The mark of trouble with the database, in which all items expire, too: the lanes
         live on the rows in Redis, and load nothing unless these expire."""
-        can_expire = self.stage.redis.state is State.UP
+        can_expire = self.stage.redis.is_up()
         self.mark(action, text + (", and all items expire" if can_expire else ""), time_ms)
         if can_expire:
             with contextlib.suppress(Failure):
@@ -157,30 +155,30 @@ class Buttons:
 
     def empty_redis(self):
         time_ms = now_ms()
-        with self.redis() as redis:
+        with self.stage.redis.connect() as redis:
             redis.ask("FLUSHDB")
         return self.mark("empty-redis", "Redis was emptied", time_ms)
 
     def stop_redis(self):
-        self.stage.redis.stop(True)
+        self.one.stop(True)
         return "Redis is stopped"
 
     def continue_redis(self):
-        self.stage.redis.stop(False)
+        self.one.stop(False)
         return "Redis continues"
 
     def kill_redis(self):
         time_ms = now_ms()
-        self.stage.redis.keeps_data = False
-        self.stage.redis.kill()
+        self.one.keeps_data = False
+        self.one.kill()
         return self.mark("kill-redis", "Redis is killed, and its data lost", time_ms)
 
     def leave_redis(self):
         """SHUTDOWN SAVE: nothing is written between what it saves and its end, so that no
         acknowledged invalidation is lost."""
-        time_ms, server = now_ms(), self.stage.redis
+        time_ms, server = now_ms(), self.one
         server.may_end()
-        with self.redis() as redis, contextlib.suppress(Failure):  # it does not reply
+        with self.stage.redis.connect() as redis, contextlib.suppress(Failure):  # it does not reply
             server.keeps_data = True
             redis.ask("SHUTDOWN", "SAVE")
         try:
@@ -191,8 +189,15 @@ class Buttons:
         return self.mark("leave-redis", "Redis is shut down, and its data saved", time_ms)
 
     def start_redis(self):
-        self.stage.redis.start_now()
+        self.one.start_now()
         return "Redis is back"
+
+    def kill_primary(self):
+        time_ms, name = now_ms(), self.stage.redis.kill_primary()
+        return self.mark("kill-primary", f"primary {name} is killed", time_ms)
+
+    def start_primary(self):
+        return (self.stage.redis.start_all() or "every server") + " is back"
 
     # -------------------------------------------------------------- database
 
@@ -257,7 +262,7 @@ class Buttons:
         made again."""
         item, time_ms, killed = self.stage.lanes.hottest(), now_ms(), {}
         end_s, again_s = time.monotonic() + KILL_MAX_S, 0
-        with self.redis() as redis:
+        with self.stage.redis.connect() as redis:
             while len(killed) < len(LANES) and time.monotonic() < end_s \
                     and not self.stage.is_ending:
                 left = [lane for lane in LANES if lane not in killed]

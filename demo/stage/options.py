@@ -16,7 +16,11 @@ and has buttons that make trouble. Its first line of output is its address.
 SIGTERM or Ctrl-C ends it, and all that it started.
 
   --redis URI          redis://[user:password@]host[:port][/db] or
-                       unix:/path[?db=n]. A button EMPTIES THAT DATABASE
+                       unix:/path[?db=n]. A button EMPTIES THAT DATABASE.
+                       Or, with --redis-nodes, redis+cluster://host:port or
+                       redis+sentinel://host:port,host:port/name
+  --redis-nodes LIST   the URIs of all servers of that cluster, or of the primary
+                       and its replicas
   --mysql URI          mysql://user[:password]@host[:port]/database or
                        mysql://user@/database?socket=/path, with the tables of
                        schema, items, fence, hotitems and capacity in sql/
@@ -31,7 +35,8 @@ SIGTERM or Ctrl-C ends it, and all that it started.
   --db-cost-ms N       how long it executes a query (default 150)
   --redis-pid N        the process of Redis, which buttons may stop for 5 s, or
                        kill; default 0: they may not. What is started in its
-                       place ends with this program
+                       place ends with this program. With --redis-nodes a list,
+                       in the same order
   --db-pid N           the same for the database
   --outage-s N         a killed server is started again after this time, if no
                        button has done it (default 20)
@@ -73,7 +78,7 @@ PASSED_ON = {
 
 DEFAULTS = {
     "port": 0, "clients": 200, "skew": 1.0, "think-ms": 150, "items": 2000, "instances": 2,
-    "db-slots": 16, "db-cost-ms": 150, "redis-pid": 0, "db-pid": 0, "outage-s": 20, "tour": 0,
+    "db-slots": 16, "db-cost-ms": 150, "redis-pid": "0", "db-pid": 0, "outage-s": 20, "tour": 0,
     "hotitems": os.path.normpath(os.path.join(BUILD, "demo", "hotitems")),
     "chart-js": "/usr/share/javascript/chart.js/chart.min.js", **PASSED_ON}
 

@@ -214,13 +214,14 @@ class Server:
 
 
 class RedisServer(Server):
-    def __init__(self, stage):
-        super().__init__(stage, "Redis", stage.options.redis_pid, "start-redis", self.ping)
+    def __init__(self, stage, name, uri, pid, back):
+        super().__init__(stage, name, pid, back, self.ping)
+        self.uri = uri
         self.keeps_data = False  # until it is up again: it has saved them
         self.file = None         # which it loads; None: the first one's
 
     def ping(self):
-        redis = Redis(self.stage.options.redis, PROBE_S)
+        redis = Redis(self.uri, PROBE_S)
         try:
             redis.ask("PING")
         finally:

@@ -13,12 +13,12 @@ import urllib.parse
 from hub import now_ms
 from lanes import CLIENTS_MAX, LANES, SKEW_MAX
 from options import HERE
-from talk import Failure, Redis
+from talk import Failure
 from buttons import key, lock_key
 
 BODY_MAX_BYTES = 4096
 TAKING_S = 15       # a client that takes nothing for this long is left
-TOOL_S = 2          # the command-line tool, or Redis, answers by then
+TOOL_S = 2          # the command-line tool answers by then
 POLICY = ("default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; "
           "frame-ancestors 'none'")
 TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
@@ -116,12 +116,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def look_at(self, lane, item):
         """Times are negative as PTTL has it."""
-        redis = Redis(self.stage.options.redis, TOOL_S)
-        try:
+        with self.stage.redis.connect() as redis:
             ttl_ms, size, lock_ms = redis.ask_all([
                 ("PTTL", key(lane, item)), ("STRLEN", key(lane, item)), ("PTTL", lock_key(item))])
-        finally:
-            redis.close()
+        if None in (ttl_ms, lock_ms):
+            raise Failure(502, "the primary that has it is down")
         return {"ttl_ms": ttl_ms, "size": size, "lock_ms": lock_ms if lane == "setnx" else -2}
 
     def post_action(self, name):

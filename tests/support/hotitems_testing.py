@@ -86,11 +86,13 @@ def held_items():
 class Instance:
     """A running hotitems, whose log is read as it comes."""
 
+    more = ()  # options of each
+
     def __init__(self, hotitems, *options, redis=None):
         self.lines = []
         self.process = subprocess.Popen(
             [hotitems, "--redis", redis or own_database(os.environ["SHED_TEST_REDIS"]),
-             "--mysql", MYSQL, "--timeout-ms", "60000", *options],
+             "--mysql", MYSQL, "--timeout-ms", "60000", *self.more, *options],
             stdout=subprocess.PIPE, text=True)
         first = self.process.stdout.readline()
         found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)\n", first)

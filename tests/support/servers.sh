@@ -419,11 +419,18 @@ answers_pong()
     [ "$(redis-cli -s "$1" ping)" = PONG ]
 }
 
+# find_redis_options : into $redis_options what a version has of them: it allows
+# DEBUG, and keeps its command line, so that the stage can start it again. Before
+# 7.0, DEBUG is always allowed; the options do not exist, or not yet.
+find_redis_options()
+{
+    redis_options=(--enable-debug-command yes --set-proc-title no)
+    ! redis-server --version | grep -qE ' v=[0-6]\.' || redis_options=()
+}
+
 start_redis()
 {
     local dir=$1 socket=$1/redis.sock
-    # its command line is kept, so that the stage can start it again
-    local options=(--enable-debug-command yes --set-proc-title no)
     mkdir -p "$dir" || return 1
     if ! find_program redis-server >/dev/null; then
         echo "Neither redis-server nor valkey-server is in PATH: install" \
@@ -431,11 +438,10 @@ start_redis()
         advise redis-tools
         return 1
     fi
-    # Before 7.0, DEBUG is always allowed; the options do not exist, or not yet.
-    ! redis-server --version | grep -qE ' v=[0-6]\.' || options=()
+    find_redis_options
     start_process "$dir/log" "$(find_program redis-server)" --port 0 \
         --unixsocket "$socket" --unixsocketperm 700 --save '' \
-        --appendonly no --dir "$dir" "${options[@]}"
+        --appendonly no --dir "$dir" "${redis_options[@]}"
     await_server redis-server "$started_pid" "$dir/log" \
         answers_pong "$socket" || return 1
     export REDIS_URI="unix:$socket?db=0"

@@ -15,6 +15,8 @@
 #                           $sentinel_ports
 #   at PORT WORD...         asks the server there
 #   pid_at PORT             its process
+#   node_uris, node_pids    of all servers but the sentinels, with commas between
+#                           them, in one order
 
 # Variables are another file's.
 # shellcheck disable=SC2034,SC2154
@@ -58,6 +60,25 @@ pid_at()
     echo "${topology_pids[$1]}"
 }
 
+node_ports()
+{
+    printf '%s\n' "${cluster_ports[@]}" "${replica_ports[@]}" "$primary_port" \
+        "$follower_port" | grep .
+}
+
+node_uris()
+{
+    node_ports | sed 's,^,redis://127.0.0.1:,' | paste -sd,
+}
+
+node_pids()
+{
+    local node
+    for node in $(node_ports); do
+        pid_at "$node"
+    done | paste -sd,
+}
+
 answers_at()
 {
     [ "$(at "$1" ping)" = PONG ]
@@ -68,12 +89,14 @@ answers_at()
 start_at()
 {
     local dir port
+    find_redis_options
     for _ in $(seq 10); do
         port=$(free_port) dir=$1/$port
         mkdir -p "$dir" || return 1
         start_process "$dir/log" "$(find_program redis-server)" \
             --port "$port" --bind 127.0.0.1 --save '' --appendonly no \
-            --dir "$dir" --repl-diskless-sync-delay 0 "${@:2}"
+            --dir "$dir" --repl-diskless-sync-delay 0 \
+            "${redis_options[@]}" "${@:2}"
         started_port=$port
         topology_pids[$port]=$started_pid
         await_server redis-server "$started_pid" "$dir/log" \

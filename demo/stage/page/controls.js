@@ -5,7 +5,8 @@ const GROUPS = [
   ["Expiries and changes", ["expire-all", "expire-hottest", "change-price"]],
   ["A process fails", ["kill-loader"]],
   ["The database fails", ["db-down", "slow-db"]],
-  ["Redis fails", ["kill-redis", "leave-redis", "stop-redis", "empty-redis"]],
+  ["Redis fails", ["kill-redis", "leave-redis", "stop-redis", "kill-primary",
+    "empty-redis"]],
 ];
 const OF_TRAFFIC = ["absent"]; // beside the sliders
 
@@ -15,6 +16,8 @@ const UNDO = {
     states: ["running", "stopped"] },
   "kill-redis": { name: "start-redis", label: "Start Redis",
     states: ["its data is lost", "down, data lost"] },
+  "kill-primary": { name: "start-primary", label: "Start it again",
+    states: ["a replica takes over", "one is down"] },
   "leave-redis": { name: "start-redis", label: "Start Redis",
     states: ["its data is kept", "down, data kept"] },
   "db-down": { name: "db-up", label: "Start the database",

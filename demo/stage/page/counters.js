@@ -160,6 +160,9 @@ export class Lane {
       p99: percentile(latest, "p99"), errors: 0 };
     for (const name of COUNTERS)
       result.rate[name] = alive.reduce((sum, i) => sum + rateOf(i, name), 0);
+    const items = ORIGINS.reduce((sum, name) => sum + result.rate[name], 0);
+    result.hitRatio = items > 0
+      ? (result.rate.redis + result.rate.negative) / items : null;
     for (const sample of latest) {
       result.queriesAlive += sample.alive;
       result.waiting += sample.waiting;

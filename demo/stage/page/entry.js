@@ -163,7 +163,7 @@ async function askLane(lane, id) {
     else
       showPlain(lane, told);
   } catch (error) {
-    setText(lane.why, `Not known now: ${error.message}. Before:`);
+    setText(lane.why, `Not known now: ${error.message.replace(/[?.]+$/, "")}. Before:`);
   }
 }
 

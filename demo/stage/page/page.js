@@ -6,9 +6,10 @@ import { EFFECT_MS, HISTORY_MS, Instance, Lane, SILENT_MS } from "./counters.js"
 import { addEntryLane, followEntry, showHot } from "./entry.js";
 import { BreakerWatch, breakerName, showGuard } from "./guard.js";
 import { headlines } from "./headline.js";
+import { showNodes } from "./nodes.js";
 import { join } from "./stream.js";
 import { Terms, ask, byId, clone, count, duration, make, rate, say, sentence,
-  setText } from "./text.js";
+  setText, share } from "./text.js";
 
 const DRAW_MS = 250;
 const DRAW_CALMLY_MS = 1000;
@@ -72,6 +73,7 @@ const LISTENERS = {
   mark: addMark,
   lanes: showLanes,
   price: notePrice,
+  nodes: (told) => isHeld || showNodes(told),
 };
 
 function hear(name, data) {
@@ -165,7 +167,8 @@ function showLanes(told) {
 const TELLING = { "expire-hottest": null, "expire-all": null, absent: null,
   "empty-redis": null, "kill-loader": null, "change-price": "",
   "slow-db": "restore-db", "db-down": "db-up", "kill-redis": "start-redis",
-  "leave-redis": "start-redis", "stop-redis": "continue-redis" };
+  "leave-redis": "start-redis", "kill-primary": "start-primary",
+  "stop-redis": "continue-redis" };
 const isTelling = (mark) => mark.action in TELLING;
 const isDisturbing = (mark) => isTelling(mark) ||
   Object.values(TELLING).includes(mark.action);
@@ -284,7 +287,7 @@ function figureRows(f) {
     ["Queries alive", of(count(f.queriesAlive))],
     ["p99", of(duration(f.p99))],
     ["Callers waiting", of(count(f.waiting))],
-    ["Hits/s", of(rate(f.rate.redis))],
+    ["Hit ratio", of(share(f.hitRatio))],
     ["Loads/s", of(rate(f.rate.load))],
     ["Stale answers/s", of(rate(f.rate.stale))],
     ["Waited for a load/s", of(rate(f.rate.waited))],

@@ -2,7 +2,7 @@
 // connections to a host. This file is the worker that these pages share; a page
 // without such workers has a stream of its own.
 const RETRY_MS = 1000;
-const NAMES = ["sample", "mark", "lanes", "price"];
+const NAMES = ["sample", "mark", "lanes", "price", "nodes"];
 const MARKS = 50; // that the stage repeats to a new listener, too
 
 // Calls tell(name, data) with each event, and with "state" and "live" or "lost".

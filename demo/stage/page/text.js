@@ -11,6 +11,8 @@ export const count = (n) => whole.format(n);
 
 export const rate = (n) => n > 0 && n < 10 ? oneDigit.format(n) : whole.format(n);
 
+export const share = (part) => part === null ? "–" : `${tenth(part * 100)} %`;
+
 export function duration(ms) {
   if (ms === null || ms === undefined)
     return "–";

@@ -127,7 +127,8 @@ static bool open_nodes(struct runner *c, const char *uris, char *why,
 
     while (copy != NULL && c->nodes < NODES_MAX &&
            (uri = strtok_r(rest, ",", &rest)) != NULL) {
-        c->node[c->nodes] = demo_redis_open(uri, why, size);
+        c->node[c->nodes] =
+            demo_redis_open(uri, DEMO_REDIS_PATIENT_MS, why, size);
         if (c->node[c->nodes] == NULL)
             break;
         c->nodes++;

@@ -46,7 +46,8 @@ static void *enter_plain(void *process, char *why, size_t size)
         return NULL;
     t->settings = process;
     t->holder = (unsigned long long)getpid() << 32 ^ (uintptr_t)t;
-    t->redis = demo_redis_open(t->settings->redis_uri, why, size);
+    t->redis = demo_redis_open(t->settings->redis_uri, DEMO_REDIS_PATIENT_MS,
+                               why, size);
     t->db = t->redis != NULL ? database_open(why, size) : NULL;
     if (t->db == NULL) {
         leave_plain(t);

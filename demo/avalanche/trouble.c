@@ -189,7 +189,8 @@ static void restart_redis(struct runner *c)
     c->node[0] = NULL;
     for (unsigned i = 0; c->node[0] == NULL; i++) {
         demo_nap(SECOND_US / 20);
-        c->node[0] = demo_redis_open(c->options->redis_uri, why, sizeof(why));
+        c->node[0] = demo_redis_open(c->options->redis_uri,
+                                     DEMO_REDIS_PATIENT_MS, why, sizeof(why));
         if (c->node[0] == NULL && i == RECONNECTS)
             runner_die("Redis", why);
     }

@@ -1,5 +1,5 @@
-/* Connecting by hand: unix:/path[?db=n] or redis://[[user:]password@]host
- * [:port][/db]. */
+/* Connecting by hand: unix:/path[?db=n], redis://[[user:]password@]host
+ * [:port][/db], or redis+sentinel://host:port,host:port/name. */
 #include "redis.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ static void copy(char out[PART_BYTES], const char *begin, size_t size)
 }
 
 static redisContext *connect_unix(const char *c, const char **db,
-                                  const struct timeval *limit)
+                                  struct timeval limit)
 {
     char path[PART_BYTES];
     const char *end;
@@ -27,24 +27,47 @@ static redisContext *connect_unix(const char *c, const char **db,
     copy(path, c, (size_t)(end - c));
     if (strncmp(end, "?db=", 4) == 0)
         *db = end + 4;
-    return limit != NULL ? redisConnectUnixWithTimeout(path, *limit)
-                         : redisConnectUnix(path);
+    return redisConnectUnixWithTimeout(path, limit);
 }
 
 static redisContext *connect_tcp(const char *c, const char **db,
-                                 const struct timeval *limit)
+                                 struct timeval limit)
 {
     enum { DEFAULT_PORT = 6379 };
     char host[PART_BYTES];
-    const char *end = c + strcspn(c, "/");
+    const char *end = c + strcspn(c, ",/");
     const char *colon = memchr(c, ':', (size_t)(end - c));
     int port = colon != NULL ? (int)strtol(colon + 1, NULL, 10) : DEFAULT_PORT;
 
     copy(host, c, (size_t)((colon != NULL ? colon : end) - c));
     if (*end == '/' && end[1] != '\0')
         *db = end + 1;
-    return limit != NULL ? redisConnectWithTimeout(host, port, *limit)
-                         : redisConnect(host, port);
+    return redisConnectWithTimeout(host, port, limit);
+}
+
+/* Put the address of the primary, as the first sentinel that answers knows it,
+ * into out, as host:port; empty without one. */
+static void find_primary(const char *sentinels, struct timeval limit,
+                         char out[PART_BYTES])
+{
+    const char *name = sentinels + strcspn(sentinels, "/") + 1, *ignored;
+
+    out[0] = '\0';
+    for (const char *c = sentinels; c < name && out[0] == '\0';
+         c += strcspn(c, ",/") + 1) {
+        redisContext *redis = connect_tcp(c, &ignored, limit);
+        redisReply *reply = NULL;
+        if (redis != NULL && redis->err == 0)
+            reply = redisCommand(redis, "SENTINEL get-master-addr-by-name %s",
+                                 name);
+        if (reply != NULL && reply->elements == 2)
+            (void)snprintf(out, PART_BYTES, "%.200s:%.10s",
+                           reply->element[0]->str, reply->element[1]->str);
+        if (reply != NULL)
+            freeReplyObject(reply);
+        if (redis != NULL)
+            redisFree(redis);
+    }
 }
 
 /* [user]:password@ before the address */
@@ -76,24 +99,31 @@ static int ask(redisContext *redis, int argc, const char **argv)
     return is_bad;
 }
 
-/* limit: NULL for none. */
-static redisContext *open_redis(const char *uri, const struct timeval *limit,
-                                char *why, size_t size)
+redisContext *demo_redis_open(const char *uri, uint64_t timeout_ms, char *why,
+                              size_t size)
 {
+    static const char single[] = "redis://", sentinel[] = "redis+sentinel://";
+    struct timeval limit = {(time_t)(timeout_ms / 1000),
+                            (suseconds_t)(timeout_ms % 1000 * 1000)};
     int is_unix = strncmp(uri, "unix:", 5) == 0;
-    char user[PART_BYTES] = "", password[PART_BYTES] = "";
-    const char *db = "0", *c = uri + (is_unix ? 5 : strlen("redis://"));
+    char user[PART_BYTES] = "", password[PART_BYTES] = "", primary[PART_BYTES];
+    const char *db = "0", *c = uri;
     redisContext *redis;
 
-    if (!is_unix && strncmp(uri, "redis://", 8) != 0) {
-        (void)snprintf(why, size, "must begin with unix: or redis://");
+    if (strncmp(uri, sentinel, strlen(sentinel)) == 0) {
+        find_primary(uri + strlen(sentinel), limit, primary);
+        c = primary;
+    } else if (strncmp(uri, single, strlen(single)) == 0) {
+        c = take_user(uri + strlen(single), user, password);
+    } else if (!is_unix) {
+        (void)snprintf(why, size, "must begin with unix:, %s or %s", single,
+                       sentinel);
         return NULL;
     }
-    if (!is_unix)
-        c = take_user(c, user, password);
-    redis = is_unix ? connect_unix(c, &db, limit) : connect_tcp(c, &db, limit);
+    redis =
+        is_unix ? connect_unix(c + 5, &db, limit) : connect_tcp(c, &db, limit);
     if (redis != NULL && redis->err == 0 &&
-        (limit == NULL || redisSetTimeout(redis, *limit) == REDIS_OK)) {
+        redisSetTimeout(redis, limit) == REDIS_OK) {
         const char *auth[] = {"AUTH", user[0] ? user : "default", password};
         const char *select[] = {"SELECT", db};
         if ((password[0] == '\0' || ask(redis, 3, auth) == 0) &&
@@ -106,18 +136,4 @@ static redisContext *open_redis(const char *uri, const struct timeval *limit,
     if (redis != NULL)
         redisFree(redis);
     return NULL;
-}
-
-redisContext *demo_redis_open(const char *uri, char *why, size_t size)
-{
-    return open_redis(uri, NULL, why, size);
-}
-
-redisContext *demo_redis_open_within(const char *uri, uint64_t timeout_ms,
-                                     char *why, size_t size)
-{
-    struct timeval limit = {(time_t)(timeout_ms / 1000),
-                            (suseconds_t)(timeout_ms % 1000 * 1000)};
-
-    return open_redis(uri, &limit, why, size);
 }

@@ -10,6 +10,7 @@ import subprocess
 import urllib.parse
 
 SQL_S = 20  # a statement that takes longer has failed
+MOVED = object()  # a reply: another node of the cluster has the key
 
 
 class Failure(Exception):
@@ -95,6 +96,8 @@ class Redis:
         if not line.endswith(b"\r\n"):
             raise ConnectionResetError("the connection has ended")
         kind, text = line[:1], line[1:-2].decode()
+        if text.startswith("MOVED "):
+            return MOVED
         if kind == b"-":
             raise Failure(502, "Redis: " + text)
         if kind == b"$":

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "wait.h"
 
@@ -60,14 +59,6 @@ struct db_session {
     bool is_broken;
     char why[200];
 };
-
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 /* ---------------------------------------------------------------- failures */
 
@@ -206,7 +197,7 @@ enum db_code db_borrow(struct db *db, uint64_t deadline_ms,
         return DB_BUSY;
     }
     /* One that idled may have been closed by the server. */
-    if (*out != NULL && now_ms() - (*out)->used_ms > PING_AFTER_MS &&
+    if (*out != NULL && wait_now_ms() - (*out)->used_ms > PING_AFTER_MS &&
         mysql_ping((*out)->mysql) != 0) {
         disconnect(*out);
         *out = NULL;
@@ -232,7 +223,7 @@ void db_give_back(struct db_session *s)
         release_place(db);
         return;
     }
-    s->used_ms = now_ms();
+    s->used_ms = wait_now_ms();
     (void)pthread_mutex_lock(&db->mu);
     s->next = db->idle;
     db->idle = s;

@@ -11,23 +11,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "wait.h"
 
 #define QUERY_BYTES (512 + DB_ITEMS_MAX * 21)
 /* After this the server is taken to be silent, and the connection is closed. */
 #define SERVER_LATE_MS 100
 #define MARIADB_STATEMENT_TIMEOUT 1969 /* not in every client's header */
 #define MYSQL_STATEMENT_TIMEOUT 3024
-
-static uint64_t remaining_ms(uint64_t deadline_ms)
-{
-    struct timespec now;
-    uint64_t now_ms;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    now_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-    return deadline_ms > now_ms ? deadline_ms - now_ms : 1;
-}
 
 /* The server's limit for the statement is set as MariaDB and as MySQL know it;
  * each takes the other's for a comment. The derived table is computed once,
@@ -94,7 +85,7 @@ enum db_code db_read_items(struct db_session *s, const char *lane,
                            uint64_t deadline_ms, db_take_item *take, void *user)
 {
     MYSQL *mysql = db_mysql(s);
-    uint64_t limit_ms = remaining_ms(deadline_ms);
+    uint64_t limit_ms = wait_left_ms(deadline_ms);
     char query[QUERY_BYTES];
     size_t size = write_query(query, lane, ids, count, limit_ms);
 

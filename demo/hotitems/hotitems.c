@@ -15,6 +15,7 @@
 #include "orders.h"
 #include "sample.h"
 #include "service.h"
+#include "wait.h"
 
 /* Connections to Redis for threads that wait. Each client has a thread, so
  * there are far more threads than processors: then it costs less if callers of
@@ -23,16 +24,11 @@
 #define REDIS_SLOW_MS 500 /* for its breaker, as in hello/service.c */
 
 struct choice {
-    const char *redis, *mysql;
-    uint64_t port, timeout_ms, ttl_ms, connections, db_connections;
-    uint64_t refresh_after_pct, stale_ms, stale_if_error_ms, soft_timeout_ms;
-    uint64_t read_connections, loads, adaptive_loads;
-    uint64_t breaker_failure_pct, breaker_min_loads, breaker_window_ms;
-    uint64_t breaker_open_ms;
-    uint64_t redis_breaker_failure_pct, redis_breaker_min_calls;
-    uint64_t redis_breaker_window_ms;
-    const char *lane;
-    bool work, is_async;
+    uint64_t port, connections, db_connections;
+    struct shed_client_options client;
+    struct lane_options lane;
+    const char *name; /* of the lane */
+    bool is_async;
 };
 
 #define CLI_OPTIONS struct choice
@@ -92,9 +88,8 @@ static const char help[] =
     "  --breaker-failure-pct N\n"
     "                       snowshed: when this percentage of the queries fails, a\n"
     "                       breaker opens, and none begins (default 0: never)\n"
-    "  --breaker-min-loads N, --breaker-window-ms N\n"
-    "                       of at least N queries (default 20), in the last N ms\n"
-    "                       (default 10000)\n"
+    "  --breaker-min-loads N\n"
+    "                       of at least N queries (default 20) in the last 10 s\n"
     "  --breaker-open-ms N  it stays open for N ms (default 1000), and longer each\n"
     "                       time that queries still fail, up to ten times that\n"
     "  --redis-breaker-failure-pct N\n"
@@ -176,38 +171,18 @@ static void close_service(struct service *s)
 static bool open_lane(struct service *s, const struct choice *choice,
                       struct shed_error *err)
 {
-    struct shed_client_options client = SHED_CLIENT_OPTIONS_INIT;
-    struct lane_options lane = {.redis_uri = choice->redis,
-                                .mysql_uri = choice->mysql,
-                                .ttl_ms = choice->ttl_ms,
-                                .refresh_after_pct = choice->refresh_after_pct,
-                                .stale_ms = choice->stale_ms,
-                                .stale_if_error_ms = choice->stale_if_error_ms,
-                                .soft_timeout_ms = choice->soft_timeout_ms,
-                                .timeout_ms = choice->timeout_ms,
-                                .source = SHED_SOURCE_OPTIONS_INIT,
-                                .read_connections = choice->read_connections,
-                                .has_redis_breaker =
-                                    choice->redis_breaker_failure_pct > 0,
-                                .does_work = choice->work};
+    struct shed_client_options client = choice->client;
+    struct lane_options lane = choice->lane;
 
-    lane.source.max_loads = choice->loads;
-    lane.source.adaptive_loads = choice->adaptive_loads;
-    lane.source.breaker.failure_pct = choice->breaker_failure_pct;
-    lane.source.breaker.min_calls = choice->breaker_min_loads;
-    lane.source.breaker.window_ms = choice->breaker_window_ms;
-    lane.source.breaker.open_ms = choice->breaker_open_ms;
-    client.breaker.failure_pct = choice->redis_breaker_failure_pct;
     client.breaker.slow_ms = REDIS_SLOW_MS;
-    client.breaker.min_calls = choice->redis_breaker_min_calls;
-    client.breaker.window_ms = choice->redis_breaker_window_ms;
-    client.breaker.open_ms = choice->breaker_open_ms;
+    client.breaker.open_ms = lane.source.breaker.open_ms;
     client.on_log = log_redis;
     client.links = LINKS;
-    if (shed_client_open(choice->redis, &client, &s->client, err) != SHED_OK)
+    lane.has_redis_breaker = client.breaker.failure_pct > 0;
+    if (shed_client_open(lane.redis_uri, &client, &s->client, err) != SHED_OK)
         return false;
     lane.client = s->client;
-    s->lane = lane_open(choice->lane, &lane, err);
+    s->lane = lane_open(choice->name, &lane, err);
     return s->lane != NULL;
 }
 
@@ -219,8 +194,9 @@ static bool open_service(struct service *s, const struct choice *choice,
     if (open_lane(s, choice, &err) && (s->popular = popular_new()) != NULL &&
         (s->locks = order_locks_new(s->client)) != NULL &&
         (s->sampler = sample_new()) != NULL) {
-        s->db = db_open(choice->mysql, (unsigned)choice->db_connections,
-                        choice->timeout_ms, why, size);
+        s->db =
+            db_open(choice->lane.mysql_uri, (unsigned)choice->db_connections,
+                    choice->lane.cache.timeout_ms, why, size);
         if (s->db != NULL)
             return true;
     } else {
@@ -233,11 +209,11 @@ static bool open_service(struct service *s, const struct choice *choice,
 /* Until SIGTERM or SIGINT, which all threads block. */
 static void serve(struct service *s, struct http *http, const sigset_t *ends)
 {
-    uint64_t next_ms = http_now_ms();
+    uint64_t next_ms = wait_now_ms();
     struct timespec pause;
 
     do {
-        uint64_t now_ms = http_now_ms();
+        uint64_t now_ms = wait_now_ms();
         if (now_ms >= next_ms) {
             sample_take(s->sampler, s);
             http_tick(http);
@@ -252,24 +228,26 @@ static void serve(struct service *s, struct http *http, const sigset_t *ends)
 
 int main(int argc, char **argv)
 {
-    struct choice choice = {.timeout_ms = 2000,
-                            .ttl_ms = 60000,
-                            .connections = 512,
+    struct choice choice = {.connections = 512,
                             .db_connections = 16,
-                            .read_connections = 64,
-                            .loads = 4,
-                            .breaker_min_loads = 20,
-                            .breaker_window_ms = 10000,
-                            .breaker_open_ms = 1000,
-                            .redis_breaker_min_calls = 20,
-                            .redis_breaker_window_ms = 10000,
-                            .lane = "snowshed"};
+                            .client = SHED_CLIENT_OPTIONS_INIT,
+                            .lane = {.read_connections = 64,
+                                     .cache = SHED_CACHE_OPTIONS_INIT,
+                                     .source = SHED_SOURCE_OPTIONS_INIT},
+                            .name = "snowshed"};
     struct service service = {0};
     struct http_options http_options;
     struct http *http;
     sigset_t ends;
     char why[300] = "";
 
+    /* what is off, or another value, than by the library's defaults */
+    choice.lane.cache.timeout_ms = 2000;
+    choice.lane.cache.ttl_ms = 60000;
+    choice.lane.cache.refresh_after_pct = 0;
+    choice.lane.source.adaptive_loads = 0;
+    choice.lane.source.breaker.failure_pct = 0;
+    choice.client.breaker.failure_pct = 0;
     cli_parse(&cli, &choice, argc, argv);
     (void)setvbuf(stdout, NULL, _IOLBF, 0);
     (void)signal(SIGPIPE, SIG_IGN); /* a client that leaves is no matter */
@@ -286,7 +264,7 @@ int main(int argc, char **argv)
         .address = "127.0.0.1",
         .port = (uint16_t)choice.port,
         .connections_max = (unsigned)choice.connections,
-        .timeout_ms = choice.timeout_ms,
+        .timeout_ms = choice.lane.cache.timeout_ms,
         .handle = service_handle,
         .is_quick = choice.is_async ? service_is_quick : NULL,
         .drop = items_drop,

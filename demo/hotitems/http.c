@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "wait.h"
+
 #define THREAD_STACK_BYTES ((size_t)512 * 1024)
 #define TICK_US 20000
 #define SPARE_PART 8 /* connections that are kept free: one in so many */
@@ -42,6 +44,7 @@ struct http {
     /* under mu */
     struct peer *peers;
     size_t running; /* exchanges between their head and their end */
+    bool is_ending; /* none begins any more */
 };
 
 /* One request and its answer. */
@@ -67,18 +70,6 @@ static uint64_t now_us(void)
 
     (void)clock_gettime(CLOCK_MONOTONIC, &ts);
     return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
-}
-
-uint64_t http_now_ms(void)
-{
-    return now_us() / 1000;
-}
-
-uint64_t http_remaining_ms(const struct http_request *request)
-{
-    uint64_t now_ms = http_now_ms();
-
-    return request->deadline_ms > now_ms ? request->deadline_ms - now_ms : 0;
 }
 
 const char *http_argument(const struct http_request *request, const char *name)
@@ -159,7 +150,7 @@ static void set_state(struct http *http, struct peer *peer,
 {
     (void)pthread_mutex_lock(&http->mu);
     peer->state = state;
-    peer->since_ms = http_now_ms();
+    peer->since_ms = wait_now_ms();
     (void)pthread_mutex_unlock(&http->mu);
 }
 
@@ -210,7 +201,12 @@ static struct exchange *begin_exchange(struct http *http,
     x->method = method;
     x->begun_us = now_us();
     (void)pthread_mutex_lock(&http->mu);
-    http->running++;
+    http->running += !http->is_ending;
+    if (http->is_ending) {
+        free(x->path);
+        free(x);
+        x = NULL;
+    }
     (void)pthread_mutex_unlock(&http->mu);
     return x;
 }
@@ -455,14 +451,14 @@ static void admit(struct http *http, struct MHD_Connection *connection,
     }
     peer->fd = info->connect_fd;
     peer->state = ARRIVING;
-    peer->since_ms = http_now_ms();
+    peer->since_ms = wait_now_ms();
     (void)pthread_mutex_lock(&http->mu);
     peer->next = http->peers;
     peer->link = &http->peers;
     if (peer->next != NULL)
         peer->next->link = &peer->next;
     http->peers = peer;
-    make_room_locked(http, http_now_ms());
+    make_room_locked(http, wait_now_ms());
     (void)pthread_mutex_unlock(&http->mu);
     *state = peer;
 }
@@ -494,7 +490,7 @@ void http_tick(struct http *http)
     uint64_t now_ms;
 
     (void)pthread_mutex_lock(&http->mu);
-    now_ms = http_now_ms(); /* not before any peer's since_ms */
+    now_ms = wait_now_ms(); /* not before any peer's since_ms */
     for (struct peer *p = http->peers; p != NULL; p = p->next)
         if (p->state != WORKING && now_ms - p->since_ms > HTTP_ARRIVAL_MAX_MS)
             shut_locked(p);
@@ -598,15 +594,16 @@ uint16_t http_port(const struct http *http)
     return http->port;
 }
 
-/* Wait for the requests under way, and drop clients that have stalled. */
-static void wait_for_none(struct http *http, uint64_t deadline_ms)
+/* Wait for the requests under way, and drop clients that have stalled. Every
+ * request has a deadline, so this ends; while one is suspended libmicrohttpd
+ * cannot be stopped. */
+static void wait_for_none(struct http *http)
 {
     for (;;) {
-        bool is_none;
         (void)pthread_mutex_lock(&http->mu);
-        is_none = http->running == 0;
+        http->is_ending = http->running == 0;
         (void)pthread_mutex_unlock(&http->mu);
-        if (is_none || http_now_ms() >= deadline_ms)
+        if (http->is_ending)
             return;
         http_tick(http);
         (void)usleep(TICK_US);
@@ -615,11 +612,9 @@ static void wait_for_none(struct http *http, uint64_t deadline_ms)
 
 void http_stop(struct http *http)
 {
-    uint64_t deadline_ms = http_now_ms() + http->options.timeout_ms * 2;
     MHD_socket listening = MHD_quiesce_daemon(http->daemon);
 
-    /* Every request has a deadline, so this ends. */
-    wait_for_none(http, deadline_ms);
+    wait_for_none(http);
     MHD_stop_daemon(http->daemon);
     if (listening != MHD_INVALID_SOCKET)
         (void)close(listening);

@@ -33,20 +33,15 @@ struct http_request {
     const char *path;        /* percent-decoded, but for %00 */
     const char *body;
     size_t body_size;
-    uint64_t deadline_ms; /* by http_now_ms */
+    uint64_t deadline_ms; /* by wait_now_ms */
     bool may_block;       /* else it is on the one thread; see http_suspend */
-    void **state;         /* the handler's, NULL at first; freed by http_drop */
+    void **state; /* the handler's, NULL at first; the option drop frees it */
     void *connection;
 };
 
 /* The value of a query argument or of a header; NULL without one. */
 const char *http_argument(const struct http_request *request, const char *name);
 const char *http_header(const struct http_request *request, const char *name);
-
-/* Milliseconds until the request's deadline; 0 when it has passed. */
-uint64_t http_remaining_ms(const struct http_request *request);
-
-uint64_t http_now_ms(void); /* monotonic */
 
 struct http_reply {
     unsigned status;

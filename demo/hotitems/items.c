@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "service.h"
+#include "wait.h"
 
 #define NAME_MAX_CHARACTERS 80 /* of the column */
 #define EXPIRE_IN_MAX_MS 86400000
@@ -118,7 +119,7 @@ void items_conclude(void *read, struct http_reply *reply)
     for (size_t i = 0; i < r->count; i++)
         is_any |= r->item[i].code == SHED_OK;
     for (size_t i = 0; is_any && i < r->count; i++)
-        popular_count(r->s->popular, r->item[i].id, http_now_ms());
+        popular_count(r->s->popular, r->item[i].id, wait_now_ms());
     if (!is_any)
         service_reply_failure(reply, &r->err);
     else if (r->is_list)
@@ -143,7 +144,7 @@ static void end(void *user, enum shed_code code, const struct shed_error *err)
 static void run(struct read *r, struct http_reply *reply)
 {
     struct lane *lane = r->s->lane;
-    uint64_t timeout_ms = http_remaining_ms(r->request) + 1;
+    uint64_t timeout_ms = wait_left_ms(r->request->deadline_ms);
 
     if (r->request->may_block) {
         r->code = lane_get(lane, r->item, r->count, timeout_ms, &r->err);
@@ -216,7 +217,7 @@ static void expire(struct read *r, const char *in, struct http_reply *reply)
     }
     for (size_t i = 0; i < r->count; i++)
         if (lane_expire(r->s->lane, r->item[i].id, in_ms,
-                        http_remaining_ms(r->request) + 1, &r->err)) {
+                        wait_left_ms(r->request->deadline_ms), &r->err)) {
             service_reply_failure(reply, &r->err);
             return;
         }
@@ -320,7 +321,7 @@ static void show_change(struct service *s, const struct http_request *request,
 {
     struct shed_error err = {SHED_OK, ""};
 
-    if (lane_forget(s->lane, id, http_remaining_ms(request) + 1, &err)) {
+    if (lane_forget(s->lane, id, wait_left_ms(request->deadline_ms), &err)) {
         s->metrics.stale++;
         service_reply_failure(reply, &err);
         http_reply_error(

@@ -50,12 +50,10 @@ struct lane_options {
     const char *redis_uri, *mysql_uri;
     struct shed_client *client; /* open while the lane is */
     bool has_redis_breaker;     /* the client has */
-    uint64_t ttl_ms, timeout_ms;
+    bool does_work;             /* each query calls db_work(name of the lane) */
+    uint64_t read_connections;  /* none and setnx; to MySQL */
+    struct shed_cache_options cache; /* of it they have ttl_ms and timeout_ms */
     struct shed_source_options source; /* snowshed */
-    /* snowshed: as in shed_cache_options; 0: off */
-    uint64_t refresh_after_pct, stale_ms, stale_if_error_ms, soft_timeout_ms;
-    uint64_t read_connections; /* none and setnx: the same */
-    bool does_work;            /* each query calls db_work(name of the lane) */
 };
 
 struct lane;

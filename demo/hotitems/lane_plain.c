@@ -13,14 +13,14 @@
 #include <unistd.h>
 
 #include "database.h"
-#include "http.h"
 #include "lane.h"
 #include "redis_pool.h"
+#include "wait.h"
 
-#define REDIS_CONNECTIONS_MAX 64
 #define LOCK_MS 5000 /* how long a holder that died blocks the others */
 #define RETRY_MS 10
 #define UNLOCK_MAX_MS 1000
+#define KEY_BYTES 64
 
 /* Only the holder removes the lock: it may have expired, and be another's. */
 static const char unlock_script[] =
@@ -77,12 +77,13 @@ static struct lane *open_plain(const struct lane_type *type,
         return NULL;
     p->lane.type = type;
     p->does_work = options->does_work;
-    p->ttl_ms = options->ttl_ms;
+    p->ttl_ms = options->cache.ttl_ms;
     p->pid = (unsigned long long)getpid();
-    p->redis = redis_pool_new(options->redis_uri, REDIS_CONNECTIONS_MAX);
+    p->redis = redis_pool_new(options->redis_uri);
     if (p->redis != NULL)
         p->db = db_open(options->mysql_uri, (unsigned)options->read_connections,
-                        options->timeout_ms, err->reason, sizeof(err->reason));
+                        options->cache.timeout_ms, err->reason,
+                        sizeof(err->reason));
     if (p->db != NULL)
         return &p->lane;
     close_plain(&p->lane);
@@ -147,11 +148,24 @@ static void keep(struct read *r, size_t i, const char *data, size_t size,
     r->is_missing[i] = false;
 }
 
+/* Keys that begin with hotitems: and the name of the lane, or of its locks. */
+struct key {
+    char text[KEY_BYTES];
+};
+
+static void make_key(struct key *key, const char *of, uint64_t id)
+{
+    (void)snprintf(key->text, sizeof(key->text), "hotitems:%s:%" PRIu64, of,
+                   id);
+}
+
 static void add_get(const struct read *r, const struct lane_item *item,
                     struct redis_batch *batch)
 {
-    redis_batch_add(batch, "GET hotitems:%s:%llu", lane_name(&r->plain->lane),
-                    (unsigned long long)item->id);
+    struct key key;
+
+    make_key(&key, lane_name(&r->plain->lane), item->id);
+    redis_batch_add(batch, key.text, "GET %s", key.text);
 }
 
 static void take_value(struct read *r, size_t i, const redisReply *reply)
@@ -166,16 +180,21 @@ static void take_value(struct read *r, size_t i, const redisReply *reply)
 static void add_set(const struct read *r, const struct lane_item *item,
                     struct redis_batch *batch)
 {
-    redis_batch_add(batch, "SET hotitems:%s:%llu %b PX %llu",
-                    lane_name(&r->plain->lane), (unsigned long long)item->id,
-                    item->data, item->size, r->plain->ttl_ms);
+    struct key key;
+
+    make_key(&key, lane_name(&r->plain->lane), item->id);
+    redis_batch_add(batch, key.text, "SET %s %b PX %llu", key.text, item->data,
+                    item->size, r->plain->ttl_ms);
 }
 
 static void add_lock(const struct read *r, const struct lane_item *item,
                      struct redis_batch *batch)
 {
-    redis_batch_add(batch, "SET hotitems:setnx:lock:%llu %llu NX PX %d",
-                    (unsigned long long)item->id, r->plain->pid, LOCK_MS);
+    struct key key;
+
+    make_key(&key, "setnx:lock", item->id);
+    redis_batch_add(batch, key.text, "SET %s %llu NX PX %d", key.text,
+                    r->plain->pid, LOCK_MS);
 }
 
 static void take_lock(struct read *r, size_t i, const redisReply *reply)
@@ -186,8 +205,11 @@ static void take_lock(struct read *r, size_t i, const redisReply *reply)
 static void add_unlock(const struct read *r, const struct lane_item *item,
                        struct redis_batch *batch)
 {
-    redis_batch_add(batch, "EVAL %s 1 hotitems:setnx:lock:%llu %llu",
-                    unlock_script, (unsigned long long)item->id, r->plain->pid);
+    struct key key;
+
+    make_key(&key, "setnx:lock", item->id);
+    redis_batch_add(batch, key.text, "EVAL %s 1 %s %llu", unlock_script,
+                    key.text, r->plain->pid);
 }
 
 static void ignore_reply(struct read *r, size_t i, const redisReply *reply)
@@ -302,7 +324,7 @@ static enum shed_code load_mine(struct read *r, struct shed_error *err)
     if (code == SHED_OK && is_any(r->is_mine, r->count))
         code = load(r, r->is_mine, err);
     /* After the deadline, too: else the others wait until the lock expires. */
-    r->deadline_ms = http_now_ms() + UNLOCK_MAX_MS;
+    r->deadline_ms = wait_now_ms() + UNLOCK_MAX_MS;
     (void)for_each(r, is_locked, add_unlock, ignore_reply, &ignored);
     r->deadline_ms = deadline_ms;
     return code;
@@ -322,7 +344,7 @@ static enum shed_code fill_setnx(struct read *r, struct shed_error *err)
         if (code != SHED_OK || r->is_out_of_memory ||
             !is_any(r->is_missing, r->count))
             return code;
-        if (http_now_ms() + RETRY_MS >= r->deadline_ms) {
+        if (wait_now_ms() + RETRY_MS >= r->deadline_ms) {
             (void)snprintf(err->reason, sizeof(err->reason),
                            "another process holds the lock, and stored nothing "
                            "before the deadline");
@@ -358,7 +380,7 @@ static enum shed_code get(struct lane *lane, struct lane_item *items,
     struct read r = {.plain = plain_of(lane),
                      .items = items,
                      .count = count,
-                     .deadline_ms = http_now_ms() + timeout_ms};
+                     .deadline_ms = wait_now_ms() + timeout_ms};
     enum shed_code code;
 
     for (size_t i = 0; i < count; i++) {
@@ -384,11 +406,13 @@ static enum shed_code expire(struct lane *lane, uint64_t id, uint64_t in_ms,
 {
     struct redis_batch batch = {0};
     enum shed_code code;
+    struct key key;
 
-    redis_batch_add(&batch, "PEXPIRE hotitems:%s:%llu %llu", lane_name(lane),
-                    (unsigned long long)id, (unsigned long long)in_ms);
+    make_key(&key, lane_name(lane), id);
+    redis_batch_add(&batch, key.text, "PEXPIRE %s %llu", key.text,
+                    (unsigned long long)in_ms);
     code = redis_batch_run(plain_of(lane)->redis, &batch,
-                           http_now_ms() + timeout_ms, err);
+                           wait_now_ms() + timeout_ms, err);
     redis_batch_clear(&batch);
     return code;
 }

@@ -63,18 +63,12 @@ static enum shed_code open_cache(struct snowshed *s,
 {
     struct shed_source_options source = options->source;
     struct shed_mysql_options mysql = SHED_MYSQL_OPTIONS_INIT;
-    struct shed_cache_options cache = SHED_CACHE_OPTIONS_INIT;
+    struct shed_cache_options cache = options->cache;
     enum shed_code code;
 
     source.load_timeout_ms = LOAD_TIMEOUT_MS;
     source.callers_limit = CALLERS_LIMIT;
     mysql.source = &source;
-    cache.ttl_ms = options->ttl_ms;
-    cache.timeout_ms = options->timeout_ms;
-    cache.refresh_after_pct = options->refresh_after_pct;
-    cache.stale_while_revalidate_ms = options->stale_ms;
-    cache.stale_if_error_ms = options->stale_if_error_ms;
-    cache.soft_timeout_ms = options->soft_timeout_ms;
     cache.redis_down = SHED_REDIS_DOWN_STALE;
     cache.local_bytes = LOCAL_BYTES;
     cache.tags_limit = TAGS;

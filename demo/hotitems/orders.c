@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "service.h"
+#include "wait.h"
 
 #define CHAINS 64
 #define NAME_BYTES 32
@@ -266,7 +267,7 @@ static enum outcome sell(struct sale *sale, const struct http_request *request)
     enum outcome outcome = FAILED;
 
     for (unsigned round = 0; round < ROUNDS_MAX; round++) {
-        outcome = sell_once(sale, http_remaining_ms(request));
+        outcome = sell_once(sale, wait_left_ms(request->deadline_ms));
         if (outcome == LOST &&
             shed_lock_advance(sale->shared->lock, sale->newest, &sale->err))
             return FAILED;
@@ -300,8 +301,8 @@ static void show_sale(struct service *s, const struct http_request *request,
 {
     struct shed_error err = {SHED_OK, ""};
 
-    if (lane_forget(s->lane, sale->order.item, http_remaining_ms(request) + 1,
-                    &err))
+    if (lane_forget(s->lane, sale->order.item,
+                    wait_left_ms(request->deadline_ms), &err))
         s->metrics.stale++;
 }
 

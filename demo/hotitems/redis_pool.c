@@ -1,5 +1,6 @@
 /* A connection on which anything failed is closed: its next reply could belong
- * to the command before. */
+ * to the command before, and the server may be a primary no more. Of a cluster
+ * a pool knows no more than what nodes that were asked in vain have said. */
 #include "redis_pool.h"
 
 #include <assert.h>
@@ -7,22 +8,35 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/time.h>
 
 #include "common/redis.h"
-#include "http.h"
 #include "wait.h"
 
-struct redis_pool {
-    /* set at creation */
-    const char *uri;
-    size_t connections_max;
+#define CONNECTIONS_MAX 64 /* to a node at a time */
+#define NODES_MAX 32
+#define SLOTS 16384
+#define URI_BYTES 300
+#define ROUNDS_MAX 8 /* of a batch, until each node has what it asked for */
+
+struct node {
+    char uri[URI_BYTES]; /* set at creation */
     pthread_mutex_t mu;
     pthread_cond_t given_back;
     /* under mu */
     size_t open;
     size_t idle_count;
-    redisContext *idle[]; /* connections_max */
+    redisContext *idle[CONNECTIONS_MAX];
+};
+
+struct redis_pool {
+    pthread_mutex_t mu;
+    /* atomic; written under mu */
+    _Atomic size_t count;
+    /* those below count are there; a server that is no cluster's is alone */
+    struct node node[NODES_MAX];
+    _Atomic uint8_t owner[SLOTS]; /* the node that is asked for a slot */
 };
 
 static enum shed_code __attribute__((format(printf, 3, 4)))
@@ -36,27 +50,62 @@ fail(struct shed_error *err, enum shed_code code, const char *format, ...)
     return err->code = code;
 }
 
-struct redis_pool *redis_pool_new(const char *uri, size_t connections_max)
+/* ------------------------------------------------------------------- nodes */
+
+/* The number of the node with that URI, which may be new; 0 if there is no room
+ * for it: node 0 will say again where to ask. */
+static uint8_t find_node(struct redis_pool *pool, const char *uri)
 {
-    struct redis_pool *pool =
-        calloc(1, sizeof(*pool) + connections_max * sizeof(pool->idle[0]));
+    size_t i = 0;
+
+    (void)pthread_mutex_lock(&pool->mu);
+    while (i < pool->count && strcmp(pool->node[i].uri, uri) != 0)
+        i++;
+    if (i == pool->count && i < NODES_MAX) {
+        (void)snprintf(pool->node[i].uri, URI_BYTES, "%s", uri);
+        wait_init(&pool->node[i].mu, &pool->node[i].given_back);
+        pool->count++;
+    }
+    (void)pthread_mutex_unlock(&pool->mu);
+    return i < NODES_MAX ? (uint8_t)i : 0;
+}
+
+struct redis_pool *redis_pool_new(const char *uri)
+{
+    static const char cluster[] = "redis+cluster://";
+    struct redis_pool *pool = calloc(1, sizeof(*pool));
+    char seed[URI_BYTES];
+    const char *at = uri + strlen(cluster);
 
     if (pool == NULL)
         return NULL;
-    pool->uri = uri;
-    pool->connections_max = connections_max;
-    wait_init(&pool->mu, &pool->given_back);
-    return pool;
+    (void)pthread_mutex_init(&pool->mu, NULL);
+    if (strncmp(uri, cluster, strlen(cluster)) != 0) {
+        (void)find_node(pool, uri);
+        return pool;
+    }
+    for (;;) {
+        (void)snprintf(seed, sizeof(seed), "redis://%.*s",
+                       (int)strcspn(at, ","), at);
+        (void)find_node(pool, seed);
+        at = strchr(at, ',');
+        if (at == NULL)
+            return pool;
+        at++;
+    }
 }
 
 void redis_pool_free(struct redis_pool *pool)
 {
     if (pool == NULL)
         return;
-    assert(pool->open == pool->idle_count);
-    while (pool->idle_count > 0)
-        redisFree(pool->idle[--pool->idle_count]);
-    (void)pthread_cond_destroy(&pool->given_back);
+    for (struct node *n = pool->node; n < pool->node + pool->count; n++) {
+        assert(n->open == n->idle_count);
+        while (n->idle_count > 0)
+            redisFree(n->idle[--n->idle_count]);
+        (void)pthread_cond_destroy(&n->given_back);
+        (void)pthread_mutex_destroy(&n->mu);
+    }
     (void)pthread_mutex_destroy(&pool->mu);
     free(pool);
 }
@@ -64,74 +113,66 @@ void redis_pool_free(struct redis_pool *pool)
 /* ------------------------------------------------------------- connections */
 
 /* Take an idle connection, or the right to open one (NULL). */
-static enum shed_code reserve(struct redis_pool *pool, uint64_t deadline_ms,
+static enum shed_code reserve(struct node *node, uint64_t deadline_ms,
                               redisContext **out, struct shed_error *err)
 {
     enum shed_code code = SHED_OK;
     bool is_in_time = true;
 
     *out = NULL;
-    (void)pthread_mutex_lock(&pool->mu);
-    while (pool->idle_count == 0 && pool->open == pool->connections_max &&
-           is_in_time)
-        is_in_time = wait_until(&pool->given_back, &pool->mu, deadline_ms);
-    if (pool->idle_count > 0)
-        *out = pool->idle[--pool->idle_count];
-    else if (pool->open < pool->connections_max)
-        pool->open++;
+    (void)pthread_mutex_lock(&node->mu);
+    while (node->idle_count == 0 && node->open == CONNECTIONS_MAX && is_in_time)
+        is_in_time = wait_until(&node->given_back, &node->mu, deadline_ms);
+    if (node->idle_count > 0)
+        *out = node->idle[--node->idle_count];
+    else if (node->open < CONNECTIONS_MAX)
+        node->open++;
     else
-        code = fail(err, SHED_EBUSY, "all %zu connections to Redis are busy",
-                    pool->connections_max);
-    (void)pthread_mutex_unlock(&pool->mu);
+        code = fail(err, SHED_EBUSY, "all %d connections to Redis are busy",
+                    CONNECTIONS_MAX);
+    (void)pthread_mutex_unlock(&node->mu);
     return code;
 }
 
 /* NULL gives back the place of a connection that has been closed. */
-static void give_back(struct redis_pool *pool, redisContext *redis)
+static void give_back(struct node *node, redisContext *redis)
 {
-    (void)pthread_mutex_lock(&pool->mu);
+    (void)pthread_mutex_lock(&node->mu);
     if (redis != NULL)
-        pool->idle[pool->idle_count++] = redis;
+        node->idle[node->idle_count++] = redis;
     else
-        pool->open--;
-    (void)pthread_cond_signal(&pool->given_back);
-    (void)pthread_mutex_unlock(&pool->mu);
+        node->open--;
+    (void)pthread_cond_signal(&node->given_back);
+    (void)pthread_mutex_unlock(&node->mu);
 }
 
 /* After a failure: what broke one connection has most likely broken those that
  * idle, by a restart of the server, say. */
-static void close_all_idle(struct redis_pool *pool)
+static void close_all_idle(struct node *node)
 {
-    (void)pthread_mutex_lock(&pool->mu);
-    while (pool->idle_count > 0) {
-        redisFree(pool->idle[--pool->idle_count]);
-        pool->open--;
+    (void)pthread_mutex_lock(&node->mu);
+    while (node->idle_count > 0) {
+        redisFree(node->idle[--node->idle_count]);
+        node->open--;
     }
-    (void)pthread_cond_broadcast(&pool->given_back);
-    (void)pthread_mutex_unlock(&pool->mu);
+    (void)pthread_cond_broadcast(&node->given_back);
+    (void)pthread_mutex_unlock(&node->mu);
 }
 
-static uint64_t remaining_ms(uint64_t deadline_ms)
-{
-    uint64_t now_ms = http_now_ms();
-
-    return deadline_ms > now_ms ? deadline_ms - now_ms : 1;
-}
-
-static enum shed_code borrow(struct redis_pool *pool, uint64_t deadline_ms,
+static enum shed_code borrow(struct node *node, uint64_t deadline_ms,
                              redisContext **out, struct shed_error *err)
 {
-    enum shed_code code = reserve(pool, deadline_ms, out, err);
+    enum shed_code code = reserve(node, deadline_ms, out, err);
     char why[200];
 
     if (code != SHED_OK || *out != NULL)
         return code;
-    *out = demo_redis_open_within(pool->uri, remaining_ms(deadline_ms), why,
-                                  sizeof(why));
+    *out =
+        demo_redis_open(node->uri, wait_left_ms(deadline_ms), why, sizeof(why));
     if (*out != NULL)
         return SHED_OK;
-    give_back(pool, NULL);
-    return http_now_ms() < deadline_ms ? fail(err, SHED_EREDIS, "%s", why)
+    give_back(node, NULL);
+    return wait_now_ms() < deadline_ms ? fail(err, SHED_EREDIS, "%s", why)
                                        : fail(err, SHED_ETIMEDOUT, "%s", why);
 }
 
@@ -150,7 +191,7 @@ static enum shed_code fail_connection(const redisContext *redis,
 static enum shed_code read_reply(redisContext *redis, uint64_t deadline_ms,
                                  redisReply **reply, struct shed_error *err)
 {
-    uint64_t left_ms = remaining_ms(deadline_ms);
+    uint64_t left_ms = wait_left_ms(deadline_ms);
     struct timeval limit = {(time_t)(left_ms / 1000),
                             (suseconds_t)(left_ms % 1000 * 1000)};
     void *read = NULL;
@@ -162,27 +203,80 @@ static enum shed_code read_reply(redisContext *redis, uint64_t deadline_ms,
     return SHED_OK;
 }
 
-static enum shed_code run(redisContext *redis, struct redis_batch *b,
-                          uint64_t deadline_ms, struct shed_error *err)
+/* "MOVED slot host:port". Returns false for another error. */
+static bool follow(struct redis_pool *pool, const char *error)
 {
-    enum shed_code code = SHED_OK;
+    char uri[URI_BYTES];
+    const char *address = strrchr(error, ' ');
 
-    for (size_t i = 0; i < b->count; i++)
-        if (redisAppendFormattedCommand(redis, b->command[i],
-                                        (size_t)b->size[i]) != REDIS_OK)
-            return fail_connection(redis, err);
-    for (size_t i = 0; code == SHED_OK && i < b->count; i++)
-        code = read_reply(redis, deadline_ms, &b->reply[i], err);
-    return code;
+    if (strncmp(error, "MOVED ", 6) != 0 || address == NULL)
+        return false;
+    (void)snprintf(uri, sizeof(uri), "redis://%s", address + 1);
+    pool->owner[strtoul(error + 6, NULL, 10) % SLOTS] = find_node(pool, uri);
+    return true;
 }
 
-static enum shed_code check_replies(const struct redis_batch *b,
-                                    struct shed_error *err)
+/* The commands of the batch that a node is asked. A reply that names another
+ * node is none. */
+static enum shed_code run(struct redis_pool *pool, redisContext *redis,
+                          struct redis_batch *b, const size_t *asked,
+                          size_t count, uint64_t deadline_ms,
+                          struct shed_error *err)
 {
-    for (size_t i = 0; i < b->count; i++)
-        if (b->reply[i]->type == REDIS_REPLY_ERROR)
-            return fail(err, SHED_EREDIS, "Redis: %.200s", b->reply[i]->str);
+    for (size_t i = 0; i < count; i++)
+        if (redisAppendFormattedCommand(redis, b->command[asked[i]],
+                                        (size_t)b->size[asked[i]]) != REDIS_OK)
+            return fail_connection(redis, err);
+    for (size_t i = 0; i < count; i++) {
+        redisReply **reply = &b->reply[asked[i]];
+        enum shed_code code = read_reply(redis, deadline_ms, reply, err);
+        if (code != SHED_OK)
+            return code;
+        if ((*reply)->type != REDIS_REPLY_ERROR)
+            continue;
+        if (!follow(pool, (*reply)->str))
+            return fail(err, SHED_EREDIS, "Redis: %.200s", (*reply)->str);
+        freeReplyObject(*reply);
+        *reply = NULL;
+    }
     return SHED_OK;
+}
+
+/* Another one is asked where the slots of a node are that has failed. */
+static void disown(struct redis_pool *pool, size_t node)
+{
+    for (size_t i = 0; i < SLOTS; i++)
+        if (pool->owner[i] == node)
+            pool->owner[i] = (uint8_t)((node + 1) % pool->count);
+}
+
+/* Ask a node what it is believed to have. */
+static enum shed_code run_at(struct redis_pool *pool, size_t node,
+                             struct redis_batch *b, uint64_t deadline_ms,
+                             struct shed_error *err)
+{
+    redisContext *redis = NULL;
+    size_t asked[REDIS_BATCH_MAX], count = 0;
+    enum shed_code code;
+
+    for (size_t i = 0; i < b->count; i++)
+        if (b->reply[i] == NULL && pool->owner[b->slot[i]] == node)
+            asked[count++] = i;
+    if (count == 0)
+        return SHED_OK;
+    code = borrow(&pool->node[node], deadline_ms, &redis, err);
+    if (code == SHED_OK) {
+        code = run(pool, redis, b, asked, count, deadline_ms, err);
+        if (code != SHED_OK) {
+            redisFree(redis);
+            redis = NULL;
+            close_all_idle(&pool->node[node]);
+        }
+        give_back(&pool->node[node], redis);
+    }
+    if (code == SHED_EREDIS || code == SHED_ETIMEDOUT)
+        disown(pool, node);
+    return code;
 }
 
 static void free_replies(struct redis_batch *b)
@@ -194,7 +288,21 @@ static void free_replies(struct redis_batch *b)
     }
 }
 
-void redis_batch_add(struct redis_batch *b, const char *format, ...)
+/* CRC16 of the whole key: none of ours has braces. */
+static unsigned slot_of(const char *key)
+{
+    unsigned crc = 0;
+
+    for (; *key != '\0'; key++) {
+        crc ^= (unsigned)(unsigned char)*key << 8;
+        for (int bit = 0; bit < 8; bit++)
+            crc = (crc << 1) ^ ((crc & 0x8000) != 0 ? 0x11021 : 0);
+    }
+    return crc % SLOTS;
+}
+
+void redis_batch_add(struct redis_batch *b, const char *key, const char *format,
+                     ...)
 {
     va_list args;
 
@@ -205,30 +313,32 @@ void redis_batch_add(struct redis_batch *b, const char *format, ...)
     va_end(args);
     if (b->size[b->count] < 0)
         b->command[b->count] = NULL;
+    b->slot[b->count] = slot_of(key);
     b->reply[b->count++] = NULL;
+}
+
+static bool is_answered(const struct redis_batch *b)
+{
+    for (size_t i = 0; i < b->count; i++)
+        if (b->reply[i] == NULL)
+            return false;
+    return true;
 }
 
 enum shed_code redis_batch_run(struct redis_pool *pool, struct redis_batch *b,
                                uint64_t deadline_ms, struct shed_error *err)
 {
-    redisContext *redis = NULL;
-    enum shed_code code;
+    enum shed_code code = SHED_OK;
 
     for (size_t i = 0; i < b->count; i++)
         if (b->command[i] == NULL)
             return fail(err, SHED_ENOMEM, "out of memory for a command");
-    code = borrow(pool, deadline_ms, &redis, err);
-    if (code != SHED_OK)
-        return code;
-    code = run(redis, b, deadline_ms, err);
-    if (code != SHED_OK) {
-        redisFree(redis);
-        redis = NULL;
-        close_all_idle(pool);
+    for (size_t round = 0; code == SHED_OK && !is_answered(b); round++) {
+        if (round == ROUNDS_MAX)
+            code = fail(err, SHED_EREDIS, "Redis: no node has the slot");
+        for (size_t i = 0; code == SHED_OK && i < pool->count; i++)
+            code = run_at(pool, i, b, deadline_ms, err);
     }
-    give_back(pool, redis);
-    if (code == SHED_OK)
-        code = check_replies(b, err);
     if (code != SHED_OK)
         free_replies(b);
     return code;

@@ -1,4 +1,5 @@
-/* A bounded pool of blocking connections to Redis, and pipelines over them. */
+/* Bounded pools of blocking connections to Redis, one for each node of a
+ * cluster, and pipelines over them. */
 #ifndef HOTITEMS_REDIS_POOL_H
 #define HOTITEMS_REDIS_POOL_H
 
@@ -10,9 +11,9 @@
 
 struct redis_pool;
 
-/* At most connections_max at a time, opened when they are needed. Returns NULL
- * if memory is out. uri must live as long. */
-struct redis_pool *redis_pool_new(const char *uri, size_t connections_max);
+/* uri is one of demo_redis_open, or redis+cluster://host:port,host:port.
+ * Returns NULL if memory is out. */
+struct redis_pool *redis_pool_new(const char *uri);
 void redis_pool_free(struct redis_pool *pool); /* none is in use */
 
 #define REDIS_BATCH_MAX 100
@@ -22,16 +23,18 @@ struct redis_batch {
     size_t count;
     char *command[REDIS_BATCH_MAX]; /* NULL: memory was out */
     int size[REDIS_BATCH_MAX];
+    unsigned slot[REDIS_BATCH_MAX];     /* of a cluster: that of its key */
     redisReply *reply[REDIS_BATCH_MAX]; /* of type REDIS_REPLY_ERROR never */
 };
 
-/* As redisCommand formats it. */
-void redis_batch_add(struct redis_batch *batch, const char *format, ...);
+/* As redisCommand formats it; key is the only one that is in it. */
+void redis_batch_add(struct redis_batch *batch, const char *key,
+                     const char *format, ...);
 
 /*
  * Send the commands and wait for their replies.
  *
- * Returns: SHED_OK; SHED_ETIMEDOUT at deadline_ms (by http_now_ms), SHED_EBUSY
+ * Returns: SHED_OK; SHED_ETIMEDOUT at deadline_ms (by wait_now_ms), SHED_EBUSY
  * if no connection became free until then, SHED_EREDIS, SHED_ENOMEM: err says
  * why, and there are no replies. Clear the batch in any case.
  */

@@ -144,7 +144,7 @@ static json_t *guard_json(const struct lane_guard *guard)
 static json_t *hot_json(struct popular *popular)
 {
     struct popular_key keys[HOT_ITEMS];
-    size_t count = popular_list(popular, keys, HOT_ITEMS, http_now_ms());
+    size_t count = popular_list(popular, keys, HOT_ITEMS, wait_now_ms());
     json_t *list = json_array();
 
     for (size_t i = 0; i < count; i++) {
@@ -201,7 +201,7 @@ void sample_take(struct sampler *sampler, struct service *s)
 void sample_reply(struct sampler *sampler, uint64_t after_ms,
                   struct http_reply *reply)
 {
-    uint64_t until_ms = http_now_ms() + WAIT_MAX_MS;
+    uint64_t until_ms = wait_now_ms() + WAIT_MAX_MS;
     bool is_in_time = true;
     char *text;
 

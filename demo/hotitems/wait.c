@@ -1,7 +1,22 @@
-/* Waiting on a condition variable, by the monotonic clock. */
+/* Everything is by the monotonic clock. */
 #include "wait.h"
 
 #include <time.h>
+
+uint64_t wait_now_ms(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+uint64_t wait_left_ms(uint64_t deadline_ms)
+{
+    uint64_t now_ms = wait_now_ms();
+
+    return deadline_ms > now_ms ? deadline_ms - now_ms : 1;
+}
 
 void wait_init(pthread_mutex_t *mu, pthread_cond_t *changed)
 {

@@ -171,7 +171,8 @@ static void *enter(void *process, char *why, size_t size)
     t->shop = process;
     t->db = database_open_sale(why, size);
     if (t->db != NULL && t->shop->lock == NULL)
-        t->redis = demo_redis_open(t->shop->redis_uri, why, size);
+        t->redis = demo_redis_open(t->shop->redis_uri, DEMO_REDIS_PATIENT_MS,
+                                   why, size);
     if (t->db != NULL && (t->redis != NULL || t->shop->lock != NULL))
         return t;
     leave(t);

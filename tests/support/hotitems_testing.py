@@ -257,6 +257,9 @@ class OwnRedis:
         if self.process.poll() is not None:
             raise AssertionError("redis-server does not start")
 
+    def for_stage(self):
+        return ["--redis", self.uri, "--redis-pid", str(self.process.pid)]
+
     def is_up(self):
         try:
             return self.ask("PING") == "PONG"
@@ -289,20 +292,40 @@ class OwnRedis:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-class OwnDatabase:
-    """A server that a test may kill, and that ends with it."""
+class Own:
+    """Servers that a script of the shell starts, and that end with the test. What it says
+    of them is the words of one line."""
 
-    def __init__(self):
-        self.folder = tempfile.mkdtemp(prefix="snowshed-db.")
+    def __init__(self, script):
+        self.folder = tempfile.mkdtemp(prefix="snowshed-own.")
         self.process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "TERM", "bash", "-c",
-             '. "$0/tests/support/servers.sh"; guard_servers; start_database "$1" >&2 && '
-             'echo "$started_pid $MYSQL_URI" && read -r _', ROOT, self.folder],
+             '. "$0/tests/support/servers.sh"; . "$0/tests/support/topologies.sh"; '
+             f"guard_servers; {script} && read -r _", ROOT, self.folder],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.pid, self.uri = self.process.stdout.readline().split()
+        self.said = self.process.stdout.readline().split()
 
     def end(self):
         self.process.stdin.close()
         self.process.wait(PATIENCE_S)
         self.process.stdout.close()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class OwnDatabase(Own):
+    def __init__(self):
+        super().__init__('start_database "$1" >&2 && echo "$started_pid $MYSQL_URI"')
+        self.pid, self.uri = self.said
+
+
+class OwnTopology(Own):
+    """A cluster of three primaries with a replica each, or a primary with a replica and
+    three sentinels."""
+
+    def __init__(self, name):
+        start = {"cluster": 'start_cluster "$1" 3 1', "sentinel": 'start_sentinels "$1"'}[name]
+        super().__init__(f'{start} >&2 && echo "${name}_uri $(node_uris) $(node_pids)"')
+        self.uri, self.nodes, self.pids = self.said
+
+    def for_stage(self):
+        return ["--redis", self.uri, "--redis-nodes", self.nodes, "--redis-pid", self.pids]

@@ -219,13 +219,14 @@ class Case(unittest.TestCase):
     found them."""
 
     options = ()  # of the stage
+    start_redis = OwnRedis
 
     @classmethod
     def setUpClass(cls):
         cls.database = OwnDatabase()
         cls.addClassCleanup(cls.database.end)
         load_tables(cls.database.uri)
-        cls.redis = OwnRedis()
+        cls.redis = cls.start_redis()
         cls.addClassCleanup(cls.redis.end)
         cls.stage = cls.start_stage()
         cls.addClassCleanup(lambda: cls.stage.end())

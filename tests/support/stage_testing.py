@@ -79,7 +79,7 @@ class Stage:
 
     def __init__(self, redis, *options, programs, database=None):
         """programs: those of the service and of the tool."""
-        servers = ["--redis", redis.uri, "--redis-pid", str(redis.process.pid)]
+        servers = redis.for_stage()
         servers += ["--mysql", database.uri, "--db-pid", database.pid] if database else \
             ["--mysql", MYSQL]
         # It ends with the test even if that is killed.

@@ -1,12 +1,8 @@
-/* A bounded pool of MySQL connections and the prepared statements of the
- * service, each prepared when a connection first needs it. */
+/* A bounded pool of MySQL connections, and the statements of the service. */
 #include "database.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <inttypes.h>
-#include <mysql.h>
-#include <mysqld_error.h>
 #include <snowshed/mysql.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -15,16 +11,9 @@
 
 #include "wait.h"
 
-enum statement {
-    CHANGE_ITEM,
-    TAKE_STOCK,
-    READ_STOCK,
-    FIND_ORDER,
-    ADD_ORDER,
-    STATEMENTS
-};
+enum statement { CHANGE_ITEM, TAKE_STOCK, READ_STOCK, FIND_ORDER, ADD_ORDER };
 
-static const char *const texts[STATEMENTS] = {
+static const char *const texts[] = {
     [CHANGE_ITEM] = "UPDATE item SET name = COALESCE(?, name), "
                     "price_cents = COALESCE(?, price_cents) WHERE id = ?",
     [TAKE_STOCK] = "UPDATE item SET stock = stock - ? "
@@ -36,7 +25,6 @@ static const char *const texts[STATEMENTS] = {
                   "idempotency_key) VALUES (?, ?, ?, ?)",
 };
 
-#define COLUMNS_MAX 4
 #define PING_AFTER_MS 1000
 
 struct db {
@@ -53,73 +41,53 @@ struct db {
 struct db_session {
     struct db *db;
     struct db_session *next; /* idle */
-    MYSQL *mysql;
-    MYSQL_STMT *stmt[STATEMENTS];
+    struct statements *statements;
     uint64_t used_ms; /* when it was given back */
-    bool is_broken;
-    char why[200];
 };
-
-/* ---------------------------------------------------------------- failures */
-
-enum db_code db_fail(struct db_session *s, unsigned number, const char *text)
-{
-    if (number == ER_DUP_ENTRY)
-        return DB_DUPLICATE;
-    if (number == ER_LOCK_DEADLOCK || number == ER_LOCK_WAIT_TIMEOUT ||
-        number == ER_CHECKREAD)
-        return DB_AGAIN;
-    (void)snprintf(s->why, sizeof(s->why), "MySQL: %s%s", text,
-                   number == ER_NO_SUCH_TABLE || number == ER_SP_DOES_NOT_EXIST
-                       ? " (load sql/)"
-                       : "");
-    /* Whatever it was, a new connection is in a state that is known. */
-    s->is_broken = true;
-    return DB_FAILED;
-}
-
-static enum db_code run(struct db_session *s, const char *text)
-{
-    if (mysql_query(s->mysql, text) == 0)
-        return DB_OK;
-    return db_fail(s, mysql_errno(s->mysql), mysql_error(s->mysql));
-}
 
 /* -------------------------------------------------------------- connections */
 
 static void disconnect(struct db_session *s)
 {
-    if (s == NULL)
-        return;
-    for (size_t i = 0; i < STATEMENTS; i++)
-        if (s->stmt[i] != NULL)
-            (void)mysql_stmt_close(s->stmt[i]);
-    if (s->mysql != NULL)
-        mysql_close(s->mysql);
+    statements_close(s->statements);
     free(s);
+}
+
+static struct statements *connect_server(const struct db *db, char *why,
+                                         size_t size)
+{
+    MYSQL *mysql = mysql_init(NULL);
+    struct statements *s;
+    struct shed_error err = {SHED_OK, ""};
+
+    /* FOUND_ROWS: an UPDATE that changes nothing has met its row all the same
+     */
+    if (shed_mysql_connect(mysql, db->uri, NULL, CLIENT_FOUND_ROWS, &err)) {
+        (void)snprintf(why, size, "%s", err.reason);
+        mysql_close(mysql);
+        return NULL;
+    }
+    s = statements_open(mysql, texts, "sql/", why, size);
+    if (s == NULL || statements_run(s, db->setup) == STATEMENT_OK)
+        return s;
+    (void)snprintf(why, size, "%s", statements_why(s));
+    statements_close(s);
+    return NULL;
 }
 
 static struct db_session *connect_session(struct db *db, char *why, size_t size)
 {
     struct db_session *s = calloc(1, sizeof(*s));
-    struct shed_error err = {SHED_OK, ""};
 
     if (s == NULL) {
         (void)snprintf(why, size, "out of memory");
         return NULL;
     }
     s->db = db;
-    s->mysql = mysql_init(NULL);
-    /* FOUND_ROWS: an UPDATE that changes nothing has met its row all the same
-     */
-    if (shed_mysql_connect(s->mysql, db->uri, NULL, CLIENT_FOUND_ROWS, &err))
-        (void)snprintf(s->why, sizeof(s->why), "%.190s", err.reason);
-    else if (run(s, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED") ==
-                 DB_OK &&
-             run(s, db->setup) == DB_OK)
+    s->statements = connect_server(db, why, size);
+    if (s->statements != NULL)
         return s;
-    (void)snprintf(why, size, "%s", s->why);
-    disconnect(s);
+    free(s);
     return NULL;
 }
 
@@ -188,26 +156,26 @@ static void release_place(struct db *db)
     (void)pthread_mutex_unlock(&db->mu);
 }
 
-enum db_code db_borrow(struct db *db, uint64_t deadline_ms,
-                       struct db_session **out, char *why, size_t size)
+enum statement_code db_borrow(struct db *db, uint64_t deadline_ms,
+                              struct db_session **out, char *why, size_t size)
 {
     if (!reserve(db, deadline_ms, out)) {
         (void)snprintf(why, size, "all %u connections to MySQL are busy",
                        db->connections_max);
-        return DB_BUSY;
+        return STATEMENT_BUSY;
     }
     /* One that idled may have been closed by the server. */
     if (*out != NULL && wait_now_ms() - (*out)->used_ms > PING_AFTER_MS &&
-        mysql_ping((*out)->mysql) != 0) {
+        mysql_ping(statements_mysql((*out)->statements)) != 0) {
         disconnect(*out);
         *out = NULL;
     }
     if (*out == NULL)
         *out = connect_session(db, why, size);
     if (*out != NULL)
-        return DB_OK;
+        return STATEMENT_OK;
     release_place(db);
-    return DB_FAILED;
+    return STATEMENT_FAILED;
 }
 
 void db_give_back(struct db_session *s)
@@ -218,7 +186,7 @@ void db_give_back(struct db_session *s)
         return;
     db = s->db;
     mysql_thread_end(); /* the thread is a connection's, and ends with it */
-    if (s->is_broken) {
+    if (statements_is_broken(s->statements)) {
         disconnect(s);
         release_place(db);
         return;
@@ -231,163 +199,65 @@ void db_give_back(struct db_session *s)
     (void)pthread_mutex_unlock(&db->mu);
 }
 
-void *db_mysql(struct db_session *s)
+struct statements *db_statements(struct db_session *s)
 {
-    return s->mysql;
-}
-
-const char *db_why(const struct db_session *s)
-{
-    return s->why;
+    return s->statements;
 }
 
 /* -------------------------------------------------------------- statements */
 
-static MYSQL_BIND number(uint64_t *value)
+enum statement_code db_change_item(struct db_session *s, uint64_t item,
+                                   const char *name, uint64_t *price_cents)
 {
-    return (MYSQL_BIND){
-        .buffer_type = MYSQL_TYPE_LONGLONG, .is_unsigned = 1, .buffer = value};
+    MYSQL_BIND in[] = {statement_text(name),
+                       price_cents != NULL ? statement_number(price_cents)
+                                           : statement_text(NULL),
+                       statement_number(&item)};
+
+    return statements_change(s->statements, CHANGE_ITEM, in);
 }
 
-static MYSQL_BIND text(const char *value)
+enum statement_code db_take_stock(struct db_session *s, uint64_t item,
+                                  uint64_t quantity)
 {
-    if (value == NULL)
-        return (MYSQL_BIND){.buffer_type = MYSQL_TYPE_NULL};
-    return (MYSQL_BIND){.buffer_type = MYSQL_TYPE_STRING,
-                        .buffer = (void *)(uintptr_t)value,
-                        .buffer_length = strlen(value)};
+    MYSQL_BIND in[] = {statement_number(&quantity), statement_number(&item),
+                       statement_number(&quantity)};
+
+    return statements_change(s->statements, TAKE_STOCK, in);
 }
 
-static enum db_code fail_statement(struct db_session *s, MYSQL_STMT *stmt)
+enum statement_code db_read_stock(struct db_session *s, uint64_t item,
+                                  uint64_t *stock)
 {
-    return db_fail(s, mysql_stmt_errno(stmt), mysql_stmt_error(stmt));
+    MYSQL_BIND in[] = {statement_number(&item)};
+
+    return statements_row(s->statements, READ_STOCK, in, 1, stock);
 }
 
-static enum db_code prepare(struct db_session *s, enum statement which)
+enum statement_code db_find_order(struct db_session *s, struct db_order *order)
 {
-    const char *text = texts[which];
-    MYSQL_STMT *stmt;
+    MYSQL_BIND in[] = {statement_text(order->key)};
+    uint64_t row[4] = {0};
+    enum statement_code code =
+        statements_row(s->statements, FIND_ORDER, in, 4, row);
 
-    if (s->stmt[which] != NULL)
-        return DB_OK;
-    stmt = s->stmt[which] = mysql_stmt_init(s->mysql);
-    if (stmt == NULL)
-        return db_fail(s, 0, "out of memory");
-    if (mysql_stmt_prepare(stmt, text, strlen(text)) != 0)
-        return fail_statement(s, stmt);
-    return DB_OK;
-}
-
-static enum db_code execute(struct db_session *s, enum statement which,
-                            MYSQL_BIND *in)
-{
-    enum db_code code = prepare(s, which);
-    MYSQL_STMT *stmt = s->stmt[which];
-
-    if (code != DB_OK)
-        return code;
-    if (mysql_stmt_bind_param(stmt, in) == 0 && mysql_stmt_execute(stmt) == 0)
-        return DB_OK;
-    return fail_statement(s, stmt);
-}
-
-static enum db_code change(struct db_session *s, enum statement which,
-                           MYSQL_BIND *in)
-{
-    enum db_code code = execute(s, which, in);
-
-    if (code == DB_OK && mysql_stmt_affected_rows(s->stmt[which]) == 0)
-        return DB_NONE;
-    return code;
-}
-
-/* The one row that it selects, of numbers alone. */
-static enum db_code select_row(struct db_session *s, enum statement which,
-                               MYSQL_BIND *in, uint64_t *row, size_t columns)
-{
-    MYSQL_BIND out[COLUMNS_MAX];
-    enum db_code code = execute(s, which, in);
-    MYSQL_STMT *stmt = s->stmt[which];
-    int status = 1;
-
-    assert(columns <= COLUMNS_MAX);
-    if (code != DB_OK)
-        return code;
-    for (size_t i = 0; i < columns; i++)
-        out[i] = number(&row[i]);
-    if (mysql_stmt_bind_result(stmt, out) == 0 &&
-        mysql_stmt_store_result(stmt) == 0)
-        status = mysql_stmt_fetch(stmt);
-    if (status != 0)
-        code = status == MYSQL_NO_DATA ? DB_NONE : fail_statement(s, stmt);
-    (void)mysql_stmt_free_result(stmt);
-    return code;
-}
-
-enum db_code db_begin(struct db_session *s)
-{
-    return run(s, "START TRANSACTION");
-}
-
-enum db_code db_commit(struct db_session *s)
-{
-    return run(s, "COMMIT");
-}
-
-void db_rollback(struct db_session *s)
-{
-    if (mysql_rollback(s->mysql) != 0)
-        s->is_broken = true;
-}
-
-enum db_code db_change_item(struct db_session *s, uint64_t item,
-                            const char *name, const uint64_t *price_cents)
-{
-    uint64_t price = price_cents != NULL ? *price_cents : 0;
-    MYSQL_BIND in[] = {text(name),
-                       price_cents != NULL ? number(&price) : text(NULL),
-                       number(&item)};
-
-    return change(s, CHANGE_ITEM, in);
-}
-
-enum db_code db_take_stock(struct db_session *s, uint64_t item,
-                           uint64_t quantity)
-{
-    MYSQL_BIND in[] = {number(&quantity), number(&item), number(&quantity)};
-
-    return change(s, TAKE_STOCK, in);
-}
-
-enum db_code db_read_stock(struct db_session *s, uint64_t item, uint64_t *stock)
-{
-    MYSQL_BIND in[] = {number(&item)};
-
-    return select_row(s, READ_STOCK, in, stock, 1);
-}
-
-enum db_code db_find_order(struct db_session *s, struct db_order *order)
-{
-    MYSQL_BIND in[] = {text(order->key)};
-    uint64_t row[COLUMNS_MAX] = {0};
-    enum db_code code = select_row(s, FIND_ORDER, in, row, COLUMNS_MAX);
-
-    if (code != DB_OK)
+    if (code != STATEMENT_OK)
         return code;
     order->id = row[0];
     order->item = row[1];
     order->quantity = row[2];
     order->token = row[3];
-    return DB_OK;
+    return STATEMENT_OK;
 }
 
-enum db_code db_add_order(struct db_session *s, struct db_order *order)
+enum statement_code db_add_order(struct db_session *s, struct db_order *order)
 {
-    MYSQL_BIND in[] = {number(&order->item), number(&order->quantity),
-                       number(&order->token), text(order->key)};
-    enum db_code code = change(s, ADD_ORDER, in);
+    MYSQL_BIND in[] = {
+        statement_number(&order->item), statement_number(&order->quantity),
+        statement_number(&order->token), statement_text(order->key)};
+    enum statement_code code = statements_change(s->statements, ADD_ORDER, in);
 
-    if (code == DB_OK)
-        order->id = mysql_stmt_insert_id(s->stmt[ADD_ORDER]);
+    if (code == STATEMENT_OK)
+        order->id = statements_inserted(s->statements, ADD_ORDER);
     return code;
 }

@@ -9,15 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum db_code {
-    DB_OK,
-    DB_NONE,      /* there is no such row */
-    DB_DUPLICATE, /* a unique key has it already */
-    DB_AGAIN,     /* the transaction lost against another one: repeat it */
-    DB_BUSY,      /* no connection became free before the deadline */
-    DB_LATE,      /* the server did not answer before the deadline */
-    DB_FAILED     /* the server failed: see db_why */
-};
+#include "common/statements.h"
 
 struct db;
 
@@ -31,45 +23,37 @@ void db_close(struct db *db); /* every session has been given back */
 /* A connection, for one thread until it is given back. */
 struct db_session;
 
-/* Returns DB_OK and *out, or DB_BUSY, DB_FAILED with why. */
-enum db_code db_borrow(struct db *db, uint64_t deadline_ms,
-                       struct db_session **out, char *why, size_t size);
+/* Returns STATEMENT_OK and *out, or STATEMENT_BUSY, STATEMENT_FAILED with why.
+ */
+enum statement_code db_borrow(struct db *db, uint64_t deadline_ms,
+                              struct db_session **out, char *why, size_t size);
 void db_give_back(struct db_session *s);
 
-void *db_mysql(struct db_session *s); /* for the fencing guard */
-const char *db_why(const struct db_session *s);
-
-/* What an error of the server or its client library means. Unless it is a
- * conflict, the connection is closed when it is given back. */
-enum db_code db_fail(struct db_session *s, unsigned number, const char *text);
-
-/* Transactions at READ COMMITTED. db_commit: DB_FAILED leaves it unknown
- * whether it was done, if the connection was lost. */
-enum db_code db_begin(struct db_session *s);
-enum db_code db_commit(struct db_session *s);
-void db_rollback(struct db_session *s);
+/* Its connection, on which transactions are at READ COMMITTED. */
+struct statements *db_statements(struct db_session *s);
 
 /* name and price_cents: NULL leaves what is there. */
-enum db_code db_change_item(struct db_session *s, uint64_t item,
-                            const char *name, const uint64_t *price_cents);
+enum statement_code db_change_item(struct db_session *s, uint64_t item,
+                                   const char *name, uint64_t *price_cents);
 
 #define DB_ITEMS_MAX 100 /* of one query */
 
 /* Read items with one query, which ends at the deadline, in the server too, and
  * hand each row to take: JSON, as it is sent. lane: whose db_work the query
- * calls, or NULL. Returns DB_OK, DB_LATE or DB_FAILED. */
+ * calls, or NULL. Returns STATEMENT_OK, STATEMENT_LATE or STATEMENT_FAILED. */
 typedef void db_take_item(void *user, uint64_t id, const char *json,
                           size_t size);
-enum db_code db_read_items(struct db_session *s, const char *lane,
-                           const uint64_t *ids, size_t count,
-                           uint64_t deadline_ms, db_take_item *take,
-                           void *user);
+enum statement_code db_read_items(struct db_session *s, const char *lane,
+                                  const uint64_t *ids, size_t count,
+                                  uint64_t deadline_ms, db_take_item *take,
+                                  void *user);
 
-/* Takes pieces of an item; DB_NONE: there are too few, or no such item. */
-enum db_code db_take_stock(struct db_session *s, uint64_t item,
-                           uint64_t quantity);
-enum db_code db_read_stock(struct db_session *s, uint64_t item,
-                           uint64_t *stock);
+/* Takes pieces of an item; STATEMENT_NONE: there are too few, or no such item.
+ */
+enum statement_code db_take_stock(struct db_session *s, uint64_t item,
+                                  uint64_t quantity);
+enum statement_code db_read_stock(struct db_session *s, uint64_t item,
+                                  uint64_t *stock);
 
 #define DB_KEY_MAX_BYTES 64
 
@@ -81,9 +65,9 @@ struct db_order {
 };
 
 /* Finds the order of a key: order->key is set, the rest is filled in. */
-enum db_code db_find_order(struct db_session *s, struct db_order *order);
+enum statement_code db_find_order(struct db_session *s, struct db_order *order);
 
 /* Adds one; sets its id. */
-enum db_code db_add_order(struct db_session *s, struct db_order *order);
+enum statement_code db_add_order(struct db_session *s, struct db_order *order);
 
 #endif

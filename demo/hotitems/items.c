@@ -300,19 +300,16 @@ static bool parse_change(const struct http_request *request, struct change *c,
 }
 
 /* Committed, or not at all. */
-static enum db_code commit_change(struct db_session *db, uint64_t id,
-                                  const struct change *c)
+static enum statement_code commit_change(struct db_session *db, uint64_t id,
+                                         struct change *c)
 {
-    enum db_code code = db_begin(db);
+    enum statement_code code =
+        statements_run(db_statements(db), "START TRANSACTION");
 
-    if (code == DB_OK)
+    if (code == STATEMENT_OK)
         code = db_change_item(db, id, c->name,
                               c->price != NULL ? &c->price_cents : NULL);
-    if (code == DB_OK)
-        code = db_commit(db);
-    if (code != DB_OK)
-        db_rollback(db);
-    return code;
+    return statements_settle(db_statements(db), code);
 }
 
 /* After COMMIT, never before. */
@@ -338,21 +335,22 @@ void items_patch(struct service *s, const struct http_request *request,
 {
     struct change change = {0};
     struct db_session *db = NULL;
-    enum db_code code;
+    enum statement_code code;
     char why[200];
 
     if (!parse_change(request, &change, reply))
         goto out;
     code = db_borrow(s->db, request->deadline_ms, &db, why, sizeof(why));
-    if (code == DB_OK)
+    if (code == STATEMENT_OK)
         code = commit_change(db, id, &change);
-    if (code == DB_OK)
+    if (code == STATEMENT_OK)
         show_change(s, request, id, reply);
-    else if (code == DB_NONE)
+    else if (code == STATEMENT_NONE)
         http_reply_error(reply, MHD_HTTP_NOT_FOUND, "there is no item %" PRIu64,
                          id);
     else
-        service_reply_db(reply, code, db != NULL ? db_why(db) : why);
+        service_reply_db(reply, code,
+                         db != NULL ? statements_why(db_statements(db)) : why);
     db_give_back(db);
 out:
     json_decref(change.body);

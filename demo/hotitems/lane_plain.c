@@ -230,14 +230,14 @@ static void take_row(void *user, uint64_t id, const char *json, size_t size)
             keep(r, i, json, size, LANE_LOAD);
 }
 
-static enum shed_code code_of(enum db_code code)
+static enum shed_code code_of(enum statement_code code)
 {
     switch (code) {
-    case DB_OK:
+    case STATEMENT_OK:
         return SHED_OK;
-    case DB_BUSY:
+    case STATEMENT_BUSY:
         return SHED_EBUSY;
-    case DB_LATE:
+    case STATEMENT_LATE:
         return SHED_ETIMEDOUT;
     default:
         return SHED_ESOURCE;
@@ -253,23 +253,24 @@ static enum shed_code query(struct read *r, const bool *set,
     uint64_t ids[LANE_ITEMS_MAX];
     struct db_session *session = NULL;
     size_t count = 0;
-    enum db_code code;
+    enum statement_code code;
 
     for (size_t i = 0; i < r->count; i++)
         if (set[i])
             ids[count++] = r->items[i].id;
     code = db_borrow(p->db, r->deadline_ms, &session, err->reason,
                      sizeof(err->reason));
-    if (code == DB_OK) {
+    if (code == STATEMENT_OK) {
         p->queries_alive++;
         code = db_read_items(session, work, ids, count, r->deadline_ms,
                              take_row, r);
         p->queries_alive--;
-        p->queries += code == DB_OK;
-        if (code != DB_OK)
+        p->queries += code == STATEMENT_OK;
+        if (code != STATEMENT_OK)
             (void)snprintf(err->reason, sizeof(err->reason), "%s",
-                           code == DB_LATE ? "MySQL: not answered in time"
-                                           : db_why(session));
+                           code == STATEMENT_LATE
+                               ? "MySQL: not answered in time"
+                               : statements_why(db_statements(session)));
     }
     db_give_back(session);
     return err->code = code_of(code);

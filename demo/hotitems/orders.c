@@ -166,20 +166,21 @@ struct sale {
     struct shed_error err;
 };
 
-static enum outcome fail(struct sale *sale, enum db_code code)
+static enum outcome fail(struct sale *sale, enum statement_code code)
 {
-    if (code == DB_AGAIN || code == DB_DUPLICATE)
+    if (code == STATEMENT_AGAIN || code == STATEMENT_DUPLICATE)
         return CONFLICT;
     sale->err.code = SHED_ESOURCE;
     (void)snprintf(sale->err.reason, sizeof(sale->err.reason), "%s",
-                   db_why(sale->db));
+                   statements_why(db_statements(sale->db)));
     return FAILED;
 }
 
 static enum outcome pass_guard(struct sale *sale)
 {
-    switch (shed_mysql_fence(db_mysql(sale->db), shed_str(sale->shared->name),
-                             &sale->fence, &sale->newest, &sale->err)) {
+    switch (shed_mysql_fence(statements_mysql(db_statements(sale->db)),
+                             shed_str(sale->shared->name), &sale->fence,
+                             &sale->newest, &sale->err)) {
     case SHED_OK:
         return PLACED;
     case SHED_ELOST:
@@ -193,49 +194,52 @@ static enum outcome pass_guard(struct sale *sale)
 
 static enum outcome refuse(struct sale *sale)
 {
-    enum db_code code = db_read_stock(sale->db, sale->order.item, &sale->stock);
+    enum statement_code code =
+        db_read_stock(sale->db, sale->order.item, &sale->stock);
 
-    if (code == DB_OK)
+    if (code == STATEMENT_OK)
         return SOLD_OUT;
-    return code == DB_NONE ? NO_ITEM : fail(sale, code);
+    return code == STATEMENT_NONE ? NO_ITEM : fail(sale, code);
 }
 
 static enum outcome place(struct sale *sale)
 {
     struct db_order found = {.key = sale->order.key};
-    enum db_code code = db_find_order(sale->db, &found);
+    enum statement_code code = db_find_order(sale->db, &found);
 
-    if (code == DB_OK) {
+    if (code == STATEMENT_OK) {
         bool is_same = found.item == sale->order.item &&
                        found.quantity == sale->order.quantity;
         sale->order = found;
         return is_same ? REPEATED : MISUSED;
     }
-    if (code != DB_NONE)
+    if (code != STATEMENT_NONE)
         return fail(sale, code);
     code = db_take_stock(sale->db, sale->order.item, sale->order.quantity);
-    if (code == DB_NONE)
+    if (code == STATEMENT_NONE)
         return refuse(sale);
-    if (code != DB_OK)
+    if (code != STATEMENT_OK)
         return fail(sale, code);
     sale->order.token = sale->fence.number;
     code = db_add_order(sale->db, &sale->order);
-    return code == DB_OK ? PLACED : fail(sale, code);
+    return code == STATEMENT_OK ? PLACED : fail(sale, code);
 }
 
 static enum outcome transact(struct sale *sale)
 {
-    enum db_code code = db_begin(sale->db);
-    enum outcome outcome = code == DB_OK ? pass_guard(sale) : fail(sale, code);
+    struct statements *db = db_statements(sale->db);
+    enum statement_code code = statements_run(db, "START TRANSACTION");
+    enum outcome outcome =
+        code == STATEMENT_OK ? pass_guard(sale) : fail(sale, code);
 
-    if (code == DB_OK && outcome == PLACED)
+    if (code == STATEMENT_OK && outcome == PLACED)
         outcome = place(sale);
     if (outcome != PLACED) {
-        db_rollback(sale->db);
+        (void)statements_settle(db, STATEMENT_FAILED);
         return outcome;
     }
-    code = db_commit(sale->db);
-    if (code == DB_OK)
+    code = statements_settle(db, STATEMENT_OK);
+    if (code == STATEMENT_OK)
         return PLACED;
     outcome = fail(sale, code);
     return outcome == FAILED ? UNKNOWN : outcome;
@@ -397,7 +401,7 @@ void orders_post(struct service *s, const struct http_request *request,
 {
     struct sale sale = {.order = {.item = id}};
     enum outcome outcome;
-    enum db_code code;
+    enum statement_code code;
 
     if (!parse_order(request, &sale.order, reply))
         return;
@@ -408,7 +412,7 @@ void orders_post(struct service *s, const struct http_request *request,
     }
     code = db_borrow(s->db, request->deadline_ms, &sale.db, sale.err.reason,
                      sizeof(sale.err.reason));
-    if (code == DB_OK) {
+    if (code == STATEMENT_OK) {
         outcome = sell(&sale, request);
         if (outcome == PLACED)
             count_sale(s, &sale);

@@ -53,13 +53,14 @@ void service_reply_failure(struct http_reply *reply,
     }
 }
 
-void service_reply_db(struct http_reply *reply, enum db_code code,
+void service_reply_db(struct http_reply *reply, enum statement_code code,
                       const char *why)
 {
-    struct shed_error err = {code == DB_BUSY ? SHED_EBUSY : SHED_ESOURCE, ""};
+    struct shed_error err = {code == STATEMENT_BUSY ? SHED_EBUSY : SHED_ESOURCE,
+                             ""};
 
     (void)snprintf(err.reason, sizeof(err.reason), "%s",
-                   code == DB_AGAIN
+                   code == STATEMENT_AGAIN
                        ? "the transaction lost to others each time; try again"
                        : why);
     service_reply_failure(reply, &err);

@@ -55,7 +55,7 @@ bool service_parse_number(const char *text, const char **end, uint64_t *out);
 /* Answer with what a call of snowshed, or of the database, failed with. */
 void service_reply_failure(struct http_reply *reply,
                            const struct shed_error *err);
-void service_reply_db(struct http_reply *reply, enum db_code code,
+void service_reply_db(struct http_reply *reply, enum statement_code code,
                       const char *why);
 
 #endif

@@ -1,5 +1,9 @@
-/* See statements.h: all parameters and results are numbers. */
+/* All parameters and results are numbers. */
 #include "database.h"
+
+#include <stdio.h>
+
+#include "common/place.h"
 
 #define PRICE_CENTS 1200
 
@@ -27,16 +31,30 @@ static const char *const sale[SALE] = {
     [PLACE_ORDER] = ("INSERT INTO flashsale_order (item, buyer, token) "
                      "VALUES (?, ?, ?)")};
 
+static struct statements *open_statements(const char *const *texts,
+                                          const char *files, char *why,
+                                          size_t size)
+{
+    MYSQL *mysql = mysql_init(NULL);
+    struct shed_error err;
+
+    if (place_connect(mysql, CLIENT_FOUND_ROWS, &err) == SHED_OK)
+        return statements_open(mysql, texts, files, why, size);
+    (void)snprintf(why, size, "database: %s", err.reason);
+    mysql_close(mysql);
+    return NULL;
+}
+
 struct statements *database_open_cinema(char *why, size_t size)
 {
-    return statements_open(cinema, CINEMA, "sql/seats.sql and sql/fence.sql",
-                           why, size);
+    return open_statements(cinema, "sql/seats.sql and sql/fence.sql", why,
+                           size);
 }
 
 struct statements *database_open_sale(char *why, size_t size)
 {
-    return statements_open(sale, SALE, "sql/flashsale.sql and sql/fence.sql",
-                           why, size);
+    return open_statements(sale, "sql/flashsale.sql and sql/fence.sql", why,
+                           size);
 }
 
 /* ----------------------------------------------------------------- cinema */
@@ -59,8 +77,11 @@ enum statement_code database_list_free(struct statements *s, uint64_t showing,
                                        size_t *count)
 {
     struct list list = {seats, max, 0};
+    uint64_t limit = max;
     enum statement_code code = statements_query(
-        s, LIST_FREE, (uint64_t[]){showing, max}, 1, add_to_list, &list);
+        s, LIST_FREE,
+        (MYSQL_BIND[]){statement_number(&showing), statement_number(&limit)}, 1,
+        add_to_list, &list);
 
     *count = list.count;
     return code == STATEMENT_NONE ? STATEMENT_OK : code;
@@ -69,7 +90,8 @@ enum statement_code database_list_free(struct statements *s, uint64_t showing,
 enum statement_code database_read_buyer(struct statements *s, uint64_t seat,
                                         uint64_t *buyer)
 {
-    return statements_row(s, READ_BUYER, &seat, 1, buyer);
+    return statements_row(s, READ_BUYER,
+                          (MYSQL_BIND[]){statement_number(&seat)}, 1, buyer);
 }
 
 /* The connection counts matched rows, not changed ones. Here this makes no
@@ -77,20 +99,29 @@ enum statement_code database_read_buyer(struct statements *s, uint64_t seat,
 enum statement_code database_sell(struct statements *s, uint64_t seat,
                                   uint64_t buyer, uint64_t token)
 {
-    return statements_change(s, SELL, (uint64_t[]){buyer, token, seat});
+    return statements_change(s, SELL,
+                             (MYSQL_BIND[]){statement_number(&buyer),
+                                            statement_number(&token),
+                                            statement_number(&seat)});
 }
 
 enum statement_code database_overwrite(struct statements *s, uint64_t seat,
                                        uint64_t buyer)
 {
-    return statements_change(s, OVERWRITE, (uint64_t[]){buyer, seat});
+    return statements_change(
+        s, OVERWRITE,
+        (MYSQL_BIND[]){statement_number(&buyer), statement_number(&seat)});
 }
 
 enum statement_code database_charge(struct statements *s, uint64_t seat,
                                     uint64_t buyer, uint64_t token)
 {
-    return statements_change(s, CHARGE,
-                             (uint64_t[]){seat, buyer, PRICE_CENTS, token});
+    uint64_t cents = PRICE_CENTS;
+
+    return statements_change(
+        s, CHARGE,
+        (MYSQL_BIND[]){statement_number(&seat), statement_number(&buyer),
+                       statement_number(&cents), statement_number(&token)});
 }
 
 /* ------------------------------------------------------------------- sale */
@@ -99,7 +130,8 @@ enum statement_code database_read_stock(struct statements *s, uint64_t item,
                                         int64_t *stock)
 {
     uint64_t number = 0;
-    enum statement_code code = statements_row(s, READ_STOCK, &item, 1, &number);
+    enum statement_code code = statements_row(
+        s, READ_STOCK, (MYSQL_BIND[]){statement_number(&item)}, 1, &number);
 
     *stock = (int64_t)number;
     return code;
@@ -107,18 +139,25 @@ enum statement_code database_read_stock(struct statements *s, uint64_t item,
 
 enum statement_code database_take_piece(struct statements *s, uint64_t item)
 {
-    return statements_change(s, TAKE_PIECE, &item);
+    return statements_change(s, TAKE_PIECE,
+                             (MYSQL_BIND[]){statement_number(&item)});
 }
 
 enum statement_code database_write_stock(struct statements *s, uint64_t item,
                                          int64_t stock)
 {
-    return statements_change(s, WRITE_STOCK,
-                             (uint64_t[]){(uint64_t)stock, item});
+    uint64_t number = (uint64_t)stock;
+
+    return statements_change(
+        s, WRITE_STOCK,
+        (MYSQL_BIND[]){statement_number(&number), statement_number(&item)});
 }
 
 enum statement_code database_place_order(struct statements *s, uint64_t item,
                                          uint64_t buyer, uint64_t token)
 {
-    return statements_change(s, PLACE_ORDER, (uint64_t[]){item, buyer, token});
+    return statements_change(s, PLACE_ORDER,
+                             (MYSQL_BIND[]){statement_number(&item),
+                                            statement_number(&buyer),
+                                            statement_number(&token)});
 }

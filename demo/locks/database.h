@@ -2,7 +2,7 @@
 #ifndef DEMO_LOCKS_DATABASE_H
 #define DEMO_LOCKS_DATABASE_H
 
-#include "statements.h"
+#include "common/statements.h"
 
 /* Each connection prepares the statements of one scene. */
 struct statements *database_open_cinema(char *why, size_t size);

@@ -1,7 +1,6 @@
-/* A connection to MySQL with prepared statements. All parameters and results
- * are numbers. */
-#ifndef DEMO_LOCKS_STATEMENTS_H
-#define DEMO_LOCKS_STATEMENTS_H
+/* A connection to MySQL with prepared statements. All results are numbers. */
+#ifndef DEMO_STATEMENTS_H
+#define DEMO_STATEMENTS_H
 
 #include <mysql.h>
 #include <stdbool.h>
@@ -14,7 +13,9 @@ enum statement_code {
     STATEMENT_NONE,      /* no such row */
     STATEMENT_DUPLICATE, /* a unique key already has it */
     STATEMENT_AGAIN,     /* the transaction lost against another: repeat it */
-    STATEMENT_FAILED     /* see statements_why */
+    STATEMENT_BUSY,      /* no connection became free before the deadline */
+    STATEMENT_LATE,      /* the server did not answer before the deadline */
+    STATEMENT_FAILED     /* the server failed: see statements_why */
 };
 
 /* Parameters or results of one statement. */
@@ -25,10 +26,10 @@ enum statement_code {
 
 struct statements;
 
-/* Connect (see place.h) and prepare count texts, which must outlive the
- * statements. files: the files to load if a table is missing. Returns NULL on
- * failure, with the reason in why. */
-struct statements *statements_open(const char *const *texts, size_t count,
+/* Takes over a handle that has been connected with CLIENT_FOUND_ROWS. texts are
+ * at most STATEMENTS_MAX, and live as long. files: those to load if a table is
+ * missing. Returns NULL on failure, with the reason in why. */
+struct statements *statements_open(MYSQL *mysql, const char *const *texts,
                                    const char *files, char *why, size_t size);
 void statements_close(struct statements *s);
 
@@ -36,23 +37,35 @@ void statements_close(struct statements *s);
 MYSQL *statements_mysql(struct statements *s);
 const char *statements_why(const struct statements *s);
 
+/* What an error of the server or its client library means. Unless it is a
+ * conflict, the connection is broken from then on. */
+enum statement_code statements_fail(struct statements *s, unsigned number,
+                                    const char *text);
+bool statements_is_broken(const struct statements *s);
+
 /* Run a text that selects nothing. */
 enum statement_code statements_run(struct statements *s, const char *text);
 
-/* Execute number which; in has as many numbers as it has question marks.
+/* Parameters. The number, and the text (NULL is SQL's) outlive the statement.
+ */
+MYSQL_BIND statement_number(uint64_t *value);
+MYSQL_BIND statement_text(const char *value);
+
+/* Execute number which; in has as many parameters as it has question marks.
  * STATEMENT_NONE: no row matched. */
 enum statement_code statements_change(struct statements *s, size_t which,
-                                      const uint64_t *in);
+                                      MYSQL_BIND *in);
+uint64_t statements_inserted(const struct statements *s, size_t which);
 
 /* Hand each row that number which selects, with this many columns, to take. */
 typedef void statements_take(void *user, const uint64_t *row);
 enum statement_code statements_query(struct statements *s, size_t which,
-                                     const uint64_t *in, size_t columns,
+                                     MYSQL_BIND *in, size_t columns,
                                      statements_take *take, void *user);
 
 /* Execute number which, which selects one row. */
 enum statement_code statements_row(struct statements *s, size_t which,
-                                   const uint64_t *in, size_t columns,
+                                   MYSQL_BIND *in, size_t columns,
                                    uint64_t *row);
 
 /* End a transaction: COMMIT if code is STATEMENT_OK, else, or if that fails,

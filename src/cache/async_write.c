@@ -21,6 +21,8 @@ struct sent {
     struct shed_call call;
     struct shed_async *async;
     struct write *write; /* NULL: it has ended */
+    /* of TIME */
+    struct shed_server *server; /* held */
     uint64_t asked_ms;
 };
 
@@ -181,25 +183,20 @@ static void on_time(void *arg, const struct shed_call_result *result)
     struct sent *s = arg;
     struct shed_async *async = s->async;
     struct write *w = end_sent(s);
-    uint64_t server_ms = shed_reply_time_ms(result->reply);
-    struct shed_error why;
+    struct shed_error why = {SHED_OK, ""};
+    enum shed_code code;
 
-    if (w != NULL && server_ms > 0) {
-        struct shed_client *client = shed_async_cache(async)->client;
-        struct shed_server *server =
-            shed_client_hold(client, w->refresh, w->redis_size);
-        shed_server_clock_note(&server->address->clock, s->asked_ms, server_ms,
-                               shed_now_ms());
-        shed_client_give_back(client, server);
+    if (result->reply == NULL)
+        why = *result->why;
+    code = shed_put_note_clock(s->server, s->asked_ms, result->reply, &why);
+    shed_client_give_back(shed_async_cache(async)->client, s->server);
+    free(s);
+    if (w != NULL && code != SHED_OK) {
+        end(w, why);
+    } else if (w != NULL) {
         w->has_clock = true;
         send_put(w);
-    } else if (w != NULL) {
-        why = result->reply == NULL
-                  ? *result->why
-                  : (struct shed_error){SHED_EREDIS, "Redis refused TIME"};
-        end(w, why);
     }
-    free(s);
     shed_async_drop(async);
 }
 
@@ -211,11 +208,11 @@ static void ask_clock(struct write *w)
 
     if (s == NULL)
         return;
+    s->server = shed_client_hold(client, w->refresh, w->redis_size);
     s->asked_ms = shed_now_ms();
     shed_args_add_text(&args, "TIME");
-    shed_pipe_call(shed_session_pipe(
-                       shed_client_session(client, w->refresh, w->redis_size)),
-                   &s->call, &args, on_time, s);
+    shed_pipe_call(shed_session_pipe(s->server->session), &s->call, &args,
+                   on_time, s);
 }
 
 /* See send_put of put.c. */

@@ -151,6 +151,25 @@ struct shed_delivery_write shed_put_mark(struct shed_cache *cache,
     return write;
 }
 
+enum shed_code shed_put_note_clock(struct shed_server *server,
+                                   uint64_t asked_ms,
+                                   const struct shed_reply *reply,
+                                   struct shed_error *why)
+{
+    uint64_t server_ms = shed_reply_time_ms(reply);
+
+    if (reply == NULL)
+        return why->code;
+    if (server_ms == 0)
+        return shed_fail(why, shed_reply_code(reply), "Redis refused TIME: %s",
+                         shed_reply_error(reply) != NULL
+                             ? shed_reply_error(reply)
+                             : "its answer is no time");
+    shed_server_clock_note(&server->address->clock, asked_ms, server_ms,
+                           shed_now_ms());
+    return SHED_OK;
+}
+
 /* Learn the clock of the key's server. */
 static enum shed_code ask_clock(struct shed_client *client,
                                 struct shed_entry_key key, uint64_t deadline_ms,
@@ -158,7 +177,7 @@ static enum shed_code ask_clock(struct shed_client *client,
 {
     struct shed_args args = {.is_guarded = true};
     struct shed_reply *reply = NULL;
-    uint64_t asked_ms = shed_now_ms(), server_ms;
+    uint64_t asked_ms = shed_now_ms();
     struct shed_server *server;
     enum shed_code code;
 
@@ -167,15 +186,8 @@ static enum shed_code ask_clock(struct shed_client *client,
     server = shed_client_hold(client, key.at, key.size);
     code = shed_links_call(server->links, &args, 1, &reply, NULL, NULL,
                            deadline_ms, why);
-    server_ms = shed_reply_time_ms(reply);
-    if (server_ms > 0)
-        shed_server_clock_note(&server->address->clock, asked_ms, server_ms,
-                               shed_now_ms());
-    else if (code == SHED_OK)
-        code = shed_fail(why, shed_reply_code(reply), "Redis refused TIME: %s",
-                         shed_reply_error(reply) != NULL
-                             ? shed_reply_error(reply)
-                             : "its answer is no time");
+    if (code == SHED_OK)
+        code = shed_put_note_clock(server, asked_ms, reply, why);
     shed_reply_free(reply);
     shed_client_give_back(client, server);
     return code;

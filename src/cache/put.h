@@ -60,6 +60,13 @@ struct shed_delivery_write shed_put_mark(struct shed_cache *cache,
 uint64_t shed_put_clock_at_ms(struct shed_client *client,
                               struct shed_entry_key key, uint64_t at_ms);
 
+/* Note what that server says of its clock, which TIME asked for at asked_ms.
+ * reply NULL: there was no answer, for the reason *why. Returns: SHED_OK; else
+ * *why says why its clock is not known. */
+SHED_MUST_CHECK enum shed_code
+shed_put_note_clock(struct shed_server *server, uint64_t asked_ms,
+                    const struct shed_reply *reply, struct shed_error *why);
+
 /* Count its end. */
 void shed_put_count(struct shed_cache *cache, enum shed_code code);
 

@@ -153,12 +153,14 @@ shed_invalidate_async(struct shed_cache *cache, struct shed_bytes key,
  * never before this has returned, unless that is on the client's thread. A load
  * that it waits for goes on if others wait, too. A write may have been carried
  * out, or is undelivered; a put that is on its way ends only when Redis has
- * answered or would refuse it, within a second.
+ * answered or would refuse it, within a second. The call counts towards
+ * async_limit until it has ended: until done is called, or it is in its queue.
  *
  * A pending call is gone once its done is called. So cancel on the thread that
  * collects; or, where another thread does, under a mutex that done takes.
  *
- * Returns: 1: it came in time; 0: too late, done gets how the call ended.
+ * Returns: 1: it came in time; 0: too late, done gets how the call ended; or in
+ * a forked child.
  */
 SHED_API int shed_cancel(struct shed_pending *pending);
 

@@ -7,7 +7,7 @@
  * what comes between two turns of the loop is stepped in one: the GETs of all
  * go out with one write.
  */
-#include "cache/async.h"
+#include "cache/pending.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -19,6 +19,7 @@
 #include "base/mutex.h"
 #include "base/thread.h"
 #include "base/value.h"
+#include "client/client.h"
 #include "known/tag_log.h"
 
 struct shed_async {
@@ -40,6 +41,9 @@ struct shed_async {
     uint64_t timer_ms;      /* when the timer expires; UINT64_MAX: not set */
     size_t holds;           /* of calls that have started, and of reads */
     struct shed_latch *end; /* set when it closes */
+    struct shed_list waiting;
+    struct shed_timer *wait_timer;
+    bool is_wait_timer_set;
     struct shed_list learning;
     bool is_learning; /* learnt will be posted, or is */
     bool has_learner; /* to be joined */
@@ -157,6 +161,67 @@ static void on_timer(void *arg)
     shed_async_drop(a);
 }
 
+/* ------------------------------------------------------- a moment later */
+
+/* About as long as it takes to connect again, or to move a key. */
+#define WAIT_MS 20
+
+void shed_async_flush_later(struct shed_async *a)
+{
+    if (!a->is_wait_timer_set)
+        shed_timer_set(a->wait_timer, WAIT_MS);
+    a->is_wait_timer_set = true;
+}
+
+void shed_async_wait(struct shed_pending *p)
+{
+    p->is_waiting = true;
+    shed_list_append(&p->async->waiting, &p->node);
+    shed_async_flush_later(p->async);
+}
+
+static void forget_wait(struct shed_pending *p)
+{
+    if (p->is_waiting)
+        shed_list_remove(&p->async->waiting, &p->node);
+    p->is_waiting = false;
+}
+
+static void on_wait_timer(void *arg)
+{
+    struct shed_async *a = arg;
+    struct shed_list waiting = a->waiting;
+    struct shed_node *node;
+
+    shed_async_hold(a);
+    a->is_wait_timer_set = false;
+    a->waiting = (struct shed_list){NULL, NULL};
+    while ((node = shed_list_pop(&waiting)) != NULL) {
+        struct shed_pending *p =
+            shed_container_of(node, struct shed_pending, node);
+        p->is_waiting = false;
+        p->step(p, SHED_ASYNC_AGAIN);
+    }
+    shed_async_send_again(a->reads);
+    shed_async_flush(a->reads);
+    shed_async_drop(a);
+}
+
+bool shed_async_may_repeat(const struct shed_call_result *result,
+                           unsigned repeats)
+{
+    const struct shed_reply *reply = result->reply;
+
+    if (repeats >= SHED_ASYNC_REPEATS)
+        return false;
+    if (reply == NULL)
+        return result->trouble == SHED_TROUBLE_PASSING &&
+               result->why->code == SHED_EREDIS;
+    return shed_reply_is_no_primary(reply) ||
+           (shed_reply_is_elsewhere(reply) &&
+            !shed_reply_begins(reply, "CLUSTERDOWN"));
+}
+
 /* ------------------------------------------------------- the log of tags */
 
 /* It is read by a thread, because that can take many round trips, and a log
@@ -178,7 +243,7 @@ void shed_async_learn(struct shed_pending *p)
 {
     struct shed_async *a = p->async;
 
-    shed_list_append(&a->learning, &p->learning);
+    shed_list_append(&a->learning, &p->node);
     if (a->is_learning)
         return;
     a->is_learning = true;
@@ -193,7 +258,7 @@ void shed_async_learn(struct shed_pending *p)
 
 void shed_async_unlearn(struct shed_pending *p)
 {
-    shed_list_remove(&p->async->learning, &p->learning);
+    shed_list_remove(&p->async->learning, &p->node);
 }
 
 const struct shed_error *shed_async_learnt(const struct shed_async *a)
@@ -214,7 +279,7 @@ static void on_learnt(struct shed_post *post)
     a->learning = (struct shed_list){NULL, NULL};
     while ((node = shed_list_pop(&waiting)) != NULL) {
         struct shed_pending *p =
-            shed_container_of(node, struct shed_pending, learning);
+            shed_container_of(node, struct shed_pending, node);
         a->learnt_now = why.code != SHED_OK ? &why : NULL;
         p->step(p, SHED_ASYNC_LEARNT);
     }
@@ -265,6 +330,7 @@ void shed_async_end(struct shed_pending *p)
     bool is_listed;
 
     forget_due(p);
+    forget_wait(p);
     shed_mutex_lock(&a->mu);
     is_listed = p->is_listed;
     p->is_ended = true;
@@ -338,6 +404,8 @@ int shed_cancel(struct shed_pending *p)
     if (p == NULL || atomic_load(&p->is_over))
         return 0;
     a = p->async;
+    if (shed_client_check(a->cache->client, NULL) != SHED_OK)
+        return 0; /* it is the parent's */
     shed_mutex_lock(&a->mu);
     is_in_time = !p->is_ended && !p->is_cancelled;
     if (is_in_time) {
@@ -414,9 +482,11 @@ enum shed_code shed_async_create(struct shed_cache *cache,
     a->learnt.run = on_learnt;
     a->timer_ms = UINT64_MAX;
     a->timer = shed_timer_create(cache->client->reactor, on_timer, a);
+    a->wait_timer = shed_timer_create(cache->client->reactor, on_wait_timer, a);
     a->reads = shed_async_reads_create(a);
-    if (a->timer == NULL || a->reads == NULL) {
+    if (a->timer == NULL || a->wait_timer == NULL || a->reads == NULL) {
         shed_timer_destroy(a->timer);
+        shed_timer_destroy(a->wait_timer);
         shed_async_destroy(a);
         return shed_fail_nomem(err, "a cache");
     }
@@ -429,7 +499,8 @@ struct closing {
     struct shed_latch idle;
 };
 
-/* Calls in the list of events are stopped when run_one takes them out. */
+/* All calls go into the list of events, and are stopped when run_one takes them
+ * out. */
 static void close_on_reactor(void *arg)
 {
     struct closing *c = arg;
@@ -440,8 +511,7 @@ static void close_on_reactor(void *arg)
     while (a->due.first != NULL) {
         struct shed_pending *p = pending_of(a->due.first);
         forget_due(p);
-        stop(p, false);
-        p->step(p, SHED_ASYNC_STOP);
+        shed_async_wake(p, SHED_ASYNC_STOP);
     }
     shed_async_drop(a);
 }
@@ -451,6 +521,7 @@ static void end_on_reactor(void *arg)
     struct shed_async *a = arg;
 
     shed_timer_destroy(a->timer);
+    shed_timer_destroy(a->wait_timer);
 }
 
 void shed_async_close(struct shed_async *a)

@@ -15,7 +15,7 @@
 #include "base/container.h"
 #include "base/error.h"
 #include "base/value.h"
-#include "cache/async.h"
+#include "cache/pending.h"
 #include "cache/get.h"
 
 #define US_PER_MS 1000

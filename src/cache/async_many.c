@@ -7,7 +7,7 @@
 
 #include "base/container.h"
 #include "base/error.h"
-#include "cache/async.h"
+#include "cache/pending.h"
 #include "cache/get.h"
 
 struct many;

@@ -13,7 +13,7 @@
 #include "base/container.h"
 #include "base/error.h"
 #include "base/map.h"
-#include "cache/async.h"
+#include "cache/pending.h"
 #include "cache/look.h"
 
 /* Chains are short: keys that are being read at this moment. */
@@ -27,6 +27,7 @@ struct shed_async_read {
     struct shed_list askers;
     bool is_shared;
     bool is_sent;
+    unsigned repeats;
     size_t size;
     char key[];
 };
@@ -35,8 +36,7 @@ struct shed_async_read {
 struct shed_async_reads {
     struct shed_async *async;
     struct shed_async_read *first, **last; /* to be sent */
-    bool is_waiting;          /* until it is known which servers there are */
-    struct shed_post settled; /* then */
+    struct shed_async_read *later;         /* again, in a moment */
     struct shed_map shared;
     struct shed_map_node *chains[CHAINS];
 };
@@ -69,10 +69,10 @@ static void destroy(struct shed_async_read *r)
     free(r);
 }
 
-static void on_reply(void *arg, const struct shed_call_result *result)
+/* Give those who asked what has come. */
+static void answer(struct shed_async_read *r,
+                   const struct shed_call_result *result)
 {
-    struct shed_async_read *r = arg;
-    struct shed_async_reads *rs = r->reads;
     struct shed_asker *first = asker_of(shed_list_pop(&r->askers)), *other;
     struct shed_list others = r->askers;
     struct shed_read read;
@@ -87,6 +87,22 @@ static void on_reply(void *arg, const struct shed_call_result *result)
             shed_async_get_take(other, &read, true);
         shed_async_get_take(first, &read, false);
     }
+}
+
+static void on_reply(void *arg, const struct shed_call_result *result)
+{
+    struct shed_async_read *r = arg;
+    struct shed_async_reads *rs = r->reads;
+
+    if (shed_async_may_repeat(result, r->repeats)) {
+        r->repeats++;
+        r->is_sent = false; /* so whoever asks now may join */
+        r->next = rs->later;
+        rs->later = r;
+        shed_async_flush_later(rs->async);
+        return;
+    }
+    answer(r, result);
     shed_async_flush(rs);
     shed_async_drop(rs->async);
 }
@@ -103,6 +119,7 @@ static void send_get(struct shed_async_read *r)
     args.is_guarded = true;
     args.is_asking = false;
     args.is_followed = true;
+    args.is_repeated = r->repeats < SHED_ASYNC_REPEATS;
     args.together = 0;
     shed_args_add_text(&args, "GET");
     shed_args_add(&args, r->key, r->size);
@@ -125,11 +142,12 @@ void shed_async_flush(struct shed_async_reads *rs)
     struct shed_client *client = shed_async_cache(rs->async)->client;
     struct shed_async_read *r = rs->first, *next;
 
-    if (r == NULL || rs->is_waiting)
+    if (r == NULL)
         return;
-    rs->is_waiting = !shed_client_knows_servers(client, &rs->settled);
-    if (rs->is_waiting)
+    if (!shed_client_knows_servers(client, NULL)) {
+        shed_async_flush_later(rs->async);
         return;
+    }
     rs->first = NULL;
     rs->last = &rs->first;
     for (; r != NULL; r = next) {
@@ -145,6 +163,18 @@ void shed_async_flush(struct shed_async_reads *rs)
         } else {
             send_get(r);
         }
+    }
+}
+
+void shed_async_send_again(struct shed_async_reads *rs)
+{
+    struct shed_async_read *r;
+
+    while ((r = rs->later) != NULL) {
+        rs->later = r->next;
+        r->next = NULL;
+        *rs->last = r;
+        rs->last = &r->next;
     }
 }
 
@@ -194,18 +224,6 @@ void shed_async_leave(struct shed_asker *asker)
     asker->read = NULL;
 }
 
-static void on_settled(struct shed_post *post)
-{
-    struct shed_async_reads *rs =
-        shed_container_of(post, struct shed_async_reads, settled);
-    struct shed_async *async = rs->async;
-
-    shed_async_hold(async);
-    rs->is_waiting = false;
-    shed_async_flush(rs);
-    shed_async_drop(async);
-}
-
 /* ----------------------------------------------------------- begin and end */
 
 struct shed_async_reads *shed_async_reads_create(struct shed_async *async)
@@ -216,7 +234,6 @@ struct shed_async_reads *shed_async_reads_create(struct shed_async *async)
         return NULL;
     rs->async = async;
     rs->last = &rs->first;
-    rs->settled.run = on_settled;
     shed_map_init(&rs->shared, rs->chains, CHAINS);
     return rs;
 }

@@ -11,7 +11,7 @@
 #include "base/container.h"
 #include "base/error.h"
 #include "base/random.h"
-#include "cache/async.h"
+#include "cache/pending.h"
 #include "cache/put.h"
 
 struct write;
@@ -33,11 +33,12 @@ struct write {
     uint64_t deadline_ms;
     uint64_t until_ms;        /* a put: until then it can be carried out */
     struct shed_put_row *put; /* NULL: it is an invalidation */
-    unsigned tries;
+    unsigned char tries, repeats;
     bool is_marked; /* write is set */
     bool has_clock; /* of the server, for the next try */
     bool is_learning;
-    bool may_come; /* the put was sent and not answered */
+    bool was_lost;   /* the put, with a connection, and may be carried out */
+    bool is_decided; /* how it ends: pending has code and why */
     unsigned short at, key_size, redis_size;
     char refresh[]; /* the name of its refresh lease, which begins with the
                        key's; behind it, of a put the tags and the row */
@@ -88,22 +89,43 @@ static void end(struct write *w, struct shed_error why)
     shed_async_end(&w->pending);
 }
 
-/* One that can still be carried out ends when it cannot. */
-static void fail(struct write *w, const struct shed_error *why)
+/* Whether Redis may carry out a put that was not answered. */
+static bool may_come(const struct write *w)
 {
-    if (!w->may_come || shed_now_ms() >= w->until_ms) {
+    bool is_sent = w->sent != NULL && w->sent->server == NULL;
+
+    return w->put != NULL && (w->was_lost || is_sent) &&
+           shed_now_ms() < w->until_ms;
+}
+
+/* End it with *why; but a put that may be carried out only when it cannot. */
+static void conclude(struct write *w, const struct shed_error *why)
+{
+    if (!may_come(w)) {
         end(w, *why);
         return;
     }
+    w->is_decided = true;
     w->pending.code = why->code;
     free(w->pending.why);
-    w->pending.why = shed_error_keep(why);
+    w->pending.why = why->code != SHED_OK ? shed_error_keep(why) : NULL;
     shed_async_set_due(&w->pending, w->until_ms);
+}
+
+/* With what was decided before. */
+static void conclude_as_decided(struct write *w)
+{
+    struct shed_error why = {SHED_OK, ""};
+
+    if (w->pending.code != SHED_OK)
+        (void)shed_fail(&why, w->pending.code, "%s",
+                        shed_error_kept(w->pending.why));
+    conclude(w, &why);
 }
 
 /* ---------------------------------------------------------------- commands */
 
-static void send_put(struct write *w);
+static void send_write(struct write *w);
 
 static struct shed_error judge(const struct shed_call_result *result,
                                const char *what)
@@ -114,25 +136,22 @@ static struct shed_error judge(const struct shed_call_result *result,
                             result->reply != NULL ? &none : result->why, what);
 }
 
-static void on_put(struct write *w, const struct shed_call_result *result,
-                   bool was_tried)
+static void on_put(struct write *w, const struct shed_call_result *result)
 {
     struct shed_error why = judge(result, "the put");
 
-    w->may_come = result->reply == NULL && was_tried;
-    if (w->pending.code != SHED_OK) /* it has failed before */
-        (void)shed_fail(&why, w->pending.code, "%s",
-                        shed_error_kept(w->pending.why));
-    if (why.code != SHED_OK)
-        fail(w, &why);
-    else if (shed_reply_integer(result->reply) != SHED_PUT_TOO_LATE)
-        end(w, why);
-    else if (++w->tries < SHED_PUT_TRIES)
-        send_put(w);
-    else
-        end(w, (shed_error_set(&why, SHED_ETIMEDOUT,
-                               "the put came to Redis too late"),
-                why));
+    if (why.code != SHED_OK ||
+        shed_reply_integer(result->reply) != SHED_PUT_TOO_LATE) {
+        conclude(w, &why);
+        return;
+    }
+    w->was_lost = false; /* that comes too late, too */
+    if (++w->tries < SHED_PUT_TRIES) {
+        send_write(w);
+        return;
+    }
+    (void)shed_fail(&why, SHED_ETIMEDOUT, "the put came to Redis too late");
+    end(w, why);
 }
 
 /* Returns: NULL when out of memory; then the write has ended. */
@@ -163,18 +182,45 @@ static struct write *end_sent(struct sent *s)
     return w;
 }
 
+static bool goes_on(const struct write *w)
+{
+    return w->repeats < SHED_ASYNC_REPEATS;
+}
+
+/* Send the command again in a moment, as a call that blocks does. Returns:
+ * whether it will be. */
+static bool repeat(struct write *w, const struct shed_call_result *result)
+{
+    if (w->is_decided || !shed_async_may_repeat(result, w->repeats))
+        return false;
+    w->repeats++;
+    shed_async_wait(&w->pending);
+    return true;
+}
+
+static void take_reply(struct write *w, const struct shed_call_result *result)
+{
+    if (w->is_decided)
+        conclude_as_decided(w);
+    else if (repeat(w, result))
+        return;
+    else if (w->put != NULL)
+        on_put(w, result);
+    else
+        end(w, judge(result, "the invalidation"));
+}
+
 static void on_reply(void *arg, const struct shed_call_result *result)
 {
     struct sent *s = arg;
     struct shed_async *async = s->async;
     struct write *w = end_sent(s);
-    bool was_tried = s->call.was_tried;
 
+    if (w != NULL)
+        w->was_lost |= result->reply == NULL && s->call.was_tried;
     free(s);
-    if (w != NULL && w->put != NULL)
-        on_put(w, result, was_tried);
-    else if (w != NULL)
-        end(w, judge(result, "the invalidation"));
+    if (w != NULL)
+        take_reply(w, result);
     shed_async_drop(async);
 }
 
@@ -191,11 +237,13 @@ static void on_time(void *arg, const struct shed_call_result *result)
     code = shed_put_note_clock(s->server, s->asked_ms, result->reply, &why);
     shed_client_give_back(shed_async_cache(async)->client, s->server);
     free(s);
-    if (w != NULL && code != SHED_OK) {
-        end(w, why);
-    } else if (w != NULL) {
+    if (w != NULL && w->is_decided) {
+        conclude_as_decided(w);
+    } else if (w != NULL && code == SHED_OK) {
         w->has_clock = true;
-        send_put(w);
+        send_write(w);
+    } else if (w != NULL && !repeat(w, result)) {
+        conclude(w, &why);
     }
     shed_async_drop(async);
 }
@@ -203,7 +251,7 @@ static void on_time(void *arg, const struct shed_call_result *result)
 static void ask_clock(struct write *w)
 {
     struct shed_client *client = shed_async_cache(w->pending.async)->client;
-    struct shed_args args = {.is_guarded = true};
+    struct shed_args args = {.is_guarded = true, .is_repeated = goes_on(w)};
     struct sent *s = begin_sent(w);
 
     if (s == NULL)
@@ -225,7 +273,8 @@ static void send_put(struct write *w)
     uint64_t until_ms = shed_deadline_ms(shed_now_ms(), SHED_PUT_MS);
     struct sent *s;
 
-    w->until_ms = until_ms < w->deadline_ms ? until_ms : w->deadline_ms;
+    if (!w->was_lost) /* else it is the same put once more */
+        w->until_ms = until_ms < w->deadline_ms ? until_ms : w->deadline_ms;
     if (!w->has_clock &&
         (w->tries > 0 ||
          shed_put_clock_at_ms(cache->client, key, w->until_ms) == 0)) {
@@ -240,7 +289,7 @@ static void send_put(struct write *w)
     shed_put_begin(&args, cache, w->put, w->refresh, w->redis_size);
     shed_args_add_number(&args.args, digits,
                          shed_put_clock_at_ms(cache->client, key, w->until_ms));
-    w->may_come = true;
+    args.args.is_repeated = goes_on(w);
     w->has_clock = false;
     shed_client_send(cache->client, &s->call, &args.args, on_reply, s);
 }
@@ -256,12 +305,17 @@ static void send_invalidation(struct write *w)
     shed_delivery_begin(&args, SHED_WISH_INVALIDATE, w->refresh, w->redis_size,
                         "0");
     args.is_guarded = true;
+    args.is_repeated = goes_on(w);
     shed_client_send(cache->client, &s->call, &args, on_reply, s);
 }
 
 static void send_write(struct write *w)
 {
-    if (w->put != NULL)
+    struct shed_client *client = shed_async_cache(w->pending.async)->client;
+
+    if (!shed_client_knows_servers(client, NULL))
+        shed_async_wait(&w->pending);
+    else if (w->put != NULL)
         send_put(w);
     else
         send_invalidation(w);
@@ -289,27 +343,25 @@ static void step(struct shed_pending *pending, unsigned events)
 {
     struct write *w = write_of(pending);
     struct shed_cache *cache = shed_async_cache(pending->async);
-    struct shed_error why = {pending->code, ""};
+    struct shed_error why;
 
     if (!w->is_marked)
         w->write = w->put != NULL ? shed_put_mark(cache, w->put)
                                   : shed_delivery_mark(cache->delivery,
                                                        SHED_WISH_INVALIDATE);
     w->is_marked = true;
-    if (pending->code != SHED_OK) { /* stopped, or failed and may come */
-        (void)shed_fail(&why, pending->code, "%s",
-                        shed_error_kept(pending->why));
-        fail(w, &why);
+    if (pending->is_stopped || w->is_decided) {
+        conclude_as_decided(w);
     } else if (events & SHED_ASYNC_START) {
         start(w);
-    } else if (events & SHED_ASYNC_LEARNT) {
-        w->is_learning = false;
-        send_write(w); /* without an answer of Redis its row looks old */
     } else if (events & SHED_ASYNC_DUE) {
         (void)shed_fail(&why, SHED_ETIMEDOUT,
                         "the deadline passed while the call waited for Redis "
                         "to answer");
-        fail(w, &why);
+        conclude(w, &why);
+    } else if (events & (SHED_ASYNC_LEARNT | SHED_ASYNC_AGAIN)) {
+        w->is_learning = false; /* without an answer its row looks old */
+        send_write(w);
     }
 }
 

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/thread.h"
-#include "cache/async.h"
+#include "cache/pending.h"
 #include "cache/reads.h"
 #include "client/probe.h"
 #include "known/near.h"

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/mutex.h"
 #include "base/process.h"
-#include "cache/async.h"
+#include "cache/pending.h"
 
 struct shed_queue {
     /* set at creation */

@@ -107,7 +107,8 @@ bool shed_client_knows_servers(struct shed_client *client,
 {
     if (client->cluster == NULL || shed_cluster_is_settled(client->cluster))
         return true;
-    shed_cluster_await(client->cluster, post);
+    if (post != NULL)
+        shed_cluster_await(client->cluster, post);
     return false;
 }
 

@@ -61,7 +61,7 @@ bool shed_client_settles(struct shed_client *client, const char *key,
                          size_t size, struct shed_post *post);
 
 /* Whether it is known which servers there are, or that nobody tells it for now;
- * if not, post will run then. Reactor thread. */
+ * if not, post will run then, unless it is NULL. Reactor thread. */
 bool shed_client_knows_servers(struct shed_client *client,
                                struct shed_post *post);
 

@@ -18,8 +18,10 @@ static void leave_gate(const struct shed_call *call,
                        const struct shed_call_result *result)
 {
     const struct shed_reply *reply = result->reply;
+    bool goes_on = call->is_repeated && reply == NULL &&
+                   result->trouble == SHED_TROUBLE_PASSING;
     const struct shed_health_end end = {
-        .was_tried = call->was_tried,
+        .was_tried = call->was_tried && !goes_on,
         .began_ms = call->began_ms,
         .ended_ms = shed_now_ms(),
         .why = reply != NULL ? NULL : result->why,

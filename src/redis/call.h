@@ -38,6 +38,7 @@ struct shed_call {
                                   know the script, or elsewhere; NULL: none */
     enum shed_trouble trouble; /* of a call that has failed */
     bool was_tried;            /* it was queued, and perhaps sent */
+    bool is_repeated;          /* as its arguments */
     unsigned redirects;        /* that a cluster has followed */
     /* of a guarded one */
     struct shed_gate *gate; /* NULL: it is not to leave it */

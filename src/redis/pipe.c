@@ -509,7 +509,8 @@ void shed_pipe_call(struct shed_pipe *p, struct shed_call *call,
                     const struct shed_args *args, shed_pipe_fn *fn, void *arg)
 {
     assert(shed_reactor_is_current(p->reactor) && fn != NULL);
-    *call = (struct shed_call){.fn = fn, .arg = arg};
+    *call = (struct shed_call){
+        .fn = fn, .arg = arg, .is_repeated = args->is_repeated};
     if (args->is_guarded)
         shed_call_enter(call, p->gate, &p->refusal);
     if (p->state == PIPE_PAUSED && !call->is_refused)

@@ -58,24 +58,26 @@ static void lose(enum loss how)
 /* How long after there is a new primary its clients may take to have hits. */
 enum { HITS_MS = 1000 };
 
+/* Under blocking calls in all ways, then under asynchronous ones in some. */
 START_TEST(a_primary_that_is_lost_under_load_is_replaced_at_once)
 {
+    enum loss how = (enum loss)(_i % LOSSES);
     uint64_t begin_ms;
     char key[16];
 
     init(1);
     key_of(0, 0, key);
     fixture_open(&fixture);
-    traffic_start(&traffic, &fixture);
+    traffic_start(&traffic, &fixture, _i >= LOSSES);
     WAIT_FOR(gives_hits(fixture.cache, 0, key));
-    lose((enum loss)_i);
+    lose(how);
     begin_ms = shed_now_ms();
     WAIT_FOR(gives_hits(fixture.cache, REPLICA, key));
     ck_assert_uint_lt(shed_now_ms() - begin_ms, scaled_ms(HITS_MS));
     traffic_go_on(&traffic);
-    if (_i == STOPPED)
+    if (how == STOPPED)
         server_thaw(&cluster.node[0]);
-    if (_i == KILLED)
+    if (how == KILLED)
         server_start_again(&cluster.node[0]);
     WAIT_FOR(!own_cluster_is_primary(&cluster, 0));
     traffic_go_on(&traffic);
@@ -287,13 +289,14 @@ END_TEST
 /* --------------------------------------------------------- without replicas */
 
 /* Two of three primaries are dead, so the third one does not answer, either. */
+/* 0: by calls that block; 1: by asynchronous ones. */
 START_TEST(without_a_cluster_rows_come_from_the_source_and_with_it_from_redis)
 {
     char key[16];
 
     init(0);
     fixture_open(&fixture);
-    traffic_start(&traffic, &fixture);
+    traffic_start(&traffic, &fixture, _i == 1);
     server_kill(&cluster.node[0]);
     server_kill(&cluster.node[1]);
     WAIT_FOR(atomic_load(&traffic.refused) > 10);
@@ -365,16 +368,18 @@ int main(void)
     TCase *tc = tcase_create("cluster_failover");
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S + 10.0 * failovers());
-    tcase_add_loop_test(
-        tc, a_primary_that_is_lost_under_load_is_replaced_at_once, 0, LOSSES);
+    tcase_add_loop_test(tc,
+                        a_primary_that_is_lost_under_load_is_replaced_at_once,
+                        0, LOSSES + FORCED);
     tcase_add_test(tc, a_client_follows_when_its_only_seed_has_died);
     tcase_add_loop_test(tc, a_replica_without_the_last_writes_loses_none, 0, 2);
     tcase_add_test(
         tc, in_a_partition_nothing_old_is_read_once_there_is_a_new_primary);
     tcase_add_loop_test(tc, a_lock_that_its_replica_has_survives_a_failover, 0,
                         2);
-    tcase_add_test(
-        tc, without_a_cluster_rows_come_from_the_source_and_with_it_from_redis);
+    tcase_add_loop_test(
+        tc, without_a_cluster_rows_come_from_the_source_and_with_it_from_redis,
+        0, 2);
     tcase_add_test(tc,
                    the_parts_of_a_call_are_sent_to_all_nodes_at_the_same_time);
     return run_tests("cluster failover", tc);

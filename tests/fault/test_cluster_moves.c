@@ -96,6 +96,7 @@ static void end_traffic(void)
     server_stop(&fixture.server);
 }
 
+/* 0: by calls that block; 1: by asynchronous ones. */
 START_TEST(slots_that_move_under_load_give_out_nothing_old)
 {
     enum { CLIENTS = 2, SOON_MS = 50, REGULAR = 10, SLOTS_MIN = 20 };
@@ -103,7 +104,7 @@ START_TEST(slots_that_move_under_load_give_out_nothing_old)
     long long asked;
 
     cluster_init();
-    traffic_start(&traffic, &fixture);
+    traffic_start(&traffic, &fixture, _i == 1);
     begin_ms = shed_now_ms();
     asked = maps_asked();
     ck_assert_uint_ge(move_rows(0, 1), SLOTS_MIN);
@@ -416,7 +417,7 @@ START_TEST(a_node_that_comes_is_used_and_one_that_goes_is_forgotten)
     unsigned hits;
 
     cluster_init();
-    traffic_start(&traffic, &fixture);
+    traffic_start(&traffic, &fixture, false);
     to_it.to = own_cluster_add(&cluster);
     own_cluster_move(&cluster, &to_it);
     traffic_go_on(&traffic);
@@ -501,7 +502,8 @@ int main(void)
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_unchecked_fixture(tc, cluster_install, cluster_remove);
-    tcase_add_test(tc, slots_that_move_under_load_give_out_nothing_old);
+    tcase_add_loop_test(tc, slots_that_move_under_load_give_out_nothing_old, 0,
+                        2);
     tcase_add_test(tc, a_moved_slot_is_asked_for_at_its_new_node);
     tcase_add_loop_test(
         tc, in_a_slot_that_is_half_way_the_newest_row_is_given_out, 0, 3);

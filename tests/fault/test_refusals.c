@@ -16,6 +16,7 @@
 
 #include "base/breaker.h"
 #include "cache/cache.h"
+#include "support/awaited.h"
 #include "support/fixture.h"
 
 static struct fixture fixture;
@@ -264,6 +265,7 @@ enum { ROWS = sizeof(rows) / sizeof(*rows) };
 enum { CALL_MS = 5000 };
 
 static const struct row *fault; /* the one that lasts; NULL: none */
+static bool is_async;           /* gets and invalidations do not block */
 
 static bool is_code(int expected, enum shed_code code)
 {
@@ -303,8 +305,8 @@ static bool gets(const char *key, const char *text, enum shed_code expected,
 {
     uint64_t late_ms = late_from_now_ms();
     struct shed_value *value = NULL;
-    enum shed_code code = shed_get(fixture.cache, shed_str(key),
-                                   WITHIN(scaled_ms(CALL_MS)), &value, NULL);
+    enum shed_code code = (is_async ? awaited_get : shed_get)(
+        fixture.cache, shed_str(key), WITHIN(scaled_ms(CALL_MS)), &value, NULL);
     bool is_so = code == expected;
 
     if (value != NULL) {
@@ -325,8 +327,8 @@ static bool gets(const char *key, const char *text, enum shed_code expected,
 static bool invalidates(int expected)
 {
     uint64_t late_ms = late_from_now_ms();
-    enum shed_code code = shed_invalidate(fixture.cache, shed_str("other"),
-                                          scaled_ms(CALL_MS), NULL);
+    enum shed_code code = (is_async ? awaited_invalidate : shed_invalidate)(
+        fixture.cache, shed_str("other"), scaled_ms(CALL_MS), NULL);
 
     ck_assert_uint_lt(shed_now_ms(), late_ms);
     check_code(expected, code);
@@ -402,10 +404,12 @@ static void expect_recovery(void)
     expect_all_well();
 }
 
+/* Calls that block, and then asynchronous ones. */
 START_TEST(calls_end_as_the_table_of_failures_says)
 {
-    const struct row *row = &rows[_i];
+    const struct row *row = &rows[_i % ROWS];
 
+    is_async = _i >= ROWS;
     up();
     row->make();
     fault = row;
@@ -686,7 +690,8 @@ int main(void)
     TCase *tc = tcase_create("refusals");
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_loop_test(tc, calls_end_as_the_table_of_failures_says, 0, ROWS);
+    tcase_add_loop_test(tc, calls_end_as_the_table_of_failures_says, 0,
+                        2 * ROWS);
     tcase_add_loop_test(
         tc, a_long_loading_costs_a_command_in_each_pause_and_no_connection, 0,
         POLICIES);

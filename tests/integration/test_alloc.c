@@ -12,6 +12,7 @@
 #include <snowshed/source.h>
 
 #include "cache/cache.h"
+#include "support/awaited.h"
 #include "support/bare.h"
 #include "support/ageing.h"
 #include "support/certificates.h"
@@ -214,6 +215,43 @@ static enum shed_code get_many(struct handles *h, struct shed_error *err)
     return code;
 }
 
+static enum shed_code get_async(struct handles *h, struct shed_error *err)
+{
+    struct shed_value *value = NULL;
+    enum shed_code code =
+        awaited_get(h->cache, shed_str("a"), NULL, &value, err);
+
+    shed_value_unref(value);
+    return code;
+}
+
+static enum shed_code get_many_async(struct handles *h, struct shed_error *err)
+{
+    struct shed_item items[KEYS] = {{{"a", 1}, NULL, SHED_OK},
+                                    {{"b", 1}, NULL, SHED_OK},
+                                    {{"c", 1}, NULL, SHED_OK}};
+    enum shed_code code = awaited_get_many(h->cache, items, KEYS, NULL, err);
+
+    for (size_t i = 0; i < KEYS; i++)
+        shed_value_unref(items[i].value);
+    return code;
+}
+
+static enum shed_code put_async(struct handles *h, struct shed_error *err)
+{
+    struct shed_put_options options = SHED_PUT_OPTIONS_INIT;
+
+    options.tags = tags;
+    options.tags_count = 2;
+    return awaited_put(h->cache, shed_str("a"), shed_str("row"), &options, err);
+}
+
+static enum shed_code invalidate_async(struct handles *h,
+                                       struct shed_error *err)
+{
+    return awaited_invalidate(h->cache, shed_str("a"), 0, err);
+}
+
 static enum shed_code acquire(struct handles *h, struct shed_error *err)
 {
     return shed_lock_acquire(h->lock, PATIENT_MS, err);
@@ -322,6 +360,10 @@ START_TEST(every_call_bears_that_memory_is_out)
     ck_assert_int_gt(sweep(&h, NULL, acquire_and_release), 0);
     ck_assert_int_gt(sweep(&h, acquire, release), 0);
     ck_assert_int_gt(sweep(&h, NULL, acquire_async), 0);
+    ck_assert_int_gt(sweep(&h, NULL, get_async), 0);
+    ck_assert_int_gt(sweep(&h, NULL, get_many_async), 0);
+    ck_assert_int_gt(sweep(&h, NULL, put_async), 0);
+    ck_assert_int_gt(sweep(&h, NULL, invalidate_async), 0);
     close_all(&h);
 }
 END_TEST
@@ -377,6 +419,11 @@ START_TEST(every_thread_of_the_library_bears_that_memory_is_out)
     ck_assert_int_gt(sweep_threads(&h, put_old, get_young), 0);
     ck_assert_int_gt(sweep_threads(&h, invalidate_tags, get_many), 0);
     ck_assert_int_ge(sweep_threads(&h, invalidate, acquire_and_release), 0);
+    ck_assert_int_gt(sweep_threads(&h, invalidate, get_async), 0);
+    ck_assert_int_gt(sweep_threads(&h, put, get_async), 0);
+    ck_assert_int_gt(sweep_threads(&h, invalidate_tags, get_many_async), 0);
+    ck_assert_int_gt(sweep_threads(&h, invalidate, put_async), 0);
+    ck_assert_int_gt(sweep_threads(&h, put, invalidate_async), 0);
     close_all(&h);
 }
 END_TEST

@@ -3,40 +3,22 @@
 #include <poll.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include <snowshed/async.h>
 
+#include "support/awaited.h"
 #include "support/fixture.h"
 
 enum { MANY = 64 };
 
 static struct fixture fixture;
 
-/* How a call has ended. */
-struct ending {
-    atomic_uint calls;
-    enum shed_code code;
-    struct shed_value *value;
-    char reason[SHED_REASON_BYTES];
-};
-
-static void note(void *user, enum shed_code code, struct shed_value *value,
-                 const struct shed_error *reason)
-{
-    struct ending *e = user;
-
-    e->code = code;
-    e->value = value;
-    snprintf(e->reason, sizeof(e->reason), "%s",
-             reason != NULL ? reason->reason : "");
-    atomic_fetch_add(&e->calls, 1);
-}
-
 static struct shed_pending *begin(const char *key,
                                   const struct shed_get_options *options,
                                   struct ending *e, struct shed_queue *queue)
 {
-    const struct shed_then then = {note, e, queue};
+    const struct shed_then then = {note_ending, e, queue};
     struct shed_pending *pending;
     struct shed_error err;
 
@@ -237,7 +219,7 @@ START_TEST(many_keys_are_answered_together)
     struct shed_get_options o = SHED_GET_OPTIONS_INIT;
     char keys[MANY][16];
     struct ending e;
-    const struct shed_then then = {note, &e, NULL};
+    const struct shed_then then = {note_ending, &e, NULL};
 
     fixture_up(&fixture);
     o.errors = errors;
@@ -278,7 +260,7 @@ START_TEST(a_cancelled_get_of_many_gives_what_it_has)
                                  {.key = shed_str("k")}};
     struct shed_pending *pending;
     struct ending e = {.calls = 0};
-    const struct shed_then then = {note, &e, NULL};
+    const struct shed_then then = {note_ending, &e, NULL};
 
     fixture_up(&fixture);
     expect_text(fixture.cache, "there", "there@1");
@@ -425,7 +407,7 @@ END_TEST
 
 START_TEST(beyond_the_limit_calls_are_turned_away)
 {
-    const struct shed_then then = {note, NULL, NULL};
+    const struct shed_then then = {note_ending, NULL, NULL};
     struct getter getter = {.timeout_ms = 0};
     struct shed_item items[] = {{.key = shed_str("a")}, {.key = shed_str("b")}};
     struct ending e[2];
@@ -450,6 +432,37 @@ START_TEST(beyond_the_limit_calls_are_turned_away)
         shed_value_unref(e[i].value);
     }
     getter_expect(&getter, "k@1", SHED_ORIGIN_LOAD);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* Not when shed_cancel returns: when the call has ended, collected or not. */
+START_TEST(a_cancelled_call_makes_room_when_it_has_ended)
+{
+    struct shed_queue *queue = open_queue();
+    struct ending first, e = {.calls = 0};
+    const struct shed_then then = {note_ending, &e, queue};
+    struct shed_pending *pending;
+
+    fixture_init(&fixture);
+    fixture.cache_options.async_limit = 1;
+    fixture_open(&fixture);
+    table_hold(&fixture.table);
+    pending = begin("k", NULL, &first, queue);
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    ck_assert_int_eq(shed_get_async(fixture.cache, shed_str("l"), NULL, &then,
+                                    NULL, NULL, NULL),
+                     SHED_EBUSY);
+    ck_assert_int_eq(shed_cancel(pending), 1);
+    WAIT_FOR(is_readable(queue));
+    ck_assert_int_eq(shed_get_async(fixture.cache, shed_str("l"), NULL, &then,
+                                    NULL, NULL, NULL),
+                     SHED_OK);
+    table_release(&fixture.table);
+    WAIT_FOR((shed_queue_collect(queue, 2), atomic_load(&e.calls) == 1));
+    expect_ending(&first, SHED_ETIMEDOUT);
+    expect_row(&e, "l@1", SHED_ORIGIN_LOAD);
+    shed_queue_close(queue);
     fixture_down(&fixture);
 }
 END_TEST
@@ -485,7 +498,8 @@ END_TEST
 START_TEST(wrong_arguments_are_refused_and_nothing_is_called)
 {
     struct ending e = {.calls = 0};
-    const struct shed_then then = {note, &e, NULL}, none = {NULL, &e, NULL};
+    const struct shed_then then = {note_ending, &e, NULL},
+                           none = {NULL, &e, NULL};
     struct shed_pending *pending = (struct shed_pending *)&e;
     struct shed_get_options o = SHED_GET_OPTIONS_INIT;
     struct shed_error err;
@@ -520,7 +534,7 @@ END_TEST
 static void begin_put(const char *key, const char *row,
                       const struct shed_put_options *options, struct ending *e)
 {
-    const struct shed_then then = {note, e, NULL};
+    const struct shed_then then = {note_ending, e, NULL};
     struct shed_error err;
 
     *e = (struct ending){.calls = 0};
@@ -534,7 +548,7 @@ static struct shed_pending *begin_invalidate(const char *key,
                                              struct ending *e,
                                              struct shed_queue *queue)
 {
-    const struct shed_then then = {note, e, queue};
+    const struct shed_then then = {note_ending, e, queue};
     struct shed_pending *pending;
     struct shed_error err;
 
@@ -625,7 +639,7 @@ END_TEST
 /* It is not carried out after its end: what is stored then stays. */
 START_TEST(a_put_that_is_cancelled_on_its_way_ends_when_it_cannot_be_late)
 {
-    const struct shed_then then = {note, NULL, NULL};
+    const struct shed_then then = {note_ending, NULL, NULL};
     struct shed_then then_e = then;
     struct shed_pending *pending;
     struct ending e = {.calls = 0};
@@ -673,12 +687,74 @@ START_TEST(closing_the_cache_ends_writes)
 }
 END_TEST
 
+/* ------------------------------------------------------------------- fork */
+
+/* Returns: 0: it is refused all. */
+static int use_in_child(struct shed_queue *queue, struct shed_pending *pending)
+{
+    struct shed_cache *cache = fixture.cache;
+    struct shed_bytes k = shed_str("k");
+    struct shed_item item = {.key = k};
+    struct ending e;
+    const struct shed_then then = {note_ending, &e, queue};
+    const enum shed_code codes[] = {
+        shed_get_async(cache, k, NULL, &then, NULL, NULL, NULL),
+        shed_get_many_async(cache, &item, 1, NULL, &then, NULL, NULL),
+        shed_put_async(cache, k, k, NULL, &then, NULL, NULL),
+        shed_invalidate_async(cache, k, 0, &then, NULL, NULL)};
+
+    for (size_t i = 0; i < sizeof(codes) / sizeof(*codes); i++)
+        if (codes[i] != SHED_EFORKED)
+            return (int)i + 1;
+    if (shed_cancel(pending) != 0 || shed_queue_collect(queue, 2) != 0)
+        return 10;
+    shed_queue_close(queue);
+    shed_cache_close(cache);
+    shed_client_close(fixture.client);
+    return 0;
+}
+
+START_TEST(a_child_is_refused_and_the_calls_of_the_parent_go_on)
+{
+    struct shed_queue *queue = open_queue();
+    struct shed_pending *pending;
+    struct ending e[2];
+    long long clients;
+    int status = -1;
+    pid_t child;
+
+    fixture_up(&fixture);
+    expect_text(fixture.cache, "there", "there@1");
+    wait_for_pushes(&fixture);
+    (void)begin("there", NULL, &e[0], queue);
+    WAIT_FOR(is_readable(queue));
+    table_hold(&fixture.table);
+    pending = begin("k", NULL, &e[1], queue);
+    WAIT_FOR(table_running(&fixture.table) > 0);
+    clients = server_clients(&fixture.server, "");
+    child = fork();
+    if (child == 0)
+        _exit(use_in_child(queue, pending));
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFEXITED(status));
+    ck_assert_int_eq(WEXITSTATUS(status), 0);
+    table_release(&fixture.table);
+    for (size_t ended = 0; ended < 2; ended += shed_queue_collect(queue, 2))
+        ;
+    expect_row(&e[0], "there@1", SHED_ORIGIN_REDIS);
+    expect_row(&e[1], "k@1", SHED_ORIGIN_LOAD);
+    ck_assert_int_eq(server_clients(&fixture.server, ""), clients);
+    shed_queue_close(queue);
+    fixture_down(&fixture);
+}
+END_TEST
+
 /* ------------------------------------------------------------------- near */
 
 START_TEST(a_near_row_is_given_at_once)
 {
     struct ending e = {.calls = 0};
-    const struct shed_then then = {note, &e, NULL};
+    const struct shed_then then = {note_ending, &e, NULL};
     struct shed_value *near = NULL;
 
     fixture_init(&fixture);
@@ -721,6 +797,7 @@ int main(void)
     tcase_add_test(tc, a_call_in_a_queue_is_too_late_to_be_cancelled);
     tcase_add_test(tc, a_cancel_that_races_with_the_answer_ends_it_once);
     tcase_add_test(tc, beyond_the_limit_calls_are_turned_away);
+    tcase_add_test(tc, a_cancelled_call_makes_room_when_it_has_ended);
     tcase_add_test(tc, closing_the_cache_ends_calls);
     tcase_add_test(tc, wrong_arguments_are_refused_and_nothing_is_called);
     tcase_add_test(tc, a_put_is_read_after_its_end);
@@ -730,6 +807,7 @@ int main(void)
     tcase_add_test(
         tc, a_put_that_is_cancelled_on_its_way_ends_when_it_cannot_be_late);
     tcase_add_test(tc, closing_the_cache_ends_writes);
+    tcase_add_test(tc, a_child_is_refused_and_the_calls_of_the_parent_go_on);
     tcase_add_test(tc, a_near_row_is_given_at_once);
     return run_tests("async", tc);
 }

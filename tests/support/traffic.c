@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "support/awaited.h"
+
 /* How much later than its deadline a call may end on a busy machine. */
 #define SLACK_MS 2000
 
@@ -46,6 +48,26 @@ static void load(void *user, void *thread, struct shed_load *batch)
 
 /* ----------------------------------------------------------------- threads */
 
+/* One in two asynchronous reads is of two keys, of which the other is ignored.
+ */
+static enum shed_code get(struct traffic *t, struct shed_cache *cache,
+                          const char *key, struct shed_value **value,
+                          struct shed_error *err)
+{
+    struct shed_item items[] = {{.key = shed_bytes(key, strlen(key))},
+                                {.key = shed_str("w0")}};
+    enum shed_code code;
+
+    if (!t->is_async)
+        return shed_get(cache, items[0].key, NULL, value, err);
+    if (atomic_load(&t->reads) % 2 == 0)
+        return awaited_get(cache, items[0].key, NULL, value, err);
+    code = awaited_get_many(cache, items, 2, NULL, err);
+    *value = items[0].value;
+    shed_value_unref(items[1].value);
+    return code;
+}
+
 /* Read a row. Returns: its version; 0: none was given out. */
 static unsigned read_row(struct traffic *t, struct shed_cache *cache,
                          const char *key)
@@ -56,8 +78,7 @@ static unsigned read_row(struct traffic *t, struct shed_cache *cache,
     char row[32] = "", expected[32];
     unsigned version = 0;
 
-    if (shed_get(cache, shed_bytes(key, strlen(key)), NULL, &value, &err) !=
-        SHED_OK) {
+    if (get(t, cache, key, &value, &err) != SHED_OK) {
         note(t, &t->failed, "failed", key, err.reason);
     } else {
         if (value->size < sizeof(row))
@@ -104,6 +125,21 @@ static void *read_rows(void *arg)
     return NULL;
 }
 
+static enum shed_code change(struct traffic *t, const char *key,
+                             unsigned version, struct shed_error *err)
+{
+    struct shed_cache *cache = t->peer[0].cache;
+    struct shed_bytes name = shed_bytes(key, strlen(key));
+    char row[32];
+
+    if (!t->is_async)
+        return shed_invalidate(cache, name, 0, err);
+    if (version % 2 == 0)
+        return awaited_invalidate(cache, name, 0, err);
+    snprintf(row, sizeof(row), "%s@%u", key, version);
+    return awaited_put(cache, name, shed_str(row), NULL, err);
+}
+
 static void write_row(struct traffic *t, unsigned k)
 {
     uint64_t begin_ms = shed_now_ms();
@@ -113,8 +149,7 @@ static void write_row(struct traffic *t, unsigned k)
     char key[16];
 
     name_of(k, key);
-    code = shed_invalidate(t->peer[0].cache, shed_bytes(key, strlen(key)), 0,
-                           &err);
+    code = change(t, key, version, &err);
     if (code == SHED_OK)
         atomic_store(&t->confirmed[k], version);
     else
@@ -154,9 +189,9 @@ static void open_all(struct traffic *t, struct fixture *f)
     f->source = source;
 }
 
-void traffic_start(struct traffic *t, struct fixture *f)
+void traffic_start(struct traffic *t, struct fixture *f, bool is_async)
 {
-    *t = (struct traffic){0};
+    *t = (struct traffic){.is_async = is_async};
     for (unsigned i = 0; i < TRAFFIC_KEYS; i++)
         atomic_store(&t->version[i], 1);
     open_all(t, f);

@@ -8,6 +8,8 @@
 enum { TRAFFIC_KEYS = 120, TRAFFIC_READERS = 2, TRAFFIC_TIMEOUT_MS = 3000 };
 
 struct traffic {
+    bool is_async; /* by calls that do not block; half of their writes are puts
+                      and half of their reads of two keys */
     /* two clients: the first changes rows and reads, the second reads */
     struct peer peer[2];
     struct shed_source *source;
@@ -28,7 +30,7 @@ struct traffic {
 };
 
 /* Open two clients with fixture's URI and options, and start the threads. */
-void traffic_start(struct traffic *t, struct fixture *fixture);
+void traffic_start(struct traffic *t, struct fixture *fixture, bool is_async);
 
 /* Wait until each thread has done much more. */
 void traffic_go_on(struct traffic *t);

@@ -6,8 +6,8 @@
  * been submitted, and then for each event. Between two steps it costs no more
  * than its memory.
  */
-#ifndef SHED_CACHE_ASYNC_H
-#define SHED_CACHE_ASYNC_H
+#ifndef SHED_CACHE_PENDING_H
+#define SHED_CACHE_PENDING_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -28,8 +28,12 @@ enum {
     SHED_ASYNC_ANSWERED = 2, /* its flights have answered */
     SHED_ASYNC_DUE = 4,      /* what shed_async_set_due was told */
     SHED_ASYNC_LEARNT = 8,   /* see shed_async_learn */
-    SHED_ASYNC_STOP = 16     /* is_stopped is set */
+    SHED_ASYNC_STOP = 16,    /* is_stopped is set */
+    SHED_ASYNC_AGAIN = 32    /* see shed_async_wait */
 };
+
+/* How often one command is sent again. */
+#define SHED_ASYNC_REPEATS 16
 
 /* The beginning of every call; the memory of a call is freed with free(). */
 struct shed_pending {
@@ -51,7 +55,8 @@ struct shed_pending {
     bool is_stopped; /* it was cancelled, or the cache is being closed; code and
                         why are set: end as soon as nothing refers to it */
     struct shed_heap_node due;
-    struct shed_node learning;
+    bool is_waiting;       /* to send its command again */
+    struct shed_node node; /* in a list of those that wait, or that learn */
     /* the end */
     enum shed_code code;
     struct shed_value *value;
@@ -107,6 +112,18 @@ void shed_async_start_part(struct shed_pending *whole,
 void shed_async_stop_part(const struct shed_pending *whole,
                           struct shed_pending *part);
 
+/* Have it stepped with AGAIN in a moment, unless it ends before. */
+void shed_async_wait(struct shed_pending *pending);
+
+/* Have shed_async_flush called in a moment. */
+void shed_async_flush_later(struct shed_async *async);
+
+/* Whether a command that ended like this goes once more, as one of a call that
+ * blocks does: the connection was lost, or it was not executed because its
+ * server is a replica by now, or its slot is being moved. */
+bool shed_async_may_repeat(const struct shed_call_result *result,
+                           unsigned repeats);
+
 /* In a step with LEARNT: NULL, or why the log could not be read. */
 const struct shed_error *shed_async_learnt(const struct shed_async *async);
 
@@ -148,6 +165,7 @@ struct shed_async_reads *shed_async_reads_create(struct shed_async *async);
 void shed_async_reads_destroy(struct shed_async_reads *reads);
 struct shed_async_reads *shed_async_reads(const struct shed_async *async);
 void shed_async_flush(struct shed_async_reads *reads);
+void shed_async_send_again(struct shed_async_reads *reads);
 
 /* Something of the calls is under way, or no longer: closing waits for it. */
 void shed_async_hold(struct shed_async *async);

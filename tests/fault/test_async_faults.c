@@ -1,0 +1,473 @@
+/* Asynchronous calls while Redis, the source or the cache itself goes away
+ * under them: each ends once, by its deadline, with a right answer or a right
+ * code, and gives its memory back. */
+#include <malloc.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "cache/cache.h"
+#include "support/awaited.h"
+#include "support/fixture.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define IS_SANITIZED true
+#else
+#define IS_SANITIZED false
+#endif
+
+static struct fixture fixture;
+static struct proxy proxy;
+
+/* ------------------------------------------------------- lost connections */
+
+static const struct shed_get_options only_cached = {.size = sizeof(only_cached),
+                                                    .only_cached = 1};
+
+static void up_behind_a_proxy(void)
+{
+    fixture_init(&fixture);
+    fixture.client_options.breaker.failure_pct = 1;
+    fixture.client_options.breaker.min_calls = 1;
+    fixture_add_proxy(&fixture, &proxy);
+    fixture_open(&fixture);
+    wait_for_pushes(&fixture);
+}
+
+/* Its reply is lost with its connection. */
+static void lose_next_reply(void)
+{
+    proxy_set(&proxy, PROXY_CUT_ONE, 0, NULL);
+}
+
+/* As a call that blocks, it goes once more over the next one; so that is no
+ * failure of Redis. */
+START_TEST(a_lost_connection_costs_no_call_its_answer)
+{
+    struct shed_value *value = NULL;
+
+    up_behind_a_proxy();
+    ck_assert_int_eq(
+        awaited_put(fixture.cache, shed_str("k"), shed_str("row"), NULL, NULL),
+        SHED_OK);
+    lose_next_reply();
+    ck_assert_int_eq(
+        awaited_get(fixture.cache, shed_str("k"), &only_cached, &value, NULL),
+        SHED_OK);
+    check_text(value, "row");
+    shed_value_unref(value);
+    lose_next_reply();
+    ck_assert_int_eq(awaited_invalidate(fixture.cache, shed_str("k"), 0, NULL),
+                     SHED_OK);
+    ck_assert_int_eq(
+        awaited_get(fixture.cache, shed_str("k"), &only_cached, &value, NULL),
+        SHED_EMISS);
+    ck_assert_uint_eq(status_of(fixture.client).breaker_opened, 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* It may still be carried out where it was lost, so it ends when it cannot. */
+START_TEST(a_put_that_was_lost_goes_once_more_and_is_not_carried_out_late)
+{
+    enum { PUT_MS = 1000 };
+    uint64_t begun_ms;
+
+    up_behind_a_proxy();
+    ck_assert_int_eq(
+        awaited_put(fixture.cache, shed_str("k"), shed_str("one"), NULL, NULL),
+        SHED_OK);
+    lose_next_reply();
+    begun_ms = shed_now_ms();
+    ck_assert_int_eq(
+        awaited_put(fixture.cache, shed_str("k"), shed_str("two"), NULL, NULL),
+        SHED_OK);
+    ck_assert_uint_ge(shed_now_ms() - begun_ms, PUT_MS - 1);
+    expect_text(fixture.cache, "k", "two");
+    ck_assert_uint_eq(stats_of(fixture.cache).puts, 2);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* ------------------------------------------------- 100,000 calls under way */
+
+/* SHED_TEST_CALLS: how many. */
+enum { CALLS = 100000, KEYS = 20000, OTHERS = 10, DEADLINE_MS = 5000 };
+
+/* How much later the client's thread may come to it, with so many. */
+enum { SLACK_MS = 10000 };
+
+static struct call {
+    atomic_uint ended; /* how often */
+    unsigned char kind;
+    bool is_direct; /* done is called on the client's thread */
+    enum shed_code code;
+    uint64_t begun_ms, ended_ms;
+    struct shed_item item; /* MANY */
+    char key[12];
+} calls[CALLS];
+
+enum { GET, MANY, PUT, INVALIDATE, KINDS };
+
+static atomic_uint ended, wrong, failed, late;
+
+static size_t call_count(void)
+{
+    return (size_t)number_in("SHED_TEST_CALLS",
+                             IS_SANITIZED ? CALLS / 10 : CALLS);
+}
+
+/* A row of the table has its key's; one that was put is "put". */
+static bool is_right(const struct call *c, const struct shed_value *value)
+{
+    size_t size = strlen(c->key);
+
+    return (value->size == size + 2 && memcmp(value->data, c->key, size) == 0 &&
+            memcmp((const char *)value->data + size, "@1", 2) == 0) ||
+           (value->size == 3 && memcmp(value->data, "put", 3) == 0);
+}
+
+/* Reads may have to do without Redis, which then is not the answer; writes say
+ * so. */
+static bool is_right_code(const struct call *c)
+{
+    bool is_read = c->kind == GET || c->kind == MANY;
+
+    return c->code == SHED_OK || c->code == SHED_ETIMEDOUT ||
+           (c->code == SHED_EREDIS && !is_read) ||
+           (c->code == SHED_EBUSY && is_read);
+}
+
+static void on_done(void *user, enum shed_code code, struct shed_value *value,
+                    const struct shed_error *reason)
+{
+    struct call *c = user;
+
+    (void)reason;
+    c->code = code;
+    c->ended_ms = shed_now_ms();
+    if (c->kind == MANY)
+        value = c->item.value;
+    if (atomic_fetch_add(&c->ended, 1) > 0 || !is_right_code(c) ||
+        ((value != NULL) != (code == SHED_OK && c->kind <= MANY)) ||
+        (value != NULL && !is_right(c, value)))
+        atomic_fetch_add(&wrong, 1);
+    atomic_fetch_add(&failed, code != SHED_OK);
+    atomic_fetch_add(&late,
+                     c->is_direct && c->ended_ms - c->begun_ms >
+                                         scaled_ms(DEADLINE_MS + SLACK_MS));
+    shed_value_unref(value);
+    atomic_fetch_add(&ended, 1);
+}
+
+static void begin(struct call *c, size_t i, struct shed_queue *queue)
+{
+    bool is_direct = i % 3 == 0;
+    const struct shed_then then = {on_done, c, is_direct ? NULL : queue};
+    struct shed_bytes key;
+    struct shed_error err = {0};
+    enum shed_code code = SHED_EINVAL;
+
+    snprintf(c->key, sizeof(c->key), "k%u", (unsigned)(i % KEYS));
+    key = shed_bytes(c->key, strlen(c->key));
+    atomic_store(&c->ended, 0);
+    /* of 10 calls 7 are gets */
+    c->kind = i % OTHERS >= KINDS ? GET : (unsigned char)(i % OTHERS);
+    c->is_direct = is_direct;
+    c->begun_ms = shed_now_ms();
+    c->item = (struct shed_item){.key = key};
+    if (c->kind == GET)
+        code =
+            shed_get_async(fixture.cache, key, NULL, &then, NULL, NULL, &err);
+    else if (c->kind == MANY)
+        code = shed_get_many_async(fixture.cache, &c->item, 1, NULL, &then,
+                                   NULL, &err);
+    else if (c->kind == PUT)
+        code = shed_put_async(fixture.cache, key, shed_str("put"), NULL, &then,
+                              NULL, &err);
+    else
+        code = shed_invalidate_async(fixture.cache, key, 0, &then, NULL, &err);
+    ck_assert_msg(code == SHED_OK, "%s", err.reason);
+}
+
+static void await_ends(struct shed_queue *queue, size_t count)
+{
+    struct pollfd fd = {shed_queue_fd(queue), POLLIN, 0};
+    uint64_t until_ms = test_deadline_ms();
+
+    while (atomic_load(&ended) < count) {
+        ck_assert_uint_lt(shed_now_ms(), until_ms);
+        (void)poll(&fd, 1, 100);
+        (void)shed_queue_collect(queue, 1000);
+    }
+}
+
+/* Let all of them be under way, while something happens to Redis. */
+static void run_calls(struct shed_queue *queue, void (*happen)(void),
+                      void (*end)(void))
+{
+    size_t count = call_count();
+
+    atomic_store(&ended, 0);
+    for (size_t i = 0; i < count; i++) {
+        begin(&calls[i], i, queue);
+        if (i == count / 2)
+            happen();
+    }
+    await_ends(queue, count / 2);
+    end();
+    await_ends(queue, count);
+    ck_assert_uint_eq(shed_queue_collect(queue, 1), 0);
+    for (size_t i = 0; i < count; i++)
+        ck_assert_uint_eq(atomic_load(&calls[i].ended), 1);
+    ck_assert_uint_eq(atomic_load(&wrong), 0);
+    ck_assert_uint_eq(atomic_load(&late), 0);
+}
+
+static void do_nothing(void)
+{
+}
+
+static void kill_redis(void)
+{
+    server_kill(&fixture.server);
+}
+
+static void start_redis(void)
+{
+    server_start_again(&fixture.server);
+}
+
+static void stop_redis(void)
+{
+    server_freeze(&fixture.server);
+}
+
+static void continue_redis(void)
+{
+    server_thaw(&fixture.server);
+}
+
+static size_t used_bytes(void)
+{
+    struct mallinfo2 info = mallinfo2();
+
+    return info.uordblks + info.hblkhd;
+}
+
+static const struct {
+    void (*happen)(void), (*end)(void);
+} outages[] = {{kill_redis, start_redis}, {stop_redis, continue_redis}};
+
+/* What a cache keeps beside the calls (undelivered writes, local rows) has its
+ * own bounds; the second outage adds nothing to what the first has left. */
+START_TEST(calls_outlive_a_redis_that_goes_away_under_them)
+{
+    enum { LEFT_BYTES = 2000000 };
+    struct shed_queue *queue;
+    size_t before = 0;
+
+    fixture_init(&fixture);
+    fixture_hurry(&fixture, 300);
+    fixture.client_options.breaker =
+        (struct shed_breaker_options)SHED_BREAKER_OPTIONS_INIT;
+    fixture.cache_options.timeout_ms = scaled_ms(DEADLINE_MS);
+    fixture.cache_options.async_limit = CALLS;
+    fixture_open(&fixture);
+    ck_assert_int_eq(shed_queue_open(&queue, NULL), SHED_OK);
+    run_calls(queue, do_nothing, do_nothing);
+    for (int round = 0; round < 2; round++) {
+        run_calls(queue, outages[_i].happen, outages[_i].end);
+        WAIT_FOR(shed_delivery_count(fixture.cache->delivery) == 0);
+        if (round == 0)
+            before = used_bytes();
+    }
+    ck_assert(IS_SANITIZED || used_bytes() < before + LEFT_BYTES);
+    ck_assert_uint_gt(atomic_load(&failed), 0); /* there was an outage */
+    run_calls(queue, do_nothing, do_nothing);
+    shed_queue_close(queue);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* --------------------------------------------------------- Redis is down */
+
+static const uint64_t policies[] = {
+    SHED_REDIS_DOWN_SOURCE, SHED_REDIS_DOWN_FAIL, SHED_REDIS_DOWN_STALE};
+
+START_TEST(without_redis_from_the_start_calls_do_what_redis_down_says)
+{
+    struct shed_value *value = NULL;
+    enum shed_code code;
+
+    fixture_init(&fixture);
+    fixture.cache_options.redis_down = policies[_i];
+    server_kill(&fixture.server);
+    fixture_open(&fixture);
+    code = awaited_get(fixture.cache, shed_str("k"), NULL, &value, NULL);
+    if (policies[_i] == SHED_REDIS_DOWN_FAIL) {
+        ck_assert_int_eq(code, SHED_EREDIS);
+    } else {
+        ck_assert_int_eq(code, SHED_OK);
+        ck_assert_int_eq(value->origin, SHED_ORIGIN_UNPUBLISHED);
+        check_text(value, "k@1");
+        shed_value_unref(value);
+    }
+    if (policies[_i] == SHED_REDIS_DOWN_STALE) {
+        ck_assert_int_eq(awaited_get(fixture.cache, shed_str("k"), &only_cached,
+                                     &value, NULL),
+                         SHED_OK);
+        ck_assert_int_eq(value->origin, SHED_ORIGIN_STALE);
+        shed_value_unref(value);
+    }
+    ck_assert_int_eq(
+        awaited_get(fixture.cache, shed_str("l"), &only_cached, &value, NULL),
+        SHED_EREDIS);
+    ck_assert_int_eq(
+        awaited_put(fixture.cache, shed_str("k"), shed_str("row"), NULL, NULL),
+        SHED_EREDIS);
+    ck_assert_int_eq(awaited_invalidate(fixture.cache, shed_str("l"), 0, NULL),
+                     SHED_EREDIS);
+    ck_assert_uint_eq(shed_delivery_count(fixture.cache->delivery), 2);
+    server_start_again(&fixture.server);
+    WAIT_FOR(shed_delivery_count(fixture.cache->delivery) == 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* --------------------------------------------------------------- nonsense */
+
+static const char *const nonsense[] = {
+    "$3\r\nabcdef\r\n", "*1\r\n:1\r\n", ":7\r\n", "+what\r\n",
+    "-ERR no\r\n",      "_\r\n",        "$-1\r\n"};
+
+START_TEST(a_reply_that_makes_no_sense_is_no_answer)
+{
+    struct shed_value *value = NULL;
+
+    fixture_init(&fixture);
+    fixture.cache_options.timeout_ms = scaled_ms(5000);
+    fixture_add_proxy(&fixture, &proxy);
+    fixture_open(&fixture);
+    wait_for_pushes(&fixture);
+    ck_assert_int_eq(
+        awaited_put(fixture.cache, shed_str("k"), shed_str("row"), NULL, NULL),
+        SHED_OK);
+    proxy_set(&proxy, PROXY_ANSWER, 0, nonsense[_i]);
+    ck_assert_int_eq(
+        awaited_get(fixture.cache, shed_str("k"), NULL, &value, NULL), SHED_OK);
+    check_text(value, "k@1");
+    shed_value_unref(value);
+    /* an integer says that it is done */
+    ck_assert(awaited_invalidate(fixture.cache, shed_str("k"), 0, NULL) !=
+                  SHED_OK ||
+              *nonsense[_i] == ':');
+    ck_assert(awaited_put(fixture.cache, shed_str("k"), shed_str("row"), NULL,
+                          NULL) != SHED_OK ||
+              *nonsense[_i] == ':');
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    WAIT_FOR(shed_delivery_count(fixture.cache->delivery) == 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* -------------------------------------------------------------- the source */
+
+/* A call with a row to fall back on, and one without. */
+START_TEST(an_open_breaker_of_the_source_ends_calls_at_once)
+{
+    struct shed_value *value = NULL;
+
+    fixture_init(&fixture);
+    fixture.source_options.breaker.failure_pct = 1;
+    fixture.source_options.breaker.min_calls = 1;
+    fixture.source_options.breaker.open_ms = 3600000;
+    fixture.cache_options.failure_ttl_ms = 0;
+    fixture_open(&fixture);
+    table_fail(&fixture.table, true);
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(
+            awaited_get(fixture.cache, shed_str("k"), NULL, &value, NULL),
+            SHED_ESOURCE);
+    ck_assert_uint_eq(table_loads(&fixture.table), 1);
+    ck_assert_uint_gt(stats_of(fixture.cache).loads_refused, 0);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* ------------------------------------------------------------------ closes */
+
+enum { CLOSED_CALLS = 2000 };
+
+static double cpu_s(void)
+{
+    struct rusage usage;
+
+    getrusage(RUSAGE_SELF, &usage);
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+}
+
+/* A put on its way ends when it cannot be carried out; nobody spins until then.
+ * The client is closed first: the cache holds it. */
+START_TEST(closing_the_cache_ends_calls_that_redis_does_not_answer)
+{
+    struct shed_queue *queue;
+    uint64_t begun_ms;
+    double begun_s;
+    size_t closed = 0;
+
+    fixture_init(&fixture);
+    fixture.cache_options.timeout_ms = 3600000;
+    fixture.client_options.command_timeout_ms = scaled_ms(1500);
+    fixture_open(&fixture);
+    ck_assert_int_eq(shed_queue_open(&queue, NULL), SHED_OK);
+    ck_assert_int_eq(
+        awaited_put(fixture.cache, shed_str("k"), shed_str("row"), NULL, NULL),
+        SHED_OK); /* the clock is known */
+    server_freeze(&fixture.server);
+    for (size_t i = 0; i < CLOSED_CALLS; i++)
+        begin(&calls[i], i, queue);
+    usleep(20000); /* they are sent */
+    shed_client_close(fixture.client);
+    fixture.client = NULL;
+    fixture.cache->options.timeout_ms = 100; /* of the last delivery */
+    begun_ms = shed_now_ms();
+    begun_s = cpu_s();
+    shed_cache_close(fixture.cache);
+    fixture.cache = NULL;
+    ck_assert_uint_ge(shed_now_ms() - begun_ms, 800);
+    ck_assert(IS_SANITIZED || cpu_s() - begun_s < 0.4);
+    server_thaw(&fixture.server);
+    ck_assert_uint_eq(shed_queue_collect(queue, CALLS),
+                      CLOSED_CALLS - (CLOSED_CALLS + 2) / 3);
+    for (size_t i = 0; i < CLOSED_CALLS; i++) {
+        ck_assert_uint_eq(atomic_load(&calls[i].ended), 1);
+        closed += calls[i].code == SHED_ECLOSED;
+    }
+    ck_assert_uint_eq(closed, CLOSED_CALLS);
+    shed_queue_close(queue);
+    fixture_down(&fixture);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("async_faults");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, a_lost_connection_costs_no_call_its_answer);
+    tcase_add_test(
+        tc, a_put_that_was_lost_goes_once_more_and_is_not_carried_out_late);
+    tcase_add_loop_test(tc, calls_outlive_a_redis_that_goes_away_under_them, 0,
+                        2);
+    tcase_add_loop_test(
+        tc, without_redis_from_the_start_calls_do_what_redis_down_says, 0, 3);
+    tcase_add_loop_test(tc, a_reply_that_makes_no_sense_is_no_answer, 0,
+                        sizeof(nonsense) / sizeof(*nonsense));
+    tcase_add_test(tc, an_open_breaker_of_the_source_ends_calls_at_once);
+    tcase_add_test(tc, closing_the_cache_ends_calls_that_redis_does_not_answer);
+    return run_tests("async faults", tc);
+}

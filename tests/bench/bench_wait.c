@@ -5,7 +5,10 @@
  * methods alternate, so that a noisy machine disturbs all of them. Each caller
  * has a client of its own, as it would in a separate process.
  *
+ * With a kind of calls: a stampede of 200 callers in 4 processes (stampede.h).
+ *
  * usage: bench_wait REDIS_SOCKET [ROUNDS [JSON_FILE]]; the server is emptied
+ *        bench_wait REDIS_SOCKET blocking|async [ROUNDS]
  */
 #include <hiredis/hiredis.h>
 #include <pthread.h>
@@ -21,6 +24,7 @@
 #include "base/clock.h"
 #include "support/bare.h"
 #include "support/answers.h"
+#include "stampede.h"
 
 enum {
     CALLERS = 4, /* of which the first loads */
@@ -339,13 +343,25 @@ static void measure_all(const char *socket, size_t rounds, FILE *json)
     redisFree(redis);
 }
 
+static bool is_kind(const char *word)
+{
+    return strcmp(word, "blocking") == 0 || strcmp(word, "async") == 0;
+}
+
 int main(int argc, char **argv)
 {
-    size_t rounds = argc > 2 ? strtoull(argv[2], NULL, 10) : ROUNDS;
-    FILE *json = argc > 3 ? fopen(argv[3], "w") : NULL;
+    bool is_stampede = argc > 2 && is_kind(argv[2]);
+    int at = is_stampede ? 3 : 2;
+    size_t rounds = argc > at ? strtoull(argv[at], NULL, 10) : ROUNDS;
+    FILE *json = argc > 3 && !is_stampede ? fopen(argv[3], "w") : NULL;
 
     if (argc < 2 || argc > 4 || rounds < 1 || rounds > ROUNDS_MAX)
-        die("usage: bench_wait REDIS_SOCKET [ROUNDS [JSON_FILE]]");
+        die("usage: bench_wait REDIS_SOCKET [ROUNDS [JSON_FILE]], or "
+            "bench_wait REDIS_SOCKET blocking|async [ROUNDS]");
+    if (is_stampede) {
+        stampede_run(argv[1], rounds, strcmp(argv[2], "async") == 0);
+        return EXIT_SUCCESS;
+    }
     if (argc > 3 && json == NULL)
         die("the JSON file cannot be written");
     open_callers(argv[1]);

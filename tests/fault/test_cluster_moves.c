@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "support/awaited.h"
 #include "support/child.h"
 #include "support/cluster_fixture.h"
 #include "support/lock_fixture.h"
@@ -213,7 +214,7 @@ START_TEST(in_a_slot_that_is_half_way_the_newest_row_is_given_out)
 }
 END_TEST
 
-enum needy { GET, INVALIDATE, LOCK, NEEDY };
+enum needy { GET, GET_ASYNC, INVALIDATE, INVALIDATE_ASYNC, LOCK, NEEDY };
 
 /* A call whose script has two keys. */
 static enum shed_code call_needy(enum needy what, const char *key,
@@ -225,10 +226,14 @@ static enum shed_code call_needy(enum needy what, const char *key,
 
     if (what == INVALIDATE)
         return shed_invalidate(fixture.cache, shed_str(key), timeout_ms, NULL);
+    if (what == INVALIDATE_ASYNC)
+        return awaited_invalidate(fixture.cache, shed_str(key), timeout_ms,
+                                  NULL);
     if (what == LOCK)
         return shed_lock_acquire(lock, timeout_ms, NULL);
     o.timeout_ms = timeout_ms;
-    code = shed_get(fixture.cache, shed_str(key), &o, &value, NULL);
+    code = (what == GET ? shed_get : awaited_get)(fixture.cache, shed_str(key),
+                                                  &o, &value, NULL);
     shed_value_unref(value);
     return code;
 }
@@ -256,7 +261,7 @@ START_TEST(what_needs_two_keys_of_a_half_moved_slot_ends_by_its_deadline)
     before = count_errors("TRYAGAIN");
     begin_ms = shed_now_ms();
     ck_assert((call_needy((enum needy)_i, key, lock, scaled_ms(TIMEOUT_MS)) ==
-               SHED_OK) == (_i == GET));
+               SHED_OK) == (_i <= GET_ASYNC));
     ck_assert_uint_lt(shed_now_ms() - begin_ms,
                       scaled_ms(TIMEOUT_MS + LATE_MS));
     ck_assert_int_gt(count_errors("TRYAGAIN"), before);

@@ -27,6 +27,7 @@ struct shed_async_read {
     struct shed_list askers;
     bool is_shared;
     bool is_sent;
+    bool is_held; /* in no list, until an older one of its key is answered */
     unsigned repeats;
     size_t size;
     char key[];
@@ -60,6 +61,25 @@ static struct shed_async_read *find(const struct shed_async_reads *rs,
     return read_of(shed_map_find(&rs->shared, key));
 }
 
+static void add(struct shed_async_reads *rs, struct shed_async_read *r)
+{
+    r->next = NULL;
+    *rs->last = r;
+    rs->last = &r->next;
+}
+
+/* Let go of the one that waits for this one. */
+static void release_next(struct shed_async_read *r)
+{
+    struct shed_async_read *newest =
+        r->is_shared ? find(r->reads, r->node.key) : NULL;
+
+    if (newest == NULL || !newest->is_held)
+        return;
+    newest->is_held = false;
+    add(r->reads, newest);
+}
+
 /* ------------------------------------------------------------------ answers */
 
 static void destroy(struct shed_async_read *r)
@@ -79,6 +99,7 @@ static void answer(struct shed_async_read *r,
 
     for (struct shed_node *n = others.first; n != NULL; n = n->after)
         asker_of(n)->read = NULL;
+    release_next(r);
     destroy(r);
     if (first != NULL) {
         first->read = NULL;
@@ -153,10 +174,10 @@ void shed_async_flush(struct shed_async_reads *rs)
     for (; r != NULL; r = next) {
         next = r->next;
         r->next = NULL;
-        if (must_wait(r)) {
-            *rs->last = r;
-            rs->last = &r->next;
-        } else if (r->askers.first == NULL) {
+        r->is_held = must_wait(r);
+        if (r->is_held)
+            continue;
+        if (r->askers.first == NULL) {
             struct shed_async *async = rs->async;
             destroy(r);
             shed_async_drop(async);
@@ -172,9 +193,7 @@ void shed_async_send_again(struct shed_async_reads *rs)
 
     while ((r = rs->later) != NULL) {
         rs->later = r->next;
-        r->next = NULL;
-        *rs->last = r;
-        rs->last = &r->next;
+        add(rs, r);
     }
 }
 
@@ -194,8 +213,7 @@ static struct shed_async_read *create(struct shed_async_reads *rs,
     r->node.key.at = r->key;
     if (is_shared)
         shed_map_insert(&rs->shared, &r->node);
-    *rs->last = r;
-    rs->last = &r->next;
+    add(rs, r);
     shed_async_hold(rs->async);
     return r;
 }
@@ -218,10 +236,14 @@ bool shed_async_ask(struct shed_async *async, struct shed_asker *asker,
 
 void shed_async_leave(struct shed_asker *asker)
 {
-    if (asker->read == NULL)
+    struct shed_async_read *r = asker->read;
+
+    if (r == NULL)
         return;
-    shed_list_remove(&asker->read->askers, &asker->node);
+    shed_list_remove(&r->askers, &asker->node);
     asker->read = NULL;
+    if (r->askers.first == NULL)
+        release_next(r);
 }
 
 /* ----------------------------------------------------------- begin and end */

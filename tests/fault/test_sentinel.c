@@ -153,7 +153,7 @@ START_TEST(a_primary_that_dies_under_load_costs_no_call_its_answer)
     traffic_start(&traffic, &fixture, _i == 1);
     server_kill(&watched.server[0]);
     next = watched_primary(&watched, 0);
-    expect_use(next);
+    WAIT_FOR(is_used_by(next, 3));
     traffic_go_on(&traffic);
     next = watched_fail_over(&watched, next);
     traffic_go_on(&traffic);

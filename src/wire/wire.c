@@ -23,6 +23,10 @@
 /* What one read can bring. The room for it belongs to the connection: it would
  * not fit on a caller's stack (STACK_BYTES in base/thread.c). */
 #define READ_BYTES ((size_t)64 * 1024)
+
+/* The parser gets no more at a time: with each reply that it has read it moves
+ * all that it was given beyond it. */
+#define GIVE_BYTES ((size_t)4096)
 #define FIRST_CAPACITY ((size_t)1024)
 /* A buffer up to this size is kept between uses; a larger one is freed. */
 #define KEEP_BYTES ((size_t)256 * 1024)
@@ -238,6 +242,7 @@ enum shed_code shed_wire_open(struct shed_wire *w, struct shed_address *a,
                          "Redis %s: no descriptor for a socket: %s", a->text,
                          explain(errno, text));
     w->frame = (struct shed_frame){0};
+    w->in_at = w->in_end = 0;
     w->reader = redisReaderCreate();
     w->in = malloc(READ_BYTES);
     if (w->reader == NULL || w->in == NULL) {
@@ -385,8 +390,20 @@ static enum shed_wire_io take(struct shed_wire *w, size_t size,
 {
     if (!shed_frame_take(&w->frame, w->in, size))
         return lost(err, "a reply that no command can have");
-    if (redisReaderFeed(w->reader, w->in, size) != REDIS_OK)
+    w->in_at = 0;
+    w->in_end = size;
+    return SHED_WIRE_DONE;
+}
+
+/* Give the parser so much of it, or what there is. */
+static enum shed_wire_io give(struct shed_wire *w, size_t most,
+                              struct shed_error *err)
+{
+    size_t rest = w->in_end - w->in_at, size = rest < most ? rest : most;
+
+    if (size > 0 && redisReaderFeed(w->reader, w->in + w->in_at, size) != 0)
         return lost(err, "out of memory for its replies");
+    w->in_at += size;
     return SHED_WIRE_DONE;
 }
 
@@ -403,6 +420,8 @@ static enum shed_wire_io take_sealed(struct shed_wire *w, size_t size,
         if (size == 0)
             break;
         io = take(w, size, err);
+        if (io == SHED_WIRE_DONE)
+            io = give(w, size, err);
     }
     return io;
 }
@@ -411,8 +430,11 @@ static enum shed_wire_io take_sealed(struct shed_wire *w, size_t size,
 static enum shed_wire_io fill(struct shed_wire *w, int flags,
                               struct shed_error *err)
 {
-    ssize_t n = recv(w->fd, w->in, READ_BYTES, flags);
+    ssize_t n;
 
+    if (give(w, READ_BYTES, err) != SHED_WIRE_DONE)
+        return SHED_WIRE_LOST;
+    n = recv(w->fd, w->in, READ_BYTES, flags);
     if (n < 0)
         return fail_io(err, "receive failed");
     if (n == 0)
@@ -477,9 +499,16 @@ enum shed_wire_io shed_wire_next(struct shed_wire *w, struct shed_reply **reply,
 {
     void *next = NULL;
 
-    if (redisReaderGetReply(w->reader, &next) != REDIS_OK)
-        return lost(err, shed_wire_is_starved(w) ? "memory is out"
-                                                 : "a reply that is not RESP");
+    while (true) {
+        if (redisReaderGetReply(w->reader, &next) != REDIS_OK)
+            return lost(err, shed_wire_is_starved(w)
+                                 ? "memory is out"
+                                 : "a reply that is not RESP");
+        if (next != NULL || w->in_at == w->in_end)
+            break;
+        if (give(w, GIVE_BYTES, err) != SHED_WIRE_DONE)
+            return SHED_WIRE_LOST;
+    }
     hide_arguments(next);
     *reply = next;
     return next != NULL ? SHED_WIRE_DONE : SHED_WIRE_AGAIN;
@@ -501,7 +530,7 @@ bool shed_wire_is_quiet(struct shed_wire *w)
     const redisReader *reader = w->reader;
     char byte;
 
-    if (reader->len > reader->pos)
+    if (reader->len > reader->pos || w->in_at < w->in_end)
         return false;
     if (w->tls != NULL)
         return is_quiet_within_tls(w);

@@ -91,7 +91,8 @@ struct shed_tls;
 struct shed_wire {
     int fd; /* -1 when closed */
     void *reader;
-    char *in; /* for what one read brings */
+    char *in;             /* what one read has brought */
+    size_t in_at, in_end; /* of it, what the parser has not been given yet */
     struct shed_frame frame;
     struct shed_buffer out; /* being sent; not empty before all is */
     size_t out_sent;        /* with TLS: sealed */

@@ -375,6 +375,38 @@ END_TEST
 
 /* ---------------------------------------------------------------- the wire */
 
+#define REPLY "+a reply\r\n"
+#define REPLIES 800
+
+/* The parser is given what has come bit by bit: what it has not been given yet
+ * is still there to read. */
+START_TEST(a_reply_that_nobody_has_taken_is_something_to_read)
+{
+    static char replies[REPLIES * (sizeof(REPLY) - 1)];
+    struct shed_reply *reply;
+    struct shed_error err;
+
+    set_up();
+    open_conn();
+    ck_assert(shed_wire_is_quiet(&conn.wire));
+    for (size_t i = 0; i < sizeof(replies); i++)
+        replies[i] = REPLY[i % strlen(REPLY)];
+    ck_assert_int_eq(send(peer, replies, sizeof(replies), 0),
+                     (ssize_t)sizeof(replies));
+    ck_assert_int_eq(shed_wire_fill(&conn.wire, &err), SHED_WIRE_DONE);
+    for (int i = 0; i < REPLIES; i++) {
+        ck_assert(!shed_wire_is_quiet(&conn.wire));
+        ck_assert_int_eq(shed_wire_next(&conn.wire, &reply, &err),
+                         SHED_WIRE_DONE);
+        shed_reply_free(reply);
+    }
+    ck_assert_int_eq(shed_wire_next(&conn.wire, &reply, &err), SHED_WIRE_AGAIN);
+    ck_assert(shed_wire_is_quiet(&conn.wire));
+    end_conn();
+    stop_server();
+}
+END_TEST
+
 static void expect_lost(enum shed_wire_io io, const struct shed_error *err,
                         const char *what, int failure)
 {
@@ -415,6 +447,7 @@ int main(void)
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, nothing_is_sent_before_the_last_answer_of_the_set_up);
     tcase_add_test(tc, what_follows_the_set_up_unasked_fails_it);
+    tcase_add_test(tc, a_reply_that_nobody_has_taken_is_something_to_read);
     tcase_add_test(tc, only_answers_to_role_and_time_end_the_set_up);
     tcase_add_test(tc, the_set_up_learns_the_server_s_clock);
     tcase_add_test(

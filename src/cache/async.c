@@ -44,6 +44,8 @@ struct shed_async {
     struct shed_list waiting;
     struct shed_timer *wait_timer;
     bool is_wait_timer_set;
+    struct shed_pending *ended, **last_ended; /* to go into their queues */
+    struct shed_post hand_over;               /* then */
     struct shed_list learning;
     bool is_learning; /* learnt will be posted, or is */
     bool has_learner; /* to be joined */
@@ -308,18 +310,49 @@ static void stop(struct shed_pending *p, bool is_cancelled)
         mark_stopped(p, SHED_ECLOSED, "the cache was closed");
 }
 
-/* Hand it over. */
+/* At the end of a turn of the loop: its thread wakes that of a queue once. */
+static void hand_over(struct shed_post *post)
+{
+    struct shed_async *a =
+        shed_container_of(post, struct shed_async, hand_over);
+    struct shed_pending *p = a->ended, *next;
+
+    a->ended = NULL;
+    while (p != NULL) {
+        struct shed_queue *queue = p->then.queue;
+        struct shed_pending *first = p;
+        size_t count = 1;
+        while (p->next != NULL && p->next->then.queue == queue) {
+            p = p->next;
+            count++;
+        }
+        next = p->next;
+        p->next = NULL;
+        shed_queue_add(queue, first, &p->next);
+        while (count-- > 0)
+            shed_async_drop(a);
+        p = next;
+    }
+}
+
 static void finish(struct shed_pending *p)
 {
     struct shed_async *a = p->async;
 
     /* before done, which may call */
     (void)atomic_fetch_sub(&a->calls, p->weight);
-    if (p->then.queue != NULL)
-        shed_queue_add(p->then.queue, p);
-    else
+    if (p->then.queue == NULL) {
         shed_pending_tell(p);
-    shed_async_drop(a);
+        shed_async_drop(a);
+        return;
+    }
+    if (a->ended == NULL) {
+        a->last_ended = &a->ended;
+        shed_reactor_post(a->cache->client->reactor, &a->hand_over);
+    }
+    p->next = NULL;
+    *a->last_ended = p;
+    a->last_ended = &p->next;
 }
 
 /* One that is listed has been cancelled a moment ago, perhaps: its memory is
@@ -480,6 +513,7 @@ enum shed_code shed_async_create(struct shed_cache *cache,
     a->cache = cache;
     a->post.run = run;
     a->learnt.run = on_learnt;
+    a->hand_over.run = hand_over;
     a->timer_ms = UINT64_MAX;
     a->timer = shed_timer_create(cache->client->reactor, on_timer, a);
     a->wait_timer = shed_timer_create(cache->client->reactor, on_wait_timer, a);

@@ -176,7 +176,9 @@ void shed_async_drop(struct shed_async *async);
 /* Call the done of a call that has ended, and free it. */
 void shed_pending_tell(struct shed_pending *pending);
 
-/* Add a call that has ended to its queue. Any thread. */
-void shed_queue_add(struct shed_queue *queue, struct shed_pending *pending);
+/* Add calls that have ended, linked by next; last is that of the last. Any
+ * thread. */
+void shed_queue_add(struct shed_queue *queue, struct shed_pending *first,
+                    struct shed_pending **last);
 
 #endif

@@ -42,50 +42,53 @@ void shed_pending_tell(struct shed_pending *p)
 
 /* ------------------------------------------------------------- the queue */
 
-void shed_queue_add(struct shed_queue *q, struct shed_pending *p)
+void shed_queue_add(struct shed_queue *q, struct shed_pending *first,
+                    struct shed_pending **last)
 {
     const uint64_t one = 1;
     bool was_empty;
 
-    p->next = NULL;
     shed_mutex_lock(&q->mu);
     was_empty = q->first == NULL;
-    *q->last = p;
-    q->last = &p->next;
+    *q->last = first;
+    q->last = last;
     /* with the mutex: a collector that empties the queue reads it after this */
     if (was_empty)
         (void)!write(q->fd, &one, sizeof(one));
     shed_mutex_unlock(&q->mu);
 }
 
-static struct shed_pending *take(struct shed_queue *q)
+/* Take up to max calls, linked by next. Returns: how many. */
+static size_t take(struct shed_queue *q, size_t max, struct shed_pending **out)
 {
-    struct shed_pending *p;
-    uint64_t count;
+    struct shed_pending **end = out;
+    size_t count = 0;
+    uint64_t unused;
 
     shed_mutex_lock(&q->mu);
-    p = q->first;
-    if (p != NULL) {
-        q->first = p->next;
-        if (q->first == NULL) {
-            q->last = &q->first;
-            (void)!read(q->fd, &count, sizeof(count));
-        }
+    for (*out = q->first; *end != NULL && count < max; count++)
+        end = &(*end)->next;
+    q->first = *end;
+    *end = NULL;
+    if (count > 0 && q->first == NULL) {
+        q->last = &q->first;
+        (void)!read(q->fd, &unused, sizeof(unused));
     }
     shed_mutex_unlock(&q->mu);
-    return p;
+    return count;
 }
 
 size_t shed_queue_collect(struct shed_queue *q, size_t max)
 {
-    struct shed_pending *p;
-    size_t count = 0;
+    struct shed_pending *p, *next;
+    size_t count;
 
     if (q == NULL || q->pid != shed_process_id())
         return 0;
-    while (count < max && (p = take(q)) != NULL) {
+    count = take(q, max, &p);
+    for (; p != NULL; p = next) {
+        next = p->next;
         shed_pending_tell(p);
-        count++;
     }
     return count;
 }

@@ -1,0 +1,58 @@
+/* The loop: posts run, whoever posts them. */
+#include "redis/reactor.h"
+
+#include "base/latch.h"
+#include "support/testing.h"
+
+static struct shed_reactor *reactor;
+static struct shed_timer *timer;
+static struct shed_post first, second;
+static struct shed_latch done = SHED_LATCH_INIT(1);
+
+static void on_timer(void *unused)
+{
+    (void)unused;
+    shed_reactor_post(reactor, &first);
+}
+
+static void run_first(struct shed_post *unused)
+{
+    (void)unused;
+    shed_reactor_post(reactor, &second);
+}
+
+static void run_second(struct shed_post *unused)
+{
+    (void)unused;
+    shed_timer_destroy(timer);
+    shed_latch_count_down(&done, 1);
+}
+
+static void set_timer(void *unused)
+{
+    (void)unused;
+    shed_timer_set(timer, 1);
+}
+
+/* Although nothing else wakes the loop. */
+START_TEST(what_a_post_of_the_loop_posts_runs)
+{
+    ck_assert_int_eq(shed_reactor_start(&reactor, NULL), SHED_OK);
+    timer = shed_timer_create(reactor, on_timer, NULL);
+    ck_assert_ptr_nonnull(timer);
+    first.run = run_first;
+    second.run = run_second;
+    shed_reactor_run(reactor, set_timer, NULL);
+    ck_assert(shed_latch_wait(&done, UINT64_MAX));
+    shed_reactor_stop(reactor);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *tc = tcase_create("reactor");
+
+    tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    tcase_add_test(tc, what_a_post_of_the_loop_posts_runs);
+    return run_tests("reactor", tc);
+}

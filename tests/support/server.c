@@ -625,7 +625,10 @@ static void pass_request(struct proxy *p, struct pair *pair)
     bool subscribes = n > 0 && memmem(bytes, (size_t)n, "SUBSCRIBE", 9) != NULL;
 
     atomic_fetch_add(&p->requests, 1);
-    pair->is_watcher |= n > 0 && is_of_watcher(bytes, (size_t)n, p->text);
+    /* in other modes the text is something else */
+    pair->is_watcher |=
+        n > 0 &&
+        is_of_watcher(bytes, (size_t)n, mode == PROXY_PART ? p->text : NULL);
     if (n > 0 &&
         (mode == PROXY_SWALLOW || (mode == PROXY_PART && pair->is_watcher) ||
          (mode == PROXY_SWALLOW_SUBSCRIBE && subscribes)))

@@ -12,6 +12,7 @@
 #include "support/certificates.h"
 #include "support/fixture.h"
 #include "support/rewrites.h"
+#include "support/traffic.h"
 #include "support/watched.h"
 
 static struct fixture fixture; /* its own server is not used */
@@ -136,6 +137,31 @@ START_TEST(a_primary_that_dies_is_replaced)
     server_kill(&watched.server[0]);
     next = watched_primary(&watched, 0);
     expect_use(next);
+    down();
+}
+END_TEST
+
+/* 0: by calls that block; 1: by asynchronous ones. */
+START_TEST(a_primary_that_dies_under_load_costs_no_call_its_answer)
+{
+    static struct traffic traffic;
+    size_t next;
+
+    init_with(NULL, NULL);
+    fixture.cache_options.failover_memory_ms = 600000;
+    fixture_open(&fixture);
+    traffic_start(&traffic, &fixture, _i == 1);
+    server_kill(&watched.server[0]);
+    next = watched_primary(&watched, 0);
+    WAIT_FOR(is_used_by(next, 3));
+    traffic_go_on(&traffic);
+    next = watched_fail_over(&watched, next);
+    traffic_go_on(&traffic);
+    WAIT_FOR(is_used_by(next, 3));
+    traffic_stop(&traffic);
+    traffic_check(&traffic, false);
+    WAIT_FOR(traffic_count_old(&traffic) == 0);
+    traffic_close(&traffic);
     down();
 }
 END_TEST
@@ -440,6 +466,8 @@ int main(void)
         tc, sentinels_whose_certificates_are_of_strangers_are_not_believed);
     tcase_add_loop_test(tc, the_primary_is_found_and_used, 0, 2);
     tcase_add_test(tc, a_primary_that_dies_is_replaced);
+    tcase_add_loop_test(
+        tc, a_primary_that_dies_under_load_costs_no_call_its_answer, 0, 2);
     tcase_add_test(tc, a_primary_that_stood_still_is_left_and_not_used_again);
     tcase_add_test(tc, a_primary_that_was_replaced_is_left_though_it_answers);
     tcase_add_test(tc, an_announced_primary_is_followed_at_once);

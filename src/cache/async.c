@@ -440,6 +440,7 @@ int shed_cancel(struct shed_pending *p)
     if (shed_client_check(a->cache->client, NULL) != SHED_OK)
         return 0; /* it is the parent's */
     shed_mutex_lock(&a->mu);
+    /* it may have ended since is_over was read */
     is_in_time = !p->is_ended && !p->is_cancelled;
     if (is_in_time) {
         p->is_cancelled = true;

@@ -321,31 +321,19 @@ static void hand_over(struct shed_post *post)
     while (p != NULL) {
         struct shed_queue *queue = p->then.queue;
         struct shed_pending *first = p;
-        size_t count = 1;
-        while (p->next != NULL && p->next->then.queue == queue) {
+        while (p->next != NULL && p->next->then.queue == queue)
             p = p->next;
-            count++;
-        }
         next = p->next;
         p->next = NULL;
         shed_queue_add(queue, first, &p->next);
-        while (count-- > 0)
-            shed_async_drop(a);
         p = next;
     }
 }
 
-static void finish(struct shed_pending *p)
+static void hand_over_soon(struct shed_pending *p)
 {
     struct shed_async *a = p->async;
 
-    /* before done, which may call */
-    (void)atomic_fetch_sub(&a->calls, p->weight);
-    if (p->then.queue == NULL) {
-        shed_pending_tell(p);
-        shed_async_drop(a);
-        return;
-    }
     if (a->ended == NULL) {
         a->last_ended = &a->ended;
         shed_reactor_post(a->cache->client->reactor, &a->hand_over);
@@ -353,6 +341,20 @@ static void finish(struct shed_pending *p)
     p->next = NULL;
     *a->last_ended = p;
     a->last_ended = &p->next;
+}
+
+/* The end of closing is posted behind what hands over. */
+static void finish(struct shed_pending *p)
+{
+    struct shed_async *a = p->async;
+
+    /* before done, which may call */
+    (void)atomic_fetch_sub(&a->calls, p->weight);
+    if (p->then.queue != NULL)
+        hand_over_soon(p);
+    else
+        shed_pending_tell(p);
+    shed_async_drop(a);
 }
 
 /* One that is listed has been cancelled a moment ago, perhaps: its memory is

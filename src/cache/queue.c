@@ -58,37 +58,35 @@ void shed_queue_add(struct shed_queue *q, struct shed_pending *first,
     shed_mutex_unlock(&q->mu);
 }
 
-/* Take up to max calls, linked by next. Returns: how many. */
-static size_t take(struct shed_queue *q, size_t max, struct shed_pending **out)
+/* One at a time, so that a done which collects gets the next one. */
+static struct shed_pending *take(struct shed_queue *q)
 {
-    struct shed_pending **end = out;
-    size_t count = 0;
-    uint64_t unused;
+    struct shed_pending *p;
+    uint64_t count;
 
     shed_mutex_lock(&q->mu);
-    for (*out = q->first; *end != NULL && count < max; count++)
-        end = &(*end)->next;
-    q->first = *end;
-    *end = NULL;
-    if (count > 0 && q->first == NULL) {
-        q->last = &q->first;
-        (void)!read(q->fd, &unused, sizeof(unused));
+    p = q->first;
+    if (p != NULL) {
+        q->first = p->next;
+        if (q->first == NULL) {
+            q->last = &q->first;
+            (void)!read(q->fd, &count, sizeof(count));
+        }
     }
     shed_mutex_unlock(&q->mu);
-    return count;
+    return p;
 }
 
 size_t shed_queue_collect(struct shed_queue *q, size_t max)
 {
-    struct shed_pending *p, *next;
-    size_t count;
+    struct shed_pending *p;
+    size_t count = 0;
 
     if (q == NULL || q->pid != shed_process_id())
         return 0;
-    count = take(q, max, &p);
-    for (; p != NULL; p = next) {
-        next = p->next;
+    while (count < max && (p = take(q)) != NULL) {
         shed_pending_tell(p);
+        count++;
     }
     return count;
 }

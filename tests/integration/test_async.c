@@ -282,6 +282,46 @@ END_TEST
 
 /* ------------------------------------------------------------------ queue */
 
+static struct shed_queue *collected;
+static char told[4];
+
+/* Note the end of the call whose name this is; of "a" after the next one's. */
+static void note_in_order(void *name, enum shed_code code,
+                          struct shed_value *value,
+                          const struct shed_error *reason)
+{
+    (void)reason;
+    ck_assert_int_eq(code, SHED_OK);
+    shed_value_unref(value);
+    if (strcmp(name, "a") == 0)
+        ck_assert_uint_eq(shed_queue_collect(collected, 1), 1);
+    strcat(told, name);
+}
+
+START_TEST(a_done_that_collects_gets_the_next_call)
+{
+    static char names[3][2] = {"a", "b", "c"};
+    struct ending last;
+
+    fixture_up(&fixture);
+    collected = open_queue();
+    for (unsigned i = 0; i < 3; i++) {
+        const struct shed_then then = {note_in_order, names[i], collected};
+        ck_assert_int_eq(shed_get_async(fixture.cache, shed_str(names[i]), NULL,
+                                        &then, NULL, NULL, NULL),
+                         SHED_OK);
+        WAIT_FOR(stats_of(fixture.cache).misses_ended == i + 1);
+    }
+    (void)begin("d", NULL, &last, NULL); /* ends when they are in the queue */
+    expect_ending(&last, SHED_OK);
+    shed_value_unref(last.value);
+    ck_assert_uint_eq(shed_queue_collect(collected, 10), 2);
+    ck_assert_str_eq(told, "bac");
+    shed_queue_close(collected);
+    fixture_down(&fixture);
+}
+END_TEST
+
 START_TEST(a_queue_is_readable_while_it_has_calls)
 {
     struct shed_queue *queue = open_queue();
@@ -790,6 +830,7 @@ int main(void)
     tcase_add_test(tc, the_log_of_tags_is_read_where_changes_are_not_announced);
     tcase_add_test(tc, many_keys_are_answered_together);
     tcase_add_test(tc, a_cancelled_get_of_many_gives_what_it_has);
+    tcase_add_test(tc, a_done_that_collects_gets_the_next_call);
     tcase_add_test(tc, a_queue_is_readable_while_it_has_calls);
     tcase_add_test(tc, a_call_ends_at_its_deadline);
     tcase_add_test(tc, a_redis_that_hangs_holds_nobody_beyond_the_deadline);

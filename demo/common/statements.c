@@ -1,6 +1,6 @@
 /*
  * Prepared statements, each prepared when it is first needed. The connection
- * has CLIENT_FOUND_ROWS, so affected rows are those that an UPDATE has matched.
+ * has CLIENT_FOUND_ROWS, so all rows that an UPDATE has matched are counted.
  * Isolation is READ COMMITTED, so that servers with and without
  * innodb_snapshot_isolation behave alike.
  */

@@ -1,10 +1,10 @@
 /*
  * HTTP for a service that blocks: each connection has a thread of its own, and
  * a handler answers one request on it, so it may wait for Redis and MySQL. Or
- * one thread serves all connections; requests that it begins and ends wait
- * without a thread, and those that must block get one. All that a client can
- * make large or slow is bounded here: connections, headers, body, and the time
- * that a request may take to arrive, and its answer to leave.
+ * one thread serves all connections: a quick request waits without a thread,
+ * and a request that must block gets one. All that a client can make large or
+ * slow is bounded here: connections, headers, body, and the time that a request
+ * may take to arrive, and its answer to leave.
  */
 #ifndef HOTITEMS_HTTP_H
 #define HOTITEMS_HTTP_H

@@ -102,7 +102,7 @@ void shed_breaker_return(struct shed_breaker *b, uint64_t passes);
  * have met one pause of a moment.)
  *
  * While it is half-open, a single failure opens it. So there it takes as much
- * waiting as that of as many patient calls.
+ * waiting as that of SHED_BREAKER_PROBES patient calls.
  *
  * Returns: whether it opened. */
 bool shed_breaker_give_up(struct shed_breaker *b, uint64_t waited_ms,

@@ -117,7 +117,7 @@ static void on_reply(void *arg, const struct shed_call_result *result)
 
     if (shed_async_may_repeat(result, r->repeats)) {
         r->repeats++;
-        r->is_sent = false; /* so whoever asks now may join */
+        r->is_sent = false; /* a caller may join it again */
         r->next = rs->later;
         rs->later = r;
         shed_async_flush_later(rs->async);

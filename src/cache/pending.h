@@ -56,7 +56,7 @@ struct shed_pending {
                         why are set: end as soon as nothing refers to it */
     struct shed_heap_node due;
     bool is_waiting;       /* to send its command again */
-    struct shed_node node; /* in a list of those that wait, or that learn */
+    struct shed_node node; /* in async's list waiting, or learning */
     /* the end */
     enum shed_code code;
     struct shed_value *value;

@@ -31,7 +31,7 @@ struct shed_args {
     bool is_followed; /* over a pipe to a cluster: it goes where a redirection
                          leads, as all calls of scripts do */
     bool is_repeated; /* over a pipe: its owner sends it again if the connection
-                         is lost, so that this is no failure of the server */
+                         is lost, and the breaker does not count that */
     unsigned together; /* over a link: a GET that may go with others in one
                           MGET, of so many keys; 0: it may not */
     const char *at[SHED_ARGS_MAX];

@@ -41,7 +41,7 @@ enum { THREADS = 4, KILLS = 40 };
 static atomic_bool is_over;
 static atomic_uint rounds, faults;
 
-/* Of the calls that block, and of those that do not. */
+/* A call that blocks, and an asynchronous one. */
 static enum shed_code (*const invalidates[])(struct shed_cache *,
                                              struct shed_bytes, uint64_t,
                                              struct shed_error *) = {

@@ -203,16 +203,27 @@ static enum shed_code get_young(struct handles *h, struct shed_error *err)
     return code;
 }
 
-static enum shed_code get_many(struct handles *h, struct shed_error *err)
+/* get_all: shed_get_many, or the same by asynchronous calls. */
+static enum shed_code
+get_items(struct handles *h,
+          enum shed_code (*get_all)(struct shed_cache *, struct shed_item *,
+                                    size_t, const struct shed_get_options *,
+                                    struct shed_error *),
+          struct shed_error *err)
 {
     struct shed_item items[KEYS] = {{{"a", 1}, NULL, SHED_OK},
                                     {{"b", 1}, NULL, SHED_OK},
                                     {{"c", 1}, NULL, SHED_OK}};
-    enum shed_code code = shed_get_many(h->cache, items, KEYS, NULL, err);
+    enum shed_code code = get_all(h->cache, items, KEYS, NULL, err);
 
     for (size_t i = 0; i < KEYS; i++)
         shed_value_unref(items[i].value);
     return code;
+}
+
+static enum shed_code get_many(struct handles *h, struct shed_error *err)
+{
+    return get_items(h, shed_get_many, err);
 }
 
 static enum shed_code get_async(struct handles *h, struct shed_error *err)
@@ -227,14 +238,7 @@ static enum shed_code get_async(struct handles *h, struct shed_error *err)
 
 static enum shed_code get_many_async(struct handles *h, struct shed_error *err)
 {
-    struct shed_item items[KEYS] = {{{"a", 1}, NULL, SHED_OK},
-                                    {{"b", 1}, NULL, SHED_OK},
-                                    {{"c", 1}, NULL, SHED_OK}};
-    enum shed_code code = awaited_get_many(h->cache, items, KEYS, NULL, err);
-
-    for (size_t i = 0; i < KEYS; i++)
-        shed_value_unref(items[i].value);
-    return code;
+    return get_items(h, awaited_get_many, err);
 }
 
 static enum shed_code put_async(struct handles *h, struct shed_error *err)

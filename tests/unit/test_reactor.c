@@ -1,4 +1,4 @@
-/* The loop: posts run, whoever posts them. */
+/* The loop: posts of its own thread run, too. */
 #include "redis/reactor.h"
 
 #include "base/latch.h"

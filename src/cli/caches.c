@@ -100,6 +100,14 @@ struct cli_text cli_cache_advice(struct cli_redis *redis, const char *name)
     return text;
 }
 
+void cli_cache_print_none(struct cli_redis *redis, const char *name,
+                          const char *before, const json_t *out)
+{
+    if (out == NULL)
+        printf("%sthere are no entries of '%s': %s\n", before, name,
+               cli_cache_advice(redis, name).at);
+}
+
 /* ----------------------------------------------------------------- traffic */
 
 /* What Redis as a whole does, of all programs and in all its databases. */
@@ -112,7 +120,7 @@ static void read_traffic(struct cli_redis *redis, struct traffic *out)
 {
     *out = (struct traffic){.is_known = true};
     for (size_t i = 0; cli_redis_next(redis, &i); i++) {
-        struct shed_reply *info = cli_redis_try(redis, "INFO stats");
+        struct shed_reply *info = cli_redis_ask(redis, "INFO stats");
         out->is_known &= shed_reply_error(info) == NULL;
         out->commands += cli_info_number(info, "total_commands_processed");
         out->found += cli_info_number(info, "keyspace_hits");
@@ -183,15 +191,10 @@ static void show_caches(const struct caches *c, json_t *out)
     if (c->count > 0)
         cli_out_print(out, "\nlast minute: rows and \"no such row\" that were "
                            "written in it\n");
-    if (c->left_out > 0)
-        cli_out_print(out,
-                      "%" PRIu64 " entries of further caches are not shown\n",
-                      c->left_out);
-    if (c->denied > 0)
-        cli_out_print(out, "%" PRIu64 " keys may not be read by this user\n",
-                      c->denied);
-    cli_out_number(out, "entries_left_out", c->left_out);
-    cli_out_number(out, "keys_denied", c->denied);
+    cli_out_count(out, "entries_left_out", c->left_out,
+                  "entries of further caches are not shown");
+    cli_out_count(out, "keys_denied", c->denied,
+                  "keys may not be read by this user");
 }
 
 static void show_traffic(const struct traffic *t, json_t *out)

@@ -77,7 +77,7 @@ static void read_entries(struct check *c)
         cli_entry_decode(&item->entry, &item->key,
                          cli_redis_hear_key(c->redis, "GET"));
         cli_entry_judge(&item->entry, c->tags);
-        item->is_same = cli_redis_are_same(before.reply, item->entry.reply);
+        item->is_same = cli_are_same(before.bytes, item->entry.bytes);
         cli_entry_free(&before);
     }
 }
@@ -246,11 +246,6 @@ static void compare(struct check *c, unsigned round)
     }
 }
 
-static uint64_t grace_ms(const struct check *c)
-{
-    return c->call->grace_ms > 0 ? c->call->grace_ms : GRACE_DEFAULT_MS;
-}
-
 /* Compare the gathered items, and remove them. */
 static void settle_batch(struct check *c)
 {
@@ -259,7 +254,8 @@ static void settle_batch(struct check *c)
     cli_rate_keep(&c->rate, c->count);
     for (unsigned round = 0; round < ROUNDS && c->count > 0; round++) {
         if (round > 0)
-            cli_sleep_ms(grace_ms(c));
+            cli_sleep_ms(c->call->grace_ms > 0 ? c->call->grace_ms
+                                               : GRACE_DEFAULT_MS);
         read_entries(c);
         drop_incomparable(c, round);
         if (round == 0)
@@ -284,49 +280,46 @@ static void gather(struct check *c, const struct cli_key *key)
         settle_batch(c);
 }
 
-static bool is_checked(const struct cli_found *found)
+/* Take a key into the sample, of which *kept are there, as the one of number
+ * seen. Every key has the same chance to be in it: J. Vitter, "Random Sampling
+ * with a Reservoir", 1985, algorithm R. */
+static void draw(const struct check *c, struct cli_key **sample, size_t *kept,
+                 uint64_t seen, const struct cli_key *key)
 {
-    return found->is_entry && !found->is_refresh;
+    uint64_t at = *kept;
+
+    if (*kept == c->call->sample)
+        at = shed_random_jitter() % seen;
+    else
+        sample[(*kept)++] = cli_alloc(1, sizeof(**sample));
+    if (at < *kept)
+        (void)cli_key_set(sample[at], key->cache, cli_key_bytes(key));
 }
 
-/* ------------------------------------------------------ all, or a sample */
-
-static void check_all(struct check *c, struct cli_walk *walk)
+/* Compare all entries, or a sample of them. */
+static void check_entries(struct check *c, struct cli_walk *walk)
 {
-    while (cli_walk_next(walk))
-        for (size_t i = 0; i < walk->count; i++)
-            if (is_checked(&walk->found[i]))
-                gather(c, &walk->found[i].key);
-}
-
-/* Every key of the walk has the same chance to be in the sample: J. Vitter,
- * "Random Sampling with a Reservoir", 1985, algorithm R. */
-static void check_sample(struct check *c, struct cli_walk *walk)
-{
-    size_t most = (size_t)c->call->sample, kept = 0;
-    struct cli_key **sample = cli_alloc(most, sizeof(struct cli_key *));
+    struct cli_key **sample =
+        cli_alloc((size_t)c->call->sample, sizeof(struct cli_key *));
+    size_t kept = 0;
     uint64_t seen = 0;
 
     while (cli_walk_next(walk))
         for (size_t i = 0; i < walk->count; i++) {
             const struct cli_found *found = &walk->found[i];
-            uint64_t at = kept;
-            if (!is_checked(found))
+            if (!found->is_entry || found->is_refresh)
                 continue;
-            seen++;
-            if (kept == most)
-                at = shed_random_jitter() % seen;
+            if (c->call->sample > 0)
+                draw(c, sample, &kept, ++seen, &found->key);
             else
-                sample[kept++] = cli_alloc(1, sizeof(**sample));
-            if (at < most)
-                (void)cli_key_set(sample[at], found->key.cache,
-                                  cli_key_bytes(&found->key));
+                gather(c, &found->key);
         }
     for (size_t i = 0; i < kept; i++) {
         gather(c, sample[i]);
         free(sample[i]);
     }
     free(sample);
+    settle_batch(c);
 }
 
 /* ------------------------------------------------------------------ the end */
@@ -336,23 +329,19 @@ static void open_source(struct check *c)
     struct shed_source_options loads = SHED_SOURCE_OPTIONS_INIT;
     struct shed_mysql_options options = SHED_MYSQL_OPTIONS_INIT;
     struct shed_error err;
-    enum shed_code code;
 
     loads.max_loads =
         1; /* one query at a time, because others use the database */
     loads.max_batch = BATCH;
     loads.load_timeout_ms = LOAD_TIMEOUT_MS;
     options.source = &loads;
-    code = shed_mysql_source_open(c->call->mysql, c->call->query, &options,
-                                  &c->source, &err);
-    if (code != SHED_OK)
-        cli_fail(c->call, code == SHED_EINVAL ? CLI_USAGE : CLI_FAILED, "%s",
-                 err.reason);
+    if (shed_mysql_source_open(c->call->mysql, c->call->query, &options,
+                               &c->source, &err) != SHED_OK)
+        cli_fail_error(c->call, &err);
 }
 
 static void show_summary(const struct check *c)
 {
-    const char *cache = c->call->words[0];
     json_t *out = c->out;
 
     cli_out_print(out,
@@ -360,30 +349,23 @@ static void show_summary(const struct check *c)
                   " stale, %" PRIu64 " invalidated or loaded meanwhile, "
                   "%" PRIu64 " failed\n",
                   c->compared, c->equal, c->stale, c->changed, c->failed);
-    if (c->invalidated > 0)
-        cli_out_print(out,
-                      "%" PRIu64 " invalidated, by a tag or with all entries, "
-                      "and not compared\n",
-                      c->invalidated);
-    if (c->skipped > 0)
-        cli_out_print(out,
-                      "%" PRIu64 " had no value to compare (leases, failures, "
-                      "unknown bytes)\n",
-                      c->skipped);
+    cli_out_number(out, "compared", c->compared);
+    cli_out_number(out, "equal", c->equal);
+    cli_out_number(out, "changed_meanwhile", c->changed);
+    cli_out_number(out, "failed", c->failed);
+    cli_out_count(
+        out, "invalidated", c->invalidated,
+        "invalidated, by a tag or with all entries, and not compared");
+    cli_out_count(out, "not_comparable", c->skipped,
+                  "had no value to compare (leases, failures, unknown bytes)");
     if (c->failed > 0)
         cli_out_print(out, "the first failure: %s\n", c->why);
     if (c->compared == 0 && c->invalidated > 0)
         cli_out_print(out, "nothing was proven: no caller is given these "
                            "entries\n");
-    else if (c->compared == 0 && c->skipped == 0 && out == NULL)
-        printf("nothing was proven: there are no entries of '%s': %s\n", cache,
-               cli_cache_advice(c->redis, cache).at);
-    cli_out_number(out, "compared", c->compared);
-    cli_out_number(out, "equal", c->equal);
-    cli_out_number(out, "changed_meanwhile", c->changed);
-    cli_out_number(out, "failed", c->failed);
-    cli_out_number(out, "invalidated", c->invalidated);
-    cli_out_number(out, "not_comparable", c->skipped);
+    else if (c->compared == 0 && c->skipped == 0)
+        cli_cache_print_none(c->redis, c->call->words[0],
+                             "nothing was proven: ", out);
     cli_out_text(out, "reason", c->failed > 0 ? c->why : NULL);
 }
 
@@ -407,11 +389,7 @@ int cli_check(struct cli_call *call)
     c.redis = cli_redis_open(call, NULL);
     c.tags = cli_tags_open(c.redis, call->words[0]);
     cli_walk_begin(&walk, c.redis, call->words[0], 0);
-    if (call->sample > 0)
-        check_sample(&c, &walk);
-    else
-        check_all(&c, &walk);
-    settle_batch(&c);
+    check_entries(&c, &walk);
     cli_walk_end(&walk);
     show_summary(&c);
     cli_out_close(call, c.out);

@@ -78,6 +78,10 @@ _Noreturn __attribute__((format(printf, 3, 4))) void
 cli_fail(const struct cli_call *call, enum cli_status status,
          const char *format, ...);
 
+/* The same, with the library's reason. */
+_Noreturn void cli_fail_error(const struct cli_call *call,
+                              const struct shed_error *err);
+
 _Noreturn void cli_fail_nomem(void);
 
 /* Flush the output, and end the program if that fails. */

@@ -2,7 +2,6 @@
  * doctor: finds what is wrong with a Redis, and says what to do. It writes
  * nothing. Each check_... reads a part of what a server says, and judges it.
  */
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,7 +35,7 @@ static bool is(const struct doctor *d, const char *name, const char *value)
 static void read_info(struct doctor *d)
 {
     shed_reply_free(d->info);
-    d->info = cli_redis_try(d->redis, "INFO");
+    d->info = cli_redis_ask(d->redis, "INFO");
     if (shed_reply_begins(d->info, "NOAUTH")) /* all else follows from that */
         (void)cli_redis_check(d->redis, d->info, "INFO");
     d->has_info = shed_reply_error(d->info) == NULL;
@@ -90,80 +89,66 @@ static void check_role(struct doctor *d)
                  "its data set is being loaded");
 }
 
-static void check_rights(struct doctor *d, const char *subject,
-                         const struct shed_error *rights, const char *option)
+static const struct {
+    enum shed_use use;
+    const char *subject;
+    const char *option; /* what the lack of them means where a program has it;
+                           NULL: every program needs them */
+} rights[] = {
+    {SHED_USE_CACHE, "cache rights", NULL},
+    {SHED_USE_TAGS, "tag rights",
+     "A cache with the option tags_limit will fail with SHED_EDENIED."},
+    {SHED_USE_FLEET, "fleet rights",
+     "A source with the option fleet_loads will load without that budget."},
+    {SHED_USE_LOCK, "lock rights", NULL}};
+
+static void judge_rights(struct doctor *d, const char *subject,
+                         const char *option, const struct shed_error *found)
 {
-    if (is(d, "role", "slave"))
+    bool is_replica = is(d, "role", "slave");
+
+    if (is_replica && option == NULL)
         cli_find(d, subject, NOTE, "They are checked on the primary only.",
                  "Give the address of the primary.", "not known");
-    else if (rights->code == SHED_OK)
+    else if (found->code == SHED_OK)
         cli_find(d, subject, OK, "", "", "all granted");
-    else if (rights->code == SHED_EDENIED)
+    else if (found->code == SHED_EDENIED && option != NULL && !is_replica)
+        cli_find(d, subject, NOTE, option,
+                 "Grant these if you use that option.", "%s", found->reason);
+    else if (found->code == SHED_EDENIED && option == NULL)
         cli_find(
             d, subject, PROBLEM,
             "Calls of the library will fail with SHED_EDENIED, or poll where "
             "they could be notified.",
-            option, "%s", rights->reason);
-    else
+            "Grant these (ACL SETUSER; 'man snowshed' lists them all), or "
+            "check another name with --cache NAME or --lock NAME.",
+            "%s", found->reason);
+    else if (option == NULL)
         cli_find(d, subject, PROBLEM, "The library cannot use it.",
-                 "Fix this first, then run doctor again.", "%s",
-                 rights->reason);
+                 "Fix this first, then run doctor again.", "%s", found->reason);
 }
 
-/* Those of an option: whether the program uses it is not known. */
-static void check_option_rights(struct doctor *d, const char *subject,
-                                const struct shed_error *rights,
-                                const char *means)
-{
-    if (rights->code == SHED_OK)
-        cli_find(d, subject, OK, "", "", "all there");
-    else if (rights->code == SHED_EDENIED && !is(d, "role", "slave"))
-        cli_find(d, subject, NOTE, means, "Grant these if you use that option.",
-                 "%s", rights->reason);
-}
-
-static struct shed_error probe(const struct doctor *d,
-                               struct shed_client *client, enum shed_use use,
-                               const char *name)
-{
-    struct shed_error rights = {.code = SHED_OK};
-
-    (void)!shed_probe(client, use, shed_str(or_default(name)),
-                      shed_deadline_ms(shed_now_ms(), d->call->timeout_ms),
-                      &rights);
-    return rights;
-}
-
-static void check_all_rights(struct doctor *d)
+static void check_rights(struct doctor *d)
 {
     const struct cli_call *call = d->call;
     const struct shed_client_options options = cli_client_options(call);
     struct shed_client *client = NULL;
-    struct shed_error err, cache, rights;
+    struct shed_error err;
 
-    if (shed_client_open(cli_redis_uri(d->redis), &options, &client, &err) !=
-        SHED_OK)
-        cli_fail(call, CLI_FAILED, "%s", err.reason);
-    cache = probe(d, client, SHED_USE_CACHE, call->cache);
-    check_rights(
-        d, "cache rights", &cache,
-        "Grant these (ACL SETUSER; 'man snowshed' lists them all), or check "
-        "another name with --cache NAME.");
-    rights = probe(d, client, SHED_USE_TAGS, call->cache);
-    check_option_rights(
-        d, "tag rights", &rights,
-        "A cache with the option tags_limit will fail with SHED_EDENIED.");
-    rights = probe(d, client, SHED_USE_FLEET, call->cache);
-    check_option_rights(
-        d, "fleet rights", &rights,
-        "A source with the option fleet_loads will load without that budget.");
-    rights = probe(d, client, SHED_USE_LOCK, call->lock);
-    check_rights(
-        d, "lock rights", &rights,
-        "Grant these (ACL SETUSER; 'man snowshed' lists them all), or check "
-        "another name with --lock NAME.");
+    if (shed_client_open(d->uri, &options, &client, &err) != SHED_OK)
+        cli_fail_error(call, &err);
+    for (size_t i = 0; i < sizeof(rights) / sizeof(*rights); i++) {
+        bool is_lock = rights[i].use == SHED_USE_LOCK;
+        const char *name = or_default(is_lock ? call->lock : call->cache);
+        struct shed_error found = {.code = SHED_OK};
+        (void)!shed_probe(client, rights[i].use, shed_str(name),
+                          shed_deadline_ms(shed_now_ms(), call->timeout_ms),
+                          &found);
+        judge_rights(d, rights[i].subject, rights[i].option, &found);
+        d->is_denied |=
+            rights[i].use == SHED_USE_CACHE && found.code == SHED_EDENIED;
+    }
     shed_client_close(client);
-    d->is_denied = cache.code == SHED_EDENIED;
 }
 
 /* A key of the cache that the chosen server has. Its name begins like that of
@@ -192,32 +177,14 @@ static void check_writes(struct doctor *d)
         cli_find(d, "writes", OK, "", "", "taken");
 }
 
-static void check_tracking(struct doctor *d)
-{
-    struct shed_reply *reply = cli_redis_try(d->redis, "CLIENT TRACKING ON");
-    const char *error = shed_reply_error(reply);
-
-    if (error != NULL)
-        cli_find(d, "tracking", WARNING,
-                 "Waiters are not notified of changes: they poll, up to 150 ms "
-                 "late.",
-                 "Grant +client|tracking and +subscribe to "
-                 "&__redis__:invalidate; a proxy must pass them.",
-                 "%s", error);
-    else
-        cli_find(d, "tracking", OK, "", "", "granted; keys tracked now: %lld",
-                 cli_info_number(d->info, "tracking_total_keys"));
-    shed_reply_free(reply);
-}
-
-/* What the library does without, as it does it itself; tracking has a check of
- * its own. */
+/* What the library does without, as it does it itself. */
 static void check_commands(struct doctor *d)
 {
     static const struct {
         enum shed_lack lack;
         const char *word[3];
     } commands[] = {
+        {SHED_LACK_TRACKING, {"CLIENT", "TRACKING", "ON"}},
         {SHED_LACK_ROLE, {"ROLE"}},
         {SHED_LACK_CLIENT_ID, {"CLIENT", "ID"}},
         {SHED_LACK_NUMSUB, {"PUBSUB", "NUMSUB", SHED_PROCESS_CHANNEL}},
@@ -246,7 +213,8 @@ static void check_commands(struct doctor *d)
         shed_reply_free(reply);
     }
     if (missing == 0)
-        cli_find(d, "commands", OK, "", "", "all there");
+        cli_find(d, "commands", OK, "", "", "all there; keys tracked now: %lld",
+                 cli_info_number(d->info, "tracking_total_keys"));
 }
 
 static void check_eviction(struct doctor *d)
@@ -295,7 +263,7 @@ static void check_eviction(struct doctor *d)
  * made. False: it saves, or we cannot find out. */
 static bool saves_nothing(struct doctor *d)
 {
-    struct shed_reply *reply = cli_redis_try(d->redis, "CONFIG GET save");
+    struct shed_reply *reply = cli_redis_ask(d->redis, "CONFIG GET save");
     struct shed_bytes save = cli_redis_bytes(shed_reply_at(reply, 1));
     bool is_empty = save.data != NULL && save.size == 0;
 
@@ -305,6 +273,9 @@ static bool saves_nothing(struct doctor *d)
 
 static void check_persistence(struct doctor *d)
 {
+    static const char guard[] =
+        "Where a lock guards data, use the fencing guard: its numbers grow "
+        "even then. appendonly yes loses less.";
     long long fork_us = cli_info_number(d->info, "latest_fork_usec");
     bool has_aof = is(d, "aof_enabled", "1");
 
@@ -328,16 +299,12 @@ static void check_persistence(struct doctor *d)
             d, "persistence", NOTE,
             "After a restart Redis is empty: locks are gone, and the cache is "
             "filled again by a bounded number of loads.",
-            "Where a lock guards data, use the fencing guard: its numbers "
-            "grow even then. appendonly yes loses less.",
-            "none: no snapshots, no append-only file");
+            guard, "none: no snapshots, no append-only file");
     else if (!has_aof)
         cli_find(d, "persistence", NOTE,
                  "After a crash, what was written since the last save is gone: "
                  "locks and invalidations, too.",
-                 "Where a lock guards data, use the fencing guard: its numbers "
-                 "grow even then. appendonly yes loses less.",
-                 "snapshots at most");
+                 guard, "snapshots at most");
     else
         cli_find(d, "persistence", OK, "", "", "append-only file");
 }
@@ -346,7 +313,7 @@ static void check_persistence(struct doctor *d)
 static void check_clock(struct doctor *d)
 {
     uint64_t before_ms = shed_wall_ms();
-    struct shed_reply *time = cli_redis_try(d->redis, "TIME");
+    struct shed_reply *time = cli_redis_ask(d->redis, "TIME");
     uint64_t middle_ms = before_ms + (shed_wall_ms() - before_ms) / 2;
     long long off = (long long)shed_reply_time_ms(time) - (long long)middle_ms;
     bool is_known = shed_reply_error(time) == NULL;
@@ -376,25 +343,24 @@ static int compare(const void *a, const void *b)
 
 static void check_latency(struct doctor *d)
 {
-    struct shed_reply *reply = cli_redis_try(d->redis, "PING");
-    const char *error = shed_reply_error(reply);
     double ms[PINGS], median_ms, slowest_ms;
     json_t *latency;
 
-    if (error != NULL) {
-        cli_find(
-            d, "latency", PROBLEM,
-            "The library asks by PING whether a connection is alive.",
-            "Find out what refuses it; if a right is missing, grant +ping.",
-            "not known: %s", error);
-        cli_out_text(d->node, "latency", NULL);
-        shed_reply_free(reply);
-        return;
-    }
-    shed_reply_free(reply);
     for (size_t i = 0; i < PINGS; i++) {
         uint64_t begin_us = shed_now_us();
-        shed_reply_free(cli_redis_ask(d->redis, "PING"));
+        struct shed_reply *reply = cli_redis_ask(d->redis, "PING");
+        const char *error = shed_reply_error(reply);
+        if (error != NULL) {
+            cli_find(
+                d, "latency", PROBLEM,
+                "The library asks by PING whether a connection is alive.",
+                "Find out what refuses it; if a right is missing, grant +ping.",
+                "not known: %s", error);
+            cli_out_text(d->node, "latency", NULL);
+            shed_reply_free(reply);
+            return;
+        }
+        shed_reply_free(reply);
         ms[i] = (double)(shed_now_us() - begin_us) / US_PER_MS;
     }
     qsort(ms, PINGS, sizeof(*ms), compare);
@@ -447,16 +413,13 @@ static void check_server(struct doctor *d)
     bool is_node = cli_redis_is_cluster(d->redis);
 
     read_info(d);
-    if (is_node)
-        cli_find_node(d);
     d->is_brief = is_node;
     check_version(d);
     check_role(d);
     cli_find_replicas(d);
     if (!is_node)
-        check_all_rights(d);
+        check_rights(d);
     check_writes(d);
-    check_tracking(d);
     check_commands(d);
     check_eviction(d);
     check_persistence(d);
@@ -475,7 +438,7 @@ static void check_servers(struct doctor *d)
     if (cli_redis_is_cluster(d->redis)) {
         nodes = cli_out_list(d->out, "nodes");
         cli_find_cluster(d);
-        check_all_rights(d);
+        check_rights(d);
     }
     d->node = d->out;
     for (size_t i = 0; cli_redis_next(d->redis, &i); i++) {
@@ -489,12 +452,13 @@ static void check_servers(struct doctor *d)
 
 int cli_doctor(struct cli_call *call)
 {
-    const char *uri = call->count > 0 ? call->words[0] : call->redis;
-    struct doctor d = {.call = call, .out = cli_out_open(call)};
+    struct doctor d = {.call = call,
+                       .uri = call->count > 0 ? call->words[0] : call->redis,
+                       .out = cli_out_open(call)};
 
     d.findings = cli_out_list(d.out, "findings");
-    if (cli_find_sentinels(&d, uri)) {
-        d.redis = cli_redis_open(call, uri);
+    if (cli_find_sentinels(&d)) {
+        d.redis = cli_redis_open(call, d.uri);
         cli_out_text(d.out, "server", cli_redis_name(d.redis));
         check_servers(&d);
         cli_redis_close(d.redis);

@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 
@@ -81,24 +80,16 @@ static void show_ttl(const struct cli_entry *e, json_t *out)
     cli_out_ms(out, "ttl_ms", e->pttl);
 }
 
-/* The first bytes may tell an operator who wrote the value. In a text they fill
- * one line. */
+/* The first bytes may tell an operator who wrote the value. */
 static void show_beginning(const struct cli_entry *e, json_t *out)
 {
-    const char *bytes = e->bytes.data;
-    size_t size = e->bytes.size, shown = 0, width = 0;
+    size_t size = e->bytes.size;
 
-    for (; shown < size; shown++) {
-        bool is_plain = bytes[shown] >= ' ' && bytes[shown] <= '~';
-        width += is_plain ? 1 : strlen("\\xNN");
-        if (width > BEGINNING_BYTES)
-            break;
-    }
     if (size > 0)
-        cli_out_line_bytes(out, "bytes", e->bytes, shown);
-    cli_out_bytes(
-        out, "begins",
-        shed_bytes(bytes, size < BEGINNING_BYTES ? size : BEGINNING_BYTES));
+        cli_out_line_bytes(out, "bytes", e->bytes, BEGINNING_BYTES);
+    cli_out_bytes(out, "begins",
+                  shed_bytes(e->bytes.data,
+                             size < BEGINNING_BYTES ? size : BEGINNING_BYTES));
 }
 
 static void show_age(const struct cli_entry *e, json_t *out)

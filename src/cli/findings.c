@@ -1,7 +1,6 @@
 /* Sentinels, clusters, replicas and settings, as doctor judges them. */
 #include "cli/findings.h"
 
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -222,14 +221,13 @@ static size_t list_sentinels(const struct doctor *d,
     while (list != NULL && count < SHED_SENTINELS_MAX) {
         if (shed_address_next_sentinel(&list, &how, &options, &one, &err) !=
             SHED_OK)
-            cli_fail(d->call, err.code == SHED_EINVAL ? CLI_USAGE : CLI_FAILED,
-                     "%s", err.reason);
+            cli_fail_error(d->call, &err);
         out[count++] = cli_server_create(d->call, one);
     }
     return count;
 }
 
-bool cli_find_sentinels(struct doctor *d, const char *uri)
+bool cli_find_sentinels(struct doctor *d)
 {
     struct shed_sentinel_answer answers[SHED_SENTINELS_MAX] = {{.host = ""}};
     struct cli_server *sentinel[SHED_SENTINELS_MAX];
@@ -239,7 +237,8 @@ bool cli_find_sentinels(struct doctor *d, const char *uri)
     char *list;
     bool is_found;
 
-    if (uri == NULL || shed_address_create(uri, &address, &err) != SHED_OK ||
+    if (d->uri == NULL ||
+        shed_address_create(d->uri, &address, &err) != SHED_OK ||
         address->sentinels == NULL) {
         shed_address_destroy(address);
         return true; /* what is wrong with the URI is told later */
@@ -272,7 +271,7 @@ void cli_find_cluster(struct doctor *d)
 
     for (size_t i = 0; cli_redis_next(d->redis, &i) && info == NULL; i++)
         if (cli_redis_reach(d->redis, &err))
-            info = cli_redis_try(d->redis, "CLUSTER INFO");
+            info = cli_redis_ask(d->redis, "CLUSTER INFO");
     fine = cli_info_number(info, "cluster_slots_ok");
     if (info == NULL)
         return;
@@ -304,55 +303,45 @@ void cli_find_cluster(struct doctor *d)
 bool cli_find_reached(struct doctor *d)
 {
     struct shed_error err;
+    struct cli_text slots;
     bool is_reached;
 
     if (!cli_redis_is_cluster(d->redis))
         return true; /* or the program had ended */
     is_reached = cli_redis_reach(d->redis, &err);
+    slots = cli_redis_slots(d->redis);
     cli_out_text(d->node, "server", d->server);
-    cli_out_text(d->node, "slots", cli_redis_slots(d->redis).at);
+    cli_out_text(d->node, "slots", slots.at);
     cli_out_number(d->node, "slot_count", cli_redis_slot_count(d->redis));
     cli_out_flag(d->node, "is_reached", is_reached);
     if (is_reached)
-        return true;
-    cli_find(d, "node", PROBLEM,
-             "Keys of its slots are neither read nor written.",
-             "Start it, or let a replica take over. Clients must reach it "
-             "under this address, which it announces (cluster-announce-ip).",
-             "slots %s: %s", cli_redis_slots(d->redis).at, err.reason);
-    return false;
-}
-
-void cli_find_node(struct doctor *d)
-{
-    cli_find(d, "node", OK, "", "", "%s: %zu slots, %s", d->server,
-             cli_redis_slot_count(d->redis), cli_redis_slots(d->redis).at);
+        cli_find(d, "node", OK, "", "", "%s: %zu slots, %s", d->server,
+                 cli_redis_slot_count(d->redis), slots.at);
+    else
+        cli_find(
+            d, "node", PROBLEM,
+            "Keys of its slots are neither read nor written.",
+            "Start it, or let a replica take over. Clients must reach it under "
+            "this address, which it announces (cluster-announce-ip).",
+            "slots %s: %s", slots.at, err.reason);
+    return is_reached;
 }
 
 /* ---------------------------------------------------------------- replicas */
 
-/* The value of "name=value", which a comma ends. */
 static struct cli_text part_of(const char *line, const char *name)
 {
-    struct cli_text text = {""};
-    const char *at = strstr(line, name);
-
-    if (at != NULL) {
-        at += strlen(name);
-        (void)snprintf(text.at, sizeof(text.at), "%.*s", (int)strcspn(at, ","),
-                       at);
-    }
-    return text;
+    return cli_field(line, name, '=', ",");
 }
 
 /* ip=...,port=...,state=...,offset=...,lag=... */
 static void judge_replica(struct doctor *d, const char *line, json_t *out)
 {
     long long behind = cli_info_number(d->info, "master_repl_offset") -
-                       strtoll(part_of(line, "offset=").at, NULL, 10);
-    long long lag_s = strtoll(part_of(line, "lag=").at, NULL, 10);
-    struct cli_text host = part_of(line, "ip="), port = part_of(line, "port=");
-    struct cli_text state = part_of(line, "state=");
+                       strtoll(part_of(line, "offset").at, NULL, 10);
+    long long lag_s = strtoll(part_of(line, "lag").at, NULL, 10);
+    struct cli_text host = part_of(line, "ip"), port = part_of(line, "port");
+    struct cli_text state = part_of(line, "state");
     bool is_online = strcmp(state.at, "online") == 0;
     bool lags = behind > BEHIND_BYTES || lag_s > SILENT_S;
 
@@ -479,7 +468,7 @@ static struct cli_text setting(struct doctor *d, const char *name,
                                bool *is_refused)
 {
     struct cli_text text = {""};
-    struct shed_reply *reply = cli_redis_try(d->redis, "CONFIG GET %s", name);
+    struct shed_reply *reply = cli_redis_ask(d->redis, "CONFIG GET %s", name);
     struct shed_bytes value = cli_redis_bytes(shed_reply_at(reply, 1));
 
     *is_refused |= shed_reply_error(reply) != NULL;

@@ -14,6 +14,7 @@ enum level { OK, NOTE, WARNING, PROBLEM };
 
 struct doctor {
     const struct cli_call *call;
+    const char *uri; /* of Redis; NULL: none was given */
     struct cli_redis *redis;
     json_t *out, *findings, *node; /* node: what is measured of a server */
     enum level worst;              /* of the findings */
@@ -34,17 +35,14 @@ cli_find(struct doctor *d, const char *subject, enum level level,
 
 /* Judge what sentinels say, if the URI names some. Returns: false: they do not
  * tell where the primary is. */
-bool cli_find_sentinels(struct doctor *d, const char *uri);
+bool cli_find_sentinels(struct doctor *d);
 
 /* Judge the state of a cluster. */
 void cli_find_cluster(struct doctor *d);
 
-/* Connect to the chosen server. Returns: false: it is not there, which is the
- * finding. */
+/* Connect to the chosen server, and say which slots it has. Returns: false: it
+ * is not there, which is the finding. */
 bool cli_find_reached(struct doctor *d);
-
-/* Say which slots it has. */
-void cli_find_node(struct doctor *d);
 
 /* Judge its replicas, and its settings. */
 void cli_find_replicas(struct doctor *d);

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-const char *cli_key_fault_of_cache(const char *name)
+/* Why this cannot be the name of a cache; NULL: it can. */
+static const char *fault_of_cache(const char *name)
 {
     size_t size = strlen(name);
 
@@ -19,7 +20,7 @@ const char *cli_key_fault_of_cache(const char *name)
 
 const char *cli_key_cache(const struct cli_call *call)
 {
-    const char *name = call->words[0], *fault = cli_key_fault_of_cache(name);
+    const char *name = call->words[0], *fault = fault_of_cache(name);
 
     if (fault != NULL)
         cli_fail(call, CLI_USAGE, "'%.80s' is not a cache name: %s", name,
@@ -71,7 +72,7 @@ static bool take_cache(struct shed_bytes name,
         return false;
     (void)snprintf(cache, SHED_NAME_MAX_BYTES + 1, "%.*s",
                    (int)(brace - at) - 1, at);
-    return cli_key_fault_of_cache(cache) == NULL;
+    return fault_of_cache(cache) == NULL;
 }
 
 bool cli_key_parse(struct cli_key *key, const char *cache,

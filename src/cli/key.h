@@ -11,9 +11,6 @@ struct cli_key {
     struct shed_named_key named;
 };
 
-/* Why this cannot be the name of a cache; NULL: it can. */
-const char *cli_key_fault_of_cache(const char *name);
-
 /* The cache that a call names; ends the program if that cannot be a name. */
 const char *cli_key_cache(const struct cli_call *call);
 

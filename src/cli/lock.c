@@ -3,8 +3,6 @@
  * is dead. Only the release writes, and it never removes a lock whose holder
  * could be alive.
  */
-#include <inttypes.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "cli/lock_view.h"
@@ -169,19 +167,14 @@ static const char *refusal(const struct cli_lock *lock)
 static long long remove_lock(struct cli_redis *redis,
                              const struct cli_lock *lock)
 {
-    struct shed_args args = {0};
     struct shed_bytes key = cli_lock_key(lock);
     struct shed_bytes record = cli_redis_bytes(lock->reply);
-    struct cli_text channel = cli_presence_channel(lock->process);
 
-    shed_args_add_text(&args, "EVAL");
-    shed_args_add_text(&args, script); /* its words are no command's */
-    shed_args_add_text(&args, "1");
-    shed_args_add(&args, key.data, key.size);
-    shed_args_add(&args, record.data, record.size);
-    shed_args_add_text(&args, channel.at);
     cli_redis_about(redis, key);
-    cli_redis_send_args(redis, &args);
+    cli_redis_send(redis, "EVAL %s 1 %.*s %.*s %s", script, (int)key.size,
+                   (const char *)key.data, (int)record.size,
+                   (const char *)record.data,
+                   cli_presence_channel(lock->process).at);
     return cli_redis_hear_integer(redis, "EVAL");
 }
 
@@ -200,7 +193,8 @@ static const char *release_dead(const struct cli_call *call,
         return why;
     cli_sleep_ms(grace_ms);
     cli_lock_read(redis, first->name, first->is_exact, &second);
-    if (!cli_redis_are_same(first->reply, second.reply))
+    if (!cli_are_same(cli_redis_bytes(first->reply),
+                      cli_redis_bytes(second.reply)))
         why = "it has changed hands meanwhile: look again";
     else
         why = refusal(&second);

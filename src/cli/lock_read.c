@@ -82,8 +82,8 @@ static void look(struct cli_redis *redis, bool is_exact, struct cli_lock *lock)
     cli_redis_send_key(redis, "GET KEY", cli_lock_key(lock));
     lock->reply = cli_redis_hear(redis, NULL);
     lock->is_denied = cli_redis_is_denied(lock->reply);
-    if (!lock->is_denied && !shed_reply_begins(lock->reply, "WRONGTYPE"))
-        (void)cli_redis_check(redis, lock->reply, "GET");
+    if (!lock->is_denied)
+        (void)cli_redis_check_key(redis, lock->reply, "GET");
     judge(lock);
     if (lock->is_denied)
         lock->state = CLI_LOCK_FREE;
@@ -142,7 +142,7 @@ static void read_life(struct cli_redis *redis, struct cli_lock *lock)
     if (cli_lock_process(lock) == NULL)
         return;
     cli_presence_read(redis, lock->process, 0, &lock->presence);
-    info = cli_redis_try(redis, "INFO server");
+    info = cli_redis_ask(redis, "INFO server");
     run = cli_info(info, "run_id");
     lock->is_restarted =
         run.at[0] != '\0' && strncmp(run.at, lock->run, SHED_RUN_BYTES) != 0;

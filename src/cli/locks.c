@@ -1,13 +1,11 @@
 /* locks: finds the locks of a Redis by their keys, and shows each as lock does,
  * in a line. */
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/lock_view.h"
 #include "cli/walk.h"
 
-#define LOCKS_MAX 10000
 #define COMMANDS_PER_LOCK 10
 
 #define MAIN "lock:{"   /* NAME} */
@@ -20,7 +18,7 @@ struct locks {
     json_t *names; /* a set of lock names, escaped, after "=" if exact */
     json_t *out, *list;
     struct cli_rate rate; /* of the walk, then of the commands */
-    uint64_t held, left_out, denied;
+    uint64_t held, denied;
 };
 
 static bool begins(const char *key, size_t size, const char *text)
@@ -34,10 +32,8 @@ static void add(struct locks *l, bool is_exact, const char *name, size_t size)
     char *key = cli_alloc(strlen(escaped) + 2, 1);
 
     (void)sprintf(key, "%s%s", is_exact ? "=" : "{", escaped);
-    if (json_object_size(l->names) < LOCKS_MAX)
-        json_object_set_new(l->names, key, json_true());
-    else if (json_object_get(l->names, key) == NULL)
-        l->left_out++;
+    if (json_object_set_new(l->names, key, json_true()) != 0)
+        cli_fail_nomem();
     free(key);
     free(escaped);
 }
@@ -123,15 +119,8 @@ static void show_all(struct locks *l)
     }
     if (l->held == 0)
         cli_out_print(l->out, "no lock is held in this database\n");
-    if (l->left_out > 0)
-        cli_out_print(l->out, "%" PRIu64 " further locks are not shown\n",
-                      l->left_out);
-    if (l->denied > 0)
-        cli_out_print(l->out,
-                      "%" PRIu64 " locks may not be read by this user\n",
-                      l->denied);
-    cli_out_number(l->out, "locks_left_out", l->left_out);
-    cli_out_number(l->out, "locks_denied", l->denied);
+    cli_out_count(l->out, "locks_denied", l->denied,
+                  "locks may not be read by this user");
 }
 
 int cli_locks(struct cli_call *call)

@@ -122,6 +122,12 @@ void cli_fail(const struct cli_call *call, enum cli_status status,
     exit((int)status);
 }
 
+void cli_fail_error(const struct cli_call *call, const struct shed_error *err)
+{
+    cli_fail(call, err->code == SHED_EINVAL ? CLI_USAGE : CLI_FAILED, "%s",
+             err->reason);
+}
+
 void cli_flush(const struct cli_call *call)
 {
     errno = 0;

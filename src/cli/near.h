@@ -10,9 +10,9 @@ struct cli_near {
     size_t distance;  /* of best */
 };
 
-/* Take a name for the best if it is nearer than those before it: at most a
- * third of the word's characters are inserted, deleted, replaced or exchanged
- * with the next one (F. Damerau, "A technique for computer detection and
+/* Take a name for the best if it is nearer than those before it: but for one
+ * place, of a third of the word's characters and one, it is the same. Most
+ * slips are in one place (F. Damerau, "A technique for computer detection and
  * correction of spelling errors", 1964). Keeps a pointer to name. */
 void cli_near_offer(struct cli_near *near, const char *name);
 

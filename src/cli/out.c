@@ -1,9 +1,9 @@
 /* Text to the standard output, members into a JSON object. */
 #include "cli/out.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
-#include <string.h>
 
 static json_t *check(json_t *value)
 {
@@ -101,6 +101,14 @@ void cli_out_number(json_t *out, const char *name, uint64_t number)
 void cli_out_flag(json_t *out, const char *name, bool flag)
 {
     cli_out_set(out, name, json_boolean(flag));
+}
+
+void cli_out_count(json_t *out, const char *name, uint64_t number,
+                   const char *counted)
+{
+    if (number > 0)
+        cli_out_print(out, "%" PRIu64 " %s\n", number, counted);
+    cli_out_number(out, name, number);
 }
 
 void cli_out_text(json_t *out, const char *name, const char *text)

@@ -42,6 +42,11 @@ void cli_out_set(json_t *out, const char *name, json_t *value);
 void cli_out_number(json_t *out, const char *name, uint64_t number);
 void cli_out_flag(json_t *out, const char *name, bool flag);
 
+/* Print a line with the number and what is counted, unless it is 0, and set the
+ * member. */
+void cli_out_count(json_t *out, const char *name, uint64_t number,
+                   const char *counted);
+
 /* A text that is ASCII; null if it is NULL. */
 void cli_out_text(json_t *out, const char *name, const char *text);
 

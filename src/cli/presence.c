@@ -41,7 +41,7 @@ static void ask_place(struct cli_redis *redis, const char *channel,
     size_t prefix = strlen(channel) + 1;
 
     (void)snprintf(pattern.at, sizeof(pattern.at), "%.200s:*", channel);
-    reply = cli_redis_try(redis, "PUBSUB CHANNELS %s", pattern.at);
+    reply = cli_redis_ask(redis, "PUBSUB CHANNELS %s", pattern.at);
     name = cli_redis_bytes(shed_reply_at(reply, 0));
     if (name.size > prefix)
         read_place(out, (const char *)name.data + prefix);
@@ -59,7 +59,7 @@ void cli_presence_read(struct cli_redis *redis, const char *process,
     if (epoch != 0)
         (void)snprintf(asked.at, sizeof(asked.at), "%.200s.%" PRIu32,
                        channel.at, epoch);
-    reply = cli_redis_try(redis, "PUBSUB NUMSUB %s", asked.at);
+    reply = cli_redis_ask(redis, "PUBSUB NUMSUB %s", asked.at);
     subscribers = shed_reply_integer(shed_reply_at(reply, 1));
     shed_reply_free(reply);
     if (subscribers >= 0)

@@ -46,17 +46,6 @@ struct cli_redis {
     struct pollfd polled[CLI_REDIS_MAX];
 };
 
-static bool begins(const char *text, const char *with)
-{
-    return strncmp(text, with, strlen(with)) == 0;
-}
-
-static _Noreturn void fail(const struct cli_redis *redis,
-                           const struct shed_error *err)
-{
-    cli_fail(redis->call, CLI_FAILED, "%s", err->reason);
-}
-
 struct shed_client_options cli_client_options(const struct cli_call *call)
 {
     struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
@@ -81,8 +70,7 @@ static struct cli_server *server_at(struct cli_redis *redis, size_t i)
     if (shed_address_create_node(redis->address, redis->map->node[i].host,
                                  redis->map->node[i].port, &redis->options,
                                  &address, &err) != SHED_OK)
-        cli_fail(redis->call, err.code == SHED_EINVAL ? CLI_USAGE : CLI_FAILED,
-                 "%s", err.reason);
+        cli_fail_error(redis->call, &err);
     redis->server[i] = cli_server_create(redis->call, address);
     redis->count = i < redis->count ? redis->count : i + 1;
     return redis->server[i];
@@ -99,7 +87,7 @@ static struct cli_server *open_at(struct cli_redis *redis, size_t i)
     struct shed_error err;
 
     if (!cli_server_open(server, &err))
-        fail(redis, &err);
+        cli_fail_error(redis->call, &err);
     return server;
 }
 
@@ -152,7 +140,7 @@ void cli_redis_follow(struct cli_redis *redis)
         if (at < CLI_REDIS_MAX && learn_from(redis, at, &err))
             return;
     }
-    fail(redis, &err);
+    cli_fail_error(redis->call, &err);
 }
 
 static struct cli_redis *create(const struct cli_call *call, const char *uri)
@@ -171,8 +159,7 @@ static struct cli_redis *create(const struct cli_call *call, const char *uri)
                  "%s; examples: redis://host:6379/0, unix:/run/redis.sock",
                  err.reason);
     if (shed_address_use_tls(redis->address, &redis->options, &err) != SHED_OK)
-        cli_fail(call, err.code == SHED_EINVAL ? CLI_USAGE : CLI_FAILED, "%s",
-                 err.reason);
+        cli_fail_error(call, &err);
     return redis;
 }
 
@@ -230,11 +217,6 @@ void cli_redis_close(struct cli_redis *redis)
 const char *cli_redis_name(const struct cli_redis *redis)
 {
     return redis->address->text;
-}
-
-const char *cli_redis_uri(const struct cli_redis *redis)
-{
-    return redis->uri;
 }
 
 bool cli_redis_is_cluster(const struct cli_redis *redis)
@@ -358,15 +340,15 @@ void cli_redis_send_args(struct cli_redis *redis, const struct shed_args *args)
             code = shed_buffer_add(out, &q->command, &err);
     }
     if (code != SHED_OK)
-        fail(redis, &err);
+        cli_fail_error(redis->call, &err);
 }
 
-static void send_list(struct cli_redis *redis, const char *format, va_list list)
+static void send_words(struct cli_redis *redis, const char *format,
+                       va_list list)
 {
     struct shed_args args = {0};
-    struct cli_digits digits;
 
-    cli_words(&args, &digits, format, list);
+    cli_words(&args, format, list);
     cli_redis_send_args(redis, &args);
 }
 
@@ -377,7 +359,7 @@ void cli_redis_send_key(struct cli_redis *redis, const char *words,
 
     for (const char *at = words; *at != '\0';) {
         size_t size = strcspn(at, " ");
-        if (begins(at, "KEY"))
+        if (cli_begins(at, "KEY"))
             shed_args_add(&args, key.data, key.size);
         else
             shed_args_add(&args, at, size);
@@ -392,34 +374,19 @@ void cli_redis_send(struct cli_redis *redis, const char *format, ...)
     va_list list;
 
     va_start(list, format);
-    send_list(redis, format, list);
+    send_words(redis, format, list);
     va_end(list);
-}
-
-struct shed_reply *cli_redis_try(struct cli_redis *redis, const char *format,
-                                 ...)
-{
-    va_list list;
-
-    va_start(list, format);
-    send_list(redis, format, list);
-    va_end(list);
-    return cli_redis_hear(redis, NULL);
 }
 
 struct shed_reply *cli_redis_ask(struct cli_redis *redis, const char *format,
                                  ...)
 {
-    char what[64];
     va_list list;
 
     va_start(list, format);
-    send_list(redis, format, list);
+    send_words(redis, format, list);
     va_end(list);
-    /* an argument can be a secret */
-    (void)snprintf(what, sizeof(what), "%.*s", (int)strcspn(format, "%"),
-                   format);
-    return cli_redis_hear(redis, what);
+    return cli_redis_hear(redis, NULL);
 }
 
 /* ---------------------------------------------------------------- hearing */
@@ -439,7 +406,7 @@ static struct shed_reply *hear_from(struct cli_redis *redis, size_t i,
 
     redis->heard = server;
     if (!cli_server_hear(server, end_ms, &reply, &err))
-        fail(redis, &err);
+        cli_fail_error(redis->call, &err);
     return reply;
 }
 
@@ -448,7 +415,7 @@ static _Noreturn void fail_silent(const struct cli_redis *redis)
     struct shed_error err;
 
     cli_server_fail_silent(redis->heard, &err);
-    fail(redis, &err);
+    cli_fail_error(redis->call, &err);
 }
 
 /* Read the answers to all questions but the first, so that the next answer of
@@ -488,7 +455,7 @@ static struct shed_reply *repeat(struct cli_redis *redis,
         if (at == CLI_REDIS_MAX)
             return reply;
         if (!to.is_ask && !learn_from(redis, at, &err))
-            fail(redis, &err);
+            cli_fail_error(redis->call, &err);
     }
     server = open_at(redis, at);
     if (to.is_ask)
@@ -496,7 +463,7 @@ static struct shed_reply *repeat(struct cli_redis *redis,
     else
         q->server = at;
     if (shed_buffer_add(&server->wire.out, &q->command, &err) != SHED_OK)
-        fail(redis, &err);
+        cli_fail_error(redis->call, &err);
     shed_reply_free(reply);
     return hear_from(redis, at, limit_ms(redis));
 }
@@ -541,7 +508,7 @@ static struct shed_reply *take_any(struct cli_redis *redis)
         redis->turn++;
         if (server != NULL && server->wire.fd >= 0 &&
             !cli_server_take(server, &reply, &err))
-            fail(redis, &err);
+            cli_fail_error(redis->call, &err);
     }
     return reply;
 }
@@ -565,7 +532,7 @@ struct shed_reply *cli_redis_hear_push(struct cli_redis *redis, uint64_t ms)
         for (size_t i = 0; i < redis->count; i++)
             if (redis->polled[i].revents != 0 &&
                 !cli_server_fill(redis->server[i], &err))
-                fail(redis, &err);
+                cli_fail_error(redis->call, &err);
     }
 }
 
@@ -581,11 +548,7 @@ struct shed_reply *cli_redis_hear(struct cli_redis *redis, const char *what)
 
 struct shed_reply *cli_redis_hear_key(struct cli_redis *redis, const char *what)
 {
-    struct shed_reply *reply = cli_redis_hear(redis, NULL);
-
-    return shed_reply_begins(reply, "WRONGTYPE")
-               ? reply
-               : cli_redis_check(redis, reply, what);
+    return cli_redis_check_key(redis, cli_redis_hear(redis, NULL), what);
 }
 
 long long cli_redis_hear_integer(struct cli_redis *redis, const char *what)
@@ -624,6 +587,16 @@ struct shed_reply *cli_redis_check(struct cli_redis *redis,
              redis->heard->address->text, what, error, advice);
 }
 
+struct shed_reply *cli_redis_check_key(struct cli_redis *redis,
+                                       struct shed_reply *reply,
+                                       const char *what)
+{
+    return shed_reply_begins(reply, "WRONGTYPE") ||
+                   shed_reply_begins(reply, "ERR no such key")
+               ? reply
+               : cli_redis_check(redis, reply, what);
+}
+
 bool cli_redis_is_denied(const struct shed_reply *reply)
 {
     return shed_reply_error(reply) != NULL &&
@@ -638,30 +611,29 @@ struct shed_bytes cli_redis_bytes(const struct shed_reply *reply)
     return shed_bytes(bytes, size);
 }
 
-bool cli_redis_are_same(const struct shed_reply *a, const struct shed_reply *b)
+struct cli_text cli_field(const char *text, const char *name, char is,
+                          const char *ends)
 {
-    struct shed_bytes x = cli_redis_bytes(a), y = cli_redis_bytes(b);
+    struct cli_text value = {""};
+    size_t size = strlen(name), line;
 
-    return x.data != NULL && y.data != NULL && x.size == y.size &&
-           memcmp(x.data, y.data, x.size) == 0;
+    for (const char *at = text; *at != '\0'; at += line) {
+        line = strcspn(at, ends);
+        if (line > size && strncmp(at, name, size) == 0 && at[size] == is) {
+            (void)snprintf(value.at, sizeof(value.at), "%.*s",
+                           (int)(line - size) - 1, at + size + 1);
+            break;
+        }
+        line += strspn(at + line, ends);
+    }
+    return value;
 }
 
 struct cli_text cli_info(const struct shed_reply *info, const char *name)
 {
-    struct cli_text text = {""};
-    size_t size = strlen(name);
+    const char *text = cli_redis_bytes(info).data;
 
-    for (const char *at = cli_redis_bytes(info).data; at != NULL;) {
-        if (begins(at, name) && at[size] == ':') {
-            at += size + 1;
-            (void)snprintf(text.at, sizeof(text.at), "%.*s",
-                           (int)strcspn(at, "\r\n"), at);
-            break;
-        }
-        at = strchr(at, '\n');
-        at = at != NULL ? at + 1 : NULL;
-    }
-    return text;
+    return cli_field(text != NULL ? text : "", name, ':', "\r\n");
 }
 
 long long cli_info_number(const struct shed_reply *info, const char *name)

@@ -35,9 +35,6 @@ struct cli_redis *cli_redis_open_beside(struct cli_redis *redis);
  * the seeds of a cluster. */
 const char *cli_redis_name(const struct cli_redis *redis);
 
-/* The URI, which can have a password. */
-const char *cli_redis_uri(const struct cli_redis *redis);
-
 /* ----------------------------------------------------------- which server */
 
 bool cli_redis_is_cluster(const struct cli_redis *redis);
@@ -75,8 +72,7 @@ void cli_redis_follow(struct cli_redis *redis);
 /* ---------------------------------------------------------------- asking */
 
 /* Send a command; the answers come in the same order. Each word of the format
- * is a word of the command. %s, %.*s and %llu are replaced by a text, by bytes
- * and by a number. */
+ * is a word of the command. %s and %.*s are replaced by a text and by bytes. */
 __attribute__((format(printf, 2, 3))) void
 cli_redis_send(struct cli_redis *redis, const char *format, ...);
 void cli_redis_send_args(struct cli_redis *redis, const struct shed_args *args);
@@ -91,8 +87,7 @@ void cli_redis_send_key(struct cli_redis *redis, const char *words,
  * returned as any other answer. */
 struct shed_reply *cli_redis_hear(struct cli_redis *redis, const char *what);
 
-/* The same, but an error that only says that the key is of another type, which
- * another program has made, is returned. */
+/* The same; errors end the program as with cli_redis_check_key. */
 struct shed_reply *cli_redis_hear_key(struct cli_redis *redis,
                                       const char *what);
 
@@ -106,16 +101,19 @@ struct shed_reply *cli_redis_hear_for(struct cli_redis *redis, uint64_t ms);
 /* Read the next push of any server. */
 struct shed_reply *cli_redis_hear_push(struct cli_redis *redis, uint64_t ms);
 
-/* Send a command and read its answer. cli_redis_try returns an error as any
- * other answer. */
+/* Send a command and read its answer, which may be an error. */
 __attribute__((format(printf, 2, 3))) struct shed_reply *
 cli_redis_ask(struct cli_redis *redis, const char *format, ...);
-__attribute__((format(printf, 2, 3))) struct shed_reply *
-cli_redis_try(struct cli_redis *redis, const char *format, ...);
 
 /* End the program if a reply is an error. Returns: the reply. */
 struct shed_reply *cli_redis_check(struct cli_redis *redis,
                                    struct shed_reply *reply, const char *what);
+
+/* The same, unless the error only says that the key is gone, or of another
+ * type, which another program has made. */
+struct shed_reply *cli_redis_check_key(struct cli_redis *redis,
+                                       struct shed_reply *reply,
+                                       const char *what);
 
 /* Whether the reply is an error because the user has no right to the key or the
  * command. */
@@ -124,11 +122,13 @@ bool cli_redis_is_denied(const struct shed_reply *reply);
 /* The bytes of a reply; .data is NULL if it has none. */
 struct shed_bytes cli_redis_bytes(const struct shed_reply *reply);
 
-/* Whether two replies have bytes, the same ones; NULL is allowed. */
-bool cli_redis_are_same(const struct shed_reply *a, const struct shed_reply *b);
+/* The value of a field, cut to fit; "" if there is none. The text is a list of
+ * names and values, with this character between them. */
+struct cli_text cli_field(const char *text, const char *name, char is,
+                          const char *ends);
 
-/* The value of the line "name:value" of a reply to INFO, cut to fit; "" if
- * there is none, or the reply is an error. */
+/* The value of the line "name:value" of a reply to INFO; "" if the reply is an
+ * error. */
 struct cli_text cli_info(const struct shed_reply *info, const char *name);
 long long cli_info_number(const struct shed_reply *info, const char *name);
 

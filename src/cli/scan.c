@@ -2,7 +2,6 @@
  * fetched, and its tags if they decide whether it is a miss. */
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "cli/caches.h"
@@ -94,16 +93,15 @@ static void count_miss(struct census *c, struct shed_bytes name,
                        const struct shed_entry *entry)
 {
     struct cli_miss miss;
+    char ask[64];
 
     cli_tags_judge(c->tags, entry, &miss);
     c->invalidated += miss.position > 0;
     if (miss.position > 0 || !cli_tags_want_tags(c->tags, entry))
         return;
-    cli_redis_about(c->redis, name);
-    cli_redis_send(
-        c->redis, "GETRANGE %.*s %llu -1", (int)name.size,
-        (const char *)name.data,
-        (unsigned long long)(SHED_ENTRY_HEADER_BYTES + entry->payload_size));
+    (void)snprintf(ask, sizeof(ask), "GETRANGE KEY %" PRIu64 " -1",
+                   SHED_ENTRY_HEADER_BYTES + (uint64_t)entry->payload_size);
+    cli_redis_send_key(c->redis, ask, name);
     c->asked[c->asked_count++] = *entry;
 }
 
@@ -302,8 +300,7 @@ static void show_census(const struct census *c, bool is_empty, json_t *out)
     show_formats(c, out);
     show_others(c, out);
     if (is_empty && out == NULL) {
-        printf("\nthere are no entries of '%s': %s\n", c->call->words[0],
-               cli_cache_advice(c->redis, c->call->words[0]).at);
+        cli_cache_print_none(c->redis, c->call->words[0], "\n", out);
         return;
     }
     show_ages(c, out);

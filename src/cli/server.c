@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "cli/text.h"
 #include "wire/address.h"
 #include "redis/dial.h"
 #include "redis/lookup.h"
@@ -92,7 +93,7 @@ void cli_server_destroy(struct cli_server *s)
     free(s);
 }
 
-uint64_t cli_server_limit_ms(const struct cli_server *s)
+static uint64_t limit_ms(const struct cli_server *s)
 {
     return shed_deadline_ms(shed_now_ms(), s->call->timeout_ms);
 }
@@ -104,7 +105,7 @@ static bool connect_to_one(struct cli_server *s, struct shed_error *err)
     struct shed_error why;
 
     if (shed_wire_open(&s->wire, s->address, &why) == SHED_OK) {
-        if (shed_dial_wait(s->wire.fd, POLLOUT, cli_server_limit_ms(s)) == 0) {
+        if (shed_dial_wait(s->wire.fd, POLLOUT, limit_ms(s)) == 0) {
             shed_address_refuse(s->address);
             cli_server_fail_silent(s, err);
             return false;
@@ -171,12 +172,13 @@ static bool set_up(struct cli_server *s, struct shed_error *err)
 {
     const struct shed_address *a = s->address;
 
-    if (a->password != NULL && a->user != NULL &&
+    if (a->password != NULL &&
         !check_login(
-            s, cli_server_ask(s, err, "AUTH %s %s", a->user, a->password), err))
-        return false;
-    if (a->password != NULL && a->user == NULL &&
-        !check_login(s, cli_server_ask(s, err, "AUTH %s", a->password), err))
+            s,
+            a->user != NULL
+                ? cli_server_ask(s, err, "AUTH %s %s", a->user, a->password)
+                : cli_server_ask(s, err, "AUTH %s", a->password),
+            err))
         return false;
     return !shed_address_selects(a) || select_db(s, err);
 }
@@ -193,24 +195,15 @@ bool cli_server_open(struct cli_server *s, struct shed_error *err)
 
 /* ----------------------------------------------------------------- asking */
 
-static bool begins(const char *text, const char *with)
-{
-    return strncmp(text, with, strlen(with)) == 0;
-}
-
-void cli_words(struct shed_args *args, struct cli_digits *digits,
-               const char *format, va_list list)
+void cli_words(struct shed_args *args, const char *format, va_list list)
 {
     for (const char *at = format; *at != '\0';) {
         size_t size = strcspn(at, " "), bytes;
-        if (begins(at, "%.*s")) {
+        if (cli_begins(at, "%.*s")) {
             bytes = (size_t)va_arg(list, int);
             shed_args_add(args, va_arg(list, const char *), bytes);
-        } else if (begins(at, "%s")) {
+        } else if (cli_begins(at, "%s")) {
             shed_args_add_text(args, va_arg(list, const char *));
-        } else if (begins(at, "%llu")) {
-            shed_args_add_number(args, digits->of[args->count],
-                                 va_arg(list, unsigned long long));
         } else {
             shed_args_add(args, at, size);
         }
@@ -222,16 +215,14 @@ struct shed_reply *cli_server_ask(struct cli_server *s, struct shed_error *err,
                                   const char *format, ...)
 {
     struct shed_args args = {0};
-    struct cli_digits digits;
     struct shed_reply *reply = NULL;
     va_list list;
 
     va_start(list, format);
-    cli_words(&args, &digits, format, list);
+    cli_words(&args, format, list);
     va_end(list);
     if (shed_buffer_append(&s->wire.out, &args, err) == SHED_OK &&
-        cli_server_hear(s, cli_server_limit_ms(s), &reply, err) &&
-        reply == NULL)
+        cli_server_hear(s, limit_ms(s), &reply, err) && reply == NULL)
         cli_server_fail_silent(s, err);
     return reply;
 }

@@ -40,9 +40,6 @@ bool cli_server_fill(struct cli_server *server, struct shed_error *err);
 bool cli_server_hear(struct cli_server *server, uint64_t end_ms,
                      struct shed_reply **reply, struct shed_error *err);
 
-/* When the answer to a command that is sent now is late. */
-uint64_t cli_server_limit_ms(const struct cli_server *server);
-
 /* Send a command, and wait for its answer. Returns: NULL, and err says why. */
 __attribute__((format(printf, 3, 4))) struct shed_reply *
 cli_server_ask(struct cli_server *server, struct shed_error *err,
@@ -55,16 +52,9 @@ void cli_server_fail_silent(const struct cli_server *server,
 /* What can be done about an error of Redis: ": ...", or nothing. */
 const char *cli_server_advice(const char *error);
 
-/* Room for the numbers of a command. */
-struct cli_digits {
-    char of[SHED_ARGS_MAX][SHED_DIGITS];
-};
-
-/* The words of a command: each word of the format, in which %s, %.*s and %llu
- * are replaced by a text, by bytes and by a number. */
-__attribute__((format(printf, 3, 0))) void cli_words(struct shed_args *args,
-                                                     struct cli_digits *digits,
-                                                     const char *format,
-                                                     va_list list);
+/* The words of a command: each word of the format, in which %s and %.*s are
+ * replaced by a text and by bytes. */
+__attribute__((format(printf, 2, 0))) void
+cli_words(struct shed_args *args, const char *format, va_list list);
 
 #endif

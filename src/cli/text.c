@@ -12,6 +12,17 @@
 #define HEX_BASE 16
 #define COLUMNS 80
 
+bool cli_begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+bool cli_are_same(struct shed_bytes a, struct shed_bytes b)
+{
+    return a.data != NULL && b.data != NULL && a.size == b.size &&
+           memcmp(a.data, b.data, a.size) == 0;
+}
+
 void cli_print_wrapped(const char *text, size_t column, size_t indent)
 {
     for (const char *at = text; *at != '\0';) {

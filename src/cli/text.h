@@ -15,6 +15,11 @@ struct cli_text {
     char at[256];
 };
 
+bool cli_begins(const char *text, const char *with);
+
+/* Whether both are there, and are the same bytes. */
+bool cli_are_same(struct shed_bytes a, struct shed_bytes b);
+
 /* Print a text of printable ASCII, beginning at a column, and a newline. Lines
  * are broken at spaces to fit in 80 columns; further lines begin at the column
  * indent. */

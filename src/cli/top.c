@@ -42,24 +42,26 @@ struct top {
 
 static void learn_policy(struct top *t)
 {
-    struct shed_reply *info = cli_redis_ask(t->redis, "INFO memory");
+    struct shed_reply *info;
 
+    cli_redis_send(t->redis, "INFO memory");
+    info = cli_redis_hear(t->redis, "INFO");
     t->has_frequency =
         strstr(cli_info(info, "maxmemory_policy").at, "lfu") != NULL;
     shed_reply_free(info);
 }
 
-/* By name; the higher rank first. */
+/* By length and name; the higher rank first. */
 static int compare_names(const void *a, const void *b)
 {
     const struct hot *x = a, *y = b;
-    size_t m = x->name.size, n = y->name.size;
-    int order = memcmp(x->name.data, y->name.data, m < n ? m : n);
+    int order;
 
+    if (x->name.size != y->name.size)
+        return x->name.size < y->name.size ? -1 : 1;
+    order = memcmp(x->name.data, y->name.data, x->name.size);
     if (order != 0)
         return order;
-    if (m != n)
-        return m < n ? -1 : 1;
     return (x->rank < y->rank) - (x->rank > y->rank);
 }
 
@@ -137,11 +139,9 @@ static void walk_keys(struct top *t)
 /* Whether a key was used in the last second. */
 static bool hear_use(struct top *t)
 {
-    struct shed_reply *reply = cli_redis_hear(t->redis, NULL);
+    struct shed_reply *reply = cli_redis_hear_key(t->redis, "OBJECT");
     bool is_used = shed_reply_integer(reply) == 0;
 
-    if (!shed_reply_begins(reply, "ERR no such key"))
-        (void)cli_redis_check(t->redis, reply, "OBJECT");
     shed_reply_free(reply);
     return is_used;
 }
@@ -218,9 +218,8 @@ static void show(const struct top *t, json_t *out)
     cli_out_number(out, "looks", t->looks);
     for (size_t i = 0; i < count; i++)
         show_key(t, &t->keys[i], most, out, cli_out_item(list));
-    if (t->count == 0 && out == NULL)
-        printf("there are no entries of '%s': %s\n", cache,
-               cli_cache_advice(t->redis, cache).at);
+    if (t->count == 0)
+        cli_cache_print_none(t->redis, cache, "", out);
     else if (t->has_frequency)
         cli_out_print(out, "\nBy Redis's counter of uses (OBJECT FREQ): "
                            "logarithmic, at most 255, decaying.\n");

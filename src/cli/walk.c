@@ -46,7 +46,7 @@ void cli_walk_begin_pattern(struct cli_walk *walk, struct cli_redis *redis,
     walk->page = page_of(walk->rate.per_s);
     (void)snprintf(walk->pattern, sizeof(walk->pattern), "%s", pattern);
     for (size_t i = 0; cli_redis_next(redis, &i); i++) {
-        shed_reply_free(cli_redis_try(redis, "CLIENT NO-TOUCH ON"));
+        shed_reply_free(cli_redis_ask(redis, "CLIENT NO-TOUCH ON"));
         cli_redis_send(redis, "DBSIZE");
         walk->total += count_of(redis);
     }
@@ -104,11 +104,15 @@ static void end_page(struct cli_walk *walk)
 
 static void scan(struct cli_walk *walk)
 {
-    struct shed_reply *reply =
-        cli_redis_ask(walk->redis, "SCAN %s MATCH %s COUNT %llu", walk->cursor,
-                      walk->pattern, (unsigned long long)walk->page);
-    struct shed_bytes cursor = cli_redis_bytes(shed_reply_at(reply, 0));
+    struct shed_reply *reply;
+    struct shed_bytes cursor;
+    char count[32];
 
+    (void)snprintf(count, sizeof(count), "%zu", walk->page);
+    cli_redis_send(walk->redis, "SCAN %s MATCH %s COUNT %s", walk->cursor,
+                   walk->pattern, count);
+    reply = cli_redis_hear(walk->redis, "SCAN");
+    cursor = cli_redis_bytes(shed_reply_at(reply, 0));
     walk->looked += walk->page;
     if (cursor.data != NULL && cursor.size < sizeof(walk->cursor))
         memcpy(walk->cursor, cursor.data, cursor.size + 1);
@@ -148,11 +152,9 @@ static struct shed_reply *hear(struct cli_walk *walk, const char *what)
 {
     struct shed_reply *reply = cli_redis_hear(walk->redis, NULL);
 
-    return shed_reply_begins(reply, "WRONGTYPE") ||
-                   shed_reply_begins(reply, "ERR no such key") ||
-                   (walk->passes_denied && cli_redis_is_denied(reply))
+    return walk->passes_denied && cli_redis_is_denied(reply)
                ? reply
-               : cli_redis_check(walk->redis, reply, what);
+               : cli_redis_check_key(walk->redis, reply, what);
 }
 
 static void ask(struct cli_walk *walk)

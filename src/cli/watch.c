@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/limit.h"
 #include "cli/entry_view.h"
 
@@ -47,14 +48,9 @@ struct watch {
 
 /* ------------------------------------------------------- what has happened */
 
-/* FNV-1a. */
 static uint64_t hash_of(const struct cli_key *key)
 {
-    uint64_t hash = 14695981039346656037U;
-
-    for (size_t i = 0; i < key->named.key.redis_size; i++)
-        hash = (hash ^ (unsigned char)key->named.key.redis[i]) * 1099511628211U;
-    return hash;
+    return shed_hash(key->named.key.redis, key->named.key.redis_size, 0);
 }
 
 static void remember(struct known *known, uint64_t hash,
@@ -258,15 +254,16 @@ static void track(struct watch *w)
 {
     struct shed_bytes prefix =
         w->call->count > 1 ? cli_key_name(&w->key) : shed_str(w->prefix);
-    struct shed_reply *id = cli_redis_ask(w->pushes, "CLIENT ID");
+    char id[32];
 
-    shed_reply_free(cli_redis_ask(w->pushes, "SUBSCRIBE " CHANNEL));
-    cli_redis_send(w->redis,
-                   "CLIENT TRACKING ON REDIRECT %llu BCAST PREFIX %.*s",
-                   (unsigned long long)shed_reply_integer(id), (int)prefix.size,
-                   (const char *)prefix.data);
+    cli_redis_send(w->pushes, "CLIENT ID");
+    (void)snprintf(id, sizeof(id), "%lld",
+                   cli_redis_hear_integer(w->pushes, "CLIENT ID"));
+    cli_redis_send(w->pushes, "SUBSCRIBE " CHANNEL);
+    shed_reply_free(cli_redis_hear(w->pushes, "SUBSCRIBE"));
+    cli_redis_send(w->redis, "CLIENT TRACKING ON REDIRECT %s BCAST PREFIX %.*s",
+                   id, (int)prefix.size, (const char *)prefix.data);
     shed_reply_free(cli_redis_hear(w->redis, "CLIENT TRACKING"));
-    shed_reply_free(id);
 }
 
 /* Use each server, and subscribe at the new ones of a cluster. */
@@ -275,11 +272,11 @@ static void look(struct watch *w)
     cli_redis_follow(w->redis);
     for (size_t i = 0; cli_redis_next(w->redis, &i); i++) {
         (void)cli_redis_next(w->pushes, &i);
-        if (w->is_tracked[i])
-            shed_reply_free(cli_redis_ask(w->redis, "PING"));
-        else
+        if (!w->is_tracked[i])
             track(w);
         w->is_tracked[i] = true;
+        cli_redis_send(w->redis, "PING");
+        shed_reply_free(cli_redis_hear(w->redis, "PING"));
     }
     w->look_ms = shed_now_ms() + LOOK_EVERY_MS;
 }

@@ -21,7 +21,7 @@ START_TEST(a_slip_is_recognised)
     ck_assert_str_eq(nearest("usr"), "user");
     ck_assert_str_eq(nearest("userx"), "user");
     ck_assert_str_eq(nearest("uzer"), "user");
-    ck_assert_str_eq(nearest("sesion-v2"), "session:v2");
+    ck_assert_str_eq(nearest("sesion:v2"), "session:v2");
     ck_assert_str_eq(nearest("b"), "a");
 }
 END_TEST

@@ -67,21 +67,32 @@ struct shed_async_reads *shed_async_reads(const struct shed_async *a)
 
 /* ----------------------------------------------------------------- events */
 
+/* Returns: whether it is the first of the list: then post is to be posted. */
+static bool list_locked(struct shed_pending *p, unsigned events)
+{
+    struct shed_async *a = p->async;
+    bool is_first = a->first == NULL;
+
+    p->events |= (unsigned char)events;
+    if (p->is_listed)
+        return false;
+    p->is_listed = true;
+    p->next = NULL;
+    if (is_first)
+        a->last = &a->first;
+    *a->last = p;
+    a->last = &p->next;
+    return is_first;
+}
+
+/* It posts under the mutex: once the list is out of it, the call may end, and
+ * its cache and client be closed. */
 static void wake_locked(struct shed_pending *p, unsigned events)
 {
     struct shed_async *a = p->async;
 
-    p->events |= (unsigned char)events;
-    if (p->is_listed)
-        return;
-    p->is_listed = true;
-    p->next = NULL;
-    if (a->first == NULL) {
-        a->last = &a->first;
+    if (list_locked(p, events))
         shed_reactor_post(a->cache->client->reactor, &a->post);
-    }
-    *a->last = p;
-    a->last = &p->next;
 }
 
 void shed_async_wake(struct shed_pending *p, unsigned events)
@@ -486,6 +497,7 @@ enum shed_code shed_async_submit(struct shed_async *a, struct shed_pending *p,
                                  struct shed_error *err)
 {
     uint64_t limit = a->cache->options.async_limit;
+    bool is_first;
 
     if (atomic_fetch_add(&a->calls, p->weight) + p->weight > limit) {
         (void)atomic_fetch_sub(&a->calls, p->weight);
@@ -498,7 +510,13 @@ enum shed_code shed_async_submit(struct shed_async *a, struct shed_pending *p,
     p->then = *then;
     if (out != NULL)
         *out = p; /* before it can end */
-    shed_async_wake(p, SHED_ASYNC_START);
+    shed_mutex_lock(&a->mu);
+    is_first = list_locked(p, SHED_ASYNC_START);
+    shed_mutex_unlock(&a->mu);
+    /* without the mutex, for which the reactor would wait as soon as it has
+     * been woken; nobody closes the cache while this call uses it */
+    if (is_first)
+        shed_reactor_post(a->cache->client->reactor, &a->post);
     return SHED_OK;
 }
 

@@ -39,10 +39,13 @@ struct shed_pipe {
     bool is_open;                   /* on_open was called, on_lost not yet */
     bool is_silent;                 /* no push has come since the last PING */
     uv_poll_t *poll;                /* NULL without a socket */
+    int watched;                    /* its events; 0: it is stopped */
     struct shed_health_try attempt; /* the last one to connect */
     struct shed_timer *timer;
     struct shed_calls failed; /* the loop will tell their owners */
     struct shed_timer *fail_timer;
+    struct shed_timer *send_timer;
+    bool is_send_due;          /* send_timer is set */
     struct shed_error why;     /* the last failure */
     struct shed_error refusal; /* the last one by the gate */
     uint64_t last_number;      /* of the last call of a script */
@@ -100,6 +103,8 @@ static void drop_socket(struct shed_pipe *p)
         uv_close((uv_handle_t *)p->poll, on_poll_closed);
         p->poll = NULL;
     }
+    shed_timer_stop(p->send_timer);
+    p->is_send_due = false;
     shed_conn_close(&p->conn);
 }
 
@@ -188,13 +193,18 @@ static void give_up(struct shed_pipe *p, enum shed_trouble trouble)
 
 static void on_ready(uv_poll_t *poll, int status, int events);
 
-/* Watch the socket for the events that the conn wants. */
+/* Watch the socket for the events that the conn wants. What is sent at the end
+ * of the turn waits for no event, unless the socket does not take it then. */
 static void watch(struct shed_pipe *p)
 {
     int events = shed_conn_want(&p->conn) & POLLIN ? UV_READABLE : 0;
 
-    if (shed_conn_want(&p->conn) & POLLOUT)
+    if (shed_conn_want(&p->conn) & POLLOUT && !p->is_send_due)
         events |= UV_WRITABLE;
+    /* to start it again costs two system calls */
+    if (events == p->watched)
+        return;
+    p->watched = events;
     if (uv_poll_start(p->poll, events, on_ready) == 0)
         return;
     (void)shed_fail(&p->why, SHED_EREDIS, "Redis: cannot watch a socket");
@@ -288,7 +298,9 @@ static void on_ready(uv_poll_t *poll, int status, int events)
     struct shed_pipe *p = poll->data;
     int ready = events & UV_WRITABLE ? POLLOUT : 0;
 
-    /* an error is reported by the read */
+    /* an error is reported by the read; libuv has stopped the watch */
+    if (status != 0)
+        p->watched = 0;
     if (events & UV_READABLE || status != 0)
         ready |= POLLIN;
     shed_conn_ready(&p->conn, ready, shed_now_ms());
@@ -299,6 +311,7 @@ static void on_ready(uv_poll_t *poll, int status, int events)
 
 static bool open_poll(struct shed_pipe *p)
 {
+    p->watched = 0;
     p->poll = calloc(1, sizeof(*p->poll));
     if (p->poll != NULL && uv_poll_init(shed_reactor_loop(p->reactor), p->poll,
                                         p->conn.wire.fd) == 0) {
@@ -490,9 +503,20 @@ static enum shed_code send_soon(struct shed_pipe *p, struct shed_call *call,
     bool was_idle = !(shed_conn_want(&p->conn) & POLLOUT);
     enum shed_code code = send_args(p, call, args);
 
-    if (code == SHED_OK && is_open(p) && was_idle)
-        watch(p);
+    if (code == SHED_OK && is_open(p) && was_idle) {
+        p->is_send_due = true;
+        shed_timer_set(p->send_timer, 0);
+    }
     return code;
+}
+
+static void on_send_timer(void *arg)
+{
+    struct shed_pipe *p = arg;
+
+    p->is_send_due = false;
+    shed_conn_ready(&p->conn, POLLOUT, shed_now_ms());
+    follow_conn(p);
 }
 
 /* Whether calls would wait until it turns out whether a silent server answers
@@ -624,7 +648,8 @@ enum shed_code shed_pipe_create(struct shed_reactor *reactor,
     shed_calls_init(&p->failed);
     p->timer = shed_timer_create(reactor, on_timer, p);
     p->fail_timer = shed_timer_create(reactor, tell_failed, p);
-    if (p->timer == NULL || p->fail_timer == NULL) {
+    p->send_timer = shed_timer_create(reactor, on_send_timer, p);
+    if (p->timer == NULL || p->fail_timer == NULL || p->send_timer == NULL) {
         shed_pipe_close(p);
         return shed_fail_nomem(err, "a Redis connection");
     }
@@ -648,6 +673,7 @@ void shed_pipe_close(struct shed_pipe *p)
     shed_conn_fini(&p->conn);
     shed_timer_destroy(p->timer);
     shed_timer_destroy(p->fail_timer);
+    shed_timer_destroy(p->send_timer);
     shed_lookup_abandon(p->lookup);
     free(p);
 }

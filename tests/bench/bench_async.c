@@ -72,10 +72,12 @@ static void on_done(void *user, enum shed_code code, struct shed_value *value,
 static void get(unsigned number)
 {
     const struct shed_then then = {on_done, NULL, queue};
-    char key[KEY_BYTES + 1];
+    const unsigned ten = 10;
+    char key[KEY_BYTES];
     struct shed_error err;
 
-    (void)snprintf(key, sizeof(key), "%016u", number);
+    for (size_t i = KEY_BYTES; i-- > 0; number /= ten)
+        key[i] = (char)('0' + number % ten);
     if (shed_get_async(cache, shed_bytes(key, KEY_BYTES), NULL, &then, NULL,
                        NULL, &err) != SHED_OK)
         die(err.reason);

@@ -1,7 +1,18 @@
 /* All that was measured, for the script that shows it. */
 #include "outcome.h"
 
-#include "json.h"
+#include <jansson.h>
+#include <math.h>
+
+/* Memory that is out is noticed at the end, because jansson passes NULL on. No
+ * decimals: an integer. */
+static json_t *number(double value, int decimals)
+{
+    double unit = pow(10, decimals);
+
+    return decimals == 0 ? json_integer((json_int_t)llround(value))
+                         : json_real(round(value * unit) / unit);
+}
 
 static void add_moments(json_t *object, const struct outcome *o)
 {
@@ -10,9 +21,9 @@ static void add_moments(json_t *object, const struct outcome *o)
     for (size_t i = 0; i < o->moments; i++) {
         const struct moment *m = &o->moment[i];
         json_array_append_new(queries, json_integer((json_int_t)m->queries));
-        json_array_append_new(p50s, m->has_calls ? json_number(m->p50_ms, 3)
+        json_array_append_new(p50s, m->has_calls ? number(m->p50_ms, 3)
                                                  : json_null());
-        json_array_append_new(p99s, m->has_calls ? json_number(m->p99_ms, 3)
+        json_array_append_new(p99s, m->has_calls ? number(m->p99_ms, 3)
                                                  : json_null());
     }
     json_object_set_new(object, "queries_per_100_ms", queries);
@@ -25,7 +36,7 @@ static void add_marks(json_t *object, const struct outcome *o)
     json_t *marks = json_array();
 
     for (size_t i = 0; i < o->marks; i++)
-        json_array_append_new(marks, json_number(o->mark_s[i], 3));
+        json_array_append_new(marks, number(o->mark_s[i], 3));
     json_object_set_new(object, "mark_s", marks);
     json_object_set_new(object, "mark_text",
                         json_string(o->mark_text != NULL ? o->mark_text : ""));
@@ -65,7 +76,7 @@ bool outcome_write(FILE *out, const struct outcome *o)
 
     for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++)
         json_object_set_new(object, figures[i].name,
-                            json_number(figures[i].value, figures[i].decimals));
+                            number(figures[i].value, figures[i].decimals));
     add_marks(object, o);
     add_moments(object, o);
     is_written = object != NULL && json_dumpf(object, out, JSON_COMPACT) == 0 &&

@@ -9,7 +9,7 @@
 struct options {
     const char *redis_uri, *mysql_uri;
     const char *redis_nodes; /* whom the runner asks; NULL: redis_uri */
-    const char *program, *json, *svg; /* the script's */
+    const char *program;     /* the script's */
     uint64_t processes, threads, load_ms, expiries, keys, page, seconds, seed;
     uint64_t max_loads, crashes, db_capacity, down_seconds;
     uint64_t redis_pid, db_pid; /* 0: not ours to be stopped */

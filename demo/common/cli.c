@@ -4,9 +4,9 @@
 #include <assert.h>
 #include <errno.h>
 #include <getopt.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define HELP CLI_OPTIONS_MAX /* getopt_long's value for --help */
 
@@ -26,7 +26,6 @@ static _Noreturn void refuse_number(const struct cli *cli,
                    (unsigned long long)option->low,
                    (unsigned long long)option->high);
     cli_refuse(cli, option->name, why);
-    abort(); /* not reached */
 }
 
 static uint64_t parse_number(const struct cli *cli,
@@ -113,15 +112,8 @@ static void take(const struct cli *cli, void *options,
     case CLI_FLAG:
         *(bool *)field_of(options, option) = true;
         break;
-    case CLI_FOLDER:
-        if (access(text, W_OK | X_OK) != 0)
-            cli_refuse(cli, option->name, strerror(errno));
-        *text_of(options, option) = text;
-        break;
-    case CLI_LIST:
     case CLI_URI:
     case CLI_TEXT:
-    case CLI_OUTPUT:
         *text_of(options, option) = text;
         break;
     }
@@ -138,13 +130,6 @@ static void make_table(const struct cli *cli, struct option *table)
     *table = (struct option){0};
 }
 
-static void set_lists(const struct cli *cli, void *options)
-{
-    for (size_t i = 0; i < cli->count; i++)
-        if (cli->options[i].kind == CLI_LIST)
-            *text_of(options, &cli->options[i]) = cli->options[i].words;
-}
-
 void cli_parse(const struct cli *cli, void *options, int argc, char **argv)
 {
     struct option table[CLI_OPTIONS_MAX + 2];
@@ -152,7 +137,6 @@ void cli_parse(const struct cli *cli, void *options, int argc, char **argv)
 
     assert(cli->count <= CLI_OPTIONS_MAX);
     make_table(cli, table);
-    set_lists(cli, options);
     while ((which = getopt_long(argc, argv, "", table, NULL)) != -1) {
         if (which == '?')
             exit(CLI_USAGE_STATUS); /* getopt_long has reported it */
@@ -168,58 +152,4 @@ void cli_parse(const struct cli *cli, void *options, int argc, char **argv)
         if (cli->options[i].kind == CLI_URI &&
             *text_of(options, &cli->options[i]) == NULL)
             cli_refuse(cli, cli->options[i].name, "is missing");
-}
-
-static size_t find(const char *name, size_t size, const char *const *names,
-                   size_t count)
-{
-    size_t i = 0;
-
-    while (i < count &&
-           (strlen(names[i]) != size || strncmp(names[i], name, size) != 0))
-        i++;
-    return i;
-}
-
-void cli_choose(const struct cli *cli, const char *option, const char *list,
-                const char *const *names, size_t count, bool *is_chosen)
-{
-    memset(is_chosen, 0, count * sizeof(*is_chosen));
-    for (const char *at = list;; at++) {
-        size_t size = strcspn(at, ","), i = find(at, size, names, count);
-        char why[80];
-        if (i == count) {
-            (void)snprintf(why, sizeof(why), "does not know '%.*s'", (int)size,
-                           at);
-            cli_refuse(cli, option, why);
-        }
-        is_chosen[i] = true;
-        at += size;
-        if (*at == '\0')
-            return;
-    }
-}
-
-FILE *cli_open_output(const struct cli *cli, const char *option,
-                      const char *path)
-{
-    FILE *out = path != NULL ? fopen(path, "w") : NULL;
-
-    if (path != NULL && out == NULL)
-        cli_refuse(cli, option, strerror(errno));
-    return out;
-}
-
-bool cli_close_output(const struct cli *cli, const char *option, FILE *out)
-{
-    bool is_bad;
-
-    if (out == NULL)
-        return true;
-    is_bad = fflush(out) != 0 || ferror(out) != 0;
-    is_bad |= fclose(out) != 0;
-    if (is_bad)
-        (void)fprintf(stderr, "%s: --%s: cannot write: %s\n", cli->program,
-                      option, strerror(errno));
-    return !is_bad;
 }

@@ -7,7 +7,6 @@ import time
 from crowd import Crowd, Kills, prepare, progress
 from talk import Redis, sql
 
-STRATEGIES = ("none", "expire", "snowshed")
 BUYERS, TWICE_PCT = 5000, 10
 PATIENCE_S = 90  # if no buyer gets an answer for this long
 KILL_SPREAD_S = 0.004

@@ -72,7 +72,7 @@ snowshed_package(libsnowshed-mysql ${mysql} libs ${core_needed}
   "the source that reads MySQL"
   "This library loads rows from MySQL or MariaDB. It also has the guard that"
   "makes a lock safe in a transaction.")
-set(needed "${core_needed}, libhiredis-dev, libuv1-dev, libssl-dev")
+set(needed "${core_needed}, libuv1-dev, libssl-dev")
 if(SNOWSHED_MYSQL)
   string(APPEND needed
     ", ${mysql} (= ${release}), libmariadb-dev | libmysqlclient-dev")

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "cache/get.h"
-#include "wire/frame.h"
+#include "wire/parser.h"
 
 /* Keys of one MGET, which blocks the server for as long as it takes. */
 #define TOGETHER_MAX 100
@@ -113,7 +113,7 @@ enum shed_code shed_get_check_items(struct shed_item *items, size_t count,
 /* How many fit into the bound of a reply. */
 static unsigned together_of(const struct shed_cache *cache)
 {
-    uint64_t fit = SHED_FRAME_MAX_BYTES /
+    uint64_t fit = SHED_PARSER_MAX_BYTES /
                    (cache->options.value_limit_bytes + FRAME_MARGIN_BYTES);
 
     return fit < TOGETHER_MAX ? (unsigned)fit : TOGETHER_MAX;

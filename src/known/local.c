@@ -231,8 +231,8 @@ static size_t value_bytes(const struct shed_local *local,
         shed_entry_tags(shed_value_header(value), &tag_log);
     /* a reply: a struct, and the entry's bytes */
     return allocated_bytes(local, block_bytes) +
-           allocated_bytes(local, SHED_REPLY_BYTES) +
-           allocated_bytes(local, SHED_ENTRY_HEADER_BYTES + value->size +
+           allocated_bytes(local, sizeof(struct shed_reply) +
+                                      SHED_ENTRY_HEADER_BYTES + value->size +
                                       tag_log.tags_size + 1);
 }
 

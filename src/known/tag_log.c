@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "base/latch.h"
 #include "base/mutex.h"
-#include "wire/frame.h"
+#include "wire/parser.h"
 
 /* Members of one read: a long log holds up neither Redis nor the reactor. */
 #define CHUNK 500
@@ -26,7 +26,7 @@
 /* invalidate_tag.lua's */
 #define AHEAD_MS ((uint64_t)24 * 60 * 60 * 1000)
 
-_Static_assert(2 * CHUNK <= SHED_FRAME_MAX_ELEMENTS,
+_Static_assert(2 * CHUNK <= SHED_PARSER_MAX_ELEMENTS,
                "members and scores of one read are no more than a reply has");
 
 /* A read of the log. */

@@ -227,7 +227,7 @@ static void receive(struct shed_conn *c, uint64_t now_ms)
     }
     if (io == SHED_WIRE_LOST && c->state != SHED_CONN_FAILED) {
         /* it says nothing of the server, so no pause may follow */
-        if (c->state == SHED_CONN_SETTING_UP && shed_wire_is_starved(&c->wire))
+        if (c->state == SHED_CONN_SETTING_UP && c->wire.is_starved)
             why.code = SHED_ENOMEM;
         explain_loss(c, &why);
         shed_conn_fail(c, trouble, &why);

@@ -1,49 +1,98 @@
-/* Replies: thin accessors over redisReply, and the table of what Redis's errors
- * mean. Its one invariant: a reply of an unexpected type reads as no value. */
+/* Replies, and the table of what Redis's errors mean. Its one invariant: a
+ * reply of an unexpected type reads as no value. */
 #include "wire/reply.h"
 
-#include <hiredis/hiredis.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/hash_tag.h"
-
-_Static_assert(sizeof(redisReply) <= SHED_REPLY_BYTES,
-               "the size of a reply is known where memory is bounded");
 
 #define MS_PER_S UINT64_C(1000)
 #define US_PER_S UINT64_C(1000000)
 #define US_PER_MS UINT64_C(1000)
 #define LATEST_S (UINT64_C(1) << 40) /* so that no sum with it overflows */
 
-static const redisReply *inside(const struct shed_reply *reply)
+/* room: behind the struct. */
+static struct shed_reply *create(enum shed_reply_type type, size_t size,
+                                 size_t room)
 {
-    return (const redisReply *)(const void *)reply;
+    struct shed_reply *reply = malloc(sizeof(*reply) + room);
+
+    if (reply != NULL)
+        *reply = (struct shed_reply){.type = type, .size = size};
+    return reply;
+}
+
+struct shed_reply *shed_reply_create(enum shed_reply_type type,
+                                     long long integer)
+{
+    struct shed_reply *reply = create(type, 0, 0);
+
+    if (reply != NULL)
+        reply->integer = integer;
+    return reply;
+}
+
+static void hide_arguments(struct shed_reply *error)
+{
+    char *arguments = strstr(error->text, ", with args");
+
+    if (arguments == NULL)
+        return;
+    *arguments = '\0';
+    error->size = (size_t)(arguments - error->text);
+}
+
+struct shed_reply *shed_reply_create_text(enum shed_reply_type type,
+                                          const char *bytes, size_t size)
+{
+    struct shed_reply *reply = create(type, size, size + 1);
+
+    if (reply == NULL)
+        return NULL;
+    reply->text = (char *)(reply + 1);
+    reply->text[size] = '\0';
+    if (bytes != NULL && size > 0)
+        memcpy(reply->text, bytes, size);
+    if (type == SHED_REPLY_ERROR)
+        hide_arguments(reply);
+    return reply;
+}
+
+struct shed_reply *shed_reply_create_array(size_t size)
+{
+    struct shed_reply *reply =
+        create(SHED_REPLY_ARRAY, size, size * sizeof(*reply->at));
+
+    if (reply == NULL)
+        return NULL;
+    reply->at = (struct shed_reply **)(void *)(reply + 1);
+    for (size_t i = 0; i < size; i++)
+        reply->at[i] = NULL;
+    return reply;
+}
+
+static bool is_of(const struct shed_reply *reply, enum shed_reply_type type)
+{
+    return reply != NULL && reply->type == type;
 }
 
 const char *shed_reply_bytes(const struct shed_reply *reply, size_t *size)
 {
-    const redisReply *r = inside(reply);
-
-    if (r == NULL ||
-        (r->type != REDIS_REPLY_STRING && r->type != REDIS_REPLY_STATUS))
+    if (!is_of(reply, SHED_REPLY_STRING))
         return NULL;
-    *size = (size_t)r->len;
-    return r->str;
+    *size = reply->size;
+    return reply->text;
 }
 
 const char *shed_reply_error(const struct shed_reply *reply)
 {
-    const redisReply *r = inside(reply);
-
-    return r != NULL && r->type == REDIS_REPLY_ERROR ? r->str : NULL;
+    return is_of(reply, SHED_REPLY_ERROR) ? reply->text : NULL;
 }
 
 long long shed_reply_integer(const struct shed_reply *reply)
 {
-    const redisReply *r = inside(reply);
-
-    return r != NULL && r->type == REDIS_REPLY_INTEGER ? r->integer : -1;
+    return is_of(reply, SHED_REPLY_INTEGER) ? reply->integer : -1;
 }
 
 uint64_t shed_reply_digits(const struct shed_reply *reply)
@@ -56,16 +105,12 @@ uint64_t shed_reply_digits(const struct shed_reply *reply)
 
 size_t shed_reply_count(const struct shed_reply *reply)
 {
-    const redisReply *r = inside(reply);
-
-    return r != NULL && r->type == REDIS_REPLY_ARRAY ? (size_t)r->elements : 0;
+    return is_of(reply, SHED_REPLY_ARRAY) ? reply->size : 0;
 }
 
 struct shed_reply *shed_reply_at(const struct shed_reply *reply, size_t i)
 {
-    if (i >= shed_reply_count(reply))
-        return NULL;
-    return (struct shed_reply *)(void *)inside(reply)->element[i];
+    return i < shed_reply_count(reply) ? reply->at[i] : NULL;
 }
 
 uint64_t shed_reply_time_ms(const struct shed_reply *reply)
@@ -81,23 +126,20 @@ struct shed_reply *shed_reply_take(struct shed_reply *reply, size_t i)
     struct shed_reply *element = shed_reply_at(reply, i);
 
     if (element != NULL)
-        ((redisReply *)(void *)reply)->element[i] = NULL;
+        reply->at[i] = NULL;
     return element;
 }
 
 bool shed_reply_is_nil(const struct shed_reply *reply)
 {
-    return reply != NULL && inside(reply)->type == REDIS_REPLY_NIL;
+    return is_of(reply, SHED_REPLY_NIL);
 }
 
 bool shed_reply_begins(const struct shed_reply *reply, const char *text)
 {
-    const redisReply *r = inside(reply);
-
-    return r != NULL &&
-           (r->type == REDIS_REPLY_STRING || r->type == REDIS_REPLY_STATUS ||
-            r->type == REDIS_REPLY_ERROR) &&
-           strncmp(r->str, text, strlen(text)) == 0;
+    return (is_of(reply, SHED_REPLY_STRING) ||
+            is_of(reply, SHED_REPLY_ERROR)) &&
+           strncmp(reply->text, text, strlen(text)) == 0;
 }
 
 /* Whether an error has a code: at its beginning or, from inside a script,
@@ -245,27 +287,18 @@ enum shed_code shed_reply_code(const struct shed_reply *error)
                                                             : SHED_EREDIS;
 }
 
-/* By the parser, whose allocator may be the program's own. */
 struct shed_reply *shed_reply_make_error(const char *text)
 {
-    redisReader *reader = redisReaderCreate();
-    void *reply = NULL;
-
-    if (reader != NULL &&
-        (redisReaderFeed(reader, "-", 1) != REDIS_OK ||
-         redisReaderFeed(reader, text, strlen(text)) != REDIS_OK ||
-         redisReaderFeed(reader, "\r\n", 2) != REDIS_OK ||
-         redisReaderGetReply(reader, &reply) != REDIS_OK))
-        reply = NULL;
-    if (reader != NULL)
-        redisReaderFree(reader);
-    return reply;
+    return shed_reply_create_text(SHED_REPLY_ERROR, text, strlen(text));
 }
 
-void shed_reply_free(void *reply)
+void shed_reply_free(void *whole)
 {
-    if (reply != NULL)
-        freeReplyObject(reply);
+    struct shed_reply *reply = whole;
+
+    for (size_t i = 0; i < shed_reply_count(reply); i++)
+        shed_reply_free(reply->at[i]);
+    free(reply);
 }
 
 void shed_reply_free_all(struct shed_reply **replies, size_t count)

@@ -1,4 +1,4 @@
-/* Replies from Redis, without the header of the parser. */
+/* Replies from Redis: trees, which parser.h makes. */
 #ifndef SHED_WIRE_REPLY_H
 #define SHED_WIRE_REPLY_H
 
@@ -10,14 +10,26 @@
 
 #include "base/trouble.h"
 
-struct shed_reply; /* a redisReply */
+enum shed_reply_type {
+    SHED_REPLY_NIL,
+    SHED_REPLY_INTEGER,
+    SHED_REPLY_STRING, /* or a status */
+    SHED_REPLY_ERROR,
+    SHED_REPLY_ARRAY
+};
+
+/* One allocation for all but the elements of an array. */
+struct shed_reply {
+    enum shed_reply_type type;
+    size_t size; /* bytes of a string or an error, elements of an array */
+    long long integer;
+    char *text;             /* of a string or an error; '\0' follows */
+    struct shed_reply **at; /* of an array; NULL: an element was taken out */
+};
 
 /* Room for a host name and for a port, in text. */
 #define SHED_HOST_BYTES 256
 #define SHED_PORT_BYTES 12
-
-/* What a string takes beside its bytes, at most. */
-#define SHED_REPLY_BYTES 64
 
 /* Bytes of a string or status; NULL for any other reply, and for NULL. */
 const char *shed_reply_bytes(const struct shed_reply *reply, size_t *size);
@@ -82,6 +94,16 @@ bool shed_reply_is_other_role(const struct shed_reply *role);
 /* The code that a caller gets for an error reply: SHED_EDENIED or
  * SHED_EREDIS. */
 enum shed_code shed_reply_code(const struct shed_reply *error);
+
+/* Create a reply. Of a text, size bytes are copied, unless bytes is NULL: then
+ * they are to be filled in. The elements of an array are NULL. An error that
+ * repeats a command's arguments ends before them, because they may include a
+ * password, or a payload. Returns: NULL when out of memory. */
+struct shed_reply *shed_reply_create(enum shed_reply_type type,
+                                     long long integer);
+struct shed_reply *shed_reply_create_text(enum shed_reply_type type,
+                                          const char *bytes, size_t size);
+struct shed_reply *shed_reply_create_array(size_t size);
 
 /* An error reply with this text, which has no line end. Returns: NULL when out
  * of memory. */

@@ -1,6 +1,6 @@
 /*
  * One socket to Redis: bytes out, replies in. It never waits; its user does,
- * with poll or with the loop. hiredis parses; the socket is ours.
+ * with poll or with the loop. parser.h makes the replies.
  *
  * Not thread-safe. After any failure the wire is closed and stays closed,
  * because bytes that still arrive must not be taken for the answer to another
@@ -15,7 +15,7 @@
 #include <snowshed/snowshed.h>
 
 #include "wire/address.h"
-#include "wire/frame.h"
+#include "wire/parser.h"
 #include "wire/reply.h"
 
 /* The arguments of one command; borrowed until the command is formatted. */
@@ -89,11 +89,11 @@ enum shed_wire_io {
 struct shed_tls;
 
 struct shed_wire {
-    int fd; /* -1 when closed */
-    void *reader;
-    char *in;             /* what one read has brought */
+    int fd;               /* -1 when closed */
+    char *in;             /* what has been read */
     size_t in_at, in_end; /* of it, what the parser has not been given yet */
-    struct shed_frame frame;
+    struct shed_parser parser;
+    bool is_starved;        /* there was no memory for a reply */
     struct shed_buffer out; /* being sent; not empty before all is */
     size_t out_sent;        /* with TLS: sealed */
     struct shed_tls *tls;   /* NULL: plain */
@@ -142,13 +142,10 @@ SHED_MUST_CHECK enum shed_code shed_wire_block(struct shed_wire *wire,
                                                struct shed_error *err);
 
 /* Get the next complete reply: DONE and *reply, AGAIN (there is none yet), LOST
- * (the bytes are not RESP). */
+ * (the bytes are not RESP, or is_starved). */
 enum shed_wire_io shed_wire_next(struct shed_wire *wire,
                                  struct shed_reply **reply,
                                  struct shed_error *err);
-
-/* Whether it was lost because there was no memory for a reply. */
-bool shed_wire_is_starved(const struct shed_wire *wire);
 
 /* Whether nothing is left to read. A connection without a command under way
  * must be quiet, because an unrequested reply would answer the next command. */

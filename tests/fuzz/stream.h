@@ -1,19 +1,17 @@
-/* Bytes as the replies on one connection: bounded, then parsed, as
- * src/wire/wire.c does with what it receives. */
+/* Bytes as the replies on one connection. */
 #ifndef FUZZ_STREAM_H
 #define FUZZ_STREAM_H
 
-#include <hiredis/hiredis.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "wire/frame.h"
-#include "wire/reply.h"
+#include "wire/parser.h"
 
 struct stream {
-    struct shed_frame frame;
-    redisReader *reader;
+    struct shed_parser parser;
+    const char *bytes; /* fed, and not taken yet */
+    size_t size;
     bool is_lost; /* the connection would be closed */
 };
 
@@ -25,34 +23,37 @@ static inline void check(bool is_true)
 
 static inline void stream_open(struct stream *s)
 {
-    *s = (struct stream){.reader = redisReaderCreate()};
-    check(s->reader != NULL);
+    *s = (struct stream){.bytes = NULL};
 }
 
+/* Its replies are to be taken before the next is fed. */
 static inline void stream_feed(struct stream *s, const uint8_t *bytes,
                                size_t size)
 {
-    if (s->is_lost || size == 0)
-        return;
-    s->is_lost =
-        !shed_frame_take(&s->frame, (const char *)bytes, size) ||
-        redisReaderFeed(s->reader, (const char *)bytes, size) != REDIS_OK;
+    check(s->size == 0 || s->is_lost);
+    s->bytes = (const char *)bytes;
+    s->size = size;
 }
 
 /* The next reply, which is the caller's; NULL where there is none. */
 static inline struct shed_reply *stream_next(struct stream *s)
 {
-    void *reply = NULL;
+    enum shed_parser_result result;
+    struct shed_reply *reply;
+    size_t taken;
 
     if (s->is_lost)
         return NULL;
-    s->is_lost = redisReaderGetReply(s->reader, &reply) != REDIS_OK;
-    return s->is_lost ? NULL : reply;
+    result = shed_parser_take(&s->parser, s->bytes, s->size, &taken, &reply);
+    s->bytes += taken;
+    s->size -= taken;
+    s->is_lost = result != SHED_PARSER_REPLY && result != SHED_PARSER_MORE;
+    return result == SHED_PARSER_REPLY ? reply : NULL;
 }
 
 static inline void stream_close(struct stream *s)
 {
-    redisReaderFree(s->reader);
+    shed_parser_fini(&s->parser);
 }
 
 #endif

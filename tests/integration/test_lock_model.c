@@ -20,7 +20,8 @@ enum {
     GRACE_MS = 60000,
     LOOK_MS = 100,
     WAIT_MS = 100000,
-    SEVERAL = 26
+    SEVERAL = 26,
+    PARTS_MAX = 8
 };
 
 /* A step, and how its exchange ends; NULL: it is not an exchange. Holders are
@@ -249,11 +250,39 @@ static void begin(struct shed_exchange *exchange,
     shed_exchange_begin(exchange, op, &holder);
 }
 
+/* The reply that is in a redisReply, with its elements in the array part. */
+static struct shed_reply convert(const redisReply *from,
+                                 struct shed_reply *part,
+                                 struct shed_reply **parts)
+{
+    static const enum shed_reply_type types[] = {
+        [REDIS_REPLY_STRING] = SHED_REPLY_STRING,
+        [REDIS_REPLY_ARRAY] = SHED_REPLY_ARRAY,
+        [REDIS_REPLY_INTEGER] = SHED_REPLY_INTEGER,
+        [REDIS_REPLY_NIL] = SHED_REPLY_NIL,
+        [REDIS_REPLY_STATUS] = SHED_REPLY_STRING};
+    struct shed_reply to = {.type = types[from->type],
+                            .size = from->type == REDIS_REPLY_ARRAY
+                                        ? from->elements
+                                        : (size_t)from->len,
+                            .integer = from->integer,
+                            .text = from->str,
+                            .at = parts};
+
+    for (size_t i = 0; to.type == SHED_REPLY_ARRAY && i < to.size; i++) {
+        ck_assert_uint_lt(i, PARTS_MAX);
+        part[i] = convert(from->element[i], NULL, NULL);
+        parts[i] = &part[i];
+    }
+    return to;
+}
+
 static bool execute_real(struct shed_exchange *exchange, struct shed_args *args)
 {
     char digits[SHED_DIGITS];
     bool is_script = args->size[0] == strlen("EVALSHA");
-    redisReply *whole, *reply;
+    struct shed_reply part[PARTS_MAX], *parts[PARTS_MAX], reply;
+    redisReply *whole;
     bool goes_on;
 
     if (is_script) {
@@ -264,9 +293,8 @@ static bool execute_real(struct shed_exchange *exchange, struct shed_args *args)
     ck_assert_ptr_nonnull(whole);
     if (whole->type == REDIS_REPLY_ERROR)
         ck_abort_msg("%s", whole->str);
-    reply = is_script ? whole->element[1] : whole;
-    goes_on = exchange->algorithm->on_reply(
-        exchange, (const struct shed_reply *)(void *)reply);
+    reply = convert(is_script ? whole->element[1] : whole, part, parts);
+    goes_on = exchange->algorithm->on_reply(exchange, &reply);
     freeReplyObject(whole);
     return goes_on;
 }

@@ -10,12 +10,12 @@
 #ifndef LOCK_MODEL_H
 #define LOCK_MODEL_H
 
-#include <hiredis/hiredis.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "lock/protocol.h"
+#include "wire/reply.h"
 
 #define LOCK_MODEL_TEXT 112 /* enough for the names of six processes */
 #define LOCK_MODEL_QUEUE 24
@@ -101,8 +101,8 @@ void lock_model_flush(struct lock_model *model);
 
 /* A reply in the form that an exchange takes; it is valid as long as memory. */
 struct lock_model_memory {
-    redisReply whole, part[2];
-    redisReply *parts[2];
+    struct shed_reply whole, part[2];
+    struct shed_reply *parts[2];
     char digits[24];
 };
 const struct shed_reply *

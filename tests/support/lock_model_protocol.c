@@ -61,10 +61,10 @@ void lock_model_read(struct lock_model_call *c, enum shed_script script,
             (unsigned long long)lock_model_number(&c->arg[0]) * MS_PER_S);
 }
 
-static redisReply string_of(const char *at, size_t size)
+static struct shed_reply string_of(const char *at, size_t size)
 {
-    return (redisReply){
-        .type = REDIS_REPLY_STRING, .str = (char *)(uintptr_t)at, .len = size};
+    return (struct shed_reply){
+        .type = SHED_REPLY_STRING, .text = (char *)(uintptr_t)at, .size = size};
 }
 
 const struct shed_reply *
@@ -72,12 +72,12 @@ lock_model_to_reply(const struct lock_model_reply *reply,
                     struct lock_model_memory *m)
 {
     static const char *const kinds[] = {"HELD", "TAKEN"};
-    redisReply number = {.type = REDIS_REPLY_INTEGER,
-                         .integer = reply->integer};
+    struct shed_reply number = {.type = SHED_REPLY_INTEGER,
+                                .integer = reply->integer};
 
     m->whole = number;
     if (reply->type == LOCK_MODEL_NIL) {
-        m->whole.type = REDIS_REPLY_NIL;
+        m->whole.type = SHED_REPLY_NIL;
     } else if (reply->type == LOCK_MODEL_STRING) {
         m->whole = string_of(reply->string.at, reply->string.size);
     } else if (reply->type != LOCK_MODEL_INTEGER) {
@@ -89,9 +89,8 @@ lock_model_to_reply(const struct lock_model_reply *reply,
                          : number;
         m->parts[0] = &m->part[0];
         m->parts[1] = &m->part[1];
-        m->whole.type = REDIS_REPLY_ARRAY;
-        m->whole.elements = 2;
-        m->whole.element = m->parts;
+        m->whole = (struct shed_reply){
+            .type = SHED_REPLY_ARRAY, .size = 2, .at = m->parts};
     }
-    return (const struct shed_reply *)(const void *)&m->whole;
+    return &m->whole;
 }

@@ -2,22 +2,23 @@
 #ifndef REPLY_TESTING_H
 #define REPLY_TESTING_H
 
-#include <hiredis/hiredis.h>
 #include <string.h>
 
-#include "wire/reply.h"
+#include "wire/parser.h"
 #include "support/testing.h"
 
 /* Free it with shed_reply_free. */
 static inline struct shed_reply *parse_reply(const char *wire)
 {
-    redisReader *reader = redisReaderCreate();
-    void *reply = NULL;
+    struct shed_parser parser = {.line = NULL};
+    struct shed_reply *reply = NULL;
+    size_t taken;
 
-    ck_assert_int_eq(redisReaderFeed(reader, wire, strlen(wire)), REDIS_OK);
-    ck_assert_int_eq(redisReaderGetReply(reader, &reply), REDIS_OK);
-    ck_assert_ptr_nonnull(reply);
-    redisReaderFree(reader);
+    ck_assert_int_eq(
+        shed_parser_take(&parser, wire, strlen(wire), &taken, &reply),
+        SHED_PARSER_REPLY);
+    ck_assert_uint_eq(taken, strlen(wire));
+    shed_parser_fini(&parser);
     return reply;
 }
 

@@ -1,26 +1,26 @@
 /* The linker lets the program and the static libraries call __wrap_NAME in
- * place of NAME. hiredis is a shared library, so what allocates in it is
- * wrapped as a whole. */
+ * place of NAME. */
 #include "support/scarcity.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 
-#include <hiredis/hiredis.h>
 #include <sys/random.h>
+
+#include "wire/parser.h"
 
 static _Thread_local int countdown = -1;
 static _Thread_local bool has_failed;
 
 static _Thread_local bool is_tester;
+static _Thread_local bool is_spared;
 static atomic_int countdown_elsewhere = -1;
 static atomic_bool has_one_failed;
 
 static atomic_bool is_without_random, is_without_threads;
-static atomic_bool can_read_replies;
+static atomic_bool are_replies_spared;
 
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
@@ -28,9 +28,10 @@ void *__real_realloc(void *at, size_t size);
 int __real_pthread_create(pthread_t *out, const pthread_attr_t *attr,
                           void *(*run)(void *), void *arg);
 ssize_t __real_getrandom(void *out, size_t size, unsigned flags);
-redisReader *__real_redisReaderCreate(void);
-int __real_redisReaderFeed(redisReader *r, const char *bytes, size_t size);
-int __real_redisReaderGetReply(redisReader *r, void **reply);
+enum shed_parser_result __real_shed_parser_take(struct shed_parser *parser,
+                                                const char *bytes, size_t size,
+                                                size_t *taken,
+                                                struct shed_reply **reply);
 
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t count, size_t size);
@@ -38,9 +39,10 @@ void *__wrap_realloc(void *at, size_t size);
 int __wrap_pthread_create(pthread_t *out, const pthread_attr_t *attr,
                           void *(*run)(void *), void *arg);
 ssize_t __wrap_getrandom(void *out, size_t size, unsigned flags);
-redisReader *__wrap_redisReaderCreate(void);
-int __wrap_redisReaderFeed(redisReader *r, const char *bytes, size_t size);
-int __wrap_redisReaderGetReply(redisReader *r, void **reply);
+enum shed_parser_result __wrap_shed_parser_take(struct shed_parser *parser,
+                                                const char *bytes, size_t size,
+                                                size_t *taken,
+                                                struct shed_reply **reply);
 
 void scarcity_begin(int n)
 {
@@ -69,7 +71,7 @@ bool scarcity_end_elsewhere(void)
 
 void scarcity_spare_replies(bool are_spared)
 {
-    atomic_store(&can_read_replies, are_spared);
+    atomic_store(&are_replies_spared, are_spared);
 }
 
 void scarcity_of_threads(bool are_out)
@@ -93,6 +95,8 @@ static bool fails_elsewhere(void)
 
 static bool fails_now(void)
 {
+    if (is_spared)
+        return false;
     if (fails_elsewhere())
         return true;
     if (countdown < 0 || countdown-- > 0)
@@ -132,32 +136,15 @@ ssize_t __wrap_getrandom(void *out, size_t size, unsigned flags)
     return -1;
 }
 
-redisReader *__wrap_redisReaderCreate(void)
+enum shed_parser_result __wrap_shed_parser_take(struct shed_parser *parser,
+                                                const char *bytes, size_t size,
+                                                size_t *taken,
+                                                struct shed_reply **reply)
 {
-    return fails_now() ? NULL : __real_redisReaderCreate();
-}
+    enum shed_parser_result result;
 
-/* Whether a reply cannot be read; then, as in hiredis, the reader is of no use
- * any more. */
-static bool is_unreadable(redisReader *r)
-{
-    if (atomic_load(&can_read_replies) || !fails_now())
-        return false;
-    r->err = REDIS_ERR_OOM;
-    (void)snprintf(r->errstr, sizeof(r->errstr), "Out of memory");
-    return true;
-}
-
-int __wrap_redisReaderFeed(redisReader *r, const char *bytes, size_t size)
-{
-    return is_unreadable(r) ? REDIS_ERR
-                            : __real_redisReaderFeed(r, bytes, size);
-}
-
-/* It allocates nothing where nothing has come. */
-int __wrap_redisReaderGetReply(redisReader *r, void **reply)
-{
-    return r->len > r->pos && is_unreadable(r)
-               ? REDIS_ERR
-               : __real_redisReaderGetReply(r, reply);
+    is_spared = atomic_load(&are_replies_spared);
+    result = __real_shed_parser_take(parser, bytes, size, taken, reply);
+    is_spared = false;
+    return result;
 }

@@ -2,6 +2,7 @@
  * it. */
 #include "redis/gate.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "wire/address.h"

@@ -1,5 +1,4 @@
 /* kept: what a process keeps of rows, against a naive model. */
-#include <hiredis/hiredis.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,22 +121,14 @@ END_TEST
 static struct shed_value *read_version(size_t size, char nonce,
                                        unsigned char version)
 {
-    redisReader *reader = redisReaderCreate();
-    char *bytes = calloc(1, size), head[32];
-    void *reply = NULL;
+    struct shed_reply *reply =
+        shed_reply_create_text(SHED_REPLY_STRING, NULL, size);
+    char *bytes = memset(reply->text, 0, size);
     struct shed_value *value;
 
     bytes[8] = nonce;
     bytes[7] = version > 0 ? SHED_ENTRY_ROW_VERSION : 0;
     bytes[63] = (char)version;
-    (void)snprintf(head, sizeof(head), "$%zu\r\n", size);
-    redisReaderFeed(reader, head, strlen(head));
-    redisReaderFeed(reader, bytes, size);
-    redisReaderFeed(reader, "\r\n", 2);
-    ck_assert_int_eq(redisReaderGetReply(reader, &reply), REDIS_OK);
-    redisReaderFree(reader);
-    free(bytes);
-    bytes = ((redisReply *)reply)->str;
     value =
         shed_value_wrap(SHED_KIND_ROW, SHED_ORIGIN_REDIS, bytes,
                         bytes + SHED_ENTRY_HEADER_BYTES,

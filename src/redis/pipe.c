@@ -102,9 +102,9 @@ static void drop_socket(struct shed_pipe *p)
         (void)uv_poll_stop(p->poll);
         uv_close((uv_handle_t *)p->poll, on_poll_closed);
         p->poll = NULL;
+        shed_timer_stop(p->send_timer);
+        p->is_send_due = false;
     }
-    shed_timer_stop(p->send_timer);
-    p->is_send_due = false;
     shed_conn_close(&p->conn);
 }
 

@@ -230,8 +230,10 @@ START_TEST(a_near_hit_that_is_due_begins_one_refresh)
     start_ms = shed_now_ms();
     have_near("k", "k@1");
     table_update(&fixture.table);
+    /* the refresh may end between two questions of this thread */
     while (table_loads(&fixture.table) == 1)
-        expect_text(fixture.cache, "k", "k@1");
+        ck_assert(has_text(fixture.cache, "k@1") ||
+                  table_loads(&fixture.table) > 1);
     ck_assert_uint_lt(shed_now_ms() - start_ms, TTL_MS - MARGIN_MS);
     WAIT_FOR(has_text(fixture.cache, "k@2"));
     have_near("k", "k@2");

@@ -100,23 +100,22 @@ bool shed_get_looks_first(const struct shed_cache *cache,
     return terms->looks_first || !shed_flights_has(cache->flights, key);
 }
 
-/* The slow path of one key. */
+/* The slow path of one key, of which the caller knows what look says. */
 static enum shed_code get_slow(struct shed_cache *cache,
                                const struct shed_named_key *named,
                                const struct shed_terms *terms,
-                               struct shed_look *look, struct shed_value **out,
-                               struct shed_error *why)
+                               const struct shed_look *look,
+                               struct shed_value **out, struct shed_error *why)
 {
-    struct shed_item item = {.code = SHED_OK};
-    struct shed_caller caller = {0};
-    struct shed_gets gets = {&item, &named->key, look, &caller, 1, terms};
+    struct shed_key_get g = {
+        .cache = cache, .key = named->key, .terms = terms, .look = *look};
 
-    shed_get_slow(cache, &gets);
-    *out = item.value;
-    if (item.code != SHED_OK)
-        (void)shed_fail(why, item.code, "%s", shed_error_kept(caller.why));
-    free(caller.why);
-    return item.code;
+    shed_get_slow(&g, 1);
+    *out = g.value;
+    if (g.code != SHED_OK)
+        (void)shed_fail(why, g.code, "%s", shed_error_kept(g.caller.why));
+    free(g.caller.why);
+    return g.code;
 }
 
 /* Get a key that has no row near by its cache's rule, or a call with options.

@@ -5,20 +5,25 @@
 #include "cache/cache.h"
 #include "cache/look.h"
 
-/* The keys of one call; arrays of count. */
-struct shed_gets {
-    struct shed_item *items;
-    const struct shed_key *keys;
-    struct shed_look *looks;
-    struct shed_caller *callers; /* also of hits: for the reason */
-    size_t count;
+/* The get of one key, by a call of its own or as one of many. */
+struct shed_key_get {
+    /* set by its maker */
+    struct shed_cache *cache;
+    struct shed_key key;
     const struct shed_terms *terms;
+    /* the result */
+    enum shed_code code;
+    struct shed_value *value;
+    /* what the steps know */
+    bool is_miss; /* it is counted as one */
+    struct shed_look look;
+    struct shed_caller caller; /* caller.why: why the get failed */
 };
 
 /* Not answered yet, and not failed. */
-static inline bool shed_get_is_miss(const struct shed_item *item)
+static inline bool shed_get_is_open(const struct shed_key_get *g)
 {
-    return item->code == SHED_OK && item->value == NULL;
+    return g->code == SHED_OK && g->value == NULL;
 }
 
 /* Check the options of a call, which may be NULL, and that it may be made, and
@@ -47,7 +52,7 @@ void shed_get_conclude(struct shed_cache *cache, const struct shed_item *item,
 
 /* A get of one key that does not block, to be submitted, or part of a get of
  * many. The memory is the caller's; NULL when out of memory. */
-struct shed_pending *shed_async_get_create(const struct shed_cache *cache,
+struct shed_pending *shed_async_get_create(struct shed_cache *cache,
                                            const struct shed_key *key,
                                            const struct shed_terms *terms,
                                            bool is_part);
@@ -61,68 +66,61 @@ bool shed_get_looks_first(const struct shed_cache *cache,
 /* The call begins to wait now: set what the terms have from the clock. */
 void shed_get_begin(struct shed_terms *terms, uint64_t now_ms);
 
-/* Note why an item has failed. */
-void shed_get_fail(struct shed_gets *gets, size_t i,
-                   const struct shed_error *why);
+/* Note why a get has failed. */
+void shed_get_fail(struct shed_key_get *g, const struct shed_error *why);
 
-/* The slow path: join a flight for each item that is a miss (its code is
- * SHED_OK, and it has no value), and wait until all have answered, or the
+/* Take what the look at the reply to its GET has found. why: NULL, or why there
+ * was no such reply: then take what there is without Redis. */
+void shed_get_take_look(struct shed_key_get *g, const struct shed_error *why);
+
+/* The slow path of the gets of one call, which have the same terms: join a
+ * flight for each that is open, and wait until all have answered, or the
  * deadline has passed; with only_cached, end them with SHED_EMISS. Afterwards
- * no item is a miss; the reason of one that failed is in its caller. callers
- * begin as zero. */
-void shed_get_slow(struct shed_cache *cache, struct shed_gets *gets);
+ * no get is open; the reason of a failure is in caller.why, the owner's to
+ * free. */
+void shed_get_slow(struct shed_key_get *gets, size_t count);
 
 /*
- * Its steps, none of which waits, for calls that do not.
+ * Its steps for one get, none of which waits, for calls that do not.
  *
- * begin; while there are misses: join, wait for the latch, take the answers;
+ * begin; while it is open: join, wait for the latch, take the answer;
  * look again; end.
  */
 
-/* Count the misses, and end them if the call may not load. Returns: how many
- * there were. */
-size_t shed_slow_begin(struct shed_cache *cache, struct shed_gets *gets);
+/* Count a miss, and end it if the call may not load. */
+void shed_slow_begin(struct shed_key_get *g);
 
-/* Returns: how many items are misses. */
-size_t shed_slow_misses(const struct shed_gets *gets);
+/* Join a flight. It counts the latch down by 1, at once if the get cannot join.
+ * New flights are put in front of *starts, see shed_flights_join. */
+void shed_slow_join(struct shed_key_get *g, struct shed_latch *latch,
+                    struct shed_post **starts);
 
-/* Join a flight for each miss. Each counts the latch down by 1, at once if it
- * cannot join. */
-void shed_slow_join(struct shed_cache *cache, struct shed_gets *gets,
-                    struct shed_latch *latch);
-
-/* Whether item i could have an old value, but GET did not say so: it failed, or
+/* Whether it could have an old value, but GET did not say so: it failed, or
  * had to wait until Redis has heard of an invalidation. A GET is then repeated
  * when the load has failed or takes too long, by these terms; what it finds is
  * taken over as an old value. */
-bool shed_slow_may_have_old(const struct shed_cache *cache,
-                            const struct shed_gets *gets, size_t i);
+bool shed_slow_may_have_old(const struct shed_key_get *g);
 struct shed_terms shed_slow_second_terms(const struct shed_terms *terms);
 void shed_slow_take_second(struct shed_look *look);
 
-/* Items with an old value leave their flights, which go on without a caller, if
- * the loads of these began by begun_ms. */
-void shed_slow_leave_old(struct shed_cache *cache, struct shed_gets *gets,
-                         struct shed_latch *latch, uint64_t begun_ms);
+/* A get with an old value leaves its flight, which goes on without a caller, if
+ * that has begun its load by begun_ms. */
+void shed_slow_leave_old(struct shed_key_get *g, uint64_t begun_ms);
 
-/* At the deadline: leave the flights. Callers that are being answered at this
- * moment count the latch down soon. */
-void shed_slow_leave_all(struct shed_cache *cache, struct shed_gets *gets,
-                         struct shed_latch *latch);
+/* At the deadline: leave the flight. A get that is being answered at this
+ * moment counts the latch down soon. */
+void shed_slow_leave(struct shed_key_get *g);
 
-/* Whether the log of tags has to be read before the answers can be taken. */
-bool shed_slow_needs_log(const struct shed_cache *cache,
-                         const struct shed_gets *gets);
+/* Whether the log of tags has to be read before the answer can be taken. */
+bool shed_slow_needs_log(const struct shed_key_get *g);
 
-/* Give the items what their callers were answered; with why, the log could not
- * be read. A value that is too old for the call, or a miss by its tags, leaves
- * its item a miss: the flight had begun without knowing that it was to be
- * replaced. */
-void shed_slow_take_answers(struct shed_cache *cache, struct shed_gets *gets,
-                            const struct shed_error *why);
+/* Take what the flight has answered; with why, the log could not be read. A
+ * value that is too old for the call, or a miss by its tags, leaves the get
+ * open: the flight had begun without knowing that it was to be replaced. */
+void shed_slow_take_answer(struct shed_key_get *g,
+                           const struct shed_error *why);
 
-/* Count the end, and fall back on old values. misses: what begin returned. */
-void shed_slow_end(struct shed_cache *cache, struct shed_gets *gets,
-                   size_t misses);
+/* Count the end of a miss, and fall back on an old value. */
+void shed_slow_end(struct shed_key_get *g);
 
 #endif

@@ -15,78 +15,79 @@
 /* What a call owns; arrays of as many as it has keys. */
 struct batch {
     size_t count;
-    struct shed_key *keys;
-    struct shed_look *looks;
-    struct shed_caller *callers;
-    /* in the first get_count: of the GETs, in their order */
+    struct shed_key_get *gets;
+    char *names; /* of their keys */
+    /* in the first sent_count: of the GETs, in their order */
     struct shed_args *args;
     struct shed_reply **replies;
     struct shed_link_use *uses;
-    size_t *gets; /* which key it is of */
-    size_t get_count;
+    size_t *sent; /* which get it is of */
+    size_t sent_count;
     unsigned together; /* how many of them may be one MGET */
 };
 
 static void destroy_batch(struct batch *b)
 {
-    for (size_t i = 0; b->callers != NULL && i < b->count; i++)
-        free(b->callers[i].why);
-    free(b->keys);
+    for (size_t i = 0; b->gets != NULL && i < b->count; i++)
+        free(b->gets[i].caller.why);
+    free(b->gets);
+    free(b->names);
     free(b->args);
     free(b->replies);
-    free(b->looks);
     free(b->uses);
-    free(b->callers);
-    free(b->gets);
+    free(b->sent);
 }
 
-/* Name the keys of items, all of them in one block for free(). Returns: NULL
- * when out of memory. */
-static struct shed_key *name_keys(const struct shed_cache *cache,
-                                  const struct shed_item *items, size_t count)
+static size_t size_names(const struct shed_cache *cache,
+                         const struct shed_item *items, size_t count)
 {
     const size_t around = strlen(cache->name) + strlen(":{\\}");
-    size_t size = count * sizeof(struct shed_key);
-    struct shed_key *keys;
-    char *at;
+    size_t size = 0;
 
     for (size_t i = 0; i < count; i++)
         size += around + items[i].key.size;
-    keys = malloc(size);
-    if (keys == NULL)
-        return NULL;
-    at = (char *)(keys + count);
-    for (size_t i = 0; i < count; i++) {
+    return size;
+}
+
+static void name_keys(struct shed_cache *cache, const struct shed_item *items,
+                      struct batch *b, const struct shed_terms *terms)
+{
+    char *at = b->names;
+
+    for (size_t i = 0; i < b->count; i++) {
+        struct shed_key_get *g = &b->gets[i];
         struct shed_named_key named;
         shed_key_name(cache->name, items[i].key, &named);
-        keys[i] = named.key;
-        keys[i].redis = at;
+        g->cache = cache;
+        g->terms = terms;
+        g->key = named.key;
+        g->key.redis = at;
         memcpy(at, named.bytes, named.key.redis_size);
         at += named.key.redis_size;
     }
-    return keys;
 }
 
-static enum shed_code create_batch(const struct shed_cache *cache,
+static enum shed_code create_batch(struct shed_cache *cache,
                                    const struct shed_item *items,
                                    struct batch *b, size_t count,
+                                   const struct shed_terms *terms,
                                    struct shed_error *err)
 {
     b->count = count;
-    b->keys = name_keys(cache, items, count);
+    b->gets = calloc(count, sizeof(*b->gets));
+    b->names = malloc(size_names(cache, items, count));
     /* one more, for the log of tags */
     b->args = calloc(count + 1, sizeof(*b->args));
     b->replies = calloc(count + 1, sizeof(struct shed_reply *));
-    b->looks = calloc(count, sizeof(*b->looks));
     b->uses = calloc(count + 1, sizeof(*b->uses));
-    b->callers = calloc(count, sizeof(*b->callers));
-    b->gets = calloc(count, sizeof(*b->gets));
-    if (b->keys != NULL && b->args != NULL && b->replies != NULL &&
-        b->looks != NULL && b->uses != NULL && b->callers != NULL &&
-        b->gets != NULL)
-        return SHED_OK;
-    destroy_batch(b);
-    return shed_fail_nomem(err, "shed_get_many");
+    b->sent = calloc(count, sizeof(*b->sent));
+    if (b->gets == NULL || b->names == NULL || b->args == NULL ||
+        b->replies == NULL || b->uses == NULL || b->sent == NULL) {
+        destroy_batch(b);
+        return shed_fail_nomem(err, "shed_get_many");
+    }
+    name_keys(cache, items, b, terms);
+    return SHED_OK;
 }
 
 enum shed_code shed_get_check_items(struct shed_item *items, size_t count,
@@ -119,63 +120,60 @@ static unsigned together_of(const struct shed_cache *cache)
     return fit < TOGETHER_MAX ? (unsigned)fit : TOGETHER_MAX;
 }
 
-/* Prepare the GET of item i. Returns: until when to wait for it. */
-static uint64_t add_get(struct shed_cache *cache, struct batch *b, size_t i,
-                        const struct shed_terms *terms)
+/* Prepare the GET of a key. Returns: until when to wait for it. */
+static uint64_t add_get(struct batch *b, size_t i)
 {
-    const struct shed_key *key = &b->keys[i];
-    struct shed_args *args = &b->args[b->get_count];
+    struct shed_key_get *g = &b->gets[i];
+    struct shed_args *args = &b->args[b->sent_count];
 
-    shed_look_begin(cache, key, &b->looks[i]);
-    b->gets[b->get_count++] = i;
+    shed_look_begin(g->cache, &g->key, &g->look);
+    b->sent[b->sent_count++] = i;
     args->is_guarded = true;
     args->together = b->together;
     shed_args_add_text(args, "GET");
-    shed_args_add(args, key->redis, key->redis_size);
-    return shed_look_until_ms(cache, key, terms);
+    shed_args_add(args, g->key.redis, g->key.redis_size);
+    return shed_look_until_ms(g->cache, &g->key, g->terms);
 }
 
-/* Take what is near, and all GETs of the others in one pipeline. Afterwards an
- * item has its value, or the code of its failure, or is a miss. */
-static void try_get_many(struct shed_cache *cache, struct batch *b,
-                         struct shed_item *items, size_t count,
-                         const struct shed_terms *terms)
+/* why: NULL, or why all GETs failed. */
+static void take_reply(const struct batch *b, size_t at,
+                       const struct shed_error *all)
 {
-    struct shed_error all = {0};
+    struct shed_key_get *g = &b->gets[b->sent[at]];
+    struct shed_error why;
+    enum shed_code code = SHED_OK;
+
+    if (all == NULL)
+        code = shed_look_at(g->cache, &g->key, g->terms, b->replies[at],
+                            &b->uses[at], &g->look, &why);
+    shed_get_take_look(g, code != SHED_OK ? &why : all);
+}
+
+/* Take what is near, and all GETs of the others in one pipeline. Afterwards a
+ * get has its value, or the code of its failure, or is open. */
+static void look(struct shed_cache *cache, struct batch *b)
+{
+    struct shed_error all;
     uint64_t until_ms = 0;
     enum shed_code code;
 
     b->together = together_of(cache);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < b->count; i++) {
+        struct shed_key_get *g = &b->gets[i];
         uint64_t one_ms;
-        items[i].value =
-            shed_look_near(cache, &b->keys[i], terms->rule, terms->only_cached);
-        items[i].code = SHED_OK;
-        if (items[i].value != NULL)
+        g->value = shed_look_near(cache, &g->key, g->terms->rule,
+                                  g->terms->only_cached);
+        if (g->value != NULL)
             continue;
-        one_ms = add_get(cache, b, i, terms);
+        one_ms = add_get(b, i);
         until_ms = one_ms > until_ms ? one_ms : until_ms;
     }
-    if (b->get_count == 0)
+    if (b->sent_count == 0)
         return;
-    code = shed_look_call(cache, b->args, b->get_count, b->replies, b->uses,
+    code = shed_look_call(cache, b->args, b->sent_count, b->replies, b->uses,
                           until_ms, &all);
-    for (size_t g = 0; g < b->get_count; g++) {
-        size_t i = b->gets[g];
-        const struct shed_key *key = &b->keys[i];
-        struct shed_error why = all;
-        enum shed_code item_code = code;
-        if (code == SHED_OK)
-            item_code = shed_look_at(cache, key, terms, b->replies[g],
-                                     &b->uses[g], &b->looks[i], &why);
-        if (item_code != SHED_OK)
-            item_code =
-                shed_look_without_redis(cache, key, terms, &why, &b->looks[i]);
-        items[i].value = b->looks[i].value;
-        items[i].code = item_code;
-        if (item_code != SHED_OK)
-            b->callers[i].why = shed_error_keep(&why);
-    }
+    for (size_t at = 0; at < b->sent_count; at++)
+        take_reply(b, at, code != SHED_OK ? &all : NULL);
 }
 
 void shed_get_conclude(struct shed_cache *cache, const struct shed_item *item,
@@ -197,20 +195,22 @@ void shed_get_conclude(struct shed_cache *cache, const struct shed_item *item,
 
 /* Get keys that have been checked; ends b. */
 static enum shed_code get_many(struct shed_cache *cache,
-                               struct shed_item *items, size_t count,
+                               struct shed_item *items,
                                const struct shed_terms *terms, struct batch *b,
                                struct shed_error *err)
 {
-    struct shed_gets gets = {items,      b->keys, b->looks,
-                             b->callers, count,   terms};
     struct shed_error all = {SHED_OK, ""};
 
-    try_get_many(cache, b, items, count, terms);
-    shed_get_slow(cache, &gets);
-    for (size_t i = 0; i < count; i++)
-        shed_get_conclude(
-            cache, &items[i], i, shed_error_kept(b->callers[i].why),
-            terms->errors != NULL ? &terms->errors[i] : NULL, &all);
+    look(cache, b);
+    shed_get_slow(b->gets, b->count);
+    for (size_t i = 0; i < b->count; i++) {
+        const struct shed_key_get *g = &b->gets[i];
+        items[i].code = g->code;
+        items[i].value = g->value;
+        shed_get_conclude(cache, &items[i], i, shed_error_kept(g->caller.why),
+                          terms->errors != NULL ? &terms->errors[i] : NULL,
+                          &all);
+    }
     destroy_batch(b);
     if (all.code != SHED_OK && err != NULL)
         *err = all;
@@ -248,9 +248,9 @@ enum shed_code shed_get_many(struct shed_cache *cache, struct shed_item *items,
         code =
             shed_get_take_options(cache, options, false, &rule, &terms, &why);
     if (code == SHED_OK && count > 0)
-        code = create_batch(cache, items, &b, count, &why);
+        code = create_batch(cache, items, &b, count, &terms, &why);
     shed_get_begin(&terms, shed_now_ms());
     if (code != SHED_OK || count == 0)
         return fail_items(items, count, terms.errors, &why, err);
-    return get_many(cache, items, count, &terms, &b, err);
+    return get_many(cache, items, &terms, &b, err);
 }

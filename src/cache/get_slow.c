@@ -1,11 +1,10 @@
 /*
- * The slow path of a get, for one key as for many: callers join flights and
- * wait at one latch. Its invariant: when it returns, no flight refers to one of
- * its callers.
+ * The slow path of a get: it joins a flight, and waits for the answer. Its
+ * invariant: when it returns, no flight refers to one of its callers.
  *
- * What it does is cut into steps that do not wait. Below them is the procedure
- * that waits in between; async_get.c has the other one, which is told of
- * events.
+ * What a get does is cut into steps that do not wait. Below them is the thread
+ * that waits in between, for one get or for many; async_get.c takes the same
+ * steps after events.
  */
 #include <stdlib.h>
 
@@ -19,15 +18,6 @@ static bool is_of_redis(const struct shed_value *value)
     return value != NULL && shed_value_header(value) != NULL;
 }
 
-size_t shed_slow_misses(const struct shed_gets *g)
-{
-    size_t misses = 0;
-
-    for (size_t i = 0; i < g->count; i++)
-        misses += shed_get_is_miss(&g->items[i]);
-    return misses;
-}
-
 static void fail(struct shed_caller *caller, const struct shed_error *why)
 {
     free(caller->why);
@@ -35,20 +25,19 @@ static void fail(struct shed_caller *caller, const struct shed_error *why)
     caller->why = shed_error_keep(why);
 }
 
-void shed_get_fail(struct shed_gets *g, size_t i, const struct shed_error *why)
+void shed_get_fail(struct shed_key_get *g, const struct shed_error *why)
 {
-    g->items[i].code = why->code;
-    fail(&g->callers[i], why);
+    g->code = why->code;
+    fail(&g->caller, why);
 }
 
-/* Those among them whose entry is one by its tags. */
-static size_t count_tag_misses(const struct shed_gets *g)
+void shed_get_take_look(struct shed_key_get *g, const struct shed_error *why)
 {
-    size_t misses = 0;
-
-    for (size_t i = 0; i < g->count; i++)
-        misses += shed_get_is_miss(&g->items[i]) && g->looks[i].is_revoked;
-    return misses;
+    if (why != NULL && shed_look_without_redis(g->cache, &g->key, g->terms, why,
+                                               &g->look) != SHED_OK)
+        shed_get_fail(g, why);
+    g->value = g->look.value;
+    g->look.value = NULL;
 }
 
 static struct shed_error timed_out(enum shed_awaited awaited)
@@ -82,15 +71,15 @@ static struct shed_aged aged_value(const struct shed_look *look)
  * that has to wait for the load of another, whose breaker may be closed. If
  * there is a row to fall back on, or Redis has not even a lease, the call ends
  * here: a lease would be taken only to be given back. */
-static enum shed_code ask_breaker(struct shed_cache *cache,
-                                  const struct shed_gets *g, size_t i,
+static enum shed_code ask_breaker(const struct shed_key_get *g,
                                   struct shed_error *err)
 {
-    const struct shed_look *look = &g->looks[i];
+    struct shed_cache *cache = g->cache;
+    const struct shed_look *look = &g->look;
     enum shed_code code;
 
     if (look->old == NULL && (look->found != SHED_FOUND_NOTHING ||
-                              shed_flights_has(cache->flights, &g->keys[i])))
+                              shed_flights_has(cache->flights, &g->key)))
         return SHED_OK;
     code = shed_source_ask_breaker(cache->source, err);
     if (code != SHED_OK)
@@ -98,30 +87,22 @@ static enum shed_code ask_breaker(struct shed_cache *cache,
     return code;
 }
 
-/* One that cannot join has failed and is counted down. */
-void shed_slow_join(struct shed_cache *cache, struct shed_gets *g,
-                    struct shed_latch *latch)
+void shed_slow_join(struct shed_key_get *g, struct shed_latch *latch,
+                    struct shed_post **starts)
 {
-    struct shed_post *starts = NULL;
+    struct shed_caller *caller = &g->caller;
+    struct shed_error why;
+    enum shed_code code;
 
-    for (size_t i = 0; i < g->count; i++) {
-        struct shed_caller *caller = &g->callers[i];
-        struct shed_error why;
-        enum shed_code code;
-        if (!shed_get_is_miss(&g->items[i]))
-            continue;
-        caller->latch = latch;
-        code = ask_breaker(cache, g, i, &why);
-        if (code == SHED_OK)
-            code = shed_flights_join(cache->flights, &g->keys[i],
-                                     aged_value(&g->looks[i]), caller, &starts,
-                                     &why);
-        if (code == SHED_OK)
-            continue; /* from here on the flight writes to the caller */
-        fail(caller, &why);
-        shed_latch_count_down(latch, 1);
-    }
-    shed_flights_start(cache->flights, starts);
+    caller->latch = latch;
+    code = ask_breaker(g, &why);
+    if (code == SHED_OK)
+        code = shed_flights_join(g->cache->flights, &g->key,
+                                 aged_value(&g->look), caller, starts, &why);
+    if (code == SHED_OK)
+        return; /* from here on the flight writes to the caller */
+    fail(caller, &why);
+    shed_latch_count_down(latch, 1);
 }
 
 /* The reason for an event: the caller falls back on its old value. */
@@ -134,16 +115,13 @@ static void ran_late(struct shed_caller *caller)
     fail(caller, &why);
 }
 
-bool shed_slow_may_have_old(const struct shed_cache *cache,
-                            const struct shed_gets *g, size_t i)
+bool shed_slow_may_have_old(const struct shed_key_get *g)
 {
-    const struct shed_item *item = &g->items[i];
-
-    return !g->looks[i].is_known && g->looks[i].old == NULL &&
+    return g->is_miss && !g->look.is_known && g->look.old == NULL &&
            g->terms->looks_first &&
-           (shed_get_is_miss(item) || item->code == SHED_ESOURCE ||
-            item->code == SHED_EBUSY) &&
-           !shed_delivery_has(cache->delivery, &g->keys[i]);
+           (shed_get_is_open(g) || g->code == SHED_ESOURCE ||
+            g->code == SHED_EBUSY) &&
+           !shed_delivery_has(g->cache->delivery, &g->key);
 }
 
 struct shed_terms shed_slow_second_terms(const struct shed_terms *terms)
@@ -164,46 +142,38 @@ void shed_slow_take_second(struct shed_look *look)
     look->value = NULL;
 }
 
-void shed_slow_leave_old(struct shed_cache *cache, struct shed_gets *g,
-                         struct shed_latch *latch, uint64_t begun_ms)
+void shed_slow_leave_old(struct shed_key_get *g, uint64_t begun_ms)
 {
-    for (size_t i = 0; i < g->count; i++) {
-        struct shed_caller *caller = &g->callers[i];
-        if (caller->latch == NULL || g->looks[i].old == NULL ||
-            caller->load_began_ms > begun_ms ||
-            !shed_flights_leave(cache->flights, caller, SHED_LEAVE_GOES_ON))
-            continue;
-        ran_late(caller);
-        shed_latch_count_down(latch, 1);
-    }
+    struct shed_caller *caller = &g->caller;
+
+    if (caller->latch == NULL || g->look.old == NULL ||
+        caller->load_began_ms > begun_ms ||
+        !shed_flights_leave(g->cache->flights, caller, SHED_LEAVE_GOES_ON))
+        return;
+    ran_late(caller);
+    shed_latch_count_down(caller->latch, 1);
 }
 
-void shed_slow_leave_all(struct shed_cache *cache, struct shed_gets *g,
-                         struct shed_latch *latch)
+void shed_slow_leave(struct shed_key_get *g)
 {
-    for (size_t i = 0; i < g->count; i++) {
-        struct shed_caller *caller = &g->callers[i];
-        struct shed_error why;
-        if (caller->latch == NULL ||
-            !shed_flights_leave(cache->flights, caller, SHED_LEAVE_GIVES_UP))
-            continue;
-        why = timed_out(caller->awaited);
-        fail(caller, &why);
-        shed_latch_count_down(latch, 1);
-    }
+    struct shed_caller *caller = &g->caller;
+    struct shed_error why;
+
+    if (caller->latch == NULL ||
+        !shed_flights_leave(g->cache->flights, caller, SHED_LEAVE_GIVES_UP))
+        return;
+    why = timed_out(caller->awaited);
+    fail(caller, &why);
+    shed_latch_count_down(caller->latch, 1);
 }
 
 /* What flights have found in Redis is judged by the log of tags. A call that
  * joined a flight at once may not have read it. */
-bool shed_slow_needs_log(const struct shed_cache *cache,
-                         const struct shed_gets *g)
+bool shed_slow_needs_log(const struct shed_key_get *g)
 {
-    bool is_needed = false;
-
-    for (size_t i = 0; i < g->count && cache->tag_log != NULL; i++)
-        if (g->callers[i].latch != NULL && is_of_redis(g->callers[i].value))
-            is_needed = true;
-    return is_needed && !shed_tag_log_is_known(cache->tag_log);
+    return g->cache->tag_log != NULL && g->caller.latch != NULL &&
+           is_of_redis(g->caller.value) &&
+           !shed_tag_log_is_known(g->cache->tag_log);
 }
 
 /* A load that has read an older row than Redis has ends its flight with
@@ -218,157 +188,156 @@ static void take_failure(struct shed_look *look, struct shed_caller *caller)
         caller->why->code = SHED_ESOURCE;
 }
 
-void shed_slow_take_answers(struct shed_cache *cache, struct shed_gets *g,
-                            const struct shed_error *why)
+void shed_slow_take_answer(struct shed_key_get *g, const struct shed_error *why)
 {
-    for (size_t i = 0; i < g->count; i++) {
-        struct shed_caller *caller = &g->callers[i];
-        if (caller->latch == NULL)
-            continue;
-        caller->latch = NULL;
-        if (why != NULL && is_of_redis(caller->value)) {
-            shed_value_unref(caller->value);
-            caller->value = NULL;
-            fail(caller, why);
-        }
-        if (caller->value != NULL &&
-            !shed_look_is_young(cache, &g->keys[i], g->terms, &g->looks[i],
-                                caller->value)) {
-            shed_value_unref(caller->value);
-            caller->value = NULL;
-            continue;
-        }
-        take_failure(&g->looks[i], caller);
-        g->items[i].code = caller->code;
-        g->items[i].value = caller->value;
+    struct shed_caller *caller = &g->caller;
+
+    if (caller->latch == NULL)
+        return;
+    caller->latch = NULL;
+    if (why != NULL && is_of_redis(caller->value)) {
+        shed_value_unref(caller->value);
+        caller->value = NULL;
+        fail(caller, why);
     }
+    if (caller->value != NULL &&
+        !shed_look_is_young(g->cache, &g->key, g->terms, &g->look,
+                            caller->value)) {
+        shed_value_unref(caller->value);
+        caller->value = NULL;
+        return;
+    }
+    take_failure(&g->look, caller);
+    g->code = caller->code;
+    g->value = caller->value;
 }
 
-static void do_without_load(struct shed_gets *g)
+static void do_without_load(struct shed_key_get *g)
 {
     struct shed_error why;
 
     (void)shed_fail(&why, SHED_EMISS,
                     "Redis has no value that the call may be given, and with "
                     "only_cached it does not load");
-    for (size_t i = 0; i < g->count; i++)
-        if (shed_get_is_miss(&g->items[i]))
-            shed_get_fail(g, i, &why);
+    shed_get_fail(g, &why);
 }
 
-size_t shed_slow_begin(struct shed_cache *cache, struct shed_gets *g)
+void shed_slow_begin(struct shed_key_get *g)
 {
-    size_t misses = shed_slow_misses(g);
-
-    if (misses == 0)
-        return 0;
-    shed_count(&cache->counters.misses, misses);
-    shed_count(&cache->counters.tag_misses, count_tag_misses(g));
+    if (!shed_get_is_open(g))
+        return;
+    g->is_miss = true;
+    shed_count(&g->cache->counters.misses, 1);
+    shed_count(&g->cache->counters.tag_misses, g->look.is_revoked);
     if (g->terms->only_cached)
         do_without_load(g);
-    return misses;
 }
 
-void shed_slow_end(struct shed_cache *cache, struct shed_gets *g, size_t misses)
+void shed_slow_end(struct shed_key_get *g)
 {
-    shed_count(&cache->counters.misses_ended, misses);
-    for (size_t i = 0; i < g->count; i++)
-        g->items[i].code = shed_look_fall_back(
-            cache, &g->keys[i], &g->looks[i], g->items[i].code,
-            shed_error_kept(g->callers[i].why), &g->items[i].value);
+    if (!g->is_miss)
+        return;
+    shed_count(&g->cache->counters.misses_ended, 1);
+    g->code = shed_look_fall_back(g->cache, &g->key, &g->look, g->code,
+                                  shed_error_kept(g->caller.why), &g->value);
 }
 
-/* -------------------------------------------------- the call that blocks */
+/* ------------------------------------------------- the thread that waits */
 
 /* GET once more what may have an old value, to fall back on; it can be a fresh
  * one by now. */
-static void look_again(struct shed_cache *cache, struct shed_gets *g)
+static void look_again(struct shed_key_get *gets, size_t count)
 {
-    const struct shed_terms terms = shed_slow_second_terms(g->terms);
+    const struct shed_terms terms = shed_slow_second_terms(gets->terms);
     enum shed_code code = SHED_OK;
 
-    for (size_t i = 0; i < g->count && code == SHED_OK; i++) {
-        struct shed_look *look = &g->looks[i];
+    for (size_t i = 0; i < count && code == SHED_OK; i++) {
+        struct shed_key_get *g = &gets[i];
         struct shed_error unused;
-        if (!shed_slow_may_have_old(cache, g, i))
+        if (!shed_slow_may_have_old(g))
             continue;
-        code = shed_look(cache, &g->keys[i], &terms, look, &unused);
-        shed_slow_take_second(look);
+        code = shed_look(g->cache, &g->key, &terms, &g->look, &unused);
+        shed_slow_take_second(&g->look);
     }
 }
 
-static bool may_look_again(const struct shed_cache *cache,
-                           const struct shed_gets *g)
+static void leave_old(struct shed_key_get *gets, size_t count,
+                      uint64_t begun_ms)
 {
-    for (size_t i = 0; i < g->count; i++)
-        if (shed_get_is_miss(&g->items[i]) &&
-            shed_slow_may_have_old(cache, g, i))
-            return true;
-    return false;
+    for (size_t i = 0; i < count; i++)
+        shed_slow_leave_old(&gets[i], begun_ms);
 }
 
-static bool has_old(const struct shed_gets *g)
-{
-    for (size_t i = 0; i < g->count; i++)
-        if (g->looks[i].old != NULL)
-            return true;
-    return false;
-}
-
-/* Wait until the soft timeout, for items with old values. */
-static void wait_softly(struct shed_cache *cache, struct shed_gets *g,
+/* Wait until the soft timeout, for gets with old values. */
+static void wait_softly(struct shed_key_get *gets, size_t count,
                         struct shed_latch *latch)
 {
-    const struct shed_terms *terms = g->terms;
+    const struct shed_terms *terms = gets->terms;
 
-    if (may_look_again(cache, g) &&
-        !shed_latch_wait(latch, terms->soft_deadline_ms))
-        look_again(cache, g);
-    if (!has_old(g))
+    leave_old(gets, count, shed_left_ms(shed_now_ms(), terms->soft_timeout_ms));
+    if (shed_latch_wait(latch, terms->soft_deadline_ms))
         return;
-    shed_slow_leave_old(cache, g, latch,
-                        shed_left_ms(shed_now_ms(), terms->soft_timeout_ms));
-    if (!shed_latch_wait(latch, terms->soft_deadline_ms))
-        shed_slow_leave_old(cache, g, latch, UINT64_MAX);
+    look_again(gets, count);
+    leave_old(gets, count, UINT64_MAX);
 }
 
-static void wait_for_flights(struct shed_cache *cache, struct shed_gets *g,
-                             size_t misses)
+/* One that the log of tags could not be read for fails with why. */
+static void take_answers(struct shed_key_get *gets, size_t count)
 {
-    const struct shed_terms *terms = g->terms;
     enum shed_code code = SHED_OK;
-    struct shed_latch latch;
+    bool needs_log = false;
     struct shed_error why;
 
-    shed_latch_init(&latch, misses);
-    shed_slow_join(cache, g, &latch);
+    for (size_t i = 0; i < count; i++)
+        needs_log |= shed_slow_needs_log(&gets[i]);
+    if (needs_log)
+        code = shed_tag_log_learn(gets->cache->tag_log,
+                                  gets->terms->deadline_ms, &why);
+    for (size_t i = 0; i < count; i++)
+        shed_slow_take_answer(&gets[i], code != SHED_OK ? &why : NULL);
+}
+
+static void wait_for_flights(struct shed_key_get *gets, size_t count,
+                             size_t open)
+{
+    const struct shed_terms *terms = gets->terms;
+    struct shed_post *starts = NULL;
+    struct shed_latch latch;
+
+    shed_latch_init(&latch, open);
+    for (size_t i = 0; i < count; i++)
+        if (shed_get_is_open(&gets[i]))
+            shed_slow_join(&gets[i], &latch, &starts);
+    shed_flights_start(gets->cache->flights, starts);
     if (terms->soft_deadline_ms < terms->deadline_ms)
-        wait_softly(cache, g, &latch);
+        wait_softly(gets, count, &latch);
     if (!shed_latch_wait(&latch, terms->deadline_ms)) {
-        shed_slow_leave_all(cache, g, &latch);
+        for (size_t i = 0; i < count; i++)
+            shed_slow_leave(&gets[i]);
         (void)shed_latch_wait(&latch, UINT64_MAX);
     }
-    if (shed_slow_needs_log(cache, g))
-        code = shed_tag_log_learn(cache->tag_log, terms->deadline_ms, &why);
-    shed_slow_take_answers(cache, g, code != SHED_OK ? &why : NULL);
+    take_answers(gets, count);
+}
+
+static size_t count_open(const struct shed_key_get *gets, size_t count)
+{
+    size_t open = 0;
+
+    for (size_t i = 0; i < count; i++)
+        open += shed_get_is_open(&gets[i]);
+    return open;
 }
 
 /* Each round ends with answers, or at the deadline. */
-static void wait_in_rounds(struct shed_cache *cache, struct shed_gets *g)
+void shed_get_slow(struct shed_key_get *gets, size_t count)
 {
-    size_t misses;
+    size_t open;
 
-    while ((misses = shed_slow_misses(g)) > 0)
-        wait_for_flights(cache, g, misses);
-}
-
-void shed_get_slow(struct shed_cache *cache, struct shed_gets *g)
-{
-    size_t misses = shed_slow_begin(cache, g);
-
-    if (misses == 0)
-        return;
-    wait_in_rounds(cache, g);
-    look_again(cache, g);
-    shed_slow_end(cache, g, misses);
+    for (size_t i = 0; i < count; i++)
+        shed_slow_begin(&gets[i]);
+    while ((open = count_open(gets, count)) > 0)
+        wait_for_flights(gets, count, open);
+    look_again(gets, count);
+    for (size_t i = 0; i < count; i++)
+        shed_slow_end(&gets[i]);
 }

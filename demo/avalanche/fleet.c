@@ -148,9 +148,10 @@ static void run_process(struct fleet *f, uint64_t number, pid_t parent)
         _exit(EXIT_FAILURE); /* the parent died before prctl took effect */
     (void)signal(SIGINT, SIG_DFL);
     (void)signal(SIGTERM, SIG_DFL);
-    process = f->strategy->open != NULL
-                  ? f->strategy->open(&f->settings, why, sizeof(why))
-                  : (void *)&f->settings;
+    process =
+        f->strategy->open != NULL
+            ? f->strategy->open(f->strategy, &f->settings, why, sizeof(why))
+            : (void *)&f->settings;
     if (process == NULL) {
         record_error(f->settings.record, why);
         _exit(EXIT_FAILURE);

@@ -50,7 +50,8 @@ struct strategy {
     size_t (*row_offset)(const char *bytes, size_t size); /* 0: none */
     /* The process's part; NULL on failure, with the reason in why. Without open
      * the settings are used; without close nothing is closed. */
-    void *(*open)(const struct settings *settings, char *why, size_t size);
+    void *(*open)(const struct strategy *strategy,
+                  const struct settings *settings, char *why, size_t size);
     void (*close)(void *process);
     /* The thread's part. */
     void *(*enter)(void *process, char *why, size_t size);

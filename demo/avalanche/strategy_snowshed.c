@@ -124,8 +124,8 @@ static void close_snowshed(void *arg)
     free(p);
 }
 
-static void *open_cache(const struct settings *settings, bool is_refreshed,
-                        char *why, size_t size)
+static void *open_cache(const struct strategy *strategy,
+                        const struct settings *settings, char *why, size_t size)
 {
     struct shed_client_options client = SHED_CLIENT_OPTIONS_INIT;
     struct shed_source_options source = SHED_SOURCE_OPTIONS_INIT;
@@ -143,7 +143,7 @@ static void *open_cache(const struct settings *settings, bool is_refreshed,
     cache.ttl_ms = settings->ttl_ms;
     cache.negative_ttl_ms = settings->negative_ttl_ms;
     cache.lease_ms = settings->lease_ms;
-    if (is_refreshed) {
+    if (strategy == &strategy_refresh) {
         cache.stale_while_revalidate_ms = settings->stale_ms;
         cache.stale_if_error_ms = settings->stale_ms;
     } else {
@@ -159,18 +159,6 @@ fail:
     if (p != NULL)
         close_snowshed(p);
     return NULL;
-}
-
-static void *open_snowshed(const struct settings *settings, char *why,
-                           size_t size)
-{
-    return open_cache(settings, false, why, size);
-}
-
-static void *open_refresh(const struct settings *settings, char *why,
-                          size_t size)
-{
-    return open_cache(settings, true, why, size);
 }
 
 static void *enter_snowshed(void *process, char *why, size_t size)
@@ -261,11 +249,11 @@ static bool has_told_all(void *thread)
 }
 
 const struct strategy strategy_snowshed = {
-    "snowshed",          "item:{%llu}",  snowshed_row,   open_snowshed,
+    "snowshed",          "item:{%llu}",  snowshed_row,   open_cache,
     close_snowshed,      enter_snowshed, leave_snowshed, get_snowshed,
     invalidate_snowshed, has_told_all};
 
 const struct strategy strategy_refresh = {
-    "snowshed-refresh",  "item:{%llu}",  snowshed_row,   open_refresh,
+    "snowshed-refresh",  "item:{%llu}",  snowshed_row,   open_cache,
     close_snowshed,      enter_snowshed, leave_snowshed, get_snowshed,
     invalidate_snowshed, has_told_all};

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <snowshed/snowshed.h>
+#include <snowshed/mysql.h>
 
 struct statements {
     MYSQL *mysql;
@@ -211,6 +211,22 @@ enum statement_code statements_row(struct statements *s, size_t which,
     struct first_row to = {row, columns};
 
     return statements_query(s, which, in, columns, copy_row, &to);
+}
+
+enum statement_code statements_pass_guard(struct statements *s,
+                                          const char *resource,
+                                          const struct shed_fence *fence,
+                                          uint64_t *newest,
+                                          struct shed_error *err)
+{
+    enum shed_code code =
+        shed_mysql_fence(s->mysql, shed_str(resource), fence, newest, err);
+
+    if (code != SHED_ELOST)
+        *newest = 0;
+    if (code == SHED_OK)
+        return STATEMENT_OK;
+    return code == SHED_ETIMEDOUT ? STATEMENT_AGAIN : STATEMENT_FAILED;
 }
 
 enum statement_code statements_settle(struct statements *s,

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <snowshed/lock.h>
+
 /* The outcome of a statement. */
 enum statement_code {
     STATEMENT_OK,
@@ -33,7 +35,6 @@ struct statements *statements_open(MYSQL *mysql, const char *const *texts,
                                    const char *files, char *why, size_t size);
 void statements_close(struct statements *s);
 
-/* The connection, for the fencing guard. */
 MYSQL *statements_mysql(struct statements *s);
 const char *statements_why(const struct statements *s);
 
@@ -67,6 +68,15 @@ enum statement_code statements_query(struct statements *s, size_t which,
 enum statement_code statements_row(struct statements *s, size_t which,
                                    MYSQL_BIND *in, size_t columns,
                                    uint64_t *row);
+
+/* Pass the fencing guard, first in a transaction. Returns: STATEMENT_OK,
+ * STATEMENT_AGAIN, or STATEMENT_FAILED with err. That is SHED_ELOST if the
+ * guard has refused; *newest is the number because of which it has, else 0. */
+enum statement_code statements_pass_guard(struct statements *s,
+                                          const char *resource,
+                                          const struct shed_fence *fence,
+                                          uint64_t *newest,
+                                          struct shed_error *err);
 
 /* End a transaction: COMMIT if code is STATEMENT_OK, else, or if that fails,
  * ROLLBACK. Returns code, or the outcome of the COMMIT. */

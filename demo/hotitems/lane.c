@@ -19,7 +19,7 @@ struct lane *lane_open(const char *name, const struct lane_options *options,
 
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
         if (strcmp(types[i]->name, name) == 0)
-            return types[i]->open(options, err);
+            return types[i]->open(types[i], options, err);
     err->code = SHED_EINVAL;
     (void)snprintf(err->reason, sizeof(err->reason), "there is no lane '%.40s'",
                    name);

@@ -144,7 +144,8 @@ size_t lane_metrics(struct lane *lane, char *buffer, size_t capacity);
 /* A lane's functions, as those of lane.h without their prefix. */
 struct lane_type {
     const char *name;
-    struct lane *(*open)(const struct lane_options *options,
+    struct lane *(*open)(const struct lane_type *type,
+                         const struct lane_options *options,
                          struct shed_error *err);
     void (*close)(struct lane *lane);
     enum shed_code (*get)(struct lane *lane, struct lane_item *items,

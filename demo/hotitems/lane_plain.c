@@ -90,18 +90,6 @@ static struct lane *open_plain(const struct lane_type *type,
     return NULL;
 }
 
-static struct lane *open_none(const struct lane_options *options,
-                              struct shed_error *err)
-{
-    return open_plain(&lane_none, options, err);
-}
-
-static struct lane *open_setnx(const struct lane_options *options,
-                               struct shed_error *err)
-{
-    return open_plain(&lane_setnx, options, err);
-}
-
 /* ------------------------------------------------------------ Redis */
 
 /* Runs a batch that has a command for each item of a set. */
@@ -444,7 +432,7 @@ static size_t metrics(struct lane *lane, char *buffer, size_t capacity)
 }
 
 const struct lane_type lane_none = {.name = "none",
-                                    .open = open_none,
+                                    .open = open_plain,
                                     .close = close_plain,
                                     .get = get,
                                     .release = release,
@@ -453,7 +441,7 @@ const struct lane_type lane_none = {.name = "none",
                                     .read_stats = read_stats,
                                     .metrics = metrics};
 const struct lane_type lane_setnx = {.name = "setnx",
-                                     .open = open_setnx,
+                                     .open = open_plain,
                                      .close = close_plain,
                                      .get = get,
                                      .release = release,

@@ -81,7 +81,8 @@ static enum shed_code open_cache(struct snowshed *s,
     return code;
 }
 
-static struct lane *open_snowshed(const struct lane_options *options,
+static struct lane *open_snowshed(const struct lane_type *type,
+                                  const struct lane_options *options,
                                   struct shed_error *err)
 {
     struct snowshed *s = calloc(1, sizeof(*s));
@@ -90,7 +91,7 @@ static struct lane *open_snowshed(const struct lane_options *options,
         *err = (struct shed_error){SHED_ENOMEM, "out of memory"};
         return NULL;
     }
-    s->lane.type = &lane_snowshed;
+    s->lane.type = type;
     s->client = options->client;
     s->loads_max = options->source.max_loads;
     s->has_redis_breaker = options->has_redis_breaker;

@@ -12,7 +12,6 @@
 #include <microhttpd.h>
 #include <pthread.h>
 #include <snowshed/lock.h>
-#include <snowshed/mysql.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -178,17 +177,14 @@ static enum outcome fail(struct sale *sale, enum statement_code code)
 
 static enum outcome pass_guard(struct sale *sale)
 {
-    switch (shed_mysql_fence(statements_mysql(db_statements(sale->db)),
-                             shed_str(sale->shared->name), &sale->fence,
-                             &sale->newest, &sale->err)) {
-    case SHED_OK:
+    switch (statements_pass_guard(db_statements(sale->db), sale->shared->name,
+                                  &sale->fence, &sale->newest, &sale->err)) {
+    case STATEMENT_OK:
         return PLACED;
-    case SHED_ELOST:
-        return LOST;
-    case SHED_ETIMEDOUT:
+    case STATEMENT_AGAIN:
         return CONFLICT;
     default:
-        return FAILED;
+        return sale->err.code == SHED_ELOST ? LOST : FAILED;
     }
 }
 

@@ -12,19 +12,30 @@
  * free seat are both charged, and the one that writes last has it.
  */
 #include <snowshed/lock.h>
-#include <snowshed/mysql.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "database.h"
 #include "seller.h"
 
 #define NAME_BYTES 32
 #define ANSWER_TIMEOUT_MS 10000 /* a slow host is not a dead server */
 #define PATIENCE_MS 60000
+#define PRICE_CENTS 1200
 #define IN_SIGHT 8 /* a buyer looks at this many of the free seats */
+
+enum { LIST_FREE, READ_BUYER, SELL, OVERWRITE, CHARGE };
+
+static const char *const statements[] = {
+    [LIST_FREE] = "SELECT id FROM seat WHERE showing = ? AND buyer IS NULL "
+                  "ORDER BY id LIMIT ?",
+    [READ_BUYER] = "SELECT COALESCE(buyer, 0) FROM seat WHERE id = ?",
+    [SELL] = "UPDATE seat SET buyer = ?, token = ? "
+             "WHERE id = ? AND buyer IS NULL",
+    [OVERWRITE] = "UPDATE seat SET buyer = ?, token = 0 WHERE id = ?",
+    [CHARGE] = "INSERT INTO charge (seat, buyer, cents, token) "
+               "VALUES (?, ?, ?, ?)"};
 
 /* What a buyer is told. */
 enum answer {
@@ -87,51 +98,73 @@ static void close_cinema(void *process)
     free(c);
 }
 
-static void *open_plain(const struct seller_options *o, struct shed_error *err)
-{
-    struct cinema *c = calloc(1, sizeof(*c));
-
-    (void)err;
-    if (c != NULL)
-        c->showing = o->item;
-    return c;
-}
-
-static void *open_held(const struct seller_options *o, struct shed_error *err)
+static void *open_cinema(const struct way *way, const struct seller_options *o,
+                         struct shed_error *err)
 {
     struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
-    struct cinema *c = open_plain(o, err);
+    struct cinema *c = calloc(1, sizeof(*c));
 
-    options.command_timeout_ms = ANSWER_TIMEOUT_MS;
-    if (c != NULL &&
-        shed_client_open(o->redis_uri, &options, &c->client, err)) {
-        free(c);
+    if (c == NULL)
         return NULL;
-    }
-    return c;
+    c->showing = o->item;
+    options.command_timeout_ms = ANSWER_TIMEOUT_MS;
+    if (way == &way_plain ||
+        shed_client_open(o->redis_uri, &options, &c->client, err) == SHED_OK)
+        return c;
+    free(c);
+    return NULL;
 }
 
-static void leave(void *arg)
-{
-    struct thread *t = arg;
-
-    statements_close(t->sql);
-    free(t);
-    mysql_thread_end();
-}
-
-static void *enter(void *process, char *why, size_t size)
+static void *enter(void *process, struct statements *sql, char *why,
+                   size_t size)
 {
     struct thread *t = calloc(1, sizeof(*t));
 
-    if (t == NULL)
-        return NULL;
-    t->cinema = process;
-    t->sql = database_open_cinema(why, size);
-    if (t->sql != NULL)
-        return t;
-    leave(t);
-    return NULL;
+    (void)why;
+    (void)size;
+    if (t != NULL)
+        *t = (struct thread){.cinema = process, .sql = sql};
+    return t;
+}
+
+/* The unsold seats that a buyer sees. */
+struct sight {
+    uint64_t seat[IN_SIGHT];
+    size_t count;
+};
+
+static void take_seat(void *user, const uint64_t *row)
+{
+    struct sight *sight = user;
+
+    if (sight->count < IN_SIGHT)
+        sight->seat[sight->count++] = row[0];
+}
+
+/* Returns: false on failure. */
+static bool look_around(struct thread *t, struct sight *out)
+{
+    uint64_t limit = IN_SIGHT;
+    enum statement_code code;
+
+    out->count = 0;
+    code =
+        statements_query(t->sql, LIST_FREE,
+                         (MYSQL_BIND[]){statement_number(&t->cinema->showing),
+                                        statement_number(&limit)},
+                         1, take_seat, out);
+    return code == STATEMENT_OK || code == STATEMENT_NONE;
+}
+
+static enum statement_code charge(struct thread *t, uint64_t seat)
+{
+    uint64_t buyer = t->visit.buyer, cents = PRICE_CENTS;
+
+    return statements_change(
+        t->sql, CHARGE,
+        (MYSQL_BIND[]){statement_number(&seat), statement_number(&buyer),
+                       statement_number(&cents),
+                       statement_number(&t->fence.number)});
 }
 
 /* Say where the buyer is, stay, and then, if the line says so, wait. */
@@ -148,19 +181,6 @@ static void arrive(struct thread *t, const char *step, uint64_t stay_ms)
 
 /* ------------------------------------------------- transactions, with guard */
 
-static enum statement_code ask_guard(struct thread *t)
-{
-    enum shed_code code =
-        shed_mysql_fence(statements_mysql(t->sql), shed_str(t->name), &t->fence,
-                         &t->newest, &t->err);
-
-    if (code == SHED_OK || code == SHED_ETIMEDOUT)
-        t->newest = 0;
-    if (code == SHED_OK)
-        return STATEMENT_OK;
-    return code == SHED_ETIMEDOUT ? STATEMENT_AGAIN : STATEMENT_FAILED;
-}
-
 typedef enum statement_code seat_work(struct thread *t);
 
 /* Do work in one transaction with the guard; repeat it while it conflicts with
@@ -175,7 +195,8 @@ static enum answer transact(struct thread *t, seat_work *work)
         t->newest = 0;
         code = statements_run(t->sql, "START TRANSACTION");
         if (code == STATEMENT_OK)
-            code = ask_guard(t);
+            code = statements_pass_guard(t->sql, t->name, &t->fence, &t->newest,
+                                         &t->err);
         if (code == STATEMENT_OK)
             code = work(t);
         code = statements_settle(t->sql, code);
@@ -190,20 +211,25 @@ static enum answer transact(struct thread *t, seat_work *work)
 static enum statement_code look_at_seat(struct thread *t)
 {
     uint64_t buyer = 0;
-    enum statement_code code = database_read_buyer(t->sql, t->seat, &buyer);
+    enum statement_code code =
+        statements_row(t->sql, READ_BUYER,
+                       (MYSQL_BIND[]){statement_number(&t->seat)}, 1, &buyer);
 
     return code == STATEMENT_OK && buyer != 0 ? STATEMENT_NONE : code;
 }
 
+/* The connection counts matched rows, not changed ones. Here this makes no
+ * difference, because the WHERE matches only rows that are changed. */
 static enum statement_code sell_seat(struct thread *t)
 {
+    uint64_t buyer = t->visit.buyer;
     enum statement_code code =
-        database_sell(t->sql, t->seat, t->visit.buyer, t->fence.number);
+        statements_change(t->sql, SELL,
+                          (MYSQL_BIND[]){statement_number(&buyer),
+                                         statement_number(&t->fence.number),
+                                         statement_number(&t->seat)});
 
-    if (code == STATEMENT_OK)
-        code =
-            database_charge(t->sql, t->seat, t->visit.buyer, t->fence.number);
-    return code;
+    return code == STATEMENT_OK ? charge(t, t->seat) : code;
 }
 
 /* -------------------------------------------------------------------- hold */
@@ -340,33 +366,32 @@ static bool is_worth_another(enum answer answer)
 
 /* Try the seats, beginning with a random one; if others hold all of them, wait
  * for that one. */
-static enum answer try_seats(struct thread *t, const uint64_t *seats,
-                             size_t count, size_t from)
+static enum answer try_seats(struct thread *t, const struct sight *in,
+                             size_t from)
 {
     enum answer answer = TAKEN;
 
-    for (size_t i = 0; i < count && is_worth_another(answer); i++)
-        answer = try_seat(t, seats[(from + i) % count], 0);
+    for (size_t i = 0; i < in->count && is_worth_another(answer); i++)
+        answer = try_seat(t, in->seat[(from + i) % in->count], 0);
     if (is_worth_another(answer))
-        answer = try_seat(t, seats[from], t->visit.wait_ms);
+        answer = try_seat(t, in->seat[from], t->visit.wait_ms);
     return answer;
 }
 
 /* Repeat until the buyer has a seat, or all are sold. */
 static enum answer buy_any(struct thread *t)
 {
-    uint64_t seats[IN_SIGHT], deadline_ms = seller_now_ms() + PATIENCE_MS;
+    uint64_t deadline_ms = seller_now_ms() + PATIENCE_MS;
     unsigned random = (unsigned)t->visit.buyer;
     enum answer answer = TAKEN;
-    size_t count;
+    struct sight in;
 
     while (is_worth_another(answer) && seller_now_ms() < deadline_ms) {
-        if (database_list_free(t->sql, t->cinema->showing, seats, IN_SIGHT,
-                               &count) != STATEMENT_OK)
+        if (!look_around(t, &in))
             return FAILED;
-        if (count == 0)
+        if (in.count == 0)
             return SOLD;
-        answer = try_seats(t, seats, count, (size_t)rand_r(&random) % count);
+        answer = try_seats(t, &in, (size_t)rand_r(&random) % in.count);
     }
     return answer;
 }
@@ -382,19 +407,21 @@ static enum answer buy_held(struct thread *t)
 static enum answer buy_plain(struct thread *t)
 {
     unsigned random = (unsigned)t->visit.buyer;
-    uint64_t seats[IN_SIGHT], seat;
-    size_t count = 0;
+    uint64_t seat, buyer = t->visit.buyer;
+    struct sight in;
 
-    if (database_list_free(t->sql, t->cinema->showing, seats, IN_SIGHT,
-                           &count) != STATEMENT_OK)
+    if (!look_around(t, &in))
         return FAILED;
-    if (count == 0)
+    if (in.count == 0)
         return SOLD;
-    seat = seats[(size_t)rand_r(&random) % count];
+    seat = in.seat[(size_t)rand_r(&random) % in.count];
     arrive(t, "seat", t->visit.choose_ms);
     arrive(t, "card", t->visit.card_ms);
-    if (database_charge(t->sql, seat, t->visit.buyer, 0) != STATEMENT_OK ||
-        database_overwrite(t->sql, seat, t->visit.buyer) != STATEMENT_OK)
+    if (charge(t, seat) != STATEMENT_OK ||
+        statements_change(t->sql, OVERWRITE,
+                          (MYSQL_BIND[]){statement_number(&buyer),
+                                         statement_number(&seat)}) !=
+            STATEMENT_OK)
         return FAILED;
     return BOUGHT;
 }
@@ -427,7 +454,9 @@ static bool serve(void *thread, const char *line, char *why, size_t size)
     return false;
 }
 
-const struct way way_plain = {"plain", open_plain, close_cinema,
-                              enter,   leave,      serve};
-const struct way way_held = {"held", open_held, close_cinema,
-                             enter,  leave,     serve};
+#define FILES "sql/seats.sql and sql/fence.sql"
+
+const struct way way_plain = {"plain",      statements, FILES, open_cinema,
+                              close_cinema, enter,      free,  serve};
+const struct way way_held = {"held",       statements, FILES, open_cinema,
+                             close_cinema, enter,      free,  serve};

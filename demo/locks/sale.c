@@ -15,6 +15,7 @@
  * in Redis, read from the database, and written back reduced by one, in one
  * transaction. Two buyers that read the same number both get the same piece.
  */
+#include <inttypes.h>
 #include <snowshed/lock.h>
 #include <snowshed/mysql.h>
 #include <snowshed/stats.h>
@@ -25,7 +26,6 @@
 #include <string.h>
 
 #include "common/redis.h"
-#include "database.h"
 #include "seller.h"
 
 #define WAIT_MS 10000 /* for the lock; after that, ask the cache again */
@@ -37,6 +37,18 @@
 #define PLAIN_TTL_S 300
 #define PLAIN_KEY "flashsale-plain:%llu"
 #define NAME_BYTES 64
+
+enum { READ_STOCK, TAKE_PIECE, WRITE_STOCK, PLACE_ORDER };
+
+/* A stock may be negative, but results are unsigned: the CAST gives its two's
+ * complement. */
+static const char *const statements[] = {
+    [READ_STOCK] =
+        "SELECT CAST(stock AS UNSIGNED) FROM flashsale_item WHERE id = ?",
+    [TAKE_PIECE] = "UPDATE flashsale_item SET stock = stock - 1 WHERE id = ?",
+    [WRITE_STOCK] = "UPDATE flashsale_item SET stock = ? WHERE id = ?",
+    [PLACE_ORDER] = ("INSERT INTO flashsale_order (item, buyer, token) "
+                     "VALUES (?, ?, ?)")};
 
 /* What a buyer is told. */
 enum answer {
@@ -54,7 +66,7 @@ static const char *const answers[ANSWERS] = {"sold", "has-one", "turned-away",
 
 struct shop { /* the state of a process */
     const char *redis_uri;
-    unsigned long long item;
+    uint64_t item;
     bool is_guarded;
     /* NULL without a lock */
     struct shed_client *client;
@@ -71,7 +83,8 @@ struct thread {
     struct statements *db;
     redisContext *redis; /* without a lock */
     struct shed_error err;
-    unsigned long long request, buyer;
+    unsigned long long request;
+    uint64_t buyer;
     uint64_t newest; /* the number that the guard knows, if it refused ours */
 };
 
@@ -88,18 +101,6 @@ static void close_shop(void *arg)
     free(s);
 }
 
-static void *open_none(const struct seller_options *o, struct shed_error *err)
-{
-    struct shop *s = calloc(1, sizeof(*s));
-
-    *err = (struct shed_error){SHED_ENOMEM, "out of memory"};
-    if (s == NULL)
-        return NULL;
-    s->redis_uri = o->redis_uri;
-    s->item = o->item;
-    return s;
-}
-
 static enum shed_code open_lock(struct shop *s, struct shed_error *err)
 {
     struct shed_lock_options options = SHED_LOCK_OPTIONS_INIT;
@@ -109,44 +110,47 @@ static enum shed_code open_lock(struct shop *s, struct shed_error *err)
         options.lease_ms = EXPIRE_LEASE_MS;
     }
     (void)snprintf(s->lock_name, NAME_BYTES, "flashsale%s:%llu",
-                   s->is_guarded ? "" : "-setnx", s->item);
+                   s->is_guarded ? "" : "-setnx", (unsigned long long)s->item);
     return shed_lock_open(s->client, shed_str(s->lock_name), &options, &s->lock,
                           err);
 }
 
-static void *open_locked(const struct seller_options *o, bool is_guarded,
-                         struct shed_error *err)
+static enum shed_code open_locked(struct shop *s,
+                                  const struct seller_options *o,
+                                  struct shed_error *err)
 {
     static const char query[] =
         "SELECT id, stock FROM flashsale_item WHERE id IN (?)";
     struct shed_client_options client = SHED_CLIENT_OPTIONS_INIT;
-    struct shop *s = open_none(o, err);
+    enum shed_code code;
 
+    client.command_timeout_ms = ANSWER_TIMEOUT_MS;
+    code = shed_client_open(o->redis_uri, &client, &s->client, err);
+    if (code == SHED_OK)
+        code =
+            shed_mysql_source_open(o->mysql_uri, query, NULL, &s->source, err);
+    if (code == SHED_OK)
+        code = shed_cache_open(s->client, "flashsale", s->source, NULL,
+                               &s->cache, err);
+    return code == SHED_OK ? open_lock(s, err) : code;
+}
+
+static void *open_shop(const struct way *way, const struct seller_options *o,
+                       struct shed_error *err)
+{
+    struct shop *s = calloc(1, sizeof(*s));
+
+    *err = (struct shed_error){SHED_ENOMEM, "out of memory"};
     if (s == NULL)
         return NULL;
-    s->is_guarded = is_guarded;
-    (void)snprintf(s->key, NAME_BYTES, "%llu", s->item);
-    client.command_timeout_ms = ANSWER_TIMEOUT_MS;
-    if (shed_client_open(o->redis_uri, &client, &s->client, err) == SHED_OK &&
-        shed_mysql_source_open(o->mysql_uri, query, NULL, &s->source, err) ==
-            SHED_OK &&
-        shed_cache_open(s->client, "flashsale", s->source, NULL, &s->cache,
-                        err) == SHED_OK &&
-        open_lock(s, err) == SHED_OK)
+    s->redis_uri = o->redis_uri;
+    s->item = o->item;
+    s->is_guarded = way == &way_snowshed;
+    (void)snprintf(s->key, NAME_BYTES, "%llu", (unsigned long long)s->item);
+    if (way == &way_none || open_locked(s, o, err) == SHED_OK)
         return s;
     close_shop(s);
     return NULL;
-}
-
-static void *open_expire(const struct seller_options *o, struct shed_error *err)
-{
-    return open_locked(o, false, err);
-}
-
-static void *open_snowshed(const struct seller_options *o,
-                           struct shed_error *err)
-{
-    return open_locked(o, true, err);
 }
 
 /* ----------------------------------------------------------------- threads */
@@ -155,28 +159,46 @@ static void leave(void *arg)
 {
     struct thread *t = arg;
 
-    statements_close(t->db);
     if (t->redis != NULL)
         redisFree(t->redis);
     free(t);
-    mysql_thread_end();
 }
 
-static void *enter(void *process, char *why, size_t size)
+static void *enter(void *process, struct statements *sql, char *why,
+                   size_t size)
 {
     struct thread *t = calloc(1, sizeof(*t));
 
     if (t == NULL)
         return NULL;
-    t->shop = process;
-    t->db = database_open_sale(why, size);
-    if (t->db != NULL && t->shop->lock == NULL)
+    *t = (struct thread){.shop = process, .db = sql};
+    if (t->shop->lock == NULL)
         t->redis = demo_redis_open(t->shop->redis_uri, DEMO_REDIS_PATIENT_MS,
                                    why, size);
-    if (t->db != NULL && (t->redis != NULL || t->shop->lock != NULL))
+    if (t->redis != NULL || t->shop->lock != NULL)
         return t;
     leave(t);
     return NULL;
+}
+
+static enum statement_code read_stock(struct thread *t, int64_t *stock)
+{
+    uint64_t number = 0;
+    enum statement_code code = statements_row(
+        t->db, READ_STOCK, (MYSQL_BIND[]){statement_number(&t->shop->item)}, 1,
+        &number);
+
+    *stock = (int64_t)number;
+    return code;
+}
+
+/* STATEMENT_DUPLICATE: the buyer already has one. */
+static enum statement_code place_order(struct thread *t, uint64_t token)
+{
+    return statements_change(t->db, PLACE_ORDER,
+                             (MYSQL_BIND[]){statement_number(&t->shop->item),
+                                            statement_number(&t->buyer),
+                                            statement_number(&token)});
 }
 
 /* ------------------------------------------------------- the unprotected sale
@@ -203,18 +225,22 @@ static enum answer settle(struct thread *t, enum statement_code code)
  * mistake to show. */
 static enum answer sell_rewriting(struct thread *t)
 {
-    uint64_t item = t->shop->item;
     int64_t stock = 0;
+    uint64_t rest;
     enum statement_code code = statements_run(t->db, "START TRANSACTION");
 
     if (code == STATEMENT_OK)
-        code = database_read_stock(t->db, item, &stock);
+        code = read_stock(t, &stock);
     if (code == STATEMENT_OK && stock <= 0)
         code = STATEMENT_NONE;
+    rest = (uint64_t)(stock - 1);
     if (code == STATEMENT_OK)
-        code = database_write_stock(t->db, item, stock - 1);
+        code =
+            statements_change(t->db, WRITE_STOCK,
+                              (MYSQL_BIND[]){statement_number(&rest),
+                                             statement_number(&t->shop->item)});
     if (code == STATEMENT_OK)
-        code = database_place_order(t->db, item, t->buyer, 0);
+        code = place_order(t, 0);
     return settle(t, code);
 }
 
@@ -242,17 +268,23 @@ static bool command(struct thread *t, int64_t *number, const char *format, ...)
     return is_good;
 }
 
+/* For a format. */
+static unsigned long long item_of(const struct thread *t)
+{
+    return t->shop->item;
+}
+
 /* Look up the stock in the cache, which is filled from the database. */
 static bool look_up(struct thread *t, int64_t *stock)
 {
     *stock = INT64_MAX;
-    if (!command(t, stock, "GET " PLAIN_KEY, t->shop->item))
+    if (!command(t, stock, "GET " PLAIN_KEY, item_of(t)))
         return false;
     if (*stock != INT64_MAX)
         return true;
     seller_say(t->request, "loads 1");
-    return database_read_stock(t->db, t->shop->item, stock) == STATEMENT_OK &&
-           command(t, NULL, "SET " PLAIN_KEY " %lld EX %d", t->shop->item,
+    return read_stock(t, stock) == STATEMENT_OK &&
+           command(t, NULL, "SET " PLAIN_KEY " %lld EX %d", item_of(t),
                    (long long)*stock, PLAIN_TTL_S);
 }
 
@@ -268,7 +300,7 @@ static enum answer attempt_plainly(struct thread *t, bool is_retry)
     seller_say(t->request, "in");
     answer = sell_rewriting(t);
     seller_say(t->request, "out");
-    if (answer != FAILED && !command(t, NULL, "DEL " PLAIN_KEY, t->shop->item))
+    if (answer != FAILED && !command(t, NULL, "DEL " PLAIN_KEY, item_of(t)))
         return FAILED;
     return answer;
 }
@@ -305,30 +337,21 @@ static void tell_loads(struct thread *t)
         seller_say(t->request, "loads %lld", (long long)loads);
 }
 
-/* Ask the guard, and translate its answer for settle. */
+/* Whoever the guard refuses tries again. */
 static enum statement_code ask_guard(struct thread *t,
                                      const struct shed_fence *fence)
 {
-    switch (shed_mysql_fence(statements_mysql(t->db),
-                             shed_str(t->shop->lock_name), fence, &t->newest,
-                             &t->err)) {
-    case SHED_OK:
-        t->newest = 0;
-        return STATEMENT_OK;
-    case SHED_ELOST:
-        seller_say(t->request, "refused");
-        return STATEMENT_AGAIN;
-    case SHED_ETIMEDOUT:
-        t->newest = 0;
-        return STATEMENT_AGAIN;
-    default:
-        return STATEMENT_FAILED;
-    }
+    enum statement_code code = statements_pass_guard(
+        t->db, t->shop->lock_name, fence, &t->newest, &t->err);
+
+    if (code != STATEMENT_FAILED || t->err.code != SHED_ELOST)
+        return code;
+    seller_say(t->request, "refused");
+    return STATEMENT_AGAIN;
 }
 
 static enum answer sell_guarded(struct thread *t)
 {
-    uint64_t item = t->shop->item;
     int64_t stock = 0;
     struct shed_fence fence;
     enum statement_code code;
@@ -339,13 +362,15 @@ static enum answer sell_guarded(struct thread *t)
     if (code == STATEMENT_OK)
         code = ask_guard(t, &fence);
     if (code == STATEMENT_OK)
-        code = database_place_order(t->db, item, t->buyer, fence.number);
+        code = place_order(t, fence.number);
     if (code == STATEMENT_OK)
-        code = database_read_stock(t->db, item, &stock);
+        code = read_stock(t, &stock);
     if (code == STATEMENT_OK && stock <= 0)
         code = STATEMENT_NONE;
     if (code == STATEMENT_OK)
-        code = database_take_piece(t->db, item);
+        code =
+            statements_change(t->db, TAKE_PIECE,
+                              (MYSQL_BIND[]){statement_number(&t->shop->item)});
     return settle(t, code);
 }
 
@@ -406,7 +431,8 @@ static bool serve(void *thread, const char *line, char *why, size_t size)
     enum answer answer = FAILED;
     int is_retry = 0;
 
-    if (sscanf(line, "%llu %llu %d", &t->request, &t->buyer, &is_retry) != 3)
+    if (sscanf(line, "%llu %" SCNu64 " %d", &t->request, &t->buyer,
+               &is_retry) != 3)
         return false;
     do {
         t->err = (struct shed_error){0};
@@ -426,9 +452,11 @@ static bool serve(void *thread, const char *line, char *why, size_t size)
     return false;
 }
 
-const struct way way_none = {"none", open_none, close_shop,
-                             enter,  leave,     serve};
-const struct way way_expire = {"expire", open_expire, close_shop,
-                               enter,    leave,       serve};
-const struct way way_snowshed = {"snowshed", open_snowshed, close_shop,
-                                 enter,      leave,         serve};
+#define FILES "sql/flashsale.sql and sql/fence.sql"
+
+const struct way way_none = {"none",     statements, FILES, open_shop,
+                             close_shop, enter,      leave, serve};
+const struct way way_expire = {"expire",   statements, FILES, open_shop,
+                               close_shop, enter,      leave, serve};
+const struct way way_snowshed = {"snowshed", statements, FILES, open_shop,
+                                 close_shop, enter,      leave, serve};

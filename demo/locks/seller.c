@@ -65,20 +65,37 @@ struct shop {
     void *process;
 };
 
+static struct statements *connect_server(const struct way *way, char *why,
+                                         size_t size)
+{
+    MYSQL *mysql = mysql_init(NULL);
+    struct shed_error err;
+
+    if (place_connect(mysql, CLIENT_FOUND_ROWS, &err) == SHED_OK)
+        return statements_open(mysql, way->statements, way->files, why, size);
+    (void)snprintf(why, size, "database: %s", err.reason);
+    mysql_close(mysql);
+    return NULL;
+}
+
 static void *run_thread(void *arg)
 {
     const struct shop *shop = arg;
+    const struct way *way = shop->way;
     char line[LINE_BYTES], why[160] = "out of memory";
-    void *thread = shop->way->enter(shop->process, why, sizeof(why));
+    struct statements *sql = connect_server(way, why, sizeof(why));
+    void *thread =
+        sql != NULL ? way->enter(shop->process, sql, why, sizeof(why)) : NULL;
 
-    if (thread == NULL) {
+    if (thread == NULL)
         complain(why);
-        return NULL;
-    }
-    while (seller_hear(line))
-        if (!shop->way->serve(thread, line, why, sizeof(why)))
+    while (thread != NULL && seller_hear(line))
+        if (!way->serve(thread, line, why, sizeof(why)))
             complain(why);
-    shop->way->leave(thread);
+    if (thread != NULL)
+        way->leave(thread);
+    statements_close(sql);
+    mysql_thread_end();
     return NULL;
 }
 
@@ -119,7 +136,7 @@ int main(int argc, char **argv)
         (struct seller_options){argv[2], argv[3], strtoull(argv[4], NULL, 10)};
     if (mysql_library_init(0, NULL, NULL) == 0 &&
         place_use(options.mysql_uri, &err) == SHED_OK &&
-        (shop.process = shop.way->open(&options, &err)) != NULL) {
+        (shop.process = shop.way->open(shop.way, &options, &err)) != NULL) {
         run_threads(&shop, (size_t)strtoull(argv[5], NULL, 10));
         shop.way->close(shop.process);
     } else {

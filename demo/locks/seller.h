@@ -14,6 +14,8 @@
 
 #include <snowshed/snowshed.h>
 
+#include "common/statements.h"
+
 struct seller_options {
     const char *redis_uri, *mysql_uri;
     uint64_t item; /* the showing, or what is on sale */
@@ -22,10 +24,14 @@ struct seller_options {
 /* A way to sell. What fails says why. */
 struct way {
     const char *name;
+    const char *const *statements; /* of its connections to MySQL */
+    const char *files;             /* those that make their tables */
     /* The process's part, and the thread's; NULL on failure. */
-    void *(*open)(const struct seller_options *options, struct shed_error *err);
+    void *(*open)(const struct way *way, const struct seller_options *options,
+                  struct shed_error *err);
     void (*close)(void *process);
-    void *(*enter)(void *process, char *why, size_t size);
+    void *(*enter)(void *process, struct statements *sql, char *why,
+                   size_t size);
     void (*leave)(void *thread);
     /* Serve the buyer of a line. */
     bool (*serve)(void *thread, const char *line, char *why, size_t size);

@@ -28,8 +28,7 @@ struct shed_loaded {
     unsigned char
         *tags; /* as in an entry, for the receiver to free; NULL: none */
     size_t tags_size;
-    enum shed_code tag_code; /* SHED_OK: all tags could be taken */
-    uint64_t cost_us;        /* how long the load took */
+    uint64_t cost_us;   /* how long the load took */
     size_t batch_keys;  /* in the first job of a batch: its size; in the others
                            0, so that a load is counted once; also 0 if the job
                            was never passed to a load */

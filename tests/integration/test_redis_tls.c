@@ -140,21 +140,9 @@ END_TEST
 
 START_TEST(waiters_are_pushed)
 {
-    struct getter here = {0}, there = {0};
-    struct peer peer;
-
     init();
     fixture_open(&fixture);
-    peer_open(&peer, &fixture);
-    WAIT_FOR(server_clients(&fixture.server, "flags=t") == 2);
-    getter_hold(&here, &fixture, "k");
-    getter_start(&there, peer.cache, "k");
-    WAIT_FOR(stats_of(peer.cache).waits == 1);
-    table_release(&fixture.table);
-    getter_expect(&here, "k@1", SHED_ORIGIN_LOAD);
-    getter_expect(&there, "k@1", SHED_ORIGIN_WAITED);
-    ck_assert_uint_ge(stats_of(peer.cache).pushes, 1);
-    peer_close(&peer);
+    fixture_expect_push(&fixture);
     fixture_down(&fixture);
 }
 END_TEST

@@ -441,6 +441,23 @@ void getter_expect(struct getter *g, const char *text, enum shed_origin origin)
     shed_value_unref(g->value);
 }
 
+void fixture_expect_push(struct fixture *r)
+{
+    struct getter here = {0}, there = {0};
+    struct peer peer;
+
+    peer_open(&peer, r);
+    WAIT_FOR(server_clients(&r->server, "flags=t") == 2);
+    getter_hold(&here, r, "k");
+    getter_start(&there, peer.cache, "k");
+    WAIT_FOR(stats_of(peer.cache).waits == 1);
+    table_release(&r->table);
+    getter_expect(&here, "k@1", SHED_ORIGIN_LOAD);
+    getter_expect(&there, "k@1", SHED_ORIGIN_WAITED);
+    ck_assert_uint_ge(stats_of(peer.cache).pushes, 1);
+    peer_close(&peer);
+}
+
 /* ----------------------------------------------------------------- readers */
 
 struct reader {

@@ -143,6 +143,10 @@ void getter_join(
     struct getter *g); /* the caller must still release the value */
 void getter_expect(struct getter *g, const char *text, enum shed_origin origin);
 
+/* A caller in another process waits for the load of one in this process, and is
+ * told by a push that it has ended. */
+void fixture_expect_push(struct fixture *r);
+
 /* Threads that get keys of their own repeatedly. A get may fail, but a value
  * that it returns must belong to the key. */
 struct readers {

@@ -57,3 +57,8 @@ unsigned rewrites_missed(struct shed_cache *cache, unsigned version)
     }
     return missed;
 }
+
+void expect_rewrites(const struct fixture *fixture, struct shed_cache *cache)
+{
+    ck_assert_uint_eq(rewrites_missed(cache, fixture->table.version), 0);
+}

@@ -17,4 +17,7 @@ void rewrite_all(struct fixture *fixture);
 /* Let a process read all rows. Returns: how many are not of this version. */
 unsigned rewrites_missed(struct shed_cache *cache, unsigned version);
 
+/* A process reads all rows as they were changed last. */
+void expect_rewrites(const struct fixture *fixture, struct shed_cache *cache);
+
 #endif

@@ -715,6 +715,7 @@ START_TEST(closing_the_cache_ends_writes)
     fixture.cache_options.timeout_ms = 100; /* of the last delivery */
     fixture.client_options.command_timeout_ms = scaled_ms(200);
     fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1"); /* there is a session */
     server_freeze(&fixture.server);
     (void)begin_invalidate("k", 3600000, &e, queue);
     shed_cache_close(fixture.cache);

@@ -275,9 +275,9 @@ static void send_put(struct write *w)
 
     if (!w->was_lost) /* else it is the same put once more */
         w->until_ms = until_ms < w->deadline_ms ? until_ms : w->deadline_ms;
-    if (!w->has_clock &&
-        (w->tries > 0 ||
-         shed_put_clock_at_ms(cache->client, key, w->until_ms) == 0)) {
+    if (!w->has_clock && (w->tries > 0 || shed_client_server_lowest_ms(
+                                              cache->client, key.at, key.size,
+                                              w->until_ms) == 0)) {
         ask_clock(w);
         return;
     }
@@ -288,7 +288,8 @@ static void send_put(struct write *w)
         w->put->has_position ? shed_tag_log_position(cache->tag_log) : 0;
     shed_put_begin(&args, cache, w->put, w->refresh, w->redis_size);
     shed_args_add_number(&args.args, digits,
-                         shed_put_clock_at_ms(cache->client, key, w->until_ms));
+                         shed_client_server_lowest_ms(cache->client, key.at,
+                                                      key.size, w->until_ms));
     args.args.is_repeated = goes_on(w);
     w->has_clock = false;
     shed_client_send(cache->client, &s->call, &args.args, on_reply, s);

@@ -14,7 +14,8 @@
 enum shed_look_found {
     SHED_FOUND_UNKNOWN = 0, /* no usable answer, or a value of unknown age */
     SHED_FOUND_NOTHING,     /* not even a lease: nobody loads the key */
-    SHED_FOUND_NO_VALUE,    /* a lease, say */
+    SHED_FOUND_LEASE,       /* somebody loads it, in this process or another */
+    SHED_FOUND_NO_VALUE,    /* a failure marker, say */
     SHED_FOUND_AGED /* one that is too old for the call, or not fresh, or
                        a miss by one of its tags */
 };

@@ -59,12 +59,19 @@ static struct shed_error timed_out(enum shed_awaited awaited)
     return why;
 }
 
-/* The value that is too old for the call, or a miss by its tags. */
-static struct shed_aged aged_value(const struct shed_look *look)
+/* What GET has found, as far as a flight needs to know. */
+static struct shed_seen seen(const struct shed_look *look)
 {
-    if (look->found != SHED_FOUND_AGED)
-        return (struct shed_aged){.identity = NULL};
-    return (struct shed_aged){look->aged, look->is_revoked};
+    struct shed_seen s = {.aged = NULL};
+
+    if (look->found == SHED_FOUND_AGED)
+        s = (struct shed_seen){.aged = look->aged,
+                               .is_revoked = look->is_revoked};
+    else if (look->found == SHED_FOUND_LEASE)
+        s.first = SHED_FIRST_GET;
+    else if (look->found == SHED_FOUND_NOTHING)
+        s.first = SHED_FIRST_SET;
+    return s;
 }
 
 /* Where the source's breaker refuses loads, a flight is only of use to a call
@@ -97,8 +104,8 @@ void shed_slow_join(struct shed_key_get *g, struct shed_latch *latch,
     caller->latch = latch;
     code = ask_breaker(g, &why);
     if (code == SHED_OK)
-        code = shed_flights_join(g->cache->flights, &g->key,
-                                 aged_value(&g->look), caller, starts, &why);
+        code = shed_flights_join(g->cache->flights, &g->key, seen(&g->look),
+                                 caller, starts, &why);
     if (code == SHED_OK)
         return; /* from here on the flight writes to the caller */
     fail(caller, &why);

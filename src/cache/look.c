@@ -147,6 +147,16 @@ static void weigh(struct shed_cache *cache, const struct shed_key *key,
     out->value = value;
 }
 
+/* Of what is no value. */
+static enum shed_look_found found_in(const struct shed_reply *reply)
+{
+    struct shed_entry lease;
+
+    if (shed_entry_is_lease(reply, &lease))
+        return SHED_FOUND_LEASE;
+    return shed_reply_is_nil(reply) ? SHED_FOUND_NOTHING : SHED_FOUND_NO_VALUE;
+}
+
 /* A reply that is not the key's entry may be the answer to another GET: then
  * the connection is in doubt. */
 static enum shed_code read_entry(struct shed_cache *cache,
@@ -168,8 +178,7 @@ static enum shed_code read_entry(struct shed_cache *cache,
         return SHED_OK;
     }
     if (state == SHED_ENTRY_FOREIGN)
-        out->found =
-            shed_reply_is_nil(reply) ? SHED_FOUND_NOTHING : SHED_FOUND_NO_VALUE;
+        out->found = found_in(reply);
     shed_reply_free(reply);
     if (state == SHED_ENTRY_CORRUPT)
         shed_client_doubt(cache->client, key->redis, key->redis_size, use);

@@ -193,18 +193,6 @@ static enum shed_code ask_clock(struct shed_client *client,
     return code;
 }
 
-/* What the clock of the key's server will be at least. */
-uint64_t shed_put_clock_at_ms(struct shed_client *client,
-                              struct shed_entry_key key, uint64_t at_ms)
-{
-    struct shed_server *server = shed_client_hold(client, key.at, key.size);
-    uint64_t lowest_ms =
-        shed_server_clock_lowest_ms(&server->address->clock, at_ms);
-
-    shed_client_give_back(client, server);
-    return lowest_ms;
-}
-
 static void wait_until(uint64_t deadline_ms)
 {
     struct shed_latch never = SHED_LATCH_INIT(1);
@@ -262,13 +250,15 @@ static enum shed_code send_put(struct shed_cache *cache,
 
         if (until_ms > deadline_ms)
             until_ms = deadline_ms;
-        if (tries > 0 || shed_put_clock_at_ms(client, key, until_ms) == 0)
+        if (tries > 0 || shed_client_server_lowest_ms(client, key.at, key.size,
+                                                      until_ms) == 0)
             code = ask_clock(client, key, deadline_ms, why);
         if (code != SHED_OK)
             return code;
         args->count = count;
-        shed_args_add_number(args, digits,
-                             shed_put_clock_at_ms(client, key, until_ms));
+        shed_args_add_number(
+            args, digits,
+            shed_client_server_lowest_ms(client, key.at, key.size, until_ms));
         code = call_put(cache, args, &answer, &may_come, deadline_ms, why);
         if (may_come)
             wait_until(until_ms);

@@ -56,10 +56,6 @@ void shed_put_begin(struct shed_put_args *out, const struct shed_cache *cache,
 struct shed_delivery_write shed_put_mark(struct shed_cache *cache,
                                          const struct shed_put_row *put);
 
-/* What the clock of the key's server will be at least; 0: unknown. */
-uint64_t shed_put_clock_at_ms(struct shed_client *client,
-                              struct shed_entry_key key, uint64_t at_ms);
-
 /* Note what that server says of its clock, which TIME asked for at asked_ms.
  * reply NULL: there was no answer, for the reason *why. Returns: SHED_OK; else
  * *why says why its clock is not known. */

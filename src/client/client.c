@@ -195,6 +195,18 @@ uint64_t shed_client_server_ms(struct shed_client *client, const char *key,
     return server_ms;
 }
 
+uint64_t shed_client_server_lowest_ms(struct shed_client *client,
+                                      const char *key, size_t size,
+                                      uint64_t at_ms)
+{
+    struct shed_server *server = shed_client_hold(client, key, size);
+    uint64_t lowest_ms =
+        shed_server_clock_lowest_ms(&server->address->clock, at_ms);
+
+    shed_client_give_back(client, server);
+    return lowest_ms;
+}
+
 unsigned shed_client_server_changes(struct shed_client *client)
 {
     return client->cluster == NULL

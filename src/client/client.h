@@ -93,6 +93,12 @@ shed_client_call(struct shed_client *client, const struct shed_args *commands,
 void shed_client_doubt(struct shed_client *client, const char *key, size_t size,
                        const struct shed_link_use *use);
 
+/* What the clock of the server that has a key will be at least when ours is
+ * at_ms; 0: unknown. Any thread. */
+uint64_t shed_client_server_lowest_ms(struct shed_client *client,
+                                      const char *key, size_t size,
+                                      uint64_t at_ms);
+
 /* The clock of the server that has a key, ms since 1970; 0: unknown. Any
  * thread. */
 uint64_t shed_client_server_ms(struct shed_client *client, const char *key,

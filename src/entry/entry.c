@@ -277,6 +277,30 @@ void shed_entry_holder(const void *lease, struct shed_entry_holder *out)
     out->epoch = get_u32(b + EPOCH_AT);
 }
 
+static void put_kind(unsigned char *header, enum shed_entry_type type,
+                     unsigned flags)
+{
+    memcpy(header, magic_and_format, sizeof(magic_and_format));
+    header[TYPE_AT] = (unsigned char)type;
+    header[FLAGS_AT] = (unsigned char)(flags >> 8);
+    header[FLAGS_AT + 1] = (unsigned char)flags;
+}
+
+void shed_entry_encode_lease(const unsigned char *version,
+                             const char process[SHED_ENTRY_PROCESS_BYTES],
+                             const unsigned char flight[4], uint32_t epoch,
+                             uint64_t now_ms, uint64_t lease_ms,
+                             unsigned char out[SHED_ENTRY_HEADER_BYTES])
+{
+    put_kind(out, SHED_ENTRY_LEASE, 0);
+    memcpy(out + VERSION_AT, version, SHED_ENTRY_VERSION_BYTES);
+    memcpy(out + PROCESS_AT, process, SHED_ENTRY_PROCESS_BYTES);
+    shed_entry_put_u64(out + WRITTEN_AT, now_ms);
+    shed_entry_put_u64(out + UNTIL_AT, now_ms + lease_ms);
+    memcpy(out + FLIGHT_AT, flight, EPOCH_AT - FLIGHT_AT);
+    shed_entry_put_u32(out + EPOCH_AT, epoch);
+}
+
 void shed_entry_encode(struct shed_entry_key key,
                        const struct shed_entry *entry,
                        const unsigned char *nonce, struct shed_entry_parts *out)
@@ -285,10 +309,7 @@ void shed_entry_encode(struct shed_entry_key key,
 
     assert(entry->type != SHED_ENTRY_LEASE);
     assert(entry->payload_size <= UINT32_MAX);
-    memcpy(h, magic_and_format, sizeof(magic_and_format));
-    h[TYPE_AT] = (unsigned char)entry->type;
-    h[FLAGS_AT] = (unsigned char)(entry->flags >> 8);
-    h[FLAGS_AT + 1] = (unsigned char)entry->flags;
+    put_kind(h, entry->type, entry->flags);
     memcpy(h + VERSION_AT, nonce, SHED_ENTRY_VERSION_BYTES);
     if (entry->flags & SHED_ENTRY_POSITION)
         shed_entry_put_u64(h + POSITION_AT, entry->position);

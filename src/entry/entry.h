@@ -191,6 +191,15 @@ struct shed_entry_holder {
 
 void shed_entry_holder(const void *lease, struct shed_entry_holder *out);
 
+/* Make a lease of a data version, whose flight's number is as in the header. It
+ * lasts for lease_ms from now_ms, by the server's clock, as acquire.lua does.
+ */
+void shed_entry_encode_lease(const unsigned char *version,
+                             const char process[SHED_ENTRY_PROCESS_BYTES],
+                             const unsigned char flight[4], uint32_t epoch,
+                             uint64_t now_ms, uint64_t lease_ms,
+                             unsigned char out[SHED_ENTRY_HEADER_BYTES]);
+
 /* The two parts of a header that the client writes. The script puts the times
  * between them and the payload behind them. */
 struct shed_entry_parts {

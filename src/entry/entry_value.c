@@ -39,6 +39,17 @@ struct shed_value *shed_entry_value(struct shed_entry_key key,
     return value;
 }
 
+bool shed_entry_is_lease(const struct shed_reply *reply,
+                         struct shed_entry *lease)
+{
+    size_t size = 0;
+    const char *bytes = shed_reply_bytes(reply, &size);
+
+    return bytes != NULL &&
+           shed_entry_decode_header(bytes, size, lease) == SHED_ENTRY_OK &&
+           lease->type == SHED_ENTRY_LEASE;
+}
+
 void shed_entry_value_count(struct shed_counters *counters,
                             const struct shed_value *value)
 {

@@ -19,6 +19,10 @@ struct shed_value *shed_entry_value(struct shed_entry_key key,
                                     struct shed_freshness_times *times,
                                     enum shed_entry_state *state);
 
+/* Whether a reply is a lease; then *lease has its times. Any thread. */
+bool shed_entry_is_lease(const struct shed_reply *reply,
+                         struct shed_entry *lease);
+
 /* Count a value from Redis that a key is answered with. Any thread. */
 void shed_entry_value_count(struct shed_counters *counters,
                             const struct shed_value *value);

@@ -58,7 +58,7 @@
 
 /* With pushes it polls only to find dead holders and expiries, which nobody
  * announces in time: about SHED_LEASE_GRACE_MS is soon enough. */
-#define PUSHED_POLL_MIN_MS 50
+#define PUSHED_POLL_MIN_MS 100
 #define PUSHED_POLL_MAX_MS 150
 /* A lost connection is back within a few tries, or it counts as down. */
 #define TROUBLE_MIN_MS 10
@@ -112,12 +112,16 @@ static void answer(struct shed_flight *f, struct shed_flight_act *act,
         f->newest = 0;
 }
 
-static void acquire(struct shed_flight *f, struct shed_flight_act *act)
+/* The script takes up to six commands, what may go first is one. */
+static void acquire(struct shed_flight *f, struct shed_flight_act *act,
+                    enum shed_flight_first first)
 {
     f->state = SHED_FLIGHT_ACQUIRING;
     f->is_leased = false;
     f->is_pushed = false;
+    f->first = SHED_FIRST_NOTHING;
     f->cutoff = f->newest;
+    act->first = first;
     request(f, act, SHED_SEND_ACQUIRE);
 }
 
@@ -139,7 +143,7 @@ static void restart(struct shed_flight *f, struct shed_flight_act *act)
     f->troubles = 0;
     f->corrupt = 0;
     if (f->newest > 0)
-        acquire(f, act);
+        acquire(f, act, act->detach ? SHED_FIRST_GET : f->first);
     else
         end(f, act);
 }
@@ -246,10 +250,11 @@ static void wait_for_holder(struct shed_flight *f, struct shed_flight_act *act,
                             const struct shed_flight_event *e, uint64_t now_ms,
                             uint64_t random)
 {
-    uint64_t delay;
+    uint64_t leased_ms = e->age_ms < now_ms ? now_ms - e->age_ms : 0, delay;
 
     f->state = SHED_FLIGHT_WAITING;
-    f->leased_ms = e->age_ms < now_ms ? now_ms - e->age_ms : 0;
+    if (f->waits == 0 || !e->may_be_older || leased_ms < f->leased_ms)
+        f->leased_ms = leased_ms;
     if (f->waits == 0)
         f->wait_began_ms = now_ms;
     if (f->has_pushes || f->is_background)
@@ -341,7 +346,7 @@ static void on_acquiring(struct shed_flight *f, struct shed_flight_act *act,
         break;
     case SHED_EV_CORRUPT:
         if (f->corrupt++ < CORRUPT_MAX)
-            acquire(f, act);
+            acquire(f, act, SHED_FIRST_NOTHING);
         else
             fail_all(f, act);
         break;
@@ -354,7 +359,7 @@ static void on_acquiring(struct shed_flight *f, struct shed_flight_act *act,
         if (f->is_background && !e->is_refresh)
             end(f, act); /* the value is gone, and another process loads it */
         else if (f->is_pushed && (f->newest > 0 || f->is_background))
-            acquire(f, act);
+            acquire(f, act, SHED_FIRST_GET);
         else
             wait_for_holder(f, act, e, now_ms, random);
         break;
@@ -370,7 +375,8 @@ static void on_waiting(struct shed_flight *f, struct shed_flight_act *act,
         e->type != SHED_EV_EPOCH)
         return;
     if (f->newest > 0 || f->is_background)
-        acquire(f, act);
+        acquire(f, act,
+                e->type == SHED_EV_PUSH ? SHED_FIRST_GET : SHED_FIRST_NOTHING);
     else
         f->state = SHED_FLIGHT_OVER;
 }
@@ -544,7 +550,7 @@ struct shed_flight_act shed_flight_step(struct shed_flight *f,
         break;
     case SHED_FLIGHT_OVER:
         if (e->type == SHED_EV_START && f->is_background)
-            acquire(f, &act);
+            acquire(f, &act, SHED_FIRST_NOTHING);
         else if (e->type == SHED_EV_START)
             restart(f, &act);
         break;

@@ -24,6 +24,9 @@
 /* A holder that seems dead is replaced this long after that was seen: it may be
  * connecting again. */
 #define SHED_LEASE_GRACE_MS 100
+/* For so long after it has taken or renewed a lease its holder counts as alive
+ * (half of the grace, as acquire.lua has it). */
+#define SHED_LEASE_ALIVE_MS (SHED_LEASE_GRACE_MS / 2)
 
 enum shed_flight_state {
     SHED_FLIGHT_ACQUIRING,  /* an acquire is under way */
@@ -77,6 +80,7 @@ struct shed_flight_event {
                            the value that is refreshed may be given out */
     uint64_t age_ms;    /* of WAIT: of the lease; of HIT: of the entry */
     bool is_refresh;    /* of WAIT, LEAD: the lease is that of a refresh */
+    bool may_be_older;  /* of WAIT: the lease, which may have been renewed */
     bool is_unmodified; /* of LOADED: the value in Redis is the row, and nothing
                            else has it */
 };
@@ -89,6 +93,13 @@ enum shed_flight_send {
     SHED_SEND_FAIL,    /* put a failure marker */
     SHED_SEND_RELEASE, /* end the lease without a marker */
     SHED_SEND_RENEW
+};
+
+/* What goes before the script of an ACQUIRE, because it may be enough. */
+enum shed_flight_first {
+    SHED_FIRST_NOTHING,
+    SHED_FIRST_GET, /* the key probably has a value, or another's lease */
+    SHED_FIRST_SET  /* it has probably nothing */
 };
 
 enum shed_flight_answer {
@@ -108,6 +119,7 @@ struct shed_flight_act {
     bool leaves_lease; /* our lease could not be ended: end the epoch that it
                           names */
     enum shed_flight_send send;
+    enum shed_flight_first first; /* of ACQUIRE */
     uint64_t request;  /* the send's number, which its reply must carry */
     bool set_timer;    /* replaces a timer that runs */
     uint64_t timer_ms; /* from now */
@@ -145,13 +157,15 @@ struct shed_flight {
     unsigned waits;               /* in a row */
     unsigned troubles;            /* in a row */
     unsigned corrupt;             /* in a row */
-    bool is_leased;     /* we took the lease, and the load is under it */
-    bool is_held;       /* as far as we know it is still ours, to be renewed */
-    bool had_holder;    /* another flight had the lease, since this one began or
-                           went round */
-    bool is_pushed;     /* a push came while the acquire was under way */
-    bool has_pushes;    /* pushes can be expected; set by the driver */
-    bool is_unmodified; /* what was loaded is the value in Redis */
+    bool is_leased;  /* we took the lease, and the load is under it */
+    bool is_held;    /* as far as we know it is still ours, to be renewed */
+    bool had_holder; /* another flight had the lease, since this one began or
+                        went round */
+    bool is_pushed;  /* a push came while the acquire was under way */
+    bool has_pushes; /* pushes can be expected; set by the driver */
+    enum shed_flight_first first; /* by what its first caller has found; set by
+                                     the driver before the START */
+    bool is_unmodified;           /* what was loaded is the value in Redis */
     bool is_background; /* it works in the background, until the driver clears
                        this; nobody joins it */
     bool has_failed;    /* of a background one: it did not do its work */

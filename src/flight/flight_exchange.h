@@ -20,7 +20,7 @@
 
 struct shed_flight_exchange {
     /* set by the flight's owner; the rest begins as zero */
-    const struct shed_flight_shared *shared;
+    struct shed_flight_shared *shared;
     struct shed_entry_key key;
     struct shed_entry_key refresh_key; /* of the lease of a refresh */
     unsigned char due[SHED_ENTRY_IDENTITY_BYTES]; /* a value that is to be
@@ -43,6 +43,7 @@ struct shed_flight_exchange {
                                 failure marker */
     /* set by the owner before it sends ACQUIRE */
     bool has_waited; /* for a load that was under way */
+    enum shed_flight_first first;
     /* its own */
     struct shed_call call; /* acquire, and what is to be delivered before it;
                               publish, fail, release */

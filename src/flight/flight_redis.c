@@ -6,9 +6,12 @@
  *
  * All that a flight does in Redis are scripts on one entry (src/redis/):
  * acquire, publish, fail, release (a fail without a marker) and renew.
- * Each is one round trip and atomic, and each can be sent again after a lost
- * reply: acquire recognises its own lease by process and flight number, publish
- * finds its own value and reports it as another's, the others compare.
+ * Each is one round trip and atomic. Before acquire, which takes up to six
+ * commands, goes the one that is probably enough: SET NX, where the first
+ * caller has found nothing; GET, behind a push or where it has found a lease.
+ * What that does not decide, acquire does. Each call can be sent again after a
+ * lost reply: acquire recognises its own lease by process and flight number,
+ * publish finds its own value and reports it as another's, the others compare.
  *
  * The lease of the memcache paper (see flight.c) is a record under the value's
  * own key. It carries a data version of 128 random bits: publish stores only if
@@ -28,6 +31,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/random.h"
 #include "base/value.h"
 #include "flight/flight_load.h"
@@ -140,6 +144,12 @@ static bool is_due(const struct shed_flight_exchange *x)
     return memcmp(x->due, none, sizeof(none)) != 0;
 }
 
+static struct shed_session *session_of(const struct shed_flight_exchange *x)
+{
+    return shed_client_session(x->shared->cache->client, x->key.at,
+                               x->key.size);
+}
+
 static void send_acquire(struct shed_flight_exchange *x)
 {
     const struct shed_flight_shared *shared = x->shared;
@@ -152,8 +162,7 @@ static void send_acquire(struct shed_flight_exchange *x)
     args.is_guarded = true;
     shed_args_add(&args, version, sizeof(version));
     add_holder(&args, x);
-    x->epoch = shed_session_epoch(
-        shed_client_session(shared->cache->client, x->key.at, x->key.size));
+    x->epoch = shed_session_epoch(session_of(x));
     shed_args_add_number(&args, epoch, x->epoch);
     shed_args_add_text(&args, shared->lease_ms);
     shed_args_add_text(&args, shared->record_ms);
@@ -162,6 +171,74 @@ static void send_acquire(struct shed_flight_exchange *x)
     shed_args_add(&args, x->due, is_due(x) ? sizeof(x->due) : 0);
     shed_args_add_text(&args, x->has_waited ? "waited" : "");
     put_call(x, &args);
+}
+
+static void on_looked(void *arg, const struct shed_call_result *result)
+{
+    struct shed_flight_exchange *x = arg;
+    struct shed_flight_event event;
+
+    if (shed_flight_reply_decides(x, result, &event))
+        x->on_event(x->arg, event);
+    else
+        send_acquire(x);
+}
+
+/* Redis tracks the key for the session as it does by acquire. Without pushes a
+ * wait for the lease that may be there could not begin by this. */
+static void look(struct shed_flight_exchange *x)
+{
+    struct shed_args args = {.is_guarded = true, .is_followed = true};
+
+    if (!shed_session_is_on(session_of(x))) {
+        send_acquire(x);
+        return;
+    }
+    shed_args_add_text(&args, "GET");
+    shed_args_add(&args, x->key.at, x->key.size);
+    shed_client_send(x->shared->cache->client, &x->call, &args, on_looked, x);
+}
+
+static void on_claimed(void *arg, const struct shed_call_result *result)
+{
+    struct shed_flight_exchange *x = arg;
+    struct shed_flight_event event;
+
+    if (shed_flight_reply_is_lead(x, result, &event))
+        x->on_event(x->arg, event);
+    else
+        look(x);
+}
+
+/* Take the lease of a key that has nothing. Its times are by our estimate of
+ * the server's clock, which is behind it by a few ms at most: the lease ends
+ * that much sooner. Where no clock is known, or no script has been executed yet
+ * with which the lease could be ended, acquire takes it. */
+static void claim(struct shed_flight_exchange *x)
+{
+    const struct shed_flight_shared *shared = x->shared;
+    struct shed_client *client = shared->cache->client;
+    uint64_t now_ms = shed_client_server_lowest_ms(client, x->key.at,
+                                                   x->key.size, shed_now_ms());
+    unsigned char lease[SHED_ENTRY_HEADER_BYTES];
+    struct shed_args args = {.is_guarded = true, .is_followed = true};
+
+    if (!shared->may_claim || now_ms == 0) {
+        send_acquire(x);
+        return;
+    }
+    draw(x->version);
+    x->epoch = shed_session_epoch(session_of(x));
+    x->is_refresh = false;
+    shed_entry_encode_lease(x->version, client->process, x->number, x->epoch,
+                            now_ms, shared->cache->options.lease_ms, lease);
+    shed_args_add_text(&args, "SET");
+    shed_args_add(&args, x->key.at, x->key.size);
+    shed_args_add(&args, lease, sizeof(lease));
+    shed_args_add_text(&args, "NX");
+    shed_args_add_text(&args, "PX");
+    shed_args_add_text(&args, shared->record_ms);
+    shed_client_send(client, &x->call, &args, on_claimed, x);
 }
 
 /* How long what was loaded is fresh, and how long Redis keeps it: "no such row"
@@ -286,7 +363,13 @@ static void send_call(struct shed_flight_exchange *x)
         send_publish(x);
     else if (x->sent != SHED_SEND_ACQUIRE)
         send_fail(x);
-    else if (!send_missed(x))
+    else if (send_missed(x))
+        return; /* acquire follows */
+    else if (x->first == SHED_FIRST_GET)
+        look(x);
+    else if (x->first == SHED_FIRST_SET)
+        claim(x);
+    else
         send_acquire(x);
 }
 
@@ -316,8 +399,7 @@ void shed_flight_redis_renew(struct shed_flight_exchange *x, uint64_t request)
     shed_args_add(&args, x->version, sizeof(x->version));
     add_holder(&args, x);
     shed_args_add_text(&args, x->shared->lease_ms);
-    x->epoch =
-        shed_session_epoch(shed_client_session(client, x->key.at, x->key.size));
+    x->epoch = shed_session_epoch(session_of(x));
     shed_args_add_number(&args, epoch, x->epoch);
     shed_client_send(client, &x->renew_call, &args, on_renewed, x);
 }

@@ -70,25 +70,40 @@ static bool is_revoked(const struct shed_flight_exchange *x)
            !shed_tag_log_admits(tag_log, shed_value_header(x->entry));
 }
 
+static void keep_entry(struct shed_flight_exchange *x, struct shed_value *entry,
+                       const struct shed_freshness_times *times,
+                       uint64_t now_ms)
+{
+    drop_entry(x);
+    x->entry = entry;
+    shed_local_keep_entry(x->shared->cache->local, x->key, x->mark, entry,
+                          times, now_ms);
+    if (!is_revoked(x))
+        shed_entry_value_count(&x->shared->cache->counters, entry);
+}
+
+static uint64_t server_ms(const struct shed_flight_exchange *x)
+{
+    return shed_client_server_ms(x->shared->cache->client, x->key.at,
+                                 x->key.size);
+}
+
 /* Keep the entry that is the second element of a reply. Returns: false if it
  * does not decode. */
 static bool take_entry(struct shed_flight_exchange *x, struct shed_reply *reply)
 {
     struct shed_reply *bytes = shed_reply_take(reply, 1);
     struct shed_freshness_times times;
-    uint64_t now_ms =
-        shed_client_server_ms(x->shared->cache->client, x->key.at, x->key.size);
+    uint64_t now_ms = server_ms(x);
     enum shed_entry_state state;
+    struct shed_value *entry =
+        shed_entry_value(x->key, bytes, now_ms, &times, &state);
 
-    drop_entry(x);
-    x->entry = shed_entry_value(x->key, bytes, now_ms, &times, &state);
-    if (x->entry != NULL) {
-        shed_local_keep_entry(x->shared->cache->local, x->key, x->mark,
-                              x->entry, &times, now_ms);
-        if (!is_revoked(x))
-            shed_entry_value_count(&x->shared->cache->counters, x->entry);
+    if (entry != NULL) {
+        keep_entry(x, entry, &times, now_ms);
         return true;
     }
+    drop_entry(x);
     if (state == SHED_ENTRY_CORRUPT)
         remember_corrupt(x, bytes);
     shed_reply_free(bytes);
@@ -182,6 +197,7 @@ static struct shed_flight_event acquired(struct shed_flight_exchange *x,
     const struct shed_reply *kind = shed_reply_at(reply, 0);
     struct shed_flight_event event = {.request = x->call_request};
 
+    x->shared->may_claim |= kind != NULL;
     if (shed_reply_begins(kind, "LEAD")) {
         take_lease(x, reply);
         event.type = SHED_EV_LEAD;
@@ -200,10 +216,87 @@ static struct shed_flight_event acquired(struct shed_flight_exchange *x,
         event.is_refresh = shed_reply_at(reply, 3) != NULL;
         event.wait_ms = not_negative(shed_reply_at(reply, 1));
         event.age_ms = not_negative(shed_reply_at(reply, 2));
+        event.may_be_older = event.age_ms < SHED_LEASE_ALIVE_MS;
     } else {
         return shed_flight_reply_trouble(x, result);
     }
     return event;
+}
+
+/* A value that GET has found, if acquire would find it fresh. */
+static bool take_found(struct shed_flight_exchange *x,
+                       const struct shed_call_result *result, uint64_t now_ms)
+{
+    unsigned char identity[SHED_ENTRY_IDENTITY_BYTES];
+    struct shed_freshness_times times;
+    enum shed_entry_state state;
+    struct shed_value *entry =
+        shed_entry_value(x->key, result->reply, now_ms, &times, &state);
+
+    if (entry == NULL)
+        return false;
+    *result->is_taken = true;
+    shed_entry_identity(shed_value_header(entry), identity);
+    if (now_ms >= times.until_ms ||
+        memcmp(identity, x->due, sizeof(x->due)) == 0) {
+        shed_value_unref(entry);
+        return false;
+    }
+    keep_entry(x, entry, &times, now_ms);
+    return true;
+}
+
+/* A lease that GET has found is to be waited for, without a look at whether its
+ * holder lives, if that has just written it. */
+static bool is_just_taken(const struct shed_reply *reply, uint64_t now_ms,
+                          struct shed_flight_event *event)
+{
+    struct shed_entry lease;
+
+    if (!shed_entry_is_lease(reply, &lease) || lease.written_ms > now_ms ||
+        now_ms >= lease.until_ms)
+        return false;
+    event->age_ms = now_ms - lease.written_ms;
+    event->wait_ms = lease.until_ms - now_ms;
+    event->may_be_older = true;
+    return event->age_ms < SHED_LEASE_ALIVE_MS;
+}
+
+bool shed_flight_reply_decides(struct shed_flight_exchange *x,
+                               const struct shed_call_result *result,
+                               struct shed_flight_event *event)
+{
+    uint64_t now_ms = server_ms(x);
+
+    *event = (struct shed_flight_event){.request = x->call_request};
+    if (result->reply == NULL) {
+        *event = shed_flight_reply_trouble(x, result);
+        return true;
+    }
+    if (now_ms == 0) /* its clock is not known */
+        return false;
+    if (take_found(x, result, now_ms)) {
+        event->type = SHED_EV_HIT;
+        event->age_ms = x->entry->age_ms;
+        return true;
+    }
+    event->type = SHED_EV_WAIT;
+    return is_just_taken(result->reply, now_ms, event);
+}
+
+bool shed_flight_reply_is_lead(struct shed_flight_exchange *x,
+                               const struct shed_call_result *result,
+                               struct shed_flight_event *event)
+{
+    *event = (struct shed_flight_event){.type = SHED_EV_LEAD,
+                                        .request = x->call_request};
+    if (result->reply == NULL)
+        *event = shed_flight_reply_trouble(x, result);
+    else if (!shed_reply_begins(result->reply, "OK"))
+        return false;
+    else
+        shed_count(&x->shared->cache->counters.leases_won, 1);
+    return true;
 }
 
 /* A row that our load found unmodified, and only its bytes come from Redis. */

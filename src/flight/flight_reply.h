@@ -14,6 +14,18 @@ struct shed_flight_event
 shed_flight_reply_event(struct shed_flight_exchange *exchange,
                         const struct shed_call_result *result);
 
+/* The event of what came of the GET before an acquire. Returns: false: acquire
+ * has to decide. */
+bool shed_flight_reply_decides(struct shed_flight_exchange *exchange,
+                               const struct shed_call_result *result,
+                               struct shed_flight_event *event);
+
+/* The event of what came of the SET before an acquire. Returns: false: we do
+ * not have the lease, but somebody else may. */
+bool shed_flight_reply_is_lead(struct shed_flight_exchange *exchange,
+                               const struct shed_call_result *result,
+                               struct shed_flight_event *event);
+
 /* The event of an error reply, or of none at all; sets the exchange's error. */
 struct shed_flight_event
 shed_flight_reply_trouble(struct shed_flight_exchange *exchange,

@@ -26,6 +26,8 @@ struct shed_flight_shared {
     void (*on_over)(struct shed_flight_task *task);
     /* reactor thread only */
     bool is_closing;
+    bool may_claim; /* Redis has executed a script: a lease that is taken
+                       without one can be ended */
     struct shed_pace pace;
 };
 

@@ -153,6 +153,7 @@ static void perform(struct shed_flight_task *task,
         break;
     case SHED_SEND_ACQUIRE:
         task->exchange.has_waited = shed_flight_has_waited(&task->flight);
+        task->exchange.first = act->first;
         shed_flight_redis_send(&task->exchange, act->send, act->request);
         break;
     case SHED_SEND_FAIL:

@@ -107,7 +107,7 @@ static void destroy_task(struct shed_flight_task *task)
 
 enum shed_code
 shed_flights_join(struct shed_flights *fs, const struct shed_key *key,
-                  struct shed_aged aged, struct shed_caller *caller,
+                  struct shed_seen seen, struct shed_caller *caller,
                   struct shed_post **starts, struct shed_error *err)
 {
     enum shed_join join =
@@ -118,11 +118,11 @@ shed_flights_join(struct shed_flights *fs, const struct shed_key *key,
         task = create_task(fs, key);
         if (task == NULL)
             return shed_fail_nomem(err, "a flight");
-        if (aged.identity != NULL) {
+        task->flight.first = seen.first;
+        if (seen.aged != NULL) {
             task->waiters.is_forced = true;
-            task->is_revoked = aged.is_revoked;
-            memcpy(task->exchange.due, aged.identity,
-                   sizeof(task->exchange.due));
+            task->is_revoked = seen.is_revoked;
+            memcpy(task->exchange.due, seen.aged, sizeof(task->exchange.due));
         }
         join = shed_table_insert(fs->shared.table, &task->waiters, caller);
         if (join == SHED_JOIN_ADDED) {

@@ -14,11 +14,13 @@
 
 struct shed_flights;
 
-/* A value that a new flight is to replace even if it is fresh. */
-struct shed_aged {
-    const unsigned char *identity; /* NULL: there is none */
+/* What the caller of a new flight has found. */
+struct shed_seen {
+    /* a value that is to be replaced even if it is fresh */
+    const unsigned char *aged; /* its identity; NULL: there is none */
     bool is_revoked; /* it is a miss by one of its tags, so the row has to be
                         loaded even if it has not changed */
+    enum shed_flight_first first; /* what it makes likely */
 };
 
 /* Make the flights of a cache, which is borrowed, and whose other parts but the
@@ -41,7 +43,7 @@ void shed_flights_close(struct shed_flights *flights);
  * leaves. SHED_ENOMEM: it will not. */
 SHED_MUST_CHECK enum shed_code
 shed_flights_join(struct shed_flights *flights, const struct shed_key *key,
-                  struct shed_aged aged, struct shed_caller *caller,
+                  struct shed_seen seen, struct shed_caller *caller,
                   struct shed_post **starts, struct shed_error *err);
 
 /* Start flights. Flights of one call load together. Any thread. */

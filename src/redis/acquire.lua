@@ -21,10 +21,7 @@
 --         be given out, ms, and its row version (8 bytes), if it has one.
 -- A value that nobody may be given any longer is refreshed by nobody: while its
 -- refresh is under way that is waited for, and then it counts as gone.
--- One SET NX first: if the key is empty this saves a read, and a script that
--- reads nothing is not tracked, so only waiters get pushes. When Redis is out
--- of memory, SET is refused whatever the key holds; then the script reads
--- anyway, and returns the error only if it has to write.
+-- A key that has nothing is rather claimed by SET NX with a lease of this form.
 
 local LONGEST_RECORD = 4200000 -- by the options; more comes from a clock that
                                -- jumped
@@ -34,17 +31,13 @@ local now = clock()
 local key = K -- of the lease
 local nonce, left, row_version -- of a refresh: the value's
 
-local function write(data_version, how, ...)
+local function write(data_version, how)
     local record = MAGIC .. 'L\0\0' .. data_version .. process
         .. struct.pack('>I8I8', now, now + tonumber(ARGV[5])) .. flight
         .. struct.pack('>I4', epoch)
-    local done = redis.pcall('SET', key, record, 'PX', ARGV[6], ...)
-    if not done or done.err then return done end
+    local done = redis.pcall('SET', key, record, 'PX', ARGV[6])
+    if done.err then return done end
     return {'LEAD', data_version, how, nonce, left, row_version}
-end
-
-local function is_no_memory(reply)
-    return reply.err and string.find(reply.err, 'OOM', 1, true)
 end
 
 -- A holder is gone when nobody is subscribed to the channel of the epoch in which
@@ -64,6 +57,13 @@ end
 local function shorten(held)
     set_times(key, now, grace)
     held.written, held.until_ms = now, now + grace
+end
+
+-- A holder that has just taken or renewed its lease is alive: nobody asks, because
+-- most who find another's lease come right behind it.
+local function is_alive(held)
+    local age = now - held.written
+    return age >= 0 and age < grace / 2 and now < held.until_ms
 end
 
 local function is_over(held, pttl)
@@ -92,9 +92,6 @@ local function time_left(held)
     return length
 end
 
-local won = write(version, 'new', 'NX')
-if won and not is_no_memory(won) then return won end
-
 local function is_corrupt(bytes)
     return ARGV[8] ~= '' and bytes and string.sub(bytes, 1, #ARGV[8]) == ARGV[8]
 end
@@ -115,6 +112,9 @@ if kind == 'L' and #bytes == HEADER then
     if held.process == process and held.flight == flight then
         renew(key, held, epoch, tonumber(ARGV[5]), tonumber(ARGV[6]))
         return {'LEAD', held.version, 'mine', nonce, left, row_version}
+    end
+    if left ~= 0 and is_alive(held) then
+        return {'WAIT', held.until_ms - now, now - held.written, nonce}
     end
     local pttl = redis.call('PTTL', key)
     if not is_over(held, pttl) then

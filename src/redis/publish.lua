@@ -19,6 +19,8 @@
 
 local R, nonce, keep = KEYS[2], ARGV[7], ARGV[8]
 local kind, bytes = read(K)
+local refresh_kind, refresh_bytes
+if nonce ~= '' then refresh_kind, refresh_bytes = read(R) end
 local is_value = kind == 'V' or kind == 'N'
 
 local function has_version(lease_kind, lease_bytes)
@@ -31,7 +33,7 @@ local function refusal()
         return is_fresh and {'SUPERSEDED', bytes} or {'INVALIDATED'}
     end
     if nonce == '' and has_version(kind, bytes) then return nil end
-    if nonce ~= '' and is_value and has_version(read(R)) then return nil end
+    if is_value and has_version(refresh_kind, refresh_bytes) then return nil end
     return {'INVALIDATED'}
 end
 
@@ -50,5 +52,5 @@ if not done then
 end
 -- also if the publish is refused: otherwise nobody could refresh the new value
 -- for a whole lease
-if nonce ~= '' and has_version(read(R)) then redis.call('UNLINK', R) end
+if has_version(refresh_kind, refresh_bytes) then redis.call('UNLINK', R) end
 return done

@@ -322,8 +322,12 @@ static void share(size_t waiting)
 /* The row of the last round has expired when the first caller comes. */
 static void run_round(redisContext *redis)
 {
-    sleep_until(atomic_load(&shared->load_end_us) +
-                (uint64_t)(TTL_MS + EXPIRED_MS) * 1000);
+    uint64_t stored_us = atomic_load(&shared->load_end_us),
+             begin_us = atomic_load(&shared->begin_us);
+
+    if (stored_us < begin_us) /* by a round before: the row was there */
+        stored_us = begin_us;
+    sleep_until(stored_us + (uint64_t)(TTL_MS + EXPIRED_MS) * 1000);
     freeReplyObject(ask(redis, "CONFIG RESETSTAT"));
     atomic_store(&shared->begin_us, shed_now_us() + 2000);
     (void)pthread_barrier_wait(&shared->barrier);

@@ -145,7 +145,7 @@ START_TEST(a_lease_that_was_granted_unheard_is_ended)
     fixture.uri = NULL;
     peer_open(&peer, &fixture);
     warm();
-    proxy_set(&proxy, PROXY_DROP_SCRIPTS, 0, NULL);
+    proxy_set(&proxy, PROXY_DROP_LEASES, 0, NULL);
     WAIT_FOR(gets(fixture.cache, SHED_ORIGIN_UNPUBLISHED) &&
              server_int(&fixture.server, "EXISTS t:{k}") == 1);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);

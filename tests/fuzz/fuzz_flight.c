@@ -1,9 +1,10 @@
 /*
  * Any bytes as the replies to a flight's calls, and to reads of the log of
  * tags: each becomes an event that the flight's machine can have at that
- * point, and an entry, an error or a position that can be used. The first byte
- * chooses the call, and whether entries get the right checksum; the rest are
- * the replies, and where they end the connection is lost.
+ * point, and an entry, an error or a position that can be used; or, to the GET
+ * before an acquire, leaves it to that. The first byte chooses the call, and
+ * whether entries get the right checksum; the rest are the replies, and where
+ * they end the connection is lost.
  */
 #include <string.h>
 
@@ -16,7 +17,7 @@
 #define TAGS_MAX 4
 #define SERVER_MS 1700000000000U
 
-enum { IS_FORGED = 4, IS_WITHOUT_CLOCK = 8 };
+enum { IS_FORGED = 4, IS_WITHOUT_CLOCK = 8, IS_LOOK = 16 };
 
 static const struct shed_entry_key key = {"t:{k}", 5};
 static const struct shed_entry_key refresh_key = {"t:{k}:refresh", 13};
@@ -124,7 +125,7 @@ static void read_flight(struct stream *stream, enum shed_flight_send sent,
     static const struct shed_error lost = {SHED_EREDIS, "lost"};
     static struct shed_client client;
     static struct shed_cache cache = {.client = &client, .name = "t"};
-    static const struct shed_flight_shared shared = {.cache = &cache};
+    static struct shed_flight_shared shared = {.cache = &cache};
     struct shed_flight_exchange x = {.shared = &shared,
                                      .key = key,
                                      .refresh_key = refresh_key,
@@ -139,6 +140,40 @@ static void read_flight(struct stream *stream, enum shed_flight_send sent,
             forge_entry(result.reply, shed_reply_count(result.reply) > 2);
         check_event(&x, shed_flight_reply_event(&x, &result));
         shed_reply_free(result.reply);
+    } while (result.reply != NULL);
+    shed_flight_redis_fini(&x);
+}
+
+/* To the GET before an acquire. */
+static void read_look(struct stream *stream, bool is_forged)
+{
+    static const struct shed_error lost = {SHED_EREDIS, "lost"};
+    static struct shed_client client;
+    static struct shed_cache cache = {.client = &client, .name = "t"};
+    static struct shed_flight_shared shared = {.cache = &cache};
+    struct shed_flight_exchange x = {.shared = &shared,
+                                     .key = key,
+                                     .call_request = REQUEST,
+                                     .sent = SHED_SEND_ACQUIRE};
+    struct shed_flight_event event;
+    bool is_taken;
+    struct shed_call_result result = {
+        .is_taken = &is_taken, .trouble = SHED_TROUBLE_DOWN, .why = &lost};
+
+    do {
+        size_t size = 0;
+        const char *bytes;
+        result.reply = stream_next(stream);
+        bytes = shed_reply_bytes(result.reply, &size);
+        if (is_forged && bytes != NULL && size >= SHED_ENTRY_HEADER_BYTES)
+            (void)forge(key, (uint8_t *)(uintptr_t)bytes, size);
+        is_taken = false;
+        if (shed_flight_reply_decides(&x, &result, &event))
+            check_event(&x, event);
+        else
+            check(result.reply != NULL);
+        if (!is_taken)
+            shed_reply_free(result.reply);
     } while (result.reply != NULL);
     shed_flight_redis_fini(&x);
 }
@@ -181,7 +216,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     server_ms = (bytes[0] & IS_WITHOUT_CLOCK) != 0 ? 0 : SERVER_MS;
     stream_open(&stream);
     stream_feed(&stream, bytes + 1, size - 1);
-    if (choice < sizeof(calls) / sizeof(*calls))
+    if (bytes[0] & IS_LOOK)
+        read_look(&stream, (bytes[0] & IS_FORGED) != 0);
+    else if (choice < sizeof(calls) / sizeof(*calls))
         read_flight(&stream, calls[choice], (bytes[0] & IS_FORGED) != 0);
     else
         read_log(&stream);

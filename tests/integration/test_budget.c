@@ -169,6 +169,7 @@ START_TEST(nor_is_one_of_another_process)
     hold_old();
     call_start(&other, peer.cache, get_defaults);
     WAIT_FOR(table_running(&fixture.table) == 1);
+    usleep(SHED_LEASE_ALIVE_MS * 1000); /* before that nobody asks */
     server_do(&fixture.server, "PEXPIRE t:{k}:refresh %d", NEVER_MS / 4);
     expect_with("k", soft(SOON_MS), "k@1", SHED_ORIGIN_STALE);
     WAIT_FOR(stats_of(fixture.cache).waits == 1);

@@ -88,7 +88,7 @@ static void fail_ten(void)
 START_TEST(while_the_breaker_is_open_callers_fail_at_once_and_leave_nothing)
 {
     struct shed_error err;
-    long long scripts;
+    long long sets;
     unsigned loads;
     char key[16];
 
@@ -97,14 +97,14 @@ START_TEST(while_the_breaker_is_open_callers_fail_at_once_and_leave_nothing)
     ck_assert_int_eq(gauge("source_breaker"), 2);
     WAIT_FOR(atomic_load(&opened) == 1);
     loads = table_loads(&fixture.table);
-    scripts = server_calls(&fixture.server, "evalsha");
+    sets = server_calls(&fixture.server, "set");
     table_fail(&fixture.table, false);
     for (int i = 0; i < 50; i++) {
         (void)snprintf(key, sizeof(key), "new%d", i);
         expect_code(fixture.cache, key, SHED_ESOURCE, &err);
         ck_assert_ptr_nonnull(strstr(err.reason, "breaker is open"));
     }
-    ck_assert_int_eq(server_calls(&fixture.server, "evalsha"), scripts);
+    ck_assert_int_eq(server_calls(&fixture.server, "set"), sets);
     ck_assert_uint_eq(table_loads(&fixture.table), loads);
     ck_assert_uint_eq(stats_of(fixture.cache).loads_refused, 50);
     ck_assert_uint_eq(stats_of(fixture.cache).load_failures, 10);
@@ -150,16 +150,16 @@ static void open_with_old_row(void)
     age_entry(&fixture.server, "t:{k}", PAST_TTL_MS);
 }
 
-/* Each call costs one GET, and of scripts, which would count as well, none. */
+/* Each call costs one GET, and nobody takes a lease. */
 static void expect_stale_rows(int count)
 {
     long long gets = server_calls(&fixture.server, "get");
-    long long scripts = server_calls(&fixture.server, "evalsha");
+    long long sets = server_calls(&fixture.server, "set");
     unsigned loads = table_loads(&fixture.table);
 
     for (int i = 0; i < count; i++)
         expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_STALE);
-    ck_assert_int_eq(server_calls(&fixture.server, "evalsha"), scripts);
+    ck_assert_int_eq(server_calls(&fixture.server, "set"), sets);
     ck_assert_int_eq(server_calls(&fixture.server, "get"), gets + count);
     ck_assert_uint_eq(table_loads(&fixture.table), loads);
     ck_assert_uint_eq(stats_of(fixture.cache).refreshes, 0);

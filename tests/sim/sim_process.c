@@ -128,7 +128,8 @@ static void make_publish(struct sim *s, const struct sim_flight *f,
 }
 
 static void make_call(struct sim *s, struct sim_flight *f,
-                      enum shed_flight_send what, struct model_call *call)
+                      enum shed_flight_send what, enum shed_flight_first first,
+                      struct model_call *call)
 {
     struct model_owner asks = f->owner;
 
@@ -139,8 +140,9 @@ static void make_call(struct sim *s, struct sim_flight *f,
                            f->has_seen ? &f->seen : NULL,
                            f->is_background ? f->due : NULL,
                            shed_flight_has_waited(&f->machine));
+        call->first = first;
         f->has_seen = false;
-        f->looks++;
+        f->looks += first == SHED_FIRST_NOTHING;
         sim_check_look(s, f);
         call->is_tracked = s->process[f->process].has_pushes;
     } else if (what == SHED_SEND_PUBLISH) {
@@ -156,18 +158,19 @@ static void make_call(struct sim *s, struct sim_flight *f,
 }
 
 static void send_to_store(struct sim *s, struct sim_flight *f,
-                          const struct shed_flight_act *act)
+                          enum shed_flight_send what,
+                          enum shed_flight_first first, uint64_t number)
 {
     size_t index;
     struct sim_request *r = sim_make_request(s, &index);
 
-    r->what = act->send;
-    r->number = act->request;
+    r->what = what;
+    r->number = number;
     r->process = f->process;
     r->flight = (size_t)(f - s->flight);
     r->flight_number = f->number;
     r->epoch = s->process[f->process].epoch;
-    make_call(s, f, act->send, &r->call);
+    make_call(s, f, what, first, &r->call);
     sim_transmit(s, index);
 }
 
@@ -191,7 +194,7 @@ static void obey(struct sim *s, struct sim_flight *f,
     if (act->send == SHED_SEND_LOAD)
         send_load(s, f, act->request);
     else if (act->send != SHED_SEND_NOTHING)
-        send_to_store(s, f, act);
+        send_to_store(s, f, act->send, act->first, act->request);
     if (f->number == 0 || f->machine.state != SHED_FLIGHT_OVER)
         return;
     if (newest_of(s, f) != 0)
@@ -289,11 +292,28 @@ translate_publish(struct sim_flight *f, const struct model_reply *reply)
     return SHED_EV_INVALIDATED;
 }
 
+/* What went before acquire has not decided. */
+static void send_next(struct sim *s, struct sim_flight *f,
+                      const struct sim_request *r)
+{
+    bool looks =
+        r->call.first == SHED_FIRST_SET && s->process[f->process].has_pushes;
+
+    if (f->machine.request == r->number)
+        send_to_store(s, f, r->what,
+                      looks ? SHED_FIRST_GET : SHED_FIRST_NOTHING, r->number);
+}
+
 static void on_flight_reply(struct sim *s, struct sim_flight *f,
                             const struct sim_request *r)
 {
     struct shed_flight_event event = {.request = r->number};
 
+    if (r->what == SHED_SEND_ACQUIRE && !r->is_lost &&
+        r->reply.type == MODEL_INTEGER) {
+        send_next(s, f, r);
+        return;
+    }
     if (r->is_lost || r->reply.type == MODEL_OOM) {
         event.type = SHED_EV_TROUBLE;
         event.trouble = r->is_refused ? SHED_TROUBLE_DOWN
@@ -307,8 +327,10 @@ static void on_flight_reply(struct sim *s, struct sim_flight *f,
         event.wait_ms = (uint64_t)r->reply.integer;
         event.is_refresh = r->reply.count > 3 && (event.type == SHED_EV_WAIT ||
                                                   event.type == SHED_EV_LEAD);
-        if (event.type == SHED_EV_WAIT)
+        if (event.type == SHED_EV_WAIT) {
             event.age_ms = r->reply.age_ms;
+            event.may_be_older = event.age_ms < SHED_LEASE_ALIVE_MS;
+        }
         if (event.type == SHED_EV_HIT)
             event.age_ms = s->model.now_ms -
                            model_get_u64(r->reply.part[1].at + SIM_WRITTEN_AT);
@@ -496,8 +518,11 @@ void sim_on_call(struct sim *s, const struct sim_event *e)
     sim_check_wait(s, caller);
     f = find_flight_of(s, process, e->key, false);
     is_new = f == NULL;
-    if (is_new)
+    if (is_new) {
         f = make_flight(s, process, e->key);
+        /* what the caller's GET found can be wrong by now */
+        f->machine.first = (enum shed_flight_first)sim_draw(s, 3);
+    }
     f->caller[f->caller_count++] = s->caller_count;
     if (sim_chance(s, s->mode->leave_pct))
         sim_plan(

@@ -178,7 +178,8 @@ static void on_execute(struct sim *s, size_t index)
 
     before = *model_peek(&s->model, r->call.key);
     refresh = *model_peek_refresh(&s->model, r->call.key);
-    if (before.type == MODEL_ABSENT && r->call.script == SHED_SCRIPT_ACQUIRE)
+    if (before.type == MODEL_ABSENT && r->call.script == SHED_SCRIPT_ACQUIRE &&
+        r->call.first != SHED_FIRST_GET)
         s->absences++;
     model_call(&s->model, &r->call, &r->reply);
     if (leads_refresh(r) && refresh.type == MODEL_ABSENT)

@@ -426,6 +426,23 @@ static bool is_over(struct model *t, const struct model_call *call,
     return grace == 0;
 }
 
+/* Whether its value may be given to nobody any longer. */
+static bool is_ended(const struct aim *aim)
+{
+    return aim->value != NULL && aim->left_ms == 0;
+}
+
+/* Its holder has just written it. */
+static bool is_alive(const struct model *t, const struct model_call *call,
+                     const struct model_slot *slot)
+{
+    uint64_t written = model_get_u64(slot->bytes.at + WRITTEN_AT);
+
+    return t->now_ms >= written &&
+           t->now_ms - written < number_of(&call->argv[6]) / 2 &&
+           t->now_ms < end_of(slot);
+}
+
 static void say_wait(struct model *t, const struct model_call *call,
                      const struct aim *aim, struct model_reply *reply)
 {
@@ -436,6 +453,8 @@ static void say_wait(struct model *t, const struct model_call *call,
     uint64_t left = aim->slot->expires_ms - t->now_ms;
     uint64_t age = life > left ? life - left : 0;
 
+    if (!is_ended(aim) && is_alive(t, call, aim->slot))
+        age = 0; /* not asked */
     if (t->now_ms > written && t->now_ms - written > age)
         age = t->now_ms - written;
     if (t->now_ms < written) {
@@ -449,12 +468,6 @@ static void say_wait(struct model *t, const struct model_call *call,
     model_bytes_number(&reply->part[2], age);
     reply->age_ms = age;
     add_nonce(reply, aim);
-}
-
-/* Whether its value may be given to nobody any longer. */
-static bool is_ended(const struct aim *aim)
-{
-    return aim->value != NULL && aim->left_ms == 0;
 }
 
 /* With a data version of its own, in place of a value that has ended. */
@@ -477,6 +490,8 @@ static void meet_lease(struct model *t, const struct model_call *call,
                     number_of(&call->argv[4]));
         aim->slot->expires_ms = t->now_ms + number_of(&call->argv[5]);
         say_lead(reply, aim, record + VERSION_AT, "mine");
+    } else if (!is_ended(aim) && is_alive(t, call, aim->slot)) {
+        say_wait(t, call, aim, reply);
     } else if (!is_over(t, call, aim->slot)) {
         if (is_ended(aim))
             keep_ended(t, aim->value, aim->slot);
@@ -521,17 +536,10 @@ static void acquire(struct model *t, const struct model_call *call,
                     struct model_reply *reply)
 {
     struct model_slot *slot = &t->slot[call->key];
-    const unsigned char *version = call->argv[0].at;
     struct aim aim = {.slot = slot};
     unsigned char kind;
 
     expire(t, slot);
-    if (slot->type == MODEL_ABSENT) {
-        if (t->is_full) /* SET was refused, so the absent key was read */
-            (void)read_key(t, call, slot);
-        lead(t, call, &aim, version, "new", reply);
-        return;
-    }
     kind = read_key(t, call, slot);
     if ((kind == 'V' || kind == 'N') && !is_corrupt(call, slot)) {
         if (!is_due(t, call, slot)) {
@@ -555,6 +563,45 @@ static void acquire(struct model *t, const struct model_call *call,
         lead_anew(t, call, &aim, kind == 0 || kind == 'F' ? "new" : "foreign",
                   reply);
     }
+}
+
+/* In place of acquire: the reply is one of acquire's, or 0: acquire has to
+ * decide. */
+static void look(struct model *t, const struct model_call *call,
+                 struct model_reply *reply)
+{
+    const struct aim aim = {.slot = &t->slot[call->key]};
+    unsigned char kind = read_key(t, call, aim.slot);
+
+    if ((kind == 'V' || kind == 'N') && !is_due(t, call, aim.slot))
+        say_entry(reply, "HIT", &aim.slot->bytes);
+    else if (kind == 'L' && is_alive(t, call, aim.slot))
+        say_wait(t, call, &aim, reply);
+    else
+        say_integer(reply, 0);
+}
+
+static void claim(struct model *t, const struct model_call *call,
+                  struct model_reply *reply)
+{
+    const struct aim aim = {.slot = &t->slot[call->key]};
+
+    expire(t, aim.slot);
+    if (aim.slot->type == MODEL_ABSENT)
+        lead(t, call, &aim, call->argv[0].at, "new", reply);
+    else
+        say_integer(reply, 0);
+}
+
+static void try_acquire(struct model *t, const struct model_call *call,
+                        struct model_reply *reply)
+{
+    if (call->first == SHED_FIRST_GET)
+        look(t, call, reply);
+    else if (call->first == SHED_FIRST_SET)
+        claim(t, call, reply);
+    else
+        acquire(t, call, reply);
 }
 
 /* ----------------------------------------------------------- publish.lua */
@@ -741,7 +788,7 @@ void model_call(struct model *t, const struct model_call *call,
 {
     static void (*const scripts[])(struct model *, const struct model_call *,
                                    struct model_reply *) = {
-        [SHED_SCRIPT_ACQUIRE] = acquire,
+        [SHED_SCRIPT_ACQUIRE] = try_acquire,
         [SHED_SCRIPT_PUBLISH] = publish,
         [SHED_SCRIPT_FAIL] = fail,
         [SHED_SCRIPT_RENEW] = renew,
@@ -837,6 +884,7 @@ void model_make_acquire(struct model_call *call, size_t key,
                         const unsigned char *due, bool has_waited)
 {
     begin(call, SHED_SCRIPT_ACQUIRE, key);
+    call->first = SHED_FIRST_NOTHING;
     add_owner(call, owner);
     model_bytes_number(add(call), owner->epoch);
     model_bytes_number(add(call), times->lease_ms);

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "entry/entry.h"
+#include "flight/flight.h"
 #include "wire/script.h"
 
 #define MODEL_KEYS 8
@@ -53,7 +54,8 @@ struct model_call {
     size_t key;
     bool is_refresh; /* fail and renew: the lease is that of the refresh */
     unsigned client;
-    bool is_tracked; /* CLIENT CACHING YES came before it */
+    enum shed_flight_first first; /* of acquire: what goes in its place */
+    bool is_tracked;              /* CLIENT CACHING YES came before it */
     size_t argc;
     struct model_bytes argv[MODEL_ARGS_MAX];
 };

@@ -502,6 +502,7 @@ struct pair {
     size_t copy_size;
     bool is_callers; /* the last request reads an entry or calls a script */
     bool is_script;  /* the last request calls one */
+    bool is_claim;   /* it is a SET NX */
     bool is_subscribed;
     bool is_watcher; /* a sentinel or a replica */
     char *late;      /* a request that is held back; NULL: none */
@@ -636,6 +637,7 @@ static void pass_request(struct proxy *p, struct pair *pair)
     pair->is_subscribed |= subscribes;
     pair->is_callers = n > 0 && is_of_caller(bytes, (size_t)n);
     pair->is_script = n > 0 && memmem(bytes, (size_t)n, "EVAL", 4) != NULL;
+    pair->is_claim = n > 0 && memmem(bytes, (size_t)n, "\r\nNX\r\n", 6) != NULL;
     if (n > 0 && pair->copy_size > 0) {
         if (send(pair->client, pair->copy, pair->copy_size, MSG_NOSIGNAL) < 0)
             n = 0;
@@ -678,7 +680,8 @@ static void take_reply(struct proxy *p, struct pair *pair, unsigned *reads)
     pair->due_ms = shed_now_ms();
     if (mode == PROXY_DELAY && (every < 2 || ++*reads % every == 0))
         pair->due_ms += atomic_load(&p->delay_ms);
-    if (mode == PROXY_DROP || (mode == PROXY_DROP_SCRIPTS && pair->is_script) ||
+    if (mode == PROXY_DROP ||
+        (mode == PROXY_DROP_LEASES && (pair->is_script || pair->is_claim)) ||
         (mode == PROXY_DROP_PUSHES && pair->is_subscribed) ||
         (mode == PROXY_PART && pair->is_watcher))
         pair->size = 0;

@@ -117,7 +117,7 @@ enum proxy_mode {
                        next request is not passed on; replies to the set-up are
                        not doubled, so a new connection begins in step */
     PROXY_DROP,     /* requests are passed on, replies are not */
-    PROXY_DROP_SCRIPTS, /* the same for calls of scripts alone */
+    PROXY_DROP_LEASES, /* the same for SET NX and scripts alone */
     PROXY_HOLD_ONE, /* the next call of a script is held back, with what comes
                        behind it on its connection, until proxy_release, also if
                        the client leaves; then PASS */

@@ -406,16 +406,20 @@ END_TEST
 START_TEST(a_lease_names_its_holder)
 {
     const struct shed_entry_key of = {"k", 1};
-    unsigned char lease[SHED_ENTRY_HEADER_BYTES + 1] = "\xf5shd\x02L";
+    const unsigned char flight[4] = {0, 0, 0, 77};
+    unsigned char lease[SHED_ENTRY_HEADER_BYTES];
     struct shed_entry_holder holder;
     struct shed_entry out;
 
-    memcpy(lease + 24, "0123456789abcdef", SHED_ENTRY_PROCESS_BYTES);
-    shed_entry_put_u32(lease + 56, 77);
-    shed_entry_put_u32(lease + 60, 4711);
+    shed_entry_encode_lease(nonce, "0123456789abcdef", flight, 4711, 1000, 30,
+                            lease);
     ck_assert_int_eq(
         shed_entry_decode(of, lease, SHED_ENTRY_HEADER_BYTES, &out),
         SHED_ENTRY_OK);
+    ck_assert_int_eq(out.type, SHED_ENTRY_LEASE);
+    ck_assert_uint_eq(out.written_ms, 1000);
+    ck_assert_uint_eq(out.until_ms, 1030);
+    ck_assert_mem_eq(shed_entry_version(lease), nonce, sizeof(nonce));
     shed_entry_holder(lease, &holder);
     ck_assert_mem_eq(holder.process, "0123456789abcdef",
                      sizeof(holder.process));

@@ -245,16 +245,63 @@ START_TEST(a_waiter_looks_again_at_a_push)
     expect_state(SHED_FLIGHT_WAITING);
     event(SHED_EV_PUSH);
     expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
+    ck_assert_int_eq(subject.act.first, SHED_FIRST_GET);
 }
 END_TEST
 
-START_TEST(a_waiter_looks_again_at_its_timer)
+/* GET would not tell whether the holder lives. */
+START_TEST(a_waiter_acquires_at_its_timer)
 {
     start();
     reply_wait(LEASE_MS);
     ck_assert(subject.act.set_timer);
     event(SHED_EV_TIMER);
     expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
+    ck_assert_int_eq(subject.act.first, SHED_FIRST_NOTHING);
+}
+END_TEST
+
+START_TEST(what_the_first_caller_has_found_decides_how_it_begins)
+{
+    set_up();
+    join();
+    subject.flight.first = SHED_FIRST_SET;
+    event(SHED_EV_START);
+    ck_assert_int_eq(subject.act.first, SHED_FIRST_SET);
+    trouble(SHED_TROUBLE_PASSING); /* the lease may have been granted */
+    event(SHED_EV_TIMER);
+    ck_assert_int_eq(subject.act.first, SHED_FIRST_NOTHING);
+}
+END_TEST
+
+START_TEST(who_comes_after_an_answer_reads_it)
+{
+    start();
+    join();
+    reply(SHED_EV_HIT);
+    ck_assert_int_eq(subject.act.first, SHED_FIRST_GET);
+}
+END_TEST
+
+START_TEST(a_lease_that_was_renewed_counts_from_its_begin)
+{
+    struct shed_flight_event wait = {
+        .type = SHED_EV_WAIT, .wait_ms = LEASE_MS, .age_ms = 40};
+
+    start();
+    wait.request = subject.sent;
+    step(wait);
+    subject.now_ms += 500;
+    event(SHED_EV_PUSH);
+    wait.request = subject.sent;
+    wait.may_be_older = true;
+    step(wait);
+    ck_assert_uint_eq(subject.flight.leased_ms, subject.now_ms - 540);
+    event(SHED_EV_TIMER);
+    wait.request = subject.sent;
+    wait.may_be_older = false; /* another has it */
+    step(wait);
+    ck_assert_uint_eq(subject.flight.leased_ms, subject.now_ms - 40);
 }
 END_TEST
 
@@ -917,7 +964,10 @@ static void add_tests_1(TCase *tc)
     tcase_add_test(tc, a_reply_with_another_number_does_nothing);
     tcase_add_test(tc, a_reply_that_comes_twice_counts_once);
     tcase_add_test(tc, a_waiter_looks_again_at_a_push);
-    tcase_add_test(tc, a_waiter_looks_again_at_its_timer);
+    tcase_add_test(tc, a_waiter_acquires_at_its_timer);
+    tcase_add_test(tc, what_the_first_caller_has_found_decides_how_it_begins);
+    tcase_add_test(tc, who_comes_after_an_answer_reads_it);
+    tcase_add_test(tc, a_lease_that_was_renewed_counts_from_its_begin);
     tcase_add_test(tc, a_push_that_overtakes_the_reply_is_not_lost);
     tcase_add_test(tc,
                    who_was_told_to_wait_has_waited_though_a_push_was_faster);

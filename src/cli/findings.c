@@ -1,6 +1,7 @@
 /* Sentinels, clusters, replicas and settings, as doctor judges them. */
 #include "cli/findings.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -388,80 +389,70 @@ void cli_find_replicas(struct doctor *d)
 
 /* ---------------------------------------------------------------- settings */
 
-static bool is_yes(const struct doctor *d, const char *value)
+static bool has_replicas(const struct doctor *d, long long number)
 {
-    (void)d;
-    return strcmp(value, "yes") == 0;
+    (void)number;
+    return cli_info_number(d->info, "connected_slaves") > 0;
 }
 
-static bool is_long_node_timeout(const struct doctor *d, const char *value)
+static bool is_full_table(const struct doctor *d, long long most)
 {
-    (void)d;
-    return strtoll(value, NULL, 10) > NODE_TIMEOUT_MS;
+    return cli_info_number(d->info, "tracking_total_keys") * 100 >=
+           most * FULL_PERCENT;
 }
 
-static bool is_zero_with_replicas(const struct doctor *d, const char *value)
-{
-    return strcmp(value, "0") == 0 &&
-           cli_info_number(d->info, "connected_slaves") > 0;
-}
-
-static bool is_full_table(const struct doctor *d, const char *value)
-{
-    long long most = strtoll(value, NULL, 10);
-
-    return most > 0 && cli_info_number(d->info, "tracking_total_keys") * 100 >=
-                           most * FULL_PERCENT;
-}
-
-static bool is_small_buffer(const struct doctor *d, const char *value)
-{
-    const char *at = strstr(value, "pubsub ");
-    long long hard = at != NULL ? strtoll(at + strlen("pubsub "), NULL, 10) : 0;
-
-    (void)d;
-    return hard > 0 && hard < PUBSUB_BYTES;
-}
-
-static bool is_short_timeout(const struct doctor *d, const char *value)
-{
-    long long s = strtoll(value, NULL, 10);
-
-    (void)d;
-    return s > 0 && s <= IDLE_S;
-}
-
+/* From low to high a setting hurts, if this is so, too (NULL: always). */
 static const struct {
     const char *name;
-    bool (*hurts)(const struct doctor *d, const char *value);
+    long long low, high;
+    bool (*if_so)(const struct doctor *d, long long number);
     enum level level;
     const char *means, *advice;
 } settings[] = {
-    {"cluster-require-full-coverage", is_yes, NOTE,
+    {"cluster-require-full-coverage", 1, 1, NULL, NOTE,
      "When one primary is gone without a replica, all others refuse their "
      "keys, too.",
      "no: the keys of the other slots are served."},
-    {"cluster-node-timeout", is_long_node_timeout, NOTE,
+    {"cluster-node-timeout", NODE_TIMEOUT_MS + 1, LLONG_MAX, NULL, NOTE,
      "For that long, and about a second more, the keys of a primary that died "
      "are refused.",
      "5000 is safe in one data centre."},
-    {"min-replicas-to-write", is_zero_with_replicas, NOTE,
+    {"min-replicas-to-write", 0, 0, has_replicas, NOTE,
      "A primary that is cut off from its replicas goes on taking writes, which "
      "are lost when it is replaced.",
      "1, with min-replicas-max-lag 10, where losing a lock is worse than "
      "getting none."},
-    {"tracking-table-max-keys", is_full_table, WARNING,
+    {"tracking-table-max-keys", 1, LLONG_MAX, is_full_table, WARNING,
      "It is nearly full: then Redis says of keys that they have changed to "
      "forget them, and waiters look in vain.",
      "Raise it."},
-    {"client-output-buffer-limit", is_small_buffer, WARNING,
+    {"client-output-buffer-limit", 1, PUBSUB_BYTES - 1, NULL, WARNING,
      "Some changes at a time close the connection over which they are told; "
      "until it is back, waiters poll.",
      "At least 8mb for pubsub."},
-    {"timeout", is_short_timeout, WARNING,
+    {"timeout", 1, IDLE_S, NULL, WARNING,
      "Redis closes the library's connections while they are idle, again and "
      "again.",
      "0, or a minute."}};
+
+/* yes is 1; of limits by class, the hard one of pubsub. */
+static long long number_in(const char *value)
+{
+    static const char pubsub[] = "pubsub ";
+    const char *at = strstr(value, pubsub);
+
+    if (strcmp(value, "yes") == 0)
+        return 1;
+    return strtoll(at != NULL ? at + strlen(pubsub) : value, NULL, 10);
+}
+
+static bool hurts(const struct doctor *d, size_t i, const char *value)
+{
+    long long number = number_in(value);
+
+    return number >= settings[i].low && number <= settings[i].high &&
+           (settings[i].if_so == NULL || settings[i].if_so(d, number));
+}
 
 /* The value of a setting; "" if it is not there, or not told. */
 static struct cli_text setting(struct doctor *d, const char *name,
@@ -489,7 +480,7 @@ void cli_find_settings(struct doctor *d)
         if (!is_cluster && strncmp(settings[i].name, "cluster-", 8) == 0)
             continue;
         value = setting(d, settings[i].name, &is_refused);
-        if (value.at[0] == '\0' || !settings[i].hurts(d, value.at))
+        if (value.at[0] == '\0' || !hurts(d, i, value.at))
             continue;
         has_hurt = true;
         cli_find(d, "setting", settings[i].level, settings[i].means,

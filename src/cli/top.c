@@ -34,8 +34,8 @@ struct top {
     const struct cli_call *call;
     struct cli_redis *redis;
     bool has_frequency;
-    struct hot *keys; /* in descending order after sift and look */
-    size_t count, room, candidates;
+    struct hot *keys;         /* in descending order after sift and look */
+    size_t count, candidates; /* there is room for twice as many */
     uint64_t looks;
     struct cli_rate rate; /* of the keys that are looked at again */
 };
@@ -108,7 +108,7 @@ static void keep(struct top *t, struct shed_bytes name, long long rank)
 {
     void *copy = cli_alloc(name.size, 1);
 
-    if (t->count == t->room)
+    if (t->count == 2 * t->candidates)
         sift(t);
     memcpy(copy, name.data, name.size);
     t->keys[t->count++] = (struct hot){shed_bytes(copy, name.size), rank};
@@ -250,8 +250,7 @@ int cli_top(struct cli_call *call)
     (void)cli_key_cache(call);
     t.redis = cli_redis_open(call, NULL);
     learn_policy(&t);
-    t.room = 2 * t.candidates;
-    t.keys = cli_alloc(t.room, sizeof(*t.keys));
+    t.keys = cli_alloc(2 * t.candidates, sizeof(*t.keys));
     walk_keys(&t);
     if (!t.has_frequency && t.count > 0)
         count_seconds(&t);

@@ -1,6 +1,6 @@
 /*
- * Values: one allocation with the payload behind the struct, or a payload in
- * memory that another object owns. Its one invariant: after a value was handed
+ * Values: one allocation with the payload behind the struct, or both in memory
+ * that another object owns. Its one invariant: after a value was handed
  * out, only its count changes.
  */
 #include "base/value.h"
@@ -10,17 +10,21 @@
 
 #include "base/cpu.h"
 
-static struct shed_value_block *
-create(enum shed_kind kind, enum shed_origin origin, size_t size, size_t room)
+struct shed_value *shed_value_init(struct shed_value_block *block,
+                                   enum shed_kind kind, enum shed_origin origin,
+                                   const void *header, const void *data,
+                                   size_t size, void *owner,
+                                   void (*free_owner)(void *owner))
 {
-    struct shed_value_block *block = malloc(sizeof(*block) + room);
-
-    if (block == NULL)
-        return NULL;
-    *block = (struct shed_value_block){
-        .value = {.kind = kind, .origin = origin, .size = size}};
+    *block = (struct shed_value_block){.value = {.kind = kind,
+                                                 .origin = origin,
+                                                 .data = size > 0 ? data : NULL,
+                                                 .size = size},
+                                       .header = header,
+                                       .owner = owner,
+                                       .free_owner = free_owner};
     atomic_init(&block->refs, 1);
-    return block;
+    return &block->value;
 }
 
 struct shed_value *shed_value_create(enum shed_kind kind,
@@ -31,51 +35,44 @@ struct shed_value *shed_value_create(enum shed_kind kind,
 
     if (size > SIZE_MAX - sizeof(*block))
         return NULL;
-    block = create(kind, origin, size, size);
+    block = malloc(sizeof(*block) + size);
     if (block == NULL)
         return NULL;
     if (size > 0)
-        block->value.data = memcpy(block + 1, data, size);
-    return &block->value;
+        memcpy(block + 1, data, size);
+    return shed_value_init(block, kind, origin, NULL, block + 1, size, NULL,
+                           NULL);
 }
 
-struct shed_value *shed_value_wrap(enum shed_kind kind, enum shed_origin origin,
-                                   const void *header, const void *data,
-                                   size_t size, void *owner,
-                                   void (*free_owner)(void *owner))
+struct split {
+    struct shed_value_block block;
+    struct shed_value *whole;
+};
+
+static void free_split(void *owner)
 {
-    struct shed_value_block *block = create(kind, origin, size, 0);
+    struct split *split = owner;
 
-    if (block == NULL)
-        return NULL;
-    block->value.data = size > 0 ? data : NULL;
-    block->header = header;
-    block->owner = owner;
-    block->free_owner = free_owner;
-    return &block->value;
+    shed_value_unref(split->whole);
+    free(split);
 }
 
-static void free_split(void *value)
-{
-    shed_value_unref(value);
-}
-
-_Static_assert(sizeof(struct shed_value_block) <= SHED_VALUE_SPLIT_BYTES,
-               "a handle fits");
+_Static_assert(sizeof(struct split) <= SHED_VALUE_SPLIT_BYTES, "a handle fits");
 
 struct shed_value *shed_value_split(struct shed_value *value)
 {
-    struct shed_value_block *block =
+    struct split *split =
         aligned_alloc(SHED_CPU_LINE_BYTES, SHED_VALUE_SPLIT_BYTES);
 
-    if (block == NULL)
+    if (split == NULL)
         return NULL;
-    *block = (struct shed_value_block){.value = *value,
-                                       .header = shed_value_header(value),
-                                       .owner = shed_value_ref(value),
-                                       .free_owner = free_split};
-    atomic_init(&block->refs, 1);
-    return &block->value;
+    split->whole = shed_value_ref(value);
+    split->block = (struct shed_value_block){.value = *value,
+                                             .header = shed_value_header(value),
+                                             .owner = split,
+                                             .free_owner = free_split};
+    atomic_init(&split->block.refs, 1);
+    return &split->block.value;
 }
 
 struct shed_value *shed_value_ref(struct shed_value *value)
@@ -97,5 +94,6 @@ void shed_value_unref(struct shed_value *value)
         return;
     if (block->free_owner != NULL)
         block->free_owner(block->owner);
-    free(block);
+    else
+        free(block);
 }

@@ -12,8 +12,8 @@ struct shed_value_block {
     atomic_uint refs;
     const void *header; /* of the entry in Redis that it was read from, in its
                            owner's memory; NULL: it was loaded */
-    void *owner; /* holds the payload, and is freed with free_owner; NULL: the
-                    payload follows this struct */
+    void *owner;        /* holds this struct and the payload, and is freed with
+                           free_owner; NULL: the payload follows this struct */
     void (*free_owner)(void *owner);
 };
 
@@ -22,9 +22,10 @@ struct shed_value *shed_value_create(enum shed_kind kind,
                                      enum shed_origin origin, const void *data,
                                      size_t size);
 
-/* Create a value whose data is part of owner, and which owns owner on success.
- * Returns NULL when out of memory; then owner remains the caller's. */
-struct shed_value *shed_value_wrap(enum shed_kind kind, enum shed_origin origin,
+/* Make a value in memory that is part of owner, as data is. Its last reference
+ * frees owner. */
+struct shed_value *shed_value_init(struct shed_value_block *block,
+                                   enum shed_kind kind, enum shed_origin origin,
                                    const void *header, const void *data,
                                    size_t size, void *owner,
                                    void (*free_owner)(void *owner));

@@ -159,12 +159,9 @@ static enum shed_look_found found_in(const struct shed_reply *reply)
 
 /* A reply that is not the key's entry may be the answer to another GET: then
  * the connection is in doubt. */
-static enum shed_code read_entry(struct shed_cache *cache,
-                                 const struct shed_key *key,
-                                 const struct shed_terms *terms,
-                                 struct shed_reply *reply,
-                                 const struct shed_link_use *use,
-                                 struct shed_look *out, struct shed_error *err)
+static void read_entry(struct shed_cache *cache, const struct shed_key *key,
+                       const struct shed_terms *terms, struct shed_reply *reply,
+                       const struct shed_link_use *use, struct shed_look *out)
 {
     struct shed_freshness_times times;
     uint64_t now_ms =
@@ -175,14 +172,13 @@ static enum shed_code read_entry(struct shed_cache *cache,
 
     if (value != NULL) {
         weigh(cache, key, terms, value, &times, now_ms, out);
-        return SHED_OK;
+        return;
     }
     if (state == SHED_ENTRY_FOREIGN)
         out->found = found_in(reply);
     shed_reply_free(reply);
     if (state == SHED_ENTRY_CORRUPT)
         shed_client_doubt(cache->client, key->redis, key->redis_size, use);
-    return state == SHED_ENTRY_OK ? shed_fail_nomem(err, "a value") : SHED_OK;
 }
 
 /* ----------------------------------------------------------- in place of it */
@@ -359,8 +355,10 @@ enum shed_code shed_look_at(struct shed_cache *cache,
     enum shed_code code = SHED_OK;
 
     out->is_known = text == NULL && !out->is_missed;
-    if (out->is_known)
-        return read_entry(cache, key, terms, reply, use, out, err);
+    if (out->is_known) {
+        read_entry(cache, key, terms, reply, use, out);
+        return SHED_OK;
+    }
     if (text != NULL)
         code = read_error(reply, text, out, err);
     shed_reply_free(reply);

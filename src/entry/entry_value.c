@@ -27,10 +27,9 @@ struct shed_value *shed_entry_value(struct shed_entry_key key,
         return NULL;
     } else if (entry.flags & SHED_ENTRY_NULL)
         kind = SHED_KIND_NULL;
-    value = shed_value_wrap(kind, SHED_ORIGIN_REDIS, bytes, entry.payload,
-                            entry.payload_size, reply, shed_reply_free);
-    if (value == NULL)
-        return NULL;
+    value = shed_value_init(&reply->value, kind, SHED_ORIGIN_REDIS, bytes,
+                            entry.payload, entry.payload_size, reply,
+                            shed_reply_free);
     value->age_ms = shed_left_ms(now_ms, entry.written_ms);
     value->fresh_ms = now_ms > 0 ? shed_left_ms(entry.until_ms, now_ms) : 0;
     *times = (struct shed_freshness_times){.written_ms = entry.written_ms,

@@ -222,16 +222,14 @@ static size_t allocated_bytes(const struct shed_local *local, size_t size)
 static size_t value_bytes(const struct shed_local *local,
                           const struct shed_value *value)
 {
-    const size_t block_bytes = sizeof(struct shed_value_block);
     struct shed_entry_tags tag_log = {.tags_size = 0};
 
     if (shed_value_block(value)->owner == NULL)
-        return allocated_bytes(local, block_bytes + value->size);
+        return allocated_bytes(local,
+                               sizeof(struct shed_value_block) + value->size);
     if (shed_value_header(value) != NULL)
         shed_entry_tags(shed_value_header(value), &tag_log);
-    /* a reply: a struct, and the entry's bytes */
-    return allocated_bytes(local, block_bytes) +
-           allocated_bytes(local, sizeof(struct shed_reply) +
+    return allocated_bytes(local, sizeof(struct shed_reply) +
                                       SHED_ENTRY_HEADER_BYTES + value->size +
                                       tag_log.tags_size + 1);
 }

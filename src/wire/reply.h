@@ -9,6 +9,7 @@
 #include <snowshed/snowshed.h>
 
 #include "base/trouble.h"
+#include "base/value.h"
 
 enum shed_reply_type {
     SHED_REPLY_NIL,
@@ -25,6 +26,7 @@ struct shed_reply {
     long long integer;
     char *text;             /* of a string or an error; '\0' follows */
     struct shed_reply **at; /* of an array; NULL: an element was taken out */
+    struct shed_value_block value; /* room for that of an entry in text */
 };
 
 /* Room for a host name and for a port, in text. */
@@ -109,8 +111,8 @@ struct shed_reply *shed_reply_create_array(size_t size);
  * of memory. */
 struct shed_reply *shed_reply_make_error(const char *text);
 
-/* NULL is allowed. The parameter is a struct shed_reply; it is void * so that a
- * reply can be the owner of a value. */
+/* NULL is allowed. The parameter is a struct shed_reply; it is void * because a
+ * reply is the owner of a value in it. */
 void shed_reply_free(void *reply);
 
 /* Free count replies, and set them to NULL. */

@@ -124,17 +124,14 @@ static struct shed_value *read_version(size_t size, char nonce,
     struct shed_reply *reply =
         shed_reply_create_text(SHED_REPLY_STRING, NULL, size);
     char *bytes = memset(reply->text, 0, size);
-    struct shed_value *value;
 
     bytes[8] = nonce;
     bytes[7] = version > 0 ? SHED_ENTRY_ROW_VERSION : 0;
     bytes[63] = (char)version;
-    value =
-        shed_value_wrap(SHED_KIND_ROW, SHED_ORIGIN_REDIS, bytes,
-                        bytes + SHED_ENTRY_HEADER_BYTES,
-                        size - SHED_ENTRY_HEADER_BYTES, reply, shed_reply_free);
-    ck_assert_ptr_nonnull(value);
-    return value;
+    return shed_value_init(&reply->value, SHED_KIND_ROW, SHED_ORIGIN_REDIS,
+                           bytes, bytes + SHED_ENTRY_HEADER_BYTES,
+                           size - SHED_ENTRY_HEADER_BYTES, reply,
+                           shed_reply_free);
 }
 
 static struct shed_value *read_value(size_t size, char nonce)
@@ -612,6 +609,7 @@ enum { NEAR_MS = 100 };
  * all that distinguishes it here. */
 static struct {
     struct shed_local *local;
+    struct shed_value_block block;
     unsigned char header[SHED_ENTRY_HEADER_BYTES];
 } n;
 
@@ -622,12 +620,12 @@ static void keep_nothing(void *owner)
 
 static void near_up(void)
 {
-    struct shed_value *value = shed_value_wrap(
-        SHED_KIND_ROW, SHED_ORIGIN_REDIS, n.header, "row", 3, &n, keep_nothing);
+    struct shed_value *value =
+        shed_value_init(&n.block, SHED_KIND_ROW, SHED_ORIGIN_REDIS, n.header,
+                        "row", 3, &n, keep_nothing);
 
     name_keys();
     n.local = shed_local_create(AMPLE_BYTES, NEAR_MS, &rule);
-    ck_assert_ptr_nonnull(value);
     keep_at(n.local, 0, shed_local_mark(n.local, key_of(0)), value, 0,
             shed_now_ms());
     shed_value_unref(value);

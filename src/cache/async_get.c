@@ -257,27 +257,26 @@ static void give_up_looking(struct get *g, const struct shed_error *why)
     looked(g);
 }
 
-void shed_async_get_judge(struct shed_asker *asker,
-                          const struct shed_call_result *result,
-                          struct shed_read *out)
+enum shed_code shed_async_get_judge(struct shed_asker *asker,
+                                    const struct shed_call_result *result,
+                                    struct shed_error *why)
 {
     struct get *g = owner_of(asker);
     struct shed_terms terms = g->terms;
 
     if (g->phase != LOOKING)
         terms = shed_slow_second_terms(&g->terms);
-    out->look = g->get.look;
     if (result->reply == NULL) {
-        out->code = result->why->code;
-        out->error = *result->why;
-        return;
+        *why = *result->why;
+        return why->code;
     }
     *result->is_taken = true;
-    out->code = shed_look_at(g->get.cache, &g->get.key, &terms, result->reply,
-                             NULL, &out->look, &out->error);
+    return shed_look_at(g->get.cache, &g->get.key, &terms, result->reply, NULL,
+                        &g->get.look, why);
 }
 
-static void take(struct get *g, const struct shed_read *read)
+static void take(struct get *g, enum shed_code code,
+                 const struct shed_error *why)
 {
     if (g->phase != LOOKING) {
         shed_slow_take_second(&g->get.look);
@@ -288,20 +287,19 @@ static void take(struct get *g, const struct shed_read *read)
         return;
     }
     g->must_learn = g->get.look.must_learn;
-    shed_get_take_look(&g->get, read->code != SHED_OK ? &read->error : NULL);
+    shed_get_take_look(&g->get, code != SHED_OK ? why : NULL);
     looked(g);
 }
 
-void shed_async_get_take(struct shed_asker *asker, const struct shed_read *read,
-                         bool is_shared)
+void shed_async_get_take(struct shed_asker *asker, enum shed_code code,
+                         const struct shed_error *why, struct shed_asker *from)
 {
     struct get *g = owner_of(asker);
 
-    if (is_shared)
-        shed_look_share(g->get.cache, &g->get.key, &read->look, &g->get.look);
-    else
-        g->get.look = read->look;
-    take(g, read);
+    if (from != NULL)
+        shed_look_share(g->get.cache, &g->get.key, &owner_of(from)->get.look,
+                        &g->get.look);
+    take(g, code, why);
 }
 
 /* ------------------------------------------------------------------ events */

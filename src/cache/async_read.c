@@ -38,6 +38,7 @@ struct shed_async_reads {
     struct shed_async *async;
     struct shed_async_read *first, **last; /* to be sent */
     struct shed_async_read *later;         /* again, in a moment */
+    size_t held;
     struct shed_map shared;
     struct shed_map_node *chains[CHAINS];
 };
@@ -72,11 +73,12 @@ static void add(struct shed_async_reads *rs, struct shed_async_read *r)
 static void release_next(struct shed_async_read *r)
 {
     struct shed_async_read *newest =
-        r->is_shared ? find(r->reads, r->node.key) : NULL;
+        r->is_shared && r->reads->held > 0 ? find(r->reads, r->node.key) : NULL;
 
     if (newest == NULL || !newest->is_held)
         return;
     newest->is_held = false;
+    r->reads->held--;
     add(r->reads, newest);
 }
 
@@ -95,7 +97,8 @@ static void answer(struct shed_async_read *r,
 {
     struct shed_asker *first = asker_of(shed_list_pop(&r->askers)), *other;
     struct shed_list others = r->askers;
-    struct shed_read read;
+    struct shed_error why;
+    enum shed_code code;
 
     for (struct shed_node *n = others.first; n != NULL; n = n->after)
         asker_of(n)->read = NULL;
@@ -103,10 +106,10 @@ static void answer(struct shed_async_read *r,
     destroy(r);
     if (first != NULL) {
         first->read = NULL;
-        shed_async_get_judge(first, result, &read);
+        code = shed_async_get_judge(first, result, &why);
         while ((other = asker_of(shed_list_pop(&others))) != NULL)
-            shed_async_get_take(other, &read, true);
-        shed_async_get_take(first, &read, false);
+            shed_async_get_take(other, code, &why, first);
+        shed_async_get_take(first, code, &why, NULL);
     }
 }
 
@@ -175,6 +178,7 @@ void shed_async_flush(struct shed_async_reads *rs)
         next = r->next;
         r->next = NULL;
         r->is_held = must_wait(r);
+        rs->held += r->is_held;
         if (r->is_held)
             continue;
         if (r->askers.first == NULL) {

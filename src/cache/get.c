@@ -49,7 +49,7 @@ enum shed_code shed_get_take_options(const struct shed_cache *cache,
         code = shed_cache_check_async(cache, o.timeout_ms, err);
     else if (code == SHED_OK)
         code = shed_cache_check_call(cache, o.timeout_ms, err);
-    if (code == SHED_OK)
+    if (code == SHED_OK && options != NULL)
         code = check_options(&o, err);
     if (code != SHED_OK)
         return code;

@@ -151,13 +151,14 @@ SHED_MUST_CHECK bool shed_async_ask(struct shed_async *async,
 /* Wait for it no longer. */
 void shed_async_leave(struct shed_asker *asker);
 
-/* How the gets hear of it: judge what has come, by the terms of one asker; and
- * then each takes that, or takes part in it. */
-void shed_async_get_judge(struct shed_asker *asker,
-                          const struct shed_call_result *result,
-                          struct shed_read *out);
-void shed_async_get_take(struct shed_asker *asker, const struct shed_read *read,
-                         bool is_shared);
+/* How the gets hear of it: judge what has come, by the terms of one asker; then
+ * each of the others takes part in what that one has found, and at last it
+ * takes that itself (from is NULL). why: of a code that is not SHED_OK. */
+enum shed_code shed_async_get_judge(struct shed_asker *asker,
+                                    const struct shed_call_result *result,
+                                    struct shed_error *why);
+void shed_async_get_take(struct shed_asker *asker, enum shed_code code,
+                         const struct shed_error *why, struct shed_asker *from);
 
 /* For async.c. */
 struct shed_async_reads;

@@ -7,9 +7,9 @@
 #include "base/clock.h"
 
 void shed_call_enter(struct shed_call *call, struct shed_gate *gate,
-                     struct shed_error *refusal)
+                     uint64_t now_ms, struct shed_error *refusal)
 {
-    call->began_ms = shed_now_ms();
+    call->began_ms = now_ms;
     call->is_refused = !shed_gate_enter(gate, &call->pass, refusal);
     call->gate = call->is_refused ? NULL : gate;
 }
@@ -23,7 +23,7 @@ static void leave_gate(const struct shed_call *call,
     const struct shed_health_end end = {
         .was_tried = call->was_tried && !goes_on,
         .began_ms = call->began_ms,
-        .ended_ms = shed_now_ms(),
+        .ended_ms = reply != NULL ? result->came_ms : shed_now_ms(),
         .why = reply != NULL ? NULL : result->why,
         .refusal = shed_reply_is_unfit(reply) ? reply : NULL};
 

@@ -18,6 +18,7 @@ struct shed_call_result {
     struct shed_reply *reply; /* borrowed (shed_reply_take keeps parts of it);
                                  NULL: none came, though if the call's was_tried
                                  is set the command may have been executed */
+    uint64_t came_ms;         /* with a reply */
     bool *is_taken; /* with a reply: set it to keep that, for shed_reply_free */
     /* without a reply */
     enum shed_trouble trouble; /* PASSING: the connection was lost; DOWN: the
@@ -49,7 +50,7 @@ struct shed_call {
 
 /* Enter the gate. If it refuses, is_refused is set and *refusal says why. */
 void shed_call_enter(struct shed_call *call, struct shed_gate *gate,
-                     struct shed_error *refusal);
+                     uint64_t now_ms, struct shed_error *refusal);
 
 /* Leave the gate, because the server has sent the call elsewhere. Returns: its
  * arguments, for free(). The call can be made again. */

@@ -83,7 +83,8 @@ static void tell_failed(void *arg)
     while (count-- > 0) {
         struct shed_call *call = shed_calls_pop(&p->failed);
         const struct shed_call_result result = {
-            NULL, NULL, call->trouble, call->is_refused ? &refusal : &why};
+            .trouble = call->trouble,
+            .why = call->is_refused ? &refusal : &why};
         shed_call_end(call, &result);
     }
 }
@@ -214,11 +215,11 @@ static void watch(struct shed_pipe *p)
 /* --------------------------------------------------------------- replies */
 
 static bool deliver(struct shed_pipe *p, const struct shed_conn_call *expected,
-                    struct shed_reply *reply)
+                    struct shed_reply *reply, uint64_t now_ms)
 {
     bool is_taken = false;
-    const struct shed_call_result result = {.reply = reply,
-                                            .is_taken = &is_taken};
+    const struct shed_call_result result = {
+        .reply = reply, .came_ms = now_ms, .is_taken = &is_taken};
     struct shed_call *call = expected->owner; /* NULL: of ASKING */
 
     p->losses = 0;
@@ -255,21 +256,21 @@ static void start_session(struct shed_pipe *p)
 
 /* Hand out the replies that the conn has read, until there are no more or it is
  * lost; a callback may drop it. */
-static void drain(struct shed_pipe *p)
+static void drain(struct shed_pipe *p, uint64_t now_ms)
 {
     struct shed_conn_call expected;
     struct shed_reply *reply = NULL;
 
     while (is_open(p)) {
         enum shed_conn_event event =
-            shed_conn_next(&p->conn, shed_now_ms(), &reply, &expected);
+            shed_conn_next(&p->conn, now_ms, &reply, &expected);
         bool is_taken = false;
         if (event == SHED_CONN_NOTHING)
             break;
-        shed_gate_hear(p->gate, shed_now_ms());
+        shed_gate_hear(p->gate, now_ms);
         p->is_silent = false;
         if (event == SHED_CONN_REPLY)
-            is_taken = deliver(p, &expected, reply);
+            is_taken = deliver(p, &expected, reply, now_ms);
         else if (p->hooks.on_push != NULL)
             p->hooks.on_push(p->hooks.arg, reply);
         else
@@ -279,12 +280,13 @@ static void drain(struct shed_pipe *p)
     }
 }
 
-/* To be called after anything that may have changed the conn. */
-static void follow_conn(struct shed_pipe *p)
+/* To be called after anything that may have changed the conn, which was at
+ * now_ms. */
+static void follow_conn(struct shed_pipe *p, uint64_t now_ms)
 {
     if (is_open(p) && !p->is_open)
         start_session(p);
-    drain(p);
+    drain(p, now_ms);
     if (p->state != PIPE_UP)
         return;
     if (p->conn.state == SHED_CONN_FAILED)
@@ -296,6 +298,7 @@ static void follow_conn(struct shed_pipe *p)
 static void on_ready(uv_poll_t *poll, int status, int events)
 {
     struct shed_pipe *p = poll->data;
+    uint64_t now_ms = shed_now_ms();
     int ready = events & UV_WRITABLE ? POLLOUT : 0;
 
     /* an error is reported by the read; libuv has stopped the watch */
@@ -303,8 +306,8 @@ static void on_ready(uv_poll_t *poll, int status, int events)
         p->watched = 0;
     if (events & UV_READABLE || status != 0)
         ready |= POLLIN;
-    shed_conn_ready(&p->conn, ready, shed_now_ms());
-    follow_conn(p);
+    shed_conn_ready(&p->conn, ready, now_ms);
+    follow_conn(p, now_ms);
 }
 
 /* ------------------------------------------------------------ connecting */
@@ -418,10 +421,10 @@ static void start_connecting(struct shed_pipe *p)
  * per command timeout. */
 static void check_conn(struct shed_pipe *p)
 {
-    uint64_t left_ms;
+    uint64_t now_ms = shed_now_ms(), left_ms;
 
-    shed_conn_tick(&p->conn, shed_now_ms());
-    follow_conn(p);
+    shed_conn_tick(&p->conn, now_ms);
+    follow_conn(p, now_ms);
     if (p->state != PIPE_UP)
         return;
     left_ms = shed_left_ms(shed_conn_due_ms(&p->conn), shed_now_ms());
@@ -455,53 +458,49 @@ static void on_timer(void *arg)
 
 /* It opens the slot for the next command alone; and sent again by text, that
  * would no longer be the next one. So behind it a script goes by text. */
-static enum shed_code add_asking(struct shed_buffer *bytes,
-                                 struct shed_error *err)
+static enum shed_code send_asking(struct shed_pipe *p, uint64_t now_ms)
 {
+    const struct shed_conn_call expected = {.owner = NULL};
     struct shed_args args = {0};
 
     shed_args_add_text(&args, "ASKING");
-    return shed_buffer_append(bytes, &args, err);
+    return shed_conn_send_args(&p->conn, &args, false, &expected, now_ms,
+                               &p->why);
 }
 
 /* call is NULL for a command that is answered by pushes. */
 static enum shed_code send_args(struct shed_pipe *p, struct shed_call *call,
-                                const struct shed_args *args)
+                                const struct shed_args *args, uint64_t now_ms)
 {
-    struct shed_conn_call expected[2] = {{.owner = NULL}, {.owner = call}};
-    struct shed_conn_call *own = &expected[1];
-    struct shed_buffer bytes = {0};
+    struct shed_conn_call expected = {.owner = call};
     bool is_by_text = args->is_asking;
     enum shed_code code = SHED_OK;
 
     assert(call != NULL || args->script == NULL);
     if (call != NULL && args->script != NULL) {
-        own->number = ++p->last_number;
+        expected.number = ++p->last_number;
         call->kept = shed_script_keep(args, p->hooks.on_elsewhere != NULL);
-        own->again = is_by_text ? NULL : call->kept;
-        is_by_text = own->again == NULL;
+        expected.again = is_by_text ? NULL : call->kept;
+        is_by_text = expected.again == NULL;
     }
     if (call != NULL && args->is_followed && p->hooks.on_elsewhere != NULL)
         call->kept = shed_script_keep(args, true);
     if (args->is_asking)
-        code = add_asking(&bytes, &p->why);
+        code = send_asking(p, now_ms);
     if (code == SHED_OK)
-        code = shed_conn_format(&bytes, args, own->number, is_by_text, &p->why);
-    if (code == SHED_OK)
-        code = shed_conn_send(
-            &p->conn, &bytes, args->is_asking ? expected : own,
-            args->is_asking ? 2 : call != NULL, shed_now_ms(), &p->why);
-    shed_buffer_fini(&bytes);
+        code = shed_conn_send_args(&p->conn, args, is_by_text,
+                                   call != NULL ? &expected : NULL, now_ms,
+                                   &p->why);
     return code;
 }
 
 /* Queue a command. The loop sends it at the end of its turn, together with all
  * that is queued by then. */
 static enum shed_code send_soon(struct shed_pipe *p, struct shed_call *call,
-                                const struct shed_args *args)
+                                const struct shed_args *args, uint64_t now_ms)
 {
     bool was_idle = !(shed_conn_want(&p->conn) & POLLOUT);
-    enum shed_code code = send_args(p, call, args);
+    enum shed_code code = send_args(p, call, args, now_ms);
 
     if (code == SHED_OK && is_open(p) && was_idle) {
         p->is_send_due = true;
@@ -513,10 +512,11 @@ static enum shed_code send_soon(struct shed_pipe *p, struct shed_call *call,
 static void on_send_timer(void *arg)
 {
     struct shed_pipe *p = arg;
+    uint64_t now_ms = shed_now_ms();
 
     p->is_send_due = false;
-    shed_conn_ready(&p->conn, POLLOUT, shed_now_ms());
-    follow_conn(p);
+    shed_conn_ready(&p->conn, POLLOUT, now_ms);
+    follow_conn(p, now_ms);
 }
 
 /* Whether calls would wait until it turns out whether a silent server answers
@@ -532,16 +532,18 @@ static bool is_held_up(struct shed_pipe *p)
 void shed_pipe_call(struct shed_pipe *p, struct shed_call *call,
                     const struct shed_args *args, shed_pipe_fn *fn, void *arg)
 {
+    uint64_t now_ms = shed_now_ms();
+
     assert(shed_reactor_is_current(p->reactor) && fn != NULL);
     *call = (struct shed_call){
         .fn = fn, .arg = arg, .is_repeated = args->is_repeated};
     if (args->is_guarded)
-        shed_call_enter(call, p->gate, &p->refusal);
+        shed_call_enter(call, p->gate, now_ms, &p->refusal);
     if (p->state == PIPE_PAUSED && !call->is_refused)
         fail_call(p, call, p->pause_trouble);
     else if (call->is_refused || p->state == PIPE_CLOSED || is_held_up(p))
         fail_call(p, call, SHED_TROUBLE_DOWN);
-    else if (send_soon(p, call, args) != SHED_OK)
+    else if (send_soon(p, call, args, now_ms) != SHED_OK)
         fail_call(p, call, SHED_TROUBLE_PASSING); /* no memory for it */
     else
         call->was_tried = true;
@@ -555,7 +557,7 @@ bool shed_pipe_is_idle(const struct shed_pipe *p)
 void shed_pipe_tell(struct shed_pipe *p, const struct shed_args *args)
 {
     assert(shed_reactor_is_current(p->reactor) && args->script == NULL);
-    if (is_open(p) && send_soon(p, NULL, args) != SHED_OK)
+    if (is_open(p) && send_soon(p, NULL, args, shed_now_ms()) != SHED_OK)
         give_up(p, SHED_TROUBLE_PASSING);
 }
 

@@ -376,19 +376,50 @@ static struct shed_conn_call pop(struct shed_conn_queue *q)
     return call;
 }
 
-enum shed_code shed_conn_format(struct shed_buffer *buffer,
-                                const struct shed_args *args, uint64_t number,
-                                bool is_by_text, struct shed_error *err)
+static enum shed_code format_numbered(struct shed_buffer *buffer,
+                                      const struct shed_args *args,
+                                      uint64_t number, bool is_by_text,
+                                      struct shed_error *err)
 {
     struct shed_args numbered = *args;
     char digits[SHED_DIGITS];
 
-    if (number == 0)
-        return shed_buffer_append(buffer, args, err);
     shed_args_add_number(&numbered, digits, number);
     if (is_by_text)
         shed_script_by_text(&numbered);
     return shed_buffer_append(buffer, &numbered, err);
+}
+
+enum shed_code shed_conn_format(struct shed_buffer *buffer,
+                                const struct shed_args *args, uint64_t number,
+                                bool is_by_text, struct shed_error *err)
+{
+    return number == 0 ? shed_buffer_append(buffer, args, err)
+                       : format_numbered(buffer, args, number, is_by_text, err);
+}
+
+static void push_at(struct shed_conn_queue *q,
+                    const struct shed_conn_call *call, uint64_t now_ms)
+{
+    push(q, call);
+    q->call[(q->first + q->count - 1) & (q->capacity - 1)].since_ms = now_ms;
+}
+
+enum shed_code shed_conn_send_args(struct shed_conn *c,
+                                   const struct shed_args *args,
+                                   bool is_by_text,
+                                   const struct shed_conn_call *call,
+                                   uint64_t now_ms, struct shed_error *err)
+{
+    enum shed_code code = reserve(c, 1, err);
+
+    if (code == SHED_OK)
+        code =
+            shed_conn_format(&c->queue.bytes, args,
+                             call != NULL ? call->number : 0, is_by_text, err);
+    if (code == SHED_OK && call != NULL)
+        push_at(&c->queue, call, now_ms);
+    return code;
 }
 
 enum shed_code shed_conn_send(struct shed_conn *c,
@@ -400,11 +431,8 @@ enum shed_code shed_conn_send(struct shed_conn *c,
 
     if (code == SHED_OK)
         code = shed_buffer_add(&c->queue.bytes, bytes, err);
-    for (size_t i = 0; code == SHED_OK && i < count; i++) {
-        struct shed_conn_call call = calls[i];
-        call.since_ms = now_ms;
-        push(&c->queue, &call);
-    }
+    for (size_t i = 0; code == SHED_OK && i < count; i++)
+        push_at(&c->queue, &calls[i], now_ms);
     return code;
 }
 
@@ -465,24 +493,19 @@ static bool repeat(struct shed_conn *c, uint64_t now_ms)
 {
     struct shed_conn_queue *q = &c->queue;
     struct shed_conn_call call = *shed_conn_call_at(c, 0);
-    const struct shed_script_text *script = call.again->script;
-    bool is_by_text = call.is_repeat || q->text != script;
-    struct shed_buffer bytes = {0};
+    const struct shed_args *args = call.again;
+    bool is_by_text = call.is_repeat || q->text != args->script;
     struct shed_error unused;
-    enum shed_code code =
-        shed_conn_format(&bytes, call.again, call.number, is_by_text, &unused);
 
     call.is_repeat = true;
     if (is_by_text)
         call.again = NULL;
-    if (code == SHED_OK)
-        code = shed_conn_send(c, &bytes, &call, 1, now_ms, &unused);
-    shed_buffer_fini(&bytes);
-    if (code != SHED_OK)
+    if (shed_conn_send_args(c, args, is_by_text, &call, now_ms, &unused) !=
+        SHED_OK)
         return false;
     (void)pop(q); /* what it was before */
     if (is_by_text) {
-        q->text = script;
+        q->text = args->script;
         q->text_number = call.number;
     }
     return true;

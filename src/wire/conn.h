@@ -140,8 +140,14 @@ SHED_MUST_CHECK enum shed_code
 shed_conn_format(struct shed_buffer *buffer, const struct shed_args *args,
                  uint64_t number, bool is_by_text, struct shed_error *err);
 
-/* Queue bytes that make count calls, in any state; 0 calls if the replies
- * come as pushes. Touches the queue alone.
+/* Queue a command, as shed_conn_format makes it, and the call of its reply;
+ * NULL: it is answered by pushes. Returns as shed_conn_send does. */
+SHED_MUST_CHECK enum shed_code
+shed_conn_send_args(struct shed_conn *conn, const struct shed_args *args,
+                    bool is_by_text, const struct shed_conn_call *call,
+                    uint64_t now_ms, struct shed_error *err);
+
+/* Queue bytes that make count calls, in any state. Touches the queue alone.
  * Returns: SHED_OK; SHED_ENOMEM, SHED_EBUSY: nothing is queued. */
 SHED_MUST_CHECK enum shed_code
 shed_conn_send(struct shed_conn *conn, const struct shed_buffer *bytes,

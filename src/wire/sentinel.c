@@ -102,17 +102,14 @@ static enum shed_code begin(struct question *q, const char *primary,
                             struct shed_error *err)
 {
     const struct shed_conn_call call = {.owner = q};
-    struct shed_buffer bytes = {0};
     struct shed_args args = {0};
     enum shed_code code;
 
     shed_args_add_text(&args, "SENTINEL");
     shed_args_add_text(&args, "GET-MASTER-ADDR-BY-NAME");
     shed_args_add_text(&args, primary);
-    code = shed_conn_format(&bytes, &args, 0, false, err);
-    if (code == SHED_OK)
-        code = shed_conn_send(&q->conn, &bytes, &call, 1, shed_now_ms(), err);
-    shed_buffer_fini(&bytes);
+    code =
+        shed_conn_send_args(&q->conn, &args, false, &call, shed_now_ms(), err);
     if (code != SHED_OK)
         return code;
     shed_conn_start(&q->conn, 0, shed_now_ms());

@@ -33,11 +33,10 @@ _Static_assert(offsetof(struct shed_lock_stats, acquired) ==
 /* The smallest i with value <= 2^i, or the last bucket. */
 static size_t bucket_of(uint64_t value)
 {
-    size_t i = 0;
+    const size_t bits = 64;
+    size_t i = value > 1 ? bits - (size_t)__builtin_clzll(value - 1) : 0;
 
-    while (i < SHED_BUCKETS - 1 && value > (uint64_t)1 << i)
-        i++;
-    return i;
+    return i < SHED_BUCKETS - 1 ? i : SHED_BUCKETS - 1;
 }
 
 void shed_histogram_add(struct shed_histogram_atomic *h, uint64_t value)

@@ -11,9 +11,11 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/cpu.h"
 #include "base/error.h"
 #include "base/latch.h"
 #include "base/mutex.h"
@@ -29,22 +31,24 @@ struct shed_async {
     struct shed_async_reads *reads;
     struct shed_timer *timer;
     /* atomic */
-    _Atomic uint64_t calls; /* not handed over yet, by their weights */
+    _Atomic uint64_t calls; /* not handed over yet, by their weights; of calls
+                               that go into queues, at the end of the turn */
 
     struct shed_mutex mu;
     /* under mu */
     struct shed_pending *first, **last; /* with events; NULL: post is not posted
                                          */
 
-    /* reactor thread only */
-    struct shed_heap due;
+    /* reactor thread only; callers write to the line before it */
+    _Alignas(SHED_CPU_LINE_BYTES) struct shed_heap due;
     uint64_t timer_ms;      /* when the timer expires; UINT64_MAX: not set */
     size_t holds;           /* of calls that have started, and of reads */
     struct shed_latch *end; /* set when it closes */
     struct shed_list waiting;
     struct shed_timer *wait_timer;
     bool is_wait_timer_set;
-    struct shed_pending *ended, **last_ended; /* to go into their queues */
+    struct shed_pending *ended, **last_ended; /* to go into their queues, and */
+    uint64_t ended_weight;                    /* to leave calls, */
     struct shed_post hand_over;               /* then */
     struct shed_list learning;
     bool is_learning; /* learnt will be posted, or is */
@@ -329,6 +333,9 @@ static void hand_over(struct shed_post *post)
     struct shed_pending *p = a->ended, *next;
 
     a->ended = NULL;
+    /* before a done, which may call */
+    (void)atomic_fetch_sub(&a->calls, a->ended_weight);
+    a->ended_weight = 0;
     while (p != NULL) {
         struct shed_queue *queue = p->then.queue;
         struct shed_pending *first = p;
@@ -339,6 +346,7 @@ static void hand_over(struct shed_post *post)
         shed_queue_add(queue, first, &p->next);
         p = next;
     }
+    shed_async_drop(a);
 }
 
 static void hand_over_soon(struct shed_pending *p)
@@ -347,24 +355,26 @@ static void hand_over_soon(struct shed_pending *p)
 
     if (a->ended == NULL) {
         a->last_ended = &a->ended;
+        shed_async_hold(a);
         shed_reactor_post(a->cache->client->reactor, &a->hand_over);
     }
+    a->ended_weight += p->weight;
     p->next = NULL;
     *a->last_ended = p;
     a->last_ended = &p->next;
 }
 
-/* The end of closing is posted behind what hands over. */
 static void finish(struct shed_pending *p)
 {
     struct shed_async *a = p->async;
 
-    /* before done, which may call */
-    (void)atomic_fetch_sub(&a->calls, p->weight);
-    if (p->then.queue != NULL)
+    if (p->then.queue != NULL) {
         hand_over_soon(p);
-    else
+    } else {
+        /* before done, which may call */
+        (void)atomic_fetch_sub(&a->calls, p->weight);
         shed_pending_tell(p);
+    }
     shed_async_drop(a);
 }
 
@@ -524,9 +534,11 @@ enum shed_code shed_async_create(struct shed_cache *cache,
                                  struct shed_async **out,
                                  struct shed_error *err)
 {
-    struct shed_async *a = calloc(1, sizeof(*a));
+    struct shed_async *a = aligned_alloc(SHED_CPU_LINE_BYTES, sizeof(*a));
 
     *out = NULL;
+    if (a != NULL)
+        memset(a, 0, sizeof(*a));
     if (a == NULL || shed_mutex_init(&a->mu, SHED_RANK_ASYNC) != 0) {
         free(a);
         return shed_fail_nomem(err, "a cache");

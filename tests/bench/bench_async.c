@@ -76,8 +76,9 @@ static void get(unsigned number)
     char key[KEY_BYTES];
     struct shed_error err;
 
-    for (size_t i = KEY_BYTES; i-- > 0; number /= ten)
-        key[i] = (char)('0' + number % ten);
+    memset(key, '0', sizeof(key));
+    for (size_t i = KEY_BYTES; number > 0; number /= ten)
+        key[--i] = (char)('0' + number % ten);
     if (shed_get_async(cache, shed_bytes(key, KEY_BYTES), NULL, &then, NULL,
                        NULL, &err) != SHED_OK)
         die(err.reason);

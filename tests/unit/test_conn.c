@@ -378,8 +378,8 @@ END_TEST
 #define REPLY "+a reply\r\n"
 #define REPLIES 800
 
-/* The parser is given what has come bit by bit: what it has not been given yet
- * is still there to read. */
+/* The parser takes a reply at a time: what it has not taken yet is still there
+ * to read. */
 START_TEST(a_reply_that_nobody_has_taken_is_something_to_read)
 {
     static char replies[REPLIES * (sizeof(REPLY) - 1)];
@@ -402,6 +402,11 @@ START_TEST(a_reply_that_nobody_has_taken_is_something_to_read)
     }
     ck_assert_int_eq(shed_wire_next(&conn.wire, &reply, &err), SHED_WIRE_AGAIN);
     ck_assert(shed_wire_is_quiet(&conn.wire));
+    /* so is a reply of which a part has come */
+    ck_assert_int_eq(send(peer, "+a", 2, 0), 2);
+    ck_assert_int_eq(shed_wire_fill(&conn.wire, &err), SHED_WIRE_DONE);
+    ck_assert_int_eq(shed_wire_next(&conn.wire, &reply, &err), SHED_WIRE_AGAIN);
+    ck_assert(!shed_wire_is_quiet(&conn.wire));
     end_conn();
     stop_server();
 }

@@ -46,6 +46,16 @@ START_TEST(a_reply_of_another_type_reads_as_nothing)
 }
 END_TEST
 
+START_TEST(an_error_does_not_quote_what_was_sent)
+{
+    struct shed_reply *reply = parse_reply(
+        "-ERR unknown command `X`, with args beginning with: `secret`\r\n");
+
+    ck_assert_str_eq(shed_reply_error(reply), "ERR unknown command `X`");
+    shed_reply_free(reply);
+}
+END_TEST
+
 START_TEST(no_reply_reads_as_nothing)
 {
     size_t size;
@@ -306,6 +316,7 @@ int main(void)
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_loop_test(tc, a_reply_of_another_type_reads_as_nothing, 0,
                         sizeof(kinds) / sizeof(*kinds));
+    tcase_add_test(tc, an_error_does_not_quote_what_was_sent);
     tcase_add_test(tc, no_reply_reads_as_nothing);
     tcase_add_test(tc, what_is_taken_out_of_an_array_outlives_it);
     tcase_add_loop_test(tc, an_error_means_what_its_code_says, 0,

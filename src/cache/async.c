@@ -11,11 +11,9 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/container.h"
-#include "base/cpu.h"
 #include "base/error.h"
 #include "base/latch.h"
 #include "base/mutex.h"
@@ -30,17 +28,8 @@ struct shed_async {
     struct shed_post post;
     struct shed_async_reads *reads;
     struct shed_timer *timer;
-    /* atomic */
-    _Atomic uint64_t calls; /* not handed over yet, by their weights; of calls
-                               that go into queues, at the end of the turn */
-
-    struct shed_mutex mu;
-    /* under mu */
-    struct shed_pending *first, **last; /* with events; NULL: post is not posted
-                                         */
-
-    /* reactor thread only; callers write to the line before it */
-    _Alignas(SHED_CPU_LINE_BYTES) struct shed_heap due;
+    /* reactor thread only */
+    struct shed_heap due;
     uint64_t timer_ms;      /* when the timer expires; UINT64_MAX: not set */
     size_t holds;           /* of calls that have started, and of reads */
     struct shed_latch *end; /* set when it closes */
@@ -55,8 +44,19 @@ struct shed_async {
     bool has_learner; /* to be joined */
     pthread_t learner;
     struct shed_post learnt;
-    struct shed_error learnt_why; /* the learner's, until it is joined */
     const struct shed_error *learnt_now;
+    struct shed_error learnt_why; /* the learner's, until it is joined; so large
+                                     that what callers write, behind it, shares
+                                     no cache line with what is before it */
+
+    /* atomic */
+    _Atomic uint64_t calls; /* not handed over yet, by their weights; of calls
+                               that go into queues, at the end of the turn */
+
+    struct shed_mutex mu;
+    /* under mu */
+    struct shed_pending *first, **last; /* with events; NULL: post is not posted
+                                         */
 };
 
 struct shed_cache *shed_async_cache(const struct shed_async *a)
@@ -534,11 +534,9 @@ enum shed_code shed_async_create(struct shed_cache *cache,
                                  struct shed_async **out,
                                  struct shed_error *err)
 {
-    struct shed_async *a = aligned_alloc(SHED_CPU_LINE_BYTES, sizeof(*a));
+    struct shed_async *a = calloc(1, sizeof(*a));
 
     *out = NULL;
-    if (a != NULL)
-        memset(a, 0, sizeof(*a));
     if (a == NULL || shed_mutex_init(&a->mu, SHED_RANK_ASYNC) != 0) {
         free(a);
         return shed_fail_nomem(err, "a cache");

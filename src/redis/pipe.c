@@ -45,7 +45,6 @@ struct shed_pipe {
     struct shed_calls failed; /* the loop will tell their owners */
     struct shed_timer *fail_timer;
     struct shed_timer *send_timer;
-    bool is_send_due;          /* send_timer is set */
     struct shed_error why;     /* the last failure */
     struct shed_error refusal; /* the last one by the gate */
     uint64_t last_number;      /* of the last call of a script */
@@ -54,6 +53,7 @@ struct shed_pipe {
     unsigned losses;            /* of connections without a reply, in a row */
     struct shed_lookup *lookup; /* NULL: none is under way */
     bool is_doubted;            /* what that finds: it began too early */
+    bool is_send_due;           /* send_timer is set */
 };
 
 static void on_timer(void *arg);

@@ -62,7 +62,7 @@ struct shed_reply *shed_reply_create_text(enum shed_reply_type type,
 struct shed_reply *shed_reply_create_array(size_t size)
 {
     struct shed_reply *reply =
-        create(SHED_REPLY_ARRAY, size, size * sizeof(*reply->at));
+        create(SHED_REPLY_ARRAY, size, size * sizeof(void *));
 
     if (reply == NULL)
         return NULL;

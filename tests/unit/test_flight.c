@@ -271,6 +271,13 @@ START_TEST(what_the_first_caller_has_found_decides_how_it_begins)
     trouble(SHED_TROUBLE_PASSING); /* the lease may have been granted */
     event(SHED_EV_TIMER);
     ck_assert_int_eq(subject.act.first, SHED_FIRST_NOTHING);
+    reply(SHED_EV_LEAD);
+    join();
+    reply(SHED_EV_LOAD_REFUSED);
+    reply(SHED_EV_ENDED);
+    join();
+    event(SHED_EV_START);
+    ck_assert_int_eq(subject.act.first, SHED_FIRST_NOTHING);
 }
 END_TEST
 

@@ -24,14 +24,14 @@ enum shed_look_found {
 struct shed_look {
     /* set by shed_look_begin */
     struct shed_local_mark mark;
-    bool is_missed; /* an invalidation waits to be delivered: what GET finds may
-                       be older */
     /* the result */
     struct shed_value *value; /* answers the call */
     struct shed_value *old;   /* answers it if the load fails */
     struct shed_value
         *aged_value;      /* is fresh, but too old for the call; answers
                              it if the source has an older one */
+    bool is_missed;       /* set by shed_look_begin: an invalidation waits to be
+                             delivered, and what GET finds may be older */
     bool is_source_older; /* it has: set by the slow path */
     bool is_known;        /* what Redis has, which may be nothing */
     bool is_local;        /* the value was not read from Redis, but kept here */

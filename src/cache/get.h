@@ -12,8 +12,8 @@ struct shed_key_get {
     struct shed_key key;
     const struct shed_terms *terms;
     /* the result */
-    enum shed_code code;
     struct shed_value *value;
+    enum shed_code code;
     /* what the steps know */
     bool is_miss; /* it is counted as one */
     struct shed_look look;

@@ -54,11 +54,11 @@ struct shed_pending {
     bool has_due;
     bool is_stopped; /* it was cancelled, or the cache is being closed; code and
                         why are set: end as soon as nothing refers to it */
+    bool is_waiting; /* to send its command again */
+    enum shed_code code; /* of its end */
     struct shed_heap_node due;
-    bool is_waiting;       /* to send its command again */
     struct shed_node node; /* in async's list waiting, or learning */
     /* the end */
-    enum shed_code code;
     struct shed_value *value;
     struct shed_error *why; /* see shed_error_keep */
 };

@@ -82,7 +82,7 @@ static void *run_thread(void *arg)
 {
     const struct shop *shop = arg;
     const struct way *way = shop->way;
-    char line[LINE_BYTES], why[160] = "out of memory";
+    char line[LINE_BYTES], why[SHED_REASON_BYTES + 16] = "out of memory";
     struct statements *sql = connect_server(way, why, sizeof(why));
     void *thread =
         sql != NULL ? way->enter(shop->process, sql, why, sizeof(why)) : NULL;

@@ -73,6 +73,35 @@ START_TEST(a_row_that_is_young_enough_is_a_hit)
 }
 END_TEST
 
+/* A push wakes the flight that waits, and what it finds is that row. */
+START_TEST(a_row_that_is_too_old_for_the_call_does_not_end_its_flight)
+{
+    struct peer peer;
+    struct call mine, others;
+    long long asked;
+
+    calls_up(0, 0);
+    peer_open(&peer, &fixture);
+    WAIT_FOR(knows_the_clock(peer.cache));
+    age_k(OLD_MS);
+    table_hold(&fixture.table);
+    call_start(&mine, fixture.cache, young());
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    call_start(&others, peer.cache, young());
+    WAIT_FOR(stats_of(peer.cache).waits == 1);
+    asked = server_calls(&fixture.server, "evalsha");
+    server_do(&fixture.server, "PEXPIRE t:{k} 600000");
+    WAIT_FOR(stats_of(peer.cache).pushes > 0 &&
+             server_calls(&fixture.server, "evalsha") > asked);
+    table_release(&fixture.table);
+    call_expect(&mine, "k@2");
+    call_expect(&others, "k@2");
+    ck_assert_uint_eq(stats_of(peer.cache).waits, 1);
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
 START_TEST(calls_of_many_clients_for_a_younger_row_share_one_load)
 {
     enum { PEERS = 3 };
@@ -630,6 +659,8 @@ int main(void)
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, a_row_that_is_too_old_for_the_call_is_replaced);
     tcase_add_test(tc, a_row_that_is_young_enough_is_a_hit);
+    tcase_add_test(tc,
+                   a_row_that_is_too_old_for_the_call_does_not_end_its_flight);
     tcase_add_test(tc, calls_of_many_clients_for_a_younger_row_share_one_load);
     tcase_add_test(tc, others_get_the_row_that_is_being_replaced);
     tcase_add_test(tc, an_answer_that_is_too_old_is_not_handed_out);

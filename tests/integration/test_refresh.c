@@ -541,6 +541,33 @@ static void expect_refused(const char *field)
     ck_assert_msg(strstr(err.reason, field) != NULL, "%s", err.reason);
 }
 
+/* A push wakes the waiter, and what it finds is the row from before. */
+START_TEST(a_row_past_its_time_is_no_answer_to_a_waiter)
+{
+    struct getter mine = {0}, others = {0};
+    struct peer peer;
+    long long asked;
+
+    up(0, 0, STALE_MS);
+    peer_open(&peer, &fixture);
+    WAIT_FOR(knows_the_clock(peer.cache));
+    age("t:{k}", PAST_TTL_MS);
+    table_update(&fixture.table);
+    getter_hold(&mine, &fixture, "k");
+    getter_start(&others, peer.cache, "k");
+    WAIT_FOR(stats_of(peer.cache).waits == 1);
+    asked = server_calls(&fixture.server, "evalsha");
+    server_do(&fixture.server, "PEXPIRE t:{k} 600000");
+    WAIT_FOR(stats_of(peer.cache).pushes > 0 &&
+             server_calls(&fixture.server, "evalsha") > asked);
+    table_release(&fixture.table);
+    getter_expect(&mine, "k@2", SHED_ORIGIN_LOAD);
+    getter_expect(&others, "k@2", SHED_ORIGIN_WAITED);
+    peer_close(&peer);
+    fixture_down(&fixture);
+}
+END_TEST
+
 START_TEST(wrong_options_are_refused)
 {
     up(0, 0, 0);
@@ -628,6 +655,7 @@ int main(void)
     tcase_add_test(tc, get_many_gives_old_rows_too);
     tcase_add_test(tc, a_refresh_that_fails_is_not_tried_at_each_hit);
     tcase_add_test(tc, expired_callers_of_many_clients_share_one_load);
+    tcase_add_test(tc, a_row_past_its_time_is_no_answer_to_a_waiter);
     tcase_add_test(tc, wrong_options_are_refused);
     tcase_add_test(tc, a_soft_timeout_needs_a_row_to_fall_back_on);
     tcase_add_loop_test(tc, redis_keeps_rows_for_the_longer_window, 0, 2);

@@ -14,7 +14,7 @@
 /* Payload, version and tags of a row: a put stores what a load would. */
 #define COLUMNS                                                                \
     "JSON_OBJECT('name', name, 'cents', cents), version,"                      \
-    " CONCAT('shop-', shop_id) FROM product "
+    " CONCAT('shop-', shop_id) AS tags FROM product "
 #define RAISE "UPDATE product SET cents = cents + 1, version = version + 1 "
 
 static enum shed_code open_prices(const char *redis, const char *mysql,

@@ -15,7 +15,7 @@
 
 #define COLUMNS                                                                \
     "JSON_OBJECT('name', name, 'cents', cents), version,"                      \
-    " CONCAT('shop-', shop_id) FROM product "
+    " CONCAT('shop-', shop_id) AS tags FROM product "
 #define RAISE "UPDATE product SET cents = cents + 1, version = version + 1 "
 
 static void run(MYSQL *mysql, const char *statement)

@@ -57,12 +57,12 @@ struct shed_mysql_options {
  * an IPv6 address in brackets) or
  * mysql://[user[:password]@]/database?socket=/path; percent-encode special
  * characters. query contains "(?)" once, for the keys, and selects the key,
- * the value, and perhaps a version and tags:
+ * the value, and then perhaps columns that are called version and tags:
  *
  *     SELECT id, name FROM item WHERE id IN (?)
- *     SELECT id, name, version FROM item WHERE id IN (?)
- *     SELECT id, name, version, CONCAT('shop-', shop_id, ',kind-', kind)
- *         FROM item WHERE id IN (?)
+ *     SELECT id, name, revision AS version FROM item WHERE id IN (?)
+ *     SELECT id, name, version, CONCAT('shop-', shop_id, ',kind-', kind) AS
+ * tags FROM item WHERE id IN (?)
  *
  * - The key is the column that is compared with the keys, unchanged: integers,
  *   DECIMAL(n,0), text, bytes, DATE or DATETIME; with another type every load
@@ -76,9 +76,8 @@ struct shed_mysql_options {
  * - The version is an integer that grows with each change of the row, see
  *   struct shed_answer. NULL or below 0: none.
  * - The tags, up to 4096 bytes, are separated by spaces or commas: "garden
- *   tools" is two tags here, and one to shed_invalidate_tags. Where rows have
- * no version, select CAST(NULL AS SIGNED) before the tags. "No such row" has no
- *   tags: after an INSERT invalidate the key, too.
+ *   tools" is two tags here, and one to shed_invalidate_tags. "No such row" has
+ *   no tags: after an INSERT invalidate the key, too.
  *
  * A key without a row is absent, a key with two rows fails, and a value NULL is
  * SHED_KIND_NULL. An error of the server fails the batch; if it depends on the
@@ -144,15 +143,17 @@ shed_mysql_connect(void *mysql, const char *uri,
  *     else
  *         ROLLBACK
  *
- * resource, 1 to 255 bytes, is a name of yours for what is written. All who
- * write it take their tokens from one lock, which may guard many resources;
- * several are accepted always in the same order, or transactions deadlock.
+ * resource, 1 to 255 bytes, is a name of yours for what is written, "stock:7"
+ * say; it need not be the lock's. All who write it take their tokens from the
+ * same lock, which may guard many resources. A transaction that writes several
+ * accepts them in the order that all others use, or transactions deadlock.
  *
  * A token is accepted if its number is higher than any accepted before, or if
  * it is the last accepted token again. Later holders wait for the end of the
  * transaction; a ROLLBACK undoes the acceptance. So no write of an older holder
  * is committed after one of a newer holder, whatever happens to the lock (at
- * READ COMMITTED and REPEATABLE READ). It needs the table of sql/fence.sql in
+ * READ COMMITTED and REPEATABLE READ). It needs the table of sql/fence.sql
+ * (installed as share/snowshed/fence.sql) in
  * the connection's database, and takes four round trips.
  *
  * mysql has an open transaction (or autocommit off), no automatic reconnection,

@@ -400,8 +400,8 @@ struct shed_cache_options {
      *                                       takes the row, as SHED_ORIGIN_STALE
      *   ttl_ms + stale_if_error_ms          the row is gone
      *
-     * An option that is 0 leaves its line out. If stale_if_error_ms is the
-     * shorter window, the row is gone where the longer one ends.
+     * A window of 0 does not exist. The row is gone where the longer of the
+     * two ends.
      */
     uint64_t refresh_after_pct; /* 0..100 (50); for slow loads up to a quarter
                                    earlier (XFetch: by their time * -ln(u), u
@@ -590,7 +590,9 @@ struct shed_put_options {
     uint64_t ttl_ms;         /* 0..10 years; how long the row is fresh, without
                                 jitter; 0: as the cache's options say */
     const uint64_t *version; /* see shed_put; NULL: none */
-    const struct shed_bytes *tags; /* of the row, see shed_invalidate_tags */
+    const struct shed_bytes *tags; /* all tags of the row: the entry loses those
+                                      that are not named (shed_invalidate_tags)
+                                    */
     size_t tags_count;             /* 0..SHED_TAGS_MAX */
 };
 
@@ -612,9 +614,10 @@ struct shed_put_options {
  * Puts of one key can arrive in the wrong order. Where a row has several
  * writers, use shed_invalidate, or give a version: a number that grows with
  * each change of the row. The higher version stays; of equal ones, the later
- * arrival. An entry without a version is removed instead. Redis knows the
- * version only while it has the entry: an old row is stored if its put took
- * longer than the ttl, or if the invalidation of a later change overtook it.
+ * arrival. Where Redis has an entry without a version, nobody knows which is
+ * newer: it is removed, and the row not stored. Redis knows the version only
+ * while it has the entry: an old row is stored if its put took longer than the
+ * ttl, or if the invalidation of a later change overtook it.
  *
  * Blocks: one round trip, timeout_ms at most; if the connection is lost, up to
  * a second, after which Redis refuses what may still be on its way.

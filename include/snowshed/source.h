@@ -128,9 +128,9 @@ struct shed_source_options {
                            of its own */
     uint64_t max_batch; /* 1..10000 (100); keys per load */
     uint64_t batch_wait_ms;   /* 0..1000 (2); while other loads run, a load that
-                                 is   not full waits this long for more keys */
+                                 is not full waits this long for more keys */
     uint64_t queue_limit;     /* 1..10000000 (100000); most keys that wait for a
-                                 load;     beyond it callers get SHED_EBUSY at once.
+                                 load; beyond it callers get SHED_EBUSY at once.
                                  Refreshes wait behind the keys of callers, and
                                  make room for them */
     uint64_t load_timeout_ms; /* 1..3600000 (30000); how long a load may take */

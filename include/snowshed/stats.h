@@ -22,7 +22,8 @@ extern "C" {
  * a metric snowshed_<field>_total.
  *
  * Each key of a get counts in hits, negative_hits or local_hits if it was
- * answered at once, else in misses; if Redis has it finally, in hits, too.
+ * answered at once, with an old row as well, else in misses. A miss that ends
+ * with a row that another process has loaded counts in hits, too.
  *
  * A key that is invalidated counts in invalidations (a tag: in
  * tag_invalidations) when Redis has carried it out. One that failed counts in

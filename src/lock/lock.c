@@ -249,7 +249,8 @@ enum shed_code shed_lock_check(const struct shed_lock *l,
 {
     if (l == NULL)
         return shed_fail(err, SHED_EINVAL,
-                         "the lock is NULL: did shed_lock_open fail?");
+                         "the lock is NULL: shed_lock_open has failed, "
+                         "or it has been closed");
     return l->pid == shed_process_id() ? SHED_OK : fail_forked(err);
 }
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -21,9 +22,7 @@ _Static_assert((1 << (SHED_MYSQL_ROOMS - 1)) >= LARGEST_BATCH,
 enum {
     COLUMN_KEY,
     COLUMN_VALUE,
-    COLUMN_VERSION, /* of some queries */
-    COLUMN_TAGS,    /* the same */
-    COLUMNS,
+    COLUMNS_MAX = 4, /* with the version and the tags */
     /* Most values fit, and are read in one step. Numbers and times always fit;
      * their length is known only after conversion to text. */
     VALUE_FIRST_BYTES = 4096,
@@ -33,17 +32,16 @@ enum {
 
 /* The buffers that the columns of a row are read into. */
 struct shed_mysql_cells {
-    MYSQL_BIND bind[COLUMNS];
-    unsigned long size[COLUMNS];
-    shed_mysql_flag is_null[COLUMNS];
-    shed_mysql_flag is_cut[COLUMNS];
+    MYSQL_BIND bind[COLUMNS_MAX];
+    unsigned long size[COLUMNS_MAX];
+    shed_mysql_flag is_null[COLUMNS_MAX];
+    shed_mysql_flag is_cut[COLUMNS_MAX];
     bool is_number; /* the key is read into number */
     struct shed_mysql_integer number;
-    bool has_versions; /* the query selects them */
+    unsigned version_at, tags_at; /* their columns; 0: the query has none */
     struct shed_mysql_integer version;
     char key[SHED_KEY_MAX_BYTES];
     char value[VALUE_FIRST_BYTES];
-    bool has_tags; /* the query selects them */
     char tags[TAGS_BYTES];
     char problem[PROBLEM_BYTES];
 };
@@ -87,25 +85,65 @@ static bool read_column(MYSQL_STMT *stmt, struct shed_mysql_column *out,
     return true;
 }
 
-/* --------------------------------------------------------------- prepare */
+/* What the query selects behind the key and the value, as the last answer of
+ * the server described it: the numbers of the columns that have these names; 0:
+ * it selects none. */
+struct extras {
+    unsigned version, tags;
+    struct shed_mysql_column version_column;
+};
 
-/* The version's column, if the query selects one, as the last answer of the
- * server described it; else of the kind OTHER. */
-static bool read_version_column(MYSQL_STMT *stmt, struct shed_mysql_column *out,
-                                struct shed_mysql_failure *failure)
+static bool fail_column(struct shed_mysql_failure *failure, const char *name)
 {
-    MYSQL_RES *meta;
+    *failure = (struct shed_mysql_failure){0};
+    (void)shed_fail(
+        &failure->error, SHED_ESOURCE,
+        "MySQL: behind the key and the value the query selects "
+        "\"%s\", where it may select \"version\" and \"tags\", each "
+        "once (as in: revision AS version)",
+        name);
+    return false;
+}
 
-    *out = (struct shed_mysql_column){.kind = SHED_MYSQL_OTHER};
-    if (mysql_stmt_field_count(stmt) <= COLUMN_VERSION)
+static bool read_extra(const MYSQL_FIELD *field, unsigned column,
+                       struct extras *out, struct shed_mysql_failure *failure)
+{
+    if (out->tags == 0 && strcasecmp(field->name, "tags") == 0) {
+        out->tags = column;
+        return true;
+    }
+    if (out->version > 0 || strcasecmp(field->name, "version") != 0)
+        return fail_column(failure, field->name);
+    out->version = column;
+    shed_mysql_column_read(field, &out->version_column);
+    return out->version_column.kind == SHED_MYSQL_NUMBER ||
+           fail_here(
+               failure, SHED_ESOURCE,
+               "MySQL: the column \"version\" that the query selects must "
+               "be of an integer type");
+}
+
+static bool read_extras(MYSQL_STMT *stmt, struct extras *out,
+                        struct shed_mysql_failure *failure)
+{
+    unsigned columns = mysql_stmt_field_count(stmt);
+    MYSQL_RES *meta;
+    bool is_read = true;
+
+    *out = (struct extras){0};
+    if (columns <= COLUMN_VALUE + 1)
         return true;
     meta = mysql_stmt_result_metadata(stmt);
     if (meta == NULL)
         return fail_here(failure, SHED_ENOMEM, "out of memory for a result");
-    shed_mysql_column_read(mysql_fetch_field_direct(meta, COLUMN_VERSION), out);
+    for (unsigned i = COLUMN_VALUE + 1; i < columns && is_read; i++)
+        is_read =
+            read_extra(mysql_fetch_field_direct(meta, i), i, out, failure);
     mysql_free_result(meta);
-    return true;
+    return is_read;
 }
+
+/* ---------------------------------------------------------------- prepare */
 
 /* Check that the server reads the query as we do; if not, the user has to
  * change it. */
@@ -114,27 +152,20 @@ static bool check_shape(MYSQL_STMT *stmt, size_t room,
 {
     unsigned columns = mysql_stmt_field_count(stmt);
     char reason[PROBLEM_BYTES];
-    struct shed_mysql_column version;
+    struct extras extras;
 
     if (mysql_stmt_param_count(stmt) != room)
         return fail_here(
             failure, SHED_ESOURCE,
             "MySQL: the query may have no parameters besides \"(?)\"");
-    if (columns <= COLUMN_VALUE || columns > COLUMNS) {
+    if (columns <= COLUMN_VALUE) {
         (void)snprintf(reason, sizeof(reason),
                        "MySQL: the query selects %u columns, it must select "
-                       "the key, the value, and perhaps the row's version and "
-                       "its tags",
+                       "the key, the value, and perhaps version and tags",
                        columns);
         return fail_here(failure, SHED_ESOURCE, reason);
     }
-    if (!read_version_column(stmt, &version, failure))
-        return false;
-    if (columns > COLUMN_VERSION && version.kind != SHED_MYSQL_NUMBER)
-        return fail_here(failure, SHED_ESOURCE,
-                         "MySQL: the third column that the query selects, the "
-                         "row's version, must be of an integer type");
-    return true;
+    return read_extras(stmt, &extras, failure);
 }
 
 static bool prepare(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
@@ -292,11 +323,11 @@ take_cells(struct shed_mysql_statements *statements)
 }
 
 static bool bind_cells(MYSQL_STMT *stmt, const struct shed_mysql_column *column,
-                       const struct shed_mysql_column *version,
+                       const struct extras *extras,
                        struct shed_mysql_cells *cells)
 {
     memset(cells->bind, 0, sizeof(cells->bind));
-    for (size_t i = 0; i < COLUMNS; i++) {
+    for (size_t i = 0; i < COLUMNS_MAX; i++) {
         cells->bind[i].length = &cells->size[i];
         cells->bind[i].is_null = &cells->is_null[i];
         cells->bind[i].error = &cells->is_cut[i];
@@ -311,13 +342,15 @@ static bool bind_cells(MYSQL_STMT *stmt, const struct shed_mysql_column *column,
     cells->number.is_unsigned = column->is_unsigned;
     if (cells->is_number)
         bind_number(&cells->bind[COLUMN_KEY], &cells->number);
-    cells->has_versions = version->kind == SHED_MYSQL_NUMBER;
-    cells->version.is_unsigned = version->is_unsigned;
-    if (cells->has_versions)
-        bind_number(&cells->bind[COLUMN_VERSION], &cells->version);
-    cells->has_tags = mysql_stmt_field_count(stmt) > COLUMN_TAGS;
-    cells->bind[COLUMN_TAGS].buffer = cells->tags;
-    cells->bind[COLUMN_TAGS].buffer_length = sizeof(cells->tags);
+    cells->version_at = extras->version;
+    cells->version.is_unsigned = extras->version_column.is_unsigned;
+    if (cells->version_at > 0)
+        bind_number(&cells->bind[cells->version_at], &cells->version);
+    cells->tags_at = extras->tags;
+    if (cells->tags_at > 0) {
+        cells->bind[cells->tags_at].buffer = cells->tags;
+        cells->bind[cells->tags_at].buffer_length = sizeof(cells->tags);
+    }
     return mysql_stmt_bind_result(stmt, cells->bind) == 0;
 }
 
@@ -403,18 +436,18 @@ static void set_version(const struct shed_mysql_cells *cells,
     bool is_negative =
         !cells->version.is_unsigned && cells->version.bits > INT64_MAX;
 
-    row->has_version = cells->has_versions && !is_negative &&
-                       cells->is_null[COLUMN_VERSION] == 0;
+    row->has_version = cells->version_at > 0 && !is_negative &&
+                       cells->is_null[cells->version_at] == 0;
     row->version = cells->version.bits;
 }
 
 /* A row that lacks one of its tags could not be invalidated by it. */
 static void set_tags(struct shed_mysql_cells *cells, struct shed_mysql_row *row)
 {
-    if (!cells->has_tags || cells->is_null[COLUMN_TAGS] != 0)
+    if (cells->tags_at == 0 || cells->is_null[cells->tags_at] != 0)
         return;
     row->tags = cells->tags;
-    row->tags_size = cells->size[COLUMN_TAGS];
+    row->tags_size = cells->size[cells->tags_at];
     if (row->tags_size <= sizeof(cells->tags))
         return;
     row->tags_size = 0;
@@ -458,15 +491,15 @@ static bool fetch(const struct shed_mysql_run *run, MYSQL_STMT *stmt,
     const struct shed_mysql_column *column = &run->statements->column;
     struct shed_mysql_cells *cells = take_cells(run->statements);
     uint64_t began_ms = shed_now_ms();
-    struct shed_mysql_column version;
+    struct extras extras;
     int status;
 
     if (cells == NULL)
         return fail_here(failure, SHED_ENOMEM, "out of memory for a result");
     if (!check_column(stmt, column, failure) ||
-        !read_version_column(stmt, &version, failure))
+        !read_extras(stmt, &extras, failure))
         return false;
-    if (!bind_cells(stmt, column, &version, cells)) {
+    if (!bind_cells(stmt, column, &extras, cells)) {
         note_failure(run, stmt, began_ms, failure);
         return false;
     }

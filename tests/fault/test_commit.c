@@ -8,8 +8,8 @@
 #include "support/fixture.h"
 #include "support/mysql_testing.h"
 
-#define OF_PRIMARY "SELECT k, v, n FROM original WHERE k IN (?)"
-#define OF_REPLICA "SELECT k, v, n FROM copied WHERE k IN (?)"
+#define OF_PRIMARY "SELECT k, v, n AS version FROM original WHERE k IN (?)"
+#define OF_REPLICA "SELECT k, v, n AS version FROM copied WHERE k IN (?)"
 
 static struct fixture fixture;
 static struct site site;

@@ -42,7 +42,7 @@ const char *const soak_policies[SOAK_WORKERS] = {[PLAIN] = "plain",
 /* The row is read first, and then its load takes a while. */
 #define QUERY                                                                  \
     "SELECT id, CONCAT(version, IF(SLEEP(RAND() * 0.03) = 0, '', '')), "       \
-    "version, tag FROM item WHERE id IN (?)"
+    "version, tag AS tags FROM item WHERE id IN (?)"
 
 /* ------------------------------------------------------------------ read */
 

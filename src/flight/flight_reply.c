@@ -275,13 +275,14 @@ bool shed_flight_reply_decides(struct shed_flight_exchange *x,
     }
     if (now_ms == 0) /* its clock is not known */
         return false;
-    if (take_found(x, result, now_ms)) {
-        event->type = SHED_EV_HIT;
-        event->age_ms = x->entry->age_ms;
-        return true;
-    }
     event->type = SHED_EV_WAIT;
-    return is_just_taken(result->reply, now_ms, event);
+    if (is_just_taken(result->reply, now_ms, event))
+        return true;
+    if (!take_found(x, result, now_ms))
+        return false;
+    event->type = SHED_EV_HIT;
+    event->age_ms = x->entry->age_ms;
+    return true;
 }
 
 bool shed_flight_reply_is_lead(struct shed_flight_exchange *x,

@@ -164,6 +164,36 @@ START_TEST(a_moved_slot_is_asked_for_at_its_new_node)
 }
 END_TEST
 
+static void move_every_other_slot(size_t from, size_t to)
+{
+    enum { SLOTS = 300 };
+
+    for (unsigned slot = 0; slot < SLOTS; slot += 2) {
+        const struct own_move move = {from, to, slot, slot};
+        own_cluster_move(&cluster, &move);
+    }
+}
+
+/* As it is where slots have been moved one by one for years. */
+START_TEST(a_map_of_many_ranges_is_learnt)
+{
+    char key[16], row[32];
+    long long before;
+
+    cluster_init();
+    move_every_other_slot(0, 1);
+    fixture_open(&fixture);
+    (void)key_of(0, 0, key);
+    expect_text(fixture.cache, key, row_of(key, 1, row));
+    await_regular_ask();
+    before = moved();
+    expect_origin(fixture.cache, key, row, SHED_ORIGIN_REDIS);
+    ck_assert_int_eq(moved(), before);
+    move_every_other_slot(1, 0);
+    cluster_down();
+}
+END_TEST
+
 /* ------------------------------------------------------------- in one slot */
 
 /* Read a row whose slot is half-way: Redis may refuse to load or store it there
@@ -510,6 +540,7 @@ int main(void)
     tcase_add_loop_test(tc, slots_that_move_under_load_give_out_nothing_old, 0,
                         2);
     tcase_add_test(tc, a_moved_slot_is_asked_for_at_its_new_node);
+    tcase_add_test(tc, a_map_of_many_ranges_is_learnt);
     tcase_add_loop_test(
         tc, in_a_slot_that_is_half_way_the_newest_row_is_given_out, 0, 3);
     tcase_add_loop_test(

@@ -105,6 +105,7 @@ static bool connect_to_one(struct cli_server *s, struct shed_error *err)
     struct shed_error why;
 
     if (shed_wire_open(&s->wire, s->address, &why) == SHED_OK) {
+        s->wire.parser.takes_maps = true;
         if (shed_dial_wait(s->wire.fd, POLLOUT, limit_ms(s)) == 0) {
             shed_address_refuse(s->address);
             cli_server_fail_silent(s, err);

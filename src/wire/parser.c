@@ -70,7 +70,8 @@ static enum shed_parser_result begin_array(struct shed_parser *p, uint64_t size,
     struct shed_reply *array;
 
     p->elements += size;
-    if (p->elements > SHED_PARSER_MAX_ELEMENTS)
+    if (p->elements > (p->takes_maps ? SHED_PARSER_MAX_MAP_ELEMENTS
+                                     : SHED_PARSER_MAX_ELEMENTS))
         return SHED_PARSER_INVALID;
     if (p->depth == SHED_PARSER_MAX_DEPTH)
         return SHED_PARSER_INVALID;

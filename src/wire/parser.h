@@ -18,11 +18,12 @@
  * value_limit_bytes, its header, and what a script puts around it. */
 #define SHED_PARSER_MAX_BYTES (((uint64_t)256 << 20) + 65536)
 
-/* Elements of a reply, including nested ones. Most replies to our commands have
- * ten at most, and reads of a log of tags 1000; but CLUSTER SLOTS has about
- * twenty for each range of slots, of which there are many once slots have been
- * moved one by one. */
-#define SHED_PARSER_MAX_ELEMENTS ((uint64_t)1 << 20)
+/* Elements of a reply, including nested ones. Replies to our commands have ten
+ * at most, and reads of a log of tags 1000; a push names the keys that have
+ * changed, usually one. CLUSTER SLOTS has about twenty for each range of slots,
+ * of which there are many once slots have been moved one by one. */
+#define SHED_PARSER_MAX_ELEMENTS 1024
+#define SHED_PARSER_MAX_MAP_ELEMENTS ((uint64_t)1 << 20)
 
 /* Arrays in arrays; the reply to CLUSTER SLOTS has four. */
 #define SHED_PARSER_MAX_DEPTH 8
@@ -43,6 +44,7 @@ struct shed_parser {
     unsigned depth;
     uint64_t bytes;    /* of bulk strings in the reply so far */
     uint64_t elements; /* of arrays in the reply so far */
+    bool takes_maps;   /* of a cluster: set by its user */
 };
 
 enum shed_parser_result {

@@ -239,6 +239,7 @@ enum shed_code shed_wire_open(struct shed_wire *w, struct shed_address *a,
                          explain(errno, text));
     w->in_at = w->in_end = 0;
     w->is_starved = false;
+    w->parser.takes_maps = a->is_guide;
     w->in = malloc(READ_BYTES);
     if (w->in == NULL) {
         shed_wire_close(w);

@@ -337,7 +337,7 @@ static void tell_loads(struct thread *t)
         seller_say(t->request, "loads %lld", (long long)loads);
 }
 
-/* Whoever the guard refuses tries again. */
+/* A buyer whom the guard refuses tries again. */
 static enum statement_code ask_guard(struct thread *t,
                                      const struct shed_fence *fence)
 {

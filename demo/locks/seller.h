@@ -25,7 +25,7 @@ struct seller_options {
 struct way {
     const char *name;
     const char *const *statements; /* of its connections to MySQL */
-    const char *files;             /* those that make their tables */
+    const char *files;             /* of SQL, which make the tables */
     /* The process's part, and the thread's; NULL on failure. */
     void *(*open)(const struct way *way, const struct seller_options *options,
                   struct shed_error *err);

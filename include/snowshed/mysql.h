@@ -61,8 +61,8 @@ struct shed_mysql_options {
  *
  *     SELECT id, name FROM item WHERE id IN (?)
  *     SELECT id, name, revision AS version FROM item WHERE id IN (?)
- *     SELECT id, name, version, CONCAT('shop-', shop_id, ',kind-', kind) AS
- * tags FROM item WHERE id IN (?)
+ *     SELECT id, name, version, CONCAT('shop-', shop_id) AS tags
+ *         FROM item WHERE id IN (?)
  *
  * - The key is the column that is compared with the keys, unchanged: integers,
  *   DECIMAL(n,0), text, bytes, DATE or DATETIME; with another type every load
@@ -153,8 +153,8 @@ shed_mysql_connect(void *mysql, const char *uri,
  * transaction; a ROLLBACK undoes the acceptance. So no write of an older holder
  * is committed after one of a newer holder, whatever happens to the lock (at
  * READ COMMITTED and REPEATABLE READ). It needs the table of sql/fence.sql
- * (installed as share/snowshed/fence.sql) in
- * the connection's database, and takes four round trips.
+ * (installed as share/snowshed/fence.sql) in the connection's database, and
+ * takes four round trips.
  *
  * mysql has an open transaction (or autocommit off), no automatic reconnection,
  * and no unread result. *newest (may be NULL) gets the newest number accepted

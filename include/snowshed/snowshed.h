@@ -400,8 +400,8 @@ struct shed_cache_options {
      *                                       takes the row, as SHED_ORIGIN_STALE
      *   ttl_ms + stale_if_error_ms          the row is gone
      *
-     * A window of 0 does not exist. The row is gone where the longer of the
-     * two ends.
+     * A window of 0 does not exist. When the longer window ends, the row is
+     * gone.
      */
     uint64_t refresh_after_pct; /* 0..100 (50); for slow loads up to a quarter
                                    earlier (XFetch: by their time * -ln(u), u
@@ -590,9 +590,8 @@ struct shed_put_options {
     uint64_t ttl_ms;         /* 0..10 years; how long the row is fresh, without
                                 jitter; 0: as the cache's options say */
     const uint64_t *version; /* see shed_put; NULL: none */
-    const struct shed_bytes *tags; /* all tags of the row: the entry loses those
-                                      that are not named (shed_invalidate_tags)
-                                    */
+    const struct shed_bytes *tags; /* all of the row, see shed_invalidate_tags:
+                                      they replace those of the entry */
     size_t tags_count;             /* 0..SHED_TAGS_MAX */
 };
 

@@ -469,15 +469,6 @@ enum shed_code shed_look(struct shed_cache *cache, const struct shed_key *key,
 
 /* ----------------------------------------------------- after the slow path */
 
-static bool is_same(const struct shed_look *look,
-                    const struct shed_value *value)
-{
-    unsigned char identity[SHED_ENTRY_IDENTITY_BYTES];
-
-    shed_entry_identity(shed_value_header(value), identity);
-    return memcmp(look->aged, identity, sizeof(identity)) == 0;
-}
-
 /* A value that GET has not seen was written or renewed during the call, and is
  * no older than it: unless a server that took the place of another has brought
  * it back. Its age may be reckoned too high, which costs a load. */
@@ -488,7 +479,8 @@ static bool is_new(const struct shed_terms *terms, const struct shed_look *look,
     uint64_t call_ms = shed_left_ms(terms->timeout_ms, left_ms);
 
     if (look->found == SHED_FOUND_UNKNOWN ||
-        (look->found == SHED_FOUND_AGED && is_same(look, value)))
+        (look->found == SHED_FOUND_AGED &&
+         shed_entry_has_identity(shed_value_header(value), look->aged)))
         return false;
     return value->age_ms <= terms->rule->max_age_ms + call_ms;
 }

@@ -268,6 +268,15 @@ void shed_entry_identity(const void *header,
     memcpy(out + SHED_ENTRY_VERSION_BYTES, b + WRITTEN_AT, sizeof(uint64_t));
 }
 
+bool shed_entry_has_identity(
+    const void *header, const unsigned char identity[SHED_ENTRY_IDENTITY_BYTES])
+{
+    unsigned char own[SHED_ENTRY_IDENTITY_BYTES];
+
+    shed_entry_identity(header, own);
+    return memcmp(own, identity, sizeof(own)) == 0;
+}
+
 void shed_entry_holder(const void *lease, struct shed_entry_holder *out)
 {
     const unsigned char *b = lease;

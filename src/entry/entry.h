@@ -129,6 +129,9 @@ const unsigned char *shed_entry_version(const void *header);
 
 void shed_entry_identity(const void *header,
                          unsigned char out[SHED_ENTRY_IDENTITY_BYTES]);
+bool shed_entry_has_identity(
+    const void *header,
+    const unsigned char identity[SHED_ENTRY_IDENTITY_BYTES]);
 
 /* The version of a row, by the source's own count: a lower one is older. */
 struct shed_row_version {

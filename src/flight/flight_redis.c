@@ -173,48 +173,28 @@ static void send_acquire(struct shed_flight_exchange *x)
     put_call(x, &args);
 }
 
-static void on_looked(void *arg, const struct shed_call_result *result)
-{
-    struct shed_flight_exchange *x = arg;
-    struct shed_flight_event event;
+static void on_first(void *arg, const struct shed_call_result *result);
 
-    if (shed_flight_reply_decides(x, result, &event))
-        x->on_event(x->arg, event);
-    else
-        send_acquire(x);
-}
-
-/* Redis tracks the key for the session as it does by acquire. Without pushes a
- * wait for the lease that may be there could not begin by this. */
-static void look(struct shed_flight_exchange *x)
+/* Redis tracks the key for the session as it does by acquire. Returns: false:
+ * there are no pushes, without which a wait for the lease that may be there
+ * cannot begin. */
+static bool look(struct shed_flight_exchange *x)
 {
     struct shed_args args = {.is_guarded = true, .is_followed = true};
 
-    if (!shed_session_is_on(session_of(x))) {
-        send_acquire(x);
-        return;
-    }
+    if (!shed_session_is_on(session_of(x)))
+        return false;
     shed_args_add_text(&args, "GET");
     shed_args_add(&args, x->key.at, x->key.size);
-    shed_client_send(x->shared->cache->client, &x->call, &args, on_looked, x);
-}
-
-static void on_claimed(void *arg, const struct shed_call_result *result)
-{
-    struct shed_flight_exchange *x = arg;
-    struct shed_flight_event event;
-
-    if (shed_flight_reply_is_lead(x, result, &event))
-        x->on_event(x->arg, event);
-    else
-        look(x);
+    shed_client_send(x->shared->cache->client, &x->call, &args, on_first, x);
+    return true;
 }
 
 /* Take the lease of a key that has nothing. Its times are by our estimate of
  * the server's clock, which is behind it by a few ms at most: the lease ends
- * that much sooner. Where no clock is known, or no script has been executed yet
- * with which the lease could be ended, acquire takes it. */
-static void claim(struct shed_flight_exchange *x)
+ * that much sooner. Returns: false: that clock is not known, or no script has
+ * been executed yet, with which the lease could be ended. */
+static bool claim(struct shed_flight_exchange *x)
 {
     const struct shed_flight_shared *shared = x->shared;
     struct shed_client *client = shared->cache->client;
@@ -223,10 +203,8 @@ static void claim(struct shed_flight_exchange *x)
     unsigned char lease[SHED_ENTRY_HEADER_BYTES];
     struct shed_args args = {.is_guarded = true, .is_followed = true};
 
-    if (!shared->may_claim || now_ms == 0) {
-        send_acquire(x);
-        return;
-    }
+    if (!shared->may_claim || now_ms == 0)
+        return false;
     draw(x->version);
     x->epoch = shed_session_epoch(session_of(x));
     x->is_refresh = false;
@@ -238,7 +216,31 @@ static void claim(struct shed_flight_exchange *x)
     shed_args_add_text(&args, "NX");
     shed_args_add_text(&args, "PX");
     shed_args_add_text(&args, shared->record_ms);
-    shed_client_send(client, &x->call, &args, on_claimed, x);
+    shed_client_send(client, &x->call, &args, on_first, x);
+    return true;
+}
+
+static void send_first(struct shed_flight_exchange *x)
+{
+    bool is_sent = (x->first == SHED_FIRST_SET && claim(x)) ||
+                   (x->first == SHED_FIRST_GET && look(x));
+
+    if (!is_sent)
+        send_acquire(x);
+}
+
+static void on_first(void *arg, const struct shed_call_result *result)
+{
+    struct shed_flight_exchange *x = arg;
+    struct shed_flight_event event;
+
+    if (shed_flight_reply_decides(x, result, &event)) {
+        x->on_event(x->arg, event);
+        return;
+    }
+    /* where SET has found something, GET tells what */
+    x->first = x->first == SHED_FIRST_SET ? SHED_FIRST_GET : SHED_FIRST_NOTHING;
+    send_first(x);
 }
 
 /* How long what was loaded is fresh, and how long Redis keeps it: "no such row"
@@ -363,14 +365,8 @@ static void send_call(struct shed_flight_exchange *x)
         send_publish(x);
     else if (x->sent != SHED_SEND_ACQUIRE)
         send_fail(x);
-    else if (send_missed(x))
-        return; /* acquire follows */
-    else if (x->first == SHED_FIRST_GET)
-        look(x);
-    else if (x->first == SHED_FIRST_SET)
-        claim(x);
-    else
-        send_acquire(x);
+    else if (!send_missed(x))
+        send_first(x);
 }
 
 void shed_flight_redis_send(struct shed_flight_exchange *x,

@@ -227,7 +227,6 @@ static struct shed_flight_event acquired(struct shed_flight_exchange *x,
 static bool take_found(struct shed_flight_exchange *x,
                        const struct shed_call_result *result, uint64_t now_ms)
 {
-    unsigned char identity[SHED_ENTRY_IDENTITY_BYTES];
     struct shed_freshness_times times;
     enum shed_entry_state state;
     struct shed_value *entry =
@@ -236,9 +235,8 @@ static bool take_found(struct shed_flight_exchange *x,
     if (entry == NULL)
         return false;
     *result->is_taken = true;
-    shed_entry_identity(shed_value_header(entry), identity);
     if (now_ms >= times.until_ms ||
-        memcmp(identity, x->due, sizeof(x->due)) == 0) {
+        shed_entry_has_identity(shed_value_header(entry), x->due)) {
         shed_value_unref(entry);
         return false;
     }
@@ -262,17 +260,13 @@ static bool is_just_taken(const struct shed_reply *reply, uint64_t now_ms,
     return event->age_ms < SHED_LEASE_ALIVE_MS;
 }
 
-bool shed_flight_reply_decides(struct shed_flight_exchange *x,
-                               const struct shed_call_result *result,
-                               struct shed_flight_event *event)
+/* What GET has found. */
+static bool looked(struct shed_flight_exchange *x,
+                   const struct shed_call_result *result,
+                   struct shed_flight_event *event)
 {
     uint64_t now_ms = server_ms(x);
 
-    *event = (struct shed_flight_event){.request = x->call_request};
-    if (result->reply == NULL) {
-        *event = shed_flight_reply_trouble(x, result);
-        return true;
-    }
     if (now_ms == 0) /* its clock is not known */
         return false;
     event->type = SHED_EV_WAIT;
@@ -285,19 +279,29 @@ bool shed_flight_reply_decides(struct shed_flight_exchange *x,
     return true;
 }
 
-bool shed_flight_reply_is_lead(struct shed_flight_exchange *x,
+/* Whether SET has taken the lease. */
+static bool claimed(struct shed_flight_exchange *x,
+                    const struct shed_reply *reply,
+                    struct shed_flight_event *event)
+{
+    if (!shed_reply_begins(reply, "OK"))
+        return false;
+    shed_count(&x->shared->cache->counters.leases_won, 1);
+    event->type = SHED_EV_LEAD;
+    return true;
+}
+
+bool shed_flight_reply_decides(struct shed_flight_exchange *x,
                                const struct shed_call_result *result,
                                struct shed_flight_event *event)
 {
-    *event = (struct shed_flight_event){.type = SHED_EV_LEAD,
-                                        .request = x->call_request};
-    if (result->reply == NULL)
+    *event = (struct shed_flight_event){.request = x->call_request};
+    if (result->reply == NULL) {
         *event = shed_flight_reply_trouble(x, result);
-    else if (!shed_reply_begins(result->reply, "OK"))
-        return false;
-    else
-        shed_count(&x->shared->cache->counters.leases_won, 1);
-    return true;
+        return true;
+    }
+    return x->first == SHED_FIRST_SET ? claimed(x, result->reply, event)
+                                      : looked(x, result, event);
 }
 
 /* A row that our load found unmodified, and only its bytes come from Redis. */

@@ -14,15 +14,9 @@ struct shed_flight_event
 shed_flight_reply_event(struct shed_flight_exchange *exchange,
                         const struct shed_call_result *result);
 
-/* The event of what came of the GET before an acquire. Returns: false: acquire
- * has to decide. */
+/* The event of what came of the command that goes first, in place of an
+ * acquire. Returns: false: it has not decided. */
 bool shed_flight_reply_decides(struct shed_flight_exchange *exchange,
-                               const struct shed_call_result *result,
-                               struct shed_flight_event *event);
-
-/* The event of what came of the SET before an acquire. Returns: false: we do
- * not have the lease, but somebody else may. */
-bool shed_flight_reply_is_lead(struct shed_flight_exchange *exchange,
                                const struct shed_call_result *result,
                                struct shed_flight_event *event);
 

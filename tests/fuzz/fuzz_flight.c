@@ -119,18 +119,25 @@ static void forge_entry(const struct shed_reply *reply, bool is_marker)
                 size);
 }
 
-static void read_flight(struct stream *stream, enum shed_flight_send sent,
-                        bool is_forged)
+static const struct shed_error lost = {SHED_EREDIS, "lost"};
+
+static struct shed_flight_exchange make_exchange(enum shed_flight_send sent)
 {
-    static const struct shed_error lost = {SHED_EREDIS, "lost"};
     static struct shed_client client;
     static struct shed_cache cache = {.client = &client, .name = "t"};
     static struct shed_flight_shared shared = {.cache = &cache};
-    struct shed_flight_exchange x = {.shared = &shared,
-                                     .key = key,
-                                     .refresh_key = refresh_key,
-                                     .call_request = REQUEST,
-                                     .sent = sent};
+
+    return (struct shed_flight_exchange){.shared = &shared,
+                                         .key = key,
+                                         .refresh_key = refresh_key,
+                                         .call_request = REQUEST,
+                                         .sent = sent};
+}
+
+static void read_flight(struct stream *stream, enum shed_flight_send sent,
+                        bool is_forged)
+{
+    struct shed_flight_exchange x = make_exchange(sent);
     struct shed_call_result result = {.trouble = SHED_TROUBLE_DOWN,
                                       .why = &lost};
 
@@ -147,14 +154,7 @@ static void read_flight(struct stream *stream, enum shed_flight_send sent,
 /* To the GET before an acquire. */
 static void read_look(struct stream *stream, bool is_forged)
 {
-    static const struct shed_error lost = {SHED_EREDIS, "lost"};
-    static struct shed_client client;
-    static struct shed_cache cache = {.client = &client, .name = "t"};
-    static struct shed_flight_shared shared = {.cache = &cache};
-    struct shed_flight_exchange x = {.shared = &shared,
-                                     .key = key,
-                                     .call_request = REQUEST,
-                                     .sent = SHED_SEND_ACQUIRE};
+    struct shed_flight_exchange x = make_exchange(SHED_SEND_ACQUIRE);
     struct shed_flight_event event;
     bool is_taken;
     struct shed_call_result result = {

@@ -4,10 +4,10 @@
 static struct fixture fixture;
 static struct peer peer;
 
-static const char *const names[] = {"get",  "set",           "evalsha", "time",
-                                    "pttl", "pubsub|numsub", "publish", "role"};
+static const char *const names[] = {"get", "set", "evalsha", "pttl",
+                                    "pubsub|numsub"};
 
-enum { GET, SET, EVALSHA, TIME, PTTL, NUMSUB, PUBLISH, ROLE, NAMES };
+enum { GET, SET, EVALSHA, PTTL, NUMSUB, NAMES };
 
 struct calls {
     long long of[NAMES];

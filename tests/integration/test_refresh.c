@@ -504,18 +504,24 @@ START_TEST(a_refresh_that_fails_is_not_tried_at_each_hit)
 }
 END_TEST
 
+/* A row is past its time, and being loaded again; the peer has read nothing. */
+static void hold_expired(struct getter *mine, struct peer *peer)
+{
+    up(0, 0, STALE_MS);
+    peer_open(peer, &fixture);
+    WAIT_FOR(knows_the_clock(peer->cache));
+    age("t:{k}", PAST_TTL_MS);
+    table_update(&fixture.table);
+    getter_hold(mine, &fixture, "k");
+}
+
 START_TEST(expired_callers_of_many_clients_share_one_load)
 {
     struct getter mine = {0}, others = {0};
     struct peer peer;
     long long asked;
 
-    up(0, 0, STALE_MS);
-    peer_open(&peer, &fixture);
-    WAIT_FOR(knows_the_clock(peer.cache));
-    age("t:{k}", PAST_TTL_MS);
-    table_update(&fixture.table);
-    getter_hold(&mine, &fixture, "k");
+    hold_expired(&mine, &peer);
     asked = server_calls(&fixture.server, "evalsha");
     getter_start(&others, peer.cache, "k");
     WAIT_FOR(server_calls(&fixture.server, "evalsha") > asked);
@@ -548,12 +554,7 @@ START_TEST(a_row_past_its_time_is_no_answer_to_a_waiter)
     struct peer peer;
     long long asked;
 
-    up(0, 0, STALE_MS);
-    peer_open(&peer, &fixture);
-    WAIT_FOR(knows_the_clock(peer.cache));
-    age("t:{k}", PAST_TTL_MS);
-    table_update(&fixture.table);
-    getter_hold(&mine, &fixture, "k");
+    hold_expired(&mine, &peer);
     getter_start(&others, peer.cache, "k");
     WAIT_FOR(stats_of(peer.cache).waits == 1);
     asked = server_calls(&fixture.server, "evalsha");

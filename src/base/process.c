@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static _Atomic(pid_t) *page; /* NULL: there is none; 0 in it: just forked */
+static _Atomic(pid_t) *_Atomic page; /* NULL: there is none; 0 in it: just
+                                        forked */
 
 static void map_page(void)
 {
@@ -25,7 +26,7 @@ static void map_page(void)
     if (at == MAP_FAILED)
         return;
     if (madvise(at, size, MADV_WIPEONFORK) == 0)
-        page = at;
+        atomic_store_explicit(&page, at, memory_order_release);
     else
         (void)munmap(at, size);
 #endif
@@ -33,15 +34,16 @@ static void map_page(void)
 
 pid_t shed_process_id(void)
 {
-    pid_t pid;
+    _Atomic(pid_t) *known = atomic_load_explicit(&page, memory_order_acquire);
+    pid_t pid =
+        known != NULL ? atomic_load_explicit(known, memory_order_relaxed) : 0;
 
+    if (pid != 0)
+        return pid;
     (void)pthread_once(&once, map_page);
-    if (page == NULL)
-        return getpid();
-    pid = atomic_load_explicit(page, memory_order_relaxed);
-    if (pid == 0) {
-        pid = getpid();
-        atomic_store_explicit(page, pid, memory_order_relaxed);
-    }
+    known = atomic_load_explicit(&page, memory_order_acquire);
+    pid = getpid();
+    if (known != NULL)
+        atomic_store_explicit(known, pid, memory_order_relaxed);
     return pid;
 }

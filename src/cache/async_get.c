@@ -237,8 +237,8 @@ static void look(struct get *g)
 
 static void start(struct get *g)
 {
-    g->get.value = shed_look_near(g->get.cache, &g->get.key, g->terms.rule,
-                                  g->terms.only_cached);
+    g->get.value = shed_look_near(g->get.cache, shed_key_bytes(&g->get.key),
+                                  g->terms.rule, g->terms.only_cached);
     if (g->get.value != NULL)
         end(g);
     else if (g->get.cache->tag_log != NULL &&
@@ -409,12 +409,11 @@ enum shed_code shed_get_async(struct shed_cache *cache, struct shed_bytes key,
         code = shed_cache_check_key(key, "key", err);
     if (code != SHED_OK)
         return code;
-    shed_key_name(cache->name, key, &named);
     if (near != NULL)
-        *near =
-            shed_look_near(cache, &named.key, terms.rule, terms.only_cached);
+        *near = shed_look_near(cache, key, terms.rule, terms.only_cached);
     if (near != NULL && *near != NULL)
         return SHED_OK;
+    shed_key_name(cache->name, key, &named);
     p = shed_async_get_create(cache, &named.key, &terms, false);
     if (p == NULL)
         return shed_fail_nomem(err, "an asynchronous call");

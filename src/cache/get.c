@@ -120,11 +120,11 @@ static enum shed_code get_slow(struct shed_cache *cache,
 
 /* Get a key that has no row near by its cache's rule, or a call with options.
  */
-static enum shed_code get(struct shed_cache *cache,
-                          const struct shed_named_key *named,
+static enum shed_code get(struct shed_cache *cache, struct shed_bytes key,
                           const struct shed_get_options *options,
                           struct shed_value **out, struct shed_error *err)
 {
+    struct shed_named_key named;
     struct shed_freshness_rule rule;
     struct shed_terms terms;
     struct shed_look look = {.value = NULL};
@@ -136,21 +136,21 @@ static enum shed_code get(struct shed_cache *cache,
     if (code != SHED_OK)
         return code;
     if (options != NULL)
-        *out =
-            shed_look_near(cache, &named->key, terms.rule, terms.only_cached);
+        *out = shed_look_near(cache, key, terms.rule, terms.only_cached);
     if (*out != NULL)
         return SHED_OK;
+    shed_key_name(cache->name, key, &named);
     start_us = shed_now_us();
     shed_get_begin(&terms, start_us / US_PER_MS);
-    if (shed_get_looks_first(cache, &terms, &named->key))
-        code = shed_look(cache, &named->key, &terms, &look, &why);
+    if (shed_get_looks_first(cache, &terms, &named.key))
+        code = shed_look(cache, &named.key, &terms, &look, &why);
     *out = look.value;
     if (*out != NULL) {
         shed_histogram_add(&cache->counters.hit_us, shed_now_us() - start_us);
         return SHED_OK;
     }
     if (code == SHED_OK) {
-        code = get_slow(cache, named, &terms, &look, out, &why);
+        code = get_slow(cache, &named, &terms, &look, out, &why);
         if (!terms.only_cached)
             shed_histogram_add(&cache->counters.miss_us,
                                shed_now_us() - start_us);
@@ -165,7 +165,6 @@ enum shed_code shed_get(struct shed_cache *cache, struct shed_bytes key,
                         const struct shed_get_options *options,
                         struct shed_value **out, struct shed_error *err)
 {
-    struct shed_named_key named;
     enum shed_code code;
 
     if (out == NULL)
@@ -176,8 +175,7 @@ enum shed_code shed_get(struct shed_cache *cache, struct shed_bytes key,
         code = shed_cache_check_key(key, "key", err);
     if (code != SHED_OK)
         return code;
-    shed_key_name(cache->name, key, &named);
     if (options == NULL) /* to read the defaults takes longer than this */
-        *out = shed_look_near(cache, &named.key, &cache->rule, false);
-    return *out != NULL ? SHED_OK : get(cache, &named, options, out, err);
+        *out = shed_look_near(cache, key, &cache->rule, false);
+    return *out != NULL ? SHED_OK : get(cache, key, options, out, err);
 }

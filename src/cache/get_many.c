@@ -161,8 +161,8 @@ static void look(struct shed_cache *cache, struct batch *b)
     for (size_t i = 0; i < b->count; i++) {
         struct shed_key_get *g = &b->gets[i];
         uint64_t one_ms;
-        g->value = shed_look_near(cache, &g->key, g->terms->rule,
-                                  g->terms->only_cached);
+        g->value = shed_look_near(cache, shed_key_bytes(&g->key),
+                                  g->terms->rule, g->terms->only_cached);
         if (g->value != NULL)
             continue;
         one_ms = add_get(b, i);

@@ -84,9 +84,8 @@ static enum shed_code conclude(struct shed_cache *cache, const struct sweep *s,
         bool is_safe = shed_write_follow_up(cache, key, s->write, &why);
         shed_write_sum_up(&sum, array, i, &why, is_safe);
         if (!is_expiry)
-            shed_write_count_invalidation(
-                cache, shed_bytes(key->redis + key->at, key->size), NULL,
-                why.code);
+            shed_write_count_invalidation(cache, shed_key_bytes(key), NULL,
+                                          why.code);
     }
     shed_count_code(&cache->counters, sum.code);
     return sum.code;

@@ -13,7 +13,6 @@
 #include "base/value.h"
 #include "entry/entry_value.h"
 #include "cache/reads.h"
-#include "known/near.h"
 
 #define US_PER_MS 1000
 
@@ -41,7 +40,7 @@ static void tell_stale(struct shed_cache *cache, const struct shed_key *key,
     const struct shed_event event = {.kind = SHED_EVENT_STALE_SERVED,
                                      .outcome = outcome,
                                      .name = shed_str(cache->name),
-                                     .key = {key->redis + key->at, key->size},
+                                     .key = shed_key_bytes(key),
                                      .duration_us = value->age_ms * US_PER_MS,
                                      .reason = reason};
 
@@ -183,20 +182,13 @@ static void read_entry(struct shed_cache *cache, const struct shed_key *key,
 
 /* ----------------------------------------------------------- in place of it */
 
-struct shed_value *shed_look_near(struct shed_cache *cache,
-                                  const struct shed_key *key,
-                                  const struct shed_freshness_rule *rule,
-                                  bool only_cached)
+void shed_look_refresh(struct shed_cache *cache, struct shed_bytes key,
+                       const struct shed_value *value)
 {
-    bool is_due;
-    struct shed_value *value;
+    struct shed_named_key named;
 
-    if (cache->near == NULL)
-        return NULL;
-    value = shed_near_get(cache->near, key, rule, &is_due);
-    if (value != NULL && is_due && !only_cached)
-        refresh(cache, key, value);
-    return value;
+    shed_key_name(cache->name, key, &named);
+    refresh(cache, &named.key, value);
 }
 
 /* ----------------------------------------------------------- without Redis */

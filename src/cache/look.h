@@ -9,6 +9,7 @@
 
 #include "cache/cache.h"
 #include "cache/found.h"
+#include "known/near.h"
 
 /* What a call asks for. */
 struct shed_terms {
@@ -28,13 +29,26 @@ struct shed_terms {
     struct shed_error *errors; /* of a call with many keys; may be NULL */
 };
 
+/* Begin the refresh of a row that is near. */
+void shed_look_refresh(struct shed_cache *cache, struct shed_bytes key,
+                       const struct shed_value *value);
+
 /* Take a row that is near in place of a read, by the rule of the terms, and
  * begin a refresh if it is due and the terms allow it. Returns: a reference, or
  * NULL. */
-struct shed_value *shed_look_near(struct shed_cache *cache,
-                                  const struct shed_key *key,
-                                  const struct shed_freshness_rule *rule,
-                                  bool only_cached);
+static inline struct shed_value *
+shed_look_near(struct shed_cache *cache, struct shed_bytes key,
+               const struct shed_freshness_rule *rule, bool only_cached)
+{
+    bool is_due = false;
+    struct shed_value *value = NULL;
+
+    if (cache->near != NULL)
+        value = shed_near_get(cache->near, key, rule, &is_due);
+    if (is_due && value != NULL && !only_cached)
+        shed_look_refresh(cache, key, value);
+    return value;
+}
 
 /* Read a key, which must be named, by a GET in this thread or by one that other
  * callers of the key share; or take what is kept, if Redis cannot be read.

@@ -467,8 +467,10 @@ enum shed_code shed_client_check_timed_call(const struct shed_client *client,
                                             uint64_t timeout_ms,
                                             struct shed_error *err)
 {
-    enum shed_code code =
-        shed_check_range(timeout_ms, 0, SHED_TIMEOUT_MAX_MS, "timeout_ms", err);
+    enum shed_code code = SHED_OK;
 
+    if (timeout_ms != SHED_TIMEOUT_DEFAULT)
+        code = shed_check_range(timeout_ms, 0, SHED_TIMEOUT_MAX_MS,
+                                "timeout_ms", err);
     return code == SHED_OK ? shed_client_check_call(client, err) : code;
 }

@@ -65,6 +65,16 @@ void shed_key_name(const char *cache_name, struct shed_bytes key,
     at[key.size] = '}';
 }
 
+struct shed_bytes shed_key_of_name(const char *redis, size_t size)
+{
+    const char *at = (const char *)memchr(redis, '{', size) + 1;
+    const char *end = redis + size - 1;
+
+    if (*at == '\\')
+        at++;
+    return (struct shed_bytes){at, (size_t)(end - at)};
+}
+
 struct shed_entry_key shed_key_of_entry(const struct shed_key *key)
 {
     return (struct shed_entry_key){key->redis, key->redis_size};

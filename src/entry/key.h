@@ -34,6 +34,15 @@ shed_key_check_cache_name(const char *name, const char *what,
 void shed_key_name(const char *cache_name, struct shed_bytes key,
                    struct shed_named_key *out);
 
+/* The KEY in it. */
+static inline struct shed_bytes shed_key_bytes(const struct shed_key *key)
+{
+    return (struct shed_bytes){key->redis + key->at, key->size};
+}
+
+/* The same of a name alone, NAME:{KEY}. */
+struct shed_bytes shed_key_of_name(const char *redis, size_t size);
+
 /* The whole name of the key, for entry.h. */
 struct shed_entry_key shed_key_of_entry(const struct shed_key *key);
 

@@ -567,8 +567,7 @@ bool shed_delivery_add(struct shed_delivery *ob, const struct shed_key *key,
                         cause.reason);
         return true;
     }
-    tell_dropped(ob, shed_bytes(key->redis + key->at, key->size), cause.code,
-                 refusal);
+    tell_dropped(ob, shed_key_bytes(key), cause.code, refusal);
     (void)shed_fail(why, cause.code, "dropped (%s), so call again: %s", refusal,
                     cause.reason);
     return false;

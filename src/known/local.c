@@ -34,6 +34,7 @@
 #include "base/map.h"
 #include "base/mutex.h"
 #include "base/value.h"
+#include "entry/key.h"
 #include "wire/reply.h"
 
 #define SHARDS ((size_t)16)
@@ -73,12 +74,13 @@ struct row {
 };
 
 /* A processor's mutex of a shard. */
-struct lane {
+struct shed_local_lane {
     _Alignas(SHED_CPU_LINE_BYTES) struct shed_mutex mu;
+    struct shed_local_hits hits; /* under mu */
 };
 
 struct shard {
-    struct lane *lane;
+    struct shed_local_lane *lane;
     /* read under any lane's mutex, written under all */
     unsigned changes; /* pushes, and what else may end that a row is near */
     unsigned epoch;
@@ -92,8 +94,8 @@ struct shed_local {
     /* set at creation */
     const struct shed_freshness_rule *rule;
     uint64_t near_ms;
-    unsigned lanes;    /* of a shard */
-    struct lane *lane; /* of all shards */
+    unsigned lanes;               /* of a shard */
+    struct shed_local_lane *lane; /* of all shards */
     size_t page_bytes;
     size_t chains;      /* of a shard */
     size_t limit_bytes; /* of the rows of a shard */
@@ -104,6 +106,15 @@ struct shed_local {
 };
 
 /* ------------------------------------------------------------- one shard */
+
+/* Rows are known by what the program calls them, so that a near hit needs no
+ * name in Redis. */
+static struct shed_map_key map_key_of(struct shed_entry_key key)
+{
+    struct shed_bytes bytes = shed_key_of_name(key.at, key.size);
+
+    return shed_map_key(bytes.data, bytes.size);
+}
 
 /* Keys of one number are in one shard. */
 static atomic_uint *drops_of(struct shed_local *local, struct shed_map_key key)
@@ -116,18 +127,19 @@ static struct shard *shard_of(struct shed_local *local, struct shed_map_key key)
     return &local->shard[key.hash % SHARDS];
 }
 
-/* To read. Returns: the number of the lane, for unlock. */
-static unsigned lock(struct shed_local *local, struct shard *shard)
+/* To read. Returns: the lane, for unlock. */
+static struct shed_local_lane *lock(struct shed_local *local,
+                                    struct shard *shard)
 {
-    unsigned lane = shed_cpu_copy(local->lanes);
+    struct shed_local_lane *lane = &shard->lane[shed_cpu_copy(local->lanes)];
 
-    shed_mutex_lock(&shard->lane[lane].mu);
+    shed_mutex_lock(&lane->mu);
     return lane;
 }
 
-static void unlock(struct shard *shard, unsigned lane)
+static void unlock(struct shed_local_lane *lane)
 {
-    shed_mutex_unlock(&shard->lane[lane].mu);
+    shed_mutex_unlock(&lane->mu);
 }
 
 /* To write. The order of mutexes knows the first; the others are behind it. */
@@ -339,7 +351,7 @@ struct shed_local_mark shed_local_mark(struct shed_local *local,
 
     if (local == NULL)
         return (struct shed_local_mark){0};
-    marked = shed_map_key(key.at, key.size);
+    marked = map_key_of(key);
     return (struct shed_local_mark){marked.hash,
                                     atomic_load(drops_of(local, marked))};
 }
@@ -348,7 +360,8 @@ void shed_local_keep(struct shed_local *local, struct shed_entry_key key,
                      struct shed_local_mark mark,
                      const struct shed_local_row *row, uint64_t now_ms)
 {
-    const struct shed_map_key kept = {key.at, key.size, mark.hash};
+    const struct shed_bytes bytes = shed_key_of_name(key.at, key.size);
+    const struct shed_map_key kept = {bytes.data, bytes.size, mark.hash};
     struct shard *shard;
     struct row *old;
 
@@ -392,7 +405,7 @@ bool shed_local_find(struct shed_local *local, struct shed_entry_key key,
 
     if (local == NULL)
         return false;
-    wanted = shed_map_key(key.at, key.size);
+    wanted = map_key_of(key);
     shard = shard_of(local, wanted);
     lock_all(local, shard);
     row = find_locked(shard, wanted);
@@ -414,7 +427,7 @@ bool shed_local_find(struct shed_local *local, struct shed_entry_key key,
 void shed_local_forget(struct shed_local *local, struct shed_entry_key key,
                        const struct shed_value *value)
 {
-    struct shed_map_key wanted = shed_map_key(key.at, key.size);
+    struct shed_map_key wanted = map_key_of(key);
     struct shard *shard = shard_of(local, wanted);
     struct row *row;
 
@@ -433,7 +446,7 @@ void shed_local_drop(struct shed_local *local, struct shed_entry_key key)
 
     if (local == NULL)
         return;
-    wanted = shed_map_key(key.at, key.size);
+    wanted = map_key_of(key);
     shard = shard_of(local, wanted);
     lock_all(local, shard);
     atomic_fetch_add(drops_of(local, wanted), 1);
@@ -475,7 +488,7 @@ static bool is_near(const struct shed_local *local, const struct shard *shard,
 /* The handle of a lane, which shows this age. Without memory for a new handle
  * the old one is returned, which shows a lower age. Returns: NULL: there is no
  * old one either. */
-static struct shed_value *handle_of(struct row *row, unsigned lane,
+static struct shed_value *handle_of(struct row *row, ptrdiff_t lane,
                                     uint64_t age_ms)
 {
     struct shed_value *old = row->handle[lane], *value;
@@ -493,40 +506,60 @@ static struct shed_value *handle_of(struct row *row, unsigned lane,
     return value;
 }
 
-bool shed_local_find_near(struct shed_local *local, struct shed_entry_key key,
-                          uint64_t now_ms, struct shed_local_near *out)
+bool shed_local_begin_near(struct shed_local *local, struct shed_bytes key,
+                           uint64_t now_ms, struct shed_local_near *out)
 {
-    const uint64_t written_ms = 1; /* 0 would be an unknown clock */
-    struct shed_map_key wanted = shed_map_key(key.at, key.size);
+    struct shed_map_key wanted = shed_map_key(key.data, key.size);
     struct shard *shard = shard_of(local, wanted);
-    unsigned lane = lock(local, shard);
+    struct shed_local_lane *lane = lock(local, shard);
     struct row *row = find_locked(shard, wanted);
 
-    out->value = NULL;
-    out->lane = lane;
     if (row != NULL && is_near(local, shard, row, now_ms)) {
-        uint64_t known_ms = shed_left_ms(now_ms, row->known_ms);
-        uint64_t age_ms = shed_deadline_ms(row->known_age_ms, known_ms);
+        out->known_ms = shed_left_ms(now_ms, row->known_ms);
+        out->age_ms = shed_deadline_ms(row->known_age_ms, out->known_ms);
+        out->value = handle_of(row, lane - shard->lane, out->age_ms);
+        out->ttl_ms = row->ttl_ms;
+        out->cost_ms = row->cost_ms;
+        out->is_calm = out->age_ms < row->calm_ms;
+        out->lane = lane;
         visit(row);
-        out->value = handle_of(row, lane, age_ms);
-        out->times = (struct shed_freshness_times){
-            .written_ms = written_ms,
-            .until_ms = shed_deadline_ms(written_ms, row->ttl_ms),
-            .cost_ms = row->cost_ms};
-        out->now_ms = shed_deadline_ms(written_ms, age_ms);
-        out->known_ms = known_ms;
-        out->is_calm = age_ms < row->calm_ms;
+        if (out->value != NULL)
+            return true;
     }
-    if (out->value != NULL)
-        (void)shed_value_ref(out->value);
-    unlock(shard, lane);
-    return out->value != NULL;
+    unlock(lane);
+    return false;
+}
+
+void shed_local_end_near(const struct shed_local_near *row, bool is_taken)
+{
+    struct shed_local_lane *lane = row->lane;
+
+    if (is_taken && shed_value_ref(row->value)->kind == SHED_KIND_ABSENT)
+        lane->hits.absent++;
+    else if (is_taken)
+        lane->hits.rows++;
+    unlock(lane);
+}
+
+struct shed_local_hits shed_local_take_hits(struct shed_local *local)
+{
+    struct shed_local_hits all = {0};
+
+    for (size_t i = 0; i < SHARDS * local->lanes; i++) {
+        struct shed_local_lane *lane = &local->lane[i];
+        shed_mutex_lock(&lane->mu);
+        all.rows += lane->hits.rows;
+        all.absent += lane->hits.absent;
+        lane->hits = (struct shed_local_hits){0};
+        shed_mutex_unlock(&lane->mu);
+    }
+    return all;
 }
 
 bool shed_local_asks(struct shed_local *local, struct shed_entry_key key,
                      uint64_t now_ms)
 {
-    struct shed_map_key wanted = shed_map_key(key.at, key.size);
+    struct shed_map_key wanted = map_key_of(key);
     struct shard *shard = shard_of(local, wanted);
     struct row *row;
     bool asks;
@@ -544,17 +577,18 @@ bool shed_local_asks(struct shed_local *local, struct shed_entry_key key,
 
 unsigned shed_local_changes(struct shed_local *local, struct shed_entry_key key)
 {
-    struct shard *shard = shard_of(local, shed_map_key(key.at, key.size));
-    unsigned lane = lock(local, shard), changes = shard->changes;
+    struct shard *shard = shard_of(local, map_key_of(key));
+    struct shed_local_lane *lane = lock(local, shard);
+    unsigned changes = shard->changes;
 
-    unlock(shard, lane);
+    unlock(lane);
     return changes;
 }
 
 void shed_local_confirm(struct shed_local *local, struct shed_entry_key key,
                         unsigned changes, const void *header, uint64_t now_ms)
 {
-    struct shed_map_key wanted = shed_map_key(key.at, key.size);
+    struct shed_map_key wanted = map_key_of(key);
     struct shard *shard = shard_of(local, wanted);
     struct row *row;
 
@@ -575,7 +609,7 @@ void shed_local_confirm(struct shed_local *local, struct shed_entry_key key,
 
 void shed_local_change(struct shed_local *local, struct shed_entry_key key)
 {
-    struct shed_map_key wanted = shed_map_key(key.at, key.size);
+    struct shed_map_key wanted = map_key_of(key);
     struct shard *shard = shard_of(local, wanted);
     struct row *row;
 
@@ -603,7 +637,7 @@ void shed_local_change_all(struct shed_local *local)
 
 static size_t lanes_bytes(const struct shed_local *local)
 {
-    return SHARDS * local->lanes * sizeof(struct lane);
+    return SHARDS * local->lanes * sizeof(struct shed_local_lane);
 }
 
 static size_t overhead_bytes(const struct shed_local *local)
@@ -621,7 +655,7 @@ static void destroy_lanes(struct shard *shard, unsigned count)
 }
 
 static bool init_shard(const struct shed_local *local, struct shard *shard,
-                       struct lane *lane)
+                       struct shed_local_lane *lane)
 {
     struct shed_map_node **chains =
         malloc(local->chains * sizeof(struct shed_map_node *));
@@ -664,6 +698,7 @@ struct shed_local *shed_local_create(size_t limit_bytes, uint64_t near_ms,
         free(local);
         return NULL;
     }
+    memset(local->lane, 0, lanes_bytes(local));
     local->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     local->chains = limit_bytes / SHARDS / CHAIN_BYTES + 1;
     overhead = overhead_bytes(local);
@@ -700,10 +735,10 @@ struct shed_local_size shed_local_size(struct shed_local *local)
         size.bytes = overhead_bytes(local);
     for (size_t i = 0; local != NULL && i < SHARDS; i++) {
         struct shard *shard = &local->shard[i];
-        unsigned lane = lock(local, shard);
+        struct shed_local_lane *lane = lock(local, shard);
         size.rows += shard->rows;
         size.bytes += shard->bytes;
-        unlock(shard, lane);
+        unlock(lane);
     }
     return size;
 }

@@ -92,27 +92,38 @@ void shed_local_drop_all(struct shed_local *local);
 
 /* ----------------------------------------------------------------- near */
 
-/* A row that is near. The value is a reference of the caller's, to a handle
- * whose age_ms is up to SHED_LOCAL_AGE_STEP_MS behind. */
+/* A row that is near. The value's age_ms is up to SHED_LOCAL_AGE_STEP_MS
+ * behind. */
 struct shed_local_near {
     struct shed_value *value;
-    struct shed_freshness_times times; /* as if it was written at 1 */
-    uint64_t now_ms;                   /* in the same reckoning */
+    uint64_t age_ms, ttl_ms, cost_ms; /* as in struct shed_local_row */
     uint64_t known_ms; /* how long ago it was last known to be current */
     bool is_calm;      /* by its age it is fresh, and not due whatever is drawn,
                           unless the call has a rule of its own */
-    unsigned lane;     /* shed_cpu_copy, as it was used */
+    struct shed_local_lane *lane; /* for shed_local_end_near */
 };
 
 #define SHED_LOCAL_AGE_STEP_MS 100
 
-/* Find a row that is near. Threads that run on different processors write to no
- * common memory here. now_ms is shed_awake_by_ms, here and below, which is read
- * in a quarter of the time. While the machine is suspended near_ms does not
- * go on; afterwards the session's PING finds a connection that was lost.
- * Returns: false: there is none. */
-bool shed_local_find_near(struct shed_local *local, struct shed_entry_key key,
-                          uint64_t now_ms, struct shed_local_near *out);
+/* Look at a row that is near, by the KEY of its name. Threads that run on
+ * different processors write to no common memory here. now_ms is
+ * shed_awake_by_ms, here and below, which is read in a quarter of the time.
+ * While the machine is suspended near_ms does not go on; afterwards the
+ * session's PING finds a connection that was lost. Returns: false: there is
+ * none; true: the row stays as it is until shed_local_end_near, which must
+ * follow at once. */
+bool shed_local_begin_near(struct shed_local *local, struct shed_bytes key,
+                           uint64_t now_ms, struct shed_local_near *out);
+
+/* is_taken: it is a hit, and the value is a reference of the caller's. */
+void shed_local_end_near(const struct shed_local_near *row, bool is_taken);
+
+struct shed_local_hits {
+    uint64_t rows, absent; /* by the kind of the value */
+};
+
+/* The near hits since it was last called. */
+struct shed_local_hits shed_local_take_hits(struct shed_local *local);
 
 /* Returns: whether the row of a key, read from Redis, is to become near: then
  * shed_local_confirm must be called; true once until then. */

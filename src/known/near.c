@@ -13,7 +13,6 @@
 
 #include "base/clock.h"
 #include "base/container.h"
-#include "base/cpu.h"
 #include "base/latch.h"
 #include "base/mutex.h"
 #include "base/random.h"
@@ -39,14 +38,7 @@ struct question {
     char key[];
 };
 
-/* Hits on one processor; not yet in the cache's counters. */
-struct hits {
-    _Alignas(SHED_CPU_LINE_BYTES) _Atomic uint64_t rows;
-    _Atomic uint64_t absent;
-};
-
 struct shed_near {
-    struct hits hits[SHED_CPU_COPIES_MAX];
     /* set at creation */
     struct shed_cache *cache;
     struct shed_local *local;
@@ -174,15 +166,19 @@ void shed_near_ask(struct shed_near *near, const struct shed_key *key)
 static enum shed_freshness judge(const struct shed_freshness_rule *rule,
                                  const struct shed_local_near *row)
 {
+    const uint64_t written_ms = 1; /* 0 would be an unknown clock */
+    const struct shed_freshness_times times = {
+        .written_ms = written_ms,
+        .until_ms = shed_deadline_ms(written_ms, row->ttl_ms),
+        .cost_ms = row->cost_ms};
     const struct shed_freshness_rule strict = {.max_age_ms = rule->max_age_ms};
     bool is_absent = row->value->kind == SHED_KIND_ABSENT;
 
-    if (rule->max_age_ms == 0 && row->is_calm)
-        return SHED_FRESHNESS_FRESH;
     if (rule->max_age_ms > 0 && row->known_ms > rule->max_age_ms)
         return SHED_FRESHNESS_AGED;
-    return shed_freshness_judge(is_absent ? &strict : rule, &row->times,
-                                row->now_ms, shed_random_jitter());
+    return shed_freshness_judge(is_absent ? &strict : rule, &times,
+                                shed_deadline_ms(written_ms, row->age_ms),
+                                shed_random_jitter());
 }
 
 /* By its tags. While the log is not known, the GET reads it. */
@@ -195,54 +191,40 @@ static bool is_admitted(const struct shed_near *near,
                            shed_tag_log_admits(log, shed_value_header(value)));
 }
 
-static void count_hit(struct shed_near *near, const struct shed_local_near *row)
-{
-    struct hits *hits = &near->hits[row->lane];
-
-    shed_count(
-        row->value->kind == SHED_KIND_ABSENT ? &hits->absent : &hits->rows, 1);
-}
-
-struct shed_value *shed_near_get(struct shed_near *near,
-                                 const struct shed_key *key,
+struct shed_value *shed_near_get(struct shed_near *near, struct shed_bytes key,
                                  const struct shed_freshness_rule *rule,
                                  bool *is_due)
 {
     struct shed_local_near row;
     enum shed_freshness freshness;
+    bool is_taken;
 
-    if (!shed_local_find_near(near->local, shed_key_of_entry(key),
-                              shed_awake_by_ms(), &row))
+    if (!shed_local_begin_near(near->local, key, shed_awake_by_ms(), &row))
         return NULL;
-    freshness = judge(rule, &row);
+    freshness = rule->max_age_ms == 0 && row.is_calm ? SHED_FRESHNESS_FRESH
+                                                     : judge(rule, &row);
     *is_due = freshness == SHED_FRESHNESS_DUE;
-    if ((freshness == SHED_FRESHNESS_FRESH || *is_due) &&
-        is_admitted(near, row.value)) {
-        count_hit(near, &row);
-        return row.value;
-    }
-    shed_value_unref(row.value);
-    return NULL;
+    is_taken = (freshness == SHED_FRESHNESS_FRESH || *is_due) &&
+               is_admitted(near, row.value);
+    shed_local_end_near(&row, is_taken);
+    return is_taken ? row.value : NULL;
 }
 
 void shed_near_count(struct shed_near *near)
 {
     struct shed_counters *counters = &near->cache->counters;
+    struct shed_local_hits hits = shed_local_take_hits(near->local);
 
-    for (unsigned i = 0; i < SHED_CPU_COPIES_MAX; i++) {
-        uint64_t rows = atomic_exchange(&near->hits[i].rows, 0);
-        uint64_t absent = atomic_exchange(&near->hits[i].absent, 0);
-        shed_count(&counters->hits, rows);
-        shed_count(&counters->negative_hits, absent);
-        shed_count(&counters->near_hits, rows + absent);
-    }
+    shed_count(&counters->hits, hits.rows);
+    shed_count(&counters->negative_hits, hits.absent);
+    shed_count(&counters->near_hits, hits.rows + hits.absent);
 }
 
 /* ------------------------------------------------------------------ pushes */
 
 void shed_near_change(struct shed_near *near, const char *key, size_t size)
 {
-    if (near != NULL)
+    if (near != NULL && key[size - 1] == '}') /* no lease of a refresh */
         shed_local_change(near->local, (struct shed_entry_key){key, size});
 }
 
@@ -256,11 +238,10 @@ void shed_near_epoch(struct shed_near *near)
 
 struct shed_near *shed_near_create(struct shed_cache *cache)
 {
-    struct shed_near *near = aligned_alloc(SHED_CPU_LINE_BYTES, sizeof(*near));
+    struct shed_near *near = calloc(1, sizeof(*near));
 
     if (near == NULL)
         return NULL;
-    memset(near, 0, sizeof(*near));
     near->cache = cache;
     near->local = cache->local;
     near->post.run = send_posted;

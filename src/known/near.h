@@ -36,16 +36,16 @@ void shed_near_ask(struct shed_near *near, const struct shed_key *key);
 /* Take a row that is near, which a call may be given as rule says (of a row of
  * the cache; not of "no such row", which is given out until its ttl ends).
  * Returns: a reference, or NULL; *is_due: it is to be refreshed. */
-struct shed_value *shed_near_get(struct shed_near *near,
-                                 const struct shed_key *key,
+struct shed_value *shed_near_get(struct shed_near *near, struct shed_bytes key,
                                  const struct shed_freshness_rule *rule,
                                  bool *is_due);
 
 /* Add the hits since it was last called to the cache's counters. Any thread. */
 void shed_near_count(struct shed_near *near);
 
-/* Redis has announced a change, or announcements have begun, ended or been
- * lost. Reactor thread; near may be NULL. */
+/* Redis has announced a change of this key of the cache, NAME:{..., or
+ * announcements have begun, ended or been lost. Reactor thread; near may be
+ * NULL. */
 void shed_near_change(struct shed_near *near, const char *key, size_t size);
 void shed_near_epoch(struct shed_near *near);
 

@@ -8,6 +8,7 @@
 #include <xxhash.h>
 
 #include "base/value.h"
+#include "entry/key.h"
 #include "known/local.h"
 #include "wire/reply.h"
 #include "support/testing.h"
@@ -539,6 +540,12 @@ static void sieve_drop(unsigned i)
             sieve_remove(at);
 }
 
+/* Of KEY alone, between "t:{" and "}". */
+static uint64_t hash_of_key(const char *name)
+{
+    return XXH3_64bits(name + 3, strlen(name) - 4);
+}
+
 /* Keys of one shard. */
 static void name_keys_of_a_shard(void)
 {
@@ -547,7 +554,7 @@ static void name_keys_of_a_shard(void)
     for (unsigned i = 0; i < KEYS; i++)
         do
             snprintf(names[i], sizeof(names[i]), "t:{%u}", number++);
-        while (XXH3_64bits(names[i], strlen(names[i])) % SHARDS != 0);
+        while (hash_of_key(names[i]) % SHARDS != 0);
 }
 
 /* How many rows of one size a shard keeps. */
@@ -635,9 +642,9 @@ static bool has_near(uint64_t now_ms)
 {
     struct shed_local_near row;
 
-    if (!shed_local_find_near(n.local, key_of(0), now_ms, &row))
+    if (!shed_local_begin_near(n.local, shed_str("0"), now_ms, &row))
         return false;
-    shed_value_unref(row.value);
+    shed_local_end_near(&row, false);
     return true;
 }
 
@@ -729,14 +736,43 @@ START_TEST(another_entry_is_not_near)
 }
 END_TEST
 
+/* In Redis the first of them are t:{\\}x}, t:{\\\\}x} and t:{\\\\x}. */
+static const char *const odd_keys[] = {"}x", "\\}x", "\\x", "x", "x}"};
+
+START_TEST(a_near_row_is_found_by_its_own_key_alone)
+{
+    struct shed_named_key named;
+    struct shed_local_near row;
+    struct shed_entry_key key;
+
+    near_up();
+    shed_key_name("t", shed_str(odd_keys[_i]), &named);
+    key = shed_key_of_entry(&named.key);
+    shed_local_keep(n.local, key, shed_local_mark(n.local, key),
+                    &(struct shed_local_row){&n.block.value, .ttl_ms = TTL_MS},
+                    shed_now_ms());
+    shed_local_confirm(n.local, key, shed_local_changes(n.local, key), n.header,
+                       1000);
+    for (int i = 0; i < (int)(sizeof(odd_keys) / sizeof(*odd_keys)); i++) {
+        bool is_found =
+            shed_local_begin_near(n.local, shed_str(odd_keys[i]), 1000, &row);
+        if (is_found)
+            shed_local_end_near(&row, false);
+        ck_assert_int_eq(is_found, i == _i);
+    }
+    shed_local_destroy(n.local);
+}
+END_TEST
+
 START_TEST(handles_outlive_their_row)
 {
     struct shed_local_near row;
 
     near_up();
     confirm(changes());
-    ck_assert(shed_local_find_near(n.local, key_of(0), 1000, &row));
+    ck_assert(shed_local_begin_near(n.local, shed_str("0"), 1000, &row));
     ck_assert(row.is_calm);
+    shed_local_end_near(&row, true);
     shed_local_destroy(n.local);
     ck_assert_mem_eq(row.value->data, "row", 3);
     shed_value_unref(row.value);
@@ -767,6 +803,8 @@ int main(void)
     tcase_add_loop_test(tc, what_ends_it_also_ends_the_question_under_way, 0,
                         4);
     tcase_add_test(tc, another_entry_is_not_near);
+    tcase_add_loop_test(tc, a_near_row_is_found_by_its_own_key_alone, 0,
+                        sizeof(odd_keys) / sizeof(*odd_keys));
     tcase_add_test(tc, handles_outlive_their_row);
     tcase_add_test(tc, a_row_is_found_until_its_windows_end);
     tcase_add_test(tc, what_was_read_before_a_drop_is_refused);

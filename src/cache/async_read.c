@@ -1,7 +1,7 @@
 /*
- * The GETs of asynchronous calls, over the session. Its invariant: nobody joins
- * a GET that has been sent, because a caller may be given only what was current
- * during its call.
+ * The GETs of asynchronous calls, over the session, whose untracked
+ * connection serves them. Its invariant: nobody joins a GET that has been sent,
+ * because a caller may be given only what was current during its call.
  *
  * GETs are sent at the end of a turn of the loop, so that those who ask for a
  * key in one turn share one. While a GET of a key is under way, all who ask
@@ -142,6 +142,7 @@ static void send_get(struct shed_async_read *r)
     args.script = NULL;
     args.is_guarded = true;
     args.is_asking = false;
+    args.is_untracked = true;
     args.is_followed = true;
     args.is_repeated = r->repeats < SHED_ASYNC_REPEATS;
     args.together = 0;

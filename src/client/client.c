@@ -149,8 +149,7 @@ void shed_client_send(struct shed_client *client, struct shed_call *call,
     if (client->cluster != NULL)
         shed_cluster_send(client->cluster, call, args, fn, arg);
     else
-        shed_pipe_call(shed_session_pipe(client->server->session), call, args,
-                       fn, arg);
+        shed_session_call(client->server->session, call, args, fn, arg);
 }
 
 enum shed_code shed_client_call(struct shed_client *client,
@@ -178,8 +177,8 @@ void shed_client_doubt(struct shed_client *client, const char *key, size_t size,
     struct shed_server *server = shed_client_hold(client, key, size);
 
     if (use == NULL)
-        shed_pipe_drop(shed_session_pipe(server->session),
-                       "a reply that is not the entry of its key");
+        shed_session_drop_untracked(server->session,
+                                    "a reply that is not the entry of its key");
     else if (use->links == server->links)
         shed_links_doubt(server->links, use);
     shed_client_give_back(client, server);

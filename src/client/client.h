@@ -89,7 +89,8 @@ shed_client_call(struct shed_client *client, const struct shed_args *commands,
                  uint64_t deadline_ms, struct shed_error *err);
 
 /* As shed_links_doubt, for the command of that key. use NULL: it went over the
- * session, on whose thread this is called. Else any thread. */
+ * session as an untracked one, on whose thread this is called. Else any thread.
+ */
 void shed_client_doubt(struct shed_client *client, const char *key, size_t size,
                        const struct shed_link_use *use);
 

@@ -521,7 +521,7 @@ void shed_cluster_send(struct shed_cluster *c, struct shed_call *call,
     struct shed_bytes key = shed_cluster_key(args);
     struct shed_server *server = shed_cluster_hold(c, key.data, key.size);
 
-    shed_pipe_call(shed_session_pipe(server->session), call, args, fn, arg);
+    shed_session_call(server->session, call, args, fn, arg);
     shed_cluster_give_back(c, server);
 }
 
@@ -548,8 +548,7 @@ static bool on_elsewhere(void *arg, const struct shed_server *server,
         return false;
     args = shed_call_leave(call);
     args->is_asking = redirect.is_ask;
-    shed_pipe_call(shed_session_pipe(target->session), call, args, call->fn,
-                   call->arg);
+    shed_session_call(target->session, call, args, call->fn, call->arg);
     call->redirects = redirects;
     free(args);
     shed_cluster_give_back(c, target);

@@ -35,6 +35,7 @@ struct shed_session {
     struct shed_session_hooks hooks;
     struct shed_pipe *commands;
     struct shed_pipe *pushes; /* NULL if waiting is by timer only */
+    struct shed_pipe *untracked;
     struct shed_acks *acks;
     struct shed_announcements *announcements; /* NULL without sentinels */
     struct shed_timer *ping;
@@ -328,6 +329,7 @@ static void on_commands_open(void *arg)
     load_scripts(p);
     ask_time(p);
     start_tracking(p);
+    shed_pipe_follow(p->untracked, true);
     if (p->pushes != NULL)
         shed_pipe_follow(p->pushes, true);
     else
@@ -350,6 +352,17 @@ static void on_commands_lost(void *arg, const struct shed_error *why)
     set_run(p, NULL);
     shed_server_run_lose(&p->server);
     end_epoch(p);
+}
+
+static void on_untracked_open(void *arg)
+{
+    (void)arg;
+}
+
+static void on_untracked_lost(void *arg, const struct shed_error *why)
+{
+    (void)arg;
+    (void)why; /* the connection for commands reports it */
 }
 
 static bool on_elsewhere(void *arg, struct shed_call *call,
@@ -509,6 +522,7 @@ static void follow(struct shed_session *p, bool is_reached)
 {
     shed_pipe_follow(p->commands, is_reached);
     shed_pipe_try(p->commands);
+    shed_pipe_follow(p->untracked, is_reached);
     if (p->pushes != NULL)
         shed_pipe_follow(p->pushes, is_reached);
     shed_pipe_follow(shed_acks_pipe(p->acks), is_reached);
@@ -578,6 +592,9 @@ shed_session_create(struct shed_reactor *reactor, struct shed_gate *gate,
         hooks->on_elsewhere != NULL ? on_elsewhere : NULL};
     struct shed_pipe_hooks on_pushes = {
         p, on_pushes_open, on_pushes_lost, on_pushes_unreached, on_push, NULL};
+    struct shed_pipe_hooks on_untracked = {
+        p,    on_untracked_open,       on_untracked_lost, on_untracked_lost,
+        NULL, on_commands.on_elsewhere};
     enum shed_code code;
 
     *out = NULL;
@@ -611,6 +628,9 @@ shed_session_create(struct shed_reactor *reactor, struct shed_gate *gate,
         code = shed_pipe_create(reactor, gate, SHED_HEALTH_PUSHES, options,
                                 &on_pushes, &p->pushes, err);
     if (code == SHED_OK)
+        code = shed_pipe_create(reactor, gate, SHED_HEALTH_PUSHES, options,
+                                &on_untracked, &p->untracked, err);
+    if (code == SHED_OK)
         code = shed_acks_create(reactor, gate, options, &p->acks, err);
     if (code == SHED_OK && p->address->sentinels != NULL)
         code =
@@ -643,6 +663,7 @@ void shed_session_close(struct shed_session *p)
     shed_timer_destroy(p->subscribing);
     shed_pipe_close(p->commands);
     shed_pipe_close(p->pushes);
+    shed_pipe_close(p->untracked);
     shed_acks_close(p->acks);
     shed_announcements_close(p->announcements);
     shed_mutex_destroy(&p->mu);
@@ -655,6 +676,7 @@ void shed_session_forget(struct shed_session *p)
         return;
     shed_pipe_forget(p->commands);
     shed_pipe_forget(p->pushes);
+    shed_pipe_forget(p->untracked);
     shed_pipe_forget(shed_acks_pipe(p->acks));
     shed_announcements_forget(p->announcements);
 }
@@ -663,12 +685,27 @@ bool shed_session_is_idle(const struct shed_session *p)
 {
     return p->waiting == NULL && shed_pipe_is_idle(p->commands) &&
            (p->pushes == NULL || shed_pipe_is_idle(p->pushes)) &&
-           shed_acks_is_idle(p->acks);
+           shed_pipe_is_idle(p->untracked) && shed_acks_is_idle(p->acks);
 }
 
 struct shed_pipe *shed_session_pipe(struct shed_session *p)
 {
     return p->commands;
+}
+
+void shed_session_call(struct shed_session *p, struct shed_call *call,
+                       const struct shed_args *args, shed_pipe_fn *fn,
+                       void *arg)
+{
+    struct shed_pipe *pipe = args->is_untracked ? p->untracked : p->commands;
+
+    shed_pipe_open(pipe);
+    shed_pipe_call(pipe, call, args, fn, arg);
+}
+
+void shed_session_drop_untracked(struct shed_session *p, const char *why)
+{
+    shed_pipe_drop(p->untracked, why);
 }
 
 struct shed_acks *shed_session_acks(struct shed_session *p)

@@ -5,6 +5,9 @@
  * announces their changes. A push is only a hint: it may come twice, late, or
  * not at all.
  *
+ * Commands that need no announcement have a connection of their own from the
+ * first of them on, because tracking costs Redis more than a GET.
+ *
  * An epoch is the time between two losses of a connection. The second
  * connection is subscribed to the channel of this process,
  * snowshed:process:ID, and to that of the epoch, snowshed:process:ID.EPOCH: by
@@ -68,6 +71,14 @@ void shed_session_close(struct shed_session *session);
 
 /* In a forked child: close its copies of the sockets. */
 void shed_session_forget(struct shed_session *session);
+
+/* As shed_pipe_call, over one of its connections. */
+void shed_session_call(struct shed_session *session, struct shed_call *call,
+                       const struct shed_args *args, shed_pipe_fn *fn,
+                       void *arg);
+
+/* Drop the connection of untracked commands, as shed_pipe_drop. */
+void shed_session_drop_untracked(struct shed_session *session, const char *why);
 
 /* Whether no call is under way over it, and no post waits for it. */
 bool shed_session_is_idle(const struct shed_session *session);

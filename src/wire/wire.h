@@ -26,10 +26,12 @@ struct shed_script_text;
 struct shed_args {
     int count;
     const struct shed_script_text *script; /* NULL: a plain command */
-    bool is_guarded;  /* the client's breaker may refuse it (gate.h) */
-    bool is_asking;   /* over a pipe: ASKING goes before it */
-    bool is_followed; /* over a pipe to a cluster: it goes where a redirection
-                         leads, as all calls of scripts do */
+    bool is_guarded;   /* the client's breaker may refuse it (gate.h) */
+    bool is_asking;    /* over a pipe: ASKING goes before it */
+    bool is_followed;  /* over a pipe to a cluster: it goes where a redirection
+                          leads, as all calls of scripts do */
+    bool is_untracked; /* over a session: its answer is not kept, so changes of
+                          what it reads need not be announced */
     bool is_repeated; /* over a pipe: its owner sends it again if the connection
                          is lost, and the breaker does not count that */
     unsigned together; /* over a link: a GET that may go with others in one

@@ -4,13 +4,14 @@
  *   memory  bytes of one of 100,000 calls that wait for one load, and for loads
  *           of keys of their own (there each has a flight, too), beside its key
  *   hits    per second, of rows of 1 kB, with 1,000 calls under way, collected
- *           from a queue; of one key, and of 10,000 in turn. Compare with
- *           redis-benchmark -P 64 -d 1000 -r 10000 -t get
- *           The CPU time, of both sides of the library, says more where the
- *           machine has other work
+ *           from a queue; of one key, and of 10,000, beside redis-benchmark,
+ *           which has 64 GETs under way on each of 50 connections. They
+ *           alternate. The processor time, of which two cores have so much as
+ *           all sides may use, says more where the machine has other work
  *
- * usage: bench_async SOCKET [MS]
+ * usage: bench_async SOCKET [TURNS]
  */
+#include <hiredis/hiredis.h>
 #include <malloc.h>
 #include <poll.h>
 #include <stdatomic.h>
@@ -27,6 +28,7 @@
 #include "support/bare.h"
 
 enum { CALLS = 100000, WINDOW = 1000, KEYS = 10000, PAYLOAD_BYTES = 1000 };
+enum { TURN_MS = 500, BENCHMARK_GETS = 200000, TURNS_MAX = 101 };
 #define KEY_BYTES 16
 #define MS_PER_S 1000
 #define US_PER_S 1e6
@@ -35,6 +37,7 @@ static struct shed_cache *cache;
 static struct shed_queue *queue;
 static size_t done_calls, failed_calls, hits;
 static atomic_bool is_held;
+static redisContext *redis;
 
 static void die(const char *what)
 {
@@ -149,57 +152,158 @@ static void measure_memory(const char *what, unsigned first, unsigned keys)
            failed_calls, (double)(shed_now_us() - begun_us) / MS_PER_S);
 }
 
-/* Of this process, in user and system mode. */
-static double cpu_us(void)
+/* ------------------------------------------------------------------ the hits
+ */
+
+/* What a GET has cost in one turn. */
+struct turn {
+    double rate;     /* per second */
+    double own_us;   /* of processor time, beside Redis */
+    double redis_us; /* in Redis */
+};
+
+/* Of this process or of its children, in user and system mode. */
+static double cpu_us(int who)
 {
     struct rusage use;
 
-    if (getrusage(RUSAGE_SELF, &use) != 0)
+    if (getrusage(who, &use) != 0)
         die("getrusage");
     return (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) * US_PER_S +
            (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec);
 }
 
-static void measure_hits(const char *what, unsigned keys, uint64_t ms)
+static double redis_cpu_us(void)
 {
-    uint64_t begun_ms;
+    static const char *const fields[] = {"used_cpu_sys:", "used_cpu_user:"};
+    redisReply *reply = redisCommand(redis, "INFO cpu");
+    double us = 0;
+
+    if (reply == NULL || reply->type != REDIS_REPLY_STRING)
+        die("INFO");
+    for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++)
+        us += strtod(strstr(reply->str, fields[i]) + strlen(fields[i]), NULL) *
+              US_PER_S;
+    freeReplyObject(reply);
+    return us;
+}
+
+/* Have redis-benchmark set or get that many keys. */
+static struct turn benchmark(const char *socket, const char *command,
+                             unsigned keys)
+{
+    double begun_us = cpu_us(RUSAGE_CHILDREN), begun_redis_us = redis_cpu_us();
+    struct turn turn = {.rate = 0};
+    char text[512];
+    FILE *pipe;
+
+    (void)snprintf(text, sizeof(text),
+                   "redis-benchmark -s %s -P 64 -d %d -r %u -n %d -t %s --csv",
+                   socket, PAYLOAD_BYTES, keys, BENCHMARK_GETS, command);
+    pipe = popen(text, "r");
+    while (pipe != NULL && fgets(text, sizeof(text), pipe) != NULL)
+        (void)sscanf(text, "\"%*[GSET]\",\"%lf\"", &turn.rate);
+    if (pipe == NULL || pclose(pipe) != 0 || turn.rate <= 0)
+        die("redis-benchmark has failed");
+    turn.own_us = (cpu_us(RUSAGE_CHILDREN) - begun_us) / BENCHMARK_GETS;
+    turn.redis_us = (redis_cpu_us() - begun_redis_us) / BENCHMARK_GETS;
+    return turn;
+}
+
+static struct turn hit(unsigned keys)
+{
+    uint64_t begun_us = shed_now_us();
+    double begun_own_us = cpu_us(RUSAGE_SELF), begun_redis_us = redis_cpu_us();
     unsigned next = 0;
-    double begun_cpu_us;
+    struct turn turn;
+
+    done_calls = hits = 0;
+    while (shed_now_us() - begun_us < (uint64_t)TURN_MS * MS_PER_S) {
+        while (next < done_calls + WINDOW)
+            get(next++ % keys);
+        collect(done_calls + 1);
+    }
+    collect(next);
+    if (hits < next)
+        die("these were no hits: is there a Redis?");
+    turn.rate = next * US_PER_S / (double)(shed_now_us() - begun_us);
+    turn.own_us = (cpu_us(RUSAGE_SELF) - begun_own_us) / next;
+    turn.redis_us = (redis_cpu_us() - begun_redis_us) / next;
+    return turn;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static void print_turns(const char *what, struct turn *turns, unsigned count)
+{
+    double of[3][TURNS_MAX];
+
+    for (unsigned i = 0; i < count; i++) {
+        of[0][i] = turns[i].rate;
+        of[1][i] = turns[i].own_us;
+        of[2][i] = turns[i].redis_us;
+    }
+    for (unsigned i = 0; i < 3; i++)
+        qsort(of[i], count, sizeof(of[i][0]), compare);
+    printf("  %-16s%10.0f%12.2f%12.2f\n", what, of[0][count / 2],
+           of[1][count / 2], of[2][count / 2]);
+}
+
+static void print_ratio(const char *what, double *ratio, unsigned count)
+{
+    qsort(ratio, count, sizeof(*ratio), compare);
+    printf("  %s%.2f (turn by turn %.2f to %.2f)\n", what, ratio[count / 2],
+           ratio[0], ratio[count - 1]);
+}
+
+static void measure_hits(const char *what, const char *socket, unsigned keys,
+                         unsigned count)
+{
+    struct turn ours[TURNS_MAX], theirs[TURNS_MAX];
+    double rate[TURNS_MAX], us[TURNS_MAX];
 
     done_calls = 0;
     for (unsigned i = 0; i < keys; i++)
         get(i);
     collect(keys);
-    done_calls = hits = 0;
-    begun_ms = shed_now_ms();
-    begun_cpu_us = cpu_us();
-    while (shed_now_ms() - begun_ms < ms) {
-        while (next < done_calls + WINDOW)
-            get(next++ % keys);
-        collect(done_calls + 1);
+    (void)benchmark(socket, "set", keys);
+    for (unsigned i = 0; i < count; i++) {
+        ours[i] = hit(keys);
+        theirs[i] = benchmark(socket, "get", keys);
+        rate[i] = ours[i].rate / theirs[i].rate;
+        us[i] = (theirs[i].own_us + theirs[i].redis_us) /
+                (ours[i].own_us + ours[i].redis_us);
     }
-    printf("hits %s: %.0f per second, each %.2f us of CPU time\n", what,
-           (double)done_calls * MS_PER_S / (double)(shed_now_ms() - begun_ms),
-           (cpu_us() - begun_cpu_us) / (double)done_calls);
-    collect(next);
-    if (hits < done_calls)
-        die("these were no hits: is there a Redis?");
+    printf("hits %-17s per second  us of processor  in Redis\n", what);
+    print_turns("asynchronous", ours, count);
+    print_turns("redis-benchmark", theirs, count);
+    print_ratio("asynchronous / redis-benchmark: ", rate, count);
+    print_ratio("by processor time: ", us, count);
 }
 
 int main(int argc, char **argv)
 {
-    uint64_t ms = argc > 2 ? strtoull(argv[2], NULL, 10) : 2000;
+    unsigned turns = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : 11;
     char uri[256];
 
-    if (argc < 2)
-        die("usage: bench_async SOCKET [MS]");
+    if (argc < 2 || turns == 0 || turns > TURNS_MAX)
+        die("usage: bench_async SOCKET [TURNS]");
     (void)snprintf(uri, sizeof(uri), "unix:%s", argv[1]);
     open_all(uri);
-    measure_hits("of one key", 1, ms);
-    measure_hits("of many keys", KEYS, ms);
+    redis = redisConnectUnix(argv[1]);
+    if (redis == NULL || redis->err != 0)
+        die("no connection to Redis");
+    measure_hits("of one key", argv[1], 1, turns);
+    measure_hits("of many keys", argv[1], KEYS, turns);
     measure_memory("of one load", KEYS, 1);
     measure_memory("of many loads", 2 * KEYS, CALLS);
     shed_cache_close(cache);
     shed_queue_close(queue);
+    redisFree(redis);
     return EXIT_SUCCESS;
 }

@@ -355,6 +355,9 @@ START_TEST(a_reply_that_makes_no_sense_is_no_answer)
     ck_assert_int_eq(
         awaited_put(fixture.cache, shed_str("k"), shed_str("row"), NULL, NULL),
         SHED_OK);
+    ck_assert_int_eq(
+        awaited_get(fixture.cache, shed_str("k"), NULL, &value, NULL), SHED_OK);
+    shed_value_unref(value);
     proxy_set(&proxy, PROXY_ANSWER, 0, nonsense[_i]);
     ck_assert_int_eq(
         awaited_get(fixture.cache, shed_str("k"), NULL, &value, NULL), SHED_OK);

@@ -13,6 +13,7 @@
 #include "cache/cache.h"
 #include "client/client.h"
 #include "redis/pipe.h"
+#include "support/awaited.h"
 #include "support/fixture.h"
 #include "support/lock_fixture.h"
 
@@ -709,6 +710,33 @@ START_TEST(both_connections_of_a_session_follow_a_name)
 }
 END_TEST
 
+/* The former primary would still answer. */
+START_TEST(gets_that_nobody_waits_for_follow_too)
+{
+    struct shed_value *value = NULL;
+
+    init((enum kind)_i);
+    fixture_open(&fixture);
+    ck_assert_int_eq(
+        awaited_put(fixture.cache, shed_str("k"), shed_str("here"), NULL, NULL),
+        SHED_OK);
+    ck_assert_int_eq(
+        awaited_get(fixture.cache, shed_str("k"), NULL, &value, NULL), SHED_OK);
+    check_text(value, "here");
+    shed_value_unref(value);
+    wait_for_pushes(&fixture);
+    point_to(&other);
+    shed_reactor_run(fixture.client->reactor, leave,
+                     shed_session_pipe(fixture.client->server->session));
+    ck_assert_int_eq(
+        awaited_get(fixture.cache, shed_str("k"), NULL, &value, NULL), SHED_OK);
+    check_text(value, "k@1");
+    shed_value_unref(value);
+    WAIT_FOR(server_clients(&fixture.server, "") == 1);
+    down();
+}
+END_TEST
+
 /* -------------------------------------------------------------- no primary */
 
 static const char *const rights[] = {"ACL SETUSER u on >pw ~* &* +@all",
@@ -793,6 +821,7 @@ int main(void)
     tcase_add_test(tc,
                    a_server_that_is_left_during_a_look_up_is_looked_up_again);
     tcase_add_test(tc, both_connections_of_a_session_follow_a_name);
+    tcase_add_loop_test(tc, gets_that_nobody_waits_for_follow_too, 0, KINDS);
     tcase_add_loop_test(tc, a_replica_without_a_primary_suffers_no_storm, 0, 2);
     tcase_add_test(tc,
                    a_name_that_does_not_resolve_yet_is_a_server_that_is_down);

@@ -128,6 +128,24 @@ START_TEST(calls_of_one_turn_share_a_get)
 }
 END_TEST
 
+/* It would cost Redis more than the GET itself. */
+START_TEST(redis_does_not_track_what_a_hit_reads)
+{
+    char before[32], after[32];
+    struct ending e;
+
+    fixture_up(&fixture);
+    wait_for_pushes(&fixture);
+    put(fixture.cache, "k", "row");
+    server_info(&fixture.server, "tracking_total_keys", before, sizeof(before));
+    (void)begin("k", NULL, &e, NULL);
+    expect_row(&e, "row", SHED_ORIGIN_REDIS);
+    server_info(&fixture.server, "tracking_total_keys", after, sizeof(after));
+    ck_assert_str_eq(after, before);
+    fixture_down(&fixture);
+}
+END_TEST
+
 START_TEST(the_options_are_those_of_the_call_that_blocks)
 {
     struct shed_get_options o = SHED_GET_OPTIONS_INIT;
@@ -825,6 +843,7 @@ int main(void)
     tcase_add_test(tc, a_miss_is_loaded_and_a_hit_is_not);
     tcase_add_test(tc, calls_of_both_kinds_share_a_load);
     tcase_add_test(tc, calls_of_one_turn_share_a_get);
+    tcase_add_test(tc, redis_does_not_track_what_a_hit_reads);
     tcase_add_test(tc, the_options_are_those_of_the_call_that_blocks);
     tcase_add_test(tc, an_old_row_is_given_at_the_soft_timeout);
     tcase_add_test(tc, tags_make_rows_misses);

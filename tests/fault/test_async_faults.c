@@ -417,6 +417,7 @@ static double cpu_s(void)
  * The client is closed first: the cache holds it. */
 START_TEST(closing_the_cache_ends_calls_that_redis_does_not_answer)
 {
+    struct shed_value *value = NULL;
     struct shed_queue *queue;
     uint64_t begun_ms;
     double begun_s;
@@ -430,6 +431,9 @@ START_TEST(closing_the_cache_ends_calls_that_redis_does_not_answer)
     ck_assert_int_eq(
         awaited_put(fixture.cache, shed_str("k"), shed_str("row"), NULL, NULL),
         SHED_OK); /* the clock is known */
+    ck_assert_int_eq(
+        awaited_get(fixture.cache, shed_str("k"), NULL, &value, NULL), SHED_OK);
+    shed_value_unref(value); /* the connection of GETs is set up */
     server_freeze(&fixture.server);
     for (size_t i = 0; i < CLOSED_CALLS; i++)
         begin(&calls[i], i, queue);

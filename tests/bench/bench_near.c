@@ -4,18 +4,26 @@
  *   hits   ns of a near hit of one hot row by the number of threads, beside a
  *          hash table of one mutex whose rows are counted references
  *   change how long after a change by a plain Redis client gets still give the
- *          old row, while a thread asks without a pause
+ *          old row, in two processes that ask for it every 100 us, and in two
+ *          that ask without a pause: on two cores, Redis and the threads that
+ *          hear of the change then wait until the kernel takes a core away from
+ *          the askers
  *
  * usage: bench_near SOCKET [ROUNDS]
  */
 #include <hiredis/hiredis.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <snowshed/snowshed.h>
 #include <snowshed/source.h>
@@ -26,7 +34,7 @@
 #include "base/value.h"
 #include "support/bare.h"
 
-enum { PAYLOAD_BYTES = 1000, SLICE_MS = 200, THREADS_MAX = 64, CHANGES = 5000 };
+enum { PAYLOAD_BYTES = 1000, SLICE_MS = 200, THREADS_MAX = 64, CHANGES = 1000 };
 #define KEY "hot"
 #define REDIS_KEY "bench:{hot}"
 
@@ -80,8 +88,7 @@ static struct shed_value *get_near(void)
     return value;
 }
 
-/* ------------------------------------------------------------------ the hits
- */
+/* ----------------------------------------------------------------- the hits */
 
 struct worker {
     pthread_t thread;
@@ -177,57 +184,6 @@ static void wait_until_near(void)
         shed_value_unref(get_near());
 }
 
-/* --------------------------------------------------------------- the changes
- */
-
-static uint64_t changed_us; /* by wait_for_change */
-
-/* The age of the old row when it was given out last, in us. */
-static double change(redisContext *redis, const char *entry, size_t size)
-{
-    redisReply *reply;
-    uint64_t last_us = 0, near = 0;
-    struct shed_value *value;
-
-    wait_until_near();
-    reply = redisCommand(redis, "DEL " REDIS_KEY);
-    changed_us = shed_now_us();
-    if (reply == NULL || reply->type != REDIS_REPLY_INTEGER)
-        die("DEL failed");
-    freeReplyObject(reply);
-    do {
-        const struct shed_get_options cached = {.size = sizeof(cached),
-                                                .only_cached = 1};
-        enum shed_code code =
-            shed_get(cache, shed_str(KEY), &cached, &value, NULL);
-        shed_value_unref(value);
-        near = code == SHED_OK;
-        last_us = shed_now_us();
-    } while (near);
-    reply = redisCommand(redis, "SET " REDIS_KEY " %b PX 600000", entry, size);
-    freeReplyObject(reply);
-    return (double)(last_us - changed_us);
-}
-
-static void measure_changes(const char *socket)
-{
-    static double us[CHANGES];
-    redisContext *redis = redisConnectUnix(socket);
-    redisReply *entry;
-
-    if (redis == NULL || redis->err != 0)
-        die("cannot connect");
-    entry = redisCommand(redis, "GET " REDIS_KEY);
-    for (size_t i = 0; i < CHANGES; i++)
-        us[i] = change(redis, entry->str, entry->len);
-    (void)printf("\na change is seen after, in us: p50 %.0f, p99 %.0f, p99.9 "
-                 "%.0f, max %.0f\n",
-                 at(us, CHANGES, 0.5), at(us, CHANGES, 0.99),
-                 at(us, CHANGES, 0.999), at(us, CHANGES, 1));
-    freeReplyObject(entry);
-    redisFree(redis);
-}
-
 static void no_load(void *user, void *thread, struct shed_load *load)
 {
     (void)user;
@@ -235,28 +191,177 @@ static void no_load(void *user, void *thread, struct shed_load *load)
     shed_load_done(load);
 }
 
-int main(int argc, char **argv)
-{
-    static const size_t threads[] = {1, 2, 4, 8};
-    static const char payload[PAYLOAD_BYTES];
-    struct shed_cache_options options = bare_cache();
-    struct shed_client *client = NULL;
-    struct shed_source *source = NULL;
-    struct shed_error err;
-    size_t rounds = argc > 2 ? strtoull(argv[2], NULL, 10) : 11;
-    char uri[200];
+static struct shed_client *client;
+static struct shed_source *source;
 
-    if (argc < 2 || rounds == 0)
-        die("usage: bench_near SOCKET [ROUNDS]");
+static void open_cache(const char *uri)
+{
+    struct shed_cache_options options = bare_cache();
+    struct shed_error err;
+
     options.near_bytes = 16 << 20;
     options.near_ms = 600000;
-    (void)snprintf(uri, sizeof(uri), "unix:%s", argv[1]);
     if (shed_client_open(uri, BARE_CLIENT, &client, &err) != SHED_OK ||
         shed_source_open_batch(no_load, NULL, BARE_SOURCE, &source, &err) !=
             SHED_OK ||
         shed_cache_open(client, "bench", source, &options, &cache, &err) !=
-            SHED_OK ||
-        shed_put(cache, shed_str(KEY), shed_bytes(payload, sizeof(payload)),
+            SHED_OK)
+        die(err.reason);
+}
+
+static void close_cache(void)
+{
+    shed_cache_close(cache);
+    shed_source_close(source);
+    shed_client_close(client);
+}
+
+/* -------------------------------------------------------------- the changes */
+
+/* A process with a near cache of its own, which asks for the row again and
+ * again, as it shares it with the writer. */
+struct reader {
+    pid_t pid;
+    /* atomic */
+    atomic_uint near_in; /* the number of the change for which it is ready */
+    atomic_uint gone_in; /* the number of the change that it has seen */
+    _Atomic uint64_t last_us; /* when it was given the old row last */
+};
+
+enum { READERS = 2 };
+
+static const struct timespec short_pause = {.tv_nsec = 100000};
+
+static struct shed_value *get_cached(void)
+{
+    const struct shed_get_options cached = {.size = sizeof(cached),
+                                            .only_cached = 1};
+    struct shed_value *value = NULL;
+
+    if (shed_get(cache, shed_str(KEY), &cached, &value, NULL) != SHED_OK)
+        return NULL;
+    return value;
+}
+
+/* For ever. */
+static void read_changes(struct reader *r, bool is_busy)
+{
+    for (unsigned i = 1;; i++) {
+        struct shed_value *value;
+        uint64_t before = near_hits();
+        while (near_hits() == before) {
+            shed_value_unref(get_cached());
+            (void)nanosleep(&short_pause, NULL);
+        }
+        atomic_store(&r->near_in, i);
+        while ((value = get_cached()) != NULL) {
+            shed_value_unref(value);
+            atomic_store(&r->last_us, shed_now_us());
+            if (!is_busy)
+                (void)nanosleep(&short_pause, NULL);
+        }
+        atomic_store(&r->gone_in, i);
+    }
+}
+
+static void start_reader(struct reader *r, const char *uri, bool is_busy)
+{
+    pid_t pid = fork();
+
+    if (pid < 0)
+        die("cannot fork");
+    if (pid > 0) {
+        r->pid = pid;
+        return;
+    }
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    open_cache(uri);
+    read_changes(r, is_busy);
+}
+
+static void wait_for(atomic_uint *number, unsigned least)
+{
+    while (atomic_load(number) < least)
+        (void)nanosleep(&short_pause, NULL);
+}
+
+/* How long each reader was given the old row after the change, in us. */
+static void change(redisContext *redis, const redisReply *entry,
+                   struct reader *readers, unsigned number, double *us)
+{
+    redisReply *reply = redisCommand(redis, "SET " REDIS_KEY " %b PX 600000",
+                                     entry->str, entry->len);
+    uint64_t changed_us;
+
+    freeReplyObject(reply);
+    for (int i = 0; i < READERS; i++)
+        wait_for(&readers[i].near_in, number);
+    reply = redisCommand(redis, "DEL " REDIS_KEY);
+    changed_us = shed_now_us();
+    if (reply == NULL || reply->type != REDIS_REPLY_INTEGER)
+        die("DEL failed");
+    freeReplyObject(reply);
+    for (int i = 0; i < READERS; i++) {
+        uint64_t last_us;
+        wait_for(&readers[i].gone_in, number);
+        last_us = atomic_load(&readers[i].last_us);
+        us[i] = last_us > changed_us ? (double)(last_us - changed_us) : 0;
+    }
+}
+
+static void measure_changes(redisContext *redis, const redisReply *entry,
+                            const char *uri, bool is_busy)
+{
+    static double us[CHANGES * READERS];
+    struct reader *readers =
+        mmap(NULL, READERS * sizeof(*readers), PROT_READ | PROT_WRITE,
+             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    if (readers == MAP_FAILED)
+        die("out of memory");
+    for (int i = 0; i < READERS; i++)
+        start_reader(&readers[i], uri, is_busy);
+    for (unsigned i = 0; i < CHANGES; i++)
+        change(redis, entry, readers, i + 1, &us[i * READERS]);
+    for (int i = 0; i < READERS; i++) {
+        (void)kill(readers[i].pid, SIGKILL);
+        (void)waitpid(readers[i].pid, NULL, 0);
+    }
+    (void)printf(
+        "%-17s %7.0f %7.0f %7.0f %7.0f\n",
+        is_busy ? "without a pause" : "each 100 us",
+        at(us, CHANGES * READERS, 0.5), at(us, CHANGES * READERS, 0.99),
+        at(us, CHANGES * READERS, 0.999), at(us, CHANGES * READERS, 1));
+    (void)fflush(stdout);
+    (void)munmap(readers, READERS * sizeof(*readers));
+}
+
+static void measure_all_changes(const char *socket, const char *uri)
+{
+    redisContext *redis = redisConnectUnix(socket);
+    redisReply *entry;
+
+    if (redis == NULL || redis->err != 0)
+        die("cannot connect");
+    (void)printf("\nthe old row is given after a change, in us\n"
+                 "%-17s %7s %7s %7s %7s\n",
+                 "asked for", "p50", "p99", "p99.9", "max");
+    (void)fflush(stdout);
+    entry = redisCommand(redis, "GET " REDIS_KEY);
+    measure_changes(redis, entry, uri, false);
+    measure_changes(redis, entry, uri, true);
+    freeReplyObject(entry);
+    redisFree(redis);
+}
+
+static void measure_hits(const char *uri, size_t rounds)
+{
+    static const size_t threads[] = {1, 2, 4, 8};
+    static const char payload[PAYLOAD_BYTES];
+    struct shed_error err;
+
+    open_cache(uri);
+    if (shed_put(cache, shed_str(KEY), shed_bytes(payload, sizeof(payload)),
                  NULL, &err) != SHED_OK)
         die(err.reason);
     fill_table(payload);
@@ -266,10 +371,19 @@ int main(int argc, char **argv)
                  PAYLOAD_BYTES, rounds, "threads", "near", "one mutex");
     for (size_t i = 0; i < sizeof(threads) / sizeof(*threads); i++)
         compare_ways(threads[i], rounds);
-    measure_changes(argv[1]);
     shed_value_unref(table.value);
-    shed_cache_close(cache);
-    shed_source_close(source);
-    shed_client_close(client);
+    close_cache();
+}
+
+int main(int argc, char **argv)
+{
+    size_t rounds = argc > 2 ? strtoull(argv[2], NULL, 10) : 11;
+    char uri[200];
+
+    if (argc < 2 || rounds == 0)
+        die("usage: bench_near SOCKET [ROUNDS]");
+    (void)snprintf(uri, sizeof(uri), "unix:%s", argv[1]);
+    measure_hits(uri, rounds);
+    measure_all_changes(argv[1], uri);
     return EXIT_SUCCESS;
 }

@@ -326,10 +326,11 @@ static enum shed_wire_io send_all(struct shed_wire *w, const char *bytes,
  * false if that has failed. */
 static bool seal(struct shed_wire *w, struct shed_error *err)
 {
-    size_t taken;
+    size_t taken = 0, left = w->out.size - w->out_sent;
 
-    if (shed_tls_write(w->tls, w->out.at + w->out_sent,
-                       w->out.size - w->out_sent, &taken, err) != SHED_OK)
+    /* an empty buffer has no bytes to point at */
+    if (left > 0 && shed_tls_write(w->tls, w->out.at + w->out_sent, left,
+                                   &taken, err) != SHED_OK)
         return false;
     w->out_sent += taken;
     w->sealed_size = shed_tls_take(w->tls, w->sealed, SHED_TLS_SEALED_BYTES);

@@ -286,7 +286,7 @@ advise()
         mariadb-server-core) echo "Or use a MariaDB or MySQL that is already" \
             "running: --mysql URI" ;;
         chromium) echo "Or leave out the tests in a browser: tests/run" \
-            "--without-browser" ;;
+            "--without browser" ;;
         esac
     done >&2
 }

@@ -439,6 +439,7 @@ START_TEST(a_socket_that_fails_says_why)
     shed_wire_close(&wire);
     ck_assert_int_eq(pipe(ends), 0);
     wire.fd = ends[0];
+    wire.in = malloc(1);
     expect_lost(shed_wire_fill(&wire, &err), &err, "receive failed", ENOTSOCK);
     shed_wire_close(&wire);
     close(ends[1]);

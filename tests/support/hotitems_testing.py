@@ -27,13 +27,13 @@ MYSQL = os.environ["SHED_TEST_MYSQL"]
 Answer = collections.namedtuple("Answer", "status headers body")
 
 
-def wait_for(condition, what="what is waited for"):
-    """Wait until it is true, and return it."""
+def wait_for(condition, what="what is waited for", pause_s=0.01):
+    """Look again and again until it is true, and return it."""
     deadline = time.monotonic() + PATIENCE_S
     while not (result := condition()):
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {PATIENCE_S} s: {what}")
-        time.sleep(0.01)
+        time.sleep(pause_s)
     return result
 
 

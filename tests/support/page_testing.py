@@ -19,6 +19,7 @@ from stage_testing import LANES, Stage, load_tables
 ITEMS = 100
 CLIENTS = 60
 WIDE, NARROW, NARROWEST = (1280, 900), (390, 844), (360, 740)
+LOOK_S = 0.05  # between two looks at the page, which draws four times a second
 PROGRAMS = []
 OUTPUT = ""
 
@@ -49,7 +50,7 @@ return [...document.body.querySelectorAll("*")].filter((e) =>
 
 def await_that(what, condition, *arguments):
     """Wait until it returns something true, and return that."""
-    return wait_for(lambda: condition(*arguments), what)
+    return wait_for(lambda: condition(*arguments), what, LOOK_S)
 
 
 def start_stage(programs, redis, *options, database=None):
@@ -68,8 +69,7 @@ def start_browser(profile):
         options.add_argument(argument)
     if os.geteuid() == 0:
         options.add_argument("--no-sandbox")
-    options.set_capability("goog:loggingPrefs",
-                           {"browser": "ALL", "performance": "ALL"})
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = shutil.which("chromedriver") or "/usr/bin/chromedriver"
     return webdriver.Chrome(service=Service(driver), options=options)
 

@@ -37,6 +37,17 @@ enum shed_code shed_random_token(void *out, size_t size, struct shed_error *err)
     return SHED_OK;
 }
 
+void shed_random_unique(void *out, size_t size)
+{
+    unsigned char *bytes = out;
+    struct shed_error unused;
+
+    if (shed_random_token(out, size, &unused) == SHED_OK)
+        return;
+    for (size_t i = 0; i < size; i++)
+        bytes[i] = (unsigned char)shed_random_jitter();
+}
+
 /* If the kernel has no random bytes, time and address are good enough for
  * jitter: threads differ in the address, processes in the microsecond. */
 static uint64_t seed(const uint64_t *place)

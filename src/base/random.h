@@ -13,6 +13,10 @@
 SHED_MUST_CHECK enum shed_code shed_random_token(void *out, size_t size,
                                                  struct shed_error *err);
 
+/* The same for bytes that only have to differ from all others, because nobody
+ * tries to guess them: where the kernel has none, they are jitter. */
+void shed_random_unique(void *out, size_t size);
+
 /* 64 bits for jitter; never for a token. */
 uint64_t shed_random_jitter(void);
 

@@ -138,15 +138,11 @@ static void send_get(struct shed_async_read *r)
     struct shed_client *client = shed_async_cache(r->reads->async)->client;
     struct shed_args args;
 
-    args.count = 0;
-    args.script = NULL;
+    shed_args_begin(&args, "GET");
     args.is_guarded = true;
-    args.is_asking = false;
     args.is_untracked = true;
     args.is_followed = true;
     args.is_repeated = r->repeats < SHED_ASYNC_REPEATS;
-    args.together = 0;
-    shed_args_add_text(&args, "GET");
     shed_args_add(&args, r->key, r->size);
     r->is_sent = true;
     shed_client_send(client, &r->call, &args, on_reply, r);

@@ -128,9 +128,9 @@ static uint64_t add_get(struct batch *b, size_t i)
 
     shed_look_begin(g->cache, &g->key, &g->look);
     b->sent[b->sent_count++] = i;
+    shed_args_begin(args, "GET");
     args->is_guarded = true;
     args->together = b->together;
-    shed_args_add_text(args, "GET");
     shed_args_add(args, g->key.redis, g->key.redis_size);
     return shed_look_until_ms(g->cache, &g->key, g->terms);
 }

@@ -405,11 +405,8 @@ static void send_get(void *user, struct shed_read *out)
     struct shed_link_use uses[2];
 
     out->look = get->begun;
-    args->count = 0;
-    args->script = NULL;
+    shed_args_begin(args, "GET");
     args->is_guarded = true;
-    args->together = 0;
-    shed_args_add_text(args, "GET");
     shed_args_add(args, get->key->redis, get->key->redis_size);
     out->code = shed_look_call(get->cache, args, 1, replies, uses,
                                get->until_ms, &out->error);

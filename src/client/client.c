@@ -10,6 +10,7 @@
 #include "base/breaker.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/hash_tag.h"
 #include "base/process.h"
 #include "base/random.h"
 #include "base/stats.h"
@@ -133,6 +134,13 @@ struct shed_session *shed_client_session(struct shed_client *client,
 
     shed_client_give_back(client, server);
     return server->session;
+}
+
+bool shed_client_is_one_slot(const struct shed_client *client, const char *a,
+                             size_t a_size, const char *b, size_t b_size)
+{
+    return client->cluster == NULL ||
+           shed_hash_slot(a, a_size) == shed_hash_slot(b, b_size);
 }
 
 void shed_client_hurry(struct shed_client *client, const struct shed_args *args)

@@ -69,6 +69,11 @@ bool shed_client_knows_servers(struct shed_client *client,
 struct shed_session *shed_client_session(struct shed_client *client,
                                          const char *key, size_t size);
 
+/* Whether one script may have both keys: always, unless the servers are a
+ * cluster, which wants them in one slot. Any thread. */
+bool shed_client_is_one_slot(const struct shed_client *client, const char *a,
+                             size_t a_size, const char *b, size_t b_size);
+
 /* As shed_pipe_call, over that session. Reactor thread. */
 void shed_client_send(struct shed_client *client, struct shed_call *call,
                       const struct shed_args *args, shed_pipe_fn *fn,

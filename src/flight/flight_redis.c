@@ -34,11 +34,10 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "base/value.h"
-#include "flight/flight_load.h"
+#include "flight/flight_publish.h"
 #include "flight/flight_reply.h"
 #include "entry/freshness.h"
 
-#define US_PER_MS 1000
 /* Waiters look every 150 ms at least; a failure is kept for them for much
  * longer than that, because a busy machine makes looks late. */
 #define LATE_LOOK_MS 5000
@@ -124,19 +123,6 @@ static void begin_lease(struct shed_args *args, enum shed_script script,
         shed_args_add(args, x->key.at, x->key.size);
 }
 
-/* A new data version or nonce. Where the kernel has no random bytes, jitter
- * must do: the number only has to differ from all others, nobody tries to guess
- * it. */
-static void draw(unsigned char token[SHED_ENTRY_VERSION_BYTES])
-{
-    struct shed_error unused;
-
-    if (shed_random_token(token, SHED_ENTRY_VERSION_BYTES, &unused) == SHED_OK)
-        return;
-    for (size_t i = 0; i < SHED_ENTRY_VERSION_BYTES; i++)
-        token[i] = (unsigned char)shed_random_jitter();
-}
-
 static bool is_due(const struct shed_flight_exchange *x)
 {
     static const unsigned char none[sizeof(x->due)];
@@ -157,7 +143,7 @@ static void send_acquire(struct shed_flight_exchange *x)
     struct shed_args args;
     char epoch[SHED_DIGITS];
 
-    draw(version);
+    shed_random_unique(version, sizeof(version));
     begin(&args, SHED_SCRIPT_ACQUIRE, x);
     args.is_guarded = true;
     shed_args_add(&args, version, sizeof(version));
@@ -180,11 +166,12 @@ static void on_first(void *arg, const struct shed_call_result *result);
  * cannot begin. */
 static bool look(struct shed_flight_exchange *x)
 {
-    struct shed_args args = {.is_guarded = true, .is_followed = true};
+    struct shed_args args;
 
     if (!shed_session_is_on(session_of(x)))
         return false;
-    shed_args_add_text(&args, "GET");
+    shed_args_begin(&args, "GET");
+    args.is_guarded = args.is_followed = true;
     shed_args_add(&args, x->key.at, x->key.size);
     shed_client_send(x->shared->cache->client, &x->call, &args, on_first, x);
     return true;
@@ -201,16 +188,17 @@ static bool claim(struct shed_flight_exchange *x)
     uint64_t now_ms = shed_client_server_lowest_ms(client, x->key.at,
                                                    x->key.size, shed_now_ms());
     unsigned char lease[SHED_ENTRY_HEADER_BYTES];
-    struct shed_args args = {.is_guarded = true, .is_followed = true};
+    struct shed_args args;
 
     if (!shared->may_claim || now_ms == 0)
         return false;
-    draw(x->version);
+    shed_random_unique(x->version, sizeof(x->version));
     x->epoch = shed_session_epoch(session_of(x));
     x->is_refresh = false;
     shed_entry_encode_lease(x->version, client->process, x->number, x->epoch,
                             now_ms, shared->cache->options.lease_ms, lease);
-    shed_args_add_text(&args, "SET");
+    shed_args_begin(&args, "SET");
+    args.is_guarded = args.is_followed = true;
     shed_args_add(&args, x->key.at, x->key.size);
     shed_args_add(&args, lease, sizeof(lease));
     shed_args_add_text(&args, "NX");
@@ -243,64 +231,6 @@ static void on_first(void *arg, const struct shed_call_result *result)
     send_first(x);
 }
 
-/* How long what was loaded is fresh, and how long Redis keeps it: "no such row"
- * is not kept beyond its freshness. */
-static void add_ttls(struct shed_args *args, struct shed_flight_exchange *x,
-                     char fresh[SHED_DIGITS], char kept[SHED_DIGITS])
-{
-    const struct shed_cache_options *o = &x->shared->cache->options;
-    bool is_absent = x->loaded->value->kind == SHED_KIND_ABSENT;
-    uint64_t fresh_ms = shed_flight_load_ttl_ms(x->loaded, o);
-
-    x->fresh_ms = fresh_ms;
-    shed_args_add_number(args, fresh, fresh_ms);
-    shed_args_add_number(
-        args, kept,
-        is_absent ? fresh_ms
-                  : shed_freshness_kept_ms(&x->shared->cache->rule, fresh_ms));
-}
-
-static void send_publish(struct shed_flight_exchange *x)
-{
-    const struct shed_value *v = x->loaded->value;
-    uint64_t cost_ms = x->loaded->cost_us / US_PER_MS;
-    bool has_version =
-        x->loaded->version.is_known && v->kind != SHED_KIND_ABSENT;
-    struct shed_entry entry = {
-        .type = v->kind == SHED_KIND_ABSENT ? SHED_ENTRY_NEGATIVE
-                                            : SHED_ENTRY_VALUE,
-        .flags = (v->kind == SHED_KIND_NULL ? SHED_ENTRY_NULL : 0) |
-                 (has_version ? SHED_ENTRY_ROW_VERSION : 0),
-        .row_version = has_version ? x->loaded->version.number : 0,
-        .cost_ms = cost_ms < UINT32_MAX ? (uint32_t)cost_ms : UINT32_MAX,
-        .position = x->position,
-        .payload = v->data,
-        .payload_size = v->size};
-    unsigned char nonce[SHED_ENTRY_VERSION_BYTES];
-    struct shed_entry_parts parts;
-    struct shed_args args;
-    char fresh[SHED_DIGITS], kept[SHED_DIGITS];
-
-    if (x->shared->cache->tag_log != NULL) {
-        entry.flags |= SHED_ENTRY_POSITION;
-        entry.flags |= x->loaded->tags != NULL ? SHED_ENTRY_TAGS : 0;
-        entry.tags = x->loaded->tags;
-        entry.tags_size = x->loaded->tags_size;
-    }
-    draw(nonce);
-    shed_entry_encode(x->key, &entry, nonce, &parts);
-    begin(&args, SHED_SCRIPT_PUBLISH, x);
-    shed_args_add(&args, x->version, sizeof(x->version));
-    add_parts(&args, &parts, &entry);
-    add_ttls(&args, x, fresh, kept);
-    shed_args_add(&args, x->replaced, x->is_refresh ? sizeof(x->replaced) : 0);
-    shed_args_add_text(&args, !x->loaded->is_unmodified ? ""
-                              : x->has_callers          ? "keep and get"
-                                                        : "keep");
-    shed_args_add(&args, entry.tags, entry.tags_size);
-    put_call(x, &args);
-}
-
 static void send_fail(struct shed_flight_exchange *x)
 {
     uint64_t ttl_ms =
@@ -316,7 +246,7 @@ static void send_fail(struct shed_flight_exchange *x)
     struct shed_args args;
     char ttl[SHED_DIGITS], kept[SHED_DIGITS];
 
-    draw(nonce);
+    shed_random_unique(nonce, sizeof(nonce));
     shed_entry_encode(lease_key(x), &entry, nonce, &parts);
     begin_lease(&args, SHED_SCRIPT_FAIL, x);
     shed_args_add(&args, x->version, sizeof(x->version));
@@ -362,7 +292,7 @@ static bool send_missed(struct shed_flight_exchange *x)
 static void send_call(struct shed_flight_exchange *x)
 {
     if (x->sent == SHED_SEND_PUBLISH)
-        send_publish(x);
+        shed_flight_publish(x);
     else if (x->sent != SHED_SEND_ACQUIRE)
         send_fail(x);
     else if (!send_missed(x))
@@ -372,8 +302,7 @@ static void send_call(struct shed_flight_exchange *x)
 void shed_flight_redis_send(struct shed_flight_exchange *x,
                             enum shed_flight_send what, uint64_t request)
 {
-    assert(x->call.fn == NULL);
-    assert(what != SHED_SEND_PUBLISH || x->loaded->value != NULL);
+    assert(x->call.fn == NULL && !x->is_publishing);
     x->sent = what;
     x->call_request = request;
     if (what == SHED_SEND_ACQUIRE)
@@ -402,7 +331,7 @@ void shed_flight_redis_renew(struct shed_flight_exchange *x, uint64_t request)
 
 bool shed_flight_redis_is_busy(const struct shed_flight_exchange *x)
 {
-    return x->call.fn != NULL || x->renew_call.fn != NULL;
+    return x->call.fn != NULL || x->is_publishing || x->renew_call.fn != NULL;
 }
 
 void shed_flight_redis_fini(struct shed_flight_exchange *x)

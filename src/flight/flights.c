@@ -19,6 +19,7 @@
 #include "base/container.h"
 #include "base/error.h"
 #include "base/mutex.h"
+#include "flight/flight_publish.h"
 #include "known/near.h"
 
 /* A lease record outlives the longest load, by as much as it takes to publish
@@ -224,6 +225,7 @@ static void close_on_reactor(void *arg)
 
     shed_listeners_remove(fs->shared.cache->client->listeners, &fs->listener);
     shed_timer_destroy(fs->shared.wake);
+    shed_timer_destroy(fs->shared.publish);
 }
 
 static void wake_source(void *source)
@@ -246,7 +248,11 @@ static enum shed_code open_parts(struct shed_flights *fs,
         shed_table_create(shed_source_callers(fs->shared.cache->source));
     fs->shared.wake = shed_timer_create(fs->shared.cache->client->reactor,
                                         wake_source, fs->shared.cache->source);
-    if (fs->shared.table == NULL || fs->shared.wake == NULL) {
+    fs->shared.publish =
+        shed_timer_create(fs->shared.cache->client->reactor,
+                          shed_flight_publish_all, &fs->shared);
+    if (fs->shared.table == NULL || fs->shared.wake == NULL ||
+        fs->shared.publish == NULL) {
         o.code = shed_fail_nomem(err, "a cache");
         goto fail;
     }
@@ -257,6 +263,7 @@ static enum shed_code open_parts(struct shed_flights *fs,
     }
 fail:
     shed_timer_destroy(fs->shared.wake);
+    shed_timer_destroy(fs->shared.publish);
     shed_table_destroy(fs->shared.table);
     pthread_cond_destroy(&fs->idle);
 fail_mutex:

@@ -7,18 +7,26 @@ local TIMES_OFFSET = 40 -- SETRANGE counts from 0
 local UNTIL_OFFSET = 48
 local EPOCH_OFFSET = 60
 
--- The server's clock, in milliseconds.
-local function clock() return math.floor(us() / 1000) end
+-- The server's clock at the first call, in milliseconds.
+local now_ms
+local function clock()
+    now_ms = now_ms or math.floor(us() / 1000)
+    return now_ms
+end
 
--- What a key holds: its type ('L', 'V', 'N', 'F') and its bytes; nil if there
--- is nothing; 'foreign' if the value is not one of ours.
-local function read(key)
-    local bytes = get(key)
-    if bytes == nil then return nil end
+-- What the bytes of a key are: 'L', 'V', 'N', 'F', or 'foreign' if they are not ours.
+local function kind_of(bytes)
     if not bytes or #bytes < HEADER or string.sub(bytes, 1, 5) ~= MAGIC then
         return 'foreign'
     end
-    return string.sub(bytes, 6, 6), bytes
+    return string.sub(bytes, 6, 6)
+end
+
+-- What a key holds: its kind and its bytes; nil if there is nothing.
+local function read(key)
+    local bytes = get(key)
+    if bytes == nil then return nil end
+    return kind_of(bytes), bytes or nil
 end
 
 -- Parse a lease record; of another entry, its nonce (version) and times.
@@ -109,6 +117,6 @@ local function keep_ended(key, value, life)
     redis.call('SETRANGE', key, UNTIL_OFFSET, struct.pack('>I8', 0))
 end
 
-local function store(head, tail, payload, fresh, ttl)
-    redis.call('SET', K, entry(head, tail, payload, fresh), 'PX', whole(ttl))
+local function store(key, head, tail, payload, fresh, ttl)
+    redis.call('SET', key, entry(head, tail, payload, fresh), 'PX', whole(ttl))
 end

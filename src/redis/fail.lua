@@ -13,6 +13,6 @@ local ttl = tonumber(ARGV[8])
 if ttl == 0 then
     redis.call('DEL', K)
 else
-    store(ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7]), ttl)
+    store(K, ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7]), ttl)
 end
 return 1

@@ -381,13 +381,16 @@ static enum shed_code format_numbered(struct shed_buffer *buffer,
                                       uint64_t number, bool is_by_text,
                                       struct shed_error *err)
 {
-    struct shed_args numbered = *args;
     char digits[SHED_DIGITS];
+    struct shed_args by_text;
 
-    shed_args_add_number(&numbered, digits, number);
-    if (is_by_text)
-        shed_script_by_text(&numbered);
-    return shed_buffer_append(buffer, &numbered, err);
+    shed_write_digits(digits, number);
+    if (is_by_text) {
+        by_text = *args;
+        shed_script_by_text(&by_text);
+        args = &by_text;
+    }
+    return shed_buffer_append_with(buffer, args, digits, err);
 }
 
 enum shed_code shed_conn_format(struct shed_buffer *buffer,

@@ -38,25 +38,38 @@ void shed_script_by_text(struct shed_args *args)
     args->size[1] = args->script->size;
 }
 
-struct shed_args *shed_script_keep(const struct shed_args *args, bool is_needed)
+/* Copy one struct, and the bytes that it borrows to at. Returns: what is behind
+ * them. */
+static char *copy_args(struct shed_args *copy, const struct shed_args *args,
+                       char *at)
 {
-    struct shed_args *copy;
-    size_t size = 0;
-    char *at;
-
-    for (int i = 0; i < args->count; i++)
-        size += args->size[i];
-    if (size > KEEP_MAX_BYTES && !is_needed)
-        return NULL;
-    copy = malloc(sizeof(*copy) + size);
-    if (copy == NULL)
-        return NULL;
     *copy = *args;
-    at = (char *)(copy + 1);
     for (int i = 0; i < args->count; i++) {
         memcpy(at, args->at[i], args->size[i]);
         copy->at[i] = at;
         at += args->size[i];
+    }
+    return at;
+}
+
+struct shed_args *shed_script_keep(const struct shed_args *args, bool is_needed)
+{
+    struct shed_args *copy;
+    size_t size = 0, count = 0;
+    char *at;
+
+    for (const struct shed_args *a = args; a != NULL; a = a->more, count++)
+        for (int i = 0; i < a->count; i++)
+            size += a->size[i];
+    if (size > KEEP_MAX_BYTES && !is_needed)
+        return NULL;
+    copy = malloc(count * sizeof(*copy) + size);
+    if (copy == NULL)
+        return NULL;
+    at = (char *)(copy + count);
+    for (size_t i = 0; i < count; i++, args = args->more) {
+        at = copy_args(&copy[i], args, at);
+        copy[i].more = i + 1 < count ? &copy[i + 1] : NULL;
     }
     return copy;
 }

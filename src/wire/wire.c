@@ -31,6 +31,17 @@
 /* Room for what strerror_r says. */
 #define FAILURE_BYTES 64
 
+void shed_args_begin(struct shed_args *args, const char *command)
+{
+    args->count = 0;
+    args->script = NULL;
+    args->is_guarded = args->is_asking = args->is_followed = false;
+    args->is_repeated = args->is_untracked = false;
+    args->together = 0;
+    args->more = NULL;
+    shed_args_add_text(args, command);
+}
+
 void shed_args_add(struct shed_args *args, const void *bytes, size_t size)
 {
     assert(args->count < SHED_ARGS_MAX);
@@ -149,18 +160,31 @@ static enum shed_code add_string(struct shed_buffer *b, const char *bytes,
     return SHED_OK;
 }
 
+enum shed_code shed_buffer_append_with(struct shed_buffer *b,
+                                       const struct shed_args *args,
+                                       const char *last, struct shed_error *err)
+{
+    size_t before = b->size, count = last != NULL;
+    enum shed_code code;
+
+    for (const struct shed_args *a = args; a != NULL; a = a->more)
+        count += (size_t)a->count;
+    code = add_count(b, count, err);
+    for (const struct shed_args *a = args; a != NULL; a = a->more)
+        for (int i = 0; code == SHED_OK && i < a->count; i++)
+            code = add_string(b, a->at[i], a->size[i], err);
+    if (code == SHED_OK && last != NULL)
+        code = add_string(b, last, strlen(last), err);
+    if (code != SHED_OK)
+        b->size = before;
+    return code;
+}
+
 enum shed_code shed_buffer_append(struct shed_buffer *b,
                                   const struct shed_args *args,
                                   struct shed_error *err)
 {
-    size_t before = b->size;
-    enum shed_code code = add_count(b, (size_t)args->count, err);
-
-    for (int i = 0; code == SHED_OK && i < args->count; i++)
-        code = add_string(b, args->at[i], args->size[i], err);
-    if (code != SHED_OK)
-        b->size = before;
-    return code;
+    return shed_buffer_append_with(b, args, NULL, err);
 }
 
 enum shed_code shed_buffer_append_mget(struct shed_buffer *b,

@@ -36,9 +36,15 @@ struct shed_args {
                          is lost, and the breaker does not count that */
     unsigned together; /* over a link: a GET that may go with others in one
                           MGET, of so many keys; 0: it may not */
+    const struct shed_args *more; /* further arguments, borrowed; of these,
+                                     only count, at, size and more count */
     const char *at[SHED_ARGS_MAX];
     size_t size[SHED_ARGS_MAX];
 };
+
+/* Begin a plain command, with no more than its name. All but at and size is
+ * set. */
+void shed_args_begin(struct shed_args *args, const char *command);
 
 void shed_args_add(struct shed_args *args, const void *bytes, size_t size);
 void shed_args_add_text(struct shed_args *args, const char *text);
@@ -68,6 +74,12 @@ struct shed_buffer {
 SHED_MUST_CHECK enum shed_code shed_buffer_append(struct shed_buffer *buffer,
                                                   const struct shed_args *args,
                                                   struct shed_error *err);
+
+/* The same with one more argument behind all others, unless last is NULL. */
+SHED_MUST_CHECK enum shed_code
+shed_buffer_append_with(struct shed_buffer *buffer,
+                        const struct shed_args *args, const char *last,
+                        struct shed_error *err);
 
 /* Append one MGET for the keys of count GETs. Returns: as shed_buffer_append.
  */

@@ -41,6 +41,18 @@ static void get(size_t count, enum shed_origin origin)
     }
 }
 
+/* Get EACH, of which all but number 7 come from there. */
+static void expect_but_one(enum shed_origin origin, enum shed_origin of_that)
+{
+    ck_assert_int_eq(shed_get_many(fixture.cache, items, EACH, NULL, NULL),
+                     SHED_OK);
+    for (size_t i = 0; i < EACH; i++) {
+        ck_assert_int_eq((int)items[i].value->origin,
+                         (int)(i == 7 ? of_that : origin));
+        shed_value_unref(items[i].value);
+    }
+}
+
 static long long calls(const char *command)
 {
     return server_calls(&fixture.server, command);
@@ -61,12 +73,59 @@ START_TEST(hits_of_many_keys_cost_an_mget_for_each_hundred)
 }
 END_TEST
 
+/* Those in scripts included. */
+static long long all_calls(void)
+{
+    static const char *const commands[] = {"get",     "mget", "set", "del",
+                                           "evalsha", "time", "pttl"};
+    long long sum = 0;
+
+    for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
+        sum += calls(commands[i]);
+    return sum;
+}
+
+START_TEST(rows_that_are_loaded_together_are_published_together)
+{
+    long long before;
+
+    get(1, SHED_ORIGIN_LOAD); /* so that SET may take leases */
+    WAIT_FOR(knows_the_clock(fixture.cache));
+    ck_assert_int_eq(server_int(&fixture.server, "DEL t:{0}"), 1);
+    before = all_calls();
+    get(KEYS, SHED_ORIGIN_LOAD);
+    ck_assert_int_le(all_calls() - before, 4 * KEYS);
+}
+END_TEST
+
+static void *get_all(void *unused)
+{
+    (void)unused;
+    expect_but_one(SHED_ORIGIN_LOAD, SHED_ORIGIN_UNPUBLISHED);
+    return NULL;
+}
+
+START_TEST(of_rows_that_are_published_together_one_may_be_refused)
+{
+    pthread_t thread;
+
+    table_hold(&fixture.table);
+    ck_assert_int_eq(pthread_create(&thread, NULL, get_all, NULL), 0);
+    WAIT_FOR(table_running(&fixture.table) > 0);
+    ck_assert_int_eq(server_int(&fixture.server, "DEL t:{7}"), 1);
+    table_release(&fixture.table);
+    pthread_join(thread, NULL);
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{7}"), 0);
+    expect_but_one(SHED_ORIGIN_REDIS, SHED_ORIGIN_LOAD);
+}
+END_TEST
+
 START_TEST(without_the_right_to_mget_it_sends_gets_from_then_on)
 {
     long long gets, mgets;
 
-    get(KEYS, SHED_ORIGIN_LOAD);
     server_do(&fixture.server, "ACL SETUSER default -mget");
+    get(KEYS, SHED_ORIGIN_LOAD);
     get(EACH, SHED_ORIGIN_REDIS);
     gets = calls("get");
     mgets = calls("mget");
@@ -81,13 +140,7 @@ START_TEST(a_key_that_holds_something_else_costs_the_others_nothing)
     get(EACH, SHED_ORIGIN_LOAD);
     server_int(&fixture.server, "DEL t:{7}");
     server_int(&fixture.server, "RPUSH t:{7} x");
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, EACH, NULL, NULL),
-                     SHED_OK);
-    for (size_t i = 0; i < EACH; i++) {
-        ck_assert_int_eq((int)items[i].value->origin,
-                         i == 7 ? SHED_ORIGIN_LOAD : SHED_ORIGIN_REDIS);
-        shed_value_unref(items[i].value);
-    }
+    expect_but_one(SHED_ORIGIN_REDIS, SHED_ORIGIN_LOAD);
     get(EACH, SHED_ORIGIN_REDIS);
 }
 END_TEST
@@ -113,6 +166,8 @@ int main(void)
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_checked_fixture(tc, up, down);
     tcase_add_test(tc, hits_of_many_keys_cost_an_mget_for_each_hundred);
+    tcase_add_test(tc, rows_that_are_loaded_together_are_published_together);
+    tcase_add_test(tc, of_rows_that_are_published_together_one_may_be_refused);
     tcase_add_test(tc, without_the_right_to_mget_it_sends_gets_from_then_on);
     tcase_add_test(tc,
                    a_key_that_holds_something_else_costs_the_others_nothing);

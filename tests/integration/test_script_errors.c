@@ -351,7 +351,7 @@ static void expect_reply(const struct row *row, const char *expected,
     answer = answer_of(reply);
     ck_assert_msg(answer->type != REDIS_REPLY_ERROR, "%s, %s: %s", row->name,
                   when, answer->str);
-    if (answer->type == REDIS_REPLY_ARRAY)
+    while (answer->type == REDIS_REPLY_ARRAY)
         answer = answer->element[0];
     if (answer->type == REDIS_REPLY_INTEGER)
         snprintf(text, sizeof(text), "%lld", answer->integer);

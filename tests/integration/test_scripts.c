@@ -123,15 +123,20 @@ static void convert(const redisReply *r, struct model_reply *out)
     }
 }
 
-/* The script's own reply, without the number of the call. */
-static const redisReply *open_reply(const redisReply *whole)
+/* The script's own reply, without the number of the call. That of publish has
+ * an element for each row. */
+static const redisReply *open_reply(const redisReply *whole,
+                                    enum shed_script script)
 {
     if (whole->type == REDIS_REPLY_ERROR)
         return whole;
     ck_assert_int_eq(whole->type, REDIS_REPLY_ARRAY);
     ck_assert_uint_eq(whole->elements, 2);
     ck_assert_str_eq(whole->element[0]->str, CALL_NUMBER);
-    return whole->element[1];
+    if (script != SHED_SCRIPT_PUBLISH)
+        return whole->element[1];
+    ck_assert_uint_eq(whole->element[1]->elements, 1);
+    return whole->element[1]->element[0];
 }
 
 static redisReply *evaluate(struct redis_store *s, redisContext *c,
@@ -173,7 +178,7 @@ static void redis_call(struct store *store, const struct model_call *call,
         freeReplyObject(run(c, "CLIENT CACHING YES"));
     }
     reply = evaluate(s, c, call);
-    convert(open_reply(reply), out);
+    convert(open_reply(reply, call->script), out);
     freeReplyObject(reply);
 }
 

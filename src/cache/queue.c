@@ -1,8 +1,11 @@
 /*
- * Queues of ended calls. Its invariant: the descriptor is readable exactly
- * while the queue has a call.
+ * Queues of ended calls. Its invariant: the descriptor becomes readable after
+ * a call has come into the empty queue, and is read when the last one is taken;
+ * or at the next try to collect, if that was faster.
  */
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -18,10 +21,12 @@ struct shed_queue {
     /* set at creation */
     int fd;
     pid_t pid;
+    atomic_uint tellers; /* threads that are about to write to fd */
     struct shed_mutex mu;
     /* under mu */
     struct shed_pending *first;
     struct shed_pending **last;
+    bool is_told_late; /* fd may become readable for a call that is taken */
 };
 
 /* -------------------------------------------------------------- the calls */
@@ -52,10 +57,14 @@ void shed_queue_add(struct shed_queue *q, struct shed_pending *first,
     was_empty = q->first == NULL;
     *q->last = first;
     q->last = last;
-    /* with the mutex: a collector that empties the queue reads it after this */
     if (was_empty)
-        (void)!write(q->fd, &one, sizeof(one));
+        (void)atomic_fetch_add(&q->tellers, 1);
     shed_mutex_unlock(&q->mu);
+    if (!was_empty)
+        return;
+    /* without the mutex, for which the collector that this wakes would wait */
+    (void)!write(q->fd, &one, sizeof(one));
+    (void)atomic_fetch_sub(&q->tellers, 1);
 }
 
 /* One at a time, so that a done which collects gets the next one. */
@@ -66,12 +75,12 @@ static struct shed_pending *take(struct shed_queue *q)
 
     shed_mutex_lock(&q->mu);
     p = q->first;
-    if (p != NULL) {
+    if (p != NULL)
         q->first = p->next;
-        if (q->first == NULL) {
-            q->last = &q->first;
-            (void)!read(q->fd, &count, sizeof(count));
-        }
+    if (q->first == NULL && (p != NULL || q->is_told_late)) {
+        q->last = &q->first;
+        q->is_told_late = atomic_load(&q->tellers) > 0;
+        (void)!read(q->fd, &count, sizeof(count));
     }
     shed_mutex_unlock(&q->mu);
     return p;
@@ -123,6 +132,9 @@ void shed_queue_close(struct shed_queue *q)
 {
     if (q == NULL)
         return;
+    /* a call may be collected before its thread has told of it */
+    while (atomic_load(&q->tellers) > 0)
+        (void)sched_yield();
     close(q->fd);
     shed_mutex_destroy(&q->mu);
     free(q);

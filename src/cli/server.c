@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "cli/text.h"
 #include "wire/address.h"
-#include "redis/dial.h"
 #include "redis/lookup.h"
 
 #define TOO_MANY "max number of clients"
@@ -106,7 +105,7 @@ static bool connect_to_one(struct cli_server *s, struct shed_error *err)
 
     if (shed_wire_open(&s->wire, s->address, &why) == SHED_OK) {
         s->wire.parser.takes_maps = true;
-        if (shed_dial_wait(s->wire.fd, POLLOUT, limit_ms(s)) == 0) {
+        if (shed_wire_wait(&s->wire, POLLOUT, limit_ms(s)) == 0) {
             shed_address_refuse(s->address);
             cli_server_fail_silent(s, err);
             return false;
@@ -261,7 +260,7 @@ bool cli_server_hear(struct cli_server *s, uint64_t end_ms,
             return true;
         if (shed_wire_is_unsent(&s->wire))
             events |= POLLOUT;
-        if (shed_dial_wait(s->wire.fd, events, end_ms) == 0)
+        if (shed_wire_wait(&s->wire, events, end_ms) == 0)
             return true;
         if (!cli_server_fill(s, err))
             return false;

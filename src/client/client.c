@@ -196,7 +196,8 @@ uint64_t shed_client_server_ms(struct shed_client *client, const char *key,
                                size_t size)
 {
     struct shed_server *server = shed_client_hold(client, key, size);
-    uint64_t server_ms = shed_session_server_ms(server->session);
+    uint64_t server_ms =
+        shed_server_clock_ms(&server->address->clock, shed_now_ms());
 
     shed_client_give_back(client, server);
     return server_ms;

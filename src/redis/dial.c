@@ -3,26 +3,9 @@
 #include "redis/dial.h"
 
 #include <assert.h>
-#include <poll.h>
 
 #include "base/clock.h"
 #include "base/error.h"
-
-int shed_dial_wait(int fd, short events, uint64_t deadline_ms)
-{
-    struct pollfd pfd = {.fd = fd, .events = events};
-    /* in slices, because poll's timeout is an int */
-    const uint64_t slice_ms = 60000;
-
-    for (;;) {
-        uint64_t left = shed_left_ms(deadline_ms, shed_now_ms());
-        int n = poll(&pfd, 1, (int)(left < slice_ms ? left : slice_ms));
-        if (n > 0)
-            return pfd.revents;
-        if (left == 0)
-            return 0;
-    }
-}
 
 /* Drive the connection until it is set up or has failed; it fails at
  * until_ms. */
@@ -31,7 +14,7 @@ static void drive(struct shed_conn *c, unsigned term, uint64_t until_ms)
     shed_conn_start(c, term, shed_now_ms());
     while (c->state == SHED_CONN_CONNECTING ||
            c->state == SHED_CONN_SETTING_UP) {
-        int events = shed_dial_wait(c->wire.fd, shed_conn_want(c), until_ms);
+        int events = shed_wire_wait(&c->wire, shed_conn_want(c), until_ms);
         if (events != 0)
             shed_conn_ready(c, events, shed_now_ms());
         else

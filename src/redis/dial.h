@@ -23,8 +23,4 @@ SHED_MUST_CHECK enum shed_code shed_dial(struct shed_gate *gate,
                                          uint64_t deadline_ms, bool *was_tried,
                                          struct shed_error *err);
 
-/* Wait until a socket can be read or written (poll's events). Returns: the
- * events that are ready, 0 at the deadline. */
-int shed_dial_wait(int fd, short events, uint64_t deadline_ms);
-
 #endif

@@ -757,11 +757,6 @@ bool shed_session_is_same_server(struct shed_session *a, struct shed_session *b)
     return is_same;
 }
 
-uint64_t shed_session_server_ms(const struct shed_session *p)
-{
-    return shed_server_clock_ms(&p->address->clock, shed_now_ms());
-}
-
 void shed_session_identify(struct shed_session *p,
                            struct shed_identity *identity)
 {

@@ -140,8 +140,4 @@ unsigned shed_session_server_changes(const struct shed_session *session);
 enum shed_code shed_session_learn_age(struct shed_session *session,
                                       struct shed_error *err);
 
-/* The server's clock, ms since 1970, as its answers to TIME tell it (see
- * server_clock.h); 0 if there was none. Any thread. */
-uint64_t shed_session_server_ms(const struct shed_session *session);
-
 #endif

@@ -217,7 +217,7 @@ static enum shed_wire_io receive(struct shed_shared *s, bool is_unsent,
         return io;
     if (!is_unsent && is_patient(s, deadline_ms))
         io = shed_wire_fill_waiting(&s->conn.wire, err);
-    else if (shed_dial_wait(s->conn.wire.fd, events, deadline_ms) == 0)
+    else if (shed_wire_wait(&s->conn.wire, events, deadline_ms) == 0)
         return SHED_WIRE_AGAIN;
     else
         io = shed_wire_fill(&s->conn.wire, err);

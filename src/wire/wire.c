@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "wire/tls.h"
 
@@ -536,6 +538,23 @@ bool shed_wire_is_quiet(struct shed_wire *w)
         return is_quiet_within_tls(w);
     return recv(w->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
            would_block(errno);
+}
+
+int shed_wire_wait(const struct shed_wire *w, short events,
+                   uint64_t deadline_ms)
+{
+    struct pollfd pfd = {.fd = w->fd, .events = events};
+    /* in slices, because poll's timeout is an int */
+    const uint64_t slice_ms = 60000;
+
+    for (;;) {
+        uint64_t left = shed_left_ms(deadline_ms, shed_now_ms());
+        int n = poll(&pfd, 1, (int)(left < slice_ms ? left : slice_ms));
+        if (n > 0)
+            return pfd.revents;
+        if (left == 0)
+            return 0;
+    }
 }
 
 void shed_wire_shut(const struct shed_wire *w)

@@ -165,6 +165,11 @@ enum shed_wire_io shed_wire_next(struct shed_wire *wire,
  * must be quiet, because an unrequested reply would answer the next command. */
 bool shed_wire_is_quiet(struct shed_wire *wire);
 
+/* Wait until the socket can be read or written (poll's events). Returns: the
+ * events that are ready, 0 at the deadline (shed_now_ms). */
+int shed_wire_wait(const struct shed_wire *wire, short events,
+                   uint64_t deadline_ms);
+
 /* Shut the connection down, so that a thread that waits to receive on it
  * returns. */
 void shed_wire_shut(const struct shed_wire *wire);

@@ -9,12 +9,16 @@
 static bool is_clock_hidden;
 
 /* The linker replaces the function by this. */
-uint64_t __real_shed_session_server_ms(const struct shed_session *session);
-uint64_t __wrap_shed_session_server_ms(const struct shed_session *session);
+uint64_t __real_shed_client_server_ms(struct shed_client *client,
+                                      const char *key, size_t size);
+uint64_t __wrap_shed_client_server_ms(struct shed_client *client,
+                                      const char *key, size_t size);
 
-uint64_t __wrap_shed_session_server_ms(const struct shed_session *session)
+uint64_t __wrap_shed_client_server_ms(struct shed_client *client,
+                                      const char *key, size_t size)
 {
-    return is_clock_hidden ? 0 : __real_shed_session_server_ms(session);
+    return is_clock_hidden ? 0
+                           : __real_shed_client_server_ms(client, key, size);
 }
 
 static struct shed_get_options young(void)

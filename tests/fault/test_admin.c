@@ -253,21 +253,6 @@ static struct shed_lock *open_lock(struct shed_client *client,
     return lock;
 }
 
-/* The peer waits for a load of the other client. */
-static void make_wait(struct peer *peer)
-{
-    uint64_t before = stats_of(peer->cache).waits;
-    struct getter leader = {0}, waiter = {0};
-
-    getter_hold(&leader, &fixture, "new");
-    getter_start(&waiter, peer->cache, "new");
-    WAIT_FOR(stats_of(peer->cache).waits > before);
-    table_release(&fixture.table);
-    getter_expect(&leader, "new@1", SHED_ORIGIN_LOAD);
-    getter_expect(&waiter, "new@1", SHED_ORIGIN_WAITED);
-    invalidate(fixture.cache, "new");
-}
-
 /* Redis closes the connection for pushes of a client that does not read. Its
  * hits are not disturbed, and soon pushes come again. */
 START_TEST(pushes_beyond_the_limit_of_the_server_come_again_afterwards)
@@ -276,7 +261,6 @@ START_TEST(pushes_beyond_the_limit_of_the_server_come_again_afterwards)
     static char text[BYTES];
     struct shed_lock *lock;
     struct peer peer;
-    uint64_t pushes;
 
     fixture_up(&fixture);
     peer_open(&peer, &fixture);
@@ -293,8 +277,7 @@ START_TEST(pushes_beyond_the_limit_of_the_server_come_again_afterwards)
               server_clients(&fixture.server, "sub=4") == 1));
     expect_origin(peer.cache, "k", "k@1", SHED_ORIGIN_REDIS);
     atomic_store(&may_go_on, true);
-    pushes = stats_of(peer.cache).pushes;
-    WAIT_FOR((make_wait(&peer), stats_of(peer.cache).pushes > pushes));
+    peer_expect_push(&peer, &fixture, "new");
     WAIT_FOR(server_clients(&fixture.server, "sub=4") == 2);
     shed_lock_close(lock);
     peer_close(&peer);

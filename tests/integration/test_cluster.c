@@ -280,21 +280,14 @@ END_TEST
 START_TEST(a_waiter_of_another_client_is_pushed)
 {
     struct peer peer;
-    char key[16], row[32];
+    char key[16];
 
     cluster_up();
     peer_open(&peer, &fixture);
     expect_text(peer.cache, "warm", "warm@1");
     for (size_t n = 0; n < NODES; n++) {
-        struct getter here = {0}, there = {0};
         WAIT_FOR(server_clients(&cluster.node[n], "flags=t") == 2);
-        getter_hold(&here, &fixture, key_of(n, 0, key));
-        getter_start(&there, peer.cache, key);
-        WAIT_FOR(stats_of(peer.cache).waits == n + 1);
-        table_release(&fixture.table);
-        getter_expect(&here, row_of(key, 1, row), SHED_ORIGIN_LOAD);
-        getter_expect(&there, row, SHED_ORIGIN_WAITED);
-        ck_assert_uint_ge(stats_of(peer.cache).pushes, n + 1);
+        peer_expect_push(&peer, &fixture, key_of(n, 0, key));
     }
     peer_close(&peer);
     cluster_down();

@@ -441,20 +441,37 @@ void getter_expect(struct getter *g, const char *text, enum shed_origin origin)
     shed_value_unref(g->value);
 }
 
+/* The peer waits for a load of r's cache. */
+static void make_wait(struct peer *p, struct fixture *r, const char *key)
+{
+    uint64_t before = stats_of(p->cache).waits;
+    struct getter here = {0}, there = {0};
+    char row[64];
+
+    snprintf(row, sizeof(row), "%s@1", key);
+    invalidate(r->cache, key);
+    getter_hold(&here, r, key);
+    getter_start(&there, p->cache, key);
+    WAIT_FOR(stats_of(p->cache).waits > before);
+    table_release(&r->table);
+    getter_expect(&here, row, SHED_ORIGIN_LOAD);
+    getter_expect(&there, row, SHED_ORIGIN_WAITED);
+}
+
+void peer_expect_push(struct peer *p, struct fixture *r, const char *key)
+{
+    uint64_t before = stats_of(p->cache).pushes;
+
+    WAIT_FOR((make_wait(p, r, key), stats_of(p->cache).pushes > before));
+}
+
 void fixture_expect_push(struct fixture *r)
 {
-    struct getter here = {0}, there = {0};
     struct peer peer;
 
     peer_open(&peer, r);
     WAIT_FOR(server_clients(&r->server, "flags=t") == 2);
-    getter_hold(&here, r, "k");
-    getter_start(&there, peer.cache, "k");
-    WAIT_FOR(stats_of(peer.cache).waits == 1);
-    table_release(&r->table);
-    getter_expect(&here, "k@1", SHED_ORIGIN_LOAD);
-    getter_expect(&there, "k@1", SHED_ORIGIN_WAITED);
-    ck_assert_uint_ge(stats_of(peer.cache).pushes, 1);
+    peer_expect_push(&peer, r, "k");
     peer_close(&peer);
 }
 

@@ -143,8 +143,12 @@ void getter_join(
     struct getter *g); /* the caller must still release the value */
 void getter_expect(struct getter *g, const char *text, enum shed_origin origin);
 
-/* A caller in another process waits for the load of one in this process, and is
- * told by a push that it has ended. */
+/* The peer waits for loads of r's cache until a push tells it that one has
+ * ended: it also looks by itself now and then. The rows are those of version 1.
+ */
+void peer_expect_push(struct peer *p, struct fixture *r, const char *key);
+
+/* The same with k and a peer of its own. */
 void fixture_expect_push(struct fixture *r);
 
 /* Threads that get keys of their own repeatedly. A get may fail, but a value

@@ -764,6 +764,33 @@ START_TEST(a_near_row_is_found_by_its_own_key_alone)
 }
 END_TEST
 
+static void look_at_it(bool is_taken)
+{
+    struct shed_local_near row;
+
+    ck_assert(shed_local_begin_near(n.local, shed_str("0"), 1000, &row));
+    shed_local_end_near(&row, is_taken);
+    if (is_taken)
+        shed_value_unref(row.value);
+}
+
+START_TEST(what_is_taken_is_counted_once)
+{
+    struct shed_local_hits hits;
+
+    near_up();
+    confirm(changes());
+    look_at_it(true);
+    look_at_it(false);
+    look_at_it(true);
+    hits = shed_local_take_hits(n.local);
+    ck_assert_uint_eq(hits.rows, 2);
+    ck_assert_uint_eq(hits.absent, 0);
+    ck_assert_uint_eq(shed_local_take_hits(n.local).rows, 0);
+    shed_local_destroy(n.local);
+}
+END_TEST
+
 START_TEST(handles_outlive_their_row)
 {
     struct shed_local_near row;
@@ -805,6 +832,7 @@ int main(void)
     tcase_add_test(tc, another_entry_is_not_near);
     tcase_add_loop_test(tc, a_near_row_is_found_by_its_own_key_alone, 0,
                         sizeof(odd_keys) / sizeof(*odd_keys));
+    tcase_add_test(tc, what_is_taken_is_counted_once);
     tcase_add_test(tc, handles_outlive_their_row);
     tcase_add_test(tc, a_row_is_found_until_its_windows_end);
     tcase_add_test(tc, what_was_read_before_a_drop_is_refused);

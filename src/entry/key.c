@@ -67,10 +67,13 @@ void shed_key_name(const char *cache_name, struct shed_bytes key,
 
 struct shed_bytes shed_key_of_name(const char *redis, size_t size)
 {
-    const char *at = (const char *)memchr(redis, '{', size) + 1;
+    const char *at = memchr(redis, '{', size);
     const char *end = redis + size - 1;
 
-    if (*at == '\\')
+    if (at == NULL || at == end)
+        return (struct shed_bytes){NULL, 0};
+    at++;
+    if (*at == '\\' && at + 1 < end)
         at++;
     return (struct shed_bytes){at, (size_t)(end - at)};
 }

@@ -40,7 +40,7 @@ static inline struct shed_bytes shed_key_bytes(const struct shed_key *key)
     return (struct shed_bytes){key->redis + key->at, key->size};
 }
 
-/* The same of a name alone, NAME:{KEY}. */
+/* The same of a name alone, NAME:{KEY}; none of what is no such name. */
 struct shed_bytes shed_key_of_name(const char *redis, size_t size);
 
 /* The whole name of the key, for entry.h. */

@@ -49,7 +49,6 @@ struct shed_flight_exchange {
                               fail, release; publish, of published */
     struct shed_node node; /* while it is_publishing */
     struct shed_list published; /* by its call */
-    bool is_publishing;
     struct shed_delivery_write delivered;
     struct shed_call renew_call; /* renew */
     uint64_t call_request, renew_request;
@@ -57,6 +56,7 @@ struct shed_flight_exchange {
     enum shed_flight_send sent;  /* what call is */
     uint32_t epoch;              /* that a lease of ours names */
     unsigned char version[SHED_ENTRY_VERSION_BYTES]; /* of our lease */
+    bool is_publishing;
     bool is_refresh; /* our lease is that of a refresh */
     unsigned char replaced[SHED_ENTRY_VERSION_BYTES]; /* then: nonce of the
                                                          value */

@@ -791,6 +791,20 @@ START_TEST(what_is_taken_is_counted_once)
 }
 END_TEST
 
+/* A server may announce a change of any key. */
+START_TEST(what_is_no_name_of_an_entry_is_no_change)
+{
+    static const char *const others[] = {"t:0}", "}", "t:{", "t:{\\}", "t:{}"};
+    near_up();
+    confirm(changes());
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+        shed_local_change(
+            n.local, (struct shed_entry_key){others[i], strlen(others[i])});
+    look_at_it(false);
+    shed_local_destroy(n.local);
+}
+END_TEST
+
 START_TEST(handles_outlive_their_row)
 {
     struct shed_local_near row;
@@ -833,6 +847,7 @@ int main(void)
     tcase_add_loop_test(tc, a_near_row_is_found_by_its_own_key_alone, 0,
                         sizeof(odd_keys) / sizeof(*odd_keys));
     tcase_add_test(tc, what_is_taken_is_counted_once);
+    tcase_add_test(tc, what_is_no_name_of_an_entry_is_no_change);
     tcase_add_test(tc, handles_outlive_their_row);
     tcase_add_test(tc, a_row_is_found_until_its_windows_end);
     tcase_add_test(tc, what_was_read_before_a_drop_is_refused);

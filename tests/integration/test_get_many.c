@@ -98,6 +98,16 @@ START_TEST(rows_that_are_loaded_together_are_published_together)
 }
 END_TEST
 
+START_TEST(a_server_that_has_lost_its_scripts_publishes_them_too)
+{
+    get(1, SHED_ORIGIN_LOAD);
+    ck_assert_int_eq(server_int(&fixture.server, "DEL t:{0}"), 1);
+    server_do(&fixture.server, "SCRIPT FLUSH");
+    get(KEYS, SHED_ORIGIN_LOAD);
+    get(KEYS, SHED_ORIGIN_REDIS);
+}
+END_TEST
+
 static void *get_all(void *unused)
 {
     (void)unused;
@@ -167,6 +177,7 @@ int main(void)
     tcase_add_checked_fixture(tc, up, down);
     tcase_add_test(tc, hits_of_many_keys_cost_an_mget_for_each_hundred);
     tcase_add_test(tc, rows_that_are_loaded_together_are_published_together);
+    tcase_add_test(tc, a_server_that_has_lost_its_scripts_publishes_them_too);
     tcase_add_test(tc, of_rows_that_are_published_together_one_may_be_refused);
     tcase_add_test(tc, without_the_right_to_mget_it_sends_gets_from_then_on);
     tcase_add_test(tc,

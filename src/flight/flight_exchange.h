@@ -46,9 +46,9 @@ struct shed_flight_exchange {
     enum shed_flight_first first;
     /* its own */
     struct shed_call call; /* acquire, and what is to be delivered before it;
-                              fail, release; publish, of published */
-    struct shed_node node; /* while it is_publishing */
-    struct shed_list published; /* by its call */
+                              fail, release; publish, of all in published */
+    struct shed_node node; /* in a list while it is_publishing */
+    struct shed_list published;
     struct shed_delivery_write delivered;
     struct shed_call renew_call; /* renew */
     uint64_t call_request, renew_request;

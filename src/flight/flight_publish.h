@@ -1,6 +1,6 @@
 /*
- * How loaded rows get into Redis: those that are there at the end of a turn of
- * the loop go together, a few in each call of a script. Reactor thread only.
+ * Stores loaded rows in Redis. The rows of one turn of the loop go together, a
+ * few in each call of a script. Reactor thread only.
  */
 #ifndef SHED_FLIGHT_PUBLISH_H
 #define SHED_FLIGHT_PUBLISH_H

@@ -79,28 +79,10 @@ static void add_holder(struct shed_args *args,
     shed_args_add(args, x->number, sizeof(x->number));
 }
 
-static void add_parts(struct shed_args *args,
-                      const struct shed_entry_parts *parts,
-                      const struct shed_entry *entry)
-{
-    shed_args_add(args, parts->head, sizeof(parts->head));
-    shed_args_add(args, parts->tail, sizeof(parts->tail));
-    shed_args_add(args, entry->payload, entry->payload_size);
-}
-
 static void put_call(struct shed_flight_exchange *x,
                      const struct shed_args *args)
 {
     shed_client_send(x->shared->cache->client, &x->call, args, on_call, x);
-}
-
-/* Begin a call about the entry and its refresh. */
-static void begin(struct shed_args *args, enum shed_script script,
-                  const struct shed_flight_exchange *x)
-{
-    shed_script_begin(args, script, "2");
-    shed_args_add(args, x->key.at, x->key.size);
-    shed_args_add(args, x->refresh_key.at, x->refresh_key.size);
 }
 
 /* Where our lease is. */
@@ -144,7 +126,9 @@ static void send_acquire(struct shed_flight_exchange *x)
     char epoch[SHED_DIGITS];
 
     shed_random_unique(version, sizeof(version));
-    begin(&args, SHED_SCRIPT_ACQUIRE, x);
+    shed_script_begin(&args, SHED_SCRIPT_ACQUIRE, "2");
+    shed_args_add(&args, x->key.at, x->key.size);
+    shed_args_add(&args, x->refresh_key.at, x->refresh_key.size);
     args.is_guarded = true;
     shed_args_add(&args, version, sizeof(version));
     add_holder(&args, x);
@@ -251,7 +235,9 @@ static void send_fail(struct shed_flight_exchange *x)
     begin_lease(&args, SHED_SCRIPT_FAIL, x);
     shed_args_add(&args, x->version, sizeof(x->version));
     add_holder(&args, x);
-    add_parts(&args, &parts, &entry);
+    shed_args_add(&args, parts.head, sizeof(parts.head));
+    shed_args_add(&args, parts.tail, sizeof(parts.tail));
+    shed_args_add(&args, entry.payload, entry.payload_size);
     shed_args_add_number(&args, ttl, ttl_ms);
     shed_args_add_number(
         &args, kept, x->sent == SHED_SEND_RELEASE ? 0 : ttl_ms + LATE_LOOK_MS);

@@ -139,27 +139,13 @@ struct shed_pipe *shed_acks_pipe(struct shed_acks *a)
 
 /* ---------------------------------------------------------- begin and end */
 
-static void on_open(void *arg)
-{
-    (void)arg;
-}
-
-static void on_lost(void *arg, const struct shed_error *why)
-{
-    (void)arg;
-    (void)why;
-}
-
 enum shed_code shed_acks_create(struct shed_reactor *reactor,
                                 struct shed_gate *gate,
                                 const struct shed_client_options *options,
                                 struct shed_acks **out, struct shed_error *err)
 {
     struct shed_acks *a = calloc(1, sizeof(*a));
-    struct shed_pipe_hooks hooks = {.arg = a,
-                                    .on_open = on_open,
-                                    .on_lost = on_lost,
-                                    .on_unreached = on_lost};
+    const struct shed_pipe_hooks hooks = {.arg = a};
     struct shed_client_options o = *options;
     enum shed_code code;
 

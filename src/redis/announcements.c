@@ -49,12 +49,6 @@ static void on_push(void *arg, struct shed_reply *reply)
         l->all->fn(l->all->arg);
 }
 
-static void on_lost(void *arg, const struct shed_error *why)
-{
-    (void)arg; /* a lookup that fails says which sentinels do not answer */
-    (void)why;
-}
-
 void shed_announcements_check(struct shed_announcements *all)
 {
     for (size_t i = 0; all != NULL && i < all->count; i++)
@@ -70,8 +64,9 @@ static enum shed_code add(struct shed_announcements *all,
                           struct shed_error *err)
 {
     struct listener *l = &all->at[all->count];
-    const struct shed_pipe_hooks hooks = {l,       on_open, on_lost,
-                                          on_lost, on_push, NULL};
+    /* a lookup that fails says which sentinels do not answer */
+    const struct shed_pipe_hooks hooks = {
+        .arg = l, .on_open = on_open, .on_push = on_push};
     enum shed_code code =
         shed_address_next_sentinel(list, how, options, &l->address, err);
 

@@ -168,9 +168,9 @@ static void lose(struct shed_pipe *p, const struct shed_conn_failure *failure)
     p->pause_trouble = trouble;
     begin_pause(p);
     p->losses += was_open;
-    if (was_open)
+    if (was_open && p->hooks.on_lost != NULL)
         p->hooks.on_lost(p->hooks.arg, &why);
-    else
+    else if (!was_open && p->hooks.on_unreached != NULL)
         p->hooks.on_unreached(p->hooks.arg, &why);
     fail_all(p, &p->conn.queue, trouble);
     if (is_no_primary)
@@ -245,7 +245,8 @@ static void start_session(struct shed_pipe *p)
     p->is_silent = false;
     tell(p, SHED_HEALTH_REACHED, 0, NULL);
     shed_timer_set(p->timer, p->options.command_timeout_ms);
-    p->hooks.on_open(p->hooks.arg);
+    if (p->hooks.on_open != NULL)
+        p->hooks.on_open(p->hooks.arg);
     if (is_open(p) &&
         shed_conn_send_queue(&p->conn, &waiting, &p->why) == SHED_OK)
         return;

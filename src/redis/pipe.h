@@ -20,7 +20,8 @@ struct shed_pipe;
 
 struct shed_pipe_hooks {
     void *arg;
-    /* The connection is set up: send the session's first commands. */
+    /* The connection is set up: send the session's first commands. May be NULL,
+     * as the next two. */
     void (*on_open)(void *arg);
     /* The connection is gone; called before its commands hear of it. */
     void (*on_lost)(void *arg, const struct shed_error *why);

@@ -354,17 +354,6 @@ static void on_commands_lost(void *arg, const struct shed_error *why)
     end_epoch(p);
 }
 
-static void on_untracked_open(void *arg)
-{
-    (void)arg;
-}
-
-static void on_untracked_lost(void *arg, const struct shed_error *why)
-{
-    (void)arg;
-    (void)why; /* the connection for commands reports it */
-}
-
 static bool on_elsewhere(void *arg, struct shed_call *call,
                          const struct shed_reply *reply)
 {
@@ -592,9 +581,9 @@ shed_session_create(struct shed_reactor *reactor, struct shed_gate *gate,
         hooks->on_elsewhere != NULL ? on_elsewhere : NULL};
     struct shed_pipe_hooks on_pushes = {
         p, on_pushes_open, on_pushes_lost, on_pushes_unreached, on_push, NULL};
+    /* the connection for commands reports what it loses, too */
     struct shed_pipe_hooks on_untracked = {
-        p,    on_untracked_open,       on_untracked_lost, on_untracked_lost,
-        NULL, on_commands.on_elsewhere};
+        .arg = p, .on_elsewhere = on_commands.on_elsewhere};
     enum shed_code code;
 
     *out = NULL;

@@ -296,8 +296,8 @@ static uint32_t next_zipf(size_t i)
     return 1 + draw_rank();
 }
 
-/* Keys that are new have the higher ids; those that are asked for once lie
- * beyond them. */
+/* New keys have higher ids than old ones. Keys that nobody asks for again have
+ * the highest. */
 static uint32_t next_new(size_t i)
 {
     uint32_t newest = (uint32_t)(KEYS + i / NEW_EVERY);

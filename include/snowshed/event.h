@@ -6,21 +6,15 @@
  *         if (event->kind == SHED_EVENT_LOCK_LOST)
  *             atomic_fetch_add((atomic_ulong *)user, 1);
  *     }
- *     ...
- *     options.on_event = on_event;
- *     options.event_user = &losses;
  *
- * Events say which key or lock it was, and why; the statistics
- * (snowshed/stats.h) count everything. A hit is an event only if it is stale.
+ * Events say which key or lock it was, and why; the statistics (stats.h) count
+ * everything. A hit is an event only if it is stale.
  *
- * A newer library may know more kinds and fields: ignore a kind that you do not
+ * A newer library may have more kinds and fields: ignore a kind that you do not
  * know, and read a field that was added later only if size covers it.
  */
 #ifndef SNOWSHED_EVENT_H
 #define SNOWSHED_EVENT_H
-
-#include <stddef.h>
-#include <stdint.h>
 
 #include <snowshed/snowshed.h>
 
@@ -29,27 +23,25 @@ extern "C" {
 #endif
 
 /* Most events of one kind per second and client that on_event gets, successes
- * and failures apart. The rest is reported as one SHED_EVENT_SUPPRESSED at the
- * end of the second. */
+ * and failures apart. The others become one SHED_EVENT_SUPPRESSED at the end of
+ * the second. */
 #define SHED_EVENTS_PER_SECOND 20
 
 /*
- * on_log gets the first line of a kind at once, and then one line per interval,
- * with the text of the last event and the number of the others, successes and
- * failures apart:
+ * on_log gets the first line of a kind (successes and failures apart) at once
+ * (of CONNECTED, DISCONNECTED, BREAKER, FLEET, LACKING and the LOCK_ kinds: the
+ * first ten), and then one per interval, with the last event and the number of
+ * the others:
  *
  *     stale row served: item, key 42: it is past its ttl (and 1234 more of this
  *     kind in the last 10 s)
- *
- * Of CONNECTED and DISCONNECTED, BREAKER, FLEET, LACKING and the LOCK_ kinds,
- * up to ten lines pass per interval.
  */
 #define SHED_LOG_INTERVAL_MS 10000
 
-/* What happened; what outcome and duration_us are (else SHED_OK and 0); the
- * level of the line in the log, if it has one. */
+/* What happened; outcome and duration_us, if not SHED_OK and 0; the level of
+ * the line in the log, if it has one. */
 enum shed_event_kind {
-    /* count events of the kind about were left out. outcome: of the last */
+    /* Events were left out. outcome: of the last */
     SHED_EVENT_SUPPRESSED,
     /* reason: the address, and the name of this process in leases and locks;
      * duration: of the disconnection. INFO */
@@ -58,7 +50,7 @@ enum shed_event_kind {
      * that changes. outcome: why; duration: of the connection. WARNING; ERROR
      * with SHED_EDENIED */
     SHED_EVENT_DISCONNECTED,
-    /* A key was loaded. outcome: how (SHED_ELOST: it read a lower version than
+    /* A key was loaded. outcome: how (SHED_ELOST: with a lower version than
      * Redis has); duration: of the load. WARNING if it failed, one line for all
      * keys that failed alike in one load */
     SHED_EVENT_LOAD_FINISHED,
@@ -79,17 +71,16 @@ enum shed_event_kind {
     SHED_EVENT_LOCK_ACQUIRED,
     /* It was taken from a dead holder before its lease had ended. WARNING */
     SHED_EVENT_LOCK_TAKEN_OVER,
-    /* A hold was released. duration: of the hold. outcome: SHED_OK; or why
-     * Redis did not confirm it, WARNING */
+    /* A hold was released. duration: of it. outcome: why Redis did not confirm
+     * that, WARNING */
     SHED_EVENT_LOCK_RELEASED,
     /* A hold was lost. outcome: SHED_ELOST; duration: of the hold. WARNING */
     SHED_EVENT_LOCK_LOST,
-    /* A breaker opened (WARNING) or closed (INFO). outcome when it opens:
-     * SHED_ESOURCE; or SHED_EREDIS, where name is empty. duration: for how long
-     * it was closed, or since it first opened */
+    /* A breaker opened (outcome: SHED_ESOURCE; or SHED_EREDIS, with an empty
+     * name; WARNING) or closed (INFO). duration: for how long it was closed, or
+     * since it first opened */
     SHED_EVENT_BREAKER,
-    /* Redis could not be told of an invalidation, a put or an expiry, which
-     * will be delivered. outcome: why. WARNING */
+    /* A write is undelivered. outcome: why. WARNING */
     SHED_EVENT_INVALIDATION_UNDELIVERED,
     /* It was delivered. duration: for how long it was undelivered. INFO */
     SHED_EVENT_INVALIDATION_DELIVERED,
@@ -101,7 +92,7 @@ enum shed_event_kind {
      * duration: the age of the row. INFO */
     SHED_EVENT_STALE_SERVED,
     /* A source's loads do not keep to fleet_loads, because Redis does not
-     * answer: outcome: why, WARNING; or they do again: INFO. duration: of the
+     * answer (outcome: why; WARNING), or do again (INFO). duration: of the
      * time before */
     SHED_EVENT_FLEET,
     /* Redis refuses a command without which the library goes on; once for each
@@ -117,22 +108,17 @@ struct shed_event {
     struct shed_bytes name; /* of the cache or lock; empty: of neither */
     struct shed_bytes key;  /* of the entry; empty: none */
     uint64_t duration_us;
-    const char *reason; /* for people, without secrets or payloads; its wording
-                           may change; never NULL */
+    const char *reason; /* for people; its wording may change; never NULL */
     uint64_t count;     /* SUPPRESSED: how many were left out; else 1 */
     uint64_t about;     /* SUPPRESSED: the enum shed_event_kind of these; else
                            kind */
 };
 
-/*
- * Called with each event on the client's thread, one at a time; for a lock of
- * several clients, on the thread of the first. Return soon: everything else on
- * that thread waits. The functions that read a status or statistics, and
- * shed_lock_acquire_async, may be called. event is gone when it returns.
- */
+/* Called with each event on the client's thread, one at a time. Return soon:
+ * everything else on that thread waits. event is gone when it returns. */
 typedef void shed_event_fn(void *user, const struct shed_event *event);
 
-/* Returns: a kind in words, such as "lock lost". */
+/* Returns: "lock lost", say. */
 SHED_API const char *shed_event_kind_name(enum shed_event_kind kind);
 
 #ifdef __cplusplus

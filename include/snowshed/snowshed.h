@@ -24,9 +24,9 @@
  *
  * When a row is missing or has expired, one caller among all processes and
  * hosts loads it from the source; the others wait for that load. load_item is a
- * function of yours (snowshed/source.h) or the MySQL source (snowshed/mysql.h).
- * Locks: snowshed/lock.h; calls that do not block: snowshed/async.h; counters:
- * snowshed/stats.h; events: snowshed/event.h; C++: snowshed/snowshed.hpp.
+ * function of yours (source.h); mysql.h has a source for MySQL. Locks: lock.h;
+ * calls that do not block: async.h; counters: stats.h; events: event.h; C++:
+ * snowshed.hpp. The following rules hold for all headers.
  *
  * Threads: any thread may call any function until the object is closed. After
  * fork(), the child opens a client of its own; a call on the parent's returns
@@ -34,28 +34,30 @@
  *
  * Callbacks (on_event, on_log, on_lost, the done of an asynchronous call) run
  * on the client's thread, where a function that blocks returns SHED_EINVAL;
- * closing a handle there, or in a load, returns at once.
- *
- * A call needs 16 kB of stack; callbacks and loads have 128 kB. Do not leave
- * them by longjmp, pthread_exit, pthread_cancel or a C++ exception: other
- * threads may then block until their deadlines, and closing may hang.
+ * they may call the others. A call needs 16 kB of stack; callbacks and loads
+ * have 128 kB. They must return: after longjmp, pthread_exit, pthread_cancel or
+ * a C++ exception other threads may block until their deadlines, and closing
+ * may hang.
  *
  * Memory: arguments are copied before the call returns. The library hands out
  * only struct shed_value: give each back with shed_value_unref.
  *
- * Failure: functions return a shed_code, 0 for success; the optional shed_error
- * says why. A call that fails sets its *out to NULL. Any call can return
- * SHED_EINVAL, SHED_ENOMEM and SHED_EFORKED; its comment lists the other codes.
- * No function raises a signal, aborts, or changes what a signal does (but see
- * snowshed/mysql.h).
+ * Closing: close each handle once; NULL is allowed. In a callback or a load it
+ * returns at once. In a forked child it leaves the parent's connections alone,
+ * and may not free all memory.
+ *
+ * Failure: functions return SHED_OK, which is 0, or why they failed; the
+ * optional err says more. A call that fails sets its *out to NULL. Any call can
+ * return SHED_EINVAL, SHED_ENOMEM and SHED_EFORKED; its comment lists the other
+ * codes. No function raises a signal, aborts, or changes what a signal does
+ * (but see mysql.h).
  *
  * Options: fill a struct with its initialiser, then change fields; NULL stands
  * for the defaults. "1..64 (16)" is a field's range and default.
  *
  * Versions: a program compiled with the headers of 0.3 runs with every later
- * libsnowshed.so.0.3: structs grow only at their ends, and only those that
- * carry their size, or are passed with it, and struct shed_value; enumerators
- * keep their numbers.
+ * libsnowshed.so.0.3. A struct's size tells what the program knows; SHED_EINVAL
+ * if it is more than the library does.
  */
 #ifndef SNOWSHED_SNOWSHED_H
 #define SNOWSHED_SNOWSHED_H
@@ -86,11 +88,10 @@ extern "C" {
 #define SHED_VERSION_MINOR 3
 #define SHED_VERSION_PATCH 0
 
-/* Returns: the linked library's version, such as "0.3.0". */
+/* Returns: "0.3.0", say, of the linked library. */
 SHED_API const char *shed_version(void);
 
-/* A key, a name or a payload: size bytes of any value. It borrows them: keep
- * them until the call returns. */
+/* A key, a name or a payload: bytes of any value, which it borrows. */
 struct shed_bytes {
     const void *data;
     size_t size;
@@ -111,29 +112,28 @@ SHED_INLINE struct shed_bytes shed_bytes(const void *data, size_t size)
 #pragma GCC diagnostic pop
 #endif
 
-/* The bytes of a text. */
 SHED_INLINE struct shed_bytes shed_str(const char *text)
 {
     return shed_bytes(text, text != NULL ? strlen(text) : 0);
 }
 
 /* Write bytes, such as a key, as one line of ASCII: a backslash is doubled,
- * other bytes become \xNN, as the tool's --escaped reads them. buffer may be
- * NULL with capacity 0.
+ * what is not printable becomes \xNN. buffer
+ * may be NULL with capacity 0.
  * Returns: the length of the whole text; not below capacity: it was cut. */
 SHED_API size_t shed_escape(struct shed_bytes bytes, char *buffer,
                             size_t capacity);
 
 /* ------------------------------------------------------------- failures */
 
-/* What the caller does next. */
+/* What happened, and what the caller does next. */
 enum shed_code {
     SHED_OK = 0,
     SHED_EINVAL,    /* the call is wrong: fix the program */
     SHED_ENOMEM,    /* out of memory, and nothing has changed: try later */
     SHED_ETIMEDOUT, /* the deadline passed: try again or give up */
-    SHED_EBUSY,     /* a limit is reached (a queue, threads, descriptors, random
-                       numbers): reject this request */
+    SHED_EBUSY,     /* a limit is reached, or there is no thread, descriptor or
+                       random number: reject this request */
     SHED_EREDIS,    /* Redis failed or cannot be reached: try later */
     SHED_ESOURCE,   /* the source failed to load: try later */
     SHED_ETOOBIG,   /* the value exceeds value_limit_bytes: use the source */
@@ -150,11 +150,11 @@ enum shed_code {
 /* Why a call failed; untouched on success. */
 struct shed_error {
     enum shed_code code;
-    char reason[SHED_REASON_BYTES]; /* one line, outermost cause first, without
-                                       passwords or payloads */
+    char reason[SHED_REASON_BYTES]; /* one line, outermost cause first; never a
+                                       password or a payload */
 };
 
-/* Returns: the name of a code, such as "SHED_EBUSY". */
+/* Returns: "SHED_EBUSY", say. */
 SHED_API const char *shed_code_name(enum shed_code code);
 
 /* --------------------------------------------------------------- client */
@@ -168,8 +168,8 @@ enum shed_wait {
 };
 
 enum shed_log_level {
-    SHED_LOG_INFO,    /* such as: connected */
-    SHED_LOG_WARNING, /* such as: a load failed */
+    SHED_LOG_INFO,    /* connected, say */
+    SHED_LOG_WARNING, /* a load failed, say */
     SHED_LOG_ERROR    /* somebody must act: Redis refuses the password */
 };
 
@@ -182,31 +182,27 @@ struct shed_event;
 /*
  * A circuit breaker, before Redis or before a source. It opens when too many
  * calls (or loads) in its window have failed: then none passes. After open_ms
- * it is half-open: three calls at a time may pass, and three successes in a row
- * close it.
+ * it is half-open: three calls (or keys) at a time may pass, and three
+ * successes in a row close it.
  *
- * Before Redis. While it is open, gets do what redis_down says, and writes and
- * acquires of locks fail, all at once; what ends earlier work (a release, the
- * end of a load) passes. A call fails if its connection is lost or cannot be
- * made, without a reply within command_timeout_ms or slow_ms, or with LOADING,
- * BUSY and the like, but not with OOM or READONLY. Calls that are abandoned
- * earlier fail if no call was answered in command_timeout_ms of waiting.
+ * Before Redis: while it is open, gets do what redis_down says, and writes and
+ * acquires of locks fail at once; what ends earlier work (a release, the end of
+ * a load) passes. Failures are connections that are lost or cannot be made, a
+ * reply that takes command_timeout_ms or slow_ms, and LOADING, BUSY and the
+ * like, but not OOM or READONLY.
  *
- * Before a source. While it is open, a get that needs a load gets a stale row
- * within stale_if_error_ms, or else SHED_ESOURCE at once, unless another
- * process is loading the key. A load fails if all of its keys do, or if it
- * takes longer than load_timeout_ms or slow_ms. While it is half-open, keys are
- * counted.
+ * Before a source: while it is open, a get that needs a load fails at once with
+ * SHED_ESOURCE, unless another process is loading the key. A load fails if all
+ * its keys do, or if it takes longer than load_timeout_ms or slow_ms.
  */
 struct shed_breaker_options {
     uint64_t failure_pct; /* 0..100 (50); of the calls; 0: it never opens */
-    uint64_t min_calls;   /* 1..1000000 (20); fewer in the window do not open it
-                           */
+    uint64_t min_calls;   /* 1..1000000 (20); in the window, before it opens */
     uint64_t window_ms;   /* 100..600000 (10000); it slides */
     uint64_t open_ms;     /* 1..3600000 (1000); less up to half of it at random;
                              doubled each time that it opens again, up to ten
                              times as long */
-    uint64_t slow_ms;     /* 0..600000 (0); a longer call fails; 0: no limit */
+    uint64_t slow_ms;     /* 0..600000 (0); 0: no limit */
 };
 
 #define SHED_BREAKER_OPTIONS_INIT                                              \
@@ -215,8 +211,8 @@ struct shed_breaker_options {
     }
 
 struct shed_client_options {
-    size_t size; /* set by the initialiser; tells versions apart */
-    uint64_t connect_timeout_ms; /* 1..600000 (1000); connect and set up */
+    size_t size;                 /* set by the initialiser */
+    uint64_t connect_timeout_ms; /* 1..600000 (1000); set-up included */
     uint64_t command_timeout_ms; /* 1..600000 (1000); a connection that owes a
                                     reply for this long is closed. If none gets
                                     an answer, Redis counts as down until it
@@ -227,17 +223,16 @@ struct shed_client_options {
     /* Called with a line of text for an operator, see event.h. NULL: nothing
      * says that a cache works without Redis */
     void (*on_log)(void *user, enum shed_log_level level, const char *text);
-    void *log_user; /* passed to it */
-    /* Called with every event, see event.h; or NULL */
+    void *log_user;
+    /* shed_event_fn (event.h), or NULL */
     void (*on_event)(void *user, const struct shed_event *event);
-    void *event_user;                    /* passed to it */
+    void *event_user;
     struct shed_breaker_options breaker; /* before Redis */
-    /* For rediss:// and valkeys://. Files are PEM, and read once. */
-    const char *tls_ca;   /* file or directory with the certificates of the
-                             authorities to trust; NULL: the system's */
-    const char *tls_cert; /* file with our certificate and those between it and
-                             its authority; needs tls_key */
-    const char *tls_key;  /* file with our private key, not encrypted */
+    /* For TLS. Files are PEM, and read once. */
+    const char *tls_ca;   /* file or directory of trusted authorities; NULL: the
+                             system's */
+    const char *tls_cert; /* our certificate and its chain; needs tls_key */
+    const char *tls_key;  /* its private key, not encrypted */
 };
 
 #define SHED_CLIENT_OPTIONS_INIT                                               \
@@ -248,33 +243,31 @@ struct shed_client_options {
     }
 
 /*
- * Open a client.
+ * Open a client. uri is one of these, special characters percent-encoded:
  *
- * uri is redis://[user[:password]@]host[:port][/db],
- * unix:[//[user[:password]@]]/path[?db=n], or
- * redis+sentinel://[user[:password]@]host[:port]{,host[:port]}/name[?db=n] for
- * the primary that most of these sentinels call name; sentinel_user= and
- * sentinel_password= are for them; or
- * redis+cluster://[user[:password]@]host[:port]{,host[:port]}, with some nodes
- * of a Redis Cluster. Percent-encode special characters. valkey:// is redis://.
- * With rediss (rediss+cluster and so on) or valkeys all connections are
- * TLS, 1.2 or 1.3, and a server's certificate must be for its host, a name or
- * an address; name one of your own making, or its authority, in tls_ca.
+ *     redis://[user[:password]@]host[:port][/db]
+ *     unix:[//[user[:password]@]]/path[?db=n]
+ *     redis+sentinel://[user[:password]@]host[:port]{,host[:port]}/name[?db=n]
+ *         the primary that most of these sentinels call name; with
+ *         &sentinel_user=... and &sentinel_password=... for them
+ *     redis+cluster://[user[:password]@]host[:port]{,host[:port]}
+ *         some nodes of a Redis Cluster
+ *
+ * valkey is redis. rediss (rediss+cluster and so on) and valkeys use TLS 1.2 or
+ * 1.3: a server's certificate must be for its host, a name or an address.
  *
  * Redis need not be up, nor its name resolve: the client connects when needed,
- * and again after a failure, with pauses that grow from 20 ms to a second. If
- * the server turns out to be a replica, it looks up the address again.
+ * and again after a failure, with pauses of 20 ms to 1 s. An address that leads
+ * to a replica is looked up again.
  *
  * Blocks: for the lookup of the host name, but not for Redis.
- * Returns: SHED_OK and *out; SHED_EBUSY (no thread or descriptor available).
+ * Returns: also SHED_EBUSY.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_client_open(const char *uri, const struct shed_client_options *options,
                  struct shed_client **out, struct shed_error *err);
 
-/* Give up a client. Its caches and locks keep it alive: close handles in any
- * order, each once. NULL is allowed. In a forked child it frees memory (but
- * OpenSSL's) and leaves the parent's connections alone. */
+/* Close a client; its caches and locks keep it alive. */
 SHED_API void shed_client_close(struct shed_client *client);
 
 enum shed_breaker_state {
@@ -295,19 +288,17 @@ struct shed_client_status {
 };
 
 /* Copy the state of the connection into *out; size is sizeof *out. Without
- * calls a Redis that hangs is noticed within 3 s and command_timeout_ms.
- * Returns: SHED_OK; SHED_EINVAL also if size is larger than this library knows.
- */
+ * calls a Redis that hangs is noticed within 3 s and command_timeout_ms. */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_client_status_read(struct shed_client *client,
                         struct shed_client_status *out, size_t size,
                         struct shed_error *err);
 
-/* Where missing rows come from: snowshed/source.h, snowshed/mysql.h. */
+/* Where missing rows come from: source.h, mysql.h. */
 struct shed_source;
 
-/* Give up a source. Its caches keep it alive; closing the last of them waits
- * for its loads. NULL is allowed. In a forked child it does nothing. */
+/* Close a source; its caches keep it alive, and closing the last of them waits
+ * for its loads. */
 SHED_API void shed_source_close(struct shed_source *source);
 
 /* ---------------------------------------------------------------- value */
@@ -318,7 +309,7 @@ enum shed_kind {
     SHED_KIND_ABSENT /* there is no such row */
 };
 
-/* Returns: "row", "null" or "absent". */
+/* Returns: "absent", say. */
 SHED_API const char *shed_kind_name(enum shed_kind kind);
 
 /* Where a value is from, "no such row" included. */
@@ -326,23 +317,22 @@ enum shed_origin {
     SHED_ORIGIN_REDIS,       /* read from Redis at once */
     SHED_ORIGIN_LOAD,        /* loaded by this process during the call, and
                                 stored in Redis or found unmodified */
-    SHED_ORIGIN_UNPUBLISHED, /* loaded and not stored: the key was invalidated
+    SHED_ORIGIN_UNPUBLISHED, /* loaded, not stored: the key was invalidated
                                 meanwhile, or Redis failed */
     SHED_ORIGIN_STALE,       /* past its ttl, as the options allow; or a local
                                 row, while Redis does not answer */
-    SHED_ORIGIN_WAITED       /* read from Redis after waiting for a load by this
-                                or another process */
+    SHED_ORIGIN_WAITED       /* read from Redis after a load by any process */
 };
 
-/* Returns: "redis", "load", "unpublished", "stale" or "waited". */
+/* Returns: "stale", say. */
 SHED_API const char *shed_origin_name(enum shed_origin origin);
 
 /* An answer; it never changes. */
 struct shed_value {
     enum shed_kind kind;
     enum shed_origin origin;
-    const void *data;  /* the payload; NULL if size is 0 */
-    size_t size;       /* bytes */
+    const void *data; /* the payload; NULL if size is 0 */
+    size_t size;
     uint64_t age_ms;   /* since it was stored, by the server's clock; 0 with
                           SHED_ORIGIN_UNPUBLISHED */
     uint64_t fresh_ms; /* how long it stays fresh, for HTTP's max-age; 0: stale,
@@ -352,8 +342,8 @@ struct shed_value {
 /* Take another reference. Returns: value. */
 SHED_API struct shed_value *shed_value_ref(struct shed_value *value);
 
-/* Give a reference back; the last one frees the value. NULL is allowed. A value
- * may outlive its cache and its client. */
+/* Give a reference back; the last one frees the value, which may outlive its
+ * cache and its client. NULL is allowed. */
 SHED_API void shed_value_unref(struct shed_value *value);
 
 /* ---------------------------------------------------------------- cache */
@@ -365,10 +355,9 @@ struct shed_cache;
 enum shed_redis_down {
     SHED_REDIS_DOWN_SOURCE, /* load from the source, within its limits */
     SHED_REDIS_DOWN_FAIL,   /* return SHED_EREDIS */
-    /* Give out local rows (answers that this process was given or has loaded),
-     * as SHED_ORIGIN_STALE, within their ttl and the stale windows; without
-     * one, as SOURCE. The source is asked once per key, ttl and process. Gets
-     * can miss changes by other processes, but none by this one */
+    /* Give out local rows (which this process was given or has loaded), as
+     * SHED_ORIGIN_STALE, within their ttl and windows; without one, as SOURCE:
+     * once per key, ttl and process. Other processes' changes can be missed */
     SHED_REDIS_DOWN_STALE
 };
 
@@ -382,9 +371,9 @@ struct shed_cache_options {
                                  kept */
     uint64_t failure_ttl_ms;  /* 0..60000 (500); how long a failed load answers
                                  later calls, of all processes */
-    uint64_t lease_ms;   /* 10..600000 (10000); a loader that is silent for so
-                            long is replaced; a dead one after 100 ms where
-                            pushes work */
+    uint64_t lease_ms; /* 10..600000 (10000); a loader that is silent this long
+                          is replaced; a dead one after 100 ms where pushes
+                          work */
     uint64_t timeout_ms; /* 1..3600000 (5000); default deadline of a call */
     uint64_t value_limit_bytes; /* 1..256 MiB (1 MiB); longest payload */
     uint64_t redis_down;        /* enum shed_redis_down */
@@ -398,20 +387,19 @@ struct shed_cache_options {
      *   ttl_ms + stale_while_revalidate_ms  a get waits for a load; if that
      *                                       fails, or takes soft_timeout_ms, it
      *                                       takes the row, as SHED_ORIGIN_STALE
-     *   ttl_ms + stale_if_error_ms          the row is gone
+     *   the end of the longer window        the row is gone
      *
-     * A window of 0 does not exist. When the longer window ends, the row is
-     * gone.
+     * A window of 0 does not exist.
      */
     uint64_t refresh_after_pct; /* 0..100 (50); for slow loads up to a quarter
-                                   earlier (XFetch: by their time * -ln(u), u
-                                   random in (0, 1]); 0: never */
+                                   earlier, at random (XFetch: Vattani et al.,
+                                   VLDB 2015); 0: never */
     uint64_t stale_while_revalidate_ms; /* 0..10 years (0) */
     uint64_t stale_if_error_ms; /* 0..10 years (0); also for calls that have
                                    found the row and would end with SHED_EBUSY,
                                    SHED_ETIMEDOUT, SHED_EREDIS or SHED_ENOMEM */
-    uint64_t undelivered_limit; /* 0..100000 (10000); most keys whose writes are
-                                   delivered later, see shed_invalidate */
+    uint64_t undelivered_limit; /* 0..100000 (10000); most undelivered keys, see
+                                   shed_invalidate */
     uint64_t failover_memory_ms; /* 0..3600000 (60000); a server that takes the
                                     place of another may lack the last writes:
                                     this process's of this time (the newest
@@ -422,17 +410,14 @@ struct shed_cache_options {
                                  the background. Needs stale_if_error_ms above
                                  stale_while_revalidate_ms. 0: timeout_ms */
     uint64_t tags_limit;  /* 0..100000 (10000); most invalidated tags that are
-                             remembered, see shed_invalidate_all; the same in
+                             remembered, see shed_invalidate_tags; the same in
                              all processes. 0: the cache has no tags */
     uint64_t local_bytes; /* 65536..1 TiB (64 MiB); most memory for local rows,
                              of which one takes at most a sixteenth */
-    /*
-     * The near cache: a get takes a row from the memory of this process,
-     * without asking Redis. It ends when Redis announces that the row's key has
-     * changed: so a get can miss what was changed, by any client, in the last
-     * milliseconds, or, if announcements are lost, within near_ms. Writes of
-     * this process are seen by its gets at once. Needs SHED_WAIT_AUTO and, in
-     * Redis, the rights that pushes need, and to GETRANGE; else it stays empty.
+    /* The near cache: a get takes a row from this process's memory, until Redis
+     * announces that its key has changed. So it can miss changes by others of
+     * the last milliseconds, or, if announcements are lost, of near_ms. Needs
+     * SHED_WAIT_AUTO, and the rights to pushes and GETRANGE; else it is empty.
      */
     uint64_t near_bytes; /* 1 MiB..1 TiB (0); most memory for it, beside
                             local_bytes. 0: there is none */
@@ -450,9 +435,9 @@ struct shed_cache_options {
             10000, 67108864, 0, 10000, 100000                                  \
     }
 
-/* An old row rather than a wait: for a minute after its ttl a row is given out
- * while it is loaded again; for an hour if the load fails or takes more than
- * 200 ms; while Redis is down, from local rows. */
+/* An old row rather than a wait: for a minute after its ttl it is given out
+ * while it is loaded again; for an hour if that fails or takes over 200 ms; and
+ * local rows while Redis is down. */
 #define SHED_CACHE_OPTIONS_SERVE_STALE                                         \
     {                                                                          \
         sizeof(struct shed_cache_options), 300000, 10, 10000, 500, 10000,      \
@@ -466,13 +451,9 @@ struct shed_cache_options {
 /* For timeout_ms: the cache's own. */
 #define SHED_TIMEOUT_DEFAULT UINT64_C(0)
 
-/*
- * Open a cache. In Redis the entry of KEY is at NAME:{KEY}.
- *
- * name is 1 to SHED_NAME_MAX_BYTES of printable ASCII without space, '{' and
- * '}', and not "lock"; a client can have it once. The cache keeps client and
- * source alive until it is closed.
- */
+/* Open a cache. In Redis the entry of KEY is at NAME:{KEY}. name is 1 to
+ * SHED_NAME_MAX_BYTES of printable ASCII without space, '{' and '}', and not
+ * "lock"; a client can have it once. */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_cache_open(struct shed_client *client, const char *name,
                 struct shed_source *source,
@@ -481,14 +462,12 @@ shed_cache_open(struct shed_client *client, const char *name,
 
 /*
  * Check, when the program starts, that Redis can be reached, and grants the
- * rights that the cache needs, its tags and its source's fleet_loads included.
- * From Redis 7 on, err lists what the user lacks in the form that ACL SETUSER
- * takes, such as "+get ~item:*"; grant it and ask again. Older servers do not
- * tell.
+ * rights that the cache and its source need. From Redis 7 on, err lists what
+ * the user lacks as ACL SETUSER takes it, such as "+get ~item:*"; grant it and
+ * ask again. Older servers do not tell.
  *
- * Blocks: for three round trips, timeout_ms at most.
- * Returns: SHED_OK; SHED_EDENIED (a right is missing, or the password or the
- * database is refused), SHED_EREDIS, SHED_ETIMEDOUT, SHED_EBUSY.
+ * Blocks: timeout_ms at most.
+ * Returns: also SHED_EDENIED, SHED_EREDIS, SHED_ETIMEDOUT, SHED_EBUSY.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_cache_probe(struct shed_cache *cache, uint64_t timeout_ms,
@@ -497,7 +476,7 @@ shed_cache_probe(struct shed_cache *cache, uint64_t timeout_ms,
 /*
  * Close a cache, on which no call that blocks may be under way. Asynchronous
  * ones end with SHED_ECLOSED. Undelivered writes are sent once more, and
- * dropped if that fails. NULL is allowed.
+ * dropped if that fails.
  *
  * Blocks: without limit until its loads are done, then timeout_ms at most, and
  * command_timeout_ms where Redis owes the answer to an asynchronous call.
@@ -507,26 +486,25 @@ SHED_API void shed_cache_close(struct shed_cache *cache);
 /* Whether a call may be given a row past its ttl. */
 enum shed_stale {
     SHED_STALE_DEFAULT, /* as the cache's options say */
-    SHED_STALE_NEVER,   /* no, not even if the load fails; nor a local row */
-    SHED_STALE_ALLOWED  /* yes, any row that Redis still has, at once; it is
-                           loaded again in the background */
+    SHED_STALE_NEVER,   /* not even if the load fails; nor a local row */
+    SHED_STALE_ALLOWED  /* any row that Redis still has, at once; it is loaded
+                           again in the background */
 };
 
 struct shed_get_options {
     size_t size;
-    uint64_t timeout_ms;       /* 1..3600000; from now; SHED_TIMEOUT_DEFAULT */
-    uint64_t soft_timeout_ms;  /* 0..3600000; from now; 0: the cache's own */
-    uint64_t max_age_ms;       /* 0..10 years; no answer is older or of unknown
-                                  age (the user may not send TIME), not even "no
-                                  such row": the call waits for a load, one for
-                                  all such callers, and fails if that does. 0:
-                                  no limit */
-    uint64_t only_cached;      /* 0..1; 1: neither start nor await a load: take
-                                  what is cached and fresh, or allowed by
-                                  stale_while_revalidate_ms or allow_stale, or
-                                  local; else SHED_EMISS, or SHED_EREDIS if Redis
-                                  cannot be read */
-    uint64_t allow_stale;      /* enum shed_stale */
+    uint64_t timeout_ms;      /* 1..3600000; SHED_TIMEOUT_DEFAULT */
+    uint64_t soft_timeout_ms; /* 0..3600000; 0: the cache's own */
+    uint64_t max_age_ms;  /* 0..10 years; no answer, "no such row" included, is
+                             older or of unknown age (the user may not send
+                             TIME): the call waits for a load, one for all such
+                             callers. 0: no limit */
+    uint64_t only_cached; /* 0..1; 1: neither start nor await a load: take
+                             what is cached and fresh, or allowed by
+                             stale_while_revalidate_ms or allow_stale, or
+                             local; else SHED_EMISS, or SHED_EREDIS if Redis
+                             cannot be read */
+    uint64_t allow_stale; /* enum shed_stale */
     struct shed_error *errors; /* NULL, or for shed_get_many as many as keys:
                                   why each failed, or SHED_OK; untouched with
                                   SHED_EINVAL and SHED_EFORKED */
@@ -539,19 +517,16 @@ struct shed_get_options {
     }
 
 /*
- * Get the value of a key: from Redis, or from the source, which loads it once
- * for all callers.
- *
- * key is any 1 to SHED_KEY_MAX_BYTES bytes. The value was current at some
- * instant during the call, unless its origin is SHED_ORIGIN_STALE, or it is
- * from the near cache (near_bytes).
+ * Get the value of a key, which is any 1 to SHED_KEY_MAX_BYTES bytes. It was
+ * current at some instant during the call, unless its origin is
+ * SHED_ORIGIN_STALE, or it is from the near cache.
  *
  * Blocks: until answered, timeout_ms at most.
  * Returns: SHED_OK and *out, a reference of yours (perhaps SHED_KIND_ABSENT);
- * SHED_ETIMEDOUT, SHED_EBUSY (the source's queue is full, or too many callers
- * wait), SHED_ESOURCE (the load failed, here or elsewhere, or the source's
- * breaker is open), SHED_EMISS (only_cached), SHED_ETOOBIG, SHED_EREDIS (only
- * with SHED_REDIS_DOWN_FAIL or only_cached), SHED_EDENIED, SHED_ECLOSED.
+ * SHED_ETIMEDOUT, SHED_EBUSY (queue_limit, callers_limit), SHED_ESOURCE (the
+ * load failed, here or elsewhere, or the source's breaker is open), SHED_EMISS
+ * (only_cached), SHED_ETOOBIG, SHED_EREDIS (only with SHED_REDIS_DOWN_FAIL or
+ * only_cached), SHED_EDENIED, SHED_ECLOSED.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_get(struct shed_cache *cache, struct shed_bytes key,
@@ -568,8 +543,8 @@ struct shed_item {
 #define SHED_MANY_MAX 10000 /* keys or tags of one call */
 
 /*
- * Get many keys: what is cached in one pipeline, the rest loaded in batches. A
- * key may occur more than once; count may be 0.
+ * Get many keys: what is cached in one pipeline, the rest loaded in batches.
+ * count may be 0, and a key occur more than once, here and in other calls.
  *
  * Ownership: give each value back, even if the call fails.
  * Blocks: until all are answered, timeout_ms at most.
@@ -581,17 +556,89 @@ SHED_API SHED_MUST_CHECK enum shed_code
 shed_get_many(struct shed_cache *cache, struct shed_item *items, size_t count,
               const struct shed_get_options *options, struct shed_error *err);
 
+/* ---------------------------------------------------------------- writes */
+
+/*
+ * Remove the entry of a key, and revoke a load under way. When it has returned
+ * SHED_OK, no get that begins later, in any process, returns an older row. A
+ * DEL of the key by any other program does the same.
+ *
+ * The rest holds for all writes. Call them after COMMIT, also if its outcome is
+ * unknown. One that Redis could not be told of fails, and is *undelivered*: the
+ * cache remembers its key (up to undelivered_limit), and delivers it when Redis
+ * is back (a put as an invalidation). Until then other processes may read the
+ * old row; this process loads the key, or does what redis_down says. If it
+ * could not be remembered, the reason has "dropped": repeat the call.
+ *
+ * If the process ends, or closes the cache, before Redis is back, the old row
+ * can be read until its ttl and its windows end. If that is too long, keep the
+ * keys, until their SHED_OK, in a table that the transaction writes, and repeat
+ * those that are left when the program starts.
+ *
+ * Blocks: one round trip, timeout_ms at most. It fails at once while the
+ * client's breaker is open, and between a failed connect and the next try.
+ * Returns: SHED_OK; SHED_ETIMEDOUT, SHED_EREDIS, SHED_EBUSY, SHED_EDENIED: it
+ * may have been done, and is undelivered; SHED_ENOMEM: it will not be
+ * delivered: repeat it; SHED_EINVAL: nothing was done.
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_invalidate(struct shed_cache *cache, struct shed_bytes key,
+                uint64_t timeout_ms, struct shed_error *err);
+
+/* Invalidate many keys in one pipeline. The reason is that of the first key
+ * that was dropped, or else failed ("keys[3]"). */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_invalidate_many(struct shed_cache *cache, const struct shed_bytes *keys,
+                     size_t count, uint64_t timeout_ms, struct shed_error *err);
+
+/* Let a row be fresh for in_ms at most (0: stale now; up to 10 years), and
+ * revoke a load under way: for readers that may see the old row for
+ * stale_while_revalidate_ms. */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_expire(struct shed_cache *cache, struct shed_bytes key, uint64_t in_ms,
+            uint64_t timeout_ms, struct shed_error *err);
+
 #define SHED_TAG_MAX_BYTES 250
 #define SHED_TAGS_MAX 64 /* of an entry */
+
+/*
+ * Make every entry with one of these tags, any 1 to SHED_TAG_MAX_BYTES bytes, a
+ * miss. An entry has the tags that it was loaded or put with by a process with
+ * tags_limit, which this call needs, too.
+ *
+ * When it has returned SHED_OK, no get of this process that begins later
+ * returns an older row. Another process may do so until it has heard of the
+ * invalidation: usually for less than 1 ms; for up to 1 s where pushes do not
+ * work, and 7 s if its connection for them dies silently. If a put can be late,
+ * invalidate its key, too: it counts as newer than every invalidation that its
+ * process knows of.
+ *
+ * Redis keeps up to tags_limit invalidated tags, of about 100 bytes, at
+ * NAME:tags. Beyond that the oldest is forgotten, and entries from before it
+ * become misses: let tags_limit exceed the number of tags that are invalidated
+ * during the longest life of an entry. If Redis loses NAME:tags, the first get
+ * of a process that knows of it makes all entries misses once; until then a
+ * process that started later can read old rows.
+ *
+ * While a tag is undelivered, as one key, what it covers is a miss in this
+ * process, whose local rows are dropped.
+ */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_invalidate_tags(struct shed_cache *cache, const struct shed_bytes *tags,
+                     size_t count, uint64_t timeout_ms, struct shed_error *err);
+
+/* Make every entry of the cache a miss, as if all had one tag. */
+SHED_API SHED_MUST_CHECK enum shed_code
+shed_invalidate_all(struct shed_cache *cache, uint64_t timeout_ms,
+                    struct shed_error *err);
 
 struct shed_put_options {
     size_t size;
     uint64_t timeout_ms;     /* 1..3600000; SHED_TIMEOUT_DEFAULT */
     uint64_t ttl_ms;         /* 0..10 years; how long the row is fresh, without
-                                jitter; 0: as the cache's options say */
+                                jitter; 0: the cache's own */
     const uint64_t *version; /* see shed_put; NULL: none */
-    const struct shed_bytes *tags; /* all of the row, see shed_invalidate_tags:
-                                      they replace those of the entry */
+    const struct shed_bytes *tags; /* they replace those of the entry */
     size_t tags_count;             /* 0..SHED_TAGS_MAX */
 };
 
@@ -602,116 +649,29 @@ struct shed_put_options {
     }
 
 /*
- * Store a row that you have just committed, and revoke loads of the key that
- * are under way. Call it after COMMIT.
+ * Store a row that you have just committed, and revoke a load under way.
  *
- * Give the bytes that the source would give. With the MySQL source, select them
- * in the transaction, after the UPDATE, by the source's expression and on a
- * connection of shed_mysql_connect: as a text, such as JSON_OBJECT(...),
- * because mysql_query may write a DOUBLE differently.
+ * Give the bytes that the source would give. With MySQL, select its expression
+ * in the transaction, after the UPDATE, on a connection of shed_mysql_connect,
+ * as a text such as JSON_OBJECT(...): mysql_query may write a DOUBLE
+ * differently.
  *
  * Puts of one key can arrive in the wrong order. Where a row has several
- * writers, use shed_invalidate, or give a version: a number that grows with
- * each change of the row. The higher version stays; of equal ones, the later
- * arrival. Where Redis has an entry without a version, nobody knows which is
- * newer: it is removed, and the row not stored. Redis knows the version only
- * while it has the entry: an old row is stored if its put took longer than the
- * ttl, or if the invalidation of a later change overtook it.
+ * writers, use shed_invalidate, or give a version, which grows with each change
+ * of the row. The higher one stays; of equal ones, the later arrival. An entry
+ * without a version is removed, and the row not stored. Redis knows a version
+ * only while it has the entry: an old row is stored if its put took longer than
+ * the ttl, or if the invalidation of a later change overtook it.
  *
- * Blocks: one round trip, timeout_ms at most; if the connection is lost, up to
- * a second, after which Redis refuses what may still be on its way.
+ * Blocks: as shed_invalidate; if the connection is lost, for up to a second,
+ * after which Redis refuses what may still be on its way.
  * Returns: SHED_OK: Redis has the row, or, with a version, a later one or none.
- * SHED_EINVAL, SHED_ETOOBIG: nothing was written. Other codes: as
- * shed_invalidate; the row may have been written, and is not written later.
+ * SHED_ETOOBIG: nothing was done. Other codes: as shed_invalidate; the row is
+ * not written later.
  */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_put(struct shed_cache *cache, struct shed_bytes key, struct shed_bytes row,
          const struct shed_put_options *options, struct shed_error *err);
-
-/*
- * Remove the entry of a key, and revoke a load under way. Call it after COMMIT,
- * also if its outcome is unknown. When it has returned SHED_OK, no get that
- * begins later, in any process, returns an older row. A DEL of the key by any
- * other program does the same.
- *
- * If Redis cannot be told, the call fails and the write is *undelivered*: the
- * cache remembers it (up to undelivered_limit keys), and delivers it when Redis
- * is back. Until then other processes may read the old row; this process loads
- * the key, or does what redis_down says. If the key could not be remembered,
- * the reason begins with "dropped": repeat the call.
- *
- * If the process ends, or closes the cache, before Redis is back, the old row
- * can be read until its ttl and its windows end. If that is too long, write the
- * keys to a table in the transaction that changes the rows, delete each after
- * its SHED_OK, and repeat the others when the program starts.
- * Of writes that a failover loses: see failover_memory_ms.
- *
- * Blocks: one round trip, timeout_ms at most. It fails at once while the
- * client's breaker is open, and between a failed connect and the next try.
- * Returns: SHED_OK; SHED_ETIMEDOUT, SHED_EREDIS, SHED_EBUSY, SHED_EDENIED: it
- * may have been removed, and is undelivered; SHED_ENOMEM: nothing will be
- * delivered: repeat it.
- */
-SHED_API SHED_MUST_CHECK enum shed_code
-shed_invalidate(struct shed_cache *cache, struct shed_bytes key,
-                uint64_t timeout_ms, struct shed_error *err);
-
-/* Let a row be fresh for in_ms at most (0: stale now; up to 10 years), and
- * revoke a load under way: for readers that may see the old row for
- * stale_while_revalidate_ms. Blocks and returns: as shed_invalidate. */
-SHED_API SHED_MUST_CHECK enum shed_code
-shed_expire(struct shed_cache *cache, struct shed_bytes key, uint64_t in_ms,
-            uint64_t timeout_ms, struct shed_error *err);
-
-/* Invalidate many keys in one pipeline. A key may occur more than once; count
- * may be 0. Blocks and returns: as shed_invalidate. With SHED_EINVAL nothing
- * was removed. The reason is that of the first dropped key, if there is one. */
-SHED_API SHED_MUST_CHECK enum shed_code
-shed_invalidate_many(struct shed_cache *cache, const struct shed_bytes *keys,
-                     size_t count, uint64_t timeout_ms, struct shed_error *err);
-
-/*
- * Make every entry of the cache a miss, with one command, after COMMIT. The
- * cache must have tags (tags_limit).
- *
- * When it has returned SHED_OK, no get of this process that begins later
- * returns an older row. Another process may do so until it has heard of the
- * invalidation: usually for less than 1 ms; for up to 1 s where pushes do not
- * work; for up to 7 s if its connection for pushes dies silently. If a put can
- * be late, invalidate its key, too: it counts as newer than every invalidation
- * that its process knows of.
- *
- * Redis keeps about 100 bytes for each tag that was invalidated, at NAME:tags.
- * Beyond tags_limit the oldest is forgotten, and entries from before its
- * invalidation become misses: let tags_limit exceed the number of tags that are
- * invalidated during the longest life of an entry. If Redis loses NAME:tags,
- * the first get of a process that knows of it makes all entries misses once;
- * until then a process that started later can read old rows.
- *
- * If Redis cannot be told, the invalidation is undelivered, as one key: until
- * it is delivered, what it covers is a miss in this process, and all local rows
- * are dropped.
- *
- * Blocks: one round trip, timeout_ms at most.
- * Returns: as shed_invalidate; SHED_ENOMEM: nothing has changed.
- */
-SHED_API SHED_MUST_CHECK enum shed_code
-shed_invalidate_all(struct shed_cache *cache, uint64_t timeout_ms,
-                    struct shed_error *err);
-
-/*
- * Make every entry with one of these tags a miss, as shed_invalidate_all does
- * with all entries. An entry has the tags that it was loaded or put with, or
- * none if the process that wrote it has no tags_limit.
- *
- * A tag is any 1 to SHED_TAG_MAX_BYTES bytes; count may be 0. Blocks and
- * returns: as shed_invalidate_all. The reason begins with the index of the
- * first tag that was dropped, or else failed ("tags[3]"). With SHED_EINVAL no
- * tag was invalidated.
- */
-SHED_API SHED_MUST_CHECK enum shed_code
-shed_invalidate_tags(struct shed_cache *cache, const struct shed_bytes *tags,
-                     size_t count, uint64_t timeout_ms, struct shed_error *err);
 
 #ifdef __cplusplus
 }

@@ -425,9 +425,8 @@ using event = ::shed_event;
 /*
  * Have f called, by a client or a lock that is opened with these options: with
  * each shed::event; with a shed_log_level and a line of text; or with the
- * shed::error of a hold that was lost. The C option of the same name says what
- * it may do. It must not throw. f is borrowed: it must live until the client,
- * its caches and its locks are gone.
+ * shed::error of a hold that was lost. It must not throw. f is borrowed: it
+ * must live until the client, its caches and its locks are gone.
  */
 template <class F> void on_event(shed_client_options &options, F &f) noexcept
 {
@@ -587,7 +586,6 @@ class source : public detail::handle<struct shed_source, shed_source_close>
             std::move(load), options);
     }
 
-    /* As open. */
     static result<source>
     open_batch(std::function<void(batch)> load,
                const shed_source_options *options = nullptr)
@@ -619,7 +617,7 @@ class source : public detail::handle<struct shed_source, shed_source_close>
     }
 };
 
-/* The ended calls of any number of caches, for an event loop (async.h). */
+/* See async.h. */
 class queue : public detail::handle<struct shed_queue, shed_queue_close>
 {
   public:
@@ -738,9 +736,7 @@ class cache : public detail::handle<struct shed_cache, shed_cache_close>
         return detail::call(shed_put, get(), to_bytes(key), to_bytes(row), &o);
     }
 
-    /* Calls without a thread that waits (async.h). done is called exactly once,
-     * unless this fails: by queue->collect, or without a queue on a thread of
-     * the library, perhaps before this returns; there it must not block. It
+    /* Calls without a thread that waits. done is a shed_done_fn (async.h), and
      * must not throw. The result is for shed_cancel. */
     result<struct shed_pending *>
     get_async(std::string_view key, std::function<void(result<value>)> done,
@@ -914,8 +910,7 @@ class pending
   public:
     using function = std::function<void(result<void>)>;
 
-    /* As shed_lock_cancel: whether it was cancelled; else its function was
-     * called, or is about to be. The lock must be open. */
+    /* Whether it was cancelled, see shed_lock_cancel. The lock must be open. */
     bool cancel() const noexcept
     {
         return shed_lock_cancel(lock_, state_.get()) > 0;
@@ -987,7 +982,6 @@ class lock : public detail::held
         return handle_.get();
     }
 
-    /* wait_ms 0: one try. */
     result<hold> acquire(std::uint64_t wait_ms) const
     {
         shed::error err;
@@ -995,9 +989,8 @@ class lock : public detail::held
             return err;
         return hold(get());
     }
-    /* done is called exactly once, on a thread of the library, perhaps before
-     * this returns; not if this fails. It must not block or throw. Without an
-     * error the lock is the process's, until release_async or release. */
+    /* done is a shed_lock_done_fn, and must not throw. Without an error the
+     * lock is the process's, until release_async or release. */
     result<pending> acquire_async(std::uint64_t wait_ms,
                                   pending::function done) const
     {
@@ -1006,7 +999,7 @@ class lock : public detail::held
                 return shed_lock_acquire_async(get(), wait_ms, call, user, err);
             });
     }
-    /* done as for acquire_async. */
+
     result<void> release_async(pending::function done) const
     {
         auto begun = pending::begin(
@@ -1025,7 +1018,7 @@ class lock : public detail::held
     {
         return detail::call(shed_lock_advance, get(), number);
     }
-    /* timeout_ms 0: the client's command_timeout_ms. */
+
     result<void> probe(std::uint64_t timeout_ms = 0) const
     {
         return detail::call(shed_lock_probe, get(), timeout_ms);

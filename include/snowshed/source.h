@@ -13,17 +13,9 @@
  *     }
  *     ...
  *     shed_source_open(load_rate, NULL, NULL, &source, &err)
- *
- * shed_source_open_batch opens a source that loads many keys with one query;
- * snowshed/mysql.h has one for MySQL.
- *
- * Threads, memory, fork, failure: as in snowshed.h.
  */
 #ifndef SNOWSHED_SOURCE_H
 #define SNOWSHED_SOURCE_H
-
-#include <stddef.h>
-#include <stdint.h>
 
 #include <snowshed/snowshed.h>
 
@@ -32,20 +24,18 @@ extern "C" {
 #endif
 
 enum shed_answer_kind {
-    SHED_ANSWER_FAILED,     /* callers get a stale row within
-                                   stale_if_error_ms, or else SHED_ESOURCE */
+    SHED_ANSWER_FAILED,     /* callers get SHED_ESOURCE */
     SHED_ANSWER_ROW,        /* a row; it may be empty */
     SHED_ANSWER_NULL,       /* a row that exists and is NULL */
     SHED_ANSWER_ABSENT,     /* no such row */
     SHED_ANSWER_UNMODIFIED, /* the row still has its old version: its entry,
-                                   with its tags, is fresh again. Without an old
-                                   version the key fails */
-    SHED_ANSWER_TOO_BIG     /* callers get SHED_ETOOBIG, as they do for a row
-                                   above the cache's value_limit_bytes */
+                               with its tags, is fresh again. Without an old
+                               version the key fails */
+    SHED_ANSWER_TOO_BIG     /* callers get SHED_ETOOBIG, as for a row above the
+                               cache's value_limit_bytes */
 };
 
-/* For the ttl_ms of an answer: only callers that wait get it; it is not kept.
- */
+/* A ttl_ms: only callers that wait get the answer; it is not kept. */
 #define SHED_TTL_NONE UINT64_MAX
 
 /* What a load says of one key. */
@@ -54,20 +44,20 @@ struct shed_answer {
     uint64_t kind;         /* enum shed_answer_kind */
     struct shed_bytes row; /* of SHED_ANSWER_ROW */
     const char *reason; /* of SHED_ANSWER_FAILED or _TOO_BIG: what callers are
-                           told, a text without secrets; or NULL */
-    /* The row's version: a number that grows with each change of the row. NULL:
-     * none; the answer replaces any row. A load that brings a lower version
-     * than the row in Redis has read a lagging replica, and fails. Where
-     * versions begin again (the row was deleted and inserted, the database was
-     * restored), invalidate the key. */
+                           told, without secrets; or NULL */
+    /* Of the row: a number that grows with each change of it. NULL: none; the
+     * answer replaces any row. A load that brings a lower version than Redis
+     * has has read a lagging replica, and fails. Where versions begin again
+     * (the row was inserted again, the database restored), invalidate the key.
+     */
     const uint64_t *version;
-    uint64_t ttl_ms; /* how long the answer is fresh, without jitter, 10 years
-                        at most; 0: as the cache's options say */
-    /* For shed_invalidate_tags; an absent row can have them. With a tag of a
+    uint64_t ttl_ms; /* how long it is fresh, without jitter, 10 years at most;
+                        0: the cache's own */
+    /* For shed_invalidate_tags; an absent row can have them, too. With one of a
      * wrong length, or more than SHED_TAGS_MAX, the key fails. */
     const struct shed_bytes *tags;
     size_t tags_count;
-    void *memory; /* for free() when the answer has been copied; may be NULL */
+    void *memory; /* for free() when the answer has been copied; or NULL */
 };
 
 #define SHED_ANSWER_INIT                                                       \
@@ -82,8 +72,8 @@ struct shed_answer {
  *
  * It runs on several loader threads at a time. thread is what thread_start
  * returned for this one, or NULL. Read current data: a snapshot from before
- * this call can bring back an old row. Do not call shed_get with a cache of the
- * same source: it could wait for this thread.
+ * this call can bring back an old row. Do not get from a cache of the same
+ * source, which could wait for this thread.
  */
 typedef void shed_load_one_fn(void *user, void *thread, struct shed_bytes key,
                               struct shed_answer *answer);
@@ -98,17 +88,14 @@ struct shed_wanted {
 /* A batch of keys to load. Read only; valid until shed_load_done. */
 struct shed_load {
     size_t count;                   /* 1..max_batch */
-    const struct shed_wanted *keys; /* count of them; a key can occur twice:
-                                       answer each */
+    const struct shed_wanted *keys; /* a key can occur twice: answer each */
     uint64_t is_probe; /* 1: the breaker is half-open: ask the server even in a
                           pause of your own */
 };
 
-/*
- * Load a batch: answer every key, then call shed_load_done once; from any
- * thread, even after the function has returned. Until then the load counts
- * against max_loads. Otherwise as a shed_load_one_fn.
- */
+/* Load a batch: answer every key, then call shed_load_done; from any thread,
+ * even after the function has returned. Until then the load counts against
+ * max_loads. Otherwise as a shed_load_one_fn. */
 typedef void shed_load_fn(void *user, void *thread, struct shed_load *load);
 
 /* Answer the i-th key. *answer is copied; the last answer to a key counts. */
@@ -118,8 +105,7 @@ SHED_API void shed_load_answer(struct shed_load *load, size_t i,
 /* Milliseconds left of load_timeout_ms; 0: give up. */
 SHED_API uint64_t shed_load_remaining_ms(const struct shed_load *load);
 
-/* Finish a load, exactly once. Keys without an answer fail. load and its keys
- * are invalid afterwards. */
+/* Finish a load, exactly once. Keys without an answer fail. */
 SHED_API void shed_load_done(struct shed_load *load);
 
 struct shed_source_options {
@@ -134,33 +120,31 @@ struct shed_source_options {
                                  Refreshes wait behind the keys of callers, and
                                  make room for them */
     uint64_t load_timeout_ms; /* 1..3600000 (30000); how long a load may take */
-    /* Called on each loader thread when it starts and ends; may be NULL. What
+    /* Called on each loader thread when it starts and ends; or NULL. What
      * thread_start returns is passed to thread_stop and to load. */
     void *(*thread_start)(void *user);
     void (*thread_stop)(void *user, void *thread);
     /* Called once, when the source has been closed and no cache uses it. */
     void (*on_close)(void *user);
     /* 0..1 (1); 1: the limit falls below max_loads while loads slow each other
-     * down. While it is reached, every 10 s or more five loads run alone, in
+     * down. While it is reached, five loads run alone every 10 s or more, in
      * all processes at once, to measure a query: wall clocks should agree to
-     * about 100 ms */
+     * 100 ms */
     uint64_t adaptive_loads;
     struct shed_breaker_options breaker; /* before the source */
-    uint64_t callers_limit; /* 0..10000000 (10000); most callers that wait for a
-                               load, each key of shed_get_many being one, and
-                               asynchronous calls not counted. A call beyond it
-                               gets a stale row within stale_if_error_ms, or
-                               else SHED_EBUSY, at once. 0: no limit */
+    /* 0..10000000 (10000); most callers that wait for a load, by key, without
+     * asynchronous calls. A call beyond it ends with SHED_EBUSY at once. 0: no
+     * limit */
+    uint64_t callers_limit;
     /* A budget of loads for all processes with one fleet_name in one Redis, for
      * a database that cannot bear max_loads of each. While it is used up, keys
-     * wait in the queue. A load costs one round trip more. A process that dies
-     * gives its slots back after load_timeout_ms and 1 s. While Redis does not
+     * wait in the queue. A load costs one round trip more. The slots of a dead
+     * process are free after load_timeout_ms and 1 s. While Redis does not
      * answer within a tenth of command_timeout_ms, only max_loads counts. */
-    uint64_t fleet_loads;   /* 0..100000 (0); loads at a time in all processes,
-                               the same number in each; 0: no budget */
-    const char *fleet_name; /* copied; as the name of a cache: the key is
-                               "NAME:loads". NULL: the name of the first cache
-                               that is opened on the source */
+    uint64_t fleet_loads; /* 0..100000 (0); loads at a time, the same number in
+                             each process; 0: no budget */
+    const char *fleet_name; /* as the name of a cache: the key is "NAME:loads".
+                               NULL: that of the source's first cache */
 };
 
 #define SHED_SOURCE_OPTIONS_INIT                                               \
@@ -169,15 +153,9 @@ struct shed_source_options {
             NULL, NULL, 1, SHED_BREAKER_OPTIONS_INIT, 10000, 0, NULL           \
     }
 
-/*
- * Open a source that calls load with one key at a time; max_batch and
- * batch_wait_ms have no effect. user must live until on_close is called. With
- * fleet_loads, all its caches must use one Redis.
- *
- * Calls back: load, on loader threads, up to max_loads at a time.
- * Returns: SHED_OK and *out, to be closed with shed_source_close. On failure
- * on_close is not called.
- */
+/* Open a source that calls load with one key at a time; max_batch and
+ * batch_wait_ms have no effect. user must live until on_close is called, which
+ * is not if this fails. With fleet_loads, all its caches must use one Redis. */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_source_open(shed_load_one_fn *load, void *user,
                  const struct shed_source_options *options,

@@ -1,14 +1,9 @@
 /*
  * What a cache, or the handle of a lock, has done since it was opened, as a
  * struct and as Prometheus text.
- *
- * Threads, fork, failure: as in snowshed.h.
  */
 #ifndef SNOWSHED_STATS_H
 #define SNOWSHED_STATS_H
-
-#include <stddef.h>
-#include <stdint.h>
 
 #include <snowshed/lock.h>
 #include <snowshed/snowshed.h>
@@ -25,12 +20,11 @@ extern "C" {
  * answered at once, with an old row as well, else in misses. A miss that ends
  * with a row that another process has loaded counts in hits, too.
  *
- * A key that is invalidated counts in invalidations (a tag: in
- * tag_invalidations) when Redis has carried it out. One that failed counts in
- * invalidation_failures, and in invalidations_undelivered or
- * invalidations_dropped, unless it is undelivered already; later perhaps in
- * invalidations_delivered. These three also count failed puts and expiries.
- * invalidations_repeated: see failover_memory_ms.
+ * A key that is invalidated counts in invalidations when Redis has carried it
+ * out. One that failed counts in invalidation_failures, and in
+ * invalidations_undelivered or invalidations_dropped, unless it is undelivered
+ * already; later perhaps in invalidations_delivered. These three also count
+ * failed puts and expiries.
  */
 #define SHED_COUNTERS(X)                                                       \
     X(hits, "keys answered with a row or a NULL from Redis")                   \
@@ -85,8 +79,8 @@ extern "C" {
     X(invalidations_repeated, "keys repeated at another server")               \
     X(near_hits, "hits and negative hits by near rows, in no hit_us")
 
-/* The same of a lock: struct shed_lock_stats, snowshed_lock_<field>_total.
- * Re-entries by the holder are not counted. */
+/* The same of a lock: snowshed_lock_<field>_total. Re-entries by the holder are
+ * not counted. */
 #define SHED_LOCK_COUNTERS(X)                                                  \
     X(acquired, "holds that began")                                            \
     X(tries, "times that Redis was asked for the lock")                        \
@@ -97,8 +91,8 @@ extern "C" {
     X(renewals, "renewals by the watchdog, confirmed by Redis")                \
     X(renewal_failures, "renewals by the watchdog that were not")
 
-/* Bucket i counts what is at most 2^i, but above 2^(i-1); the last bucket
- * counts everything above. */
+/* Bucket i counts what is at most 2^i, but above 2^(i-1); the last one, all
+ * that is above. */
 #define SHED_BUCKETS 28
 
 struct shed_histogram {
@@ -107,7 +101,6 @@ struct shed_histogram {
     uint64_t sum; /* microseconds, or keys */
 };
 
-/* New counters come at the ends of the two structs. */
 struct shed_stats {
     struct shed_histogram hit_us;     /* gets answered at once, by Redis */
     struct shed_histogram miss_us;    /* gets that took the slow path */
@@ -126,11 +119,7 @@ struct shed_lock_stats {
 #undef SHED_FIELD
 };
 
-/*
- * Copy the statistics into *out; size is sizeof *out.
- *
- * Returns: SHED_OK; SHED_EINVAL also if size is larger than this library knows.
- */
+/* Copy the statistics into *out; size is sizeof *out. */
 SHED_API SHED_MUST_CHECK enum shed_code
 shed_stats_read(const struct shed_cache *cache, struct shed_stats *out,
                 size_t size, struct shed_error *err);
@@ -139,9 +128,9 @@ shed_lock_stats_read(const struct shed_lock *lock, struct shed_lock_stats *out,
                      size_t size, struct shed_error *err);
 
 /*
- * Write the statistics of caches and locks as Prometheus text
- * into buffer. A sample's label is cache="NAME" or lock="NAME", with \xNN for
- * bytes that are not printable. Of two handles of one name pass only one.
+ * Write the statistics of caches and locks into buffer as Prometheus text. The
+ * label of a sample is cache="NAME" or lock="NAME", with \xNN for what is not
+ * printable. Of two handles of one name pass only one.
  *
  * Of a cache, besides SHED_COUNTERS:
  *     snowshed_hit_seconds, snowshed_miss_seconds, snowshed_load_seconds,
@@ -159,8 +148,7 @@ shed_lock_stats_read(const struct shed_lock *lock, struct shed_lock_stats *out,
  * Of a lock, besides SHED_LOCK_COUNTERS:
  *     snowshed_lock_wait_seconds, snowshed_lock_hold_seconds
  *
- * Returns: the length of the whole text. If that is not below capacity, the
- * text was cut: call again with more. buffer may be NULL with capacity 0.
+ * Returns: as shed_escape.
  */
 SHED_API size_t shed_stats_prometheus(struct shed_cache *const *caches,
                                       size_t caches_count,

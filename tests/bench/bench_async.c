@@ -11,8 +11,6 @@
  *
  * usage: bench_async SOCKET [TURNS]
  */
-#include <hiredis/hiredis.h>
-#include <malloc.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -22,12 +20,12 @@
 #include <sys/resource.h>
 
 #include <snowshed/async.h>
-#include <snowshed/source.h>
 
 #include "base/clock.h"
+#include "bench.h"
 #include "support/bare.h"
 
-enum { CALLS = 100000, WINDOW = 1000, KEYS = 10000, PAYLOAD_BYTES = 1000 };
+enum { CALLS = 100000, WINDOW = 1000, KEYS = 10000 };
 enum { TURN_MS = 500, BENCHMARK_GETS = 200000, TURNS_MAX = 101 };
 #define KEY_BYTES 16
 #define MS_PER_S 1000
@@ -39,15 +37,9 @@ static size_t done_calls, failed_calls, hits;
 static atomic_bool is_held;
 static redisContext *redis;
 
-static void die(const char *what)
-{
-    (void)fprintf(stderr, "bench_async: %s\n", what);
-    exit(EXIT_FAILURE);
-}
-
 static void load(void *user, void *thread, struct shed_load *load)
 {
-    static const char payload[PAYLOAD_BYTES];
+    static const char payload[BENCH_PAYLOAD_BYTES];
     struct shed_answer answer = SHED_ANSWER_INIT;
 
     answer.kind = SHED_ANSWER_ROW;
@@ -84,7 +76,7 @@ static void get(unsigned number)
         key[--i] = (char)('0' + number % ten);
     if (shed_get_async(cache, shed_bytes(key, KEY_BYTES), NULL, &then, NULL,
                        NULL, &err) != SHED_OK)
-        die(err.reason);
+        bench_die(err.reason);
 }
 
 static void collect(size_t wanted)
@@ -99,11 +91,8 @@ static void collect(size_t wanted)
 
 static void open_all(const char *uri)
 {
-    struct shed_client_options client_options = bare_client();
     struct shed_source_options source_options = bare_source();
     struct shed_cache_options o = bare_cache();
-    struct shed_client *client = NULL;
-    struct shed_source *source = NULL;
     struct shed_error err;
 
     o.ttl_ms = 3600000;
@@ -111,40 +100,33 @@ static void open_all(const char *uri)
     o.async_limit = 2 * CALLS;
     source_options.load_timeout_ms = 600000;
     source_options.queue_limit = 1000000;
-    if (shed_queue_open(&queue, &err) != SHED_OK ||
-        shed_client_open(uri, &client_options, &client, &err) != SHED_OK ||
-        shed_source_open_batch(load, NULL, &source_options, &source, &err) !=
-            SHED_OK ||
-        shed_cache_open(client, "bench_async", source, &o, &cache, &err) !=
-            SHED_OK)
-        die(err.reason);
-    shed_source_close(source);
-    shed_client_close(client);
-}
-
-static size_t used_bytes(void)
-{
-    struct mallinfo2 info = mallinfo2();
-
-    return info.uordblks + info.hblkhd;
+    if (shed_queue_open(&queue, &err) != SHED_OK)
+        bench_die(err.reason);
+    cache = bench_open(uri, BARE_CLIENT, &source_options, &o, load, NULL);
 }
 
 /* Of keys that are not in Redis yet, from first on. */
-static void measure_memory(const char *what, unsigned first, unsigned keys)
+static void measure_memory(const char *what, unsigned first, unsigned keys,
+                           double bar)
 {
     size_t before;
     uint64_t begun_us;
+    double bytes;
 
     atomic_store(&is_held, true);
     done_calls = 0;
     get(first); /* what the first call allocates once */
     (void)poll(NULL, 0, 200);
-    before = used_bytes();
+    before = bench_used_bytes();
     for (unsigned i = 0; i < CALLS; i++)
         get(first + 1 + i % keys);
     (void)poll(NULL, 0, 2000);
+    bytes = (double)(bench_used_bytes() - before) / CALLS - KEY_BYTES;
     printf("memory %s: %.0f bytes per call beside its key\n", what,
-           (double)(used_bytes() - before) / CALLS - KEY_BYTES);
+           bench_note(&bytes, 1,
+                      (struct bench_figure){
+                          .unit = "bytes", .bar = bar, .is_exact = true},
+                      "async: bytes of a call, %s", what));
     begun_us = shed_now_us();
     atomic_store(&is_held, false);
     collect(CALLS + 1);
@@ -168,7 +150,7 @@ static double cpu_us(int who)
     struct rusage use;
 
     if (getrusage(who, &use) != 0)
-        die("getrusage");
+        bench_die("getrusage");
     return (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) * US_PER_S +
            (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec);
 }
@@ -176,11 +158,9 @@ static double cpu_us(int who)
 static double redis_cpu_us(void)
 {
     static const char *const fields[] = {"used_cpu_sys:", "used_cpu_user:"};
-    redisReply *reply = redisCommand(redis, "INFO cpu");
+    redisReply *reply = bench_ask(redis, "INFO cpu");
     double us = 0;
 
-    if (reply == NULL || reply->type != REDIS_REPLY_STRING)
-        die("INFO");
     for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++)
         us += strtod(strstr(reply->str, fields[i]) + strlen(fields[i]), NULL) *
               US_PER_S;
@@ -199,12 +179,12 @@ static struct turn benchmark(const char *socket, const char *command,
 
     (void)snprintf(text, sizeof(text),
                    "redis-benchmark -s %s -P 64 -d %d -r %u -n %d -t %s --csv",
-                   socket, PAYLOAD_BYTES, keys, BENCHMARK_GETS, command);
+                   socket, BENCH_PAYLOAD_BYTES, keys, BENCHMARK_GETS, command);
     pipe = popen(text, "r");
     while (pipe != NULL && fgets(text, sizeof(text), pipe) != NULL)
         (void)sscanf(text, "\"%*[GSET]\",\"%lf\"", &turn.rate);
     if (pipe == NULL || pclose(pipe) != 0 || turn.rate <= 0)
-        die("redis-benchmark has failed");
+        bench_die("redis-benchmark has failed");
     turn.own_us = (cpu_us(RUSAGE_CHILDREN) - begun_us) / BENCHMARK_GETS;
     turn.redis_us = (redis_cpu_us() - begun_redis_us) / BENCHMARK_GETS;
     return turn;
@@ -225,18 +205,11 @@ static struct turn hit(unsigned keys)
     }
     collect(next);
     if (hits < next)
-        die("these were no hits: is there a Redis?");
+        bench_die("these were no hits: is there a Redis?");
     turn.rate = next * US_PER_S / (double)(shed_now_us() - begun_us);
     turn.own_us = (cpu_us(RUSAGE_SELF) - begun_own_us) / next;
     turn.redis_us = (redis_cpu_us() - begun_redis_us) / next;
     return turn;
-}
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
 }
 
 static void print_turns(const char *what, struct turn *turns, unsigned count)
@@ -248,21 +221,26 @@ static void print_turns(const char *what, struct turn *turns, unsigned count)
         of[1][i] = turns[i].own_us;
         of[2][i] = turns[i].redis_us;
     }
-    for (unsigned i = 0; i < 3; i++)
-        qsort(of[i], count, sizeof(of[i][0]), compare);
-    printf("  %-16s%10.0f%12.2f%12.2f\n", what, of[0][count / 2],
-           of[1][count / 2], of[2][count / 2]);
+    printf("  %-16s%10.0f%12.2f%12.2f\n", what, bench_at(of[0], count, 0.5),
+           bench_at(of[1], count, 0.5), bench_at(of[2], count, 0.5));
 }
 
-static void print_ratio(const char *what, double *ratio, unsigned count)
+static void print_ratio(const char *keys, const char *what, double bar,
+                        double *ratio, unsigned count)
 {
-    qsort(ratio, count, sizeof(*ratio), compare);
-    printf("  %s%.2f (turn by turn %.2f to %.2f)\n", what, ratio[count / 2],
-           ratio[0], ratio[count - 1]);
+    const struct bench_figure figure = {
+        .unit = "", .bar = bar, .is_more_better = true};
+
+    printf("  asynchronous / redis-benchmark, %s: %.2f (turn by turn %.2f to "
+           "%.2f)\n",
+           what,
+           bench_note(ratio, count, figure,
+                      "async hits %s / redis-benchmark, %s", keys, what),
+           bench_at(ratio, count, 0), bench_at(ratio, count, 1));
 }
 
 static void measure_hits(const char *what, const char *socket, unsigned keys,
-                         unsigned count)
+                         double bar, unsigned count)
 {
     struct turn ours[TURNS_MAX], theirs[TURNS_MAX];
     double rate[TURNS_MAX], us[TURNS_MAX];
@@ -282,26 +260,24 @@ static void measure_hits(const char *what, const char *socket, unsigned keys,
     printf("hits %-17s per second  us of processor  in Redis\n", what);
     print_turns("asynchronous", ours, count);
     print_turns("redis-benchmark", theirs, count);
-    print_ratio("asynchronous / redis-benchmark: ", rate, count);
-    print_ratio("by processor time: ", us, count);
+    print_ratio(what, "per second", bar, rate, count);
+    print_ratio(what, "by processor time", 0, us, count);
 }
 
 int main(int argc, char **argv)
 {
-    unsigned turns = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : 11;
+    unsigned turns = (unsigned)bench_number(argc, argv, 2, 11, TURNS_MAX);
     char uri[256];
 
-    if (argc < 2 || turns == 0 || turns > TURNS_MAX)
-        die("usage: bench_async SOCKET [TURNS]");
+    if (argc < 2)
+        bench_die("usage: bench_async SOCKET [TURNS]");
     (void)snprintf(uri, sizeof(uri), "unix:%s", argv[1]);
     open_all(uri);
-    redis = redisConnectUnix(argv[1]);
-    if (redis == NULL || redis->err != 0)
-        die("no connection to Redis");
-    measure_hits("of one key", argv[1], 1, turns);
-    measure_hits("of many keys", argv[1], KEYS, turns);
-    measure_memory("of one load", KEYS, 1);
-    measure_memory("of many loads", 2 * KEYS, CALLS);
+    redis = bench_connect(argv[1]);
+    measure_hits("of one key", argv[1], 1, 0, turns);
+    measure_hits("of many keys", argv[1], KEYS, 0.8, turns);
+    measure_memory("of one load", KEYS, 1, 400);
+    measure_memory("of many loads", 2 * KEYS, CALLS, 0);
     shed_cache_close(cache);
     shed_queue_close(queue);
     redisFree(redis);

@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "base/value.h"
+#include "bench.h"
 #include "known/local.h"
 
 enum {
@@ -37,21 +38,6 @@ enum {
 };
 
 static size_t ids; /* of keys, from 1; NOBODY is none */
-
-static void die(const char *what)
-{
-    (void)fprintf(stderr, "bench_evict: %s\n", what);
-    exit(EXIT_FAILURE);
-}
-
-static void *allocate(size_t count, size_t size)
-{
-    void *memory = calloc(count, size);
-
-    if (memory == NULL)
-        die("out of memory");
-    return memory;
-}
 
 /* --------------------------------------------------------------- the queues */
 
@@ -68,8 +54,8 @@ struct queue {
 
 static struct links create_links(void)
 {
-    return (struct links){allocate(ids, sizeof(uint32_t)),
-                          allocate(ids, sizeof(uint32_t))};
+    return (struct links){bench_allocate(ids, sizeof(uint32_t)),
+                          bench_allocate(ids, sizeof(uint32_t))};
 }
 
 static void destroy_links(struct links *l)
@@ -210,7 +196,7 @@ static bool get_local(struct shed_local *local, uint32_t id)
                                        payload, sizeof(payload)),
             .ttl_ms = UINT32_MAX};
         if (row.value == NULL)
-            die("out of memory");
+            bench_die("out of memory");
         shed_local_keep(local, key, shed_local_mark(local, key), &row, 0);
     }
     shed_value_unref(row.value);
@@ -223,7 +209,7 @@ static struct shed_local *create_local(size_t bytes)
     struct shed_local *local = shed_local_create(bytes, 1, &rule);
 
     if (local == NULL)
-        die("out of memory");
+        bench_die("out of memory");
     return local;
 }
 
@@ -320,15 +306,29 @@ static uint32_t next_scan(size_t i)
 
 /* -------------------------------------------------------------- the measure */
 
+static void print(const char *name, double of_lru, double of_s3,
+                  double of_local, double counted)
+{
+    double ratio = of_local / of_lru;
+    const struct bench_figure figure = {
+        "", strcmp(name, "zipf") == 0 ? 1.05 : 0, true, true};
+
+    (void)printf("%-5s %8.3f %8.3f %8.3f %13.3f %14.3f\n", name,
+                 of_lru / counted, of_s3 / counted, of_local / counted,
+                 of_s3 / of_lru,
+                 bench_note(&ratio, 1, figure, "hit ratio / LRU, %s", name));
+    (void)fflush(stdout);
+}
+
 static void measure(const char *name, uint32_t (*next)(size_t i),
                     size_t requests, size_t bytes, size_t room)
 {
     struct shed_local *local = create_local(bytes);
     struct lru lru = {.links = create_links(),
-                      .has = allocate(ids, sizeof(bool))};
+                      .has = bench_allocate(ids, sizeof(bool))};
     struct s3 s3 = {.links = create_links(),
-                    .place = allocate(ids, 1),
-                    .uses = allocate(ids, 1)};
+                    .place = bench_allocate(ids, 1),
+                    .uses = bench_allocate(ids, 1)};
     double of_local = 0, of_lru = 0, of_s3 = 0;
     double counted = (double)(requests - requests / 2);
 
@@ -339,10 +339,7 @@ static void measure(const char *name, uint32_t (*next)(size_t i),
         of_lru += get_lru(&lru, room, id) && is_counted;
         of_s3 += get_s3(&s3, room, id) && is_counted;
     }
-    (void)printf("%-5s %8.3f %8.3f %8.3f %13.3f %14.3f\n", name,
-                 of_lru / counted, of_s3 / counted, of_local / counted,
-                 of_s3 / of_lru, of_local / of_lru);
-    (void)fflush(stdout);
+    print(name, of_lru, of_s3, of_local, counted);
     shed_local_destroy(local);
     destroy_links(&lru.links);
     destroy_links(&s3.links);
@@ -353,12 +350,10 @@ static void measure(const char *name, uint32_t (*next)(size_t i),
 
 int main(int argc, char **argv)
 {
-    size_t requests = argc > 1 ? strtoull(argv[1], NULL, 10) : 10000000;
+    size_t requests = bench_number(argc, argv, 1, 10000000, UINT32_MAX / 2);
     size_t bytes, room;
 
-    random_state = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
-    if (requests < SCAN_EVERY || requests > UINT32_MAX / 2 || random_state == 0)
-        die("usage: bench_evict [REQUESTS [SEED]]");
+    random_state = bench_number(argc, argv, 2, 1, SIZE_MAX);
     ids = KEYS + requests / NEW_EVERY + requests / ONCE_EVERY + 2;
     fill_ranks();
     bytes = bytes_of(KEYS / 100);

@@ -1,9 +1,11 @@
 /*
  * What a hit costs: shed_get compared with a blocking GET of the same entry by
- * hiredis, with one thread and with many, alternating in one run, so that a
- * noisy machine disturbs both. hiredis gets a connection per thread.
+ * hiredis, with one thread and with many, and shed_get_many of 100 keys with
+ * MGET, alternating in one run, so that a noisy machine disturbs both. hiredis
+ * gets a connection per thread.
  *
- * usage: bench_hit REDIS [ROUNDS [THREADS...]]
+ * usage: bench_hit REDIS [ROUNDS [THREADS...]]; with THREADS without
+ * shed_get_many
  *
  * REDIS is the path of a socket, or PORT, tls:PORT or cluster:PORT (a cluster
  * of one node, which hiredis calls like any server) of 127.0.0.1. hiredis 0.14
@@ -12,24 +14,17 @@
  *
  * SNOWSHED_LINKS=N sets the client's option `links`, SNOWSHED_CA its tls_ca.
  */
-#include <hiredis/hiredis.h>
 #include <openssl/ssl.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <snowshed/snowshed.h>
-#include <snowshed/source.h>
 
-#include "base/clock.h"
+#include "bench.h"
 #include "support/bare.h"
 
-#define PAYLOAD_BYTES 1000
-#define THREADS_MAX 1024
-#define SLICE_MS 100
+enum { SLICE_MS = 100, MANY = 100 };
 #define KEY "hot"
 #define REDIS_KEY "bench:{hot}"
 
@@ -38,39 +33,26 @@ static const char *socket_path; /* NULL: a port */
 static int port;
 static bool is_cluster;
 static SSL_CTX *context; /* NULL: no TLS */
-static atomic_bool is_over;
-
-struct worker {
-    pthread_t thread;
-    const struct hand *hand; /* NULL: it uses snowshed */
-    size_t gets;
-};
-
-static void die(const char *what)
-{
-    (void)fprintf(stderr, "bench_hit: %s\n", what);
-    exit(EXIT_FAILURE);
-}
 
 /* A connection by hand for each thread, open before the clock runs: a handshake
  * takes as long as many hits. */
 static struct hand {
     redisContext *c;
     SSL *ssl; /* NULL: no TLS */
-} hands[THREADS_MAX];
+} hands[BENCH_THREADS_MAX];
 
 static void open_hand(struct hand *h)
 {
     h->c = socket_path != NULL ? redisConnectUnix(socket_path)
                                : redisConnect("127.0.0.1", port);
     if (h->c == NULL || h->c->err != 0)
-        die("hiredis cannot connect");
+        bench_die("hiredis cannot connect");
     if (context == NULL)
         return;
     h->ssl = SSL_new(context);
     if (h->ssl == NULL || SSL_set_fd(h->ssl, h->c->fd) != 1 ||
         SSL_connect(h->ssl) != 1)
-        die("TLS: no connection");
+        bench_die("TLS: no connection");
 }
 
 static void close_hand(struct hand *h)
@@ -89,143 +71,140 @@ static redisReply *ask_by_tls(const struct hand *h)
     void *reply = NULL;
 
     if (size < 0 || SSL_write(h->ssl, command, size) != size)
-        die("TLS: cannot write");
+        bench_die("TLS: cannot write");
     redisFreeCommand(command);
     while (reply == NULL) {
         size = SSL_read(h->ssl, bytes, sizeof(bytes));
         if (size <= 0 ||
             redisReaderFeed(h->c->reader, bytes, (size_t)size) != REDIS_OK ||
             redisReaderGetReply(h->c->reader, &reply) != REDIS_OK)
-            die("TLS: cannot read");
+            bench_die("TLS: cannot read");
     }
     return reply;
 }
 
-static redisReply *ask(const struct hand *h)
+static void get_by_hand(size_t number)
 {
-    return h->ssl != NULL
-               ? ask_by_tls(h)
-               : redisCommand(h->c, "GET %b", REDIS_KEY, sizeof(REDIS_KEY) - 1);
+    const struct hand *h = &hands[number];
+    redisReply *reply = h->ssl != NULL ? ask_by_tls(h)
+                                       : redisCommand(h->c, "GET %b", REDIS_KEY,
+                                                      sizeof(REDIS_KEY) - 1);
+
+    if (reply == NULL || reply->type != REDIS_REPLY_STRING)
+        bench_die("hiredis: no value");
+    freeReplyObject(reply);
 }
 
-static size_t run_hiredis(const struct hand *h)
+static void take(struct shed_value *value)
 {
-    size_t gets = 0;
-
-    for (; !atomic_load_explicit(&is_over, memory_order_relaxed); gets++) {
-        redisReply *reply = ask(h);
-        if (reply == NULL || reply->type != REDIS_REPLY_STRING)
-            die("hiredis: no value");
-        freeReplyObject(reply);
-    }
-    return gets;
+    if (value == NULL || value->size != BENCH_PAYLOAD_BYTES)
+        bench_die("snowshed: not the value");
+    shed_value_unref(value);
 }
 
-static size_t run_snowshed(void)
+static void get(size_t number)
 {
     struct shed_value *value;
     struct shed_error err;
-    size_t gets = 0;
 
-    for (; !atomic_load_explicit(&is_over, memory_order_relaxed); gets++) {
-        if (shed_get(cache, shed_str(KEY), NULL, &value, &err) != SHED_OK)
-            die(err.reason);
-        if (value->size != PAYLOAD_BYTES)
-            die("snowshed: not the value");
-        shed_value_unref(value);
+    (void)number;
+    if (shed_get(cache, shed_str(KEY), NULL, &value, &err) != SHED_OK)
+        bench_die(err.reason);
+    take(value);
+}
+
+/* ---------------------------------------------------------------- many keys */
+
+static char keys[MANY][8], redis_keys[MANY][24];
+
+static void put_many(void)
+{
+    for (int i = 0; i < MANY; i++) {
+        (void)snprintf(keys[i], sizeof(keys[i]), "%d", i);
+        (void)snprintf(redis_keys[i], sizeof(redis_keys[i]), "bench:{%d}", i);
+        bench_put(cache, keys[i]);
     }
-    return gets;
 }
 
-static void *work(void *arg)
+static void get_many_by_hand(size_t number)
 {
-    struct worker *w = arg;
+    const char *words[1 + MANY] = {"MGET"};
+    redisReply *reply;
 
-    w->gets = w->hand != NULL ? run_hiredis(w->hand) : run_snowshed();
-    return NULL;
+    for (int i = 0; i < MANY; i++)
+        words[1 + i] = redis_keys[i];
+    reply = redisCommandArgv(hands[number].c, 1 + MANY, words, NULL);
+    if (reply == NULL || reply->type != REDIS_REPLY_ARRAY ||
+        reply->element[MANY - 1]->type != REDIS_REPLY_STRING)
+        bench_die("hiredis: no values");
+    freeReplyObject(reply);
 }
 
-/* Gets per second with this many threads. */
-static double measure(size_t threads, bool uses_hiredis, unsigned slice_ms)
+static void get_many(size_t number)
 {
-    static struct worker worker[THREADS_MAX];
-    uint64_t start_us = shed_now_us();
-    struct timespec slice = {.tv_sec = 0, .tv_nsec = (long)slice_ms * 1000000};
-    double gets = 0;
+    struct shed_item items[MANY];
+    struct shed_error err;
 
-    atomic_store(&is_over, false);
-    for (size_t i = 0; i < threads; i++) {
-        worker[i] = (struct worker){.hand = uses_hiredis ? &hands[i] : NULL};
-        if (pthread_create(&worker[i].thread, NULL, work, &worker[i]) != 0)
-            die("no thread");
-    }
-    (void)nanosleep(&slice, NULL);
-    atomic_store(&is_over, true);
-    for (size_t i = 0; i < threads; i++) {
-        (void)pthread_join(worker[i].thread, NULL);
-        gets += (double)worker[i].gets;
-    }
-    return gets * 1e6 / (double)(shed_now_us() - start_us);
+    (void)number;
+    for (int i = 0; i < MANY; i++)
+        items[i] = (struct shed_item){.key = shed_str(keys[i])};
+    if (shed_get_many(cache, items, MANY, NULL, &err) != SHED_OK)
+        bench_die(err.reason);
+    for (int i = 0; i < MANY; i++)
+        take(items[i].value);
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
+/* --------------------------------------------------------------- comparison */
 
-    return (x > y) - (x < y);
+struct contest {
+    const char *what;
+    void (*by_hand)(size_t number), (*by_snowshed)(size_t number);
+};
+
+static const struct contest single = {"GET", get_by_hand, get};
+static const struct contest many = {"MGET of 100", get_many_by_hand, get_many};
+
+static void print_ways(const struct contest *c, size_t threads, double bar,
+                       double *rates[3], size_t rounds)
+{
+    const struct bench_figure cost = {.unit = "", .bar = bar},
+                              rate = {.unit = "/s", .is_more_better = true};
+    const char *many_threads = threads > 1 ? "threads" : "thread";
+    double median_cost =
+        bench_note(rates[2], rounds, cost, "%s, %zu %s: hiredis / snowshed",
+                   c->what, threads, many_threads);
+
+    (void)printf("%-12s %4zu %14.0f %14.0f %20.2f\n", c->what, threads,
+                 bench_at(rates[0], rounds, 0.5),
+                 bench_note(rates[1], rounds, rate, "%s, %zu %s: rate", c->what,
+                            threads, many_threads),
+                 median_cost);
+    (void)fflush(stdout);
 }
 
-static double median(double *values, size_t count)
+static void compare_ways(const struct contest *c, size_t threads, double bar,
+                         size_t rounds)
 {
-    qsort(values, count, sizeof(*values), compare);
-    return values[count / 2];
-}
+    double *values = bench_allocate(3 * rounds, sizeof(*values));
+    double *rates[] = {values, values + rounds, values + 2 * rounds};
 
-static void compare_ways(size_t threads, size_t rounds)
-{
-    double *hiredis = calloc(3 * rounds, sizeof(*hiredis));
-    double *snowshed = hiredis + rounds, *ratio = snowshed + rounds;
-
-    if (hiredis == NULL)
-        die("out of memory");
     for (size_t i = 0; i < threads; i++)
         open_hand(&hands[i]);
     for (size_t i = 0; i < rounds; i++) {
-        hiredis[i] = measure(threads, true, SLICE_MS);
-        snowshed[i] = measure(threads, false, SLICE_MS);
-        ratio[i] = hiredis[i] / snowshed[i];
+        rates[0][i] = bench_run(threads, c->by_hand, SLICE_MS).per_s;
+        rates[1][i] = bench_run(threads, c->by_snowshed, SLICE_MS).per_s;
+        rates[2][i] = rates[0][i] / rates[1][i];
     }
-    (void)printf("%4zu %14.0f %14.0f %20.2f\n", threads,
-                 median(hiredis, rounds), median(snowshed, rounds),
-                 median(ratio, rounds));
-    (void)fflush(stdout);
+    print_ways(c, threads, bar, rates, rounds);
     for (size_t i = 0; i < threads; i++)
         close_hand(&hands[i]);
-    free(hiredis);
+    free(values);
 }
 
-static void no_load(void *user, void *thread, struct shed_load *load)
+static void open_cache(void)
 {
-    (void)user;
-    (void)thread;
-    shed_load_done(load);
-}
-
-static size_t parse_size(const char *text, size_t max)
-{
-    size_t size = strtoull(text, NULL, 10);
-
-    if (size < 1 || size > max)
-        die("usage: bench_hit REDIS [ROUNDS [THREADS...]]");
-    return size;
-}
-
-static void open_cache(struct shed_client **client, struct shed_source **source)
-{
-    static const char payload[PAYLOAD_BYTES];
     struct shed_client_options options = bare_client();
     const char *links = getenv("SNOWSHED_LINKS");
-    struct shed_error err;
     char uri[200];
 
     if (links != NULL)
@@ -238,14 +217,8 @@ static void open_cache(struct shed_client **client, struct shed_source **source)
                        is_cluster ? "+cluster" : "", port);
     if (context != NULL)
         options.tls_ca = getenv("SNOWSHED_CA");
-    if (shed_client_open(uri, &options, client, &err) != SHED_OK ||
-        shed_source_open_batch(no_load, NULL, BARE_SOURCE, source, &err) !=
-            SHED_OK ||
-        shed_cache_open(*client, "bench", *source, BARE_CACHE, &cache, &err) !=
-            SHED_OK ||
-        shed_put(cache, shed_str(KEY), shed_bytes(payload, sizeof(payload)),
-                 NULL, &err) != SHED_OK)
-        die(err.reason);
+    cache = bench_open(uri, &options, BARE_SOURCE, BARE_CACHE, NULL, NULL);
+    bench_put(cache, KEY);
 }
 
 static void choose_server(const char *text)
@@ -264,31 +237,35 @@ static void choose_server(const char *text)
         return;
     context = SSL_CTX_new(TLS_client_method());
     if (context == NULL)
-        die("no TLS");
+        bench_die("no TLS");
 }
 
 int main(int argc, char **argv)
 {
-    static const size_t usual[] = {1, 2, 4, 8, 16, 64, 256};
-    const size_t rounds_max = 100000;
-    struct shed_client *client = NULL;
-    struct shed_source *source = NULL;
-    size_t rounds = argc > 2 ? parse_size(argv[2], rounds_max) : 21;
+    static const struct {
+        size_t threads;
+        double bar;
+    } usual[] = {{1, 1.05},  {2, 1.05},  {4, 1.05},  {8, 1.05},
+                 {16, 1.05}, {64, 0.52}, {256, 0.43}};
+    size_t rounds = bench_number(argc, argv, 2, 21, 100000);
 
     if (argc < 2)
-        die("usage: bench_hit REDIS [ROUNDS [THREADS...]]");
+        bench_die("usage: bench_hit REDIS [ROUNDS [THREADS...]]");
     choose_server(argv[1]);
-    open_cache(&client, &source);
-    (void)printf("gets per second of a hit of %d bytes, medians of %zu turns\n"
-                 "%4s %14s %14s %20s\n",
-                 PAYLOAD_BYTES, rounds, "thr.", "hiredis", "snowshed",
+    open_cache();
+    (void)printf("gets per second of rows of %d bytes, medians of %zu turns\n"
+                 "%-12s %4s %14s %14s %20s\n",
+                 BENCH_PAYLOAD_BYTES, rounds, "", "thr.", "hiredis", "snowshed",
                  "cost of snowshed / 1");
     for (int i = 3; i < argc; i++)
-        compare_ways(parse_size(argv[i], THREADS_MAX), rounds);
+        compare_ways(&single, bench_number(argc, argv, i, 1, BENCH_THREADS_MAX),
+                     0, rounds);
     for (size_t i = 0; argc <= 3 && i < sizeof(usual) / sizeof(*usual); i++)
-        compare_ways(usual[i], rounds);
+        compare_ways(&single, usual[i].threads, usual[i].bar, rounds);
+    if (argc <= 3 && context == NULL && !is_cluster) {
+        put_many();
+        compare_ways(&many, 1, 1.10, rounds);
+    }
     shed_cache_close(cache);
-    shed_source_close(source);
-    shed_client_close(client);
     return EXIT_SUCCESS;
 }

@@ -4,10 +4,9 @@
  * hiredis: SET NX PX and a release script, with a retry every 10 ms while it is
  * taken.
  *
- * usage: bench_lock SOCKET [SOCKET SOCKET SOCKET SOCKET]; tests/bench/run
- * starts the servers. The counters of the first are reset.
+ * usage: bench_lock SOCKET [SOCKET SOCKET SOCKET SOCKET [CROWD_MS]];
+ * tests/bench/run starts the servers. The counters of the first are reset.
  */
-#include <hiredis/hiredis.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -15,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,21 +21,21 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "bench.h"
 #include "support/bare.h"
 
 enum {
     SERVERS = 5,
     ALONE_ROUNDS = 7,
-    ALONE_MS = 250,
-    CROWD_MS = 3000,
+    ALONE_PART = 12, /* of crowd_ms: a turn alone */
+    SETTLE_MS = 250,
     HOLD_US = 1000, /* long enough that the others wait */
     RETRY_US = 10000,
     LEASE_MS = 30000,
     SAMPLES_MAX = 100000,
     KILLS = 10,
     THREADS_MAX = 64,
-    MS_PER_S = 1000,
-    PERCENT = 100
+    MS_PER_S = 1000
 };
 
 #define NAME "bench"
@@ -72,18 +70,12 @@ struct stage {
     atomic_size_t acquired;
     atomic_size_t
         count; /* samples: acquires of a lock that another has released */
-    uint32_t waited_us[SAMPLES_MAX]; /* from a release to the next holder */
+    double waited_ms[SAMPLES_MAX]; /* from a release to the next holder */
 };
 
 static struct stage *stage;
 static char **sockets;
-static size_t servers;
-
-static _Noreturn void die(const char *what, const char *why)
-{
-    (void)fprintf(stderr, "bench_lock: %s: %s\n", what, why);
-    exit(EXIT_FAILURE);
-}
+static unsigned crowd_ms = 3000;
 
 /* ---------------------------------------------------------------- two locks */
 
@@ -96,36 +88,14 @@ struct bench_lock {
     char script_sha[48];
 };
 
-static redisReply *run(redisContext *c, const char *format, ...)
-{
-    va_list arguments;
-    redisReply *reply;
-
-    va_start(arguments, format);
-    reply = redisvCommand(c, format, arguments);
-    va_end(arguments);
-    if (reply == NULL || reply->type == REDIS_REPLY_ERROR)
-        die("Redis", reply != NULL ? reply->str : c->errstr);
-    return reply;
-}
-
-static redisContext *connect_to(const char *path)
-{
-    redisContext *c = redisConnectUnix(path);
-
-    if (c == NULL || c->err != 0)
-        die(path, "hiredis cannot connect");
-    return c;
-}
-
 static void open_by_hand(struct bench_lock *b)
 {
     redisReply *reply;
 
-    b->redis = connect_to(sockets[0]);
+    b->redis = bench_connect(sockets[0]);
     (void)snprintf(b->token, sizeof(b->token), "%d-%llx", (int)getpid(),
                    (unsigned long long)shed_random_jitter());
-    reply = run(b->redis, "SCRIPT LOAD %s", RELEASE_SCRIPT);
+    reply = bench_ask(b->redis, "SCRIPT LOAD %s", RELEASE_SCRIPT);
     (void)snprintf(b->script_sha, sizeof(b->script_sha), "%s", reply->str);
     freeReplyObject(reply);
 }
@@ -133,7 +103,7 @@ static void open_by_hand(struct bench_lock *b)
 static bool try_by_hand(struct bench_lock *b)
 {
     redisReply *reply =
-        run(b->redis, "SET " NAME " %s NX PX %d", b->token, LEASE_MS);
+        bench_ask(b->redis, "SET " NAME " %s NX PX %d", b->token, LEASE_MS);
     bool is_held = reply->type == REDIS_REPLY_STATUS;
 
     freeReplyObject(reply);
@@ -148,7 +118,7 @@ static void acquire(struct bench_lock *b)
         while (!try_by_hand(b))
             usleep(RETRY_US);
     } else if (shed_lock_acquire(b->lock, PLENTY_MS, &err) != SHED_OK) {
-        die(ways[b->way].name, err.reason);
+        bench_die(err.reason);
     }
 }
 
@@ -157,10 +127,9 @@ static void release(struct bench_lock *b)
     struct shed_error err;
 
     if (b->way == BY_HAND)
-        freeReplyObject(
-            run(b->redis, "EVALSHA %s 1 " NAME " %s", b->script_sha, b->token));
+        bench_do(b->redis, "EVALSHA %s 1 " NAME " %s", b->script_sha, b->token);
     else if (shed_lock_release(b->lock, &err) != SHED_OK)
-        die(ways[b->way].name, err.reason);
+        bench_die(err.reason);
 }
 
 /* ------------------------------------------------------------------ handles */
@@ -181,11 +150,11 @@ static struct shed_lock *open_lock(enum way way)
     for (size_t i = 0; i < count; i++) {
         (void)snprintf(uri, sizeof(uri), "unix:%s", sockets[i]);
         if (shed_client_open(uri, BARE_CLIENT, &clients[i], &err) != SHED_OK)
-            die(uri, err.reason);
+            bench_die(err.reason);
     }
     if (shed_lock_open_quorum(clients, count, shed_str(NAME), &o, &lock,
                               &err) != SHED_OK)
-        die(ways[way].name, err.reason);
+        bench_die(err.reason);
     return lock;
 }
 
@@ -209,7 +178,7 @@ static void close_bench(struct bench_lock *b)
 static double rate_alone(struct bench_lock *b)
 {
     uint64_t begin_us = shed_now_us();
-    uint64_t end_ms = shed_now_ms() + ALONE_MS;
+    uint64_t end_ms = shed_now_ms() + crowd_ms / ALONE_PART;
     size_t count = 0;
 
     for (; shed_now_ms() < end_ms; count++) {
@@ -219,11 +188,16 @@ static double rate_alone(struct bench_lock *b)
     return (double)count * 1e6 / (double)(shed_now_us() - begin_us);
 }
 
-static int by_value(const void *a, const void *b)
+static void print_alone(enum way way, double *rates, double by_hand)
 {
-    double x = *(const double *)a, y = *(const double *)b;
+    const struct bench_figure figure = {.unit = "/s", .is_more_better = true};
 
-    return x < y ? -1 : x > y;
+    printf("%-12s %10.0f   %10.2f\n", ways[way].name,
+           bench_at(rates, ALONE_ROUNDS, 0.5),
+           bench_at(rates, ALONE_ROUNDS, 0.5) / by_hand);
+    if (way != BY_HAND)
+        (void)bench_note(rates, ALONE_ROUNDS, figure, "lock alone, %s",
+                         ways[way].name);
 }
 
 /* All locks alternate, so that a noisy machine disturbs all of them. In a
@@ -246,11 +220,7 @@ static void run_alone(enum way last)
            "             per second   of by hand\n",
            ALONE_ROUNDS);
     for (enum way w = BY_HAND; w <= last; w++)
-        qsort(rates[w], ALONE_ROUNDS, sizeof(double), by_value);
-    for (enum way w = BY_HAND; w <= last; w++)
-        printf("%-12s %10.0f   %10.2f\n", ways[w].name,
-               rates[w][ALONE_ROUNDS / 2],
-               rates[w][ALONE_ROUNDS / 2] / rates[BY_HAND][ALONE_ROUNDS / 2]);
+        print_alone(w, rates[w], bench_at(rates[BY_HAND], ALONE_ROUNDS, 0.5));
     (void)fflush(stdout);
     _exit(EXIT_SUCCESS); /* the system closes what is open */
 }
@@ -269,7 +239,7 @@ static void take_sample(unsigned number)
         return;
     i = atomic_fetch_add(&stage->count, 1);
     if (i < SAMPLES_MAX)
-        stage->waited_us[i] = (uint32_t)(shed_now_us() - released_us);
+        stage->waited_ms[i] = (double)(shed_now_us() - released_us) / 1e3;
 }
 
 struct contender {
@@ -288,7 +258,7 @@ static void *contend(void *arg)
         acquire(&c->bench);
         take_sample(c->number);
         if (!atomic_compare_exchange_strong(&stage->holder, &nobody, c->number))
-            die(ways[c->bench.way].name, "two hold it");
+            bench_die("two hold a lock");
         if (stage->hold_us > 0)
             usleep(stage->hold_us);
         atomic_store(&stage->holder, 0);
@@ -311,39 +281,11 @@ static _Noreturn void contend_in_threads(enum way way, unsigned first,
         contenders[i].number = first + i + 1;
         if (pthread_create(&contenders[i].thread, NULL, contend,
                            &contenders[i]) != 0)
-            die("a thread", "none to be had");
+            bench_die("no thread");
     }
     for (unsigned i = 0; i < threads; i++)
         (void)pthread_join(contenders[i].thread, NULL);
     _exit(EXIT_SUCCESS);
-}
-
-/* How many commands a lock has sent. */
-static unsigned long long count_commands(redisContext *c, enum way way)
-{
-    redisReply *reply = run(c, "INFO commandstats");
-    unsigned long long total = 0;
-    char names[64];
-    char *rest = names;
-
-    (void)snprintf(names, sizeof(names), "%s", ways[way].commands);
-    for (char *name; (name = strtok_r(rest, " ", &rest)) != NULL;) {
-        char key[96];
-        const char *at;
-        (void)snprintf(key, sizeof(key), "cmdstat_%s:calls=", name);
-        at = strstr(reply->str, key);
-        if (at != NULL)
-            total += strtoull(at + strlen(key), NULL, 10);
-    }
-    freeReplyObject(reply);
-    return total;
-}
-
-static int by_number(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-    return x < y ? -1 : x > y;
 }
 
 static size_t count_samples(void)
@@ -354,19 +296,9 @@ static size_t count_samples(void)
 }
 
 /* clang 19 warns of an enumerator in arithmetic with doubles. */
-static double per_second(unsigned long long count)
+static double per_second(size_t count)
 {
-    return (double)count * (double)MS_PER_S / (double)CROWD_MS;
-}
-
-/* A percentile of the samples, which are sorted. */
-static double percentile_ms(size_t percent)
-{
-    size_t count = count_samples();
-
-    return count == 0 ? 0
-                      : stage->waited_us[(count - 1) * percent / PERCENT] /
-                            (double)MS_PER_S;
+    return (double)count * (double)MS_PER_S / (double)crowd_ms;
 }
 
 static void wait_for_children(const pid_t *pids, unsigned count)
@@ -374,7 +306,7 @@ static void wait_for_children(const pid_t *pids, unsigned count)
     for (unsigned i = 0; i < count; i++) {
         int status;
         if (waitpid(pids[i], &status, 0) != pids[i] || status != 0)
-            die("a contender", "it failed");
+            bench_die("a contender has failed");
     }
 }
 
@@ -387,40 +319,53 @@ static void reset_stage(void)
     atomic_store(&stage->count, 0);
 }
 
+static void print_crowd(enum way way, unsigned contenders, size_t acquired,
+                        size_t handed, double commands)
+{
+    const struct bench_figure figure = {.unit = "/s", .is_more_better = true};
+    double rate = per_second(handed), *ms = stage->waited_ms;
+    size_t count = count_samples();
+
+    printf("%-10s %10.0f %10.0f %9.2f %9.2f %9.2f %9.1f %9.2f\n",
+           ways[way].name, per_second(acquired), rate, bench_at(ms, count, 0.5),
+           bench_at(ms, count, 0.99), bench_at(ms, count, 1),
+           commands / (double)handed, commands / (double)handed / contenders);
+    (void)fflush(stdout);
+    if (way == LEASE)
+        (void)bench_note(&rate, 1, figure,
+                         "lock, %u contenders, held %u us: handed over",
+                         contenders, (unsigned)stage->hold_us);
+}
+
 static void run_crowd(enum way way, unsigned processes, unsigned threads)
 {
-    redisContext *c = connect_to(sockets[0]);
+    redisContext *c = bench_connect(sockets[0]);
     unsigned contenders = processes * threads;
+    struct bench_commands commands = {0};
     pid_t pids[THREADS_MAX];
-    unsigned long long commands;
     size_t acquired, handed;
 
     reset_stage();
     for (unsigned i = 0; i < processes; i++) {
-        pids[i] = fork();
+        pids[i] = bench_fork();
         if (pids[i] == 0)
             contend_in_threads(way, i * threads, threads);
     }
     while (atomic_load(&stage->ready) < contenders)
         usleep(MS_PER_S);
-    usleep(ALONE_MS * MS_PER_S); /* meanwhile all connect */
-    freeReplyObject(run(c, "CONFIG RESETSTAT"));
+    usleep(SETTLE_MS * MS_PER_S); /* meanwhile all connect */
+    bench_do(c, "CONFIG RESETSTAT");
     atomic_store(&stage->acquired, 0);
     atomic_store(&stage->count, 0);
-    usleep(CROWD_MS * MS_PER_S);
+    usleep(crowd_ms * MS_PER_S);
     acquired = atomic_load(&stage->acquired);
     handed = atomic_load(&stage->count);
-    commands = count_commands(c, way);
+    bench_count(c, &commands);
     atomic_store(&stage->is_over, true);
     wait_for_children(pids, processes);
     redisFree(c);
-    qsort(stage->waited_us, count_samples(), sizeof(uint32_t), by_number);
-    printf("%-10s %10.0f %10.0f %9.2f %9.2f %9.2f %9.1f %9.2f\n",
-           ways[way].name, per_second(acquired), per_second(handed),
-           percentile_ms(50), percentile_ms(99), percentile_ms(PERCENT),
-           (double)commands / (double)handed,
-           (double)commands / (double)handed / contenders);
-    (void)fflush(stdout);
+    print_crowd(way, contenders, acquired, handed,
+                bench_calls(&commands, ways[way].commands));
 }
 
 static void run_crowds(enum way last, unsigned processes, unsigned threads,
@@ -471,20 +416,20 @@ static double kill_once(void)
     char byte;
 
     if (pipe(held) != 0 || pipe(got) != 0)
-        die("pipe", "none to be had");
-    holder = fork();
+        bench_die("no pipe");
+    holder = bench_fork();
     if (holder == 0)
         hold_for_ever(held[1]);
     if (read(held[0], &byte, 1) != 1)
-        die("the holder", "it failed");
-    waiter = fork();
+        bench_die("the holder has failed");
+    waiter = bench_fork();
     if (waiter == 0)
         wait_for_it(got[1]);
-    usleep(ALONE_MS * MS_PER_S); /* meanwhile it waits */
+    usleep(SETTLE_MS * MS_PER_S); /* meanwhile it waits */
     killed_us = shed_now_us();
     (void)kill(holder, SIGKILL);
     if (read(got[0], &got_us, sizeof(got_us)) != sizeof(got_us))
-        die("the waiter", "it failed");
+        bench_die("the waiter has failed");
     (void)waitpid(holder, NULL, 0);
     (void)waitpid(waiter, NULL, 0);
     close(held[0]);
@@ -500,10 +445,12 @@ static void run_kills(void)
 
     for (size_t i = 0; i < KILLS; i++)
         times[i] = kill_once();
-    qsort(times, KILLS, sizeof(double), by_value);
     printf("\nfrom SIGKILL of a holder with a lease of %d s to the next one, "
            "LEASE:\nmedian %.0f ms, max %.0f ms of %d\n",
-           LEASE_MS / MS_PER_S, times[KILLS / 2], times[KILLS - 1], KILLS);
+           LEASE_MS / MS_PER_S,
+           bench_note(times, KILLS, (struct bench_figure){.unit = "ms"},
+                      "lock: SIGKILL of a holder to the next"),
+           bench_at(times, KILLS, 1), KILLS);
 }
 
 int main(int argc, char **argv)
@@ -511,20 +458,15 @@ int main(int argc, char **argv)
     enum way last;
     pid_t alone;
 
-    if (argc != 2 && argc != 1 + SERVERS) {
-        (void)fprintf(
-            stderr, "usage: bench_lock SOCKET [SOCKET SOCKET SOCKET SOCKET]\n");
-        return 2;
-    }
+    if (argc != 2 && argc != 1 + SERVERS && argc != 2 + SERVERS)
+        bench_die("usage: bench_lock SOCKET [SOCKET SOCKET SOCKET SOCKET "
+                  "[CROWD_MS]]");
     sockets = argv + 1;
-    servers = (size_t)argc - 1;
-    last = servers == SERVERS ? QUORUM : LEASE;
-    stage = mmap(NULL, sizeof(*stage), PROT_READ | PROT_WRITE,
-                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (stage == MAP_FAILED)
-        die("mmap", "no memory");
+    crowd_ms = (unsigned)bench_number(argc, argv, 1 + SERVERS, crowd_ms, 60000);
+    last = argc > SERVERS ? QUORUM : LEASE;
+    stage = bench_share(sizeof(*stage));
     (void)fflush(stdout);
-    alone = fork();
+    alone = bench_fork();
     if (alone == 0)
         run_alone(last);
     wait_for_children(&alone, 1);

@@ -8,44 +8,32 @@
  *          that ask without a pause: on two cores, Redis and the threads that
  *          hear of the change then wait until the kernel takes a core away from
  *          the askers
+ *   memory what a row of it takes, beside its key and its bytes
  *
- * usage: bench_near SOCKET [ROUNDS]
+ * usage: bench_near SOCKET [ROUNDS [CHANGES]]
  */
-#include <hiredis/hiredis.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <snowshed/snowshed.h>
-#include <snowshed/source.h>
 #include <snowshed/stats.h>
 
 #include "base/clock.h"
 #include "base/map.h"
 #include "base/value.h"
+#include "bench.h"
 #include "support/bare.h"
 
-enum { PAYLOAD_BYTES = 1000, SLICE_MS = 200, THREADS_MAX = 64, CHANGES = 1000 };
+enum { SLICE_MS = 200, ROWS = 20000 };
 #define KEY "hot"
 #define REDIS_KEY "bench:{hot}"
 
 static struct shed_cache *cache;
-static atomic_bool is_over;
-
-static void die(const char *what)
-{
-    (void)fprintf(stderr, "bench_near: %s\n", what);
-    exit(EXIT_FAILURE);
-}
 
 /* --------------------------------------------------------- the plain table */
 
@@ -57,122 +45,56 @@ static struct {
     struct shed_value *value;
 } table = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
-static void fill_table(const char *payload)
+static void fill_table(void)
 {
+    static const char payload[BENCH_PAYLOAD_BYTES];
+
     shed_map_init(&table.map, table.chains, 1024);
     table.value = shed_value_create(SHED_KIND_ROW, SHED_ORIGIN_REDIS, payload,
-                                    PAYLOAD_BYTES);
+                                    sizeof(payload));
     table.node.key = shed_map_key(REDIS_KEY, sizeof(REDIS_KEY) - 1);
     shed_map_insert(&table.map, &table.node);
 }
 
-static struct shed_value *get_plain(void)
+static void get_plain(size_t number)
 {
     struct shed_map_key key = shed_map_key(REDIS_KEY, sizeof(REDIS_KEY) - 1);
     struct shed_value *value = NULL;
 
+    (void)number;
     (void)pthread_mutex_lock(&table.mu);
     if (shed_map_find(&table.map, key) != NULL)
         value = shed_value_ref(table.value);
     (void)pthread_mutex_unlock(&table.mu);
-    return value;
+    shed_value_unref(value);
 }
 
-static struct shed_value *get_near(void)
+static void get_row(const char *key)
 {
     struct shed_value *value;
     struct shed_error err;
 
-    if (shed_get(cache, shed_str(KEY), NULL, &value, &err) != SHED_OK)
-        die(err.reason);
-    return value;
+    if (shed_get(cache, shed_str(key), NULL, &value, &err) != SHED_OK)
+        bench_die(err.reason);
+    if (value->size != BENCH_PAYLOAD_BYTES)
+        bench_die("not the value");
+    shed_value_unref(value);
+}
+
+static void get_near(size_t number)
+{
+    (void)number;
+    get_row(KEY);
 }
 
 /* ----------------------------------------------------------------- the hits */
-
-struct worker {
-    pthread_t thread;
-    struct shed_value *(*get)(void);
-    size_t gets;
-    uint64_t cpu_ns;
-};
-
-static void *work(void *arg)
-{
-    struct worker *w = arg;
-    size_t gets = 0;
-    struct timespec cpu;
-
-    for (; !atomic_load_explicit(&is_over, memory_order_relaxed); gets++) {
-        struct shed_value *value = w->get();
-        if (value->size != PAYLOAD_BYTES)
-            die("not the value");
-        shed_value_unref(value);
-    }
-    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
-    w->cpu_ns = (uint64_t)cpu.tv_sec * 1000000000 + (uint64_t)cpu.tv_nsec;
-    w->gets = gets;
-    return NULL;
-}
-
-/* The processor time of a get, in ns, with this many threads. */
-static double measure(size_t threads, struct shed_value *(*get)(void))
-{
-    static struct worker worker[THREADS_MAX];
-    struct timespec slice = {.tv_nsec = SLICE_MS * 1000000};
-    double gets = 0, ns = 0;
-
-    atomic_store(&is_over, false);
-    for (size_t i = 0; i < threads; i++) {
-        worker[i] = (struct worker){.get = get};
-        if (pthread_create(&worker[i].thread, NULL, work, &worker[i]) != 0)
-            die("no thread");
-    }
-    (void)nanosleep(&slice, NULL);
-    atomic_store(&is_over, true);
-    for (size_t i = 0; i < threads; i++) {
-        (void)pthread_join(worker[i].thread, NULL);
-        gets += (double)worker[i].gets;
-        ns += (double)worker[i].cpu_ns;
-    }
-    return ns / gets;
-}
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static double at(double *values, size_t count, double part)
-{
-    qsort(values, count, sizeof(*values), compare);
-    return values[(size_t)((double)(count - 1) * part)];
-}
-
-static void compare_ways(size_t threads, size_t rounds)
-{
-    double *near = calloc(2 * rounds, sizeof(*near)), *plain = near + rounds;
-
-    if (near == NULL)
-        die("out of memory");
-    for (size_t i = 0; i < rounds; i++) {
-        near[i] = measure(threads, get_near);
-        plain[i] = measure(threads, get_plain);
-    }
-    (void)printf("%7zu %14.1f %14.1f\n", threads, at(near, rounds, 0.5),
-                 at(plain, rounds, 0.5));
-    (void)fflush(stdout);
-    free(near);
-}
 
 static uint64_t near_hits(void)
 {
     struct shed_stats stats;
 
     if (shed_stats_read(cache, &stats, sizeof(stats), NULL) != SHED_OK)
-        die("no statistics");
+        bench_die("no statistics");
     return stats.near_hits;
 }
 
@@ -181,39 +103,103 @@ static void wait_until_near(void)
     uint64_t before = near_hits();
 
     while (near_hits() == before)
-        shed_value_unref(get_near());
+        get_row(KEY);
 }
-
-static void no_load(void *user, void *thread, struct shed_load *load)
-{
-    (void)user;
-    (void)thread;
-    shed_load_done(load);
-}
-
-static struct shed_client *client;
-static struct shed_source *source;
 
 static void open_cache(const char *uri)
 {
     struct shed_cache_options options = bare_cache();
-    struct shed_error err;
 
-    options.near_bytes = 16 << 20;
+    options.near_bytes = 64 << 20;
     options.near_ms = 600000;
-    if (shed_client_open(uri, BARE_CLIENT, &client, &err) != SHED_OK ||
-        shed_source_open_batch(no_load, NULL, BARE_SOURCE, &source, &err) !=
-            SHED_OK ||
-        shed_cache_open(client, "bench", source, &options, &cache, &err) !=
-            SHED_OK)
-        die(err.reason);
+    cache = bench_open(uri, BARE_CLIENT, BARE_SOURCE, &options, NULL, NULL);
 }
 
-static void close_cache(void)
+static const size_t threads[] = {1, 2, 4, 8};
+enum { COUNTS = sizeof(threads) / sizeof(*threads) };
+
+static void print_hits(double *near[COUNTS], double *plain[COUNTS],
+                       size_t rounds)
 {
-    shed_cache_close(cache);
-    shed_source_close(source);
-    shed_client_close(client);
+    double *ratio = bench_allocate(rounds, sizeof(*ratio));
+
+    for (size_t i = 0; i < rounds; i++) /* before they are sorted */
+        ratio[i] = near[COUNTS - 1][i] / near[0][i];
+    (void)printf("processor ns of a hit of %d bytes, medians of %zu turns\n"
+                 "%7s %14s %14s\n",
+                 BENCH_PAYLOAD_BYTES, rounds, "threads", "near", "one mutex");
+    for (size_t t = 0; t < COUNTS; t++) {
+        const struct bench_figure figure = {.unit = "ns",
+                                            .bar = t == 0 ? 60 : 0};
+        (void)printf("%7zu %14.1f %14.1f\n", threads[t],
+                     bench_note(near[t], rounds, figure,
+                                "near hit, %zu thread%s", threads[t],
+                                t > 0 ? "s" : ""),
+                     bench_at(plain[t], rounds, 0.5));
+    }
+    (void)printf("8 threads / 1: %.2f\n",
+                 bench_note(ratio, rounds,
+                            (struct bench_figure){.unit = "", .bar = 1},
+                            "near hit: 8 threads / 1"));
+    (void)fflush(stdout);
+    free(ratio);
+}
+
+static void measure_hits(size_t rounds)
+{
+    double *values = bench_allocate(2 * COUNTS * rounds, sizeof(*values));
+    double *near[COUNTS], *plain[COUNTS];
+
+    bench_put(cache, KEY);
+    fill_table();
+    wait_until_near();
+    for (size_t t = 0; t < COUNTS; t++) {
+        near[t] = values + 2 * t * rounds;
+        plain[t] = near[t] + rounds;
+    }
+    for (size_t i = 0; i < rounds; i++)
+        for (size_t t = 0; t < COUNTS; t++) {
+            near[t][i] = bench_run(threads[t], get_near, SLICE_MS).cpu_ns;
+            plain[t][i] = bench_run(threads[t], get_plain, SLICE_MS).cpu_ns;
+        }
+    print_hits(near, plain, rounds);
+    shed_value_unref(table.value);
+    free(values);
+}
+
+/* --------------------------------------------------------------- the memory */
+
+static char keys[ROWS][8];
+
+/* Until all are near. */
+static void read_all(void)
+{
+    uint64_t before;
+
+    do {
+        before = near_hits();
+        for (int i = 0; i < ROWS; i++)
+            get_row(keys[i]);
+    } while (near_hits() - before < ROWS);
+}
+
+static void measure_memory(void)
+{
+    size_t before, key_bytes = 0;
+    double bytes;
+
+    for (int i = 0; i < ROWS; i++) {
+        key_bytes += (size_t)snprintf(keys[i], sizeof(keys[i]), "%d", i);
+        bench_put(cache, keys[i]);
+    }
+    before = bench_used_bytes();
+    read_all();
+    bytes = (double)(bench_used_bytes() - before - key_bytes) / ROWS -
+            BENCH_PAYLOAD_BYTES;
+    (void)printf("\na near row takes %.0f bytes beside its key and its own\n",
+                 bench_note(&bytes, 1, (struct bench_figure){.unit = "bytes"},
+                            "memory of a near row, beside its key and bytes"));
+    (void)fflush(stdout);
 }
 
 /* -------------------------------------------------------------- the changes */
@@ -266,15 +252,12 @@ static void read_changes(struct reader *r, bool is_busy)
 
 static void start_reader(struct reader *r, const char *uri, bool is_busy)
 {
-    pid_t pid = fork();
+    pid_t pid = bench_fork();
 
-    if (pid < 0)
-        die("cannot fork");
     if (pid > 0) {
         r->pid = pid;
         return;
     }
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     open_cache(uri);
     read_changes(r, is_busy);
 }
@@ -289,18 +272,13 @@ static void wait_for(atomic_uint *number, unsigned least)
 static void change(redisContext *redis, const redisReply *entry,
                    struct reader *readers, unsigned number, double *us)
 {
-    redisReply *reply = redisCommand(redis, "SET " REDIS_KEY " %b PX 600000",
-                                     entry->str, entry->len);
     uint64_t changed_us;
 
-    freeReplyObject(reply);
+    bench_do(redis, "SET " REDIS_KEY " %b PX 600000", entry->str, entry->len);
     for (int i = 0; i < READERS; i++)
         wait_for(&readers[i].near_in, number);
-    reply = redisCommand(redis, "DEL " REDIS_KEY);
+    bench_do(redis, "DEL " REDIS_KEY);
     changed_us = shed_now_us();
-    if (reply == NULL || reply->type != REDIS_REPLY_INTEGER)
-        die("DEL failed");
-    freeReplyObject(reply);
     for (int i = 0; i < READERS; i++) {
         uint64_t last_us;
         wait_for(&readers[i].gone_in, number);
@@ -309,81 +287,68 @@ static void change(redisContext *redis, const redisReply *entry,
     }
 }
 
-static void measure_changes(redisContext *redis, const redisReply *entry,
-                            const char *uri, bool is_busy)
+static void print_changes(double *us, size_t count, bool is_busy)
 {
-    static double us[CHANGES * READERS];
-    struct reader *readers =
-        mmap(NULL, READERS * sizeof(*readers), PROT_READ | PROT_WRITE,
-             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    double p99 = bench_at(us, count, 0.99);
 
-    if (readers == MAP_FAILED)
-        die("out of memory");
+    (void)printf("%-17s %7.0f %7.0f %7.0f %7.0f\n",
+                 is_busy ? "without a pause" : "each 100 us",
+                 bench_at(us, count, 0.5), p99, bench_at(us, count, 0.999),
+                 bench_at(us, count, 1));
+    (void)fflush(stdout);
+    if (!is_busy)
+        (void)bench_note(&p99, 1,
+                         (struct bench_figure){.unit = "us", .bar = 2000},
+                         "near: a change is seen, p99");
+}
+
+static void measure_changes(redisContext *redis, const redisReply *entry,
+                            const char *uri, unsigned changes, bool is_busy)
+{
+    double *us = bench_allocate(changes * READERS, sizeof(*us));
+    struct reader *readers = bench_share(READERS * sizeof(*readers));
+
     for (int i = 0; i < READERS; i++)
         start_reader(&readers[i], uri, is_busy);
-    for (unsigned i = 0; i < CHANGES; i++)
+    for (unsigned i = 0; i < changes; i++)
         change(redis, entry, readers, i + 1, &us[i * READERS]);
     for (int i = 0; i < READERS; i++) {
         (void)kill(readers[i].pid, SIGKILL);
         (void)waitpid(readers[i].pid, NULL, 0);
     }
-    (void)printf(
-        "%-17s %7.0f %7.0f %7.0f %7.0f\n",
-        is_busy ? "without a pause" : "each 100 us",
-        at(us, CHANGES * READERS, 0.5), at(us, CHANGES * READERS, 0.99),
-        at(us, CHANGES * READERS, 0.999), at(us, CHANGES * READERS, 1));
-    (void)fflush(stdout);
-    (void)munmap(readers, READERS * sizeof(*readers));
+    print_changes(us, changes * READERS, is_busy);
+    free(us);
 }
 
-static void measure_all_changes(const char *socket, const char *uri)
+static void measure_all_changes(const char *socket, const char *uri,
+                                unsigned changes)
 {
-    redisContext *redis = redisConnectUnix(socket);
-    redisReply *entry;
+    redisContext *redis = bench_connect(socket);
+    redisReply *entry = bench_ask(redis, "GET " REDIS_KEY);
 
-    if (redis == NULL || redis->err != 0)
-        die("cannot connect");
     (void)printf("\nthe old row is given after a change, in us\n"
                  "%-17s %7s %7s %7s %7s\n",
                  "asked for", "p50", "p99", "p99.9", "max");
     (void)fflush(stdout);
-    entry = redisCommand(redis, "GET " REDIS_KEY);
-    measure_changes(redis, entry, uri, false);
-    measure_changes(redis, entry, uri, true);
+    measure_changes(redis, entry, uri, changes, false);
+    measure_changes(redis, entry, uri, changes, true);
     freeReplyObject(entry);
     redisFree(redis);
 }
 
-static void measure_hits(const char *uri, size_t rounds)
-{
-    static const size_t threads[] = {1, 2, 4, 8};
-    static const char payload[PAYLOAD_BYTES];
-    struct shed_error err;
-
-    open_cache(uri);
-    if (shed_put(cache, shed_str(KEY), shed_bytes(payload, sizeof(payload)),
-                 NULL, &err) != SHED_OK)
-        die(err.reason);
-    fill_table(payload);
-    wait_until_near();
-    (void)printf("processor ns of a hit of %d bytes, medians of %zu turns\n"
-                 "%7s %14s %14s\n",
-                 PAYLOAD_BYTES, rounds, "threads", "near", "one mutex");
-    for (size_t i = 0; i < sizeof(threads) / sizeof(*threads); i++)
-        compare_ways(threads[i], rounds);
-    shed_value_unref(table.value);
-    close_cache();
-}
-
 int main(int argc, char **argv)
 {
-    size_t rounds = argc > 2 ? strtoull(argv[2], NULL, 10) : 11;
+    size_t rounds = bench_number(argc, argv, 2, 11, 100000);
+    size_t changes = bench_number(argc, argv, 3, 1000, 1000000);
     char uri[200];
 
-    if (argc < 2 || rounds == 0)
-        die("usage: bench_near SOCKET [ROUNDS]");
+    if (argc < 2)
+        bench_die("usage: bench_near SOCKET [ROUNDS [CHANGES]]");
     (void)snprintf(uri, sizeof(uri), "unix:%s", argv[1]);
-    measure_hits(uri, rounds);
-    measure_all_changes(argv[1], uri);
+    open_cache(uri);
+    measure_hits(rounds);
+    measure_memory();
+    shed_cache_close(cache);
+    measure_all_changes(argv[1], uri, (unsigned)changes);
     return EXIT_SUCCESS;
 }

@@ -17,9 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <snowshed/mysql.h>
@@ -28,6 +26,7 @@
 #include <snowshed/stats.h>
 
 #include "base/clock.h"
+#include "bench.h"
 #include "support/bare.h"
 
 enum {
@@ -72,24 +71,6 @@ struct caller {
     uint64_t first_us; /* its first call */
 };
 
-static void die(const char *what)
-{
-    (void)fprintf(stderr, "bench_overload: %s\n", what);
-    exit(EXIT_FAILURE);
-}
-
-static void sleep_until(uint64_t at_us)
-{
-    uint64_t now_us = shed_now_us();
-    struct timespec left;
-
-    if (at_us <= now_us)
-        return;
-    left.tv_sec = (time_t)((at_us - now_us) / 1000000);
-    left.tv_nsec = (long)((at_us - now_us) % 1000000 * 1000);
-    (void)nanosleep(&left, NULL);
-}
-
 static void call(struct run *run)
 {
     char key[16];
@@ -121,7 +102,7 @@ static void *call_again(void *arg)
     uint64_t at_us = c->first_us;
 
     while (!atomic_load(&c->run->is_over)) {
-        sleep_until(at_us);
+        bench_sleep_until(at_us);
         call(c->run);
         at_us += c->run->period_us;
         if (at_us < shed_now_us()) /* it is too late for the calls in between */
@@ -146,7 +127,7 @@ static struct shed_source *open_source(const struct run *run)
     options.source = &loads;
     if (shed_mysql_source_open(mysql_uri, QUERY, &options, &source, &err) !=
         SHED_OK)
-        die(err.reason);
+        bench_die(err.reason);
     return source;
 }
 
@@ -172,11 +153,12 @@ static void run_callers(struct run *run, uint64_t seconds)
                                                                 run->threads};
         if (pthread_create(&callers[i].thread, NULL, call_again, &callers[i]) !=
             0)
-            die("no thread");
+            bench_die("no thread");
     }
-    sleep_until(start_us + (uint64_t)SETTLE_MS * 1000);
+    bench_sleep_until(start_us + (uint64_t)SETTLE_MS * 1000);
     atomic_store(&run->counts, true);
-    sleep_until(start_us + (uint64_t)SETTLE_MS * 1000 + seconds * 1000000);
+    bench_sleep_until(start_us + (uint64_t)SETTLE_MS * 1000 +
+                      seconds * 1000000);
     atomic_store(&run->counts, false);
     atomic_store(&run->is_over, true);
     for (size_t i = 0; i < run->threads; i++)
@@ -196,7 +178,7 @@ static void run_in_process(struct run *run, uint64_t seconds)
     if (shed_client_open(redis_uri, BARE_CLIENT, &client, &err) != SHED_OK ||
         shed_cache_open(client, "overload", source, &options, &run->cache,
                         &err) != SHED_OK)
-        die(err.reason);
+        bench_die(err.reason);
     run_callers(run, seconds);
     run->limit = loads_limit(run->cache);
     shed_cache_close(run->cache);
@@ -274,23 +256,14 @@ static double measure_overload(const char *name, bool is_adaptive, double per_s,
 static double measure_processes(const char *name, uint64_t fleet_loads,
                                 double per_s, uint64_t seconds)
 {
-    struct run *runs =
-        mmap(NULL, sizeof(*runs) * PROCESSES, PROT_READ | PROT_WRITE,
-             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    double sum;
+    struct run *runs = bench_share(sizeof(*runs) * PROCESSES);
 
-    if (runs == MAP_FAILED)
-        die("no memory");
     for (unsigned i = 0; i < PROCESSES; i++) {
         runs[i] = overload(per_s, 1 / (double)PROCESSES);
         runs[i].max_loads = PROCESS_BOUND;
         runs[i].queue_limit = QUEUE / PROCESSES;
         runs[i].fleet_loads = fleet_loads;
-        switch (fork()) {
-        case -1:
-            die("no process");
-            break;
-        case 0:
+        if (bench_fork() == 0) {
             atomic_store(&next_id, IDS / PROCESSES * i);
             run_in_process(&runs[i], seconds);
             _exit(EXIT_SUCCESS);
@@ -298,9 +271,7 @@ static double measure_processes(const char *name, uint64_t fleet_loads,
     }
     while (wait(NULL) > 0)
         ;
-    sum = report(name, runs, PROCESSES, seconds);
-    (void)munmap(runs, sizeof(*runs) * PROCESSES);
-    return sum;
+    return report(name, runs, PROCESSES, seconds);
 }
 
 /* What the lines that follow mean. */
@@ -328,29 +299,27 @@ static void explain(uint64_t seconds)
                  DEADLINE_QUERIES);
 }
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 static void conclude(const char *name, double *parts, size_t turns)
 {
-    qsort(parts, turns, sizeof(*parts), by_size);
+    const struct bench_figure figure = {.unit = "", .is_more_better = true};
+
     (void)printf("%-9s goodput / capacity: %.2f (the turns: %.2f to %.2f)\n",
-                 name, parts[turns / 2], parts[0], parts[turns - 1]);
+                 name,
+                 bench_note(parts, turns, figure,
+                            "overload, %s: goodput / capacity", name),
+                 bench_at(parts, turns, 0), bench_at(parts, turns, 1));
 }
 
 int main(int argc, char **argv)
 {
     double fixed[TURNS_MAX], adaptive[TURNS_MAX];
     double processes[TURNS_MAX], fleet[TURNS_MAX];
-    size_t turns = argc > 3 ? strtoul(argv[3], NULL, 10) : 5;
-    uint64_t seconds = argc > 4 ? strtoul(argv[4], NULL, 10) : 10;
+    size_t turns = bench_number(argc, argv, 3, 5, TURNS_MAX);
+    uint64_t seconds = bench_number(argc, argv, 4, 10, 3600);
 
-    if (argc < 3 || turns < 1 || turns > TURNS_MAX || seconds < 1)
-        die("usage: bench_overload REDIS_URI MYSQL_URI [TURNS [SECONDS]]");
+    if (argc < 3)
+        bench_die(
+            "usage: bench_overload REDIS_URI MYSQL_URI [TURNS [SECONDS]]");
     redis_uri = argv[1];
     mysql_uri = argv[2];
     explain(seconds);

@@ -5,26 +5,19 @@
  * methods alternate, so that a noisy machine disturbs all of them. Each caller
  * has a client of its own, as it would in a separate process.
  *
- * With a kind of calls: a stampede of 200 callers in 4 processes (stampede.h).
- *
- * usage: bench_wait REDIS_SOCKET [ROUNDS [JSON_FILE]]; the server is emptied
- *        bench_wait REDIS_SOCKET blocking|async [ROUNDS]
+ * usage: bench_wait SOCKET [ROUNDS]; the server is emptied
  */
-#include <hiredis/hiredis.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 #include <snowshed/snowshed.h>
-#include <snowshed/source.h>
 
 #include "base/clock.h"
-#include "support/bare.h"
+#include "bench.h"
 #include "support/answers.h"
-#include "stampede.h"
+#include "support/bare.h"
 
 enum {
     CALLERS = 4, /* of which the first loads */
@@ -33,8 +26,7 @@ enum {
     ROUNDS_MAX = 100000,
     COME_WITHIN_US = 30000, /* after the first */
     LOOP_US = 10000,
-    LOCK_MS = 10000,
-    US_PER_S = 1000000
+    LOCK_MS = 10000
 };
 
 #define KEY "bench:{hot}"
@@ -52,8 +44,6 @@ static const struct mix {
 struct caller {
     pthread_t thread;
     redisContext *redis; /* by hand */
-    struct shed_client *client[WAYS];
-    struct shed_source *source[WAYS];
     struct shed_cache *cache[WAYS];
     uint64_t come_us; /* after the round's beginning */
     uint64_t done_us;
@@ -71,37 +61,19 @@ static uint64_t load_end_us;
 
 struct figures {
     size_t count;
-    double *waited_ms; /* NULL until the first */
-    unsigned long long sent, executed;
+    double *waited_ms;     /* NULL until the first */
+    double sent, executed; /* commands */
     size_t rounds;
 };
 
-static _Noreturn void die(const char *what)
-{
-    (void)fprintf(stderr, "bench_wait: %s\n", what);
-    exit(EXIT_FAILURE);
-}
-
 static void pause_us(uint64_t us)
 {
-    const struct timespec t = {(time_t)(us / US_PER_S),
-                               (long)(us % US_PER_S) * 1000};
-
-    (void)nanosleep(&t, NULL);
-}
-
-static redisReply *ask(redisContext *redis, const char *command)
-{
-    redisReply *reply = redisCommand(redis, command);
-
-    if (reply == NULL || reply->type == REDIS_REPLY_ERROR)
-        die(reply == NULL ? "Redis does not answer" : reply->str);
-    return reply;
+    bench_sleep_until(shed_now_us() + us);
 }
 
 static int type_of_reply(redisContext *redis, const char *command)
 {
-    redisReply *reply = ask(redis, command);
+    redisReply *reply = bench_ask(redis, command);
     int type = reply->type;
 
     freeReplyObject(reply);
@@ -133,8 +105,8 @@ static void get_by_hand(struct caller *c)
     while (type_of_reply(c->redis, "GET hot") != REDIS_REPLY_STRING) {
         if (type_of_reply(c->redis, lock) == REDIS_REPLY_STATUS) {
             query(c);
-            (void)type_of_reply(c->redis, "SET hot row");
-            (void)type_of_reply(c->redis, "DEL lock:hot");
+            bench_do(c->redis, "SET hot row");
+            bench_do(c->redis, "DEL lock:hot");
             return;
         }
         pause_us(LOOP_US);
@@ -151,7 +123,7 @@ static void get(struct caller *c)
         return;
     }
     if (shed_get(c->cache[way], shed_str("hot"), NULL, &value, &err) != SHED_OK)
-        die(err.reason);
+        bench_die(err.reason);
     shed_value_unref(value);
 }
 
@@ -173,59 +145,31 @@ static void *run_caller(void *arg)
 static void open_way(struct caller *c, enum way which, const char *uri)
 {
     struct shed_client_options options = bare_client();
-    struct shed_error err;
 
     options.wait = which == POLL ? SHED_WAIT_POLL : SHED_WAIT_AUTO;
-    if (shed_client_open(uri, &options, &c->client[which], &err) != SHED_OK ||
-        shed_source_open_batch(load, c, BARE_SOURCE, &c->source[which], &err) !=
-            SHED_OK ||
-        shed_cache_open(c->client[which], "bench", c->source[which], BARE_CACHE,
-                        &c->cache[which], &err) != SHED_OK)
-        die(err.reason);
+    c->cache[which] =
+        bench_open(uri, &options, BARE_SOURCE, BARE_CACHE, load, c);
 }
 
 static void close_caller(struct caller *c)
 {
-    for (int i = POLL; i < WAYS; i++) {
+    for (int i = POLL; i < WAYS; i++)
         shed_cache_close(c->cache[i]);
-        shed_source_close(c->source[i]);
-        shed_client_close(c->client[i]);
-    }
     redisFree(c->redis);
 }
 
 /* ------------------------------------------------------------------- rounds */
 
-/* All commands that Redis has executed, and of these the ones that came over a
- * connection: scripts, and what the two ways send besides. */
-static void count_commands(redisContext *redis, unsigned long long *sent,
-                           unsigned long long *executed)
-{
-    redisReply *reply = ask(redis, "INFO commandstats");
-    char *rest = NULL;
-
-    *sent = *executed = 0;
-    for (char *line = strtok_r(reply->str, "\r\n", &rest); line != NULL;
-         line = strtok_r(NULL, "\r\n", &rest)) {
-        const char *calls = strstr(line, ":calls=");
-        unsigned long long count =
-            calls != NULL ? strtoull(calls + strlen(":calls="), NULL, 10) : 0;
-        *executed += count;
-        if (strncmp(line, "cmdstat_evalsha:", 16) == 0)
-            *sent += count;
-    }
-    freeReplyObject(reply);
-}
-
 static void note(struct figures *f, redisContext *redis)
 {
-    unsigned long long sent, executed;
+    struct bench_commands commands = {0};
 
-    count_commands(redis, &sent, &executed);
+    bench_count(redis, &commands);
     f->rounds++;
-    f->executed += executed;
+    f->executed += bench_calls(&commands, NULL);
     /* each caller of snowshed begins with a GET; the loop has no scripts */
-    f->sent += way == BY_HAND ? executed : sent + CALLERS;
+    f->sent += way == BY_HAND ? bench_calls(&commands, NULL)
+                              : bench_calls(&commands, "evalsha") + CALLERS;
     for (size_t i = 0; i < CALLERS; i++)
         if (!callers[i].did_load && callers[i].done_us > load_end_us)
             f->waited_ms[f->count++] =
@@ -234,63 +178,45 @@ static void note(struct figures *f, redisContext *redis)
 
 static void run_round(struct figures *f, redisContext *redis, bool counts)
 {
-    (void)type_of_reply(redis, "DEL hot lock:hot " KEY);
+    bench_do(redis, "DEL hot lock:hot " KEY);
     for (size_t i = 0; i < CALLERS; i++) {
         callers[i].did_load = false;
         callers[i].come_us =
             i == 0 ? 0 : (uint64_t)random() % COME_WITHIN_US + 1000;
     }
-    (void)type_of_reply(redis, "CONFIG RESETSTAT");
+    bench_do(redis, "CONFIG RESETSTAT");
     (void)pthread_barrier_wait(&barrier);
     (void)pthread_barrier_wait(&barrier);
     if (counts)
         note(f, redis);
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static double quantile(const struct figures *f, double q)
-{
-    return f->count > 0 ? f->waited_ms[(size_t)(q * (double)(f->count - 1))]
-                        : 0;
-}
-
 static void print_way(const struct figures *f, const struct mix *mix,
-                      enum way which, FILE *json, bool is_first)
+                      enum way which)
 {
-    double callers_all = (double)(f->rounds * CALLERS);
-    double sent = (double)f->sent / callers_all;
-    double executed = (double)f->executed / callers_all;
+    static const struct bench_figure figure = {.unit = "ms"};
+    double at50 = bench_at(f->waited_ms, f->count, 0.5),
+           at99 = bench_at(f->waited_ms, f->count, 0.99),
+           calls = (double)(f->rounds * CALLERS);
 
     (void)printf("%-12s %-5s %9.2f %9.2f %9.2f %10.1f %12.1f\n", mix->name,
-                 way_names[which], quantile(f, 0.5), quantile(f, 0.99),
-                 quantile(f, 1), sent, executed);
-    if (json == NULL)
+                 way_names[which], at50, at99,
+                 bench_at(f->waited_ms, f->count, 1), f->sent / calls,
+                 f->executed / calls);
+    if (which == BY_HAND)
         return;
-    (void)fprintf(json,
-                  "%s\n  {\"load\": \"%s\", \"way\": \"%s\", \"waits\": %zu, "
-                  "\"p50_ms\": %.3f, \"p99_ms\": %.3f, \"max_ms\": %.3f, "
-                  "\"sent\": %.2f, \"executed\": %.2f}",
-                  is_first ? "" : ",", mix->name, way_names[which], f->count,
-                  quantile(f, 0.5), quantile(f, 0.99), quantile(f, 1), sent,
-                  executed);
+    (void)bench_note(&at50, 1, figure, "wait after a load of %s, %s, p50",
+                     mix->name, way_names[which]);
+    (void)bench_note(&at99, 1, figure, "wait after a load of %s, %s, p99",
+                     mix->name, way_names[which]);
 }
 
-static void measure(const struct mix *mix, size_t rounds, redisContext *redis,
-                    FILE *json, bool is_first)
+static void measure(const struct mix *mix, size_t rounds, redisContext *redis)
 {
     struct figures figures[WAYS] = {0};
 
-    for (int w = 0; w < WAYS; w++) {
-        figures[w].waited_ms = calloc(rounds * CALLERS, sizeof(double));
-        if (figures[w].waited_ms == NULL)
-            die("out of memory");
-    }
+    for (int w = 0; w < WAYS; w++)
+        figures[w].waited_ms = bench_allocate(rounds * CALLERS, sizeof(double));
     for (size_t i = 0; i < rounds + WARM_UP; i++)
         for (int w = 0; w < WAYS; w++) {
             way = (enum way)w;
@@ -299,8 +225,7 @@ static void measure(const struct mix *mix, size_t rounds, redisContext *redis,
             run_round(&figures[w], redis, i >= WARM_UP);
         }
     for (int w = 0; w < WAYS; w++) {
-        qsort(figures[w].waited_ms, figures[w].count, sizeof(double), compare);
-        print_way(&figures[w], mix, (enum way)w, json, is_first && w == 0);
+        print_way(&figures[w], mix, (enum way)w);
         free(figures[w].waited_ms);
     }
     (void)fflush(stdout);
@@ -315,22 +240,18 @@ static void open_callers(const char *socket)
     for (size_t i = 0; i < CALLERS; i++) {
         struct caller *c = &callers[i];
 
-        c->redis = redisConnectUnix(socket);
-        if (c->redis == NULL || c->redis->err != 0)
-            die("hiredis cannot connect");
+        c->redis = bench_connect(socket);
         open_way(c, POLL, uri);
         open_way(c, PUSH, uri);
         if (pthread_create(&c->thread, NULL, run_caller, c) != 0)
-            die("no thread");
+            bench_die("no thread");
     }
 }
 
-static void measure_all(const char *socket, size_t rounds, FILE *json)
+static void measure_all(const char *socket, size_t rounds)
 {
-    redisContext *redis = redisConnectUnix(socket);
+    redisContext *redis = bench_connect(socket);
 
-    if (redis == NULL || redis->err != 0)
-        die("hiredis cannot connect");
     (void)printf("%d callers, each as a process of its own; %zu rounds\n"
                  "             wait after the load's end, ms    "
                  "commands per caller\n"
@@ -338,38 +259,19 @@ static void measure_all(const char *socket, size_t rounds, FILE *json)
                  CALLERS, rounds, "a load takes", "way", "p50", "p99", "max",
                  "sent", "executed");
     for (size_t i = 0; i < sizeof(mixes) / sizeof(*mixes); i++)
-        measure(&mixes[i], rounds, redis, json, i == 0);
+        measure(&mixes[i], rounds, redis);
     (void)printf("executed: with those inside scripts\n");
     redisFree(redis);
 }
 
-static bool is_kind(const char *word)
-{
-    return strcmp(word, "blocking") == 0 || strcmp(word, "async") == 0;
-}
-
 int main(int argc, char **argv)
 {
-    bool is_stampede = argc > 2 && is_kind(argv[2]);
-    int at = is_stampede ? 3 : 2;
-    size_t rounds = argc > at ? strtoull(argv[at], NULL, 10) : ROUNDS;
-    FILE *json = argc > 3 && !is_stampede ? fopen(argv[3], "w") : NULL;
+    size_t rounds = bench_number(argc, argv, 2, ROUNDS, ROUNDS_MAX);
 
-    if (argc < 2 || argc > 4 || rounds < 1 || rounds > ROUNDS_MAX)
-        die("usage: bench_wait REDIS_SOCKET [ROUNDS [JSON_FILE]], or "
-            "bench_wait REDIS_SOCKET blocking|async [ROUNDS]");
-    if (is_stampede) {
-        stampede_run(argv[1], rounds, strcmp(argv[2], "async") == 0);
-        return EXIT_SUCCESS;
-    }
-    if (argc > 3 && json == NULL)
-        die("the JSON file cannot be written");
+    if (argc < 2)
+        bench_die("usage: bench_wait SOCKET [ROUNDS]");
     open_callers(argv[1]);
-    if (json != NULL)
-        (void)fprintf(json, "[");
-    measure_all(argv[1], rounds, json);
-    if (json != NULL && (fprintf(json, "\n]\n") < 0 || fclose(json) != 0))
-        die("the JSON file cannot be written");
+    measure_all(argv[1], rounds);
     is_over = true;
     (void)pthread_barrier_wait(&barrier);
     for (size_t i = 0; i < CALLERS; i++) {

@@ -81,6 +81,12 @@ packages_of()
     models)
         printf '%s\n' 'command:spin|spin'
         ;;
+    callgrind)
+        printf '%s\n' 'command:valgrind|valgrind'
+        ;;
+    picture)
+        printf '%s\n' 'python:matplotlib|python3-matplotlib'
+        ;;
     # for .ci/run, and for nginx's own test and benchmark: the packages bring a
     # service, which could be started
     rules)

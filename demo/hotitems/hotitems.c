@@ -207,7 +207,7 @@ static bool open_service(struct service *s, const struct choice *choice,
 }
 
 /* Until SIGTERM or SIGINT, which all threads block. */
-static void serve(struct service *s, struct http *http, const sigset_t *ends)
+static void serve(struct service *s, const sigset_t *ends)
 {
     uint64_t next_ms = wait_now_ms();
     struct timespec pause;
@@ -216,7 +216,6 @@ static void serve(struct service *s, struct http *http, const sigset_t *ends)
         uint64_t now_ms = wait_now_ms();
         if (now_ms >= next_ms) {
             sample_take(s->sampler, s);
-            http_tick(http);
             next_ms += SAMPLE_MS;
             if (next_ms < now_ms)
                 next_ms = now_ms; /* late: the missed ones are left out */
@@ -278,7 +277,7 @@ int main(int argc, char **argv)
     }
     service.port = http_port(http);
     (void)printf("http://127.0.0.1:%u\n", service.port);
-    serve(&service, http, &ends);
+    serve(&service, &ends);
     http_stop(http);
     close_service(&service);
     return EXIT_SUCCESS;

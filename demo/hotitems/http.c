@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,31 +17,12 @@
 
 #define THREAD_STACK_BYTES ((size_t)512 * 1024)
 #define TICK_US 20000
-#define SPARE_PART 8 /* connections that are kept free: one in so many */
-
-enum peer_state {
-    ARRIVING, /* its request is not complete; it begins like that */
-    WORKING,  /* its request is being handled, for as long as that takes */
-    TAKING    /* its answer is being sent */
-};
-
-/* A connection, from accept to close. */
-struct peer {
-    struct peer *next, **link;
-    int fd;
-    /* under mu */
-    enum peer_state state;
-    uint64_t since_ms;
-    bool is_shut; /* its thread is about to close it */
-};
-
 struct http {
     struct http_options options;
     struct MHD_Daemon *daemon;
     uint16_t port;
     pthread_mutex_t mu;
     /* under mu */
-    struct peer *peers;
     size_t running; /* exchanges between their head and their end */
     bool is_ending; /* none begins any more */
 };
@@ -50,7 +30,6 @@ struct http {
 /* One request and its answer. */
 struct exchange {
     struct http *http;
-    struct peer *peer;
     char *path;
     const char *method; /* libmicrohttpd's, while the exchange lasts */
     uint64_t begun_us;
@@ -59,7 +38,6 @@ struct exchange {
     struct http_reply reply;
     bool is_answered;
     bool is_too_big;
-    bool is_ambiguous; /* a header that there may be once is there twice */
     size_t body_size;
     char body[HTTP_BODY_MAX_BYTES];
 };
@@ -140,18 +118,8 @@ static bool add_headers(struct MHD_Response *response,
             add_header(response, "Allow", reply->allow)) &&
            (reply->retry_after_s == 0 ||
             add_header(response, "Retry-After", seconds)) &&
-           (!reply->is_last || add_header(response, "Connection", "close")) &&
            (!reply->is_replay ||
             add_header(response, "Idempotency-Replayed", "true"));
-}
-
-static void set_state(struct http *http, struct peer *peer,
-                      enum peer_state state)
-{
-    (void)pthread_mutex_lock(&http->mu);
-    peer->state = state;
-    peer->since_ms = wait_now_ms();
-    (void)pthread_mutex_unlock(&http->mu);
 }
 
 /* A failure here closes the connection, which is all that is left to do. */
@@ -183,21 +151,16 @@ static enum http_method method_of(const char *name)
     return strcmp(name, MHD_HTTP_METHOD_PATCH) == 0 ? HTTP_PATCH : HTTP_OTHER;
 }
 
-static struct exchange *begin_exchange(struct http *http,
-                                       struct MHD_Connection *connection,
-                                       const char *path, const char *method)
+static struct exchange *begin_exchange(struct http *http, const char *path,
+                                       const char *method)
 {
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     struct exchange *x = calloc(1, sizeof(*x));
 
-    if (x == NULL || info == NULL || info->socket_context == NULL ||
-        (x->path = strdup(path)) == NULL) {
+    if (x == NULL || (x->path = strdup(path)) == NULL) {
         free(x);
         return NULL;
     }
     x->http = http;
-    x->peer = info->socket_context;
     x->method = method;
     x->begun_us = now_us();
     (void)pthread_mutex_lock(&http->mu);
@@ -229,29 +192,6 @@ static bool is_announced_too_big(struct MHD_Connection *connection)
     return length != NULL && strtoull(length, NULL, 10) > HTTP_BODY_MAX_BYTES;
 }
 
-static enum MHD_Result count_single(void *user, enum MHD_ValueKind kind,
-                                    const char *name, const char *value)
-{
-    unsigned *counts = user;
-
-    (void)kind;
-    (void)value;
-    counts[0] += strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0;
-    counts[1] += strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0;
-    return MHD_YES;
-}
-
-/* A proxy in front may heed the other one, and see other requests than we do.
- */
-static bool is_ambiguous(struct MHD_Connection *connection)
-{
-    unsigned counts[2] = {0};
-
-    (void)MHD_get_connection_values(connection, MHD_HEADER_KIND, count_single,
-                                    counts);
-    return counts[0] > 1 || counts[1] > 1;
-}
-
 /* A request that was suspended has been admitted before. */
 static void handle(struct exchange *x)
 {
@@ -260,11 +200,7 @@ static void handle(struct exchange *x)
         return;
     }
     x->reply.route = "other";
-    x->reply.is_last = x->is_ambiguous;
-    if (x->is_ambiguous)
-        http_reply_error(&x->reply, MHD_HTTP_BAD_REQUEST,
-                         "there is more than one Content-Length, or Host");
-    else if (x->is_too_big)
+    if (x->is_too_big)
         http_reply_error(&x->reply, MHD_HTTP_CONTENT_TOO_LARGE,
                          "a body may have %d bytes at most",
                          HTTP_BODY_MAX_BYTES);
@@ -346,13 +282,12 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
 
     (void)version;
     if (x == NULL) {
-        *state = x = begin_exchange(user, connection, url, method);
+        *state = x = begin_exchange(user, url, method);
         if (x == NULL)
             return MHD_NO;
-        x->is_ambiguous = is_ambiguous(connection);
         x->is_too_big = is_announced_too_big(connection);
-        if (!x->is_ambiguous && !x->is_too_big)
-            return MHD_YES; /* others are answered before the body is sent */
+        if (!x->is_too_big)
+            return MHD_YES; /* else it is answered before the body is sent */
         *size = 0;
     }
     if (*size != 0) {
@@ -360,10 +295,8 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
         *size = 0;
         return MHD_YES;
     }
-    set_state(x->http, x->peer, WORKING);
     if (!answer(x, connection))
         return MHD_YES; /* it is called again */
-    set_state(x->http, x->peer, TAKING);
     return send_reply(connection, x);
 }
 
@@ -382,7 +315,6 @@ static void on_end(void *user, struct MHD_Connection *connection, void **state,
                                   why == MHD_REQUEST_TERMINATED_COMPLETED_OK};
     if (x->reply.status != 0)
         http->options.done(http->options.user, &record);
-    set_state(http, x->peer, ARRIVING);
     (void)pthread_mutex_lock(&http->mu);
     http->running--;
     (void)pthread_mutex_unlock(&http->mu);
@@ -392,138 +324,6 @@ static void on_end(void *user, struct MHD_Connection *connection, void **state,
     free(x->path);
     free(x);
     *state = NULL;
-}
-
-/* --------------------------------------------------------- connections */
-
-static void shut_locked(struct peer *peer)
-{
-    (void)shutdown(peer->fd, SHUT_RDWR);
-    peer->is_shut = true;
-}
-
-static bool is_idle(const struct peer *p, uint64_t now_ms)
-{
-    return !p->is_shut &&
-           (p->state == ARRIVING ||
-            (p->state != WORKING && now_ms - p->since_ms >= HTTP_TAKING_MS));
-}
-
-/* Of the connections that wait for their clients, that which has done so for
- * longest, but not the newest; NULL: there is none. *count: of all. */
-static struct peer *find_idle_locked(const struct http *http, uint64_t now_ms,
-                                     size_t *count)
-{
-    struct peer *idle = NULL;
-
-    *count = 0;
-    for (struct peer *p = http->peers; p != NULL; p = p->next) {
-        *count += !p->is_shut;
-        if (p != http->peers && is_idle(p, now_ms) &&
-            (idle == NULL || p->since_ms < idle->since_ms))
-            idle = p;
-    }
-    return idle;
-}
-
-/* Close idle connections before the limit of connections is reached: at the
- * limit libmicrohttpd refuses new clients. */
-static void make_room_locked(struct http *http, uint64_t now_ms)
-{
-    size_t most = http->options.connections_max, count;
-    struct peer *idle;
-
-    while ((idle = find_idle_locked(http, now_ms, &count)) != NULL &&
-           count > most - most / SPARE_PART)
-        shut_locked(idle);
-}
-
-static void admit(struct http *http, struct MHD_Connection *connection,
-                  void **state)
-{
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    struct peer *peer = calloc(1, sizeof(*peer));
-
-    if (peer == NULL || info == NULL) {
-        free(peer); /* its requests are refused, see begin_exchange */
-        return;
-    }
-    peer->fd = info->connect_fd;
-    peer->state = ARRIVING;
-    peer->since_ms = wait_now_ms();
-    (void)pthread_mutex_lock(&http->mu);
-    peer->next = http->peers;
-    peer->link = &http->peers;
-    if (peer->next != NULL)
-        peer->next->link = &peer->next;
-    http->peers = peer;
-    make_room_locked(http, wait_now_ms());
-    (void)pthread_mutex_unlock(&http->mu);
-    *state = peer;
-}
-
-static void dismiss(struct http *http, struct peer *peer)
-{
-    if (peer == NULL)
-        return;
-    (void)pthread_mutex_lock(&http->mu);
-    *peer->link = peer->next;
-    if (peer->next != NULL)
-        peer->next->link = peer->link;
-    (void)pthread_mutex_unlock(&http->mu);
-    free(peer);
-}
-
-static void on_connection(void *user, struct MHD_Connection *connection,
-                          void **state,
-                          enum MHD_ConnectionNotificationCode what)
-{
-    if (what == MHD_CONNECTION_NOTIFY_STARTED)
-        admit(user, connection, state);
-    else
-        dismiss(user, *state);
-}
-
-void http_tick(struct http *http)
-{
-    uint64_t now_ms;
-
-    (void)pthread_mutex_lock(&http->mu);
-    now_ms = wait_now_ms(); /* not before any peer's since_ms */
-    for (struct peer *p = http->peers; p != NULL; p = p->next)
-        if (p->state != WORKING && now_ms - p->since_ms > HTTP_ARRIVAL_MAX_MS)
-            shut_locked(p);
-    make_room_locked(http, now_ms);
-    (void)pthread_mutex_unlock(&http->mu);
-}
-
-/* A %00 stays as it is: decoded, it would end the text before its end. */
-static size_t unescape(void *user, struct MHD_Connection *connection,
-                       char *text)
-{
-    char *to = text;
-
-    (void)user;
-    (void)connection;
-    for (const char *at = text; *at != '\0'; at++) {
-        char digits[3] = {0};
-        char *end;
-        long code;
-        if (*at == '%' && at[1] != '\0') {
-            memcpy(digits, at + 1, at[2] != '\0' ? 2 : 1);
-            code = strtol(digits, &end, 16);
-            if (end == digits + 2 && digits[0] != '-' && digits[0] != '+' &&
-                code != 0) {
-                *to++ = (char)code;
-                at += 2;
-                continue;
-            }
-        }
-        *to++ = *at;
-    }
-    *to = '\0';
-    return (size_t)(to - text);
 }
 
 /* -------------------------------------------------------- start and stop */
@@ -553,8 +353,7 @@ static bool start_daemon(struct http *http, const struct sockaddr_in *address)
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_HEAD_MAX_BYTES, /**/
         MHD_OPTION_THREAD_STACK_SIZE, THREAD_STACK_BYTES,                /**/
         MHD_OPTION_NOTIFY_COMPLETED, on_end, http,                       /**/
-        MHD_OPTION_NOTIFY_CONNECTION, on_connection, http,               /**/
-        MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,                    /**/
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)HTTP_IDLE_MAX_S,        /**/
         MHD_OPTION_END);
     return http->daemon != NULL;
 }
@@ -594,9 +393,8 @@ uint16_t http_port(const struct http *http)
     return http->port;
 }
 
-/* Wait for the requests under way, and drop clients that have stalled. Every
- * request has a deadline, so this ends; while one is suspended libmicrohttpd
- * cannot be stopped. */
+/* Wait for the requests under way. Every request has a deadline, so this ends;
+ * while one is suspended libmicrohttpd cannot be stopped. */
 static void wait_for_none(struct http *http)
 {
     for (;;) {
@@ -605,7 +403,6 @@ static void wait_for_none(struct http *http)
         (void)pthread_mutex_unlock(&http->mu);
         if (http->is_ending)
             return;
-        http_tick(http);
         (void)usleep(TICK_US);
     }
 }

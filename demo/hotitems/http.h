@@ -3,8 +3,8 @@
  * a handler answers one request on it, so it may wait for Redis and MySQL. Or
  * one thread serves all connections: a quick request waits without a thread,
  * and a request that must block gets one. All that a client can make large or
- * slow is bounded here: connections, headers, body, and the time that a request
- * may take to arrive, and its answer to leave.
+ * slow is bounded here: connections, headers, body, and how long a client may
+ * be silent.
  */
 #ifndef HOTITEMS_HTTP_H
 #define HOTITEMS_HTTP_H
@@ -17,20 +17,15 @@
 
 #define HTTP_BODY_MAX_BYTES 4096
 #define HTTP_HEAD_MAX_BYTES 16384 /* libmicrohttpd answers 431 to more */
-#define HTTP_ARRIVAL_MAX_MS                                                    \
-    15000 /* a request that is not here by then, or a                          \
-             connection that idles, is closed; so is one                       \
-             whose client does not take its answer */
-#define HTTP_TAKING_MS                                                         \
-    1000 /* near the limit of connections the one that has idled for longest   \
-            is closed; a client that is sent something idles if it has taken   \
-            nothing for this long */
+#define HTTP_IDLE_MAX_S                                                        \
+    10 /* a connection whose client sends nothing, or takes nothing, for this  \
+          long is closed */
 
 enum http_method { HTTP_GET, HTTP_POST, HTTP_PATCH, HTTP_OTHER };
 
 struct http_request {
     enum http_method method; /* HEAD is a GET whose body is not sent */
-    const char *path;        /* percent-decoded, but for %00 */
+    const char *path;        /* percent-decoded */
     const char *body;
     size_t body_size;
     uint64_t deadline_ms; /* by wait_now_ms */
@@ -52,7 +47,6 @@ struct http_reply {
     const char *origin; /* static; where the answer came from, for the log */
     const char *allow;  /* static; 405: the methods that exist */
     unsigned retry_after_s;
-    bool is_last;   /* the connection is closed behind it */
     bool is_replay; /* an order that was placed before */
     char why[300];  /* for the log: what the client need not know */
 };
@@ -115,10 +109,6 @@ struct http;
 struct http *http_start(const struct http_options *options, char *why,
                         size_t size);
 uint16_t http_port(const struct http *http);
-
-/* Close connections whose request does not arrive, or whose client does not
- * take what is sent, and make room for others; call it every second. */
-void http_tick(struct http *http);
 
 /* Accept nothing more, let the requests under way end, and close. */
 void http_stop(struct http *http);

@@ -19,25 +19,14 @@
 #include "service.h"
 #include "wait.h"
 
-#define CHAINS 64
 #define NAME_BYTES 32
 #define LEASE_MS 5000
 #define ROUNDS_MAX 5 /* of one request, each after a conflict */
 
-struct shared_lock {
-    struct shared_lock *next;
-    uint64_t item;
-    unsigned users;
-    struct shed_lock *lock;
-    char name[NAME_BYTES]; /* of the lock, and of the guard's resource */
-};
-
 struct order_locks {
     struct shed_client *client;
     pthread_mutex_t mu;
-    /* under mu */
-    struct shared_lock *chain[CHAINS];
-    struct shed_lock_stats past; /* of locks that have been closed */
+    struct shed_lock_stats stats; /* under mu; of locks that have been closed */
 };
 
 struct order_locks *order_locks_new(struct shed_client *client)
@@ -59,85 +48,11 @@ void order_locks_free(struct order_locks *locks)
     free(locks);
 }
 
-static struct shared_lock *open_shared(struct order_locks *locks, uint64_t item,
-                                       struct shed_error *err)
-{
-    struct shed_lock_options options = SHED_LOCK_OPTIONS_INIT;
-    struct shared_lock *shared = calloc(1, sizeof(*shared));
-
-    if (shared == NULL) {
-        *err = (struct shed_error){SHED_ENOMEM, "out of memory"};
-        return NULL;
-    }
-    shared->item = item;
-    (void)snprintf(shared->name, sizeof(shared->name), "item:%llu",
-                   (unsigned long long)item);
-    options.lease_ms = LEASE_MS;
-    if (shed_lock_open(locks->client, shed_str(shared->name), &options,
-                       &shared->lock, err) == SHED_OK)
-        return shared;
-    free(shared);
-    return NULL;
-}
-
-/* Returns NULL with err. */
-static struct shared_lock *get_shared(struct order_locks *locks, uint64_t item,
-                                      struct shed_error *err)
-{
-    struct shared_lock **chain = &locks->chain[item % CHAINS];
-    struct shared_lock *shared;
-
-    (void)pthread_mutex_lock(&locks->mu);
-    for (shared = *chain; shared != NULL && shared->item != item;)
-        shared = shared->next;
-    if (shared == NULL && (shared = open_shared(locks, item, err)) != NULL) {
-        shared->next = *chain;
-        *chain = shared;
-    }
-    if (shared != NULL)
-        shared->users++;
-    (void)pthread_mutex_unlock(&locks->mu);
-    return shared;
-}
-
-static void add_stats(struct shed_lock_stats *sum,
-                      const struct shared_lock *shared)
-{
-    struct shed_lock_stats stats;
-
-    if (shed_lock_stats_read(shared->lock, &stats, sizeof(stats), NULL) ==
-        SHED_OK)
-        metrics_locks_add(sum, &stats);
-}
-
 void order_locks_stats(struct order_locks *locks, struct shed_lock_stats *out)
 {
     (void)pthread_mutex_lock(&locks->mu);
-    *out = locks->past;
-    for (size_t i = 0; i < CHAINS; i++)
-        for (struct shared_lock *t = locks->chain[i]; t != NULL; t = t->next)
-            add_stats(out, t);
+    *out = locks->stats;
     (void)pthread_mutex_unlock(&locks->mu);
-}
-
-static void put_shared(struct order_locks *locks, struct shared_lock *shared)
-{
-    struct shared_lock **at = &locks->chain[shared->item % CHAINS];
-    bool is_last;
-
-    (void)pthread_mutex_lock(&locks->mu);
-    is_last = --shared->users == 0;
-    if (is_last) {
-        add_stats(&locks->past, shared);
-        while (*at != shared)
-            at = &(*at)->next;
-        *at = shared->next;
-    }
-    (void)pthread_mutex_unlock(&locks->mu);
-    if (!is_last)
-        return;
-    shed_lock_close(shared->lock);
-    free(shared);
 }
 
 /* ----------------------------------------------------------- transaction */
@@ -157,7 +72,8 @@ enum outcome {
 
 struct sale {
     struct db_session *db;
-    struct shared_lock *shared;
+    struct shed_lock *lock;
+    char name[NAME_BYTES]; /* of the lock, and of the guard's resource */
     struct shed_fence fence;
     uint64_t newest;
     struct db_order order;
@@ -177,7 +93,7 @@ static enum outcome fail(struct sale *sale, enum statement_code code)
 
 static enum outcome pass_guard(struct sale *sale)
 {
-    switch (statements_pass_guard(db_statements(sale->db), sale->shared->name,
+    switch (statements_pass_guard(db_statements(sale->db), sale->name,
                                   &sale->fence, &sale->newest, &sale->err)) {
     case STATEMENT_OK:
         return PLACED;
@@ -244,7 +160,7 @@ static enum outcome transact(struct sale *sale)
 /* One hold of the lock. */
 static enum outcome sell_once(struct sale *sale, uint64_t wait_ms)
 {
-    struct shed_lock *lock = sale->shared->lock;
+    struct shed_lock *lock = sale->lock;
     struct shed_error released = {SHED_OK, ""};
     enum outcome outcome = FAILED;
 
@@ -262,6 +178,30 @@ static enum outcome sell_once(struct sale *sale, uint64_t wait_ms)
     return outcome;
 }
 
+static enum shed_code open_lock(struct order_locks *locks, struct sale *sale)
+{
+    struct shed_lock_options options = SHED_LOCK_OPTIONS_INIT;
+
+    options.lease_ms = LEASE_MS;
+    (void)snprintf(sale->name, sizeof(sale->name), "item:%llu",
+                   (unsigned long long)sale->order.item);
+    return shed_lock_open(locks->client, shed_str(sale->name), &options,
+                          &sale->lock, &sale->err);
+}
+
+static void close_lock(struct order_locks *locks, struct sale *sale)
+{
+    struct shed_lock_stats stats;
+
+    if (shed_lock_stats_read(sale->lock, &stats, sizeof(stats), NULL) ==
+        SHED_OK) {
+        (void)pthread_mutex_lock(&locks->mu);
+        metrics_locks_add(&locks->stats, &stats);
+        (void)pthread_mutex_unlock(&locks->mu);
+    }
+    shed_lock_close(sale->lock);
+}
+
 static enum outcome sell(struct sale *sale, const struct http_request *request)
 {
     enum outcome outcome = FAILED;
@@ -269,7 +209,7 @@ static enum outcome sell(struct sale *sale, const struct http_request *request)
     for (unsigned round = 0; round < ROUNDS_MAX; round++) {
         outcome = sell_once(sale, wait_left_ms(request->deadline_ms));
         if (outcome == LOST &&
-            shed_lock_advance(sale->shared->lock, sale->newest, &sale->err))
+            shed_lock_advance(sale->lock, sale->newest, &sale->err))
             return FAILED;
         if (outcome != LOST && outcome != CONFLICT)
             break;
@@ -401,8 +341,7 @@ void orders_post(struct service *s, const struct http_request *request,
 
     if (!parse_order(request, &sale.order, reply))
         return;
-    sale.shared = get_shared(s->locks, id, &sale.err);
-    if (sale.shared == NULL) {
+    if (open_lock(s->locks, &sale) != SHED_OK) {
         service_reply_failure(reply, &sale.err);
         return;
     }
@@ -419,5 +358,5 @@ void orders_post(struct service *s, const struct http_request *request,
     } else {
         service_reply_db(reply, code, sale.err.reason);
     }
-    put_shared(s->locks, sale.shared);
+    close_lock(s->locks, &sale);
 }

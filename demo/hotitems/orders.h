@@ -8,8 +8,7 @@
 
 #define ORDER_QUANTITY_MAX 100
 
-/* The lock handles that orders under way share: one for each item, since
- * threads that wait on one handle ask Redis once. */
+/* The locks of orders: a handle for each order. */
 struct order_locks;
 
 struct order_locks *order_locks_new(struct shed_client *client);

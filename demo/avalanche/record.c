@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 unsigned char *shared_bytes(size_t size)
@@ -44,22 +43,6 @@ void record_destroy(struct record *r)
     shared_bytes_free((unsigned char *)r, sizeof(*r));
 }
 
-uint64_t demo_now_us(void)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
-}
-
-static void raise_to(_Atomic uint64_t *at, uint64_t value)
-{
-    uint64_t seen = atomic_load(at);
-
-    while (seen < value && !atomic_compare_exchange_weak(at, &seen, value))
-        ;
-}
-
 static struct slot *slot_now(struct record *r)
 {
     uint64_t i = (demo_now_us() - r->start_us) / (SLOT_MS * 1000);
@@ -83,20 +66,13 @@ void record_error(struct record *r, const char *text)
         (void)snprintf(r->first_error, sizeof(r->first_error), "%s", text);
 }
 
-void demo_nap(uint64_t us)
-{
-    struct timespec t = {(time_t)(us / 1000000), (long)(us % 1000000) * 1000L};
-
-    (void)nanosleep(&t, NULL);
-}
-
 void record_sleep(struct record *r, uint64_t us)
 {
     uint64_t start_us = demo_now_us(), slept_us;
 
     demo_nap(us);
     slept_us = demo_now_us() - start_us;
-    raise_to(&r->sleep_late_us, slept_us > us ? slept_us - us : 0);
+    histogram_raise(&r->sleep_late_us, slept_us > us ? slept_us - us : 0);
 }
 
 void record_query_begin(struct record *r, size_t keys)
@@ -107,7 +83,8 @@ void record_query_begin(struct record *r, size_t keys)
     atomic_fetch_add(&r->queried_keys, keys);
     atomic_fetch_add(&slot_now(r)->queries, 1);
     under_way = atomic_fetch_add(&r->under_way, 1) + 1;
-    raise_to(&r->most_under_way, under_way > 0 ? (uint64_t)under_way : 0);
+    histogram_raise(&r->most_under_way,
+                    under_way > 0 ? (uint64_t)under_way : 0);
     atomic_store(&r->last_load_start_us, demo_now_us());
     atomic_store(&r->loading_pid, (int32_t)getpid());
     atomic_fetch_add(&r->load_starts, 1);

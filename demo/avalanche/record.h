@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/clock.h"
 #include "common/histogram.h"
 
 #define SLOT_MS 100
@@ -60,9 +61,6 @@ void record_destroy(struct record *record);
 /* Plain bytes, zeroed, that children will share. Exits on failure. */
 unsigned char *shared_bytes(size_t size);
 void shared_bytes_free(unsigned char *bytes, size_t size);
-
-uint64_t demo_now_us(void);
-void demo_nap(uint64_t us);
 
 void record_call(struct record *record, uint64_t start_us);
 void record_error(struct record *record, const char *text);

@@ -45,10 +45,7 @@ void runner_count_from_here(struct runner *c);
 /* Something has just been done; text is a literal. */
 void runner_mark(struct runner *c, const char *text);
 
-/* The scenarios in which a server fails (trouble.c). */
-void trouble_redis_down(struct runner *c);
-void trouble_db_down(struct runner *c);
-void trouble_slow_db(struct runner *c);
-void trouble_restart(struct runner *c);
+/* Run a scenario in which a server fails: from REDIS_DOWN on. */
+void trouble_run(struct runner *c, enum scenario scenario);
 
 #endif

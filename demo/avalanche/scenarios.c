@@ -149,14 +149,8 @@ static long long command_integer(struct runner *c, const char *name,
 
 static void key_of(const struct runner *c, uint64_t id, char key[KEY_BYTES])
 {
-    char *brace;
-
-    /* the format is a literal of one of the strategies */
-    (void)snprintf(key, KEY_BYTES, "%s", c->strategy->key_format);
-    brace = strstr(key, "%llu");
-    (void)snprintf(brace, KEY_BYTES - (size_t)(brace - key), "%llu%s",
-                   (unsigned long long)id,
-                   strstr(c->strategy->key_format, "%llu") + 4);
+    (void)snprintf(key, KEY_BYTES, "%s%llu%s", c->strategy->key_begin,
+                   (unsigned long long)id, c->strategy->key_end);
 }
 
 static bool has_row(struct runner *c, uint64_t id)
@@ -366,14 +360,20 @@ static void run_avalanche(struct runner *c)
         record_error(c->record, "a backend process had to be killed");
 }
 
-static void run_penetration(struct runner *c)
+/* Let the fleet read for as long as the options say, and end. */
+static void pass_seconds(struct runner *c)
 {
-    runner_begin(c, pick_absent, THINK_US / 4);
     for (uint64_t s = 0; s < c->options->seconds; s++) {
         runner_progress(c, "second", s, c->options->seconds);
         demo_nap(1000000);
     }
     runner_end(c);
+}
+
+static void run_penetration(struct runner *c)
+{
+    runner_begin(c, pick_absent, THINK_US / 4);
+    pass_seconds(c);
     c->out->keys = picks_asked(&c->picks);
 }
 
@@ -383,11 +383,7 @@ static void run_cold(struct runner *c)
     demo_nap(1000000);
     empty_redis(c);
     runner_mark(c, "Redis is emptied");
-    for (uint64_t s = 0; s < c->options->seconds; s++) {
-        runner_progress(c, "second", s, c->options->seconds);
-        demo_nap(1000000);
-    }
-    runner_end(c);
+    pass_seconds(c);
 }
 
 /* Stop the process if it is loading, so that it still is when it is killed. A
@@ -518,7 +514,7 @@ static void copy_moments(struct outcome *o, const struct record *r,
         const struct slot *slot = &r->slot[i];
         o->moment[i] =
             (struct moment){.queries = atomic_load(&slot->queries),
-                            .has_calls = atomic_load(&slot->latency.count) > 0,
+                            .has_calls = atomic_load(&slot->latency.max_us) > 0,
                             .p50_ms = histogram_ms(&slot->latency, 0.5),
                             .p99_ms = histogram_ms(&slot->latency, 0.99)};
     }
@@ -623,13 +619,11 @@ static void set_deadlines(struct settings *s, size_t scenario)
 void scenario_run(const struct options *options, size_t scenario,
                   const struct strategy *strategy, struct outcome *out)
 {
-    static void (*const run[SCENARIOS])(struct runner *) = {
-        run_breakdown,   run_avalanche,   run_penetration,
-        run_cold,        run_crash,       trouble_redis_down,
-        trouble_db_down, trouble_slow_db, trouble_restart};
+    static void (*const run[REDIS_DOWN])(struct runner *) = {
+        run_breakdown, run_avalanche, run_penetration, run_cold, run_crash};
     struct runner c = {.options = options, .strategy = strategy, .out = out};
-    bool is_avalanche = run[scenario] == run_avalanche;
-    bool is_crash = run[scenario] == run_crash;
+    bool is_avalanche = scenario == AVALANCHE;
+    bool is_crash = scenario == CRASH;
 
     memset(out, 0, sizeof(*out));
     out->scenario = scenario_names[scenario];
@@ -645,10 +639,13 @@ void scenario_run(const struct options *options, size_t scenario,
         expire_all(&c);
     if (scenario >= REDIS_DOWN)
         set_deadlines(&c.fleet.settings, scenario);
-    c.fleet.has_hot_key = is_crash || run[scenario] == run_breakdown;
+    c.fleet.has_hot_key = is_crash || scenario == BREAKDOWN;
     runner_set_capacity(&c, options->db_capacity, c.load_ms);
     runner_count_from_here(&c);
-    run[scenario](&c);
+    if (scenario >= REDIS_DOWN)
+        trouble_run(&c, (enum scenario)scenario);
+    else
+        run[scenario](&c);
     take_down(&c);
     record_destroy(c.record);
     for (size_t i = 0; i < c.nodes; i++)

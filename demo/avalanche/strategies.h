@@ -45,8 +45,9 @@ uint64_t row_price(const char *text, size_t size);
 /* One strategy, as used by a backend process and its threads. */
 struct strategy {
     const char *name;
-    /* The key of an item in Redis, and where in its value the row is. */
-    const char *key_format;
+    /* What is around the id in an item's key in Redis, and where in its value
+     * the row is. */
+    const char *key_begin, *key_end;
     size_t (*row_offset)(const char *bytes, size_t size); /* 0: none */
     /* The process's part; NULL on failure, with the reason in why. Without open
      * the settings are used; without close nothing is closed. */

@@ -3,10 +3,10 @@
  * well-known SETNX lock, whose losers sleep 10 ms and look again. A Redis and a
  * database connection per thread.
  */
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/redis.h"
@@ -70,6 +70,24 @@ static redisReply *check(struct thread *t, void *reply, char *why, size_t size)
     return NULL;
 }
 
+/* Run a command. *is_status, if not NULL: whether its reply is a status. */
+static bool run(struct thread *t, bool *is_status, char *why, size_t size,
+                const char *format, ...)
+{
+    redisReply *reply;
+    va_list args;
+
+    va_start(args, format);
+    reply = check(t, redisvCommand(t->redis, format, args), why, size);
+    va_end(args);
+    if (reply == NULL)
+        return false;
+    if (is_status != NULL)
+        *is_status = reply->type == REDIS_REPLY_STATUS;
+    freeReplyObject(reply);
+    return true;
+}
+
 static void reconnect(struct thread *t)
 {
     if (t->redis->err != 0) /* Redis has closed the connection */
@@ -105,22 +123,15 @@ static bool load(struct thread *t, uint64_t id, struct got *got, char *why,
                  size_t size)
 {
     struct row row;
-    redisReply *reply;
 
     if (!database_load(t->db, t->settings->record, &id, 1, &row, why, size))
         return false;
     if (!row.is_there)
         return true;
     got->price = row_price(row.text, row.size);
-    reply = check(t,
-                  redisCommand(t->redis, "SET plain:%llu %b PX %llu",
-                               (unsigned long long)id, row.text, row.size,
-                               (unsigned long long)t->settings->ttl_ms),
-                  why, size);
-    if (reply == NULL)
-        return false;
-    freeReplyObject(reply);
-    return true;
+    return run(t, NULL, why, size, "SET plain:%llu %b PX %llu",
+               (unsigned long long)id, row.text, row.size,
+               (unsigned long long)t->settings->ttl_ms);
 }
 
 static bool get_none(void *thread, const uint64_t *ids, size_t count,
@@ -143,18 +154,9 @@ static bool get_none(void *thread, const uint64_t *ids, size_t count,
 static bool lock(struct thread *t, uint64_t id, bool *is_mine, char *why,
                  size_t size)
 {
-    redisReply *reply =
-        check(t,
-              redisCommand(t->redis, "SET lock:%llu %llu NX PX %llu",
-                           (unsigned long long)id, t->holder,
-                           (unsigned long long)t->settings->lease_ms),
-              why, size);
-
-    if (reply == NULL)
-        return false;
-    *is_mine = reply->type == REDIS_REPLY_STATUS;
-    freeReplyObject(reply);
-    return true;
+    return run(t, is_mine, why, size, "SET lock:%llu %llu NX PX %llu",
+               (unsigned long long)id, t->holder,
+               (unsigned long long)t->settings->lease_ms);
 }
 
 static bool unlock(struct thread *t, uint64_t id, char *why, size_t size)
@@ -162,22 +164,14 @@ static bool unlock(struct thread *t, uint64_t id, char *why, size_t size)
     static const char script[] =
         "if redis.call('GET', KEYS[1]) == ARGV[1] then "
         "return redis.call('DEL', KEYS[1]) end return 0";
-    redisReply *reply =
-        check(t,
-              redisCommand(t->redis, "EVAL %s 1 lock:%llu %llu", script,
-                           (unsigned long long)id, t->holder),
-              why, size);
 
-    if (reply == NULL)
-        return false;
-    freeReplyObject(reply);
-    return true;
+    return run(t, NULL, why, size, "EVAL %s 1 lock:%llu %llu", script,
+               (unsigned long long)id, t->holder);
 }
 
 static bool get_setnx_one(struct thread *t, uint64_t id, struct got *got,
                           char *why, size_t size)
 {
-    const struct timespec retry = {0, RETRY_MS * 1000000L};
     bool is_there = false, is_mine = false;
 
     while (!atomic_load(&t->settings->record->is_over)) {
@@ -188,7 +182,7 @@ static bool get_setnx_one(struct thread *t, uint64_t id, struct got *got,
             return load(t, id, got, why, size) && unlock(t, id, why, size);
         }
         got->did_wait = true;
-        (void)nanosleep(&retry, NULL);
+        demo_nap(RETRY_MS * 1000);
         if (!look(t, &id, 1, &is_there, got, why, size))
             return false;
         if (is_there)
@@ -212,28 +206,22 @@ static bool get_setnx(void *thread, const uint64_t *ids, size_t count,
 
 static bool invalidate_plain(void *thread, uint64_t id, char *why, size_t size)
 {
-    struct thread *t = thread;
-    redisReply *reply;
-
-    reconnect(t);
-    reply = check(
-        t, redisCommand(t->redis, "DEL plain:%llu", (unsigned long long)id),
-        why, size);
-    if (reply == NULL)
-        return false;
-    freeReplyObject(reply);
-    return true;
+    reconnect(thread);
+    return run(thread, NULL, why, size, "DEL plain:%llu",
+               (unsigned long long)id);
 }
 
 const struct strategy strategy_none = {.name = "none",
-                                       .key_format = "plain:%llu",
+                                       .key_begin = "plain:",
+                                       .key_end = "",
                                        .row_offset = plain_row,
                                        .enter = enter_plain,
                                        .leave = leave_plain,
                                        .get = get_none,
                                        .invalidate = invalidate_plain};
 const struct strategy strategy_setnx = {.name = "setnx",
-                                        .key_format = "plain:%llu",
+                                        .key_begin = "plain:",
+                                        .key_end = "",
                                         .row_offset = plain_row,
                                         .enter = enter_plain,
                                         .leave = leave_plain,

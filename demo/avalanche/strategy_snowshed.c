@@ -249,11 +249,13 @@ static bool has_told_all(void *thread)
 }
 
 const struct strategy strategy_snowshed = {
-    "snowshed",          "item:{%llu}",  snowshed_row,   open_cache,
-    close_snowshed,      enter_snowshed, leave_snowshed, get_snowshed,
+    "snowshed",          "item:{",       "}",
+    snowshed_row,        open_cache,     close_snowshed,
+    enter_snowshed,      leave_snowshed, get_snowshed,
     invalidate_snowshed, has_told_all};
 
 const struct strategy strategy_refresh = {
-    "snowshed-refresh",  "item:{%llu}",  snowshed_row,   open_cache,
-    close_snowshed,      enter_snowshed, leave_snowshed, get_snowshed,
+    "snowshed-refresh",  "item:{",       "}",
+    snowshed_row,        open_cache,     close_snowshed,
+    enter_snowshed,      leave_snowshed, get_snowshed,
     invalidate_snowshed, has_told_all};

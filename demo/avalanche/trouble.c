@@ -9,8 +9,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "common/redis.h"
 #include "runner.h"
@@ -94,31 +92,20 @@ static void write_prices(void *context, void *process)
 
 /* ----------------------------------------------------------- the troubles */
 
-/* A process that lets a stopped server go on when this one has ended, however
- * it ends: then the pipe is closed. */
-static pid_t guard_server(pid_t server, int *end)
+/* A shell that lets a stopped server go on when this process has ended, however
+ * it ends: then its input does. */
+static FILE *guard_server(uint64_t server)
 {
-    int ends[2];
-    char byte;
-    pid_t pid;
+    char command[80];
+    FILE *guard;
 
-    if (pipe(ends) != 0)
-        err(EXIT_FAILURE, "a pipe");
-    (void)fflush(NULL);
-    pid = fork();
-    if (pid < 0)
-        err(EXIT_FAILURE, "fork");
-    *end = ends[1];
-    if (pid > 0) {
-        (void)close(ends[0]);
-        return pid;
-    }
-    (void)close(ends[1]);
-    (void)signal(SIGINT, SIG_IGN);
-    (void)signal(SIGTERM, SIG_IGN);
-    (void)read(ends[0], &byte, sizeof(byte));
-    (void)kill(server, SIGCONT);
-    _exit(EXIT_SUCCESS);
+    (void)snprintf(command, sizeof(command),
+                   "trap '' INT TERM; read line; kill -CONT %llu",
+                   (unsigned long long)server);
+    guard = popen(command, "w");
+    if (guard == NULL)
+        err(EXIT_FAILURE, "a shell");
+    return guard;
 }
 
 /* In short sleeps, which tell how late this machine ends one. */
@@ -141,15 +128,13 @@ static void pass_seconds(const struct runner *c, const char *what, uint64_t n)
 static void stop_server(struct runner *c, uint64_t server, const char *stopped,
                         const char *back)
 {
-    int end;
-    pid_t guard = guard_server((pid_t)server, &end);
+    FILE *guard = guard_server(server);
 
     if (kill((pid_t)server, SIGSTOP) != 0)
         runner_die("the server's process", "cannot be stopped");
     runner_mark(c, stopped);
     pass_seconds(c, "stopped, second", c->options->down_seconds);
-    (void)close(end);
-    (void)waitpid(guard, NULL, 0);
+    (void)pclose(guard);
     runner_mark(c, back);
 }
 
@@ -212,37 +197,24 @@ static void await_delivery(struct runner *c)
 
 /* A row that was invalidated is not there to be given out, so nobody writes
  * where the database is the one that fails. */
-static void have_trouble(struct runner *c, bool has_writer,
-                         void (*trouble)(struct runner *))
+void trouble_run(struct runner *c, enum scenario scenario)
 {
-    if (has_writer) {
+    static const struct {
+        void (*make)(struct runner *c);
+        bool has_writer;
+    } troubles[SCENARIOS] = {[REDIS_DOWN] = {stop_redis, true},
+                             [DB_DOWN] = {stop_database, false},
+                             [SLOW_DB] = {slow_database, false},
+                             [RESTART] = {restart_redis, true}};
+
+    if (troubles[scenario].has_writer) {
         c->fleet.aside = write_prices;
         c->fleet.aside_context = c;
     }
     runner_begin(c, pick_zipf, THINK_US / 4);
     pass_second(c);
-    trouble(c);
+    troubles[scenario].make(c);
     await_delivery(c);
     pass_second(c);
     runner_end(c);
-}
-
-void trouble_redis_down(struct runner *c)
-{
-    have_trouble(c, true, stop_redis);
-}
-
-void trouble_db_down(struct runner *c)
-{
-    have_trouble(c, false, stop_database);
-}
-
-void trouble_slow_db(struct runner *c)
-{
-    have_trouble(c, false, slow_database);
-}
-
-void trouble_restart(struct runner *c)
-{
-    have_trouble(c, true, restart_redis);
 }

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-static void raise_to(_Atomic uint64_t *at, uint64_t value)
+void histogram_raise(_Atomic uint64_t *at, uint64_t value)
 {
     uint64_t seen = atomic_load(at);
 
@@ -35,22 +35,7 @@ static uint64_t bucket_us(size_t bucket)
 void histogram_add(struct histogram *h, uint64_t us)
 {
     atomic_fetch_add(&h->bucket[bucket_of(us)], 1);
-    atomic_fetch_add(&h->count, 1);
-    raise_to(&h->max_us, us);
-}
-
-double histogram_ms(const struct histogram *h, double part)
-{
-    uint64_t count = atomic_load(&h->count), seen = 0;
-    uint64_t wanted = (uint64_t)((double)count * part);
-    uint64_t max_us = atomic_load(&h->max_us), us = max_us;
-
-    for (size_t i = 0; i < HISTOGRAM_BUCKETS && seen <= wanted; i++) {
-        seen += atomic_load(&h->bucket[i]);
-        if (seen > wanted)
-            us = bucket_us(i + 1) - 1;
-    }
-    return (double)(us < max_us ? us : max_us) / 1000;
+    histogram_raise(&h->max_us, us);
 }
 
 uint64_t histogram_above(const struct histogram *h, uint64_t us)
@@ -83,4 +68,15 @@ uint64_t histogram_between_us(const struct histogram_counts *from,
             return bucket_us(i + 1) - 1;
     }
     return 0;
+}
+
+double histogram_ms(const struct histogram *h, double part)
+{
+    static const struct histogram_counts none;
+    uint64_t max_us = atomic_load(&h->max_us), us;
+    struct histogram_counts now;
+
+    histogram_read(h, &now);
+    us = histogram_between_us(&none, &now, part);
+    return (double)(us < max_us ? us : max_us) / 1000;
 }

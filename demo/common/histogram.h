@@ -11,9 +11,11 @@
 
 struct histogram {
     _Atomic uint64_t bucket[HISTOGRAM_BUCKETS];
-    _Atomic uint64_t count;
     _Atomic uint64_t max_us;
 };
+
+/* Raise a number to a value, if that is higher. Any thread. */
+void histogram_raise(_Atomic uint64_t *at, uint64_t value);
 
 /* Any thread. */
 void histogram_add(struct histogram *h, uint64_t us);

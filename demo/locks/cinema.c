@@ -21,7 +21,7 @@
 
 #define NAME_BYTES 32
 #define ANSWER_TIMEOUT_MS 10000 /* a slow host is not a dead server */
-#define PATIENCE_MS 60000
+#define PATIENCE_US 60000000
 #define PRICE_CENTS 1200
 #define IN_SIGHT 8 /* a buyer looks at this many of the free seats */
 
@@ -173,7 +173,7 @@ static void arrive(struct thread *t, const char *step, uint64_t stay_ms)
     char line[LINE_BYTES];
 
     seller_say(t->visit.buyer, "%s", step);
-    seller_sleep_ms(stay_ms);
+    demo_nap(stay_ms * 1000);
     for (const char *stop = t->visit.stop; *stop != '\0'; stop++)
         if (*stop == *step)
             (void)seller_hear(line);
@@ -187,7 +187,7 @@ typedef enum statement_code seat_work(struct thread *t);
  * others. Returns NONE if it was committed. */
 static enum answer transact(struct thread *t, seat_work *work)
 {
-    uint64_t deadline_ms = seller_now_ms() + PATIENCE_MS;
+    uint64_t deadline_us = demo_now_us() + PATIENCE_US;
     enum statement_code code;
 
     do {
@@ -200,7 +200,7 @@ static enum answer transact(struct thread *t, seat_work *work)
         if (code == STATEMENT_OK)
             code = work(t);
         code = statements_settle(t->sql, code);
-    } while (code == STATEMENT_AGAIN && seller_now_ms() < deadline_ms);
+    } while (code == STATEMENT_AGAIN && demo_now_us() < deadline_us);
     if (code == STATEMENT_OK)
         return NONE;
     if (t->err.code == SHED_ELOST)
@@ -381,12 +381,12 @@ static enum answer try_seats(struct thread *t, const struct sight *in,
 /* Repeat until the buyer has a seat, or all are sold. */
 static enum answer buy_any(struct thread *t)
 {
-    uint64_t deadline_ms = seller_now_ms() + PATIENCE_MS;
+    uint64_t deadline_us = demo_now_us() + PATIENCE_US;
     unsigned random = (unsigned)t->visit.buyer;
     enum answer answer = TAKEN;
     struct sight in;
 
-    while (is_worth_another(answer) && seller_now_ms() < deadline_ms) {
+    while (is_worth_another(answer) && demo_now_us() < deadline_us) {
         if (!look_around(t, &in))
             return FAILED;
         if (in.count == 0)

@@ -33,7 +33,7 @@
  * common. snowshed's lock has its default lease. */
 #define EXPIRE_LEASE_MS 2000
 #define ANSWER_TIMEOUT_MS 10000 /* a slow host must not fail the sale */
-#define PATIENCE_MS 60000       /* how long a buyer keeps trying */
+#define PATIENCE_US 60000000    /* how long a buyer keeps trying */
 #define PLAIN_TTL_S 300
 #define PLAIN_KEY "flashsale-plain:%llu"
 #define NAME_BYTES 64
@@ -427,7 +427,7 @@ static enum answer attempt_locked(struct thread *t, bool is_retry)
 static bool serve(void *thread, const char *line, char *why, size_t size)
 {
     struct thread *t = thread;
-    uint64_t deadline_ms = seller_now_ms() + PATIENCE_MS;
+    uint64_t deadline_us = demo_now_us() + PATIENCE_US;
     enum answer answer = FAILED;
     int is_retry = 0;
 
@@ -438,7 +438,7 @@ static bool serve(void *thread, const char *line, char *why, size_t size)
         t->err = (struct shed_error){0};
         answer = t->shop->lock != NULL ? attempt_locked(t, is_retry != 0)
                                        : attempt_plainly(t, is_retry != 0);
-    } while (answer == AGAIN && seller_now_ms() < deadline_ms);
+    } while (answer == AGAIN && demo_now_us() < deadline_us);
     if (t->shop->lock != NULL)
         tell_loads(t);
     if (answer < ANSWERS) {

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/place.h"
@@ -18,22 +17,6 @@
 
 static const struct way *const ways[] = {&way_plain, &way_held, &way_none,
                                          &way_expire, &way_snowshed};
-
-uint64_t seller_now_ms(void)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
-void seller_sleep_ms(uint64_t ms)
-{
-    struct timespec t = {(time_t)(ms / 1000), (long)(ms % 1000) * 1000000L};
-
-    while (nanosleep(&t, &t) != 0)
-        ;
-}
 
 void seller_say(uint64_t buyer, const char *format, ...)
 {

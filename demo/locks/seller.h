@@ -14,6 +14,7 @@
 
 #include <snowshed/snowshed.h>
 
+#include "common/clock.h"
 #include "common/statements.h"
 
 struct seller_options {
@@ -48,8 +49,5 @@ void seller_say(uint64_t buyer, const char *format, ...)
 
 /* The next line for any thread; false at the end. */
 bool seller_hear(char line[LINE_BYTES]);
-
-uint64_t seller_now_ms(void); /* monotonic */
-void seller_sleep_ms(uint64_t ms);
 
 #endif

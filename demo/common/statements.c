@@ -114,8 +114,6 @@ MYSQL_BIND statement_number(uint64_t *value)
 
 MYSQL_BIND statement_text(const char *value)
 {
-    if (value == NULL)
-        return (MYSQL_BIND){.buffer_type = MYSQL_TYPE_NULL};
     return (MYSQL_BIND){.buffer_type = MYSQL_TYPE_STRING,
                         .buffer = (void *)(uintptr_t)value,
                         .buffer_length = strlen(value)};

@@ -47,8 +47,7 @@ bool statements_is_broken(const struct statements *s);
 /* Run a text that selects nothing. */
 enum statement_code statements_run(struct statements *s, const char *text);
 
-/* Parameters. The number, and the text (NULL is SQL's) outlive the statement.
- */
+/* Parameters. The number, and the text, outlive the statement. */
 MYSQL_BIND statement_number(uint64_t *value);
 MYSQL_BIND statement_text(const char *value);
 

@@ -1,7 +1,6 @@
 /* A bounded pool of MySQL connections, and the statements of the service. */
 #include "database.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <snowshed/mysql.h>
 #include <stdbool.h>
@@ -9,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pool.h"
 #include "wait.h"
 
-enum statement { CHANGE_ITEM, TAKE_STOCK, READ_STOCK, FIND_ORDER, ADD_ORDER };
+enum statement { CHANGE_PRICE, TAKE_STOCK, READ_STOCK, FIND_ORDER, ADD_ORDER };
 
 static const char *const texts[] = {
-    [CHANGE_ITEM] = "UPDATE item SET name = COALESCE(?, name), "
-                    "price_cents = COALESCE(?, price_cents) WHERE id = ?",
+    [CHANGE_PRICE] = "UPDATE item SET price_cents = ? WHERE id = ?",
     [TAKE_STOCK] = "UPDATE item SET stock = stock - ? "
                    "WHERE id = ? AND stock >= ?",
     [READ_STOCK] = "SELECT stock FROM item WHERE id = ?",
@@ -29,26 +28,22 @@ static const char *const texts[] = {
 
 struct db {
     char *uri;
-    char setup[100]; /* a statement */
-    unsigned connections_max;
-    pthread_mutex_t mu;
-    pthread_cond_t given_back;
-    /* under mu */
-    struct db_session *idle;
-    unsigned open;
+    char setup[100];  /* a statement */
+    struct pool pool; /* of sessions */
 };
 
 struct db_session {
     struct db *db;
-    struct db_session *next; /* idle */
     struct statements *statements;
     uint64_t used_ms; /* when it was given back */
 };
 
 /* -------------------------------------------------------------- connections */
 
-static void disconnect(struct db_session *s)
+static void disconnect(void *session)
 {
+    struct db_session *s = session;
+
     statements_close(s->statements);
     free(s);
 }
@@ -101,69 +96,34 @@ struct db *db_open(const char *uri, unsigned connections_max,
         free(db);
         return NULL;
     }
-    db->connections_max = connections_max;
     (void)snprintf(db->setup, sizeof(db->setup),
                    "SET SESSION innodb_lock_wait_timeout = %" PRIu64
                    ", lock_wait_timeout = %" PRIu64,
                    (timeout_ms + 999) / 1000, (timeout_ms + 999) / 1000);
-    wait_init(&db->mu, &db->given_back);
+    pool_init(&db->pool, connections_max, disconnect);
     return db;
 }
 
 void db_close(struct db *db)
 {
-    struct db_session *s;
-
     if (db == NULL)
         return;
-    while ((s = db->idle) != NULL) {
-        db->idle = s->next;
-        disconnect(s);
-        db->open--;
-    }
-    assert(db->open == 0);
-    (void)pthread_cond_destroy(&db->given_back);
-    (void)pthread_mutex_destroy(&db->mu);
+    pool_fini(&db->pool);
     free(db->uri);
     free(db);
-}
-
-/* Takes an idle session, or the right to open one (NULL). Returns false at the
- * deadline. */
-static bool reserve(struct db *db, uint64_t deadline_ms,
-                    struct db_session **out)
-{
-    bool is_in_time = true, has_place;
-
-    (void)pthread_mutex_lock(&db->mu);
-    while (db->idle == NULL && db->open == db->connections_max && is_in_time)
-        is_in_time = wait_until(&db->given_back, &db->mu, deadline_ms);
-    *out = db->idle;
-    has_place = *out != NULL || db->open < db->connections_max;
-    if (*out != NULL)
-        db->idle = (*out)->next;
-    else if (has_place)
-        db->open++;
-    (void)pthread_mutex_unlock(&db->mu);
-    return has_place;
-}
-
-static void release_place(struct db *db)
-{
-    (void)pthread_mutex_lock(&db->mu);
-    db->open--;
-    (void)pthread_cond_signal(&db->given_back);
-    (void)pthread_mutex_unlock(&db->mu);
 }
 
 enum statement_code db_borrow(struct db *db, uint64_t deadline_ms,
                               struct db_session **out, char *why, size_t size)
 {
-    if (!reserve(db, deadline_ms, out)) {
-        (void)snprintf(why, size, "all %u connections to MySQL are busy",
-                       db->connections_max);
+    void *idle;
+
+    if (!pool_take(&db->pool, deadline_ms, &idle)) {
+        (void)snprintf(why, size, "all %zu connections to MySQL are busy",
+                       db->pool.most);
         return STATEMENT_BUSY;
     }
+    *out = idle;
     /* One that idled may have been closed by the server. */
     if (*out != NULL && wait_now_ms() - (*out)->used_ms > PING_AFTER_MS &&
         mysql_ping(statements_mysql((*out)->statements)) != 0) {
@@ -174,7 +134,7 @@ enum statement_code db_borrow(struct db *db, uint64_t deadline_ms,
         *out = connect_session(db, why, size);
     if (*out != NULL)
         return STATEMENT_OK;
-    release_place(db);
+    pool_give_back(&db->pool, NULL);
     return STATEMENT_FAILED;
 }
 
@@ -188,15 +148,11 @@ void db_give_back(struct db_session *s)
     mysql_thread_end(); /* the thread is a connection's, and ends with it */
     if (statements_is_broken(s->statements)) {
         disconnect(s);
-        release_place(db);
-        return;
+        s = NULL;
+    } else {
+        s->used_ms = wait_now_ms();
     }
-    s->used_ms = wait_now_ms();
-    (void)pthread_mutex_lock(&db->mu);
-    s->next = db->idle;
-    db->idle = s;
-    (void)pthread_cond_signal(&db->given_back);
-    (void)pthread_mutex_unlock(&db->mu);
+    pool_give_back(&db->pool, s);
 }
 
 struct statements *db_statements(struct db_session *s)
@@ -206,15 +162,12 @@ struct statements *db_statements(struct db_session *s)
 
 /* -------------------------------------------------------------- statements */
 
-enum statement_code db_change_item(struct db_session *s, uint64_t item,
-                                   const char *name, uint64_t *price_cents)
+enum statement_code db_change_price(struct db_session *s, uint64_t item,
+                                    uint64_t cents)
 {
-    MYSQL_BIND in[] = {statement_text(name),
-                       price_cents != NULL ? statement_number(price_cents)
-                                           : statement_text(NULL),
-                       statement_number(&item)};
+    MYSQL_BIND in[] = {statement_number(&cents), statement_number(&item)};
 
-    return statements_change(s->statements, CHANGE_ITEM, in);
+    return statements_change(s->statements, CHANGE_PRICE, in);
 }
 
 enum statement_code db_take_stock(struct db_session *s, uint64_t item,

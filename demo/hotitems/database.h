@@ -32,9 +32,8 @@ void db_give_back(struct db_session *s);
 /* Its connection, on which transactions are at READ COMMITTED. */
 struct statements *db_statements(struct db_session *s);
 
-/* name and price_cents: NULL leaves what is there. */
-enum statement_code db_change_item(struct db_session *s, uint64_t item,
-                                   const char *name, uint64_t *price_cents);
+enum statement_code db_change_price(struct db_session *s, uint64_t item,
+                                    uint64_t cents);
 
 #define DB_ITEMS_MAX 100 /* of one query */
 

@@ -48,7 +48,7 @@ static const char help[] =
     "\n"
     "  GET /items/ID            an item, with the origin and age of the answer\n"
     "  GET /items?ids=1,2,3     several\n"
-    "  PATCH /items/ID          {\"name\": text, \"price_cents\": n}, or one of them\n"
+    "  PATCH /items/ID          {\"price_cents\": n}\n"
     "  POST /items/ID/orders    {\"quantity\": n}, with an Idempotency-Key header\n"
     "  POST /items/expire?ids=1,2,3&in_ms=1000\n"
     "                           their time to live ends in this time (default 0)\n"
@@ -146,16 +146,6 @@ static void log_request(void *user, const struct http_record *record)
                  reply->why[0] != '\0' ? "\"" : "");
 }
 
-static void log_redis(void *user, enum shed_log_level level, const char *text)
-{
-    static const char *const names[] = {[SHED_LOG_INFO] = "info",
-                                        [SHED_LOG_WARNING] = "warning",
-                                        [SHED_LOG_ERROR] = "error"};
-
-    (void)user;
-    (void)fprintf(stderr, "hotitems: %s: %s\n", names[level], text);
-}
-
 /* ---------------------------------------------------------- open and close */
 
 static void close_service(struct service *s)
@@ -176,7 +166,7 @@ static bool open_lane(struct service *s, const struct choice *choice,
 
     client.breaker.slow_ms = REDIS_SLOW_MS;
     client.breaker.open_ms = lane.source.breaker.open_ms;
-    client.on_log = log_redis;
+    client.on_log = shed_log_stderr;
     client.links = LINKS;
     lane.has_redis_breaker = client.breaker.failure_pct > 0;
     if (shed_client_open(lane.redis_uri, &client, &s->client, err) != SHED_OK)

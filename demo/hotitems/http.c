@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "wait.h"
 
 #define THREAD_STACK_BYTES ((size_t)512 * 1024)
@@ -41,14 +41,6 @@ struct exchange {
     size_t body_size;
     char body[HTTP_BODY_MAX_BYTES];
 };
-
-static uint64_t now_us(void)
-{
-    struct timespec ts;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
-}
 
 const char *http_argument(const struct http_request *request, const char *name)
 {
@@ -162,7 +154,7 @@ static struct exchange *begin_exchange(struct http *http, const char *path,
     }
     x->http = http;
     x->method = method;
-    x->begun_us = now_us();
+    x->begun_us = demo_now_us();
     (void)pthread_mutex_lock(&http->mu);
     http->running += !http->is_ending;
     if (http->is_ending) {
@@ -182,14 +174,6 @@ static void take_body(struct exchange *x, const char *data, size_t size)
         return;
     memcpy(x->body + x->body_size, data, size);
     x->body_size += size;
-}
-
-static bool is_announced_too_big(struct MHD_Connection *connection)
-{
-    const char *length = MHD_lookup_connection_value(
-        connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
-
-    return length != NULL && strtoull(length, NULL, 10) > HTTP_BODY_MAX_BYTES;
 }
 
 /* A request that was suspended has been admitted before. */
@@ -282,13 +266,8 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
 
     (void)version;
     if (x == NULL) {
-        *state = x = begin_exchange(user, url, method);
-        if (x == NULL)
-            return MHD_NO;
-        x->is_too_big = is_announced_too_big(connection);
-        if (!x->is_too_big)
-            return MHD_YES; /* else it is answered before the body is sent */
-        *size = 0;
+        *state = begin_exchange(user, url, method);
+        return *state != NULL ? MHD_YES : MHD_NO;
     }
     if (*size != 0) {
         take_body(x, data, *size);
@@ -311,7 +290,7 @@ static void on_end(void *user, struct MHD_Connection *connection, void **state,
     if (x == NULL)
         return;
     record = (struct http_record){x->method, x->path, &x->reply,
-                                  now_us() - x->begun_us,
+                                  demo_now_us() - x->begun_us,
                                   why == MHD_REQUEST_TERMINATED_COMPLETED_OK};
     if (x->reply.status != 0)
         http->options.done(http->options.user, &record);
@@ -403,7 +382,7 @@ static void wait_for_none(struct http *http)
         (void)pthread_mutex_unlock(&http->mu);
         if (http->is_ending)
             return;
-        (void)usleep(TICK_US);
+        demo_nap(TICK_US);
     }
 }
 

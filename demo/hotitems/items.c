@@ -9,7 +9,6 @@
 #include "service.h"
 #include "wait.h"
 
-#define NAME_MAX_CHARACTERS 80 /* of the column */
 #define EXPIRE_IN_MAX_MS 86400000
 
 /* What was read is a JSON object already; NULL if it is not. */
@@ -17,23 +16,17 @@ static json_t *item_json(const struct lane_item *item)
 {
     json_t *row = json_loadb(item->data, item->size, 0, NULL);
     json_t *object = json_pack("{s:I}", "id", (json_int_t)item->id);
-    json_t *source =
-        json_pack("{s:s}", "origin", lane_origin_name(item->origin));
+    const char *origin = lane_origin_name(item->origin);
 
-    if (source != NULL && item->age_ms != LANE_AGE_UNKNOWN &&
-        json_object_set_new(source, "age_ms",
-                            json_integer((json_int_t)item->age_ms)) != 0) {
-        json_decref(source);
-        source = NULL;
-    }
-    if (row == NULL || object == NULL || source == NULL ||
-        json_object_update(object, row) != 0 ||
-        json_object_update(object, source) != 0) {
+    if (json_object_update(object, row) != 0 ||
+        json_object_set_new(object, "origin", json_string(origin)) != 0 ||
+        (item->age_ms != LANE_AGE_UNKNOWN &&
+         json_object_set_new(object, "age_ms",
+                             json_integer((json_int_t)item->age_ms)) != 0)) {
         json_decref(object);
         object = NULL;
     }
     json_decref(row);
-    json_decref(source);
     return object;
 }
 
@@ -238,77 +231,15 @@ void items_expire(struct service *s, const struct http_request *request,
 
 /* ----------------------------------------------------------------- change */
 
-struct change {
-    json_t *body;
-    const char *name;
-    json_t *price;
-    uint64_t price_cents;
-};
-
-/* Code points of UTF-8, which jansson has checked. */
-static size_t count_characters(const char *text)
-{
-    size_t count = 0;
-
-    for (; *text != '\0'; text++)
-        count += ((unsigned char)*text & 0xc0) != 0x80;
-    return count;
-}
-
-static bool check_change(struct change *c, struct http_reply *reply)
-{
-    json_int_t price = c->price != NULL ? json_integer_value(c->price) : 0;
-
-    c->price_cents = (uint64_t)price;
-    if (c->name == NULL && c->price == NULL)
-        http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
-                         "nothing to change: give name, price_cents or both");
-    else if (c->name != NULL && (*c->name == '\0' || count_characters(c->name) >
-                                                         NAME_MAX_CHARACTERS))
-        http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
-                         "name must have 1 to %d characters",
-                         NAME_MAX_CHARACTERS);
-    else if (c->price != NULL &&
-             (!json_is_integer(c->price) || price < 0 || price > UINT32_MAX))
-        http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
-                         "price_cents must be a whole number from 0 to %u",
-                         UINT32_MAX);
-    else
-        return true;
-    return false;
-}
-
-static bool parse_change(const struct http_request *request, struct change *c,
-                         struct http_reply *reply)
-{
-    json_error_t error;
-
-    c->body = json_loadb(request->body, request->body_size,
-                         JSON_REJECT_DUPLICATES, &error);
-    if (c->body == NULL)
-        http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
-                         "the body is not JSON: %s", error.text);
-    else if (json_unpack_ex(c->body, &error, JSON_STRICT, "{s?s,s?o}", "name",
-                            &c->name, "price_cents", &c->price) != 0)
-        http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
-                         "the body must be {\"name\": text, \"price_cents\": "
-                         "n}: %s",
-                         error.text);
-    else
-        return check_change(c, reply);
-    return false;
-}
-
 /* Committed, or not at all. */
-static enum statement_code commit_change(struct db_session *db, uint64_t id,
-                                         struct change *c)
+static enum statement_code commit_price(struct db_session *db, uint64_t id,
+                                        uint64_t cents)
 {
     enum statement_code code =
         statements_run(db_statements(db), "START TRANSACTION");
 
     if (code == STATEMENT_OK)
-        code = db_change_item(db, id, c->name,
-                              c->price != NULL ? &c->price_cents : NULL);
+        code = db_change_price(db, id, cents);
     return statements_settle(db_statements(db), code);
 }
 
@@ -333,16 +264,17 @@ static void show_change(struct service *s, const struct http_request *request,
 void items_patch(struct service *s, const struct http_request *request,
                  uint64_t id, struct http_reply *reply)
 {
-    struct change change = {0};
     struct db_session *db = NULL;
     enum statement_code code;
+    uint64_t cents;
     char why[200];
 
-    if (!parse_change(request, &change, reply))
-        goto out;
+    if (!service_parse_body(request, "price_cents", 0, UINT32_MAX, &cents,
+                            reply))
+        return;
     code = db_borrow(s->db, request->deadline_ms, &db, why, sizeof(why));
     if (code == STATEMENT_OK)
-        code = commit_change(db, id, &change);
+        code = commit_price(db, id, cents);
     if (code == STATEMENT_OK)
         show_change(s, request, id, reply);
     else if (code == STATEMENT_NONE)
@@ -352,6 +284,4 @@ void items_patch(struct service *s, const struct http_request *request,
         service_reply_db(reply, code,
                          db != NULL ? statements_why(db_statements(db)) : why);
     db_give_back(db);
-out:
-    json_decref(change.body);
 }

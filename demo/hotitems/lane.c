@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/histogram.h"
+
 const char *lane_origin_name(enum lane_origin origin)
 {
     return origin == LANE_NEGATIVE ? "negative"
@@ -39,11 +41,7 @@ const char *lane_name(const struct lane *lane)
 
 static void enter(struct lane *lane)
 {
-    uint64_t waiting = ++lane->waiting, most = lane->most_waiting;
-
-    while (most < waiting &&
-           !atomic_compare_exchange_weak(&lane->most_waiting, &most, waiting))
-        ;
+    histogram_raise(&lane->most_waiting, ++lane->waiting);
 }
 
 void lane_leave(struct lane *lane)
@@ -104,7 +102,8 @@ uint64_t lane_take_most_waiting(struct lane *lane)
     return atomic_exchange(&lane->most_waiting, lane->waiting);
 }
 
-size_t lane_metrics(struct lane *lane, char *buffer, size_t capacity)
+void lane_metrics(struct lane *lane, FILE *out)
 {
-    return lane->type->metrics(lane, buffer, capacity);
+    if (lane->type->metrics != NULL)
+        lane->type->metrics(lane, out);
 }

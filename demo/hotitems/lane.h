@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <snowshed/snowshed.h>
 #include <snowshed/source.h>
@@ -135,9 +136,9 @@ void lane_read_stats(struct lane *lane, struct lane_stats *out);
 /* The most that have waited at a time since the last call. */
 uint64_t lane_take_most_waiting(struct lane *lane);
 
-/* What the library counts, as Prometheus text; none for the plain lanes. As
- * snprintf: returns the whole length. */
-size_t lane_metrics(struct lane *lane, char *buffer, size_t capacity);
+/* Write what the library counts as Prometheus text; none for the plain lanes.
+ */
+void lane_metrics(struct lane *lane, FILE *out);
 
 /* --------------------------------------------------------- for lanes */
 
@@ -160,7 +161,7 @@ struct lane_type {
     enum shed_code (*expire)(struct lane *lane, uint64_t id, uint64_t in_ms,
                              uint64_t timeout_ms, struct shed_error *err);
     void (*read_stats)(struct lane *lane, struct lane_stats *out); /* zeroed */
-    size_t (*metrics)(struct lane *lane, char *buffer, size_t capacity);
+    void (*metrics)(struct lane *lane, FILE *out);                 /* or NULL */
 };
 
 /* The first member of each lane. */

@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "database.h"
 #include "lane.h"
 #include "redis_pool.h"
@@ -321,7 +321,6 @@ static enum shed_code load_mine(struct read *r, struct shed_error *err)
 
 static enum shed_code fill_setnx(struct read *r, struct shed_error *err)
 {
-    const struct timespec retry = {0, RETRY_MS * 1000000L};
     enum shed_code code;
 
     for (;;) {
@@ -339,7 +338,7 @@ static enum shed_code fill_setnx(struct read *r, struct shed_error *err)
                            "before the deadline");
             return err->code = SHED_ETIMEDOUT;
         }
-        (void)nanosleep(&retry, NULL);
+        demo_nap(RETRY_MS * 1000);
         code = for_each(r, r->is_missing, add_get, take_value, err);
         if (code != SHED_OK || !is_any(r->is_missing, r->count))
             return code;
@@ -423,14 +422,6 @@ static void read_stats(struct lane *lane, struct lane_stats *out)
         out->origin[i] = p->origin[i];
 }
 
-static size_t metrics(struct lane *lane, char *buffer, size_t capacity)
-{
-    (void)lane;
-    if (capacity > 0)
-        *buffer = '\0';
-    return 0;
-}
-
 const struct lane_type lane_none = {.name = "none",
                                     .open = open_plain,
                                     .close = close_plain,
@@ -438,8 +429,7 @@ const struct lane_type lane_none = {.name = "none",
                                     .release = release,
                                     .forget = forget,
                                     .expire = expire,
-                                    .read_stats = read_stats,
-                                    .metrics = metrics};
+                                    .read_stats = read_stats};
 const struct lane_type lane_setnx = {.name = "setnx",
                                      .open = open_plain,
                                      .close = close_plain,
@@ -447,5 +437,4 @@ const struct lane_type lane_setnx = {.name = "setnx",
                                      .release = release,
                                      .forget = forget,
                                      .expire = expire,
-                                     .read_stats = read_stats,
-                                     .metrics = metrics};
+                                     .read_stats = read_stats};

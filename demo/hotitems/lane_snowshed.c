@@ -292,16 +292,26 @@ static uint64_t gauge(const char *text, const char *name)
     return at != NULL ? strtoull(at + 1, NULL, 10) : 0;
 }
 
-/* What is true now, and no counter, the library tells in its text only. */
-static void read_gauges(struct snowshed *s, struct lane_guard *guard)
+/* Returns: the library's text for Prometheus, from malloc; NULL: memory is out.
+ */
+static char *write_text(struct snowshed *s)
 {
     size_t capacity =
         shed_stats_prometheus(&s->items, 1, NULL, 0, NULL, 0) + GROWTH_BYTES;
     char *text = malloc(capacity);
 
+    if (text != NULL)
+        (void)shed_stats_prometheus(&s->items, 1, NULL, 0, text, capacity);
+    return text;
+}
+
+/* What is true now, and no counter, the library tells in its text only. */
+static void read_gauges(struct snowshed *s, struct lane_guard *guard)
+{
+    char *text = write_text(s);
+
     if (text == NULL)
         return;
-    (void)shed_stats_prometheus(&s->items, 1, NULL, 0, text, capacity);
     guard->breaker =
         (enum shed_breaker_state)gauge(text, "snowshed_source_breaker");
     guard->loads = gauge(text, "snowshed_source_loads");
@@ -353,10 +363,13 @@ static void read_stats(struct lane *lane, struct lane_stats *out)
     read_guard(snowshed_of(lane), &stats, &out->guard);
 }
 
-static size_t metrics(struct lane *lane, char *buffer, size_t capacity)
+static void metrics(struct lane *lane, FILE *out)
 {
-    return shed_stats_prometheus(&snowshed_of(lane)->items, 1, NULL, 0, buffer,
-                                 capacity);
+    char *text = write_text(snowshed_of(lane));
+
+    if (text != NULL)
+        (void)fputs(text, out);
+    free(text);
 }
 
 const struct lane_type lane_snowshed = {.name = "snowshed",

@@ -2,7 +2,6 @@
  * https://prometheus.io/docs/practices/naming/ */
 #include "metrics.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -57,44 +56,25 @@ struct metrics_items metrics_items(const struct metrics *m)
     return items;
 }
 
-void metrics_add(struct metrics_text *t, const char *format, ...)
+static void add_counter(FILE *t, const char *name, const char *help,
+                        uint64_t value)
 {
-    va_list args;
-    int size;
-
-    va_start(args, format);
-    size = vsnprintf(t->at, t->left, format, args);
-    va_end(args);
-    if (size < 0)
-        return;
-    t->size += (size_t)size;
-    if ((size_t)size >= t->left) {
-        t->at = NULL;
-        t->left = 0;
-        return;
-    }
-    t->at += size;
-    t->left -= (size_t)size;
-}
-
-static void add_counter(struct metrics_text *t, const char *name,
-                        const char *help, uint64_t value)
-{
-    metrics_add(
+    (void)fprintf(
         t, "# HELP hotitems_%s_total %s\n# TYPE hotitems_%s_total counter\n",
         name, help, name);
-    metrics_add(t, "hotitems_%s_total %llu\n", name, (unsigned long long)value);
+    (void)fprintf(t, "hotitems_%s_total %llu\n", name,
+                  (unsigned long long)value);
 }
 
-static void add_requests(struct metrics_text *t, struct metrics *m)
+static void add_requests(FILE *t, struct metrics *m)
 {
-    metrics_add(t, "# HELP hotitems_requests_total requests answered\n"
-                   "# TYPE hotitems_requests_total counter\n");
+    (void)fprintf(t, "# HELP hotitems_requests_total requests answered\n"
+                     "# TYPE hotitems_requests_total counter\n");
     for (size_t route = 0; route < METRICS_ROUTES; route++)
         for (size_t class = 1; class < 6; class ++) {
             uint64_t count = m->requests[route][class];
             if (count > 0)
-                metrics_add(
+                (void)fprintf(
                     t,
                     "hotitems_requests_total{route=\"%s\",status=\"%zuxx\"} "
                     "%llu\n",
@@ -102,28 +82,28 @@ static void add_requests(struct metrics_text *t, struct metrics *m)
         }
 }
 
-static void add_histogram(struct metrics_text *t, struct metrics *m)
+static void add_histogram(FILE *t, struct metrics *m)
 {
     uint64_t count = 0;
 
-    metrics_add(
+    (void)fprintf(
         t, "# HELP hotitems_request_seconds from a request's head to the end "
            "of its answer\n# TYPE hotitems_request_seconds histogram\n");
     for (size_t i = 0; i < METRICS_BUCKETS; i++) {
         count += m->bucket[i];
-        metrics_add(t, "hotitems_request_seconds_bucket{le=\"%g\"} %llu\n",
-                    (double)bounds_us[i] / 1e6, (unsigned long long)count);
+        (void)fprintf(t, "hotitems_request_seconds_bucket{le=\"%g\"} %llu\n",
+                      (double)bounds_us[i] / 1e6, (unsigned long long)count);
     }
     count += m->bucket[METRICS_BUCKETS];
-    metrics_add(t, "hotitems_request_seconds_bucket{le=\"+Inf\"} %llu\n",
-                (unsigned long long)count);
-    metrics_add(t, "hotitems_request_seconds_sum %.6f\n",
-                (double)m->took_us / 1e6);
-    metrics_add(t, "hotitems_request_seconds_count %llu\n",
-                (unsigned long long)count);
+    (void)fprintf(t, "hotitems_request_seconds_bucket{le=\"+Inf\"} %llu\n",
+                  (unsigned long long)count);
+    (void)fprintf(t, "hotitems_request_seconds_sum %.6f\n",
+                  (double)m->took_us / 1e6);
+    (void)fprintf(t, "hotitems_request_seconds_count %llu\n",
+                  (unsigned long long)count);
 }
 
-void metrics_write(struct metrics_text *t, struct metrics *m)
+void metrics_write(FILE *t, struct metrics *m)
 {
     add_requests(t, m);
     add_histogram(t, m);

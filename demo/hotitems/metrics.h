@@ -3,8 +3,8 @@
 #define HOTITEMS_METRICS_H
 
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <snowshed/stats.h>
 
@@ -33,28 +33,18 @@ struct metrics_items {
 };
 struct metrics_items metrics_items(const struct metrics *m);
 
-/* A text that is being written. */
-struct metrics_text {
-    char *at; /* where the next goes */
-    size_t left;
-    size_t size; /* of the whole, what did not fit included */
-};
-
-__attribute__((format(printf, 2, 3))) void metrics_add(struct metrics_text *t,
-                                                       const char *format, ...);
-
 /* Write what the service counts. */
-void metrics_write(struct metrics_text *t, struct metrics *m);
+void metrics_write(FILE *t, struct metrics *m);
 
 /* Write what a lane counts. */
-void metrics_lane_text(struct metrics_text *t, const char *lane,
+void metrics_lane_text(FILE *t, const char *lane,
                        const struct lane_stats *stats);
 
 /* Add the statistics of a lock to those of others; write the sum under a name
  * for them all. */
 void metrics_locks_add(struct shed_lock_stats *sum,
                        const struct shed_lock_stats *stats);
-void metrics_locks_text(struct metrics_text *t, const char *lock,
+void metrics_locks_text(FILE *t, const char *lock,
                         const struct shed_lock_stats *stats);
 
 #endif

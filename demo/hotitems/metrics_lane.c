@@ -1,24 +1,24 @@
 /* What the lane counts. */
 #include "metrics.h"
 
-static void add_lane(struct metrics_text *t, const char *lane, const char *name,
+static void add_lane(FILE *t, const char *lane, const char *name,
                      const char *type, const char *help, uint64_t value)
 {
-    metrics_add(t, "# HELP hotitems_%s %s\n# TYPE hotitems_%s %s\n", name, help,
-                name, type);
-    metrics_add(t, "hotitems_%s{lane=\"%s\"} %llu\n", name, lane,
-                (unsigned long long)value);
+    (void)fprintf(t, "# HELP hotitems_%s %s\n# TYPE hotitems_%s %s\n", name,
+                  help, name, type);
+    (void)fprintf(t, "hotitems_%s{lane=\"%s\"} %llu\n", name, lane,
+                  (unsigned long long)value);
 }
 
-void metrics_lane_text(struct metrics_text *t, const char *lane,
+void metrics_lane_text(FILE *t, const char *lane,
                        const struct lane_stats *stats)
 {
-    metrics_add(t, "# HELP hotitems_reads_total items read, by origin\n"
-                   "# TYPE hotitems_reads_total counter\n");
+    (void)fprintf(t, "# HELP hotitems_reads_total items read, by origin\n"
+                     "# TYPE hotitems_reads_total counter\n");
     for (enum lane_origin i = 0; i < LANE_ORIGINS; i++)
-        metrics_add(t, "hotitems_reads_total{lane=\"%s\",origin=\"%s\"} %llu\n",
-                    lane, lane_origin_name(i),
-                    (unsigned long long)stats->origin[i]);
+        (void)fprintf(
+            t, "hotitems_reads_total{lane=\"%s\",origin=\"%s\"} %llu\n", lane,
+            lane_origin_name(i), (unsigned long long)stats->origin[i]);
     add_lane(t, lane, "queries_total", "counter",
              "queries for items that the database has answered",
              stats->queries);

@@ -27,38 +27,37 @@ void metrics_locks_add(struct shed_lock_stats *sum,
     add_up(&sum->hold_us, &stats->hold_us);
 }
 
-static void add_histogram(struct metrics_text *t, const char *lock,
-                          const char *name, const char *help,
-                          const struct shed_histogram *h)
+static void add_histogram(FILE *t, const char *lock, const char *name,
+                          const char *help, const struct shed_histogram *h)
 {
     uint64_t below = 0;
 
-    metrics_add(t, "# HELP snowshed_lock_%s %s\n", name, help);
-    metrics_add(t, "# TYPE snowshed_lock_%s histogram\n", name);
+    (void)fprintf(t, "# HELP snowshed_lock_%s %s\n", name, help);
+    (void)fprintf(t, "# TYPE snowshed_lock_%s histogram\n", name);
     for (size_t i = 0; i < SHED_BUCKETS - 1; i++) {
         below += h->bucket[i];
-        metrics_add(t,
-                    "snowshed_lock_%s_bucket{lock=\"%s\",le=\"%.6f\"} %llu\n",
-                    name, lock, (double)((uint64_t)1 << i) / US_PER_S,
-                    (unsigned long long)below);
+        (void)fprintf(t,
+                      "snowshed_lock_%s_bucket{lock=\"%s\",le=\"%.6f\"} %llu\n",
+                      name, lock, (double)((uint64_t)1 << i) / US_PER_S,
+                      (unsigned long long)below);
     }
-    metrics_add(t, "snowshed_lock_%s_bucket{lock=\"%s\",le=\"+Inf\"} %llu\n",
-                name, lock, (unsigned long long)h->count);
-    metrics_add(t, "snowshed_lock_%s_sum{lock=\"%s\"} %.6f\n", name, lock,
-                (double)h->sum / US_PER_S);
-    metrics_add(t, "snowshed_lock_%s_count{lock=\"%s\"} %llu\n", name, lock,
-                (unsigned long long)h->count);
+    (void)fprintf(t, "snowshed_lock_%s_bucket{lock=\"%s\",le=\"+Inf\"} %llu\n",
+                  name, lock, (unsigned long long)h->count);
+    (void)fprintf(t, "snowshed_lock_%s_sum{lock=\"%s\"} %.6f\n", name, lock,
+                  (double)h->sum / US_PER_S);
+    (void)fprintf(t, "snowshed_lock_%s_count{lock=\"%s\"} %llu\n", name, lock,
+                  (unsigned long long)h->count);
 }
 
-void metrics_locks_text(struct metrics_text *t, const char *lock,
+void metrics_locks_text(FILE *t, const char *lock,
                         const struct shed_lock_stats *stats)
 {
 #define WRITE(field, help)                                                     \
-    metrics_add(t,                                                             \
-                "# HELP snowshed_lock_" #field "_total " help                  \
-                "\n# TYPE snowshed_lock_" #field "_total counter\n"            \
-                "snowshed_lock_" #field "_total{lock=\"%s\"} %llu\n",          \
-                lock, (unsigned long long)stats->field);
+    (void)fprintf(t,                                                           \
+                  "# HELP snowshed_lock_" #field "_total " help                \
+                  "\n# TYPE snowshed_lock_" #field "_total counter\n"          \
+                  "snowshed_lock_" #field "_total{lock=\"%s\"} %llu\n",        \
+                  lock, (unsigned long long)stats->field);
     SHED_LOCK_COUNTERS(WRITE)
 #undef WRITE
     add_histogram(t, lock, "wait_seconds",

@@ -302,34 +302,17 @@ static bool is_key(const char *key)
 static bool parse_order(const struct http_request *request,
                         struct db_order *order, struct http_reply *reply)
 {
-    json_error_t error;
-    json_t *body = json_loadb(request->body, request->body_size,
-                              JSON_REJECT_DUPLICATES, &error);
-    json_int_t quantity = 0;
-    bool is_good = false;
-
     order->key = http_header(request, "Idempotency-Key");
-    if (body == NULL)
-        http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
-                         "the body is not JSON: %s", error.text);
-    else if (json_unpack_ex(body, &error, JSON_STRICT, "{s:I}", "quantity",
-                            &quantity) != 0)
-        http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
-                         "the body must be {\"quantity\": n}: %s", error.text);
-    else if (quantity < 1 || quantity > ORDER_QUANTITY_MAX)
-        http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
-                         "quantity must be a number from 1 to %d",
-                         ORDER_QUANTITY_MAX);
-    else if (order->key == NULL || !is_key(order->key))
-        http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
-                         "an order needs a header Idempotency-Key: 1 to %d "
-                         "printable characters that no other order has",
-                         DB_KEY_MAX_BYTES);
-    else
-        is_good = true;
-    order->quantity = (uint64_t)quantity;
-    json_decref(body);
-    return is_good;
+    if (!service_parse_body(request, "quantity", 1, ORDER_QUANTITY_MAX,
+                            &order->quantity, reply))
+        return false;
+    if (order->key != NULL && is_key(order->key))
+        return true;
+    http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
+                     "an order needs a header Idempotency-Key: 1 to %d "
+                     "printable characters that no other order has",
+                     DB_KEY_MAX_BYTES);
+    return false;
 }
 
 void orders_post(struct service *s, const struct http_request *request,

@@ -12,6 +12,7 @@
 #include <sys/time.h>
 
 #include "common/redis.h"
+#include "pool.h"
 #include "wait.h"
 
 #define CONNECTIONS_MAX 64 /* to a node at a time */
@@ -22,12 +23,7 @@
 
 struct node {
     char uri[URI_BYTES]; /* set at creation */
-    pthread_mutex_t mu;
-    pthread_cond_t given_back;
-    /* under mu */
-    size_t open;
-    size_t idle_count;
-    redisContext *idle[CONNECTIONS_MAX];
+    struct pool connections;
 };
 
 struct redis_pool {
@@ -52,6 +48,11 @@ fail(struct shed_error *err, enum shed_code code, const char *format, ...)
 
 /* ------------------------------------------------------------------- nodes */
 
+static void disconnect(void *redis)
+{
+    redisFree(redis);
+}
+
 /* The number of the node with that URI, which may be new; 0 if there is no room
  * for it: node 0 will say again where to ask. */
 static uint8_t find_node(struct redis_pool *pool, const char *uri)
@@ -63,7 +64,7 @@ static uint8_t find_node(struct redis_pool *pool, const char *uri)
         i++;
     if (i == pool->count && i < NODES_MAX) {
         (void)snprintf(pool->node[i].uri, URI_BYTES, "%s", uri);
-        wait_init(&pool->node[i].mu, &pool->node[i].given_back);
+        pool_init(&pool->node[i].connections, CONNECTIONS_MAX, disconnect);
         pool->count++;
     }
     (void)pthread_mutex_unlock(&pool->mu);
@@ -99,79 +100,31 @@ void redis_pool_free(struct redis_pool *pool)
 {
     if (pool == NULL)
         return;
-    for (struct node *n = pool->node; n < pool->node + pool->count; n++) {
-        assert(n->open == n->idle_count);
-        while (n->idle_count > 0)
-            redisFree(n->idle[--n->idle_count]);
-        (void)pthread_cond_destroy(&n->given_back);
-        (void)pthread_mutex_destroy(&n->mu);
-    }
+    for (size_t i = 0; i < pool->count; i++)
+        pool_fini(&pool->node[i].connections);
     (void)pthread_mutex_destroy(&pool->mu);
     free(pool);
 }
 
 /* ------------------------------------------------------------- connections */
 
-/* Take an idle connection, or the right to open one (NULL). */
-static enum shed_code reserve(struct node *node, uint64_t deadline_ms,
-                              redisContext **out, struct shed_error *err)
-{
-    enum shed_code code = SHED_OK;
-    bool is_in_time = true;
-
-    *out = NULL;
-    (void)pthread_mutex_lock(&node->mu);
-    while (node->idle_count == 0 && node->open == CONNECTIONS_MAX && is_in_time)
-        is_in_time = wait_until(&node->given_back, &node->mu, deadline_ms);
-    if (node->idle_count > 0)
-        *out = node->idle[--node->idle_count];
-    else if (node->open < CONNECTIONS_MAX)
-        node->open++;
-    else
-        code = fail(err, SHED_EBUSY, "all %d connections to Redis are busy",
-                    CONNECTIONS_MAX);
-    (void)pthread_mutex_unlock(&node->mu);
-    return code;
-}
-
-/* NULL gives back the place of a connection that has been closed. */
-static void give_back(struct node *node, redisContext *redis)
-{
-    (void)pthread_mutex_lock(&node->mu);
-    if (redis != NULL)
-        node->idle[node->idle_count++] = redis;
-    else
-        node->open--;
-    (void)pthread_cond_signal(&node->given_back);
-    (void)pthread_mutex_unlock(&node->mu);
-}
-
-/* After a failure: what broke one connection has most likely broken those that
- * idle, by a restart of the server, say. */
-static void close_all_idle(struct node *node)
-{
-    (void)pthread_mutex_lock(&node->mu);
-    while (node->idle_count > 0) {
-        redisFree(node->idle[--node->idle_count]);
-        node->open--;
-    }
-    (void)pthread_cond_broadcast(&node->given_back);
-    (void)pthread_mutex_unlock(&node->mu);
-}
-
 static enum shed_code borrow(struct node *node, uint64_t deadline_ms,
                              redisContext **out, struct shed_error *err)
 {
-    enum shed_code code = reserve(node, deadline_ms, out, err);
     char why[200];
+    void *idle;
 
-    if (code != SHED_OK || *out != NULL)
-        return code;
+    if (!pool_take(&node->connections, deadline_ms, &idle))
+        return fail(err, SHED_EBUSY, "all %d connections to Redis are busy",
+                    CONNECTIONS_MAX);
+    *out = idle;
+    if (*out != NULL)
+        return SHED_OK;
     *out =
         demo_redis_open(node->uri, wait_left_ms(deadline_ms), why, sizeof(why));
     if (*out != NULL)
         return SHED_OK;
-    give_back(node, NULL);
+    pool_give_back(&node->connections, NULL);
     return wait_now_ms() < deadline_ms ? fail(err, SHED_EREDIS, "%s", why)
                                        : fail(err, SHED_ETIMEDOUT, "%s", why);
 }
@@ -268,11 +221,13 @@ static enum shed_code run_at(struct redis_pool *pool, size_t node,
     if (code == SHED_OK) {
         code = run(pool, redis, b, asked, count, deadline_ms, err);
         if (code != SHED_OK) {
+            /* what broke it has most likely broken those that idle, by a
+             * restart of the server, say */
             redisFree(redis);
             redis = NULL;
-            close_all_idle(&pool->node[node]);
+            pool_close_idle(&pool->node[node].connections);
         }
-        give_back(&pool->node[node], redis);
+        pool_give_back(&pool->node[node].connections, redis);
     }
     if (code == SHED_EREDIS || code == SHED_ETIMEDOUT)
         disown(pool, node);

@@ -27,6 +27,34 @@ bool service_parse_number(const char *text, const char **end, uint64_t *out)
     return at > text && (*text != '0' || at == text + 1);
 }
 
+bool service_parse_body(const struct http_request *request, const char *name,
+                        json_int_t least, json_int_t most, uint64_t *out,
+                        struct http_reply *reply)
+{
+    json_error_t error;
+    json_t *body = json_loadb(request->body, request->body_size,
+                              JSON_REJECT_DUPLICATES, &error);
+    json_int_t value = 0;
+    bool is_good = false;
+
+    if (body == NULL)
+        http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
+                         "the body is not JSON: %s", error.text);
+    else if (json_unpack_ex(body, &error, JSON_STRICT, "{s:I}", name, &value) !=
+             0)
+        http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
+                         "the body must be {\"%s\": n}: %s", name, error.text);
+    else if (value < least || value > most)
+        http_reply_error(reply, MHD_HTTP_BAD_REQUEST,
+                         "%s must be a number from %lld to %lld", name,
+                         (long long)least, (long long)most);
+    else
+        is_good = true;
+    json_decref(body);
+    *out = (uint64_t)value;
+    return is_good;
+}
+
 void service_reply_failure(struct http_reply *reply,
                            const struct shed_error *err)
 {
@@ -68,43 +96,25 @@ void service_reply_db(struct http_reply *reply, enum statement_code code,
 
 static const char plain[] = "text/plain; version=0.0.4; charset=utf-8";
 
-/* The library's text, and the service's own after it; as snprintf. */
-static size_t write_metrics(struct service *s, char *buffer, size_t capacity)
-{
-    struct shed_lock_stats locks;
-    struct lane_stats lane;
-    struct metrics_text t = {.size = lane_metrics(s->lane, buffer, capacity)};
-
-    if (t.size < capacity) {
-        t.at = buffer + t.size;
-        t.left = capacity - t.size;
-    }
-    lane_read_stats(s->lane, &lane);
-    metrics_lane_text(&t, lane_name(s->lane), &lane);
-    order_locks_stats(s->locks, &locks);
-    metrics_locks_text(&t, "item", &locks);
-    metrics_write(&t, &s->metrics);
-    return t.size;
-}
-
+/* The library's text, and the service's own after it. */
 static void get_metrics(struct service *s, const struct http_request *request,
                         struct http_reply *reply)
 {
-    size_t size = write_metrics(s, NULL, 0), room = 0;
-    char *text = NULL, *grown;
+    struct shed_lock_stats locks;
+    struct lane_stats lane;
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
 
     (void)request;
-    /* It can grow meanwhile: by a digit, or by the first request of a kind. */
-    while (size >= room) {
-        room = size + 256;
-        grown = realloc(text, room);
-        if (grown == NULL) {
-            free(text);
-            text = NULL;
-            break;
-        }
-        text = grown;
-        size = write_metrics(s, text, room);
+    if (out != NULL) {
+        lane_metrics(s->lane, out);
+        lane_read_stats(s->lane, &lane);
+        metrics_lane_text(out, lane_name(s->lane), &lane);
+        order_locks_stats(s->locks, &locks);
+        metrics_locks_text(out, "item", &locks);
+        metrics_write(out, &s->metrics);
+        (void)fclose(out);
     }
     http_reply_text(reply, MHD_HTTP_OK, plain, text);
 }

@@ -52,6 +52,12 @@ void orders_post(struct service *s, const struct http_request *request,
  * is the first byte behind it. */
 bool service_parse_number(const char *text, const char **end, uint64_t *out);
 
+/* Parse a body {"NAME": n} with a number in this range. Returns false with the
+ * reply. */
+bool service_parse_body(const struct http_request *request, const char *name,
+                        json_int_t least, json_int_t most, uint64_t *out,
+                        struct http_reply *reply);
+
 /* Answer with what a call of snowshed, or of the database, failed with. */
 void service_reply_failure(struct http_reply *reply,
                            const struct shed_error *err);

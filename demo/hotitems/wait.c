@@ -3,12 +3,11 @@
 
 #include <time.h>
 
+#include "common/clock.h"
+
 uint64_t wait_now_ms(void)
 {
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    return demo_now_us() / 1000;
 }
 
 uint64_t wait_left_ms(uint64_t deadline_ms)

@@ -29,9 +29,9 @@ def note(name, unit, values, better="lower", bar=None, exact=False):
     if not path:
         return
     ordered = sorted(values)
-    low, value, high = (ordered[int((len(ordered) - 1) * part)] for part in (0.25, 0.5, 0.75))
-    figure = {"name": name, "unit": unit, "value": value, "low": low, "high": high,
-              "better": better, **({"bar": bar} if bar else {}), "exact": exact}
+    low, high = (ordered[int((len(ordered) - 1) * part)] for part in (0.25, 0.75))
+    figure = {"name": name, "unit": unit, "value": statistics.median(ordered), "low": low,
+              "high": high, "better": better, **({"bar": bar} if bar else {}), "exact": exact}
     with open(path, "a", encoding="ascii") as file:
         file.write(json.dumps(figure) + "\n")
 
@@ -132,9 +132,16 @@ def by_name(figures):
     return turns
 
 
+def print_ratios(name, width, unit, pairs, ratios):
+    ratios, last = sorted(ratios), len(ratios) - 1
+    before, now = (short(statistics.median(pair[side] for pair in pairs)) for side in (0, 1))
+    print(f"{name:{width}} {before:>9} {now:>9} {unit:5} {statistics.median(ratios):10.3f}   "
+          f"{ratios[last // 4]:.3f} to {ratios[last - last // 4]:.3f}")
+
+
 def compare(before_path, now_path):
     before, now = by_name(read(before_path)), by_name(read(now_path))
-    both = [name for name in now if name in before]
+    both, slower, turns = [name for name in now if name in before], [], math.inf
     for name in [*now, *before]:
         if name not in both:
             print(f"skipped, because one of the two lacks it: {name}")
@@ -143,21 +150,16 @@ def compare(before_path, now_path):
         return 2
     width = max(map(len, both))
     print(f"{'':{width}} {'before':>9} {'now':>9} {'':5} {'now/before':>10}   middle half")
-    slower = []
     for name in both:
-        pairs = list(zip(before[name], now[name]))
-        ratios = sorted(n["value"] / b["value"] for b, n in pairs if b["value"] and n["value"])
+        pairs = [(b["value"], n["value"]) for b, n in zip(before[name], now[name])]
+        ratios, figure = [n / b for b, n in pairs if b and n], now[name][0]
         if not ratios:
             continue
-        last, figure = len(ratios) - 1, now[name][0]
-        medians = [short(statistics.median(pair[side]["value"] for pair in pairs))
-                   for side in (0, 1)]
-        print(f"{name:{width}} {medians[0]:>9} {medians[1]:>9} {figure['unit']:5} "
-              f"{statistics.median(ratios):10.3f}   "
-              f"{ratios[last // 4]:.3f} to {ratios[last - last // 4]:.3f}")
+        print_ratios(name, width, figure["unit"], pairs, ratios)
+        if not figure["exact"]:
+            turns = min(turns, len(ratios))
         if is_slower(figure, ratios, CHANCE / len(both)):
             slower.append(name)
-    turns = max((len(now[name]) for name in both if not now[name][0]["exact"]), default=math.inf)
     if 2 ** -turns >= CHANCE / len(both):
         print(f"{turns} turns are too few to tell a change of so many figures from noise.")
     print("\n".join(["Slower now:", *("  " + name for name in slower)] if slower

@@ -286,6 +286,32 @@ START_TEST(a_row_that_takes_too_much_is_not_near)
 }
 END_TEST
 
+/* The row is in Redis, and in the memory of nobody. */
+START_TEST(threads_that_miss_share_their_gets)
+{
+    enum { THREADS = 8, DELAY_MS = 500 };
+    struct getter getters[THREADS] = {0};
+    long long gets;
+
+    init();
+    fixture_add_proxy(&fixture, &proxy);
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    fixture_close(&fixture);
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "other", "other@1");
+    gets = server_calls(&fixture.server, "get");
+    proxy_set(&proxy, PROXY_DELAY, DELAY_MS, NULL);
+    for (size_t i = 0; i < THREADS; i++)
+        getter_start(&getters[i], fixture.cache, "k");
+    for (size_t i = 0; i < THREADS; i++)
+        getter_expect(&getters[i], "k@1", SHED_ORIGIN_REDIS);
+    ck_assert_int_le(server_calls(&fixture.server, "get") - gets, THREADS / 2);
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    fixture_down(&fixture);
+}
+END_TEST
+
 /* ------------------------------------------------------------ what ends them
  */
 
@@ -495,6 +521,7 @@ int main(void)
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, near_hits_ask_redis_nothing);
     tcase_add_test(tc, no_such_row_is_near_until_its_ttl_ends);
+    tcase_add_test(tc, threads_that_miss_share_their_gets);
     tcase_add_test(tc, get_many_asks_for_the_others_alone);
     tcase_add_test(tc, a_value_outlives_its_row_and_its_cache);
     tcase_add_test(tc, ages_go_on);

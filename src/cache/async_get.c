@@ -14,8 +14,6 @@
 #include "cache/pending.h"
 #include "cache/get.h"
 
-#define US_PER_MS 1000
-
 enum phase {
     NEW,
     LEARNING, /* the log of tags is read before its GETs are sent */
@@ -28,7 +26,6 @@ enum phase {
 struct get {
     struct shed_pending pending; /* first */
     struct shed_latch latch;     /* of the flight */
-    uint64_t start_us;
     unsigned char phase;
     bool is_part;   /* of a get of many keys, which counts it */
     bool is_softly; /* FLYING: until the soft timeout */
@@ -63,7 +60,7 @@ static void drop_look(struct shed_look *look)
 static void count_end(const struct get *g)
 {
     struct shed_counters *c = &g->get.cache->counters;
-    uint64_t us = shed_now_us() - g->start_us;
+    uint64_t us = shed_now_us() - g->terms.start_us;
 
     if (!g->get.is_miss && g->get.code == SHED_OK)
         shed_histogram_add(&c->hit_us, us);
@@ -116,7 +113,7 @@ static void learn(struct get *g, enum phase phase)
     g->phase = (unsigned char)phase;
     g->is_learning = true;
     shed_async_learn(&g->pending);
-    shed_async_set_due(&g->pending, g->terms.deadline_ms);
+    shed_async_set_due(&g->pending, shed_terms_deadline_ms(&g->terms));
 }
 
 /* Ask Redis for the key. Returns: false: there is nothing to wait for. */
@@ -161,21 +158,22 @@ static void fly(struct get *g)
     shed_latch_init(&g->latch, 1);
     g->latch.on_zero = on_answered;
     g->phase = FLYING;
-    g->is_softly = terms->soft_deadline_ms < terms->deadline_ms;
+    g->is_softly = shed_terms_are_soft(terms);
     shed_slow_join(&g->get, &g->latch, &starts);
     shed_flights_start(g->get.cache->flights, starts);
     if (g->is_softly)
         shed_slow_leave_old(
             &g->get, shed_left_ms(shed_now_ms(), terms->soft_timeout_ms));
-    shed_async_set_due(&g->pending, g->is_softly ? terms->soft_deadline_ms
-                                                 : terms->deadline_ms);
+    shed_async_set_due(&g->pending, g->is_softly
+                                        ? shed_terms_soft_deadline_ms(terms)
+                                        : shed_terms_deadline_ms(terms));
 }
 
 /* At the soft timeout. */
 static void leave_softly(struct get *g)
 {
     g->is_softly = false;
-    shed_async_set_due(&g->pending, g->terms.deadline_ms);
+    shed_async_set_due(&g->pending, shed_terms_deadline_ms(&g->terms));
     if (!look_again(g))
         shed_slow_leave_old(&g->get, UINT64_MAX);
 }
@@ -184,7 +182,7 @@ static void look_last(struct get *g)
 {
     g->phase = LAST_LOOK;
     if (look_again(g))
-        shed_async_set_due(&g->pending, g->terms.deadline_ms);
+        shed_async_set_due(&g->pending, shed_terms_deadline_ms(&g->terms));
     else
         finish(g);
 }
@@ -374,9 +372,8 @@ struct shed_pending *shed_async_get_create(struct shed_cache *cache,
     g->pending.step = step;
     g->pending.weight = !is_part; /* the get of many has its own */
     g->is_part = is_part;
-    g->start_us = shed_now_us();
     g->terms = *terms;
-    shed_get_begin(&g->terms, g->start_us / US_PER_MS);
+    g->terms.start_us = shed_now_us();
     if (has_rule)
         g->terms.rule = memcpy(g->bytes, terms->rule, before);
     g->get.cache = cache;
@@ -393,7 +390,7 @@ enum shed_code shed_get_async(struct shed_cache *cache, struct shed_bytes key,
                               struct shed_pending **pending,
                               struct shed_error *err)
 {
-    struct shed_freshness_rule rule;
+    struct shed_get_own own;
     struct shed_terms terms;
     struct shed_named_key named;
     struct shed_pending *p;
@@ -404,7 +401,7 @@ enum shed_code shed_get_async(struct shed_cache *cache, struct shed_bytes key,
     if (pending != NULL)
         *pending = NULL;
     if (code == SHED_OK)
-        code = shed_get_take_options(cache, options, true, &rule, &terms, err);
+        code = shed_get_take_options(cache, options, true, &own, &terms, err);
     if (code == SHED_OK)
         code = shed_cache_check_key(key, "key", err);
     if (code != SHED_OK)

@@ -11,8 +11,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-#define US_PER_MS 1000
-
 /* ------------------------------------------------------------------- terms */
 
 SHED_CHECK_OPTIONS(shed_get_options);
@@ -33,14 +31,12 @@ static enum shed_code check_options(const struct shed_get_options *o,
 
 enum shed_code shed_get_take_options(const struct shed_cache *cache,
                                      const struct shed_get_options *options,
-                                     bool is_async,
-                                     struct shed_freshness_rule *own,
+                                     bool is_async, struct shed_get_own *own,
                                      struct shed_terms *out,
                                      struct shed_error *err)
 {
     struct shed_get_options o = SHED_GET_OPTIONS_INIT;
     const struct shed_freshness_rule *rule;
-    uint64_t soft_ms;
     bool takes_local;
     enum shed_code code = shed_options_take(&o, sizeof(o), options,
                                             "struct shed_get_options", err);
@@ -55,12 +51,11 @@ enum shed_code shed_get_take_options(const struct shed_cache *cache,
         return code;
     rule = &cache->rule;
     if (o.max_age_ms > 0 || o.allow_stale != SHED_STALE_DEFAULT) {
-        *own = shed_freshness_rule_of_call(&cache->rule, o.max_age_ms,
-                                           (enum shed_stale)o.allow_stale);
-        rule = own;
+        own->rule = shed_freshness_rule_of_call(&cache->rule, o.max_age_ms,
+                                                (enum shed_stale)o.allow_stale);
+        rule = &own->rule;
     }
-    soft_ms = o.soft_timeout_ms > 0 ? o.soft_timeout_ms
-                                    : cache->options.soft_timeout_ms;
+    own->errors = o.errors;
     takes_local =
         shed_cache_takes_local(cache) && o.allow_stale != SHED_STALE_NEVER;
     *out = (struct shed_terms){
@@ -73,20 +68,12 @@ enum shed_code shed_get_take_options(const struct shed_cache *cache,
         .may_wait = !is_async,
         .takes_local = takes_local,
         .only_cached = o.only_cached != 0,
-        .timeout_ms =
-            o.timeout_ms > 0 ? o.timeout_ms : cache->options.timeout_ms,
-        .soft_timeout_ms = soft_ms,
-        .errors = o.errors};
+        .timeout_ms = (uint32_t)(o.timeout_ms > 0 ? o.timeout_ms
+                                                  : cache->options.timeout_ms),
+        .soft_timeout_ms =
+            (uint32_t)(o.soft_timeout_ms > 0 ? o.soft_timeout_ms
+                                             : cache->options.soft_timeout_ms)};
     return SHED_OK;
-}
-
-void shed_get_begin(struct shed_terms *terms, uint64_t now_ms)
-{
-    uint64_t soft_ms = terms->soft_timeout_ms;
-
-    terms->deadline_ms = shed_deadline_ms(now_ms, terms->timeout_ms);
-    terms->soft_deadline_ms =
-        soft_ms > 0 ? shed_deadline_ms(now_ms, soft_ms) : UINT64_MAX;
 }
 
 /* --------------------------------------------------------------- the get */
@@ -125,13 +112,12 @@ static enum shed_code get(struct shed_cache *cache, struct shed_bytes key,
                           struct shed_value **out, struct shed_error *err)
 {
     struct shed_named_key named;
-    struct shed_freshness_rule rule;
+    struct shed_get_own own;
     struct shed_terms terms;
     struct shed_look look = {.value = NULL};
     struct shed_error why;
-    uint64_t start_us;
     enum shed_code code =
-        shed_get_take_options(cache, options, false, &rule, &terms, err);
+        shed_get_take_options(cache, options, false, &own, &terms, err);
 
     if (code != SHED_OK)
         return code;
@@ -140,20 +126,20 @@ static enum shed_code get(struct shed_cache *cache, struct shed_bytes key,
     if (*out != NULL)
         return SHED_OK;
     shed_key_name(cache->name, key, &named);
-    start_us = shed_now_us();
-    shed_get_begin(&terms, start_us / US_PER_MS);
+    terms.start_us = shed_now_us();
     if (shed_get_looks_first(cache, &terms, &named.key))
         code = shed_look(cache, &named.key, &terms, &look, &why);
     *out = look.value;
     if (*out != NULL) {
-        shed_histogram_add(&cache->counters.hit_us, shed_now_us() - start_us);
+        shed_histogram_add(&cache->counters.hit_us,
+                           shed_now_us() - terms.start_us);
         return SHED_OK;
     }
     if (code == SHED_OK) {
         code = get_slow(cache, &named, &terms, &look, out, &why);
         if (!terms.only_cached)
             shed_histogram_add(&cache->counters.miss_us,
-                               shed_now_us() - start_us);
+                               shed_now_us() - terms.start_us);
     }
     shed_count_code(&cache->counters, code);
     if (code != SHED_OK && err != NULL)

@@ -26,14 +26,20 @@ static inline bool shed_get_is_open(const struct shed_key_get *g)
     return g->code == SHED_OK && g->value == NULL;
 }
 
+/* What the options of a call bring beside its terms. */
+struct shed_get_own {
+    struct shed_freshness_rule rule; /* the terms', if it has one of its own */
+    struct shed_error *errors;       /* of many keys; may be NULL */
+};
+
 /* Check the options of a call, which may be NULL, and that it may be made, and
- * make its terms; *own is memory for a rule of its own.
+ * make its terms, all but start_us.
  * Returns: SHED_OK; SHED_EINVAL, SHED_EFORKED.
  */
 SHED_MUST_CHECK enum shed_code
 shed_get_take_options(const struct shed_cache *cache,
                       const struct shed_get_options *options, bool is_async,
-                      struct shed_freshness_rule *own, struct shed_terms *out,
+                      struct shed_get_own *own, struct shed_terms *out,
                       struct shed_error *err);
 
 /* Check the items of a call for many keys, and set their values to NULL.
@@ -62,9 +68,6 @@ struct shed_pending *shed_async_get_create(struct shed_cache *cache,
 bool shed_get_looks_first(const struct shed_cache *cache,
                           const struct shed_terms *terms,
                           const struct shed_key *key);
-
-/* The call begins to wait now: set what the terms have from the clock. */
-void shed_get_begin(struct shed_terms *terms, uint64_t now_ms);
 
 /* Note why a get has failed. */
 void shed_get_fail(struct shed_key_get *g, const struct shed_error *why);

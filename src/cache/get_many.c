@@ -196,7 +196,7 @@ void shed_get_conclude(struct shed_cache *cache, const struct shed_item *item,
 /* Get keys that have been checked; ends b. */
 static enum shed_code get_many(struct shed_cache *cache,
                                struct shed_item *items,
-                               const struct shed_terms *terms, struct batch *b,
+                               struct shed_error *errors, struct batch *b,
                                struct shed_error *err)
 {
     struct shed_error all = {SHED_OK, ""};
@@ -208,8 +208,7 @@ static enum shed_code get_many(struct shed_cache *cache,
         items[i].code = g->code;
         items[i].value = g->value;
         shed_get_conclude(cache, &items[i], i, shed_error_kept(g->caller.why),
-                          terms->errors != NULL ? &terms->errors[i] : NULL,
-                          &all);
+                          errors != NULL ? &errors[i] : NULL, &all);
     }
     destroy_batch(b);
     if (all.code != SHED_OK && err != NULL)
@@ -238,19 +237,18 @@ enum shed_code shed_get_many(struct shed_cache *cache, struct shed_item *items,
                              const struct shed_get_options *options,
                              struct shed_error *err)
 {
-    struct shed_freshness_rule rule;
+    struct shed_get_own own = {.errors = NULL};
     struct shed_terms terms = {0};
     struct shed_error why = {SHED_OK, ""};
     struct batch b = {0};
     enum shed_code code = shed_get_check_items(items, count, &why);
 
     if (code == SHED_OK)
-        code =
-            shed_get_take_options(cache, options, false, &rule, &terms, &why);
+        code = shed_get_take_options(cache, options, false, &own, &terms, &why);
     if (code == SHED_OK && count > 0)
         code = create_batch(cache, items, &b, count, &terms, &why);
-    shed_get_begin(&terms, shed_now_ms());
+    terms.start_us = shed_now_us();
     if (code != SHED_OK || count == 0)
-        return fail_items(items, count, terms.errors, &why, err);
-    return get_many(cache, items, &terms, &b, err);
+        return fail_items(items, count, own.errors, &why, err);
+    return get_many(cache, items, own.errors, &b, err);
 }

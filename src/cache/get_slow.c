@@ -282,7 +282,7 @@ static void wait_softly(struct shed_key_get *gets, size_t count,
     const struct shed_terms *terms = gets->terms;
 
     leave_old(gets, count, shed_left_ms(shed_now_ms(), terms->soft_timeout_ms));
-    if (shed_latch_wait(latch, terms->soft_deadline_ms))
+    if (shed_latch_wait(latch, shed_terms_soft_deadline_ms(terms)))
         return;
     look_again(gets, count);
     leave_old(gets, count, UINT64_MAX);
@@ -299,7 +299,7 @@ static void take_answers(struct shed_key_get *gets, size_t count)
         needs_log |= shed_slow_needs_log(&gets[i]);
     if (needs_log)
         code = shed_tag_log_learn(gets->cache->tag_log,
-                                  gets->terms->deadline_ms, &why);
+                                  shed_terms_deadline_ms(gets->terms), &why);
     for (size_t i = 0; i < count; i++)
         shed_slow_take_answer(&gets[i], code != SHED_OK ? &why : NULL);
 }
@@ -316,9 +316,9 @@ static void wait_for_flights(struct shed_key_get *gets, size_t count,
         if (shed_get_is_open(&gets[i]))
             shed_slow_join(&gets[i], &latch, &starts);
     shed_flights_start(gets->cache->flights, starts);
-    if (terms->soft_deadline_ms < terms->deadline_ms)
+    if (shed_terms_are_soft(terms))
         wait_softly(gets, count, &latch);
-    if (!shed_latch_wait(&latch, terms->deadline_ms)) {
+    if (!shed_latch_wait(&latch, shed_terms_deadline_ms(terms))) {
         for (size_t i = 0; i < count; i++)
             shed_slow_leave(&gets[i]);
         (void)shed_latch_wait(&latch, UINT64_MAX);

@@ -88,7 +88,7 @@ static bool is_revoked(const struct shed_cache *cache,
         return false;
     return terms->may_wait
                ? !shed_tag_log_judges(log, shed_value_header(value),
-                                      terms->deadline_ms)
+                                      shed_terms_deadline_ms(terms))
                : !shed_tag_log_admits(log, shed_value_header(value));
 }
 
@@ -256,10 +256,9 @@ uint64_t shed_look_until_ms(struct shed_cache *cache,
                             const struct shed_key *key,
                             const struct shed_terms *terms)
 {
-    if (terms->soft_deadline_ms < terms->deadline_ms &&
-        has_local(cache, key, terms))
-        return terms->soft_deadline_ms;
-    return terms->deadline_ms;
+    if (shed_terms_are_soft(terms) && has_local(cache, key, terms))
+        return shed_terms_soft_deadline_ms(terms);
+    return shed_terms_deadline_ms(terms);
 }
 
 static void take_local(struct shed_cache *cache, const struct shed_key *key,
@@ -312,7 +311,7 @@ enum shed_code shed_look_without_redis(struct shed_cache *cache,
         return why->code;
     take_local(cache, key, terms, why, out);
     /* GET ended at the soft timeout for a local row that is gone now */
-    if (out->old == NULL && shed_now_ms() < terms->deadline_ms)
+    if (out->old == NULL && shed_now_ms() < shed_terms_deadline_ms(terms))
         has_time = true;
     if (out->value != NULL || (has_time && may_load && !terms->only_cached))
         return SHED_OK;
@@ -464,7 +463,8 @@ enum shed_code shed_look(struct shed_cache *cache, const struct shed_key *key,
 static bool is_new(const struct shed_terms *terms, const struct shed_look *look,
                    const struct shed_value *value)
 {
-    uint64_t left_ms = shed_left_ms(terms->deadline_ms, shed_now_ms());
+    uint64_t left_ms =
+        shed_left_ms(shed_terms_deadline_ms(terms), shed_now_ms());
     uint64_t call_ms = shed_left_ms(terms->timeout_ms, left_ms);
 
     if (look->found == SHED_FOUND_UNKNOWN ||

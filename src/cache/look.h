@@ -20,14 +20,29 @@ struct shed_terms {
     bool looks_first; /* even where a flight is under way */
     bool may_wait; /* for the log of tags to be read; else a look must learn */
     bool takes_local; /* what the process has kept, if Redis cannot be read */
-    uint64_t timeout_ms;
-    uint64_t soft_timeout_ms;
-    /* set by shed_get_begin */
-    uint64_t deadline_ms;
-    uint64_t soft_deadline_ms; /* then an old value will do; not before the
-                                  deadline: never */
-    struct shed_error *errors; /* of a call with many keys; may be NULL */
+    uint32_t timeout_ms;
+    uint32_t soft_timeout_ms; /* then an old value will do; 0: never */
+    uint64_t start_us;        /* when the call began to wait */
 };
+
+static inline uint64_t shed_terms_deadline_ms(const struct shed_terms *terms)
+{
+    return terms->start_us / 1000 + terms->timeout_ms;
+}
+
+/* Whether an old value will do before the deadline. */
+static inline bool shed_terms_are_soft(const struct shed_terms *terms)
+{
+    return terms->soft_timeout_ms > 0 &&
+           terms->soft_timeout_ms < terms->timeout_ms;
+}
+
+/* Of terms that are soft: from then on. */
+static inline uint64_t
+shed_terms_soft_deadline_ms(const struct shed_terms *terms)
+{
+    return terms->start_us / 1000 + terms->soft_timeout_ms;
+}
 
 /* Begin the refresh of a row that is near. */
 void shed_look_refresh(struct shed_cache *cache, struct shed_bytes key,

@@ -50,13 +50,6 @@ static struct get *owner_of(struct shed_asker *asker)
 
 /* ------------------------------------------------------------------- ends */
 
-static void drop_look(struct shed_look *look)
-{
-    shed_value_unref(look->value);
-    shed_value_unref(look->old);
-    shed_value_unref(look->aged_value);
-}
-
 static void count_end(const struct get *g)
 {
     struct shed_counters *c = &g->get.cache->counters;
@@ -99,7 +92,7 @@ static void stop(struct get *g)
         return; /* it is answered in a moment */
     }
     shed_count(&g->get.cache->counters.misses_ended, g->get.is_miss);
-    drop_look(&g->get.look);
+    shed_value_unref(g->get.look.value);
     shed_value_unref(caller->latch != NULL ? caller->value : NULL);
     free(caller->why);
     shed_value_unref(g->get.value);

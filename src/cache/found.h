@@ -20,16 +20,20 @@ enum shed_look_found {
                        a miss by one of its tags */
 };
 
-/* At most one of the three values is set; references of the owner's. */
+/* What a value that was found is worth to the call. */
+enum shed_look_worth {
+    SHED_LOOK_ANSWERS = 0, /* it answers the call */
+    SHED_LOOK_OLD,         /* it does if the load fails */
+    SHED_LOOK_AGED /* it is fresh, but too old for the call, and answers it if
+                      the source has an older one */
+};
+
 struct shed_look {
     /* set by shed_look_begin */
     struct shed_local_mark mark;
     /* the result */
-    struct shed_value *value; /* answers the call */
-    struct shed_value *old;   /* answers it if the load fails */
-    struct shed_value
-        *aged_value;      /* is fresh, but too old for the call; answers
-                             it if the source has an older one */
+    struct shed_value *value;   /* or NULL; a reference of the owner's */
+    enum shed_look_worth worth; /* of the value */
     bool is_missed;       /* set by shed_look_begin: an invalidation waits to be
                              delivered, and what GET finds may be older */
     bool is_source_older; /* it has: set by the slow path */
@@ -43,13 +47,29 @@ struct shed_look {
     bool is_revoked; /* AGED: it is a miss by one of its tags */
 };
 
+static inline bool shed_look_has(const struct shed_look *look,
+                                 enum shed_look_worth worth)
+{
+    return look->value != NULL && look->worth == worth;
+}
+
+/* Take a value of that worth out of it. Returns: NULL if it has none. */
+static inline struct shed_value *shed_look_take(struct shed_look *look,
+                                                enum shed_look_worth worth)
+{
+    struct shed_value *value = look->value;
+
+    if (!shed_look_has(look, worth))
+        return NULL;
+    look->value = NULL;
+    return value;
+}
+
 /* Take a reference of what a copied look has for its call. */
 static inline void shed_look_ref(const struct shed_look *look)
 {
     if (look->value != NULL)
         (void)shed_value_ref(look->value);
-    if (look->old != NULL)
-        (void)shed_value_ref(look->old);
 }
 
 #endif

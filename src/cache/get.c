@@ -129,7 +129,7 @@ static enum shed_code get(struct shed_cache *cache, struct shed_bytes key,
     terms.start_us = shed_now_us();
     if (shed_get_looks_first(cache, &terms, &named.key))
         code = shed_look(cache, &named.key, &terms, &look, &why);
-    *out = look.value;
+    *out = shed_look_take(&look, SHED_LOOK_ANSWERS);
     if (*out != NULL) {
         shed_histogram_add(&cache->counters.hit_us,
                            shed_now_us() - terms.start_us);

@@ -36,8 +36,7 @@ void shed_get_take_look(struct shed_key_get *g, const struct shed_error *why)
     if (why != NULL && shed_look_without_redis(g->cache, &g->key, g->terms, why,
                                                &g->look) != SHED_OK)
         shed_get_fail(g, why);
-    g->value = g->look.value;
-    g->look.value = NULL;
+    g->value = shed_look_take(&g->look, SHED_LOOK_ANSWERS);
 }
 
 static struct shed_error timed_out(enum shed_awaited awaited)
@@ -85,8 +84,9 @@ static enum shed_code ask_breaker(const struct shed_key_get *g,
     const struct shed_look *look = &g->look;
     enum shed_code code;
 
-    if (look->old == NULL && (look->found != SHED_FOUND_NOTHING ||
-                              shed_flights_has(cache->flights, &g->key)))
+    if (!shed_look_has(look, SHED_LOOK_OLD) &&
+        (look->found != SHED_FOUND_NOTHING ||
+         shed_flights_has(cache->flights, &g->key)))
         return SHED_OK;
     code = shed_source_ask_breaker(cache->source, err);
     if (code != SHED_OK)
@@ -124,7 +124,7 @@ static void ran_late(struct shed_caller *caller)
 
 bool shed_slow_may_have_old(const struct shed_key_get *g)
 {
-    return g->is_miss && !g->look.is_known && g->look.old == NULL &&
+    return g->is_miss && !g->look.is_known && g->look.value == NULL &&
            g->terms->looks_first &&
            (shed_get_is_open(g) || g->code == SHED_ESOURCE ||
             g->code == SHED_EBUSY) &&
@@ -143,17 +143,15 @@ struct shed_terms shed_slow_second_terms(const struct shed_terms *terms)
 
 void shed_slow_take_second(struct shed_look *look)
 {
-    if (look->value == NULL)
-        return;
-    look->old = look->value;
-    look->value = NULL;
+    if (look->worth == SHED_LOOK_ANSWERS)
+        look->worth = SHED_LOOK_OLD;
 }
 
 void shed_slow_leave_old(struct shed_key_get *g, uint64_t begun_ms)
 {
     struct shed_caller *caller = &g->caller;
 
-    if (caller->latch == NULL || g->look.old == NULL ||
+    if (caller->latch == NULL || !shed_look_has(&g->look, SHED_LOOK_OLD) ||
         caller->load_began_ms > begun_ms ||
         !shed_flights_leave(g->cache->flights, caller, SHED_LEAVE_GOES_ON))
         return;

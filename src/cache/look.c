@@ -92,6 +92,13 @@ static bool is_revoked(const struct shed_cache *cache,
                : !shed_tag_log_admits(log, shed_value_header(value));
 }
 
+static void found(struct shed_look *look, struct shed_value *value,
+                  enum shed_look_worth worth)
+{
+    look->value = value;
+    look->worth = worth;
+}
+
 /* Take over the value of an entry. now_ms is 0 where the server's clock is not
  * known. */
 static void weigh(struct shed_cache *cache, const struct shed_key *key,
@@ -120,11 +127,11 @@ static void weigh(struct shed_cache *cache, const struct shed_key *key,
         find_aged(out, value, false);
     switch (freshness) {
     case SHED_FRESHNESS_EXPIRED:
-        out->old = value;
+        found(out, value, SHED_LOOK_OLD);
         return;
     case SHED_FRESHNESS_AGED:
         if (value->fresh_ms > 0) {
-            out->aged_value = value;
+            found(out, value, SHED_LOOK_AGED);
             return;
         }
         shed_value_unref(value);
@@ -143,7 +150,7 @@ static void weigh(struct shed_cache *cache, const struct shed_key *key,
         shed_near_ask(cache->near, key);
     if (!terms->is_second)
         note_hit(cache, key, value);
-    out->value = value;
+    found(out, value, SHED_LOOK_ANSWERS);
 }
 
 /* Of what is no value. */
@@ -285,7 +292,7 @@ static void take_local(struct shed_cache *cache, const struct shed_key *key,
         return;
     out->is_local = true;
     if (freshness == SHED_FRESHNESS_EXPIRED) {
-        out->old = value;
+        found(out, value, SHED_LOOK_OLD);
     } else if (freshness > SHED_FRESHNESS_EXPIRED) {
         shed_value_unref(value);
     } else {
@@ -293,7 +300,7 @@ static void take_local(struct shed_cache *cache, const struct shed_key *key,
             refresh(cache, key, value);
         shed_count(&cache->counters.local_hits, 1);
         tell_stale(cache, key, value, why->code, why->reason);
-        out->value = value;
+        found(out, value, SHED_LOOK_ANSWERS);
     }
 }
 
@@ -306,17 +313,22 @@ enum shed_code shed_look_without_redis(struct shed_cache *cache,
     bool may_load = out->is_refused || /* the flight asks again first */
                     cache->options.redis_down != SHED_REDIS_DOWN_FAIL;
     bool has_time = why->code == SHED_EREDIS;
+    struct shed_value *value = NULL;
+    enum shed_code code;
 
     if (why->code != SHED_EREDIS && why->code != SHED_ETIMEDOUT)
         return why->code;
     take_local(cache, key, terms, why, out);
     /* GET ended at the soft timeout for a local row that is gone now */
-    if (out->old == NULL && shed_now_ms() < shed_terms_deadline_ms(terms))
+    if (!shed_look_has(out, SHED_LOOK_OLD) &&
+        shed_now_ms() < shed_terms_deadline_ms(terms))
         has_time = true;
-    if (out->value != NULL || (has_time && may_load && !terms->only_cached))
+    if (shed_look_has(out, SHED_LOOK_ANSWERS) ||
+        (has_time && may_load && !terms->only_cached))
         return SHED_OK;
-    return shed_look_fall_back(cache, key, out, why->code, why->reason,
-                               &out->value);
+    code = shed_look_fall_back(cache, key, out, why->code, why->reason, &value);
+    found(out, value, SHED_LOOK_ANSWERS);
+    return code;
 }
 
 /* ------------------------------------------------------------------ a reply */
@@ -382,7 +394,7 @@ void shed_look_share(struct shed_cache *cache, const struct shed_key *key,
 {
     *out = *from;
     shed_look_ref(out);
-    if (out->value != NULL)
+    if (shed_look_has(out, SHED_LOOK_ANSWERS))
         note_hit(cache, key, out->value);
 }
 
@@ -447,7 +459,7 @@ enum shed_code shed_look(struct shed_cache *cache, const struct shed_key *key,
     else
         send_get(&get, &read);
     *out = read.look;
-    if (is_shared && out->value != NULL)
+    if (is_shared && shed_look_has(out, SHED_LOOK_ANSWERS))
         note_hit(cache, key, out->value);
     if (read.code == SHED_OK)
         return SHED_OK;
@@ -509,17 +521,13 @@ enum shed_code shed_look_fall_back(struct shed_cache *cache,
                                    struct shed_look *look, enum shed_code code,
                                    const char *reason, struct shed_value **out)
 {
-    struct shed_value *old = look->old;
+    struct shed_value *old = look->value;
+    bool is_of_use =
+        shed_look_has(look, SHED_LOOK_OLD) ||
+        (look->is_source_older && shed_look_has(look, SHED_LOOK_AGED));
 
-    if (look->is_source_older && old == NULL)
-        old = look->aged_value;
-    else
-        shed_value_unref(look->aged_value);
-    look->old = NULL;
-    look->aged_value = NULL;
-    if (old == NULL)
-        return code;
-    if (!may_pass(code)) {
+    look->value = NULL;
+    if (!is_of_use || !may_pass(code)) {
         shed_value_unref(old);
         return code;
     }

@@ -63,13 +63,11 @@ void shed_latch_init(struct shed_latch *latch, size_t pending)
 {
     assert(pending < ASLEEP);
     atomic_init(&latch->word, (uint32_t)pending);
-    latch->on_zero = NULL;
 }
 
 void shed_latch_count_down(struct shed_latch *latch, size_t count)
 {
     uint32_t before = atomic_load_explicit(&latch->word, memory_order_relaxed);
-    void (*on_zero)(struct shed_latch *) = latch->on_zero;
     uint32_t after;
 
     /* Release: what was done before is seen by the waiter. */
@@ -80,8 +78,6 @@ void shed_latch_count_down(struct shed_latch *latch, size_t count)
                                                     memory_order_relaxed));
     if (after == 0 && (before & ASLEEP) != 0)
         wake_at(&latch->word);
-    if (after == 0 && on_zero != NULL)
-        on_zero(latch);
 }
 
 /* How long a wait that ends at deadline_ms may sleep now. */

@@ -1,8 +1,7 @@
 /*
  * A latch: one thread waits until a number of things have happened, or until a
  * deadline. It can live on the waiter's stack, because counting does not touch
- * it after the last thing was counted. Or nobody waits, and the last thing
- * calls a function.
+ * it after the last thing was counted.
  */
 #ifndef SHED_LATCH_H
 #define SHED_LATCH_H
@@ -17,9 +16,6 @@
 
 struct shed_latch {
     _Atomic uint32_t word;
-    /* Called with the last thing, by the thread that counts it. NULL: a thread
-     * waits, or may. */
-    void (*on_zero)(struct shed_latch *latch);
 };
 
 /* Make a condition variable on the monotonic clock, where a latch does not fit.
@@ -35,7 +31,7 @@ void shed_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mu,
 /* A latch, as shed_latch_init makes it. It needs no clean-up. */
 #define SHED_LATCH_INIT(pending)                                               \
     {                                                                          \
-        (pending), NULL                                                        \
+        (pending)                                                              \
     }
 
 /* Make a latch for fewer than 2^31 things. */

@@ -380,13 +380,14 @@ static void finish(struct shed_pending *p)
 
 /* One that is listed has been cancelled a moment ago, perhaps: its memory is
  * needed until it is taken out of the list. */
-void shed_async_end(struct shed_pending *p)
+void shed_async_end(struct shed_pending *p, struct shed_value *value)
 {
     struct shed_async *a = p->async;
     bool is_listed;
 
     forget_due(p);
     forget_wait(p);
+    p->value = value;
     shed_mutex_lock(&a->mu);
     is_listed = p->is_listed;
     p->is_ended = true;

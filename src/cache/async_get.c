@@ -25,7 +25,6 @@ enum phase {
 
 struct get {
     struct shed_pending pending; /* first */
-    struct shed_latch latch;     /* of the flight */
     unsigned char phase;
     bool is_part;   /* of a get of many keys, which counts it */
     bool is_softly; /* FLYING: until the soft timeout */
@@ -65,9 +64,8 @@ static void count_end(const struct get *g)
 static void end(struct get *g)
 {
     g->pending.code = g->get.code;
-    g->pending.value = g->get.value;
     g->pending.why = g->get.caller.why;
-    shed_async_end(&g->pending);
+    shed_async_end(&g->pending, g->get.value);
 }
 
 static void finish(struct get *g)
@@ -93,10 +91,10 @@ static void stop(struct get *g)
     }
     shed_count(&g->get.cache->counters.misses_ended, g->get.is_miss);
     shed_value_unref(g->get.look.value);
-    shed_value_unref(caller->latch != NULL ? caller->value : NULL);
+    shed_value_unref(g->get.is_flying ? caller->value : NULL);
     free(caller->why);
     shed_value_unref(g->get.value);
-    shed_async_end(&g->pending);
+    shed_async_end(&g->pending, NULL);
 }
 
 /* ------------------------------------------------------------------- reads */
@@ -136,9 +134,9 @@ static bool look_again(struct get *g)
 
 /* -------------------------------------------------------------- the flight */
 
-static void on_answered(struct shed_latch *latch)
+static void on_answer(struct shed_caller *caller)
 {
-    struct get *g = shed_container_of(latch, struct get, latch);
+    struct get *g = shed_container_of(caller, struct get, get.caller);
 
     shed_async_wake(&g->pending, SHED_ASYNC_ANSWERED);
 }
@@ -148,11 +146,9 @@ static void fly(struct get *g)
     const struct shed_terms *terms = &g->terms;
     struct shed_post *starts = NULL;
 
-    shed_latch_init(&g->latch, 1);
-    g->latch.on_zero = on_answered;
     g->phase = FLYING;
     g->is_softly = shed_terms_are_soft(terms);
-    shed_slow_join(&g->get, &g->latch, &starts);
+    shed_slow_join(&g->get, &starts);
     shed_flights_start(g->get.cache->flights, starts);
     if (g->is_softly)
         shed_slow_leave_old(
@@ -371,6 +367,7 @@ struct shed_pending *shed_async_get_create(struct shed_cache *cache,
         g->terms.rule = memcpy(g->bytes, terms->rule, before);
     g->get.cache = cache;
     g->get.terms = &g->terms;
+    g->get.caller.on_answer = on_answer;
     g->get.key = *key;
     g->get.key.redis = memcpy(g->bytes + before, key->redis, key->redis_size);
     return &g->pending;

@@ -56,7 +56,7 @@ static void end(struct many *m)
         m->pending.why = all.code != SHED_OK ? shed_error_keep(&all) : NULL;
     }
     destroy_parts(m);
-    shed_async_end(&m->pending);
+    shed_async_end(&m->pending, NULL);
 }
 
 static void drop(struct many *m)

@@ -86,7 +86,7 @@ static void end(struct write *w, struct shed_error why)
     w->pending.why = code != SHED_OK ? shed_error_keep(&why) : NULL;
     free(w->put);
     w->put = NULL;
-    shed_async_end(&w->pending);
+    shed_async_end(&w->pending, NULL);
 }
 
 /* Whether Redis may carry out a put that was not answered. */

@@ -34,6 +34,7 @@ struct shed_look {
     /* the result */
     struct shed_value *value;   /* or NULL; a reference of the owner's */
     enum shed_look_worth worth; /* of the value */
+    enum shed_look_found found;
     bool is_missed;       /* set by shed_look_begin: an invalidation waits to be
                              delivered, and what GET finds may be older */
     bool is_source_older; /* it has: set by the slow path */
@@ -42,9 +43,8 @@ struct shed_look {
     bool must_learn;      /* the log of tags has to be read first, and the key
                              then again; see may_wait */
     bool is_refused;      /* Redis answers, with an error that may pass */
-    enum shed_look_found found;
+    bool is_revoked;      /* AGED: it is a miss by one of its tags */
     unsigned char aged[SHED_ENTRY_IDENTITY_BYTES]; /* AGED: which one */
-    bool is_revoked; /* AGED: it is a miss by one of its tags */
 };
 
 static inline bool shed_look_has(const struct shed_look *look,

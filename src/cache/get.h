@@ -15,7 +15,8 @@ struct shed_key_get {
     struct shed_value *value;
     enum shed_code code;
     /* what the steps know */
-    bool is_miss; /* it is counted as one */
+    bool is_miss;   /* it is counted as one */
+    bool is_flying; /* it has joined a flight, whose answer it has not taken */
     struct shed_look look;
     struct shed_caller caller; /* caller.why: why the get failed */
 };
@@ -86,17 +87,17 @@ void shed_get_slow(struct shed_key_get *gets, size_t count);
 /*
  * Its steps for one get, none of which waits, for calls that do not.
  *
- * begin; while it is open: join, wait for the latch, take the answer;
- * look again; end.
+ * begin; while it is open: join, wait until the caller is told, take the
+ * answer; look again; end.
  */
 
 /* Count a miss, and end it if the call may not load. */
 void shed_slow_begin(struct shed_key_get *g);
 
-/* Join a flight. It counts the latch down by 1, at once if the get cannot join.
- * New flights are put in front of *starts, see shed_flights_join. */
-void shed_slow_join(struct shed_key_get *g, struct shed_latch *latch,
-                    struct shed_post **starts);
+/* Join a flight for g->caller, which says what follows the answer: that is at
+ * once if the get cannot join. New flights are put in front of *starts, see
+ * shed_flights_join. */
+void shed_slow_join(struct shed_key_get *g, struct shed_post **starts);
 
 /* Whether it could have an old value, but GET did not say so: it failed, or
  * had to wait until Redis has heard of an invalidation. A GET is then repeated
@@ -111,7 +112,7 @@ void shed_slow_take_second(struct shed_look *look);
 void shed_slow_leave_old(struct shed_key_get *g, uint64_t begun_ms);
 
 /* At the deadline: leave the flight. A get that is being answered at this
- * moment counts the latch down soon. */
+ * moment is told so soon. */
 void shed_slow_leave(struct shed_key_get *g);
 
 /* Whether the log of tags has to be read before the answer can be taken. */

@@ -39,7 +39,7 @@ void shed_get_take_look(struct shed_key_get *g, const struct shed_error *why)
     g->value = shed_look_take(&g->look, SHED_LOOK_ANSWERS);
 }
 
-static struct shed_error timed_out(enum shed_awaited awaited)
+static struct shed_error timed_out(unsigned char awaited)
 {
     struct shed_error why;
 
@@ -94,14 +94,13 @@ static enum shed_code ask_breaker(const struct shed_key_get *g,
     return code;
 }
 
-void shed_slow_join(struct shed_key_get *g, struct shed_latch *latch,
-                    struct shed_post **starts)
+void shed_slow_join(struct shed_key_get *g, struct shed_post **starts)
 {
     struct shed_caller *caller = &g->caller;
     struct shed_error why;
     enum shed_code code;
 
-    caller->latch = latch;
+    g->is_flying = true;
     code = ask_breaker(g, &why);
     if (code == SHED_OK)
         code = shed_flights_join(g->cache->flights, &g->key, seen(&g->look),
@@ -109,7 +108,7 @@ void shed_slow_join(struct shed_key_get *g, struct shed_latch *latch,
     if (code == SHED_OK)
         return; /* from here on the flight writes to the caller */
     fail(caller, &why);
-    shed_latch_count_down(latch, 1);
+    shed_caller_tell(caller);
 }
 
 /* The reason for an event: the caller falls back on its old value. */
@@ -151,12 +150,12 @@ void shed_slow_leave_old(struct shed_key_get *g, uint64_t begun_ms)
 {
     struct shed_caller *caller = &g->caller;
 
-    if (caller->latch == NULL || !shed_look_has(&g->look, SHED_LOOK_OLD) ||
+    if (!g->is_flying || !shed_look_has(&g->look, SHED_LOOK_OLD) ||
         caller->load_began_ms > begun_ms ||
         !shed_flights_leave(g->cache->flights, caller, SHED_LEAVE_GOES_ON))
         return;
     ran_late(caller);
-    shed_latch_count_down(caller->latch, 1);
+    shed_caller_tell(caller);
 }
 
 void shed_slow_leave(struct shed_key_get *g)
@@ -164,19 +163,19 @@ void shed_slow_leave(struct shed_key_get *g)
     struct shed_caller *caller = &g->caller;
     struct shed_error why;
 
-    if (caller->latch == NULL ||
+    if (!g->is_flying ||
         !shed_flights_leave(g->cache->flights, caller, SHED_LEAVE_GIVES_UP))
         return;
     why = timed_out(caller->awaited);
     fail(caller, &why);
-    shed_latch_count_down(caller->latch, 1);
+    shed_caller_tell(caller);
 }
 
 /* What flights have found in Redis is judged by the log of tags. A call that
  * joined a flight at once may not have read it. */
 bool shed_slow_needs_log(const struct shed_key_get *g)
 {
-    return g->cache->tag_log != NULL && g->caller.latch != NULL &&
+    return g->cache->tag_log != NULL && g->is_flying &&
            is_of_redis(g->caller.value) &&
            !shed_tag_log_is_known(g->cache->tag_log);
 }
@@ -197,9 +196,9 @@ void shed_slow_take_answer(struct shed_key_get *g, const struct shed_error *why)
 {
     struct shed_caller *caller = &g->caller;
 
-    if (caller->latch == NULL)
+    if (!g->is_flying)
         return;
-    caller->latch = NULL;
+    g->is_flying = false;
     if (why != NULL && is_of_redis(caller->value)) {
         shed_value_unref(caller->value);
         caller->value = NULL;
@@ -310,9 +309,12 @@ static void wait_for_flights(struct shed_key_get *gets, size_t count,
     struct shed_latch latch;
 
     shed_latch_init(&latch, open);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        gets[i].caller.latch = &latch;
+        gets[i].caller.has_thread = true;
         if (shed_get_is_open(&gets[i]))
-            shed_slow_join(&gets[i], &latch, &starts);
+            shed_slow_join(&gets[i], &starts);
+    }
     shed_flights_start(gets->cache->flights, starts);
     if (shed_terms_are_soft(terms))
         wait_softly(gets, count, &latch);

@@ -57,9 +57,10 @@ struct shed_pending {
     bool is_waiting; /* to send its command again */
     enum shed_code code; /* of its end */
     struct shed_heap_node due;
-    struct shed_node node; /* in async's list waiting, or learning */
-    /* the end */
-    struct shed_value *value;
+    union {
+        struct shed_node node;    /* in async's list waiting, or learning */
+        struct shed_value *value; /* at the end */
+    };
     struct shed_error *why; /* see shed_error_keep */
 };
 
@@ -127,9 +128,9 @@ bool shed_async_may_repeat(const struct shed_call_result *result,
 /* In a step with LEARNT: NULL, or why the log could not be read. */
 const struct shed_error *shed_async_learnt(const struct shed_async *async);
 
-/* It has ended: code, value and why are set, and nothing else refers to it. It
- * is gone when this returns. */
-void shed_async_end(struct shed_pending *pending);
+/* It has ended: code and why are set, and nothing else refers to it. Takes over
+ * a reference of value, which may be NULL. It is gone when this returns. */
+void shed_async_end(struct shed_pending *pending, struct shed_value *value);
 
 /* ------------------------------------------------------------------- reads */
 

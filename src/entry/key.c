@@ -57,12 +57,12 @@ void shed_key_name(const char *cache_name, struct shed_bytes key,
     if (first == '}' || first == '\\')
         *at++ = '\\';
     memcpy(at, key.data, key.size);
-    out->key = (struct shed_key){.redis = out->bytes,
-                                 .redis_size =
-                                     (size_t)(at - out->bytes) + key.size + 1,
-                                 .at = (size_t)(at - out->bytes),
-                                 .size = key.size};
     at[key.size] = '}';
+    out->key = (struct shed_key){
+        .redis = out->bytes,
+        .redis_size = (unsigned)(at - out->bytes + (ptrdiff_t)key.size + 1),
+        .at = (unsigned)(at - out->bytes),
+        .size = (unsigned)key.size};
 }
 
 struct shed_bytes shed_key_of_name(const char *redis, size_t size)

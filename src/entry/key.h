@@ -12,9 +12,9 @@
 /* A key as Redis has it, NAME:{KEY}, and where KEY begins in it. */
 struct shed_key {
     const char *redis;
-    size_t redis_size;
-    size_t at;
-    size_t size;
+    unsigned redis_size;
+    unsigned at;
+    unsigned size;
 };
 
 /* A key with the bytes of its name; key points into the struct, so it must not

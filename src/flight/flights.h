@@ -39,8 +39,8 @@ void shed_flights_close(struct shed_flights *flights);
  *
  * A flight that is joined may answer with the aged value nonetheless.
  *
- * Returns: SHED_OK: caller's latch will be counted down, unless the caller
- * leaves. SHED_ENOMEM: it will not. */
+ * Returns: SHED_OK: the caller will be told of its answer, unless it leaves.
+ * SHED_ENOMEM: it will not. */
 SHED_MUST_CHECK enum shed_code
 shed_flights_join(struct shed_flights *flights, const struct shed_key *key,
                   struct shed_seen seen, struct shed_caller *caller,
@@ -64,7 +64,7 @@ bool shed_flights_has(struct shed_flights *flights, const struct shed_key *key);
 
 /* Leave a flight before it has answered. Any thread.
  * Returns: true if caller was still waiting, and is out of the flight; false:
- * it has been answered, or is about to be: its latch is counted down soon. */
+ * it has been answered, or is about to be, and is told so soon. */
 bool shed_flights_leave(struct shed_flights *flights,
                         struct shed_caller *caller, enum shed_leave how);
 

@@ -86,7 +86,7 @@ static void add_flight_locked(struct shed_table *t, struct shard *shard,
 /* A caller without a thread that waits has a bound of its own (async_limit). */
 static bool is_counted(const struct shed_caller *caller)
 {
-    return caller->latch->on_zero == NULL;
+    return caller->has_thread;
 }
 
 /* Count one more caller that waits, unless there are as many as may. */
@@ -110,7 +110,7 @@ static enum shed_join add_waiter_locked(struct shed_table *t,
     assert(!waiters->is_detached);
     if (is_counted(caller) && !admit(t->callers))
         return SHED_JOIN_FULL;
-    caller->shard = (size_t)(shard - t->shard);
+    caller->shard = (unsigned short)(shard - t->shard);
     caller->waiters = waiters;
     caller->load_began_ms = atomic_load(&waiters->load_began_ms);
     caller->number = ++waiters->last_number;
@@ -258,7 +258,7 @@ bool shed_table_leave(struct shed_table *t, struct shed_caller *caller,
         shed_list_remove(&waiters->callers, &caller->node);
         if (is_counted(caller))
             atomic_fetch_sub(&t->callers->waiting, 1);
-        caller->awaited = atomic_load(&waiters->awaited);
+        caller->awaited = (unsigned char)atomic_load(&waiters->awaited);
         caller->waiters = NULL;
         if (how == SHED_LEAVE_GOES_ON && caller->number > waiters->left_number)
             waiters->left_number = caller->number;
@@ -323,7 +323,7 @@ static void give(struct shed_caller *caller, struct shed_value *value,
         caller->code = error->code;
         caller->why = shed_error_keep(error);
     }
-    shed_latch_count_down(caller->latch, 1); /* caller is gone now */
+    shed_caller_tell(caller); /* it is gone now */
 }
 
 bool shed_table_answer(struct shed_table *t, struct shed_waiters *waiters,

@@ -35,23 +35,38 @@ enum shed_awaited {
 };
 
 struct shed_caller {
-    struct shed_latch *latch; /* set by the caller; counted down by 1 with the
-                                 answer */
+    /* Set by the caller: what follows the answer. The caller may be gone when
+     * it has. */
+    union {
+        struct shed_latch *latch; /* a thread waits: it is counted down by 1 */
+        void (*on_answer)(struct shed_caller *caller); /* or any thread calls
+                                                          it */
+    };
+    bool has_thread; /* that waits */
     /* the answer */
+    unsigned char awaited; /* what the flight waited for when the caller left:
+                              an enum shed_awaited */
+    unsigned short shard;  /* used by the table */
     enum shed_code code;
-    enum shed_awaited
-        awaited; /* what the flight waited for when the caller left */
     struct shed_value *value;
     struct shed_error *why; /* of a failure (shed_error_keep), its owner's to
                                free */
     uint64_t load_began_ms; /* what the flight knew of its load when the caller
                                joined; UINT64_MAX: nothing */
     /* used by the table, under the shard's mu */
-    size_t shard;
     struct shed_waiters *waiters; /* NULL once taken */
     struct shed_node node;
     uint64_t number;
 };
+
+/* The caller has been answered. */
+static inline void shed_caller_tell(struct shed_caller *caller)
+{
+    if (caller->has_thread)
+        shed_latch_count_down(caller->latch, 1);
+    else
+        caller->on_answer(caller);
+}
 
 /* What a caller that leaves its flight wants of it. */
 enum shed_leave {
@@ -122,8 +137,8 @@ bool shed_table_insert_background(struct shed_table *table,
                                   struct shed_waiters *waiters);
 
 /* Leave the flight. Returns: true if caller was still waiting; it has left, and
- * its awaited is set. False if it was or is about to be answered; its latch
- * will be counted down soon. */
+ * its awaited is set. False if it was or is about to be answered, and told so
+ * soon. */
 bool shed_table_leave(struct shed_table *table, struct shed_caller *caller,
                       enum shed_leave how);
 

@@ -581,9 +581,9 @@ static struct shed_key key_of(const struct shed_delivery *ob,
     size_t size = shed_tag_log_name(ob->cache->tag_log, tag, name);
 
     return (struct shed_key){.redis = name,
-                             .redis_size = size,
-                             .at = size - tag.size,
-                             .size = tag.size};
+                             .redis_size = (unsigned)size,
+                             .at = (unsigned)(size - tag.size),
+                             .size = (unsigned)tag.size};
 }
 
 void shed_delivery_settle_tag(struct shed_delivery *ob, struct shed_bytes tag,

@@ -68,7 +68,8 @@ static void get(void *user, struct shed_read *out)
 static void *call(void *user)
 {
     struct caller *c = user;
-    const struct shed_key key = {.redis = c->key, .redis_size = strlen(c->key)};
+    const struct shed_key key = {.redis = c->key,
+                                 .redis_size = (unsigned)strlen(c->key)};
 
     c->is_shared = shed_reads_run(reads, &key, c->deadline_ms, get, c, &c->got);
     return NULL;

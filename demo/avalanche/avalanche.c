@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "common/cli.h"
-#include "common/place.h"
 #include "database.h"
 #include "scenarios.h"
 
@@ -122,7 +121,7 @@ int main(int argc, char **argv)
     cli_parse(&cli, &c, argc, argv);
     assert(c.options.page <= PAGE_MAX);
     strategy = strategy_of(&c);
-    if (place_use(c.options.mysql_uri, &err) == SHED_EINVAL)
+    if (database_use(c.options.mysql_uri, &err) == SHED_EINVAL)
         cli_refuse(&cli, "mysql", err.reason);
     check_connections(&c.options, strategy);
     (void)signal(SIGPIPE, SIG_IGN);

@@ -1,13 +1,13 @@
 /* The database of the load test: one connection, one query. */
 #include "database.h"
 
+#include <snowshed/mysql.h>
+
 #include <mysql.h>
 #include <mysqld_error.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "common/place.h"
 
 /* Room for a query: its frame and an id with its comma for each key. */
 #define QUERY_BYTES (256 + PAGE_MAX * 22)
@@ -20,6 +20,31 @@ struct database {
     char query[QUERY_BYTES];
 };
 
+#define CONNECT_TIMEOUT_MS 5000
+#define ANSWER_TIMEOUT_MS 60000 /* above the server's wait for a row's lock */
+
+static const char *server_uri;
+
+static enum shed_code connect_server(MYSQL *mysql, struct shed_error *err)
+{
+    struct shed_mysql_options options = SHED_MYSQL_OPTIONS_INIT;
+
+    options.connect_timeout_ms = CONNECT_TIMEOUT_MS;
+    options.read_timeout_ms = ANSWER_TIMEOUT_MS;
+    return shed_mysql_connect(mysql, server_uri, &options, 0, err);
+}
+
+enum shed_code database_use(const char *uri, struct shed_error *err)
+{
+    MYSQL *mysql = mysql_init(NULL);
+    enum shed_code code;
+
+    server_uri = uri;
+    code = connect_server(mysql, err);
+    mysql_close(mysql);
+    return code;
+}
+
 struct database *database_open(char *why, size_t size)
 {
     struct database *db = calloc(1, sizeof(*db));
@@ -30,7 +55,7 @@ struct database *database_open(char *why, size_t size)
         return NULL;
     }
     db->mysql = mysql_init(NULL);
-    if (place_connect(db->mysql, 0, &err) != SHED_OK) {
+    if (connect_server(db->mysql, &err) != SHED_OK) {
         (void)snprintf(why, size, "database: %s", err.reason);
         database_close(db);
         return NULL;

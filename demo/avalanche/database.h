@@ -7,10 +7,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <snowshed/snowshed.h>
+
 #include "record.h"
 #include "strategies.h"
 
 struct database;
+
+/* Set the URI for all connections of the process, and try it by connecting
+ * once. The URI is not copied. Returns: as shed_mysql_connect; SHED_EINVAL for
+ * a wrong URI. */
+enum shed_code database_use(const char *uri, struct shed_error *err);
 
 /* Connect. Returns NULL on failure, with the reason in why. */
 struct database *database_open(char *why, size_t size);

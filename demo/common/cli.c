@@ -69,16 +69,14 @@ static const char **text_of(void *options, const struct cli_option *option)
 /* Whether a word is in a comma-separated list. */
 static bool has_word(const char *words, const char *word)
 {
-    size_t size = strlen(word);
+    size_t length;
 
-    for (const char *at = words;; at++) {
-        size_t length = strcspn(at, ",");
-        if (length == size && strncmp(at, word, size) == 0)
+    for (; *words != '\0'; words += length + (words[length] != '\0')) {
+        length = strcspn(words, ",");
+        if (length == strlen(word) && strncmp(words, word, length) == 0)
             return true;
-        at += length;
-        if (*at == '\0')
-            return false;
     }
+    return false;
 }
 
 static const char *parse_choice(const struct cli *cli,

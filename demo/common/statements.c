@@ -1,6 +1,7 @@
 /*
  * Prepared statements, each prepared when it is first needed. The connection
- * has CLIENT_FOUND_ROWS, so all rows that an UPDATE has matched are counted.
+ * has CLIENT_FOUND_ROWS: an UPDATE that changes nothing has met its row all the
+ * same.
  * Isolation is READ COMMITTED, so that servers with and without
  * innodb_snapshot_isolation behave alike.
  */
@@ -52,21 +53,27 @@ static enum statement_code fail_statement(struct statements *s,
 
 /* -------------------------------------------------------------- connection */
 
-struct statements *statements_open(MYSQL *mysql, const char *const *texts,
-                                   const char *files, char *why, size_t size)
+struct statements *statements_open(const char *uri,
+                                   const struct shed_mysql_options *options,
+                                   const char *const *texts, const char *files,
+                                   char *why, size_t size)
 {
     struct statements *s = calloc(1, sizeof(*s));
+    struct shed_error err;
 
     if (s == NULL) {
         (void)snprintf(why, size, "out of memory");
-        mysql_close(mysql);
         return NULL;
     }
-    *s = (struct statements){.mysql = mysql, .texts = texts, .files = files};
-    if (statements_run(s, "SET SESSION TRANSACTION ISOLATION LEVEL "
-                          "READ COMMITTED") == STATEMENT_OK)
+    *s = (struct statements){
+        .mysql = mysql_init(NULL), .texts = texts, .files = files};
+    if (shed_mysql_connect(s->mysql, uri, options, CLIENT_FOUND_ROWS, &err))
+        (void)snprintf(why, size, "MySQL: %s", err.reason);
+    else if (statements_run(s, "SET SESSION TRANSACTION ISOLATION LEVEL "
+                               "READ COMMITTED") == STATEMENT_OK)
         return s;
-    (void)snprintf(why, size, "%s", s->why);
+    else
+        (void)snprintf(why, size, "%s", s->why);
     statements_close(s);
     return NULL;
 }

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <snowshed/lock.h>
+#include <snowshed/mysql.h>
 
 /* The outcome of a statement. */
 enum statement_code {
@@ -28,11 +28,13 @@ enum statement_code {
 
 struct statements;
 
-/* Takes over a handle that has been connected with CLIENT_FOUND_ROWS. texts are
- * at most STATEMENTS_MAX, and live as long. files: those to load if a table is
- * missing. Returns NULL on failure, with the reason in why. */
-struct statements *statements_open(MYSQL *mysql, const char *const *texts,
-                                   const char *files, char *why, size_t size);
+/* Connect, as shed_mysql_connect does. texts are at most STATEMENTS_MAX, and
+ * live as long. files: those to load if a table is missing. Returns NULL on
+ * failure, with the reason in why. */
+struct statements *statements_open(const char *uri,
+                                   const struct shed_mysql_options *options,
+                                   const char *const *texts, const char *files,
+                                   char *why, size_t size);
 void statements_close(struct statements *s);
 
 MYSQL *statements_mysql(struct statements *s);

@@ -51,18 +51,9 @@ static void disconnect(void *session)
 static struct statements *connect_server(const struct db *db, char *why,
                                          size_t size)
 {
-    MYSQL *mysql = mysql_init(NULL);
-    struct statements *s;
-    struct shed_error err = {SHED_OK, ""};
+    struct statements *s =
+        statements_open(db->uri, NULL, texts, "sql/", why, size);
 
-    /* FOUND_ROWS: an UPDATE that changes nothing has met its row all the same
-     */
-    if (shed_mysql_connect(mysql, db->uri, NULL, CLIENT_FOUND_ROWS, &err)) {
-        (void)snprintf(why, size, "%s", err.reason);
-        mysql_close(mysql);
-        return NULL;
-    }
-    s = statements_open(mysql, texts, "sql/", why, size);
     if (s == NULL || statements_run(s, db->setup) == STATEMENT_OK)
         return s;
     (void)snprintf(why, size, "%s", statements_why(s));

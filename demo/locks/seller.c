@@ -11,9 +11,9 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "common/place.h"
-
 #define THREADS_MAX 256
+#define CONNECT_TIMEOUT_MS 5000
+#define ANSWER_TIMEOUT_MS 60000 /* above the server's wait for a row's lock */
 
 static const struct way *const ways[] = {&way_plain, &way_held, &way_none,
                                          &way_expire, &way_snowshed};
@@ -45,20 +45,19 @@ static void complain(const char *why)
 
 struct shop {
     const struct way *way;
+    const char *mysql_uri;
     void *process;
 };
 
-static struct statements *connect_server(const struct way *way, char *why,
+static struct statements *connect_server(const struct shop *shop, char *why,
                                          size_t size)
 {
-    MYSQL *mysql = mysql_init(NULL);
-    struct shed_error err;
+    struct shed_mysql_options options = SHED_MYSQL_OPTIONS_INIT;
 
-    if (place_connect(mysql, CLIENT_FOUND_ROWS, &err) == SHED_OK)
-        return statements_open(mysql, way->statements, way->files, why, size);
-    (void)snprintf(why, size, "database: %s", err.reason);
-    mysql_close(mysql);
-    return NULL;
+    options.connect_timeout_ms = CONNECT_TIMEOUT_MS;
+    options.read_timeout_ms = ANSWER_TIMEOUT_MS;
+    return statements_open(shop->mysql_uri, &options, shop->way->statements,
+                           shop->way->files, why, size);
 }
 
 static void *run_thread(void *arg)
@@ -66,7 +65,7 @@ static void *run_thread(void *arg)
     const struct shop *shop = arg;
     const struct way *way = shop->way;
     char line[LINE_BYTES], why[SHED_REASON_BYTES + 16] = "out of memory";
-    struct statements *sql = connect_server(way, why, sizeof(why));
+    struct statements *sql = connect_server(shop, why, sizeof(why));
     void *thread =
         sql != NULL ? way->enter(shop->process, sql, why, sizeof(why)) : NULL;
 
@@ -117,8 +116,8 @@ int main(int argc, char **argv)
     (void)signal(SIGPIPE, SIG_IGN);
     options =
         (struct seller_options){argv[2], argv[3], strtoull(argv[4], NULL, 10)};
+    shop.mysql_uri = options.mysql_uri;
     if (mysql_library_init(0, NULL, NULL) == 0 &&
-        place_use(options.mysql_uri, &err) == SHED_OK &&
         (shop.process = shop.way->open(shop.way, &options, &err)) != NULL) {
         run_threads(&shop, (size_t)strtoull(argv[5], NULL, 10));
         shop.way->close(shop.process);

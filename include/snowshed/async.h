@@ -65,7 +65,7 @@ SHED_API void shed_queue_close(struct shed_queue *queue);
 
 struct shed_then {
     shed_done_fn *done;
-    void *user;               /* passed to done */
+    void *user;
     struct shed_queue *queue; /* where the ended call goes; or NULL */
 };
 

@@ -73,7 +73,7 @@ struct shed_lock_options {
                                 without a connection to Redis, a holder loses
                                 the lock and a waiter its place; 0: never */
     shed_lock_lost_fn *on_lost; /* or NULL */
-    void *user;                 /* passed to it */
+    void *user;
     /* 0..1 (0); LEASE and QUORUM: 1: the key in Redis is the name itself, for
      * clients of SET KEY TOKEN NX PX (redis-py's Lock, redsync, npm's redlock);
      * the same for all users of the lock */

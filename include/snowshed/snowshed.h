@@ -280,8 +280,8 @@ struct shed_client_status {
     uint64_t is_up;           /* 1: connected to a primary */
     struct shed_error last;   /* why it last was not; SHED_OK: none is known */
     uint64_t breaker;         /* enum shed_breaker_state */
-    uint64_t breaker_opened;  /* how often it has opened */
-    uint64_t breaker_refused; /* calls that it has refused */
+    uint64_t breaker_opened;  /* how often */
+    uint64_t breaker_refused; /* calls */
     uint64_t since_ms;        /* since is_up changed, or the opening */
     uint64_t breaker_left_ms; /* until it is half-open */
     uint64_t events_left_out; /* see SHED_EVENT_SUPPRESSED */

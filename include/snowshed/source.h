@@ -24,7 +24,8 @@ extern "C" {
 #endif
 
 enum shed_answer_kind {
-    SHED_ANSWER_FAILED,     /* callers get SHED_ESOURCE */
+    SHED_ANSWER_FAILED,     /* callers get SHED_ESOURCE, or a stale row
+                               (stale_if_error_ms) */
     SHED_ANSWER_ROW,        /* a row; it may be empty */
     SHED_ANSWER_NULL,       /* a row that exists and is NULL */
     SHED_ANSWER_ABSENT,     /* no such row */

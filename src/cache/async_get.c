@@ -244,6 +244,14 @@ static void give_up_looking(struct get *g, const struct shed_error *why)
     looked(g);
 }
 
+bool shed_async_get_can_fly(struct shed_asker *asker)
+{
+    const struct get *g = owner_of(asker);
+
+    return g->phase == LOOKING &&
+           !shed_get_looks_first(g->get.cache, &g->terms, &g->get.key);
+}
+
 enum shed_code shed_async_get_judge(struct shed_asker *asker,
                                     const struct shed_call_result *result,
                                     struct shed_error *why)

@@ -158,6 +158,24 @@ static bool must_wait(struct shed_async_read *r)
            read_of(older)->askers.first != NULL;
 }
 
+/* While they waited, the GET before may have begun a flight. */
+static void leave_for_flight(struct shed_async_read *r)
+{
+    struct shed_list askers = r->askers;
+    struct shed_node *node;
+
+    r->askers = (struct shed_list){NULL, NULL};
+    while ((node = shed_list_pop(&askers)) != NULL) {
+        struct shed_asker *asker = asker_of(node);
+        if (!shed_async_get_can_fly(asker)) {
+            shed_list_append(&r->askers, node);
+            continue;
+        }
+        asker->read = NULL;
+        shed_async_get_take(asker, SHED_OK, NULL, NULL);
+    }
+}
+
 void shed_async_flush(struct shed_async_reads *rs)
 {
     struct shed_client *client = shed_async_cache(rs->async)->client;
@@ -178,6 +196,7 @@ void shed_async_flush(struct shed_async_reads *rs)
         rs->held += r->is_held;
         if (r->is_held)
             continue;
+        leave_for_flight(r);
         if (r->askers.first == NULL) {
             struct shed_async *async = rs->async;
             destroy(r);

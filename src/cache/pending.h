@@ -152,6 +152,10 @@ SHED_MUST_CHECK bool shed_async_ask(struct shed_async *async,
 /* Wait for it no longer. */
 void shed_async_leave(struct shed_asker *asker);
 
+/* Whether a flight answers the get that asks by now, as it would have before it
+ * asked: then it is to take that it was told nothing. */
+bool shed_async_get_can_fly(struct shed_asker *asker);
+
 /* How the gets hear of it: judge what has come, by the terms of one asker; then
  * each of the others takes part in what that one has found, and at last it
  * takes that itself (from is NULL). why: of a code that is not SHED_OK. */

@@ -128,6 +128,30 @@ START_TEST(calls_of_one_turn_share_a_get)
 }
 END_TEST
 
+START_TEST(a_call_that_waits_for_the_next_get_joins_a_flight)
+{
+    struct ending first, cancelled, next;
+    long long before;
+
+    fixture_up(&fixture);
+    (void)begin("other", NULL, &first, NULL); /* the session is up */
+    expect_row(&first, "other@1", SHED_ORIGIN_LOAD);
+    before = server_calls(&fixture.server, "get");
+    server_freeze(&fixture.server);
+    (void)begin("k", NULL, &first, NULL);
+    /* it ends in a turn of the loop after which the GET has been sent */
+    ck_assert_int_eq(shed_cancel(begin("k", NULL, &cancelled, NULL)), 1);
+    expect_ending(&cancelled, SHED_ETIMEDOUT);
+    (void)begin("k", NULL, &next, NULL);
+    server_thaw(&fixture.server);
+    expect_row(&first, "k@1", SHED_ORIGIN_LOAD);
+    expect_row(&next, "k@1", SHED_ORIGIN_LOAD);
+    /* and that of publish */
+    ck_assert_int_eq(server_calls(&fixture.server, "get"), before + 2);
+    fixture_down(&fixture);
+}
+END_TEST
+
 /* It would cost Redis more than the GET itself. */
 START_TEST(redis_does_not_track_what_a_hit_reads)
 {
@@ -843,6 +867,7 @@ int main(void)
     tcase_add_test(tc, a_miss_is_loaded_and_a_hit_is_not);
     tcase_add_test(tc, calls_of_both_kinds_share_a_load);
     tcase_add_test(tc, calls_of_one_turn_share_a_get);
+    tcase_add_test(tc, a_call_that_waits_for_the_next_get_joins_a_flight);
     tcase_add_test(tc, redis_does_not_track_what_a_hit_reads);
     tcase_add_test(tc, the_options_are_those_of_the_call_that_blocks);
     tcase_add_test(tc, an_old_row_is_given_at_the_soft_timeout);

@@ -141,7 +141,7 @@ def print_ratios(name, width, unit, pairs, ratios):
 
 def compare(before_path, now_path):
     before, now = by_name(read(before_path)), by_name(read(now_path))
-    both, slower, turns = [name for name in now if name in before], [], math.inf
+    both, slower, few = [name for name in now if name in before], [], []
     for name in [*now, *before]:
         if name not in both:
             print(f"skipped, because one of the two lacks it: {name}")
@@ -156,12 +156,13 @@ def compare(before_path, now_path):
         if not ratios:
             continue
         print_ratios(name, width, figure["unit"], pairs, ratios)
-        if not figure["exact"]:
-            turns = min(turns, len(ratios))
+        if not figure["exact"] and 2 ** -len(ratios) >= CHANCE / len(both):
+            few.append(len(ratios))
         if is_slower(figure, ratios, CHANCE / len(both)):
             slower.append(name)
-    if 2 ** -turns >= CHANCE / len(both):
-        print(f"{turns} turns are too few to tell a change of so many figures from noise.")
+    if few:
+        print(f"{len(few)} of {len(both)} figures have too few turns to tell a change from "
+              f"noise; the fewest are {min(few)}.")
     print("\n".join(["Slower now:", *("  " + name for name in slower)] if slower
                     else ["Nothing is slower beyond the noise."]))
     return 1 if slower else 0

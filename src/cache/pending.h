@@ -152,8 +152,8 @@ SHED_MUST_CHECK bool shed_async_ask(struct shed_async *async,
 /* Wait for it no longer. */
 void shed_async_leave(struct shed_asker *asker);
 
-/* Whether a flight answers the get that asks by now, as it would have before it
- * asked: then it is to take that it was told nothing. */
+/* Whether a get need not ask any longer, because its key has a flight by now
+ * that it may join: then it is told SHED_OK, and that nothing was found. */
 bool shed_async_get_can_fly(struct shed_asker *asker);
 
 /* How the gets hear of it: judge what has come, by the terms of one asker; then

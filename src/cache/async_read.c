@@ -1,6 +1,6 @@
 /*
  * The GETs of asynchronous calls, over the session, whose untracked
- * connection serves them. Its invariant: nobody joins a GET that has been sent,
+ * connections serve them. Its invariant: nobody joins a GET that has been sent,
  * because a caller may be given only what was current during its call.
  *
  * GETs are sent at the end of a turn of the loop, so that those who ask for a

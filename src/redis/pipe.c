@@ -550,6 +550,11 @@ void shed_pipe_call(struct shed_pipe *p, struct shed_call *call,
         call->was_tried = true;
 }
 
+size_t shed_pipe_owed(const struct shed_pipe *p)
+{
+    return p->conn.queue.count;
+}
+
 bool shed_pipe_is_idle(const struct shed_pipe *p)
 {
     return p->conn.queue.count == 0 && p->failed.count == 0;

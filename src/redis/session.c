@@ -25,6 +25,11 @@
 /* How long a connection that died silently can go unnoticed. */
 #define PING_MS 3000
 #define CHANNELS 4
+/* Connections for untracked commands: Redis works for one while this process
+ * reads what came by another. One is used when all before it owe so many more
+ * replies. */
+#define UNTRACKED 4
+#define MANY_OWED 64
 /* redis_mode; server_mode since Valkey 8 */
 #define CLUSTER_MODE "_mode:cluster"
 #define PLACE_BYTES 256 /* a host name, and the number of a process */
@@ -35,7 +40,7 @@ struct shed_session {
     struct shed_session_hooks hooks;
     struct shed_pipe *commands;
     struct shed_pipe *pushes; /* NULL if waiting is by timer only */
-    struct shed_pipe *untracked;
+    struct shed_pipe *untracked[UNTRACKED];
     struct shed_acks *acks;
     struct shed_announcements *announcements; /* NULL without sentinels */
     struct shed_timer *ping;
@@ -329,7 +334,8 @@ static void on_commands_open(void *arg)
     load_scripts(p);
     ask_time(p);
     start_tracking(p);
-    shed_pipe_follow(p->untracked, true);
+    for (size_t i = 0; i < UNTRACKED; i++)
+        shed_pipe_follow(p->untracked[i], true);
     if (p->pushes != NULL)
         shed_pipe_follow(p->pushes, true);
     else
@@ -511,7 +517,8 @@ static void follow(struct shed_session *p, bool is_reached)
 {
     shed_pipe_follow(p->commands, is_reached);
     shed_pipe_try(p->commands);
-    shed_pipe_follow(p->untracked, is_reached);
+    for (size_t i = 0; i < UNTRACKED; i++)
+        shed_pipe_follow(p->untracked[i], is_reached);
     if (p->pushes != NULL)
         shed_pipe_follow(p->pushes, is_reached);
     shed_pipe_follow(shed_acks_pipe(p->acks), is_reached);
@@ -616,9 +623,9 @@ shed_session_create(struct shed_reactor *reactor, struct shed_gate *gate,
     if (code == SHED_OK && options->wait != SHED_WAIT_POLL)
         code = shed_pipe_create(reactor, gate, SHED_HEALTH_PUSHES, options,
                                 &on_pushes, &p->pushes, err);
-    if (code == SHED_OK)
+    for (size_t i = 0; i < UNTRACKED && code == SHED_OK; i++)
         code = shed_pipe_create(reactor, gate, SHED_HEALTH_PUSHES, options,
-                                &on_untracked, &p->untracked, err);
+                                &on_untracked, &p->untracked[i], err);
     if (code == SHED_OK)
         code = shed_acks_create(reactor, gate, options, &p->acks, err);
     if (code == SHED_OK && p->address->sentinels != NULL)
@@ -652,7 +659,8 @@ void shed_session_close(struct shed_session *p)
     shed_timer_destroy(p->subscribing);
     shed_pipe_close(p->commands);
     shed_pipe_close(p->pushes);
-    shed_pipe_close(p->untracked);
+    for (size_t i = 0; i < UNTRACKED; i++)
+        shed_pipe_close(p->untracked[i]);
     shed_acks_close(p->acks);
     shed_announcements_close(p->announcements);
     shed_mutex_destroy(&p->mu);
@@ -665,16 +673,21 @@ void shed_session_forget(struct shed_session *p)
         return;
     shed_pipe_forget(p->commands);
     shed_pipe_forget(p->pushes);
-    shed_pipe_forget(p->untracked);
+    for (size_t i = 0; i < UNTRACKED; i++)
+        shed_pipe_forget(p->untracked[i]);
     shed_pipe_forget(shed_acks_pipe(p->acks));
     shed_announcements_forget(p->announcements);
 }
 
 bool shed_session_is_idle(const struct shed_session *p)
 {
-    return p->waiting == NULL && shed_pipe_is_idle(p->commands) &&
-           (p->pushes == NULL || shed_pipe_is_idle(p->pushes)) &&
-           shed_pipe_is_idle(p->untracked) && shed_acks_is_idle(p->acks);
+    bool is_idle = p->waiting == NULL && shed_pipe_is_idle(p->commands) &&
+                   (p->pushes == NULL || shed_pipe_is_idle(p->pushes)) &&
+                   shed_acks_is_idle(p->acks);
+
+    for (size_t i = 0; i < UNTRACKED; i++)
+        is_idle = is_idle && shed_pipe_is_idle(p->untracked[i]);
+    return is_idle;
 }
 
 struct shed_pipe *shed_session_pipe(struct shed_session *p)
@@ -682,11 +695,23 @@ struct shed_pipe *shed_session_pipe(struct shed_session *p)
     return p->commands;
 }
 
+static struct shed_pipe *choose_untracked(const struct shed_session *p)
+{
+    size_t best = 0;
+
+    for (size_t i = 1; i < UNTRACKED; i++)
+        if (shed_pipe_owed(p->untracked[i]) + MANY_OWED <
+            shed_pipe_owed(p->untracked[best]))
+            best = i;
+    return p->untracked[best];
+}
+
 void shed_session_call(struct shed_session *p, struct shed_call *call,
                        const struct shed_args *args, shed_pipe_fn *fn,
                        void *arg)
 {
-    struct shed_pipe *pipe = args->is_untracked ? p->untracked : p->commands;
+    struct shed_pipe *pipe =
+        args->is_untracked ? choose_untracked(p) : p->commands;
 
     shed_pipe_open(pipe);
     shed_pipe_call(pipe, call, args, fn, arg);
@@ -694,7 +719,8 @@ void shed_session_call(struct shed_session *p, struct shed_call *call,
 
 void shed_session_drop_untracked(struct shed_session *p, const char *why)
 {
-    shed_pipe_drop(p->untracked, why);
+    for (size_t i = 0; i < UNTRACKED; i++)
+        shed_pipe_drop(p->untracked[i], why);
 }
 
 struct shed_acks *shed_session_acks(struct shed_session *p)

@@ -6,7 +6,8 @@
  * not at all.
  *
  * Commands that need no announcement have a connection of their own from the
- * first of them on, because tracking costs Redis more than a GET.
+ * first of them on, because tracking costs Redis more than a GET; and more of
+ * them while hundreds are under way.
  *
  * An epoch is the time between two losses of a connection. The second
  * connection is subscribed to the channel of this process,
@@ -77,7 +78,7 @@ void shed_session_call(struct shed_session *session, struct shed_call *call,
                        const struct shed_args *args, shed_pipe_fn *fn,
                        void *arg);
 
-/* Drop the connection of untracked commands, as shed_pipe_drop. */
+/* Drop the connections of untracked commands, as shed_pipe_drop. */
 void shed_session_drop_untracked(struct shed_session *session, const char *why);
 
 /* Whether no call is under way over it, and no post waits for it. */

@@ -170,6 +170,33 @@ START_TEST(redis_does_not_track_what_a_hit_reads)
 }
 END_TEST
 
+START_TEST(many_calls_go_by_several_connections)
+{
+    enum { CALLS = 400 };
+    static struct ending e[CALLS];
+    char text[16];
+    int before;
+
+    fixture_up(&fixture);
+    wait_for_pushes(&fixture);
+    (void)begin("k", NULL, &e[0], NULL);
+    expect_row(&e[0], "k@1", SHED_ORIGIN_LOAD);
+    before = server_clients(&fixture.server, "id=");
+    server_freeze(&fixture.server);
+    for (int i = 0; i < CALLS; i++) {
+        snprintf(text, sizeof(text), "k%d", i);
+        (void)begin(text, NULL, &e[i], NULL);
+    }
+    server_thaw(&fixture.server);
+    for (int i = 0; i < CALLS; i++) {
+        snprintf(text, sizeof(text), "k%d@1", i);
+        expect_row(&e[i], text, SHED_ORIGIN_LOAD);
+    }
+    ck_assert_int_gt(server_clients(&fixture.server, "id="), before);
+    fixture_down(&fixture);
+}
+END_TEST
+
 START_TEST(the_options_are_those_of_the_call_that_blocks)
 {
     struct shed_get_options o = SHED_GET_OPTIONS_INIT;
@@ -869,6 +896,7 @@ int main(void)
     tcase_add_test(tc, calls_of_one_turn_share_a_get);
     tcase_add_test(tc, a_call_that_waits_for_the_next_get_joins_a_flight);
     tcase_add_test(tc, redis_does_not_track_what_a_hit_reads);
+    tcase_add_test(tc, many_calls_go_by_several_connections);
     tcase_add_test(tc, the_options_are_those_of_the_call_that_blocks);
     tcase_add_test(tc, an_old_row_is_given_at_the_soft_timeout);
     tcase_add_test(tc, tags_make_rows_misses);

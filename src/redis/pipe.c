@@ -58,7 +58,7 @@ struct shed_pipe {
 
 static void on_timer(void *arg);
 
-static bool is_open(const struct shed_pipe *p)
+bool shed_pipe_is_open(const struct shed_pipe *p)
 {
     return p->state == PIPE_UP && p->conn.state == SHED_CONN_OPEN;
 }
@@ -247,10 +247,10 @@ static void start_session(struct shed_pipe *p)
     shed_timer_set(p->timer, p->options.command_timeout_ms);
     if (p->hooks.on_open != NULL)
         p->hooks.on_open(p->hooks.arg);
-    if (is_open(p) &&
+    if (shed_pipe_is_open(p) &&
         shed_conn_send_queue(&p->conn, &waiting, &p->why) == SHED_OK)
         return;
-    if (is_open(p))
+    if (shed_pipe_is_open(p))
         give_up(p, SHED_TROUBLE_PASSING);
     fail_all(p, &waiting, SHED_TROUBLE_PASSING);
 }
@@ -262,7 +262,7 @@ static void drain(struct shed_pipe *p, uint64_t now_ms)
     struct shed_conn_call expected;
     struct shed_reply *reply = NULL;
 
-    while (is_open(p)) {
+    while (shed_pipe_is_open(p)) {
         enum shed_conn_event event =
             shed_conn_next(&p->conn, now_ms, &reply, &expected);
         bool is_taken = false;
@@ -285,7 +285,7 @@ static void drain(struct shed_pipe *p, uint64_t now_ms)
  * now_ms. */
 static void follow_conn(struct shed_pipe *p, uint64_t now_ms)
 {
-    if (is_open(p) && !p->is_open)
+    if (shed_pipe_is_open(p) && !p->is_open)
         start_session(p);
     drain(p, now_ms);
     if (p->state != PIPE_UP)
@@ -503,7 +503,7 @@ static enum shed_code send_soon(struct shed_pipe *p, struct shed_call *call,
     bool was_idle = !(shed_conn_want(&p->conn) & POLLOUT);
     enum shed_code code = send_args(p, call, args, now_ms);
 
-    if (code == SHED_OK && is_open(p) && was_idle) {
+    if (code == SHED_OK && shed_pipe_is_open(p) && was_idle) {
         p->is_send_due = true;
         shed_timer_set(p->send_timer, 0);
     }
@@ -524,7 +524,7 @@ static void on_send_timer(void *arg)
  * again. p->why is set if so. */
 static bool is_held_up(struct shed_pipe *p)
 {
-    if (is_open(p) || !shed_gate_is_silent(p->gate))
+    if (shed_pipe_is_open(p) || !shed_gate_is_silent(p->gate))
         return false;
     (void)shed_gate_fail_silent(p->gate, &p->why);
     return true;
@@ -563,7 +563,8 @@ bool shed_pipe_is_idle(const struct shed_pipe *p)
 void shed_pipe_tell(struct shed_pipe *p, const struct shed_args *args)
 {
     assert(shed_reactor_is_current(p->reactor) && args->script == NULL);
-    if (is_open(p) && send_soon(p, NULL, args, shed_now_ms()) != SHED_OK)
+    if (shed_pipe_is_open(p) &&
+        send_soon(p, NULL, args, shed_now_ms()) != SHED_OK)
         give_up(p, SHED_TROUBLE_PASSING);
 }
 
@@ -581,7 +582,7 @@ void shed_pipe_ping(struct shed_pipe *p)
 void shed_pipe_drop(struct shed_pipe *p, const char *why)
 {
     assert(shed_reactor_is_current(p->reactor));
-    if (!is_open(p))
+    if (!shed_pipe_is_open(p))
         return;
     (void)shed_fail(&p->why, SHED_EREDIS, "Redis: connection dropped: %s", why);
     give_up(p, SHED_TROUBLE_PASSING);
@@ -617,7 +618,7 @@ void shed_pipe_hurry(struct shed_pipe *p)
 
 void shed_pipe_try(struct shed_pipe *p)
 {
-    if (!is_open(p) || !shed_gate_is_silent(p->gate))
+    if (!shed_pipe_is_open(p) || !shed_gate_is_silent(p->gate))
         return;
     (void)shed_gate_fail_silent(p->gate, &p->why);
     give_up(p, SHED_TROUBLE_DOWN);

@@ -61,6 +61,9 @@ void shed_pipe_open(struct shed_pipe *pipe);
 void shed_pipe_call(struct shed_pipe *pipe, struct shed_call *call,
                     const struct shed_args *args, shed_pipe_fn *fn, void *arg);
 
+/* Whether it is connected and set up. */
+bool shed_pipe_is_open(const struct shed_pipe *pipe);
+
 /* How many replies Redis owes. */
 size_t shed_pipe_owed(const struct shed_pipe *pipe);
 

@@ -26,8 +26,8 @@
 #define PING_MS 3000
 #define CHANNELS 4
 /* Connections for untracked commands: Redis works for one while this process
- * reads what came by another. One is used when all before it owe so many more
- * replies. */
+ * reads what came by another. One is opened when those before it owe so many
+ * more replies. */
 #define UNTRACKED 4
 #define MANY_OWED 64
 /* redis_mode; server_mode since Valkey 8 */
@@ -697,13 +697,18 @@ struct shed_pipe *shed_session_pipe(struct shed_session *p)
 
 static struct shed_pipe *choose_untracked(const struct shed_session *p)
 {
-    size_t best = 0;
+    struct shed_pipe *best = p->untracked[0];
 
-    for (size_t i = 1; i < UNTRACKED; i++)
-        if (shed_pipe_owed(p->untracked[i]) + MANY_OWED <
-            shed_pipe_owed(p->untracked[best]))
-            best = i;
-    return p->untracked[best];
+    for (size_t i = 1; i < UNTRACKED; i++) {
+        struct shed_pipe *other = p->untracked[i];
+        if (shed_pipe_owed(best) <= shed_pipe_owed(other) + MANY_OWED)
+            continue;
+        shed_pipe_open(other);
+        if (!shed_pipe_is_open(other))
+            break; /* soon; a call on it would wait until it is set up */
+        best = other;
+    }
+    return best;
 }
 
 void shed_session_call(struct shed_session *p, struct shed_call *call,

@@ -325,6 +325,12 @@ static void start_tracking(struct shed_session *p)
     shed_pipe_call(p->commands, &p->track, &args, on_tracking, p);
 }
 
+static void follow_untracked(struct shed_session *p, bool is_reached)
+{
+    for (size_t i = 0; i < UNTRACKED; i++)
+        shed_pipe_follow(p->untracked[i], is_reached);
+}
+
 static void on_commands_open(void *arg)
 {
     struct shed_session *p = arg;
@@ -334,8 +340,7 @@ static void on_commands_open(void *arg)
     load_scripts(p);
     ask_time(p);
     start_tracking(p);
-    for (size_t i = 0; i < UNTRACKED; i++)
-        shed_pipe_follow(p->untracked[i], true);
+    follow_untracked(p, true);
     if (p->pushes != NULL)
         shed_pipe_follow(p->pushes, true);
     else
@@ -517,8 +522,7 @@ static void follow(struct shed_session *p, bool is_reached)
 {
     shed_pipe_follow(p->commands, is_reached);
     shed_pipe_try(p->commands);
-    for (size_t i = 0; i < UNTRACKED; i++)
-        shed_pipe_follow(p->untracked[i], is_reached);
+    follow_untracked(p, is_reached);
     if (p->pushes != NULL)
         shed_pipe_follow(p->pushes, is_reached);
     shed_pipe_follow(shed_acks_pipe(p->acks), is_reached);

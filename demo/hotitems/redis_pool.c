@@ -221,8 +221,8 @@ static enum shed_code run_at(struct redis_pool *pool, size_t node,
     if (code == SHED_OK) {
         code = run(pool, redis, b, asked, count, deadline_ms, err);
         if (code != SHED_OK) {
-            /* what broke it has most likely broken those that idle, by a
-             * restart of the server, say */
+            /* after a restart of the server, for example, the pool's idle
+             * connections are broken, too */
             redisFree(redis);
             redis = NULL;
             pool_close_idle(&pool->node[node].connections);

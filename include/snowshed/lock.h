@@ -68,7 +68,7 @@ struct shed_lock_options {
      * third of it, until the release or the end of the thread; 0: never */
     uint64_t watchdog_ms;
     uint64_t fair; /* 0..1 (0); 1: first come, first served; LEASE only;
-                      the same for all users of the lock */
+                      all users of the lock set the same */
     uint64_t death_grace_ms; /* 0..60000 (150); LEASE and QUORUM: after so long
                                 without a connection to Redis, a holder loses
                                 the lock and a waiter its place; 0: never */
@@ -76,7 +76,7 @@ struct shed_lock_options {
     void *user;
     /* 0..1 (0); LEASE and QUORUM: 1: the key in Redis is the name itself, for
      * clients of SET KEY TOKEN NX PX (redis-py's Lock, redsync, npm's redlock);
-     * the same for all users of the lock */
+     * all users of the lock set the same */
     uint64_t exact_key;
     /* 0..100 (0); LEASE: an acquire that fewer replicas acknowledge (WAIT)
      * gives the lock back and goes on trying. A failover to one of them keeps

@@ -571,9 +571,9 @@ shed_get_many(struct shed_cache *cache, struct shed_item *items, size_t count,
  * could not be remembered, the reason has "dropped": repeat the call.
  *
  * If the process ends, or closes the cache, before Redis is back, the old row
- * can be read until its ttl and its windows end. If that is too long, keep the
- * keys, until their SHED_OK, in a table that the transaction writes, and repeat
- * those that are left when the program starts.
+ * can be read until its ttl and its windows end. If that is too long, let the
+ * transaction add its keys to a table, remove a key after its SHED_OK, and when
+ * the program starts, invalidate the keys that the table still has.
  *
  * Blocks: one round trip, timeout_ms at most. It fails at once while the
  * client's breaker is open, and between a failed connect and the next try.

@@ -100,7 +100,7 @@ struct bench_rate bench_run(size_t threads, void (*call)(size_t number),
 
 void bench_sleep_until(uint64_t at_us);
 
-/* Zeros that this process shares with those that it forks. */
+/* Zeroed memory that this process and its forked children share. */
 void *bench_share(size_t size);
 
 /* As fork; the child is killed when its parent ends. */

@@ -19,6 +19,7 @@ static void add_ttls(struct shed_args *args, const struct shed_cache *cache,
                      uint64_t ttl_ms, char fresh[SHED_DIGITS],
                      char kept[SHED_DIGITS])
 {
+    const struct shed_freshness_rule *rule = &cache->rule;
     uint64_t fresh_ms =
         ttl_ms > 0 ? ttl_ms
                    : shed_freshness_ttl_ms(cache->options.ttl_ms,
@@ -26,8 +27,9 @@ static void add_ttls(struct shed_args *args, const struct shed_cache *cache,
                                            shed_random_jitter());
 
     shed_args_add_number(args, fresh, fresh_ms);
-    shed_args_add_number(args, kept,
-                         shed_freshness_kept_ms(&cache->rule, fresh_ms));
+    shed_args_add_number(
+        args, kept,
+        shed_freshness_redis_ms(rule, shed_freshness_kept_ms(rule, fresh_ms)));
 }
 
 SHED_CHECK_OPTIONS(shed_put_options);

@@ -1,7 +1,8 @@
 /*
  * Lifetimes. Pure; its invariants: with jitter an entry lives for at least a
  * millisecond, and not longer than its ttl; Redis keeps an entry as long as a
- * reader with the same rule may serve it, and a moment longer (entry.lua).
+ * reader with the same rule may serve it, and a moment longer if it can be
+ * refreshed.
  *
  * Design notes
  *
@@ -46,6 +47,12 @@
 
 /* The longest gap is this part of the time that it is subtracted from. */
 #define EARLY_PART 4
+
+/* So much longer Redis keeps an entry whose refresh may still be under way at
+ * its end, so that the refresh is not taken for that of an entry that was
+ * invalidated; LEEWAY of entry.lua. Any other entry is gone at its end: who
+ * finds nothing takes the lease with one command. */
+#define LEEWAY_MS 200
 
 #define RANDOM_BITS 53 /* the precision of a double */
 
@@ -159,4 +166,13 @@ uint64_t shed_freshness_kept_ms(const struct shed_freshness_rule *rule,
                              : rule->if_error_ms;
 
     return fresh_ms > 0 ? fresh_ms + window_ms : 0;
+}
+
+uint64_t shed_freshness_redis_ms(const struct shed_freshness_rule *rule,
+                                 uint64_t kept_ms)
+{
+    bool is_refreshed = rule->refresh_after_pct > 0 ||
+                        rule->revalidate_ms > 0 || rule->if_error_ms > 0;
+
+    return kept_ms > 0 && is_refreshed ? kept_ms + LEEWAY_MS : kept_ms;
 }

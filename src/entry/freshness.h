@@ -77,6 +77,10 @@ uint64_t shed_freshness_calm_ms(const struct shed_freshness_rule *rule,
 uint64_t shed_freshness_kept_ms(const struct shed_freshness_rule *rule,
                                 uint64_t fresh_ms);
 
+/* How long Redis keeps an entry that may be served for kept_ms. */
+uint64_t shed_freshness_redis_ms(const struct shed_freshness_rule *rule,
+                                 uint64_t kept_ms);
+
 /* How much earlier than due_ms one look finds an entry due, in ms,
  * before it is cut: XFetch's -cost * beta * ln(u), with u in (0, 1] from random
  * and beta 1. */

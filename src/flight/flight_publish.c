@@ -47,14 +47,15 @@ static void add_ttls(struct row *row, struct shed_flight_exchange *x)
 {
     const struct shed_cache_options *o = &x->shared->cache->options;
     bool is_absent = x->loaded->value->kind == SHED_KIND_ABSENT;
+    const struct shed_freshness_rule *rule = &x->shared->cache->rule;
     uint64_t fresh_ms = shed_flight_load_ttl_ms(x->loaded, o);
+    uint64_t kept_ms =
+        is_absent ? fresh_ms : shed_freshness_kept_ms(rule, fresh_ms);
 
     x->fresh_ms = fresh_ms;
     shed_args_add_number(&row->args, row->fresh, fresh_ms);
-    shed_args_add_number(
-        &row->args, row->kept,
-        is_absent ? fresh_ms
-                  : shed_freshness_kept_ms(&x->shared->cache->rule, fresh_ms));
+    shed_args_add_number(&row->args, row->kept,
+                         shed_freshness_redis_ms(rule, kept_ms));
 }
 
 static void add_row(struct row *row, struct shed_flight_exchange *x)

@@ -1,6 +1,7 @@
 -- Store a row that the caller has committed; ends leases as invalidate does.
 -- KEYS  1 the key   2 the key of its refresh lease
--- ARGV  1 head   2 tail   3 payload   4 how long it is fresh, ms   5 ttl, ms
+-- ARGV  1 head   2 tail   3 payload   4 how long it is fresh, ms   5 how long Redis
+--         keeps it, ms
 --       6 the row version (8 bytes, as in the tail), or ''
 --       7 the tags behind the payload, or ''
 --       8 when it is too late, ms: by then the caller can have given up, and a later
@@ -32,8 +33,7 @@ if kind == 'V' or kind == 'N' then
     end
 end
 local stored = redis.pcall('SET', K, entry(ARGV[1], ARGV[2],
-    ARGV[3] .. ARGV[7], tonumber(ARGV[4])), 'PX',
-    whole(ARGV[5] + LEEWAY))
+    ARGV[3] .. ARGV[7], tonumber(ARGV[4])), 'PX', ARGV[5])
 redis.call('UNLINK', KEYS[2])
 if stored.err then
     redis.call('UNLINK', K)

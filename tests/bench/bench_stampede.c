@@ -10,6 +10,7 @@
  *
  * usage: bench_stampede SOCKET blocking|async [EXPIRIES]
  */
+#define _GNU_SOURCE /* ppoll */
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -136,13 +137,16 @@ static void run_async(unsigned seed)
         if (atomic_load(&shared->is_over))
             return;
         while (ended < CALLERS) {
-            uint64_t since_us = shed_now_us() - atomic_load(&shared->begin_us);
-            int wait_ms = -1;
-            while (begun < CALLERS && callers[begun].come_us <= since_us)
+            uint64_t now_us = shed_now_us(),
+                     begin_us = atomic_load(&shared->begin_us);
+            struct timespec wait = {.tv_nsec = 0};
+            while (begun < CALLERS &&
+                   begin_us + callers[begun].come_us <= now_us)
                 begin(&callers[begun++]);
             if (begun < CALLERS)
-                wait_ms = (int)((callers[begun].come_us - since_us) / 1000) + 1;
-            (void)poll(&fd, 1, wait_ms);
+                wait.tv_nsec =
+                    (long)(begin_us + callers[begun].come_us - now_us) * 1000;
+            (void)ppoll(&fd, 1, begun < CALLERS ? &wait : NULL, NULL);
             (void)shed_queue_collect(queue, CALLERS);
         }
         (void)pthread_barrier_wait(&shared->barrier);

@@ -198,6 +198,33 @@ START_TEST(a_row_that_was_deleted_is_absent_after_its_refresh)
 }
 END_TEST
 
+/* How long Redis keeps k after its end. The clocks of a script can differ by a
+ * millisecond. */
+static void expect_kept(long long after_end_ms)
+{
+    static const char script[] =
+        "local t = redis.call('TIME') "
+        "local ends = redis.call('GETRANGE', KEYS[1], 48, 55) "
+        "return redis.call('PTTL', KEYS[1]) + t[1] * 1000 "
+        "+ math.floor(t[2] / 1000) - struct.unpack('>I8', ends)";
+    long long ms = server_int(&fixture.server, "EVAL %s 1 t:{k}", script);
+
+    ck_assert_int_ge(ms, after_end_ms - 2);
+    ck_assert_int_le(ms, after_end_ms + 2);
+}
+
+START_TEST(redis_keeps_what_can_be_refreshed_a_moment_longer)
+{
+    for (int is_refreshed = 0; is_refreshed < 2; is_refreshed++) {
+        up(is_refreshed ? AGEING_DUE_PCT : 0, 0, 0);
+        expect_kept(is_refreshed ? LEEWAY_MS : 0);
+        put(fixture.cache, "k", "k@1");
+        expect_kept(is_refreshed ? LEEWAY_MS : 0);
+        fixture_down(&fixture);
+    }
+}
+END_TEST
+
 START_TEST(no_such_row_is_never_stale)
 {
     up(AGEING_DUE_PCT, STALE_MS, STALE_MS);
@@ -636,6 +663,7 @@ int main(void)
     tcase_add_test(tc,
                    closing_a_cache_does_not_wait_for_the_refresh_of_another);
     tcase_add_test(tc, a_row_that_was_deleted_is_absent_after_its_refresh);
+    tcase_add_test(tc, redis_keeps_what_can_be_refreshed_a_moment_longer);
     tcase_add_test(tc, no_such_row_is_never_stale);
     tcase_add_test(tc, a_refresh_does_not_bring_back_an_invalidated_row);
     tcase_add_test(tc,

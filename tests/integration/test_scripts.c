@@ -490,38 +490,6 @@ START_TEST(without_the_right_to_read_the_error_says_so)
 }
 END_TEST
 
-/* The clocks of a script can differ by a millisecond. */
-static void expect_kept_after_end(struct redis_store *s)
-{
-    static const char script[] =
-        "local t = redis.call('TIME') "
-        "local ends = redis.call('GETRANGE', KEYS[1], 48, 55) "
-        "return redis.call('PTTL', KEYS[1]) + t[1] * 1000 "
-        "+ math.floor(t[2] / 1000) - struct.unpack('>I8', ends)";
-    long long kept = integer(run(s->main, "EVAL %s 1 %s", script, s->key));
-
-    kept -= SCENARIO_WINDOW_MS;
-    ck_assert_int_ge(kept, LEEWAY_MS - 2);
-    ck_assert_int_le(kept, LEEWAY_MS + 2);
-}
-
-START_TEST(redis_keeps_a_value_for_a_moment_after_its_end)
-{
-    struct redis_store redis;
-
-    open_redis(&redis);
-    expect_reply(&redis, "put row 30000 @7", "1");
-    expect_kept_after_end(&redis);
-    expect_reply(&redis, "acquire 1 1 A due=r", "LEAD A new of r @7");
-    expect_reply(&redis, "publish A new 30000 of=r @8", "STORED");
-    expect_kept_after_end(&redis);
-    expect_reply(&redis, "acquire 1 1 A due=n", "LEAD A new of n @8");
-    expect_reply(&redis, "publish A - 30000 of=n keep", "STORED");
-    expect_kept_after_end(&redis);
-    close_redis(&redis);
-}
-END_TEST
-
 START_TEST(a_push_comes_when_a_value_expires)
 {
     const uint64_t deadline = test_deadline_ms();
@@ -596,7 +564,6 @@ int main(void)
     tcase_add_test(
         tc, without_the_right_to_numsub_a_waiter_waits_for_the_lease_to_end);
     tcase_add_test(tc, without_the_right_to_read_the_error_says_so);
-    tcase_add_test(tc, redis_keeps_a_value_for_a_moment_after_its_end);
     tcase_add_test(tc, a_push_comes_when_a_value_expires);
     tcase_add_test(tc, a_payload_with_every_byte_comes_back);
     return run_tests("scripts", tc);

@@ -655,9 +655,8 @@ static void publish(struct model *t, const struct model_call *call,
         if (ttl_ms == 0)
             model_del(t, call->key);
         else if (is_kept)
-            keep(t, slot, fresh_ms, ttl_ms + LEEWAY_MS);
-        else if (!store(t, slot, call->argv + 1, fresh_ms, ttl_ms + LEEWAY_MS,
-                        reply))
+            keep(t, slot, fresh_ms, ttl_ms);
+        else if (!store(t, slot, call->argv + 1, fresh_ms, ttl_ms, reply))
             return;
         say(reply, "STORED");
         if (ttl_ms > 0 && model_bytes_are(&call->argv[7], "keep and get"))
@@ -778,7 +777,7 @@ static void put(struct model *t, const struct model_call *call,
         return;
     say_integer(reply, 1);
     if (!store(t, &t->slot[call->key], call->argv, number_of(&call->argv[3]),
-               number_of(&call->argv[4]) + LEEWAY_MS, reply))
+               number_of(&call->argv[4]), reply))
         model_del(t, call->key);
     del(t, &t->refresh[call->key]);
 }
@@ -868,7 +867,9 @@ static void add_value(struct model_call *call, const struct model_value *value)
 
     add_entry(call, &entry, value->nonce);
     model_bytes_number(add(call), value->fresh_ms);
-    model_bytes_number(add(call), value->ttl_ms);
+    /* as the client does for a value that can be refreshed */
+    model_bytes_number(add(call),
+                       value->ttl_ms > 0 ? value->ttl_ms + LEEWAY_MS : 0);
 }
 
 static void add_or_nothing(struct model_call *call, const unsigned char *bytes,

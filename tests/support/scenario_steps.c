@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "entry/entry.h"
+#include "support/testing.h"
 
 #define WRITTEN_AT 40
 #define UNTIL_AT 48
@@ -317,18 +318,35 @@ static void check_wait(struct store *store, const struct model_reply *reply)
     check_age(&now, reply->age_ms);
 }
 
+/* Who refreshes a value is told its end, which is before Redis removes it. */
+static void check_left(const struct store_state *before,
+                       const struct model_reply *reply)
+{
+    enum { LEFT = 4 };
+    char text[STEP_TEXT_BYTES] = "";
+
+    if (reply->type != MODEL_PARTS ||
+        !model_bytes_are(&reply->part[0], "LEAD") || reply->count <= LEFT)
+        return;
+    memcpy(text, reply->part[LEFT].at, reply->part[LEFT].size);
+    ck_assert_uint_le(strtoull(text, NULL, 10) + LEEWAY_MS, before->pttl_ms);
+}
+
 void scenario_step(struct store *store, const char *step,
                    char out[STEP_TEXT_BYTES])
 {
     static struct model_call call;
     static struct model_reply reply;
+    struct store_state before;
     struct words words;
 
     split(&words, step);
     if (make_call(store, &words, &call)) {
+        store->get(store, &before);
         store->call(store, &call, &reply);
         describe(&reply, out);
         check_wait(store, &reply);
+        check_left(&before, &reply);
     } else if (strcmp(words.at[0], "pushes") == 0) {
         snprintf(out, STEP_TEXT_BYTES, "%d",
                  store->take_pushes(store, (unsigned)number_at(&words, 1)));

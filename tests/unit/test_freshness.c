@@ -247,6 +247,20 @@ START_TEST(redis_keeps_an_entry_for_its_longest_window)
 }
 END_TEST
 
+START_TEST(redis_keeps_what_can_be_refreshed_a_moment_longer)
+{
+    const struct shed_freshness_rule rules[] = {
+        {.refresh_after_pct = 1}, {.revalidate_ms = 1}, {.if_error_ms = 1}};
+
+    for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++) {
+        ck_assert_uint_eq(shed_freshness_redis_ms(&rules[i], 9000),
+                          9000 + LEEWAY_MS);
+        ck_assert_uint_eq(shed_freshness_redis_ms(&rules[i], 0), 0);
+    }
+    ck_assert_uint_eq(shed_freshness_redis_ms(&strict_rule, 9000), 9000);
+}
+END_TEST
+
 /* ------------------------------------------------------------------ XFetch */
 
 /* The random number from which freshness.c makes u. */
@@ -444,6 +458,7 @@ int main(void)
     tcase_add_test(tc, an_entry_that_was_ended_early_is_not_fresh);
     tcase_add_test(tc, jitter_moves_the_refresh_with_the_end);
     tcase_add_test(tc, redis_keeps_an_entry_for_its_longest_window);
+    tcase_add_test(tc, redis_keeps_what_can_be_refreshed_a_moment_longer);
     tcase_add_test(tc, the_gap_is_the_papers_formula);
     tcase_add_test(tc, every_random_number_gives_a_gap);
     tcase_add_test(tc, schedules_of_looks_are_refreshed_as_the_paper_says);

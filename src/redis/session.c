@@ -25,11 +25,6 @@
 /* How long a connection that died silently can go unnoticed. */
 #define PING_MS 3000
 #define CHANNELS 4
-/* Connections for untracked commands: Redis works for one while this process
- * reads what came by another. One is opened when those before it owe so many
- * more replies. */
-#define UNTRACKED 4
-#define MANY_OWED 64
 /* redis_mode; server_mode since Valkey 8 */
 #define CLUSTER_MODE "_mode:cluster"
 #define PLACE_BYTES 256 /* a host name, and the number of a process */
@@ -40,7 +35,7 @@ struct shed_session {
     struct shed_session_hooks hooks;
     struct shed_pipe *commands;
     struct shed_pipe *pushes; /* NULL if waiting is by timer only */
-    struct shed_pipe *untracked[UNTRACKED];
+    struct shed_untracked *untracked;
     struct shed_acks *acks;
     struct shed_announcements *announcements; /* NULL without sentinels */
     struct shed_timer *ping;
@@ -325,12 +320,6 @@ static void start_tracking(struct shed_session *p)
     shed_pipe_call(p->commands, &p->track, &args, on_tracking, p);
 }
 
-static void follow_untracked(struct shed_session *p, bool is_reached)
-{
-    for (size_t i = 0; i < UNTRACKED; i++)
-        shed_pipe_follow(p->untracked[i], is_reached);
-}
-
 static void on_commands_open(void *arg)
 {
     struct shed_session *p = arg;
@@ -340,7 +329,7 @@ static void on_commands_open(void *arg)
     load_scripts(p);
     ask_time(p);
     start_tracking(p);
-    follow_untracked(p, true);
+    shed_untracked_follow(p->untracked, true);
     if (p->pushes != NULL)
         shed_pipe_follow(p->pushes, true);
     else
@@ -522,7 +511,7 @@ static void follow(struct shed_session *p, bool is_reached)
 {
     shed_pipe_follow(p->commands, is_reached);
     shed_pipe_try(p->commands);
-    follow_untracked(p, is_reached);
+    shed_untracked_follow(p->untracked, is_reached);
     if (p->pushes != NULL)
         shed_pipe_follow(p->pushes, is_reached);
     shed_pipe_follow(shed_acks_pipe(p->acks), is_reached);
@@ -627,9 +616,9 @@ shed_session_create(struct shed_reactor *reactor, struct shed_gate *gate,
     if (code == SHED_OK && options->wait != SHED_WAIT_POLL)
         code = shed_pipe_create(reactor, gate, SHED_HEALTH_PUSHES, options,
                                 &on_pushes, &p->pushes, err);
-    for (size_t i = 0; i < UNTRACKED && code == SHED_OK; i++)
-        code = shed_pipe_create(reactor, gate, SHED_HEALTH_PUSHES, options,
-                                &on_untracked, &p->untracked[i], err);
+    if (code == SHED_OK)
+        code = shed_untracked_create(reactor, gate, options, &on_untracked,
+                                     &p->untracked, err);
     if (code == SHED_OK)
         code = shed_acks_create(reactor, gate, options, &p->acks, err);
     if (code == SHED_OK && p->address->sentinels != NULL)
@@ -663,8 +652,7 @@ void shed_session_close(struct shed_session *p)
     shed_timer_destroy(p->subscribing);
     shed_pipe_close(p->commands);
     shed_pipe_close(p->pushes);
-    for (size_t i = 0; i < UNTRACKED; i++)
-        shed_pipe_close(p->untracked[i]);
+    shed_untracked_close(p->untracked);
     shed_acks_close(p->acks);
     shed_announcements_close(p->announcements);
     shed_mutex_destroy(&p->mu);
@@ -677,21 +665,16 @@ void shed_session_forget(struct shed_session *p)
         return;
     shed_pipe_forget(p->commands);
     shed_pipe_forget(p->pushes);
-    for (size_t i = 0; i < UNTRACKED; i++)
-        shed_pipe_forget(p->untracked[i]);
+    shed_untracked_forget(p->untracked);
     shed_pipe_forget(shed_acks_pipe(p->acks));
     shed_announcements_forget(p->announcements);
 }
 
 bool shed_session_is_idle(const struct shed_session *p)
 {
-    bool is_idle = p->waiting == NULL && shed_pipe_is_idle(p->commands) &&
-                   (p->pushes == NULL || shed_pipe_is_idle(p->pushes)) &&
-                   shed_acks_is_idle(p->acks);
-
-    for (size_t i = 0; i < UNTRACKED; i++)
-        is_idle = is_idle && shed_pipe_is_idle(p->untracked[i]);
-    return is_idle;
+    return p->waiting == NULL && shed_pipe_is_idle(p->commands) &&
+           (p->pushes == NULL || shed_pipe_is_idle(p->pushes)) &&
+           shed_untracked_is_idle(p->untracked) && shed_acks_is_idle(p->acks);
 }
 
 struct shed_pipe *shed_session_pipe(struct shed_session *p)
@@ -699,37 +682,20 @@ struct shed_pipe *shed_session_pipe(struct shed_session *p)
     return p->commands;
 }
 
-static struct shed_pipe *choose_untracked(const struct shed_session *p)
-{
-    struct shed_pipe *best = p->untracked[0];
-
-    for (size_t i = 1; i < UNTRACKED; i++) {
-        struct shed_pipe *other = p->untracked[i];
-        if (shed_pipe_owed(best) <= shed_pipe_owed(other) + MANY_OWED)
-            continue;
-        shed_pipe_open(other);
-        if (!shed_pipe_is_open(other))
-            break; /* soon; a call on it would wait until it is set up */
-        best = other;
-    }
-    return best;
-}
-
 void shed_session_call(struct shed_session *p, struct shed_call *call,
                        const struct shed_args *args, shed_pipe_fn *fn,
                        void *arg)
 {
     struct shed_pipe *pipe =
-        args->is_untracked ? choose_untracked(p) : p->commands;
+        args->is_untracked ? shed_untracked_choose(p->untracked) : p->commands;
 
     shed_pipe_open(pipe);
     shed_pipe_call(pipe, call, args, fn, arg);
 }
 
-void shed_session_drop_untracked(struct shed_session *p, const char *why)
+struct shed_untracked *shed_session_untracked(struct shed_session *p)
 {
-    for (size_t i = 0; i < UNTRACKED; i++)
-        shed_pipe_drop(p->untracked[i], why);
+    return p->untracked;
 }
 
 struct shed_acks *shed_session_acks(struct shed_session *p)

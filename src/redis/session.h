@@ -5,9 +5,8 @@
  * announces their changes. A push is only a hint: it may come twice, late, or
  * not at all.
  *
- * Commands that need no announcement have a connection of their own from the
- * first of them on, because tracking costs Redis more than a GET; and more of
- * them while hundreds are under way.
+ * Commands that need no announcement have connections of their own
+ * (untracked.h).
  *
  * An epoch is the time between two losses of a connection. The second
  * connection is subscribed to the channel of this process,
@@ -27,8 +26,9 @@
 #include "redis/acks.h"
 #include "redis/lacks.h"
 #include "redis/pipe.h"
-#include "wire/script.h"
 #include "redis/server_run.h"
+#include "redis/untracked.h"
+#include "wire/script.h"
 
 /* The id by which others name this process: hexadecimal digits. */
 #define SHED_PROCESS_BYTES 16
@@ -78,14 +78,14 @@ void shed_session_call(struct shed_session *session, struct shed_call *call,
                        const struct shed_args *args, shed_pipe_fn *fn,
                        void *arg);
 
-/* Drop the connections of untracked commands, as shed_pipe_drop. */
-void shed_session_drop_untracked(struct shed_session *session, const char *why);
-
 /* Whether no call is under way over it, and no post waits for it. */
 bool shed_session_is_idle(const struct shed_session *session);
 
 /* The connection for commands, whose reads are tracked. */
 struct shed_pipe *shed_session_pipe(struct shed_session *session);
+
+/* Its other connections for commands. */
+struct shed_untracked *shed_session_untracked(struct shed_session *session);
 
 /* What asks for acknowledgements by replicas. */
 struct shed_acks *shed_session_acks(struct shed_session *session);

@@ -364,7 +364,7 @@ int main(void)
 {
     TCase *tc = tcase_create("cluster_failover");
 
-    tcase_set_timeout(tc, TEST_TIMEOUT_S + 10.0 * failovers());
+    tcase_set_timeout(tc, TEST_TIMEOUT_S + 10 * failovers());
     tcase_add_loop_test(tc,
                         a_primary_that_is_lost_under_load_is_replaced_at_once,
                         0, LOSSES + FORCED);

@@ -8,12 +8,14 @@
 
 #include "cache/cache.h"
 #include "client/client.h"
+#include "redis/pipe.h"
 #include "redis/reactor.h"
 #include "support/certificates.h"
 #include "support/fixture.h"
 #include "support/rewrites.h"
 #include "support/traffic.h"
 #include "support/watched.h"
+#include "wire/sentinel.h"
 
 static struct fixture fixture; /* its own server is not used */
 static struct watched watched;
@@ -260,6 +262,70 @@ START_TEST(an_announced_primary_is_followed_at_once)
 }
 END_TEST
 
+/* An answer of the sentinels can be held up, and then is an old one. */
+enum { ANSWERS_PASS, HOLD_NEXT, ANSWER_HELD };
+static atomic_int answers;
+
+enum shed_code __real_shed_sentinels_ask(const char *primary,
+                                         const struct shed_sentinels *sentinels,
+                                         struct shed_sentinel_answer *out,
+                                         struct shed_error *err);
+enum shed_code __wrap_shed_sentinels_ask(const char *primary,
+                                         const struct shed_sentinels *sentinels,
+                                         struct shed_sentinel_answer *out,
+                                         struct shed_error *err);
+
+enum shed_code __wrap_shed_sentinels_ask(const char *primary,
+                                         const struct shed_sentinels *sentinels,
+                                         struct shed_sentinel_answer *out,
+                                         struct shed_error *err)
+{
+    enum shed_code code =
+        __real_shed_sentinels_ask(primary, sentinels, out, err);
+    int is_next = HOLD_NEXT;
+
+    if (atomic_compare_exchange_strong(&answers, &is_next, ANSWER_HELD))
+        WAIT_FOR(atomic_load(&answers) == ANSWERS_PASS);
+    return code;
+}
+
+/* How often the session had a reason to ask. */
+static atomic_uint reasons;
+
+void __real_shed_pipe_check_address(struct shed_pipe *pipe);
+void __wrap_shed_pipe_check_address(struct shed_pipe *pipe);
+
+void __wrap_shed_pipe_check_address(struct shed_pipe *pipe)
+{
+    atomic_fetch_add(&reasons, 1);
+    __real_shed_pipe_check_address(pipe);
+}
+
+/* The former primary answers as one for good, and nobody asks without a
+ * reason. */
+START_TEST(sentinels_that_are_being_asked_are_asked_once_more)
+{
+    size_t next;
+
+    up();
+    server_do(&watched.server[0], "ACL SETUSER default -slaveof -replicaof");
+    atomic_store(&answers, HOLD_NEXT);
+    WAIT_FOR(atomic_load(&answers) == ANSWER_HELD);
+    atomic_store(&is_idle, true);
+    atomic_store(&reasons, 0);
+    WAIT_FOR(atomic_load(&reasons) > 0); /* the last regular one */
+    for (size_t i = 1; i < WATCHED_SERVERS; i++)
+        WAIT_FOR(is_replica(&watched.server[i]));
+    atomic_store(&reasons, 0);
+    next = watched_fail_over(&watched, 0);
+    /* all announce the switch, and the one that leads the promotion before */
+    WAIT_FOR(atomic_load(&reasons) >= WATCHED_SENTINELS + 1);
+    atomic_store(&answers, ANSWERS_PASS);
+    WAIT_FOR(is_used(next));
+    down();
+}
+END_TEST
+
 /* ----------------------------------------------------------- what is lost */
 
 static void each_replica(size_t primary, void (*act)(const struct server *))
@@ -457,7 +523,7 @@ int main(void)
 {
     TCase *tc = tcase_create("sentinel");
 
-    tcase_set_timeout(tc, TEST_TIMEOUT_S + 10.0 * failovers());
+    tcase_set_timeout(tc, TEST_TIMEOUT_S + 10 * failovers());
     tcase_add_test(tc, with_tls_to_everybody_it_is_found_and_followed);
     tcase_add_test(
         tc, sentinels_whose_certificates_are_of_strangers_are_not_believed);
@@ -468,6 +534,7 @@ int main(void)
     tcase_add_test(tc, a_primary_that_stood_still_is_left_and_not_used_again);
     tcase_add_test(tc, a_primary_that_was_replaced_is_left_though_it_answers);
     tcase_add_test(tc, an_announced_primary_is_followed_at_once);
+    tcase_add_test(tc, sentinels_that_are_being_asked_are_asked_once_more);
     tcase_add_loop_test(
         tc,
         replicas_that_lost_their_link_take_no_write_of_a_living_process_back, 0,

@@ -121,7 +121,7 @@ static void measure_memory(const char *what, unsigned first, unsigned keys,
     for (unsigned i = 0; i < CALLS; i++)
         get(first + 1 + i % keys);
     (void)poll(NULL, 0, 2000);
-    bytes = (double)(bench_used_bytes() - before) / CALLS - KEY_BYTES;
+    bytes = (double)(bench_used_bytes() - before) / (double)CALLS - KEY_BYTES;
     printf("memory %s: %.0f bytes per call beside its key\n", what,
            bench_note(&bytes, 1,
                       (struct bench_figure){
@@ -185,8 +185,8 @@ static struct turn benchmark(const char *socket, const char *command,
         (void)sscanf(text, "\"%*[GSET]\",\"%lf\"", &turn.rate);
     if (pipe == NULL || pclose(pipe) != 0 || turn.rate <= 0)
         bench_die("redis-benchmark has failed");
-    turn.own_us = (cpu_us(RUSAGE_CHILDREN) - begun_us) / BENCHMARK_GETS;
-    turn.redis_us = (redis_cpu_us() - begun_redis_us) / BENCHMARK_GETS;
+    turn.own_us = (cpu_us(RUSAGE_CHILDREN) - begun_us) / (double)BENCHMARK_GETS;
+    turn.redis_us = (redis_cpu_us() - begun_redis_us) / (double)BENCHMARK_GETS;
     return turn;
 }
 

@@ -194,8 +194,8 @@ static void measure_memory(void)
     }
     before = bench_used_bytes();
     read_all();
-    bytes = (double)(bench_used_bytes() - before - key_bytes) / ROWS -
-            BENCH_PAYLOAD_BYTES;
+    bytes = (double)(bench_used_bytes() - before - key_bytes) / (double)ROWS -
+            (double)BENCH_PAYLOAD_BYTES;
     (void)printf("\na near row takes %.0f bytes beside its key and its own\n",
                  bench_note(&bytes, 1, (struct bench_figure){.unit = "bytes"},
                             "memory of a near row, beside its key and bytes"));

@@ -168,8 +168,9 @@ static void note(struct figures *f, redisContext *redis)
     f->rounds++;
     f->executed += bench_calls(&commands, NULL);
     /* each caller of snowshed begins with a GET; the loop has no scripts */
-    f->sent += way == BY_HAND ? bench_calls(&commands, NULL)
-                              : bench_calls(&commands, "evalsha") + CALLERS;
+    f->sent += way == BY_HAND
+                   ? bench_calls(&commands, NULL)
+                   : bench_calls(&commands, "evalsha") + (double)CALLERS;
     for (size_t i = 0; i < CALLERS; i++)
         if (!callers[i].did_load && callers[i].done_us > load_end_us)
             f->waited_ms[f->count++] =

@@ -163,11 +163,7 @@ START_TEST(a_query_that_was_too_slow_is_not_repeated)
     struct shed_source *source = open_source(&site, SLOW, &o);
 
     expect_unloaded(source, "a", "no answer for 1");
-    ck_assert_uint_eq(ask_sql(&site,
-                              "SELECT variable_value FROM information_schema."
-                              "global_status WHERE variable_name = "
-                              "'Com_stmt_execute'"),
-                      1);
+    ck_assert_uint_eq(ask_status(&site, "Com_stmt_execute"), 1);
     shed_source_close(source);
 }
 END_TEST
@@ -371,7 +367,7 @@ START_TEST(a_server_that_is_read_only_is_read_and_refuses_the_guard)
     MYSQL *writer = mysql_init(NULL);
     char uri[TEXT_BYTES];
 
-    run_sql(&site, "CREATE OR REPLACE USER guest");
+    make_user(&site, "guest");
     run_sql(&site, "GRANT SELECT, INSERT, UPDATE ON *.* TO guest");
     run_sql(&site, "CREATE TABLE snowshed_fence ("
                    "resource VARBINARY(255) NOT NULL PRIMARY KEY,"

@@ -22,7 +22,7 @@ static char shop_uri[TEXT_BYTES]; /* of a user without privileges */
 static void set_up(void)
 {
     own_site_up();
-    run_sql(&site, "CREATE OR REPLACE USER shop");
+    make_user(&site, "shop");
     run_sql(&site, "GRANT SELECT ON %s.* TO shop", site.database);
     snprintf(shop_uri, sizeof(shop_uri), "mysql://shop%s",
              strchr(site.uri, '@'));
@@ -62,14 +62,6 @@ static unsigned long load_id(struct shed_source *source, const char *key)
     id = strtoul(ask.loaded.value->data, NULL, 10);
     shed_value_unref(ask.loaded.value);
     return id;
-}
-
-static unsigned long ask_status(const char *name)
-{
-    return ask_sql(&site,
-                   "SELECT variable_value FROM information_schema."
-                   "global_status WHERE variable_name = '%s'",
-                   name);
 }
 
 static bool works(struct shed_source *source)
@@ -133,8 +125,9 @@ END_TEST
  * and the id of its connection. */
 static void make_function(const char *deed)
 {
+    run_sql(&site, "DROP FUNCTION IF EXISTS act");
     run_sql(&site,
-            "CREATE OR REPLACE FUNCTION act() RETURNS BIGINT BEGIN %s; RETURN "
+            "CREATE FUNCTION act() RETURNS BIGINT BEGIN %s; RETURN "
             "CONNECTION_ID(); END",
             deed);
     run_sql(&site, "GRANT EXECUTE ON %s.* TO shop", site.database);
@@ -183,14 +176,21 @@ START_TEST(a_read_only_server_is_left_for_the_one_at_the_address_now)
 }
 END_TEST
 
+static void set_read_only(bool is_read_only)
+{
+    run_sql(&site, "SET GLOBAL %s = %d",
+            is_mariadb(&site) ? "tx_read_only" : "transaction_read_only",
+            is_read_only);
+}
+
 START_TEST(a_session_that_began_read_only_is_left_for_a_new_one)
 {
     struct shed_source *source;
     unsigned long id;
 
-    run_sql(&site, "SET GLOBAL tx_read_only = 1");
+    set_read_only(true);
     source = open_writer(&id);
-    run_sql(&site, "SET GLOBAL tx_read_only = 0");
+    set_read_only(false);
     ck_assert_uint_gt(load_id(source, "a"), id);
     shed_source_close(source);
 }
@@ -263,7 +263,7 @@ START_TEST(a_query_that_locks_its_row_waits_for_it_once)
     run_sql(&site, "UPDATE word SET v = 'new' WHERE k = 'a'");
     expect_unloaded(source, "a", "(1205)");
     run_sql(&site, "COMMIT");
-    ck_assert_uint_eq(ask_status("Com_stmt_execute"), 1);
+    ck_assert_uint_eq(ask_status(&site, "Com_stmt_execute"), 1);
     check_text(source, "a", "new");
     shed_source_close(source);
 }
@@ -300,7 +300,7 @@ START_TEST(the_server_keeps_one_statement_for_each_power_of_two)
     source = open_shop(&o);
     for (size_t count = 1; count <= MOST; count++)
         load_nothing(source, count);
-    ck_assert_uint_eq(ask_status("Prepared_stmt_count"), POWERS);
+    ck_assert_uint_eq(ask_status(&site, "Prepared_stmt_count"), POWERS);
     shed_source_close(source);
 }
 END_TEST

@@ -1,5 +1,5 @@
 /* The MySQL source, and connections of the program, over TLS: which
- * certificates are accepted. With a private MariaDB on 127.0.0.1, and
+ * certificates are accepted. With a private MariaDB or MySQL on 127.0.0.1, and
  * certificates made by openssl. */
 #include <fcntl.h>
 #include <signal.h>
@@ -104,6 +104,12 @@ static void make_certificate(const char *name, const char *common_name)
 
 /* -------------------------------------------------------------- the server */
 
+static void reload_certificates(void)
+{
+    run_sql(&site,
+            is_mariadb(&site) ? "FLUSH SSL" : "ALTER INSTANCE RELOAD TLS");
+}
+
 /* Returns a port that is free at the moment. */
 static unsigned find_port(void)
 {
@@ -119,22 +125,25 @@ static unsigned find_port(void)
     return ntohs(address.sin_port);
 }
 
-/* Put a mariadbd into PATH before the real one, which adds options to those of
+/* Put a server into PATH before the real one, which adds options to those of
  * own_mariadb.c. */
 static void put_options_before_the_server(void)
 {
-    struct path script = path_of("bin/mariadbd");
-    char search[SEARCH_BYTES];
+    const char *program = own_mariadb_program();
+    char name[PATH_BYTES / 2], search[SEARCH_BYTES];
+    struct path script;
     FILE *file;
 
     ck_assert_int_eq(mkdir(path_of("bin").text, 0700), 0);
+    snprintf(name, sizeof(name), "bin/%s", program);
+    script = path_of(name);
     file = fopen(script.text, "w");
     ck_assert_ptr_nonnull(file);
     fprintf(file,
             "#!/bin/sh\nPATH=${PATH#*:}\n"
-            "exec mariadbd \"$@\" --skip-networking=0 --port=%u "
+            "exec %s \"$@\" --skip-networking=0 --port=%u "
             "--bind-address=127.0.0.1 --ssl-ca=%s --ssl-cert=%s --ssl-key=%s\n",
-            port, path_of("ca.pem").text, path_of("server.pem").text,
+            program, port, path_of("ca.pem").text, path_of("server.pem").text,
             path_of("server.key").text);
     ck_assert_int_eq(fclose(file), 0);
     ck_assert_int_eq(chmod(script.text, 0700), 0);
@@ -157,8 +166,9 @@ static void install(void)
 static void set_up(void)
 {
     own_site_up();
-    run_sql(&site, "CREATE OR REPLACE USER reader@'%%' REQUIRE SSL");
-    run_sql(&site, "GRANT SELECT ON %s.* TO reader@'%%'", site.database);
+    make_user(&site, "reader");
+    run_sql(&site, "ALTER USER reader REQUIRE SSL");
+    run_sql(&site, "GRANT SELECT ON %s.* TO reader", site.database);
     snprintf(uri, sizeof(uri), "mysql://reader@localhost:%u/%s", port,
              site.database);
 }
@@ -166,9 +176,9 @@ static void set_up(void)
 /* ------------------------------------------------------------------- loads */
 
 #define WORD "SELECT k, v FROM word WHERE k IN (?)"
-#define STATUS                                                                 \
-    "SELECT variable_name, variable_value FROM "                               \
-    "information_schema.session_status WHERE variable_name IN (?)"
+#define CIPHER_OF(schema)                                                      \
+    "SELECT 'cipher', variable_value FROM " schema                             \
+    ".session_status WHERE variable_name = 'Ssl_cipher' AND 'cipher' IN (?)"
 
 /* The options, and the paths that they point to. */
 struct tls {
@@ -233,7 +243,10 @@ START_TEST(the_right_authority_is_believed)
 
     load_tls(&ask, WORD, "a", "ca.pem", NULL);
     assert_text(&ask, "A");
-    load_tls(&ask, STATUS, "SSL_CIPHER", "ca.pem", NULL);
+    load_tls(&ask,
+             is_mariadb(&site) ? CIPHER_OF("information_schema")
+                               : CIPHER_OF("performance_schema"),
+             "cipher", "ca.pem", NULL);
     ck_assert_ptr_nonnull(ask.loaded.value);
     ck_assert_uint_gt(ask.loaded.value->size, 0);
     assert_kind(&ask, SHED_KIND_ROW);
@@ -254,11 +267,11 @@ START_TEST(a_certificate_of_another_name_is_not_believed)
     struct ask ask;
 
     make_certificate("server", "elsewhere");
-    run_sql(&site, "FLUSH SSL");
+    reload_certificates();
     load_tls(&ask, WORD, "a", "ca.pem", NULL);
     assert_failure(&ask, "MySQL: ");
     make_certificate("server", "localhost");
-    run_sql(&site, "FLUSH SSL");
+    reload_certificates();
     load_tls(&ask, WORD, "a", "ca.pem", NULL);
     assert_text(&ask, "A");
 }
@@ -277,7 +290,7 @@ START_TEST(a_certificate_of_ours_is_shown)
 {
     struct ask ask;
 
-    run_sql(&site, "ALTER USER reader@'%%' REQUIRE SUBJECT '/CN=client'");
+    run_sql(&site, "ALTER USER reader REQUIRE SUBJECT '/CN=client'");
     load_tls(&ask, WORD, "a", "ca.pem", "client");
     assert_text(&ask, "A");
     load_tls(&ask, WORD, "a", "ca.pem", NULL);
@@ -292,7 +305,7 @@ START_TEST(a_connection_of_the_programs_uses_the_same_files)
     struct shed_error err;
     bool is_tls;
 
-    run_sql(&site, "ALTER USER reader@'%%' REQUIRE SUBJECT '/CN=client'");
+    run_sql(&site, "ALTER USER reader REQUIRE SUBJECT '/CN=client'");
     ck_assert_msg(connect_tls("ca.pem", "client", &is_tls, &err) == SHED_OK,
                   "%s", err.reason);
     ck_assert(is_tls);

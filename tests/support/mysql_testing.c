@@ -121,7 +121,8 @@ void run_sql(struct site *site, const char *format, ...)
     query(site, sql);
 }
 
-static unsigned long take_number(struct site *site)
+/* Of the first row. */
+static unsigned long take_number(struct site *site, unsigned column)
 {
     MYSQL_RES *result = mysql_store_result(site->admin);
     unsigned long number;
@@ -129,8 +130,8 @@ static unsigned long take_number(struct site *site)
 
     ck_assert_msg(result != NULL, "%s", mysql_error(site->admin));
     row = mysql_fetch_row(result);
-    ck_assert(row != NULL && row[0] != NULL);
-    number = strtoul(row[0], NULL, 10);
+    ck_assert(row != NULL && row[column] != NULL);
+    number = strtoul(row[column], NULL, 10);
     mysql_free_result(result);
     return number;
 }
@@ -144,7 +145,22 @@ unsigned long ask_sql(struct site *site, const char *format, ...)
     vsnprintf(sql, sizeof(sql), format, args);
     va_end(args);
     query(site, sql);
-    return take_number(site);
+    return take_number(site, 0);
+}
+
+unsigned long ask_status(struct site *site, const char *name)
+{
+    char sql[TEXT_BYTES];
+
+    snprintf(sql, sizeof(sql), "SHOW GLOBAL STATUS LIKE '%s'", name);
+    query(site, sql);
+    return take_number(site, 1);
+}
+
+void make_user(struct site *site, const char *user)
+{
+    run_sql(site, "DROP USER IF EXISTS %s", user);
+    run_sql(site, "CREATE USER %s", user);
 }
 
 void wait_sql(struct site *site, unsigned long wanted, const char *sql)

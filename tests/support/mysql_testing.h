@@ -49,6 +49,12 @@ void run_sql(struct site *site, const char *format, ...)
 unsigned long ask_sql(struct site *site, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Returns a counter of the server, such as Com_stmt_execute. */
+unsigned long ask_status(struct site *site, const char *name);
+
+/* Make a user that has no privileges, or take them from him. */
+void make_user(struct site *site, const char *user);
+
 /* Wait until a query returns the wanted number. */
 void wait_sql(struct site *site, unsigned long wanted, const char *sql);
 

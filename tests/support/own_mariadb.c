@@ -16,26 +16,57 @@
 #include "mysql/compat.h"
 #include "support/testing.h"
 
+/* MySQL makes its files in a directory that has nothing but such files. */
+#define LOG ".log"
 #define NORMAL_AUTHENTICATION "--auth-root-authentication-method=normal"
 
-enum { OPTION_BYTES = 128, OPTIONS_MAX = 24, START_PATIENCE = 2 };
+enum {
+    OPTION_BYTES = 128,
+    OPTIONS_MAX = 24,
+    PATH_BYTES = 1024,
+    START_PATIENCE = 2
+};
 
-/* Execute a program with its output going to the log. Servers are in sbin,
- * which not every PATH contains. */
+/* Servers are in sbin, which not every PATH contains. */
+static void search_path(char path[PATH_BYTES])
+{
+    snprintf(path, PATH_BYTES, "%s:/usr/local/sbin:/usr/sbin", getenv("PATH"));
+}
+
+const char *own_mariadb_program(void)
+{
+    char path[PATH_BYTES], *rest = NULL;
+
+    search_path(path);
+    for (char *dir = strtok_r(path, ":", &rest); dir != NULL;
+         dir = strtok_r(NULL, ":", &rest)) {
+        char file[PATH_BYTES + OPTION_BYTES];
+        snprintf(file, sizeof(file), "%s/mariadbd", dir);
+        if (access(file, X_OK) == 0)
+            return "mariadbd";
+    }
+    return "mysqld";
+}
+
+static bool is_mysql(void)
+{
+    return strcmp(own_mariadb_program(), "mysqld") == 0;
+}
+
+/* Execute a program with its output going to the log. */
 _Noreturn static void become(const struct own_mariadb *server, char **argv)
 {
-    char path[1024], log[OPTION_BYTES];
+    char path[PATH_BYTES], log[OPTION_BYTES];
     int fd;
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    snprintf(log, sizeof(log), "%s/log", server->dir);
+    snprintf(log, sizeof(log), "%s/" LOG, server->dir);
     fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
     if (fd >= 0) {
         (void)dup2(fd, STDOUT_FILENO);
         (void)dup2(fd, STDERR_FILENO);
     }
-    snprintf(path, sizeof(path), "%s:/usr/local/sbin:/usr/sbin",
-             getenv("PATH"));
+    search_path(path);
     (void)setenv("PATH", path, 1);
     (void)execvp(argv[0], argv);
     perror(argv[0]); /* to the log */
@@ -87,7 +118,7 @@ static void run_to_its_end(const struct own_mariadb *server,
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     if (status != 0)
         ck_abort_msg("%s failed: see %s", program,
-                     own_mariadb_keep_log(server, "log"));
+                     own_mariadb_keep_log(server, LOG));
 }
 
 void own_mariadb_install(struct own_mariadb *server)
@@ -97,12 +128,18 @@ void own_mariadb_install(struct own_mariadb *server)
     static const char *const options[] = {
         "--no-defaults", "--user=root", NORMAL_AUTHENTICATION, "--skip-test-db",
         "--force",       "--datadir=",  "--tmpdir=",           NULL};
+    static const char *const mysql_options[] = {
+        "--no-defaults",         "--user=root", "--secure-file-priv=NULL",
+        "--initialize-insecure", "--datadir=",  NULL};
 
     *server = (struct own_mariadb){.dir = "/tmp/shed_mariadb_XXXXXX"};
     ck_assert_ptr_nonnull(mkdtemp(server->dir));
     snprintf(server->uri, sizeof(server->uri),
              "mysql://root@/mysql?socket=%s/socket", server->dir);
-    run_to_its_end(server, "mariadb-install-db", options);
+    if (is_mysql())
+        run_to_its_end(server, "mysqld", mysql_options);
+    else
+        run_to_its_end(server, "mariadb-install-db", options);
 }
 
 static bool answers(const struct own_mariadb *server)
@@ -123,29 +160,32 @@ void own_mariadb_start(struct own_mariadb *server)
 {
     /* a starting server clears its directory for temporary tables; another
      * server that shared it would lose its tables and crash */
-    static const char *const options[] = {"--no-defaults",
-                                          "--user=root",
-                                          "--skip-networking",
-                                          "--skip-name-resolve",
-                                          "--skip-log-bin",
-                                          "--innodb-buffer-pool-size=16M",
-                                          "--innodb-flush-log-at-trx-commit=2",
-                                          "--innodb-fast-shutdown=2",
-                                          "--key-buffer-size=1M",
-                                          "--socket=socket",
-                                          "--pid-file=pid",
-                                          "--tmpdir=",
-                                          "--datadir=",
-                                          NULL};
+    const char *const options[] = {"--no-defaults",
+                                   "--user=root",
+                                   "--skip-networking",
+                                   "--skip-name-resolve",
+                                   "--skip-log-bin",
+                                   "--innodb-buffer-pool-size=16M",
+                                   "--innodb-flush-log-at-trx-commit=2",
+                                   "--innodb-fast-shutdown=2",
+                                   "--key-buffer-size=1M",
+                                   "--socket=socket",
+                                   "--pid-file=pid",
+                                   "--tmpdir=",
+                                   "--datadir=",
+                                   "--loose-mysqlx=OFF",
+                                   is_mysql() ? "--secure-file-priv=NULL"
+                                              : NULL,
+                                   NULL};
     uint64_t now_ms = shed_now_ms();
     uint64_t patience_ms = (test_deadline_ms() - now_ms) * START_PATIENCE;
 
-    server->pid = spawn(server, "mariadbd", options);
+    server->pid = spawn(server, own_mariadb_program(), options);
     while (!answers(server)) {
         if (shed_now_ms() >= now_ms + patience_ms ||
             waitpid(server->pid, NULL, WNOHANG) != 0)
-            ck_abort_msg("mariadbd does not start: see %s",
-                         own_mariadb_keep_log(server, "log"));
+            ck_abort_msg("the database does not start: see %s",
+                         own_mariadb_keep_log(server, LOG));
         sched_yield();
     }
 }

@@ -1,4 +1,5 @@
-/* A private MariaDB server, which can be stopped, killed and started again. */
+/* A private MariaDB server, or MySQL where that is installed instead; it can be
+ * stopped, killed and started again. */
 #ifndef OWN_MARIADB_H
 #define OWN_MARIADB_H
 
@@ -9,6 +10,9 @@ struct own_mariadb {
     char uri[256]; /* of its database mysql; as root, over a unix socket */
     pid_t pid;     /* 0: not running */
 };
+
+/* Returns: "mariadbd", or "mysqld" if there is only MySQL. */
+const char *own_mariadb_program(void);
 
 /* Make a data directory in a temporary directory; fails the test. */
 void own_mariadb_install(struct own_mariadb *server);

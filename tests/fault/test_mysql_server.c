@@ -42,9 +42,9 @@ START_TEST(a_server_that_was_restarted_is_found_again)
     struct shed_source *source = open_source(&site, WORD, NULL);
 
     expect_loaded(source, "a", "A");
-    own_mariadb_signal(&server, SIGTERM);
+    own_database_signal(&server, SIGTERM);
     expect_unloaded(source, "a", "MySQL: ");
-    own_mariadb_start(&server);
+    own_database_start(&server);
     wait_row(source, "b", "B");
     shed_source_close(source);
 }
@@ -64,7 +64,7 @@ START_TEST(a_probe_of_the_breaker_asks_the_server_in_spite_of_the_pause)
     so.breaker.open_ms = 1;
     o.source = &so;
     source = open_source(&site, WORD, &o);
-    own_mariadb_signal(&server, SIGKILL);
+    own_database_signal(&server, SIGKILL);
     for (int i = 0; i <= PROBES; i++) {
         load_key(source, &ask, "a");
         ck_assert_ptr_null(strstr(ask.loaded.error.reason, "the next try"));
@@ -73,7 +73,7 @@ START_TEST(a_probe_of_the_breaker_asks_the_server_in_spite_of_the_pause)
                      SHED_BREAKER_HALF_OPEN &&
                  shed_source_ask_breaker(source, NULL) == SHED_OK);
     }
-    own_mariadb_start(&server);
+    own_database_start(&server);
     for (int i = 0; i < SHED_BREAKER_PROBES; i++)
         expect_loaded(source, "a", "A");
     WAIT_FOR(shed_source_look(source).breaker.state == SHED_BREAKER_CLOSED);
@@ -98,8 +98,8 @@ START_TEST(a_restart_that_nobody_saw_costs_nothing)
     struct shed_source *source = open_source(&site, WORD, NULL);
 
     expect_loaded(source, "a", "A");
-    own_mariadb_signal(&server, SIGTERM);
-    own_mariadb_start(&server);
+    own_database_signal(&server, SIGTERM);
+    own_database_start(&server);
     expect_loaded(source, "a", "A");
     shed_source_close(source);
 }
@@ -113,7 +113,7 @@ START_TEST(a_query_of_a_server_that_dies_fails_long_before_its_limit)
 
     begin_ask(source, &ask, "a", 1);
     wait_sleepers(&site, 1);
-    own_mariadb_signal(&server, SIGKILL);
+    own_database_signal(&server, SIGKILL);
     begin_ms = shed_now_ms();
     end_ask(&ask);
     ck_assert_uint_lt(shed_now_ms() - begin_ms, 10000);
@@ -145,13 +145,13 @@ START_TEST(a_stopped_server_keeps_a_slot_until_its_limit)
     o.source = &source_options;
     source = open_source(&site, WORD, &o);
     expect_loaded(source, "a", "A");
-    own_mariadb_signal(&server, SIGSTOP);
+    own_database_signal(&server, SIGSTOP);
     begin_ms = shed_now_ms();
     load_key(source, &ask, "a");
     end_ms = shed_now_ms();
     assert_failure(&ask, "no answer for 1");
     ck_assert_uint_ge(end_ms - begin_ms, LIMIT_MS);
-    own_mariadb_signal(&server, SIGCONT);
+    own_database_signal(&server, SIGCONT);
     wait_row(source, "b", "B");
     shed_source_close(source);
 }
@@ -210,12 +210,12 @@ START_TEST(a_restart_has_ended_what_was_lost_before)
     source = open_source(&site, SLOW, &o);
     begin_ask(source, &ask, "a", 1);
     wait_sleepers(&site, 1);
-    own_mariadb_signal(&server, SIGSTOP);
+    own_database_signal(&server, SIGSTOP);
     /* After its read has timed out it tries to connect again. That attempt is
      * not answered: a second connection is waiting in the listener's queue. */
     ck_assert(!shed_latch_wait(&ask.gate, shed_now_ms() + 2500));
-    own_mariadb_signal(&server, SIGKILL);
-    own_mariadb_start(&server);
+    own_database_signal(&server, SIGKILL);
+    own_database_start(&server);
     end_ask(&ask);
     assert_failure(&ask, "no answer for 1");
     shed_source_close(source);
@@ -270,10 +270,10 @@ START_TEST(a_connection_that_has_the_lost_ones_id_by_now_is_not_killed)
         c.place.opened_ms -= LONG_MS;
     shed_mysql_connection_abandon(&c, &failure, shed_now_ms());
     ck_assert_uint_ne(c.lost.id, 0);
-    own_mariadb_signal(&server, SIGKILL);
+    own_database_signal(&server, SIGKILL);
     while (_i == 1 && time(NULL) == opened_s)
         sched_yield();
-    own_mariadb_start(&server);
+    own_database_start(&server);
     innocent = connect_as(c.lost.id);
     shed_mysql_connection_end_lost(&c);
     ck_assert_uint_eq(c.lost.id, 0);

@@ -341,9 +341,9 @@ START_TEST(readers_get_their_own_rows_or_a_failure_through_a_crash)
         ck_assert_int_eq(
             pthread_create(&readers[i].thread, NULL, read_on, &readers[i]), 0);
     }
-    own_mariadb_signal(&server, SIGKILL);
+    own_database_signal(&server, SIGKILL);
     ck_assert(!works(source));
-    own_mariadb_start(&server);
+    own_database_start(&server);
     wait_works(source);
     atomic_store(&is_over, true);
     for (size_t i = 0; i < READERS; i++)

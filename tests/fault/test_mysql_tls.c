@@ -68,7 +68,7 @@ static void openssl(const char *arguments)
     ck_assert_int_ge(pid, 0);
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert_msg(status == 0, "openssl %s: see %s", arguments,
-                  own_mariadb_keep_log(&server, "openssl.log"));
+                  own_database_keep_log(&server, "openssl.log"));
 }
 
 #define NEW_KEY "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
@@ -126,10 +126,10 @@ static unsigned find_port(void)
 }
 
 /* Put a server into PATH before the real one, which adds options to those of
- * own_mariadb.c. */
+ * own_database.c. */
 static void put_options_before_the_server(void)
 {
-    const char *program = own_mariadb_program();
+    const char *program = own_database_program();
     char name[PATH_BYTES / 2], search[SEARCH_BYTES];
     struct path script;
     FILE *file;

@@ -194,17 +194,17 @@ static void block_the_table(struct soak_stage *stage)
 
 static void stop_database(struct soak_stage *stage)
 {
-    own_mariadb_signal(&stage->database, SIGSTOP);
+    own_database_signal(&stage->database, SIGSTOP);
     soak_sleep_ms(soak_stage_draw(stage, STOP_MAX_MS));
-    own_mariadb_signal(&stage->database, SIGCONT);
+    own_database_signal(&stage->database, SIGCONT);
 }
 
 /* What it has confirmed is with the kernel at least. */
 static void restart_database(struct soak_stage *stage)
 {
-    own_mariadb_signal(&stage->database, SIGKILL);
+    own_database_signal(&stage->database, SIGKILL);
     soak_sleep_ms(soak_stage_draw(stage, STOP_MAX_MS));
-    own_mariadb_start(&stage->database);
+    own_database_start(&stage->database);
     reopen_site(&stage->site);
 }
 

@@ -109,8 +109,8 @@ void soak_stage_open(struct soak_stage *stage, enum soak_topology topology,
     stage->history = mmap(NULL, sizeof(*stage->history), PROT_READ | PROT_WRITE,
                           MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ck_assert_ptr_ne(stage->history, MAP_FAILED);
-    own_mariadb_install(&stage->database);
-    own_mariadb_start(&stage->database);
+    own_database_install(&stage->database);
+    own_database_start(&stage->database);
     open_site(&stage->site, stage->database.uri);
     run_sql(&stage->site, "CREATE TABLE item (id BIGINT PRIMARY KEY, "
                           "version INT, tag VARCHAR(8))");
@@ -139,6 +139,6 @@ void soak_stage_close(struct soak_stage *stage)
 {
     stop_redis(stage);
     close_site(&stage->site);
-    own_mariadb_signal(&stage->database, SIGKILL);
-    own_mariadb_remove(&stage->database);
+    own_database_signal(&stage->database, SIGKILL);
+    own_database_remove(&stage->database);
 }

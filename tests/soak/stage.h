@@ -12,7 +12,7 @@
 #include "soak/worker.h"
 #include "support/mysql_testing.h"
 #include "support/own_cluster.h"
-#include "support/own_mariadb.h"
+#include "support/own_database.h"
 #include "support/watched.h"
 
 /* They are bits, so that a fault can name those on which it is made. */
@@ -29,7 +29,7 @@ struct soak_stage {
     struct server single;
     struct watched watched;
     struct own_cluster cluster;
-    struct own_mariadb database;
+    struct own_database database;
     struct site site;
     struct soak_place place;
     pid_t workers[SOAK_WORKERS];

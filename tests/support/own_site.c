@@ -3,22 +3,22 @@
 
 #include <signal.h>
 
-struct own_mariadb server;
+struct own_database server;
 struct site site;
 
 void own_site_install(void)
 {
-    own_mariadb_install(&server);
+    own_database_install(&server);
 }
 
 void own_site_remove(void)
 {
-    own_mariadb_remove(&server);
+    own_database_remove(&server);
 }
 
 void own_site_up(void)
 {
-    own_mariadb_start(&server);
+    own_database_start(&server);
     open_site(&site, server.uri);
     make_words(&site);
 }
@@ -26,5 +26,5 @@ void own_site_up(void)
 void own_site_down(void)
 {
     mysql_close(site.admin);
-    own_mariadb_signal(&server, SIGKILL);
+    own_database_signal(&server, SIGKILL);
 }

@@ -4,9 +4,9 @@
 #define OWN_SITE_H
 
 #include "support/mysql_testing.h"
-#include "support/own_mariadb.h"
+#include "support/own_database.h"
 
-extern struct own_mariadb server;
+extern struct own_database server;
 extern struct site site;
 
 void own_site_install(void);

@@ -1,5 +1,5 @@
-/* See own_mariadb.h. Linux only: prctl makes the child die with its parent. */
-#include "support/own_mariadb.h"
+/* See own_database.h. Linux only: prctl makes the child die with its parent. */
+#include "support/own_database.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -33,7 +33,7 @@ static void search_path(char path[PATH_BYTES])
     snprintf(path, PATH_BYTES, "%s:/usr/local/sbin:/usr/sbin", getenv("PATH"));
 }
 
-const char *own_mariadb_program(void)
+const char *own_database_program(void)
 {
     char path[PATH_BYTES], *rest = NULL;
 
@@ -50,11 +50,11 @@ const char *own_mariadb_program(void)
 
 static bool is_mysql(void)
 {
-    return strcmp(own_mariadb_program(), "mysqld") == 0;
+    return strcmp(own_database_program(), "mysqld") == 0;
 }
 
 /* Execute a program with its output going to the log. */
-_Noreturn static void become(const struct own_mariadb *server, char **argv)
+_Noreturn static void become(const struct own_database *server, char **argv)
 {
     char path[PATH_BYTES], log[OPTION_BYTES];
     int fd;
@@ -75,7 +75,7 @@ _Noreturn static void become(const struct own_mariadb *server, char **argv)
 
 /* Run a program in the background. An option that ends in '=' gets the
  * directory. */
-static pid_t spawn(const struct own_mariadb *server, const char *program,
+static pid_t spawn(const struct own_database *server, const char *program,
                    const char *const *options)
 {
     static char texts[OPTIONS_MAX][OPTION_BYTES];
@@ -98,8 +98,8 @@ static pid_t spawn(const struct own_mariadb *server, const char *program,
     return pid;
 }
 
-const char *own_mariadb_keep_log(const struct own_mariadb *server,
-                                 const char *name)
+const char *own_database_keep_log(const struct own_database *server,
+                                  const char *name)
 {
     static char kept[OPTION_BYTES];
     char log[OPTION_BYTES];
@@ -109,7 +109,7 @@ const char *own_mariadb_keep_log(const struct own_mariadb *server,
     return rename(log, kept) == 0 ? kept : "no log";
 }
 
-static void run_to_its_end(const struct own_mariadb *server,
+static void run_to_its_end(const struct own_database *server,
                            const char *program, const char *const *options)
 {
     int status = 0;
@@ -118,13 +118,13 @@ static void run_to_its_end(const struct own_mariadb *server,
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     if (status != 0)
         ck_abort_msg("%s failed: see %s", program,
-                     own_mariadb_keep_log(server, LOG));
+                     own_database_keep_log(server, LOG));
 }
 
-void own_mariadb_install(struct own_mariadb *server)
+void own_database_install(struct own_database *server)
 {
     /* --force: otherwise the machine's own name must resolve. --tmpdir: see
-     * own_mariadb_start; the installation runs a server, too */
+     * own_database_start; the installation runs a server, too */
     static const char *const options[] = {
         "--no-defaults", "--user=root", NORMAL_AUTHENTICATION, "--skip-test-db",
         "--force",       "--datadir=",  "--tmpdir=",           NULL};
@@ -132,7 +132,7 @@ void own_mariadb_install(struct own_mariadb *server)
         "--no-defaults",         "--user=root", "--secure-file-priv=NULL",
         "--initialize-insecure", "--datadir=",  NULL};
 
-    *server = (struct own_mariadb){.dir = "/tmp/shed_mariadb_XXXXXX"};
+    *server = (struct own_database){.dir = "/tmp/shed_mariadb_XXXXXX"};
     ck_assert_ptr_nonnull(mkdtemp(server->dir));
     snprintf(server->uri, sizeof(server->uri),
              "mysql://root@/mysql?socket=%s/socket", server->dir);
@@ -142,7 +142,7 @@ void own_mariadb_install(struct own_mariadb *server)
         run_to_its_end(server, "mariadb-install-db", options);
 }
 
-static bool answers(const struct own_mariadb *server)
+static bool answers(const struct own_database *server)
 {
     MYSQL *mysql = mysql_init(NULL);
     char path[OPTION_BYTES];
@@ -156,7 +156,7 @@ static bool answers(const struct own_mariadb *server)
     return is_there;
 }
 
-void own_mariadb_start(struct own_mariadb *server)
+void own_database_start(struct own_database *server)
 {
     /* a starting server clears its directory for temporary tables; another
      * server that shared it would lose its tables and crash */
@@ -180,17 +180,17 @@ void own_mariadb_start(struct own_mariadb *server)
     uint64_t now_ms = shed_now_ms();
     uint64_t patience_ms = (test_deadline_ms() - now_ms) * START_PATIENCE;
 
-    server->pid = spawn(server, own_mariadb_program(), options);
+    server->pid = spawn(server, own_database_program(), options);
     while (!answers(server)) {
         if (shed_now_ms() >= now_ms + patience_ms ||
             waitpid(server->pid, NULL, WNOHANG) != 0)
-            ck_abort_msg("the database does not start: see %s",
-                         own_mariadb_keep_log(server, LOG));
+            ck_abort_msg("%s does not start: see %s", own_database_program(),
+                         own_database_keep_log(server, LOG));
         sched_yield();
     }
 }
 
-void own_mariadb_signal(struct own_mariadb *server, int number)
+void own_database_signal(struct own_database *server, int number)
 {
     int options = number == SIGSTOP ? WUNTRACED : 0;
 
@@ -204,7 +204,7 @@ void own_mariadb_signal(struct own_mariadb *server, int number)
         server->pid = 0;
 }
 
-void own_mariadb_remove(struct own_mariadb *server)
+void own_database_remove(struct own_database *server)
 {
     char *argv[] = {"rm", "-rf", server->dir, NULL};
     pid_t pid = fork();

@@ -73,6 +73,10 @@ snowshed_package(libsnowshed-mysql ${mysql} libs ${core_needed}
   "This library loads rows from MySQL or MariaDB. It also has the guard that"
   "makes a lock safe in a transaction.")
 set(needed "${core_needed}, libuv1-dev, libssl-dev")
+# The static libcrypto of Debian 13 needs two that its own package does not bring.
+if("zstd" IN_LIST openssl_STATIC_LIBRARIES)
+  string(APPEND needed ", libzstd-dev, zlib1g-dev")
+endif()
 if(SNOWSHED_MYSQL)
   string(APPEND needed
     ", ${mysql} (= ${release}), libmariadb-dev | libmysqlclient-dev")

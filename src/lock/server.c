@@ -106,10 +106,12 @@ static void on_ack(void *arg, const struct shed_ack *ack)
 static void ask_replicas(struct shed_lock_server *s)
 {
     const struct shed_exchange *exchange = s->exchange;
-    const struct shed_lock_key *key = &exchange->spec->key[SHED_LOCK_KEY];
+    const struct shed_lock_key *key = exchange->spec->key;
 
-    s->ack = (struct shed_ack){.key = key->at,
-                               .key_size = key->size,
+    s->ack = (struct shed_ack){.key = key[SHED_LOCK_KEY].at,
+                               .key_size = key[SHED_LOCK_KEY].size,
+                               .counter = key[SHED_LOCK_KEY_COUNTER].at,
+                               .counter_size = key[SHED_LOCK_KEY_COUNTER].size,
                                .token = exchange->holder.token,
                                .token_size = sizeof(exchange->holder.token),
                                .replicas = exchange->spec->options->replicas,

@@ -1,9 +1,10 @@
 /*
- * WAIT. Its invariant: a WAIT is behind the GETs of its questions on the same
- * connection. Redis counts the replicas that have what it had carried out
- * before the connection's last command, so what the GETs have found is counted;
- * and a server that has taken the place of another is known by the missing
- * token.
+ * WAIT. Its invariant: a WAIT is behind a GET and an INCRBY of each of its
+ * questions on the same connection. It counts the replicas that have the last
+ * write of its own connection (since Redis 7.2; before, what was carried out
+ * before its last command), and so what the GETs have found: adding 0 to a
+ * counter is such a write. A server that has taken the place of another is
+ * known by the missing token.
  */
 #include "redis/acks.h"
 
@@ -61,6 +62,11 @@ static void on_read(void *arg, const struct shed_call_result *result)
     ack->is_there = contains(result->reply, ack);
 }
 
+static void on_written(void *arg, const struct shed_call_result *result)
+{
+    note_failure(arg, result);
+}
+
 static void send_next(struct shed_acks *a);
 
 static void on_wait(void *arg, const struct shed_call_result *result)
@@ -81,15 +87,19 @@ static void on_wait(void *arg, const struct shed_call_result *result)
         send_next(a);
 }
 
-static void send_read(struct shed_acks *a, struct shed_ack *ack)
+static void send_question(struct shed_acks *a, struct shed_ack *ack)
 {
-    struct shed_args args = {0};
+    struct shed_args read = {0}, write = {0};
 
     ack->error.code = SHED_OK;
     ack->timeout_ms = a->timeout_ms;
-    shed_args_add_text(&args, "GET");
-    shed_args_add(&args, ack->key, ack->key_size);
-    shed_pipe_call(a->pipe, &ack->read, &args, on_read, ack);
+    shed_args_add_text(&read, "GET");
+    shed_args_add(&read, ack->key, ack->key_size);
+    shed_pipe_call(a->pipe, &ack->read, &read, on_read, ack);
+    shed_args_add_text(&write, "INCRBY");
+    shed_args_add(&write, ack->counter, ack->counter_size);
+    shed_args_add_text(&write, "0");
+    shed_pipe_call(a->pipe, &ack->write, &write, on_written, ack);
 }
 
 /* Both reach the server over the same connection: they are queued together, and
@@ -105,7 +115,7 @@ static void send_next(struct shed_acks *a)
     a->asked = a->waiting;
     a->waiting = NULL;
     for (struct shed_ack *ack = a->asked; ack != NULL; ack = ack->next) {
-        send_read(a, ack);
+        send_question(a, ack);
         if (ack->replicas > replicas)
             replicas = ack->replicas;
     }

@@ -1,7 +1,7 @@
 /*
- * Asks how many replicas have what a key holds (GET, then WAIT). While WAIT
- * waits the server answers nothing else on its connection, so it has a
- * connection of its own, which is made when it is first needed. One WAIT at a
+ * Asks how many replicas have what a key holds (GET, INCRBY 0, then WAIT).
+ * While WAIT waits the server answers nothing else on its connection, so it has
+ * a connection of its own, which is made when it is first needed. One WAIT at a
  * time serves all who have asked until it is sent.
  *
  * Reactor thread only, except create.
@@ -25,6 +25,8 @@ struct shed_ack {
     size_t key_size;
     const unsigned char *token; /* to be found in the key's value */
     size_t token_size;
+    const char *counter; /* at the same server; it stays as it is */
+    size_t counter_size;
     uint64_t replicas; /* how many to wait for */
     void (*fn)(void *arg, const struct shed_ack *ack);
     void *arg;
@@ -34,7 +36,7 @@ struct shed_ack {
     uint64_t timeout_ms; /* for how long they were waited for, at most */
     struct shed_error error; /* SHED_OK, or why there is no answer */
 
-    struct shed_call read;
+    struct shed_call read, write;
 };
 
 /* Nothing is connected yet. Returns: SHED_OK, SHED_ENOMEM. */

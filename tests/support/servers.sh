@@ -45,7 +45,8 @@ packages_of()
     test)
         printf '%s\n' 'command:c++|g++' 'module:check|check' \
             'command:openssl|openssl' 'python:redis|python3-redis' \
-            'command:h2load|nghttp2-client' 'module:libevent|libevent-dev'
+            'command:h2load|nghttp2-client' 'module:libevent|libevent-dev' \
+            'module:libzstd|libzstd-dev' 'module:zlib|zlib1g-dev'
         ;;
     # redis-tools instead of redis-server, and the -core packages: they contain
     # the programs without the services, which apt would start.

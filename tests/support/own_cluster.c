@@ -363,20 +363,34 @@ static redisReply *find_key(const struct own_cluster *c,
         move->first, move->last);
 }
 
+/* Returns: false while the target knows of a primary that has just failed. */
+static bool has_migrated(const struct own_cluster *c,
+                         const struct own_move *move, const redisReply *key)
+{
+    redisReply *reply = server_run(
+        &c->node[move->from],
+        c->password != NULL ? "MIGRATE 127.0.0.1 %u %b 0 10000 AUTH %s"
+                            : "MIGRATE 127.0.0.1 %u %b 0 10000",
+        c->port[move->to], key->str, key->len,
+        c->password != NULL ? c->password : "");
+    bool is_error = reply->type == REDIS_REPLY_ERROR;
+
+    if (is_error)
+        ck_assert_msg(strstr(reply->str, "CLUSTERDOWN") != NULL, "MIGRATE: %s",
+                      reply->str);
+    freeReplyObject(reply);
+    return !is_error;
+}
+
 bool own_cluster_move_key(const struct own_cluster *c,
                           const struct own_move *move)
 {
     redisReply *key = find_key(c, move);
     bool is_found = key->type == REDIS_REPLY_STRING;
-    const char *password = c->password != NULL ? c->password : "";
 
     ck_assert_int_ne(key->type, REDIS_REPLY_ERROR);
     if (is_found)
-        server_do(&c->node[move->from],
-                  c->password != NULL
-                      ? "MIGRATE 127.0.0.1 %u %b 0 10000 AUTH %s"
-                      : "MIGRATE 127.0.0.1 %u %b 0 10000",
-                  c->port[move->to], key->str, (size_t)key->len, password);
+        WAIT_FOR(has_migrated(c, move, key));
     freeReplyObject(key);
     return is_found;
 }

@@ -371,7 +371,7 @@ static bool has_migrated(const struct own_cluster *c,
         &c->node[move->from],
         c->password != NULL ? "MIGRATE 127.0.0.1 %u %b 0 10000 AUTH %s"
                             : "MIGRATE 127.0.0.1 %u %b 0 10000",
-        c->port[move->to], key->str, key->len,
+        c->port[move->to], key->str, (size_t)key->len,
         c->password != NULL ? c->password : "");
     bool is_error = reply->type == REDIS_REPLY_ERROR;
 

@@ -98,10 +98,11 @@ end
 
 -- When a value may be given out is decided by its times alone. Redis keeps one that
 -- can be refreshed for LEEWAY ms longer, so that at its end a refresh under way is
--- seen, and is not taken for that of a value that was invalidated. A value that is still being
--- refreshed then has ended: its end is 0, and Redis keeps it as long as the lease of
--- the refresh, for nobody but its publish. LEEWAY is a few times as long as a timer,
--- or a caller who looks at the key, is late on a busy machine.
+-- seen, and is not taken for that of a value that was invalidated. A value that is
+-- still being refreshed then has ended: its end is 0, and Redis keeps it as long as
+-- the lease of the refresh, for nobody but its publish. LEEWAY is a few times as long
+-- as a timer, or a caller who looks at the key, is late on a busy machine. The client
+-- adds it (freshness.c).
 local LEEWAY = 200
 
 -- For how long a value may still be given out by anybody, ms. One ms less than PTTL

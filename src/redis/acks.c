@@ -102,8 +102,8 @@ static void send_question(struct shed_acks *a, struct shed_ack *ack)
     shed_pipe_call(a->pipe, &ack->write, &write, on_written, ack);
 }
 
-/* Both reach the server over the same connection: they are queued together, and
- * if the connection is lost all of them fail. */
+/* Questions and WAIT reach the server over the same connection: they are queued
+ * together, and if the connection is lost all of them fail. */
 static void send_next(struct shed_acks *a)
 {
     struct shed_args args = {0};

@@ -23,7 +23,6 @@ enum shed_rank {
     SHED_RANK_SOURCE,      /* the queue of loads */
     SHED_RANK_BATCH,       /* the answers of one load */
     SHED_RANK_FLEET,       /* the budget of all processes */
-    SHED_RANK_FLIGHTS,     /* the number of a cache's flights */
     SHED_RANK_CLUSTER,     /* who has which slot */
     SHED_RANK_SERVER,      /* whether a server is up */
     SHED_RANK_SESSION,     /* whom Redis takes us for */

@@ -78,11 +78,6 @@ void shed_flight_init(struct shed_flight *flight,
         .policy = policy, .pace = pace, .state = SHED_FLIGHT_OVER};
 }
 
-bool shed_flight_has_waited(const struct shed_flight *f)
-{
-    return f->had_holder;
-}
-
 static void request(struct shed_flight *f, struct shed_flight_act *act,
                     enum shed_flight_send what)
 {

@@ -178,9 +178,6 @@ void shed_flight_init(struct shed_flight *flight,
                       const struct shed_flight_policy *policy,
                       struct shed_pace *pace);
 
-/* Whether it was told to wait for a load that was under way when it looked. */
-bool shed_flight_has_waited(const struct shed_flight *flight);
-
 /* Make one step. now_ms is monotonic, random any 64 bits. An event that does
  * not belong to the state (a late reply, a push that nobody awaits) does
  * nothing. */

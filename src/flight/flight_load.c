@@ -1,5 +1,5 @@
 /* A flight's load: the job, and what is counted and told of it. */
-#include "flight/flight_load.h"
+#include "flight/flight_task.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "base/value.h"
-#include "entry/freshness.h"
 
 static void count(struct shed_counters *c, const struct shed_loaded *l)
 {
@@ -27,16 +26,16 @@ static void count(struct shed_counters *c, const struct shed_loaded *l)
         shed_count(&c->unmodified, 1);
 }
 
-static void tell(const struct shed_flight_load *load)
+static void tell(const struct shed_flight_task *t)
 {
-    const struct shed_loaded *l = &load->loaded;
+    const struct shed_loaded *l = &t->loaded;
     bool has_failed = l->value == NULL;
-    const struct shed_cache *cache = load->shared->cache;
+    const struct shed_cache *cache = t->flights->cache;
     const struct shed_event event = {
         .kind = SHED_EVENT_LOAD_FINISHED,
         .outcome = has_failed ? l->error.code : SHED_OK,
         .name = shed_str(cache->name),
-        .key = load->key,
+        .key = t->user_key,
         .duration_us = l->cost_us,
         .reason = has_failed ? l->error.reason : NULL};
 
@@ -44,35 +43,10 @@ static void tell(const struct shed_flight_load *load)
                         has_failed ? l->failed_keys : 1);
 }
 
-static void on_breaker(struct shed_source_watcher *watcher, bool is_open,
-                       uint64_t after_ms, const char *reason)
+uint64_t shed_flight_load_ttl_ms(const struct shed_flight_task *t)
 {
-    const struct shed_cache *cache =
-        shed_container_of(watcher, struct shed_flight_shared, watcher)->cache;
-    const struct shed_event event = {.kind = SHED_EVENT_BREAKER,
-                                     .outcome =
-                                         is_open ? SHED_ESOURCE : SHED_OK,
-                                     .name = shed_str(cache->name),
-                                     .duration_us = after_ms * 1000,
-                                     .reason = reason};
-
-    shed_events_tell(cache->client->events, &event);
-}
-
-void shed_flight_load_watch(struct shed_flight_shared *shared)
-{
-    shared->watcher.on_breaker = on_breaker;
-    shed_source_watch(shared->cache->source, &shared->watcher);
-}
-
-void shed_flight_load_unwatch(struct shed_flight_shared *shared)
-{
-    shed_source_unwatch(shared->cache->source, &shared->watcher);
-}
-
-uint64_t shed_flight_load_ttl_ms(const struct shed_loaded *l,
-                                 const struct shed_cache_options *o)
-{
+    const struct shed_cache_options *o = &t->flights->cache->options;
+    const struct shed_loaded *l = &t->loaded;
     bool is_absent = l->value->kind == SHED_KIND_ABSENT;
 
     if (l->has_ttl)
@@ -91,41 +65,40 @@ static struct shed_row_version version_of(const struct shed_loaded *l)
 
 /* Whether Redis takes it or not; if it refuses, because the key was
  * invalidated, it is dropped again. */
-static void keep(const struct shed_flight_load *load)
+static void keep(const struct shed_flight_task *t)
 {
-    const struct shed_cache *cache = load->shared->cache;
-    struct shed_local_row row = {.value = load->loaded.value,
-                                 .position = load->position};
+    const struct shed_cache *cache = t->flights->cache;
+    struct shed_local_row row = {.value = t->loaded.value,
+                                 .position = t->position};
 
-    if (cache->local == NULL || row.value == NULL || load->loaded.is_unmodified)
+    if (cache->local == NULL || row.value == NULL || t->loaded.is_unmodified)
         return;
-    row.ttl_ms = shed_flight_load_ttl_ms(&load->loaded, &cache->options);
-    row.version = version_of(&load->loaded);
-    shed_local_keep(cache->local, load->redis_key, load->mark, &row,
-                    shed_now_ms());
+    row.ttl_ms = shed_flight_load_ttl_ms(t);
+    row.version = version_of(&t->loaded);
+    shed_local_keep(cache->local, t->key, t->load_mark, &row, shed_now_ms());
 }
 
-static void drop(struct shed_flight_load *load)
+void shed_flight_load_drop(struct shed_flight_task *t)
 {
-    shed_value_unref(load->loaded.value);
-    load->loaded.value = NULL;
-    free(load->loaded.tags);
-    load->loaded.tags = NULL;
+    shed_value_unref(t->loaded.value);
+    t->loaded.value = NULL;
+    free(t->loaded.tags);
+    t->loaded.tags = NULL;
 }
 
 /* A source that reads a replica which lags: the row in Redis is newer, and a
  * refresh that found an older one has failed. A row without a version, and "no
  * such row", may be newer. SHED_ELOST tells the callers, and by the failure
  * marker those in other processes, what kind of failure it is. */
-static void refuse_older(struct shed_flight_load *load)
+static void refuse_older(struct shed_flight_task *t)
 {
-    struct shed_row_version old = load->job.old_version;
-    struct shed_loaded *l = &load->loaded;
+    struct shed_row_version old = t->job.old_version;
+    struct shed_loaded *l = &t->loaded;
 
     if (l->value == NULL || l->is_unmodified ||
         !shed_row_version_is_lower(version_of(l), old))
         return;
-    drop(load);
+    shed_flight_load_drop(t);
     l->failed_keys = 1;
     (void)shed_fail(&l->error, SHED_ELOST,
                     "the source read version %" PRIu64
@@ -134,52 +107,45 @@ static void refuse_older(struct shed_flight_load *load)
                     l->version.number, old.number);
 }
 
-/* As if it had been refused when it came. */
-static void on_refused(struct shed_flight_load *load)
-{
-    shed_count(&load->shared->cache->counters.loads_refused, 1);
-    load->on_event(load->arg,
-                   (struct shed_flight_event){.type = SHED_EV_LOAD_REFUSED,
-                                              .request = load->request});
-}
-
 static void on_loaded(struct shed_post *post)
 {
-    struct shed_flight_load *load =
-        shed_container_of(post, struct shed_flight_load, post);
+    struct shed_flight_task *t =
+        shed_container_of(post, struct shed_flight_task, post);
+    struct shed_flight_event event = {.request = t->flight.request};
 
-    load->is_busy = false;
-    if (load->loaded.is_refused) {
-        on_refused(load);
-        return;
+    t->is_loading = false;
+    if (t->loaded.is_refused) { /* as if that had been when it came */
+        shed_count(&t->flights->cache->counters.loads_refused, 1);
+        event.type = SHED_EV_LOAD_REFUSED;
+    } else {
+        refuse_older(t);
+        count(&t->flights->cache->counters, &t->loaded);
+        tell(t);
+        keep(t);
+        event.type =
+            t->loaded.value != NULL ? SHED_EV_LOADED : SHED_EV_LOAD_FAILED;
+        event.is_unmodified = t->loaded.is_unmodified;
     }
-    refuse_older(load);
-    count(&load->shared->cache->counters, &load->loaded);
-    tell(load);
-    keep(load);
-    load->on_event(load->arg,
-                   (struct shed_flight_event){
-                       .type = load->loaded.value != NULL ? SHED_EV_LOADED
-                                                          : SHED_EV_LOAD_FAILED,
-                       .is_unmodified = load->loaded.is_unmodified,
-                       .request = load->request});
+    if (event.type != SHED_EV_LOADED)
+        t->error = t->loaded.error;
+    shed_flight_task_drive(t, event);
 }
 
 static void settle(struct shed_job *job, struct shed_loaded *loaded)
 {
-    struct shed_flight_load *load =
-        shed_container_of(job, struct shed_flight_load, job);
+    struct shed_flight_task *t =
+        shed_container_of(job, struct shed_flight_task, job);
 
-    load->loaded = *loaded;
-    load->post.run = on_loaded;
-    shed_reactor_post(load->shared->cache->client->reactor, &load->post);
+    t->loaded = *loaded;
+    t->post.run = on_loaded;
+    shed_reactor_post(t->flights->cache->client->reactor, &t->post);
 }
 
 static void begin(struct shed_job *job, bool is_first)
 {
-    struct shed_flight_load *load =
-        shed_container_of(job, struct shed_flight_load, job);
-    struct shed_counters *c = &load->shared->cache->counters;
+    struct shed_flight_task *t =
+        shed_container_of(job, struct shed_flight_task, job);
+    struct shed_counters *c = &t->flights->cache->counters;
 
     if (is_first)
         shed_count(&c->loads_begun, 1);
@@ -187,47 +153,47 @@ static void begin(struct shed_job *job, bool is_first)
         shed_count(&c->fleet_waits, 1);
         shed_histogram_add(&c->fleet_wait_us, job->waited_us);
     }
-    atomic_store(&load->waiters->awaited, SHED_AWAITS_LOAD);
+    atomic_store(&t->waiters.awaited, SHED_AWAITS_LOAD);
 }
 
-bool shed_flight_load_start(struct shed_flight_load *load, uint64_t request,
-                            struct shed_row_version old, struct shed_error *err)
+/* The position comes before the load, so that the row has all that was
+ * committed before that invalidation. The source is not told the version of a
+ * revoked row: "unmodified" would renew the entry, and not its position. */
+bool shed_flight_load_start(struct shed_flight_task *t)
 {
-    struct shed_cache *cache = load->shared->cache;
+    struct shed_cache *cache = t->flights->cache;
 
-    assert(!load->is_busy);
-    drop(load);
-    load->request = request;
-    load->mark = shed_local_mark(cache->local, load->redis_key);
-    load->job = (struct shed_job){
-        .key = load->key.data,
-        .key_size = load->key.size,
-        .deadline_ms = shed_deadline_ms(shed_now_ms(),
-                                        load->shared->policy.load_timeout_ms),
+    assert(!t->is_loading);
+    shed_flight_load_drop(t);
+    if (cache->tag_log != NULL) {
+        t->position = shed_tag_log_position(cache->tag_log);
+        t->news = shed_tag_log_news(cache->tag_log);
+    }
+    t->load_mark = shed_local_mark(cache->local, t->key);
+    t->job = (struct shed_job){
+        .key = t->user_key.data,
+        .key_size = t->user_key.size,
+        .deadline_ms =
+            shed_deadline_ms(shed_now_ms(), t->flights->policy.load_timeout_ms),
         .value_limit_bytes = (size_t)cache->options.value_limit_bytes,
         .group = cache,
-        .old_version = old,
-        .is_background = load->is_background,
+        .is_background = t->is_background,
         .settle = settle,
         .begin = begin};
-    atomic_store(&load->waiters->awaited, SHED_AWAITS_QUEUE);
-    if (shed_source_queue(cache->source, &load->job, err) != SHED_OK) {
+    if (!t->is_revoked)
+        t->job.old_version = t->old_version;
+    atomic_store(&t->waiters.awaited, SHED_AWAITS_QUEUE);
+    if (shed_source_queue(cache->source, &t->job, &t->error) != SHED_OK) {
         shed_count(&cache->counters.loads_refused, 1);
         return false;
     }
-    load->is_busy = true;
-    shed_timer_set(load->shared->wake, 0); /* with what else this turn brings */
+    t->is_loading = true;
+    shed_timer_set(t->flights->wake, 0); /* with what else this turn brings */
     return true;
 }
 
-void shed_flight_load_hasten(struct shed_flight_load *load)
+void shed_flight_load_hasten(struct shed_flight_task *t)
 {
-    if (load->is_busy)
-        shed_source_hasten(load->shared->cache->source, &load->job);
-}
-
-void shed_flight_load_fini(struct shed_flight_load *load)
-{
-    assert(!load->is_busy);
-    drop(load);
+    if (t->is_loading)
+        shed_source_hasten(t->flights->cache->source, &t->job);
 }

@@ -26,17 +26,13 @@
  * marked so and kept until then, because Redis would not tell its end from a
  * DEL: by the flight, with a renewal at that time, or by any other acquire.
  */
-#include "flight/flight_redis.h"
+#include "flight/flight_task.h"
 
 #include <assert.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/random.h"
-#include "base/value.h"
-#include "flight/flight_publish.h"
-#include "flight/flight_reply.h"
-#include "entry/freshness.h"
 
 /* Waiters look every 150 ms at least; a failure is kept for them for much
  * longer than that, because a busy machine makes looks late. */
@@ -52,95 +48,93 @@ _Static_assert(SHED_ENTRY_PROCESS_AT + SHED_PROCESS_BYTES ==
 
 static void on_call(void *arg, const struct shed_call_result *result)
 {
-    struct shed_flight_exchange *x = arg;
+    struct shed_flight_task *t = arg;
 
-    x->on_event(x->arg, shed_flight_reply_event(x, result));
+    shed_flight_task_drive(t, shed_flight_reply_event(t, result));
 }
 
 static void on_renewed(void *arg, const struct shed_call_result *result)
 {
-    struct shed_flight_exchange *x = arg;
+    struct shed_flight_task *t = arg;
     struct shed_flight_event event = {.type = SHED_EV_RENEWED,
-                                      .request = x->renew_request};
+                                      .request = t->renew_request};
 
     if (shed_reply_integer(result->reply) == 0) {
         event.type = SHED_EV_LEASE_LOST;
-        shed_count(&x->shared->cache->counters.leases_lost, 1);
+        shed_count(&t->flights->cache->counters.leases_lost, 1);
     }
-    x->on_event(x->arg, event);
+    shed_flight_task_drive(t, event);
 }
 
 /* --------------------------------------------------------------- requests */
 
-static void add_holder(struct shed_args *args,
-                       const struct shed_flight_exchange *x)
+static void add_holder(struct shed_args *args, const struct shed_flight_task *t)
 {
-    shed_args_add(args, x->shared->cache->client->process, SHED_PROCESS_BYTES);
-    shed_args_add(args, x->number, sizeof(x->number));
+    shed_args_add(args, t->flights->cache->client->process, SHED_PROCESS_BYTES);
+    shed_args_add(args, t->number, sizeof(t->number));
 }
 
-static void put_call(struct shed_flight_exchange *x,
-                     const struct shed_args *args)
+static void put_call(struct shed_flight_task *t, const struct shed_args *args)
 {
-    shed_client_send(x->shared->cache->client, &x->call, args, on_call, x);
+    shed_client_send(t->flights->cache->client, &t->call, args, on_call, t);
 }
 
 /* Where our lease is. */
-static struct shed_entry_key lease_key(const struct shed_flight_exchange *x)
+static struct shed_entry_key lease_key(const struct shed_flight_task *t)
 {
-    return x->is_refresh ? x->refresh_key : x->key;
+    return t->is_refresh ? t->refresh_key : t->key;
 }
 
 /* Begin a call about our lease; a renewal of that of a refresh looks at the
  * value as well. */
 static void begin_lease(struct shed_args *args, enum shed_script script,
-                        const struct shed_flight_exchange *x)
+                        const struct shed_flight_task *t)
 {
-    bool has_value = script == SHED_SCRIPT_RENEW && x->is_refresh;
-    struct shed_entry_key key = lease_key(x);
+    bool has_value = script == SHED_SCRIPT_RENEW && t->is_refresh;
+    struct shed_entry_key key = lease_key(t);
 
     shed_script_begin(args, script, has_value ? "2" : "1");
     shed_args_add(args, key.at, key.size);
     if (has_value)
-        shed_args_add(args, x->key.at, x->key.size);
+        shed_args_add(args, t->key.at, t->key.size);
 }
 
-static bool is_due(const struct shed_flight_exchange *x)
+static bool is_due(const struct shed_flight_task *t)
 {
-    static const unsigned char none[sizeof(x->due)];
+    static const unsigned char none[sizeof(t->due)];
 
-    return memcmp(x->due, none, sizeof(none)) != 0;
+    return memcmp(t->due, none, sizeof(none)) != 0;
 }
 
-static struct shed_session *session_of(const struct shed_flight_exchange *x)
+static struct shed_session *session_of(const struct shed_flight_task *t)
 {
-    return shed_client_session(x->shared->cache->client, x->key.at,
-                               x->key.size);
+    return shed_client_session(t->flights->cache->client, t->key.at,
+                               t->key.size);
 }
 
-static void send_acquire(struct shed_flight_exchange *x)
+static void send_acquire(struct shed_flight_task *t)
 {
-    const struct shed_flight_shared *shared = x->shared;
+    const struct shed_flights *flights = t->flights;
     unsigned char version[SHED_ENTRY_VERSION_BYTES];
     struct shed_args args;
     char epoch[SHED_DIGITS];
 
     shed_random_unique(version, sizeof(version));
     shed_script_begin(&args, SHED_SCRIPT_ACQUIRE, "2");
-    shed_args_add(&args, x->key.at, x->key.size);
-    shed_args_add(&args, x->refresh_key.at, x->refresh_key.size);
+    shed_args_add(&args, t->key.at, t->key.size);
+    shed_args_add(&args, t->refresh_key.at, t->refresh_key.size);
     args.is_guarded = true;
     shed_args_add(&args, version, sizeof(version));
-    add_holder(&args, x);
-    x->epoch = shed_session_epoch(session_of(x));
-    shed_args_add_number(&args, epoch, x->epoch);
-    shed_args_add_text(&args, shared->lease_ms);
-    shed_args_add_text(&args, shared->record_ms);
-    shed_args_add_text(&args, shared->grace_ms);
-    shed_args_add(&args, x->seen, x->seen_size);
-    shed_args_add(&args, x->due, is_due(x) ? sizeof(x->due) : 0);
-    shed_args_add_text(&args, x->has_waited ? "waited" : "");
-    put_call(x, &args);
+    add_holder(&args, t);
+    t->epoch = shed_session_epoch(session_of(t));
+    shed_args_add_number(&args, epoch, t->epoch);
+    shed_args_add_text(&args, flights->lease_ms);
+    shed_args_add_text(&args, flights->record_ms);
+    shed_args_add_text(&args, flights->grace_ms);
+    shed_args_add(&args, t->seen, t->seen_size);
+    shed_args_add(&args, t->due, is_due(t) ? sizeof(t->due) : 0);
+    shed_args_add_text(&args, t->flight.had_holder ? "waited" : "");
+    put_call(t, &args);
 }
 
 static void on_first(void *arg, const struct shed_call_result *result);
@@ -148,16 +142,16 @@ static void on_first(void *arg, const struct shed_call_result *result);
 /* Redis tracks the key for the session as it does by acquire. Returns: false:
  * there are no pushes, without which a wait for the lease that may be there
  * cannot begin. */
-static bool look(struct shed_flight_exchange *x)
+static bool look(struct shed_flight_task *t)
 {
     struct shed_args args;
 
-    if (!shed_session_is_on(session_of(x)))
+    if (!shed_session_is_on(session_of(t)))
         return false;
     shed_args_begin(&args, "GET");
     args.is_guarded = args.is_followed = true;
-    shed_args_add(&args, x->key.at, x->key.size);
-    shed_client_send(x->shared->cache->client, &x->call, &args, on_first, x);
+    shed_args_add(&args, t->key.at, t->key.size);
+    shed_client_send(t->flights->cache->client, &t->call, &args, on_first, t);
     return true;
 }
 
@@ -165,163 +159,147 @@ static bool look(struct shed_flight_exchange *x)
  * the server's clock, which is behind it by a few ms at most: the lease ends
  * that much sooner. Returns: false: that clock is not known, or no script has
  * been executed yet, with which the lease could be ended. */
-static bool claim(struct shed_flight_exchange *x)
+static bool claim(struct shed_flight_task *t)
 {
-    const struct shed_flight_shared *shared = x->shared;
-    struct shed_client *client = shared->cache->client;
-    uint64_t now_ms = shed_client_server_lowest_ms(client, x->key.at,
-                                                   x->key.size, shed_now_ms());
+    const struct shed_flights *flights = t->flights;
+    struct shed_client *client = flights->cache->client;
+    uint64_t now_ms = shed_client_server_lowest_ms(client, t->key.at,
+                                                   t->key.size, shed_now_ms());
     unsigned char lease[SHED_ENTRY_HEADER_BYTES];
     struct shed_args args;
 
-    if (!shared->may_claim || now_ms == 0)
+    if (!flights->may_claim || now_ms == 0)
         return false;
-    shed_random_unique(x->version, sizeof(x->version));
-    x->epoch = shed_session_epoch(session_of(x));
-    x->is_refresh = false;
-    shed_entry_encode_lease(x->version, client->process, x->number, x->epoch,
-                            now_ms, shared->cache->options.lease_ms, lease);
+    shed_random_unique(t->version, sizeof(t->version));
+    t->epoch = shed_session_epoch(session_of(t));
+    t->is_refresh = false;
+    shed_entry_encode_lease(t->version, client->process, t->number, t->epoch,
+                            now_ms, flights->cache->options.lease_ms, lease);
     shed_args_begin(&args, "SET");
     args.is_guarded = args.is_followed = true;
-    shed_args_add(&args, x->key.at, x->key.size);
+    shed_args_add(&args, t->key.at, t->key.size);
     shed_args_add(&args, lease, sizeof(lease));
     shed_args_add_text(&args, "NX");
     shed_args_add_text(&args, "PX");
-    shed_args_add_text(&args, shared->record_ms);
-    shed_client_send(client, &x->call, &args, on_first, x);
+    shed_args_add_text(&args, flights->record_ms);
+    shed_client_send(client, &t->call, &args, on_first, t);
     return true;
 }
 
-static void send_first(struct shed_flight_exchange *x)
+static void send_first(struct shed_flight_task *t)
 {
-    bool is_sent = (x->first == SHED_FIRST_SET && claim(x)) ||
-                   (x->first == SHED_FIRST_GET && look(x));
+    bool is_sent = (t->first == SHED_FIRST_SET && claim(t)) ||
+                   (t->first == SHED_FIRST_GET && look(t));
 
     if (!is_sent)
-        send_acquire(x);
+        send_acquire(t);
 }
 
 static void on_first(void *arg, const struct shed_call_result *result)
 {
-    struct shed_flight_exchange *x = arg;
+    struct shed_flight_task *t = arg;
     struct shed_flight_event event;
 
-    if (shed_flight_reply_decides(x, result, &event)) {
-        x->on_event(x->arg, event);
+    if (shed_flight_reply_decides(t, result, &event)) {
+        shed_flight_task_drive(t, event);
         return;
     }
     /* where SET has found something, GET tells what */
-    x->first = x->first == SHED_FIRST_SET ? SHED_FIRST_GET : SHED_FIRST_NOTHING;
-    send_first(x);
+    t->first = t->first == SHED_FIRST_SET ? SHED_FIRST_GET : SHED_FIRST_NOTHING;
+    send_first(t);
 }
 
-static void send_fail(struct shed_flight_exchange *x)
+static void send_fail(struct shed_flight_task *t)
 {
     uint64_t ttl_ms =
-        shed_freshness_ttl_ms(x->shared->cache->options.failure_ttl_ms,
+        shed_freshness_ttl_ms(t->flights->cache->options.failure_ttl_ms,
                               FAILURE_JITTER_PCT, shed_random_jitter());
     struct shed_entry entry = {
         .type = SHED_ENTRY_FAILURE,
-        .row_version = x->error.code,
-        .payload = (const unsigned char *)x->error.reason,
-        .payload_size = strnlen(x->error.reason, SHED_REASON_BYTES)};
+        .row_version = t->error.code,
+        .payload = (const unsigned char *)t->error.reason,
+        .payload_size = strnlen(t->error.reason, SHED_REASON_BYTES)};
     unsigned char nonce[SHED_ENTRY_VERSION_BYTES];
     struct shed_entry_parts parts;
     struct shed_args args;
     char ttl[SHED_DIGITS], kept[SHED_DIGITS];
 
     shed_random_unique(nonce, sizeof(nonce));
-    shed_entry_encode(lease_key(x), &entry, nonce, &parts);
-    begin_lease(&args, SHED_SCRIPT_FAIL, x);
-    shed_args_add(&args, x->version, sizeof(x->version));
-    add_holder(&args, x);
+    shed_entry_encode(lease_key(t), &entry, nonce, &parts);
+    begin_lease(&args, SHED_SCRIPT_FAIL, t);
+    shed_args_add(&args, t->version, sizeof(t->version));
+    add_holder(&args, t);
     shed_args_add(&args, parts.head, sizeof(parts.head));
     shed_args_add(&args, parts.tail, sizeof(parts.tail));
     shed_args_add(&args, entry.payload, entry.payload_size);
     shed_args_add_number(&args, ttl, ttl_ms);
     shed_args_add_number(
-        &args, kept, x->sent == SHED_SEND_RELEASE ? 0 : ttl_ms + LATE_LOOK_MS);
-    put_call(x, &args);
+        &args, kept, t->sent == SHED_SEND_RELEASE ? 0 : ttl_ms + LATE_LOOK_MS);
+    put_call(t, &args);
 }
 
 static void on_delivered(void *arg, const struct shed_call_result *result)
 {
-    struct shed_flight_exchange *x = arg;
+    struct shed_flight_task *t = arg;
 
     if (shed_reply_integer(result->reply) < 0) {
-        x->on_event(x->arg, shed_flight_reply_trouble(x, result));
+        shed_flight_task_drive(t, shed_flight_reply_trouble(t, result));
         return;
     }
-    shed_delivery_settle(x->shared->cache->delivery, x->key.at, x->key.size,
-                         x->delivered);
-    send_acquire(x);
+    shed_delivery_settle(t->flights->cache->delivery, t->key.at, t->key.size,
+                         t->delivered);
+    send_acquire(t);
 }
 
 /* What acquire would find may be older than an invalidation that Redis has
  * missed. So that goes first, and while it cannot, Redis is done without.
  * Returns: whether there is one. */
-static bool send_missed(struct shed_flight_exchange *x)
+static bool send_missed(struct shed_flight_task *t)
 {
     struct shed_args args;
 
-    if (!shed_delivery_find(x->shared->cache->delivery, x->key.at, x->key.size,
-                            &x->delivered))
+    if (!shed_delivery_find(t->flights->cache->delivery, t->key.at, t->key.size,
+                            &t->delivered))
         return false;
-    shed_delivery_begin(&args, x->delivered.wish, x->refresh_key.at,
-                        x->key.size, "0");
+    shed_delivery_begin(&args, t->delivered.wish, t->refresh_key.at,
+                        t->key.size, "0");
     args.is_guarded = true;
-    shed_client_send(x->shared->cache->client, &x->call, &args, on_delivered,
-                     x);
+    shed_client_send(t->flights->cache->client, &t->call, &args, on_delivered,
+                     t);
     return true;
 }
 
-static void send_call(struct shed_flight_exchange *x)
-{
-    if (x->sent == SHED_SEND_PUBLISH)
-        shed_flight_publish(x);
-    else if (x->sent != SHED_SEND_ACQUIRE)
-        send_fail(x);
-    else if (!send_missed(x))
-        send_first(x);
-}
-
-void shed_flight_redis_send(struct shed_flight_exchange *x,
+void shed_flight_redis_send(struct shed_flight_task *t,
                             enum shed_flight_send what, uint64_t request)
 {
-    assert(x->call.fn == NULL && !x->is_publishing);
-    x->sent = what;
-    x->call_request = request;
+    assert(t->call.fn == NULL && !t->is_publishing);
+    t->sent = what;
+    t->call_request = request;
     if (what == SHED_SEND_ACQUIRE)
-        x->old_version.is_known = false; /* also if nothing can be acquired */
-    x->mark = shed_local_mark(x->shared->cache->local, x->key);
-    send_call(x);
+        t->old_version.is_known = false; /* also if nothing can be acquired */
+    t->mark = shed_local_mark(t->flights->cache->local, t->key);
+    if (what == SHED_SEND_PUBLISH)
+        shed_flight_publish(t);
+    else if (what != SHED_SEND_ACQUIRE)
+        send_fail(t);
+    else if (!send_missed(t))
+        send_first(t);
 }
 
-void shed_flight_redis_renew(struct shed_flight_exchange *x, uint64_t request)
+void shed_flight_redis_renew(struct shed_flight_task *t, uint64_t request)
 {
-    struct shed_client *client = x->shared->cache->client;
+    struct shed_client *client = t->flights->cache->client;
     struct shed_args args;
     char epoch[SHED_DIGITS];
 
-    if (x->renew_call.fn != NULL)
+    if (t->renew_call.fn != NULL)
         return; /* the last one is still under way */
-    x->renew_request = request;
-    begin_lease(&args, SHED_SCRIPT_RENEW, x);
-    shed_args_add(&args, x->version, sizeof(x->version));
-    add_holder(&args, x);
-    shed_args_add_text(&args, x->shared->lease_ms);
-    x->epoch = shed_session_epoch(session_of(x));
-    shed_args_add_number(&args, epoch, x->epoch);
-    shed_client_send(client, &x->renew_call, &args, on_renewed, x);
-}
-
-bool shed_flight_redis_is_busy(const struct shed_flight_exchange *x)
-{
-    return x->call.fn != NULL || x->is_publishing || x->renew_call.fn != NULL;
-}
-
-void shed_flight_redis_fini(struct shed_flight_exchange *x)
-{
-    shed_value_unref(x->entry);
-    x->entry = NULL;
+    t->renew_request = request;
+    begin_lease(&args, SHED_SCRIPT_RENEW, t);
+    shed_args_add(&args, t->version, sizeof(t->version));
+    add_holder(&args, t);
+    shed_args_add_text(&args, t->flights->lease_ms);
+    t->epoch = shed_session_epoch(session_of(t));
+    shed_args_add_number(&args, epoch, t->epoch);
+    shed_client_send(client, &t->renew_call, &args, on_renewed, t);
 }

@@ -5,7 +5,7 @@
  * is replaced only if it still begins with the bytes that were seen, which the
  * next acquire sends along.
  */
-#include "flight/flight_reply.h"
+#include "flight/flight_task.h"
 
 #include <string.h>
 
@@ -13,106 +13,106 @@
 #include "base/value.h"
 #include "entry/entry_value.h"
 
-static void drop_entry(struct shed_flight_exchange *x)
+static void drop_entry(struct shed_flight_task *t)
 {
-    shed_value_unref(x->entry);
-    x->entry = NULL;
+    shed_value_unref(t->entry);
+    t->entry = NULL;
 }
 
 struct shed_flight_event
-shed_flight_reply_trouble(struct shed_flight_exchange *x,
+shed_flight_reply_trouble(struct shed_flight_task *t,
                           const struct shed_call_result *result)
 {
     struct shed_flight_event event = {.type = SHED_EV_TROUBLE,
-                                      .request = x->call_request,
+                                      .request = t->call_request,
                                       .trouble = result->trouble};
 
     if (result->reply != NULL) {
         const char *text = shed_reply_error(result->reply);
         event.trouble = shed_reply_trouble(result->reply);
-        (void)shed_fail(&x->error, shed_reply_code(result->reply), "Redis: %s",
+        (void)shed_fail(&t->error, shed_reply_code(result->reply), "Redis: %s",
                         text != NULL ? text : "a reply of an unknown form");
     } else {
-        x->error = *result->why;
+        t->error = *result->why;
     }
     return event;
 }
 
 /* Keep the beginning of a corrupt entry: the next acquire replaces an entry
  * that begins with it. */
-static void remember_corrupt(struct shed_flight_exchange *x,
+static void remember_corrupt(struct shed_flight_task *t,
                              const struct shed_reply *reply)
 {
     size_t size = 0;
     const char *bytes = shed_reply_bytes(reply, &size);
 
-    x->seen_size = size < sizeof(x->seen) ? size : sizeof(x->seen);
-    if (x->seen_size > 0)
-        memcpy(x->seen, bytes, x->seen_size);
-    shed_flight_tell(x, SHED_EVENT_CORRUPT_ENTRY, SHED_EREDIS, 0,
-                     "its length or checksum is wrong");
+    t->seen_size = size < sizeof(t->seen) ? size : sizeof(t->seen);
+    if (t->seen_size > 0)
+        memcpy(t->seen, bytes, t->seen_size);
+    shed_flight_task_tell(t, SHED_EVENT_CORRUPT_ENTRY, SHED_EREDIS,
+                          "its length or checksum is wrong");
 }
 
-static bool fail_corrupt(struct shed_flight_exchange *x)
+static bool fail_corrupt(struct shed_flight_task *t)
 {
     (void)shed_fail(
-        &x->error, SHED_EREDIS,
+        &t->error, SHED_EREDIS,
         "the entry in Redis is corrupt, and so is what replaced it");
     return false;
 }
 
 /* Its callers will find it to be a miss by one of its tags. */
-static bool is_revoked(const struct shed_flight_exchange *x)
+static bool is_revoked(const struct shed_flight_task *t)
 {
-    struct shed_tag_log *tag_log = x->shared->cache->tag_log;
+    struct shed_tag_log *tag_log = t->flights->cache->tag_log;
 
     return tag_log != NULL &&
-           !shed_tag_log_admits(tag_log, shed_value_header(x->entry));
+           !shed_tag_log_admits(tag_log, shed_value_header(t->entry));
 }
 
-static void keep_entry(struct shed_flight_exchange *x, struct shed_value *entry,
+static void keep_entry(struct shed_flight_task *t, struct shed_value *entry,
                        const struct shed_freshness_times *times,
                        uint64_t now_ms)
 {
-    drop_entry(x);
-    x->entry = entry;
-    shed_local_keep_entry(x->shared->cache->local, x->key, x->mark, entry,
+    drop_entry(t);
+    t->entry = entry;
+    shed_local_keep_entry(t->flights->cache->local, t->key, t->mark, entry,
                           times, now_ms);
-    if (!is_revoked(x))
-        shed_entry_value_count(&x->shared->cache->counters, entry);
+    if (!is_revoked(t))
+        shed_entry_value_count(&t->flights->cache->counters, entry);
 }
 
-static uint64_t server_ms(const struct shed_flight_exchange *x)
+static uint64_t server_ms(const struct shed_flight_task *t)
 {
-    return shed_client_server_ms(x->shared->cache->client, x->key.at,
-                                 x->key.size);
+    return shed_client_server_ms(t->flights->cache->client, t->key.at,
+                                 t->key.size);
 }
 
 /* Keep the entry that is the second element of a reply. Returns: false if it
  * does not decode. */
-static bool take_entry(struct shed_flight_exchange *x, struct shed_reply *reply)
+static bool take_entry(struct shed_flight_task *t, struct shed_reply *reply)
 {
     struct shed_reply *bytes = shed_reply_take(reply, 1);
     struct shed_freshness_times times;
-    uint64_t now_ms = server_ms(x);
+    uint64_t now_ms = server_ms(t);
     enum shed_entry_state state;
     struct shed_value *entry =
-        shed_entry_value(x->key, bytes, now_ms, &times, &state);
+        shed_entry_value(t->key, bytes, now_ms, &times, &state);
 
     if (entry != NULL) {
-        keep_entry(x, entry, &times, now_ms);
+        keep_entry(t, entry, &times, now_ms);
         return true;
     }
-    drop_entry(x);
+    drop_entry(t);
     if (state == SHED_ENTRY_CORRUPT)
-        remember_corrupt(x, bytes);
+        remember_corrupt(t, bytes);
     shed_reply_free(bytes);
-    return fail_corrupt(x);
+    return fail_corrupt(t);
 }
 
 /* Keep the error of a failure marker, of the key or of its refresh. Returns:
  * false if it does not decode. */
-static bool take_marker(struct shed_flight_exchange *x,
+static bool take_marker(struct shed_flight_task *t,
                         const struct shed_reply *reply, bool is_refresh)
 {
     struct shed_entry entry;
@@ -121,14 +121,14 @@ static bool take_marker(struct shed_flight_exchange *x,
     enum shed_code code = SHED_ESOURCE;
 
     if (bytes == NULL ||
-        shed_entry_decode(is_refresh ? x->refresh_key : x->key, bytes, size,
+        shed_entry_decode(is_refresh ? t->refresh_key : t->key, bytes, size,
                           &entry) != SHED_ENTRY_OK) {
-        remember_corrupt(x, reply);
-        return fail_corrupt(x);
+        remember_corrupt(t, reply);
+        return fail_corrupt(t);
     }
     if (entry.row_version == SHED_ETOOBIG || entry.row_version == SHED_ELOST)
         code = (enum shed_code)entry.row_version;
-    (void)shed_fail(&x->error, code, "a load failed a moment ago: %.*s",
+    (void)shed_fail(&t->error, code, "a load failed a moment ago: %.*s",
                     (int)(entry.payload_size < SHED_REASON_BYTES
                               ? entry.payload_size
                               : SHED_REASON_BYTES),
@@ -160,22 +160,23 @@ static struct shed_row_version take_row_version(const struct shed_reply *reply)
                                      .is_known = true};
 }
 
-static void take_lease(struct shed_flight_exchange *x,
+static void take_lease(struct shed_flight_task *t,
                        const struct shed_reply *reply)
 {
-    struct shed_counters *c = &x->shared->cache->counters;
+    struct shed_counters *c = &t->flights->cache->counters;
     const struct shed_reply *how = shed_reply_at(reply, 2);
 
-    (void)take_token(x->version, shed_reply_at(reply, 1));
-    x->is_refresh = take_token(x->replaced, shed_reply_at(reply, 3));
-    x->old_version = take_row_version(shed_reply_at(reply, 5));
-    x->seen_size = 0;
+    (void)take_token(t->version, shed_reply_at(reply, 1));
+    t->is_refresh = take_token(t->replaced, shed_reply_at(reply, 3));
+    t->old_version = take_row_version(shed_reply_at(reply, 5));
+    t->seen_size = 0;
     if (shed_reply_begins(how, "takeover")) {
         shed_count(&c->leases_taken_over, 1);
-        shed_flight_tell(x, SHED_EVENT_TAKEOVER, SHED_OK, 0,
-                         "its loader was dead, or silent for a whole lease");
+        shed_flight_task_tell(
+            t, SHED_EVENT_TAKEOVER, SHED_OK,
+            "its loader was dead, or silent for a whole lease");
     } else if (!shed_reply_begins(how, "mine")) {
-        shed_count(x->is_refresh ? &c->refreshes : &c->leases_won, 1);
+        shed_count(t->is_refresh ? &c->refreshes : &c->leases_won, 1);
     }
     if (shed_reply_begins(how, "foreign"))
         shed_count(&c->foreign_entries, 1);
@@ -190,25 +191,25 @@ static uint64_t not_negative(const struct shed_reply *reply)
     return number > 0 ? (uint64_t)number : 0;
 }
 
-static struct shed_flight_event acquired(struct shed_flight_exchange *x,
+static struct shed_flight_event acquired(struct shed_flight_task *t,
                                          const struct shed_call_result *result)
 {
     struct shed_reply *reply = result->reply;
     const struct shed_reply *kind = shed_reply_at(reply, 0);
-    struct shed_flight_event event = {.request = x->call_request};
+    struct shed_flight_event event = {.request = t->call_request};
 
-    x->shared->may_claim |= kind != NULL;
+    t->flights->may_claim |= kind != NULL;
     if (shed_reply_begins(kind, "LEAD")) {
-        take_lease(x, reply);
+        take_lease(t, reply);
         event.type = SHED_EV_LEAD;
-        event.is_refresh = x->is_refresh;
+        event.is_refresh = t->is_refresh;
         event.wait_ms = not_negative(shed_reply_at(reply, 4));
     } else if (shed_reply_begins(kind, "HIT")) {
-        event.type = take_entry(x, reply) ? SHED_EV_HIT : SHED_EV_CORRUPT;
-        event.age_ms = x->entry != NULL ? x->entry->age_ms : 0;
+        event.type = take_entry(t, reply) ? SHED_EV_HIT : SHED_EV_CORRUPT;
+        event.age_ms = t->entry != NULL ? t->entry->age_ms : 0;
     } else if (shed_reply_begins(kind, "FAILED")) {
         bool is_refresh = shed_reply_at(reply, 2) != NULL;
-        event.type = take_marker(x, shed_reply_at(reply, 1), is_refresh)
+        event.type = take_marker(t, shed_reply_at(reply, 1), is_refresh)
                          ? SHED_EV_MARKER
                          : SHED_EV_CORRUPT;
     } else if (shed_reply_begins(kind, "WAIT")) {
@@ -218,29 +219,29 @@ static struct shed_flight_event acquired(struct shed_flight_exchange *x,
         event.age_ms = not_negative(shed_reply_at(reply, 2));
         event.may_be_older = event.age_ms < SHED_LEASE_ALIVE_MS;
     } else {
-        return shed_flight_reply_trouble(x, result);
+        return shed_flight_reply_trouble(t, result);
     }
     return event;
 }
 
 /* A value that GET has found, if acquire would find it fresh. */
-static bool take_found(struct shed_flight_exchange *x,
+static bool take_found(struct shed_flight_task *t,
                        const struct shed_call_result *result, uint64_t now_ms)
 {
     struct shed_freshness_times times;
     enum shed_entry_state state;
     struct shed_value *entry =
-        shed_entry_value(x->key, result->reply, now_ms, &times, &state);
+        shed_entry_value(t->key, result->reply, now_ms, &times, &state);
 
     if (entry == NULL)
         return false;
     *result->is_taken = true;
     if (now_ms >= times.until_ms ||
-        shed_entry_has_identity(shed_value_header(entry), x->due)) {
+        shed_entry_has_identity(shed_value_header(entry), t->due)) {
         shed_value_unref(entry);
         return false;
     }
-    keep_entry(x, entry, &times, now_ms);
+    keep_entry(t, entry, &times, now_ms);
     return true;
 }
 
@@ -261,100 +262,99 @@ static bool is_just_taken(const struct shed_reply *reply, uint64_t now_ms,
 }
 
 /* What GET has found. */
-static bool looked(struct shed_flight_exchange *x,
+static bool looked(struct shed_flight_task *t,
                    const struct shed_call_result *result,
                    struct shed_flight_event *event)
 {
-    uint64_t now_ms = server_ms(x);
+    uint64_t now_ms = server_ms(t);
 
     if (now_ms == 0) /* its clock is not known */
         return false;
     event->type = SHED_EV_WAIT;
     if (is_just_taken(result->reply, now_ms, event))
         return true;
-    if (!take_found(x, result, now_ms))
+    if (!take_found(t, result, now_ms))
         return false;
     event->type = SHED_EV_HIT;
-    event->age_ms = x->entry->age_ms;
+    event->age_ms = t->entry->age_ms;
     return true;
 }
 
 /* Whether SET has taken the lease. */
-static bool claimed(struct shed_flight_exchange *x,
-                    const struct shed_reply *reply,
+static bool claimed(struct shed_flight_task *t, const struct shed_reply *reply,
                     struct shed_flight_event *event)
 {
     if (!shed_reply_begins(reply, "OK"))
         return false;
-    shed_count(&x->shared->cache->counters.leases_won, 1);
+    shed_count(&t->flights->cache->counters.leases_won, 1);
     event->type = SHED_EV_LEAD;
     return true;
 }
 
-bool shed_flight_reply_decides(struct shed_flight_exchange *x,
+bool shed_flight_reply_decides(struct shed_flight_task *t,
                                const struct shed_call_result *result,
                                struct shed_flight_event *event)
 {
-    *event = (struct shed_flight_event){.request = x->call_request};
+    *event = (struct shed_flight_event){.request = t->call_request};
     if (result->reply == NULL) {
-        *event = shed_flight_reply_trouble(x, result);
+        *event = shed_flight_reply_trouble(t, result);
         return true;
     }
-    return x->first == SHED_FIRST_SET ? claimed(x, result->reply, event)
-                                      : looked(x, result, event);
+    return t->first == SHED_FIRST_SET ? claimed(t, result->reply, event)
+                                      : looked(t, result, event);
 }
 
 /* A row that our load found unmodified, and only its bytes come from Redis. */
-static enum shed_flight_event_type take_kept(struct shed_flight_exchange *x,
+static enum shed_flight_event_type take_kept(struct shed_flight_task *t,
                                              struct shed_reply *reply)
 {
-    if (!take_entry(x, reply))
+    if (!take_entry(t, reply))
         return SHED_EV_INVALIDATED;
-    x->entry->origin = SHED_ORIGIN_LOAD;
-    x->entry->fresh_ms = x->fresh_ms;
+    t->entry->origin = SHED_ORIGIN_LOAD;
+    t->entry->fresh_ms = t->fresh_ms;
     return SHED_EV_SUPERSEDED;
 }
 
-static struct shed_flight_event published(struct shed_flight_exchange *x,
+static struct shed_flight_event published(struct shed_flight_task *t,
                                           const struct shed_call_result *result)
 {
-    struct shed_counters *c = &x->shared->cache->counters;
+    struct shed_counters *c = &t->flights->cache->counters;
     struct shed_reply *reply = result->reply;
     const struct shed_reply *kind = shed_reply_at(reply, 0);
-    struct shed_flight_event event = {.request = x->call_request};
+    struct shed_flight_event event = {.request = t->call_request};
 
     if (shed_reply_begins(kind, "STORED")) {
         event.type = SHED_EV_STORED;
         shed_count(&c->published, 1);
     } else if (shed_reply_begins(kind, "KEPT")) {
-        event.type = take_kept(x, reply);
+        event.type = take_kept(t, reply);
         shed_count(&c->published, 1);
     } else if (shed_reply_begins(kind, "SUPERSEDED")) {
         event.type =
-            take_entry(x, reply) ? SHED_EV_SUPERSEDED : SHED_EV_INVALIDATED;
+            take_entry(t, reply) ? SHED_EV_SUPERSEDED : SHED_EV_INVALIDATED;
         shed_count(&c->publishes_superseded, 1);
-        shed_flight_tell(x, SHED_EVENT_PUBLISH_REFUSED, SHED_ELOST, 0,
-                         "another value was stored while it was loaded");
+        shed_flight_task_tell(t, SHED_EVENT_PUBLISH_REFUSED, SHED_ELOST,
+                              "another value was stored while it was loaded");
     } else if (shed_reply_begins(kind, "INVALIDATED")) {
         event.type = SHED_EV_INVALIDATED;
-        shed_local_drop(x->shared->cache->local, x->key);
+        shed_local_drop(t->flights->cache->local, t->key);
         shed_count(&c->publishes_invalidated, 1);
-        shed_flight_tell(x, SHED_EVENT_PUBLISH_REFUSED, SHED_ELOST, 0,
-                         "the key was invalidated while it was loaded");
+        shed_flight_task_tell(t, SHED_EVENT_PUBLISH_REFUSED, SHED_ELOST,
+                              "the key was invalidated while it was loaded");
     } else {
-        return shed_flight_reply_trouble(x, result);
+        return shed_flight_reply_trouble(t, result);
     }
     return event;
 }
 
-static struct shed_flight_event ended(const struct shed_flight_exchange *x,
+static struct shed_flight_event ended(const struct shed_flight_task *t,
                                       const struct shed_call_result *result)
 {
     const struct shed_reply *reply = result->reply;
     struct shed_flight_event event = {.type = SHED_EV_ENDED,
-                                      .request = x->call_request};
+                                      .request = t->call_request};
 
-    /* x->error stays the load's, for the marker of the next try */
+    /* t->error stays the load's, for the marker of the next try */
     if (shed_reply_integer(reply) < 0) {
         event.type = SHED_EV_TROUBLE;
         event.trouble =
@@ -364,12 +364,12 @@ static struct shed_flight_event ended(const struct shed_flight_exchange *x,
 }
 
 struct shed_flight_event
-shed_flight_reply_event(struct shed_flight_exchange *x,
+shed_flight_reply_event(struct shed_flight_task *t,
                         const struct shed_call_result *result)
 {
-    if (x->sent == SHED_SEND_ACQUIRE)
-        return acquired(x, result);
-    if (x->sent == SHED_SEND_PUBLISH)
-        return published(x, result);
-    return ended(x, result);
+    if (t->sent == SHED_SEND_ACQUIRE)
+        return acquired(t, result);
+    if (t->sent == SHED_SEND_PUBLISH)
+        return published(t, result);
+    return ended(t, result);
 }

@@ -30,16 +30,29 @@
 #include "base/value.h"
 
 /* With the server that has the key. */
-static struct shed_session *session_of(const struct shed_flight_task *task)
+static struct shed_session *session_of(const struct shed_flight_task *t)
 {
-    return shed_client_session(task->shared->cache->client,
-                               task->exchange.key.at, task->exchange.key.size);
+    return shed_client_session(t->flights->cache->client, t->key.at,
+                               t->key.size);
+}
+
+void shed_flight_task_tell(const struct shed_flight_task *t,
+                           enum shed_event_kind kind, enum shed_code outcome,
+                           const char *reason)
+{
+    const struct shed_event event = {.kind = kind,
+                                     .outcome = outcome,
+                                     .name = shed_str(t->flights->cache->name),
+                                     .key = t->user_key,
+                                     .reason = reason};
+
+    shed_events_tell(t->flights->cache->client->events, &event);
 }
 
 /* ---------------------------------------------------------------- answers */
 
 /* Nobody has the value yet. */
-static void set_origin(const struct shed_flight_task *task,
+static void set_origin(const struct shed_flight_task *t,
                        const struct shed_flight_act *act,
                        struct shed_value *value)
 {
@@ -47,27 +60,26 @@ static void set_origin(const struct shed_flight_task *task,
         value->origin = SHED_ORIGIN_WAITED;
     if (act->answer == SHED_ANSWER_LOADED) {
         value->origin = SHED_ORIGIN_LOAD;
-        value->fresh_ms = task->exchange.fresh_ms;
+        value->fresh_ms = t->fresh_ms;
     }
 }
 
-static void answer(struct shed_flight_task *task,
+static void answer(struct shed_flight_task *t,
                    const struct shed_flight_act *act)
 {
     struct shed_value *value = NULL;
     bool is_anybody;
 
     if (act->answer == SHED_ANSWER_ENTRY)
-        value = task->exchange.entry;
+        value = t->entry;
     else if (act->answer != SHED_ANSWER_FAILURE)
-        value = task->load.loaded.value;
+        value = t->loaded.value;
     if (value != NULL)
-        set_origin(task, act, value);
-    is_anybody =
-        shed_table_answer(task->shared->table, &task->waiters, act->answer_upto,
-                          value, &task->exchange.error);
-    assert(!is_anybody || value == NULL || value != task->load.loaded.value ||
-           !task->load.loaded.is_unmodified);
+        set_origin(t, act, value);
+    is_anybody = shed_table_answer(t->flights->table, &t->waiters,
+                                   act->answer_upto, value, &t->error);
+    assert(!is_anybody || value == NULL || value != t->loaded.value ||
+           !t->loaded.is_unmodified);
     (void)is_anybody;
 }
 
@@ -75,273 +87,226 @@ static void answer(struct shed_flight_task *task,
 
 /* The flight is over: take it out of the table. Returns: false if it is out,
  * to be freed when its last call is back; true if a caller joined just now. */
-static bool goes_on(struct shed_flight_task *task)
+static bool goes_on(struct shed_flight_task *t)
 {
-    if (task->waiters.node.key.at == NULL)
-        return false; /* out of the table already */
-    if (!shed_table_remove(task->shared->table, &task->waiters))
-        return true;
-    task->waiters.node.key.at = NULL;
-    return false;
+    t->is_out = t->is_out || shed_table_remove(t->flights->table, &t->waiters);
+    return !t->is_out;
 }
 
-static uint64_t news_of(const struct shed_flight_task *task)
+static uint64_t news_of(const struct shed_flight_task *t)
 {
-    struct shed_tag_log *tag_log = task->shared->cache->tag_log;
+    struct shed_tag_log *tag_log = t->flights->cache->tag_log;
 
     return tag_log != NULL ? shed_tag_log_news(tag_log) : 0;
 }
 
-/* The position comes before the load, so that the row has all that was
- * committed before that invalidation. The source is not told the version of a
- * revoked row: "unmodified" would renew the entry, and not its position. */
-static bool start_load(struct shed_flight_task *task, uint64_t request)
+static void hasten(struct shed_waiters *waiters)
 {
-    const struct shed_row_version none = {.is_known = false};
-    struct shed_tag_log *tag_log = task->shared->cache->tag_log;
-
-    if (tag_log != NULL)
-        task->exchange.position = task->load.position =
-            shed_tag_log_position(tag_log);
-    task->news = news_of(task);
-    task->load.is_background = task->is_background;
-    return shed_flight_load_start(&task->load, request,
-                                  task->is_revoked ? none
-                                                   : task->exchange.old_version,
-                                  &task->exchange.error);
+    shed_flight_load_hasten(
+        shed_container_of(waiters, struct shed_flight_task, waiters));
 }
 
-/* Callers wait for another flight: if that is a refresh of this process, its
- * load is no longer in the background. */
-static void hasten_refresh(const struct shed_flight_task *task)
-{
-    struct shed_table *table = task->shared->table;
-    const struct shed_map_key *key = &task->waiters.node.key;
-    struct shed_waiters *w = NULL;
-
-    while ((w = shed_table_next_of(table, w, key->at, key->size)) != NULL)
-        shed_flight_load_hasten(
-            &shed_container_of(w, struct shed_flight_task, waiters)->load);
-}
-
-static void perform(struct shed_flight_task *task,
+static void perform(struct shed_flight_task *t,
                     const struct shed_flight_act *act,
                     struct shed_flight_event *next)
 {
     if (act->detach)
-        shed_table_detach_waiters(task->shared->table, &task->waiters);
+        shed_table_detach_waiters(t->flights->table, &t->waiters);
     if (act->answer != SHED_ANSWER_NOTHING)
-        answer(task, act);
+        answer(t, act);
     if (act->set_timer)
-        shed_timer_set(task->timer, act->timer_ms);
+        shed_timer_set(t->timer, act->timer_ms);
     if (act->leaves_lease)
-        shed_session_end_epoch(session_of(task), task->exchange.epoch);
+        shed_session_end_epoch(session_of(t), t->epoch);
     switch (act->send) {
     case SHED_SEND_NOTHING:
         break;
     case SHED_SEND_LOAD:
-        if (!start_load(task, act->request))
+        if (!shed_flight_load_start(t))
             *next = (struct shed_flight_event){.type = SHED_EV_LOAD_REFUSED,
                                                .request = act->request};
         break;
     case SHED_SEND_RENEW:
-        shed_flight_redis_renew(&task->exchange, act->request);
+        shed_flight_redis_renew(t, act->request);
         break;
-    case SHED_SEND_PUBLISH:
-        task->exchange.has_callers = task->flight.newest > 0;
-        shed_flight_redis_send(&task->exchange, act->send, act->request);
-        break;
-    case SHED_SEND_ACQUIRE:
-        task->exchange.has_waited = shed_flight_has_waited(&task->flight);
-        task->exchange.first = act->first;
-        shed_flight_redis_send(&task->exchange, act->send, act->request);
-        break;
-    case SHED_SEND_FAIL:
-    case SHED_SEND_RELEASE:
-        shed_flight_redis_send(&task->exchange, act->send, act->request);
-        break;
+    default:
+        t->first = act->first;
+        shed_flight_redis_send(t, act->send, act->request);
     }
 }
 
 /* Redis could not take what was loaded. */
-static void note_unpublished(const struct shed_flight_task *task)
+static void note_unpublished(const struct shed_flight_task *t)
 {
-    const struct shed_error *why = &task->exchange.error;
+    const struct shed_error *why = &t->error;
 
-    shed_count(&task->shared->cache->counters.unpublished, 1);
-    shed_flight_tell(&task->exchange, SHED_EVENT_PUBLISH_REFUSED,
-                     why->code != SHED_OK ? why->code : SHED_EREDIS, 0,
-                     why->reason);
+    shed_count(&t->flights->cache->counters.unpublished, 1);
+    shed_flight_task_tell(t, SHED_EVENT_PUBLISH_REFUSED,
+                          why->code != SHED_OK ? why->code : SHED_EREDIS,
+                          why->reason);
 }
 
 /* What the source does is noted where the load is queued and begun. A waiter
  * looks in Redis from time to time, which is not what it waits for. */
-static void note_awaited(struct shed_flight_task *task)
+static void note_awaited(struct shed_flight_task *t)
 {
-    const struct shed_flight *f = &task->flight;
+    const struct shed_flight *f = &t->flight;
     bool is_loading = f->state == SHED_FLIGHT_LOADING;
     bool is_asking =
         f->state == SHED_FLIGHT_WAITING || f->state == SHED_FLIGHT_ACQUIRING;
     bool has_holder = is_asking && f->waits > 0 && f->troubles == 0;
 
-    atomic_store(&task->waiters.load_began_ms,
+    atomic_store(&t->waiters.load_began_ms,
                  has_holder || is_loading ? f->leased_ms : UINT64_MAX);
     if (!is_loading)
-        atomic_store(&task->waiters.awaited,
+        atomic_store(&t->waiters.awaited,
                      has_holder ? SHED_AWAITS_HOLDER : SHED_AWAITS_REDIS);
 }
 
-static void drive(struct shed_flight_task *task, struct shed_flight_event event)
+/* Whether something is still to come back. */
+static bool is_busy(const struct shed_flight_task *t)
+{
+    return t->call.fn != NULL || t->is_publishing || t->renew_call.fn != NULL ||
+           t->is_loading;
+}
+
+void shed_flight_task_drive(struct shed_flight_task *t,
+                            struct shed_flight_event event)
 {
     bool again = true;
 
-    assert(shed_reactor_is_current(task->shared->cache->client->reactor));
+    assert(shed_reactor_is_current(t->flights->cache->client->reactor));
     while (again) {
         struct shed_flight_event next = {.type = SHED_EV_START};
         struct shed_flight_act act;
-        if (task->waiters.node.key.at != NULL)
-            task->flight.newest =
-                shed_table_newest(task->shared->table, &task->waiters);
-        task->flight.is_outdated = news_of(task) != task->news;
-        task->flight.has_pushes = shed_session_is_on(session_of(task));
+        if (!t->is_out)
+            t->flight.newest =
+                shed_table_newest(t->flights->table, &t->waiters);
+        t->flight.is_outdated = news_of(t) != t->news;
+        t->flight.has_pushes = shed_session_is_on(session_of(t));
         /* a cache that is being closed waits for loads, for nothing else */
-        task->flight.is_background =
-            task->is_background && !task->shared->is_closing;
-        act = shed_flight_step(&task->flight, &event, shed_now_ms(),
+        t->flight.is_background = t->is_background && !t->flights->is_closing;
+        act = shed_flight_step(&t->flight, &event, shed_now_ms(),
                                shed_random_jitter());
-        if (event.type == SHED_EV_WAIT && task->flight.newest > 0)
-            hasten_refresh(task);
-        if (event.type == SHED_EV_WAIT && task->flight.waits == 1 &&
-            !task->is_background)
-            shed_count(&task->shared->cache->counters.waits, 1);
+        /* callers wait for another flight: if that is a refresh of this
+           process, its load is no longer in the background */
+        if (event.type == SHED_EV_WAIT && t->flight.newest > 0)
+            shed_table_each_of(t->flights->table, t->key.at, t->key.size,
+                               hasten);
+        if (event.type == SHED_EV_WAIT && t->flight.waits == 1 &&
+            !t->is_background)
+            shed_count(&t->flights->cache->counters.waits, 1);
         /* one that was invalidated is counted where that is heard */
         if (act.answer == SHED_ANSWER_UNPUBLISHED &&
             event.type != SHED_EV_INVALIDATED)
-            note_unpublished(task);
-        note_awaited(task);
-        perform(task, &act, &next);
+            note_unpublished(t);
+        note_awaited(t);
+        perform(t, &act, &next);
         event = next;
         again = next.type != SHED_EV_START ||
-                (task->flight.state == SHED_FLIGHT_OVER && goes_on(task));
+                (t->flight.state == SHED_FLIGHT_OVER && goes_on(t));
     }
-    if (task->waiters.node.key.at == NULL &&
-        !shed_flight_redis_is_busy(&task->exchange) && !task->load.is_busy)
-        task->shared->on_over(task);
-}
-
-static void on_event(void *arg, struct shed_flight_event event)
-{
-    drive(arg, event);
-}
-
-static void on_load(void *arg, struct shed_flight_event event)
-{
-    struct shed_flight_task *task = arg;
-
-    if (event.type != SHED_EV_LOADED)
-        task->exchange.error = task->load.loaded.error;
-    drive(task, event);
+    if (t->is_out && !is_busy(t))
+        shed_flight_task_destroy(t);
 }
 
 static void on_timer(void *arg)
 {
-    struct shed_flight_task *task = arg;
+    struct shed_flight_task *t = arg;
 
-    if (task->flight.state == SHED_FLIGHT_ABANDONED ||
-        task->flight.state == SHED_FLIGHT_OVER)
+    if (t->flight.state == SHED_FLIGHT_ABANDONED ||
+        t->flight.state == SHED_FLIGHT_OVER)
         return;
-    if (task->flight.state == SHED_FLIGHT_WAITING)
-        shed_count(&task->shared->cache->counters.polls, 1);
-    if (task->flight.state == SHED_FLIGHT_LOADING &&
-        shed_now_ms() >= task->flight.load_deadline_ms)
-        (void)shed_fail(&task->exchange.error, SHED_ESOURCE,
+    if (t->flight.state == SHED_FLIGHT_WAITING)
+        shed_count(&t->flights->cache->counters.polls, 1);
+    if (t->flight.state == SHED_FLIGHT_LOADING &&
+        shed_now_ms() >= t->flight.load_deadline_ms)
+        (void)shed_fail(&t->error, SHED_ESOURCE,
                         "the source has not answered within load_timeout_ms");
-    drive(task, (struct shed_flight_event){.type = SHED_EV_TIMER});
+    shed_flight_task_drive(t,
+                           (struct shed_flight_event){.type = SHED_EV_TIMER});
 }
 
-void shed_flight_task_push(struct shed_flight_task *task)
+void shed_flight_task_push(struct shed_flight_task *t)
 {
-    if (task->flight.state == SHED_FLIGHT_WAITING)
-        shed_count(&task->shared->cache->counters.pushes, 1);
-    if (task->flight.state == SHED_FLIGHT_WAITING ||
-        task->flight.state == SHED_FLIGHT_ACQUIRING)
-        drive(task, (struct shed_flight_event){.type = SHED_EV_PUSH});
+    if (t->flight.state == SHED_FLIGHT_WAITING)
+        shed_count(&t->flights->cache->counters.pushes, 1);
+    if (t->flight.state == SHED_FLIGHT_WAITING ||
+        t->flight.state == SHED_FLIGHT_ACQUIRING)
+        shed_flight_task_drive(
+            t, (struct shed_flight_event){.type = SHED_EV_PUSH});
 }
 
-void shed_flight_task_epoch(struct shed_flight_task *task)
+void shed_flight_task_epoch(struct shed_flight_task *t)
 {
-    if (task->flight.state != SHED_FLIGHT_OVER)
-        drive(task, (struct shed_flight_event){.type = SHED_EV_EPOCH});
+    if (t->flight.state != SHED_FLIGHT_OVER)
+        shed_flight_task_drive(
+            t, (struct shed_flight_event){.type = SHED_EV_EPOCH});
 }
 
-void shed_flight_task_hurry(struct shed_flight_task *task)
+void shed_flight_task_hurry(struct shed_flight_task *t)
 {
-    if (task->flight.state == SHED_FLIGHT_WAITING ||
-        task->flight.state == SHED_FLIGHT_PAUSING)
-        drive(task, (struct shed_flight_event){.type = SHED_EV_TIMER});
+    if (t->flight.state == SHED_FLIGHT_WAITING ||
+        t->flight.state == SHED_FLIGHT_PAUSING)
+        shed_flight_task_drive(
+            t, (struct shed_flight_event){.type = SHED_EV_TIMER});
 }
 
 /* -------------------------------------------------------- begin and end */
 
 static void start(struct shed_post *post)
 {
-    struct shed_flight_task *task =
+    struct shed_flight_task *t =
         shed_container_of(post, struct shed_flight_task, post);
     /* until then a lease could not name our channel, and would not be taken
        over if we died */
-    if (shed_client_settles(task->shared->cache->client, task->exchange.key.at,
-                            task->exchange.key.size, post))
-        drive(task, (struct shed_flight_event){.type = SHED_EV_START});
+    if (shed_client_settles(t->flights->cache->client, t->key.at, t->key.size,
+                            post))
+        shed_flight_task_drive(
+            t, (struct shed_flight_event){.type = SHED_EV_START});
 }
 
-struct shed_flight_task *
-shed_flight_task_create(struct shed_flight_shared *shared,
-                        const struct shed_key *key)
+struct shed_flight_task *shed_flight_task_create(struct shed_flights *flights,
+                                                 const struct shed_key *key)
 {
-    struct shed_flight_task *task = calloc(
-        1, sizeof(*task) + key->redis_size + SHED_ENTRY_REFRESH_SUFFIX_BYTES);
-    size_t refresh_size;
+    struct shed_client *client = flights->cache->client;
+    struct shed_flight_task *t = calloc(1, sizeof(*t) + key->redis_size +
+                                               SHED_ENTRY_REFRESH_SUFFIX_BYTES);
     char *name;
 
-    if (task == NULL)
+    if (t == NULL)
         return NULL;
-    task->timer =
-        shed_timer_create(shared->cache->client->reactor, on_timer, task);
-    if (task->timer == NULL) {
-        free(task);
+    t->timer = shed_timer_create(client->reactor, on_timer, t);
+    if (t->timer == NULL) {
+        free(t);
         return NULL;
     }
-    name = (char *)(task + 1);
-    refresh_size = shed_entry_refresh_key(key->redis, key->redis_size, name);
-    task->waiters.node.key = shed_map_key(name, key->redis_size);
-    task->shared = shared;
-    task->post.run = start;
-    task->exchange =
-        (struct shed_flight_exchange){.shared = shared,
-                                      .key = {name, key->redis_size},
-                                      .refresh_key = {name, refresh_size},
-                                      .user_key = {name + key->at, key->size},
-                                      .loaded = &task->load.loaded,
-                                      .on_event = on_event,
-                                      .arg = task};
-    task->load = (struct shed_flight_load){.shared = shared,
-                                           .key = task->exchange.user_key,
-                                           .redis_key = task->exchange.key,
-                                           .waiters = &task->waiters,
-                                           .on_event = on_load,
-                                           .arg = task};
-    shed_entry_put_u32(
-        task->exchange.number,
-        atomic_fetch_add(&shared->cache->client->last_flight, 1) + 1);
-    shed_flight_init(&task->flight, &shared->policy, &shared->pace);
-    return task;
+    name = (char *)(t + 1);
+    t->refresh_key.at = t->key.at = name;
+    t->refresh_key.size =
+        shed_entry_refresh_key(key->redis, key->redis_size, name);
+    t->key.size = key->redis_size;
+    t->user_key = shed_bytes(name + key->at, key->size);
+    t->waiters.node.key = shed_map_key(name, key->redis_size);
+    t->waiters.role = SHED_FLIGHT_JOINABLE;
+    atomic_init(&t->waiters.load_began_ms, UINT64_MAX);
+    t->flights = flights;
+    t->post.run = start;
+    shed_entry_put_u32(t->number,
+                       atomic_fetch_add(&client->last_flight, 1) + 1);
+    shed_flight_init(&t->flight, &flights->policy, &flights->pace);
+    atomic_fetch_add(&flights->holds, 1);
+    return t;
 }
 
-void shed_flight_task_destroy(struct shed_flight_task *task)
+void shed_flight_task_destroy(struct shed_flight_task *t)
 {
-    assert(!shed_flight_redis_is_busy(&task->exchange));
-    shed_flight_redis_fini(&task->exchange);
-    shed_flight_load_fini(&task->load);
-    shed_timer_destroy(task->timer);
-    free(task);
+    struct shed_flights *flights = t->flights;
+
+    assert(!is_busy(t));
+    shed_value_unref(t->entry);
+    shed_flight_load_drop(t);
+    shed_timer_destroy(t->timer);
+    free(t);
+    shed_flights_drop(flights);
 }

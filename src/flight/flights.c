@@ -10,16 +10,13 @@
  */
 #include "flight/flights.h"
 
-#include <assert.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/container.h"
 #include "base/error.h"
-#include "base/mutex.h"
-#include "flight/flight_publish.h"
+#include "flight/flight_task.h"
 #include "known/near.h"
 
 /* A lease record outlives the longest load, by as much as it takes to publish
@@ -30,18 +27,6 @@
  * is gone, and not at each hit while Redis refuses the lease. */
 #define PAUSE_MIN_MS 200
 
-struct shed_flights {
-    struct shed_flight_shared shared;
-    /* set at creation */
-    struct shed_listener listener; /* of the cache's keys */
-    char prefix[SHED_NAME_MAX_BYTES + 2];
-
-    struct shed_mutex mu;
-    pthread_cond_t idle;
-    /* under mu */
-    size_t tasks; /* not freed yet */
-};
-
 /* ----------------------------------------------------------------- changes */
 
 static struct shed_flights *flights_of(struct shed_listener *listener)
@@ -49,62 +34,38 @@ static struct shed_flights *flights_of(struct shed_listener *listener)
     return shed_container_of(listener, struct shed_flights, listener);
 }
 
+static struct shed_flight_task *task_of(struct shed_waiters *waiters)
+{
+    return shed_container_of(waiters, struct shed_flight_task, waiters);
+}
+
+static void tell_change(struct shed_waiters *waiters)
+{
+    shed_flight_task_push(task_of(waiters));
+}
+
 static void on_change(struct shed_listener *listener, const char *key,
                       size_t key_size)
 {
-    struct shed_table *table = flights_of(listener)->shared.table;
-    size_t size = shed_entry_key_size(key, key_size);
-    struct shed_waiters *waiters = shed_table_next_of(table, NULL, key, size);
+    struct shed_flights *fs = flights_of(listener);
 
-    shed_near_change(flights_of(listener)->shared.cache->near, key, key_size);
-    while (waiters != NULL) {
-        struct shed_waiters *next =
-            shed_table_next_of(table, waiters, key, size);
-        shed_flight_task_push(
-            shed_container_of(waiters, struct shed_flight_task, waiters));
-        waiters = next;
-    }
+    shed_near_change(fs->cache->near, key, key_size);
+    shed_table_each_of(fs->table, key, shed_entry_key_size(key, key_size),
+                       tell_change);
 }
 
 static void tell_epoch(struct shed_waiters *waiters)
 {
-    shed_flight_task_epoch(
-        shed_container_of(waiters, struct shed_flight_task, waiters));
+    shed_flight_task_epoch(task_of(waiters));
 }
 
 static void on_epoch(struct shed_listener *listener)
 {
-    shed_near_epoch(flights_of(listener)->shared.cache->near);
-    shed_table_each(flights_of(listener)->shared.table, tell_epoch);
+    shed_near_epoch(flights_of(listener)->cache->near);
+    shed_table_each(flights_of(listener)->table, tell_epoch);
 }
 
 /* ------------------------------------------------------------ the flights */
-
-static struct shed_flight_task *create_task(struct shed_flights *fs,
-                                            const struct shed_key *key)
-{
-    struct shed_flight_task *task = shed_flight_task_create(&fs->shared, key);
-
-    if (task == NULL)
-        return NULL;
-    shed_mutex_lock(&fs->mu);
-    fs->tasks++;
-    shed_mutex_unlock(&fs->mu);
-    return task;
-}
-
-static void destroy_task(struct shed_flight_task *task)
-{
-    struct shed_flights *fs =
-        shed_container_of(task->shared, struct shed_flights, shared);
-
-    shed_flight_task_destroy(task);
-    shed_mutex_lock(&fs->mu);
-    assert(fs->tasks > 0);
-    if (--fs->tasks == 0)
-        pthread_cond_broadcast(&fs->idle);
-    shed_mutex_unlock(&fs->mu);
-}
 
 enum shed_code
 shed_flights_join(struct shed_flights *fs, const struct shed_key *key,
@@ -112,32 +73,36 @@ shed_flights_join(struct shed_flights *fs, const struct shed_key *key,
                   struct shed_post **starts, struct shed_error *err)
 {
     enum shed_join join =
-        shed_table_join(fs->shared.table, key->redis, key->redis_size, caller);
+        shed_table_join(fs->table, key->redis, key->redis_size, NULL, caller);
     struct shed_flight_task *task;
 
     if (join == SHED_JOIN_NONE) {
-        task = create_task(fs, key);
+        task = shed_flight_task_create(fs, key);
         if (task == NULL)
             return shed_fail_nomem(err, "a flight");
         task->flight.first = seen.first;
         if (seen.aged != NULL) {
             task->waiters.is_forced = true;
             task->is_revoked = seen.is_revoked;
-            memcpy(task->exchange.due, seen.aged, sizeof(task->exchange.due));
+            memcpy(task->due, seen.aged, sizeof(task->due));
         }
-        join = shed_table_insert(fs->shared.table, &task->waiters, caller);
+        join = shed_table_join(fs->table, key->redis, key->redis_size,
+                               &task->waiters, caller);
         if (join == SHED_JOIN_ADDED) {
             task->post.next = *starts;
             *starts = &task->post;
             return SHED_OK;
         }
-        destroy_task(task);
+        shed_flight_task_destroy(task);
     }
-    shed_count(join == SHED_JOIN_JOINED
-                   ? &fs->shared.cache->counters.joins
-                   : &fs->shared.cache->counters.callers_refused,
-               1);
-    return shed_table_code(join, err);
+    if (join == SHED_JOIN_JOINED) {
+        shed_count(&fs->cache->counters.joins, 1);
+        return SHED_OK;
+    }
+    shed_count(&fs->cache->counters.callers_refused, 1);
+    return shed_fail(err, SHED_EBUSY,
+                     "too many callers wait already (see the source's "
+                     "callers_limit)");
 }
 
 void shed_flights_refresh(struct shed_flights *fs, const struct shed_key *key,
@@ -145,69 +110,73 @@ void shed_flights_refresh(struct shed_flights *fs, const struct shed_key *key,
 {
     struct shed_flight_task *task;
 
-    if (shed_table_is_busy(fs->shared.table, key->redis, key->redis_size) ||
-        shed_source_ask_breaker(fs->shared.cache->source, NULL) != SHED_OK)
+    if (shed_table_has(fs->table, key->redis, key->redis_size,
+                       SHED_FLIGHT_BACKGROUND) ||
+        shed_source_ask_breaker(fs->cache->source, NULL) != SHED_OK)
         return;
-    task = create_task(fs, key);
+    task = shed_flight_task_create(fs, key);
     if (task == NULL)
         return;
     task->is_background = true;
     if (identity != NULL)
-        memcpy(task->exchange.due, identity, sizeof(task->exchange.due));
-    if (shed_table_insert_background(fs->shared.table, &task->waiters))
-        shed_reactor_post(fs->shared.cache->client->reactor, &task->post);
+        memcpy(task->due, identity, sizeof(task->due));
+    if (shed_table_insert_background(fs->table, &task->waiters))
+        shed_reactor_post(fs->cache->client->reactor, &task->post);
     else
-        destroy_task(task);
+        shed_flight_task_destroy(task);
 }
 
 void shed_flights_start(struct shed_flights *fs, struct shed_post *starts)
 {
-    shed_reactor_post_all(fs->shared.cache->client->reactor, starts);
+    shed_reactor_post_all(fs->cache->client->reactor, starts);
 }
 
 bool shed_flights_has(struct shed_flights *fs, const struct shed_key *key)
 {
-    return shed_table_has(fs->shared.table, key->redis, key->redis_size);
+    return shed_table_has(fs->table, key->redis, key->redis_size,
+                          SHED_FLIGHT_JOINABLE);
 }
 
 bool shed_flights_leave(struct shed_flights *fs, struct shed_caller *caller,
                         enum shed_leave how)
 {
-    return shed_table_leave(fs->shared.table, caller, how);
+    return shed_table_leave(fs->table, caller, how);
 }
 
 void shed_flights_detach(struct shed_flights *fs, const struct shed_key *key)
 {
-    shed_table_detach(fs->shared.table, key->redis, key->redis_size);
+    shed_table_detach(fs->table, key->redis, key->redis_size);
 }
 
 /* -------------------------------------------------------- begin and end */
 
-/* What belongs to the reactor. */
-struct opening {
-    struct shed_flights *flights;
-    enum shed_code code;
-    struct shed_error *err;
-};
+static void on_breaker(struct shed_source_watcher *watcher, bool is_open,
+                       uint64_t after_ms, const char *reason)
+{
+    const struct shed_cache *cache =
+        shed_container_of(watcher, struct shed_flights, watcher)->cache;
+    const struct shed_event event = {.kind = SHED_EVENT_BREAKER,
+                                     .outcome =
+                                         is_open ? SHED_ESOURCE : SHED_OK,
+                                     .name = shed_str(cache->name),
+                                     .duration_us = after_ms * 1000,
+                                     .reason = reason};
+
+    shed_events_tell(cache->client->events, &event);
+}
 
 static void open_on_reactor(void *arg)
 {
-    struct opening *o = arg;
-    struct shed_flights *fs = o->flights;
+    struct shed_flights *fs = arg;
 
-    if (!shed_listeners_add(fs->shared.cache->client->listeners, &fs->listener))
-        o->code = shed_fail(o->err, SHED_EINVAL,
-                            "cache name: this client already has an open cache "
-                            "of that name: use its handle, or another name");
+    fs->is_listed =
+        shed_listeners_add(fs->cache->client->listeners, &fs->listener);
 }
 
 static void hurry(struct shed_waiters *waiters)
 {
-    struct shed_flight_task *task =
-        shed_container_of(waiters, struct shed_flight_task, waiters);
-
-    shed_table_forget(task->shared->table, waiters);
-    shed_flight_task_hurry(task);
+    shed_table_forget(task_of(waiters)->flights->table, waiters);
+    shed_flight_task_hurry(task_of(waiters));
 }
 
 /* End those that only watch or pause. */
@@ -215,17 +184,25 @@ static void hurry_on_reactor(void *arg)
 {
     struct shed_flights *fs = arg;
 
-    fs->shared.is_closing = true;
-    shed_table_each(fs->shared.table, hurry);
+    fs->is_closing = true;
+    shed_table_each(fs->table, hurry);
+}
+
+/* It may be half made. */
+static void destroy(struct shed_flights *fs)
+{
+    shed_timer_destroy(fs->wake);
+    shed_timer_destroy(fs->publish);
+    shed_table_destroy(fs->table);
+    free(fs);
 }
 
 static void close_on_reactor(void *arg)
 {
     struct shed_flights *fs = arg;
 
-    shed_listeners_remove(fs->shared.cache->client->listeners, &fs->listener);
-    shed_timer_destroy(fs->shared.wake);
-    shed_timer_destroy(fs->shared.publish);
+    shed_listeners_remove(fs->cache->client->listeners, &fs->listener);
+    destroy(fs);
 }
 
 static void wake_source(void *source)
@@ -233,42 +210,25 @@ static void wake_source(void *source)
     shed_source_wake(source);
 }
 
+/* What can fail. */
 static enum shed_code open_parts(struct shed_flights *fs,
                                  struct shed_error *err)
 {
-    struct opening o = {fs, SHED_OK, err};
+    struct shed_reactor *reactor = fs->cache->client->reactor;
+    struct shed_source *source = fs->cache->source;
 
-    if (shed_mutex_init(&fs->mu, SHED_RANK_FLIGHTS) != 0)
+    fs->table = shed_table_create(shed_source_callers(source));
+    fs->wake = shed_timer_create(reactor, wake_source, source);
+    fs->publish = shed_timer_create(reactor, shed_flight_publish_all, fs);
+    if (fs->table == NULL || fs->wake == NULL || fs->publish == NULL)
         return shed_fail_nomem(err, "a cache");
-    if (shed_cond_init(&fs->idle) != 0) {
-        o.code = shed_fail_nomem(err, "a cache");
-        goto fail_mutex;
-    }
-    fs->shared.table =
-        shed_table_create(shed_source_callers(fs->shared.cache->source));
-    fs->shared.wake = shed_timer_create(fs->shared.cache->client->reactor,
-                                        wake_source, fs->shared.cache->source);
-    fs->shared.publish =
-        shed_timer_create(fs->shared.cache->client->reactor,
-                          shed_flight_publish_all, &fs->shared);
-    if (fs->shared.table == NULL || fs->shared.wake == NULL ||
-        fs->shared.publish == NULL) {
-        o.code = shed_fail_nomem(err, "a cache");
-        goto fail;
-    }
-    shed_reactor_run(fs->shared.cache->client->reactor, open_on_reactor, &o);
-    if (o.code == SHED_OK) {
-        shed_flight_load_watch(&fs->shared);
-        return SHED_OK;
-    }
-fail:
-    shed_timer_destroy(fs->shared.wake);
-    shed_timer_destroy(fs->shared.publish);
-    shed_table_destroy(fs->shared.table);
-    pthread_cond_destroy(&fs->idle);
-fail_mutex:
-    shed_mutex_destroy(&fs->mu);
-    return o.code;
+    shed_reactor_run(reactor, open_on_reactor, fs);
+    if (!fs->is_listed)
+        return shed_fail(err, SHED_EINVAL,
+                         "cache name: this client already has an open cache "
+                         "of that name: use its handle, or another name");
+    shed_source_watch(source, &fs->watcher);
+    return SHED_OK;
 }
 
 enum shed_code shed_flights_create(struct shed_cache *cache,
@@ -283,18 +243,20 @@ enum shed_code shed_flights_create(struct shed_cache *cache,
     *out = NULL;
     if (fs == NULL)
         return shed_fail_nomem(err, "a cache");
-    fs->shared.cache = cache;
-    fs->shared.on_over = destroy_task;
-    fs->shared.policy = (struct shed_flight_policy){
+    fs->cache = cache;
+    atomic_init(&fs->holds, 1);
+    shed_latch_init(&fs->idle, 1);
+    fs->watcher.on_breaker = on_breaker;
+    fs->policy = (struct shed_flight_policy){
         .lease_ms = o->lease_ms,
         .load_timeout_ms = load_timeout_ms,
         .load_when_down = o->redis_down != SHED_REDIS_DOWN_FAIL,
         .refresh_when_down = shed_cache_takes_local(cache),
         .pause_ms = o->failure_ttl_ms > PAUSE_MIN_MS ? o->failure_ttl_ms
                                                      : PAUSE_MIN_MS};
-    shed_write_digits(fs->shared.lease_ms, o->lease_ms);
-    shed_write_digits(fs->shared.grace_ms, SHED_LEASE_GRACE_MS);
-    shed_write_digits(fs->shared.record_ms,
+    shed_write_digits(fs->lease_ms, o->lease_ms);
+    shed_write_digits(fs->grace_ms, SHED_LEASE_GRACE_MS);
+    shed_write_digits(fs->record_ms,
                       load_timeout_ms + o->lease_ms + RECORD_MARGIN_MS);
     (void)snprintf(fs->prefix, sizeof(fs->prefix), "%s:", cache->name);
     fs->listener = (struct shed_listener){.key = fs->prefix,
@@ -306,7 +268,7 @@ enum shed_code shed_flights_create(struct shed_cache *cache,
     if (code == SHED_OK)
         *out = fs;
     else
-        free(fs);
+        destroy(fs);
     return code;
 }
 
@@ -314,15 +276,9 @@ void shed_flights_close(struct shed_flights *fs)
 {
     if (fs == NULL)
         return;
-    shed_reactor_run(fs->shared.cache->client->reactor, hurry_on_reactor, fs);
-    shed_mutex_lock(&fs->mu);
-    while (fs->tasks > 0)
-        pthread_cond_wait(&fs->idle, &fs->mu.mutex);
-    shed_mutex_unlock(&fs->mu);
-    shed_flight_load_unwatch(&fs->shared);
-    shed_reactor_run(fs->shared.cache->client->reactor, close_on_reactor, fs);
-    shed_table_destroy(fs->shared.table);
-    pthread_cond_destroy(&fs->idle);
-    shed_mutex_destroy(&fs->mu);
-    free(fs);
+    shed_reactor_run(fs->cache->client->reactor, hurry_on_reactor, fs);
+    shed_flights_drop(fs);
+    (void)shed_latch_wait(&fs->idle, UINT64_MAX);
+    shed_source_unwatch(fs->cache->source, &fs->watcher);
+    shed_reactor_run(fs->cache->client->reactor, close_on_reactor, fs);
 }

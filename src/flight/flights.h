@@ -8,7 +8,9 @@
 
 #include <snowshed/snowshed.h>
 
-#include "flight/flight_task.h"
+#include "entry/key.h"
+#include "entry/parts.h"
+#include "flight/flight.h"
 #include "flight/table.h"
 #include "redis/reactor.h"
 

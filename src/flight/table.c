@@ -29,9 +29,13 @@ struct shed_table {
     struct shard shard[SHARDS];
 };
 
-static struct shard *find_shard(struct shed_table *t, struct shed_map_key key)
+/* The shard of a key, locked. */
+static struct shard *lock(struct shed_table *t, struct shed_map_key key)
 {
-    return &t->shard[key.hash % SHARDS];
+    struct shard *shard = &t->shard[key.hash % SHARDS];
+
+    shed_mutex_lock(&shard->mu);
+    return shard;
 }
 
 /* node may be NULL. */
@@ -46,34 +50,16 @@ static struct shed_caller *caller_of(struct shed_node *node)
     return shed_container_of(node, struct shed_caller, node);
 }
 
-static struct shed_waiters *first_locked(const struct shard *shard,
-                                         struct shed_map_key key)
-{
-    return waiters_of(shed_map_find(&shard->flights, key));
-}
-
-static struct shed_waiters *next_of(const struct shed_waiters *waiters)
-{
-    return waiters_of(shed_map_find_next(&waiters->node));
-}
-
+/* A flight of the key that has this role, or is joinable. */
 static struct shed_waiters *find_locked(const struct shard *shard,
-                                        struct shed_map_key key)
+                                        struct shed_map_key key,
+                                        enum shed_flight_role least)
 {
-    struct shed_waiters *waiters = first_locked(shard, key);
+    struct shed_map_node *node = shed_map_find(&shard->flights, key);
 
-    while (waiters != NULL && waiters->is_detached)
-        waiters = next_of(waiters);
-    return waiters;
-}
-
-static bool is_busy_locked(const struct shard *shard, struct shed_map_key key)
-{
-    struct shed_waiters *w = first_locked(shard, key);
-
-    while (w != NULL && w->is_detached && !w->is_background)
-        w = next_of(w);
-    return w != NULL;
+    while (node != NULL && waiters_of(node)->role < least)
+        node = shed_map_find_next(node);
+    return waiters_of(node);
 }
 
 static void add_flight_locked(struct shed_table *t, struct shard *shard,
@@ -102,12 +88,12 @@ static bool admit(struct shed_callers *callers)
     return true;
 }
 
-static enum shed_join add_waiter_locked(struct shed_table *t,
+static enum shed_join add_caller_locked(struct shed_table *t,
                                         const struct shard *shard,
                                         struct shed_waiters *waiters,
                                         struct shed_caller *caller)
 {
-    assert(!waiters->is_detached);
+    assert(waiters->role == SHED_FLIGHT_JOINABLE);
     if (is_counted(caller) && !admit(t->callers))
         return SHED_JOIN_FULL;
     caller->shard = (unsigned short)(shard - t->shard);
@@ -116,6 +102,15 @@ static enum shed_join add_waiter_locked(struct shed_table *t,
     caller->number = ++waiters->last_number;
     shed_list_append(&waiters->callers, &caller->node);
     return SHED_JOIN_JOINED;
+}
+
+static void remove_caller_locked(struct shed_table *t,
+                                 struct shed_caller *caller)
+{
+    shed_list_remove(&caller->waiters->callers, &caller->node);
+    caller->waiters = NULL;
+    if (is_counted(caller))
+        atomic_fetch_sub(&t->callers->waiting, 1);
 }
 
 struct shed_table *shed_table_create(struct shed_callers *callers)
@@ -146,7 +141,8 @@ void shed_table_destroy(struct shed_table *t)
     free(t);
 }
 
-bool shed_table_has(struct shed_table *t, const char *key, size_t size)
+bool shed_table_has(struct shed_table *t, const char *key, size_t size,
+                    enum shed_flight_role least)
 {
     const struct shed_waiters *waiters;
     struct shed_map_key wanted;
@@ -156,89 +152,49 @@ bool shed_table_has(struct shed_table *t, const char *key, size_t size)
     if (atomic_load(&t->flights) == 0)
         return false;
     wanted = shed_map_key(key, size);
-    shard = find_shard(t, wanted);
-    shed_mutex_lock(&shard->mu);
-    waiters = find_locked(shard, wanted);
-    has = waiters != NULL && !waiters->is_forced;
+    shard = lock(t, wanted);
+    waiters = find_locked(shard, wanted, least);
+    has = waiters != NULL &&
+          !(least == SHED_FLIGHT_JOINABLE && waiters->is_forced);
     shed_mutex_unlock(&shard->mu);
     return has;
 }
 
 enum shed_join shed_table_join(struct shed_table *t, const char *key,
-                               size_t size, struct shed_caller *caller)
+                               size_t size, struct shed_waiters *waiters,
+                               struct shed_caller *caller)
 {
     enum shed_join join = SHED_JOIN_NONE;
-    struct shed_waiters *waiters;
     struct shed_map_key wanted;
+    struct shed_waiters *there;
     struct shard *shard;
 
-    if (atomic_load(&t->flights) == 0)
+    if (waiters == NULL && atomic_load(&t->flights) == 0)
         return SHED_JOIN_NONE;
     wanted = shed_map_key(key, size);
-    shard = find_shard(t, wanted);
-    shed_mutex_lock(&shard->mu);
-    waiters = find_locked(shard, wanted);
-    if (waiters != NULL)
-        join = add_waiter_locked(t, shard, waiters, caller);
-    shed_mutex_unlock(&shard->mu);
-    return join;
-}
-
-enum shed_join shed_table_insert(struct shed_table *t,
-                                 struct shed_waiters *waiters,
-                                 struct shed_caller *caller)
-{
-    struct shard *shard = find_shard(t, waiters->node.key);
-    struct shed_waiters *there;
-    enum shed_join join;
-
-    atomic_store(&waiters->load_began_ms, UINT64_MAX);
-    shed_mutex_lock(&shard->mu);
-    there = find_locked(shard, waiters->node.key);
-    join = add_waiter_locked(t, shard, there != NULL ? there : waiters, caller);
-    if (there == NULL && join == SHED_JOIN_JOINED) {
-        add_flight_locked(t, shard, waiters);
-        join = SHED_JOIN_ADDED;
+    shard = lock(t, wanted);
+    there = find_locked(shard, wanted, SHED_FLIGHT_JOINABLE);
+    if (there != NULL) {
+        join = add_caller_locked(t, shard, there, caller);
+    } else if (waiters != NULL) {
+        join = add_caller_locked(t, shard, waiters, caller);
+        if (join == SHED_JOIN_JOINED) {
+            add_flight_locked(t, shard, waiters);
+            join = SHED_JOIN_ADDED;
+        }
     }
     shed_mutex_unlock(&shard->mu);
     return join;
 }
 
-enum shed_code shed_table_code(enum shed_join join, struct shed_error *err)
-{
-    if (join == SHED_JOIN_FULL)
-        return shed_fail(err, SHED_EBUSY,
-                         "too many callers wait already (see the source's "
-                         "callers_limit)");
-    return SHED_OK;
-}
-
-bool shed_table_is_busy(struct shed_table *t, const char *key, size_t size)
-{
-    struct shed_map_key wanted;
-    struct shard *shard;
-    bool is_busy;
-
-    if (atomic_load(&t->flights) == 0)
-        return false;
-    wanted = shed_map_key(key, size);
-    shard = find_shard(t, wanted);
-    shed_mutex_lock(&shard->mu);
-    is_busy = is_busy_locked(shard, wanted);
-    shed_mutex_unlock(&shard->mu);
-    return is_busy;
-}
-
 bool shed_table_insert_background(struct shed_table *t,
                                   struct shed_waiters *waiters)
 {
-    struct shard *shard = find_shard(t, waiters->node.key);
-    bool is_busy;
+    struct shard *shard = lock(t, waiters->node.key);
+    bool is_busy =
+        find_locked(shard, waiters->node.key, SHED_FLIGHT_BACKGROUND) != NULL;
 
-    waiters->is_detached = true;
-    waiters->is_background = true;
-    shed_mutex_lock(&shard->mu);
-    is_busy = is_busy_locked(shard, waiters->node.key);
+    waiters->role = SHED_FLIGHT_BACKGROUND;
     if (!is_busy)
         add_flight_locked(t, shard, waiters);
     shed_mutex_unlock(&shard->mu);
@@ -255,11 +211,8 @@ bool shed_table_leave(struct shed_table *t, struct shed_caller *caller,
     shed_mutex_lock(&shard->mu);
     waiters = caller->waiters;
     if (waiters != NULL) {
-        shed_list_remove(&waiters->callers, &caller->node);
-        if (is_counted(caller))
-            atomic_fetch_sub(&t->callers->waiting, 1);
+        remove_caller_locked(t, caller);
         caller->awaited = (unsigned char)atomic_load(&waiters->awaited);
-        caller->waiters = NULL;
         if (how == SHED_LEAVE_GOES_ON && caller->number > waiters->left_number)
             waiters->left_number = caller->number;
     }
@@ -269,19 +222,17 @@ bool shed_table_leave(struct shed_table *t, struct shed_caller *caller,
 
 void shed_table_forget(struct shed_table *t, struct shed_waiters *waiters)
 {
-    struct shard *shard = find_shard(t, waiters->node.key);
+    struct shard *shard = lock(t, waiters->node.key);
 
-    shed_mutex_lock(&shard->mu);
     waiters->left_number = 0;
     shed_mutex_unlock(&shard->mu);
 }
 
 uint64_t shed_table_newest(struct shed_table *t, struct shed_waiters *waiters)
 {
-    struct shard *shard = find_shard(t, waiters->node.key);
+    struct shard *shard = lock(t, waiters->node.key);
     uint64_t newest;
 
-    shed_mutex_lock(&shard->mu);
     /* if the newest caller has left, its number is still higher than those of
      * all who remain */
     newest = waiters->callers.first != NULL ? waiters->last_number
@@ -294,18 +245,14 @@ uint64_t shed_table_newest(struct shed_table *t, struct shed_waiters *waiters)
 static struct shed_list take(struct shed_table *t, struct shed_waiters *waiters,
                              uint64_t upto)
 {
-    struct shard *shard = find_shard(t, waiters->node.key);
+    struct shard *shard = lock(t, waiters->node.key);
     struct shed_list taken = {NULL, NULL};
     struct shed_node *first;
 
-    shed_mutex_lock(&shard->mu);
     while ((first = waiters->callers.first) != NULL &&
            caller_of(first)->number <= upto) {
-        shed_list_remove(&waiters->callers, first);
+        remove_caller_locked(t, caller_of(first));
         shed_list_append(&taken, first);
-        caller_of(first)->waiters = NULL;
-        if (is_counted(caller_of(first)))
-            atomic_fetch_sub(&t->callers->waiting, 1);
     }
     if (waiters->left_number <= upto)
         waiters->left_number = 0;
@@ -348,31 +295,27 @@ void shed_table_detach(struct shed_table *t, const char *key, size_t size)
     if (atomic_load(&t->flights) == 0)
         return;
     wanted = shed_map_key(key, size);
-    shard = find_shard(t, wanted);
-    shed_mutex_lock(&shard->mu);
-    waiters = find_locked(shard, wanted);
+    shard = lock(t, wanted);
+    waiters = find_locked(shard, wanted, SHED_FLIGHT_JOINABLE);
     if (waiters != NULL)
-        waiters->is_detached = true;
+        waiters->role = SHED_FLIGHT_DETACHED;
     shed_mutex_unlock(&shard->mu);
 }
 
 void shed_table_detach_waiters(struct shed_table *t,
                                struct shed_waiters *waiters)
 {
-    struct shard *shard = find_shard(t, waiters->node.key);
+    struct shard *shard = lock(t, waiters->node.key);
 
-    shed_mutex_lock(&shard->mu);
-    waiters->is_detached = true;
-    waiters->is_background = false;
+    waiters->role = SHED_FLIGHT_DETACHED;
     shed_mutex_unlock(&shard->mu);
 }
 
 bool shed_table_remove(struct shed_table *t, struct shed_waiters *waiters)
 {
-    struct shard *shard = find_shard(t, waiters->node.key);
+    struct shard *shard = lock(t, waiters->node.key);
     bool is_empty;
 
-    shed_mutex_lock(&shard->mu);
     is_empty = waiters->callers.first == NULL && waiters->left_number == 0;
     if (is_empty) {
         shed_map_remove(&shard->flights, &waiters->node);
@@ -382,40 +325,47 @@ bool shed_table_remove(struct shed_table *t, struct shed_waiters *waiters)
     return is_empty;
 }
 
-struct shed_waiters *shed_table_next_of(struct shed_table *t,
-                                        struct shed_waiters *previous,
-                                        const char *key, size_t size)
-{
-    struct shed_map_key wanted = shed_map_key(key, size);
-    struct shard *shard = find_shard(t, wanted);
-    struct shed_waiters *waiters;
-
-    shed_mutex_lock(&shard->mu);
-    waiters =
-        previous == NULL ? first_locked(shard, wanted) : next_of(previous);
-    shed_mutex_unlock(&shard->mu);
-    return waiters;
-}
-
+/* The first node of a shard, or the one behind previous; key: NULL, or what it
+ * is to have. */
 static struct shed_map_node *next_in(struct shard *shard,
+                                     const struct shed_map_key *key,
                                      const struct shed_map_node *previous)
 {
     struct shed_map_node *next;
 
     shed_mutex_lock(&shard->mu);
-    next = shed_map_next(&shard->flights, previous);
+    if (key == NULL)
+        next = shed_map_next(&shard->flights, previous);
+    else if (previous == NULL)
+        next = shed_map_find(&shard->flights, *key);
+    else
+        next = shed_map_find_next(previous);
     shed_mutex_unlock(&shard->mu);
     return next;
+}
+
+static void visit_shard(struct shard *shard, const struct shed_map_key *key,
+                        void (*visit)(struct shed_waiters *waiters))
+{
+    struct shed_map_node *node = next_in(shard, key, NULL), *next;
+
+    for (; node != NULL; node = next) {
+        next = next_in(shard, key, node);
+        visit(waiters_of(node));
+    }
 }
 
 void shed_table_each(struct shed_table *t,
                      void (*visit)(struct shed_waiters *waiters))
 {
-    for (size_t i = 0; i < SHARDS && atomic_load(&t->flights) > 0; i++) {
-        struct shed_map_node *node = next_in(&t->shard[i], NULL), *next;
-        for (; node != NULL; node = next) {
-            next = next_in(&t->shard[i], node);
-            visit(waiters_of(node));
-        }
-    }
+    for (size_t i = 0; i < SHARDS && atomic_load(&t->flights) > 0; i++)
+        visit_shard(&t->shard[i], NULL, visit);
+}
+
+void shed_table_each_of(struct shed_table *t, const char *key, size_t size,
+                        void (*visit)(struct shed_waiters *waiters))
+{
+    struct shed_map_key wanted = shed_map_key(key, size);
+
+    visit_shard(&t->shard[wanted.hash % SHARDS], &wanted, visit);
 }

@@ -75,6 +75,13 @@ enum shed_leave {
     SHED_LEAVE_GOES_ON /* that it does all it would have done for the caller */
 };
 
+/* Who may come to a flight's key while it is under way. */
+enum shed_flight_role {
+    SHED_FLIGHT_DETACHED,   /* any other flight */
+    SHED_FLIGHT_BACKGROUND, /* any but another one in the background */
+    SHED_FLIGHT_JOINABLE    /* none: callers join this one */
+};
+
 /* The callers of one flight; part of the flight's memory. */
 struct shed_waiters {
     /* set at creation */
@@ -86,9 +93,7 @@ struct shed_waiters {
                                        or another process loads; UINT64_MAX:
                                        nobody does, as far as is known */
     /* under the shard's mu */
-    bool is_detached;   /* nobody may join it, or may any longer */
-    bool is_background; /* it works in the background, and excludes another one
-                       that does */
+    enum shed_flight_role role;
     struct shed_list callers;
     uint64_t last_number;
     uint64_t left_number; /* of the newest caller that has left it to go on and
@@ -109,30 +114,20 @@ struct shed_table *shed_table_create(struct shed_callers *callers);
 /* The table must be empty. NULL is allowed. */
 void shed_table_destroy(struct shed_table *table);
 
-/* Whether a flight of the key can be joined now, and Redis has no value that
- * would do for a caller as well. */
-bool shed_table_has(struct shed_table *table, const char *key, size_t size);
+/* Whether the key has a flight of this role, or a joinable one. Returns: false
+ * also if least is JOINABLE, and Redis has a value that would do for a caller
+ * as well. */
+bool shed_table_has(struct shed_table *table, const char *key, size_t size,
+                    enum shed_flight_role least);
 
-/* Join the key's flight. Returns: not SHED_JOIN_ADDED. */
+/* Join the key's flight. If there is none, add the joinable flight of waiters,
+ * unless that is NULL, and join it. */
 enum shed_join shed_table_join(struct shed_table *table, const char *key,
-                               size_t size, struct shed_caller *caller);
+                               size_t size, struct shed_waiters *waiters,
+                               struct shed_caller *caller);
 
-/* Join the key's flight; if there is none, add the flight of waiters and join
- * it. Returns: not SHED_JOIN_NONE. */
-enum shed_join shed_table_insert(struct shed_table *table,
-                                 struct shed_waiters *waiters,
-                                 struct shed_caller *caller);
-
-/* Returns: SHED_OK, or SHED_EBUSY if the caller could not join. */
-SHED_MUST_CHECK enum shed_code shed_table_code(enum shed_join join,
-                                               struct shed_error *err);
-
-/* Whether the key has a flight that can be joined or works in the
- * background. */
-bool shed_table_is_busy(struct shed_table *table, const char *key, size_t size);
-
-/* Add the flight of waiters, which works in the background, unless the table is
- * busy with the key. Returns: true if it was added. */
+/* Add the flight of waiters, which becomes one in the background, unless the
+ * key has such a flight, or a joinable one. Returns: true if it was added. */
 bool shed_table_insert_background(struct shed_table *table,
                                   struct shed_waiters *waiters);
 
@@ -168,16 +163,12 @@ void shed_table_detach_waiters(struct shed_table *table,
  * to go on. Returns: false if one does. */
 bool shed_table_remove(struct shed_table *table, struct shed_waiters *waiters);
 
-/* Iterate over the flights of a key, detached ones included: previous is NULL
- * for the first. Only on the thread that removes flights.
- * Returns: NULL after the last. */
-struct shed_waiters *shed_table_next_of(struct shed_table *table,
-                                        struct shed_waiters *previous,
-                                        const char *key, size_t size);
-
-/* Visit all flights; visit may remove the flight that is passed to it. Only on
- * the thread that removes flights. */
+/* Visit all flights, or those of a key, detached ones included; visit may
+ * remove the flight that is passed to it. Only on the thread that removes
+ * flights. */
 void shed_table_each(struct shed_table *table,
                      void (*visit)(struct shed_waiters *waiters));
+void shed_table_each_of(struct shed_table *table, const char *key, size_t size,
+                        void (*visit)(struct shed_waiters *waiters));
 
 #endif

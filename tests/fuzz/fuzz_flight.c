@@ -9,8 +9,7 @@
 #include <string.h>
 
 #include "base/value.h"
-#include "flight/flight_redis.h"
-#include "flight/flight_reply.h"
+#include "flight/flight_task.h"
 #include "fuzz/forge.h"
 
 #define REQUEST 42
@@ -63,9 +62,9 @@ static void check_entry(const struct shed_value *entry)
     check(entry->kind == SHED_KIND_ROW || entry->size == 0);
 }
 
-static void check_error(const struct shed_flight_exchange *x)
+static void check_error(const struct shed_flight_task *t)
 {
-    check(x->error.code != SHED_OK && x->error.reason[0] != '\0');
+    check(t->error.code != SHED_OK && t->error.reason[0] != '\0');
 }
 
 static bool is_expected(enum shed_flight_send sent,
@@ -89,21 +88,21 @@ static bool is_expected(enum shed_flight_send sent,
     }
 }
 
-static void check_event(const struct shed_flight_exchange *x,
+static void check_event(const struct shed_flight_task *t,
                         struct shed_flight_event event)
 {
-    check(is_expected(x->sent, event.type) && event.request == REQUEST);
-    check(x->seen_size <= sizeof(x->seen));
+    check(is_expected(t->sent, event.type) && event.request == REQUEST);
+    check(t->seen_size <= sizeof(t->seen));
     if (event.type == SHED_EV_HIT || event.type == SHED_EV_SUPERSEDED)
-        check_entry(x->entry);
+        check_entry(t->entry);
     if (event.type == SHED_EV_CORRUPT || event.type == SHED_EV_MARKER ||
-        (event.type == SHED_EV_TROUBLE && x->sent != SHED_SEND_FAIL))
-        check_error(x);
+        (event.type == SHED_EV_TROUBLE && t->sent != SHED_SEND_FAIL))
+        check_error(t);
     if (event.type == SHED_EV_MARKER)
-        check(x->error.code == SHED_ESOURCE || x->error.code == SHED_ETOOBIG ||
-              x->error.code == SHED_ELOST);
+        check(t->error.code == SHED_ESOURCE || t->error.code == SHED_ETOOBIG ||
+              t->error.code == SHED_ELOST);
     if (event.type == SHED_EV_LEAD)
-        check(x->seen_size == 0);
+        check(t->seen_size == 0);
 }
 
 /* The entry in a reply, if it is long enough to be one. */
@@ -121,23 +120,23 @@ static void forge_entry(const struct shed_reply *reply, bool is_marker)
 
 static const struct shed_error lost = {SHED_EREDIS, "lost"};
 
-static struct shed_flight_exchange make_exchange(enum shed_flight_send sent)
+static struct shed_flight_task make_task(enum shed_flight_send sent)
 {
     static struct shed_client client;
     static struct shed_cache cache = {.client = &client, .name = "t"};
-    static struct shed_flight_shared shared = {.cache = &cache};
+    static struct shed_flights flights = {.cache = &cache};
 
-    return (struct shed_flight_exchange){.shared = &shared,
-                                         .key = key,
-                                         .refresh_key = refresh_key,
-                                         .call_request = REQUEST,
-                                         .sent = sent};
+    return (struct shed_flight_task){.flights = &flights,
+                                     .key = key,
+                                     .refresh_key = refresh_key,
+                                     .call_request = REQUEST,
+                                     .sent = sent};
 }
 
 static void read_flight(struct stream *stream, enum shed_flight_send sent,
                         bool is_forged)
 {
-    struct shed_flight_exchange x = make_exchange(sent);
+    struct shed_flight_task t = make_task(sent);
     struct shed_call_result result = {.trouble = SHED_TROUBLE_DOWN,
                                       .why = &lost};
 
@@ -145,16 +144,16 @@ static void read_flight(struct stream *stream, enum shed_flight_send sent,
         result.reply = stream_next(stream);
         if (is_forged)
             forge_entry(result.reply, shed_reply_count(result.reply) > 2);
-        check_event(&x, shed_flight_reply_event(&x, &result));
+        check_event(&t, shed_flight_reply_event(&t, &result));
         shed_reply_free(result.reply);
     } while (result.reply != NULL);
-    shed_flight_redis_fini(&x);
+    shed_value_unref(t.entry);
 }
 
 /* To the GET before an acquire. */
 static void read_look(struct stream *stream, bool is_forged)
 {
-    struct shed_flight_exchange x = make_exchange(SHED_SEND_ACQUIRE);
+    struct shed_flight_task t = make_task(SHED_SEND_ACQUIRE);
     struct shed_flight_event event;
     bool is_taken;
     struct shed_call_result result = {
@@ -168,14 +167,14 @@ static void read_look(struct stream *stream, bool is_forged)
         if (is_forged && bytes != NULL && size >= SHED_ENTRY_HEADER_BYTES)
             (void)forge(key, (uint8_t *)(uintptr_t)bytes, size);
         is_taken = false;
-        if (shed_flight_reply_decides(&x, &result, &event))
-            check_event(&x, event);
+        if (shed_flight_reply_decides(&t, &result, &event))
+            check_event(&t, event);
         else
             check(result.reply != NULL);
         if (!is_taken)
             shed_reply_free(result.reply);
     } while (result.reply != NULL);
-    shed_flight_redis_fini(&x);
+    shed_value_unref(t.entry);
 }
 
 /* ------------------------------------------------------------ the log of

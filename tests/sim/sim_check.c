@@ -202,7 +202,7 @@ void sim_check_look(const struct sim *sim, const struct sim_flight *flight)
         sim_fail(sim, "a waiter looked %u times, key %zu", flight->looks,
                  flight->key);
     /* about as often as a loop that looks every 10 ms, at most */
-    if (sim->mode->no_pushes && shed_flight_has_waited(&flight->machine) &&
+    if (sim->mode->no_pushes && flight->machine.had_holder &&
         flight->machine.waits + 1 >
             (sim->now_ms - flight->machine.wait_began_ms + 5) / 10 + 1)
         sim_fail(

@@ -136,10 +136,9 @@ static void make_call(struct sim *s, struct sim_flight *f,
     asks.epoch = s->mode->no_channels ? 0 : s->process[f->process].epoch;
     if (what == SHED_SEND_ACQUIRE) {
         make_version(s, asks.version);
-        model_make_acquire(call, f->key, &asks, &s->lease,
-                           f->has_seen ? &f->seen : NULL,
-                           f->is_background ? f->due : NULL,
-                           shed_flight_has_waited(&f->machine));
+        model_make_acquire(
+            call, f->key, &asks, &s->lease, f->has_seen ? &f->seen : NULL,
+            f->is_background ? f->due : NULL, f->machine.had_holder);
         call->first = first;
         f->has_seen = false;
         f->looks += first == SHED_FIRST_NOTHING;

@@ -326,16 +326,16 @@ END_TEST
 START_TEST(who_was_told_to_wait_has_waited_though_a_push_was_faster)
 {
     start();
-    ck_assert(!shed_flight_has_waited(&subject.flight));
+    ck_assert(!subject.flight.had_holder);
     event(SHED_EV_PUSH);
-    ck_assert(!shed_flight_has_waited(&subject.flight));
+    ck_assert(!subject.flight.had_holder);
     reply_wait(LEASE_MS);
     expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
-    ck_assert(shed_flight_has_waited(&subject.flight));
+    ck_assert(subject.flight.had_holder);
     join();
     reply(SHED_EV_HIT);
     expect(SHED_SEND_ACQUIRE, SHED_ANSWER_ENTRY, 1);
-    ck_assert(!shed_flight_has_waited(&subject.flight)); /* the later caller */
+    ck_assert(!subject.flight.had_holder); /* the later caller */
 }
 END_TEST
 

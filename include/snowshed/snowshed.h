@@ -97,7 +97,7 @@ struct shed_bytes {
     size_t size;
 };
 
-/* In C++ it hides the struct's constructor, as intended. */
+/* It hides the struct's constructor in C++. */
 #if defined(__cplusplus) && defined(__GNUC__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wshadow"
@@ -126,7 +126,7 @@ SHED_API size_t shed_escape(struct shed_bytes bytes, char *buffer,
 
 /* ------------------------------------------------------------- failures */
 
-/* What happened, and what the caller does next. */
+/* What happened, and what comes next. */
 enum shed_code {
     SHED_OK = 0,
     SHED_EINVAL,    /* the call is wrong: fix the program */
@@ -218,28 +218,31 @@ struct shed_client_options {
                                     an answer, Redis counts as down until it
                                     answers */
     uint64_t links;              /* 1..64 (16); most connections for blocking
-                                    calls; more threads than that share them */
+                                    calls, which more threads share */
     uint64_t wait;               /* enum shed_wait */
-    /* Called with a line of text for an operator, see event.h. NULL: nothing
-     * says that a cache works without Redis */
+    /* Called with a line of text for an operator, see event.h. NULL: nobody
+     * hears that Redis is down */
     void (*on_log)(void *user, enum shed_log_level level, const char *text);
     void *log_user;
     /* shed_event_fn (event.h), or NULL */
     void (*on_event)(void *user, const struct shed_event *event);
     void *event_user;
     struct shed_breaker_options breaker; /* before Redis */
-    /* For TLS. Files are PEM, and read once. */
+    /* For TLS; PEM files, read once. */
     const char *tls_ca;   /* file or directory of trusted authorities; NULL: the
                              system's */
     const char *tls_cert; /* our certificate and its chain; needs tls_key */
     const char *tls_key;  /* its private key, not encrypted */
+    /* For near caches that read much: Redis announces all changes of keys that
+     * begin with this (BCAST); a row costs one command, not two. Or NULL */
+    const char *tracking_prefix;
 };
 
 #define SHED_CLIENT_OPTIONS_INIT                                               \
     {                                                                          \
         sizeof(struct shed_client_options), 1000, 1000, 16, SHED_WAIT_AUTO,    \
             NULL, NULL, NULL, NULL, SHED_BREAKER_OPTIONS_INIT, NULL, NULL,     \
-            NULL                                                               \
+            NULL, NULL                                                         \
     }
 
 /*
@@ -260,7 +263,7 @@ struct shed_client_options {
  * and again after a failure, with pauses of 20 ms to 1 s. An address that leads
  * to a replica is looked up again.
  *
- * Blocks: for the lookup of the host name, but not for Redis.
+ * Blocks: for the lookup of the host name, not for Redis.
  * Returns: also SHED_EBUSY.
  */
 SHED_API SHED_MUST_CHECK enum shed_code

@@ -147,7 +147,7 @@ static void weigh(struct shed_cache *cache, const struct shed_key *key,
     if (freshness != SHED_FRESHNESS_FRESH && !terms->only_cached)
         refresh(cache, key, value);
     if (cache->near != NULL && freshness != SHED_FRESHNESS_STALE)
-        shed_near_ask(cache->near, key);
+        shed_near_ask(cache->near, key, out->mark, shed_value_header(value));
     if (!terms->is_second)
         note_hit(cache, key, value);
     found(out, value, SHED_LOOK_ANSWERS);

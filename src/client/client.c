@@ -103,6 +103,22 @@ bool shed_client_is_settled(struct shed_client *client, const char *key,
                           shed_cluster_is_settled(client->cluster));
 }
 
+bool shed_client_hears_all(struct shed_client *client, const char *key,
+                           size_t size)
+{
+    const char *prefix = client->tracking_prefix;
+    struct shed_server *server;
+    bool hears_all;
+
+    if (prefix == NULL || size < strlen(prefix) ||
+        memcmp(key, prefix, strlen(prefix)) != 0)
+        return false;
+    server = shed_client_hold(client, key, size);
+    hears_all = shed_session_is_broadcast(server->session);
+    shed_client_give_back(client, server);
+    return hears_all;
+}
+
 bool shed_client_knows_servers(struct shed_client *client,
                                struct shed_post *post)
 {
@@ -371,6 +387,19 @@ static enum shed_code build(struct shed_client *client, const char *uri,
     return code;
 }
 
+/* Sessions of nodes that are found later need it, too. */
+static enum shed_code keep_prefix(struct shed_client *client,
+                                  struct shed_client_options *o,
+                                  struct shed_error *err)
+{
+    if (o->tracking_prefix == NULL)
+        return SHED_OK;
+    client->tracking_prefix = strdup(o->tracking_prefix);
+    o->tracking_prefix = client->tracking_prefix;
+    return client->tracking_prefix != NULL ? SHED_OK
+                                           : shed_fail_nomem(err, "a client");
+}
+
 static void destroy(struct shed_client *client)
 {
     if (client->pid != shed_process_id()) {
@@ -389,6 +418,7 @@ static void destroy(struct shed_client *client)
     shed_events_destroy(client->events);
     shed_listeners_destroy(client->listeners);
     shed_address_destroy(client->address);
+    free(client->tracking_prefix);
     free(client);
 }
 
@@ -420,7 +450,9 @@ enum shed_code shed_client_open(const char *uri,
     client->command_timeout_ms = o.command_timeout_ms;
     client->has_channel = o.wait != SHED_WAIT_POLL;
     client->links_limit = (size_t)o.links;
-    code = build(client, uri, &o, err);
+    code = keep_prefix(client, &o, err);
+    if (code == SHED_OK)
+        code = build(client, uri, &o, err);
     if (code != SHED_OK) {
         destroy(client);
         return code;

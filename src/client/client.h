@@ -27,6 +27,7 @@ struct shed_client {
     struct shed_listeners *listeners;
     struct shed_events *events;
     char process[SHED_PROCESS_BYTES + 1]; /* how others name this process */
+    char *tracking_prefix;                /* NULL: there is none */
     uint64_t command_timeout_ms;
     size_t links_limit; /* to one server */
     bool has_channel;   /* false: only timers end its waits */
@@ -64,6 +65,11 @@ bool shed_client_settles(struct shed_client *client, const char *key,
  * if not, post will run then, unless it is NULL. Reactor thread. */
 bool shed_client_knows_servers(struct shed_client *client,
                                struct shed_post *post);
+
+/* Whether all changes of the key are announced, see shed_session_is_broadcast.
+ * Any thread. */
+bool shed_client_hears_all(struct shed_client *client, const char *key,
+                           size_t size);
 
 /* The session with that server, for this turn of the loop. Reactor thread. */
 struct shed_session *shed_client_session(struct shed_client *client,

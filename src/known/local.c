@@ -83,8 +83,9 @@ struct shed_local_lane {
 
 struct shard {
     struct shed_local_lane *lane;
+    /* atomic, written under all lanes' mutexes */
+    atomic_uint changes; /* pushes, and what else may end that a row is near */
     /* read under any lane's mutex, written under all */
-    unsigned changes; /* pushes, and what else may end that a row is near */
     unsigned epoch;
     struct shed_map map;
     struct shed_list order; /* the oldest first */
@@ -354,8 +355,9 @@ struct shed_local_mark shed_local_mark(struct shed_local *local,
     if (local == NULL)
         return (struct shed_local_mark){0};
     marked = map_key_of(key);
-    return (struct shed_local_mark){marked.hash,
-                                    atomic_load(drops_of(local, marked))};
+    return (struct shed_local_mark){
+        marked.hash, atomic_load(drops_of(local, marked)),
+        atomic_load(&shard_of(local, marked)->changes), shed_awake_ms()};
 }
 
 void shed_local_keep(struct shed_local *local, struct shed_entry_key key,
@@ -452,7 +454,7 @@ void shed_local_drop(struct shed_local *local, struct shed_entry_key key)
     shard = shard_of(local, wanted);
     lock_all(local, shard);
     atomic_fetch_add(drops_of(local, wanted), 1);
-    shard->changes++;
+    atomic_fetch_add(&shard->changes, 1);
     row = find_locked(shard, wanted);
     if (row != NULL)
         remove_locked(local, shard, row);
@@ -472,7 +474,7 @@ void shed_local_drop_all(struct shed_local *local)
         lock_all(local, shard);
         for (size_t n = i; n < NUMBERS; n += SHARDS)
             atomic_fetch_add(&local->drops[n], 1);
-        shard->changes++;
+        atomic_fetch_add(&shard->changes, 1);
         clear_locked(local, shard);
         unlock_all(local, shard);
     }
@@ -577,18 +579,8 @@ bool shed_local_asks(struct shed_local *local, struct shed_entry_key key,
     return asks;
 }
 
-unsigned shed_local_changes(struct shed_local *local, struct shed_entry_key key)
-{
-    struct shard *shard = shard_of(local, map_key_of(key));
-    struct shed_local_lane *lane = lock(local, shard);
-    unsigned changes = shard->changes;
-
-    unlock(lane);
-    return changes;
-}
-
 void shed_local_confirm(struct shed_local *local, struct shed_entry_key key,
-                        unsigned changes, const void *header, uint64_t now_ms)
+                        struct shed_local_mark mark, const void *header)
 {
     struct shed_map_key wanted = map_key_of(key);
     struct shard *shard = shard_of(local, wanted);
@@ -599,9 +591,9 @@ void shed_local_confirm(struct shed_local *local, struct shed_entry_key key,
     if (row != NULL) {
         const void *own = shed_value_header(row->value);
         row->is_asked = false;
-        if (changes == shard->changes && header != NULL && own != NULL &&
-            memcmp(header, own, SHED_ENTRY_HEADER_BYTES) == 0) {
-            row->known_ms = now_ms;
+        if (mark.changes == atomic_load(&shard->changes) && header != NULL &&
+            own != NULL && memcmp(header, own, SHED_ENTRY_HEADER_BYTES) == 0) {
+            row->known_ms = mark.at_ms;
             row->known_age_ms = age_of(row, shed_now_ms());
             row->epoch = shard->epoch;
         }
@@ -616,7 +608,7 @@ void shed_local_change(struct shed_local *local, struct shed_entry_key key)
     struct row *row;
 
     lock_all(local, shard);
-    shard->changes++;
+    atomic_fetch_add(&shard->changes, 1);
     row = find_locked(shard, wanted);
     if (row != NULL)
         row->epoch = 0;
@@ -628,7 +620,7 @@ void shed_local_change_all(struct shed_local *local)
     for (size_t i = 0; i < SHARDS; i++) {
         struct shard *shard = &local->shard[i];
         lock_all(local, shard);
-        shard->changes++;
+        atomic_fetch_add(&shard->changes, 1);
         if (++shard->epoch == 0)
             shard->epoch = 1;
         unlock_all(local, shard);

@@ -11,8 +11,9 @@
  *
  * Pushes drop nothing: they come for few keys, and also for what this process
  * has published itself. A push ends that a row is near. A row becomes near when
- * a read of its key that Redis tracks has found the same entry, and no push has
- * come since before that read was sent (near.h); it is so for near_ms at most.
+ * a read of which Redis announces changes has found the same entry, and no push
+ * has come since before that read was sent (near.h); it is so for near_ms at
+ * most.
  *
  * Any thread. local may be NULL where nothing is kept.
  */
@@ -42,6 +43,8 @@ void shed_local_destroy(struct shed_local *local);
 struct shed_local_mark {
     uint64_t hash;
     unsigned drops;
+    unsigned changes; /* pushes that may have been for it */
+    uint64_t at_ms;   /* when that was; awake */
 };
 
 struct shed_local_mark shed_local_mark(struct shed_local *local,
@@ -130,15 +133,11 @@ struct shed_local_hits shed_local_take_hits(struct shed_local *local);
 bool shed_local_asks(struct shed_local *local, struct shed_entry_key key,
                      uint64_t now_ms);
 
-/* To be noted before a read of the key is sent that Redis tracks. */
-unsigned shed_local_changes(struct shed_local *local,
-                            struct shed_entry_key key);
-
-/* That read has found an entry with this header, or NULL. The row becomes near
- * if it is the same, and nothing has changed since changes was noted, at
- * now_ms. */
+/* A read of the key, of which changes are announced, has found an entry with
+ * this header, or NULL. The row becomes near if it is the same, and nothing has
+ * changed since the mark, which was taken before the read was sent. */
 void shed_local_confirm(struct shed_local *local, struct shed_entry_key key,
-                        unsigned changes, const void *header, uint64_t now_ms);
+                        struct shed_local_mark mark, const void *header);
 
 /* A push: the key has changed. The row is near no longer. */
 void shed_local_change(struct shed_local *local, struct shed_entry_key key);

@@ -32,8 +32,7 @@ struct question {
     struct question *next;
     struct shed_near *near;
     struct shed_call call;
-    unsigned changes;
-    uint64_t sent_ms;
+    struct shed_local_mark mark;
     size_t size;
     char key[];
 };
@@ -72,7 +71,7 @@ static void end(struct question *q, const void *header)
 {
     struct shed_near *near = q->near;
 
-    shed_local_confirm(near->local, key_of(q), q->changes, header, q->sent_ms);
+    shed_local_confirm(near->local, key_of(q), q->mark, header);
     free(q);
     leave(near);
 }
@@ -97,8 +96,7 @@ static void send_question(struct question *q)
         end(q, NULL);
         return;
     }
-    q->changes = shed_local_changes(near->local, key_of(q));
-    q->sent_ms = shed_awake_ms();
+    q->mark = shed_local_mark(near->local, key_of(q));
     args.is_guarded = true;
     shed_args_add_text(&args, "GETRANGE");
     shed_args_add(&args, q->key, q->size);
@@ -135,21 +133,10 @@ static struct question *create_question(struct shed_near *near,
     return q;
 }
 
-void shed_near_ask(struct shed_near *near, const struct shed_key *key)
+static void ask(struct shed_near *near, struct question *q)
 {
-    struct shed_entry_key entry = shed_key_of_entry(key);
-    struct question *q;
     bool is_first;
 
-    if (atomic_load_explicit(&near->count, memory_order_relaxed) >=
-            QUESTIONS_MAX ||
-        !shed_local_asks(near->local, entry, shed_awake_by_ms()))
-        return;
-    q = create_question(near, entry);
-    if (q == NULL) {
-        shed_local_confirm(near->local, entry, 0, NULL, 0);
-        return;
-    }
     atomic_fetch_add(&near->count, 1);
     shed_mutex_lock(&near->mu);
     is_first = near->asked == NULL;
@@ -158,6 +145,27 @@ void shed_near_ask(struct shed_near *near, const struct shed_key *key)
     shed_mutex_unlock(&near->mu);
     if (is_first)
         shed_reactor_post(near->cache->client->reactor, &near->post);
+}
+
+void shed_near_ask(struct shed_near *near, const struct shed_key *key,
+                   struct shed_local_mark mark, const void *header)
+{
+    struct shed_entry_key entry = shed_key_of_entry(key);
+    bool is_known =
+        shed_client_hears_all(near->cache->client, entry.at, entry.size);
+    struct question *q = NULL;
+
+    if ((!is_known &&
+         atomic_load_explicit(&near->count, memory_order_relaxed) >=
+             QUESTIONS_MAX) ||
+        !shed_local_asks(near->local, entry, shed_awake_by_ms()))
+        return;
+    if (!is_known)
+        q = create_question(near, entry);
+    if (q != NULL)
+        ask(near, q);
+    else
+        shed_local_confirm(near->local, entry, mark, is_known ? header : NULL);
 }
 
 /* ---------------------------------------------------------------- the hits */

@@ -1,7 +1,8 @@
 /*
  * What makes rows near (local.h): it asks Redis, over the session whose reads
  * are tracked, whether an entry that a GET has found is still there. From then
- * on Redis announces its end.
+ * on Redis announces its end. Of keys with the client's tracking_prefix all
+ * changes are announced: then the GET itself is enough.
  *
  * The GET itself goes over a link in its caller's thread, which is quicker for
  * the caller, and is not tracked: tracking ends without a word with the
@@ -17,6 +18,7 @@
 
 #include "entry/key.h"
 #include "entry/parts.h"
+#include "known/local.h"
 
 struct shed_near;
 
@@ -29,9 +31,10 @@ struct shed_near *shed_near_create(struct shed_cache *cache);
 void shed_near_close(struct shed_near *near);
 void shed_near_destroy(struct shed_near *near);
 
-/* A GET has found the row of this key, which was kept: let it become near. Any
- * thread. */
-void shed_near_ask(struct shed_near *near, const struct shed_key *key);
+/* A GET has found the row of this key, which was kept: let it become near. mark
+ * is of before the GET, header the entry's. Any thread. */
+void shed_near_ask(struct shed_near *near, const struct shed_key *key,
+                   struct shed_local_mark mark, const void *header);
 
 /* Take a row that is near, which a call may be given as rule says (of a row of
  * the cache; not of "no such row", which is given out until its ttl ends).

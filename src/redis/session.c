@@ -20,6 +20,7 @@
 #include "base/mutex.h"
 #include "base/process.h"
 #include "redis/announcements.h"
+#include "redis/tracking.h"
 
 #define INVALIDATE_CHANNEL "__redis__:invalidate"
 /* How long a connection that died silently can go unnoticed. */
@@ -34,7 +35,8 @@ struct shed_session {
     struct shed_reactor *reactor;
     struct shed_session_hooks hooks;
     struct shed_pipe *commands;
-    struct shed_pipe *pushes; /* NULL if waiting is by timer only */
+    struct shed_pipe *pushes;    /* NULL if waiting is by timer only */
+    struct shed_pipe *broadcast; /* asks for keys with a prefix; or NULL */
     struct shed_untracked *untracked;
     struct shed_acks *acks;
     struct shed_announcements *announcements; /* NULL without sentinels */
@@ -43,9 +45,8 @@ struct shed_session {
     uint64_t command_timeout_ms;
     char channel[sizeof(SHED_PROCESS_CHANNEL) + SHED_PROCESS_BYTES];
     char place[PLACE_BYTES]; /* a channel whose name tells host and process */
-    char client_id[24];      /* of pushes, in decimal; empty: unknown */
-    char tracked_id[24];     /* the client id that CLIENT TRACKING named */
-    unsigned channels;       /* subscribed to */
+    char client_id[SHED_CLIENT_ID_BYTES]; /* of pushes; empty: unknown */
+    unsigned channels;                    /* subscribed to */
     _Atomic uint32_t *epochs;
     uint32_t epoch, asked_epoch;
     char epoch_channel[sizeof(SHED_PROCESS_CHANNEL) + SHED_PROCESS_BYTES +
@@ -59,7 +60,10 @@ struct shed_session {
     struct shed_call load[SHED_SCRIPTS];
     struct shed_call time;
     uint64_t time_asked_ms;
-    struct shed_call track;
+    struct shed_tracking tracking;     /* of what commands reads */
+    struct shed_tracking broadcasting; /* of the prefix */
+    struct shed_call alive;            /* of broadcast */
+    atomic_bool is_broadcast;
     struct shed_call id;
     struct shed_call info;
     struct shed_call role;
@@ -287,37 +291,42 @@ static void ask_info(struct shed_session *p)
     shed_pipe_call(p->commands, &p->info, &args, on_info, p);
 }
 
-static void start_tracking(struct shed_session *p);
+/* ------------------------------------------------------------- tracking */
 
-static void on_tracking(void *arg, const struct shed_call_result *result)
+static void on_tracking(void *arg, const struct shed_reply *reply)
 {
     struct shed_session *p = arg;
 
-    /* pushes has reconnected since the command was sent */
-    if (strcmp(p->tracked_id, p->client_id) != 0) {
-        start_tracking(p);
-        return;
-    }
     /* if it was refused (ACL, an old server), only timers end waits */
-    note_lack(p, SHED_LACK_TRACKING, result->reply);
+    note_lack(p, SHED_LACK_TRACKING, reply);
     if (p->channels == CHANNELS)
-        begin_epoch(p, shed_reply_begins(result->reply, "OK"));
+        begin_epoch(p, shed_reply_begins(reply, "OK"));
 }
 
-/* Start tracking, if both connections are set up. */
+/* Listeners hear of it before it is seen to be so: what they have noted until
+ * now may lack a change. */
+static void on_broadcasting(void *arg, const struct shed_reply *reply)
+{
+    struct shed_session *p = arg;
+
+    note_lack(p, SHED_LACK_TRACKING, reply);
+    if (p->channels < CHANNELS || !shed_reply_begins(reply, "OK"))
+        return;
+    p->hooks.on_epoch(p->hooks.arg);
+    atomic_store(&p->is_broadcast, true);
+}
+
 static void start_tracking(struct shed_session *p)
 {
-    struct shed_args args = {0};
+    if (p->channels == CHANNELS)
+        shed_tracking_ask(&p->tracking);
+}
 
-    if (p->channels < CHANNELS || p->track.fn != NULL)
-        return;
-    shed_args_add_text(&args, "CLIENT");
-    shed_args_add_text(&args, "TRACKING");
-    shed_args_add_text(&args, "ON");
-    shed_args_add_text(&args, "REDIRECT");
-    memcpy(p->tracked_id, p->client_id, sizeof(p->tracked_id));
-    shed_args_add_text(&args, p->tracked_id);
-    shed_pipe_call(p->commands, &p->track, &args, on_tracking, p);
+static void start_broadcast(struct shed_session *p)
+{
+    if (p->broadcast != NULL && p->channels == CHANNELS &&
+        !atomic_load(&p->is_broadcast) && shed_pipe_is_open(p->broadcast))
+        shed_tracking_ask(&p->broadcasting);
 }
 
 static void on_commands_open(void *arg)
@@ -330,6 +339,8 @@ static void on_commands_open(void *arg)
     ask_time(p);
     start_tracking(p);
     shed_untracked_follow(p->untracked, true);
+    if (p->broadcast != NULL)
+        shed_pipe_follow(p->broadcast, true);
     if (p->pushes != NULL)
         shed_pipe_follow(p->pushes, true);
     else
@@ -352,6 +363,20 @@ static void on_commands_lost(void *arg, const struct shed_error *why)
     set_run(p, NULL);
     shed_server_run_lose(&p->server);
     end_epoch(p);
+}
+
+static void on_broadcast_open(void *arg)
+{
+    start_broadcast(arg);
+}
+
+static void on_broadcast_lost(void *arg, const struct shed_error *why)
+{
+    struct shed_session *p = arg;
+
+    (void)why; /* the connection for commands reports it */
+    if (atomic_exchange(&p->is_broadcast, false))
+        p->hooks.on_epoch(p->hooks.arg);
 }
 
 static bool on_elsewhere(void *arg, struct shed_call *call,
@@ -423,6 +448,7 @@ static void on_pushes_lost(void *arg, const struct shed_error *why)
     if (p->channels == 0) /* it never got any */
         p->has_channel = false;
     p->channels = 0;
+    atomic_store(&p->is_broadcast, false);
     shed_timer_stop(p->subscribing);
     end_epoch(p);
 }
@@ -468,6 +494,7 @@ static void on_subscribed(struct shed_session *p)
     shed_timer_stop(p->subscribing);
     update_identity(p);
     start_tracking(p);
+    start_broadcast(p);
     ask_numsub(p);
 }
 
@@ -490,6 +517,22 @@ static void on_push(void *arg, struct shed_reply *reply)
     }
 }
 
+static void on_alive(void *arg, const struct shed_call_result *result)
+{
+    (void)arg; /* without an answer the pipe is dropped */
+    (void)result;
+}
+
+static void ask_alive(struct shed_session *p)
+{
+    struct shed_args args = {0};
+
+    if (!atomic_load(&p->is_broadcast) || p->alive.fn != NULL)
+        return;
+    shed_args_add_text(&args, "PING");
+    shed_pipe_call(p->broadcast, &p->alive, &args, on_alive, p);
+}
+
 static void on_ping(void *arg)
 {
     struct shed_session *p = arg;
@@ -503,6 +546,7 @@ static void on_ping(void *arg)
     shed_pipe_check_address(p->commands);
     if (p->channels == CHANNELS)
         shed_pipe_ping(p->pushes);
+    ask_alive(p);
 }
 
 /* ------------------------------------------------------------ a failover */
@@ -514,6 +558,8 @@ static void follow(struct shed_session *p, bool is_reached)
     shed_untracked_follow(p->untracked, is_reached);
     if (p->pushes != NULL)
         shed_pipe_follow(p->pushes, is_reached);
+    if (p->broadcast != NULL)
+        shed_pipe_follow(p->broadcast, is_reached);
     shed_pipe_follow(shed_acks_pipe(p->acks), is_reached);
 }
 
@@ -581,6 +627,9 @@ shed_session_create(struct shed_reactor *reactor, struct shed_gate *gate,
         hooks->on_elsewhere != NULL ? on_elsewhere : NULL};
     struct shed_pipe_hooks on_pushes = {
         p, on_pushes_open, on_pushes_lost, on_pushes_unreached, on_push, NULL};
+    const struct shed_pipe_hooks on_broadcast = {
+        .arg = p, .on_open = on_broadcast_open, .on_lost = on_broadcast_lost};
+    bool has_pushes = options->wait != SHED_WAIT_POLL;
     /* the connection for commands reports what it loses, too */
     struct shed_pipe_hooks on_untracked = {
         .arg = p, .on_elsewhere = on_commands.on_elsewhere};
@@ -613,9 +662,12 @@ shed_session_create(struct shed_reactor *reactor, struct shed_gate *gate,
     if (code == SHED_OK)
         code = shed_pipe_create(reactor, gate, SHED_HEALTH_COMMANDS, options,
                                 &on_commands, &p->commands, err);
-    if (code == SHED_OK && options->wait != SHED_WAIT_POLL)
+    if (code == SHED_OK && has_pushes)
         code = shed_pipe_create(reactor, gate, SHED_HEALTH_PUSHES, options,
                                 &on_pushes, &p->pushes, err);
+    if (code == SHED_OK && has_pushes && options->tracking_prefix != NULL)
+        code = shed_pipe_create(reactor, gate, SHED_HEALTH_PUSHES, options,
+                                &on_broadcast, &p->broadcast, err);
     if (code == SHED_OK)
         code = shed_untracked_create(reactor, gate, options, &on_untracked,
                                      &p->untracked, err);
@@ -629,6 +681,15 @@ shed_session_create(struct shed_reactor *reactor, struct shed_gate *gate,
         shed_session_close(p);
         return code;
     }
+    p->tracking = (struct shed_tracking){.pipe = p->commands,
+                                         .listener = p->client_id,
+                                         .on_answer = on_tracking,
+                                         .arg = p};
+    p->broadcasting = (struct shed_tracking){.pipe = p->broadcast,
+                                             .prefix = options->tracking_prefix,
+                                             .listener = p->client_id,
+                                             .on_answer = on_broadcasting,
+                                             .arg = p};
     shed_gate_follow(gate, on_move, p);
     *out = p;
     return SHED_OK;
@@ -641,6 +702,8 @@ void shed_session_open(struct shed_session *p)
     shed_pipe_open(p->commands);
     if (p->pushes != NULL)
         shed_pipe_open(p->pushes);
+    if (p->broadcast != NULL)
+        shed_pipe_open(p->broadcast);
     shed_announcements_open(p->announcements);
 }
 
@@ -652,6 +715,7 @@ void shed_session_close(struct shed_session *p)
     shed_timer_destroy(p->subscribing);
     shed_pipe_close(p->commands);
     shed_pipe_close(p->pushes);
+    shed_pipe_close(p->broadcast);
     shed_untracked_close(p->untracked);
     shed_acks_close(p->acks);
     shed_announcements_close(p->announcements);
@@ -665,6 +729,7 @@ void shed_session_forget(struct shed_session *p)
         return;
     shed_pipe_forget(p->commands);
     shed_pipe_forget(p->pushes);
+    shed_pipe_forget(p->broadcast);
     shed_untracked_forget(p->untracked);
     shed_pipe_forget(shed_acks_pipe(p->acks));
     shed_announcements_forget(p->announcements);
@@ -674,6 +739,7 @@ bool shed_session_is_idle(const struct shed_session *p)
 {
     return p->waiting == NULL && shed_pipe_is_idle(p->commands) &&
            (p->pushes == NULL || shed_pipe_is_idle(p->pushes)) &&
+           (p->broadcast == NULL || shed_pipe_is_idle(p->broadcast)) &&
            shed_untracked_is_idle(p->untracked) && shed_acks_is_idle(p->acks);
 }
 
@@ -706,6 +772,11 @@ struct shed_acks *shed_session_acks(struct shed_session *p)
 bool shed_session_is_on(const struct shed_session *p)
 {
     return p->is_on;
+}
+
+bool shed_session_is_broadcast(const struct shed_session *p)
+{
+    return atomic_load(&p->is_broadcast);
 }
 
 bool shed_session_is_settled(const struct shed_session *p)

@@ -6,7 +6,8 @@
  * not at all.
  *
  * Commands that need no announcement have connections of their own
- * (untracked.h).
+ * (untracked.h). With a tracking_prefix one more connection asks for the
+ * changes of all keys that begin with it, whoever reads them (BCAST).
  *
  * An epoch is the time between two losses of a connection. The second
  * connection is subscribed to the channel of this process,
@@ -57,8 +58,9 @@ struct shed_session_hooks {
                          const struct shed_reply *reply);
 };
 
-/* process: SHED_PROCESS_BYTES of text; epochs: the number of its last epoch on
- * any server. Returns: SHED_OK, SHED_ENOMEM. */
+/* options' tracking_prefix is borrowed. process: SHED_PROCESS_BYTES of text;
+ * epochs: the number of its last epoch on any server. Returns: SHED_OK,
+ * SHED_ENOMEM. */
 SHED_MUST_CHECK enum shed_code
 shed_session_create(struct shed_reactor *reactor, struct shed_gate *gate,
                     const struct shed_client_options *options,
@@ -92,6 +94,12 @@ struct shed_acks *shed_session_acks(struct shed_session *session);
 
 /* Whether changes are announced now. */
 bool shed_session_is_on(const struct shed_session *session);
+
+/* Whether changes of all keys with the client's tracking_prefix are announced.
+ * on_epoch is called before it becomes true, and after it has become false, so
+ * that a listener that knows of no change since before a read was sent may
+ * trust it. Any thread. */
+bool shed_session_is_broadcast(const struct shed_session *session);
 
 /* Whether it is known if changes are announced: false until the server has
  * confirmed it, or it has turned out that it will not. on_epoch is called when

@@ -1,7 +1,11 @@
 /* The near cache: gets that ask Redis nothing, and what ends that. Changes are
  * made by commands on connections of their own, as redis-cli makes them. */
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "support/fixture.h"
 
@@ -20,6 +24,15 @@ static void init(void)
 static void up(void)
 {
     init();
+    fixture_open(&fixture);
+}
+
+/* by_prefix: Redis announces all changes of the cache's keys. */
+static void up_by(bool by_prefix)
+{
+    init();
+    if (by_prefix)
+        fixture.client_options.tracking_prefix = "t:{";
     fixture_open(&fixture);
 }
 
@@ -112,6 +125,55 @@ START_TEST(near_hits_ask_redis_nothing)
     ck_assert_int_eq(server_calls(&fixture.server, "get"), gets);
     ck_assert_uint_eq(near_hits() - near, GETS);
     ck_assert_uint_eq(stats_of(fixture.cache).hits - hits, GETS);
+    fixture_down(&fixture);
+}
+END_TEST
+
+/* Returns: whether GETs alone have made the row near. */
+static bool is_near_by_get(const char *key)
+{
+    long long questions = server_calls(&fixture.server, "getrange");
+    uint64_t near = near_hits();
+
+    for (int i = 0; i < 3; i++) /* it is loaded, read, near */
+        ck_assert(!gives(key, ""));
+    return near_hits() > near &&
+           server_calls(&fixture.server, "getrange") == questions;
+}
+
+/* Wait until Redis announces all changes. */
+static void up_by_prefix(void)
+{
+    int tries = 0;
+    char key[16];
+
+    up_by(true);
+    WAIT_FOR(
+        (snprintf(key, sizeof(key), "try%d", tries++), is_near_by_get(key)));
+}
+
+START_TEST(rows_of_a_tracking_prefix_need_no_question)
+{
+    char key[16];
+
+    up_by_prefix();
+    for (int i = 0; i < GETS; i++) {
+        snprintf(key, sizeof(key), "k%d", i);
+        ck_assert(is_near_by_get(key));
+    }
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(rows_without_the_tracking_prefix_do)
+{
+    init();
+    fixture.client_options.tracking_prefix = "u:";
+    fixture_open(&fixture);
+    have_near("k", "k@1");
+    ck_assert_int_gt(server_calls(&fixture.server, "getrange"), 0);
+    change("k");
+    WAIT_FOR(has_text(fixture.cache, "k@2"));
     fixture_down(&fixture);
 }
 END_TEST
@@ -319,7 +381,7 @@ START_TEST(a_change_by_any_client_is_seen)
 {
     struct peer peer;
 
-    up();
+    up_by(_i == 1);
     peer_open(&peer, &fixture);
     have_near("k", "k@1");
     WAIT_FOR(is_near(peer.cache, "k", "k@1"));
@@ -340,7 +402,7 @@ START_TEST(own_writes_are_seen_at_once)
 {
     char text[16];
 
-    up();
+    up_by(_i == 1);
     for (unsigned i = 2; i < 2 + GETS; i++) {
         bool is_put = i % 2 == 0;
         have_near("k", i == 2 ? "k@1" : text);
@@ -358,7 +420,7 @@ END_TEST
 
 START_TEST(a_flush_ends_them)
 {
-    up();
+    up_by(_i == 1);
     have_near("k", "k@1");
     table_update(&fixture.table);
     server_do(&fixture.server, "FLUSHALL");
@@ -367,14 +429,37 @@ START_TEST(a_flush_ends_them)
 }
 END_TEST
 
+/* The id of a connection as CLIENT LIST shows it, "id=7 addr=..."; 0: none. */
+static unsigned long find_client(const char *mark)
+{
+    redisReply *list = server_run(&fixture.server, "CLIENT LIST");
+    unsigned long id = 0;
+
+    for (char *line = strtok(list->str, "\n"); line != NULL;
+         line = strtok(NULL, "\n"))
+        if (strstr(line, mark) != NULL)
+            ck_assert_int_eq(sscanf(line, "id=%lu ", &id), 1);
+    freeReplyObject(list);
+    return id;
+}
+
+#define BROADCAST " flags=tB"
+#define REFUSED " cmd=client|tracking "
+
+static void kill_client(const char *mark)
+{
+    WAIT_FOR(find_client(mark) > 0);
+    server_do(&fixture.server, "CLIENT KILL ID %lu", find_client(mark));
+}
+
 static const char *const kinds[] = {"pubsub", "normal"};
 
 /* Whichever connection is lost: from then on nothing was announced. */
 START_TEST(a_lost_connection_ends_them)
 {
-    up();
+    up_by(_i >= 2);
     have_near("k", "k@1");
-    server_do(&fixture.server, "CLIENT KILL TYPE %s", kinds[_i]);
+    server_do(&fixture.server, "CLIENT KILL TYPE %s", kinds[_i % 2]);
     change("k");
     WAIT_FOR(has_text(fixture.cache, "k@2"));
     have_near("k", "k@2");
@@ -384,9 +469,67 @@ START_TEST(a_lost_connection_ends_them)
 }
 END_TEST
 
+static int held[2]; /* a pipe */
+
+static void hold(int number)
+{
+    char byte;
+
+    (void)number;
+    (void)!read(held[0], &byte, 1);
+}
+
+/* Its thread is late to take the answer. Meanwhile the row changes, and only
+ * then are changes announced. */
+START_TEST(a_get_from_before_all_changes_are_announced_makes_nothing_near)
+{
+    const struct sigaction action = {.sa_handler = hold};
+    struct getter getter;
+    long long gets;
+
+    init();
+    fixture.client_options.tracking_prefix = "t:{";
+    fixture_add_proxy(&fixture, &proxy);
+    fixture_open(&fixture);
+    ck_assert_int_eq(pipe(held), 0);
+    ck_assert_int_eq(sigaction(SIGUSR1, &action, NULL), 0);
+    expect_text(fixture.cache, "k", "k@1");
+    WAIT_FOR(find_client(BROADCAST) > 0);
+    server_do(&fixture.server, "ACL SETUSER default -client|tracking");
+    kill_client(BROADCAST);
+    WAIT_FOR(find_client(REFUSED) > 0);
+    gets = server_calls(&fixture.server, "get");
+    proxy_set(&proxy, PROXY_DELAY, 200, NULL);
+    getter_start(&getter, fixture.cache, "k");
+    WAIT_FOR(server_calls(&fixture.server, "get") > gets);
+    ck_assert_int_eq(pthread_kill(getter.thread, SIGUSR1), 0);
+    change("k");
+    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    server_do(&fixture.server, "ACL SETUSER default +client|tracking");
+    kill_client(REFUSED);
+    WAIT_FOR(find_client(BROADCAST) > 0);
+    (void)poll(NULL, 0, 200); /* the client has the answer */
+    ck_assert_int_eq(write(held[1], "", 1), 1);
+    getter_expect(&getter, "k@1", SHED_ORIGIN_REDIS);
+    WAIT_FOR(has_text(fixture.cache, "k@2"));
+    fixture_down(&fixture);
+}
+END_TEST
+
+START_TEST(the_connection_that_asks_for_a_prefix_ends_them)
+{
+    up_by_prefix();
+    ck_assert(is_near_by_get("k"));
+    kill_client(BROADCAST);
+    change("k");
+    WAIT_FOR(has_text(fixture.cache, "k@2"));
+    fixture_down(&fixture);
+}
+END_TEST
+
 START_TEST(a_server_that_starts_again_ends_them)
 {
-    up();
+    up_by(_i == 1);
     have_near("k", "k@1");
     server_kill(&fixture.server);
     table_update(&fixture.table);
@@ -520,6 +663,8 @@ int main(void)
 
     tcase_set_timeout(tc, TEST_TIMEOUT_S);
     tcase_add_test(tc, near_hits_ask_redis_nothing);
+    tcase_add_test(tc, rows_of_a_tracking_prefix_need_no_question);
+    tcase_add_test(tc, rows_without_the_tracking_prefix_do);
     tcase_add_test(tc, no_such_row_is_near_until_its_ttl_ends);
     tcase_add_test(tc, threads_that_miss_share_their_gets);
     tcase_add_test(tc, get_many_asks_for_the_others_alone);
@@ -529,11 +674,14 @@ int main(void)
     tcase_add_test(tc, a_near_hit_that_is_due_begins_one_refresh);
     tcase_add_test(tc, a_row_is_not_near_past_its_ttl);
     tcase_add_test(tc, a_row_that_takes_too_much_is_not_near);
-    tcase_add_test(tc, a_change_by_any_client_is_seen);
-    tcase_add_test(tc, own_writes_are_seen_at_once);
-    tcase_add_test(tc, a_flush_ends_them);
-    tcase_add_loop_test(tc, a_lost_connection_ends_them, 0, 2);
-    tcase_add_test(tc, a_server_that_starts_again_ends_them);
+    tcase_add_loop_test(tc, a_change_by_any_client_is_seen, 0, 2);
+    tcase_add_loop_test(tc, own_writes_are_seen_at_once, 0, 2);
+    tcase_add_loop_test(tc, a_flush_ends_them, 0, 2);
+    tcase_add_loop_test(tc, a_lost_connection_ends_them, 0, 4);
+    tcase_add_test(tc, the_connection_that_asks_for_a_prefix_ends_them);
+    tcase_add_test(
+        tc, a_get_from_before_all_changes_are_announced_makes_nothing_near);
+    tcase_add_loop_test(tc, a_server_that_starts_again_ends_them, 0, 2);
     tcase_add_test(tc, a_tracking_table_that_overflows_costs_hits_alone);
     tcase_add_test(tc, near_ms_bounds_what_lost_pushes_cost);
     tcase_add_test(tc, without_pushes_nothing_is_near);

@@ -648,21 +648,25 @@ static bool has_near(uint64_t now_ms)
     return true;
 }
 
-static void confirm(unsigned changes)
+/* At 1000. */
+static struct shed_local_mark mark_of(struct shed_entry_key key)
 {
-    shed_local_confirm(n.local, key_of(0), changes, n.header, 1000);
+    struct shed_local_mark mark = shed_local_mark(n.local, key);
+
+    mark.at_ms = 1000;
+    return mark;
 }
 
-static unsigned changes(void)
+static void confirm(struct shed_local_mark mark)
 {
-    return shed_local_changes(n.local, key_of(0));
+    shed_local_confirm(n.local, key_of(0), mark, n.header);
 }
 
 START_TEST(a_row_is_near_from_its_confirmation_for_a_while)
 {
     near_up();
     ck_assert(!has_near(1000));
-    confirm(changes());
+    confirm(mark_of(key_of(0)));
     ck_assert(has_near(1000));
     ck_assert(has_near(1000 + NEAR_MS - 1));
     ck_assert(!has_near(1000 + NEAR_MS));
@@ -675,10 +679,10 @@ START_TEST(a_row_is_asked_for_once)
     near_up();
     ck_assert(shed_local_asks(n.local, key_of(0), 1000));
     ck_assert(!shed_local_asks(n.local, key_of(0), 1000));
-    shed_local_confirm(n.local, key_of(0), changes(), NULL, 1000);
+    shed_local_confirm(n.local, key_of(0), mark_of(key_of(0)), NULL);
     ck_assert(!has_near(1000));
     ck_assert(shed_local_asks(n.local, key_of(0), 1000));
-    confirm(changes());
+    confirm(mark_of(key_of(0)));
     ck_assert(!shed_local_asks(n.local, key_of(0), 1000));
     ck_assert(shed_local_asks(n.local, key_of(0), 1000 + NEAR_MS));
     ck_assert(!shed_local_asks(n.local, key_of(1), 1000));
@@ -710,17 +714,17 @@ static void (*const ends[])(void) = {change_it, change_all, drop_it, drop_all};
 
 START_TEST(what_ends_it_also_ends_the_question_under_way)
 {
-    unsigned before;
+    struct shed_local_mark before;
 
     near_up();
-    before = changes();
+    before = mark_of(key_of(0));
     confirm(before);
     ck_assert(has_near(1000));
     ends[_i]();
     ck_assert(!has_near(1000));
     confirm(before);
     ck_assert(!has_near(1000));
-    ck_assert_uint_ne(changes(), before);
+    ck_assert_uint_ne(mark_of(key_of(0)).changes, before.changes);
     shed_local_destroy(n.local);
 }
 END_TEST
@@ -730,7 +734,7 @@ START_TEST(another_entry_is_not_near)
     unsigned char other[SHED_ENTRY_HEADER_BYTES] = {[40] = 1};
 
     near_up();
-    shed_local_confirm(n.local, key_of(0), changes(), other, 1000);
+    shed_local_confirm(n.local, key_of(0), mark_of(key_of(0)), other);
     ck_assert(!has_near(1000));
     shed_local_destroy(n.local);
 }
@@ -751,8 +755,7 @@ START_TEST(a_near_row_is_found_by_its_own_key_alone)
     shed_local_keep(n.local, key, shed_local_mark(n.local, key),
                     &(struct shed_local_row){&n.block.value, .ttl_ms = TTL_MS},
                     shed_now_ms());
-    shed_local_confirm(n.local, key, shed_local_changes(n.local, key), n.header,
-                       1000);
+    shed_local_confirm(n.local, key, mark_of(key), n.header);
     for (int i = 0; i < (int)(sizeof(odd_keys) / sizeof(*odd_keys)); i++) {
         bool is_found =
             shed_local_begin_near(n.local, shed_str(odd_keys[i]), 1000, &row);
@@ -779,7 +782,7 @@ START_TEST(what_is_taken_is_counted_once)
     struct shed_local_hits hits;
 
     near_up();
-    confirm(changes());
+    confirm(mark_of(key_of(0)));
     look_at_it(true);
     look_at_it(false);
     look_at_it(true);
@@ -796,7 +799,7 @@ START_TEST(what_is_no_name_of_an_entry_is_no_change)
 {
     static const char *const others[] = {"t:0}", "}", "t:{", "t:{\\}", "t:{}"};
     near_up();
-    confirm(changes());
+    confirm(mark_of(key_of(0)));
     for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
         shed_local_change(
             n.local, (struct shed_entry_key){others[i], strlen(others[i])});
@@ -810,7 +813,7 @@ START_TEST(handles_outlive_their_row)
     struct shed_local_near row;
 
     near_up();
-    confirm(changes());
+    confirm(mark_of(key_of(0)));
     ck_assert(shed_local_begin_near(n.local, shed_str("0"), 1000, &row));
     ck_assert(row.is_calm);
     shed_local_end_near(&row, true);

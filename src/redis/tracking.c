@@ -1,0 +1,48 @@
+/* See tracking.h. */
+#include "redis/tracking.h"
+
+#include <string.h>
+
+static void add_command(struct shed_args *args, const char *on_or_off)
+{
+    shed_args_add_text(args, "CLIENT");
+    shed_args_add_text(args, "TRACKING");
+    shed_args_add_text(args, on_or_off);
+}
+
+static void on_off(void *arg, const struct shed_call_result *result)
+{
+    (void)arg; /* what counts is whether it can be switched on */
+    (void)result;
+}
+
+static void on_on(void *arg, const struct shed_call_result *result)
+{
+    struct shed_tracking *t = arg;
+
+    if (strcmp(t->asked, t->listener) != 0)
+        shed_tracking_ask(t);
+    else
+        t->on_answer(t->arg, result->reply);
+}
+
+void shed_tracking_ask(struct shed_tracking *t)
+{
+    struct shed_args off = {0}, on = {0};
+
+    if (t->on.fn != NULL)
+        return; /* its answer shows that it is out of date */
+    add_command(&on, "ON");
+    shed_args_add_text(&on, "REDIRECT");
+    memcpy(t->asked, t->listener, sizeof(t->asked));
+    shed_args_add_text(&on, t->asked);
+    if (t->prefix != NULL) {
+        /* a connection cannot name a prefix twice */
+        add_command(&off, "OFF");
+        shed_pipe_call(t->pipe, &t->off, &off, on_off, t);
+        shed_args_add_text(&on, "BCAST");
+        shed_args_add_text(&on, "PREFIX");
+        shed_args_add_text(&on, t->prefix);
+    }
+    shed_pipe_call(t->pipe, &t->on, &on, on_on, t);
+}

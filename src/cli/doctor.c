@@ -169,8 +169,7 @@ static void check_writes(struct doctor *d)
 {
     struct cli_writes w;
 
-    cli_writes_read(d->redis, shed_str(key_here(d).at), d->call->timeout_ms,
-                    &w);
+    cli_writes_read(d->redis, shed_str(key_here(d).at), &w);
     if (w.error[0] != '\0')
         cli_find(d, "writes", PROBLEM, w.means, w.advice, "%s", w.error);
     else if (!d->is_denied)

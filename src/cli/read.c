@@ -254,7 +254,7 @@ int cli_why(struct cli_call *call)
     json_t *out = cli_out_open(call);
 
     redis = read_words(call, &key, &entry);
-    cli_writes_read(redis, cli_key_name(&key), call->timeout_ms, &writes);
+    cli_writes_read(redis, cli_key_name(&key), &writes);
     cli_redis_close(redis);
     judge(&entry, &v);
     consider_writes(&writes, &v);

@@ -2,8 +2,6 @@
  * servers they went to. */
 #include "cli/redis.h"
 
-#include <limits.h>
-#include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,28 +20,25 @@
 /* The number of no server, which has the slots that nobody has. */
 #define NOBODY 0
 
-/* A command to a cluster that has not been answered. */
+/* A command that has not been answered. */
 struct question {
+    struct question *next;
     size_t server;
     struct shed_buffer command; /* to be repeated elsewhere */
-    struct shed_reply *reply;   /* NULL: not read yet */
 };
 
 struct cli_redis {
     const struct cli_call *call;
     const char *uri;
     struct shed_client_options options;
-    struct shed_address *address;             /* of the URI */
+    struct shed_address
+        *address; /* of the URI; without a map server 0 has it */
     struct shed_cluster_map *map;             /* NULL: there is one server */
-    bool is_beside;                           /* the map is another's */
     struct cli_server *server[CLI_REDIS_MAX]; /* NULL: not used yet */
-    size_t count;                             /* those behind are NULL */
-    size_t turn; /* the first to be looked at for a push */
+    struct cli_server *aside[CLI_REDIS_MAX];  /* of the same numbers */
     size_t chosen;
     const struct cli_server *heard; /* whose answer was the last; NULL: none */
-    struct question *asked;         /* of a cluster, in order */
-    size_t first, end, room;        /* they are from first to end */
-    struct pollfd polled[CLI_REDIS_MAX];
+    struct question *first, **end;  /* in the order in which they were asked */
 };
 
 struct shed_client_options cli_client_options(const struct cli_call *call)
@@ -57,22 +52,52 @@ struct shed_client_options cli_client_options(const struct cli_call *call)
     return options;
 }
 
+/* The oldest question has been answered. */
+static void drop_question(struct cli_redis *redis)
+{
+    struct question *q = redis->first;
+
+    redis->first = q->next;
+    if (redis->first == NULL)
+        redis->end = &redis->first;
+    shed_buffer_fini(&q->command);
+    free(q);
+}
+
 /* ---------------------------------------------------------------- servers */
 
-/* The server of this number. */
-static struct cli_server *server_at(struct cli_redis *redis, size_t i)
+static struct shed_address *parse_uri(const struct cli_redis *redis)
 {
     struct shed_address *address;
     struct shed_error err;
 
-    if (redis->server[i] != NULL)
-        return redis->server[i];
-    if (shed_address_create_node(redis->address, redis->map->node[i].host,
-                                 redis->map->node[i].port, &redis->options,
-                                 &address, &err) != SHED_OK)
+    if (shed_address_create(redis->uri, &address, &err) != SHED_OK)
+        cli_fail(redis->call, err.code == SHED_EINVAL ? CLI_USAGE : CLI_FAILED,
+                 "%s; examples: redis://host:6379/0, unix:/run/redis.sock",
+                 err.reason);
+    if (shed_address_use_tls(address, &redis->options, &err) != SHED_OK)
         cli_fail_error(redis->call, &err);
-    redis->server[i] = cli_server_create(redis->call, address);
-    redis->count = i < redis->count ? redis->count : i + 1;
+    return address;
+}
+
+static struct cli_server *create_server(const struct cli_redis *redis, size_t i)
+{
+    struct shed_address *address;
+    struct shed_error err;
+
+    if (redis->map == NULL)
+        address = parse_uri(redis);
+    else if (shed_address_create_node(redis->address, redis->map->node[i].host,
+                                      redis->map->node[i].port, &redis->options,
+                                      &address, &err) != SHED_OK)
+        cli_fail_error(redis->call, &err);
+    return cli_server_create(redis->call, address);
+}
+
+static struct cli_server *server_at(struct cli_redis *redis, size_t i)
+{
+    if (redis->server[i] == NULL)
+        redis->server[i] = create_server(redis, i);
     return redis->server[i];
 }
 
@@ -81,45 +106,44 @@ bool cli_redis_reach(struct cli_redis *redis, struct shed_error *err)
     return cli_server_open(server_at(redis, redis->chosen), err);
 }
 
-static struct cli_server *open_at(struct cli_redis *redis, size_t i)
+static struct cli_server *open_or_fail(struct cli_server *server)
 {
-    struct cli_server *server = server_at(redis, i);
     struct shed_error err;
 
     if (!cli_server_open(server, &err))
-        cli_fail_error(redis->call, &err);
+        cli_fail_error(server->call, &err);
     return server;
 }
 
+struct cli_server *cli_redis_connect(const struct cli_redis *redis)
+{
+    return open_or_fail(create_server(redis, redis->chosen));
+}
+
 /* Learn the map from a server. Returns: false, and err says why. */
-static bool learn_from(struct cli_redis *redis, size_t i,
+static bool learn_from(struct cli_redis *redis, struct cli_server *server,
                        struct shed_error *err)
 {
-    struct cli_server *server = server_at(redis, i);
-    struct shed_cluster_change change = {.is_valid = false};
     struct shed_reply *reply;
-    const char *error;
+    bool is_valid;
 
     if (!cli_server_open(server, err))
         return false;
-    reply = cli_server_ask(server, err, "CLUSTER SLOTS");
-    error = shed_reply_error(reply);
-    if (error != NULL)
-        (void)shed_fail(err, SHED_EREDIS,
-                        "Redis %s refuses CLUSTER SLOTS: %s%s",
-                        server->address->text, error, cli_server_advice(error));
-    else if (reply != NULL)
-        change = shed_cluster_map_take(redis->map, reply, server->address->host,
-                                       shed_now_ms(), NULL, NULL);
-    if (error == NULL && reply != NULL && !change.is_valid)
+    reply =
+        cli_server_accept(server, cli_server_ask(server, err, "CLUSTER SLOTS"),
+                          "CLUSTER SLOTS", err);
+    if (reply == NULL)
+        return false;
+    is_valid = shed_cluster_map_take(redis->map, reply, server->address->host,
+                                     shed_now_ms(), NULL, NULL)
+                   .is_valid;
+    if (!is_valid)
         (void)shed_fail(err, SHED_EREDIS,
                         "Redis %s knows no slots of a cluster, or not where "
                         "their nodes are",
                         server->address->text);
     shed_reply_free(reply);
-    if (!change.is_valid)
-        shed_wire_close(&server->wire);
-    return change.is_valid;
+    return is_valid;
 }
 
 /* Learn the map from the first that knows it: of its own nodes, then of the
@@ -132,85 +156,52 @@ void cli_redis_follow(struct cli_redis *redis)
     if (redis->map == NULL)
         return;
     for (size_t i = 0; cli_redis_next(redis, &i); i++)
-        if (learn_from(redis, i, &err))
+        if (learn_from(redis, server_at(redis, i), &err))
             return;
     for (size_t i = 0; shed_address_seed(redis->address, i, host, port); i++) {
         size_t at =
             shed_cluster_map_find(redis->map, host, port, shed_now_ms());
-        if (at < CLI_REDIS_MAX && learn_from(redis, at, &err))
+        if (at < CLI_REDIS_MAX && learn_from(redis, server_at(redis, at), &err))
             return;
     }
     cli_fail_error(redis->call, &err);
 }
 
-static struct cli_redis *create(const struct cli_call *call, const char *uri)
+struct cli_redis *cli_redis_open(const struct cli_call *call, const char *uri)
 {
     struct cli_redis *redis = cli_alloc(1, sizeof(*redis));
-    struct shed_error err;
 
     redis->call = call;
     redis->options = cli_client_options(call);
-    redis->uri = uri;
-    if (uri == NULL)
+    redis->uri = uri != NULL ? uri : call->redis;
+    redis->end = &redis->first;
+    if (redis->uri == NULL)
         cli_fail(call, CLI_USAGE,
                  "no Redis given: use --redis URI, or set SNOWSHED_REDIS");
-    if (shed_address_create(uri, &redis->address, &err) != SHED_OK)
-        cli_fail(call, err.code == SHED_EINVAL ? CLI_USAGE : CLI_FAILED,
-                 "%s; examples: redis://host:6379/0, unix:/run/redis.sock",
-                 err.reason);
-    if (shed_address_use_tls(redis->address, &redis->options, &err) != SHED_OK)
-        cli_fail_error(call, &err);
-    return redis;
-}
-
-/* Connect to the one server, or choose the first of the map. */
-static void begin(struct cli_redis *redis)
-{
-    if (redis->map != NULL) {
-        (void)cli_redis_next(redis, &redis->chosen);
-        return;
-    }
-    redis->server[0] = cli_server_create(redis->call, redis->address);
-    redis->count = 1;
-    (void)open_at(redis, 0);
-}
-
-struct cli_redis *cli_redis_open(const struct cli_call *call, const char *uri)
-{
-    struct cli_redis *redis = create(call, uri != NULL ? uri : call->redis);
-
+    redis->address = parse_uri(redis);
     if (redis->address->seeds != NULL) {
         redis->map = cli_alloc(1, sizeof(*redis->map));
         shed_cluster_map_init(redis->map, "", "", shed_now_ms());
         cli_redis_follow(redis);
+        (void)cli_redis_next(redis, &redis->chosen);
+    } else {
+        redis->server[0] = cli_server_create(call, redis->address);
+        (void)open_or_fail(redis->server[0]);
     }
-    begin(redis);
-    return redis;
-}
-
-struct cli_redis *cli_redis_open_beside(struct cli_redis *other)
-{
-    struct cli_redis *redis = create(other->call, other->uri);
-
-    redis->map = other->map;
-    redis->is_beside = true;
-    begin(redis);
     return redis;
 }
 
 void cli_redis_close(struct cli_redis *redis)
 {
-    for (size_t i = 0; i < redis->count; i++)
+    for (size_t i = 0; i < CLI_REDIS_MAX; i++) {
         cli_server_destroy(redis->server[i]);
-    for (size_t i = 0; i < redis->room; i++) {
-        shed_buffer_fini(&redis->asked[i].command);
-        shed_reply_free(redis->asked[i].reply);
+        cli_server_destroy(redis->aside[i]);
     }
-    free(redis->asked);
+    while (redis->first != NULL)
+        drop_question(redis);
     if (redis->map != NULL)
-        shed_address_destroy(redis->address); /* else the server's */
-    if (!redis->is_beside)
-        free(redis->map);
+        shed_address_destroy(redis->address);
+    free(redis->map);
     free(redis);
 }
 
@@ -297,49 +288,17 @@ size_t cli_redis_slot_count(const struct cli_redis *redis)
 
 /* ----------------------------------------------------------------- asking */
 
-static struct question *add_question(struct cli_redis *redis)
-{
-    if (redis->end == redis->room) {
-        size_t room = redis->room > 0 ? 2 * redis->room : 64;
-        struct question *more = cli_alloc(room, sizeof(*more));
-        if (redis->room > 0)
-            memcpy(more, redis->asked, redis->room * sizeof(*more));
-        free(redis->asked);
-        redis->asked = more;
-        redis->room = room;
-    }
-    return &redis->asked[redis->end++];
-}
-
-/* The oldest question has been answered. */
-static void drop_question(struct cli_redis *redis)
-{
-    struct question *q = &redis->asked[redis->first++];
-
-    q->reply = NULL;
-    if (redis->first == redis->end)
-        redis->first = redis->end = 0;
-}
-
 void cli_redis_send_args(struct cli_redis *redis, const struct shed_args *args)
 {
-    struct cli_server *server = open_at(redis, redis->chosen);
-    struct shed_buffer *out = &server->wire.out;
+    struct cli_server *server = open_or_fail(server_at(redis, redis->chosen));
+    struct question *q = cli_alloc(1, sizeof(*q));
     struct shed_error err;
-    struct question *q;
-    enum shed_code code;
 
-    if (redis->map == NULL) {
-        code = shed_buffer_append(out, args, &err);
-    } else {
-        q = add_question(redis);
-        q->server = redis->chosen;
-        q->command.size = 0;
-        code = shed_buffer_append(&q->command, args, &err);
-        if (code == SHED_OK)
-            code = shed_buffer_add(out, &q->command, &err);
-    }
-    if (code != SHED_OK)
+    q->server = redis->chosen;
+    *redis->end = q;
+    redis->end = &q->next;
+    if (shed_buffer_append(&q->command, args, &err) != SHED_OK ||
+        shed_buffer_add(&server->wire.out, &q->command, &err) != SHED_OK)
         cli_fail_error(redis->call, &err);
 }
 
@@ -352,23 +311,6 @@ static void send_words(struct cli_redis *redis, const char *format,
     cli_redis_send_args(redis, &args);
 }
 
-void cli_redis_send_key(struct cli_redis *redis, const char *words,
-                        struct shed_bytes key)
-{
-    struct shed_args args = {0};
-
-    for (const char *at = words; *at != '\0';) {
-        size_t size = strcspn(at, " ");
-        if (cli_begins(at, "KEY"))
-            shed_args_add(&args, key.data, key.size);
-        else
-            shed_args_add(&args, at, size);
-        at += size + (at[size] == ' ');
-    }
-    cli_redis_about(redis, key);
-    cli_redis_send_args(redis, &args);
-}
-
 void cli_redis_send(struct cli_redis *redis, const char *format, ...)
 {
     va_list list;
@@ -376,6 +318,13 @@ void cli_redis_send(struct cli_redis *redis, const char *format, ...)
     va_start(list, format);
     send_words(redis, format, list);
     va_end(list);
+}
+
+void cli_redis_send_key(struct cli_redis *redis, const char *words,
+                        struct shed_bytes key)
+{
+    cli_redis_about(redis, key);
+    cli_redis_send(redis, words, (int)key.size, (const char *)key.data);
 }
 
 struct shed_reply *cli_redis_ask(struct cli_redis *redis, const char *format,
@@ -391,158 +340,72 @@ struct shed_reply *cli_redis_ask(struct cli_redis *redis, const char *format,
 
 /* ---------------------------------------------------------------- hearing */
 
-static uint64_t limit_ms(const struct cli_redis *redis)
+/* The next answer of a server. */
+static struct shed_reply *hear_from(struct cli_redis *redis,
+                                    struct cli_server *server)
 {
-    return shed_deadline_ms(shed_now_ms(), redis->call->timeout_ms);
-}
-
-/* Returns: NULL at the end of the time. */
-static struct shed_reply *hear_from(struct cli_redis *redis, size_t i,
-                                    uint64_t end_ms)
-{
-    struct cli_server *server = redis->server[i];
-    struct shed_reply *reply;
     struct shed_error err;
+    struct shed_reply *reply = cli_server_answer(server, &err);
 
-    redis->heard = server;
-    if (!cli_server_hear(server, end_ms, &reply, &err))
+    if (reply == NULL)
         cli_fail_error(redis->call, &err);
+    redis->heard = server;
     return reply;
-}
-
-static _Noreturn void fail_silent(const struct cli_redis *redis)
-{
-    struct shed_error err;
-
-    cli_server_fail_silent(redis->heard, &err);
-    cli_fail_error(redis->call, &err);
-}
-
-/* Read the answers to all questions but the first, so that the next answer of
- * any server is to what it is asked next. */
-static void hear_rest(struct cli_redis *redis, uint64_t end_ms)
-{
-    for (size_t i = redis->first + 1; i < redis->end; i++) {
-        struct question *q = &redis->asked[i];
-        if (q->reply == NULL)
-            q->reply = hear_from(redis, q->server, end_ms);
-        if (q->reply == NULL)
-            fail_silent(redis);
-    }
 }
 
 /* Whether an error sends its question elsewhere, or asks for patience, as for
  * several keys in a slot that is being moved. */
-static bool is_to_be_repeated(const struct shed_reply *reply)
+static bool is_to_be_repeated(const struct cli_redis *redis,
+                              const struct shed_reply *reply)
 {
-    return shed_reply_is_elsewhere(reply) &&
+    return redis->map != NULL && shed_reply_is_elsewhere(reply) &&
            !shed_reply_begins(reply, "CLUSTERDOWN");
 }
 
-/* Ask the first question where it is sent, or again. Returns: as hear_from. */
+/* Ask the first question where it is sent, or again: over a connection aside,
+ * because the one in use owes answers to other questions. */
 static struct shed_reply *repeat(struct cli_redis *redis,
                                  struct shed_reply *reply)
 {
-    struct question *q = &redis->asked[redis->first];
+    struct question *q = redis->first;
     struct shed_redirect to = {.is_ask = false};
     size_t at = q->server;
     struct cli_server *server;
     struct shed_error err;
 
-    hear_rest(redis, limit_ms(redis));
-    if (shed_reply_redirect(reply, redis->server[at]->address->host, &to)) {
+    if (shed_reply_redirect(reply, server_at(redis, at)->address->host, &to))
         at = shed_cluster_map_find(redis->map, to.host, to.port, shed_now_ms());
-        if (at == CLI_REDIS_MAX)
-            return reply;
-        if (!to.is_ask && !learn_from(redis, at, &err))
-            cli_fail_error(redis->call, &err);
-    }
-    server = open_at(redis, at);
-    if (to.is_ask)
+    if (at == CLI_REDIS_MAX)
+        return reply;
+    if (redis->aside[at] == NULL)
+        redis->aside[at] = create_server(redis, at);
+    server = open_or_fail(redis->aside[at]);
+    if (to.is_ask) {
         shed_reply_free(cli_server_ask(server, &err, "ASKING"));
-    else
+    } else if (at != q->server) {
+        if (!learn_from(redis, server, &err))
+            cli_fail_error(redis->call, &err);
         q->server = at;
+    }
     if (shed_buffer_add(&server->wire.out, &q->command, &err) != SHED_OK)
         cli_fail_error(redis->call, &err);
     shed_reply_free(reply);
-    return hear_from(redis, at, limit_ms(redis));
-}
-
-/* Returns: as hear_from. */
-static struct shed_reply *hear_question(struct cli_redis *redis,
-                                        uint64_t end_ms)
-{
-    const struct question *q = &redis->asked[redis->first];
-    struct shed_reply *reply = q->reply;
-
-    if (reply == NULL)
-        reply = hear_from(redis, q->server, end_ms);
-    for (int i = 0; reply != NULL && is_to_be_repeated(reply); i++) {
-        if (shed_now_ms() >= end_ms)
-            break;
-        if (i >= ROUNDS_AT_ONCE)
-            cli_sleep_ms(ROUND_MS);
-        reply = repeat(redis, reply);
-    }
-    if (reply != NULL)
-        drop_question(redis);
-    return reply;
-}
-
-struct shed_reply *cli_redis_hear_for(struct cli_redis *redis, uint64_t ms)
-{
-    uint64_t end_ms = shed_deadline_ms(shed_now_ms(), ms);
-
-    return redis->map != NULL ? hear_question(redis, end_ms)
-                              : hear_from(redis, 0, end_ms);
-}
-
-/* Take an answer that has come from any server; each has its turn. */
-static struct shed_reply *take_any(struct cli_redis *redis)
-{
-    struct shed_reply *reply = NULL;
-    struct shed_error err;
-
-    for (size_t n = 0; n < redis->count && reply == NULL; n++) {
-        struct cli_server *server = redis->server[redis->turn % redis->count];
-        redis->turn++;
-        if (server != NULL && server->wire.fd >= 0 &&
-            !cli_server_take(server, &reply, &err))
-            cli_fail_error(redis->call, &err);
-    }
-    return reply;
-}
-
-struct shed_reply *cli_redis_hear_push(struct cli_redis *redis, uint64_t ms)
-{
-    uint64_t end_ms = shed_deadline_ms(shed_now_ms(), ms);
-
-    for (;;) {
-        struct shed_reply *reply = take_any(redis);
-        uint64_t left_ms = shed_left_ms(end_ms, shed_now_ms());
-        struct shed_error err;
-        if (reply != NULL || left_ms == 0)
-            return reply;
-        for (size_t i = 0; i < redis->count; i++)
-            redis->polled[i] = (struct pollfd){
-                .fd = redis->server[i] != NULL ? redis->server[i]->wire.fd : -1,
-                .events = POLLIN};
-        (void)poll(redis->polled, redis->count,
-                   left_ms < INT_MAX ? (int)left_ms : INT_MAX);
-        for (size_t i = 0; i < redis->count; i++)
-            if (redis->polled[i].revents != 0 &&
-                !cli_server_fill(redis->server[i], &err))
-                cli_fail_error(redis->call, &err);
-    }
+    return hear_from(redis, server);
 }
 
 struct shed_reply *cli_redis_hear(struct cli_redis *redis, const char *what)
 {
+    uint64_t end_ms = shed_deadline_ms(shed_now_ms(), redis->call->timeout_ms);
     struct shed_reply *reply =
-        cli_redis_hear_for(redis, redis->call->timeout_ms);
+        hear_from(redis, redis->server[redis->first->server]);
 
-    if (reply == NULL)
-        fail_silent(redis);
+    for (int i = 0; is_to_be_repeated(redis, reply) && shed_now_ms() < end_ms;
+         i++) {
+        if (i >= ROUNDS_AT_ONCE)
+            cli_sleep_ms(ROUND_MS);
+        reply = repeat(redis, reply);
+    }
+    drop_question(redis);
     return what != NULL ? cli_redis_check(redis, reply, what) : reply;
 }
 
@@ -578,7 +441,7 @@ struct shed_reply *cli_redis_check(struct cli_redis *redis,
         return reply;
     if (shed_reply_is_no_primary(reply))
         advice = ": it is a replica; ask the primary";
-    else if (redis->map == NULL || !is_to_be_repeated(reply))
+    else if (!is_to_be_repeated(redis, reply))
         advice = cli_server_advice(error);
     else
         advice = ": the cluster's nodes disagree, or the slot is being moved; "

@@ -12,9 +12,8 @@
 
 #include "cli/cli.h"
 #include "cli/text.h"
+#include "cli/server.h"
 #include "client/cluster_map.h"
-#include "wire/reply.h"
-#include "wire/wire.h"
 
 struct cli_redis;
 
@@ -27,9 +26,8 @@ struct shed_client_options cli_client_options(const struct cli_call *call);
 struct cli_redis *cli_redis_open(const struct cli_call *call, const char *uri);
 void cli_redis_close(struct cli_redis *redis);
 
-/* Further connections, to the same servers, which have the same numbers; to be
- * closed first. */
-struct cli_redis *cli_redis_open_beside(struct cli_redis *redis);
+/* Make a further connection to the chosen server, to be destroyed. */
+struct cli_server *cli_redis_connect(const struct cli_redis *redis);
 
 /* What the URI names, in texts: "host:port", a path, the name of a primary, or
  * the seeds of a cluster. */
@@ -94,12 +92,6 @@ struct shed_reply *cli_redis_hear_key(struct cli_redis *redis,
 /* The same; the integer of an answer, or -1, and the server's clock. */
 long long cli_redis_hear_integer(struct cli_redis *redis, const char *what);
 uint64_t cli_redis_hear_clock_ms(struct cli_redis *redis);
-
-/* Read the next answer, waiting for at most ms; NULL when none has come. */
-struct shed_reply *cli_redis_hear_for(struct cli_redis *redis, uint64_t ms);
-
-/* Read the next push of any server. */
-struct shed_reply *cli_redis_hear_push(struct cli_redis *redis, uint64_t ms);
 
 /* Send a command and read its answer, which may be an error. */
 __attribute__((format(printf, 2, 3))) struct shed_reply *

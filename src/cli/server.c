@@ -10,17 +10,20 @@
 #include "base/error.h"
 #include "cli/text.h"
 #include "wire/address.h"
+#include "wire/setup.h"
 #include "redis/lookup.h"
-
-#define TOO_MANY "max number of clients"
 
 const char *cli_server_advice(const char *error)
 {
     static const struct {
         const char *word, *advice;
     } table[] = {
-        {TOO_MANY, ": raise maxclients, or stop some of the clients"},
+        {"max number of clients",
+         ": raise maxclients, or stop some of the clients"},
         {"NOAUTH", ": give user and password in the URI"},
+        {"WRONGPASS", ": check user and password of the URI"},
+        {"invalid password", ": check the password of the URI"},
+        {"AUTH", ": check user and password of the URI"},
         {"NOPERM", ": ACL SETUSER grants it"},
         {"LOADING", ": wait until it has its data"},
         {"BUSY",
@@ -39,10 +42,10 @@ const char *cli_server_advice(const char *error)
     return "";
 }
 
-void cli_server_fail_silent(const struct cli_server *s, struct shed_error *err)
+static void fail_silent(const struct cli_server *s, struct shed_error *err)
 {
     (void)shed_fail(
-        err, SHED_EREDIS,
+        err, SHED_ETIMEDOUT,
         "Redis %s did not answer within %llu ms: is it stopped, paused or "
         "busy? --timeout waits longer",
         s->address->text, (unsigned long long)s->call->timeout_ms);
@@ -97,6 +100,64 @@ static uint64_t limit_ms(const struct cli_server *s)
     return shed_deadline_ms(shed_now_ms(), s->call->timeout_ms);
 }
 
+/* ---------------------------------------------------------------- hearing */
+
+bool cli_server_hear(struct cli_server *s, uint64_t end_ms,
+                     struct shed_reply **reply, struct shed_error *err)
+{
+    *reply = NULL;
+    for (;;) {
+        enum shed_wire_io next = shed_wire_next(&s->wire, reply, err);
+        short events = POLLIN;
+        if (next == SHED_WIRE_DONE)
+            return true;
+        if (next == SHED_WIRE_LOST ||
+            shed_wire_flush(&s->wire, err) == SHED_WIRE_LOST)
+            return fail_lost(s, err);
+        if (shed_wire_is_unsent(&s->wire))
+            events |= POLLOUT;
+        if (shed_wire_wait(&s->wire, events, end_ms) == 0)
+            return true;
+        if (shed_wire_fill(&s->wire, err) == SHED_WIRE_LOST)
+            return fail_lost(s, err);
+    }
+}
+
+struct shed_reply *cli_server_answer(struct cli_server *s,
+                                     struct shed_error *err)
+{
+    struct shed_reply *reply;
+
+    if (cli_server_hear(s, limit_ms(s), &reply, err) && reply == NULL)
+        fail_silent(s, err);
+    if (reply == NULL) /* one that is late would answer the next command */
+        shed_wire_close(&s->wire);
+    return reply;
+}
+
+static struct shed_reply *carry_out(struct cli_server *s,
+                                    const struct shed_args *args,
+                                    struct shed_error *err)
+{
+    return shed_buffer_append(&s->wire.out, args, err) == SHED_OK
+               ? cli_server_answer(s, err)
+               : NULL;
+}
+
+struct shed_reply *cli_server_accept(const struct cli_server *s,
+                                     struct shed_reply *reply, const char *what,
+                                     struct shed_error *err)
+{
+    const char *error = shed_reply_error(reply);
+
+    if (error == NULL)
+        return reply;
+    (void)shed_fail(err, SHED_EREDIS, "Redis %s refuses %s: %s%s",
+                    s->address->text, what, error, cli_server_advice(error));
+    shed_reply_free(reply);
+    return NULL;
+}
+
 /* ------------------------------------------------------------- connecting */
 
 static bool connect_to_one(struct cli_server *s, struct shed_error *err)
@@ -107,7 +168,7 @@ static bool connect_to_one(struct cli_server *s, struct shed_error *err)
         s->wire.parser.takes_maps = true;
         if (shed_wire_wait(&s->wire, POLLOUT, limit_ms(s)) == 0) {
             shed_address_refuse(s->address);
-            cli_server_fail_silent(s, err);
+            fail_silent(s, err);
             return false;
         }
         if (shed_wire_connected(&s->wire, s->address, &why) == SHED_OK)
@@ -133,54 +194,25 @@ static bool connect_to(struct cli_server *s, struct shed_error *err)
     return connect_to_one(s, err);
 }
 
-/* An error can quote what was sent, here the password: only its code is shown.
- */
-static bool check_login(const struct cli_server *s, struct shed_reply *reply,
-                        struct shed_error *err)
-{
-    const char *error = shed_reply_error(reply);
-    bool is_done = reply != NULL && error == NULL;
-
-    if (error != NULL && strstr(error, TOO_MANY) != NULL)
-        (void)shed_fail(err, SHED_EREDIS,
-                        "Redis %s refuses the connection: %s%s",
-                        s->address->text, error, cli_server_advice(error));
-    else if (error != NULL)
-        (void)shed_fail(err, SHED_EREDIS,
-                        "Redis %s refuses the login: %.*s: check user and "
-                        "password of the URI",
-                        s->address->text, (int)strcspn(error, " "), error);
-    shed_reply_free(reply);
-    return is_done;
-}
-
-static bool select_db(struct cli_server *s, struct shed_error *err)
-{
-    struct shed_reply *reply =
-        cli_server_ask(s, err, "SELECT %s", s->address->db);
-    const char *error = shed_reply_error(reply);
-    bool is_done = reply != NULL && error == NULL;
-
-    if (error != NULL)
-        (void)shed_fail(err, SHED_EREDIS, "Redis %s refuses SELECT: %s%s",
-                        s->address->text, error, cli_server_advice(error));
-    shed_reply_free(reply);
-    return is_done;
-}
-
+/* Log in and select the database, as connections of the library do. */
 static bool set_up(struct cli_server *s, struct shed_error *err)
 {
-    const struct shed_address *a = s->address;
+    struct shed_setup setup;
+    bool is_done = true;
 
-    if (a->password != NULL &&
-        !check_login(
-            s,
-            a->user != NULL
-                ? cli_server_ask(s, err, "AUTH %s %s", a->user, a->password)
-                : cli_server_ask(s, err, "AUTH %s", a->password),
-            err))
-        return false;
-    return !shed_address_selects(a) || select_db(s, err);
+    shed_setup_begin(&setup, s->address);
+    for (size_t i = 0; i < setup.count && is_done; i++) {
+        const char *name = setup.command[i].at[0];
+        bool is_login = strcmp(name, "AUTH") == 0;
+        struct shed_reply *reply;
+        if (!is_login && strcmp(name, "SELECT") != 0)
+            continue;
+        reply = cli_server_accept(s, carry_out(s, &setup.command[i], err),
+                                  is_login ? "the login" : name, err);
+        is_done = reply != NULL;
+        shed_reply_free(reply);
+    }
+    return is_done;
 }
 
 bool cli_server_open(struct cli_server *s, struct shed_error *err)
@@ -199,7 +231,7 @@ void cli_words(struct shed_args *args, const char *format, va_list list)
 {
     for (const char *at = format; *at != '\0';) {
         size_t size = strcspn(at, " "), bytes;
-        if (cli_begins(at, "%.*s")) {
+        if (cli_begins(at, "%.*s") || cli_begins(at, "KEY")) {
             bytes = (size_t)va_arg(list, int);
             shed_args_add(args, va_arg(list, const char *), bytes);
         } else if (cli_begins(at, "%s")) {
@@ -215,54 +247,10 @@ struct shed_reply *cli_server_ask(struct cli_server *s, struct shed_error *err,
                                   const char *format, ...)
 {
     struct shed_args args = {0};
-    struct shed_reply *reply = NULL;
     va_list list;
 
     va_start(list, format);
     cli_words(&args, format, list);
     va_end(list);
-    if (shed_buffer_append(&s->wire.out, &args, err) == SHED_OK &&
-        cli_server_hear(s, limit_ms(s), &reply, err) && reply == NULL)
-        cli_server_fail_silent(s, err);
-    return reply;
-}
-
-/* ---------------------------------------------------------------- hearing */
-
-bool cli_server_take(struct cli_server *s, struct shed_reply **reply,
-                     struct shed_error *err)
-{
-    enum shed_wire_io next;
-
-    *reply = NULL;
-    next = shed_wire_next(&s->wire, reply, err);
-    if (next == SHED_WIRE_DONE)
-        return true;
-    if (next == SHED_WIRE_LOST ||
-        shed_wire_flush(&s->wire, err) == SHED_WIRE_LOST)
-        return fail_lost(s, err);
-    return true;
-}
-
-bool cli_server_fill(struct cli_server *s, struct shed_error *err)
-{
-    return shed_wire_fill(&s->wire, err) != SHED_WIRE_LOST || fail_lost(s, err);
-}
-
-bool cli_server_hear(struct cli_server *s, uint64_t end_ms,
-                     struct shed_reply **reply, struct shed_error *err)
-{
-    for (;;) {
-        short events = POLLIN;
-        if (!cli_server_take(s, reply, err))
-            return false;
-        if (*reply != NULL)
-            return true;
-        if (shed_wire_is_unsent(&s->wire))
-            events |= POLLOUT;
-        if (shed_wire_wait(&s->wire, events, end_ms) == 0)
-            return true;
-        if (!cli_server_fill(s, err))
-            return false;
-    }
+    return carry_out(s, &args, err);
 }

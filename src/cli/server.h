@@ -28,32 +28,33 @@ void cli_server_destroy(struct cli_server *server);
  * err says why. */
 bool cli_server_open(struct cli_server *server, struct shed_error *err);
 
-/* Begin to send what is queued, and take a whole answer that has come; *reply
- * is NULL if there is none. Returns: false: the connection is lost. */
-bool cli_server_take(struct cli_server *server, struct shed_reply **reply,
-                     struct shed_error *err);
-
-/* Read what has come. */
-bool cli_server_fill(struct cli_server *server, struct shed_error *err);
-
-/* Wait for the next answer until end_ms (shed_now_ms); then *reply is NULL. */
+/* Send what is queued, and wait for the next answer or push until end_ms
+ * (shed_now_ms; 0: do not wait); then *reply is NULL. Returns: false: the
+ * connection is lost. */
 bool cli_server_hear(struct cli_server *server, uint64_t end_ms,
                      struct shed_reply **reply, struct shed_error *err);
 
-/* Send a command, and wait for its answer. Returns: NULL, and err says why. */
+/* Wait for the next answer for as long as --timeout says. Returns: NULL, and
+ * err says why (SHED_ETIMEDOUT: no answer); the connection is closed then. */
+struct shed_reply *cli_server_answer(struct cli_server *server,
+                                     struct shed_error *err);
+
+/* The same, behind a command. */
 __attribute__((format(printf, 3, 4))) struct shed_reply *
 cli_server_ask(struct cli_server *server, struct shed_error *err,
                const char *format, ...);
 
-/* Say that it has not answered. */
-void cli_server_fail_silent(const struct cli_server *server,
-                            struct shed_error *err);
+/* Returns: the reply to what; NULL if that is an error, which err tells, or if
+ * there is none, and err tells that already. */
+struct shed_reply *cli_server_accept(const struct cli_server *server,
+                                     struct shed_reply *reply, const char *what,
+                                     struct shed_error *err);
 
 /* What can be done about an error of Redis: ": ...", or nothing. */
 const char *cli_server_advice(const char *error);
 
 /* The words of a command: each word of the format, in which %s and %.*s are
- * replaced by a text and by bytes. */
+ * replaced by a text and by bytes; so is KEY by bytes. */
 __attribute__((format(printf, 2, 0))) void
 cli_words(struct shed_args *args, const char *format, va_list list);
 

@@ -8,6 +8,8 @@
  * per second the rest is only counted.
  */
 #include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,12 +38,14 @@ struct known {
 
 struct watch {
     const struct cli_call *call;
-    struct cli_redis *redis, *pushes;
+    struct cli_redis *redis;
+    struct cli_server *pushes[CLI_REDIS_MAX]; /* one to each of its servers;
+                                                 NULL: not yet */
+    size_t turn; /* which of them is looked at next */
     struct cli_key key;
     char prefix[SHED_NAME_MAX_BYTES + 4];
-    bool is_tracked[CLI_REDIS_MAX]; /* of the servers */
-    uint64_t look_ms;               /* when they are looked at next */
-    struct known *known;            /* SLOTS */
+    uint64_t look_ms;    /* when the servers are looked at next */
+    struct known *known; /* SLOTS */
     uint64_t events;
     struct shed_limit limit; /* of the changes that are shown */
 };
@@ -249,21 +253,34 @@ static void on_push(struct watch *w, const struct shed_reply *push)
 
 /* --------------------------------------------------------------- the set-up */
 
-/* Be told by the chosen server of changes. */
-static void track(struct watch *w)
+/* Be told by the chosen server of changes. Returns: the connection that says
+ * so. */
+static struct cli_server *track(struct watch *w)
 {
+    struct cli_server *pushes = cli_redis_connect(w->redis);
     struct shed_bytes prefix =
         w->call->count > 1 ? cli_key_name(&w->key) : shed_str(w->prefix);
+    struct shed_reply *number, *answer;
+    struct shed_error err;
     char id[32];
 
-    cli_redis_send(w->pushes, "CLIENT ID");
-    (void)snprintf(id, sizeof(id), "%lld",
-                   cli_redis_hear_integer(w->pushes, "CLIENT ID"));
-    cli_redis_send(w->pushes, "SUBSCRIBE " CHANNEL);
-    shed_reply_free(cli_redis_hear(w->pushes, "SUBSCRIBE"));
+    number = cli_server_accept(
+        pushes, cli_server_ask(pushes, &err, "CLIENT ID"), "CLIENT ID", &err);
+    answer =
+        number == NULL
+            ? NULL
+            : cli_server_accept(
+                  pushes, cli_server_ask(pushes, &err, "SUBSCRIBE " CHANNEL),
+                  "SUBSCRIBE", &err);
+    if (answer == NULL)
+        cli_fail_error(w->call, &err);
+    (void)snprintf(id, sizeof(id), "%lld", shed_reply_integer(number));
+    shed_reply_free(number);
+    shed_reply_free(answer);
     cli_redis_send(w->redis, "CLIENT TRACKING ON REDIRECT %s BCAST PREFIX %.*s",
                    id, (int)prefix.size, (const char *)prefix.data);
     shed_reply_free(cli_redis_hear(w->redis, "CLIENT TRACKING"));
+    return pushes;
 }
 
 /* Use each server, and subscribe at the new ones of a cluster. */
@@ -271,14 +288,41 @@ static void look(struct watch *w)
 {
     cli_redis_follow(w->redis);
     for (size_t i = 0; cli_redis_next(w->redis, &i); i++) {
-        (void)cli_redis_next(w->pushes, &i);
-        if (!w->is_tracked[i])
-            track(w);
-        w->is_tracked[i] = true;
+        if (w->pushes[i] == NULL)
+            w->pushes[i] = track(w);
         cli_redis_send(w->redis, "PING");
         shed_reply_free(cli_redis_hear(w->redis, "PING"));
     }
     w->look_ms = shed_now_ms() + LOOK_EVERY_MS;
+}
+
+/* Wait for the next push of any server; each has its turn. Returns: NULL at
+ * end_ms. */
+static struct shed_reply *hear_push(struct watch *w, uint64_t end_ms)
+{
+    struct pollfd polled[CLI_REDIS_MAX];
+
+    for (;;) {
+        nfds_t count = 0;
+        uint64_t left_ms;
+        for (size_t n = 0; n < CLI_REDIS_MAX; n++) {
+            struct cli_server *server = w->pushes[w->turn++ % CLI_REDIS_MAX];
+            struct shed_reply *reply;
+            struct shed_error err;
+            if (server == NULL)
+                continue;
+            if (!cli_server_hear(server, 0, &reply, &err))
+                cli_fail_error(w->call, &err);
+            if (reply != NULL)
+                return reply;
+            polled[count++] =
+                (struct pollfd){.fd = server->wire.fd, .events = POLLIN};
+        }
+        left_ms = shed_left_ms(end_ms, shed_now_ms());
+        if (left_ms == 0)
+            return NULL;
+        (void)poll(polled, count, left_ms < INT_MAX ? (int)left_ms : INT_MAX);
+    }
 }
 
 /* Read a single key at the beginning, so that its first change gets the right
@@ -302,7 +346,6 @@ static void begin(struct watch *w)
         cli_key_init(&w->key, call);
     (void)snprintf(w->prefix, sizeof(w->prefix), "%s:{", call->words[0]);
     w->redis = cli_redis_open(call, NULL);
-    w->pushes = cli_redis_open_beside(w->redis);
     look(w);
     if (call->count > 1)
         learn(w);
@@ -321,9 +364,8 @@ int cli_watch(struct cli_call *call)
 
     begin(&w);
     while (!is_over(&w) && shed_now_ms() < end_ms) {
-        uint64_t until_ms = end_ms < w.look_ms ? end_ms : w.look_ms;
-        struct shed_reply *push = cli_redis_hear_push(
-            w.pushes, shed_left_ms(until_ms, shed_now_ms()));
+        struct shed_reply *push =
+            hear_push(&w, end_ms < w.look_ms ? end_ms : w.look_ms);
         tell_missed(&w, false);
         if (push != NULL)
             on_push(&w, push);
@@ -332,7 +374,8 @@ int cli_watch(struct cli_call *call)
             look(&w);
     }
     tell_missed(&w, true);
-    cli_redis_close(w.pushes);
+    for (size_t i = 0; i < CLI_REDIS_MAX; i++)
+        cli_server_destroy(w.pushes[i]);
     cli_redis_close(w.redis);
     free(w.known);
     return w.events > 0 ? CLI_YES : CLI_NO;

@@ -35,40 +35,43 @@ static void explain(struct cli_writes *out)
 
     if (end != NULL)
         end[1] = '\0';
-
     while (strncmp(out->error, table[i].word, strlen(table[i].word)) != 0)
         i++;
     out->means = table[i].means;
     out->advice = table[i].advice;
 }
 
-void cli_writes_read(struct cli_redis *beside, struct shed_bytes key,
-                     uint64_t timeout_ms, struct cli_writes *out)
+void cli_writes_read(struct cli_redis *redis, struct shed_bytes key,
+                     struct cli_writes *out)
 {
-    struct cli_redis *redis = cli_redis_open_beside(beside);
+    struct cli_server *server;
     struct shed_reply *reply;
+    struct shed_redirect to;
+    struct shed_error err;
     const char *error;
 
     *out = (struct cli_writes){.means = "", .advice = ""};
     cli_redis_about(redis, key);
-    cli_redis_send(redis, "SETRANGE %.*s 0 %s", (int)key.size,
-                   (const char *)key.data, "");
-    reply = cli_redis_hear_for(redis, timeout_ms);
+    server = cli_redis_connect(redis);
+    reply = cli_server_ask(server, &err, "SETRANGE %.*s 0 %s", (int)key.size,
+                           (const char *)key.data, "");
     error = shed_reply_error(reply);
+    if (reply == NULL && err.code != SHED_ETIMEDOUT)
+        cli_fail_error(server->call, &err);
     if (reply == NULL) {
         out->is_silent = true;
         (void)snprintf(out->error, sizeof(out->error),
                        "no answer within %llu ms",
-                       (unsigned long long)timeout_ms);
+                       (unsigned long long)server->call->timeout_ms);
         out->means = "Writes wait, though reads are answered: it is paused "
                      "(CLIENT PAUSE, a failover), or busy.";
         out->advice = "Run CLIENT UNPAUSE, or wait for the failover to end.";
     } else if (error != NULL && !cli_redis_is_denied(reply) &&
-               !shed_reply_begins(reply, "MOVED") &&
+               !shed_reply_redirect(reply, "", &to) &&
                !shed_reply_begins(reply, "WRONGTYPE")) {
         (void)snprintf(out->error, sizeof(out->error), "%s", error);
         explain(out);
     }
     shed_reply_free(reply);
-    cli_redis_close(redis);
+    cli_server_destroy(server);
 }

@@ -13,6 +13,6 @@ struct cli_writes {
 
 /* Try a write that changes nothing, of a key, on a connection of its own. */
 void cli_writes_read(struct cli_redis *redis, struct shed_bytes key,
-                     uint64_t timeout_ms, struct cli_writes *out);
+                     struct cli_writes *out);
 
 #endif

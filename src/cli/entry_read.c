@@ -1,7 +1,7 @@
 /* Reading one key of a cache. It writes nothing. */
 #include "cli/entry_view.h"
 
-#include "base/clock.h"
+#include <string.h>
 
 const char *cli_kind_name(enum cli_kind kind)
 {
@@ -86,6 +86,7 @@ void cli_entry_decode(struct cli_entry *e, const struct cli_key *key,
 
 static struct shed_bytes refresh_of(
     struct shed_bytes name,
+    memcpy(e->presence.process, e->holder.process, SHED_PROCESS_BYTES);
     char room[SHED_REDIS_KEY_MAX_BYTES + SHED_ENTRY_REFRESH_SUFFIX_BYTES])
 {
     return shed_bytes(room, shed_entry_refresh_key(name.data, name.size, room));
@@ -122,8 +123,7 @@ void cli_entry_read(struct cli_redis *redis, const struct cli_key *key,
     e->refresh_pttl = cli_redis_hear_integer(redis, "PTTL");
     e->now_ms = cli_redis_hear_clock_ms(redis);
     if (e->kind == CLI_LEASE && e->holder.epoch != 0)
-        cli_presence_read(redis, e->holder.process, e->holder.epoch,
-                          &e->presence);
+        cli_presence_read(redis, e->holder.epoch, &e->presence);
 }
 
 void cli_entry_judge(struct cli_entry *e, const struct cli_tags *tags)

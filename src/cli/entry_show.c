@@ -132,9 +132,8 @@ static void show_lease(const struct cli_entry *e, json_t *out)
     json_t *holder = cli_out_object(out, "holder");
 
     cli_out_line(out, "holder", "process %s, flight %" PRIu32,
-                 cli_presence_text(e->holder.process, &e->presence).at,
-                 e->holder.flight);
-    cli_presence_members(holder, e->holder.process, &e->presence);
+                 cli_presence_text(&e->presence).at, e->holder.flight);
+    cli_presence_members(holder, &e->presence);
     cli_out_number(holder, "flight", e->holder.flight);
     cli_out_number(out, "lease_left_ms", cli_entry_left_ms(e));
 }

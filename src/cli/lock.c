@@ -23,44 +23,37 @@ const char *cli_lock_state(const struct cli_lock *lock)
 
 static const char *describe(const struct cli_lock *lock)
 {
-    switch (lock->state) {
-    case CLI_LOCK_FREE:
-        return "free";
-    case CLI_LOCK_HELD:
-        return lock->presence.life == CLI_ALIVE
-                   ? "held by a process that is alive"
-               : lock->presence.life == CLI_GONE
-                   ? "held by a process that is gone"
-                   : "held; whether by a live process "
-                     "cannot be seen";
-    case CLI_LOCK_STAMP:
-        return "held: a TIMESTAMP lock, or another client's";
-    case CLI_LOCK_TEXT:
-        return "held: a SETNX or EXPIRE lock, or another client's";
-    case CLI_LOCK_UNKNOWN:
-        return "held: a record that this version does not know";
-    case CLI_LOCK_NO_LOCK:
-        break;
-    }
-    return "no lock: the key holds a list, hash, set or stream";
+    static const char *const held[] = {
+        [CLI_LIFE_UNKNOWN] = "held; whether by a live process cannot be seen",
+        [CLI_ALIVE] = "held by a process that is alive",
+        [CLI_GONE] = "held by a process that is gone"};
+    static const char *const texts[CLI_LOCK_STATES] = {
+        [CLI_LOCK_FREE] = "free",
+        [CLI_LOCK_STAMP] = "held: a TIMESTAMP lock, or another client's",
+        [CLI_LOCK_TEXT] = "held: a SETNX or EXPIRE lock, or another client's",
+        [CLI_LOCK_UNKNOWN] = "held: a record that this version does not know",
+        [CLI_LOCK_NO_LOCK] =
+            "no lock: the key holds a list, hash, set or stream"};
+
+    return lock->state == CLI_LOCK_HELD ? held[lock->presence.life]
+                                        : texts[lock->state];
 }
 
 static void show_holder(const struct cli_lock *lock, json_t *out)
 {
-    const char *process = cli_lock_process(lock);
+    bool is_known = cli_lock_has_process(lock);
     struct cli_text token = cli_hex(lock->token, SHED_TOKEN_BYTES);
     json_t *holder = cli_out_object(out, "holder");
 
     cli_out_line(out, "process", "%s",
-                 process != NULL
-                     ? cli_presence_text(process, &lock->presence).at
-                     : "not known: it has no channel (SHED_WAIT_POLL)");
+                 is_known ? cli_presence_text(&lock->presence).at
+                          : "not known: it has no channel (SHED_WAIT_POLL)");
     if (lock->is_restarted)
         cli_out_line(out, "", "Redis was restarted since the lock was taken");
     cli_out_line(out, "token", "%s", token.at);
     cli_out_text(holder, "token", token.at);
-    cli_presence_members(holder, lock->process, &lock->presence);
-    if (process == NULL)
+    cli_presence_members(holder, &lock->presence);
+    if (!is_known)
         cli_out_text(holder, "process", NULL);
 }
 
@@ -90,9 +83,9 @@ static void show_waiter(const struct cli_waiter *w, uint64_t now_ms,
     uint64_t waited_ms = shed_left_ms(now_ms, w->since_ms);
 
     cli_out_line(out, "", "%s  for %s of %s",
-                 cli_presence_text(w->process, &w->presence).at,
-                 cli_duration(waited_ms).at, cli_duration(w->wait_ms).at);
-    cli_presence_members(item, w->process, &w->presence);
+                 cli_presence_text(&w->presence).at, cli_duration(waited_ms).at,
+                 cli_duration(w->wait_ms).at);
+    cli_presence_members(item, &w->presence);
     cli_out_number(item, "waited_ms", waited_ms);
     cli_out_number(item, "limit_ms", w->wait_ms);
 }
@@ -150,7 +143,7 @@ static const char *refusal(const struct cli_lock *lock)
 {
     if (lock->state == CLI_LOCK_FREE)
         return "the lock is free";
-    if (cli_lock_process(lock) == NULL)
+    if (!cli_lock_has_process(lock))
         return "it names no process, so nobody can see whether its holder is "
                "dead. If you know that it is, delete the key with redis-cli";
     if (lock->presence.life == CLI_ALIVE)
@@ -174,7 +167,7 @@ static long long remove_lock(struct cli_redis *redis,
     cli_redis_send(redis, "EVAL %s 1 %.*s %.*s %s", script, (int)key.size,
                    (const char *)key.data, (int)record.size,
                    (const char *)record.data,
-                   cli_presence_channel(lock->process).at);
+                   cli_presence_channel(&lock->presence).at);
     return cli_redis_hear_integer(redis, "EVAL");
 }
 

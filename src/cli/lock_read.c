@@ -19,12 +19,6 @@ static bool is_number(const char *bytes, size_t size)
     return size > 0 && strspn(bytes, "0123456789") == size;
 }
 
-/* Blanks: not known. */
-static bool is_known(const char *process)
-{
-    return process[0] != ' ';
-}
-
 /* TIMESTAMP counts in ms or in seconds. A number that is not a plausible date
  * in either unit is another client's token. */
 static uint64_t stamp_of(const char *text)
@@ -50,8 +44,9 @@ static void judge(struct cli_lock *lock)
     } else if (size == RECORD_BYTES && memcmp(bytes, MAGIC, MAGIC_BYTES) == 0) {
         lock->state = CLI_LOCK_HELD;
         lock->token = (const unsigned char *)bytes + MAGIC_BYTES;
-        lock->process = bytes + MAGIC_BYTES + SHED_TOKEN_BYTES;
-        lock->run = lock->process + SHED_PROCESS_BYTES;
+        lock->run = bytes + size - SHED_RUN_BYTES;
+        memcpy(lock->presence.process, lock->token + SHED_TOKEN_BYTES,
+               SHED_PROCESS_BYTES);
     } else if (size > MAGIC_BYTES && memcmp(bytes, MAGIC, FAMILY_BYTES) == 0 &&
                is_number(bytes + FAMILY_BYTES, 1)) {
         lock->state = CLI_LOCK_UNKNOWN;
@@ -96,10 +91,11 @@ static void read_waiter(struct cli_waiter *waiter,
 {
     const char *bytes = cli_redis_bytes(member).data;
 
-    memset(waiter->process, ' ', sizeof(waiter->process));
+    memset(waiter->presence.process, ' ', SHED_PROCESS_BYTES);
     if (cli_redis_bytes(member).size < MEMBER_BYTES)
         return;
-    memcpy(waiter->process, bytes + SHED_TOKEN_BYTES, sizeof(waiter->process));
+    memcpy(waiter->presence.process, bytes + SHED_TOKEN_BYTES,
+           SHED_PROCESS_BYTES);
     waiter->wait_ms = strtoull(bytes + MEMBER_BYTES, NULL, 10);
     waiter->since_ms = shed_reply_digits(score) / US_PER_MS;
 }
@@ -139,9 +135,9 @@ static void read_life(struct cli_redis *redis, struct cli_lock *lock)
     struct shed_reply *info;
     struct cli_text run;
 
-    if (cli_lock_process(lock) == NULL)
+    if (!cli_lock_has_process(lock))
         return;
-    cli_presence_read(redis, lock->process, 0, &lock->presence);
+    cli_presence_read(redis, 0, &lock->presence);
     info = cli_redis_ask(redis, "INFO server");
     run = cli_info(info, "run_id");
     lock->is_restarted =
@@ -150,14 +146,6 @@ static void read_life(struct cli_redis *redis, struct cli_lock *lock)
         (run.at[0] == '\0' || lock->is_restarted))
         lock->presence.life = CLI_LIFE_UNKNOWN;
     shed_reply_free(info);
-}
-
-static void read_waiters(struct cli_redis *redis, struct cli_lock *lock)
-{
-    for (long long i = 0; i < lock->queued && i < CLI_QUEUE_SHOWN; i++)
-        if (is_known(lock->waiters[i].process))
-            cli_presence_read(redis, lock->waiters[i].process, 0,
-                              &lock->waiters[i].presence);
 }
 
 void cli_lock_read(struct cli_redis *redis, struct shed_bytes name,
@@ -180,7 +168,8 @@ void cli_lock_read(struct cli_redis *redis, struct shed_bytes name,
     cli_redis_send(redis, "TIME");
     hear_around(redis, lock);
     read_life(redis, lock);
-    read_waiters(redis, lock);
+    for (long long i = 0; i < lock->queued && i < CLI_QUEUE_SHOWN; i++)
+        cli_presence_read(redis, 0, &lock->waiters[i].presence);
 }
 
 void cli_lock_free(struct cli_lock *lock)
@@ -194,9 +183,7 @@ bool cli_lock_is_held(const struct cli_lock *lock)
     return lock->state != CLI_LOCK_FREE && lock->state != CLI_LOCK_NO_LOCK;
 }
 
-const char *cli_lock_process(const struct cli_lock *lock)
+bool cli_lock_has_process(const struct cli_lock *lock)
 {
-    return lock->state == CLI_LOCK_HELD && is_known(lock->process)
-               ? lock->process
-               : NULL;
+    return lock->state == CLI_LOCK_HELD && lock->presence.process[0] != ' ';
 }

@@ -19,9 +19,8 @@ enum cli_lock_state {
 #define CLI_QUEUE_SHOWN 10
 
 struct cli_waiter {
-    char process[SHED_PROCESS_BYTES]; /* blanks: unknown */
-    uint64_t since_ms;                /* by the server's clock */
-    uint64_t wait_ms;                 /* how long it announced that it waits */
+    uint64_t since_ms; /* by the server's clock */
+    uint64_t wait_ms;  /* how long it announced that it waits */
     struct cli_presence presence;
 };
 
@@ -36,8 +35,8 @@ struct cli_lock {
     struct shed_reply *reply; /* what is at the key */
     /* for HELD; they point into reply */
     const unsigned char *token;
-    const char *process, *run;
-    struct cli_presence presence;
+    const char *run;
+    struct cli_presence presence; /* of the holder */
     bool is_restarted; /* the server was restarted after the record was written
                         */
     /* for STAMP: the end, by some host's clock; 0: the number is not a time */
@@ -59,8 +58,8 @@ void cli_lock_free(struct cli_lock *lock);
 /* Whether somebody holds it, as far as can be seen. */
 bool cli_lock_is_held(const struct cli_lock *lock);
 
-/* The process that holds it, or NULL: free, or not known. */
-const char *cli_lock_process(const struct cli_lock *lock);
+/* Whether the process that holds it is known. */
+bool cli_lock_has_process(const struct cli_lock *lock);
 
 /* "held", "free", ... */
 const char *cli_lock_state(const struct cli_lock *lock);

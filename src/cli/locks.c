@@ -71,7 +71,7 @@ static void find(struct locks *l)
 
 static void print_line(const struct locks *l, const struct cli_lock *lock)
 {
-    const char *process = cli_lock_process(lock);
+    bool has_process = cli_lock_has_process(lock);
     char *word = cli_word(lock->name);
 
     if (l->held == 1)
@@ -79,9 +79,8 @@ static void print_line(const struct locks *l, const struct cli_lock *lock)
     printf("%-10s %-14s %8lld  %s%s%s%s\n", cli_lock_state(lock),
            lock->pttl >= 0 ? cli_duration((uint64_t)lock->pttl).at : "no end",
            lock->queued, lock->is_exact ? "-x " : "", word,
-           process != NULL ? "  " : "",
-           process != NULL ? cli_presence_text(process, &lock->presence).at
-                           : "");
+           has_process ? "  " : "",
+           has_process ? cli_presence_text(&lock->presence).at : "");
     free(word);
 }
 

@@ -7,14 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "redis/session.h"
-
-struct cli_text cli_presence_channel(const char *process)
+struct cli_text cli_presence_channel(const struct cli_presence *of)
 {
     struct cli_text channel;
 
     (void)snprintf(channel.at, sizeof(channel.at), SHED_PROCESS_CHANNEL "%.*s",
-                   SHED_PROCESS_BYTES, process);
+                   SHED_PROCESS_BYTES, of->process);
     return channel;
 }
 
@@ -48,14 +46,15 @@ static void ask_place(struct cli_redis *redis, const char *channel,
     shed_reply_free(reply);
 }
 
-void cli_presence_read(struct cli_redis *redis, const char *process,
-                       uint32_t epoch, struct cli_presence *out)
+void cli_presence_read(struct cli_redis *redis, uint32_t epoch,
+                       struct cli_presence *p)
 {
-    struct cli_text channel = cli_presence_channel(process), asked = channel;
+    struct cli_text channel = cli_presence_channel(p), asked = channel;
     struct shed_reply *reply;
     long long subscribers;
 
-    *out = (struct cli_presence){.life = CLI_LIFE_UNKNOWN};
+    if (p->process[0] == ' ')
+        return;
     if (epoch != 0)
         (void)snprintf(asked.at, sizeof(asked.at), "%.200s.%" PRIu32,
                        channel.at, epoch);
@@ -63,19 +62,18 @@ void cli_presence_read(struct cli_redis *redis, const char *process,
     subscribers = shed_reply_integer(shed_reply_at(reply, 1));
     shed_reply_free(reply);
     if (subscribers >= 0)
-        out->life = subscribers > 0 ? CLI_ALIVE : CLI_GONE;
+        p->life = subscribers > 0 ? CLI_ALIVE : CLI_GONE;
     if (subscribers > 0)
-        ask_place(redis, channel.at, out);
+        ask_place(redis, channel.at, p);
 }
 
-struct cli_text cli_presence_text(const char *process,
-                                  const struct cli_presence *of)
+struct cli_text cli_presence_text(const struct cli_presence *of)
 {
     static const char *const lives[] = {
         [CLI_LIFE_UNKNOWN] = "whether it is alive cannot be seen",
         [CLI_ALIVE] = "alive",
         [CLI_GONE] = "gone"};
-    char *id = cli_escape(shed_bytes(process, SHED_PROCESS_BYTES));
+    char *id = cli_escape(shed_bytes(of->process, SHED_PROCESS_BYTES));
     char place[CLI_HOST_BYTES + 48] = "";
     struct cli_text text;
 
@@ -88,12 +86,11 @@ struct cli_text cli_presence_text(const char *process,
     return text;
 }
 
-void cli_presence_members(json_t *out, const char *process,
-                          const struct cli_presence *of)
+void cli_presence_members(json_t *out, const struct cli_presence *of)
 {
     bool is_known = of->host[0] != '\0';
 
-    cli_out_bytes(out, "process", shed_bytes(process, SHED_PROCESS_BYTES));
+    cli_out_bytes(out, "process", shed_bytes(of->process, SHED_PROCESS_BYTES));
     cli_out_set(out, "is_alive",
                 of->life == CLI_LIFE_UNKNOWN
                     ? json_null()

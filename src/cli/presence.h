@@ -7,33 +7,33 @@
 
 #include "cli/out.h"
 #include "cli/redis.h"
+#include "redis/session.h"
 
 enum cli_life { CLI_LIFE_UNKNOWN, CLI_ALIVE, CLI_GONE };
 
 #define CLI_HOST_BYTES 128
 
 struct cli_presence {
+    char process[SHED_PROCESS_BYTES]; /* blanks: not known */
     enum cli_life life;
     char host[CLI_HOST_BYTES]; /* escaped; empty: not known */
     unsigned long long pid;
 };
 
-/* Ask about a process, of SHED_PROCESS_BYTES, or, unless epoch is 0, about that
- * epoch of its session. Without the rights to PUBSUB NUMSUB and PUBSUB CHANNELS
- * its life, or its place, is unknown. */
-void cli_presence_read(struct cli_redis *redis, const char *process,
-                       uint32_t epoch, struct cli_presence *out);
+/* Ask about a process, whose id is set and all else zero; unless epoch is 0,
+ * about that epoch of its session. Without the rights to PUBSUB NUMSUB and
+ * PUBSUB CHANNELS its life, or its place, is unknown. */
+void cli_presence_read(struct cli_redis *redis, uint32_t epoch,
+                       struct cli_presence *presence);
 
 /* The name of the channel of a process. */
-struct cli_text cli_presence_channel(const char *process);
+struct cli_text cli_presence_channel(const struct cli_presence *of);
 
 /* The process, where it runs, and whether it is alive:
  * "39c0e3c8d8b01b26 (alive, host web-3, pid 4711)". */
-struct cli_text cli_presence_text(const char *process,
-                                  const struct cli_presence *of);
+struct cli_text cli_presence_text(const struct cli_presence *of);
 
 /* Set the members process, is_alive, host and pid; null: not known. */
-void cli_presence_members(json_t *out, const char *process,
-                          const struct cli_presence *of);
+void cli_presence_members(json_t *out, const struct cli_presence *of);
 
 #endif

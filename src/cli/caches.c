@@ -171,7 +171,7 @@ static void show_cache(const struct cache *c, json_t *out)
                   c->has_tags ? "yes" : "no", c->name);
     cli_out_text(out, "name", c->name);
     for (int i = CLI_VALUE; i <= CLI_FAILURE; i++)
-        cli_out_number(out, cli_kind_name((enum cli_kind)i), c->count[i]);
+        cli_out_number(out, cli_kinds[i].name, c->count[i]);
     cli_out_number(out, "written_in_last_minute", c->written);
     cli_out_flag(out, "has_tags", c->has_tags);
 }

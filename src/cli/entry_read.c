@@ -3,16 +3,20 @@
 
 #include <string.h>
 
-const char *cli_kind_name(enum cli_kind kind)
-{
-    static const char *const names[CLI_KINDS] = {
-        [CLI_NONE] = "none",         [CLI_VALUE] = "value",
-        [CLI_NEGATIVE] = "negative", [CLI_LEASE] = "lease",
-        [CLI_FAILURE] = "failure",   [CLI_DAMAGED] = "damaged",
-        [CLI_FOREIGN] = "foreign",   [CLI_OTHER] = "other"};
+#include "base/clock.h"
 
-    return names[kind];
-}
+const struct cli_kind_names cli_kinds[CLI_KINDS] = {
+    [CLI_NONE] = {"none", NULL, "no entry"},
+    [CLI_VALUE] = {"value", "rows", "a row"},
+    [CLI_NEGATIVE] = {"negative", "no such row",
+                      "no such row (a negative entry)"},
+    [CLI_LEASE] = {"lease", "leases", "being loaded (a lease)"},
+    [CLI_FAILURE] = {"failure", "failures", "a load failed (a failure marker)"},
+    [CLI_DAMAGED] = {"damaged", "damaged",
+                     "damaged, or the entry of another key"},
+    [CLI_FOREIGN] = {"foreign", "foreign", "not an entry of this library"},
+    [CLI_OTHER] = {"other", "no strings",
+                   "not a string: a list, hash, set or stream"}};
 
 bool cli_kind_is_stored(enum cli_kind kind)
 {
@@ -82,14 +86,19 @@ void cli_entry_decode(struct cli_entry *e, const struct cli_key *key,
         e->format = shed_entry_format(e->bytes.data, e->bytes.size);
     if (e->kind == CLI_LEASE)
         shed_entry_holder(e->bytes.data, &e->holder);
+    memcpy(e->presence.process, e->holder.process, SHED_PROCESS_BYTES);
 }
 
-static struct shed_bytes refresh_of(
-    struct shed_bytes name,
-    memcpy(e->presence.process, e->holder.process, SHED_PROCESS_BYTES);
-    char room[SHED_REDIS_KEY_MAX_BYTES + SHED_ENTRY_REFRESH_SUFFIX_BYTES])
+/* Room for the key of a refresh. */
+struct refresh_key {
+    char at[SHED_REDIS_KEY_MAX_BYTES + SHED_ENTRY_REFRESH_SUFFIX_BYTES];
+};
+
+static struct shed_bytes refresh_of(struct shed_bytes name,
+                                    struct refresh_key *room)
 {
-    return shed_bytes(room, shed_entry_refresh_key(name.data, name.size, room));
+    return shed_bytes(room->at,
+                      shed_entry_refresh_key(name.data, name.size, room->at));
 }
 
 /* What the key of the refresh holds: a lease, or the marker of one that failed.
@@ -108,9 +117,9 @@ static void hear_refresh(struct cli_redis *redis, struct cli_entry *e)
 void cli_entry_read(struct cli_redis *redis, const struct cli_key *key,
                     struct cli_entry *e)
 {
-    char room[SHED_REDIS_KEY_MAX_BYTES + SHED_ENTRY_REFRESH_SUFFIX_BYTES];
-    struct shed_bytes name = cli_key_name(key),
-                      refresh = refresh_of(name, room);
+    struct refresh_key room;
+    struct shed_bytes name = cli_key_name(key);
+    struct shed_bytes refresh = refresh_of(name, &room);
 
     cli_redis_send_key(redis, "GET KEY", name);
     cli_redis_send_key(redis, "PTTL KEY", name);
@@ -122,6 +131,8 @@ void cli_entry_read(struct cli_redis *redis, const struct cli_key *key,
     hear_refresh(redis, e);
     e->refresh_pttl = cli_redis_hear_integer(redis, "PTTL");
     e->now_ms = cli_redis_hear_clock_ms(redis);
+    e->age_ms = shed_left_ms(e->now_ms, e->entry.written_ms);
+    e->left_ms = shed_left_ms(e->entry.until_ms, e->now_ms);
     if (e->kind == CLI_LEASE && e->holder.epoch != 0)
         cli_presence_read(redis, e->holder.epoch, &e->presence);
 }
@@ -134,8 +145,8 @@ void cli_entry_judge(struct cli_entry *e, const struct cli_tags *tags)
 
 void cli_entry_send_unlink(struct cli_redis *redis, struct shed_bytes name)
 {
-    char room[SHED_REDIS_KEY_MAX_BYTES + SHED_ENTRY_REFRESH_SUFFIX_BYTES];
-    struct shed_bytes refresh = refresh_of(name, room);
+    struct refresh_key room;
+    struct shed_bytes refresh = refresh_of(name, &room);
 
     cli_redis_about(redis, name);
     cli_redis_send(redis, "UNLINK %.*s %.*s", (int)name.size,
@@ -152,21 +163,6 @@ void cli_entry_free(struct cli_entry *e)
 bool cli_entry_is_null(const struct cli_entry *e)
 {
     return e->kind == CLI_VALUE && (e->entry.flags & SHED_ENTRY_NULL) != 0;
-}
-
-bool cli_entry_is_stale(const struct cli_entry *e)
-{
-    return e->now_ms >= e->entry.until_ms;
-}
-
-uint64_t cli_entry_age_ms(const struct cli_entry *e)
-{
-    return shed_left_ms(e->now_ms, e->entry.written_ms);
-}
-
-uint64_t cli_entry_left_ms(const struct cli_entry *e)
-{
-    return shed_left_ms(e->entry.until_ms, e->now_ms);
 }
 
 const char *cli_entry_code(const struct cli_entry *e)

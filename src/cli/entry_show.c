@@ -13,21 +13,11 @@
 
 static const char *describe(const struct cli_entry *e)
 {
-    static const char *const texts[CLI_KINDS] = {
-        [CLI_NONE] = "no entry",
-        [CLI_VALUE] = "a row",
-        [CLI_NEGATIVE] = "no such row (a negative entry)",
-        [CLI_LEASE] = "being loaded (a lease)",
-        [CLI_FAILURE] = "a load failed (a failure marker)",
-        [CLI_DAMAGED] = "damaged, or the entry of another key",
-        [CLI_FOREIGN] = "not an entry of this library",
-        [CLI_OTHER] = "not a string: a list, hash, set or stream"};
-
     if (cli_entry_is_null(e))
         return "a row whose value is NULL";
     if (e->kind == CLI_FOREIGN && e->format >= 0)
         return "an entry of a format that this version does not know";
-    return texts[e->kind];
+    return cli_kinds[e->kind].text;
 }
 
 static void show_name(const struct cli_entry *e, json_t *out)
@@ -39,7 +29,7 @@ static void show_name(const struct cli_entry *e, json_t *out)
     cli_out_text(out, "cache", e->key->cache);
     cli_out_bytes(out, "key", cli_key_bytes(e->key));
     cli_out_bytes(out, "redis_key", cli_key_name(e->key));
-    cli_out_text(out, "type", cli_kind_name(e->kind));
+    cli_out_text(out, "type", cli_kinds[e->kind].name);
     if (e->kind == CLI_FOREIGN && e->format >= 0) {
         cli_out_line(out, "format", "%d", e->format);
         cli_out_number(out, "format", (uint64_t)e->format);
@@ -94,11 +84,11 @@ static void show_beginning(const struct cli_entry *e, json_t *out)
 
 static void show_age(const struct cli_entry *e, json_t *out)
 {
-    cli_out_line(out, "age", "%s (%s %s)", cli_duration(cli_entry_age_ms(e)).at,
+    cli_out_line(out, "age", "%s (%s %s)", cli_duration(e->age_ms).at,
                  e->kind == CLI_LEASE ? "taken or renewed" : "written",
                  cli_date(e->entry.written_ms).at);
     cli_out_number(out, "written_ms", e->entry.written_ms);
-    cli_out_number(out, "age_ms", cli_entry_age_ms(e));
+    cli_out_number(out, "age_ms", e->age_ms);
 }
 
 static void show_nonce(const struct cli_entry *e, json_t *out)
@@ -119,12 +109,11 @@ static void show_end(const struct cli_entry *e, json_t *out)
 
     if (until_ms == 0)
         cli_out_line(out, "fresh", "no: it is there only for its refresh");
-    else if (cli_entry_is_stale(e))
+    else if (e->left_ms == 0)
         cli_out_line(out, name, "not since %s",
                      cli_duration(e->now_ms - until_ms).at);
     else
-        cli_out_line(out, name, "for %s",
-                     cli_duration(until_ms - e->now_ms).at);
+        cli_out_line(out, name, "for %s", cli_duration(e->left_ms).at);
 }
 
 static void show_lease(const struct cli_entry *e, json_t *out)
@@ -135,7 +124,7 @@ static void show_lease(const struct cli_entry *e, json_t *out)
                  cli_presence_text(&e->presence).at, e->holder.flight);
     cli_presence_members(holder, &e->presence);
     cli_out_number(holder, "flight", e->holder.flight);
-    cli_out_number(out, "lease_left_ms", cli_entry_left_ms(e));
+    cli_out_number(out, "lease_left_ms", e->left_ms);
 }
 
 static void show_tags(const struct shed_entry *entry, json_t *out)
@@ -181,7 +170,7 @@ static void show_stored(const struct cli_entry *e, json_t *out)
     struct shed_bytes payload = shed_bytes(entry->payload, entry->payload_size);
 
     cli_out_number(out, "fresh_until_ms", entry->until_ms);
-    cli_out_flag(out, "is_stale", cli_entry_is_stale(e));
+    cli_out_flag(out, "is_stale", e->left_ms == 0);
     if ((entry->flags & SHED_ENTRY_ROW_VERSION) != 0) {
         cli_out_line(out, "row version", "%" PRIu64, entry->row_version);
         cli_out_number(out, "row_version", entry->row_version);

@@ -26,7 +26,12 @@ enum cli_kind {
 /* What asks for the header of an entry. */
 #define CLI_ASK_HEADER "GETRANGE KEY 0 63"
 
-const char *cli_kind_name(enum cli_kind kind);
+/* What kinds are called. */
+struct cli_kind_names {
+    const char *name, *rows, *text; /* as a word, of many, in a sentence */
+};
+
+extern const struct cli_kind_names cli_kinds[CLI_KINDS];
 
 /* Whether the entry is one that a load has stored: a row, or no such row. */
 bool cli_kind_is_stored(enum cli_kind kind);
@@ -58,8 +63,11 @@ struct cli_entry {
     bool has_refresh_failed;   /* it is a marker */
     struct shed_entry refresh; /* if so; its payload is not kept */
     uint64_t now_ms;           /* by the server's clock */
-    struct shed_bytes bytes;   /* all of it, with the header */
-    struct shed_reply *reply;  /* bytes and entry point into it */
+    uint64_t age_ms;
+    uint64_t left_ms; /* how long a row is fresh, a lease counts, a failure
+                         answers callers; 0: no longer */
+    struct shed_bytes bytes;  /* all of it, with the header */
+    struct shed_reply *reply; /* bytes and entry point into it */
 };
 
 /* Read the entry at key, in several round trips. entry keeps a pointer to
@@ -81,14 +89,6 @@ void cli_entry_decode(struct cli_entry *entry, const struct cli_key *key,
 
 /* Whether it is a row whose value is NULL. */
 bool cli_entry_is_null(const struct cli_entry *entry);
-
-/* Whether it is a value that is no longer fresh. */
-bool cli_entry_is_stale(const struct cli_entry *entry);
-uint64_t cli_entry_age_ms(const struct cli_entry *entry);
-
-/* How long a lease still counts, or a failure answers callers; 0: it is over.
- */
-uint64_t cli_entry_left_ms(const struct cli_entry *entry);
 
 /* The code of a failure. */
 const char *cli_entry_code(const struct cli_entry *entry);

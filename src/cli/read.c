@@ -38,7 +38,7 @@ static void print_raw(const struct cli_call *call, const struct cli_entry *e)
     if (e->kind != CLI_VALUE || cli_entry_is_null(e))
         cli_fail(call, CLI_NO, "there is no payload: %s; see it without --raw",
                  cli_entry_is_null(e) ? "the row is NULL"
-                                      : cli_kind_name(e->kind));
+                                      : cli_kinds[e->kind].name);
     (void)fwrite(e->entry.payload, 1, e->entry.payload_size, stdout);
 }
 
@@ -83,12 +83,11 @@ explain(struct verdict *v, const char *format, ...)
 
 static void judge_lease(const struct cli_entry *e, struct verdict *v)
 {
-    uint64_t left_ms = cli_entry_left_ms(e);
-    struct cli_text since = cli_duration(cli_entry_age_ms(e));
-    struct cli_text left = cli_duration(left_ms);
-    bool is_over = left_ms == 0, is_gone = e->presence.life == CLI_GONE;
+    struct cli_text since = cli_duration(e->age_ms);
+    struct cli_text left = cli_duration(e->left_ms);
+    bool is_over = e->left_ms == 0, is_gone = e->presence.life == CLI_GONE;
 
-    v->for_ms = is_gone ? 0 : (long long)left_ms;
+    v->for_ms = is_gone ? 0 : (long long)e->left_ms;
     v->would = is_over || is_gone ? "take over" : "wait";
     if (is_over)
         explain(v,
@@ -122,28 +121,27 @@ static const char *row_of(const struct cli_entry *e)
 
 static void judge_stored(const struct cli_entry *e, struct verdict *v)
 {
-    struct cli_text age = cli_duration(cli_entry_age_ms(e));
-    uint64_t until_ms = e->entry.until_ms;
+    struct cli_text age = cli_duration(e->age_ms);
 
-    if (until_ms == 0) {
+    if (e->entry.until_ms == 0) {
         v->would = "wait";
         v->for_ms = e->pttl;
         explain(v, "It would wait for a load: this entry has ended, and is "
                    "there only for the refresh that is under way.");
-    } else if (cli_entry_is_stale(e)) {
+    } else if (e->left_ms == 0) {
         v->would = "stale";
         v->for_ms = e->pttl;
         explain(v,
                 "It would find an old entry (%s, stale for %s): served or "
                 "loaded again, as the cache's policy says.",
-                age.at, cli_duration(e->now_ms - until_ms).at);
+                age.at, cli_duration(e->now_ms - e->entry.until_ms).at);
     } else {
         v->would = e->kind == CLI_VALUE ? "hit" : "negative hit";
-        v->for_ms = (long long)(until_ms - e->now_ms);
+        v->for_ms = (long long)e->left_ms;
         v->is_answered = true;
         explain(v, "It would be a hit: %s%s, %s old, for another %s.",
                 e->kind == CLI_VALUE ? "a " : "", row_of(e), age.at,
-                cli_duration(until_ms - e->now_ms).at);
+                cli_duration(e->left_ms).at);
     }
 }
 
@@ -172,21 +170,19 @@ static void judge_above(const struct cli_entry *e, struct verdict *v)
 
 static void judge_failure(const struct cli_entry *e, struct verdict *v)
 {
-    uint64_t left_ms = cli_entry_left_ms(e);
-
-    if (left_ms == 0) {
+    if (e->left_ms == 0) {
         explain(v,
                 "It would load: a load failed with %s %s ago, which is kept "
                 "for callers who waited for it.",
-                cli_entry_code(e), cli_duration(cli_entry_age_ms(e)).at);
+                cli_entry_code(e), cli_duration(e->age_ms).at);
         return;
     }
     v->would = "fail";
-    v->for_ms = (long long)left_ms;
+    v->for_ms = (long long)e->left_ms;
     explain(v,
             "It would fail with %s, for another %s; then the next caller "
             "loads.",
-            cli_entry_code(e), cli_duration(left_ms).at);
+            cli_entry_code(e), cli_duration(e->left_ms).at);
 }
 
 static void judge(const struct cli_entry *e, struct verdict *v)

@@ -180,18 +180,13 @@ static void count_page(struct census *c, const struct cli_walk *walk)
 
 static void show_kinds(const struct census *c, json_t *out)
 {
-    static const char *const words[CLI_KINDS] = {
-        [CLI_VALUE] = "rows",      [CLI_NEGATIVE] = "no such row",
-        [CLI_LEASE] = "leases",    [CLI_FAILURE] = "failures",
-        [CLI_DAMAGED] = "damaged", [CLI_FOREIGN] = "foreign",
-        [CLI_OTHER] = "no strings"};
     json_t *types = cli_out_object(out, "types");
 
     cli_out_print(out, "%-14s %12s %14s\n", "", "entries", "size");
     for (int i = CLI_VALUE; i < CLI_KINDS; i++) {
-        json_t *type = cli_out_object(types, cli_kind_name((enum cli_kind)i));
+        json_t *type = cli_out_object(types, cli_kinds[i].name);
         if (c->count[i] > 0 || i <= CLI_FAILURE)
-            cli_out_print(out, "%-14s %12" PRIu64 " %14s\n", words[i],
+            cli_out_print(out, "%-14s %12" PRIu64 " %14s\n", cli_kinds[i].rows,
                           c->count[i], cli_size(c->bytes[i]).at);
         cli_out_number(type, "count", c->count[i]);
         cli_out_number(type, "bytes", c->bytes[i]);

@@ -181,28 +181,23 @@ static void check_commands(struct doctor *d)
 {
     static const struct {
         enum shed_lack lack;
-        const char *word[3];
+        const char *format; /* of the command, with a channel */
     } commands[] = {
-        {SHED_LACK_TRACKING, {"CLIENT", "TRACKING", "ON"}},
-        {SHED_LACK_ROLE, {"ROLE"}},
-        {SHED_LACK_CLIENT_ID, {"CLIENT", "ID"}},
-        {SHED_LACK_NUMSUB, {"PUBSUB", "NUMSUB", SHED_PROCESS_CHANNEL}},
-        {SHED_LACK_SUBSCRIBE, {"SUBSCRIBE", SHED_PROCESS_CHANNEL}},
-        {SHED_LACK_UNSUBSCRIBE, {"UNSUBSCRIBE", SHED_PROCESS_CHANNEL}},
+        {SHED_LACK_TRACKING, "CLIENT TRACKING ON"},
+        {SHED_LACK_ROLE, "ROLE"},
+        {SHED_LACK_CLIENT_ID, "CLIENT ID"},
+        {SHED_LACK_NUMSUB, "PUBSUB NUMSUB %s"},
+        {SHED_LACK_SUBSCRIBE, "SUBSCRIBE %s"},
+        {SHED_LACK_UNSUBSCRIBE, "UNSUBSCRIBE %s"},
     };
     enum { COUNT = sizeof(commands) / sizeof(*commands) };
     unsigned missing = 0;
 
     for (size_t i = 0; i < COUNT; i++) {
         const struct shed_lack_row *row = &shed_lacks[commands[i].lack];
-        struct shed_args args = {0};
-        struct shed_reply *reply;
-        const char *error;
-        for (size_t w = 0; w < 3 && commands[i].word[w] != NULL; w++)
-            shed_args_add_text(&args, commands[i].word[w]);
-        cli_redis_send_args(d->redis, &args);
-        reply = cli_redis_hear(d->redis, NULL);
-        error = shed_reply_error(reply);
+        struct shed_reply *reply =
+            cli_redis_ask(d->redis, commands[i].format, SHED_PROCESS_CHANNEL);
+        const char *error = shed_reply_error(reply);
         if (error != NULL) {
             missing++;
             cli_find(d, "commands", WARNING, row->cost,
@@ -224,8 +219,6 @@ static void check_eviction(struct doctor *d)
     struct cli_text policy = cli_info(d->info, "maxmemory_policy");
     bool evicts = strcmp(policy.at, "noeviction") != 0;
 
-    if (!d->has_info)
-        return;
     if (most == 0)
         cli_find(d, "memory", NOTE,
                  "It has no limit: when the host runs out of memory, Redis is "
@@ -262,12 +255,9 @@ static void check_eviction(struct doctor *d)
  * made. False: it saves, or we cannot find out. */
 static bool saves_nothing(struct doctor *d)
 {
-    struct shed_reply *reply = cli_redis_ask(d->redis, "CONFIG GET save");
-    struct shed_bytes save = cli_redis_bytes(shed_reply_at(reply, 1));
-    bool is_empty = save.data != NULL && save.size == 0;
+    struct cli_text save;
 
-    shed_reply_free(reply);
-    return is_empty;
+    return cli_find_setting(d, "save", &save) && save.at[0] == '\0';
 }
 
 static void check_persistence(struct doctor *d)
@@ -278,8 +268,6 @@ static void check_persistence(struct doctor *d)
     long long fork_us = cli_info_number(d->info, "latest_fork_usec");
     bool has_aof = is(d, "aof_enabled", "1");
 
-    if (!d->has_info)
-        return;
     if (is(d, "rdb_last_bgsave_status", "err") ||
         (has_aof && is(d, "aof_last_write_status", "err")))
         cli_find(d, "persistence", PROBLEM,
@@ -388,8 +376,6 @@ static void check_connections(struct doctor *d)
     long long most = cli_info_number(d->info, "maxclients");
     long long refused = cli_info_number(d->info, "rejected_connections");
 
-    if (!d->has_info)
-        return;
     if (most > 0 && now * 100 / most >= FULL_PERCENT)
         cli_find(d, "connections", WARNING,
                  "Beyond the limit new ones are refused, and processes start "
@@ -420,12 +406,15 @@ static void check_server(struct doctor *d)
         check_rights(d);
     check_writes(d);
     check_commands(d);
-    check_eviction(d);
-    check_persistence(d);
+    if (d->has_info) {
+        check_eviction(d);
+        check_persistence(d);
+    }
     cli_find_settings(d);
     check_clock(d);
     check_latency(d);
-    check_connections(d);
+    if (d->has_info)
+        check_connections(d);
     d->is_brief = false;
 }
 

@@ -23,11 +23,13 @@
  * once. Returns: whether it was told. */
 static bool was_told(struct doctor *d, const char *means)
 {
-    for (size_t i = 0; i < d->told_count; i++)
-        if (d->told[i] == means)
-            return true;
-    if (d->told_count < CLI_MEANS_MAX)
-        d->told[d->told_count++] = means;
+    size_t i = 0;
+
+    while (i < CLI_MEANS_MAX - 1 && d->told[i] != NULL && d->told[i] != means)
+        i++;
+    if (d->told[i] == means)
+        return true;
+    d->told[i] = means;
     return false;
 }
 
@@ -206,55 +208,50 @@ static bool judge_agreement(struct doctor *d, const char *primary,
     return of != NULL;
 }
 
-/* list is cut, and must outlive them. Returns: how many. */
-static size_t list_sentinels(const struct doctor *d,
-                             const struct shed_address *address, char *list,
-                             struct cli_server *out[SHED_SENTINELS_MAX])
+/* Ask a primary's sentinels, whose list is cut. */
+static bool ask_sentinels(struct doctor *d, const struct shed_address *address,
+                          char *list)
 {
     const struct shed_client_options options = cli_client_options(d->call);
     const struct shed_sentinels how = {.user = address->sentinel_user,
                                        .password = address->sentinel_password,
                                        .is_tls = address->is_tls};
+    struct shed_sentinel_answer answers[SHED_SENTINELS_MAX] = {{.host = ""}};
+    size_t count = 1, i = 0;
     struct shed_address *one;
     struct shed_error err;
-    size_t count = 0;
 
-    while (list != NULL && count < SHED_SENTINELS_MAX) {
+    for (const char *c = list; *c != '\0'; c++)
+        count += *c == ',';
+    for (; list != NULL && i < SHED_SENTINELS_MAX; i++) {
+        struct cli_server *sentinel;
         if (shed_address_next_sentinel(&list, &how, &options, &one, &err) !=
             SHED_OK)
             cli_fail_error(d->call, &err);
-        out[count++] = cli_server_create(d->call, one);
+        sentinel = cli_server_create(d->call, one);
+        d->server = one->text;
+        ask_sentinel(d, sentinel, address->host, count, &answers[i]);
+        cli_server_destroy(sentinel);
     }
-    return count;
+    d->server = NULL;
+    return judge_agreement(d, address->host, answers, count);
 }
 
 bool cli_find_sentinels(struct doctor *d)
 {
-    struct shed_sentinel_answer answers[SHED_SENTINELS_MAX] = {{.host = ""}};
-    struct cli_server *sentinel[SHED_SENTINELS_MAX];
     struct shed_address *address = NULL;
     struct shed_error err;
-    size_t count;
-    char *list;
-    bool is_found;
+    char *list = NULL;
+    bool is_found = true; /* what is wrong with the URI is told later */
 
-    if (d->uri == NULL ||
-        shed_address_create(d->uri, &address, &err) != SHED_OK ||
-        address->sentinels == NULL) {
-        shed_address_destroy(address);
-        return true; /* what is wrong with the URI is told later */
+    if (d->uri != NULL &&
+        shed_address_create(d->uri, &address, &err) == SHED_OK &&
+        address->sentinels != NULL) {
+        list = strdup(address->sentinels);
+        if (list == NULL)
+            cli_fail_nomem();
+        is_found = ask_sentinels(d, address, list);
     }
-    list = strdup(address->sentinels);
-    if (list == NULL)
-        cli_fail_nomem();
-    count = list_sentinels(d, address, list, sentinel);
-    for (size_t i = 0; i < count; i++) {
-        d->server = sentinel[i]->address->text;
-        ask_sentinel(d, sentinel[i], address->host, count, &answers[i]);
-        cli_server_destroy(sentinel[i]);
-    }
-    d->server = NULL;
-    is_found = judge_agreement(d, address->host, answers, count);
     free(list);
     shed_address_destroy(address);
     return is_found;
@@ -454,39 +451,38 @@ static bool hurts(const struct doctor *d, size_t i, const char *value)
            (settings[i].if_so == NULL || settings[i].if_so(d, number));
 }
 
-/* The value of a setting; "" if it is not there, or not told. */
-static struct cli_text setting(struct doctor *d, const char *name,
-                               bool *is_refused)
+bool cli_find_setting(struct doctor *d, const char *name,
+                      struct cli_text *value)
 {
-    struct cli_text text = {""};
     struct shed_reply *reply = cli_redis_ask(d->redis, "CONFIG GET %s", name);
-    struct shed_bytes value = cli_redis_bytes(shed_reply_at(reply, 1));
+    struct shed_bytes bytes = cli_redis_bytes(shed_reply_at(reply, 1));
+    bool is_there = bytes.data != NULL;
 
-    *is_refused |= shed_reply_error(reply) != NULL;
-    if (value.data != NULL)
-        (void)snprintf(text.at, sizeof(text.at), "%s",
-                       (const char *)value.data);
+    d->config_is_refused |= shed_reply_error(reply) != NULL;
+    if (is_there)
+        (void)snprintf(value->at, sizeof(value->at), "%s",
+                       (const char *)bytes.data);
     shed_reply_free(reply);
-    return text;
+    return is_there;
 }
 
 void cli_find_settings(struct doctor *d)
 {
-    bool is_refused = false, is_cluster = cli_redis_is_cluster(d->redis);
-    bool has_hurt = false;
+    bool is_cluster = cli_redis_is_cluster(d->redis), has_hurt = false;
 
+    d->config_is_refused = false;
     for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
         struct cli_text value;
         if (!is_cluster && strncmp(settings[i].name, "cluster-", 8) == 0)
             continue;
-        value = setting(d, settings[i].name, &is_refused);
-        if (value.at[0] == '\0' || !hurts(d, i, value.at))
+        if (!cli_find_setting(d, settings[i].name, &value) ||
+            !hurts(d, i, value.at))
             continue;
         has_hurt = true;
         cli_find(d, "setting", settings[i].level, settings[i].means,
                  settings[i].advice, "%s %s", settings[i].name, value.at);
     }
-    if (is_refused)
+    if (d->config_is_refused)
         cli_find(d, "settings", NOTE,
                  "Timeouts and limits that hurt the library are not seen.",
                  "Grant +config|get, at least for this call.",

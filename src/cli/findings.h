@@ -23,9 +23,9 @@ struct doctor {
     bool is_brief;      /* in text, only what is not well is told */
     struct shed_reply *info;
     bool has_info;
+    bool config_is_refused;
     bool is_denied;                  /* rights to the cache are missing */
     const char *told[CLI_MEANS_MAX]; /* meanings that are not repeated */
-    size_t told_count;
 };
 
 /* Report a finding. means and advice are constants; "" if all is well. */
@@ -43,6 +43,11 @@ void cli_find_cluster(struct doctor *d);
 /* Connect to the chosen server, and say which slots it has. Returns: false: it
  * is not there, which is the finding. */
 bool cli_find_reached(struct doctor *d);
+
+/* Get the value of a setting. Returns: false: there is no such setting, or
+ * CONFIG GET is refused (then d->config_is_refused, too). */
+bool cli_find_setting(struct doctor *d, const char *name,
+                      struct cli_text *value);
 
 /* Judge its replicas, and its settings. */
 void cli_find_replicas(struct doctor *d);

@@ -111,45 +111,45 @@ void cli_cache_print_none(struct cli_redis *redis, const char *name,
 /* ----------------------------------------------------------------- traffic */
 
 /* What Redis as a whole does, of all programs and in all its databases. */
+enum { COMMANDS, FOUND, MISSED, COUNTERS };
+
 struct traffic {
     bool is_known;
-    long long commands, found, missed; /* in a second */
+    long long count[COUNTERS]; /* since it began; then, in a second */
 };
 
-static void read_traffic(struct cli_redis *redis, struct traffic *out)
+static struct traffic read_traffic(struct cli_redis *redis)
 {
-    *out = (struct traffic){.is_known = true};
+    static const char *const names[COUNTERS] = {[COMMANDS] =
+                                                    "total_commands_processed",
+                                                [FOUND] = "keyspace_hits",
+                                                [MISSED] = "keyspace_misses"};
+    struct traffic t = {.is_known = true};
+
     for (size_t i = 0; cli_redis_next(redis, &i); i++) {
         struct shed_reply *info = cli_redis_ask(redis, "INFO stats");
-        out->is_known &= shed_reply_error(info) == NULL;
-        out->commands += cli_info_number(info, "total_commands_processed");
-        out->found += cli_info_number(info, "keyspace_hits");
-        out->missed += cli_info_number(info, "keyspace_misses");
+        t.is_known &= shed_reply_error(info) == NULL;
+        for (size_t j = 0; j < COUNTERS; j++)
+            t.count[j] += cli_info_number(info, names[j]);
         shed_reply_free(info);
     }
-}
-
-static long long per_second(long long before, long long after, uint64_t ms)
-{
-    return (after - before) * SECOND_MS / (long long)ms;
+    return t;
 }
 
 /* Measured before the walk, whose own reads would be counted. */
-static void measure(struct cli_redis *redis, struct traffic *out)
+static struct traffic measure(struct cli_redis *redis)
 {
-    struct traffic before;
-    uint64_t begun_ms = shed_now_ms(), ms;
+    struct traffic before = read_traffic(redis), t = before;
+    uint64_t begun_ms = shed_now_ms();
 
-    read_traffic(redis, &before);
-    *out = before;
     if (!before.is_known)
-        return;
+        return before;
     cli_sleep_ms(SECOND_MS);
-    read_traffic(redis, out);
-    ms = shed_now_ms() - begun_ms;
-    out->commands = per_second(before.commands, out->commands, ms);
-    out->found = per_second(before.found, out->found, ms);
-    out->missed = per_second(before.missed, out->missed, ms);
+    t = read_traffic(redis);
+    for (size_t i = 0; i < COUNTERS; i++)
+        t.count[i] = (t.count[i] - before.count[i]) * SECOND_MS /
+                     (long long)(shed_now_ms() - begun_ms);
+    return t;
 }
 
 /* ----------------------------------------------------------------- showing */
@@ -199,20 +199,20 @@ static void show_caches(const struct caches *c, json_t *out)
 
 static void show_traffic(const struct traffic *t, json_t *out)
 {
-    long long reads = t->found + t->missed;
+    long long found = t->count[FOUND], reads = found + t->count[MISSED];
 
     if (t->is_known)
         cli_out_print(out,
                       "Redis, for all programs: %lld commands/s, %lld reads of "
                       "keys/s",
-                      t->commands, reads);
+                      t->count[COMMANDS], reads);
     if (t->is_known && reads > 0)
         cli_out_print(out, ", of which %.1f %% found one",
-                      100.0 * (double)t->found / (double)reads);
+                      100.0 * (double)found / (double)reads);
     cli_out_print(out, t->is_known ? "\n" : "");
-    cli_out_maybe(out, "commands_per_s", t->is_known, t->commands);
-    cli_out_maybe(out, "keys_found_per_s", t->is_known, t->found);
-    cli_out_maybe(out, "keys_missed_per_s", t->is_known, t->missed);
+    cli_out_maybe(out, "commands_per_s", t->is_known, t->count[COMMANDS]);
+    cli_out_maybe(out, "keys_found_per_s", t->is_known, found);
+    cli_out_maybe(out, "keys_missed_per_s", t->is_known, t->count[MISSED]);
 }
 
 int cli_caches(struct cli_call *call)
@@ -220,9 +220,8 @@ int cli_caches(struct cli_call *call)
     struct cli_redis *redis = cli_redis_open(call, NULL);
     json_t *out = cli_out_open(call);
     struct caches caches;
-    struct traffic traffic;
+    struct traffic traffic = measure(redis);
 
-    measure(redis, &traffic);
     find(redis, call->rate, UINT64_MAX, &caches);
     qsort(caches.list, caches.count, sizeof(*caches.list), compare);
     show_caches(&caches, out);

@@ -57,12 +57,6 @@ struct check {
 
 /* ----------------------------------------------------------------- reading */
 
-/* Whether a get would look at its value. */
-static bool is_comparable(const struct cli_entry *e)
-{
-    return cli_kind_is_stored(e->kind) && e->miss.position == 0;
-}
-
 /* The log is read in each round, too: a tag may have been invalidated since
  * its entries were found to differ. */
 static void read_entries(struct check *c)
@@ -93,22 +87,6 @@ static void settle(struct shed_job *job, struct shed_loaded *loaded)
     shed_latch_count_down(item->latch, 1);
 }
 
-static void submit(struct check *c, struct item *item)
-{
-    enum shed_code code;
-
-    item->job = (struct shed_job){
-        .key = cli_key_bytes(&item->key).data,
-        .key_size = item->key.named.key.size,
-        .deadline_ms = shed_deadline_ms(shed_now_ms(), JOB_TIMEOUT_MS),
-        .value_limit_bytes = VALUE_LIMIT_BYTES,
-        .settle = settle};
-    code = shed_source_queue(c->source, &item->job, &item->error);
-    if (code != SHED_OK)
-        cli_fail(c->call, CLI_FAILED, "the database cannot be queried: %s",
-                 item->error.reason);
-}
-
 static void load_rows(struct check *c)
 {
     struct shed_latch latch;
@@ -121,7 +99,15 @@ static void load_rows(struct check *c)
         shed_value_unref(item->value);
         item->value = NULL;
         item->latch = &latch;
-        submit(c, item);
+        item->job = (struct shed_job){
+            .key = cli_key_bytes(&item->key).data,
+            .key_size = cli_key_bytes(&item->key).size,
+            .deadline_ms = shed_deadline_ms(shed_now_ms(), JOB_TIMEOUT_MS),
+            .value_limit_bytes = VALUE_LIMIT_BYTES,
+            .settle = settle};
+        if (shed_source_queue(c->source, &item->job, &item->error) != SHED_OK)
+            cli_fail(c->call, CLI_FAILED, "the database cannot be queried: %s",
+                     item->error.reason);
     }
     shed_source_wake(c->source);
     (void)shed_latch_wait(&latch,
@@ -155,12 +141,9 @@ static bool is_equal(const struct item *item)
 {
     struct side a = side_of_entry(&item->entry), b = side_of_row(item->value);
 
-    if (a.kind != b.kind)
-        return false;
-    return a.kind != SHED_KIND_ROW ||
-           (a.value.size == b.value.size &&
-            (a.value.size == 0 ||
-             memcmp(a.value.data, b.value.data, a.value.size) == 0));
+    return a.kind == b.kind && a.value.size == b.value.size &&
+           (a.value.size == 0 ||
+            memcmp(a.value.data, b.value.data, a.value.size) == 0);
 }
 
 static void show_side(json_t *out, json_t *object, const char *name,
@@ -207,26 +190,19 @@ static void drop(struct check *c, size_t i)
     free(item);
 }
 
+/* Leave out what no get would look at. */
 static void drop_incomparable(struct check *c, unsigned round)
 {
     for (size_t i = c->count; i-- > 0;) {
-        if (is_comparable(&c->items[i]->entry))
+        const struct cli_entry *e = &c->items[i]->entry;
+        bool is_miss = e->miss.position > 0;
+        if (cli_kind_is_stored(e->kind) && !is_miss)
             continue;
-        if (round > 0)
-            c->changed++;
-        else if (c->items[i]->entry.miss.position > 0)
-            c->invalidated++;
-        else
-            c->skipped++;
+        c->changed += round > 0;
+        c->invalidated += round == 0 && is_miss;
+        c->skipped += round == 0 && !is_miss;
         drop(c, i);
     }
-}
-
-/* Keep the first reason. */
-static void count_failure(struct check *c, const char *reason)
-{
-    if (c->failed++ == 0)
-        (void)snprintf(c->why, sizeof(c->why), "%s", reason);
 }
 
 static void compare(struct check *c, unsigned round)
@@ -234,7 +210,9 @@ static void compare(struct check *c, unsigned round)
     for (size_t i = c->count; i-- > 0;) {
         struct item *item = c->items[i];
         if (item->value == NULL) {
-            count_failure(c, item->error.reason);
+            if (c->failed++ == 0) /* keep the first reason */
+                (void)snprintf(c->why, sizeof(c->why), "%s",
+                               item->error.reason);
         } else if (is_equal(item)) {
             c->equal++;
         } else if (round > 0 && item->is_same) {
@@ -274,45 +252,34 @@ static void gather(struct check *c, const struct cli_key *key)
 {
     struct item *item = cli_alloc(1, sizeof(*item));
 
-    (void)cli_key_set(&item->key, key->cache, cli_key_bytes(key));
+    cli_key_copy(&item->key, key);
     c->items[c->count++] = item;
     if (c->count == c->batch)
         settle_batch(c);
 }
 
-/* Take a key into the sample, of which *kept are there, as the one of number
- * seen. Every key has the same chance to be in it: J. Vitter, "Random Sampling
- * with a Reservoir", 1985, algorithm R. */
-static void draw(const struct check *c, struct cli_key **sample, size_t *kept,
-                 uint64_t seen, const struct cli_key *key)
-{
-    uint64_t at = *kept;
-
-    if (*kept == c->call->sample)
-        at = shed_random_jitter() % seen;
-    else
-        sample[(*kept)++] = cli_alloc(1, sizeof(**sample));
-    if (at < *kept)
-        (void)cli_key_set(sample[at], key->cache, cli_key_bytes(key));
-}
-
-/* Compare all entries, or a sample of them. */
+/* Compare all entries, or a sample of them. Every key has the same chance to be
+ * in it: J. Vitter, "Random Sampling with a Reservoir", 1985, algorithm R. */
 static void check_entries(struct check *c, struct cli_walk *walk)
 {
-    struct cli_key **sample =
-        cli_alloc((size_t)c->call->sample, sizeof(struct cli_key *));
-    size_t kept = 0;
-    uint64_t seen = 0;
+    uint64_t most = c->call->sample, kept = 0, seen = 0;
+    struct cli_key **sample = cli_alloc((size_t)most, sizeof(struct cli_key *));
 
     while (cli_walk_next(walk))
         for (size_t i = 0; i < walk->count; i++) {
             const struct cli_found *found = &walk->found[i];
+            uint64_t at = kept;
             if (!found->is_entry || found->is_refresh)
                 continue;
-            if (c->call->sample > 0)
-                draw(c, sample, &kept, ++seen, &found->key);
-            else
+            seen++;
+            if (most == 0)
                 gather(c, &found->key);
+            else if (kept == most)
+                at = shed_random_jitter() % seen;
+            else
+                sample[kept++] = cli_alloc(1, sizeof(**sample));
+            if (at < kept)
+                cli_key_copy(sample[at], &found->key);
         }
     for (size_t i = 0; i < kept; i++) {
         gather(c, sample[i]);

@@ -60,8 +60,7 @@ struct cli_command {
     size_t least, most;    /* how many words */
     const char *summary;   /* one line */
     const char *help;      /* the text below the options */
-    const char
-        *options; /* the names of its options, each followed by a space */
+    const char *options;   /* " name name " */
     int (*run)(struct cli_call *call);
 };
 

@@ -9,7 +9,6 @@
 #include "cli/near.h"
 #include "cli/cli.h"
 
-#define OPTIONS_MAX 32
 #define FIRST_KEY 256 /* larger than any short option */
 
 #define TIMEOUT_DEFAULT_MS 2000
@@ -92,42 +91,29 @@ static int key_of(size_t i)
     return table[i].letter != 0 ? table[i].letter : FIRST_KEY + (int)i;
 }
 
-static bool names(const char *list, const char *name)
+static bool has_option(const struct cli_command *command, const char *name)
 {
-    size_t size = strlen(name);
+    char word[32];
 
-    for (const char *at = list; at != NULL && *at != '\0';) {
-        const char *end = strchr(at, ' ');
-        if ((size_t)(end - at) == size && strncmp(at, name, size) == 0)
-            return true;
-        at = end + 1;
-    }
-    return false;
-}
-
-static void add(struct argp_option *to, size_t i, int group)
-{
-    to->name = table[i].name;
-    to->key = key_of(i);
-    to->arg = table[i].argument;
-    to->doc = table[i].help;
-    to->group = group;
+    (void)snprintf(word, sizeof(word), " %s ", name);
+    return command != NULL && strstr(command->options, word) != NULL;
 }
 
 /* Gather the command's own options, then the common ones. NULL: the tool
  * itself. */
 static void gather(const struct cli_command *command,
-                   struct argp_option out[OPTIONS_MAX])
+                   struct argp_option out[TABLE_COUNT + 1])
 {
     enum { OWN = 1, COMMON = 2 };
-    size_t count = 0;
 
-    for (size_t i = COMMON_COUNT; i < TABLE_COUNT; i++)
-        if (command != NULL && names(command->options, table[i].name) &&
-            count + COMMON_COUNT + 1 < OPTIONS_MAX)
-            add(&out[count++], i, OWN);
-    for (size_t i = 0; i < COMMON_COUNT; i++)
-        add(&out[count++], i, COMMON);
+    for (size_t i = 0; i < TABLE_COUNT; i++)
+        if (i < COMMON_COUNT || has_option(command, table[i].name))
+            *out++ =
+                (struct argp_option){.name = table[i].name,
+                                     .key = key_of(i),
+                                     .arg = table[i].argument,
+                                     .doc = table[i].help,
+                                     .group = i < COMMON_COUNT ? COMMON : OWN};
 }
 
 static uint64_t read_number(const struct cli_option *option, const char *text,
@@ -186,17 +172,18 @@ static error_t parse_command(int key, char *text, struct argp_state *state)
 }
 
 static void run_argp(struct cli_call *call, const struct argp *argp, int argc,
-                     char **argv, unsigned flags, int *at)
+                     char **argv, unsigned flags)
 {
-    error_t failure = argp_parse(argp, argc, argv, flags, at, call);
+    error_t failure = argp_parse(argp, argc, argv, flags, NULL, call);
 
     if (failure != 0)
         cli_fail(call, CLI_USAGE, "%s", strerror(failure));
 }
 
+/* Parse what follows the command, whose place is argv[0]. */
 static void parse_words(struct cli_call *call, int argc, char **argv)
 {
-    struct argp_option options[OPTIONS_MAX] = {{0}};
+    struct argp_option options[TABLE_COUNT + 1] = {{0}};
     char name[64], doc[2048];
     struct argp argp = {.options = options,
                         .parser = parse_command,
@@ -209,7 +196,7 @@ static void parse_words(struct cli_call *call, int argc, char **argv)
     argv[0] = name; /* shown by --help and errors */
     gather(call->command, options);
     call->words = cli_alloc((size_t)argc, sizeof(*call->words));
-    run_argp(call, &argp, argc, argv, 0, NULL);
+    run_argp(call, &argp, argc, argv, 0);
 }
 
 /* --------------------------------------------------------------- the tool */
@@ -245,7 +232,8 @@ static error_t parse_tool(int key, char *text, struct argp_state *state)
         call->command = find_command(text);
         if (call->command == NULL)
             fail_unknown(state, text);
-        call->count = (size_t)state->next - 1; /* the command's index */
+        parse_words(call, state->argc - state->next + 1,
+                    state->argv + state->next - 1);
         state->next = state->argc;
         return 0;
     case ARGP_KEY_NO_ARGS:
@@ -274,32 +262,23 @@ static char *list_commands(void)
     return text;
 }
 
-static void set_defaults(struct cli_call *call)
-{
-    call->redis = getenv("SNOWSHED_REDIS");
-    call->mysql = getenv("SNOWSHED_MYSQL");
-    call->timeout_ms = TIMEOUT_DEFAULT_MS;
-}
-
 void cli_options_parse(struct cli_call *call, int argc, char **argv)
 {
-    struct argp_option options[OPTIONS_MAX] = {{0}};
+    struct argp_option options[TABLE_COUNT + 1] = {{0}};
     char version[64], *doc = list_commands();
     struct argp argp = {.options = options,
                         .parser = parse_tool,
                         .args_doc = "COMMAND [ARGUMENT...]",
                         .doc = doc};
-    size_t at;
 
     (void)snprintf(version, sizeof(version), "snowshed %s", shed_version());
     argp_program_version = version;
     argp_err_exit_status = CLI_USAGE;
-    set_defaults(call);
+    call->redis = getenv("SNOWSHED_REDIS");
+    call->mysql = getenv("SNOWSHED_MYSQL");
+    call->timeout_ms = TIMEOUT_DEFAULT_MS;
     gather(NULL, options);
-    run_argp(call, &argp, argc, argv, ARGP_IN_ORDER, NULL);
+    run_argp(call, &argp, argc, argv, ARGP_IN_ORDER);
     free(doc);
-    at = call->count;
-    call->count = 0;
-    parse_words(call, argc - (int)at, argv + at);
     argp_program_version = NULL;
 }

@@ -55,7 +55,7 @@ static struct named name_key(const struct cli_found *found, uint64_t entry_size)
 {
     struct cli_key *key = cli_alloc(1, sizeof(*key));
 
-    (void)cli_key_set(key, found->key.cache, cli_key_bytes(&found->key));
+    cli_key_copy(key, &found->key);
     return (struct named){key, entry_size};
 }
 
@@ -87,17 +87,25 @@ static void count_age(struct census *c, const struct shed_entry *entry)
     c->stale += c->now_ms >= entry->until_ms;
 }
 
+static bool is_invalidated(const struct census *c,
+                           const struct shed_entry *entry)
+{
+    struct cli_miss miss;
+
+    cli_tags_judge(c->tags, entry, &miss);
+    return miss.position > 0;
+}
+
 /* Count an entry that is a miss by one of its tags. If its tags decide that,
  * ask for them; the answer comes behind those of the page. */
 static void count_miss(struct census *c, struct shed_bytes name,
                        const struct shed_entry *entry)
 {
-    struct cli_miss miss;
+    bool is_miss = is_invalidated(c, entry);
     char ask[64];
 
-    cli_tags_judge(c->tags, entry, &miss);
-    c->invalidated += miss.position > 0;
-    if (miss.position > 0 || !cli_tags_want_tags(c->tags, entry))
+    c->invalidated += is_miss;
+    if (is_miss || !cli_tags_want_tags(c->tags, entry))
         return;
     (void)snprintf(ask, sizeof(ask), "GETRANGE KEY %" PRIu64 " -1",
                    SHED_ENTRY_HEADER_BYTES + (uint64_t)entry->payload_size);
@@ -143,15 +151,12 @@ static void hear_tags(struct census *c)
     for (size_t i = 0; i < c->asked_count; i++) {
         struct shed_reply *reply = cli_redis_hear_key(c->redis, "GETRANGE");
         struct shed_bytes tags = cli_redis_bytes(reply);
-        struct shed_entry entry = c->asked[i];
-        struct cli_miss miss;
-        entry.tags = tags.data;
-        entry.tags_size = tags.size;
-        if (tags.data != NULL &&
-            shed_entry_are_tags(entry.tags, entry.tags_size)) {
-            cli_tags_judge(c->tags, &entry, &miss);
-            c->invalidated += miss.position > 0;
-        }
+        struct shed_entry *entry = &c->asked[i];
+        entry->tags = tags.data;
+        entry->tags_size = tags.size;
+        c->invalidated += tags.data != NULL &&
+                          shed_entry_are_tags(tags.data, tags.size) &&
+                          is_invalidated(c, entry);
         shed_reply_free(reply);
     }
 }

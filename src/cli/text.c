@@ -10,6 +10,7 @@
 
 #define MS_PER_S 1000
 #define HEX_BASE 16
+#define HEX_DIGITS "0123456789abcdefABCDEF"
 #define COLUMNS 80
 
 bool cli_begins(const char *text, const char *with)
@@ -76,23 +77,17 @@ size_t cli_unescape(char *text)
     char *to = text;
 
     for (const char *c = text; *c != '\0'; c++) {
-        char digits[3] = {0}, *end;
         if (*c != '\\') {
             *to++ = *c;
-            continue;
-        }
-        c++;
-        if (*c == '\\') {
-            *to++ = '\\';
-            continue;
-        }
-        if (*c != 'x' || c[1] == '\0' || c[2] == '\0')
+        } else if (c[1] == '\\') {
+            *to++ = *c++;
+        } else if (c[1] == 'x' && strspn(c + 2, HEX_DIGITS) >= 2) {
+            const char digits[] = {c[2], c[3], '\0'};
+            *to++ = (char)strtoul(digits, NULL, HEX_BASE);
+            c += 3;
+        } else {
             return SIZE_MAX;
-        memcpy(digits, c + 1, 2);
-        if (strspn(digits, "0123456789abcdefABCDEF") != 2)
-            return SIZE_MAX;
-        *to++ = (char)strtoul(digits, &end, HEX_BASE);
-        c += 2;
+        }
     }
     return (size_t)(to - text);
 }

@@ -51,20 +51,7 @@ static void learn_policy(struct top *t)
     shed_reply_free(info);
 }
 
-/* By length and name; the higher rank first. */
-static int compare_names(const void *a, const void *b)
-{
-    const struct hot *x = a, *y = b;
-    int order;
-
-    if (x->name.size != y->name.size)
-        return x->name.size < y->name.size ? -1 : 1;
-    order = memcmp(x->name.data, y->name.data, x->name.size);
-    if (order != 0)
-        return order;
-    return (x->rank < y->rank) - (x->rank > y->rank);
-}
-
+/* The higher rank first. */
 static int compare_ranks(const void *a, const void *b)
 {
     const struct hot *x = a, *y = b;
@@ -72,34 +59,41 @@ static int compare_ranks(const void *a, const void *b)
     return (x->rank < y->rank) - (x->rank > y->rank);
 }
 
+/* By length and name, then by rank. */
+static int compare_names(const void *a, const void *b)
+{
+    const struct hot *x = a, *y = b;
+    int order = (x->name.size > y->name.size) - (x->name.size < y->name.size);
+
+    if (order == 0)
+        order = memcmp(x->name.data, y->name.data, x->name.size);
+    return order != 0 ? order : compare_ranks(a, b);
+}
+
+static void drop(const struct hot *hot)
+{
+    free((void *)(uintptr_t)hot->name.data);
+}
+
 static void cut(struct top *t, size_t count)
 {
     while (t->count > count)
-        free((void *)(uintptr_t)t->keys[--t->count].name.data);
+        drop(&t->keys[--t->count]);
 }
 
-/* SCAN can return a key twice; its higher rank is kept. */
-static void drop_repeated(struct top *t)
+/* Keep only the hottest candidates. SCAN can return a key twice; its higher
+ * rank is kept. */
+static void sift(struct top *t)
 {
     size_t kept = 0;
 
     qsort(t->keys, t->count, sizeof(*t->keys), compare_names);
-    for (size_t i = 0; i < t->count; i++) {
-        const struct hot *last = &t->keys[kept > 0 ? kept - 1 : 0];
-        struct hot *hot = &t->keys[i];
-        if (kept > 0 && last->name.size == hot->name.size &&
-            memcmp(last->name.data, hot->name.data, hot->name.size) == 0)
-            free((void *)(uintptr_t)hot->name.data);
+    for (size_t i = 0; i < t->count; i++)
+        if (kept > 0 && cli_are_same(t->keys[kept - 1].name, t->keys[i].name))
+            drop(&t->keys[i]);
         else
-            t->keys[kept++] = *hot;
-    }
+            t->keys[kept++] = t->keys[i];
     t->count = kept;
-}
-
-/* Keep only the hottest candidates. */
-static void sift(struct top *t)
-{
-    drop_repeated(t);
     qsort(t->keys, t->count, sizeof(*t->keys), compare_ranks);
     cut(t, t->candidates);
 }

@@ -71,48 +71,29 @@ static void remember(struct known *known, uint64_t hash,
         memcpy(known->process, e->holder.process, sizeof(known->process));
 }
 
-static const char *event_of_none(const struct known *before)
-{
-    if (before->kind == CLI_NONE)
-        return "removed";
-    return shed_now_ms() >= before->end_ms ? "expired" : "invalidated";
-}
-
-static const char *event_of_lease(const struct known *before,
-                                  const struct known *now)
-{
-    if (before->kind != CLI_LEASE ||
-        memcmp(before->version, now->version, sizeof(now->version)) != 0)
-        return "leased";
-    return memcmp(before->process, now->process, sizeof(now->process)) == 0
-               ? "renewed"
-               : "taken over";
-}
-
 /* The event between two states of a key. NULL: nothing worth a line. */
 static const char *event_of(const struct known *before, const struct known *now)
 {
+    static const char *const events[CLI_KINDS] = {
+        [CLI_VALUE] = "published", [CLI_NEGATIVE] = "published",
+        [CLI_FAILURE] = "failed",  [CLI_DAMAGED] = "damaged",
+        [CLI_FOREIGN] = "foreign", [CLI_OTHER] = "foreign"};
     bool is_same =
         before->kind == now->kind &&
         memcmp(before->version, now->version, sizeof(now->version)) == 0;
+    bool is_expired = shed_now_ms() >= before->end_ms;
 
-    switch (now->kind) {
-    case CLI_NONE:
-        return event_of_none(before);
-    case CLI_LEASE:
-        return event_of_lease(before, now);
-    case CLI_VALUE:
-    case CLI_NEGATIVE:
-        return is_same ? NULL : "published";
-    case CLI_FAILURE:
-        return is_same ? NULL : "failed";
-    case CLI_DAMAGED:
-        return "damaged";
-    case CLI_FOREIGN:
-    case CLI_OTHER:
-        break;
-    }
-    return "foreign";
+    if (now->kind == CLI_NONE)
+        return before->kind == CLI_NONE ? "removed"
+               : is_expired             ? "expired"
+                                        : "invalidated";
+    if (now->kind == CLI_LEASE && is_same)
+        return memcmp(before->process, now->process, sizeof(now->process)) == 0
+                   ? "renewed"
+                   : "taken over";
+    if (now->kind == CLI_LEASE)
+        return "leased";
+    return is_same && cli_kind_is_decoded(now->kind) ? NULL : events[now->kind];
 }
 
 /* -------------------------------------------------------------------- lines */

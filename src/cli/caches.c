@@ -85,13 +85,13 @@ static void find(struct cli_redis *redis, uint64_t rate, uint64_t keys_max,
     cli_walk_end(&walk);
 }
 
-struct cli_text cli_cache_advice(struct cli_redis *redis, const char *name)
+struct cli_text cli_cache_advice(const struct cli_call *call)
 {
     struct cli_text text = {"'snowshed caches' lists the caches."};
-    struct cli_near near = {.word = name};
+    struct cli_near near = {.word = call->words[0]};
     struct caches caches;
 
-    find(redis, 0, KEYS_OF_ADVICE, &caches);
+    find(call->redis, 0, KEYS_OF_ADVICE, &caches);
     for (size_t i = 0; i < caches.count; i++)
         cli_near_offer(&near, caches.list[i].name);
     if (near.best != NULL)
@@ -100,12 +100,11 @@ struct cli_text cli_cache_advice(struct cli_redis *redis, const char *name)
     return text;
 }
 
-void cli_cache_print_none(struct cli_redis *redis, const char *name,
-                          const char *before, const json_t *out)
+void cli_cache_print_none(const struct cli_call *call, const char *before)
 {
-    if (out == NULL)
-        printf("%sthere are no entries of '%s': %s\n", before, name,
-               cli_cache_advice(redis, name).at);
+    if (call->out == NULL)
+        printf("%sthere are no entries of '%s': %s\n", before, call->words[0],
+               cli_cache_advice(call).at);
 }
 
 /* ----------------------------------------------------------------- traffic */
@@ -217,16 +216,12 @@ static void show_traffic(const struct traffic *t, json_t *out)
 
 int cli_caches(struct cli_call *call)
 {
-    struct cli_redis *redis = cli_redis_open(call, NULL);
-    json_t *out = cli_out_open(call);
+    struct traffic traffic = measure(call->redis);
     struct caches caches;
-    struct traffic traffic = measure(redis);
 
-    find(redis, call->rate, UINT64_MAX, &caches);
+    find(call->redis, call->rate, UINT64_MAX, &caches);
     qsort(caches.list, caches.count, sizeof(*caches.list), compare);
-    show_caches(&caches, out);
-    show_traffic(&traffic, out);
-    cli_out_close(call, out);
-    cli_redis_close(redis);
+    show_caches(&caches, call->out);
+    show_traffic(&traffic, call->out);
     return caches.count > 0 ? CLI_YES : CLI_NO;
 }

@@ -43,7 +43,6 @@ struct item {
 
 struct check {
     const struct cli_call *call;
-    struct cli_redis *redis;
     struct cli_tags *tags;
     struct shed_source *source;
     struct item **items; /* those of a batch */
@@ -63,13 +62,13 @@ static void read_entries(struct check *c)
 {
     cli_tags_read(c->tags);
     for (size_t i = 0; i < c->count; i++)
-        cli_redis_send_key(c->redis, "GET KEY",
+        cli_redis_send_key(c->call->redis, "GET KEY",
                            cli_key_name(&c->items[i]->key));
     for (size_t i = 0; i < c->count; i++) {
         struct item *item = c->items[i];
         struct cli_entry before = item->entry;
         cli_entry_decode(&item->entry, &item->key,
-                         cli_redis_hear_key(c->redis, "GET"));
+                         cli_redis_hear_key(c->call->redis, "GET"));
         cli_entry_judge(&item->entry, c->tags);
         item->is_same = cli_are_same(before.bytes, item->entry.bytes);
         cli_entry_free(&before);
@@ -331,8 +330,7 @@ static void show_summary(const struct check *c)
         cli_out_print(out, "nothing was proven: no caller is given these "
                            "entries\n");
     else if (c->compared == 0 && c->skipped == 0)
-        cli_cache_print_none(c->redis, c->call->words[0],
-                             "nothing was proven: ", out);
+        cli_cache_print_none(c->call, "nothing was proven: ");
     cli_out_text(out, "reason", c->failed > 0 ? c->why : NULL);
 }
 
@@ -340,11 +338,10 @@ int cli_check(struct cli_call *call)
 {
     struct check c = {
         .call = call,
-        .out = cli_out_open(call),
+        .out = call->out,
         .rate = {.per_s = call->rate > 0 ? call->rate : RATE_DEFAULT}};
     struct cli_walk walk;
 
-    (void)cli_key_cache(call);
     c.stale_list = cli_out_list(c.out, "stale");
     if (call->mysql == NULL || call->query == NULL)
         cli_fail(call, CLI_USAGE,
@@ -353,16 +350,12 @@ int cli_check(struct cli_call *call)
     open_source(&c);
     c.batch = c.rate.per_s < BATCH ? (size_t)c.rate.per_s : BATCH;
     c.items = cli_alloc(c.batch, sizeof(struct item *));
-    c.redis = cli_redis_open(call, NULL);
-    c.tags = cli_tags_open(c.redis, call->words[0]);
-    cli_walk_begin(&walk, c.redis, call->words[0], 0);
+    c.tags = cli_tags_open(call->redis, call->words[0]);
+    cli_walk_begin(&walk, call->redis, call->words[0], 0);
     check_entries(&c, &walk);
-    cli_walk_end(&walk);
     show_summary(&c);
-    cli_out_close(call, c.out);
     shed_source_close(c.source);
     cli_tags_close(c.tags);
-    cli_redis_close(c.redis);
     free(c.items);
     if (c.stale > 0 || c.compared == 0)
         return CLI_NO;

@@ -12,7 +12,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <jansson.h>
+
 #include <snowshed/snowshed.h>
+
+struct cli_redis;
 
 /* Exit statuses; the man page explains them. */
 enum cli_status {
@@ -26,10 +30,12 @@ enum cli_status {
  * options that its row of the table names. */
 struct cli_call {
     const struct cli_command *command;
-    char **words; /* the arguments that are not options */
+    struct cli_redis *redis; /* that of --redis; doctor connects by itself */
+    json_t *out;             /* the answer; see out.h */
+    char **words;            /* the arguments that are not options */
     size_t count;
     /* options of all commands */
-    const char *redis;
+    const char *redis_uri;
     const char *tls_ca, *tls_cert, *tls_key;
     uint64_t timeout_ms;
     bool is_json;
@@ -62,6 +68,8 @@ struct cli_command {
     const char *help;      /* the text below the options */
     const char *options;   /* " name name " */
     int (*run)(struct cli_call *call);
+    bool connects;   /* before it is run: to the Redis of --redis */
+    bool has_answer; /* else it prints lines */
 };
 
 extern const struct cli_command cli_commands[];

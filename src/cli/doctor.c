@@ -441,8 +441,9 @@ static void check_servers(struct doctor *d)
 int cli_doctor(struct cli_call *call)
 {
     struct doctor d = {.call = call,
-                       .uri = call->count > 0 ? call->words[0] : call->redis,
-                       .out = cli_out_open(call)};
+                       .uri =
+                           call->count > 0 ? call->words[0] : call->redis_uri,
+                       .out = call->out};
 
     d.findings = cli_out_list(d.out, "findings");
     if (cli_find_sentinels(&d)) {
@@ -451,7 +452,6 @@ int cli_doctor(struct cli_call *call)
         check_servers(&d);
         cli_redis_close(d.redis);
     }
-    cli_out_close(call, d.out);
     shed_reply_free(d.info);
     return d.worst >= WARNING ? CLI_NO : CLI_YES;
 }

@@ -37,7 +37,6 @@ struct clear {
 
 struct work {
     const struct cli_call *call;
-    struct cli_redis *redis;
     size_t sent, unheard;
     size_t found; /* keys at which something was removed */
     size_t lines; /* of the standard input */
@@ -50,7 +49,7 @@ static void hear(struct work *w)
 {
     for (; w->unheard > 0; w->unheard--)
         w->found += cli_redis_hear_integer(
-                        w->redis, w->is_of_tags ? "EVAL" : "UNLINK") > 0;
+                        w->call->redis, w->is_of_tags ? "EVAL" : "UNLINK") > 0;
 }
 
 static void count_sent(struct work *w)
@@ -73,8 +72,8 @@ static void invalidate_tag(struct work *w, struct shed_bytes tag)
     shed_args_add_text(&args, "0");
     shed_args_add_number(&args, digits, w->sent);
     shed_script_by_text(&args);
-    cli_redis_about(w->redis, shed_str(w->log));
-    cli_redis_send_args(w->redis, &args);
+    cli_redis_about(w->call->redis, shed_str(w->log));
+    cli_redis_send_args(w->call->redis, &args);
     count_sent(w);
 }
 
@@ -95,7 +94,7 @@ static const char *take_word(struct work *w, struct shed_bytes word,
     }
     fault = cli_key_set(&key, w->call->words[0], word);
     if (fault == NULL && is_sent) {
-        cli_entry_send_unlink(w->redis, cli_key_name(&key));
+        cli_entry_send_unlink(w->call->redis, cli_key_name(&key));
         count_sent(w);
     }
     return fault;
@@ -106,8 +105,8 @@ static bool has_log(const struct work *w)
     struct shed_reply *reply;
     bool has;
 
-    cli_redis_send_key(w->redis, "ZCARD KEY", shed_str(w->log));
-    reply = cli_redis_hear_key(w->redis, "ZCARD");
+    cli_redis_send_key(w->call->redis, "ZCARD KEY", shed_str(w->log));
+    reply = cli_redis_hear_key(w->call->redis, "ZCARD");
     has = shed_reply_integer(reply) > 0;
     shed_reply_free(reply);
     return has;
@@ -168,7 +167,7 @@ static void clear(const struct work *w, uint64_t keys_max, bool removes,
     struct cli_walk walk;
 
     *out = (struct clear){.removed = 0};
-    cli_walk_begin(&walk, w->redis, w->call->words[0], w->call->rate);
+    cli_walk_begin(&walk, w->call->redis, w->call->words[0], w->call->rate);
     walk.ask[0] = CLI_ASK_HEADER;
     while (!is_enough(out, removes) && walk.looked < keys_max &&
            cli_walk_next(&walk))
@@ -181,8 +180,7 @@ static _Noreturn void fail_unknown(const struct work *w)
     cli_fail(w->call, CLI_NO,
              "there is no entry of a cache %s, and nothing was changed: %s "
              "Check the database that the URI names, too",
-             w->call->words[0],
-             cli_cache_advice(w->redis, w->call->words[0]).at);
+             w->call->words[0], cli_cache_advice(w->call).at);
 }
 
 /* The note comes first: it has its effect at once, where it has one. */
@@ -277,7 +275,6 @@ static void check_call(const struct cli_call *call)
 {
     bool is_given = call->count > 1 || call->is_from_stdin;
 
-    (void)cli_key_cache(call);
     if (call->is_all && (is_given || call->are_tags))
         cli_fail(call, CLI_USAGE,
                  "--all-entries takes neither keys nor tags: it invalidates "
@@ -289,7 +286,7 @@ static void check_call(const struct cli_call *call)
 
 static void report(const struct work *w)
 {
-    json_t *out = cli_out_open(w->call);
+    json_t *out = w->call->out;
 
     if (w->call->is_all) {
         cli_out_print(out,
@@ -307,7 +304,6 @@ static void report(const struct work *w)
         cli_out_number(out, "invalidated", w->sent);
         cli_out_number(out, "removed", w->found);
     }
-    cli_out_close(w->call, out);
 }
 
 int cli_invalidate(struct cli_call *call)
@@ -320,7 +316,6 @@ int cli_invalidate(struct cli_call *call)
     check_words(&w, words);
     (void)snprintf(w.log, sizeof(w.log), "%s" SHED_TAG_LOG_SUFFIX,
                    call->words[0]);
-    w.redis = cli_redis_open(call, NULL);
     if (call->is_all)
         invalidate_all(&w);
     else if (call->are_tags)
@@ -331,7 +326,6 @@ int cli_invalidate(struct cli_call *call)
         read_stdin(&w);
     hear(&w);
     report(&w);
-    cli_redis_close(w.redis);
     free(words);
     return CLI_YES;
 }

@@ -3,9 +3,8 @@
 
 #include <string.h>
 
-const char *cli_key_cache(const struct cli_call *call)
+void cli_key_check_cache(const struct cli_call *call, const char *name)
 {
-    const char *name = call->words[0];
     struct shed_error err;
 
     if (strcmp(name, "lock") == 0)
@@ -15,7 +14,6 @@ const char *cli_key_cache(const struct cli_call *call)
     if (shed_key_check_cache_name(name, "it", &err) != SHED_OK)
         cli_fail(call, CLI_USAGE, "'%.80s' is not a cache name: %s", name,
                  err.reason);
-    return name;
 }
 
 const char *cli_key_set(struct cli_key *key, const char *cache,
@@ -48,9 +46,8 @@ struct shed_bytes cli_key_word(const struct cli_call *call, char *word)
 
 void cli_key_init(struct cli_key *key, const struct cli_call *call)
 {
-    const char *cache = cli_key_cache(call);
     const char *fault =
-        cli_key_set(key, cache, cli_key_word(call, call->words[1]));
+        cli_key_set(key, call->words[0], cli_key_word(call, call->words[1]));
 
     if (fault != NULL)
         cli_fail(call, CLI_USAGE, "%s", fault);

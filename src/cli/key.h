@@ -11,8 +11,8 @@ struct cli_key {
     struct shed_named_key named;
 };
 
-/* The cache that a call names; ends the program if that cannot be a name. */
-const char *cli_key_cache(const struct cli_call *call);
+/* End the program if that cannot be the name of a cache. */
+void cli_key_check_cache(const struct cli_call *call, const char *name);
 
 /* Set a key of a cache, which has a name that can be one. Returns: NULL, or
  * what is wrong. */

@@ -213,8 +213,7 @@ static void show_release(const struct cli_lock *lock, const char *why,
 int cli_lock(struct cli_call *call)
 {
     struct shed_bytes name = cli_key_word(call, call->words[0]);
-    json_t *out = cli_out_open(call);
-    struct cli_redis *redis;
+    struct cli_redis *redis = call->redis;
     struct cli_lock lock;
     const char *why;
     bool is_yes;
@@ -222,20 +221,17 @@ int cli_lock(struct cli_call *call)
     if (name.size == 0 || name.size > SHED_LOCK_NAME_MAX_BYTES)
         cli_fail(call, CLI_USAGE, "a lock name must have 1 to %d bytes",
                  SHED_LOCK_NAME_MAX_BYTES);
-    redis = cli_redis_open(call, NULL);
     cli_lock_read(redis, name, call->is_exact, &lock);
     if (lock.is_denied)
         (void)cli_redis_check(redis, lock.reply, "GET");
     is_yes = cli_lock_is_held(&lock);
     if (call->is_release) {
         why = release_dead(call, redis, &lock);
-        show_release(&lock, why, out);
+        show_release(&lock, why, call->out);
         is_yes = why == NULL;
     } else {
-        cli_lock_show(&lock, out);
+        cli_lock_show(&lock, call->out);
     }
-    cli_out_close(call, out);
     cli_lock_free(&lock);
-    cli_redis_close(redis);
     return is_yes ? CLI_YES : CLI_NO;
 }

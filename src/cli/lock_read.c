@@ -100,21 +100,6 @@ static void read_waiter(struct cli_waiter *waiter,
     waiter->since_ms = shed_reply_digits(score) / US_PER_MS;
 }
 
-static void hear_queue(struct cli_redis *redis, struct cli_lock *lock)
-{
-    struct shed_reply *list;
-
-    lock->queued = cli_redis_hear_integer(redis, NULL);
-    list = cli_redis_hear(redis, NULL);
-    for (size_t i = 0; i < shed_reply_count(list) / 2 && i < CLI_QUEUE_SHOWN;
-         i++)
-        read_waiter(&lock->waiters[i], shed_reply_at(list, 2 * i),
-                    shed_reply_at(list, 2 * i + 1));
-    if (lock->queued < 0)
-        lock->queued = 0; /* no queue, or no right to read it */
-    shed_reply_free(list);
-}
-
 static void hear_around(struct cli_redis *redis, struct cli_lock *lock)
 {
     struct shed_reply *reply;
@@ -123,7 +108,15 @@ static void hear_around(struct cli_redis *redis, struct cli_lock *lock)
     reply = cli_redis_hear(redis, NULL);
     lock->number = (long long)shed_reply_digits(reply);
     shed_reply_free(reply);
-    hear_queue(redis, lock);
+    lock->queued = cli_redis_hear_integer(redis, NULL);
+    if (lock->queued < 0)
+        lock->queued = 0; /* no queue, or no right to read it */
+    reply = cli_redis_hear(redis, NULL);
+    for (size_t i = 0; i < shed_reply_count(reply) / 2 && i < CLI_QUEUE_SHOWN;
+         i++)
+        read_waiter(&lock->waiters[i], shed_reply_at(reply, 2 * i),
+                    shed_reply_at(reply, 2 * i + 1));
+    shed_reply_free(reply);
     lock->has_mark = cli_redis_hear_integer(redis, NULL) >= 0;
     lock->now_ms = cli_redis_hear_clock_ms(redis);
 }

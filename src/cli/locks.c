@@ -21,11 +21,6 @@ struct locks {
     uint64_t held, denied;
 };
 
-static bool begins(const char *key, size_t size, const char *text)
-{
-    return size > strlen(text) && memcmp(key, text, strlen(text)) == 0;
-}
-
 static void add(struct locks *l, bool is_exact, const char *name, size_t size)
 {
     char *escaped = cli_escape(shed_bytes(name, size));
@@ -45,9 +40,9 @@ static void take_key(struct locks *l, const char *key, size_t size)
     size_t suffix = strlen(COUNTER);
     const char *tag;
 
-    if (begins(key, size, MAIN) && key[size - 1] == '}') {
+    if (cli_begins(key, MAIN) && key[size - 1] == '}') {
         add(l, false, key + strlen(MAIN), size - strlen(MAIN "}"));
-    } else if (begins(key, size, EXACT) &&
+    } else if (cli_begins(key, EXACT) &&
                memcmp(key + size - suffix, COUNTER, suffix) == 0) {
         tag = memchr(key, '}', size);
         if (tag != NULL && tag + 1 < key + size - suffix)
@@ -62,8 +57,8 @@ static void find(struct locks *l)
     cli_walk_begin_pattern(&walk, l->redis, "lock:*{*", l->call->rate);
     while (cli_walk_next(&walk))
         for (size_t i = 0; i < walk.count; i++)
-            take_key(l, walk.found[i].name.data, walk.found[i].name.size);
-    cli_walk_end(&walk);
+            if (walk.found[i].name.data != NULL)
+                take_key(l, walk.found[i].name.data, walk.found[i].name.size);
     l->rate = walk.rate;
 }
 
@@ -125,17 +120,15 @@ static void show_all(struct locks *l)
 int cli_locks(struct cli_call *call)
 {
     struct locks l = {.call = call,
-                      .redis = cli_redis_open(call, NULL),
+                      .redis = call->redis,
                       .names = json_object(),
-                      .out = cli_out_open(call)};
+                      .out = call->out};
 
     if (l.names == NULL)
         cli_fail_nomem();
     l.list = cli_out_list(l.out, "locks");
     find(&l);
     show_all(&l);
-    cli_out_close(call, l.out);
     json_decref(l.names);
-    cli_redis_close(l.redis);
     return l.held > 0 ? CLI_YES : CLI_NO;
 }

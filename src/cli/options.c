@@ -29,7 +29,7 @@ struct cli_option {
 
 static const struct cli_option table[] = {
     /* options of all commands */
-    {"redis", 'r', TEXT, "URI", AT(redis), 0, 0,
+    {"redis", 'r', TEXT, "URI", AT(redis_uri), 0, 0,
      "redis://[user[:password]@]host[:port][/db], rediss:// for TLS, "
      "unix:/path[?db=n], redis+cluster://host:port,host:port, or "
      "redis+sentinel://host,host,host/name; else the environment's "
@@ -274,7 +274,7 @@ void cli_options_parse(struct cli_call *call, int argc, char **argv)
     (void)snprintf(version, sizeof(version), "snowshed %s", shed_version());
     argp_program_version = version;
     argp_err_exit_status = CLI_USAGE;
-    call->redis = getenv("SNOWSHED_REDIS");
+    call->redis_uri = getenv("SNOWSHED_REDIS");
     call->mysql = getenv("SNOWSHED_MYSQL");
     call->timeout_ms = TIMEOUT_DEFAULT_MS;
     gather(NULL, options);

@@ -13,22 +13,17 @@
 #define WAITER_LOOK_MS 150
 
 /* Read the entry that a call names, and judge it by the log of the cache's
- * tags. Returns: the connection. */
-static struct cli_redis *read_words(const struct cli_call *call,
-                                    struct cli_key *key,
-                                    struct cli_entry *entry)
+ * tags. */
+static void read_words(const struct cli_call *call, struct cli_key *key,
+                       struct cli_entry *entry)
 {
-    struct cli_redis *redis;
-    struct cli_tags *tags;
+    struct cli_tags *tags = cli_tags_open(call->redis, call->words[0]);
 
     cli_key_init(key, call);
-    redis = cli_redis_open(call, NULL);
-    cli_entry_read(redis, key, entry);
-    tags = cli_tags_open(redis, key->cache);
+    cli_entry_read(call->redis, key, entry);
     cli_tags_read(tags);
     cli_entry_judge(entry, tags);
     cli_tags_close(tags);
-    return redis;
 }
 
 /* --------------------------------------------------------------------- get */
@@ -46,16 +41,14 @@ int cli_get(struct cli_call *call)
 {
     struct cli_key key;
     struct cli_entry entry;
-    json_t *out = cli_out_open(call);
 
     if (call->is_raw && call->is_json)
         cli_fail(call, CLI_USAGE, "--raw and --json exclude each other");
-    cli_redis_close(read_words(call, &key, &entry));
+    read_words(call, &key, &entry);
     if (call->is_raw)
         print_raw(call, &entry);
     else
-        cli_entry_show(&entry, out);
-    cli_out_close(call, out);
+        cli_entry_show(&entry, call->out);
     cli_entry_free(&entry);
     return entry.kind == CLI_VALUE ? CLI_YES : CLI_NO;
 }
@@ -245,13 +238,11 @@ int cli_why(struct cli_call *call)
     struct cli_key key;
     struct cli_entry entry;
     struct cli_writes writes;
-    struct cli_redis *redis;
     struct verdict v;
-    json_t *out = cli_out_open(call);
+    json_t *out = call->out;
 
-    redis = read_words(call, &key, &entry);
-    cli_writes_read(redis, cli_key_name(&key), &writes);
-    cli_redis_close(redis);
+    read_words(call, &key, &entry);
+    cli_writes_read(call->redis, cli_key_name(&key), &writes);
     judge(&entry, &v);
     consider_writes(&writes, &v);
     if (out == NULL)
@@ -264,7 +255,6 @@ int cli_why(struct cli_call *call)
     cli_out_text(out, "writes_refused",
                  writes.error[0] != '\0' ? writes.error : NULL);
     cli_entry_show(&entry, cli_out_object(out, "entry"));
-    cli_out_close(call, out);
     cli_entry_free(&entry);
     return v.is_answered ? CLI_YES : CLI_NO;
 }

@@ -173,7 +173,7 @@ struct cli_redis *cli_redis_open(const struct cli_call *call, const char *uri)
 
     redis->call = call;
     redis->options = cli_client_options(call);
-    redis->uri = uri != NULL ? uri : call->redis;
+    redis->uri = uri;
     redis->end = &redis->first;
     if (redis->uri == NULL)
         cli_fail(call, CLI_USAGE,

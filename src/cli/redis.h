@@ -20,7 +20,7 @@ struct cli_redis;
 /* The options of a client that does as the command line says. */
 struct shed_client_options cli_client_options(const struct cli_call *call);
 
-/* Connect to --redis (or uri, if it is not NULL), with AUTH and SELECT. Of a
+/* Connect to uri (NULL: none was given), with AUTH and SELECT. Of a
  * cluster the map of its slots is learnt from the first node that answers; a
  * primary is connected when it is first asked. */
 struct cli_redis *cli_redis_open(const struct cli_call *call, const char *uri);

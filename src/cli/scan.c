@@ -32,7 +32,6 @@ struct named {
 
 struct census {
     const struct cli_call *call;
-    struct cli_redis *redis;
     struct cli_tags *tags;
     uint64_t now_ms;
     uint64_t count[CLI_KINDS], bytes[CLI_KINDS];
@@ -109,7 +108,7 @@ static void count_miss(struct census *c, struct shed_bytes name,
         return;
     (void)snprintf(ask, sizeof(ask), "GETRANGE KEY %" PRIu64 " -1",
                    SHED_ENTRY_HEADER_BYTES + (uint64_t)entry->payload_size);
-    cli_redis_send_key(c->redis, ask, name);
+    cli_redis_send_key(c->call->redis, ask, name);
     c->asked[c->asked_count++] = *entry;
 }
 
@@ -149,7 +148,8 @@ static void count_entry(struct census *c, const struct cli_found *found)
 static void hear_tags(struct census *c)
 {
     for (size_t i = 0; i < c->asked_count; i++) {
-        struct shed_reply *reply = cli_redis_hear_key(c->redis, "GETRANGE");
+        struct shed_reply *reply =
+            cli_redis_hear_key(c->call->redis, "GETRANGE");
         struct shed_bytes tags = cli_redis_bytes(reply);
         struct shed_entry *entry = &c->asked[i];
         entry->tags = tags.data;
@@ -300,7 +300,7 @@ static void show_census(const struct census *c, bool is_empty, json_t *out)
     show_formats(c, out);
     show_others(c, out);
     if (is_empty && out == NULL) {
-        cli_cache_print_none(c->redis, c->call->words[0], "\n", out);
+        cli_cache_print_none(c->call, "\n");
         return;
     }
     show_ages(c, out);
@@ -316,33 +316,28 @@ static void free_census(struct census *c)
         free(c->no_ttl[i].key);
     free(c->largest);
     cli_tags_close(c->tags);
-    cli_redis_close(c->redis);
 }
 
 int cli_scan(struct cli_call *call)
 {
     struct census c = {.call = call};
-    const char *cache = cli_key_cache(call);
-    json_t *out = cli_out_open(call);
+    const char *cache = call->words[0];
     struct cli_walk walk;
     uint64_t sum = 0;
 
     c.largest_max = call->top > 0 ? (size_t)call->top : LARGEST_DEFAULT;
     c.largest = cli_alloc(c.largest_max, sizeof(*c.largest));
-    c.redis = cli_redis_open(call, NULL);
-    c.tags = cli_tags_open(c.redis, cache);
-    cli_walk_begin(&walk, c.redis, cache, call->rate);
+    c.tags = cli_tags_open(call->redis, cache);
+    cli_walk_begin(&walk, call->redis, cache, call->rate);
     walk.ask[0] = CLI_ASK_HEADER;
     walk.ask[1] = "STRLEN KEY";
     walk.ask[2] = "PTTL KEY";
     cli_tags_read(c.tags);
     while (cli_walk_next(&walk))
         count_page(&c, &walk);
-    cli_walk_end(&walk);
     for (int i = 0; i < CLI_KINDS; i++)
         sum += c.count[i];
-    show_census(&c, sum == 0, out);
-    cli_out_close(call, out);
+    show_census(&c, sum == 0, call->out);
     free_census(&c);
     return sum > 0 ? CLI_YES : CLI_NO;
 }

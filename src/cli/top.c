@@ -32,7 +32,6 @@ struct hot {
 
 struct top {
     const struct cli_call *call;
-    struct cli_redis *redis;
     bool has_frequency;
     struct hot *keys;         /* in descending order after sift and look */
     size_t count, candidates; /* there is room for twice as many */
@@ -44,8 +43,8 @@ static void learn_policy(struct top *t)
 {
     struct shed_reply *info;
 
-    cli_redis_send(t->redis, "INFO memory");
-    info = cli_redis_hear(t->redis, "INFO");
+    cli_redis_send(t->call->redis, "INFO memory");
+    info = cli_redis_hear(t->call->redis, "INFO");
     t->has_frequency =
         strstr(cli_info(info, "maxmemory_policy").at, "lfu") != NULL;
     shed_reply_free(info);
@@ -117,7 +116,7 @@ static void walk_keys(struct top *t)
 {
     struct cli_walk walk;
 
-    cli_walk_begin(&walk, t->redis, t->call->words[0], t->call->rate);
+    cli_walk_begin(&walk, t->call->redis, t->call->words[0], t->call->rate);
     walk.ask[0] = question(t);
     while (cli_walk_next(&walk))
         for (size_t i = 0; i < walk.count; i++) {
@@ -126,14 +125,13 @@ static void walk_keys(struct top *t)
                 keep(t, walk.found[i].name,
                      t->has_frequency ? number : -number);
         }
-    cli_walk_end(&walk);
     sift(t);
 }
 
 /* Whether a key was used in the last second. */
 static bool hear_use(struct top *t)
 {
-    struct shed_reply *reply = cli_redis_hear_key(t->redis, "OBJECT");
+    struct shed_reply *reply = cli_redis_hear_key(t->call->redis, "OBJECT");
     bool is_used = shed_reply_integer(reply) == 0;
 
     shed_reply_free(reply);
@@ -147,7 +145,7 @@ static void look(struct top *t)
         size_t to = t->count - from > PAGE ? from + PAGE : t->count;
         cli_rate_keep(&t->rate, to - from);
         for (size_t i = from; i < to; i++)
-            cli_redis_send_key(t->redis, question(t), t->keys[i].name);
+            cli_redis_send_key(t->call->redis, question(t), t->keys[i].name);
         for (size_t i = from; i < to; i++)
             t->keys[i].rank += hear_use(t);
     }
@@ -213,7 +211,7 @@ static void show(const struct top *t, json_t *out)
     for (size_t i = 0; i < count; i++)
         show_key(t, &t->keys[i], most, out, cli_out_item(list));
     if (t->count == 0)
-        cli_cache_print_none(t->redis, cache, "", out);
+        cli_cache_print_none(t->call, "");
     else if (t->has_frequency)
         cli_out_print(out, "\nBy Redis's counter of uses (OBJECT FREQ): "
                            "logarithmic, at most 255, decaying.\n");
@@ -238,21 +236,16 @@ int cli_top(struct cli_call *call)
                     .rate = {.per_s = rate},
                     .candidates =
                         rate < CANDIDATES_MAX ? (size_t)rate : CANDIDATES_MAX};
-    json_t *out = cli_out_open(call);
     int status;
 
-    (void)cli_key_cache(call);
-    t.redis = cli_redis_open(call, NULL);
     learn_policy(&t);
     t.keys = cli_alloc(2 * t.candidates, sizeof(*t.keys));
     walk_keys(&t);
     if (!t.has_frequency && t.count > 0)
         count_seconds(&t);
-    show(&t, out);
-    cli_out_close(call, out);
+    show(&t, call->out);
     status = t.count > 0 ? CLI_YES : CLI_NO;
     cut(&t, 0);
     free(t.keys);
-    cli_redis_close(t.redis);
     return status;
 }

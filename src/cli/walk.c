@@ -172,8 +172,10 @@ static void ask(struct cli_walk *walk)
 bool cli_walk_next(struct cli_walk *walk)
 {
     end_page(walk);
-    if (!cli_redis_next(walk->redis, &walk->server))
+    if (!cli_redis_next(walk->redis, &walk->server)) {
+        cli_walk_end(walk);
         return false;
+    }
     cli_rate_keep(&walk->rate, walk->page);
     show(walk);
     scan(walk);

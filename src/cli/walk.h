@@ -12,7 +12,6 @@
  *         for (size_t i = 0; i < walk.count; i++)
  *             if (walk.found[i].is_entry)
  *                 use(walk.found[i].name, walk.found[i].answer[0]);
- *     cli_walk_end(&walk);
  */
 #ifndef CLI_WALK_H
 #define CLI_WALK_H
@@ -73,10 +72,10 @@ void cli_walk_begin_pattern(struct cli_walk *walk, struct cli_redis *redis,
                             const char *pattern, uint64_t rate);
 
 /* Get the next page, with its answers. Waits first, to keep the rate. Returns:
- * false at the end. */
+ * false: the walk has ended. */
 bool cli_walk_next(struct cli_walk *walk);
 
-/* End the walk, and remove the progress bar. */
+/* End a walk before that, and remove the progress bar. */
 void cli_walk_end(struct cli_walk *walk);
 
 #endif

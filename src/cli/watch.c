@@ -38,7 +38,6 @@ struct known {
 
 struct watch {
     const struct cli_call *call;
-    struct cli_redis *redis;
     struct cli_server *pushes[CLI_REDIS_MAX]; /* one to each of its servers;
                                                  NULL: not yet */
     size_t turn; /* which of them is looked at next */
@@ -194,7 +193,7 @@ static void on_change(struct watch *w, struct shed_bytes name)
                        shed_bytes(name.data, key_size)) ||
         !may_read(w))
         return;
-    cli_entry_read(w->redis, &key, &entry);
+    cli_entry_read(w->call->redis, &key, &entry);
     remember(&now, hash_of(&key), &entry);
     slot = &w->known[now.hash % SLOTS];
     if (slot->hash != now.hash)
@@ -238,7 +237,7 @@ static void on_push(struct watch *w, const struct shed_reply *push)
  * so. */
 static struct cli_server *track(struct watch *w)
 {
-    struct cli_server *pushes = cli_redis_connect(w->redis);
+    struct cli_server *pushes = cli_redis_connect(w->call->redis);
     struct shed_bytes prefix =
         w->call->count > 1 ? cli_key_name(&w->key) : shed_str(w->prefix);
     struct shed_reply *number, *answer;
@@ -258,21 +257,22 @@ static struct cli_server *track(struct watch *w)
     (void)snprintf(id, sizeof(id), "%lld", shed_reply_integer(number));
     shed_reply_free(number);
     shed_reply_free(answer);
-    cli_redis_send(w->redis, "CLIENT TRACKING ON REDIRECT %s BCAST PREFIX %.*s",
-                   id, (int)prefix.size, (const char *)prefix.data);
-    shed_reply_free(cli_redis_hear(w->redis, "CLIENT TRACKING"));
+    cli_redis_send(w->call->redis,
+                   "CLIENT TRACKING ON REDIRECT %s BCAST PREFIX %.*s", id,
+                   (int)prefix.size, (const char *)prefix.data);
+    shed_reply_free(cli_redis_hear(w->call->redis, "CLIENT TRACKING"));
     return pushes;
 }
 
 /* Use each server, and subscribe at the new ones of a cluster. */
 static void look(struct watch *w)
 {
-    cli_redis_follow(w->redis);
-    for (size_t i = 0; cli_redis_next(w->redis, &i); i++) {
+    cli_redis_follow(w->call->redis);
+    for (size_t i = 0; cli_redis_next(w->call->redis, &i); i++) {
         if (w->pushes[i] == NULL)
             w->pushes[i] = track(w);
-        cli_redis_send(w->redis, "PING");
-        shed_reply_free(cli_redis_hear(w->redis, "PING"));
+        cli_redis_send(w->call->redis, "PING");
+        shed_reply_free(cli_redis_hear(w->call->redis, "PING"));
     }
     w->look_ms = shed_now_ms() + LOOK_EVERY_MS;
 }
@@ -313,7 +313,7 @@ static void learn(struct watch *w)
     struct cli_entry entry;
     uint64_t hash = hash_of(&w->key);
 
-    cli_entry_read(w->redis, &w->key, &entry);
+    cli_entry_read(w->call->redis, &w->key, &entry);
     remember(&w->known[hash % SLOTS], hash, &entry);
     cli_entry_free(&entry);
 }
@@ -322,17 +322,15 @@ static void begin(struct watch *w)
 {
     const struct cli_call *call = w->call;
 
-    (void)cli_key_cache(call);
     if (call->count > 1)
         cli_key_init(&w->key, call);
     (void)snprintf(w->prefix, sizeof(w->prefix), "%s:{", call->words[0]);
-    w->redis = cli_redis_open(call, NULL);
     look(w);
     if (call->count > 1)
         learn(w);
     if (!call->is_json)
         (void)fprintf(stderr, "watching %s at %s; Ctrl-C ends it\n",
-                      call->words[0], cli_redis_name(w->redis));
+                      call->words[0], cli_redis_name(w->call->redis));
 }
 
 int cli_watch(struct cli_call *call)
@@ -357,7 +355,6 @@ int cli_watch(struct cli_call *call)
     tell_missed(&w, true);
     for (size_t i = 0; i < CLI_REDIS_MAX; i++)
         cli_server_destroy(w.pushes[i]);
-    cli_redis_close(w.redis);
     free(w.known);
     return w.events > 0 ? CLI_YES : CLI_NO;
 }

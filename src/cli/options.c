@@ -91,14 +91,6 @@ static int key_of(size_t i)
     return table[i].letter != 0 ? table[i].letter : FIRST_KEY + (int)i;
 }
 
-static bool has_option(const struct cli_command *command, const char *name)
-{
-    char word[32];
-
-    (void)snprintf(word, sizeof(word), " %s ", name);
-    return command != NULL && strstr(command->options, word) != NULL;
-}
-
 /* Gather the command's own options, then the common ones. NULL: the tool
  * itself. */
 static void gather(const struct cli_command *command,
@@ -106,14 +98,18 @@ static void gather(const struct cli_command *command,
 {
     enum { OWN = 1, COMMON = 2 };
 
-    for (size_t i = 0; i < TABLE_COUNT; i++)
-        if (i < COMMON_COUNT || has_option(command, table[i].name))
+    for (size_t i = 0; i < TABLE_COUNT; i++) {
+        char word[32];
+        (void)snprintf(word, sizeof(word), " %s ", table[i].name);
+        if (i < COMMON_COUNT ||
+            (command != NULL && strstr(command->options, word) != NULL))
             *out++ =
                 (struct argp_option){.name = table[i].name,
                                      .key = key_of(i),
                                      .arg = table[i].argument,
                                      .doc = table[i].help,
                                      .group = i < COMMON_COUNT ? COMMON : OWN};
+    }
 }
 
 static uint64_t read_number(const struct cli_option *option, const char *text,
@@ -201,25 +197,23 @@ static void parse_words(struct cli_call *call, int argc, char **argv)
 
 /* --------------------------------------------------------------- the tool */
 
-static const struct cli_command *find_command(const char *name)
+/* The command of a name. Ends the program if there is none. */
+static const struct cli_command *find_command(struct argp_state *state,
+                                              const char *name)
 {
-    for (size_t i = 0; i < cli_command_count; i++)
+    struct cli_near near = {.word = name};
+
+    for (size_t i = 0; i < cli_command_count; i++) {
         if (strcmp(cli_commands[i].name, name) == 0)
             return &cli_commands[i];
-    return NULL;
-}
-
-static void fail_unknown(struct argp_state *state, const char *word)
-{
-    struct cli_near near = {.word = word};
-
-    for (size_t i = 0; i < cli_command_count; i++)
         cli_near_offer(&near, cli_commands[i].name);
+    }
     if (near.best != NULL)
-        argp_error(state, "unknown command '%s': did you mean '%s'?", word,
+        argp_error(state, "unknown command '%s': did you mean '%s'?", name,
                    near.best);
     else
-        argp_error(state, "unknown command '%s'", word);
+        argp_error(state, "unknown command '%s'", name);
+    return NULL;
 }
 
 /* Parse up to the first word, which is the command. */
@@ -229,9 +223,7 @@ static error_t parse_tool(int key, char *text, struct argp_state *state)
 
     switch (key) {
     case ARGP_KEY_ARG:
-        call->command = find_command(text);
-        if (call->command == NULL)
-            fail_unknown(state, text);
+        call->command = find_command(state, text);
         parse_words(call, state->argc - state->next + 1,
                     state->argv + state->next - 1);
         state->next = state->argc;

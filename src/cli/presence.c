@@ -16,33 +16,26 @@ struct cli_text cli_presence_channel(const struct cli_presence *of)
     return channel;
 }
 
-/* place: HOST:PID. */
-static void read_place(struct cli_presence *out, const char *place)
-{
-    const char *colon = strrchr(place, ':');
-    char *host;
-
-    if (colon == NULL)
-        return;
-    host = cli_escape(shed_bytes(place, (size_t)(colon - place)));
-    (void)snprintf(out->host, sizeof(out->host), "%s", host);
-    free(host);
-    out->pid = strtoull(colon + 1, NULL, 10);
-}
-
+/* Where it runs: it is subscribed to CHANNEL:HOST:PID, too. */
 static void ask_place(struct cli_redis *redis, const char *channel,
                       struct cli_presence *out)
 {
     struct cli_text pattern;
     struct shed_reply *reply;
-    struct shed_bytes name;
-    size_t prefix = strlen(channel) + 1;
+    const char *place, *colon;
+    char *host;
 
     (void)snprintf(pattern.at, sizeof(pattern.at), "%.200s:*", channel);
     reply = cli_redis_ask(redis, "PUBSUB CHANNELS %s", pattern.at);
-    name = cli_redis_bytes(shed_reply_at(reply, 0));
-    if (name.size > prefix)
-        read_place(out, (const char *)name.data + prefix);
+    place = cli_redis_bytes(shed_reply_at(reply, 0)).data;
+    if (place != NULL && cli_begins(place, channel) &&
+        (colon = strrchr(place, ':')) > place + strlen(channel)) {
+        place += strlen(channel) + 1;
+        host = cli_escape(shed_bytes(place, (size_t)(colon - place)));
+        (void)snprintf(out->host, sizeof(out->host), "%s", host);
+        free(host);
+        out->pid = strtoull(colon + 1, NULL, 10);
+    }
     shed_reply_free(reply);
 }
 

@@ -39,17 +39,6 @@ struct top {
     struct cli_rate rate; /* of the keys that are looked at again */
 };
 
-static void learn_policy(struct top *t)
-{
-    struct shed_reply *info;
-
-    cli_redis_send(t->call->redis, "INFO memory");
-    info = cli_redis_hear(t->call->redis, "INFO");
-    t->has_frequency =
-        strstr(cli_info(info, "maxmemory_policy").at, "lfu") != NULL;
-    shed_reply_free(info);
-}
-
 /* The higher rank first. */
 static int compare_ranks(const void *a, const void *b)
 {
@@ -128,16 +117,6 @@ static void walk_keys(struct top *t)
     sift(t);
 }
 
-/* Whether a key was used in the last second. */
-static bool hear_use(struct top *t)
-{
-    struct shed_reply *reply = cli_redis_hear_key(t->call->redis, "OBJECT");
-    bool is_used = shed_reply_integer(reply) == 0;
-
-    shed_reply_free(reply);
-    return is_used;
-}
-
 /* Find out which candidates were used in the last second. */
 static void look(struct top *t)
 {
@@ -146,8 +125,12 @@ static void look(struct top *t)
         cli_rate_keep(&t->rate, to - from);
         for (size_t i = from; i < to; i++)
             cli_redis_send_key(t->call->redis, question(t), t->keys[i].name);
-        for (size_t i = from; i < to; i++)
-            t->keys[i].rank += hear_use(t);
+        for (size_t i = from; i < to; i++) {
+            struct shed_reply *idle =
+                cli_redis_hear_key(t->call->redis, "OBJECT");
+            t->keys[i].rank += shed_reply_integer(idle) == 0;
+            shed_reply_free(idle);
+        }
     }
     qsort(t->keys, t->count, sizeof(*t->keys), compare_ranks);
 }
@@ -236,9 +219,14 @@ int cli_top(struct cli_call *call)
                     .rate = {.per_s = rate},
                     .candidates =
                         rate < CANDIDATES_MAX ? (size_t)rate : CANDIDATES_MAX};
+    struct shed_reply *info;
     int status;
 
-    learn_policy(&t);
+    cli_redis_send(call->redis, "INFO memory");
+    info = cli_redis_hear(call->redis, "INFO");
+    t.has_frequency =
+        strstr(cli_info(info, "maxmemory_policy").at, "lfu") != NULL;
+    shed_reply_free(info);
     t.keys = cli_alloc(2 * t.candidates, sizeof(*t.keys));
     walk_keys(&t);
     if (!t.has_frequency && t.count > 0)

@@ -19,23 +19,6 @@
 #define SHOW_EVERY_MS 200
 #define BAR_WIDTH 40
 
-static size_t page_of(uint64_t rate)
-{
-    uint64_t page = rate / PAGES_PER_S;
-
-    if (page < PAGE_MIN)
-        return rate < PAGE_MIN ? (size_t)rate : PAGE_MIN;
-    return page > PAGE_MAX ? PAGE_MAX : (size_t)page;
-}
-
-/* Hear how many keys a server has; 0: we have no right to ask. */
-static uint64_t count_of(struct cli_redis *redis)
-{
-    long long size = cli_redis_hear_integer(redis, NULL);
-
-    return size > 0 ? (uint64_t)size : 0;
-}
-
 void cli_walk_begin_pattern(struct cli_walk *walk, struct cli_redis *redis,
                             const char *pattern, uint64_t rate)
 {
@@ -43,12 +26,18 @@ void cli_walk_begin_pattern(struct cli_walk *walk, struct cli_redis *redis,
                               .cursor = "0",
                               .rate = {.per_s = rate > 0 ? rate : RATE_DEFAULT},
                               .is_shown = isatty(STDERR_FILENO) != 0};
-    walk->page = page_of(walk->rate.per_s);
+    walk->page = walk->rate.per_s / PAGES_PER_S;
+    if (walk->page < PAGE_MIN)
+        walk->page = walk->rate.per_s < PAGE_MIN ? walk->rate.per_s : PAGE_MIN;
+    if (walk->page > PAGE_MAX)
+        walk->page = PAGE_MAX;
     (void)snprintf(walk->pattern, sizeof(walk->pattern), "%s", pattern);
     for (size_t i = 0; cli_redis_next(redis, &i); i++) {
+        long long size;
         shed_reply_free(cli_redis_ask(redis, "CLIENT NO-TOUCH ON"));
         cli_redis_send(redis, "DBSIZE");
-        walk->total += count_of(redis);
+        size = cli_redis_hear_integer(redis, NULL);
+        walk->total += size > 0 ? (uint64_t)size : 0; /* or no right to ask */
     }
 }
 
@@ -137,36 +126,25 @@ static void name(const struct cli_walk *walk, size_t i)
     f->is_refresh = of.size < f->name.size;
 }
 
-static size_t asks_of(const struct cli_walk *walk, const struct cli_found *f)
+/* Ask about the entries, or hear the answers. Errors about the key, and not
+ * about the question, are answers. */
+static void for_each_question(struct cli_walk *walk, bool is_asked)
 {
-    size_t count = 0;
-
-    while (f->is_entry && !f->is_refresh && count < CLI_WALK_ASKS &&
-           walk->ask[count] != NULL)
-        count++;
-    return count;
-}
-
-/* Errors about the key, and not about the question, are answers. */
-static struct shed_reply *hear(struct cli_walk *walk, const char *what)
-{
-    struct shed_reply *reply = cli_redis_hear(walk->redis, NULL);
-
-    return walk->passes_denied && cli_redis_is_denied(reply)
-               ? reply
-               : cli_redis_check_key(walk->redis, reply, what);
-}
-
-static void ask(struct cli_walk *walk)
-{
-    cli_redis_send(walk->redis, "TIME");
-    for (size_t i = 0; i < walk->count; i++)
-        for (size_t j = 0; j < asks_of(walk, &walk->found[i]); j++)
-            cli_redis_send_key(walk->redis, walk->ask[j], walk->found[i].name);
-    walk->now_ms = cli_redis_hear_clock_ms(walk->redis);
-    for (size_t i = 0; i < walk->count; i++)
-        for (size_t j = 0; j < asks_of(walk, &walk->found[i]); j++)
-            walk->found[i].answer[j] = hear(walk, walk->ask[j]);
+    for (size_t i = 0; i < walk->count; i++) {
+        struct cli_found *f = &walk->found[i];
+        bool is_wanted = f->is_entry && !f->is_refresh;
+        for (size_t j = 0;
+             is_wanted && j < CLI_WALK_ASKS && walk->ask[j] != NULL; j++) {
+            if (is_asked) {
+                cli_redis_send_key(walk->redis, walk->ask[j], f->name);
+                continue;
+            }
+            f->answer[j] = cli_redis_hear(walk->redis, NULL);
+            if (!walk->passes_denied || !cli_redis_is_denied(f->answer[j]))
+                (void)cli_redis_check_key(walk->redis, f->answer[j],
+                                          walk->ask[j]);
+        }
+    }
 }
 
 bool cli_walk_next(struct cli_walk *walk)
@@ -183,8 +161,12 @@ bool cli_walk_next(struct cli_walk *walk)
     walk->found = cli_alloc(walk->count, sizeof(*walk->found));
     for (size_t i = 0; i < walk->count; i++)
         name(walk, i);
-    if (walk->count > 0 && walk->ask[0] != NULL)
-        ask(walk);
+    if (walk->count > 0 && walk->ask[0] != NULL) {
+        cli_redis_send(walk->redis, "TIME");
+        for_each_question(walk, true);
+        walk->now_ms = cli_redis_hear_clock_ms(walk->redis);
+        for_each_question(walk, false);
+    }
     return true;
 }
 

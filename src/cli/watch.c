@@ -163,13 +163,6 @@ static void print_note(struct watch *w, const char *event, uint64_t count)
 
 /* --------------------------------------------------------------- the pushes */
 
-static bool may_read(struct watch *w)
-{
-    uint64_t rate = w->call->rate > 0 ? w->call->rate : RATE_DEFAULT;
-
-    return shed_limit_pass(&w->limit, rate, MS_PER_S, shed_now_ms());
-}
-
 /* Tell how many changes were not shown, once their second is over, or the
  * watch. */
 static void tell_missed(struct watch *w, bool is_last)
@@ -188,10 +181,11 @@ static void on_change(struct watch *w, struct shed_bytes name)
     struct cli_entry entry;
     struct known now, *slot;
     const char *event;
+    uint64_t rate = w->call->rate > 0 ? w->call->rate : RATE_DEFAULT;
 
     if (!cli_key_parse(&key, w->call->words[0],
                        shed_bytes(name.data, key_size)) ||
-        !may_read(w))
+        !shed_limit_pass(&w->limit, rate, MS_PER_S, shed_now_ms()))
         return;
     cli_entry_read(w->call->redis, &key, &entry);
     remember(&now, hash_of(&key), &entry);

@@ -32,15 +32,6 @@ static bool is(const struct doctor *d, const char *name, const char *value)
     return strcmp(cli_info(d->info, name).at, value) == 0;
 }
 
-static void read_info(struct doctor *d)
-{
-    shed_reply_free(d->info);
-    d->info = cli_redis_ask(d->redis, "INFO");
-    if (shed_reply_begins(d->info, "NOAUTH")) /* all else follows from that */
-        (void)cli_redis_check(d->redis, d->info, "INFO");
-    d->has_info = shed_reply_error(d->info) == NULL;
-}
-
 /* ------------------------------------------------------------------ judging */
 
 static void check_version(struct doctor *d)
@@ -252,14 +243,7 @@ static void check_eviction(struct doctor *d)
 }
 
 /* INFO says whether there is an append-only file, but not whether snapshots are
- * made. False: it saves, or we cannot find out. */
-static bool saves_nothing(struct doctor *d)
-{
-    struct cli_text save;
-
-    return cli_find_setting(d, "save", &save) && save.at[0] == '\0';
-}
-
+ * made. */
 static void check_persistence(struct doctor *d)
 {
     static const char guard[] =
@@ -267,6 +251,7 @@ static void check_persistence(struct doctor *d)
         "even then. appendonly yes loses less.";
     long long fork_us = cli_info_number(d->info, "latest_fork_usec");
     bool has_aof = is(d, "aof_enabled", "1");
+    struct cli_text save;
 
     if (is(d, "rdb_last_bgsave_status", "err") ||
         (has_aof && is(d, "aof_last_write_status", "err")))
@@ -281,7 +266,8 @@ static void check_persistence(struct doctor *d)
                  "Save on a replica, or use less memory per server; look at "
                  "transparent huge pages.",
                  "the last save stopped it for %lld ms", fork_us / US_PER_MS);
-    else if (!has_aof && saves_nothing(d))
+    else if (!has_aof && cli_find_setting(d, "save", &save) &&
+             save.at[0] == '\0')
         cli_find(
             d, "persistence", NOTE,
             "After a restart Redis is empty: locks are gone, and the cache is "
@@ -397,7 +383,11 @@ static void check_server(struct doctor *d)
 {
     bool is_node = cli_redis_is_cluster(d->redis);
 
-    read_info(d);
+    shed_reply_free(d->info);
+    d->info = cli_redis_ask(d->redis, "INFO");
+    if (shed_reply_begins(d->info, "NOAUTH")) /* all else follows from that */
+        (void)cli_redis_check(d->redis, d->info, "INFO");
+    d->has_info = shed_reply_error(d->info) == NULL;
     d->is_brief = is_node;
     check_version(d);
     check_role(d);

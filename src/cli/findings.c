@@ -386,48 +386,39 @@ void cli_find_replicas(struct doctor *d)
 
 /* ---------------------------------------------------------------- settings */
 
-static bool has_replicas(const struct doctor *d, long long number)
-{
-    (void)number;
-    return cli_info_number(d->info, "connected_slaves") > 0;
-}
-
-static bool is_full_table(const struct doctor *d, long long most)
-{
-    return cli_info_number(d->info, "tracking_total_keys") * 100 >=
-           most * FULL_PERCENT;
-}
-
-/* From low to high a setting hurts, if this is so, too (NULL: always). */
+/* From low to high a setting hurts, if a number of INFO (NULL: always) is this
+ * part of it, and at least 1, too. */
 static const struct {
     const char *name;
     long long low, high;
-    bool (*if_so)(const struct doctor *d, long long number);
+    const char *if_info;
+    long long percent;
     enum level level;
     const char *means, *advice;
 } settings[] = {
-    {"cluster-require-full-coverage", 1, 1, NULL, NOTE,
+    {"cluster-require-full-coverage", 1, 1, NULL, 0, NOTE,
      "When one primary is gone without a replica, all others refuse their "
      "keys, too.",
      "no: the keys of the other slots are served."},
-    {"cluster-node-timeout", NODE_TIMEOUT_MS + 1, LLONG_MAX, NULL, NOTE,
+    {"cluster-node-timeout", NODE_TIMEOUT_MS + 1, LLONG_MAX, NULL, 0, NOTE,
      "For that long, and about a second more, the keys of a primary that died "
      "are refused.",
      "5000 is safe in one data centre."},
-    {"min-replicas-to-write", 0, 0, has_replicas, NOTE,
+    {"min-replicas-to-write", 0, 0, "connected_slaves", 0, NOTE,
      "A primary that is cut off from its replicas goes on taking writes, which "
      "are lost when it is replaced.",
      "1, with min-replicas-max-lag 10, where losing a lock is worse than "
      "getting none."},
-    {"tracking-table-max-keys", 1, LLONG_MAX, is_full_table, WARNING,
+    {"tracking-table-max-keys", 1, LLONG_MAX, "tracking_total_keys",
+     FULL_PERCENT, WARNING,
      "It is nearly full: then Redis says of keys that they have changed to "
      "forget them, and waiters look in vain.",
      "Raise it."},
-    {"client-output-buffer-limit", 1, PUBSUB_BYTES - 1, NULL, WARNING,
+    {"client-output-buffer-limit", 1, PUBSUB_BYTES - 1, NULL, 0, WARNING,
      "Some changes at a time close the connection over which they are told; "
      "until it is back, waiters poll.",
      "At least 8mb for pubsub."},
-    {"timeout", 1, IDLE_S, NULL, WARNING,
+    {"timeout", 1, IDLE_S, NULL, 0, WARNING,
      "Redis closes the library's connections while they are idle, again and "
      "again.",
      "0, or a minute."}};
@@ -445,10 +436,13 @@ static long long number_in(const char *value)
 
 static bool hurts(const struct doctor *d, size_t i, const char *value)
 {
+    const char *info = settings[i].if_info;
     long long number = number_in(value);
+    long long least = number * settings[i].percent / 100;
 
     return number >= settings[i].low && number <= settings[i].high &&
-           (settings[i].if_so == NULL || settings[i].if_so(d, number));
+           (info == NULL ||
+            cli_info_number(d->info, info) >= (least > 0 ? least : 1));
 }
 
 bool cli_find_setting(struct doctor *d, const char *name,
@@ -473,7 +467,7 @@ void cli_find_settings(struct doctor *d)
     d->config_is_refused = false;
     for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
         struct cli_text value;
-        if (!is_cluster && strncmp(settings[i].name, "cluster-", 8) == 0)
+        if (!is_cluster && cli_begins(settings[i].name, "cluster-"))
             continue;
         if (!cli_find_setting(d, settings[i].name, &value) ||
             !hurts(d, i, value.at))

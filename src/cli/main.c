@@ -119,7 +119,7 @@ void cli_fail(const struct cli_call *call, enum cli_status status,
         json_t *out = cli_out_open(call);
         cli_out_text(out, "error", text);
         cli_out_number(out, "status", status);
-        cli_out_close_line(call, out);
+        cli_out_close(call, out);
     }
     exit((int)status);
 }

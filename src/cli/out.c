@@ -17,25 +17,17 @@ json_t *cli_out_open(const struct cli_call *call)
     return call->is_json ? check(json_object()) : NULL;
 }
 
-static void print(const struct cli_call *call, json_t *out, size_t flags)
+void cli_out_close(const struct cli_call *call, json_t *out)
 {
+    size_t form = out == call->out ? JSON_INDENT(2) : JSON_COMPACT;
+
     if (out != NULL) {
-        if (json_dumpf(out, stdout, flags | JSON_ENSURE_ASCII) != 0)
+        if (json_dumpf(out, stdout, form | JSON_ENSURE_ASCII) != 0)
             cli_fail_nomem();
         (void)putchar('\n');
         json_decref(out);
     }
     cli_flush(call);
-}
-
-void cli_out_close(const struct cli_call *call, json_t *out)
-{
-    print(call, out, JSON_INDENT(2));
-}
-
-void cli_out_close_line(const struct cli_call *call, json_t *out)
-{
-    print(call, out, JSON_COMPACT);
 }
 
 /* -------------------------------------------------------------------- text */

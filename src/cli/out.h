@@ -17,10 +17,9 @@
 /* Begin the answer of a call. Returns: NULL without --json. */
 json_t *cli_out_open(const struct cli_call *call);
 
-/* Print the object, if it is one, on several lines or on a single one; free it,
- * and flush the output. */
+/* Print the object, if it is one, the call's answer on several lines and any
+ * other on a single one; free it, and flush the output. */
 void cli_out_close(const struct cli_call *call, json_t *out);
-void cli_out_close_line(const struct cli_call *call, json_t *out);
 
 /* Print to the standard output, if out is NULL. */
 __attribute__((format(printf, 2, 3))) void

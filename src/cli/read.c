@@ -180,35 +180,26 @@ static void judge_failure(const struct cli_entry *e, struct verdict *v)
 
 static void judge(const struct cli_entry *e, struct verdict *v)
 {
+    bool is_stored = cli_kind_is_stored(e->kind);
+
     *v = (struct verdict){.would = "load", .for_ms = -1};
-    switch (e->kind) {
-    case CLI_VALUE:
-    case CLI_NEGATIVE:
-        if (e->miss.position > 0)
-            judge_miss(e, v);
-        else if (e->miss.is_above)
-            judge_above(e, v);
-        else
-            judge_stored(e, v);
-        return;
-    case CLI_LEASE:
+    if (is_stored && e->miss.position > 0)
+        judge_miss(e, v);
+    else if (is_stored && e->miss.is_above)
+        judge_above(e, v);
+    else if (is_stored)
+        judge_stored(e, v);
+    else if (e->kind == CLI_LEASE)
         judge_lease(e, v);
-        return;
-    case CLI_FAILURE:
+    else if (e->kind == CLI_FAILURE)
         judge_failure(e, v);
-        return;
-    case CLI_NONE:
+    else if (e->kind == CLI_NONE)
         explain(v, "It would load: there is nothing, so it takes the lease.");
-        return;
-    case CLI_DAMAGED:
-    case CLI_FOREIGN:
-    case CLI_OTHER:
+    else
         explain(v,
                 "It would load, and replace what is there, which its library "
                 "cannot read either if it is of this version (%s).",
                 shed_version());
-        return;
-    }
 }
 
 /* While Redis refuses writes, a caller can neither take a lease nor take one

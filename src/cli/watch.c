@@ -112,7 +112,7 @@ static json_t *open_line(const struct watch *w, const char *event)
 static void close_line(const struct watch *w, json_t *out)
 {
     cli_out_print(out, "\n");
-    cli_out_close_line(w->call, out);
+    cli_out_close(w->call, out);
 }
 
 static void print_detail(const struct cli_entry *e)

@@ -4,6 +4,7 @@
  */
 #include "cli/writes.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,20 +27,6 @@ static const struct {
      "Give the address of the primary."},
     {"", "Entries are not stored, locks not granted, and invalidations fail.",
      "See the reason, and Redis's log."}};
-
-/* Redis explains some errors at length; keep only the first sentence. */
-static void explain(struct cli_writes *out)
-{
-    char *end = strstr(out->error, ". ");
-    size_t i = 0;
-
-    if (end != NULL)
-        end[1] = '\0';
-    while (strncmp(out->error, table[i].word, strlen(table[i].word)) != 0)
-        i++;
-    out->means = table[i].means;
-    out->advice = table[i].advice;
-}
 
 void cli_writes_read(struct cli_redis *redis, struct shed_bytes key,
                      struct cli_writes *out)
@@ -69,8 +56,14 @@ void cli_writes_read(struct cli_redis *redis, struct shed_bytes key,
     } else if (error != NULL && !cli_redis_is_denied(reply) &&
                !shed_reply_redirect(reply, "", &to) &&
                !shed_reply_begins(reply, "WRONGTYPE")) {
-        (void)snprintf(out->error, sizeof(out->error), "%s", error);
-        explain(out);
+        const char *end = strstr(error, ". "); /* the first sentence will do */
+        size_t i = 0;
+        (void)snprintf(out->error, sizeof(out->error), "%.*s",
+                       end != NULL ? (int)(end - error) + 1 : INT_MAX, error);
+        while (!cli_begins(error, table[i].word))
+            i++;
+        out->means = table[i].means;
+        out->advice = table[i].advice;
     }
     shed_reply_free(reply);
     cli_server_destroy(server);

@@ -29,10 +29,9 @@
 
 /* The rows of a cache that a note in its log of tags does not reach: those of
  * processes without the option tags_limit carry no position. */
-struct clear {
+struct rows {
     uint64_t reached; /* rows with a position, as far as was looked */
     uint64_t others;  /* rows without one */
-    uint64_t removed; /* keys */
 };
 
 struct work {
@@ -42,14 +41,14 @@ struct work {
     size_t lines; /* of the standard input */
     char log[SHED_NAME_MAX_BYTES + sizeof(SHED_TAG_LOG_SUFFIX)]; /* its key */
     bool is_of_tags;
-    struct clear clear; /* of --all-entries */
+    size_t removed; /* keys, of --all-entries */
 };
 
 static void hear(struct work *w)
 {
     for (; w->unheard > 0; w->unheard--)
-        w->found += cli_redis_hear_integer(
-                        w->call->redis, w->is_of_tags ? "EVAL" : "UNLINK") > 0;
+        w->found +=
+            cli_redis_hear_integer(w->call->redis, "the invalidation") > 0;
 }
 
 static void count_sent(struct work *w)
@@ -116,63 +115,46 @@ static bool has_log(const struct work *w)
 
 /* Whether a note in the log leaves the entry there as a hit, or as a load that
  * can be stored. Of one that is damaged the header decides, too. */
-static bool count_entry(struct clear *c, const struct shed_reply *head)
+static bool count_entry(struct rows *rows, const struct shed_reply *head)
 {
     struct shed_entry entry;
     enum cli_kind kind = cli_kind_of_answer(head, &entry);
+    bool is_reached = false;
 
     if (kind == CLI_FOREIGN || kind == CLI_OTHER)
         return false;
-    if (!cli_kind_is_stored(kind))
-        return true;
-    if ((entry.flags & SHED_ENTRY_POSITION) != 0) {
-        c->reached++;
-        return false;
+    if (cli_kind_is_stored(kind)) {
+        is_reached = (entry.flags & SHED_ENTRY_POSITION) != 0;
+        rows->reached += is_reached;
+        rows->others += !is_reached;
     }
-    c->others++;
-    return true;
-}
-
-/* Of a page, remove what the log does not reach, if removes. */
-static void clear_page(const struct cli_walk *walk, bool removes,
-                       struct clear *c)
-{
-    size_t sent = 0;
-
-    for (size_t i = 0; i < walk->count; i++) {
-        const struct cli_found *found = &walk->found[i];
-        if (!count_entry(c, found->answer[0]) || !removes)
-            continue;
-        cli_entry_send_unlink(walk->redis, found->name);
-        sent++;
-    }
-    for (; sent > 0; sent--)
-        c->removed += cli_redis_hear_integer(walk->redis, "UNLINK") > 0;
-}
-
-static bool is_enough(const struct clear *c, bool removes)
-{
-    if (removes)
-        return c->others == 0 && c->reached >= ROWS_ENOUGH;
-    return c->reached > 0 || c->others >= ROWS_ENOUGH;
+    return !is_reached;
 }
 
 /* Look at the entries of the cache, at no more than about keys_max keys of the
  * database, and remove what the log does not reach: rows without a position,
  * leases and failure markers. Only keys with an entry of the library are
  * removed. Or, without removes, only look whether some row has a position. */
-static void clear(const struct work *w, uint64_t keys_max, bool removes,
-                  struct clear *out)
+static struct rows look(struct work *w, uint64_t keys_max, bool removes)
 {
+    struct rows rows = {0};
     struct cli_walk walk;
+    bool is_enough = false;
 
-    *out = (struct clear){.removed = 0};
     cli_walk_begin(&walk, w->call->redis, w->call->words[0], w->call->rate);
     walk.ask[0] = CLI_ASK_HEADER;
-    while (!is_enough(out, removes) && walk.looked < keys_max &&
-           cli_walk_next(&walk))
-        clear_page(&walk, removes, out);
+    while (!is_enough && walk.looked < keys_max && cli_walk_next(&walk)) {
+        for (size_t i = 0; i < walk.count; i++)
+            if (count_entry(&rows, walk.found[i].answer[0]) && removes) {
+                cli_entry_send_unlink(walk.redis, walk.found[i].name);
+                count_sent(w);
+            }
+        hear(w);
+        is_enough = removes ? rows.others == 0 && rows.reached >= ROWS_ENOUGH
+                            : rows.reached > 0 || rows.others >= ROWS_ENOUGH;
+    }
     cli_walk_end(&walk);
+    return rows;
 }
 
 static _Noreturn void fail_unknown(const struct work *w)
@@ -187,26 +169,28 @@ static _Noreturn void fail_unknown(const struct work *w)
 static void invalidate_all(struct work *w)
 {
     bool is_known = has_log(w);
+    struct rows rows;
 
     if (is_known)
         invalidate_tag(w, shed_str(""));
     hear(w);
-    clear(w, UINT64_MAX, true, &w->clear);
-    if (!is_known && w->clear.reached > 0)
+    w->found = 0;
+    rows = look(w, UINT64_MAX, true);
+    w->removed = w->found;
+    if (!is_known && rows.reached > 0)
         invalidate_tag(w, shed_str(""));
-    else if (!is_known && w->clear.removed == 0)
+    else if (!is_known && w->removed == 0)
         fail_unknown(w);
 }
 
-static void check_tags_work(const struct work *w)
+static void check_tags_work(struct work *w)
 {
     bool is_known = has_log(w);
-    struct clear c;
+    struct rows rows = look(w, is_known ? KEYS_MAX : UINT64_MAX, false);
 
-    clear(w, is_known ? KEYS_MAX : UINT64_MAX, false, &c);
-    if (!is_known && c.reached == 0 && c.others == 0)
+    if (!is_known && rows.reached == 0 && rows.others == 0)
         fail_unknown(w);
-    if (c.reached == 0 && c.others > 0)
+    if (rows.reached == 0 && rows.others > 0)
         cli_fail(w->call, CLI_USAGE,
                  "the entries of %s have no tags, because its programs do not "
                  "open it with the option tags_limit: nothing was changed. "
@@ -290,10 +274,10 @@ static void report(const struct work *w)
 
     if (w->call->is_all) {
         cli_out_print(out,
-                      "all entries of %s invalidated, %llu of them removed\n",
-                      w->call->words[0], (unsigned long long)w->clear.removed);
+                      "all entries of %s invalidated, %zu of them removed\n",
+                      w->call->words[0], w->removed);
         cli_out_flag(out, "invalidated_all", true);
-        cli_out_number(out, "removed", w->clear.removed);
+        cli_out_number(out, "removed", w->removed);
     } else if (w->is_of_tags) {
         cli_out_print(out, "%zu tags invalidated\n", w->sent);
         cli_out_number(out, "invalidated_tags", w->sent);

@@ -166,9 +166,9 @@ static void report(struct check *c, const struct item *item)
     json_t *object = cli_out_item(c->stale_list);
 
     c->stale++;
-    cli_out_print(c->out, "STALE ");
-    cli_out_print_bytes(c->out, cli_key_name(&item->key));
-    cli_out_print(c->out, "  written %s\n", cli_date(written_ms).at);
+    cli_out_print(c->out, "STALE %s  written %s\n",
+                  cli_escape(cli_key_name(&item->key)).at,
+                  cli_date(written_ms).at);
     cli_out_bytes(object, "key", cli_key_bytes(&item->key));
     cli_out_number(object, "written_ms", written_ms);
     show_side(c->out, object, "cache", side_of_entry(&item->entry));

@@ -2,7 +2,6 @@
 #include "cli/entry_view.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
 #include "base/clock.h"
 
@@ -24,8 +23,8 @@ static void show_name(const struct cli_entry *e, json_t *out)
 {
     bool is_ours = e->kind != CLI_FOREIGN || e->format >= 0;
 
-    cli_out_print_bytes(out, cli_key_name(e->key));
-    cli_out_print(out, "  %s\n", describe(e));
+    cli_out_print(out, "%s  %s\n", cli_escape(cli_key_name(e->key)).at,
+                  describe(e));
     cli_out_text(out, "cache", e->key->cache);
     cli_out_bytes(out, "key", cli_key_bytes(e->key));
     cli_out_bytes(out, "redis_key", cli_key_name(e->key));
@@ -146,17 +145,13 @@ static void show_tags(const struct shed_entry *entry, json_t *out)
 
 static void show_miss(const struct cli_miss *miss, json_t *out)
 {
-    char *text;
-
     if (miss->position == 0 && miss->is_above)
         cli_out_line(out, "miss",
                      "it is from after all that the log of tags "
                      "has");
     if (miss->position == 0)
         return;
-    text = cli_miss_text(miss);
-    cli_out_line(out, "miss", "%s", text);
-    free(text);
+    cli_out_line(out, "miss", "%s", cli_miss_text(miss).at);
     cli_out_number(out, "invalidated_ms", cli_miss_ms(miss));
     if (miss->tag.size > 0)
         cli_out_bytes(out, "invalidated_tag", miss->tag);

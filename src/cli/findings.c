@@ -39,14 +39,12 @@ static void print_finding(struct doctor *d, const char *subject,
 {
     enum { MEANS_COLUMN = 9, TO_DO_COLUMN = 16, IS_COLUMN = 23 };
     bool is_of_one = d->is_brief && d->server != NULL;
-    char line[2 * SHED_REASON_BYTES + 64], *is;
+    char line[2 * SHED_REASON_BYTES + 64];
 
     (void)snprintf(line, sizeof(line), "%s%s%s", is_of_one ? d->server : "",
                    is_of_one ? ": " : "", text);
-    is = cli_escape(shed_str(line));
     printf("%-8s %-13s ", level, subject);
-    cli_print_wrapped(is, IS_COLUMN, IS_COLUMN);
-    free(is);
+    cli_print_wrapped(cli_escape(shed_str(line)).at, IS_COLUMN, IS_COLUMN);
     if (means[0] == '\0' || was_told(d, means))
         return;
     printf("%*s", MEANS_COLUMN, "");

@@ -111,8 +111,8 @@ static void show_waiters(const struct cli_lock *lock, json_t *out)
 
 void cli_lock_show(const struct cli_lock *lock, json_t *out)
 {
-    cli_out_print_bytes(out, cli_lock_key(lock));
-    cli_out_print(out, "  %s\n", describe(lock));
+    cli_out_print(out, "%s  %s\n", cli_escape(cli_lock_key(lock)).at,
+                  describe(lock));
     cli_out_bytes(out, "name", lock->name);
     cli_out_bytes(out, "redis_key", cli_lock_key(lock));
     cli_out_text(out, "state", cli_lock_state(lock));

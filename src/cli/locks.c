@@ -23,14 +23,14 @@ struct locks {
 
 static void add(struct locks *l, bool is_exact, const char *name, size_t size)
 {
-    char *escaped = cli_escape(shed_bytes(name, size));
-    char *key = cli_alloc(strlen(escaped) + 2, 1);
+    char key[sizeof(struct cli_escaped) + 1];
 
-    (void)sprintf(key, "%s%s", is_exact ? "=" : "{", escaped);
+    if (size > SHED_LOCK_NAME_MAX_BYTES)
+        return; /* no lock of the library */
+    (void)snprintf(key, sizeof(key), "%s%s", is_exact ? "=" : "{",
+                   cli_escape(shed_bytes(name, size)).at);
     if (json_object_set_new(l->names, key, json_true()) != 0)
         cli_fail_nomem();
-    free(key);
-    free(escaped);
 }
 
 /* Take the name of the lock from its key. A lock with an exact key can be found
@@ -67,25 +67,23 @@ static void find(struct locks *l)
 static void print_line(const struct locks *l, const struct cli_lock *lock)
 {
     bool has_process = cli_lock_has_process(lock);
-    char *word = cli_word(lock->name);
 
     if (l->held == 1)
         printf("%-10s %-14s %8s  %s\n", "state", "left", "waiting", "lock");
     printf("%-10s %-14s %8lld  %s%s%s%s\n", cli_lock_state(lock),
            lock->pttl >= 0 ? cli_duration((uint64_t)lock->pttl).at : "no end",
-           lock->queued, lock->is_exact ? "-x " : "", word,
+           lock->queued, lock->is_exact ? "-x " : "", cli_word(lock->name).at,
            has_process ? "  " : "",
            has_process ? cli_presence_text(&lock->presence).at : "");
-    free(word);
 }
 
 /* One that was released since it was found is not shown. */
 static void show(struct locks *l, const char *key)
 {
-    char *name = cli_alloc(strlen(key) + 1, 1);
+    char name[sizeof(struct cli_escaped)];
     struct cli_lock lock;
 
-    (void)sprintf(name, "%s", key + 1);
+    (void)snprintf(name, sizeof(name), "%s", key + 1);
     cli_lock_read(l->redis, shed_bytes(name, cli_unescape(name)), key[0] == '=',
                   &lock);
     if (lock.is_denied) {
@@ -98,7 +96,6 @@ static void show(struct locks *l, const char *key)
             cli_lock_show(&lock, cli_out_item(l->list));
     }
     cli_lock_free(&lock);
-    free(name);
 }
 
 static void show_all(struct locks *l)

@@ -60,19 +60,9 @@ void cli_out_line_bytes(const json_t *out, const char *name,
                         struct shed_bytes bytes, size_t limit)
 {
     bool is_cut = bytes.size > limit;
-    char *text =
-        cli_escape(shed_bytes(bytes.data, is_cut ? limit : bytes.size));
 
-    cli_out_line(out, name, "%s%s", text, is_cut ? "..." : "");
-    free(text);
-}
-
-void cli_out_print_bytes(const json_t *out, struct shed_bytes bytes)
-{
-    char *text = cli_escape(bytes);
-
-    cli_out_print(out, "%s", text);
-    free(text);
+    bytes.size = is_cut ? limit : bytes.size;
+    cli_out_line(out, name, "%s%s", cli_escape(bytes).at, is_cut ? "..." : "");
 }
 
 /* ----------------------------------------------------------------- members */

@@ -33,9 +33,6 @@ cli_out_line(const json_t *out, const char *name, const char *format, ...);
 void cli_out_line_bytes(const json_t *out, const char *name,
                         struct shed_bytes bytes, size_t limit);
 
-/* Print bytes, escaped. */
-void cli_out_print_bytes(const json_t *out, struct shed_bytes bytes);
-
 /* Set the member name. cli_out_set takes over the value. */
 void cli_out_set(json_t *out, const char *name, json_t *value);
 void cli_out_number(json_t *out, const char *name, uint64_t number);

@@ -23,7 +23,6 @@ static void ask_place(struct cli_redis *redis, const char *channel,
     struct cli_text pattern;
     struct shed_reply *reply;
     const char *place, *colon;
-    char *host;
 
     (void)snprintf(pattern.at, sizeof(pattern.at), "%.200s:*", channel);
     reply = cli_redis_ask(redis, "PUBSUB CHANNELS %s", pattern.at);
@@ -31,9 +30,8 @@ static void ask_place(struct cli_redis *redis, const char *channel,
     if (place != NULL && cli_begins(place, channel) &&
         (colon = strrchr(place, ':')) > place + strlen(channel)) {
         place += strlen(channel) + 1;
-        host = cli_escape(shed_bytes(place, (size_t)(colon - place)));
-        (void)snprintf(out->host, sizeof(out->host), "%s", host);
-        free(host);
+        (void)shed_escape(shed_bytes(place, (size_t)(colon - place)), out->host,
+                          sizeof(out->host));
         out->pid = strtoull(colon + 1, NULL, 10);
     }
     shed_reply_free(reply);
@@ -66,16 +64,15 @@ struct cli_text cli_presence_text(const struct cli_presence *of)
         [CLI_LIFE_UNKNOWN] = "whether it is alive cannot be seen",
         [CLI_ALIVE] = "alive",
         [CLI_GONE] = "gone"};
-    char *id = cli_escape(shed_bytes(of->process, SHED_PROCESS_BYTES));
     char place[CLI_HOST_BYTES + 48] = "";
     struct cli_text text;
 
     if (of->host[0] != '\0')
         (void)snprintf(place, sizeof(place), ", host %s, pid %llu", of->host,
                        of->pid);
-    (void)snprintf(text.at, sizeof(text.at), "%s (%s%s)", id, lives[of->life],
-                   place);
-    free(id);
+    (void)snprintf(text.at, sizeof(text.at), "%.64s (%s%s)",
+                   cli_escape(shed_bytes(of->process, SHED_PROCESS_BYTES)).at,
+                   lives[of->life], place);
     return text;
 }
 

@@ -140,14 +140,11 @@ static void judge_stored(const struct cli_entry *e, struct verdict *v)
 
 static void judge_miss(const struct cli_entry *e, struct verdict *v)
 {
-    char *text = cli_miss_text(&e->miss);
-
     explain(v,
             "It would load, a miss: %s, after this %s was loaded. The next "
             "caller takes the lease and loads; nobody is given what is here, "
             "not even as stale.",
-            text, row_of(e));
-    free(text);
+            cli_miss_text(&e->miss).at, row_of(e));
 }
 
 /* The entry was read before the log. */
@@ -206,22 +203,18 @@ static void judge(const struct cli_entry *e, struct verdict *v)
  * over. */
 static void consider_writes(const struct cli_writes *writes, struct verdict *v)
 {
-    char *error;
-
     if (writes->error[0] == '\0' ||
         (strcmp(v->would, "load") != 0 && strcmp(v->would, "take over") != 0))
         return;
     if (writes->is_silent)
         v->would = "wait";
-    error = cli_escape(shed_str(writes->error));
     explain(
         v, "%s (%s). %s To do: %s",
         writes->is_silent
             ? "It would wait until its deadline: Redis does not answer writes"
             : "It would load without a lease, as every process does for itself "
               "now, or fail, as the cache's policy says: Redis refuses writes",
-        error, writes->means, writes->advice);
-    free(error);
+        cli_escape(shed_str(writes->error)).at, writes->means, writes->advice);
 }
 
 int cli_why(struct cli_call *call)

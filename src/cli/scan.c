@@ -257,11 +257,9 @@ static void show_ages(const struct census *c, json_t *out)
 static json_t *show_key(const struct named *named, json_t *out, json_t *list)
 {
     json_t *item = cli_out_item(list);
-    char *word = cli_word(cli_key_bytes(named->key));
 
-    cli_out_print(out, "  %s\n", word);
+    cli_out_print(out, "  %s\n", cli_word(cli_key_bytes(named->key)).at);
     cli_out_bytes(item, "key", cli_key_bytes(named->key));
-    free(word);
     return item;
 }
 

@@ -95,16 +95,14 @@ uint64_t cli_miss_ms(const struct cli_miss *miss)
     return miss->position / US_PER_MS;
 }
 
-char *cli_miss_text(const struct cli_miss *miss)
+struct cli_escaped cli_miss_text(const struct cli_miss *miss)
 {
-    char *tag = cli_escape(miss->tag), *text;
-    size_t room = strlen(tag) + sizeof(struct cli_text);
     bool is_of_tag = miss->tag.size > 0;
+    struct cli_escaped text;
 
-    text = cli_alloc(room, 1);
-    (void)snprintf(text, room, "%s%s %s invalidated at %s",
-                   is_of_tag ? "the tag " : "all entries", tag,
-                   is_of_tag ? "was" : "were", cli_date(cli_miss_ms(miss)).at);
-    free(tag);
+    (void)snprintf(text.at, sizeof(text.at), "%s%.4000s %s invalidated at %s",
+                   is_of_tag ? "the tag " : "all entries",
+                   cli_escape(miss->tag).at, is_of_tag ? "was" : "were",
+                   cli_date(cli_miss_ms(miss)).at);
     return text;
 }

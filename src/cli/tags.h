@@ -38,8 +38,7 @@ bool cli_tags_want_tags(const struct cli_tags *tags,
  * microseconds. */
 uint64_t cli_miss_ms(const struct cli_miss *miss);
 
-/* "the tag red was invalidated at ...", or "all entries were ..."; to be
- * freed. */
-char *cli_miss_text(const struct cli_miss *miss);
+/* "the tag red was invalidated at ...", or "all entries were ..." */
+struct cli_escaped cli_miss_text(const struct cli_miss *miss);
 
 #endif

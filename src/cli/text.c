@@ -42,33 +42,31 @@ void cli_print_wrapped(const char *text, size_t column, size_t indent)
     (void)putchar('\n');
 }
 
-char *cli_escape(struct shed_bytes bytes)
+struct cli_escaped cli_escape(struct shed_bytes bytes)
 {
-    size_t room = shed_escape(bytes, NULL, 0) + 1;
-    char *text = cli_alloc(room, 1);
+    struct cli_escaped text;
 
-    (void)shed_escape(bytes, text, room);
+    (void)shed_escape(bytes, text.at, sizeof(text.at));
     return text;
 }
 
-char *cli_word(struct shed_bytes bytes)
+struct cli_escaped cli_word(struct shed_bytes bytes)
 {
     static const char plain[] =
         "abcdefghijklmnopqrstuvwxyz"
         "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:@%+,=-";
-    char *text = cli_escape(bytes), *word, *at;
+    struct cli_escaped text = cli_escape(bytes), word;
+    char *at = word.at, *end = at + sizeof(word.at) - sizeof("\\xNN'");
 
-    if (text[0] != '-' && text[strspn(text, plain)] == '\0')
+    if (text.at[0] != '-' && text.at[strspn(text.at, plain)] == '\0')
         return text;
-    at = word = cli_alloc(strlen(text) + 1, sizeof("\\xNN"));
     *at++ = '\'';
-    for (const char *c = text; *c != '\0'; c++)
-        if (*c == '\'' || (*c == '-' && c == text)) /* no option, either */
+    for (const char *c = text.at; *c != '\0' && at < end; c++)
+        if (*c == '\'' || (*c == '-' && c == text.at)) /* no option, either */
             at += sprintf(at, "\\x%02x", (unsigned)*c);
         else
             *at++ = *c;
-    *at = '\'';
-    free(text);
+    memcpy(at, "'", sizeof("'"));
     return word;
 }
 

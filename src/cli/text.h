@@ -25,13 +25,18 @@ bool cli_are_same(struct shed_bytes a, struct shed_bytes b);
  * indent. */
 void cli_print_wrapped(const char *text, size_t column, size_t indent);
 
-/* Bytes in a form that is safe for a terminal, that of shed_escape, as a text
- * to be freed. */
-char *cli_escape(struct shed_bytes bytes);
+/* The same for bytes: room for the longest key in Redis; what is longer is
+ * cut. */
+struct cli_escaped {
+    char at[4416];
+};
 
-/* The bytes as a word that a shell passes on as it is and that --escaped reads;
- * to be freed. */
-char *cli_word(struct shed_bytes bytes);
+/* Bytes in a form that is safe for a terminal, that of shed_escape. */
+struct cli_escaped cli_escape(struct shed_bytes bytes);
+
+/* The bytes as a word that a shell passes on as it is and that --escaped
+ * reads. */
+struct cli_escaped cli_word(struct shed_bytes bytes);
 
 /* Undo the escaping in place. Returns: the size; SIZE_MAX if a backslash is
  * followed by neither another one nor x and two digits. */

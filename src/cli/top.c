@@ -168,14 +168,12 @@ static void show_key(const struct top *t, const struct hot *hot, long long most,
                      json_t *out, json_t *item)
 {
     struct cli_key key;
-    char *word;
 
     (void)cli_key_parse(&key, t->call->words[0], hot->name);
-    word = cli_word(cli_key_bytes(&key));
     cli_out_print(out, "%6lld  %-*.*s  %s\n", hot->rank, BAR_WIDTH,
                   (int)(hot->rank * BAR_WIDTH / most),
-                  "##############################", word);
-    free(word);
+                  "##############################",
+                  cli_word(cli_key_bytes(&key)).at);
     cli_out_bytes(item, "key", cli_key_bytes(&key));
     cli_out_bytes(item, "redis_key", hot->name);
     cli_out_number(item, t->has_frequency ? "frequency" : "seconds",

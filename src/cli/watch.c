@@ -127,12 +127,11 @@ static void print_detail(const struct cli_entry *e)
                e->pttl < 0 ? "no ttl" : "ttl ",
                e->pttl < 0 ? "" : cli_duration((uint64_t)e->pttl).at);
     } else if (e->kind == CLI_LEASE) {
-        printf("  process ");
-        cli_out_print_bytes(
-            NULL, shed_bytes(e->holder.process, sizeof(e->holder.process)));
+        printf(
+            "  process %s",
+            cli_escape(shed_bytes(e->holder.process, SHED_PROCESS_BYTES)).at);
     } else if (e->kind == CLI_FAILURE) {
-        printf("  %s: ", cli_entry_code(e));
-        cli_out_print_bytes(NULL, reason);
+        printf("  %s: %s", cli_entry_code(e), cli_escape(reason).at);
     }
 }
 
@@ -142,8 +141,7 @@ static void print_event(struct watch *w, const char *event,
     json_t *out = open_line(w, event);
 
     w->events++;
-    cli_out_print(out, "  ");
-    cli_out_print_bytes(out, cli_key_name(e->key));
+    cli_out_print(out, "  %s", cli_escape(cli_key_name(e->key)).at);
     if (out == NULL)
         print_detail(e);
     else

@@ -145,14 +145,6 @@ static enum shed_code obey(const char *verb, char *word, char *text,
     return hold(verb, word, err);
 }
 
-/* text.c calls it. */
-void *cli_alloc(size_t count, size_t size);
-
-void *cli_alloc(size_t count, size_t size)
-{
-    return calloc(count, size);
-}
-
 int main(int argc, char **argv)
 {
     struct shed_cache_options options = bare_cache();

@@ -28,7 +28,7 @@
 #include "cli/text.h"
 #include "support/bare.h"
 
-#define FAILURE_TTL_MS 60000
+#define MARKER_TTL_MS 60000 /* longer than any test looks at them */
 #define STALE_MS 60000
 #define WAIT_MS 600000
 
@@ -153,7 +153,7 @@ int main(int argc, char **argv)
     struct shed_error err;
     char line[4096], verb[16], word[1024], text[2048];
 
-    options.failure_ttl_ms = FAILURE_TTL_MS;
+    options.failure_ttl_ms = options.negative_ttl_ms = MARKER_TTL_MS;
     options.tags_limit = argc == 3 ? 100 : 0;
     options.stale_while_revalidate_ms = STALE_MS;
     many.max_batch = 1;

@@ -43,16 +43,6 @@ static int compare_keys(const void *a, const void *b)
                          (*second)->size);
 }
 
-static void answer_kind(struct shed_load *load, size_t i,
-                        enum shed_answer_kind kind, const char *reason)
-{
-    struct shed_answer answer = SHED_ANSWER_INIT;
-
-    answer.kind = kind;
-    answer.reason = reason;
-    shed_load_answer(load, i, &answer);
-}
-
 static void take_keys(struct shed_mysql_batch *batch)
 {
     for (size_t i = 0; i < batch->load->count; i++) {
@@ -117,17 +107,17 @@ struct shed_mysql_part shed_mysql_batch_whole(struct shed_mysql_batch *batch)
 
 /* ------------------------------------------------------------------ answers */
 
-static void fail_key(struct shed_load *load, const struct shed_mysql_asked *key,
-                     const char *reason)
+/* Give a key, and its twins, an answer without a row. */
+static void answer_key(struct shed_load *load,
+                       const struct shed_mysql_asked *key,
+                       enum shed_answer_kind kind, const char *reason)
 {
-    for (; key != NULL; key = key->twin)
-        answer_kind(load, key->index, SHED_ANSWER_FAILED, reason);
-}
+    struct shed_answer answer = SHED_ANSWER_INIT;
 
-static void miss_key(struct shed_load *load, const struct shed_mysql_asked *key)
-{
+    answer.kind = kind;
+    answer.reason = reason;
     for (; key != NULL; key = key->twin)
-        answer_kind(load, key->index, SHED_ANSWER_ABSENT, NULL);
+        shed_load_answer(load, key->index, &answer);
 }
 
 static bool separates(char c)
@@ -153,44 +143,27 @@ static size_t split_tags(const struct shed_mysql_row *row,
     return count;
 }
 
-static enum shed_answer_kind kind_of(const struct shed_wanted *wanted,
-                                     const struct shed_mysql_row *row)
-{
-    if (row->has_version && wanted->old_version != NULL &&
-        *wanted->old_version == row->version)
-        return SHED_ANSWER_UNMODIFIED;
-    if (row->is_too_big)
-        return SHED_ANSWER_TOO_BIG;
-    if (row->problem != NULL)
-        return SHED_ANSWER_FAILED;
-    return row->is_null ? SHED_ANSWER_NULL : SHED_ANSWER_ROW;
-}
-
-static void answer_row(struct shed_load *load, size_t i,
+/* Give a key, and its twins, the answer of their row. */
+static void answer_row(struct shed_load *load,
+                       const struct shed_mysql_asked *key,
                        const struct shed_mysql_row *row)
 {
-    struct shed_answer answer = SHED_ANSWER_INIT;
+    struct shed_answer answer = row->answer;
     struct shed_bytes tags[TAGS_ROOM];
 
-    answer.kind = kind_of(&load->keys[i], row);
-    answer.row = shed_bytes(row->value, row->value_size);
-    answer.reason = row->problem;
-    answer.version = row->has_version ? &row->version : NULL;
     answer.tags = tags;
     answer.tags_count = split_tags(row, tags);
-    shed_load_answer(load, i, &answer);
+    for (; key != NULL; key = key->twin) {
+        const uint64_t *old_version = load->keys[key->index].old_version;
+        answer.kind = row->answer.kind;
+        if (answer.version != NULL && old_version != NULL &&
+            *old_version == *answer.version)
+            answer.kind = SHED_ANSWER_UNMODIFIED;
+        shed_load_answer(load, key->index, &answer);
+    }
 }
 
 /* -------------------------------------------------------------------- parts */
-
-static bool fits(const struct shed_mysql_column *column,
-                 struct shed_mysql_asked *key)
-{
-    if (!shed_mysql_column_is_integer(column))
-        return shed_mysql_column_holds_string(column, key->data, key->size);
-    return shed_mysql_integer_parse(key->data, key->size, &key->number) &&
-           shed_mysql_column_holds_integer(column, &key->number);
-}
 
 /* Keep key i: move it behind the keys that were kept before, at the front. */
 static void keep(struct shed_mysql_part *part, size_t *kept, size_t i)
@@ -205,32 +178,18 @@ static void keep(struct shed_mysql_part *part, size_t *kept, size_t i)
 void shed_mysql_part_start(struct shed_mysql_part *part,
                            const struct shed_mysql_column *column)
 {
-    part->strays = 0;
+    part->has_strays = false;
     part->asked_count = 0;
-    part->is_integer = shed_mysql_column_is_integer(column);
     for (size_t i = 0; i < part->count; i++) {
-        part->keys[i]->rows = 0;
-        if (fits(column, part->keys[i]))
+        struct shed_mysql_asked *key = part->keys[i];
+        key->rows = 0;
+        if (shed_mysql_column_holds(column, key->data, key->size, &key->number))
             keep(part, &part->asked_count, i);
         else
-            miss_key(part->batch->load, part->keys[i]);
+            answer_key(part->batch->load, key, SHED_ANSWER_ABSENT, NULL);
     }
     qsort(part->keys, part->asked_count, sizeof(struct shed_mysql_asked *),
           compare_keys);
-}
-
-void shed_mysql_part_parameter(void *user, size_t i,
-                               struct shed_mysql_parameter *out)
-{
-    struct shed_mysql_part *part = user;
-    struct shed_mysql_asked *key = part->keys[i];
-
-    assert(i < part->asked_count);
-    *out = (struct shed_mysql_parameter){.data = key->data, .size = key->size};
-    if (part->is_integer) {
-        out->data = &key->number.bits;
-        out->is_unsigned = key->number.is_unsigned;
-    }
 }
 
 static struct shed_mysql_asked *find(const struct shed_mysql_part *part,
@@ -245,66 +204,50 @@ static struct shed_mysql_asked *find(const struct shed_mysql_part *part,
     return found != NULL ? *found : NULL;
 }
 
-void shed_mysql_part_row(void *user, const struct shed_mysql_row *row)
+void shed_mysql_part_row(struct shed_mysql_part *part,
+                         const struct shed_mysql_row *row)
 {
-    struct shed_mysql_part *part = user;
     struct shed_mysql_asked *key = find(part, row->key, row->key_size);
 
-    if (key == NULL) {
-        part->strays++;
-        return;
-    }
-    if (key->rows++ > 0) {
-        /* do not guess which row is meant */
-        fail_key(part->batch->load, key,
-                 "MySQL: the query returned more than one row for this key");
-        return;
-    }
-    for (; key != NULL; key = key->twin)
-        answer_row(part->batch->load, key->index, row);
+    if (key == NULL)
+        part->has_strays = true;
+    else if (key->rows++ == 0)
+        answer_row(part->batch->load, key, row);
+    else /* do not guess which row is meant */
+        answer_key(part->batch->load, key, SHED_ANSWER_FAILED,
+                   "MySQL: the query returned more than one row for this key");
 }
 
 void shed_mysql_part_finish(struct shed_mysql_part *part)
 {
-    bool is_alone = part->asked_count == 1;
     size_t open = 0;
 
     for (size_t i = 0; i < part->asked_count; i++) {
         if (part->keys[i]->rows > 0)
             continue;
-        if (part->strays == 0)
-            miss_key(part->batch->load, part->keys[i]);
-        else
+        if (part->has_strays)
             keep(part, &open, i);
+        else
+            answer_key(part->batch->load, part->keys[i], SHED_ANSWER_ABSENT,
+                       NULL);
     }
-    part->asked_count = part->count = open;
-    if (is_alone)
-        shed_mysql_part_fail_strays(part);
+    part->count = open;
 }
 
 void shed_mysql_part_halve(const struct shed_mysql_part *part,
                            struct shed_mysql_part halves[2])
 {
-    size_t half = part->asked_count / 2;
+    size_t half = part->count / 2;
 
-    assert(part->asked_count > 0 && part->asked_count == part->count);
     halves[0] = halves[1] = *part;
     halves[0].count = half;
     halves[1].keys += half;
-    halves[1].count = part->asked_count - half;
-}
-
-void shed_mysql_part_fail_strays(struct shed_mysql_part *part)
-{
-    shed_mysql_part_fail(
-        part, "MySQL: no row has exactly this key, but the server returned a "
-              "row whose key it takes for equal, by the column's collation or "
-              "type; or the query's first column is not the key");
-    part->asked_count = part->count = 0;
+    halves[1].count = part->count - half;
 }
 
 void shed_mysql_part_fail(struct shed_mysql_part *part, const char *reason)
 {
     for (size_t i = 0; i < part->count; i++)
-        fail_key(part->batch->load, part->keys[i], reason);
+        answer_key(part->batch->load, part->keys[i], SHED_ANSWER_FAILED,
+                   reason);
 }

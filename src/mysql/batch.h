@@ -8,8 +8,8 @@
 
 #include <snowshed/source.h>
 
+#include "mysql/column.h"
 #include "mysql/query.h"
-#include "mysql/statement.h"
 
 /* A key of the load. */
 struct shed_mysql_asked {
@@ -30,14 +30,23 @@ struct shed_mysql_batch {
     size_t value_limit_bytes; /* the longest value that any key may have */
 };
 
+/* A row of the result, and what it answers; valid only during the call to which
+ * it is passed. */
+struct shed_mysql_row {
+    const void *key;
+    size_t key_size;
+    struct shed_answer answer; /* without tags */
+    const char *tags;          /* between spaces and commas */
+    size_t tags_size;
+};
+
 /* Some of the keys. The query asks for the first asked_count of them. */
 struct shed_mysql_part {
     struct shed_mysql_batch *batch;
     struct shed_mysql_asked **keys; /* among the batch's distinct ones */
     size_t count;
     size_t asked_count; /* the keys that the column can hold, sorted by bytes */
-    size_t strays;      /* rows for a key that was not asked for */
-    bool is_integer;    /* the column holds integers */
+    bool has_strays;    /* there were rows for keys that were not asked for */
 };
 
 /* Take the keys of load. Returns false when out of memory. The batch must be
@@ -56,28 +65,20 @@ struct shed_mysql_part shed_mysql_batch_whole(struct shed_mysql_batch *batch);
 void shed_mysql_part_start(struct shed_mysql_part *part,
                            const struct shed_mysql_column *column);
 
-/* For a struct shed_mysql_run whose user is the part: provide key i of those
- * asked for. */
-void shed_mysql_part_parameter(void *part, size_t i,
-                               struct shed_mysql_parameter *out);
-
-/* For the same run: take a row, and answer its key. */
-void shed_mysql_part_row(void *part, const struct shed_mysql_row *row);
+/* Take a row, and answer its key. */
+void shed_mysql_part_row(struct shed_mysql_part *part,
+                         const struct shed_mysql_row *row);
 
 /* To be called when the result was read to its end: answer the keys without a
  * row. Afterwards the part contains the keys that are still open because a
- * stray may be their row. A key that was asked for alone fails. */
+ * stray may be their row. */
 void shed_mysql_part_finish(struct shed_mysql_part *part);
 
-/* Divide a part, all of whose keys were asked for, into halves; with one key,
- * the first half is empty. */
+/* Divide a part into halves; with one key, the first half is empty. */
 void shed_mysql_part_halve(const struct shed_mysql_part *part,
                            struct shed_mysql_part halves[2]);
 
-/* To be called when there is no result: fail the keys of the part. */
+/* Fail the keys of the part. */
 void shed_mysql_part_fail(struct shed_mysql_part *part, const char *reason);
-
-/* Fail the keys that finish has left open. */
-void shed_mysql_part_fail_strays(struct shed_mysql_part *part);
 
 #endif

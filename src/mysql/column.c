@@ -6,9 +6,13 @@
 #include "mysql/column.h"
 
 #include <assert.h>
-#include <stdio.h>
 
 #include "base/error.h"
+
+/* How the server writes times; see has_form. */
+#define DATE_FORM "yyyy-mm-dd"
+#define SECONDS_FORM DATE_FORM " hh:ss:ss"
+#define TIME_FORM SECONDS_FORM ".ffffff"
 
 enum { DECIMAL = 10, MOST_BITS = 64 };
 
@@ -50,27 +54,23 @@ static void set_digits(struct shed_mysql_column *column,
     column->least = column->is_unsigned ? 0 : column->greatest;
 }
 
-static void set_datetime(struct shed_mysql_column *column,
-                         const MYSQL_FIELD *field)
+/* A DATE or DATETIME that has as many bytes as this form, and decimals. */
+static void set_time(struct shed_mysql_column *column, size_t form_size,
+                     unsigned decimals)
 {
-    enum { MICROSECONDS = 6 };
+    size_t size = form_size - 1 + (decimals > 0 ? 1 + decimals : 0);
 
-    if (field->decimals > MICROSECONDS)
+    if (size >= sizeof(TIME_FORM))
         return;
-    column->kind = SHED_MYSQL_DATETIME;
-    column->decimals = field->decimals;
+    column->kind = SHED_MYSQL_BYTES;
+    column->time_size = size;
 }
 
-void shed_mysql_column_read(const MYSQL_FIELD *field,
-                            struct shed_mysql_column *out)
+/* Everything of a column but its type; an unsuitable type remains "other". */
+static void set_type(struct shed_mysql_column *out, const MYSQL_FIELD *field)
 {
     enum { TINY_BITS = 8, SHORT_BITS = 16, INT24_BITS = 24, LONG_BITS = 32 };
 
-    *out = (struct shed_mysql_column){.type = field->type,
-                                      .is_unsigned =
-                                          (field->flags & UNSIGNED_FLAG) != 0};
-    if (field->name != NULL)
-        (void)snprintf(out->name, sizeof(out->name), "%s", field->name);
     switch (field->type) {
     case MYSQL_TYPE_TINY:
         set_bits(out, TINY_BITS);
@@ -94,10 +94,10 @@ void shed_mysql_column_read(const MYSQL_FIELD *field,
         break;
     case MYSQL_TYPE_DATE:
     case MYSQL_TYPE_NEWDATE:
-        out->kind = SHED_MYSQL_DATE;
+        set_time(out, sizeof(DATE_FORM), 0);
         break;
     case MYSQL_TYPE_DATETIME:
-        set_datetime(out, field);
+        set_time(out, sizeof(SECONDS_FORM), field->decimals);
         break;
     case MYSQL_TYPE_VARCHAR:
     case MYSQL_TYPE_VAR_STRING:
@@ -115,11 +115,28 @@ void shed_mysql_column_read(const MYSQL_FIELD *field,
     }
 }
 
+enum shed_code shed_mysql_column_read(const MYSQL_FIELD *field,
+                                      struct shed_mysql_column *out,
+                                      struct shed_error *err)
+{
+    *out = (struct shed_mysql_column){.type = field->type,
+                                      .is_unsigned =
+                                          (field->flags & UNSIGNED_FLAG) != 0};
+    set_type(out, field);
+    if (out->kind != SHED_MYSQL_OTHER)
+        return SHED_OK;
+    return shed_fail(err, SHED_ESOURCE,
+                     "MySQL: the query's first column, \"%s\", must be the "
+                     "key, but its type suits no key: select an integer, a "
+                     "DECIMAL without fraction, text, binary, DATE or DATETIME",
+                     field->name);
+}
+
 bool shed_mysql_column_is_same(const struct shed_mysql_column *a,
                                const struct shed_mysql_column *b)
 {
     return a->type == b->type && a->is_unsigned == b->is_unsigned &&
-           a->greatest == b->greatest && a->decimals == b->decimals;
+           a->greatest == b->greatest && a->time_size == b->time_size;
 }
 
 bool shed_mysql_column_is_integer(const struct shed_mysql_column *column)
@@ -128,22 +145,10 @@ bool shed_mysql_column_is_integer(const struct shed_mysql_column *column)
            column->kind == SHED_MYSQL_DIGITS;
 }
 
-enum shed_code shed_mysql_column_check(const struct shed_mysql_column *column,
-                                       struct shed_error *err)
-{
-    if (column->kind != SHED_MYSQL_OTHER)
-        return SHED_OK;
-    return shed_fail(err, SHED_ESOURCE,
-                     "MySQL: the query's first column, \"%s\", must be the "
-                     "key, but its type suits no key: select an integer, a "
-                     "DECIMAL without fraction, text, binary, DATE or DATETIME",
-                     column->name);
-}
-
 /* -------------------------------------------------------------------- keys */
 
-bool shed_mysql_column_holds_integer(const struct shed_mysql_column *column,
-                                     const struct shed_mysql_integer *key)
+static bool holds_integer(const struct shed_mysql_column *column,
+                          const struct shed_mysql_integer *key)
 {
     if (!key->is_unsigned)
         return ~key->bits + 1 <= column->least;
@@ -158,10 +163,11 @@ static unsigned last_two(const char *at)
     return (unsigned)((at[-1] - '0') * DECIMAL + (at[0] - '0'));
 }
 
-/* Compare a text with a form of the same size, in which a small letter means a
- * digit. For a number of two digits, the letter determines its maximum. */
-static bool has_form(const char *text, const char *form, size_t size)
+/* Whether a text looks like a time. A small letter of the form means a digit;
+ * for a number of two digits, the letter determines its maximum. */
+static bool has_form(const char *text, size_t size)
 {
+    static const char form[] = TIME_FORM;
     static const struct {
         char letter;
         unsigned greatest;
@@ -180,19 +186,13 @@ static bool has_form(const char *text, const char *form, size_t size)
     return true;
 }
 
-bool shed_mysql_column_holds_string(const struct shed_mysql_column *column,
-                                    const void *key, size_t size)
+bool shed_mysql_column_holds(const struct shed_mysql_column *column,
+                             const void *key, size_t size,
+                             struct shed_mysql_integer *number)
 {
-    static const char form[] = "yyyy-mm-dd hh:ss:ss.ffffff";
-    size_t wanted;
-
-    if (column->kind == SHED_MYSQL_DATE)
-        wanted = sizeof("yyyy-mm-dd") - 1;
-    else if (column->kind == SHED_MYSQL_DATETIME)
-        wanted = sizeof("yyyy-mm-dd hh:ss:ss") - 1 +
-                 (column->decimals > 0 ? 1 + column->decimals : 0);
-    else
-        return true;
-    assert(wanted < sizeof(form));
-    return size == wanted && has_form(key, form, size);
+    if (shed_mysql_column_is_integer(column))
+        return shed_mysql_integer_parse(key, size, number) &&
+               holds_integer(column, number);
+    return column->time_size == 0 ||
+           (size == column->time_size && has_form(key, size));
 }

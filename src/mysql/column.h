@@ -11,14 +11,10 @@
 
 enum shed_mysql_kind {
     SHED_MYSQL_OTHER,  /* the server compares it in another way than keys */
-    SHED_MYSQL_BYTES,  /* text, or bytes */
+    SHED_MYSQL_BYTES,  /* text, bytes, or a time */
     SHED_MYSQL_NUMBER, /* an integer type, or YEAR */
-    SHED_MYSQL_DIGITS, /* DECIMAL without fraction: an integer, read as text */
-    SHED_MYSQL_DATE,
-    SHED_MYSQL_DATETIME
+    SHED_MYSQL_DIGITS  /* DECIMAL without fraction: an integer, read as text */
 };
-
-#define SHED_MYSQL_NAME_BYTES 65 /* for 64 bytes and an end */
 
 struct shed_mysql_column {
     enum shed_mysql_kind kind;
@@ -26,13 +22,14 @@ struct shed_mysql_column {
     bool is_unsigned;  /* how a NUMBER is read */
     uint64_t greatest; /* of NUMBER and DIGITS */
     uint64_t least;    /* their least value, without its minus sign */
-    unsigned decimals; /* of a DATETIME's seconds */
-    char name[SHED_MYSQL_NAME_BYTES]; /* in the result; may be cut */
+    size_t time_size;  /* of a DATE or DATETIME, as it is written; else 0 */
 };
 
-/* Read the type from the metadata of a result's first column. */
-void shed_mysql_column_read(const MYSQL_FIELD *field,
-                            struct shed_mysql_column *out);
+/* Read the type from a column's metadata. Returns: SHED_OK; SHED_ESOURCE if it
+ * suits no key, and err names the column. */
+SHED_MUST_CHECK enum shed_code
+shed_mysql_column_read(const MYSQL_FIELD *field, struct shed_mysql_column *out,
+                       struct shed_error *err);
 
 /* Whether the same keys fit both. */
 bool shed_mysql_column_is_same(const struct shed_mysql_column *a,
@@ -41,21 +38,13 @@ bool shed_mysql_column_is_same(const struct shed_mysql_column *a,
 /* Whether its keys are integers; otherwise they are strings. */
 bool shed_mysql_column_is_integer(const struct shed_mysql_column *column);
 
-/* Check that the query's first column can be searched for keys. Returns:
- * SHED_OK; SHED_ESOURCE, and err names the column. */
-SHED_MUST_CHECK enum shed_code
-shed_mysql_column_check(const struct shed_mysql_column *column,
-                        struct shed_error *err);
-
-/* Whether a row of the column can have this integer as its key. */
-bool shed_mysql_column_holds_integer(const struct shed_mysql_column *column,
-                                     const struct shed_mysql_integer *key);
-
-/* Whether a row of the column can have this string as its key. A string that
- * the server would have to convert to the column's type does not count: the
- * server would then compare floating-point numbers or texts, and read the whole
- * table (MySQL manual, "Type Conversion in Expression Evaluation"). */
-bool shed_mysql_column_holds_string(const struct shed_mysql_column *column,
-                                    const void *key, size_t size);
+/* Whether a row of the column can have this key. A string that the server would
+ * have to convert to the column's type does not count: the server would then
+ * compare floating-point numbers or texts, and read the whole table (MySQL
+ * manual, "Type Conversion in Expression Evaluation"). number: set to the key
+ * if the column holds integers. */
+bool shed_mysql_column_holds(const struct shed_mysql_column *column,
+                             const void *key, size_t size,
+                             struct shed_mysql_integer *number);
 
 #endif

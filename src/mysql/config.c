@@ -44,18 +44,6 @@ static enum shed_code check_options(const struct shed_mysql_options *o,
     return code;
 }
 
-enum shed_code shed_mysql_options_take(const struct shed_mysql_options *given,
-                                       struct shed_mysql_options *out,
-                                       struct shed_error *err)
-{
-    enum shed_code code;
-
-    *out = (struct shed_mysql_options)SHED_MYSQL_OPTIONS_INIT;
-    code = shed_options_take(out, sizeof(*out), given,
-                             "struct shed_mysql_options", err);
-    return code == SHED_OK ? check_options(out, err) : code;
-}
-
 /* Copy a text that may be NULL. Returns false when out of memory. */
 static bool copy_text(char **to, const char *from)
 {
@@ -65,20 +53,27 @@ static bool copy_text(char **to, const char *from)
 
 enum shed_code shed_mysql_config_init(struct shed_mysql_config *out,
                                       const char *uri,
-                                      const struct shed_mysql_options *options,
+                                      const struct shed_mysql_options *given,
+                                      struct shed_mysql_options *taken,
                                       struct shed_error *err)
 {
     enum shed_code code;
 
-    *out = (struct shed_mysql_config){
-        .connect_timeout_s = (unsigned)(options->connect_timeout_ms / MS_PER_S),
-        .read_timeout_s = (unsigned)(options->read_timeout_ms / MS_PER_S)};
-    code = shed_mysql_uri_parse(uri, &out->uri, err);
+    *out = (struct shed_mysql_config){0};
+    *taken = (struct shed_mysql_options)SHED_MYSQL_OPTIONS_INIT;
+    code = shed_options_take(taken, sizeof(*taken), given,
+                             "struct shed_mysql_options", err);
+    if (code == SHED_OK)
+        code = check_options(taken, err);
+    if (code == SHED_OK)
+        code = shed_mysql_uri_parse(uri, &out->uri, err);
     if (code != SHED_OK)
         return code;
-    if (!copy_text(&out->tls_ca, options->tls_ca) ||
-        !copy_text(&out->tls_cert, options->tls_cert) ||
-        !copy_text(&out->tls_key, options->tls_key))
+    out->connect_timeout_s = (unsigned)(taken->connect_timeout_ms / MS_PER_S);
+    out->read_timeout_s = (unsigned)(taken->read_timeout_ms / MS_PER_S);
+    if (!copy_text(&out->tls_ca, taken->tls_ca) ||
+        !copy_text(&out->tls_cert, taken->tls_cert) ||
+        !copy_text(&out->tls_key, taken->tls_key))
         return shed_fail_nomem(err, "a MySQL connection's options");
     return SHED_OK;
 }

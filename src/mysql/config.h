@@ -21,18 +21,14 @@ struct shed_mysql_config {
     char *tls_key;
 };
 
-/* Copy the caller's options (NULL: the defaults) and check them.
- * Returns: SHED_OK, SHED_EINVAL. */
-SHED_MUST_CHECK enum shed_code
-shed_mysql_options_take(const struct shed_mysql_options *given,
-                        struct shed_mysql_options *out, struct shed_error *err);
-
-/* Parse the URI, and copy from the options, which must have been checked, what
- * concerns connections. Returns: SHED_OK, SHED_EINVAL, SHED_ENOMEM; *out must
- * be passed to fini in any case. */
+/* Check the caller's options (NULL: the defaults), parse the URI, and copy what
+ * concerns connections. *taken: all options, whose texts are the caller's.
+ * Returns: SHED_OK, SHED_EINVAL, SHED_ENOMEM; *out must be passed to fini in
+ * any case. */
 SHED_MUST_CHECK enum shed_code
 shed_mysql_config_init(struct shed_mysql_config *out, const char *uri,
-                       const struct shed_mysql_options *options,
+                       const struct shed_mysql_options *given,
+                       struct shed_mysql_options *taken,
                        struct shed_error *err);
 
 /* Free it; it may be all zero. */

@@ -16,12 +16,13 @@ static enum shed_code connect_quietly(MYSQL *mysql,
                                       unsigned long flags,
                                       struct shed_error *err)
 {
+    struct shed_mysql_connection c = {.config = config, .mysql = mysql};
     struct shed_mysql_failure failure = {0};
     struct shed_mysql_sigpipe sigpipe;
     bool is_connected;
 
     shed_mysql_sigpipe_block(&sigpipe);
-    is_connected = shed_mysql_handle_connect(mysql, config, flags, &failure);
+    is_connected = shed_mysql_connection_connect(&c, flags, &failure);
     shed_mysql_sigpipe_restore(&sigpipe);
     if (is_connected)
         return SHED_OK;
@@ -36,15 +37,13 @@ enum shed_code shed_mysql_connect(void *mysql, const char *uri,
                                   unsigned long client_flags,
                                   struct shed_error *err)
 {
-    struct shed_mysql_config config = {0};
+    struct shed_mysql_config config;
     struct shed_mysql_options o;
     enum shed_code code;
 
     if (uri == NULL)
         return shed_fail(err, SHED_EINVAL, "MySQL connect: uri is NULL");
-    code = shed_mysql_options_take(options, &o, err);
-    if (code == SHED_OK)
-        code = shed_mysql_config_init(&config, uri, &o, err);
+    code = shed_mysql_config_init(&config, uri, options, &o, err);
     if (code == SHED_OK)
         code = connect_quietly(mysql, &config, client_flags, err);
     shed_mysql_config_fini(&config);

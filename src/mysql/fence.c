@@ -29,6 +29,7 @@
  * Handling"), and tables of other engines do not take part in one.
  */
 #include <inttypes.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -88,11 +89,14 @@ static enum shed_code explain(const struct call *call, MYSQL_STMT *stmt)
 {
     /* The timeouts of the caller's connection are unknown here, so no failure
      * is taken for a timeout. */
-    static const struct shed_mysql_config config = {.read_timeout_s = 1};
-    struct shed_mysql_failure failure = {0};
+    static const struct shed_mysql_config config = {
+        .connect_timeout_s = UINT_MAX, .read_timeout_s = UINT_MAX};
+    const struct shed_mysql_connection c = {.config = &config,
+                                            .mysql = call->mysql};
+    struct shed_mysql_failure failure;
 
-    shed_mysql_failure_take(&failure, &config, call->mysql, stmt, 0);
-    if (shed_mysql_is_conflict(failure.number))
+    shed_mysql_connection_explain(&c, stmt, &failure);
+    if (failure.cause == SHED_MYSQL_CONFLICT)
         return shed_fail(call->err, SHED_ETIMEDOUT,
                          "fencing guard: roll back and repeat the whole "
                          "transaction: %s",

@@ -151,8 +151,7 @@ size_t shed_mysql_query_room(size_t count, size_t max)
     return room < max ? room : max;
 }
 
-char *shed_mysql_query_expand(const struct shed_mysql_query *query, size_t room,
-                              size_t *size)
+char *shed_mysql_query_expand(const struct shed_mysql_query *query, size_t room)
 {
     const char *tail = query->text + query->head_size + query->mark_size;
     size_t list_size = 2 * room + 1; /* "(" and a "?," each, the last a "?)" */
@@ -172,7 +171,6 @@ char *shed_mysql_query_expand(const struct shed_mysql_query *query, size_t room,
     }
     at[-1] = ')';
     memcpy(at, tail, tail_size + 1);
-    *size = query->head_size + list_size + tail_size;
     return out;
 }
 
@@ -209,23 +207,4 @@ bool shed_mysql_integer_parse(const void *key, size_t size,
     out->bits = is_negative ? ~value + 1 : value;
     out->is_unsigned = !is_negative;
     return true;
-}
-
-size_t shed_mysql_integer_write(char *out,
-                                const struct shed_mysql_integer *value)
-{
-    bool is_negative = !value->is_unsigned && value->bits > (uint64_t)INT64_MAX;
-    uint64_t rest = is_negative ? ~value->bits + 1 : value->bits;
-    char digits[SHED_MYSQL_INTEGER_BYTES];
-    size_t count = 0, size = 0;
-
-    do
-        digits[count++] = (char)('0' + rest % DECIMAL);
-    while ((rest /= DECIMAL) > 0);
-    assert(count + is_negative <= SHED_MYSQL_INTEGER_BYTES);
-    if (is_negative)
-        out[size++] = '-';
-    while (count > 0)
-        out[size++] = digits[--count];
-    return size;
 }

@@ -10,6 +10,7 @@
 
 /* A query, and where its "(?)" is. */
 struct shed_mysql_query {
+    size_t max_keys; /* of a statement; set by the source */
     char *text;
     size_t head_size; /* bytes before "(?)" */
     size_t mark_size; /* bytes of "(?)", which may have blanks in it */
@@ -30,10 +31,10 @@ void shed_mysql_query_fini(struct shed_mysql_query *query);
  * one for each size of batch. */
 size_t shed_mysql_query_room(size_t count, size_t max);
 
-/* Write the query with room placeholders. Returns the terminated text, to be
- * freed, and its length in *size; NULL when out of memory. */
-char *shed_mysql_query_expand(const struct shed_mysql_query *query, size_t room,
-                              size_t *size);
+/* Write the query with room placeholders. Returns the text, to be freed; NULL
+ * when out of memory. */
+char *shed_mysql_query_expand(const struct shed_mysql_query *query,
+                              size_t room);
 
 /* An integer of 64 bits, signed or not. */
 struct shed_mysql_integer {
@@ -46,11 +47,5 @@ struct shed_mysql_integer {
  * entry. Returns false if the key is not such an integer. */
 bool shed_mysql_integer_parse(const void *key, size_t size,
                               struct shed_mysql_integer *out);
-
-/* Write it as the server does: at most SHED_MYSQL_INTEGER_BYTES, not
- * terminated. Returns the length. */
-#define SHED_MYSQL_INTEGER_BYTES 20
-size_t shed_mysql_integer_write(char *out,
-                                const struct shed_mysql_integer *value);
 
 #endif

@@ -69,15 +69,20 @@ struct pacer {
 struct mysql_source {
     /* set at creation */
     struct shed_mysql_config config;
-    struct shed_mysql_select select;
+    struct shed_mysql_query query;
     struct pacer pacer;
 };
 
 /* The state of one loader thread. */
 struct loader {
-    struct shed_mysql_connection connection;
-    struct shed_mysql_statements statements;
-    bool is_probe; /* its load */
+    struct mysql_source *source;
+    struct shed_mysql_session session;
+    /* of its load */
+    struct shed_load *load;
+    size_t spare_queries; /* for halves */
+    bool has_repeated;    /* a query, after a failure that passes */
+    bool is_given_up;     /* the remaining keys fail with failure */
+    struct shed_mysql_failure failure;
 };
 
 /* ------------------------------------------------------------------ pacer */
@@ -131,86 +136,48 @@ static void report_success(struct pacer *p)
 
 static void drop_connection(struct loader *l)
 {
-    shed_mysql_connection_close(&l->connection);
-    shed_mysql_statements_drop(&l->statements);
+    shed_mysql_connection_close(&l->session.connection);
+    shed_mysql_session_drop_statements(&l->session);
 }
 
 /* Open a connection unless the thread has one that is fit for use. */
-static bool ensure_connection(struct mysql_source *s, struct loader *l,
-                              struct shed_mysql_failure *failure)
+static bool ensure_connection(struct loader *l)
 {
+    struct shed_mysql_connection *c = &l->session.connection;
+    struct pacer *pacer = &l->source->pacer;
     unsigned round;
 
-    if (shed_mysql_connection_is_fit(&l->connection))
+    if (shed_mysql_connection_is_fit(c))
         return true;
     drop_connection(l);
-    *failure = (struct shed_mysql_failure){0};
-    if (!ask_pacer(&s->pacer, l->is_probe, &round, &failure->error))
+    if (!ask_pacer(pacer, l->load->is_probe != 0, &round, &l->failure.error))
         return false;
-    if (!shed_mysql_connection_open(&l->connection, failure)) {
-        /* a failure on a new connection is not a passing one */
-        failure->is_passing = false;
-        report_failure(&s->pacer, round, &failure->error);
+    if (!shed_mysql_connection_open(c, &l->failure)) {
+        /* on a new connection nothing passes, and no key is to blame */
+        l->failure.cause = SHED_MYSQL_UNREACHABLE;
+        report_failure(pacer, round, &l->failure.error);
         return false;
     }
-    report_success(&s->pacer);
+    report_success(pacer);
     return true;
 }
 
-/* Drop a connection on which something failed. */
-static void drop_failed(struct mysql_source *s, struct loader *l,
-                        const struct shed_mysql_failure *failure,
-                        uint64_t began_ms)
+/* Query a part once. A failure costs the connection, unless it is known to have
+ * left the connection as it was. */
+static bool try_part(struct loader *l, struct shed_mysql_part *part)
 {
-    shed_mysql_connection_abandon(&l->connection, failure, began_ms);
-    shed_mysql_statements_drop(&l->statements);
-    if (shed_mysql_is_overload(failure->number))
-        report_failure(&s->pacer, 0, &failure->error);
-    shed_mysql_connection_end_lost(&l->connection);
-}
-
-/* Query the keys that the column can hold. If it can hold none and its type was
- * learnt earlier, learn it again, because the table may have been altered. */
-static bool run_query(struct shed_mysql_run *run, struct shed_mysql_part *part,
-                      struct shed_mysql_failure *failure)
-{
-    const struct shed_mysql_statements *known = run->statements;
-    bool was_known = known->is_column_known;
-
-    if (!shed_mysql_run_learn(run, false, failure))
+    l->failure = (struct shed_mysql_failure){0};
+    if (!ensure_connection(l))
         return false;
-    shed_mysql_part_start(part, &known->column);
-    if (part->asked_count == 0 && was_known) {
-        if (!shed_mysql_run_learn(run, true, failure))
-            return false;
-        shed_mysql_part_start(part, &known->column);
-    }
-    run->count = part->asked_count;
-    return part->asked_count == 0 || shed_mysql_run_query(run, failure);
-}
-
-/* Run the query once. A failure costs the connection, unless it is known to
- * have left the connection as it was. */
-static bool try_query(struct mysql_source *s, struct loader *l,
-                      struct shed_mysql_part *part,
-                      struct shed_mysql_failure *failure)
-{
-    struct shed_mysql_run run = {.select = &s->select,
-                                 .statements = &l->statements,
-                                 .connection = &l->connection,
-                                 .count = part->count,
-                                 .value_limit_bytes =
-                                     part->batch->value_limit_bytes,
-                                 .parameter = shed_mysql_part_parameter,
-                                 .row = shed_mysql_part_row,
-                                 .user = part};
-
-    if (!ensure_connection(s, l, failure))
-        return false;
-    if (run_query(&run, part, failure))
+    if (shed_mysql_session_ask(&l->session, part, &l->failure))
         return true;
-    if (!failure->is_kept)
-        drop_failed(s, l, failure, run.began_ms);
+    if (l->failure.is_kept)
+        return false;
+    shed_mysql_connection_abandon(&l->session.connection, &l->failure);
+    shed_mysql_session_drop_statements(&l->session);
+    if (l->failure.cause == SHED_MYSQL_FULL)
+        report_failure(&l->source->pacer, 0, &l->failure.error);
+    shed_mysql_connection_end_lost(&l->session.connection);
     return false;
 }
 
@@ -222,87 +189,79 @@ static bool try_query(struct mysql_source *s, struct loader *l,
  * must not multiply the queries. */
 enum { QUERIES_PER_HALVING = 6 };
 
-/* A load while its keys are answered. */
-struct answering {
-    struct mysql_source *s;
-    struct loader *l;
-    struct shed_load *load;
-    size_t spare_queries; /* for halves */
-    bool has_repeated;    /* a query, after a passing failure */
-    bool is_given_up;     /* the remaining keys fail with failure */
-    struct shed_mysql_failure failure;
-};
-
-/* Query a part. A read can be repeated; once is enough for passing failures,
- * where the server had closed an idle connection or was restarted. */
-static bool ask_part(struct answering *a, struct shed_mysql_part *part)
+/* Whether reading again on a new connection can help. */
+static bool is_passing(const struct shed_mysql_failure *failure)
 {
-    if (try_query(a->s, a->l, part, &a->failure))
-        return true;
-    if (!a->failure.is_passing || a->has_repeated ||
-        shed_load_remaining_ms(a->load) == 0)
-        return false;
-    a->has_repeated = true;
-    return try_query(a->s, a->l, part, &a->failure);
+    return failure->cause == SHED_MYSQL_LOST ||
+           failure->cause == SHED_MYSQL_SESSION;
 }
 
-static void answer_part(struct answering *a, struct shed_mysql_part *part);
+/* Query a part. A read can be repeated; once is enough for failures that pass,
+ * where the server had closed an idle connection or was restarted. */
+static bool ask_part(struct loader *l, struct shed_mysql_part *part)
+{
+    if (try_part(l, part))
+        return true;
+    if (!is_passing(&l->failure) || l->has_repeated ||
+        shed_load_remaining_ms(l->load) == 0)
+        return false;
+    l->has_repeated = true;
+    return try_part(l, part);
+}
+
+static void answer_part(struct loader *l, struct shed_mysql_part *part);
 
 /* Answer a part by its halves. Returns false if no spare queries are left. */
-static bool answer_halves(struct answering *a,
-                          const struct shed_mysql_part *part)
+static bool answer_halves(struct loader *l, const struct shed_mysql_part *part)
 {
     enum { HALVES = 2 };
     struct shed_mysql_part halves[HALVES];
 
-    if (a->spare_queries < HALVES || shed_load_remaining_ms(a->load) == 0)
+    if (l->spare_queries < HALVES || shed_load_remaining_ms(l->load) == 0)
         return false;
-    a->spare_queries -= HALVES;
+    l->spare_queries -= HALVES;
     shed_mysql_part_halve(part, halves);
     for (size_t i = 0; i < HALVES; i++)
-        answer_part(a, &halves[i]);
+        answer_part(l, &halves[i]);
     return true;
 }
 
-/* Rows came back for keys that were not asked for: find out which keys caused
- * them. */
-static void answer_open(struct answering *a, struct shed_mysql_part *part)
-{
-    if (part->count == 0 || answer_halves(a, part))
-        return;
-    shed_mysql_part_fail_strays(part);
-}
-
 /* Answer every key of a part. */
-static void answer_part(struct answering *a, struct shed_mysql_part *part)
+static void answer_part(struct loader *l, struct shed_mysql_part *part)
 {
+    const char *reason = l->failure.error.reason;
+
     if (part->count == 0)
         return;
-    if (!a->is_given_up && ask_part(a, part)) {
+    if (!l->is_given_up && ask_part(l, part)) {
         shed_mysql_part_finish(part);
-        answer_open(a, part);
-        return;
-    }
-    if (!a->is_given_up && a->failure.is_by_key) {
+        reason = "MySQL: no row has exactly this key, but the server returned "
+                 "a row whose key it takes for equal, by the column's "
+                 "collation or type; or the query's first column is not the "
+                 "key";
+    } else if (!l->is_given_up && l->failure.is_kept &&
+               l->failure.cause == SHED_MYSQL_KEYS) {
         part->count = part->asked_count; /* the others are absent */
-        if (part->count > 1 && answer_halves(a, part))
-            return;
     } else {
-        a->is_given_up = true;
+        l->is_given_up = true;
     }
-    shed_mysql_part_fail(part, a->failure.error.reason);
+    /* which of them is the odd one? */
+    if (part->count > 0 && part->asked_count > 1 && !l->is_given_up &&
+        answer_halves(l, part))
+        return;
+    shed_mysql_part_fail(part, reason);
 }
 
-static void answer_batch(struct mysql_source *s, struct loader *l,
-                         struct shed_mysql_batch *batch)
+static void answer_batch(struct loader *l, struct shed_mysql_batch *batch)
 {
     struct shed_mysql_part whole = shed_mysql_batch_whole(batch);
-    struct answering a = {.s = s, .l = l, .load = batch->load};
 
+    l->load = batch->load;
+    l->spare_queries = 0;
     for (size_t left = whole.count; left > 1; left = (left + 1) / 2)
-        a.spare_queries += QUERIES_PER_HALVING;
-    l->is_probe = batch->load->is_probe != 0;
-    answer_part(&a, &whole);
+        l->spare_queries += QUERIES_PER_HALVING;
+    l->has_repeated = l->is_given_up = false;
+    answer_part(l, &whole);
 }
 
 static void fail_all(struct shed_load *load, const char *reason)
@@ -316,29 +275,31 @@ static void fail_all(struct shed_load *load, const char *reason)
 
 static void run_load(void *user, void *thread, struct shed_load *load)
 {
-    struct mysql_source *s = user;
     struct shed_mysql_batch batch = {0};
 
+    (void)user;
     if (thread == NULL || !shed_mysql_batch_init(&batch, load))
         fail_all(load, "out of memory for a batch");
     else
-        answer_batch(s, thread, &batch);
+        answer_batch(thread, &batch);
     shed_load_done(load);
     shed_mysql_batch_fini(&batch);
 }
 
 static void *start_loader(void *user)
 {
-    struct mysql_source *s = user;
     struct loader *l;
 
     if (mysql_thread_init() != 0)
         return NULL;
     l = calloc(1, sizeof(*l));
-    if (l == NULL)
+    if (l == NULL) {
         mysql_thread_end();
-    else
-        l->connection.config = &s->config;
+        return NULL;
+    }
+    l->source = user;
+    l->session.connection.config = &l->source->config;
+    l->session.query = &l->source->query;
     return l;
 }
 
@@ -359,7 +320,7 @@ static void destroy_source(void *user)
     struct mysql_source *s = user;
 
     shed_mysql_config_fini(&s->config);
-    shed_mysql_query_fini(&s->select.query);
+    shed_mysql_query_fini(&s->query);
     shed_mutex_destroy(&s->pacer.mu);
     free(s);
 }
@@ -383,57 +344,48 @@ static void init_library(void)
         (void)sigaction(SIGPIPE, &before, NULL);
 }
 
-static enum shed_code take_options(const struct shed_mysql_options *given,
-                                   struct shed_mysql_options *o,
-                                   struct shed_source_options *source,
-                                   struct shed_error *err)
+static enum shed_code take_load_options(const struct shed_source_options *given,
+                                        struct shed_source_options *out,
+                                        struct shed_error *err)
 {
-    enum shed_code code = shed_mysql_options_take(given, o, err);
+    enum shed_code code = shed_options_take(out, sizeof(*out), given,
+                                            "struct shed_source_options", err);
 
-    if (code == SHED_OK)
-        code = shed_options_take(source, sizeof(*source), o->source,
-                                 "struct shed_source_options", err);
-    if (code == SHED_OK &&
-        (source->thread_start != NULL || source->thread_stop != NULL ||
-         source->on_close != NULL))
+    if (code == SHED_OK && (out->thread_start != NULL ||
+                            out->thread_stop != NULL || out->on_close != NULL))
         code =
             shed_fail(err, SHED_EINVAL,
                       "MySQL source: the callbacks thread_start, thread_stop "
                       "and on_close must be NULL, it has its own");
-    source->thread_start = start_loader;
-    source->thread_stop = stop_loader;
-    source->on_close = destroy_source;
+    out->thread_start = start_loader;
+    out->thread_stop = stop_loader;
+    out->on_close = destroy_source;
     return code;
 }
 
-static enum shed_code fill_source(struct mysql_source *s, const char *uri,
+/* Fill in the source, and open it. */
+static enum shed_code open_source(struct mysql_source *s, const char *uri,
                                   const char *query,
-                                  const struct shed_mysql_options *o,
-                                  const struct shed_source_options *source,
+                                  const struct shed_mysql_options *options,
+                                  struct shed_source **out,
                                   struct shed_error *err)
 {
-    enum shed_code code = shed_mysql_config_init(&s->config, uri, o, err);
+    struct shed_source_options load = SHED_SOURCE_OPTIONS_INIT;
+    struct shed_mysql_options o;
+    enum shed_code code =
+        shed_mysql_config_init(&s->config, uri, options, &o, err);
 
     if (code == SHED_OK)
-        code = shed_mysql_query_parse(query, &s->select.query, err);
+        code = take_load_options(o.source, &load, err);
+    if (code == SHED_OK)
+        code = shed_mysql_query_parse(query, &s->query, err);
     if (code != SHED_OK)
         return code;
-    s->config.statement_limit_ms = source->load_timeout_ms;
-    s->select.max_keys = (size_t)source->max_batch;
-    return SHED_OK;
-}
-
-static enum shed_code create_source(struct mysql_source **out,
-                                    struct shed_error *err)
-{
-    struct mysql_source *s = calloc(1, sizeof(*s));
-
-    if (s == NULL || shed_mutex_init(&s->pacer.mu, SHED_RANK_PACER) != 0) {
-        free(s);
-        return shed_fail_nomem(err, "a MySQL source");
-    }
-    *out = s;
-    return SHED_OK;
+    s->config.statement_limit_ms = load.load_timeout_ms;
+    s->query.max_keys = (size_t)load.max_batch;
+    if (pthread_once(&library_once, init_library) == 0 && library_failure != 0)
+        return shed_fail_nomem(err, "the MySQL client library");
+    return shed_source_open_batch(run_load, s, &load, out, err);
 }
 
 enum shed_code shed_mysql_source_open(const char *uri, const char *query,
@@ -441,9 +393,7 @@ enum shed_code shed_mysql_source_open(const char *uri, const char *query,
                                       struct shed_source **out,
                                       struct shed_error *err)
 {
-    struct shed_mysql_options o;
-    struct shed_source_options source = SHED_SOURCE_OPTIONS_INIT;
-    struct mysql_source *s = NULL;
+    struct mysql_source *s;
     enum shed_code code;
 
     if (out == NULL)
@@ -452,17 +402,12 @@ enum shed_code shed_mysql_source_open(const char *uri, const char *query,
     if (uri == NULL || query == NULL)
         return shed_fail(err, SHED_EINVAL, "MySQL source: %s is NULL",
                          uri == NULL ? "uri" : "query");
-    code = take_options(options, &o, &source, err);
-    if (code == SHED_OK)
-        code = create_source(&s, err);
-    if (code != SHED_OK)
-        return code;
-    code = fill_source(s, uri, query, &o, &source, err);
-    if (code == SHED_OK && pthread_once(&library_once, init_library) == 0 &&
-        library_failure != 0)
-        code = shed_fail_nomem(err, "the MySQL client library");
-    if (code == SHED_OK)
-        code = shed_source_open_batch(run_load, s, &source, out, err);
+    s = calloc(1, sizeof(*s));
+    if (s == NULL || shed_mutex_init(&s->pacer.mu, SHED_RANK_PACER) != 0) {
+        free(s);
+        return shed_fail_nomem(err, "a MySQL source");
+    }
+    code = open_source(s, uri, query, options, out, err);
     if (code != SHED_OK)
         destroy_source(s);
     return code;

@@ -786,7 +786,7 @@ END_TEST
 
 START_TEST(a_lost_query_is_ended_over_a_new_connection)
 {
-    struct shed_mysql_failure failure = {.is_timeout = true};
+    struct shed_mysql_failure failure = {.cause = SHED_MYSQL_SILENT};
     struct shed_mysql_connection c;
     struct shed_mysql_config config;
 
@@ -794,7 +794,7 @@ START_TEST(a_lost_query_is_ended_over_a_new_connection)
     /* Sent, and never read. */
     ck_assert_int_eq(mysql_send_query(c.mysql, "SELECT SLEEP(50)", 16), 0);
     wait_sleepers(&site, 1);
-    shed_mysql_connection_abandon(&c, &failure, shed_now_ms());
+    shed_mysql_connection_abandon(&c, &failure);
     ck_assert_uint_ne(c.lost.id, 0);
     shed_mysql_connection_end_lost(&c);
     ck_assert_uint_eq(count_sleepers(&site), 0);
@@ -829,7 +829,7 @@ START_TEST(an_error_of_the_server_leaves_nothing_lost)
     struct shed_mysql_config config;
 
     open_connection(&site, &c, &config);
-    shed_mysql_connection_abandon(&c, &failure, shed_now_ms());
+    shed_mysql_connection_abandon(&c, &failure);
     ck_assert_uint_eq(c.lost.id, 0);
     close_connection(&c, &config);
 }

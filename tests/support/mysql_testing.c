@@ -366,7 +366,7 @@ void load_keys(struct shed_source *source, struct ask *asks,
 void open_connection(struct site *site, struct shed_mysql_connection *c,
                      struct shed_mysql_config *config)
 {
-    struct shed_mysql_failure failure;
+    struct shed_mysql_failure failure = {0};
 
     *config = (struct shed_mysql_config){.connect_timeout_s = PATIENCE_S,
                                          .read_timeout_s = PATIENCE_S,

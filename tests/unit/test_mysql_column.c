@@ -4,6 +4,8 @@
 #include "mysql/column.h"
 #include "support/testing.h"
 
+static struct shed_error column_error; /* of the newest */
+
 static struct shed_mysql_column column(enum enum_field_types type,
                                        unsigned flags, unsigned long length,
                                        unsigned decimals)
@@ -16,25 +18,23 @@ static struct shed_mysql_column column(enum enum_field_types type,
                          .decimals = decimals};
     struct shed_mysql_column out;
 
-    shed_mysql_column_read(&field, &out);
+    column_error.code = SHED_OK;
+    (void)!shed_mysql_column_read(&field, &out, &column_error);
     return out;
 }
 
-/* Whether it has keys, of this kind. */
+/* Whether the newest column has keys, of this kind. */
 static bool is_fit(const struct shed_mysql_column *c, bool is_integer)
 {
-    struct shed_error err;
-
-    return shed_mysql_column_check(c, &err) == SHED_OK &&
+    return column_error.code == SHED_OK &&
            shed_mysql_column_is_integer(c) == is_integer;
 }
 
-static bool holds_integer(const struct shed_mysql_column *c, const char *key)
+static bool holds(const struct shed_mysql_column *c, const char *key)
 {
     struct shed_mysql_integer number;
 
-    return shed_mysql_integer_parse(key, strlen(key), &number) &&
-           shed_mysql_column_holds_integer(c, &number);
+    return shed_mysql_column_holds(c, key, strlen(key), &number);
 }
 
 /* ----------------------------------------------------------------- integers */
@@ -76,10 +76,10 @@ START_TEST(integers_reach_as_far_as_the_type)
         column(ranges[_i].type, ranges[_i].flags, ranges[_i].length, 0);
 
     ck_assert(is_fit(&c, true));
-    ck_assert(holds_integer(&c, ranges[_i].least));
-    ck_assert(holds_integer(&c, ranges[_i].greatest));
-    ck_assert(ranges[_i].below == NULL || !holds_integer(&c, ranges[_i].below));
-    ck_assert(ranges[_i].above == NULL || !holds_integer(&c, ranges[_i].above));
+    ck_assert(holds(&c, ranges[_i].least));
+    ck_assert(holds(&c, ranges[_i].greatest));
+    ck_assert(ranges[_i].below == NULL || !holds(&c, ranges[_i].below));
+    ck_assert(ranges[_i].above == NULL || !holds(&c, ranges[_i].above));
 }
 END_TEST
 
@@ -93,9 +93,9 @@ START_TEST(years_are_written_in_full)
 
     ck_assert(is_fit(&c, true));
     for (size_t i = 0; i < sizeof(years) / sizeof(*years); i++)
-        ck_assert_msg(holds_integer(&c, years[i]), "%s", years[i]);
+        ck_assert_msg(holds(&c, years[i]), "%s", years[i]);
     for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
-        ck_assert_msg(!holds_integer(&c, others[i]), "%s", others[i]);
+        ck_assert_msg(!holds(&c, others[i]), "%s", others[i]);
 }
 END_TEST
 
@@ -138,10 +138,8 @@ START_TEST(times_are_held_as_the_server_writes_them)
         column(times[_i].type, 0, 0, times[_i].decimals);
 
     ck_assert(is_fit(&c, false));
-    ck_assert_msg(shed_mysql_column_holds_string(&c, times[_i].key,
-                                                 strlen(times[_i].key)) ==
-                      times[_i].is_held,
-                  "%s", times[_i].key);
+    ck_assert_msg(holds(&c, times[_i].key) == times[_i].is_held, "%s",
+                  times[_i].key);
 }
 END_TEST
 
@@ -149,18 +147,18 @@ END_TEST
 
 START_TEST(numbers_have_integer_keys_and_texts_have_strings)
 {
-    struct shed_mysql_column number = column(MYSQL_TYPE_LONG, 0, 11, 0);
-    struct shed_mysql_column text = column(MYSQL_TYPE_VAR_STRING, 0, 80, 0);
-    struct shed_mysql_column real = column(MYSQL_TYPE_DOUBLE, 0, 22, 31);
-    struct shed_error err;
+    struct shed_mysql_column c = column(MYSQL_TYPE_LONG, 0, 11, 0);
+    struct shed_mysql_integer number;
 
-    ck_assert(is_fit(&number, true));
-    ck_assert(!is_fit(&number, false));
-    ck_assert(is_fit(&text, false));
-    ck_assert(!is_fit(&text, true));
-    ck_assert_int_eq(shed_mysql_column_check(&real, &err), SHED_ESOURCE);
-    ck_assert_ptr_nonnull(strstr(err.reason, "first column, \"c\""));
-    ck_assert(shed_mysql_column_holds_string(&text, "\0\xff", 2));
+    ck_assert(is_fit(&c, true));
+    ck_assert(!is_fit(&c, false));
+    c = column(MYSQL_TYPE_VAR_STRING, 0, 80, 0);
+    ck_assert(is_fit(&c, false));
+    ck_assert(!is_fit(&c, true));
+    ck_assert(shed_mysql_column_holds(&c, "\0\xff", 2, &number));
+    (void)column(MYSQL_TYPE_DOUBLE, 0, 22, 31);
+    ck_assert_int_eq(column_error.code, SHED_ESOURCE);
+    ck_assert_ptr_nonnull(strstr(column_error.reason, "first column, \"c\""));
 }
 END_TEST
 

@@ -19,15 +19,13 @@ static const char *expand(const char *text, size_t room, struct shed_error *err)
     static char out[512];
     struct shed_mysql_query query;
     char *expanded;
-    size_t size;
 
     if (shed_mysql_query_parse(text, &query, err) != SHED_OK)
         return "";
-    expanded = shed_mysql_query_expand(&query, room, &size);
+    expanded = shed_mysql_query_expand(&query, room);
     ck_assert_ptr_nonnull(expanded);
-    ck_assert_uint_eq(strlen(expanded), size);
-    ck_assert_uint_lt(size, sizeof(out));
-    memcpy(out, expanded, size + 1);
+    ck_assert_uint_lt(strlen(expanded), sizeof(out));
+    strcpy(out, expanded);
     free(expanded);
     shed_mysql_query_fini(&query);
     return out;
@@ -154,17 +152,14 @@ static const struct {
     {"18446744073709551615", UINT64_MAX, true},
 };
 
-START_TEST(integers_are_parsed_and_written_alike)
+START_TEST(integers_are_read_in_both_signs)
 {
     struct shed_mysql_integer value = {0};
-    char text[SHED_MYSQL_INTEGER_BYTES];
-    size_t size = strlen(integers[_i].text);
+    const char *text = integers[_i].text;
 
-    ck_assert(shed_mysql_integer_parse(integers[_i].text, size, &value));
+    ck_assert(shed_mysql_integer_parse(text, strlen(text), &value));
     ck_assert_uint_eq(value.bits, integers[_i].bits);
     ck_assert_int_eq(value.is_unsigned, integers[_i].is_unsigned);
-    ck_assert_uint_eq(shed_mysql_integer_write(text, &value), size);
-    ck_assert_mem_eq(text, integers[_i].text, size);
 }
 END_TEST
 
@@ -240,34 +235,36 @@ static const struct {
     {2013, "22000", false, false},
 };
 
-START_TEST(errors_that_other_keys_may_not_meet_are_known)
+static struct shed_mysql_failure
+failure_of(unsigned number, const char *sqlstate, const char *text)
 {
-    ck_assert_int_eq(
-        shed_mysql_is_by_key(errors[_i].number, errors[_i].sqlstate),
-        errors[_i].is_by_key);
-}
-END_TEST
+    static const struct shed_mysql_config config = {.read_timeout_s = 1};
+    struct shed_mysql_failure failure;
 
-START_TEST(errors_after_which_a_transaction_is_repeated_are_known)
+    shed_mysql_failure_set(&failure, &config, number, sqlstate, text, 0);
+    return failure;
+}
+
+START_TEST(causes_of_errors_are_known)
 {
-    ck_assert_int_eq(shed_mysql_is_conflict(errors[_i].number),
-                     errors[_i].is_conflict);
+    enum shed_mysql_cause cause =
+        failure_of(errors[_i].number, errors[_i].sqlstate, "").cause;
+
+    ck_assert_int_eq(cause == SHED_MYSQL_KEYS, errors[_i].is_by_key);
+    ck_assert_int_eq(cause == SHED_MYSQL_CONFLICT, errors[_i].is_conflict);
 }
 END_TEST
 
 START_TEST(a_plugin_that_is_missing_is_explained)
 {
-    static const struct shed_mysql_config config = {.read_timeout_s = 1};
-    struct shed_mysql_failure failure;
+    struct shed_mysql_failure failure =
+        failure_of(2059, "HY000",
+                   "Authentication plugin 'mysql_native_password' cannot be "
+                   "loaded");
 
-    shed_mysql_failure_set(&failure, &config, 2059,
-                           "Authentication plugin 'mysql_native_password' "
-                           "cannot be loaded",
-                           0);
     ck_assert_ptr_nonnull(
         strstr(failure.error.reason, "Connector/C (2059): Auth"));
     ck_assert_int_eq(failure.error.code, SHED_ESOURCE);
-    ck_assert(!failure.is_passing);
 }
 END_TEST
 
@@ -508,16 +505,12 @@ int main(void)
     tcase_add_test(tc, what_the_server_reads_is_no_comment);
     tcase_add_loop_test(tc, queries_without_one_clear_placeholder_are_refused,
                         0, COUNT(bad_queries));
-    tcase_add_loop_test(tc, integers_are_parsed_and_written_alike, 0,
+    tcase_add_loop_test(tc, integers_are_read_in_both_signs, 0,
                         COUNT(integers));
     tcase_add_loop_test(tc, what_a_server_would_not_write_is_no_integer, 0,
                         COUNT(no_integers));
     tcase_add_test(tc, zero_byte_ends_no_integer);
-    tcase_add_loop_test(tc, errors_that_other_keys_may_not_meet_are_known, 0,
-                        COUNT(errors));
-    tcase_add_loop_test(tc,
-                        errors_after_which_a_transaction_is_repeated_are_known,
-                        0, COUNT(errors));
+    tcase_add_loop_test(tc, causes_of_errors_are_known, 0, COUNT(errors));
     tcase_add_test(tc, a_plugin_that_is_missing_is_explained);
     tcase_add_loop_test(tc, uris_are_taken_apart, 0, COUNT(uris));
     tcase_add_loop_test(tc, bad_uris_are_refused_without_a_word_of_the_password,

@@ -53,18 +53,6 @@
 #define READ                                                                   \
     "SELECT number, owner FROM snowshed_fence WHERE resource = ? FOR UPDATE"
 
-/* The parameters, in the order of the question marks. */
-enum {
-    RECORD_RESOURCE,
-    RECORD_NUMBER,
-    RECORD_OWNER,
-    RECORD_OWNER_IF_ABOVE,
-    RECORD_OWNER_THEN,
-    RECORD_NUMBER_IF_ABOVE,
-    RECORD_NUMBER_THEN,
-    RECORD_PARAMETERS
-};
-
 enum { RESOURCE_MAX_BYTES = 255, OWNER_BYTES = 16 }; /* of the columns */
 
 _Static_assert(sizeof(((struct shed_fence *)NULL)->owner) == OWNER_BYTES,
@@ -195,48 +183,6 @@ static void bind_number(MYSQL_BIND *bind, const uint64_t *number)
     bind->buffer = (void *)(uintptr_t)number;
 }
 
-/* Prepare and execute a statement on the caller's connection. *stmt must be
- * closed in any case, because until then nothing else can run there. */
-static enum shed_code run(const struct call *call, const char *sql,
-                          MYSQL_BIND *binds, MYSQL_STMT **stmt)
-{
-    *stmt = mysql_stmt_init(call->mysql);
-    if (*stmt == NULL)
-        return shed_fail_nomem(call->err, "the fencing guard's statement");
-    if (mysql_stmt_prepare(*stmt, sql, (unsigned long)strlen(sql)) == 0 &&
-        mysql_stmt_bind_param(*stmt, binds) == 0 &&
-        mysql_stmt_execute(*stmt) == 0)
-        return SHED_OK;
-    return explain(call, *stmt);
-}
-
-static void close_statement(MYSQL_STMT *stmt)
-{
-    if (stmt != NULL)
-        (void)mysql_stmt_close(stmt);
-}
-
-/* Move the row of the resource forward to the token, if that is forward. */
-static enum shed_code record(const struct call *call)
-{
-    const struct shed_fence *fence = call->fence;
-    MYSQL_BIND binds[RECORD_PARAMETERS];
-    MYSQL_STMT *stmt = NULL;
-    enum shed_code code;
-
-    bind_bytes(&binds[RECORD_RESOURCE], call->resource.data,
-               call->resource.size);
-    bind_number(&binds[RECORD_NUMBER], &fence->number);
-    bind_bytes(&binds[RECORD_OWNER], fence->owner, sizeof(fence->owner));
-    bind_number(&binds[RECORD_OWNER_IF_ABOVE], &fence->number);
-    bind_bytes(&binds[RECORD_OWNER_THEN], fence->owner, sizeof(fence->owner));
-    bind_number(&binds[RECORD_NUMBER_IF_ABOVE], &fence->number);
-    bind_number(&binds[RECORD_NUMBER_THEN], &fence->number);
-    code = run(call, RECORD, binds, &stmt);
-    close_statement(stmt);
-    return code;
-}
-
 /* Read the one row of an executed READ, and the end of it. */
 static enum shed_code fetch(const struct call *call, MYSQL_STMT *stmt,
                             struct shed_fence *seen)
@@ -261,19 +207,44 @@ static enum shed_code fetch(const struct call *call, MYSQL_STMT *stmt,
     return explain(call, stmt);
 }
 
-static enum shed_code read_newest(const struct call *call,
-                                  struct shed_fence *seen)
+/* Run a statement on the caller's connection, and close it, because until then
+ * nothing else can run there. seen gets what READ reads; NULL: no result. */
+static enum shed_code run(const struct call *call, const char *sql,
+                          MYSQL_BIND *binds, struct shed_fence *seen)
 {
-    MYSQL_STMT *stmt = NULL;
-    MYSQL_BIND bind;
+    MYSQL_STMT *stmt = mysql_stmt_init(call->mysql);
+    enum shed_code code = SHED_OK;
+
+    if (stmt == NULL)
+        return shed_fail_nomem(call->err, "the fencing guard's statement");
+    if (mysql_stmt_prepare(stmt, sql, (unsigned long)strlen(sql)) != 0 ||
+        mysql_stmt_bind_param(stmt, binds) != 0 ||
+        mysql_stmt_execute(stmt) != 0)
+        code = explain(call, stmt);
+    else if (seen != NULL)
+        code = fetch(call, stmt, seen);
+    (void)mysql_stmt_close(stmt);
+    return code;
+}
+
+/* Move the row of the resource forward to the token, if that is forward; and
+ * read what it then says. */
+static enum shed_code record_and_read(const struct call *call,
+                                      struct shed_fence *seen)
+{
+    const struct shed_fence *fence = call->fence;
+    MYSQL_BIND resource, number, owner;
     enum shed_code code;
 
-    bind_bytes(&bind, call->resource.data, call->resource.size);
-    code = run(call, READ, &bind, &stmt);
-    if (code == SHED_OK)
-        code = fetch(call, stmt, seen);
-    close_statement(stmt);
-    return code;
+    bind_bytes(&resource, call->resource.data, call->resource.size);
+    bind_number(&number, &fence->number);
+    bind_bytes(&owner, fence->owner, sizeof(fence->owner));
+    code = run(call, RECORD,
+               (MYSQL_BIND[]){resource, number, owner, /* VALUES */
+                              number, owner,           /* owner = */
+                              number, number},         /* number = */
+               NULL);
+    return code == SHED_OK ? run(call, READ, &resource, seen) : code;
 }
 
 /* ------------------------------------------------------------------ guard */
@@ -305,9 +276,7 @@ static enum shed_code guard(const struct call *call, struct shed_fence *seen)
     if (code == SHED_OK)
         code = check_connection(call);
     if (code == SHED_OK)
-        code = record(call);
-    if (code == SHED_OK)
-        code = read_newest(call, seen);
+        code = record_and_read(call, seen);
     if (code == SHED_OK)
         code = check_transaction(call);
     if (code == SHED_OK)

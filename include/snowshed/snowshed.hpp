@@ -78,9 +78,14 @@ inline std::string_view to_view(struct ::shed_bytes bytes) noexcept
  *
  * It does not own their bytes: keep them valid as long as it is used.
  */
-class bytes_list
+class bytes_list : std::vector<struct ::shed_bytes>
 {
   public:
+    using vector::begin;
+    using vector::data;
+    using vector::end;
+    using vector::size;
+
     bytes_list() = default;
     bytes_list(std::initializer_list<std::string_view> texts)
     {
@@ -95,31 +100,12 @@ class bytes_list
         add(texts);
     }
 
-    const struct ::shed_bytes *data() const noexcept
-    {
-        return bytes_.data();
-    }
-    std::size_t size() const noexcept
-    {
-        return bytes_.size();
-    }
-    auto begin() const noexcept
-    {
-        return bytes_.begin();
-    }
-    auto end() const noexcept
-    {
-        return bytes_.end();
-    }
-
   private:
     template <class Texts> void add(const Texts &texts)
     {
         for (std::string_view text : texts)
-            bytes_.push_back(to_bytes(text));
+            push_back(to_bytes(text));
     }
-
-    std::vector<struct ::shed_bytes> bytes_;
 };
 
 /* Bytes, a key say, as printable text. */
@@ -172,7 +158,7 @@ class [[nodiscard]] outcome
 {
   public:
     outcome() = default;
-    explicit outcome(const shed::error &error) : error_(error)
+    outcome(const shed::error &error) : error_(error)
     {
     }
     explicit operator bool() const noexcept
@@ -256,10 +242,7 @@ template <class T> class [[nodiscard]] result : public outcome
 template <> class [[nodiscard]] result<void> : public outcome
 {
   public:
-    result() = default;
-    result(const shed::error &error) : outcome(error)
-    {
-    }
+    using outcome::outcome;
     void value() const
     {
         check();
@@ -639,11 +622,12 @@ class queue : public detail::handle<struct shed_queue, shed_queue_close>
 namespace detail
 {
 
-/* Begin a call that ends with done; start is given what the C function wants.
+/* Begin a call that ends with done, by the C function f with these arguments.
  * Returns: the call, for shed_cancel. */
-template <class T, class Start>
+template <class T, class F, class... Arguments>
 result<struct shed_pending *> begin(std::function<void(result<T>)> done,
-                                    const queue *queue, Start start)
+                                    const queue *queue, F f,
+                                    Arguments... arguments)
 {
     using function = std::function<void(result<T>)>;
     auto owned = std::make_unique<function>(std::move(done));
@@ -662,7 +646,7 @@ result<struct shed_pending *> begin(std::function<void(result<T>)> done,
         else
             (*call)(T(row));
     };
-    if (start(&then, &pending, &err) != SHED_OK)
+    if (f(arguments..., &then, &pending, &err) != SHED_OK)
         return err;
     (void)owned.release(); /* the call deletes it */
     return pending;
@@ -755,12 +739,9 @@ class cache : public detail::handle<struct shed_cache, shed_cache_close>
               const queue *queue = nullptr,
               const put_options &options = put_options()) const
     {
-        return detail::begin<void>(
-            std::move(done), queue, [&](auto *then, auto **out, auto *err) {
-                shed_put_options o = options_of(options);
-                return shed_put_async(get(), to_bytes(key), to_bytes(row), &o,
-                                      then, out, err);
-            });
+        shed_put_options o = options_of(options);
+        return detail::begin<void>(std::move(done), queue, shed_put_async,
+                                   get(), to_bytes(key), to_bytes(row), &o);
     }
     result<struct shed_pending *>
     invalidate_async(std::string_view key,
@@ -768,11 +749,9 @@ class cache : public detail::handle<struct shed_cache, shed_cache_close>
                      const queue *queue = nullptr,
                      std::uint64_t timeout_ms = SHED_TIMEOUT_DEFAULT) const
     {
-        return detail::begin<void>(
-            std::move(done), queue, [&](auto *then, auto **out, auto *err) {
-                return shed_invalidate_async(get(), to_bytes(key), timeout_ms,
-                                             then, out, err);
-            });
+        return detail::begin<void>(std::move(done), queue,
+                                   shed_invalidate_async, get(), to_bytes(key),
+                                   timeout_ms);
     }
 
     result<void>
@@ -932,16 +911,16 @@ class pending
         auto done = std::move(self->done);
         done(code == SHED_OK ? result<void>() : result<void>(*reason));
     }
-    /* Begin a call: start is given what the C function wants. */
-    template <class Start>
-    static result<pending> begin(struct shed_lock *lock, function done,
-                                 Start start)
+    /* Begin a call by the C function f with these arguments. */
+    template <class F, class... Arguments>
+    static result<pending> begin(function done, F f, struct shed_lock *lock,
+                                 Arguments... arguments)
     {
         auto made = std::make_shared<state>();
         shed::error err;
         made->done = std::move(done);
         made->self = made;
-        if (start(call, made.get(), &err) == SHED_OK)
+        if (f(lock, arguments..., call, made.get(), &err) == SHED_OK)
             return pending(lock, std::move(made));
         made->self.reset();
         return err;
@@ -994,18 +973,14 @@ class lock : public detail::held
     result<pending> acquire_async(std::uint64_t wait_ms,
                                   pending::function done) const
     {
-        return pending::begin(
-            get(), std::move(done), [&](auto call, void *user, auto *err) {
-                return shed_lock_acquire_async(get(), wait_ms, call, user, err);
-            });
+        return pending::begin(std::move(done), shed_lock_acquire_async, get(),
+                              wait_ms);
     }
 
     result<void> release_async(pending::function done) const
     {
-        auto begun = pending::begin(
-            get(), std::move(done), [&](auto call, void *user, auto *err) {
-                return shed_lock_release_async(get(), call, user, err);
-            });
+        auto begun =
+            pending::begin(std::move(done), shed_lock_release_async, get());
         return begun ? result<void>() : result<void>(begun.error());
     }
     /* Release a hold that acquire_async began; blocks. This and extend, fence,

@@ -15,11 +15,16 @@
 
 #include <snowshed/mysql.h>
 
+#include "clock.h"
+
+#define PING_AFTER_US 1000000
+
 struct statements {
     MYSQL *mysql;
     const char *const *texts;
     const char *files;
     bool is_broken;
+    uint64_t rests_us; /* since then */
     char why[SHED_REASON_BYTES + sizeof("MySQL: ")];
     MYSQL_STMT *stmt[STATEMENTS_MAX];
 };
@@ -92,6 +97,18 @@ void statements_close(struct statements *s)
 bool statements_is_broken(const struct statements *s)
 {
     return s->is_broken;
+}
+
+void statements_rest(struct statements *s)
+{
+    s->rests_us = demo_now_us();
+}
+
+/* A short rest need not be asked for. */
+bool statements_wake(struct statements *s)
+{
+    return demo_now_us() - s->rests_us < PING_AFTER_US ||
+           mysql_ping(s->mysql) == 0;
 }
 
 MYSQL *statements_mysql(struct statements *s)

@@ -46,6 +46,11 @@ enum statement_code statements_fail(struct statements *s, unsigned number,
                                     const char *text);
 bool statements_is_broken(const struct statements *s);
 
+/* Before a connection is kept for later, and after. Returns false if the server
+ * has closed it meanwhile. */
+void statements_rest(struct statements *s);
+bool statements_wake(struct statements *s);
+
 /* Run a text that selects nothing. */
 enum statement_code statements_run(struct statements *s, const char *text);
 

@@ -24,28 +24,17 @@ static const char *const texts[] = {
                   "idempotency_key) VALUES (?, ?, ?, ?)",
 };
 
-#define PING_AFTER_MS 1000
-
 struct db {
     char *uri;
     char setup[100];  /* a statement */
-    struct pool pool; /* of sessions */
-};
-
-struct db_session {
-    struct db *db;
-    struct statements *statements;
-    uint64_t used_ms; /* when it was given back */
+    struct pool pool; /* of struct statements */
 };
 
 /* -------------------------------------------------------------- connections */
 
-static void disconnect(void *session)
+static void disconnect(void *statements)
 {
-    struct db_session *s = session;
-
-    statements_close(s->statements);
-    free(s);
+    statements_close(statements);
 }
 
 static struct statements *connect_server(const struct db *db, char *why,
@@ -58,22 +47,6 @@ static struct statements *connect_server(const struct db *db, char *why,
         return s;
     (void)snprintf(why, size, "%s", statements_why(s));
     statements_close(s);
-    return NULL;
-}
-
-static struct db_session *connect_session(struct db *db, char *why, size_t size)
-{
-    struct db_session *s = calloc(1, sizeof(*s));
-
-    if (s == NULL) {
-        (void)snprintf(why, size, "out of memory");
-        return NULL;
-    }
-    s->db = db;
-    s->statements = connect_server(db, why, size);
-    if (s->statements != NULL)
-        return s;
-    free(s);
     return NULL;
 }
 
@@ -105,7 +78,7 @@ void db_close(struct db *db)
 }
 
 enum statement_code db_borrow(struct db *db, uint64_t deadline_ms,
-                              struct db_session **out, char *why, size_t size)
+                              struct statements **out, char *why, size_t size)
 {
     void *idle;
 
@@ -115,75 +88,64 @@ enum statement_code db_borrow(struct db *db, uint64_t deadline_ms,
         return STATEMENT_BUSY;
     }
     *out = idle;
-    /* One that idled may have been closed by the server. */
-    if (*out != NULL && wait_now_ms() - (*out)->used_ms > PING_AFTER_MS &&
-        mysql_ping(statements_mysql((*out)->statements)) != 0) {
-        disconnect(*out);
+    if (*out != NULL && !statements_wake(*out)) {
+        statements_close(*out);
         *out = NULL;
     }
     if (*out == NULL)
-        *out = connect_session(db, why, size);
+        *out = connect_server(db, why, size);
     if (*out != NULL)
         return STATEMENT_OK;
     pool_give_back(&db->pool, NULL);
     return STATEMENT_FAILED;
 }
 
-void db_give_back(struct db_session *s)
+void db_give_back(struct db *db, struct statements *s)
 {
-    struct db *db;
-
     if (s == NULL)
         return;
-    db = s->db;
     mysql_thread_end(); /* the thread is a connection's, and ends with it */
-    if (statements_is_broken(s->statements)) {
-        disconnect(s);
+    if (statements_is_broken(s)) {
+        statements_close(s);
         s = NULL;
     } else {
-        s->used_ms = wait_now_ms();
+        statements_rest(s);
     }
     pool_give_back(&db->pool, s);
 }
 
-struct statements *db_statements(struct db_session *s)
-{
-    return s->statements;
-}
-
 /* -------------------------------------------------------------- statements */
 
-enum statement_code db_change_price(struct db_session *s, uint64_t item,
+enum statement_code db_change_price(struct statements *s, uint64_t item,
                                     uint64_t cents)
 {
     MYSQL_BIND in[] = {statement_number(&cents), statement_number(&item)};
 
-    return statements_change(s->statements, CHANGE_PRICE, in);
+    return statements_change(s, CHANGE_PRICE, in);
 }
 
-enum statement_code db_take_stock(struct db_session *s, uint64_t item,
+enum statement_code db_take_stock(struct statements *s, uint64_t item,
                                   uint64_t quantity)
 {
     MYSQL_BIND in[] = {statement_number(&quantity), statement_number(&item),
                        statement_number(&quantity)};
 
-    return statements_change(s->statements, TAKE_STOCK, in);
+    return statements_change(s, TAKE_STOCK, in);
 }
 
-enum statement_code db_read_stock(struct db_session *s, uint64_t item,
+enum statement_code db_read_stock(struct statements *s, uint64_t item,
                                   uint64_t *stock)
 {
     MYSQL_BIND in[] = {statement_number(&item)};
 
-    return statements_row(s->statements, READ_STOCK, in, 1, stock);
+    return statements_row(s, READ_STOCK, in, 1, stock);
 }
 
-enum statement_code db_find_order(struct db_session *s, struct db_order *order)
+enum statement_code db_find_order(struct statements *s, struct db_order *order)
 {
     MYSQL_BIND in[] = {statement_text(order->key)};
     uint64_t row[4] = {0};
-    enum statement_code code =
-        statements_row(s->statements, FIND_ORDER, in, 4, row);
+    enum statement_code code = statements_row(s, FIND_ORDER, in, 4, row);
 
     if (code != STATEMENT_OK)
         return code;
@@ -194,14 +156,14 @@ enum statement_code db_find_order(struct db_session *s, struct db_order *order)
     return STATEMENT_OK;
 }
 
-enum statement_code db_add_order(struct db_session *s, struct db_order *order)
+enum statement_code db_add_order(struct statements *s, struct db_order *order)
 {
     MYSQL_BIND in[] = {
         statement_number(&order->item), statement_number(&order->quantity),
         statement_number(&order->token), statement_text(order->key)};
-    enum statement_code code = statements_change(s->statements, ADD_ORDER, in);
+    enum statement_code code = statements_change(s, ADD_ORDER, in);
 
     if (code == STATEMENT_OK)
-        order->id = statements_inserted(s->statements, ADD_ORDER);
+        order->id = statements_inserted(s, ADD_ORDER);
     return code;
 }

@@ -18,21 +18,15 @@ struct db;
  * seconds. Returns NULL with why. */
 struct db *db_open(const char *uri, unsigned connections_max,
                    uint64_t timeout_ms, char *why, size_t size);
-void db_close(struct db *db); /* every session has been given back */
+void db_close(struct db *db); /* all have been given back */
 
-/* A connection, for one thread until it is given back. */
-struct db_session;
-
-/* Returns STATEMENT_OK and *out, or STATEMENT_BUSY, STATEMENT_FAILED with why.
- */
+/* A connection, for one thread until it is given back. Returns STATEMENT_OK and
+ * *out, or STATEMENT_BUSY, STATEMENT_FAILED with why. */
 enum statement_code db_borrow(struct db *db, uint64_t deadline_ms,
-                              struct db_session **out, char *why, size_t size);
-void db_give_back(struct db_session *s);
+                              struct statements **out, char *why, size_t size);
+void db_give_back(struct db *db, struct statements *s); /* NULL is allowed */
 
-/* Its connection, on which transactions are at READ COMMITTED. */
-struct statements *db_statements(struct db_session *s);
-
-enum statement_code db_change_price(struct db_session *s, uint64_t item,
+enum statement_code db_change_price(struct statements *s, uint64_t item,
                                     uint64_t cents);
 
 #define DB_ITEMS_MAX 100 /* of one query */
@@ -42,16 +36,16 @@ enum statement_code db_change_price(struct db_session *s, uint64_t item,
  * calls, or NULL. Returns STATEMENT_OK, STATEMENT_LATE or STATEMENT_FAILED. */
 typedef void db_take_item(void *user, uint64_t id, const char *json,
                           size_t size);
-enum statement_code db_read_items(struct db_session *s, const char *lane,
+enum statement_code db_read_items(struct statements *s, const char *lane,
                                   const uint64_t *ids, size_t count,
                                   uint64_t deadline_ms, db_take_item *take,
                                   void *user);
 
 /* Takes pieces of an item; STATEMENT_NONE: there are too few, or no such item.
  */
-enum statement_code db_take_stock(struct db_session *s, uint64_t item,
+enum statement_code db_take_stock(struct statements *s, uint64_t item,
                                   uint64_t quantity);
-enum statement_code db_read_stock(struct db_session *s, uint64_t item,
+enum statement_code db_read_stock(struct statements *s, uint64_t item,
                                   uint64_t *stock);
 
 #define DB_KEY_MAX_BYTES 64
@@ -64,9 +58,9 @@ struct db_order {
 };
 
 /* Finds the order of a key: order->key is set, the rest is filled in. */
-enum statement_code db_find_order(struct db_session *s, struct db_order *order);
+enum statement_code db_find_order(struct statements *s, struct db_order *order);
 
 /* Adds one; sets its id. */
-enum statement_code db_add_order(struct db_session *s, struct db_order *order);
+enum statement_code db_add_order(struct statements *s, struct db_order *order);
 
 #endif

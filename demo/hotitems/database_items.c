@@ -42,15 +42,15 @@ static size_t write_query(char *query, const char *lane, const uint64_t *ids,
     return (size_t)used;
 }
 
-static enum statement_code fail(struct db_session *s)
+static enum statement_code fail(struct statements *s)
 {
-    MYSQL *mysql = statements_mysql(db_statements(s));
+    MYSQL *mysql = statements_mysql(s);
     unsigned number = mysql_errno(mysql);
 
     if (number == MARIADB_STATEMENT_TIMEOUT ||
         number == MYSQL_STATEMENT_TIMEOUT || number == ER_LOCK_WAIT_TIMEOUT)
         return STATEMENT_LATE;
-    return statements_fail(db_statements(s), number, mysql_error(mysql));
+    return statements_fail(s, number, mysql_error(mysql));
 }
 
 static bool is_answered(MYSQL *mysql, uint64_t wait_ms)
@@ -64,10 +64,10 @@ static bool is_answered(MYSQL *mysql, uint64_t wait_ms)
     return status == 1;
 }
 
-static enum statement_code take_rows(struct db_session *s, db_take_item *take,
+static enum statement_code take_rows(struct statements *s, db_take_item *take,
                                      void *user)
 {
-    MYSQL *mysql = statements_mysql(db_statements(s));
+    MYSQL *mysql = statements_mysql(s);
     MYSQL_RES *result = mysql_store_result(mysql);
     MYSQL_ROW row;
 
@@ -80,12 +80,12 @@ static enum statement_code take_rows(struct db_session *s, db_take_item *take,
     return STATEMENT_OK;
 }
 
-enum statement_code db_read_items(struct db_session *s, const char *lane,
+enum statement_code db_read_items(struct statements *s, const char *lane,
                                   const uint64_t *ids, size_t count,
                                   uint64_t deadline_ms, db_take_item *take,
                                   void *user)
 {
-    MYSQL *mysql = statements_mysql(db_statements(s));
+    MYSQL *mysql = statements_mysql(s);
     uint64_t limit_ms = wait_left_ms(deadline_ms);
     char query[QUERY_BYTES];
     size_t size = write_query(query, lane, ids, count, limit_ms);
@@ -93,8 +93,7 @@ enum statement_code db_read_items(struct db_session *s, const char *lane,
     if (mysql_send_query(mysql, query, size) != 0)
         return fail(s);
     if (!is_answered(mysql, limit_ms + SERVER_LATE_MS)) {
-        (void)statements_fail(db_statements(s), 0,
-                              "no answer before the deadline");
+        (void)statements_fail(s, 0, "no answer before the deadline");
         return STATEMENT_LATE;
     }
     if (mysql_read_query_result(mysql) != 0)

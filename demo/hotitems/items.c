@@ -232,15 +232,14 @@ void items_expire(struct service *s, const struct http_request *request,
 /* ----------------------------------------------------------------- change */
 
 /* Committed, or not at all. */
-static enum statement_code commit_price(struct db_session *db, uint64_t id,
+static enum statement_code commit_price(struct statements *db, uint64_t id,
                                         uint64_t cents)
 {
-    enum statement_code code =
-        statements_run(db_statements(db), "START TRANSACTION");
+    enum statement_code code = statements_run(db, "START TRANSACTION");
 
     if (code == STATEMENT_OK)
         code = db_change_price(db, id, cents);
-    return statements_settle(db_statements(db), code);
+    return statements_settle(db, code);
 }
 
 /* After COMMIT, never before. */
@@ -264,7 +263,7 @@ static void show_change(struct service *s, const struct http_request *request,
 void items_patch(struct service *s, const struct http_request *request,
                  uint64_t id, struct http_reply *reply)
 {
-    struct db_session *db = NULL;
+    struct statements *db = NULL;
     enum statement_code code;
     uint64_t cents;
     char why[200];
@@ -281,7 +280,6 @@ void items_patch(struct service *s, const struct http_request *request,
         http_reply_error(reply, MHD_HTTP_NOT_FOUND, "there is no item %" PRIu64,
                          id);
     else
-        service_reply_db(reply, code,
-                         db != NULL ? statements_why(db_statements(db)) : why);
-    db_give_back(db);
+        service_reply_db(reply, code, db != NULL ? statements_why(db) : why);
+    db_give_back(s->db, db);
 }

@@ -239,7 +239,7 @@ static enum shed_code query(struct read *r, const bool *set,
     struct plain *p = r->plain;
     const char *work = p->does_work ? lane_name(&p->lane) : NULL;
     uint64_t ids[LANE_ITEMS_MAX];
-    struct db_session *session = NULL;
+    struct statements *session = NULL;
     size_t count = 0;
     enum statement_code code;
 
@@ -258,9 +258,9 @@ static enum shed_code query(struct read *r, const bool *set,
             (void)snprintf(err->reason, sizeof(err->reason), "%s",
                            code == STATEMENT_LATE
                                ? "MySQL: not answered in time"
-                               : statements_why(db_statements(session)));
+                               : statements_why(session));
     }
-    db_give_back(session);
+    db_give_back(p->db, session);
     return err->code = code_of(code);
 }
 

@@ -71,7 +71,7 @@ enum outcome {
 };
 
 struct sale {
-    struct db_session *db;
+    struct statements *db;
     struct shed_lock *lock;
     char name[NAME_BYTES]; /* of the lock, and of the guard's resource */
     struct shed_fence fence;
@@ -87,14 +87,14 @@ static enum outcome fail(struct sale *sale, enum statement_code code)
         return CONFLICT;
     sale->err.code = SHED_ESOURCE;
     (void)snprintf(sale->err.reason, sizeof(sale->err.reason), "%s",
-                   statements_why(db_statements(sale->db)));
+                   statements_why(sale->db));
     return FAILED;
 }
 
 static enum outcome pass_guard(struct sale *sale)
 {
-    switch (statements_pass_guard(db_statements(sale->db), sale->name,
-                                  &sale->fence, &sale->newest, &sale->err)) {
+    switch (statements_pass_guard(sale->db, sale->name, &sale->fence,
+                                  &sale->newest, &sale->err)) {
     case STATEMENT_OK:
         return PLACED;
     case STATEMENT_AGAIN:
@@ -139,18 +139,17 @@ static enum outcome place(struct sale *sale)
 
 static enum outcome transact(struct sale *sale)
 {
-    struct statements *db = db_statements(sale->db);
-    enum statement_code code = statements_run(db, "START TRANSACTION");
+    enum statement_code code = statements_run(sale->db, "START TRANSACTION");
     enum outcome outcome =
         code == STATEMENT_OK ? pass_guard(sale) : fail(sale, code);
 
     if (code == STATEMENT_OK && outcome == PLACED)
         outcome = place(sale);
     if (outcome != PLACED) {
-        (void)statements_settle(db, STATEMENT_FAILED);
+        (void)statements_settle(sale->db, STATEMENT_FAILED);
         return outcome;
     }
-    code = statements_settle(db, STATEMENT_OK);
+    code = statements_settle(sale->db, STATEMENT_OK);
     if (code == STATEMENT_OK)
         return PLACED;
     outcome = fail(sale, code);
@@ -337,7 +336,7 @@ void orders_post(struct service *s, const struct http_request *request,
         if (outcome == PLACED || outcome == REPEATED || outcome == UNKNOWN)
             show_sale(s, request, &sale);
         reply_outcome(s, outcome, &sale, reply);
-        db_give_back(sale.db);
+        db_give_back(s->db, sale.db);
     } else {
         service_reply_db(reply, code, sale.err.reason);
     }

@@ -54,64 +54,50 @@ static void set_digits(struct shed_mysql_column *column,
     column->least = column->is_unsigned ? 0 : column->greatest;
 }
 
-/* A DATE or DATETIME that has as many bytes as this form, and decimals. */
-static void set_time(struct shed_mysql_column *column, size_t form_size,
-                     unsigned decimals)
+/* The types that suit keys. size: of a NUMBER in bits; of a time in bytes, with
+ * its end and without decimals; else 0. */
+static const struct {
+    enum enum_field_types type;
+    enum shed_mysql_kind kind;
+    unsigned size;
+} types[] = {
+    {MYSQL_TYPE_TINY, SHED_MYSQL_NUMBER, 8},
+    {MYSQL_TYPE_SHORT, SHED_MYSQL_NUMBER, 16},
+    {MYSQL_TYPE_YEAR, SHED_MYSQL_NUMBER, 16},
+    {MYSQL_TYPE_INT24, SHED_MYSQL_NUMBER, 24},
+    {MYSQL_TYPE_LONG, SHED_MYSQL_NUMBER, 32},
+    {MYSQL_TYPE_LONGLONG, SHED_MYSQL_NUMBER, MOST_BITS},
+    {MYSQL_TYPE_DECIMAL, SHED_MYSQL_DIGITS, 0},
+    {MYSQL_TYPE_NEWDECIMAL, SHED_MYSQL_DIGITS, 0},
+    {MYSQL_TYPE_DATE, SHED_MYSQL_BYTES, sizeof(DATE_FORM)},
+    {MYSQL_TYPE_NEWDATE, SHED_MYSQL_BYTES, sizeof(DATE_FORM)},
+    {MYSQL_TYPE_DATETIME, SHED_MYSQL_BYTES, sizeof(SECONDS_FORM)},
+    {MYSQL_TYPE_VARCHAR, SHED_MYSQL_BYTES, 0},
+    {MYSQL_TYPE_VAR_STRING, SHED_MYSQL_BYTES, 0},
+    {MYSQL_TYPE_STRING, SHED_MYSQL_BYTES, 0},
+    {MYSQL_TYPE_ENUM, SHED_MYSQL_BYTES, 0},
+    {MYSQL_TYPE_SET, SHED_MYSQL_BYTES, 0},
+    {MYSQL_TYPE_TINY_BLOB, SHED_MYSQL_BYTES, 0},
+    {MYSQL_TYPE_BLOB, SHED_MYSQL_BYTES, 0},
+    {MYSQL_TYPE_MEDIUM_BLOB, SHED_MYSQL_BYTES, 0},
+    {MYSQL_TYPE_LONG_BLOB, SHED_MYSQL_BYTES, 0},
+};
+
+/* Set what a column of this kind can hold. */
+static void set_kind(struct shed_mysql_column *column, const MYSQL_FIELD *field,
+                     enum shed_mysql_kind kind, unsigned size)
 {
-    size_t size = form_size - 1 + (decimals > 0 ? 1 + decimals : 0);
+    unsigned fraction = field->decimals > 0 ? 1 + field->decimals : 0;
 
-    if (size >= sizeof(TIME_FORM))
-        return;
-    column->kind = SHED_MYSQL_BYTES;
-    column->time_size = size;
-}
-
-/* Everything of a column but its type; an unsuitable type remains "other". */
-static void set_type(struct shed_mysql_column *out, const MYSQL_FIELD *field)
-{
-    enum { TINY_BITS = 8, SHORT_BITS = 16, INT24_BITS = 24, LONG_BITS = 32 };
-
-    switch (field->type) {
-    case MYSQL_TYPE_TINY:
-        set_bits(out, TINY_BITS);
-        break;
-    case MYSQL_TYPE_SHORT:
-    case MYSQL_TYPE_YEAR:
-        set_bits(out, SHORT_BITS);
-        break;
-    case MYSQL_TYPE_INT24:
-        set_bits(out, INT24_BITS);
-        break;
-    case MYSQL_TYPE_LONG:
-        set_bits(out, LONG_BITS);
-        break;
-    case MYSQL_TYPE_LONGLONG:
-        set_bits(out, MOST_BITS);
-        break;
-    case MYSQL_TYPE_DECIMAL:
-    case MYSQL_TYPE_NEWDECIMAL:
-        set_digits(out, field);
-        break;
-    case MYSQL_TYPE_DATE:
-    case MYSQL_TYPE_NEWDATE:
-        set_time(out, sizeof(DATE_FORM), 0);
-        break;
-    case MYSQL_TYPE_DATETIME:
-        set_time(out, sizeof(SECONDS_FORM), field->decimals);
-        break;
-    case MYSQL_TYPE_VARCHAR:
-    case MYSQL_TYPE_VAR_STRING:
-    case MYSQL_TYPE_STRING:
-    case MYSQL_TYPE_ENUM:
-    case MYSQL_TYPE_SET:
-    case MYSQL_TYPE_TINY_BLOB:
-    case MYSQL_TYPE_BLOB:
-    case MYSQL_TYPE_MEDIUM_BLOB:
-    case MYSQL_TYPE_LONG_BLOB:
-        out->kind = SHED_MYSQL_BYTES;
-        break;
-    default:
-        break;
+    if (kind == SHED_MYSQL_NUMBER)
+        set_bits(column, size);
+    else if (kind == SHED_MYSQL_DIGITS)
+        set_digits(column, field);
+    else if (size == 0)
+        column->kind = kind;
+    else if (size + fraction <= sizeof(TIME_FORM)) {
+        column->kind = kind;
+        column->time_size = size - 1 + fraction;
     }
 }
 
@@ -122,7 +108,9 @@ enum shed_code shed_mysql_column_read(const MYSQL_FIELD *field,
     *out = (struct shed_mysql_column){.type = field->type,
                                       .is_unsigned =
                                           (field->flags & UNSIGNED_FLAG) != 0};
-    set_type(out, field);
+    for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
+        if (types[i].type == field->type)
+            set_kind(out, field, types[i].kind, types[i].size);
     if (out->kind != SHED_MYSQL_OTHER)
         return SHED_OK;
     return shed_fail(err, SHED_ESOURCE,

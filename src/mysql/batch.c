@@ -43,66 +43,52 @@ static int compare_keys(const void *a, const void *b)
                          (*second)->size);
 }
 
-static void take_keys(struct shed_mysql_batch *batch)
-{
-    for (size_t i = 0; i < batch->load->count; i++) {
-        const struct shed_wanted *wanted = &batch->load->keys[i];
-        struct shed_mysql_asked *key = &batch->keys[i];
-        key->index = i;
-        key->data = wanted->key.data;
-        key->size = wanted->key.size;
-        batch->distinct[i] = key;
-        if (wanted->value_limit_bytes > batch->value_limit_bytes)
-            batch->value_limit_bytes = (size_t)wanted->value_limit_bytes;
-    }
-    batch->distinct_count = batch->load->count;
-}
-
 /* Sort, and chain equal keys to the first of them. */
-static void join_twins(struct shed_mysql_batch *batch)
+static void join_twins(struct shed_mysql_part *whole)
 {
-    struct shed_mysql_asked **d = batch->distinct;
-    size_t kept = 0;
+    struct shed_mysql_asked **keys = whole->keys;
+    size_t count = whole->count;
 
-    qsort(d, batch->distinct_count, sizeof(struct shed_mysql_asked *),
-          compare_keys);
-    for (size_t i = 0; i < batch->distinct_count; i++) {
-        if (kept > 0 && compare_keys(&d[kept - 1], &d[i]) == 0) {
-            d[i]->twin = d[kept - 1]->twin;
-            d[kept - 1]->twin = d[i];
+    qsort(keys, count, sizeof(struct shed_mysql_asked *), compare_keys);
+    whole->count = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (whole->count > 0 &&
+            compare_keys(&keys[whole->count - 1], &keys[i]) == 0) {
+            keys[i]->twin = keys[whole->count - 1]->twin;
+            keys[whole->count - 1]->twin = keys[i];
         } else {
-            d[kept++] = d[i];
+            keys[whole->count++] = keys[i];
         }
     }
-    batch->distinct_count = kept;
 }
 
-bool shed_mysql_batch_init(struct shed_mysql_batch *batch,
-                           struct shed_load *load)
+bool shed_mysql_part_init(struct shed_mysql_part *whole, struct shed_load *load)
 {
-    size_t count = load->count;
+    struct shed_mysql_asked *memory = calloc(
+        load->count, sizeof(*memory) + sizeof(struct shed_mysql_asked *));
 
-    *batch = (struct shed_mysql_batch){.load = load};
-    batch->keys = calloc(count, sizeof(*batch->keys));
-    batch->distinct = calloc(count, sizeof(struct shed_mysql_asked *));
-    if (batch->keys == NULL || batch->distinct == NULL)
+    if (memory == NULL)
         return false;
-    take_keys(batch);
-    join_twins(batch);
+    *whole = (struct shed_mysql_part){
+        .load = load,
+        .memory = memory,
+        .keys = (struct shed_mysql_asked **)(void *)(memory + load->count),
+        .count = load->count};
+    for (size_t i = 0; i < load->count; i++) {
+        const struct shed_wanted *wanted = &load->keys[i];
+        memory[i] = (struct shed_mysql_asked){
+            .data = wanted->key.data, .size = wanted->key.size, .index = i};
+        whole->keys[i] = &memory[i];
+        if (wanted->value_limit_bytes > whole->value_limit_bytes)
+            whole->value_limit_bytes = (size_t)wanted->value_limit_bytes;
+    }
+    join_twins(whole);
     return true;
 }
 
-void shed_mysql_batch_fini(struct shed_mysql_batch *batch)
+void shed_mysql_part_fini(struct shed_mysql_part *whole)
 {
-    free(batch->keys);
-    free(batch->distinct);
-}
-
-struct shed_mysql_part shed_mysql_batch_whole(struct shed_mysql_batch *batch)
-{
-    return (struct shed_mysql_part){.batch = batch,
-                                    .keys = batch->distinct,
-                                    .count = batch->distinct_count};
+    free(whole->memory);
 }
 
 /* ------------------------------------------------------------------ answers */
@@ -186,7 +172,7 @@ void shed_mysql_part_start(struct shed_mysql_part *part,
         if (shed_mysql_column_holds(column, key->data, key->size, &key->number))
             keep(part, &part->asked_count, i);
         else
-            answer_key(part->batch->load, key, SHED_ANSWER_ABSENT, NULL);
+            answer_key(part->load, key, SHED_ANSWER_ABSENT, NULL);
     }
     qsort(part->keys, part->asked_count, sizeof(struct shed_mysql_asked *),
           compare_keys);
@@ -212,9 +198,9 @@ void shed_mysql_part_row(struct shed_mysql_part *part,
     if (key == NULL)
         part->has_strays = true;
     else if (key->rows++ == 0)
-        answer_row(part->batch->load, key, row);
+        answer_row(part->load, key, row);
     else /* do not guess which row is meant */
-        answer_key(part->batch->load, key, SHED_ANSWER_FAILED,
+        answer_key(part->load, key, SHED_ANSWER_FAILED,
                    "MySQL: the query returned more than one row for this key");
 }
 
@@ -228,8 +214,7 @@ void shed_mysql_part_finish(struct shed_mysql_part *part)
         if (part->has_strays)
             keep(part, &open, i);
         else
-            answer_key(part->batch->load, part->keys[i], SHED_ANSWER_ABSENT,
-                       NULL);
+            answer_key(part->load, part->keys[i], SHED_ANSWER_ABSENT, NULL);
     }
     part->count = open;
 }
@@ -248,6 +233,5 @@ void shed_mysql_part_halve(const struct shed_mysql_part *part,
 void shed_mysql_part_fail(struct shed_mysql_part *part, const char *reason)
 {
     for (size_t i = 0; i < part->count; i++)
-        answer_key(part->batch->load, part->keys[i], SHED_ANSWER_FAILED,
-                   reason);
+        answer_key(part->load, part->keys[i], SHED_ANSWER_FAILED, reason);
 }

@@ -22,14 +22,6 @@ struct shed_mysql_asked {
     size_t rows; /* that the query returned for it */
 };
 
-struct shed_mysql_batch {
-    struct shed_load *load;
-    struct shed_mysql_asked *keys;      /* as many as the load has */
-    struct shed_mysql_asked **distinct; /* the keys to ask for, sorted */
-    size_t distinct_count;
-    size_t value_limit_bytes; /* the longest value that any key may have */
-};
-
 /* A row of the result, and what it answers; valid only during the call to which
  * it is passed. */
 struct shed_mysql_row {
@@ -40,25 +32,25 @@ struct shed_mysql_row {
     size_t tags_size;
 };
 
-/* Some of the keys. The query asks for the first asked_count of them. */
+/* The distinct keys of a load, or some of them. The query asks for the first
+ * asked_count of them. */
 struct shed_mysql_part {
-    struct shed_mysql_batch *batch;
-    struct shed_mysql_asked **keys; /* among the batch's distinct ones */
+    struct shed_load *load;
+    struct shed_mysql_asked *memory; /* all keys, and their order */
+    size_t value_limit_bytes; /* the longest value that any key may have */
+    struct shed_mysql_asked **keys;
     size_t count;
     size_t asked_count; /* the keys that the column can hold, sorted by bytes */
     bool has_strays;    /* there were rows for keys that were not asked for */
 };
 
-/* Take the keys of load. Returns false when out of memory. The batch must be
- * passed to fini in any case. */
-SHED_MUST_CHECK bool shed_mysql_batch_init(struct shed_mysql_batch *batch,
-                                           struct shed_load *load);
+/* Take the keys of load, each once. Returns false when out of memory; otherwise
+ * pass *whole to fini. */
+SHED_MUST_CHECK bool shed_mysql_part_init(struct shed_mysql_part *whole,
+                                          struct shed_load *load);
 
-/* Free what init has allocated. */
-void shed_mysql_batch_fini(struct shed_mysql_batch *batch);
-
-/* All distinct keys. */
-struct shed_mysql_part shed_mysql_batch_whole(struct shed_mysql_batch *batch);
+/* Free what init has allocated; the parts of the whole are then invalid. */
+void shed_mysql_part_fini(struct shed_mysql_part *whole);
 
 /* Begin to ask for a part, or begin again: choose the keys that the column can
  * hold, answer the others as absent, and forget the rows so far. */

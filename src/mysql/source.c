@@ -252,16 +252,14 @@ static void answer_part(struct loader *l, struct shed_mysql_part *part)
     shed_mysql_part_fail(part, reason);
 }
 
-static void answer_batch(struct loader *l, struct shed_mysql_batch *batch)
+static void answer_load(struct loader *l, struct shed_mysql_part *whole)
 {
-    struct shed_mysql_part whole = shed_mysql_batch_whole(batch);
-
-    l->load = batch->load;
+    l->load = whole->load;
     l->spare_queries = 0;
-    for (size_t left = whole.count; left > 1; left = (left + 1) / 2)
+    for (size_t left = whole->count; left > 1; left = (left + 1) / 2)
         l->spare_queries += QUERIES_PER_HALVING;
     l->has_repeated = l->is_given_up = false;
-    answer_part(l, &whole);
+    answer_part(l, whole);
 }
 
 static void fail_all(struct shed_load *load, const char *reason)
@@ -275,15 +273,15 @@ static void fail_all(struct shed_load *load, const char *reason)
 
 static void run_load(void *user, void *thread, struct shed_load *load)
 {
-    struct shed_mysql_batch batch = {0};
+    struct shed_mysql_part whole = {0};
 
     (void)user;
-    if (thread == NULL || !shed_mysql_batch_init(&batch, load))
+    if (thread == NULL || !shed_mysql_part_init(&whole, load))
         fail_all(load, "out of memory for a batch");
     else
-        answer_batch(thread, &batch);
+        answer_load(thread, &whole);
     shed_load_done(load);
-    shed_mysql_batch_fini(&batch);
+    shed_mysql_part_fini(&whole);
 }
 
 static void *start_loader(void *user)

@@ -414,7 +414,7 @@ static void pass_row(struct shed_mysql_session *s, MYSQL_STMT *stmt,
     set_version(&s->columns, cells, &row.answer);
     if (set_tags(s->columns.tags, cells, &row))
         long_value =
-            set_value(stmt, part->batch->value_limit_bytes, cells, &row.answer);
+            set_value(stmt, part->value_limit_bytes, cells, &row.answer);
     shed_mysql_part_row(part, &row);
     free(long_value);
 }

@@ -1,10 +1,14 @@
 /* mysql.h, and the differences between Oracle's libmysqlclient and MariaDB
  * Connector/C: the type of a flag, how TLS is required, how reconnection is
- * forbidden. The only file that includes mysql.h. */
+ * forbidden; and how parameters and columns are bound. The only file that
+ * includes mysql.h. */
 #ifndef SHED_MYSQL_COMPAT_H
 #define SHED_MYSQL_COMPAT_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 
 #include <mysql.h>
 
@@ -65,5 +69,32 @@ static inline bool shed_mysql_reconnects(const MYSQL *mysql)
 }
 
 #endif
+
+/* Bind a number of 64 bits, to be read by the library, or written if it is a
+ * column of a result. */
+static inline void shed_mysql_bind_number(MYSQL_BIND *bind,
+                                          const uint64_t *number,
+                                          bool is_unsigned)
+{
+    memset(bind, 0, sizeof(*bind));
+    bind->buffer_type = MYSQL_TYPE_LONGLONG;
+    bind->is_unsigned = is_unsigned;
+    bind->buffer_length = sizeof(*number);
+    bind->buffer = (void *)(uintptr_t)number;
+}
+
+/* The same for bytes; bind stays where it is. type: MYSQL_TYPE_BLOB;
+ * MYSQL_TYPE_STRING, where they are text in the connection's character set. */
+static inline void shed_mysql_bind_bytes(MYSQL_BIND *bind,
+                                         enum enum_field_types type,
+                                         const void *data, size_t size)
+{
+    memset(bind, 0, sizeof(*bind));
+    bind->buffer_type = type;
+    bind->buffer = (void *)(uintptr_t)data;
+    bind->buffer_length = (unsigned long)size;
+    bind->length_value = (unsigned long)size;
+    bind->length = &bind->length_value;
+}
 
 #endif

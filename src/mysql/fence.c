@@ -149,38 +149,12 @@ static enum shed_code check_connection(const struct call *call)
     return SHED_OK;
 }
 
-/* An error of an earlier statement may have ended the transaction without
- * telling the library, and tables of engines other than InnoDB begin none. */
-static enum shed_code check_transaction(const struct call *call)
-{
-    if ((call->mysql->server_status & SERVER_STATUS_IN_TRANS) != 0)
-        return SHED_OK;
-    return shed_fail(call->err, SHED_EINVAL,
-                     "fencing guard: the connection is no longer in a "
-                     "transaction: an error has ended it (roll back after "
-                     "each), or snowshed_fence is not an InnoDB table");
-}
-
 /* -------------------------------------------------------------- statements */
 
+/* As bytes, which are not converted from the connection's character set. */
 static void bind_bytes(MYSQL_BIND *bind, const void *data, size_t size)
 {
-    memset(bind, 0, sizeof(*bind));
-    /* as bytes, which are not converted from the connection's character set */
-    bind->buffer_type = MYSQL_TYPE_BLOB;
-    /* the library does not write to it; MYSQL_BIND is also for results */
-    bind->buffer = (void *)(uintptr_t)data;
-    bind->buffer_length = (unsigned long)size;
-    bind->length_value = (unsigned long)size;
-    bind->length = &bind->length_value;
-}
-
-static void bind_number(MYSQL_BIND *bind, const uint64_t *number)
-{
-    memset(bind, 0, sizeof(*bind));
-    bind->buffer_type = MYSQL_TYPE_LONGLONG;
-    bind->is_unsigned = 1;
-    bind->buffer = (void *)(uintptr_t)number;
+    shed_mysql_bind_bytes(bind, MYSQL_TYPE_BLOB, data, size);
 }
 
 /* Read the one row of an executed READ, and the end of it. */
@@ -191,7 +165,7 @@ static enum shed_code fetch(const struct call *call, MYSQL_STMT *stmt,
     MYSQL_BIND binds[COLUMNS];
     int status;
 
-    bind_number(&binds[COLUMN_NUMBER], &seen->number);
+    shed_mysql_bind_number(&binds[COLUMN_NUMBER], &seen->number, true);
     bind_bytes(&binds[COLUMN_OWNER], seen->owner, sizeof(seen->owner));
     binds[COLUMN_OWNER].length = &owner_size;
     if (mysql_stmt_bind_result(stmt, binds) != 0)
@@ -237,7 +211,7 @@ static enum shed_code record_and_read(const struct call *call,
     enum shed_code code;
 
     bind_bytes(&resource, call->resource.data, call->resource.size);
-    bind_number(&number, &fence->number);
+    shed_mysql_bind_number(&number, &fence->number, true);
     bind_bytes(&owner, fence->owner, sizeof(fence->owner));
     code = run(call, RECORD,
                (MYSQL_BIND[]){resource, number, owner, /* VALUES */
@@ -254,6 +228,14 @@ static enum shed_code judge(const struct call *call,
 {
     const struct shed_fence *fence = call->fence;
 
+    /* An error of an earlier statement may have ended the transaction without
+     * telling the library, and tables of engines other than InnoDB begin none.
+     */
+    if ((call->mysql->server_status & SERVER_STATUS_IN_TRANS) == 0)
+        return shed_fail(call->err, SHED_EINVAL,
+                         "fencing guard: the connection is no longer in a "
+                         "transaction: an error has ended it (roll back after "
+                         "each), or snowshed_fence is not an InnoDB table");
     if (seen->number < fence->number)
         return refuse_table(call);
     if (seen->number > fence->number)
@@ -277,8 +259,6 @@ static enum shed_code guard(const struct call *call, struct shed_fence *seen)
         code = check_connection(call);
     if (code == SHED_OK)
         code = record_and_read(call, seen);
-    if (code == SHED_OK)
-        code = check_transaction(call);
     if (code == SHED_OK)
         code = judge(call, seen);
     return code;

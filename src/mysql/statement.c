@@ -198,36 +198,17 @@ static bool learn(struct shed_mysql_session *s, size_t count,
 
 /* ---------------------------------------------------------------- execute */
 
-static void bind_number(MYSQL_BIND *bind, const uint64_t *bits,
-                        bool is_unsigned)
-{
-    bind->buffer_type = MYSQL_TYPE_LONGLONG;
-    /* the library does not write to it in a parameter */
-    bind->buffer = (void *)(uintptr_t)bits;
-    bind->buffer_length = sizeof(*bits);
-    bind->is_unsigned = is_unsigned;
-}
-
-static void bind_text(MYSQL_BIND *bind, const void *data, size_t size)
-{
-    /* as text in the connection's character set, so that the column's own
-     * collation is used and its index, too; a column of bytes compares bytes;
-     * sizes are explicit, so zero bytes are allowed */
-    bind->buffer_type = MYSQL_TYPE_STRING;
-    bind->buffer = (void *)(uintptr_t)data;
-    bind->buffer_length = (unsigned long)size;
-}
-
 static void bind_key(MYSQL_BIND *bind, bool is_integer,
                      const struct shed_mysql_asked *key)
 {
-    if (is_integer) {
-        bind_number(bind, &key->number.bits, key->number.is_unsigned);
-        return;
-    }
-    bind_text(bind, key->data, key->size);
-    bind->length_value = (unsigned long)key->size;
-    bind->length = &bind->length_value;
+    if (is_integer)
+        shed_mysql_bind_number(bind, &key->number.bits,
+                               key->number.is_unsigned);
+    else
+        /* as text, so that the column's own collation is used and its index,
+         * too; a column of bytes compares bytes; sizes are explicit, so zero
+         * bytes are allowed */
+        shed_mysql_bind_bytes(bind, MYSQL_TYPE_STRING, key->data, key->size);
 }
 
 static bool execute(struct shed_mysql_session *s, MYSQL_STMT *stmt,
@@ -276,6 +257,11 @@ static bool check_columns(struct shed_mysql_session *s, MYSQL_STMT *stmt,
     return true;
 }
 
+static void bind_text(MYSQL_BIND *bind, void *data, size_t size)
+{
+    shed_mysql_bind_bytes(bind, MYSQL_TYPE_STRING, data, size);
+}
+
 static bool bind_cells(const struct shed_mysql_session *s, MYSQL_STMT *stmt,
                        struct shed_mysql_failure *failure)
 {
@@ -284,21 +270,22 @@ static bool bind_cells(const struct shed_mysql_session *s, MYSQL_STMT *stmt,
     MYSQL_BIND *bind = cells->bind;
 
     memset(bind, 0, sizeof(cells->bind));
+    bind_text(&bind[COLUMN_VALUE], cells->value, sizeof(cells->value));
+    /* as a number, because ZEROFILL would pad a text with zeros */
+    if (columns->key.kind == SHED_MYSQL_NUMBER)
+        shed_mysql_bind_number(&bind[COLUMN_KEY], &cells->number,
+                               columns->key.is_unsigned);
+    else
+        bind_text(&bind[COLUMN_KEY], cells->key, sizeof(cells->key));
+    if (columns->version > 0)
+        shed_mysql_bind_number(&bind[columns->version], &cells->version,
+                               columns->version_is_unsigned);
+    if (columns->tags > 0)
+        bind_text(&bind[columns->tags], cells->tags, sizeof(cells->tags));
     for (size_t i = 0; i < COLUMNS_MAX; i++) {
         bind[i].length = &cells->size[i];
         bind[i].is_null = &cells->is_null[i];
     }
-    bind_text(&bind[COLUMN_KEY], cells->key, sizeof(cells->key));
-    bind_text(&bind[COLUMN_VALUE], cells->value, sizeof(cells->value));
-    /* as a number, because ZEROFILL would pad a text with zeros */
-    if (columns->key.kind == SHED_MYSQL_NUMBER)
-        bind_number(&bind[COLUMN_KEY], &cells->number,
-                    columns->key.is_unsigned);
-    if (columns->version > 0)
-        bind_number(&bind[columns->version], &cells->version,
-                    columns->version_is_unsigned);
-    if (columns->tags > 0)
-        bind_text(&bind[columns->tags], cells->tags, sizeof(cells->tags));
     if (mysql_stmt_bind_result(stmt, bind) == 0)
         return true;
     shed_mysql_connection_explain(&s->connection, stmt, failure);
@@ -313,7 +300,6 @@ static char *fetch_long_value(MYSQL_STMT *stmt, struct shed_mysql_cells *cells)
     char *value = malloc(size);
     MYSQL_BIND bind;
 
-    memset(&bind, 0, sizeof(bind));
     bind_text(&bind, value, size);
     if (value == NULL)
         (void)snprintf(cells->problem, sizeof(cells->problem),

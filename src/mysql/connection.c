@@ -127,15 +127,12 @@ void shed_mysql_failure_set(struct shed_mysql_failure *failure,
         waited_ms >= (uint64_t)config->read_timeout_s * MS_PER_S)
         cause = SHED_MYSQL_SILENT;
     *failure = (struct shed_mysql_failure){.number = number, .cause = cause};
-    if (cause == SHED_MYSQL_SILENT)
+    if (cause == SHED_MYSQL_SILENT ||
+        (cause == SHED_MYSQL_UNREACHABLE &&
+         waited_ms >= (uint64_t)config->connect_timeout_s * MS_PER_S))
         (void)shed_fail(error, SHED_ESOURCE,
-                        "MySQL: no answer for %" PRIu64 " ms: %s (%u)",
-                        waited_ms, text, number);
-    else if (cause == SHED_MYSQL_UNREACHABLE &&
-             waited_ms >= (uint64_t)config->connect_timeout_s * MS_PER_S)
-        (void)shed_fail(error, SHED_ESOURCE,
-                        "MySQL: no answer to connect for %" PRIu64
-                        " ms: %s (%u)",
+                        "MySQL: no answer%s for %" PRIu64 " ms: %s (%u)",
+                        cause == SHED_MYSQL_SILENT ? "" : " to connect",
                         waited_ms, text, number);
     else if (cause == SHED_MYSQL_NO_PLUGIN)
         (void)shed_fail(error, SHED_ESOURCE,
@@ -181,22 +178,25 @@ static int set_options(MYSQL *mysql, const struct shed_mysql_config *config)
     unsigned protocol =
         config->uri.socket != NULL ? MYSQL_PROTOCOL_SOCKET : MYSQL_PROTOCOL_TCP;
     unsigned no_files = 0; /* a server must not read files of this machine */
-    int failed =
-        mysql_options(mysql, MYSQL_OPT_PROTOCOL, &protocol) |
-        mysql_options(mysql, MYSQL_OPT_LOCAL_INFILE, &no_files) |
-        mysql_options(mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4") |
-        mysql_options(mysql, MYSQL_OPT_CONNECT_TIMEOUT,
-                      &config->connect_timeout_s) |
-        mysql_options(mysql, MYSQL_OPT_READ_TIMEOUT, &config->read_timeout_s) |
-        mysql_options(mysql, MYSQL_OPT_WRITE_TIMEOUT, &config->read_timeout_s) |
-        shed_mysql_forbid_reconnect(mysql);
+    const struct {
+        enum mysql_option name;
+        const void *value; /* NULL: not set */
+    } options[] = {{MYSQL_OPT_PROTOCOL, &protocol},
+                   {MYSQL_OPT_LOCAL_INFILE, &no_files},
+                   {MYSQL_SET_CHARSET_NAME, "utf8mb4"},
+                   {MYSQL_OPT_CONNECT_TIMEOUT, &config->connect_timeout_s},
+                   {MYSQL_OPT_READ_TIMEOUT, &config->read_timeout_s},
+                   {MYSQL_OPT_WRITE_TIMEOUT, &config->read_timeout_s},
+                   {MYSQL_OPT_SSL_CA, config->tls_ca},
+                   {MYSQL_OPT_SSL_CERT, config->tls_cert},
+                   {MYSQL_OPT_SSL_KEY, config->tls_key}};
+    int failed = shed_mysql_forbid_reconnect(mysql);
 
+    for (size_t i = 0; i < sizeof(options) / sizeof(*options); i++)
+        if (options[i].value != NULL)
+            failed |= mysql_options(mysql, options[i].name, options[i].value);
     if (config->tls_ca != NULL)
-        failed |= mysql_options(mysql, MYSQL_OPT_SSL_CA, config->tls_ca) |
-                  shed_mysql_require_tls(mysql);
-    if (config->tls_cert != NULL)
-        failed |= mysql_options(mysql, MYSQL_OPT_SSL_CERT, config->tls_cert) |
-                  mysql_options(mysql, MYSQL_OPT_SSL_KEY, config->tls_key);
+        failed |= shed_mysql_require_tls(mysql);
     return failed;
 }
 
@@ -269,15 +269,6 @@ static bool set_session(struct shed_mysql_connection *c,
     return run(c, sql, failure) && ask_place(c, failure);
 }
 
-/* Programs that this one starts must not inherit the socket. */
-static void set_cloexec(int fd)
-{
-    int flags = fcntl(fd, F_GETFD);
-
-    if (flags >= 0)
-        (void)fcntl(fd, F_SETFD, flags | FD_CLOEXEC);
-}
-
 bool shed_mysql_connection_connect(struct shed_mysql_connection *c,
                                    unsigned long flags,
                                    struct shed_mysql_failure *failure)
@@ -295,7 +286,8 @@ bool shed_mysql_connection_connect(struct shed_mysql_connection *c,
         shed_mysql_connection_explain(c, NULL, failure);
         return false;
     }
-    set_cloexec((int)c->mysql->net.fd);
+    /* programs that this one starts must not inherit the socket */
+    (void)fcntl((int)c->mysql->net.fd, F_SETFD, FD_CLOEXEC);
     return true;
 }
 
@@ -356,13 +348,15 @@ void shed_mysql_connection_abandon(struct shed_mysql_connection *c,
  * text with the errno in parentheses. */
 static bool is_refused(const struct shed_mysql_failure *failure)
 {
-    char refused[SQL_BYTES], missing[SQL_BYTES];
+    static const int numbers[] = {ECONNREFUSED, ENOENT};
+    char text[SQL_BYTES];
 
-    (void)snprintf(refused, sizeof(refused), "(%d)", ECONNREFUSED);
-    (void)snprintf(missing, sizeof(missing), "(%d)", ENOENT);
-    return failure->cause == SHED_MYSQL_UNREACHABLE &&
-           (strstr(failure->error.reason, refused) != NULL ||
-            strstr(failure->error.reason, missing) != NULL);
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
+        (void)snprintf(text, sizeof(text), "(%d)", numbers[i]);
+        if (strstr(failure->error.reason, text) != NULL)
+            return failure->cause == SHED_MYSQL_UNREACHABLE;
+    }
+    return false;
 }
 
 /* Kill the lost connection over the open one. Not unless that leads to the same

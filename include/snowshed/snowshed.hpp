@@ -934,11 +934,12 @@ class pending
     std::shared_ptr<state> state_;
 };
 
-class lock : public detail::held
+class lock : public detail::handle<struct shed_lock, shed_lock_close>,
+             public detail::held
 {
   public:
     explicit lock(struct shed_lock *adopted) noexcept
-        : held(adopted), handle_(adopted)
+        : handle(adopted), held(adopted)
     {
     }
     static result<lock> open(const client &client, std::string_view name,
@@ -955,10 +956,6 @@ class lock : public detail::held
         return detail::open<lock, struct shed_lock>(
             shed_lock_open_quorum, handles.data(), handles.size(),
             to_bytes(name), options);
-    }
-    struct shed_lock *get() const noexcept
-    {
-        return handle_.get();
     }
 
     result<hold> acquire(std::uint64_t wait_ms) const
@@ -1002,9 +999,6 @@ class lock : public detail::held
     {
         return detail::read<shed_lock_stats>(shed_lock_stats_read, get());
     }
-
-  private:
-    std::unique_ptr<struct shed_lock, detail::closer<shed_lock_close>> handle_;
 };
 
 /* The text for Prometheus, as in stats_prometheus({&items, &orders}). */

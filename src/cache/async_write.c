@@ -21,23 +21,17 @@ struct sent {
     struct shed_call call;
     struct shed_async *async;
     struct write *write; /* NULL: it has ended */
-    /* of TIME */
-    struct shed_server *server; /* held */
-    uint64_t asked_ms;
 };
 
 struct write {
     struct shed_pending pending; /* first */
     struct sent *sent;           /* NULL: none is under way */
     struct shed_delivery_write write;
-    uint64_t deadline_ms;
-    uint64_t until_ms;        /* a put: until then it can be carried out */
     struct shed_put_row *put; /* NULL: it is an invalidation */
-    unsigned char tries, repeats;
+    struct shed_put_tries tries;
+    unsigned char repeats;
     bool is_marked; /* write is set */
-    bool has_clock; /* of the server, for the next try */
     bool is_learning;
-    bool was_lost;   /* the put, with a connection, and may be carried out */
     bool is_decided; /* how it ends: pending has code and why */
     unsigned short at, key_size, redis_size;
     char refresh[]; /* the name of its refresh lease, which begins with the
@@ -92,10 +86,8 @@ static void end(struct write *w, struct shed_error why)
 /* Whether Redis may carry out a put that was not answered. */
 static bool may_come(const struct write *w)
 {
-    bool is_sent = w->sent != NULL && w->sent->server == NULL;
-
-    return w->put != NULL && (w->was_lost || is_sent) &&
-           shed_now_ms() < w->until_ms;
+    return w->put != NULL && (w->tries.was_lost || w->sent != NULL) &&
+           shed_now_ms() < w->tries.until_ms;
 }
 
 /* End it with *why; but a put that may be carried out only when it cannot. */
@@ -109,7 +101,7 @@ static void conclude(struct write *w, const struct shed_error *why)
     w->pending.code = why->code;
     free(w->pending.why);
     w->pending.why = why->code != SHED_OK ? shed_error_keep(why) : NULL;
-    shed_async_set_due(&w->pending, w->until_ms);
+    shed_async_set_due(&w->pending, w->tries.until_ms);
 }
 
 /* With what was decided before. */
@@ -127,31 +119,16 @@ static void conclude_as_decided(struct write *w)
 
 static void send_write(struct write *w);
 
-static struct shed_error judge(const struct shed_call_result *result,
-                               const char *what)
-{
-    const struct shed_error none = {SHED_OK, ""};
-
-    return shed_write_judge(result->reply,
-                            result->reply != NULL ? &none : result->why, what);
-}
-
 static void on_put(struct write *w, const struct shed_call_result *result)
 {
-    struct shed_error why = judge(result, "the put");
+    struct shed_error why = {SHED_OK, ""};
 
-    if (why.code != SHED_OK ||
-        shed_reply_integer(result->reply) != SHED_PUT_TOO_LATE) {
-        conclude(w, &why);
-        return;
-    }
-    w->was_lost = false; /* that comes too late, too */
-    if (++w->tries < SHED_PUT_TRIES) {
+    if (result->reply == NULL)
+        why = *result->why;
+    if (shed_put_is_late(&w->tries, result->reply, &why))
         send_write(w);
-        return;
-    }
-    (void)shed_fail(&why, SHED_ETIMEDOUT, "the put came to Redis too late");
-    end(w, why);
+    else
+        conclude(w, &why);
 }
 
 /* Returns: NULL when out of memory; then the write has ended. */
@@ -198,6 +175,16 @@ static bool repeat(struct write *w, const struct shed_call_result *result)
     return true;
 }
 
+static void end_invalidation(struct write *w,
+                             const struct shed_call_result *result)
+{
+    const struct shed_error none = {SHED_OK, ""};
+
+    end(w, shed_write_judge(result->reply,
+                            result->reply != NULL ? &none : result->why,
+                            "the invalidation"));
+}
+
 static void take_reply(struct write *w, const struct shed_call_result *result)
 {
     if (w->is_decided)
@@ -207,7 +194,7 @@ static void take_reply(struct write *w, const struct shed_call_result *result)
     else if (w->put != NULL)
         on_put(w, result);
     else
-        end(w, judge(result, "the invalidation"));
+        end_invalidation(w, result);
 }
 
 static void on_reply(void *arg, const struct shed_call_result *result)
@@ -217,81 +204,29 @@ static void on_reply(void *arg, const struct shed_call_result *result)
     struct write *w = end_sent(s);
 
     if (w != NULL)
-        w->was_lost |= result->reply == NULL && s->call.was_tried;
+        w->tries.was_lost |= result->reply == NULL && s->call.was_tried;
     free(s);
     if (w != NULL)
         take_reply(w, result);
     shed_async_drop(async);
 }
 
-static void on_time(void *arg, const struct shed_call_result *result)
-{
-    struct sent *s = arg;
-    struct shed_async *async = s->async;
-    struct write *w = end_sent(s);
-    struct shed_error why = {SHED_OK, ""};
-    enum shed_code code;
-
-    if (result->reply == NULL)
-        why = *result->why;
-    code = shed_put_note_clock(s->server, s->asked_ms, result->reply, &why);
-    shed_client_give_back(shed_async_cache(async)->client, s->server);
-    free(s);
-    if (w != NULL && w->is_decided) {
-        conclude_as_decided(w);
-    } else if (w != NULL && code == SHED_OK) {
-        w->has_clock = true;
-        send_write(w);
-    } else if (w != NULL && !repeat(w, result)) {
-        conclude(w, &why);
-    }
-    shed_async_drop(async);
-}
-
-static void ask_clock(struct write *w)
-{
-    struct shed_client *client = shed_async_cache(w->pending.async)->client;
-    struct shed_args args = {.is_guarded = true, .is_repeated = goes_on(w)};
-    struct sent *s = begin_sent(w);
-
-    if (s == NULL)
-        return;
-    s->server = shed_client_hold(client, w->refresh, w->redis_size);
-    s->asked_ms = shed_now_ms();
-    shed_args_add_text(&args, "TIME");
-    shed_pipe_call(shed_session_pipe(s->server->session), &s->call, &args,
-                   on_time, s);
-}
-
-/* See send_put of put.c. */
 static void send_put(struct write *w)
 {
     struct shed_cache *cache = shed_async_cache(w->pending.async);
     const struct shed_entry_key key = {w->refresh, w->redis_size};
+    struct sent *s = begin_sent(w);
     struct shed_put_args args;
     char digits[SHED_DIGITS];
-    uint64_t until_ms = shed_deadline_ms(shed_now_ms(), SHED_PUT_MS);
-    struct sent *s;
 
-    if (!w->was_lost) /* else it is the same put once more */
-        w->until_ms = until_ms < w->deadline_ms ? until_ms : w->deadline_ms;
-    if (!w->has_clock && (w->tries > 0 || shed_client_server_lowest_ms(
-                                              cache->client, key.at, key.size,
-                                              w->until_ms) == 0)) {
-        ask_clock(w);
-        return;
-    }
-    s = begin_sent(w);
     if (s == NULL)
         return;
     w->put->position =
         w->put->has_position ? shed_tag_log_position(cache->tag_log) : 0;
     shed_put_begin(&args, cache, w->put, w->refresh, w->redis_size);
     shed_args_add_number(&args.args, digits,
-                         shed_client_server_lowest_ms(cache->client, key.at,
-                                                      key.size, w->until_ms));
+                         shed_put_begin_try(&w->tries, cache->client, key));
     args.args.is_repeated = goes_on(w);
-    w->has_clock = false;
     shed_client_send(cache->client, &s->call, &args.args, on_reply, s);
 }
 
@@ -329,7 +264,7 @@ static void start(struct write *w)
     struct shed_cache *cache = shed_async_cache(w->pending.async);
     struct shed_tag_log *log = cache->tag_log;
 
-    shed_async_set_due(&w->pending, w->deadline_ms);
+    shed_async_set_due(&w->pending, w->tries.deadline_ms);
     if (w->put != NULL && log != NULL && shed_tag_log_position(log) == 0 &&
         !shed_tag_log_is_known(log)) {
         /* a cache that has just been opened: see put.c */
@@ -385,7 +320,7 @@ static struct write *create(const struct shed_cache *cache,
     memset(w, 0, sizeof(*w));
     w->pending.step = step;
     w->pending.weight = 1;
-    w->deadline_ms = shed_cache_deadline_ms(cache, timeout_ms);
+    w->tries.deadline_ms = shed_cache_deadline_ms(cache, timeout_ms);
     w->at = (unsigned short)named.key.at;
     w->key_size = (unsigned short)key.size;
     w->redis_size = (unsigned short)named.key.redis_size;

@@ -13,6 +13,15 @@
 #include "entry/freshness.h"
 #include "source/load.h"
 
+/* How long a try may be under way: far longer than Redis takes, and not too
+ * long for a caller whose connection was lost with it; and how often a put is
+ * tried that comes too late. */
+#define TRY_MS 1000
+#define TRIES 3
+
+/* What put.lua returns beyond this is the server's clock: it was too late. */
+#define DONE_MAX 3
+
 /* How long a row is fresh, and how long Redis keeps it. ttl_ms: of the put; 0:
  * the cache's. */
 static void add_ttls(struct shed_args *args, const struct shed_cache *cache,
@@ -153,46 +162,34 @@ struct shed_delivery_write shed_put_mark(struct shed_cache *cache,
     return write;
 }
 
-enum shed_code shed_put_note_clock(struct shed_server *server,
-                                   uint64_t asked_ms,
-                                   const struct shed_reply *reply,
-                                   struct shed_error *why)
+uint64_t shed_put_begin_try(struct shed_put_tries *t,
+                            struct shed_client *client,
+                            struct shed_entry_key key)
 {
-    uint64_t server_ms = shed_reply_time_ms(reply);
+    uint64_t until_ms = shed_deadline_ms(shed_now_ms(), TRY_MS);
 
-    if (reply == NULL)
-        return why->code;
-    if (server_ms == 0)
-        return shed_fail(why, shed_reply_code(reply), "Redis refused TIME: %s",
-                         shed_reply_error(reply) != NULL
-                             ? shed_reply_error(reply)
-                             : "its answer is no time");
-    shed_server_clock_note(&server->address->clock, asked_ms, server_ms,
-                           shed_now_ms());
-    return SHED_OK;
+    if (!t->was_lost)
+        t->until_ms = until_ms < t->deadline_ms ? until_ms : t->deadline_ms;
+    if (t->server_ms > 0) /* both clocks were rounded down */
+        return t->server_ms - 1 + t->until_ms - t->heard_ms;
+    return shed_client_server_lowest_ms(client, key.at, key.size, t->until_ms);
 }
 
-/* Learn the clock of the key's server. */
-static enum shed_code ask_clock(struct shed_client *client,
-                                struct shed_entry_key key, uint64_t deadline_ms,
-                                struct shed_error *why)
+bool shed_put_is_late(struct shed_put_tries *t, const struct shed_reply *reply,
+                      struct shed_error *why)
 {
-    struct shed_args args = {.is_guarded = true};
-    struct shed_reply *reply = NULL;
-    uint64_t asked_ms = shed_now_ms();
-    struct shed_server *server;
-    enum shed_code code;
+    long long answer = shed_reply_integer(reply);
 
-    shed_args_add_text(&args, "TIME");
-    shed_client_wait(client, deadline_ms);
-    server = shed_client_hold(client, key.at, key.size);
-    code = shed_links_call(server->links, &args, 1, &reply, NULL, NULL,
-                           deadline_ms, why);
-    if (code == SHED_OK)
-        code = shed_put_note_clock(server, asked_ms, reply, why);
-    shed_reply_free(reply);
-    shed_client_give_back(client, server);
-    return code;
+    *why = shed_write_judge(reply, why, "the put");
+    if (why->code != SHED_OK || answer <= DONE_MAX)
+        return false;
+    t->was_lost = false; /* what was lost comes too late, too */
+    t->server_ms = (uint64_t)answer;
+    t->heard_ms = shed_now_ms();
+    if (++t->count < TRIES)
+        return true;
+    (void)shed_fail(why, SHED_ETIMEDOUT, "the put came to Redis too late");
+    return false;
 }
 
 static void wait_until(uint64_t deadline_ms)
@@ -202,72 +199,33 @@ static void wait_until(uint64_t deadline_ms)
     (void)shed_latch_wait(&never, deadline_ms);
 }
 
-/* Call put.lua. *answer: what it returned; *may_come: it
- * was sent and not answered, perhaps before it was sent again, and may still be
- * carried out. */
-static enum shed_code call_put(struct shed_cache *cache, struct shed_args *args,
-                               long long *answer, bool *may_come,
-                               uint64_t deadline_ms, struct shed_error *why)
+/* Send a put, whose last argument is missing. */
+static void send_put(struct shed_cache *cache, struct shed_entry_key key,
+                     struct shed_args *args, struct shed_put_tries *tries,
+                     struct shed_error *why)
 {
-    struct shed_reply *reply = NULL;
-    unsigned sent;
-    const char *text;
-    enum shed_code code;
-
-    args->is_guarded = true;
-    code = shed_client_call(cache->client, args, 1, &reply, NULL, &sent,
-                            deadline_ms, why);
-    *may_come = sent > (code == SHED_OK ? 1U : 0U);
-    *answer = shed_reply_integer(reply);
-    text = shed_reply_error(reply);
-    if (text != NULL)
-        code = shed_fail(why, shed_reply_code(reply),
-                         "Redis refused the put: %s", text);
-    shed_reply_free(reply);
-    return code;
-}
-
-/*
- * Send a put, whose last argument is missing: when it is too late, by the
- * server's clock. After its call a put must not be carried out any more, nor a
- * second time: it would replace what has been written and loaded since, over
- * whatever connection. So it has SHED_PUT_MS, or until the end of the call, and
- * a call that has lost a connection with it does not end sooner. What came too
- * late goes once more.
- */
-static enum shed_code send_put(struct shed_cache *cache,
-                               struct shed_entry_key key,
-                               struct shed_args *args, uint64_t deadline_ms,
-                               struct shed_error *why)
-{
-    struct shed_client *client = cache->client;
     char digits[SHED_DIGITS];
     int count = args->count;
+    bool is_late;
 
-    for (int tries = 0; tries < SHED_PUT_TRIES; tries++) {
-        uint64_t until_ms = shed_deadline_ms(shed_now_ms(), SHED_PUT_MS);
-        enum shed_code code = SHED_OK;
-        long long answer;
+    do {
+        struct shed_reply *reply = NULL;
+        unsigned sent;
+        enum shed_code code;
         bool may_come;
-
-        if (until_ms > deadline_ms)
-            until_ms = deadline_ms;
-        if (tries > 0 || shed_client_server_lowest_ms(client, key.at, key.size,
-                                                      until_ms) == 0)
-            code = ask_clock(client, key, deadline_ms, why);
-        if (code != SHED_OK)
-            return code;
         args->count = count;
-        shed_args_add_number(
-            args, digits,
-            shed_client_server_lowest_ms(client, key.at, key.size, until_ms));
-        code = call_put(cache, args, &answer, &may_come, deadline_ms, why);
+        shed_args_add_number(args, digits,
+                             shed_put_begin_try(tries, cache->client, key));
+        *why = (struct shed_error){SHED_OK, ""};
+        code = shed_client_call(cache->client, args, 1, &reply, NULL, &sent,
+                                tries->deadline_ms, why);
+        /* it was sent and not answered, perhaps before it was sent again */
+        may_come = sent > (code == SHED_OK ? 1U : 0U);
+        is_late = shed_put_is_late(tries, reply, why);
+        shed_reply_free(reply);
         if (may_come)
-            wait_until(until_ms);
-        if (code != SHED_OK || answer != SHED_PUT_TOO_LATE)
-            return code;
-    }
-    return shed_fail(why, SHED_ETIMEDOUT, "the put came to Redis too late");
+            wait_until(tries->until_ms);
+    } while (is_late);
 }
 
 void shed_put_count(struct shed_cache *cache, enum shed_code code)
@@ -288,9 +246,9 @@ enum shed_code shed_put(struct shed_cache *cache, struct shed_bytes key,
     struct shed_put_args args;
     struct shed_delivery_write write;
     struct shed_named_key named;
-    struct shed_error why = {SHED_OK, ""};
+    struct shed_error why;
     unsigned char *tags = NULL;
-    uint64_t deadline_ms;
+    struct shed_put_tries tries = {0};
     enum shed_code code = shed_options_take(&o, sizeof(o), options,
                                             "struct shed_put_options", err);
 
@@ -302,7 +260,7 @@ enum shed_code shed_put(struct shed_cache *cache, struct shed_bytes key,
         code = shed_random_token(p.nonce, sizeof(p.nonce), err);
     if (code != SHED_OK)
         return code;
-    deadline_ms = shed_cache_deadline_ms(cache, o.timeout_ms);
+    tries.deadline_ms = shed_cache_deadline_ms(cache, o.timeout_ms);
     if (o.tags_count > 0) /* they would not fit on a caller's stack */
         tags = malloc(shed_put_tags_room(&o));
     if (tags == NULL && o.tags_count > 0)
@@ -310,13 +268,12 @@ enum shed_code shed_put(struct shed_cache *cache, struct shed_bytes key,
     shed_put_set(&p, row, &o, tags);
     p.has_position = cache->tag_log != NULL;
     if (p.has_position)
-        p.position = position_of_put(cache, deadline_ms);
+        p.position = position_of_put(cache, tries.deadline_ms);
     shed_key_name(cache->name, key, &named);
     (void)shed_entry_refresh_key(named.bytes, named.key.redis_size, refresh);
     shed_put_begin(&args, cache, &p, refresh, named.key.redis_size);
     write = shed_put_mark(cache, &p);
-    (void)send_put(cache, shed_key_of_entry(&named.key), &args.args,
-                   deadline_ms, &why);
+    send_put(cache, shed_key_of_entry(&named.key), &args.args, &tries, &why);
     free(tags);
     (void)shed_write_follow_up(cache, &named.key, write, &why);
     shed_put_count(cache, why.code);

@@ -4,14 +4,6 @@
 
 #include "cache/write.h"
 
-/* What put.lua returns if it did nothing; how often such a put is sent. */
-#define SHED_PUT_TOO_LATE 0
-#define SHED_PUT_TRIES 3
-
-/* How long a put may be under way: far longer than Redis takes, and not too
- * long for a caller whose connection was lost with it. */
-#define SHED_PUT_MS 1000
-
 /* A row that is put; its bytes and tags are borrowed. */
 struct shed_put_row {
     struct shed_bytes row;
@@ -56,12 +48,33 @@ void shed_put_begin(struct shed_put_args *out, const struct shed_cache *cache,
 struct shed_delivery_write shed_put_mark(struct shed_cache *cache,
                                          const struct shed_put_row *put);
 
-/* Note what that server says of its clock, which TIME asked for at asked_ms.
- * reply NULL: there was no answer, for the reason *why. Returns: SHED_OK; else
- * *why says why its clock is not known. */
-SHED_MUST_CHECK enum shed_code
-shed_put_note_clock(struct shed_server *server, uint64_t asked_ms,
-                    const struct shed_reply *reply, struct shed_error *why);
+/*
+ * The tries of one put. After its call it must not be carried out any more, nor
+ * a second time: it would replace what has been written and loaded since, over
+ * whatever connection. So each try has a second, or until the end of the call,
+ * and a call that has lost a connection with it does not end sooner. What came
+ * too late goes once more.
+ */
+struct shed_put_tries {
+    uint64_t deadline_ms; /* of the call; set by its owner */
+    uint64_t until_ms;    /* until then the last try can be carried out */
+    bool was_lost;        /* the last one, with a connection, and may be carried
+                             out: it is sent once more as it was */
+    unsigned count;       /* that came too late */
+    /* what the last one of these has told; 0: there was none */
+    uint64_t server_ms, heard_ms;
+};
+
+/* Begin a try. Returns: when it is too late, by the server's clock; 0: that is
+ * not known yet, and the try will tell it. */
+uint64_t shed_put_begin_try(struct shed_put_tries *tries,
+                            struct shed_client *client,
+                            struct shed_entry_key key);
+
+/* Take its reply, or NULL and in *why why there was none. Returns: whether it
+ * came too late, and goes once more; else *why says how the put has ended. */
+bool shed_put_is_late(struct shed_put_tries *tries,
+                      const struct shed_reply *reply, struct shed_error *why);
 
 /* Count its end. */
 void shed_put_count(struct shed_cache *cache, enum shed_code code);

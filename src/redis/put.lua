@@ -6,7 +6,7 @@
 --       7 the tags behind the payload, or ''
 --       8 when it is too late, ms: by then the caller can have given up, and a later
 --         write, or a load, be what this one would replace
--- Returns 0 if it is too late: nothing is done
+-- Returns the server's clock, ms, if it is too late: nothing is done
 --         1; or, if the row was refused (out of memory), the error, after the
 --         old value was removed, because it is older than the row.
 --         With a row version: 2 if the key has a value of a higher version, which
@@ -21,7 +21,7 @@ local function is_lower(a, b)
     return a_high < b_high or (a_high == b_high and a_low < b_low)
 end
 
-if clock() >= tonumber(ARGV[8]) then return 0 end
+if clock() >= tonumber(ARGV[8]) then return clock() end
 local kind, bytes
 if ARGV[6] ~= '' then kind, bytes = read(K) end
 if kind == 'V' or kind == 'N' then

@@ -771,7 +771,7 @@ static bool is_put_refused(struct model *t, const struct model_call *call,
 static void put(struct model *t, const struct model_call *call,
                 struct model_reply *reply)
 {
-    say_integer(reply, 0);
+    say_integer(reply, (long long)t->now_ms);
     if (t->now_ms >= number_of(&call->argv[7]) ||
         is_put_refused(t, call, reply))
         return;

@@ -17,6 +17,7 @@
 #define GRACE_MS 10000
 #define HOUR_MS 3600000
 #define SLACK_MS 5000
+#define CLOCK_MIN 1000000000000 /* ms, in 2001 */
 #define MODEL_START_MS 1700000000000
 
 static const struct model_lease_times times = {.lease_ms = 20000,
@@ -280,6 +281,8 @@ static void describe(const struct model_reply *reply, char out[STEP_TEXT_BYTES])
 {
     if (reply->type == MODEL_PARTS)
         describe_parts(reply, out);
+    else if (reply->type == MODEL_INTEGER && reply->integer >= CLOCK_MIN)
+        snprintf(out, STEP_TEXT_BYTES, "LATE");
     else if (reply->type == MODEL_INTEGER)
         snprintf(out, STEP_TEXT_BYTES, "%lld", reply->integer);
     else if (reply->type == MODEL_OOM)

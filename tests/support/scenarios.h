@@ -17,7 +17,8 @@
  *       the value that a refresh replaces
  *   fail PROCESS FLIGHT VERSION REASON TTL [refresh]      -> 1 | 0
  *   renew PROCESS FLIGHT VERSION [epoch=N] [refresh]      -> 1 | 0
- *   put ROW TTL | invalidate | expire                     -> a number
+ *   put ROW TTL [too-late] | invalidate | expire
+ *       -> a number; LATE: the server's clock
  *   set TEXT | list | del | persist | flip | cut SIZE | age MS | pttl MS
  *       what other clients do: flip changes the last byte, cut shortens, age
  *       moves an entry's times into the past

@@ -26,16 +26,13 @@ struct shed_async {
     /* set at creation */
     struct shed_cache *cache;
     struct shed_post post;
-    struct shed_async_reads *reads;
     struct shed_timer *timer;
     /* reactor thread only */
     struct shed_heap due;
     uint64_t timer_ms;      /* when the timer expires; UINT64_MAX: not set */
+    uint64_t again_ms;      /* when reads are sent again; UINT64_MAX: none */
     size_t holds;           /* of calls that have started, and of reads */
     struct shed_latch *end; /* set when it closes */
-    struct shed_list waiting;
-    struct shed_timer *wait_timer;
-    bool is_wait_timer_set;
     struct shed_pending *ended, **last_ended; /* to go into their queues, and */
     uint64_t ended_weight;                    /* to leave calls, */
     struct shed_post hand_over;               /* then */
@@ -59,22 +56,12 @@ struct shed_async {
                                          */
 };
 
-struct shed_cache *shed_async_cache(const struct shed_async *a)
-{
-    return a->cache;
-}
-
-struct shed_async_reads *shed_async_reads(const struct shed_async *a)
-{
-    return a->reads;
-}
-
 /* ----------------------------------------------------------------- events */
 
 /* Returns: whether it is the first of the list: then post is to be posted. */
 static bool list_locked(struct shed_pending *p, unsigned events)
 {
-    struct shed_async *a = p->async;
+    struct shed_async *a = p->cache->async;
     bool is_first = a->first == NULL;
 
     p->events |= (unsigned char)events;
@@ -93,7 +80,7 @@ static bool list_locked(struct shed_pending *p, unsigned events)
  * its cache and client be closed. */
 static void wake_locked(struct shed_pending *p, unsigned events)
 {
-    struct shed_async *a = p->async;
+    struct shed_async *a = p->cache->async;
 
     if (list_locked(p, events))
         shed_reactor_post(a->cache->client->reactor, &a->post);
@@ -101,7 +88,7 @@ static void wake_locked(struct shed_pending *p, unsigned events)
 
 void shed_async_wake(struct shed_pending *p, unsigned events)
 {
-    struct shed_async *a = p->async;
+    struct shed_async *a = p->cache->async;
 
     shed_mutex_lock(&a->mu);
     wake_locked(p, events);
@@ -135,7 +122,7 @@ static struct shed_pending *pending_of(struct shed_heap_node *node)
 static void forget_due(struct shed_pending *p)
 {
     if (p->has_due)
-        shed_heap_remove(&p->async->due, &p->due);
+        shed_heap_remove(&p->cache->async->due, &p->due);
     p->has_due = false;
 }
 
@@ -143,13 +130,14 @@ static void forget_due(struct shed_pending *p)
  * nothing then. */
 static void set_timer(struct shed_async *a)
 {
-    uint64_t now_ms;
+    uint64_t at_ms = a->again_ms;
 
-    if (a->due.first == NULL || a->due.first->at_ms >= a->timer_ms)
+    if (a->due.first != NULL && a->due.first->at_ms < at_ms)
+        at_ms = a->due.first->at_ms;
+    if (at_ms >= a->timer_ms)
         return;
-    now_ms = shed_now_ms();
-    a->timer_ms = a->due.first->at_ms;
-    shed_timer_set(a->timer, shed_left_ms(a->timer_ms, now_ms));
+    a->timer_ms = at_ms;
+    shed_timer_set(a->timer, shed_left_ms(at_ms, shed_now_ms()));
 }
 
 void shed_async_set_due(struct shed_pending *p, uint64_t at_ms)
@@ -157,8 +145,15 @@ void shed_async_set_due(struct shed_pending *p, uint64_t at_ms)
     forget_due(p);
     p->due.at_ms = at_ms;
     p->has_due = true;
-    shed_heap_insert(&p->async->due, &p->due);
-    set_timer(p->async);
+    shed_heap_insert(&p->cache->async->due, &p->due);
+    set_timer(p->cache->async);
+}
+
+void shed_async_flush_later(struct shed_async *a)
+{
+    if (a->again_ms == UINT64_MAX)
+        a->again_ms = shed_now_ms() + SHED_ASYNC_PAUSE_MS;
+    set_timer(a);
 }
 
 static void on_timer(void *arg)
@@ -173,54 +168,12 @@ static void on_timer(void *arg)
         p->step(p, SHED_ASYNC_DUE);
     }
     a->timer_ms = UINT64_MAX;
-    set_timer(a);
-    shed_async_flush(a->reads);
-    shed_async_drop(a);
-}
-
-/* ------------------------------------------------------- a moment later */
-
-/* About as long as it takes to connect again, or to move a key. */
-#define WAIT_MS 20
-
-void shed_async_flush_later(struct shed_async *a)
-{
-    if (!a->is_wait_timer_set)
-        shed_timer_set(a->wait_timer, WAIT_MS);
-    a->is_wait_timer_set = true;
-}
-
-void shed_async_wait(struct shed_pending *p)
-{
-    p->is_waiting = true;
-    shed_list_append(&p->async->waiting, &p->node);
-    shed_async_flush_later(p->async);
-}
-
-static void forget_wait(struct shed_pending *p)
-{
-    if (p->is_waiting)
-        shed_list_remove(&p->async->waiting, &p->node);
-    p->is_waiting = false;
-}
-
-static void on_wait_timer(void *arg)
-{
-    struct shed_async *a = arg;
-    struct shed_list waiting = a->waiting;
-    struct shed_node *node;
-
-    shed_async_hold(a);
-    a->is_wait_timer_set = false;
-    a->waiting = (struct shed_list){NULL, NULL};
-    while ((node = shed_list_pop(&waiting)) != NULL) {
-        struct shed_pending *p =
-            shed_container_of(node, struct shed_pending, node);
-        p->is_waiting = false;
-        p->step(p, SHED_ASYNC_AGAIN);
+    if (a->again_ms <= now_ms) {
+        a->again_ms = UINT64_MAX;
+        shed_async_send_again(a->cache->async_reads);
     }
-    shed_async_send_again(a->reads);
-    shed_async_flush(a->reads);
+    shed_async_flush(a->cache->async_reads);
+    set_timer(a);
     shed_async_drop(a);
 }
 
@@ -258,7 +211,7 @@ static void *learn(void *arg)
 
 void shed_async_learn(struct shed_pending *p)
 {
-    struct shed_async *a = p->async;
+    struct shed_async *a = p->cache->async;
 
     shed_list_append(&a->learning, &p->node);
     if (a->is_learning)
@@ -275,7 +228,7 @@ void shed_async_learn(struct shed_pending *p)
 
 void shed_async_unlearn(struct shed_pending *p)
 {
-    shed_list_remove(&p->async->learning, &p->node);
+    shed_list_remove(&p->cache->async->learning, &p->node);
 }
 
 const struct shed_error *shed_async_learnt(const struct shed_async *a)
@@ -300,7 +253,7 @@ static void on_learnt(struct shed_post *post)
         a->learnt_now = why.code != SHED_OK ? &why : NULL;
         p->step(p, SHED_ASYNC_LEARNT);
     }
-    shed_async_flush(a->reads);
+    shed_async_flush(a->cache->async_reads);
     shed_async_drop(a);
 }
 
@@ -351,7 +304,7 @@ static void hand_over(struct shed_post *post)
 
 static void hand_over_soon(struct shed_pending *p)
 {
-    struct shed_async *a = p->async;
+    struct shed_async *a = p->cache->async;
 
     if (a->ended == NULL) {
         a->last_ended = &a->ended;
@@ -366,7 +319,7 @@ static void hand_over_soon(struct shed_pending *p)
 
 static void finish(struct shed_pending *p)
 {
-    struct shed_async *a = p->async;
+    struct shed_async *a = p->cache->async;
 
     if (p->then.queue != NULL) {
         hand_over_soon(p);
@@ -382,17 +335,14 @@ static void finish(struct shed_pending *p)
  * needed until it is taken out of the list. */
 void shed_async_end(struct shed_pending *p, struct shed_value *value)
 {
-    struct shed_async *a = p->async;
+    struct shed_async *a = p->cache->async;
     bool is_listed;
 
     forget_due(p);
-    forget_wait(p);
     p->value = value;
     shed_mutex_lock(&a->mu);
     is_listed = p->is_listed;
-    p->is_ended = true;
-    if (!is_listed)
-        atomic_store(&p->is_over, true);
+    atomic_store(&p->is_ended, true);
     shed_mutex_unlock(&a->mu);
     if (!is_listed)
         finish(p);
@@ -408,7 +358,7 @@ static void end_cancelled(struct shed_pending *p)
 /* Take it out of the list, and step it. Returns: the next of the list. */
 static struct shed_pending *run_one(struct shed_pending *p)
 {
-    struct shed_async *a = p->async;
+    struct shed_async *a = p->cache->async;
     struct shed_pending *next;
     unsigned events;
     bool is_ended, is_cancelled;
@@ -420,8 +370,6 @@ static struct shed_pending *run_one(struct shed_pending *p)
     is_cancelled = p->is_cancelled;
     p->events = 0;
     p->is_listed = false;
-    if (is_ended)
-        atomic_store(&p->is_over, true);
     shed_mutex_unlock(&a->mu);
     if (is_ended) {
         if (is_cancelled)
@@ -449,7 +397,7 @@ static void run(struct shed_post *post)
     shed_mutex_unlock(&a->mu);
     while (p != NULL)
         p = run_one(p);
-    shed_async_flush(a->reads);
+    shed_async_flush(a->cache->async_reads);
     shed_async_drop(a);
 }
 
@@ -458,13 +406,13 @@ int shed_cancel(struct shed_pending *p)
     struct shed_async *a;
     bool is_in_time;
 
-    if (p == NULL || atomic_load(&p->is_over))
+    if (p == NULL || atomic_load(&p->is_ended))
         return 0;
-    a = p->async;
+    a = p->cache->async;
     if (shed_client_check(a->cache->client, NULL) != SHED_OK)
         return 0; /* it is the parent's */
     shed_mutex_lock(&a->mu);
-    /* it may have ended since is_over was read */
+    /* it may have ended since that was read */
     is_in_time = !p->is_ended && !p->is_cancelled;
     if (is_in_time) {
         p->is_cancelled = true;
@@ -486,8 +434,7 @@ enum shed_code shed_async_check(const struct shed_then *then,
 void shed_async_start_part(struct shed_pending *whole,
                            struct shed_pending *part)
 {
-    part->async = whole->async;
-    shed_async_hold(part->async);
+    shed_async_hold(part->cache->async);
     if (whole->is_stopped)
         mark_stopped(part, whole->code, shed_error_kept(whole->why));
     part->step(part, SHED_ASYNC_START);
@@ -502,12 +449,13 @@ void shed_async_stop_part(const struct shed_pending *whole,
     part->step(part, SHED_ASYNC_STOP);
 }
 
-enum shed_code shed_async_submit(struct shed_async *a, struct shed_pending *p,
+enum shed_code shed_async_submit(struct shed_pending *p,
                                  const struct shed_then *then,
                                  struct shed_pending **out,
                                  struct shed_error *err)
 {
-    uint64_t limit = a->cache->options.async_limit;
+    struct shed_async *a = p->cache->async;
+    uint64_t limit = p->cache->options.async_limit;
     bool is_first;
 
     if (atomic_fetch_add(&a->calls, p->weight) + p->weight > limit) {
@@ -517,7 +465,6 @@ enum shed_code shed_async_submit(struct shed_async *a, struct shed_pending *p,
                          "would be (see the cache's async_limit)",
                          (unsigned long long)limit);
     }
-    p->async = a;
     p->then = *then;
     if (out != NULL)
         *out = p; /* before it can end */
@@ -546,13 +493,9 @@ enum shed_code shed_async_create(struct shed_cache *cache,
     a->post.run = run;
     a->learnt.run = on_learnt;
     a->hand_over.run = hand_over;
-    a->timer_ms = UINT64_MAX;
+    a->timer_ms = a->again_ms = UINT64_MAX;
     a->timer = shed_timer_create(cache->client->reactor, on_timer, a);
-    a->wait_timer = shed_timer_create(cache->client->reactor, on_wait_timer, a);
-    a->reads = shed_async_reads_create(a);
-    if (a->timer == NULL || a->wait_timer == NULL || a->reads == NULL) {
-        shed_timer_destroy(a->timer);
-        shed_timer_destroy(a->wait_timer);
+    if (a->timer == NULL) {
         shed_async_destroy(a);
         return shed_fail_nomem(err, "a cache");
     }
@@ -587,7 +530,6 @@ static void end_on_reactor(void *arg)
     struct shed_async *a = arg;
 
     shed_timer_destroy(a->timer);
-    shed_timer_destroy(a->wait_timer);
 }
 
 void shed_async_close(struct shed_async *a)
@@ -607,7 +549,6 @@ void shed_async_destroy(struct shed_async *a)
 {
     if (a == NULL)
         return;
-    shed_async_reads_destroy(a->reads);
     shed_mutex_destroy(&a->mu);
     free(a);
 }

@@ -118,7 +118,8 @@ static bool ask(struct get *g, bool is_second)
         return false; /* whatever GET would find is of no use */
     may_share = !is_second &&
                 shed_look_may_share(g->get.cache, &g->terms, &g->get.look);
-    if (shed_async_ask(g->pending.async, &g->asker, &g->get.key, may_share))
+    if (shed_async_ask(g->pending.cache->async_reads, &g->asker, &g->get.key,
+                       may_share))
         return true;
     (void)shed_fail(&why, SHED_ENOMEM, "out of memory for a read");
     if (!is_second)
@@ -347,7 +348,7 @@ static void step(struct shed_pending *pending, unsigned events)
     else if (events & SHED_ASYNC_ANSWERED)
         answered(g);
     else if (events & SHED_ASYNC_LEARNT)
-        learnt(g, shed_async_learnt(g->pending.async));
+        learnt(g, shed_async_learnt(g->pending.cache->async));
     else if (events & SHED_ASYNC_DUE)
         expire(g);
 }
@@ -366,6 +367,7 @@ struct shed_pending *shed_async_get_create(struct shed_cache *cache,
     if (g == NULL)
         return NULL;
     memset(g, 0, sizeof(*g));
+    g->pending.cache = cache;
     g->pending.step = step;
     g->pending.weight = !is_part; /* the get of many has its own */
     g->is_part = is_part;
@@ -412,7 +414,7 @@ enum shed_code shed_get_async(struct shed_cache *cache, struct shed_bytes key,
     p = shed_async_get_create(cache, &named.key, &terms, false);
     if (p == NULL)
         return shed_fail_nomem(err, "an asynchronous call");
-    code = shed_async_submit(cache->async, p, then, pending, err);
+    code = shed_async_submit(p, then, pending, err);
     if (code != SHED_OK)
         free(p);
     return code;

@@ -44,7 +44,7 @@ static void destroy(struct many *m)
 
 static void end(struct many *m)
 {
-    struct shed_cache *cache = shed_async_cache(m->pending.async);
+    struct shed_cache *cache = m->pending.cache;
     struct shed_error all = {SHED_OK, ""};
 
     for (size_t i = 0; i < m->count; i++)
@@ -107,6 +107,7 @@ static struct many *create(struct shed_cache *cache, struct shed_item *items,
 
     if (m == NULL)
         return NULL;
+    m->pending.cache = cache;
     m->pending.step = step;
     m->pending.weight = (unsigned short)(count > 0 ? count : 1);
     m->items = items;
@@ -149,7 +150,7 @@ enum shed_code shed_get_many_async(struct shed_cache *cache,
     m = create(cache, items, count, &terms, own.errors);
     if (m == NULL)
         return shed_fail_nomem(err, "an asynchronous call");
-    code = shed_async_submit(cache->async, &m->pending, then, pending, err);
+    code = shed_async_submit(&m->pending, then, pending, err);
     if (code != SHED_OK)
         destroy(m);
     return code;

@@ -35,7 +35,7 @@ struct shed_async_read {
 
 /* Reactor thread only. */
 struct shed_async_reads {
-    struct shed_async *async;
+    struct shed_cache *cache;
     struct shed_async_read *first, **last; /* to be sent */
     struct shed_async_read *later;         /* again, in a moment */
     size_t held;
@@ -123,19 +123,19 @@ static void on_reply(void *arg, const struct shed_call_result *result)
         r->is_sent = false; /* a caller may join it again */
         r->next = rs->later;
         rs->later = r;
-        shed_async_flush_later(rs->async);
+        shed_async_flush_later(rs->cache->async);
         return;
     }
     answer(r, result);
     shed_async_flush(rs);
-    shed_async_drop(rs->async);
+    shed_async_drop(rs->cache->async);
 }
 
 /* ---------------------------------------------------------------- questions */
 
 static void send_get(struct shed_async_read *r)
 {
-    struct shed_client *client = shed_async_cache(r->reads->async)->client;
+    struct shed_client *client = r->reads->cache->client;
     struct shed_args args;
 
     shed_args_begin(&args, "GET");
@@ -178,13 +178,13 @@ static void leave_for_flight(struct shed_async_read *r)
 
 void shed_async_flush(struct shed_async_reads *rs)
 {
-    struct shed_client *client = shed_async_cache(rs->async)->client;
+    struct shed_client *client = rs->cache->client;
     struct shed_async_read *r = rs->first, *next;
 
     if (r == NULL)
         return;
     if (!shed_client_knows_servers(client, NULL)) {
-        shed_async_flush_later(rs->async);
+        shed_async_flush_later(rs->cache->async);
         return;
     }
     rs->first = NULL;
@@ -198,9 +198,8 @@ void shed_async_flush(struct shed_async_reads *rs)
             continue;
         leave_for_flight(r);
         if (r->askers.first == NULL) {
-            struct shed_async *async = rs->async;
             destroy(r);
-            shed_async_drop(async);
+            shed_async_drop(rs->cache->async);
         } else {
             send_get(r);
         }
@@ -234,14 +233,13 @@ static struct shed_async_read *create(struct shed_async_reads *rs,
     if (is_shared)
         shed_map_insert(&rs->shared, &r->node);
     add(rs, r);
-    shed_async_hold(rs->async);
+    shed_async_hold(rs->cache->async);
     return r;
 }
 
-bool shed_async_ask(struct shed_async *async, struct shed_asker *asker,
+bool shed_async_ask(struct shed_async_reads *rs, struct shed_asker *asker,
                     const struct shed_key *key, bool may_share)
 {
-    struct shed_async_reads *rs = shed_async_reads(async);
     struct shed_map_key wanted = shed_map_key(key->redis, key->redis_size);
     struct shed_async_read *r = may_share ? find(rs, wanted) : NULL;
 
@@ -268,13 +266,13 @@ void shed_async_leave(struct shed_asker *asker)
 
 /* ----------------------------------------------------------- begin and end */
 
-struct shed_async_reads *shed_async_reads_create(struct shed_async *async)
+struct shed_async_reads *shed_async_reads_create(struct shed_cache *cache)
 {
     struct shed_async_reads *rs = calloc(1, sizeof(*rs));
 
     if (rs == NULL)
         return NULL;
-    rs->async = async;
+    rs->cache = cache;
     rs->last = &rs->first;
     shed_map_init(&rs->shared, rs->chains, CHAINS);
     return rs;

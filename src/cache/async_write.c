@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/error.h"
-#include "base/random.h"
 #include "cache/pending.h"
 #include "cache/put.h"
 
@@ -27,10 +26,12 @@ struct write {
     struct shed_pending pending; /* first */
     struct sent *sent;           /* NULL: none is under way */
     struct shed_delivery_write write;
-    struct shed_put_row *put; /* NULL: it is an invalidation */
+    bool is_put; /* else it is an invalidation, which uses of tries only its
+                    deadline */
+    struct shed_put_row put;
     struct shed_put_tries tries;
     unsigned char repeats;
-    bool is_marked; /* write is set */
+    bool is_waiting; /* to be sent again, in a moment */
     bool is_learning;
     bool is_decided; /* how it ends: pending has code and why */
     unsigned short at, key_size, redis_size;
@@ -60,7 +61,7 @@ static void leave_sent(struct write *w)
 /* why: how it has ended. */
 static void end(struct write *w, struct shed_error why)
 {
-    struct shed_cache *cache = shed_async_cache(w->pending.async);
+    struct shed_cache *cache = w->pending.cache;
     struct shed_key key = key_of(w);
     enum shed_code code = why.code;
 
@@ -68,7 +69,7 @@ static void end(struct write *w, struct shed_error why)
     if (w->is_learning)
         shed_async_unlearn(&w->pending);
     (void)shed_write_follow_up(cache, &key, w->write, &why);
-    if (w->put != NULL) {
+    if (w->is_put) {
         shed_put_count(cache, code);
     } else {
         shed_write_count_invalidation(
@@ -78,15 +79,13 @@ static void end(struct write *w, struct shed_error why)
     w->pending.code = code;
     free(w->pending.why);
     w->pending.why = code != SHED_OK ? shed_error_keep(&why) : NULL;
-    free(w->put);
-    w->put = NULL;
     shed_async_end(&w->pending, NULL);
 }
 
 /* Whether Redis may carry out a put that was not answered. */
 static bool may_come(const struct write *w)
 {
-    return w->put != NULL && (w->tries.was_lost || w->sent != NULL) &&
+    return w->is_put && (w->tries.was_lost || w->sent != NULL) &&
            shed_now_ms() < w->tries.until_ms;
 }
 
@@ -142,7 +141,7 @@ static struct sent *begin_sent(struct write *w)
         end(w, why);
         return NULL;
     }
-    s->async = w->pending.async;
+    s->async = w->pending.cache->async;
     s->write = w;
     w->sent = s;
     shed_async_hold(s->async);
@@ -159,6 +158,16 @@ static struct write *end_sent(struct sent *s)
     return w;
 }
 
+/* Send it in a moment, if the call has as much time. */
+static void wait(struct write *w)
+{
+    uint64_t again_ms = shed_now_ms() + SHED_ASYNC_PAUSE_MS;
+
+    w->is_waiting = again_ms < w->tries.deadline_ms;
+    if (w->is_waiting)
+        shed_async_set_due(&w->pending, again_ms);
+}
+
 static bool goes_on(const struct write *w)
 {
     return w->repeats < SHED_ASYNC_REPEATS;
@@ -171,7 +180,7 @@ static bool repeat(struct write *w, const struct shed_call_result *result)
     if (w->is_decided || !shed_async_may_repeat(result, w->repeats))
         return false;
     w->repeats++;
-    shed_async_wait(&w->pending);
+    wait(w);
     return true;
 }
 
@@ -191,7 +200,7 @@ static void take_reply(struct write *w, const struct shed_call_result *result)
         conclude_as_decided(w);
     else if (repeat(w, result))
         return;
-    else if (w->put != NULL)
+    else if (w->is_put)
         on_put(w, result);
     else
         end_invalidation(w, result);
@@ -213,7 +222,7 @@ static void on_reply(void *arg, const struct shed_call_result *result)
 
 static void send_put(struct write *w)
 {
-    struct shed_cache *cache = shed_async_cache(w->pending.async);
+    struct shed_cache *cache = w->pending.cache;
     const struct shed_entry_key key = {w->refresh, w->redis_size};
     struct sent *s = begin_sent(w);
     struct shed_put_args args;
@@ -221,9 +230,9 @@ static void send_put(struct write *w)
 
     if (s == NULL)
         return;
-    w->put->position =
-        w->put->has_position ? shed_tag_log_position(cache->tag_log) : 0;
-    shed_put_begin(&args, cache, w->put, w->refresh, w->redis_size);
+    w->put.position =
+        w->put.has_position ? shed_tag_log_position(cache->tag_log) : 0;
+    shed_put_begin(&args, cache, &w->put, w->refresh, w->redis_size);
     shed_args_add_number(&args.args, digits,
                          shed_put_begin_try(&w->tries, cache->client, key));
     args.args.is_repeated = goes_on(w);
@@ -232,7 +241,7 @@ static void send_put(struct write *w)
 
 static void send_invalidation(struct write *w)
 {
-    struct shed_cache *cache = shed_async_cache(w->pending.async);
+    struct shed_cache *cache = w->pending.cache;
     struct sent *s = begin_sent(w);
     struct shed_args args;
 
@@ -247,11 +256,11 @@ static void send_invalidation(struct write *w)
 
 static void send_write(struct write *w)
 {
-    struct shed_client *client = shed_async_cache(w->pending.async)->client;
+    struct shed_client *client = w->pending.cache->client;
 
     if (!shed_client_knows_servers(client, NULL))
-        shed_async_wait(&w->pending);
-    else if (w->put != NULL)
+        wait(w);
+    else if (w->is_put)
         send_put(w);
     else
         send_invalidation(w);
@@ -259,54 +268,45 @@ static void send_write(struct write *w)
 
 /* ------------------------------------------------------------------ events */
 
-static void start(struct write *w)
+/* A cache that has just been opened: see put.c. */
+static bool needs_log(const struct write *w)
 {
-    struct shed_cache *cache = shed_async_cache(w->pending.async);
-    struct shed_tag_log *log = cache->tag_log;
+    struct shed_tag_log *log = w->pending.cache->tag_log;
 
-    shed_async_set_due(&w->pending, w->tries.deadline_ms);
-    if (w->put != NULL && log != NULL && shed_tag_log_position(log) == 0 &&
-        !shed_tag_log_is_known(log)) {
-        /* a cache that has just been opened: see put.c */
-        w->is_learning = true;
-        shed_async_learn(&w->pending);
-    } else {
-        send_write(w);
-    }
+    return w->is_put && log != NULL && shed_tag_log_position(log) == 0 &&
+           !shed_tag_log_is_known(log);
 }
 
 static void step(struct shed_pending *pending, unsigned events)
 {
     struct write *w = write_of(pending);
-    struct shed_cache *cache = shed_async_cache(pending->async);
+    bool is_over = (events & SHED_ASYNC_DUE) && !w->is_waiting;
     struct shed_error why;
 
-    if (!w->is_marked)
-        w->write = w->put != NULL ? shed_put_mark(cache, w->put)
-                                  : shed_delivery_mark(cache->delivery,
-                                                       SHED_WISH_INVALIDATE);
-    w->is_marked = true;
+    w->is_waiting = false;
     if (pending->is_stopped || w->is_decided) {
         conclude_as_decided(w);
-    } else if (events & SHED_ASYNC_START) {
-        start(w);
-    } else if (events & SHED_ASYNC_DUE) {
+    } else if (is_over) {
         (void)shed_fail(&why, SHED_ETIMEDOUT,
                         "the deadline passed while the call waited for Redis "
                         "to answer");
         conclude(w, &why);
-    } else if (events & (SHED_ASYNC_LEARNT | SHED_ASYNC_AGAIN)) {
-        w->is_learning = false; /* without an answer its row looks old */
-        send_write(w);
+    } else {
+        shed_async_set_due(pending, w->tries.deadline_ms);
+        /* without an answer its row looks old */
+        w->is_learning = (events & SHED_ASYNC_START) && needs_log(w);
+        if (w->is_learning)
+            shed_async_learn(pending);
+        else
+            send_write(w);
     }
 }
 
 /* ------------------------------------------------------------------- begin */
 
 /* more: room behind the names. */
-static struct write *create(const struct shed_cache *cache,
-                            struct shed_bytes key, uint64_t timeout_ms,
-                            size_t more)
+static struct write *create(struct shed_cache *cache, struct shed_bytes key,
+                            uint64_t timeout_ms, size_t more)
 {
     struct shed_named_key named;
     size_t names;
@@ -318,6 +318,7 @@ static struct write *create(const struct shed_cache *cache,
     if (w == NULL)
         return NULL;
     memset(w, 0, sizeof(*w));
+    w->pending.cache = cache;
     w->pending.step = step;
     w->pending.weight = 1;
     w->tries.deadline_ms = shed_cache_deadline_ms(cache, timeout_ms);
@@ -348,7 +349,8 @@ enum shed_code shed_invalidate_async(struct shed_cache *cache,
     w = create(cache, key, timeout_ms, 0);
     if (w == NULL)
         return shed_fail_nomem(err, "an asynchronous call");
-    code = shed_async_submit(cache->async, &w->pending, then, pending, err);
+    w->write = shed_delivery_mark(cache->delivery, SHED_WISH_INVALIDATE);
+    code = shed_async_submit(&w->pending, then, pending, err);
     if (code != SHED_OK)
         free(w);
     return code;
@@ -374,7 +376,6 @@ enum shed_code shed_put_async(struct shed_cache *cache, struct shed_bytes key,
                               struct shed_error *err)
 {
     struct shed_put_options o = SHED_PUT_OPTIONS_INIT;
-    struct shed_put_row *put;
     unsigned char *tags;
     struct write *w;
     size_t room;
@@ -390,26 +391,20 @@ enum shed_code shed_put_async(struct shed_cache *cache, struct shed_bytes key,
     if (code != SHED_OK)
         return code;
     room = shed_put_tags_room(&o);
-    put = calloc(1, sizeof(*put));
     w = create(cache, key, o.timeout_ms, room + row.size);
-    if (put == NULL || w == NULL) {
-        free(put);
-        free(w);
+    if (w == NULL)
         return shed_fail_nomem(err, "an asynchronous call");
-    }
     tags = (unsigned char *)w->refresh + w->redis_size +
            SHED_ENTRY_REFRESH_SUFFIX_BYTES;
     if (row.size > 0)
         memcpy(tags + room, row.data, row.size);
-    shed_put_set(put, shed_bytes(tags + room, row.size), &o, tags);
-    put->has_position = cache->tag_log != NULL;
-    w->put = put;
-    code = shed_random_token(put->nonce, sizeof(put->nonce), err);
+    w->is_put = true;
+    code = shed_put_set(&w->put, cache, shed_bytes(tags + room, row.size), &o,
+                        tags, err);
+    w->write = shed_put_mark(cache, &w->put);
     if (code == SHED_OK)
-        code = shed_async_submit(cache->async, &w->pending, then, pending, err);
-    if (code == SHED_OK)
-        return SHED_OK;
-    free(put);
-    free(w);
+        code = shed_async_submit(&w->pending, then, pending, err);
+    if (code != SHED_OK)
+        free(w);
     return code;
 }

@@ -192,8 +192,9 @@ static enum shed_code open_parts(struct shed_cache *cache,
             (size_t)bytes, is_near ? o->near_ms : 0, &cache->rule);
     if (is_near && cache->local != NULL)
         cache->near = shed_near_create(cache);
-    if (cache->reads == NULL || (bytes > 0 && cache->local == NULL) ||
-        (is_near && cache->near == NULL))
+    cache->async_reads = shed_async_reads_create(cache);
+    if (cache->reads == NULL || cache->async_reads == NULL ||
+        (bytes > 0 && cache->local == NULL) || (is_near && cache->near == NULL))
         return shed_fail_nomem(err, "a cache");
     code = o->tags_limit == 0
                ? SHED_OK
@@ -217,6 +218,7 @@ static void free_cache(struct shed_cache *cache)
     shed_local_destroy(cache->local);
     shed_reads_destroy(cache->reads);
     shed_async_destroy(cache->async);
+    shed_async_reads_destroy(cache->async_reads);
     free(cache);
 }
 

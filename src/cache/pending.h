@@ -28,37 +28,36 @@ enum {
     SHED_ASYNC_ANSWERED = 2, /* its flights have answered */
     SHED_ASYNC_DUE = 4,      /* what shed_async_set_due was told */
     SHED_ASYNC_LEARNT = 8,   /* see shed_async_learn */
-    SHED_ASYNC_STOP = 16,    /* is_stopped is set */
-    SHED_ASYNC_AGAIN = 32    /* see shed_async_wait */
+    SHED_ASYNC_STOP = 16     /* is_stopped is set */
 };
 
-/* How often one command is sent again. */
+/* How often one command is sent again, and how much later: about as long as it
+ * takes to connect again, or to move a key. */
 #define SHED_ASYNC_REPEATS 16
+#define SHED_ASYNC_PAUSE_MS 20
 
 /* The beginning of every call; the memory of a call is freed with free(). */
 struct shed_pending {
     /* set by its maker */
-    struct shed_async *async;
+    struct shed_cache *cache;
     void (*step)(struct shed_pending *pending, unsigned events);
     struct shed_then then;
     /* under async's mu */
     struct shed_pending *next; /* in a list of events; once ended, in a queue */
     unsigned char events;
     bool is_listed;
-    bool is_ended; /* to be handed over when it leaves the list */
     bool is_cancelled;
-    /* atomic */
-    atomic_bool is_over;
+    atomic_bool is_ended; /* written under mu; handed over, or to be, when it
+                             leaves the list */
     /* reactor thread only */
     unsigned short weight; /* set by its maker: keys, towards async_limit */
     bool has_due;
     bool is_stopped; /* it was cancelled, or the cache is being closed; code and
                         why are set: end as soon as nothing refers to it */
-    bool is_waiting; /* to send its command again */
     enum shed_code code; /* of its end */
     struct shed_heap_node due;
     union {
-        struct shed_node node;    /* in async's list waiting, or learning */
+        struct shed_node node;    /* in async's list learning */
         struct shed_value *value; /* at the end */
     };
     struct shed_error *why; /* see shed_error_keep */
@@ -77,8 +76,6 @@ void shed_async_close(struct shed_async *async);
 /* NULL is allowed. */
 void shed_async_destroy(struct shed_async *async);
 
-struct shed_cache *shed_async_cache(const struct shed_async *async);
-
 /* Check what follows a call. Returns: SHED_OK; SHED_EINVAL. */
 SHED_MUST_CHECK enum shed_code shed_async_check(const struct shed_then *then,
                                                 struct shed_error *err);
@@ -86,8 +83,7 @@ SHED_MUST_CHECK enum shed_code shed_async_check(const struct shed_then *then,
 /* Begin a call whose own fields are set, and tell it to the program in *out,
  * unless that is NULL. Any thread. Returns: SHED_OK; SHED_EBUSY: there are too
  * many, and it remains the caller's. */
-SHED_MUST_CHECK enum shed_code shed_async_submit(struct shed_async *async,
-                                                 struct shed_pending *pending,
+SHED_MUST_CHECK enum shed_code shed_async_submit(struct shed_pending *pending,
                                                  const struct shed_then *then,
                                                  struct shed_pending **out,
                                                  struct shed_error *err);
@@ -113,9 +109,6 @@ void shed_async_start_part(struct shed_pending *whole,
 void shed_async_stop_part(const struct shed_pending *whole,
                           struct shed_pending *part);
 
-/* Have it stepped with AGAIN in a moment, unless it ends before. */
-void shed_async_wait(struct shed_pending *pending);
-
 /* Have shed_async_flush called in a moment. */
 void shed_async_flush_later(struct shed_async *async);
 
@@ -135,6 +128,7 @@ void shed_async_end(struct shed_pending *pending, struct shed_value *value);
 /* ------------------------------------------------------------------- reads */
 
 struct shed_async_read;
+struct shed_async_reads;
 
 /* A key that a call has asked Redis for. */
 struct shed_asker {
@@ -145,7 +139,7 @@ struct shed_asker {
 /* Send GET for a key at the end of this turn of the loop. Askers that may share
  * get the answer to the same one, which is sent after the last of them has
  * asked. Returns: false when out of memory. */
-SHED_MUST_CHECK bool shed_async_ask(struct shed_async *async,
+SHED_MUST_CHECK bool shed_async_ask(struct shed_async_reads *reads,
                                     struct shed_asker *asker,
                                     const struct shed_key *key, bool may_share);
 
@@ -165,11 +159,11 @@ enum shed_code shed_async_get_judge(struct shed_asker *asker,
 void shed_async_get_take(struct shed_asker *asker, enum shed_code code,
                          const struct shed_error *why, struct shed_asker *from);
 
-/* For async.c. */
-struct shed_async_reads;
-struct shed_async_reads *shed_async_reads_create(struct shed_async *async);
+/* Borrows cache. NULL when out of memory; destroy allows it. */
+struct shed_async_reads *shed_async_reads_create(struct shed_cache *cache);
 void shed_async_reads_destroy(struct shed_async_reads *reads);
-struct shed_async_reads *shed_async_reads(const struct shed_async *async);
+
+/* For async.c: send what was asked for, and what is to be sent again. */
 void shed_async_flush(struct shed_async_reads *reads);
 void shed_async_send_again(struct shed_async_reads *reads);
 

@@ -113,18 +113,22 @@ size_t shed_put_tags_room(const struct shed_put_options *o)
     return size;
 }
 
-void shed_put_set(struct shed_put_row *p, struct shed_bytes row,
-                  const struct shed_put_options *o, unsigned char *tags)
+enum shed_code shed_put_set(struct shed_put_row *p,
+                            const struct shed_cache *cache,
+                            struct shed_bytes row,
+                            const struct shed_put_options *o,
+                            unsigned char *tags, struct shed_error *err)
 {
-    p->row = row;
-    p->ttl_ms = o->ttl_ms;
-    p->has_version = o->version != NULL;
-    p->version = o->version != NULL ? *o->version : 0;
-    p->tags = tags;
-    p->tags_size = 0;
+    *p = (struct shed_put_row){.row = row,
+                               .ttl_ms = o->ttl_ms,
+                               .has_version = o->version != NULL,
+                               .version = o->version != NULL ? *o->version : 0,
+                               .has_position = cache->tag_log != NULL,
+                               .tags = tags};
     for (size_t i = 0; i < o->tags_count; i++)
         p->tags_size = shed_entry_add_tag(tags, p->tags_size, o->tags[i].data,
                                           o->tags[i].size);
+    return shed_random_token(p->nonce, sizeof(p->nonce), err);
 }
 
 void shed_put_begin(struct shed_put_args *out, const struct shed_cache *cache,
@@ -242,7 +246,7 @@ enum shed_code shed_put(struct shed_cache *cache, struct shed_bytes key,
 {
     struct shed_put_options o = SHED_PUT_OPTIONS_INIT;
     char refresh[SHED_REDIS_KEY_MAX_BYTES + SHED_ENTRY_REFRESH_SUFFIX_BYTES];
-    struct shed_put_row p = {0};
+    struct shed_put_row p;
     struct shed_put_args args;
     struct shed_delivery_write write;
     struct shed_named_key named;
@@ -256,8 +260,6 @@ enum shed_code shed_put(struct shed_cache *cache, struct shed_bytes key,
         code = shed_write_check(cache, key, o.timeout_ms, err);
     if (code == SHED_OK)
         code = shed_put_check(cache, row, &o, err);
-    if (code == SHED_OK)
-        code = shed_random_token(p.nonce, sizeof(p.nonce), err);
     if (code != SHED_OK)
         return code;
     tries.deadline_ms = shed_cache_deadline_ms(cache, o.timeout_ms);
@@ -265,8 +267,11 @@ enum shed_code shed_put(struct shed_cache *cache, struct shed_bytes key,
         tags = malloc(shed_put_tags_room(&o));
     if (tags == NULL && o.tags_count > 0)
         return shed_fail_nomem(err, "the tags of a row");
-    shed_put_set(&p, row, &o, tags);
-    p.has_position = cache->tag_log != NULL;
+    code = shed_put_set(&p, cache, row, &o, tags, err);
+    if (code != SHED_OK) {
+        free(tags);
+        return code;
+    }
     if (p.has_position)
         p.position = position_of_put(cache, tries.deadline_ms);
     shed_key_name(cache->name, key, &named);

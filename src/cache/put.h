@@ -31,11 +31,15 @@ SHED_MUST_CHECK enum shed_code shed_put_check(const struct shed_cache *cache,
                                               const struct shed_put_options *o,
                                               struct shed_error *err);
 
-/* The bytes that the tags of a put need, at most; and set all but the nonce and
- * the position, the tags in that room. */
+/* The bytes that the tags of a put need, at most. */
 size_t shed_put_tags_room(const struct shed_put_options *o);
-void shed_put_set(struct shed_put_row *put, struct shed_bytes row,
-                  const struct shed_put_options *o, unsigned char *tags);
+
+/* Set all but the position, the tags in that room. Returns: SHED_OK; SHED_EBUSY
+ * without random bytes. */
+SHED_MUST_CHECK enum shed_code
+shed_put_set(struct shed_put_row *put, const struct shed_cache *cache,
+             struct shed_bytes row, const struct shed_put_options *o,
+             unsigned char *tags, struct shed_error *err);
 
 /* Begin the call, whose last argument is missing: when it is too late, by the
  * server's clock. refresh is the name of the refresh lease, which begins with

@@ -28,6 +28,7 @@ struct shed_cache {
     struct shed_delivery *delivery;
     struct shed_flights *flights;
     struct shed_fleet_link *fleet; /* NULL: the source has no such budget */
+    struct shed_async_reads *async_reads;
     struct shed_async *async;
     /* atomic */
     struct shed_counters counters;

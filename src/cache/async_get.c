@@ -401,9 +401,10 @@ enum shed_code shed_get_async(struct shed_cache *cache, struct shed_bytes key,
     if (pending != NULL)
         *pending = NULL;
     if (code == SHED_OK)
-        code = shed_get_take_options(cache, options, true, &own, &terms, err);
+        code = shed_cache_check_key_call(cache, key, SHED_TIMEOUT_DEFAULT, true,
+                                         err);
     if (code == SHED_OK)
-        code = shed_cache_check_key(key, "key", err);
+        code = shed_get_take_options(cache, options, true, &own, &terms, err);
     if (code != SHED_OK)
         return code;
     if (near != NULL)

@@ -341,9 +341,7 @@ enum shed_code shed_invalidate_async(struct shed_cache *cache,
     if (pending != NULL)
         *pending = NULL;
     if (code == SHED_OK)
-        code = shed_cache_check_async(cache, timeout_ms, err);
-    if (code == SHED_OK)
-        code = shed_cache_check_key(key, "key", err);
+        code = shed_cache_check_key_call(cache, key, timeout_ms, true, err);
     if (code != SHED_OK)
         return code;
     w = create(cache, key, timeout_ms, 0);
@@ -354,18 +352,6 @@ enum shed_code shed_invalidate_async(struct shed_cache *cache,
     if (code != SHED_OK)
         free(w);
     return code;
-}
-
-static enum shed_code check_put(const struct shed_cache *cache,
-                                struct shed_bytes key, struct shed_bytes row,
-                                const struct shed_put_options *o,
-                                struct shed_error *err)
-{
-    enum shed_code code = shed_cache_check_async(cache, o->timeout_ms, err);
-
-    if (code == SHED_OK)
-        code = shed_cache_check_key(key, "key", err);
-    return code == SHED_OK ? shed_put_check(cache, row, o, err) : code;
 }
 
 enum shed_code shed_put_async(struct shed_cache *cache, struct shed_bytes key,
@@ -387,7 +373,9 @@ enum shed_code shed_put_async(struct shed_cache *cache, struct shed_bytes key,
         code = shed_options_take(&o, sizeof(o), options,
                                  "struct shed_put_options", err);
     if (code == SHED_OK)
-        code = check_put(cache, key, row, &o, err);
+        code = shed_cache_check_key_call(cache, key, o.timeout_ms, true, err);
+    if (code == SHED_OK)
+        code = shed_put_check(cache, row, &o, err);
     if (code != SHED_OK)
         return code;
     room = shed_put_tags_room(&o);

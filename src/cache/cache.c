@@ -92,58 +92,57 @@ static enum shed_code check_bytes(struct shed_bytes bytes, size_t limit,
     return SHED_OK;
 }
 
-enum shed_code shed_cache_check_key(struct shed_bytes key, const char *what,
-                                    struct shed_error *err)
-{
-    return check_bytes(key, SHED_KEY_MAX_BYTES, what, err);
-}
-
-enum shed_code shed_cache_check_at(struct shed_bytes bytes, size_t limit,
-                                   const char *array, size_t i,
-                                   const char *member, struct shed_error *err)
-{
-    char what[48];
-
-    if (check_bytes(bytes, limit, array, NULL) == SHED_OK)
-        return SHED_OK;
-    (void)snprintf(what, sizeof(what), "%s[%zu]%s", array, i, member);
-    return check_bytes(bytes, limit, what, err);
-}
-
-enum shed_code shed_cache_check_array(const void *array, size_t count,
-                                      size_t limit, const char *call,
-                                      const char *name, struct shed_error *err)
+enum shed_code shed_cache_check_array(const struct shed_array_rule *rule,
+                                      const void *array, size_t count,
+                                      struct shed_error *err)
 {
     if (array == NULL && count > 0)
-        return shed_fail(err, SHED_EINVAL, "%s: %s is NULL", call, name);
-    if (count > limit)
-        return shed_fail(err, SHED_EINVAL, "%s: %zu %s, the limit is %zu", call,
-                         count, name, limit);
+        return shed_fail(err, SHED_EINVAL, "%s: %s is NULL", rule->call,
+                         rule->name);
+    if (count > rule->limit)
+        return shed_fail(err, SHED_EINVAL, "%s: %zu %s, the limit is %zu",
+                         rule->call, count, rule->name, rule->limit);
+    for (size_t i = 0; i < count; i++) {
+        struct shed_bytes bytes;
+        char what[48];
+        memcpy(&bytes, (const char *)array + i * rule->element_size,
+               sizeof(bytes));
+        if (check_bytes(bytes, rule->bytes_limit, "", NULL) == SHED_OK)
+            continue;
+        (void)snprintf(what, sizeof(what), "%s[%zu]%s", rule->name, i,
+                       rule->member);
+        return check_bytes(bytes, rule->bytes_limit, what, err);
+    }
     return SHED_OK;
 }
 
 enum shed_code shed_cache_check_call(const struct shed_cache *cache,
-                                     uint64_t timeout_ms,
+                                     uint64_t timeout_ms, bool is_async,
                                      struct shed_error *err)
-{
-    if (cache == NULL)
-        return shed_fail(err, SHED_EINVAL, "cache is NULL");
-    return shed_client_check_timed_call(cache->client, timeout_ms, err);
-}
-
-enum shed_code shed_cache_check_async(const struct shed_cache *cache,
-                                      uint64_t timeout_ms,
-                                      struct shed_error *err)
 {
     enum shed_code code;
 
     if (cache == NULL)
         return shed_fail(err, SHED_EINVAL, "cache is NULL");
+    if (!is_async)
+        return shed_client_check_timed_call(cache->client, timeout_ms, err);
     code = shed_client_check(cache->client, err);
     return code == SHED_OK
                ? shed_check_range(timeout_ms, 0, SHED_TIMEOUT_MAX_MS,
                                   "timeout_ms", err)
                : code;
+}
+
+enum shed_code shed_cache_check_key_call(const struct shed_cache *cache,
+                                         struct shed_bytes key,
+                                         uint64_t timeout_ms, bool is_async,
+                                         struct shed_error *err)
+{
+    enum shed_code code =
+        shed_cache_check_call(cache, timeout_ms, is_async, err);
+
+    return code == SHED_OK ? check_bytes(key, SHED_KEY_MAX_BYTES, "key", err)
+                           : code;
 }
 
 uint64_t shed_cache_deadline_ms(const struct shed_cache *cache,
@@ -156,7 +155,7 @@ uint64_t shed_cache_deadline_ms(const struct shed_cache *cache,
 enum shed_code shed_cache_probe(struct shed_cache *cache, uint64_t timeout_ms,
                                 struct shed_error *err)
 {
-    enum shed_code code = shed_cache_check_call(cache, timeout_ms, err);
+    enum shed_code code = shed_cache_check_call(cache, timeout_ms, false, err);
     struct shed_bytes name;
     uint64_t deadline_ms;
 

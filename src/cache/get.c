@@ -41,10 +41,8 @@ enum shed_code shed_get_take_options(const struct shed_cache *cache,
     enum shed_code code = shed_options_take(&o, sizeof(o), options,
                                             "struct shed_get_options", err);
 
-    if (code == SHED_OK && is_async)
-        code = shed_cache_check_async(cache, o.timeout_ms, err);
-    else if (code == SHED_OK)
-        code = shed_cache_check_call(cache, o.timeout_ms, err);
+    if (code == SHED_OK)
+        code = shed_cache_check_call(cache, o.timeout_ms, is_async, err);
     if (code == SHED_OK && options != NULL)
         code = check_options(&o, err);
     if (code != SHED_OK)
@@ -156,9 +154,8 @@ enum shed_code shed_get(struct shed_cache *cache, struct shed_bytes key,
     if (out == NULL)
         return shed_fail(err, SHED_EINVAL, "shed_get: out is NULL");
     *out = NULL;
-    code = shed_cache_check_call(cache, SHED_TIMEOUT_DEFAULT, err);
-    if (code == SHED_OK)
-        code = shed_cache_check_key(key, "key", err);
+    code =
+        shed_cache_check_key_call(cache, key, SHED_TIMEOUT_DEFAULT, false, err);
     if (code != SHED_OK)
         return code;
     if (options == NULL) /* to read the defaults takes longer than this */

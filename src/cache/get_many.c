@@ -1,5 +1,6 @@
 /* The get of many keys: one pipeline for what is cached, one wait for the
  * rest. */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,25 +91,20 @@ static enum shed_code create_batch(struct shed_cache *cache,
     return SHED_OK;
 }
 
+_Static_assert(offsetof(struct shed_item, key) == 0, "as an array's rule says");
+
 enum shed_code shed_get_check_items(struct shed_item *items, size_t count,
                                     struct shed_error *err)
 {
-    enum shed_code code = SHED_OK;
+    static const struct shed_array_rule rule = {
+        "shed_get_many",    "items",       ".key", SHED_MANY_MAX,
+        SHED_KEY_MAX_BYTES, sizeof(*items)};
 
-    if (items == NULL && count > 0)
-        return shed_fail(err, SHED_EINVAL, "shed_get_many: items is NULL");
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; items != NULL && i < count; i++) {
         items[i].value = NULL;
         items[i].code = SHED_EINVAL;
     }
-    if (count > SHED_MANY_MAX)
-        return shed_fail(err, SHED_EINVAL,
-                         "shed_get_many: %zu keys, the limit is %d", count,
-                         SHED_MANY_MAX);
-    for (size_t i = 0; i < count && code == SHED_OK; i++)
-        code = shed_cache_check_at(items[i].key, SHED_KEY_MAX_BYTES, "items", i,
-                                   ".key", err);
-    return code;
+    return shed_cache_check_array(&rule, items, count, err);
 }
 
 /* How many fit into the bound of a reply. */

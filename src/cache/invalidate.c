@@ -2,28 +2,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/container.h"
 #include "base/error.h"
 #include "cache/write.h"
 #include "source/job.h"
 
 /* The same write of count keys. */
 struct sweep {
-    struct shed_write_batch batch;
-    char *names; /* for each key the name of its refresh lease, which begins
-                    with the name of the key */
+    struct shed_sweep sweep;
+    const struct shed_bytes *given;
     struct shed_key *keys;
+    char *at; /* in names: where the next begins */
     struct shed_delivery_write write;
     char in_ms[SHED_DIGITS]; /* of an expiry */
 };
 
-static void destroy_sweep(struct sweep *s)
+static struct sweep *sweep_of(struct shed_sweep *sweep)
 {
-    shed_write_batch_destroy(&s->batch);
-    free(s->names);
-    free(s->keys);
+    return shed_container_of(sweep, struct sweep, sweep);
 }
 
-/* The most bytes that the names of all keys take. */
+/* The most bytes that the names of all keys take: of each the name of its
+ * refresh lease, which begins with that of the key. */
 static size_t names_size(const struct shed_cache *cache,
                          const struct shed_bytes *keys, size_t count)
 {
@@ -36,59 +36,33 @@ static size_t names_size(const struct shed_cache *cache,
     return size;
 }
 
-static enum shed_code create_sweep(const struct shed_cache *cache,
-                                   const struct shed_bytes *keys, size_t count,
-                                   struct sweep *s, struct shed_error *err)
+static void begin(struct shed_sweep *sweep, size_t i, struct shed_args *out)
 {
-    enum shed_code code = shed_write_batch_create(&s->batch, count, err);
+    struct sweep *s = sweep_of(sweep);
+    struct shed_key *key = &s->keys[i];
+    struct shed_named_key named;
 
-    if (code != SHED_OK)
-        return code;
-    s->names = malloc(names_size(cache, keys, count));
-    s->keys = malloc(count * sizeof(*s->keys));
-    if (s->names != NULL && s->keys != NULL)
-        return SHED_OK;
-    destroy_sweep(s);
-    return shed_fail_nomem(err, "an invalidation");
+    shed_key_name(sweep->cache->name, s->given[i], &named);
+    *key = named.key;
+    key->redis = s->at;
+    s->at += shed_entry_refresh_key(named.bytes, key->redis_size, s->at);
+    shed_delivery_begin(out, s->write.wish, key->redis, key->redis_size,
+                        s->in_ms);
 }
 
-static void fill_sweep(const struct shed_cache *cache,
-                       const struct shed_bytes *keys, struct sweep *s)
+static bool follow_up(struct shed_sweep *sweep, size_t i,
+                      const struct shed_reply *reply, struct shed_error *why)
 {
-    char *at = s->names;
+    const struct sweep *s = sweep_of(sweep);
+    const struct shed_key *key = &s->keys[i];
+    enum shed_code code = why->code;
+    bool is_safe = shed_write_follow_up(sweep->cache, key, s->write, why);
 
-    for (size_t i = 0; i < s->batch.count; i++) {
-        struct shed_named_key named;
-        struct shed_key *key = &s->keys[i];
-        shed_key_name(cache->name, keys[i], &named);
-        *key = named.key;
-        key->redis = at;
-        at += shed_entry_refresh_key(named.bytes, key->redis_size, at);
-        shed_delivery_begin(&s->batch.args[i], s->write.wish, key->redis,
-                            key->redis_size, s->in_ms);
-    }
-}
-
-/* Follow the end of each key. array: what the keys are called; NULL: there is
- * only one. Returns: see shed_write_sum. */
-static enum shed_code conclude(struct shed_cache *cache, const struct sweep *s,
-                               const char *array, struct shed_error *err)
-{
-    const bool is_expiry = s->write.wish == SHED_WISH_EXPIRE;
-    struct shed_write_sum sum = {SHED_OK, true, err};
-
-    for (size_t i = 0; i < s->batch.count; i++) {
-        const struct shed_key *key = &s->keys[i];
-        struct shed_error why = shed_write_batch_judge(
-            &s->batch, i, is_expiry ? "the expiry" : "the invalidation");
-        bool is_safe = shed_write_follow_up(cache, key, s->write, &why);
-        shed_write_sum_up(&sum, array, i, &why, is_safe);
-        if (!is_expiry)
-            shed_write_count_invalidation(cache, shed_key_bytes(key), NULL,
-                                          why.code);
-    }
-    shed_count_code(&cache->counters, sum.code);
-    return sum.code;
+    (void)reply;
+    if (s->write.wish != SHED_WISH_EXPIRE)
+        shed_write_count_invalidation(sweep->cache, shed_key_bytes(key), NULL,
+                                      code);
+    return is_safe;
 }
 
 /* Write keys that have been checked. in_ms: of an expiry. */
@@ -97,27 +71,34 @@ static enum shed_code write_keys(struct shed_cache *cache, enum shed_wish wish,
                                  const char *array, uint64_t in_ms,
                                  uint64_t timeout_ms, struct shed_error *err)
 {
-    struct sweep s = {.write = shed_delivery_mark(cache->delivery, wish)};
-    enum shed_code code = create_sweep(cache, keys, count, &s, err);
+    const char *what =
+        wish == SHED_WISH_EXPIRE ? "the expiry" : "the invalidation";
+    char *names = malloc(names_size(cache, keys, count));
+    struct sweep s = {{cache, count, array, what, begin, follow_up},
+                      .given = keys,
+                      .keys = malloc(count * sizeof(*s.keys)),
+                      .at = names,
+                      .write = shed_delivery_mark(cache->delivery, wish)};
+    enum shed_code code;
 
-    if (code != SHED_OK)
-        return code;
     shed_write_digits(s.in_ms, in_ms);
-    fill_sweep(cache, keys, &s);
     /* an expiry in a while does not make up for one now that was missed */
     if (in_ms > 0)
         s.write.number = 0;
-    shed_write_batch_send(&s.batch, cache,
-                          shed_cache_deadline_ms(cache, timeout_ms));
-    code = conclude(cache, &s, array, err);
-    destroy_sweep(&s);
+    if (names == NULL || s.keys == NULL)
+        code = shed_fail_nomem(err, "an invalidation");
+    else
+        code = shed_sweep_run(&s.sweep, timeout_ms, err);
+    free(names);
+    free(s.keys);
     return code;
 }
 
 enum shed_code shed_invalidate(struct shed_cache *cache, struct shed_bytes key,
                                uint64_t timeout_ms, struct shed_error *err)
 {
-    enum shed_code code = shed_write_check(cache, key, timeout_ms, err);
+    enum shed_code code =
+        shed_cache_check_key_call(cache, key, timeout_ms, false, err);
 
     return code == SHED_OK ? write_keys(cache, SHED_WISH_INVALIDATE, &key, 1,
                                         NULL, 0, timeout_ms, err)
@@ -128,7 +109,8 @@ enum shed_code shed_expire(struct shed_cache *cache, struct shed_bytes key,
                            uint64_t in_ms, uint64_t timeout_ms,
                            struct shed_error *err)
 {
-    enum shed_code code = shed_write_check(cache, key, timeout_ms, err);
+    enum shed_code code =
+        shed_cache_check_key_call(cache, key, timeout_ms, false, err);
 
     if (code == SHED_OK && in_ms > SHED_TTL_MAX_MS)
         code = shed_fail(err, SHED_EINVAL, "in_ms is %llu, at most %llu",
@@ -139,26 +121,17 @@ enum shed_code shed_expire(struct shed_cache *cache, struct shed_bytes key,
                            : code;
 }
 
-static enum shed_code check_keys(const struct shed_bytes *keys, size_t count,
-                                 struct shed_error *err)
-{
-    enum shed_code code = shed_cache_check_array(
-        keys, count, SHED_MANY_MAX, "shed_invalidate_many", "keys", err);
-
-    for (size_t i = 0; i < count && code == SHED_OK; i++)
-        code = shed_cache_check_at(keys[i], SHED_KEY_MAX_BYTES, "keys", i, "",
-                                   err);
-    return code;
-}
-
 enum shed_code shed_invalidate_many(struct shed_cache *cache,
                                     const struct shed_bytes *keys, size_t count,
                                     uint64_t timeout_ms, struct shed_error *err)
 {
-    enum shed_code code = shed_cache_check_call(cache, timeout_ms, err);
+    static const struct shed_array_rule rule = {
+        "shed_invalidate_many", "keys",       "", SHED_MANY_MAX,
+        SHED_KEY_MAX_BYTES,     sizeof(*keys)};
+    enum shed_code code = shed_cache_check_call(cache, timeout_ms, false, err);
 
     if (code == SHED_OK)
-        code = check_keys(keys, count, err);
+        code = shed_cache_check_array(&rule, keys, count, err);
     if (code != SHED_OK || count == 0)
         return code;
     return write_keys(cache, SHED_WISH_INVALIDATE, keys, count, "keys", 0,

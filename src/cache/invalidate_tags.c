@@ -4,6 +4,7 @@
  * was dropped; and callers that come later get no row that a flight
  * began to load before, nor one of its tags that was kept before.
  */
+#include "base/container.h"
 #include "base/error.h"
 #include "cache/write.h"
 
@@ -11,28 +12,30 @@ _Static_assert(SHED_TAG_MAX_BYTES == SHED_ENTRY_TAG_MAX_BYTES &&
                    SHED_TAGS_MAX == SHED_ENTRY_TAGS_MAX,
                "an entry has room for every tag");
 
-/* Invalidations of tags, which go in one pipeline. */
 struct sweep {
-    struct shed_write_batch batch;
+    struct shed_sweep sweep;
     const struct shed_bytes *tags;
     struct shed_tag_mark mark;
     uint64_t number; /* of the failures that it makes up for */
 };
 
-static void fill_sweep(struct shed_cache *cache, struct sweep *s)
+static struct sweep *sweep_of(struct shed_sweep *sweep)
 {
-    s->number = shed_delivery_mark(cache->delivery, SHED_WISH_TAG).number;
-    shed_tag_log_mark(cache->tag_log, &s->mark);
-    for (size_t i = 0; i < s->batch.count; i++)
-        shed_tag_log_write(cache->tag_log, s->tags[i], &s->mark,
-                           &s->batch.args[i]);
+    return shed_container_of(sweep, struct sweep, sweep);
 }
 
-/* Follow the end of one call, which why describes, and afterwards what becomes
- * of it. Returns: false if it was dropped. */
-static bool follow_up(struct shed_cache *cache, const struct sweep *s, size_t i,
-                      struct shed_error *why)
+static void begin(struct shed_sweep *sweep, size_t i, struct shed_args *out)
 {
+    const struct sweep *s = sweep_of(sweep);
+
+    shed_tag_log_write(sweep->cache->tag_log, s->tags[i], &s->mark, out);
+}
+
+static bool follow_up(struct shed_sweep *sweep, size_t i,
+                      const struct shed_reply *reply, struct shed_error *why)
+{
+    const struct sweep *s = sweep_of(sweep);
+    struct shed_cache *cache = sweep->cache;
     struct shed_bytes tag = s->tags[i];
 
     shed_write_count_invalidation(
@@ -40,7 +43,7 @@ static bool follow_up(struct shed_cache *cache, const struct sweep *s, size_t i,
         why->code);
     if (why->code == SHED_OK) {
         shed_tag_log_note(cache->tag_log, tag,
-                          (uint64_t)shed_reply_integer(s->batch.replies[i]));
+                          (uint64_t)shed_reply_integer(reply));
         shed_delivery_settle_tag(cache->delivery, tag, s->number);
         return true;
     }
@@ -48,40 +51,23 @@ static bool follow_up(struct shed_cache *cache, const struct sweep *s, size_t i,
            shed_delivery_add_tag(cache->delivery, tag, why);
 }
 
-/* Follow the end of each call. Returns: see shed_write_sum. */
-static enum shed_code conclude(struct shed_cache *cache, const struct sweep *s,
-                               struct shed_error *err)
-{
-    struct shed_write_sum sum = {SHED_OK, true, err};
-
-    for (size_t i = 0; i < s->batch.count; i++) {
-        struct shed_error why =
-            shed_write_batch_judge(&s->batch, i, "to invalidate a tag");
-        bool is_safe = follow_up(cache, s, i, &why);
-        shed_write_sum_up(&sum, s->tags[i].size > 0 ? "tags" : NULL, i, &why,
-                          is_safe);
-    }
-    shed_tag_log_add_news(cache->tag_log); /* also if none has a position */
-    if (sum.code != SHED_OK) /* no position tells old rows from new ones yet */
-        shed_local_drop_all(cache->local);
-    shed_count_code(&cache->counters, sum.code);
-    return sum.code;
-}
-
+/* array: what the tags are called; NULL: it is that of all entries. */
 static enum shed_code invalidate(struct shed_cache *cache,
                                  const struct shed_bytes *tags, size_t count,
-                                 uint64_t timeout_ms, struct shed_error *err)
+                                 const char *array, uint64_t timeout_ms,
+                                 struct shed_error *err)
 {
-    struct sweep s = {.tags = tags};
-    enum shed_code code = shed_write_batch_create(&s.batch, count, err);
+    struct sweep s = {
+        {cache, count, array, "to invalidate a tag", begin, follow_up},
+        .tags = tags,
+        .number = shed_delivery_mark(cache->delivery, SHED_WISH_TAG).number};
+    enum shed_code code;
 
-    if (code != SHED_OK)
-        return code;
-    fill_sweep(cache, &s);
-    shed_write_batch_send(&s.batch, cache,
-                          shed_cache_deadline_ms(cache, timeout_ms));
-    code = conclude(cache, &s, err);
-    shed_write_batch_destroy(&s.batch);
+    shed_tag_log_mark(cache->tag_log, &s.mark);
+    code = shed_sweep_run(&s.sweep, timeout_ms, err);
+    shed_tag_log_add_news(cache->tag_log); /* also if none has a position */
+    if (code != SHED_OK) /* no position tells old rows from new ones yet */
+        shed_local_drop_all(cache->local);
     return code;
 }
 
@@ -98,22 +84,9 @@ enum shed_code shed_cache_check_has_tags(const struct shed_cache *cache,
 static enum shed_code check_call(const struct shed_cache *cache,
                                  uint64_t timeout_ms, struct shed_error *err)
 {
-    enum shed_code code = shed_cache_check_call(cache, timeout_ms, err);
+    enum shed_code code = shed_cache_check_call(cache, timeout_ms, false, err);
 
     return code == SHED_OK ? shed_cache_check_has_tags(cache, err) : code;
-}
-
-enum shed_code shed_cache_check_tags(const struct shed_bytes *tags,
-                                     size_t count, size_t limit,
-                                     const char *call, struct shed_error *err)
-{
-    enum shed_code code =
-        shed_cache_check_array(tags, count, limit, call, "tags", err);
-
-    for (size_t i = 0; i < count && code == SHED_OK; i++)
-        code = shed_cache_check_at(tags[i], SHED_TAG_MAX_BYTES, "tags", i, "",
-                                   err);
-    return code;
 }
 
 enum shed_code shed_invalidate_all(struct shed_cache *cache,
@@ -124,19 +97,21 @@ enum shed_code shed_invalidate_all(struct shed_cache *cache,
 
     if (code != SHED_OK)
         return code;
-    return invalidate(cache, &everything, 1, timeout_ms, err);
+    return invalidate(cache, &everything, 1, NULL, timeout_ms, err);
 }
 
 enum shed_code shed_invalidate_tags(struct shed_cache *cache,
                                     const struct shed_bytes *tags, size_t count,
                                     uint64_t timeout_ms, struct shed_error *err)
 {
+    static const struct shed_array_rule rule = {
+        "shed_invalidate_tags", "tags",       "", SHED_MANY_MAX,
+        SHED_TAG_MAX_BYTES,     sizeof(*tags)};
     enum shed_code code = check_call(cache, timeout_ms, err);
 
     if (code == SHED_OK)
-        code = shed_cache_check_tags(tags, count, SHED_MANY_MAX,
-                                     "shed_invalidate_tags", err);
+        code = shed_cache_check_array(&rule, tags, count, err);
     if (code != SHED_OK || count == 0)
         return code;
-    return invalidate(cache, tags, count, timeout_ms, err);
+    return invalidate(cache, tags, count, "tags", timeout_ms, err);
 }

@@ -48,13 +48,15 @@ enum shed_code shed_put_check(const struct shed_cache *cache,
                               const struct shed_put_options *o,
                               struct shed_error *err)
 {
+    static const struct shed_array_rule rule = {
+        "shed_put",         "tags",          "", SHED_TAGS_MAX,
+        SHED_TAG_MAX_BYTES, sizeof(*o->tags)};
     enum shed_code code = SHED_OK;
 
     if (o->tags_count > 0)
         code = shed_cache_check_has_tags(cache, err);
     if (code == SHED_OK)
-        code = shed_cache_check_tags(o->tags, o->tags_count, SHED_TAGS_MAX,
-                                     "shed_put", err);
+        code = shed_cache_check_array(&rule, o->tags, o->tags_count, err);
     if (code != SHED_OK)
         return code;
     if (o->ttl_ms > SHED_TTL_MAX_MS)
@@ -257,7 +259,7 @@ enum shed_code shed_put(struct shed_cache *cache, struct shed_bytes key,
                                             "struct shed_put_options", err);
 
     if (code == SHED_OK)
-        code = shed_write_check(cache, key, o.timeout_ms, err);
+        code = shed_cache_check_key_call(cache, key, o.timeout_ms, false, err);
     if (code == SHED_OK)
         code = shed_put_check(cache, row, &o, err);
     if (code != SHED_OK)

@@ -11,50 +11,6 @@
 
 #include "base/error.h"
 
-enum shed_code shed_write_check(const struct shed_cache *cache,
-                                struct shed_bytes key, uint64_t timeout_ms,
-                                struct shed_error *err)
-{
-    enum shed_code code = shed_cache_check_call(cache, timeout_ms, err);
-
-    return code == SHED_OK ? shed_cache_check_key(key, "key", err) : code;
-}
-
-/* ---------------------------------------------------------------- batches */
-
-enum shed_code shed_write_batch_create(struct shed_write_batch *b, size_t count,
-                                       struct shed_error *err)
-{
-    *b = (struct shed_write_batch){
-        .count = count,
-        .args = malloc(count * sizeof(*b->args)),
-        .replies = calloc(count, sizeof(struct shed_reply *))};
-    if (b->args != NULL && b->replies != NULL)
-        return SHED_OK;
-    shed_write_batch_destroy(b);
-    return shed_fail_nomem(err, "an invalidation");
-}
-
-void shed_write_batch_destroy(struct shed_write_batch *b)
-{
-    if (b->replies != NULL)
-        shed_reply_free_all(b->replies, b->count);
-    free(b->args);
-    free(b->replies);
-}
-
-void shed_write_batch_send(struct shed_write_batch *b,
-                           const struct shed_cache *cache, uint64_t deadline_ms)
-{
-    for (size_t i = 0; i < b->count; i++)
-        b->args[i].is_guarded = true;
-    /* twice is as good as once */
-    if (shed_client_call(cache->client, b->args, b->count, b->replies, NULL,
-                         NULL, deadline_ms, &b->all) != SHED_OK)
-        memset(b->replies, 0,
-               b->count * sizeof(struct shed_reply *)); /* there are none */
-}
-
 struct shed_error shed_write_judge(const struct shed_reply *reply,
                                    const struct shed_error *all,
                                    const char *what)
@@ -69,14 +25,6 @@ struct shed_error shed_write_judge(const struct shed_reply *reply,
                         text != NULL ? text : "a reply of an unknown form");
     return why;
 }
-
-struct shed_error shed_write_batch_judge(const struct shed_write_batch *b,
-                                         size_t i, const char *what)
-{
-    return shed_write_judge(b->replies[i], &b->all, what);
-}
-
-/* ------------------------------------------------------- the end of a write */
 
 bool shed_write_follow_up(struct shed_cache *cache, const struct shed_key *key,
                           struct shed_delivery_write write,
@@ -115,8 +63,18 @@ void shed_write_count_invalidation(struct shed_cache *cache,
     shed_events_tell(cache->client->events, &event);
 }
 
-void shed_write_sum_up(struct shed_write_sum *sum, const char *array, size_t i,
-                       const struct shed_error *why, bool is_safe)
+/* ------------------------------------------------------------ many of them */
+
+/* How a sweep ends. */
+struct sum {
+    enum shed_code code;
+    bool are_safe; /* no failed write was dropped */
+};
+
+/* Add the end of write i, which why tells. */
+static void sum_up(const struct shed_sweep *s, struct sum *sum, size_t i,
+                   const struct shed_error *why, bool is_safe,
+                   struct shed_error *err)
 {
     bool is_first = sum->code == SHED_OK;
 
@@ -124,10 +82,55 @@ void shed_write_sum_up(struct shed_write_sum *sum, const char *array, size_t i,
         return;
     if (is_first)
         sum->code = why->code;
-    if ((is_first || (sum->are_safe && !is_safe)) && array != NULL)
-        (void)shed_fail(sum->err, sum->code, "%s[%zu]: %s", array, i,
+    if (is_first && s->array == NULL)
+        (void)shed_fail(err, sum->code, "%s", why->reason);
+    else if (is_first || (sum->are_safe && !is_safe))
+        (void)shed_fail(err, sum->code, "%s[%zu]: %s", s->array, i,
                         why->reason);
-    else if (is_first)
-        (void)shed_fail(sum->err, sum->code, "%s", why->reason);
     sum->are_safe = sum->are_safe && is_safe;
+}
+
+/* Returns: how the calls as a whole have ended. */
+static struct shed_error send_all(struct shed_sweep *s, struct shed_args *args,
+                                  struct shed_reply **replies,
+                                  uint64_t timeout_ms)
+{
+    struct shed_error all = {SHED_OK, ""};
+
+    for (size_t i = 0; i < s->count; i++) {
+        s->begin(s, i, &args[i]);
+        args[i].is_guarded = true;
+    }
+    /* twice is as good as once */
+    if (shed_client_call(s->cache->client, args, s->count, replies, NULL, NULL,
+                         shed_cache_deadline_ms(s->cache, timeout_ms),
+                         &all) != SHED_OK)
+        memset(replies, 0, s->count * sizeof(struct shed_reply *)); /* none */
+    return all;
+}
+
+enum shed_code shed_sweep_run(struct shed_sweep *s, uint64_t timeout_ms,
+                              struct shed_error *err)
+{
+    struct shed_args *args = malloc(s->count * sizeof(*args));
+    struct shed_reply **replies = calloc(s->count, sizeof(struct shed_reply *));
+    struct sum sum = {SHED_OK, true};
+    struct shed_error all;
+
+    if (args == NULL || replies == NULL) {
+        free(args);
+        free(replies);
+        return shed_fail_nomem(err, "an invalidation");
+    }
+    all = send_all(s, args, replies, timeout_ms);
+    for (size_t i = 0; i < s->count; i++) {
+        struct shed_error why = shed_write_judge(replies[i], &all, s->what);
+        bool is_safe = s->follow_up(s, i, replies[i], &why);
+        sum_up(s, &sum, i, &why, is_safe, err);
+    }
+    shed_count_code(&s->cache->counters, sum.code);
+    shed_reply_free_all(replies, s->count);
+    free(args);
+    free(replies);
+    return sum.code;
 }

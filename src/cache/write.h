@@ -7,42 +7,11 @@
 
 #include "cache/cache.h"
 
-/* Check what a write of one key is given. Returns: SHED_OK; SHED_EINVAL,
- * SHED_EFORKED. */
-SHED_MUST_CHECK enum shed_code shed_write_check(const struct shed_cache *cache,
-                                                struct shed_bytes key,
-                                                uint64_t timeout_ms,
-                                                struct shed_error *err);
-
-/* Calls of a script, arrays of count. */
-struct shed_write_batch {
-    size_t count;
-    struct shed_args *args; /* for the caller to fill, see shed_script_begin */
-    struct shed_reply **replies; /* NULL without one */
-    struct shed_error all;       /* how the pipeline has ended */
-};
-
-/* Returns: SHED_OK; SHED_ENOMEM: there is nothing to destroy. */
-SHED_MUST_CHECK enum shed_code
-shed_write_batch_create(struct shed_write_batch *batch, size_t count,
-                        struct shed_error *err);
-
-void shed_write_batch_destroy(struct shed_write_batch *batch);
-
-/* Send the calls, which may be carried out late, or twice. */
-void shed_write_batch_send(struct shed_write_batch *batch,
-                           const struct shed_cache *cache,
-                           uint64_t deadline_ms);
-
 /* How a call has ended that got this reply, or none because of all; what is
  * what it should have done. Returns: why it failed, or SHED_OK. */
 struct shed_error shed_write_judge(const struct shed_reply *reply,
                                    const struct shed_error *all,
                                    const char *what);
-
-/* Returns: how call i has ended; what is what it should have done. */
-struct shed_error shed_write_batch_judge(const struct shed_write_batch *batch,
-                                         size_t i, const char *what);
 
 /* Follow the end of a write of a key, which why describes. A success makes up
  * for earlier failures; a failure makes the write undelivered, and why says so
@@ -58,17 +27,25 @@ void shed_write_count_invalidation(struct shed_cache *cache,
                                    struct shed_bytes key, const char *reason,
                                    enum shed_code code);
 
-/* How a call for many keys, or tags, ends: with the code of the first one that
- * failed, and the reason of the first that was dropped, else of
- * the first. Begins as {SHED_OK, true, err}. */
-struct shed_write_sum {
-    enum shed_code code;
-    bool are_safe; /* no failed write was dropped */
-    struct shed_error *err;
+/* The same write of many keys, or tags. */
+struct shed_sweep {
+    struct shed_cache *cache;
+    size_t count;
+    const char *array; /* what they are called; NULL: there is only one */
+    const char *what;  /* what each call should do */
+    /* Make call i; they are made in this order. */
+    void (*begin)(struct shed_sweep *sweep, size_t i, struct shed_args *out);
+    /* Follow the end of call i, which why describes, and afterwards what
+     * becomes of the write. Returns: false if it was dropped. */
+    bool (*follow_up)(struct shed_sweep *sweep, size_t i,
+                      const struct shed_reply *reply, struct shed_error *why);
 };
 
-/* Add the end of array[i], which why tells; array NULL: it is the only one. */
-void shed_write_sum_up(struct shed_write_sum *sum, const char *array, size_t i,
-                       const struct shed_error *why, bool is_safe);
+/* Send the calls, which may be carried out late, or twice. Returns: SHED_OK, or
+ * why the first one failed that did; the reason is that of the first that was
+ * dropped, else of the first. */
+SHED_MUST_CHECK enum shed_code shed_sweep_run(struct shed_sweep *sweep,
+                                              uint64_t timeout_ms,
+                                              struct shed_error *err);
 
 #endif

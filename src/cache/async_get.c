@@ -16,10 +16,11 @@
 
 enum phase {
     NEW,
-    LEARNING, /* the log of tags is read before its GETs are sent */
+    LEARNING, /* the log of tags is read before its GET is sent */
     LOOKING,  /* its GET is under way */
     FLYING,   /* its flight, and perhaps the GET of the soft timeout */
-    ANSWERED, /* that has answered; or the log is read to judge the answer */
+    ANSWERED, /* that has answered */
+    JUDGING,  /* the log of tags is read to judge the answer */
     LAST_LOOK /* the GET after a load that failed */
 };
 
@@ -28,13 +29,10 @@ struct get {
     unsigned char phase;
     bool is_part;   /* of a get of many keys, which counts it */
     bool is_softly; /* FLYING: until the soft timeout */
-    bool is_learning;
-    bool must_learn;
     struct shed_key_get get;
     struct shed_terms terms;
     struct shed_asker asker;
-    /* the rule of the call, if it has one of its own, and the key's name */
-    _Alignas(struct shed_freshness_rule) char bytes[];
+    char name[]; /* of the key in Redis */
 };
 
 static struct get *get_of(struct shed_pending *pending)
@@ -76,14 +74,18 @@ static void finish(struct get *g)
     end(g);
 }
 
+static bool is_learning(const struct get *g)
+{
+    return g->phase == LEARNING || g->phase == JUDGING;
+}
+
 /* Nobody wants what it brings. The pending's code and why are set. */
 static void stop(struct get *g)
 {
     struct shed_caller *caller = &g->get.caller;
 
-    if (g->is_learning)
+    if (is_learning(g))
         shed_async_unlearn(&g->pending);
-    g->is_learning = false;
     shed_async_leave(&g->asker);
     if (g->phase == FLYING) {
         shed_slow_leave(&g->get);
@@ -102,7 +104,6 @@ static void stop(struct get *g)
 static void learn(struct get *g, enum phase phase)
 {
     g->phase = (unsigned char)phase;
-    g->is_learning = true;
     shed_async_learn(&g->pending);
     shed_async_set_due(&g->pending, shed_terms_deadline_ms(&g->terms));
 }
@@ -116,8 +117,7 @@ static bool ask(struct get *g, bool is_second)
     shed_look_begin(g->get.cache, &g->get.key, &g->get.look);
     if (g->get.look.is_missed && !shed_cache_takes_local(g->get.cache))
         return false; /* whatever GET would find is of no use */
-    may_share = !is_second &&
-                shed_look_may_share(g->get.cache, &g->terms, &g->get.look);
+    may_share = !is_second && shed_look_may_share(&g->terms, &g->get.look);
     if (shed_async_ask(g->pending.cache->async_reads, &g->asker, &g->get.key,
                        may_share))
         return true;
@@ -190,7 +190,7 @@ static void answered(struct get *g)
 {
     shed_async_leave(&g->asker);
     if (shed_slow_needs_log(&g->get))
-        learn(g, ANSWERED);
+        learn(g, JUDGING);
     else
         take_answer(g, NULL);
 }
@@ -199,7 +199,7 @@ static void answered(struct get *g)
 
 static void looked(struct get *g)
 {
-    if (g->must_learn) {
+    if (g->get.look.must_learn) {
         learn(g, LEARNING);
         return;
     }
@@ -213,7 +213,7 @@ static void looked(struct get *g)
 static void look(struct get *g)
 {
     g->phase = LOOKING;
-    g->must_learn = false;
+    g->get.look.must_learn = false;
     if (shed_get_looks_first(g->get.cache, &g->terms, &g->get.key) &&
         ask(g, false))
         shed_async_set_due(
@@ -226,7 +226,7 @@ static void look(struct get *g)
 static void start(struct get *g)
 {
     g->get.value = shed_look_near(g->get.cache, shed_key_bytes(&g->get.key),
-                                  g->terms.rule, g->terms.only_cached);
+                                  &g->terms.rule, g->terms.only_cached);
     if (g->get.value != NULL)
         end(g);
     else if (g->get.cache->tag_log != NULL &&
@@ -241,7 +241,7 @@ static void give_up_looking(struct get *g, const struct shed_error *why)
 {
     shed_async_leave(&g->asker);
     shed_get_take_look(&g->get, why);
-    g->must_learn = false;
+    g->get.look.must_learn = false;
     looked(g);
 }
 
@@ -282,7 +282,6 @@ static void take(struct get *g, enum shed_code code,
             finish(g);
         return;
     }
-    g->must_learn = g->get.look.must_learn;
     shed_get_take_look(&g->get, code != SHED_OK ? why : NULL);
     looked(g);
 }
@@ -302,8 +301,7 @@ void shed_async_get_take(struct shed_asker *asker, enum shed_code code,
 
 static void learnt(struct get *g, const struct shed_error *why)
 {
-    g->is_learning = false;
-    if (g->phase == ANSWERED)
+    if (g->phase == JUDGING)
         take_answer(g, why);
     else if (why != NULL)
         give_up_looking(g, why);
@@ -319,7 +317,7 @@ static void expire(struct get *g)
     (void)shed_fail(&why, SHED_ETIMEDOUT,
                     "the deadline passed while the call waited for Redis to "
                     "answer");
-    if (g->is_learning) {
+    if (is_learning(g)) {
         shed_async_unlearn(&g->pending);
         learnt(g, &why);
     } else if (g->phase == LOOKING) {
@@ -360,9 +358,7 @@ struct shed_pending *shed_async_get_create(struct shed_cache *cache,
                                            const struct shed_terms *terms,
                                            bool is_part)
 {
-    bool has_rule = terms->rule != &cache->rule;
-    size_t before = has_rule ? sizeof(*terms->rule) : 0;
-    struct get *g = malloc(sizeof(*g) + before + key->redis_size);
+    struct get *g = malloc(sizeof(*g) + key->redis_size);
 
     if (g == NULL)
         return NULL;
@@ -373,13 +369,11 @@ struct shed_pending *shed_async_get_create(struct shed_cache *cache,
     g->is_part = is_part;
     g->terms = *terms;
     g->terms.start_us = shed_now_us();
-    if (has_rule)
-        g->terms.rule = memcpy(g->bytes, terms->rule, before);
     g->get.cache = cache;
     g->get.terms = &g->terms;
     g->get.caller.on_answer = on_answer;
     g->get.key = *key;
-    g->get.key.redis = memcpy(g->bytes + before, key->redis, key->redis_size);
+    g->get.key.redis = memcpy(g->name, key->redis, key->redis_size);
     return &g->pending;
 }
 
@@ -390,7 +384,6 @@ enum shed_code shed_get_async(struct shed_cache *cache, struct shed_bytes key,
                               struct shed_pending **pending,
                               struct shed_error *err)
 {
-    struct shed_get_own own;
     struct shed_terms terms;
     struct shed_named_key named;
     struct shed_pending *p;
@@ -404,11 +397,11 @@ enum shed_code shed_get_async(struct shed_cache *cache, struct shed_bytes key,
         code = shed_cache_check_key_call(cache, key, SHED_TIMEOUT_DEFAULT, true,
                                          err);
     if (code == SHED_OK)
-        code = shed_get_take_options(cache, options, true, &own, &terms, err);
+        code = shed_get_take_options(cache, options, true, &terms, err);
     if (code != SHED_OK)
         return code;
     if (near != NULL)
-        *near = shed_look_near(cache, key, terms.rule, terms.only_cached);
+        *near = shed_look_near(cache, key, &terms.rule, terms.only_cached);
     if (near != NULL && *near != NULL)
         return SHED_OK;
     shed_key_name(cache->name, key, &named);

@@ -99,8 +99,7 @@ static void step(struct shed_pending *pending, unsigned events)
 }
 
 static struct many *create(struct shed_cache *cache, struct shed_item *items,
-                           size_t count, const struct shed_terms *terms,
-                           struct shed_error *errors)
+                           size_t count, const struct shed_terms *terms)
 {
     struct many *m = calloc(1, sizeof(*m) + count * sizeof(m->parts[0]));
     struct shed_named_key named;
@@ -111,7 +110,7 @@ static struct many *create(struct shed_cache *cache, struct shed_item *items,
     m->pending.step = step;
     m->pending.weight = (unsigned short)(count > 0 ? count : 1);
     m->items = items;
-    m->errors = errors;
+    m->errors = terms->errors;
     m->count = count;
     for (size_t i = 0; i < count; i++) {
         struct part *part = &m->parts[i];
@@ -134,7 +133,6 @@ enum shed_code shed_get_many_async(struct shed_cache *cache,
                                    struct shed_pending **pending,
                                    struct shed_error *err)
 {
-    struct shed_get_own own;
     struct shed_terms terms;
     struct many *m;
     enum shed_code code = shed_async_check(then, err);
@@ -142,12 +140,12 @@ enum shed_code shed_get_many_async(struct shed_cache *cache,
     if (pending != NULL)
         *pending = NULL;
     if (code == SHED_OK)
-        code = shed_get_take_options(cache, options, true, &own, &terms, err);
+        code = shed_get_take_options(cache, options, true, &terms, err);
     if (code == SHED_OK)
         code = shed_get_check_items(items, count, err);
     if (code != SHED_OK)
         return code;
-    m = create(cache, items, count, &terms, own.errors);
+    m = create(cache, items, count, &terms);
     if (m == NULL)
         return shed_fail_nomem(err, "an asynchronous call");
     code = shed_async_submit(&m->pending, then, pending, err);

@@ -31,12 +31,12 @@ static enum shed_code check_options(const struct shed_get_options *o,
 
 enum shed_code shed_get_take_options(const struct shed_cache *cache,
                                      const struct shed_get_options *options,
-                                     bool is_async, struct shed_get_own *own,
-                                     struct shed_terms *out,
+                                     bool is_async, struct shed_terms *out,
                                      struct shed_error *err)
 {
     struct shed_get_options o = SHED_GET_OPTIONS_INIT;
-    const struct shed_freshness_rule *rule;
+    const struct shed_freshness_rule *rule = &cache->rule;
+    struct shed_freshness_rule own;
     bool takes_local;
     enum shed_code code = shed_options_take(&o, sizeof(o), options,
                                             "struct shed_get_options", err);
@@ -47,17 +47,17 @@ enum shed_code shed_get_take_options(const struct shed_cache *cache,
         code = check_options(&o, err);
     if (code != SHED_OK)
         return code;
-    rule = &cache->rule;
     if (o.max_age_ms > 0 || o.allow_stale != SHED_STALE_DEFAULT) {
-        own->rule = shed_freshness_rule_of_call(&cache->rule, o.max_age_ms,
-                                                (enum shed_stale)o.allow_stale);
-        rule = &own->rule;
+        own = shed_freshness_rule_of_call(&cache->rule, o.max_age_ms,
+                                          (enum shed_stale)o.allow_stale);
+        rule = &own;
     }
-    own->errors = o.errors;
     takes_local =
         shed_cache_takes_local(cache) && o.allow_stale != SHED_STALE_NEVER;
     *out = (struct shed_terms){
-        .rule = rule,
+        .rule = *rule,
+        .has_own_rule = rule == &own,
+        .errors = o.errors,
         /* the call may need an old value to fall back on; or what a flight
            under way will answer may be ruled out, or not needed */
         .looks_first = rule->if_error_ms > 0 || takes_local ||
@@ -110,17 +110,16 @@ static enum shed_code get(struct shed_cache *cache, struct shed_bytes key,
                           struct shed_value **out, struct shed_error *err)
 {
     struct shed_named_key named;
-    struct shed_get_own own;
     struct shed_terms terms;
     struct shed_look look = {.value = NULL};
     struct shed_error why;
     enum shed_code code =
-        shed_get_take_options(cache, options, false, &own, &terms, err);
+        shed_get_take_options(cache, options, false, &terms, err);
 
     if (code != SHED_OK)
         return code;
     if (options != NULL)
-        *out = shed_look_near(cache, key, terms.rule, terms.only_cached);
+        *out = shed_look_near(cache, key, &terms.rule, terms.only_cached);
     if (*out != NULL)
         return SHED_OK;
     shed_key_name(cache->name, key, &named);

@@ -27,12 +27,6 @@ static inline bool shed_get_is_open(const struct shed_key_get *g)
     return g->code == SHED_OK && g->value == NULL;
 }
 
-/* What the options of a call bring beside its terms. */
-struct shed_get_own {
-    struct shed_freshness_rule rule; /* the terms', if it has one of its own */
-    struct shed_error *errors;       /* of many keys; may be NULL */
-};
-
 /* Check the options of a call, which may be NULL, and that it may be made, and
  * make its terms, all but start_us.
  * Returns: SHED_OK; SHED_EINVAL, SHED_EFORKED.
@@ -40,8 +34,7 @@ struct shed_get_own {
 SHED_MUST_CHECK enum shed_code
 shed_get_take_options(const struct shed_cache *cache,
                       const struct shed_get_options *options, bool is_async,
-                      struct shed_get_own *own, struct shed_terms *out,
-                      struct shed_error *err);
+                      struct shed_terms *out, struct shed_error *err);
 
 /* Check the items of a call for many keys, and set their values to NULL.
  * Returns: SHED_OK; SHED_EINVAL. */

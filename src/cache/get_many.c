@@ -158,7 +158,7 @@ static void look(struct shed_cache *cache, struct batch *b)
         struct shed_key_get *g = &b->gets[i];
         uint64_t one_ms;
         g->value = shed_look_near(cache, shed_key_bytes(&g->key),
-                                  g->terms->rule, g->terms->only_cached);
+                                  &g->terms->rule, g->terms->only_cached);
         if (g->value != NULL)
             continue;
         one_ms = add_get(b, i);
@@ -233,18 +233,17 @@ enum shed_code shed_get_many(struct shed_cache *cache, struct shed_item *items,
                              const struct shed_get_options *options,
                              struct shed_error *err)
 {
-    struct shed_get_own own = {.errors = NULL};
     struct shed_terms terms = {0};
     struct shed_error why = {SHED_OK, ""};
     struct batch b = {0};
     enum shed_code code = shed_get_check_items(items, count, &why);
 
     if (code == SHED_OK)
-        code = shed_get_take_options(cache, options, false, &own, &terms, &why);
+        code = shed_get_take_options(cache, options, false, &terms, &why);
     if (code == SHED_OK && count > 0)
         code = create_batch(cache, items, &b, count, &terms, &why);
     terms.start_us = shed_now_us();
     if (code != SHED_OK || count == 0)
-        return fail_items(items, count, own.errors, &why, err);
-    return get_many(cache, items, own.errors, &b, err);
+        return fail_items(items, count, terms.errors, &why, err);
+    return get_many(cache, items, terms.errors, &b, err);
 }

@@ -106,7 +106,7 @@ static void weigh(struct shed_cache *cache, const struct shed_key *key,
                   const struct shed_freshness_times *times, uint64_t now_ms,
                   struct shed_look *out)
 {
-    enum shed_freshness freshness = judge(terms->rule, value, times, now_ms);
+    enum shed_freshness freshness = judge(&terms->rule, value, times, now_ms);
 
     if (is_revoked(cache, terms, value)) {
         out->must_learn =
@@ -122,7 +122,7 @@ static void weigh(struct shed_cache *cache, const struct shed_key *key,
     shed_local_keep_entry(cache->local, shed_key_of_entry(key), out->mark,
                           value, times, now_ms);
     /* without a clock (no right to TIME) the slow path decides */
-    if (freshness >= SHED_FRESHNESS_EXPIRED && terms->rule->max_age_ms > 0 &&
+    if (freshness >= SHED_FRESHNESS_EXPIRED && terms->rule.max_age_ms > 0 &&
         now_ms > 0)
         find_aged(out, value, false);
     switch (freshness) {
@@ -223,7 +223,7 @@ static enum shed_freshness judge_local(const struct shed_terms *terms,
     const struct shed_freshness_times times = {
         .written_ms = written_ms,
         .until_ms = shed_deadline_ms(written_ms, row->ttl_ms)};
-    struct shed_freshness_rule rule = *terms->rule;
+    struct shed_freshness_rule rule = terms->rule;
 
     rule.refresh_after_pct = 0;
     return judge(&rule, row->value, &times,
@@ -429,12 +429,10 @@ static void send_get(void *user, struct shed_read *out)
 /* A GET is judged by the terms of the call that sends it, so only calls with
  * the cache's own terms share one; and the one that is shared may have begun
  * before an invalidation that the others must see. */
-bool shed_look_may_share(const struct shed_cache *cache,
-                         const struct shed_terms *terms,
+bool shed_look_may_share(const struct shed_terms *terms,
                          const struct shed_look *begun)
 {
-    return terms->rule == &cache->rule && !terms->only_cached &&
-           !begun->is_missed;
+    return !terms->has_own_rule && !terms->only_cached && !begun->is_missed;
 }
 
 enum shed_code shed_look(struct shed_cache *cache, const struct shed_key *key,
@@ -453,7 +451,7 @@ enum shed_code shed_look(struct shed_cache *cache, const struct shed_key *key,
     *out = get.begun;
     if (out->is_missed && !shed_cache_takes_local(cache))
         return SHED_OK; /* whatever GET would find is of no use */
-    if (shed_look_may_share(cache, terms, &get.begun))
+    if (shed_look_may_share(terms, &get.begun))
         is_shared = shed_reads_run(cache->reads, key, get.until_ms, send_get,
                                    &get, &read);
     else
@@ -483,7 +481,7 @@ static bool is_new(const struct shed_terms *terms, const struct shed_look *look,
         (look->found == SHED_FOUND_AGED &&
          shed_entry_has_identity(shed_value_header(value), look->aged)))
         return false;
-    return value->age_ms <= terms->rule->max_age_ms + call_ms;
+    return value->age_ms <= terms->rule.max_age_ms + call_ms;
 }
 
 bool shed_look_is_young(const struct shed_cache *cache,
@@ -491,7 +489,7 @@ bool shed_look_is_young(const struct shed_cache *cache,
                         const struct shed_terms *terms, struct shed_look *look,
                         const struct shed_value *value)
 {
-    uint64_t max_age_ms = terms->rule->max_age_ms;
+    uint64_t max_age_ms = terms->rule.max_age_ms;
 
     if (shed_value_header(value) != NULL && is_revoked(cache, terms, value)) {
         find_aged(look, value, true);

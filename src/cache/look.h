@@ -13,16 +13,18 @@
 
 /* What a call asks for. */
 struct shed_terms {
-    const struct shed_freshness_rule *rule;
-    bool only_cached; /* it begins nothing */
-    bool is_second;   /* what GET finds is counted if it is handed out, by
-                         shed_look_fall_back */
-    bool looks_first; /* even where a flight is under way */
+    struct shed_freshness_rule rule;
+    bool has_own_rule; /* else it is the cache's */
+    bool only_cached;  /* it begins nothing */
+    bool is_second;    /* what GET finds is counted if it is handed out, by
+                          shed_look_fall_back */
+    bool looks_first;  /* even where a flight is under way */
     bool may_wait; /* for the log of tags to be read; else a look must learn */
     bool takes_local; /* what the process has kept, if Redis cannot be read */
     uint32_t timeout_ms;
-    uint32_t soft_timeout_ms; /* then an old value will do; 0: never */
-    uint64_t start_us;        /* when the call began to wait */
+    uint32_t soft_timeout_ms;  /* then an old value will do; 0: never */
+    uint64_t start_us;         /* when the call began to wait */
+    struct shed_error *errors; /* of the keys of many; may be NULL */
 };
 
 static inline uint64_t shed_terms_deadline_ms(const struct shed_terms *terms)
@@ -76,8 +78,7 @@ SHED_MUST_CHECK enum shed_code shed_look(struct shed_cache *cache,
                                          struct shed_error *err);
 
 /* Whether a call whose look has begun may have the answer of another's GET. */
-bool shed_look_may_share(const struct shed_cache *cache,
-                         const struct shed_terms *terms,
+bool shed_look_may_share(const struct shed_terms *terms,
                          const struct shed_look *begun);
 
 /* Give another caller what a look has found for one, and count it. */

@@ -275,7 +275,6 @@ static void take(struct get *g, enum shed_code code,
                  const struct shed_error *why)
 {
     if (g->phase != LOOKING) {
-        shed_slow_take_second(&g->get.look);
         if (g->phase == FLYING)
             shed_slow_leave_old(&g->get, UINT64_MAX);
         else

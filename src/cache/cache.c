@@ -210,15 +210,32 @@ static enum shed_code open_parts(struct shed_cache *cache,
     return code;
 }
 
-/* What does not depend on the client's process. */
-static void free_cache(struct shed_cache *cache)
+/* It may be half made. */
+static void *close_cache(void *handle)
 {
+    struct shed_cache *cache = handle;
+    struct shed_client *client = cache->client;
+
+    if (shed_client_check(client, NULL) == SHED_OK) {
+        shed_async_close(cache->async);
+        if (cache->tag_log != NULL)
+            shed_tag_log_leave(cache->tag_log);
+        shed_near_close(cache->near);
+        shed_flights_close(cache->flights);
+        shed_fleet_leave(cache->fleet);
+        shed_delivery_close(cache->delivery, cache->options.timeout_ms);
+        shed_tag_log_destroy(cache->tag_log);
+        shed_source_unref(cache->source);
+    }
+    /* what does not depend on the client's process */
     shed_near_destroy(cache->near);
     shed_local_destroy(cache->local);
     shed_reads_destroy(cache->reads);
     shed_async_destroy(cache->async);
     shed_async_reads_destroy(cache->async_reads);
     free(cache);
+    shed_client_unref(client);
+    return NULL;
 }
 
 enum shed_code shed_cache_open(struct shed_client *client, const char *name,
@@ -249,46 +266,21 @@ enum shed_code shed_cache_open(struct shed_client *client, const char *name,
     cache = calloc(1, sizeof(*cache));
     if (cache == NULL)
         return shed_fail_nomem(err, "a cache");
-    cache->client = client;
+    cache->client = shed_client_ref(client);
     cache->source = source;
+    shed_source_ref(source);
     cache->options = o;
     cache->rule = shed_freshness_rule_of_cache(&o);
     memcpy(cache->name, name, strlen(name) + 1);
     code = open_parts(cache, err);
     if (code != SHED_OK) {
-        shed_fleet_leave(cache->fleet);
-        shed_flights_close(cache->flights);
-        shed_delivery_close(cache->delivery, 0);
-        shed_tag_log_destroy(cache->tag_log);
-        free_cache(cache);
+        (void)close_cache(cache);
         return code;
     }
     if (cache->tag_log != NULL)
         shed_tag_log_follow(cache->tag_log);
-    (void)shed_client_ref(client);
-    shed_source_ref(source);
     *out = cache;
     return SHED_OK;
-}
-
-static void *close_cache(void *handle)
-{
-    struct shed_cache *cache = handle;
-
-    if (shed_client_check(cache->client, NULL) == SHED_OK) {
-        shed_async_close(cache->async);
-        if (cache->tag_log != NULL)
-            shed_tag_log_leave(cache->tag_log);
-        shed_near_close(cache->near);
-        shed_flights_close(cache->flights);
-        shed_fleet_leave(cache->fleet);
-        shed_delivery_close(cache->delivery, cache->options.timeout_ms);
-        shed_tag_log_destroy(cache->tag_log);
-        shed_source_unref(cache->source);
-    }
-    shed_client_unref(cache->client);
-    free_cache(cache);
-    return NULL;
 }
 
 void shed_cache_close(struct shed_cache *cache)

@@ -85,24 +85,6 @@ bool shed_get_looks_first(const struct shed_cache *cache,
     return terms->looks_first || !shed_flights_has(cache->flights, key);
 }
 
-/* The slow path of one key, of which the caller knows what look says. */
-static enum shed_code get_slow(struct shed_cache *cache,
-                               const struct shed_named_key *named,
-                               const struct shed_terms *terms,
-                               const struct shed_look *look,
-                               struct shed_value **out, struct shed_error *why)
-{
-    struct shed_key_get g = {
-        .cache = cache, .key = named->key, .terms = terms, .look = *look};
-
-    shed_get_slow(&g, 1);
-    *out = g.value;
-    if (g.code != SHED_OK)
-        (void)shed_fail(why, g.code, "%s", shed_error_kept(g.caller.why));
-    free(g.caller.why);
-    return g.code;
-}
-
 /* Get a key that has no row near by its cache's rule, or a call with options.
  */
 static enum shed_code get(struct shed_cache *cache, struct shed_bytes key,
@@ -111,7 +93,7 @@ static enum shed_code get(struct shed_cache *cache, struct shed_bytes key,
 {
     struct shed_named_key named;
     struct shed_terms terms;
-    struct shed_look look = {.value = NULL};
+    struct shed_key_get g;
     struct shed_error why;
     enum shed_code code =
         shed_get_take_options(cache, options, false, &terms, err);
@@ -122,26 +104,32 @@ static enum shed_code get(struct shed_cache *cache, struct shed_bytes key,
         *out = shed_look_near(cache, key, &terms.rule, terms.only_cached);
     if (*out != NULL)
         return SHED_OK;
-    shed_key_name(cache->name, key, &named);
     terms.start_us = shed_now_us();
+    shed_key_name(cache->name, key, &named);
+    g = (struct shed_key_get){
+        .cache = cache, .key = named.key, .terms = &terms};
     if (shed_get_looks_first(cache, &terms, &named.key))
-        code = shed_look(cache, &named.key, &terms, &look, &why);
-    *out = shed_look_take(&look, SHED_LOOK_ANSWERS);
+        g.code = shed_look(cache, &named.key, &terms, &g.look, &why);
+    *out = shed_look_take(&g.look, SHED_LOOK_ANSWERS);
     if (*out != NULL) {
         shed_histogram_add(&cache->counters.hit_us,
                            shed_now_us() - terms.start_us);
         return SHED_OK;
     }
-    if (code == SHED_OK) {
-        code = get_slow(cache, &named, &terms, &look, out, &why);
+    if (g.code == SHED_OK) {
+        shed_get_slow(&g, 1);
+        *out = g.value;
         if (!terms.only_cached)
             shed_histogram_add(&cache->counters.miss_us,
                                shed_now_us() - terms.start_us);
+        if (g.code != SHED_OK)
+            (void)shed_fail(&why, g.code, "%s", shed_error_kept(g.caller.why));
+        free(g.caller.why);
     }
-    shed_count_code(&cache->counters, code);
-    if (code != SHED_OK && err != NULL)
+    shed_count_code(&cache->counters, g.code);
+    if (g.code != SHED_OK && err != NULL)
         *err = why;
-    return code;
+    return g.code;
 }
 
 enum shed_code shed_get(struct shed_cache *cache, struct shed_bytes key,

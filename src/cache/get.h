@@ -94,11 +94,9 @@ void shed_slow_join(struct shed_key_get *g, struct shed_post **starts);
 
 /* Whether it could have an old value, but GET did not say so: it failed, or
  * had to wait until Redis has heard of an invalidation. A GET is then repeated
- * when the load has failed or takes too long, by these terms; what it finds is
- * taken over as an old value. */
+ * when the load has failed or takes too long, by these terms. */
 bool shed_slow_may_have_old(const struct shed_key_get *g);
 struct shed_terms shed_slow_second_terms(const struct shed_terms *terms);
-void shed_slow_take_second(struct shed_look *look);
 
 /* A get with an old value leaves its flight, which goes on without a caller, if
  * that has begun its load by begun_ms. */

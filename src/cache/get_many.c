@@ -18,11 +18,10 @@ struct batch {
     size_t count;
     struct shed_key_get *gets;
     char *names; /* of their keys */
-    /* in the first sent_count: of the GETs, in their order */
+    /* of the GETs, of those gets that need one */
     struct shed_args *args;
     struct shed_reply **replies;
     struct shed_link_use *uses;
-    size_t *sent; /* which get it is of */
     size_t sent_count;
     unsigned together; /* how many of them may be one MGET */
 };
@@ -36,7 +35,6 @@ static void destroy_batch(struct batch *b)
     free(b->args);
     free(b->replies);
     free(b->uses);
-    free(b->sent);
 }
 
 static size_t size_names(const struct shed_cache *cache,
@@ -81,9 +79,8 @@ static enum shed_code create_batch(struct shed_cache *cache,
     b->args = calloc(count + 1, sizeof(*b->args));
     b->replies = calloc(count + 1, sizeof(struct shed_reply *));
     b->uses = calloc(count + 1, sizeof(*b->uses));
-    b->sent = calloc(count, sizeof(*b->sent));
     if (b->gets == NULL || b->names == NULL || b->args == NULL ||
-        b->replies == NULL || b->uses == NULL || b->sent == NULL) {
+        b->replies == NULL || b->uses == NULL) {
         destroy_batch(b);
         return shed_fail_nomem(err, "shed_get_many");
     }
@@ -117,13 +114,11 @@ static unsigned together_of(const struct shed_cache *cache)
 }
 
 /* Prepare the GET of a key. Returns: until when to wait for it. */
-static uint64_t add_get(struct batch *b, size_t i)
+static uint64_t add_get(struct batch *b, struct shed_key_get *g)
 {
-    struct shed_key_get *g = &b->gets[i];
-    struct shed_args *args = &b->args[b->sent_count];
+    struct shed_args *args = &b->args[b->sent_count++];
 
     shed_look_begin(g->cache, &g->key, &g->look);
-    b->sent[b->sent_count++] = i;
     shed_args_begin(args, "GET");
     args->is_guarded = true;
     args->together = b->together;
@@ -131,18 +126,23 @@ static uint64_t add_get(struct batch *b, size_t i)
     return shed_look_until_ms(g->cache, &g->key, g->terms);
 }
 
-/* why: NULL, or why all GETs failed. */
-static void take_reply(const struct batch *b, size_t at,
-                       const struct shed_error *all)
+/* all: NULL, or why all GETs failed. */
+static void take_replies(struct batch *b, const struct shed_error *all)
 {
-    struct shed_key_get *g = &b->gets[b->sent[at]];
-    struct shed_error why;
-    enum shed_code code = SHED_OK;
+    size_t at = 0;
 
-    if (all == NULL)
-        code = shed_look_at(g->cache, &g->key, g->terms, b->replies[at],
-                            &b->uses[at], &g->look, &why);
-    shed_get_take_look(g, code != SHED_OK ? &why : all);
+    for (size_t i = 0; i < b->count; i++) {
+        struct shed_key_get *g = &b->gets[i];
+        struct shed_error why;
+        enum shed_code code = SHED_OK;
+        if (g->value != NULL) /* it was near */
+            continue;
+        if (all == NULL)
+            code = shed_look_at(g->cache, &g->key, g->terms, b->replies[at],
+                                &b->uses[at], &g->look, &why);
+        shed_get_take_look(g, code != SHED_OK ? &why : all);
+        at++;
+    }
 }
 
 /* Take what is near, and all GETs of the others in one pipeline. Afterwards a
@@ -161,15 +161,14 @@ static void look(struct shed_cache *cache, struct batch *b)
                                   &g->terms->rule, g->terms->only_cached);
         if (g->value != NULL)
             continue;
-        one_ms = add_get(b, i);
+        one_ms = add_get(b, g);
         until_ms = one_ms > until_ms ? one_ms : until_ms;
     }
     if (b->sent_count == 0)
         return;
     code = shed_look_call(cache, b->args, b->sent_count, b->replies, b->uses,
                           until_ms, &all);
-    for (size_t at = 0; at < b->sent_count; at++)
-        take_reply(b, at, code != SHED_OK ? &all : NULL);
+    take_replies(b, code != SHED_OK ? &all : NULL);
 }
 
 void shed_get_conclude(struct shed_cache *cache, const struct shed_item *item,

@@ -140,12 +140,6 @@ struct shed_terms shed_slow_second_terms(const struct shed_terms *terms)
     return second;
 }
 
-void shed_slow_take_second(struct shed_look *look)
-{
-    if (look->worth == SHED_LOOK_ANSWERS)
-        look->worth = SHED_LOOK_OLD;
-}
-
 void shed_slow_leave_old(struct shed_key_get *g, uint64_t begun_ms)
 {
     struct shed_caller *caller = &g->caller;
@@ -261,7 +255,6 @@ static void look_again(struct shed_key_get *gets, size_t count)
         if (!shed_slow_may_have_old(g))
             continue;
         code = shed_look(g->cache, &g->key, &terms, &g->look, &unused);
-        shed_slow_take_second(&g->look);
     }
 }
 

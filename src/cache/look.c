@@ -12,7 +12,6 @@
 #include "base/random.h"
 #include "base/value.h"
 #include "entry/entry_value.h"
-#include "cache/reads.h"
 
 #define US_PER_MS 1000
 
@@ -92,11 +91,24 @@ static bool is_revoked(const struct shed_cache *cache,
                : !shed_tag_log_admits(log, shed_value_header(value));
 }
 
-static void found(struct shed_look *look, struct shed_value *value,
-                  enum shed_look_worth worth)
+/* Take a value over, and decide what it is worth. Returns: whether it answers
+ * the call; another GET's, to fall back on, does not. */
+static bool take_value(const struct shed_terms *terms, struct shed_value *value,
+                       enum shed_freshness freshness, struct shed_look *out)
 {
-    look->value = value;
-    look->worth = worth;
+    if (freshness == SHED_FRESHNESS_OVER ||
+        (freshness == SHED_FRESHNESS_AGED && value->fresh_ms == 0)) {
+        shed_value_unref(value);
+        return false;
+    }
+    out->value = value;
+    if (freshness == SHED_FRESHNESS_AGED)
+        out->worth = SHED_LOOK_AGED;
+    else if (freshness == SHED_FRESHNESS_EXPIRED || terms->is_second)
+        out->worth = SHED_LOOK_OLD;
+    else
+        out->worth = SHED_LOOK_ANSWERS;
+    return out->worth == SHED_LOOK_ANSWERS;
 }
 
 /* Take over the value of an entry. now_ms is 0 where the server's clock is not
@@ -125,32 +137,13 @@ static void weigh(struct shed_cache *cache, const struct shed_key *key,
     if (freshness >= SHED_FRESHNESS_EXPIRED && terms->rule.max_age_ms > 0 &&
         now_ms > 0)
         find_aged(out, value, false);
-    switch (freshness) {
-    case SHED_FRESHNESS_EXPIRED:
-        found(out, value, SHED_LOOK_OLD);
+    if (!take_value(terms, value, freshness, out))
         return;
-    case SHED_FRESHNESS_AGED:
-        if (value->fresh_ms > 0) {
-            found(out, value, SHED_LOOK_AGED);
-            return;
-        }
-        shed_value_unref(value);
-        return;
-    case SHED_FRESHNESS_OVER:
-        shed_value_unref(value);
-        return;
-    case SHED_FRESHNESS_STALE:
-    case SHED_FRESHNESS_DUE:
-    case SHED_FRESHNESS_FRESH:
-        break;
-    }
     if (freshness != SHED_FRESHNESS_FRESH && !terms->only_cached)
         refresh(cache, key, value);
     if (cache->near != NULL && freshness != SHED_FRESHNESS_STALE)
         shed_near_ask(cache->near, key, out->mark, shed_value_header(value));
-    if (!terms->is_second)
-        note_hit(cache, key, value);
-    found(out, value, SHED_LOOK_ANSWERS);
+    note_hit(cache, key, value);
 }
 
 /* Of what is no value. */
@@ -243,20 +236,36 @@ static bool is_local_revoked(const struct shed_cache *cache,
     return row->position < shed_tag_log_position(cache->tag_log);
 }
 
+/* Find what is kept, if the terms allow it, and judge it. Returns: false: there
+ * is nothing; else *row has a reference of the caller's. */
+static bool find_local(struct shed_cache *cache, const struct shed_key *key,
+                       const struct shed_terms *terms,
+                       struct shed_local_row *row,
+                       enum shed_freshness *freshness)
+{
+    if (!terms->takes_local ||
+        !shed_local_find(cache->local, shed_key_of_entry(key), shed_now_ms(),
+                         row))
+        return false;
+    *freshness = judge_local(terms, row);
+    if (!is_local_revoked(cache, row))
+        return true;
+    /* else it would keep out what is loaded, if that has a lower version */
+    shed_local_forget(cache->local, shed_key_of_entry(key), row->value);
+    shed_value_unref(row->value);
+    return false;
+}
+
 static bool has_local(struct shed_cache *cache, const struct shed_key *key,
                       const struct shed_terms *terms)
 {
     struct shed_local_row row;
-    bool is_of_use;
+    enum shed_freshness freshness;
 
-    if (!terms->takes_local ||
-        !shed_local_find(cache->local, shed_key_of_entry(key), shed_now_ms(),
-                         &row))
+    if (!find_local(cache, key, terms, &row, &freshness))
         return false;
-    is_of_use = !is_local_revoked(cache, &row) &&
-                judge_local(terms, &row) <= SHED_FRESHNESS_EXPIRED;
     shed_value_unref(row.value);
-    return is_of_use;
+    return freshness <= SHED_FRESHNESS_EXPIRED;
 }
 
 uint64_t shed_look_until_ms(struct shed_cache *cache,
@@ -276,32 +285,18 @@ static void take_local(struct shed_cache *cache, const struct shed_key *key,
     struct shed_value *value;
     enum shed_freshness freshness;
 
-    if (!terms->takes_local ||
-        !shed_local_find(cache->local, shed_key_of_entry(key), shed_now_ms(),
-                         &row))
+    if (!find_local(cache, key, terms, &row, &freshness))
         return;
-    if (is_local_revoked(cache, &row)) {
-        /* else it would keep out what is loaded, if that has a lower version */
-        shed_local_forget(cache->local, shed_key_of_entry(key), row.value);
-        shed_value_unref(row.value);
-        return;
-    }
-    freshness = judge_local(terms, &row);
     value = make_stale(&row);
     if (value == NULL)
         return;
     out->is_local = true;
-    if (freshness == SHED_FRESHNESS_EXPIRED) {
-        found(out, value, SHED_LOOK_OLD);
-    } else if (freshness > SHED_FRESHNESS_EXPIRED) {
-        shed_value_unref(value);
-    } else {
-        if (freshness == SHED_FRESHNESS_STALE && !terms->only_cached)
-            refresh(cache, key, value);
-        shed_count(&cache->counters.local_hits, 1);
-        tell_stale(cache, key, value, why->code, why->reason);
-        found(out, value, SHED_LOOK_ANSWERS);
-    }
+    if (!take_value(terms, value, freshness, out))
+        return;
+    if (freshness == SHED_FRESHNESS_STALE && !terms->only_cached)
+        refresh(cache, key, value);
+    shed_count(&cache->counters.local_hits, 1);
+    tell_stale(cache, key, value, why->code, why->reason);
 }
 
 enum shed_code shed_look_without_redis(struct shed_cache *cache,
@@ -313,7 +308,6 @@ enum shed_code shed_look_without_redis(struct shed_cache *cache,
     bool may_load = out->is_refused || /* the flight asks again first */
                     cache->options.redis_down != SHED_REDIS_DOWN_FAIL;
     bool has_time = why->code == SHED_EREDIS;
-    struct shed_value *value = NULL;
     enum shed_code code;
 
     if (why->code != SHED_EREDIS && why->code != SHED_ETIMEDOUT)
@@ -326,8 +320,9 @@ enum shed_code shed_look_without_redis(struct shed_cache *cache,
     if (shed_look_has(out, SHED_LOOK_ANSWERS) ||
         (has_time && may_load && !terms->only_cached))
         return SHED_OK;
-    code = shed_look_fall_back(cache, key, out, why->code, why->reason, &value);
-    found(out, value, SHED_LOOK_ANSWERS);
+    code = shed_look_fall_back(cache, key, out, why->code, why->reason,
+                               &out->value);
+    out->worth = SHED_LOOK_ANSWERS;
     return code;
 }
 

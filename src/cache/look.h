@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 #include "cache/cache.h"
-#include "cache/found.h"
+#include "cache/reads.h"
 #include "known/near.h"
 
 /* What a call asks for. */
@@ -16,9 +16,9 @@ struct shed_terms {
     struct shed_freshness_rule rule;
     bool has_own_rule; /* else it is the cache's */
     bool only_cached;  /* it begins nothing */
-    bool is_second;    /* what GET finds is counted if it is handed out, by
-                          shed_look_fall_back */
-    bool looks_first;  /* even where a flight is under way */
+    bool is_second;   /* what GET finds is to fall back on, and counted if it is
+                        handed out, by shed_look_fall_back */
+    bool looks_first; /* even where a flight is under way */
     bool may_wait; /* for the log of tags to be read; else a look must learn */
     bool takes_local; /* what the process has kept, if Redis cannot be read */
     uint32_t timeout_ms;

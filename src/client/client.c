@@ -170,10 +170,10 @@ void shed_client_hurry(struct shed_client *client, const struct shed_args *args)
 void shed_client_send(struct shed_client *client, struct shed_call *call,
                       const struct shed_args *args, shed_pipe_fn *fn, void *arg)
 {
-    if (client->cluster != NULL)
-        shed_cluster_send(client->cluster, call, args, fn, arg);
-    else
-        shed_session_call(client->server->session, call, args, fn, arg);
+    struct shed_bytes key = shed_cluster_key(args);
+
+    shed_session_call(shed_client_session(client, key.data, key.size), call,
+                      args, fn, arg);
 }
 
 enum shed_code shed_client_call(struct shed_client *client,

@@ -320,21 +320,16 @@ static void settle(struct shed_cluster *c)
     shed_mutex_unlock(&c->mu);
 }
 
-static bool has_seed(const struct shed_cluster *c, size_t i)
-{
-    struct shed_redirect unused;
-
-    return shed_address_seed(c->address, i, unused.host, unused.port);
-}
-
 static void fail_scout(struct shed_cluster *c)
 {
+    struct shed_redirect seed;
+
     shed_mutex_lock(&c->mu);
     shed_cluster_map_fail(&c->map, shed_now_ms());
     shed_mutex_unlock(&c->mu);
     c->is_scout_lost = true;
     c->tries++;
-    if (!has_seed(c, c->tries))
+    if (!shed_address_seed(c->address, c->tries, seed.host, seed.port))
         settle(c); /* none of them answers */
 }
 
@@ -371,14 +366,11 @@ static bool is_any_down_locked(struct shed_cluster *c)
     return false;
 }
 
-static void on_map(void *arg, const struct shed_reply *reply,
-                   const struct shed_error *why)
+static void on_map(void *arg, const struct shed_reply *reply, bool is_cut_off)
 {
     struct shed_cluster *c = arg;
     struct shed_cluster_change change;
-    bool is_cut_off;
 
-    (void)why;
     c->is_asking = false;
     if (reply == NULL) {
         fail_scout(c);
@@ -388,7 +380,7 @@ static void on_map(void *arg, const struct shed_reply *reply,
     shed_mutex_lock(&c->mu);
     change = shed_cluster_map_take(&c->map, reply, shed_scout_host(c->scout),
                                    shed_now_ms(), may_own, c);
-    is_cut_off = change.is_valid && shed_scout_is_cut_off(c->scout);
+    is_cut_off = change.is_valid && is_cut_off;
     if (is_cut_off || (change.is_valid && is_any_down_locked(c)))
         (void)shed_cluster_map_hurry(&c->map, NULL, is_cut_off, shed_now_ms());
     shed_mutex_unlock(&c->mu);
@@ -412,9 +404,8 @@ static void ask(struct shed_cluster *c)
     shed_mutex_lock(&c->mu);
     c->is_scout_lost |= c->map.is_doubted;
     shed_cluster_map_ask(&c->map, shed_now_ms());
-    is_found = c->is_scout_lost || c->scout == NULL
-                   ? next_candidate_locked(c, &place)
-                   : false;
+    is_found = (c->is_scout_lost || c->scout == NULL) &&
+               next_candidate_locked(c, &place);
     shed_mutex_unlock(&c->mu);
     c->is_asking = true;
     if (!is_found) {
@@ -512,17 +503,6 @@ struct shed_bytes shed_cluster_key(const struct shed_args *args)
 
     assert(i < args->count);
     return shed_bytes(args->at[i], args->size[i]);
-}
-
-void shed_cluster_send(struct shed_cluster *c, struct shed_call *call,
-                       const struct shed_args *args, shed_pipe_fn *fn,
-                       void *arg)
-{
-    struct shed_bytes key = shed_cluster_key(args);
-    struct shed_server *server = shed_cluster_hold(c, key.data, key.size);
-
-    shed_session_call(server->session, call, args, fn, arg);
-    shed_cluster_give_back(c, server);
 }
 
 /* Follow a redirection. A slot that is being moved, or that nobody serves, is

@@ -61,11 +61,6 @@ bool shed_cluster_is_settled(struct shed_cluster *cluster);
 void shed_cluster_wait(struct shed_cluster *cluster, uint64_t deadline_ms);
 void shed_cluster_await(struct shed_cluster *cluster, struct shed_post *post);
 
-/* See shed_client_send. Reactor thread. */
-void shed_cluster_send(struct shed_cluster *cluster, struct shed_call *call,
-                       const struct shed_args *args, shed_pipe_fn *fn,
-                       void *arg);
-
 /* How often a server was found to be another run, or to have been replaced. Any
  * thread. */
 unsigned shed_cluster_changes(const struct shed_cluster *cluster);

@@ -149,7 +149,7 @@ struct part {
 };
 
 struct batch {
-    struct shed_server **of;     /* of each command; not held */
+    size_t *part_of;             /* of each command */
     size_t *order;               /* of the commands, those of a part together */
     struct shed_args *commands;  /* in that order */
     struct shed_reply **replies; /* the same */
@@ -157,65 +157,63 @@ struct batch {
     size_t parts;
 };
 
+/* Returns: false when out of memory. */
+static bool create_batch(struct batch *b, size_t count)
+{
+    *b = (struct batch){.part_of = malloc(count * sizeof(*b->part_of)),
+                        .order = malloc(count * sizeof(*b->order)),
+                        .commands = malloc(count * sizeof(*b->commands)),
+                        .replies = calloc(count, sizeof(struct shed_reply *)),
+                        .part = malloc(count * sizeof(*b->part))};
+    return b->part_of != NULL && b->order != NULL && b->commands != NULL &&
+           b->replies != NULL && b->part != NULL;
+}
+
 static void destroy_batch(struct batch *b)
 {
-    free(b->of);
+    free(b->part_of);
     free(b->order);
     free(b->commands);
     free(b->replies);
     free(b->part);
 }
 
-/* Find the servers, and hold each once. Returns: false when out of memory. */
-static bool find_servers(struct shed_cluster *cluster, struct batch *b,
-                         const struct shed_args *commands, size_t count)
+/* Find the part of a command's server, which is held once. */
+static size_t find_part(struct shed_cluster *cluster, struct batch *b,
+                        const struct shed_args *command)
 {
-    b->of = malloc(count * sizeof(struct shed_server *));
-    for (size_t i = 0; b->of != NULL && i < count; i++) {
-        struct shed_bytes key = shed_cluster_key(&commands[i]);
-        struct shed_server *server =
-            shed_cluster_hold(cluster, key.data, key.size);
-        size_t at = 0;
-        while (at < b->parts && b->part[at].server != server)
-            at++;
-        if (at == b->parts) {
-            struct part *more =
-                realloc(b->part, (b->parts + 1) * sizeof(*b->part));
-            if (more == NULL) {
-                shed_cluster_give_back(cluster, server);
-                return false;
-            }
-            b->part = more;
-            b->part[b->parts++] = (struct part){.server = server};
-        } else {
-            shed_cluster_give_back(cluster, server);
-        }
-        b->of[i] = server;
-        b->part[at].count++;
-    }
-    return b->of != NULL;
+    struct shed_bytes key = shed_cluster_key(command);
+    struct shed_server *server = shed_cluster_hold(cluster, key.data, key.size);
+    size_t i = 0;
+
+    while (i < b->parts && b->part[i].server != server)
+        i++;
+    if (i < b->parts)
+        shed_cluster_give_back(cluster, server);
+    else
+        b->part[b->parts++] = (struct part){.server = server};
+    return i;
 }
 
-static bool put_in_order(struct batch *b, const struct shed_args *commands,
-                         size_t count)
+/* Count the commands of each part, and then put them into its place. */
+static void arrange(struct shed_cluster *cluster, struct batch *b,
+                    const struct shed_args *commands, size_t count)
 {
-    size_t at = 0;
-
-    b->order = malloc(count * sizeof(*b->order));
-    b->commands = malloc(count * sizeof(*b->commands));
-    b->replies = calloc(count, sizeof(struct shed_reply *));
-    if (b->order == NULL || b->commands == NULL || b->replies == NULL)
-        return false;
-    for (size_t p = 0; p < b->parts; p++) {
-        b->part[p].first = at;
-        for (size_t i = 0; i < count; i++) {
-            if (b->of[i] != b->part[p].server)
-                continue;
-            b->order[at] = i;
-            b->commands[at++] = commands[i];
-        }
+    for (size_t i = 0; i < count; i++) {
+        b->part_of[i] = find_part(cluster, b, &commands[i]);
+        b->part[b->part_of[i]].count++;
     }
-    return true;
+    for (size_t p = 0, first = 0; p < b->parts; p++) {
+        b->part[p].first = first;
+        first += b->part[p].count;
+        b->part[p].count = 0;
+    }
+    for (size_t i = 0; i < count; i++) {
+        struct part *part = &b->part[b->part_of[i]];
+        size_t at = part->first + part->count++;
+        b->order[at] = i;
+        b->commands[at] = commands[i];
+    }
 }
 
 /* All commands of a part have failed. */
@@ -296,14 +294,15 @@ static enum shed_code call_many(struct shed_cluster *cluster,
                                 struct shed_link_use *uses,
                                 uint64_t deadline_ms, struct shed_error *err)
 {
-    struct batch b = {0};
-    enum shed_code code = SHED_OK;
+    struct batch b;
+    enum shed_code code;
 
-    if (!find_servers(cluster, &b, commands, count) ||
-        !put_in_order(&b, commands, count))
-        code = shed_fail_nomem(err, "a Redis call");
-    if (code == SHED_OK)
+    if (create_batch(&b, count)) {
+        arrange(cluster, &b, commands, count);
         code = call_servers(&b, deadline_ms, err);
+    } else {
+        code = shed_fail_nomem(err, "a Redis call");
+    }
     if (code == SHED_OK)
         conclude(cluster, &b, replies, uses, deadline_ms);
     else if (b.replies != NULL)

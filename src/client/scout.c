@@ -19,8 +19,7 @@ struct shed_scout {
     void *arg;
 };
 
-static void tell(struct shed_scout *s, const struct shed_reply *reply,
-                 const struct shed_error *why)
+static void tell(struct shed_scout *s, const struct shed_reply *reply)
 {
     shed_scout_fn *fn = s->fn;
 
@@ -28,12 +27,12 @@ static void tell(struct shed_scout *s, const struct shed_reply *reply,
         return;
     if (reply == NULL)
         s->fn = NULL;
-    fn(s->arg, reply, why);
+    fn(s->arg, reply, s->is_cut_off);
 }
 
 static void on_answer(void *arg, const struct shed_call_result *result)
 {
-    tell(arg, result->reply, result->why);
+    tell(arg, result->reply);
 }
 
 /* Without the right to CLUSTER INFO the node is believed. */
@@ -71,12 +70,8 @@ static void on_open(void *arg)
 
 static void on_lost(void *arg, const struct shed_error *why)
 {
-    tell(arg, NULL, why);
-}
-
-bool shed_scout_is_cut_off(const struct shed_scout *s)
-{
-    return s->is_cut_off;
+    (void)why;
+    tell(arg, NULL);
 }
 
 const char *shed_scout_host(const struct shed_scout *s)

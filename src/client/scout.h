@@ -13,10 +13,11 @@
 struct shed_address;
 struct shed_scout;
 
-/* An answer to CLUSTER SLOTS, borrowed; NULL: none came, and none will, as why
- * says. It must not destroy the scout. */
+/* An answer to CLUSTER SLOTS, borrowed; NULL: none came, and none will.
+ * is_cut_off: the node says that it misses most of the cluster, so that others
+ * may know better. It must not destroy the scout. */
 typedef void shed_scout_fn(void *arg, const struct shed_reply *reply,
-                           const struct shed_error *why);
+                           bool is_cut_off);
 
 /* Connect to a place, and ask. That it is lost may be told before this returns.
  * Returns: SHED_OK; SHED_ENOMEM, SHED_EINVAL (TLS files). */
@@ -29,10 +30,6 @@ shed_scout_send(struct shed_reactor *reactor,
 
 /* Ask again, after an answer. */
 void shed_scout_ask(struct shed_scout *scout);
-
-/* After an answer: whether the node says that it misses most of the cluster, so
- * that others may know better. */
-bool shed_scout_is_cut_off(const struct shed_scout *scout);
 
 /* The host to which it was sent. */
 const char *shed_scout_host(const struct shed_scout *scout);

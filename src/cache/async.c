@@ -29,10 +29,10 @@ struct shed_async {
     struct shed_timer *timer;
     /* reactor thread only */
     struct shed_heap due;
-    uint64_t timer_ms;      /* when the timer expires; UINT64_MAX: not set */
-    uint64_t again_ms;      /* when reads are sent again; UINT64_MAX: none */
-    size_t holds;           /* of calls that have started, and of reads */
-    struct shed_latch *end; /* set when it closes */
+    uint64_t timer_ms;        /* when the timer expires; UINT64_MAX: not set */
+    uint64_t again_ms;        /* when reads are sent again; UINT64_MAX: none */
+    size_t holds;             /* of calls that have started, and of reads */
+    bool is_closing, is_idle; /* idle: for good */
     struct shed_pending *ended, **last_ended; /* to go into their queues, and */
     uint64_t ended_weight;                    /* to leave calls, */
     struct shed_post hand_over;               /* then */
@@ -42,6 +42,7 @@ struct shed_async {
     pthread_t learner;
     struct shed_post learnt;
     const struct shed_error *learnt_now;
+    struct shed_latch idle;       /* opened when nothing is under way */
     struct shed_error learnt_why; /* the learner's, until it is joined; so large
                                      that what callers write, behind it, shares
                                      no cache line with what is before it */
@@ -104,12 +105,11 @@ void shed_async_hold(struct shed_async *a)
  * before it is destroyed: the end is told once. */
 void shed_async_drop(struct shed_async *a)
 {
-    struct shed_latch *end = a->end;
-
-    if (--a->holds > 0 || end == NULL || atomic_load(&a->calls) > 0)
-        return;
-    a->end = NULL;
-    shed_latch_count_down(end, 1);
+    if (--a->holds == 0 && a->is_closing && atomic_load(&a->calls) == 0 &&
+        !a->is_idle) {
+        a->is_idle = true;
+        shed_latch_count_down(&a->idle, 1);
+    }
 }
 
 /* ------------------------------------------------------------------- time */
@@ -379,7 +379,7 @@ static struct shed_pending *run_one(struct shed_pending *p)
     }
     if (events & SHED_ASYNC_START)
         shed_async_hold(a);
-    if (!p->is_stopped && (is_cancelled || a->end != NULL))
+    if (!p->is_stopped && (is_cancelled || a->is_closing))
         stop(p, is_cancelled);
     p->step(p, events);
     return next;
@@ -423,8 +423,11 @@ int shed_cancel(struct shed_pending *p)
 }
 
 enum shed_code shed_async_check(const struct shed_then *then,
+                                struct shed_pending **pending,
                                 struct shed_error *err)
 {
+    if (pending != NULL)
+        *pending = NULL;
     if (then == NULL || then->done == NULL)
         return shed_fail(err, SHED_EINVAL, "%s is NULL",
                          then == NULL ? "then" : "then->done");
@@ -494,6 +497,7 @@ enum shed_code shed_async_create(struct shed_cache *cache,
     a->learnt.run = on_learnt;
     a->hand_over.run = hand_over;
     a->timer_ms = a->again_ms = UINT64_MAX;
+    shed_latch_init(&a->idle, 1);
     a->timer = shed_timer_create(cache->client->reactor, on_timer, a);
     if (a->timer == NULL) {
         shed_async_destroy(a);
@@ -503,20 +507,14 @@ enum shed_code shed_async_create(struct shed_cache *cache,
     return SHED_OK;
 }
 
-struct closing {
-    struct shed_async *async;
-    struct shed_latch idle;
-};
-
 /* All calls go into the list of events, and are stopped when run_one takes them
  * out. */
 static void close_on_reactor(void *arg)
 {
-    struct closing *c = arg;
-    struct shed_async *a = c->async;
+    struct shed_async *a = arg;
 
     shed_async_hold(a);
-    a->end = &c->idle;
+    a->is_closing = true;
     while (a->due.first != NULL) {
         struct shed_pending *p = pending_of(a->due.first);
         forget_due(p);
@@ -534,14 +532,13 @@ static void end_on_reactor(void *arg)
 
 void shed_async_close(struct shed_async *a)
 {
-    struct closing c = {a, SHED_LATCH_INIT(1)};
     struct shed_reactor *reactor;
 
     if (a == NULL)
         return;
     reactor = a->cache->client->reactor;
-    shed_reactor_run(reactor, close_on_reactor, &c);
-    (void)shed_latch_wait(&c.idle, UINT64_MAX);
+    shed_reactor_run(reactor, close_on_reactor, a);
+    (void)shed_latch_wait(&a->idle, UINT64_MAX);
     shed_reactor_run(reactor, end_on_reactor, a);
 }
 

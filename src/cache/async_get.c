@@ -386,12 +386,10 @@ enum shed_code shed_get_async(struct shed_cache *cache, struct shed_bytes key,
     struct shed_terms terms;
     struct shed_named_key named;
     struct shed_pending *p;
-    enum shed_code code = shed_async_check(then, err);
+    enum shed_code code = shed_async_check(then, pending, err);
 
     if (near != NULL)
         *near = NULL;
-    if (pending != NULL)
-        *pending = NULL;
     if (code == SHED_OK)
         code = shed_cache_check_key_call(cache, key, SHED_TIMEOUT_DEFAULT, true,
                                          err);

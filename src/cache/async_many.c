@@ -135,10 +135,8 @@ enum shed_code shed_get_many_async(struct shed_cache *cache,
 {
     struct shed_terms terms;
     struct many *m;
-    enum shed_code code = shed_async_check(then, err);
+    enum shed_code code = shed_async_check(then, pending, err);
 
-    if (pending != NULL)
-        *pending = NULL;
     if (code == SHED_OK)
         code = shed_get_take_options(cache, options, true, &terms, err);
     if (code == SHED_OK)

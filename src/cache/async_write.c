@@ -51,13 +51,6 @@ static struct shed_key key_of(const struct write *w)
 
 /* -------------------------------------------------------------------- end */
 
-static void leave_sent(struct write *w)
-{
-    if (w->sent != NULL)
-        w->sent->write = NULL;
-    w->sent = NULL;
-}
-
 /* why: how it has ended. */
 static void end(struct write *w, struct shed_error why)
 {
@@ -65,7 +58,8 @@ static void end(struct write *w, struct shed_error why)
     struct shed_key key = key_of(w);
     enum shed_code code = why.code;
 
-    leave_sent(w);
+    if (w->sent != NULL)
+        w->sent->write = NULL;
     if (w->is_learning)
         shed_async_unlearn(&w->pending);
     (void)shed_write_follow_up(cache, &key, w->write, &why);
@@ -148,16 +142,6 @@ static struct sent *begin_sent(struct write *w)
     return s;
 }
 
-/* Returns: the write, unless it has ended. */
-static struct write *end_sent(struct sent *s)
-{
-    struct write *w = s->write;
-
-    if (w != NULL)
-        w->sent = NULL;
-    return w;
-}
-
 /* Send it in a moment, if the call has as much time. */
 static void wait(struct write *w)
 {
@@ -166,11 +150,6 @@ static void wait(struct write *w)
     w->is_waiting = again_ms < w->tries.deadline_ms;
     if (w->is_waiting)
         shed_async_set_due(&w->pending, again_ms);
-}
-
-static bool goes_on(const struct write *w)
-{
-    return w->repeats < SHED_ASYNC_REPEATS;
 }
 
 /* Send the command again in a moment, as a call that blocks does. Returns:
@@ -210,72 +189,49 @@ static void on_reply(void *arg, const struct shed_call_result *result)
 {
     struct sent *s = arg;
     struct shed_async *async = s->async;
-    struct write *w = end_sent(s);
+    struct write *w = s->write;
 
-    if (w != NULL)
+    if (w != NULL) {
         w->tries.was_lost |= result->reply == NULL && s->call.was_tried;
+        w->sent = NULL;
+    }
     free(s);
     if (w != NULL)
         take_reply(w, result);
     shed_async_drop(async);
 }
 
-static void send_put(struct write *w)
+static void send_write(struct write *w)
 {
     struct shed_cache *cache = w->pending.cache;
     const struct shed_entry_key key = {w->refresh, w->redis_size};
-    struct sent *s = begin_sent(w);
     struct shed_put_args args;
     char digits[SHED_DIGITS];
+    struct sent *s;
 
+    if (!shed_client_knows_servers(cache->client, NULL)) {
+        wait(w);
+        return;
+    }
+    s = begin_sent(w);
     if (s == NULL)
         return;
-    w->put.position =
-        w->put.has_position ? shed_tag_log_position(cache->tag_log) : 0;
-    shed_put_begin(&args, cache, &w->put, w->refresh, w->redis_size);
-    shed_args_add_number(&args.args, digits,
-                         shed_put_begin_try(&w->tries, cache->client, key));
-    args.args.is_repeated = goes_on(w);
+    if (w->is_put) {
+        if (w->put.has_position)
+            w->put.position = shed_tag_log_position(cache->tag_log);
+        shed_put_begin(&args, cache, &w->put, w->refresh, w->redis_size);
+        shed_args_add_number(&args.args, digits,
+                             shed_put_begin_try(&w->tries, cache->client, key));
+    } else {
+        shed_delivery_begin(&args.args, SHED_WISH_INVALIDATE, w->refresh,
+                            w->redis_size, "0");
+    }
+    args.args.is_guarded = true;
+    args.args.is_repeated = w->repeats < SHED_ASYNC_REPEATS;
     shed_client_send(cache->client, &s->call, &args.args, on_reply, s);
 }
 
-static void send_invalidation(struct write *w)
-{
-    struct shed_cache *cache = w->pending.cache;
-    struct sent *s = begin_sent(w);
-    struct shed_args args;
-
-    if (s == NULL)
-        return;
-    shed_delivery_begin(&args, SHED_WISH_INVALIDATE, w->refresh, w->redis_size,
-                        "0");
-    args.is_guarded = true;
-    args.is_repeated = goes_on(w);
-    shed_client_send(cache->client, &s->call, &args, on_reply, s);
-}
-
-static void send_write(struct write *w)
-{
-    struct shed_client *client = w->pending.cache->client;
-
-    if (!shed_client_knows_servers(client, NULL))
-        wait(w);
-    else if (w->is_put)
-        send_put(w);
-    else
-        send_invalidation(w);
-}
-
 /* ------------------------------------------------------------------ events */
-
-/* A cache that has just been opened: see put.c. */
-static bool needs_log(const struct write *w)
-{
-    struct shed_tag_log *log = w->pending.cache->tag_log;
-
-    return w->is_put && log != NULL && shed_tag_log_position(log) == 0 &&
-           !shed_tag_log_is_known(log);
-}
 
 static void step(struct shed_pending *pending, unsigned events)
 {
@@ -294,7 +250,8 @@ static void step(struct shed_pending *pending, unsigned events)
     } else {
         shed_async_set_due(pending, w->tries.deadline_ms);
         /* without an answer its row looks old */
-        w->is_learning = (events & SHED_ASYNC_START) && needs_log(w);
+        w->is_learning = (events & SHED_ASYNC_START) && w->is_put &&
+                         shed_put_needs_log(w->pending.cache);
         if (w->is_learning)
             shed_async_learn(pending);
         else
@@ -336,10 +293,8 @@ enum shed_code shed_invalidate_async(struct shed_cache *cache,
                                      struct shed_error *err)
 {
     struct write *w;
-    enum shed_code code = shed_async_check(then, err);
+    enum shed_code code = shed_async_check(then, pending, err);
 
-    if (pending != NULL)
-        *pending = NULL;
     if (code == SHED_OK)
         code = shed_cache_check_key_call(cache, key, timeout_ms, true, err);
     if (code != SHED_OK)
@@ -365,10 +320,8 @@ enum shed_code shed_put_async(struct shed_cache *cache, struct shed_bytes key,
     unsigned char *tags;
     struct write *w;
     size_t room;
-    enum shed_code code = shed_async_check(then, err);
+    enum shed_code code = shed_async_check(then, pending, err);
 
-    if (pending != NULL)
-        *pending = NULL;
     if (code == SHED_OK)
         code = shed_options_take(&o, sizeof(o), options,
                                  "struct shed_put_options", err);

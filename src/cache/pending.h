@@ -76,8 +76,10 @@ void shed_async_close(struct shed_async *async);
 /* NULL is allowed. */
 void shed_async_destroy(struct shed_async *async);
 
-/* Check what follows a call. Returns: SHED_OK; SHED_EINVAL. */
+/* Check what follows a call, and set *pending to NULL, unless that is NULL.
+ * Returns: SHED_OK; SHED_EINVAL. */
 SHED_MUST_CHECK enum shed_code shed_async_check(const struct shed_then *then,
+                                                struct shed_pending **pending,
                                                 struct shed_error *err);
 
 /* Begin a call whose own fields are set, and tell it to the program in *out,

@@ -72,18 +72,12 @@ enum shed_code shed_put_check(const struct shed_cache *cache,
     return SHED_OK;
 }
 
-/* A cache that has just been opened knows no position yet: with that, its row
- * would look older than every invalidation. Without an answer of Redis it does.
- */
-static uint64_t position_of_put(struct shed_cache *cache, uint64_t deadline_ms)
+bool shed_put_needs_log(const struct shed_cache *cache)
 {
     struct shed_tag_log *log = cache->tag_log;
-    struct shed_error unused;
 
-    if (shed_tag_log_position(log) == 0 && !shed_tag_log_is_known(log) &&
-        shed_tag_log_learn(log, deadline_ms, &unused) != SHED_OK)
-        return 0;
-    return shed_tag_log_position(log);
+    return log != NULL && shed_tag_log_position(log) == 0 &&
+           !shed_tag_log_is_known(log);
 }
 
 static struct shed_entry make_entry(const struct shed_put_row *p)
@@ -274,8 +268,10 @@ enum shed_code shed_put(struct shed_cache *cache, struct shed_bytes key,
         free(tags);
         return code;
     }
+    if (shed_put_needs_log(cache))
+        (void)!shed_tag_log_learn(cache->tag_log, tries.deadline_ms, &why);
     if (p.has_position)
-        p.position = position_of_put(cache, tries.deadline_ms);
+        p.position = shed_tag_log_position(cache->tag_log);
     shed_key_name(cache->name, key, &named);
     (void)shed_entry_refresh_key(named.bytes, named.key.redis_size, refresh);
     shed_put_begin(&args, cache, &p, refresh, named.key.redis_size);

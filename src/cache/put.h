@@ -41,6 +41,11 @@ shed_put_set(struct shed_put_row *put, const struct shed_cache *cache,
              struct shed_bytes row, const struct shed_put_options *o,
              unsigned char *tags, struct shed_error *err);
 
+/* Whether the log of tags has to be read first: a cache that has just been
+ * opened knows no position yet, and with that its row would look older than
+ * every invalidation. Without an answer of Redis it does. */
+bool shed_put_needs_log(const struct shed_cache *cache);
+
 /* Begin the call, whose last argument is missing: when it is too late, by the
  * server's clock. refresh is the name of the refresh lease, which begins with
  * the key, of size bytes. All is borrowed. */

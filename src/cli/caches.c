@@ -68,7 +68,7 @@ static void count_entry(struct caches *c, const struct cli_found *found,
     cache->has_tags |= (entry.flags & SHED_ENTRY_POSITION) != 0;
 }
 
-/* Look at keys of the database, at this rate (0: 20000 per second), until
+/* Look at keys of the database, at this rate, until
  * keys_max of them have been looked at, at least. */
 static void find(struct cli_redis *redis, uint64_t rate, uint64_t keys_max,
                  struct caches *c)
@@ -87,17 +87,15 @@ static void find(struct cli_redis *redis, uint64_t rate, uint64_t keys_max,
 
 struct cli_text cli_cache_advice(const struct cli_call *call)
 {
-    struct cli_text text = {"'snowshed caches' lists the caches."};
     struct cli_near near = {.word = call->words[0]};
     struct caches caches;
 
-    find(call->redis, 0, KEYS_OF_ADVICE, &caches);
+    find(call->redis, CLI_KEYS_PER_S, KEYS_OF_ADVICE, &caches);
     for (size_t i = 0; i < caches.count; i++)
         cli_near_offer(&near, caches.list[i].name);
     if (near.best != NULL)
-        (void)snprintf(text.at, sizeof(text.at), "did you mean '%s'?",
-                       near.best);
-    return text;
+        return cli_format("did you mean '%s'?", near.best);
+    return cli_format("'snowshed caches' lists the caches.");
 }
 
 void cli_cache_print_none(const struct cli_call *call, const char *before)

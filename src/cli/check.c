@@ -24,8 +24,6 @@
 
 #define BATCH 100
 #define ROUNDS 6 /* an entry that changes in each of them is not stale */
-#define GRACE_DEFAULT_MS 1000
-#define RATE_DEFAULT 1000
 #define LOAD_TIMEOUT_MS 30000
 #define JOB_TIMEOUT_MS 60000 /* a job may wait for another */
 #define VALUE_LIMIT_BYTES ((uint64_t)256 << 20)
@@ -231,8 +229,7 @@ static void settle_batch(struct check *c)
     cli_rate_keep(&c->rate, c->count);
     for (unsigned round = 0; round < ROUNDS && c->count > 0; round++) {
         if (round > 0)
-            cli_sleep_ms(c->call->grace_ms > 0 ? c->call->grace_ms
-                                               : GRACE_DEFAULT_MS);
+            cli_sleep_ms(c->call->grace_ms);
         read_entries(c);
         drop_incomparable(c, round);
         if (round == 0)
@@ -337,9 +334,7 @@ static void show_summary(const struct check *c)
 int cli_check(struct cli_call *call)
 {
     struct check c = {
-        .call = call,
-        .out = call->out,
-        .rate = {.per_s = call->rate > 0 ? call->rate : RATE_DEFAULT}};
+        .call = call, .out = call->out, .rate = {.per_s = call->rate}};
     struct cli_walk walk;
 
     c.stale_list = cli_out_list(c.out, "stale");
@@ -351,7 +346,7 @@ int cli_check(struct cli_call *call)
     c.batch = c.rate.per_s < BATCH ? (size_t)c.rate.per_s : BATCH;
     c.items = cli_alloc(c.batch, sizeof(struct item *));
     c.tags = cli_tags_open(call->redis, call->words[0]);
-    cli_walk_begin(&walk, call->redis, call->words[0], 0);
+    cli_walk_begin(&walk, call->redis, call->words[0], CLI_KEYS_PER_S);
     check_entries(&c, &walk);
     show_summary(&c);
     shed_source_close(c.source);

@@ -60,6 +60,9 @@ struct cli_call {
     const char *lock;
 };
 
+/* Keys that SCAN looks at per second, if nothing else is said. */
+#define CLI_KEYS_PER_S 20000
+
 struct cli_command {
     const char *name;
     const char *arguments; /* as shown by --help */
@@ -67,6 +70,7 @@ struct cli_command {
     const char *summary;   /* one line */
     const char *help;      /* the text below the options */
     const char *options;   /* " name name " */
+    uint64_t rate;         /* the default of --rate */
     int (*run)(struct cli_call *call);
     bool connects;   /* before it is run: to the Redis of --redis */
     bool has_answer; /* else it prints lines */

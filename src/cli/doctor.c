@@ -48,13 +48,11 @@ static void check_version(struct doctor *d)
             "It cannot announce changes: waiters poll, and a dead loader is "
             "found at the end of its lease.",
             "Use Redis 6.0 or later, or Valkey.", "%s", text.at);
-    else if (major < 7)
-        cli_find(d, "version", NOTE,
+    else
+        cli_find(d, "version", major < 7 ? NOTE : OK,
                  "It works, but it cannot tell beforehand which rights are "
                  "missing.",
                  "Redis 7 or later names them.", "%s", text.at);
-    else
-        cli_find(d, "version", OK, "", "", "%s", text.at);
 }
 
 static void check_role(struct doctor *d)
@@ -150,8 +148,8 @@ static struct cli_text key_here(const struct doctor *d)
     unsigned i = 0;
 
     do
-        (void)snprintf(key.at, sizeof(key.at), "%.*s:{snowshed:probe%u}",
-                       SHED_NAME_MAX_BYTES, or_default(d->call->cache), i++);
+        key = cli_format("%.*s:{snowshed:probe%u}", SHED_NAME_MAX_BYTES,
+                         or_default(d->call->cache), i++);
     while (!cli_redis_has(d->redis, shed_str(key.at)));
     return key;
 }
@@ -161,10 +159,9 @@ static void check_writes(struct doctor *d)
     struct cli_writes w;
 
     cli_writes_read(d->redis, shed_str(key_here(d).at), &w);
-    if (w.error[0] != '\0')
-        cli_find(d, "writes", PROBLEM, w.means, w.advice, "%s", w.error);
-    else if (!d->is_denied)
-        cli_find(d, "writes", OK, "", "", "taken");
+    if (w.error[0] != '\0' || !d->is_denied)
+        cli_find(d, "writes", w.error[0] != '\0' ? PROBLEM : OK, w.means,
+                 w.advice, "%s", w.error[0] != '\0' ? w.error : "taken");
 }
 
 /* What the library does without, as it does it itself. */
@@ -209,6 +206,7 @@ static void check_eviction(struct doctor *d)
     long long percent = most > 0 ? used * 100 / most : 0;
     struct cli_text policy = cli_info(d->info, "maxmemory_policy");
     bool evicts = strcmp(policy.at, "noeviction") != 0;
+    bool is_full = percent >= FULL_PERCENT;
 
     if (most == 0)
         cli_find(d, "memory", NOTE,
@@ -216,30 +214,24 @@ static void check_eviction(struct doctor *d)
                  "killed, and everything is lost at once.",
                  "Set maxmemory.", "%s used, no limit",
                  cli_size((uint64_t)used).at);
-    else if (percent >= FULL_PERCENT && evicts)
-        cli_find(d, "memory", NOTE,
+    else if (evicts)
+        cli_find(d, "memory", is_full ? NOTE : OK,
                  "It makes room by evicting entries, which costs loads.",
                  "If the hit ratio suffers, raise maxmemory.",
                  "%lld %% of maxmemory used", percent);
-    else if (percent >= FULL_PERCENT)
+    else
         cli_find(
-            d, "memory", WARNING,
+            d, "memory", is_full ? WARNING : OK,
             "When it is full, nothing more is stored, and no lock is granted.",
             "Raise maxmemory, or shorten ttls; 'snowshed scan' shows what is "
             "large.",
             "%lld %% of maxmemory used", percent);
-    else
-        cli_find(d, "memory", OK, "", "", "%lld %% of maxmemory used", percent);
-    if (!evicts)
-        cli_find(d, "eviction", OK, "", "", "%s", policy.at);
-    else
-        cli_find(
-            d, "eviction", WARNING,
-            "It may evict locks and leases: two holders, or second loads.",
-            "Locks need noeviction (or a Redis of their own), or the fencing "
-            "guard. For a cache alone it is fine.",
-            "%s, %lld keys evicted so far", policy.at,
-            cli_info_number(d->info, "evicted_keys"));
+    cli_find(d, "eviction", evicts ? WARNING : OK,
+             "It may evict locks and leases: two holders, or second loads.",
+             "Locks need noeviction (or a Redis of their own), or the fencing "
+             "guard. For a cache alone it is fine.",
+             "%s, %lld keys evicted so far", policy.at,
+             cli_info_number(d->info, "evicted_keys"));
 }
 
 /* INFO says whether there is an append-only file, but not whether snapshots are
@@ -297,14 +289,12 @@ static void check_clock(struct doctor *d)
         cli_find(d, "clock", PROBLEM,
                  "The library needs it for leases and ages.", "Grant +time.",
                  "not known: TIME is refused");
-    else if (llabs(off) > CLOCK_OFF_MS)
-        cli_find(d, "clock", WARNING,
+    else
+        cli_find(d, "clock", llabs(off) > CLOCK_OFF_MS ? WARNING : OK,
                  "Leases and ages use the server's clock, and are right; "
                  "TIMESTAMP locks and the times in logs are not.",
                  "Let both hosts use NTP.", "the server's is %lld ms %s ours",
                  llabs(off), off > 0 ? "ahead of" : "behind");
-    else
-        cli_find(d, "clock", OK, "", "", "%lld ms apart", llabs(off));
 }
 
 static int compare(const void *a, const void *b)
@@ -317,6 +307,7 @@ static int compare(const void *a, const void *b)
 static void check_latency(struct doctor *d)
 {
     double ms[PINGS], median_ms, slowest_ms;
+    bool is_slow;
     json_t *latency;
 
     for (size_t i = 0; i < PINGS; i++) {
@@ -344,16 +335,12 @@ static void check_latency(struct doctor *d)
     cli_out_set(latency, "fastest_ms", json_real(ms[0]));
     cli_out_set(latency, "median_ms", json_real(median_ms));
     cli_out_set(latency, "slowest_ms", json_real(slowest_ms));
-    if (median_ms > SLOW_MEDIAN_MS || slowest_ms > SLOW_WORST_MS)
-        cli_find(
-            d, "latency", WARNING,
-            "A hit costs that much, and a call with a short deadline fails.",
-            "Move closer; look for slow commands (SLOWLOG GET), swapping, or "
-            "a busy host.",
-            "median %.2f ms, slowest %.2f ms", median_ms, slowest_ms);
-    else
-        cli_find(d, "latency", OK, "", "", "median %.2f ms, slowest %.2f ms",
-                 median_ms, slowest_ms);
+    is_slow = median_ms > SLOW_MEDIAN_MS || slowest_ms > SLOW_WORST_MS;
+    cli_find(d, "latency", is_slow ? WARNING : OK,
+             "A hit costs that much, and a call with a short deadline fails.",
+             "Move closer; look for slow commands (SLOWLOG GET), swapping, or "
+             "a busy host.",
+             "median %.2f ms, slowest %.2f ms", median_ms, slowest_ms);
 }
 
 static void check_connections(struct doctor *d)
@@ -361,21 +348,20 @@ static void check_connections(struct doctor *d)
     long long now = cli_info_number(d->info, "connected_clients");
     long long most = cli_info_number(d->info, "maxclients");
     long long refused = cli_info_number(d->info, "rejected_connections");
+    bool is_full = most > 0 && now * 100 / most >= FULL_PERCENT;
 
-    if (most > 0 && now * 100 / most >= FULL_PERCENT)
-        cli_find(d, "connections", WARNING,
+    if (is_full || refused <= 0)
+        cli_find(d, "connections", is_full ? WARNING : OK,
                  "Beyond the limit new ones are refused, and processes start "
                  "without a cache.",
                  "Raise maxclients (and the limit of open files); a snowshed "
                  "client has 2 and its links.",
                  "%lld of %lld", now, most);
-    else if (refused > 0)
+    else
         cli_find(d, "connections", WARNING,
                  "Connections have been refused since Redis started.",
                  "Raise maxclients (and the limit of open files).",
                  "%lld, and %lld were refused", now, refused);
-    else
-        cli_find(d, "connections", OK, "", "", "%lld of %lld", now, most);
 }
 
 /* What the chosen server says. */

@@ -30,17 +30,12 @@ bool cli_kind_is_decoded(enum cli_kind kind)
 
 static enum cli_kind kind_of_type(enum shed_entry_type type)
 {
-    switch (type) {
-    case SHED_ENTRY_LEASE:
-        return CLI_LEASE;
-    case SHED_ENTRY_VALUE:
-        return CLI_VALUE;
-    case SHED_ENTRY_NEGATIVE:
-        return CLI_NEGATIVE;
-    case SHED_ENTRY_FAILURE:
-        return CLI_FAILURE;
-    }
-    return CLI_FOREIGN;
+    static const enum cli_kind kinds[] = {[SHED_ENTRY_LEASE] = CLI_LEASE,
+                                          [SHED_ENTRY_VALUE] = CLI_VALUE,
+                                          [SHED_ENTRY_NEGATIVE] = CLI_NEGATIVE,
+                                          [SHED_ENTRY_FAILURE] = CLI_FAILURE};
+
+    return kinds[type];
 }
 
 static enum cli_kind kind_of(enum shed_entry_state state,

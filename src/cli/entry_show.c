@@ -81,21 +81,17 @@ static void show_beginning(const struct cli_entry *e, json_t *out)
                              size < BEGINNING_BYTES ? size : BEGINNING_BYTES));
 }
 
-static void show_age(const struct cli_entry *e, json_t *out)
-{
-    cli_out_line(out, "age", "%s (%s %s)", cli_duration(e->age_ms).at,
-                 e->kind == CLI_LEASE ? "taken or renewed" : "written",
-                 cli_date(e->entry.written_ms).at);
-    cli_out_number(out, "written_ms", e->entry.written_ms);
-    cli_out_number(out, "age_ms", e->age_ms);
-}
-
-static void show_nonce(const struct cli_entry *e, json_t *out)
+static void show_origin(const struct cli_entry *e, json_t *out)
 {
     bool is_lease = e->kind == CLI_LEASE;
     struct cli_text hex =
         cli_hex(shed_entry_version(e->bytes.data), SHED_ENTRY_VERSION_BYTES);
 
+    cli_out_line(out, "age", "%s (%s %s)", cli_duration(e->age_ms).at,
+                 is_lease ? "taken or renewed" : "written",
+                 cli_date(e->entry.written_ms).at);
+    cli_out_number(out, "written_ms", e->entry.written_ms);
+    cli_out_number(out, "age_ms", e->age_ms);
     cli_out_line(out, is_lease ? "version" : "nonce", "%s", hex.at);
     cli_out_text(out, is_lease ? "data_version" : "nonce", hex.at);
 }
@@ -152,7 +148,7 @@ static void show_miss(const struct cli_miss *miss, json_t *out)
     if (miss->position == 0)
         return;
     cli_out_line(out, "miss", "%s", cli_miss_text(miss).at);
-    cli_out_number(out, "invalidated_ms", cli_miss_ms(miss));
+    cli_out_number(out, "invalidated_ms", miss->ms);
     if (miss->tag.size > 0)
         cli_out_bytes(out, "invalidated_tag", miss->tag);
     else
@@ -200,17 +196,15 @@ void cli_entry_show(const struct cli_entry *e, json_t *out)
         show_beginning(e, out);
     if (!cli_kind_is_decoded(e->kind))
         return;
-    show_age(e, out);
+    show_origin(e, out);
     if (e->kind != CLI_FAILURE)
         show_end(e, out);
     if (e->kind == CLI_LEASE) {
         show_lease(e, out);
-        show_nonce(e, out);
         return;
     }
     cli_out_line(out, "cost", "%s to load", cli_duration(e->entry.cost_ms).at);
     cli_out_number(out, "cost_ms", e->entry.cost_ms);
-    show_nonce(e, out);
     if (e->kind == CLI_FAILURE)
         show_failure(e, out);
     else

@@ -68,6 +68,8 @@ void cli_find(struct doctor *d, const char *subject, enum level level,
     (void)vsnprintf(text, sizeof(text), format, list);
     va_end(list);
     d->worst = level > d->worst ? level : d->worst;
+    means = level == OK ? "" : means;
+    advice = level == OK ? "" : advice;
     cli_out_text(object, "subject", subject);
     cli_out_text(object, "level", levels[level]);
     cli_out_text(object, "server", d->server);
@@ -126,8 +128,8 @@ static void judge_sentinel(struct doctor *d, const struct shed_reply *reply,
     long long known = number_of(reply, "num-other-sentinels") + 1;
     long long after_ms = number_of(reply, "down-after-milliseconds");
 
-    (void)snprintf(out->host, sizeof(out->host), "%s",
-                   field_of(reply, "ip").at);
+    (void)snprintf(out->host, sizeof(out->host), "%.*s",
+                   (int)sizeof(out->host) - 1, field_of(reply, "ip").at);
     (void)snprintf(out->port, sizeof(out->port), "%.*s",
                    (int)sizeof(out->port) - 1, field_of(reply, "port").at);
     cli_find(d, "sentinel", OK, "", "",
@@ -339,19 +341,16 @@ static void judge_replica(struct doctor *d, const char *line, json_t *out)
     struct cli_text host = part_of(line, "ip"), port = part_of(line, "port");
     struct cli_text state = part_of(line, "state");
     bool is_online = strcmp(state.at, "online") == 0;
-    bool lags = behind > BEHIND_BYTES || lag_s > SILENT_S;
+    bool is_well = is_online && behind <= BEHIND_BYTES && lag_s <= SILENT_S;
 
     cli_out_text(out, "host", host.at);
     cli_out_text(out, "port", port.at);
     cli_out_text(out, "state", state.at);
     cli_out_maybe(out, "behind_bytes", is_online, behind);
     cli_out_maybe(out, "silent_s", is_online, lag_s);
-    cli_find(d, "replica", is_online && !lags ? OK : WARNING,
-             is_online && !lags
-                 ? ""
-                 : "If it takes its primary's place, what it lacks is lost: "
-                   "leases, locks, and invalidations whose process has died, "
-                   "too.",
+    cli_find(d, "replica", is_well ? OK : WARNING,
+             "If it takes its primary's place, what it lacks is lost: leases, "
+             "locks, and invalidations whose process has died, too.",
              "See the network, and whether its host is busy.",
              "%s:%s of %s, %s, %lld bytes behind, last heard %lld s ago",
              host.at, port.at, d->server, state.at, is_online ? behind : -1,
@@ -366,9 +365,7 @@ void cli_find_replicas(struct doctor *d)
 
     d->is_brief = false; /* their names and lags are told */
     for (unsigned i = 0;; i++) {
-        char name[16];
-        (void)snprintf(name, sizeof(name), "slave%u", i);
-        line = cli_info(d->info, name);
+        line = cli_info(d->info, cli_format("slave%u", i).at);
         if (line.at[0] == '\0')
             break;
         judge_replica(d, line.at, cli_out_item(list));

@@ -28,7 +28,8 @@ struct doctor {
     const char *told[CLI_MEANS_MAX]; /* meanings that are not repeated */
 };
 
-/* Report a finding. means and advice are constants; "" if all is well. */
+/* Report a finding. means and advice are constants; they do not count if all is
+ * OK. */
 __attribute__((format(printf, 6, 7))) void
 cli_find(struct doctor *d, const char *subject, enum level level,
          const char *means, const char *advice, const char *format, ...);

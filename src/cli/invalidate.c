@@ -37,9 +37,9 @@ struct rows {
 struct work {
     const struct cli_call *call;
     size_t sent, unheard;
-    size_t found; /* keys at which something was removed */
-    size_t lines; /* of the standard input */
-    char log[SHED_NAME_MAX_BYTES + sizeof(SHED_TAG_LOG_SUFFIX)]; /* its key */
+    size_t found;        /* keys at which something was removed */
+    size_t lines;        /* of the standard input */
+    struct cli_text log; /* its key */
     bool is_of_tags;
     size_t removed; /* keys, of --all-entries */
 };
@@ -65,13 +65,13 @@ static void invalidate_tag(struct work *w, struct shed_bytes tag)
     struct shed_args args;
 
     shed_script_begin(&args, SHED_SCRIPT_INVALIDATE_TAG, "1");
-    shed_args_add_text(&args, w->log);
+    shed_args_add_text(&args, w->log.at);
     shed_args_add(&args, tag.data, tag.size);
     shed_args_add_text(&args, TAGS_TEXT);
     shed_args_add_text(&args, "0");
     shed_args_add_number(&args, digits, w->sent);
     shed_script_by_text(&args);
-    cli_redis_about(w->call->redis, shed_str(w->log));
+    cli_redis_about(w->call->redis, shed_str(w->log.at));
     cli_redis_send_args(w->call->redis, &args);
     count_sent(w);
 }
@@ -104,7 +104,7 @@ static bool has_log(const struct work *w)
     struct shed_reply *reply;
     bool has;
 
-    cli_redis_send_key(w->call->redis, "ZCARD KEY", shed_str(w->log));
+    cli_redis_send_key(w->call->redis, "ZCARD KEY", shed_str(w->log.at));
     reply = cli_redis_hear_key(w->call->redis, "ZCARD");
     has = shed_reply_integer(reply) > 0;
     shed_reply_free(reply);
@@ -298,8 +298,7 @@ int cli_invalidate(struct cli_call *call)
 
     check_call(call);
     check_words(&w, words);
-    (void)snprintf(w.log, sizeof(w.log), "%s" SHED_TAG_LOG_SUFFIX,
-                   call->words[0]);
+    w.log = cli_format("%s" SHED_TAG_LOG_SUFFIX, call->words[0]);
     if (call->is_all)
         invalidate_all(&w);
     else if (call->are_tags)

@@ -9,8 +9,6 @@
 #include "cli/key.h"
 #include "cli/rate.h"
 
-#define GRACE_DEFAULT_MS 1000
-
 const char *cli_lock_state(const struct cli_lock *lock)
 {
     static const char *const names[CLI_LOCK_STATES] = {
@@ -41,20 +39,15 @@ static const char *describe(const struct cli_lock *lock)
 
 static void show_holder(const struct cli_lock *lock, json_t *out)
 {
-    bool is_known = cli_lock_has_process(lock);
     struct cli_text token = cli_hex(lock->token, SHED_TOKEN_BYTES);
     json_t *holder = cli_out_object(out, "holder");
 
-    cli_out_line(out, "process", "%s",
-                 is_known ? cli_presence_text(&lock->presence).at
-                          : "not known: it has no channel (SHED_WAIT_POLL)");
+    cli_out_line(out, "process", "%s", cli_presence_text(&lock->presence).at);
     if (lock->is_restarted)
         cli_out_line(out, "", "Redis was restarted since the lock was taken");
     cli_out_line(out, "token", "%s", token.at);
     cli_out_text(holder, "token", token.at);
     cli_presence_members(holder, &lock->presence);
-    if (!is_known)
-        cli_out_text(holder, "process", NULL);
 }
 
 static void show_left(const struct cli_lock *lock, json_t *out)
@@ -157,63 +150,41 @@ static const char *refusal(const struct cli_lock *lock)
                  "rights to PUBSUB NUMSUB and INFO)";
 }
 
-static long long remove_lock(struct cli_redis *redis,
-                             const struct cli_lock *lock)
-{
-    struct shed_bytes key = cli_lock_key(lock);
-    struct shed_bytes record = cli_redis_bytes(lock->reply);
-
-    cli_redis_about(redis, key);
-    cli_redis_send(redis, "EVAL %s 1 %.*s %.*s %s", script, (int)key.size,
-                   (const char *)key.data, (int)record.size,
-                   (const char *)record.data,
-                   cli_presence_channel(&lock->presence).at);
-    return cli_redis_hear_integer(redis, "EVAL");
-}
-
 /* A live process that has lost its connection returns within a few ms. So the
  * process must be absent at two looks, grace apart, and when the lock is
  * removed. */
 static const char *release_dead(const struct cli_call *call,
-                                struct cli_redis *redis,
                                 const struct cli_lock *first)
 {
-    uint64_t grace_ms = call->grace_ms > 0 ? call->grace_ms : GRACE_DEFAULT_MS;
     const char *why = refusal(first);
+    struct shed_bytes key = cli_lock_key(first);
+    struct shed_bytes record = cli_redis_bytes(first->reply);
     struct cli_lock second;
 
     if (why != NULL)
         return why;
-    cli_sleep_ms(grace_ms);
-    cli_lock_read(redis, first->name, first->is_exact, &second);
-    if (!cli_are_same(cli_redis_bytes(first->reply),
-                      cli_redis_bytes(second.reply)))
+    cli_sleep_ms(call->grace_ms);
+    cli_lock_read(call->redis, first->name, first->is_exact, &second);
+    if (!cli_are_same(record, cli_redis_bytes(second.reply)))
         why = "it has changed hands meanwhile: look again";
     else
         why = refusal(&second);
-    if (why == NULL && remove_lock(redis, &second) != 1)
-        why = "it has changed hands, or its holder is back: look again";
     cli_lock_free(&second);
-    return why;
-}
-
-static void show_release(const struct cli_lock *lock, const char *why,
-                         json_t *out)
-{
-    cli_out_flag(out, "is_released", why == NULL);
-    cli_out_text(out, "reason", why);
-    cli_lock_show(lock, cli_out_object(out, "was"));
-    if (why == NULL)
-        cli_out_print(out, "\nReleased. Whatever its holder was doing may be "
-                           "half done.\n");
-    else
-        cli_out_print(out, "\nNot released: %s.\n", why);
+    if (why != NULL)
+        return why;
+    cli_redis_about(call->redis, key);
+    cli_redis_send(call->redis, "EVAL %s 1 %.*s %.*s %s", script, (int)key.size,
+                   (const char *)key.data, (int)record.size,
+                   (const char *)record.data,
+                   cli_presence_channel(&first->presence).at);
+    return cli_redis_hear_integer(call->redis, "EVAL") == 1
+               ? NULL
+               : "it has changed hands, or its holder is back: look again";
 }
 
 int cli_lock(struct cli_call *call)
 {
     struct shed_bytes name = cli_key_word(call, call->words[0]);
-    struct cli_redis *redis = call->redis;
     struct cli_lock lock;
     const char *why;
     bool is_yes;
@@ -221,14 +192,21 @@ int cli_lock(struct cli_call *call)
     if (name.size == 0 || name.size > SHED_LOCK_NAME_MAX_BYTES)
         cli_fail(call, CLI_USAGE, "a lock name must have 1 to %d bytes",
                  SHED_LOCK_NAME_MAX_BYTES);
-    cli_lock_read(redis, name, call->is_exact, &lock);
+    cli_lock_read(call->redis, name, call->is_exact, &lock);
     if (lock.is_denied)
-        (void)cli_redis_check(redis, lock.reply, "GET");
+        (void)cli_redis_check(call->redis, lock.reply, "GET");
     is_yes = cli_lock_is_held(&lock);
     if (call->is_release) {
-        why = release_dead(call, redis, &lock);
-        show_release(&lock, why, call->out);
+        why = release_dead(call, &lock);
         is_yes = why == NULL;
+        cli_out_flag(call->out, "is_released", is_yes);
+        cli_out_text(call->out, "reason", why);
+        cli_lock_show(&lock, cli_out_object(call->out, "was"));
+        cli_out_print(call->out,
+                      is_yes ? "\nReleased. Whatever its holder was "
+                               "doing may be half done.\n"
+                             : "\nNot released: %s.\n",
+                      why);
     } else {
         cli_lock_show(&lock, call->out);
     }

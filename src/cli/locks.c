@@ -14,16 +14,15 @@
 
 struct locks {
     const struct cli_call *call;
-    struct cli_redis *redis;
-    json_t *names; /* a set of lock names, escaped, after "=" if exact */
-    json_t *out, *list;
+    json_t *names;        /* a set of lock names, escaped, after "=" if exact */
+    json_t *list;         /* of the answer */
     struct cli_rate rate; /* of the walk, then of the commands */
     uint64_t held, denied;
 };
 
 static void add(struct locks *l, bool is_exact, const char *name, size_t size)
 {
-    char key[sizeof(struct cli_escaped) + 1];
+    char key[sizeof(struct cli_text) + 1];
 
     if (size > SHED_LOCK_NAME_MAX_BYTES)
         return; /* no lock of the library */
@@ -54,7 +53,7 @@ static void find(struct locks *l)
 {
     struct cli_walk walk;
 
-    cli_walk_begin_pattern(&walk, l->redis, "lock:*{*", l->call->rate);
+    cli_walk_begin_pattern(&walk, l->call->redis, "lock:*{*", l->call->rate);
     while (cli_walk_next(&walk))
         for (size_t i = 0; i < walk.count; i++)
             if (walk.found[i].name.data != NULL)
@@ -80,17 +79,17 @@ static void print_line(const struct locks *l, const struct cli_lock *lock)
 /* One that was released since it was found is not shown. */
 static void show(struct locks *l, const char *key)
 {
-    char name[sizeof(struct cli_escaped)];
+    char name[sizeof(struct cli_text)];
     struct cli_lock lock;
 
     (void)snprintf(name, sizeof(name), "%s", key + 1);
-    cli_lock_read(l->redis, shed_bytes(name, cli_unescape(name)), key[0] == '=',
-                  &lock);
+    cli_lock_read(l->call->redis, shed_bytes(name, cli_unescape(name)),
+                  key[0] == '=', &lock);
     if (lock.is_denied) {
         l->denied++;
     } else if (cli_lock_is_held(&lock)) {
         l->held++;
-        if (l->out == NULL)
+        if (l->call->out == NULL)
             print_line(l, &lock);
         else
             cli_lock_show(&lock, cli_out_item(l->list));
@@ -109,21 +108,19 @@ static void show_all(struct locks *l)
         show(l, key);
     }
     if (l->held == 0)
-        cli_out_print(l->out, "no lock is held in this database\n");
-    cli_out_count(l->out, "locks_denied", l->denied,
+        cli_out_print(l->call->out, "no lock is held in this database\n");
+    cli_out_count(l->call->out, "locks_denied", l->denied,
                   "locks may not be read by this user");
 }
 
 int cli_locks(struct cli_call *call)
 {
     struct locks l = {.call = call,
-                      .redis = call->redis,
                       .names = json_object(),
-                      .out = call->out};
+                      .list = cli_out_list(call->out, "locks")};
 
     if (l.names == NULL)
         cli_fail_nomem();
-    l.list = cli_out_list(l.out, "locks");
     find(&l);
     show_all(&l);
     json_decref(l.names);

@@ -12,6 +12,8 @@
 #define FIRST_KEY 256 /* larger than any short option */
 
 #define TIMEOUT_DEFAULT_MS 2000
+#define GRACE_DEFAULT_MS 1000
+#define TOP_DEFAULT 10
 
 enum kind { FLAG, NUMBER, TEXT };
 
@@ -224,6 +226,7 @@ static error_t parse_tool(int key, char *text, struct argp_state *state)
     switch (key) {
     case ARGP_KEY_ARG:
         call->command = find_command(state, text);
+        call->rate = call->rate > 0 ? call->rate : call->command->rate;
         parse_words(call, state->argc - state->next + 1,
                     state->argv + state->next - 1);
         state->next = state->argc;
@@ -269,6 +272,8 @@ void cli_options_parse(struct cli_call *call, int argc, char **argv)
     call->redis_uri = getenv("SNOWSHED_REDIS");
     call->mysql = getenv("SNOWSHED_MYSQL");
     call->timeout_ms = TIMEOUT_DEFAULT_MS;
+    call->grace_ms = GRACE_DEFAULT_MS;
+    call->top = TOP_DEFAULT;
     gather(NULL, options);
     run_argp(call, &argp, argc, argv, ARGP_IN_ORDER);
     free(doc);

@@ -133,15 +133,14 @@ void cli_out_bytes(json_t *out, const char *name, struct shed_bytes bytes)
 {
     const void *at = bytes.data != NULL ? bytes.data : "";
     json_t *string = out != NULL ? json_stringn(at, bytes.size) : NULL;
-    char longer[64], *text;
+    char *text;
 
     if (string != NULL || out == NULL) {
         cli_out_set(out, name, string);
         return;
     }
-    (void)snprintf(longer, sizeof(longer), "%s_base64", name);
     text = encode_base64(at, bytes.size);
-    cli_out_text(out, longer, text);
+    cli_out_text(out, cli_format("%s_base64", name).at, text);
     free(text);
 }
 

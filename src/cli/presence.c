@@ -9,24 +9,17 @@
 
 struct cli_text cli_presence_channel(const struct cli_presence *of)
 {
-    struct cli_text channel;
-
-    (void)snprintf(channel.at, sizeof(channel.at), SHED_PROCESS_CHANNEL "%.*s",
-                   SHED_PROCESS_BYTES, of->process);
-    return channel;
+    return cli_format(SHED_PROCESS_CHANNEL "%.*s", SHED_PROCESS_BYTES,
+                      of->process);
 }
 
 /* Where it runs: it is subscribed to CHANNEL:HOST:PID, too. */
 static void ask_place(struct cli_redis *redis, const char *channel,
                       struct cli_presence *out)
 {
-    struct cli_text pattern;
-    struct shed_reply *reply;
-    const char *place, *colon;
-
-    (void)snprintf(pattern.at, sizeof(pattern.at), "%.200s:*", channel);
-    reply = cli_redis_ask(redis, "PUBSUB CHANNELS %s", pattern.at);
-    place = cli_redis_bytes(shed_reply_at(reply, 0)).data;
+    struct shed_reply *reply = cli_redis_ask(redis, "PUBSUB CHANNELS %s",
+                                             cli_format("%s:*", channel).at);
+    const char *colon, *place = cli_redis_bytes(shed_reply_at(reply, 0)).data;
     if (place != NULL && cli_begins(place, channel) &&
         (colon = strrchr(place, ':')) > place + strlen(channel)) {
         place += strlen(channel) + 1;
@@ -40,16 +33,16 @@ static void ask_place(struct cli_redis *redis, const char *channel,
 void cli_presence_read(struct cli_redis *redis, uint32_t epoch,
                        struct cli_presence *p)
 {
-    struct cli_text channel = cli_presence_channel(p), asked = channel;
+    struct cli_text channel = cli_presence_channel(p);
     struct shed_reply *reply;
     long long subscribers;
 
     if (p->process[0] == ' ')
         return;
-    if (epoch != 0)
-        (void)snprintf(asked.at, sizeof(asked.at), "%.200s.%" PRIu32,
-                       channel.at, epoch);
-    reply = cli_redis_ask(redis, "PUBSUB NUMSUB %s", asked.at);
+    reply = cli_redis_ask(redis, "PUBSUB NUMSUB %s",
+                          epoch != 0
+                              ? cli_format("%s.%" PRIu32, channel.at, epoch).at
+                              : channel.at);
     subscribers = shed_reply_integer(shed_reply_at(reply, 1));
     shed_reply_free(reply);
     if (subscribers >= 0)
@@ -64,23 +57,26 @@ struct cli_text cli_presence_text(const struct cli_presence *of)
         [CLI_LIFE_UNKNOWN] = "whether it is alive cannot be seen",
         [CLI_ALIVE] = "alive",
         [CLI_GONE] = "gone"};
-    char place[CLI_HOST_BYTES + 48] = "";
-    struct cli_text text;
+    struct cli_text place = {""};
 
+    if (of->process[0] == ' ')
+        return cli_format("not known: it has no channel (SHED_WAIT_POLL)");
     if (of->host[0] != '\0')
-        (void)snprintf(place, sizeof(place), ", host %s, pid %llu", of->host,
-                       of->pid);
-    (void)snprintf(text.at, sizeof(text.at), "%.64s (%s%s)",
-                   cli_escape(shed_bytes(of->process, SHED_PROCESS_BYTES)).at,
-                   lives[of->life], place);
-    return text;
+        place = cli_format(", host %s, pid %llu", of->host, of->pid);
+    return cli_format(
+        "%s (%s%s)", cli_escape(shed_bytes(of->process, SHED_PROCESS_BYTES)).at,
+        lives[of->life], place.at);
 }
 
 void cli_presence_members(json_t *out, const struct cli_presence *of)
 {
     bool is_known = of->host[0] != '\0';
 
-    cli_out_bytes(out, "process", shed_bytes(of->process, SHED_PROCESS_BYTES));
+    if (of->process[0] == ' ')
+        cli_out_text(out, "process", NULL);
+    else
+        cli_out_bytes(out, "process",
+                      shed_bytes(of->process, SHED_PROCESS_BYTES));
     cli_out_set(out, "is_alive",
                 of->life == CLI_LIFE_UNKNOWN
                     ? json_null()

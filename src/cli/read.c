@@ -28,25 +28,21 @@ static void read_words(const struct cli_call *call, struct cli_key *key,
 
 /* --------------------------------------------------------------------- get */
 
-static void print_raw(const struct cli_call *call, const struct cli_entry *e)
-{
-    if (e->kind != CLI_VALUE || cli_entry_is_null(e))
-        cli_fail(call, CLI_NO, "there is no payload: %s; see it without --raw",
-                 cli_entry_is_null(e) ? "the row is NULL"
-                                      : cli_kinds[e->kind].name);
-    (void)fwrite(e->entry.payload, 1, e->entry.payload_size, stdout);
-}
-
 int cli_get(struct cli_call *call)
 {
     struct cli_key key;
     struct cli_entry entry;
+    bool is_null;
 
     if (call->is_raw && call->is_json)
         cli_fail(call, CLI_USAGE, "--raw and --json exclude each other");
     read_words(call, &key, &entry);
+    is_null = cli_entry_is_null(&entry);
+    if (call->is_raw && (entry.kind != CLI_VALUE || is_null))
+        cli_fail(call, CLI_NO, "there is no payload: %s; see it without --raw",
+                 is_null ? "the row is NULL" : cli_kinds[entry.kind].name);
     if (call->is_raw)
-        print_raw(call, &entry);
+        (void)fwrite(entry.entry.payload, 1, entry.entry.payload_size, stdout);
     else
         cli_entry_show(&entry, call->out);
     cli_entry_free(&entry);

@@ -261,22 +261,17 @@ const char *cli_redis_server(struct cli_redis *redis)
 struct cli_text cli_redis_slots(const struct cli_redis *redis)
 {
     struct cli_text text = {""};
-    size_t used = 0, first;
 
-    for (size_t slot = 0; slot < SHED_HASH_SLOTS; slot++) {
+    for (size_t slot = 0, first; slot < SHED_HASH_SLOTS; slot++) {
         if (owner_of(redis, slot) != redis->chosen)
             continue;
-        first = slot;
-        while (slot + 1 < SHED_HASH_SLOTS &&
-               owner_of(redis, slot + 1) == redis->chosen)
+        for (first = slot; slot + 1 < SHED_HASH_SLOTS &&
+                           owner_of(redis, slot + 1) == redis->chosen;)
             slot++;
-        if (used + sizeof(" 16383-16383 ...") > sizeof(text.at)) {
-            (void)snprintf(text.at + used, sizeof(text.at) - used, " ...");
-            break;
-        }
-        used += (size_t)snprintf(text.at + used, sizeof(text.at) - used,
-                                 slot > first ? "%s%zu-%zu" : "%s%zu",
-                                 used > 0 ? " " : "", first, slot);
+        text = cli_format(slot > first ? "%s%s%zu-%zu" : "%s%s%zu", text.at,
+                          text.at[0] != '\0' ? " " : "", first, slot);
+        if (strlen(text.at) + sizeof(" 16383-16383 ...") > sizeof(text.at))
+            return cli_format("%s ...", text.at);
     }
     return text;
 }
@@ -477,19 +472,15 @@ struct shed_bytes cli_redis_bytes(const struct shed_reply *reply)
 struct cli_text cli_field(const char *text, const char *name, char is,
                           const char *ends)
 {
-    struct cli_text value = {""};
     size_t size = strlen(name), line;
 
-    for (const char *at = text; *at != '\0'; at += line) {
+    for (const char *at = text; *at != '\0'; at += strspn(at, ends)) {
         line = strcspn(at, ends);
-        if (line > size && strncmp(at, name, size) == 0 && at[size] == is) {
-            (void)snprintf(value.at, sizeof(value.at), "%.*s",
-                           (int)(line - size) - 1, at + size + 1);
-            break;
-        }
-        line += strspn(at + line, ends);
+        if (line > size && cli_begins(at, name) && at[size] == is)
+            return cli_format("%.*s", (int)(line - size) - 1, at + size + 1);
+        at += line;
     }
-    return value;
+    return (struct cli_text){""};
 }
 
 struct cli_text cli_info(const struct shed_reply *info, const char *name)

@@ -8,7 +8,6 @@
 #include "cli/entry_view.h"
 #include "cli/walk.h"
 
-#define LARGEST_DEFAULT 10
 #define NO_TTL_SHOWN 10
 #define BAR_WIDTH 30
 #define FORMATS 256 /* the format is one byte */
@@ -24,10 +23,13 @@ static const struct {
 
 #define AGES (sizeof(ages) / sizeof(*ages))
 
-/* A key of the cache. */
-struct named {
-    struct cli_key *key;
-    uint64_t entry_size;
+/* Keys of the cache, in descending order of something. */
+struct ranking {
+    struct ranked {
+        struct cli_key key;
+        uint64_t rank;
+    } * *at;
+    size_t count, max;
 };
 
 struct census {
@@ -43,36 +45,26 @@ struct census {
     uint64_t others; /* keys with this prefix that do not belong to the cache */
     uint64_t formats[FORMATS]; /* unknown formats, by their number */
     uint64_t without_ttl;
-    struct named no_ttl[NO_TTL_SHOWN]; /* the first ones */
-    struct named *largest;             /* in descending order */
-    size_t largest_count, largest_max;
+    struct ranking no_ttl;  /* the first ones */
+    struct ranking largest; /* entries */
 };
 
 /* ---------------------------------------------------------------- counting */
 
-static struct named name_key(const struct cli_found *found, uint64_t entry_size)
+static void rank(struct ranking *r, const struct cli_key *key, uint64_t rank)
 {
-    struct cli_key *key = cli_alloc(1, sizeof(*key));
+    struct ranked *new;
+    size_t at = r->count;
 
-    cli_key_copy(key, &found->key);
-    return (struct named){key, entry_size};
-}
-
-static void keep_if_large(struct census *c, const struct cli_found *found,
-                          uint64_t bytes)
-{
-    size_t at = c->largest_count;
-
-    if (at == c->largest_max) {
-        if (at == 0 || c->largest[at - 1].entry_size >= bytes)
-            return;
-        free(c->largest[--at].key);
-    } else {
-        c->largest_count++;
-    }
-    for (; at > 0 && c->largest[at - 1].entry_size < bytes; at--)
-        c->largest[at] = c->largest[at - 1];
-    c->largest[at] = name_key(found, bytes);
+    if (at == r->max && (at == 0 || r->at[at - 1]->rank >= rank))
+        return;
+    new = at < r->max ? cli_alloc(1, sizeof(*new)) : r->at[--at];
+    r->count = at + 1;
+    for (; at > 0 && r->at[at - 1]->rank < rank; at--)
+        r->at[at] = r->at[at - 1];
+    cli_key_copy(&new->key, key);
+    new->rank = rank;
+    r->at[at] = new;
 }
 
 static void count_age(struct census *c, const struct shed_entry *entry)
@@ -101,14 +93,15 @@ static void count_miss(struct census *c, struct shed_bytes name,
                        const struct shed_entry *entry)
 {
     bool is_miss = is_invalidated(c, entry);
-    char ask[64];
 
     c->invalidated += is_miss;
     if (is_miss || !cli_tags_want_tags(c->tags, entry))
         return;
-    (void)snprintf(ask, sizeof(ask), "GETRANGE KEY %" PRIu64 " -1",
-                   SHED_ENTRY_HEADER_BYTES + (uint64_t)entry->payload_size);
-    cli_redis_send_key(c->call->redis, ask, name);
+    cli_redis_send_key(c->call->redis,
+                       cli_format("GETRANGE KEY %zu -1",
+                                  SHED_ENTRY_HEADER_BYTES + entry->payload_size)
+                           .at,
+                       name);
     c->asked[c->asked_count++] = *entry;
 }
 
@@ -138,9 +131,11 @@ static void count_entry(struct census *c, const struct cli_found *found)
         count_age(c, &entry);
         count_miss(c, found->name, &entry);
     }
-    if (pttl == -1 && c->without_ttl++ < NO_TTL_SHOWN)
-        c->no_ttl[c->without_ttl - 1] = name_key(found, all);
-    keep_if_large(c, found, all);
+    if (pttl == -1) {
+        c->without_ttl++;
+        rank(&c->no_ttl, &found->key, 0);
+    }
+    rank(&c->largest, &found->key, all);
 }
 
 /* An entry that was replaced meanwhile is counted only if what is there now has
@@ -244,22 +239,17 @@ static void show_ages(const struct census *c, json_t *out)
                       (long long)ages[i].below_ms);
         cli_out_number(age, "count", c->age[i]);
     }
-    if (c->stale > 0)
-        cli_out_print(out, "  past their freshness: %" PRIu64 "\n", c->stale);
-    if (c->invalidated > 0)
-        cli_out_print(
-            out, "  invalidated, by a tag or with all entries: %" PRIu64 "\n",
-            c->invalidated);
-    cli_out_number(out, "stale", c->stale);
-    cli_out_number(out, "invalidated", c->invalidated);
+    cli_out_count(out, "stale", c->stale, "past their freshness");
+    cli_out_count(out, "invalidated", c->invalidated,
+                  "invalidated, by a tag or with all entries");
 }
 
-static json_t *show_key(const struct named *named, json_t *out, json_t *list)
+static json_t *show_key(const struct ranked *ranked, json_t *out, json_t *list)
 {
     json_t *item = cli_out_item(list);
 
-    cli_out_print(out, "  %s\n", cli_word(cli_key_bytes(named->key)).at);
-    cli_out_bytes(item, "key", cli_key_bytes(named->key));
+    cli_out_print(out, "  %s\n", cli_word(cli_key_bytes(&ranked->key)).at);
+    cli_out_bytes(item, "key", cli_key_bytes(&ranked->key));
     return item;
 }
 
@@ -268,10 +258,10 @@ static void show_largest(const struct census *c, json_t *out)
     json_t *list = cli_out_list(out, "largest");
 
     cli_out_print(out, "\nLargest entries\n");
-    for (size_t i = 0; i < c->largest_count; i++) {
-        cli_out_print(out, "  %12s", cli_size(c->largest[i].entry_size).at);
-        cli_out_number(show_key(&c->largest[i], out, list), "bytes",
-                       c->largest[i].entry_size);
+    for (size_t i = 0; i < c->largest.count; i++) {
+        const struct ranked *ranked = c->largest.at[i];
+        cli_out_print(out, "  %12s", cli_size(ranked->rank).at);
+        cli_out_number(show_key(ranked, out, list), "bytes", ranked->rank);
     }
 }
 
@@ -286,8 +276,8 @@ static void show_without_ttl(const struct census *c, json_t *out)
                       "The library creates none: find out who does, and remove "
                       "them with\n'snowshed invalidate -e %s' and these:\n",
                       c->call->words[0]);
-    for (size_t i = 0; i < NO_TTL_SHOWN && i < c->without_ttl; i++)
-        (void)show_key(&c->no_ttl[i], out, list);
+    for (size_t i = 0; i < c->no_ttl.count; i++)
+        (void)show_key(c->no_ttl.at[i], out, list);
     cli_out_number(out, "without_ttl", c->without_ttl);
 }
 
@@ -306,14 +296,17 @@ static void show_census(const struct census *c, bool is_empty, json_t *out)
     show_without_ttl(c, out);
 }
 
-static void free_census(struct census *c)
+static void init_ranking(struct ranking *r, size_t max)
 {
-    for (size_t i = 0; i < c->largest_count; i++)
-        free(c->largest[i].key);
-    for (size_t i = 0; i < NO_TTL_SHOWN; i++)
-        free(c->no_ttl[i].key);
-    free(c->largest);
-    cli_tags_close(c->tags);
+    r->at = cli_alloc(max, sizeof(*r->at));
+    r->max = max;
+}
+
+static void fini_ranking(struct ranking *r)
+{
+    while (r->count > 0)
+        free(r->at[--r->count]);
+    free(r->at);
 }
 
 int cli_scan(struct cli_call *call)
@@ -323,8 +316,8 @@ int cli_scan(struct cli_call *call)
     struct cli_walk walk;
     uint64_t sum = 0;
 
-    c.largest_max = call->top > 0 ? (size_t)call->top : LARGEST_DEFAULT;
-    c.largest = cli_alloc(c.largest_max, sizeof(*c.largest));
+    init_ranking(&c.largest, (size_t)call->top);
+    init_ranking(&c.no_ttl, NO_TTL_SHOWN);
     c.tags = cli_tags_open(call->redis, cache);
     cli_walk_begin(&walk, call->redis, cache, call->rate);
     walk.ask[0] = CLI_ASK_HEADER;
@@ -336,6 +329,8 @@ int cli_scan(struct cli_call *call)
     for (int i = 0; i < CLI_KINDS; i++)
         sum += c.count[i];
     show_census(&c, sum == 0, call->out);
-    free_census(&c);
+    fini_ranking(&c.largest);
+    fini_ranking(&c.no_ttl);
+    cli_tags_close(c.tags);
     return sum > 0 ? CLI_YES : CLI_NO;
 }

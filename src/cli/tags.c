@@ -11,7 +11,7 @@
 
 struct cli_tags {
     struct cli_redis *redis;
-    char key[SHED_NAME_MAX_BYTES + sizeof(SHED_TAG_LOG_SUFFIX)];
+    struct cli_text key;
     uint64_t position; /* the log has been read up to here */
     struct shed_tags known;
 };
@@ -21,8 +21,7 @@ struct cli_tags *cli_tags_open(struct cli_redis *redis, const char *cache)
     struct cli_tags *tags = cli_alloc(1, sizeof(*tags));
 
     tags->redis = redis;
-    (void)snprintf(tags->key, sizeof(tags->key), "%s" SHED_TAG_LOG_SUFFIX,
-                   cache);
+    tags->key = cli_format("%s" SHED_TAG_LOG_SUFFIX, cache);
     /* who writes the log bounds it */
     shed_tags_init(&tags->known, SIZE_MAX);
     return tags;
@@ -42,11 +41,10 @@ void cli_tags_read(struct cli_tags *tags)
         struct shed_tag_from from;
         struct shed_args args;
         struct shed_reply *reply;
-        shed_tag_log_ask(shed_bytes(tags->key, strlen(tags->key)),
-                         tags->position, &from, &args);
+        shed_tag_log_ask(shed_str(tags->key.at), tags->position, &from, &args);
         /* the key can be another program's, and a sorted set whose scores are
            no positions, where the cache has no tags */
-        cli_redis_about(tags->redis, shed_str(tags->key));
+        cli_redis_about(tags->redis, shed_str(tags->key.at));
         cli_redis_send_args(tags->redis, &args);
         reply = cli_redis_hear_key(tags->redis, "ZRANGEBYSCORE");
         heard = shed_tag_log_hear(&tags->known, &tags->position, 0, reply);
@@ -80,6 +78,8 @@ void cli_tags_judge(const struct cli_tags *tags, const struct shed_entry *entry,
             *out = (struct cli_miss){.position = position,
                                      .tag = shed_bytes(tag, size)};
     }
+    /* positions are the server's clock in microseconds */
+    out->ms = out->position / US_PER_MS;
 }
 
 bool cli_tags_want_tags(const struct cli_tags *tags,
@@ -90,19 +90,12 @@ bool cli_tags_want_tags(const struct cli_tags *tags,
            entry->position < shed_tags_horizon(&tags->known);
 }
 
-uint64_t cli_miss_ms(const struct cli_miss *miss)
-{
-    return miss->position / US_PER_MS;
-}
-
-struct cli_escaped cli_miss_text(const struct cli_miss *miss)
+struct cli_text cli_miss_text(const struct cli_miss *miss)
 {
     bool is_of_tag = miss->tag.size > 0;
-    struct cli_escaped text;
 
-    (void)snprintf(text.at, sizeof(text.at), "%s%.4000s %s invalidated at %s",
-                   is_of_tag ? "the tag " : "all entries",
-                   cli_escape(miss->tag).at, is_of_tag ? "was" : "were",
-                   cli_date(cli_miss_ms(miss)).at);
-    return text;
+    return cli_format("%s%s %s invalidated at %s",
+                      is_of_tag ? "the tag " : "all entries",
+                      cli_escape(miss->tag).at, is_of_tag ? "was" : "were",
+                      cli_date(miss->ms).at);
 }

@@ -21,6 +21,7 @@ void cli_tags_read(struct cli_tags *tags);
 /* Why an entry is a miss. */
 struct cli_miss {
     uint64_t position;     /* of the invalidation; 0: it is no miss */
+    uint64_t ms;           /* when that was, by the server's clock */
     struct shed_bytes tag; /* of the entry; of no bytes: all entries */
     bool is_above; /* no miss as yet: its position is above all that the log
                       had when it was read */
@@ -34,11 +35,7 @@ void cli_tags_judge(const struct cli_tags *tags, const struct shed_entry *entry,
 bool cli_tags_want_tags(const struct cli_tags *tags,
                         const struct shed_entry *entry);
 
-/* When the tag was invalidated: positions are the server's clock in
- * microseconds. */
-uint64_t cli_miss_ms(const struct cli_miss *miss);
-
 /* "the tag red was invalidated at ...", or "all entries were ..." */
-struct cli_escaped cli_miss_text(const struct cli_miss *miss);
+struct cli_text cli_miss_text(const struct cli_miss *miss);
 
 #endif

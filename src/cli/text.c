@@ -2,6 +2,7 @@
 #include "cli/text.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -12,6 +13,17 @@
 #define HEX_BASE 16
 #define HEX_DIGITS "0123456789abcdefABCDEF"
 #define COLUMNS 80
+
+struct cli_text cli_format(const char *format, ...)
+{
+    struct cli_text text;
+    va_list list;
+
+    va_start(list, format);
+    (void)vsnprintf(text.at, sizeof(text.at), format, list);
+    va_end(list);
+    return text;
+}
 
 bool cli_begins(const char *text, const char *with)
 {
@@ -42,20 +54,20 @@ void cli_print_wrapped(const char *text, size_t column, size_t indent)
     (void)putchar('\n');
 }
 
-struct cli_escaped cli_escape(struct shed_bytes bytes)
+struct cli_text cli_escape(struct shed_bytes bytes)
 {
-    struct cli_escaped text;
+    struct cli_text text;
 
     (void)shed_escape(bytes, text.at, sizeof(text.at));
     return text;
 }
 
-struct cli_escaped cli_word(struct shed_bytes bytes)
+struct cli_text cli_word(struct shed_bytes bytes)
 {
     static const char plain[] =
         "abcdefghijklmnopqrstuvwxyz"
         "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:@%+,=-";
-    struct cli_escaped text = cli_escape(bytes), word;
+    struct cli_text text = cli_escape(bytes), word;
     char *at = word.at, *end = at + sizeof(word.at) - sizeof("\\xNN'");
 
     if (text.at[0] != '-' && text.at[strspn(text.at, plain)] == '\0')
@@ -99,22 +111,15 @@ struct cli_text cli_duration(uint64_t ms)
     } units[] = {
         {86400, 3600, "d", "h"}, {3600, 60, "h", "min"}, {60, 1, "min", "s"}};
     uint64_t s = ms / MS_PER_S;
-    struct cli_text text;
 
     for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++)
-        if (s >= units[i].s) {
-            (void)snprintf(text.at, sizeof(text.at),
-                           "%" PRIu64 " %s %" PRIu64 " %s", s / units[i].s,
-                           units[i].unit, s % units[i].s / units[i].part_s,
-                           units[i].part);
-            return text;
-        }
-    if (s > 0)
-        (void)snprintf(text.at, sizeof(text.at), "%" PRIu64 ".%" PRIu64 " s", s,
-                       ms % MS_PER_S / 100);
-    else
-        (void)snprintf(text.at, sizeof(text.at), "%" PRIu64 " ms", ms);
-    return text;
+        if (s >= units[i].s)
+            return cli_format("%" PRIu64 " %s %" PRIu64 " %s", s / units[i].s,
+                              units[i].unit, s % units[i].s / units[i].part_s,
+                              units[i].part);
+    return s > 0
+               ? cli_format("%" PRIu64 ".%" PRIu64 " s", s, ms % MS_PER_S / 100)
+               : cli_format("%" PRIu64 " ms", ms);
 }
 
 struct cli_text cli_size(uint64_t bytes)
@@ -122,17 +127,13 @@ struct cli_text cli_size(uint64_t bytes)
     static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
     double value = (double)bytes / 1024;
     size_t unit = 0;
-    struct cli_text text;
 
     while (value >= 1024 && unit + 1 < sizeof(units) / sizeof(*units)) {
         value /= 1024;
         unit++;
     }
-    if (bytes < 1024)
-        (void)snprintf(text.at, sizeof(text.at), "%" PRIu64 " bytes", bytes);
-    else
-        (void)snprintf(text.at, sizeof(text.at), "%.1f %s", value, units[unit]);
-    return text;
+    return bytes < 1024 ? cli_format("%" PRIu64 " bytes", bytes)
+                        : cli_format("%.1f %s", value, units[unit]);
 }
 
 /* The number may come from a damaged or hostile header, and be no date. */
@@ -140,17 +141,13 @@ struct cli_text cli_date(uint64_t ms)
 {
     const uint64_t latest_ms = 253402300799999; /* the end of the year 9999 */
     time_t s = (time_t)(ms / MS_PER_S);
-    struct cli_text text;
     char second[32];
     struct tm tm;
 
     if (ms > latest_ms || gmtime_r(&s, &tm) == NULL ||
         strftime(second, sizeof(second), "%Y-%m-%d %H:%M:%S", &tm) == 0)
-        (void)snprintf(text.at, sizeof(text.at), "%" PRIu64 " ms", ms);
-    else
-        (void)snprintf(text.at, sizeof(text.at), "%s.%03u UTC", second,
-                       (unsigned)(ms % MS_PER_S));
-    return text;
+        return cli_format("%" PRIu64 " ms", ms);
+    return cli_format("%s.%03u UTC", second, (unsigned)(ms % MS_PER_S));
 }
 
 struct cli_text cli_hex(const unsigned char *bytes, size_t size)

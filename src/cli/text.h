@@ -9,11 +9,16 @@
 
 #include <snowshed/snowshed.h>
 
-/* A short text, returned by value: cli_size(4096).at is "4.0 KiB" until the end
- * of the expression. */
+/* A text that is returned by value: cli_size(4096).at is "4.0 KiB" until the
+ * end of the expression. There is room for the longest key in Redis, escaped;
+ * what is longer is cut. */
 struct cli_text {
-    char at[256];
+    char at[4416];
 };
+
+/* Make one, as printf does. */
+__attribute__((format(printf, 1, 2))) struct cli_text
+cli_format(const char *format, ...);
 
 bool cli_begins(const char *text, const char *with);
 
@@ -25,18 +30,12 @@ bool cli_are_same(struct shed_bytes a, struct shed_bytes b);
  * indent. */
 void cli_print_wrapped(const char *text, size_t column, size_t indent);
 
-/* The same for bytes: room for the longest key in Redis; what is longer is
- * cut. */
-struct cli_escaped {
-    char at[4416];
-};
-
 /* Bytes in a form that is safe for a terminal, that of shed_escape. */
-struct cli_escaped cli_escape(struct shed_bytes bytes);
+struct cli_text cli_escape(struct shed_bytes bytes);
 
 /* The bytes as a word that a shell passes on as it is and that --escaped
  * reads. */
-struct cli_escaped cli_word(struct shed_bytes bytes);
+struct cli_text cli_word(struct shed_bytes bytes);
 
 /* Undo the escaping in place. Returns: the size; SIZE_MAX if a backslash is
  * followed by neither another one nor x and two digits. */

@@ -15,7 +15,6 @@
 #include "cli/caches.h"
 #include "cli/walk.h"
 
-#define SHOWN_DEFAULT 10
 /* Keys that are looked at once a second, if --rate allows it. Many are used in
  * some second, few in each second; so there are many at first, and fewer once
  * enough are known to be hotter. */
@@ -153,12 +152,12 @@ static void count_seconds(struct top *t)
 
 /* ----------------------------------------------------------------- showing */
 
+/* How many of the keys are shown. */
 static size_t shown(const struct top *t)
 {
-    size_t most = t->call->top > 0 ? (size_t)t->call->top : SHOWN_DEFAULT;
     size_t count = 0;
 
-    while (count < t->count && count < most &&
+    while (count < t->count && count < t->call->top &&
            (t->has_frequency || t->keys[count].rank > 0))
         count++;
     return count;
@@ -212,7 +211,7 @@ static void show(const struct top *t, json_t *out)
 
 int cli_top(struct cli_call *call)
 {
-    uint64_t rate = call->rate > 0 ? call->rate : CANDIDATES_MAX;
+    uint64_t rate = call->rate;
     struct top t = {.call = call,
                     .rate = {.per_s = rate},
                     .candidates =

@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "entry/entry.h"
 
-#define RATE_DEFAULT 20000
 /* Pages per second, within these bounds on their size: a page of 500 keys
  * blocks a server for well below a millisecond. */
 #define PAGES_PER_S 20
@@ -24,7 +23,7 @@ void cli_walk_begin_pattern(struct cli_walk *walk, struct cli_redis *redis,
 {
     *walk = (struct cli_walk){.redis = redis,
                               .cursor = "0",
-                              .rate = {.per_s = rate > 0 ? rate : RATE_DEFAULT},
+                              .rate = {.per_s = rate},
                               .is_shown = isatty(STDERR_FILENO) != 0};
     walk->page = walk->rate.per_s / PAGES_PER_S;
     if (walk->page < PAGE_MIN)
@@ -95,11 +94,9 @@ static void scan(struct cli_walk *walk)
 {
     struct shed_reply *reply;
     struct shed_bytes cursor;
-    char count[32];
 
-    (void)snprintf(count, sizeof(count), "%zu", walk->page);
     cli_redis_send(walk->redis, "SCAN %s MATCH %s COUNT %s", walk->cursor,
-                   walk->pattern, count);
+                   walk->pattern, cli_format("%zu", walk->page).at);
     reply = cli_redis_hear(walk->redis, "SCAN");
     cursor = cli_redis_bytes(shed_reply_at(reply, 0));
     walk->looked += walk->page;

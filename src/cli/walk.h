@@ -60,7 +60,7 @@ struct cli_walk {
 };
 
 /* Begin a walk over the keys of a cache, which must outlive it, or of all
- * caches (NULL), at this many per second; 0: 20000. From then on reads by this
+ * caches (NULL), at this many per second. From then on reads by this
  * connection do not count as uses of a key, if the server can do that (Redis
  * 7.2). */
 void cli_walk_begin(struct cli_walk *walk, struct cli_redis *redis,

@@ -18,7 +18,6 @@
 #include "base/limit.h"
 #include "cli/entry_view.h"
 
-#define RATE_DEFAULT 1000
 #define CHANNEL "__redis__:invalidate"
 #define SLOTS 65536
 #define MS_PER_S 1000
@@ -42,7 +41,6 @@ struct watch {
                                                  NULL: not yet */
     size_t turn; /* which of them is looked at next */
     struct cli_key key;
-    char prefix[SHED_NAME_MAX_BYTES + 4];
     uint64_t look_ms;    /* when the servers are looked at next */
     struct known *known; /* SLOTS */
     uint64_t events;
@@ -179,11 +177,10 @@ static void on_change(struct watch *w, struct shed_bytes name)
     struct cli_entry entry;
     struct known now, *slot;
     const char *event;
-    uint64_t rate = w->call->rate > 0 ? w->call->rate : RATE_DEFAULT;
 
     if (!cli_key_parse(&key, w->call->words[0],
                        shed_bytes(name.data, key_size)) ||
-        !shed_limit_pass(&w->limit, rate, MS_PER_S, shed_now_ms()))
+        !shed_limit_pass(&w->limit, w->call->rate, MS_PER_S, shed_now_ms()))
         return;
     cli_entry_read(w->call->redis, &key, &entry);
     remember(&now, hash_of(&key), &entry);
@@ -230,11 +227,12 @@ static void on_push(struct watch *w, const struct shed_reply *push)
 static struct cli_server *track(struct watch *w)
 {
     struct cli_server *pushes = cli_redis_connect(w->call->redis);
+    struct cli_text all = cli_format("%s:{", w->call->words[0]);
     struct shed_bytes prefix =
-        w->call->count > 1 ? cli_key_name(&w->key) : shed_str(w->prefix);
+        w->call->count > 1 ? cli_key_name(&w->key) : shed_str(all.at);
     struct shed_reply *number, *answer;
     struct shed_error err;
-    char id[32];
+    struct cli_text id;
 
     number = cli_server_accept(
         pushes, cli_server_ask(pushes, &err, "CLIENT ID"), "CLIENT ID", &err);
@@ -246,11 +244,11 @@ static struct cli_server *track(struct watch *w)
                   "SUBSCRIBE", &err);
     if (answer == NULL)
         cli_fail_error(w->call, &err);
-    (void)snprintf(id, sizeof(id), "%lld", shed_reply_integer(number));
+    id = cli_format("%lld", shed_reply_integer(number));
     shed_reply_free(number);
     shed_reply_free(answer);
     cli_redis_send(w->call->redis,
-                   "CLIENT TRACKING ON REDIRECT %s BCAST PREFIX %.*s", id,
+                   "CLIENT TRACKING ON REDIRECT %s BCAST PREFIX %.*s", id.at,
                    (int)prefix.size, (const char *)prefix.data);
     shed_reply_free(cli_redis_hear(w->call->redis, "CLIENT TRACKING"));
     return pushes;
@@ -310,21 +308,6 @@ static void learn(struct watch *w)
     cli_entry_free(&entry);
 }
 
-static void begin(struct watch *w)
-{
-    const struct cli_call *call = w->call;
-
-    if (call->count > 1)
-        cli_key_init(&w->key, call);
-    (void)snprintf(w->prefix, sizeof(w->prefix), "%s:{", call->words[0]);
-    look(w);
-    if (call->count > 1)
-        learn(w);
-    if (!call->is_json)
-        (void)fprintf(stderr, "watching %s at %s; Ctrl-C ends it\n",
-                      call->words[0], cli_redis_name(w->call->redis));
-}
-
 int cli_watch(struct cli_call *call)
 {
     struct watch w = {.call = call,
@@ -333,7 +316,14 @@ int cli_watch(struct cli_call *call)
                           ? shed_now_ms() + call->seconds * MS_PER_S
                           : UINT64_MAX;
 
-    begin(&w);
+    if (call->count > 1)
+        cli_key_init(&w.key, call);
+    look(&w);
+    if (call->count > 1)
+        learn(&w);
+    if (!call->is_json)
+        (void)fprintf(stderr, "watching %s at %s; Ctrl-C ends it\n",
+                      call->words[0], cli_redis_name(call->redis));
     while (!is_over(&w) && shed_now_ms() < end_ms) {
         struct shed_reply *push =
             hear_push(&w, end_ms < w.look_ms ? end_ms : w.look_ms);

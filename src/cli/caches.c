@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "cli/entry_view.h"
-#include "cli/near.h"
 #include "cli/walk.h"
 
 #define CACHES_MAX 1000

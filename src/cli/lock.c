@@ -9,32 +9,26 @@
 #include "cli/key.h"
 #include "cli/rate.h"
 
-const char *cli_lock_state(const struct cli_lock *lock)
-{
-    static const char *const names[CLI_LOCK_STATES] = {
-        [CLI_LOCK_FREE] = "free",       [CLI_LOCK_HELD] = "held",
-        [CLI_LOCK_STAMP] = "timestamp", [CLI_LOCK_TEXT] = "text",
-        [CLI_LOCK_UNKNOWN] = "unknown", [CLI_LOCK_NO_LOCK] = "no lock"};
-
-    return names[lock->state];
-}
+const struct cli_lock_names cli_lock_states[CLI_LOCK_STATES] = {
+    [CLI_LOCK_FREE] = {"free", "free"},
+    [CLI_LOCK_HELD] = {"held",
+                       "held; whether by a live process cannot be seen"},
+    [CLI_LOCK_STAMP] = {"timestamp",
+                        "held: a TIMESTAMP lock, or another client's"},
+    [CLI_LOCK_TEXT] = {"text",
+                       "held: a SETNX or EXPIRE lock, or another client's"},
+    [CLI_LOCK_UNKNOWN] = {"unknown",
+                          "held: a record that this version does not know"},
+    [CLI_LOCK_NO_LOCK] = {"no lock", "no lock: the key holds a list, hash, set "
+                                     "or stream"}};
 
 static const char *describe(const struct cli_lock *lock)
 {
-    static const char *const held[] = {
-        [CLI_LIFE_UNKNOWN] = "held; whether by a live process cannot be seen",
-        [CLI_ALIVE] = "held by a process that is alive",
-        [CLI_GONE] = "held by a process that is gone"};
-    static const char *const texts[CLI_LOCK_STATES] = {
-        [CLI_LOCK_FREE] = "free",
-        [CLI_LOCK_STAMP] = "held: a TIMESTAMP lock, or another client's",
-        [CLI_LOCK_TEXT] = "held: a SETNX or EXPIRE lock, or another client's",
-        [CLI_LOCK_UNKNOWN] = "held: a record that this version does not know",
-        [CLI_LOCK_NO_LOCK] =
-            "no lock: the key holds a list, hash, set or stream"};
-
-    return lock->state == CLI_LOCK_HELD ? held[lock->presence.life]
-                                        : texts[lock->state];
+    if (lock->presence.life == CLI_ALIVE)
+        return "held by a process that is alive";
+    if (lock->presence.life == CLI_GONE)
+        return "held by a process that is gone";
+    return cli_lock_states[lock->state].text;
 }
 
 static void show_holder(const struct cli_lock *lock, json_t *out)
@@ -108,7 +102,7 @@ void cli_lock_show(const struct cli_lock *lock, json_t *out)
                   describe(lock));
     cli_out_bytes(out, "name", lock->name);
     cli_out_bytes(out, "redis_key", cli_lock_key(lock));
-    cli_out_text(out, "state", cli_lock_state(lock));
+    cli_out_text(out, "state", cli_lock_states[lock->state].name);
     cli_out_flag(out, "is_exact_key", lock->is_exact);
     if (lock->state == CLI_LOCK_HELD)
         show_holder(lock, out);

@@ -61,8 +61,12 @@ bool cli_lock_is_held(const struct cli_lock *lock);
 /* Whether the process that holds it is known. */
 bool cli_lock_has_process(const struct cli_lock *lock);
 
-/* "held", "free", ... */
-const char *cli_lock_state(const struct cli_lock *lock);
+/* What states are called: as a word, and in a sentence. */
+struct cli_lock_names {
+    const char *name, *text;
+};
+
+extern const struct cli_lock_names cli_lock_states[CLI_LOCK_STATES];
 
 /* The lock's own key. */
 struct shed_bytes cli_lock_key(const struct cli_lock *lock);

@@ -69,7 +69,7 @@ static void print_line(const struct locks *l, const struct cli_lock *lock)
 
     if (l->held == 1)
         printf("%-10s %-14s %8s  %s\n", "state", "left", "waiting", "lock");
-    printf("%-10s %-14s %8lld  %s%s%s%s\n", cli_lock_state(lock),
+    printf("%-10s %-14s %8lld  %s%s%s%s\n", cli_lock_states[lock->state].name,
            lock->pttl >= 0 ? cli_duration((uint64_t)lock->pttl).at : "no end",
            lock->queued, lock->is_exact ? "-x " : "", cli_word(lock->name).at,
            has_process ? "  " : "",

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/near.h"
 #include "cli/cli.h"
+#include "cli/text.h"
 
 #define FIRST_KEY 256 /* larger than any short option */
 

@@ -60,7 +60,7 @@ static void show(struct cli_walk *walk)
 {
     uint64_t now_ms = shed_now_ms();
     uint64_t done = walk->looked < walk->total ? walk->looked : walk->total;
-    int width;
+    int width = walk->total > 0 ? (int)(done * BAR_WIDTH / walk->total) : 0;
 
     if (!walk->is_shown || now_ms < walk->shown_ms + SHOW_EVERY_MS)
         return;
@@ -70,7 +70,6 @@ static void show(struct cli_walk *walk)
                       (unsigned long long)walk->looked);
         return;
     }
-    width = (int)(done * BAR_WIDTH / walk->total);
     (void)fprintf(stderr, "\r[%.*s%*s] %3d %% of %llu keys ", width,
                   "########################################", BAR_WIDTH - width,
                   "", (int)(done * 100 / walk->total),

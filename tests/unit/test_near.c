@@ -1,5 +1,5 @@
 /* near: what somebody may have meant. */
-#include "cli/near.h"
+#include "cli/text.h"
 
 #include "support/testing.h"
 

@@ -222,6 +222,7 @@ static bool ask_place(struct shed_mysql_connection *c,
     MYSQL_RES *result = NULL;
     MYSQL_ROW row = NULL;
 
+    *place = (struct shed_mysql_place){.id = mysql_thread_id(c->mysql)};
     if (run(c,
             "SELECT UUID_SHORT() >> 24 & 0xffffffff, UNIX_TIMESTAMP(), "
             "CONCAT_WS(' ', @@hostname, @@port, @@server_id)",
@@ -294,23 +295,17 @@ bool shed_mysql_connection_connect(struct shed_mysql_connection *c,
 bool shed_mysql_connection_open(struct shed_mysql_connection *c,
                                 struct shed_mysql_failure *failure)
 {
-    bool is_open;
-
     assert(c->mysql == NULL && c->config != NULL);
     c->mysql = mysql_init(NULL);
-    is_open = shed_mysql_connection_connect(c, 0, failure);
-    if (is_open) {
-        c->place = (struct shed_mysql_place){.id = mysql_thread_id(c->mysql)};
-        is_open = set_session(c, failure);
-    }
-    if (is_open && !shed_mysql_connection_is_fit(c)) {
+    if (shed_mysql_connection_connect(c, 0, failure) &&
+        set_session(c, failure)) {
+        if (shed_mysql_connection_is_fit(c))
+            return true;
         (void)shed_fail(&failure->error, SHED_ESOURCE,
                         "MySQL: the server did not switch to autocommit");
-        is_open = false;
     }
-    if (!is_open)
-        shed_mysql_connection_close(c);
-    return is_open;
+    shed_mysql_connection_close(c);
+    return false;
 }
 
 bool shed_mysql_connection_is_fit(const struct shed_mysql_connection *c)

@@ -25,7 +25,7 @@ void shed_mysql_sigpipe_block(struct shed_mysql_sigpipe *s)
 
     set_sigpipe(&sigpipe);
     s->was_pending = is_pending();
-    s->is_blocked = pthread_sigmask(SIG_BLOCK, &sigpipe, &s->before) == 0;
+    (void)pthread_sigmask(SIG_BLOCK, &sigpipe, &s->before); /* cannot fail */
 }
 
 void shed_mysql_sigpipe_restore(const struct shed_mysql_sigpipe *s)
@@ -33,8 +33,6 @@ void shed_mysql_sigpipe_restore(const struct shed_mysql_sigpipe *s)
     static const struct timespec no_time;
     sigset_t sigpipe;
 
-    if (!s->is_blocked)
-        return;
     set_sigpipe(&sigpipe);
     if (!s->was_pending && is_pending())
         while (sigtimedwait(&sigpipe, NULL, &no_time) < 0 && errno == EINTR)

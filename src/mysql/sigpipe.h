@@ -13,7 +13,6 @@
 struct shed_mysql_sigpipe {
     sigset_t before;
     bool was_pending; /* then the pending signal is not ours to consume */
-    bool is_blocked;
 };
 
 /* Block SIGPIPE in the calling thread. */

@@ -134,12 +134,6 @@ static void report_success(struct pacer *p)
 
 /* ------------------------------------------------------------------ loads */
 
-static void drop_connection(struct loader *l)
-{
-    shed_mysql_connection_close(&l->session.connection);
-    shed_mysql_session_drop_statements(&l->session);
-}
-
 /* Open a connection unless the thread has one that is fit for use. */
 static bool ensure_connection(struct loader *l)
 {
@@ -149,7 +143,7 @@ static bool ensure_connection(struct loader *l)
 
     if (shed_mysql_connection_is_fit(c))
         return true;
-    drop_connection(l);
+    shed_mysql_session_close(&l->session, NULL);
     if (!ask_pacer(pacer, l->load->is_probe != 0, &round, &l->failure.error))
         return false;
     if (!shed_mysql_connection_open(c, &l->failure)) {
@@ -173,8 +167,7 @@ static bool try_part(struct loader *l, struct shed_mysql_part *part)
         return true;
     if (l->failure.is_kept)
         return false;
-    shed_mysql_connection_abandon(&l->session.connection, &l->failure);
-    shed_mysql_session_drop_statements(&l->session);
+    shed_mysql_session_close(&l->session, &l->failure);
     if (l->failure.cause == SHED_MYSQL_FULL)
         report_failure(&l->source->pacer, 0, &l->failure.error);
     shed_mysql_connection_end_lost(&l->session.connection);
@@ -303,11 +296,13 @@ static void *start_loader(void *user)
 
 static void stop_loader(void *user, void *thread)
 {
+    struct loader *l = thread;
+
     (void)user;
-    if (thread == NULL)
+    if (l == NULL)
         return;
-    drop_connection(thread);
-    free(thread);
+    shed_mysql_session_close(&l->session, NULL);
+    free(l);
     mysql_thread_end();
 }
 

@@ -170,8 +170,13 @@ static MYSQL_STMT *take_statement(struct shed_mysql_session *s, size_t count,
     return prepare(s, *stmt, room_of(s, count), failure) ? *stmt : NULL;
 }
 
-void shed_mysql_session_drop_statements(struct shed_mysql_session *s)
+void shed_mysql_session_close(struct shed_mysql_session *s,
+                              const struct shed_mysql_failure *failure)
 {
+    if (failure != NULL)
+        shed_mysql_connection_abandon(&s->connection, failure);
+    shed_mysql_connection_close(&s->connection);
+    /* not before: to close a statement is to wait for the rest of its result */
     for (size_t i = 0; i < SHED_MYSQL_ROOMS; i++)
         drop(&s->of_room[i]);
     free(s->cells);

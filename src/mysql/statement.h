@@ -54,8 +54,9 @@ SHED_MUST_CHECK bool shed_mysql_session_ask(struct shed_mysql_session *s,
                                             struct shed_mysql_part *part,
                                             struct shed_mysql_failure *failure);
 
-/* Free the statements of a connection, which must be closed before; otherwise
- * this would wait for the rest of an unread result. */
-void shed_mysql_session_drop_statements(struct shed_mysql_session *s);
+/* Close the connection, and free its statements. failure: that of the last
+ * command; NULL: nothing is under way. */
+void shed_mysql_session_close(struct shed_mysql_session *s,
+                              const struct shed_mysql_failure *failure);
 
 #endif

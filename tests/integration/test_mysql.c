@@ -730,10 +730,11 @@ START_TEST(the_reason_of_a_refused_login_has_no_password)
              at != NULL ? at : "@/x?socket=/nowhere");
     ck_assert_int_eq(shed_mysql_source_open(uri, WORD, NULL, &source, NULL),
                      SHED_OK);
-    expect_unloaded(source, "a", "(1045)");
-    ck_assert_ptr_null(strstr(ask.loaded.error.reason, "geheim"));
-    expect_unloaded(source, "a", "the next try is in");
-    ck_assert_ptr_null(strstr(ask.loaded.error.reason, "geheim"));
+    do { /* on a slow machine the first pauses may be over already; they grow */
+        load_key(source, &ask, "a");
+        assert_failure(&ask, "(1045)");
+        ck_assert_ptr_null(strstr(ask.loaded.error.reason, "geheim"));
+    } while (strstr(ask.loaded.error.reason, "the next try is in") == NULL);
     shed_source_close(source);
 }
 END_TEST

@@ -111,12 +111,11 @@ int main(int argc, char **argv)
                                    .crashes = 5,
                                    .down_seconds = 2,
                                    .zipf = 0.99}};
-    struct outcome *outcome = calloc(1, sizeof(*outcome));
+    static struct outcome outcome;
     const struct strategy *strategy;
     struct shed_error err;
-    bool is_written;
 
-    if (outcome == NULL || mysql_library_init(0, NULL, NULL) != 0)
+    if (mysql_library_init(0, NULL, NULL) != 0)
         return EXIT_FAILURE;
     cli_parse(&cli, &c, argc, argv);
     assert(c.options.page <= PAGE_MAX);
@@ -127,10 +126,8 @@ int main(int argc, char **argv)
     (void)signal(SIGPIPE, SIG_IGN);
     (void)fprintf(stderr, isatty(STDERR_FILENO) ? "\r\033[K%s, %s" : "%s, %s\n",
                   c.scenario, c.protect);
-    scenario_run(&c.options, scenario_of(&c), strategy, outcome);
+    scenario_run(&c.options, scenario_of(&c), strategy, &outcome);
     if (isatty(STDERR_FILENO))
         (void)fprintf(stderr, "\r\033[K");
-    is_written = outcome_write(stdout, outcome);
-    free(outcome);
-    return is_written ? EXIT_SUCCESS : EXIT_FAILURE;
+    return outcome_write(stdout, &outcome) ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -99,13 +99,6 @@ bool picks_init(struct picks *p, uint64_t random, double zipf)
     return true;
 }
 
-void picks_fini(struct picks *p)
-{
-    shared_bytes_free(p->asked, p->keys);
-    free(p->zipf);
-    free(p->deck);
-}
-
 uint64_t picks_asked(const struct picks *p)
 {
     uint64_t count = 0;

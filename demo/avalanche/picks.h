@@ -17,9 +17,8 @@ struct picks {
 };
 
 /* Make the lists; keys and page must be set before. Returns false when out of
- * memory. In any case picks_fini must be called. */
+ * memory. */
 bool picks_init(struct picks *picks, uint64_t random, double zipf);
-void picks_fini(struct picks *picks);
 
 /* Returns how many different ids pick_absent has asked for. */
 uint64_t picks_asked(const struct picks *picks);

@@ -19,11 +19,6 @@ unsigned char *shared_bytes(size_t size)
     return bytes;
 }
 
-void shared_bytes_free(unsigned char *bytes, size_t size)
-{
-    (void)munmap(bytes, size);
-}
-
 struct record *record_create(void)
 {
     return (struct record *)(void *)shared_bytes(sizeof(struct record));
@@ -36,11 +31,6 @@ void record_reset(struct record *r)
     memset((void *)r, 0, sizeof(*r));
     atomic_store(&r->under_way, under_way);
     r->start_us = demo_now_us();
-}
-
-void record_destroy(struct record *r)
-{
-    shared_bytes_free((unsigned char *)r, sizeof(*r));
 }
 
 static struct slot *slot_now(struct record *r)

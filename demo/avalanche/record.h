@@ -56,11 +56,9 @@ struct record {
 /* Map a record, zeroed, that children will share. Exits on failure. */
 struct record *record_create(void);
 void record_reset(struct record *record);
-void record_destroy(struct record *record);
 
 /* Plain bytes, zeroed, that children will share. Exits on failure. */
 unsigned char *shared_bytes(size_t size);
-void shared_bytes_free(unsigned char *bytes, size_t size);
 
 void record_call(struct record *record, uint64_t start_us);
 void record_error(struct record *record, const char *text);

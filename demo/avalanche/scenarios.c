@@ -621,11 +621,13 @@ void scenario_run(const struct options *options, size_t scenario,
 {
     static void (*const run[REDIS_DOWN])(struct runner *) = {
         run_breakdown, run_avalanche, run_penetration, run_cold, run_crash};
-    struct runner c = {.options = options, .strategy = strategy, .out = out};
+    static struct runner c; /* as long as the program: nothing is freed */
     bool is_avalanche = scenario == AVALANCHE;
     bool is_crash = scenario == CRASH;
 
-    memset(out, 0, sizeof(*out));
+    c.options = options;
+    c.strategy = strategy;
+    c.out = out;
     out->scenario = scenario_names[scenario];
     out->strategy = strategy->name;
     c.load_ms = options->load_ms * (is_crash ? CRASH_LOAD_FACTOR : 1);
@@ -647,9 +649,4 @@ void scenario_run(const struct options *options, size_t scenario,
     else
         run[scenario](&c);
     take_down(&c);
-    record_destroy(c.record);
-    for (size_t i = 0; i < c.nodes; i++)
-        redisFree(c.node[i]);
-    database_close(c.db);
-    picks_fini(&c.picks);
 }

@@ -802,7 +802,7 @@ static enum torture_outcome run_cell(struct cell *cell, char *text)
     return outcome;
 }
 
-START_TEST(what_is_promised_holds_and_what_is_weak_shows)
+TEST_EACH(what_is_promised_holds_and_what_is_weak_shows, 0, CELLS)
 {
     struct cell *cell = &cells[_i];
     enum torture_outcome outcome;
@@ -828,7 +828,6 @@ START_TEST(what_is_promised_holds_and_what_is_weak_shows)
                   "%s; processes did not run for %llu ms", text,
                   (unsigned long long)env.stall_ms);
 }
-END_TEST
 
 /* ----------------------------------------------------------------- options */
 
@@ -963,7 +962,6 @@ static bool write_file(const char *name, bool is_markdown)
 
 int main(int argc, char **argv)
 {
-    TCase *tc = tcase_create("lock torture");
     int status;
 
     cells = mmap(NULL, sizeof(all_cells), PROT_READ | PROT_WRITE,
@@ -976,10 +974,8 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < CELLS; i++)
         cells[i].is_chosen = true;
     read_options(argc, argv);
-    tcase_set_timeout(tc, CELL_TIMEOUT_S);
-    tcase_add_loop_test(tc, what_is_promised_holds_and_what_is_weak_shows, 0,
-                        CELLS);
-    status = run_tests("lock torture", tc);
+    tcase_set_timeout(test_case(), CELL_TIMEOUT_S);
+    status = run_tests("lock torture");
     print_matrix(stdout, cells, CELLS, false);
     if ((markdown_file != NULL && !write_file(markdown_file, true)) ||
         (json_file != NULL && !write_file(json_file, false)))

@@ -76,7 +76,7 @@ static void *write_and_read(void *user)
 
 /* A flight that has lost its connection in the wrong moment may leave a lease:
  * the next one does not wait for it. */
-START_TEST(connections_that_are_killed_cost_no_call_its_answer)
+TEST_EACH(connections_that_are_killed_cost_no_call_its_answer, 0, 2)
 {
     static char keys[THREADS][4] = {"k0", "k1", "k2", "k3"};
     pthread_t threads[THREADS];
@@ -101,11 +101,10 @@ START_TEST(connections_that_are_killed_cost_no_call_its_answer)
     WAIT_FOR(undelivered() == 0);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ------------------------------------------------------------ no such user */
 
-START_TEST(a_user_that_is_deleted_is_denied_until_it_is_back)
+TEST(a_user_that_is_deleted_is_denied_until_it_is_back)
 {
     static char uri[SERVER_URI_BYTES + 16];
     struct shed_lock *lock;
@@ -135,7 +134,6 @@ START_TEST(a_user_that_is_deleted_is_denied_until_it_is_back)
     shed_lock_close(lock);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* --------------------------------------------------------- no such command */
 
@@ -150,7 +148,8 @@ static const struct renamed {
     {"INFO", SHED_OK, SHED_OK},
 };
 
-START_TEST(a_command_that_the_server_lacks_is_denied_if_it_is_needed)
+TEST_EACH(a_command_that_the_server_lacks_is_denied_if_it_is_needed, 0,
+          COUNT_OF(renamed))
 {
     const struct renamed *r = &renamed[_i];
     struct shed_error err = {SHED_OK, ""};
@@ -171,12 +170,11 @@ START_TEST(a_command_that_the_server_lacks_is_denied_if_it_is_needed)
     fixture_close(&fixture);
     server_stop(&fixture.server);
 }
-END_TEST
 
 /* -------------------------------------------------------- limits too small */
 
 /* Redis closes the connection of a client with so much to be read. */
-START_TEST(replies_beyond_the_limit_of_the_server_are_loaded)
+TEST(replies_beyond_the_limit_of_the_server_are_loaded)
 {
     enum { KEYS = 40, BYTES = 100000 };
     static char row[BYTES], keys[KEYS][8];
@@ -204,10 +202,9 @@ START_TEST(replies_beyond_the_limit_of_the_server_are_loaded)
     ck_assert_int_eq(get_code("k"), SHED_OK);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* Redis closes the connection of a client that sends so much. */
-START_TEST(a_row_beyond_the_limit_of_the_server_harms_no_other_key)
+TEST(a_row_beyond_the_limit_of_the_server_harms_no_other_key)
 {
     enum { MIB = 1048576, BYTES = 2 * MIB };
     static char row[BYTES];
@@ -225,7 +222,6 @@ START_TEST(a_row_beyond_the_limit_of_the_server_harms_no_other_key)
     expect_text(fixture.cache, "l", "l@1");
     fixture_down(&fixture);
 }
-END_TEST
 
 /* Nobody reads what comes over the connection for pushes while a callback
  * blocks. */
@@ -255,7 +251,7 @@ static struct shed_lock *open_lock(struct shed_client *client,
 
 /* Redis closes the connection for pushes of a client that does not read. Its
  * hits are not disturbed, and soon pushes come again. */
-START_TEST(pushes_beyond_the_limit_of_the_server_come_again_afterwards)
+TEST(pushes_beyond_the_limit_of_the_server_come_again_afterwards)
 {
     enum { BYTES = 65536 };
     static char text[BYTES];
@@ -283,7 +279,6 @@ START_TEST(pushes_beyond_the_limit_of_the_server_come_again_afterwards)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ---------------------------------------------------------- evicted locks */
 
@@ -331,7 +326,7 @@ static void lose_by_eviction(const struct shed_lock_options *o)
 
 /* By the first renewal, or extension. (On a busy machine the lease may end
  * before that; a defect is there with any.) */
-START_TEST(a_lock_that_was_evicted_is_lost_and_its_holder_told)
+TEST_EACH(a_lock_that_was_evicted_is_lost_and_its_holder_told, 0, 2)
 {
     enum { SHORT_MS = 1500, FACTOR = 3, LONGEST_MS = 27 * SHORT_MS };
     struct shed_lock_options o = SHED_LOCK_OPTIONS_INIT;
@@ -347,7 +342,6 @@ START_TEST(a_lock_that_was_evicted_is_lost_and_its_holder_told)
     }
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ----------------------------------------------------- a refused release */
 
@@ -366,7 +360,7 @@ static const struct refusal {
      "CONFIG SET stop-writes-on-bgsave-error no"},
 };
 
-START_TEST(a_release_that_the_server_refuses_says_so)
+TEST_EACH(a_release_that_the_server_refuses_says_so, 0, COUNT_OF(refusals))
 {
     const struct refusal *refusal = &refusals[_i];
     struct shed_error err = {SHED_OK, ""};
@@ -384,26 +378,8 @@ START_TEST(a_release_that_the_server_refuses_says_so)
     shed_lock_close(lock);
     fixture_down(&fixture);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("admin");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_loop_test(tc, connections_that_are_killed_cost_no_call_its_answer,
-                        0, 2);
-    tcase_add_test(tc, a_user_that_is_deleted_is_denied_until_it_is_back);
-    tcase_add_loop_test(
-        tc, a_command_that_the_server_lacks_is_denied_if_it_is_needed, 0,
-        sizeof(renamed) / sizeof(*renamed));
-    tcase_add_test(tc, replies_beyond_the_limit_of_the_server_are_loaded);
-    tcase_add_test(tc, a_row_beyond_the_limit_of_the_server_harms_no_other_key);
-    tcase_add_test(tc,
-                   pushes_beyond_the_limit_of_the_server_come_again_afterwards);
-    tcase_add_loop_test(tc, a_lock_that_was_evicted_is_lost_and_its_holder_told,
-                        0, 2);
-    tcase_add_loop_test(tc, a_release_that_the_server_refuses_says_so, 0,
-                        sizeof(refusals) / sizeof(*refusals));
-    return run_tests("admin", tc);
+    return run_tests("admin");
 }

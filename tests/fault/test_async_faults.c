@@ -44,7 +44,7 @@ static void lose_next_reply(void)
 
 /* As a call that blocks, it goes once more over the next one; so that is no
  * failure of Redis. */
-START_TEST(a_lost_connection_costs_no_call_its_answer)
+TEST(a_lost_connection_costs_no_call_its_answer)
 {
     struct shed_value *value = NULL;
 
@@ -67,10 +67,9 @@ START_TEST(a_lost_connection_costs_no_call_its_answer)
     ck_assert_uint_eq(status_of(fixture.client).breaker_opened, 0);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* It may still be carried out where it was lost, so it ends when it cannot. */
-START_TEST(a_put_that_was_lost_goes_once_more_and_is_not_carried_out_late)
+TEST(a_put_that_was_lost_goes_once_more_and_is_not_carried_out_late)
 {
     enum { PUT_MS = 1000 };
     uint64_t begun_ms;
@@ -89,7 +88,6 @@ START_TEST(a_put_that_was_lost_goes_once_more_and_is_not_carried_out_late)
     ck_assert_uint_eq(stats_of(fixture.cache).puts, 2);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ------------------------------------------------- 100,000 calls under way */
 
@@ -263,7 +261,7 @@ static const struct {
 
 /* What a cache keeps beside the calls (undelivered writes, local rows) has its
  * own bounds; the second outage adds nothing to what the first has left. */
-START_TEST(calls_outlive_a_redis_that_goes_away_under_them)
+TEST_EACH(calls_outlive_a_redis_that_goes_away_under_them, 0, 2)
 {
     enum { LEFT_BYTES = 2000000 };
     struct shed_queue *queue;
@@ -290,14 +288,13 @@ START_TEST(calls_outlive_a_redis_that_goes_away_under_them)
     shed_queue_close(queue);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* --------------------------------------------------------- Redis is down */
 
 static const uint64_t policies[] = {
     SHED_REDIS_DOWN_SOURCE, SHED_REDIS_DOWN_FAIL, SHED_REDIS_DOWN_STALE};
 
-START_TEST(without_redis_from_the_start_calls_do_what_redis_down_says)
+TEST_EACH(without_redis_from_the_start_calls_do_what_redis_down_says, 0, 3)
 {
     struct shed_value *value = NULL;
     enum shed_code code;
@@ -335,7 +332,6 @@ START_TEST(without_redis_from_the_start_calls_do_what_redis_down_says)
     WAIT_FOR(shed_delivery_count(fixture.cache->delivery) == 0);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* --------------------------------------------------------------- nonsense */
 
@@ -343,7 +339,7 @@ static const char *const nonsense[] = {
     "$3\r\nabcdef\r\n", "*1\r\n:1\r\n", ":7\r\n", "+what\r\n",
     "-ERR no\r\n",      "_\r\n",        "$-1\r\n"};
 
-START_TEST(a_reply_that_makes_no_sense_is_no_answer)
+TEST_EACH(a_reply_that_makes_no_sense_is_no_answer, 0, COUNT_OF(nonsense))
 {
     struct shed_value *value = NULL;
 
@@ -374,12 +370,11 @@ START_TEST(a_reply_that_makes_no_sense_is_no_answer)
     WAIT_FOR(shed_delivery_count(fixture.cache->delivery) == 0);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* -------------------------------------------------------------- the source */
 
 /* A call with a row to fall back on, and one without. */
-START_TEST(an_open_breaker_of_the_source_ends_calls_at_once)
+TEST(an_open_breaker_of_the_source_ends_calls_at_once)
 {
     struct shed_value *value = NULL;
 
@@ -398,7 +393,6 @@ START_TEST(an_open_breaker_of_the_source_ends_calls_at_once)
     ck_assert_uint_gt(stats_of(fixture.cache).loads_refused, 0);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ------------------------------------------------------------------ closes */
 
@@ -415,7 +409,7 @@ static double cpu_s(void)
 
 /* A put on its way ends when it cannot be carried out; nobody spins until then.
  * The client is closed first: the cache holds it. */
-START_TEST(closing_the_cache_ends_calls_that_redis_does_not_answer)
+TEST(closing_the_cache_ends_calls_that_redis_does_not_answer)
 {
     struct shed_value *value = NULL;
     struct shed_queue *queue;
@@ -460,23 +454,8 @@ START_TEST(closing_the_cache_ends_calls_that_redis_does_not_answer)
     shed_queue_close(queue);
     fixture_down(&fixture);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("async_faults");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, a_lost_connection_costs_no_call_its_answer);
-    tcase_add_test(
-        tc, a_put_that_was_lost_goes_once_more_and_is_not_carried_out_late);
-    tcase_add_loop_test(tc, calls_outlive_a_redis_that_goes_away_under_them, 0,
-                        2);
-    tcase_add_loop_test(
-        tc, without_redis_from_the_start_calls_do_what_redis_down_says, 0, 3);
-    tcase_add_loop_test(tc, a_reply_that_makes_no_sense_is_no_answer, 0,
-                        sizeof(nonsense) / sizeof(*nonsense));
-    tcase_add_test(tc, an_open_breaker_of_the_source_ends_calls_at_once);
-    tcase_add_test(tc, closing_the_cache_ends_calls_that_redis_does_not_answer);
-    return run_tests("async faults", tc);
+    return run_tests("async faults");
 }

@@ -30,7 +30,7 @@ static void tear_down(void)
 #define NOSCRIPT "-NOSCRIPT No matching script.\r\n"
 
 /* Else each call would be answered so at first. */
-START_TEST(the_digest_of_each_script_is_the_one_that_redis_makes)
+TEST(the_digest_of_each_script_is_the_one_that_redis_makes)
 {
     fixture_open(&fixture);
     for (size_t i = 0; i < SHED_SCRIPTS; i++) {
@@ -42,7 +42,6 @@ START_TEST(the_digest_of_each_script_is_the_one_that_redis_makes)
         freeReplyObject(reply);
     }
 }
-END_TEST
 
 /* How many calls of scripts, by digest or by text, the server has received. */
 static long long scripts_called(void)
@@ -51,7 +50,7 @@ static long long scripts_called(void)
            server_calls(&fixture.server, "eval");
 }
 
-START_TEST(a_server_that_never_knows_a_script_is_done_without)
+TEST(a_server_that_never_knows_a_script_is_done_without)
 {
     enum { CALLS_MAX = 12 }; /* each try of a get and an invalidate, twice */
     struct shed_error err = {0};
@@ -69,7 +68,6 @@ START_TEST(a_server_that_never_knows_a_script_is_done_without)
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     expect_text(fixture.cache, "l", "l@1");
 }
-END_TEST
 
 /* A fair lock is acquired by the reactor. */
 static struct shed_lock *open_lock(struct shed_client *client, const char *name,
@@ -86,7 +84,7 @@ static struct shed_lock *open_lock(struct shed_client *client, const char *name,
     return lock;
 }
 
-START_TEST(a_lock_on_a_server_that_never_knows_a_script_fails)
+TEST_EACH(a_lock_on_a_server_that_never_knows_a_script_fails, 0, 2)
 {
     struct shed_lock *lock;
     struct shed_error err = {0};
@@ -100,11 +98,10 @@ START_TEST(a_lock_on_a_server_that_never_knows_a_script_fails)
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     shed_lock_close(lock);
 }
-END_TEST
 
 /* ---------------------------------------------------------------- doubled */
 
-START_TEST(a_doubled_reply_confirms_no_other_invalidation)
+TEST(a_doubled_reply_confirms_no_other_invalidation)
 {
     struct shed_error err = {0};
 
@@ -119,9 +116,8 @@ START_TEST(a_doubled_reply_confirms_no_other_invalidation)
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{b}"), 0);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
 }
-END_TEST
 
-START_TEST(a_doubled_reply_is_no_other_keys_value)
+TEST_EACH(a_doubled_reply_is_no_other_keys_value, 0, 2)
 {
     static const char *const first[] = {"a", "absent"};
     struct shed_value *value = NULL;
@@ -148,9 +144,8 @@ START_TEST(a_doubled_reply_is_no_other_keys_value)
     ck_assert_uint_gt(atomic_load(&proxy.accepted), before);
     ck_assert_uint_eq(stats_of(fixture.cache).corrupt_entries, 0);
 }
-END_TEST
 
-START_TEST(a_doubled_reply_shifts_no_value_of_many)
+TEST(a_doubled_reply_shifts_no_value_of_many)
 {
     struct shed_item items[] = {{.key = {"b", sizeof("b") - 1}},
                                 {.key = {"c", sizeof("c") - 1}},
@@ -173,9 +168,8 @@ START_TEST(a_doubled_reply_shifts_no_value_of_many)
         shed_value_unref(items[i].value);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
 }
-END_TEST
 
-START_TEST(doubled_replies_mislead_no_thread_on_the_same_link)
+TEST(doubled_replies_mislead_no_thread_on_the_same_link)
 {
     struct readers readers = {.threads = 6, .gets = 100, .keys = 10};
 
@@ -187,9 +181,8 @@ START_TEST(doubled_replies_mislead_no_thread_on_the_same_link)
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     expect_text(fixture.cache, "k", "k@1");
 }
-END_TEST
 
-START_TEST(a_damaged_entry_that_cannot_be_replaced_costs_few_connections)
+TEST(a_damaged_entry_that_cannot_be_replaced_costs_few_connections)
 {
     enum { GETS = 30, APART_MS = 1000 };
     uint64_t start_ms;
@@ -208,9 +201,8 @@ START_TEST(a_damaged_entry_that_cannot_be_replaced_costs_few_connections)
     server_do(&fixture.server, "CONFIG SET maxmemory 0");
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
 }
-END_TEST
 
-START_TEST(a_doubled_reply_grants_no_other_lock)
+TEST_EACH(a_doubled_reply_grants_no_other_lock, 0, 2)
 {
     struct shed_client *other;
     struct shed_lock *theirs, *first, *second;
@@ -236,12 +228,11 @@ START_TEST(a_doubled_reply_grants_no_other_lock)
     shed_lock_close(theirs);
     shed_client_close(other);
 }
-END_TEST
 
 /* ------------------------------------------------------------------ lengths */
 
 /* Nothing waits for the announced elements, or iterates over them. */
-START_TEST(a_length_that_nobody_asked_for_ends_the_connection_at_once)
+TEST_EACH(a_length_that_nobody_asked_for_ends_the_connection_at_once, 0, 6)
 {
     static const char *const heads[] = {
         "*2000\r\n",       "*1000000000\r\n",
@@ -262,26 +253,9 @@ START_TEST(a_length_that_nobody_asked_for_ends_the_connection_at_once)
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     shed_lock_close(lock);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("bad replies");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_checked_fixture(tc, set_up, tear_down);
-    tcase_add_test(tc, the_digest_of_each_script_is_the_one_that_redis_makes);
-    tcase_add_test(tc, a_server_that_never_knows_a_script_is_done_without);
-    tcase_add_loop_test(tc, a_lock_on_a_server_that_never_knows_a_script_fails,
-                        0, 2);
-    tcase_add_test(tc, a_doubled_reply_confirms_no_other_invalidation);
-    tcase_add_loop_test(tc, a_doubled_reply_is_no_other_keys_value, 0, 2);
-    tcase_add_test(tc, a_doubled_reply_shifts_no_value_of_many);
-    tcase_add_test(tc, doubled_replies_mislead_no_thread_on_the_same_link);
-    tcase_add_test(
-        tc, a_damaged_entry_that_cannot_be_replaced_costs_few_connections);
-    tcase_add_loop_test(tc, a_doubled_reply_grants_no_other_lock, 0, 2);
-    tcase_add_loop_test(
-        tc, a_length_that_nobody_asked_for_ends_the_connection_at_once, 0, 6);
-    return run_tests("bad_replies", tc);
+    tcase_add_checked_fixture(test_case(), set_up, tear_down);
+    return run_tests("bad_replies");
 }

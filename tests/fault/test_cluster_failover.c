@@ -59,7 +59,8 @@ static void lose(enum loss how)
 enum { HITS_MS = 1000 };
 
 /* Under blocking calls in all ways, then under asynchronous ones in some. */
-START_TEST(a_primary_that_is_lost_under_load_is_replaced_at_once)
+TEST_EACH(a_primary_that_is_lost_under_load_is_replaced_at_once, 0,
+          LOSSES + FORCED)
 {
     enum loss how = (enum loss)(_i % LOSSES);
     uint64_t begin_ms;
@@ -88,10 +89,9 @@ START_TEST(a_primary_that_is_lost_under_load_is_replaced_at_once)
     traffic_close(&traffic);
     cluster_down_own();
 }
-END_TEST
 
 /* Its seed is dead; the other nodes have told it where all are. */
-START_TEST(a_client_follows_when_its_only_seed_has_died)
+TEST(a_client_follows_when_its_only_seed_has_died)
 {
     char uri[64], key[16], row[32];
 
@@ -106,7 +106,6 @@ START_TEST(a_client_follows_when_its_only_seed_has_died)
     WAIT_FOR(gives_hits(fixture.cache, REPLICA, key));
     cluster_down_own();
 }
-END_TEST
 
 /* SHED_TEST_FAILOVERS: how many, for a longer hunt. */
 static unsigned failovers(void)
@@ -148,7 +147,7 @@ static void lose_writes(size_t primary, size_t replica)
 }
 
 /* 0: they are remembered; 1: not, which shows that they are lost. */
-START_TEST(a_replica_without_the_last_writes_loses_none)
+TEST_EACH(a_replica_without_the_last_writes_loses_none, 0, 2)
 {
     unsigned missed = 0, lost, rounds = _i == 0 ? failovers() : 1;
     size_t primary = 0, replica = REPLICA;
@@ -180,12 +179,11 @@ START_TEST(a_replica_without_the_last_writes_loses_none)
     peer_close(&peer);
     cluster_down_own();
 }
-END_TEST
 
 /* The first primary goes on until it notices that it is cut off. Of the two
  * processes one makes no call by which it would notice that; it is told by the
  * next map, within 3 s. */
-START_TEST(in_a_partition_nothing_old_is_read_once_there_is_a_new_primary)
+TEST(in_a_partition_nothing_old_is_read_once_there_is_a_new_primary)
 {
     enum { BOUND_MS = 5000, TIMES = 10 };
     struct peer peer;
@@ -223,7 +221,6 @@ START_TEST(in_a_partition_nothing_old_is_read_once_there_is_a_new_primary)
     peer_close(&peer);
     cluster_down_own();
 }
-END_TEST
 
 static struct shed_lock *open_confirmed(struct shed_client *client,
                                         const char *name, uint64_t replicas)
@@ -241,7 +238,7 @@ static struct shed_lock *open_confirmed(struct shed_client *client,
 
 /* 0: its acquire does not wait for the replica, so that another gets it after
  * the failover. 1: it does, and fails while the replica has lost its link. */
-START_TEST(a_lock_that_its_replica_has_survives_a_failover)
+TEST_EACH(a_lock_that_its_replica_has_survives_a_failover, 0, 2)
 {
     enum { LOOK_MS = 500 };
     struct shed_lock *lock, *rival;
@@ -281,13 +278,13 @@ START_TEST(a_lock_that_its_replica_has_survives_a_failover)
     peer_close(&peer);
     cluster_down_own();
 }
-END_TEST
 
 /* --------------------------------------------------------- without replicas */
 
 /* Two of three primaries are dead, so the third one does not answer, either. */
 /* 0: by calls that block; 1: by asynchronous ones. */
-START_TEST(without_a_cluster_rows_come_from_the_source_and_with_it_from_redis)
+TEST_EACH(without_a_cluster_rows_come_from_the_source_and_with_it_from_redis, 0,
+          2)
 {
     char key[16];
 
@@ -311,7 +308,6 @@ START_TEST(without_a_cluster_rows_come_from_the_source_and_with_it_from_redis)
     traffic_close(&traffic);
     cluster_down_own();
 }
-END_TEST
 
 enum { MANY = 30 };
 
@@ -338,7 +334,7 @@ static void each_other(size_t node, void (*act)(struct server *))
 }
 
 /* All nodes but one stand still, and it has its part of the call. */
-START_TEST(the_parts_of_a_call_are_sent_to_all_nodes_at_the_same_time)
+TEST(the_parts_of_a_call_are_sent_to_all_nodes_at_the_same_time)
 {
     enum shed_code code;
 
@@ -358,26 +354,9 @@ START_TEST(the_parts_of_a_call_are_sent_to_all_nodes_at_the_same_time)
     }
     cluster_down_own();
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("cluster_failover");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S + 10 * failovers());
-    tcase_add_loop_test(tc,
-                        a_primary_that_is_lost_under_load_is_replaced_at_once,
-                        0, LOSSES + FORCED);
-    tcase_add_test(tc, a_client_follows_when_its_only_seed_has_died);
-    tcase_add_loop_test(tc, a_replica_without_the_last_writes_loses_none, 0, 2);
-    tcase_add_test(
-        tc, in_a_partition_nothing_old_is_read_once_there_is_a_new_primary);
-    tcase_add_loop_test(tc, a_lock_that_its_replica_has_survives_a_failover, 0,
-                        2);
-    tcase_add_loop_test(
-        tc, without_a_cluster_rows_come_from_the_source_and_with_it_from_redis,
-        0, 2);
-    tcase_add_test(tc,
-                   the_parts_of_a_call_are_sent_to_all_nodes_at_the_same_time);
-    return run_tests("cluster failover", tc);
+    tcase_set_timeout(test_case(), TEST_TIMEOUT_S + 10 * failovers());
+    return run_tests("cluster failover");
 }

@@ -98,7 +98,7 @@ static void end_traffic(void)
 }
 
 /* 0: by calls that block; 1: by asynchronous ones. */
-START_TEST(slots_that_move_under_load_give_out_nothing_old)
+TEST_EACH(slots_that_move_under_load_give_out_nothing_old, 0, 2)
 {
     enum { CLIENTS = 2, SOON_MS = 50, REGULAR = 10, SLOTS_MIN = 20 };
     uint64_t begin_ms;
@@ -119,7 +119,6 @@ START_TEST(slots_that_move_under_load_give_out_nothing_old)
         CLIENTS * (long long)((shed_now_ms() - begin_ms) / SOON_MS + REGULAR));
     end_traffic();
 }
-END_TEST
 
 /* Wait for a moment after which the map is not asked for by itself for long:
  * one of the asks that come every 3 s. A client that has just been opened asks
@@ -137,7 +136,7 @@ static void await_regular_ask(void)
 }
 
 /* The map is learnt from the first redirection, and not asked for again. */
-START_TEST(a_moved_slot_is_asked_for_at_its_new_node)
+TEST(a_moved_slot_is_asked_for_at_its_new_node)
 {
     enum { READS = 200, SOON_MS = 1000 };
     struct own_move move;
@@ -162,7 +161,6 @@ START_TEST(a_moved_slot_is_asked_for_at_its_new_node)
     own_cluster_move(&cluster, &move);
     cluster_down();
 }
-END_TEST
 
 static void move_every_other_slot(size_t from, size_t to)
 {
@@ -175,7 +173,7 @@ static void move_every_other_slot(size_t from, size_t to)
 }
 
 /* As it is where slots have been moved one by one for years. */
-START_TEST(a_map_of_many_ranges_is_learnt)
+TEST(a_map_of_many_ranges_is_learnt)
 {
     char key[16], row[32];
     long long before;
@@ -192,7 +190,6 @@ START_TEST(a_map_of_many_ranges_is_learnt)
     move_every_other_slot(1, 0);
     cluster_down();
 }
-END_TEST
 
 /* ------------------------------------------------------------- in one slot */
 
@@ -208,7 +205,7 @@ static void expect_now(const char *key, unsigned version)
 }
 
 /* 0: there is no row; 1: it is to be moved; 2: it has been. */
-START_TEST(in_a_slot_that_is_half_way_the_newest_row_is_given_out)
+TEST_EACH(in_a_slot_that_is_half_way_the_newest_row_is_given_out, 0, 3)
 {
     struct own_move move;
     char key[16], row[32];
@@ -242,7 +239,6 @@ START_TEST(in_a_slot_that_is_half_way_the_newest_row_is_given_out)
     own_cluster_move(&cluster, &move);
     cluster_down();
 }
-END_TEST
 
 enum needy { GET, GET_ASYNC, INVALIDATE, INVALIDATE_ASYNC, LOCK, NEEDY };
 
@@ -270,7 +266,8 @@ static enum shed_code call_needy(enum needy what, const char *key,
 
 /* Of its keys one is at the old node and the other nowhere, so that Redis asks
  * to try again, and no time is long enough for that. */
-START_TEST(what_needs_two_keys_of_a_half_moved_slot_ends_by_its_deadline)
+TEST_EACH(what_needs_two_keys_of_a_half_moved_slot_ends_by_its_deadline, 0,
+          NEEDY)
 {
     enum { TIMEOUT_MS = 200, LATE_MS = 300 };
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -305,11 +302,10 @@ START_TEST(what_needs_two_keys_of_a_half_moved_slot_ends_by_its_deadline)
     own_cluster_move(&cluster, &move);
     cluster_down();
 }
-END_TEST
 
 /* Its lease has moved; whoever waits is answered, and an invalidation at the
  * new node ends what was loaded before it. */
-START_TEST(a_load_in_a_slot_that_moves_publishes_nothing_old)
+TEST_EACH(a_load_in_a_slot_that_moves_publishes_nothing_old, 0, 2)
 {
     struct getter here = {0}, other = {0};
     struct own_move move;
@@ -341,9 +337,8 @@ START_TEST(a_load_in_a_slot_that_moves_publishes_nothing_old)
     own_cluster_move(&cluster, &move);
     cluster_down();
 }
-END_TEST
 
-START_TEST(a_lock_is_held_while_its_slot_moves)
+TEST(a_lock_is_held_while_its_slot_moves)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_lock *here, *other;
@@ -377,7 +372,6 @@ START_TEST(a_lock_is_held_while_its_slot_moves)
     own_cluster_move(&cluster, &move);
     cluster_down();
 }
-END_TEST
 
 static bool reads(struct shed_cache *cache, const char *row)
 {
@@ -405,7 +399,7 @@ static void go_on_with(const struct own_move *move, unsigned step)
 }
 
 /* The log of the tags is a key like others. */
-START_TEST(invalidations_of_all_are_heard_while_their_log_moves)
+TEST(invalidations_of_all_are_heard_while_their_log_moves)
 {
     enum { STEPS = 6 };
     struct own_move move;
@@ -436,7 +430,6 @@ START_TEST(invalidations_of_all_are_heard_while_their_log_moves)
     own_cluster_move(&cluster, &move);
     cluster_down();
 }
-END_TEST
 
 /* ------------------------------------------------------------------- nodes */
 
@@ -446,7 +439,7 @@ static bool is_up(void)
            status_of(traffic.peer[1].client).is_up == 1;
 }
 
-START_TEST(a_node_that_comes_is_used_and_one_that_goes_is_forgotten)
+TEST(a_node_that_comes_is_used_and_one_that_goes_is_forgotten)
 {
     struct own_move to_it = there;
     unsigned hits;
@@ -468,7 +461,6 @@ START_TEST(a_node_that_comes_is_used_and_one_that_goes_is_forgotten)
     ck_assert_uint_gt(atomic_load(&traffic.hits), hits);
     end_traffic();
 }
-END_TEST
 
 /* -------------------------------------------------------------- processes */
 
@@ -501,7 +493,7 @@ static _Noreturn void die_loading(const char *key, atomic_bool *is_loading)
 
 /* Its lease would last for 10 s; it is replaced because its node sees that its
  * channel is gone. */
-START_TEST(a_loader_that_is_killed_is_replaced_soon)
+TEST_EACH(a_loader_that_is_killed_is_replaced_soon, 0, NODES)
 {
     enum { SOON_MS = 300 };
     atomic_bool *is_loading = share_memory(sizeof(*is_loading));
@@ -529,29 +521,9 @@ START_TEST(a_loader_that_is_killed_is_replaced_soon)
     cluster_down();
     munmap(is_loading, sizeof(*is_loading));
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("cluster_moves");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_unchecked_fixture(tc, cluster_install, cluster_remove);
-    tcase_add_loop_test(tc, slots_that_move_under_load_give_out_nothing_old, 0,
-                        2);
-    tcase_add_test(tc, a_moved_slot_is_asked_for_at_its_new_node);
-    tcase_add_test(tc, a_map_of_many_ranges_is_learnt);
-    tcase_add_loop_test(
-        tc, in_a_slot_that_is_half_way_the_newest_row_is_given_out, 0, 3);
-    tcase_add_loop_test(
-        tc, what_needs_two_keys_of_a_half_moved_slot_ends_by_its_deadline, 0,
-        NEEDY);
-    tcase_add_loop_test(tc, a_load_in_a_slot_that_moves_publishes_nothing_old,
-                        0, 2);
-    tcase_add_test(tc, a_lock_is_held_while_its_slot_moves);
-    tcase_add_test(tc, invalidations_of_all_are_heard_while_their_log_moves);
-    tcase_add_test(tc,
-                   a_node_that_comes_is_used_and_one_that_goes_is_forgotten);
-    tcase_add_loop_test(tc, a_loader_that_is_killed_is_replaced_soon, 0, NODES);
-    return run_tests("cluster moves", tc);
+    tcase_add_unchecked_fixture(test_case(), cluster_install, cluster_remove);
+    return run_tests("cluster moves");
 }

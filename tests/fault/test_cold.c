@@ -99,7 +99,7 @@ static void init(void)
     fixture.source_options.load_timeout_ms = scaled_ms(FIXTURE_TIMEOUT_MS);
 }
 
-START_TEST(a_redis_that_is_back_and_empty_is_filled_within_the_bound)
+TEST(a_redis_that_is_back_and_empty_is_filled_within_the_bound)
 {
     init();
     fixture_open(&fixture);
@@ -118,11 +118,10 @@ START_TEST(a_redis_that_is_back_and_empty_is_filled_within_the_bound)
     ck_assert_uint_le(fixture.table.most_running, MAX_LOADS);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* As few as the probes are loaded until one has succeeded, and then no more
  * than the source bears. */
-START_TEST(a_breaker_that_closes_on_a_cold_cache_does_not_open_again)
+TEST(a_breaker_that_closes_on_a_cold_cache_does_not_open_again)
 {
     unsigned opened_before;
 
@@ -149,16 +148,8 @@ START_TEST(a_breaker_that_closes_on_a_cold_cache_does_not_open_again)
     ck_assert_uint_le(fixture.table.most_running, MAX_LOADS);
     fixture_down(&fixture);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("cold");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc,
-                   a_redis_that_is_back_and_empty_is_filled_within_the_bound);
-    tcase_add_test(tc,
-                   a_breaker_that_closes_on_a_cold_cache_does_not_open_again);
-    return run_tests("cold", tc);
+    return run_tests("cold");
 }

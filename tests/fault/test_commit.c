@@ -55,7 +55,7 @@ static void expect_old_for_a_ttl(void)
               (uint64_t)left_ms <= fixture.cache_options.ttl_ms + LEEWAY_MS);
 }
 
-START_TEST(an_invalidation_before_the_commit_costs_at_most_the_ttl)
+TEST(an_invalidation_before_the_commit_costs_at_most_the_ttl)
 {
     up(OF_PRIMARY);
     expect_origin(fixture.cache, "k", "old", SHED_ORIGIN_LOAD);
@@ -69,9 +69,8 @@ START_TEST(an_invalidation_before_the_commit_costs_at_most_the_ttl)
     expect_origin(fixture.cache, "k", "new", SHED_ORIGIN_LOAD);
     down();
 }
-END_TEST
 
-START_TEST(a_source_that_lags_costs_at_most_the_ttl)
+TEST(a_source_that_lags_costs_at_most_the_ttl)
 {
     up(OF_REPLICA);
     expect_origin(fixture.cache, "k", "old", SHED_ORIGIN_LOAD);
@@ -81,7 +80,6 @@ START_TEST(a_source_that_lags_costs_at_most_the_ttl)
     expect_old_for_a_ttl();
     down();
 }
-END_TEST
 
 static void put_new(void)
 {
@@ -92,7 +90,7 @@ static void put_new(void)
 
 /* The remedy: the writer puts the row with its version, in place of the
  * invalidation. */
-START_TEST(a_put_with_a_version_beats_a_source_that_lags)
+TEST(a_put_with_a_version_beats_a_source_that_lags)
 {
     struct getter getter = {0};
 
@@ -112,7 +110,6 @@ START_TEST(a_put_with_a_version_beats_a_source_that_lags)
     expect_origin(fixture.cache, "k", "new", SHED_ORIGIN_REDIS);
     down();
 }
-END_TEST
 
 /* A get that wants a row which is younger than the one in Redis. */
 static bool is_read_again(const char *text)
@@ -133,7 +130,7 @@ static bool is_read_again(const char *text)
     return is;
 }
 
-START_TEST(a_refresh_by_a_source_that_lags_leaves_the_row_that_was_put)
+TEST(a_refresh_by_a_source_that_lags_leaves_the_row_that_was_put)
 {
     up(OF_REPLICA);
     WAIT_FOR(knows_the_clock(fixture.cache));
@@ -148,17 +145,8 @@ START_TEST(a_refresh_by_a_source_that_lags_leaves_the_row_that_was_put)
     expect_origin(fixture.cache, "k", "newer", SHED_ORIGIN_REDIS);
     down();
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("commit");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, an_invalidation_before_the_commit_costs_at_most_the_ttl);
-    tcase_add_test(tc, a_source_that_lags_costs_at_most_the_ttl);
-    tcase_add_test(tc, a_put_with_a_version_beats_a_source_that_lags);
-    tcase_add_test(tc,
-                   a_refresh_by_a_source_that_lags_leaves_the_row_that_was_put);
-    return run_tests("commit", tc);
+    return run_tests("commit");
 }

@@ -58,7 +58,7 @@ static int count_sockets(void)
     return count;
 }
 
-START_TEST(reconnects_leak_no_descriptor_and_all_are_cloexec)
+TEST(reconnects_leak_no_descriptor_and_all_are_cloexec)
 {
     enum { RECONNECTS = 50, CONNECTIONS = 3 };
     bool before_is_cloexec = true, are_cloexec = true;
@@ -89,7 +89,6 @@ START_TEST(reconnects_leak_no_descriptor_and_all_are_cloexec)
     server_check_ttls(&fixture.server);
     server_stop(&fixture.server);
 }
-END_TEST
 
 /* ---------------------------------------------------- none can be opened */
 
@@ -129,7 +128,7 @@ static bool works(void)
 
 /* With none, with one, and so on, up to all that a client needs. The first
  * client of a process needs two more, for libuv. */
-START_TEST(with_too_few_descriptors_nothing_is_opened_and_none_is_lost)
+TEST(with_too_few_descriptors_nothing_is_opened_and_none_is_lost)
 {
     enum { PLENTY = 20 };
     bool unused;
@@ -155,7 +154,6 @@ START_TEST(with_too_few_descriptors_nothing_is_opened_and_none_is_lost)
     shed_source_close(fixture.source);
     server_stop(&fixture.server);
 }
-END_TEST
 
 /* -------------------------------------------------- no thread can be started
  */
@@ -203,7 +201,7 @@ static void take_stacks(const struct rlimit *before)
 }
 
 /* The first lookup of the process needs threads. */
-START_TEST(without_threads_no_name_is_looked_up_and_the_program_goes_on)
+TEST(without_threads_no_name_is_looked_up_and_the_program_goes_on)
 {
     struct rlimit before;
 
@@ -219,7 +217,6 @@ START_TEST(without_threads_no_name_is_looked_up_and_the_program_goes_on)
     shed_reactor_stop(reactor);
     shed_address_destroy(address);
 }
-END_TEST
 
 /* ---------------------------------------------------- fork during calls */
 
@@ -372,7 +369,7 @@ static int call_in_child(void)
     return 0;
 }
 
-START_TEST(a_child_forked_during_calls_is_told_so_and_can_close_all)
+TEST(a_child_forked_during_calls_is_told_so_and_can_close_all)
 {
     fixture_init(&fixture);
     start_threads(NULL);
@@ -382,7 +379,6 @@ START_TEST(a_child_forked_during_calls_is_told_so_and_can_close_all)
     ck_assert_uint_gt(atomic_load(&writes), 0);
     ck_assert_uint_gt(atomic_load(&holds), 0);
 }
-END_TEST
 
 /* The program tells how many descriptors it has. */
 static int start_program(void)
@@ -393,7 +389,7 @@ static int start_program(void)
 }
 
 /* While connections are closed and opened. */
-START_TEST(a_program_started_during_calls_inherits_no_descriptor)
+TEST(a_program_started_during_calls_inherits_no_descriptor)
 {
     redisContext *admin;
     int before;
@@ -408,21 +404,9 @@ START_TEST(a_program_started_during_calls_inherits_no_descriptor)
     stop_threads();
     redisFree(admin);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("descriptors");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, reconnects_leak_no_descriptor_and_all_are_cloexec);
-    tcase_add_test(tc,
-                   with_too_few_descriptors_nothing_is_opened_and_none_is_lost);
     if (!IS_SANITIZED)
-        tcase_add_test(
-            tc, without_threads_no_name_is_looked_up_and_the_program_goes_on);
-    tcase_add_test(tc,
-                   a_child_forked_during_calls_is_told_so_and_can_close_all);
-    tcase_add_test(tc, a_program_started_during_calls_inherits_no_descriptor);
-    return run_tests("descriptors", tc);
+        return run_tests("descriptors");
 }

@@ -35,7 +35,7 @@ static void wait_for_redis(void)
 
 /* --------------------------------------------------------- Redis goes away */
 
-START_TEST(a_server_that_was_killed_and_came_back_empty_is_used_again)
+TEST(a_server_that_was_killed_and_came_back_empty_is_used_again)
 {
     fixture_init_hasty();
     fixture_open(&fixture);
@@ -49,9 +49,8 @@ START_TEST(a_server_that_was_killed_and_came_back_empty_is_used_again)
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_REDIS);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(with_the_fail_policy_a_dead_server_is_an_error)
+TEST(with_the_fail_policy_a_dead_server_is_an_error)
 {
     struct shed_error err = {0};
 
@@ -70,10 +69,10 @@ START_TEST(with_the_fail_policy_a_dead_server_is_an_error)
     server_start_again(&fixture.server);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* Whatever the policy. */
-START_TEST(a_server_that_hangs_holds_nobody_beyond_the_deadline)
+TEST_EACH(a_server_that_hangs_holds_nobody_beyond_the_deadline,
+          SHED_REDIS_DOWN_SOURCE, SHED_REDIS_DOWN_STALE + 1)
 {
     const uint64_t timeout_ms = 60;
     struct shed_value *value = NULL;
@@ -101,9 +100,8 @@ START_TEST(a_server_that_hangs_holds_nobody_beyond_the_deadline)
     wait_for_redis();
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_server_that_hangs_is_done_without)
+TEST(a_server_that_hangs_is_done_without)
 {
     fixture_init_hasty();
     fixture_open(&fixture);
@@ -114,7 +112,6 @@ START_TEST(a_server_that_hangs_is_done_without)
     wait_for_redis();
     fixture_down(&fixture);
 }
-END_TEST
 
 static void crowd_without_redis(bool is_async)
 {
@@ -153,19 +150,17 @@ static void crowd_without_redis(bool is_async)
     fixture_down(&fixture);
 }
 
-START_TEST(without_redis_loads_stay_within_their_bound)
+TEST(without_redis_loads_stay_within_their_bound)
 {
     crowd_without_redis(false);
 }
-END_TEST
 
-START_TEST(loads_that_have_left_their_threads_count_as_well)
+TEST(loads_that_have_left_their_threads_count_as_well)
 {
     crowd_without_redis(true);
 }
-END_TEST
 
-START_TEST(after_a_failed_invalidation_nobody_here_joins_the_older_load)
+TEST(after_a_failed_invalidation_nobody_here_joins_the_older_load)
 {
     struct getter before = {0}, after = {0};
 
@@ -189,11 +184,10 @@ START_TEST(after_a_failed_invalidation_nobody_here_joins_the_older_load)
     server_start_again(&fixture.server);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* --------------------------------------------------------- Redis refuses */
 
-START_TEST(out_of_memory_a_load_is_answered_and_its_lease_ended)
+TEST(out_of_memory_a_load_is_answered_and_its_lease_ended)
 {
     struct getter getter = {0};
 
@@ -209,9 +203,8 @@ START_TEST(out_of_memory_a_load_is_answered_and_its_lease_ended)
     expect_origin(fixture.cache, "l", "l@1", SHED_ORIGIN_LOAD);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(out_of_memory_a_failed_load_ends_its_lease_too)
+TEST(out_of_memory_a_failed_load_ends_its_lease_too)
 {
     struct getter getter = {0};
 
@@ -224,10 +217,9 @@ START_TEST(out_of_memory_a_failed_load_ends_its_lease_too)
     WAIT_FOR(server_int(&fixture.server, "EXISTS t:{fail}") == 0);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* Rows read from a replica may be old. */
-START_TEST(a_replica_is_not_used)
+TEST(a_replica_is_not_used)
 {
     fixture_init_hasty();
     fixture_open(&fixture);
@@ -242,9 +234,8 @@ START_TEST(a_replica_is_not_used)
     wait_for_redis();
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_pause_of_writes_lets_hits_pass_and_ends_no_call_late)
+TEST(a_pause_of_writes_lets_hits_pass_and_ends_no_call_late)
 {
     fixture_init_hasty();
     fixture_open(&fixture);
@@ -256,9 +247,8 @@ START_TEST(a_pause_of_writes_lets_hits_pass_and_ends_no_call_late)
     wait_for_redis();
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_server_that_loads_its_data_is_done_without)
+TEST(a_server_that_loads_its_data_is_done_without)
 {
     up_behind_proxy();
     expect_text(fixture.cache, "k", "k@1");
@@ -268,9 +258,8 @@ START_TEST(a_server_that_loads_its_data_is_done_without)
     wait_for_redis();
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(flushes_under_load_lose_only_entries)
+TEST(flushes_under_load_lose_only_entries)
 {
     enum { ROUNDS = 100 };
     fixture_up(&fixture);
@@ -288,7 +277,6 @@ START_TEST(flushes_under_load_lose_only_entries)
     }
     fixture_down(&fixture);
 }
-END_TEST
 
 /* All that can evict a key with a time to live. */
 static const char *const policies[] = {
@@ -297,7 +285,8 @@ static const char *const policies[] = {
 
 /* An evicted lease is a lease that was revoked: its load answers its callers
  * and is not stored. */
-START_TEST(a_lease_that_was_evicted_costs_a_second_load_and_nothing_old)
+TEST_EACH(a_lease_that_was_evicted_costs_a_second_load_and_nothing_old, 0,
+          COUNT_OF(policies))
 {
     struct getter before = {0};
 
@@ -315,10 +304,9 @@ START_TEST(a_lease_that_was_evicted_costs_a_second_load_and_nothing_old)
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_LOAD);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* Redis then announces keys that have not changed, and waiters look again. */
-START_TEST(a_tracking_table_that_overflows_costs_looks_and_no_load)
+TEST(a_tracking_table_that_overflows_costs_looks_and_no_load)
 {
     enum { KEYS = 8, TEXT_BYTES = 80 };
     struct getter leaders[KEYS] = {0}, waiters[KEYS] = {0};
@@ -350,11 +338,10 @@ START_TEST(a_tracking_table_that_overflows_costs_looks_and_no_load)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* The server lets the lease lie until somebody looks at it, and the leader does
  * not renew it in that time. */
-START_TEST(a_lease_whose_end_nobody_announces_is_replaced)
+TEST(a_lease_whose_end_nobody_announces_is_replaced)
 {
     enum { LEFT_MS = 300 };
     struct getter leader = {0}, waiter = {0};
@@ -378,11 +365,10 @@ START_TEST(a_lease_whose_end_nobody_announces_is_replaced)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* -------------------------------------------------------- replies go wrong */
 
-START_TEST(a_late_reply_never_answers_another_call)
+TEST(a_late_reply_never_answers_another_call)
 {
     enum { DELAY_MS = 5, ONE_IN = 3 };
     struct readers readers = {
@@ -398,7 +384,6 @@ START_TEST(a_late_reply_never_answers_another_call)
     wait_for_redis();
     fixture_down(&fixture);
 }
-END_TEST
 
 /* While replies are spoilt a get is answered by the source, and afterwards
  * Redis is used again. */
@@ -413,39 +398,34 @@ static void survive(enum proxy_mode mode, unsigned delay_ms, const char *text)
     fixture_down(&fixture);
 }
 
-START_TEST(a_reply_cut_in_the_middle_ends_the_connection)
+TEST(a_reply_cut_in_the_middle_ends_the_connection)
 {
     survive(PROXY_CUT, 0, NULL);
 }
-END_TEST
 
-START_TEST(what_is_not_resp_ends_the_connection)
+TEST(what_is_not_resp_ends_the_connection)
 {
     survive(PROXY_ANSWER, 0, "HTTP/1.1 400 Bad Request\r\n\r\n");
 }
-END_TEST
 
-START_TEST(a_reply_that_is_dripped_does_not_stretch_the_timeout)
+TEST(a_reply_that_is_dripped_does_not_stretch_the_timeout)
 {
     survive(PROXY_DRIP, 10, NULL);
 }
-END_TEST
 
-START_TEST(a_huge_length_ends_the_connection_and_takes_no_memory)
+TEST(a_huge_length_ends_the_connection_and_takes_no_memory)
 {
     survive(PROXY_ANSWER, 0, "$9999999999999\r\nx");
 }
-END_TEST
 
-START_TEST(replies_that_do_not_come_end_the_connection)
+TEST(replies_that_do_not_come_end_the_connection)
 {
     survive(PROXY_DROP, 0, NULL);
 }
-END_TEST
 
 /* The first miss waits until it is known whether pushes will come: at most for
  * the command timeout, not until the session's next PING after 3 s. */
-START_TEST(a_subscription_without_an_answer_holds_up_no_miss_for_long)
+TEST(a_subscription_without_an_answer_holds_up_no_miss_for_long)
 {
     const uint64_t timeout_ms = 2500;
     struct shed_value *value = NULL;
@@ -464,11 +444,10 @@ START_TEST(a_subscription_without_an_answer_holds_up_no_miss_for_long)
     wait_for_pushes(&fixture); /* the subscription is tried again */
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ---------------------------------------------------------- a good citizen */
 
-START_TEST(no_signal_is_raised_and_no_disposition_changed)
+TEST(no_signal_is_raised_and_no_disposition_changed)
 {
     struct sigaction before, after;
 
@@ -488,43 +467,8 @@ START_TEST(no_signal_is_raised_and_no_disposition_changed)
     server_start_again(&fixture.server);
     fixture_down(&fixture);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("faults");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc,
-                   a_server_that_was_killed_and_came_back_empty_is_used_again);
-    tcase_add_test(tc, with_the_fail_policy_a_dead_server_is_an_error);
-    tcase_add_loop_test(tc,
-                        a_server_that_hangs_holds_nobody_beyond_the_deadline,
-                        SHED_REDIS_DOWN_SOURCE, SHED_REDIS_DOWN_STALE + 1);
-    tcase_add_test(tc, a_server_that_hangs_is_done_without);
-    tcase_add_test(tc, without_redis_loads_stay_within_their_bound);
-    tcase_add_test(tc, loads_that_have_left_their_threads_count_as_well);
-    tcase_add_test(
-        tc, after_a_failed_invalidation_nobody_here_joins_the_older_load);
-    tcase_add_test(tc, out_of_memory_a_load_is_answered_and_its_lease_ended);
-    tcase_add_test(tc, out_of_memory_a_failed_load_ends_its_lease_too);
-    tcase_add_test(tc, a_replica_is_not_used);
-    tcase_add_test(tc, a_pause_of_writes_lets_hits_pass_and_ends_no_call_late);
-    tcase_add_test(tc, a_server_that_loads_its_data_is_done_without);
-    tcase_add_test(tc, flushes_under_load_lose_only_entries);
-    tcase_add_loop_test(
-        tc, a_lease_that_was_evicted_costs_a_second_load_and_nothing_old, 0,
-        sizeof(policies) / sizeof(*policies));
-    tcase_add_test(tc, a_tracking_table_that_overflows_costs_looks_and_no_load);
-    tcase_add_test(tc, a_lease_whose_end_nobody_announces_is_replaced);
-    tcase_add_test(tc, a_late_reply_never_answers_another_call);
-    tcase_add_test(tc, a_reply_cut_in_the_middle_ends_the_connection);
-    tcase_add_test(tc, what_is_not_resp_ends_the_connection);
-    tcase_add_test(tc, a_reply_that_is_dripped_does_not_stretch_the_timeout);
-    tcase_add_test(tc, a_huge_length_ends_the_connection_and_takes_no_memory);
-    tcase_add_test(tc, replies_that_do_not_come_end_the_connection);
-    tcase_add_test(tc,
-                   a_subscription_without_an_answer_holds_up_no_miss_for_long);
-    tcase_add_test(tc, no_signal_is_raised_and_no_disposition_changed);
-    return run_tests("faults", tc);
+    return run_tests("faults");
 }

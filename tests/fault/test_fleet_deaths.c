@@ -202,8 +202,7 @@ static long long slots_in_redis(void)
 
 /* ------------------------------------------------------------------- tests */
 
-START_TEST(
-    never_more_loads_are_alive_than_the_budget_and_each_process_gets_some)
+TEST(never_more_loads_are_alive_than_the_budget_and_each_process_gets_some)
 {
     enum { GETS = 100 };
 
@@ -215,10 +214,9 @@ START_TEST(
         ck_assert_uint_gt(atomic_load(&fleet->workers[i].loads), 0);
     tear_down();
 }
-END_TEST
 
 /* What the tests above would show if the budget did nothing. */
-START_TEST(without_it_the_sum_is_more)
+TEST(without_it_the_sum_is_more)
 {
     set_up();
     fleet_loads = 0;
@@ -226,9 +224,8 @@ START_TEST(without_it_the_sum_is_more)
     WAIT_FOR(atomic_load(&fleet->most_alive) > BUDGET);
     tear_down();
 }
-END_TEST
 
-START_TEST(all_slots_are_given_back_at_the_end)
+TEST(all_slots_are_given_back_at_the_end)
 {
     enum { GETS = 20 };
 
@@ -244,9 +241,8 @@ START_TEST(all_slots_are_given_back_at_the_end)
     ck_assert_int_eq(slots_in_redis(), 0);
     tear_down();
 }
-END_TEST
 
-START_TEST(a_process_that_is_killed_leaves_its_slots_for_a_load_time)
+TEST(a_process_that_is_killed_leaves_its_slots_for_a_load_time)
 {
     enum { DEAD_LOAD_MS = 1000, MARGIN_MS = 1000 };
     struct worker *dead, *other;
@@ -269,11 +265,10 @@ START_TEST(a_process_that_is_killed_leaves_its_slots_for_a_load_time)
     expect_gets(1);
     tear_down();
 }
-END_TEST
 
 enum { STEP_S = 3600 };
 
-START_TEST(a_clock_that_is_set_back_does_not_prolong_the_slots_of_the_dead)
+TEST(a_clock_that_is_set_back_does_not_prolong_the_slots_of_the_dead)
 {
     enum { DEAD_LOAD_MS = 1000 };
     struct worker *dead, *other;
@@ -296,7 +291,6 @@ START_TEST(a_clock_that_is_set_back_does_not_prolong_the_slots_of_the_dead)
     expect_gets(1);
     tear_down();
 }
-END_TEST
 
 /* The script's calls, of which a waiting process makes several a second. */
 static void expect_asks(void)
@@ -307,7 +301,7 @@ static void expect_asks(void)
     WAIT_FOR(server_calls(&server, "evalsha") >= before + ASKS);
 }
 
-START_TEST(a_clock_that_is_set_does_not_end_the_slots_of_loads_under_way)
+TEST(a_clock_that_is_set_does_not_end_the_slots_of_loads_under_way)
 {
     struct worker *busy;
 
@@ -330,9 +324,8 @@ START_TEST(a_clock_that_is_set_does_not_end_the_slots_of_loads_under_way)
     expect_gets(1);
     tear_down();
 }
-END_TEST
 
-START_TEST(all_is_answered_though_redis_loses_its_data)
+TEST(all_is_answered_though_redis_loses_its_data)
 {
     enum { FLUSHES = 10, GETS = 10 };
 
@@ -345,9 +338,8 @@ START_TEST(all_is_answered_though_redis_loses_its_data)
     expect_gets(GETS);
     tear_down();
 }
-END_TEST
 
-START_TEST(all_is_answered_though_redis_is_killed_and_the_budget_holds_after_it)
+TEST(all_is_answered_though_redis_is_killed_and_the_budget_holds_after_it)
 {
     enum { GETS = 20 };
     uint64_t end_ms;
@@ -367,27 +359,8 @@ START_TEST(all_is_answered_though_redis_is_killed_and_the_budget_holds_after_it)
     }
     tear_down();
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("fleet_deaths");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(
-        tc,
-        never_more_loads_are_alive_than_the_budget_and_each_process_gets_some);
-    tcase_add_test(tc, without_it_the_sum_is_more);
-    tcase_add_test(tc, all_slots_are_given_back_at_the_end);
-    tcase_add_test(tc,
-                   a_process_that_is_killed_leaves_its_slots_for_a_load_time);
-    tcase_add_test(
-        tc, a_clock_that_is_set_back_does_not_prolong_the_slots_of_the_dead);
-    tcase_add_test(
-        tc, a_clock_that_is_set_does_not_end_the_slots_of_loads_under_way);
-    tcase_add_test(tc, all_is_answered_though_redis_loses_its_data);
-    tcase_add_test(
-        tc,
-        all_is_answered_though_redis_is_killed_and_the_budget_holds_after_it);
-    return run_tests("fleet_deaths", tc);
+    return run_tests("fleet_deaths");
 }

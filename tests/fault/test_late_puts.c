@@ -79,20 +79,18 @@ static void expect_nothing_of_a_late(bool has_version)
     down();
 }
 
-START_TEST(a_put_that_timed_out_does_nothing_later)
+TEST(a_put_that_timed_out_does_nothing_later)
 {
     expect_nothing_of_a_late(false);
 }
-END_TEST
 
-START_TEST(a_put_with_a_version_that_timed_out_does_nothing_later)
+TEST(a_put_with_a_version_that_timed_out_does_nothing_later)
 {
     expect_nothing_of_a_late(true);
 }
-END_TEST
 
 /* It arrives between an invalidation and the next load. */
-START_TEST(a_late_put_with_a_version_fills_no_empty_key)
+TEST(a_late_put_with_a_version_fills_no_empty_key)
 {
     struct try t = {.timeout_ms = SHORT_MS, .has_version = true};
     long long calls;
@@ -108,7 +106,6 @@ START_TEST(a_late_put_with_a_version_fills_no_empty_key)
     expect_text(peer.cache, "k", "k@2");
     down();
 }
-END_TEST
 
 /* The connection is lost with the put on its way; mode is what happens to
  * others. */
@@ -130,21 +127,19 @@ static void lose_the_connection(enum proxy_mode mode, enum shed_code code)
     down();
 }
 
-START_TEST(a_put_whose_connection_was_lost_does_nothing_after_its_call)
+TEST(a_put_whose_connection_was_lost_does_nothing_after_its_call)
 {
     lose_the_connection(PROXY_CUT, SHED_EREDIS);
 }
-END_TEST
 
-START_TEST(a_put_that_was_sent_twice_is_not_done_again_after_its_call)
+TEST(a_put_that_was_sent_twice_is_not_done_again_after_its_call)
 {
     lose_the_connection(PROXY_PASS, SHED_OK);
 }
-END_TEST
 
 /* Every put comes too late for a clock that was set forward, until the client
  * has asked for it. */
-START_TEST(a_put_goes_once_more_where_the_clock_was_set_forward)
+TEST(a_put_goes_once_more_where_the_clock_was_set_forward)
 {
     fixture_init(&fixture);
     server_stop(&fixture.server);
@@ -157,20 +152,8 @@ START_TEST(a_put_goes_once_more_where_the_clock_was_set_forward)
     expect_text(fixture.cache, "k", "second");
     fixture_down(&fixture);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("late_puts");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, a_put_that_timed_out_does_nothing_later);
-    tcase_add_test(tc, a_put_with_a_version_that_timed_out_does_nothing_later);
-    tcase_add_test(tc, a_late_put_with_a_version_fills_no_empty_key);
-    tcase_add_test(tc,
-                   a_put_whose_connection_was_lost_does_nothing_after_its_call);
-    tcase_add_test(tc,
-                   a_put_that_was_sent_twice_is_not_done_again_after_its_call);
-    tcase_add_test(tc, a_put_goes_once_more_where_the_clock_was_set_forward);
-    return run_tests("late_puts", tc);
+    return run_tests("late_puts");
 }

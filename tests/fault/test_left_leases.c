@@ -72,16 +72,15 @@ static void thaw_and_down(void)
     fixture_down(&fixture);
 }
 
-START_TEST(a_load_that_ended_without_redis_leaves_no_lease)
+TEST(a_load_that_ended_without_redis_leaves_no_lease)
 {
     up(SHED_WAIT_AUTO);
     load_and_freeze();
     thaw_and_down();
 }
-END_TEST
 
 /* Nobody can see that its flight is over. */
-START_TEST(a_lease_that_names_no_channel_lasts_to_its_end)
+TEST(a_lease_that_names_no_channel_lasts_to_its_end)
 {
     const uint64_t lease_ms = scaled_ms(1000);
     uint64_t frozen_ms;
@@ -96,7 +95,6 @@ START_TEST(a_lease_that_names_no_channel_lasts_to_its_end)
     thaw_and_down();
     ck_assert_uint_ge(shed_now_ms(), frozen_ms + lease_ms);
 }
-END_TEST
 
 /* The epoch that the lease of "k" names, if that has its channel; else 0. */
 static long long held_epoch(void)
@@ -115,7 +113,7 @@ static long long held_epoch(void)
 
 static const char *const kinds[] = {"normal SKIPME yes", "pubsub"};
 
-START_TEST(a_load_keeps_its_lease_in_the_next_epoch)
+TEST_EACH(a_load_keeps_its_lease_in_the_next_epoch, 0, COUNT_OF(kinds))
 {
     struct getter g = {0};
     char kill[64];
@@ -134,10 +132,9 @@ START_TEST(a_load_keeps_its_lease_in_the_next_epoch)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* It is never told that it has the lease. */
-START_TEST(a_lease_that_was_granted_unheard_is_ended)
+TEST(a_lease_that_was_granted_unheard_is_ended)
 {
     init(SHED_WAIT_AUTO);
     fixture_add_proxy(&fixture, &proxy);
@@ -153,11 +150,10 @@ START_TEST(a_lease_that_was_granted_unheard_is_ended)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* The lease can then not be ended, so its epoch is. The next call does not wait
  * for a flight that is no more. */
-START_TEST(a_lease_that_could_not_be_ended_is_taken_over_soon)
+TEST(a_lease_that_could_not_be_ended_is_taken_over_soon)
 {
     struct getter getter = {0};
 
@@ -175,9 +171,8 @@ START_TEST(a_lease_that_could_not_be_ended_is_taken_over_soon)
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_cache_that_cannot_end_its_lease_is_closed)
+TEST(a_cache_that_cannot_end_its_lease_is_closed)
 {
     up(SHED_WAIT_AUTO);
     load_and_freeze();
@@ -187,19 +182,9 @@ START_TEST(a_cache_that_cannot_end_its_lease_is_closed)
     fixture.client = NULL;
     thaw_and_down();
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("left leases");
-
-    tcase_set_timeout(tc, 300);
-    tcase_add_test(tc, a_load_that_ended_without_redis_leaves_no_lease);
-    tcase_add_test(tc, a_lease_that_names_no_channel_lasts_to_its_end);
-    tcase_add_loop_test(tc, a_load_keeps_its_lease_in_the_next_epoch, 0,
-                        (int)(sizeof(kinds) / sizeof(*kinds)));
-    tcase_add_test(tc, a_lease_that_was_granted_unheard_is_ended);
-    tcase_add_test(tc, a_lease_that_could_not_be_ended_is_taken_over_soon);
-    tcase_add_test(tc, a_cache_that_cannot_end_its_lease_is_closed);
-    return run_tests("left_leases", tc);
+    tcase_set_timeout(test_case(), 300);
+    return run_tests("left_leases");
 }

@@ -113,7 +113,7 @@ static void expect_loaded(const char *key, const char *text)
 /* ------------------------------------------------------ while Redis is there
  */
 
-START_TEST(what_redis_was_told_of_is_not_given_out)
+TEST_EACH(what_redis_was_told_of_is_not_given_out, 0, COUNT_OF(writes))
 {
     init();
     up();
@@ -130,10 +130,9 @@ START_TEST(what_redis_was_told_of_is_not_given_out)
         expect_loaded("l", "l@2");
     down();
 }
-END_TEST
 
 /* The database was restored: its versions begin again. */
-START_TEST(it_makes_room_for_rows_of_lower_versions)
+TEST_EACH(it_makes_room_for_rows_of_lower_versions, 0, COUNT_OF(writes))
 {
     init();
     fixture.table.has_versions = true;
@@ -147,11 +146,11 @@ START_TEST(it_makes_room_for_rows_of_lower_versions)
     expect_kept("k", "k@1");
     down();
 }
-END_TEST
 
 /* What was loaded, and not read from Redis since, has no entry to be judged
  * by. */
-START_TEST(a_row_that_was_only_loaded_is_not_given_out_either)
+TEST_EACH(a_row_that_was_only_loaded_is_not_given_out_either, 0,
+          COUNT_OF(writes))
 {
     init();
     up();
@@ -164,12 +163,11 @@ START_TEST(a_row_that_was_only_loaded_is_not_given_out_either)
     expect_kept("k", "k@2");
     down();
 }
-END_TEST
 
 /* ------------------------------------------------------- while Redis is away
  */
 
-START_TEST(without_redis_it_drops_what_is_kept)
+TEST_EACH(without_redis_it_drops_what_is_kept, 0, COUNT_OF(writes))
 {
     init();
     up();
@@ -190,7 +188,6 @@ START_TEST(without_redis_it_drops_what_is_kept)
     }
     down();
 }
-END_TEST
 
 /* A load of the row from before it is under way when it fails. */
 static void hold_load_and_write(struct getter *before,
@@ -202,7 +199,7 @@ static void hold_load_and_write(struct getter *before,
     ck_assert_int_eq(fn(), SHED_EREDIS);
 }
 
-START_TEST(a_load_from_before_it_is_not_kept)
+TEST_EACH(a_load_from_before_it_is_not_kept, 0, COUNT_OF(writes))
 {
     struct getter before = {0};
 
@@ -216,9 +213,9 @@ START_TEST(a_load_from_before_it_is_not_kept)
     expect_kept("k", "k@2");
     down();
 }
-END_TEST
 
-START_TEST(callers_who_come_after_it_get_no_load_from_before)
+TEST_EACH(callers_who_come_after_it_get_no_load_from_before, 0,
+          COUNT_OF(writes))
 {
     struct getter before = {0}, after = {0};
 
@@ -232,12 +229,12 @@ START_TEST(callers_who_come_after_it_get_no_load_from_before)
     getter_expect(&after, "k@2", SHED_ORIGIN_UNPUBLISHED);
     down();
 }
-END_TEST
 
 /* -------------------------------------------------------------- its return */
 
 /* Redis still has the rows, and hears of the invalidation at last. */
-START_TEST(when_redis_is_back_nothing_from_before_is_given_out)
+TEST_EACH(when_redis_is_back_nothing_from_before_is_given_out, 0,
+          COUNT_OF(writes))
 {
     init_proxy();
     up();
@@ -261,10 +258,10 @@ START_TEST(when_redis_is_back_nothing_from_before_is_given_out)
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     down();
 }
-END_TEST
 
 /* A row that was loaded before its delivery is older than its position. */
-START_TEST(what_was_kept_before_the_delivery_is_not_trusted_after_it)
+TEST_EACH(what_was_kept_before_the_delivery_is_not_trusted_after_it, 0,
+          COUNT_OF(writes))
 {
     init_proxy();
     up();
@@ -280,26 +277,8 @@ START_TEST(what_was_kept_before_the_delivery_is_not_trusted_after_it)
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     down();
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("local_tags");
-    const int count = sizeof(writes) / sizeof(*writes);
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_loop_test(tc, what_redis_was_told_of_is_not_given_out, 0, count);
-    tcase_add_loop_test(tc, it_makes_room_for_rows_of_lower_versions, 0, count);
-    tcase_add_loop_test(tc, a_row_that_was_only_loaded_is_not_given_out_either,
-                        0, count);
-    tcase_add_loop_test(tc, without_redis_it_drops_what_is_kept, 0, count);
-    tcase_add_loop_test(tc, a_load_from_before_it_is_not_kept, 0, count);
-    tcase_add_loop_test(tc, callers_who_come_after_it_get_no_load_from_before,
-                        0, count);
-    tcase_add_loop_test(tc, when_redis_is_back_nothing_from_before_is_given_out,
-                        0, count);
-    tcase_add_loop_test(
-        tc, what_was_kept_before_the_delivery_is_not_trusted_after_it, 0,
-        count);
-    return run_tests("local_tags", tc);
+    return run_tests("local_tags");
 }

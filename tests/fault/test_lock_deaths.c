@@ -43,7 +43,7 @@ static void holder_kill(struct holder *h)
     close(h->told[0]);
 }
 
-START_TEST(a_dead_holder_is_replaced_long_before_its_lease_ends)
+TEST_EACH(a_dead_holder_is_replaced_long_before_its_lease_ends, 0, 2)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_client *client;
@@ -65,9 +65,8 @@ START_TEST(a_dead_holder_is_replaced_long_before_its_lease_ends)
     ck_assert_int_eq(w.code, SHED_OK);
     close_client(client);
 }
-END_TEST
 
-START_TEST(a_holder_that_dies_at_once_is_replaced_too)
+TEST_EACH(a_holder_that_dies_at_once_is_replaced_too, 0, 2)
 {
     enum { HOLDERS = 20 };
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -88,7 +87,6 @@ START_TEST(a_holder_that_dies_at_once_is_replaced_too)
         close_client(client);
     }
 }
-END_TEST
 
 enum { DEAD_WAITERS = 40 };
 
@@ -108,7 +106,7 @@ static _Noreturn void wait_often(int told, const struct shed_lock_options *o)
 }
 
 /* Each of them could delay the next for 250 ms. */
-START_TEST(dead_waiters_of_a_fair_lock_cost_one_grace)
+TEST(dead_waiters_of_a_fair_lock_cost_one_grace)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_client *client;
@@ -136,9 +134,8 @@ START_TEST(dead_waiters_of_a_fair_lock_cost_one_grace)
     ck_assert_int_eq(w.code, SHED_OK);
     close_client(client);
 }
-END_TEST
 
-START_TEST(with_no_grace_only_the_lease_counts)
+TEST(with_no_grace_only_the_lease_counts)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_client *client;
@@ -154,9 +151,8 @@ START_TEST(with_no_grace_only_the_lease_counts)
     ck_assert_int_eq(server_int(&server, "EXISTS %s", LEASE_KEY), 1);
     close_client(client);
 }
-END_TEST
 
-START_TEST(a_holder_whose_pushes_are_cut_keeps_the_lock)
+TEST(a_holder_whose_pushes_are_cut_keeps_the_lock)
 {
     enum { CUTS = 4 };
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -190,7 +186,6 @@ START_TEST(a_holder_whose_pushes_are_cut_keeps_the_lock)
     close_client(a);
     close_client(b);
 }
-END_TEST
 
 /* A process that can no longer subscribe must not seem dead: others may judge
  * it by its channel only as long as its record says so. */
@@ -235,7 +230,7 @@ static void rival_end(struct rival *r)
     close_client(r->client);
 }
 
-START_TEST(a_holder_that_can_no_longer_subscribe_keeps_the_lock)
+TEST_EACH(a_holder_that_can_no_longer_subscribe_keeps_the_lock, 0, 4)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
@@ -260,9 +255,8 @@ START_TEST(a_holder_that_can_no_longer_subscribe_keeps_the_lock)
     rival_end(&rival);
     close_client(client);
 }
-END_TEST
 
-START_TEST(a_holder_that_loses_pushes_while_it_acquires_keeps_the_lock)
+TEST_EACH(a_holder_that_loses_pushes_while_it_acquires_keeps_the_lock, 0, 2)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
@@ -289,23 +283,9 @@ START_TEST(a_holder_that_loses_pushes_while_it_acquires_keeps_the_lock)
     rival_end(&rival);
     close_client(client);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("lock deaths");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_checked_fixture(tc, server_up, server_down);
-    tcase_add_loop_test(
-        tc, a_dead_holder_is_replaced_long_before_its_lease_ends, 0, 2);
-    tcase_add_loop_test(tc, a_holder_that_dies_at_once_is_replaced_too, 0, 2);
-    tcase_add_test(tc, dead_waiters_of_a_fair_lock_cost_one_grace);
-    tcase_add_test(tc, with_no_grace_only_the_lease_counts);
-    tcase_add_test(tc, a_holder_whose_pushes_are_cut_keeps_the_lock);
-    tcase_add_loop_test(
-        tc, a_holder_that_can_no_longer_subscribe_keeps_the_lock, 0, 4);
-    tcase_add_loop_test(
-        tc, a_holder_that_loses_pushes_while_it_acquires_keeps_the_lock, 0, 2);
-    return run_tests("lock deaths", tc);
+    tcase_add_checked_fixture(test_case(), server_up, server_down);
+    return run_tests("lock deaths");
 }

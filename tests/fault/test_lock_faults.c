@@ -27,7 +27,7 @@ static struct shed_client *open_timed(const char *uri,
     return client;
 }
 
-START_TEST(a_server_that_restarts_with_its_data_costs_no_lock)
+TEST(a_server_that_restarts_with_its_data_costs_no_lock)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_client *a, *b;
@@ -57,9 +57,8 @@ START_TEST(a_server_that_restarts_with_its_data_costs_no_lock)
     close_client(a);
     close_client(b);
 }
-END_TEST
 
-START_TEST(a_server_that_forgets_is_found_out)
+TEST(a_server_that_forgets_is_found_out)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
@@ -81,10 +80,9 @@ START_TEST(a_server_that_forgets_is_found_out)
     release(lock);
     close_client(client);
 }
-END_TEST
 
 /* Only the first of the waiters of one handle asks. */
-START_TEST(without_redis_all_waiters_are_told_so)
+TEST(without_redis_all_waiters_are_told_so)
 {
     enum { WAITERS = 3, WAIT_MS = 300 };
     struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
@@ -102,9 +100,8 @@ START_TEST(without_redis_all_waiters_are_told_so)
     }
     close_client(client);
 }
-END_TEST
 
-START_TEST(without_a_server_a_call_ends_and_says_so)
+TEST_EACH(without_a_server_a_call_ends_and_says_so, 0, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
@@ -123,9 +120,8 @@ START_TEST(without_a_server_a_call_ends_and_says_so)
     release(lock);
     close_client(client);
 }
-END_TEST
 
-START_TEST(a_silent_server_is_left_after_the_command_timeout)
+TEST_EACH(a_silent_server_is_left_after_the_command_timeout, 0, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_client *client = open_timed(server.uri, 100);
@@ -139,11 +135,10 @@ START_TEST(a_silent_server_is_left_after_the_command_timeout)
     acquire(lock, PLENTY_MS);
     close_client(client);
 }
-END_TEST
 
 /* Neither the first call, which waits for the answer, nor those after it, while
  * there is no connection. */
-START_TEST(an_extension_without_an_answer_ends_no_hold)
+TEST_EACH(an_extension_without_an_answer_ends_no_hold, LEASED, SINGLES)
 {
     enum { SHORTER_MS = 600000 };
     struct shed_lock_options o = options_of(singles[_i]);
@@ -167,11 +162,10 @@ START_TEST(an_extension_without_an_answer_ends_no_hold)
     ck_assert_uint_gt(shed_lock_remaining_ms(lock), SHORTER_MS);
     close_client(client);
 }
-END_TEST
 
 /* The command waits in the server's socket, and is executed when nobody wants
  * it any longer. */
-START_TEST(a_lock_that_a_silent_server_grants_late_is_released)
+TEST_EACH(a_lock_that_a_silent_server_grants_late_is_released, 0, 3)
 {
     static const enum shed_lock_algorithm undone[] = {
         SHED_LOCK_SETNX, SHED_LOCK_EXPIRE, SHED_LOCK_LEASE};
@@ -195,10 +189,9 @@ START_TEST(a_lock_that_a_silent_server_grants_late_is_released)
     close_client(client);
     close_client(other);
 }
-END_TEST
 
 /* As the test before, but the request was lost on the way. */
-START_TEST(a_release_that_never_came_is_made_again)
+TEST(a_release_that_never_came_is_made_again)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct proxy proxy = {0};
@@ -217,11 +210,10 @@ START_TEST(a_release_that_never_came_is_made_again)
     close_client(client);
     proxy_stop(&proxy);
 }
-END_TEST
 
 /* Redis is away for longer than the lease of the options, but the hold was
  * extended. */
-START_TEST(an_extended_lock_is_released_however_late)
+TEST_EACH(an_extended_lock_is_released_however_late, 0, 2)
 {
     static const enum shed_lock_algorithm undone[] = {SHED_LOCK_EXPIRE,
                                                       SHED_LOCK_LEASE};
@@ -249,10 +241,9 @@ START_TEST(an_extended_lock_is_released_however_late)
     redisFree(admin);
     close_client(client);
 }
-END_TEST
 
 /* Two tries would take two command timeouts. */
-START_TEST(an_acquire_without_a_wait_tries_a_silent_server_once)
+TEST(an_acquire_without_a_wait_tries_a_silent_server_once)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_client *client = open_timed(server.uri, SILENCE_MS);
@@ -269,11 +260,10 @@ START_TEST(an_acquire_without_a_wait_tries_a_silent_server_once)
     server_thaw(&server);
     close_client(client);
 }
-END_TEST
 
 /* TIMESTAMP compares with the value that it has set. If a renewal was not
  * answered, it does not know which of its two times is at the key. */
-START_TEST(a_renewal_whose_reply_is_lost_is_no_loss)
+TEST_EACH(a_renewal_whose_reply_is_lost_is_no_loss, 0, SINGLES)
 {
     enum { LOST_REPLIES = 5 };
     struct shed_lock_options o = options_of(singles[_i]);
@@ -301,9 +291,8 @@ START_TEST(a_renewal_whose_reply_is_lost_is_no_loss)
     close_client(client);
     proxy_stop(&proxy);
 }
-END_TEST
 
-START_TEST(with_no_memory_it_is_refused_and_can_be_released)
+TEST_EACH(with_no_memory_it_is_refused_and_can_be_released, 0, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
@@ -318,9 +307,8 @@ START_TEST(with_no_memory_it_is_refused_and_can_be_released)
     release(lock);
     close_client(client);
 }
-END_TEST
 
-START_TEST(with_no_memory_a_held_lock_is_kept)
+TEST_EACH(with_no_memory_a_held_lock_is_kept, 0, SINGLES - 1)
 {
     static const enum shed_lock_algorithm leased[] = {
         SHED_LOCK_EXPIRE, SHED_LOCK_TIMESTAMP, SHED_LOCK_LEASE};
@@ -344,9 +332,8 @@ START_TEST(with_no_memory_a_held_lock_is_kept)
     release(lock);
     close_client(client);
 }
-END_TEST
 
-START_TEST(with_no_memory_a_waiter_is_told_why_it_gets_no_lock)
+TEST(with_no_memory_a_waiter_is_told_why_it_gets_no_lock)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_client *a = open_client(&server, SHED_WAIT_AUTO);
@@ -364,11 +351,10 @@ START_TEST(with_no_memory_a_waiter_is_told_why_it_gets_no_lock)
     close_client(a);
     close_client(b);
 }
-END_TEST
 
 /* The release was executed and its reply was lost. When it is sent again, Redis
  * says that the lock is not ours, which does not mean that we had lost it. */
-START_TEST(a_release_whose_reply_is_lost_is_no_loss)
+TEST(a_release_whose_reply_is_lost_is_no_loss)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct proxy proxy = {0};
@@ -393,10 +379,9 @@ START_TEST(a_release_whose_reply_is_lost_is_no_loss)
     close_client(client);
     proxy_stop(&proxy);
 }
-END_TEST
 
 /* The lock is granted, but the answer comes too late. */
-START_TEST(an_acquire_whose_answer_was_late_is_undone)
+TEST(an_acquire_whose_answer_was_late_is_undone)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct proxy proxy = {0};
@@ -415,10 +400,9 @@ START_TEST(an_acquire_whose_answer_was_late_is_undone)
     close_client(client);
     proxy_stop(&proxy);
 }
-END_TEST
 
 /* Redis extends it at once, but the answer comes when the hold is over. */
-START_TEST(a_lock_that_was_extended_too_late_is_released)
+TEST(a_lock_that_was_extended_too_late_is_released)
 {
     enum { SHORT_MS = 500, LATE_MS = 1500, LONG_MS = 3600000 };
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -442,7 +426,6 @@ START_TEST(a_lock_that_was_extended_too_late_is_released)
     close_client(client);
     proxy_stop(&proxy);
 }
-END_TEST
 
 /* A callback that blocks, which callbacks must not do. */
 static void block_for(void *ms, struct shed_lock *lock, enum shed_code code,
@@ -455,7 +438,7 @@ static void block_for(void *ms, struct shed_lock *lock, enum shed_code code,
 }
 
 /* Both replies arrive at once; when the second is read, the lease is over. */
-START_TEST(an_answer_that_was_read_too_late_revives_nothing)
+TEST(an_answer_that_was_read_too_late_revives_nothing)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_client *client = open_timed(server.uri, PATIENCE_MS);
@@ -481,11 +464,10 @@ START_TEST(an_answer_that_was_read_too_late_revives_nothing)
     ck_assert_int_eq(w.code, SHED_ELOST);
     close_client(client);
 }
-END_TEST
 
 /* The renewal hangs for longer than the lease; when it is executed at last, it
  * revives nothing. */
-START_TEST(the_end_of_a_lease_is_told_while_redis_is_silent)
+TEST_EACH(the_end_of_a_lease_is_told_while_redis_is_silent, 0, 2)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_client *client = open_timed(server.uri, PATIENCE_MS);
@@ -509,10 +491,10 @@ START_TEST(the_end_of_a_lease_is_told_while_redis_is_silent)
     WAIT_FOR(server_int(&server, "EXISTS " LEASE_KEY) == 0);
     close_client(client);
 }
-END_TEST
 
 /* Redis words this in two ways, depending on the number of arguments. */
-START_TEST(a_missing_password_is_denied_however_long_one_would_wait)
+TEST_EACH(a_missing_password_is_denied_however_long_one_would_wait, 0,
+          SINGLES + 1)
 {
     struct shed_lock_options o =
         options_of(_i < SINGLES ? singles[_i] : SHED_LOCK_LEASE);
@@ -533,9 +515,8 @@ START_TEST(a_missing_password_is_denied_however_long_one_would_wait)
     }
     close_client(client);
 }
-END_TEST
 
-START_TEST(a_client_that_may_not_ask_for_its_id_need_not_wait)
+TEST(a_client_that_may_not_ask_for_its_id_need_not_wait)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_client *client;
@@ -548,9 +529,8 @@ START_TEST(a_client_that_may_not_ask_for_its_id_need_not_wait)
     release(lock);
     close_client(client);
 }
-END_TEST
 
-START_TEST(scripts_that_are_lost_are_sent_again)
+TEST(scripts_that_are_lost_are_sent_again)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
@@ -570,9 +550,8 @@ START_TEST(scripts_that_are_lost_are_sent_again)
     ck_assert_int_eq(w.release_code, SHED_OK);
     close_client(client);
 }
-END_TEST
 
-START_TEST(a_child_can_do_nothing_with_it)
+TEST(a_child_can_do_nothing_with_it)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
@@ -600,45 +579,9 @@ START_TEST(a_child_can_do_nothing_with_it)
     release(lock);
     close_client(client);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("lock faults");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_checked_fixture(tc, server_up, server_down);
-    tcase_add_test(tc, without_redis_all_waiters_are_told_so);
-    tcase_add_test(tc, a_server_that_restarts_with_its_data_costs_no_lock);
-    tcase_add_test(tc, a_server_that_forgets_is_found_out);
-    tcase_add_loop_test(tc, without_a_server_a_call_ends_and_says_so, 0,
-                        SINGLES);
-    tcase_add_loop_test(tc, an_extension_without_an_answer_ends_no_hold, LEASED,
-                        SINGLES);
-    tcase_add_loop_test(tc, a_silent_server_is_left_after_the_command_timeout,
-                        0, SINGLES);
-    tcase_add_loop_test(tc, a_lock_that_a_silent_server_grants_late_is_released,
-                        0, 3);
-    tcase_add_test(tc, a_release_that_never_came_is_made_again);
-    tcase_add_loop_test(tc, an_extended_lock_is_released_however_late, 0, 2);
-    tcase_add_test(tc, an_acquire_without_a_wait_tries_a_silent_server_once);
-    tcase_add_loop_test(tc, a_renewal_whose_reply_is_lost_is_no_loss, 0,
-                        SINGLES);
-    tcase_add_loop_test(tc, with_no_memory_it_is_refused_and_can_be_released, 0,
-                        SINGLES);
-    tcase_add_loop_test(tc, with_no_memory_a_held_lock_is_kept, 0, SINGLES - 1);
-    tcase_add_test(tc, with_no_memory_a_waiter_is_told_why_it_gets_no_lock);
-    tcase_add_test(tc, a_release_whose_reply_is_lost_is_no_loss);
-    tcase_add_test(tc, an_acquire_whose_answer_was_late_is_undone);
-    tcase_add_test(tc, a_lock_that_was_extended_too_late_is_released);
-    tcase_add_test(tc, an_answer_that_was_read_too_late_revives_nothing);
-    tcase_add_loop_test(tc, the_end_of_a_lease_is_told_while_redis_is_silent, 0,
-                        2);
-    tcase_add_loop_test(
-        tc, a_missing_password_is_denied_however_long_one_would_wait, 0,
-        SINGLES + 1);
-    tcase_add_test(tc, a_client_that_may_not_ask_for_its_id_need_not_wait);
-    tcase_add_test(tc, scripts_that_are_lost_are_sent_again);
-    tcase_add_test(tc, a_child_can_do_nothing_with_it);
-    return run_tests("lock faults", tc);
+    tcase_add_checked_fixture(test_case(), server_up, server_down);
+    return run_tests("lock faults");
 }

@@ -141,7 +141,8 @@ static void have_entry_from_the_future(int64_t ahead_s)
         WAIT_FOR(known_ms() < ahead_ms);
 }
 
-START_TEST(an_invalidation_has_its_effect_though_the_clock_was_set_back)
+TEST_EACH(an_invalidation_has_its_effect_though_the_clock_was_set_back, 0,
+          COUNT_OF(losses))
 {
     have_entry_from_the_future(HALF_HOUR_S);
     losses[_i]();
@@ -149,10 +150,9 @@ START_TEST(an_invalidation_has_its_effect_though_the_clock_was_set_back)
     expect_effects(1);
     down();
 }
-END_TEST
 
 /* Its entry is above all that the log has, and nobody knows why. */
-START_TEST(an_entry_from_a_process_that_is_gone_tells_of_the_loss)
+TEST(an_entry_from_a_process_that_is_gone_tells_of_the_loss)
 {
     have_entry_from_the_future(HALF_HOUR_S);
     expect_text(fixture.cache, "rose", "rose@1");
@@ -175,10 +175,9 @@ START_TEST(an_entry_from_a_process_that_is_gone_tells_of_the_loss)
     expect_effects(2);
     down();
 }
-END_TEST
 
 /* The process loads once more than without the loss, and no more than that. */
-START_TEST(a_loss_costs_each_entry_one_load)
+TEST(a_loss_costs_each_entry_one_load)
 {
     have_entry_from_the_future(0);
     expect_text(fixture.cache, "blue", "blue@1");
@@ -197,10 +196,9 @@ START_TEST(a_loss_costs_each_entry_one_load)
     ck_assert_int_eq(server_int(&fixture.server, "ZCARD t:tags"), 1);
     down();
 }
-END_TEST
 
 /* Two processes find it at once, and the second one comes too late. */
-START_TEST(a_log_is_restored_once)
+TEST(a_log_is_restored_once)
 {
     const struct shed_tag_mark mark = {"0"};
     struct shed_tag_log *log;
@@ -222,10 +220,9 @@ START_TEST(a_log_is_restored_once)
     expect_origin(peer.cache, "red", "red@1", SHED_ORIGIN_REDIS);
     down();
 }
-END_TEST
 
 /* A Redis that takes no position takes none from others either. */
-START_TEST(where_the_log_cannot_be_written_hits_go_on)
+TEST(where_the_log_cannot_be_written_hits_go_on)
 {
     have_entry_from_the_future(0);
     peer_open(&peer, &fixture);
@@ -237,7 +234,6 @@ START_TEST(where_the_log_cannot_be_written_hits_go_on)
     expect_effects(1);
     down();
 }
-END_TEST
 
 /* ------------------------------------------------------------ far ahead */
 
@@ -248,7 +244,7 @@ static bool knows(struct shed_cache *cache, uint64_t position)
 }
 
 /* A user of Redis adds it by hand. */
-START_TEST(a_position_far_ahead_is_repaired_by_deleting_the_log)
+TEST_EACH(a_position_far_ahead_is_repaired_by_deleting_the_log, 0, 2)
 {
     const uint64_t ahead = 9007199254740990;
     struct shed_error err = {0};
@@ -268,9 +264,8 @@ START_TEST(a_position_far_ahead_is_repaired_by_deleting_the_log)
     expect_origin(peer.cache, "rose", "rose@7", SHED_ORIGIN_REDIS);
     down();
 }
-END_TEST
 
-START_TEST(a_clock_that_was_days_ahead_is_repaired_by_deleting_the_log)
+TEST(a_clock_that_was_days_ahead_is_repaired_by_deleting_the_log)
 {
     struct shed_error err = {0};
 
@@ -284,7 +279,6 @@ START_TEST(a_clock_that_was_days_ahead_is_repaired_by_deleting_the_log)
     expect_origin(fixture.cache, "rose", "rose@4", SHED_ORIGIN_REDIS);
     down();
 }
-END_TEST
 
 /* ------------------------------------------------------------ a failover */
 
@@ -305,7 +299,7 @@ static void up_with_replica(void)
 
 /* The replica has missed the last invalidation, and what was loaded after it
  * goes to the new primary with its position. */
-START_TEST(after_a_failover_to_a_replica_that_is_behind_it_has_its_effect)
+TEST(after_a_failover_to_a_replica_that_is_behind_it_has_its_effect)
 {
     up_with_replica();
     invalidate_tag(fixture.cache, "x");
@@ -323,25 +317,8 @@ START_TEST(after_a_failover_to_a_replica_that_is_behind_it_has_its_effect)
     down();
     server_stop(&replica);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("lost_log");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_loop_test(
-        tc, an_invalidation_has_its_effect_though_the_clock_was_set_back, 0,
-        sizeof(losses) / sizeof(*losses));
-    tcase_add_test(tc, an_entry_from_a_process_that_is_gone_tells_of_the_loss);
-    tcase_add_test(tc, a_loss_costs_each_entry_one_load);
-    tcase_add_test(tc, a_log_is_restored_once);
-    tcase_add_test(tc, where_the_log_cannot_be_written_hits_go_on);
-    tcase_add_loop_test(
-        tc, a_position_far_ahead_is_repaired_by_deleting_the_log, 0, 2);
-    tcase_add_test(tc,
-                   a_clock_that_was_days_ahead_is_repaired_by_deleting_the_log);
-    tcase_add_test(
-        tc, after_a_failover_to_a_replica_that_is_behind_it_has_its_effect);
-    return run_tests("lost_log", tc);
+    return run_tests("lost_log");
 }

@@ -147,7 +147,8 @@ static enum shed_code try_to_invalidate(void)
 
 /* ---------------------------------------------------------------- following */
 
-START_TEST(a_write_that_a_replica_refuses_is_made_where_the_address_leads)
+TEST_EACH(a_write_that_a_replica_refuses_is_made_where_the_address_leads, 0,
+          KINDS)
 {
     init((enum kind)_i);
     fixture_open(&fixture);
@@ -163,9 +164,8 @@ START_TEST(a_write_that_a_replica_refuses_is_made_where_the_address_leads)
     WAIT_FOR(server_clients(&other, "flags=t") == 1);
     down();
 }
-END_TEST
 
-START_TEST(a_load_is_published_where_the_address_leads)
+TEST_EACH(a_load_is_published_where_the_address_leads, 0, KINDS)
 {
     struct getter getter = {0};
 
@@ -180,9 +180,8 @@ START_TEST(a_load_is_published_where_the_address_leads)
     ck_assert_int_eq(server_int(&other, "EXISTS t:{k}"), 1);
     down();
 }
-END_TEST
 
-START_TEST(a_client_that_only_reads_leaves_a_replica_too)
+TEST_EACH(a_client_that_only_reads_leaves_a_replica_too, 0, KINDS)
 {
     init((enum kind)_i);
     fixture_open(&fixture);
@@ -197,9 +196,8 @@ START_TEST(a_client_that_only_reads_leaves_a_replica_too)
               server_int(&other, "EXISTS t:{k}") == 1));
     down();
 }
-END_TEST
 
-START_TEST(a_lock_is_acquired_where_the_address_leads)
+TEST_EACH(a_lock_is_acquired_where_the_address_leads, 0, KINDS)
 {
     struct shed_lock_options o = SHED_LOCK_OPTIONS_INIT;
     struct shed_error err = {0};
@@ -221,10 +219,9 @@ START_TEST(a_lock_is_acquired_where_the_address_leads)
     shed_lock_close(lock);
     down();
 }
-END_TEST
 
 /* As localhost is ::1 and then 127.0.0.1. */
-START_TEST(a_server_is_found_at_the_second_address_of_its_name)
+TEST(a_server_is_found_at_the_second_address_of_its_name)
 {
     init(BY_NAME);
     is_dead_first = true;
@@ -238,7 +235,6 @@ START_TEST(a_server_is_found_at_the_second_address_of_its_name)
               server_int(&other, "EXISTS t:{k}") == 1));
     down();
 }
-END_TEST
 
 /* ------------------------------------------------ a replica is the next one */
 
@@ -312,7 +308,7 @@ static void fail_over(void)
 }
 
 /* A lease that was taken when the replica had already been promoted. */
-START_TEST(a_failover_that_loses_a_lease_costs_a_second_load_and_nothing_old)
+TEST(a_failover_that_loses_a_lease_costs_a_second_load_and_nothing_old)
 {
     struct getter before = {0}, after = {0};
     static struct fixture there; /* a process that comes later */
@@ -340,7 +336,6 @@ START_TEST(a_failover_that_loses_a_lease_costs_a_second_load_and_nothing_old)
     fixture_close(&there);
     down();
 }
-END_TEST
 
 /* ------------------------------------ what a failover takes back of writes */
 
@@ -421,7 +416,7 @@ static uint64_t repeated(void)
     return stats_of(fixture.cache).invalidations_repeated;
 }
 
-START_TEST(what_a_process_wrote_last_is_repeated_after_a_failover)
+TEST(what_a_process_wrote_last_is_repeated_after_a_failover)
 {
     init_replicated();
     fixture.cache_options.failover_memory_ms = MEMORY_MS;
@@ -432,20 +427,18 @@ START_TEST(what_a_process_wrote_last_is_repeated_after_a_failover)
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations_delivered, 0);
     down();
 }
-END_TEST
 
 /* The test above would show old rows without the repetition. */
-START_TEST(without_a_memory_a_failover_takes_writes_back)
+TEST(without_a_memory_a_failover_takes_writes_back)
 {
     init_replicated();
     write_and_fail_over();
     ck_assert_uint_eq(count_old_rows(), WRITES);
     down();
 }
-END_TEST
 
 /* Bounded by number, and by time. */
-START_TEST(only_the_newest_writes_are_repeated)
+TEST_EACH(only_the_newest_writes_are_repeated, 0, 2)
 {
     init_replicated();
     fixture.cache_options.failover_memory_ms = _i == 0 ? MEMORY_MS : 1;
@@ -457,10 +450,9 @@ START_TEST(only_the_newest_writes_are_repeated)
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations_dropped, 0);
     down();
 }
-END_TEST
 
 /* The former primary goes on after the next one was found. */
-START_TEST(a_write_that_the_former_primary_carries_out_late_is_repeated)
+TEST(a_write_that_the_former_primary_carries_out_late_is_repeated)
 {
     struct shed_delivery_write write;
     struct shed_named_key named;
@@ -481,9 +473,8 @@ START_TEST(a_write_that_the_former_primary_carries_out_late_is_repeated)
     expect_text(fixture.cache, "k", "k@2");
     down();
 }
-END_TEST
 
-START_TEST(a_lost_connection_alone_repeats_nothing)
+TEST(a_lost_connection_alone_repeats_nothing)
 {
     unsigned changes;
 
@@ -503,11 +494,10 @@ START_TEST(a_lost_connection_alone_repeats_nothing)
         shed_session_server_changes(fixture.client->server->session), changes);
     down();
 }
-END_TEST
 
 /* This is the limit of the promise: replication is asynchronous, and the
  * process that wrote may be gone. */
-START_TEST(an_invalidation_that_a_failover_loses_costs_at_most_the_ttl)
+TEST(an_invalidation_that_a_failover_loses_costs_at_most_the_ttl)
 {
     long long left_ms;
 
@@ -529,13 +519,12 @@ START_TEST(an_invalidation_that_a_failover_loses_costs_at_most_the_ttl)
     server_check_ttls(&other);
     down();
 }
-END_TEST
 
 /* Nothing is lost: rows stay there, and what is loaded is stored there. A
  * waiter that looks while it has no connection loads, too; the leader's lease,
  * which was replicated, may be taken over before the leader has subscribed
  * again. */
-START_TEST(clients_that_sentinel_disconnects_go_on_at_the_next_primary)
+TEST(clients_that_sentinel_disconnects_go_on_at_the_next_primary)
 {
     enum { PEERS = 6 };
     struct getter leader = {0}, waiters[PEERS] = {0};
@@ -572,11 +561,10 @@ START_TEST(clients_that_sentinel_disconnects_go_on_at_the_next_primary)
     ck_assert_uint_le(table_loads(&fixture.table), 2 + PEERS);
     down();
 }
-END_TEST
 
 /* A holder on the former primary's side knows of nothing until that side is
  * told; the number of the other side's holder is higher. */
-START_TEST(a_split_can_have_two_holders_and_the_later_number_is_higher)
+TEST(a_split_can_have_two_holders_and_the_later_number_is_higher)
 {
     struct shed_lock_options o = SHED_LOCK_OPTIONS_INIT;
     struct shed_lock *here = NULL, *there = NULL;
@@ -612,10 +600,9 @@ START_TEST(a_split_can_have_two_holders_and_the_later_number_is_higher)
     shed_lock_close(here);
     down();
 }
-END_TEST
 
 /* Sentinel leaves a former primary that was restarted a primary for seconds. */
-START_TEST(a_former_primary_that_comes_back_writable_is_not_used)
+TEST_EACH(a_former_primary_that_comes_back_writable_is_not_used, 0, KINDS)
 {
     init((enum kind)_i);
     fixture_open(&fixture);
@@ -633,11 +620,10 @@ START_TEST(a_former_primary_that_comes_back_writable_is_not_used)
     ck_assert_int_eq(server_clients(&fixture.server, ""), 1);
     down();
 }
-END_TEST
 
 /* Those of the session find out by the name that it has moved; the link has
  * been connected to the former primary again, where it works. */
-START_TEST(a_link_follows_the_session_to_where_the_name_leads)
+TEST(a_link_follows_the_session_to_where_the_name_leads)
 {
     init(BY_NAME);
     fixture_open(&fixture);
@@ -656,7 +642,6 @@ START_TEST(a_link_follows_the_session_to_where_the_name_leads)
     ck_assert_int_eq(server_clients(&fixture.server, ""), 1);
     down();
 }
-END_TEST
 
 /* As if the server had answered that it is a replica. */
 static void leave(void *pipe)
@@ -672,7 +657,7 @@ static bool puts_into_the_other(void)
 }
 
 /* Links wait for a look-up that began after it was left. */
-START_TEST(a_server_that_is_left_during_a_look_up_is_looked_up_again)
+TEST(a_server_that_is_left_during_a_look_up_is_looked_up_again)
 {
     unsigned before;
 
@@ -693,10 +678,9 @@ START_TEST(a_server_that_is_left_during_a_look_up_is_looked_up_again)
     WAIT_FOR(puts_into_the_other());
     down();
 }
-END_TEST
 
 /* Only the session's connection for commands is lost. */
-START_TEST(both_connections_of_a_session_follow_a_name)
+TEST(both_connections_of_a_session_follow_a_name)
 {
     init(BY_NAME);
     fixture_open(&fixture);
@@ -708,11 +692,10 @@ START_TEST(both_connections_of_a_session_follow_a_name)
     ck_assert_int_eq(server_clients(&fixture.server, ""), 1);
     down();
 }
-END_TEST
 
 /* The former primary would still answer, and the session is not at the next one
  * yet. */
-START_TEST(gets_that_nobody_waits_for_follow_too)
+TEST_EACH(gets_that_nobody_waits_for_follow_too, 0, KINDS)
 {
     const struct shed_then then = {.done = note_ending,
                                    .user = &(struct ending){.value = NULL}};
@@ -744,14 +727,13 @@ START_TEST(gets_that_nobody_waits_for_follow_too)
     WAIT_FOR(server_clients(&fixture.server, "") == 1);
     down();
 }
-END_TEST
 
 /* -------------------------------------------------------------- no primary */
 
 static const char *const rights[] = {"ACL SETUSER u on >pw ~* &* +@all",
                                      "ACL SETUSER u on >pw ~* &* +@all -role"};
 
-START_TEST(a_replica_without_a_primary_suffers_no_storm)
+TEST_EACH(a_replica_without_a_primary_suffers_no_storm, 0, 2)
 {
     enum { CONNECTIONS_MAX = 60, WHILE_MS = 500 };
     long long before;
@@ -776,11 +758,10 @@ START_TEST(a_replica_without_a_primary_suffers_no_storm)
               server_int(&fixture.server, "EXISTS t:{l}") == 1));
     down();
 }
-END_TEST
 
 /* -------------------------------------------------- no address at the start */
 
-START_TEST(a_name_that_does_not_resolve_yet_is_a_server_that_is_down)
+TEST(a_name_that_does_not_resolve_yet_is_a_server_that_is_down)
 {
     init(BY_NAME);
     point_name_to("");
@@ -793,46 +774,8 @@ START_TEST(a_name_that_does_not_resolve_yet_is_a_server_that_is_down)
     WAIT_FOR(try_to_invalidate() == SHED_OK);
     down();
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("moved");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_loop_test(
-        tc, a_write_that_a_replica_refuses_is_made_where_the_address_leads, 0,
-        KINDS);
-    tcase_add_test(tc, a_server_is_found_at_the_second_address_of_its_name);
-    tcase_add_loop_test(tc, a_load_is_published_where_the_address_leads, 0,
-                        KINDS);
-    tcase_add_loop_test(tc, a_client_that_only_reads_leaves_a_replica_too, 0,
-                        KINDS);
-    tcase_add_loop_test(tc, a_lock_is_acquired_where_the_address_leads, 0,
-                        KINDS);
-    tcase_add_test(
-        tc, a_failover_that_loses_a_lease_costs_a_second_load_and_nothing_old);
-    tcase_add_test(tc,
-                   an_invalidation_that_a_failover_loses_costs_at_most_the_ttl);
-    tcase_add_test(tc, what_a_process_wrote_last_is_repeated_after_a_failover);
-    tcase_add_test(tc, without_a_memory_a_failover_takes_writes_back);
-    tcase_add_loop_test(tc, only_the_newest_writes_are_repeated, 0, 2);
-    tcase_add_test(
-        tc, a_write_that_the_former_primary_carries_out_late_is_repeated);
-    tcase_add_test(tc, a_lost_connection_alone_repeats_nothing);
-    tcase_add_test(tc,
-                   clients_that_sentinel_disconnects_go_on_at_the_next_primary);
-    tcase_add_test(tc,
-                   a_split_can_have_two_holders_and_the_later_number_is_higher);
-    tcase_add_loop_test(
-        tc, a_former_primary_that_comes_back_writable_is_not_used, 0, KINDS);
-    tcase_add_test(tc, a_link_follows_the_session_to_where_the_name_leads);
-    tcase_add_test(tc,
-                   a_server_that_is_left_during_a_look_up_is_looked_up_again);
-    tcase_add_test(tc, both_connections_of_a_session_follow_a_name);
-    tcase_add_loop_test(tc, gets_that_nobody_waits_for_follow_too, 0, KINDS);
-    tcase_add_loop_test(tc, a_replica_without_a_primary_suffers_no_storm, 0, 2);
-    tcase_add_test(tc,
-                   a_name_that_does_not_resolve_yet_is_a_server_that_is_down);
-    return run_tests("moved", tc);
+    return run_tests("moved");
 }

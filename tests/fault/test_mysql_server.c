@@ -37,7 +37,7 @@ static void wait_row(struct shed_source *source, const char *key,
     assert_text(&ask, text);
 }
 
-START_TEST(a_server_that_was_restarted_is_found_again)
+TEST(a_server_that_was_restarted_is_found_again)
 {
     struct shed_source *source = open_source(&site, WORD, NULL);
 
@@ -48,10 +48,9 @@ START_TEST(a_server_that_was_restarted_is_found_again)
     wait_row(source, "b", "B");
     shed_source_close(source);
 }
-END_TEST
 
 /* The first failure opens the breaker, and each later load is a probe. */
-START_TEST(a_probe_of_the_breaker_asks_the_server_in_spite_of_the_pause)
+TEST(a_probe_of_the_breaker_asks_the_server_in_spite_of_the_pause)
 {
     enum { PROBES = 12 }; /* then the pause is 2.5 s at least */
     struct shed_source_options so = bare_source();
@@ -79,10 +78,9 @@ START_TEST(a_probe_of_the_breaker_asks_the_server_in_spite_of_the_pause)
     WAIT_FOR(shed_source_look(source).breaker.state == SHED_BREAKER_CLOSED);
     shed_source_close(source);
 }
-END_TEST
 
 /* The source reads no old snapshot, and leaves no transaction open. */
-START_TEST(where_sessions_do_not_commit_by_themselves_the_sources_do)
+TEST(where_sessions_do_not_commit_by_themselves_the_sources_do)
 {
     struct shed_source *source = open_source(
         &site, "SELECT k, @@autocommit FROM word WHERE k IN (?)", NULL);
@@ -91,9 +89,8 @@ START_TEST(where_sessions_do_not_commit_by_themselves_the_sources_do)
     expect_loaded(source, "a", "1");
     shed_source_close(source);
 }
-END_TEST
 
-START_TEST(a_restart_that_nobody_saw_costs_nothing)
+TEST(a_restart_that_nobody_saw_costs_nothing)
 {
     struct shed_source *source = open_source(&site, WORD, NULL);
 
@@ -103,9 +100,8 @@ START_TEST(a_restart_that_nobody_saw_costs_nothing)
     expect_loaded(source, "a", "A");
     shed_source_close(source);
 }
-END_TEST
 
-START_TEST(a_query_of_a_server_that_dies_fails_long_before_its_limit)
+TEST(a_query_of_a_server_that_dies_fails_long_before_its_limit)
 {
     struct shed_source *source = open_source(&site, SLOW, NULL);
     struct ask ask;
@@ -120,7 +116,6 @@ START_TEST(a_query_of_a_server_that_dies_fails_long_before_its_limit)
     assert_failure(&ask, "MySQL: ");
     shed_source_close(source);
 }
-END_TEST
 
 static struct shed_mysql_options short_timeouts(void)
 {
@@ -131,7 +126,7 @@ static struct shed_mysql_options short_timeouts(void)
     return o;
 }
 
-START_TEST(a_stopped_server_keeps_a_slot_until_its_limit)
+TEST(a_stopped_server_keeps_a_slot_until_its_limit)
 {
     enum { LIMIT_MS = 2000 };
     struct shed_source_options source_options = bare_source();
@@ -155,9 +150,8 @@ START_TEST(a_stopped_server_keeps_a_slot_until_its_limit)
     wait_row(source, "b", "B");
     shed_source_close(source);
 }
-END_TEST
 
-START_TEST(a_query_that_was_too_slow_is_not_repeated)
+TEST(a_query_that_was_too_slow_is_not_repeated)
 {
     struct shed_mysql_options o = short_timeouts();
     struct shed_source *source = open_source(&site, SLOW, &o);
@@ -166,10 +160,9 @@ START_TEST(a_query_that_was_too_slow_is_not_repeated)
     ck_assert_uint_eq(ask_status(&site, "Com_stmt_execute"), 1);
     shed_source_close(source);
 }
-END_TEST
 
 /* The server checks only between rows whether the query is killed. */
-START_TEST(a_slot_is_free_when_a_killed_query_is_gone_and_not_before)
+TEST(a_slot_is_free_when_a_killed_query_is_gone_and_not_before)
 {
     /* A limit that does not end the query even on a slow machine. */
     enum { SLOW_PARTS = 60, PART_BYTES = 64, LIMIT_MS = 3600000 };
@@ -195,9 +188,8 @@ START_TEST(a_slot_is_free_when_a_killed_query_is_gone_and_not_before)
     assert_failure(&ask, "no answer for 1");
     shed_source_close(source);
 }
-END_TEST
 
-START_TEST(a_restart_has_ended_what_was_lost_before)
+TEST(a_restart_has_ended_what_was_lost_before)
 {
     enum { LIMIT_MS = 120000 };
     struct shed_source_options source_options = bare_source();
@@ -220,7 +212,6 @@ START_TEST(a_restart_has_ended_what_was_lost_before)
     assert_failure(&ask, "no answer for 1");
     shed_source_close(source);
 }
-END_TEST
 
 /* More ids than a server that starts uses up before the test connects. */
 enum { LATER_IDS = 50 };
@@ -252,7 +243,7 @@ static MYSQL *connect_as(unsigned long id)
 }
 
 /* The second of the server's start shows the restart. */
-START_TEST(a_connection_that_has_the_lost_ones_id_by_now_is_not_killed)
+TEST(a_connection_that_has_the_lost_ones_id_by_now_is_not_killed)
 {
     struct shed_mysql_failure failure = {.cause = SHED_MYSQL_SILENT};
     struct shed_mysql_connection c;
@@ -277,9 +268,8 @@ START_TEST(a_connection_that_has_the_lost_ones_id_by_now_is_not_killed)
     mysql_close(innocent);
     close_connection(&c, &config);
 }
-END_TEST
 
-START_TEST(a_connection_that_was_idle_too_long_is_opened_again)
+TEST(a_connection_that_was_idle_too_long_is_opened_again)
 {
     struct shed_source *source;
     char sql[TEXT_BYTES];
@@ -295,9 +285,8 @@ START_TEST(a_connection_that_was_idle_too_long_is_opened_again)
     expect_loaded(source, "b", "B");
     shed_source_close(source);
 }
-END_TEST
 
-START_TEST(a_server_that_is_full_is_a_failure_that_passes)
+TEST(a_server_that_is_full_is_a_failure_that_passes)
 {
     enum { CONNECTIONS = 10 }; /* as few as MariaDB allows */
     MYSQL *others[CONNECTIONS];
@@ -327,10 +316,9 @@ START_TEST(a_server_that_is_full_is_a_failure_that_passes)
     expect_loaded(source, "b", "B");
     shed_source_close(source);
 }
-END_TEST
 
 /* It refuses the packet, in which the keys are, and ends the connection. */
-START_TEST(a_packet_that_is_too_big_is_a_failure_and_not_absence)
+TEST(a_packet_that_is_too_big_is_a_failure_and_not_absence)
 {
     enum { LEAST_BYTES = 1024, KEYS = 40, KEY_BYTES = 1000 };
     static char texts[KEYS][KEY_BYTES + 1];
@@ -352,10 +340,9 @@ START_TEST(a_packet_that_is_too_big_is_a_failure_and_not_absence)
     expect_loaded(source, "a", "A");
     shed_source_close(source);
 }
-END_TEST
 
 /* As after a failover, for users that may not write there. */
-START_TEST(a_server_that_is_read_only_is_read_and_refuses_the_guard)
+TEST(a_server_that_is_read_only_is_read_and_refuses_the_guard)
 {
     const struct shed_fence fence = {.number = 1};
     struct shed_source *source;
@@ -389,7 +376,6 @@ START_TEST(a_server_that_is_read_only_is_read_and_refuses_the_guard)
     mysql_close(writer);
     shed_source_close(source);
 }
-END_TEST
 
 /* --------------------------------------------------------- without a server */
 
@@ -434,7 +420,7 @@ static void stop_listener(struct listener *l)
     close(l->fd);
 }
 
-START_TEST(a_server_that_turns_us_away_is_not_besieged)
+TEST(a_server_that_turns_us_away_is_not_besieged)
 {
     enum { LOADS = 400, PAUSE_LEAST_MS = 25 };
     struct shed_source *source;
@@ -456,7 +442,6 @@ START_TEST(a_server_that_turns_us_away_is_not_besieged)
     shed_source_close(source);
     stop_listener(&listener);
 }
-END_TEST
 
 /* A proxy in front of the server, at a port where connecting is not answered.
  */
@@ -475,7 +460,7 @@ static void start_blackhole(struct proxy *proxy, struct server *hidden,
              proxy->port, site.database);
 }
 
-START_TEST(a_connect_without_an_answer_fails_at_its_timeout_and_frees_the_slot)
+TEST(a_connect_without_an_answer_fails_at_its_timeout_and_frees_the_slot)
 {
     struct shed_source_options source_options = bare_source();
     struct shed_mysql_options o = short_timeouts();
@@ -496,9 +481,8 @@ START_TEST(a_connect_without_an_answer_fails_at_its_timeout_and_frees_the_slot)
     shed_source_close(source);
     proxy_stop(&proxy);
 }
-END_TEST
 
-START_TEST(pauses_grow_while_a_server_turns_us_away)
+TEST(pauses_grow_while_a_server_turns_us_away)
 {
     enum { TRIES = 6, LEAST_MS = 25 + 50 + 100 + 200 + 400 };
     struct shed_source *source;
@@ -520,39 +504,10 @@ START_TEST(pauses_grow_while_a_server_turns_us_away)
     shed_source_close(source);
     stop_listener(&listener);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("mysql_server");
-
-    tcase_add_unchecked_fixture(tc, own_site_install, own_site_remove);
-    tcase_add_checked_fixture(tc, own_site_up, own_site_down);
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, a_server_that_was_restarted_is_found_again);
-    tcase_add_test(
-        tc, a_probe_of_the_breaker_asks_the_server_in_spite_of_the_pause);
-    tcase_add_test(tc,
-                   where_sessions_do_not_commit_by_themselves_the_sources_do);
-    tcase_add_test(tc, a_restart_that_nobody_saw_costs_nothing);
-    tcase_add_test(tc,
-                   a_query_of_a_server_that_dies_fails_long_before_its_limit);
-    tcase_add_test(tc, a_stopped_server_keeps_a_slot_until_its_limit);
-    tcase_add_test(tc, a_query_that_was_too_slow_is_not_repeated);
-    tcase_add_test(tc,
-                   a_slot_is_free_when_a_killed_query_is_gone_and_not_before);
-    tcase_add_test(tc, a_restart_has_ended_what_was_lost_before);
-    tcase_add_test(tc,
-                   a_connection_that_has_the_lost_ones_id_by_now_is_not_killed);
-    tcase_add_test(tc, a_connection_that_was_idle_too_long_is_opened_again);
-    tcase_add_test(tc, a_server_that_is_full_is_a_failure_that_passes);
-    tcase_add_test(tc, a_packet_that_is_too_big_is_a_failure_and_not_absence);
-    tcase_add_test(tc,
-                   a_server_that_is_read_only_is_read_and_refuses_the_guard);
-    tcase_add_test(tc, a_server_that_turns_us_away_is_not_besieged);
-    tcase_add_test(
-        tc,
-        a_connect_without_an_answer_fails_at_its_timeout_and_frees_the_slot);
-    tcase_add_test(tc, pauses_grow_while_a_server_turns_us_away);
-    return run_tests("mysql_server", tc);
+    tcase_add_unchecked_fixture(test_case(), own_site_install, own_site_remove);
+    tcase_add_checked_fixture(test_case(), own_site_up, own_site_down);
+    return run_tests("mysql_server");
 }

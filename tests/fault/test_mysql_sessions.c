@@ -89,7 +89,7 @@ static void wait_works(struct shed_source *source)
     }
 }
 
-START_TEST(the_present_is_read_where_sessions_begin_in_transactions)
+TEST(the_present_is_read_where_sessions_begin_in_transactions)
 {
     struct shed_source *source;
 
@@ -100,9 +100,8 @@ START_TEST(the_present_is_read_where_sessions_begin_in_transactions)
     check_text(source, "a", "new");
     shed_source_close(source);
 }
-END_TEST
 
-START_TEST(a_user_with_too_many_connections_fails_until_one_is_free)
+TEST(a_user_with_too_many_connections_fails_until_one_is_free)
 {
     MYSQL *taken = mysql_init(NULL);
     struct shed_source *source;
@@ -117,7 +116,6 @@ START_TEST(a_user_with_too_many_connections_fails_until_one_is_free)
     wait_works(source);
     shed_source_close(source);
 }
-END_TEST
 
 /* ------------------------------------------------- what a new session cures */
 
@@ -156,7 +154,7 @@ static struct shed_source *open_writer(unsigned long *id)
 
 /* As after a failover: the old connection leads to the former primary, and a
  * new one to the primary, which here is the same server in its new role. */
-START_TEST(a_read_only_server_is_left_for_the_one_at_the_address_now)
+TEST(a_read_only_server_is_left_for_the_one_at_the_address_now)
 {
     struct shed_source *source;
     unsigned long id, later;
@@ -174,7 +172,6 @@ START_TEST(a_read_only_server_is_left_for_the_one_at_the_address_now)
     ck_assert_uint_gt(load_id(source, "a"), later);
     shed_source_close(source);
 }
-END_TEST
 
 static void set_read_only(bool is_read_only)
 {
@@ -183,7 +180,7 @@ static void set_read_only(bool is_read_only)
             is_read_only);
 }
 
-START_TEST(a_session_that_began_read_only_is_left_for_a_new_one)
+TEST(a_session_that_began_read_only_is_left_for_a_new_one)
 {
     struct shed_source *source;
     unsigned long id;
@@ -194,7 +191,6 @@ START_TEST(a_session_that_began_read_only_is_left_for_a_new_one)
     ck_assert_uint_gt(load_id(source, "a"), id);
     shed_source_close(source);
 }
-END_TEST
 
 /* MariaDB cannot be made to report these errors, so a stored function signals
  * their numbers. */
@@ -207,7 +203,8 @@ static const unsigned passing[] = {
     4031, /* idle too long, MySQL */
 };
 
-START_TEST(an_error_of_the_session_or_its_statement_wants_a_new_connection)
+TEST_EACH(an_error_of_the_session_or_its_statement_wants_a_new_connection, 0,
+          COUNT_OF(passing))
 {
     struct shed_source *source;
     char deed[TEXT_BYTES];
@@ -226,11 +223,10 @@ START_TEST(an_error_of_the_session_or_its_statement_wants_a_new_connection)
     ck_assert_uint_gt(load_id(source, "a"), id);
     shed_source_close(source);
 }
-END_TEST
 
 /* By the statement's limit, or by that of such waits, which ends in the same
  * second. */
-START_TEST(a_table_that_is_locked_is_waited_for_until_the_limit)
+TEST(a_table_that_is_locked_is_waited_for_until_the_limit)
 {
     struct shed_source_options load = bare_source();
     struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
@@ -250,10 +246,9 @@ START_TEST(a_table_that_is_locked_is_waited_for_until_the_limit)
     wait_works(source);
     shed_source_close(source);
 }
-END_TEST
 
 /* A new connection would only wait again. */
-START_TEST(a_query_that_locks_its_row_waits_for_it_once)
+TEST(a_query_that_locks_its_row_waits_for_it_once)
 {
     struct shed_source *source;
 
@@ -267,7 +262,6 @@ START_TEST(a_query_that_locks_its_row_waits_for_it_once)
     check_text(source, "a", "new");
     shed_source_close(source);
 }
-END_TEST
 
 /* --------------------------------------------- statements, rows and reasons */
 
@@ -288,7 +282,7 @@ static void load_nothing(struct shed_source *source, size_t count)
         assert_kind(&asks[i], SHED_KIND_ABSENT);
 }
 
-START_TEST(the_server_keeps_one_statement_for_each_power_of_two)
+TEST(the_server_keeps_one_statement_for_each_power_of_two)
 {
     enum { MOST = 64, POWERS = 7 };
     struct shed_source_options load = bare_source();
@@ -303,7 +297,6 @@ START_TEST(the_server_keeps_one_statement_for_each_power_of_two)
     ck_assert_uint_eq(ask_status(&site, "Prepared_stmt_count"), POWERS);
     shed_source_close(source);
 }
-END_TEST
 
 struct reader {
     pthread_t thread;
@@ -327,7 +320,7 @@ static void *read_on(void *arg)
     return NULL;
 }
 
-START_TEST(readers_get_their_own_rows_or_a_failure_through_a_crash)
+TEST(readers_get_their_own_rows_or_a_failure_through_a_crash)
 {
     enum { READERS = 4 };
     struct shed_source *source = open_shop(NULL);
@@ -350,9 +343,8 @@ START_TEST(readers_get_their_own_rows_or_a_failure_through_a_crash)
         ck_assert_int_eq(pthread_join(readers[i].thread, NULL), 0);
     shed_source_close(source);
 }
-END_TEST
 
-START_TEST(rows_of_a_try_that_broke_are_forgotten)
+TEST(rows_of_a_try_that_broke_are_forgotten)
 {
     struct shed_source *source = open_source(
         &site,
@@ -373,9 +365,8 @@ START_TEST(rows_of_a_try_that_broke_are_forgotten)
     assert_row(&ask, whole, sizeof(whole));
     shed_source_close(source);
 }
-END_TEST
 
-START_TEST(a_reason_has_no_control_characters_of_a_key)
+TEST(a_reason_has_no_control_characters_of_a_key)
 {
     struct shed_source *source;
 
@@ -388,9 +379,8 @@ START_TEST(a_reason_has_no_control_characters_of_a_key)
     expect_unloaded(source, "x\ny", "MySQL: x?y (1644)");
     shed_source_close(source);
 }
-END_TEST
 
-START_TEST(a_placeholder_that_only_we_see_is_told)
+TEST(a_placeholder_that_only_we_see_is_told)
 {
     struct shed_source *source;
 
@@ -403,31 +393,10 @@ START_TEST(a_placeholder_that_only_we_see_is_told)
     expect_unloaded(source, "a", "parameters");
     shed_source_close(source);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("mysql_sessions");
-
-    tcase_add_unchecked_fixture(tc, own_site_install, own_site_remove);
-    tcase_add_checked_fixture(tc, set_up, own_site_down);
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc,
-                   the_present_is_read_where_sessions_begin_in_transactions);
-    tcase_add_test(tc,
-                   a_user_with_too_many_connections_fails_until_one_is_free);
-    tcase_add_test(tc,
-                   a_read_only_server_is_left_for_the_one_at_the_address_now);
-    tcase_add_test(tc, a_session_that_began_read_only_is_left_for_a_new_one);
-    tcase_add_loop_test(
-        tc, an_error_of_the_session_or_its_statement_wants_a_new_connection, 0,
-        (int)(sizeof(passing) / sizeof(*passing)));
-    tcase_add_test(tc, a_table_that_is_locked_is_waited_for_until_the_limit);
-    tcase_add_test(tc, a_query_that_locks_its_row_waits_for_it_once);
-    tcase_add_test(tc, the_server_keeps_one_statement_for_each_power_of_two);
-    tcase_add_test(tc, readers_get_their_own_rows_or_a_failure_through_a_crash);
-    tcase_add_test(tc, rows_of_a_try_that_broke_are_forgotten);
-    tcase_add_test(tc, a_reason_has_no_control_characters_of_a_key);
-    tcase_add_test(tc, a_placeholder_that_only_we_see_is_told);
-    return run_tests("mysql_sessions", tc);
+    tcase_add_unchecked_fixture(test_case(), own_site_install, own_site_remove);
+    tcase_add_checked_fixture(test_case(), set_up, own_site_down);
+    return run_tests("mysql_sessions");
 }

@@ -237,7 +237,7 @@ static enum shed_code connect_tls(const char *ca, const char *our, bool *is_tls,
     return code;
 }
 
-START_TEST(the_right_authority_is_believed)
+TEST(the_right_authority_is_believed)
 {
     struct ask ask;
 
@@ -251,18 +251,16 @@ START_TEST(the_right_authority_is_believed)
     ck_assert_uint_gt(ask.loaded.value->size, 0);
     assert_kind(&ask, SHED_KIND_ROW);
 }
-END_TEST
 
-START_TEST(another_authority_is_not)
+TEST(another_authority_is_not)
 {
     struct ask ask;
 
     load_tls(&ask, WORD, "a", "other.pem", NULL);
     assert_failure(&ask, "certificate");
 }
-END_TEST
 
-START_TEST(a_certificate_of_another_name_is_not_believed)
+TEST(a_certificate_of_another_name_is_not_believed)
 {
     struct ask ask;
 
@@ -275,18 +273,16 @@ START_TEST(a_certificate_of_another_name_is_not_believed)
     load_tls(&ask, WORD, "a", "ca.pem", NULL);
     assert_text(&ask, "A");
 }
-END_TEST
 
-START_TEST(without_its_file_an_authority_is_not_believed)
+TEST(without_its_file_an_authority_is_not_believed)
 {
     struct ask ask;
 
     load_tls(&ask, WORD, "a", "missing.pem", NULL);
     assert_failure(&ask, "MySQL: ");
 }
-END_TEST
 
-START_TEST(a_certificate_of_ours_is_shown)
+TEST(a_certificate_of_ours_is_shown)
 {
     struct ask ask;
 
@@ -298,9 +294,8 @@ START_TEST(a_certificate_of_ours_is_shown)
     load_tls(&ask, WORD, "a", "ca.pem", "server");
     assert_failure(&ask, "(1045)");
 }
-END_TEST
 
-START_TEST(a_connection_of_the_programs_uses_the_same_files)
+TEST(a_connection_of_the_programs_uses_the_same_files)
 {
     struct shed_error err;
     bool is_tls;
@@ -315,20 +310,10 @@ START_TEST(a_connection_of_the_programs_uses_the_same_files)
                      SHED_ESOURCE);
     ck_assert_ptr_nonnull(strstr(err.reason, "certificate"));
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("mysql_tls");
-
-    tcase_add_unchecked_fixture(tc, install, own_site_remove);
-    tcase_add_checked_fixture(tc, set_up, own_site_down);
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, the_right_authority_is_believed);
-    tcase_add_test(tc, another_authority_is_not);
-    tcase_add_test(tc, a_certificate_of_another_name_is_not_believed);
-    tcase_add_test(tc, without_its_file_an_authority_is_not_believed);
-    tcase_add_test(tc, a_certificate_of_ours_is_shown);
-    tcase_add_test(tc, a_connection_of_the_programs_uses_the_same_files);
-    return run_tests("mysql_tls", tc);
+    tcase_add_unchecked_fixture(test_case(), install, own_site_remove);
+    tcase_add_checked_fixture(test_case(), set_up, own_site_down);
+    return run_tests("mysql_tls");
 }

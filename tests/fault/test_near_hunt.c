@@ -191,7 +191,7 @@ static void run_round(uint64_t *random)
         atomic_store(&shared->floor[i], versions[i]);
 }
 
-START_TEST(each_change_is_seen_by_every_process)
+TEST_EACH(each_change_is_seen_by_every_process, 0, 2)
 {
     uint64_t random = 1;
 
@@ -212,13 +212,8 @@ START_TEST(each_change_is_seen_by_every_process)
     }
     server_stop(&server);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("near_hunt");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_loop_test(tc, each_change_is_seen_by_every_process, 0, 2);
-    return run_tests("near_hunt", tc);
+    return run_tests("near_hunt");
 }

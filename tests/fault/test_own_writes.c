@@ -141,17 +141,12 @@ static void run(enum shed_redis_down redis_down)
     fixture_down(&fixture);
 }
 
-START_TEST(nothing_older_than_an_own_write_is_read)
+TEST_EACH(nothing_older_than_an_own_write_is_read, 0, 2)
 {
     run(_i == 0 ? SHED_REDIS_DOWN_SOURCE : SHED_REDIS_DOWN_STALE);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("own_writes");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_loop_test(tc, nothing_older_than_an_own_write_is_read, 0, 2);
-    return run_tests("own_writes", tc);
+    return run_tests("own_writes");
 }

@@ -113,7 +113,7 @@ static void expect_refusal(uint64_t wait_ms)
                   shed_code_name(code));
 }
 
-START_TEST(one_of_two_gets_it_and_leaves_nothing_behind)
+TEST(one_of_two_gets_it_and_leaves_nothing_behind)
 {
     struct waiter w;
 
@@ -127,12 +127,11 @@ START_TEST(one_of_two_gets_it_and_leaves_nothing_behind)
     ck_assert_int_eq(w.release_code, SHED_OK);
     WAIT_FOR(count_holding(0, SERVERS - 1) == 0);
 }
-END_TEST
 
 /* A server that has just started may have granted a lock before, and have
  * forgotten it. */
 /* Servers that are younger than a lease have no vote. */
-START_TEST(no_lock_before_the_servers_are_old_enough)
+TEST(no_lock_before_the_servers_are_old_enough)
 {
     enum { HOUR_MS = 3600000 }; /* longer than they can take to start */
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -152,9 +151,8 @@ START_TEST(no_lock_before_the_servers_are_old_enough)
         old += age_s(i) >= LEASE_MS / 1000;
     ck_assert_uint_ge(old, MAJORITY);
 }
-END_TEST
 
-START_TEST(two_of_five_can_be_frozen)
+TEST(two_of_five_can_be_frozen)
 {
     acquire(a.lock, PLENTY_MS);
     release(a.lock);
@@ -170,9 +168,8 @@ START_TEST(two_of_five_can_be_frozen)
     server_thaw(&servers[3]);
     WAIT_FOR(count_holding(0, SERVERS - 1) == 0);
 }
-END_TEST
 
-START_TEST(without_a_majority_nobody_gets_it)
+TEST(without_a_majority_nobody_gets_it)
 {
     acquire(a.lock, PLENTY_MS);
     release(a.lock);
@@ -182,9 +179,8 @@ START_TEST(without_a_majority_nobody_gets_it)
     expect_acquire(a.lock, 100, SHED_EREDIS);
     WAIT_FOR(count_holding(MAJORITY, SERVERS - 1) == 0);
 }
-END_TEST
 
-START_TEST(a_majority_that_is_lost_is_a_lock_that_is_lost)
+TEST(a_majority_that_is_lost_is_a_lock_that_is_lost)
 {
     acquire(a.lock, PLENTY_MS);
     for (unsigned i = 0; i < MAJORITY; i++)
@@ -192,7 +188,6 @@ START_TEST(a_majority_that_is_lost_is_a_lock_that_is_lost)
     WAIT_FOR(atomic_load(&losses) == 1);
     ck_assert_int_eq(shed_lock_is_mine(a.lock), 0);
 }
-END_TEST
 
 /* Whether the lock is renewed for two leases although one server has died. */
 static bool is_renewed(unsigned lease_ms)
@@ -220,7 +215,7 @@ static bool is_renewed(unsigned lease_ms)
 
 /* On a busy machine a process can stop for longer than a short lease; a defect
  * ends a lease of any length. */
-START_TEST(the_watchdog_renews_a_majority)
+TEST(the_watchdog_renews_a_majority)
 {
     enum { LONGEST_MS = 9 * LEASE_MS, FACTOR = 3 };
     unsigned lease_ms = LEASE_MS;
@@ -231,10 +226,9 @@ START_TEST(the_watchdog_renews_a_majority)
         (void)!shed_lock_release(b.lock, NULL); /* b may have the lock */
     }
 }
-END_TEST
 
 /* Whichever three servers answer, the next majority knows the last number. */
-START_TEST(numbers_grow_whichever_majority_grants)
+TEST(numbers_grow_whichever_majority_grants)
 {
     static const unsigned away[][2] = {{0, 1}, {3, 4}, {1, 3}, {0, 4}, {2, 3}};
     uint64_t last = 0;
@@ -270,7 +264,6 @@ START_TEST(numbers_grow_whichever_majority_grants)
     release(b.lock);
     server_thaw(&servers[2]);
 }
-END_TEST
 
 /* Open with a lease that nobody renews. */
 static void open_long(struct quorum *q, unsigned lease_ms)
@@ -335,7 +328,7 @@ static void occupy(unsigned i)
 /* The lock is granted by 0, 1 and, slowly, 2. The write-back is answered first
  * by 0, 1 and one of 3 and 4, which have not granted it and know of a later
  * holder. */
-START_TEST(a_number_is_above_what_any_of_the_majority_knows)
+TEST(a_number_is_above_what_any_of_the_majority_knows)
 {
     /* long enough that other servers are seldom slower, and shorter than the
      * wait for a server */
@@ -361,13 +354,12 @@ START_TEST(a_number_is_above_what_any_of_the_majority_knows)
     quorum_close(&q);
     proxy_stop(&proxy);
 }
-END_TEST
 
 /* A first try gets 4 but not 2 and 3, and no answer from 0 and 1, where it
  * cannot be undone. A later try, with the same token, gets 0, 1, 2 and 4.
  * (Woken by the timer: if a session reports that 0 and 1 are back, their
  * leftovers are removed first.) */
-START_TEST(a_leftover_of_a_try_is_not_taken_from_the_winner)
+TEST(a_leftover_of_a_try_is_not_taken_from_the_winner)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct quorum q;
@@ -395,10 +387,9 @@ START_TEST(a_leftover_of_a_try_is_not_taken_from_the_winner)
     waiter_join(&w);
     quorum_close(&q);
 }
-END_TEST
 
 /* Three other servers may have given their votes before both are connected. */
-START_TEST(clients_of_one_server_are_no_quorum)
+TEST(clients_of_one_server_are_no_quorum)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct server second = servers[1];
@@ -415,9 +406,8 @@ START_TEST(clients_of_one_server_are_no_quorum)
     WAIT_FOR(count_holding(0, SERVERS - 1) == 0);
     quorum_close(&q);
 }
-END_TEST
 
-START_TEST(nobody_extends_beyond_what_a_restart_respects)
+TEST(nobody_extends_beyond_what_a_restart_respects)
 {
     acquire(a.lock, PLENTY_MS);
     ck_assert_int_eq(shed_lock_extend(a.lock, LEASE_MS + 1, NULL), SHED_EINVAL);
@@ -425,7 +415,6 @@ START_TEST(nobody_extends_beyond_what_a_restart_respects)
     ck_assert_int_ne(shed_lock_extend(a.lock, LEASE_MS, NULL), SHED_EINVAL);
     (void)!shed_lock_release(a.lock, NULL);
 }
-END_TEST
 
 /* Another never gets the lock while its holder has it. */
 static void keep_out(struct quorum *other, struct quorum *holder)
@@ -437,7 +426,7 @@ static void keep_out(struct quorum *other, struct quorum *holder)
 
 /* The lock is held on 0, 1 and 2, and unknown to 3 and 4. Then 2 forgets it, so
  * that 2, 3 and 4 would be a majority. */
-START_TEST(a_restarted_server_has_no_vote_for_a_lease)
+TEST(a_restarted_server_has_no_vote_for_a_lease)
 {
     struct quorum c, d;
 
@@ -452,7 +441,6 @@ START_TEST(a_restarted_server_has_no_vote_for_a_lease)
     quorum_close(&c);
     quorum_close(&d);
 }
-END_TEST
 
 /* Whether an extension reports a loss although the lease has not ended. */
 static bool is_lost_early(struct quorum *q)
@@ -464,7 +452,7 @@ static bool is_lost_early(struct quorum *q)
 
 /* The lock is held on 0, 1 and 2, and others have 3 and 4. Then 2 forgets it,
  * and can grant it to nobody until the lease has ended. */
-START_TEST(a_bare_majority_of_which_one_restarts_empty_is_not_lost_yet)
+TEST(a_bare_majority_of_which_one_restarts_empty_is_not_lost_yet)
 {
     struct quorum c;
 
@@ -480,7 +468,6 @@ START_TEST(a_bare_majority_of_which_one_restarts_empty_is_not_lost_yet)
     ck_assert(!is_lost_early(&c));
     quorum_close(&c);
 }
-END_TEST
 
 /* A minority that is frozen while the others continue. */
 struct behind {
@@ -527,7 +514,7 @@ static void hold_majority(struct quorum *q)
 /* A bare majority would not survive the next failure of a server. (On a busy
  * machine a server may be silent, and is asked with the next extension; or the
  * lease may end.) */
-START_TEST(servers_that_lost_it_grant_it_again)
+TEST(servers_that_lost_it_grant_it_again)
 {
     uint64_t end_ms = test_deadline_ms();
     struct quorum c;
@@ -543,11 +530,10 @@ START_TEST(servers_that_lost_it_grant_it_again)
     (void)!shed_lock_release(c.lock, NULL); /* the lease may have ended */
     quorum_close(&c);
 }
-END_TEST
 
 /* A lock that a server grants when nobody wants it any longer is released, even
  * if others have tried meanwhile. */
-START_TEST(a_lock_that_is_granted_too_late_is_released)
+TEST(a_lock_that_is_granted_too_late_is_released)
 {
     enum { TRIES = 3 };
     struct quorum c, d;
@@ -568,7 +554,6 @@ START_TEST(a_lock_that_is_granted_too_late_is_released)
     quorum_close(&c);
     quorum_close(&d);
 }
-END_TEST
 
 enum { MANY = 30 };
 
@@ -592,7 +577,7 @@ static unsigned count_refused(struct shed_lock *lock)
 
 /* What one of them leaves behind must not make another report that Redis is
  * silent. (On a slow machine Redis may really be silent.) */
-START_TEST(many_simultaneous_tries_are_told_that_it_is_held)
+TEST(many_simultaneous_tries_are_told_that_it_is_held)
 {
     uint64_t end_ms = test_deadline_ms();
     struct quorum c, d;
@@ -608,10 +593,9 @@ START_TEST(many_simultaneous_tries_are_told_that_it_is_held)
     quorum_close(&c);
     quorum_close(&d);
 }
-END_TEST
 
 /* The release is sent after the renewal under way, and finds the lock. */
-START_TEST(a_release_during_a_renewal_is_a_release)
+TEST(a_release_during_a_renewal_is_a_release)
 {
     enum { PAUSE_MS = 100 };
     struct waiter w;
@@ -630,9 +614,8 @@ START_TEST(a_release_during_a_renewal_is_a_release)
     WAIT_FOR(count_holding(0, SERVERS - 1) == 0);
     quorum_close(&c);
 }
-END_TEST
 
-START_TEST(a_server_that_was_busy_is_told_of_the_release)
+TEST(a_server_that_was_busy_is_told_of_the_release)
 {
     struct quorum c;
     struct behind behind[SERVERS];
@@ -648,14 +631,13 @@ START_TEST(a_server_that_was_busy_is_told_of_the_release)
     expect_minority_to_be_free(behind);
     quorum_close(&c);
 }
-END_TEST
 
 /* ------------------------------------------------------------------ clocks */
 
 enum { MINUTE_S = 60 };
 
 /* On one server the lease ends at once; the others are still a majority. */
-START_TEST(a_clock_that_jumps_on_one_server_lets_nobody_else_in)
+TEST(a_clock_that_jumps_on_one_server_lets_nobody_else_in)
 {
     struct quorum c, d;
 
@@ -668,7 +650,6 @@ START_TEST(a_clock_that_jumps_on_one_server_lets_nobody_else_in)
     quorum_close(&c);
     quorum_close(&d);
 }
-END_TEST
 
 /* Whether a second holder was let in during the first one's lease. */
 static bool has_two_holders(struct quorum *first, struct quorum *second)
@@ -686,7 +667,7 @@ static bool has_two_holders(struct quorum *first, struct quorum *second)
 /* What no lock in Redis can exclude. The tokens tell who was later, as they do
  * after the clock has been set back. (On a busy machine the first lease may end
  * before the second holder is in; a defect is there with any.) */
-START_TEST(a_clock_that_jumps_in_a_bare_majority_lets_in_a_later_token)
+TEST(a_clock_that_jumps_in_a_bare_majority_lets_in_a_later_token)
 {
     enum { FACTOR = 3, LONGEST_MS = 27 * LONG_LEASE_MS };
     unsigned lease_ms = LONG_LEASE_MS;
@@ -712,7 +693,6 @@ START_TEST(a_clock_that_jumps_in_a_bare_majority_lets_in_a_later_token)
         quorum_close(&d);
     }
 }
-END_TEST
 
 static bool will_start_later(unsigned i)
 {
@@ -724,7 +704,7 @@ static bool will_start_later(unsigned i)
 
 /* Their clocks were ahead when they restarted, and were then set: by those they
  * will be started in a minute. */
-START_TEST(restarted_servers_whose_clocks_are_set_back_have_no_vote)
+TEST(restarted_servers_whose_clocks_are_set_back_have_no_vote)
 {
     enum { HOUR_MS = 3600000 }; /* longer than they can take to start */
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -742,37 +722,9 @@ START_TEST(restarted_servers_whose_clocks_are_set_back_have_no_vote)
     expect_acquire(c.lock, 0, SHED_EREDIS);
     quorum_close(&c);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("quorum");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_checked_fixture(tc, set_up, tear_down);
-    tcase_add_test(tc, one_of_two_gets_it_and_leaves_nothing_behind);
-    tcase_add_test(tc, no_lock_before_the_servers_are_old_enough);
-    tcase_add_test(tc, two_of_five_can_be_frozen);
-    tcase_add_test(tc, without_a_majority_nobody_gets_it);
-    tcase_add_test(tc, a_majority_that_is_lost_is_a_lock_that_is_lost);
-    tcase_add_test(tc, the_watchdog_renews_a_majority);
-    tcase_add_test(tc, numbers_grow_whichever_majority_grants);
-    tcase_add_test(tc, a_number_is_above_what_any_of_the_majority_knows);
-    tcase_add_test(tc, a_leftover_of_a_try_is_not_taken_from_the_winner);
-    tcase_add_test(tc, clients_of_one_server_are_no_quorum);
-    tcase_add_test(tc, nobody_extends_beyond_what_a_restart_respects);
-    tcase_add_test(tc, a_restarted_server_has_no_vote_for_a_lease);
-    tcase_add_test(tc,
-                   a_bare_majority_of_which_one_restarts_empty_is_not_lost_yet);
-    tcase_add_test(tc, servers_that_lost_it_grant_it_again);
-    tcase_add_test(tc, a_lock_that_is_granted_too_late_is_released);
-    tcase_add_test(tc, many_simultaneous_tries_are_told_that_it_is_held);
-    tcase_add_test(tc, a_release_during_a_renewal_is_a_release);
-    tcase_add_test(tc, a_server_that_was_busy_is_told_of_the_release);
-    tcase_add_test(tc, a_clock_that_jumps_on_one_server_lets_nobody_else_in);
-    tcase_add_test(tc,
-                   a_clock_that_jumps_in_a_bare_majority_lets_in_a_later_token);
-    tcase_add_test(tc,
-                   restarted_servers_whose_clocks_are_set_back_have_no_vote);
-    return run_tests("quorum", tc);
+    tcase_add_checked_fixture(test_case(), set_up, tear_down);
+    return run_tests("quorum");
 }

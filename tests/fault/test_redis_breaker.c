@@ -114,7 +114,7 @@ static void init_for_silence(uint64_t open_ms)
 }
 
 /* A call that waited would end with another reason. */
-START_TEST(a_silent_server_opens_it_and_then_no_call_waits)
+TEST(a_silent_server_opens_it_and_then_no_call_waits)
 {
     uint64_t refused;
     struct shed_error err;
@@ -139,9 +139,8 @@ START_TEST(a_silent_server_opens_it_and_then_no_call_waits)
     server_thaw(&fixture.server);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_server_that_goes_on_closes_it_by_a_probe)
+TEST(a_server_that_goes_on_closes_it_by_a_probe)
 {
     init_for_silence(1);
     fixture_open(&fixture);
@@ -154,7 +153,6 @@ START_TEST(a_server_that_goes_on_closes_it_by_a_probe)
     expect_closed();
     fixture_down(&fixture);
 }
-END_TEST
 
 /* A script that nobody ends. */
 static void make_busy(redisContext *admin)
@@ -170,7 +168,7 @@ static void make_busy(redisContext *admin)
         ck_assert_int_eq(redisBufferWrite(admin, &is_done), REDIS_OK);
 }
 
-START_TEST(a_busy_server_opens_it)
+TEST(a_busy_server_opens_it)
 {
     redisContext *admin;
     redisReply *reply = NULL;
@@ -188,9 +186,8 @@ START_TEST(a_busy_server_opens_it)
     expect_closed();
     down();
 }
-END_TEST
 
-START_TEST(a_slow_server_opens_it)
+TEST(a_slow_server_opens_it)
 {
     enum { SLOW_MS = 50, DELAY_MS = 100 };
 
@@ -206,10 +203,9 @@ START_TEST(a_slow_server_opens_it)
     expect_closed();
     fixture_down(&fixture);
 }
-END_TEST
 
 /* They cost no time. The first call finds that the server is gone. */
-START_TEST(calls_that_a_pause_prevents_say_nothing)
+TEST(calls_that_a_pause_prevents_say_nothing)
 {
     init(FOREVER_MS);
     fixture.client_options.breaker.min_calls = 20;
@@ -223,7 +219,6 @@ START_TEST(calls_that_a_pause_prevents_say_nothing)
     server_start_again(&fixture.server);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* Whether a call that gives up before Redis answers, or is refused, has opened
  * it this often. */
@@ -260,15 +255,14 @@ static void open_by_impatience(unsigned times)
 
 /* Also a slow server whose connections are never silent: replies that nobody
  * waits for any longer still come. */
-START_TEST(a_server_that_is_slower_than_all_callers_bear_opens_it)
+TEST(a_server_that_is_slower_than_all_callers_bear_opens_it)
 {
     up_behind_proxy(1, 400);
     open_by_impatience(1);
 }
-END_TEST
 
 /* The server takes longer than they bear, but is not slow. */
-START_TEST(hasty_callers_do_not_open_it_while_others_are_answered)
+TEST(hasty_callers_do_not_open_it_while_others_are_answered)
 {
     enum { DELAY_MS = 20, EARLIER = 100, ROUNDS = 40 };
 
@@ -283,9 +277,8 @@ START_TEST(hasty_callers_do_not_open_it_while_others_are_answered)
     }
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_few_short_deadlines_do_not_open_it)
+TEST(a_few_short_deadlines_do_not_open_it)
 {
     struct shed_value *value = NULL;
 
@@ -304,20 +297,18 @@ START_TEST(a_few_short_deadlines_do_not_open_it)
     server_thaw(&fixture.server);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* None of the callers can tell whether Redis is slow or they are hasty, and the
  * connections are never silent. */
-START_TEST(callers_that_all_give_up_early_do_not_keep_it_half_open)
+TEST(callers_that_all_give_up_early_do_not_keep_it_half_open)
 {
     up_behind_proxy(1, 400);
     open_it();
     open_by_impatience(4);
 }
-END_TEST
 
 /* Reads are answered, so nothing is gained by doing without Redis. */
-START_TEST(a_server_that_refuses_writes_or_a_command_does_not_open_it)
+TEST(a_server_that_refuses_writes_or_a_command_does_not_open_it)
 {
     up(FOREVER_MS);
     server_do(&fixture.server, "CONFIG SET maxmemory 1");
@@ -335,11 +326,10 @@ START_TEST(a_server_that_refuses_writes_or_a_command_does_not_open_it)
     ck_assert_uint_eq(status_of(fixture.client).breaker_opened, 0);
     down();
 }
-END_TEST
 
 /* ------------------------------------------------------ while it is open */
 
-START_TEST(while_it_is_open_gets_do_without_redis)
+TEST(while_it_is_open_gets_do_without_redis)
 {
     enum { GETS = 20 };
     static char text[65536];
@@ -355,9 +345,8 @@ START_TEST(while_it_is_open_gets_do_without_redis)
         strstr(text, "\nsnowshed_redis_breaker{cache=\"t\"} 2\n"));
     down();
 }
-END_TEST
 
-START_TEST(an_invalidation_is_kept_and_is_a_probe_itself)
+TEST(an_invalidation_is_kept_and_is_a_probe_itself)
 {
     struct shed_error err;
 
@@ -376,9 +365,8 @@ START_TEST(an_invalidation_is_kept_and_is_a_probe_itself)
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_LOAD);
     down();
 }
-END_TEST
 
-START_TEST(an_invalidation_is_delivered_by_the_close_of_its_cache)
+TEST(an_invalidation_is_delivered_by_the_close_of_its_cache)
 {
     struct shed_error err;
 
@@ -396,11 +384,10 @@ START_TEST(an_invalidation_is_delivered_by_the_close_of_its_cache)
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 0);
     down();
 }
-END_TEST
 
 /* Without pushes only calls read the log; a put of a cache that knows no
  * position begins with that. */
-START_TEST(while_it_is_open_no_call_reads_the_log_of_tags)
+TEST(while_it_is_open_no_call_reads_the_log_of_tags)
 {
     struct shed_cache *cache;
     struct shed_error err;
@@ -423,7 +410,6 @@ START_TEST(while_it_is_open_no_call_reads_the_log_of_tags)
     shed_cache_close(cache);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* What is to be undone of tries that may have got the lock. */
 static size_t leftovers(void)
@@ -436,7 +422,7 @@ static size_t leftovers(void)
     return count;
 }
 
-START_TEST(a_held_lock_is_extended_and_released_and_none_is_acquired)
+TEST(a_held_lock_is_extended_and_released_and_none_is_acquired)
 {
     struct shed_error err;
 
@@ -455,7 +441,6 @@ START_TEST(a_held_lock_is_extended_and_released_and_none_is_acquired)
     }
     down();
 }
-END_TEST
 
 static atomic_bool is_over;
 
@@ -474,7 +459,7 @@ static void *toggle(void *unused)
     return unused;
 }
 
-START_TEST(threads_get_their_rows_while_it_opens_and_closes)
+TEST(threads_get_their_rows_while_it_opens_and_closes)
 {
     struct readers readers = {.threads = 4, .gets = 60, .keys = 30};
     pthread_t toggler;
@@ -490,9 +475,8 @@ START_TEST(threads_get_their_rows_while_it_opens_and_closes)
     expect_closed();
     down();
 }
-END_TEST
 
-START_TEST(a_waiter_gets_its_lock_when_the_breaker_has_closed)
+TEST(a_waiter_gets_its_lock_when_the_breaker_has_closed)
 {
     up(1);
     ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_OK);
@@ -505,31 +489,8 @@ START_TEST(a_waiter_gets_its_lock_when_the_breaker_has_closed)
     ck_assert_uint_ne(status_of(fixture.client).breaker, OPEN);
     down();
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("redis_breaker");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, a_silent_server_opens_it_and_then_no_call_waits);
-    tcase_add_test(tc, a_server_that_goes_on_closes_it_by_a_probe);
-    tcase_add_test(tc, a_busy_server_opens_it);
-    tcase_add_test(tc, a_slow_server_opens_it);
-    tcase_add_test(tc, calls_that_a_pause_prevents_say_nothing);
-    tcase_add_test(tc, a_server_that_is_slower_than_all_callers_bear_opens_it);
-    tcase_add_test(tc, hasty_callers_do_not_open_it_while_others_are_answered);
-    tcase_add_test(tc, a_few_short_deadlines_do_not_open_it);
-    tcase_add_test(tc, callers_that_all_give_up_early_do_not_keep_it_half_open);
-    tcase_add_test(tc,
-                   a_server_that_refuses_writes_or_a_command_does_not_open_it);
-    tcase_add_test(tc, while_it_is_open_gets_do_without_redis);
-    tcase_add_test(tc, while_it_is_open_no_call_reads_the_log_of_tags);
-    tcase_add_test(tc, an_invalidation_is_kept_and_is_a_probe_itself);
-    tcase_add_test(tc, an_invalidation_is_delivered_by_the_close_of_its_cache);
-    tcase_add_test(tc,
-                   a_held_lock_is_extended_and_released_and_none_is_acquired);
-    tcase_add_test(tc, threads_get_their_rows_while_it_opens_and_closes);
-    tcase_add_test(tc, a_waiter_gets_its_lock_when_the_breaker_has_closed);
-    return run_tests("redis_breaker", tc);
+    return run_tests("redis_breaker");
 }

@@ -51,7 +51,7 @@ static void expect_all_well(const char *before, const char *after)
 }
 
 /* Redis itself removes what is past its time to live. */
-START_TEST(what_redis_has_expires_with_the_jump_and_loads_go_on)
+TEST(what_redis_has_expires_with_the_jump_and_loads_go_on)
 {
     up(0);
     expect_text(fixture.cache, "k", "k@1");
@@ -66,11 +66,10 @@ START_TEST(what_redis_has_expires_with_the_jump_and_loads_go_on)
     expect_origin(peer.cache, "new", "new@4", SHED_ORIGIN_REDIS);
     down();
 }
-END_TEST
 
 /* Redis keeps the row for stale_if_error_ms, so it is the clients that have to
  * find it too old: as soon as they have heard of the jump. */
-START_TEST(a_row_that_redis_keeps_is_past_its_ttl_when_the_jump_is_known)
+TEST(a_row_that_redis_keeps_is_past_its_ttl_when_the_jump_is_known)
 {
     uint64_t before_ms;
 
@@ -90,10 +89,9 @@ START_TEST(a_row_that_redis_keeps_is_past_its_ttl_when_the_jump_is_known)
     expect_all_well("k@4", "k@5");
     down();
 }
-END_TEST
 
 /* The lease is over with the jump, so the load is not stored. */
-START_TEST(a_load_from_before_the_jump_is_not_stored)
+TEST(a_load_from_before_the_jump_is_not_stored)
 {
     struct getter getter = {0};
 
@@ -108,11 +106,10 @@ START_TEST(a_load_from_before_the_jump_is_not_stored)
     expect_all_well("k@2", "k@3");
     down();
 }
-END_TEST
 
 /* What was stored while the clock was ahead lasts longer by the step, for
  * Redis and by its times: this is the limit of ttl_ms. */
-START_TEST(a_row_from_the_future_lasts_longer_by_the_step)
+TEST(a_row_from_the_future_lasts_longer_by_the_step)
 {
     long long left_ms;
 
@@ -128,17 +125,8 @@ START_TEST(a_row_from_the_future_lasts_longer_by_the_step)
     ck_assert_int_le(left_ms, TTL_MS + LEEWAY_MS);
     down();
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("redis_clock");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, what_redis_has_expires_with_the_jump_and_loads_go_on);
-    tcase_add_test(
-        tc, a_row_that_redis_keeps_is_past_its_ttl_when_the_jump_is_known);
-    tcase_add_test(tc, a_load_from_before_the_jump_is_not_stored);
-    tcase_add_test(tc, a_row_from_the_future_lasts_longer_by_the_step);
-    return run_tests("redis_clock", tc);
+    return run_tests("redis_clock");
 }

@@ -156,7 +156,7 @@ static void have_aged(const char *key, uint64_t by_ms)
 
 /* ------------------------------------------------------------- fresh rows */
 
-START_TEST(a_hot_row_costs_nothing_while_redis_is_dead)
+TEST(a_hot_row_costs_nothing_while_redis_is_dead)
 {
     enum { GETS = 200 };
     struct shed_item items[] = {{.key = shed_str("k")}, {.key = shed_str("k")}};
@@ -181,9 +181,8 @@ START_TEST(a_hot_row_costs_nothing_while_redis_is_dead)
                       GETS + 3);
     down();
 }
-END_TEST
 
-START_TEST(what_is_loaded_meanwhile_costs_one_query)
+TEST(what_is_loaded_meanwhile_costs_one_query)
 {
     up_and_lose_redis();
     expect_loaded("l", "l@2");
@@ -192,9 +191,8 @@ START_TEST(what_is_loaded_meanwhile_costs_one_query)
         expect_kept("l", "l@2");
     down();
 }
-END_TEST
 
-START_TEST(a_row_is_given_out_while_redis_hangs)
+TEST(a_row_is_given_out_while_redis_hangs)
 {
     init();
     up_and_have_k();
@@ -205,10 +203,9 @@ START_TEST(a_row_is_given_out_while_redis_hangs)
     WAIT_FOR(origin_of(fixture.cache, "k", NULL) == SHED_ORIGIN_REDIS);
     down();
 }
-END_TEST
 
 /* A call that Redis does not answer before its deadline. */
-START_TEST(a_row_is_better_than_a_deadline)
+TEST(a_row_is_better_than_a_deadline)
 {
     struct shed_get_options options = SHED_GET_OPTIONS_INIT;
 
@@ -221,9 +218,8 @@ START_TEST(a_row_is_better_than_a_deadline)
     server_thaw(&fixture.server);
     down();
 }
-END_TEST
 
-START_TEST(a_row_is_given_out_while_redis_loads_its_data)
+TEST(a_row_is_given_out_while_redis_loads_its_data)
 {
     init();
     fixture_add_proxy(&fixture, &proxy);
@@ -234,9 +230,8 @@ START_TEST(a_row_is_given_out_while_redis_loads_its_data)
     WAIT_FOR(origin_of(fixture.cache, "k", NULL) == SHED_ORIGIN_REDIS);
     down();
 }
-END_TEST
 
-START_TEST(absence_is_kept_for_its_ttl)
+TEST(absence_is_kept_for_its_ttl)
 {
     init();
     fixture.cache_options.negative_ttl_ms = AGEING_TTL_MS;
@@ -247,11 +242,10 @@ START_TEST(absence_is_kept_for_its_ttl)
     ck_assert_uint_eq(loads(), 0);
     down();
 }
-END_TEST
 
 /* ---------------------------------------------------------------- windows */
 
-START_TEST(a_row_that_is_due_is_not_loaded_again)
+TEST(a_row_that_is_due_is_not_loaded_again)
 {
     init();
     fixture.cache_options.refresh_after_pct = AGEING_DUE_PCT;
@@ -260,9 +254,8 @@ START_TEST(a_row_that_is_due_is_not_loaded_again)
     expect_kept("k", "k@1");
     down();
 }
-END_TEST
 
-START_TEST(within_stale_while_revalidate_it_is_loaded_in_the_background)
+TEST(within_stale_while_revalidate_it_is_loaded_in_the_background)
 {
     init();
     fixture.cache_options.stale_while_revalidate_ms = AGEING_TTL_MS;
@@ -278,9 +271,8 @@ START_TEST(within_stale_while_revalidate_it_is_loaded_in_the_background)
     ck_assert_uint_eq(loads(), 1);
     down();
 }
-END_TEST
 
-START_TEST(within_stale_if_error_it_is_given_out_if_the_load_fails)
+TEST(within_stale_if_error_it_is_given_out_if_the_load_fails)
 {
     init();
     fixture.cache_options.stale_if_error_ms = AGEING_TTL_MS;
@@ -294,9 +286,8 @@ START_TEST(within_stale_if_error_it_is_given_out_if_the_load_fails)
     expect_kept("k", "k@2");
     down();
 }
-END_TEST
 
-START_TEST(a_call_that_may_not_load_takes_it_within_stale_if_error)
+TEST(a_call_that_may_not_load_takes_it_within_stale_if_error)
 {
     struct shed_get_options options = SHED_GET_OPTIONS_INIT;
 
@@ -309,10 +300,9 @@ START_TEST(a_call_that_may_not_load_takes_it_within_stale_if_error)
     expect_with(&options, NULL, SHED_ORIGIN_STALE);
     down();
 }
-END_TEST
 
 /* Redis can keep it longer than the windows of this process. */
-START_TEST(a_row_beyond_its_windows_is_dropped)
+TEST(a_row_beyond_its_windows_is_dropped)
 {
     struct shed_get_options options = SHED_GET_OPTIONS_INIT;
 
@@ -328,11 +318,10 @@ START_TEST(a_row_beyond_its_windows_is_dropped)
     WAIT_FOR((origin_of(fixture.cache, "k", &options), kept().rows == 0));
     down();
 }
-END_TEST
 
 /* ---------------------------------------------------------- what calls ask */
 
-START_TEST(a_call_that_wants_nothing_stale_goes_to_the_source)
+TEST(a_call_that_wants_nothing_stale_goes_to_the_source)
 {
     struct shed_get_options options = SHED_GET_OPTIONS_INIT;
 
@@ -345,9 +334,8 @@ START_TEST(a_call_that_wants_nothing_stale_goes_to_the_source)
     expect_with(&options, NULL, SHED_ORIGIN_STALE);
     down();
 }
-END_TEST
 
-START_TEST(a_row_that_is_too_old_for_a_call_is_loaded_for_it)
+TEST(a_row_that_is_too_old_for_a_call_is_loaded_for_it)
 {
     struct shed_get_options options = SHED_GET_OPTIONS_INIT;
 
@@ -361,10 +349,9 @@ START_TEST(a_row_that_is_too_old_for_a_call_is_loaded_for_it)
     expect_with(&options, "k@2", SHED_ORIGIN_STALE);
     down();
 }
-END_TEST
 
 /* It reads a replica, say, whose row has a lower version. */
-START_TEST(a_source_that_lags_does_not_replace_a_newer_row)
+TEST(a_source_that_lags_does_not_replace_a_newer_row)
 {
     struct shed_get_options options = SHED_GET_OPTIONS_INIT;
 
@@ -387,7 +374,6 @@ START_TEST(a_source_that_lags_does_not_replace_a_newer_row)
     expect_kept("k", "k@9");
     down();
 }
-END_TEST
 
 /* -------------------------------------------------------------- own writes */
 
@@ -424,7 +410,7 @@ static enum shed_code (*const writes[])(void) = {
 
 /* Also the reads after the first one, which do not ask the source again though
  * Redis still has to be told. */
-START_TEST(an_own_write_is_never_missed)
+TEST_EACH(an_own_write_is_never_missed, 0, COUNT_OF(writes))
 {
     up_and_lose_redis();
     expect_kept("k", "k@1");
@@ -434,10 +420,10 @@ START_TEST(an_own_write_is_never_missed)
     expect_kept("k", "k@2");
     down();
 }
-END_TEST
 
 /* Redis has carried it out, and then it is gone. */
-START_TEST(an_own_write_that_redis_knows_is_not_missed_either)
+TEST_EACH(an_own_write_that_redis_knows_is_not_missed_either, 0,
+          COUNT_OF(writes))
 {
     init();
     up_and_have_k();
@@ -446,9 +432,8 @@ START_TEST(an_own_write_that_redis_knows_is_not_missed_either)
     expect_loaded("k", "k@2");
     down();
 }
-END_TEST
 
-START_TEST(a_load_from_before_an_own_write_is_not_kept)
+TEST(a_load_from_before_an_own_write_is_not_kept)
 {
     struct getter before = {0};
 
@@ -464,10 +449,9 @@ START_TEST(a_load_from_before_an_own_write_is_not_kept)
     expect_loaded("k", "k@2");
     down();
 }
-END_TEST
 
 /* An invalidation by others refuses the load in Redis. */
-START_TEST(a_load_that_was_invalidated_elsewhere_is_not_kept)
+TEST(a_load_that_was_invalidated_elsewhere_is_not_kept)
 {
     struct getter before = {0};
 
@@ -480,11 +464,10 @@ START_TEST(a_load_that_was_invalidated_elsewhere_is_not_kept)
     WAIT_FOR(kept().rows == 0);
     down();
 }
-END_TEST
 
 /* ------------------------------------------------------------- its return */
 
-START_TEST(when_redis_is_back_it_decides)
+TEST(when_redis_is_back_it_decides)
 {
     struct peer peer;
 
@@ -503,10 +486,9 @@ START_TEST(when_redis_is_back_it_decides)
     peer_close(&peer);
     down();
 }
-END_TEST
 
 /* One that answers reads decides, too: what it has not is not given out. */
-START_TEST(a_redis_that_refuses_writes_is_believed)
+TEST(a_redis_that_refuses_writes_is_believed)
 {
     init_patient();
     up_and_have_k();
@@ -517,11 +499,10 @@ START_TEST(a_redis_that_refuses_writes_is_believed)
     server_do(&fixture.server, "CONFIG SET maxmemory 0");
     down();
 }
-END_TEST
 
 /* ------------------------------------------------------------ the bound */
 
-START_TEST(the_memory_is_bounded)
+TEST(the_memory_is_bounded)
 {
     enum { KEYS = 2000, LIMIT = 65536 };
     char key[16], row[32];
@@ -540,9 +521,8 @@ START_TEST(the_memory_is_bounded)
     expect_kept(key, row);
     down();
 }
-END_TEST
 
-START_TEST(other_policies_keep_nothing)
+TEST_EACH(other_policies_keep_nothing, 0, 2)
 {
     const uint64_t policies[] = {SHED_REDIS_DOWN_SOURCE, SHED_REDIS_DOWN_FAIL};
 
@@ -553,37 +533,8 @@ START_TEST(other_policies_keep_nothing)
     ck_assert_ptr_null(fixture.cache->local);
     down();
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("redis_down");
-    const int count = sizeof(writes) / sizeof(*writes);
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, a_hot_row_costs_nothing_while_redis_is_dead);
-    tcase_add_test(tc, what_is_loaded_meanwhile_costs_one_query);
-    tcase_add_test(tc, a_row_is_given_out_while_redis_hangs);
-    tcase_add_test(tc, a_row_is_better_than_a_deadline);
-    tcase_add_test(tc, a_row_is_given_out_while_redis_loads_its_data);
-    tcase_add_test(tc, absence_is_kept_for_its_ttl);
-    tcase_add_test(tc, a_row_that_is_due_is_not_loaded_again);
-    tcase_add_test(
-        tc, within_stale_while_revalidate_it_is_loaded_in_the_background);
-    tcase_add_test(tc, within_stale_if_error_it_is_given_out_if_the_load_fails);
-    tcase_add_test(tc, a_call_that_may_not_load_takes_it_within_stale_if_error);
-    tcase_add_test(tc, a_row_beyond_its_windows_is_dropped);
-    tcase_add_test(tc, a_call_that_wants_nothing_stale_goes_to_the_source);
-    tcase_add_test(tc, a_row_that_is_too_old_for_a_call_is_loaded_for_it);
-    tcase_add_test(tc, a_source_that_lags_does_not_replace_a_newer_row);
-    tcase_add_loop_test(tc, an_own_write_is_never_missed, 0, count);
-    tcase_add_loop_test(tc, an_own_write_that_redis_knows_is_not_missed_either,
-                        0, count);
-    tcase_add_test(tc, a_load_from_before_an_own_write_is_not_kept);
-    tcase_add_test(tc, a_load_that_was_invalidated_elsewhere_is_not_kept);
-    tcase_add_test(tc, when_redis_is_back_it_decides);
-    tcase_add_test(tc, a_redis_that_refuses_writes_is_believed);
-    tcase_add_test(tc, the_memory_is_bounded);
-    tcase_add_loop_test(tc, other_policies_keep_nothing, 0, 2);
-    return run_tests("redis_down", tc);
+    return run_tests("redis_down");
 }

@@ -186,7 +186,8 @@ static void wait_for_hits(void)
 /* However often the session tries. A caller may have been about to send when
  * the hang became known; and all may wait once more if a thread that did not
  * run for long reads only then what came before the hang. */
-START_TEST(once_it_is_known_no_call_waits)
+TEST_EACH(once_it_is_known_no_call_waits, SHED_REDIS_DOWN_SOURCE,
+          SHED_REDIS_DOWN_STALE + 1)
 {
     unsigned waits_before, tries_before, waited;
 
@@ -212,11 +213,10 @@ START_TEST(once_it_is_known_no_call_waits)
         ck_assert_int_eq(pthread_join(callers[i].thread, NULL), 0);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ------------------------------------------------------- who finds it out */
 
-START_TEST(a_call_that_is_not_answered_tells_the_status)
+TEST(a_call_that_is_not_answered_tells_the_status)
 {
     struct shed_error err;
 
@@ -230,9 +230,8 @@ START_TEST(a_call_that_is_not_answered_tells_the_status)
                   err.reason);
     thaw_and_down();
 }
-END_TEST
 
-START_TEST(calls_that_cannot_wait_for_long_find_it_out_together)
+TEST(calls_that_cannot_wait_for_long_find_it_out_together)
 {
     struct shed_value *value = NULL;
 
@@ -247,10 +246,9 @@ START_TEST(calls_that_cannot_wait_for_long_find_it_out_together)
              !status_of(fixture.client).is_up);
     thaw_and_down();
 }
-END_TEST
 
 /* What one connection has found is enough for all. */
-START_TEST(calls_that_wait_end_when_it_is_known)
+TEST(calls_that_wait_end_when_it_is_known)
 {
     const struct shed_error why = {SHED_EREDIS, "no answer"};
     struct getter getter = {0};
@@ -275,10 +273,9 @@ START_TEST(calls_that_wait_end_when_it_is_known)
                   getter.error.reason);
     thaw_and_down();
 }
-END_TEST
 
 /* A row of the process will do for a call that does not want to wait. */
-START_TEST(a_soft_timeout_bounds_the_wait_for_redis_too)
+TEST(a_soft_timeout_bounds_the_wait_for_redis_too)
 {
     enum { SOON_MS = 50, LATE_MS = 20000 };
     struct shed_get_options options = SHED_GET_OPTIONS_INIT;
@@ -312,7 +309,6 @@ START_TEST(a_soft_timeout_bounds_the_wait_for_redis_too)
     ck_assert_uint_lt(shed_now_ms() - begun_ms, LATE_MS / 2);
     thaw_and_down();
 }
-END_TEST
 
 static void *get_softly(void *arg)
 {
@@ -327,7 +323,7 @@ static void *get_softly(void *arg)
 }
 
 /* A push, a write or the end of its windows can take it away. */
-START_TEST(without_the_row_that_was_to_do_a_call_waits_for_redis)
+TEST(without_the_row_that_was_to_do_a_call_waits_for_redis)
 {
     struct getter getter = {.key = "k"};
     unsigned begun_before, waits_before;
@@ -350,13 +346,12 @@ START_TEST(without_the_row_that_was_to_do_a_call_waits_for_redis)
     getter_expect(&getter, "k@1", SHED_ORIGIN_REDIS);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* -------------------------------------------------------- who tries again */
 
 /* With nothing to say at the beginning of a connection, connect() alone would
  * pass for an answer. */
-START_TEST(a_connection_that_says_nothing_at_first_is_no_sign_of_life)
+TEST(a_connection_that_says_nothing_at_first_is_no_sign_of_life)
 {
     unsigned connected_before, tries_before;
 
@@ -373,10 +368,9 @@ START_TEST(a_connection_that_says_nothing_at_first_is_no_sign_of_life)
     ck_assert_uint_eq(atomic_load(&connected), connected_before);
     thaw_and_down();
 }
-END_TEST
 
 /* It hung, and then it is gone: calls find that out by themselves. */
-START_TEST(a_server_that_dies_while_it_hangs_is_reported_as_such)
+TEST(a_server_that_dies_while_it_hangs_is_reported_as_such)
 {
     struct shed_error err;
 
@@ -390,7 +384,6 @@ START_TEST(a_server_that_dies_while_it_hangs_is_reported_as_such)
     WAIT_FOR(gets_from_redis());
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ------------------------------------------------ what expires meanwhile */
 
@@ -438,7 +431,7 @@ static bool sleep_over(redisContext *admin, unsigned version)
     return was_without;
 }
 
-START_TEST(what_expires_while_redis_sleeps_is_not_given_out_when_it_wakes)
+TEST(what_expires_while_redis_sleeps_is_not_given_out_when_it_wakes)
 {
     enum { VERSIONS = 9 };
     redisContext *admin;
@@ -454,24 +447,8 @@ START_TEST(what_expires_while_redis_sleeps_is_not_given_out_when_it_wakes)
     redisFree(admin);
     fixture_down(&fixture);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("redis_hang");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_loop_test(tc, once_it_is_known_no_call_waits,
-                        SHED_REDIS_DOWN_SOURCE, SHED_REDIS_DOWN_STALE + 1);
-    tcase_add_test(tc, a_call_that_is_not_answered_tells_the_status);
-    tcase_add_test(tc, calls_that_cannot_wait_for_long_find_it_out_together);
-    tcase_add_test(tc, calls_that_wait_end_when_it_is_known);
-    tcase_add_test(tc, a_soft_timeout_bounds_the_wait_for_redis_too);
-    tcase_add_test(tc, without_the_row_that_was_to_do_a_call_waits_for_redis);
-    tcase_add_test(tc,
-                   a_connection_that_says_nothing_at_first_is_no_sign_of_life);
-    tcase_add_test(tc, a_server_that_dies_while_it_hangs_is_reported_as_such);
-    tcase_add_test(
-        tc, what_expires_while_redis_sleeps_is_not_given_out_when_it_wakes);
-    return run_tests("redis_hang", tc);
+    return run_tests("redis_hang");
 }

@@ -182,7 +182,7 @@ static bool has_reason(const char *words)
     return strstr(status_of(fixture.client).last.reason, words) != NULL;
 }
 
-START_TEST(the_cause_is_told_and_calls_do_without_redis)
+TEST_EACH(the_cause_is_told_and_calls_do_without_redis, 0, COUNT_OF(rows))
 {
     const struct row *row = &rows[_i];
 
@@ -196,9 +196,8 @@ START_TEST(the_cause_is_told_and_calls_do_without_redis)
     WAIT_UNTIL(gets(SHED_ORIGIN_REDIS), row->name);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_plain_client_is_told_that_the_server_speaks_tls)
+TEST(a_plain_client_is_told_that_the_server_speaks_tls)
 {
     char uri[SERVER_URI_BYTES];
 
@@ -212,10 +211,9 @@ START_TEST(a_plain_client_is_told_that_the_server_speaks_tls)
     ck_assert(gets(SHED_ORIGIN_UNPUBLISHED));
     fixture_down(&fixture);
 }
-END_TEST
 
 /* A caller that cannot wait for long does not wait for a handshake. */
-START_TEST(a_handshake_does_not_outlast_the_deadline_of_a_call)
+TEST(a_handshake_does_not_outlast_the_deadline_of_a_call)
 {
     enum { SHORT_MS = 100 };
     struct shed_value *value = NULL;
@@ -236,7 +234,6 @@ START_TEST(a_handshake_does_not_outlast_the_deadline_of_a_call)
     pass();
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ------------------------------------------------- when all has been well */
 
@@ -245,7 +242,7 @@ static const enum proxy_mode spoils[] = {PROXY_CUT_ONE, PROXY_CUT, PROXY_ANSWER,
 
 /* A record that is cut, replaced or repeated is nobody's reply: each costs its
  * connection. */
-START_TEST(a_spoilt_record_is_no_reply)
+TEST_EACH(a_spoilt_record_is_no_reply, 0, COUNT_OF(spoils))
 {
     init_with_proxy();
     fixture_open(&fixture);
@@ -257,9 +254,8 @@ START_TEST(a_spoilt_record_is_no_reply)
     WAIT_UNTIL(gets(SHED_ORIGIN_REDIS), "healthy again");
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_byte_at_a_time_is_enough)
+TEST(a_byte_at_a_time_is_enough)
 {
     init_with_proxy();
     fixture_hurry(&fixture, FIXTURE_SILENCE_MS);
@@ -269,7 +265,6 @@ START_TEST(a_byte_at_a_time_is_enough)
     pass();
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ------------------------------------------------------------------ the end */
 
@@ -284,19 +279,8 @@ static void remove_all(void)
     certificates_remove(dir);
 }
 
-#define COUNT(table) ((int)(sizeof(table) / sizeof(*(table))))
-
 int main(void)
 {
-    TCase *tc = tcase_create("redis_tls_faults");
-
-    tcase_add_unchecked_fixture(tc, install, remove_all);
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_loop_test(tc, the_cause_is_told_and_calls_do_without_redis, 0,
-                        COUNT(rows));
-    tcase_add_test(tc, a_plain_client_is_told_that_the_server_speaks_tls);
-    tcase_add_test(tc, a_handshake_does_not_outlast_the_deadline_of_a_call);
-    tcase_add_loop_test(tc, a_spoilt_record_is_no_reply, 0, COUNT(spoils));
-    tcase_add_test(tc, a_byte_at_a_time_is_enough);
-    return run_tests("redis_tls_faults", tc);
+    tcase_add_unchecked_fixture(test_case(), install, remove_all);
+    return run_tests("redis_tls_faults");
 }

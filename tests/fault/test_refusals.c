@@ -405,7 +405,7 @@ static void expect_recovery(void)
 }
 
 /* Calls that block, and then asynchronous ones. */
-START_TEST(calls_end_as_the_table_of_failures_says)
+TEST_EACH(calls_end_as_the_table_of_failures_says, 0, 2 * ROWS)
 {
     const struct row *row = &rows[_i % ROWS];
 
@@ -424,7 +424,6 @@ START_TEST(calls_end_as_the_table_of_failures_says)
     expect_recovery();
     down();
 }
-END_TEST
 
 /* -------------------------------------------------------- a long LOADING */
 
@@ -538,7 +537,8 @@ static void init_to_see_loading(uint64_t redis_down)
 }
 
 /* A pause is at least half a second long, once it has grown. */
-START_TEST(a_long_loading_costs_a_command_in_each_pause_and_no_connection)
+TEST_EACH(a_long_loading_costs_a_command_in_each_pause_and_no_connection, 0,
+          POLICIES)
 {
     enum { SESSION_AND_FIRST_CALLS = 150, PAUSE_MS = 500 };
     uint64_t begun_ms;
@@ -562,10 +562,9 @@ START_TEST(a_long_loading_costs_a_command_in_each_pause_and_no_connection)
                       fixture.client_options.links + 2);
     end_long_loading();
 }
-END_TEST
 
 /* Then they cost only the breaker's tests, however many calls there are. */
-START_TEST(a_long_loading_with_a_breaker_costs_its_probes)
+TEST_EACH(a_long_loading_with_a_breaker_costs_its_probes, 0, POLICIES)
 {
     enum { UNDER_WAY = 4 }; /* what a call may have sent when it opened */
     unsigned long refusals;
@@ -588,12 +587,11 @@ START_TEST(a_long_loading_with_a_breaker_costs_its_probes)
                       SHED_BREAKER_PROBES * opened + UNDER_WAY * CALLERS);
     end_long_loading();
 }
-END_TEST
 
 /* ------------------------------------------------- a connect without answer */
 
 /* A connect that is not answered may take far longer than the call has. */
-START_TEST(a_call_whose_connect_is_not_answered_ends_by_its_deadline)
+TEST(a_call_whose_connect_is_not_answered_ends_by_its_deadline)
 {
     enum { SOON_MS = 50, NEVER_MS = 600000 };
     struct shed_value *value = NULL;
@@ -618,9 +616,8 @@ START_TEST(a_call_whose_connect_is_not_answered_ends_by_its_deadline)
     expect_recovery();
     down();
 }
-END_TEST
 
-START_TEST(a_connect_that_is_not_answered_fails_at_its_timeout)
+TEST(a_connect_that_is_not_answered_fails_at_its_timeout)
 {
     struct shed_error err;
 
@@ -639,10 +636,9 @@ START_TEST(a_connect_that_is_not_answered_fails_at_its_timeout)
     expect_recovery();
     down();
 }
-END_TEST
 
 /* The earlier connections are gone, and no socket can be opened. */
-START_TEST(without_a_descriptor_calls_are_refused_or_do_without_redis)
+TEST(without_a_descriptor_calls_are_refused_or_do_without_redis)
 {
     struct rlimit before, none;
 
@@ -658,7 +654,6 @@ START_TEST(without_a_descriptor_calls_are_refused_or_do_without_redis)
     expect_recovery();
     down();
 }
-END_TEST
 
 static void on_alarm(int number)
 {
@@ -667,7 +662,7 @@ static void on_alarm(int number)
 
 /* A handler of the program's, which interrupts every system call that can be
  * interrupted. */
-START_TEST(a_storm_of_signals_disturbs_no_call)
+TEST(a_storm_of_signals_disturbs_no_call)
 {
     const struct sigaction action = {.sa_handler = on_alarm}; /* no restart */
     const struct itimerval storm = {{0, 1000}, {0, 1000}}, calm = {{0}, {0}};
@@ -683,25 +678,8 @@ START_TEST(a_storm_of_signals_disturbs_no_call)
     ck_assert_int_eq(setitimer(ITIMER_REAL, &calm, NULL), 0);
     down();
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("refusals");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_loop_test(tc, calls_end_as_the_table_of_failures_says, 0,
-                        2 * ROWS);
-    tcase_add_loop_test(
-        tc, a_long_loading_costs_a_command_in_each_pause_and_no_connection, 0,
-        POLICIES);
-    tcase_add_loop_test(tc, a_long_loading_with_a_breaker_costs_its_probes, 0,
-                        POLICIES);
-    tcase_add_test(tc,
-                   a_call_whose_connect_is_not_answered_ends_by_its_deadline);
-    tcase_add_test(tc, a_connect_that_is_not_answered_fails_at_its_timeout);
-    tcase_add_test(tc,
-                   without_a_descriptor_calls_are_refused_or_do_without_redis);
-    tcase_add_test(tc, a_storm_of_signals_disturbs_no_call);
-    return run_tests("refusals", tc);
+    return run_tests("refusals");
 }

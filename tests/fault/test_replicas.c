@@ -76,7 +76,7 @@ static uint64_t elapsed_ms(uint64_t since_ms)
 
 /* ---------------------------------------------------- with all replicas up */
 
-START_TEST(what_is_acquired_is_on_all_of_them)
+TEST(what_is_acquired_is_on_all_of_them)
 {
     struct shed_lock *lock = open_confirmed(client, 2);
     struct outcome out = {0};
@@ -97,10 +97,9 @@ START_TEST(what_is_acquired_is_on_all_of_them)
     release(lock);
     ck_assert_int_eq(has_lock(0), 0);
 }
-END_TEST
 
 /* One WAIT serves many locks. */
-START_TEST(many_locks_wait_together)
+TEST(many_locks_wait_together)
 {
     enum { LOCKS = 50 };
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -123,11 +122,10 @@ START_TEST(many_locks_wait_together)
     for (int i = 0; i < LOCKS; i++)
         shed_lock_close(lock[i]);
 }
-END_TEST
 
 /* ---------------------------------------------------- without some of them */
 
-START_TEST(without_enough_of_them_nothing_is_left_behind)
+TEST(without_enough_of_them_nothing_is_left_behind)
 {
     struct shed_lock *lock = open_confirmed(client, 2);
     struct shed_lock *rival = open_confirmed(other, 1);
@@ -146,9 +144,8 @@ START_TEST(without_enough_of_them_nothing_is_left_behind)
     expect_acquire(open_confirmed(client, 3), 0, SHED_EREDIS);
     server_thaw(&watched.server[2]);
 }
-END_TEST
 
-START_TEST(an_acquire_goes_on_trying_until_they_are_back)
+TEST(an_acquire_goes_on_trying_until_they_are_back)
 {
     struct waiter waiter;
     struct shed_lock *lock = open_confirmed(client, 2);
@@ -163,10 +160,9 @@ START_TEST(an_acquire_goes_on_trying_until_they_are_back)
     ck_assert_int_eq(waiter.code, SHED_OK);
     ck_assert_int_eq(waiter.release_code, SHED_OK);
 }
-END_TEST
 
 /* The connection on which WAIT waits is used for nothing else. */
-START_TEST(others_do_not_wait_meanwhile)
+TEST(others_do_not_wait_meanwhile)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_lock *plain;
@@ -191,9 +187,8 @@ START_TEST(others_do_not_wait_meanwhile)
     thaw_replicas();
     shed_lock_close(plain);
 }
-END_TEST
 
-START_TEST(what_is_cancelled_meanwhile_is_given_back)
+TEST(what_is_cancelled_meanwhile_is_given_back)
 {
     struct shed_lock *lock = open_confirmed(client, 2);
     struct outcome out = {0};
@@ -208,7 +203,6 @@ START_TEST(what_is_cancelled_meanwhile_is_given_back)
         release(lock);
     WAIT_FOR(has_lock(0) == 0);
 }
-END_TEST
 
 /* --------------------------------------------------------------- failovers */
 
@@ -228,7 +222,7 @@ static size_t lose_primary(void)
 
 /* 0: the acquire did not wait for replicas, and another gets the lock after the
  * failover. 1: it did; then it fails, because none has its link. */
-START_TEST(what_no_replica_has_is_lost_in_a_failover_or_not_acquired)
+TEST_EACH(what_no_replica_has_is_lost_in_a_failover_or_not_acquired, 0, 2)
 {
     struct shed_lock *lock = open_confirmed(client, (uint64_t)_i);
 
@@ -240,9 +234,8 @@ START_TEST(what_no_replica_has_is_lost_in_a_failover_or_not_acquired)
     if (_i == 0) /* it has not released it: there were two */
         WAIT_FOR(!shed_lock_is_mine(lock));
 }
-END_TEST
 
-START_TEST(what_all_replicas_have_survives_a_failover)
+TEST(what_all_replicas_have_survives_a_failover)
 {
     struct shed_lock *lock = open_confirmed(client, 2);
     struct shed_lock *rival = open_confirmed(other, 0);
@@ -261,11 +254,10 @@ START_TEST(what_all_replicas_have_survives_a_failover)
     acquire(rival, PLENTY_MS);
     ck_assert_uint_gt(fence_of(rival), fence);
 }
-END_TEST
 
 /* ----------------------------------------------------------- without rights */
 
-START_TEST(without_the_right_to_wait_it_says_so)
+TEST(without_the_right_to_wait_it_says_so)
 {
     struct shed_lock *lock = open_confirmed(client, 1);
     struct shed_error err;
@@ -277,9 +269,8 @@ START_TEST(without_the_right_to_wait_it_says_so)
     ck_assert_int_eq(shed_lock_probe(lock, 0, &err), SHED_EDENIED);
     ck_assert_str_eq(err.reason, "Redis does not grant: +wait");
 }
-END_TEST
 
-START_TEST(only_a_lease_on_one_server_can_wait)
+TEST(only_a_lease_on_one_server_can_wait)
 {
     struct shed_client *clients[] = {client, other, client};
     struct shed_lock_options o = options_of(SHED_LOCK_SETNX);
@@ -297,24 +288,9 @@ START_TEST(only_a_lease_on_one_server_can_wait)
         shed_lock_open_quorum(clients, 3, shed_str("x"), &o, &lock, NULL),
         SHED_EINVAL);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("all");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_checked_fixture(tc, up, down);
-    tcase_add_test(tc, what_is_acquired_is_on_all_of_them);
-    tcase_add_test(tc, many_locks_wait_together);
-    tcase_add_test(tc, without_enough_of_them_nothing_is_left_behind);
-    tcase_add_test(tc, an_acquire_goes_on_trying_until_they_are_back);
-    tcase_add_test(tc, others_do_not_wait_meanwhile);
-    tcase_add_test(tc, what_is_cancelled_meanwhile_is_given_back);
-    tcase_add_loop_test(
-        tc, what_no_replica_has_is_lost_in_a_failover_or_not_acquired, 0, 2);
-    tcase_add_test(tc, what_all_replicas_have_survives_a_failover);
-    tcase_add_test(tc, without_the_right_to_wait_it_says_so);
-    tcase_add_test(tc, only_a_lease_on_one_server_can_wait);
-    return run_tests("replicas", tc);
+    tcase_add_checked_fixture(test_case(), up, down);
+    return run_tests("replicas");
 }

@@ -99,7 +99,7 @@ static void wait_for_all(void)
 }
 
 /* And to a server that is back nobody connects more often than it needs to. */
-START_TEST(fifty_processes_that_lose_their_server_all_get_through_again)
+TEST(fifty_processes_that_lose_their_server_all_get_through_again)
 {
     enum { CONNECTIONS = 4 }; /* two of the session, and those of a thread */
     char text[32];
@@ -124,14 +124,8 @@ START_TEST(fifty_processes_that_lose_their_server_all_get_through_again)
     }
     server_stop(&server);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("retries");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(
-        tc, fifty_processes_that_lose_their_server_all_get_through_again);
-    return run_tests("retries", tc);
+    return run_tests("retries");
 }

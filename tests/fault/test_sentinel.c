@@ -90,7 +90,7 @@ static void expect_use(size_t i)
 
 /* ------------------------------------------------------ the primary moves */
 
-START_TEST(with_tls_to_everybody_it_is_found_and_followed)
+TEST(with_tls_to_everybody_it_is_found_and_followed)
 {
     size_t next;
 
@@ -101,9 +101,8 @@ START_TEST(with_tls_to_everybody_it_is_found_and_followed)
     expect_use(next);
     down_with_tls();
 }
-END_TEST
 
-START_TEST(sentinels_whose_certificates_are_of_strangers_are_not_believed)
+TEST(sentinels_whose_certificates_are_of_strangers_are_not_believed)
 {
     struct shed_client_status status;
 
@@ -118,9 +117,8 @@ START_TEST(sentinels_whose_certificates_are_of_strangers_are_not_believed)
                   "%s", status.last.reason);
     down_with_tls();
 }
-END_TEST
 
-START_TEST(the_primary_is_found_and_used)
+TEST_EACH(the_primary_is_found_and_used, 0, 2)
 {
     init_with(_i == 0 ? NULL : "secret+co", NULL);
     fixture_open(&fixture);
@@ -129,9 +127,8 @@ START_TEST(the_primary_is_found_and_used)
     ck_assert_int_eq(server_clients(&watched.server[1], "flags=t"), 0);
     down();
 }
-END_TEST
 
-START_TEST(a_primary_that_dies_is_replaced)
+TEST(a_primary_that_dies_is_replaced)
 {
     size_t next;
 
@@ -141,10 +138,9 @@ START_TEST(a_primary_that_dies_is_replaced)
     expect_use(next);
     down();
 }
-END_TEST
 
 /* 0: by calls that block; 1: by asynchronous ones. */
-START_TEST(a_primary_that_dies_under_load_costs_no_call_its_answer)
+TEST_EACH(a_primary_that_dies_under_load_costs_no_call_its_answer, 0, 2)
 {
     static struct traffic traffic;
     size_t next;
@@ -166,10 +162,9 @@ START_TEST(a_primary_that_dies_under_load_costs_no_call_its_answer)
     traffic_close(&traffic);
     down();
 }
-END_TEST
 
 /* It comes back as a primary, until a sentinel tells it otherwise. */
-START_TEST(a_primary_that_stood_still_is_left_and_not_used_again)
+TEST(a_primary_that_stood_still_is_left_and_not_used_again)
 {
     size_t next;
 
@@ -182,11 +177,10 @@ START_TEST(a_primary_that_stood_still_is_left_and_not_used_again)
     WAIT_FOR(server_clients(&watched.server[0], "flags=t") == 0);
     down();
 }
-END_TEST
 
 /* As in a partition: it answers, as a primary, and sentinels have another one.
  */
-START_TEST(a_primary_that_was_replaced_is_left_though_it_answers)
+TEST(a_primary_that_was_replaced_is_left_though_it_answers)
 {
     up();
     for (size_t i = 0; i < WATCHED_SENTINELS; i++)
@@ -199,7 +193,6 @@ START_TEST(a_primary_that_was_replaced_is_left_though_it_answers)
     expect_use(1);
     down();
 }
-END_TEST
 
 /* SHED_TEST_FAILOVERS: how many, for a longer hunt. */
 static unsigned failovers(void)
@@ -249,7 +242,7 @@ static uint64_t follow_failover(size_t *primary)
 
 /* Nobody asks without a reason. After 8 s sentinels would make the former
  * primary a replica, which says so. */
-START_TEST(an_announced_primary_is_followed_at_once)
+TEST(an_announced_primary_is_followed_at_once)
 {
     enum { AT_ONCE_MS = 4000, FAILOVERS = 2 };
     size_t primary = 0;
@@ -260,7 +253,6 @@ START_TEST(an_announced_primary_is_followed_at_once)
         ck_assert_uint_lt(follow_failover(&primary), scaled_ms(AT_ONCE_MS));
     down();
 }
-END_TEST
 
 /* An answer of the sentinels can be held up, and then is an old one. */
 enum { ANSWERS_PASS, HOLD_NEXT, ANSWER_HELD };
@@ -303,7 +295,7 @@ void __wrap_shed_pipe_check_address(struct shed_pipe *pipe)
 
 /* The former primary answers as one for good, and nobody asks without a
  * reason. */
-START_TEST(sentinels_that_are_being_asked_are_asked_once_more)
+TEST(sentinels_that_are_being_asked_are_asked_once_more)
 {
     size_t next;
 
@@ -324,7 +316,6 @@ START_TEST(sentinels_that_are_being_asked_are_asked_once_more)
     WAIT_FOR(is_used(next));
     down();
 }
-END_TEST
 
 /* ----------------------------------------------------------- what is lost */
 
@@ -364,7 +355,8 @@ static size_t lose_primary(size_t primary)
 }
 
 /* 0: they are remembered; 1: not, which shows that they are lost. */
-START_TEST(replicas_that_lost_their_link_take_no_write_of_a_living_process_back)
+TEST_EACH(replicas_that_lost_their_link_take_no_write_of_a_living_process_back,
+          0, 2)
 {
     size_t primary = 0;
     struct peer peer;
@@ -391,11 +383,10 @@ START_TEST(replicas_that_lost_their_link_take_no_write_of_a_living_process_back)
     peer_close(&peer);
     down();
 }
-END_TEST
 
 /* The first primary loses its sentinels and replicas, but no client. It goes on
  * as a primary, and what it has been told by then no other server has. */
-START_TEST(in_a_partition_nothing_old_is_read_once_there_is_a_new_primary)
+TEST(in_a_partition_nothing_old_is_read_once_there_is_a_new_primary)
 {
     enum { AT_ONCE_MS = 1000, TIMES = 10 };
     struct peer peer;
@@ -430,11 +421,10 @@ START_TEST(in_a_partition_nothing_old_is_read_once_there_is_a_new_primary)
     peer_close(&peer);
     down();
 }
-END_TEST
 
 /* -------------------------------------------------- sentinels that fail */
 
-START_TEST(a_sentinel_that_is_away_or_hangs_costs_nothing)
+TEST_EACH(a_sentinel_that_is_away_or_hangs_costs_nothing, 0, 2)
 {
     init_with(NULL, NULL);
     if (_i == 0)
@@ -447,10 +437,9 @@ START_TEST(a_sentinel_that_is_away_or_hangs_costs_nothing)
         server_thaw(&watched.sentinel[0]);
     down();
 }
-END_TEST
 
 /* One alone may be cut off, with a primary that was replaced. */
-START_TEST(without_a_majority_nobody_is_believed_and_a_connection_goes_on)
+TEST(without_a_majority_nobody_is_believed_and_a_connection_goes_on)
 {
     struct shed_error err = {0};
     struct peer late;
@@ -469,11 +458,10 @@ START_TEST(without_a_majority_nobody_is_believed_and_a_connection_goes_on)
     expect_use(0);
     down();
 }
-END_TEST
 
 /* It names a replica, which would refuse, or another primary, which would not.
  */
-START_TEST(a_sentinel_that_lies_is_not_believed)
+TEST(a_sentinel_that_lies_is_not_believed)
 {
     init_with(NULL, NULL);
     server_do(&watched.sentinel[0], "SENTINEL REMOVE %s", WATCHED_NAME);
@@ -484,9 +472,8 @@ START_TEST(a_sentinel_that_lies_is_not_believed)
     expect_use(0);
     down();
 }
-END_TEST
 
-START_TEST(sentinels_that_all_disagree_are_reported)
+TEST(sentinels_that_all_disagree_are_reported)
 {
     struct shed_error err = {0};
 
@@ -502,9 +489,8 @@ START_TEST(sentinels_that_all_disagree_are_reported)
              strstr(err.reason, "sentinels name different servers") != NULL);
     down();
 }
-END_TEST
 
-START_TEST(a_wrong_password_of_the_sentinels_is_reported)
+TEST(a_wrong_password_of_the_sentinels_is_reported)
 {
     struct shed_error err = {0};
 
@@ -517,36 +503,9 @@ START_TEST(a_wrong_password_of_the_sentinels_is_reported)
     ck_assert_ptr_null(strstr(err.reason, "secret"));
     down();
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("sentinel");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S + 10 * failovers());
-    tcase_add_test(tc, with_tls_to_everybody_it_is_found_and_followed);
-    tcase_add_test(
-        tc, sentinels_whose_certificates_are_of_strangers_are_not_believed);
-    tcase_add_loop_test(tc, the_primary_is_found_and_used, 0, 2);
-    tcase_add_test(tc, a_primary_that_dies_is_replaced);
-    tcase_add_loop_test(
-        tc, a_primary_that_dies_under_load_costs_no_call_its_answer, 0, 2);
-    tcase_add_test(tc, a_primary_that_stood_still_is_left_and_not_used_again);
-    tcase_add_test(tc, a_primary_that_was_replaced_is_left_though_it_answers);
-    tcase_add_test(tc, an_announced_primary_is_followed_at_once);
-    tcase_add_test(tc, sentinels_that_are_being_asked_are_asked_once_more);
-    tcase_add_loop_test(
-        tc,
-        replicas_that_lost_their_link_take_no_write_of_a_living_process_back, 0,
-        2);
-    tcase_add_test(
-        tc, in_a_partition_nothing_old_is_read_once_there_is_a_new_primary);
-    tcase_add_loop_test(tc, a_sentinel_that_is_away_or_hangs_costs_nothing, 0,
-                        2);
-    tcase_add_test(
-        tc, without_a_majority_nobody_is_believed_and_a_connection_goes_on);
-    tcase_add_test(tc, a_sentinel_that_lies_is_not_believed);
-    tcase_add_test(tc, sentinels_that_all_disagree_are_reported);
-    tcase_add_test(tc, a_wrong_password_of_the_sentinels_is_reported);
-    return run_tests("sentinel", tc);
+    tcase_set_timeout(test_case(), TEST_TIMEOUT_S + 10 * failovers());
+    return run_tests("sentinel");
 }

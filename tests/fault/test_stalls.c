@@ -219,7 +219,7 @@ static void share_rows(void)
     pthread_mutexattr_destroy(&attributes);
 }
 
-START_TEST(nobody_reads_an_older_row_than_a_write_that_returned)
+TEST(nobody_reads_an_older_row_than_a_write_that_returned)
 {
     pid_t workers[PROCESSES];
 
@@ -238,13 +238,8 @@ START_TEST(nobody_reads_an_older_row_than_a_write_that_returned)
     ck_assert_uint_gt(atomic_load(&shared->writes), 0);
     server_stop(&server);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("stalls");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, nobody_reads_an_older_row_than_a_write_that_returned);
-    return run_tests("stalls", tc);
+    return run_tests("stalls");
 }

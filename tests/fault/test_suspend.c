@@ -33,7 +33,7 @@ static void suspend_for(uint64_t ms)
 #define LEASE_MS PLENTY_MS
 
 /* Redis, on another machine, has given the lock to somebody else. */
-START_TEST(a_hold_is_over_when_its_lease_ended_during_a_suspension)
+TEST(a_hold_is_over_when_its_lease_ended_during_a_suspension)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_client *client, *other;
@@ -59,9 +59,8 @@ START_TEST(a_hold_is_over_when_its_lease_ended_during_a_suspension)
     close_client(client);
     server_down();
 }
-END_TEST
 
-START_TEST(a_call_whose_time_ended_during_a_suspension_ends)
+TEST(a_call_whose_time_ended_during_a_suspension_ends)
 {
     static struct fixture fixture;
     struct getter getter = {0};
@@ -79,10 +78,9 @@ START_TEST(a_call_whose_time_ended_during_a_suspension_ends)
     expect_text(fixture.cache, "other", "other@1");
     fixture_down(&fixture);
 }
-END_TEST
 
 /* The row and the lease end before the time by which the clock is set. */
-START_TEST(a_wall_clock_that_is_set_changes_nothing)
+TEST(a_wall_clock_that_is_set_changes_nothing)
 {
     enum { HOUR_S = 3600 };
     static const long steps_s[] = {HOUR_S, -2 * HOUR_S, HOUR_S};
@@ -116,15 +114,8 @@ START_TEST(a_wall_clock_that_is_set_changes_nothing)
     shed_lock_close(lock);
     fixture_down(&fixture);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("suspend");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, a_hold_is_over_when_its_lease_ended_during_a_suspension);
-    tcase_add_test(tc, a_call_whose_time_ended_during_a_suspension_ends);
-    tcase_add_test(tc, a_wall_clock_that_is_set_changes_nothing);
-    return run_tests("suspend", tc);
+    return run_tests("suspend");
 }

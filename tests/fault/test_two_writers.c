@@ -22,7 +22,7 @@ static void write_and_miss(struct shed_cache *cache)
     ck_assert_uint_eq(undelivered_of(cache), 1);
 }
 
-START_TEST(two_writers_that_redis_missed_leave_no_older_row)
+TEST(two_writers_that_redis_missed_leave_no_older_row)
 {
     struct peer writer, reader;
 
@@ -51,11 +51,10 @@ START_TEST(two_writers_that_redis_missed_leave_no_older_row)
     peer_close(&writer);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* The other writer's invalidation does not make up for the one that failed: a
  * row was loaded between the two. */
-START_TEST(a_writer_that_was_cut_off_is_heard_after_one_that_was_not)
+TEST(a_writer_that_was_cut_off_is_heard_after_one_that_was_not)
 {
     struct peer writer;
 
@@ -83,15 +82,8 @@ START_TEST(a_writer_that_was_cut_off_is_heard_after_one_that_was_not)
     peer_close(&writer);
     fixture_down(&fixture);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("two_writers");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, two_writers_that_redis_missed_leave_no_older_row);
-    tcase_add_test(tc,
-                   a_writer_that_was_cut_off_is_heard_after_one_that_was_not);
-    return run_tests("two_writers", tc);
+    return run_tests("two_writers");
 }

@@ -157,7 +157,7 @@ static void up_and_miss(void)
 
 /* -------------------------------------------------------- Redis goes away */
 
-START_TEST(a_process_that_is_cut_off_reads_nothing_older_and_others_until_then)
+TEST(a_process_that_is_cut_off_reads_nothing_older_and_others_until_then)
 {
     init();
     two_processes(true);
@@ -171,10 +171,9 @@ START_TEST(a_process_that_is_cut_off_reads_nothing_older_and_others_until_then)
     expect_both_to_follow();
     fixture_down(&fixture);
 }
-END_TEST
 
 /* Redis has carried it out, which nobody here knows. */
-START_TEST(an_invalidation_whose_reply_is_lost_is_kept_too)
+TEST(an_invalidation_whose_reply_is_lost_is_kept_too)
 {
     init();
     two_processes(true);
@@ -187,9 +186,8 @@ START_TEST(an_invalidation_whose_reply_is_lost_is_kept_too)
     expect_both_to_follow();
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_server_that_hung_is_told_before_it_is_believed)
+TEST(a_server_that_hung_is_told_before_it_is_believed)
 {
     init();
     two_processes(false);
@@ -199,9 +197,8 @@ START_TEST(a_server_that_hung_is_told_before_it_is_believed)
     expect_both_to_follow();
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_server_that_comes_back_with_its_data_is_told_first)
+TEST(a_server_that_comes_back_with_its_data_is_told_first)
 {
     init();
     fixture.server.options[0] = "--appendonly";
@@ -218,12 +215,11 @@ START_TEST(a_server_that_comes_back_with_its_data_is_told_first)
     expect_both_to_follow();
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ------------------------------------------- Redis reads, and writes nothing
  */
 
-START_TEST(until_redis_is_told_the_row_comes_from_the_source)
+TEST(until_redis_is_told_the_row_comes_from_the_source)
 {
     struct shed_item items[2] = {{.key = shed_str("k")},
                                  {.key = shed_str("l")}};
@@ -253,9 +249,8 @@ START_TEST(until_redis_is_told_the_row_comes_from_the_source)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(with_the_fail_policy_such_a_get_fails)
+TEST(with_the_fail_policy_such_a_get_fails)
 {
     struct shed_error err = {0};
 
@@ -270,11 +265,10 @@ START_TEST(with_the_fail_policy_such_a_get_fails)
     expect_text(fixture.cache, "k", "k@2");
     fixture_down(&fixture);
 }
-END_TEST
 
 /* More keys than are under way at once, and scripts that the server has lost.
  */
-START_TEST(many_are_delivered)
+TEST(many_are_delivered)
 {
     enum { KEYS = 500 };
     static char keys[KEYS][16];
@@ -306,9 +300,8 @@ START_TEST(many_are_delivered)
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations_delivered, KEYS);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(an_expiry_is_delivered_as_an_expiry)
+TEST(an_expiry_is_delivered_as_an_expiry)
 {
     init();
     fixture.cache_options.stale_while_revalidate_ms = 1000000;
@@ -326,9 +319,8 @@ START_TEST(an_expiry_is_delivered_as_an_expiry)
               stats_of(fixture.cache).stale > 0));
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_put_that_failed_is_made_up_for_by_an_invalidation)
+TEST(a_put_that_failed_is_made_up_for_by_an_invalidation)
 {
     init();
     fixture_open(&fixture);
@@ -344,7 +336,6 @@ START_TEST(a_put_that_failed_is_made_up_for_by_an_invalidation)
     expect_text(fixture.cache, "k", "k@2");
     fixture_down(&fixture);
 }
-END_TEST
 
 /* -------------------------------------------------- what makes up for them */
 
@@ -371,7 +362,7 @@ static void up_and_miss_held_up(void)
     accept_writes();
 }
 
-START_TEST(a_later_invalidation_makes_up_for_one_that_failed)
+TEST(a_later_invalidation_makes_up_for_one_that_failed)
 {
     up_and_miss_held_up();
     invalidate(fixture.cache, "k");
@@ -382,9 +373,8 @@ START_TEST(a_later_invalidation_makes_up_for_one_that_failed)
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations, 2); /* both */
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_later_put_makes_up_for_one_that_failed_and_stays)
+TEST(a_later_put_makes_up_for_one_that_failed_and_stays)
 {
     up_and_miss_held_up();
     put(fixture.cache, "k", "mine");
@@ -394,10 +384,9 @@ START_TEST(a_later_put_makes_up_for_one_that_failed_and_stays)
     expect_origin(fixture.cache, "k", "mine", SHED_ORIGIN_REDIS);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* It can contain a row from before the missed invalidation. */
-START_TEST(a_later_put_with_a_version_does_not)
+TEST(a_later_put_with_a_version_does_not)
 {
     up_and_miss_held_up();
     ck_assert_int_eq(shed_put(fixture.cache, shed_str("k"), shed_str("old"),
@@ -409,9 +398,8 @@ START_TEST(a_later_put_with_a_version_does_not)
     expect_text(fixture.cache, "k", "k@2");
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_later_expiry_does_not)
+TEST(a_later_expiry_does_not)
 {
     up_and_miss_held_up();
     ck_assert_int_eq(shed_expire(fixture.cache, shed_str("k"), 0, 0, NULL),
@@ -421,9 +409,8 @@ START_TEST(a_later_expiry_does_not)
     WAIT_FOR(undelivered() == 0);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(an_expiry_in_a_while_does_not_make_up_for_one_now)
+TEST(an_expiry_in_a_while_does_not_make_up_for_one_now)
 {
     init();
     fixture.client_options.on_event = on_event;
@@ -442,11 +429,10 @@ START_TEST(an_expiry_in_a_while_does_not_make_up_for_one_now)
     atomic_store(&may_go_on, true);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* --------------------------------------------------------- what is dropped */
 
-START_TEST(a_full_list_says_so_and_loses_no_other)
+TEST(a_full_list_says_so_and_loses_no_other)
 {
     struct shed_bytes keys[] = {shed_str("k"), shed_str("m")};
     struct shed_error err = {0};
@@ -477,9 +463,8 @@ START_TEST(a_full_list_says_so_and_loses_no_other)
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 0);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_cache_that_is_closed_tries_once_more)
+TEST(a_cache_that_is_closed_tries_once_more)
 {
     char errors[32];
 
@@ -494,7 +479,6 @@ START_TEST(a_cache_that_is_closed_tries_once_more)
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 0);
     server_stop(&fixture.server);
 }
-END_TEST
 
 /* A process that keeps an invalidation, and then waits to be killed. */
 static _Noreturn void keep_and_stay(atomic_bool *is_kept)
@@ -507,7 +491,7 @@ static _Noreturn void keep_and_stay(atomic_bool *is_kept)
 }
 
 /* This is the limit of the promise: see shed_invalidate. */
-START_TEST(what_a_killed_process_had_kept_can_be_read_until_the_ttl_ends)
+TEST(what_a_killed_process_had_kept_can_be_read_until_the_ttl_ends)
 {
     atomic_bool *is_kept = share_memory(sizeof(*is_kept));
     long long left_ms;
@@ -532,7 +516,6 @@ START_TEST(what_a_killed_process_had_kept_can_be_read_until_the_ttl_ends)
               (uint64_t)left_ms <= fixture.cache_options.ttl_ms + LEEWAY_MS);
     fixture_down(&fixture);
 }
-END_TEST
 
 static uint64_t down_ms(void)
 {
@@ -542,7 +525,7 @@ static uint64_t down_ms(void)
 }
 
 /* Although the client is in a pause, as long as pauses get. */
-START_TEST(a_cache_that_is_closed_when_redis_is_back_drops_nothing)
+TEST(a_cache_that_is_closed_when_redis_is_back_drops_nothing)
 {
     init();
     fixture.client_options.on_event = on_event;
@@ -556,9 +539,8 @@ START_TEST(a_cache_that_is_closed_when_redis_is_back_drops_nothing)
     ck_assert_uint_eq(delivered, 1);
     server_stop(&fixture.server);
 }
-END_TEST
 
-START_TEST(a_cache_that_is_closed_without_redis_tells_what_it_drops)
+TEST(a_cache_that_is_closed_without_redis_tells_what_it_drops)
 {
     init();
     fixture.client_options.on_event = on_event;
@@ -569,35 +551,8 @@ START_TEST(a_cache_that_is_closed_without_redis_tells_what_it_drops)
     ck_assert_uint_eq(dropped, 1);
     server_stop(&fixture.server);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("undelivered");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(
-        tc,
-        a_process_that_is_cut_off_reads_nothing_older_and_others_until_then);
-    tcase_add_test(tc, an_invalidation_whose_reply_is_lost_is_kept_too);
-    tcase_add_test(tc, a_server_that_hung_is_told_before_it_is_believed);
-    tcase_add_test(tc, a_server_that_comes_back_with_its_data_is_told_first);
-    tcase_add_test(tc, until_redis_is_told_the_row_comes_from_the_source);
-    tcase_add_test(tc, with_the_fail_policy_such_a_get_fails);
-    tcase_add_test(tc, many_are_delivered);
-    tcase_add_test(tc, an_expiry_is_delivered_as_an_expiry);
-    tcase_add_test(tc, a_put_that_failed_is_made_up_for_by_an_invalidation);
-    tcase_add_test(tc, a_later_invalidation_makes_up_for_one_that_failed);
-    tcase_add_test(tc, a_later_put_makes_up_for_one_that_failed_and_stays);
-    tcase_add_test(tc, a_later_put_with_a_version_does_not);
-    tcase_add_test(tc, a_later_expiry_does_not);
-    tcase_add_test(tc, an_expiry_in_a_while_does_not_make_up_for_one_now);
-    tcase_add_test(tc, a_full_list_says_so_and_loses_no_other);
-    tcase_add_test(tc, a_cache_that_is_closed_tries_once_more);
-    tcase_add_test(
-        tc, what_a_killed_process_had_kept_can_be_read_until_the_ttl_ends);
-    tcase_add_test(tc, a_cache_that_is_closed_when_redis_is_back_drops_nothing);
-    tcase_add_test(tc,
-                   a_cache_that_is_closed_without_redis_tells_what_it_drops);
-    return run_tests("undelivered", tc);
+    return run_tests("undelivered");
 }

@@ -169,7 +169,7 @@ static struct shed_stats read_stats(const struct shed_cache *cache)
     return stats;
 }
 
-START_TEST(a_cache_needs_no_more_rights)
+TEST(a_cache_needs_no_more_rights)
 {
     struct shed_cache_options o = bare_cache();
     struct shed_client *client = open_shop();
@@ -204,9 +204,8 @@ START_TEST(a_cache_needs_no_more_rights)
     shed_source_close(source);
     shed_client_close(client);
 }
-END_TEST
 
-START_TEST(a_budget_of_loads_needs_no_more_rights)
+TEST(a_budget_of_loads_needs_no_more_rights)
 {
     struct shed_cache_options o = bare_cache();
     struct shed_source_options so = bare_source();
@@ -226,9 +225,8 @@ START_TEST(a_budget_of_loads_needs_no_more_rights)
     shed_source_close(source);
     shed_client_close(client);
 }
-END_TEST
 
-START_TEST(a_cache_with_tags_needs_no_more_rights)
+TEST(a_cache_with_tags_needs_no_more_rights)
 {
     struct shed_cache_options o = bare_cache();
     struct shed_bytes tag = shed_str("red");
@@ -257,7 +255,6 @@ START_TEST(a_cache_with_tags_needs_no_more_rights)
     shed_source_close(source);
     shed_client_close(client);
 }
-END_TEST
 
 static struct shed_cache *open_all_on(struct shed_client *client,
                                       struct shed_source **source)
@@ -293,7 +290,7 @@ static void put_versions(struct shed_cache *cache, struct shed_bytes tag)
 
 /* Nothing was revoked: what src/redis/README.md lists is enough for all of it
  * together. */
-START_TEST(with_every_option_on_a_cache_needs_no_more_rights)
+TEST(with_every_option_on_a_cache_needs_no_more_rights)
 {
     struct shed_bytes tag = shed_str("red"), keys[] = {tag, shed_str("a")};
     struct shed_client *client = open_shop();
@@ -317,7 +314,6 @@ START_TEST(with_every_option_on_a_cache_needs_no_more_rights)
     shed_source_close(source);
     shed_client_close(client);
 }
-END_TEST
 
 static struct shed_lock *open_job(struct shed_client *client,
                                   enum shed_lock_algorithm algorithm, bool fair)
@@ -369,7 +365,7 @@ static void wait_for_the_dead(bool fair)
     close(told[1]);
 }
 
-START_TEST(a_lock_needs_no_more_rights)
+TEST(a_lock_needs_no_more_rights)
 {
     struct shed_client *client;
 
@@ -394,11 +390,10 @@ START_TEST(a_lock_needs_no_more_rights)
     }
     shed_client_close(client);
 }
-END_TEST
 
 /* What was left by a process that died between its commands, or by a waiter
  * whose time is over. */
-START_TEST(leftovers_of_others_need_no_more_rights)
+TEST(leftovers_of_others_need_no_more_rights)
 {
     struct shed_client *client = open_shop();
     struct shed_lock *lock;
@@ -413,7 +408,6 @@ START_TEST(leftovers_of_others_need_no_more_rights)
     shed_lock_close(lock);
     shed_client_close(client);
 }
-END_TEST
 
 /* ------------------------------------------------------- asked beforehand */
 
@@ -435,7 +429,7 @@ static enum shed_code probe(struct shed_client *client, enum shed_use use,
     return probe_name(client, use, shed_str(names[use]), err);
 }
 
-START_TEST(with_these_rights_nothing_is_missing)
+TEST(with_these_rights_nothing_is_missing)
 {
     struct shed_client *client = open_shop();
 
@@ -446,7 +440,6 @@ START_TEST(with_these_rights_nothing_is_missing)
     ck_assert_int_eq(server_int(&server, "DBSIZE"), 0);
     shed_client_close(client);
 }
-END_TEST
 
 /* Whether a probe of the use reports a missing right. */
 static bool is_named(struct shed_client *client, enum shed_use use,
@@ -460,7 +453,7 @@ static bool is_named(struct shed_client *client, enum shed_use use,
 
 /* The commands that src/redis/README.md names, except the one without which
  * there is no connection. */
-START_TEST(a_command_that_is_missing_is_named)
+TEST(a_command_that_is_missing_is_named)
 {
     char rights[2048];
     unsigned count = 0;
@@ -483,7 +476,6 @@ START_TEST(a_command_that_is_missing_is_named)
     shed_client_close(client);
     server_do(&server, "ACL LOG RESET");
 }
-END_TEST
 
 /* Words of ACL SETUSER. */
 static void grant(const char *rights)
@@ -496,7 +488,7 @@ static void grant(const char *rights)
         server_do(&server, "ACL SETUSER shop %s", word);
 }
 
-START_TEST(keys_and_channels_that_are_missing_are_named)
+TEST(keys_and_channels_that_are_missing_are_named)
 {
     static const struct {
         const char *rights;
@@ -528,7 +520,6 @@ START_TEST(keys_and_channels_that_are_missing_are_named)
     shed_client_close(client);
     server_do(&server, "ACL LOG RESET");
 }
-END_TEST
 
 /* Grant what a probe lists, as it is. */
 static void grant_what_is_listed(struct shed_client *client,
@@ -554,7 +545,7 @@ static bool misses(enum shed_code code, const struct shed_error *err,
     return code == SHED_EDENIED && strstr(err->reason, right) != NULL;
 }
 
-START_TEST(a_cache_asks_for_what_its_tags_and_its_budget_need)
+TEST(a_cache_asks_for_what_its_tags_and_its_budget_need)
 {
     struct shed_client *client = open_shop();
     struct shed_source *source;
@@ -572,9 +563,8 @@ START_TEST(a_cache_asks_for_what_its_tags_and_its_budget_need)
     shed_client_close(client);
     server_do(&server, "ACL LOG RESET");
 }
-END_TEST
 
-START_TEST(a_lock_asks_for_the_keys_of_its_algorithm)
+TEST(a_lock_asks_for_the_keys_of_its_algorithm)
 {
     static const struct {
         enum shed_lock_algorithm algorithm;
@@ -605,9 +595,8 @@ START_TEST(a_lock_asks_for_the_keys_of_its_algorithm)
     shed_client_close(client);
     server_do(&server, "ACL LOG RESET");
 }
-END_TEST
 
-START_TEST(what_is_listed_can_be_granted_as_it_is)
+TEST(what_is_listed_can_be_granted_as_it_is)
 {
     enum { ROUNDS = 3 };
     static const char revoked[] = "-role -ping -time -info -client|id "
@@ -635,9 +624,8 @@ START_TEST(what_is_listed_can_be_granted_as_it_is)
     shed_client_close(client);
     server_do(&server, "ACL LOG RESET");
 }
-END_TEST
 
-START_TEST(a_client_that_waits_by_timer_needs_no_channel)
+TEST(a_client_that_waits_by_timer_needs_no_channel)
 {
     struct shed_client_options o = bare_client();
     struct shed_client *client;
@@ -648,9 +636,8 @@ START_TEST(a_client_that_waits_by_timer_needs_no_channel)
     ck_assert_int_eq(probe(client, SHED_USE_CACHE, NULL), SHED_OK);
     shed_client_close(client);
 }
-END_TEST
 
-START_TEST(a_server_that_is_not_there_is_told)
+TEST(a_server_that_is_not_there_is_told)
 {
     static const char before[] = "timeout_ms is 3600001, must be in";
     struct shed_client *client = open_shop();
@@ -677,27 +664,9 @@ START_TEST(a_server_that_is_not_there_is_told)
     shed_client_close(client);
     server_do(&server, "ACL LOG RESET");
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("acl");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_checked_fixture(tc, set_up, tear_down);
-    tcase_add_test(tc, a_cache_needs_no_more_rights);
-    tcase_add_test(tc, a_budget_of_loads_needs_no_more_rights);
-    tcase_add_test(tc, a_cache_with_tags_needs_no_more_rights);
-    tcase_add_test(tc, with_every_option_on_a_cache_needs_no_more_rights);
-    tcase_add_test(tc, a_lock_needs_no_more_rights);
-    tcase_add_test(tc, leftovers_of_others_need_no_more_rights);
-    tcase_add_test(tc, with_these_rights_nothing_is_missing);
-    tcase_add_test(tc, a_command_that_is_missing_is_named);
-    tcase_add_test(tc, keys_and_channels_that_are_missing_are_named);
-    tcase_add_test(tc, a_cache_asks_for_what_its_tags_and_its_budget_need);
-    tcase_add_test(tc, a_lock_asks_for_the_keys_of_its_algorithm);
-    tcase_add_test(tc, what_is_listed_can_be_granted_as_it_is);
-    tcase_add_test(tc, a_client_that_waits_by_timer_needs_no_channel);
-    tcase_add_test(tc, a_server_that_is_not_there_is_told);
-    return run_tests("acl", tc);
+    tcase_add_checked_fixture(test_case(), set_up, tear_down);
+    return run_tests("acl");
 }

@@ -337,7 +337,7 @@ static int sweep(struct handles *h,
     }
 }
 
-START_TEST(every_call_bears_that_memory_is_out)
+TEST_EACH(every_call_bears_that_memory_is_out, 0, 2)
 {
     struct handles h = {NULL, NULL, NULL, NULL};
     struct shed_error err = {SHED_OK, ""};
@@ -370,7 +370,6 @@ START_TEST(every_call_bears_that_memory_is_out)
     ck_assert_int_gt(sweep(&h, NULL, invalidate_async), 0);
     close_all(&h);
 }
-END_TEST
 
 /* Whatever fails, no lease is left behind that others would have to wait for.
  */
@@ -411,7 +410,7 @@ sweep_threads(struct handles *h,
     }
 }
 
-START_TEST(every_thread_of_the_library_bears_that_memory_is_out)
+TEST_EACH(every_thread_of_the_library_bears_that_memory_is_out, 0, 2)
 {
     struct handles h = {NULL, NULL, NULL, NULL};
     struct shed_error err = {SHED_OK, ""};
@@ -430,7 +429,6 @@ START_TEST(every_thread_of_the_library_bears_that_memory_is_out)
     ck_assert_int_gt(sweep_threads(&h, put, invalidate_async), 0);
     close_all(&h);
 }
-END_TEST
 
 /* ------------------------------------------------------------ shared reads */
 
@@ -489,7 +487,7 @@ static bool run_readers(struct handles *h, int n)
     return has_failed;
 }
 
-START_TEST(readers_that_share_a_get_bear_that_memory_is_out)
+TEST(readers_that_share_a_get_bear_that_memory_is_out)
 {
     struct handles h = {NULL, NULL, NULL, NULL};
     struct shed_error err = {SHED_OK, ""};
@@ -505,7 +503,6 @@ START_TEST(readers_that_share_a_get_bear_that_memory_is_out)
     }
     close_all(&h);
 }
-END_TEST
 
 /* ----------------------------------------------------------- without Redis */
 
@@ -541,7 +538,7 @@ static int sweep_without_redis(struct handles *h,
 }
 
 /* With rows that the process has kept. */
-START_TEST(without_redis_every_call_bears_that_memory_is_out)
+TEST(without_redis_every_call_bears_that_memory_is_out)
 {
     struct handles h = {NULL, NULL, NULL, NULL};
     struct shed_error err = {SHED_OK, ""};
@@ -562,7 +559,6 @@ START_TEST(without_redis_every_call_bears_that_memory_is_out)
     ck_assert_msg(get(&h, &err) == SHED_OK, "%s", err.reason);
     close_all(&h);
 }
-END_TEST
 
 static void refuse_writes(bool is_refusing)
 {
@@ -570,7 +566,7 @@ static void refuse_writes(bool is_refusing)
 }
 
 /* What the call says of the invalidation is true. */
-START_TEST(an_invalidation_that_memory_does_not_suffice_to_keep_says_so)
+TEST(an_invalidation_that_memory_does_not_suffice_to_keep_says_so)
 {
     struct handles h = {NULL, NULL, NULL, NULL};
     struct shed_error err = {SHED_OK, ""};
@@ -595,7 +591,6 @@ START_TEST(an_invalidation_that_memory_does_not_suffice_to_keep_says_so)
     WAIT_FOR(undelivered(&h) == 0);
     close_all(&h);
 }
-END_TEST
 
 static enum shed_code get_new(struct handles *h, struct shed_error *err)
 {
@@ -603,7 +598,7 @@ static enum shed_code get_new(struct handles *h, struct shed_error *err)
     return get(h, err);
 }
 
-START_TEST(without_random_bytes_nothing_is_opened_put_or_locked)
+TEST(without_random_bytes_nothing_is_opened_put_or_locked)
 {
     struct handles h = {NULL, NULL, NULL, NULL}, none = h;
     struct shed_error err = {SHED_OK, ""};
@@ -621,9 +616,8 @@ START_TEST(without_random_bytes_nothing_is_opened_put_or_locked)
     close_all(&none);
     close_all(&h);
 }
-END_TEST
 
-START_TEST(without_threads_nothing_is_opened_and_nothing_loaded)
+TEST(without_threads_nothing_is_opened_and_nothing_loaded)
 {
     struct handles h = {NULL, NULL, NULL, NULL}, none = h;
     struct shed_error err = {SHED_OK, ""};
@@ -641,9 +635,8 @@ START_TEST(without_threads_nothing_is_opened_and_nothing_loaded)
     close_all(&none);
     close_all(&h);
 }
-END_TEST
 
-START_TEST(every_open_bears_that_memory_is_out)
+TEST_EACH(every_open_bears_that_memory_is_out, 0, 2)
 {
     struct handles h = {NULL, NULL, NULL, NULL};
 
@@ -651,7 +644,6 @@ START_TEST(every_open_bears_that_memory_is_out)
     ck_assert_int_gt(sweep(&h, NULL, close_and_open), 0);
     close_all(&h);
 }
-END_TEST
 
 static void use_tls(void)
 {
@@ -666,7 +658,7 @@ static void use_tls(void)
     has_tls = true;
 }
 
-START_TEST(over_tls_opens_and_calls_bear_that_memory_is_out)
+TEST(over_tls_opens_and_calls_bear_that_memory_is_out)
 {
     struct handles h = {NULL, NULL, NULL, NULL};
     struct shed_error err = {SHED_OK, ""};
@@ -681,7 +673,6 @@ START_TEST(over_tls_opens_and_calls_bear_that_memory_is_out)
     close_all(&h);
     certificates_remove(dir);
 }
-END_TEST
 
 static void start_server(void)
 {
@@ -696,20 +687,6 @@ static void stop_server(void)
 
 int main(void)
 {
-    TCase *tc = tcase_create("alloc");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_checked_fixture(tc, start_server, stop_server);
-    tcase_add_loop_test(tc, every_call_bears_that_memory_is_out, 0, 2);
-    tcase_add_test(tc, over_tls_opens_and_calls_bear_that_memory_is_out);
-    tcase_add_loop_test(tc, every_open_bears_that_memory_is_out, 0, 2);
-    tcase_add_loop_test(
-        tc, every_thread_of_the_library_bears_that_memory_is_out, 0, 2);
-    tcase_add_test(tc, readers_that_share_a_get_bear_that_memory_is_out);
-    tcase_add_test(tc, without_redis_every_call_bears_that_memory_is_out);
-    tcase_add_test(
-        tc, an_invalidation_that_memory_does_not_suffice_to_keep_says_so);
-    tcase_add_test(tc, without_random_bytes_nothing_is_opened_put_or_locked);
-    tcase_add_test(tc, without_threads_nothing_is_opened_and_nothing_loaded);
-    return run_tests("alloc", tc);
+    tcase_add_checked_fixture(test_case(), start_server, stop_server);
+    return run_tests("alloc");
 }

@@ -63,7 +63,7 @@ static bool is_readable(const struct shed_queue *queue)
 
 /* ---------------------------------------------------------------- answers */
 
-START_TEST(a_miss_is_loaded_and_a_hit_is_not)
+TEST(a_miss_is_loaded_and_a_hit_is_not)
 {
     struct ending e;
 
@@ -82,9 +82,8 @@ START_TEST(a_miss_is_loaded_and_a_hit_is_not)
     ck_assert_uint_gt(strlen(e.reason), 0);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(calls_of_both_kinds_share_a_load)
+TEST(calls_of_both_kinds_share_a_load)
 {
     struct ending e[MANY];
     struct getter getter = {.timeout_ms = 0};
@@ -104,9 +103,8 @@ START_TEST(calls_of_both_kinds_share_a_load)
     ck_assert_uint_eq(table_loads(&fixture.table), 1);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(calls_of_one_turn_share_a_get)
+TEST(calls_of_one_turn_share_a_get)
 {
     struct ending e[MANY];
     long long before;
@@ -126,9 +124,8 @@ START_TEST(calls_of_one_turn_share_a_get)
     ck_assert_uint_ge(stats_of(fixture.cache).hits, MANY);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_call_that_waits_for_the_next_get_joins_a_flight)
+TEST(a_call_that_waits_for_the_next_get_joins_a_flight)
 {
     struct ending first, cancelled, next;
     long long before;
@@ -150,10 +147,9 @@ START_TEST(a_call_that_waits_for_the_next_get_joins_a_flight)
     ck_assert_int_eq(server_calls(&fixture.server, "get"), before + 2);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* It would cost Redis more than the GET itself. */
-START_TEST(redis_does_not_track_what_a_hit_reads)
+TEST(redis_does_not_track_what_a_hit_reads)
 {
     char before[32], after[32];
     struct ending e;
@@ -168,9 +164,8 @@ START_TEST(redis_does_not_track_what_a_hit_reads)
     ck_assert_str_eq(after, before);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(many_calls_go_by_several_connections)
+TEST(many_calls_go_by_several_connections)
 {
     enum { CALLS = 400 };
     static struct ending e[CALLS];
@@ -193,9 +188,8 @@ START_TEST(many_calls_go_by_several_connections)
     } while (server_clients(&fixture.server, "cmd=get ") < 3);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(the_options_are_those_of_the_call_that_blocks)
+TEST(the_options_are_those_of_the_call_that_blocks)
 {
     struct shed_get_options o = SHED_GET_OPTIONS_INIT;
     struct ending e;
@@ -215,9 +209,8 @@ START_TEST(the_options_are_those_of_the_call_that_blocks)
     expect_row(&e, "k@2", SHED_ORIGIN_LOAD);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(an_old_row_is_given_at_the_soft_timeout)
+TEST(an_old_row_is_given_at_the_soft_timeout)
 {
     struct ending e;
 
@@ -237,9 +230,8 @@ START_TEST(an_old_row_is_given_at_the_soft_timeout)
     WAIT_FOR(has_text(fixture.cache, "k@2"));
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(tags_make_rows_misses)
+TEST(tags_make_rows_misses)
 {
     struct ending e;
 
@@ -258,10 +250,9 @@ START_TEST(tags_make_rows_misses)
     expect_row(&e, "k@2", SHED_ORIGIN_LOAD);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* A process that polls learns the log of tags by a read of its own. */
-START_TEST(the_log_of_tags_is_read_where_changes_are_not_announced)
+TEST(the_log_of_tags_is_read_where_changes_are_not_announced)
 {
     struct ending e;
 
@@ -277,9 +268,8 @@ START_TEST(the_log_of_tags_is_read_where_changes_are_not_announced)
     }
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(many_keys_are_answered_together)
+TEST(many_keys_are_answered_together)
 {
     struct shed_item items[MANY];
     struct shed_error errors[MANY];
@@ -319,9 +309,8 @@ START_TEST(many_keys_are_answered_together)
     expect_ending(&e, SHED_OK);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_cancelled_get_of_many_gives_what_it_has)
+TEST(a_cancelled_get_of_many_gives_what_it_has)
 {
     struct shed_item items[2] = {{.key = shed_str("there")},
                                  {.key = shed_str("k")}};
@@ -345,7 +334,6 @@ START_TEST(a_cancelled_get_of_many_gives_what_it_has)
     table_release(&fixture.table);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ------------------------------------------------------------------ queue */
 
@@ -365,7 +353,7 @@ static void note_in_order(void *name, enum shed_code code,
     strcat(told, name);
 }
 
-START_TEST(a_done_that_collects_gets_the_next_call)
+TEST(a_done_that_collects_gets_the_next_call)
 {
     static char names[3][2] = {"a", "b", "c"};
     struct ending last;
@@ -387,9 +375,8 @@ START_TEST(a_done_that_collects_gets_the_next_call)
     shed_queue_close(collected);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_queue_is_readable_while_it_has_calls)
+TEST(a_queue_is_readable_while_it_has_calls)
 {
     struct shed_queue *queue = open_queue();
     struct ending e[3];
@@ -414,11 +401,10 @@ START_TEST(a_queue_is_readable_while_it_has_calls)
     shed_queue_close(queue);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ---------------------------------------------------------------- endings */
 
-START_TEST(a_call_ends_at_its_deadline)
+TEST(a_call_ends_at_its_deadline)
 {
     struct ending e;
     struct getter getter = {.timeout_ms = 0};
@@ -432,9 +418,8 @@ START_TEST(a_call_ends_at_its_deadline)
     getter_expect(&getter, "k@1", SHED_ORIGIN_LOAD);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_redis_that_hangs_holds_nobody_beyond_the_deadline)
+TEST(a_redis_that_hangs_holds_nobody_beyond_the_deadline)
 {
     struct ending e;
 
@@ -448,9 +433,8 @@ START_TEST(a_redis_that_hangs_holds_nobody_beyond_the_deadline)
     expect_row(&e, "k@1", SHED_ORIGIN_REDIS);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_cancelled_call_ends_at_once)
+TEST(a_cancelled_call_ends_at_once)
 {
     struct ending e;
     struct getter getter = {.timeout_ms = 0};
@@ -466,9 +450,8 @@ START_TEST(a_cancelled_call_ends_at_once)
     getter_expect(&getter, "k@1", SHED_ORIGIN_LOAD);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_call_in_a_queue_is_too_late_to_be_cancelled)
+TEST(a_call_in_a_queue_is_too_late_to_be_cancelled)
 {
     struct shed_queue *queue = open_queue();
     struct shed_pending *pending;
@@ -483,10 +466,9 @@ START_TEST(a_call_in_a_queue_is_too_late_to_be_cancelled)
     shed_queue_close(queue);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* Whichever comes first, it ends once, and as shed_cancel has said. */
-START_TEST(a_cancel_that_races_with_the_answer_ends_it_once)
+TEST(a_cancel_that_races_with_the_answer_ends_it_once)
 {
     struct shed_queue *queue = open_queue();
 
@@ -510,9 +492,8 @@ START_TEST(a_cancel_that_races_with_the_answer_ends_it_once)
     shed_queue_close(queue);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(beyond_the_limit_calls_are_turned_away)
+TEST(beyond_the_limit_calls_are_turned_away)
 {
     const struct shed_then then = {note_ending, NULL, NULL};
     struct getter getter = {.timeout_ms = 0};
@@ -541,10 +522,9 @@ START_TEST(beyond_the_limit_calls_are_turned_away)
     getter_expect(&getter, "k@1", SHED_ORIGIN_LOAD);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* Not when shed_cancel returns: when the call has ended, collected or not. */
-START_TEST(a_cancelled_call_makes_room_when_it_has_ended)
+TEST(a_cancelled_call_makes_room_when_it_has_ended)
 {
     struct shed_queue *queue = open_queue();
     struct ending first, e = {.calls = 0};
@@ -572,9 +552,8 @@ START_TEST(a_cancelled_call_makes_room_when_it_has_ended)
     shed_queue_close(queue);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(closing_the_cache_ends_calls)
+TEST(closing_the_cache_ends_calls)
 {
     struct shed_queue *queue = open_queue();
     struct ending e[2];
@@ -600,9 +579,8 @@ START_TEST(closing_the_cache_ends_calls)
     shed_queue_close(queue);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(wrong_arguments_are_refused_and_nothing_is_called)
+TEST(wrong_arguments_are_refused_and_nothing_is_called)
 {
     struct ending e = {.calls = 0};
     const struct shed_then then = {note_ending, &e, NULL},
@@ -634,7 +612,6 @@ START_TEST(wrong_arguments_are_refused_and_nothing_is_called)
     fixture_down(&fixture);
     ck_assert_uint_eq(atomic_load(&e.calls), 0);
 }
-END_TEST
 
 /* ----------------------------------------------------------------- writes */
 
@@ -667,7 +644,7 @@ static struct shed_pending *begin_invalidate(const char *key,
     return pending;
 }
 
-START_TEST(a_put_is_read_after_its_end)
+TEST(a_put_is_read_after_its_end)
 {
     struct ending e;
 
@@ -688,9 +665,8 @@ START_TEST(a_put_is_read_after_its_end)
     ck_assert_uint_eq(stats_of(fixture.cache).puts, 22);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_put_can_have_tags)
+TEST(a_put_can_have_tags)
 {
     const struct shed_bytes tag = shed_str("red");
     struct shed_put_options o = SHED_PUT_OPTIONS_INIT;
@@ -709,9 +685,8 @@ START_TEST(a_put_can_have_tags)
     expect_text(fixture.cache, "k", "k@1");
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(an_invalidated_row_is_loaded_again)
+TEST(an_invalidated_row_is_loaded_again)
 {
     struct ending e;
 
@@ -724,9 +699,8 @@ START_TEST(an_invalidated_row_is_loaded_again)
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations, 1);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_write_that_redis_may_have_missed_is_delivered)
+TEST(a_write_that_redis_may_have_missed_is_delivered)
 {
     struct ending e;
 
@@ -741,10 +715,9 @@ START_TEST(a_write_that_redis_may_have_missed_is_delivered)
     expect_text(fixture.cache, "k", "k@2");
     fixture_down(&fixture);
 }
-END_TEST
 
 /* It is not carried out after its end: what is stored then stays. */
-START_TEST(a_put_that_is_cancelled_on_its_way_ends_when_it_cannot_be_late)
+TEST(a_put_that_is_cancelled_on_its_way_ends_when_it_cannot_be_late)
 {
     const struct shed_then then = {note_ending, NULL, NULL};
     struct shed_then then_e = then;
@@ -771,9 +744,8 @@ START_TEST(a_put_that_is_cancelled_on_its_way_ends_when_it_cannot_be_late)
     expect_text(fixture.cache, "k", "k@1"); /* it was invalidated */
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(closing_the_cache_ends_writes)
+TEST(closing_the_cache_ends_writes)
 {
     struct shed_queue *queue = open_queue();
     struct ending e;
@@ -793,7 +765,6 @@ START_TEST(closing_the_cache_ends_writes)
     shed_queue_close(queue);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ------------------------------------------------------------------- fork */
 
@@ -822,7 +793,7 @@ static int use_in_child(struct shed_queue *queue, struct shed_pending *pending)
     return 0;
 }
 
-START_TEST(a_child_is_refused_and_the_calls_of_the_parent_go_on)
+TEST(a_child_is_refused_and_the_calls_of_the_parent_go_on)
 {
     struct shed_queue *queue = open_queue();
     struct shed_pending *pending;
@@ -855,11 +826,10 @@ START_TEST(a_child_is_refused_and_the_calls_of_the_parent_go_on)
     shed_queue_close(queue);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ------------------------------------------------------------------- near */
 
-START_TEST(a_near_row_is_given_at_once)
+TEST(a_near_row_is_given_at_once)
 {
     struct ending e = {.calls = 0};
     const struct shed_then then = {note_ending, &e, NULL};
@@ -882,44 +852,8 @@ START_TEST(a_near_row_is_given_at_once)
     expect_row(&e, "k@1", SHED_ORIGIN_REDIS);
     fixture_down(&fixture);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("async");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, a_miss_is_loaded_and_a_hit_is_not);
-    tcase_add_test(tc, calls_of_both_kinds_share_a_load);
-    tcase_add_test(tc, calls_of_one_turn_share_a_get);
-    tcase_add_test(tc, a_call_that_waits_for_the_next_get_joins_a_flight);
-    tcase_add_test(tc, redis_does_not_track_what_a_hit_reads);
-    tcase_add_test(tc, many_calls_go_by_several_connections);
-    tcase_add_test(tc, the_options_are_those_of_the_call_that_blocks);
-    tcase_add_test(tc, an_old_row_is_given_at_the_soft_timeout);
-    tcase_add_test(tc, tags_make_rows_misses);
-    tcase_add_test(tc, the_log_of_tags_is_read_where_changes_are_not_announced);
-    tcase_add_test(tc, many_keys_are_answered_together);
-    tcase_add_test(tc, a_cancelled_get_of_many_gives_what_it_has);
-    tcase_add_test(tc, a_done_that_collects_gets_the_next_call);
-    tcase_add_test(tc, a_queue_is_readable_while_it_has_calls);
-    tcase_add_test(tc, a_call_ends_at_its_deadline);
-    tcase_add_test(tc, a_redis_that_hangs_holds_nobody_beyond_the_deadline);
-    tcase_add_test(tc, a_cancelled_call_ends_at_once);
-    tcase_add_test(tc, a_call_in_a_queue_is_too_late_to_be_cancelled);
-    tcase_add_test(tc, a_cancel_that_races_with_the_answer_ends_it_once);
-    tcase_add_test(tc, beyond_the_limit_calls_are_turned_away);
-    tcase_add_test(tc, a_cancelled_call_makes_room_when_it_has_ended);
-    tcase_add_test(tc, closing_the_cache_ends_calls);
-    tcase_add_test(tc, wrong_arguments_are_refused_and_nothing_is_called);
-    tcase_add_test(tc, a_put_is_read_after_its_end);
-    tcase_add_test(tc, a_put_can_have_tags);
-    tcase_add_test(tc, an_invalidated_row_is_loaded_again);
-    tcase_add_test(tc, a_write_that_redis_may_have_missed_is_delivered);
-    tcase_add_test(
-        tc, a_put_that_is_cancelled_on_its_way_ends_when_it_cannot_be_late);
-    tcase_add_test(tc, closing_the_cache_ends_writes);
-    tcase_add_test(tc, a_child_is_refused_and_the_calls_of_the_parent_go_on);
-    tcase_add_test(tc, a_near_row_is_given_at_once);
-    return run_tests("async", tc);
+    return run_tests("async");
 }

@@ -115,7 +115,7 @@ static void open_peer(struct peer *peer)
 
 /* ------------------------------------------------------------ soft timeout */
 
-START_TEST(after_the_soft_timeout_a_call_gets_the_old_row_and_the_load_goes_on)
+TEST(after_the_soft_timeout_a_call_gets_the_old_row_and_the_load_goes_on)
 {
     calls_up(0, STALE_MS);
     hold_old();
@@ -130,7 +130,6 @@ START_TEST(after_the_soft_timeout_a_call_gets_the_old_row_and_the_load_goes_on)
     ck_assert_uint_eq(stats_of(fixture.cache).errors_timeout, 0);
     fixture_down(&fixture);
 }
-END_TEST
 
 static bool gets_old_sooner_than(uint64_t soft_timeout_ms)
 {
@@ -141,7 +140,7 @@ static bool gets_old_sooner_than(uint64_t soft_timeout_ms)
 }
 
 /* A call that waits does so for all of its time. */
-START_TEST(a_load_that_has_taken_too_long_is_not_waited_for)
+TEST(a_load_that_has_taken_too_long_is_not_waited_for)
 {
     calls_up(0, STALE_MS);
     hold_old();
@@ -152,10 +151,9 @@ START_TEST(a_load_that_has_taken_too_long_is_not_waited_for)
     WAIT_FOR(stats_of(fixture.cache).published == 3);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* The life that a lease has left tells how old it is. */
-START_TEST(nor_is_one_of_another_process)
+TEST(nor_is_one_of_another_process)
 {
     struct shed_get_options patient = soft(NEVER_MS / 2);
     struct call other, mine;
@@ -181,9 +179,8 @@ START_TEST(nor_is_one_of_another_process)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(the_option_of_the_cache_holds_for_calls_that_have_none)
+TEST(the_option_of_the_cache_holds_for_calls_that_have_none)
 {
     struct call call;
 
@@ -200,18 +197,16 @@ START_TEST(the_option_of_the_cache_holds_for_calls_that_have_none)
     call_expect(&call, "k@2");
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_load_that_is_quick_enough_is_waited_for)
+TEST(a_load_that_is_quick_enough_is_waited_for)
 {
     calls_up(0, STALE_MS);
     age_k(PAST_TTL_MS);
     expect_with("k", soft(NEVER_MS - 1), "k@2", SHED_ORIGIN_LOAD);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(without_an_old_row_a_call_waits)
+TEST(without_an_old_row_a_call_waits)
 {
     struct call call;
 
@@ -225,10 +220,9 @@ START_TEST(without_an_old_row_a_call_waits)
     ck_assert_uint_eq(departures, 0);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* The same options may be meant for several caches. */
-START_TEST(in_a_cache_without_a_window_a_call_waits_too)
+TEST(in_a_cache_without_a_window_a_call_waits_too)
 {
     struct call call;
 
@@ -241,10 +235,9 @@ START_TEST(in_a_cache_without_a_window_a_call_waits_too)
     ck_assert_uint_eq(departures, 0);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* That GET fails, and the one at the soft timeout finds the row. */
-START_TEST(but_a_call_that_allows_stale_rows_does_not)
+TEST(but_a_call_that_allows_stale_rows_does_not)
 {
     struct shed_get_options options = soft(SOON_MS);
 
@@ -259,11 +252,10 @@ START_TEST(but_a_call_that_allows_stale_rows_does_not)
     table_release(&fixture.table);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* The call has left its flight while another process loads. That process dies,
  * and so does its lease, so nothing reports the end of the load. */
-START_TEST(what_goes_on_takes_over_from_a_loader_that_is_lost)
+TEST(what_goes_on_takes_over_from_a_loader_that_is_lost)
 {
     struct call other;
     struct peer peer;
@@ -285,9 +277,8 @@ START_TEST(what_goes_on_takes_over_from_a_loader_that_is_lost)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(closing_a_cache_does_not_wait_for_what_another_loads)
+TEST(closing_a_cache_does_not_wait_for_what_another_loads)
 {
     struct call other, mine;
     struct peer peer;
@@ -305,7 +296,6 @@ START_TEST(closing_a_cache_does_not_wait_for_what_another_loads)
     call_expect(&other, "k@2");
     fixture_down(&fixture);
 }
-END_TEST
 
 struct many {
     pthread_t thread;
@@ -323,7 +313,7 @@ static void *get_many(void *arg)
     return NULL;
 }
 
-START_TEST(of_many_keys_each_has_its_old_row_or_waits)
+TEST(of_many_keys_each_has_its_old_row_or_waits)
 {
     struct many m = {.items = {{.key = {"k", 1}},
                                {.key = {"new", 3}},
@@ -345,12 +335,11 @@ START_TEST(of_many_keys_each_has_its_old_row_or_waits)
         shed_value_unref(m.items[i].value);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ----------------------------------------------------- an old row unseen */
 
 /* Redis did not answer GET, and is well again. */
-START_TEST(a_failed_load_finds_the_old_row_that_get_did_not_see)
+TEST(a_failed_load_finds_the_old_row_that_get_did_not_see)
 {
     calls_init(0, STALE_MS);
     fixture.cache_options.failure_ttl_ms = FAILURE_MS;
@@ -367,10 +356,9 @@ START_TEST(a_failed_load_finds_the_old_row_that_get_did_not_see)
     expect_failure("k", get_defaults, SHED_ESOURCE);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* What the second GET finds counts as what it is, and once. */
-START_TEST(a_row_that_was_stored_meanwhile_is_given_and_counted_as_fresh)
+TEST(a_row_that_was_stored_meanwhile_is_given_and_counted_as_fresh)
 {
     struct getter getter = {0};
     struct shed_stats before, after;
@@ -395,9 +383,8 @@ START_TEST(a_row_that_was_stored_meanwhile_is_given_and_counted_as_fresh)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_stale_row_that_the_second_get_finds_is_counted_once)
+TEST(a_stale_row_that_the_second_get_finds_is_counted_once)
 {
     calls_up(STALE_MS, STALE_MS);
     age_k(PAST_TTL_MS);
@@ -407,9 +394,8 @@ START_TEST(a_stale_row_that_the_second_get_finds_is_counted_once)
     ck_assert_uint_eq(stats_of(fixture.cache).stale, 1);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(of_many_keys_each_finds_its_own)
+TEST(of_many_keys_each_finds_its_own)
 {
     struct shed_item items[] = {{.key = {"k", 1}}, {.key = {"new", 3}}};
 
@@ -425,10 +411,9 @@ START_TEST(of_many_keys_each_finds_its_own)
     shed_value_unref(items[0].value);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* It is found while the load goes on, at the soft timeout. */
-START_TEST(an_overdue_load_finds_it_too)
+TEST(an_overdue_load_finds_it_too)
 {
     calls_init(0, STALE_MS);
     fixture.source_options.load_timeout_ms = NEVER_MS;
@@ -439,9 +424,8 @@ START_TEST(an_overdue_load_finds_it_too)
     table_release(&fixture.table);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(what_get_has_seen_is_not_looked_for_again)
+TEST(what_get_has_seen_is_not_looked_for_again)
 {
     calls_up(0, STALE_MS);
     invalidate(fixture.cache, "k");
@@ -451,7 +435,6 @@ START_TEST(what_get_has_seen_is_not_looked_for_again)
     ck_assert_uint_eq(gets_sent, 1);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* -------------------------------------------------------------- the budget */
 
@@ -472,7 +455,7 @@ static enum shed_code get_in(uint64_t timeout_ms, uint64_t soft_timeout_ms,
     return code;
 }
 
-START_TEST(what_a_call_tries_shares_one_deadline)
+TEST(what_a_call_tries_shares_one_deadline)
 {
     struct shed_value *value;
 
@@ -492,7 +475,6 @@ START_TEST(what_a_call_tries_shares_one_deadline)
     table_release(&fixture.table);
     fixture_down(&fixture);
 }
-END_TEST
 
 static void *get_young(void *arg)
 {
@@ -503,7 +485,7 @@ static void *get_young(void *arg)
     return NULL;
 }
 
-START_TEST(a_call_that_goes_round_again_does_too)
+TEST(a_call_that_goes_round_again_does_too)
 {
     struct getter getter = {0};
     struct shed_value *value;
@@ -521,9 +503,8 @@ START_TEST(a_call_that_goes_round_again_does_too)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_silent_redis_does_not_prolong_a_call)
+TEST(a_silent_redis_does_not_prolong_a_call)
 {
     struct shed_value *value;
 
@@ -534,35 +515,8 @@ START_TEST(a_silent_redis_does_not_prolong_a_call)
     server_thaw(&fixture.server);
     fixture_down(&fixture);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("budget");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(
-        tc,
-        after_the_soft_timeout_a_call_gets_the_old_row_and_the_load_goes_on);
-    tcase_add_test(tc, a_load_that_has_taken_too_long_is_not_waited_for);
-    tcase_add_test(tc, nor_is_one_of_another_process);
-    tcase_add_test(tc, the_option_of_the_cache_holds_for_calls_that_have_none);
-    tcase_add_test(tc, a_load_that_is_quick_enough_is_waited_for);
-    tcase_add_test(tc, without_an_old_row_a_call_waits);
-    tcase_add_test(tc, in_a_cache_without_a_window_a_call_waits_too);
-    tcase_add_test(tc, but_a_call_that_allows_stale_rows_does_not);
-    tcase_add_test(tc, what_goes_on_takes_over_from_a_loader_that_is_lost);
-    tcase_add_test(tc, closing_a_cache_does_not_wait_for_what_another_loads);
-    tcase_add_test(tc, of_many_keys_each_has_its_old_row_or_waits);
-    tcase_add_test(tc, a_failed_load_finds_the_old_row_that_get_did_not_see);
-    tcase_add_test(
-        tc, a_row_that_was_stored_meanwhile_is_given_and_counted_as_fresh);
-    tcase_add_test(tc, a_stale_row_that_the_second_get_finds_is_counted_once);
-    tcase_add_test(tc, of_many_keys_each_finds_its_own);
-    tcase_add_test(tc, an_overdue_load_finds_it_too);
-    tcase_add_test(tc, what_get_has_seen_is_not_looked_for_again);
-    tcase_add_test(tc, what_a_call_tries_shares_one_deadline);
-    tcase_add_test(tc, a_call_that_goes_round_again_does_too);
-    tcase_add_test(tc, a_silent_redis_does_not_prolong_a_call);
-    return run_tests("budget", tc);
+    return run_tests("budget");
 }

@@ -11,7 +11,7 @@ static struct fixture fixture;
 
 /* ----------------------------------------------------------------- answers */
 
-START_TEST(a_miss_loads_and_the_next_get_is_a_hit)
+TEST(a_miss_loads_and_the_next_get_is_a_hit)
 {
     fixture_up(&fixture);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
@@ -23,9 +23,8 @@ START_TEST(a_miss_loads_and_the_next_get_is_a_hit)
     ck_assert_uint_eq(stats_of(fixture.cache).leases_won, 1);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(absent_null_and_empty_are_three_answers_and_stay_so_in_redis)
+TEST(absent_null_and_empty_are_three_answers_and_stay_so_in_redis)
 {
     struct shed_value *value = NULL;
 
@@ -45,9 +44,8 @@ START_TEST(absent_null_and_empty_are_three_answers_and_stay_so_in_redis)
     ck_assert_uint_eq(stats_of(fixture.cache).hits, 2);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(absence_is_kept_for_the_negative_ttl_only)
+TEST(absence_is_kept_for_the_negative_ttl_only)
 {
     fixture_init(&fixture);
     fixture.cache_options.negative_ttl_ms = 50;
@@ -60,9 +58,8 @@ START_TEST(absence_is_kept_for_the_negative_ttl_only)
     ck_assert_uint_eq(table_loads(&fixture.table), 2);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(absence_is_not_kept_with_a_negative_ttl_of_0)
+TEST(absence_is_not_kept_with_a_negative_ttl_of_0)
 {
     fixture_init(&fixture);
     fixture.cache_options.negative_ttl_ms = 0;
@@ -73,9 +70,8 @@ START_TEST(absence_is_not_kept_with_a_negative_ttl_of_0)
     ck_assert_uint_eq(table_loads(&fixture.table), 2);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(rows_are_kept_for_their_ttl)
+TEST(rows_are_kept_for_their_ttl)
 {
     fixture_init(&fixture);
     fixture.cache_options.ttl_ms = 60;
@@ -86,9 +82,8 @@ START_TEST(rows_are_kept_for_their_ttl)
     expect_text(fixture.cache, "k", "k@2");
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(keys_are_bytes_each_with_a_place_of_its_own)
+TEST(keys_are_bytes_each_with_a_place_of_its_own)
 {
     static const struct {
         const char *bytes;
@@ -124,9 +119,8 @@ START_TEST(keys_are_bytes_each_with_a_place_of_its_own)
     ck_assert_uint_eq(fixture.table.keys, count);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(the_longest_key_is_served_and_one_byte_more_is_refused)
+TEST(the_longest_key_is_served_and_one_byte_more_is_refused)
 {
     static char key[SHED_KEY_MAX_BYTES + 1];
     struct shed_value *value = NULL;
@@ -147,9 +141,8 @@ START_TEST(the_longest_key_is_served_and_one_byte_more_is_refused)
     ck_assert_ptr_nonnull(strstr(err.reason, "1025"));
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_value_over_the_limit_fails_its_key_and_is_not_kept)
+TEST(a_value_over_the_limit_fails_its_key_and_is_not_kept)
 {
     struct shed_error err = {0};
 
@@ -163,9 +156,8 @@ START_TEST(a_value_over_the_limit_fails_its_key_and_is_not_kept)
     WAIT_FOR(server_int(&fixture.server, "DBSIZE") == 0);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(others_hear_that_a_value_is_too_big_as_such)
+TEST(others_hear_that_a_value_is_too_big_as_such)
 {
     struct peer peer;
 
@@ -182,9 +174,8 @@ START_TEST(others_hear_that_a_value_is_too_big_as_such)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(age_counts_from_the_publish_by_the_servers_clock)
+TEST(age_counts_from_the_publish_by_the_servers_clock)
 {
     struct shed_value *value = NULL;
     uint64_t start_ms, age_ms, end_ms = test_deadline_ms();
@@ -207,9 +198,8 @@ START_TEST(age_counts_from_the_publish_by_the_servers_clock)
     ck_assert_uint_le(age_ms, shed_now_ms() - start_ms + scaled_ms(20));
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(values_outlive_cache_and_client)
+TEST(values_outlive_cache_and_client)
 {
     struct shed_value *loaded = NULL, *hit = NULL;
 
@@ -224,7 +214,6 @@ START_TEST(values_outlive_cache_and_client)
     shed_value_unref(loaded);
     shed_value_unref(hit);
 }
-END_TEST
 
 /* -------------------------------------------------------------- bad input */
 
@@ -245,7 +234,7 @@ static void refused(enum shed_code code, struct shed_error *err,
     *err = (struct shed_error){0};
 }
 
-START_TEST(a_bad_argument_gets_its_own_reason_and_nothing_is_sent)
+TEST(a_bad_argument_gets_its_own_reason_and_nothing_is_sent)
 {
     static char key[SHED_KEY_MAX_BYTES + 1];
     const uint64_t too_long_ms = 3600001;
@@ -299,10 +288,9 @@ START_TEST(a_bad_argument_gets_its_own_reason_and_nothing_is_sent)
     ck_assert_uint_eq(table_loads(&fixture.table), 0);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* The jitter of the cache, which takes up to 90 % off, does not apply. */
-START_TEST(a_put_with_a_ttl_is_fresh_for_that_long)
+TEST(a_put_with_a_ttl_is_fresh_for_that_long)
 {
     struct shed_put_options options = SHED_PUT_OPTIONS_INIT;
     struct shed_value *value = NULL;
@@ -338,9 +326,8 @@ START_TEST(a_put_with_a_ttl_is_fresh_for_that_long)
     expect_text(fixture.cache, "k", "k@1");
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_value_that_is_too_big_to_put_is_not_sent)
+TEST(a_value_that_is_too_big_to_put_is_not_sent)
 {
     struct shed_error err = {0};
     long long before;
@@ -358,7 +345,6 @@ START_TEST(a_value_that_is_too_big_to_put_is_not_sent)
     expect_text(fixture.cache, "k", "abc");
     fixture_down(&fixture);
 }
-END_TEST
 
 static void refused_cache(const char *name, struct shed_cache_options *options,
                           const char *why)
@@ -372,7 +358,7 @@ static void refused_cache(const char *name, struct shed_cache_options *options,
     ck_assert_ptr_null(cache);
 }
 
-START_TEST(a_bad_name_or_option_opens_no_cache_and_says_which)
+TEST(a_bad_name_or_option_opens_no_cache_and_says_which)
 {
     struct shed_cache_options o = bare_cache();
     struct {
@@ -404,9 +390,8 @@ START_TEST(a_bad_name_or_option_opens_no_cache_and_says_which)
     ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 0);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_longer_options_struct_with_a_zero_tail_is_taken)
+TEST(a_longer_options_struct_with_a_zero_tail_is_taken)
 {
     struct {
         struct shed_cache_options known;
@@ -423,11 +408,10 @@ START_TEST(a_longer_options_struct_with_a_zero_tail_is_taken)
     shed_cache_close(cache);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* --------------------------------------------------------------- get_many */
 
-START_TEST(get_many_answers_each_key_as_a_get_does)
+TEST(get_many_answers_each_key_as_a_get_does)
 {
     static const char *const keys[] = {"hit",  "cold", "absent",
                                        "cold", "hit",  "null"};
@@ -453,9 +437,8 @@ START_TEST(get_many_answers_each_key_as_a_get_does)
     }
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(the_first_key_that_failed_decides_what_get_many_returns)
+TEST(the_first_key_that_failed_decides_what_get_many_returns)
 {
     struct shed_item items[] = {
         {{"a", 1}, NULL, 0}, {{"fail2", 5}, NULL, 0}, {{"fail1", 5}, NULL, 0}};
@@ -474,9 +457,8 @@ START_TEST(the_first_key_that_failed_decides_what_get_many_returns)
     shed_value_unref(items[0].value);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(each_key_of_get_many_has_a_reason_of_its_own)
+TEST(each_key_of_get_many_has_a_reason_of_its_own)
 {
     struct shed_get_options options = SHED_GET_OPTIONS_INIT;
     struct shed_item items[] = {{{"garbled", 7}, NULL, 0},
@@ -500,10 +482,9 @@ START_TEST(each_key_of_get_many_has_a_reason_of_its_own)
     ck_assert_int_eq(errors[3].code, SHED_OK);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* By the index in the caller's array. */
-START_TEST(get_many_says_which_key_is_wrong_and_why)
+TEST(get_many_says_which_key_is_wrong_and_why)
 {
     static const char long_key[SHED_KEY_MAX_BYTES + 1];
     const struct {
@@ -534,16 +515,14 @@ START_TEST(get_many_says_which_key_is_wrong_and_why)
     ck_assert_str_eq(err.reason, "shed_get_many: items is NULL");
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(get_many_of_nothing_succeeds)
+TEST(get_many_of_nothing_succeeds)
 {
     fixture_up(&fixture);
     ck_assert_int_eq(shed_get_many(fixture.cache, NULL, 0, NULL, NULL),
                      SHED_OK);
     fixture_down(&fixture);
 }
-END_TEST
 
 static struct shed_item *make_items(size_t count, char (*keys)[24])
 {
@@ -569,7 +548,7 @@ static void check_items(struct shed_item *items, size_t count)
     }
 }
 
-START_TEST(cold_keys_that_are_asked_for_together_are_loaded_together)
+TEST(cold_keys_that_are_asked_for_together_are_loaded_together)
 {
     static char keys[50][24];
     struct shed_item *items = make_items(50, keys);
@@ -586,9 +565,8 @@ START_TEST(cold_keys_that_are_asked_for_together_are_loaded_together)
     free(items);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(of_too_many_keys_none_is_got_and_every_item_is_set)
+TEST(of_too_many_keys_none_is_got_and_every_item_is_set)
 {
     enum { COUNT = SHED_MANY_MAX + 1 };
     static char keys[COUNT][24];
@@ -611,9 +589,8 @@ START_TEST(of_too_many_keys_none_is_got_and_every_item_is_set)
     free(items);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(the_most_keys_come_in_bounded_batches_and_then_in_one_pipeline)
+TEST(the_most_keys_come_in_bounded_batches_and_then_in_one_pipeline)
 {
     static char keys[SHED_MANY_MAX][24];
     struct shed_item *items = make_items(SHED_MANY_MAX, keys);
@@ -633,9 +610,8 @@ START_TEST(the_most_keys_come_in_bounded_batches_and_then_in_one_pipeline)
     free(items);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(get_many_returns_at_its_deadline_with_what_it_has)
+TEST(get_many_returns_at_its_deadline_with_what_it_has)
 {
     struct shed_item items[] = {{{"hit", 3}, NULL, 0}, {{"cold", 4}, NULL, 0}};
     struct shed_error err = {0};
@@ -652,7 +628,6 @@ START_TEST(get_many_returns_at_its_deadline_with_what_it_has)
     table_release(&fixture.table);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ----------------------------------------------------- many callers at once */
 
@@ -688,7 +663,7 @@ static uint64_t waiting(const struct shed_stats *stats)
 }
 
 /* As a dashboard of a service shows them. */
-START_TEST(the_statistics_show_loads_under_way_and_callers_that_wait)
+TEST(the_statistics_show_loads_under_way_and_callers_that_wait)
 {
     struct shed_item items[] = {{{"a", 1}, NULL, 0}, {{"b", 1}, NULL, 0}};
     struct getter getter = {0};
@@ -710,17 +685,15 @@ START_TEST(the_statistics_show_loads_under_way_and_callers_that_wait)
     WAIT_FOR((stats = stats_of(fixture.cache), alive(&stats) == 0));
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(fifty_callers_cost_one_load)
+TEST(fifty_callers_cost_one_load)
 {
     fixture_up(&fixture);
     run_crowd();
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(fifty_callers_cost_one_load_without_pushes_too)
+TEST(fifty_callers_cost_one_load_without_pushes_too)
 {
     fixture_init(&fixture);
     fixture.client_options.wait = SHED_WAIT_POLL;
@@ -730,9 +703,8 @@ START_TEST(fifty_callers_cost_one_load_without_pushes_too)
     ck_assert_int_eq(server_clients(&fixture.server, "flags=t"), 0);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_get_returns_at_its_deadline_and_the_load_is_kept)
+TEST(a_get_returns_at_its_deadline_and_the_load_is_kept)
 {
     struct shed_value *value = NULL;
     uint64_t start_ms;
@@ -757,7 +729,6 @@ START_TEST(a_get_returns_at_its_deadline_and_the_load_is_kept)
     ck_assert_uint_eq(stats_of(fixture.cache).errors_timeout, calls);
     fixture_down(&fixture);
 }
-END_TEST
 
 static void expect_gauge(const char *name, int value)
 {
@@ -770,7 +741,7 @@ static void expect_gauge(const char *name, int value)
     ck_assert_ptr_nonnull(strstr(text, line));
 }
 
-START_TEST(beyond_the_queue_limit_callers_are_turned_away_at_once)
+TEST(beyond_the_queue_limit_callers_are_turned_away_at_once)
 {
     struct getter first = {0}, queued = {0};
     struct shed_error err = {0};
@@ -796,9 +767,8 @@ START_TEST(beyond_the_queue_limit_callers_are_turned_away_at_once)
     getter_expect(&queued, "b@1", SHED_ORIGIN_LOAD);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(the_limit_of_an_adaptive_source_is_shown_as_it_is_now)
+TEST(the_limit_of_an_adaptive_source_is_shown_as_it_is_now)
 {
     struct getter getters[6] = {{0}};
     static const char *const keys[6] = {"a", "b", "c", "d", "e", "f"};
@@ -823,12 +793,11 @@ START_TEST(the_limit_of_an_adaptive_source_is_shown_as_it_is_now)
     ck_assert_uint_eq(fixture.table.most_running, 4);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* --------------------------------------------------- what does not belong
  * there */
 
-START_TEST(a_flipped_byte_is_found_counted_and_replaced)
+TEST(a_flipped_byte_is_found_counted_and_replaced)
 {
     fixture_up(&fixture);
     expect_text(fixture.cache, "k", "k@1");
@@ -840,9 +809,8 @@ START_TEST(a_flipped_byte_is_found_counted_and_replaced)
     ck_assert_uint_eq(stats_of(fixture.cache).foreign_entries, 0);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_truncated_entry_is_found_counted_and_replaced)
+TEST(a_truncated_entry_is_found_counted_and_replaced)
 {
     redisReply *entry;
 
@@ -857,9 +825,8 @@ START_TEST(a_truncated_entry_is_found_counted_and_replaced)
     ck_assert_uint_eq(stats_of(fixture.cache).corrupt_entries, 1);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(what_others_wrote_is_counted_and_replaced)
+TEST(what_others_wrote_is_counted_and_replaced)
 {
     fixture_up(&fixture);
     server_do(&fixture.server, "SET t:{k} raw");
@@ -872,9 +839,8 @@ START_TEST(what_others_wrote_is_counted_and_replaced)
     expect_origin(fixture.cache, "l", "l@1", SHED_ORIGIN_REDIS);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(an_entry_of_the_format_before_is_a_miss_and_is_replaced)
+TEST(an_entry_of_the_format_before_is_a_miss_and_is_replaced)
 {
     fixture_up(&fixture);
     expect_text(fixture.cache, "k", "k@1");
@@ -886,9 +852,8 @@ START_TEST(an_entry_of_the_format_before_is_a_miss_and_is_replaced)
     ck_assert_uint_eq(stats_of(fixture.cache).corrupt_entries, 0);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_damaged_failure_marker_is_replaced)
+TEST(a_damaged_failure_marker_is_replaced)
 {
     fixture_init(&fixture);
     fixture.cache_options.failure_ttl_ms = 60000;
@@ -902,9 +867,8 @@ START_TEST(a_damaged_failure_marker_is_replaced)
     ck_assert_uint_eq(stats_of(fixture.cache).corrupt_entries, 1);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(the_payload_is_behind_64_bytes_for_every_language)
+TEST(the_payload_is_behind_64_bytes_for_every_language)
 {
     redisReply *row;
 
@@ -915,7 +879,6 @@ START_TEST(the_payload_is_behind_64_bytes_for_every_language)
     freeReplyObject(row);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* Each line is a comment, or a metric with a label of our name and a number. */
 static void check_line(const char *line)
@@ -935,7 +898,7 @@ static void check_line(const char *line)
     ck_assert_msg(rest != end + 2 && *rest == '\0', "%s", line);
 }
 
-START_TEST(the_statistics_are_prometheus_text)
+TEST(the_statistics_are_prometheus_text)
 {
     static char text[65536];
     size_t size;
@@ -957,54 +920,8 @@ START_TEST(the_statistics_are_prometheus_text)
         check_line(line);
     fixture_down(&fixture);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("cache");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, a_miss_loads_and_the_next_get_is_a_hit);
-    tcase_add_test(
-        tc, absent_null_and_empty_are_three_answers_and_stay_so_in_redis);
-    tcase_add_test(tc, absence_is_kept_for_the_negative_ttl_only);
-    tcase_add_test(tc, absence_is_not_kept_with_a_negative_ttl_of_0);
-    tcase_add_test(tc, rows_are_kept_for_their_ttl);
-    tcase_add_test(tc, keys_are_bytes_each_with_a_place_of_its_own);
-    tcase_add_test(tc, the_longest_key_is_served_and_one_byte_more_is_refused);
-    tcase_add_test(tc, a_value_over_the_limit_fails_its_key_and_is_not_kept);
-    tcase_add_test(tc, others_hear_that_a_value_is_too_big_as_such);
-    tcase_add_test(tc, age_counts_from_the_publish_by_the_servers_clock);
-    tcase_add_test(tc, values_outlive_cache_and_client);
-    tcase_add_test(tc, a_bad_argument_gets_its_own_reason_and_nothing_is_sent);
-    tcase_add_test(tc, a_put_with_a_ttl_is_fresh_for_that_long);
-    tcase_add_test(tc, a_value_that_is_too_big_to_put_is_not_sent);
-    tcase_add_test(tc, a_bad_name_or_option_opens_no_cache_and_says_which);
-    tcase_add_test(tc, a_longer_options_struct_with_a_zero_tail_is_taken);
-    tcase_add_test(tc, get_many_answers_each_key_as_a_get_does);
-    tcase_add_test(tc, the_first_key_that_failed_decides_what_get_many_returns);
-    tcase_add_test(tc, each_key_of_get_many_has_a_reason_of_its_own);
-    tcase_add_test(tc, get_many_says_which_key_is_wrong_and_why);
-    tcase_add_test(tc, get_many_of_nothing_succeeds);
-    tcase_add_test(tc,
-                   cold_keys_that_are_asked_for_together_are_loaded_together);
-    tcase_add_test(tc, of_too_many_keys_none_is_got_and_every_item_is_set);
-    tcase_add_test(
-        tc, the_most_keys_come_in_bounded_batches_and_then_in_one_pipeline);
-    tcase_add_test(tc, get_many_returns_at_its_deadline_with_what_it_has);
-    tcase_add_test(tc,
-                   the_statistics_show_loads_under_way_and_callers_that_wait);
-    tcase_add_test(tc, fifty_callers_cost_one_load);
-    tcase_add_test(tc, fifty_callers_cost_one_load_without_pushes_too);
-    tcase_add_test(tc, a_get_returns_at_its_deadline_and_the_load_is_kept);
-    tcase_add_test(tc, beyond_the_queue_limit_callers_are_turned_away_at_once);
-    tcase_add_test(tc, the_limit_of_an_adaptive_source_is_shown_as_it_is_now);
-    tcase_add_test(tc, a_flipped_byte_is_found_counted_and_replaced);
-    tcase_add_test(tc, a_truncated_entry_is_found_counted_and_replaced);
-    tcase_add_test(tc, what_others_wrote_is_counted_and_replaced);
-    tcase_add_test(tc, an_entry_of_the_format_before_is_a_miss_and_is_replaced);
-    tcase_add_test(tc, a_damaged_failure_marker_is_replaced);
-    tcase_add_test(tc, the_payload_is_behind_64_bytes_for_every_language);
-    tcase_add_test(tc, the_statistics_are_prometheus_text);
-    return run_tests("cache", tc);
+    return run_tests("cache");
 }

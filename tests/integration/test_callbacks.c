@@ -199,7 +199,7 @@ static void use_lock(void)
 }
 
 /* The entry is still there: nothing was sent. */
-START_TEST(a_call_that_blocks_is_refused_in_an_event)
+TEST_EACH(a_call_that_blocks_is_refused_in_an_event, 0, 3)
 {
     static void (*const calls[])(void) = {read_and_write, open_handles,
                                           use_lock};
@@ -211,9 +211,8 @@ START_TEST(a_call_that_blocks_is_refused_in_an_event)
     expect_origin(fixture.cache, "old", "old@1", SHED_ORIGIN_REDIS);
     down();
 }
-END_TEST
 
-START_TEST(a_call_that_blocks_is_refused_in_every_callback)
+TEST_EACH(a_call_that_blocks_is_refused_in_every_callback, 0, 3)
 {
     static void (*const causes[])(void) = {cause_done, cause_loss, cause_line};
 
@@ -225,11 +224,10 @@ START_TEST(a_call_that_blocks_is_refused_in_every_callback)
     expect_origin(fixture.cache, "old", "old@1", SHED_ORIGIN_REDIS);
     down();
 }
-END_TEST
 
 /* The thread of another client must not wait either: it may belong to the
  * quorum. */
-START_TEST(a_call_that_blocks_is_refused_on_every_client_s_thread)
+TEST(a_call_that_blocks_is_refused_on_every_client_s_thread)
 {
     struct peer peer;
 
@@ -243,7 +241,6 @@ START_TEST(a_call_that_blocks_is_refused_on_every_client_s_thread)
     peer_close(&peer);
     down();
 }
-END_TEST
 
 /* ------------------------------------------------------------ the closing */
 
@@ -315,7 +312,7 @@ static void close_all(void)
 
 /* No call is under way on the closed handles, as required. The threads end with
  * the last handle. */
-START_TEST(handles_can_be_closed_in_a_callback)
+TEST(handles_can_be_closed_in_a_callback)
 {
     unsigned threads = count_own_threads();
 
@@ -328,9 +325,8 @@ START_TEST(handles_can_be_closed_in_a_callback)
     WAIT_FOR(count_threads() == threads);
     server_stop(&fixture.server);
 }
-END_TEST
 
-START_TEST(the_last_handle_can_be_closed_in_a_callback)
+TEST_EACH(the_last_handle_can_be_closed_in_a_callback, 0, 3)
 {
     static void (*const closes[])(void) = {close_lock, close_cache_and_source,
                                            close_client};
@@ -347,7 +343,6 @@ START_TEST(the_last_handle_can_be_closed_in_a_callback)
     WAIT_FOR(count_threads() == threads);
     server_stop(&fixture.server);
 }
-END_TEST
 
 /* Closing the cache and the source has to wait for this very load. */
 static void close_and_answer(void *user, void *thread, struct shed_load *load)
@@ -375,7 +370,7 @@ static void open_closing_source(void)
                      SHED_OK);
 }
 
-START_TEST(cache_and_source_can_be_closed_in_a_load)
+TEST(cache_and_source_can_be_closed_in_a_load)
 {
     unsigned threads = count_own_threads();
     struct shed_value *value;
@@ -392,19 +387,8 @@ START_TEST(cache_and_source_can_be_closed_in_a_load)
     ck_assert(atomic_load(&action.is_done));
     server_stop(&fixture.server);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("callbacks");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_loop_test(tc, a_call_that_blocks_is_refused_in_an_event, 0, 3);
-    tcase_add_loop_test(tc, a_call_that_blocks_is_refused_in_every_callback, 0,
-                        3);
-    tcase_add_test(tc, a_call_that_blocks_is_refused_on_every_client_s_thread);
-    tcase_add_test(tc, handles_can_be_closed_in_a_callback);
-    tcase_add_loop_test(tc, the_last_handle_can_be_closed_in_a_callback, 0, 3);
-    tcase_add_test(tc, cache_and_source_can_be_closed_in_a_load);
-    return run_tests("callbacks", tc);
+    return run_tests("callbacks");
 }

@@ -52,7 +52,7 @@ static void spoil_k(void)
 
 /* -------------------------------------------------------------- max_age_ms */
 
-START_TEST(a_row_that_is_too_old_for_the_call_is_replaced)
+TEST(a_row_that_is_too_old_for_the_call_is_replaced)
 {
     calls_up(0, 0);
     age_k(OLD_MS);
@@ -65,9 +65,8 @@ START_TEST(a_row_that_is_too_old_for_the_call_is_replaced)
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}:refresh"), 0);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_row_that_is_young_enough_is_a_hit)
+TEST(a_row_that_is_young_enough_is_a_hit)
 {
     calls_up(0, 0);
     age_k(MAX_AGE_MS / 2);
@@ -75,10 +74,9 @@ START_TEST(a_row_that_is_young_enough_is_a_hit)
     ck_assert_uint_eq(loads(), 0);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* A push wakes the flight that waits, and what it finds is that row. */
-START_TEST(a_row_that_is_too_old_for_the_call_does_not_end_its_flight)
+TEST(a_row_that_is_too_old_for_the_call_does_not_end_its_flight)
 {
     struct peer peer;
     struct call mine, others;
@@ -104,9 +102,8 @@ START_TEST(a_row_that_is_too_old_for_the_call_does_not_end_its_flight)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(calls_of_many_clients_for_a_younger_row_share_one_load)
+TEST(calls_of_many_clients_for_a_younger_row_share_one_load)
 {
     enum { PEERS = 3 };
     struct peer peers[PEERS];
@@ -140,9 +137,8 @@ START_TEST(calls_of_many_clients_for_a_younger_row_share_one_load)
         peer_close(&peers[i]);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(others_get_the_row_that_is_being_replaced)
+TEST(others_get_the_row_that_is_being_replaced)
 {
     struct call call;
 
@@ -157,9 +153,8 @@ START_TEST(others_get_the_row_that_is_being_replaced)
     call_expect(&call, "k@2");
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(an_answer_that_is_too_old_is_not_handed_out)
+TEST(an_answer_that_is_too_old_is_not_handed_out)
 {
     struct getter getter = {0};
     struct call call;
@@ -176,11 +171,11 @@ START_TEST(an_answer_that_is_too_old_is_not_handed_out)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* As in a failover: GET finds nothing (0) or a row that is too old (1), and
  * then there is an earlier one. */
-START_TEST(a_row_that_comes_back_during_the_call_is_not_taken_for_a_new_one)
+TEST_EACH(a_row_that_comes_back_during_the_call_is_not_taken_for_a_new_one, 0,
+          2)
 {
     static struct proxy proxy;
     struct call call;
@@ -204,9 +199,8 @@ START_TEST(a_row_that_comes_back_during_the_call_is_not_taken_for_a_new_one)
     call_expect(&call, _i == 0 ? "k@2" : "k@3");
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(no_such_row_has_an_age_too)
+TEST(no_such_row_has_an_age_too)
 {
     calls_up(0, 0);
     expect_absent("absent", young());
@@ -218,9 +212,8 @@ START_TEST(no_such_row_has_an_age_too)
     ck_assert_uint_eq(loads(), 2);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(nothing_older_is_handed_out_when_the_load_fails)
+TEST(nothing_older_is_handed_out_when_the_load_fails)
 {
     calls_up(STALE_MS, 2 * STALE_MS);
     age_k(AGEING_TTL_MS + STALE_MS);
@@ -229,10 +222,9 @@ START_TEST(nothing_older_is_handed_out_when_the_load_fails)
     expect_failure("k", young(), SHED_ESOURCE);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* What snowshed.h says of max_age_ms: a second call takes what there is. */
-START_TEST(after_the_load_has_failed_a_call_can_take_what_there_is)
+TEST(after_the_load_has_failed_a_call_can_take_what_there_is)
 {
     static const uint64_t ages_ms[] = {OLD_MS, PAST_TTL_MS - OLD_MS, STALE_MS};
     static const enum shed_origin origins[] = {
@@ -249,9 +241,8 @@ START_TEST(after_the_load_has_failed_a_call_can_take_what_there_is)
     }
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(nothing_older_is_handed_out_because_stale_rows_are_allowed)
+TEST(nothing_older_is_handed_out_because_stale_rows_are_allowed)
 {
     struct shed_get_options options = with_stale(SHED_STALE_ALLOWED);
 
@@ -266,9 +257,8 @@ START_TEST(nothing_older_is_handed_out_because_stale_rows_are_allowed)
     expect_with("k", options, "k@3", SHED_ORIGIN_LOAD);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_row_of_unknown_age_is_too_old)
+TEST(a_row_of_unknown_age_is_too_old)
 {
     calls_up(0, 0);
     table_update(&fixture.table);
@@ -278,9 +268,8 @@ START_TEST(a_row_of_unknown_age_is_too_old)
     is_clock_hidden = false;
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_corrupt_entry_is_replaced_by_a_young_one)
+TEST(a_corrupt_entry_is_replaced_by_a_young_one)
 {
     calls_up(0, 0);
     age_k(OLD_MS);
@@ -289,11 +278,10 @@ START_TEST(a_corrupt_entry_is_replaced_by_a_young_one)
     ck_assert_uint_eq(stats_of(fixture.cache).corrupt_entries, 1);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ------------------------------------------------------------- only_cached */
 
-START_TEST(a_call_that_may_not_load_takes_what_redis_has)
+TEST(a_call_that_may_not_load_takes_what_redis_has)
 {
     long long gets, sets;
 
@@ -309,9 +297,8 @@ START_TEST(a_call_that_may_not_load_takes_what_redis_has)
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{new}"), 0);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(its_miss_is_counted_and_is_no_error)
+TEST(its_miss_is_counted_and_is_no_error)
 {
     struct shed_stats before, after;
 
@@ -325,9 +312,8 @@ START_TEST(its_miss_is_counted_and_is_no_error)
     ck_assert_uint_eq(after.miss_us.count, before.miss_us.count);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(it_does_not_wait_for_a_load_that_is_under_way)
+TEST(it_does_not_wait_for_a_load_that_is_under_way)
 {
     struct getter getter = {0};
 
@@ -339,9 +325,8 @@ START_TEST(it_does_not_wait_for_a_load_that_is_under_way)
     getter_expect(&getter, "new@1", SHED_ORIGIN_LOAD);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(it_refreshes_nothing)
+TEST(it_refreshes_nothing)
 {
     long long scripts;
 
@@ -357,9 +342,8 @@ START_TEST(it_refreshes_nothing)
     ck_assert_uint_eq(loads(), 1);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(rows_that_may_not_be_handed_out_are_misses)
+TEST(rows_that_may_not_be_handed_out_are_misses)
 {
     struct shed_get_options options = only_cached();
 
@@ -375,9 +359,8 @@ START_TEST(rows_that_may_not_be_handed_out_are_misses)
     ck_assert_uint_eq(loads(), 0);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_foreign_entry_is_a_miss)
+TEST(a_foreign_entry_is_a_miss)
 {
     calls_up(0, 0);
     server_do(&fixture.server, "LPUSH t:{list} a");
@@ -385,9 +368,8 @@ START_TEST(a_foreign_entry_is_a_miss)
     server_do(&fixture.server, "DEL t:{list}");
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(an_error_of_redis_is_no_miss)
+TEST(an_error_of_redis_is_no_miss)
 {
     struct proxy proxy = {0};
 
@@ -399,9 +381,8 @@ START_TEST(an_error_of_redis_is_no_miss)
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(without_redis_nothing_is_known)
+TEST(without_redis_nothing_is_known)
 {
     calls_up(0, 0);
     server_kill(&fixture.server);
@@ -412,11 +393,10 @@ START_TEST(without_redis_nothing_is_known)
     server_start_again(&fixture.server);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ------------------------------------------------------------- allow_stale */
 
-START_TEST(any_row_that_redis_has_is_good_enough_if_the_call_says_so)
+TEST(any_row_that_redis_has_is_good_enough_if_the_call_says_so)
 {
     calls_up(0, STALE_MS); /* so that Redis keeps it */
     age_k(AGEING_TTL_MS * 2);
@@ -431,9 +411,8 @@ START_TEST(any_row_that_redis_has_is_good_enough_if_the_call_says_so)
     ck_assert_uint_eq(loads(), 1);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(it_is_given_out_even_where_others_wait_for_its_load)
+TEST(it_is_given_out_even_where_others_wait_for_its_load)
 {
     struct getter getter = {0};
 
@@ -446,18 +425,16 @@ START_TEST(it_is_given_out_even_where_others_wait_for_its_load)
     ck_assert_uint_eq(loads(), 1);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_call_that_wants_no_stale_row_waits)
+TEST(a_call_that_wants_no_stale_row_waits)
 {
     calls_up(STALE_MS, 0);
     age_k(PAST_TTL_MS);
     expect_with("k", with_stale(SHED_STALE_NEVER), "k@2", SHED_ORIGIN_LOAD);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(and_would_rather_fail)
+TEST(and_would_rather_fail)
 {
     calls_up(STALE_MS, STALE_MS);
     age_k(PAST_TTL_MS);
@@ -466,9 +443,8 @@ START_TEST(and_would_rather_fail)
     expect_with("k", get_defaults, "k@1", SHED_ORIGIN_STALE);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(no_such_row_is_not_stale_for_any_call)
+TEST(no_such_row_is_not_stale_for_any_call)
 {
     calls_up(STALE_MS, STALE_MS);
     expect_absent("absent", get_defaults);
@@ -478,9 +454,8 @@ START_TEST(no_such_row_is_not_stale_for_any_call)
     ck_assert_uint_eq(stats_of(fixture.cache).stale, 0);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(no_such_row_is_not_stale_when_the_load_fails_either)
+TEST(no_such_row_is_not_stale_when_the_load_fails_either)
 {
     calls_up(STALE_MS, STALE_MS);
     expect_absent("absent", get_defaults);
@@ -491,7 +466,6 @@ START_TEST(no_such_row_is_not_stale_when_the_load_fails_either)
     expect_failure("absent", with_stale(SHED_STALE_ALLOWED), SHED_ESOURCE);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ---------------------------------------------------------------- fresh_ms */
 
@@ -508,7 +482,7 @@ static uint64_t fresh_ms_of(const char *key, struct shed_get_options options)
     return fresh_ms;
 }
 
-START_TEST(a_value_says_how_long_it_is_fresh)
+TEST(a_value_says_how_long_it_is_fresh)
 {
     calls_up(STALE_MS, 0);
     ck_assert_uint_eq(fresh_ms_of("new", get_defaults), AGEING_TTL_MS);
@@ -526,7 +500,6 @@ START_TEST(a_value_says_how_long_it_is_fresh)
     server_start_again(&fixture.server);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ---------------------------------------------------------------- get_many */
 
@@ -552,7 +525,7 @@ static void unref_all(struct shed_item items[KEYS])
         shed_value_unref(items[i].value);
 }
 
-START_TEST(the_terms_hold_for_each_key_of_many)
+TEST(the_terms_hold_for_each_key_of_many)
 {
     static const char *const texts[KEYS] = {"k@2", "clock@1", "", "bad@2",
                                             "new@2"};
@@ -572,9 +545,8 @@ START_TEST(the_terms_hold_for_each_key_of_many)
     unref_all(items);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(many_that_may_not_load_are_hits_or_misses)
+TEST(many_that_may_not_load_are_hits_or_misses)
 {
     static const enum shed_code codes[KEYS] = {SHED_OK, SHED_OK, SHED_OK,
                                                SHED_EMISS, SHED_EMISS};
@@ -596,7 +568,6 @@ START_TEST(many_that_may_not_load_are_hits_or_misses)
     unref_all(items);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ----------------------------------------------------------------- options */
 
@@ -615,7 +586,7 @@ static void expect_refused(struct shed_get_options options, const char *field)
     ck_assert_int_eq(item.code, SHED_EINVAL);
 }
 
-START_TEST(wrong_options_are_refused)
+TEST(wrong_options_are_refused)
 {
     struct shed_get_options o = get_defaults;
 
@@ -636,9 +607,8 @@ START_TEST(wrong_options_are_refused)
     expect_refused(o, "struct shed_get_options");
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(no_options_are_the_defaults)
+TEST(no_options_are_the_defaults)
 {
     struct shed_value *value = NULL;
     struct shed_item item = {.key = shed_str("k")};
@@ -654,49 +624,8 @@ START_TEST(no_options_are_the_defaults)
     shed_value_unref(item.value);
     fixture_down(&fixture);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("calls");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, a_row_that_is_too_old_for_the_call_is_replaced);
-    tcase_add_test(tc, a_row_that_is_young_enough_is_a_hit);
-    tcase_add_test(tc,
-                   a_row_that_is_too_old_for_the_call_does_not_end_its_flight);
-    tcase_add_test(tc, calls_of_many_clients_for_a_younger_row_share_one_load);
-    tcase_add_test(tc, others_get_the_row_that_is_being_replaced);
-    tcase_add_test(tc, an_answer_that_is_too_old_is_not_handed_out);
-    tcase_add_loop_test(
-        tc, a_row_that_comes_back_during_the_call_is_not_taken_for_a_new_one, 0,
-        2);
-    tcase_add_test(tc, no_such_row_has_an_age_too);
-    tcase_add_test(tc, nothing_older_is_handed_out_when_the_load_fails);
-    tcase_add_test(tc, after_the_load_has_failed_a_call_can_take_what_there_is);
-    tcase_add_test(tc,
-                   nothing_older_is_handed_out_because_stale_rows_are_allowed);
-    tcase_add_test(tc, a_row_of_unknown_age_is_too_old);
-    tcase_add_test(tc, a_corrupt_entry_is_replaced_by_a_young_one);
-    tcase_add_test(tc, a_call_that_may_not_load_takes_what_redis_has);
-    tcase_add_test(tc, its_miss_is_counted_and_is_no_error);
-    tcase_add_test(tc, it_does_not_wait_for_a_load_that_is_under_way);
-    tcase_add_test(tc, it_refreshes_nothing);
-    tcase_add_test(tc, rows_that_may_not_be_handed_out_are_misses);
-    tcase_add_test(tc, a_foreign_entry_is_a_miss);
-    tcase_add_test(tc, an_error_of_redis_is_no_miss);
-    tcase_add_test(tc, without_redis_nothing_is_known);
-    tcase_add_test(tc,
-                   any_row_that_redis_has_is_good_enough_if_the_call_says_so);
-    tcase_add_test(tc, it_is_given_out_even_where_others_wait_for_its_load);
-    tcase_add_test(tc, a_call_that_wants_no_stale_row_waits);
-    tcase_add_test(tc, and_would_rather_fail);
-    tcase_add_test(tc, no_such_row_is_not_stale_for_any_call);
-    tcase_add_test(tc, no_such_row_is_not_stale_when_the_load_fails_either);
-    tcase_add_test(tc, a_value_says_how_long_it_is_fresh);
-    tcase_add_test(tc, the_terms_hold_for_each_key_of_many);
-    tcase_add_test(tc, many_that_may_not_load_are_hits_or_misses);
-    tcase_add_test(tc, wrong_options_are_refused);
-    tcase_add_test(tc, no_options_are_the_defaults);
-    return run_tests("calls", tc);
+    return run_tests("calls");
 }

@@ -158,7 +158,7 @@ static bool is_working(size_t session)
 
 /* -------------------------------------------------------------------- tests */
 
-START_TEST(as_many_work_as_there_are_slots)
+TEST(as_many_work_as_there_are_slots)
 {
     run_sql(&site, "CALL set_capacity('a', 3, " LONG_US ")");
     for (size_t i = 0; i < SESSIONS; i++)
@@ -166,18 +166,16 @@ START_TEST(as_many_work_as_there_are_slots)
     wait_queued(SESSIONS - 3);
     wait_working(3);
 }
-END_TEST
 
-START_TEST(each_query_finds_the_free_slot)
+TEST(each_query_finds_the_free_slot)
 {
     run_sql(&site, "CALL set_capacity('a', %d, " LONG_US ")", SESSIONS);
     for (size_t i = 0; i < SESSIONS; i++)
         begin_work(i, "a");
     wait_working(SESSIONS);
 }
-END_TEST
 
-START_TEST(all_that_wait_have_their_turn)
+TEST(all_that_wait_have_their_turn)
 {
     enum { ROUNDS = 10 };
 
@@ -189,11 +187,10 @@ START_TEST(all_that_wait_have_their_turn)
             ck_assert_uint_eq(end_work(i), 1);
     }
 }
-END_TEST
 
 static const char *const kills[] = {"QUERY", "CONNECTION"};
 
-START_TEST(a_killed_query_gives_its_slot_back)
+TEST_EACH(a_killed_query_gives_its_slot_back, 0, COUNT_OF(kills))
 {
     run_sql(&site, "CALL set_capacity('a', 1, " LONG_US ")");
     begin_work(0, "a");
@@ -211,9 +208,8 @@ START_TEST(a_killed_query_gives_its_slot_back)
     begin_work(2, "a");
     WAIT_FOR(is_working(2));
 }
-END_TEST
 
-START_TEST(a_killed_waiter_leaves_the_queue)
+TEST(a_killed_waiter_leaves_the_queue)
 {
     run_sql(&site, "CALL set_capacity('a', 1, " LONG_US ")");
     begin_work(0, "a");
@@ -225,9 +221,8 @@ START_TEST(a_killed_waiter_leaves_the_queue)
     wait_queued(0);
     ck_assert(is_working(0));
 }
-END_TEST
 
-START_TEST(lanes_do_not_wait_for_each_other)
+TEST(lanes_do_not_wait_for_each_other)
 {
     run_sql(&site, "CALL set_capacity('a', 1, " LONG_US ")");
     run_sql(&site, "CALL set_capacity('b', 1, 0)");
@@ -238,25 +233,22 @@ START_TEST(lanes_do_not_wait_for_each_other)
     begin_work(2, "b");
     ck_assert_uint_eq(end_work(2), 1);
 }
-END_TEST
 
-START_TEST(a_lane_that_does_not_exist_costs_nothing)
+TEST(a_lane_that_does_not_exist_costs_nothing)
 {
     ck_assert_uint_eq(ask_sql(&site, "SELECT db_work('z')"), 1);
     ck_assert_uint_eq(mysql_warning_count(site.admin), 0);
 }
-END_TEST
 
-START_TEST(no_slots_are_no_limit)
+TEST(no_slots_are_no_limit)
 {
     run_sql(&site, "CALL set_capacity('a', 0, " LONG_US ")");
     for (size_t i = 0; i < SESSIONS; i++)
         begin_work(i, "a");
     wait_working(SESSIONS);
 }
-END_TEST
 
-START_TEST(a_lane_can_change_while_queries_wait)
+TEST(a_lane_can_change_while_queries_wait)
 {
     run_sql(&site, "CALL set_capacity('a', 1, " LONG_US ")");
     begin_work(0, "a");
@@ -268,7 +260,6 @@ START_TEST(a_lane_can_change_while_queries_wait)
     ck_assert_uint_eq(end_work(2), 1);
     ck_assert(is_working(0));
 }
-END_TEST
 
 /* Returns the session's Com_select. */
 static unsigned long count_selects(void)
@@ -287,7 +278,7 @@ static unsigned long count_selects(void)
 }
 
 /* The load test relies on this to count its queries. */
-START_TEST(a_query_counts_as_two_selects)
+TEST(a_query_counts_as_two_selects)
 {
     unsigned long before;
 
@@ -296,33 +287,16 @@ START_TEST(a_query_counts_as_two_selects)
     ask_sql(&site, "SELECT db_work('a')");
     ck_assert_uint_eq(count_selects(), before + 2);
 }
-END_TEST
 
-START_TEST(the_file_can_be_loaded_again)
+TEST(the_file_can_be_loaded_again)
 {
     run_sql(&site, "CALL set_capacity('a', 1, 0)");
     load_capacity_sql();
     ck_assert_uint_eq(ask_sql(&site, "SELECT db_work('a')"), 1);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("capacity");
-
-    tcase_add_checked_fixture(tc, set_up, tear_down);
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, as_many_work_as_there_are_slots);
-    tcase_add_test(tc, each_query_finds_the_free_slot);
-    tcase_add_test(tc, all_that_wait_have_their_turn);
-    tcase_add_loop_test(tc, a_killed_query_gives_its_slot_back, 0,
-                        sizeof(kills) / sizeof(*kills));
-    tcase_add_test(tc, a_killed_waiter_leaves_the_queue);
-    tcase_add_test(tc, lanes_do_not_wait_for_each_other);
-    tcase_add_test(tc, a_lane_that_does_not_exist_costs_nothing);
-    tcase_add_test(tc, no_slots_are_no_limit);
-    tcase_add_test(tc, a_lane_can_change_while_queries_wait);
-    tcase_add_test(tc, a_query_counts_as_two_selects);
-    tcase_add_test(tc, the_file_can_be_loaded_again);
-    return run_tests("capacity", tc);
+    tcase_add_checked_fixture(test_case(), set_up, tear_down);
+    return run_tests("capacity");
 }

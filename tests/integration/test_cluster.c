@@ -47,17 +47,16 @@ static void check_rows(const struct own_cluster *c)
     ck_assert_int_eq(entries(c), NODES);
 }
 
-START_TEST(a_row_is_stored_at_the_node_of_its_key)
+TEST(a_row_is_stored_at_the_node_of_its_key)
 {
     cluster_up();
     check_rows(&cluster);
     ck_assert_uint_eq(status_of(fixture.client).is_up, 1);
     cluster_down();
 }
-END_TEST
 
 /* Braces in a key decide about its slot. */
-START_TEST(keys_with_braces_are_kept_too)
+TEST(keys_with_braces_are_kept_too)
 {
     static const char *const keys[] = {"}",    "{",      "{}",     "a}b",
                                        "{a}b", "{a}{b}", "a{b}}c", "}{"};
@@ -77,9 +76,8 @@ START_TEST(keys_with_braces_are_kept_too)
     ck_assert_int_eq(entries(&cluster), KEYS);
     cluster_down();
 }
-END_TEST
 
-START_TEST(absence_is_kept_and_ended_by_an_invalidation)
+TEST(absence_is_kept_and_ended_by_an_invalidation)
 {
     char key[32];
     unsigned before;
@@ -97,9 +95,8 @@ START_TEST(absence_is_kept_and_ended_by_an_invalidation)
     }
     cluster_down();
 }
-END_TEST
 
-START_TEST(rows_are_put_and_expired)
+TEST(rows_are_put_and_expired)
 {
     char key[16], row[32];
 
@@ -117,7 +114,6 @@ START_TEST(rows_are_put_and_expired)
     }
     cluster_down();
 }
-END_TEST
 
 /* ------------------------------------------------------------ many keys */
 
@@ -149,7 +145,7 @@ static void get_many(unsigned version, enum shed_origin origin)
     }
 }
 
-START_TEST(many_keys_of_all_nodes_are_loaded_once_and_read_in_one_call)
+TEST(many_keys_of_all_nodes_are_loaded_once_and_read_in_one_call)
 {
     unsigned at_node[NODES] = {0};
 
@@ -168,9 +164,8 @@ START_TEST(many_keys_of_all_nodes_are_loaded_once_and_read_in_one_call)
     ck_assert_uint_eq(fixture.table.keys, MANY);
     cluster_down();
 }
-END_TEST
 
-START_TEST(many_keys_are_invalidated_in_one_call)
+TEST(many_keys_are_invalidated_in_one_call)
 {
     struct shed_error err = {0};
 
@@ -185,7 +180,6 @@ START_TEST(many_keys_are_invalidated_in_one_call)
     get_many(2, SHED_ORIGIN_LOAD);
     cluster_down();
 }
-END_TEST
 
 /* -------------------------------------------------------------------- tags */
 
@@ -216,7 +210,7 @@ static void change_by_tag(int how)
 }
 
 /* The log is at one node, the entries are at all of them. */
-START_TEST(a_tag_ends_its_entries_at_all_nodes)
+TEST_EACH(a_tag_ends_its_entries_at_all_nodes, 0, 2)
 {
     struct peer peer;
     char key[16], row[32];
@@ -240,11 +234,10 @@ START_TEST(a_tag_ends_its_entries_at_all_nodes)
     peer_close(&peer);
     cluster_down();
 }
-END_TEST
 
 /* --------------------------------------------------------------- stampedes */
 
-START_TEST(threads_of_two_clients_cause_one_load)
+TEST(threads_of_two_clients_cause_one_load)
 {
     enum { THREADS = 12 };
     struct peer peers[2];
@@ -275,9 +268,8 @@ START_TEST(threads_of_two_clients_cause_one_load)
         peer_close(&peers[i]);
     cluster_down();
 }
-END_TEST
 
-START_TEST(a_waiter_of_another_client_is_pushed)
+TEST(a_waiter_of_another_client_is_pushed)
 {
     struct peer peer;
     char key[16];
@@ -292,7 +284,6 @@ START_TEST(a_waiter_of_another_client_is_pushed)
     peer_close(&peer);
     cluster_down();
 }
-END_TEST
 
 /* What processes share. */
 struct common {
@@ -371,7 +362,7 @@ static _Noreturn void stampede(void)
         pause();
 }
 
-START_TEST(each_of_many_keys_is_loaded_once_for_all_processes)
+TEST(each_of_many_keys_is_loaded_once_for_all_processes)
 {
     enum { PROCESSES = 3 };
     pid_t pid[PROCESSES];
@@ -396,11 +387,10 @@ START_TEST(each_of_many_keys_is_loaded_once_for_all_processes)
     munmap(common, sizeof(*common));
     server_stop(&fixture.server);
 }
-END_TEST
 
 /* ------------------------------------------------------------ fleet_loads */
 
-START_TEST(processes_share_a_budget_of_loads)
+TEST(processes_share_a_budget_of_loads)
 {
     enum { KEYS = 40 };
     struct shed_source *source;
@@ -440,7 +430,6 @@ START_TEST(processes_share_a_budget_of_loads)
     f->source = source;
     fixture_down(f);
 }
-END_TEST
 
 /* ----------------------------------------- an address that nobody reaches */
 
@@ -495,7 +484,7 @@ static bool is_stored(size_t node, const char *key)
     return server_int(&cluster.node[node], "EXISTS t:{%s}", key) == 1;
 }
 
-START_TEST(a_node_that_announces_where_nobody_reaches_it_is_told_once)
+TEST(a_node_that_announces_where_nobody_reaches_it_is_told_once)
 {
     unsigned wrong = server_free_port(), slot;
     char place[32], key[16], row[32];
@@ -517,11 +506,10 @@ START_TEST(a_node_that_announces_where_nobody_reaches_it_is_told_once)
     ck_assert_uint_eq(atomic_load(&astray), 1);
     cluster_down();
 }
-END_TEST
 
 /* ------------------------------------------------- probes, URIs, passwords */
 
-START_TEST(a_probe_finds_what_a_node_does_not_grant)
+TEST_EACH(a_probe_finds_what_a_node_does_not_grant, 0, 2)
 {
     struct shed_error err = {0};
     char uri[sizeof(cluster.uri) + 16];
@@ -543,10 +531,9 @@ START_TEST(a_probe_finds_what_a_node_does_not_grant)
         server_do(&cluster.node[i], "ACL DELUSER u");
     cluster_down();
 }
-END_TEST
 
 /* 0: the last seed is the only one that answers; 1: all seeds are replicas. */
-START_TEST(any_node_that_answers_tells_where_the_others_are)
+TEST_EACH(any_node_that_answers_tells_where_the_others_are, 0, 2)
 {
     char uri[sizeof(cluster.uri)];
 
@@ -562,7 +549,6 @@ START_TEST(any_node_that_answers_tells_where_the_others_are)
     check_rows(&cluster);
     cluster_down();
 }
-END_TEST
 
 static bool is_refused(const char *key)
 {
@@ -573,7 +559,7 @@ static bool is_refused(const char *key)
 }
 
 /* Also for the keys that this node has. */
-START_TEST(the_uri_of_one_server_is_refused_by_a_cluster_with_a_clear_text)
+TEST(the_uri_of_one_server_is_refused_by_a_cluster_with_a_clear_text)
 {
     char uri[64], key[16];
 
@@ -585,7 +571,6 @@ START_TEST(the_uri_of_one_server_is_refused_by_a_cluster_with_a_clear_text)
         WAIT_FOR(is_refused(key_of(i, 0, key)));
     cluster_down();
 }
-END_TEST
 
 static void use_another(struct own_cluster *other)
 {
@@ -594,7 +579,7 @@ static void use_another(struct own_cluster *other)
     fixture.uri = other->uri;
 }
 
-START_TEST(a_cluster_with_a_password_is_used)
+TEST(a_cluster_with_a_password_is_used)
 {
     static struct own_cluster other;
 
@@ -606,9 +591,8 @@ START_TEST(a_cluster_with_a_password_is_used)
     fixture_down(&fixture);
     own_cluster_stop(&other);
 }
-END_TEST
 
-START_TEST(a_cluster_is_reached_by_tls)
+TEST(a_cluster_is_reached_by_tls)
 {
     static char dir[] = "/tmp/shed-tls-XXXXXX";
     static struct own_cluster other;
@@ -627,34 +611,9 @@ START_TEST(a_cluster_is_reached_by_tls)
     own_cluster_stop(&other);
     certificates_remove(dir);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("cluster");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_unchecked_fixture(tc, cluster_install, cluster_remove);
-    tcase_add_test(tc, a_row_is_stored_at_the_node_of_its_key);
-    tcase_add_test(tc, keys_with_braces_are_kept_too);
-    tcase_add_test(tc, absence_is_kept_and_ended_by_an_invalidation);
-    tcase_add_test(tc, rows_are_put_and_expired);
-    tcase_add_test(tc,
-                   many_keys_of_all_nodes_are_loaded_once_and_read_in_one_call);
-    tcase_add_test(tc, many_keys_are_invalidated_in_one_call);
-    tcase_add_loop_test(tc, a_tag_ends_its_entries_at_all_nodes, 0, 2);
-    tcase_add_test(tc, threads_of_two_clients_cause_one_load);
-    tcase_add_test(tc, a_waiter_of_another_client_is_pushed);
-    tcase_add_test(tc, each_of_many_keys_is_loaded_once_for_all_processes);
-    tcase_add_test(tc, processes_share_a_budget_of_loads);
-    tcase_add_test(tc,
-                   a_node_that_announces_where_nobody_reaches_it_is_told_once);
-    tcase_add_loop_test(tc, a_probe_finds_what_a_node_does_not_grant, 0, 2);
-    tcase_add_loop_test(tc, any_node_that_answers_tells_where_the_others_are, 0,
-                        2);
-    tcase_add_test(
-        tc, the_uri_of_one_server_is_refused_by_a_cluster_with_a_clear_text);
-    tcase_add_test(tc, a_cluster_with_a_password_is_used);
-    tcase_add_test(tc, a_cluster_is_reached_by_tls);
-    return run_tests("cluster", tc);
+    tcase_add_unchecked_fixture(test_case(), cluster_install, cluster_remove);
+    return run_tests("cluster");
 }

@@ -22,7 +22,7 @@ static struct shed_lock *open_named(struct shed_client *client,
     return lock;
 }
 
-START_TEST(locks_of_every_algorithm_exclude_at_every_node)
+TEST_EACH(locks_of_every_algorithm_exclude_at_every_node, 0, SINGLES)
 {
     struct shed_lock *here, *there;
     struct peer peer;
@@ -45,7 +45,6 @@ START_TEST(locks_of_every_algorithm_exclude_at_every_node)
     peer_close(&peer);
     cluster_down();
 }
-END_TEST
 
 /* For how long a waiter still waits after the release of a lock that was held
  * for a while. */
@@ -71,7 +70,7 @@ static uint64_t hand_on(struct shed_lock *from, struct shed_lock *to)
 /* It waits less than half as long as one that polls on the same machine at the
  * same time, and is asleep for up to 50 ms. A stall of the machine counts as no
  * more. */
-START_TEST(a_waiter_for_a_lock_is_pushed)
+TEST(a_waiter_for_a_lock_is_pushed)
 {
     enum { TURNS = 12, POLL_US = 50000 };
     uint64_t waited_us[2] = {0}, lasted_us;
@@ -98,9 +97,8 @@ START_TEST(a_waiter_for_a_lock_is_pushed)
         peer_close(&peers[i]);
     cluster_down();
 }
-END_TEST
 
-START_TEST(a_fair_lock_goes_to_the_first_waiter)
+TEST(a_fair_lock_goes_to_the_first_waiter)
 {
     enum { WAITERS = 6 };
     struct shed_lock *locks[2], *first;
@@ -135,10 +133,9 @@ START_TEST(a_fair_lock_goes_to_the_first_waiter)
     peer_close(&peer);
     cluster_down();
 }
-END_TEST
 
 /* 0: each client is of the cluster; 1: each is of a node alone. */
-START_TEST(a_quorum_of_nodes_of_one_cluster_is_refused)
+TEST_EACH(a_quorum_of_nodes_of_one_cluster_is_refused, 0, 2)
 {
     static const char *const reasons[] = {"same server or cluster",
                                           "is a node of a cluster"};
@@ -168,18 +165,9 @@ START_TEST(a_quorum_of_nodes_of_one_cluster_is_refused)
         shed_client_close(clients[i]);
     cluster_down();
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("cluster_locks");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_unchecked_fixture(tc, cluster_install, cluster_remove);
-    tcase_add_loop_test(tc, locks_of_every_algorithm_exclude_at_every_node, 0,
-                        SINGLES);
-    tcase_add_test(tc, a_waiter_for_a_lock_is_pushed);
-    tcase_add_test(tc, a_fair_lock_goes_to_the_first_waiter);
-    tcase_add_loop_test(tc, a_quorum_of_nodes_of_one_cluster_is_refused, 0, 2);
-    return run_tests("cluster locks", tc);
+    tcase_add_unchecked_fixture(test_case(), cluster_install, cluster_remove);
+    return run_tests("cluster locks");
 }

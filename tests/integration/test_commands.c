@@ -44,7 +44,7 @@ static void down(void)
     fixture_down(&fixture);
 }
 
-START_TEST(a_load_costs_six_commands)
+TEST(a_load_costs_six_commands)
 {
     struct calls before;
 
@@ -58,7 +58,6 @@ START_TEST(a_load_costs_six_commands)
     ck_assert_int_eq(since(&before, NUMSUB), 0);
     down();
 }
-END_TEST
 
 /* Whether a caller who comes behind the loader reads the key until it has the
  * row, and calls no script. It does so within half a grace; a busy machine
@@ -78,7 +77,7 @@ static bool waits_by_reading(const char *key, const char *text)
            since(&before, SET) == 2;
 }
 
-START_TEST(who_comes_behind_the_loader_reads_and_calls_no_script)
+TEST(who_comes_behind_the_loader_reads_and_calls_no_script)
 {
     enum { TRIES = 50 };
     char key[16], text[20];
@@ -92,14 +91,9 @@ START_TEST(who_comes_behind_the_loader_reads_and_calls_no_script)
     } while (!waits_by_reading(key, text));
     down();
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("commands");
-
-    tcase_set_timeout(tc, 120);
-    tcase_add_test(tc, a_load_costs_six_commands);
-    tcase_add_test(tc, who_comes_behind_the_loader_reads_and_calls_no_script);
-    return run_tests("commands", tc);
+    tcase_set_timeout(test_case(), 120);
+    return run_tests("commands");
 }

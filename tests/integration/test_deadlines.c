@@ -48,7 +48,7 @@ static void finish(struct getter *getter, const char *text)
     shed_value_unref(getter->value);
 }
 
-START_TEST(the_reason_is_a_load_of_this_process)
+TEST(the_reason_is_a_load_of_this_process)
 {
     struct getter getter = {0};
 
@@ -60,9 +60,8 @@ START_TEST(the_reason_is_a_load_of_this_process)
     finish(&getter, "k@1");
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(the_reason_is_the_queue_of_the_source)
+TEST(the_reason_is_the_queue_of_the_source)
 {
     struct getter first = {0}, queued = {0};
 
@@ -77,10 +76,9 @@ START_TEST(the_reason_is_the_queue_of_the_source)
     finish(&queued, "b@1");
     fixture_down(&fixture);
 }
-END_TEST
 
 /* The lease is polled, but that is not what the call waits for. */
-START_TEST(the_reason_is_a_load_of_another_process)
+TEST(the_reason_is_a_load_of_another_process)
 {
     enum { CALLS = 200 };
     struct getter getter = {0}, waiter = {0};
@@ -98,9 +96,8 @@ START_TEST(the_reason_is_a_load_of_another_process)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(the_reason_is_redis_when_it_is_silent)
+TEST(the_reason_is_redis_when_it_is_silent)
 {
     fixture_up(&fixture);
     expect_text(fixture.cache, "k", "k@1");
@@ -109,10 +106,9 @@ START_TEST(the_reason_is_redis_when_it_is_silent)
     server_thaw(&fixture.server);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* The load is done but cannot be published. */
-START_TEST(the_reason_is_redis_after_a_load)
+TEST(the_reason_is_redis_after_a_load)
 {
     struct getter getter = {0};
 
@@ -125,17 +121,8 @@ START_TEST(the_reason_is_redis_after_a_load)
     finish(&getter, "k@1");
     fixture_down(&fixture);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("deadlines");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, the_reason_is_a_load_of_this_process);
-    tcase_add_test(tc, the_reason_is_the_queue_of_the_source);
-    tcase_add_test(tc, the_reason_is_a_load_of_another_process);
-    tcase_add_test(tc, the_reason_is_redis_when_it_is_silent);
-    tcase_add_test(tc, the_reason_is_redis_after_a_load);
-    return run_tests("deadlines", tc);
+    return run_tests("deadlines");
 }

@@ -28,7 +28,7 @@ static void up_serve_stale(void)
     up((struct shed_cache_options)SHED_CACHE_OPTIONS_SERVE_STALE);
 }
 
-START_TEST(a_row_that_is_read_is_loaded_again_before_it_expires)
+TEST(a_row_that_is_read_is_loaded_again_before_it_expires)
 {
     up_default();
     age_k(AGEING_TTL_MS / 2);
@@ -38,9 +38,8 @@ START_TEST(a_row_that_is_read_is_loaded_again_before_it_expires)
     ck_assert_uint_eq(loads(), 1);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(no_row_is_given_out_past_its_ttl)
+TEST(no_row_is_given_out_past_its_ttl)
 {
     up_default();
     age_k(AGEING_TTL_MS + 1000);
@@ -49,9 +48,8 @@ START_TEST(no_row_is_given_out_past_its_ttl)
     table_fail(&fixture.table, false);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(all_entries_and_tags_can_be_invalidated)
+TEST(all_entries_and_tags_can_be_invalidated)
 {
     const struct shed_bytes tag = shed_str("all");
 
@@ -66,9 +64,8 @@ START_TEST(all_entries_and_tags_can_be_invalidated)
     expect_with("k", get_defaults, "k@3", SHED_ORIGIN_LOAD);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_database_that_fails_is_left_alone)
+TEST(a_database_that_fails_is_left_alone)
 {
     enum { LOADS = 40 };
     char key[16];
@@ -84,9 +81,8 @@ START_TEST(a_database_that_fails_is_left_alone)
     table_fail(&fixture.table, false);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(serve_stale_gives_an_old_row_for_a_minute_at_once)
+TEST(serve_stale_gives_an_old_row_for_a_minute_at_once)
 {
     up_serve_stale();
     age_k(AGEING_TTL_MS + 20000);
@@ -96,9 +92,8 @@ START_TEST(serve_stale_gives_an_old_row_for_a_minute_at_once)
     WAIT_FOR(has_text(fixture.cache, "k@2"));
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(serve_stale_gives_an_old_row_for_an_hour_if_the_load_fails)
+TEST(serve_stale_gives_an_old_row_for_an_hour_if_the_load_fails)
 {
     up_serve_stale();
     age_k(AGEING_TTL_MS + 1800000);
@@ -107,9 +102,8 @@ START_TEST(serve_stale_gives_an_old_row_for_an_hour_if_the_load_fails)
     table_fail(&fixture.table, false);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(serve_stale_gives_an_old_row_if_the_load_is_slow)
+TEST(serve_stale_gives_an_old_row_if_the_load_is_slow)
 {
     up_serve_stale();
     age_k(AGEING_TTL_MS + 1800000);
@@ -118,9 +112,8 @@ START_TEST(serve_stale_gives_an_old_row_if_the_load_is_slow)
     table_release(&fixture.table);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(serve_stale_gives_local_rows_while_redis_is_away)
+TEST(serve_stale_gives_local_rows_while_redis_is_away)
 {
     up_serve_stale();
     server_kill(&fixture.server);
@@ -130,21 +123,8 @@ START_TEST(serve_stale_gives_local_rows_while_redis_is_away)
     server_start_again(&fixture.server);
     fixture_down(&fixture);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("defaults");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, a_row_that_is_read_is_loaded_again_before_it_expires);
-    tcase_add_test(tc, no_row_is_given_out_past_its_ttl);
-    tcase_add_test(tc, all_entries_and_tags_can_be_invalidated);
-    tcase_add_test(tc, a_database_that_fails_is_left_alone);
-    tcase_add_test(tc, serve_stale_gives_an_old_row_for_a_minute_at_once);
-    tcase_add_test(tc,
-                   serve_stale_gives_an_old_row_for_an_hour_if_the_load_fails);
-    tcase_add_test(tc, serve_stale_gives_an_old_row_if_the_load_is_slow);
-    tcase_add_test(tc, serve_stale_gives_local_rows_while_redis_is_away);
-    return run_tests("defaults", tc);
+    return run_tests("defaults");
 }

@@ -197,7 +197,7 @@ static void up_loading(struct getter *getter)
 
 /* -------------------------------------------------------- the connection */
 
-START_TEST(connects_and_disconnects_are_told_with_their_reason)
+TEST(connects_and_disconnects_are_told_with_their_reason)
 {
     const struct seen *seen;
 
@@ -226,11 +226,10 @@ START_TEST(connects_and_disconnects_are_told_with_their_reason)
     fixture_close(&fixture);
     server_stop(&fixture.server);
 }
-END_TEST
 
 /* -------------------------------------------------------------- the loads */
 
-START_TEST(a_load_is_told_with_its_key_and_duration)
+TEST(a_load_is_told_with_its_key_and_duration)
 {
     const struct seen *seen;
 
@@ -242,9 +241,8 @@ START_TEST(a_load_is_told_with_its_key_and_duration)
     fixture_down(&fixture);
     ck_assert_uint_eq(told.lines, 1); /* connected */
 }
-END_TEST
 
-START_TEST(a_failed_load_is_told_with_the_reason_of_the_source)
+TEST(a_failed_load_is_told_with_the_reason_of_the_source)
 {
     const struct seen *seen;
 
@@ -257,9 +255,8 @@ START_TEST(a_failed_load_is_told_with_the_reason_of_the_source)
                       SHED_LOG_WARNING));
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_stale_row_that_is_served_is_an_event)
+TEST(a_stale_row_that_is_served_is_an_event)
 {
     const struct seen *seen;
 
@@ -287,7 +284,6 @@ START_TEST(a_stale_row_that_is_served_is_an_event)
     ck_assert(!has_line("stale row served", SHED_LOG_WARNING));
     fixture_down(&fixture);
 }
-END_TEST
 
 /* More than may be reported in a second. */
 enum { FAILING = 3 * SHED_EVENTS_PER_SECOND };
@@ -341,7 +337,7 @@ static uint64_t spoken_for(const char *words)
     return sum;
 }
 
-START_TEST(a_query_that_fails_is_one_line_with_and_without_on_event)
+TEST_EACH(a_query_that_fails_is_one_line_with_and_without_on_event, 0, 2)
 {
     init();
     if (_i == 1)
@@ -352,9 +348,8 @@ START_TEST(a_query_that_fails_is_one_line_with_and_without_on_event)
     ck_assert(has_line(" more: the table is on fire", SHED_LOG_WARNING));
     ck_assert_uint_eq(spoken_for("load failed: "), table_loads(&fixture.table));
 }
-END_TEST
 
-START_TEST(every_key_of_a_query_that_fails_is_an_event)
+TEST(every_key_of_a_query_that_fails_is_an_event)
 {
     uint64_t singly;
 
@@ -366,9 +361,8 @@ START_TEST(every_key_of_a_query_that_fails_is_an_event)
     ck_assert_uint_ge(singly, SHED_EVENTS_PER_SECOND);
     ck_assert_int_eq(await(SHED_EVENT_SUPPRESSED, 0)->outcome, SHED_ESOURCE);
 }
-END_TEST
 
-START_TEST(a_hit_is_no_event)
+TEST(a_hit_is_no_event)
 {
     enum { GETS = 50 };
     size_t before;
@@ -382,7 +376,6 @@ START_TEST(a_hit_is_no_event)
     fixture_down(&fixture);
     ck_assert_uint_eq(told.count, before);
 }
-END_TEST
 
 /* A process that holds the lease of "k" until it is killed. */
 static pid_t start_loader(void)
@@ -400,7 +393,7 @@ static pid_t start_loader(void)
     return pid;
 }
 
-START_TEST(the_takeover_of_a_dead_loader_is_told)
+TEST(the_takeover_of_a_dead_loader_is_told)
 {
     const struct seen *seen;
     pid_t pid;
@@ -416,11 +409,10 @@ START_TEST(the_takeover_of_a_dead_loader_is_told)
     WAIT_FOR(has_line("load taken over: t, key k: ", SHED_LOG_WARNING));
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ------------------------------------------------------------- the entries */
 
-START_TEST(a_value_that_was_invalidated_while_it_was_loaded_is_refused)
+TEST(a_value_that_was_invalidated_while_it_was_loaded_is_refused)
 {
     const struct seen *seen;
     struct getter getter = {0};
@@ -436,9 +428,8 @@ START_TEST(a_value_that_was_invalidated_while_it_was_loaded_is_refused)
     expect_entry(await(SHED_EVENT_INVALIDATED, 0), "42", SHED_OK);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_value_after_another_was_put_is_refused)
+TEST(a_value_after_another_was_put_is_refused)
 {
     struct getter getter = {0};
     const struct seen *seen;
@@ -452,9 +443,8 @@ START_TEST(a_value_after_another_was_put_is_refused)
     ck_assert_ptr_nonnull(strstr(seen->reason, "another value"));
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_value_that_redis_cannot_store_is_a_trouble)
+TEST(a_value_that_redis_cannot_store_is_a_trouble)
 {
     struct getter getter = {0};
     const struct seen *seen;
@@ -470,9 +460,8 @@ START_TEST(a_value_that_redis_cannot_store_is_a_trouble)
     server_do(&fixture.server, "CONFIG SET maxmemory 0");
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_corrupt_entry_is_told_and_replaced)
+TEST(a_corrupt_entry_is_told_and_replaced)
 {
     up();
     put(fixture.cache, "42", "row");
@@ -482,9 +471,8 @@ START_TEST(a_corrupt_entry_is_told_and_replaced)
     WAIT_FOR(has_line("corrupt entry: t, key 42: ", SHED_LOG_WARNING));
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(what_an_operator_may_see_is_printable)
+TEST(what_an_operator_may_see_is_printable)
 {
     struct shed_value *value = NULL;
 
@@ -495,7 +483,6 @@ START_TEST(what_an_operator_may_see_is_printable)
     WAIT_FOR(has_line("load failed: t, key fail???: ", SHED_LOG_WARNING));
     fixture_down(&fixture);
 }
-END_TEST
 
 /* The reason of a get that fails. */
 static const char *failure_of(const char *key)
@@ -508,7 +495,7 @@ static const char *failure_of(const char *key)
     return err.reason;
 }
 
-START_TEST(a_reason_of_the_source_is_one_printable_line_everywhere)
+TEST(a_reason_of_the_source_is_one_printable_line_everywhere)
 {
     redisReply *marker;
 
@@ -525,9 +512,8 @@ START_TEST(a_reason_of_the_source_is_one_printable_line_everywhere)
     freeReplyObject(marker);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(so_is_the_reason_of_a_marker_that_anybody_wrote)
+TEST(so_is_the_reason_of_a_marker_that_anybody_wrote)
 {
     static const unsigned char nonce[SHED_ENTRY_VERSION_BYTES] = "a nonce";
     static const char text[] = "burns\n\033[31m";
@@ -548,7 +534,6 @@ START_TEST(so_is_the_reason_of_a_marker_that_anybody_wrote)
                      "a load failed a moment ago: burns??[31m");
     fixture_down(&fixture);
 }
-END_TEST
 
 /* --------------------------------------------------------------- the locks */
 
@@ -585,7 +570,7 @@ static void expect_lock(const struct seen *seen, enum shed_code outcome)
 /* Longer than any test. */
 #define LEASE_MS ((uint64_t)600000)
 
-START_TEST(a_hold_is_told_from_its_begin_to_its_release)
+TEST(a_hold_is_told_from_its_begin_to_its_release)
 {
     struct shed_lock *lock;
 
@@ -605,9 +590,8 @@ START_TEST(a_hold_is_told_from_its_begin_to_its_release)
     ck_assert_ptr_null(find(SHED_EVENT_LOCK_ACQUIRED, 1));
     ck_assert_ptr_null(find(SHED_EVENT_LOCK_RELEASED, 1));
 }
-END_TEST
 
-START_TEST(a_hold_that_ends_with_its_handle_is_told)
+TEST(a_hold_that_ends_with_its_handle_is_told)
 {
     struct shed_lock *lock;
 
@@ -618,9 +602,8 @@ START_TEST(a_hold_that_ends_with_its_handle_is_told)
     expect_lock(await(SHED_EVENT_LOCK_RELEASED, 0), SHED_OK);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_hold_whose_lease_ends_is_lost)
+TEST(a_hold_whose_lease_ends_is_lost)
 {
     struct shed_lock *lock;
     struct shed_error err;
@@ -637,9 +620,8 @@ START_TEST(a_hold_whose_lease_ends_is_lost)
     fixture_down(&fixture);
     ck_assert_ptr_null(find(SHED_EVENT_LOCK_LOST, 1));
 }
-END_TEST
 
-START_TEST(a_hold_that_somebody_removed_is_lost)
+TEST(a_hold_that_somebody_removed_is_lost)
 {
     struct shed_lock *lock;
 
@@ -653,9 +635,8 @@ START_TEST(a_hold_that_somebody_removed_is_lost)
     shed_lock_close(lock);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_release_that_redis_does_not_confirm_is_told_with_its_reason)
+TEST(a_release_that_redis_does_not_confirm_is_told_with_its_reason)
 {
     struct shed_lock *lock;
     const struct seen *seen;
@@ -674,9 +655,8 @@ START_TEST(a_release_that_redis_does_not_confirm_is_told_with_its_reason)
     shed_lock_close(lock);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(so_is_that_of_a_handle_that_is_closed)
+TEST(so_is_that_of_a_handle_that_is_closed)
 {
     struct shed_lock *lock;
 
@@ -691,7 +671,6 @@ START_TEST(so_is_that_of_a_handle_that_is_closed)
     server_do(&fixture.server, "CONFIG SET min-replicas-to-write 0");
     fixture_down(&fixture);
 }
-END_TEST
 
 /* A process that holds the lock until it is killed. */
 static pid_t start_holder(void)
@@ -708,7 +687,7 @@ static pid_t start_holder(void)
     return pid;
 }
 
-START_TEST(a_lock_that_is_taken_from_a_dead_holder_is_told)
+TEST(a_lock_that_is_taken_from_a_dead_holder_is_told)
 {
     struct shed_lock *lock;
     pid_t pid;
@@ -726,7 +705,6 @@ START_TEST(a_lock_that_is_taken_from_a_dead_holder_is_told)
     shed_lock_close(lock);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* -------------------------------------------------------------- the limits */
 
@@ -745,7 +723,7 @@ static void invalidate_storm(void)
                      SHED_OK);
 }
 
-START_TEST(a_storm_is_told_as_a_few_and_a_number)
+TEST(a_storm_is_told_as_a_few_and_a_number)
 {
     uint64_t begin_ms, seconds, singly = 0;
     const struct seen *seen;
@@ -766,9 +744,8 @@ START_TEST(a_storm_is_told_as_a_few_and_a_number)
     ck_assert_uint_eq(told.lines, 1); /* invalidations get no line */
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(what_was_left_out_is_told_before_the_end)
+TEST(what_was_left_out_is_told_before_the_end)
 {
     uint64_t singly = 0;
 
@@ -777,9 +754,8 @@ START_TEST(what_was_left_out_is_told_before_the_end)
     fixture_down(&fixture);
     ck_assert_uint_eq(accounted_for(SHED_EVENT_INVALIDATED, &singly), STORM);
 }
-END_TEST
 
-START_TEST(failures_are_told_though_successes_are_many)
+TEST(failures_are_told_though_successes_are_many)
 {
     enum { KEYS = 2 * SHED_EVENTS_PER_SECOND + 1 };
     struct shed_item items[KEYS];
@@ -798,7 +774,6 @@ START_TEST(failures_are_told_though_successes_are_many)
     WAIT_FOR(has_line("load failed: t, key fail", SHED_LOG_WARNING));
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ------------------------------------------------------- what a hook may do */
 
@@ -821,7 +796,7 @@ static void on_event_that_asks(void *user, const struct shed_event *event)
     pthread_mutex_unlock(&told.mu);
 }
 
-START_TEST(a_hook_may_read_the_status_and_the_statistics)
+TEST(a_hook_may_read_the_status_and_the_statistics)
 {
     init();
     fixture.client_options.on_event = on_event_that_asks;
@@ -831,9 +806,8 @@ START_TEST(a_hook_may_read_the_status_and_the_statistics)
     fixture_down(&fixture);
     ck_assert_uint_eq(told.count, 1);
 }
-END_TEST
 
-START_TEST(each_kind_has_a_name)
+TEST(each_kind_has_a_name)
 {
     for (int i = SHED_EVENT_SUPPRESSED; i <= SHED_EVENT_FLEET; i++)
         for (int j = SHED_EVENT_SUPPRESSED; j < i; j++)
@@ -842,42 +816,8 @@ START_TEST(each_kind_has_a_name)
     ck_assert_str_eq(shed_event_kind_name((enum shed_event_kind)1000),
                      "unknown event");
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("events");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, connects_and_disconnects_are_told_with_their_reason);
-    tcase_add_test(tc, a_load_is_told_with_its_key_and_duration);
-    tcase_add_test(tc, a_failed_load_is_told_with_the_reason_of_the_source);
-    tcase_add_loop_test(
-        tc, a_query_that_fails_is_one_line_with_and_without_on_event, 0, 2);
-    tcase_add_test(tc, every_key_of_a_query_that_fails_is_an_event);
-    tcase_add_test(tc, a_hit_is_no_event);
-    tcase_add_test(tc, a_stale_row_that_is_served_is_an_event);
-    tcase_add_test(tc, the_takeover_of_a_dead_loader_is_told);
-    tcase_add_test(tc,
-                   a_value_that_was_invalidated_while_it_was_loaded_is_refused);
-    tcase_add_test(tc, a_value_after_another_was_put_is_refused);
-    tcase_add_test(tc, a_value_that_redis_cannot_store_is_a_trouble);
-    tcase_add_test(tc, a_corrupt_entry_is_told_and_replaced);
-    tcase_add_test(tc, what_an_operator_may_see_is_printable);
-    tcase_add_test(tc, a_reason_of_the_source_is_one_printable_line_everywhere);
-    tcase_add_test(tc, so_is_the_reason_of_a_marker_that_anybody_wrote);
-    tcase_add_test(tc, a_hold_is_told_from_its_begin_to_its_release);
-    tcase_add_test(tc, a_hold_that_ends_with_its_handle_is_told);
-    tcase_add_test(tc, a_hold_whose_lease_ends_is_lost);
-    tcase_add_test(tc, a_hold_that_somebody_removed_is_lost);
-    tcase_add_test(
-        tc, a_release_that_redis_does_not_confirm_is_told_with_its_reason);
-    tcase_add_test(tc, so_is_that_of_a_handle_that_is_closed);
-    tcase_add_test(tc, a_lock_that_is_taken_from_a_dead_holder_is_told);
-    tcase_add_test(tc, a_storm_is_told_as_a_few_and_a_number);
-    tcase_add_test(tc, what_was_left_out_is_told_before_the_end);
-    tcase_add_test(tc, failures_are_told_though_successes_are_many);
-    tcase_add_test(tc, a_hook_may_read_the_status_and_the_statistics);
-    tcase_add_test(tc, each_kind_has_a_name);
-    return run_tests("events", tc);
+    return run_tests("events");
 }

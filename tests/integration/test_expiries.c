@@ -264,7 +264,7 @@ static const struct scene scenes[] = {
      .is_refreshed = true},
 };
 
-START_TEST(each_end_of_a_hot_key_costs_one_load)
+TEST_EACH(each_end_of_a_hot_key_costs_one_load, 0, COUNT_OF(scenes))
 {
     struct scene with_cost = scenes[_i];
     struct shed_stats sum;
@@ -288,14 +288,8 @@ START_TEST(each_end_of_a_hot_key_costs_one_load)
         ck_assert_uint_le(loads, lasted_ms / TTL_MS + 1);
     }
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("expiries");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_loop_test(tc, each_end_of_a_hot_key_costs_one_load, 0,
-                        (int)(sizeof(scenes) / sizeof(*scenes)));
-    return run_tests("expiries", tc);
+    return run_tests("expiries");
 }

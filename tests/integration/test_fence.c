@@ -82,7 +82,7 @@ static enum shed_code transact(MYSQL *mysql, uint64_t number,
     return code;
 }
 
-START_TEST(only_what_is_not_older_is_accepted)
+TEST_EACH(only_what_is_not_older_is_accepted, 0, LEVELS)
 {
     MYSQL *mysql = join(levels[_i]);
     uint64_t newest;
@@ -100,9 +100,8 @@ START_TEST(only_what_is_not_older_is_accepted)
     say(mysql, "DO 1");
     mysql_close(mysql);
 }
-END_TEST
 
-START_TEST(another_resource_has_numbers_of_its_own)
+TEST(another_resource_has_numbers_of_its_own)
 {
     MYSQL *mysql = join(levels[0]);
     struct shed_fence fence = token(3, 'a');
@@ -131,9 +130,8 @@ START_TEST(another_resource_has_numbers_of_its_own)
     ck_assert_uint_eq(ask_sql(&site, "SELECT COUNT(*) FROM snowshed_fence"), 3);
     mysql_close(mysql);
 }
-END_TEST
 
-START_TEST(a_rollback_takes_it_back)
+TEST_EACH(a_rollback_takes_it_back, 0, LEVELS)
 {
     MYSQL *mysql = join(levels[_i]);
 
@@ -144,9 +142,8 @@ START_TEST(a_rollback_takes_it_back)
     ck_assert_int_eq(transact(mysql, 6, 'c', NULL), SHED_OK);
     mysql_close(mysql);
 }
-END_TEST
 
-START_TEST(outside_of_a_transaction_it_refuses)
+TEST(outside_of_a_transaction_it_refuses)
 {
     MYSQL *mysql = join(levels[0]);
     shed_mysql_flag on = 1;
@@ -160,10 +157,9 @@ START_TEST(outside_of_a_transaction_it_refuses)
     ck_assert_int_eq(guard(mysql, 6, 'a', NULL), SHED_EINVAL);
     mysql_close(mysql);
 }
-END_TEST
 
 /* A snapshot from before a newer token does not hide that token. */
-START_TEST(an_old_snapshot_does_not_help)
+TEST(an_old_snapshot_does_not_help)
 {
     MYSQL *old = join(levels[1]), *new = join(levels[1]);
 
@@ -175,7 +171,6 @@ START_TEST(an_old_snapshot_does_not_help)
     mysql_close(old);
     mysql_close(new);
 }
-END_TEST
 
 struct call {
     pthread_t thread;
@@ -213,7 +208,7 @@ static void begin_call(struct call *c, MYSQL *mysql, uint64_t number)
 
 /* Others wait for a holder that was accepted and has not committed yet: newer
  * ones, which are then accepted, and older ones, which are not. */
-START_TEST(others_wait_for_an_accepted_holder)
+TEST_EACH(others_wait_for_an_accepted_holder, 0, LEVELS)
 {
     MYSQL *first = join(levels[_i]), *second = join(levels[_i]);
     struct call c;
@@ -236,9 +231,8 @@ START_TEST(others_wait_for_an_accepted_holder)
     mysql_close(first);
     mysql_close(second);
 }
-END_TEST
 
-START_TEST(a_lock_wait_that_is_too_long_is_to_be_repeated)
+TEST(a_lock_wait_that_is_too_long_is_to_be_repeated)
 {
     MYSQL *first = join(levels[0]), *second = join(levels[0]);
     struct shed_error err;
@@ -259,9 +253,8 @@ START_TEST(a_lock_wait_that_is_too_long_is_to_be_repeated)
     mysql_close(first);
     mysql_close(second);
 }
-END_TEST
 
-START_TEST(without_its_table_it_says_what_makes_it)
+TEST(without_its_table_it_says_what_makes_it)
 {
     MYSQL *mysql = join(levels[0]);
     struct shed_error err;
@@ -276,7 +269,6 @@ START_TEST(without_its_table_it_says_what_makes_it)
     say(mysql, "ROLLBACK");
     mysql_close(mysql);
 }
-END_TEST
 
 /* --------------------------------------------------- many beside each other */
 
@@ -324,7 +316,7 @@ static void *write_at_random(void *arg)
     return NULL;
 }
 
-START_TEST(no_older_write_comes_after_a_newer_one)
+TEST_EACH(no_older_write_comes_after_a_newer_one, 0, LEVELS)
 {
     struct writer writers[WRITERS] = {{.mysql = NULL}};
     unsigned accepted = 0;
@@ -349,22 +341,9 @@ START_TEST(no_older_write_comes_after_a_newer_one)
                                      "a.number > b.number"),
                       0);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("fence");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_checked_fixture(tc, set_up, tear_down);
-    tcase_add_loop_test(tc, only_what_is_not_older_is_accepted, 0, LEVELS);
-    tcase_add_test(tc, another_resource_has_numbers_of_its_own);
-    tcase_add_loop_test(tc, a_rollback_takes_it_back, 0, LEVELS);
-    tcase_add_test(tc, outside_of_a_transaction_it_refuses);
-    tcase_add_test(tc, an_old_snapshot_does_not_help);
-    tcase_add_loop_test(tc, others_wait_for_an_accepted_holder, 0, LEVELS);
-    tcase_add_test(tc, a_lock_wait_that_is_too_long_is_to_be_repeated);
-    tcase_add_test(tc, without_its_table_it_says_what_makes_it);
-    tcase_add_loop_test(tc, no_older_write_comes_after_a_newer_one, 0, LEVELS);
-    return run_tests("fence", tc);
+    tcase_add_checked_fixture(test_case(), set_up, tear_down);
+    return run_tests("fence");
 }

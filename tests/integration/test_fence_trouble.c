@@ -201,7 +201,7 @@ static MYSQL *deadlock(MYSQL *first, MYSQL *second, struct shed_error *err)
     return w.code == SHED_OK ? second : first;
 }
 
-START_TEST(a_deadlock_wants_the_whole_transaction_again)
+TEST_EACH(a_deadlock_wants_the_whole_transaction_again, 0, LEVELS)
 {
     MYSQL *first = join(levels[_i]), *second = join(levels[_i]), *loser;
     struct shed_error err;
@@ -217,11 +217,10 @@ START_TEST(a_deadlock_wants_the_whole_transaction_again)
     mysql_close(first);
     mysql_close(second);
 }
-END_TEST
 
 /* The server has rolled it back; every further write would be committed at
  * once. */
-START_TEST(after_a_deadlock_there_is_no_transaction)
+TEST(after_a_deadlock_there_is_no_transaction)
 {
     MYSQL *first = join(levels[0]), *second = join(levels[0]), *loser;
     struct shed_error err;
@@ -232,10 +231,9 @@ START_TEST(after_a_deadlock_there_is_no_transaction)
     mysql_close(first);
     mysql_close(second);
 }
-END_TEST
 
 /* The snapshot does not hide later writes. */
-START_TEST(an_old_snapshot_is_told_the_newest)
+TEST(an_old_snapshot_is_told_the_newest)
 {
     MYSQL *old = join(levels[1]), *young = join(levels[1]);
     struct shed_fence fence = token(5);
@@ -254,10 +252,9 @@ START_TEST(an_old_snapshot_is_told_the_newest)
     mysql_close(old);
     mysql_close(young);
 }
-END_TEST
 
 /* MariaDB can refuse to lock a row that is newer than the snapshot. */
-START_TEST(a_snapshot_that_the_server_enforces_wants_a_new_transaction)
+TEST(a_snapshot_that_the_server_enforces_wants_a_new_transaction)
 {
     MYSQL *old = join(levels[1]), *young = join(levels[1]);
     bool is_enforced =
@@ -276,11 +273,10 @@ START_TEST(a_snapshot_that_the_server_enforces_wants_a_new_transaction)
     mysql_close(old);
     mysql_close(young);
 }
-END_TEST
 
 /* The guard comes first in its transaction: later reads, even without a lock,
  * include everything that was written under older tokens. */
-START_TEST(a_holder_that_waited_reads_earlier_writes)
+TEST_EACH(a_holder_that_waited_reads_earlier_writes, 0, LEVELS)
 {
     MYSQL *first = join(levels[_i]), *second = join(levels[_i]);
     struct waiter w = {.mysql = second, .resource = "stock", .number = 6};
@@ -297,10 +293,9 @@ START_TEST(a_holder_that_waited_reads_earlier_writes)
     mysql_close(first);
     mysql_close(second);
 }
-END_TEST
 
 /* Two at once while there is no row yet: the second waits for the first. */
-START_TEST(the_first_of_a_resource_is_waited_for)
+TEST_EACH(the_first_of_a_resource_is_waited_for, 0, LEVELS)
 {
     MYSQL *first = join(levels[_i]), *second = join(levels[_i]);
     struct waiter w = {.mysql = second, .resource = "stock", .number = 5};
@@ -315,11 +310,10 @@ START_TEST(the_first_of_a_resource_is_waited_for)
     mysql_close(first);
     mysql_close(second);
 }
-END_TEST
 
 /* ----------------------------------------------- the caller's connection */
 
-START_TEST(an_unread_result_is_refused_and_can_be_read)
+TEST(an_unread_result_is_refused_and_can_be_read)
 {
     MYSQL *mysql = join(levels[0]);
     MYSQL_RES *result;
@@ -336,9 +330,8 @@ START_TEST(an_unread_result_is_refused_and_can_be_read)
     ck_assert_int_eq(guard(mysql, STOCK, 5, NULL), SHED_OK);
     mysql_close(mysql);
 }
-END_TEST
 
-START_TEST(a_second_result_is_refused_and_can_be_read)
+TEST(a_second_result_is_refused_and_can_be_read)
 {
     MYSQL *mysql = join(levels[0]);
 
@@ -351,9 +344,8 @@ START_TEST(a_second_result_is_refused_and_can_be_read)
     ck_assert_int_eq(guard(mysql, STOCK, 5, NULL), SHED_OK);
     mysql_close(mysql);
 }
-END_TEST
 
-START_TEST(a_statement_of_the_callers_is_refused_and_can_be_read)
+TEST(a_statement_of_the_callers_is_refused_and_can_be_read)
 {
     static const char sql[] = "SELECT id FROM shelf ORDER BY id";
     MYSQL *mysql = join(levels[0]);
@@ -376,10 +368,9 @@ START_TEST(a_statement_of_the_callers_is_refused_and_can_be_read)
     ck_assert_int_eq(mysql_stmt_close(stmt), 0);
     mysql_close(mysql);
 }
-END_TEST
 
 /* The server counts whether statements are closed; the libraries differ. */
-START_TEST(no_statement_is_left_behind)
+TEST(no_statement_is_left_behind)
 {
     MYSQL *mysql = join(levels[0]);
     char sql[2 * TEXT_BYTES];
@@ -396,9 +387,8 @@ START_TEST(no_statement_is_left_behind)
     ck_assert_uint_eq(ask(mysql, sql), 1);
     mysql_close(mysql);
 }
-END_TEST
 
-START_TEST(a_lost_connection_is_a_failure_of_the_server)
+TEST(a_lost_connection_is_a_failure_of_the_server)
 {
     MYSQL *mysql = join(levels[0]);
 
@@ -412,11 +402,10 @@ START_TEST(a_lost_connection_is_a_failure_of_the_server)
     ck_assert_int_ne(guard(mysql, STOCK, 5, NULL), SHED_OK);
     mysql_close(mysql);
 }
-END_TEST
 
 /* --------------------------------------------------------------- arguments */
 
-START_TEST(what_is_none_is_refused)
+TEST(what_is_none_is_refused)
 {
     MYSQL *mysql = join(levels[0]);
     struct shed_fence fence = token(5);
@@ -434,9 +423,8 @@ START_TEST(what_is_none_is_refused)
     ck_assert_uint_eq(ask_sql(&site, "SELECT COUNT(*) FROM snowshed_fence"), 0);
     mysql_close(mysql);
 }
-END_TEST
 
-START_TEST(resources_are_bytes)
+TEST(resources_are_bytes)
 {
     static const struct {
         const char *data;
@@ -463,9 +451,8 @@ START_TEST(resources_are_bytes)
                       3);
     mysql_close(mysql);
 }
-END_TEST
 
-START_TEST(numbers_reach_to_the_greatest)
+TEST(numbers_reach_to_the_greatest)
 {
     MYSQL *mysql = join(levels[0]);
 
@@ -477,7 +464,6 @@ START_TEST(numbers_reach_to_the_greatest)
     ck_assert_int_eq(transact(mysql, UINT64_MAX), SHED_OK);
     mysql_close(mysql);
 }
-END_TEST
 
 /* ------------------------------------------------------------- the table */
 
@@ -488,7 +474,7 @@ static void replace_table(const char *columns, const char *engine)
             engine);
 }
 
-START_TEST(a_table_that_cuts_numbers_is_refused)
+TEST(a_table_that_cuts_numbers_is_refused)
 {
     MYSQL *mysql = join(levels[0]);
 
@@ -500,9 +486,8 @@ START_TEST(a_table_that_cuts_numbers_is_refused)
     assert_refused(mysql, 300, SHED_ESOURCE, "sql/fence.sql");
     mysql_close(mysql);
 }
-END_TEST
 
-START_TEST(a_table_that_cuts_owners_is_refused)
+TEST(a_table_that_cuts_owners_is_refused)
 {
     MYSQL *mysql = join(levels[0]);
 
@@ -514,10 +499,9 @@ START_TEST(a_table_that_cuts_owners_is_refused)
     assert_refused(mysql, 5, SHED_ESOURCE, "sql/fence.sql");
     mysql_close(mysql);
 }
-END_TEST
 
 /* With autocommit off, a transaction begins with its first table. */
-START_TEST(a_table_without_transactions_is_refused)
+TEST(a_table_without_transactions_is_refused)
 {
     MYSQL *mysql = join(levels[0]);
 
@@ -534,33 +518,9 @@ START_TEST(a_table_without_transactions_is_refused)
     assert_refused(mysql, 5, SHED_EINVAL, "InnoDB");
     mysql_close(mysql);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("fence_trouble");
-
-    tcase_add_checked_fixture(tc, set_up, tear_down);
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_loop_test(tc, a_deadlock_wants_the_whole_transaction_again, 0,
-                        LEVELS);
-    tcase_add_test(tc, after_a_deadlock_there_is_no_transaction);
-    tcase_add_test(tc, an_old_snapshot_is_told_the_newest);
-    tcase_add_test(tc,
-                   a_snapshot_that_the_server_enforces_wants_a_new_transaction);
-    tcase_add_loop_test(tc, a_holder_that_waited_reads_earlier_writes, 0,
-                        LEVELS);
-    tcase_add_loop_test(tc, the_first_of_a_resource_is_waited_for, 0, LEVELS);
-    tcase_add_test(tc, an_unread_result_is_refused_and_can_be_read);
-    tcase_add_test(tc, a_second_result_is_refused_and_can_be_read);
-    tcase_add_test(tc, a_statement_of_the_callers_is_refused_and_can_be_read);
-    tcase_add_test(tc, no_statement_is_left_behind);
-    tcase_add_test(tc, a_lost_connection_is_a_failure_of_the_server);
-    tcase_add_test(tc, what_is_none_is_refused);
-    tcase_add_test(tc, resources_are_bytes);
-    tcase_add_test(tc, numbers_reach_to_the_greatest);
-    tcase_add_test(tc, a_table_that_cuts_numbers_is_refused);
-    tcase_add_test(tc, a_table_that_cuts_owners_is_refused);
-    tcase_add_test(tc, a_table_without_transactions_is_refused);
-    return run_tests("fence_trouble", tc);
+    tcase_add_checked_fixture(test_case(), set_up, tear_down);
+    return run_tests("fence_trouble");
 }

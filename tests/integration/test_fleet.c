@@ -219,7 +219,7 @@ static void signal_leader(int number)
 
 /* -------------------------------------------------------------------- tests */
 
-START_TEST(one_load_per_expiry_for_all_processes)
+TEST(one_load_per_expiry_for_all_processes)
 {
     enum { COUNT = 5, EXPIRIES = 20 };
 
@@ -238,11 +238,10 @@ START_TEST(one_load_per_expiry_for_all_processes)
     }
     stop_fleet();
 }
-END_TEST
 
 /* The lease of the record lasts for another minute; that the holder is gone is
  * known from its channel, which has no subscriber. */
-START_TEST(a_killed_leader_is_replaced_long_before_its_lease_ends)
+TEST(a_killed_leader_is_replaced_long_before_its_lease_ends)
 {
     enum { COUNT = 4, LEASE_MS = 60000, TAKEOVER_MAX_MS = 20000 };
     uint64_t kill_ms, taken_ms;
@@ -263,11 +262,10 @@ START_TEST(a_killed_leader_is_replaced_long_before_its_lease_ends)
     ck_assert_uint_lt(taken_ms, scaled_ms(TAKEOVER_MAX_MS));
     stop_fleet();
 }
-END_TEST
 
 /* A process that asks before its connections exist takes no lease that would
  * not name its channel. */
-START_TEST(a_process_that_dies_in_its_first_load_is_replaced_too)
+TEST(a_process_that_dies_in_its_first_load_is_replaced_too)
 {
     enum { LEASE_MS = 60000 };
 
@@ -283,9 +281,8 @@ START_TEST(a_process_that_dies_in_its_first_load_is_replaced_too)
     ck_assert_uint_eq(atomic_load(&fleet->loads), 2);
     stop_fleet();
 }
-END_TEST
 
-START_TEST(a_stopped_leader_is_replaced_once_and_does_no_harm_later)
+TEST(a_stopped_leader_is_replaced_once_and_does_no_harm_later)
 {
     enum { COUNT = 4, LEASE_MS = 2000 };
 
@@ -306,9 +303,8 @@ START_TEST(a_stopped_leader_is_replaced_once_and_does_no_harm_later)
     ck_assert_uint_eq(atomic_load(&fleet->loads), 2);
     stop_fleet();
 }
-END_TEST
 
-START_TEST(what_a_leader_loaded_before_a_del_is_never_published_however_late)
+TEST(what_a_leader_loaded_before_a_del_is_never_published_however_late)
 {
     enum { COUNT = 2, LEASE_MS = 200 };
 
@@ -333,9 +329,8 @@ START_TEST(what_a_leader_loaded_before_a_del_is_never_published_however_late)
     check_worker(0, 2);
     stop_fleet();
 }
-END_TEST
 
-START_TEST(waiters_are_woken_by_the_publish)
+TEST(waiters_are_woken_by_the_publish)
 {
     enum { COUNT = 6 };
     uint64_t answer_ms, last_ms = 0;
@@ -355,9 +350,8 @@ START_TEST(waiters_are_woken_by_the_publish)
     ck_assert_uint_eq(atomic_load(&fleet->loads), 1);
     stop_fleet();
 }
-END_TEST
 
-START_TEST(waiters_get_their_answer_though_pushes_are_killed_all_the_time)
+TEST(waiters_get_their_answer_though_pushes_are_killed_all_the_time)
 {
     enum { COUNT = 4, KILLS = 50 };
     uint64_t end_ms;
@@ -379,7 +373,6 @@ START_TEST(waiters_get_their_answer_though_pushes_are_killed_all_the_time)
     WAIT_FOR(server_clients(&server, "flags=t") == COUNT);
     stop_fleet();
 }
-END_TEST
 
 /* Each would fail by itself, one after the other, if it found no marker when it
  * looks: those that wait look at times of their own. */
@@ -407,37 +400,18 @@ static void fail_once_for_all(enum shed_wait wait)
     stop_fleet();
 }
 
-START_TEST(waiters_that_poll_fail_with_the_load_and_do_not_load_in_turn)
+TEST(waiters_that_poll_fail_with_the_load_and_do_not_load_in_turn)
 {
     fail_once_for_all(SHED_WAIT_POLL);
 }
-END_TEST
 
-START_TEST(waiters_with_pushes_fail_with_the_load_and_do_not_load_in_turn)
+TEST(waiters_with_pushes_fail_with_the_load_and_do_not_load_in_turn)
 {
     fail_once_for_all(SHED_WAIT_AUTO);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("fleet");
-
     options = bare_cache();
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, one_load_per_expiry_for_all_processes);
-    tcase_add_test(tc, a_killed_leader_is_replaced_long_before_its_lease_ends);
-    tcase_add_test(tc, a_process_that_dies_in_its_first_load_is_replaced_too);
-    tcase_add_test(tc,
-                   a_stopped_leader_is_replaced_once_and_does_no_harm_later);
-    tcase_add_test(
-        tc, what_a_leader_loaded_before_a_del_is_never_published_however_late);
-    tcase_add_test(tc, waiters_are_woken_by_the_publish);
-    tcase_add_test(
-        tc, waiters_get_their_answer_though_pushes_are_killed_all_the_time);
-    tcase_add_test(
-        tc, waiters_that_poll_fail_with_the_load_and_do_not_load_in_turn);
-    tcase_add_test(
-        tc, waiters_with_pushes_fail_with_the_load_and_do_not_load_in_turn);
-    return run_tests("fleet", tc);
+    return run_tests("fleet");
 }

@@ -98,7 +98,7 @@ static unsigned long long gauge(const char *name)
     return strtoull(at + strlen(line), NULL, 10);
 }
 
-START_TEST(a_load_waits_while_the_budget_is_used_up)
+TEST(a_load_waits_while_the_budget_is_used_up)
 {
     struct getter g = {0};
 
@@ -116,9 +116,8 @@ START_TEST(a_load_waits_while_the_budget_is_used_up)
     ck_assert_uint_eq(stats_of(r.cache).fleet_failures, 0);
     fixture_down(&r);
 }
-END_TEST
 
-START_TEST(a_load_that_need_not_wait_is_not_counted_as_waiting)
+TEST(a_load_that_need_not_wait_is_not_counted_as_waiting)
 {
     open_up(2);
     use_up(1);
@@ -126,11 +125,10 @@ START_TEST(a_load_that_need_not_wait_is_not_counted_as_waiting)
     ck_assert_uint_eq(stats_of(r.cache).fleet_waits, 0);
     fixture_down(&r);
 }
-END_TEST
 
 /* They were taken before the server's clock was set back by a day, and their
  * process is dead. */
-START_TEST(slots_that_would_last_too_long_are_not_counted)
+TEST(slots_that_would_last_too_long_are_not_counted)
 {
     open_up(2);
     use_up_for(2, DAY_MS);
@@ -141,10 +139,9 @@ START_TEST(slots_that_would_last_too_long_are_not_counted)
     WAIT_FOR(server_int(&r.server, "EXISTS " KEY) == 0);
     fixture_down(&r);
 }
-END_TEST
 
 /* So that batches grow. */
-START_TEST(keys_that_come_meanwhile_are_loaded_together)
+TEST(keys_that_come_meanwhile_are_loaded_together)
 {
     enum { KEYS = 20 };
     struct getter g[KEYS];
@@ -167,9 +164,8 @@ START_TEST(keys_that_come_meanwhile_are_loaded_together)
     ck_assert_uint_eq(table_loads(&r.table), 1);
     fixture_down(&r);
 }
-END_TEST
 
-START_TEST(a_caller_that_waits_for_the_fleet_keeps_its_deadline)
+TEST(a_caller_that_waits_for_the_fleet_keeps_its_deadline)
 {
     struct shed_value *value = NULL;
 
@@ -182,9 +178,8 @@ START_TEST(a_caller_that_waits_for_the_fleet_keeps_its_deadline)
     expect_text(r.cache, "k", "k@1");
     fixture_down(&r);
 }
-END_TEST
 
-START_TEST(a_key_that_waits_for_the_fleet_keeps_its_lease)
+TEST(a_key_that_waits_for_the_fleet_keeps_its_lease)
 {
     struct getter g = {0};
     long long before;
@@ -207,9 +202,8 @@ START_TEST(a_key_that_waits_for_the_fleet_keeps_its_lease)
     ck_assert_uint_eq(stats_of(r.cache).published, 1);
     fixture_down(&r);
 }
-END_TEST
 
-START_TEST(a_process_that_asks_no_longer_counts_as_waiting_for_a_moment_only)
+TEST(a_process_that_asks_no_longer_counts_as_waiting_for_a_moment_only)
 {
     struct getter g = {0};
     char key[16], text[24];
@@ -233,9 +227,8 @@ START_TEST(a_process_that_asks_no_longer_counts_as_waiting_for_a_moment_only)
     WAIT_FOR(server_int(&r.server, "EXISTS " KEY) == 0);
     fixture_down(&r);
 }
-END_TEST
 
-START_TEST(a_cache_that_is_closed_has_given_all_slots_back)
+TEST(a_cache_that_is_closed_has_given_all_slots_back)
 {
     set_up(4);
     r.source_options.max_batch = 1;
@@ -246,9 +239,8 @@ START_TEST(a_cache_that_is_closed_has_given_all_slots_back)
     ck_assert_int_eq(server_int(&r.server, "EXISTS " KEY), 0);
     server_stop(&r.server);
 }
-END_TEST
 
-START_TEST(the_next_cache_of_the_source_goes_on_when_the_first_is_closed)
+TEST(the_next_cache_of_the_source_goes_on_when_the_first_is_closed)
 {
     struct shed_cache *second = NULL;
 
@@ -274,10 +266,9 @@ START_TEST(the_next_cache_of_the_source_goes_on_when_the_first_is_closed)
     }
     fixture_down(&r);
 }
-END_TEST
 
 /* It would count its loads where nobody else does. */
-START_TEST(a_cache_on_another_redis_is_refused_on_the_same_source)
+TEST_EACH(a_cache_on_another_redis_is_refused_on_the_same_source, 0, 2)
 {
     char database[SERVER_URI_BYTES + 8];
     struct server other = {0};
@@ -310,9 +301,8 @@ START_TEST(a_cache_on_another_redis_is_refused_on_the_same_source)
     fixture_down(&r);
     server_stop(&other);
 }
-END_TEST
 
-START_TEST(the_budget_can_have_a_name_of_its_own)
+TEST(the_budget_can_have_a_name_of_its_own)
 {
     struct getter g = {0};
     char name[] = "db";
@@ -329,9 +319,8 @@ START_TEST(the_budget_can_have_a_name_of_its_own)
     getter_expect(&g, "k@1", SHED_ORIGIN_LOAD);
     fixture_down(&r);
 }
-END_TEST
 
-START_TEST(a_name_of_a_budget_is_checked_as_that_of_a_cache)
+TEST(a_name_of_a_budget_is_checked_as_that_of_a_cache)
 {
     struct shed_source_options options = bare_source();
     struct shed_source *source = NULL;
@@ -347,14 +336,13 @@ START_TEST(a_name_of_a_budget_is_checked_as_that_of_a_cache)
                      "are reserved, they mark the key in Redis");
     ck_assert_ptr_null(source);
 }
-END_TEST
 
 static long long slots_in_redis(void)
 {
     return server_int(&r.server, "ZCOUNT " KEY " 1000000 +inf");
 }
 
-START_TEST(a_load_that_takes_longer_than_its_slot_lasts_keeps_it)
+TEST(a_load_that_takes_longer_than_its_slot_lasts_keeps_it)
 {
     enum { LOAD_MS = 1000, GET_MS = 20 };
     redisReply *first;
@@ -377,9 +365,8 @@ START_TEST(a_load_that_takes_longer_than_its_slot_lasts_keeps_it)
     table_release(&r.table);
     fixture_down(&r);
 }
-END_TEST
 
-START_TEST(a_redis_that_refuses_does_not_stop_the_loads)
+TEST(a_redis_that_refuses_does_not_stop_the_loads)
 {
     struct getter g = {0};
 
@@ -401,9 +388,8 @@ START_TEST(a_redis_that_refuses_does_not_stop_the_loads)
     WAIT_FOR(atomic_load(&told_back) == atomic_load(&told_away));
     fixture_down(&r);
 }
-END_TEST
 
-START_TEST(a_slow_redis_does_not_stop_the_loads)
+TEST(a_slow_redis_does_not_stop_the_loads)
 {
     enum { SILENCE_LIMIT_MS = 1000, DELAY_MS = 300 };
     struct proxy proxy = {0};
@@ -420,30 +406,8 @@ START_TEST(a_slow_redis_does_not_stop_the_loads)
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     fixture_down(&r);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("fleet_loads");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, a_load_waits_while_the_budget_is_used_up);
-    tcase_add_test(tc, a_load_that_need_not_wait_is_not_counted_as_waiting);
-    tcase_add_test(tc, slots_that_would_last_too_long_are_not_counted);
-    tcase_add_test(tc, keys_that_come_meanwhile_are_loaded_together);
-    tcase_add_test(tc, a_caller_that_waits_for_the_fleet_keeps_its_deadline);
-    tcase_add_test(tc, a_key_that_waits_for_the_fleet_keeps_its_lease);
-    tcase_add_test(
-        tc, a_process_that_asks_no_longer_counts_as_waiting_for_a_moment_only);
-    tcase_add_test(tc, a_cache_that_is_closed_has_given_all_slots_back);
-    tcase_add_test(
-        tc, the_next_cache_of_the_source_goes_on_when_the_first_is_closed);
-    tcase_add_loop_test(
-        tc, a_cache_on_another_redis_is_refused_on_the_same_source, 0, 2);
-    tcase_add_test(tc, the_budget_can_have_a_name_of_its_own);
-    tcase_add_test(tc, a_name_of_a_budget_is_checked_as_that_of_a_cache);
-    tcase_add_test(tc, a_load_that_takes_longer_than_its_slot_lasts_keeps_it);
-    tcase_add_test(tc, a_redis_that_refuses_does_not_stop_the_loads);
-    tcase_add_test(tc, a_slow_redis_does_not_stop_the_loads);
-    return run_tests("fleet_loads", tc);
+    return run_tests("fleet_loads");
 }

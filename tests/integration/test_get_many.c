@@ -58,7 +58,7 @@ static long long calls(const char *command)
     return server_calls(&fixture.server, command);
 }
 
-START_TEST(hits_of_many_keys_cost_an_mget_for_each_hundred)
+TEST(hits_of_many_keys_cost_an_mget_for_each_hundred)
 {
     long long gets, mgets;
 
@@ -71,7 +71,6 @@ START_TEST(hits_of_many_keys_cost_an_mget_for_each_hundred)
     get(1, SHED_ORIGIN_REDIS);
     ck_assert_int_eq(calls("get") - gets, 1);
 }
-END_TEST
 
 /* Those in scripts included. */
 static long long all_calls(void)
@@ -85,7 +84,7 @@ static long long all_calls(void)
     return sum;
 }
 
-START_TEST(rows_that_are_loaded_together_are_published_together)
+TEST(rows_that_are_loaded_together_are_published_together)
 {
     long long before;
 
@@ -96,9 +95,8 @@ START_TEST(rows_that_are_loaded_together_are_published_together)
     get(KEYS, SHED_ORIGIN_LOAD);
     ck_assert_int_le(all_calls() - before, 4 * KEYS);
 }
-END_TEST
 
-START_TEST(a_server_that_has_lost_its_scripts_publishes_them_too)
+TEST(a_server_that_has_lost_its_scripts_publishes_them_too)
 {
     get(1, SHED_ORIGIN_LOAD);
     ck_assert_int_eq(server_int(&fixture.server, "DEL t:{0}"), 1);
@@ -106,7 +104,6 @@ START_TEST(a_server_that_has_lost_its_scripts_publishes_them_too)
     get(KEYS, SHED_ORIGIN_LOAD);
     get(KEYS, SHED_ORIGIN_REDIS);
 }
-END_TEST
 
 static void *get_all(void *unused)
 {
@@ -115,7 +112,7 @@ static void *get_all(void *unused)
     return NULL;
 }
 
-START_TEST(of_rows_that_are_published_together_one_may_be_refused)
+TEST(of_rows_that_are_published_together_one_may_be_refused)
 {
     pthread_t thread;
 
@@ -128,9 +125,8 @@ START_TEST(of_rows_that_are_published_together_one_may_be_refused)
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{7}"), 0);
     expect_but_one(SHED_ORIGIN_REDIS, SHED_ORIGIN_LOAD);
 }
-END_TEST
 
-START_TEST(without_the_right_to_mget_it_sends_gets_from_then_on)
+TEST(without_the_right_to_mget_it_sends_gets_from_then_on)
 {
     long long gets, mgets;
 
@@ -143,9 +139,8 @@ START_TEST(without_the_right_to_mget_it_sends_gets_from_then_on)
     ck_assert_int_eq(calls("mget") - mgets, 0);
     ck_assert_int_eq(calls("get") - gets, EACH);
 }
-END_TEST
 
-START_TEST(a_key_that_holds_something_else_costs_the_others_nothing)
+TEST(a_key_that_holds_something_else_costs_the_others_nothing)
 {
     get(EACH, SHED_ORIGIN_LOAD);
     server_int(&fixture.server, "DEL t:{7}");
@@ -153,9 +148,8 @@ START_TEST(a_key_that_holds_something_else_costs_the_others_nothing)
     expect_but_one(SHED_ORIGIN_REDIS, SHED_ORIGIN_LOAD);
     get(EACH, SHED_ORIGIN_REDIS);
 }
-END_TEST
 
-START_TEST(rows_that_may_be_too_large_together_are_read_one_by_one)
+TEST(rows_that_may_be_too_large_together_are_read_one_by_one)
 {
     long long mgets;
 
@@ -167,21 +161,9 @@ START_TEST(rows_that_may_be_too_large_together_are_read_one_by_one)
     get(EACH, SHED_ORIGIN_REDIS);
     ck_assert_int_eq(calls("mget") - mgets, 0);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("get_many");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_checked_fixture(tc, up, down);
-    tcase_add_test(tc, hits_of_many_keys_cost_an_mget_for_each_hundred);
-    tcase_add_test(tc, rows_that_are_loaded_together_are_published_together);
-    tcase_add_test(tc, a_server_that_has_lost_its_scripts_publishes_them_too);
-    tcase_add_test(tc, of_rows_that_are_published_together_one_may_be_refused);
-    tcase_add_test(tc, without_the_right_to_mget_it_sends_gets_from_then_on);
-    tcase_add_test(tc,
-                   a_key_that_holds_something_else_costs_the_others_nothing);
-    tcase_add_test(tc, rows_that_may_be_too_large_together_are_read_one_by_one);
-    return run_tests("get_many", tc);
+    tcase_add_checked_fixture(test_case(), up, down);
+    return run_tests("get_many");
 }

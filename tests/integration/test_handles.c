@@ -117,7 +117,7 @@ static void order_of(int n, int order[HANDLES])
     }
 }
 
-START_TEST(handles_close_in_any_order)
+TEST_EACH(handles_close_in_any_order, 0, ORDERS)
 {
     int order[HANDLES];
     bool is_open[HANDLES] = {true, true, true, true};
@@ -134,10 +134,9 @@ START_TEST(handles_close_in_any_order)
     }
     ck_assert_uint_eq(atomic_load(&sources_closed), 1);
 }
-END_TEST
 
 /* The hold outlives the client's handle, and ends with the lock's. */
-START_TEST(a_lock_is_held_until_its_own_handle_is_closed)
+TEST(a_lock_is_held_until_its_own_handle_is_closed)
 {
     struct shed_client *other = NULL;
     struct shed_lock *rival = NULL;
@@ -157,11 +156,10 @@ START_TEST(a_lock_is_held_until_its_own_handle_is_closed)
     shed_cache_close(cache);
     shed_source_close(source);
 }
-END_TEST
 
 /* Each would have its own flights, and invalidations by one would not reach
  * those of the other. */
-START_TEST(a_client_has_one_cache_of_a_name)
+TEST(a_client_has_one_cache_of_a_name)
 {
     struct shed_cache *second = NULL;
     struct shed_error err;
@@ -180,15 +178,8 @@ START_TEST(a_client_has_one_cache_of_a_name)
     for (int i = 0; i < HANDLES; i++)
         close_one(i);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("handles");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_loop_test(tc, handles_close_in_any_order, 0, ORDERS);
-    tcase_add_test(tc, a_lock_is_held_until_its_own_handle_is_closed);
-    tcase_add_test(tc, a_client_has_one_cache_of_a_name);
-    return run_tests("handles", tc);
+    return run_tests("handles");
 }

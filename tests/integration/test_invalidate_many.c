@@ -47,7 +47,7 @@ static void refused(const struct shed_bytes *keys, size_t count,
                   err.reason, why);
 }
 
-START_TEST(many_keys_are_removed_in_one_round_trip)
+TEST(many_keys_are_removed_in_one_round_trip)
 {
     enum { COUNT = 100, OF_THE_SESSION = 3 };
     static char names[COUNT][8];
@@ -69,9 +69,8 @@ START_TEST(many_keys_are_removed_in_one_round_trip)
     expect_text(fixture.cache, "other", "kept");
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations, COUNT);
 }
-END_TEST
 
-START_TEST(as_many_keys_as_may_be_are_removed)
+TEST(as_many_keys_as_may_be_are_removed)
 {
     static char names[SHED_MANY_MAX + 1][8];
     static struct shed_bytes keys[SHED_MANY_MAX + 1];
@@ -91,9 +90,8 @@ START_TEST(as_many_keys_as_may_be_are_removed)
                   "%s", err.reason);
     ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 0);
 }
-END_TEST
 
-START_TEST(one_key_that_is_wrong_is_named_and_nothing_is_removed)
+TEST(one_key_that_is_wrong_is_named_and_nothing_is_removed)
 {
     static char too_long[SHED_KEY_MAX_BYTES + 1];
     struct shed_bytes keys[] = {KEY("a"), KEY("b"), {"", 0}};
@@ -108,18 +106,16 @@ START_TEST(one_key_that_is_wrong_is_named_and_nothing_is_removed)
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{a}"), 1);
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations, 0);
 }
-END_TEST
 
-START_TEST(no_keys_are_no_round_trip)
+TEST(no_keys_are_no_round_trip)
 {
     expect_text(fixture.cache, "a", "a@1");
     invalidate_many(NULL, 0);
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{a}"), 1);
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations, 0);
 }
-END_TEST
 
-START_TEST(odd_keys_and_the_same_twice_are_removed)
+TEST(odd_keys_and_the_same_twice_are_removed)
 {
     const struct shed_bytes keys[] = {KEY("}a"), KEY("\\b"), KEY("c"), KEY("c"),
                                       KEY("d\0e")};
@@ -133,9 +129,8 @@ START_TEST(odd_keys_and_the_same_twice_are_removed)
     invalidate_many(keys, sizeof(keys) / sizeof(*keys));
     ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 0);
 }
-END_TEST
 
-START_TEST(loads_under_way_are_ended_for_each_key)
+TEST(loads_under_way_are_ended_for_each_key)
 {
     const struct shed_bytes keys[] = {KEY("a"), KEY("b")};
     struct getter before[2] = {{0}}, after[2] = {{0}};
@@ -163,9 +158,8 @@ START_TEST(loads_under_way_are_ended_for_each_key)
     expect_text(fixture.cache, "a", "a@2");
     expect_text(fixture.cache, "b", "b@2");
 }
-END_TEST
 
-START_TEST(where_redis_is_gone_flights_are_left_all_the_same)
+TEST(where_redis_is_gone_flights_are_left_all_the_same)
 {
     const struct shed_bytes keys[] = {KEY("other"), KEY("k")};
     struct getter before = {0}, after = {0};
@@ -190,9 +184,8 @@ START_TEST(where_redis_is_gone_flights_are_left_all_the_same)
     getter_expect(&after, "k@2", SHED_ORIGIN_UNPUBLISHED);
     server_start_again(&fixture.server);
 }
-END_TEST
 
-START_TEST(scripts_that_the_server_has_forgotten_are_sent_again)
+TEST(scripts_that_the_server_has_forgotten_are_sent_again)
 {
     const struct shed_bytes keys[] = {KEY("a"), KEY("b"), KEY("c")};
     long long before;
@@ -206,9 +199,8 @@ START_TEST(scripts_that_the_server_has_forgotten_are_sent_again)
     ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 0);
     ck_assert_int_eq(server_calls(&fixture.server, "eval"), before + 1);
 }
-END_TEST
 
-START_TEST(each_key_is_counted_by_how_it_ended)
+TEST(each_key_is_counted_by_how_it_ended)
 {
     const struct shed_bytes keys[] = {KEY("b"), KEY("a")};
     struct shed_error err = {0};
@@ -223,22 +215,9 @@ START_TEST(each_key_is_counted_by_how_it_ended)
     WAIT_FOR(stats_of(fixture.cache).invalidations == 2);
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations_delivered, 1);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("invalidate_many");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_checked_fixture(tc, set_up, tear_down);
-    tcase_add_test(tc, many_keys_are_removed_in_one_round_trip);
-    tcase_add_test(tc, as_many_keys_as_may_be_are_removed);
-    tcase_add_test(tc, one_key_that_is_wrong_is_named_and_nothing_is_removed);
-    tcase_add_test(tc, no_keys_are_no_round_trip);
-    tcase_add_test(tc, odd_keys_and_the_same_twice_are_removed);
-    tcase_add_test(tc, loads_under_way_are_ended_for_each_key);
-    tcase_add_test(tc, where_redis_is_gone_flights_are_left_all_the_same);
-    tcase_add_test(tc, scripts_that_the_server_has_forgotten_are_sent_again);
-    tcase_add_test(tc, each_key_is_counted_by_how_it_ended);
-    return run_tests("invalidate_many", tc);
+    tcase_add_checked_fixture(test_case(), set_up, tear_down);
+    return run_tests("invalidate_many");
 }

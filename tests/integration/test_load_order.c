@@ -115,7 +115,7 @@ static void down(const char *next, size_t all)
     fixture_down(&fixture);
 }
 
-START_TEST(a_miss_does_not_wait_for_refreshes)
+TEST(a_miss_does_not_wait_for_refreshes)
 {
     struct getter getter = {0};
 
@@ -126,9 +126,8 @@ START_TEST(a_miss_does_not_wait_for_refreshes)
     getter_expect(&getter, "miss", SHED_ORIGIN_LOAD);
     down("miss", REFRESHES + 1);
 }
-END_TEST
 
-START_TEST(a_refresh_for_which_a_caller_waits_moves_forward)
+TEST(a_refresh_for_which_a_caller_waits_moves_forward)
 {
     struct shed_get_options young = get_defaults;
     struct call call;
@@ -141,14 +140,8 @@ START_TEST(a_refresh_for_which_a_caller_waits_moves_forward)
     call_expect(&call, "k");
     down("k", REFRESHES);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("load_order");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, a_miss_does_not_wait_for_refreshes);
-    tcase_add_test(tc, a_refresh_for_which_a_caller_waits_moves_forward);
-    return run_tests("load_order", tc);
+    return run_tests("load_order");
 }

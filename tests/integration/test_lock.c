@@ -20,7 +20,7 @@ static bool is_tracked(void)
 
 /* -------------------------------------------------------------- exclusion */
 
-START_TEST(a_held_lock_is_refused_to_others)
+TEST_EACH(a_held_lock_is_refused_to_others, 0, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_lock *a = open_lock(client, &o);
@@ -41,11 +41,10 @@ START_TEST(a_held_lock_is_refused_to_others)
     shed_lock_close(a);
     shed_lock_close(b);
 }
-END_TEST
 
 /* The lease is 30 s and a poll comes after half a second, so it is the push
  * that wakes the waiter. */
-START_TEST(release_lets_a_waiter_in)
+TEST_EACH(release_lets_a_waiter_in, 0, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_lock *a = open_lock(client, &o);
@@ -67,9 +66,8 @@ START_TEST(release_lets_a_waiter_in)
     shed_lock_close(a);
     shed_lock_close(b);
 }
-END_TEST
 
-START_TEST(without_pushes_a_waiter_polls)
+TEST_EACH(without_pushes_a_waiter_polls, 0, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_client *poller = open_client(&server, SHED_WAIT_POLL);
@@ -89,7 +87,6 @@ START_TEST(without_pushes_a_waiter_polls)
     shed_lock_close(b);
     shed_client_close(poller);
 }
-END_TEST
 
 struct counted {
     struct shed_lock *lock;
@@ -112,7 +109,7 @@ static void *count_entries(void *arg)
     return NULL;
 }
 
-START_TEST(threads_and_handles_exclude_each_other)
+TEST_EACH(threads_and_handles_exclude_each_other, 0, SINGLES)
 {
     enum { THREADS = 6, HANDLES = 3, ROUNDS = 30 };
     struct shed_lock_options o = options_of(singles[_i]);
@@ -135,11 +132,10 @@ START_TEST(threads_and_handles_exclude_each_other)
     for (unsigned i = 0; i < HANDLES; i++)
         shed_lock_close(locks[i]);
 }
-END_TEST
 
 /* --------------------------------------------------------- whose it is */
 
-START_TEST(nobody_asks_redis_while_the_handle_has_the_lock)
+TEST(nobody_asks_redis_while_the_handle_has_the_lock)
 {
     enum { WAITERS = 5, WHILE_US = 300000 };
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -162,7 +158,6 @@ START_TEST(nobody_asks_redis_while_the_handle_has_the_lock)
     }
     shed_lock_close(lock);
 }
-END_TEST
 
 enum { HOLD_US = 1000 };
 
@@ -189,7 +184,7 @@ static void *take_again_and_again(void *arg)
  * first takes it a few times; if its cohort never ended it would take it
  * hundreds of times, in every run, not only when the waiter was not
  * scheduled. */
-START_TEST(a_handle_that_acquires_repeatedly_lets_others_in)
+TEST_EACH(a_handle_that_acquires_repeatedly_lets_others_in, 0, 2)
 {
     enum { TIMES = 60, ROUNDS_MAX = 100, SLOW_MAX = TIMES / 4 };
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -213,9 +208,8 @@ START_TEST(a_handle_that_acquires_repeatedly_lets_others_in)
     shed_lock_close(g.lock);
     shed_lock_close(lock);
 }
-END_TEST
 
-START_TEST(its_thread_enters_again_and_leaves_as_often)
+TEST_EACH(its_thread_enters_again_and_leaves_as_often, 0, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_lock *a = open_lock(client, &o);
@@ -233,7 +227,6 @@ START_TEST(its_thread_enters_again_and_leaves_as_often)
     shed_lock_close(a);
     shed_lock_close(b);
 }
-END_TEST
 
 static void *look_from_elsewhere(void *arg)
 {
@@ -248,7 +241,7 @@ static void *look_from_elsewhere(void *arg)
     return NULL;
 }
 
-START_TEST(another_thread_does_not_own_it)
+TEST_EACH(another_thread_does_not_own_it, 0, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_lock *lock = open_lock(client, &o);
@@ -262,9 +255,8 @@ START_TEST(another_thread_does_not_own_it)
     release(lock);
     shed_lock_close(lock);
 }
-END_TEST
 
-START_TEST(an_asynchronous_acquire_belongs_to_the_process)
+TEST_EACH(an_asynchronous_acquire_belongs_to_the_process, 0, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_lock *lock = open_lock(client, &o);
@@ -286,9 +278,8 @@ START_TEST(an_asynchronous_acquire_belongs_to_the_process)
     release(lock);
     shed_lock_close(lock);
 }
-END_TEST
 
-START_TEST(closing_ends_what_waits_and_releases_what_is_held)
+TEST_EACH(closing_ends_what_waits_and_releases_what_is_held, 0, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_lock *a = open_lock(client, &o);
@@ -310,11 +301,10 @@ START_TEST(closing_ends_what_waits_and_releases_what_is_held)
     ck_assert_int_eq(server_int(&server, "EXISTS %s %s", LOCK_NAME, LEASE_KEY),
                      0);
 }
-END_TEST
 
 /* --------------------------------------------------------------- the tokens */
 
-START_TEST(numbers_grow_whatever_becomes_of_the_data)
+TEST(numbers_grow_whatever_becomes_of_the_data)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_lock *a = open_lock(client, &o);
@@ -333,9 +323,8 @@ START_TEST(numbers_grow_whatever_becomes_of_the_data)
     shed_lock_close(a);
     shed_lock_close(b);
 }
-END_TEST
 
-START_TEST(advance_lifts_the_numbers)
+TEST(advance_lifts_the_numbers)
 {
     enum { DAY_MS = 86400000, HOLDERS = 5 };
     const uint64_t end = (uint64_t)1 << 52;
@@ -355,9 +344,8 @@ START_TEST(advance_lifts_the_numbers)
     ck_assert_int_eq(shed_lock_advance(lock, end, NULL), SHED_EINVAL);
     shed_lock_close(lock);
 }
-END_TEST
 
-START_TEST(the_first_three_have_no_tokens)
+TEST_EACH(the_first_three_have_no_tokens, 0, 3)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_lock *lock = open_lock(client, &o);
@@ -370,11 +358,10 @@ START_TEST(the_first_three_have_no_tokens)
     release(lock);
     shed_lock_close(lock);
 }
-END_TEST
 
 /* ------------------------------------- other clients of the same algorithms */
 
-START_TEST(setnx_is_shared_with_plain_commands)
+TEST(setnx_is_shared_with_plain_commands)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_SETNX);
     struct shed_lock *lock = open_lock(client, &o);
@@ -392,9 +379,8 @@ START_TEST(setnx_is_shared_with_plain_commands)
     ck_assert_int_eq(w.code, SHED_OK);
     shed_lock_close(lock);
 }
-END_TEST
 
-START_TEST(expire_is_shared_with_plain_commands)
+TEST(expire_is_shared_with_plain_commands)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_EXPIRE);
     struct shed_lock *lock = open_lock(client, &o);
@@ -422,7 +408,6 @@ START_TEST(expire_is_shared_with_plain_commands)
     release(lock);
     shed_lock_close(lock);
 }
-END_TEST
 
 static long long wall_ms(void)
 {
@@ -430,7 +415,7 @@ static long long wall_ms(void)
 }
 
 /* in milliseconds, and in seconds */
-START_TEST(timestamp_is_shared_with_plain_commands)
+TEST_EACH(timestamp_is_shared_with_plain_commands, 0, 2)
 {
     enum { SECOND_MS = 1000, LEASE_MS = 30000 };
     struct shed_lock_options o =
@@ -457,11 +442,10 @@ START_TEST(timestamp_is_shared_with_plain_commands)
     release(lock);
     shed_lock_close(lock);
 }
-END_TEST
 
 /* ----------------------------------------------------------- what is wrong */
 
-START_TEST(a_key_that_is_no_lock_is_named_as_such)
+TEST_EACH(a_key_that_is_no_lock_is_named_as_such, 0, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_lock *lock = open_lock(client, &o);
@@ -475,7 +459,6 @@ START_TEST(a_key_that_is_no_lock_is_named_as_such)
                                                    : SHED_EINVAL);
     shed_lock_close(lock);
 }
-END_TEST
 
 static struct shed_lock_stats stats_of(struct shed_lock *lock)
 {
@@ -486,7 +469,7 @@ static struct shed_lock_stats stats_of(struct shed_lock *lock)
     return stats;
 }
 
-START_TEST(all_outcomes_are_counted)
+TEST_EACH(all_outcomes_are_counted, 0, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     bool is_renewed = singles[_i] != SHED_LOCK_SETNX;
@@ -527,9 +510,8 @@ START_TEST(all_outcomes_are_counted)
     shed_lock_close(first);
     shed_lock_close(second);
 }
-END_TEST
 
-START_TEST(what_cannot_be_renewed_is_counted)
+TEST_EACH(what_cannot_be_renewed_is_counted, LEASED, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_lock_stats stats;
@@ -547,9 +529,8 @@ START_TEST(what_cannot_be_renewed_is_counted)
     ck_assert_uint_eq(stats.released, 0);
     shed_lock_close(lock);
 }
-END_TEST
 
-START_TEST(locks_are_told_as_prometheus_text)
+TEST(locks_are_told_as_prometheus_text)
 {
     static char text[65536];
     struct shed_lock *locks[2];
@@ -570,10 +551,9 @@ START_TEST(locks_are_told_as_prometheus_text)
     shed_lock_close(locks[0]);
     shed_lock_close(locks[1]);
 }
-END_TEST
 
 /* A caller that is told that it does not have the lock does not have it. */
-START_TEST(a_counter_that_is_no_number_leaves_no_lock)
+TEST_EACH(a_counter_that_is_no_number_leaves_no_lock, 0, 2)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_lock *lock = open_lock(client, &o);
@@ -583,7 +563,6 @@ START_TEST(a_counter_that_is_no_number_leaves_no_lock)
     ck_assert_int_eq(server_int(&server, "EXISTS %s", LEASE_KEY), 0);
     shed_lock_close(lock);
 }
-END_TEST
 
 /* A callback that asks again, when told that the lock is closed, is refused. */
 static void note_end(void *user, struct shed_lock *lock, enum shed_code code,
@@ -598,7 +577,7 @@ static void note_end(void *user, struct shed_lock *lock, enum shed_code code,
     atomic_fetch_add(&out->calls, 1);
 }
 
-START_TEST(a_lock_that_is_being_closed_accepts_no_requests)
+TEST_EACH(a_lock_that_is_being_closed_accepts_no_requests, 0, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_lock *first = open_lock(client, &o);
@@ -614,10 +593,9 @@ START_TEST(a_lock_that_is_being_closed_accepts_no_requests)
     ck_assert_int_eq(atomic_load(&end.code), SHED_ECLOSED);
     shed_lock_close(first);
 }
-END_TEST
 
 /* A mistake of the program is not reported as a loss. */
-START_TEST(a_refused_release_says_why)
+TEST(a_refused_release_says_why)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_lock *lock = open_lock(client, &o);
@@ -638,9 +616,8 @@ START_TEST(a_refused_release_says_why)
     ck_assert_ptr_nonnull(strstr(err.reason, "already been released"));
     shed_lock_close(lock);
 }
-END_TEST
 
-START_TEST(a_wrong_call_says_so)
+TEST(a_wrong_call_says_so)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_client *two[] = {client, other};
@@ -687,42 +664,9 @@ START_TEST(a_wrong_call_says_so)
     ck_assert_int_eq(shed_lock_fence(NULL, &fence, NULL), SHED_EINVAL);
     ck_assert_int_eq(shed_lock_is_mine(NULL), 0);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("lock");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_checked_fixture(tc, pair_up, pair_down);
-    tcase_add_loop_test(tc, a_held_lock_is_refused_to_others, 0, SINGLES);
-    tcase_add_loop_test(tc, release_lets_a_waiter_in, 0, SINGLES);
-    tcase_add_loop_test(tc, without_pushes_a_waiter_polls, 0, SINGLES);
-    tcase_add_loop_test(tc, threads_and_handles_exclude_each_other, 0, SINGLES);
-    tcase_add_test(tc, nobody_asks_redis_while_the_handle_has_the_lock);
-    tcase_add_loop_test(tc, a_handle_that_acquires_repeatedly_lets_others_in, 0,
-                        2);
-    tcase_add_loop_test(tc, its_thread_enters_again_and_leaves_as_often, 0,
-                        SINGLES);
-    tcase_add_loop_test(tc, another_thread_does_not_own_it, 0, SINGLES);
-    tcase_add_loop_test(tc, an_asynchronous_acquire_belongs_to_the_process, 0,
-                        SINGLES);
-    tcase_add_loop_test(tc, closing_ends_what_waits_and_releases_what_is_held,
-                        0, SINGLES);
-    tcase_add_test(tc, numbers_grow_whatever_becomes_of_the_data);
-    tcase_add_test(tc, advance_lifts_the_numbers);
-    tcase_add_loop_test(tc, the_first_three_have_no_tokens, 0, 3);
-    tcase_add_test(tc, setnx_is_shared_with_plain_commands);
-    tcase_add_test(tc, expire_is_shared_with_plain_commands);
-    tcase_add_loop_test(tc, timestamp_is_shared_with_plain_commands, 0, 2);
-    tcase_add_loop_test(tc, a_key_that_is_no_lock_is_named_as_such, 0, SINGLES);
-    tcase_add_loop_test(tc, a_counter_that_is_no_number_leaves_no_lock, 0, 2);
-    tcase_add_loop_test(tc, all_outcomes_are_counted, 0, SINGLES);
-    tcase_add_loop_test(tc, what_cannot_be_renewed_is_counted, LEASED, SINGLES);
-    tcase_add_test(tc, locks_are_told_as_prometheus_text);
-    tcase_add_loop_test(tc, a_lock_that_is_being_closed_accepts_no_requests, 0,
-                        SINGLES);
-    tcase_add_test(tc, a_refused_release_says_why);
-    tcase_add_test(tc, a_wrong_call_says_so);
-    return run_tests("lock", tc);
+    tcase_add_checked_fixture(test_case(), pair_up, pair_down);
+    return run_tests("lock");
 }

@@ -17,7 +17,7 @@ static bool is_in_redis(void)
 
 /* ----------------------------------------------------------------- cancel */
 
-START_TEST(a_cancelled_request_is_answered_at_once)
+TEST_EACH(a_cancelled_request_is_answered_at_once, 0, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_lock *lock = open_lock(client, &o);
@@ -38,10 +38,9 @@ START_TEST(a_cancelled_request_is_answered_at_once)
     shed_lock_close(lock);
     shed_lock_close(rival);
 }
-END_TEST
 
 /* Redis was asked before the cancel, and grants the lock after it. */
-START_TEST(a_lock_granted_to_a_cancelled_request_is_released)
+TEST_EACH(a_lock_granted_to_a_cancelled_request_is_released, 0, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_lock *lock = open_lock(client, &o);
@@ -61,9 +60,8 @@ START_TEST(a_lock_granted_to_a_cancelled_request_is_released)
     ck_assert_int_eq(is_in_redis(), singles[_i] == SHED_LOCK_TIMESTAMP);
     shed_lock_close(lock);
 }
-END_TEST
 
-START_TEST(only_asynchronous_acquires_of_that_user_are_cancelled)
+TEST(only_asynchronous_acquires_of_that_user_are_cancelled)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_lock *lock = open_lock(client, &o);
@@ -85,11 +83,10 @@ START_TEST(only_asynchronous_acquires_of_that_user_are_cancelled)
     shed_lock_close(lock);
     shed_lock_close(rival);
 }
-END_TEST
 
 /* A cancel and a release race. Whichever comes first, done is called exactly
  * once, and not with SHED_OK if the cancel has found the acquire. */
-START_TEST(a_cancel_that_races_with_a_release_ends_it_once)
+TEST(a_cancel_that_races_with_a_release_ends_it_once)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_lock *lock = open_lock(client, &o);
@@ -114,11 +111,10 @@ START_TEST(a_cancel_that_races_with_a_release_ends_it_once)
     shed_lock_close(lock);
     ck_assert(!is_in_redis());
 }
-END_TEST
 
 /* ---------------------------------------------------------------- release */
 
-START_TEST(an_asynchronous_release_lets_the_next_in)
+TEST_EACH(an_asynchronous_release_lets_the_next_in, 0, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_lock *lock = open_lock(client, &o);
@@ -134,9 +130,8 @@ START_TEST(an_asynchronous_release_lets_the_next_in)
     ck_assert(!is_in_redis());
     shed_lock_close(lock);
 }
-END_TEST
 
-START_TEST(it_is_released_as_often_as_it_was_entered)
+TEST_EACH(it_is_released_as_often_as_it_was_entered, 0, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_lock *lock = open_lock(client, &o);
@@ -157,10 +152,9 @@ START_TEST(it_is_released_as_often_as_it_was_entered)
     ck_assert_uint_eq(atomic_load(&outer.calls), 1);
     shed_lock_close(lock);
 }
-END_TEST
 
 /* SETNX and EXPIRE remove whatever the key holds; here it holds nothing. */
-START_TEST(a_release_of_what_is_gone_says_so)
+TEST_EACH(a_release_of_what_is_gone_says_so, 0, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_lock *lock = open_lock(client, &o);
@@ -178,7 +172,6 @@ START_TEST(a_release_of_what_is_gone_says_so)
     ck_assert_int_eq(shed_lock_is_mine(lock), 0);
     shed_lock_close(lock);
 }
-END_TEST
 
 /* As in an event loop: the callback of an acquire releases, that of the release
  * acquires again. */
@@ -214,7 +207,7 @@ static void on_released(void *user, struct shed_lock *lock, enum shed_code code,
             SHED_OK);
 }
 
-START_TEST(callbacks_release_and_acquire)
+TEST_EACH(callbacks_release_and_acquire, 0, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_lock *lock = open_lock(client, &o);
@@ -227,9 +220,8 @@ START_TEST(callbacks_release_and_acquire)
     ck_assert(!is_in_redis());
     shed_lock_close(lock);
 }
-END_TEST
 
-START_TEST(closing_waits_for_a_release)
+TEST_EACH(closing_waits_for_a_release, 0, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_lock *lock = open_lock(client, &o);
@@ -242,7 +234,6 @@ START_TEST(closing_waits_for_a_release)
     ck_assert_int_eq(atomic_load(&out.code), SHED_OK);
     ck_assert(!is_in_redis());
 }
-END_TEST
 
 /* Told that its acquire is closed, it tries to release what is held. */
 static void release_at_the_end(void *user, struct shed_lock *lock,
@@ -258,7 +249,7 @@ static void release_at_the_end(void *user, struct shed_lock *lock,
     atomic_fetch_add(&out->calls, 1);
 }
 
-START_TEST(a_lock_that_is_being_closed_keeps_its_release)
+TEST(a_lock_that_is_being_closed_keeps_its_release)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_lock *lock = open_lock(client, &o);
@@ -274,9 +265,8 @@ START_TEST(a_lock_that_is_being_closed_keeps_its_release)
               atomic_load(&out.code) == SHED_ELOST); /* already released */
     ck_assert(!is_in_redis());
 }
-END_TEST
 
-START_TEST(a_wrong_call_calls_nobody_back)
+TEST(a_wrong_call_calls_nobody_back)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_lock *lock = open_lock(client, &o);
@@ -293,28 +283,9 @@ START_TEST(a_wrong_call_calls_nobody_back)
     shed_lock_close(lock);
     ck_assert_uint_eq(atomic_load(&out.calls), 0);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("lock async");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_checked_fixture(tc, pair_up, pair_down);
-    tcase_add_loop_test(tc, a_cancelled_request_is_answered_at_once, 0,
-                        SINGLES);
-    tcase_add_loop_test(tc, a_lock_granted_to_a_cancelled_request_is_released,
-                        0, SINGLES);
-    tcase_add_test(tc, only_asynchronous_acquires_of_that_user_are_cancelled);
-    tcase_add_test(tc, a_cancel_that_races_with_a_release_ends_it_once);
-    tcase_add_loop_test(tc, an_asynchronous_release_lets_the_next_in, 0,
-                        SINGLES);
-    tcase_add_loop_test(tc, it_is_released_as_often_as_it_was_entered, 0,
-                        SINGLES);
-    tcase_add_loop_test(tc, a_release_of_what_is_gone_says_so, 0, SINGLES);
-    tcase_add_loop_test(tc, callbacks_release_and_acquire, 0, SINGLES);
-    tcase_add_loop_test(tc, closing_waits_for_a_release, 0, SINGLES);
-    tcase_add_test(tc, a_lock_that_is_being_closed_keeps_its_release);
-    tcase_add_test(tc, a_wrong_call_calls_nobody_back);
-    return run_tests("lock async", tc);
+    tcase_add_checked_fixture(test_case(), pair_up, pair_down);
+    return run_tests("lock async");
 }

@@ -106,7 +106,7 @@ static void hold_for_long(void)
         usleep(1000);
 }
 
-START_TEST(a_release_tells_how_long_its_own_hold_lasted)
+TEST(a_release_tells_how_long_its_own_hold_lasted)
 {
     up();
     hold_for_long();
@@ -116,9 +116,8 @@ START_TEST(a_release_tells_how_long_its_own_hold_lasted)
     ck_assert_uint_ge(told.duration_us[1], HELD_US);
     down();
 }
-END_TEST
 
-START_TEST(a_loss_tells_how_long_its_own_hold_lasted)
+TEST(a_loss_tells_how_long_its_own_hold_lasted)
 {
     up();
     hold_for_long();
@@ -129,14 +128,8 @@ START_TEST(a_loss_tells_how_long_its_own_hold_lasted)
     ck_assert_uint_ge(told.duration_us[1], HELD_US);
     down();
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("lock durations");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, a_release_tells_how_long_its_own_hold_lasted);
-    tcase_add_test(tc, a_loss_tells_how_long_its_own_hold_lasted);
-    return run_tests("lock durations", tc);
+    return run_tests("lock durations");
 }

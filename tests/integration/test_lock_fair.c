@@ -4,7 +4,7 @@
 
 enum { MANY = 8 };
 
-START_TEST(a_fair_lock_goes_to_the_first_waiter)
+TEST(a_fair_lock_goes_to_the_first_waiter)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_lock *first, *locks[2];
@@ -31,7 +31,6 @@ START_TEST(a_fair_lock_goes_to_the_first_waiter)
     shed_lock_close(locks[0]);
     shed_lock_close(locks[1]);
 }
-END_TEST
 
 struct turns {
     struct shed_lock *lock;
@@ -53,7 +52,7 @@ static void *take_turns(void *arg)
 /* A thread that comes again asks at once, to join the queue. That must not cost
  * the first in the queue the push that announces its turn; otherwise each turn
  * would take as long as a poll. */
-START_TEST(a_fair_lock_wastes_no_time_between_threads)
+TEST(a_fair_lock_wastes_no_time_between_threads)
 {
     enum { THREADS = 4, TURNS = 500 };
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -73,7 +72,6 @@ START_TEST(a_fair_lock_wastes_no_time_between_threads)
     ck_assert_uint_lt(shed_now_ms(), end_ms);
     shed_lock_close(lock);
 }
-END_TEST
 
 /* A thread that tries without waiting, repeatedly, until it is told to stop. */
 struct trier {
@@ -97,7 +95,7 @@ static void *try_again_and_again(void *arg)
 }
 
 /* On the waiter's own handle, which asks on behalf of all. */
-START_TEST(a_waiter_comes_before_those_who_try)
+TEST(a_waiter_comes_before_those_who_try)
 {
     enum { TRIERS = 4, TURNS = 5, SLACK = 10 };
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -135,9 +133,8 @@ START_TEST(a_waiter_comes_before_those_who_try)
     shed_lock_close(shared);
     shed_lock_close(lock);
 }
-END_TEST
 
-START_TEST(a_waiter_that_gives_up_leaves_the_queue)
+TEST(a_waiter_that_gives_up_leaves_the_queue)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_lock *a, *b;
@@ -153,7 +150,6 @@ START_TEST(a_waiter_that_gives_up_leaves_the_queue)
     shed_lock_close(a);
     shed_lock_close(b);
 }
-END_TEST
 
 /* All of them are in the queue before the first gives up; on a slow machine
  * that takes more than one attempt. */
@@ -175,7 +171,7 @@ static void queue_together(struct shed_lock *lock, uint64_t wait_ms,
 }
 
 /* 0: they give up; 1: the handle is closed. */
-START_TEST(many_waiters_that_end_together_leave_the_queue)
+TEST_EACH(many_waiters_that_end_together_leave_the_queue, 0, 2)
 {
     enum { WAITERS = 5, WAIT_MS = 100 };
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -199,11 +195,10 @@ START_TEST(many_waiters_that_end_together_leave_the_queue)
         shed_lock_close(wanted);
     shed_lock_close(held);
 }
-END_TEST
 
 /* A waiter that is in the queue and does not come delays the others only for a
  * moment. */
-START_TEST(a_waiter_that_misses_its_turn_loses_it)
+TEST(a_waiter_that_misses_its_turn_loses_it)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_lock *lock;
@@ -217,20 +212,9 @@ START_TEST(a_waiter_that_misses_its_turn_loses_it)
     release(lock);
     shed_lock_close(lock);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("lock fair");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_checked_fixture(tc, pair_up, pair_down);
-    tcase_add_test(tc, a_fair_lock_goes_to_the_first_waiter);
-    tcase_add_test(tc, a_fair_lock_wastes_no_time_between_threads);
-    tcase_add_test(tc, a_waiter_comes_before_those_who_try);
-    tcase_add_test(tc, a_waiter_that_gives_up_leaves_the_queue);
-    tcase_add_loop_test(tc, many_waiters_that_end_together_leave_the_queue, 0,
-                        2);
-    tcase_add_test(tc, a_waiter_that_misses_its_turn_loses_it);
-    return run_tests("lock fair", tc);
+    tcase_add_checked_fixture(test_case(), pair_up, pair_down);
+    return run_tests("lock fair");
 }

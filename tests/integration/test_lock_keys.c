@@ -33,7 +33,7 @@ static void check_slots(const char *name, size_t size)
     free(room);
 }
 
-START_TEST(all_keys_of_a_lock_are_in_its_slot)
+TEST(all_keys_of_a_lock_are_in_its_slot)
 {
     static const char *const names[] = {"job",
                                         "app:lock:job",
@@ -69,10 +69,9 @@ START_TEST(all_keys_of_a_lock_are_in_its_slot)
         check_slots(longest, sizeof(longest));
     }
 }
-END_TEST
 
 /* Two locks have no key in common. */
-START_TEST(the_side_keys_of_a_lock_are_its_own)
+TEST(the_side_keys_of_a_lock_are_its_own)
 {
     static const char *const names[] = {"a",    "{a}",    "={a}a", "a}",
                                         "{a}a", "a}{a}x", "{a}x}"};
@@ -96,14 +95,13 @@ START_TEST(the_side_keys_of_a_lock_are_its_own)
             }
     }
 }
-END_TEST
 
 static bool exists(const char *key)
 {
     return server_int(&server, "EXISTS %s", key) == 1;
 }
 
-START_TEST(the_option_makes_the_name_the_key)
+TEST(the_option_makes_the_name_the_key)
 {
     struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -124,16 +122,9 @@ START_TEST(the_option_makes_the_name_the_key)
                      SHED_EINVAL);
     shed_client_close(client);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("lock keys");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_checked_fixture(tc, server_up, server_down);
-    tcase_add_test(tc, all_keys_of_a_lock_are_in_its_slot);
-    tcase_add_test(tc, the_side_keys_of_a_lock_are_its_own);
-    tcase_add_test(tc, the_option_makes_the_name_the_key);
-    return run_tests("lock keys", tc);
+    tcase_add_checked_fixture(test_case(), server_up, server_down);
+    return run_tests("lock keys");
 }

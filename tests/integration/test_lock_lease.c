@@ -43,7 +43,7 @@ static void refuse(void *user, struct shed_lock *lock, enum shed_code code,
 }
 
 /* Redis grants the lock when the handle is already being closed. */
-START_TEST(a_lock_granted_during_the_close_is_released)
+TEST_EACH(a_lock_granted_during_the_close_is_released, 0, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_lock *lock = open_lock(client, &o);
@@ -67,7 +67,6 @@ START_TEST(a_lock_granted_during_the_close_is_released)
     ck_assert_int_eq(server_int(&server, "EXISTS %s %s", LOCK_NAME, LEASE_KEY),
                      0);
 }
-END_TEST
 
 /* Whether the lock is renewed for three leases, and a waiter of another process
  * does not get it meanwhile. */
@@ -102,11 +101,10 @@ static bool is_renewed(struct shed_lock_options *o)
     return is_mine;
 }
 
-START_TEST(the_watchdog_renews_until_release)
+TEST_EACH(the_watchdog_renews_until_release, LEASED, SINGLES)
 {
     expect_with_a_lease(is_renewed, singles[_i]);
 }
-END_TEST
 
 static bool is_free(void)
 {
@@ -116,7 +114,7 @@ static bool is_free(void)
 /* A released lock must never reappear, although renewals are under way at every
  * moment. A lock that was lost before its release, on a slow machine, proves
  * nothing. */
-START_TEST(a_renewal_does_not_outlive_the_release)
+TEST_EACH(a_renewal_does_not_outlive_the_release, LEASED, SINGLES)
 {
     enum { ROUNDS = 40, LEASE_MS = 20 };
     struct shed_lock_options o = options_of(singles[_i]);
@@ -136,7 +134,6 @@ START_TEST(a_renewal_does_not_outlive_the_release)
     }
     shed_lock_close(lock);
 }
-END_TEST
 
 enum { IS_FREE, IS_BUSY, MAY_GO_ON };
 
@@ -155,7 +152,7 @@ static void stay(void *user, struct shed_lock *lock, enum shed_code code,
 }
 
 /* The library's own thread, which notices the end of a lease, is late. */
-START_TEST(an_extension_that_comes_too_late_tells_of_the_loss)
+TEST(an_extension_that_comes_too_late_tells_of_the_loss)
 {
     struct shed_lock_options o = short_lease(SHED_LOCK_LEASE);
     atomic_uint losses = 0;
@@ -180,9 +177,8 @@ START_TEST(an_extension_that_comes_too_late_tells_of_the_loss)
     shed_lock_close(second);
     ck_assert_uint_eq(atomic_load(&losses), 1);
 }
-END_TEST
 
-START_TEST(without_a_watchdog_the_lease_ends)
+TEST_EACH(without_a_watchdog_the_lease_ends, LEASED, SINGLES)
 {
     struct shed_lock_options o = short_lease(singles[_i]);
     struct shed_lock_options forever = options_of(singles[_i]);
@@ -208,10 +204,10 @@ START_TEST(without_a_watchdog_the_lease_ends)
     shed_lock_close(a);
     shed_lock_close(b);
 }
-END_TEST
 
 /* Without a watchdog and on_lost nobody watches the end of the lease. */
-START_TEST(an_entry_that_outlived_the_lease_is_not_left_in_peace)
+TEST_EACH(an_entry_that_outlived_the_lease_is_not_left_in_peace, LEASED,
+          SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_fence fence;
@@ -229,7 +225,6 @@ START_TEST(an_entry_that_outlived_the_lease_is_not_left_in_peace)
     ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
     shed_lock_close(lock);
 }
-END_TEST
 
 /* The lease counts from before the command was sent. */
 static bool is_had_after_a_pause(struct shed_lock_options *o)
@@ -247,13 +242,12 @@ static bool is_had_after_a_pause(struct shed_lock_options *o)
     return is_mine;
 }
 
-START_TEST(an_answer_that_takes_longer_than_the_lease_is_none)
+TEST_EACH(an_answer_that_takes_longer_than_the_lease_is_none, LEASED, SINGLES)
 {
     expect_with_a_lease(is_had_after_a_pause, singles[_i]);
 }
-END_TEST
 
-START_TEST(extend_lets_it_last)
+TEST_EACH(extend_lets_it_last, LEASED, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_lock *lock;
@@ -268,9 +262,8 @@ START_TEST(extend_lets_it_last)
     release(lock);
     shed_lock_close(lock);
 }
-END_TEST
 
-START_TEST(what_is_gone_is_not_revived)
+TEST_EACH(what_is_gone_is_not_revived, 0, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     atomic_uint losses = 0;
@@ -291,9 +284,8 @@ START_TEST(what_is_gone_is_not_revived)
     ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
     shed_lock_close(lock);
 }
-END_TEST
 
-START_TEST(the_watchdog_reports_a_loss)
+TEST_EACH(the_watchdog_reports_a_loss, LEASED, SINGLES)
 {
     struct shed_lock_options o = short_lease(singles[_i]);
     atomic_uint losses = 0;
@@ -308,7 +300,6 @@ START_TEST(the_watchdog_reports_a_loss)
     ck_assert_int_eq(shed_lock_is_mine(lock), 0);
     shed_lock_close(lock);
 }
-END_TEST
 
 static void *acquire_and_end(void *lock)
 {
@@ -316,7 +307,7 @@ static void *acquire_and_end(void *lock)
     return NULL;
 }
 
-START_TEST(a_thread_that_ends_ends_its_renewals)
+TEST_EACH(a_thread_that_ends_ends_its_renewals, LEASED, SINGLES)
 {
     struct shed_lock_options o = short_lease(singles[_i]);
     struct shed_lock_options forever = options_of(singles[_i]);
@@ -331,11 +322,10 @@ START_TEST(a_thread_that_ends_ends_its_renewals)
     shed_lock_close(a);
     shed_lock_close(b);
 }
-END_TEST
 
 /* The lock of an ended thread is no longer renewed; a new session must not make
  * it last for ever. */
-START_TEST(a_thread_that_ended_leaves_no_lock_without_an_end)
+TEST_EACH(a_thread_that_ended_leaves_no_lock_without_an_end, LEASED, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_lock *lock = open_lock(client, &o);
@@ -350,9 +340,9 @@ START_TEST(a_thread_that_ended_leaves_no_lock_without_an_end)
         server_check_ttls(&server);
     shed_lock_close(lock);
 }
-END_TEST
 
-START_TEST(the_watchdog_ends_after_its_time)
+/* EXPIRE would remove the other's lock */
+TEST_EACH(the_watchdog_ends_after_its_time, LEASED + 1, SINGLES)
 {
     struct shed_lock_options o = short_lease(singles[_i]);
     struct shed_lock_options forever = options_of(singles[_i]);
@@ -368,35 +358,9 @@ START_TEST(the_watchdog_ends_after_its_time)
     shed_lock_close(a);
     shed_lock_close(b);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("lock lease");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_checked_fixture(tc, pair_up, pair_down);
-    tcase_add_loop_test(tc, a_lock_granted_during_the_close_is_released, 0,
-                        SINGLES);
-    tcase_add_loop_test(tc, the_watchdog_renews_until_release, LEASED, SINGLES);
-    tcase_add_loop_test(tc, a_renewal_does_not_outlive_the_release, LEASED,
-                        SINGLES);
-    tcase_add_test(tc, an_extension_that_comes_too_late_tells_of_the_loss);
-    tcase_add_loop_test(tc, without_a_watchdog_the_lease_ends, LEASED, SINGLES);
-    tcase_add_loop_test(tc,
-                        an_entry_that_outlived_the_lease_is_not_left_in_peace,
-                        LEASED, SINGLES);
-    tcase_add_loop_test(tc, an_answer_that_takes_longer_than_the_lease_is_none,
-                        LEASED, SINGLES);
-    tcase_add_loop_test(tc, extend_lets_it_last, LEASED, SINGLES);
-    tcase_add_loop_test(tc, what_is_gone_is_not_revived, 0, SINGLES);
-    tcase_add_loop_test(tc, the_watchdog_reports_a_loss, LEASED, SINGLES);
-    tcase_add_loop_test(tc, a_thread_that_ends_ends_its_renewals, LEASED,
-                        SINGLES);
-    tcase_add_loop_test(tc, a_thread_that_ended_leaves_no_lock_without_an_end,
-                        LEASED, SINGLES);
-    /* EXPIRE would remove the other's lock */
-    tcase_add_loop_test(tc, the_watchdog_ends_after_its_time, LEASED + 1,
-                        SINGLES);
-    return run_tests("lock lease", tc);
+    tcase_add_checked_fixture(test_case(), pair_up, pair_down);
+    return run_tests("lock lease");
 }

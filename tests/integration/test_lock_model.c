@@ -497,7 +497,7 @@ static void run_step(const struct scenario *scenario, const struct step *step)
     compare(scenario->name, step->what);
 }
 
-START_TEST(the_model_does_what_redis_does)
+TEST_EACH(the_model_does_what_redis_does, 0, COUNT_OF(scenarios))
 {
     const struct scenario *scenario = &scenarios[_i];
 
@@ -508,15 +508,9 @@ START_TEST(the_model_does_what_redis_does)
     for (size_t i = 0; i < STEPS_MAX && scenario->step[i].what != NULL; i++)
         run_step(scenario, &scenario->step[i]);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("lock model");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_checked_fixture(tc, set_up, tear_down);
-    tcase_add_loop_test(tc, the_model_does_what_redis_does, 0,
-                        (int)(sizeof(scenarios) / sizeof(*scenarios)));
-    return run_tests("lock model", tc);
+    tcase_add_checked_fixture(test_case(), set_up, tear_down);
+    return run_tests("lock model");
 }

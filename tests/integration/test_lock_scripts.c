@@ -135,15 +135,14 @@ static void unsubscribe(redisContext *c)
     wait_for_subscriber(false);
 }
 
-START_TEST(a_holder_absent_for_the_grace_is_gone)
+TEST(a_holder_absent_for_the_grace_is_gone)
 {
     ck_assert(acquire(HOLDER, PROCESS, run_id));
     ck_assert(!try_other());
     expect_gone();
 }
-END_TEST
 
-START_TEST(a_present_holder_stays)
+TEST(a_present_holder_stays)
 {
     redisContext *c = subscribe();
 
@@ -153,10 +152,9 @@ START_TEST(a_present_holder_stays)
     ck_assert(!try_other());
     redisFree(c);
 }
-END_TEST
 
 /* Absent at the first and the last look, but not between. */
-START_TEST(a_holder_seen_meanwhile_is_not_gone_yet)
+TEST(a_holder_seen_meanwhile_is_not_gone_yet)
 {
     redisContext *c;
 
@@ -169,10 +167,9 @@ START_TEST(a_holder_seen_meanwhile_is_not_gone_yet)
     ck_assert(!try_other());
     expect_gone();
 }
-END_TEST
 
 /* The suspicion was about the previous holder. */
-START_TEST(another_holder_gets_a_suspicion_of_its_own)
+TEST(another_holder_gets_a_suspicion_of_its_own)
 {
     ck_assert(acquire(HOLDER, PROCESS, run_id));
     ck_assert(!try_other());
@@ -182,11 +179,10 @@ START_TEST(another_holder_gets_a_suspicion_of_its_own)
     ck_assert(!try_other());
     expect_gone();
 }
-END_TEST
 
 /* A mark that was written before the step seems to live for longer than it may,
  * here by an hour. */
-START_TEST(a_clock_that_is_set_back_costs_a_suspicion_one_grace)
+TEST(a_clock_that_is_set_back_costs_a_suspicion_one_grace)
 {
     ck_assert(acquire(HOLDER, PROCESS, run_id));
     ck_assert(!try_other());
@@ -195,27 +191,24 @@ START_TEST(a_clock_that_is_set_back_costs_a_suspicion_one_grace)
     ck_assert_int_lt(server_int(&server, "PTTL " KEY ":s"), 3600000 / 2);
     expect_gone();
 }
-END_TEST
 
 /* After a restart of the server nobody is subscribed until the holder has
  * returned. */
-START_TEST(a_holder_present_on_another_run_is_not_gone)
+TEST(a_holder_present_on_another_run_is_not_gone)
 {
     ck_assert(acquire(HOLDER, PROCESS, "another--another"));
     ck_assert(!try_other());
     pass_grace();
     ck_assert(!try_other());
 }
-END_TEST
 
-START_TEST(a_holder_that_was_never_present_is_not_gone)
+TEST(a_holder_that_was_never_present_is_not_gone)
 {
     ck_assert(acquire(HOLDER, BLANKS, BLANKS));
     ck_assert(!try_other());
     pass_grace();
     ck_assert(!try_other());
 }
-END_TEST
 
 /* ------------------------------------------------------------- dead waiters */
 
@@ -258,7 +251,7 @@ static void pass_suspicion(void)
     age_mark(":s", SUSPICION_LIFE_MS, GRACE_MS);
 }
 
-START_TEST(dead_waiters_cost_one_grace_however_many_they_are)
+TEST(dead_waiters_cost_one_grace_however_many_they_are)
 {
     enum { WAITERS = 40 };
     char token[24];
@@ -272,10 +265,9 @@ START_TEST(dead_waiters_cost_one_grace_however_many_they_are)
     ck_assert(acquire_fair());
     ck_assert_int_eq(server_int(&server, "EXISTS " QUEUE), 0);
 }
-END_TEST
 
 /* One mark serves for both suspicions, one after the other. */
-START_TEST(a_dead_holder_s_lock_is_free_while_dead_waiters_are_found_out)
+TEST(a_dead_holder_s_lock_is_free_while_dead_waiters_are_found_out)
 {
     ck_assert(acquire(HOLDER, PROCESS, run_id));
     enlist("waiter--waiter--", "fedcba9876543210");
@@ -286,9 +278,8 @@ START_TEST(a_dead_holder_s_lock_is_free_while_dead_waiters_are_found_out)
     pass_suspicion();
     ck_assert(acquire_fair());
 }
-END_TEST
 
-START_TEST(a_live_waiter_keeps_its_turn)
+TEST(a_live_waiter_keeps_its_turn)
 {
     redisContext *c = subscribe();
 
@@ -298,9 +289,8 @@ START_TEST(a_live_waiter_keeps_its_turn)
     ck_assert(!acquire_fair());
     redisFree(c);
 }
-END_TEST
 
-START_TEST(a_waiter_that_comes_back_within_the_grace_keeps_its_turn)
+TEST(a_waiter_that_comes_back_within_the_grace_keeps_its_turn)
 {
     redisContext *c;
 
@@ -313,9 +303,8 @@ START_TEST(a_waiter_that_comes_back_within_the_grace_keeps_its_turn)
     ck_assert(!acquire_fair());
     ck_assert_int_eq(server_int(&server, "ZCARD " QUEUE), 2);
 }
-END_TEST
 
-START_TEST(a_waiter_without_a_channel_loses_its_turn_when_it_does_not_take_it)
+TEST(a_waiter_without_a_channel_loses_its_turn_when_it_does_not_take_it)
 {
     enum { OFFER_MS = 250, OFFER_LIFE_MS = 10 * OFFER_MS };
 
@@ -325,21 +314,19 @@ START_TEST(a_waiter_without_a_channel_loses_its_turn_when_it_does_not_take_it)
     age_mark(":o", OFFER_LIFE_MS, OFFER_MS);
     ck_assert(acquire_fair());
 }
-END_TEST
 
 /* Its members in the queue name no process. */
-START_TEST(a_waiter_of_version_0_1_keeps_its_turn)
+TEST(a_waiter_of_version_0_1_keeps_its_turn)
 {
     enlist(HOLDER, "");
     ck_assert(!acquire_fair());
     ck_assert_int_eq(server_int(&server, "EXISTS " KEY ":s"), 0);
     ck_assert_int_eq(server_int(&server, "ZCARD " QUEUE), 2);
 }
-END_TEST
 
 /* It joined before its process was subscribed, and leaves under its process's
  * name. */
-START_TEST(a_waiter_that_gives_up_leaves_nothing_in_the_queue)
+TEST(a_waiter_that_gives_up_leaves_nothing_in_the_queue)
 {
     const struct shed_script_text *script =
         &shed_script_texts[SHED_SCRIPT_LOCK_RELEASE];
@@ -355,7 +342,6 @@ START_TEST(a_waiter_that_gives_up_leaves_nothing_in_the_queue)
     freeReplyObject(reply);
     ck_assert_int_eq(server_int(&server, "EXISTS " QUEUE), 0);
 }
-END_TEST
 
 /* --------------------------------------------------------- without memory */
 
@@ -387,7 +373,7 @@ static void expect_record(const char *token, const char *process,
     freeReplyObject(reply);
 }
 
-START_TEST(without_memory_a_lock_is_extended_and_its_record_rewritten)
+TEST(without_memory_a_lock_is_extended_and_its_record_rewritten)
 {
     ck_assert(acquire(HOLDER, PROCESS, run_id));
     server_do(&server, "PEXPIRE " KEY " 60000");
@@ -403,9 +389,8 @@ START_TEST(without_memory_a_lock_is_extended_and_its_record_rewritten)
     ck_assert_int_gt(server_int(&server, "PTTL " KEY), 0);
     ck_assert(!extend(OTHER, PROCESS, run_id, LEASE_MS));
 }
-END_TEST
 
-START_TEST(what_is_not_renewed_keeps_its_end_when_its_record_is_rewritten)
+TEST(what_is_not_renewed_keeps_its_end_when_its_record_is_rewritten)
 {
     ck_assert(acquire(HOLDER, PROCESS, run_id));
     server_do(&server, "PERSIST " KEY);
@@ -413,9 +398,8 @@ START_TEST(what_is_not_renewed_keeps_its_end_when_its_record_is_rewritten)
     expect_record(HOLDER, BLANKS, BLANKS);
     ck_assert_int_eq(server_int(&server, "PTTL " KEY), -1);
 }
-END_TEST
 
-START_TEST(without_memory_a_lock_that_is_held_is_taken_and_a_free_one_refused)
+TEST(without_memory_a_lock_that_is_held_is_taken_and_a_free_one_refused)
 {
     redisReply *reply;
 
@@ -429,19 +413,17 @@ START_TEST(without_memory_a_lock_that_is_held_is_taken_and_a_free_one_refused)
     ck_assert_ptr_nonnull(strstr(reply->str, "OOM"));
     freeReplyObject(reply);
 }
-END_TEST
 
-START_TEST(without_memory_the_lock_of_a_dead_holder_is_taken)
+TEST(without_memory_the_lock_of_a_dead_holder_is_taken)
 {
     ck_assert(acquire(HOLDER, PROCESS, run_id));
     ck_assert(!try_other());
     server_do(&server, "CONFIG SET maxmemory 1");
     ck_assert(!try_other());
 }
-END_TEST
 
 /* The first look sets a mark; the next one finds it. */
-START_TEST(without_memory_a_fair_lock_of_a_dead_holder_is_taken)
+TEST(without_memory_a_fair_lock_of_a_dead_holder_is_taken)
 {
     ck_assert(acquire(HOLDER, PROCESS, run_id));
     server_do(&server, "CONFIG SET maxmemory 1");
@@ -449,9 +431,8 @@ START_TEST(without_memory_a_fair_lock_of_a_dead_holder_is_taken)
     ck_assert(!acquire_fair());
     ck_assert_int_eq(server_int(&server, "ZCARD " QUEUE), 1);
 }
-END_TEST
 
-START_TEST(without_memory_the_first_waiter_keeps_its_place)
+TEST(without_memory_the_first_waiter_keeps_its_place)
 {
     redisReply *reply;
 
@@ -467,48 +448,16 @@ START_TEST(without_memory_the_first_waiter_keeps_its_place)
     ck_assert(acquire_fair());
     ck_assert_int_eq(server_int(&server, "ZCARD " QUEUE), 1);
 }
-END_TEST
 
-START_TEST(without_memory_a_foreign_lock_is_taken)
+TEST(without_memory_a_foreign_lock_is_taken)
 {
     server_do(&server, "SET " KEY " foreign PX 60000");
     server_do(&server, "CONFIG SET maxmemory 1");
     ck_assert(!try_other());
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("lock scripts");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_checked_fixture(tc, set_up, tear_down);
-    tcase_add_test(tc, a_holder_absent_for_the_grace_is_gone);
-    tcase_add_test(tc, a_present_holder_stays);
-    tcase_add_test(tc, a_holder_seen_meanwhile_is_not_gone_yet);
-    tcase_add_test(tc, another_holder_gets_a_suspicion_of_its_own);
-    tcase_add_test(tc, a_clock_that_is_set_back_costs_a_suspicion_one_grace);
-    tcase_add_test(tc, a_holder_present_on_another_run_is_not_gone);
-    tcase_add_test(tc, a_holder_that_was_never_present_is_not_gone);
-    tcase_add_test(tc, dead_waiters_cost_one_grace_however_many_they_are);
-    tcase_add_test(
-        tc, a_dead_holder_s_lock_is_free_while_dead_waiters_are_found_out);
-    tcase_add_test(tc, a_live_waiter_keeps_its_turn);
-    tcase_add_test(tc,
-                   a_waiter_that_comes_back_within_the_grace_keeps_its_turn);
-    tcase_add_test(
-        tc, a_waiter_without_a_channel_loses_its_turn_when_it_does_not_take_it);
-    tcase_add_test(tc, a_waiter_of_version_0_1_keeps_its_turn);
-    tcase_add_test(tc, a_waiter_that_gives_up_leaves_nothing_in_the_queue);
-    tcase_add_test(tc,
-                   without_memory_a_lock_is_extended_and_its_record_rewritten);
-    tcase_add_test(
-        tc, what_is_not_renewed_keeps_its_end_when_its_record_is_rewritten);
-    tcase_add_test(
-        tc, without_memory_a_lock_that_is_held_is_taken_and_a_free_one_refused);
-    tcase_add_test(tc, without_memory_the_lock_of_a_dead_holder_is_taken);
-    tcase_add_test(tc, without_memory_a_fair_lock_of_a_dead_holder_is_taken);
-    tcase_add_test(tc, without_memory_the_first_waiter_keeps_its_place);
-    tcase_add_test(tc, without_memory_a_foreign_lock_is_taken);
-    return run_tests("lock scripts", tc);
+    tcase_add_checked_fixture(test_case(), set_up, tear_down);
+    return run_tests("lock scripts");
 }

@@ -125,7 +125,7 @@ static void expect_told(const char *reason)
     ck_assert_uint_eq(atomic_load(&told), 1);
 }
 
-START_TEST(what_is_missing_is_told_once_and_done_without)
+TEST_EACH(what_is_missing_is_told_once_and_done_without, 0, 2 * ROWS)
 {
     const struct row *r = &rows[_i / 2];
     bool is_renamed = _i % 2 == 1;
@@ -153,14 +153,8 @@ START_TEST(what_is_missing_is_told_once_and_done_without)
                                                       : r->told);
     fixture_down(&fixture);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("managed");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_loop_test(tc, what_is_missing_is_told_once_and_done_without, 0,
-                        2 * ROWS);
-    return run_tests("managed", tc);
+    return run_tests("managed");
 }

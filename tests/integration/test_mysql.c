@@ -42,7 +42,7 @@ static void load_by(const char *query, const struct shed_mysql_options *options,
 
 /* ------------------------------------------------------------------- keys */
 
-START_TEST(integer_keys_find_their_rows)
+TEST(integer_keys_find_their_rows)
 {
     static const char *const keys[] = {"42", "-7", "3"};
     struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
@@ -53,9 +53,8 @@ START_TEST(integer_keys_find_their_rows)
     assert_text(&asks[1], "minus");
     assert_text(&asks[2], "c");
 }
-END_TEST
 
-START_TEST(integers_reach_from_the_least_to_the_unsigned_greatest)
+TEST(integers_reach_from_the_least_to_the_unsigned_greatest)
 {
     static const char *const keys[] = {"18446744073709551615",
                                        "9223372036854775808"};
@@ -73,9 +72,8 @@ START_TEST(integers_reach_from_the_least_to_the_unsigned_greatest)
     load_by(ITEM, &o, asks, least, 1);
     assert_text(&asks[0], "least");
 }
-END_TEST
 
-START_TEST(a_column_that_is_shown_with_zeros_has_the_same_keys)
+TEST(a_column_that_is_shown_with_zeros_has_the_same_keys)
 {
     static const char *const keys[] = {"42"};
     struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
@@ -86,9 +84,8 @@ START_TEST(a_column_that_is_shown_with_zeros_has_the_same_keys)
     load_by("SELECT id, v FROM z WHERE id IN (?)", &o, &ask, keys, 1);
     assert_text(&ask, "padded");
 }
-END_TEST
 
-START_TEST(a_key_that_is_no_integer_is_absent)
+TEST(a_key_that_is_no_integer_is_absent)
 {
     static const char *const keys[] = {"042", "42", "x"};
     struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
@@ -99,9 +96,8 @@ START_TEST(a_key_that_is_no_integer_is_absent)
     assert_text(&asks[1], "answer");
     assert_kind(&asks[2], SHED_KIND_ABSENT);
 }
-END_TEST
 
-START_TEST(string_keys_find_their_rows)
+TEST(string_keys_find_their_rows)
 {
     static const char *const keys[] = {"a", "b", "c", "x') OR ('1'='1"};
     struct ask asks[4];
@@ -112,7 +108,6 @@ START_TEST(string_keys_find_their_rows)
     assert_kind(&asks[2], SHED_KIND_ABSENT);
     assert_kind(&asks[3], SHED_KIND_ABSENT);
 }
-END_TEST
 
 /* Read a and b, and how many rows the session had scanned before. */
 static unsigned long read_and_count(struct shed_source *source)
@@ -131,7 +126,7 @@ static unsigned long read_and_count(struct shed_source *source)
     return strtoul(text, NULL, 10);
 }
 
-START_TEST(string_keys_are_looked_up_by_the_index)
+TEST(string_keys_are_looked_up_by_the_index)
 {
     enum { ROWS = 20000 };
     struct shed_source *source;
@@ -147,9 +142,8 @@ START_TEST(string_keys_are_looked_up_by_the_index)
     ck_assert_uint_lt(read_and_count(source) - before, ROWS / 2);
     shed_source_close(source);
 }
-END_TEST
 
-START_TEST(keys_are_any_bytes_where_the_column_is)
+TEST(keys_are_any_bytes_where_the_column_is)
 {
     static const char key[] = "\0\xff\x80'\\\n";
     struct shed_source *source;
@@ -166,9 +160,8 @@ START_TEST(keys_are_any_bytes_where_the_column_is)
     assert_row(&ask, "\xfe\0", 2);
     assert_kind(&other, SHED_KIND_ABSENT);
 }
-END_TEST
 
-START_TEST(characters_of_four_bytes_come_through)
+TEST(characters_of_four_bytes_come_through)
 {
     static const char *const keys[] = {"\xf0\x9f\x8f\x94"};
     struct ask ask;
@@ -177,9 +170,8 @@ START_TEST(characters_of_four_bytes_come_through)
     load_by(WORD, NULL, &ask, keys, 1);
     assert_text(&ask, "\xf0\x9f\x9a\x82");
 }
-END_TEST
 
-START_TEST(a_row_that_only_the_collation_takes_for_a_key_fails_it_alone)
+TEST(a_row_that_only_the_collation_takes_for_a_key_fails_it_alone)
 {
     static const char *const keys[] = {"abc", "DEF", "none"};
     struct ask asks[3];
@@ -192,9 +184,8 @@ START_TEST(a_row_that_only_the_collation_takes_for_a_key_fails_it_alone)
     assert_text(&asks[1], "y");
     assert_kind(&asks[2], SHED_KIND_ABSENT);
 }
-END_TEST
 
-START_TEST(a_key_given_twice_is_answered_twice)
+TEST(a_key_given_twice_is_answered_twice)
 {
     static const char *const keys[] = {"b", "a", "b", "c", "c"};
     struct ask asks[5];
@@ -206,9 +197,8 @@ START_TEST(a_key_given_twice_is_answered_twice)
     assert_kind(&asks[3], SHED_KIND_ABSENT);
     assert_kind(&asks[4], SHED_KIND_ABSENT);
 }
-END_TEST
 
-START_TEST(a_key_with_two_rows_fails)
+TEST(a_key_with_two_rows_fails)
 {
     static const char *const keys[] = {"a", "b"};
     struct ask asks[2];
@@ -219,9 +209,8 @@ START_TEST(a_key_with_two_rows_fails)
     assert_failure(&asks[0], "more than one row");
     assert_text(&asks[1], "2");
 }
-END_TEST
 
-START_TEST(batches_of_every_size_are_answered)
+TEST(batches_of_every_size_are_answered)
 {
     enum { MOST = 300 };
     static struct ask asks[MOST];
@@ -256,11 +245,10 @@ START_TEST(batches_of_every_size_are_answered)
     ck_assert_uint_eq(count_connections(&site), 1);
     shed_source_close(source);
 }
-END_TEST
 
 /* ----------------------------------------------------------------- values */
 
-START_TEST(a_null_is_not_an_empty_row_and_not_an_absent_one)
+TEST(a_null_is_not_an_empty_row_and_not_an_absent_one)
 {
     static const char *const keys[] = {"1", "2", "4"};
     struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
@@ -271,9 +259,8 @@ START_TEST(a_null_is_not_an_empty_row_and_not_an_absent_one)
     assert_row(&asks[1], "", 0);
     assert_kind(&asks[2], SHED_KIND_ABSENT);
 }
-END_TEST
 
-START_TEST(values_come_whole_up_to_the_limit)
+TEST(values_come_whole_up_to_the_limit)
 {
     static const size_t sizes[] = {1, 4095, 4096, 4097, 1048575, 1048576};
     struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
@@ -294,9 +281,8 @@ START_TEST(values_come_whole_up_to_the_limit)
     shed_source_close(source);
     free(expected);
 }
-END_TEST
 
-START_TEST(a_value_over_the_limit_is_too_big_for_its_key_alone)
+TEST(a_value_over_the_limit_is_too_big_for_its_key_alone)
 {
     static const char *const keys[] = {"42", "3"};
     struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
@@ -311,9 +297,8 @@ START_TEST(a_value_over_the_limit_is_too_big_for_its_key_alone)
                      "1048576");
     assert_text(&asks[1], "c");
 }
-END_TEST
 
-START_TEST(a_value_of_any_type_is_its_text)
+TEST(a_value_of_any_type_is_its_text)
 {
     static const struct {
         const char *query;
@@ -336,11 +321,10 @@ START_TEST(a_value_of_any_type_is_its_text)
         assert_text(&ask, cases[i].text);
     }
 }
-END_TEST
 
 /* --------------------------------------------------------------- the query */
 
-START_TEST(a_query_names_what_it_selects_behind_the_value)
+TEST(a_query_names_what_it_selects_behind_the_value)
 {
     static const char *const keys[] = {"3"};
     struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
@@ -359,7 +343,6 @@ START_TEST(a_query_names_what_it_selects_behind_the_value)
             keys, 1);
     assert_failure(&ask, "must be of an integer type");
 }
-END_TEST
 
 #define VERSIONED "SELECT id, v, n AS version FROM versioned WHERE id IN (?)"
 
@@ -370,7 +353,7 @@ static void make_versioned(const char *type, const char *rows)
     run_sql(&site, "INSERT INTO versioned VALUES %s", rows);
 }
 
-START_TEST(a_column_version_is_the_rows_version)
+TEST(a_column_version_is_the_rows_version)
 {
     static const char *const keys[] = {"1", "2", "3"};
     struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
@@ -387,9 +370,8 @@ START_TEST(a_column_version_is_the_rows_version)
     assert_kind(&asks[1], SHED_KIND_NULL);
     assert_kind(&asks[2], SHED_KIND_ABSENT);
 }
-END_TEST
 
-START_TEST(a_row_of_the_old_version_is_unmodified)
+TEST(a_row_of_the_old_version_is_unmodified)
 {
     struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct shed_source *source;
@@ -407,9 +389,8 @@ START_TEST(a_row_of_the_old_version_is_unmodified)
     assert_text(&asks[1], "");
     shed_source_close(source);
 }
-END_TEST
 
-START_TEST(null_and_negative_versions_are_none)
+TEST(null_and_negative_versions_are_none)
 {
     static const char *const keys[] = {"1", "2", "3"};
     struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
@@ -424,7 +405,6 @@ START_TEST(null_and_negative_versions_are_none)
     assert_text(&asks[1], "b");
     assert_text(&asks[2], "c");
 }
-END_TEST
 
 #define TAGGED "SELECT id, v, n AS tags FROM versioned WHERE id IN (?)"
 
@@ -445,7 +425,7 @@ static void expect_tags(struct ask *ask, const char *const *tags)
     free(ask->loaded.tags);
 }
 
-START_TEST(a_column_tags_has_the_rows_tags)
+TEST(a_column_tags_has_the_rows_tags)
 {
     static const char *const keys[] = {"1", "2", "3", "4"};
     static const char *const two[] = {"red", "dark-blue", NULL}, *const none[] =
@@ -466,9 +446,8 @@ START_TEST(a_column_tags_has_the_rows_tags)
     assert_failure(&asks[3], "longer than 250 bytes");
     free(asks[3].loaded.tags);
 }
-END_TEST
 
-START_TEST(a_query_that_writes_is_not_run)
+TEST(a_query_that_writes_is_not_run)
 {
     static const char *const keys[] = {"3"};
     struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
@@ -478,9 +457,8 @@ START_TEST(a_query_that_writes_is_not_run)
     assert_failure(&ask, "selects 0 columns");
     ck_assert_uint_eq(ask_sql(&site, "SELECT COUNT(*) FROM item"), 5);
 }
-END_TEST
 
-START_TEST(the_servers_error_is_the_reason_and_passes_with_its_cause)
+TEST(the_servers_error_is_the_reason_and_passes_with_its_cause)
 {
     struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct shed_source *source =
@@ -491,9 +469,8 @@ START_TEST(the_servers_error_is_the_reason_and_passes_with_its_cause)
     expect_loaded(source, "3", "c");
     shed_source_close(source);
 }
-END_TEST
 
-START_TEST(each_load_reads_the_present)
+TEST(each_load_reads_the_present)
 {
     struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct shed_source_options source_options = bare_source();
@@ -507,9 +484,8 @@ START_TEST(each_load_reads_the_present)
     expect_loaded(source, "3", "d");
     shed_source_close(source);
 }
-END_TEST
 
-START_TEST(the_session_is_as_promised)
+TEST(the_session_is_as_promised)
 {
     static const char *const keys[] = {"1"};
     struct shed_source_options source_options = bare_source();
@@ -528,11 +504,10 @@ START_TEST(the_session_is_as_promised)
     load_by(query, &o, &ask, keys, 1);
     assert_text(&ask, "12345 13 utf8mb4 utf8mb4");
 }
-END_TEST
 
 /* ------------------------------------------------------ what goes wrong */
 
-START_TEST(a_statement_over_its_time_leaves_nothing_half_read)
+TEST(a_statement_over_its_time_leaves_nothing_half_read)
 {
     static const char *const keys[] = {"42", "-7", "2", "3"};
     struct shed_source_options source_options = bare_source();
@@ -546,11 +521,10 @@ START_TEST(a_statement_over_its_time_leaves_nothing_half_read)
     for (size_t i = 0; i < 4; i++)
         assert_failure(&asks[i], is_mariadb(&site) ? "(1969)" : "(3024)");
 }
-END_TEST
 
 /* The rows are sent while the statement still runs, and its error comes last.
  */
-START_TEST(rows_before_an_error_do_not_count)
+TEST(rows_before_an_error_do_not_count)
 {
     static const char *const keys[] = {"42", "3"};
     struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
@@ -566,7 +540,6 @@ START_TEST(rows_before_an_error_do_not_count)
     assert_failure(&asks[0], "(1242)");
     assert_failure(&asks[1], "(1242)");
 }
-END_TEST
 
 /* What the newest result is bound to, until its statement is closed; linked
  * with
@@ -607,7 +580,7 @@ void __wrap_free(void *memory)
 }
 
 /* Oracle's library writes to it in the next execution, too. */
-START_TEST(what_a_result_is_bound_to_lives_as_long_as_its_statement)
+TEST(what_a_result_is_bound_to_lives_as_long_as_its_statement)
 {
     struct shed_source *source = open_single_source(&site, WORD);
 
@@ -618,9 +591,8 @@ START_TEST(what_a_result_is_bound_to_lives_as_long_as_its_statement)
     shed_source_close(source);
     ck_assert(!was_freed_early);
 }
-END_TEST
 
-START_TEST(a_connection_killed_while_idle_is_opened_again)
+TEST(a_connection_killed_while_idle_is_opened_again)
 {
     struct shed_source *source = open_single_source(&site, WORD);
     unsigned long id;
@@ -632,7 +604,6 @@ START_TEST(a_connection_killed_while_idle_is_opened_again)
     ck_assert_uint_ne(only_connection(&site), id);
     shed_source_close(source);
 }
-END_TEST
 
 /* Wait until a query of another connection waits for the table that the site's
  * has locked, which can read no other. Returns the waiting connection. */
@@ -652,7 +623,7 @@ static unsigned long wait_blocked(unsigned long other_than)
     return id;
 }
 
-START_TEST(a_connection_killed_in_a_query_is_tried_once_again)
+TEST(a_connection_killed_in_a_query_is_tried_once_again)
 {
     struct shed_source *source = open_source(&site, WORD, NULL);
     struct ask ask;
@@ -665,9 +636,8 @@ START_TEST(a_connection_killed_in_a_query_is_tried_once_again)
     assert_text(&ask, "A");
     shed_source_close(source);
 }
-END_TEST
 
-START_TEST(what_is_killed_twice_fails)
+TEST(what_is_killed_twice_fails)
 {
     struct shed_source *source = open_source(&site, WORD, NULL);
     unsigned long first;
@@ -683,9 +653,8 @@ START_TEST(what_is_killed_twice_fails)
     assert_failure(&ask, "MySQL: ");
     shed_source_close(source);
 }
-END_TEST
 
-START_TEST(a_query_that_is_killed_fails_at_once)
+TEST(a_query_that_is_killed_fails_at_once)
 {
     /* If MySQL finds the row before the query runs (by its primary key), it
      * takes a killed SLEEP for one that has ended. */
@@ -700,9 +669,8 @@ START_TEST(a_query_that_is_killed_fails_at_once)
     assert_failure(&ask, "(1317)");
     shed_source_close(source);
 }
-END_TEST
 
-START_TEST(a_query_that_nobody_waits_for_is_killed_before_its_slot_is_free)
+TEST(a_query_that_nobody_waits_for_is_killed_before_its_slot_is_free)
 {
     struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct shed_source *source;
@@ -717,9 +685,8 @@ START_TEST(a_query_that_nobody_waits_for_is_killed_before_its_slot_is_free)
     assert_failure(&ask, "no answer for 1");
     shed_source_close(source);
 }
-END_TEST
 
-START_TEST(the_reason_of_a_refused_login_has_no_password)
+TEST(the_reason_of_a_refused_login_has_no_password)
 {
     struct shed_source *source;
     char uri[TEXT_BYTES];
@@ -737,9 +704,8 @@ START_TEST(the_reason_of_a_refused_login_has_no_password)
     } while (strstr(ask.loaded.error.reason, "the next try is in") == NULL);
     shed_source_close(source);
 }
-END_TEST
 
-START_TEST(no_tls_where_it_is_required_is_a_failure)
+TEST(no_tls_where_it_is_required_is_a_failure)
 {
     static const char *const keys[] = {"a"};
     struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
@@ -749,11 +715,10 @@ START_TEST(no_tls_where_it_is_required_is_a_failure)
     load_by(WORD, &o, &ask, keys, 1);
     assert_failure(&ask, "MySQL: ");
 }
-END_TEST
 
 /* ---------------------------------------------------------- a connection */
 
-START_TEST(a_connection_in_a_transaction_is_not_fit)
+TEST(a_connection_in_a_transaction_is_not_fit)
 {
     struct shed_mysql_connection c;
     struct shed_mysql_config config;
@@ -769,9 +734,8 @@ START_TEST(a_connection_in_a_transaction_is_not_fit)
     close_connection(&c, &config);
     ck_assert(!shed_mysql_connection_is_fit(&c));
 }
-END_TEST
 
-START_TEST(a_connection_is_not_inherited_and_not_reopened_by_itself)
+TEST(a_connection_is_not_inherited_and_not_reopened_by_itself)
 {
     struct shed_mysql_connection c;
     struct shed_mysql_config config;
@@ -783,9 +747,8 @@ START_TEST(a_connection_is_not_inherited_and_not_reopened_by_itself)
     ck_assert_int_ne(mysql_query(c.mysql, "DO 1"), 0);
     close_connection(&c, &config);
 }
-END_TEST
 
-START_TEST(a_lost_query_is_ended_over_a_new_connection)
+TEST(a_lost_query_is_ended_over_a_new_connection)
 {
     struct shed_mysql_failure failure = {.cause = SHED_MYSQL_SILENT};
     struct shed_mysql_connection c;
@@ -802,10 +765,9 @@ START_TEST(a_lost_query_is_ended_over_a_new_connection)
     ck_assert(shed_mysql_connection_is_fit(&c));
     close_connection(&c, &config);
 }
-END_TEST
 
 /* After a failover the same name leads to another server. */
-START_TEST(a_connection_of_another_server_is_not_killed)
+TEST(a_connection_of_another_server_is_not_killed)
 {
     struct shed_mysql_connection innocent, c;
     struct shed_mysql_config innocent_config, config;
@@ -821,9 +783,8 @@ START_TEST(a_connection_of_another_server_is_not_killed)
     close_connection(&innocent, &innocent_config);
     close_connection(&c, &config);
 }
-END_TEST
 
-START_TEST(an_error_of_the_server_leaves_nothing_lost)
+TEST(an_error_of_the_server_leaves_nothing_lost)
 {
     struct shed_mysql_failure failure = {.number = 1146};
     struct shed_mysql_connection c;
@@ -834,11 +795,10 @@ START_TEST(an_error_of_the_server_leaves_nothing_lost)
     ck_assert_uint_eq(c.lost.id, 0);
     close_connection(&c, &config);
 }
-END_TEST
 
 /* ---------------------------------------------------------------- the host */
 
-START_TEST(closing_the_source_closes_its_connections)
+TEST(closing_the_source_closes_its_connections)
 {
     static const char *const keys[] = {"a"};
     char sql[TEXT_BYTES];
@@ -852,7 +812,6 @@ START_TEST(closing_the_source_closes_its_connections)
              site.database);
     wait_sql(&site, 0, sql);
 }
-END_TEST
 
 enum { READERS = 4, READS = 300 };
 
@@ -869,7 +828,7 @@ static void *read_often(void *arg)
     return NULL;
 }
 
-START_TEST(many_threads_get_their_own_rows)
+TEST(many_threads_get_their_own_rows)
 {
     struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct shed_source *source;
@@ -887,70 +846,9 @@ START_TEST(many_threads_get_their_own_rows)
     ck_assert_uint_le(count_connections(&site), 4);
     shed_source_close(source);
 }
-END_TEST
-
-static void add_tests_of_keys(TCase *tc)
-{
-    tcase_add_test(tc, integer_keys_find_their_rows);
-    tcase_add_test(tc, integers_reach_from_the_least_to_the_unsigned_greatest);
-    tcase_add_test(tc, a_column_that_is_shown_with_zeros_has_the_same_keys);
-    tcase_add_test(tc, a_key_that_is_no_integer_is_absent);
-    tcase_add_test(tc, string_keys_find_their_rows);
-    tcase_add_test(tc, string_keys_are_looked_up_by_the_index);
-    tcase_add_test(tc, keys_are_any_bytes_where_the_column_is);
-    tcase_add_test(tc, characters_of_four_bytes_come_through);
-    tcase_add_test(
-        tc, a_row_that_only_the_collation_takes_for_a_key_fails_it_alone);
-    tcase_add_test(tc, a_key_given_twice_is_answered_twice);
-    tcase_add_test(tc, a_key_with_two_rows_fails);
-    tcase_add_test(tc, batches_of_every_size_are_answered);
-    tcase_add_test(tc, a_null_is_not_an_empty_row_and_not_an_absent_one);
-    tcase_add_test(tc, values_come_whole_up_to_the_limit);
-    tcase_add_test(tc, a_value_over_the_limit_is_too_big_for_its_key_alone);
-    tcase_add_test(tc, a_value_of_any_type_is_its_text);
-}
-
-static void add_tests_of_failures(TCase *tc)
-{
-    tcase_add_test(tc, a_query_names_what_it_selects_behind_the_value);
-    tcase_add_test(tc, a_column_version_is_the_rows_version);
-    tcase_add_test(tc, a_row_of_the_old_version_is_unmodified);
-    tcase_add_test(tc, a_column_tags_has_the_rows_tags);
-    tcase_add_test(tc, null_and_negative_versions_are_none);
-    tcase_add_test(tc, a_query_that_writes_is_not_run);
-    tcase_add_test(tc,
-                   the_servers_error_is_the_reason_and_passes_with_its_cause);
-    tcase_add_test(tc, a_statement_over_its_time_leaves_nothing_half_read);
-    tcase_add_test(tc, rows_before_an_error_do_not_count);
-    tcase_add_test(tc,
-                   what_a_result_is_bound_to_lives_as_long_as_its_statement);
-    tcase_add_test(tc, a_connection_killed_while_idle_is_opened_again);
-    tcase_add_test(tc, a_connection_killed_in_a_query_is_tried_once_again);
-    tcase_add_test(tc, what_is_killed_twice_fails);
-    tcase_add_test(tc, a_query_that_is_killed_fails_at_once);
-    tcase_add_test(
-        tc, a_query_that_nobody_waits_for_is_killed_before_its_slot_is_free);
-    tcase_add_test(tc, the_reason_of_a_refused_login_has_no_password);
-    tcase_add_test(tc, no_tls_where_it_is_required_is_a_failure);
-}
 
 int main(void)
 {
-    TCase *tc = tcase_create("mysql");
-
-    tcase_add_checked_fixture(tc, set_up, tear_down);
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    add_tests_of_keys(tc);
-    add_tests_of_failures(tc);
-    tcase_add_test(tc, each_load_reads_the_present);
-    tcase_add_test(tc, the_session_is_as_promised);
-    tcase_add_test(tc, a_connection_in_a_transaction_is_not_fit);
-    tcase_add_test(tc,
-                   a_connection_is_not_inherited_and_not_reopened_by_itself);
-    tcase_add_test(tc, a_lost_query_is_ended_over_a_new_connection);
-    tcase_add_test(tc, a_connection_of_another_server_is_not_killed);
-    tcase_add_test(tc, an_error_of_the_server_leaves_nothing_lost);
-    tcase_add_test(tc, closing_the_source_closes_its_connections);
-    tcase_add_test(tc, many_threads_get_their_own_rows);
-    return run_tests("mysql", tc);
+    tcase_add_checked_fixture(test_case(), set_up, tear_down);
+    return run_tests("mysql");
 }

@@ -85,7 +85,7 @@ static void refuses(const char *uri, enum shed_code code, const char *says)
     ck_assert_ptr_null(strstr(err.reason, "s3cret"));
 }
 
-START_TEST(user_password_and_database_are_the_uris)
+TEST(user_password_and_database_are_the_uris)
 {
     connects(uri_of(user, PASSWORD_IN_URI, site.database), NULL, 0);
     ck_assert_str_eq(answer("SELECT SUBSTRING_INDEX(CURRENT_USER(), '@', 1)"),
@@ -93,9 +93,8 @@ START_TEST(user_password_and_database_are_the_uris)
     ck_assert_str_eq(answer("SELECT DATABASE()"), site.database);
     ck_assert_str_eq(answer("SELECT v FROM word WHERE k = 'a'"), "A");
 }
-END_TEST
 
-START_TEST(characters_are_utf8mb4)
+TEST(characters_are_utf8mb4)
 {
     connects(site.uri, NULL, 0);
     ck_assert_str_eq(mysql_character_set_name(mysql), "utf8mb4");
@@ -103,18 +102,16 @@ START_TEST(characters_are_utf8mb4)
     ck_assert_str_eq(answer("SELECT @@character_set_results"), "utf8mb4");
     ck_assert_str_eq(answer("SELECT CHAR_LENGTH('\xf0\x9f\x8f\x94')"), "1");
 }
-END_TEST
 
-START_TEST(client_flags_are_passed_on)
+TEST_EACH(client_flags_are_passed_on, 0, 2)
 {
     connects(site.uri, NULL, _i == 0 ? 0 : CLIENT_FOUND_ROWS);
     ck_assert_int_eq(
         mysql_query(mysql, "UPDATE word SET v = 'A' WHERE k = 'a'"), 0);
     ck_assert_uint_eq(mysql_affected_rows(mysql), (unsigned)_i);
 }
-END_TEST
 
-START_TEST(a_server_that_is_silent_for_the_read_timeout_is_left)
+TEST(a_server_that_is_silent_for_the_read_timeout_is_left)
 {
     struct shed_mysql_options options = SHED_MYSQL_OPTIONS_INIT;
     unsigned long id;
@@ -125,16 +122,14 @@ START_TEST(a_server_that_is_silent_for_the_read_timeout_is_left)
     ck_assert_int_ne(mysql_query(mysql, "SELECT SLEEP(400)"), 0);
     run_sql(&site, "KILL %lu", id);
 }
-END_TEST
 
-START_TEST(a_program_that_is_started_does_not_inherit_it)
+TEST(a_program_that_is_started_does_not_inherit_it)
 {
     connects(site.uri, NULL, 0);
     ck_assert_int_ne(fcntl((int)mysql->net.fd, F_GETFD) & FD_CLOEXEC, 0);
 }
-END_TEST
 
-START_TEST(it_does_not_reconnect_by_itself)
+TEST(it_does_not_reconnect_by_itself)
 {
     shed_mysql_flag on = 1;
 
@@ -143,17 +138,15 @@ START_TEST(it_does_not_reconnect_by_itself)
     connects(site.uri, NULL, 0);
     ck_assert(!shed_mysql_reconnects(mysql));
 }
-END_TEST
 
 /* Options that the program has set before are kept. */
-START_TEST(an_option_of_the_programs_holds)
+TEST(an_option_of_the_programs_holds)
 {
     ck_assert_int_eq(
         mysql_options(mysql, MYSQL_INIT_COMMAND, "SET @mine = 'kept'"), 0);
     connects(site.uri, NULL, 0);
     ck_assert_str_eq(answer("SELECT @mine"), "kept");
 }
-END_TEST
 
 static void connect_and_guard(void)
 {
@@ -177,37 +170,33 @@ static void make_table(void)
                    "owner BINARY(16) NOT NULL) ENGINE = InnoDB");
 }
 
-START_TEST(the_guard_works_on_it)
+TEST(the_guard_works_on_it)
 {
     make_table();
     connect_and_guard();
 }
-END_TEST
 
-START_TEST(connecting_and_the_guard_need_little_stack)
+TEST(connecting_and_the_guard_need_little_stack)
 {
     make_table();
     check_stack_use("connect and guard", stack_use_of(connect_and_guard),
                     16 * 1024);
 }
-END_TEST
 
-START_TEST(a_wrong_password_is_the_servers_refusal)
+TEST(a_wrong_password_is_the_servers_refusal)
 {
     refuses(uri_of(user, "s3cret", site.database), SHED_ESOURCE, "(1045)");
     ck_assert_uint_eq(mysql_errno(mysql), 1045);
 }
-END_TEST
 
-START_TEST(an_unknown_database_is_named)
+TEST(an_unknown_database_is_named)
 {
     refuses(uri_of("root", "", "no_such_database"), SHED_ESOURCE,
             "no_such_database");
     ck_assert_uint_eq(mysql_errno(mysql), 1049);
 }
-END_TEST
 
-START_TEST(a_server_that_is_not_there_is_an_error_of_the_source)
+TEST(a_server_that_is_not_there_is_an_error_of_the_source)
 {
     static const char *const uris[] = {
         "mysql://u:s3cret@127.0.0.1:1/d",
@@ -220,16 +209,14 @@ START_TEST(a_server_that_is_not_there_is_an_error_of_the_source)
         mysql = mysql_init(NULL);
     }
 }
-END_TEST
 
-START_TEST(a_handle_that_is_connected_is_refused)
+TEST(a_handle_that_is_connected_is_refused)
 {
     connects(site.uri, NULL, 0);
     refuses(site.uri, SHED_EINVAL, "already connected");
 }
-END_TEST
 
-START_TEST(arguments_are_checked)
+TEST(arguments_are_checked)
 {
     struct shed_mysql_options options = SHED_MYSQL_OPTIONS_INIT;
 
@@ -244,7 +231,6 @@ START_TEST(arguments_are_checked)
     ck_assert_int_eq(shed_mysql_connect(NULL, site.uri, NULL, 0, NULL),
                      SHED_ENOMEM);
 }
-END_TEST
 
 /* ---------------------------------------------------------------- SIGPIPE */
 
@@ -286,7 +272,7 @@ static void *greet(void *arg)
     return NULL;
 }
 
-START_TEST(no_sigpipe_is_raised)
+TEST(no_sigpipe_is_raised)
 {
     struct deaf_server server = {.name.sun_family = AF_UNIX};
     char uri[TEXT_BYTES];
@@ -306,28 +292,9 @@ START_TEST(no_sigpipe_is_raised)
     close(server.fd);
     ck_assert_int_eq(unlink(server.name.sun_path), 0);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("mysql_connect");
-
-    tcase_add_checked_fixture(tc, set_up, tear_down);
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, user_password_and_database_are_the_uris);
-    tcase_add_test(tc, characters_are_utf8mb4);
-    tcase_add_loop_test(tc, client_flags_are_passed_on, 0, 2);
-    tcase_add_test(tc, a_server_that_is_silent_for_the_read_timeout_is_left);
-    tcase_add_test(tc, a_program_that_is_started_does_not_inherit_it);
-    tcase_add_test(tc, it_does_not_reconnect_by_itself);
-    tcase_add_test(tc, an_option_of_the_programs_holds);
-    tcase_add_test(tc, the_guard_works_on_it);
-    tcase_add_test(tc, connecting_and_the_guard_need_little_stack);
-    tcase_add_test(tc, a_wrong_password_is_the_servers_refusal);
-    tcase_add_test(tc, an_unknown_database_is_named);
-    tcase_add_test(tc, a_server_that_is_not_there_is_an_error_of_the_source);
-    tcase_add_test(tc, a_handle_that_is_connected_is_refused);
-    tcase_add_test(tc, arguments_are_checked);
-    tcase_add_test(tc, no_sigpipe_is_raised);
-    return run_tests("mysql_connect", tc);
+    tcase_add_checked_fixture(test_case(), set_up, tear_down);
+    return run_tests("mysql_connect");
 }

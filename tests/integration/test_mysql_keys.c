@@ -102,7 +102,7 @@ static const struct {
 
 /* Checked by the server's own numbers: comparing a key of twenty digits would
  * read every row. */
-START_TEST(keys_that_no_row_has_read_no_table)
+TEST_EACH(keys_that_no_row_has_read_no_table, 0, COUNT_OF(tables))
 {
     struct shed_source *source;
     struct ask asks[HOSTILE + 1];
@@ -130,7 +130,6 @@ START_TEST(keys_that_no_row_has_read_no_table)
     ck_assert_uint_lt(load_number(source, tables[_i].key) - before, ROWS / 2);
     shed_source_close(source);
 }
-END_TEST
 
 static const struct {
     const char *type;
@@ -156,7 +155,7 @@ static const struct {
     {"BIT(8)", "4", false},
 };
 
-START_TEST(the_type_of_the_column_says_what_its_keys_are)
+TEST_EACH(the_type_of_the_column_says_what_its_keys_are, 0, COUNT_OF(types))
 {
     struct shed_source *source;
     unsigned long id;
@@ -177,7 +176,6 @@ START_TEST(the_type_of_the_column_says_what_its_keys_are)
     shed_value_unref(ask.loaded.value);
     shed_source_close(source);
 }
-END_TEST
 
 static const struct {
     const char *type;
@@ -201,7 +199,8 @@ static const struct {
     {"DECIMAL(3,0) UNSIGNED", "0", "999", "-1", "1000"},
 };
 
-START_TEST(the_ends_of_an_integer_type_are_found_and_nothing_beyond)
+TEST_EACH(the_ends_of_an_integer_type_are_found_and_nothing_beyond, 0,
+          COUNT_OF(ends))
 {
     const char *keys[] = {ends[_i].least, ends[_i].greatest, ends[_i].below,
                           ends[_i].above};
@@ -219,10 +218,9 @@ START_TEST(the_ends_of_an_integer_type_are_found_and_nothing_beyond)
     assert_kind(&asks[3], SHED_KIND_ABSENT);
     shed_source_close(source);
 }
-END_TEST
 
 /* A key that did not fit before the table was altered is not absent. */
-START_TEST(a_column_that_has_grown_has_new_keys)
+TEST_EACH(a_column_that_has_grown_has_new_keys, 0, 2)
 {
     static const char *const keys[] = {"5", "3000000000"};
     struct shed_source *source;
@@ -242,9 +240,8 @@ START_TEST(a_column_that_has_grown_has_new_keys)
         assert_text(&asks[i], "row");
     shed_source_close(source);
 }
-END_TEST
 
-START_TEST(a_column_that_has_become_a_number_is_asked_for_numbers)
+TEST(a_column_that_has_become_a_number_is_asked_for_numbers)
 {
     struct shed_source *source;
     struct ask ask;
@@ -259,7 +256,6 @@ START_TEST(a_column_that_has_become_a_number_is_asked_for_numbers)
     assert_kind(&ask, SHED_KIND_ABSENT);
     shed_source_close(source);
 }
-END_TEST
 
 /* ----------------------------------------------------------------- odd keys */
 
@@ -286,7 +282,9 @@ static void make_latin1(unsigned rows)
     run_sql(&site, "INSERT INTO t SELECT CONCAT('word', n) FROM num");
 }
 
-START_TEST(a_key_that_the_column_cannot_hold_fails_alone)
+enum { ODD_PLACES = 21 };
+
+TEST_EACH(a_key_that_the_column_cannot_hold_fails_alone, 0, ODD_PLACES)
 {
     enum { KEYS = 21, ROWS_THERE = 15, LOG = 5 };
     struct ask asks[KEYS];
@@ -311,9 +309,8 @@ START_TEST(a_key_that_the_column_cannot_hold_fails_alone)
     ck_assert_uint_eq(only_connection(&site), id);
     shed_source_close(source);
 }
-END_TEST
 
-START_TEST(many_odd_keys_do_not_multiply_the_queries)
+TEST(many_odd_keys_do_not_multiply_the_queries)
 {
     enum {
         ODD = 3,
@@ -339,10 +336,9 @@ START_TEST(many_odd_keys_do_not_multiply_the_queries)
     ck_assert_uint_le(load_number(source, "word1") - before, 2 + 6 * LOG);
     shed_source_close(source);
 }
-END_TEST
 
 /* The other keys' rows have been sent when the error comes. */
-START_TEST(a_key_whose_row_cannot_be_made_fails_alone)
+TEST(a_key_whose_row_cannot_be_made_fails_alone)
 {
     enum { KEYS = 10, WITHOUT = 6 };
     struct ask asks[KEYS];
@@ -364,7 +360,6 @@ START_TEST(a_key_whose_row_cannot_be_made_fails_alone)
     }
     shed_source_close(source);
 }
-END_TEST
 
 static void make_careless(void)
 {
@@ -374,7 +369,7 @@ static void make_careless(void)
     run_sql(&site, "INSERT INTO t VALUES ('counter')");
 }
 
-START_TEST(a_key_that_only_the_collation_finds_fails_alone)
+TEST(a_key_that_only_the_collation_finds_fails_alone)
 {
     enum { KEYS = 20, LOG = 5 };
     struct ask asks[KEYS];
@@ -395,9 +390,8 @@ START_TEST(a_key_that_only_the_collation_finds_fails_alone)
     ck_assert_uint_le(load_number(source, "counter") - before, 2 + 2 * LOG);
     shed_source_close(source);
 }
-END_TEST
 
-START_TEST(many_that_only_the_collation_finds_do_not_multiply_the_queries)
+TEST(many_that_only_the_collation_finds_do_not_multiply_the_queries)
 {
     enum { LOG = 7 };
     static struct ask asks[MANY];
@@ -415,32 +409,9 @@ START_TEST(many_that_only_the_collation_finds_do_not_multiply_the_queries)
     ck_assert_uint_le(load_number(source, "counter") - before, 2 + 6 * LOG);
     shed_source_close(source);
 }
-END_TEST
-
-#define COUNT(array) ((int)(sizeof(array) / sizeof(*(array))))
 
 int main(void)
 {
-    enum { ODD_PLACES = 21 };
-    TCase *tc = tcase_create("mysql_keys");
-
-    tcase_add_checked_fixture(tc, set_up, tear_down);
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_loop_test(tc, keys_that_no_row_has_read_no_table, 0,
-                        COUNT(tables));
-    tcase_add_loop_test(tc, the_type_of_the_column_says_what_its_keys_are, 0,
-                        COUNT(types));
-    tcase_add_loop_test(
-        tc, the_ends_of_an_integer_type_are_found_and_nothing_beyond, 0,
-        COUNT(ends));
-    tcase_add_loop_test(tc, a_column_that_has_grown_has_new_keys, 0, 2);
-    tcase_add_test(tc, a_column_that_has_become_a_number_is_asked_for_numbers);
-    tcase_add_loop_test(tc, a_key_that_the_column_cannot_hold_fails_alone, 0,
-                        ODD_PLACES);
-    tcase_add_test(tc, many_odd_keys_do_not_multiply_the_queries);
-    tcase_add_test(tc, a_key_whose_row_cannot_be_made_fails_alone);
-    tcase_add_test(tc, a_key_that_only_the_collation_finds_fails_alone);
-    tcase_add_test(
-        tc, many_that_only_the_collation_finds_do_not_multiply_the_queries);
-    return run_tests("mysql_keys", tc);
+    tcase_add_checked_fixture(test_case(), set_up, tear_down);
+    return run_tests("mysql_keys");
 }

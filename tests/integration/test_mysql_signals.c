@@ -90,7 +90,7 @@ static bool is_blocked(void)
     return sigismember(&blocked, SIGPIPE) == 1;
 }
 
-START_TEST(a_dropped_connection_does_not_end_the_program)
+TEST(a_dropped_connection_does_not_end_the_program)
 {
     MYSQL *mysql;
 
@@ -102,17 +102,15 @@ START_TEST(a_dropped_connection_does_not_end_the_program)
     /* as after the program's own first use */
     ck_assert(sigpipe_now() == SIG_IGN);
 }
-END_TEST
 
-START_TEST(a_handler_of_the_programs_stays)
+TEST(a_handler_of_the_programs_stays)
 {
     set_sigpipe(note_signal);
     open_and_close_source();
     ck_assert(sigpipe_now() == note_signal);
 }
-END_TEST
 
-START_TEST(the_guard_raises_no_sigpipe)
+TEST_EACH(the_guard_raises_no_sigpipe, 0, 2)
 {
     MYSQL *mysql;
 
@@ -125,9 +123,8 @@ START_TEST(the_guard_raises_no_sigpipe)
     ck_assert(!is_blocked());
     mysql_close(mysql);
 }
-END_TEST
 
-START_TEST(a_sigpipe_that_was_pending_before_the_guard_is_pending_after)
+TEST(a_sigpipe_that_was_pending_before_the_guard_is_pending_after)
 {
     MYSQL *mysql;
     sigset_t sigpipe;
@@ -146,11 +143,10 @@ START_TEST(a_sigpipe_that_was_pending_before_the_guard_is_pending_after)
     ck_assert_int_eq(handled, 1);
     mysql_close(mysql);
 }
-END_TEST
 
 /* The library counts nobody's use. A source that has connections then goes on,
  * or fails; it does not crash. */
-START_TEST(a_program_may_end_the_client_library_while_a_source_is_open)
+TEST(a_program_may_end_the_client_library_while_a_source_is_open)
 {
     struct shed_source *source;
     struct site site;
@@ -176,19 +172,8 @@ START_TEST(a_program_may_end_the_client_library_while_a_source_is_open)
     shed_source_close(source);
     close_site(&site);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("mysql_signals");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, a_dropped_connection_does_not_end_the_program);
-    tcase_add_test(tc, a_handler_of_the_programs_stays);
-    tcase_add_loop_test(tc, the_guard_raises_no_sigpipe, 0, 2);
-    tcase_add_test(
-        tc, a_sigpipe_that_was_pending_before_the_guard_is_pending_after);
-    tcase_add_test(tc,
-                   a_program_may_end_the_client_library_while_a_source_is_open);
-    return run_tests("mysql_signals", tc);
+    return run_tests("mysql_signals");
 }

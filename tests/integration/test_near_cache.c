@@ -110,7 +110,7 @@ static uint64_t age_by(struct shed_get_options o)
 
 /* ---------------------------------------------------------------- the hits */
 
-START_TEST(near_hits_ask_redis_nothing)
+TEST(near_hits_ask_redis_nothing)
 {
     long long gets;
     uint64_t hits, near;
@@ -127,7 +127,6 @@ START_TEST(near_hits_ask_redis_nothing)
     ck_assert_uint_eq(stats_of(fixture.cache).hits - hits, GETS);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* Returns: whether GETs alone have made the row near. */
 static bool is_near_by_get(const char *key)
@@ -152,7 +151,7 @@ static void up_by_prefix(void)
         (snprintf(key, sizeof(key), "try%d", tries++), is_near_by_get(key)));
 }
 
-START_TEST(rows_of_a_tracking_prefix_need_no_question)
+TEST(rows_of_a_tracking_prefix_need_no_question)
 {
     char key[16];
 
@@ -163,9 +162,8 @@ START_TEST(rows_of_a_tracking_prefix_need_no_question)
     }
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(rows_without_the_tracking_prefix_do)
+TEST(rows_without_the_tracking_prefix_do)
 {
     init();
     fixture.client_options.tracking_prefix = "u:";
@@ -176,9 +174,8 @@ START_TEST(rows_without_the_tracking_prefix_do)
     WAIT_FOR(has_text(fixture.cache, "k@2"));
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(no_such_row_is_near_until_its_ttl_ends)
+TEST(no_such_row_is_near_until_its_ttl_ends)
 {
     uint64_t before;
 
@@ -193,9 +190,8 @@ START_TEST(no_such_row_is_near_until_its_ttl_ends)
               table_loads(&fixture.table) > 1));
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(get_many_asks_for_the_others_alone)
+TEST(get_many_asks_for_the_others_alone)
 {
     struct shed_item items[] = {{.key = shed_str("other")},
                                 {.key = shed_str("k")}};
@@ -219,9 +215,8 @@ START_TEST(get_many_asks_for_the_others_alone)
     ck_assert_int_eq(server_calls(&fixture.server, "get") - gets, 1);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_value_outlives_its_row_and_its_cache)
+TEST(a_value_outlives_its_row_and_its_cache)
 {
     struct shed_get_options o = SHED_GET_OPTIONS_INIT;
     struct shed_value *value;
@@ -234,9 +229,8 @@ START_TEST(a_value_outlives_its_row_and_its_cache)
     fixture_down(&fixture);
     take_text(value, "k@1");
 }
-END_TEST
 
-START_TEST(ages_go_on)
+TEST(ages_go_on)
 {
     struct shed_get_options o = SHED_GET_OPTIONS_INIT;
     struct shed_value *first, *later;
@@ -255,10 +249,9 @@ START_TEST(ages_go_on)
     shed_value_unref(later);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* Its row is older than that, or was last known to be current longer ago. */
-START_TEST(a_call_with_a_max_age_asks_redis)
+TEST(a_call_with_a_max_age_asks_redis)
 {
     struct shed_get_options o = SHED_GET_OPTIONS_INIT;
     uint64_t near;
@@ -276,10 +269,9 @@ START_TEST(a_call_with_a_max_age_asks_redis)
     ck_assert_uint_ge(table_loads(&fixture.table), 2);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* And not the GET at the end of the ttl. */
-START_TEST(a_near_hit_that_is_due_begins_one_refresh)
+TEST(a_near_hit_that_is_due_begins_one_refresh)
 {
     enum { TTL_MS = 12000, MARGIN_MS = 1000 };
     uint64_t start_ms;
@@ -304,9 +296,8 @@ START_TEST(a_near_hit_that_is_due_begins_one_refresh)
     ck_assert_uint_eq(stats_of(fixture.cache).misses, 1);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_row_is_not_near_past_its_ttl)
+TEST(a_row_is_not_near_past_its_ttl)
 {
     init();
     fixture.cache_options.ttl_ms = 2000;
@@ -329,9 +320,8 @@ START_TEST(a_row_is_not_near_past_its_ttl)
     table_release(&fixture.table);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_row_that_takes_too_much_is_not_near)
+TEST(a_row_that_takes_too_much_is_not_near)
 {
     static const char large[NEAR_BYTES / 16];
 
@@ -346,10 +336,9 @@ START_TEST(a_row_that_takes_too_much_is_not_near)
     ck_assert_uint_le(near_hits(), 2);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* The row is in Redis, and in the memory of nobody. */
-START_TEST(threads_that_miss_share_their_gets)
+TEST(threads_that_miss_share_their_gets)
 {
     enum { THREADS = 8, DELAY_MS = 500 };
     struct getter getters[THREADS] = {0};
@@ -372,12 +361,11 @@ START_TEST(threads_that_miss_share_their_gets)
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ------------------------------------------------------------ what ends them
  */
 
-START_TEST(a_change_by_any_client_is_seen)
+TEST_EACH(a_change_by_any_client_is_seen, 0, 2)
 {
     struct peer peer;
 
@@ -396,9 +384,8 @@ START_TEST(a_change_by_any_client_is_seen)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(own_writes_are_seen_at_once)
+TEST_EACH(own_writes_are_seen_at_once, 0, 2)
 {
     char text[16];
 
@@ -416,9 +403,8 @@ START_TEST(own_writes_are_seen_at_once)
     }
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_flush_ends_them)
+TEST_EACH(a_flush_ends_them, 0, 2)
 {
     up_by(_i == 1);
     have_near("k", "k@1");
@@ -427,7 +413,6 @@ START_TEST(a_flush_ends_them)
     WAIT_FOR(has_text(fixture.cache, "k@2"));
     fixture_down(&fixture);
 }
-END_TEST
 
 /* The id of a connection as CLIENT LIST shows it, "id=7 addr=..."; 0: none. */
 static unsigned long find_client(const char *mark)
@@ -455,7 +440,7 @@ static void kill_client(const char *mark)
 static const char *const kinds[] = {"pubsub", "normal"};
 
 /* Whichever connection is lost: from then on nothing was announced. */
-START_TEST(a_lost_connection_ends_them)
+TEST_EACH(a_lost_connection_ends_them, 0, 4)
 {
     up_by(_i >= 2);
     have_near("k", "k@1");
@@ -467,7 +452,6 @@ START_TEST(a_lost_connection_ends_them)
     WAIT_FOR(has_text(fixture.cache, "k@3"));
     fixture_down(&fixture);
 }
-END_TEST
 
 static int held[2]; /* a pipe */
 
@@ -481,7 +465,7 @@ static void hold(int number)
 
 /* Its thread is late to take the answer. Meanwhile the row changes, and only
  * then are changes announced. */
-START_TEST(a_get_from_before_all_changes_are_announced_makes_nothing_near)
+TEST(a_get_from_before_all_changes_are_announced_makes_nothing_near)
 {
     const struct sigaction action = {.sa_handler = hold};
     struct getter getter;
@@ -514,9 +498,8 @@ START_TEST(a_get_from_before_all_changes_are_announced_makes_nothing_near)
     WAIT_FOR(has_text(fixture.cache, "k@2"));
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(the_connection_that_asks_for_a_prefix_ends_them)
+TEST(the_connection_that_asks_for_a_prefix_ends_them)
 {
     up_by_prefix();
     ck_assert(is_near_by_get("k"));
@@ -525,9 +508,8 @@ START_TEST(the_connection_that_asks_for_a_prefix_ends_them)
     WAIT_FOR(has_text(fixture.cache, "k@2"));
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_server_that_starts_again_ends_them)
+TEST_EACH(a_server_that_starts_again_ends_them, 0, 2)
 {
     up_by(_i == 1);
     have_near("k", "k@1");
@@ -538,10 +520,9 @@ START_TEST(a_server_that_starts_again_ends_them)
     have_near("k", "k@2");
     fixture_down(&fixture);
 }
-END_TEST
 
 /* Redis announces the end of what it can no longer track. */
-START_TEST(a_tracking_table_that_overflows_costs_hits_alone)
+TEST(a_tracking_table_that_overflows_costs_hits_alone)
 {
     char key[16], text[16];
 
@@ -559,10 +540,9 @@ START_TEST(a_tracking_table_that_overflows_costs_hits_alone)
     }
     fixture_down(&fixture);
 }
-END_TEST
 
 /* With every push lost in silence. */
-START_TEST(near_ms_bounds_what_lost_pushes_cost)
+TEST(near_ms_bounds_what_lost_pushes_cost)
 {
     enum { NEAR_MS = 500 };
     uint64_t changed_ms;
@@ -582,9 +562,8 @@ START_TEST(near_ms_bounds_what_lost_pushes_cost)
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(without_pushes_nothing_is_near)
+TEST(without_pushes_nothing_is_near)
 {
     init();
     fixture.client_options.wait = SHED_WAIT_POLL;
@@ -594,9 +573,8 @@ START_TEST(without_pushes_nothing_is_near)
     ck_assert_uint_eq(near_hits(), 0);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(tags_end_them)
+TEST(tags_end_them)
 {
     const struct shed_bytes tag = shed_str("k");
     struct peer peer;
@@ -622,10 +600,9 @@ START_TEST(tags_end_them)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* Local rows are in the same memory, and outlive that they are near. */
-START_TEST(they_are_local_rows_when_redis_is_down)
+TEST(they_are_local_rows_when_redis_is_down)
 {
     init();
     fixture.cache_options.redis_down = SHED_REDIS_DOWN_STALE;
@@ -638,10 +615,9 @@ START_TEST(they_are_local_rows_when_redis_is_down)
     server_start_again(&fixture.server);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* While rows are asked for. */
-START_TEST(a_cache_can_be_closed_at_any_time)
+TEST(a_cache_can_be_closed_at_any_time)
 {
     char key[16];
 
@@ -655,38 +631,8 @@ START_TEST(a_cache_can_be_closed_at_any_time)
         fixture_down(&fixture);
     }
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("near_cache");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, near_hits_ask_redis_nothing);
-    tcase_add_test(tc, rows_of_a_tracking_prefix_need_no_question);
-    tcase_add_test(tc, rows_without_the_tracking_prefix_do);
-    tcase_add_test(tc, no_such_row_is_near_until_its_ttl_ends);
-    tcase_add_test(tc, threads_that_miss_share_their_gets);
-    tcase_add_test(tc, get_many_asks_for_the_others_alone);
-    tcase_add_test(tc, a_value_outlives_its_row_and_its_cache);
-    tcase_add_test(tc, ages_go_on);
-    tcase_add_test(tc, a_call_with_a_max_age_asks_redis);
-    tcase_add_test(tc, a_near_hit_that_is_due_begins_one_refresh);
-    tcase_add_test(tc, a_row_is_not_near_past_its_ttl);
-    tcase_add_test(tc, a_row_that_takes_too_much_is_not_near);
-    tcase_add_loop_test(tc, a_change_by_any_client_is_seen, 0, 2);
-    tcase_add_loop_test(tc, own_writes_are_seen_at_once, 0, 2);
-    tcase_add_loop_test(tc, a_flush_ends_them, 0, 2);
-    tcase_add_loop_test(tc, a_lost_connection_ends_them, 0, 4);
-    tcase_add_test(tc, the_connection_that_asks_for_a_prefix_ends_them);
-    tcase_add_test(
-        tc, a_get_from_before_all_changes_are_announced_makes_nothing_near);
-    tcase_add_loop_test(tc, a_server_that_starts_again_ends_them, 0, 2);
-    tcase_add_test(tc, a_tracking_table_that_overflows_costs_hits_alone);
-    tcase_add_test(tc, near_ms_bounds_what_lost_pushes_cost);
-    tcase_add_test(tc, without_pushes_nothing_is_near);
-    tcase_add_test(tc, tags_end_them);
-    tcase_add_test(tc, they_are_local_rows_when_redis_is_down);
-    tcase_add_test(tc, a_cache_can_be_closed_at_any_time);
-    return run_tests("near_cache", tc);
+    return run_tests("near_cache");
 }

@@ -173,7 +173,7 @@ static void expect_all(const char *words, uint64_t count, size_t most)
                   most);
 }
 
-START_TEST(an_outage_is_a_few_lines_that_account_for_everything)
+TEST(an_outage_is_a_few_lines_that_account_for_everything)
 {
     uint64_t begin_ms = shed_now_ms(), stale;
     size_t most;
@@ -198,13 +198,8 @@ START_TEST(an_outage_is_a_few_lines_that_account_for_everything)
     ck_assert_uint_gt(told.events[SHED_EVENT_PUBLISH_REFUSED], 0);
     ck_assert_uint_gt(told.events[SHED_EVENT_INVALIDATION_DELIVERED], 0);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("outage_log");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, an_outage_is_a_few_lines_that_account_for_everything);
-    return run_tests("outage_log", tc);
+    return run_tests("outage_log");
 }

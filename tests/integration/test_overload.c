@@ -85,7 +85,7 @@ static void fail_ten(void)
 
 /* ------------------------------------------------------------ the breaker */
 
-START_TEST(while_the_breaker_is_open_callers_fail_at_once_and_leave_nothing)
+TEST(while_the_breaker_is_open_callers_fail_at_once_and_leave_nothing)
 {
     struct shed_error err;
     long long sets;
@@ -112,9 +112,8 @@ START_TEST(while_the_breaker_is_open_callers_fail_at_once_and_leave_nothing)
     ck_assert_uint_eq(atomic_load(&opened), 1);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(keys_that_are_queued_when_it_opens_leave_no_failure_marker)
+TEST(keys_that_are_queued_when_it_opens_leave_no_failure_marker)
 {
     enum { KEYS = 40, LOADED = 10 };
     struct shed_item items[KEYS];
@@ -136,7 +135,6 @@ START_TEST(keys_that_are_queued_when_it_opens_leave_no_failure_marker)
     WAIT_FOR(server_int(&fixture.server, "DBSIZE") == LOADED);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* The breaker is open, and k is past its ttl. */
 static void open_with_old_row(void)
@@ -165,7 +163,7 @@ static void expect_stale_rows(int count)
     ck_assert_uint_eq(stats_of(fixture.cache).refreshes, 0);
 }
 
-START_TEST(while_the_breaker_is_open_a_stale_row_costs_one_get)
+TEST(while_the_breaker_is_open_a_stale_row_costs_one_get)
 {
     init(3600000);
     open_with_old_row();
@@ -173,9 +171,8 @@ START_TEST(while_the_breaker_is_open_a_stale_row_costs_one_get)
     ck_assert_uint_eq(stats_of(fixture.cache).stale, 20);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(while_the_breaker_is_open_no_row_is_refreshed)
+TEST(while_the_breaker_is_open_no_row_is_refreshed)
 {
     init(3600000);
     fixture.cache_options.stale_while_revalidate_ms = STALE_MS;
@@ -183,10 +180,9 @@ START_TEST(while_the_breaker_is_open_no_row_is_refreshed)
     expect_stale_rows(20);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* This one's breaker says nothing of the other. */
-START_TEST(while_the_breaker_is_open_the_load_of_another_is_waited_for)
+TEST(while_the_breaker_is_open_the_load_of_another_is_waited_for)
 {
     struct fixture other;
     struct getter theirs = {0}, ours = {0};
@@ -206,7 +202,6 @@ START_TEST(while_the_breaker_is_open_the_load_of_another_is_waited_for)
     fixture_close(&other);
     fixture_down(&fixture);
 }
-END_TEST
 
 static bool is_loaded(const char *key)
 {
@@ -218,7 +213,7 @@ static bool is_loaded(const char *key)
     return code == SHED_OK;
 }
 
-START_TEST(when_the_source_is_well_again_the_breaker_closes)
+TEST(when_the_source_is_well_again_the_breaker_closes)
 {
     char key[16];
     int i = 0;
@@ -234,10 +229,9 @@ START_TEST(when_the_source_is_well_again_the_breaker_closes)
     ck_assert(is_loaded("k"));
     fixture_down(&fixture);
 }
-END_TEST
 
 /* In the background, or for a caller that has an old row to fall back on. */
-START_TEST(a_key_with_an_old_row_can_be_the_probe)
+TEST_EACH(a_key_with_an_old_row_can_be_the_probe, 0, 2)
 {
     struct shed_value *value = NULL;
     enum shed_origin origin;
@@ -257,7 +251,6 @@ START_TEST(a_key_with_an_old_row_can_be_the_probe)
     expect_text(fixture.cache, "k", "k@2");
     fixture_down(&fixture);
 }
-END_TEST
 
 static bool gives_up(unsigned i)
 {
@@ -270,7 +263,7 @@ static bool gives_up(unsigned i)
 }
 
 /* The probes go on behind their callers, and their verdicts count. */
-START_TEST(probes_whose_callers_give_up_close_the_breaker)
+TEST(probes_whose_callers_give_up_close_the_breaker)
 {
     init(1);
     fixture.source_options.max_loads = SHED_BREAKER_PROBES;
@@ -286,7 +279,6 @@ START_TEST(probes_whose_callers_give_up_close_the_breaker)
     ck_assert_int_eq(gauge("source_breaker"), 0);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ------------------------------------------------------ callers that wait */
 
@@ -327,7 +319,7 @@ static size_t get_all(size_t keys, const char *why)
     return answered;
 }
 
-START_TEST(of_thousands_of_callers_as_many_wait_as_may)
+TEST(of_thousands_of_callers_as_many_wait_as_may)
 {
     up_bounded(1000);
     ck_assert_int_eq(gauge("source_callers_limit"), 1000);
@@ -336,9 +328,8 @@ START_TEST(of_thousands_of_callers_as_many_wait_as_may)
     ck_assert_uint_eq(stats_of(fixture.cache).errors_busy, CALLERS - 1000);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_caller_that_is_one_too_many_is_told_at_once)
+TEST(a_caller_that_is_one_too_many_is_told_at_once)
 {
     struct getter first = {0};
     struct shed_value *value = NULL;
@@ -360,9 +351,8 @@ START_TEST(a_caller_that_is_one_too_many_is_told_at_once)
     expect_text(fixture.cache, "c", "c@1");
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_caller_that_is_one_too_many_gets_a_stale_row)
+TEST(a_caller_that_is_one_too_many_gets_a_stale_row)
 {
     struct getter first = {0};
 
@@ -378,10 +368,9 @@ START_TEST(a_caller_that_is_one_too_many_gets_a_stale_row)
     getter_expect(&first, "a@1", SHED_ORIGIN_LOAD);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* An invalidation detaches the load under way, and callers go on to wait. */
-START_TEST(callers_of_a_load_that_was_detached_count)
+TEST(callers_of_a_load_that_was_detached_count)
 {
     struct getter first = {0}, second = {0};
 
@@ -400,9 +389,8 @@ START_TEST(callers_of_a_load_that_was_detached_count)
     expect_text(fixture.cache, "k", "k@1");
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_full_queue_gives_a_stale_row_where_there_is_one)
+TEST(a_full_queue_gives_a_stale_row_where_there_is_one)
 {
     struct getter first = {0}, queued = {0};
 
@@ -426,7 +414,6 @@ START_TEST(a_full_queue_gives_a_stale_row_where_there_is_one)
     getter_expect(&queued, "b@1", SHED_ORIGIN_LOAD);
     fixture_down(&fixture);
 }
-END_TEST
 
 static void *watch_callers(void *over)
 {
@@ -439,7 +426,7 @@ static void *watch_callers(void *over)
     return (void *)(intptr_t)most;
 }
 
-START_TEST(callers_on_many_threads_stay_within_the_bound)
+TEST(callers_on_many_threads_stay_within_the_bound)
 {
     const struct readers readers = {
         .threads = 30, .gets = 100, .keys = 1000, .timeout_max_ms = 20};
@@ -463,29 +450,8 @@ START_TEST(callers_on_many_threads_stay_within_the_bound)
     ck_assert_int_eq(gauge("source_callers"), 0);
     fixture_down(&fixture);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("overload");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(
-        tc, while_the_breaker_is_open_callers_fail_at_once_and_leave_nothing);
-    tcase_add_test(tc,
-                   keys_that_are_queued_when_it_opens_leave_no_failure_marker);
-    tcase_add_test(tc, while_the_breaker_is_open_a_stale_row_costs_one_get);
-    tcase_add_test(tc, while_the_breaker_is_open_no_row_is_refreshed);
-    tcase_add_test(tc,
-                   while_the_breaker_is_open_the_load_of_another_is_waited_for);
-    tcase_add_loop_test(tc, a_key_with_an_old_row_can_be_the_probe, 0, 2);
-    tcase_add_test(tc, when_the_source_is_well_again_the_breaker_closes);
-    tcase_add_test(tc, probes_whose_callers_give_up_close_the_breaker);
-    tcase_add_test(tc, of_thousands_of_callers_as_many_wait_as_may);
-    tcase_add_test(tc, a_caller_that_is_one_too_many_is_told_at_once);
-    tcase_add_test(tc, a_caller_that_is_one_too_many_gets_a_stale_row);
-    tcase_add_test(tc, callers_of_a_load_that_was_detached_count);
-    tcase_add_test(tc, a_full_queue_gives_a_stale_row_where_there_is_one);
-    tcase_add_test(tc, callers_on_many_threads_stay_within_the_bound);
-    return run_tests("overload", tc);
+    return run_tests("overload");
 }

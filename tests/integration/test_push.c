@@ -16,7 +16,7 @@ static unsigned long uptime_s(const struct server *s)
 
 /* Ask when its clock has just reached the next second: in whole seconds it is
  * one second old, although it may have started a moment ago. */
-START_TEST(no_server_is_taken_for_older_than_it_is)
+TEST(no_server_is_taken_for_older_than_it_is)
 {
     uint64_t begin_ms = shed_now_ms(), age_ms = UINT64_MAX;
     struct shed_client *client;
@@ -31,7 +31,6 @@ START_TEST(no_server_is_taken_for_older_than_it_is)
     shed_client_close(client);
     server_down();
 }
-END_TEST
 
 static bool is_tracked(const struct server *s)
 {
@@ -40,7 +39,7 @@ static bool is_tracked(const struct server *s)
 
 /* Nothing comes over it any more, not even the answer to PING; the connection
  * for commands is well. */
-START_TEST(a_connection_for_pushes_that_died_silently_is_replaced)
+TEST(a_connection_for_pushes_that_died_silently_is_replaced)
 {
     struct proxy proxy = {0};
     struct shed_client *client;
@@ -60,14 +59,8 @@ START_TEST(a_connection_for_pushes_that_died_silently_is_replaced)
     proxy_stop(&proxy);
     server_down();
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("push");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, no_server_is_taken_for_older_than_it_is);
-    tcase_add_test(tc, a_connection_for_pushes_that_died_silently_is_replaced);
-    return run_tests("push", tc);
+    return run_tests("push");
 }

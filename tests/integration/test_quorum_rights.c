@@ -71,7 +71,7 @@ static bool is_left(void)
     return count > 0;
 }
 
-START_TEST(a_majority_that_refuses_info_is_denied)
+TEST(a_majority_that_refuses_info_is_denied)
 {
     enum { TIMES = 3 };
 
@@ -86,14 +86,9 @@ START_TEST(a_majority_that_refuses_info_is_denied)
     WAIT_FOR(shed_lock_acquire(lock, 0, NULL) == SHED_OK);
     (void)!shed_lock_release(lock, NULL); /* the lease may have ended */
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("quorum rights");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_checked_fixture(tc, set_up, tear_down);
-    tcase_add_test(tc, a_majority_that_refuses_info_is_denied);
-    return run_tests("quorum rights", tc);
+    tcase_add_checked_fixture(test_case(), set_up, tear_down);
+    return run_tests("quorum rights");
 }

@@ -44,7 +44,7 @@ static void cut_connections(void)
 
 /* ------------------------------------------------------------------- rows */
 
-START_TEST(rows_are_loaded_given_out_and_invalidated)
+TEST(rows_are_loaded_given_out_and_invalidated)
 {
     static const char *const schemes[] = {"rediss", "valkeys"};
     char uri[SERVER_URI_BYTES];
@@ -63,11 +63,10 @@ START_TEST(rows_are_loaded_given_out_and_invalidated)
         fixture_down(&fixture);
     }
 }
-END_TEST
 
 /* More than the socket and a record take, both ways. 0: by calls that block; 1:
  * by asynchronous ones. */
-START_TEST(long_rows_go_both_ways)
+TEST_EACH(long_rows_go_both_ways, 0, 2)
 {
     enum { LONG = 3000000 };
     static char row[LONG];
@@ -96,9 +95,8 @@ START_TEST(long_rows_go_both_ways)
     }
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_stampede_costs_one_load)
+TEST(a_stampede_costs_one_load)
 {
     enum { THREADS = 16 };
     struct getter getters[THREADS] = {0};
@@ -123,10 +121,9 @@ START_TEST(a_stampede_costs_one_load)
         peer_close(&peers[i]);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* Many threads on few links: one receives while another one sends. */
-START_TEST(threads_share_links)
+TEST(threads_share_links)
 {
     init();
     fixture.client_options.links = 2;
@@ -136,16 +133,14 @@ START_TEST(threads_share_links)
     ck_assert_uint_eq(stats_of(fixture.cache).unpublished, 0);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(waiters_are_pushed)
+TEST(waiters_are_pushed)
 {
     init();
     fixture_open(&fixture);
     fixture_expect_push(&fixture);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ------------------------------------------------------------------- locks */
 
@@ -157,7 +152,7 @@ static void *acquire_and_release(void *lock)
     return NULL;
 }
 
-START_TEST(a_lock_is_handed_on)
+TEST(a_lock_is_handed_on)
 {
     struct shed_lock *here, *there;
     struct peer peer;
@@ -183,7 +178,6 @@ START_TEST(a_lock_is_handed_on)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ------------------------------------------------------- servers that change
  */
@@ -199,7 +193,7 @@ static bool is_from_redis(void)
     return is_so;
 }
 
-START_TEST(a_server_that_was_restarted_is_found_again)
+TEST(a_server_that_was_restarted_is_found_again)
 {
     init();
     fixture_hurry(&fixture, 2000);
@@ -212,7 +206,6 @@ START_TEST(a_server_that_was_restarted_is_found_again)
     WAIT_FOR(server_clients(&fixture.server, "flags=t") == 1);
     fixture_down(&fixture);
 }
-END_TEST
 
 static bool has_reason(const char *words)
 {
@@ -221,7 +214,7 @@ static bool has_reason(const char *words)
 
 /* A server's certificate is replaced while it runs: connections go on, and
  * later ones must be able to believe it. */
-START_TEST(a_certificate_may_be_replaced)
+TEST(a_certificate_may_be_replaced)
 {
     init();
     fixture_hurry(&fixture, 2000);
@@ -242,9 +235,8 @@ START_TEST(a_certificate_may_be_replaced)
     WAIT_FOR(is_from_redis());
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_server_that_wants_a_certificate_is_shown_ours)
+TEST(a_server_that_wants_a_certificate_is_shown_ours)
 {
     struct shed_client *client = NULL;
     struct shed_client_options options;
@@ -265,7 +257,6 @@ START_TEST(a_server_that_wants_a_certificate_is_shown_ours)
     ck_assert_uint_eq(status_of(client).is_up, 0);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* -------------------------------------------------------------------- fork */
 
@@ -289,7 +280,7 @@ static bool opens_its_own(void)
 
 /* A child that closes what it has inherited leaves the parent's connections as
  * they are, and has its own. */
-START_TEST(a_child_opens_its_own)
+TEST(a_child_opens_its_own)
 {
     int status;
     pid_t child;
@@ -309,7 +300,6 @@ START_TEST(a_child_opens_its_own)
         ck_assert(is_from_redis());
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ------------------------------------------------------------------ the end */
 
@@ -330,7 +320,7 @@ static void ask_tool(const char *options, char *answer, size_t size)
     pclose(tool);
 }
 
-START_TEST(the_tool_verifies_the_certificate)
+TEST(the_tool_verifies_the_certificate)
 {
     char answer[1024], options[300];
 
@@ -347,7 +337,6 @@ START_TEST(the_tool_verifies_the_certificate)
                   answer);
     fixture_down(&fixture);
 }
-END_TEST
 
 static void install(void)
 {
@@ -362,20 +351,6 @@ static void remove_all(void)
 
 int main(void)
 {
-    TCase *tc = tcase_create("redis_tls");
-
-    tcase_add_unchecked_fixture(tc, install, remove_all);
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, rows_are_loaded_given_out_and_invalidated);
-    tcase_add_loop_test(tc, long_rows_go_both_ways, 0, 2);
-    tcase_add_test(tc, a_stampede_costs_one_load);
-    tcase_add_test(tc, threads_share_links);
-    tcase_add_test(tc, waiters_are_pushed);
-    tcase_add_test(tc, a_lock_is_handed_on);
-    tcase_add_test(tc, a_server_that_was_restarted_is_found_again);
-    tcase_add_test(tc, a_certificate_may_be_replaced);
-    tcase_add_test(tc, a_server_that_wants_a_certificate_is_shown_ours);
-    tcase_add_test(tc, a_child_opens_its_own);
-    tcase_add_test(tc, the_tool_verifies_the_certificate);
-    return run_tests("redis_tls", tc);
+    tcase_add_unchecked_fixture(test_case(), install, remove_all);
+    return run_tests("redis_tls");
 }

@@ -39,7 +39,7 @@ static void up_refreshing(void)
 
 /* ------------------------------------------------------ in the background */
 
-START_TEST(a_row_that_is_due_is_loaded_in_the_background)
+TEST(a_row_that_is_due_is_loaded_in_the_background)
 {
     up(AGEING_DUE_PCT, 0, 0);
     age("t:{k}", AGEING_DUE_MS);
@@ -58,9 +58,8 @@ START_TEST(a_row_that_is_due_is_loaded_in_the_background)
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}:refresh"), 0);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_row_that_is_not_due_is_left_alone)
+TEST(a_row_that_is_not_due_is_left_alone)
 {
     up(AGEING_DUE_PCT, STALE_MS, STALE_MS);
     age("t:{k}", AGEING_DUE_MS / 2);
@@ -69,9 +68,8 @@ START_TEST(a_row_that_is_not_due_is_left_alone)
     ck_assert_uint_eq(loads(), 0);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_stale_row_is_given_out_as_such_while_it_is_loaded)
+TEST(a_stale_row_is_given_out_as_such_while_it_is_loaded)
 {
     up(0, STALE_MS, 0);
     age("t:{k}", PAST_TTL_MS);
@@ -88,9 +86,8 @@ START_TEST(a_stale_row_is_given_out_as_such_while_it_is_loaded)
     ck_assert_uint_eq(stats_of(fixture.cache).misses, 2); /* the first two */
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_row_beyond_its_window_is_waited_for)
+TEST(a_row_beyond_its_window_is_waited_for)
 {
     up(0, STALE_MS, 0);
     age("t:{k}", PAST_STALE_MS);
@@ -99,9 +96,8 @@ START_TEST(a_row_beyond_its_window_is_waited_for)
     ck_assert_uint_eq(loads(), 1);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(of_many_clients_one_loads_and_nobody_waits)
+TEST(of_many_clients_one_loads_and_nobody_waits)
 {
     enum { PEERS = 3 };
     struct peer peers[PEERS];
@@ -132,9 +128,8 @@ START_TEST(of_many_clients_one_loads_and_nobody_waits)
         peer_close(&peers[i]);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(while_another_refreshes_a_client_asks_redis_once_and_not_per_hit)
+TEST(while_another_refreshes_a_client_asks_redis_once_and_not_per_hit)
 {
     enum { GETS = 2000, POLL_MIN_MS = 25 };
     struct peer peer;
@@ -156,9 +151,8 @@ START_TEST(while_another_refreshes_a_client_asks_redis_once_and_not_per_hit)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(closing_a_cache_does_not_wait_for_the_refresh_of_another)
+TEST(closing_a_cache_does_not_wait_for_the_refresh_of_another)
 {
     struct peer peer;
     long long asked;
@@ -175,9 +169,8 @@ START_TEST(closing_a_cache_does_not_wait_for_the_refresh_of_another)
     table_release(&fixture.table);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_row_that_was_deleted_is_absent_after_its_refresh)
+TEST(a_row_that_was_deleted_is_absent_after_its_refresh)
 {
     struct shed_value *value = NULL;
     enum shed_kind kind;
@@ -196,7 +189,6 @@ START_TEST(a_row_that_was_deleted_is_absent_after_its_refresh)
     ck_assert_int_eq(kind, SHED_KIND_ABSENT);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* How long Redis keeps k after its end. The clocks of a script can differ by a
  * millisecond. */
@@ -213,7 +205,7 @@ static void expect_kept(long long after_end_ms)
     ck_assert_int_le(ms, after_end_ms + 2);
 }
 
-START_TEST(redis_keeps_what_can_be_refreshed_a_moment_longer)
+TEST(redis_keeps_what_can_be_refreshed_a_moment_longer)
 {
     for (int is_refreshed = 0; is_refreshed < 2; is_refreshed++) {
         up(is_refreshed ? AGEING_DUE_PCT : 0, 0, 0);
@@ -223,9 +215,8 @@ START_TEST(redis_keeps_what_can_be_refreshed_a_moment_longer)
         fixture_down(&fixture);
     }
 }
-END_TEST
 
-START_TEST(no_such_row_is_never_stale)
+TEST(no_such_row_is_never_stale)
 {
     up(AGEING_DUE_PCT, STALE_MS, STALE_MS);
     expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
@@ -238,7 +229,6 @@ START_TEST(no_such_row_is_never_stale)
     ck_assert_uint_eq(stats_of(fixture.cache).stale, 0);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ----------------------------------------------------------- invalidations */
 
@@ -252,7 +242,7 @@ static void start_refresh(void)
     table_update(&fixture.table); /* the load has read the old row */
 }
 
-START_TEST(a_refresh_does_not_bring_back_an_invalidated_row)
+TEST(a_refresh_does_not_bring_back_an_invalidated_row)
 {
     struct peer peer;
 
@@ -269,9 +259,8 @@ START_TEST(a_refresh_does_not_bring_back_an_invalidated_row)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(nor_one_that_any_program_has_deleted_and_another_has_loaded)
+TEST(nor_one_that_any_program_has_deleted_and_another_has_loaded)
 {
     struct peer peer;
 
@@ -293,9 +282,8 @@ START_TEST(nor_one_that_any_program_has_deleted_and_another_has_loaded)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_put_ends_a_refresh)
+TEST(a_put_ends_a_refresh)
 {
     up(AGEING_DUE_PCT, 0, 0);
     start_refresh();
@@ -305,7 +293,6 @@ START_TEST(a_put_ends_a_refresh)
     expect_text(fixture.cache, "k", "mine");
     fixture_down(&fixture);
 }
-END_TEST
 
 static void expire(const char *key)
 {
@@ -313,7 +300,7 @@ static void expire(const char *key)
                      SHED_OK);
 }
 
-START_TEST(an_expired_row_is_given_out_as_stale_and_loaded_again)
+TEST(an_expired_row_is_given_out_as_stale_and_loaded_again)
 {
     up(0, STALE_MS, 0);
     table_update(&fixture.table);
@@ -330,9 +317,8 @@ START_TEST(an_expired_row_is_given_out_as_stale_and_loaded_again)
     ck_assert_uint_eq(loads(), 1);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_refresh_from_before_an_expiry_does_not_make_the_row_fresh)
+TEST(a_refresh_from_before_an_expiry_does_not_make_the_row_fresh)
 {
     up(AGEING_DUE_PCT, STALE_MS, 0);
     start_refresh(); /* it has read the first version */
@@ -342,7 +328,6 @@ START_TEST(a_refresh_from_before_an_expiry_does_not_make_the_row_fresh)
     WAIT_FOR(has_text(fixture.cache, "k@2"));
     fixture_down(&fixture);
 }
-END_TEST
 
 static uint64_t fresh_ms(void)
 {
@@ -362,7 +347,7 @@ static void expire_in(uint64_t in_ms)
                      SHED_OK);
 }
 
-START_TEST(a_row_that_expires_in_a_while_is_fresh_until_then)
+TEST(a_row_that_expires_in_a_while_is_fresh_until_then)
 {
     up(0, STALE_MS, 0);
     table_update(&fixture.table);
@@ -382,9 +367,8 @@ START_TEST(a_row_that_expires_in_a_while_is_fresh_until_then)
     ck_assert_uint_eq(loads(), 1);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(without_a_window_an_expired_row_is_waited_for)
+TEST(without_a_window_an_expired_row_is_waited_for)
 {
     up(0, 0, 0);
     table_update(&fixture.table);
@@ -392,9 +376,8 @@ START_TEST(without_a_window_an_expired_row_is_waited_for)
     WAIT_FOR(has_text(fixture.cache, "k@2"));
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(what_expire_is_given_is_checked)
+TEST(what_expire_is_given_is_checked)
 {
     struct shed_error err = {0};
 
@@ -409,11 +392,10 @@ START_TEST(what_expire_is_given_is_checked)
     expire("not there");
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ------------------------------------------------------------------ errors */
 
-START_TEST(a_failing_load_gives_the_old_row)
+TEST(a_failing_load_gives_the_old_row)
 {
     up(0, 0, STALE_MS);
     age("t:{k}", PAST_TTL_MS);
@@ -427,9 +409,8 @@ START_TEST(a_failing_load_gives_the_old_row)
     WAIT_FOR(has_text(fixture.cache, "k@2"));
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_failure_marker_spares_the_source_and_the_old_row_is_given_out)
+TEST(a_failure_marker_spares_the_source_and_the_old_row_is_given_out)
 {
     struct peer peer;
     unsigned before;
@@ -450,9 +431,8 @@ START_TEST(a_failure_marker_spares_the_source_and_the_old_row_is_given_out)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(beyond_the_window_a_failing_load_is_a_failure)
+TEST(beyond_the_window_a_failing_load_is_a_failure)
 {
     up(0, 0, STALE_MS);
     age("t:{k}", PAST_STALE_MS);
@@ -460,9 +440,8 @@ START_TEST(beyond_the_window_a_failing_load_is_a_failure)
     expect_code(fixture.cache, "k", SHED_ESOURCE, NULL);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(without_the_window_a_failing_load_is_a_failure)
+TEST(without_the_window_a_failing_load_is_a_failure)
 {
     up(0, STALE_MS, 0);
     age("t:{k}", PAST_STALE_MS);
@@ -470,9 +449,8 @@ START_TEST(without_the_window_a_failing_load_is_a_failure)
     expect_code(fixture.cache, "k", SHED_ESOURCE, NULL);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_load_that_takes_too_long_gives_the_old_row)
+TEST(a_load_that_takes_too_long_gives_the_old_row)
 {
     struct getter getter = {.timeout_ms = scaled_ms(200)};
 
@@ -488,9 +466,8 @@ START_TEST(a_load_that_takes_too_long_gives_the_old_row)
     table_release(&fixture.table);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(get_many_gives_old_rows_too)
+TEST(get_many_gives_old_rows_too)
 {
     struct shed_item items[] = {{.key = {"k", 1}}, {.key = {"new", 3}}};
 
@@ -507,9 +484,8 @@ START_TEST(get_many_gives_old_rows_too)
     shed_value_unref(items[0].value);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_refresh_that_fails_is_not_tried_at_each_hit)
+TEST(a_refresh_that_fails_is_not_tried_at_each_hit)
 {
     long long asked;
 
@@ -529,7 +505,6 @@ START_TEST(a_refresh_that_fails_is_not_tried_at_each_hit)
     ck_assert_int_eq(server_calls(&fixture.server, "evalsha"), asked);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* A row is past its time, and being loaded again; the peer has read nothing. */
 static void hold_expired(struct getter *mine, struct peer *peer)
@@ -542,7 +517,7 @@ static void hold_expired(struct getter *mine, struct peer *peer)
     getter_hold(mine, &fixture, "k");
 }
 
-START_TEST(expired_callers_of_many_clients_share_one_load)
+TEST(expired_callers_of_many_clients_share_one_load)
 {
     struct getter mine = {0}, others = {0};
     struct peer peer;
@@ -559,7 +534,6 @@ START_TEST(expired_callers_of_many_clients_share_one_load)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ----------------------------------------------------------------- options */
 
@@ -575,7 +549,7 @@ static void expect_refused(const char *field)
 }
 
 /* A push wakes the waiter, and what it finds is the row from before. */
-START_TEST(a_row_past_its_time_is_no_answer_to_a_waiter)
+TEST(a_row_past_its_time_is_no_answer_to_a_waiter)
 {
     struct getter mine = {0}, others = {0};
     struct peer peer;
@@ -594,9 +568,8 @@ START_TEST(a_row_past_its_time_is_no_answer_to_a_waiter)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(wrong_options_are_refused)
+TEST(wrong_options_are_refused)
 {
     up(0, 0, 0);
     fixture.cache_options.refresh_after_pct = 101;
@@ -609,10 +582,9 @@ START_TEST(wrong_options_are_refused)
     expect_refused("stale_if_error_ms");
     fixture_down(&fixture);
 }
-END_TEST
 
 /* Without a row that is only for a load that fails, it would do nothing. */
-START_TEST(a_soft_timeout_needs_a_row_to_fall_back_on)
+TEST(a_soft_timeout_needs_a_row_to_fall_back_on)
 {
     struct shed_cache_options *o = &fixture.cache_options;
     struct shed_cache *cache = NULL;
@@ -631,9 +603,8 @@ START_TEST(a_soft_timeout_needs_a_row_to_fall_back_on)
     shed_cache_close(cache);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(redis_keeps_rows_for_the_longer_window)
+TEST_EACH(redis_keeps_rows_for_the_longer_window, 0, 2)
 {
     const long long more = (long long)(AGEING_TTL_MS + STALE_MS / 2);
 
@@ -646,47 +617,8 @@ START_TEST(redis_keeps_rows_for_the_longer_window)
     ck_assert_int_gt(server_int(&fixture.server, "PTTL t:{put}"), more);
     fixture_down(&fixture);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("refresh");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, a_row_that_is_due_is_loaded_in_the_background);
-    tcase_add_test(tc, a_row_that_is_not_due_is_left_alone);
-    tcase_add_test(tc, a_stale_row_is_given_out_as_such_while_it_is_loaded);
-    tcase_add_test(tc, a_row_beyond_its_window_is_waited_for);
-    tcase_add_test(tc, of_many_clients_one_loads_and_nobody_waits);
-    tcase_add_test(
-        tc, while_another_refreshes_a_client_asks_redis_once_and_not_per_hit);
-    tcase_add_test(tc,
-                   closing_a_cache_does_not_wait_for_the_refresh_of_another);
-    tcase_add_test(tc, a_row_that_was_deleted_is_absent_after_its_refresh);
-    tcase_add_test(tc, redis_keeps_what_can_be_refreshed_a_moment_longer);
-    tcase_add_test(tc, no_such_row_is_never_stale);
-    tcase_add_test(tc, a_refresh_does_not_bring_back_an_invalidated_row);
-    tcase_add_test(tc,
-                   nor_one_that_any_program_has_deleted_and_another_has_loaded);
-    tcase_add_test(tc, a_put_ends_a_refresh);
-    tcase_add_test(tc, an_expired_row_is_given_out_as_stale_and_loaded_again);
-    tcase_add_test(tc,
-                   a_refresh_from_before_an_expiry_does_not_make_the_row_fresh);
-    tcase_add_test(tc, without_a_window_an_expired_row_is_waited_for);
-    tcase_add_test(tc, a_row_that_expires_in_a_while_is_fresh_until_then);
-    tcase_add_test(tc, what_expire_is_given_is_checked);
-    tcase_add_test(tc, a_failing_load_gives_the_old_row);
-    tcase_add_test(
-        tc, a_failure_marker_spares_the_source_and_the_old_row_is_given_out);
-    tcase_add_test(tc, beyond_the_window_a_failing_load_is_a_failure);
-    tcase_add_test(tc, without_the_window_a_failing_load_is_a_failure);
-    tcase_add_test(tc, a_load_that_takes_too_long_gives_the_old_row);
-    tcase_add_test(tc, get_many_gives_old_rows_too);
-    tcase_add_test(tc, a_refresh_that_fails_is_not_tried_at_each_hit);
-    tcase_add_test(tc, expired_callers_of_many_clients_share_one_load);
-    tcase_add_test(tc, a_row_past_its_time_is_no_answer_to_a_waiter);
-    tcase_add_test(tc, wrong_options_are_refused);
-    tcase_add_test(tc, a_soft_timeout_needs_a_row_to_fall_back_on);
-    tcase_add_loop_test(tc, redis_keeps_rows_for_the_longer_window, 0, 2);
-    return run_tests("refresh", tc);
+    return run_tests("refresh");
 }

@@ -197,7 +197,7 @@ static void expect_no_waits(void)
 
 /* ------------------------------------------------------------------- tests */
 
-START_TEST(a_hot_row_costs_one_load_per_refresh_and_nobody_waits)
+TEST(a_hot_row_costs_one_load_per_refresh_and_nobody_waits)
 {
     enum { REFRESHES = 30 };
 
@@ -209,9 +209,8 @@ START_TEST(a_hot_row_costs_one_load_per_refresh_and_nobody_waits)
     expect_no_waits();
     stop_fleet();
 }
-END_TEST
 
-START_TEST(a_stale_row_costs_one_load_and_nobody_waits)
+TEST(a_stale_row_costs_one_load_and_nobody_waits)
 {
     enum { REFRESHES = 10 };
 
@@ -221,9 +220,8 @@ START_TEST(a_stale_row_costs_one_load_and_nobody_waits)
     expect_no_waits();
     stop_fleet();
 }
-END_TEST
 
-START_TEST(a_refresher_that_is_killed_is_replaced_and_nobody_waits)
+TEST(a_refresher_that_is_killed_is_replaced_and_nobody_waits)
 {
     size_t dead;
 
@@ -243,15 +241,8 @@ START_TEST(a_refresher_that_is_killed_is_replaced_and_nobody_waits)
     expect_no_waits();
     stop_fleet();
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("refresh_fleet");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, a_hot_row_costs_one_load_per_refresh_and_nobody_waits);
-    tcase_add_test(tc, a_stale_row_costs_one_load_and_nobody_waits);
-    tcase_add_test(tc, a_refresher_that_is_killed_is_replaced_and_nobody_waits);
-    return run_tests("refresh_fleet", tc);
+    return run_tests("refresh_fleet");
 }

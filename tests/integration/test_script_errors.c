@@ -509,7 +509,7 @@ static void close_both(void)
     redisFree(admin);
 }
 
-START_TEST(without_one_right_a_script_does_all_or_nothing)
+TEST_EACH(without_one_right_a_script_does_all_or_nothing, 0, ROWS)
 {
     const struct row *row = &rows[_i];
     unsigned errors = 0;
@@ -531,9 +531,8 @@ START_TEST(without_one_right_a_script_does_all_or_nothing)
     ck_assert_uint_gt(errors, 0);
     close_both();
 }
-END_TEST
 
-START_TEST(with_a_key_of_another_type_a_script_does_all_or_nothing)
+TEST_EACH(with_a_key_of_another_type_a_script_does_all_or_nothing, 0, ROWS)
 {
     const struct row *row = &rows[_i];
 
@@ -547,9 +546,8 @@ START_TEST(with_a_key_of_another_type_a_script_does_all_or_nothing)
     }
     close_both();
 }
-END_TEST
 
-START_TEST(without_memory_a_script_does_all_or_nothing)
+TEST_EACH(without_memory_a_script_does_all_or_nothing, 0, ROWS)
 {
     const struct row *row = &rows[_i];
     bool has_failed;
@@ -564,9 +562,8 @@ START_TEST(without_memory_a_script_does_all_or_nothing)
         expect_reply(row, "", "no memory");
     close_both();
 }
-END_TEST
 
-START_TEST(every_script_that_writes_has_a_row)
+TEST(every_script_that_writes_has_a_row)
 {
     bool has_row[SHED_SCRIPTS] = {[SHED_SCRIPT_PROBE] = true};
 
@@ -575,7 +572,6 @@ START_TEST(every_script_that_writes_has_a_row)
     for (size_t i = 0; i < SHED_SCRIPTS; i++)
         ck_assert_msg(has_row[i], "%s", shed_script_texts[i].name);
 }
-END_TEST
 
 /* One server for all rows. */
 static void start_server(void)
@@ -590,16 +586,6 @@ static void stop_server(void)
 
 int main(void)
 {
-    TCase *tc = tcase_create("script errors");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_unchecked_fixture(tc, start_server, stop_server);
-    tcase_add_test(tc, every_script_that_writes_has_a_row);
-    tcase_add_loop_test(tc, without_one_right_a_script_does_all_or_nothing, 0,
-                        ROWS);
-    tcase_add_loop_test(
-        tc, with_a_key_of_another_type_a_script_does_all_or_nothing, 0, ROWS);
-    tcase_add_loop_test(tc, without_memory_a_script_does_all_or_nothing, 0,
-                        ROWS);
-    return run_tests("script errors", tc);
+    tcase_add_unchecked_fixture(test_case(), start_server, stop_server);
+    return run_tests("script errors");
 }

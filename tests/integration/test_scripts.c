@@ -417,7 +417,7 @@ static void run_step(const struct scenario *scenario, size_t i,
     check_ttl(step, theirs, &b);
 }
 
-START_TEST(redis_and_the_model_do_what_the_scenario_says)
+TEST_EACH(redis_and_the_model_do_what_the_scenario_says, 0, (int)scenario_count)
 {
     const struct scenario *scenario = &scenarios[_i];
     struct redis_store redis;
@@ -430,7 +430,6 @@ START_TEST(redis_and_the_model_do_what_the_scenario_says)
             run_step(scenario, i, &model.store, &redis.store);
     close_redis(&redis);
 }
-END_TEST
 
 static void expect_reply(struct redis_store *s, const char *step,
                          const char *expected)
@@ -441,7 +440,7 @@ static void expect_reply(struct redis_store *s, const char *step,
     ck_assert_str_eq(reply, expected);
 }
 
-START_TEST(without_the_right_to_numsub_a_waiter_waits_for_the_lease_to_end)
+TEST(without_the_right_to_numsub_a_waiter_waits_for_the_lease_to_end)
 {
     struct redis_store redis;
 
@@ -455,7 +454,6 @@ START_TEST(without_the_right_to_numsub_a_waiter_waits_for_the_lease_to_end)
     expect_reply(&redis, "acquire 2 1 B", "LEAD A takeover");
     close_redis(&redis);
 }
-END_TEST
 
 static bool is_denied(const char *text)
 {
@@ -470,7 +468,7 @@ static bool is_denied(const char *text)
     return is;
 }
 
-START_TEST(without_the_right_to_read_the_error_says_so)
+TEST(without_the_right_to_read_the_error_says_so)
 {
     struct redis_store redis;
     char reply[STEP_TEXT_BYTES];
@@ -488,9 +486,8 @@ START_TEST(without_the_right_to_read_the_error_says_so)
     expect_reply(&redis, "publish A row 30000", "STORED");
     close_redis(&redis);
 }
-END_TEST
 
-START_TEST(a_push_comes_when_a_value_expires)
+TEST(a_push_comes_when_a_value_expires)
 {
     const uint64_t deadline = test_deadline_ms();
     struct redis_store redis;
@@ -507,9 +504,8 @@ START_TEST(a_push_comes_when_a_value_expires)
     ck_assert(was_pushed);
     close_redis(&redis);
 }
-END_TEST
 
-START_TEST(a_payload_with_every_byte_comes_back)
+TEST(a_payload_with_every_byte_comes_back)
 {
     unsigned char payload[100];
     struct redis_store redis;
@@ -541,7 +537,6 @@ START_TEST(a_payload_with_every_byte_comes_back)
     ck_assert_uint_eq(entry.until_ms - entry.written_ms, 30000);
     close_redis(&redis);
 }
-END_TEST
 
 static void start(void)
 {
@@ -555,16 +550,6 @@ static void stop(void)
 
 int main(void)
 {
-    TCase *tc = tcase_create("scripts");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_unchecked_fixture(tc, start, stop);
-    tcase_add_loop_test(tc, redis_and_the_model_do_what_the_scenario_says, 0,
-                        (int)scenario_count);
-    tcase_add_test(
-        tc, without_the_right_to_numsub_a_waiter_waits_for_the_lease_to_end);
-    tcase_add_test(tc, without_the_right_to_read_the_error_says_so);
-    tcase_add_test(tc, a_push_comes_when_a_value_expires);
-    tcase_add_test(tc, a_payload_with_every_byte_comes_back);
-    return run_tests("scripts", tc);
+    tcase_add_unchecked_fixture(test_case(), start, stop);
+    return run_tests("scripts");
 }

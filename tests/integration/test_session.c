@@ -45,35 +45,31 @@ static void work_as_user(const char *rights)
     fixture_down(&fixture);
 }
 
-START_TEST(without_the_right_to_track_waiters_poll)
+TEST(without_the_right_to_track_waiters_poll)
 {
     work_as_user("ACL SETUSER u on >pw ~* &* +@all -client|tracking");
 }
-END_TEST
 
-START_TEST(without_the_right_to_ask_for_subscribers_waiters_poll)
+TEST(without_the_right_to_ask_for_subscribers_waiters_poll)
 {
     work_as_user("ACL SETUSER u on >pw ~* &* +@all -client|tracking -pubsub");
 }
-END_TEST
 
-START_TEST(without_the_right_to_channels_waiters_poll)
+TEST(without_the_right_to_channels_waiters_poll)
 {
     work_as_user("ACL SETUSER u on >pw ~* resetchannels +@all");
 }
-END_TEST
 
-START_TEST(with_all_rights_waiters_are_pushed)
+TEST(with_all_rights_waiters_are_pushed)
 {
     fixture_up(&fixture);
     fixture_expect_push(&fixture);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ----------------------------------------------------------- said once more */
 
-START_TEST(a_new_connection_says_who_it_is_and_which_database_it_means)
+TEST(a_new_connection_says_who_it_is_and_which_database_it_means)
 {
     uint64_t before;
 
@@ -98,7 +94,6 @@ START_TEST(a_new_connection_says_who_it_is_and_which_database_it_means)
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 1);
     fixture_down(&fixture);
 }
-END_TEST
 
 static void expect_refused_lock(uint64_t wait_ms)
 {
@@ -144,16 +139,15 @@ static void check_refused(const char *count_command, const char *secret)
     fixture_down(&fixture);
 }
 
-START_TEST(a_wrong_password_is_denied_without_a_storm_and_never_told)
+TEST(a_wrong_password_is_denied_without_a_storm_and_never_told)
 {
     fixture_init(&fixture);
     server_do(&fixture.server, "ACL SETUSER u on >right ~* &* +@all");
     snprintf(uri, sizeof(uri), "unix://u:hunter2@%s", fixture.server.socket);
     check_refused("auth", "hunter2");
 }
-END_TEST
 
-START_TEST(a_missing_password_is_denied)
+TEST(a_missing_password_is_denied)
 {
     fixture_init(&fixture);
     server_do(&fixture.server, "CONFIG SET requirepass hunter2");
@@ -162,9 +156,8 @@ START_TEST(a_missing_password_is_denied)
     /* our own connections send AUTH once each */
     check_refused("select", "hunter2");
 }
-END_TEST
 
-START_TEST(a_database_that_is_not_there_is_denied)
+TEST(a_database_that_is_not_there_is_denied)
 {
     fixture_init(&fixture);
     server_do(&fixture.server, "ACL SETUSER u on >hunter2 ~* &* +@all");
@@ -172,18 +165,16 @@ START_TEST(a_database_that_is_not_there_is_denied)
              fixture.server.socket);
     check_refused("select", "hunter2");
 }
-END_TEST
 
-START_TEST(a_password_that_nobody_asks_for_is_denied)
+TEST(a_password_that_nobody_asks_for_is_denied)
 {
     fixture_init(&fixture);
     snprintf(uri, sizeof(uri), "unix://:hunter2@%s", fixture.server.socket);
     check_refused("auth", "hunter2");
 }
-END_TEST
 
 /* Its error quotes what it was sent. */
-START_TEST(a_server_without_auth_is_denied_and_the_password_not_told)
+TEST(a_server_without_auth_is_denied_and_the_password_not_told)
 {
     struct server server = {.options = {"--rename-command", "AUTH", ""}};
     struct shed_client_status status = {0};
@@ -201,7 +192,6 @@ START_TEST(a_server_without_auth_is_denied_and_the_password_not_told)
     shed_client_close(client);
     server_stop(&server);
 }
-END_TEST
 
 /* ----------------------------------------------------------- what is told */
 
@@ -257,7 +247,7 @@ static long long connections(void)
     return strtoll(number, NULL, 10);
 }
 
-START_TEST(each_change_of_the_standing_is_reported_once)
+TEST(each_change_of_the_standing_is_reported_once)
 {
     enum { TRIES = 20 };
     static const enum shed_log_level levels[] = {
@@ -300,7 +290,6 @@ START_TEST(each_change_of_the_standing_is_reported_once)
     fixture_close(&fixture);
     server_stop(&fixture.server);
 }
-END_TEST
 
 /* URIs that are refused, where commands would otherwise run in database 0, or
  * as the default user, which has all rights. */
@@ -329,7 +318,7 @@ static void use_all(void)
 
 /* The link has not noticed that the server was away: its next call finds it
  * again. */
-START_TEST(a_server_that_a_link_has_found_again_is_found_by_the_session)
+TEST(a_server_that_a_link_has_found_again_is_found_by_the_session)
 {
     fixture_init(&fixture);
     fixture_open(&fixture);
@@ -343,9 +332,8 @@ START_TEST(a_server_that_a_link_has_found_again_is_found_by_the_session)
     expect_origin(fixture.cache, "l", "l@1", SHED_ORIGIN_REDIS);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(where_we_are_refused_nothing_else_is_sent)
+TEST_EACH(where_we_are_refused_nothing_else_is_sent, 0, COUNT_OF(refused_uris))
 {
     size_t count = sizeof(sent_commands) / sizeof(*sent_commands);
 
@@ -362,9 +350,8 @@ START_TEST(where_we_are_refused_nothing_else_is_sent)
                       "%s was executed", sent_commands[i]);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(scripts_that_the_server_has_forgotten_are_sent_again)
+TEST(scripts_that_the_server_has_forgotten_are_sent_again)
 {
     struct getter getter = {0};
 
@@ -395,7 +382,6 @@ START_TEST(scripts_that_the_server_has_forgotten_are_sent_again)
              SHED_ENTRY_HEADER_BYTES); /* of the lease record */
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ------------------------------------------------------------------- leases */
 
@@ -465,19 +451,17 @@ static void load_for_ten_leases(bool is_flushed)
     }
 }
 
-START_TEST(a_lease_is_renewed_as_long_as_the_load_lasts)
+TEST(a_lease_is_renewed_as_long_as_the_load_lasts)
 {
     load_for_ten_leases(false);
 }
-END_TEST
 
-START_TEST(a_lease_is_renewed_by_a_server_that_has_forgotten_the_script)
+TEST(a_lease_is_renewed_by_a_server_that_has_forgotten_the_script)
 {
     load_for_ten_leases(true);
 }
-END_TEST
 
-START_TEST(a_revoked_lease_is_noticed_and_counted)
+TEST(a_revoked_lease_is_noticed_and_counted)
 {
     struct getter getter = {0};
 
@@ -491,7 +475,6 @@ START_TEST(a_revoked_lease_is_noticed_and_counted)
     getter_expect(&getter, "k@1", SHED_ORIGIN_UNPUBLISHED);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* --------------------------------------------------------------------- fork */
 
@@ -521,7 +504,7 @@ static int use_in_child(void)
     return 0;
 }
 
-START_TEST(a_child_is_told_so_and_the_parent_goes_on)
+TEST(a_child_is_told_so_and_the_parent_goes_on)
 {
     pid_t child;
     int status = -1;
@@ -543,11 +526,10 @@ START_TEST(a_child_is_told_so_and_the_parent_goes_on)
     ck_assert_int_eq(server_clients(&fixture.server, ""), before);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* A child that has closed its copy keeps no connection open: when the parent
  * dies, the server notices. */
-START_TEST(a_child_that_closes_the_client_keeps_no_connection_of_it)
+TEST(a_child_that_closes_the_client_keeps_no_connection_of_it)
 {
     char path[64], target[64];
     int sockets = 0, status = -1;
@@ -574,38 +556,8 @@ START_TEST(a_child_that_closes_the_client_keeps_no_connection_of_it)
     ck_assert_int_eq(WEXITSTATUS(status), 0);
     fixture_down(&fixture);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("session");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, without_the_right_to_track_waiters_poll);
-    tcase_add_test(tc, without_the_right_to_ask_for_subscribers_waiters_poll);
-    tcase_add_test(tc, without_the_right_to_channels_waiters_poll);
-    tcase_add_test(tc, with_all_rights_waiters_are_pushed);
-    tcase_add_test(tc,
-                   a_new_connection_says_who_it_is_and_which_database_it_means);
-    tcase_add_test(tc,
-                   a_wrong_password_is_denied_without_a_storm_and_never_told);
-    tcase_add_test(tc, a_missing_password_is_denied);
-    tcase_add_test(tc, a_database_that_is_not_there_is_denied);
-    tcase_add_test(tc, a_password_that_nobody_asks_for_is_denied);
-    tcase_add_test(tc,
-                   a_server_without_auth_is_denied_and_the_password_not_told);
-    tcase_add_test(tc, each_change_of_the_standing_is_reported_once);
-    tcase_add_test(
-        tc, a_server_that_a_link_has_found_again_is_found_by_the_session);
-    tcase_add_loop_test(tc, where_we_are_refused_nothing_else_is_sent, 0,
-                        sizeof(refused_uris) / sizeof(*refused_uris));
-    tcase_add_test(tc, scripts_that_the_server_has_forgotten_are_sent_again);
-    tcase_add_test(tc, a_lease_is_renewed_as_long_as_the_load_lasts);
-    tcase_add_test(
-        tc, a_lease_is_renewed_by_a_server_that_has_forgotten_the_script);
-    tcase_add_test(tc, a_revoked_lease_is_noticed_and_counted);
-    tcase_add_test(tc, a_child_is_told_so_and_the_parent_goes_on);
-    tcase_add_test(tc,
-                   a_child_that_closes_the_client_keeps_no_connection_of_it);
-    return run_tests("session", tc);
+    return run_tests("session");
 }

@@ -119,7 +119,7 @@ static void start_waiting(struct waiter *w, struct shed_lock *l)
 
 /* ------------------------------------------------------ they have it first */
 
-START_TEST(a_lock_without_an_end_is_waited_for_until_its_release)
+TEST_EACH(a_lock_without_an_end_is_waited_for_until_its_release, 0, TOKENS)
 {
     const char *token = tokens[_i];
     struct waiter w;
@@ -134,18 +134,16 @@ START_TEST(a_lock_without_an_end_is_waited_for_until_its_release)
     ck_assert_int_eq(w.code, SHED_OK);
     ck_assert_int_eq(w.release_code, SHED_OK);
 }
-END_TEST
 
-START_TEST(a_wait_ends_at_its_limit)
+TEST(a_wait_ends_at_its_limit)
 {
     ck_assert(their_acquire("a", 0));
     expect_acquire(lock, 50, SHED_ETIMEDOUT);
     ck_assert(holds("a"));
 }
-END_TEST
 
 /* Its holder may have died. */
-START_TEST(a_lock_that_ends_is_waited_for_until_then)
+TEST(a_lock_that_ends_is_waited_for_until_then)
 {
     ck_assert(their_acquire("a", 300));
     acquire(lock, PLENTY_MS);
@@ -153,9 +151,8 @@ START_TEST(a_lock_that_ends_is_waited_for_until_then)
     ck_assert_int_eq(server_int(&server, "STRLEN %s", LOCK_NAME), 51);
     release(lock);
 }
-END_TEST
 
-START_TEST(their_time_is_theirs)
+TEST(their_time_is_theirs)
 {
     enum { TTL_MS = 10000000 };
     struct waiter w;
@@ -169,10 +166,9 @@ START_TEST(their_time_is_theirs)
     waiter_join(&w);
     ck_assert_int_eq(w.code, SHED_OK);
 }
-END_TEST
 
 /* The waiter's read is tracked, and it suspects nobody of having died. */
-START_TEST(a_waiter_is_told_of_a_release)
+TEST(a_waiter_is_told_of_a_release)
 {
     struct waiter w;
     char tracked[32];
@@ -187,18 +183,16 @@ START_TEST(a_waiter_is_told_of_a_release)
     waiter_join(&w);
     ck_assert_int_eq(w.code, SHED_OK);
 }
-END_TEST
 
-START_TEST(a_key_of_another_type_is_no_lock)
+TEST(a_key_of_another_type_is_no_lock)
 {
     server_do(&server, "RPUSH %s a", LOCK_NAME);
     expect_acquire(lock, 1000, SHED_EINVAL);
 }
-END_TEST
 
 /* So the first in the queue does not lose its place because of a lock that it
  * could not take. */
-START_TEST(an_offer_of_a_fair_lock_ends_when_they_take_it)
+TEST(an_offer_of_a_fair_lock_ends_when_they_take_it)
 {
     struct shed_lock_options o = exact(SHED_LOCK_LEASE);
     struct shed_lock *fair;
@@ -218,11 +212,10 @@ START_TEST(an_offer_of_a_fair_lock_ends_when_they_take_it)
     ck_assert_int_eq(w.code, SHED_OK);
     shed_lock_close(fair);
 }
-END_TEST
 
 /* ------------------------------------------------------- we have it first */
 
-START_TEST(ours_is_no_business_of_theirs)
+TEST(ours_is_no_business_of_theirs)
 {
     for (unsigned i = 0; i < TOKENS; i++) {
         acquire(lock, 0);
@@ -235,10 +228,9 @@ START_TEST(ours_is_no_business_of_theirs)
         ck_assert(their_release(tokens[i]));
     }
 }
-END_TEST
 
 /* Our lease ended, or somebody removed the lock, and they were next. */
-START_TEST(what_is_theirs_now_is_lost)
+TEST_EACH(what_is_theirs_now_is_lost, 0, TOKENS)
 {
     acquire(lock, 0);
     server_do(&server, "DEL %s", LOCK_NAME);
@@ -253,10 +245,9 @@ START_TEST(what_is_theirs_now_is_lost)
     ck_assert(holds(tokens[_i]));
     ck_assert_int_eq(server_int(&server, "PTTL %s", LOCK_NAME), -1);
 }
-END_TEST
 
 /* Also with foreign holders in between. */
-START_TEST(the_numbers_of_our_holders_grow)
+TEST(the_numbers_of_our_holders_grow)
 {
     uint64_t first;
 
@@ -269,7 +260,6 @@ START_TEST(the_numbers_of_our_holders_grow)
     ck_assert_uint_gt(fence_of(other), first);
     release(other);
 }
-END_TEST
 
 /* ---------------------------------------------------------- several servers */
 
@@ -304,7 +294,7 @@ static void close_quorum(struct shed_lock *quorum, struct shed_client **clients)
 
 /* A foreign minority is a try that failed or is under way: it does not keep us
  * out, and is left alone. */
-START_TEST(a_quorum_counts_the_servers_that_they_do_not_have)
+TEST(a_quorum_counts_the_servers_that_they_do_not_have)
 {
     struct shed_client *clients[SERVERS];
     struct shed_lock *quorum = open_quorum(clients);
@@ -325,25 +315,9 @@ START_TEST(a_quorum_counts_the_servers_that_they_do_not_have)
     ck_assert_int_eq(server_int(&servers[1], "STRLEN %s", LOCK_NAME), 1);
     close_quorum(quorum, clients);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("share");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_checked_fixture(tc, set_up, tear_down);
-    tcase_add_loop_test(
-        tc, a_lock_without_an_end_is_waited_for_until_its_release, 0, TOKENS);
-    tcase_add_test(tc, a_wait_ends_at_its_limit);
-    tcase_add_test(tc, a_lock_that_ends_is_waited_for_until_then);
-    tcase_add_test(tc, their_time_is_theirs);
-    tcase_add_test(tc, a_waiter_is_told_of_a_release);
-    tcase_add_test(tc, a_key_of_another_type_is_no_lock);
-    tcase_add_test(tc, an_offer_of_a_fair_lock_ends_when_they_take_it);
-    tcase_add_test(tc, ours_is_no_business_of_theirs);
-    tcase_add_loop_test(tc, what_is_theirs_now_is_lost, 0, TOKENS);
-    tcase_add_test(tc, the_numbers_of_our_holders_grow);
-    tcase_add_test(tc, a_quorum_counts_the_servers_that_they_do_not_have);
-    return run_tests("share", tc);
+    tcase_add_checked_fixture(test_case(), set_up, tear_down);
+    return run_tests("share");
 }

@@ -395,7 +395,7 @@ static bool try_with(unsigned count)
     return is_valid;
 }
 
-START_TEST(no_two_have_it_and_each_gets_it)
+TEST_EACH(no_two_have_it_and_each_gets_it, 0, 2)
 {
     static const unsigned counts[] = {1, SERVERS};
     unsigned tries = 0;
@@ -406,7 +406,6 @@ START_TEST(no_two_have_it_and_each_gets_it)
         lease_ms *= 2;
     }
 }
-END_TEST
 
 /* The packages are in a directory of the build. Returns 77, which means
  * "skipped" to ctest, if they cannot be installed. */
@@ -426,7 +425,6 @@ static int install_npm(const char *modules_dir)
 int main(int argc, char **argv)
 {
     int status = EXIT_SUCCESS;
-    TCase *tc;
 
     if (argc == 3 && strcmp(argv[1], "npm") == 0)
         status = install_npm(argv[2]);
@@ -434,8 +432,5 @@ int main(int argc, char **argv)
         status = EXIT_FAILURE;
     if (status != EXIT_SUCCESS)
         return status;
-    tc = tcase_create("share with clients");
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_loop_test(tc, no_two_have_it_and_each_gets_it, 0, 2);
-    return run_tests("share with clients", tc);
+    return run_tests("share with clients");
 }

@@ -50,7 +50,7 @@ static void expect_all(const char *text, enum shed_origin origin)
         getter_expect(&getters[i], text, origin);
 }
 
-START_TEST(many_callers_cost_three_gets)
+TEST(many_callers_cost_three_gets)
 {
     long long before;
 
@@ -64,9 +64,8 @@ START_TEST(many_callers_cost_three_gets)
     ck_assert_uint_eq(stats_of(fixture.cache).hits, GETTERS);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_connection_that_dies_costs_the_callers_nothing)
+TEST(a_connection_that_dies_costs_the_callers_nothing)
 {
     struct proxy proxy = {0};
 
@@ -78,9 +77,8 @@ START_TEST(a_connection_that_dies_costs_the_callers_nothing)
     expect_all("k@1", SHED_ORIGIN_REDIS);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_damaged_entry_is_given_to_none_and_loaded_once)
+TEST(a_damaged_entry_is_given_to_none_and_loaded_once)
 {
     open_with(NULL);
     server_do(&fixture.server, "SETRANGE t:{k} 64 X");
@@ -96,9 +94,8 @@ START_TEST(a_damaged_entry_is_given_to_none_and_loaded_once)
     ck_assert_uint_eq(table_loads(&fixture.table), 2);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_refusal_reaches_all_with_its_reason)
+TEST(a_refusal_reaches_all_with_its_reason)
 {
     open_with(NULL);
     server_do(&fixture.server, "ACL SETUSER default -get");
@@ -113,16 +110,8 @@ START_TEST(a_refusal_reaches_all_with_its_reason)
     server_do(&fixture.server, "ACL SETUSER default +get");
     fixture_down(&fixture);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("shared_reads");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, many_callers_cost_three_gets);
-    tcase_add_test(tc, a_connection_that_dies_costs_the_callers_nothing);
-    tcase_add_test(tc, a_damaged_entry_is_given_to_none_and_loaded_once);
-    tcase_add_test(tc, a_refusal_reaches_all_with_its_reason);
-    return run_tests("shared_reads", tc);
+    return run_tests("shared_reads");
 }

@@ -95,7 +95,7 @@ static void make_tags(void)
     }
 }
 
-START_TEST(no_call_needs_more_than_16_kb_of_stack)
+TEST(no_call_needs_more_than_16_kb_of_stack)
 {
     make_tags();
     is_painted = true;
@@ -111,10 +111,9 @@ START_TEST(no_call_needs_more_than_16_kb_of_stack)
     check_stack_use("the library's threads", painted_use(),
                     CALL_BYTES + LOOP_BYTES);
 }
-END_TEST
 
 /* The handshake of a connection is made by the call that needs it. */
-START_TEST(over_tls_no_call_needs_more_than_24_kb)
+TEST(over_tls_no_call_needs_more_than_24_kb)
 {
     char dir[] = "/tmp/shed-stack-XXXXXX";
 
@@ -131,7 +130,6 @@ START_TEST(over_tls_no_call_needs_more_than_24_kb)
                     TLS_CALL_BYTES + LOOP_BYTES);
     certificates_remove(dir);
 }
-END_TEST
 
 static void *read_stack_size(void *size)
 {
@@ -143,7 +141,7 @@ static void *read_stack_size(void *size)
     return NULL;
 }
 
-START_TEST(threads_of_the_library_have_room_whatever_the_default_is)
+TEST(threads_of_the_library_have_room_whatever_the_default_is)
 {
     size_t size = 0;
     pthread_attr_t attr;
@@ -157,15 +155,8 @@ START_TEST(threads_of_the_library_have_room_whatever_the_default_is)
     ck_assert_uint_ge(size, OWN_BYTES);
     pthread_attr_destroy(&attr);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("stack");
-
-    tcase_add_test(tc, no_call_needs_more_than_16_kb_of_stack);
-    tcase_add_test(tc, over_tls_no_call_needs_more_than_24_kb);
-    tcase_add_test(tc,
-                   threads_of_the_library_have_room_whatever_the_default_is);
-    return run_tests("stack", tc);
+    return run_tests("stack");
 }

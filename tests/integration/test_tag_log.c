@@ -62,7 +62,7 @@ static bool has_heard(struct shed_cache *cache, struct shed_cache *of)
 
 /* ------------------------------------------------------------- all entries */
 
-START_TEST(after_it_every_entry_is_a_miss)
+TEST(after_it_every_entry_is_a_miss)
 {
     up();
     expect_text(fixture.cache, "k", "k@1");
@@ -81,9 +81,8 @@ START_TEST(after_it_every_entry_is_a_miss)
     ck_assert_uint_eq(stats_of(fixture.cache).tag_misses, 3);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(what_is_loaded_after_it_is_a_hit)
+TEST(what_is_loaded_after_it_is_a_hit)
 {
     up();
     for (unsigned i = 0; i < 3; i++) {
@@ -96,9 +95,8 @@ START_TEST(what_is_loaded_after_it_is_a_hit)
     ck_assert_uint_eq(table_loads(&fixture.table), 3);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(what_was_put_before_it_is_a_miss)
+TEST(what_was_put_before_it_is_a_miss)
 {
     up();
     put(fixture.cache, "k", "mine");
@@ -106,9 +104,8 @@ START_TEST(what_was_put_before_it_is_a_miss)
     expect_text(fixture.cache, "k", "k@1");
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(many_keys_are_misses_together)
+TEST(many_keys_are_misses_together)
 {
     struct shed_item items[3] = {
         {.key = shed_str("a")}, {.key = shed_str("b")}, {.key = shed_str("c")}};
@@ -127,10 +124,9 @@ START_TEST(many_keys_are_misses_together)
         shed_value_unref(items[i].value);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* By this process, or by another one of which this one has heard. */
-START_TEST(what_was_being_loaded_is_for_earlier_callers_alone)
+TEST_EACH(what_was_being_loaded_is_for_earlier_callers_alone, 0, 2)
 {
     struct getter before = {0}, after = {0};
     struct peer peer;
@@ -154,10 +150,9 @@ START_TEST(what_was_being_loaded_is_for_earlier_callers_alone)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* Redis takes the row, but not the invalidation. */
-START_TEST(what_was_being_loaded_when_it_failed_is_for_earlier_callers_alone)
+TEST(what_was_being_loaded_when_it_failed_is_for_earlier_callers_alone)
 {
     struct getter before = {0}, after = {0};
 
@@ -173,10 +168,9 @@ START_TEST(what_was_being_loaded_when_it_failed_is_for_earlier_callers_alone)
     getter_expect(&after, "k@2", SHED_ORIGIN_LOAD);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* Callers from after a failed invalidation go round again, all together. */
-START_TEST(one_that_fails_costs_other_keys_one_load_each)
+TEST(one_that_fails_costs_other_keys_one_load_each)
 {
     struct getter before = {0}, after[3] = {0};
 
@@ -197,10 +191,9 @@ START_TEST(one_that_fails_costs_other_keys_one_load_each)
     server_start_again(&fixture.server);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* A process without tags, whose entries look older than all invalidations. */
-START_TEST(an_entry_that_a_flight_finds_is_judged_and_no_hit)
+TEST(an_entry_that_a_flight_finds_is_judged_and_no_hit)
 {
     struct getter loads = {0}, waits = {0};
     struct peer peer;
@@ -223,9 +216,8 @@ START_TEST(an_entry_that_a_flight_finds_is_judged_and_no_hit)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_key_is_loaded_once_for_all_who_miss_it)
+TEST(a_key_is_loaded_once_for_all_who_miss_it)
 {
     enum { EACH = 4 };
     struct getter getters[2 * EACH] = {{0}};
@@ -251,7 +243,6 @@ START_TEST(a_key_is_loaded_once_for_all_who_miss_it)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* --------------------------------------------------------------------- tags */
 
@@ -272,7 +263,7 @@ static void up_with_tags(uint64_t tags)
     fixture_open(&fixture);
 }
 
-START_TEST(after_it_the_entries_with_a_tag_are_misses_and_no_others)
+TEST(after_it_the_entries_with_a_tag_are_misses_and_no_others)
 {
     up_with_tags(LIMIT);
     expect_text(fixture.cache, "red", "red@1");
@@ -288,9 +279,8 @@ START_TEST(after_it_the_entries_with_a_tag_are_misses_and_no_others)
     expect_text(fixture.cache, "blue", "blue@2");
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(absence_has_tags_too)
+TEST(absence_has_tags_too)
 {
     up_with_tags(LIMIT);
     expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
@@ -302,9 +292,8 @@ START_TEST(absence_has_tags_too)
     ck_assert_uint_eq(table_loads(&fixture.table), 3);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_payload_is_the_same_with_tags)
+TEST(a_payload_is_the_same_with_tags)
 {
     char payload[64] = "";
     redisReply *reply;
@@ -318,9 +307,8 @@ START_TEST(a_payload_is_the_same_with_tags)
     ck_assert_str_eq(payload, "k@1");
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(what_is_put_has_the_tags_of_the_put_alone)
+TEST(what_is_put_has_the_tags_of_the_put_alone)
 {
     struct shed_bytes tags[] = {shed_str("blue"), shed_str("green")};
     struct shed_put_options o = SHED_PUT_OPTIONS_INIT;
@@ -338,7 +326,6 @@ START_TEST(what_is_put_has_the_tags_of_the_put_alone)
     expect_text(fixture.cache, "red", "red@1");
     fixture_down(&fixture);
 }
-END_TEST
 
 static void refused_tags(const struct shed_bytes *tags, size_t count,
                          const char *why)
@@ -351,7 +338,7 @@ static void refused_tags(const struct shed_bytes *tags, size_t count,
     ck_assert_str_eq(err.reason, why);
 }
 
-START_TEST(tags_of_a_wrong_form_are_refused)
+TEST(tags_of_a_wrong_form_are_refused)
 {
     static const char big[SHED_TAG_MAX_BYTES + 1];
     struct shed_bytes bad[] = {shed_str("fine"), shed_str("")};
@@ -381,9 +368,8 @@ START_TEST(tags_of_a_wrong_form_are_refused)
     ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 0);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_process_hears_of_tags_too)
+TEST(a_process_hears_of_tags_too)
 {
     struct peer peer;
 
@@ -398,9 +384,8 @@ START_TEST(a_process_hears_of_tags_too)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_log_keeps_no_more_tags_than_it_may)
+TEST(a_log_keeps_no_more_tags_than_it_may)
 {
     struct peer peer;
     char tag[16];
@@ -419,7 +404,6 @@ START_TEST(a_log_keeps_no_more_tags_than_it_may)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
 enum { TAGS = 2500, TAGS_PER_READ = 500 };
 
@@ -436,7 +420,7 @@ static void invalidate_many_tags(void)
                      SHED_OK);
 }
 
-START_TEST(a_log_of_many_tags_is_read_in_parts)
+TEST(a_log_of_many_tags_is_read_in_parts)
 {
     struct peer peer;
 
@@ -452,11 +436,10 @@ START_TEST(a_log_of_many_tags_is_read_in_parts)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* The reactor and one caller read all of it, the others one part each, at most:
  * with their GET. */
-START_TEST(callers_who_come_at_once_do_not_all_read_a_log_of_many_tags)
+TEST(callers_who_come_at_once_do_not_all_read_a_log_of_many_tags)
 {
     enum { CALLERS = 16 };
     struct getter getters[CALLERS] = {{0}};
@@ -483,11 +466,10 @@ START_TEST(callers_who_come_at_once_do_not_all_read_a_log_of_many_tags)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ---------------------------------------------------------- other processes */
 
-START_TEST(another_process_hears_of_it_by_push)
+TEST(another_process_hears_of_it_by_push)
 {
     struct peer peer;
 
@@ -504,9 +486,8 @@ START_TEST(another_process_hears_of_it_by_push)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_process_that_comes_later_knows_at_once)
+TEST(a_process_that_comes_later_knows_at_once)
 {
     struct peer peer;
 
@@ -518,9 +499,8 @@ START_TEST(a_process_that_comes_later_knows_at_once)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(what_is_put_by_a_process_that_comes_later_is_a_hit)
+TEST(what_is_put_by_a_process_that_comes_later_is_a_hit)
 {
     struct peer peer;
 
@@ -532,9 +512,8 @@ START_TEST(what_is_put_by_a_process_that_comes_later_is_a_hit)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(it_is_heard_of_though_the_connections_for_pushes_are_killed)
+TEST(it_is_heard_of_though_the_connections_for_pushes_are_killed)
 {
     struct peer peer;
     char text[16];
@@ -553,9 +532,8 @@ START_TEST(it_is_heard_of_though_the_connections_for_pushes_are_killed)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(it_is_heard_of_without_pushes)
+TEST(it_is_heard_of_without_pushes)
 {
     struct peer peer;
 
@@ -574,10 +552,9 @@ START_TEST(it_is_heard_of_without_pushes)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* The entry is the first news that the process has of it. */
-START_TEST(an_entry_from_after_it_is_a_hit_for_who_has_not_heard_yet)
+TEST(an_entry_from_after_it_is_a_hit_for_who_has_not_heard_yet)
 {
     struct peer peer;
 
@@ -593,10 +570,9 @@ START_TEST(an_entry_from_after_it_is_a_hit_for_who_has_not_heard_yet)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* Its entries have no position. */
-START_TEST(entries_of_a_process_without_tags_are_misses_too)
+TEST(entries_of_a_process_without_tags_are_misses_too)
 {
     struct peer peer;
 
@@ -610,11 +586,10 @@ START_TEST(entries_of_a_process_without_tags_are_misses_too)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ------------------------------------------------------------------ the log */
 
-START_TEST(a_lost_log_is_remembered_and_goes_on)
+TEST(a_lost_log_is_remembered_and_goes_on)
 {
     uint64_t before;
 
@@ -632,9 +607,8 @@ START_TEST(a_lost_log_is_remembered_and_goes_on)
                       before + 1000000001);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(positions_grow_though_the_clock_does_not)
+TEST(positions_grow_though_the_clock_does_not)
 {
     uint64_t before;
 
@@ -649,9 +623,8 @@ START_TEST(positions_grow_though_the_clock_does_not)
     ck_assert_int_eq(server_int(&fixture.server, "ZCARD t:tags"), 1);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_redis_without_memory_takes_it)
+TEST(a_redis_without_memory_takes_it)
 {
     up();
     expect_text(fixture.cache, "k", "k@1");
@@ -662,9 +635,8 @@ START_TEST(a_redis_without_memory_takes_it)
     expect_text(fixture.cache, "k", "k@2");
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_log_that_is_something_else_is_an_error_and_no_hit)
+TEST(a_log_that_is_something_else_is_an_error_and_no_hit)
 {
     struct shed_error err = {0};
 
@@ -680,10 +652,9 @@ START_TEST(a_log_that_is_something_else_is_an_error_and_no_hit)
     expect_text(fixture.cache, "k", "k@1");
     fixture_down(&fixture);
 }
-END_TEST
 
 /* As many as a read takes at a time, so that there could be more. */
-START_TEST(scores_that_are_no_positions_are_an_error_and_no_hit)
+TEST_EACH(scores_that_are_no_positions_are_an_error_and_no_hit, 0, 5)
 {
     static const char *const scores[] = {"1.5", "9007199254740991.5",
                                          "9007199254740992", "1e300", "inf"};
@@ -707,9 +678,8 @@ START_TEST(scores_that_are_no_positions_are_an_error_and_no_hit)
     ck_assert_uint_eq(table_loads(&fixture.table), 2);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_cache_without_tags_has_no_log_and_reads_none)
+TEST(a_cache_without_tags_has_no_log_and_reads_none)
 {
     struct shed_error err = {0};
     struct shed_bytes tag = shed_str("red");
@@ -724,9 +694,8 @@ START_TEST(a_cache_without_tags_has_no_log_and_reads_none)
     ck_assert_int_eq(server_calls(&fixture.server, "zrangebyscore"), 0);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(hits_read_the_log_no_more_once_its_changes_are_announced)
+TEST(hits_read_the_log_no_more_once_its_changes_are_announced)
 {
     long long before;
 
@@ -741,11 +710,10 @@ START_TEST(hits_read_the_log_no_more_once_its_changes_are_announced)
                      before + 2);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* --------------------------------------------------------------- its place */
 
-START_TEST(no_stale_window_covers_what_it_has_made_a_miss)
+TEST(no_stale_window_covers_what_it_has_made_a_miss)
 {
     struct shed_get_options any = SHED_GET_OPTIONS_INIT;
     struct shed_value *value = NULL;
@@ -771,10 +739,9 @@ START_TEST(no_stale_window_covers_what_it_has_made_a_miss)
     ck_assert_uint_eq(stats_of(fixture.cache).stale, 0);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* "Unmodified" would renew the entry, and leave it a miss for ever. */
-START_TEST(a_row_that_has_not_changed_is_loaded_whole)
+TEST(a_row_that_has_not_changed_is_loaded_whole)
 {
     init();
     fixture.table.has_versions = true;
@@ -786,11 +753,10 @@ START_TEST(a_row_that_has_not_changed_is_loaded_whole)
     ck_assert_uint_eq(table_loads(&fixture.table), 2);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* That of a row which was put holds up no load of a replica that lags, or the
  * key could not be read. */
-START_TEST(an_invalidation_of_all_forgets_the_row_version)
+TEST(an_invalidation_of_all_forgets_the_row_version)
 {
     init();
     fixture.table.has_versions = true;
@@ -804,7 +770,6 @@ START_TEST(an_invalidation_of_all_forgets_the_row_version)
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* -------------------------------------------------------- Redis goes away */
 
@@ -842,7 +807,7 @@ static void miss_one(const char *tag)
         strstr(err.reason, "undelivered until Redis takes it: "));
 }
 
-START_TEST(until_redis_is_told_the_rows_with_the_tag_come_from_the_source)
+TEST(until_redis_is_told_the_rows_with_the_tag_come_from_the_source)
 {
     struct peer peer;
 
@@ -868,9 +833,8 @@ START_TEST(until_redis_is_told_the_rows_with_the_tag_come_from_the_source)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_server_that_was_away_is_told_before_it_is_believed)
+TEST(a_server_that_was_away_is_told_before_it_is_believed)
 {
     init();
     fixture_hurry(&fixture, 200);
@@ -891,9 +855,8 @@ START_TEST(a_server_that_was_away_is_told_before_it_is_believed)
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:tags"), 1);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_later_invalidation_makes_up_for_one_that_was_missed)
+TEST(a_later_invalidation_makes_up_for_one_that_was_missed)
 {
     up_with_tags(LIMIT);
     expect_text(fixture.cache, "red", "red@1");
@@ -908,9 +871,8 @@ START_TEST(a_later_invalidation_makes_up_for_one_that_was_missed)
     expect_origin(fixture.cache, "red", "red@3", SHED_ORIGIN_REDIS);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(one_that_cannot_be_kept_says_so)
+TEST(one_that_cannot_be_kept_says_so)
 {
     struct shed_error err = {0};
 
@@ -925,9 +887,8 @@ START_TEST(one_that_cannot_be_kept_says_so)
     accept_writes();
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(of_many_tags_the_first_that_is_not_kept_is_named)
+TEST(of_many_tags_the_first_that_is_not_kept_is_named)
 {
     struct shed_bytes tags[] = {shed_str("a"), shed_str("b"), shed_str("c")};
     struct shed_error err = {0};
@@ -944,9 +905,8 @@ START_TEST(of_many_tags_the_first_that_is_not_kept_is_named)
     WAIT_FOR(undelivered() == 0);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(one_that_is_still_kept_at_the_end_is_dropped)
+TEST(one_that_is_still_kept_at_the_end_is_dropped)
 {
     up_with_tags(LIMIT);
     fixture.cache->options.timeout_ms = 1; /* of the last try */
@@ -957,62 +917,8 @@ START_TEST(one_that_is_still_kept_at_the_end_is_dropped)
     ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 0);
     server_stop(&fixture.server);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("tag_log");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, after_it_every_entry_is_a_miss);
-    tcase_add_test(tc, what_is_loaded_after_it_is_a_hit);
-    tcase_add_test(tc, what_was_put_before_it_is_a_miss);
-    tcase_add_test(tc, many_keys_are_misses_together);
-    tcase_add_loop_test(tc, what_was_being_loaded_is_for_earlier_callers_alone,
-                        0, 2);
-    tcase_add_test(
-        tc, what_was_being_loaded_when_it_failed_is_for_earlier_callers_alone);
-    tcase_add_test(tc, one_that_fails_costs_other_keys_one_load_each);
-    tcase_add_test(tc, an_entry_that_a_flight_finds_is_judged_and_no_hit);
-    tcase_add_test(tc, a_key_is_loaded_once_for_all_who_miss_it);
-    tcase_add_test(tc,
-                   after_it_the_entries_with_a_tag_are_misses_and_no_others);
-    tcase_add_test(tc, absence_has_tags_too);
-    tcase_add_test(tc, a_payload_is_the_same_with_tags);
-    tcase_add_test(tc, what_is_put_has_the_tags_of_the_put_alone);
-    tcase_add_test(tc, tags_of_a_wrong_form_are_refused);
-    tcase_add_test(tc, a_process_hears_of_tags_too);
-    tcase_add_test(tc, a_log_keeps_no_more_tags_than_it_may);
-    tcase_add_test(tc, a_log_of_many_tags_is_read_in_parts);
-    tcase_add_test(tc,
-                   callers_who_come_at_once_do_not_all_read_a_log_of_many_tags);
-    tcase_add_test(tc, another_process_hears_of_it_by_push);
-    tcase_add_test(tc, a_process_that_comes_later_knows_at_once);
-    tcase_add_test(tc, what_is_put_by_a_process_that_comes_later_is_a_hit);
-    tcase_add_test(tc,
-                   it_is_heard_of_though_the_connections_for_pushes_are_killed);
-    tcase_add_test(tc, it_is_heard_of_without_pushes);
-    tcase_add_test(tc,
-                   an_entry_from_after_it_is_a_hit_for_who_has_not_heard_yet);
-    tcase_add_test(tc, entries_of_a_process_without_tags_are_misses_too);
-    tcase_add_test(tc, a_lost_log_is_remembered_and_goes_on);
-    tcase_add_test(tc, positions_grow_though_the_clock_does_not);
-    tcase_add_test(tc, a_redis_without_memory_takes_it);
-    tcase_add_test(tc, a_log_that_is_something_else_is_an_error_and_no_hit);
-    tcase_add_loop_test(
-        tc, scores_that_are_no_positions_are_an_error_and_no_hit, 0, 5);
-    tcase_add_test(tc, a_cache_without_tags_has_no_log_and_reads_none);
-    tcase_add_test(tc,
-                   hits_read_the_log_no_more_once_its_changes_are_announced);
-    tcase_add_test(tc, no_stale_window_covers_what_it_has_made_a_miss);
-    tcase_add_test(tc, a_row_that_has_not_changed_is_loaded_whole);
-    tcase_add_test(tc, an_invalidation_of_all_forgets_the_row_version);
-    tcase_add_test(
-        tc, until_redis_is_told_the_rows_with_the_tag_come_from_the_source);
-    tcase_add_test(tc, a_server_that_was_away_is_told_before_it_is_believed);
-    tcase_add_test(tc, a_later_invalidation_makes_up_for_one_that_was_missed);
-    tcase_add_test(tc, one_that_cannot_be_kept_says_so);
-    tcase_add_test(tc, of_many_tags_the_first_that_is_not_kept_is_named);
-    tcase_add_test(tc, one_that_is_still_kept_at_the_end_is_dropped);
-    return run_tests("tag_log", tc);
+    return run_tests("tag_log");
 }

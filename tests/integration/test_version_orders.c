@@ -359,7 +359,7 @@ static void do_all(enum step *steps, size_t chosen, unsigned *orders)
     *orders += 2;
 }
 
-START_TEST(no_order_of_puts_loads_and_an_invalidation_brings_back_a_version)
+TEST(no_order_of_puts_loads_and_an_invalidation_brings_back_a_version)
 {
     enum step steps[STEPS];
     unsigned orders = 0;
@@ -370,7 +370,6 @@ START_TEST(no_order_of_puts_loads_and_an_invalidation_brings_back_a_version)
     ck_assert_uint_gt(stats_of(processes[0].peer.cache).load_failures, 0);
     down();
 }
-END_TEST
 
 /* ------------------------------------------------------------ random orders */
 
@@ -399,7 +398,7 @@ static void do_random_step(uint64_t *seed)
     check();
 }
 
-START_TEST(no_random_order_brings_back_a_version)
+TEST(no_random_order_brings_back_a_version)
 {
     up();
     for (uint64_t order = 0; order < RANDOM_ORDERS; order++) {
@@ -413,7 +412,6 @@ START_TEST(no_random_order_brings_back_a_version)
     }
     down();
 }
-END_TEST
 
 /* ------------------------------------------------------ writes of all kinds */
 
@@ -528,7 +526,7 @@ static void do_random_write(uint64_t *seed)
         end(reader);
 }
 
-START_TEST(no_random_writes_are_followed_by_an_older_row)
+TEST(no_random_writes_are_followed_by_an_older_row)
 {
     up_with_faults();
     for (uint64_t order = 0; order < WRITE_ORDERS; order++) {
@@ -545,16 +543,8 @@ START_TEST(no_random_writes_are_followed_by_an_older_row)
     }
     down();
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("version_orders");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(
-        tc, no_order_of_puts_loads_and_an_invalidation_brings_back_a_version);
-    tcase_add_test(tc, no_random_order_brings_back_a_version);
-    tcase_add_test(tc, no_random_writes_are_followed_by_an_older_row);
-    return run_tests("version_orders", tc);
+    return run_tests("version_orders");
 }

@@ -78,7 +78,7 @@ static unsigned loads(void)
 
 /* --------------------------------------------------------------------- puts */
 
-START_TEST(the_higher_version_stays_in_either_order)
+TEST(the_higher_version_stays_in_either_order)
 {
     up(0, 0);
     put_version("two", 2);
@@ -92,9 +92,8 @@ START_TEST(the_higher_version_stays_in_either_order)
     ck_assert_uint_eq(loads(), 0);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_put_is_compared_with_what_was_loaded)
+TEST(a_put_is_compared_with_what_was_loaded)
 {
     up(0, 0);
     expect_text(fixture.cache, "k", "k@1"); /* in version 1 */
@@ -105,9 +104,8 @@ START_TEST(a_put_is_compared_with_what_was_loaded)
     ck_assert_uint_eq(loads(), 1);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(what_has_no_version_is_removed_and_loaded)
+TEST(what_has_no_version_is_removed_and_loaded)
 {
     up(0, 0);
     fixture.table.has_versions = false;
@@ -118,7 +116,6 @@ START_TEST(what_has_no_version_is_removed_and_loaded)
     ck_assert_uint_eq(loads(), 2);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ---------------------------------------------------------- older than Redis
  */
@@ -143,7 +140,7 @@ static bool has_marker(void)
 
 /* The marker of the first refresh keeps this process and others from trying
  * again for failure_ttl_ms, which does not end here. */
-START_TEST(a_refresh_that_reads_a_lower_version_fails_and_is_not_repeated)
+TEST(a_refresh_that_reads_a_lower_version_fails_and_is_not_repeated)
 {
     struct peer peer;
 
@@ -161,9 +158,8 @@ START_TEST(a_refresh_that_reads_a_lower_version_fails_and_is_not_repeated)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_source_that_has_caught_up_is_believed_again)
+TEST(a_source_that_has_caught_up_is_believed_again)
 {
     uint64_t failed;
 
@@ -181,10 +177,9 @@ START_TEST(a_source_that_has_caught_up_is_believed_again)
     expect_text(fixture.cache, "k", "k@8");
     fixture_down(&fixture);
 }
-END_TEST
 
 /* A load that is refused is a failed one to callers who wait for it, too. */
-START_TEST(a_waiter_for_a_lower_version_is_given_the_higher_one)
+TEST(a_waiter_for_a_lower_version_is_given_the_higher_one)
 {
     up(0, STALE_MS);
     put_version("seven", 7);
@@ -195,7 +190,6 @@ START_TEST(a_waiter_for_a_lower_version_is_given_the_higher_one)
     ck_assert_uint_eq(stats_of(fixture.cache).stale, 1);
     fixture_down(&fixture);
 }
-END_TEST
 
 static void expect_young(struct shed_cache *cache, const char *text)
 {
@@ -212,7 +206,7 @@ static void expect_young(struct shed_cache *cache, const char *text)
 }
 
 /* The second one is answered by the failure marker, as are other processes. */
-START_TEST(a_row_that_is_too_old_is_given_if_the_source_has_an_older_one)
+TEST(a_row_that_is_too_old_is_given_if_the_source_has_an_older_one)
 {
     struct peer peer;
 
@@ -228,10 +222,9 @@ START_TEST(a_row_that_is_too_old_is_given_if_the_source_has_an_older_one)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* The put ends the refresh, whose row was read before it. */
-START_TEST(a_waiter_for_a_refresh_is_given_what_is_put_meanwhile)
+TEST(a_waiter_for_a_refresh_is_given_what_is_put_meanwhile)
 {
     struct getter getter = {0};
     struct peer peer;
@@ -252,9 +245,8 @@ START_TEST(a_waiter_for_a_refresh_is_given_what_is_put_meanwhile)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_lower_version_with_a_ttl_of_zero_removes_nothing)
+TEST(a_lower_version_with_a_ttl_of_zero_removes_nothing)
 {
     up_with_failure_ttl(AGEING_DUE_PCT, 60000);
     fixture.table.has_ttl = true;
@@ -263,9 +255,8 @@ START_TEST(a_lower_version_with_a_ttl_of_zero_removes_nothing)
     expect_text(fixture.cache, "k", "seven");
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(what_is_loaded_without_a_version_replaces_any)
+TEST(what_is_loaded_without_a_version_replaces_any)
 {
     up(AGEING_DUE_PCT, 0);
     fixture.table.has_versions = false;
@@ -273,7 +264,6 @@ START_TEST(what_is_loaded_without_a_version_replaces_any)
     WAIT_FOR(has_text(fixture.cache, "k@1"));
     fixture_down(&fixture);
 }
-END_TEST
 
 static bool is_absent(void)
 {
@@ -285,7 +275,7 @@ static bool is_absent(void)
 }
 
 /* It was deleted, or the replica does not have it yet: nobody knows. */
-START_TEST(a_row_that_is_gone_replaces_any_version)
+TEST(a_row_that_is_gone_replaces_any_version)
 {
     up(AGEING_DUE_PCT, 0);
     fixture.table.is_empty = true;
@@ -293,9 +283,8 @@ START_TEST(a_row_that_is_gone_replaces_any_version)
     WAIT_FOR(is_absent());
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(an_invalidation_forgets_the_version)
+TEST(an_invalidation_forgets_the_version)
 {
     up(0, 0);
     put_version("seven", 7);
@@ -306,11 +295,10 @@ START_TEST(an_invalidation_forgets_the_version)
     expect_text(fixture.cache, "k", "k@6");
     fixture_down(&fixture);
 }
-END_TEST
 
 /* --------------------------------------------------------------- unmodified */
 
-START_TEST(an_unmodified_row_is_fresh_again_and_does_not_travel)
+TEST(an_unmodified_row_is_fresh_again_and_does_not_travel)
 {
     up(AGEING_DUE_PCT, 0);
     expect_text(fixture.cache, "k", "k@1");
@@ -325,9 +313,8 @@ START_TEST(an_unmodified_row_is_fresh_again_and_does_not_travel)
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}:refresh"), 0);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_modified_row_replaces_the_old_one)
+TEST(a_modified_row_replaces_the_old_one)
 {
     up(AGEING_DUE_PCT, 0);
     expect_text(fixture.cache, "k", "k@1");
@@ -338,11 +325,10 @@ START_TEST(a_modified_row_replaces_the_old_one)
     ck_assert_uint_eq(loads(), 2);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* Both clients have seen that it is due; the second one comes after the first
  * has renewed it. */
-START_TEST(one_process_renews_a_row_for_all)
+TEST(one_process_renews_a_row_for_all)
 {
     struct peer peer;
 
@@ -361,10 +347,9 @@ START_TEST(one_process_renews_a_row_for_all)
     ck_assert_uint_eq(loads(), 2);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* The last get is the one that waits: its row was checked at the source. */
-START_TEST(who_waits_for_an_unmodified_row_is_given_it)
+TEST(who_waits_for_an_unmodified_row_is_given_it)
 {
     struct shed_value *value = NULL;
 
@@ -381,11 +366,10 @@ START_TEST(who_waits_for_an_unmodified_row_is_given_it)
     ck_assert_uint_eq(stats_of(fixture.cache).unmodified, 1);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* The entry that the load found unmodified is gone when it ends, so the row is
  * loaded again. */
-START_TEST(an_invalidation_beats_an_unmodified_row)
+TEST(an_invalidation_beats_an_unmodified_row)
 {
     struct getter getter = {.timeout_ms = 0};
 
@@ -403,11 +387,10 @@ START_TEST(an_invalidation_beats_an_unmodified_row)
     ck_assert_uint_eq(loads(), 3);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* The second caller goes round again when the first has its row; by then
  * nothing can be written. */
-START_TEST(a_load_without_redis_hears_no_old_version)
+TEST(a_load_without_redis_hears_no_old_version)
 {
     struct getter first = {0}, second = {0};
 
@@ -432,7 +415,6 @@ START_TEST(a_load_without_redis_hears_no_old_version)
     server_do(&fixture.server, "CONFIG SET min-replicas-to-write 0");
     fixture_down(&fixture);
 }
-END_TEST
 
 static void load_unmodified(void *user, void *thread, struct shed_load *load)
 {
@@ -450,7 +432,7 @@ static void load_unmodified(void *user, void *thread, struct shed_load *load)
     shed_load_done(load);
 }
 
-START_TEST(a_row_without_an_old_version_cannot_be_unmodified)
+TEST(a_row_without_an_old_version_cannot_be_unmodified)
 {
     struct shed_source *source = NULL;
     struct shed_cache *cache = NULL;
@@ -469,7 +451,6 @@ START_TEST(a_row_without_an_old_version_cannot_be_unmodified)
     shed_source_close(source);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ------------------------------------------------------------ times to live */
 
@@ -480,7 +461,7 @@ static void up_with_ttl(uint64_t ttl_ms)
     fixture.table.ttl_ms = ttl_ms;
 }
 
-START_TEST(a_source_may_set_a_time_to_live)
+TEST(a_source_may_set_a_time_to_live)
 {
     up_with_ttl(2 * AGEING_TTL_MS);
     expect_text(fixture.cache, "k", "k@1");
@@ -491,9 +472,8 @@ START_TEST(a_source_may_set_a_time_to_live)
                      (long long)AGEING_TTL_MS);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_time_to_live_of_zero_keeps_nothing)
+TEST(a_time_to_live_of_zero_keeps_nothing)
 {
     up_with_ttl(0);
     expect_text(fixture.cache, "k", "k@1");
@@ -502,9 +482,8 @@ START_TEST(a_time_to_live_of_zero_keeps_nothing)
     ck_assert_uint_eq(loads(), 2);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_time_to_live_has_a_longest)
+TEST(a_time_to_live_has_a_longest)
 {
     up_with_ttl(UINT64_MAX - 1);
     expect_text(fixture.cache, "k", "k@1");
@@ -513,36 +492,9 @@ START_TEST(a_time_to_live_has_a_longest)
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
     fixture_down(&fixture);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("versions");
-
-    tcase_set_timeout(tc, 60);
-    tcase_add_test(tc, the_higher_version_stays_in_either_order);
-    tcase_add_test(tc, a_put_is_compared_with_what_was_loaded);
-    tcase_add_test(tc, what_has_no_version_is_removed_and_loaded);
-    tcase_add_test(
-        tc, a_refresh_that_reads_a_lower_version_fails_and_is_not_repeated);
-    tcase_add_test(tc, a_source_that_has_caught_up_is_believed_again);
-    tcase_add_test(tc, a_waiter_for_a_lower_version_is_given_the_higher_one);
-    tcase_add_test(
-        tc, a_row_that_is_too_old_is_given_if_the_source_has_an_older_one);
-    tcase_add_test(tc, a_waiter_for_a_refresh_is_given_what_is_put_meanwhile);
-    tcase_add_test(tc, a_lower_version_with_a_ttl_of_zero_removes_nothing);
-    tcase_add_test(tc, what_is_loaded_without_a_version_replaces_any);
-    tcase_add_test(tc, a_row_that_is_gone_replaces_any_version);
-    tcase_add_test(tc, an_invalidation_forgets_the_version);
-    tcase_add_test(tc, an_unmodified_row_is_fresh_again_and_does_not_travel);
-    tcase_add_test(tc, a_modified_row_replaces_the_old_one);
-    tcase_add_test(tc, one_process_renews_a_row_for_all);
-    tcase_add_test(tc, who_waits_for_an_unmodified_row_is_given_it);
-    tcase_add_test(tc, an_invalidation_beats_an_unmodified_row);
-    tcase_add_test(tc, a_load_without_redis_hears_no_old_version);
-    tcase_add_test(tc, a_row_without_an_old_version_cannot_be_unmodified);
-    tcase_add_test(tc, a_source_may_set_a_time_to_live);
-    tcase_add_test(tc, a_time_to_live_of_zero_keeps_nothing);
-    tcase_add_test(tc, a_time_to_live_has_a_longest);
-    return run_tests("versions", tc);
+    tcase_set_timeout(test_case(), 60);
+    return run_tests("versions");
 }

@@ -12,7 +12,7 @@ static struct fixture fixture;
 
 /* -------------------------------------------------------------------- puts */
 
-START_TEST(what_was_put_is_got_without_a_load)
+TEST(what_was_put_is_got_without_a_load)
 {
     fixture_up(&fixture);
     put(fixture.cache, "k", "mine");
@@ -23,9 +23,8 @@ START_TEST(what_was_put_is_got_without_a_load)
     ck_assert_uint_eq(stats_of(fixture.cache).puts, 2);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_put_is_read_by_another_client)
+TEST(a_put_is_read_by_another_client)
 {
     struct peer peer;
 
@@ -37,9 +36,8 @@ START_TEST(a_put_is_read_by_another_client)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_put_ends_a_load_under_way)
+TEST(a_put_ends_a_load_under_way)
 {
     struct getter before = {0};
 
@@ -52,10 +50,9 @@ START_TEST(a_put_ends_a_load_under_way)
     ck_assert_uint_eq(stats_of(fixture.cache).publishes_superseded, 1);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* The load is so slow that what superseded it is no longer fresh either. */
-START_TEST(a_row_that_is_over_is_not_the_answer_of_a_load_that_it_superseded)
+TEST(a_row_that_is_over_is_not_the_answer_of_a_load_that_it_superseded)
 {
     struct getter before = {0};
 
@@ -73,11 +70,10 @@ START_TEST(a_row_that_is_over_is_not_the_answer_of_a_load_that_it_superseded)
     expect_origin(fixture.cache, "k", "mine", SHED_ORIGIN_STALE);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ----------------------------------------------------------- invalidations */
 
-START_TEST(after_an_invalidation_the_row_is_read_again)
+TEST(after_an_invalidation_the_row_is_read_again)
 {
     fixture_up(&fixture);
     expect_text(fixture.cache, "k", "k@1");
@@ -89,9 +85,8 @@ START_TEST(after_an_invalidation_the_row_is_read_again)
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations, 1);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(an_invalidation_ends_absence_too)
+TEST(an_invalidation_ends_absence_too)
 {
     fixture_up(&fixture);
     expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
@@ -99,7 +94,6 @@ START_TEST(an_invalidation_ends_absence_too)
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{absent}"), 0);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* The old row is being loaded while end invalidates or expires the key. */
 static void end_during_a_load(void (*end)(void))
@@ -135,25 +129,22 @@ static void by_flush(void)
     server_do(&fixture.server, "FLUSHALL");
 }
 
-START_TEST(nothing_loaded_before_an_invalidation_is_kept_after_it)
+TEST(nothing_loaded_before_an_invalidation_is_kept_after_it)
 {
     end_during_a_load(by_invalidate);
 }
-END_TEST
 
-START_TEST(nothing_loaded_before_a_plain_del_is_kept_after_it)
+TEST(nothing_loaded_before_a_plain_del_is_kept_after_it)
 {
     end_during_a_load(by_del);
 }
-END_TEST
 
-START_TEST(nothing_loaded_before_a_flush_is_kept_after_it)
+TEST(nothing_loaded_before_a_flush_is_kept_after_it)
 {
     end_during_a_load(by_flush);
 }
-END_TEST
 
-START_TEST(a_caller_after_an_invalidation_does_not_wait_for_the_older_load)
+TEST(a_caller_after_an_invalidation_does_not_wait_for_the_older_load)
 {
     struct getter before = {0}, after = {0};
 
@@ -172,9 +163,8 @@ START_TEST(a_caller_after_an_invalidation_does_not_wait_for_the_older_load)
     ck_assert_uint_eq(stats_of(fixture.cache).joins, 0);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_caller_after_a_del_gets_the_new_row)
+TEST(a_caller_after_a_del_gets_the_new_row)
 {
     struct getter before = {0}, after = {0};
 
@@ -189,9 +179,8 @@ START_TEST(a_caller_after_a_del_gets_the_new_row)
     getter_expect(&after, "k@2", SHED_ORIGIN_LOAD);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_second_client_is_not_given_what_the_first_has_invalidated)
+TEST(a_second_client_is_not_given_what_the_first_has_invalidated)
 {
     struct getter before = {0}, after = {0};
     struct peer peer;
@@ -215,7 +204,6 @@ START_TEST(a_second_client_is_not_given_what_the_first_has_invalidated)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
 struct reader {
     pthread_t thread;
@@ -236,7 +224,7 @@ static void *read_on(void *arg)
 
 /* A row that is returned after an invalidation is never older than it, whether
  * there are links for all threads or they share GETs. */
-START_TEST(own_writes_are_seen_among_readers)
+TEST_EACH(own_writes_are_seen_among_readers, 0, 2)
 {
     enum { READERS = 4, WRITES = 300 };
     atomic_bool is_stopping = false;
@@ -263,11 +251,10 @@ START_TEST(own_writes_are_seen_among_readers)
         pthread_join(readers[i].thread, NULL);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* ------------------------------------------------------------ failed loads */
 
-START_TEST(the_sources_reason_reaches_all_callers_here)
+TEST(the_sources_reason_reaches_all_callers_here)
 {
     struct getter getters[5] = {0};
 
@@ -288,9 +275,8 @@ START_TEST(the_sources_reason_reaches_all_callers_here)
     ck_assert_uint_eq(stats_of(fixture.cache).errors_source, 5);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(waiters_elsewhere_hear_of_a_failed_load)
+TEST(waiters_elsewhere_hear_of_a_failed_load)
 {
     struct getter here = {0}, there = {0};
     struct peer peer;
@@ -312,9 +298,8 @@ START_TEST(waiters_elsewhere_hear_of_a_failed_load)
     peer_close(&peer);
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(a_failed_load_is_tried_again_after_its_ttl)
+TEST(a_failed_load_is_tried_again_after_its_ttl)
 {
     fixture_init(&fixture);
     fixture.cache_options.failure_ttl_ms = 100;
@@ -325,9 +310,8 @@ START_TEST(a_failed_load_is_tried_again_after_its_ttl)
               table_loads(&fixture.table) == 2));
     fixture_down(&fixture);
 }
-END_TEST
 
-START_TEST(without_a_failure_ttl_the_next_caller_loads)
+TEST(without_a_failure_ttl_the_next_caller_loads)
 {
     fixture_init(&fixture);
     fixture.cache_options.failure_ttl_ms = 0;
@@ -337,7 +321,6 @@ START_TEST(without_a_failure_ttl_the_next_caller_loads)
     ck_assert_uint_eq(table_loads(&fixture.table), 2);
     fixture_down(&fixture);
 }
-END_TEST
 
 /* Makes a load begin, unless its time is over before a loader thread is
  * ready. */
@@ -350,7 +333,7 @@ static void ask_for_k(void)
     shed_value_unref(value);
 }
 
-START_TEST(a_load_past_its_timeout_fails_its_callers_and_frees_the_key)
+TEST(a_load_past_its_timeout_fails_its_callers_and_frees_the_key)
 {
     struct shed_error err = {0};
 
@@ -366,34 +349,8 @@ START_TEST(a_load_past_its_timeout_fails_its_callers_and_frees_the_key)
     table_release(&fixture.table);
     fixture_down(&fixture);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("writes");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, what_was_put_is_got_without_a_load);
-    tcase_add_test(tc, a_put_is_read_by_another_client);
-    tcase_add_test(tc, a_put_ends_a_load_under_way);
-    tcase_add_test(
-        tc, a_row_that_is_over_is_not_the_answer_of_a_load_that_it_superseded);
-    tcase_add_test(tc, after_an_invalidation_the_row_is_read_again);
-    tcase_add_test(tc, an_invalidation_ends_absence_too);
-    tcase_add_test(tc, nothing_loaded_before_an_invalidation_is_kept_after_it);
-    tcase_add_test(tc, nothing_loaded_before_a_plain_del_is_kept_after_it);
-    tcase_add_test(tc, nothing_loaded_before_a_flush_is_kept_after_it);
-    tcase_add_test(
-        tc, a_caller_after_an_invalidation_does_not_wait_for_the_older_load);
-    tcase_add_test(tc, a_caller_after_a_del_gets_the_new_row);
-    tcase_add_test(tc,
-                   a_second_client_is_not_given_what_the_first_has_invalidated);
-    tcase_add_loop_test(tc, own_writes_are_seen_among_readers, 0, 2);
-    tcase_add_test(tc, the_sources_reason_reaches_all_callers_here);
-    tcase_add_test(tc, waiters_elsewhere_hear_of_a_failed_load);
-    tcase_add_test(tc, a_failed_load_is_tried_again_after_its_ttl);
-    tcase_add_test(tc, without_a_failure_ttl_the_next_caller_loads);
-    tcase_add_test(tc,
-                   a_load_past_its_timeout_fails_its_callers_and_frees_the_key);
-    return run_tests("writes", tc);
+    return run_tests("writes");
 }

@@ -296,18 +296,13 @@ static const struct sim_mode modes[] = {
      .closes = 1},
 };
 
-START_TEST(every_schedule_keeps_what_is_promised)
+TEST_EACH(every_schedule_keeps_what_is_promised, 0, COUNT_OF(modes))
 {
     sim_run_mode(&modes[_i], RUNS);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("sim");
-
-    tcase_set_timeout(tc, 0); /* ctest has one */
-    tcase_add_loop_test(tc, every_schedule_keeps_what_is_promised, 0,
-                        (int)(sizeof(modes) / sizeof(*modes)));
-    return run_tests("lock sim", tc);
+    tcase_set_timeout(test_case(), 0); /* ctest has one */
+    return run_tests("lock sim");
 }

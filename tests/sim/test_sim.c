@@ -239,19 +239,14 @@ static const struct sim_mode modes[] = {
      .is_holder_killed = true},
 };
 
-START_TEST(every_schedule_keeps_what_is_promised)
+TEST_EACH(every_schedule_keeps_what_is_promised, 0, COUNT_OF(modes))
 {
     sim_run_mode(&modes[_i],
                  modes[_i].refresh_pct > 0 ? RUNS / REFRESH_PART : RUNS);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("sim");
-
-    tcase_set_timeout(tc, 0); /* ctest has one */
-    tcase_add_loop_test(tc, every_schedule_keeps_what_is_promised, 0,
-                        (int)(sizeof(modes) / sizeof(*modes)));
-    return run_tests("sim", tc);
+    tcase_set_timeout(test_case(), 0); /* ctest has one */
+    return run_tests("sim");
 }

@@ -204,7 +204,7 @@ static void endure(uint64_t length_ms, struct soak_report_data *data)
     tell_progress();
 }
 
-START_TEST(what_is_read_agrees_with_the_history)
+TEST(what_is_read_agrees_with_the_history)
 {
     struct soak_report_data data = {
         .seed = seed, .faults = tallies, .fault_count = soak_fault_count + 1};
@@ -229,7 +229,6 @@ START_TEST(what_is_read_agrees_with_the_history)
     ck_assert_uint_eq(count_violations(), 0);
     ck_assert(is_flat);
 }
-END_TEST
 
 /* Returns: 0: there is none of this name. */
 static enum soak_topology topology_of(const char *name)
@@ -243,8 +242,6 @@ static enum soak_topology topology_of(const char *name)
 
 int main(int argc, char **argv)
 {
-    TCase *tc = tcase_create("soak");
-
     topology_name = argc > 1 ? argv[1] : "";
     topology = topology_of(topology_name);
     seconds = argc > 2 ? strtoull(argv[2], NULL, 10) : 0;
@@ -262,6 +259,5 @@ int main(int argc, char **argv)
     /* the fixtures of other tests use Check's assertions, so this is a test of
      * Check, too; it runs in this process, without a time limit */
     setenv("CK_FORK", "no", 1);
-    tcase_add_test(tc, what_is_read_agrees_with_the_history);
-    return run_tests("soak", tc);
+    return run_tests("soak");
 }

@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <check.h>
@@ -24,19 +25,56 @@
  * src/redis/entry.lua. */
 #define LEEWAY_MS 200
 
+#define COUNT_OF(array) (sizeof(array) / sizeof(*(array)))
+
 /* How long a single test may take; ends tests that hang. Longer than
  * test_deadline_ms, so that a wait that fails can still report what it waited
  * for. */
 enum { TEST_TIMEOUT_S = 480 };
 
-/* Run the tests of tc as a program. */
-static inline int run_tests(const char *name, TCase *tc)
+/* What holds the tests of a program, for fixtures and another timeout. */
+static inline TCase *test_case(void)
+{
+    static TCase *tc;
+
+    if (tc == NULL) {
+        tc = tcase_create("tests");
+        tcase_set_timeout(tc, TEST_TIMEOUT_S);
+    }
+    return tc;
+}
+
+/* Add a test, unless SHED_TEST_ONLY names another one. */
+static inline void add_test(const TTest *test, int from, int to)
+{
+    const char *only = getenv("SHED_TEST_ONLY");
+
+    if (only == NULL || strcmp(only, test->name) == 0)
+        tcase_add_loop_test(test_case(), test, from, to);
+}
+
+/* Define a test. A program runs those that it defines, in this order: each adds
+ * itself before main begins. */
+#define TEST(name) TEST_EACH(name, 0, 1)
+
+/* The same for each _i from a number until before another. */
+#define TEST_EACH(name, from, to)                                              \
+    static void name##_fn(int _i);                                             \
+    __attribute__((constructor)) static void name##_add(void)                  \
+    {                                                                          \
+        static const TTest test = {#name, name##_fn, __FILE__, __LINE__};      \
+        add_test(&test, (int)(from), (int)(to));                               \
+    }                                                                          \
+    static void name##_fn(int _i CK_ATTRIBUTE_UNUSED)
+
+/* Run them; for main to return. */
+static inline int run_tests(const char *name)
 {
     Suite *suite = suite_create(name);
     SRunner *runner;
     int failed;
 
-    suite_add_tcase(suite, tc);
+    suite_add_tcase(suite, test_case());
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
     failed = srunner_ntests_failed(runner);

@@ -66,7 +66,7 @@ static const struct {
                   "%s: %s is not %s", meanings[_i].uri,                        \
                   (a) != NULL ? (a) : "-", (b) != NULL ? (b) : "-")
 
-START_TEST(uris_are_taken_apart)
+TEST_EACH(uris_are_taken_apart, 0, COUNT_OF(meanings))
 {
     struct shed_address *a = parse(meanings[_i].uri);
     struct sockaddr_un *un = (struct sockaddr_un *)(void *)&a->name;
@@ -80,9 +80,8 @@ START_TEST(uris_are_taken_apart)
     ck_same(path, meanings[_i].path);
     shed_address_destroy(a);
 }
-END_TEST
 
-START_TEST(the_scheme_says_whether_it_is_tls)
+TEST(the_scheme_says_whether_it_is_tls)
 {
     static const struct {
         const char *uri;
@@ -100,7 +99,6 @@ START_TEST(the_scheme_says_whether_it_is_tls)
         shed_address_destroy(a);
     }
 }
-END_TEST
 
 static const struct {
     const char *uri, *ca, *cert, *key, *says; /* says: NULL: nothing */
@@ -115,7 +113,7 @@ static const struct {
 };
 
 /* A password is not sent in plain text because of a wrong scheme. */
-START_TEST(options_of_tls_are_for_its_schemes)
+TEST_EACH(options_of_tls_are_for_its_schemes, 0, COUNT_OF(uses))
 {
     struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
     struct shed_address *a = parse(uses[_i].uri);
@@ -132,9 +130,8 @@ START_TEST(options_of_tls_are_for_its_schemes)
     ck_assert((a->tls != NULL) == (a->is_tls && uses[_i].says == NULL));
     shed_address_destroy(a);
 }
-END_TEST
 
-START_TEST(the_text_is_host_and_port_or_the_path)
+TEST(the_text_is_host_and_port_or_the_path)
 {
     struct shed_address *tcp = parse("redis://u:p@127.0.0.1:7000/3");
     struct shed_address *path = parse("unix://u:p@/run/r.sock?db=3");
@@ -144,7 +141,6 @@ START_TEST(the_text_is_host_and_port_or_the_path)
     shed_address_destroy(tcp);
     shed_address_destroy(path);
 }
-END_TEST
 
 static const struct {
     const char *uri, *says;
@@ -189,7 +185,7 @@ static const struct {
     {"unix:/r.sock?db=1x", "database must be a number"},
 };
 
-START_TEST(each_mistake_has_an_error_of_its_own)
+TEST_EACH(each_mistake_has_an_error_of_its_own, 0, COUNT_OF(mistakes))
 {
     struct shed_address *address = NULL;
     struct shed_error err = {SHED_OK, ""};
@@ -200,10 +196,9 @@ START_TEST(each_mistake_has_an_error_of_its_own)
                   mistakes[_i].uri, err.reason);
     ck_assert_ptr_null(address);
 }
-END_TEST
 
 /* Even if it was not encoded and a part of it looks like a host. */
-START_TEST(no_secret_gets_into_a_text)
+TEST(no_secret_gets_into_a_text)
 {
     static const char *const uris[] = {
         "redis://user:se@cret@127.0.0.1",  "redis://user:se/cret@127.0.0.1",
@@ -222,7 +217,6 @@ START_TEST(no_secret_gets_into_a_text)
         shed_address_destroy(address);
     }
 }
-END_TEST
 
 static const struct sockaddr_in first = {.sin_family = AF_INET, .sin_port = 1};
 static const struct sockaddr_in second = {.sin_family = AF_INET, .sin_port = 2};
@@ -250,7 +244,7 @@ static struct shed_address *create(void)
     return a;
 }
 
-START_TEST(a_name_that_still_leads_there_too_is_not_elsewhere)
+TEST(a_name_that_still_leads_there_too_is_not_elsewhere)
 {
     struct addrinfo one = found(&second), other = found(&first);
     struct shed_address *a = create();
@@ -261,10 +255,9 @@ START_TEST(a_name_that_still_leads_there_too_is_not_elsewhere)
     ck_assert(!shed_address_is_elsewhere(a, 0, &one));
     shed_address_destroy(a);
 }
-END_TEST
 
 /* Nothing is connected yet in that term. */
-START_TEST(the_first_lookup_after_a_server_was_left_is_not_elsewhere)
+TEST(the_first_lookup_after_a_server_was_left_is_not_elsewhere)
 {
     struct addrinfo there = found(&second), back = found(&first);
     struct shed_address *a = create();
@@ -275,9 +268,8 @@ START_TEST(the_first_lookup_after_a_server_was_left_is_not_elsewhere)
     ck_assert(shed_address_is_elsewhere(a, 1, &back));
     shed_address_destroy(a);
 }
-END_TEST
 
-START_TEST(a_lookup_that_ends_late_is_ignored)
+TEST(a_lookup_that_ends_late_is_ignored)
 {
     struct addrinfo there = found(&second);
     struct shed_address *a = create();
@@ -288,7 +280,6 @@ START_TEST(a_lookup_that_ends_late_is_ignored)
     ck_assert(!shed_address_is_elsewhere(a, 1, &there));
     shed_address_destroy(a);
 }
-END_TEST
 
 static void expect_port(struct shed_address *a, const struct sockaddr_in *at)
 {
@@ -301,7 +292,7 @@ static void expect_port(struct shed_address *a, const struct sockaddr_in *at)
 }
 
 /* Such as ::1 and 127.0.0.1, where a server listens at one of them. */
-START_TEST(a_name_with_two_addresses_is_tried_at_both)
+TEST(a_name_with_two_addresses_is_tried_at_both)
 {
     struct addrinfo list = found(&first), other = found(&second);
     struct shed_address *a = create();
@@ -321,10 +312,9 @@ START_TEST(a_name_with_two_addresses_is_tried_at_both)
     expect_port(a, &first);
     shed_address_destroy(a);
 }
-END_TEST
 
 /* The lookup of the present term has not ended. */
-START_TEST(of_two_lookups_that_end_late_the_newer_one_counts)
+TEST(of_two_lookups_that_end_late_the_newer_one_counts)
 {
     struct shed_address *a = create();
 
@@ -337,9 +327,8 @@ START_TEST(of_two_lookups_that_end_late_the_newer_one_counts)
     expect_port(a, &first);
     shed_address_destroy(a);
 }
-END_TEST
 
-START_TEST(terms_wrap_around)
+TEST(terms_wrap_around)
 {
     struct shed_address *a = create();
 
@@ -349,28 +338,8 @@ START_TEST(terms_wrap_around)
     expect_port(a, &second);
     shed_address_destroy(a);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("address");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_loop_test(tc, uris_are_taken_apart, 0,
-                        sizeof(meanings) / sizeof(*meanings));
-    tcase_add_test(tc, the_scheme_says_whether_it_is_tls);
-    tcase_add_loop_test(tc, options_of_tls_are_for_its_schemes, 0,
-                        sizeof(uses) / sizeof(*uses));
-    tcase_add_test(tc, the_text_is_host_and_port_or_the_path);
-    tcase_add_loop_test(tc, each_mistake_has_an_error_of_its_own, 0,
-                        sizeof(mistakes) / sizeof(*mistakes));
-    tcase_add_test(tc, no_secret_gets_into_a_text);
-    tcase_add_test(tc, a_name_that_still_leads_there_too_is_not_elsewhere);
-    tcase_add_test(tc,
-                   the_first_lookup_after_a_server_was_left_is_not_elsewhere);
-    tcase_add_test(tc, a_lookup_that_ends_late_is_ignored);
-    tcase_add_test(tc, a_name_with_two_addresses_is_tried_at_both);
-    tcase_add_test(tc, of_two_lookups_that_end_late_the_newer_one_counts);
-    tcase_add_test(tc, terms_wrap_around);
-    return run_tests("address", tc);
+    return run_tests("address");
 }

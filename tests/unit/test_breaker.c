@@ -62,7 +62,7 @@ static void open_it(void)
 
 /* ----------------------------------------------------------------- closed */
 
-START_TEST(it_opens_at_its_part_of_failures)
+TEST(it_opens_at_its_part_of_failures)
 {
     begin();
     load_many(10, 9);
@@ -71,18 +71,16 @@ START_TEST(it_opens_at_its_part_of_failures)
     ck_assert_int_eq(state(), SHED_BREAKER_OPEN);
     ck_assert(!shed_breaker_pass(&breaker, now_ms));
 }
-END_TEST
 
-START_TEST(few_loads_decide_nothing)
+TEST(few_loads_decide_nothing)
 {
     begin();
     load_many(0, 9);
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
     ck_assert(load(true));
 }
-END_TEST
 
-START_TEST(failures_outside_the_window_are_forgotten)
+TEST(failures_outside_the_window_are_forgotten)
 {
     begin();
     for (int i = 0; i < 100; i++) {
@@ -93,9 +91,8 @@ START_TEST(failures_outside_the_window_are_forgotten)
     load_many(0, 9);
     ck_assert_int_eq(state(), SHED_BREAKER_OPEN);
 }
-END_TEST
 
-START_TEST(failures_within_the_window_add_up)
+TEST(failures_within_the_window_add_up)
 {
     begin();
     for (int i = 0; i < 9; i++) {
@@ -104,9 +101,8 @@ START_TEST(failures_within_the_window_add_up)
     }
     ck_assert(load(true));
 }
-END_TEST
 
-START_TEST(successes_keep_it_closed)
+TEST(successes_keep_it_closed)
 {
     begin();
     for (int i = 0; i < 1000; i++) {
@@ -115,9 +111,8 @@ START_TEST(successes_keep_it_closed)
     }
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
 }
-END_TEST
 
-START_TEST(successes_that_are_counted_together_count_as_singly)
+TEST(successes_that_are_counted_together_count_as_singly)
 {
     begin();
     shed_breaker_add_successes(&breaker, breaker.term, 10, now_ms);
@@ -130,9 +125,8 @@ START_TEST(successes_that_are_counted_together_count_as_singly)
     shed_breaker_add_successes(&breaker, breaker.term, 100, now_ms);
     ck_assert_int_eq(state(), SHED_BREAKER_OPEN);
 }
-END_TEST
 
-START_TEST(a_slice_ends_where_the_next_one_begins)
+TEST(a_slice_ends_where_the_next_one_begins)
 {
     enum { WIDTH_MS = WINDOW_MS / SHED_BREAKER_SLICES };
 
@@ -143,9 +137,8 @@ START_TEST(a_slice_ends_where_the_next_one_begins)
     ck_assert_uint_eq(shed_breaker_slice_end_ms(&breaker, now_ms + WIDTH_MS),
                       now_ms + 2 * WIDTH_MS);
 }
-END_TEST
 
-START_TEST(one_key_that_always_fails_does_not_open_it)
+TEST(one_key_that_always_fails_does_not_open_it)
 {
     begin();
     for (int i = 0; i < 100; i++)
@@ -155,9 +148,8 @@ START_TEST(one_key_that_always_fails_does_not_open_it)
         (void)end_load(true, breaker.term, 0);
     ck_assert_int_eq(state(), SHED_BREAKER_OPEN);
 }
-END_TEST
 
-START_TEST(without_a_part_of_failures_it_never_opens)
+TEST(without_a_part_of_failures_it_never_opens)
 {
     struct shed_breaker_options none = rule;
 
@@ -167,11 +159,10 @@ START_TEST(without_a_part_of_failures_it_never_opens)
     load_many(0, 1000);
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
 }
-END_TEST
 
 /* ------------------------------------------------------------------- open */
 
-START_TEST(nothing_passes_until_its_time_is_over)
+TEST(nothing_passes_until_its_time_is_over)
 {
     begin();
     open_it();
@@ -181,9 +172,8 @@ START_TEST(nothing_passes_until_its_time_is_over)
     ck_assert(shed_breaker_pass(&breaker, now_ms));
     ck_assert_int_eq(state(), SHED_BREAKER_HALF_OPEN);
 }
-END_TEST
 
-START_TEST(it_stays_open_longer_each_time_up_to_its_bound)
+TEST(it_stays_open_longer_each_time_up_to_its_bound)
 {
     begin();
     open_it();
@@ -195,9 +185,8 @@ START_TEST(it_stays_open_longer_each_time_up_to_its_bound)
         ck_assert_int_eq(state(), SHED_BREAKER_OPEN);
     }
 }
-END_TEST
 
-START_TEST(its_time_is_jittered_down_to_half)
+TEST(its_time_is_jittered_down_to_half)
 {
     uint64_t least = UINT64_MAX, most = 0;
 
@@ -213,9 +202,8 @@ START_TEST(its_time_is_jittered_down_to_half)
     ck_assert_uint_eq(least, OPEN_MS / 2);
     ck_assert_uint_eq(most, OPEN_MS);
 }
-END_TEST
 
-START_TEST(loads_that_began_before_it_opened_say_nothing)
+TEST(loads_that_began_before_it_opened_say_nothing)
 {
     uint64_t term;
 
@@ -230,7 +218,6 @@ START_TEST(loads_that_began_before_it_opened_say_nothing)
         ck_assert(!end_load(i % 2 == 0, term, 0));
     ck_assert_int_eq(state(), SHED_BREAKER_HALF_OPEN);
 }
-END_TEST
 
 /* -------------------------------------------------------------- half-open */
 
@@ -242,7 +229,7 @@ static void half_open_it(void)
     ck_assert_int_eq(state(), SHED_BREAKER_HALF_OPEN);
 }
 
-START_TEST(a_few_keys_pass_at_a_time)
+TEST(a_few_keys_pass_at_a_time)
 {
     half_open_it();
     for (int i = 0; i < SHED_BREAKER_PROBES; i++)
@@ -254,9 +241,8 @@ START_TEST(a_few_keys_pass_at_a_time)
     (void)end_load(false, breaker.term, 1);
     ck_assert(shed_breaker_pass(&breaker, now_ms));
 }
-END_TEST
 
-START_TEST(successes_close_it)
+TEST(successes_close_it)
 {
     half_open_it();
     load_many(SHED_BREAKER_PROBES - 1, 0);
@@ -270,9 +256,8 @@ START_TEST(successes_close_it)
     ck_assert(load(true));
     ck_assert_uint_eq(breaker.until_ms - now_ms, OPEN_MS);
 }
-END_TEST
 
-START_TEST(one_failure_opens_it_again)
+TEST(one_failure_opens_it_again)
 {
     half_open_it();
     ck_assert(!load(false));
@@ -282,7 +267,6 @@ START_TEST(one_failure_opens_it_again)
     ck_assert(!load(false)); /* the earlier success is forgotten */
     ck_assert_int_eq(state(), SHED_BREAKER_HALF_OPEN);
 }
-END_TEST
 
 static bool give_up_probe(uint64_t waited_ms)
 {
@@ -290,7 +274,7 @@ static bool give_up_probe(uint64_t waited_ms)
     return shed_breaker_give_up(&breaker, waited_ms, now_ms, random_bits);
 }
 
-START_TEST(probes_that_are_given_up_open_it_as_late_as_patient_ones)
+TEST(probes_that_are_given_up_open_it_as_late_as_patient_ones)
 {
     half_open_it();
     for (uint64_t ms = 1; ms < SHED_BREAKER_PROBES * PATIENCE_MS; ms++) {
@@ -305,9 +289,8 @@ START_TEST(probes_that_are_given_up_open_it_as_late_as_patient_ones)
     ck_assert(!give_up_probe(SHED_BREAKER_PROBES * PATIENCE_MS - 1));
     ck_assert_int_eq(state(), SHED_BREAKER_HALF_OPEN);
 }
-END_TEST
 
-START_TEST(an_answer_to_one_probe_speaks_for_those_that_were_given_up)
+TEST(an_answer_to_one_probe_speaks_for_those_that_were_given_up)
 {
     half_open_it();
     for (int i = 1; i < SHED_BREAKER_PROBES; i++) {
@@ -318,7 +301,6 @@ START_TEST(an_answer_to_one_probe_speaks_for_those_that_were_given_up)
     ck_assert(load(false));
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
 }
-END_TEST
 
 /* ---------------------------------------------------- given up while closed */
 
@@ -334,7 +316,7 @@ static bool give_up_many(uint64_t times, uint64_t waited_ms)
     return has_opened;
 }
 
-START_TEST(calls_that_are_given_up_fail_when_none_was_answered_for_long)
+TEST(calls_that_are_given_up_fail_when_none_was_answered_for_long)
 {
     begin();
     ck_assert(!give_up_many(PATIENCE_MS - 1, 1));
@@ -342,9 +324,8 @@ START_TEST(calls_that_are_given_up_fail_when_none_was_answered_for_long)
     ck_assert(give_up_many(1, 1));
     ck_assert_int_eq(state(), SHED_BREAKER_OPEN);
 }
-END_TEST
 
-START_TEST(an_answer_speaks_for_calls_that_are_given_up)
+TEST(an_answer_speaks_for_calls_that_are_given_up)
 {
     begin();
     for (int i = 0; i < 100; i++) {
@@ -355,10 +336,9 @@ START_TEST(an_answer_speaks_for_calls_that_are_given_up)
     }
     ck_assert(give_up_many(1000, 1));
 }
-END_TEST
 
 /* They wait at the same time: for a connection, say. */
-START_TEST(many_calls_that_are_given_up_together_are_one_wait)
+TEST(many_calls_that_are_given_up_together_are_one_wait)
 {
     begin();
     now_ms += PATIENCE_MS - 1;
@@ -369,9 +349,8 @@ START_TEST(many_calls_that_are_given_up_together_are_one_wait)
         ck_assert(!give_up_probe(PATIENCE_MS - 1));
     ck_assert(give_up_probe(PATIENCE_MS - 1));
 }
-END_TEST
 
-START_TEST(a_time_without_calls_is_no_wait)
+TEST(a_time_without_calls_is_no_wait)
 {
     begin();
     for (int i = 0; i < PATIENCE_MS - 1; i++) {
@@ -382,9 +361,8 @@ START_TEST(a_time_without_calls_is_no_wait)
     ck_assert(!give_up_many(8, 1));
     ck_assert(give_up_many(1, 1));
 }
-END_TEST
 
-START_TEST(without_a_patience_no_call_is_given_up_too_often)
+TEST(without_a_patience_no_call_is_given_up_too_often)
 {
     begin();
     breaker.patience_ms = 0;
@@ -394,38 +372,8 @@ START_TEST(without_a_patience_no_call_is_given_up_too_often)
     ck_assert(!give_up_many(100, 3600000));
     ck_assert_int_eq(state(), SHED_BREAKER_HALF_OPEN);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("breaker");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, it_opens_at_its_part_of_failures);
-    tcase_add_test(tc, few_loads_decide_nothing);
-    tcase_add_test(tc, failures_outside_the_window_are_forgotten);
-    tcase_add_test(tc, failures_within_the_window_add_up);
-    tcase_add_test(tc, successes_keep_it_closed);
-    tcase_add_test(tc, successes_that_are_counted_together_count_as_singly);
-    tcase_add_test(tc, a_slice_ends_where_the_next_one_begins);
-    tcase_add_test(tc, one_key_that_always_fails_does_not_open_it);
-    tcase_add_test(tc, without_a_part_of_failures_it_never_opens);
-    tcase_add_test(tc, nothing_passes_until_its_time_is_over);
-    tcase_add_test(tc, it_stays_open_longer_each_time_up_to_its_bound);
-    tcase_add_test(tc, its_time_is_jittered_down_to_half);
-    tcase_add_test(tc, loads_that_began_before_it_opened_say_nothing);
-    tcase_add_test(tc, a_few_keys_pass_at_a_time);
-    tcase_add_test(tc, successes_close_it);
-    tcase_add_test(tc, one_failure_opens_it_again);
-    tcase_add_test(tc,
-                   probes_that_are_given_up_open_it_as_late_as_patient_ones);
-    tcase_add_test(tc,
-                   an_answer_to_one_probe_speaks_for_those_that_were_given_up);
-    tcase_add_test(
-        tc, calls_that_are_given_up_fail_when_none_was_answered_for_long);
-    tcase_add_test(tc, an_answer_speaks_for_calls_that_are_given_up);
-    tcase_add_test(tc, many_calls_that_are_given_up_together_are_one_wait);
-    tcase_add_test(tc, a_time_without_calls_is_no_wait);
-    tcase_add_test(tc, without_a_patience_no_call_is_given_up_too_often);
-    return run_tests("breaker", tc);
+    return run_tests("breaker");
 }

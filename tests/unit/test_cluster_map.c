@@ -79,16 +79,15 @@ static size_t slots_of(const char *host, const char *port)
 
 static const struct range halves[] = {{0, 8191, "a", 1}, {8192, 16383, "b", 2}};
 
-START_TEST(before_the_first_answer_all_slots_are_at_the_seed)
+TEST(before_the_first_answer_all_slots_are_at_the_seed)
 {
     ck_assert_str_eq(place_of(0), "seed:7000");
     ck_assert_str_eq(place_of(16383), "seed:7000");
     ck_assert(!map.is_known);
     ck_assert_uint_eq(map.ask_ms, 0);
 }
-END_TEST
 
-START_TEST(an_answer_gives_each_slot_its_node)
+TEST(an_answer_gives_each_slot_its_node)
 {
     struct shed_cluster_change change = take(halves, 2, 0);
 
@@ -100,17 +99,15 @@ START_TEST(an_answer_gives_each_slot_its_node)
     change = take(halves, 2, 1);
     ck_assert(change.is_valid && !change.has_moved);
 }
-END_TEST
 
-START_TEST(a_slot_that_nobody_serves_stays_where_it_was)
+TEST(a_slot_that_nobody_serves_stays_where_it_was)
 {
     (void)take(halves, 2, 0);
     (void)take(halves, 1, 1);
     ck_assert_str_eq(place_of(16383), "b:2");
 }
-END_TEST
 
-START_TEST(a_node_that_lost_all_its_slots_was_replaced)
+TEST(a_node_that_lost_all_its_slots_was_replaced)
 {
     const struct range moved[] = {{0, 8191, "a", 1}, {8192, 16383, "c", 3}};
     const struct range part[] = {{0, 9000, "a", 1}, {9001, 16383, "c", 3}};
@@ -120,9 +117,8 @@ START_TEST(a_node_that_lost_all_its_slots_was_replaced)
     ck_assert(take(part, 2, 2).has_moved);
     ck_assert(!take(part, 2, 3).was_replaced);
 }
-END_TEST
 
-START_TEST(a_host_that_is_not_told_is_that_of_the_node)
+TEST(a_host_that_is_not_told_is_that_of_the_node)
 {
     const struct range own[] = {{0, 8191, NULL, 1}, {8192, 16383, "", 2}};
 
@@ -130,9 +126,8 @@ START_TEST(a_host_that_is_not_told_is_that_of_the_node)
     ck_assert_str_eq(place_of(0), "own:1");
     ck_assert_str_eq(place_of(16383), "own:2");
 }
-END_TEST
 
-START_TEST(what_is_no_map_changes_nothing_and_another_node_is_asked)
+TEST(what_is_no_map_changes_nothing_and_another_node_is_asked)
 {
     static const char *const wires[] = {
         "-ERR This instance has cluster support disabled\r\n",
@@ -163,19 +158,17 @@ START_TEST(what_is_no_map_changes_nothing_and_another_node_is_asked)
         ck_assert_uint_le(map.ask_ms, 10000 * i + SHED_MAP_SOON_MAX_MS);
     }
 }
-END_TEST
 
-START_TEST(a_node_that_cannot_be_used_gets_no_slots)
+TEST(a_node_that_cannot_be_used_gets_no_slots)
 {
     may_nobody_own = true;
     ck_assert(!take(halves, 2, 0).has_moved);
     ck_assert_str_eq(place_of(0), "seed:7000");
 }
-END_TEST
 
 static const struct shed_redirect to_c = {.slot = 5, .host = "c", .port = "3"};
 
-START_TEST(an_answer_that_contradicts_a_newer_redirection_is_doubted)
+TEST(an_answer_that_contradicts_a_newer_redirection_is_doubted)
 {
     const struct range moved[] = {{0, 8191, "c", 3}, {8192, 16383, "b", 2}};
     struct shed_reply *old = answer_of(halves, 2);
@@ -191,9 +184,8 @@ START_TEST(an_answer_that_contradicts_a_newer_redirection_is_doubted)
     ck_assert(!map.is_doubted);
     ck_assert_uint_eq(map.ask_ms, 11000 + SHED_MAP_EVERY_MS);
 }
-END_TEST
 
-START_TEST(a_redirection_asks_at_once_and_more_of_them_later_and_later)
+TEST(a_redirection_asks_at_once_and_more_of_them_later_and_later)
 {
     uint64_t now_ms = 1000, before_ms = 0;
 
@@ -214,17 +206,15 @@ START_TEST(a_redirection_asks_at_once_and_more_of_them_later_and_later)
     }
     ck_assert_uint_eq(before_ms, SHED_MAP_SOON_MAX_MS);
 }
-END_TEST
 
-START_TEST(a_cluster_that_is_down_is_asked_elsewhere)
+TEST(a_cluster_that_is_down_is_asked_elsewhere)
 {
     (void)take(halves, 2, 0);
     (void)shed_cluster_map_hurry(&map, NULL, true, 10000);
     ck_assert(map.is_doubted);
 }
-END_TEST
 
-START_TEST(there_are_no_more_nodes_than_fit)
+TEST(there_are_no_more_nodes_than_fit)
 {
     char port[SHED_PORT_BYTES];
 
@@ -239,7 +229,6 @@ START_TEST(there_are_no_more_nodes_than_fit)
     ck_assert_uint_lt(shed_cluster_map_find(&map, "other", "1", 0),
                       SHED_CLUSTER_NODES_MAX);
 }
-END_TEST
 
 /* ------------------------------------------------------------ a simulation */
 
@@ -312,7 +301,7 @@ static void ask(struct world *w)
     ck_assert_uint_le(map.ask_ms, w->now_ms + SHED_MAP_EVERY_MS);
 }
 
-START_TEST(once_nothing_moves_calls_bring_the_map_to_the_truth)
+TEST_EACH(once_nothing_moves_calls_bring_the_map_to_the_truth, 0, 200)
 {
     uint64_t state = (uint64_t)_i + 1;
     struct world w = {.now_ms = 1};
@@ -349,29 +338,9 @@ START_TEST(once_nothing_moves_calls_bring_the_map_to_the_truth)
     }
     ck_assert(is_true(&w));
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("cluster_map");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_checked_fixture(tc, setup, NULL);
-    tcase_add_test(tc, before_the_first_answer_all_slots_are_at_the_seed);
-    tcase_add_test(tc, an_answer_gives_each_slot_its_node);
-    tcase_add_test(tc, a_slot_that_nobody_serves_stays_where_it_was);
-    tcase_add_test(tc, a_node_that_lost_all_its_slots_was_replaced);
-    tcase_add_test(tc, a_host_that_is_not_told_is_that_of_the_node);
-    tcase_add_test(tc,
-                   what_is_no_map_changes_nothing_and_another_node_is_asked);
-    tcase_add_test(tc, a_node_that_cannot_be_used_gets_no_slots);
-    tcase_add_test(tc,
-                   an_answer_that_contradicts_a_newer_redirection_is_doubted);
-    tcase_add_test(tc,
-                   a_redirection_asks_at_once_and_more_of_them_later_and_later);
-    tcase_add_test(tc, a_cluster_that_is_down_is_asked_elsewhere);
-    tcase_add_test(tc, there_are_no_more_nodes_than_fit);
-    tcase_add_loop_test(tc, once_nothing_moves_calls_bring_the_map_to_the_truth,
-                        0, 200);
-    return run_tests("cluster_map", tc);
+    tcase_add_checked_fixture(test_case(), setup, NULL);
+    return run_tests("cluster_map");
 }

@@ -37,7 +37,7 @@ static double goodput_of(size_t fixed, double capacity, double thrash)
     return (double)db.in_time / (per_s * run_s);
 }
 
-START_TEST(a_database_with_four_times_its_load_keeps_its_goodput)
+TEST(a_database_with_four_times_its_load_keeps_its_goodput)
 {
     static const double capacities[] = {2, 8, 32};
 
@@ -51,10 +51,9 @@ START_TEST(a_database_with_four_times_its_load_keeps_its_goodput)
         ck_assert_double_lt(goodput_of(CEILING, capacity, 0.2), 0.5);
     }
 }
-END_TEST
 
 /* The same without deadlines: a load begins whenever the limit allows it. */
-START_TEST(the_limit_settles_a_little_above_the_capacity)
+TEST(the_limit_settles_a_little_above_the_capacity)
 {
     for (size_t capacity = 2; capacity <= 64; capacity *= 2) {
         sim_database_init(&db, CEILING);
@@ -67,9 +66,8 @@ START_TEST(the_limit_settles_a_little_above_the_capacity)
                       db.most_limit);
     }
 }
-END_TEST
 
-START_TEST(processes_that_share_a_database_do_not_drive_each_other_up)
+TEST(processes_that_share_a_database_do_not_drive_each_other_up)
 {
     const double capacity = 16, run_s = 60;
 
@@ -86,9 +84,8 @@ START_TEST(processes_that_share_a_database_do_not_drive_each_other_up)
         ck_assert_msg(part > 0.8, "%zu processes: %.2f", n, part);
     }
 }
-END_TEST
 
-START_TEST(it_falls_when_capacity_is_lost_and_recovers_when_it_is_back)
+TEST(it_falls_when_capacity_is_lost_and_recovers_when_it_is_back)
 {
     sim_database_init(&db, CEILING);
     db.capacity = 32;
@@ -104,9 +101,8 @@ START_TEST(it_falls_when_capacity_is_lost_and_recovers_when_it_is_back)
     sim_database_run(&db, 20);
     ck_assert_uint_ge(db.least_limit, 24);
 }
-END_TEST
 
-START_TEST(it_reaches_the_floor_and_leaves_it)
+TEST(it_reaches_the_floor_and_leaves_it)
 {
     sim_database_init(&db, CEILING);
     db.capacity = 1;
@@ -119,11 +115,10 @@ START_TEST(it_reaches_the_floor_and_leaves_it)
     sim_database_run(&db, 10);
     ck_assert_uint_ge(limit_now(), 12);
 }
-END_TEST
 
 /* -------------------------------------------------- what must not move it */
 
-START_TEST(it_grows_to_the_ceiling_where_nothing_slows_down)
+TEST(it_grows_to_the_ceiling_where_nothing_slows_down)
 {
     sim_database_init(&db, 64);
     db.capacity = 1000;
@@ -131,9 +126,8 @@ START_TEST(it_grows_to_the_ceiling_where_nothing_slows_down)
     ck_assert_uint_eq(limit_now(), 64);
     ck_assert_uint_le(db.most_alive, 64);
 }
-END_TEST
 
-START_TEST(batches_of_any_size_do_not_lower_it)
+TEST(batches_of_any_size_do_not_lower_it)
 {
     sim_database_init(&db, 32);
     db.capacity = 1000;
@@ -150,9 +144,8 @@ START_TEST(batches_of_any_size_do_not_lower_it)
     sim_database_run(&db, 10);
     ck_assert_uint_eq(db.least_limit, 32);
 }
-END_TEST
 
-START_TEST(an_overload_by_batches_of_any_size_lowers_it)
+TEST(an_overload_by_batches_of_any_size_lowers_it)
 {
     sim_database_init(&db, CEILING);
     db.load_us = 5000;
@@ -163,9 +156,8 @@ START_TEST(an_overload_by_batches_of_any_size_lowers_it)
     ck_assert_uint_le(db.most_limit, 32);
     ck_assert_uint_ge(db.least_limit, 4);
 }
-END_TEST
 
-START_TEST(a_slow_key_does_not_lower_it)
+TEST(a_slow_key_does_not_lower_it)
 {
     sim_database_init(&db, 32);
     db.capacity = 1000;
@@ -174,9 +166,8 @@ START_TEST(a_slow_key_does_not_lower_it)
     sim_database_run(&db, 60);
     ck_assert_uint_eq(db.least_limit, 32);
 }
-END_TEST
 
-START_TEST(a_database_that_is_slower_for_good_does_not_hold_it_down)
+TEST(a_database_that_is_slower_for_good_does_not_hold_it_down)
 {
     sim_database_init(&db, 32);
     db.capacity = 1000;
@@ -193,9 +184,8 @@ START_TEST(a_database_that_is_slower_for_good_does_not_hold_it_down)
     sim_database_run(&db, 20);
     ck_assert_uint_eq(db.least_limit, 32);
 }
-END_TEST
 
-START_TEST(it_stays_while_fewer_loads_are_alive_than_it_allows)
+TEST(it_stays_while_fewer_loads_are_alive_than_it_allows)
 {
     sim_database_init(&db, CEILING);
     db.capacity = 20;
@@ -208,9 +198,8 @@ START_TEST(it_stays_while_fewer_loads_are_alive_than_it_allows)
     ck_assert(!db.limits[0].is_probing);
     ck_assert_uint_eq(db.most_alive, db.demand);
 }
-END_TEST
 
-START_TEST(loads_that_fail_at_once_neither_raise_nor_lower_it)
+TEST(loads_that_fail_at_once_neither_raise_nor_lower_it)
 {
     size_t before;
 
@@ -228,11 +217,10 @@ START_TEST(loads_that_fail_at_once_neither_raise_nor_lower_it)
     ck_assert_uint_ge(db.least_limit, 12);
     ck_assert_uint_le(db.most_limit, 34);
 }
-END_TEST
 
 /* --------------------------------------------------------------- the probes */
 
-START_TEST(probes_take_little_of_the_time)
+TEST(probes_take_little_of_the_time)
 {
     static const double loads_us[] = {500, 20000, 1000000};
 
@@ -248,9 +236,8 @@ START_TEST(probes_take_little_of_the_time)
                       share);
     }
 }
-END_TEST
 
-START_TEST(a_ceiling_of_one_is_one)
+TEST(a_ceiling_of_one_is_one)
 {
     sim_database_init(&db, 1);
     sim_database_run(&db, 30);
@@ -258,29 +245,8 @@ START_TEST(a_ceiling_of_one_is_one)
     ck_assert_uint_eq(db.least_limit, 1);
     ck_assert_uint_eq(db.most_alive, 1);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("concurrency");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, a_database_with_four_times_its_load_keeps_its_goodput);
-    tcase_add_test(tc,
-                   processes_that_share_a_database_do_not_drive_each_other_up);
-    tcase_add_test(tc, the_limit_settles_a_little_above_the_capacity);
-    tcase_add_test(tc,
-                   it_falls_when_capacity_is_lost_and_recovers_when_it_is_back);
-    tcase_add_test(tc, it_reaches_the_floor_and_leaves_it);
-    tcase_add_test(tc, it_grows_to_the_ceiling_where_nothing_slows_down);
-    tcase_add_test(tc, batches_of_any_size_do_not_lower_it);
-    tcase_add_test(tc, an_overload_by_batches_of_any_size_lowers_it);
-    tcase_add_test(tc, a_slow_key_does_not_lower_it);
-    tcase_add_test(tc,
-                   a_database_that_is_slower_for_good_does_not_hold_it_down);
-    tcase_add_test(tc, it_stays_while_fewer_loads_are_alive_than_it_allows);
-    tcase_add_test(tc, loads_that_fail_at_once_neither_raise_nor_lower_it);
-    tcase_add_test(tc, probes_take_little_of_the_time);
-    tcase_add_test(tc, a_ceiling_of_one_is_one);
-    return run_tests("concurrency", tc);
+    return run_tests("concurrency");
 }

@@ -11,7 +11,7 @@
 /* --------------------------------------------------------------- the set-up */
 
 /* Whatever is queued before the set-up has been accepted is sent after it. */
-START_TEST(nothing_is_sent_before_the_last_answer_of_the_set_up)
+TEST(nothing_is_sent_before_the_last_answer_of_the_set_up)
 {
     static const char answers[] = "+OK\r\n+OK\r\n" GREETING;
     static const char call[] = "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
@@ -40,9 +40,8 @@ START_TEST(nothing_is_sent_before_the_last_answer_of_the_set_up)
     }
     stop_server();
 }
-END_TEST
 
-START_TEST(what_follows_the_set_up_unasked_fails_it)
+TEST(what_follows_the_set_up_unasked_fails_it)
 {
     set_up();
     start_conn();
@@ -51,11 +50,10 @@ START_TEST(what_follows_the_set_up_unasked_fails_it)
     end_conn();
     stop_server();
 }
-END_TEST
 
 /* An error of ROLE or TIME itself is accepted, the answer to another command is
  * not. */
-START_TEST(only_answers_to_role_and_time_end_the_set_up)
+TEST(only_answers_to_role_and_time_end_the_set_up)
 {
     static const struct {
         const char *answers;
@@ -104,9 +102,8 @@ START_TEST(only_answers_to_role_and_time_end_the_set_up)
     }
     stop_server();
 }
-END_TEST
 
-START_TEST(the_set_up_learns_the_server_s_clock)
+TEST(the_set_up_learns_the_server_s_clock)
 {
     set_up();
     start_conn();
@@ -117,13 +114,12 @@ START_TEST(the_set_up_learns_the_server_s_clock)
     end_conn();
     stop_server();
 }
-END_TEST
 
 /* ------------------------------------------------------------------ sending */
 
 /* Bytes that are queued while others are being sent follow them, wherever the
  * socket becomes full. */
-START_TEST(a_send_that_is_cut_anywhere_is_followed_by_what_was_queued_meanwhile)
+TEST(a_send_that_is_cut_anywhere_is_followed_by_what_was_queued_meanwhile)
 {
     static const char one[] = "*2\r\n$3\r\nGET\r\n$3\r\none\r\n";
     static const char all[] = "*2\r\n$3\r\nGET\r\n$3\r\none\r\n"
@@ -157,11 +153,10 @@ START_TEST(a_send_that_is_cut_anywhere_is_followed_by_what_was_queued_meanwhile)
     }
     stop_server();
 }
-END_TEST
 
 /* ------------------------------------------------------------------ silence */
 
-START_TEST(a_connection_is_not_silent_while_replies_come)
+TEST(a_connection_is_not_silent_while_replies_come)
 {
     int owner[3];
 
@@ -182,11 +177,10 @@ START_TEST(a_connection_is_not_silent_while_replies_come)
     end_conn();
     stop_server();
 }
-END_TEST
 
 /* A process that was stopped finds its reply, however late it looks; if there
  * is none, the connection fails. */
-START_TEST(a_silent_connection_is_looked_at_once_more_and_fails)
+TEST(a_silent_connection_is_looked_at_once_more_and_fails)
 {
     int owner[2];
 
@@ -214,9 +208,8 @@ START_TEST(a_silent_connection_is_looked_at_once_more_and_fails)
     end_conn();
     stop_server();
 }
-END_TEST
 
-START_TEST(a_set_up_without_an_answer_fails_at_the_connect_timeout)
+TEST(a_set_up_without_an_answer_fails_at_the_connect_timeout)
 {
     set_up();
     start_conn();
@@ -230,9 +223,8 @@ START_TEST(a_set_up_without_an_answer_fails_at_the_connect_timeout)
     end_conn();
     stop_server();
 }
-END_TEST
 
-START_TEST(a_connection_closed_by_the_server_fails)
+TEST(a_connection_closed_by_the_server_fails)
 {
     set_up();
     open_conn();
@@ -246,7 +238,6 @@ START_TEST(a_connection_closed_by_the_server_fails)
     end_conn();
     stop_server();
 }
-END_TEST
 
 /* ------------------------------------------------------------------ closing */
 
@@ -275,7 +266,7 @@ static void queue_too_much(void)
 }
 
 /* After a reset the kernel sends nothing more of what it has accepted. */
-START_TEST(what_a_silent_server_has_not_taken_is_dropped)
+TEST(what_a_silent_server_has_not_taken_is_dropped)
 {
     now_ms = 1000000;
     start_tcp_server();
@@ -290,9 +281,8 @@ START_TEST(what_a_silent_server_has_not_taken_is_dropped)
     end_conn();
     stop_server();
 }
-END_TEST
 
-START_TEST(a_call_that_was_not_answered_is_dropped_with_its_connection)
+TEST(a_call_that_was_not_answered_is_dropped_with_its_connection)
 {
     now_ms = 1000000;
     start_tcp_server();
@@ -304,9 +294,8 @@ START_TEST(a_call_that_was_not_answered_is_dropped_with_its_connection)
     end_conn();
     stop_server();
 }
-END_TEST
 
-START_TEST(a_connection_whose_calls_were_answered_is_closed_as_usual)
+TEST(a_connection_whose_calls_were_answered_is_closed_as_usual)
 {
     struct shed_conn_call call;
     struct shed_reply *reply = NULL;
@@ -325,11 +314,10 @@ START_TEST(a_connection_whose_calls_were_answered_is_closed_as_usual)
     end_conn();
     stop_server();
 }
-END_TEST
 
 /* ----------------------------------------------------------------- failover */
 
-START_TEST(a_connection_of_a_server_that_was_left_is_known)
+TEST(a_connection_of_a_server_that_was_left_is_known)
 {
     struct shed_error why;
 
@@ -341,11 +329,10 @@ START_TEST(a_connection_of_a_server_that_was_left_is_known)
     ck_assert(!shed_conn_is_left(&conn, conn.term + 1, &why));
     stop_server();
 }
-END_TEST
 
 /* ------------------------------------------------------------------- limits */
 
-START_TEST(a_queue_of_another_connection_goes_behind_ones_own)
+TEST(a_queue_of_another_connection_goes_behind_ones_own)
 {
     struct shed_conn_queue waiting;
     struct shed_error err;
@@ -371,7 +358,6 @@ START_TEST(a_queue_of_another_connection_goes_behind_ones_own)
     end_conn();
     stop_server();
 }
-END_TEST
 
 /* ---------------------------------------------------------------- the wire */
 
@@ -380,7 +366,7 @@ END_TEST
 
 /* The parser takes a reply at a time: what it has not taken yet is still there
  * to read. */
-START_TEST(a_reply_that_nobody_has_taken_is_something_to_read)
+TEST(a_reply_that_nobody_has_taken_is_something_to_read)
 {
     static char replies[REPLIES * (sizeof(REPLY) - 1)];
     struct shed_reply *reply;
@@ -410,7 +396,6 @@ START_TEST(a_reply_that_nobody_has_taken_is_something_to_read)
     end_conn();
     stop_server();
 }
-END_TEST
 
 static void expect_lost(enum shed_wire_io io, const struct shed_error *err,
                         const char *what, int failure)
@@ -423,7 +408,7 @@ static void expect_lost(enum shed_wire_io io, const struct shed_error *err,
     ck_assert_str_eq(err->reason, reason);
 }
 
-START_TEST(a_socket_that_fails_says_why)
+TEST(a_socket_that_fails_says_why)
 {
     const struct shed_buffer bytes = {.at = (char[]){"k"}, .size = 1};
     struct shed_wire wire;
@@ -444,32 +429,8 @@ START_TEST(a_socket_that_fails_says_why)
     shed_wire_close(&wire);
     close(ends[1]);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("conn");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, nothing_is_sent_before_the_last_answer_of_the_set_up);
-    tcase_add_test(tc, what_follows_the_set_up_unasked_fails_it);
-    tcase_add_test(tc, a_reply_that_nobody_has_taken_is_something_to_read);
-    tcase_add_test(tc, only_answers_to_role_and_time_end_the_set_up);
-    tcase_add_test(tc, the_set_up_learns_the_server_s_clock);
-    tcase_add_test(
-        tc,
-        a_send_that_is_cut_anywhere_is_followed_by_what_was_queued_meanwhile);
-    tcase_add_test(tc, a_connection_is_not_silent_while_replies_come);
-    tcase_add_test(tc, a_silent_connection_is_looked_at_once_more_and_fails);
-    tcase_add_test(tc, a_set_up_without_an_answer_fails_at_the_connect_timeout);
-    tcase_add_test(tc, a_connection_closed_by_the_server_fails);
-    tcase_add_test(tc, what_a_silent_server_has_not_taken_is_dropped);
-    tcase_add_test(tc,
-                   a_call_that_was_not_answered_is_dropped_with_its_connection);
-    tcase_add_test(tc,
-                   a_connection_whose_calls_were_answered_is_closed_as_usual);
-    tcase_add_test(tc, a_connection_of_a_server_that_was_left_is_known);
-    tcase_add_test(tc, a_queue_of_another_connection_goes_behind_ones_own);
-    tcase_add_test(tc, a_socket_that_fails_says_why);
-    return run_tests("conn", tc);
+    return run_tests("conn");
 }

@@ -5,7 +5,7 @@
 
 #include "support/conn_fixture.h"
 
-START_TEST(replies_in_all_cuts_go_to_their_calls)
+TEST(replies_in_all_cuts_go_to_their_calls)
 {
     static const char replies[] = "$5\r\nvalue\r\n"
                                   "*2\r\n$1\r\n7\r\n$2\r\nOK\r\n"
@@ -37,9 +37,8 @@ START_TEST(replies_in_all_cuts_go_to_their_calls)
     }
     stop_server();
 }
-END_TEST
 
-START_TEST(a_reply_that_no_call_expects_is_a_push)
+TEST(a_reply_that_no_call_expects_is_a_push)
 {
     struct shed_conn_call call;
     struct shed_reply *reply = NULL;
@@ -54,9 +53,8 @@ START_TEST(a_reply_that_no_call_expects_is_a_push)
     end_conn();
     stop_server();
 }
-END_TEST
 
-START_TEST(a_reply_with_another_number_fails_the_connection_and_all_calls)
+TEST(a_reply_with_another_number_fails_the_connection_and_all_calls)
 {
     struct shed_args args[2];
     struct shed_conn_call call;
@@ -78,9 +76,8 @@ START_TEST(a_reply_with_another_number_fails_the_connection_and_all_calls)
     end_conn();
     stop_server();
 }
-END_TEST
 
-START_TEST(a_script_that_the_server_lost_goes_again_by_text_and_only_once)
+TEST(a_script_that_the_server_lost_goes_again_by_text_and_only_once)
 {
     struct shed_args args;
     struct shed_conn_call call;
@@ -112,7 +109,6 @@ START_TEST(a_script_that_the_server_lost_goes_again_by_text_and_only_once)
     end_conn();
     stop_server();
 }
-END_TEST
 
 static void expect_taken(const char *const *beginnings, size_t count)
 {
@@ -140,7 +136,7 @@ static void say_ok(unsigned number)
 
 /* The second and the third call go by digest, behind the text of the first; the
  * third finds the script unknown again. */
-START_TEST(a_batch_whose_script_the_server_lost_brings_its_text_once)
+TEST(a_batch_whose_script_the_server_lost_brings_its_text_once)
 {
     static const char by_text[] = "\r\nEVAL\r\n";
     static const char by_digest[] = "\r\nEVALSHA\r\n";
@@ -180,20 +176,8 @@ START_TEST(a_batch_whose_script_the_server_lost_brings_its_text_once)
     end_conn();
     stop_server();
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("conn replies");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, replies_in_all_cuts_go_to_their_calls);
-    tcase_add_test(tc, a_reply_that_no_call_expects_is_a_push);
-    tcase_add_test(
-        tc, a_reply_with_another_number_fails_the_connection_and_all_calls);
-    tcase_add_test(
-        tc, a_script_that_the_server_lost_goes_again_by_text_and_only_once);
-    tcase_add_test(tc,
-                   a_batch_whose_script_the_server_lost_brings_its_text_once);
-    return run_tests("conn replies", tc);
+    return run_tests("conn replies");
 }

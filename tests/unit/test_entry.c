@@ -57,7 +57,7 @@ static enum shed_entry_state decode(const struct bytes *bytes)
     return shed_entry_decode(key, bytes->at, bytes->size, &entry);
 }
 
-START_TEST(what_encode_makes_decode_returns)
+TEST(what_encode_makes_decode_returns)
 {
     struct shed_entry row = make_row("a row"), out;
     struct bytes bytes = assemble(&row);
@@ -73,9 +73,8 @@ START_TEST(what_encode_makes_decode_returns)
     ck_assert_uint_eq(out.payload_size, row.payload_size);
     ck_assert_mem_eq(out.payload, "a row", 5);
 }
-END_TEST
 
-START_TEST(the_layout_is_the_documented_one)
+TEST(the_layout_is_the_documented_one)
 {
     struct shed_entry row = make_row("xy");
     struct bytes bytes = assemble(&row);
@@ -86,9 +85,8 @@ START_TEST(the_layout_is_the_documented_one)
     ck_assert_mem_eq(bytes.at + 56, "\xff\xff\xff\xff\xff\xff\xff\xfe", 8);
     ck_assert_mem_eq(bytes.at + 64, "xy", 2);
 }
-END_TEST
 
-START_TEST(the_checksum_is_the_one_that_other_hosts_have_written)
+TEST(the_checksum_is_the_one_that_other_hosts_have_written)
 {
     static const unsigned char known[8] = {0x87, 0x41, 0x69, 0x36,
                                            0x47, 0x92, 0xa5, 0x4d};
@@ -97,7 +95,6 @@ START_TEST(the_checksum_is_the_one_that_other_hosts_have_written)
 
     ck_assert_mem_eq(bytes.at + 32, known, sizeof(known));
 }
-END_TEST
 
 /* A row with a position and these tags; room is theirs. */
 static struct shed_entry make_tagged(unsigned char *room, const char *first,
@@ -114,7 +111,7 @@ static struct shed_entry make_tagged(unsigned char *room, const char *first,
     return row;
 }
 
-START_TEST(a_position_and_tags_come_back)
+TEST(a_position_and_tags_come_back)
 {
     unsigned char room[SHED_ENTRY_TAGS_MAX_BYTES];
     struct shed_entry row = make_tagged(room, "red", "blue"), out;
@@ -137,9 +134,8 @@ START_TEST(a_position_and_tags_come_back)
     ck_assert_ptr_null(
         shed_entry_next_tag(tags.tags, tags.tags_size, &at, &size));
 }
-END_TEST
 
-START_TEST(the_layout_of_positions_and_tags_is_the_documented_one)
+TEST(the_layout_of_positions_and_tags_is_the_documented_one)
 {
     unsigned char room[SHED_ENTRY_TAGS_MAX_BYTES];
     struct shed_entry row = make_tagged(room, "red", "blue");
@@ -152,9 +148,8 @@ START_TEST(the_layout_of_positions_and_tags_is_the_documented_one)
     ck_assert_mem_eq(bytes.at + 64, "a row\0\x09\3red\4blue", 16);
     ck_assert_uint_eq(bytes.size, 64 + 16);
 }
-END_TEST
 
-START_TEST(an_entry_without_a_position_or_tags_has_none)
+TEST(an_entry_without_a_position_or_tags_has_none)
 {
     struct shed_entry row = make_row("a row"), out;
     struct bytes bytes = assemble(&row);
@@ -166,10 +161,9 @@ START_TEST(an_entry_without_a_position_or_tags_has_none)
     ck_assert_uint_eq(tags.position, 0);
     ck_assert_uint_eq(tags.tags_size, 0);
 }
-END_TEST
 
 /* Their checksum is right, as if a faulty program had written them. */
-START_TEST(tags_of_a_wrong_form_are_corrupt)
+TEST(tags_of_a_wrong_form_are_corrupt)
 {
     static const struct {
         const char *bytes;
@@ -188,9 +182,8 @@ START_TEST(tags_of_a_wrong_form_are_corrupt)
         ck_assert_msg(decode(&bytes) == SHED_ENTRY_CORRUPT, "row %zu", i);
     }
 }
-END_TEST
 
-START_TEST(no_flipped_bit_of_a_tag_passes)
+TEST(no_flipped_bit_of_a_tag_passes)
 {
     unsigned char room[SHED_ENTRY_TAGS_MAX_BYTES];
     struct shed_entry row = make_tagged(room, "red", "blue");
@@ -206,9 +199,8 @@ START_TEST(no_flipped_bit_of_a_tag_passes)
         ck_assert_msg(decode(&bad) != SHED_ENTRY_OK, "bit %zu", bit);
     }
 }
-END_TEST
 
-START_TEST(no_such_row_and_a_failure_come_back_too)
+TEST(no_such_row_and_a_failure_come_back_too)
 {
     struct shed_entry entry = make_row(""), out;
     struct bytes bytes;
@@ -227,10 +219,9 @@ START_TEST(no_such_row_and_a_failure_come_back_too)
     ck_assert_int_eq(out.type, SHED_ENTRY_FAILURE);
     ck_assert_uint_eq(out.payload_size, 17);
 }
-END_TEST
 
 /* Its checksum is right, as if a faulty program had written it. */
-START_TEST(a_payload_where_there_is_none_is_corrupt)
+TEST(a_payload_where_there_is_none_is_corrupt)
 {
     struct shed_entry entry = make_row("a row");
     struct bytes bytes;
@@ -246,9 +237,8 @@ START_TEST(a_payload_where_there_is_none_is_corrupt)
     bytes = assemble(&entry);
     ck_assert_int_eq(decode(&bytes), SHED_ENTRY_OK);
 }
-END_TEST
 
-START_TEST(a_payload_with_our_magic_is_a_payload)
+TEST(a_payload_with_our_magic_is_a_payload)
 {
     struct shed_entry inner = make_row("in"), outer = make_row(""), out;
     struct bytes first = assemble(&inner), second;
@@ -261,10 +251,9 @@ START_TEST(a_payload_with_our_magic_is_a_payload)
     ck_assert_uint_eq(out.payload_size, first.size);
     ck_assert_mem_eq(out.payload, first.at, first.size);
 }
-END_TEST
 
 /* Every single bit, except those of the times, which the server writes. */
-START_TEST(no_flipped_bit_passes_for_an_entry)
+TEST(no_flipped_bit_passes_for_an_entry)
 {
     struct shed_entry row = make_row("a row");
     const struct bytes good = assemble(&row);
@@ -278,9 +267,8 @@ START_TEST(no_flipped_bit_passes_for_an_entry)
         ck_assert_msg(decode(&bad) != SHED_ENTRY_OK, "bit %zu", bit);
     }
 }
-END_TEST
 
-START_TEST(the_times_are_not_under_the_checksum)
+TEST(the_times_are_not_under_the_checksum)
 {
     struct shed_entry row = make_row("a row"), out;
     struct bytes bytes = assemble(&row);
@@ -292,10 +280,9 @@ START_TEST(the_times_are_not_under_the_checksum)
     ck_assert_uint_eq(out.written_ms, 1);
     ck_assert_uint_eq(out.until_ms, 2);
 }
-END_TEST
 
 /* As when a doubled reply reaches the next reader. */
-START_TEST(the_entry_of_another_key_is_corrupt_whatever_it_says)
+TEST(the_entry_of_another_key_is_corrupt_whatever_it_says)
 {
     static const struct shed_entry_key others[] = {
         {"t:{l}", 5}, {"t:{k", 4}, {"t:{kk}", 6}, {"u:{k}", 5}, {"", 0}};
@@ -315,9 +302,8 @@ START_TEST(the_entry_of_another_key_is_corrupt_whatever_it_says)
                 SHED_ENTRY_CORRUPT);
     }
 }
-END_TEST
 
-START_TEST(a_flipped_bit_is_corrupt_and_not_foreign)
+TEST(a_flipped_bit_is_corrupt_and_not_foreign)
 {
     struct shed_entry row = make_row("a row");
     struct bytes bytes = assemble(&row);
@@ -328,9 +314,8 @@ START_TEST(a_flipped_bit_is_corrupt_and_not_foreign)
     bytes.at[8] ^= 1;
     ck_assert_int_eq(decode(&bytes), SHED_ENTRY_CORRUPT);
 }
-END_TEST
 
-START_TEST(every_shorter_piece_is_refused)
+TEST(every_shorter_piece_is_refused)
 {
     struct shed_entry row = make_row("a row");
     struct bytes bytes = assemble(&row);
@@ -343,9 +328,8 @@ START_TEST(every_shorter_piece_is_refused)
                                     : SHED_ENTRY_CORRUPT);
     }
 }
-END_TEST
 
-START_TEST(bytes_behind_the_payload_are_corrupt)
+TEST(bytes_behind_the_payload_are_corrupt)
 {
     struct shed_entry row = make_row("a row");
     struct bytes bytes = assemble(&row);
@@ -353,9 +337,8 @@ START_TEST(bytes_behind_the_payload_are_corrupt)
     bytes.size++;
     ck_assert_int_eq(decode(&bytes), SHED_ENTRY_CORRUPT);
 }
-END_TEST
 
-START_TEST(unknown_formats_and_types_are_foreign)
+TEST(unknown_formats_and_types_are_foreign)
 {
     struct shed_entry row = make_row("a row");
     struct bytes bytes = assemble(&row);
@@ -368,9 +351,8 @@ START_TEST(unknown_formats_and_types_are_foreign)
     ck_assert_int_eq(shed_entry_decode(key, "", 0, &(struct shed_entry){0}),
                      SHED_ENTRY_FOREIGN);
 }
-END_TEST
 
-START_TEST(a_lease_has_a_header_and_nothing_behind_it)
+TEST(a_lease_has_a_header_and_nothing_behind_it)
 {
     struct bytes bytes = {.at = "\xf5shd\x02L", .size = 64};
     struct shed_entry out;
@@ -382,10 +364,9 @@ START_TEST(a_lease_has_a_header_and_nothing_behind_it)
     ck_assert_int_eq(shed_entry_decode(key, bytes.at, 65, &out),
                      SHED_ENTRY_FOREIGN);
 }
-END_TEST
 
 /* Two stores of the same row must be distinguishable. */
-START_TEST(a_header_alone_tells_all_but_the_payload)
+TEST(a_header_alone_tells_all_but_the_payload)
 {
     struct shed_entry row = make_row("a row"), out;
     struct bytes bytes = assemble(&row);
@@ -401,9 +382,8 @@ START_TEST(a_header_alone_tells_all_but_the_payload)
     ck_assert_int_eq(shed_entry_decode_header(bytes.at, bytes.size + 1, &out),
                      SHED_ENTRY_CORRUPT);
 }
-END_TEST
 
-START_TEST(a_lease_names_its_holder)
+TEST(a_lease_names_its_holder)
 {
     const struct shed_entry_key of = {"k", 1};
     const unsigned char flight[4] = {0, 0, 0, 77};
@@ -426,18 +406,16 @@ START_TEST(a_lease_names_its_holder)
     ck_assert_uint_eq(holder.flight, 77);
     ck_assert_uint_eq(holder.epoch, 4711);
 }
-END_TEST
 
-START_TEST(the_format_of_another_version_is_told)
+TEST(the_format_of_another_version_is_told)
 {
     ck_assert_int_eq(shed_entry_format("\xf5shd\x02", 5), 2);
     ck_assert_int_eq(shed_entry_format("\xf5shd\x63", 5), 99);
     ck_assert_int_eq(shed_entry_format("\xf5shd", 4), -1);
     ck_assert_int_eq(shed_entry_format("a text", 6), -1);
 }
-END_TEST
 
-START_TEST(another_nonce_makes_another_checksum)
+TEST(another_nonce_makes_another_checksum)
 {
     static const unsigned char other[SHED_ENTRY_VERSION_BYTES] = "other";
     struct shed_entry row = make_row("a row");
@@ -447,9 +425,8 @@ START_TEST(another_nonce_makes_another_checksum)
     shed_entry_encode(key, &row, other, &second);
     ck_assert_int_ne(memcmp(first.head + 32, second.head + 32, 8), 0);
 }
-END_TEST
 
-START_TEST(the_row_version_is_told_only_if_there_is_one)
+TEST(the_row_version_is_told_only_if_there_is_one)
 {
     struct shed_entry row = make_row("a row");
     struct bytes bytes = assemble(&row);
@@ -461,9 +438,8 @@ START_TEST(the_row_version_is_told_only_if_there_is_one)
     bytes = assemble(&row);
     ck_assert(!shed_entry_row_version(bytes.at).is_known);
 }
-END_TEST
 
-START_TEST(a_row_is_older_only_by_a_version_of_both)
+TEST(a_row_is_older_only_by_a_version_of_both)
 {
     const struct shed_row_version none = {.number = 5}, five = {5, true},
                                   six = {6, true};
@@ -475,37 +451,8 @@ START_TEST(a_row_is_older_only_by_a_version_of_both)
     ck_assert(!shed_row_version_is_lower(
         five, (struct shed_row_version){.number = 6}));
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("entry");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, what_encode_makes_decode_returns);
-    tcase_add_test(tc, the_layout_is_the_documented_one);
-    tcase_add_test(tc, the_checksum_is_the_one_that_other_hosts_have_written);
-    tcase_add_test(tc, a_position_and_tags_come_back);
-    tcase_add_test(tc, the_layout_of_positions_and_tags_is_the_documented_one);
-    tcase_add_test(tc, an_entry_without_a_position_or_tags_has_none);
-    tcase_add_test(tc, tags_of_a_wrong_form_are_corrupt);
-    tcase_add_test(tc, no_flipped_bit_of_a_tag_passes);
-    tcase_add_test(tc, no_such_row_and_a_failure_come_back_too);
-    tcase_add_test(tc, a_payload_where_there_is_none_is_corrupt);
-    tcase_add_test(tc, a_payload_with_our_magic_is_a_payload);
-    tcase_add_test(tc, no_flipped_bit_passes_for_an_entry);
-    tcase_add_test(tc, the_times_are_not_under_the_checksum);
-    tcase_add_test(tc, the_entry_of_another_key_is_corrupt_whatever_it_says);
-    tcase_add_test(tc, a_flipped_bit_is_corrupt_and_not_foreign);
-    tcase_add_test(tc, every_shorter_piece_is_refused);
-    tcase_add_test(tc, bytes_behind_the_payload_are_corrupt);
-    tcase_add_test(tc, unknown_formats_and_types_are_foreign);
-    tcase_add_test(tc, a_lease_has_a_header_and_nothing_behind_it);
-    tcase_add_test(tc, a_header_alone_tells_all_but_the_payload);
-    tcase_add_test(tc, a_lease_names_its_holder);
-    tcase_add_test(tc, the_format_of_another_version_is_told);
-    tcase_add_test(tc, another_nonce_makes_another_checksum);
-    tcase_add_test(tc, the_row_version_is_told_only_if_there_is_one);
-    tcase_add_test(tc, a_row_is_older_only_by_a_version_of_both);
-    return run_tests("entry", tc);
+    return run_tests("entry");
 }

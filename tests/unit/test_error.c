@@ -23,7 +23,7 @@ struct longer_options {
 
 static const struct options defaults = {sizeof(struct options), 1, 2};
 
-START_TEST(every_code_has_the_name_that_the_header_gives_it)
+TEST(every_code_has_the_name_that_the_header_gives_it)
 {
     ck_assert_str_eq(shed_code_name(SHED_OK), "SHED_OK");
     ck_assert_str_eq(shed_code_name(SHED_EINVAL), "SHED_EINVAL");
@@ -39,15 +39,13 @@ START_TEST(every_code_has_the_name_that_the_header_gives_it)
     ck_assert_str_eq(shed_code_name(SHED_EFORKED), "SHED_EFORKED");
     ck_assert_str_eq(shed_code_name(SHED_ELOST), "SHED_ELOST");
 }
-END_TEST
 
-START_TEST(a_code_of_another_version_has_a_name)
+TEST(a_code_of_another_version_has_a_name)
 {
     ck_assert_ptr_nonnull(shed_code_name(99));
 }
-END_TEST
 
-START_TEST(a_failure_is_its_code_and_its_reason)
+TEST(a_failure_is_its_code_and_its_reason)
 {
     struct shed_error err;
 
@@ -56,15 +54,13 @@ START_TEST(a_failure_is_its_code_and_its_reason)
     ck_assert_int_eq(err.code, SHED_EBUSY);
     ck_assert_str_eq(err.reason, "3 of four");
 }
-END_TEST
 
-START_TEST(nobody_has_to_want_the_reason)
+TEST(nobody_has_to_want_the_reason)
 {
     ck_assert_int_eq(shed_fail(NULL, SHED_ECLOSED, "closed"), SHED_ECLOSED);
 }
-END_TEST
 
-START_TEST(a_long_reason_is_cut_and_terminated)
+TEST(a_long_reason_is_cut_and_terminated)
 {
     char text[2 * SHED_REASON_BYTES];
     struct shed_error err;
@@ -75,9 +71,8 @@ START_TEST(a_long_reason_is_cut_and_terminated)
     ck_assert_int_eq(shed_fail(&err, SHED_EREDIS, "%s", text), SHED_EREDIS);
     ck_assert_uint_eq(strlen(err.reason), SHED_REASON_BYTES - 1);
 }
-END_TEST
 
-START_TEST(a_reason_is_one_printable_line)
+TEST(a_reason_is_one_printable_line)
 {
     struct shed_error err;
 
@@ -85,9 +80,8 @@ START_TEST(a_reason_is_one_printable_line)
                     "gr\xc3\xbcn, \xc2\x9b, \xc2\xa0, \xc2");
     ck_assert_str_eq(err.reason, "a?b?[2J??c? gr\xc3\xbcn, ??, \xc2\xa0, \xc2");
 }
-END_TEST
 
-START_TEST(a_reason_may_be_made_of_the_one_that_it_replaces)
+TEST(a_reason_may_be_made_of_the_one_that_it_replaces)
 {
     struct shed_error err;
 
@@ -96,9 +90,8 @@ START_TEST(a_reason_may_be_made_of_the_one_that_it_replaces)
                      SHED_EREDIS);
     ck_assert_str_eq(err.reason, "outer: inner");
 }
-END_TEST
 
-START_TEST(errno_stays_as_it_was)
+TEST(errno_stays_as_it_was)
 {
     struct shed_error err;
 
@@ -109,9 +102,8 @@ START_TEST(errno_stays_as_it_was)
     ck_assert_int_eq(errno, ECONNRESET);
     ck_assert_str_eq(err.reason, "");
 }
-END_TEST
 
-START_TEST(no_options_are_the_defaults)
+TEST(no_options_are_the_defaults)
 {
     struct options out = defaults;
 
@@ -119,9 +111,8 @@ START_TEST(no_options_are_the_defaults)
         shed_options_take(&out, sizeof(out), NULL, "options", NULL), SHED_OK);
     ck_assert_mem_eq(&out, &defaults, sizeof(out));
 }
-END_TEST
 
-START_TEST(options_of_our_size_are_taken)
+TEST(options_of_our_size_are_taken)
 {
     struct options given = {sizeof(given), 10, 20}, out = defaults;
 
@@ -129,9 +120,8 @@ START_TEST(options_of_our_size_are_taken)
         shed_options_take(&out, sizeof(out), &given, "options", NULL), SHED_OK);
     ck_assert_mem_eq(&out, &given, sizeof(out));
 }
-END_TEST
 
-START_TEST(an_older_program_gets_defaults_for_what_it_does_not_know)
+TEST(an_older_program_gets_defaults_for_what_it_does_not_know)
 {
     struct options given = {offsetof(struct options, second), 10, 99};
     struct options out = defaults;
@@ -142,9 +132,8 @@ START_TEST(an_older_program_gets_defaults_for_what_it_does_not_know)
     ck_assert_uint_eq(out.first, 10);
     ck_assert_uint_eq(out.second, 2);
 }
-END_TEST
 
-START_TEST(a_newer_program_may_leave_zero_what_we_do_not_know)
+TEST(a_newer_program_may_leave_zero_what_we_do_not_know)
 {
     struct longer_options given = {{sizeof(given), 10, 20}, 0};
     struct options out = defaults;
@@ -154,9 +143,8 @@ START_TEST(a_newer_program_may_leave_zero_what_we_do_not_know)
     ck_assert_uint_eq(out.size, sizeof(out));
     ck_assert_uint_eq(out.second, 20);
 }
-END_TEST
 
-START_TEST(an_option_that_we_do_not_know_is_refused)
+TEST(an_option_that_we_do_not_know_is_refused)
 {
     struct longer_options given = {{sizeof(given), 10, 20}, 1};
     struct options out = defaults;
@@ -168,9 +156,8 @@ START_TEST(an_option_that_we_do_not_know_is_refused)
     ck_assert_ptr_nonnull(strstr(err.reason, "item options"));
     ck_assert_mem_eq(&out, &defaults, sizeof(out));
 }
-END_TEST
 
-START_TEST(options_that_nobody_initialised_are_refused)
+TEST_EACH(options_that_nobody_initialised_are_refused, 0, 4)
 {
     const size_t sizes[] = {0, sizeof(size_t), sizeof(size_t) + 1, SIZE_MAX};
     struct options given = {sizes[_i], 10, 20}, out = defaults;
@@ -180,9 +167,8 @@ START_TEST(options_that_nobody_initialised_are_refused)
         SHED_EINVAL);
     ck_assert_mem_eq(&out, &defaults, sizeof(out));
 }
-END_TEST
 
-START_TEST(a_size_beyond_that_of_any_options_is_refused)
+TEST(a_size_beyond_that_of_any_options_is_refused)
 {
     static size_t given[1024]; /* zeros, which any version would accept */
     struct options out = defaults;
@@ -192,16 +178,14 @@ START_TEST(a_size_beyond_that_of_any_options_is_refused)
         shed_options_take(&out, sizeof(out), given, "options", NULL),
         SHED_EINVAL);
 }
-END_TEST
 
-START_TEST(a_range_holds_both_its_ends)
+TEST(a_range_holds_both_its_ends)
 {
     ck_assert_int_eq(shed_check_range(1, 1, 9, "ttl_ms", NULL), SHED_OK);
     ck_assert_int_eq(shed_check_range(9, 1, 9, "ttl_ms", NULL), SHED_OK);
 }
-END_TEST
 
-START_TEST(a_value_out_of_range_is_named)
+TEST(a_value_out_of_range_is_named)
 {
     struct shed_error err;
 
@@ -209,18 +193,16 @@ START_TEST(a_value_out_of_range_is_named)
     ck_assert_str_eq(err.reason, "ttl_ms is 0, must be in [1, 9]");
     ck_assert_int_eq(shed_check_range(10, 1, 9, "ttl_ms", NULL), SHED_EINVAL);
 }
-END_TEST
 
-START_TEST(a_deadline_beyond_all_time_is_the_last_instant)
+TEST(a_deadline_beyond_all_time_is_the_last_instant)
 {
     ck_assert_uint_eq(shed_deadline_ms(5, 6), 11);
     ck_assert_uint_eq(shed_deadline_ms(5, UINT64_MAX), UINT64_MAX);
     ck_assert_uint_eq(shed_left_ms(11, 5), 6);
     ck_assert_uint_eq(shed_left_ms(5, 11), 0);
 }
-END_TEST
 
-START_TEST(the_clock_counts_on_in_both_units)
+TEST(the_clock_counts_on_in_both_units)
 {
     uint64_t us = shed_now_us(), ms = shed_now_ms();
 
@@ -228,9 +210,8 @@ START_TEST(the_clock_counts_on_in_both_units)
     ck_assert_uint_ge(shed_now_us(), us);
     ck_assert_uint_ge(shed_now_us() / 1000, ms);
 }
-END_TEST
 
-START_TEST(two_tokens_differ_and_are_filled_to_their_end)
+TEST(two_tokens_differ_and_are_filled_to_their_end)
 {
     unsigned char a[32] = {0}, b[32] = {0};
     bool is_tail_set = false;
@@ -245,18 +226,16 @@ START_TEST(two_tokens_differ_and_are_filled_to_their_end)
     ck_assert_mem_ne(a, b, sizeof(a));
     ck_assert(is_tail_set);
 }
-END_TEST
 
-START_TEST(a_token_longer_than_the_kernel_gives_at_once_is_refused)
+TEST(a_token_longer_than_the_kernel_gives_at_once_is_refused)
 {
     unsigned char token[257] = {0};
 
     ck_assert_int_eq(shed_random_token(token, sizeof(token), NULL),
                      SHED_EINVAL);
 }
-END_TEST
 
-START_TEST(jitter_spreads_over_all_of_a_range)
+TEST(jitter_spreads_over_all_of_a_range)
 {
     unsigned hits[16] = {0};
 
@@ -266,35 +245,8 @@ START_TEST(jitter_spreads_over_all_of_a_range)
     for (int i = 0; i < 16; i++)
         ck_assert(hits[i] > 800 && hits[i] < 1200);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("error");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, every_code_has_the_name_that_the_header_gives_it);
-    tcase_add_test(tc, a_code_of_another_version_has_a_name);
-    tcase_add_test(tc, a_failure_is_its_code_and_its_reason);
-    tcase_add_test(tc, nobody_has_to_want_the_reason);
-    tcase_add_test(tc, a_long_reason_is_cut_and_terminated);
-    tcase_add_test(tc, a_reason_is_one_printable_line);
-    tcase_add_test(tc, a_reason_may_be_made_of_the_one_that_it_replaces);
-    tcase_add_test(tc, errno_stays_as_it_was);
-    tcase_add_test(tc, no_options_are_the_defaults);
-    tcase_add_test(tc, options_of_our_size_are_taken);
-    tcase_add_test(tc,
-                   an_older_program_gets_defaults_for_what_it_does_not_know);
-    tcase_add_test(tc, a_newer_program_may_leave_zero_what_we_do_not_know);
-    tcase_add_test(tc, an_option_that_we_do_not_know_is_refused);
-    tcase_add_loop_test(tc, options_that_nobody_initialised_are_refused, 0, 4);
-    tcase_add_test(tc, a_size_beyond_that_of_any_options_is_refused);
-    tcase_add_test(tc, a_range_holds_both_its_ends);
-    tcase_add_test(tc, a_value_out_of_range_is_named);
-    tcase_add_test(tc, a_deadline_beyond_all_time_is_the_last_instant);
-    tcase_add_test(tc, the_clock_counts_on_in_both_units);
-    tcase_add_test(tc, two_tokens_differ_and_are_filled_to_their_end);
-    tcase_add_test(tc, a_token_longer_than_the_kernel_gives_at_once_is_refused);
-    tcase_add_test(tc, jitter_spreads_over_all_of_a_range);
-    return run_tests("error", tc);
+    return run_tests("error");
 }

@@ -5,7 +5,7 @@
 
 #include "support/testing.h"
 
-START_TEST(bytes_are_printable_and_a_backslash_is_doubled)
+TEST(bytes_are_printable_and_a_backslash_is_doubled)
 {
     char text[64];
 
@@ -16,9 +16,8 @@ START_TEST(bytes_are_printable_and_a_backslash_is_doubled)
     ck_assert_uint_eq(shed_escape(shed_str(NULL), text, sizeof(text)), 0);
     ck_assert_str_eq(text, "");
 }
-END_TEST
 
-START_TEST(a_text_that_does_not_fit_is_cut_and_terminated)
+TEST(a_text_that_does_not_fit_is_cut_and_terminated)
 {
     char text[] = "xxxxxxxx";
 
@@ -30,13 +29,8 @@ START_TEST(a_text_that_does_not_fit_is_cut_and_terminated)
     ck_assert_str_eq(text, "a\\x0ab");
     ck_assert_int_eq(text[7], 'x');
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("escape");
-
-    tcase_add_test(tc, bytes_are_printable_and_a_backslash_is_doubled);
-    tcase_add_test(tc, a_text_that_does_not_fit_is_cut_and_terminated);
-    return run_tests("escape", tc);
+    return run_tests("escape");
 }

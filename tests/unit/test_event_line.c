@@ -33,7 +33,7 @@ static struct shed_log_line line_of(enum shed_event_kind kind,
     return out.line;
 }
 
-START_TEST(a_line_says_what_whose_and_why)
+TEST(a_line_says_what_whose_and_why)
 {
     ck_assert(write_line(SHED_EVENT_STALE_SERVED, SHED_EREDIS, "item", "42",
                          "no reply"));
@@ -44,17 +44,15 @@ START_TEST(a_line_says_what_whose_and_why)
     ck_assert_str_eq(out.text, "refused by Redis");
     ck_assert_int_eq(out.line.level, SHED_LOG_ERROR);
 }
-END_TEST
 
-START_TEST(what_only_a_program_wants_to_know_has_no_line)
+TEST(what_only_a_program_wants_to_know_has_no_line)
 {
     ck_assert(!write_line(SHED_EVENT_INVALIDATED, SHED_OK, "item", "1", ""));
     ck_assert(!write_line(SHED_EVENT_LOAD_FINISHED, SHED_OK, "item", "1", ""));
     ck_assert(!write_line(SHED_EVENT_LOCK_ACQUIRED, SHED_OK, "job", "", ""));
 }
-END_TEST
 
-START_TEST(the_longest_names_keys_and_reasons_fit)
+TEST(the_longest_names_keys_and_reasons_fit)
 {
     static char name[300], key[SHED_KEY_MAX_BYTES + 1],
         reason[SHED_REASON_BYTES];
@@ -76,9 +74,8 @@ START_TEST(the_longest_names_keys_and_reasons_fit)
         ck_assert_ptr_nonnull(strstr(out.text, "more: "));
     }
 }
-END_TEST
 
-START_TEST(kinds_and_failures_are_limited_apart)
+TEST(kinds_and_failures_are_limited_apart)
 {
     struct shed_log_line a, b;
 
@@ -90,9 +87,8 @@ START_TEST(kinds_and_failures_are_limited_apart)
     b = line_of(SHED_EVENT_LOAD_FINISHED, SHED_EREDIS, "item");
     ck_assert(!are_together(&a, &b));
 }
-END_TEST
 
-START_TEST(a_change_is_limited_with_the_one_that_it_takes_back)
+TEST(a_change_is_limited_with_the_one_that_it_takes_back)
 {
     struct shed_log_line a, b;
 
@@ -103,9 +99,8 @@ START_TEST(a_change_is_limited_with_the_one_that_it_takes_back)
     b = line_of(SHED_EVENT_BREAKER, SHED_ESOURCE, "item");
     ck_assert(are_together(&a, &b) && a.most > 1);
 }
-END_TEST
 
-START_TEST(locks_are_limited_together)
+TEST(locks_are_limited_together)
 {
     struct shed_log_line a, b;
 
@@ -115,18 +110,8 @@ START_TEST(locks_are_limited_together)
     b = line_of(SHED_EVENT_LOCK_TAKEN_OVER, SHED_OK, "one");
     ck_assert(!are_together(&a, &b));
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("event_line");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, a_line_says_what_whose_and_why);
-    tcase_add_test(tc, what_only_a_program_wants_to_know_has_no_line);
-    tcase_add_test(tc, the_longest_names_keys_and_reasons_fit);
-    tcase_add_test(tc, kinds_and_failures_are_limited_apart);
-    tcase_add_test(tc, a_change_is_limited_with_the_one_that_it_takes_back);
-    tcase_add_test(tc, locks_are_limited_together);
-    return run_tests("event_line", tc);
+    return run_tests("event_line");
 }

@@ -113,16 +113,15 @@ static void start_publishing(void)
     expect(SHED_SEND_PUBLISH, SHED_ANSWER_NOTHING, 0);
 }
 
-START_TEST(a_hit_answers_the_caller_and_ends_the_flight)
+TEST(a_hit_answers_the_caller_and_ends_the_flight)
 {
     start();
     reply(SHED_EV_HIT);
     expect(SHED_SEND_NOTHING, SHED_ANSWER_ENTRY, 1);
     expect_state(SHED_FLIGHT_OVER);
 }
-END_TEST
 
-START_TEST(a_hit_after_a_wait_says_so)
+TEST(a_hit_after_a_wait_says_so)
 {
     start();
     reply(SHED_EV_HIT);
@@ -137,9 +136,8 @@ START_TEST(a_hit_after_a_wait_says_so)
     reply(SHED_EV_HIT); /* for the caller who came after the wait */
     ck_assert(!subject.act.has_waited);
 }
-END_TEST
 
-START_TEST(a_hit_is_not_for_who_came_after_the_look_began)
+TEST(a_hit_is_not_for_who_came_after_the_look_began)
 {
     start();
     join();
@@ -149,9 +147,8 @@ START_TEST(a_hit_is_not_for_who_came_after_the_look_began)
     expect(SHED_SEND_NOTHING, SHED_ANSWER_ENTRY, 2);
     expect_state(SHED_FLIGHT_OVER);
 }
-END_TEST
 
-START_TEST(what_is_stored_is_for_all_who_came_before_the_publish)
+TEST(what_is_stored_is_for_all_who_came_before_the_publish)
 {
     start_loading();
     join();
@@ -160,9 +157,8 @@ START_TEST(what_is_stored_is_for_all_who_came_before_the_publish)
     reply(SHED_EV_STORED);
     expect(SHED_SEND_ACQUIRE, SHED_ANSWER_LOADED, 2);
 }
-END_TEST
 
-START_TEST(what_may_be_outdated_is_only_for_who_came_before_the_load)
+TEST(what_may_be_outdated_is_only_for_who_came_before_the_load)
 {
     start();
     join();
@@ -174,9 +170,8 @@ START_TEST(what_may_be_outdated_is_only_for_who_came_before_the_load)
     reply(SHED_EV_STORED);
     expect(SHED_SEND_ACQUIRE, SHED_ANSWER_LOADED, 2);
 }
-END_TEST
 
-START_TEST(what_was_invalidated_is_only_for_who_came_before_the_load)
+TEST(what_was_invalidated_is_only_for_who_came_before_the_load)
 {
     start();
     join();
@@ -186,18 +181,16 @@ START_TEST(what_was_invalidated_is_only_for_who_came_before_the_load)
     reply(SHED_EV_INVALIDATED);
     expect(SHED_SEND_ACQUIRE, SHED_ANSWER_UNPUBLISHED, 2);
 }
-END_TEST
 
-START_TEST(a_value_that_superseded_ours_is_for_who_came_before_the_publish)
+TEST(a_value_that_superseded_ours_is_for_who_came_before_the_publish)
 {
     start_publishing();
     join();
     reply(SHED_EV_SUPERSEDED);
     expect(SHED_SEND_ACQUIRE, SHED_ANSWER_ENTRY, 1);
 }
-END_TEST
 
-START_TEST(who_comes_after_a_value_does_not_join_the_flight)
+TEST(who_comes_after_a_value_does_not_join_the_flight)
 {
     start();
     reply(SHED_EV_HIT);
@@ -210,9 +203,8 @@ START_TEST(who_comes_after_a_value_does_not_join_the_flight)
     reply(SHED_EV_INVALIDATED);
     ck_assert(!subject.act.detach);
 }
-END_TEST
 
-START_TEST(a_reply_with_another_number_does_nothing)
+TEST(a_reply_with_another_number_does_nothing)
 {
     static const enum shed_flight_event_type replies[] = {
         SHED_EV_LEAD, SHED_EV_HIT,    SHED_EV_CORRUPT, SHED_EV_MARKER,
@@ -226,9 +218,8 @@ START_TEST(a_reply_with_another_number_does_nothing)
         expect_state(SHED_FLIGHT_ACQUIRING);
     }
 }
-END_TEST
 
-START_TEST(a_reply_that_comes_twice_counts_once)
+TEST(a_reply_that_comes_twice_counts_once)
 {
     start();
     reply(SHED_EV_LEAD);
@@ -236,9 +227,8 @@ START_TEST(a_reply_that_comes_twice_counts_once)
     expect_nothing();
     expect_state(SHED_FLIGHT_LOADING);
 }
-END_TEST
 
-START_TEST(a_waiter_looks_again_at_a_push)
+TEST(a_waiter_looks_again_at_a_push)
 {
     start();
     reply_wait(LEASE_MS);
@@ -247,10 +237,9 @@ START_TEST(a_waiter_looks_again_at_a_push)
     expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
     ck_assert_int_eq(subject.act.first, SHED_FIRST_GET);
 }
-END_TEST
 
 /* GET would not tell whether the holder lives. */
-START_TEST(a_waiter_acquires_at_its_timer)
+TEST(a_waiter_acquires_at_its_timer)
 {
     start();
     reply_wait(LEASE_MS);
@@ -259,9 +248,8 @@ START_TEST(a_waiter_acquires_at_its_timer)
     expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
     ck_assert_int_eq(subject.act.first, SHED_FIRST_NOTHING);
 }
-END_TEST
 
-START_TEST(what_the_first_caller_has_found_decides_how_it_begins)
+TEST(what_the_first_caller_has_found_decides_how_it_begins)
 {
     set_up();
     join();
@@ -279,18 +267,16 @@ START_TEST(what_the_first_caller_has_found_decides_how_it_begins)
     event(SHED_EV_START);
     ck_assert_int_eq(subject.act.first, SHED_FIRST_NOTHING);
 }
-END_TEST
 
-START_TEST(who_comes_after_an_answer_reads_it)
+TEST(who_comes_after_an_answer_reads_it)
 {
     start();
     join();
     reply(SHED_EV_HIT);
     ck_assert_int_eq(subject.act.first, SHED_FIRST_GET);
 }
-END_TEST
 
-START_TEST(a_lease_that_was_renewed_counts_from_its_begin)
+TEST(a_lease_that_was_renewed_counts_from_its_begin)
 {
     struct shed_flight_event wait = {
         .type = SHED_EV_WAIT, .wait_ms = LEASE_MS, .age_ms = 40};
@@ -310,9 +296,8 @@ START_TEST(a_lease_that_was_renewed_counts_from_its_begin)
     step(wait);
     ck_assert_uint_eq(subject.flight.leased_ms, subject.now_ms - 40);
 }
-END_TEST
 
-START_TEST(a_push_that_overtakes_the_reply_is_not_lost)
+TEST(a_push_that_overtakes_the_reply_is_not_lost)
 {
     start();
     event(SHED_EV_PUSH);
@@ -320,10 +305,9 @@ START_TEST(a_push_that_overtakes_the_reply_is_not_lost)
     reply_wait(LEASE_MS);
     expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
 }
-END_TEST
 
 /* Else a marker that answers only those who waited would not answer it. */
-START_TEST(who_was_told_to_wait_has_waited_though_a_push_was_faster)
+TEST(who_was_told_to_wait_has_waited_though_a_push_was_faster)
 {
     start();
     ck_assert(!subject.flight.had_holder);
@@ -337,9 +321,8 @@ START_TEST(who_was_told_to_wait_has_waited_though_a_push_was_faster)
     expect(SHED_SEND_ACQUIRE, SHED_ANSWER_ENTRY, 1);
     ck_assert(!subject.flight.had_holder); /* the later caller */
 }
-END_TEST
 
-START_TEST(a_push_counts_for_one_look)
+TEST(a_push_counts_for_one_look)
 {
     start();
     event(SHED_EV_PUSH);
@@ -348,7 +331,6 @@ START_TEST(a_push_counts_for_one_look)
     expect_nothing();
     expect_state(SHED_FLIGHT_WAITING);
 }
-END_TEST
 
 static void reply_aged(enum shed_flight_event_type type, uint64_t age_ms)
 {
@@ -367,7 +349,7 @@ static void look_again(void)
     expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
 }
 
-START_TEST(without_pushes_a_waiter_looks_at_most_every_10_ms)
+TEST(without_pushes_a_waiter_looks_at_most_every_10_ms)
 {
     uint64_t began_ms, longest = 0;
 
@@ -384,9 +366,8 @@ START_TEST(without_pushes_a_waiter_looks_at_most_every_10_ms)
     }
     ck_assert_uint_gt(longest, 50);
 }
-END_TEST
 
-START_TEST(a_waiter_looks_when_a_load_like_the_last_ones_has_ended)
+TEST(a_waiter_looks_when_a_load_like_the_last_ones_has_ended)
 {
     start_publishing();
     subject.now_ms += 50;
@@ -400,9 +381,8 @@ START_TEST(a_waiter_looks_when_a_load_like_the_last_ones_has_ended)
     ck_assert_uint_ge(subject.act.timer_ms, 31);
     ck_assert_uint_le(subject.act.timer_ms, 32);
 }
-END_TEST
 
-START_TEST(a_waiter_learns_how_long_the_load_took_that_it_awaited)
+TEST(a_waiter_learns_how_long_the_load_took_that_it_awaited)
 {
     start();
     reply_aged(SHED_EV_WAIT, 40);
@@ -413,9 +393,8 @@ START_TEST(a_waiter_learns_how_long_the_load_took_that_it_awaited)
     ck_assert_uint_eq(subject.pace.span_ms[0],
                       40 + (subject.now_ms - 5000) - 25);
 }
-END_TEST
 
-START_TEST(a_value_from_before_the_wait_teaches_nothing)
+TEST(a_value_from_before_the_wait_teaches_nothing)
 {
     start();
     reply_aged(SHED_EV_HIT, 0);
@@ -427,9 +406,8 @@ START_TEST(a_value_from_before_the_wait_teaches_nothing)
     reply_aged(SHED_EV_HIT, 60000);
     ck_assert_uint_eq(subject.pace.count, 0);
 }
-END_TEST
 
-START_TEST(with_pushes_a_waiter_polls_slowly)
+TEST(with_pushes_a_waiter_polls_slowly)
 {
     start();
     subject.flight.has_pushes = true;
@@ -441,18 +419,16 @@ START_TEST(with_pushes_a_waiter_polls_slowly)
         event(SHED_EV_TIMER);
     }
 }
-END_TEST
 
-START_TEST(a_waiter_looks_as_soon_as_the_lease_has_run_out)
+TEST(a_waiter_looks_as_soon_as_the_lease_has_run_out)
 {
     start();
     subject.flight.has_pushes = true;
     reply_wait(3);
     ck_assert_uint_eq(subject.act.timer_ms, 4);
 }
-END_TEST
 
-START_TEST(a_flight_that_waits_for_nobody_ends)
+TEST(a_flight_that_waits_for_nobody_ends)
 {
     start();
     leave_all();
@@ -461,9 +437,8 @@ START_TEST(a_flight_that_waits_for_nobody_ends)
     expect_nothing();
     expect_state(SHED_FLIGHT_OVER);
 }
-END_TEST
 
-START_TEST(a_marker_ends_all_who_wait)
+TEST(a_marker_ends_all_who_wait)
 {
     start();
     join();
@@ -471,9 +446,8 @@ START_TEST(a_marker_ends_all_who_wait)
     expect(SHED_SEND_NOTHING, SHED_ANSWER_FAILURE, 2);
     expect_state(SHED_FLIGHT_OVER);
 }
-END_TEST
 
-START_TEST(a_corrupt_entry_is_replaced_a_few_times_at_most)
+TEST(a_corrupt_entry_is_replaced_a_few_times_at_most)
 {
     int looks = 0;
 
@@ -486,9 +460,8 @@ START_TEST(a_corrupt_entry_is_replaced_a_few_times_at_most)
     ck_assert_int_lt(looks, 10);
     expect(SHED_SEND_NOTHING, SHED_ANSWER_FAILURE, 1);
 }
-END_TEST
 
-START_TEST(corrupt_entries_with_a_lease_between_them_are_not_in_a_row)
+TEST(corrupt_entries_with_a_lease_between_them_are_not_in_a_row)
 {
     start();
     for (int i = 0; i < 20; i++) {
@@ -498,9 +471,8 @@ START_TEST(corrupt_entries_with_a_lease_between_them_are_not_in_a_row)
         event(SHED_EV_TIMER);
     }
 }
-END_TEST
 
-START_TEST(a_failed_load_ends_all_and_puts_a_marker)
+TEST(a_failed_load_ends_all_and_puts_a_marker)
 {
     start_loading();
     join();
@@ -510,17 +482,15 @@ START_TEST(a_failed_load_ends_all_and_puts_a_marker)
     expect_nothing();
     expect_state(SHED_FLIGHT_OVER);
 }
-END_TEST
 
-START_TEST(a_refused_load_gives_the_lease_back_without_a_marker)
+TEST(a_refused_load_gives_the_lease_back_without_a_marker)
 {
     start_loading();
     reply(SHED_EV_LOAD_REFUSED);
     expect(SHED_SEND_RELEASE, SHED_ANSWER_FAILURE, 1);
 }
-END_TEST
 
-START_TEST(who_joins_while_the_lease_is_being_ended_looks_then)
+TEST(who_joins_while_the_lease_is_being_ended_looks_then)
 {
     start_loading();
     reply(SHED_EV_LOAD_FAILED);
@@ -528,9 +498,8 @@ START_TEST(who_joins_while_the_lease_is_being_ended_looks_then)
     reply(SHED_EV_ENDED);
     expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
 }
-END_TEST
 
-START_TEST(a_lost_fail_is_sent_again)
+TEST(a_lost_fail_is_sent_again)
 {
     start_loading();
     reply(SHED_EV_LOAD_FAILED);
@@ -542,9 +511,8 @@ START_TEST(a_lost_fail_is_sent_again)
     reply(SHED_EV_ENDED);
     expect_state(SHED_FLIGHT_OVER);
 }
-END_TEST
 
-START_TEST(a_lost_release_is_sent_again_as_a_release)
+TEST(a_lost_release_is_sent_again_as_a_release)
 {
     start_loading();
     reply(SHED_EV_LOAD_REFUSED);
@@ -552,9 +520,8 @@ START_TEST(a_lost_release_is_sent_again_as_a_release)
     event(SHED_EV_TIMER);
     expect(SHED_SEND_RELEASE, SHED_ANSWER_NOTHING, 0);
 }
-END_TEST
 
-START_TEST(a_fail_is_not_sent_for_ever)
+TEST(a_fail_is_not_sent_for_ever)
 {
     int sends = 1;
 
@@ -568,10 +535,9 @@ START_TEST(a_fail_is_not_sent_for_ever)
     ck_assert_int_lt(sends, 10);
     expect_state(SHED_FLIGHT_OVER);
 }
-END_TEST
 
 /* A Redis that is out of memory still deletes. */
-START_TEST(a_marker_that_is_refused_becomes_a_release)
+TEST(a_marker_that_is_refused_becomes_a_release)
 {
     start_loading();
     reply(SHED_EV_LOAD_FAILED);
@@ -582,9 +548,8 @@ START_TEST(a_marker_that_is_refused_becomes_a_release)
     ck_assert(subject.act.leaves_lease);
     expect_state(SHED_FLIGHT_OVER);
 }
-END_TEST
 
-START_TEST(a_lease_that_was_ended_is_not_left)
+TEST(a_lease_that_was_ended_is_not_left)
 {
     start_loading();
     reply(SHED_EV_LOAD_FAILED);
@@ -592,18 +557,16 @@ START_TEST(a_lease_that_was_ended_is_not_left)
     ck_assert(!subject.act.leaves_lease);
     expect_state(SHED_FLIGHT_OVER);
 }
-END_TEST
 
-START_TEST(a_publish_that_is_refused_for_good_leaves_its_lease)
+TEST(a_publish_that_is_refused_for_good_leaves_its_lease)
 {
     start_publishing();
     trouble(SHED_TROUBLE_DENIED);
     expect(SHED_SEND_NOTHING, SHED_ANSWER_UNPUBLISHED, 1);
     ck_assert(subject.act.leaves_lease);
 }
-END_TEST
 
-START_TEST(an_abandoned_load_whose_lease_could_not_be_ended_leaves_it)
+TEST(an_abandoned_load_whose_lease_could_not_be_ended_leaves_it)
 {
     start_loading();
     subject.now_ms += LOAD_TIMEOUT_MS;
@@ -613,9 +576,8 @@ START_TEST(an_abandoned_load_whose_lease_could_not_be_ended_leaves_it)
     ck_assert(subject.act.leaves_lease);
     expect_state(SHED_FLIGHT_ABANDONED);
 }
-END_TEST
 
-START_TEST(a_load_renews_its_lease_in_the_next_epoch)
+TEST(a_load_renews_its_lease_in_the_next_epoch)
 {
     start_loading();
     event(SHED_EV_EPOCH);
@@ -626,9 +588,8 @@ START_TEST(a_load_renews_its_lease_in_the_next_epoch)
     event(SHED_EV_EPOCH);
     expect_nothing();
 }
-END_TEST
 
-START_TEST(a_waiter_looks_in_the_next_epoch)
+TEST(a_waiter_looks_in_the_next_epoch)
 {
     start();
     event(SHED_EV_EPOCH); /* it may have come before the look */
@@ -639,9 +600,8 @@ START_TEST(a_waiter_looks_in_the_next_epoch)
     event(SHED_EV_EPOCH);
     expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
 }
-END_TEST
 
-START_TEST(a_lease_is_renewed_at_a_third)
+TEST(a_lease_is_renewed_at_a_third)
 {
     start_loading();
     ck_assert(subject.act.set_timer);
@@ -652,7 +612,6 @@ START_TEST(a_lease_is_renewed_at_a_third)
     ck_assert(subject.act.set_timer);
     ck_assert_uint_eq(subject.act.timer_ms, LEASE_MS / 3);
 }
-END_TEST
 
 static void lead_refresh(uint64_t value_left_ms)
 {
@@ -663,7 +622,7 @@ static void lead_refresh(uint64_t value_left_ms)
                                     .wait_ms = value_left_ms});
 }
 
-START_TEST(a_refresh_renews_its_lease_when_its_value_ends)
+TEST(a_refresh_renews_its_lease_when_its_value_ends)
 {
     lead_refresh(400);
     ck_assert_uint_eq(subject.act.timer_ms, 401);
@@ -672,16 +631,14 @@ START_TEST(a_refresh_renews_its_lease_when_its_value_ends)
     expect(SHED_SEND_RENEW, SHED_ANSWER_NOTHING, 0);
     ck_assert_uint_eq(subject.act.timer_ms, LEASE_MS / 3);
 }
-END_TEST
 
-START_TEST(a_value_that_ends_later_leaves_the_renewals_as_they_are)
+TEST(a_value_that_ends_later_leaves_the_renewals_as_they_are)
 {
     lead_refresh(UINT64_C(1) << 40);
     ck_assert_uint_eq(subject.act.timer_ms, LEASE_MS / 3);
 }
-END_TEST
 
-START_TEST(a_lost_renewal_is_followed_by_the_next)
+TEST(a_lost_renewal_is_followed_by_the_next)
 {
     start_loading();
     for (int i = 0; i < 3; i++) {
@@ -695,9 +652,8 @@ START_TEST(a_lost_renewal_is_followed_by_the_next)
         expect_state(SHED_FLIGHT_LOADING);
     }
 }
-END_TEST
 
-START_TEST(a_lost_lease_is_not_renewed_but_the_load_goes_on)
+TEST(a_lost_lease_is_not_renewed_but_the_load_goes_on)
 {
     start_loading();
     subject.now_ms += LEASE_MS / 3;
@@ -711,9 +667,8 @@ START_TEST(a_lost_lease_is_not_renewed_but_the_load_goes_on)
     reply(SHED_EV_LOADED);
     expect(SHED_SEND_PUBLISH, SHED_ANSWER_NOTHING, 0);
 }
-END_TEST
 
-START_TEST(a_renewal_of_the_lease_before_says_nothing_of_this_one)
+TEST(a_renewal_of_the_lease_before_says_nothing_of_this_one)
 {
     uint64_t renewal;
 
@@ -729,18 +684,16 @@ START_TEST(a_renewal_of_the_lease_before_says_nothing_of_this_one)
     event(SHED_EV_TIMER);
     expect(SHED_SEND_RENEW, SHED_ANSWER_NOTHING, 0);
 }
-END_TEST
 
-START_TEST(the_last_renewal_does_not_reach_past_the_load_timeout)
+TEST(the_last_renewal_does_not_reach_past_the_load_timeout)
 {
     start_loading();
     subject.now_ms += LOAD_TIMEOUT_MS - 10;
     event(SHED_EV_TIMER);
     ck_assert_uint_eq(subject.act.timer_ms, 10);
 }
-END_TEST
 
-START_TEST(an_overdue_load_fails_its_callers_and_is_left_alone)
+TEST(an_overdue_load_fails_its_callers_and_is_left_alone)
 {
     start_loading();
     join();
@@ -752,9 +705,8 @@ START_TEST(an_overdue_load_fails_its_callers_and_is_left_alone)
     ck_assert(subject.act.detach);
     expect_state(SHED_FLIGHT_ABANDONED);
 }
-END_TEST
 
-START_TEST(an_abandoned_load_ends_however_it_ends)
+TEST(an_abandoned_load_ends_however_it_ends)
 {
     static const enum shed_flight_event_type ends[] = {
         SHED_EV_LOADED, SHED_EV_LOAD_FAILED, SHED_EV_LOAD_REFUSED};
@@ -771,9 +723,8 @@ START_TEST(an_abandoned_load_ends_however_it_ends)
         expect_state(SHED_FLIGHT_OVER);
     }
 }
-END_TEST
 
-START_TEST(a_load_has_the_longest_timeout_without_overflow)
+TEST(a_load_has_the_longest_timeout_without_overflow)
 {
     set_up();
     subject.policy.load_timeout_ms = UINT64_MAX;
@@ -785,9 +736,8 @@ START_TEST(a_load_has_the_longest_timeout_without_overflow)
     expect(SHED_SEND_RENEW, SHED_ANSWER_NOTHING, 0);
     expect_state(SHED_FLIGHT_LOADING);
 }
-END_TEST
 
-START_TEST(a_lost_acquire_is_sent_again_after_a_moment)
+TEST(a_lost_acquire_is_sent_again_after_a_moment)
 {
     start();
     subject.random = LAST_RANDOM;
@@ -797,9 +747,8 @@ START_TEST(a_lost_acquire_is_sent_again_after_a_moment)
     event(SHED_EV_TIMER);
     expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
 }
-END_TEST
 
-START_TEST(troubles_that_do_not_pass_count_as_down)
+TEST(troubles_that_do_not_pass_count_as_down)
 {
     int troubles = 0;
 
@@ -813,9 +762,8 @@ START_TEST(troubles_that_do_not_pass_count_as_down)
     ck_assert_int_lt(troubles, 10);
     expect_state(SHED_FLIGHT_LOADING);
 }
-END_TEST
 
-START_TEST(with_redis_down_the_row_comes_from_the_source)
+TEST(with_redis_down_the_row_comes_from_the_source)
 {
     start();
     trouble(SHED_TROUBLE_DOWN);
@@ -824,9 +772,8 @@ START_TEST(with_redis_down_the_row_comes_from_the_source)
     reply(SHED_EV_LOADED);
     expect(SHED_SEND_ACQUIRE, SHED_ANSWER_UNPUBLISHED, 1);
 }
-END_TEST
 
-START_TEST(with_redis_down_and_no_leave_to_load_all_fail)
+TEST(with_redis_down_and_no_leave_to_load_all_fail)
 {
     start();
     subject.policy.load_when_down = false;
@@ -834,9 +781,8 @@ START_TEST(with_redis_down_and_no_leave_to_load_all_fail)
     expect(SHED_SEND_NOTHING, SHED_ANSWER_FAILURE, 1);
     expect_state(SHED_FLIGHT_OVER);
 }
-END_TEST
 
-START_TEST(with_redis_down_nothing_is_loaded_for_nobody)
+TEST(with_redis_down_nothing_is_loaded_for_nobody)
 {
     start();
     leave_all();
@@ -844,9 +790,8 @@ START_TEST(with_redis_down_nothing_is_loaded_for_nobody)
     ck_assert_int_eq(subject.act.send, SHED_SEND_NOTHING);
     expect_state(SHED_FLIGHT_OVER);
 }
-END_TEST
 
-START_TEST(a_load_without_a_lease_renews_and_ends_none)
+TEST(a_load_without_a_lease_renews_and_ends_none)
 {
     start();
     trouble(SHED_TROUBLE_DOWN);
@@ -855,18 +800,16 @@ START_TEST(a_load_without_a_lease_renews_and_ends_none)
     expect(SHED_SEND_NOTHING, SHED_ANSWER_FAILURE, 1);
     expect_state(SHED_FLIGHT_OVER);
 }
-END_TEST
 
-START_TEST(what_is_denied_is_not_tried_again)
+TEST(what_is_denied_is_not_tried_again)
 {
     start();
     trouble(SHED_TROUBLE_DENIED);
     expect(SHED_SEND_NOTHING, SHED_ANSWER_FAILURE, 1);
     expect_state(SHED_FLIGHT_OVER);
 }
-END_TEST
 
-START_TEST(a_lost_publish_is_sent_again_with_a_later_cutoff)
+TEST(a_lost_publish_is_sent_again_with_a_later_cutoff)
 {
     start_publishing();
     join();
@@ -877,18 +820,16 @@ START_TEST(a_lost_publish_is_sent_again_with_a_later_cutoff)
     reply(SHED_EV_STORED);
     expect(SHED_SEND_NOTHING, SHED_ANSWER_LOADED, 2);
 }
-END_TEST
 
-START_TEST(a_publish_that_cannot_be_sent_still_answers_its_callers)
+TEST(a_publish_that_cannot_be_sent_still_answers_its_callers)
 {
     start_publishing();
     join();
     trouble(SHED_TROUBLE_DOWN);
     expect(SHED_SEND_ACQUIRE, SHED_ANSWER_UNPUBLISHED, 1);
 }
-END_TEST
 
-START_TEST(a_publish_refused_by_memory_releases_the_lease)
+TEST(a_publish_refused_by_memory_releases_the_lease)
 {
     start_publishing();
     trouble(SHED_TROUBLE_NO_WRITE);
@@ -896,9 +837,8 @@ START_TEST(a_publish_refused_by_memory_releases_the_lease)
     reply(SHED_EV_ENDED);
     expect_state(SHED_FLIGHT_OVER);
 }
-END_TEST
 
-START_TEST(late_timers_and_pushes_disturb_nothing)
+TEST(late_timers_and_pushes_disturb_nothing)
 {
     start_publishing();
     event(SHED_EV_TIMER);
@@ -912,9 +852,8 @@ START_TEST(late_timers_and_pushes_disturb_nothing)
     expect_nothing();
     expect_state(SHED_FLIGHT_OVER);
 }
-END_TEST
 
-START_TEST(a_flight_that_is_over_can_start_again)
+TEST(a_flight_that_is_over_can_start_again)
 {
     start();
     reply(SHED_EV_HIT);
@@ -924,9 +863,8 @@ START_TEST(a_flight_that_is_over_can_start_again)
     reply(SHED_EV_HIT);
     expect(SHED_SEND_NOTHING, SHED_ANSWER_ENTRY, 2);
 }
-END_TEST
 
-START_TEST(a_publish_is_not_sent_for_ever)
+TEST(a_publish_is_not_sent_for_ever)
 {
     int sends = 1;
 
@@ -939,9 +877,8 @@ START_TEST(a_publish_is_not_sent_for_ever)
     ck_assert_int_lt(sends, 10);
     expect_state(SHED_FLIGHT_OVER);
 }
-END_TEST
 
-START_TEST(troubles_with_an_answer_between_them_are_not_in_a_row)
+TEST(troubles_with_an_answer_between_them_are_not_in_a_row)
 {
     start();
     for (int i = 0; i < 20; i++) {
@@ -952,93 +889,6 @@ START_TEST(troubles_with_an_answer_between_them_are_not_in_a_row)
         event(SHED_EV_TIMER);
         expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
     }
-}
-END_TEST
-
-static void add_tests_1(TCase *tc)
-{
-    tcase_add_test(tc, a_hit_answers_the_caller_and_ends_the_flight);
-    tcase_add_test(tc, a_hit_after_a_wait_says_so);
-    tcase_add_test(tc, a_hit_is_not_for_who_came_after_the_look_began);
-    tcase_add_test(tc, what_is_stored_is_for_all_who_came_before_the_publish);
-    tcase_add_test(tc,
-                   what_was_invalidated_is_only_for_who_came_before_the_load);
-    tcase_add_test(tc,
-                   what_may_be_outdated_is_only_for_who_came_before_the_load);
-    tcase_add_test(
-        tc, a_value_that_superseded_ours_is_for_who_came_before_the_publish);
-    tcase_add_test(tc, who_comes_after_a_value_does_not_join_the_flight);
-    tcase_add_test(tc, a_reply_with_another_number_does_nothing);
-    tcase_add_test(tc, a_reply_that_comes_twice_counts_once);
-    tcase_add_test(tc, a_waiter_looks_again_at_a_push);
-    tcase_add_test(tc, a_waiter_acquires_at_its_timer);
-    tcase_add_test(tc, what_the_first_caller_has_found_decides_how_it_begins);
-    tcase_add_test(tc, who_comes_after_an_answer_reads_it);
-    tcase_add_test(tc, a_lease_that_was_renewed_counts_from_its_begin);
-    tcase_add_test(tc, a_push_that_overtakes_the_reply_is_not_lost);
-    tcase_add_test(tc,
-                   who_was_told_to_wait_has_waited_though_a_push_was_faster);
-    tcase_add_test(tc, a_push_counts_for_one_look);
-}
-
-static void add_tests_2(TCase *tc)
-{
-    tcase_add_test(tc, without_pushes_a_waiter_looks_at_most_every_10_ms);
-    tcase_add_test(tc, a_waiter_looks_when_a_load_like_the_last_ones_has_ended);
-    tcase_add_test(tc, a_waiter_learns_how_long_the_load_took_that_it_awaited);
-    tcase_add_test(tc, a_value_from_before_the_wait_teaches_nothing);
-    tcase_add_test(tc, with_pushes_a_waiter_polls_slowly);
-    tcase_add_test(tc, a_waiter_looks_as_soon_as_the_lease_has_run_out);
-    tcase_add_test(tc, a_flight_that_waits_for_nobody_ends);
-    tcase_add_test(tc, a_marker_ends_all_who_wait);
-    tcase_add_test(tc, a_corrupt_entry_is_replaced_a_few_times_at_most);
-    tcase_add_test(tc,
-                   corrupt_entries_with_a_lease_between_them_are_not_in_a_row);
-    tcase_add_test(tc, a_failed_load_ends_all_and_puts_a_marker);
-    tcase_add_test(tc, a_refused_load_gives_the_lease_back_without_a_marker);
-    tcase_add_test(tc, who_joins_while_the_lease_is_being_ended_looks_then);
-    tcase_add_test(tc, a_lost_fail_is_sent_again);
-    tcase_add_test(tc, a_lost_release_is_sent_again_as_a_release);
-}
-
-static void add_tests_3(TCase *tc)
-{
-    tcase_add_test(tc, a_fail_is_not_sent_for_ever);
-    tcase_add_test(tc, a_marker_that_is_refused_becomes_a_release);
-    tcase_add_test(tc, a_lease_that_was_ended_is_not_left);
-    tcase_add_test(tc, a_publish_that_is_refused_for_good_leaves_its_lease);
-    tcase_add_test(tc,
-                   an_abandoned_load_whose_lease_could_not_be_ended_leaves_it);
-    tcase_add_test(tc, a_load_renews_its_lease_in_the_next_epoch);
-    tcase_add_test(tc, a_waiter_looks_in_the_next_epoch);
-    tcase_add_test(tc, a_lease_is_renewed_at_a_third);
-    tcase_add_test(tc, a_refresh_renews_its_lease_when_its_value_ends);
-    tcase_add_test(tc, a_value_that_ends_later_leaves_the_renewals_as_they_are);
-    tcase_add_test(tc, a_lost_renewal_is_followed_by_the_next);
-    tcase_add_test(tc, a_lost_lease_is_not_renewed_but_the_load_goes_on);
-    tcase_add_test(tc, a_renewal_of_the_lease_before_says_nothing_of_this_one);
-    tcase_add_test(tc, the_last_renewal_does_not_reach_past_the_load_timeout);
-    tcase_add_test(tc, an_overdue_load_fails_its_callers_and_is_left_alone);
-    tcase_add_test(tc, an_abandoned_load_ends_however_it_ends);
-    tcase_add_test(tc, a_load_has_the_longest_timeout_without_overflow);
-    tcase_add_test(tc, a_lost_acquire_is_sent_again_after_a_moment);
-    tcase_add_test(tc, troubles_that_do_not_pass_count_as_down);
-}
-
-static void add_tests_4(TCase *tc)
-{
-    tcase_add_test(tc, with_redis_down_the_row_comes_from_the_source);
-    tcase_add_test(tc, with_redis_down_and_no_leave_to_load_all_fail);
-    tcase_add_test(tc, with_redis_down_nothing_is_loaded_for_nobody);
-    tcase_add_test(tc, a_load_without_a_lease_renews_and_ends_none);
-    tcase_add_test(tc, what_is_denied_is_not_tried_again);
-    tcase_add_test(tc, a_lost_publish_is_sent_again_with_a_later_cutoff);
-    tcase_add_test(tc, a_publish_that_cannot_be_sent_still_answers_its_callers);
-    tcase_add_test(tc, a_publish_refused_by_memory_releases_the_lease);
-    tcase_add_test(tc, late_timers_and_pushes_disturb_nothing);
-    tcase_add_test(tc, a_flight_that_is_over_can_start_again);
-    tcase_add_test(tc, a_publish_is_not_sent_for_ever);
-    tcase_add_test(tc, troubles_with_an_answer_between_them_are_not_in_a_row);
 }
 
 /* ------------------------------------------------------ in the background */
@@ -1073,7 +923,7 @@ static void expect_pause(void)
 }
 
 /* For what is kept in the process. */
-START_TEST(with_redis_down_a_refresh_may_be_loaded_too)
+TEST(with_redis_down_a_refresh_may_be_loaded_too)
 {
     start_background();
     subject.policy.refresh_when_down = true;
@@ -1082,9 +932,8 @@ START_TEST(with_redis_down_a_refresh_may_be_loaded_too)
     reply(SHED_EV_LOADED);
     expect_state(SHED_FLIGHT_OVER);
 }
-END_TEST
 
-START_TEST(a_refresh_without_redis_that_fails_pauses)
+TEST(a_refresh_without_redis_that_fails_pauses)
 {
     start_background();
     subject.policy.refresh_when_down = true;
@@ -1092,10 +941,9 @@ START_TEST(a_refresh_without_redis_that_fails_pauses)
     reply(SHED_EV_LOAD_FAILED);
     expect_state(SHED_FLIGHT_PAUSING);
 }
-END_TEST
 
 /* Redis is read, and has the row. */
-START_TEST(with_writes_refused_a_refresh_is_not_loaded)
+TEST(with_writes_refused_a_refresh_is_not_loaded)
 {
     start_background();
     subject.policy.refresh_when_down = true;
@@ -1103,9 +951,8 @@ START_TEST(with_writes_refused_a_refresh_is_not_loaded)
     ck_assert_int_eq(subject.act.send, SHED_SEND_NOTHING);
     expect_state(SHED_FLIGHT_PAUSING);
 }
-END_TEST
 
-START_TEST(a_refresh_loads_and_publishes_without_a_caller)
+TEST(a_refresh_loads_and_publishes_without_a_caller)
 {
     start_background();
     reply(SHED_EV_LEAD);
@@ -1115,17 +962,15 @@ START_TEST(a_refresh_loads_and_publishes_without_a_caller)
     reply(SHED_EV_STORED);
     expect_state(SHED_FLIGHT_OVER);
 }
-END_TEST
 
-START_TEST(a_refresh_that_another_has_done_is_over)
+TEST(a_refresh_that_another_has_done_is_over)
 {
     start_background();
     reply(SHED_EV_HIT);
     expect_state(SHED_FLIGHT_OVER);
 }
-END_TEST
 
-START_TEST(a_refresh_of_another_is_watched_until_it_is_over)
+TEST(a_refresh_of_another_is_watched_until_it_is_over)
 {
     start_background();
     subject.flight.has_pushes = false;
@@ -1142,18 +987,16 @@ START_TEST(a_refresh_of_another_is_watched_until_it_is_over)
     reply(SHED_EV_HIT);
     expect_state(SHED_FLIGHT_OVER);
 }
-END_TEST
 
-START_TEST(a_push_that_overtakes_the_reply_is_not_lost_on_a_watcher)
+TEST(a_push_that_overtakes_the_reply_is_not_lost_on_a_watcher)
 {
     start_background();
     event(SHED_EV_PUSH);
     reply_watch(2000);
     expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
 }
-END_TEST
 
-START_TEST(a_watcher_takes_over_from_a_dead_refresher)
+TEST(a_watcher_takes_over_from_a_dead_refresher)
 {
     start_background();
     reply_watch(2000);
@@ -1161,18 +1004,16 @@ START_TEST(a_watcher_takes_over_from_a_dead_refresher)
     reply(SHED_EV_LEAD);
     expect(SHED_SEND_LOAD, SHED_ANSWER_NOTHING, 0);
 }
-END_TEST
 
-START_TEST(a_value_that_is_gone_is_not_refreshed)
+TEST(a_value_that_is_gone_is_not_refreshed)
 {
     start_background();
     reply_wait(2000); /* another process loads it */
     expect_nothing();
     expect_state(SHED_FLIGHT_OVER);
 }
-END_TEST
 
-START_TEST(a_watcher_that_is_told_to_end_ends)
+TEST(a_watcher_that_is_told_to_end_ends)
 {
     start_background();
     reply_watch(2000);
@@ -1181,9 +1022,8 @@ START_TEST(a_watcher_that_is_told_to_end_ends)
     expect_nothing();
     expect_state(SHED_FLIGHT_OVER);
 }
-END_TEST
 
-START_TEST(after_a_failed_refresh_there_is_a_pause)
+TEST(after_a_failed_refresh_there_is_a_pause)
 {
     start_background();
     reply(SHED_EV_LEAD);
@@ -1192,9 +1032,8 @@ START_TEST(after_a_failed_refresh_there_is_a_pause)
     reply(SHED_EV_ENDED);
     expect_pause();
 }
-END_TEST
 
-START_TEST(after_a_refresh_for_which_there_was_no_room_there_is_a_pause)
+TEST(after_a_refresh_for_which_there_was_no_room_there_is_a_pause)
 {
     start_background();
     reply(SHED_EV_LEAD);
@@ -1203,17 +1042,15 @@ START_TEST(after_a_refresh_for_which_there_was_no_room_there_is_a_pause)
     reply(SHED_EV_ENDED);
     expect_pause();
 }
-END_TEST
 
-START_TEST(after_the_failed_refresh_of_another_there_is_a_pause)
+TEST(after_the_failed_refresh_of_another_there_is_a_pause)
 {
     start_background();
     reply(SHED_EV_MARKER);
     expect_pause();
 }
-END_TEST
 
-START_TEST(without_redis_nothing_is_refreshed_for_a_pause)
+TEST(without_redis_nothing_is_refreshed_for_a_pause)
 {
     const enum shed_trouble kinds[] = {SHED_TROUBLE_DOWN, SHED_TROUBLE_DENIED,
                                        SHED_TROUBLE_NO_WRITE};
@@ -1225,9 +1062,8 @@ START_TEST(without_redis_nothing_is_refreshed_for_a_pause)
         expect_pause();
     }
 }
-END_TEST
 
-START_TEST(a_refresh_that_cannot_be_stored_gives_its_lease_back_and_pauses)
+TEST(a_refresh_that_cannot_be_stored_gives_its_lease_back_and_pauses)
 {
     start_background();
     reply(SHED_EV_LEAD);
@@ -1237,34 +1073,8 @@ START_TEST(a_refresh_that_cannot_be_stored_gives_its_lease_back_and_pauses)
     reply(SHED_EV_ENDED);
     expect_pause();
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("flight");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    add_tests_1(tc);
-    add_tests_2(tc);
-    add_tests_3(tc);
-    add_tests_4(tc);
-    tcase_add_test(tc, a_refresh_loads_and_publishes_without_a_caller);
-    tcase_add_test(tc, a_refresh_that_another_has_done_is_over);
-    tcase_add_test(tc, a_refresh_of_another_is_watched_until_it_is_over);
-    tcase_add_test(tc,
-                   a_push_that_overtakes_the_reply_is_not_lost_on_a_watcher);
-    tcase_add_test(tc, a_watcher_takes_over_from_a_dead_refresher);
-    tcase_add_test(tc, a_value_that_is_gone_is_not_refreshed);
-    tcase_add_test(tc, a_watcher_that_is_told_to_end_ends);
-    tcase_add_test(tc, after_a_failed_refresh_there_is_a_pause);
-    tcase_add_test(
-        tc, after_a_refresh_for_which_there_was_no_room_there_is_a_pause);
-    tcase_add_test(tc, after_the_failed_refresh_of_another_there_is_a_pause);
-    tcase_add_test(tc, without_redis_nothing_is_refreshed_for_a_pause);
-    tcase_add_test(tc, with_redis_down_a_refresh_may_be_loaded_too);
-    tcase_add_test(tc, a_refresh_without_redis_that_fails_pauses);
-    tcase_add_test(tc, with_writes_refused_a_refresh_is_not_loaded);
-    tcase_add_test(
-        tc, a_refresh_that_cannot_be_stored_gives_its_lease_back_and_pauses);
-    return run_tests("flight", tc);
+    return run_tests("flight");
 }

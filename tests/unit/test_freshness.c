@@ -8,14 +8,13 @@
 #include "support/random.h"
 #include "support/testing.h"
 
-START_TEST(without_jitter_a_ttl_is_itself)
+TEST(without_jitter_a_ttl_is_itself)
 {
     ck_assert_uint_eq(shed_freshness_ttl_ms(60000, 0, UINT64_MAX), 60000);
     ck_assert_uint_eq(shed_freshness_ttl_ms(UINT64_MAX, 0, 77), UINT64_MAX);
 }
-END_TEST
 
-START_TEST(jitter_shortens_by_up_to_its_part)
+TEST(jitter_shortens_by_up_to_its_part)
 {
     ck_assert_uint_eq(shed_freshness_ttl_ms(1000, 10, 0), 1000);
     ck_assert_uint_eq(shed_freshness_ttl_ms(1000, 10, 100), 900);
@@ -27,31 +26,27 @@ START_TEST(jitter_shortens_by_up_to_its_part)
         ck_assert_uint_le(ttl, 1000);
     }
 }
-END_TEST
 
-START_TEST(the_rest_below_a_hundred_is_jittered_too)
+TEST(the_rest_below_a_hundred_is_jittered_too)
 {
     ck_assert_uint_eq(shed_freshness_ttl_ms(250, 50, 125), 125);
     ck_assert_uint_eq(shed_freshness_ttl_ms(99, 90, 89), 10);
 }
-END_TEST
 
-START_TEST(a_ttl_that_is_not_zero_stays_so)
+TEST(a_ttl_that_is_not_zero_stays_so)
 {
     ck_assert_uint_eq(shed_freshness_ttl_ms(1, 100, 1), 1);
     ck_assert_uint_eq(shed_freshness_ttl_ms(100, 100, 100), 1);
     ck_assert_uint_eq(shed_freshness_ttl_ms(1, 90, 12345), 1);
 }
-END_TEST
 
-START_TEST(a_ttl_of_zero_stays_zero)
+TEST(a_ttl_of_zero_stays_zero)
 {
     ck_assert_uint_eq(shed_freshness_ttl_ms(0, 0, 5), 0);
     ck_assert_uint_eq(shed_freshness_ttl_ms(0, 90, 5), 0);
 }
-END_TEST
 
-START_TEST(any_ttl_fits)
+TEST(any_ttl_fits)
 {
     const uint64_t half = UINT64_MAX / 2;
     uint64_t ttl = shed_freshness_ttl_ms(UINT64_MAX, 90, UINT64_MAX - 1);
@@ -60,7 +55,6 @@ START_TEST(any_ttl_fits)
     ck_assert_uint_eq(shed_freshness_ttl_ms(UINT64_MAX, 50, half),
                       UINT64_MAX - half);
 }
-END_TEST
 
 /* -------------------------------------------------------------- judgements */
 
@@ -83,7 +77,7 @@ static enum shed_freshness judge(const struct shed_freshness_rule *rule,
     return shed_freshness_judge(rule, &times, WRITTEN_MS + age_ms, random);
 }
 
-START_TEST(an_entry_goes_through_all_its_ages)
+TEST(an_entry_goes_through_all_its_ages)
 {
     const struct {
         uint64_t age_ms;
@@ -100,18 +94,16 @@ START_TEST(an_entry_goes_through_all_its_ages)
         ck_assert_int_eq(judge(&lenient_rule, rows[i].age_ms, 0, 0),
                          rows[i].expected);
 }
-END_TEST
 
-START_TEST(without_options_an_entry_is_fresh_and_then_over)
+TEST(without_options_an_entry_is_fresh_and_then_over)
 {
     ck_assert_int_eq(judge(&strict_rule, TTL_MS - 1, 99999, 0),
                      SHED_FRESHNESS_FRESH);
     ck_assert_int_eq(judge(&strict_rule, TTL_MS, 99999, 0),
                      SHED_FRESHNESS_OVER);
 }
-END_TEST
 
-START_TEST(an_unknown_clock_leaves_entries_fresh)
+TEST(an_unknown_clock_leaves_entries_fresh)
 {
     const struct shed_freshness_times times = {.written_ms = WRITTEN_MS,
                                                .until_ms = WRITTEN_MS + TTL_MS,
@@ -120,9 +112,8 @@ START_TEST(an_unknown_clock_leaves_entries_fresh)
     ck_assert_int_eq(shed_freshness_judge(&lenient_rule, &times, 0, 0),
                      SHED_FRESHNESS_FRESH);
 }
-END_TEST
 
-START_TEST(what_is_older_than_the_bound_is_aged_however_fresh)
+TEST(what_is_older_than_the_bound_is_aged_however_fresh)
 {
     struct shed_freshness_rule rule = lenient_rule;
 
@@ -136,9 +127,8 @@ START_TEST(what_is_older_than_the_bound_is_aged_however_fresh)
     ck_assert_int_eq(judge(&rule, 10200, 0, 0), SHED_FRESHNESS_STALE);
     ck_assert_int_eq(judge(&rule, 10201, 0, 0), SHED_FRESHNESS_AGED);
 }
-END_TEST
 
-START_TEST(with_a_bound_an_unknown_age_is_too_old)
+TEST(with_a_bound_an_unknown_age_is_too_old)
 {
     const struct shed_freshness_rule rule = {.max_age_ms = UINT64_MAX};
     const struct shed_freshness_times times = {.written_ms = WRITTEN_MS,
@@ -149,9 +139,8 @@ START_TEST(with_a_bound_an_unknown_age_is_too_old)
     ck_assert_int_eq(shed_freshness_judge(&rule, &times, WRITTEN_MS - 3, 0),
                      SHED_FRESHNESS_FRESH);
 }
-END_TEST
 
-START_TEST(a_call_can_be_stricter_than_its_cache)
+TEST(a_call_can_be_stricter_than_its_cache)
 {
     struct shed_freshness_rule rule =
         shed_freshness_rule_of_call(&lenient_rule, 7, SHED_STALE_NEVER);
@@ -162,9 +151,8 @@ START_TEST(a_call_can_be_stricter_than_its_cache)
     ck_assert_int_eq(judge(&rule, 8000, 0, 0), SHED_FRESHNESS_DUE);
     ck_assert_int_eq(judge(&rule, 10000, 0, 0), SHED_FRESHNESS_OVER);
 }
-END_TEST
 
-START_TEST(and_more_lenient)
+TEST(and_more_lenient)
 {
     struct shed_freshness_rule rule =
         shed_freshness_rule_of_call(&strict_rule, 0, SHED_STALE_ALLOWED);
@@ -174,18 +162,16 @@ START_TEST(and_more_lenient)
     ck_assert_int_eq(judge(&rule, UINT64_C(1) << 50, 0, 0),
                      SHED_FRESHNESS_STALE);
 }
-END_TEST
 
-START_TEST(a_call_that_asks_for_nothing_has_its_caches_rule)
+TEST(a_call_that_asks_for_nothing_has_its_caches_rule)
 {
     struct shed_freshness_rule rule =
         shed_freshness_rule_of_call(&lenient_rule, 0, SHED_STALE_DEFAULT);
 
     ck_assert_mem_eq(&rule, &lenient_rule, sizeof(rule));
 }
-END_TEST
 
-START_TEST(an_entry_from_the_future_is_fresh)
+TEST(an_entry_from_the_future_is_fresh)
 {
     const struct shed_freshness_times times = {.written_ms = WRITTEN_MS + 60000,
                                                .until_ms =
@@ -195,9 +181,8 @@ START_TEST(an_entry_from_the_future_is_fresh)
     ck_assert_int_eq(shed_freshness_judge(&lenient_rule, &times, WRITTEN_MS, 0),
                      SHED_FRESHNESS_FRESH);
 }
-END_TEST
 
-START_TEST(an_entry_that_has_ended_is_given_to_nobody)
+TEST(an_entry_that_has_ended_is_given_to_nobody)
 {
     const struct shed_freshness_times times = {.written_ms = WRITTEN_MS};
     struct shed_freshness_rule rule =
@@ -208,9 +193,8 @@ START_TEST(an_entry_that_has_ended_is_given_to_nobody)
     ck_assert_int_eq(shed_freshness_judge(&rule, &times, 0, 0),
                      SHED_FRESHNESS_OVER);
 }
-END_TEST
 
-START_TEST(an_entry_that_was_ended_early_is_not_fresh)
+TEST(an_entry_that_was_ended_early_is_not_fresh)
 {
     const struct shed_freshness_times times = {.written_ms = WRITTEN_MS,
                                                .until_ms = WRITTEN_MS - 1};
@@ -219,9 +203,8 @@ START_TEST(an_entry_that_was_ended_early_is_not_fresh)
         shed_freshness_judge(&lenient_rule, &times, WRITTEN_MS + 100, 0),
         SHED_FRESHNESS_STALE);
 }
-END_TEST
 
-START_TEST(jitter_moves_the_refresh_with_the_end)
+TEST(jitter_moves_the_refresh_with_the_end)
 {
     const struct shed_freshness_times half = {
         .written_ms = WRITTEN_MS, .until_ms = WRITTEN_MS + TTL_MS / 2};
@@ -233,9 +216,8 @@ START_TEST(jitter_moves_the_refresh_with_the_end)
         shed_freshness_judge(&lenient_rule, &half, WRITTEN_MS + 4000, 0),
         SHED_FRESHNESS_DUE);
 }
-END_TEST
 
-START_TEST(redis_keeps_an_entry_for_its_longest_window)
+TEST(redis_keeps_an_entry_for_its_longest_window)
 {
     struct shed_freshness_rule rule = lenient_rule;
 
@@ -245,9 +227,8 @@ START_TEST(redis_keeps_an_entry_for_its_longest_window)
     ck_assert_uint_eq(shed_freshness_kept_ms(&strict_rule, 9000), 9000);
     ck_assert_uint_eq(shed_freshness_kept_ms(&rule, 0), 0);
 }
-END_TEST
 
-START_TEST(redis_keeps_what_can_be_refreshed_a_moment_longer)
+TEST(redis_keeps_what_can_be_refreshed_a_moment_longer)
 {
     const struct shed_freshness_rule rules[] = {
         {.refresh_after_pct = 1}, {.revalidate_ms = 1}, {.if_error_ms = 1}};
@@ -259,7 +240,6 @@ START_TEST(redis_keeps_what_can_be_refreshed_a_moment_longer)
     }
     ck_assert_uint_eq(shed_freshness_redis_ms(&strict_rule, 9000), 9000);
 }
-END_TEST
 
 /* ------------------------------------------------------------------ XFetch */
 
@@ -269,7 +249,7 @@ static uint64_t random_of(double u)
     return u >= 1 ? UINT64_MAX : (uint64_t)ldexp(u, 64);
 }
 
-START_TEST(the_gap_is_the_papers_formula)
+TEST(the_gap_is_the_papers_formula)
 {
     const double us[] = {1, 0.9, 0.5, 0.36787944117144233, 0.1, 0.001, 1e-9};
 
@@ -281,16 +261,14 @@ START_TEST(the_gap_is_the_papers_formula)
                                     (double)cost_ms * 1e-6);
         }
 }
-END_TEST
 
-START_TEST(every_random_number_gives_a_gap)
+TEST(every_random_number_gives_a_gap)
 {
     ck_assert(shed_freshness_early_ms(10, UINT64_MAX) == 0);
     ck_assert(isfinite(shed_freshness_early_ms(UINT32_MAX, 0)));
     ck_assert(shed_freshness_early_ms(10, 0) > 300);
     ck_assert(shed_freshness_early_ms(0, 0) == 0);
 }
-END_TEST
 
 static uint64_t random_state;
 
@@ -316,7 +294,7 @@ static double none_before(double gap, double longest, double cost, double step)
     return chance;
 }
 
-START_TEST(schedules_of_looks_are_refreshed_as_the_paper_says)
+TEST(schedules_of_looks_are_refreshed_as_the_paper_says)
 {
     enum { SCHEDULES = 20000, STEP_MS = 5, COST_MS = 200 };
     const uint64_t ages[] = {6800, 7000, 7200, 7400, 7600};
@@ -335,9 +313,8 @@ START_TEST(schedules_of_looks_are_refreshed_as_the_paper_says)
             (double)later[k] / (double)SCHEDULES,
             none_before(8000 - (double)ages[k], 8000, COST_MS, STEP_MS), 0.02);
 }
-END_TEST
 
-START_TEST(seldom_looks_never_meet_the_expiry)
+TEST(seldom_looks_never_meet_the_expiry)
 {
     random_state = 2;
     for (unsigned i = 0; i < 20000; i++) {
@@ -349,9 +326,8 @@ START_TEST(seldom_looks_never_meet_the_expiry)
         ck_assert_uint_lt(age_ms, TTL_MS);
     }
 }
-END_TEST
 
-START_TEST(a_costly_load_begins_earlier)
+TEST(a_costly_load_begins_earlier)
 {
     uint64_t cheap = 0, dear = 0;
 
@@ -362,10 +338,9 @@ START_TEST(a_costly_load_begins_earlier)
     }
     ck_assert_uint_lt(dear + UINT64_C(2000) * 1000, cheap);
 }
-END_TEST
 
 /* Below the cap the paper's formula decides alone, beyond it nothing. */
-START_TEST(no_look_finds_an_entry_due_earlier_than_the_cap)
+TEST(no_look_finds_an_entry_due_earlier_than_the_cap)
 {
     const uint64_t earliest_ms = 6000; /* three quarters of DUE_MS */
     const struct shed_freshness_times half = {.written_ms = WRITTEN_MS,
@@ -390,7 +365,6 @@ START_TEST(no_look_finds_an_entry_due_earlier_than_the_cap)
         shed_freshness_judge(&lenient_rule, &half, WRITTEN_MS + 3000, 0),
         SHED_FRESHNESS_DUE);
 }
-END_TEST
 
 /* Looks at an interval, and one load at a time. Returns: how many loads there
  * are in so many times DUE_MS. */
@@ -417,7 +391,7 @@ static unsigned refreshes(uint64_t look_ms, uint64_t load_ms, uint64_t times)
 }
 
 /* However slow the database becomes. */
-START_TEST(slow_loads_are_at_most_a_third_more_frequent)
+TEST(slow_loads_are_at_most_a_third_more_frequent)
 {
     enum { TIMES = 300 };
     const uint64_t loads_ms[] = {10, 100, 300, 1000, 3000, 8000};
@@ -432,39 +406,8 @@ START_TEST(slow_loads_are_at_most_a_third_more_frequent)
                 count, TIMES * 8000 / (8000 + loads_ms[i] + 2 * look_ms) - 1);
         }
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("freshness");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, without_jitter_a_ttl_is_itself);
-    tcase_add_test(tc, jitter_shortens_by_up_to_its_part);
-    tcase_add_test(tc, the_rest_below_a_hundred_is_jittered_too);
-    tcase_add_test(tc, a_ttl_that_is_not_zero_stays_so);
-    tcase_add_test(tc, a_ttl_of_zero_stays_zero);
-    tcase_add_test(tc, any_ttl_fits);
-    tcase_add_test(tc, an_entry_goes_through_all_its_ages);
-    tcase_add_test(tc, without_options_an_entry_is_fresh_and_then_over);
-    tcase_add_test(tc, an_unknown_clock_leaves_entries_fresh);
-    tcase_add_test(tc, what_is_older_than_the_bound_is_aged_however_fresh);
-    tcase_add_test(tc, with_a_bound_an_unknown_age_is_too_old);
-    tcase_add_test(tc, a_call_can_be_stricter_than_its_cache);
-    tcase_add_test(tc, and_more_lenient);
-    tcase_add_test(tc, a_call_that_asks_for_nothing_has_its_caches_rule);
-    tcase_add_test(tc, an_entry_from_the_future_is_fresh);
-    tcase_add_test(tc, an_entry_that_has_ended_is_given_to_nobody);
-    tcase_add_test(tc, an_entry_that_was_ended_early_is_not_fresh);
-    tcase_add_test(tc, jitter_moves_the_refresh_with_the_end);
-    tcase_add_test(tc, redis_keeps_an_entry_for_its_longest_window);
-    tcase_add_test(tc, redis_keeps_what_can_be_refreshed_a_moment_longer);
-    tcase_add_test(tc, the_gap_is_the_papers_formula);
-    tcase_add_test(tc, every_random_number_gives_a_gap);
-    tcase_add_test(tc, schedules_of_looks_are_refreshed_as_the_paper_says);
-    tcase_add_test(tc, seldom_looks_never_meet_the_expiry);
-    tcase_add_test(tc, a_costly_load_begins_earlier);
-    tcase_add_test(tc, no_look_finds_an_entry_due_earlier_than_the_cap);
-    tcase_add_test(tc, slow_loads_are_at_most_a_third_more_frequent);
-    return run_tests("freshness", tc);
+    return run_tests("freshness");
 }

@@ -139,7 +139,7 @@ static void half_open_it(void)
     ck_assert_uint_eq(status().breaker.left_ms, 0);
 }
 
-START_TEST(without_its_option_it_never_opens)
+TEST(without_its_option_it_never_opens)
 {
     options.breaker.failure_pct = 0;
     open_gate();
@@ -149,11 +149,10 @@ START_TEST(without_its_option_it_never_opens)
     ck_assert_int_eq(status().breaker.state, SHED_BREAKER_CLOSED);
     down();
 }
-END_TEST
 
 /* ------------------------------------------------------------- the window */
 
-START_TEST(it_opens_at_its_part_of_failures_and_says_so)
+TEST(it_opens_at_its_part_of_failures_and_says_so)
 {
     up();
     now_ms += 77;
@@ -171,10 +170,9 @@ START_TEST(it_opens_at_its_part_of_failures_and_says_so)
     ck_assert_uint_eq(status().refused, 2);
     down();
 }
-END_TEST
 
 /* They are passed on late, by the next failure. */
-START_TEST(successes_count_when_they_happened)
+TEST(successes_count_when_they_happened)
 {
     up();
     succeed_calls(1000);
@@ -183,9 +181,8 @@ START_TEST(successes_count_when_they_happened)
     ck_assert_uint_eq(opened, 1);
     down();
 }
-END_TEST
 
-START_TEST(successes_of_any_slice_of_the_window_count)
+TEST(successes_of_any_slice_of_the_window_count)
 {
     up();
     for (int i = 0; i < SHED_BREAKER_SLICES; i++) {
@@ -199,9 +196,8 @@ START_TEST(successes_of_any_slice_of_the_window_count)
     ck_assert_uint_eq(opened, 1);
     down();
 }
-END_TEST
 
-START_TEST(what_began_before_it_opened_says_nothing)
+TEST(what_began_before_it_opened_says_nothing)
 {
     struct shed_health_pass before;
 
@@ -221,7 +217,6 @@ START_TEST(what_began_before_it_opened_says_nothing)
     ck_assert_uint_eq(opened, 2);
     down();
 }
-END_TEST
 
 /* ------------------------------------------------------- what calls tell */
 
@@ -262,7 +257,7 @@ static void end_as(const struct row *row, int times)
 }
 
 /* Calls end at the same time. */
-START_TEST(a_call_succeeds_fails_or_says_nothing)
+TEST_EACH(a_call_succeeds_fails_or_says_nothing, 0, COUNT_OF(rows))
 {
     /* while half-open: as many that are given up have waited less than patient
      * ones would */
@@ -285,7 +280,6 @@ START_TEST(a_call_succeeds_fails_or_says_nothing)
     ck_assert_uint_eq(closed, row->verdict == SUCCESS);
     down();
 }
-END_TEST
 
 static void give_up_calls(int times)
 {
@@ -295,7 +289,7 @@ static void give_up_calls(int times)
     }
 }
 
-START_TEST(calls_that_are_given_up_open_it_if_no_other_is_answered)
+TEST(calls_that_are_given_up_open_it_if_no_other_is_answered)
 {
     up();
     give_up_calls(10 - 1);
@@ -307,7 +301,6 @@ START_TEST(calls_that_are_given_up_open_it_if_no_other_is_answered)
     ck_assert_ptr_nonnull(strstr(reason, "the last failure: it failed"));
     down();
 }
-END_TEST
 
 static void refuse(struct shed_health_pass pass)
 {
@@ -319,7 +312,7 @@ static void refuse(struct shed_health_pass pass)
     shed_reply_free(busy);
 }
 
-START_TEST(a_reply_that_redis_cannot_work_is_a_failure)
+TEST(a_reply_that_redis_cannot_work_is_a_failure)
 {
     up();
     for (int i = 0; i < MIN_CALLS; i++) {
@@ -330,9 +323,8 @@ START_TEST(a_reply_that_redis_cannot_work_is_a_failure)
     ck_assert_ptr_nonnull(strstr(reason, "the last failure: BUSY Redis"));
     down();
 }
-END_TEST
 
-START_TEST(a_redis_that_cannot_work_is_asked_once_after_a_pause)
+TEST(a_redis_that_cannot_work_is_asked_once_after_a_pause)
 {
     struct shed_health_pass pass, other;
     struct shed_error err;
@@ -350,9 +342,8 @@ START_TEST(a_redis_that_cannot_work_is_asked_once_after_a_pause)
     ck_assert_uint_eq(status().refused, 0); /* by the breaker */
     down();
 }
-END_TEST
 
-START_TEST(a_slow_call_is_named_as_the_failure)
+TEST(a_slow_call_is_named_as_the_failure)
 {
     options.breaker.slow_ms = SLOW_MS;
     up();
@@ -361,11 +352,10 @@ START_TEST(a_slow_call_is_named_as_the_failure)
     ck_assert_ptr_nonnull(strstr(reason, "a call took 123 ms"));
     down();
 }
-END_TEST
 
 /* -------------------------------------------------------------- half-open */
 
-START_TEST(a_few_probes_pass_at_a_time_and_close_it)
+TEST(a_few_probes_pass_at_a_time_and_close_it)
 {
     struct shed_health_pass passes[SHED_BREAKER_PROBES];
     size_t last = SHED_BREAKER_PROBES - 1;
@@ -388,9 +378,8 @@ START_TEST(a_few_probes_pass_at_a_time_and_close_it)
     ck_assert(!is_refused());
     down();
 }
-END_TEST
 
-START_TEST(a_probe_that_fails_opens_it_again)
+TEST(a_probe_that_fails_opens_it_again)
 {
     up();
     half_open_it();
@@ -399,10 +388,9 @@ START_TEST(a_probe_that_fails_opens_it_again)
     ck_assert(is_refused());
     down();
 }
-END_TEST
 
 /* Each is given up a moment before it would be a failure. */
-START_TEST(probes_that_are_given_up_open_it_again_and_say_why)
+TEST(probes_that_are_given_up_open_it_again_and_say_why)
 {
     up();
     half_open_it();
@@ -420,27 +408,9 @@ START_TEST(probes_that_are_given_up_open_it_again_and_say_why)
     ck_assert(is_refused());
     down();
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("gate");
-
     options = bare_client();
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, without_its_option_it_never_opens);
-    tcase_add_test(tc, it_opens_at_its_part_of_failures_and_says_so);
-    tcase_add_test(tc, successes_count_when_they_happened);
-    tcase_add_test(tc, successes_of_any_slice_of_the_window_count);
-    tcase_add_test(tc, what_began_before_it_opened_says_nothing);
-    tcase_add_loop_test(tc, a_call_succeeds_fails_or_says_nothing, 0,
-                        sizeof(rows) / sizeof(*rows));
-    tcase_add_test(tc, calls_that_are_given_up_open_it_if_no_other_is_answered);
-    tcase_add_test(tc, a_reply_that_redis_cannot_work_is_a_failure);
-    tcase_add_test(tc, a_redis_that_cannot_work_is_asked_once_after_a_pause);
-    tcase_add_test(tc, a_slow_call_is_named_as_the_failure);
-    tcase_add_test(tc, a_few_probes_pass_at_a_time_and_close_it);
-    tcase_add_test(tc, a_probe_that_fails_opens_it_again);
-    tcase_add_test(tc, probes_that_are_given_up_open_it_again_and_say_why);
-    return run_tests("gate", tc);
+    return run_tests("gate");
 }

@@ -85,7 +85,7 @@ static void end_pause(void)
 
 /* ------------------------------------------------------------------- paused */
 
-START_TEST(after_a_failure_a_link_waits_for_a_pause)
+TEST(after_a_failure_a_link_waits_for_a_pause)
 {
     begin();
     random_bits = SHED_PAUSE_MIN_MS - 1;
@@ -94,9 +94,8 @@ START_TEST(after_a_failure_a_link_waits_for_a_pause)
         ck_assert_int_eq(ask(SHED_HEALTH_LINK), SHED_HEALTH_PAUSED);
     ck_assert_int_eq(ask(SHED_HEALTH_LINK), SHED_HEALTH_UP);
 }
-END_TEST
 
-START_TEST(and_so_does_the_session_and_each_tries_for_itself)
+TEST(and_so_does_the_session_and_each_tries_for_itself)
 {
     begin();
     random_bits = SHED_PAUSE_MIN_MS - 1;
@@ -108,9 +107,8 @@ START_TEST(and_so_does_the_session_and_each_tries_for_itself)
     }
     ck_assert_int_eq(ask(SHED_HEALTH_PUSHES), SHED_HEALTH_UP);
 }
-END_TEST
 
-START_TEST(then_one_link_tries_at_a_time_and_the_session)
+TEST(then_one_link_tries_at_a_time_and_the_session)
 {
     begin();
     end_as(try_of(SHED_HEALTH_LINK), SHED_HEALTH_REFUSED);
@@ -121,9 +119,8 @@ START_TEST(then_one_link_tries_at_a_time_and_the_session)
     end_pause();
     (void)try_of(SHED_HEALTH_LINK);
 }
-END_TEST
 
-START_TEST(a_connection_that_is_set_up_ends_the_pause)
+TEST(a_connection_that_is_set_up_ends_the_pause)
 {
     struct shed_health_try first;
 
@@ -134,9 +131,8 @@ START_TEST(a_connection_that_is_set_up_ends_the_pause)
     (void)try_of(SHED_HEALTH_LINK);
     (void)try_of(SHED_HEALTH_LINK);
 }
-END_TEST
 
-START_TEST(pauses_grow_until_a_call_is_answered)
+TEST(pauses_grow_until_a_call_is_answered)
 {
     begin();
     random_bits = SHED_PAUSE_MAX_MS - 1;
@@ -149,9 +145,8 @@ START_TEST(pauses_grow_until_a_call_is_answered)
     end_as(try_of(SHED_HEALTH_LINK), SHED_HEALTH_REFUSED);
     ck_assert_uint_le(health.pause_ms, SHED_PAUSE_MIN_MS);
 }
-END_TEST
 
-START_TEST(tries_that_fail_together_are_one_failure)
+TEST(tries_that_fail_together_are_one_failure)
 {
     struct shed_health_try tries[16];
 
@@ -162,7 +157,6 @@ START_TEST(tries_that_fail_together_are_one_failure)
         end_as(tries[i], SHED_HEALTH_REFUSED);
     ck_assert_uint_eq(health.failures, 1);
 }
-END_TEST
 
 /* ------------------------------------------------------------------- silent */
 
@@ -173,7 +167,7 @@ static void fall_silent(void)
     ck_assert_int_eq(health.state, SHED_HEALTH_SILENT);
 }
 
-START_TEST(it_is_silent_if_it_answered_no_connection_lately)
+TEST(it_is_silent_if_it_answered_no_connection_lately)
 {
     begin();
     now_ms += TIMEOUT_MS;
@@ -184,9 +178,8 @@ START_TEST(it_is_silent_if_it_answered_no_connection_lately)
     miss();
     ck_assert_int_eq(health.state, SHED_HEALTH_SILENT);
 }
-END_TEST
 
-START_TEST(nor_is_it_without_a_session_that_would_try)
+TEST(nor_is_it_without_a_session_that_would_try)
 {
     begin();
     health.has_session = false;
@@ -194,9 +187,8 @@ START_TEST(nor_is_it_without_a_session_that_would_try)
     end_as(try_of(SHED_HEALTH_LINK), SHED_HEALTH_UNANSWERED);
     ck_assert_int_eq(health.state, SHED_HEALTH_PAUSED);
 }
-END_TEST
 
-START_TEST(while_it_is_silent_the_session_alone_tries)
+TEST(while_it_is_silent_the_session_alone_tries)
 {
     struct shed_health_pass pass;
 
@@ -209,10 +201,9 @@ START_TEST(while_it_is_silent_the_session_alone_tries)
                      SHED_HEALTH_SILENT);
     (void)try_of(SHED_HEALTH_COMMANDS);
 }
-END_TEST
 
 /* Perhaps only one connection was dead. */
-START_TEST(the_first_try_is_made_at_once_and_the_others_after_pauses)
+TEST(the_first_try_is_made_at_once_and_the_others_after_pauses)
 {
     begin();
     random_bits = SHED_PAUSE_MAX_MS - 1;
@@ -227,11 +218,10 @@ START_TEST(the_first_try_is_made_at_once_and_the_others_after_pauses)
         end_pause();
     }
 }
-END_TEST
 
 enum { BY_ANSWER, BY_REACHING, BY_REFUSAL, BY_LEAVING, WAYS };
 
-START_TEST(a_silence_ends_by_an_answer_of_any_kind)
+TEST_EACH(a_silence_ends_by_an_answer_of_any_kind, 0, WAYS)
 {
     struct shed_health_try try;
 
@@ -250,9 +240,8 @@ START_TEST(a_silence_ends_by_an_answer_of_any_kind)
                      _i == BY_REFUSAL ? SHED_HEALTH_PAUSED : SHED_HEALTH_UP);
     ck_assert_uint_eq(health.heard_ms, now_ms);
 }
-END_TEST
 
-START_TEST(tries_that_are_cut_short_find_a_silence_out_together)
+TEST(tries_that_are_cut_short_find_a_silence_out_together)
 {
     begin();
     for (int i = 0; i < TIMEOUT_MS; i++) {
@@ -264,9 +253,8 @@ START_TEST(tries_that_are_cut_short_find_a_silence_out_together)
     end_as(try_of(SHED_HEALTH_LINK), SHED_HEALTH_CUT_SHORT);
     ck_assert_int_eq(health.state, SHED_HEALTH_SILENT);
 }
-END_TEST
 
-START_TEST(but_not_if_others_are_answered)
+TEST(but_not_if_others_are_answered)
 {
     begin();
     for (int i = 0; i < 10 * TIMEOUT_MS; i++) {
@@ -277,11 +265,10 @@ START_TEST(but_not_if_others_are_answered)
     }
     ck_assert_int_eq(health.state, SHED_HEALTH_UP);
 }
-END_TEST
 
 /* --------------------------------------------------------------------- left */
 
-START_TEST(a_server_is_left_at_once_and_again_after_a_pause)
+TEST(a_server_is_left_at_once_and_again_after_a_pause)
 {
     begin();
     ck_assert(leave(0));
@@ -301,9 +288,8 @@ START_TEST(a_server_is_left_at_once_and_again_after_a_pause)
     (void)try_of(SHED_HEALTH_LINK);
     ck_assert_uint_eq(health.term, 4);
 }
-END_TEST
 
-START_TEST(tries_of_an_earlier_term_tell_nothing)
+TEST(tries_of_an_earlier_term_tell_nothing)
 {
     struct shed_health_try before;
 
@@ -319,20 +305,18 @@ START_TEST(tries_of_an_earlier_term_tell_nothing)
     end_as(before, SHED_HEALTH_REACHED);
     ck_assert_int_eq(health.state, SHED_HEALTH_LEFT);
 }
-END_TEST
 
-START_TEST(terms_wrap_around)
+TEST(terms_wrap_around)
 {
     begin();
     health.term = UINT_MAX;
     ck_assert(leave(UINT_MAX));
     ck_assert_uint_eq(health.term, 0);
 }
-END_TEST
 
 /* ------------------------------------------------------------------ loading */
 
-START_TEST(a_server_that_loads_is_asked_after_pauses_that_grow)
+TEST(a_server_that_loads_is_asked_after_pauses_that_grow)
 {
     begin();
     for (uint64_t expected_ms = SHED_PAUSE_MIN_MS; expected_ms < 1000;
@@ -348,7 +332,6 @@ START_TEST(a_server_that_loads_is_asked_after_pauses_that_grow)
     }
     (void)try_of(SHED_HEALTH_LINK); /* it answers, so connections are made */
 }
-END_TEST
 
 /* ------------------------------------------------------------ random events */
 
@@ -659,7 +642,7 @@ static void run_schedule(uint64_t seed)
 
 enum { SCHEDULES = 4000 };
 
-START_TEST(every_schedule_keeps_what_is_promised)
+TEST(every_schedule_keeps_what_is_promised)
 {
     uint64_t seed = number_in("SHED_SIM_SEED", UINT64_MAX);
     uint64_t runs = number_in("SHED_SIM_RUNS", SCHEDULES);
@@ -671,31 +654,8 @@ START_TEST(every_schedule_keeps_what_is_promised)
     for (seed = 0; seed < runs; seed++)
         run_schedule(seed);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("health");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, after_a_failure_a_link_waits_for_a_pause);
-    tcase_add_test(tc, and_so_does_the_session_and_each_tries_for_itself);
-    tcase_add_test(tc, then_one_link_tries_at_a_time_and_the_session);
-    tcase_add_test(tc, a_connection_that_is_set_up_ends_the_pause);
-    tcase_add_test(tc, pauses_grow_until_a_call_is_answered);
-    tcase_add_test(tc, tries_that_fail_together_are_one_failure);
-    tcase_add_test(tc, it_is_silent_if_it_answered_no_connection_lately);
-    tcase_add_test(tc, nor_is_it_without_a_session_that_would_try);
-    tcase_add_test(tc, while_it_is_silent_the_session_alone_tries);
-    tcase_add_test(tc,
-                   the_first_try_is_made_at_once_and_the_others_after_pauses);
-    tcase_add_loop_test(tc, a_silence_ends_by_an_answer_of_any_kind, 0, WAYS);
-    tcase_add_test(tc, tries_that_are_cut_short_find_a_silence_out_together);
-    tcase_add_test(tc, but_not_if_others_are_answered);
-    tcase_add_test(tc, a_server_is_left_at_once_and_again_after_a_pause);
-    tcase_add_test(tc, tries_of_an_earlier_term_tell_nothing);
-    tcase_add_test(tc, terms_wrap_around);
-    tcase_add_test(tc, a_server_that_loads_is_asked_after_pauses_that_grow);
-    tcase_add_test(tc, every_schedule_keeps_what_is_promised);
-    return run_tests("health", tc);
+    return run_tests("health");
 }

@@ -19,7 +19,7 @@ static uint64_t least(void)
     return at_ms;
 }
 
-START_TEST(the_first_is_due_first)
+TEST(the_first_is_due_first)
 {
     struct shed_heap heap = {NULL};
     uint64_t seed = 1;
@@ -39,9 +39,8 @@ START_TEST(the_first_is_due_first)
                           least());
     }
 }
-END_TEST
 
-START_TEST(they_come_out_in_order)
+TEST(they_come_out_in_order)
 {
     struct shed_heap heap = {NULL};
     uint64_t before = 0;
@@ -58,13 +57,8 @@ START_TEST(they_come_out_in_order)
     }
     ck_assert_ptr_null(heap.first);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("heap");
-
-    tcase_add_test(tc, the_first_is_due_first);
-    tcase_add_test(tc, they_come_out_in_order);
-    return run_tests("heap", tc);
+    return run_tests("heap");
 }

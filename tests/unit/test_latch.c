@@ -47,25 +47,23 @@ static void stop_opener(struct opener *opener)
     ck_assert_int_eq(pthread_join(opener->thread, NULL), 0);
 }
 
-START_TEST(a_latch_with_nothing_pending_is_open)
+TEST(a_latch_with_nothing_pending_is_open)
 {
     struct shed_latch latch;
 
     shed_latch_init(&latch, 0);
     ck_assert(shed_latch_wait(&latch, 0));
 }
-END_TEST
 
-START_TEST(a_deadline_that_has_passed_ends_the_wait_at_once)
+TEST(a_deadline_that_has_passed_ends_the_wait_at_once)
 {
     struct shed_latch latch;
 
     shed_latch_init(&latch, 1);
     ck_assert(!shed_latch_wait(&latch, 0));
 }
-END_TEST
 
-START_TEST(a_wait_lasts_until_its_deadline)
+TEST(a_wait_lasts_until_its_deadline)
 {
     uint64_t deadline_ms = shed_now_ms() + 30;
     struct shed_latch latch;
@@ -75,9 +73,8 @@ START_TEST(a_wait_lasts_until_its_deadline)
     ck_assert_uint_ge(shed_now_ms(), deadline_ms);
     ck_assert_uint_lt(shed_now_ms(), test_deadline_ms());
 }
-END_TEST
 
-START_TEST(a_wait_longer_than_one_sleep_lasts_until_its_deadline)
+TEST(a_wait_longer_than_one_sleep_lasts_until_its_deadline)
 {
     uint64_t deadline_ms = shed_now_ms() + 1100;
     struct shed_latch latch;
@@ -86,7 +83,6 @@ START_TEST(a_wait_longer_than_one_sleep_lasts_until_its_deadline)
     ck_assert(!shed_latch_wait(&latch, deadline_ms));
     ck_assert_uint_ge(shed_now_ms(), deadline_ms);
 }
-END_TEST
 
 static uint64_t thread_cpu_ms(void)
 {
@@ -96,7 +92,7 @@ static uint64_t thread_cpu_ms(void)
     return (uint64_t)used.tv_sec * 1000 + (uint64_t)used.tv_nsec / 1000000;
 }
 
-START_TEST(a_waiter_sleeps_instead_of_looking_all_the_time)
+TEST(a_waiter_sleeps_instead_of_looking_all_the_time)
 {
     enum { WAIT_MS = 200 };
     uint64_t before_ms = thread_cpu_ms();
@@ -106,7 +102,6 @@ START_TEST(a_waiter_sleeps_instead_of_looking_all_the_time)
     ck_assert(!shed_latch_wait(&latch, shed_now_ms() + WAIT_MS));
     ck_assert_uint_lt(thread_cpu_ms() - before_ms, WAIT_MS / 4);
 }
-END_TEST
 
 static void *count_late(void *latch)
 {
@@ -118,7 +113,7 @@ static void *count_late(void *latch)
     return NULL;
 }
 
-START_TEST(a_waiter_without_a_deadline_sleeps_at_a_static_latch)
+TEST(a_waiter_without_a_deadline_sleeps_at_a_static_latch)
 {
     struct shed_latch latch = SHED_LATCH_INIT(1);
     uint64_t before_ms = thread_cpu_ms();
@@ -129,9 +124,8 @@ START_TEST(a_waiter_without_a_deadline_sleeps_at_a_static_latch)
     ck_assert_uint_lt(thread_cpu_ms() - before_ms, LATE_MS / 4);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
 }
-END_TEST
 
-START_TEST(one_of_two_does_not_open_the_latch)
+TEST(one_of_two_does_not_open_the_latch)
 {
     struct shed_latch latch;
 
@@ -141,9 +135,8 @@ START_TEST(one_of_two_does_not_open_the_latch)
     shed_latch_count_down(&latch, 1);
     ck_assert(shed_latch_wait(&latch, 0));
 }
-END_TEST
 
-START_TEST(several_are_counted_at_once)
+TEST(several_are_counted_at_once)
 {
     struct shed_latch latch;
 
@@ -151,9 +144,8 @@ START_TEST(several_are_counted_at_once)
     shed_latch_count_down(&latch, 5);
     ck_assert(shed_latch_wait(&latch, 0));
 }
-END_TEST
 
-START_TEST(counting_too_many_leaves_it_open)
+TEST(counting_too_many_leaves_it_open)
 {
     struct shed_latch latch;
 
@@ -161,9 +153,8 @@ START_TEST(counting_too_many_leaves_it_open)
     shed_latch_count_down(&latch, 2);
     ck_assert(shed_latch_wait(&latch, 0));
 }
-END_TEST
 
-START_TEST(a_waiter_is_woken_long_before_its_deadline)
+TEST(a_waiter_is_woken_long_before_its_deadline)
 {
     uint64_t deadline_ms = test_deadline_ms();
     struct opener opener;
@@ -179,10 +170,9 @@ START_TEST(a_waiter_is_woken_long_before_its_deadline)
     ck_assert_uint_lt(shed_now_ms(), deadline_ms);
     stop_opener(&opener);
 }
-END_TEST
 
 /* A sanitizer reports it if the opener touches a latch that is gone. */
-START_TEST(a_latch_may_go_as_soon_as_the_wait_is_over)
+TEST(a_latch_may_go_as_soon_as_the_wait_is_over)
 {
     enum { ROUNDS = 5000 };
     struct opener opener;
@@ -199,23 +189,8 @@ START_TEST(a_latch_may_go_as_soon_as_the_wait_is_over)
     }
     stop_opener(&opener);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("latch");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, a_latch_with_nothing_pending_is_open);
-    tcase_add_test(tc, a_deadline_that_has_passed_ends_the_wait_at_once);
-    tcase_add_test(tc, a_wait_lasts_until_its_deadline);
-    tcase_add_test(tc, a_wait_longer_than_one_sleep_lasts_until_its_deadline);
-    tcase_add_test(tc, a_waiter_sleeps_instead_of_looking_all_the_time);
-    tcase_add_test(tc, a_waiter_without_a_deadline_sleeps_at_a_static_latch);
-    tcase_add_test(tc, one_of_two_does_not_open_the_latch);
-    tcase_add_test(tc, several_are_counted_at_once);
-    tcase_add_test(tc, counting_too_many_leaves_it_open);
-    tcase_add_test(tc, a_waiter_is_woken_long_before_its_deadline);
-    tcase_add_test(tc, a_latch_may_go_as_soon_as_the_wait_is_over);
-    return run_tests("latch", tc);
+    return run_tests("latch");
 }

@@ -5,7 +5,7 @@
 
 enum { MOST = 3, SECOND_MS = 1000 };
 
-START_TEST(so_many_pass_in_a_second_and_no_more)
+TEST(so_many_pass_in_a_second_and_no_more)
 {
     struct shed_limit limit = {0};
 
@@ -15,9 +15,8 @@ START_TEST(so_many_pass_in_a_second_and_no_more)
     ck_assert(!shed_limit_pass(&limit, MOST, SECOND_MS, 5000 + SECOND_MS - 1));
     ck_assert(shed_limit_pass(&limit, MOST, SECOND_MS, 5000 + SECOND_MS));
 }
-END_TEST
 
-START_TEST(a_second_begins_with_the_first_that_passes_in_it)
+TEST(a_second_begins_with_the_first_that_passes_in_it)
 {
     struct shed_limit limit = {0};
 
@@ -26,9 +25,8 @@ START_TEST(a_second_begins_with_the_first_that_passes_in_it)
     ck_assert(!shed_limit_pass(&limit, 1, SECOND_MS, 3499));
     ck_assert(shed_limit_pass(&limit, 1, SECOND_MS, 3500));
 }
-END_TEST
 
-START_TEST(what_is_left_out_is_counted_once)
+TEST(what_is_left_out_is_counted_once)
 {
     struct shed_limit limit = {0};
 
@@ -39,9 +37,8 @@ START_TEST(what_is_left_out_is_counted_once)
     ck_assert(!shed_limit_pass(&limit, MOST, SECOND_MS, 1));
     ck_assert_uint_eq(shed_limit_take(&limit), 1);
 }
-END_TEST
 
-START_TEST(one_that_passed_and_was_lost_is_counted)
+TEST(one_that_passed_and_was_lost_is_counted)
 {
     struct shed_limit limit = {0};
 
@@ -50,16 +47,8 @@ START_TEST(one_that_passed_and_was_lost_is_counted)
     ck_assert(!shed_limit_pass(&limit, 1, SECOND_MS, 0));
     ck_assert_uint_eq(shed_limit_take(&limit), 2);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("limit");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, so_many_pass_in_a_second_and_no_more);
-    tcase_add_test(tc, a_second_begins_with_the_first_that_passes_in_it);
-    tcase_add_test(tc, what_is_left_out_is_counted_once);
-    tcase_add_test(tc, one_that_passed_and_was_lost_is_counted);
-    return run_tests("limit", tc);
+    return run_tests("limit");
 }

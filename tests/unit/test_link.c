@@ -155,7 +155,7 @@ static void let_it_idle(void)
         ;
 }
 
-START_TEST(what_comes_between_two_calls_answers_neither)
+TEST(what_comes_between_two_calls_answers_neither)
 {
     struct shed_client_options options = bare_client();
     struct fake fake = {.peer = -1};
@@ -184,14 +184,13 @@ START_TEST(what_comes_between_two_calls_answers_neither)
     shed_gate_destroy(gate);
     shed_address_destroy(address);
 }
-END_TEST
 
 static void count_reached(void *arg, bool is_reached)
 {
     *(unsigned *)arg += is_reached;
 }
 
-START_TEST(each_connection_that_reaches_the_server_is_told_of)
+TEST(each_connection_that_reaches_the_server_is_told_of)
 {
     struct shed_client_options options = bare_client();
     struct fake fake = {.peer = -1};
@@ -217,7 +216,6 @@ START_TEST(each_connection_that_reaches_the_server_is_told_of)
     shed_gate_destroy(gate);
     shed_address_destroy(address);
 }
-END_TEST
 
 /* ----------------------------------------------------------- slow replies */
 
@@ -247,7 +245,7 @@ static void trickle(struct fake *fake, int peer)
     }
 }
 
-START_TEST(a_link_is_not_silent_while_replies_come)
+TEST(a_link_is_not_silent_while_replies_come)
 {
     struct shed_client_options options = bare_client();
     struct fake fake = {.peer = -1, .answer = trickle};
@@ -280,7 +278,6 @@ START_TEST(a_link_is_not_silent_while_replies_come)
     shed_gate_destroy(gate);
     shed_address_destroy(address);
 }
-END_TEST
 
 /* A connection of the reactor, and the calls on it. */
 struct piped {
@@ -375,7 +372,7 @@ static void close_piped(void *arg)
 
 /* 0: each reply is in time, all of them together are not. 1: the loop does not
  * run for longer than the timeout, but the next reply can be read. */
-START_TEST(a_connection_of_the_loop_is_not_silent_while_replies_come)
+TEST_EACH(a_connection_of_the_loop_is_not_silent_while_replies_come, 0, 2)
 {
     struct shed_error err = {SHED_OK, ""};
     char uri[120];
@@ -403,17 +400,8 @@ START_TEST(a_connection_of_the_loop_is_not_silent_while_replies_come)
     shed_gate_destroy(piped.gate);
     shed_address_destroy(piped.address);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("link");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, each_connection_that_reaches_the_server_is_told_of);
-    tcase_add_test(tc, what_comes_between_two_calls_answers_neither);
-    tcase_add_test(tc, a_link_is_not_silent_while_replies_come);
-    tcase_add_loop_test(
-        tc, a_connection_of_the_loop_is_not_silent_while_replies_come, 0, 2);
-    return run_tests("link", tc);
+    return run_tests("link");
 }

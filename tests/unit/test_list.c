@@ -32,14 +32,13 @@ static bool has(const size_t *wanted, size_t count)
     return i == 0 && n == NULL;
 }
 
-START_TEST(nodes_are_in_the_order_in_which_they_were_added)
+TEST(nodes_are_in_the_order_in_which_they_were_added)
 {
     fill();
     ck_assert(has((size_t[]){0, 1, 2, 3}, NODES));
 }
-END_TEST
 
-START_TEST(any_node_can_leave)
+TEST(any_node_can_leave)
 {
     fill();
     shed_list_remove(&list, &node[1]);
@@ -52,9 +51,8 @@ START_TEST(any_node_can_leave)
     ck_assert_ptr_null(list.first);
     ck_assert_ptr_null(list.last);
 }
-END_TEST
 
-START_TEST(pop_takes_the_first_until_the_list_is_empty)
+TEST(pop_takes_the_first_until_the_list_is_empty)
 {
     fill();
     for (size_t i = 0; i < NODES; i++)
@@ -63,15 +61,8 @@ START_TEST(pop_takes_the_first_until_the_list_is_empty)
     shed_list_append(&list, &node[2]);
     ck_assert(has((size_t[]){2}, 1));
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("list");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, nodes_are_in_the_order_in_which_they_were_added);
-    tcase_add_test(tc, any_node_can_leave);
-    tcase_add_test(tc, pop_takes_the_first_until_the_list_is_empty);
-    return run_tests("list", tc);
+    return run_tests("list");
 }

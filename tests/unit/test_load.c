@@ -341,7 +341,7 @@ static void check_no_wait(uint64_t begin_ms,
 
 /* ---------------------------------------------------------------- batches */
 
-START_TEST(a_lone_key_does_not_wait_for_company)
+TEST(a_lone_key_does_not_wait_for_company)
 {
     struct shed_source_options o = fake_options();
     uint64_t begin_ms;
@@ -357,9 +357,8 @@ START_TEST(a_lone_key_does_not_wait_for_company)
     end_load(0);
     close_fake(1);
 }
-END_TEST
 
-START_TEST(keys_that_come_while_a_load_runs_share_a_batch)
+TEST(keys_that_come_while_a_load_runs_share_a_batch)
 {
     struct shed_source_options o = fake_options();
     uint64_t begin_ms;
@@ -381,9 +380,8 @@ START_TEST(keys_that_come_while_a_load_runs_share_a_batch)
     end_load(1);
     close_fake(4);
 }
-END_TEST
 
-START_TEST(a_batch_that_does_not_fill_goes_after_batch_wait)
+TEST(a_batch_that_does_not_fill_goes_after_batch_wait)
 {
     struct shed_source_options o = fake_options();
     uint64_t begin_ms;
@@ -400,9 +398,8 @@ START_TEST(a_batch_that_does_not_fill_goes_after_batch_wait)
     end_load(1);
     close_fake(2);
 }
-END_TEST
 
-START_TEST(a_batch_goes_at_once_when_the_last_other_load_ends)
+TEST(a_batch_goes_at_once_when_the_last_other_load_ends)
 {
     /* in each round the load may end before the wait begins */
     enum { ROUNDS = 20, YIELDS_MS = 100 };
@@ -429,9 +426,8 @@ START_TEST(a_batch_goes_at_once_when_the_last_other_load_ends)
     end_load(ROUNDS);
     close_fake(ROUNDS + 1);
 }
-END_TEST
 
-START_TEST(keys_that_come_together_share_a_batch)
+TEST(keys_that_come_together_share_a_batch)
 {
     struct shed_source_options o = fake_options();
 
@@ -445,9 +441,8 @@ START_TEST(keys_that_come_together_share_a_batch)
     end_load(0);
     close_fake(KEYS_MAX);
 }
-END_TEST
 
-START_TEST(a_batch_has_at_most_max_batch_keys)
+TEST(a_batch_has_at_most_max_batch_keys)
 {
     struct shed_source_options o = fake_options();
     size_t keys = 0;
@@ -466,9 +461,8 @@ START_TEST(a_batch_has_at_most_max_batch_keys)
     ck_assert_uint_eq(keys, 30);
     close_fake(30);
 }
-END_TEST
 
-START_TEST(the_first_of_a_batch_tells_its_size)
+TEST(the_first_of_a_batch_tells_its_size)
 {
     struct shed_source_options o = fake_options();
     size_t sizes = 0, firsts = 0;
@@ -487,11 +481,10 @@ START_TEST(the_first_of_a_batch_tells_its_size)
     ck_assert_uint_eq(firsts, fake.load_count);
     close_fake(10);
 }
-END_TEST
 
 /* ----------------------------------------------------------------- bounds */
 
-START_TEST(a_burst_is_loaded_by_as_many_threads_as_may_be)
+TEST(a_burst_is_loaded_by_as_many_threads_as_may_be)
 {
     struct shed_source_options o = fake_options();
 
@@ -506,7 +499,6 @@ START_TEST(a_burst_is_loaded_by_as_many_threads_as_may_be)
     ck_assert_uint_eq(fake.most_open, 3);
     ck_assert_uint_eq(fake.starts, 3);
 }
-END_TEST
 
 static void *end_loads_on_thread(void *count)
 {
@@ -514,7 +506,7 @@ static void *end_loads_on_thread(void *count)
     return NULL;
 }
 
-START_TEST(a_load_counts_until_it_is_done_wherever_that_is)
+TEST(a_load_counts_until_it_is_done_wherever_that_is)
 {
     enum { KEYS = 500 };
     struct shed_source_options o = fake_options();
@@ -534,7 +526,6 @@ START_TEST(a_load_counts_until_it_is_done_wherever_that_is)
     ck_assert_uint_eq(fake.load_count, KEYS);
     ck_assert_uint_eq(fake.most_open, 2);
 }
-END_TEST
 
 /* Loads of one key each, up to eight at a time. */
 static void open_adaptive(void)
@@ -560,7 +551,7 @@ static void load_alone(size_t count, uint64_t ms)
     }
 }
 
-START_TEST(an_adaptive_limit_begins_low)
+TEST(an_adaptive_limit_begins_low)
 {
     enum { FIRST = 4, KEYS = 6 };
 
@@ -572,11 +563,10 @@ START_TEST(an_adaptive_limit_begins_low)
     close_fake(KEYS);
     ck_assert_uint_eq(fake.most_open, FIRST);
 }
-END_TEST
 
 /* Each load takes a second longer for every other load that runs at the same
  * time. */
-START_TEST(an_adaptive_limit_falls_while_loads_slow_each_other_down)
+TEST(an_adaptive_limit_falls_while_loads_slow_each_other_down)
 {
     enum { LONE = 5, KEYS = 100 };
 
@@ -598,9 +588,8 @@ START_TEST(an_adaptive_limit_falls_while_loads_slow_each_other_down)
     close_fake(KEYS);
     ck_assert_uint_le(fake.most_open, 3);
 }
-END_TEST
 
-START_TEST(an_adaptive_limit_grows_and_has_the_threads_for_it)
+TEST(an_adaptive_limit_grows_and_has_the_threads_for_it)
 {
     enum { LONE = 5, KEYS = 200, MOST = 8 };
 
@@ -612,9 +601,8 @@ START_TEST(an_adaptive_limit_grows_and_has_the_threads_for_it)
     close_fake(KEYS);
     ck_assert_uint_eq(fake.most_open, MOST);
 }
-END_TEST
 
-START_TEST(a_key_beyond_the_queue_is_refused_at_once)
+TEST(a_key_beyond_the_queue_is_refused_at_once)
 {
     struct shed_source_options o = fake_options();
     struct shed_error err;
@@ -637,9 +625,8 @@ START_TEST(a_key_beyond_the_queue_is_refused_at_once)
     close_fake(3);
     ck_assert_uint_eq(atomic_load(&requests[3].settled), 0);
 }
-END_TEST
 
-START_TEST(a_job_that_is_late_in_the_queue_is_not_loaded)
+TEST(a_job_that_is_late_in_the_queue_is_not_loaded)
 {
     struct shed_source_options o = fake_options();
     struct request *late = make_request(1);
@@ -663,7 +650,6 @@ START_TEST(a_job_that_is_late_in_the_queue_is_not_loaded)
     ck_assert_ptr_nonnull(requests[2].loaded.value);
     close_fake(3);
 }
-END_TEST
 
 /* ------------------------------------------------- loads in the background */
 
@@ -681,7 +667,7 @@ static void open_busy(uint64_t max_batch, uint64_t queue_limit)
     wait_loads(1);
 }
 
-START_TEST(a_key_that_callers_wait_for_goes_before_those_behind_them)
+TEST(a_key_that_callers_wait_for_goes_before_those_behind_them)
 {
     open_busy(1, 100);
     submit_background(1);
@@ -700,9 +686,8 @@ START_TEST(a_key_that_callers_wait_for_goes_before_those_behind_them)
     expect_load(6, "k4");
     close_fake(7);
 }
-END_TEST
 
-START_TEST(a_batch_is_filled_up_from_behind_the_callers)
+TEST(a_batch_is_filled_up_from_behind_the_callers)
 {
     open_busy(3, 100);
     for (size_t i = 1; i <= 3; i++)
@@ -713,9 +698,8 @@ START_TEST(a_batch_is_filled_up_from_behind_the_callers)
     expect_load(2, "k3");
     close_fake(5);
 }
-END_TEST
 
-START_TEST(a_key_moves_forward_when_a_caller_begins_to_wait)
+TEST(a_key_moves_forward_when_a_caller_begins_to_wait)
 {
     struct request *last, *running;
 
@@ -740,10 +724,9 @@ START_TEST(a_key_moves_forward_when_a_caller_begins_to_wait)
     expect_load(6, "k6");
     close_fake(7);
 }
-END_TEST
 
 /* Also a key that came in the same turn, before the source was woken. */
-START_TEST(a_key_that_is_not_ready_moves_forward_and_is)
+TEST(a_key_that_is_not_ready_moves_forward_and_is)
 {
     struct request *behind;
 
@@ -757,9 +740,8 @@ START_TEST(a_key_that_is_not_ready_moves_forward_and_is)
     expect_load(1, "k1");
     close_fake(2);
 }
-END_TEST
 
-START_TEST(in_a_full_queue_a_caller_takes_the_place_of_a_refresh)
+TEST(in_a_full_queue_a_caller_takes_the_place_of_a_refresh)
 {
     struct shed_error err;
 
@@ -783,9 +765,8 @@ START_TEST(in_a_full_queue_a_caller_takes_the_place_of_a_refresh)
     expect_load(2, "k5");
     close_fake(6);
 }
-END_TEST
 
-START_TEST(a_refresh_that_is_late_does_not_wait_for_its_turn)
+TEST(a_refresh_that_is_late_does_not_wait_for_its_turn)
 {
     struct request *late = make_request(1);
 
@@ -804,9 +785,8 @@ START_TEST(a_refresh_that_is_late_does_not_wait_for_its_turn)
     expect_load(3, "k2");
     close_fake(5);
 }
-END_TEST
 
-START_TEST(a_queue_of_late_jobs_alone_calls_nobody)
+TEST(a_queue_of_late_jobs_alone_calls_nobody)
 {
     struct shed_source_options o = fake_options();
     struct request *late = make_request(0);
@@ -818,9 +798,8 @@ START_TEST(a_queue_of_late_jobs_alone_calls_nobody)
     shed_source_close(fake.source);
     ck_assert_uint_eq(fake.load_count, 0);
 }
-END_TEST
 
-START_TEST(a_load_has_the_time_of_its_last_job)
+TEST(a_load_has_the_time_of_its_last_job)
 {
     struct shed_source_options o = fake_options();
     uint64_t now_ms = shed_now_ms();
@@ -839,9 +818,8 @@ START_TEST(a_load_has_the_time_of_its_last_job)
     end_load(0);
     close_fake(2);
 }
-END_TEST
 
-START_TEST(a_load_has_load_timeout_at_most)
+TEST(a_load_has_load_timeout_at_most)
 {
     struct shed_source_options o = fake_options();
 
@@ -854,9 +832,8 @@ START_TEST(a_load_has_load_timeout_at_most)
     end_load(0);
     close_fake(1);
 }
-END_TEST
 
-START_TEST(a_load_past_its_time_has_none_left)
+TEST(a_load_past_its_time_has_none_left)
 {
     struct shed_source_options o = fake_options();
 
@@ -870,7 +847,6 @@ START_TEST(a_load_past_its_time_has_none_left)
     end_load(0);
     close_fake(1);
 }
-END_TEST
 
 /* ---------------------------------------------------------------- answers */
 
@@ -910,7 +886,7 @@ static void answer_in_kinds(struct shed_load *load, size_t i)
         answer_row(load, i, shed_bytes(NULL, 0));
 }
 
-START_TEST(each_key_gets_its_kind_of_answer)
+TEST(each_key_gets_its_kind_of_answer)
 {
     static const enum shed_kind kinds[] = {SHED_KIND_ROW, SHED_KIND_NULL,
                                            SHED_KIND_ABSENT, SHED_KIND_ROW};
@@ -927,7 +903,6 @@ START_TEST(each_key_gets_its_kind_of_answer)
     ck_assert_mem_eq(requests[0].loaded.value->data, "a\0b", 3);
     unref_values(4);
 }
-END_TEST
 
 static void answer_nothing(struct shed_load *load, size_t i)
 {
@@ -935,13 +910,12 @@ static void answer_nothing(struct shed_load *load, size_t i)
     (void)i;
 }
 
-START_TEST(a_key_without_an_answer_fails)
+TEST(a_key_without_an_answer_fails)
 {
     load_answered(2, answer_nothing);
     assert_failed(0, SHED_ESOURCE, "the source gave no answer for this key");
     assert_failed(1, SHED_ESOURCE, "the source gave no answer for this key");
 }
-END_TEST
 
 static void answer_twice(struct shed_load *load, size_t i)
 {
@@ -955,14 +929,13 @@ static void answer_twice(struct shed_load *load, size_t i)
     }
 }
 
-START_TEST(the_last_answer_counts)
+TEST(the_last_answer_counts)
 {
     load_answered(2, answer_twice);
     assert_failed(0, SHED_ESOURCE, "the result broke off");
     ck_assert_uint_eq(requests[1].loaded.value->size, 2);
     unref_values(2);
 }
-END_TEST
 
 static void answer_at_the_limit(struct shed_load *load, size_t i)
 {
@@ -971,7 +944,7 @@ static void answer_at_the_limit(struct shed_load *load, size_t i)
     answer_row(load, i, shed_bytes(bytes, i == 0 ? 100 : 101));
 }
 
-START_TEST(a_value_over_the_limit_fails_its_key_alone)
+TEST(a_value_over_the_limit_fails_its_key_alone)
 {
     load_answered(2, answer_at_the_limit);
     ck_assert_uint_eq(requests[0].loaded.value->size, 100);
@@ -979,20 +952,18 @@ START_TEST(a_value_over_the_limit_fails_its_key_alone)
                   "the value has 101 bytes, value_limit_bytes is 100");
     unref_values(1);
 }
-END_TEST
 
 static void answer_as_too_big(struct shed_load *load, size_t i)
 {
     answer_too_big(load, i, i == 0 ? "a mile of it" : NULL);
 }
 
-START_TEST(a_source_can_say_itself_that_a_value_is_too_big)
+TEST(a_source_can_say_itself_that_a_value_is_too_big)
 {
     load_answered(2, answer_as_too_big);
     assert_failed(0, SHED_ETOOBIG, "a mile of it");
     assert_failed(1, SHED_ETOOBIG, "the source gave no reason");
 }
-END_TEST
 
 static void answer_beyond(struct shed_load *load, size_t i)
 {
@@ -1002,12 +973,11 @@ static void answer_beyond(struct shed_load *load, size_t i)
     answer_failed(load, i, NULL);
 }
 
-START_TEST(answers_to_keys_that_are_not_there_do_nothing)
+TEST(answers_to_keys_that_are_not_there_do_nothing)
 {
     load_answered(1, answer_beyond);
     assert_failed(0, SHED_ESOURCE, "the source gave no reason");
 }
-END_TEST
 
 static void *answer_often(void *load)
 {
@@ -1018,7 +988,7 @@ static void *answer_often(void *load)
     return NULL;
 }
 
-START_TEST(one_load_is_answered_by_several_threads)
+TEST(one_load_is_answered_by_several_threads)
 {
     enum { THREADS = 4, KEYS = 16 };
     struct shed_source_options o = fake_options();
@@ -1039,7 +1009,6 @@ START_TEST(one_load_is_answered_by_several_threads)
                          requests[i].job.key_size);
     unref_values(KEYS);
 }
-END_TEST
 
 /* ---------------------------------------------------------------- threads */
 
@@ -1055,7 +1024,7 @@ static void *submit_many(void *arg)
     return NULL;
 }
 
-START_TEST(every_job_of_many_threads_settles_once_with_its_own_answer)
+TEST(every_job_of_many_threads_settles_once_with_its_own_answer)
 {
     struct shed_source_options o = fake_options();
     pthread_t threads[SUBMITTERS];
@@ -1086,9 +1055,8 @@ START_TEST(every_job_of_many_threads_settles_once_with_its_own_answer)
     ck_assert_uint_le(fake.most_open, o.max_loads);
     unref_values(SUBMITTERS * EACH);
 }
-END_TEST
 
-START_TEST(threads_start_with_the_first_key_and_not_before)
+TEST(threads_start_with_the_first_key_and_not_before)
 {
     struct shed_source_options o = fake_options();
 
@@ -1101,9 +1069,8 @@ START_TEST(threads_start_with_the_first_key_and_not_before)
     ck_assert_uint_eq(fake.starts, 1);
     ck_assert_uint_eq(fake.stops, 1);
 }
-END_TEST
 
-START_TEST(a_loader_has_all_signals_blocked_and_what_thread_start_made)
+TEST(a_loader_has_all_signals_blocked_and_what_thread_start_made)
 {
     struct shed_source_options o = fake_options();
 
@@ -1115,9 +1082,8 @@ START_TEST(a_loader_has_all_signals_blocked_and_what_thread_start_made)
     ck_assert(fake.is_blocked[0]);
     ck_assert_ptr_nonnull(fake.threads[0]);
 }
-END_TEST
 
-START_TEST(without_a_thread_a_key_is_refused)
+TEST(without_a_thread_a_key_is_refused)
 {
     struct shed_source_options o = fake_options();
     struct shed_error err;
@@ -1134,9 +1100,8 @@ START_TEST(without_a_thread_a_key_is_refused)
     close_fake(2);
     ck_assert_uint_eq(atomic_load(&requests[0].settled), 0);
 }
-END_TEST
 
-START_TEST(one_thread_carries_on_where_no_other_can_be_had)
+TEST(one_thread_carries_on_where_no_other_can_be_had)
 {
     struct shed_source_options o = fake_options();
 
@@ -1153,9 +1118,8 @@ START_TEST(one_thread_carries_on_where_no_other_can_be_had)
     close_fake(2);
     ck_assert_uint_eq(fake.starts, 1);
 }
-END_TEST
 
-START_TEST(without_memory_for_a_load_its_keys_fail_one_by_one)
+TEST(without_memory_for_a_load_its_keys_fail_one_by_one)
 {
     struct shed_source_options o = fake_options();
 
@@ -1174,7 +1138,6 @@ START_TEST(without_memory_for_a_load_its_keys_fail_one_by_one)
     ck_assert_ptr_nonnull(requests[3].loaded.value);
     close_fake(4);
 }
-END_TEST
 
 static void load_without_memory(void *user, void *thread,
                                 struct shed_load *load)
@@ -1187,7 +1150,7 @@ static void load_without_memory(void *user, void *thread,
     shed_load_done(load);
 }
 
-START_TEST(without_memory_for_a_value_its_key_fails)
+TEST(without_memory_for_a_value_its_key_fails)
 {
     struct shed_source_options o = fake_options();
 
@@ -1199,7 +1162,6 @@ START_TEST(without_memory_for_a_value_its_key_fails)
     assert_failed(0, SHED_ENOMEM, "out of memory");
     shed_source_close(fake.source);
 }
-END_TEST
 
 /* ------------------------------------------------------------ its end */
 
@@ -1222,7 +1184,7 @@ static void *end_load_late(void *arg)
     return NULL;
 }
 
-START_TEST(closing_waits_for_a_load_that_another_thread_ends)
+TEST(closing_waits_for_a_load_that_another_thread_ends)
 {
     struct shed_source_options o = fake_options();
     pthread_t ender;
@@ -1236,7 +1198,6 @@ START_TEST(closing_waits_for_a_load_that_another_thread_ends)
     ck_assert_int_eq(pthread_join(ender, NULL), 0);
     unref_values(1);
 }
-END_TEST
 
 static void *close_source(void *arg)
 {
@@ -1245,7 +1206,7 @@ static void *close_source(void *arg)
     return NULL;
 }
 
-START_TEST(closing_waits_for_what_runs_and_for_what_is_queued)
+TEST(closing_waits_for_what_runs_and_for_what_is_queued)
 {
     struct shed_source_options o = fake_options();
     pthread_t closer;
@@ -1264,9 +1225,8 @@ START_TEST(closing_waits_for_what_runs_and_for_what_is_queued)
     ck_assert_uint_eq(fake.stops, fake.starts);
     unref_values(3);
 }
-END_TEST
 
-START_TEST(a_source_lives_as_long_as_somebody_holds_it)
+TEST(a_source_lives_as_long_as_somebody_holds_it)
 {
     struct shed_source_options o = fake_options();
 
@@ -1281,15 +1241,13 @@ START_TEST(a_source_lives_as_long_as_somebody_holds_it)
     ck_assert_uint_eq(fake.closes, 1);
     unref_values(1);
 }
-END_TEST
 
-START_TEST(closing_nothing_is_allowed)
+TEST(closing_nothing_is_allowed)
 {
     shed_source_close(NULL);
 }
-END_TEST
 
-START_TEST(options_out_of_range_are_named)
+TEST(options_out_of_range_are_named)
 {
     static const struct {
         size_t at;
@@ -1329,9 +1287,8 @@ START_TEST(options_out_of_range_are_named)
         ck_assert_ptr_nonnull(strstr(err.reason, bad[i].name));
     }
 }
-END_TEST
 
-START_TEST(a_source_without_a_function_is_refused)
+TEST(a_source_without_a_function_is_refused)
 {
     struct shed_error err;
 
@@ -1343,48 +1300,6 @@ START_TEST(a_source_without_a_function_is_refused)
         shed_source_open_batch(keep_load, NULL, BARE_SOURCE, NULL, &err),
         SHED_EINVAL);
     ck_assert_ptr_nonnull(strstr(err.reason, "out is NULL"));
-}
-END_TEST
-
-static void add_tests_of_batches(TCase *tc)
-{
-    tcase_add_test(tc, a_lone_key_does_not_wait_for_company);
-    tcase_add_test(tc, keys_that_come_while_a_load_runs_share_a_batch);
-    tcase_add_test(tc, a_batch_that_does_not_fill_goes_after_batch_wait);
-    tcase_add_test(tc, a_batch_goes_at_once_when_the_last_other_load_ends);
-    tcase_add_test(tc, keys_that_come_together_share_a_batch);
-    tcase_add_test(tc, a_batch_has_at_most_max_batch_keys);
-    tcase_add_test(tc, the_first_of_a_batch_tells_its_size);
-    tcase_add_test(tc, a_burst_is_loaded_by_as_many_threads_as_may_be);
-    tcase_add_test(tc, a_load_counts_until_it_is_done_wherever_that_is);
-    tcase_add_test(tc, an_adaptive_limit_begins_low);
-    tcase_add_test(tc,
-                   an_adaptive_limit_falls_while_loads_slow_each_other_down);
-    tcase_add_test(tc, an_adaptive_limit_grows_and_has_the_threads_for_it);
-    tcase_add_test(tc, a_key_beyond_the_queue_is_refused_at_once);
-    tcase_add_test(tc, a_job_that_is_late_in_the_queue_is_not_loaded);
-    tcase_add_test(tc, a_queue_of_late_jobs_alone_calls_nobody);
-    tcase_add_test(tc,
-                   a_key_that_callers_wait_for_goes_before_those_behind_them);
-    tcase_add_test(tc, a_batch_is_filled_up_from_behind_the_callers);
-    tcase_add_test(tc, a_key_moves_forward_when_a_caller_begins_to_wait);
-    tcase_add_test(tc, a_key_that_is_not_ready_moves_forward_and_is);
-    tcase_add_test(tc, in_a_full_queue_a_caller_takes_the_place_of_a_refresh);
-    tcase_add_test(tc, a_refresh_that_is_late_does_not_wait_for_its_turn);
-    tcase_add_test(tc, a_load_has_the_time_of_its_last_job);
-    tcase_add_test(tc, a_load_has_load_timeout_at_most);
-    tcase_add_test(tc, a_load_past_its_time_has_none_left);
-}
-
-static void add_tests_of_answers(TCase *tc)
-{
-    tcase_add_test(tc, each_key_gets_its_kind_of_answer);
-    tcase_add_test(tc, a_key_without_an_answer_fails);
-    tcase_add_test(tc, the_last_answer_counts);
-    tcase_add_test(tc, a_value_over_the_limit_fails_its_key_alone);
-    tcase_add_test(tc, a_source_can_say_itself_that_a_value_is_too_big);
-    tcase_add_test(tc, answers_to_keys_that_are_not_there_do_nothing);
-    tcase_add_test(tc, one_load_is_answered_by_several_threads);
 }
 
 enum { SINGLES = 3 };
@@ -1407,7 +1322,7 @@ static void load_single(void *user, void *thread, struct shed_bytes key,
     answer->memory = row;
 }
 
-START_TEST(a_source_of_single_keys_loads_them_in_parallel)
+TEST(a_source_of_single_keys_loads_them_in_parallel)
 {
     struct shed_source_options o = bare_source();
     atomic_uint running = 0;
@@ -1427,30 +1342,8 @@ START_TEST(a_source_of_single_keys_loads_them_in_parallel)
     unref_values(SINGLES);
     shed_source_close(fake.source);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("load");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    add_tests_of_batches(tc);
-    add_tests_of_answers(tc);
-    tcase_add_test(tc,
-                   every_job_of_many_threads_settles_once_with_its_own_answer);
-    tcase_add_test(tc, threads_start_with_the_first_key_and_not_before);
-    tcase_add_test(tc,
-                   a_loader_has_all_signals_blocked_and_what_thread_start_made);
-    tcase_add_test(tc, without_a_thread_a_key_is_refused);
-    tcase_add_test(tc, one_thread_carries_on_where_no_other_can_be_had);
-    tcase_add_test(tc, without_memory_for_a_load_its_keys_fail_one_by_one);
-    tcase_add_test(tc, without_memory_for_a_value_its_key_fails);
-    tcase_add_test(tc, closing_waits_for_a_load_that_another_thread_ends);
-    tcase_add_test(tc, closing_waits_for_what_runs_and_for_what_is_queued);
-    tcase_add_test(tc, a_source_lives_as_long_as_somebody_holds_it);
-    tcase_add_test(tc, closing_nothing_is_allowed);
-    tcase_add_test(tc, a_source_of_single_keys_loads_them_in_parallel);
-    tcase_add_test(tc, options_out_of_range_are_named);
-    tcase_add_test(tc, a_source_without_a_function_is_refused);
-    return run_tests("load", tc);
+    return run_tests("load");
 }

@@ -47,7 +47,7 @@ static void expect_failed_keys(const size_t *expected, size_t count)
     }
 }
 
-START_TEST(failures_are_counted_at_the_first_for_each_reason)
+TEST(failures_are_counted_at_the_first_for_each_reason)
 {
     const size_t expected[6] = {0, 3, 1, 0, 0, 0};
     struct shed_load *load = load_of(6);
@@ -61,10 +61,9 @@ START_TEST(failures_are_counted_at_the_first_for_each_reason)
     settle(load);
     expect_failed_keys(expected, 6);
 }
-END_TEST
 
 /* The other cache may have another log. */
-START_TEST(each_cache_has_a_first_failure)
+TEST(each_cache_has_a_first_failure)
 {
     const size_t expected[4] = {2, 2, 0, 0};
     struct shed_load *load = load_of(4);
@@ -73,10 +72,9 @@ START_TEST(each_cache_has_a_first_failure)
     settle(load); /* none was answered */
     expect_failed_keys(expected, 4);
 }
-END_TEST
 
 /* So a load whose failures all differ costs no more than others. */
-START_TEST(failures_for_many_reasons_are_counted_singly)
+TEST(failures_for_many_reasons_are_counted_singly)
 {
     struct shed_load *load = load_of(KEYS);
     char reason[16];
@@ -91,7 +89,6 @@ START_TEST(failures_for_many_reasons_are_counted_singly)
     ck_assert_uint_eq(settled[KEYS / 2 - 1].failed_keys, 1);
     ck_assert_uint_eq(settled[KEYS - 1].failed_keys, 1);
 }
-END_TEST
 
 static void answer_tagged(struct shed_load *load, size_t i,
                           const struct shed_bytes *tags, size_t count)
@@ -105,7 +102,7 @@ static void answer_tagged(struct shed_load *load, size_t i,
     shed_load_answer(load, i, &answer);
 }
 
-START_TEST(a_key_that_could_not_be_given_a_tag_fails)
+TEST(a_key_that_could_not_be_given_a_tag_fails)
 {
     static const char longest[SHED_TAG_MAX_BYTES + 1];
     const struct shed_bytes red = shed_str("red"),
@@ -134,9 +131,8 @@ START_TEST(a_key_that_could_not_be_given_a_tag_fails)
     }
     ck_assert_uint_eq(settled[0].tags_size, 2 + 4 + 1 + SHED_TAG_MAX_BYTES);
 }
-END_TEST
 
-START_TEST(an_answer_of_a_kind_that_there_is_not_fails)
+TEST(an_answer_of_a_kind_that_there_is_not_fails)
 {
     struct shed_load *load = load_of(1);
 
@@ -146,17 +142,8 @@ START_TEST(an_answer_of_a_kind_that_there_is_not_fails)
     ck_assert_str_eq(settled[0].error.reason,
                      "the source gave an answer of a kind that there is not");
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("load_batch");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, failures_are_counted_at_the_first_for_each_reason);
-    tcase_add_test(tc, each_cache_has_a_first_failure);
-    tcase_add_test(tc, failures_for_many_reasons_are_counted_singly);
-    tcase_add_test(tc, a_key_that_could_not_be_given_a_tag_fails);
-    tcase_add_test(tc, an_answer_of_a_kind_that_there_is_not_fails);
-    return run_tests("load_batch", tc);
+    return run_tests("load_batch");
 }

@@ -185,7 +185,7 @@ static void note_close(void)
     shed_source_close(fake.source);
 }
 
-START_TEST(an_open_one_refuses_keys_at_once_and_says_why)
+TEST(an_open_one_refuses_keys_at_once_and_says_why)
 {
     struct shed_error err;
 
@@ -202,9 +202,8 @@ START_TEST(an_open_one_refuses_keys_at_once_and_says_why)
     note_close();
     ck_assert_uint_eq(atomic_load(&fake.requests[10].settled), 0);
 }
-END_TEST
 
-START_TEST(what_is_queued_when_it_opens_is_refused)
+TEST(what_is_queued_when_it_opens_is_refused)
 {
     enum { KEYS = 100 };
 
@@ -226,9 +225,8 @@ START_TEST(what_is_queued_when_it_opens_is_refused)
     ck_assert_uint_eq(shed_source_look(fake.source).queued, 0);
     note_close();
 }
-END_TEST
 
-START_TEST(a_half_open_one_lets_a_few_keys_through_and_closes)
+TEST(a_half_open_one_lets_a_few_keys_through_and_closes)
 {
     struct shed_error err;
 
@@ -250,9 +248,8 @@ START_TEST(a_half_open_one_lets_a_few_keys_through_and_closes)
     ck_assert_uint_eq(atomic_load(&fake.probes), 3);
     note_close();
 }
-END_TEST
 
-START_TEST(a_key_that_is_late_in_the_queue_makes_room_for_another_probe)
+TEST(a_key_that_is_late_in_the_queue_makes_room_for_another_probe)
 {
     open_fake(1);
     load_ten(0, BAD);
@@ -282,9 +279,8 @@ START_TEST(a_key_that_is_late_in_the_queue_makes_room_for_another_probe)
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
     note_close();
 }
-END_TEST
 
-START_TEST(so_does_a_refresh_whose_place_in_the_queue_a_caller_takes)
+TEST(so_does_a_refresh_whose_place_in_the_queue_a_caller_takes)
 {
     queue_limit = 1;
     open_fake(1);
@@ -310,14 +306,13 @@ START_TEST(so_does_a_refresh_whose_place_in_the_queue_a_caller_takes)
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
     note_close();
 }
-END_TEST
 
 static struct shed_breaker_status status(void)
 {
     return shed_source_look(fake.source).breaker;
 }
 
-START_TEST(its_state_can_be_read)
+TEST(its_state_can_be_read)
 {
     open_fake(FOREVER_MS);
     ck_assert_uint_eq(status().state, SHED_BREAKER_CLOSED);
@@ -330,9 +325,8 @@ START_TEST(its_state_can_be_read)
     ck_assert_uint_le(status().left_ms, FOREVER_MS);
     note_close();
 }
-END_TEST
 
-START_TEST(so_can_how_often_it_has_opened)
+TEST(so_can_how_often_it_has_opened)
 {
     open_fake(1);
     load_ten(0, BAD);
@@ -352,9 +346,8 @@ START_TEST(so_can_how_often_it_has_opened)
     ck_assert_uint_eq(status().openings, 4);
     note_close();
 }
-END_TEST
 
-START_TEST(loads_that_take_too_long_have_failed)
+TEST(loads_that_take_too_long_have_failed)
 {
     open_fake(FOREVER_MS);
     load_ten(0, SLOW);
@@ -362,9 +355,8 @@ START_TEST(loads_that_take_too_long_have_failed)
     ck_assert_ptr_nonnull(strstr(fake.reason, "load_timeout_ms"));
     note_close();
 }
-END_TEST
 
-START_TEST(what_is_slow_is_an_option)
+TEST(what_is_slow_is_an_option)
 {
     open_fake(FOREVER_MS);
     load_ten(0, SLUGGISH);
@@ -378,9 +370,8 @@ START_TEST(what_is_slow_is_an_option)
     ck_assert_ptr_nonnull(strstr(fake.reason, "it took 600000 ms, longer"));
     note_close();
 }
-END_TEST
 
-START_TEST(absent_and_oversized_rows_are_successes)
+TEST(absent_and_oversized_rows_are_successes)
 {
     open_fake(FOREVER_MS);
     load_ten(0, ABSENT);
@@ -391,9 +382,8 @@ START_TEST(absent_and_oversized_rows_are_successes)
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
     note_close();
 }
-END_TEST
 
-START_TEST(one_key_that_always_fails_does_not_open_it)
+TEST(one_key_that_always_fails_does_not_open_it)
 {
     open_fake(FOREVER_MS);
     atomic_store(&fake.ending, BAD);
@@ -405,9 +395,8 @@ START_TEST(one_key_that_always_fails_does_not_open_it)
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
     note_close();
 }
-END_TEST
 
-START_TEST(without_the_option_it_never_opens)
+TEST(without_the_option_it_never_opens)
 {
     struct shed_source_options o = bare_source();
 
@@ -421,26 +410,8 @@ START_TEST(without_the_option_it_never_opens)
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
     shed_source_close(fake.source);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("load_breaker");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, an_open_one_refuses_keys_at_once_and_says_why);
-    tcase_add_test(tc, what_is_queued_when_it_opens_is_refused);
-    tcase_add_test(tc, a_half_open_one_lets_a_few_keys_through_and_closes);
-    tcase_add_test(
-        tc, a_key_that_is_late_in_the_queue_makes_room_for_another_probe);
-    tcase_add_test(tc,
-                   so_does_a_refresh_whose_place_in_the_queue_a_caller_takes);
-    tcase_add_test(tc, its_state_can_be_read);
-    tcase_add_test(tc, so_can_how_often_it_has_opened);
-    tcase_add_test(tc, loads_that_take_too_long_have_failed);
-    tcase_add_test(tc, what_is_slow_is_an_option);
-    tcase_add_test(tc, absent_and_oversized_rows_are_successes);
-    tcase_add_test(tc, one_key_that_always_fails_does_not_open_it);
-    tcase_add_test(tc, without_the_option_it_never_opens);
-    return run_tests("load_breaker", tc);
+    return run_tests("load_breaker");
 }

@@ -74,7 +74,7 @@ static bool has(struct shed_local *local, unsigned i, uint64_t now_ms)
 
 /* ------------------------------------------------------------- the simple */
 
-START_TEST(a_row_is_found_until_its_windows_end)
+TEST(a_row_is_found_until_its_windows_end)
 {
     struct shed_local *local = shed_local_create(AMPLE_BYTES, 0, &rule);
     struct shed_value *row = create_value(SHED_KIND_ROW, 3);
@@ -97,9 +97,8 @@ START_TEST(a_row_is_found_until_its_windows_end)
     shed_value_unref(row);
     shed_value_unref(absent);
 }
-END_TEST
 
-START_TEST(what_was_read_before_a_drop_is_refused)
+TEST(what_was_read_before_a_drop_is_refused)
 {
     struct shed_local *local = shed_local_create(AMPLE_BYTES, 0, &rule);
     struct shed_local_mark before = shed_local_mark(local, key_of(0));
@@ -116,7 +115,6 @@ START_TEST(what_was_read_before_a_drop_is_refused)
     ck_assert_uint_eq(atomic_load(&shed_value_block(value)->refs), 1);
     shed_value_unref(value);
 }
-END_TEST
 
 /* The reply to a GET, whose entry begins with a header. version 0: none. */
 static struct shed_value *read_version(size_t size, char nonce,
@@ -140,7 +138,7 @@ static struct shed_value *read_value(size_t size, char nonce)
     return read_version(size, nonce, 0);
 }
 
-START_TEST(the_same_entry_is_kept_once_and_another_replaces_it)
+TEST(the_same_entry_is_kept_once_and_another_replaces_it)
 {
     struct shed_local *local = shed_local_create(AMPLE_BYTES, 0, &rule);
     struct shed_value *value[] = {read_value(100, 'a'), read_value(100, 'a'),
@@ -158,7 +156,6 @@ START_TEST(the_same_entry_is_kept_once_and_another_replaces_it)
     for (size_t i = 0; i < 3; i++)
         shed_value_unref(value[i]);
 }
-END_TEST
 
 /* Keep a row that was read from Redis. Returns: whether it is there now. */
 static bool keep_read(struct shed_local *local, unsigned char version)
@@ -195,7 +192,7 @@ static bool keep_loaded(struct shed_local *local, uint64_t version)
     return keep_loaded_at(local, of, 0);
 }
 
-START_TEST(a_load_replaces_no_higher_version)
+TEST(a_load_replaces_no_higher_version)
 {
     const struct shed_row_version none = {.is_known = false};
     struct shed_local *local = shed_local_create(AMPLE_BYTES, 0, &rule);
@@ -211,9 +208,8 @@ START_TEST(a_load_replaces_no_higher_version)
     ck_assert(keep_loaded(local, 9));
     shed_local_destroy(local);
 }
-END_TEST
 
-START_TEST(what_redis_has_replaces_a_higher_version)
+TEST(what_redis_has_replaces_a_higher_version)
 {
     struct shed_local *local = shed_local_create(AMPLE_BYTES, 0, &rule);
 
@@ -222,9 +218,8 @@ START_TEST(what_redis_has_replaces_a_higher_version)
     ck_assert(keep_loaded(local, 2));
     shed_local_destroy(local);
 }
-END_TEST
 
-START_TEST(a_load_replaces_a_higher_version_that_is_over)
+TEST(a_load_replaces_a_higher_version_that_is_over)
 {
     const struct shed_row_version five = {.number = 5, .is_known = true};
     struct shed_local *local = shed_local_create(AMPLE_BYTES, 0, &rule);
@@ -234,9 +229,8 @@ START_TEST(a_load_replaces_a_higher_version_that_is_over)
     ck_assert(keep_loaded_at(local, five, TTL_MS + rule.if_error_ms));
     shed_local_destroy(local);
 }
-END_TEST
 
-START_TEST(a_row_is_forgotten_unless_another_is_there)
+TEST(a_row_is_forgotten_unless_another_is_there)
 {
     struct shed_local *local = shed_local_create(AMPLE_BYTES, 0, &rule);
     struct shed_local_mark before = shed_local_mark(local, key_of(0));
@@ -255,9 +249,8 @@ START_TEST(a_row_is_forgotten_unless_another_is_there)
     shed_value_unref(first);
     shed_value_unref(second);
 }
-END_TEST
 
-START_TEST(an_entry_of_unknown_age_is_not_kept)
+TEST(an_entry_of_unknown_age_is_not_kept)
 {
     struct shed_local *local = shed_local_create(AMPLE_BYTES, 0, &rule);
     struct shed_value *value = read_value(100, 'a');
@@ -278,10 +271,8 @@ START_TEST(an_entry_of_unknown_age_is_not_kept)
     shed_local_destroy(local);
     shed_value_unref(value);
 }
-END_TEST
 
-START_TEST(
-    a_row_that_is_too_large_takes_the_place_of_the_older_one_all_the_same)
+TEST(a_row_that_is_too_large_takes_the_place_of_the_older_one_all_the_same)
 {
     struct shed_local *local = shed_local_create(65536, 0, &rule);
 
@@ -292,7 +283,6 @@ START_TEST(
     ck_assert_uint_eq(shed_local_size(local).rows, 0);
     shed_local_destroy(local);
 }
-END_TEST
 
 /* What malloc has given of its arenas. */
 static size_t in_arenas(void)
@@ -333,19 +323,17 @@ static void keep_and_compare(size_t rows, size_t size, size_t limit,
     free(values);
 }
 
-START_TEST(what_is_counted_is_at_least_what_malloc_gives)
+TEST(what_is_counted_is_at_least_what_malloc_gives)
 {
     keep_and_compare(2000, 0, 16 << 20, in_arenas);
 }
-END_TEST
 
 /* With a local_bytes that maps the chains, too. */
-START_TEST(a_row_that_malloc_maps_is_counted_by_its_pages)
+TEST(a_row_that_malloc_maps_is_counted_by_its_pages)
 {
     mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES); /* else it grows */
     keep_and_compare(100, MAPPED_BYTES, 1 << 30, in_pages);
 }
-END_TEST
 
 /* -------------------------------------------------------- random schedules */
 
@@ -478,12 +466,11 @@ static void run_schedule(unsigned seed, size_t limit)
     }
 }
 
-START_TEST(in_every_schedule_the_newest_row_or_none_is_found)
+TEST(in_every_schedule_the_newest_row_or_none_is_found)
 {
     for (unsigned seed = 0; seed < 3000; seed++)
         run_schedule(seed, seed % 2 ? 65536 : AMPLE_BYTES);
 }
-END_TEST
 
 /* ------------------------------------------------------------------ SIEVE */
 
@@ -590,7 +577,7 @@ static void sieve_step(struct shed_local *local)
     ck_assert_uint_eq(shed_local_size(local).rows, s.size);
 }
 
-START_TEST(rows_leave_as_sieve_says)
+TEST(rows_leave_as_sieve_says)
 {
     enum { LIMIT = 96 << 10 };
     size_t capacity;
@@ -606,7 +593,6 @@ START_TEST(rows_leave_as_sieve_says)
         shed_local_destroy(local);
     }
 }
-END_TEST
 
 /* ------------------------------------------------------------------- near */
 
@@ -662,7 +648,7 @@ static void confirm(struct shed_local_mark mark)
     shed_local_confirm(n.local, key_of(0), mark, n.header);
 }
 
-START_TEST(a_row_is_near_from_its_confirmation_for_a_while)
+TEST(a_row_is_near_from_its_confirmation_for_a_while)
 {
     near_up();
     ck_assert(!has_near(1000));
@@ -672,9 +658,8 @@ START_TEST(a_row_is_near_from_its_confirmation_for_a_while)
     ck_assert(!has_near(1000 + NEAR_MS));
     shed_local_destroy(n.local);
 }
-END_TEST
 
-START_TEST(a_row_is_asked_for_once)
+TEST(a_row_is_asked_for_once)
 {
     near_up();
     ck_assert(shed_local_asks(n.local, key_of(0), 1000));
@@ -688,7 +673,6 @@ START_TEST(a_row_is_asked_for_once)
     ck_assert(!shed_local_asks(n.local, key_of(1), 1000));
     shed_local_destroy(n.local);
 }
-END_TEST
 
 static void change_it(void)
 {
@@ -712,7 +696,7 @@ static void drop_all(void)
 
 static void (*const ends[])(void) = {change_it, change_all, drop_it, drop_all};
 
-START_TEST(what_ends_it_also_ends_the_question_under_way)
+TEST_EACH(what_ends_it_also_ends_the_question_under_way, 0, 4)
 {
     struct shed_local_mark before;
 
@@ -727,9 +711,8 @@ START_TEST(what_ends_it_also_ends_the_question_under_way)
     ck_assert_uint_ne(mark_of(key_of(0)).changes, before.changes);
     shed_local_destroy(n.local);
 }
-END_TEST
 
-START_TEST(another_entry_is_not_near)
+TEST(another_entry_is_not_near)
 {
     unsigned char other[SHED_ENTRY_HEADER_BYTES] = {[40] = 1};
 
@@ -738,12 +721,11 @@ START_TEST(another_entry_is_not_near)
     ck_assert(!has_near(1000));
     shed_local_destroy(n.local);
 }
-END_TEST
 
 /* In Redis the first of them are t:{\\}x}, t:{\\\\}x} and t:{\\\\x}. */
 static const char *const odd_keys[] = {"}x", "\\}x", "\\x", "x", "x}"};
 
-START_TEST(a_near_row_is_found_by_its_own_key_alone)
+TEST_EACH(a_near_row_is_found_by_its_own_key_alone, 0, COUNT_OF(odd_keys))
 {
     struct shed_named_key named;
     struct shed_local_near row;
@@ -765,7 +747,6 @@ START_TEST(a_near_row_is_found_by_its_own_key_alone)
     }
     shed_local_destroy(n.local);
 }
-END_TEST
 
 static void look_at_it(bool is_taken)
 {
@@ -777,7 +758,7 @@ static void look_at_it(bool is_taken)
         shed_value_unref(row.value);
 }
 
-START_TEST(what_is_taken_is_counted_once)
+TEST(what_is_taken_is_counted_once)
 {
     struct shed_local_hits hits;
 
@@ -792,10 +773,9 @@ START_TEST(what_is_taken_is_counted_once)
     ck_assert_uint_eq(shed_local_take_hits(n.local).rows, 0);
     shed_local_destroy(n.local);
 }
-END_TEST
 
 /* A server may announce a change of any key. */
-START_TEST(what_is_no_name_of_an_entry_is_no_change)
+TEST(what_is_no_name_of_an_entry_is_no_change)
 {
     static const char *const others[] = {"t:0}", "}", "t:{", "t:{\\}", "t:{}"};
     near_up();
@@ -806,9 +786,8 @@ START_TEST(what_is_no_name_of_an_entry_is_no_change)
     look_at_it(false);
     shed_local_destroy(n.local);
 }
-END_TEST
 
-START_TEST(handles_outlive_their_row)
+TEST(handles_outlive_their_row)
 {
     struct shed_local_near row;
 
@@ -821,9 +800,8 @@ START_TEST(handles_outlive_their_row)
     ck_assert_mem_eq(row.value->data, "row", 3);
     shed_value_unref(row.value);
 }
-END_TEST
 
-START_TEST(without_an_object_nothing_is_kept)
+TEST(without_an_object_nothing_is_kept)
 {
     struct shed_local_row row;
 
@@ -834,39 +812,9 @@ START_TEST(without_an_object_nothing_is_kept)
     ck_assert_uint_eq(shed_local_size(NULL).bytes, 0);
     shed_local_destroy(NULL);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("kept");
-
-    tcase_add_checked_fixture(tc, name_keys, NULL);
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, a_row_is_near_from_its_confirmation_for_a_while);
-    tcase_add_test(tc, a_row_is_asked_for_once);
-    tcase_add_loop_test(tc, what_ends_it_also_ends_the_question_under_way, 0,
-                        4);
-    tcase_add_test(tc, another_entry_is_not_near);
-    tcase_add_loop_test(tc, a_near_row_is_found_by_its_own_key_alone, 0,
-                        sizeof(odd_keys) / sizeof(*odd_keys));
-    tcase_add_test(tc, what_is_taken_is_counted_once);
-    tcase_add_test(tc, what_is_no_name_of_an_entry_is_no_change);
-    tcase_add_test(tc, handles_outlive_their_row);
-    tcase_add_test(tc, a_row_is_found_until_its_windows_end);
-    tcase_add_test(tc, what_was_read_before_a_drop_is_refused);
-    tcase_add_test(tc, the_same_entry_is_kept_once_and_another_replaces_it);
-    tcase_add_test(tc, a_load_replaces_no_higher_version);
-    tcase_add_test(tc, what_redis_has_replaces_a_higher_version);
-    tcase_add_test(tc, a_load_replaces_a_higher_version_that_is_over);
-    tcase_add_test(tc, a_row_is_forgotten_unless_another_is_there);
-    tcase_add_test(tc, an_entry_of_unknown_age_is_not_kept);
-    tcase_add_test(
-        tc,
-        a_row_that_is_too_large_takes_the_place_of_the_older_one_all_the_same);
-    tcase_add_test(tc, what_is_counted_is_at_least_what_malloc_gives);
-    tcase_add_test(tc, a_row_that_malloc_maps_is_counted_by_its_pages);
-    tcase_add_test(tc, in_every_schedule_the_newest_row_or_none_is_found);
-    tcase_add_test(tc, rows_leave_as_sieve_says);
-    tcase_add_test(tc, without_an_object_nothing_is_kept);
-    return run_tests("kept", tc);
+    tcase_add_checked_fixture(test_case(), name_keys, NULL);
+    return run_tests("kept");
 }

@@ -280,7 +280,7 @@ static struct shed_lock_options options = SHED_LOCK_OPTIONS_INIT;
 static const struct shed_lock_spec spec = {.key = {{"k", 1}},
                                            .options = &options};
 
-START_TEST(no_order_of_commands_lets_two_in)
+TEST_EACH(no_order_of_commands_lets_two_in, 0, ALGORITHMS)
 {
     for (uint64_t seed = 1; seed <= RUNS; seed++) {
         struct world w = {0};
@@ -290,10 +290,9 @@ START_TEST(no_order_of_commands_lets_two_in)
                       (unsigned long long)seed, w.entries);
     }
 }
-END_TEST
 
 /* Algorithms whose locks expire recover from a death at any command. */
-START_TEST(a_death_at_any_command_is_recovered_from)
+TEST_EACH(a_death_at_any_command_is_recovered_from, EXPIRE, ALGORITHMS)
 {
     for (uint64_t seed = 1; seed <= RUNS; seed++) {
         struct world w = {.has_crashes = true};
@@ -312,9 +311,8 @@ START_TEST(a_death_at_any_command_is_recovered_from)
         ck_assert_msg(w.entries == 1, "seed %llu", (unsigned long long)seed);
     }
 }
-END_TEST
 
-START_TEST(setnx_lasts_for_ever_when_its_holder_dies)
+TEST(setnx_lasts_for_ever_when_its_holder_dies)
 {
     struct world w = {0};
     unsigned entries;
@@ -332,9 +330,8 @@ START_TEST(setnx_lasts_for_ever_when_its_holder_dies)
         step(&w, &w.process[i % PROCESSES]);
     ck_assert_uint_eq(w.entries, entries);
 }
-END_TEST
 
-START_TEST(clocks_that_differ_let_two_in)
+TEST(clocks_that_differ_let_two_in)
 {
     struct world w = {0};
 
@@ -342,7 +339,6 @@ START_TEST(clocks_that_differ_let_two_in)
     run(&w, algorithms[TIMESTAMP], &spec, 1);
     ck_assert_uint_gt(w.overlaps, 0);
 }
-END_TEST
 
 /* The first takes the lock, the second takes it when the lease has ended; then
  * the first releases. Returns: whether the second still has the lock. */
@@ -366,20 +362,18 @@ static bool outlives_release(const struct shed_algorithm *algorithm)
     return w.store.is_set;
 }
 
-START_TEST(past_its_lease_expire_removes_another_s_lock)
+TEST(past_its_lease_expire_removes_another_s_lock)
 {
     ck_assert(!outlives_release(algorithms[EXPIRE]));
 }
-END_TEST
 
-START_TEST(past_its_end_timestamp_leaves_another_s_lock_alone)
+TEST(past_its_end_timestamp_leaves_another_s_lock_alone)
 {
     ck_assert(outlives_release(algorithms[TIMESTAMP]));
 }
-END_TEST
 
 /* A holder that finds another's value at the key leaves it alone. */
-START_TEST(another_s_lock_is_not_extended)
+TEST_EACH(another_s_lock_is_not_extended, 0, ALGORITHMS)
 {
     struct world w = {0};
     struct process *p = &w.process[0];
@@ -397,7 +391,6 @@ START_TEST(another_s_lock_is_not_extended)
     ck_assert_int_eq(p->exchange.end, SHED_EXCHANGE_NO);
     ck_assert_str_eq(w.store.bytes, "99999999");
 }
-END_TEST
 
 /* ------------------------------------------------------------- the majority */
 
@@ -429,7 +422,7 @@ static enum shed_verdict count(const char *answers)
     return count_of(SHED_LOCK_OP_ACQUIRE, answers);
 }
 
-START_TEST(a_bare_majority_of_which_one_is_silent_is_not_lost_yet)
+TEST(a_bare_majority_of_which_one_is_silent_is_not_lost_yet)
 {
     ck_assert_int_eq(count_of(SHED_LOCK_OP_EXTEND, "yynnf"),
                      SHED_VERDICT_FAILED);
@@ -438,10 +431,9 @@ START_TEST(a_bare_majority_of_which_one_is_silent_is_not_lost_yet)
     ck_assert_int_eq(count_of(SHED_LOCK_OP_RELEASE, "ynfff"),
                      SHED_VERDICT_FAILED);
 }
-END_TEST
 
 /* With a lease of a second. */
-START_TEST(a_server_that_restarted_neither_grants_nor_lacks_a_lock)
+TEST(a_server_that_restarted_neither_grants_nor_lacks_a_lock)
 {
     const struct shed_lock_options second = {.lease_ms = 1000};
     const struct shed_lock_spec mine = {.options = &second};
@@ -469,9 +461,8 @@ START_TEST(a_server_that_restarted_neither_grants_nor_lacks_a_lock)
     e.end = SHED_EXCHANGE_NO;
     ck_assert(!shed_quorum_is_void(5, &e, 999));
 }
-END_TEST
 
-START_TEST(a_verdict_comes_as_soon_as_it_can_and_no_sooner)
+TEST(a_verdict_comes_as_soon_as_it_can_and_no_sooner)
 {
     ck_assert_int_eq(count(""), SHED_VERDICT_OPEN);
     ck_assert_int_eq(count("yy"), SHED_VERDICT_OPEN);
@@ -486,9 +477,8 @@ START_TEST(a_verdict_comes_as_soon_as_it_can_and_no_sooner)
     ck_assert_int_eq(count("www"), SHED_VERDICT_WRONG);
     ck_assert_int_eq(count("wwf"), SHED_VERDICT_FAILED);
 }
-END_TEST
 
-START_TEST(a_tally_keeps_the_highest_number_and_the_soonest_look)
+TEST(a_tally_keeps_the_highest_number_and_the_soonest_look)
 {
     struct shed_tally tally;
     const struct shed_exchange exchanges[] = {
@@ -504,9 +494,8 @@ START_TEST(a_tally_keeps_the_highest_number_and_the_soonest_look)
     ck_assert_uint_eq(tally.failed, 1);
     ck_assert_str_eq(tally.error.reason, "silent");
 }
-END_TEST
 
-START_TEST(a_lease_is_safe_for_less_than_it_lasts)
+TEST(a_lease_is_safe_for_less_than_it_lasts)
 {
     ck_assert_uint_eq(shed_lock_valid_until_ms(1000, 30000),
                       1000 + 30000 - 302);
@@ -515,11 +504,10 @@ START_TEST(a_lease_is_safe_for_less_than_it_lasts)
     ck_assert_uint_eq(shed_lock_patience_ms(10000, 1000), 500);
     ck_assert_uint_eq(shed_lock_patience_ms(10, 1000), 10);
 }
-END_TEST
 
 /* ---------------------------------------------------------------- replicas */
 
-START_TEST(only_what_enough_replicas_have_is_confirmed)
+TEST(only_what_enough_replicas_have_is_confirmed)
 {
     static const struct {
         struct shed_error error;
@@ -564,26 +552,8 @@ START_TEST(only_what_enough_replicas_have_is_confirmed)
         ck_assert_uint_eq(exchange.fence, 5);
     }
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("lock protocol");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_loop_test(tc, no_order_of_commands_lets_two_in, 0, ALGORITHMS);
-    tcase_add_loop_test(tc, a_death_at_any_command_is_recovered_from, EXPIRE,
-                        ALGORITHMS);
-    tcase_add_test(tc, setnx_lasts_for_ever_when_its_holder_dies);
-    tcase_add_test(tc, past_its_lease_expire_removes_another_s_lock);
-    tcase_add_test(tc, past_its_end_timestamp_leaves_another_s_lock_alone);
-    tcase_add_test(tc, clocks_that_differ_let_two_in);
-    tcase_add_loop_test(tc, another_s_lock_is_not_extended, 0, ALGORITHMS);
-    tcase_add_test(tc, a_bare_majority_of_which_one_is_silent_is_not_lost_yet);
-    tcase_add_test(tc, a_server_that_restarted_neither_grants_nor_lacks_a_lock);
-    tcase_add_test(tc, a_verdict_comes_as_soon_as_it_can_and_no_sooner);
-    tcase_add_test(tc, a_tally_keeps_the_highest_number_and_the_soonest_look);
-    tcase_add_test(tc, a_lease_is_safe_for_less_than_it_lasts);
-    tcase_add_test(tc, only_what_enough_replicas_have_is_confirmed);
-    return run_tests("lock protocol", tc);
+    return run_tests("lock protocol");
 }

@@ -61,7 +61,7 @@ static void begin(void)
     now_ms = 1000000;
 }
 
-START_TEST(the_first_is_told_at_once_and_then_a_number_each_interval)
+TEST(the_first_is_told_at_once_and_then_a_number_each_interval)
 {
     begin();
     ck_assert(offer("stale: item, key 1"));
@@ -83,9 +83,8 @@ START_TEST(the_first_is_told_at_once_and_then_a_number_each_interval)
         SHED_LOG_WARNING,
         "stale: item, key 5 (and 1 more of this kind in the last 11 s)");
 }
-END_TEST
 
-START_TEST(a_number_comes_before_the_lines_after_its_interval)
+TEST(a_number_comes_before_the_lines_after_its_interval)
 {
     begin();
     ck_assert(offer("a"));
@@ -95,9 +94,8 @@ START_TEST(a_number_comes_before_the_lines_after_its_interval)
     expect_told(SHED_LOG_WARNING,
                 "c (and 1 more of this kind in the last 20 s)");
 }
-END_TEST
 
-START_TEST(a_line_that_was_held_back_alone_has_no_number)
+TEST(a_line_that_was_held_back_alone_has_no_number)
 {
     begin();
     ck_assert(offer("a"));
@@ -109,10 +107,9 @@ START_TEST(a_line_that_was_held_back_alone_has_no_number)
     expect_nothing();
     ck_assert(offer("c"));
 }
-END_TEST
 
 /* The longest text and numbers still fit. */
-START_TEST(no_number_is_too_long_for_its_line)
+TEST(no_number_is_too_long_for_its_line)
 {
     char text[SHED_LOG_LINE_BYTES];
 
@@ -127,9 +124,8 @@ START_TEST(no_number_is_too_long_for_its_line)
     ck_assert(shed_log_lines_take(&lines, now_ms, false, &told));
     ck_assert_str_eq(strrchr(told.text, ' '), " s)");
 }
-END_TEST
 
-START_TEST(kinds_are_limited_apart)
+TEST(kinds_are_limited_apart)
 {
     struct shed_log_line other = line_of(OTHER_KIND, "b");
 
@@ -139,9 +135,8 @@ START_TEST(kinds_are_limited_apart)
     ck_assert(!offer("a"));
     ck_assert(!shed_log_lines_pass(&lines, &other, now_ms));
 }
-END_TEST
 
-START_TEST(what_is_held_back_is_kept_until_it_is_told)
+TEST(what_is_held_back_is_kept_until_it_is_told)
 {
     struct shed_log_line other = line_of(OTHER_KIND, "b");
 
@@ -152,9 +147,8 @@ START_TEST(what_is_held_back_is_kept_until_it_is_told)
     ck_assert(shed_log_lines_pass(&lines, &other, now_ms));
     expect_told(SHED_LOG_WARNING, "a");
 }
-END_TEST
 
-START_TEST(of_news_a_few_pass_and_the_last_is_told_at_the_highest_level)
+TEST(of_news_a_few_pass_and_the_last_is_told_at_the_highest_level)
 {
     begin();
     ck_assert(offer_news(SHED_LOG_WARNING, "gone"));
@@ -169,9 +163,8 @@ START_TEST(of_news_a_few_pass_and_the_last_is_told_at_the_highest_level)
     ck_assert(!shed_log_lines_are_waiting(&lines));
     ck_assert(offer_news(SHED_LOG_WARNING, "gone"));
 }
-END_TEST
 
-START_TEST(one_that_passed_and_was_lost_is_counted)
+TEST(one_that_passed_and_was_lost_is_counted)
 {
     struct shed_log_line line = line_of(KIND, "a");
 
@@ -182,9 +175,8 @@ START_TEST(one_that_passed_and_was_lost_is_counted)
     now_ms += INTERVAL_MS;
     expect_told(SHED_LOG_WARNING, "a");
 }
-END_TEST
 
-START_TEST(at_the_end_every_number_is_told_at_once)
+TEST(at_the_end_every_number_is_told_at_once)
 {
     begin();
     for (int i = 0; i < 3; i++)
@@ -193,7 +185,6 @@ START_TEST(at_the_end_every_number_is_told_at_once)
     ck_assert_str_eq(told.text, "a (and 1 more of this kind in the last 1 s)");
     ck_assert(!shed_log_lines_take(&lines, now_ms, true, &told));
 }
-END_TEST
 
 /* For how many lines one speaks. */
 static uint64_t counted(const char *text)
@@ -204,7 +195,7 @@ static uint64_t counted(const char *text)
 }
 
 /* Two hours of lines at random times, of two kinds of which one is news. */
-START_TEST(lines_and_numbers_add_up_and_are_few)
+TEST_EACH(lines_and_numbers_add_up_and_are_few, 0, 20)
 {
     uint64_t offered = 0, sum = 0, count = 0;
     unsigned random = (unsigned)_i + 1;
@@ -232,24 +223,8 @@ START_TEST(lines_and_numbers_add_up_and_are_few)
     ck_assert_uint_gt(offered, 50000);
     ck_assert_uint_le(count, (1 + 3) * (7200 * 1350 / INTERVAL_MS + 1));
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("log_lines");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc,
-                   the_first_is_told_at_once_and_then_a_number_each_interval);
-    tcase_add_test(tc, a_number_comes_before_the_lines_after_its_interval);
-    tcase_add_test(tc, a_line_that_was_held_back_alone_has_no_number);
-    tcase_add_test(tc, no_number_is_too_long_for_its_line);
-    tcase_add_test(tc, kinds_are_limited_apart);
-    tcase_add_test(tc, what_is_held_back_is_kept_until_it_is_told);
-    tcase_add_test(
-        tc, of_news_a_few_pass_and_the_last_is_told_at_the_highest_level);
-    tcase_add_test(tc, one_that_passed_and_was_lost_is_counted);
-    tcase_add_test(tc, at_the_end_every_number_is_told_at_once);
-    tcase_add_loop_test(tc, lines_and_numbers_add_up_and_are_few, 0, 20);
-    return run_tests("log_lines", tc);
+    return run_tests("log_lines");
 }

@@ -66,7 +66,7 @@ static void *close_client(void *client)
     return NULL;
 }
 
-START_TEST(a_client_is_closed_though_its_name_server_is_dead)
+TEST(a_client_is_closed_though_its_name_server_is_dead)
 {
     struct shed_client *client = open_hanging();
     pthread_t thread;
@@ -77,10 +77,9 @@ START_TEST(a_client_is_closed_though_its_name_server_is_dead)
     atomic_store(&does_hang, false);
     WAIT_FOR(atomic_load(&ended) >= atomic_load(&hanging));
 }
-END_TEST
 
 /* With or without having closed its client. */
-START_TEST(a_process_may_exit_though_its_name_server_is_dead)
+TEST_EACH(a_process_may_exit_though_its_name_server_is_dead, 0, 2)
 {
     pid_t pid = fork();
     int status = -1;
@@ -98,10 +97,9 @@ START_TEST(a_process_may_exit_though_its_name_server_is_dead)
     ck_assert(WIFEXITED(status));
     ck_assert_int_eq(WEXITSTATUS(status), 0);
 }
-END_TEST
 
 /* Many at once, each of which may end at any moment of its client's end. */
-START_TEST(a_lookup_may_end_while_its_client_is_closed)
+TEST(a_lookup_may_end_while_its_client_is_closed)
 {
     for (unsigned i = 0; i < 100; i++) {
         struct shed_client *client = open_hanging();
@@ -110,16 +108,8 @@ START_TEST(a_lookup_may_end_while_its_client_is_closed)
         atomic_store(&hanging, 0);
     }
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("lookup");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, a_client_is_closed_though_its_name_server_is_dead);
-    tcase_add_loop_test(tc, a_process_may_exit_though_its_name_server_is_dead,
-                        0, 2);
-    tcase_add_test(tc, a_lookup_may_end_while_its_client_is_closed);
-    return run_tests("lookup", tc);
+    return run_tests("lookup");
 }

@@ -30,7 +30,7 @@ static struct shed_map_node *find(const char *key)
     return shed_map_find(&map, shed_map_key(key, strlen(key)));
 }
 
-START_TEST(a_key_is_found_and_no_other)
+TEST(a_key_is_found_and_no_other)
 {
     fill(NODES - 1, CHAINS);
     for (size_t i = 0; i < NODES - 1; i++)
@@ -39,18 +39,16 @@ START_TEST(a_key_is_found_and_no_other)
     ck_assert_ptr_null(find("k"));
     ck_assert_ptr_null(find(""));
 }
-END_TEST
 
-START_TEST(a_key_of_no_bytes_is_a_key)
+TEST(a_key_of_no_bytes_is_a_key)
 {
     fill(2, 1);
     node[2].key = shed_map_key(NULL, 0);
     shed_map_insert(&map, &node[2]);
     ck_assert_ptr_eq(find(""), &node[2]);
 }
-END_TEST
 
-START_TEST(a_node_that_was_removed_is_not_found_and_its_neighbours_are)
+TEST(a_node_that_was_removed_is_not_found_and_its_neighbours_are)
 {
     fill(3, 1);
     shed_map_remove(&map, &node[1]);
@@ -58,9 +56,8 @@ START_TEST(a_node_that_was_removed_is_not_found_and_its_neighbours_are)
     ck_assert_ptr_eq(find("k0"), &node[0]);
     ck_assert_ptr_eq(find("k2"), &node[2]);
 }
-END_TEST
 
-START_TEST(all_nodes_of_a_key_are_found)
+TEST(all_nodes_of_a_key_are_found)
 {
     const struct shed_map_node *n;
 
@@ -73,9 +70,8 @@ START_TEST(all_nodes_of_a_key_are_found)
     ck_assert_ptr_eq(n, &node[1]);
     ck_assert_ptr_null(shed_map_find_next(n));
 }
-END_TEST
 
-START_TEST(keys_of_one_hash_are_told_apart)
+TEST(keys_of_one_hash_are_told_apart)
 {
     fill(2, CHAINS);
     shed_map_init(&map, chains, CHAINS);
@@ -86,9 +82,8 @@ START_TEST(keys_of_one_hash_are_told_apart)
     ck_assert_ptr_eq(shed_map_find(&map, node[1].key), &node[1]);
     ck_assert_ptr_null(shed_map_find_next(&node[1]));
 }
-END_TEST
 
-START_TEST(next_visits_each_node_once)
+TEST(next_visits_each_node_once)
 {
     bool seen[NODES] = {false};
     size_t count = 0;
@@ -101,28 +96,15 @@ START_TEST(next_visits_each_node_once)
     }
     ck_assert_uint_eq(count, NODES);
 }
-END_TEST
 
-START_TEST(an_empty_map_has_no_next)
+TEST(an_empty_map_has_no_next)
 {
     fill(1, CHAINS);
     shed_map_remove(&map, &node[0]);
     ck_assert_ptr_null(shed_map_next(&map, NULL));
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("map");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, a_key_is_found_and_no_other);
-    tcase_add_test(tc, a_key_of_no_bytes_is_a_key);
-    tcase_add_test(tc,
-                   a_node_that_was_removed_is_not_found_and_its_neighbours_are);
-    tcase_add_test(tc, all_nodes_of_a_key_are_found);
-    tcase_add_test(tc, keys_of_one_hash_are_told_apart);
-    tcase_add_test(tc, next_visits_each_node_once);
-    tcase_add_test(tc, an_empty_map_has_no_next);
-    return run_tests("map", tc);
+    return run_tests("map");
 }

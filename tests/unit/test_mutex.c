@@ -21,7 +21,7 @@ static void teardown(void)
     shed_mutex_destroy(&inner);
 }
 
-START_TEST(locks_in_the_order_pass_again_and_again)
+TEST(locks_in_the_order_pass_again_and_again)
 {
     for (int i = 0; i < 3; i++) {
         shed_mutex_lock(&outer);
@@ -30,9 +30,8 @@ START_TEST(locks_in_the_order_pass_again_and_again)
         shed_mutex_unlock(&inner);
     }
 }
-END_TEST
 
-START_TEST(one_after_the_other_needs_no_order)
+TEST(one_after_the_other_needs_no_order)
 {
     shed_mutex_lock(&inner);
     shed_mutex_unlock(&inner);
@@ -41,7 +40,6 @@ START_TEST(one_after_the_other_needs_no_order)
     shed_mutex_lock(&other);
     shed_mutex_unlock(&other);
 }
-END_TEST
 
 #ifndef NDEBUG
 
@@ -85,12 +83,7 @@ static void add_assertions(TCase *tc)
 
 int main(void)
 {
-    TCase *tc = tcase_create("mutex");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_checked_fixture(tc, setup, teardown);
-    tcase_add_test(tc, locks_in_the_order_pass_again_and_again);
-    tcase_add_test(tc, one_after_the_other_needs_no_order);
-    add_assertions(tc);
-    return run_tests("mutex", tc);
+    tcase_add_checked_fixture(test_case(), setup, teardown);
+    add_assertions(test_case());
+    return run_tests("mutex");
 }

@@ -70,7 +70,7 @@ static const struct {
      "18446744073709551615", NULL},
 };
 
-START_TEST(integers_reach_as_far_as_the_type)
+TEST_EACH(integers_reach_as_far_as_the_type, 0, COUNT_OF(ranges))
 {
     struct shed_mysql_column c =
         column(ranges[_i].type, ranges[_i].flags, ranges[_i].length, 0);
@@ -81,10 +81,9 @@ START_TEST(integers_reach_as_far_as_the_type)
     ck_assert(ranges[_i].below == NULL || !holds(&c, ranges[_i].below));
     ck_assert(ranges[_i].above == NULL || !holds(&c, ranges[_i].above));
 }
-END_TEST
 
 /* The server reads 42 as 2042. */
-START_TEST(years_are_written_in_full)
+TEST(years_are_written_in_full)
 {
     static const char *const years[] = {"0", "1901", "2042", "2155"};
     static const char *const others[] = {"-1", "1", "42", "99", "1900", "2156"};
@@ -97,7 +96,6 @@ START_TEST(years_are_written_in_full)
     for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
         ck_assert_msg(!holds(&c, others[i]), "%s", others[i]);
 }
-END_TEST
 
 /* -------------------------------------------------------------------- times */
 
@@ -132,7 +130,7 @@ static const struct {
     {MYSQL_TYPE_DATETIME, 6, "2024-02-29 23:59:59.999999", true},
 };
 
-START_TEST(times_are_held_as_the_server_writes_them)
+TEST_EACH(times_are_held_as_the_server_writes_them, 0, COUNT_OF(times))
 {
     struct shed_mysql_column c =
         column(times[_i].type, 0, 0, times[_i].decimals);
@@ -141,11 +139,10 @@ START_TEST(times_are_held_as_the_server_writes_them)
     ck_assert_msg(holds(&c, times[_i].key) == times[_i].is_held, "%s",
                   times[_i].key);
 }
-END_TEST
 
 /* -------------------------------------------------------------------- kinds */
 
-START_TEST(numbers_have_integer_keys_and_texts_have_strings)
+TEST(numbers_have_integer_keys_and_texts_have_strings)
 {
     struct shed_mysql_column c = column(MYSQL_TYPE_LONG, 0, 11, 0);
     struct shed_mysql_integer number;
@@ -160,7 +157,6 @@ START_TEST(numbers_have_integer_keys_and_texts_have_strings)
     ck_assert_int_eq(column_error.code, SHED_ESOURCE);
     ck_assert_ptr_nonnull(strstr(column_error.reason, "first column, \"c\""));
 }
-END_TEST
 
 static const struct {
     enum enum_field_types type;
@@ -179,7 +175,8 @@ static const struct {
     {MYSQL_TYPE_NULL, 0, 0},
 };
 
-START_TEST(types_that_are_not_compared_as_they_are_written_are_refused)
+TEST_EACH(types_that_are_not_compared_as_they_are_written_are_refused, 0,
+          COUNT_OF(refused))
 {
     struct shed_mysql_column c =
         column(refused[_i].type, refused[_i].flags, 10, refused[_i].decimals);
@@ -187,23 +184,8 @@ START_TEST(types_that_are_not_compared_as_they_are_written_are_refused)
     ck_assert(!is_fit(&c, false));
     ck_assert(!is_fit(&c, true));
 }
-END_TEST
-
-#define COUNT(array) ((int)(sizeof(array) / sizeof(*(array))))
 
 int main(void)
 {
-    TCase *tc = tcase_create("mysql_column");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_loop_test(tc, integers_reach_as_far_as_the_type, 0,
-                        COUNT(ranges));
-    tcase_add_test(tc, years_are_written_in_full);
-    tcase_add_loop_test(tc, times_are_held_as_the_server_writes_them, 0,
-                        COUNT(times));
-    tcase_add_test(tc, numbers_have_integer_keys_and_texts_have_strings);
-    tcase_add_loop_test(
-        tc, types_that_are_not_compared_as_they_are_written_are_refused, 0,
-        COUNT(refused));
-    return run_tests("mysql_column", tc);
+    return run_tests("mysql_column");
 }

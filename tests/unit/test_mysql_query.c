@@ -31,7 +31,7 @@ static const char *expand(const char *text, size_t room, struct shed_error *err)
     return out;
 }
 
-START_TEST(placeholder_becomes_as_many_as_are_wanted)
+TEST(placeholder_becomes_as_many_as_are_wanted)
 {
     const char *text = "SELECT k, v FROM t WHERE k IN (?) LIMIT 9";
 
@@ -43,9 +43,8 @@ START_TEST(placeholder_becomes_as_many_as_are_wanted)
         expand("SELECT k, v FROM t WHERE k IN ( ?\n) LIMIT 9", 2, NULL),
         "SELECT k, v FROM t WHERE k IN (?,?) LIMIT 9");
 }
-END_TEST
 
-START_TEST(rooms_are_powers_of_two_up_to_the_largest_batch)
+TEST(rooms_are_powers_of_two_up_to_the_largest_batch)
 {
     ck_assert_uint_eq(shed_mysql_query_room(1, 100), 1);
     ck_assert_uint_eq(shed_mysql_query_room(2, 100), 2);
@@ -55,7 +54,6 @@ START_TEST(rooms_are_powers_of_two_up_to_the_largest_batch)
     ck_assert_uint_eq(shed_mysql_query_room(100, 100), 100);
     ck_assert_uint_eq(shed_mysql_query_room(10000, 10000), 10000);
 }
-END_TEST
 
 /* Each has a placeholder at its end, and one before it that does not count. */
 static const char *const hiding_places[] = {
@@ -76,7 +74,8 @@ static const char *const hiding_places[] = {
     "SELECT '?', v FROM t WHERE k IN (?)",
 };
 
-START_TEST(quoted_and_commented_placeholders_are_none)
+TEST_EACH(quoted_and_commented_placeholders_are_none, 0,
+          COUNT_OF(hiding_places))
 {
     const char *text = hiding_places[_i];
     struct shed_mysql_query query;
@@ -87,9 +86,8 @@ START_TEST(quoted_and_commented_placeholders_are_none)
     ck_assert_uint_eq(query.head_size, strlen(text) - strlen("(?)"));
     shed_mysql_query_fini(&query);
 }
-END_TEST
 
-START_TEST(what_the_server_reads_is_no_comment)
+TEST(what_the_server_reads_is_no_comment)
 {
     /* 1--1 is arithmetic, an executable comment is executed. */
     ck_assert_str_eq(expand("SELECT k, 1--1 FROM t WHERE k IN (?)", 2, NULL),
@@ -102,7 +100,6 @@ START_TEST(what_the_server_reads_is_no_comment)
     ck_assert_str_eq(expand("SELECT k, v FROM t WHERE k IN /*M!(?)*/", 2, NULL),
                      "SELECT k, v FROM t WHERE k IN /*M!(?,?)*/");
 }
-END_TEST
 
 static const struct {
     const char *text;
@@ -125,7 +122,8 @@ static const struct {
     {"SELECT k, v /* FROM t WHERE k IN (?)", "no end"},
 };
 
-START_TEST(queries_without_one_clear_placeholder_are_refused)
+TEST_EACH(queries_without_one_clear_placeholder_are_refused, 0,
+          COUNT_OF(bad_queries))
 {
     const char *text = bad_queries[_i].text;
     struct shed_error err = {0};
@@ -135,7 +133,6 @@ START_TEST(queries_without_one_clear_placeholder_are_refused)
     ck_assert_msg(strstr(err.reason, bad_queries[_i].names) != NULL, "%s: %s",
                   text, err.reason);
 }
-END_TEST
 
 /* ----------------------------------------------------------------- integers */
 
@@ -152,7 +149,7 @@ static const struct {
     {"18446744073709551615", UINT64_MAX, true},
 };
 
-START_TEST(integers_are_read_in_both_signs)
+TEST_EACH(integers_are_read_in_both_signs, 0, COUNT_OF(integers))
 {
     struct shed_mysql_integer value = {0};
     const char *text = integers[_i].text;
@@ -161,7 +158,6 @@ START_TEST(integers_are_read_in_both_signs)
     ck_assert_uint_eq(value.bits, integers[_i].bits);
     ck_assert_int_eq(value.is_unsigned, integers[_i].is_unsigned);
 }
-END_TEST
 
 static const char *const no_integers[] = {
     "",
@@ -187,7 +183,7 @@ static const char *const no_integers[] = {
     "184467440737095516150",
 };
 
-START_TEST(what_a_server_would_not_write_is_no_integer)
+TEST_EACH(what_a_server_would_not_write_is_no_integer, 0, COUNT_OF(no_integers))
 {
     struct shed_mysql_integer value;
     const char *text = no_integers[_i];
@@ -195,9 +191,8 @@ START_TEST(what_a_server_would_not_write_is_no_integer)
     ck_assert_msg(!shed_mysql_integer_parse(text, strlen(text), &value), "%s",
                   text);
 }
-END_TEST
 
-START_TEST(zero_byte_ends_no_integer)
+TEST(zero_byte_ends_no_integer)
 {
     struct shed_mysql_integer value;
 
@@ -206,7 +201,6 @@ START_TEST(zero_byte_ends_no_integer)
     ck_assert(shed_mysql_integer_parse("42", 1, &value));
     ck_assert_uint_eq(value.bits, 4);
 }
-END_TEST
 
 /* ------------------------------------------------------------------- errors */
 
@@ -245,7 +239,7 @@ failure_of(unsigned number, const char *sqlstate, const char *text)
     return failure;
 }
 
-START_TEST(causes_of_errors_are_known)
+TEST_EACH(causes_of_errors_are_known, 0, COUNT_OF(errors))
 {
     enum shed_mysql_cause cause =
         failure_of(errors[_i].number, errors[_i].sqlstate, "").cause;
@@ -253,9 +247,8 @@ START_TEST(causes_of_errors_are_known)
     ck_assert_int_eq(cause == SHED_MYSQL_KEYS, errors[_i].is_by_key);
     ck_assert_int_eq(cause == SHED_MYSQL_CONFLICT, errors[_i].is_conflict);
 }
-END_TEST
 
-START_TEST(a_plugin_that_is_missing_is_explained)
+TEST(a_plugin_that_is_missing_is_explained)
 {
     struct shed_mysql_failure failure =
         failure_of(2059, "HY000",
@@ -266,7 +259,6 @@ START_TEST(a_plugin_that_is_missing_is_explained)
         strstr(failure.error.reason, "Connector/C (2059): Auth"));
     ck_assert_int_eq(failure.error.code, SHED_ESOURCE);
 }
-END_TEST
 
 /* --------------------------------------------------------------------- URIs */
 
@@ -304,7 +296,7 @@ static const struct {
     {"mysql://h:65535/gr%C3%BCn", NULL, NULL, "h", NULL, "gr\xc3\xbcn", 65535},
 };
 
-START_TEST(uris_are_taken_apart)
+TEST_EACH(uris_are_taken_apart, 0, COUNT_OF(uris))
 {
     struct shed_mysql_uri uri;
     struct shed_error err = {0};
@@ -320,7 +312,6 @@ START_TEST(uris_are_taken_apart)
     shed_mysql_uri_fini(&uri);
     ck_assert_ptr_null(uri.parts.buffer);
 }
-END_TEST
 
 /* Their password is "s3cret", so that the test can look for it. */
 static const struct {
@@ -359,7 +350,8 @@ static const struct {
     {"mysql://u:s3cret%00@h/d", "password"},
 };
 
-START_TEST(bad_uris_are_refused_without_a_word_of_the_password)
+TEST_EACH(bad_uris_are_refused_without_a_word_of_the_password, 0,
+          COUNT_OF(bad_uris))
 {
     const char *text = bad_uris[_i].text;
     struct shed_error err = {0};
@@ -373,7 +365,6 @@ START_TEST(bad_uris_are_refused_without_a_word_of_the_password)
     ck_assert_ptr_null(strstr(err.reason, "s3cret"));
     ck_assert_ptr_null(uri.parts.buffer);
 }
-END_TEST
 
 /* ------------------------------------------------------------------ opening */
 
@@ -392,7 +383,7 @@ static enum shed_code open_with(const struct shed_mysql_options *options,
     return code;
 }
 
-START_TEST(source_opens_while_no_server_is_there)
+TEST(source_opens_while_no_server_is_there)
 {
     struct shed_mysql_options options = SHED_MYSQL_OPTIONS_INIT;
     struct shed_error err = {0};
@@ -400,7 +391,6 @@ START_TEST(source_opens_while_no_server_is_there)
     ck_assert_msg(open_with(NULL, &err) == SHED_OK, "%s", err.reason);
     ck_assert_msg(open_with(&options, &err) == SHED_OK, "%s", err.reason);
 }
-END_TEST
 
 static const struct {
     const char *names;
@@ -415,7 +405,7 @@ static const struct {
      {0, 3600001, 1001}},
 };
 
-START_TEST(options_out_of_range_are_named)
+TEST_EACH(options_out_of_range_are_named, 0, COUNT_OF(ranges))
 {
     for (size_t i = 0; i < 3; i++) {
         struct shed_mysql_options options = SHED_MYSQL_OPTIONS_INIT;
@@ -427,14 +417,13 @@ START_TEST(options_out_of_range_are_named)
                       err.reason);
     }
 }
-END_TEST
 
 static void *no_start(void *user)
 {
     return user;
 }
 
-START_TEST(callbacks_and_options_of_the_load_are_checked)
+TEST(callbacks_and_options_of_the_load_are_checked)
 {
     struct shed_source_options load = bare_source();
     struct shed_mysql_options options = SHED_MYSQL_OPTIONS_INIT;
@@ -449,9 +438,8 @@ START_TEST(callbacks_and_options_of_the_load_are_checked)
     ck_assert_int_eq(open_with(&options, &err), SHED_EINVAL);
     ck_assert_ptr_nonnull(strstr(err.reason, "max_batch"));
 }
-END_TEST
 
-START_TEST(tls_key_without_its_certificate_is_refused)
+TEST(tls_key_without_its_certificate_is_refused)
 {
     struct shed_mysql_options options = SHED_MYSQL_OPTIONS_INIT;
     struct shed_error err = {0};
@@ -460,9 +448,8 @@ START_TEST(tls_key_without_its_certificate_is_refused)
     ck_assert_int_eq(open_with(&options, &err), SHED_EINVAL);
     ck_assert_ptr_nonnull(strstr(err.reason, "tls_cert"));
 }
-END_TEST
 
-START_TEST(missing_arguments_are_named)
+TEST(missing_arguments_are_named)
 {
     struct shed_source *source;
     struct shed_error err = {0};
@@ -489,36 +476,8 @@ START_TEST(missing_arguments_are_named)
         SHED_EINVAL);
     ck_assert_ptr_null(source);
 }
-END_TEST
-
-#define COUNT(array) ((int)(sizeof(array) / sizeof(*(array))))
 
 int main(void)
 {
-    TCase *tc = tcase_create("mysql_query");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, placeholder_becomes_as_many_as_are_wanted);
-    tcase_add_test(tc, rooms_are_powers_of_two_up_to_the_largest_batch);
-    tcase_add_loop_test(tc, quoted_and_commented_placeholders_are_none, 0,
-                        COUNT(hiding_places));
-    tcase_add_test(tc, what_the_server_reads_is_no_comment);
-    tcase_add_loop_test(tc, queries_without_one_clear_placeholder_are_refused,
-                        0, COUNT(bad_queries));
-    tcase_add_loop_test(tc, integers_are_read_in_both_signs, 0,
-                        COUNT(integers));
-    tcase_add_loop_test(tc, what_a_server_would_not_write_is_no_integer, 0,
-                        COUNT(no_integers));
-    tcase_add_test(tc, zero_byte_ends_no_integer);
-    tcase_add_loop_test(tc, causes_of_errors_are_known, 0, COUNT(errors));
-    tcase_add_test(tc, a_plugin_that_is_missing_is_explained);
-    tcase_add_loop_test(tc, uris_are_taken_apart, 0, COUNT(uris));
-    tcase_add_loop_test(tc, bad_uris_are_refused_without_a_word_of_the_password,
-                        0, COUNT(bad_uris));
-    tcase_add_test(tc, source_opens_while_no_server_is_there);
-    tcase_add_loop_test(tc, options_out_of_range_are_named, 0, COUNT(ranges));
-    tcase_add_test(tc, callbacks_and_options_of_the_load_are_checked);
-    tcase_add_test(tc, tls_key_without_its_certificate_is_refused);
-    tcase_add_test(tc, missing_arguments_are_named);
-    return run_tests("mysql_query", tc);
+    return run_tests("mysql_query");
 }

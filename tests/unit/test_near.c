@@ -14,7 +14,7 @@ static const char *nearest(const char *word)
     return near.best != NULL ? near.best : "";
 }
 
-START_TEST(a_slip_is_recognised)
+TEST(a_slip_is_recognised)
 {
     ck_assert_str_eq(nearest("itme"), "item");
     ck_assert_str_eq(nearest("ietms"), "items");
@@ -24,17 +24,15 @@ START_TEST(a_slip_is_recognised)
     ck_assert_str_eq(nearest("sesion:v2"), "session:v2");
     ck_assert_str_eq(nearest("b"), "a");
 }
-END_TEST
 
-START_TEST(the_nearest_is_meant)
+TEST(the_nearest_is_meant)
 {
     ck_assert_str_eq(nearest("items"), "items");
     ck_assert_str_eq(nearest("item"), "item");
     ck_assert_str_eq(nearest("iems"), "items");
 }
-END_TEST
 
-START_TEST(nothing_is_near_enough)
+TEST(nothing_is_near_enough)
 {
     char longest[200];
 
@@ -44,15 +42,8 @@ START_TEST(nothing_is_near_enough)
     ck_assert_str_eq(nearest("uuss"), "");
     ck_assert_str_eq(nearest(longest), "");
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("near");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, a_slip_is_recognised);
-    tcase_add_test(tc, the_nearest_is_meant);
-    tcase_add_test(tc, nothing_is_near_enough);
-    return run_tests("near", tc);
+    return run_tests("near");
 }

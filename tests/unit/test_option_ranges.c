@@ -115,7 +115,7 @@ static const struct {
     OF_LOCK(replicas),
 };
 
-START_TEST(an_option_that_is_too_large_is_named)
+TEST(an_option_that_is_too_large_is_named)
 {
     const struct shed_client_options of_client = SHED_CLIENT_OPTIONS_INIT;
     const struct shed_cache_options of_cache = SHED_CACHE_OPTIONS_INIT;
@@ -138,12 +138,8 @@ START_TEST(an_option_that_is_too_large_is_named)
     shed_source_close(source);
     shed_client_close(client);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("option ranges");
-
-    tcase_add_test(tc, an_option_that_is_too_large_is_named);
-    return run_tests("option ranges", tc);
+    return run_tests("option ranges");
 }

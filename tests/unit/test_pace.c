@@ -52,7 +52,7 @@ static void learn(uint64_t from_ms, uint64_t to_ms)
         shed_pace_note(&pace, from_ms + draw() % (to_ms - from_ms + 1));
 }
 
-START_TEST(a_load_like_the_last_ones_is_met_by_one_look)
+TEST(a_load_like_the_last_ones_is_met_by_one_look)
 {
     learn(50, 50);
     for (uint64_t age = 0; age < 50; age++) {
@@ -62,9 +62,8 @@ START_TEST(a_load_like_the_last_ones_is_met_by_one_look)
         ck_assert_uint_le(o.late_ms, age < 45 ? 2 : 4);
     }
 }
-END_TEST
 
-START_TEST(the_first_loads_do_not_tell_how_much_loads_vary)
+TEST(the_first_loads_do_not_tell_how_much_loads_vary)
 {
     pace = (struct shed_pace){0};
     for (unsigned known = 1; known < 8; known++) {
@@ -77,9 +76,8 @@ START_TEST(the_first_loads_do_not_tell_how_much_loads_vary)
     shed_pace_note(&pace, 80);
     ck_assert_uint_eq(wait_for(80, 3).looks, 2);
 }
-END_TEST
 
-START_TEST(a_load_that_may_end_at_any_time_is_looked_for_every_10_ms)
+TEST(a_load_that_may_end_at_any_time_is_looked_for_every_10_ms)
 {
     pace = (struct shed_pace){0};
     for (unsigned i = 0; i < SHED_PACE_LOADS; i++)
@@ -89,7 +87,6 @@ START_TEST(a_load_that_may_end_at_any_time_is_looked_for_every_10_ms)
         ck_assert_uint_le(wait_for(load, 0).looks, looks_of_loop(load, 0));
     }
 }
-END_TEST
 
 /* Compare with the loop: a waiter is late in at most late_pct of the waits, and
  * looks at most this many times more than the loop for each. */
@@ -113,15 +110,14 @@ static void compare(uint64_t from_ms, uint64_t to_ms, double more,
     ck_assert_uint_le(late, waits / 100 * late_pct);
 }
 
-START_TEST(a_waiter_is_seldom_late_and_looks_less_than_a_loop)
+TEST(a_waiter_is_seldom_late_and_looks_less_than_a_loop)
 {
     compare(48, 52, -1.5, 1);
     compare(40, 60, -1, 1);
     compare(15, 100, 0.5, 5);
 }
-END_TEST
 
-START_TEST(a_slower_load_is_looked_for_soon_and_then_in_proportion)
+TEST(a_slower_load_is_looked_for_soon_and_then_in_proportion)
 {
     learn(50, 50);
     for (uint64_t load = 51; load < 3000; load += 7) {
@@ -133,9 +129,8 @@ START_TEST(a_slower_load_is_looked_for_soon_and_then_in_proportion)
             ck_assert_uint_le(o.looks, looks_of_loop(load, 0) / 2);
     }
 }
-END_TEST
 
-START_TEST(a_load_of_which_nothing_is_known_is_looked_for_in_proportion)
+TEST(a_load_of_which_nothing_is_known_is_looked_for_in_proportion)
 {
     pace = (struct shed_pace){0};
     for (uint64_t load = 1; load < 3000; load += 7) {
@@ -145,9 +140,8 @@ START_TEST(a_load_of_which_nothing_is_known_is_looked_for_in_proportion)
         ck_assert_uint_le(o.looks, looks_of_loop(load, 0) + 1);
     }
 }
-END_TEST
 
-START_TEST(during_a_slow_load_there_is_a_look_every_100_ms)
+TEST(during_a_slow_load_there_is_a_look_every_100_ms)
 {
     learn(5000, 5000);
     /* it fails long before it would have ended */
@@ -155,9 +149,8 @@ START_TEST(during_a_slow_load_there_is_a_look_every_100_ms)
         ck_assert_uint_lt(wait_for(load, 0).late_ms, SHED_PACE_LONGEST_MS);
     ck_assert_uint_le(wait_for(5000, 0).looks, 5000 / 50 + 1);
 }
-END_TEST
 
-START_TEST(what_took_longer_before_is_forgotten)
+TEST(what_took_longer_before_is_forgotten)
 {
     learn(400, 400);
     for (unsigned i = 0; i < SHED_PACE_LOADS; i++)
@@ -165,9 +158,8 @@ START_TEST(what_took_longer_before_is_forgotten)
     ck_assert_uint_le(wait_for(50, 0).late_ms, 2);
     ck_assert_uint_eq(pace.count, SHED_PACE_LOADS);
 }
-END_TEST
 
-START_TEST(times_without_bounds_do_not_overflow)
+TEST(times_without_bounds_do_not_overflow)
 {
     learn(UINT64_MAX, UINT64_MAX);
     for (unsigned looks = 0; looks < 3; looks++) {
@@ -179,22 +171,8 @@ START_TEST(times_without_bounds_do_not_overflow)
                               SHED_PACE_LONGEST_MS);
     }
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("pace");
-
-    tcase_add_test(tc, a_load_like_the_last_ones_is_met_by_one_look);
-    tcase_add_test(tc, the_first_loads_do_not_tell_how_much_loads_vary);
-    tcase_add_test(tc,
-                   a_load_that_may_end_at_any_time_is_looked_for_every_10_ms);
-    tcase_add_test(tc, a_waiter_is_seldom_late_and_looks_less_than_a_loop);
-    tcase_add_test(tc, a_slower_load_is_looked_for_soon_and_then_in_proportion);
-    tcase_add_test(
-        tc, a_load_of_which_nothing_is_known_is_looked_for_in_proportion);
-    tcase_add_test(tc, during_a_slow_load_there_is_a_look_every_100_ms);
-    tcase_add_test(tc, what_took_longer_before_is_forgotten);
-    tcase_add_test(tc, times_without_bounds_do_not_overflow);
-    return run_tests("pace", tc);
+    return run_tests("pace");
 }

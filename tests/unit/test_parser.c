@@ -57,7 +57,7 @@ static const char *const good[] = {
     "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n*1\r\n$1\r\nk\r\n",
 };
 
-START_TEST(what_redis_says_passes_in_pieces_of_any_length)
+TEST(what_redis_says_passes_in_pieces_of_any_length)
 {
     size_t replies;
 
@@ -69,9 +69,8 @@ START_TEST(what_redis_says_passes_in_pieces_of_any_length)
             ck_assert_uint_eq(replies, 1);
         }
 }
-END_TEST
 
-START_TEST(a_reply_says_nothing_about_the_next)
+TEST(a_reply_says_nothing_about_the_next)
 {
     const size_t kinds = sizeof(good) / sizeof(*good);
     static char all[65536];
@@ -87,9 +86,8 @@ START_TEST(a_reply_says_nothing_about_the_next)
     ck_assert_uint_eq(passes(all, size, 7, &replies), size);
     ck_assert_uint_eq(replies, 200 * kinds);
 }
-END_TEST
 
-START_TEST(what_no_command_asks_for_is_refused_at_its_head)
+TEST(what_no_command_asks_for_is_refused_at_its_head)
 {
     static const char *const bad[] = {
         "*1000000000\r\n",
@@ -135,7 +133,6 @@ START_TEST(what_no_command_asks_for_is_refused_at_its_head)
                               strlen(bad[i]),
                           "%s", bad[i]);
 }
-END_TEST
 
 /* Whether a head passes behind what has come before. */
 static bool passes_behind(const char *before, const char *type,
@@ -148,16 +145,15 @@ static bool passes_behind(const char *before, const char *type,
     return passes(all, (size_t)size, 1, &replies) == (size_t)size;
 }
 
-START_TEST(the_most_that_may_be_passes_and_one_more_does_not)
+TEST(the_most_that_may_be_passes_and_one_more_does_not)
 {
     ck_assert(passes_behind("", "$", SHED_PARSER_MAX_BYTES));
     ck_assert(!passes_behind("", "$", SHED_PARSER_MAX_BYTES + 1));
     ck_assert(passes_behind("", "*", SHED_PARSER_MAX_ELEMENTS));
     ck_assert(!passes_behind("", "*", SHED_PARSER_MAX_ELEMENTS + 1));
 }
-END_TEST
 
-START_TEST(bulks_of_one_reply_are_bounded_together)
+TEST(bulks_of_one_reply_are_bounded_together)
 {
     const char first[] = "*2\r\n$5\r\nhello\r\n";
 
@@ -165,9 +161,8 @@ START_TEST(bulks_of_one_reply_are_bounded_together)
     ck_assert(!passes_behind(first, "$", SHED_PARSER_MAX_BYTES - 4));
     ck_assert(passes_behind(first + 4, "$", SHED_PARSER_MAX_BYTES));
 }
-END_TEST
 
-START_TEST(what_a_reply_says_is_what_was_sent)
+TEST(what_a_reply_says_is_what_was_sent)
 {
     struct shed_reply *reply = parse_reply(
         "*5\r\n$4\r\na\r\nb\r\n+OK\r\n:-12\r\n*-1\r\n*2\r\n$0\r\n\r\n-no\r\n");
@@ -185,9 +180,8 @@ START_TEST(what_a_reply_says_is_what_was_sent)
     ck_assert_str_eq(shed_reply_error(shed_reply_at(last, 1)), "no");
     shed_reply_free(reply);
 }
-END_TEST
 
-START_TEST(an_endless_line_is_refused)
+TEST(an_endless_line_is_refused)
 {
     static char line[SHED_PARSER_MAX_LINE + 16];
     const size_t size = sizeof(line);
@@ -201,19 +195,8 @@ START_TEST(an_endless_line_is_refused)
     line[0] = '$';
     ck_assert_uint_lt(passes(line, size, 1000, &replies), size);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("parser");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, what_redis_says_passes_in_pieces_of_any_length);
-    tcase_add_test(tc, a_reply_says_nothing_about_the_next);
-    tcase_add_test(tc, what_no_command_asks_for_is_refused_at_its_head);
-    tcase_add_test(tc, the_most_that_may_be_passes_and_one_more_does_not);
-    tcase_add_test(tc, bulks_of_one_reply_are_bounded_together);
-    tcase_add_test(tc, what_a_reply_says_is_what_was_sent);
-    tcase_add_test(tc, an_endless_line_is_refused);
-    return run_tests("parser", tc);
+    return run_tests("parser");
 }

@@ -22,13 +22,12 @@ static void wait_for_success(pid_t child)
     ck_assert_int_eq(status, 0);
 }
 
-START_TEST(a_process_knows_its_id)
+TEST(a_process_knows_its_id)
 {
     ck_assert(knows_itself());
 }
-END_TEST
 
-START_TEST(a_child_and_its_child_know_theirs)
+TEST(a_child_and_its_child_know_theirs)
 {
     pid_t child, grandchild;
     int status = 1;
@@ -47,10 +46,9 @@ START_TEST(a_child_and_its_child_know_theirs)
     wait_for_success(child);
     ck_assert(knows_itself());
 }
-END_TEST
 
 /* The handlers of pthread_atfork do not run. */
-START_TEST(a_cloned_child_knows_its_id)
+TEST(a_cloned_child_knows_its_id)
 {
     long child;
 
@@ -60,15 +58,8 @@ START_TEST(a_cloned_child_knows_its_id)
         _exit(shed_process_id() != (pid_t)syscall(SYS_getpid));
     wait_for_success((pid_t)child);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("process");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, a_process_knows_its_id);
-    tcase_add_test(tc, a_child_and_its_child_know_theirs);
-    tcase_add_test(tc, a_cloned_child_knows_its_id);
-    return run_tests("process", tc);
+    return run_tests("process");
 }

@@ -5,7 +5,7 @@
 
 enum { PER_S = 100, GROUP = 20, GROUP_US = 200000, BEGIN_US = 5000 };
 
-START_TEST(a_group_waits_for_the_time_of_the_one_before_it)
+TEST(a_group_waits_for_the_time_of_the_one_before_it)
 {
     struct cli_rate rate = {.per_s = PER_S};
 
@@ -14,9 +14,8 @@ START_TEST(a_group_waits_for_the_time_of_the_one_before_it)
     ck_assert_uint_eq(cli_rate_count(&rate, 1, BEGIN_US + GROUP_US),
                       GROUP_US / GROUP);
 }
-END_TEST
 
-START_TEST(a_long_pause_is_not_caught_up_with)
+TEST(a_long_pause_is_not_caught_up_with)
 {
     struct cli_rate rate = {.per_s = PER_S};
     uint64_t later_us = BEGIN_US + 100 * (uint64_t)GROUP_US;
@@ -25,9 +24,8 @@ START_TEST(a_long_pause_is_not_caught_up_with)
     ck_assert_uint_eq(cli_rate_count(&rate, GROUP, later_us), 0);
     ck_assert_uint_eq(cli_rate_count(&rate, GROUP, later_us), GROUP_US);
 }
-END_TEST
 
-START_TEST(groups_of_any_size_keep_the_rate)
+TEST(groups_of_any_size_keep_the_rate)
 {
     struct cli_rate rate = {.per_s = PER_S};
     uint64_t now_us = BEGIN_US, count = 0;
@@ -38,15 +36,8 @@ START_TEST(groups_of_any_size_keep_the_rate)
         count += size;
     }
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("rate");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, a_group_waits_for_the_time_of_the_one_before_it);
-    tcase_add_test(tc, a_long_pause_is_not_caught_up_with);
-    tcase_add_test(tc, groups_of_any_size_keep_the_rate);
-    return run_tests("rate", tc);
+    return run_tests("rate");
 }

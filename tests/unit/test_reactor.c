@@ -35,7 +35,7 @@ static void set_timer(void *unused)
 }
 
 /* Although nothing else wakes the loop. */
-START_TEST(what_a_post_of_the_loop_posts_runs)
+TEST(what_a_post_of_the_loop_posts_runs)
 {
     ck_assert_int_eq(shed_reactor_start(&reactor, NULL), SHED_OK);
     timer = shed_timer_create(reactor, on_timer, NULL);
@@ -46,13 +46,8 @@ START_TEST(what_a_post_of_the_loop_posts_runs)
     ck_assert(shed_latch_wait(&done, UINT64_MAX));
     shed_reactor_stop(reactor);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("reactor");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, what_a_post_of_the_loop_posts_runs);
-    return run_tests("reactor", tc);
+    return run_tests("reactor");
 }

@@ -157,7 +157,7 @@ static void tear_down(void)
 
 /* ------------------------------------------------------------------ tests */
 
-START_TEST(a_few_callers_share_nothing)
+TEST(a_few_callers_share_nothing)
 {
     struct shed_latch gate[2] = {SHED_LATCH_INIT(1), SHED_LATCH_INIT(1)};
     struct caller a = {.gate = &gate[0]}, b = {.gate = &gate[1]};
@@ -175,9 +175,8 @@ START_TEST(a_few_callers_share_nothing)
     release(&a);
     release(&b);
 }
-END_TEST
 
-START_TEST(one_more_than_a_few_shares)
+TEST(one_more_than_a_few_shares)
 {
     struct shed_latch gate[2] = {SHED_LATCH_INIT(1), SHED_LATCH_INIT(1)};
     struct caller a = {.gate = &gate[0]}, b = {.gate = &gate[1]}, c = {0};
@@ -195,10 +194,9 @@ START_TEST(one_more_than_a_few_shares)
     release(&a);
     release(&b);
 }
-END_TEST
 
 /* It may have read what was there before the caller came. */
-START_TEST(a_get_that_was_sent_before_answers_no_newcomer)
+TEST(a_get_that_was_sent_before_answers_no_newcomer)
 {
     struct shed_latch gate = SHED_LATCH_INIT(1);
     struct caller first = {.gate = &gate}, second = {0};
@@ -209,9 +207,8 @@ START_TEST(a_get_that_was_sent_before_answers_no_newcomer)
     end_with(&first, 1, 1);
     end_with(&second, 1, 2);
 }
-END_TEST
 
-START_TEST(all_who_come_during_a_get_share_the_next)
+TEST(all_who_come_during_a_get_share_the_next)
 {
     struct shed_latch gate = SHED_LATCH_INIT(1);
     struct caller first = {.gate = &gate}, others[CALLERS] = {0};
@@ -235,9 +232,8 @@ START_TEST(all_who_come_during_a_get_share_the_next)
         release(&others[i]);
     release(&first);
 }
-END_TEST
 
-START_TEST(while_the_next_is_under_way_newcomers_share_the_one_after)
+TEST(while_the_next_is_under_way_newcomers_share_the_one_after)
 {
     struct shed_latch gate = SHED_LATCH_INIT(1), next = SHED_LATCH_INIT(1);
     struct caller a = {.gate = &gate}, b = {.gate = &next}, c = {0}, d = {0};
@@ -254,9 +250,8 @@ START_TEST(while_the_next_is_under_way_newcomers_share_the_one_after)
     end_with(&c, 1, 3);
     end_with(&d, 1, 3);
 }
-END_TEST
 
-START_TEST(another_key_waits_for_nobody)
+TEST(another_key_waits_for_nobody)
 {
     struct shed_latch gate = SHED_LATCH_INIT(1);
     struct caller first = {.gate = &gate};
@@ -276,9 +271,8 @@ START_TEST(another_key_waits_for_nobody)
     }
     let_get(&first);
 }
-END_TEST
 
-START_TEST(a_caller_at_its_deadline_leaves_and_the_others_are_answered)
+TEST(a_caller_at_its_deadline_leaves_and_the_others_are_answered)
 {
     struct shed_latch gate = SHED_LATCH_INIT(1);
     struct caller first = {.gate = &gate}, stays[2] = {{0}, {0}};
@@ -295,10 +289,9 @@ START_TEST(a_caller_at_its_deadline_leaves_and_the_others_are_answered)
     let_get(&first);
     end_with(stays, 2, 2);
 }
-END_TEST
 
 /* The first to wait is the one that would send the GET of its group. */
-START_TEST(a_head_at_its_deadline_leaves_its_group_to_another)
+TEST(a_head_at_its_deadline_leaves_its_group_to_another)
 {
     struct shed_latch gate = SHED_LATCH_INIT(1);
     struct caller first = {.gate = &gate}, head = {.deadline_ms = TOLD};
@@ -314,9 +307,8 @@ START_TEST(a_head_at_its_deadline_leaves_its_group_to_another)
     let_get(&first);
     end_with(stays, 2, 2);
 }
-END_TEST
 
-START_TEST(a_head_that_leaves_alone_holds_up_nobody)
+TEST(a_head_that_leaves_alone_holds_up_nobody)
 {
     struct shed_latch gate = SHED_LATCH_INIT(1);
     struct caller first = {.gate = &gate}, head = {.deadline_ms = 1};
@@ -329,7 +321,6 @@ START_TEST(a_head_that_leaves_alone_holds_up_nobody)
     let_get(&first);
     end_with(&late, 1, 2);
 }
-END_TEST
 
 /* Its deadline passes while Redis is silent, or it has no memory: the others
  * may have both. */
@@ -349,19 +340,17 @@ static void check_own_failure(enum shed_code code)
     end_with(stays, 2, 3);
 }
 
-START_TEST(the_deadline_of_the_one_that_sends_fails_no_other)
+TEST(the_deadline_of_the_one_that_sends_fails_no_other)
 {
     check_own_failure(SHED_ETIMEDOUT);
 }
-END_TEST
 
-START_TEST(one_callers_lack_of_memory_fails_no_other)
+TEST(one_callers_lack_of_memory_fails_no_other)
 {
     check_own_failure(SHED_ENOMEM);
 }
-END_TEST
 
-START_TEST(a_failure_of_redis_is_shared_with_its_reason)
+TEST(a_failure_of_redis_is_shared_with_its_reason)
 {
     struct shed_latch gate = SHED_LATCH_INIT(1);
     struct caller first = {.gate = &gate};
@@ -378,7 +367,6 @@ START_TEST(a_failure_of_redis_is_shared_with_its_reason)
     ck_assert_str_eq(other.got.error.reason, "GET 2 failed");
     ck_assert_uint_eq(atomic_load(&gets), 2);
 }
-END_TEST
 
 /* ------------------------------------------------------------------ storm */
 
@@ -421,7 +409,7 @@ static void *write_and_read(void *user)
     return NULL;
 }
 
-START_TEST(whoever_writes_reads_nothing_older)
+TEST(whoever_writes_reads_nothing_older)
 {
     pthread_t thread[STORM_THREADS];
 
@@ -431,28 +419,9 @@ START_TEST(whoever_writes_reads_nothing_older)
     for (size_t i = 0; i < STORM_THREADS; i++)
         ck_assert_int_eq(pthread_join(thread[i], NULL), 0);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("reads");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_checked_fixture(tc, set_up, tear_down);
-    tcase_add_test(tc, a_few_callers_share_nothing);
-    tcase_add_test(tc, one_more_than_a_few_shares);
-    tcase_add_test(tc, a_get_that_was_sent_before_answers_no_newcomer);
-    tcase_add_test(tc, all_who_come_during_a_get_share_the_next);
-    tcase_add_test(tc,
-                   while_the_next_is_under_way_newcomers_share_the_one_after);
-    tcase_add_test(tc, another_key_waits_for_nobody);
-    tcase_add_test(tc,
-                   a_caller_at_its_deadline_leaves_and_the_others_are_answered);
-    tcase_add_test(tc, a_head_at_its_deadline_leaves_its_group_to_another);
-    tcase_add_test(tc, a_head_that_leaves_alone_holds_up_nobody);
-    tcase_add_test(tc, the_deadline_of_the_one_that_sends_fails_no_other);
-    tcase_add_test(tc, one_callers_lack_of_memory_fails_no_other);
-    tcase_add_test(tc, a_failure_of_redis_is_shared_with_its_reason);
-    tcase_add_test(tc, whoever_writes_reads_nothing_older);
-    return run_tests("reads", tc);
+    tcase_add_checked_fixture(test_case(), set_up, tear_down);
+    return run_tests("reads");
 }

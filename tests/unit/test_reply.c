@@ -25,7 +25,7 @@ static const struct kind kinds[] = {
     {"*0\r\n", NULL, NULL, -1, 0, false},
 };
 
-START_TEST(a_reply_of_another_type_reads_as_nothing)
+TEST_EACH(a_reply_of_another_type_reads_as_nothing, 0, COUNT_OF(kinds))
 {
     const struct kind *k = &kinds[_i];
     struct shed_reply *reply = parse_reply(k->wire);
@@ -44,9 +44,8 @@ START_TEST(a_reply_of_another_type_reads_as_nothing)
     ck_assert_ptr_null(shed_reply_at(reply, k->count));
     shed_reply_free(reply);
 }
-END_TEST
 
-START_TEST(an_error_does_not_quote_what_was_sent)
+TEST(an_error_does_not_quote_what_was_sent)
 {
     struct shed_reply *reply = parse_reply(
         "-ERR unknown command `X`, with args beginning with: `secret`\r\n");
@@ -54,9 +53,8 @@ START_TEST(an_error_does_not_quote_what_was_sent)
     ck_assert_str_eq(shed_reply_error(reply), "ERR unknown command `X`");
     shed_reply_free(reply);
 }
-END_TEST
 
-START_TEST(no_reply_reads_as_nothing)
+TEST(no_reply_reads_as_nothing)
 {
     size_t size;
 
@@ -69,9 +67,8 @@ START_TEST(no_reply_reads_as_nothing)
     ck_assert_ptr_null(shed_reply_take(NULL, 0));
     shed_reply_free(NULL);
 }
-END_TEST
 
-START_TEST(what_is_taken_out_of_an_array_outlives_it)
+TEST(what_is_taken_out_of_an_array_outlives_it)
 {
     struct shed_reply *reply = parse_reply("*2\r\n$1\r\na\r\n:5\r\n");
     struct shed_reply *taken = shed_reply_take(reply, 0);
@@ -83,7 +80,6 @@ START_TEST(what_is_taken_out_of_an_array_outlives_it)
     ck_assert(!shed_reply_begins(taken, "ab"));
     shed_reply_free(taken);
 }
-END_TEST
 
 struct meaning {
     const char *error;
@@ -151,7 +147,7 @@ static const struct meaning meanings[] = {
      SHED_TROUBLE_DOWN, SHED_EREDIS},
 };
 
-START_TEST(an_error_means_what_its_code_says)
+TEST_EACH(an_error_means_what_its_code_says, 0, COUNT_OF(meanings))
 {
     const struct meaning *m = &meanings[_i];
     char wire[256];
@@ -163,11 +159,10 @@ START_TEST(an_error_means_what_its_code_says)
     ck_assert_int_eq(shed_reply_code(reply), m->code);
     shed_reply_free(reply);
 }
-END_TEST
 
 /* From a command, and from inside a script, as Redis 7 and Redis 6 report
  * it. */
-START_TEST(a_replica_that_refuses_to_be_written_is_no_primary)
+TEST(a_replica_that_refuses_to_be_written_is_no_primary)
 {
     static const char *const errors[] = {
         "-READONLY You can't write against a read only replica.\r\n",
@@ -194,9 +189,8 @@ START_TEST(a_replica_that_refuses_to_be_written_is_no_primary)
         shed_reply_free(reply);
     }
 }
-END_TEST
 
-START_TEST(what_cannot_work_now_is_neither_full_nor_a_replica_nor_refusing)
+TEST(what_cannot_work_now_is_neither_full_nor_a_replica_nor_refusing)
 {
     static const struct {
         const char *reply;
@@ -223,9 +217,8 @@ START_TEST(what_cannot_work_now_is_neither_full_nor_a_replica_nor_refusing)
         shed_reply_free(reply);
     }
 }
-END_TEST
 
-START_TEST(a_role_is_that_of_a_primary_or_another)
+TEST(a_role_is_that_of_a_primary_or_another)
 {
     static const struct {
         const char *reply;
@@ -243,7 +236,6 @@ START_TEST(a_role_is_that_of_a_primary_or_another)
         shed_reply_free(reply);
     }
 }
-END_TEST
 
 struct redirection {
     const char *wire;
@@ -268,7 +260,7 @@ static const struct redirection redirections[] = {
     {"+MOVED 5 h:1\r\n", false, {0}},
 };
 
-START_TEST(a_redirection_names_slot_host_and_port)
+TEST_EACH(a_redirection_names_slot_host_and_port, 0, COUNT_OF(redirections))
 {
     const struct redirection *r = &redirections[_i];
     struct shed_reply *reply = parse_reply(r->wire);
@@ -283,9 +275,8 @@ START_TEST(a_redirection_names_slot_host_and_port)
     }
     shed_reply_free(reply);
 }
-END_TEST
 
-START_TEST(a_redirection_without_a_host_leads_to_that_of_the_node)
+TEST(a_redirection_without_a_host_leads_to_that_of_the_node)
 {
     struct shed_reply *reply = parse_reply("-MOVED 5 :6379\r\n");
     struct shed_redirect to;
@@ -295,9 +286,8 @@ START_TEST(a_redirection_without_a_host_leads_to_that_of_the_node)
     ck_assert_str_eq(to.port, "6379");
     shed_reply_free(reply);
 }
-END_TEST
 
-START_TEST(an_error_that_is_made_reads_as_one_from_redis)
+TEST(an_error_that_is_made_reads_as_one_from_redis)
 {
     struct shed_reply *reply =
         shed_reply_make_error("Redis h:1 refused AUTH: WRONGPASS no");
@@ -307,27 +297,8 @@ START_TEST(an_error_that_is_made_reads_as_one_from_redis)
     ck_assert_int_eq(shed_reply_code(reply), SHED_EDENIED);
     shed_reply_free(reply);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("reply");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_loop_test(tc, a_reply_of_another_type_reads_as_nothing, 0,
-                        sizeof(kinds) / sizeof(*kinds));
-    tcase_add_test(tc, an_error_does_not_quote_what_was_sent);
-    tcase_add_test(tc, no_reply_reads_as_nothing);
-    tcase_add_test(tc, what_is_taken_out_of_an_array_outlives_it);
-    tcase_add_loop_test(tc, an_error_means_what_its_code_says, 0,
-                        sizeof(meanings) / sizeof(*meanings));
-    tcase_add_test(tc, a_replica_that_refuses_to_be_written_is_no_primary);
-    tcase_add_test(
-        tc, what_cannot_work_now_is_neither_full_nor_a_replica_nor_refusing);
-    tcase_add_loop_test(tc, a_redirection_names_slot_host_and_port, 0,
-                        sizeof(redirections) / sizeof(*redirections));
-    tcase_add_test(tc, a_redirection_without_a_host_leads_to_that_of_the_node);
-    tcase_add_test(tc, an_error_that_is_made_reads_as_one_from_redis);
-    tcase_add_test(tc, a_role_is_that_of_a_primary_or_another);
-    return run_tests("reply", tc);
+    return run_tests("reply");
 }

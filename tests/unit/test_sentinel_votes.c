@@ -18,7 +18,7 @@ static const struct {
     {"ab--b", 0}, {"aaa--", 'a'}, {"aabbb", 'b'},
 };
 
-START_TEST(more_than_half_of_all_must_agree)
+TEST_EACH(more_than_half_of_all_must_agree, 0, COUNT_OF(rows))
 {
     struct shed_sentinel_answer answers[SHED_SENTINELS_MAX] = {{{0}, {0}}};
     size_t count = strlen(rows[_i].answers);
@@ -33,17 +33,15 @@ START_TEST(more_than_half_of_all_must_agree)
     found = shed_sentinels_agree(answers, count);
     ck_assert_int_eq(found != NULL ? atoi(found->port) : 0, rows[_i].agreed);
 }
-END_TEST
 
 /* A port alone does not make two servers one. */
-START_TEST(host_and_port_count)
+TEST(host_and_port_count)
 {
     struct shed_sentinel_answer answers[2] = {{"10.0.0.1", "6379"},
                                               {"10.0.0.2", "6379"}};
 
     ck_assert_ptr_null(shed_sentinels_agree(answers, 2));
 }
-END_TEST
 
 static const struct {
     const char *uri, *reason; /* NULL: it is good */
@@ -66,7 +64,7 @@ static const struct {
      "it has 16 sentinels, at most 15"},
 };
 
-START_TEST(a_uri_is_checked_and_no_reason_shows_a_password)
+TEST_EACH(a_uri_is_checked_and_no_reason_shows_a_password, 0, COUNT_OF(uris))
 {
     struct shed_error err = {SHED_OK, ""};
     struct shed_address *address = NULL;
@@ -83,9 +81,8 @@ START_TEST(a_uri_is_checked_and_no_reason_shows_a_password)
     }
     shed_address_destroy(address);
 }
-END_TEST
 
-START_TEST(the_parts_of_a_uri_are_decoded)
+TEST(the_parts_of_a_uri_are_decoded)
 {
     struct shed_address *a = NULL;
 
@@ -99,17 +96,8 @@ START_TEST(the_parts_of_a_uri_are_decoded)
     ck_assert(!shed_address_is_known(a));
     shed_address_destroy(a);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("sentinel votes");
-
-    tcase_add_loop_test(tc, more_than_half_of_all_must_agree, 0,
-                        sizeof(rows) / sizeof(*rows));
-    tcase_add_test(tc, host_and_port_count);
-    tcase_add_loop_test(tc, a_uri_is_checked_and_no_reason_shows_a_password, 0,
-                        sizeof(uris) / sizeof(*uris));
-    tcase_add_test(tc, the_parts_of_a_uri_are_decoded);
-    return run_tests("sentinel votes", tc);
+    return run_tests("sentinel votes");
 }

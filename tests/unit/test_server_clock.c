@@ -24,13 +24,12 @@ static void check_offset(uint64_t offset_ms)
                       5000 + offset_ms + ROUNDING_MS);
 }
 
-START_TEST(without_an_answer_it_is_unknown)
+TEST(without_an_answer_it_is_unknown)
 {
     ck_assert_uint_eq(shed_server_clock_ms(&clock_of_server, 5000), 0);
 }
-END_TEST
 
-START_TEST(the_first_estimate_is_not_behind_the_server)
+TEST(the_first_estimate_is_not_behind_the_server)
 {
     answer(100, 0, 700);
     check_offset(AHEAD_MS);
@@ -38,17 +37,15 @@ START_TEST(the_first_estimate_is_not_behind_the_server)
     answer(100, 300, 700);
     check_offset(AHEAD_MS + 300);
 }
-END_TEST
 
-START_TEST(a_quicker_answer_narrows_it)
+TEST(a_quicker_answer_narrows_it)
 {
     answer(100, 300, 700);
     answer(3000, 0, 1);
     check_offset(AHEAD_MS);
 }
-END_TEST
 
-START_TEST(a_late_answer_moves_it_by_a_millisecond)
+TEST(a_late_answer_moves_it_by_a_millisecond)
 {
     answer(100, 0, 1);
     answer(3000, 0, 700);
@@ -58,9 +55,8 @@ START_TEST(a_late_answer_moves_it_by_a_millisecond)
     answer(9000, 0, 1);
     check_offset(AHEAD_MS);
 }
-END_TEST
 
-START_TEST(a_server_whose_clock_was_set_is_followed)
+TEST(a_server_whose_clock_was_set_is_followed)
 {
     answer(100, 0, 1);
     answer(3000, 5000, 0);
@@ -68,7 +64,6 @@ START_TEST(a_server_whose_clock_was_set_is_followed)
     answer(6000, 0, 0);
     check_offset(AHEAD_MS);
 }
-END_TEST
 
 /* All clocks in microseconds; ours begins a part of a millisecond after the
  * server's. Answers are under way for up to 3 ms. */
@@ -91,15 +86,14 @@ static void follow(uint64_t phase_us)
     }
 }
 
-START_TEST(it_is_never_behind_and_ahead_by_an_answers_way_at_most)
+TEST(it_is_never_behind_and_ahead_by_an_answers_way_at_most)
 {
     for (uint64_t phase_us = 0; phase_us < 1000; phase_us += 50)
         follow(phase_us);
 }
-END_TEST
 
 /* The lower bound, by which a put is too late. */
-START_TEST(what_the_clock_is_at_least_is_never_ahead_of_the_server)
+TEST(what_the_clock_is_at_least_is_never_ahead_of_the_server)
 {
     struct shed_server_clock known = {0};
     const uint64_t ahead_ms = 5000;
@@ -114,9 +108,8 @@ START_TEST(what_the_clock_is_at_least_is_never_ahead_of_the_server)
         ck_assert_uint_ge(lowest_ms + way_ms + 1, read_ms + ahead_ms);
     }
 }
-END_TEST
 
-START_TEST(what_it_is_at_least_follows_a_clock_that_was_set_back)
+TEST(what_it_is_at_least_follows_a_clock_that_was_set_back)
 {
     struct shed_server_clock known = {0};
 
@@ -125,20 +118,8 @@ START_TEST(what_it_is_at_least_follows_a_clock_that_was_set_back)
     shed_server_clock_note(&known, 2000, 3000, 2002);
     ck_assert_uint_le(shed_server_clock_lowest_ms(&known, 2002), 3002);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("server clock");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, without_an_answer_it_is_unknown);
-    tcase_add_test(tc, the_first_estimate_is_not_behind_the_server);
-    tcase_add_test(tc, a_quicker_answer_narrows_it);
-    tcase_add_test(tc, a_late_answer_moves_it_by_a_millisecond);
-    tcase_add_test(tc, a_server_whose_clock_was_set_is_followed);
-    tcase_add_test(tc, it_is_never_behind_and_ahead_by_an_answers_way_at_most);
-    tcase_add_test(tc, what_the_clock_is_at_least_is_never_ahead_of_the_server);
-    tcase_add_test(tc, what_it_is_at_least_follows_a_clock_that_was_set_back);
-    return run_tests("server clock", tc);
+    return run_tests("server clock");
 }

@@ -52,7 +52,7 @@ static enum shed_code explain(void)
     return code;
 }
 
-START_TEST(it_is_unknown_until_it_is_told)
+TEST(it_is_unknown_until_it_is_told)
 {
     check_age(NOW_MS, SHED_AGE_UNKNOWN);
     ck_assert_int_eq(explain(), SHED_EREDIS);
@@ -65,9 +65,8 @@ START_TEST(it_is_unknown_until_it_is_told)
     shed_server_run_lose(&run);
     check_age(NOW_MS, SHED_AGE_UNKNOWN);
 }
-END_TEST
 
-START_TEST(a_server_that_refuses_to_tell_has_no_age)
+TEST(a_server_that_refuses_to_tell_has_no_age)
 {
     note('a', 10, NOW_MS);
     shed_server_run_lose(&run);
@@ -77,26 +76,23 @@ START_TEST(a_server_that_refuses_to_tell_has_no_age)
     note('a', 10, NOW_MS);
     ck_assert_int_eq(explain(), SHED_OK);
 }
-END_TEST
 
-START_TEST(a_server_may_be_older_than_this_host)
+TEST(a_server_may_be_older_than_this_host)
 {
     enum { DAY_S = 86400 };
 
     note('a', DAY_S + 1, NOW_MS);
     check_age(NOW_MS, (uint64_t)DAY_S * S);
 }
-END_TEST
 
 /* It says then that it has been running for less than nothing. */
-START_TEST(a_server_whose_clock_was_set_back_is_young)
+TEST(a_server_whose_clock_was_set_back_is_young)
 {
     note('a', -3600, NOW_MS);
     check_age(NOW_MS + 7, 7);
 }
-END_TEST
 
-START_TEST(a_restarted_server_whose_clock_was_set_forward_is_young)
+TEST(a_restarted_server_whose_clock_was_set_forward_is_young)
 {
     note('a', 5000, NOW_MS);
     shed_server_run_hear(&run, NOW_MS + 3 * S);
@@ -105,17 +101,15 @@ START_TEST(a_restarted_server_whose_clock_was_set_forward_is_young)
     note('b', 3600, NOW_MS + 10 * S);
     check_age(NOW_MS + 10 * S, 7 * S);
 }
-END_TEST
 
 /* The next answer to INFO comes over another connection. */
-START_TEST(what_was_known_of_a_run_is_not_forgotten)
+TEST(what_was_known_of_a_run_is_not_forgotten)
 {
     note('a', 0, NOW_MS);
     shed_server_run_lose(&run);
     note('a', 3600, NOW_MS + 2 * S);
     check_age(NOW_MS + 2 * S, 2 * S);
 }
-END_TEST
 
 static void expect_changes(unsigned count)
 {
@@ -123,7 +117,7 @@ static void expect_changes(unsigned count)
 }
 
 /* What was written before its first answer went to the first run. */
-START_TEST(another_run_is_a_change_and_the_first_is_none)
+TEST(another_run_is_a_change_and_the_first_is_none)
 {
     note('a', 5, NOW_MS);
     expect_changes(0);
@@ -134,9 +128,8 @@ START_TEST(another_run_is_a_change_and_the_first_is_none)
     note('b', 0, NOW_MS + 2 * S);
     expect_changes(1);
 }
-END_TEST
 
-START_TEST(a_server_that_refuses_to_tell_may_be_another_after_each_connection)
+TEST(a_server_that_refuses_to_tell_may_be_another_after_each_connection)
 {
     shed_server_run_refuse(&run);
     shed_server_run_refuse(&run);
@@ -149,21 +142,9 @@ START_TEST(a_server_that_refuses_to_tell_may_be_another_after_each_connection)
     note('a', 0, NOW_MS);
     expect_changes(2);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("server run");
-
-    tcase_add_checked_fixture(tc, set_up, tear_down);
-    tcase_add_test(tc, it_is_unknown_until_it_is_told);
-    tcase_add_test(tc, a_server_that_refuses_to_tell_has_no_age);
-    tcase_add_test(tc, a_server_may_be_older_than_this_host);
-    tcase_add_test(tc, a_server_whose_clock_was_set_back_is_young);
-    tcase_add_test(tc, a_restarted_server_whose_clock_was_set_forward_is_young);
-    tcase_add_test(tc, what_was_known_of_a_run_is_not_forgotten);
-    tcase_add_test(tc, another_run_is_a_change_and_the_first_is_none);
-    tcase_add_test(
-        tc, a_server_that_refuses_to_tell_may_be_another_after_each_connection);
-    return run_tests("server run", tc);
+    tcase_add_checked_fixture(test_case(), set_up, tear_down);
+    return run_tests("server run");
 }

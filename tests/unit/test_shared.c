@@ -343,7 +343,7 @@ static void want(size_t held)
     pthread_mutex_unlock(&server.mu);
 }
 
-START_TEST(a_command_behind_a_waiting_leader_is_sent_at_once)
+TEST(a_command_behind_a_waiting_leader_is_sent_at_once)
 {
     start(1);
     want(3);
@@ -356,7 +356,6 @@ START_TEST(a_command_behind_a_waiting_leader_is_sent_at_once)
     ck_assert_uint_eq(atomic_load(&server.opened), 1);
     stop();
 }
-END_TEST
 
 /* Start with a connection: commands that are lost on it are sent once more over
  * another. */
@@ -394,14 +393,13 @@ static void answer_first(void)
         usleep(1000);
 }
 
-START_TEST(a_sender_takes_over_from_a_leader_that_has_left)
+TEST(a_sender_takes_over_from_a_leader_that_has_left)
 {
     begin_two(answer_first);
     ck_assert_uint_eq(join(2), 2);
     ck_assert_uint_eq(atomic_load(&server.opened), 1);
     stop();
 }
-END_TEST
 
 static void end_connection(void)
 {
@@ -411,14 +409,13 @@ static void end_connection(void)
         usleep(1000);
 }
 
-START_TEST(a_leader_closes_no_socket_that_another_thread_sends_on)
+TEST(a_leader_closes_no_socket_that_another_thread_sends_on)
 {
     begin_two(end_connection);
     ck_assert_uint_eq(join(2), 2);
     ck_assert_uint_eq(atomic_load(&server.opened), 2);
     stop();
 }
-END_TEST
 
 static void answer_half(void)
 {
@@ -449,7 +446,7 @@ static void *call_two(void *arg)
     return NULL;
 }
 
-START_TEST(a_leader_that_waits_on_does_not_send_while_another_thread_does)
+TEST(a_leader_that_waits_on_does_not_send_while_another_thread_does)
 {
     pthread_t first;
 
@@ -462,9 +459,8 @@ START_TEST(a_leader_that_waits_on_does_not_send_while_another_thread_does)
     ck_assert_uint_eq(atomic_load(&server.opened), 1);
     stop();
 }
-END_TEST
 
-START_TEST(callers_have_links_of_their_own_up_to_the_bound)
+TEST(callers_have_links_of_their_own_up_to_the_bound)
 {
     start(4);
     want(4);
@@ -479,9 +475,8 @@ START_TEST(callers_have_links_of_their_own_up_to_the_bound)
     ck_assert_uint_eq(atomic_load(&server.opened), 4);
     stop();
 }
-END_TEST
 
-START_TEST(links_that_nobody_uses_are_closed)
+TEST(links_that_nobody_uses_are_closed)
 {
     const uint64_t long_ms = 3600000;
 
@@ -502,13 +497,12 @@ START_TEST(links_that_nobody_uses_are_closed)
     ck_assert_uint_eq(atomic_load(&server.closed), 2);
     stop();
 }
-END_TEST
 
 /* All bytes are sent in order, exactly once, however the sends are cut and
  * however many threads queue meanwhile. Even turns have few callers, which send
  * at once; odd turns have so many that they are gathered. From the third turn
  * on, the server closes connections that are in use. */
-START_TEST(each_caller_has_its_own_answers)
+TEST_EACH(each_caller_has_its_own_answers, 0, 4)
 {
     size_t threads = _i % 2 == 0 ? 4 : THREADS_MAX;
     unsigned answered, lost = 0;
@@ -527,20 +521,8 @@ START_TEST(each_caller_has_its_own_answers)
         ck_assert_uint_eq(atomic_load(&server.opened), 1);
     stop();
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("shared");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, a_command_behind_a_waiting_leader_is_sent_at_once);
-    tcase_add_test(tc, a_sender_takes_over_from_a_leader_that_has_left);
-    tcase_add_test(tc, a_leader_closes_no_socket_that_another_thread_sends_on);
-    tcase_add_test(
-        tc, a_leader_that_waits_on_does_not_send_while_another_thread_does);
-    tcase_add_test(tc, callers_have_links_of_their_own_up_to_the_bound);
-    tcase_add_test(tc, links_that_nobody_uses_are_closed);
-    tcase_add_loop_test(tc, each_caller_has_its_own_answers, 0, 4);
-    return run_tests("shared", tc);
+    return run_tests("shared");
 }

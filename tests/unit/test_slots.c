@@ -81,7 +81,7 @@ static void load_once(void)
 
 /* ------------------------------------------------------------ one source */
 
-START_TEST(a_load_begins_when_its_slot_is_granted)
+TEST(a_load_begins_when_its_slot_is_granted)
 {
     set_up(2);
     shed_slots_want(&slots, 1);
@@ -94,9 +94,8 @@ START_TEST(a_load_begins_when_its_slot_is_granted)
     (void)begin();
     ck_assert(!shed_slots_may_begin(&slots));
 }
-END_TEST
 
-START_TEST(a_slot_is_given_back_when_its_load_has_ended)
+TEST(a_slot_is_given_back_when_its_load_has_ended)
 {
     char taken[sizeof(sent.take)];
     size_t slot;
@@ -115,9 +114,8 @@ START_TEST(a_slot_is_given_back_when_its_load_has_ended)
     ck_assert(!next());
     ck_assert_uint_eq(delay_ms, UINT64_MAX);
 }
-END_TEST
 
-START_TEST(alone_it_gives_back_and_takes_in_one_exchange)
+TEST(alone_it_gives_back_and_takes_in_one_exchange)
 {
     size_t slot;
 
@@ -126,9 +124,8 @@ START_TEST(alone_it_gives_back_and_takes_in_one_exchange)
     shed_slots_end(&slots, slot, 1000);
     expect_sent(1, 0, 1);
 }
-END_TEST
 
-START_TEST(a_slot_that_nobody_needs_any_longer_is_given_back)
+TEST(a_slot_that_nobody_needs_any_longer_is_given_back)
 {
     set_up(2);
     shed_slots_want(&slots, 2);
@@ -139,9 +136,8 @@ START_TEST(a_slot_that_nobody_needs_any_longer_is_given_back)
     answer(0, 0, 0);
     ck_assert(shed_slots_is_idle(&slots));
 }
-END_TEST
 
-START_TEST(a_load_that_was_refused_a_slot_is_told_how_long_it_waited)
+TEST(a_load_that_was_refused_a_slot_is_told_how_long_it_waited)
 {
     uint64_t waited_us = 0;
 
@@ -155,9 +151,8 @@ START_TEST(a_load_that_was_refused_a_slot_is_told_how_long_it_waited)
     (void)shed_slots_begin(&slots, now_ms * 1000, &waited_us);
     ck_assert_uint_eq(waited_us, 500000);
 }
-END_TEST
 
-START_TEST(refused_asks_are_at_least_2_ms_apart)
+TEST(refused_asks_are_at_least_2_ms_apart)
 {
     uint64_t asks = 0, begin_ms, gap_ms = UINT64_MAX, last_ms = 0;
 
@@ -174,9 +169,8 @@ START_TEST(refused_asks_are_at_least_2_ms_apart)
     ck_assert_uint_eq(gap_ms, SHED_SLOTS_ASK_MIN_MS);
     ck_assert_uint_gt(asks, 200);
 }
-END_TEST
 
-START_TEST(the_longer_loads_take_the_less_often_it_asks)
+TEST(the_longer_loads_take_the_less_often_it_asks)
 {
     uint64_t asks = 0, begin_ms;
 
@@ -194,9 +188,8 @@ START_TEST(the_longer_loads_take_the_less_often_it_asks)
     ck_assert_uint_ge(asks, 100);
     ck_assert_uint_le(asks, 202);
 }
-END_TEST
 
-START_TEST(what_is_given_back_is_left_to_those_that_wait)
+TEST(what_is_given_back_is_left_to_those_that_wait)
 {
     size_t slot;
 
@@ -214,9 +207,8 @@ START_TEST(what_is_given_back_is_left_to_those_that_wait)
     now_ms += delay_ms;
     expect_sent(0, 0, 1);
 }
-END_TEST
 
-START_TEST(a_slot_of_a_long_load_is_kept)
+TEST(a_slot_of_a_long_load_is_kept)
 {
     size_t slot;
 
@@ -233,9 +225,8 @@ START_TEST(a_slot_of_a_long_load_is_kept)
     shed_slots_end(&slots, slot, 1000);
     expect_sent(1, 0, 0);
 }
-END_TEST
 
-START_TEST(a_load_that_ends_while_its_slot_is_kept_gives_it_back)
+TEST(a_load_that_ends_while_its_slot_is_kept_gives_it_back)
 {
     size_t slot;
 
@@ -248,9 +239,8 @@ START_TEST(a_load_that_ends_while_its_slot_is_kept_gives_it_back)
     answer(0, 1, 0);
     expect_sent(1, 0, 0);
 }
-END_TEST
 
-START_TEST(loads_begin_without_slots_while_redis_is_away)
+TEST(loads_begin_without_slots_while_redis_is_away)
 {
     size_t slot;
 
@@ -272,10 +262,9 @@ START_TEST(loads_begin_without_slots_while_redis_is_away)
     shed_slots_want(&slots, 0);
     expect_sent(1, 0, 0);
 }
-END_TEST
 
 /* Else its next loads would all begin at once, whenever they come. */
-START_TEST(a_source_without_loads_finds_out_that_redis_is_back)
+TEST(a_source_without_loads_finds_out_that_redis_is_back)
 {
     set_up(1);
     load_once();
@@ -289,9 +278,8 @@ START_TEST(a_source_without_loads_finds_out_that_redis_is_back)
     ck_assert(!next());
     ck_assert_uint_eq(delay_ms, UINT64_MAX);
 }
-END_TEST
 
-START_TEST(a_slot_is_given_back_again_if_the_first_time_failed)
+TEST(a_slot_is_given_back_again_if_the_first_time_failed)
 {
     set_up(1);
     load_once();
@@ -301,9 +289,8 @@ START_TEST(a_slot_is_given_back_again_if_the_first_time_failed)
     now_ms += delay_ms;
     expect_sent(1, 0, 0);
 }
-END_TEST
 
-START_TEST(a_slot_that_has_ended_in_redis_is_not_given_back)
+TEST(a_slot_that_has_ended_in_redis_is_not_given_back)
 {
     set_up(1);
     load_once();
@@ -311,9 +298,8 @@ START_TEST(a_slot_that_has_ended_in_redis_is_not_given_back)
     ck_assert(!next());
     ck_assert(shed_slots_is_idle(&slots));
 }
-END_TEST
 
-START_TEST(an_answer_that_is_late_is_not_waited_for)
+TEST(an_answer_that_is_late_is_not_waited_for)
 {
     set_up(1);
     shed_slots_want(&slots, 1);
@@ -326,9 +312,8 @@ START_TEST(an_answer_that_is_late_is_not_waited_for)
     /* which nobody needs; the load that began gets one of its own */
     expect_sent(1, 1, 0);
 }
-END_TEST
 
-START_TEST(more_loads_than_elements_go_without_slots)
+TEST(more_loads_than_elements_go_without_slots)
 {
     size_t made[CAPACITY + 1];
 
@@ -341,7 +326,6 @@ START_TEST(more_loads_than_elements_go_without_slots)
         shed_slots_end(&slots, made[i], 1000);
     ck_assert(shed_slots_is_idle(&slots));
 }
-END_TEST
 
 /* ---------------------------------------------------------- several sources */
 
@@ -454,7 +438,7 @@ static void expect_fair(void)
     ck_assert_msg(most < 2 * least, "%zu to %zu loads", least, most);
 }
 
-START_TEST(sources_share_the_budget_and_use_it)
+TEST_EACH(sources_share_the_budget_and_use_it, 0, 6)
 {
     static const struct {
         size_t sources, budget;
@@ -467,30 +451,8 @@ START_TEST(sources_share_the_budget_and_use_it)
     ck_assert_msg(used >= cases[_i].used, "%.2f of it was used", used);
     expect_fair();
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("slots");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, a_load_begins_when_its_slot_is_granted);
-    tcase_add_test(tc, a_slot_is_given_back_when_its_load_has_ended);
-    tcase_add_test(tc, alone_it_gives_back_and_takes_in_one_exchange);
-    tcase_add_test(tc, a_slot_that_nobody_needs_any_longer_is_given_back);
-    tcase_add_test(tc,
-                   a_load_that_was_refused_a_slot_is_told_how_long_it_waited);
-    tcase_add_test(tc, refused_asks_are_at_least_2_ms_apart);
-    tcase_add_test(tc, the_longer_loads_take_the_less_often_it_asks);
-    tcase_add_test(tc, what_is_given_back_is_left_to_those_that_wait);
-    tcase_add_test(tc, a_slot_of_a_long_load_is_kept);
-    tcase_add_test(tc, a_load_that_ends_while_its_slot_is_kept_gives_it_back);
-    tcase_add_test(tc, loads_begin_without_slots_while_redis_is_away);
-    tcase_add_test(tc, a_source_without_loads_finds_out_that_redis_is_back);
-    tcase_add_test(tc, a_slot_is_given_back_again_if_the_first_time_failed);
-    tcase_add_test(tc, a_slot_that_has_ended_in_redis_is_not_given_back);
-    tcase_add_test(tc, an_answer_that_is_late_is_not_waited_for);
-    tcase_add_test(tc, more_loads_than_elements_go_without_slots);
-    tcase_add_loop_test(tc, sources_share_the_budget_and_use_it, 0, 6);
-    return run_tests("slots", tc);
+    return run_tests("slots");
 }

@@ -20,7 +20,7 @@ static enum soak_end fails(uint64_t begun_ms, uint64_t end_ms)
     return soak_end(&account, &call, SHED_EREDIS, end_ms);
 }
 
-START_TEST(a_failure_is_explained_until_a_fault_has_settled)
+TEST(a_failure_is_explained_until_a_fault_has_settled)
 {
     ck_assert_int_eq(fails(1099, 1200), SOAK_FINE);
     ck_assert_int_eq(fails(1100, 1200), SOAK_UNEXPLAINED);
@@ -32,9 +32,8 @@ START_TEST(a_failure_is_explained_until_a_fault_has_settled)
     ck_assert_int_eq(fails(7000, 7001), SOAK_UNEXPLAINED);
     ck_assert_uint_eq(account.unexplained, 2);
 }
-END_TEST
 
-START_TEST(a_fault_during_the_call_explains_its_failure)
+TEST(a_fault_during_the_call_explains_its_failure)
 {
     struct soak_call call = soak_begin(&account, SOAK_WRITE, 1, 5000);
 
@@ -43,9 +42,8 @@ START_TEST(a_fault_during_the_call_explains_its_failure)
     soak_calm(&account, 5200);
     ck_assert_int_eq(soak_end(&account, &call, SHED_EREDIS, 6500), SOAK_FINE);
 }
-END_TEST
 
-START_TEST(what_is_no_failure_needs_no_explanation)
+TEST(what_is_no_failure_needs_no_explanation)
 {
     struct soak_call call = soak_begin(&account, SOAK_READ, 0, 5000);
     struct soak_call lock = soak_begin(&account, SOAK_LOCK, 0, 5000);
@@ -57,9 +55,8 @@ START_TEST(what_is_no_failure_needs_no_explanation)
     ck_assert_int_eq(soak_end(&account, &lock, SHED_EREDIS, 8000),
                      SOAK_UNEXPLAINED);
 }
-END_TEST
 
-START_TEST(a_call_may_return_a_little_after_its_deadline)
+TEST(a_call_may_return_a_little_after_its_deadline)
 {
     struct soak_call call = soak_begin(&account, SOAK_READ, 0, 5000);
     uint64_t deadline_ms = 5000 + SOAK_TIMEOUT_MS;
@@ -73,9 +70,8 @@ START_TEST(a_call_may_return_a_little_after_its_deadline)
     ck_assert_uint_eq(account.late, 1);
     ck_assert_uint_eq(account.latest_ms, LATE_MS + 1);
 }
-END_TEST
 
-START_TEST(calls_are_counted_by_process_code_and_fault)
+TEST(calls_are_counted_by_process_code_and_fault)
 {
     const struct shed_value absent = {.kind = SHED_KIND_ABSENT};
     struct soak_call call = soak_begin(&account, SOAK_READ, 2, 5000);
@@ -92,17 +88,9 @@ START_TEST(calls_are_counted_by_process_code_and_fault)
     soak_count_answer(&account, 1, &absent);
     ck_assert_uint_eq(account.answers[SOAK_FROM_ABSENCE][1], 1);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("soak_account");
-
-    tcase_add_checked_fixture(tc, set_up, NULL);
-    tcase_add_test(tc, a_failure_is_explained_until_a_fault_has_settled);
-    tcase_add_test(tc, a_fault_during_the_call_explains_its_failure);
-    tcase_add_test(tc, what_is_no_failure_needs_no_explanation);
-    tcase_add_test(tc, a_call_may_return_a_little_after_its_deadline);
-    tcase_add_test(tc, calls_are_counted_by_process_code_and_fault);
-    return run_tests("soak_account", tc);
+    tcase_add_checked_fixture(test_case(), set_up, NULL);
+    return run_tests("soak_account");
 }

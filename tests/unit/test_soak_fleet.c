@@ -23,16 +23,15 @@ static unsigned look(unsigned loads, uint64_t age_ms, uint64_t now_ms)
     return soak_fleet_look(&fleet, &watch, 0, 0, now_ms + EVENT_MS);
 }
 
-START_TEST(more_than_allowed_are_a_finding_once)
+TEST(more_than_allowed_are_a_finding_once)
 {
     ck_assert_uint_eq(look(MANY, 10, 2000), 0);
     ck_assert_uint_eq(look(MANY + 1, 10, 2100), MANY + 1);
     ck_assert_uint_eq(fleet.bound_most, MANY + 1);
     ck_assert_uint_eq(look(0, 0, 2200), 0);
 }
-END_TEST
 
-START_TEST(loads_that_redis_may_have_forgotten_are_no_finding)
+TEST(loads_that_redis_may_have_forgotten_are_no_finding)
 {
     ck_assert_uint_eq(look(MANY + 1, 10, 1000 + SLOT_MS + 10), 0);
     ck_assert_uint_eq(look(MANY + 1, 10, 1000 + SLOT_MS + 11), MANY + 1);
@@ -40,9 +39,8 @@ START_TEST(loads_that_redis_may_have_forgotten_are_no_finding)
     ck_assert_uint_eq(look(MANY + 1, 10, 2000), 0);
     ck_assert_uint_eq(fleet.most, MANY + 1);
 }
-END_TEST
 
-START_TEST(nor_are_those_of_a_process_without_slots)
+TEST(nor_are_those_of_a_process_without_slots)
 {
     soak_fleet_tell(&fleet, 1, true, 1500);
     ck_assert_uint_eq(look(MANY + 1, 10, 2000), 0);
@@ -50,9 +48,8 @@ START_TEST(nor_are_those_of_a_process_without_slots)
     ck_assert_uint_eq(look(MANY + 1, 10, 2100 + SLOT_MS + 10), 0);
     ck_assert_uint_eq(look(MANY + 1, 10, 2100 + SLOT_MS + 80), MANY + 1);
 }
-END_TEST
 
-START_TEST(a_process_may_tell_it_a_little_later)
+TEST(a_process_may_tell_it_a_little_later)
 {
     ck_assert_uint_eq(soak_fleet_look(&fleet, &watch, MANY + 1, 10, 2000), 0);
     soak_fleet_tell(&fleet, 1, true, 2001);
@@ -60,24 +57,15 @@ START_TEST(a_process_may_tell_it_a_little_later)
                       0);
     ck_assert_uint_eq(fleet.bound_most, 0);
 }
-END_TEST
 
-START_TEST(a_machine_that_stopped_explains_it)
+TEST(a_machine_that_stopped_explains_it)
 {
     ck_assert_uint_eq(look(0, 0, 2000), 0);
     ck_assert_uint_eq(look(MANY + 1, 10, 2000 + EVENT_MS + STALL_MS + 1), 0);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("soak_fleet");
-
-    tcase_add_checked_fixture(tc, set_up, NULL);
-    tcase_add_test(tc, more_than_allowed_are_a_finding_once);
-    tcase_add_test(tc, loads_that_redis_may_have_forgotten_are_no_finding);
-    tcase_add_test(tc, nor_are_those_of_a_process_without_slots);
-    tcase_add_test(tc, a_process_may_tell_it_a_little_later);
-    tcase_add_test(tc, a_machine_that_stopped_explains_it);
-    return run_tests("soak_fleet", tc);
+    tcase_add_checked_fixture(test_case(), set_up, NULL);
+    return run_tests("soak_fleet");
 }

@@ -4,7 +4,7 @@
 
 enum { AFTER_MS = 50 };
 
-START_TEST(a_trouble_explains_what_overlaps_it_and_what_follows)
+TEST(a_trouble_explains_what_overlaps_it_and_what_follows)
 {
     struct soak_troubles t = {.after_ms = AFTER_MS};
     unsigned number;
@@ -18,9 +18,8 @@ START_TEST(a_trouble_explains_what_overlaps_it_and_what_follows)
     ck_assert_uint_eq(soak_trouble_ms(&t, 1250, 1300), 200 + AFTER_MS);
     ck_assert_uint_eq(soak_trouble_ms(&t, 1251, 1300), 0);
 }
-END_TEST
 
-START_TEST(troubles_add_up)
+TEST(troubles_add_up)
 {
     struct soak_troubles t = {.after_ms = AFTER_MS};
     unsigned first = soak_trouble_begin(&t, 1000);
@@ -32,13 +31,8 @@ START_TEST(troubles_add_up)
     ck_assert_uint_eq(soak_trouble_ms(&t, 2000, 2999), 0);
     ck_assert_uint_eq(soak_trouble_ms(&t, 1000, 3000), 300 + 2 * AFTER_MS);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("trouble");
-
-    tcase_add_test(tc, a_trouble_explains_what_overlaps_it_and_what_follows);
-    tcase_add_test(tc, troubles_add_up);
-    return run_tests("soak_trouble", tc);
+    return run_tests("soak_trouble");
 }

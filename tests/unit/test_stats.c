@@ -94,7 +94,7 @@ static const struct border borders[] = {
     {UINT64_MAX, SHED_BUCKETS - 1},
 };
 
-START_TEST(a_bucket_holds_what_is_at_most_its_power_of_two)
+TEST_EACH(a_bucket_holds_what_is_at_most_its_power_of_two, 0, COUNT_OF(borders))
 {
     struct shed_stats stats;
 
@@ -105,9 +105,8 @@ START_TEST(a_bucket_holds_what_is_at_most_its_power_of_two)
     ck_assert_uint_eq(stats.load_us.count, 1);
     ck_assert_uint_eq(stats.load_us.sum, borders[_i].value);
 }
-END_TEST
 
-START_TEST(each_histogram_is_read_from_its_own)
+TEST(each_histogram_is_read_from_its_own)
 {
     struct shed_stats stats;
 
@@ -121,9 +120,8 @@ START_TEST(each_histogram_is_read_from_its_own)
     ck_assert_uint_eq(stats.load_us.sum, 300);
     ck_assert_uint_eq(stats.batch_keys.sum, 4000);
 }
-END_TEST
 
-START_TEST(each_counter_is_read_from_its_own)
+TEST(each_counter_is_read_from_its_own)
 {
     struct shed_stats stats;
     uint64_t n = 0;
@@ -137,7 +135,6 @@ START_TEST(each_counter_is_read_from_its_own)
     SHED_COUNTERS(COMPARE)
 #undef COMPARE
 }
-END_TEST
 
 static uint64_t sum_of_errors(const struct shed_stats *stats)
 {
@@ -145,7 +142,7 @@ static uint64_t sum_of_errors(const struct shed_stats *stats)
            stats->errors_source + stats->errors_other;
 }
 
-START_TEST(each_failure_counts_as_its_kind)
+TEST(each_failure_counts_as_its_kind)
 {
     struct shed_stats stats;
 
@@ -163,9 +160,8 @@ START_TEST(each_failure_counts_as_its_kind)
     shed_counters_read(&counters, &stats);
     ck_assert_uint_eq(sum_of_errors(&stats), SHED_ELOST);
 }
-END_TEST
 
-START_TEST(the_text_tells_every_counter_with_type_and_help)
+TEST(the_text_tells_every_counter_with_type_and_help)
 {
     char *text;
 
@@ -182,9 +178,8 @@ START_TEST(the_text_tells_every_counter_with_type_and_help)
 #undef LOOK_UP
     free(text);
 }
-END_TEST
 
-START_TEST(a_histogram_of_times_is_told_in_seconds_and_cumulative)
+TEST(a_histogram_of_times_is_told_in_seconds_and_cumulative)
 {
     char *text;
 
@@ -205,9 +200,8 @@ START_TEST(a_histogram_of_times_is_told_in_seconds_and_cumulative)
                       "snowshed_load_seconds_count{cache=\"item\"} 3\n");
     free(text);
 }
-END_TEST
 
-START_TEST(a_histogram_of_sizes_is_told_in_whole_numbers)
+TEST(a_histogram_of_sizes_is_told_in_whole_numbers)
 {
     char *text;
 
@@ -220,9 +214,8 @@ START_TEST(a_histogram_of_sizes_is_told_in_whole_numbers)
     assert_line(text, "snowshed_batch_keys_sum{cache=\"item\"} 100\n");
     free(text);
 }
-END_TEST
 
-START_TEST(gauges_tell_what_is_true_now)
+TEST(gauges_tell_what_is_true_now)
 {
     char *text = text_of("item");
 
@@ -239,18 +232,16 @@ START_TEST(gauges_tell_what_is_true_now)
     assert_line(text, "\nsnowshed_redis_breaker{cache=\"item\"} 1\n");
     free(text);
 }
-END_TEST
 
-START_TEST(quotes_and_backslashes_of_a_name_are_escaped)
+TEST(quotes_and_backslashes_of_a_name_are_escaped)
 {
     char *text = text_of("a\"b\\c");
 
     assert_line(text, "snowshed_hits_total{cache=\"a\\\"b\\\\c\"} 0\n");
     free(text);
 }
-END_TEST
 
-START_TEST(the_longest_name_is_told_whole)
+TEST(the_longest_name_is_told_whole)
 {
     char name[SHED_NAME_MAX_BYTES + 1], line[3 * SHED_NAME_MAX_BYTES];
     char *text;
@@ -266,10 +257,9 @@ START_TEST(the_longest_name_is_told_whole)
     assert_line(text, line);
     free(text);
 }
-END_TEST
 
 /* The format wants the lines of a metric together, after one HELP and TYPE. */
-START_TEST(caches_are_told_together)
+TEST(caches_are_told_together)
 {
     const char *const names[] = {"item", "order"};
     char *text;
@@ -286,9 +276,8 @@ START_TEST(caches_are_told_together)
     free(text);
     ck_assert_uint_eq(shed_stats_text(&none, &none, NULL, 0), 0);
 }
-END_TEST
 
-START_TEST(locks_are_told_under_names_of_their_own)
+TEST(locks_are_told_under_names_of_their_own)
 {
     const char *const name = "a\x01\xff";
     uint64_t n = 0;
@@ -320,7 +309,6 @@ START_TEST(locks_are_told_under_names_of_their_own)
     assert_line(text, "} 0.000300\nsnowshed_lock_hold_seconds_count{");
     free(text);
 }
-END_TEST
 
 static char *read_file(const char *path)
 {
@@ -365,7 +353,7 @@ static void assert_named(const char *header, const char *text,
 }
 
 /* The lines of one text follow those of the other. */
-START_TEST(caches_and_locks_share_a_text)
+TEST(caches_and_locks_share_a_text)
 {
     const char *const name = "job";
     char *of_cache = text_of(name), *of_lock = lock_text(name);
@@ -379,9 +367,8 @@ START_TEST(caches_and_locks_share_a_text)
     free(of_cache);
     free(of_lock);
 }
-END_TEST
 
-START_TEST(the_header_names_every_metric)
+TEST(the_header_names_every_metric)
 {
     const char *const name = "job";
     char *header = read_file(STATS_H), *of_cache = text_of(name);
@@ -393,10 +380,9 @@ START_TEST(the_header_names_every_metric)
     free(of_cache);
     free(of_lock);
 }
-END_TEST
 
 /* Every capacity, so that each write is cut once. */
-START_TEST(a_text_that_does_not_fit_is_cut_and_terminated)
+TEST(a_text_that_does_not_fit_is_cut_and_terminated)
 {
     const char *const name = "job";
     const struct shed_subjects locks = {lock_of, &name, 1};
@@ -416,7 +402,6 @@ START_TEST(a_text_that_does_not_fit_is_cut_and_terminated)
     free(part);
     free(whole);
 }
-END_TEST
 
 enum { THREADS = 4, ROUNDS = 20000 };
 
@@ -430,7 +415,7 @@ static void *count(void *user)
     return NULL;
 }
 
-START_TEST(nothing_that_threads_count_is_lost)
+TEST(nothing_that_threads_count_is_lost)
 {
     pthread_t threads[THREADS];
     struct shed_stats stats;
@@ -445,29 +430,8 @@ START_TEST(nothing_that_threads_count_is_lost)
     ck_assert_uint_eq(stats.hit_us.sum,
                       THREADS * (ROUNDS * (uint64_t)(ROUNDS - 1) / 2));
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("stats");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_loop_test(tc, a_bucket_holds_what_is_at_most_its_power_of_two, 0,
-                        sizeof(borders) / sizeof(borders[0]));
-    tcase_add_test(tc, each_histogram_is_read_from_its_own);
-    tcase_add_test(tc, each_counter_is_read_from_its_own);
-    tcase_add_test(tc, each_failure_counts_as_its_kind);
-    tcase_add_test(tc, the_text_tells_every_counter_with_type_and_help);
-    tcase_add_test(tc, a_histogram_of_times_is_told_in_seconds_and_cumulative);
-    tcase_add_test(tc, a_histogram_of_sizes_is_told_in_whole_numbers);
-    tcase_add_test(tc, gauges_tell_what_is_true_now);
-    tcase_add_test(tc, caches_and_locks_share_a_text);
-    tcase_add_test(tc, the_header_names_every_metric);
-    tcase_add_test(tc, quotes_and_backslashes_of_a_name_are_escaped);
-    tcase_add_test(tc, the_longest_name_is_told_whole);
-    tcase_add_test(tc, caches_are_told_together);
-    tcase_add_test(tc, locks_are_told_under_names_of_their_own);
-    tcase_add_test(tc, a_text_that_does_not_fit_is_cut_and_terminated);
-    tcase_add_test(tc, nothing_that_threads_count_is_lost);
-    return run_tests("stats", tc);
+    return run_tests("stats");
 }

@@ -33,16 +33,15 @@ static void note(const char *tag, uint64_t position)
     shed_tags_note(&tags, shed_str(tag), position);
 }
 
-START_TEST(without_an_invalidation_everything_is_admitted)
+TEST(without_an_invalidation_everything_is_admitted)
 {
     shed_tags_init(&tags, 10);
     ck_assert(admits(0, NULL, NULL));
     ck_assert(admits(0, "red", NULL));
     shed_tags_fini(&tags);
 }
-END_TEST
 
-START_TEST(all_entries_from_before_their_invalidation_are_misses)
+TEST(all_entries_from_before_their_invalidation_are_misses)
 {
     shed_tags_init(&tags, 10);
     note("", 7);
@@ -52,9 +51,8 @@ START_TEST(all_entries_from_before_their_invalidation_are_misses)
     ck_assert(admits(8, "red", NULL));
     shed_tags_fini(&tags);
 }
-END_TEST
 
-START_TEST(a_tag_makes_misses_of_its_own_entries_alone)
+TEST(a_tag_makes_misses_of_its_own_entries_alone)
 {
     shed_tags_init(&tags, 10);
     note("red", 7);
@@ -68,9 +66,8 @@ START_TEST(a_tag_makes_misses_of_its_own_entries_alone)
     ck_assert_uint_eq(shed_tags_position(&tags, shed_str("")), 0);
     shed_tags_fini(&tags);
 }
-END_TEST
 
-START_TEST(an_earlier_position_that_is_learnt_later_changes_nothing)
+TEST(an_earlier_position_that_is_learnt_later_changes_nothing)
 {
     shed_tags_init(&tags, 10);
     note("red", 7);
@@ -83,9 +80,8 @@ START_TEST(an_earlier_position_that_is_learnt_later_changes_nothing)
     ck_assert_uint_eq(shed_tags_position(&tags, shed_str("")), 9);
     shed_tags_fini(&tags);
 }
-END_TEST
 
-START_TEST(more_tags_than_the_limit_cost_entries_from_before_the_oldest)
+TEST(more_tags_than_the_limit_cost_entries_from_before_the_oldest)
 {
     shed_tags_init(&tags, 2);
     note("red", 1);
@@ -99,9 +95,8 @@ START_TEST(more_tags_than_the_limit_cost_entries_from_before_the_oldest)
     ck_assert_uint_eq(tags.known.count, 2);
     shed_tags_fini(&tags);
 }
-END_TEST
 
-START_TEST(a_held_tag_has_no_entries_until_it_is_released)
+TEST(a_held_tag_has_no_entries_until_it_is_released)
 {
     shed_tags_init(&tags, 10);
     ck_assert(shed_tags_hold(&tags, shed_str("red")));
@@ -115,7 +110,6 @@ START_TEST(a_held_tag_has_no_entries_until_it_is_released)
     ck_assert(admits(0, "red", NULL));
     shed_tags_fini(&tags);
 }
-END_TEST
 
 /* --------------------------------------------------------------- schedules */
 
@@ -206,17 +200,15 @@ static void run_schedules(size_t limit)
     }
 }
 
-START_TEST(what_is_admitted_is_what_a_model_admits)
+TEST(what_is_admitted_is_what_a_model_admits)
 {
     run_schedules(0);
 }
-END_TEST
 
-START_TEST(with_few_tags_known_nothing_old_is_admitted)
+TEST(with_few_tags_known_nothing_old_is_admitted)
 {
     run_schedules(2);
 }
-END_TEST
 
 /* ------------------------------------------------------------- from the log */
 
@@ -232,7 +224,7 @@ static enum shed_tag_heard hear(uint64_t *position, const char *wire)
 }
 
 /* A get and the reactor read the log at the same time. */
-START_TEST(what_two_reads_bring_may_be_the_same)
+TEST(what_two_reads_bring_may_be_the_same)
 {
     static const char wire[] = "*4\r\n$0\r\n\r\n$1\r\n5\r\n"
                                "$3\r\nred\r\n$1\r\n7\r\n";
@@ -248,9 +240,8 @@ START_TEST(what_two_reads_bring_may_be_the_same)
     ck_assert(admits(7, "red", NULL));
     shed_tags_fini(&tags);
 }
-END_TEST
 
-START_TEST(a_log_that_ends_below_what_is_due_has_lost_its_end)
+TEST(a_log_that_ends_below_what_is_due_has_lost_its_end)
 {
     static const char wire[] = "*2\r\n$3\r\nred\r\n$1\r\n7\r\n";
     uint64_t position = 7;
@@ -266,10 +257,9 @@ START_TEST(a_log_that_ends_below_what_is_due_has_lost_its_end)
     ck_assert_int_eq(hear(&position, "*0\r\n"), SHED_TAG_HEARD_ALL);
     shed_tags_fini(&tags);
 }
-END_TEST
 
 /* As many as a reply holds, so that there could be more. */
-START_TEST(a_part_that_does_not_lead_on_is_no_log)
+TEST(a_part_that_does_not_lead_on_is_no_log)
 {
     enum { MEMBERS = 500 };
     static char wire[MEMBERS * 24 + 16];
@@ -286,9 +276,8 @@ START_TEST(a_part_that_does_not_lead_on_is_no_log)
     ck_assert_int_eq(hear(&position, wire), SHED_TAG_HEARD_OTHER);
     shed_tags_fini(&tags);
 }
-END_TEST
 
-START_TEST(what_is_forgotten_begins_again)
+TEST(what_is_forgotten_begins_again)
 {
     shed_tags_init(&tags, 10);
     note("", 7);
@@ -302,9 +291,8 @@ START_TEST(what_is_forgotten_begins_again)
     ck_assert(!admits(2, "red", NULL));
     shed_tags_fini(&tags);
 }
-END_TEST
 
-START_TEST(what_comes_before_a_score_that_is_no_position_counts)
+TEST(what_comes_before_a_score_that_is_no_position_counts)
 {
     static const char *const wires[] = {
         "*4\r\n$3\r\nred\r\n$1\r\n7\r\n$1\r\nx\r\n$3\r\n7.5\r\n",
@@ -325,27 +313,8 @@ START_TEST(what_comes_before_a_score_that_is_no_position_counts)
         shed_tags_fini(&tags);
     }
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("tags");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, without_an_invalidation_everything_is_admitted);
-    tcase_add_test(tc, all_entries_from_before_their_invalidation_are_misses);
-    tcase_add_test(tc, a_tag_makes_misses_of_its_own_entries_alone);
-    tcase_add_test(tc,
-                   an_earlier_position_that_is_learnt_later_changes_nothing);
-    tcase_add_test(
-        tc, more_tags_than_the_limit_cost_entries_from_before_the_oldest);
-    tcase_add_test(tc, a_held_tag_has_no_entries_until_it_is_released);
-    tcase_add_test(tc, what_is_admitted_is_what_a_model_admits);
-    tcase_add_test(tc, with_few_tags_known_nothing_old_is_admitted);
-    tcase_add_test(tc, what_two_reads_bring_may_be_the_same);
-    tcase_add_test(tc, a_log_that_ends_below_what_is_due_has_lost_its_end);
-    tcase_add_test(tc, a_part_that_does_not_lead_on_is_no_log);
-    tcase_add_test(tc, what_is_forgotten_begins_again);
-    tcase_add_test(tc, what_comes_before_a_score_that_is_no_position_counts);
-    return run_tests("tags", tc);
+    return run_tests("tags");
 }

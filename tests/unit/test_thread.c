@@ -18,7 +18,7 @@ static void *check_signals(void *arg)
     return NULL;
 }
 
-START_TEST(a_thread_of_the_library_takes_no_signals)
+TEST(a_thread_of_the_library_takes_no_signals)
 {
     pthread_t thread;
     sigset_t blocked;
@@ -28,26 +28,23 @@ START_TEST(a_thread_of_the_library_takes_no_signals)
     ck_assert_int_eq(pthread_sigmask(SIG_BLOCK, NULL, &blocked), 0);
     ck_assert_int_eq(sigismember(&blocked, SIGTERM), 0);
 }
-END_TEST
 
-START_TEST(a_thread_of_the_program_may_block)
+TEST(a_thread_of_the_program_may_block)
 {
     ck_assert(!shed_thread_is(SHED_THREAD_LOOP | SHED_THREAD_LOADER));
     ck_assert_int_eq(shed_thread_check_call(NULL), SHED_OK);
 }
-END_TEST
 
 /* A load may use other caches. */
-START_TEST(a_loader_may_block)
+TEST(a_loader_may_block)
 {
     shed_thread_mark(SHED_THREAD_LOADER);
     ck_assert(shed_thread_is(SHED_THREAD_LOADER));
     ck_assert(!shed_thread_is(SHED_THREAD_LOOP));
     ck_assert_int_eq(shed_thread_check_call(NULL), SHED_OK);
 }
-END_TEST
 
-START_TEST(a_reactor_may_not_block)
+TEST(a_reactor_may_not_block)
 {
     struct shed_error err;
 
@@ -55,10 +52,9 @@ START_TEST(a_reactor_may_not_block)
     ck_assert_int_eq(shed_thread_check_call(&err), SHED_EINVAL);
     ck_assert_ptr_nonnull(strstr(err.reason, "a thread of your own"));
 }
-END_TEST
 
 /* The thread of which it is a copy has stayed in the parent. */
-START_TEST(a_child_that_a_callback_forked_may_block)
+TEST(a_child_that_a_callback_forked_may_block)
 {
     int status;
     pid_t pid;
@@ -71,7 +67,6 @@ START_TEST(a_child_that_a_callback_forked_may_block)
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert_int_eq(status, 0);
 }
-END_TEST
 
 static void *note_thread(void *handle)
 {
@@ -79,7 +74,7 @@ static void *note_thread(void *handle)
     return NULL;
 }
 
-START_TEST(only_the_program_s_threads_close_a_handle_themselves)
+TEST(only_the_program_s_threads_close_a_handle_themselves)
 {
     _Atomic(pthread_t) closer = 0;
 
@@ -89,18 +84,8 @@ START_TEST(only_the_program_s_threads_close_a_handle_themselves)
     shed_thread_close(SHED_THREAD_LOOP, note_thread, &closer);
     WAIT_FOR(!pthread_equal(atomic_load(&closer), pthread_self()));
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("thread");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, a_thread_of_the_library_takes_no_signals);
-    tcase_add_test(tc, a_thread_of_the_program_may_block);
-    tcase_add_test(tc, a_loader_may_block);
-    tcase_add_test(tc, a_reactor_may_not_block);
-    tcase_add_test(tc, a_child_that_a_callback_forked_may_block);
-    tcase_add_test(tc, only_the_program_s_threads_close_a_handle_themselves);
-    return run_tests("thread", tc);
+    return run_tests("thread");
 }

@@ -284,7 +284,8 @@ static void demand_certificate(void)
     ck_assert_int_eq(SSL_CTX_load_verify_file(context, at("ca.pem")), 1);
 }
 
-START_TEST(the_server_of_a_known_authority_and_the_right_name_is_believed)
+TEST_EACH(the_server_of_a_known_authority_and_the_right_name_is_believed, 0,
+          COUNT_OF(believed))
 {
     const struct believed *row = &believed[_i];
 
@@ -298,7 +299,6 @@ START_TEST(the_server_of_a_known_authority_and_the_right_name_is_believed)
     expect_talk();
     stop();
 }
-END_TEST
 
 static const struct refused {
     const char *certificate, *host, *ca, *own;
@@ -330,7 +330,7 @@ static const struct refused {
      "does not know the authority of tls_cert"},
 };
 
-START_TEST(a_refusal_names_its_cause)
+TEST_EACH(a_refusal_names_its_cause, 0, COUNT_OF(refusals))
 {
     const struct refused *row = &refusals[_i];
     struct shed_error err = {SHED_OK, ""};
@@ -353,9 +353,8 @@ START_TEST(a_refusal_names_its_cause)
     ck_assert_uint_eq(heard_size, 0);
     stop();
 }
-END_TEST
 
-START_TEST(a_server_that_speaks_no_tls_is_named)
+TEST(a_server_that_speaks_no_tls_is_named)
 {
     static const char *const texts[] = {"-ERR unknown command\r\n",
                                         "HTTP/1.1 400 Bad Request\r\n\r\n"};
@@ -372,7 +371,6 @@ START_TEST(a_server_that_speaks_no_tls_is_named)
         stop();
     }
 }
-END_TEST
 
 static char seen_name[64];
 
@@ -386,7 +384,7 @@ static int note_name(SSL *ssl, int *alert, void *arg)
     return SSL_TLSEXT_ERR_OK;
 }
 
-START_TEST(a_name_is_told_to_the_server_and_an_address_is_not)
+TEST(a_name_is_told_to_the_server_and_an_address_is_not)
 {
     static const char *const hosts[] = {"localhost", "127.0.0.1"};
 
@@ -400,7 +398,6 @@ START_TEST(a_name_is_told_to_the_server_and_an_address_is_not)
         stop();
     }
 }
-END_TEST
 
 /* ----------------------------------------------------------------- settings */
 
@@ -418,7 +415,7 @@ static const struct mistake {
     {"ca.pem", "client.pem", "encrypted.key", "tls_key"},
 };
 
-START_TEST(a_file_that_cannot_be_used_is_named)
+TEST_EACH(a_file_that_cannot_be_used_is_named, 0, COUNT_OF(mistakes))
 {
     const struct mistake *row = &mistakes[_i];
     struct shed_error err;
@@ -433,11 +430,10 @@ START_TEST(a_file_that_cannot_be_used_is_named)
     ck_assert_msg(strstr(err.reason, row->says) != NULL, "%s", err.reason);
     ck_assert_uint_eq(ERR_peek_error(), 0);
 }
-END_TEST
 
 /* ----------------------------------------------------------------- sessions */
 
-START_TEST(a_session_is_resumed_by_all_later_connections)
+TEST(a_session_is_resumed_by_all_later_connections)
 {
     static const int versions[] = {TLS1_2_VERSION, TLS1_3_VERSION};
 
@@ -459,9 +455,8 @@ START_TEST(a_session_is_resumed_by_all_later_connections)
         stop();
     }
 }
-END_TEST
 
-START_TEST(a_certificate_is_checked_again_after_a_failure)
+TEST(a_certificate_is_checked_again_after_a_failure)
 {
     struct shed_error err;
 
@@ -483,7 +478,6 @@ START_TEST(a_certificate_is_checked_again_after_a_failure)
     ck_assert_int_eq(SSL_session_reused(peer), 0);
     stop();
 }
-END_TEST
 
 /* ------------------------------------------------------- between the bytes */
 
@@ -494,7 +488,7 @@ static void set_up_one(int version)
     start_server("localhost");
 }
 
-START_TEST(bytes_may_come_one_at_a_time)
+TEST(bytes_may_come_one_at_a_time)
 {
     static const int versions[] = {TLS1_2_VERSION, TLS1_3_VERSION};
 
@@ -508,9 +502,8 @@ START_TEST(bytes_may_come_one_at_a_time)
         stop();
     }
 }
-END_TEST
 
-START_TEST(a_long_text_goes_in_parts)
+TEST(a_long_text_goes_in_parts)
 {
     enum { LONG = 1000000 };
     static char text[LONG];
@@ -527,9 +520,8 @@ START_TEST(a_long_text_goes_in_parts)
     ck_assert_int_eq(memcmp(got, text, LONG), 0);
     stop();
 }
-END_TEST
 
-START_TEST(new_keys_are_used_and_answered)
+TEST(new_keys_are_used_and_answered)
 {
     set_up_one(TLS1_3_VERSION);
     shake();
@@ -541,10 +533,9 @@ START_TEST(new_keys_are_used_and_answered)
     }
     stop();
 }
-END_TEST
 
 /* The keys change while a command waits to be sent. */
-START_TEST(new_keys_may_be_asked_for_while_something_is_unsent)
+TEST(new_keys_may_be_asked_for_while_something_is_unsent)
 {
     size_t taken;
 
@@ -558,11 +549,10 @@ START_TEST(new_keys_may_be_asked_for_while_something_is_unsent)
     expect_talk();
     stop();
 }
-END_TEST
 
 /* The answer is a warning, and no handshake: what the server makes of it is its
  * matter. */
-START_TEST(a_renegotiation_is_refused)
+TEST(a_renegotiation_is_refused)
 {
     char bytes[256];
     int size;
@@ -580,9 +570,8 @@ START_TEST(a_renegotiation_is_refused)
     ck_assert_int_eq(bytes[0], SSL3_RT_ALERT);
     stop();
 }
-END_TEST
 
-START_TEST(the_end_of_the_server_is_one_of_the_connection)
+TEST(the_end_of_the_server_is_one_of_the_connection)
 {
     struct shed_error err;
 
@@ -593,9 +582,8 @@ START_TEST(the_end_of_the_server_is_one_of_the_connection)
     ck_assert_ptr_nonnull(strstr(err.reason, "closed by the server"));
     stop();
 }
-END_TEST
 
-START_TEST(bytes_that_are_no_record_end_it)
+TEST(bytes_that_are_no_record_end_it)
 {
     struct shed_error err;
     char garbage[64];
@@ -608,11 +596,10 @@ START_TEST(bytes_that_are_no_record_end_it)
     ck_assert_uint_eq(got_size, 0);
     stop();
 }
-END_TEST
 
 /* A program that uses OpenSSL on the same thread finds its errors, and no
  * others; they are not taken for ours. */
-START_TEST(the_errors_of_others_are_left_alone)
+TEST(the_errors_of_others_are_left_alone)
 {
     struct shed_error err;
     size_t taken;
@@ -630,7 +617,6 @@ START_TEST(the_errors_of_others_are_left_alone)
     ck_assert_uint_eq(ERR_peek_error(), 0);
     stop();
 }
-END_TEST
 
 /* ----------------------------------------------------------------- a wire */
 
@@ -696,7 +682,7 @@ static bool has_come(void)
 /* A connection may be used after it was idle, though the server has sent a
  * session or changed its keys meanwhile; not after a reply that nobody asked
  * for. */
-START_TEST(what_tls_says_for_itself_is_no_reply)
+TEST(what_tls_says_for_itself_is_no_reply)
 {
     options.tls_ca = at("ca.pem");
     start_peer("server", TLS1_3_VERSION);
@@ -715,7 +701,6 @@ START_TEST(what_tls_says_for_itself_is_no_reply)
     ck_assert(!shed_wire_is_quiet(&wire));
     close_wire();
 }
-END_TEST
 
 /* ------------------------------------------------------------------ memory */
 
@@ -728,7 +713,7 @@ static void expect_bearable(enum shed_code code, const struct shed_error *err)
 
 /* The first allocations one by one, then fewer and fewer: each takes as long as
  * OpenSSL needs for a whole context. */
-START_TEST(a_server_bears_that_memory_is_out)
+TEST(a_server_bears_that_memory_is_out)
 {
     struct shed_error err;
     enum shed_code code;
@@ -750,7 +735,6 @@ START_TEST(a_server_bears_that_memory_is_out)
     ck_assert_int_gt(n, 100);
     ck_assert_int_eq(code, SHED_OK);
 }
-END_TEST
 
 /* From the handshake to the first reply. */
 static enum shed_code connect_and_talk(struct shed_error *err)
@@ -772,7 +756,7 @@ static enum shed_code connect_and_talk(struct shed_error *err)
     return code == SHED_OK ? pump(err) : code;
 }
 
-START_TEST(a_connection_bears_that_memory_is_out)
+TEST(a_connection_bears_that_memory_is_out)
 {
     struct shed_error err;
     enum shed_code code;
@@ -793,7 +777,6 @@ START_TEST(a_connection_bears_that_memory_is_out)
     expect_talk();
     stop();
 }
-END_TEST
 
 /* ------------------------------------------------------------------ the end */
 
@@ -826,40 +809,14 @@ static void set_up(void)
     options = bare_client();
 }
 
-#define COUNT(table) ((int)(sizeof(table) / sizeof(*(table))))
-
 int main(void)
 {
-    TCase *tc = tcase_create("tls");
-
     /* before OpenSSL allocates anything */
     if (CRYPTO_set_mem_functions(scarce_malloc, scarce_realloc, plain_free) !=
         1)
         return EXIT_FAILURE;
 
-    tcase_add_unchecked_fixture(tc, install, remove_all);
-    tcase_add_checked_fixture(tc, set_up, NULL);
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_loop_test(
-        tc, the_server_of_a_known_authority_and_the_right_name_is_believed, 0,
-        COUNT(believed));
-    tcase_add_loop_test(tc, a_refusal_names_its_cause, 0, COUNT(refusals));
-    tcase_add_test(tc, a_server_that_speaks_no_tls_is_named);
-    tcase_add_test(tc, a_name_is_told_to_the_server_and_an_address_is_not);
-    tcase_add_loop_test(tc, a_file_that_cannot_be_used_is_named, 0,
-                        COUNT(mistakes));
-    tcase_add_test(tc, a_session_is_resumed_by_all_later_connections);
-    tcase_add_test(tc, a_certificate_is_checked_again_after_a_failure);
-    tcase_add_test(tc, bytes_may_come_one_at_a_time);
-    tcase_add_test(tc, a_long_text_goes_in_parts);
-    tcase_add_test(tc, new_keys_are_used_and_answered);
-    tcase_add_test(tc, new_keys_may_be_asked_for_while_something_is_unsent);
-    tcase_add_test(tc, a_renegotiation_is_refused);
-    tcase_add_test(tc, the_end_of_the_server_is_one_of_the_connection);
-    tcase_add_test(tc, bytes_that_are_no_record_end_it);
-    tcase_add_test(tc, the_errors_of_others_are_left_alone);
-    tcase_add_test(tc, what_tls_says_for_itself_is_no_reply);
-    tcase_add_test(tc, a_server_bears_that_memory_is_out);
-    tcase_add_test(tc, a_connection_bears_that_memory_is_out);
-    return run_tests("tls", tc);
+    tcase_add_unchecked_fixture(test_case(), install, remove_all);
+    tcase_add_checked_fixture(test_case(), set_up, NULL);
+    return run_tests("tls");
 }

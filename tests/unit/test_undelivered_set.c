@@ -41,7 +41,7 @@ static struct shed_undelivered_item *settle(size_t i, enum shed_wish wish,
                                    upto);
 }
 
-START_TEST(a_key_that_was_added_is_found_and_no_other)
+TEST(a_key_that_was_added_is_found_and_no_other)
 {
     begin(ITEMS);
     for (size_t i = 0; i < ITEMS - 1; i++)
@@ -51,9 +51,8 @@ START_TEST(a_key_that_was_added_is_found_and_no_other)
     ck_assert_ptr_null(find(ITEMS - 1));
     ck_assert_ptr_null(shed_undelivered_find(&t.set, "k", 1));
 }
-END_TEST
 
-START_TEST(a_full_set_takes_no_more)
+TEST(a_full_set_takes_no_more)
 {
     begin(LIMIT);
     for (size_t i = 0; i < LIMIT; i++)
@@ -64,16 +63,14 @@ START_TEST(a_full_set_takes_no_more)
     ck_assert_ptr_nonnull(settle(1, SHED_WISH_INVALIDATE, t.set.last));
     ck_assert(add(LIMIT, SHED_WISH_INVALIDATE));
 }
-END_TEST
 
-START_TEST(a_set_of_none_takes_none)
+TEST(a_set_of_none_takes_none)
 {
     begin(0);
     ck_assert(!add(0, SHED_WISH_INVALIDATE));
 }
-END_TEST
 
-START_TEST(a_write_makes_up_for_what_had_failed_before_it_was_sent)
+TEST(a_write_makes_up_for_what_had_failed_before_it_was_sent)
 {
     uint64_t before;
 
@@ -89,9 +86,8 @@ START_TEST(a_write_makes_up_for_what_had_failed_before_it_was_sent)
     ck_assert_ptr_null(find(0));
     ck_assert_ptr_null(settle(0, SHED_WISH_INVALIDATE, t.set.last));
 }
-END_TEST
 
-START_TEST(an_expiry_does_not_make_up_for_an_invalidation)
+TEST(an_expiry_does_not_make_up_for_an_invalidation)
 {
     begin(LIMIT);
     ck_assert(add(0, SHED_WISH_EXPIRE));
@@ -102,9 +98,8 @@ START_TEST(an_expiry_does_not_make_up_for_an_invalidation)
     ck_assert(add(1, SHED_WISH_EXPIRE));
     ck_assert_ptr_eq(settle(1, SHED_WISH_INVALIDATE, t.set.last), &t.item[1]);
 }
-END_TEST
 
-START_TEST(items_are_sent_once_in_the_order_in_which_they_came)
+TEST(items_are_sent_once_in_the_order_in_which_they_came)
 {
     begin(LIMIT);
     for (size_t i = 0; i < LIMIT; i++)
@@ -113,9 +108,8 @@ START_TEST(items_are_sent_once_in_the_order_in_which_they_came)
         ck_assert_ptr_eq(shed_undelivered_send(&t.set), &t.item[i]);
     ck_assert_ptr_null(shed_undelivered_send(&t.set));
 }
-END_TEST
 
-START_TEST(what_was_delivered_leaves_and_what_was_not_goes_behind_the_others)
+TEST(what_was_delivered_leaves_and_what_was_not_goes_behind_the_others)
 {
     begin(LIMIT);
     for (size_t i = 0; i < LIMIT; i++)
@@ -130,9 +124,8 @@ START_TEST(what_was_delivered_leaves_and_what_was_not_goes_behind_the_others)
     ck_assert_ptr_eq(shed_undelivered_send(&t.set), &t.item[2]);
     ck_assert_ptr_eq(shed_undelivered_send(&t.set), &t.item[0]);
 }
-END_TEST
 
-START_TEST(a_write_that_fails_while_the_key_is_delivered_is_delivered_again)
+TEST(a_write_that_fails_while_the_key_is_delivered_is_delivered_again)
 {
     begin(LIMIT);
     ck_assert(add(0, SHED_WISH_EXPIRE));
@@ -144,10 +137,9 @@ START_TEST(a_write_that_fails_while_the_key_is_delivered_is_delivered_again)
     ck_assert_int_eq(shed_undelivered_return(&t.set, &t.item[0], true),
                      SHED_UNDELIVERED_DONE);
 }
-END_TEST
 
 /* Its memory is still in use, and the key can be added as another item. */
-START_TEST(an_item_that_is_settled_while_it_is_delivered_ends_with_its_return)
+TEST(an_item_that_is_settled_while_it_is_delivered_ends_with_its_return)
 {
     begin(LIMIT);
     ck_assert(add(0, SHED_WISH_INVALIDATE));
@@ -160,9 +152,8 @@ START_TEST(an_item_that_is_settled_while_it_is_delivered_ends_with_its_return)
                      SHED_UNDELIVERED_DONE_ELSE);
     ck_assert_ptr_eq(find(0), &t.item[1]);
 }
-END_TEST
 
-START_TEST(the_rest_is_taken_one_by_one)
+TEST(the_rest_is_taken_one_by_one)
 {
     begin(LIMIT);
     ck_assert(add(0, SHED_WISH_INVALIDATE));
@@ -172,25 +163,8 @@ START_TEST(the_rest_is_taken_one_by_one)
     ck_assert_ptr_null(shed_undelivered_take(&t.set));
     ck_assert_uint_eq(t.set.count, 0);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("undelivered_set");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, a_key_that_was_added_is_found_and_no_other);
-    tcase_add_test(tc, a_full_set_takes_no_more);
-    tcase_add_test(tc, a_set_of_none_takes_none);
-    tcase_add_test(tc, a_write_makes_up_for_what_had_failed_before_it_was_sent);
-    tcase_add_test(tc, an_expiry_does_not_make_up_for_an_invalidation);
-    tcase_add_test(tc, items_are_sent_once_in_the_order_in_which_they_came);
-    tcase_add_test(
-        tc, what_was_delivered_leaves_and_what_was_not_goes_behind_the_others);
-    tcase_add_test(
-        tc, a_write_that_fails_while_the_key_is_delivered_is_delivered_again);
-    tcase_add_test(
-        tc, an_item_that_is_settled_while_it_is_delivered_ends_with_its_return);
-    tcase_add_test(tc, the_rest_is_taken_one_by_one);
-    return run_tests("undelivered_set", tc);
+    return run_tests("undelivered_set");
 }

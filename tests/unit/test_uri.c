@@ -36,7 +36,7 @@ void __wrap_explicit_bzero(void *bytes, size_t size)
     __real_explicit_bzero(bytes, size);
 }
 
-START_TEST(fini_wipes_the_copy)
+TEST(fini_wipes_the_copy)
 {
     struct shed_uri uri;
     const char *buffer;
@@ -53,9 +53,8 @@ START_TEST(fini_wipes_the_copy)
     shed_uri_fini(&uri);
     ck_assert_ptr_null(wiped);
 }
-END_TEST
 
-START_TEST(a_copy_with_a_mistake_in_it_is_wiped)
+TEST(a_copy_with_a_mistake_in_it_is_wiped)
 {
     struct shed_uri uri;
 
@@ -65,7 +64,6 @@ START_TEST(a_copy_with_a_mistake_in_it_is_wiped)
     ck_assert_uint_eq(wiped_size, sizeof("u:p@h:0"));
     ck_assert_ptr_null(uri.buffer);
 }
-END_TEST
 
 /* -------------------------------------------------------------------- parts */
 
@@ -105,7 +103,7 @@ static void assert_part(const char *text, struct shed_uri_part part,
     ck_assert_uint_eq(part.size, strlen(wanted));
 }
 
-START_TEST(parts_are_cut_and_then_decoded)
+TEST_EACH(parts_are_cut_and_then_decoded, 0, COUNT_OF(parts))
 {
     const char *text = parts[_i].text;
     struct shed_error err = {0};
@@ -121,7 +119,6 @@ START_TEST(parts_are_cut_and_then_decoded)
     ck_assert_uint_eq(uri.port, parts[_i].port);
     shed_uri_fini(&uri);
 }
-END_TEST
 
 /* Every "cret" is a piece of a password. */
 static const struct {
@@ -156,7 +153,8 @@ static const struct {
     {"file:u:cret@/%", "path has a bad % escape"},
 };
 
-START_TEST(mistakes_are_named_without_a_word_of_the_password)
+TEST_EACH(mistakes_are_named_without_a_word_of_the_password, 0,
+          COUNT_OF(mistakes))
 {
     const char *text = mistakes[_i].text;
     struct shed_error err = {0};
@@ -169,7 +167,6 @@ START_TEST(mistakes_are_named_without_a_word_of_the_password)
     ck_assert_int_eq(strncmp(err.reason, "Test URI: ", 10), 0);
     ck_assert_ptr_null(strstr(err.reason, "cret"));
 }
-END_TEST
 
 /* ------------------------------------------------------------------ numbers */
 
@@ -182,7 +179,7 @@ static bool read_number(const char *text, size_t size, unsigned *out)
                            out);
 }
 
-START_TEST(numbers_end_where_their_part_does)
+TEST(numbers_end_where_their_part_does)
 {
     unsigned number = 0;
 
@@ -197,20 +194,8 @@ START_TEST(numbers_end_where_their_part_does)
     ck_assert(!read_number("+12", 3, &number));
     ck_assert(!read_number("12 ", 3, &number));
 }
-END_TEST
-
-#define COUNT(array) ((int)(sizeof(array) / sizeof(*(array))))
 
 int main(void)
 {
-    TCase *tc = tcase_create("uri");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_loop_test(tc, parts_are_cut_and_then_decoded, 0, COUNT(parts));
-    tcase_add_loop_test(tc, mistakes_are_named_without_a_word_of_the_password,
-                        0, COUNT(mistakes));
-    tcase_add_test(tc, numbers_end_where_their_part_does);
-    tcase_add_test(tc, fini_wipes_the_copy);
-    tcase_add_test(tc, a_copy_with_a_mistake_in_it_is_wiped);
-    return run_tests("uri", tc);
+    return run_tests("uri");
 }

@@ -26,7 +26,7 @@ static void count_free(void *owner)
     atomic_fetch_add(frees, 1);
 }
 
-START_TEST(a_value_is_a_copy_of_its_data)
+TEST(a_value_is_a_copy_of_its_data)
 {
     char data[] = "row\0one";
     struct shed_value *value =
@@ -38,9 +38,8 @@ START_TEST(a_value_is_a_copy_of_its_data)
     ck_assert_mem_eq(value->data, "row\0one", sizeof(data));
     shed_value_unref(value);
 }
-END_TEST
 
-START_TEST(a_value_tells_what_it_is_and_where_it_is_from)
+TEST(a_value_tells_what_it_is_and_where_it_is_from)
 {
     struct shed_value *value =
         shed_value_create(SHED_KIND_ABSENT, SHED_ORIGIN_UNPUBLISHED, NULL, 0);
@@ -52,9 +51,8 @@ START_TEST(a_value_tells_what_it_is_and_where_it_is_from)
     ck_assert_uint_eq(value->fresh_ms, 0);
     shed_value_unref(value);
 }
-END_TEST
 
-START_TEST(an_empty_row_has_no_data)
+TEST(an_empty_row_has_no_data)
 {
     struct shed_value *made =
         shed_value_create(SHED_KIND_ROW, SHED_ORIGIN_LOAD, "", 0);
@@ -71,9 +69,8 @@ START_TEST(an_empty_row_has_no_data)
     shed_value_unref(made);
     shed_value_unref(inside);
 }
-END_TEST
 
-START_TEST(a_value_in_its_owner_shows_the_owners_bytes)
+TEST(a_value_in_its_owner_shows_the_owners_bytes)
 {
     atomic_uint frees = 0;
     struct shed_value_block block;
@@ -86,9 +83,8 @@ START_TEST(a_value_in_its_owner_shows_the_owners_bytes)
     ck_assert_mem_eq(value->data, "bytes", 5);
     shed_value_unref(value);
 }
-END_TEST
 
-START_TEST(the_last_reference_frees_the_owner_once)
+TEST(the_last_reference_frees_the_owner_once)
 {
     atomic_uint frees = 0;
     struct shed_value_block block;
@@ -103,15 +99,13 @@ START_TEST(the_last_reference_frees_the_owner_once)
     shed_value_unref(value);
     ck_assert_uint_eq(frees, 1);
 }
-END_TEST
 
-START_TEST(no_value_may_be_given_back)
+TEST(no_value_may_be_given_back)
 {
     shed_value_unref(NULL);
 }
-END_TEST
 
-START_TEST(no_memory_is_no_value)
+TEST(no_memory_is_no_value)
 {
     struct shed_value *value;
 
@@ -120,14 +114,12 @@ START_TEST(no_memory_is_no_value)
     is_memory_out = false; /* Check needs some. */
     ck_assert_ptr_null(value);
 }
-END_TEST
 
-START_TEST(a_size_that_overflows_is_no_value)
+TEST(a_size_that_overflows_is_no_value)
 {
     ck_assert_ptr_null(
         shed_value_create(SHED_KIND_ROW, SHED_ORIGIN_LOAD, "x", SIZE_MAX));
 }
-END_TEST
 
 enum { THREADS = 4, ROUNDS = 20000 };
 
@@ -144,7 +136,7 @@ static void *borrow(void *user)
     return NULL;
 }
 
-START_TEST(threads_that_share_a_value_free_it_once)
+TEST(threads_that_share_a_value_free_it_once)
 {
     atomic_uint frees = 0;
     pthread_t threads[THREADS];
@@ -163,21 +155,8 @@ START_TEST(threads_that_share_a_value_free_it_once)
         ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
     ck_assert_uint_eq(frees, 1);
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("value");
-
-    tcase_set_timeout(tc, TEST_TIMEOUT_S);
-    tcase_add_test(tc, a_value_is_a_copy_of_its_data);
-    tcase_add_test(tc, a_value_tells_what_it_is_and_where_it_is_from);
-    tcase_add_test(tc, an_empty_row_has_no_data);
-    tcase_add_test(tc, a_value_in_its_owner_shows_the_owners_bytes);
-    tcase_add_test(tc, the_last_reference_frees_the_owner_once);
-    tcase_add_test(tc, no_value_may_be_given_back);
-    tcase_add_test(tc, no_memory_is_no_value);
-    tcase_add_test(tc, a_size_that_overflows_is_no_value);
-    tcase_add_test(tc, threads_that_share_a_value_free_it_once);
-    return run_tests("value", tc);
+    return run_tests("value");
 }

@@ -27,7 +27,7 @@ static void check_command(struct shed_buffer *buffer,
     redisFreeCommand(expected);
 }
 
-START_TEST(a_command_is_what_hiredis_would_send)
+TEST(a_command_is_what_hiredis_would_send)
 {
     static const size_t sizes[] = {0,   1,    9,    10,   11,    99,
                                    100, 1000, 1023, 9999, 10000, 65536};
@@ -47,9 +47,8 @@ START_TEST(a_command_is_what_hiredis_would_send)
     }
     shed_buffer_fini(&buffer);
 }
-END_TEST
 
-START_TEST(a_command_that_is_too_long_leaves_nothing)
+TEST(a_command_that_is_too_long_leaves_nothing)
 {
     struct shed_buffer buffer = {0};
     struct shed_args args = {0};
@@ -63,9 +62,8 @@ START_TEST(a_command_that_is_too_long_leaves_nothing)
     ck_assert_uint_eq(buffer.size, strlen("*1\r\n$4\r\nPING\r\n"));
     shed_buffer_fini(&buffer);
 }
-END_TEST
 
-START_TEST(numbers_have_all_their_digits)
+TEST(numbers_have_all_their_digits)
 {
     static const struct {
         uint64_t number;
@@ -82,14 +80,8 @@ START_TEST(numbers_have_all_their_digits)
         ck_assert_str_eq(digits, rows[i].digits);
     }
 }
-END_TEST
 
 int main(void)
 {
-    TCase *tc = tcase_create("wire");
-
-    tcase_add_test(tc, a_command_is_what_hiredis_would_send);
-    tcase_add_test(tc, a_command_that_is_too_long_leaves_nothing);
-    tcase_add_test(tc, numbers_have_all_their_digits);
-    return run_tests("wire", tc);
+    return run_tests("wire");
 }

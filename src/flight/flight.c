@@ -78,85 +78,97 @@ void shed_flight_init(struct shed_flight *flight,
         .policy = policy, .pace = pace, .state = SHED_FLIGHT_OVER};
 }
 
-static void request(struct shed_flight *f, struct shed_flight_act *act,
-                    enum shed_flight_send what)
+static void request(struct shed_flight *f, enum shed_flight_send what)
 {
-    assert(act->send == SHED_SEND_NOTHING);
-    act->send = what;
-    act->request = f->request = ++f->last_request;
+    assert(f->act.send == SHED_SEND_NOTHING);
+    f->act.send = what;
+    f->act.request = f->request = ++f->last_request;
 }
 
-static void set_timer(struct shed_flight_act *act, uint64_t delay_ms)
+static void set_timer(struct shed_flight *f, uint64_t delay_ms)
 {
-    assert(!act->set_timer);
-    act->set_timer = true;
-    act->timer_ms = delay_ms;
+    assert(!f->act.set_timer);
+    f->act.set_timer = true;
+    f->act.timer_ms = delay_ms;
 }
 
-static void answer(struct shed_flight *f, struct shed_flight_act *act,
-                   enum shed_flight_answer what, uint64_t upto)
+static void answer(struct shed_flight *f, enum shed_flight_answer what,
+                   uint64_t upto)
 {
-    assert(act->answer == SHED_ANSWER_NOTHING);
-    act->answer = what;
-    act->answer_upto = upto;
-    act->has_waited = what == SHED_ANSWER_ENTRY && f->had_holder;
+    assert(f->act.answer == SHED_ANSWER_NOTHING);
+    f->act.answer = what;
+    f->act.answer_upto = upto;
+    f->act.has_waited = what == SHED_ANSWER_ENTRY && f->had_holder;
     /* There is a value in Redis now: later callers read it there. */
     if (what == SHED_ANSWER_ENTRY || what == SHED_ANSWER_LOADED)
-        act->detach = true;
+        f->act.detach = true;
     if (f->newest <= upto)
         f->newest = 0;
 }
 
 /* The script takes up to six commands, what may go first is one. */
-static void acquire(struct shed_flight *f, struct shed_flight_act *act,
-                    enum shed_flight_first first)
+static void acquire(struct shed_flight *f, enum shed_flight_first first)
 {
     f->state = SHED_FLIGHT_ACQUIRING;
     f->is_leased = false;
     f->is_pushed = false;
     f->first = SHED_FIRST_NOTHING;
     f->cutoff = f->newest;
-    act->first = first;
-    request(f, act, SHED_SEND_ACQUIRE);
+    f->act.first = first;
+    request(f, SHED_SEND_ACQUIRE);
 }
 
 /* Nobody waits. */
-static void end(struct shed_flight *f, struct shed_flight_act *act)
+static void end(struct shed_flight *f)
 {
     f->state = SHED_FLIGHT_OVER;
     if (!f->is_background || !f->has_failed)
         return;
     f->state = SHED_FLIGHT_PAUSING;
-    set_timer(act, f->policy->pause_ms);
+    set_timer(f, f->policy->pause_ms);
 }
 
 /* Callers that are not answered yet go round again; without any, it is over. */
-static void restart(struct shed_flight *f, struct shed_flight_act *act)
+static void restart(struct shed_flight *f)
 {
     f->waits = 0;
     f->had_holder = false;
     f->troubles = 0;
     f->corrupt = 0;
     if (f->newest > 0)
-        acquire(f, act, act->detach ? SHED_FIRST_GET : f->first);
+        acquire(f, f->act.detach ? SHED_FIRST_GET : f->first);
     else
-        end(f, act);
+        end(f);
 }
 
-static void answer_failure(struct shed_flight *f, struct shed_flight_act *act)
+static void answer_failure(struct shed_flight *f)
 {
     f->has_failed = true;
-    answer(f, act, SHED_ANSWER_FAILURE, f->newest);
+    answer(f, SHED_ANSWER_FAILURE, f->newest);
 }
 
-static void fail_all(struct shed_flight *f, struct shed_flight_act *act)
+static void fail_all(struct shed_flight *f)
 {
-    answer_failure(f, act);
-    end(f, act);
+    answer_failure(f);
+    end(f);
 }
 
-static void load(struct shed_flight *f, struct shed_flight_act *act,
-                 bool is_leased, uint64_t now_ms)
+/* The value that is refreshed is kept by a renewal at its end. */
+static void set_load_timer(struct shed_flight *f)
+{
+    uint64_t left = f->load_deadline_ms - f->now_ms;
+    uint64_t renewal = f->policy->lease_ms / RENEWALS_PER_LEASE;
+
+    assert(f->state == SHED_FLIGHT_LOADING && f->now_ms <= f->load_deadline_ms);
+    if (renewal == 0)
+        renewal = 1;
+    if (f->value_ends_ms > f->now_ms && f->value_ends_ms - f->now_ms < renewal)
+        renewal = f->value_ends_ms - f->now_ms;
+    set_timer(f, f->is_held && renewal < left ? renewal : left);
+}
+
+/* value_ends_ms: of a refresh, else 0. */
+static void load(struct shed_flight *f, bool is_leased, uint64_t value_ends_ms)
 {
     uint64_t timeout = f->policy->load_timeout_ms;
 
@@ -165,110 +177,97 @@ static void load(struct shed_flight *f, struct shed_flight_act *act,
     f->is_held = is_leased;
     f->renew_request = 0; /* a late renewal was of an earlier lease */
     f->load_cutoff = f->newest;
-    f->leased_ms = now_ms;
+    f->leased_ms = f->now_ms;
+    f->value_ends_ms = value_ends_ms;
     f->load_deadline_ms =
-        timeout > UINT64_MAX - now_ms ? UINT64_MAX : now_ms + timeout;
-    request(f, act, SHED_SEND_LOAD);
+        timeout > UINT64_MAX - f->now_ms ? UINT64_MAX : f->now_ms + timeout;
+    request(f, SHED_SEND_LOAD);
+    set_load_timer(f);
 }
 
-/* The value that is refreshed is kept by a renewal at its end. */
-static void set_load_timer(struct shed_flight *f, struct shed_flight_act *act,
-                           uint64_t now_ms)
+/* Whether the same is to be sent again, when the timer runs out. */
+static bool tries_again(struct shed_flight *f, enum shed_trouble trouble)
 {
-    uint64_t left = f->load_deadline_ms - now_ms;
-    uint64_t renewal = f->policy->lease_ms / RENEWALS_PER_LEASE;
-
-    assert(f->state == SHED_FLIGHT_LOADING && now_ms <= f->load_deadline_ms);
-    if (renewal == 0)
-        renewal = 1;
-    if (f->value_ends_ms > now_ms && f->value_ends_ms - now_ms < renewal)
-        renewal = f->value_ends_ms - now_ms;
-    set_timer(act, f->is_held && renewal < left ? renewal : left);
+    if (trouble != SHED_TROUBLE_PASSING || f->troubles >= TROUBLES_MAX)
+        return false;
+    set_timer(f, shed_backoff_ms(f->troubles++, TROUBLE_MIN_MS, TROUBLE_MAX_MS,
+                                 f->random));
+    return true;
 }
 
-static void end_lease(struct shed_flight *f, struct shed_flight_act *act,
-                      enum shed_flight_send how)
+static void end_lease(struct shed_flight *f, enum shed_flight_send how)
 {
     if (!f->is_leased) {
-        restart(f, act);
+        restart(f);
         return;
     }
     f->state = SHED_FLIGHT_FAILING;
     f->troubles = 0;
     f->ending = how;
-    request(f, act, how);
+    request(f, how);
 }
 
 /* Redis answers, but refuses to end our lease. */
-static void leave_lease(struct shed_flight *f, struct shed_flight_act *act)
+static void leave_lease(struct shed_flight *f)
 {
-    act->leaves_lease = true;
-    restart(f, act);
+    f->act.leaves_lease = true;
+    restart(f);
 }
 
 /* A lease that is not ended holds up all others until it runs out. */
-static void on_failing(struct shed_flight *f, struct shed_flight_act *act,
-                       const struct shed_flight_event *e, uint64_t random)
+static void on_failing(struct shed_flight *f, const struct shed_flight_event *e)
 {
     if (e->type == SHED_EV_TIMER && f->request == 0) {
-        request(f, act, f->ending);
+        request(f, f->ending);
         return;
     }
     if (f->request == 0 || e->request != f->request)
         return;
     f->request = 0;
-    if (e->type == SHED_EV_TROUBLE && e->trouble == SHED_TROUBLE_PASSING &&
-        f->troubles < TROUBLES_MAX)
-        set_timer(act, shed_backoff_ms(f->troubles++, TROUBLE_MIN_MS,
-                                       TROUBLE_MAX_MS, random));
-    else if (e->type == SHED_EV_TROUBLE &&
-             e->trouble == SHED_TROUBLE_NO_WRITE && f->ending == SHED_SEND_FAIL)
-        end_lease(f, act, SHED_SEND_RELEASE);
-    else if (e->type == SHED_EV_TROUBLE)
-        leave_lease(f, act);
-    else
-        restart(f, act);
+    if (e->type != SHED_EV_TROUBLE)
+        restart(f);
+    else if (e->trouble == SHED_TROUBLE_NO_WRITE && f->ending == SHED_SEND_FAIL)
+        end_lease(f, SHED_SEND_RELEASE);
+    else if (!tries_again(f, e->trouble))
+        leave_lease(f);
 }
 
 /* Without pushes a waiter learns only by looking. */
-static uint64_t look_ms(const struct shed_flight *f, uint64_t now_ms,
-                        uint64_t random)
+static uint64_t look_ms(const struct shed_flight *f)
 {
-    const struct shed_pace_wait wait = {.age_ms = now_ms - f->leased_ms,
-                                        .waited_ms = now_ms - f->wait_began_ms,
-                                        .looks = f->waits + 1};
+    const struct shed_pace_wait wait = {
+        f->now_ms - f->leased_ms, f->now_ms - f->wait_began_ms, f->waits + 1};
 
-    return shed_pace_look_ms(f->pace, &wait, random);
+    return shed_pace_look_ms(f->pace, &wait, f->random);
 }
 
-static void wait_for_holder(struct shed_flight *f, struct shed_flight_act *act,
-                            const struct shed_flight_event *e, uint64_t now_ms,
-                            uint64_t random)
+static void wait_for_holder(struct shed_flight *f,
+                            const struct shed_flight_event *e)
 {
-    uint64_t leased_ms = e->age_ms < now_ms ? now_ms - e->age_ms : 0, delay;
+    uint64_t leased_ms = e->age_ms < f->now_ms ? f->now_ms - e->age_ms : 0;
+    uint64_t delay;
 
     f->state = SHED_FLIGHT_WAITING;
     if (f->waits == 0 || !e->may_be_older || leased_ms < f->leased_ms)
         f->leased_ms = leased_ms;
     if (f->waits == 0)
-        f->wait_began_ms = now_ms;
+        f->wait_began_ms = f->now_ms;
     if (f->has_pushes || f->is_background)
         delay = shed_backoff_equal_ms(f->waits, PUSHED_POLL_MIN_MS,
-                                      PUSHED_POLL_MAX_MS, random);
+                                      PUSHED_POLL_MAX_MS, f->random);
     else
-        delay = look_ms(f, now_ms, random);
+        delay = look_ms(f);
     f->waits++;
     /* one more, because it runs out after its last millisecond */
-    set_timer(act, e->wait_ms < delay ? e->wait_ms + 1 : delay);
+    set_timer(f, e->wait_ms < delay ? e->wait_ms + 1 : delay);
 }
 
 /* What a waiter has found was loaded under the lease that it saw, and written
  * so long ago, which can be well before this look. */
 static void note_awaited_load(struct shed_flight *f,
-                              const struct shed_flight_event *e,
-                              uint64_t now_ms)
+                              const struct shed_flight_event *e)
 {
-    uint64_t since_lease = now_ms - f->leased_ms;
+    uint64_t since_lease = f->now_ms - f->leased_ms;
 
     if (f->waits > 0 && e->age_ms <= since_lease)
         shed_pace_note(f->pace, since_lease - e->age_ms);
@@ -285,36 +284,19 @@ static bool may_load_without_redis(const struct shed_flight *f,
 }
 
 /* With Redis down: from the source within its bounds, or not at all. */
-static void do_without_redis(struct shed_flight *f, struct shed_flight_act *act,
-                             enum shed_trouble trouble, uint64_t now_ms)
+static void on_acquire_trouble(struct shed_flight *f, enum shed_trouble trouble)
 {
-    if (!may_load_without_redis(f, trouble)) {
-        fail_all(f, act);
-        return;
-    }
-    load(f, act, false, now_ms);
-    set_load_timer(f, act, now_ms);
-}
-
-static void on_acquire_trouble(struct shed_flight *f,
-                               struct shed_flight_act *act,
-                               enum shed_trouble trouble, uint64_t now_ms,
-                               uint64_t random)
-{
-    if (trouble == SHED_TROUBLE_DENIED) {
-        fail_all(f, act);
-    } else if (trouble == SHED_TROUBLE_PASSING && f->troubles < TROUBLES_MAX) {
+    if (tries_again(f, trouble))
         f->state = SHED_FLIGHT_WAITING;
-        set_timer(act, shed_backoff_ms(f->troubles++, TROUBLE_MIN_MS,
-                                       TROUBLE_MAX_MS, random));
-    } else {
-        do_without_redis(f, act, trouble, now_ms);
-    }
+    else if (trouble == SHED_TROUBLE_DENIED ||
+             !may_load_without_redis(f, trouble))
+        fail_all(f);
+    else
+        load(f, false, 0);
 }
 
-static void on_acquiring(struct shed_flight *f, struct shed_flight_act *act,
-                         const struct shed_flight_event *e, uint64_t now_ms,
-                         uint64_t random)
+static void on_acquiring(struct shed_flight *f,
+                         const struct shed_flight_event *e)
 {
     if (e->type == SHED_EV_PUSH || e->type == SHED_EV_EPOCH) {
         f->is_pushed = true;
@@ -329,164 +311,154 @@ static void on_acquiring(struct shed_flight *f, struct shed_flight_act *act,
         f->corrupt = 0;
     switch (e->type) {
     case SHED_EV_LEAD:
-        load(f, act, true, now_ms);
         /* one more, because it runs out after its last millisecond */
-        f->value_ends_ms = e->is_refresh ? now_ms + e->wait_ms + 1 : 0;
-        set_load_timer(f, act, now_ms);
+        load(f, true, e->is_refresh ? f->now_ms + e->wait_ms + 1 : 0);
         break;
     case SHED_EV_HIT:
-        answer(f, act, SHED_ANSWER_ENTRY, f->cutoff);
-        note_awaited_load(f, e, now_ms);
-        restart(f, act);
+        answer(f, SHED_ANSWER_ENTRY, f->cutoff);
+        note_awaited_load(f, e);
+        restart(f);
         break;
     case SHED_EV_CORRUPT:
         if (f->corrupt++ < CORRUPT_MAX)
-            acquire(f, act, SHED_FIRST_NOTHING);
+            acquire(f, SHED_FIRST_NOTHING);
         else
-            fail_all(f, act);
+            fail_all(f);
         break;
     case SHED_EV_MARKER:
-        fail_all(f, act);
+        fail_all(f);
         break;
     case SHED_EV_WAIT:
         f->had_holder = true;
         /* a push that overtook this reply will not come again */
         if (f->is_background && !e->is_refresh)
-            end(f, act); /* the value is gone, and another process loads it */
+            end(f); /* the value is gone, and another process loads it */
         else if (f->is_pushed && (f->newest > 0 || f->is_background))
-            acquire(f, act, SHED_FIRST_GET);
+            acquire(f, SHED_FIRST_GET);
         else
-            wait_for_holder(f, act, e, now_ms, random);
+            wait_for_holder(f, e);
         break;
     default:
-        on_acquire_trouble(f, act, e->trouble, now_ms, random);
+        on_acquire_trouble(f, e->trouble);
     }
 }
 
-static void on_waiting(struct shed_flight *f, struct shed_flight_act *act,
-                       const struct shed_flight_event *e)
+static void on_waiting(struct shed_flight *f, const struct shed_flight_event *e)
 {
     if (e->type != SHED_EV_TIMER && e->type != SHED_EV_PUSH &&
         e->type != SHED_EV_EPOCH)
         return;
     if (f->newest > 0 || f->is_background)
-        acquire(f, act,
+        acquire(f,
                 e->type == SHED_EV_PUSH ? SHED_FIRST_GET : SHED_FIRST_NOTHING);
     else
         f->state = SHED_FLIGHT_OVER;
 }
 
-static void renew(struct shed_flight *f, struct shed_flight_act *act)
+static void renew(struct shed_flight *f)
 {
     if (!f->is_held)
         return;
-    act->send = SHED_SEND_RENEW;
-    act->request = f->renew_request = ++f->last_request;
+    f->act.send = SHED_SEND_RENEW;
+    f->act.request = f->renew_request = ++f->last_request;
 }
 
-static void on_load_timer(struct shed_flight *f, struct shed_flight_act *act,
-                          uint64_t now_ms)
+static void on_load_timer(struct shed_flight *f)
 {
-    if (now_ms >= f->load_deadline_ms) {
+    if (f->now_ms >= f->load_deadline_ms) {
         /* also callers that join until it is detached: nothing else would
            answer them */
-        answer(f, act, SHED_ANSWER_FAILURE, UINT64_MAX);
-        act->detach = true;
+        answer(f, SHED_ANSWER_FAILURE, UINT64_MAX);
+        f->act.detach = true;
         f->state = SHED_FLIGHT_ABANDONED;
         if (f->is_leased)
-            act->send = SHED_SEND_FAIL; /* it is not sent again */
+            f->act.send = SHED_SEND_FAIL; /* it is not sent again */
         return;
     }
-    renew(f, act);
-    set_load_timer(f, act, now_ms);
+    renew(f);
+    set_load_timer(f);
 }
 
-static void publish(struct shed_flight *f, struct shed_flight_act *act)
+static void publish(struct shed_flight *f)
 {
     f->cutoff = f->is_outdated ? f->load_cutoff : f->newest;
-    request(f, act, SHED_SEND_PUBLISH);
+    request(f, SHED_SEND_PUBLISH);
 }
 
-static void on_loaded(struct shed_flight *f, struct shed_flight_act *act)
+static void on_loaded(struct shed_flight *f)
 {
     if (!f->is_leased) {
-        answer(f, act, SHED_ANSWER_UNPUBLISHED, f->load_cutoff);
-        restart(f, act);
+        answer(f, SHED_ANSWER_UNPUBLISHED, f->load_cutoff);
+        restart(f);
         return;
     }
     f->state = SHED_FLIGHT_PUBLISHING;
     f->troubles = 0;
-    publish(f, act);
+    publish(f);
 }
 
 /* What was loaded is not in Redis now. An unmodified row was only there. */
-static void answer_unpublished(struct shed_flight *f,
-                               struct shed_flight_act *act)
+static void answer_unpublished(struct shed_flight *f)
 {
     if (!f->is_unmodified)
-        answer(f, act, SHED_ANSWER_UNPUBLISHED, f->load_cutoff);
+        answer(f, SHED_ANSWER_UNPUBLISHED, f->load_cutoff);
 }
 
-static void on_loading(struct shed_flight *f, struct shed_flight_act *act,
-                       const struct shed_flight_event *e, uint64_t now_ms)
+static void on_loading(struct shed_flight *f, const struct shed_flight_event *e)
 {
-    if (e->type == SHED_EV_TIMER) {
-        on_load_timer(f, act, now_ms);
-        return;
-    }
-    if (e->type == SHED_EV_EPOCH) {
-        renew(f, act);
-        return;
-    }
-    if (e->type == SHED_EV_LEASE_LOST && e->request == f->renew_request) {
+    switch (e->type) {
+    case SHED_EV_TIMER:
+        on_load_timer(f);
+        break;
+    case SHED_EV_EPOCH:
+        renew(f);
+        break;
+    case SHED_EV_LEASE_LOST:
         /* nothing is left to renew; the data version decides whether what is
            being loaded may be published */
-        f->is_held = false;
-        return;
-    }
-    if (e->request != f->request)
-        return;
-    if (e->type == SHED_EV_LOADED) {
+        if (e->request == f->renew_request)
+            f->is_held = false;
+        break;
+    case SHED_EV_LOADED:
         f->is_unmodified = e->is_unmodified;
         assert(f->is_leased || !f->is_unmodified);
-        on_loaded(f, act);
-    } else if (e->type == SHED_EV_LOAD_FAILED) {
-        answer_failure(f, act);
-        end_lease(f, act, SHED_SEND_FAIL);
-    } else if (e->type == SHED_EV_LOAD_REFUSED) {
+        on_loaded(f);
+        break;
+    case SHED_EV_LOAD_FAILED:
+        answer_failure(f);
+        end_lease(f, SHED_SEND_FAIL);
+        break;
+    case SHED_EV_LOAD_REFUSED:
         /* without a marker: another process may have room */
-        answer_failure(f, act);
-        end_lease(f, act, SHED_SEND_RELEASE);
+        answer_failure(f);
+        end_lease(f, SHED_SEND_RELEASE);
+        break;
+    default:
+        break;
     }
 }
 
-static void on_publish_trouble(struct shed_flight *f,
-                               struct shed_flight_act *act,
-                               enum shed_trouble trouble, uint64_t random)
+static void on_publish_trouble(struct shed_flight *f, enum shed_trouble trouble)
 {
-    if (trouble == SHED_TROUBLE_PASSING && f->troubles < TROUBLES_MAX) {
-        set_timer(act, shed_backoff_ms(f->troubles++, TROUBLE_MIN_MS,
-                                       TROUBLE_MAX_MS, random));
+    if (tries_again(f, trouble))
         return;
-    }
     f->has_failed = true;
     if (f->is_unmodified)
-        answer_failure(f, act);
-    answer_unpublished(f, act);
+        answer_failure(f);
+    answer_unpublished(f);
     /* a Redis without memory still deletes, so others need not wait for the
        end of the lease */
     if (trouble == SHED_TROUBLE_NO_WRITE)
-        end_lease(f, act, SHED_SEND_RELEASE);
+        end_lease(f, SHED_SEND_RELEASE);
     else
-        leave_lease(f, act);
+        leave_lease(f);
 }
 
-static void on_publishing(struct shed_flight *f, struct shed_flight_act *act,
-                          const struct shed_flight_event *e, uint64_t now_ms,
-                          uint64_t random)
+static void on_publishing(struct shed_flight *f,
+                          const struct shed_flight_event *e)
 {
     if (e->type == SHED_EV_TIMER && f->request == 0) {
-        publish(f, act);
+        publish(f);
         return;
     }
     if (f->request == 0 || e->request != f->request)
@@ -494,20 +466,20 @@ static void on_publishing(struct shed_flight *f, struct shed_flight_act *act,
     f->request = 0;
     switch (e->type) {
     case SHED_EV_STORED:
-        answer(f, act, SHED_ANSWER_LOADED, f->cutoff);
-        shed_pace_note(f->pace, now_ms - f->leased_ms);
-        restart(f, act);
+        answer(f, SHED_ANSWER_LOADED, f->cutoff);
+        shed_pace_note(f->pace, f->now_ms - f->leased_ms);
+        restart(f);
         break;
     case SHED_EV_SUPERSEDED:
-        answer(f, act, SHED_ANSWER_ENTRY, f->cutoff);
-        restart(f, act);
+        answer(f, SHED_ANSWER_ENTRY, f->cutoff);
+        restart(f);
         break;
     case SHED_EV_INVALIDATED:
-        answer_unpublished(f, act);
-        restart(f, act);
+        answer_unpublished(f);
+        restart(f);
         break;
     default:
-        on_publish_trouble(f, act, e->trouble, random);
+        on_publish_trouble(f, e->trouble);
     }
 }
 
@@ -515,40 +487,41 @@ struct shed_flight_act shed_flight_step(struct shed_flight *f,
                                         const struct shed_flight_event *e,
                                         uint64_t now_ms, uint64_t random)
 {
-    struct shed_flight_act act = {0};
-
+    f->act = (struct shed_flight_act){0};
+    f->now_ms = now_ms;
+    f->random = random;
     switch (f->state) {
     case SHED_FLIGHT_ACQUIRING:
-        on_acquiring(f, &act, e, now_ms, random);
+        on_acquiring(f, e);
         break;
     case SHED_FLIGHT_WAITING:
-        on_waiting(f, &act, e);
+        on_waiting(f, e);
         break;
     case SHED_FLIGHT_PAUSING:
         if (e->type == SHED_EV_TIMER)
             f->state = SHED_FLIGHT_OVER;
         break;
     case SHED_FLIGHT_LOADING:
-        on_loading(f, &act, e, now_ms);
+        on_loading(f, e);
         break;
     case SHED_FLIGHT_PUBLISHING:
-        on_publishing(f, &act, e, now_ms, random);
+        on_publishing(f, e);
         break;
     case SHED_FLIGHT_FAILING:
-        on_failing(f, &act, e, random);
+        on_failing(f, e);
         break;
     case SHED_FLIGHT_ABANDONED:
         if (e->type == SHED_EV_LOADED || e->type == SHED_EV_LOAD_FAILED ||
             e->type == SHED_EV_LOAD_REFUSED)
             f->state = SHED_FLIGHT_OVER;
-        act.leaves_lease = e->type == SHED_EV_TROUBLE;
+        f->act.leaves_lease = e->type == SHED_EV_TROUBLE;
         break;
     case SHED_FLIGHT_OVER:
         if (e->type == SHED_EV_START && f->is_background)
-            acquire(f, &act, SHED_FIRST_NOTHING);
+            acquire(f, SHED_FIRST_NOTHING);
         else if (e->type == SHED_EV_START)
-            restart(f, &act);
+            restart(f);
         break;
     }
-    return act;
+    return f->act;
 }

@@ -169,6 +169,9 @@ struct shed_flight {
     bool is_background; /* it works in the background, until the driver clears
                        this; nobody joins it */
     bool has_failed;    /* of a background one: it did not do its work */
+    /* of the step under way */
+    struct shed_flight_act act;
+    uint64_t now_ms, random;
 };
 
 /* Begin in the state OVER. policy is borrowed, and so is pace, which all

@@ -22,7 +22,6 @@ enum shed_rank {
     SHED_RANK_TAG_LOG,     /* what is known of tags */
     SHED_RANK_SOURCE,      /* the queue of loads */
     SHED_RANK_BATCH,       /* the answers of one load */
-    SHED_RANK_FLEET,       /* the budget of all processes */
     SHED_RANK_CLUSTER,     /* who has which slot */
     SHED_RANK_SERVER,      /* whether a server is up */
     SHED_RANK_SESSION,     /* whom Redis takes us for */

@@ -74,13 +74,13 @@ static void read_entries(struct check *c)
 }
 
 /* Runs on a thread of the source. */
-static void settle(struct shed_job *job, struct shed_loaded *loaded)
+static void settle(struct shed_job *job)
 {
     struct item *item =
         (struct item *)(void *)((char *)job - offsetof(struct item, job));
 
-    item->value = loaded->value;
-    item->error = loaded->error;
+    item->value = job->loaded.value;
+    item->error = job->loaded.error;
     shed_latch_count_down(item->latch, 1);
 }
 

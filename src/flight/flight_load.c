@@ -28,7 +28,7 @@ static void count(struct shed_counters *c, const struct shed_loaded *l)
 
 static void tell(const struct shed_flight_task *t)
 {
-    const struct shed_loaded *l = &t->loaded;
+    const struct shed_loaded *l = &t->job.loaded;
     bool has_failed = l->value == NULL;
     const struct shed_cache *cache = t->flights->cache;
     const struct shed_event event = {
@@ -46,7 +46,7 @@ static void tell(const struct shed_flight_task *t)
 uint64_t shed_flight_load_ttl_ms(const struct shed_flight_task *t)
 {
     const struct shed_cache_options *o = &t->flights->cache->options;
-    const struct shed_loaded *l = &t->loaded;
+    const struct shed_loaded *l = &t->job.loaded;
     bool is_absent = l->value->kind == SHED_KIND_ABSENT;
 
     if (l->has_ttl)
@@ -68,22 +68,23 @@ static struct shed_row_version version_of(const struct shed_loaded *l)
 static void keep(const struct shed_flight_task *t)
 {
     const struct shed_cache *cache = t->flights->cache;
-    struct shed_local_row row = {.value = t->loaded.value,
+    struct shed_local_row row = {.value = t->job.loaded.value,
                                  .position = t->position};
 
-    if (cache->local == NULL || row.value == NULL || t->loaded.is_unmodified)
+    if (cache->local == NULL || row.value == NULL ||
+        t->job.loaded.is_unmodified)
         return;
     row.ttl_ms = shed_flight_load_ttl_ms(t);
-    row.version = version_of(&t->loaded);
+    row.version = version_of(&t->job.loaded);
     shed_local_keep(cache->local, t->key, t->load_mark, &row, shed_now_ms());
 }
 
 void shed_flight_load_drop(struct shed_flight_task *t)
 {
-    shed_value_unref(t->loaded.value);
-    t->loaded.value = NULL;
-    free(t->loaded.tags);
-    t->loaded.tags = NULL;
+    shed_value_unref(t->job.loaded.value);
+    t->job.loaded.value = NULL;
+    free(t->job.loaded.tags);
+    t->job.loaded.tags = NULL;
 }
 
 /* A source that reads a replica which lags: the row in Redis is newer, and a
@@ -93,7 +94,7 @@ void shed_flight_load_drop(struct shed_flight_task *t)
 static void refuse_older(struct shed_flight_task *t)
 {
     struct shed_row_version old = t->job.old_version;
-    struct shed_loaded *l = &t->loaded;
+    struct shed_loaded *l = &t->job.loaded;
 
     if (l->value == NULL || l->is_unmodified ||
         !shed_row_version_is_lower(version_of(l), old))
@@ -114,34 +115,33 @@ static void on_loaded(struct shed_post *post)
     struct shed_flight_event event = {.request = t->flight.request};
 
     t->is_loading = false;
-    if (t->loaded.is_refused) { /* as if that had been when it came */
+    if (t->job.loaded.is_refused) { /* as if that had been when it came */
         shed_count(&t->flights->cache->counters.loads_refused, 1);
         event.type = SHED_EV_LOAD_REFUSED;
     } else {
         refuse_older(t);
-        count(&t->flights->cache->counters, &t->loaded);
+        count(&t->flights->cache->counters, &t->job.loaded);
         tell(t);
         keep(t);
         event.type =
-            t->loaded.value != NULL ? SHED_EV_LOADED : SHED_EV_LOAD_FAILED;
-        event.is_unmodified = t->loaded.is_unmodified;
+            t->job.loaded.value != NULL ? SHED_EV_LOADED : SHED_EV_LOAD_FAILED;
+        event.is_unmodified = t->job.loaded.is_unmodified;
     }
     if (event.type != SHED_EV_LOADED)
-        t->error = t->loaded.error;
+        t->error = t->job.loaded.error;
     shed_flight_task_drive(t, event);
 }
 
-static void settle(struct shed_job *job, struct shed_loaded *loaded)
+static void settle(struct shed_job *job)
 {
     struct shed_flight_task *t =
         shed_container_of(job, struct shed_flight_task, job);
 
-    t->loaded = *loaded;
     t->post.run = on_loaded;
     shed_reactor_post(t->flights->cache->client->reactor, &t->post);
 }
 
-static void begin(struct shed_job *job, bool is_first)
+static void begin(struct shed_job *job, bool is_first, uint64_t waited_us)
 {
     struct shed_flight_task *t =
         shed_container_of(job, struct shed_flight_task, job);
@@ -149,9 +149,9 @@ static void begin(struct shed_job *job, bool is_first)
 
     if (is_first)
         shed_count(&c->loads_begun, 1);
-    if (job->waited_us > 0) {
+    if (is_first && waited_us > 0) {
         shed_count(&c->fleet_waits, 1);
-        shed_histogram_add(&c->fleet_wait_us, job->waited_us);
+        shed_histogram_add(&c->fleet_wait_us, waited_us);
     }
     atomic_store(&t->waiters.awaited, SHED_AWAITS_LOAD);
 }

@@ -41,7 +41,7 @@ static struct shed_flight_task *task_of(struct shed_node *node)
  * is not kept beyond its freshness. */
 static void add_ttls(struct row *row, struct shed_flight_task *t)
 {
-    bool is_absent = t->loaded.value->kind == SHED_KIND_ABSENT;
+    bool is_absent = t->job.loaded.value->kind == SHED_KIND_ABSENT;
     const struct shed_freshness_rule *rule = &t->flights->cache->rule;
     uint64_t fresh_ms = shed_flight_load_ttl_ms(t);
     uint64_t kept_ms =
@@ -55,16 +55,16 @@ static void add_ttls(struct row *row, struct shed_flight_task *t)
 
 static void add_row(struct row *row, struct shed_flight_task *t)
 {
-    const struct shed_value *v = t->loaded.value;
-    uint64_t cost_ms = t->loaded.cost_us / US_PER_MS;
+    const struct shed_value *v = t->job.loaded.value;
+    uint64_t cost_ms = t->job.loaded.cost_us / US_PER_MS;
     bool has_version =
-        t->loaded.version.is_known && v->kind != SHED_KIND_ABSENT;
+        t->job.loaded.version.is_known && v->kind != SHED_KIND_ABSENT;
     struct shed_entry entry = {
         .type = v->kind == SHED_KIND_ABSENT ? SHED_ENTRY_NEGATIVE
                                             : SHED_ENTRY_VALUE,
         .flags = (v->kind == SHED_KIND_NULL ? SHED_ENTRY_NULL : 0) |
                  (has_version ? SHED_ENTRY_ROW_VERSION : 0),
-        .row_version = has_version ? t->loaded.version.number : 0,
+        .row_version = has_version ? t->job.loaded.version.number : 0,
         .cost_ms = cost_ms < UINT32_MAX ? (uint32_t)cost_ms : UINT32_MAX,
         .position = t->position,
         .payload = v->data,
@@ -74,9 +74,9 @@ static void add_row(struct row *row, struct shed_flight_task *t)
 
     if (t->flights->cache->tag_log != NULL) {
         entry.flags |= SHED_ENTRY_POSITION;
-        entry.flags |= t->loaded.tags != NULL ? SHED_ENTRY_TAGS : 0;
-        entry.tags = t->loaded.tags;
-        entry.tags_size = t->loaded.tags_size;
+        entry.flags |= t->job.loaded.tags != NULL ? SHED_ENTRY_TAGS : 0;
+        entry.tags = t->job.loaded.tags;
+        entry.tags_size = t->job.loaded.tags_size;
     }
     shed_random_unique(nonce, sizeof(nonce));
     shed_entry_encode(t->key, &entry, nonce, &row->parts);
@@ -87,9 +87,9 @@ static void add_row(struct row *row, struct shed_flight_task *t)
     shed_args_add(args, entry.payload, entry.payload_size);
     add_ttls(row, t);
     shed_args_add(args, t->replaced, t->is_refresh ? sizeof(t->replaced) : 0);
-    shed_args_add_text(args, !t->loaded.is_unmodified ? ""
-                             : t->flight.newest > 0   ? "keep and get"
-                                                      : "keep");
+    shed_args_add_text(args, !t->job.loaded.is_unmodified ? ""
+                             : t->flight.newest > 0       ? "keep and get"
+                                                          : "keep");
     shed_args_add(args, entry.tags, entry.tags_size);
 }
 
@@ -125,10 +125,10 @@ static size_t take_some(struct shed_list *waiting,
         shed_list_remove(waiting, &t->node);
         shed_list_append(&first->published, &t->node);
         count++;
-        bytes += t->loaded.value->size;
+        bytes += t->job.loaded.value->size;
         t = task_of(waiting->first);
     } while (t != NULL && count < ROWS_MAX &&
-             bytes + t->loaded.value->size <= BYTES_MAX &&
+             bytes + t->job.loaded.value->size <= BYTES_MAX &&
              shed_client_is_one_slot(t->flights->cache->client, first->key.at,
                                      first->key.size, t->key.at, t->key.size));
     return count;
@@ -170,7 +170,7 @@ void shed_flight_publish(struct shed_flight_task *t)
 {
     struct shed_flights *flights = t->flights;
 
-    assert(t->loaded.value != NULL && !t->is_publishing);
+    assert(t->job.loaded.value != NULL && !t->is_publishing);
     t->is_publishing = true;
     if (flights->to_publish.first == NULL)
         shed_timer_set(flights->publish, 0);

@@ -23,19 +23,10 @@ struct shed_flight_event
 shed_flight_reply_trouble(struct shed_flight_task *t,
                           const struct shed_call_result *result)
 {
-    struct shed_flight_event event = {.type = SHED_EV_TROUBLE,
+    return (struct shed_flight_event){.type = SHED_EV_TROUBLE,
                                       .request = t->call_request,
-                                      .trouble = result->trouble};
-
-    if (result->reply != NULL) {
-        const char *text = shed_reply_error(result->reply);
-        event.trouble = shed_reply_trouble(result->reply);
-        (void)shed_fail(&t->error, shed_reply_code(result->reply), "Redis: %s",
-                        text != NULL ? text : "a reply of an unknown form");
-    } else {
-        t->error = *result->why;
-    }
-    return event;
+                                      .trouble =
+                                          shed_call_failure(result, &t->error)};
 }
 
 /* Keep the beginning of a corrupt entry: the next acquire replaces an entry
@@ -350,15 +341,14 @@ static struct shed_flight_event published(struct shed_flight_task *t,
 static struct shed_flight_event ended(const struct shed_flight_task *t,
                                       const struct shed_call_result *result)
 {
-    const struct shed_reply *reply = result->reply;
     struct shed_flight_event event = {.type = SHED_EV_ENDED,
                                       .request = t->call_request};
+    struct shed_error unused; /* t->error stays the load's, for the marker of
+                                 the next try */
 
-    /* t->error stays the load's, for the marker of the next try */
-    if (shed_reply_integer(reply) < 0) {
+    if (shed_reply_integer(result->reply) < 0) {
         event.type = SHED_EV_TROUBLE;
-        event.trouble =
-            reply != NULL ? shed_reply_trouble(reply) : result->trouble;
+        event.trouble = shed_call_failure(result, &unused);
     }
     return event;
 }

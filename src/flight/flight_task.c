@@ -73,13 +73,13 @@ static void answer(struct shed_flight_task *t,
     if (act->answer == SHED_ANSWER_ENTRY)
         value = t->entry;
     else if (act->answer != SHED_ANSWER_FAILURE)
-        value = t->loaded.value;
+        value = t->job.loaded.value;
     if (value != NULL)
         set_origin(t, act, value);
     is_anybody = shed_table_answer(t->flights->table, &t->waiters,
                                    act->answer_upto, value, &t->error);
-    assert(!is_anybody || value == NULL || value != t->loaded.value ||
-           !t->loaded.is_unmodified);
+    assert(!is_anybody || value == NULL || value != t->job.loaded.value ||
+           !t->job.loaded.is_unmodified);
     (void)is_anybody;
 }
 

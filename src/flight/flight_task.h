@@ -80,9 +80,8 @@ struct shed_flight_task {
     struct shed_error error;  /* what went wrong last */
     struct shed_value *entry; /* what was found in Redis */
 
-    /* its load: the job, and what came of it, until the next load */
+    /* its load: the job, with what came of it until the next load */
     struct shed_job job;
-    struct shed_loaded loaded;
     struct shed_row_version old_version; /* of the value that our lease is to
                                             refresh; not known: it has none, or
                                             there is no such value */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 
 void shed_call_enter(struct shed_call *call, struct shed_gate *gate,
                      uint64_t now_ms, struct shed_error *refusal)
@@ -12,6 +13,20 @@ void shed_call_enter(struct shed_call *call, struct shed_gate *gate,
     call->began_ms = now_ms;
     call->is_refused = !shed_gate_enter(gate, &call->pass, refusal);
     call->gate = call->is_refused ? NULL : gate;
+}
+
+enum shed_trouble shed_call_failure(const struct shed_call_result *result,
+                                    struct shed_error *why)
+{
+    const char *text = shed_reply_error(result->reply);
+
+    if (result->reply == NULL) {
+        *why = *result->why;
+        return result->trouble;
+    }
+    (void)shed_fail(why, shed_reply_code(result->reply), "Redis: %s",
+                    text != NULL ? text : "a reply of an unknown form");
+    return shed_reply_trouble(result->reply);
 }
 
 static void leave_gate(const struct shed_call *call,

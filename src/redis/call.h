@@ -27,6 +27,10 @@ struct shed_call_result {
     const struct shed_error *why;
 };
 
+/* Why a call has failed: the error that is its reply, or why none came. */
+enum shed_trouble shed_call_failure(const struct shed_call_result *result,
+                                    struct shed_error *why);
+
 typedef void shed_pipe_fn(void *arg, const struct shed_call_result *result);
 
 /* A call under way, in the caller's memory until fn is called, so that a call

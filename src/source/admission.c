@@ -11,18 +11,18 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "source/load_options.h"
+#include "base/random.h"
 
 void shed_admission_init(struct shed_admission *a,
                          const struct shed_source_options *o,
-                         struct shed_fleet *fleet, uint64_t now_ms)
+                         struct shed_fleet *fleet)
 {
     *a = (struct shed_admission){.max_loads = (size_t)o->max_loads,
                                  .is_adaptive = o->adaptive_loads != 0,
                                  .load_timeout_ms = o->load_timeout_ms,
                                  .fleet = fleet};
     shed_concurrency_init(&a->concurrency, a->max_loads);
-    shed_breaker_init(&a->breaker, &o->breaker, 0, now_ms);
+    shed_breaker_init(&a->breaker, &o->breaker, 0, shed_now_ms());
 }
 
 size_t shed_admission_limit(const struct shed_admission *a)
@@ -33,23 +33,9 @@ size_t shed_admission_limit(const struct shed_admission *a)
 
 /* ------------------------------------------------------------ keys: a pass */
 
-bool shed_admission_has_pass(struct shed_admission *a, uint64_t now_ms)
-{
-    return shed_breaker_has_pass(&a->breaker, now_ms);
-}
-
-bool shed_admission_pass(struct shed_admission *a, uint64_t now_ms)
-{
-    return shed_breaker_pass(&a->breaker, now_ms);
-}
-
-void shed_admission_return(struct shed_admission *a)
-{
-    shed_breaker_return(&a->breaker, 1);
-}
-
-enum shed_code shed_admission_refuse(const struct shed_admission *a,
-                                     uint64_t now_ms, struct shed_error *err)
+/* Say why no key is let in. */
+static enum shed_code refuse(const struct shed_admission *a, uint64_t now_ms,
+                             struct shed_error *err)
 {
     uint64_t left_ms = shed_left_ms(a->breaker.until_ms, now_ms);
 
@@ -62,6 +48,16 @@ enum shed_code shed_admission_refuse(const struct shed_admission *a,
                      "the source's breaker is half-open and lets only a few "
                      "keys through; the last failure: %s",
                      a->last_failure);
+}
+
+enum shed_code shed_admission_pass(struct shed_admission *a, bool takes,
+                                   struct shed_error *err)
+{
+    uint64_t now_ms = shed_now_ms();
+    bool may_pass = takes ? shed_breaker_pass(&a->breaker, now_ms)
+                          : shed_breaker_has_pass(&a->breaker, now_ms);
+
+    return may_pass ? SHED_OK : refuse(a, now_ms, err);
 }
 
 /* -------------------------------------------------- loads: begin, and end */
@@ -93,8 +89,7 @@ void shed_admission_begin(struct shed_admission *a, struct shed_admitted *out)
 
 /* What the adaptive limit learns. */
 static void measure(struct shed_admission *a,
-                    const struct shed_admission_sample *sample,
-                    const struct shed_admission_time *at)
+                    const struct shed_admission_sample *sample)
 {
     const struct shed_admitted *admitted = sample->admitted;
     const struct shed_concurrency_sample s = {
@@ -105,14 +100,14 @@ static void measure(struct shed_admission *a,
         .has_failed = sample->failure != NULL};
 
     if (a->is_adaptive)
-        shed_concurrency_add(&a->concurrency, &s, at->now_us, at->wall_ms);
+        shed_concurrency_add(&a->concurrency, &s, sample->now_us,
+                             shed_wall_ms());
 }
 
 /* What the breaker learns. A load that took too long counts as failed, whatever
  * it answered. */
 static bool judge(struct shed_admission *a,
-                  const struct shed_admission_sample *sample,
-                  const struct shed_admission_time *at)
+                  const struct shed_admission_sample *sample, uint64_t now_ms)
 {
     uint64_t cost_ms = sample->cost_us / 1000;
     uint64_t slow_ms = a->breaker.rule.slow_ms;
@@ -124,7 +119,7 @@ static bool judge(struct shed_admission *a,
         .id = sample->id,
         .has_failed = sample->failure != NULL || is_late};
 
-    if (!shed_breaker_add(&a->breaker, &s, at->now_ms, at->random))
+    if (!shed_breaker_add(&a->breaker, &s, now_ms, shed_random_jitter()))
         return false;
     if (sample->failure != NULL)
         (void)snprintf(a->last_failure, sizeof(a->last_failure), "%s",
@@ -139,13 +134,18 @@ static bool judge(struct shed_admission *a,
 
 bool shed_admission_learn(struct shed_admission *a,
                           const struct shed_admission_sample *sample,
-                          const struct shed_admission_time *at)
+                          struct shed_error *why)
 {
+    uint64_t now_ms = shed_now_ms();
+
     shed_fleet_end(a->fleet, sample->admitted->slot, sample->cost_us);
     if (sample->keys == 0)
         return false;
-    measure(a, sample, at);
-    return judge(a, sample, at);
+    measure(a, sample);
+    if (!judge(a, sample, now_ms))
+        return false;
+    (void)refuse(a, now_ms, why);
+    return true;
 }
 
 void shed_admission_end(struct shed_admission *a)

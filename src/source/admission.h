@@ -44,37 +44,25 @@ struct shed_admitted {
 /* A load that has ended. */
 struct shed_admission_sample {
     const struct shed_admitted *admitted;
-    uint64_t cost_us;
+    uint64_t now_us, cost_us;
     size_t keys;
-    uint64_t id;         /* shed_load_id */
+    uint64_t id;         /* shed_load_batch_id */
     const char *failure; /* why every key failed; NULL: not every key did */
-};
-
-/* When something happens. random is any 64 bits. */
-struct shed_admission_time {
-    uint64_t now_ms, now_us; /* monotonic */
-    uint64_t wall_ms;
-    uint64_t random;
 };
 
 /* options must have been checked. fleet may be NULL, and must outlive it. */
 void shed_admission_init(struct shed_admission *a,
                          const struct shed_source_options *options,
-                         struct shed_fleet *fleet, uint64_t now_ms);
+                         struct shed_fleet *fleet);
 
 /* How many loads may be under way now, without the fleet's budget. */
 size_t shed_admission_limit(const struct shed_admission *a);
 
-/* Whether one more key could be, or is, let into the queue. */
-bool shed_admission_has_pass(struct shed_admission *a, uint64_t now_ms);
-bool shed_admission_pass(struct shed_admission *a, uint64_t now_ms);
-
-/* A key that was let in is not loaded. */
-void shed_admission_return(struct shed_admission *a);
-
-/* Say why no key is let in. Returns: SHED_ESOURCE. */
-enum shed_code shed_admission_refuse(const struct shed_admission *a,
-                                     uint64_t now_ms, struct shed_error *err);
+/* Whether one more key could be let into the queue; it is, if takes.
+ * Returns: SHED_OK; SHED_ESOURCE. */
+SHED_MUST_CHECK enum shed_code shed_admission_pass(struct shed_admission *a,
+                                                   bool takes,
+                                                   struct shed_error *err);
 
 /* Say that so many batches wait: the fleet's budget is asked for as many slots
  * as there is room for. */
@@ -87,11 +75,11 @@ bool shed_admission_may_begin(const struct shed_admission *a);
 void shed_admission_begin(struct shed_admission *a, struct shed_admitted *out);
 
 /* Learn from a load, which goes on counting until shed_admission_end.
- * Returns: whether the breaker opened or closed. If it opened, the keys that
- * were let in must not be loaded. */
+ * Returns: whether the breaker opened, as why says, or closed. If it opened,
+ * the keys that were let in must not be loaded. */
 bool shed_admission_learn(struct shed_admission *a,
                           const struct shed_admission_sample *sample,
-                          const struct shed_admission_time *at);
+                          struct shed_error *why);
 
 /* The load no longer counts. */
 void shed_admission_end(struct shed_admission *a);

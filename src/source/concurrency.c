@@ -105,13 +105,13 @@ static void add_lone(struct shed_concurrency *c, size_t keys,
         base->count = 0;
     base->probe = probe;
     base->lone[base->count++ % SHED_CONCURRENCY_KEPT] =
-        (struct shed_concurrency_lone){latency_us, keys};
+        (struct shed_concurrency_lone){(double)latency_us, keys};
 }
 
-static int by_latency(const void *a, const void *b)
+/* What is compared begins with a double. */
+static int by_size(const void *a, const void *b)
 {
-    uint64_t x = ((const struct shed_concurrency_lone *)a)->latency_us;
-    uint64_t y = ((const struct shed_concurrency_lone *)b)->latency_us;
+    double x = *(const double *)a, y = *(const double *)b;
 
     return (x > y) - (x < y);
 }
@@ -124,7 +124,7 @@ median_of(const struct shed_concurrency_base *base)
                                                        : SHED_CONCURRENCY_KEPT;
 
     memcpy(sorted, base->lone, sizeof(sorted));
-    qsort(sorted, count, sizeof(*sorted), by_latency);
+    qsort(sorted, count, sizeof(*sorted), by_size);
     return sorted[count / 2];
 }
 
@@ -138,7 +138,7 @@ static double expected_us(const struct shed_concurrency *c, size_t keys)
             continue;
         lone = median_of(&c->base[i]);
         more = (double)keys / (double)lone.keys;
-        return (double)lone.latency_us * (more > 1 ? more : 1);
+        return lone.latency_us * (more > 1 ? more : 1);
     }
     return 0;
 }
@@ -183,13 +183,6 @@ static bool is_window_full(const struct shed_concurrency *c)
     if (wanted > SHED_CONCURRENCY_WINDOW)
         wanted = SHED_CONCURRENCY_WINDOW;
     return c->window.count >= wanted;
-}
-
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
 }
 
 static void move_limit(struct shed_concurrency *c)

@@ -24,7 +24,7 @@
 /* Loads of a class that ran alone: the latest ones of a probe. */
 struct shed_concurrency_base {
     struct shed_concurrency_lone {
-        uint64_t latency_us;
+        double latency_us;
         uint64_t keys;
     } lone[SHED_CONCURRENCY_KEPT];
     size_t count;   /* that were added */

@@ -17,7 +17,7 @@
 #include "base/container.h"
 #include "base/error.h"
 #include "base/latch.h"
-#include "base/mutex.h"
+#include "base/list.h"
 #include "base/random.h"
 #include "client/probe.h"
 #include "source/slots.h"
@@ -33,106 +33,92 @@
 
 struct shed_fleet {
     /* set at creation */
+    struct shed_mutex *mu; /* the source's */
     void (*wake)(struct shed_source *source);
     struct shed_source *source;
     char budget[SHED_DIGITS], life_ms[SHED_DIGITS];
-
-    struct shed_mutex mu;
     /* under mu */
     char key[SHED_NAME_MAX_BYTES + sizeof(KEY_SUFFIX)]; /* "": not known yet */
     struct shed_slots slots;
-    struct shed_fleet_link *links;
-    uint64_t changed_us; /* when slots.is_away last did */
+    struct shed_list links;
+    bool was_away;       /* as it was last told */
+    uint64_t changed_us; /* when that changed */
     struct shed_slot elements[];
 };
 
 struct shed_fleet_link {
     /* set at creation */
     struct shed_fleet *fleet;
-    struct shed_client *client;
-    const char *cache_name;
-    struct shed_counters *counters;
+    struct shed_cache *cache;
     struct shed_timer *timer;
     struct shed_post post;
     /* under the fleet's mu */
-    struct shed_fleet_link *next;
+    struct shed_node node;
     bool is_posted;
     /* reactor thread only */
     struct shed_call call;
     struct shed_slots_exchange exchange;
-    struct shed_latch *end; /* set when it is to leave */
+    bool is_leaving;
+    struct shed_latch left;
 };
+
+/* The link that asks Redis; NULL: there is none. */
+static struct shed_fleet_link *first_locked(const struct shed_fleet *f)
+{
+    return f->links.first != NULL
+               ? shed_container_of(f->links.first, struct shed_fleet_link, node)
+               : NULL;
+}
 
 /* Have the first link look. */
 static void kick_locked(struct shed_fleet *f)
 {
-    struct shed_fleet_link *link = f->links;
+    struct shed_fleet_link *link = first_locked(f);
 
     if (link == NULL || link->is_posted)
         return;
     link->is_posted = true;
-    shed_reactor_post(link->client->reactor, &link->post);
+    shed_reactor_post(link->cache->client->reactor, &link->post);
 }
 
 /* -------------------------------------------------------------- the source */
 
 void shed_fleet_want(struct shed_fleet *f, size_t wanted)
 {
-    if (f == NULL)
+    if (f == NULL || wanted == f->slots.wanted)
         return;
-    shed_mutex_lock(&f->mu);
-    if (wanted != f->slots.wanted) {
-        shed_slots_want(&f->slots, wanted);
-        kick_locked(f);
-    }
-    shed_mutex_unlock(&f->mu);
+    shed_slots_want(&f->slots, wanted);
+    kick_locked(f);
 }
 
-bool shed_fleet_may_begin(struct shed_fleet *f)
+bool shed_fleet_may_begin(const struct shed_fleet *f)
 {
-    bool may_begin;
-
-    if (f == NULL)
-        return true;
-    shed_mutex_lock(&f->mu);
-    may_begin = shed_slots_may_begin(&f->slots);
-    shed_mutex_unlock(&f->mu);
-    return may_begin;
+    return f == NULL || shed_slots_may_begin(&f->slots);
 }
 
 size_t shed_fleet_begin(struct shed_fleet *f, uint64_t *waited_us)
 {
-    size_t slot;
-
     *waited_us = 0;
     if (f == NULL)
         return SHED_SLOTS_NONE;
-    shed_mutex_lock(&f->mu);
-    slot = shed_slots_begin(&f->slots, shed_now_us(), waited_us);
     kick_locked(f);
-    shed_mutex_unlock(&f->mu);
-    return slot;
+    return shed_slots_begin(&f->slots, shed_now_us(), waited_us);
 }
 
 void shed_fleet_end(struct shed_fleet *f, size_t slot, uint64_t cost_us)
 {
     if (f == NULL)
         return;
-    shed_mutex_lock(&f->mu);
     shed_slots_end(&f->slots, slot, cost_us);
     kick_locked(f);
-    shed_mutex_unlock(&f->mu);
 }
 
-struct shed_fleet_state shed_fleet_look(struct shed_fleet *f)
+struct shed_fleet_state shed_fleet_look(const struct shed_fleet *f)
 {
     struct shed_fleet_state state = {0, 0};
 
-    if (f == NULL)
-        return state;
-    shed_mutex_lock(&f->mu);
-    state = (struct shed_fleet_state){f->slots.in_use, f->slots.budget};
-    shed_mutex_unlock(&f->mu);
+    if (f != NULL)
+        state = (struct shed_fleet_state){f->slots.in_use, f->slots.budget};
     return state;
 }
 
@@ -153,40 +139,26 @@ static bool read_answer(const struct shed_reply *reply,
     return taken >= 0 && in_use >= 0 && waiting >= 0;
 }
 
-/* The slots have changed from was_away: count and tell that, and wake the
- * source. why: SHED_OK, or why Redis is away. */
-static void follow(struct shed_fleet_link *link, bool was_away,
-                   const struct shed_error *why)
+/* The slots have changed: tell it if Redis is away now, as why says, or is
+ * back, and wake the source. */
+static void follow_locked(const struct shed_fleet_link *link,
+                          const struct shed_error *why)
 {
     struct shed_fleet *f = link->fleet;
-    bool is_away = why->code != SHED_OK;
     uint64_t now_us = shed_now_us();
 
-    if (is_away != was_away) {
+    if (f->slots.is_away != f->was_away) {
         const struct shed_event event = {.kind = SHED_EVENT_FLEET,
                                          .outcome = why->code,
-                                         .name = shed_str(link->cache_name),
+                                         .name = shed_str(link->cache->name),
                                          .duration_us = now_us - f->changed_us,
                                          .reason = why->reason};
+        f->was_away = f->slots.is_away;
         f->changed_us = now_us;
-        shed_count(&link->counters->fleet_failures, is_away);
-        shed_events_tell(link->client->events, &event);
+        shed_count(&link->cache->counters.fleet_failures, f->was_away);
+        shed_events_tell(link->cache->client->events, &event);
     }
     f->wake(f->source);
-}
-
-/* Why an exchange has failed. */
-static struct shed_error failure_of(const struct shed_call_result *result)
-{
-    const struct shed_reply *reply = result->reply;
-    const char *text = shed_reply_error(reply);
-    struct shed_error why;
-
-    if (reply == NULL)
-        return *result->why;
-    (void)shed_fail(&why, shed_reply_code(reply), "Redis: %s",
-                    text != NULL ? text : "a reply of an unknown form");
-    return why;
 }
 
 static void on_answer(void *arg, const struct shed_call_result *result)
@@ -195,25 +167,21 @@ static void on_answer(void *arg, const struct shed_call_result *result)
     struct shed_fleet *f = link->fleet;
     struct shed_error why = {SHED_OK, ""};
     struct shed_slots_answer answer;
-    bool was_away;
+    bool has_failed = !read_answer(result->reply, &answer);
 
-    shed_mutex_lock(&f->mu);
-    was_away = f->slots.is_away;
-    if (read_answer(result->reply, &answer)) {
-        shed_slots_answered(&f->slots, &answer, shed_now_us(),
-                            shed_random_jitter());
-    } else {
-        why = failure_of(result);
-        shed_slots_failed(&f->slots, shed_now_ms(), shed_random_jitter());
-    }
-    shed_mutex_unlock(&f->mu);
-    follow(link, was_away, &why);
+    if (has_failed)
+        (void)shed_call_failure(result, &why);
+    shed_mutex_lock(f->mu);
+    shed_slots_settle(&f->slots, has_failed ? NULL : &answer, shed_now_us(),
+                      shed_random_jitter());
+    follow_locked(link, &why);
+    shed_mutex_unlock(f->mu);
     step(link);
 }
 
 static uint64_t patience_ms(const struct shed_fleet_link *link)
 {
-    return link->client->command_timeout_ms / PATIENCE_PART + 1;
+    return link->cache->client->command_timeout_ms / PATIENCE_PART + 1;
 }
 
 static void send_exchange(struct shed_fleet_link *link)
@@ -233,35 +201,34 @@ static void send_exchange(struct shed_fleet_link *link)
     shed_args_add_text(&args, x->take);
     shed_args_add_number(&args, passed, x->passed_ms);
     shed_timer_set(link->timer, patience_ms(link));
-    shed_client_send(link->client, &link->call, &args, on_answer, link);
+    shed_client_send(link->cache->client, &link->call, &args, on_answer, link);
 }
 
 /* Leave, if there is nothing left to do. Returns: whether it has left; link may
  * be freed then. */
-static bool try_end(struct shed_fleet_link *link)
+static bool try_leave(struct shed_fleet_link *link)
 {
     struct shed_fleet *f = link->fleet;
-    struct shed_fleet_link **at = &f->links;
-    bool has_ended;
+    bool has_left;
 
-    shed_mutex_lock(&f->mu);
-    has_ended = link->call.fn == NULL && !link->is_posted &&
-                (f->links != link || link->next != NULL || f->slots.is_away ||
-                 shed_slots_is_idle(&f->slots));
-    if (has_ended) {
-        while (*at != link)
-            at = &(*at)->next;
-        *at = link->next;
-        if (f->links == NULL)
+    if (!link->is_leaving || link->call.fn != NULL)
+        return false;
+    shed_mutex_lock(f->mu);
+    has_left = !link->is_posted &&
+               (first_locked(f) != link || link->node.after != NULL ||
+                f->slots.is_away || shed_slots_is_idle(&f->slots));
+    if (has_left) {
+        shed_list_remove(&f->links, &link->node);
+        if (f->links.first == NULL)
             shed_slots_go_without(&f->slots);
         kick_locked(f);
     }
-    shed_mutex_unlock(&f->mu);
-    if (!has_ended)
-        return false;
-    shed_timer_destroy(link->timer);
-    shed_latch_count_down(link->end, 1);
-    return true;
+    shed_mutex_unlock(f->mu);
+    if (has_left) {
+        shed_timer_destroy(link->timer);
+        shed_latch_count_down(&link->left, 1);
+    }
+    return has_left;
 }
 
 /* Do what is to be done now. */
@@ -271,23 +238,21 @@ static void step(struct shed_fleet_link *link)
     uint64_t delay_ms = UINT64_MAX;
     bool sends = false;
 
-    if (link->end != NULL && try_end(link))
+    if (try_leave(link) || link->call.fn != NULL)
         return;
-    if (link->call.fn != NULL)
-        return;
-    shed_mutex_lock(&f->mu);
-    if (f->links == link)
+    shed_mutex_lock(f->mu);
+    if (first_locked(f) == link)
         sends = shed_slots_next(&f->slots, shed_now_ms(), &link->exchange,
                                 &delay_ms);
-    shed_mutex_unlock(&f->mu);
+    shed_mutex_unlock(f->mu);
     if (sends)
         send_exchange(link);
     else if (delay_ms != UINT64_MAX)
         shed_timer_set(link->timer, delay_ms);
     else
         shed_timer_stop(link->timer);
-    if (!sends && link->end != NULL)
-        (void)try_end(link);
+    if (!sends)
+        (void)try_leave(link);
 }
 
 static void on_post(struct shed_post *post)
@@ -295,9 +260,9 @@ static void on_post(struct shed_post *post)
     struct shed_fleet_link *link =
         shed_container_of(post, struct shed_fleet_link, post);
 
-    shed_mutex_lock(&link->fleet->mu);
+    shed_mutex_lock(link->fleet->mu);
     link->is_posted = false;
-    shed_mutex_unlock(&link->fleet->mu);
+    shed_mutex_unlock(link->fleet->mu);
     step(link);
 }
 
@@ -306,15 +271,13 @@ static void give_up(struct shed_fleet_link *link)
 {
     struct shed_fleet *f = link->fleet;
     struct shed_error why;
-    bool was_away;
 
     (void)shed_fail(&why, SHED_EREDIS, "Redis has not answered within %llu ms",
                     (unsigned long long)patience_ms(link));
-    shed_mutex_lock(&f->mu);
-    was_away = f->slots.is_away;
+    shed_mutex_lock(f->mu);
     shed_slots_go_without(&f->slots);
-    shed_mutex_unlock(&f->mu);
-    follow(link, was_away, &why);
+    follow_locked(link, &why);
+    shed_mutex_unlock(f->mu);
 }
 
 static void on_timer(void *arg)
@@ -329,6 +292,7 @@ static void on_timer(void *arg)
 /* ----------------------------------------------------------- begin and end */
 
 struct shed_fleet *shed_fleet_create(const struct shed_source_options *o,
+                                     struct shed_mutex *mu,
                                      void (*wake)(struct shed_source *source),
                                      struct shed_source *source)
 {
@@ -338,12 +302,11 @@ struct shed_fleet *shed_fleet_create(const struct shed_source_options *o,
         calloc(1, sizeof(*f) + capacity * sizeof(*f->elements));
     uint64_t name, life_ms = o->load_timeout_ms + MARGIN_MS;
 
-    if (f == NULL || shed_mutex_init(&f->mu, SHED_RANK_FLEET) != 0) {
-        free(f);
+    if (f == NULL)
         return NULL;
-    }
     if (shed_random_token(&name, sizeof(name), NULL) != SHED_OK)
         name = shed_random_jitter();
+    f->mu = mu;
     f->wake = wake;
     f->source = source;
     shed_write_digits(f->budget, o->fleet_loads);
@@ -357,9 +320,6 @@ struct shed_fleet *shed_fleet_create(const struct shed_source_options *o,
 
 void shed_fleet_destroy(struct shed_fleet *f)
 {
-    if (f == NULL)
-        return;
-    shed_mutex_destroy(&f->mu);
     free(f);
 }
 
@@ -371,14 +331,15 @@ static const char *database_of(const struct shed_address *address)
 /* Slots in two Redis servers would be two budgets. Servers are compared as the
  * URIs name them, because neither may have been reached yet. */
 static enum shed_code check_server_locked(const struct shed_fleet *f,
-                                          const struct shed_fleet_link *link,
+                                          const struct shed_cache *cache,
                                           struct shed_error *err)
 {
-    const struct shed_address *one, *other = link->client->address;
+    const struct shed_fleet_link *first = first_locked(f);
+    const struct shed_address *one, *other = cache->client->address;
 
-    if (f->links == NULL)
+    if (first == NULL)
         return SHED_OK;
-    one = f->links->client->address;
+    one = first->cache->client->address;
     if (strcmp(one->text, other->text) == 0 &&
         strcmp(database_of(one), database_of(other)) == 0)
         return SHED_OK;
@@ -386,31 +347,21 @@ static enum shed_code check_server_locked(const struct shed_fleet *f,
                      "the source's fleet_loads are counted in one Redis: "
                      "cache %s uses %s, database %s, and cache %s %s, "
                      "database %s: open a source for each",
-                     f->links->cache_name, one->text, database_of(one),
-                     link->cache_name, other->text, database_of(other));
+                     first->cache->name, one->text, database_of(one),
+                     cache->name, other->text, database_of(other));
 }
 
-/* Add a link behind the others. */
-static enum shed_code add_locked(struct shed_fleet *f,
-                                 struct shed_fleet_link *link,
-                                 struct shed_error *err)
+static void add_locked(struct shed_fleet *f, struct shed_fleet_link *link)
 {
-    struct shed_fleet_link **at = &f->links;
-    enum shed_code code = check_server_locked(f, link, err);
-
-    if (code != SHED_OK)
-        return code;
-    while (*at != NULL)
-        at = &(*at)->next;
-    *at = link;
+    shed_list_append(&f->links, &link->node);
     if (f->key[0] == '\0')
         (void)snprintf(f->key, sizeof(f->key), "%s" KEY_SUFFIX,
-                       link->cache_name);
-    if (f->links == link) {
+                       link->cache->name);
+    if (first_locked(f) == link) {
         shed_slots_attach(&f->slots);
+        f->was_away = false;
         f->changed_us = shed_now_us();
     }
-    return SHED_OK;
 }
 
 enum shed_code shed_fleet_join(struct shed_fleet *f, struct shed_cache *cache,
@@ -431,33 +382,29 @@ enum shed_code shed_fleet_join(struct shed_fleet *f, struct shed_cache *cache,
         return shed_fail_nomem(err, "a cache");
     }
     link->fleet = f;
-    link->client = cache->client;
-    link->cache_name = cache->name;
-    link->counters = &cache->counters;
+    link->cache = cache;
     link->post.run = on_post;
-    shed_mutex_lock(&f->mu);
-    code = add_locked(f, link, err);
-    shed_mutex_unlock(&f->mu);
-    if (code != SHED_OK) {
-        shed_timer_destroy(link->timer); /* it is not in the loop yet */
-        free(link);
-        return code;
+    shed_latch_init(&link->left, 1);
+    shed_mutex_lock(f->mu);
+    code = check_server_locked(f, cache, err);
+    if (code == SHED_OK)
+        add_locked(f, link);
+    shed_mutex_unlock(f->mu);
+    if (code == SHED_OK) {
+        *out = link;
+        return SHED_OK;
     }
-    *out = link;
-    return SHED_OK;
+    shed_timer_destroy(link->timer); /* it is not in the loop yet */
+    free(link);
+    return code;
 }
-
-struct leaving {
-    struct shed_fleet_link *link;
-    struct shed_latch *latch;
-};
 
 static void leave_on_reactor(void *arg)
 {
-    struct leaving *l = arg;
+    struct shed_fleet_link *link = arg;
 
-    l->link->end = l->latch;
-    step(l->link);
+    link->is_leaving = true;
+    step(link);
 }
 
 enum shed_code shed_fleet_probe(const struct shed_fleet *f,
@@ -473,12 +420,9 @@ enum shed_code shed_fleet_probe(const struct shed_fleet *f,
 
 void shed_fleet_leave(struct shed_fleet_link *link)
 {
-    struct shed_latch latch = SHED_LATCH_INIT(1);
-    struct leaving l = {link, &latch};
-
     if (link == NULL)
         return;
-    shed_reactor_run(link->client->reactor, leave_on_reactor, &l);
-    (void)shed_latch_wait(&latch, UINT64_MAX);
+    shed_reactor_run(link->cache->client->reactor, leave_on_reactor, link);
+    (void)shed_latch_wait(&link->left, UINT64_MAX);
     free(link);
 }

@@ -2,8 +2,8 @@
  * The budget of loads that a source shares with those of other processes: asks
  * Redis for slots (slots.h), over the session of one of the source's caches.
  *
- * The functions for the source never wait, and may be called with its lock
- * held. A source without such a budget has no fleet: NULL is allowed.
+ * The functions for the source are called with its lock held, which guards the
+ * fleet, too. A source without such a budget has no fleet: NULL is allowed.
  */
 #ifndef SHED_FLEET_H
 #define SHED_FLEET_H
@@ -12,14 +12,16 @@
 
 #include <snowshed/source.h>
 
+#include "base/mutex.h"
 #include "entry/parts.h"
 
 struct shed_fleet;      /* of a source */
 struct shed_fleet_link; /* of a cache */
 
-/* options: of the source, checked. wake is called, with no lock held, when
+/* options: of the source, checked. mu: its lock, with which wake is called when
  * loads may begin that could not before. Returns: NULL when out of memory. */
 struct shed_fleet *shed_fleet_create(const struct shed_source_options *options,
+                                     struct shed_mutex *mu,
                                      void (*wake)(struct shed_source *source),
                                      struct shed_source *source);
 
@@ -31,9 +33,8 @@ void shed_fleet_destroy(struct shed_fleet *fleet);
 /* How many loads could begin now, with slots. */
 void shed_fleet_want(struct shed_fleet *fleet, size_t wanted);
 
-/* Whether a load may begin now. What the next call returns is still true when
- * the only thread that begins loads has come to it. */
-bool shed_fleet_may_begin(struct shed_fleet *fleet);
+/* Whether a load may begin now. */
+bool shed_fleet_may_begin(const struct shed_fleet *fleet);
 
 /* A load begins. *waited_us: how long it has waited for a slot. Returns: its
  * slot. */
@@ -46,7 +47,7 @@ struct shed_fleet_state {
     size_t loads; /* of all processes, as seen last */
     size_t limit; /* 0: there is no budget */
 };
-struct shed_fleet_state shed_fleet_look(struct shed_fleet *fleet);
+struct shed_fleet_state shed_fleet_look(const struct shed_fleet *fleet);
 
 /* ----------------------------------------------------------- for its caches */
 

@@ -10,6 +10,7 @@
 
 #include <snowshed/snowshed.h>
 
+#include "base/list.h"
 #include "entry/entry.h"
 
 /* The longest time to live, of the options and of a source's own. */
@@ -49,15 +50,16 @@ struct shed_job {
     struct shed_row_version old_version; /* of the value that Redis has */
     bool is_background; /* no caller waits for it; shed_source_hasten clears it
                          */
-    void (*settle)(struct shed_job *job, struct shed_loaded *loaded);
+    void (*settle)(struct shed_job *job); /* loaded is what came of it */
     /* Called when a load begins that the job is part of, with a lock held;
-     * is_first for one job of each load. May be NULL. */
-    void (*begin)(struct shed_job *job, bool is_first);
+     * is_first for one job of each load, and waited_us is how long that has
+     * waited for the fleet. May be NULL. */
+    void (*begin)(struct shed_job *job, bool is_first, uint64_t waited_us);
+    /* the source's until it settles, then the submitter's; all zero at first */
+    struct shed_loaded loaded;
     /* the queue's */
-    struct shed_job *next;
-    struct shed_job **at; /* what leads to it; NULL: it is not queued */
-    uint64_t waited_us; /* in the first job of a load: how long that has waited
-                           for the fleet; set before begin is called */
+    struct shed_node node;
+    bool is_queued;
 };
 
 #endif

@@ -38,11 +38,11 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/error.h"
 #include "base/process.h"
 #include "base/latch.h"
 #include "base/mutex.h"
-#include "base/random.h"
 #include "base/stats.h"
 #include "base/thread.h"
 #include "source/admission.h"
@@ -96,14 +96,21 @@ static void wake_locked(struct shed_source *s)
         pthread_cond_broadcast(&s->quiet);
 }
 
+static struct shed_job *pop(struct shed_list *jobs)
+{
+    struct shed_node *node = shed_list_pop(jobs);
+
+    return node != NULL ? shed_container_of(node, struct shed_job, node) : NULL;
+}
+
 /* Settle a job that no load answers. No lock may be held. */
 static void fail_job(struct shed_job *job, enum shed_code code, const char *why,
                      bool is_refused)
 {
-    struct shed_loaded loaded = {.failed_keys = 1, .is_refused = is_refused};
-
-    (void)shed_fail(&loaded.error, code, "%s", why);
-    job->settle(job, &loaded);
+    job->loaded =
+        (struct shed_loaded){.failed_keys = 1, .is_refused = is_refused};
+    (void)shed_fail(&job->loaded.error, code, "%s", why);
+    job->settle(job);
 }
 
 /* ------------------------------------------------------ the end of a load */
@@ -129,32 +136,27 @@ void shed_source_unwatch(struct shed_source *s,
     shed_mutex_unlock(&s->mu);
 }
 
-/* The breaker opened, as why says, or closed. */
-static void tell_locked(struct shed_source *s, bool is_open, uint64_t after_ms,
-                        const char *why)
+/* Learn from a load. If the breaker opens, all that is queued is moved to the
+ * list refused, and why has the reason. */
+static void learn_locked(struct shed_source *s,
+                         const struct shed_admission_sample *sample,
+                         struct shed_list *refused, struct shed_error *why)
 {
-    for (struct shed_source_watcher *w = s->watchers; w != NULL; w = w->next)
-        w->on_breaker(w, is_open, after_ms,
-                      is_open ? why : "the source's breaker closed");
-}
-
-/* Learn from a load. Returns: the jobs that the breaker refuses from now on, a
- * list by next, with the reason in why. */
-static struct shed_job *learn_locked(struct shed_source *s,
-                                     const struct shed_admission_sample *sample,
-                                     uint64_t now_us, struct shed_error *why)
-{
-    const struct shed_admission_time at = {
-        shed_now_ms(), now_us, shed_wall_ms(), shed_random_jitter()};
     uint64_t changed_ms = s->admission.breaker.changed_ms;
+    struct shed_job *job;
     bool is_open;
 
-    if (!shed_admission_learn(&s->admission, sample, &at))
-        return NULL;
+    if (!shed_admission_learn(&s->admission, sample, why))
+        return;
     is_open = s->admission.breaker.state == SHED_BREAKER_OPEN;
-    (void)shed_admission_refuse(&s->admission, at.now_ms, why);
-    tell_locked(s, is_open, at.now_ms - changed_ms, why->reason);
-    return is_open ? shed_load_queue_take_all(&s->queue) : NULL;
+    for (struct shed_source_watcher *w = s->watchers; w != NULL; w = w->next)
+        w->on_breaker(w, is_open, shed_now_ms() - changed_ms,
+                      is_open ? why->reason : "the source's breaker closed");
+    if (is_open) {
+        shed_load_queue_wake(&s->queue);
+        while ((job = shed_load_queue_pop(&s->queue)) != NULL)
+            shed_list_append(refused, &job->node);
+    }
 }
 
 void shed_load_done(struct shed_load *load)
@@ -164,22 +166,22 @@ void shed_load_done(struct shed_load *load)
     uint64_t now_us = shed_now_us();
     struct shed_admission_sample sample = {
         .admitted = &batch->admitted,
+        .now_us = now_us,
         .cost_us = now_us - batch->start_us,
         .keys = load->count,
         .id = shed_load_batch_id(
             batch)}; /* its keys are gone when it is settled */
-    struct shed_error why = {SHED_OK, ""};
-    struct shed_job *refused, *next;
+    struct shed_error failure, why = {SHED_OK, ""};
+    struct shed_list refused = {NULL, NULL};
+    struct shed_job *job;
 
-    if (shed_load_batch_settle(batch, sample.cost_us) && load->count > 0)
-        sample.failure = batch->answers[0].error.reason;
+    if (shed_load_batch_settle(batch, sample.cost_us, &failure))
+        sample.failure = failure.reason;
     shed_mutex_lock(&s->mu);
-    refused = learn_locked(s, &sample, now_us, &why);
+    learn_locked(s, &sample, &refused, &why);
     shed_mutex_unlock(&s->mu);
-    for (; refused != NULL; refused = next) {
-        next = refused->next;
-        fail_job(refused, SHED_ESOURCE, why.reason, true);
-    }
+    while ((job = pop(&refused)) != NULL)
+        fail_job(job, SHED_ESOURCE, why.reason, true);
     shed_load_batch_destroy(batch);
     shed_mutex_lock(&s->mu);
     shed_admission_end(&s->admission);
@@ -189,20 +191,19 @@ void shed_load_done(struct shed_load *load)
 
 /* ------------------------------------------------------------- the batches */
 
-/* Move a job to the list of those whose deadline passed in the queue. */
+/* Add a job to the list of those whose deadline passed in the queue. */
 static void be_late_locked(struct shed_source *s, struct shed_job *job,
-                           struct shed_job **late)
+                           struct shed_list *late)
 {
-    job->next = *late;
-    *late = job;
-    shed_admission_return(&s->admission);
+    shed_list_append(late, &job->node);
+    shed_breaker_return(&s->admission.breaker, 1);
 }
 
-/* Move jobs from the queue to batch, or to the list *late if their deadline has
+/* Move jobs from the queue to batch, or to the list late if their deadline has
  * passed. The batch's deadline is that of its last job, and at most
  * load_timeout_ms away. */
 static void fill_locked(struct shed_source *s, struct shed_load_batch *batch,
-                        size_t capacity, struct shed_job **late)
+                        size_t capacity, struct shed_list *late)
 {
     uint64_t now_ms = shed_now_ms(), last_ms = 0;
     struct shed_job *job;
@@ -216,9 +217,8 @@ static void fill_locked(struct shed_source *s, struct shed_load_batch *batch,
             be_late_locked(s, job, late);
             continue;
         }
-        job->waited_us = batch->load.count == 0 ? batch->admitted.waited_us : 0;
         if (job->begin != NULL)
-            job->begin(job, batch->load.count == 0);
+            job->begin(job, batch->load.count == 0, batch->admitted.waited_us);
         shed_load_batch_add(batch, job);
         if (job->deadline_ms > last_ms)
             last_ms = job->deadline_ms;
@@ -258,13 +258,13 @@ static void load_each(struct shed_source *s, struct shed_load *load,
 
 /* Settle what is late, then load the rest. */
 static void run_batch(struct shed_source *s, struct shed_load_batch *batch,
-                      struct shed_job *late, void *thread)
+                      struct shed_list *late, void *thread)
 {
-    for (struct shed_job *next; late != NULL; late = next) {
-        next = late->next;
-        fail_job(late, SHED_ETIMEDOUT,
+    struct shed_job *job;
+
+    while ((job = pop(late)) != NULL)
+        fail_job(job, SHED_ETIMEDOUT,
                  "the load waited in the queue until its deadline", false);
-    }
     batch->start_us = shed_now_us();
     if (batch->load.count > 0 && s->load != NULL)
         s->load(s->user, thread, &batch->load);
@@ -301,7 +301,7 @@ static void fail_first_locked(struct shed_source *s)
 {
     struct shed_job *job = shed_load_queue_pop(&s->queue);
 
-    shed_admission_return(&s->admission);
+    shed_breaker_return(&s->admission.breaker, 1);
     s->admission.running++; /* the source may not be freed meanwhile */
     shed_mutex_unlock(&s->mu);
     fail_job(job, SHED_ENOMEM, "out of memory for a load", false);
@@ -314,7 +314,7 @@ static void fail_first_locked(struct shed_source *s)
  * shed_load_done; this thread is without one when its function returns. */
 static void load_next_locked(struct shed_source *s, void *thread)
 {
-    struct shed_job *late = NULL;
+    struct shed_list late = {NULL, NULL};
     struct shed_load_batch *batch = NULL;
     size_t capacity;
 
@@ -339,7 +339,7 @@ static void load_next_locked(struct shed_source *s, void *thread)
         (void)staff_locked(s);
     wake_locked(s);
     shed_mutex_unlock(&s->mu);
-    run_batch(s, batch, late, thread);
+    run_batch(s, batch, &late, thread);
     shed_mutex_lock(&s->mu);
     s->idle++;
 }
@@ -366,35 +366,17 @@ static void *run_loader(void *arg)
     return NULL;
 }
 
-/* Whether the queue takes one more job, in the place of another if need be. */
-static bool has_room_locked(const struct shed_source *s,
-                            const struct shed_job *job)
-{
-    return shed_load_queue_count(&s->queue) < s->options.queue_limit ||
-           (!job->is_background && s->queue.background.count > 0);
-}
-
-/* Returns: the job whose place it takes, or NULL. */
-static struct shed_job *push_locked(struct shed_source *s, struct shed_job *job)
-{
-    struct shed_job *dropped = NULL;
-
-    if (shed_load_queue_count(&s->queue) >= s->options.queue_limit) {
-        dropped = shed_load_queue_drop(&s->queue, UINT64_MAX);
-        shed_admission_return(&s->admission);
-    }
-    shed_load_queue_push(&s->queue, job);
-    return dropped;
-}
-
 enum shed_code shed_source_queue(struct shed_source *s, struct shed_job *job,
                                  struct shed_error *err)
 {
-    enum shed_code code = SHED_OK;
     struct shed_job *dropped = NULL;
+    enum shed_code code;
+    bool is_full;
 
     shed_mutex_lock(&s->mu);
-    if (!has_room_locked(s, job))
+    is_full = shed_load_queue_count(&s->queue) >= s->options.queue_limit;
+    if (is_full &&
+        (job->is_background || s->queue.lanes[SHED_LANE_BACKGROUND].count == 0))
         code = shed_fail(err, SHED_EBUSY,
                          "the source's queue is full: %zu keys wait for a load "
                          "(see its queue_limit)",
@@ -402,10 +384,14 @@ enum shed_code shed_source_queue(struct shed_source *s, struct shed_job *job,
     else if (!staff_locked(s))
         code = shed_fail(err, SHED_ENOMEM,
                          "no thread could be started for a load");
-    else if (!shed_admission_pass(&s->admission, shed_now_ms()))
-        code = shed_admission_refuse(&s->admission, shed_now_ms(), err);
+    else
+        code = shed_admission_pass(&s->admission, true, err);
+    if (code == SHED_OK && is_full) {
+        dropped = shed_load_queue_drop(&s->queue, UINT64_MAX);
+        shed_breaker_return(&s->admission.breaker, 1);
+    }
     if (code == SHED_OK)
-        dropped = push_locked(s, job);
+        shed_load_queue_push(&s->queue, job);
     shed_mutex_unlock(&s->mu);
     if (dropped != NULL)
         fail_job(dropped, SHED_EBUSY,
@@ -415,7 +401,7 @@ enum shed_code shed_source_queue(struct shed_source *s, struct shed_job *job,
     return code;
 }
 
-/* What is ready may have become more. */
+/* What is ready may have become more, or the fleet lets loads begin. */
 static void go_on_locked(struct shed_source *s)
 {
     /* a thread that was idle when they were queued may have taken others */
@@ -440,24 +426,15 @@ void shed_source_hasten(struct shed_source *s, struct shed_job *job)
     shed_mutex_unlock(&s->mu);
 }
 
-/* The fleet lets loads begin. */
-static void go_on(struct shed_source *s)
-{
-    shed_mutex_lock(&s->mu);
-    go_on_locked(s);
-    shed_mutex_unlock(&s->mu);
-}
-
 enum shed_code shed_source_ask_breaker(struct shed_source *s,
                                        struct shed_error *err)
 {
-    enum shed_code code = SHED_OK;
+    enum shed_code code;
 
     if (s->options.breaker.failure_pct == 0)
         return SHED_OK;
     shed_mutex_lock(&s->mu);
-    if (!shed_admission_has_pass(&s->admission, shed_now_ms()))
-        code = shed_admission_refuse(&s->admission, shed_now_ms(), err);
+    code = shed_admission_pass(&s->admission, false, err);
     shed_mutex_unlock(&s->mu);
     return code;
 }
@@ -477,14 +454,14 @@ struct shed_source_state shed_source_look(struct shed_source *s)
     struct shed_source_state state = {
         .queue_limit = (size_t)s->options.queue_limit,
         .callers = atomic_load(&s->callers.waiting),
-        .callers_limit = s->callers.limit,
-        .fleet = shed_fleet_look(s->admission.fleet)};
+        .callers_limit = s->callers.limit};
 
     shed_mutex_lock(&s->mu);
     state.loads = s->admission.running;
     state.loads_limit = shed_admission_limit(&s->admission);
     state.queued = shed_load_queue_count(&s->queue);
     state.breaker = shed_breaker_read(&s->admission.breaker, shed_now_ms());
+    state.fleet = shed_fleet_look(s->admission.fleet);
     shed_mutex_unlock(&s->mu);
     return state;
 }
@@ -546,13 +523,12 @@ static enum shed_code open_source(shed_load_one_fn *load_one,
         s->options.max_batch = 1;
     s->callers = (struct shed_callers){(size_t)o.callers_limit, 0};
     s->refs = 1;
-    shed_load_queue_init(&s->queue);
     if (o.fleet_loads > 0) {
-        fleet = shed_fleet_create(&s->options, go_on, s);
+        fleet = shed_fleet_create(&s->options, &s->mu, go_on_locked, s);
         if (fleet == NULL)
             goto fail;
     }
-    shed_admission_init(&s->admission, &o, fleet, shed_now_ms());
+    shed_admission_init(&s->admission, &o, fleet);
     s->threads = calloc((size_t)o.max_loads, sizeof(*s->threads));
     if (s->threads == NULL || init_sync(s) != 0)
         goto fail;

@@ -22,42 +22,37 @@ uint64_t shed_load_remaining_ms(const struct shed_load *load)
 
 /* ------------------------------------------------------------- one answer */
 
-static enum shed_code take_tags(const struct shed_answer *answer,
-                                struct shed_loaded *l)
-{
-    size_t room = 0;
-
-    if (answer->tags_count > SHED_TAGS_MAX)
-        return SHED_EINVAL;
-    for (size_t t = 0; t < answer->tags_count; t++) {
-        const struct shed_bytes *tag = &answer->tags[t];
-        if (tag->data == NULL || tag->size == 0 ||
-            tag->size > SHED_TAG_MAX_BYTES)
-            return SHED_EINVAL;
-        room = SHED_ENTRY_TAG_ROOM_BYTES(room, tag->size);
-    }
-    if (answer->tags_count == 0)
-        return SHED_OK;
-    l->tags = malloc(room);
-    if (l->tags == NULL)
-        return SHED_ENOMEM;
-    for (size_t t = 0; t < answer->tags_count; t++)
-        l->tags_size = shed_entry_add_tag(
-            l->tags, l->tags_size, answer->tags[t].data, answer->tags[t].size);
-    return SHED_OK;
-}
-
 /* A row without one of its tags has failed: it could not be invalidated by
  * that. */
-static void fail_tags(struct shed_error *error, enum shed_code code)
+static bool take_tags(const struct shed_answer *answer, struct shed_loaded *l)
 {
-    if (code == SHED_ENOMEM)
-        (void)shed_fail_nomem(error, "a tag of the row");
-    else
-        (void)shed_fail(error, SHED_ESOURCE,
+    bool is_good = answer->tags_count <= SHED_TAGS_MAX;
+    size_t room = 0;
+
+    for (size_t t = 0; is_good && t < answer->tags_count; t++) {
+        const struct shed_bytes *tag = &answer->tags[t];
+        is_good = tag->data != NULL && tag->size > 0 &&
+                  tag->size <= SHED_TAG_MAX_BYTES;
+        room = SHED_ENTRY_TAG_ROOM_BYTES(room, tag->size);
+    }
+    if (!is_good) {
+        (void)shed_fail(&l->error, SHED_ESOURCE,
                         "the source gave the row more than %d tags, or one "
                         "that is empty or longer than %d bytes",
                         SHED_TAGS_MAX, SHED_TAG_MAX_BYTES);
+        return false;
+    }
+    if (answer->tags_count == 0)
+        return true;
+    l->tags = malloc(room);
+    if (l->tags == NULL) {
+        (void)shed_fail_nomem(&l->error, "a tag of the row");
+        return false;
+    }
+    for (size_t t = 0; t < answer->tags_count; t++)
+        l->tags_size = shed_entry_add_tag(
+            l->tags, l->tags_size, answer->tags[t].data, answer->tags[t].size);
+    return true;
 }
 
 /* A value, or the error in *l. */
@@ -137,13 +132,10 @@ static struct shed_loaded take(const struct shed_job *job,
                                const struct shed_answer *answer)
 {
     struct shed_loaded l = {.has_ttl = answer->ttl_ms != 0};
-    enum shed_code code = take_tags(answer, &l);
 
     take_kind(job, answer, &l);
-    if (l.value != NULL && code != SHED_OK) {
+    if (l.value != NULL && !take_tags(answer, &l))
         drop_value(&l);
-        fail_tags(&l.error, code);
-    }
     if (answer->version != NULL)
         l.version = (struct shed_row_version){.number = *answer->version,
                                               .is_known = true};
@@ -153,28 +145,21 @@ static struct shed_loaded take(const struct shed_job *job,
     return l;
 }
 
-static void swap(struct shed_loaded *a, struct shed_loaded *b)
-{
-    struct shed_loaded was_a = *a;
-
-    *a = *b;
-    *b = was_a;
-}
-
 void shed_load_answer(struct shed_load *load, size_t i,
                       const struct shed_answer *answer)
 {
     struct shed_load_batch *batch = shed_load_batch_of(load);
     struct shed_answer known = SHED_ANSWER_INIT;
-    struct shed_loaded replaced;
+    struct shed_loaded taken, replaced;
 
     /* an older program has fewer fields */
     memcpy(&known, answer,
            answer->size < sizeof(known) ? answer->size : sizeof(known));
     if (i < load->count) {
-        replaced = take(batch->jobs[i], &known);
+        taken = take(batch->jobs[i], &known);
         shed_mutex_lock(&batch->mu);
-        swap(&batch->answers[i], &replaced);
+        replaced = batch->jobs[i]->loaded;
+        batch->jobs[i]->loaded = taken;
         shed_mutex_unlock(&batch->mu);
         drop_value(&replaced);
         free(replaced.tags);
@@ -188,7 +173,7 @@ void shed_load_answer(struct shed_load *load, size_t i,
 static void fail_unanswered(struct shed_load_batch *batch)
 {
     for (size_t i = 0; i < batch->load.count; i++) {
-        struct shed_loaded *l = &batch->answers[i];
+        struct shed_loaded *l = &batch->jobs[i]->loaded;
         if (l->value == NULL && l->error.code == SHED_OK)
             (void)shed_fail(&l->error, SHED_ESOURCE,
                             "the source gave no answer for this key");
@@ -198,29 +183,29 @@ static void fail_unanswered(struct shed_load_batch *batch)
 /* A query fails for one reason, and rarely do its rows for a few. */
 #define REASONS_MAX 4
 
-static bool are_alike(const struct shed_load_batch *batch, size_t i, size_t j)
+static bool are_alike(const struct shed_job *a, const struct shed_job *b)
 {
-    const struct shed_error *a = &batch->answers[i].error;
-    const struct shed_error *b = &batch->answers[j].error;
-
-    return batch->jobs[i]->group == batch->jobs[j]->group &&
-           a->code == b->code && strcmp(a->reason, b->reason) == 0;
+    return a->group == b->group &&
+           a->loaded.error.code == b->loaded.error.code &&
+           strcmp(a->loaded.error.reason, b->loaded.error.reason) == 0;
 }
 
 /* Count the failures for each reason, so that one line can tell of them all. */
 static void count_failures(struct shed_load_batch *batch)
 {
-    size_t first[REASONS_MAX], reasons = 0;
+    struct shed_job *first[REASONS_MAX];
+    size_t reasons = 0;
 
     for (size_t i = 0; i < batch->load.count; i++) {
+        struct shed_job *job = batch->jobs[i];
         size_t r = 0;
-        if (batch->answers[i].value != NULL)
+        if (job->loaded.value != NULL)
             continue;
-        while (r < reasons && !are_alike(batch, first[r], i))
+        while (r < reasons && !are_alike(first[r], job))
             r++;
         if (r == reasons && r < REASONS_MAX)
-            first[reasons++] = i;
-        batch->answers[r < reasons ? first[r] : i].failed_keys++;
+            first[reasons++] = job;
+        (r < reasons ? first[r] : job)->loaded.failed_keys++;
     }
 }
 
@@ -231,19 +216,22 @@ uint64_t shed_load_batch_id(const struct shed_load_batch *batch)
     return shed_hash(batch->jobs[0]->key, batch->jobs[0]->key_size, 0) | 1;
 }
 
-bool shed_load_batch_settle(struct shed_load_batch *batch, uint64_t cost_us)
+bool shed_load_batch_settle(struct shed_load_batch *batch, uint64_t cost_us,
+                            struct shed_error *why)
 {
     bool has_failed = batch->load.count > 0;
 
     fail_unanswered(batch);
     count_failures(batch);
+    if (has_failed)
+        *why = batch->jobs[0]->loaded.error;
     for (size_t i = 0; i < batch->load.count; i++) {
-        if (batch->answers[i].value != NULL ||
-            batch->answers[i].error.code != SHED_ESOURCE)
+        struct shed_job *job = batch->jobs[i];
+        if (job->loaded.value != NULL || job->loaded.error.code != SHED_ESOURCE)
             has_failed = false;
-        batch->answers[i].cost_us = cost_us;
-        batch->answers[i].batch_keys = i == 0 ? batch->load.count : 0;
-        batch->jobs[i]->settle(batch->jobs[i], &batch->answers[i]);
+        job->loaded.cost_us = cost_us;
+        job->loaded.batch_keys = i == 0 ? batch->load.count : 0;
+        job->settle(job);
     }
     return has_failed;
 }
@@ -253,30 +241,27 @@ bool shed_load_batch_settle(struct shed_load_batch *batch, uint64_t cost_us)
 struct shed_load_batch *shed_load_batch_create(struct shed_source *source,
                                                size_t capacity)
 {
-    struct shed_load_batch *batch = calloc(1, sizeof(*batch));
+    struct shed_load_batch *batch =
+        calloc(1, sizeof(*batch) + capacity * sizeof(*batch->keys));
 
     if (batch == NULL || shed_mutex_init(&batch->mu, SHED_RANK_BATCH) != 0) {
         free(batch);
         return NULL;
     }
     batch->source = source;
-    batch->keys = calloc(capacity, sizeof(*batch->keys));
+    batch->load.keys = batch->keys;
     batch->jobs = calloc(capacity, sizeof(struct shed_job *));
-    batch->answers = calloc(capacity, sizeof(*batch->answers));
-    if (batch->keys == NULL || batch->jobs == NULL || batch->answers == NULL) {
+    if (batch->jobs == NULL) {
         shed_load_batch_destroy(batch);
         return NULL;
     }
-    batch->load.keys = batch->keys;
     return batch;
 }
 
 void shed_load_batch_destroy(struct shed_load_batch *batch)
 {
     shed_mutex_destroy(&batch->mu);
-    free(batch->answers);
     free(batch->jobs);
-    free(batch->keys);
     free(batch);
 }
 

@@ -16,18 +16,17 @@
 
 #include "source/job.h"
 
-struct shed_load_lane {
-    struct shed_job *first;
-    struct shed_job **last;
-    size_t count;
-    size_t ready; /* the first ones, which may be taken */
-};
+/* Jobs for which callers wait, and those in the background. */
+enum { SHED_LANE_CALLERS, SHED_LANE_BACKGROUND, SHED_LANES };
 
+/* All zero at the beginning. */
 struct shed_load_queue {
-    struct shed_load_lane waited_for, background;
+    struct shed_load_lane {
+        struct shed_list jobs;
+        size_t count;
+        size_t ready; /* the first ones, which may be taken */
+    } lanes[SHED_LANES];
 };
-
-void shed_load_queue_init(struct shed_load_queue *queue);
 
 /* How many there are, and how many of them may be taken. */
 size_t shed_load_queue_count(const struct shed_load_queue *queue);
@@ -46,9 +45,6 @@ struct shed_job *shed_load_queue_pop(struct shed_load_queue *queue);
  * passed at now_ms; at UINT64_MAX each has. Returns: NULL if there is none. */
 struct shed_job *shed_load_queue_drop(struct shed_load_queue *queue,
                                       uint64_t now_ms);
-
-/* Take all. Returns: a list by next. */
-struct shed_job *shed_load_queue_take_all(struct shed_load_queue *queue);
 
 /* A caller waits for this job now; all are ready then. Returns: false: it is
  * not in the queue, or callers have waited for it before. */

@@ -122,31 +122,17 @@ static void add_id(const struct shed_slots *s, const struct shed_slot *slot,
     (*count)++;
 }
 
-/* Slots that nobody needs any longer, or that have ended. */
-static void drop_surplus(struct shed_slots *s, uint64_t now_ms)
+/* One that nobody needs any longer, or that has ended. */
+static void drop_surplus(struct shed_slots *s, struct shed_slot *slot,
+                         uint64_t now_ms)
 {
-    for (size_t i = 0; i < s->capacity; i++) {
-        struct shed_slot *slot = &s->at[i];
-        if (slot->state == SHED_SLOT_READY && s->ready > s->wanted) {
-            leave(slot);
-            s->ready--;
-        }
-        if (slot->state == SHED_SLOT_LEAVING && !slot->is_kept &&
-            slot->sent_ms <= now_ms)
-            slot->state = SHED_SLOT_FREE;
+    if (slot->state == SHED_SLOT_READY && s->ready > s->wanted) {
+        leave(slot);
+        s->ready--;
     }
-}
-
-static void add_given(struct shed_slots *s, struct shed_slots_exchange *x)
-{
-    for (size_t i = 0; i < s->capacity; i++) {
-        struct shed_slot *slot = &s->at[i];
-        if (slot->state != SHED_SLOT_LEAVING ||
-            x->give_count == SHED_SLOTS_EXCHANGE_MAX)
-            continue;
-        slot->state = SHED_SLOT_GIVEN;
-        add_id(s, slot, x->give, &x->give_count);
-    }
+    if (slot->state == SHED_SLOT_LEAVING && !slot->is_kept &&
+        slot->sent_ms <= now_ms)
+        slot->state = SHED_SLOT_FREE;
 }
 
 /* When a slot is to be prolonged. */
@@ -157,18 +143,23 @@ static uint64_t keep_ms(const struct shed_slots *s,
                                            : 0;
 }
 
-static void add_kept(struct shed_slots *s, uint64_t now_ms,
-                     struct shed_slots_exchange *x, uint64_t *next_ms)
+/* Give one back, or prolong it, if it is time for that; *next_ms is then. */
+static void add_one(struct shed_slots *s, struct shed_slot *slot,
+                    uint64_t now_ms, struct shed_slots_exchange *x,
+                    uint64_t *next_ms)
 {
-    for (size_t i = 0; i < s->capacity; i++) {
-        struct shed_slot *slot = &s->at[i];
-        if (slot->state != SHED_SLOT_BUSY && slot->state != SHED_SLOT_READY)
-            continue;
+    if (slot->state == SHED_SLOT_LEAVING) {
+        if (x->give_count == SHED_SLOTS_EXCHANGE_MAX)
+            return;
+        slot->state = SHED_SLOT_GIVEN;
+        add_id(s, slot, x->give, &x->give_count);
+    } else if (slot->state == SHED_SLOT_BUSY ||
+               slot->state == SHED_SLOT_READY) {
         if (keep_ms(s, slot) > now_ms ||
             x->keep_count == SHED_SLOTS_EXCHANGE_MAX) {
             if (keep_ms(s, slot) < *next_ms)
                 *next_ms = keep_ms(s, slot);
-            continue;
+            return;
         }
         slot->is_kept = true;
         slot->sent_ms = now_ms + s->life_ms;
@@ -202,10 +193,10 @@ bool shed_slots_next(struct shed_slots *s, uint64_t now_ms,
     *delay_ms = UINT64_MAX;
     if (s->is_asking)
         return false;
-    drop_surplus(s, now_ms);
-    if (may_ask || !s->is_away) {
-        add_given(s, x);
-        add_kept(s, now_ms, x, &next_ms);
+    for (size_t i = 0; i < s->capacity; i++) {
+        drop_surplus(s, &s->at[i], now_ms);
+        if (may_ask || !s->is_away)
+            add_one(s, &s->at[i], now_ms, x, &next_ms);
     }
     /* what is given back is for those that wait */
     if (may_ask && (x->give_count == 0 || s->others == 0))
@@ -225,22 +216,24 @@ bool shed_slots_next(struct shed_slots *s, uint64_t now_ms,
 /* ------------------------------------------------------------- the answers */
 
 /* Returns: how many were to be taken. */
-static size_t settle(struct shed_slots *s, size_t taken)
+static size_t settle(struct shed_slots *s,
+                     const struct shed_slots_answer *answer)
 {
     size_t asked = 0;
 
     for (size_t i = 0; i < s->capacity; i++) {
         struct shed_slot *slot = &s->at[i];
-        bool is_taken = slot->state == SHED_SLOT_ASKED && asked++ < taken;
-        if (slot->is_kept || is_taken)
+        bool is_asked = slot->state == SHED_SLOT_ASKED;
+        bool is_taken = is_asked && answer != NULL && asked < answer->taken;
+        if (answer != NULL && (slot->is_kept || is_taken))
             slot->until_ms = slot->sent_ms;
         slot->is_kept = false;
+        asked += is_asked;
         if (is_taken) {
             slot->state = SHED_SLOT_READY;
             s->ready++;
-        } else if (slot->state == SHED_SLOT_ASKED ||
-                   slot->state == SHED_SLOT_GIVEN) {
-            slot->state = SHED_SLOT_FREE;
+        } else if (is_asked || slot->state == SHED_SLOT_GIVEN) {
+            slot->state = answer != NULL ? SHED_SLOT_FREE : SHED_SLOT_LEAVING;
         }
     }
     return asked;
@@ -261,17 +254,22 @@ static uint64_t pause_ms(const struct shed_slots *s, size_t waiting,
     return ms + random % ms;
 }
 
-void shed_slots_answered(struct shed_slots *s,
-                         const struct shed_slots_answer *answer,
-                         uint64_t now_us, uint64_t random)
+void shed_slots_settle(struct shed_slots *s,
+                       const struct shed_slots_answer *answer, uint64_t now_us,
+                       uint64_t random)
 {
     uint64_t now_ms = now_us / US_PER_MS;
-    size_t asked = settle(s, answer->taken);
+    size_t asked = settle(s, answer);
 
     assert(s->is_asking);
     s->is_asking = false;
+    s->is_away = answer == NULL;
+    if (answer == NULL) {
+        s->is_refused = false;
+        s->ask_ms = now_ms + AWAY_MS / 2 + random % (AWAY_MS / 2);
+        return;
+    }
     s->heard_ms = s->asked_ms;
-    s->is_away = false;
     s->in_use = answer->in_use;
     if (asked > 0)
         s->is_refused = answer->taken < asked;
@@ -282,20 +280,6 @@ void shed_slots_answered(struct shed_slots *s,
         s->refused_us = now_us;
     if (s->ask_ms <= now_ms && (s->is_refused || s->others > 0))
         s->ask_ms = now_ms + pause_ms(s, answer->waiting, random);
-}
-
-void shed_slots_failed(struct shed_slots *s, uint64_t now_ms, uint64_t random)
-{
-    for (size_t i = 0; i < s->capacity; i++) {
-        struct shed_slot *slot = &s->at[i];
-        if (slot->state == SHED_SLOT_ASKED || slot->state == SHED_SLOT_GIVEN)
-            slot->state = SHED_SLOT_LEAVING;
-        slot->is_kept = false;
-    }
-    s->is_asking = false;
-    s->is_away = true;
-    s->is_refused = false;
-    s->ask_ms = now_ms + AWAY_MS / 2 + random % (AWAY_MS / 2);
 }
 
 void shed_slots_attach(struct shed_slots *s)

@@ -99,17 +99,17 @@ size_t shed_slots_begin(struct shed_slots *s, uint64_t now_us,
 /* A load has ended, after cost_us. */
 void shed_slots_end(struct shed_slots *s, size_t slot, uint64_t cost_us);
 
-/* What to do now. Returns: true: send *out, and call one of the next two when
+/* What to do now. Returns: true: send *out, and call shed_slots_settle when
  * that has ended. false: come again in *delay_ms, and when anything has
  * changed; UINT64_MAX: only then. */
 bool shed_slots_next(struct shed_slots *s, uint64_t now_ms,
                      struct shed_slots_exchange *out, uint64_t *delay_ms);
 
-/* How the exchange under way has ended: it was carried out, or perhaps not. */
-void shed_slots_answered(struct shed_slots *s,
-                         const struct shed_slots_answer *answer,
-                         uint64_t now_us, uint64_t random);
-void shed_slots_failed(struct shed_slots *s, uint64_t now_ms, uint64_t random);
+/* The exchange under way has ended. answer: NULL: perhaps it was not carried
+ * out. */
+void shed_slots_settle(struct shed_slots *s,
+                       const struct shed_slots_answer *answer, uint64_t now_us,
+                       uint64_t random);
 
 /* Redis is to be asked from now on; or loads begin without a slot, until it has
  * answered. */

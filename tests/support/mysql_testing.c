@@ -297,11 +297,11 @@ struct shed_source *open_single_source(struct site *site, const char *query)
     return open_source(site, query, &o);
 }
 
-static void note_loaded(struct shed_job *job, struct shed_loaded *loaded)
+static void note_loaded(struct shed_job *job)
 {
     struct ask *ask = (struct ask *)job;
 
-    ask->loaded = *loaded;
+    ask->loaded = job->loaded;
     shed_latch_count_down(&ask->gate, 1);
 }
 

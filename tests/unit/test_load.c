@@ -117,11 +117,11 @@ struct request {
 
 static struct request requests[KEYS_MAX];
 
-static void note_settled(struct shed_job *job, struct shed_loaded *loaded)
+static void note_settled(struct shed_job *job)
 {
     struct request *request = (struct request *)job;
 
-    request->loaded = *loaded;
+    request->loaded = job->loaded;
     atomic_fetch_add(&request->settled, 1);
 }
 

@@ -14,9 +14,9 @@ static struct shed_job jobs[KEYS];
 static struct shed_loaded settled[KEYS];
 static const int one_cache, another_cache;
 
-static void note(struct shed_job *job, struct shed_loaded *loaded)
+static void note(struct shed_job *job)
 {
-    settled[job - jobs] = *loaded;
+    settled[job - jobs] = job->loaded;
 }
 
 static struct shed_load *load_of(size_t count)
@@ -34,7 +34,9 @@ static struct shed_load *load_of(size_t count)
 
 static void settle(struct shed_load *load)
 {
-    shed_load_batch_settle(shed_load_batch_of(load), 1);
+    struct shed_error unused;
+
+    (void)shed_load_batch_settle(shed_load_batch_of(load), 1, &unused);
     shed_load_batch_destroy(shed_load_batch_of(load));
 }
 

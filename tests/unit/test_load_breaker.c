@@ -114,12 +114,12 @@ static void open_fake(uint64_t open_ms)
     shed_source_watch(fake.source, &fake.watcher);
 }
 
-static void note_settled(struct shed_job *job, struct shed_loaded *loaded)
+static void note_settled(struct shed_job *job)
 {
     struct request *request = (struct request *)job;
 
-    request->loaded = *loaded;
-    shed_value_unref(loaded->value);
+    request->loaded = job->loaded;
+    shed_value_unref(job->loaded.value);
     atomic_fetch_add(&request->settled, 1);
 }
 

@@ -50,7 +50,7 @@ static void answer(size_t taken, size_t in_use, size_t waiting)
 {
     const struct shed_slots_answer a = {taken, in_use, waiting};
 
-    shed_slots_answered(&slots, &a, now_ms * 1000, draw());
+    shed_slots_settle(&slots, &a, now_ms * 1000, draw());
 }
 
 static size_t begin(void)
@@ -247,7 +247,7 @@ TEST(loads_begin_without_slots_while_redis_is_away)
     set_up(1);
     shed_slots_want(&slots, 1);
     expect_sent(0, 0, 1);
-    shed_slots_failed(&slots, now_ms, draw());
+    shed_slots_settle(&slots, NULL, now_ms * 1000, draw());
     slot = begin();
     ck_assert(!next());
     ck_assert_uint_ge(delay_ms, 500);
@@ -269,7 +269,7 @@ TEST(a_source_without_loads_finds_out_that_redis_is_back)
     set_up(1);
     load_once();
     expect_sent(1, 0, 0);
-    shed_slots_failed(&slots, now_ms, draw());
+    shed_slots_settle(&slots, NULL, now_ms * 1000, draw());
     now_ms += LIFE_MS;
     expect_sent(0, 0, 0);
     ck_assert(shed_slots_may_begin(&slots));
@@ -284,7 +284,7 @@ TEST(a_slot_is_given_back_again_if_the_first_time_failed)
     set_up(1);
     load_once();
     expect_sent(1, 0, 0);
-    shed_slots_failed(&slots, now_ms, draw());
+    shed_slots_settle(&slots, NULL, now_ms * 1000, draw());
     ck_assert(!next());
     now_ms += delay_ms;
     expect_sent(1, 0, 0);
@@ -392,7 +392,7 @@ static void step(struct source *s, uint64_t load_ms)
         s->asks++;
         a.in_use = in_use;
         a.waiting = waiting();
-        shed_slots_answered(&s->slots, &a, now_ms * 1000, draw());
+        shed_slots_settle(&s->slots, &a, now_ms * 1000, draw());
         begin_loads(s, load_ms);
     }
 }

@@ -45,10 +45,18 @@
 #include "base/mutex.h"
 #include "base/stats.h"
 #include "base/thread.h"
+#include "entry/key.h"
 #include "source/admission.h"
 #include "source/load_batch.h"
-#include "source/load_options.h"
 #include "source/load_queue.h"
+
+/* The ranges that snowshed.h states. */
+#define LOADS_MAX 1024
+#define BATCH_MAX 10000
+#define BATCH_WAIT_MAX_MS 1000
+#define QUEUE_MAX 10000000
+#define TIMEOUT_MAX_MS 3600000
+#define FLEET_LOADS_MAX 100000
 
 struct shed_source {
     /* set at creation */
@@ -468,6 +476,33 @@ struct shed_source_state shed_source_look(struct shed_source *s)
 
 /* -------------------------------------------------------- begin and end */
 
+SHED_CHECK_OPTIONS(shed_source_options);
+
+static enum shed_code check_options(const struct shed_source_options *o,
+                                    struct shed_error *err)
+{
+    const struct shed_range ranges[] = {
+        {o->max_loads, 1, LOADS_MAX, "source max_loads"},
+        {o->max_batch, 1, BATCH_MAX, "source max_batch"},
+        {o->batch_wait_ms, 0, BATCH_WAIT_MAX_MS, "source batch_wait_ms"},
+        {o->queue_limit, 1, QUEUE_MAX, "source queue_limit"},
+        {o->load_timeout_ms, 1, TIMEOUT_MAX_MS, "source load_timeout_ms"},
+        {o->adaptive_loads, 0, 1, "source adaptive_loads"},
+        {o->callers_limit, 0, QUEUE_MAX, "source callers_limit"},
+        {o->fleet_loads, 0, FLEET_LOADS_MAX, "source fleet_loads"},
+    };
+
+    enum shed_code code =
+        shed_check_ranges(ranges, sizeof(ranges) / sizeof(*ranges), err);
+
+    if (code == SHED_OK)
+        code = shed_breaker_check(&o->breaker, "source", err);
+    if (code == SHED_OK && o->fleet_name != NULL)
+        code =
+            shed_key_check_cache_name(o->fleet_name, "source fleet_name", err);
+    return code;
+}
+
 /* Make the lock and its condition variables. Returns: 0, or an errno. */
 static int init_sync(struct shed_source *s)
 {
@@ -508,7 +543,10 @@ static enum shed_code open_source(shed_load_one_fn *load_one,
     *out = NULL;
     if (load_one == NULL && load == NULL)
         return shed_fail(err, SHED_EINVAL, "shed_source_open: load is NULL");
-    code = shed_source_options_take(&o, options, err);
+    code = shed_options_take(&o, sizeof(o), options,
+                             "struct shed_source_options", err);
+    if (code == SHED_OK)
+        code = check_options(&o, err);
     if (code != SHED_OK)
         return code;
     s = calloc(1, sizeof(*s));

@@ -169,17 +169,6 @@ void shed_load_answer(struct shed_load *load, size_t i,
 
 /* -------------------------------------------------------------- the batch */
 
-/* An error is not absence: a key that was passed over has failed. */
-static void fail_unanswered(struct shed_load_batch *batch)
-{
-    for (size_t i = 0; i < batch->load.count; i++) {
-        struct shed_loaded *l = &batch->jobs[i]->loaded;
-        if (l->value == NULL && l->error.code == SHED_OK)
-            (void)shed_fail(&l->error, SHED_ESOURCE,
-                            "the source gave no answer for this key");
-    }
-}
-
 /* A query fails for one reason, and rarely do its rows for a few. */
 #define REASONS_MAX 4
 
@@ -190,7 +179,8 @@ static bool are_alike(const struct shed_job *a, const struct shed_job *b)
            strcmp(a->loaded.error.reason, b->loaded.error.reason) == 0;
 }
 
-/* Count the failures for each reason, so that one line can tell of them all. */
+/* Count the failures for each reason, so that one line can tell of them all. An
+ * error is not absence: a key that was passed over has failed. */
 static void count_failures(struct shed_load_batch *batch)
 {
     struct shed_job *first[REASONS_MAX];
@@ -201,6 +191,9 @@ static void count_failures(struct shed_load_batch *batch)
         size_t r = 0;
         if (job->loaded.value != NULL)
             continue;
+        if (job->loaded.error.code == SHED_OK)
+            (void)shed_fail(&job->loaded.error, SHED_ESOURCE,
+                            "the source gave no answer for this key");
         while (r < reasons && !are_alike(first[r], job))
             r++;
         if (r == reasons && r < REASONS_MAX)
@@ -221,7 +214,6 @@ bool shed_load_batch_settle(struct shed_load_batch *batch, uint64_t cost_us,
 {
     bool has_failed = batch->load.count > 0;
 
-    fail_unanswered(batch);
     count_failures(batch);
     if (has_failed)
         *why = batch->jobs[0]->loaded.error;

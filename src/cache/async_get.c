@@ -150,7 +150,7 @@ static void fly(struct get *g)
     g->phase = FLYING;
     g->is_softly = shed_terms_are_soft(terms);
     shed_slow_join(&g->get, &starts);
-    shed_flights_start(g->get.cache->flights, starts);
+    shed_reactor_post_all(g->get.cache->client->reactor, starts);
     if (g->is_softly)
         shed_slow_leave_old(
             &g->get, shed_left_ms(shed_now_ms(), terms->soft_timeout_ms));

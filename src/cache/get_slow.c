@@ -308,7 +308,7 @@ static void wait_for_flights(struct shed_key_get *gets, size_t count,
         if (shed_get_is_open(&gets[i]))
             shed_slow_join(&gets[i], &starts);
     }
-    shed_flights_start(gets->cache->flights, starts);
+    shed_reactor_post_all(gets->cache->client->reactor, starts);
     if (shed_terms_are_soft(terms))
         wait_softly(gets, count, &latch);
     if (!shed_latch_wait(&latch, shed_terms_deadline_ms(terms))) {

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/container.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "base/value.h"
@@ -192,8 +191,10 @@ bool shed_flight_load_start(struct shed_flight_task *t)
     return true;
 }
 
-void shed_flight_load_hasten(struct shed_flight_task *t)
+void shed_flight_load_hasten(struct shed_waiters *waiters)
 {
+    struct shed_flight_task *t = shed_flight_task_of(waiters);
+
     if (t->is_loading)
         shed_source_hasten(t->flights->cache->source, &t->job);
 }

@@ -100,12 +100,6 @@ static uint64_t news_of(const struct shed_flight_task *t)
     return tag_log != NULL ? shed_tag_log_news(tag_log) : 0;
 }
 
-static void hasten(struct shed_waiters *waiters)
-{
-    shed_flight_load_hasten(
-        shed_container_of(waiters, struct shed_flight_task, waiters));
-}
-
 static void perform(struct shed_flight_task *t,
                     const struct shed_flight_act *act,
                     struct shed_flight_event *next)
@@ -180,8 +174,8 @@ void shed_flight_task_drive(struct shed_flight_task *t,
         struct shed_flight_event next = {.type = SHED_EV_START};
         struct shed_flight_act act;
         if (!t->is_out)
-            t->flight.newest =
-                shed_table_newest(t->flights->table, &t->waiters);
+            t->flight.newest = shed_table_newest(t->flights->table, &t->waiters,
+                                                 t->flights->is_closing);
         t->flight.is_outdated = news_of(t) != t->news;
         t->flight.has_pushes = shed_session_is_on(session_of(t));
         /* a cache that is being closed waits for loads, for nothing else */
@@ -192,7 +186,7 @@ void shed_flight_task_drive(struct shed_flight_task *t,
            process, its load is no longer in the background */
         if (event.type == SHED_EV_WAIT && t->flight.newest > 0)
             shed_table_each_of(t->flights->table, t->key.at, t->key.size,
-                               hasten);
+                               shed_flight_load_hasten);
         if (event.type == SHED_EV_WAIT && t->flight.waits == 1 &&
             !t->is_background)
             shed_count(&t->flights->cache->counters.waits, 1);
@@ -210,46 +204,53 @@ void shed_flight_task_drive(struct shed_flight_task *t,
         shed_flight_task_destroy(t);
 }
 
+static void step(struct shed_flight_task *t, enum shed_flight_event_type type)
+{
+    shed_flight_task_drive(t, (struct shed_flight_event){.type = type});
+}
+
 static void on_timer(void *arg)
 {
     struct shed_flight_task *t = arg;
+    enum shed_flight_state state = t->flight.state;
 
-    if (t->flight.state == SHED_FLIGHT_ABANDONED ||
-        t->flight.state == SHED_FLIGHT_OVER)
+    if (state == SHED_FLIGHT_ABANDONED || state == SHED_FLIGHT_OVER)
         return;
-    if (t->flight.state == SHED_FLIGHT_WAITING)
+    if (state == SHED_FLIGHT_WAITING)
         shed_count(&t->flights->cache->counters.polls, 1);
-    if (t->flight.state == SHED_FLIGHT_LOADING &&
+    if (state == SHED_FLIGHT_LOADING &&
         shed_now_ms() >= t->flight.load_deadline_ms)
         (void)shed_fail(&t->error, SHED_ESOURCE,
                         "the source has not answered within load_timeout_ms");
-    shed_flight_task_drive(t,
-                           (struct shed_flight_event){.type = SHED_EV_TIMER});
+    step(t, SHED_EV_TIMER);
 }
 
-void shed_flight_task_push(struct shed_flight_task *t)
+void shed_flight_task_push(struct shed_waiters *waiters)
 {
+    struct shed_flight_task *t = shed_flight_task_of(waiters);
+
     if (t->flight.state == SHED_FLIGHT_WAITING)
         shed_count(&t->flights->cache->counters.pushes, 1);
     if (t->flight.state == SHED_FLIGHT_WAITING ||
         t->flight.state == SHED_FLIGHT_ACQUIRING)
-        shed_flight_task_drive(
-            t, (struct shed_flight_event){.type = SHED_EV_PUSH});
+        step(t, SHED_EV_PUSH);
 }
 
-void shed_flight_task_epoch(struct shed_flight_task *t)
+void shed_flight_task_epoch(struct shed_waiters *waiters)
 {
+    struct shed_flight_task *t = shed_flight_task_of(waiters);
+
     if (t->flight.state != SHED_FLIGHT_OVER)
-        shed_flight_task_drive(
-            t, (struct shed_flight_event){.type = SHED_EV_EPOCH});
+        step(t, SHED_EV_EPOCH);
 }
 
-void shed_flight_task_hurry(struct shed_flight_task *t)
+void shed_flight_task_hurry(struct shed_waiters *waiters)
 {
+    struct shed_flight_task *t = shed_flight_task_of(waiters);
+
     if (t->flight.state == SHED_FLIGHT_WAITING ||
         t->flight.state == SHED_FLIGHT_PAUSING)
-        shed_flight_task_drive(
-            t, (struct shed_flight_event){.type = SHED_EV_TIMER});
+        step(t, SHED_EV_TIMER);
 }
 
 /* -------------------------------------------------------- begin and end */
@@ -262,8 +263,7 @@ static void start(struct shed_post *post)
        over if we died */
     if (shed_client_settles(t->flights->cache->client, t->key.at, t->key.size,
                             post))
-        shed_flight_task_drive(
-            t, (struct shed_flight_event){.type = SHED_EV_START});
+        step(t, SHED_EV_START);
 }
 
 struct shed_flight_task *shed_flight_task_create(struct shed_flights *flights,

@@ -12,6 +12,7 @@
 
 #include <snowshed/snowshed.h>
 
+#include "base/container.h"
 #include "base/latch.h"
 #include "entry/entry.h"
 #include "entry/freshness.h"
@@ -122,14 +123,20 @@ struct shed_flight_task *shed_flight_task_create(struct shed_flights *flights,
 /* It must be over, or not have been started. Any thread in the latter case. */
 void shed_flight_task_destroy(struct shed_flight_task *task);
 
+static inline struct shed_flight_task *
+shed_flight_task_of(struct shed_waiters *waiters)
+{
+    return shed_container_of(waiters, struct shed_flight_task, waiters);
+}
+
 /* The key may have changed in Redis. */
-void shed_flight_task_push(struct shed_flight_task *task);
+void shed_flight_task_push(struct shed_waiters *waiters);
 
 /* An epoch of the session has ended or begun. */
-void shed_flight_task_epoch(struct shed_flight_task *task);
+void shed_flight_task_epoch(struct shed_waiters *waiters);
 
 /* The cache is being closed: do not wait, nor pause. */
-void shed_flight_task_hurry(struct shed_flight_task *task);
+void shed_flight_task_hurry(struct shed_waiters *waiters);
 
 /* Step the machine, and do what it wants. Each call and load that has ended
  * comes here. */
@@ -150,7 +157,7 @@ void shed_flight_task_tell(const struct shed_flight_task *task,
 bool shed_flight_load_start(struct shed_flight_task *task);
 
 /* A caller waits now for what is loaded. */
-void shed_flight_load_hasten(struct shed_flight_task *task);
+void shed_flight_load_hasten(struct shed_waiters *waiters);
 
 /* How long what was loaded is fresh; at random within the cache's jitter. */
 uint64_t shed_flight_load_ttl_ms(const struct shed_flight_task *task);

@@ -34,16 +34,6 @@ static struct shed_flights *flights_of(struct shed_listener *listener)
     return shed_container_of(listener, struct shed_flights, listener);
 }
 
-static struct shed_flight_task *task_of(struct shed_waiters *waiters)
-{
-    return shed_container_of(waiters, struct shed_flight_task, waiters);
-}
-
-static void tell_change(struct shed_waiters *waiters)
-{
-    shed_flight_task_push(task_of(waiters));
-}
-
 static void on_change(struct shed_listener *listener, const char *key,
                       size_t key_size)
 {
@@ -51,18 +41,13 @@ static void on_change(struct shed_listener *listener, const char *key,
 
     shed_near_change(fs->cache->near, key, key_size);
     shed_table_each_of(fs->table, key, shed_entry_key_size(key, key_size),
-                       tell_change);
-}
-
-static void tell_epoch(struct shed_waiters *waiters)
-{
-    shed_flight_task_epoch(task_of(waiters));
+                       shed_flight_task_push);
 }
 
 static void on_epoch(struct shed_listener *listener)
 {
     shed_near_epoch(flights_of(listener)->cache->near);
-    shed_table_each(flights_of(listener)->table, tell_epoch);
+    shed_table_each(flights_of(listener)->table, shed_flight_task_epoch);
 }
 
 /* ------------------------------------------------------------ the flights */
@@ -126,11 +111,6 @@ void shed_flights_refresh(struct shed_flights *fs, const struct shed_key *key,
         shed_flight_task_destroy(task);
 }
 
-void shed_flights_start(struct shed_flights *fs, struct shed_post *starts)
-{
-    shed_reactor_post_all(fs->cache->client->reactor, starts);
-}
-
 bool shed_flights_has(struct shed_flights *fs, const struct shed_key *key)
 {
     return shed_table_has(fs->table, key->redis, key->redis_size,
@@ -173,19 +153,13 @@ static void open_on_reactor(void *arg)
         shed_listeners_add(fs->cache->client->listeners, &fs->listener);
 }
 
-static void hurry(struct shed_waiters *waiters)
-{
-    shed_table_forget(task_of(waiters)->flights->table, waiters);
-    shed_flight_task_hurry(task_of(waiters));
-}
-
 /* End those that only watch or pause. */
 static void hurry_on_reactor(void *arg)
 {
     struct shed_flights *fs = arg;
 
     fs->is_closing = true;
-    shed_table_each(fs->table, hurry);
+    shed_table_each(fs->table, shed_flight_task_hurry);
 }
 
 /* It may be half made. */

@@ -37,7 +37,8 @@ SHED_MUST_CHECK enum shed_code shed_flights_create(struct shed_cache *cache,
 void shed_flights_close(struct shed_flights *flights);
 
 /* Join the key's flight, or put a new one in front of the list *starts, which
- * must be passed to shed_flights_start. Any thread; not in a flight's step.
+ * must be posted to the client's reactor: those of one list load together. Any
+ * thread; not in a flight's step.
  *
  * A flight that is joined may answer with the aged value nonetheless.
  *
@@ -47,9 +48,6 @@ SHED_MUST_CHECK enum shed_code
 shed_flights_join(struct shed_flights *flights, const struct shed_key *key,
                   struct shed_seen seen, struct shed_caller *caller,
                   struct shed_post **starts, struct shed_error *err);
-
-/* Start flights. Flights of one call load together. Any thread. */
-void shed_flights_start(struct shed_flights *flights, struct shed_post *starts);
 
 /* Load the key's value again in the background, unless this process does so
  * already: if it still has this identity (see shed_entry_identity; NULL: any),

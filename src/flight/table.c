@@ -220,19 +220,14 @@ bool shed_table_leave(struct shed_table *t, struct shed_caller *caller,
     return waiters != NULL;
 }
 
-void shed_table_forget(struct shed_table *t, struct shed_waiters *waiters)
-{
-    struct shard *shard = lock(t, waiters->node.key);
-
-    waiters->left_number = 0;
-    shed_mutex_unlock(&shard->mu);
-}
-
-uint64_t shed_table_newest(struct shed_table *t, struct shed_waiters *waiters)
+uint64_t shed_table_newest(struct shed_table *t, struct shed_waiters *waiters,
+                           bool forgets)
 {
     struct shard *shard = lock(t, waiters->node.key);
     uint64_t newest;
 
+    if (forgets)
+        waiters->left_number = 0;
     /* if the newest caller has left, its number is still higher than those of
      * all who remain */
     newest = waiters->callers.first != NULL ? waiters->last_number

@@ -137,13 +137,10 @@ bool shed_table_insert_background(struct shed_table *table,
 bool shed_table_leave(struct shed_table *table, struct shed_caller *caller,
                       enum shed_leave how);
 
-/* From now on nothing goes on for a caller that has left. */
-void shed_table_forget(struct shed_table *table, struct shed_waiters *waiters);
-
 /* The number of the newest caller that waits, or has left the flight to go on;
- * 0 for none. */
+ * 0 for none. forgets: nothing goes on for callers that have left. */
 uint64_t shed_table_newest(struct shed_table *table,
-                           struct shed_waiters *waiters);
+                           struct shed_waiters *waiters, bool forgets);
 
 /* Answer the callers up to a number: each gets a reference of value or, if that
  * is NULL, error. Returns: false if there was nobody. */

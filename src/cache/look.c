@@ -15,20 +15,17 @@
 
 #define US_PER_MS 1000
 
-/* "No such row" is neither refreshed nor handed out when it is over: a row that
- * has been inserted is seen at the end of negative_ttl_ms. */
 static enum shed_freshness judge(const struct shed_freshness_rule *given,
                                  const struct shed_value *value,
                                  const struct shed_freshness_times *times,
                                  uint64_t now_ms)
 {
-    const struct shed_freshness_rule strict = {.max_age_ms = given->max_age_ms};
-    const struct shed_freshness_rule *rule =
-        value->kind == SHED_KIND_ABSENT ? &strict : given;
+    const struct shed_freshness_rule rule =
+        shed_freshness_rule_of_kind(given, value->kind);
     uint64_t random =
-        rule->refresh_after_pct > 0 ? shed_random_jitter() : UINT64_MAX;
+        rule.refresh_after_pct > 0 ? shed_random_jitter() : UINT64_MAX;
 
-    return shed_freshness_judge(rule, times, now_ms, random);
+    return shed_freshness_judge(&rule, times, now_ms, random);
 }
 
 /* outcome and reason: what the call would have ended with. */
@@ -212,15 +209,10 @@ static struct shed_value *make_stale(const struct shed_local_row *row)
 static enum shed_freshness judge_local(const struct shed_terms *terms,
                                        const struct shed_local_row *row)
 {
-    const uint64_t written_ms = 1; /* 0 would be an unknown clock */
-    const struct shed_freshness_times times = {
-        .written_ms = written_ms,
-        .until_ms = shed_deadline_ms(written_ms, row->ttl_ms)};
     struct shed_freshness_rule rule = terms->rule;
 
     rule.refresh_after_pct = 0;
-    return judge(&rule, row->value, &times,
-                 shed_deadline_ms(written_ms, row->age_ms));
+    return shed_local_judge(row, &rule);
 }
 
 /* By its own entry; a row that was loaded without Redis has none, and its tags

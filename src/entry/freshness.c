@@ -116,6 +116,15 @@ shed_freshness_rule_of_call(const struct shed_freshness_rule *rule,
     return r;
 }
 
+struct shed_freshness_rule
+shed_freshness_rule_of_kind(const struct shed_freshness_rule *rule,
+                            enum shed_kind kind)
+{
+    if (kind != SHED_KIND_ABSENT)
+        return *rule;
+    return (struct shed_freshness_rule){.max_age_ms = rule->max_age_ms};
+}
+
 /* An entry from the future is one of a moment ago: the client's idea of the
  * server's clock is a few ms off, or the clock was set back. */
 static bool is_aged(const struct shed_freshness_rule *rule,

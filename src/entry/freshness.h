@@ -48,6 +48,13 @@ struct shed_freshness_rule
 shed_freshness_rule_of_call(const struct shed_freshness_rule *rule,
                             uint64_t max_age_ms, enum shed_stale allow_stale);
 
+/* What a rule means for a value of this kind: "no such row" is neither
+ * refreshed nor given out when it is over, so a row that has been inserted is
+ * seen at the end of negative_ttl_ms. */
+struct shed_freshness_rule
+shed_freshness_rule_of_kind(const struct shed_freshness_rule *rule,
+                            enum shed_kind kind);
+
 /* What an entry carries. */
 struct shed_freshness_times {
     uint64_t written_ms;

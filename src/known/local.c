@@ -35,6 +35,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/mutex.h"
+#include "base/random.h"
 #include "base/value.h"
 #include "entry/key.h"
 #include "wire/reply.h"
@@ -55,24 +56,19 @@
 struct row {
     struct shed_map_node in_map;
     struct shed_node in_order;
-    struct shed_value *value;
-    uint64_t kept_ms; /* monotonic */
-    uint64_t age_ms;  /* then */
-    uint64_t ttl_ms;
-    uint64_t cost_ms;
-    uint64_t end_ms; /* the age from which it is never given out */
-    uint64_t position;
-    struct shed_row_version version;
-    size_t bytes;          /* that are freed with it */
+    struct shed_local_row kept; /* as it was at kept_ms */
+    uint64_t kept_ms;           /* monotonic */
+    uint64_t end_ms;            /* the age from which it is never given out */
+    size_t bytes;               /* that are freed with it */
     uint64_t known_ms;     /* when it was last known to be current; awake */
     uint64_t known_age_ms; /* then */
     uint64_t calm_ms;      /* the age until which it is calm */
     unsigned epoch;        /* of the shard, then; 0: it never was */
     bool is_asked;         /* whether it is current */
     atomic_bool is_visited;
-    char *key;
     struct shed_value *handle[]; /* of its value, for each processor; NULL: not
-                                    made yet. Under its lane's mutex alone */
+                                    made yet. Under its lane's mutex alone.
+                                    Behind them is the key */
 };
 
 /* A processor's mutex of a shard. */
@@ -83,8 +79,8 @@ struct shed_local_lane {
 
 struct shard {
     struct shed_local_lane *lane;
-    /* atomic, written under all lanes' mutexes */
-    atomic_uint changes; /* pushes, and what else may end that a row is near */
+    atomic_uint changes; /* pushes, and what else may end that a row is near;
+                            written under all lanes' mutexes */
     /* read under any lane's mutex, written under all */
     unsigned epoch;
     struct shed_map map;
@@ -97,11 +93,13 @@ struct shed_local {
     /* set at creation */
     const struct shed_freshness_rule *rule;
     uint64_t near_ms;
+    size_t page_bytes;
     unsigned lanes;               /* of a shard */
     struct shed_local_lane *lane; /* of all shards */
-    size_t page_bytes;
-    size_t chains;      /* of a shard */
-    size_t limit_bytes; /* of the rows of a shard */
+    size_t mutexes;               /* of lane that were made */
+    size_t chains;                /* of a shard */
+    struct shed_map_node **chain; /* of all shards */
+    size_t limit_bytes;           /* of the rows of a shard */
     /* atomic; written under the lock of the key's shard */
     atomic_uint drops[NUMBERS];
 
@@ -130,30 +128,15 @@ static struct shard *shard_of(struct shed_local *local, struct shed_map_key key)
     return &local->shard[key.hash % SHARDS];
 }
 
-/* To read. Returns: the lane, for unlock. */
-static struct shed_local_lane *lock(struct shed_local *local,
-                                    struct shard *shard)
-{
-    struct shed_local_lane *lane = &shard->lane[shed_cpu_copy(local->lanes)];
-
-    shed_mutex_lock(&lane->mu);
-    return lane;
-}
-
-static void unlock(struct shed_local_lane *lane)
-{
-    shed_mutex_unlock(&lane->mu);
-}
-
 /* To write. The order of mutexes knows the first; the others are behind it. */
-static void lock_all(struct shed_local *local, struct shard *shard)
+static void lock(struct shed_local *local, struct shard *shard)
 {
     shed_mutex_lock(&shard->lane[0].mu);
     for (unsigned i = 1; i < local->lanes; i++)
         (void)pthread_mutex_lock(&shard->lane[i].mu.mutex);
 }
 
-static void unlock_all(struct shed_local *local, struct shard *shard)
+static void unlock(struct shed_local *local, struct shard *shard)
 {
     for (unsigned i = local->lanes; i-- > 1;)
         (void)pthread_mutex_unlock(&shard->lane[i].mu.mutex);
@@ -174,6 +157,15 @@ static struct row *find_locked(const struct shard *shard,
     return node != NULL ? shed_container_of(node, struct row, in_map) : NULL;
 }
 
+/* The row of a key, or NULL, and its shard, locked until unlock. */
+static struct row *lock_row(struct shed_local *local, struct shed_map_key key,
+                            struct shard **shard)
+{
+    *shard = shard_of(local, key);
+    lock(local, *shard);
+    return find_locked(*shard, key);
+}
+
 static void visit(struct row *row)
 {
     /* it is read first, because a write would take the line from the others */
@@ -181,9 +173,12 @@ static void visit(struct row *row)
         atomic_store_explicit(&row->is_visited, true, memory_order_relaxed);
 }
 
+/* row may be NULL. */
 static void remove_locked(const struct shed_local *local, struct shard *shard,
                           struct row *row)
 {
+    if (row == NULL)
+        return;
     if (shard->hand == &row->in_order)
         shard->hand = row->in_order.after;
     shed_map_remove(&shard->map, &row->in_map);
@@ -192,16 +187,14 @@ static void remove_locked(const struct shed_local *local, struct shard *shard,
     shard->bytes -= row->bytes;
     for (unsigned i = 0; i < local->lanes; i++)
         shed_value_unref(row->handle[i]);
-    shed_value_unref(row->value);
+    shed_value_unref(row->kept.value);
     free(row);
 }
 
-static void insert_locked(struct shard *shard, struct row *row)
+static void clear_locked(const struct shed_local *local, struct shard *shard)
 {
-    shed_map_insert(&shard->map, &row->in_map);
-    shed_list_append(&shard->order, &row->in_order);
-    shard->rows++;
-    shard->bytes += row->bytes;
+    while (shard->order.first != NULL)
+        remove_locked(local, shard, row_of(shard->order.first));
 }
 
 /* There is a row. */
@@ -218,6 +211,17 @@ static void evict_locked(const struct shed_local *local, struct shard *shard)
     }
     shard->hand = at;
     remove_locked(local, shard, row_of(at));
+}
+
+static void insert_locked(const struct shed_local *local, struct shard *shard,
+                          struct row *row)
+{
+    while (shard->bytes + row->bytes > local->limit_bytes)
+        evict_locked(local, shard);
+    shed_map_insert(&shard->map, &row->in_map);
+    shed_list_append(&shard->order, &row->in_order);
+    shard->rows++;
+    shard->bytes += row->bytes;
 }
 
 /* ------------------------------------------------------------------- rows */
@@ -237,25 +241,25 @@ static size_t allocated_bytes(const struct shed_local *local, size_t size)
 static size_t value_bytes(const struct shed_local *local,
                           const struct shed_value *value)
 {
-    struct shed_entry_tags tag_log = {.tags_size = 0};
+    struct shed_entry_tags tags = {.tags_size = 0};
 
     if (shed_value_block(value)->owner == NULL)
         return allocated_bytes(local,
                                sizeof(struct shed_value_block) + value->size);
     if (shed_value_header(value) != NULL)
-        shed_entry_tags(shed_value_header(value), &tag_log);
+        shed_entry_tags(shed_value_header(value), &tags);
     return allocated_bytes(local, sizeof(struct shed_reply) +
                                       SHED_ENTRY_HEADER_BYTES + value->size +
-                                      tag_log.tags_size + 1);
+                                      tags.tags_size + 1);
 }
 
 /* A row that was loaded has no header: it is not told from others. */
-static bool is_same_entry(const struct shed_value *a,
-                          const struct shed_value *b)
+static bool has_header(const struct row *row, const void *header)
 {
-    return shed_value_header(a) != NULL && shed_value_header(b) != NULL &&
-           memcmp(shed_value_header(a), shed_value_header(b),
-                  SHED_ENTRY_HEADER_BYTES) == 0;
+    const void *own = shed_value_header(row->kept.value);
+
+    return own != NULL && header != NULL &&
+           memcmp(header, own, SHED_ENTRY_HEADER_BYTES) == 0;
 }
 
 static struct shed_row_version version_of(const struct shed_local_row *row)
@@ -265,65 +269,45 @@ static struct shed_row_version version_of(const struct shed_local_row *row)
     return header != NULL ? shed_entry_row_version(header) : row->version;
 }
 
-/* The age at which Redis would have removed it. */
-static uint64_t end_of(const struct shed_local *local,
-                       const struct shed_local_row *row)
-{
-    return row->value->kind == SHED_KIND_ABSENT
-               ? row->ttl_ms
-               : shed_freshness_kept_ms(local->rule, row->ttl_ms);
-}
-
-static uint64_t calm_of(const struct shed_local *local,
-                        const struct shed_local_row *row)
-{
-    return row->value->kind == SHED_KIND_ABSENT
-               ? row->ttl_ms
-               : shed_freshness_calm_ms(local->rule, row->ttl_ms);
-}
-
 /* Returns: NULL if it is over, too large, or memory is out. */
 static struct row *create_row(const struct shed_local *local,
                               struct shed_map_key key,
                               const struct shed_local_row *from,
                               uint64_t now_ms)
 {
+    const struct shed_freshness_rule rule =
+        shed_freshness_rule_of_kind(local->rule, from->value->kind);
+    const uint64_t end_ms = shed_freshness_kept_ms(&rule, from->ttl_ms);
     const size_t handles = local->lanes * sizeof(struct shed_value *);
+    const size_t size = sizeof(struct row) + handles + key.size;
     size_t bytes =
-        allocated_bytes(local, sizeof(struct row) + handles + key.size) +
-        value_bytes(local, from->value);
-    uint64_t end_ms = end_of(local, from);
+        allocated_bytes(local, size) + value_bytes(local, from->value);
     struct row *row;
 
     if (local->near_ms > 0)
         bytes += local->lanes *
                  (SHED_VALUE_SPLIT_BYTES + SHED_CPU_LINE_BYTES + MALLOC_BYTES);
-
     if (from->age_ms >= end_ms || bytes > local->limit_bytes)
         return NULL;
-    row = calloc(1, sizeof(*row) + handles + key.size);
+    row = calloc(1, size);
     if (row == NULL)
         return NULL;
-    *row = (struct row){.value = shed_value_ref(from->value),
+    *row = (struct row){.kept = *from,
                         .kept_ms = now_ms,
-                        .age_ms = from->age_ms,
-                        .ttl_ms = from->ttl_ms,
-                        .cost_ms = from->cost_ms,
                         .end_ms = end_ms,
-                        .calm_ms = calm_of(local, from),
-                        .position = from->position,
-                        .version = version_of(from),
-                        .bytes = bytes};
-    row->key = (char *)(row->handle + local->lanes);
-    memcpy(row->key, key.at, key.size);
+                        .bytes = bytes,
+                        .calm_ms = shed_freshness_calm_ms(&rule, from->ttl_ms)};
+    (void)shed_value_ref(row->kept.value);
+    row->kept.version = version_of(from);
     row->in_map.key = key;
-    row->in_map.key.at = row->key;
+    row->in_map.key.at = memcpy(row->handle + local->lanes, key.at, key.size);
     return row;
 }
 
 static uint64_t age_of(const struct row *row, uint64_t now_ms)
 {
-    return shed_deadline_ms(row->age_ms, shed_left_ms(now_ms, row->kept_ms));
+    return shed_deadline_ms(row->kept.age_ms,
+                            shed_left_ms(now_ms, row->kept_ms));
 }
 
 /* Whether a source that lags has loaded an older row than is kept. */
@@ -331,20 +315,7 @@ static bool is_older(const struct shed_local_row *loaded, const struct row *old,
                      uint64_t now_ms)
 {
     return age_of(old, now_ms) < old->end_ms &&
-           shed_row_version_is_lower(loaded->version, old->version);
-}
-
-/* In place of what is kept: even if it cannot be kept, that is older. */
-static void replace_locked(const struct shed_local *local, struct shard *shard,
-                           struct row *old, struct row *row)
-{
-    if (old != NULL)
-        remove_locked(local, shard, old);
-    if (row == NULL)
-        return;
-    while (shard->bytes + row->bytes > local->limit_bytes)
-        evict_locked(local, shard);
-    insert_locked(shard, row);
+           shed_row_version_is_lower(loaded->version, old->kept.version);
 }
 
 struct shed_local_mark shed_local_mark(struct shed_local *local,
@@ -371,15 +342,18 @@ void shed_local_keep(struct shed_local *local, struct shed_entry_key key,
 
     if (local == NULL)
         return;
-    shard = shard_of(local, kept);
-    lock_all(local, shard);
-    old = find_locked(shard, kept);
-    if (old != NULL &&
-        (is_same_entry(old->value, row->value) || is_older(row, old, now_ms)))
+    old = lock_row(local, kept, &shard);
+    if (old != NULL && (has_header(old, shed_value_header(row->value)) ||
+                        is_older(row, old, now_ms))) {
         visit(old);
-    else if (atomic_load(drops_of(local, kept)) == mark.drops)
-        replace_locked(local, shard, old, create_row(local, kept, row, now_ms));
-    unlock_all(local, shard);
+    } else if (atomic_load(drops_of(local, kept)) == mark.drops) {
+        struct row *new = create_row(local, kept, row, now_ms);
+        /* even if the new one cannot be kept, that is older */
+        remove_locked(local, shard, old);
+        if (new != NULL)
+            insert_locked(local, shard, new);
+    }
+    unlock(local, shard);
 }
 
 void shed_local_keep_entry(struct shed_local *local, struct shed_entry_key key,
@@ -403,80 +377,79 @@ void shed_local_keep_entry(struct shed_local *local, struct shed_entry_key key,
 bool shed_local_find(struct shed_local *local, struct shed_entry_key key,
                      uint64_t now_ms, struct shed_local_row *out)
 {
-    struct shed_map_key wanted;
     struct shard *shard;
     struct row *row;
+    bool is_found;
 
     if (local == NULL)
         return false;
-    wanted = map_key_of(key);
-    shard = shard_of(local, wanted);
-    lock_all(local, shard);
-    row = find_locked(shard, wanted);
-    if (row != NULL && age_of(row, now_ms) >= row->end_ms) {
-        remove_locked(local, shard, row);
-        row = NULL;
-    }
-    if (row != NULL) {
+    row = lock_row(local, map_key_of(key), &shard);
+    is_found = row != NULL && age_of(row, now_ms) < row->end_ms;
+    if (is_found) {
         visit(row);
-        *out = (struct shed_local_row){.value = shed_value_ref(row->value),
-                                       .age_ms = age_of(row, now_ms),
-                                       .ttl_ms = row->ttl_ms,
-                                       .position = row->position};
+        *out = row->kept;
+        out->age_ms = age_of(row, now_ms);
+        (void)shed_value_ref(out->value);
+    } else {
+        remove_locked(local, shard, row);
     }
-    unlock_all(local, shard);
-    return row != NULL;
+    unlock(local, shard);
+    return is_found;
+}
+
+enum shed_freshness shed_local_judge(const struct shed_local_row *row,
+                                     const struct shed_freshness_rule *rule)
+{
+    const uint64_t written_ms = 1; /* 0 would be an unknown clock */
+    const struct shed_freshness_times times = {
+        .written_ms = written_ms,
+        .until_ms = shed_deadline_ms(written_ms, row->ttl_ms),
+        .cost_ms = row->cost_ms};
+    const struct shed_freshness_rule own =
+        shed_freshness_rule_of_kind(rule, row->value->kind);
+
+    return shed_freshness_judge(&own, &times,
+                                shed_deadline_ms(written_ms, row->age_ms),
+                                shed_random_jitter());
 }
 
 void shed_local_forget(struct shed_local *local, struct shed_entry_key key,
                        const struct shed_value *value)
 {
-    struct shed_map_key wanted = map_key_of(key);
-    struct shard *shard = shard_of(local, wanted);
-    struct row *row;
+    struct shard *shard;
+    struct row *row = lock_row(local, map_key_of(key), &shard);
 
-    lock_all(local, shard);
-    row = find_locked(shard, wanted);
-    if (row != NULL && row->value == value)
+    if (row != NULL && row->kept.value == value)
         remove_locked(local, shard, row);
-    unlock_all(local, shard);
+    unlock(local, shard);
 }
 
 void shed_local_drop(struct shed_local *local, struct shed_entry_key key)
 {
-    struct shed_map_key wanted;
+    struct shed_map_key dropped;
     struct shard *shard;
     struct row *row;
 
     if (local == NULL)
         return;
-    wanted = map_key_of(key);
-    shard = shard_of(local, wanted);
-    lock_all(local, shard);
-    atomic_fetch_add(drops_of(local, wanted), 1);
+    dropped = map_key_of(key);
+    row = lock_row(local, dropped, &shard);
+    atomic_fetch_add(drops_of(local, dropped), 1);
     atomic_fetch_add(&shard->changes, 1);
-    row = find_locked(shard, wanted);
-    if (row != NULL)
-        remove_locked(local, shard, row);
-    unlock_all(local, shard);
-}
-
-static void clear_locked(const struct shed_local *local, struct shard *shard)
-{
-    while (shard->order.first != NULL)
-        remove_locked(local, shard, row_of(shard->order.first));
+    remove_locked(local, shard, row);
+    unlock(local, shard);
 }
 
 void shed_local_drop_all(struct shed_local *local)
 {
     for (size_t i = 0; local != NULL && i < SHARDS; i++) {
         struct shard *shard = &local->shard[i];
-        lock_all(local, shard);
+        lock(local, shard);
         for (size_t n = i; n < NUMBERS; n += SHARDS)
             atomic_fetch_add(&local->drops[n], 1);
         atomic_fetch_add(&shard->changes, 1);
         clear_locked(local, shard);
-        unlock_all(local, shard);
+        unlock(local, shard);
     }
 }
 
@@ -499,50 +472,52 @@ static struct shed_value *handle_of(struct row *row, ptrdiff_t lane,
 
     if (old != NULL && age_ms < old->age_ms + SHED_LOCAL_AGE_STEP_MS)
         return old;
-    value = shed_value_split(row->value);
+    value = shed_value_split(row->kept.value);
     if (value == NULL)
         return old;
     value->origin = SHED_ORIGIN_REDIS;
     value->age_ms = age_ms;
-    value->fresh_ms = shed_left_ms(row->ttl_ms, age_ms);
+    value->fresh_ms = shed_left_ms(row->kept.ttl_ms, age_ms);
     shed_value_unref(old);
     row->handle[lane] = value;
     return value;
 }
 
+/* Looks under the mutex of the processor's own lane. */
 bool shed_local_begin_near(struct shed_local *local, struct shed_bytes key,
                            uint64_t now_ms, struct shed_local_near *out)
 {
     struct shed_map_key wanted = shed_map_key(key.data, key.size);
     struct shard *shard = shard_of(local, wanted);
-    struct shed_local_lane *lane = lock(local, shard);
-    struct row *row = find_locked(shard, wanted);
+    struct shed_local_lane *lane = &shard->lane[shed_cpu_copy(local->lanes)];
+    struct row *row;
 
+    shed_mutex_lock(&lane->mu);
+    row = find_locked(shard, wanted);
     if (row != NULL && is_near(local, shard, row, now_ms)) {
         out->known_ms = shed_left_ms(now_ms, row->known_ms);
-        out->age_ms = shed_deadline_ms(row->known_age_ms, out->known_ms);
-        out->value = handle_of(row, lane - shard->lane, out->age_ms);
-        out->ttl_ms = row->ttl_ms;
-        out->cost_ms = row->cost_ms;
-        out->is_calm = out->age_ms < row->calm_ms;
+        out->row = row->kept;
+        out->row.age_ms = shed_deadline_ms(row->known_age_ms, out->known_ms);
+        out->row.value = handle_of(row, lane - shard->lane, out->row.age_ms);
+        out->is_calm = out->row.age_ms < row->calm_ms;
         out->lane = lane;
         visit(row);
-        if (out->value != NULL)
+        if (out->row.value != NULL)
             return true;
     }
-    unlock(lane);
+    shed_mutex_unlock(&lane->mu);
     return false;
 }
 
-void shed_local_end_near(const struct shed_local_near *row, bool is_taken)
+void shed_local_end_near(const struct shed_local_near *near, bool is_taken)
 {
-    struct shed_local_lane *lane = row->lane;
+    struct shed_local_lane *lane = near->lane;
 
-    if (is_taken && shed_value_ref(row->value)->kind == SHED_KIND_ABSENT)
+    if (is_taken && shed_value_ref(near->row.value)->kind == SHED_KIND_ABSENT)
         lane->hits.absent++;
     else if (is_taken)
         lane->hits.rows++;
-    unlock(lane);
+    shed_mutex_unlock(&lane->mu);
 }
 
 struct shed_local_hits shed_local_take_hits(struct shed_local *local)
@@ -563,67 +538,55 @@ struct shed_local_hits shed_local_take_hits(struct shed_local *local)
 bool shed_local_asks(struct shed_local *local, struct shed_entry_key key,
                      uint64_t now_ms)
 {
-    struct shed_map_key wanted = map_key_of(key);
-    struct shard *shard = shard_of(local, wanted);
-    struct row *row;
-    bool asks;
+    struct shard *shard;
+    struct row *row = lock_row(local, map_key_of(key), &shard);
+    bool asks = row != NULL && !row->is_asked &&
+                shed_value_header(row->kept.value) != NULL &&
+                !is_near(local, shard, row, now_ms);
 
-    lock_all(local, shard);
-    row = find_locked(shard, wanted);
-    asks = row != NULL && !row->is_asked &&
-           shed_value_header(row->value) != NULL &&
-           !is_near(local, shard, row, now_ms);
     if (asks)
         row->is_asked = true;
-    unlock_all(local, shard);
+    unlock(local, shard);
     return asks;
 }
 
 void shed_local_confirm(struct shed_local *local, struct shed_entry_key key,
                         struct shed_local_mark mark, const void *header)
 {
-    struct shed_map_key wanted = map_key_of(key);
-    struct shard *shard = shard_of(local, wanted);
-    struct row *row;
+    struct shard *shard;
+    struct row *row = lock_row(local, map_key_of(key), &shard);
 
-    lock_all(local, shard);
-    row = find_locked(shard, wanted);
-    if (row != NULL) {
-        const void *own = shed_value_header(row->value);
+    if (row != NULL)
         row->is_asked = false;
-        if (mark.changes == atomic_load(&shard->changes) && header != NULL &&
-            own != NULL && memcmp(header, own, SHED_ENTRY_HEADER_BYTES) == 0) {
-            row->known_ms = mark.at_ms;
-            row->known_age_ms = age_of(row, shed_now_ms());
-            row->epoch = shard->epoch;
-        }
+    if (row != NULL && mark.changes == atomic_load(&shard->changes) &&
+        has_header(row, header)) {
+        row->known_ms = mark.at_ms;
+        row->known_age_ms = age_of(row, shed_now_ms());
+        row->epoch = shard->epoch;
     }
-    unlock_all(local, shard);
+    unlock(local, shard);
 }
 
 void shed_local_change(struct shed_local *local, struct shed_entry_key key)
 {
-    struct shed_map_key wanted = map_key_of(key);
-    struct shard *shard = shard_of(local, wanted);
-    struct row *row;
+    struct shard *shard;
+    struct row *row = lock_row(local, map_key_of(key), &shard);
 
-    lock_all(local, shard);
     atomic_fetch_add(&shard->changes, 1);
-    row = find_locked(shard, wanted);
     if (row != NULL)
         row->epoch = 0;
-    unlock_all(local, shard);
+    unlock(local, shard);
 }
 
 void shed_local_change_all(struct shed_local *local)
 {
     for (size_t i = 0; i < SHARDS; i++) {
         struct shard *shard = &local->shard[i];
-        lock_all(local, shard);
+        lock(local, shard);
         atomic_fetch_add(&shard->changes, 1);
         if (++shard->epoch == 0)
             shard->epoch = 1;
-        unlock_all(local, shard);
+        unlock(local, shard);
     }
 }
 
@@ -634,80 +597,59 @@ static size_t lanes_bytes(const struct shed_local *local)
     return SHARDS * local->lanes * sizeof(struct shed_local_lane);
 }
 
+static size_t chains_bytes(const struct shed_local *local)
+{
+    return SHARDS * local->chains * sizeof(struct shed_map_node *);
+}
+
 static size_t overhead_bytes(const struct shed_local *local)
 {
     return allocated_bytes(local, sizeof(*local)) +
            allocated_bytes(local, lanes_bytes(local)) +
-           SHARDS * allocated_bytes(local, local->chains *
-                                               sizeof(struct shed_map_node *));
+           allocated_bytes(local, chains_bytes(local));
 }
 
-static void destroy_lanes(struct shard *shard, unsigned count)
+/* Returns: false when memory is out. */
+static bool init_shards(struct shed_local *local)
 {
-    while (count-- > 0)
-        shed_mutex_destroy(&shard->lane[count].mu);
-}
-
-static bool init_shard(const struct shed_local *local, struct shard *shard,
-                       struct shed_local_lane *lane)
-{
-    struct shed_map_node **chains =
-        malloc(local->chains * sizeof(struct shed_map_node *));
-    unsigned i = 0;
-
-    shard->lane = lane;
-    shard->epoch = 1;
-    while (chains != NULL && i < local->lanes &&
-           shed_mutex_init(&lane[i].mu, SHED_RANK_LOCAL) == 0)
-        i++;
-    if (i < local->lanes) {
-        destroy_lanes(shard, i);
-        free(chains);
+    local->lane = aligned_alloc(SHED_CPU_LINE_BYTES, lanes_bytes(local));
+    local->chain = malloc(chains_bytes(local));
+    if (local->lane == NULL || local->chain == NULL)
         return false;
+    memset(local->lane, 0, lanes_bytes(local));
+    for (size_t i = 0; i < SHARDS; i++) {
+        struct shard *shard = &local->shard[i];
+        shard->lane = local->lane + i * local->lanes;
+        shard->epoch = 1;
+        shed_map_init(&shard->map, local->chain + i * local->chains,
+                      local->chains);
     }
-    shed_map_init(&shard->map, chains, local->chains);
+    for (; local->mutexes < SHARDS * local->lanes; local->mutexes++)
+        if (shed_mutex_init(&local->lane[local->mutexes].mu, SHED_RANK_LOCAL) !=
+            0)
+            return false;
     return true;
-}
-
-static void fini_shard(const struct shed_local *local, struct shard *shard)
-{
-    clear_locked(local, shard);
-    free(shard->map.chains);
-    destroy_lanes(shard, local->lanes);
 }
 
 struct shed_local *shed_local_create(size_t limit_bytes, uint64_t near_ms,
                                      const struct shed_freshness_rule *rule)
 {
     struct shed_local *local = calloc(1, sizeof(*local));
-    size_t overhead, i;
+    size_t overhead;
 
     if (local == NULL)
         return NULL;
     local->rule = rule;
     local->near_ms = near_ms;
     local->lanes = near_ms > 0 ? shed_cpu_copies() : 1;
-    local->lane = aligned_alloc(SHED_CPU_LINE_BYTES, lanes_bytes(local));
-    if (local->lane == NULL) {
-        free(local);
-        return NULL;
-    }
-    memset(local->lane, 0, lanes_bytes(local));
     local->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     local->chains = limit_bytes / SHARDS / CHAIN_BYTES + 1;
     overhead = overhead_bytes(local);
     if (limit_bytes > overhead)
         local->limit_bytes = (limit_bytes - overhead) / SHARDS;
-    for (i = 0; i < SHARDS; i++)
-        if (!init_shard(local, &local->shard[i],
-                        local->lane + i * local->lanes))
-            break;
-    if (i == SHARDS)
+    if (init_shards(local))
         return local;
-    while (i-- > 0)
-        fini_shard(local, &local->shard[i]);
-    free(local->lane);
-    free(local);
+    shed_local_destroy(local);
     return NULL;
 }
 
@@ -716,7 +658,10 @@ void shed_local_destroy(struct shed_local *local)
     if (local == NULL)
         return;
     for (size_t i = 0; i < SHARDS; i++)
-        fini_shard(local, &local->shard[i]);
+        clear_locked(local, &local->shard[i]);
+    while (local->mutexes-- > 0)
+        shed_mutex_destroy(&local->lane[local->mutexes].mu);
+    free(local->chain);
     free(local->lane);
     free(local);
 }
@@ -729,10 +674,10 @@ struct shed_local_size shed_local_size(struct shed_local *local)
         size.bytes = overhead_bytes(local);
     for (size_t i = 0; local != NULL && i < SHARDS; i++) {
         struct shard *shard = &local->shard[i];
-        struct shed_local_lane *lane = lock(local, shard);
+        lock(local, shard);
         size.rows += shard->rows;
         size.bytes += shard->bytes;
-        unlock(lane);
+        unlock(local, shard);
     }
     return size;
 }

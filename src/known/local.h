@@ -82,6 +82,10 @@ void shed_local_keep_entry(struct shed_local *local, struct shed_entry_key key,
 bool shed_local_find(struct shed_local *local, struct shed_entry_key key,
                      uint64_t now_ms, struct shed_local_row *out);
 
+/* Judge a row by its age, as if Redis had it. */
+enum shed_freshness shed_local_judge(const struct shed_local_row *row,
+                                     const struct shed_freshness_rule *rule);
+
 /* Remove a row that was found, and can no longer be given out, unless another
  * is there by now. What is being read is not refused. */
 void shed_local_forget(struct shed_local *local, struct shed_entry_key key,
@@ -98,8 +102,7 @@ void shed_local_drop_all(struct shed_local *local);
 /* A row that is near. The value's age_ms is up to SHED_LOCAL_AGE_STEP_MS
  * behind. */
 struct shed_local_near {
-    struct shed_value *value;
-    uint64_t age_ms, ttl_ms, cost_ms; /* as in struct shed_local_row */
+    struct shed_local_row row;
     uint64_t known_ms; /* how long ago it was last known to be current */
     bool is_calm;      /* by its age it is fresh, and not due whatever is drawn,
                           unless the call has a rule of its own */
@@ -119,7 +122,7 @@ bool shed_local_begin_near(struct shed_local *local, struct shed_bytes key,
                            uint64_t now_ms, struct shed_local_near *out);
 
 /* is_taken: it is a hit, and the value is a reference of the caller's. */
-void shed_local_end_near(const struct shed_local_near *row, bool is_taken);
+void shed_local_end_near(const struct shed_local_near *near, bool is_taken);
 
 struct shed_local_hits {
     uint64_t rows, absent; /* by the kind of the value */

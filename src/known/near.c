@@ -15,7 +15,6 @@
 #include "base/container.h"
 #include "base/latch.h"
 #include "base/mutex.h"
-#include "base/random.h"
 #include "base/value.h"
 #include "known/local.h"
 #include "known/tag_log.h"
@@ -170,23 +169,14 @@ void shed_near_ask(struct shed_near *near, const struct shed_key *key,
 
 /* ---------------------------------------------------------------- the hits */
 
-/* "No such row" is not refreshed. */
 static enum shed_freshness judge(const struct shed_freshness_rule *rule,
-                                 const struct shed_local_near *row)
+                                 const struct shed_local_near *near)
 {
-    const uint64_t written_ms = 1; /* 0 would be an unknown clock */
-    const struct shed_freshness_times times = {
-        .written_ms = written_ms,
-        .until_ms = shed_deadline_ms(written_ms, row->ttl_ms),
-        .cost_ms = row->cost_ms};
-    const struct shed_freshness_rule strict = {.max_age_ms = rule->max_age_ms};
-    bool is_absent = row->value->kind == SHED_KIND_ABSENT;
-
-    if (rule->max_age_ms > 0 && row->known_ms > rule->max_age_ms)
+    if (rule->max_age_ms == 0 && near->is_calm)
+        return SHED_FRESHNESS_FRESH;
+    if (rule->max_age_ms > 0 && near->known_ms > rule->max_age_ms)
         return SHED_FRESHNESS_AGED;
-    return shed_freshness_judge(is_absent ? &strict : rule, &times,
-                                shed_deadline_ms(written_ms, row->age_ms),
-                                shed_random_jitter());
+    return shed_local_judge(&near->row, rule);
 }
 
 /* By its tags. While the log is not known, the GET reads it. */
@@ -203,19 +193,18 @@ struct shed_value *shed_near_get(struct shed_near *near, struct shed_bytes key,
                                  const struct shed_freshness_rule *rule,
                                  bool *is_due)
 {
-    struct shed_local_near row;
+    struct shed_local_near found;
     enum shed_freshness freshness;
     bool is_taken;
 
-    if (!shed_local_begin_near(near->local, key, shed_awake_by_ms(), &row))
+    if (!shed_local_begin_near(near->local, key, shed_awake_by_ms(), &found))
         return NULL;
-    freshness = rule->max_age_ms == 0 && row.is_calm ? SHED_FRESHNESS_FRESH
-                                                     : judge(rule, &row);
+    freshness = judge(rule, &found);
     *is_due = freshness == SHED_FRESHNESS_DUE;
     is_taken = (freshness == SHED_FRESHNESS_FRESH || *is_due) &&
-               is_admitted(near, row.value);
-    shed_local_end_near(&row, is_taken);
-    return is_taken ? row.value : NULL;
+               is_admitted(near, found.row.value);
+    shed_local_end_near(&found, is_taken);
+    return is_taken ? found.row.value : NULL;
 }
 
 void shed_near_count(struct shed_near *near)

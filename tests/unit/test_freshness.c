@@ -171,6 +171,19 @@ TEST(a_call_that_asks_for_nothing_has_its_caches_rule)
     ck_assert_mem_eq(&rule, &lenient_rule, sizeof(rule));
 }
 
+TEST(no_such_row_has_an_age_and_no_windows)
+{
+    struct shed_freshness_rule rule = lenient_rule, absent;
+
+    rule.max_age_ms = 700;
+    absent = shed_freshness_rule_of_kind(&rule, SHED_KIND_ABSENT);
+    ck_assert_uint_eq(absent.max_age_ms, 700);
+    ck_assert_uint_eq(absent.refresh_after_pct, 0);
+    ck_assert_uint_eq(shed_freshness_kept_ms(&absent, 9000), 9000);
+    absent = shed_freshness_rule_of_kind(&rule, SHED_KIND_NULL);
+    ck_assert_mem_eq(&absent, &rule, sizeof(rule));
+}
+
 TEST(an_entry_from_the_future_is_fresh)
 {
     const struct shed_freshness_times times = {.written_ms = WRITTEN_MS + 60000,

@@ -750,12 +750,12 @@ TEST_EACH(a_near_row_is_found_by_its_own_key_alone, 0, COUNT_OF(odd_keys))
 
 static void look_at_it(bool is_taken)
 {
-    struct shed_local_near row;
+    struct shed_local_near near;
 
-    ck_assert(shed_local_begin_near(n.local, shed_str("0"), 1000, &row));
-    shed_local_end_near(&row, is_taken);
+    ck_assert(shed_local_begin_near(n.local, shed_str("0"), 1000, &near));
+    shed_local_end_near(&near, is_taken);
     if (is_taken)
-        shed_value_unref(row.value);
+        shed_value_unref(near.row.value);
 }
 
 TEST(what_is_taken_is_counted_once)
@@ -789,16 +789,16 @@ TEST(what_is_no_name_of_an_entry_is_no_change)
 
 TEST(handles_outlive_their_row)
 {
-    struct shed_local_near row;
+    struct shed_local_near near;
 
     near_up();
     confirm(mark_of(key_of(0)));
-    ck_assert(shed_local_begin_near(n.local, shed_str("0"), 1000, &row));
-    ck_assert(row.is_calm);
-    shed_local_end_near(&row, true);
+    ck_assert(shed_local_begin_near(n.local, shed_str("0"), 1000, &near));
+    ck_assert(near.is_calm);
+    shed_local_end_near(&near, true);
     shed_local_destroy(n.local);
-    ck_assert_mem_eq(row.value->data, "row", 3);
-    shed_value_unref(row.value);
+    ck_assert_mem_eq(near.row.value->data, "row", 3);
+    shed_value_unref(near.row.value);
 }
 
 TEST(without_an_object_nothing_is_kept)

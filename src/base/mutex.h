@@ -17,7 +17,6 @@ enum shed_rank {
     SHED_RANK_READS,       /* a slot of the shared reads */
     SHED_RANK_TABLE,       /* a shard of the flights' callers */
     SHED_RANK_LOCAL,       /* a shard of the local rows */
-    SHED_RANK_NEAR,        /* the questions whether they are current */
     SHED_RANK_DELIVERY,    /* the undelivered writes */
     SHED_RANK_TAG_LOG,     /* what is known of tags */
     SHED_RANK_SOURCE,      /* the queue of loads */

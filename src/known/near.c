@@ -14,7 +14,6 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/latch.h"
-#include "base/mutex.h"
 #include "base/value.h"
 #include "known/local.h"
 #include "known/tag_log.h"
@@ -28,7 +27,7 @@
 _Static_assert(SHED_ENTRY_HEADER_BYTES == 64, "that is its last byte");
 
 struct question {
-    struct question *next;
+    struct shed_post post;
     struct shed_near *near;
     struct shed_call call;
     struct shed_local_mark mark;
@@ -40,16 +39,11 @@ struct shed_near {
     /* set at creation */
     struct shed_cache *cache;
     struct shed_local *local;
-    struct shed_post post;
     /* atomic */
     atomic_size_t count; /* of all questions */
-
-    struct shed_mutex mu;
-    /* under mu */
-    struct question *asked; /* to be sent; NULL: post is not posted */
-
     /* reactor thread only */
-    struct shed_latch *end; /* set when it closes */
+    bool is_closing;
+    struct shed_latch end; /* then: waits for the last question */
 };
 
 static struct shed_entry_key key_of(const struct question *q)
@@ -61,8 +55,8 @@ static struct shed_entry_key key_of(const struct question *q)
 
 static void leave(struct shed_near *near)
 {
-    if (atomic_fetch_sub(&near->count, 1) == 1 && near->end != NULL)
-        shed_latch_count_down(near->end, 1);
+    if (atomic_fetch_sub(&near->count, 1) == 1 && near->is_closing)
+        shed_latch_count_down(&near->end, 1);
 }
 
 /* header: NULL if there is no answer. */
@@ -84,13 +78,14 @@ static void on_answer(void *arg, const struct shed_call_result *result)
     end(q, size == SHED_ENTRY_HEADER_BYTES ? bytes : NULL);
 }
 
-static void send_question(struct question *q)
+static void send_question(struct shed_post *post)
 {
+    struct question *q = shed_container_of(post, struct question, post);
     struct shed_near *near = q->near;
     struct shed_client *client = near->cache->client;
     struct shed_args args = {0};
 
-    if (near->end != NULL ||
+    if (near->is_closing ||
         !shed_session_is_on(shed_client_session(client, q->key, q->size))) {
         end(q, NULL);
         return;
@@ -104,21 +99,6 @@ static void send_question(struct question *q)
     shed_client_send(client, &q->call, &args, on_answer, q);
 }
 
-static void send_posted(struct shed_post *post)
-{
-    struct shed_near *near = shed_container_of(post, struct shed_near, post);
-    struct question *q, *next;
-
-    shed_mutex_lock(&near->mu);
-    q = near->asked;
-    near->asked = NULL;
-    shed_mutex_unlock(&near->mu);
-    for (; q != NULL; q = next) {
-        next = q->next;
-        send_question(q);
-    }
-}
-
 static struct question *create_question(struct shed_near *near,
                                         struct shed_entry_key key)
 {
@@ -126,24 +106,11 @@ static struct question *create_question(struct shed_near *near,
 
     if (q == NULL)
         return NULL;
+    q->post.run = send_question;
     q->near = near;
     q->size = key.size;
     memcpy(q->key, key.at, key.size);
     return q;
-}
-
-static void ask(struct shed_near *near, struct question *q)
-{
-    bool is_first;
-
-    atomic_fetch_add(&near->count, 1);
-    shed_mutex_lock(&near->mu);
-    is_first = near->asked == NULL;
-    q->next = near->asked;
-    near->asked = q;
-    shed_mutex_unlock(&near->mu);
-    if (is_first)
-        shed_reactor_post(near->cache->client->reactor, &near->post);
 }
 
 void shed_near_ask(struct shed_near *near, const struct shed_key *key,
@@ -161,10 +128,12 @@ void shed_near_ask(struct shed_near *near, const struct shed_key *key,
         return;
     if (!is_known)
         q = create_question(near, entry);
-    if (q != NULL)
-        ask(near, q);
-    else
+    if (q == NULL) {
         shed_local_confirm(near->local, entry, mark, is_known ? header : NULL);
+        return;
+    }
+    atomic_fetch_add(&near->count, 1);
+    shed_reactor_post(near->cache->client->reactor, &q->post);
 }
 
 /* ---------------------------------------------------------------- the hits */
@@ -241,45 +210,28 @@ struct shed_near *shed_near_create(struct shed_cache *cache)
         return NULL;
     near->cache = cache;
     near->local = cache->local;
-    near->post.run = send_posted;
-    if (shed_mutex_init(&near->mu, SHED_RANK_NEAR) == 0)
-        return near;
-    free(near);
-    return NULL;
+    shed_latch_init(&near->end, 1);
+    return near;
 }
-
-struct closing {
-    struct shed_near *near;
-    struct shed_latch idle;
-};
 
 static void close_on_reactor(void *arg)
 {
-    struct closing *c = arg;
+    struct shed_near *near = arg;
 
-    c->near->end = &c->idle;
-    if (atomic_load(&c->near->count) == 0)
-        shed_latch_count_down(&c->idle, 1);
+    near->is_closing = true;
+    if (atomic_load(&near->count) == 0)
+        shed_latch_count_down(&near->end, 1);
 }
 
 void shed_near_close(struct shed_near *near)
 {
-    struct closing c = {near, SHED_LATCH_INIT(1)};
-
     if (near == NULL)
         return;
-    shed_reactor_run(near->cache->client->reactor, close_on_reactor, &c);
-    (void)shed_latch_wait(&c.idle, UINT64_MAX);
+    shed_reactor_run(near->cache->client->reactor, close_on_reactor, near);
+    (void)shed_latch_wait(&near->end, UINT64_MAX);
 }
 
 void shed_near_destroy(struct shed_near *near)
 {
-    if (near == NULL)
-        return;
-    for (struct question *q = near->asked, *next; q != NULL; q = next) {
-        next = q->next; /* in a forked child */
-        free(q);
-    }
-    shed_mutex_destroy(&near->mu);
     free(near);
 }

@@ -7,87 +7,87 @@
 
 #include "base/container.h"
 
+/* Known or held. */
 struct shed_tag {
     struct shed_map_node in_map;
     struct shed_node in_order;
-    uint64_t position;
+    uint64_t position; /* the newest; 0: it is not known */
+    bool is_held;
     unsigned char tag[];
 };
 
-/* --------------------------------------------------------------- the sets */
-
-static void init_set(struct shed_tag_set *set)
-{
-    memset(set, 0, sizeof(*set));
-    shed_map_init(&set->map, set->chains, SHED_TAGS_CHAINS);
-}
-
-static struct shed_tag *find(const struct shed_tag_set *set, const void *tag,
+static struct shed_tag *find(const struct shed_tags *gs, const void *tag,
                              size_t size)
 {
     struct shed_map_node *node =
-        shed_map_find(&set->map, shed_map_key(tag, size));
+        shed_map_find(&gs->map, shed_map_key(tag, size));
 
     return node != NULL ? shed_container_of(node, struct shed_tag, in_map)
                         : NULL;
 }
 
-/* The set is not empty. */
-static struct shed_tag *oldest(const struct shed_tag_set *set)
-{
-    return shed_container_of(set->order.first, struct shed_tag, in_order);
-}
-
 /* Returns: NULL when memory is out. */
-static struct shed_tag *add(struct shed_tag_set *set, struct shed_bytes tag)
+static struct shed_tag *find_or_add(struct shed_tags *gs, struct shed_bytes tag)
 {
-    struct shed_tag *g = malloc(sizeof(*g) + tag.size);
+    struct shed_tag *g = find(gs, tag.data, tag.size);
 
     if (g == NULL)
-        return NULL;
-    g->position = 0;
+        g = calloc(1, sizeof(*g) + tag.size);
+    if (g == NULL || g->in_map.key.at != NULL)
+        return g;
     if (tag.size > 0)
         memcpy(g->tag, tag.data, tag.size);
     g->in_map.key = shed_map_key(g->tag, tag.size);
-    shed_map_insert(&set->map, &g->in_map);
-    shed_list_append(&set->order, &g->in_order);
-    set->count++;
+    shed_map_insert(&gs->map, &g->in_map);
     return g;
 }
 
-static void destroy(struct shed_tag_set *set, struct shed_tag *g)
+static void remove_unused(struct shed_tags *gs, struct shed_tag *g)
 {
-    shed_map_remove(&set->map, &g->in_map);
-    shed_list_remove(&set->order, &g->in_order);
-    set->count--;
+    if (g->position > 0 || g->is_held)
+        return;
+    shed_map_remove(&gs->map, &g->in_map);
     free(g);
 }
 
-static void destroy_all(struct shed_tag_set *set)
+/* One is known. */
+static struct shed_tag *oldest(const struct shed_tags *gs)
 {
-    while (set->count > 0)
-        destroy(set, oldest(set));
+    return shed_container_of(gs->known.first, struct shed_tag, in_order);
 }
 
-/* -------------------------------------------------------------- the tags */
+static void forget_oldest(struct shed_tags *gs)
+{
+    struct shed_tag *g = oldest(gs);
+
+    (void)shed_list_pop(&gs->known);
+    gs->count--;
+    g->position = 0;
+    remove_unused(gs, g);
+}
 
 void shed_tags_init(struct shed_tags *gs, size_t limit)
 {
+    memset(gs, 0, sizeof(*gs));
     gs->limit = limit;
-    gs->newest = gs->floor = 0;
-    init_set(&gs->known);
-    init_set(&gs->held);
+    shed_map_init(&gs->map, gs->chains, SHED_TAGS_CHAINS);
 }
 
 void shed_tags_fini(struct shed_tags *gs)
 {
-    destroy_all(&gs->known);
-    destroy_all(&gs->held);
+    struct shed_map_node *node = shed_map_next(&gs->map, NULL);
+
+    while (node != NULL) {
+        struct shed_tag *g = shed_container_of(node, struct shed_tag, in_map);
+        node = shed_map_next(&gs->map, node);
+        free(g);
+    }
 }
 
 void shed_tags_forget(struct shed_tags *gs)
 {
-    destroy_all(&gs->known);
+    while (gs->count > 0)
+        forget_oldest(gs);
     gs->newest = gs->floor = 0;
 }
 
@@ -97,28 +97,30 @@ static void raise_floor(struct shed_tags *gs, uint64_t position)
         gs->floor = position;
     /* the list is nearly in the order of positions; what is left behind a
        higher one goes later */
-    while (gs->known.count > 0 && oldest(&gs->known)->position <= gs->floor)
-        destroy(&gs->known, oldest(&gs->known));
+    while (gs->count > 0 && oldest(gs)->position <= gs->floor)
+        forget_oldest(gs);
 }
 
 static void note_tag(struct shed_tags *gs, struct shed_bytes tag,
                      uint64_t position)
 {
-    struct shed_tag *g = find(&gs->known, tag.data, tag.size);
+    struct shed_tag *g = find_or_add(gs, tag);
 
-    if (g == NULL)
-        g = add(&gs->known, tag);
     if (g == NULL) {
         raise_floor(gs, position);
         return;
     }
     if (position <= g->position)
         return;
+    if (g->position > 0) {
+        shed_list_remove(&gs->known, &g->in_order);
+        gs->count--;
+    }
     g->position = position;
-    shed_list_remove(&gs->known.order, &g->in_order);
-    shed_list_append(&gs->known.order, &g->in_order);
-    if (gs->known.count > gs->limit)
-        raise_floor(gs, oldest(&gs->known)->position);
+    shed_list_append(&gs->known, &g->in_order);
+    gs->count++;
+    if (gs->count > gs->limit)
+        raise_floor(gs, oldest(gs)->position);
 }
 
 void shed_tags_note(struct shed_tags *gs, struct shed_bytes tag,
@@ -136,24 +138,33 @@ void shed_tags_note(struct shed_tags *gs, struct shed_bytes tag,
 
 bool shed_tags_hold(struct shed_tags *gs, struct shed_bytes tag)
 {
-    return add(&gs->held, tag) != NULL;
+    struct shed_tag *g = find_or_add(gs, tag);
+
+    if (g == NULL)
+        return false;
+    g->is_held = true;
+    gs->held++;
+    return true;
 }
 
 void shed_tags_release(struct shed_tags *gs, struct shed_bytes tag)
 {
-    struct shed_tag *g = find(&gs->held, tag.data, tag.size);
+    struct shed_tag *g = find(gs, tag.data, tag.size);
 
-    if (g != NULL)
-        destroy(&gs->held, g);
+    if (g == NULL || !g->is_held)
+        return;
+    g->is_held = false;
+    gs->held--;
+    remove_unused(gs, g);
 }
 
+/* The tag of no bytes is never known: it raises the floor. */
 static bool admits_tag(const struct shed_tags *gs, uint64_t position,
-                       const unsigned char *tag, size_t size)
+                       const void *tag, size_t size)
 {
-    const struct shed_tag *g = find(&gs->known, tag, size);
+    const struct shed_tag *g = find(gs, tag, size);
 
-    return (g == NULL || g->position <= position) &&
-           (gs->held.count == 0 || find(&gs->held, tag, size) == NULL);
+    return g == NULL || (g->position <= position && !g->is_held);
 }
 
 bool shed_tags_admit(const struct shed_tags *gs,
@@ -164,8 +175,7 @@ bool shed_tags_admit(const struct shed_tags *gs,
 
     if (entry->position >= shed_tags_horizon(gs))
         return true;
-    if (entry->position < gs->floor ||
-        (gs->held.count > 0 && find(&gs->held, "", 0) != NULL))
+    if (entry->position < gs->floor || !admits_tag(gs, entry->position, "", 0))
         return false;
     while ((tag = shed_entry_next_tag(entry->tags, entry->tags_size, &at,
                                       &size)) != NULL)
@@ -176,7 +186,7 @@ bool shed_tags_admit(const struct shed_tags *gs,
 
 uint64_t shed_tags_position(const struct shed_tags *gs, struct shed_bytes tag)
 {
-    const struct shed_tag *g = find(&gs->known, tag.data, tag.size);
+    const struct shed_tag *g = find(gs, tag.data, tag.size);
 
     if (tag.size == 0)
         return gs->floor;
@@ -185,5 +195,5 @@ uint64_t shed_tags_position(const struct shed_tags *gs, struct shed_bytes tag)
 
 uint64_t shed_tags_horizon(const struct shed_tags *gs)
 {
-    return gs->held.count > 0 ? UINT64_MAX : gs->newest;
+    return gs->held > 0 ? UINT64_MAX : gs->newest;
 }

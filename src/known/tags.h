@@ -33,21 +33,16 @@
 /* Enough for short chains at the usual limits. */
 #define SHED_TAGS_CHAINS ((size_t)4096)
 
-/* Tags in a hash table that are also a list. */
-struct shed_tag_set {
-    size_t count;
-    struct shed_list order; /* the oldest first */
-    struct shed_map map;
-    struct shed_map_node *chains[SHED_TAGS_CHAINS];
-};
-
 struct shed_tags {
     size_t limit;
-    uint64_t newest; /* position that is known */
-    uint64_t floor;  /* an entry from before this position is a miss */
-    struct shed_tag_set known; /* tags, with their newest position */
-    struct shed_tag_set held;  /* tags whose invalidation is not numbered
-                                    yet: their entries are misses */
+    uint64_t newest;        /* position that is known */
+    uint64_t floor;         /* an entry from before this position is a miss */
+    struct shed_list known; /* the tags with a position, the oldest first */
+    size_t count;           /* of known */
+    size_t held; /* how many tags have an invalidation that is not numbered
+                    yet: their entries are misses */
+    struct shed_map map; /* of the tags that are known or held */
+    struct shed_map_node *chains[SHED_TAGS_CHAINS];
 };
 
 /* Begin without any; it knows at most limit tags. */

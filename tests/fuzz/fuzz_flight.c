@@ -194,8 +194,7 @@ static void read_log(struct stream *stream)
         /* a part that does not lead on would be asked for without end */
         check(heard != SHED_TAG_HEARD_PART || position > before);
         check(position < SHED_TAGS_POSITION_END);
-        check(tags.known.count <= TAGS_MAX &&
-              tags.newest < SHED_TAGS_POSITION_END);
+        check(tags.count <= TAGS_MAX && tags.newest < SHED_TAGS_POSITION_END);
         before = position;
         shed_reply_free(reply);
     }

@@ -195,13 +195,13 @@ static enum shed_code open_parts(struct shed_cache *cache,
     if (cache->reads == NULL || cache->async_reads == NULL ||
         (bytes > 0 && cache->local == NULL) || (is_near && cache->near == NULL))
         return shed_fail_nomem(err, "a cache");
-    code = o->tags_limit == 0
-               ? SHED_OK
-               : shed_tag_log_create(cache, &cache->tag_log, err);
-    if (code == SHED_OK)
-        code = shed_delivery_create(cache, &cache->delivery, err);
-    if (code == SHED_OK)
-        code = shed_flights_create(cache, &cache->flights, err);
+    if (o->tags_limit > 0)
+        cache->tag_log = shed_tag_log_create(cache);
+    if (o->tags_limit == 0 || cache->tag_log != NULL)
+        cache->delivery = shed_delivery_create(cache);
+    if (cache->delivery == NULL)
+        return shed_fail_nomem(err, "a cache");
+    code = shed_flights_create(cache, &cache->flights, err);
     if (code == SHED_OK)
         code = shed_fleet_join(shed_source_fleet(cache->source), cache,
                                &cache->fleet, err);
@@ -218,13 +218,11 @@ static void *close_cache(void *handle)
 
     if (shed_client_check(client, NULL) == SHED_OK) {
         shed_async_close(cache->async);
-        if (cache->tag_log != NULL)
-            shed_tag_log_leave(cache->tag_log);
         shed_near_close(cache->near);
         shed_flights_close(cache->flights);
         shed_fleet_leave(cache->fleet);
-        shed_delivery_close(cache->delivery, cache->options.timeout_ms);
-        shed_tag_log_destroy(cache->tag_log);
+        shed_delivery_close(cache->delivery);
+        shed_tag_log_close(cache->tag_log);
         shed_source_unref(cache->source);
     }
     /* what does not depend on the client's process */
@@ -277,8 +275,6 @@ enum shed_code shed_cache_open(struct shed_client *client, const char *name,
         (void)close_cache(cache);
         return code;
     }
-    if (cache->tag_log != NULL)
-        shed_tag_log_follow(cache->tag_log);
     *out = cache;
     return SHED_OK;
 }

@@ -15,8 +15,8 @@ _Static_assert(SHED_TAG_MAX_BYTES == SHED_ENTRY_TAG_MAX_BYTES &&
 struct sweep {
     struct shed_sweep sweep;
     const struct shed_bytes *tags;
-    struct shed_tag_mark mark;
-    uint64_t number; /* of the failures that it makes up for */
+    char mark[SHED_DIGITS];
+    struct shed_delivery_write write;
 };
 
 static struct sweep *sweep_of(struct shed_sweep *sweep)
@@ -28,7 +28,7 @@ static void begin(struct shed_sweep *sweep, size_t i, struct shed_args *out)
 {
     const struct sweep *s = sweep_of(sweep);
 
-    shed_tag_log_write(sweep->cache->tag_log, s->tags[i], &s->mark, out);
+    shed_tag_log_write(sweep->cache->tag_log, s->tags[i], s->mark, out);
 }
 
 static bool follow_up(struct shed_sweep *sweep, size_t i,
@@ -37,18 +37,16 @@ static bool follow_up(struct shed_sweep *sweep, size_t i,
     const struct sweep *s = sweep_of(sweep);
     struct shed_cache *cache = sweep->cache;
     struct shed_bytes tag = s->tags[i];
+    char room[SHED_TAG_NAME_MAX_BYTES];
+    struct shed_key key = shed_tag_log_key(cache->tag_log, tag, room);
 
     shed_write_count_invalidation(
         cache, tag, tag.size > 0 ? "the key is a tag" : "all entries",
         why->code);
-    if (why->code == SHED_OK) {
+    if (why->code == SHED_OK)
         shed_tag_log_note(cache->tag_log, tag,
                           (uint64_t)shed_reply_integer(reply));
-        shed_delivery_settle_tag(cache->delivery, tag, s->number);
-        return true;
-    }
-    return why->code != SHED_ENOMEM &&
-           shed_delivery_add_tag(cache->delivery, tag, why);
+    return shed_delivery_follow_up(cache->delivery, &key, s->write, why);
 }
 
 /* array: what the tags are called; NULL: it is that of all entries. */
@@ -60,10 +58,10 @@ static enum shed_code invalidate(struct shed_cache *cache,
     struct sweep s = {
         {cache, count, array, "to invalidate a tag", begin, follow_up},
         .tags = tags,
-        .number = shed_delivery_mark(cache->delivery, SHED_WISH_TAG).number};
+        .write = shed_delivery_mark(cache->delivery, SHED_WISH_TAG)};
     enum shed_code code;
 
-    shed_tag_log_mark(cache->tag_log, &s.mark);
+    shed_tag_log_mark(cache->tag_log, s.mark);
     code = shed_sweep_run(&s.sweep, timeout_ms, err);
     shed_tag_log_add_news(cache->tag_log); /* also if none has a position */
     if (code != SHED_OK) /* no position tells old rows from new ones yet */

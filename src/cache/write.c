@@ -30,14 +30,8 @@ bool shed_write_follow_up(struct shed_cache *cache, const struct shed_key *key,
                           struct shed_delivery_write write,
                           struct shed_error *why)
 {
-    bool is_safe = why->code != SHED_ENOMEM;
+    bool is_safe = shed_delivery_follow_up(cache->delivery, key, write, why);
 
-    if (why->code == SHED_OK) {
-        shed_delivery_settle(cache->delivery, key->redis, key->redis_size,
-                             write);
-        shed_delivery_remember(cache->delivery, key, write);
-    } else if (is_safe)
-        is_safe = shed_delivery_add(cache->delivery, key, write.wish, why);
     shed_flights_detach(cache->flights, key);
     shed_local_drop(cache->local, shed_key_of_entry(key));
     return is_safe;

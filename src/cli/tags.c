@@ -38,10 +38,10 @@ void cli_tags_read(struct cli_tags *tags)
     enum shed_tag_heard heard = SHED_TAG_HEARD_PART;
 
     while (heard == SHED_TAG_HEARD_PART) {
-        struct shed_tag_from from;
+        char digits[SHED_DIGITS];
         struct shed_args args;
         struct shed_reply *reply;
-        shed_tag_log_ask(shed_str(tags->key.at), tags->position, &from, &args);
+        shed_tag_log_ask(shed_str(tags->key.at), tags->position, digits, &args);
         /* the key can be another program's, and a sorted set whose scores are
            no positions, where the cache has no tags */
         cli_redis_about(tags->redis, shed_str(tags->key.at));

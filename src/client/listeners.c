@@ -96,7 +96,10 @@ void shed_listeners_change(struct shed_listeners *ls, const char *key,
     }
     for (struct shed_map_node *next; n != NULL; n = next) {
         next = shed_map_find_next(n);
-        of_key(n)->on_change(of_key(n), key, size);
+        if (of_key(n)->on_change != NULL)
+            of_key(n)->on_change(of_key(n), key, size);
+        else
+            of_key(n)->on_epoch(of_key(n));
     }
 }
 

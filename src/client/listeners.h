@@ -22,6 +22,7 @@ struct shed_listener {
     const char *key;
     size_t key_size;
     bool is_prefix; /* it hears of every key that begins with key */
+    /* NULL, of a single key: on_epoch is called instead */
     void (*on_change)(struct shed_listener *listener, const char *key,
                       size_t size);
     /* pushes have begun or ended, or some were lost: look at everything */

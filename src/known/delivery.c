@@ -43,8 +43,9 @@
 struct letter {
     struct shed_undelivered_item item;
     struct shed_delivery *delivery;
-    bool is_tag;    /* unlike the wish it never changes */
-    bool is_repeat; /* a former server has carried it out */
+    bool is_tag;  /* unlike the wish it never changes */
+    bool is_told; /* that it is undelivered; else a former server has carried
+                     it out */
     uint64_t since_us;
     struct shed_bytes user_key; /* in name; of a tag: the tag */
     struct shed_call call;      /* reactor thread only */
@@ -58,12 +59,11 @@ struct shed_delivery {
     uint64_t memory_us;
     struct shed_post wake;
     /* atomic */
-    atomic_size_t count; /* of the set, for reads */
+    atomic_bool is_woken; /* wake is posted */
 
     struct shed_mutex mu;
     /* under mu */
     struct shed_undelivered set;
-    bool is_woken;           /* wake is posted */
     struct shed_list memory; /* of what was carried out, oldest first */
     size_t remembered;
 
@@ -71,29 +71,30 @@ struct shed_delivery {
     struct shed_timer *timer;
     struct shed_listener listener;
     bool is_listening;
-    bool is_pausing;        /* the timer runs */
-    unsigned changes;       /* of the server that were acted upon */
-    size_t under_way;       /* deliveries */
-    unsigned failures;      /* in a row */
-    struct shed_latch *end; /* set when it closes */
-    bool has_given_up;      /* then: nothing more is sent */
+    bool is_pausing;   /* the timer runs */
+    unsigned changes;  /* of the server that were acted upon */
+    size_t under_way;  /* deliveries */
+    unsigned failures; /* in a row */
+    bool is_closing;
+    bool has_given_up;     /* then: nothing more is sent */
+    struct shed_latch end; /* then: waits for the last delivery */
 };
 
 /* ----------------------------------------------------------------- the set */
 
-static void follow_count_locked(struct shed_delivery *ob)
-{
-    atomic_store_explicit(&ob->count, ob->set.count, memory_order_relaxed);
-}
-
 size_t shed_delivery_count(const struct shed_delivery *ob)
 {
-    return atomic_load_explicit(&ob->count, memory_order_relaxed);
+    return atomic_load_explicit(&ob->set.count, memory_order_relaxed);
 }
 
 static unsigned changes_of(const struct shed_delivery *ob)
 {
     return shed_client_server_changes(ob->cache->client);
+}
+
+static struct letter *letter_of(struct shed_undelivered_item *item)
+{
+    return shed_container_of(item, struct letter, item);
 }
 
 bool shed_delivery_find(struct shed_delivery *ob, const char *key, size_t size,
@@ -153,7 +154,7 @@ static void tell_delivered(struct shed_delivery *ob,
 {
     struct shed_counters *counters = &ob->cache->counters;
 
-    if (letter->is_repeat) {
+    if (!letter->is_told) {
         shed_count(&counters->invalidations_repeated, 1);
         return;
     }
@@ -198,6 +199,7 @@ static void remember_locked(struct shed_delivery *ob, struct letter *letter)
         return;
     }
     letter->since_us = now_us;
+    letter->is_told = false;
     shed_list_append(&ob->memory, &letter->item.in_order);
     ob->remembered++;
     while (ob->remembered > ob->set.limit ||
@@ -205,24 +207,52 @@ static void remember_locked(struct shed_delivery *ob, struct letter *letter)
         free(take_oldest_locked(ob));
 }
 
+/* Its position is known, or nothing is to be delivered any longer. */
+static void release_locked(struct shed_delivery *ob,
+                           const struct letter *letter)
+{
+    if (letter->is_tag)
+        shed_tag_log_release(ob->cache->tag_log, letter->user_key);
+}
+
+/* Have a write of this key in the set: as the letter, which is taken over and
+ * may be NULL, unless there is one. A tag is held for as long. Returns: the one
+ * in the set; NULL: there is none, and *refusal says why. */
+static struct letter *insert_locked(struct shed_delivery *ob, const char *key,
+                                    size_t size, enum shed_wish wish,
+                                    struct letter *letter, const char **refusal)
+{
+    struct shed_undelivered_item *present =
+        shed_undelivered_find(&ob->set, key, size);
+
+    if (present != NULL) {
+        shed_undelivered_renew(&ob->set, present, wish);
+        free(letter);
+        return letter_of(present);
+    }
+    if (letter == NULL ||
+        (letter->is_tag &&
+         !shed_tag_log_hold(ob->cache->tag_log, letter->user_key))) {
+        *refusal = "out of memory";
+        free(letter);
+        return NULL;
+    }
+    if (shed_undelivered_insert(&ob->set, &letter->item, wish))
+        return letter;
+    *refusal = "undelivered_limit is reached";
+    release_locked(ob, letter);
+    free(letter);
+    return NULL;
+}
+
 /* What was carried out is undelivered again. Takes the letter over. */
 static void repeat_locked(struct shed_delivery *ob, struct letter *letter)
 {
-    struct shed_undelivered_item *item = &letter->item;
-    struct shed_undelivered_item *present = shed_undelivered_find(
-        &ob->set, item->in_map.key.at, item->in_map.key.size);
+    const char *unused;
 
-    letter->is_repeat = true;
-    if (present == NULL &&
-        shed_undelivered_insert(&ob->set, item, item->wish)) {
-        follow_count_locked(ob);
-        return;
-    }
-    if (present != NULL)
-        shed_undelivered_renew(&ob->set, present, item->wish);
-    else
+    if (insert_locked(ob, letter->name, letter->item.in_map.key.size,
+                      letter->item.wish, letter, &unused) == NULL)
         shed_count(&ob->cache->counters.invalidations_dropped, 1);
-    free(letter);
 }
 
 /* The server is another one: what the former ones were told is undelivered. */
@@ -247,20 +277,12 @@ static void deliver(struct shed_delivery *ob);
 
 static void pause_delivery(struct shed_delivery *ob)
 {
-    if (ob->is_pausing || ob->end != NULL)
+    if (ob->is_pausing || ob->is_closing)
         return;
     ob->is_pausing = true;
     shed_timer_set(ob->timer,
                    shed_backoff_equal_ms(ob->failures++, PAUSE_MIN_MS,
                                          PAUSE_MAX_MS, shed_random_jitter()));
-}
-
-/* Once the position is known, or nothing is to be delivered any longer. */
-static void release_locked(struct shed_delivery *ob,
-                           const struct letter *letter)
-{
-    if (letter->is_tag)
-        shed_tag_log_release(ob->cache->tag_log, letter->user_key);
 }
 
 /* Reply -1: no integer, so it was not carried out. */
@@ -283,13 +305,12 @@ static void on_delivered(void *arg, const struct shed_call_result *result)
     if (end != SHED_UNDELIVERED_STAYS)
         remember_locked(ob, letter); /* if it was carried out by another call,
                                         that changes nothing */
-    follow_count_locked(ob);
     shed_mutex_unlock(&ob->mu);
     ob->under_way--;
     if (is_delivered) {
         ob->failures = 0;
     } else {
-        ob->has_given_up = ob->end != NULL;
+        ob->has_given_up = ob->is_closing;
         pause_delivery(ob);
     }
     deliver(ob);
@@ -299,17 +320,17 @@ static void send_letter(struct shed_delivery *ob, struct letter *letter,
                         enum shed_wish wish)
 {
     size_t size = letter->item.in_map.key.size;
-    struct shed_tag_mark mark;
+    char mark[SHED_DIGITS];
     struct shed_args args;
 
     if (wish == SHED_WISH_TAG) {
-        shed_tag_log_mark(ob->cache->tag_log, &mark);
-        shed_tag_log_write(ob->cache->tag_log, letter->user_key, &mark, &args);
+        shed_tag_log_mark(ob->cache->tag_log, mark);
+        shed_tag_log_write(ob->cache->tag_log, letter->user_key, mark, &args);
     } else {
         shed_delivery_begin(&args, wish, letter->name, size, "0");
     }
-    args.is_guarded = ob->end == NULL; /* the last try is made in any case */
-    if (ob->end != NULL)
+    args.is_guarded = !ob->is_closing; /* the last try is made in any case */
+    if (ob->is_closing)
         shed_client_hurry(ob->cache->client, &args);
     ob->under_way++;
     shed_client_send(ob->cache->client, &letter->call, &args, on_delivered,
@@ -326,17 +347,15 @@ static struct letter *next_letter(struct shed_delivery *ob,
     if (item != NULL)
         *wish = item->wish;
     shed_mutex_unlock(&ob->mu);
-    return item != NULL ? shed_container_of(item, struct letter, item) : NULL;
+    return item != NULL ? letter_of(item) : NULL;
 }
 
 static void end(struct shed_delivery *ob)
 {
-    struct shed_latch *latch = ob->end;
-
     shed_timer_destroy(ob->timer);
     if (ob->is_listening)
         shed_listeners_remove(ob->cache->client->listeners, &ob->listener);
-    shed_latch_count_down(latch, 1);
+    shed_latch_count_down(&ob->end, 1);
 }
 
 /* Send what may be sent now. */
@@ -351,7 +370,7 @@ static void deliver(struct shed_delivery *ob)
             break;
         send_letter(ob, letter, wish);
     }
-    if (ob->end != NULL && ob->under_way == 0)
+    if (ob->is_closing && ob->under_way == 0)
         end(ob);
 }
 
@@ -360,17 +379,9 @@ static void on_timer(void *arg)
     struct shed_delivery *ob = arg;
 
     ob->is_pausing = false;
-    ob->has_given_up = ob->end != NULL;
+    ob->has_given_up = ob->is_closing;
     if (!ob->has_given_up)
         deliver(ob);
-}
-
-static void on_change(struct shed_listener *listener, const char *key,
-                      size_t size)
-{
-    (void)listener;
-    (void)key;
-    (void)size;
 }
 
 /* Redis may be back. */
@@ -397,9 +408,7 @@ static void on_wake(struct shed_post *post)
     struct shed_delivery *ob =
         shed_container_of(post, struct shed_delivery, wake);
 
-    shed_mutex_lock(&ob->mu);
-    ob->is_woken = false;
-    shed_mutex_unlock(&ob->mu);
+    atomic_store(&ob->is_woken, false);
     if (!ob->is_listening)
         (void)shed_listeners_add(ob->cache->client->listeners, &ob->listener);
     ob->is_listening = true;
@@ -431,9 +440,8 @@ void shed_delivery_settle(struct shed_delivery *ob, const char *key,
     shed_mutex_lock(&ob->mu);
     item =
         shed_undelivered_settle(&ob->set, key, size, write.wish, write.number);
-    follow_count_locked(ob);
     if (item != NULL) {
-        struct letter *letter = shed_container_of(item, struct letter, item);
+        struct letter *letter = letter_of(item);
         release_locked(ob, letter);
         tell_delivered(ob, letter); /* here, because it may be under way */
         if (!item->is_under_way)
@@ -455,7 +463,7 @@ static struct letter *create_letter(struct shed_delivery *ob,
     letter->item.in_map.key = shed_map_key(letter->name, key->redis_size);
     letter->delivery = ob;
     letter->is_tag = is_tag;
-    letter->is_repeat = false;
+    letter->is_told = false;
     letter->since_us = shed_now_us();
     letter->user_key = shed_bytes(letter->name + key->at, key->size);
     return letter;
@@ -463,19 +471,12 @@ static struct letter *create_letter(struct shed_delivery *ob,
 
 static void wake(struct shed_delivery *ob)
 {
-    bool is_woken;
-
-    shed_mutex_lock(&ob->mu);
-    is_woken = ob->is_woken;
-    ob->is_woken = true;
-    shed_mutex_unlock(&ob->mu);
-    if (!is_woken)
+    if (!atomic_exchange(&ob->is_woken, true))
         shed_reactor_post(ob->cache->client->reactor, &ob->wake);
 }
 
-void shed_delivery_remember(struct shed_delivery *ob,
-                            const struct shed_key *key,
-                            struct shed_delivery_write write)
+static void remember(struct shed_delivery *ob, const struct shed_key *key,
+                     struct shed_delivery_write write)
 {
     struct letter *letter = create_letter(ob, key, false);
     bool is_lost; /* perhaps carried out by the former server */
@@ -494,72 +495,23 @@ void shed_delivery_remember(struct shed_delivery *ob,
         wake(ob);
 }
 
-/* A tag is held for as long as its write is in the set. Returns: NULL if it
- * is in, else why not. */
-static const char *insert_locked(struct shed_delivery *ob,
-                                 struct letter *letter, enum shed_wish wish)
-{
-    if (letter->is_tag &&
-        !shed_tag_log_hold(ob->cache->tag_log, letter->user_key))
-        return "out of memory";
-    if (shed_undelivered_insert(&ob->set, &letter->item, wish))
-        return NULL;
-    release_locked(ob, letter);
-    return "undelivered_limit is reached";
-}
-
-/* The write of a letter in the set has failed. It is told here, so that this is
- * before its delivery. */
-static void tell_undelivered_locked(struct shed_delivery *ob,
-                                    struct letter *letter,
-                                    const struct shed_error *why)
-{
-    letter->is_repeat = false;
-    shed_count(&ob->cache->counters.invalidations_undelivered, 1);
-    tell(ob, SHED_EVENT_INVALIDATION_UNDELIVERED, letter->user_key, why->code,
-         0, why->reason);
-}
-
-/* Takes the letter over. Returns: NULL if the write is in the set, else why
- * not. */
-static const char *add_locked(struct shed_delivery *ob,
-                              const struct shed_key *key, enum shed_wish wish,
-                              struct letter *letter,
-                              const struct shed_error *why)
-{
-    struct shed_undelivered_item *item =
-        shed_undelivered_find(&ob->set, key->redis, key->redis_size);
-    const char *refusal = NULL;
-
-    if (item != NULL) {
-        struct letter *present = shed_container_of(item, struct letter, item);
-        shed_undelivered_renew(&ob->set, item, wish);
-        if (present->is_repeat)
-            tell_undelivered_locked(ob, present, why);
-        free(letter);
-        return NULL;
-    }
-    if (letter == NULL)
-        return "out of memory";
-    refusal = insert_locked(ob, letter, wish);
-    if (refusal != NULL) {
-        free(letter);
-        return refusal;
-    }
-    follow_count_locked(ob);
-    tell_undelivered_locked(ob, letter, why);
-    return NULL;
-}
-
-bool shed_delivery_add(struct shed_delivery *ob, const struct shed_key *key,
-                       enum shed_wish wish, struct shed_error *why)
+/* A failure is told under the lock, so that this is before its delivery. */
+static bool add(struct shed_delivery *ob, const struct shed_key *key,
+                enum shed_wish wish, struct shed_error *why)
 {
     const struct shed_error cause = *why;
     struct letter *letter = create_letter(ob, key, wish == SHED_WISH_TAG);
-    const char *refusal;
+    const char *refusal = NULL;
 
     shed_mutex_lock(&ob->mu);
-    refusal = add_locked(ob, key, wish, letter, &cause);
+    letter =
+        insert_locked(ob, key->redis, key->redis_size, wish, letter, &refusal);
+    if (letter != NULL && !letter->is_told) {
+        letter->is_told = true;
+        shed_count(&ob->cache->counters.invalidations_undelivered, 1);
+        tell(ob, SHED_EVENT_INVALIDATION_UNDELIVERED, letter->user_key,
+             cause.code, 0, cause.reason);
+    }
     shed_mutex_unlock(&ob->mu);
     wake(ob);
     if (refusal == NULL) {
@@ -573,86 +525,57 @@ bool shed_delivery_add(struct shed_delivery *ob, const struct shed_key *key,
     return false;
 }
 
-/* A tag as a key that is named so. */
-static struct shed_key key_of(const struct shed_delivery *ob,
-                              struct shed_bytes tag,
-                              char name[SHED_TAG_NAME_MAX_BYTES])
+bool shed_delivery_follow_up(struct shed_delivery *ob,
+                             const struct shed_key *key,
+                             struct shed_delivery_write write,
+                             struct shed_error *why)
 {
-    size_t size = shed_tag_log_name(ob->cache->tag_log, tag, name);
-
-    return (struct shed_key){.redis = name,
-                             .redis_size = (unsigned)size,
-                             .at = (unsigned)(size - tag.size),
-                             .size = (unsigned)tag.size};
-}
-
-void shed_delivery_settle_tag(struct shed_delivery *ob, struct shed_bytes tag,
-                              uint64_t number)
-{
-    const struct shed_delivery_write write = {.wish = SHED_WISH_TAG,
-                                              .number = number};
-    char name[SHED_TAG_NAME_MAX_BYTES];
-    struct shed_key key = key_of(ob, tag, name);
-
-    shed_delivery_settle(ob, key.redis, key.redis_size, write);
-}
-
-bool shed_delivery_add_tag(struct shed_delivery *ob, struct shed_bytes tag,
-                           struct shed_error *why)
-{
-    char name[SHED_TAG_NAME_MAX_BYTES];
-    struct shed_key key = key_of(ob, tag, name);
-
-    return shed_delivery_add(ob, &key, SHED_WISH_TAG, why);
+    if (why->code == SHED_ENOMEM)
+        return false;
+    if (why->code != SHED_OK)
+        return add(ob, key, write.wish, why);
+    shed_delivery_settle(ob, key->redis, key->redis_size, write);
+    if (write.wish != SHED_WISH_TAG)
+        remember(ob, key, write);
+    return true;
 }
 
 /* ----------------------------------------------------------- begin and end */
 
-enum shed_code shed_delivery_create(struct shed_cache *cache,
-                                    struct shed_delivery **out,
-                                    struct shed_error *err)
+struct shed_delivery *shed_delivery_create(struct shed_cache *cache)
 {
     struct shed_delivery *ob = calloc(1, sizeof(*ob));
 
-    *out = NULL;
     if (ob == NULL || shed_mutex_init(&ob->mu, SHED_RANK_DELIVERY) != 0) {
         free(ob);
-        return shed_fail_nomem(err, "a cache");
+        return NULL;
+    }
+    ob->timer = shed_timer_create(cache->client->reactor, on_timer, ob);
+    if (ob->timer == NULL) {
+        shed_mutex_destroy(&ob->mu);
+        free(ob);
+        return NULL;
     }
     ob->cache = cache;
     ob->memory_us = cache->options.failover_memory_ms * US_PER_MS;
     ob->wake.run = on_wake;
     ob->listener = (struct shed_listener){.key = "", /* no key has this name */
-                                          .on_change = on_change,
                                           .on_epoch = on_epoch};
     shed_undelivered_init(&ob->set, (size_t)cache->options.undelivered_limit);
-    ob->timer = shed_timer_create(cache->client->reactor, on_timer, ob);
-    if (ob->timer == NULL) {
-        shed_mutex_destroy(&ob->mu);
-        free(ob);
-        return shed_fail_nomem(err, "a cache");
-    }
+    shed_latch_init(&ob->end, 1);
     ob->changes = changes_of(ob);
     wake(ob); /* to listen */
-    *out = ob;
-    return SHED_OK;
+    return ob;
 }
-
-struct closing {
-    struct shed_delivery *delivery;
-    struct shed_latch *latch;
-    uint64_t timeout_ms;
-};
 
 static void close_on_reactor(void *arg)
 {
-    struct closing *c = arg;
-    struct shed_delivery *ob = c->delivery;
+    struct shed_delivery *ob = arg;
 
-    ob->end = c->latch;
+    ob->is_closing = true;
     ob->is_pausing = false;
     ob->failures = 0;
-    shed_timer_set(ob->timer, c->timeout_ms);
+    shed_timer_set(ob->timer, ob->cache->options.timeout_ms);
     deliver(ob);
 }
 
@@ -661,7 +584,7 @@ static void drop_all(struct shed_delivery *ob)
     struct shed_undelivered_item *item;
 
     while ((item = shed_undelivered_take(&ob->set)) != NULL) {
-        struct letter *letter = shed_container_of(item, struct letter, item);
+        struct letter *letter = letter_of(item);
         tell_dropped(ob, letter->user_key, SHED_ECLOSED,
                      "the cache was closed before Redis took it");
         free(letter);
@@ -670,15 +593,12 @@ static void drop_all(struct shed_delivery *ob)
         free(take_oldest_locked(ob));
 }
 
-void shed_delivery_close(struct shed_delivery *ob, uint64_t timeout_ms)
+void shed_delivery_close(struct shed_delivery *ob)
 {
-    struct shed_latch latch = SHED_LATCH_INIT(1);
-    struct closing c = {ob, &latch, timeout_ms};
-
     if (ob == NULL)
         return;
-    shed_reactor_run(ob->cache->client->reactor, close_on_reactor, &c);
-    (void)shed_latch_wait(&latch, UINT64_MAX);
+    shed_reactor_run(ob->cache->client->reactor, close_on_reactor, ob);
+    (void)shed_latch_wait(&ob->end, UINT64_MAX);
     drop_all(ob);
     shed_mutex_destroy(&ob->mu);
     free(ob);

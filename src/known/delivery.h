@@ -22,16 +22,14 @@
 
 struct shed_delivery;
 
-/* Borrows cache, whose tag_log has been made. Returns: SHED_OK,
- * SHED_ENOMEM. */
-SHED_MUST_CHECK enum shed_code shed_delivery_create(struct shed_cache *cache,
-                                                    struct shed_delivery **out,
-                                                    struct shed_error *err);
+/* Borrows cache, whose tag_log has been made. Returns: NULL when out of memory.
+ */
+struct shed_delivery *shed_delivery_create(struct shed_cache *cache);
 
-/* Try once more to deliver all, for timeout_ms at most, and tell of
+/* Try once more to deliver all, for the cache's timeout_ms at most, and tell of
  * what has to be dropped. Not on the reactor thread; nobody else may use it.
  * NULL is allowed. */
-void shed_delivery_close(struct shed_delivery *delivery, uint64_t timeout_ms);
+void shed_delivery_close(struct shed_delivery *delivery);
 
 /* How many keys are undelivered. Any thread. */
 size_t shed_delivery_count(const struct shed_delivery *delivery);
@@ -68,24 +66,18 @@ struct shed_delivery_write shed_delivery_mark(struct shed_delivery *delivery,
 void shed_delivery_settle(struct shed_delivery *delivery, const char *key,
                           size_t size, struct shed_delivery_write write);
 
-/* A write of a key has been carried out: do it again if the server turns out to
- * be another one, which may lack it. Any thread. */
-void shed_delivery_remember(struct shed_delivery *delivery,
-                            const struct shed_key *key,
-                            struct shed_delivery_write write);
-
-/* Add a write that has failed, or may have; why says how, and afterwards also
- * what becomes of the write. Any thread. Returns: false if it was dropped. */
-bool shed_delivery_add(struct shed_delivery *delivery,
-                       const struct shed_key *key, enum shed_wish wish,
-                       struct shed_error *why);
-
-/* Settle and add the invalidation of a tag, or of all entries (no bytes).
- * While it is undelivered, the tag is held (see tags.h): its entries are
- * misses, and reads of others are as usual. */
-void shed_delivery_settle_tag(struct shed_delivery *delivery,
-                              struct shed_bytes tag, uint64_t number);
-bool shed_delivery_add_tag(struct shed_delivery *delivery,
-                           struct shed_bytes tag, struct shed_error *why);
+/* Note how a write of a key has ended, as why says. One that was carried out is
+ * settled, and done again if the server turns out to be another one, which may
+ * lack it. One that has failed, or may have, becomes undelivered; but not one
+ * that ran out of memory, which has changed nothing. why says afterwards what
+ * becomes of it, too. Any thread. Returns: false if the write was dropped.
+ *
+ * The key of a tag, or of all entries, is shed_tag_log_key's. While it is
+ * undelivered, the tag is held (see tags.h): its entries are misses, and reads
+ * of others are as usual. */
+bool shed_delivery_follow_up(struct shed_delivery *delivery,
+                             const struct shed_key *key,
+                             struct shed_delivery_write write,
+                             struct shed_error *why);
 
 #endif

@@ -31,10 +31,10 @@ _Static_assert(2 * CHUNK <= SHED_PARSER_MAX_ELEMENTS,
 
 /* A read of the log. */
 struct ask {
-    uint64_t term;               /* the log's when it was sent */
-    uint64_t sent_ms;            /* shed_now_ms */
-    uint64_t from_position, due; /* see shed_tag_log_hear */
-    struct shed_tag_from from;
+    uint64_t term;      /* the log's when it was sent */
+    uint64_t sent_ms;   /* shed_now_ms */
+    uint64_t from, due; /* positions; see shed_tag_log_hear */
+    char digits[SHED_DIGITS];
 };
 
 struct shed_tag_log {
@@ -48,22 +48,24 @@ struct shed_tag_log {
     _Atomic uint64_t horizon;        /* that of tags, for hits */
     _Atomic uint64_t known_until_ms; /* UINT64_MAX: changes are announced */
     _Atomic uint64_t news;
+    atomic_bool is_woken; /* wake is posted */
 
     struct shed_mutex mu;
     /* under mu */
     struct shed_tags tags;
+    uint64_t told; /* the newest of tags when it was last news */
     uint64_t read; /* the log has been read up to this position */
     uint64_t seen; /* the highest position of an entry that was above newest */
     uint64_t term; /* grows when the log may have changed */
-    bool is_woken; /* wake is posted */
     bool has_learner;
     pthread_cond_t learnt; /* it has none any longer */
 
     /* reactor thread only */
     struct shed_listener listener;
     struct shed_call call;
-    struct ask ask;         /* of call */
-    struct shed_latch *end; /* set when it is left */
+    struct ask ask; /* of call */
+    bool is_closing;
+    struct shed_latch end; /* then: waits for call */
 };
 
 /* ------------------------------------------------------------ what is known */
@@ -78,13 +80,14 @@ void shed_tag_log_add_news(struct shed_tag_log *log)
     (void)atomic_fetch_add(&log->news, 1);
 }
 
-/* before: the newest position that was known. */
-static void publish_locked(struct shed_tag_log *log, uint64_t before)
+/* The tags have changed. */
+static void publish_locked(struct shed_tag_log *log)
 {
     atomic_store_explicit(&log->horizon, shed_tags_horizon(&log->tags),
                           memory_order_release);
-    if (log->tags.newest != before)
+    if (log->tags.newest != log->told)
         shed_tag_log_add_news(log);
+    log->told = log->tags.newest;
 }
 
 /* The log may have changed. */
@@ -107,14 +110,11 @@ static void trust_locked(struct shed_tag_log *log, const struct ask *ask,
 void shed_tag_log_note(struct shed_tag_log *log, struct shed_bytes tag,
                        uint64_t position)
 {
-    uint64_t before;
-
     shed_mutex_lock(&log->mu);
-    before = log->tags.newest;
+    if (position < log->tags.newest)
+        doubt_locked(log); /* that may be above what Redis gives */
     shed_tags_note(&log->tags, tag, position);
-    publish_locked(log, before);
-    if (position < before) /* what is known may be above what Redis gives */
-        doubt_locked(log);
+    publish_locked(log);
     shed_mutex_unlock(&log->mu);
 }
 
@@ -124,7 +124,8 @@ bool shed_tag_log_hold(struct shed_tag_log *log, struct shed_bytes tag)
 
     shed_mutex_lock(&log->mu);
     is_held = shed_tags_hold(&log->tags, tag);
-    publish_locked(log, UINT64_MAX);
+    publish_locked(log);
+    shed_tag_log_add_news(log);
     shed_mutex_unlock(&log->mu);
     return is_held;
 }
@@ -133,7 +134,8 @@ void shed_tag_log_release(struct shed_tag_log *log, struct shed_bytes tag)
 {
     shed_mutex_lock(&log->mu);
     shed_tags_release(&log->tags, tag);
-    publish_locked(log, UINT64_MAX);
+    publish_locked(log);
+    shed_tag_log_add_news(log);
     shed_mutex_unlock(&log->mu);
 }
 
@@ -147,32 +149,24 @@ static bool is_far_ahead(const struct shed_tag_log *log, uint64_t position)
     return now_ms > 0 && position / US_PER_MS > now_ms + AHEAD_MS;
 }
 
-/* Above what is known: either the news of this position are still on their way,
- * or the log has lost them. */
-static bool admit_locked(struct shed_tag_log *log,
-                         const struct shed_entry_tags *entry)
-{
-    if (entry->position <= log->tags.newest)
-        return shed_tags_admit(&log->tags, entry);
-    if (!is_far_ahead(log, entry->position)) {
-        if (entry->position > log->seen)
-            log->seen = entry->position;
-        doubt_locked(log);
-    }
-    return false;
-}
-
 bool shed_tag_log_admits(struct shed_tag_log *log, const void *entry)
 {
     struct shed_entry_tags tags;
-    bool is_admitted;
+    bool is_admitted = false;
 
     shed_entry_tags(entry, &tags);
     if (tags.position ==
         atomic_load_explicit(&log->horizon, memory_order_acquire))
         return true;
     shed_mutex_lock(&log->mu);
-    is_admitted = admit_locked(log, &tags);
+    if (tags.position <= log->tags.newest) {
+        is_admitted = shed_tags_admit(&log->tags, &tags);
+    } else if (!is_far_ahead(log, tags.position)) {
+        /* the news of it are on their way, or the log has lost them */
+        if (tags.position > log->seen)
+            log->seen = tags.position;
+        doubt_locked(log);
+    }
     shed_mutex_unlock(&log->mu);
     return is_admitted;
 }
@@ -209,14 +203,11 @@ bool shed_tag_log_is_known(const struct shed_tag_log *log)
 /* ---------------------------------------------------------------- the reads */
 
 void shed_tag_log_ask(struct shed_bytes key, uint64_t position,
-                      struct shed_tag_from *from, struct shed_args *out)
+                      char digits[SHED_DIGITS], struct shed_args *out)
 {
-    (void)snprintf(from->digits, sizeof(from->digits), "%llu",
-                   (unsigned long long)position);
-    *out = (struct shed_args){.count = 0};
-    shed_args_add_text(out, "ZRANGEBYSCORE");
+    shed_args_begin(out, "ZRANGEBYSCORE");
     shed_args_add(out, key.data, key.size);
-    shed_args_add_text(out, from->digits);
+    shed_args_add_number(out, digits, position);
     shed_args_add_text(out, "+inf");
     shed_args_add_text(out, "WITHSCORES");
     shed_args_add_text(out, "LIMIT");
@@ -274,33 +265,18 @@ static void begin_read(struct shed_tag_log *log, struct ask *ask,
 {
     shed_mutex_lock(&log->mu);
     ask->term = log->term;
-    ask->from_position = log->read;
+    ask->from = log->read;
     ask->due = highest_locked(log);
-    shed_tag_log_ask(shed_bytes(log->key, log->key_size), log->read, &ask->from,
-                     args);
+    shed_tag_log_ask(shed_bytes(log->key, log->key_size), log->read,
+                     ask->digits, args);
     shed_mutex_unlock(&log->mu);
     ask->sent_ms = shed_now_ms();
 }
 
-/* Redis cannot be asked what the tags are. A row that could be a miss by one
- * of them is not given out meanwhile: its get fails. */
-static enum shed_code fail_read(const struct shed_tag_log *log,
-                                const char *error, enum shed_code code,
-                                struct shed_error *err)
-{
-    if (error != NULL)
-        return shed_fail(err, code,
-                         "Redis refused to read the log of tags, %s: %s",
-                         log->key, error);
-    return shed_fail(err, SHED_EREDIS,
-                     "the log of tags, %s, has a score that is no position: "
-                     "delete the key",
-                     log->key);
-}
-
-/* Take the reply to a read over. are_announced: later changes will be.
- * Returns: SHED_OK and what was heard; the code of an error reply; SHED_EREDIS:
- * it is no log. */
+/* Take the reply to a read over. are_announced: later changes will be. A row
+ * that could be a miss by one of its tags is not given out while Redis cannot
+ * be asked what they are: its get fails. Returns: SHED_OK and what was heard;
+ * the code of an error reply; SHED_EREDIS: it is no log. */
 static enum shed_code end_read(struct shed_tag_log *log, const struct ask *ask,
                                bool are_announced,
                                const struct shed_reply *reply,
@@ -308,24 +284,28 @@ static enum shed_code end_read(struct shed_tag_log *log, const struct ask *ask,
                                struct shed_error *err)
 {
     const char *text = shed_reply_error(reply);
-    uint64_t before, until_ms = UINT64_MAX, position = ask->from_position;
+    uint64_t until_ms = UINT64_MAX, position = ask->from;
 
     if (text != NULL)
-        return fail_read(log, text, shed_reply_code(reply), err);
+        return shed_fail(err, shed_reply_code(reply),
+                         "Redis refused to read the log of tags, %s: %s",
+                         log->key, text);
     if (!are_announced)
         until_ms = shed_deadline_ms(ask->sent_ms, SHED_TAG_LOG_TRUST_MS);
     shed_mutex_lock(&log->mu);
-    before = log->tags.newest;
     *heard = shed_tag_log_hear(&log->tags, &position, ask->due, reply);
     if (position > log->read)
         log->read = position;
-    publish_locked(log, before);
+    publish_locked(log);
     if (*heard == SHED_TAG_HEARD_ALL)
         trust_locked(log, ask, until_ms);
     shed_mutex_unlock(&log->mu);
-    return *heard == SHED_TAG_HEARD_OTHER
-               ? fail_read(log, NULL, SHED_EREDIS, err)
-               : SHED_OK;
+    if (*heard != SHED_TAG_HEARD_OTHER)
+        return SHED_OK;
+    return shed_fail(err, SHED_EREDIS,
+                     "the log of tags, %s, has a score that is no position: "
+                     "delete the key",
+                     log->key);
 }
 
 /* ------------------------------------------------------ in callers' threads */
@@ -334,13 +314,7 @@ static enum shed_code end_read(struct shed_tag_log *log, const struct ask *ask,
  * the reactor is, if that is possible by now. */
 static void wake_reader(struct shed_tag_log *log)
 {
-    bool is_woken;
-
-    shed_mutex_lock(&log->mu);
-    is_woken = log->is_woken;
-    log->is_woken = true;
-    shed_mutex_unlock(&log->mu);
-    if (!is_woken)
+    if (!atomic_exchange(&log->is_woken, true))
         shed_reactor_post(log->client->reactor, &log->wake);
 }
 
@@ -348,23 +322,10 @@ static void wake_reader(struct shed_tag_log *log)
  * the script has refused what is known. */
 static void begin_again(struct shed_tag_log *log)
 {
-    uint64_t before;
-
     shed_mutex_lock(&log->mu);
-    before = log->tags.newest;
     shed_tags_forget(&log->tags);
     log->read = log->seen = 0;
-    publish_locked(log, before);
-    shed_mutex_unlock(&log->mu);
-}
-
-/* Without a log that can be written nobody's invalidation has an effect that
- * this process does not know; it asks again later. */
-static void go_on_without(struct shed_tag_log *log, const struct ask *ask)
-{
-    shed_mutex_lock(&log->mu);
-    trust_locked(log, ask,
-                 shed_deadline_ms(ask->sent_ms, SHED_TAG_LOG_TRUST_MS));
+    publish_locked(log);
     shed_mutex_unlock(&log->mu);
 }
 
@@ -384,14 +345,14 @@ static enum shed_code restore(struct shed_tag_log *log, const struct ask *ask,
                               uint64_t deadline_ms, enum shed_tag_heard *heard,
                               struct shed_error *err)
 {
-    struct shed_tag_mark mark;
+    char mark[SHED_DIGITS];
     struct shed_reply *reply = NULL;
     struct shed_args args;
     enum shed_code code;
     long long position;
 
-    shed_write_digits(mark.digits, ask->due);
-    shed_tag_log_write(log, shed_str(""), &mark, &args);
+    shed_write_digits(mark, ask->due);
+    shed_tag_log_write(log, shed_str(""), mark, &args);
     shed_args_add_text(&args, "restore");
     args.is_guarded = true;
     /* twice is as good as once */
@@ -402,7 +363,12 @@ static enum shed_code restore(struct shed_tag_log *log, const struct ask *ask,
     position = shed_reply_integer(reply);
     shed_reply_free(reply);
     if (position <= 0) {
-        go_on_without(log, ask);
+        /* Without a log that can be written nobody's invalidation has an effect
+           that this process does not know; it asks again later. */
+        shed_mutex_lock(&log->mu);
+        trust_locked(log, ask,
+                     shed_deadline_ms(ask->sent_ms, SHED_TAG_LOG_TRUST_MS));
+        shed_mutex_unlock(&log->mu);
         *heard = SHED_TAG_HEARD_ALL;
         return SHED_OK;
     }
@@ -509,30 +475,34 @@ enum shed_code shed_tag_log_call(struct shed_tag_log *log,
     return code;
 }
 
-void shed_tag_log_mark(struct shed_tag_log *log, struct shed_tag_mark *out)
+void shed_tag_log_mark(struct shed_tag_log *log, char digits[SHED_DIGITS])
 {
     shed_mutex_lock(&log->mu);
-    shed_write_digits(out->digits, highest_locked(log));
+    shed_write_digits(digits, highest_locked(log));
     shed_mutex_unlock(&log->mu);
 }
 
 void shed_tag_log_write(const struct shed_tag_log *log, struct shed_bytes tag,
-                        const struct shed_tag_mark *mark, struct shed_args *out)
+                        const char mark[SHED_DIGITS], struct shed_args *out)
 {
     shed_script_begin(out, SHED_SCRIPT_INVALIDATE_TAG, "1");
     shed_args_add(out, log->key, log->key_size);
     shed_args_add(out, tag.data, tag.size);
     shed_args_add_text(out, log->limit);
-    shed_args_add_text(out, mark->digits);
+    shed_args_add_text(out, mark);
 }
 
-size_t shed_tag_log_name(const struct shed_tag_log *log, struct shed_bytes tag,
-                         char out[SHED_TAG_NAME_MAX_BYTES])
+struct shed_key shed_tag_log_key(const struct shed_tag_log *log,
+                                 struct shed_bytes tag,
+                                 char room[SHED_TAG_NAME_MAX_BYTES])
 {
-    memcpy(out, log->key, log->key_size);
+    memcpy(room, log->key, log->key_size);
     if (tag.size > 0)
-        memcpy(out + log->key_size, tag.data, tag.size);
-    return log->key_size + tag.size;
+        memcpy(room + log->key_size, tag.data, tag.size);
+    return (struct shed_key){.redis = room,
+                             .redis_size = (unsigned)(log->key_size + tag.size),
+                             .at = (unsigned)log->key_size,
+                             .size = (unsigned)tag.size};
 }
 
 /* ---------------------------------------------------- on the reactor thread */
@@ -547,8 +517,8 @@ static void on_read(void *arg, const struct shed_call_result *result)
     struct shed_error why;
     enum shed_tag_heard heard = SHED_TAG_HEARD_OTHER;
 
-    if (log->end != NULL) {
-        shed_latch_count_down(log->end, 1);
+    if (log->is_closing) {
+        shed_latch_count_down(&log->end, 1);
         return;
     }
     if (reply != NULL &&
@@ -570,14 +540,11 @@ static void read_on_reactor(struct shed_tag_log *log)
     shed_client_send(log->client, &log->call, &args, on_read, log);
 }
 
-static struct shed_tag_log *log_of(struct shed_listener *listener)
-{
-    return shed_container_of(listener, struct shed_tag_log, listener);
-}
-
+/* Also when a change of the log is announced. */
 static void on_epoch(struct shed_listener *listener)
 {
-    struct shed_tag_log *log = log_of(listener);
+    struct shed_tag_log *log =
+        shed_container_of(listener, struct shed_tag_log, listener);
 
     shed_mutex_lock(&log->mu);
     doubt_locked(log);
@@ -585,35 +552,30 @@ static void on_epoch(struct shed_listener *listener)
     read_on_reactor(log);
 }
 
-static void on_change(struct shed_listener *listener, const char *key,
-                      size_t size)
-{
-    (void)key;
-    (void)size;
-    on_epoch(listener);
-}
-
 static void on_wake(struct shed_post *post)
 {
     struct shed_tag_log *log =
         shed_container_of(post, struct shed_tag_log, wake);
 
-    shed_mutex_lock(&log->mu);
-    log->is_woken = false;
-    shed_mutex_unlock(&log->mu);
+    atomic_store(&log->is_woken, false);
     if (atomic_load(&log->known_until_ms) != UINT64_MAX)
         read_on_reactor(log);
 }
 
 /* ----------------------------------------------------------- begin and end */
 
-enum shed_code shed_tag_log_create(const struct shed_cache *cache,
-                                   struct shed_tag_log **out,
-                                   struct shed_error *err)
+static void follow_on_reactor(void *arg)
+{
+    struct shed_tag_log *log = arg;
+
+    (void)shed_listeners_add(log->client->listeners, &log->listener);
+    read_on_reactor(log);
+}
+
+struct shed_tag_log *shed_tag_log_create(const struct shed_cache *cache)
 {
     struct shed_tag_log *log = calloc(1, sizeof(*log));
 
-    *out = NULL;
     if (log == NULL || shed_mutex_init(&log->mu, SHED_RANK_TAG_LOG) != 0)
         goto fail;
     if (shed_cond_init(&log->learnt) != 0) {
@@ -625,59 +587,33 @@ enum shed_code shed_tag_log_create(const struct shed_cache *cache,
     log->key_size = (size_t)snprintf(log->key, sizeof(log->key),
                                      "%s" SHED_TAG_LOG_SUFFIX, cache->name);
     shed_write_digits(log->limit, cache->options.tags_limit);
-    log->listener = (struct shed_listener){.key = log->key,
-                                           .key_size = log->key_size,
-                                           .on_change = on_change,
-                                           .on_epoch = on_epoch};
+    log->listener = (struct shed_listener){
+        .key = log->key, .key_size = log->key_size, .on_epoch = on_epoch};
     shed_tags_init(&log->tags, (size_t)cache->options.tags_limit);
-    *out = log;
-    return SHED_OK;
+    shed_latch_init(&log->end, 1);
+    shed_reactor_run(log->client->reactor, follow_on_reactor, log);
+    return log;
 fail:
     free(log);
-    return shed_fail_nomem(err, "a cache");
+    return NULL;
 }
 
-static void follow_on_reactor(void *arg)
+static void close_on_reactor(void *arg)
 {
     struct shed_tag_log *log = arg;
 
-    (void)shed_listeners_add(log->client->listeners, &log->listener);
-    read_on_reactor(log);
+    shed_listeners_remove(log->client->listeners, &log->listener);
+    log->is_closing = true;
+    if (log->call.fn == NULL)
+        shed_latch_count_down(&log->end, 1);
 }
 
-void shed_tag_log_follow(struct shed_tag_log *log)
-{
-    shed_reactor_run(log->client->reactor, follow_on_reactor, log);
-}
-
-struct leaving {
-    struct shed_tag_log *log;
-    struct shed_latch *latch;
-};
-
-static void leave_on_reactor(void *arg)
-{
-    struct leaving *l = arg;
-
-    shed_listeners_remove(l->log->client->listeners, &l->log->listener);
-    l->log->end = l->latch;
-    if (l->log->call.fn == NULL)
-        shed_latch_count_down(l->latch, 1);
-}
-
-void shed_tag_log_leave(struct shed_tag_log *log)
-{
-    struct shed_latch latch = SHED_LATCH_INIT(1);
-    struct leaving leaving = {log, &latch};
-
-    shed_reactor_run(log->client->reactor, leave_on_reactor, &leaving);
-    (void)shed_latch_wait(&latch, UINT64_MAX);
-}
-
-void shed_tag_log_destroy(struct shed_tag_log *log)
+void shed_tag_log_close(struct shed_tag_log *log)
 {
     if (log == NULL)
         return;
+    shed_reactor_run(log->client->reactor, close_on_reactor, log);
+    (void)shed_latch_wait(&log->end, UINT64_MAX);
     shed_tags_fini(&log->tags);
     pthread_cond_destroy(&log->learnt);
     shed_mutex_destroy(&log->mu);

@@ -24,6 +24,7 @@
 #include <snowshed/snowshed.h>
 
 #include "known/tags.h"
+#include "entry/key.h"
 #include "entry/parts.h"
 
 /* The key of the log is the cache's name with this suffix. */
@@ -35,13 +36,10 @@
 struct shed_tag_log;
 
 /* The command that reads the log at key from a position on, as many of its
- * members as one reply holds. key and from are borrowed. */
-struct shed_tag_from {
-    char digits[24];
-};
-
+ * members as one reply holds. key and digits, which are written, are borrowed.
+ */
 void shed_tag_log_ask(struct shed_bytes key, uint64_t position,
-                      struct shed_tag_from *from, struct shed_args *out);
+                      char digits[SHED_DIGITS], struct shed_args *out);
 
 /* What a reply to it holds. */
 enum shed_tag_heard {
@@ -58,21 +56,13 @@ enum shed_tag_heard shed_tag_log_hear(struct shed_tags *tags,
                                       uint64_t *position, uint64_t due,
                                       const struct shed_reply *reply);
 
-/* Make the log of a cache, which keeps about tags_limit tags. Borrows cache.
- * Returns: SHED_OK, SHED_ENOMEM. */
-SHED_MUST_CHECK enum shed_code
-shed_tag_log_create(const struct shed_cache *cache, struct shed_tag_log **out,
-                    struct shed_error *err);
+/* Make the log of a cache, which keeps about tags_limit tags, and begin to
+ * follow it. Borrows cache. Not on the reactor thread. Returns: NULL when out
+ * of memory. */
+struct shed_tag_log *shed_tag_log_create(const struct shed_cache *cache);
 
-/* Begin to follow the log. Not on the reactor thread; not while anything else
- * is called. */
-void shed_tag_log_follow(struct shed_tag_log *log);
-
-/* End that. Not on the reactor thread. */
-void shed_tag_log_leave(struct shed_tag_log *log);
-
-/* Nobody may use it, or follow it. NULL is allowed. */
-void shed_tag_log_destroy(struct shed_tag_log *log);
+/* Nobody may use it. Not on the reactor thread. NULL is allowed. */
+void shed_tag_log_close(struct shed_tag_log *log);
 
 /* Whether no read of the log is needed before an entry is judged. */
 bool shed_tag_log_is_known(const struct shed_tag_log *log);
@@ -112,27 +102,23 @@ uint64_t shed_tag_log_position(struct shed_tag_log *log);
 uint64_t shed_tag_log_news(const struct shed_tag_log *log);
 void shed_tag_log_add_news(struct shed_tag_log *log);
 
-/* The newest position that is known or was seen, for the calls of the script.
- */
-struct shed_tag_mark {
-    char digits[SHED_DIGITS];
-};
-
-void shed_tag_log_mark(struct shed_tag_log *log, struct shed_tag_mark *out);
+/* Write the newest position that is known or was seen, for the calls of the
+ * script. */
+void shed_tag_log_mark(struct shed_tag_log *log, char digits[SHED_DIGITS]);
 
 /* Make the call of the script that invalidates a tag. The tag, one of no
  * bytes for all entries, and mark are borrowed. */
 void shed_tag_log_write(const struct shed_tag_log *log, struct shed_bytes tag,
-                        const struct shed_tag_mark *mark,
-                        struct shed_args *out);
+                        const char mark[SHED_DIGITS], struct shed_args *out);
 
-/* What the tag is called where keys of entries are, too: no entry has this
- * name. Returns: its size. */
+/* A tag where keys of entries are, too: as a key of a name that no entry has,
+ * which is written to room. */
 #define SHED_TAG_NAME_MAX_BYTES                                                \
     (SHED_NAME_MAX_BYTES + 8 + SHED_ENTRY_TAG_MAX_BYTES)
 
-size_t shed_tag_log_name(const struct shed_tag_log *log, struct shed_bytes tag,
-                         char out[SHED_TAG_NAME_MAX_BYTES]);
+struct shed_key shed_tag_log_key(const struct shed_tag_log *log,
+                                 struct shed_bytes tag,
+                                 char room[SHED_TAG_NAME_MAX_BYTES]);
 
 /* A tag was invalidated at this position. */
 void shed_tag_log_note(struct shed_tag_log *log, struct shed_bytes tag,

@@ -17,7 +17,8 @@ static void remove_item(struct shed_undelivered *set,
 {
     assert(item->is_in_the_set);
     shed_map_remove(&set->map, &item->in_map);
-    shed_list_remove(&set->order, &item->in_order);
+    if (!item->is_under_way)
+        shed_list_remove(&set->order, &item->in_order);
     item->is_in_the_set = false;
     set->count--;
 }
@@ -82,11 +83,9 @@ shed_undelivered_settle(struct shed_undelivered *set, const char *key,
 struct shed_undelivered_item *
 shed_undelivered_send(struct shed_undelivered *set)
 {
-    struct shed_node *node = set->order.first;
+    struct shed_node *node = shed_list_pop(&set->order);
     struct shed_undelivered_item *item;
 
-    while (node != NULL && item_of(node)->is_under_way)
-        node = node->after;
     if (node == NULL)
         return NULL;
     item = item_of(node);
@@ -99,16 +98,18 @@ enum shed_undelivered_end
 shed_undelivered_return(struct shed_undelivered *set,
                         struct shed_undelivered_item *item, bool is_delivered)
 {
-    item->is_under_way = false;
-    if (!item->is_in_the_set)
-        return SHED_UNDELIVERED_DONE_ELSE;
-    if (is_delivered && item->number == item->sent) {
+    bool is_done = is_delivered && item->number == item->sent;
+    enum shed_undelivered_end end = SHED_UNDELIVERED_DONE_ELSE;
+
+    if (item->is_in_the_set && is_done) {
         remove_item(set, item);
-        return SHED_UNDELIVERED_DONE;
+        end = SHED_UNDELIVERED_DONE;
+    } else if (item->is_in_the_set) {
+        shed_list_append(&set->order, &item->in_order);
+        end = SHED_UNDELIVERED_STAYS;
     }
-    shed_list_remove(&set->order, &item->in_order);
-    shed_list_append(&set->order, &item->in_order);
-    return SHED_UNDELIVERED_STAYS;
+    item->is_under_way = false;
+    return end;
 }
 
 struct shed_undelivered_item *

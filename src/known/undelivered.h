@@ -9,6 +9,7 @@
 #ifndef SHED_UNDELIVERED_H
 #define SHED_UNDELIVERED_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -30,7 +31,7 @@ struct shed_undelivered_item {
     enum shed_wish wish;
     uint64_t number;    /* of the newest failed write of the key */
     uint64_t sent;      /* what number was when its delivery began */
-    bool is_under_way;  /* being delivered */
+    bool is_under_way;  /* being delivered; not in the order */
     bool is_in_the_set; /* false: settled while it was under way */
     struct shed_node in_order;
 };
@@ -40,9 +41,9 @@ struct shed_undelivered_item {
 
 struct shed_undelivered {
     size_t limit;
-    size_t count;
-    uint64_t last; /* number given */
-    struct shed_list order;
+    atomic_size_t count;    /* may be read without the owner's lock */
+    uint64_t last;          /* number given */
+    struct shed_list order; /* in which they are to be sent */
     struct shed_map map;
     struct shed_map_node *chains[SHED_UNDELIVERED_CHAINS];
 };

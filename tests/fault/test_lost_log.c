@@ -200,7 +200,7 @@ TEST(a_loss_costs_each_entry_one_load)
 /* Two processes find it at once, and the second one comes too late. */
 TEST(a_log_is_restored_once)
 {
-    const struct shed_tag_mark mark = {"0"};
+    const char mark[SHED_DIGITS] = "0";
     struct shed_tag_log *log;
     struct shed_reply *reply = NULL;
     struct shed_args args;
@@ -208,7 +208,7 @@ TEST(a_log_is_restored_once)
 
     have_entry_from_the_future(0);
     log = fixture.cache->tag_log;
-    shed_tag_log_write(log, shed_str(""), &mark, &args);
+    shed_tag_log_write(log, shed_str(""), mark, &args);
     shed_args_add_text(&args, "restore");
     ck_assert_int_eq(shed_client_call(fixture.client, &args, 1, &reply, NULL,
                                       &sent, shed_now_ms() + 1000, NULL),

@@ -454,6 +454,7 @@ TEST_EACH(only_the_newest_writes_are_repeated, 0, 2)
 /* The former primary goes on after the next one was found. */
 TEST(a_write_that_the_former_primary_carries_out_late_is_repeated)
 {
+    struct shed_error done = {SHED_OK, ""};
     struct shed_delivery_write write;
     struct shed_named_key named;
 
@@ -469,7 +470,8 @@ TEST(a_write_that_the_former_primary_carries_out_late_is_repeated)
     table_update(&fixture.table);
     expect_text(fixture.cache, "k", "k@1");
     shed_key_name("t", shed_str("k"), &named);
-    shed_delivery_remember(fixture.cache->delivery, &named.key, write);
+    ck_assert(shed_delivery_follow_up(fixture.cache->delivery, &named.key,
+                                      write, &done));
     expect_text(fixture.cache, "k", "k@2");
     down();
 }

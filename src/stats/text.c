@@ -17,112 +17,65 @@
 
 /* ---------------------------------------------------------------- metrics */
 
-/* Histograms of times are written in seconds, Prometheus' unit for them. */
-struct unit {
-    const char *name;
-    uint64_t per_unit; /* how many of what is counted make one unit */
-};
-
-#define SECONDS                                                                \
-    {                                                                          \
-        "seconds", US_PER_S                                                    \
-    }
-#define KEYS                                                                   \
-    {                                                                          \
-        "keys", 1                                                              \
-    }
+enum type { COUNTER, GAUGE, HISTOGRAM };
 
 struct metric {
     const char *name, *help;
-    size_t offset;    /* in the counters; for a gauge, in the subject */
-    struct unit unit; /* for a histogram */
+    enum type type;
+    size_t offset; /* in the counters; of a gauge, in the subject */
+    /* of a histogram: its unit, and how many of what is counted make one */
+    const char *unit;
+    uint64_t per_unit;
 };
 
 /* The metrics of one kind of subject. */
 struct kind {
     const char *prefix, *label;
-    const struct metric *counters;
-    size_t counter_count;
-    const struct metric *histograms;
-    size_t histogram_count;
-    const struct metric *gauges;
-    size_t gauge_count;
+    const struct metric *metrics;
+    size_t count;
 };
 
 #define LENGTH(array) (sizeof(array) / sizeof(*(array)))
 
-static const struct metric cache_counters[] = {
-#define METRIC(field, help)                                                    \
-    {#field, help, offsetof(struct shed_counters, field), {NULL, 0}},
-    SHED_COUNTERS(METRIC)
-#undef METRIC
+/* Times are written in seconds, Prometheus' unit for them. */
+#define SECONDS "seconds", US_PER_S
+#define KEYS "keys", 1
+
+#define CACHE_HISTOGRAMS(X)                                                    \
+    X(hit, hit_us, SECONDS, "gets answered from Redis at once")                \
+    X(miss, miss_us, SECONDS, "gets that took the slow path")                  \
+    X(load, load_us, SECONDS, "calls of the source")                           \
+    X(batch, batch_keys, KEYS, "keys per call of the source")                  \
+    X(fleet_wait, fleet_wait_us, SECONDS,                                      \
+      "loads that waited, because fleet_loads was reached")
+
+#define LOCK_HISTOGRAMS(X)                                                     \
+    X(wait, wait_us, SECONDS, "from the call of an acquire to its hold")       \
+    X(hold, hold_us, SECONDS, "from a hold to its release or loss")
+
+#define COUNTER_ROW(field, help) {#field, help, COUNTER, AT(field), NULL, 0},
+#define HISTOGRAM_ROW(name, field, unit, help)                                 \
+    {#name, help, HISTOGRAM, AT(field), unit},
+#define GAUGE_ROW(name, help)                                                  \
+    {#name, help, GAUGE, offsetof(struct shed_subject, name), NULL, 0},
+
+static const struct metric cache_metrics[] = {
+#define AT(field) offsetof(struct shed_counters, field)
+    SHED_COUNTERS(COUNTER_ROW) CACHE_HISTOGRAMS(HISTOGRAM_ROW)
+        SHED_GAUGES(GAUGE_ROW)
+#undef AT
 };
 
-static const struct metric cache_histograms[] = {
-    {"hit", "gets answered from Redis at once",
-     offsetof(struct shed_counters, hit_us), SECONDS},
-    {"miss", "gets that took the slow path",
-     offsetof(struct shed_counters, miss_us), SECONDS},
-    {"load", "calls of the source", offsetof(struct shed_counters, load_us),
-     SECONDS},
-    {"batch", "keys per call of the source",
-     offsetof(struct shed_counters, batch_keys), KEYS},
-    {"fleet_wait", "loads that waited, because fleet_loads was reached",
-     offsetof(struct shed_counters, fleet_wait_us), SECONDS},
+static const struct metric lock_metrics[] = {
+#define AT(field) offsetof(struct shed_lock_counters, field)
+    SHED_LOCK_COUNTERS(COUNTER_ROW) LOCK_HISTOGRAMS(HISTOGRAM_ROW)
+#undef AT
 };
 
-#define GAUGES(X)                                                              \
-    X(redis_up, "whether the client is connected to Redis")                    \
-    X(source_loads, "loads that the cache's source is running now")            \
-    X(source_loads_limit, "loads that it may run at once")                     \
-    X(source_queue_keys, "keys that wait for a load")                          \
-    X(source_queue_limit_keys, "keys that may wait; more are refused")         \
-    X(source_breaker, "0: closed, 1: half-open, 2: open")                      \
-    X(source_callers, "callers that wait in its caches")                       \
-    X(source_callers_limit, "callers that may wait; 0: no bound")              \
-    X(undelivered, "keys of which Redis is still to be told")                  \
-    X(redis_breaker, "0: closed, 1: half-open, 2: open")                       \
-    X(fleet_loads,                                                             \
-      "loads of all processes that share its budget, when last seen")          \
-    X(fleet_loads_limit, "loads that they may run at once; 0: no such budget") \
-    X(local_rows, "local rows, for a time without Redis")                      \
-    X(local_bytes, "memory in use for these rows")
-
-static const struct metric cache_gauges[] = {
-#define METRIC(name, help)                                                     \
-    {#name, help, offsetof(struct shed_subject, name), {NULL, 0}},
-    GAUGES(METRIC)
-#undef METRIC
-};
-
-static const struct kind cache_kind = {
-    "snowshed_",      "cache",
-    cache_counters,   LENGTH(cache_counters),
-    cache_histograms, LENGTH(cache_histograms),
-    cache_gauges,     LENGTH(cache_gauges)};
-
-static const struct metric lock_counters[] = {
-#define METRIC(field, help)                                                    \
-    {#field, help, offsetof(struct shed_lock_counters, field), {NULL, 0}},
-    SHED_LOCK_COUNTERS(METRIC)
-#undef METRIC
-};
-
-static const struct metric lock_histograms[] = {
-    {"wait", "from the call of an acquire to its hold",
-     offsetof(struct shed_lock_counters, wait_us), SECONDS},
-    {"hold", "from a hold to its release or loss",
-     offsetof(struct shed_lock_counters, hold_us), SECONDS},
-};
-
-static const struct kind lock_kind = {"snowshed_lock_",
-                                      "lock",
-                                      lock_counters,
-                                      LENGTH(lock_counters),
-                                      lock_histograms,
-                                      LENGTH(lock_histograms),
-                                      NULL,
-                                      0};
+static const struct kind cache_kind = {"snowshed_", "cache", cache_metrics,
+                                       LENGTH(cache_metrics)};
+static const struct kind lock_kind = {"snowshed_lock_", "lock", lock_metrics,
+                                      LENGTH(lock_metrics)};
 
 /* ------------------------------------------------------------------- text */
 
@@ -130,16 +83,10 @@ static const struct kind lock_kind = {"snowshed_lock_",
  * is still counted. */
 struct text {
     const struct kind *kind;
-    const struct shed_subjects *subjects;
     char *buffer;
     size_t capacity;
     size_t length; /* of the whole text, even if it was cut */
 };
-
-static struct shed_subject subject_of(const struct text *text, size_t i)
-{
-    return text->subjects->subject(text->subjects->list, i);
-}
 
 __attribute__((format(printf, 2, 3))) static void
 append(struct text *text, const char *format, ...)
@@ -155,6 +102,15 @@ append(struct text *text, const char *format, ...)
     va_end(args);
     if (size > 0)
         text->length += (size_t)size;
+}
+
+static void append_name(struct text *text, const struct metric *m)
+{
+    append(text, "%s%s", text->kind->prefix, m->name);
+    if (m->type == COUNTER)
+        append(text, "_total");
+    else if (m->type == HISTOGRAM)
+        append(text, "_%s", m->unit);
 }
 
 /* Append a label and its value, in which the format wants a backslash before
@@ -173,109 +129,85 @@ static void append_label(struct text *text, const struct shed_subject *s)
     append(text, "\"");
 }
 
-static void append_counter(struct text *text, const struct metric *m)
-{
-    const char *prefix = text->kind->prefix;
-
-    append(text, "# HELP %s%s_total %s\n# TYPE %s%s_total counter\n", prefix,
-           m->name, m->help, prefix, m->name);
-    for (size_t i = 0; i < text->subjects->count; i++) {
-        struct shed_subject s = subject_of(text, i);
-        append(text, "%s%s_total{", prefix, m->name);
-        append_label(text, &s);
-        append(text, "} %" PRIu64 "\n",
-               shed_count_read((
-                   const _Atomic uint64_t
-                       *)(const void *)((const char *)s.counters + m->offset)));
-    }
-}
-
-static void append_gauge(struct text *text, const struct metric *m)
-{
-    const char *prefix = text->kind->prefix;
-
-    append(text, "# HELP %s%s %s\n# TYPE %s%s gauge\n", prefix, m->name,
-           m->help, prefix, m->name);
-    for (size_t i = 0; i < text->subjects->count; i++) {
-        struct shed_subject s = subject_of(text, i);
-        append(text, "%s%s{", prefix, m->name);
-        append_label(text, &s);
-        append(text, "} %" PRIu64 "\n",
-               *(const uint64_t *)(const void *)((const char *)&s + m->offset));
-    }
-}
-
-static void append_number(struct text *text, struct unit unit, uint64_t value)
-{
-    append(text, "%" PRIu64, value / unit.per_unit);
-    if (unit.per_unit == US_PER_S)
-        append(text, ".%06" PRIu64, value % US_PER_S);
-}
-
-/* Append the beginning of a line: the name of a metric's part, and its labels
- * without the closing brace. */
+/* Append the beginning of a line: the metric's whole name and, before the
+ * closing brace, its labels. */
 static void append_part(struct text *text, const struct metric *m,
                         const char *part, const struct shed_subject *s)
 {
-    append(text, "%s%s_%s_%s{", text->kind->prefix, m->name, m->unit.name,
-           part);
+    append_name(text, m);
+    append(text, "%s{", part);
     append_label(text, s);
 }
 
-static void append_buckets(struct text *text, const struct metric *m,
-                           const struct shed_subject *s,
-                           const struct shed_histogram *h)
+static void append_number(struct text *text, const struct metric *m,
+                          uint64_t value)
 {
+    append(text, "%" PRIu64, value / m->per_unit);
+    if (m->per_unit == US_PER_S)
+        append(text, ".%06" PRIu64, value % US_PER_S);
+}
+
+static void append_histogram(struct text *text, const struct metric *m,
+                             const struct shed_subject *s,
+                             const struct shed_histogram_atomic *counted)
+{
+    struct shed_histogram h;
     uint64_t below = 0;
 
+    shed_histogram_read(counted, &h);
     for (size_t i = 0; i < SHED_BUCKETS; i++) {
-        below += h->bucket[i];
-        append_part(text, m, "bucket", s);
+        below += h.bucket[i];
+        append_part(text, m, "_bucket", s);
         append(text, ",le=\"");
         if (i < SHED_BUCKETS - 1)
-            append_number(text, m->unit, (uint64_t)1 << i);
+            append_number(text, m, (uint64_t)1 << i);
         else
             append(text, "+Inf");
         append(text, "\"} %" PRIu64 "\n", below);
     }
+    append_part(text, m, "_sum", s);
+    append(text, "} ");
+    append_number(text, m, h.sum);
+    append(text, "\n");
+    append_part(text, m, "_count", s);
+    append(text, "} %" PRIu64 "\n", h.count);
 }
 
-static void append_histogram(struct text *text, const struct metric *m)
+static void append_metric(struct text *text, const struct metric *m,
+                          const struct shed_subject *s)
 {
-    const char *prefix = text->kind->prefix;
+    const void *counter = (const char *)s->counters + m->offset;
+    const void *gauge = (const char *)s + m->offset;
 
-    append(text, "# HELP %s%s_%s %s\n# TYPE %s%s_%s histogram\n", prefix,
-           m->name, m->unit.name, m->help, prefix, m->name, m->unit.name);
-    for (size_t i = 0; i < text->subjects->count; i++) {
-        struct shed_subject s = subject_of(text, i);
-        struct shed_histogram h;
-        shed_histogram_read(
-            (const struct shed_histogram_atomic
-                 *)(const void *)((const char *)s.counters + m->offset),
-            &h);
-        append_buckets(text, m, &s, &h);
-        append_part(text, m, "sum", &s);
-        append(text, "} ");
-        append_number(text, m->unit, h.sum);
-        append(text, "\n");
-        append_part(text, m, "count", &s);
-        append(text, "} %" PRIu64 "\n", h.count);
+    if (m->type == HISTOGRAM) {
+        append_histogram(text, m, s, counter);
+        return;
     }
+    append_part(text, m, "", s);
+    append(text, "} %" PRIu64 "\n",
+           m->type == COUNTER ? shed_count_read(counter)
+                              : *(const uint64_t *)gauge);
 }
 
 static void append_kind(struct text *text, const struct kind *kind,
                         const struct shed_subjects *subjects)
 {
+    static const char *const types[] = {
+        [COUNTER] = "counter", [GAUGE] = "gauge", [HISTOGRAM] = "histogram"};
+
     text->kind = kind;
-    text->subjects = subjects;
-    if (subjects->count == 0)
-        return;
-    for (size_t i = 0; i < kind->counter_count; i++)
-        append_counter(text, &kind->counters[i]);
-    for (size_t i = 0; i < kind->histogram_count; i++)
-        append_histogram(text, &kind->histograms[i]);
-    for (size_t i = 0; i < kind->gauge_count; i++)
-        append_gauge(text, &kind->gauges[i]);
+    for (size_t i = 0; i < kind->count && subjects->count > 0; i++) {
+        const struct metric *m = &kind->metrics[i];
+        append(text, "# HELP ");
+        append_name(text, m);
+        append(text, " %s\n# TYPE ", m->help);
+        append_name(text, m);
+        append(text, " %s\n", types[m->type]);
+        for (size_t j = 0; j < subjects->count; j++) {
+            struct shed_subject s = subjects->subject(subjects->list, j);
+            append_metric(text, m, &s);
+        }
+    }
 }
 
 size_t shed_stats_text(const struct shed_subjects *caches,

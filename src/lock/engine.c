@@ -130,7 +130,7 @@ bool shed_lock_is_settled(const struct shed_lock *l)
 {
     const struct shed_lock_key *key = &l->spec.key[SHED_LOCK_KEY];
 
-    return !l->algorithm->has_tokens || l->count > 1 ||
+    return !l->spec.algorithm->has_tokens || l->count > 1 ||
            shed_client_is_settled(l->home, key->at, key->size);
 }
 
@@ -333,9 +333,8 @@ static void open_server(struct shed_lock *l, size_t i)
 enum shed_code shed_lock_engine_open(struct shed_lock *l,
                                      struct shed_error *err)
 {
-    shed_lock_machine_init(&l->machine, l->voter, l->count, l->algorithm,
-                           &l->spec, l->home->command_timeout_ms,
-                           l->home->address->text);
+    shed_lock_machine_init(&l->machine, l->voter, l->count, &l->spec,
+                           l->home->command_timeout_ms, l->home->address->text);
     l->post.run = on_post;
     l->timer_at_ms = UINT64_MAX;
     shed_reactor_run(l->home->reactor, create_timer, l);

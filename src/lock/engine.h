@@ -16,7 +16,6 @@ struct shed_lock {
     struct shed_client *home;
     struct shed_lock_options options;
     struct shed_lock_spec spec;
-    const struct shed_algorithm *algorithm;
     const char *name; /* in the first of the spec's keys */
     size_t name_size;
     size_t count;

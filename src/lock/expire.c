@@ -160,6 +160,6 @@ static bool on_reply(struct shed_exchange *exchange,
 
 const struct shed_algorithm shed_lock_expire = {.has_lease = true,
                                                 .can_undo = true,
-                                                .poll_ms = {50, 50},
+                                                .poll_ms = 50,
                                                 .next_command = next_command,
                                                 .on_reply = on_reply};

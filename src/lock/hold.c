@@ -21,56 +21,40 @@ static void renew_at(struct shed_hold *h, uint64_t at_ms)
     h->renew_at_ms = at_ms < h->renew_until_ms ? at_ms : UINT64_MAX;
 }
 
-static void set_times(struct shed_hold *h, const struct shed_exchange *exchange,
-                      uint64_t asked_ms)
+void shed_hold_renew(struct shed_hold *h, const struct shed_exchange *exchange)
 {
-    const struct shed_lock_options *o = exchange->spec->options;
+    const struct shed_lock_spec *spec = exchange->spec;
 
+    assert(h->is_held);
     h->lease_ms = exchange->lease_ms;
+    h->valid_until_ms = shed_lock_valid_until_ms(exchange);
+    h->renew_until_ms = h->since_ms + spec->options->watchdog_ms;
     h->renew_at_ms = UINT64_MAX;
-    h->valid_until_ms = UINT64_MAX;
-    h->renew_until_ms = h->since_ms + o->watchdog_ms;
-    if (!exchange->algorithm->has_lease)
-        return;
-    h->valid_until_ms = shed_lock_valid_until_ms(asked_ms, exchange->lease_ms);
-    renew_at(h, asked_ms + exchange->lease_ms / RENEW_DIVISOR);
+    if (spec->algorithm->has_lease)
+        renew_at(h, exchange->asked_ms + exchange->lease_ms / RENEW_DIVISOR);
 }
 
-void shed_hold_remember(struct shed_hold *h,
-                        const struct shed_exchange *exchange)
-{
-    h->memory = exchange->memory;
-}
-
-void shed_hold_begin(struct shed_hold *h, const struct shed_grant *grant)
+void shed_hold_begin(struct shed_hold *h, struct shed_owner *owner,
+                     const struct shed_exchange *exchange)
 {
     assert(!h->is_held);
-    h->is_held = true;
-    h->owner = shed_owner_ref(grant->owner);
-    h->count = 1;
-    h->generation++;
-    h->holder = grant->exchange->holder;
-    h->fence = grant->fence;
-    h->since_ms = grant->asked_ms;
-    h->rewrite_at_ms = UINT64_MAX;
-    shed_hold_remember(h, grant->exchange);
-    set_times(h, grant->exchange, grant->asked_ms);
+    *h = (struct shed_hold){.is_held = true,
+                            .owner = shed_owner_ref(owner),
+                            .count = 1,
+                            .generation = h->generation + 1,
+                            .holder = exchange->holder,
+                            .fence = exchange->fence,
+                            .memory = exchange->memory,
+                            .since_ms = exchange->asked_ms,
+                            .rewrite_at_ms = UINT64_MAX};
+    shed_hold_renew(h, exchange);
 }
 
-void shed_hold_renew(struct shed_hold *h, const struct shed_exchange *exchange,
-                     uint64_t asked_ms)
+void shed_hold_shorten(struct shed_hold *h,
+                       const struct shed_exchange *exchange)
 {
-    assert(h->is_held);
-    set_times(h, exchange, asked_ms);
-}
-
-void shed_hold_shorten(struct shed_hold *h, uint64_t lease_ms,
-                       uint64_t asked_ms)
-{
-    uint64_t until_ms = shed_lock_valid_until_ms(asked_ms, lease_ms);
-
-    if (until_ms < h->valid_until_ms && h->valid_until_ms != UINT64_MAX)
-        h->valid_until_ms = until_ms;
+    h->valid_until_ms = shed_lock_sooner_ms(h->valid_until_ms,
+                                            shed_lock_valid_until_ms(exchange));
 }
 
 void shed_hold_retry(struct shed_hold *h, bool is_rewrite, uint64_t now_ms,
@@ -110,10 +94,8 @@ uint64_t shed_hold_due_ms(const struct shed_hold *h, bool is_watched)
                           ? h->valid_until_ms
                           : UINT64_MAX;
 
-    if (h->renew_at_ms < due_ms)
-        due_ms = h->renew_at_ms;
-    if (h->rewrite_at_ms < due_ms)
-        due_ms = h->rewrite_at_ms;
+    due_ms = shed_lock_sooner_ms(due_ms, h->renew_at_ms);
+    due_ms = shed_lock_sooner_ms(due_ms, h->rewrite_at_ms);
     return h->is_held ? due_ms : UINT64_MAX;
 }
 

@@ -26,32 +26,18 @@ struct shed_hold {
     uint64_t rewrite_at_ms;
 };
 
-/* What an acquire has won. */
-struct shed_grant {
-    struct shed_owner *owner;
-    const struct shed_exchange *exchange;
-    uint64_t fence;
-    uint64_t asked_ms; /* before it was sent */
-    unsigned epochs;   /* of the lock at that time */
-};
+/* Begin a hold of what an acquire has won; there must be none. */
+void shed_hold_begin(struct shed_hold *hold, struct shed_owner *owner,
+                     const struct shed_exchange *exchange);
 
-/* Begin a hold; there must be none. */
-void shed_hold_begin(struct shed_hold *hold, const struct shed_grant *grant);
+/* This lease is about to be requested. Redis may begin it without an answer
+ * that is read in time; if it ends before the present one, so does the hold. */
+void shed_hold_shorten(struct shed_hold *hold,
+                       const struct shed_exchange *exchange);
 
-/* A lease from asked_ms is about to be requested. Redis may begin it without an
- * answer that is read in time; if it ends before the present one, so does the
- * hold. */
-void shed_hold_shorten(struct shed_hold *hold, uint64_t lease_ms,
-                       uint64_t asked_ms);
-
-/* The lease was renewed by a command that was sent at asked_ms. */
+/* The lease was renewed. */
 void shed_hold_renew(struct shed_hold *hold,
-                     const struct shed_exchange *exchange, uint64_t asked_ms);
-
-/* Keep what the algorithm remembers of a renewal, whether or not it
- * succeeded. */
-void shed_hold_remember(struct shed_hold *hold,
-                        const struct shed_exchange *exchange);
+                     const struct shed_exchange *exchange);
 
 /* A renewal failed: set the time of the next try. A rewrite is urgent: others
  * may take the holder for dead. */
@@ -71,5 +57,10 @@ uint64_t shed_hold_due_ms(const struct shed_hold *hold, bool is_watched);
 
 /* Why the hold was lost, as text. */
 const char *shed_hold_reason(const struct shed_hold *hold);
+
+static inline uint64_t shed_lock_sooner_ms(uint64_t a_ms, uint64_t b_ms)
+{
+    return a_ms < b_ms ? a_ms : b_ms;
+}
 
 #endif

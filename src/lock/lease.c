@@ -143,7 +143,6 @@ static bool on_reply(struct shed_exchange *exchange,
 const struct shed_algorithm shed_lock_lease = {.has_tokens = true,
                                                .has_lease = true,
                                                .can_undo = true,
-                                               .may_repeat = true,
-                                               .poll_ms = {100, 100},
+                                               .poll_ms = 100,
                                                .next_command = next_command,
                                                .on_reply = on_reply};

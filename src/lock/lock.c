@@ -123,13 +123,13 @@ static struct shed_lock *create(struct shed_client *const *clients,
     l->home = clients[0];
     l->options = *options;
     l->spec.options = &l->options;
-    l->algorithm = shed_algorithm_of(options);
+    l->spec.algorithm = shed_algorithm_of(options);
     l->count = count;
     l->voter = (struct shed_voter *)(void *)&l->server[count];
     for (size_t i = 0; i < count; i++)
         l->server[i].client = shed_client_ref(clients[i]);
     /* the keys are behind the handle, in one piece */
-    l->name = shed_lock_keys_name(&l->spec, l->algorithm->has_tokens, name,
+    l->name = shed_lock_keys_name(&l->spec, l->spec.algorithm->has_tokens, name,
                                   name_size, (char *)(l + 1) + servers_bytes);
     l->name_size = name_size;
     return l;
@@ -509,7 +509,7 @@ enum shed_code shed_lock_extend(struct shed_lock *l, uint64_t lease_ms,
 static enum shed_code check_tokens(const struct shed_lock *l,
                                    struct shed_error *err)
 {
-    return l->algorithm->has_tokens
+    return l->spec.algorithm->has_tokens
                ? SHED_OK
                : shed_fail(err, SHED_EINVAL,
                            "this algorithm has no fencing tokens: use "

@@ -101,7 +101,7 @@ static void end_overdue(struct shed_lock_machine *m)
         else if (!r->is_tried && m->last_try.code != SHED_OK)
             r->error =
                 m->last_try; /* of the request that asked on behalf of all */
-        if (r->may_be_left || (r->is_tried && m->options->fair != 0))
+        if (r->may_be_left || (r->is_tried && m->spec->options->fair != 0))
             shed_lock_cancel_try(m, &r->holder);
         shed_lock_answer(m, r, r->error.code);
     }
@@ -119,7 +119,7 @@ static void begin_extend(struct shed_lock_machine *m,
     question->memory = m->hold.memory;
     question->lease_ms = lease_ms;
     if (lease_ms > 0)
-        shed_hold_shorten(&m->hold, lease_ms, m->now_ms);
+        shed_hold_shorten(&m->hold, question);
     shed_round_ask(m, SHED_LOCK_EXTENDING);
 }
 
@@ -186,7 +186,7 @@ static bool begin_renewal(struct shed_lock_machine *m)
         hold->renew_at_ms = UINT64_MAX;
     /* a bare token names no session, and there is no script that writes it
      * without prolonging its lease */
-    if (!m->algorithm->has_tokens && hold->renew_at_ms == UINT64_MAX)
+    if (!m->spec->algorithm->has_tokens && hold->renew_at_ms == UINT64_MAX)
         hold->rewrite_at_ms = UINT64_MAX;
     if (!hold->is_held ||
         m->now_ms < shed_lock_sooner_ms(hold->renew_at_ms, hold->rewrite_at_ms))
@@ -228,7 +228,7 @@ static bool steps_back(struct shed_lock_machine *m)
  * request has to be enlisted. */
 static bool is_held_here(struct shed_lock_machine *m)
 {
-    if (!m->algorithm->has_tokens || m->options->fair != 0 ||
+    if (!m->spec->algorithm->has_tokens || m->spec->options->fair != 0 ||
         !shed_hold_is_safe(&m->hold, m->now_ms))
         return false;
     m->retry_at_ms = m->hold.valid_until_ms;
@@ -252,7 +252,8 @@ static void refuse_all(struct shed_lock_machine *m,
  * that. */
 static void wake_first(struct shed_lock_machine *m)
 {
-    if (m->is_released && (m->algorithm->has_tokens || !m->facts->is_pushed))
+    if (m->is_released &&
+        (m->spec->algorithm->has_tokens || !m->facts->is_pushed))
         m->is_awake = true;
     m->is_released = false;
     if (m->now_ms < m->retry_at_ms)
@@ -274,7 +275,7 @@ static struct shed_lock_request *next_to_ask(struct shed_lock_machine *m,
     for (struct shed_lock_request *r = first; r != NULL; r = r->next)
         if (!r->is_tried &&
             (((r == first || m->now_ms >= r->deadline_ms) && !may_wait) ||
-             m->options->fair != 0 || r->holder.wait_ms == 0))
+             m->spec->options->fair != 0 || r->holder.wait_ms == 0))
             return r;
     return NULL;
 }

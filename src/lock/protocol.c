@@ -44,19 +44,14 @@ enum shed_code shed_lock_holder_init(struct shed_lock_holder *holder,
     return code;
 }
 
-void shed_exchange_begin(struct shed_exchange *exchange, enum shed_lock_op op,
-                         const struct shed_lock_holder *holder)
+struct shed_exchange shed_exchange_make(const struct shed_lock_spec *spec,
+                                        enum shed_lock_op op,
+                                        const struct shed_lock_holder *holder)
 {
-    exchange->op = op;
-    exchange->holder = *holder;
-    exchange->step = 0;
-    exchange->rounds = 0;
-    exchange->fence = 0;
-    exchange->has_waiters = false;
-    exchange->is_takeover = false;
-    exchange->is_absent = false;
-    exchange->is_unsent = false;
-    exchange->look_ms = 0;
+    return (struct shed_exchange){.spec = spec,
+                                  .op = op,
+                                  .holder = *holder,
+                                  .lease_ms = spec->options->lease_ms};
 }
 
 void shed_exchange_add_key(const struct shed_exchange *exchange,
@@ -172,7 +167,7 @@ bool shed_exchange_next_command(struct shed_exchange *exchange,
     shed_session_identify(server->session, &exchange->identity);
     shed_client_give_back(client, server);
     read_clocks(exchange);
-    if (!exchange->algorithm->next_command(exchange, args))
+    if (!exchange->spec->algorithm->next_command(exchange, args))
         return false;
     args->is_guarded = is_first_of_acquire(exchange);
     return true;
@@ -184,7 +179,7 @@ bool shed_exchange_on_reply(struct shed_exchange *exchange,
 {
     if (reply != NULL) {
         read_clocks(exchange);
-        return exchange->algorithm->on_reply(exchange, reply);
+        return exchange->spec->algorithm->on_reply(exchange, reply);
     }
     exchange->error = *err;
     return shed_exchange_end(exchange, err->code == SHED_EDENIED

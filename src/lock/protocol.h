@@ -63,6 +63,7 @@ struct shed_lock_spec {
         size_t size;
     } key[SHED_LOCK_KEYS]; /* the first three algorithms have only one */
     const struct shed_lock_options *options;
+    const struct shed_algorithm *algorithm; /* that of the options */
     unsigned char handle[SHED_TOKEN_BYTES]; /* random: identifies the handle */
 };
 
@@ -87,15 +88,14 @@ struct shed_lock_memory {
     } of;
 };
 
-struct shed_algorithm;
-
 struct shed_exchange {
     /* the question */
-    const struct shed_algorithm *algorithm;
     const struct shed_lock_spec *spec;
     enum shed_lock_op op;
     struct shed_lock_holder holder;
     uint64_t lease_ms;
+    uint64_t asked_ms;     /* before it was sent */
+    unsigned epochs;       /* of the lock at that time */
     uint64_t fence_number; /* ADVANCE: later ones are above it; CONFIRM:
                               the token */
     struct shed_lock_memory memory; /* of the question; then of the answer */
@@ -123,15 +123,13 @@ struct shed_exchange {
     struct shed_error error;
 };
 
-enum { SHED_POLL_PUSHED, SHED_POLL_ALONE, SHED_POLLS };
-
 struct shed_algorithm {
-    bool has_tokens; /* fencing tokens, and keys that are named for it */
-    bool has_lease;  /* it expires */
-    bool can_undo;   /* what a try has left can be told from what others set */
-    bool may_repeat; /* an exchange that is run twice does no harm */
-    /* The pause before the next look: while pushes arrive, and without them. */
-    uint64_t poll_ms[SHED_POLLS];
+    bool has_tokens;  /* fencing tokens, and keys that are named for it; all its
+                         commands compare the holder's token, so an exchange that
+                         is run twice does no harm */
+    bool has_lease;   /* it expires */
+    bool can_undo;    /* what a try has left can be told from what others set */
+    uint64_t poll_ms; /* the pause before the next look, while pushes arrive */
     /* Add the next command to args. Returns: false when there is none; then end
      * is set. */
     bool (*next_command)(struct shed_exchange *exchange,
@@ -192,16 +190,17 @@ bool shed_exchange_fail(struct shed_exchange *exchange,
  * times. */
 bool shed_exchange_again(struct shed_exchange *exchange);
 
-/* Set the fields of a question that depend on the operation and the holder. */
-void shed_exchange_begin(struct shed_exchange *exchange, enum shed_lock_op op,
-                         const struct shed_lock_holder *holder);
+/* A question about the lock, with the lease of its options. */
+struct shed_exchange shed_exchange_make(const struct shed_lock_spec *spec,
+                                        enum shed_lock_op op,
+                                        const struct shed_lock_holder *holder);
 
 /* End a CONFIRM by its answer. */
 void shed_exchange_on_ack(struct shed_exchange *exchange,
                           const struct shed_ack *ack);
 
 /* Run an exchange to its end in the caller's thread. Only for algorithms with
- * may_repeat. */
+ * tokens. */
 void shed_exchange_run_blocking(struct shed_exchange *exchange,
                                 struct shed_client *client,
                                 uint64_t deadline_ms);

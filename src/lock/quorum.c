@@ -2,6 +2,7 @@
  * same operation do not turn it into YES. */
 #include "lock/quorum.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 
 #define DRIFT_DIVISOR 100
@@ -75,11 +76,14 @@ enum shed_verdict shed_tally_verdict(const struct shed_tally *t)
     return is_no(t, majority) ? SHED_VERDICT_NO : SHED_VERDICT_FAILED;
 }
 
-uint64_t shed_lock_valid_until_ms(uint64_t asked_ms, uint64_t lease_ms)
+uint64_t shed_lock_valid_until_ms(const struct shed_exchange *exchange)
 {
+    uint64_t lease_ms = exchange->lease_ms;
     uint64_t drift_ms = lease_ms / DRIFT_DIVISOR + DRIFT_MS;
 
-    return lease_ms > drift_ms ? asked_ms + lease_ms - drift_ms : asked_ms;
+    if (!exchange->spec->algorithm->has_lease)
+        return UINT64_MAX;
+    return exchange->asked_ms + shed_left_ms(lease_ms, drift_ms);
 }
 
 uint64_t shed_lock_patience_ms(uint64_t lease_ms, uint64_t command_timeout_ms)

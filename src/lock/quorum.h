@@ -41,10 +41,10 @@ void shed_tally_close(struct shed_tally *tally, const char *why);
 
 enum shed_verdict shed_tally_verdict(const struct shed_tally *tally);
 
-/* Until when a lease that was requested at asked_ms is safe: its end, less a
- * hundredth of the lease and 2 ms for clocks that run at different speeds (as
- * in Redlock). */
-uint64_t shed_lock_valid_until_ms(uint64_t asked_ms, uint64_t lease_ms);
+/* Until when the lease that was requested is safe: its end, less a hundredth of
+ * the lease and 2 ms for clocks that run at different speeds (as in Redlock).
+ * UINT64_MAX: the lock does not expire. */
+uint64_t shed_lock_valid_until_ms(const struct shed_exchange *exchange);
 
 /* How long a round of several servers waits for the last of them: a twentieth
  * of the lease, so that a dead server does not use up the lease. */

@@ -42,9 +42,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-/* The first pause while Redis cannot be asked; it doubles up to the algorithm's
- * poll interval. */
-#define TROUBLE_FIRST_MS 5
+/* The first pause while no pushes arrive, and the longest; it doubles up to
+ * this, or to the algorithm's pause if that is shorter. */
+#define ALONE_FIRST_MS 5
+#define ALONE_MS 100
 
 /* How often a fencing number is written back, and how far above the known ones.
  * Numbers follow the servers' clocks, so the step is a time in microseconds. */
@@ -114,10 +115,9 @@ struct shed_exchange *shed_round_begin(struct shed_lock_machine *m,
     round->request = request;
     round->numberings = 0;
     round->is_takeover = false;
-    round->asked_ms = m->now_ms;
-    round->asked_epochs = m->epochs;
-    shed_exchange_begin(&round->question, op, holder);
-    round->question.lease_ms = m->options->lease_ms;
+    round->question = shed_exchange_make(m->spec, op, holder);
+    round->question.asked_ms = m->now_ms;
+    round->question.epochs = m->epochs;
     return &round->question;
 }
 
@@ -125,13 +125,12 @@ struct shed_exchange *shed_round_begin(struct shed_lock_machine *m,
 
 static uint64_t poll_ms(struct shed_lock_machine *m)
 {
-    bool is_pushed = m->facts->is_pushed;
-    uint64_t bound_ms =
-        m->algorithm->poll_ms[is_pushed ? SHED_POLL_PUSHED : SHED_POLL_ALONE];
+    uint64_t pause_ms = m->spec->algorithm->poll_ms;
 
-    return is_pushed
-               ? shed_backoff_equal_ms(0, bound_ms, bound_ms, shed_lock_draw(m))
-               : shed_backoff_ms(m->attempts, TROUBLE_FIRST_MS, bound_ms,
+    return m->facts->is_pushed
+               ? shed_backoff_equal_ms(0, pause_ms, pause_ms, shed_lock_draw(m))
+               : shed_backoff_ms(m->attempts, ALONE_FIRST_MS,
+                                 shed_lock_sooner_ms(pause_ms, ALONE_MS),
                                  shed_lock_draw(m));
 }
 
@@ -212,18 +211,13 @@ static void win(struct shed_lock_machine *m)
 {
     struct shed_lock_round *round = &m->round;
     struct shed_lock_request *r = round->request;
-    struct shed_grant grant = {.owner = r->owner,
-                               .exchange = &round->question,
-                               .fence = m->rules.is_alone
-                                            ? round->tally.fence
-                                            : round->question.fence_number,
-                               .asked_ms = round->asked_ms,
-                               .epochs = round->asked_epochs};
 
+    round->question.fence =
+        m->rules.is_alone ? round->tally.fence : round->question.fence_number;
     /* left by an earlier try of this request, which now holds the lock */
     for (size_t i = 0; i < m->count; i++)
         shed_voter_drop_leftover(&m->voter[i], &r->holder);
-    shed_lock_machine_grant(m, &grant);
+    shed_lock_machine_grant(m, r->owner, &round->question);
     m->counts.takeovers += round->is_takeover;
     /* a bare majority is fragile: renew soon, at all servers */
     if (!m->rules.is_alone)
@@ -236,12 +230,9 @@ static void win(struct shed_lock_machine *m)
 static void end_acquire(struct shed_lock_machine *m, enum shed_verdict verdict)
 {
     const struct shed_lock_round *round = &m->round;
-    bool is_safe = !m->algorithm->has_lease ||
-                   m->now_ms < shed_lock_valid_until_ms(round->asked_ms,
-                                                        m->options->lease_ms);
-
-    bool is_confirmed =
-        m->options->replicas == 0 || round->question.op == SHED_LOCK_OP_CONFIRM;
+    bool is_safe = m->now_ms < shed_lock_valid_until_ms(&round->question);
+    bool is_confirmed = m->spec->options->replicas == 0 ||
+                        round->question.op == SHED_LOCK_OP_CONFIRM;
 
     if (verdict != SHED_VERDICT_YES &&
         round->question.op == SHED_LOCK_OP_CONFIRM)
@@ -280,11 +271,11 @@ static enum shed_code code_of(const struct shed_lock_machine *m,
  * answers are not counted here; the next renewal shows who has the lock. */
 static void repair(struct shed_lock_machine *m)
 {
-    struct shed_exchange question = m->round.question;
+    struct shed_exchange question =
+        shed_exchange_make(m->spec, SHED_LOCK_OP_ACQUIRE, &m->hold.holder);
 
     if (!shed_hold_is_safe(&m->hold, m->now_ms))
         return;
-    shed_exchange_begin(&question, SHED_LOCK_OP_ACQUIRE, &m->hold.holder);
     question.lease_ms = shed_left_ms(m->hold.valid_until_ms, m->now_ms);
     for (size_t i = 0; i < m->count; i++) {
         struct shed_voter *v = &m->voter[i];
@@ -314,13 +305,13 @@ static void end_extend_of_hold(struct shed_lock_machine *m,
     const struct shed_lock_round *round = &m->round;
     struct shed_hold *hold = &m->hold;
 
-    shed_hold_remember(hold, &round->question);
+    hold->memory = round->question.memory;
     if (verdict == SHED_VERDICT_NO)
         shed_lock_machine_lose(m, "its lease ended, or its key was removed");
     else if (verdict != SHED_VERDICT_YES)
         shed_hold_retry(hold, round->is_rewrite, m->now_ms, shed_lock_draw(m));
     else if (round->question.lease_ms > 0)
-        shed_hold_renew(hold, &round->question, round->asked_ms);
+        shed_hold_renew(hold, &round->question);
 }
 
 /* Returns: the verdict, or NO if the hold has ended meanwhile. An answer that

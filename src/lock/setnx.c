@@ -57,6 +57,6 @@ static bool on_reply(struct shed_exchange *exchange,
 }
 
 const struct shed_algorithm shed_lock_setnx = {.can_undo = true,
-                                               .poll_ms = {500, 100},
+                                               .poll_ms = 500,
                                                .next_command = next_command,
                                                .on_reply = on_reply};

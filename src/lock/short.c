@@ -46,7 +46,7 @@
  * caller: 4326 per second, 109 us. */
 bool shed_lock_goes_short(const struct shed_lock *l)
 {
-    return l->algorithm->may_repeat && l->count == 1;
+    return l->spec.algorithm->has_tokens && l->count == 1;
 }
 
 bool shed_lock_may_try_short_locked(const struct shed_lock *l, uint64_t wait_ms)
@@ -63,10 +63,9 @@ bool shed_lock_may_try_short_locked(const struct shed_lock *l, uint64_t wait_ms)
 
 static void run_blocking(struct shed_lock *l, struct shed_exchange *exchange)
 {
-    exchange->algorithm = l->algorithm;
-    exchange->spec = &l->spec;
-    shed_exchange_run_blocking(exchange, l->home,
-                               shed_now_ms() + l->home->command_timeout_ms);
+    exchange->asked_ms = shed_now_ms();
+    shed_exchange_run_blocking(
+        exchange, l->home, exchange->asked_ms + l->home->command_timeout_ms);
 }
 
 static enum shed_code exchange_code(const struct shed_exchange *exchange,
@@ -88,18 +87,17 @@ static unsigned read_epochs(struct shed_lock *l)
 }
 
 /* Begin the hold, if the lock was granted while its lease is safe. */
-static bool take(struct shed_lock *l, const struct shed_grant *grant)
+static bool take(struct shed_lock *l, struct shed_owner *owner,
+                 const struct shed_exchange *exchange)
 {
-    uint64_t lease_ms = grant->exchange->lease_ms;
     bool is_ours;
 
     shed_mutex_lock(&l->mu);
-    is_ours =
-        grant->exchange->end == SHED_EXCHANGE_YES &&
-        shed_now_ms() < shed_lock_valid_until_ms(grant->asked_ms, lease_ms);
+    is_ours = exchange->end == SHED_EXCHANGE_YES &&
+              shed_now_ms() < shed_lock_valid_until_ms(exchange);
     if (is_ours) {
-        shed_lock_machine_grant(&l->machine, grant);
-        l->machine.counts.takeovers += grant->exchange->is_takeover;
+        shed_lock_machine_grant(&l->machine, owner, exchange);
+        l->machine.counts.takeovers += exchange->is_takeover;
     }
     shed_lock_changed_locked(l);
     shed_mutex_unlock(&l->mu);
@@ -110,13 +108,13 @@ static bool take(struct shed_lock *l, const struct shed_grant *grant)
  * After a whole command timeout a caller that wants a single try gets no second
  * one. */
 static void hand_over(struct shed_lock *l, struct shed_lock_request *r,
-                      const struct shed_exchange *exchange, uint64_t asked_ms)
+                      const struct shed_exchange *exchange)
 {
     bool has_failed = exchange->end == SHED_EXCHANGE_FAILED;
     bool is_no = exchange->end == SHED_EXCHANGE_NO;
 
-    r->is_tried =
-        has_failed && shed_now_ms() - asked_ms >= l->home->command_timeout_ms;
+    r->is_tried = has_failed && shed_now_ms() - exchange->asked_ms >=
+                                    l->home->command_timeout_ms;
     r->may_be_left = !is_no && !exchange->is_unsent;
     r->holder.is_unordered = has_failed && !exchange->is_unsent;
     if (!is_no)
@@ -128,17 +126,13 @@ static void hand_over(struct shed_lock *l, struct shed_lock_request *r,
 
 bool shed_lock_try_short(struct shed_lock *l, struct shed_lock_request *r)
 {
-    struct shed_exchange exchange = {.lease_ms = r->lease_ms};
-    struct shed_grant grant = {.owner = r->owner,
-                               .exchange = &exchange,
-                               .asked_ms = shed_now_ms(),
-                               .epochs = read_epochs(l)};
+    struct shed_exchange exchange =
+        shed_exchange_make(&l->spec, SHED_LOCK_OP_ACQUIRE, &r->holder);
 
+    exchange.epochs = read_epochs(l);
     shed_count(&l->counters.tries, 1);
-    shed_exchange_begin(&exchange, SHED_LOCK_OP_ACQUIRE, &r->holder);
     run_blocking(l, &exchange);
-    grant.fence = exchange.fence;
-    if (take(l, &grant)) {
+    if (take(l, r->owner, &exchange)) {
         r->code = SHED_OK;
         return true;
     }
@@ -152,7 +146,7 @@ bool shed_lock_try_short(struct shed_lock *l, struct shed_lock_request *r)
         r->code = r->error.code;
         return true;
     }
-    hand_over(l, r, &exchange, grant.asked_ms);
+    hand_over(l, r, &exchange);
     return false;
 }
 
@@ -175,18 +169,17 @@ static enum shed_code fail_gone(struct shed_error *err)
 bool shed_lock_release_short(struct shed_lock *l, const struct shed_hold *hold,
                              enum shed_code *code, struct shed_error *err)
 {
-    uint64_t begin_ms = shed_now_ms();
-    struct shed_exchange exchange = {0};
+    struct shed_exchange exchange =
+        shed_exchange_make(&l->spec, SHED_LOCK_OP_RELEASE, &hold->holder);
     bool is_over;
 
     if (!shed_lock_goes_short(l))
         return false;
-    shed_exchange_begin(&exchange, SHED_LOCK_OP_RELEASE, &hold->holder);
     run_blocking(l, &exchange);
     *code = exchange_code(&exchange, SHED_ELOST);
     /* a release that failed at once is repeated over the engine's connection */
     is_over = exchange.end != SHED_EXCHANGE_FAILED ||
-              shed_now_ms() - begin_ms >= l->home->command_timeout_ms;
+              shed_now_ms() - exchange.asked_ms >= l->home->command_timeout_ms;
     shed_mutex_lock(&l->mu);
     shed_lock_machine_released(
         &l->machine, exchange.end == SHED_EXCHANGE_YES && exchange.has_waiters,

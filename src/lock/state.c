@@ -118,17 +118,18 @@ void shed_lock_machine_lose(struct shed_lock_machine *m, const char *reason)
 }
 
 void shed_lock_machine_grant(struct shed_lock_machine *m,
-                             const struct shed_grant *grant)
+                             struct shed_owner *owner,
+                             const struct shed_exchange *exchange)
 {
     if (m->hold.is_held)
         shed_lock_machine_lose(m, shed_hold_reason(&m->hold));
-    shed_hold_begin(&m->hold, grant);
+    shed_hold_begin(&m->hold, owner, exchange);
     m->counts.acquired++;
     m->last_try.code = SHED_OK;
-    if (m->epochs != grant->epochs)
+    if (m->epochs != exchange->epochs)
         m->hold.rewrite_at_ms = 0;
     if (m->cohort_since_ms == 0)
-        m->cohort_since_ms = grant->asked_ms;
+        m->cohort_since_ms = exchange->asked_ms;
 }
 
 void shed_lock_see_end(struct shed_lock_machine *m)
@@ -171,7 +172,7 @@ uint64_t shed_lock_machine_step_back_ms(const struct shed_lock_machine *m,
 
 uint64_t shed_lock_machine_hold_due_ms(const struct shed_lock_machine *m)
 {
-    return shed_hold_due_ms(&m->hold, m->options->on_lost != NULL);
+    return shed_hold_due_ms(&m->hold, m->spec->options->on_lost != NULL);
 }
 
 bool shed_lock_machine_is_due(const struct shed_lock_machine *m,
@@ -236,23 +237,20 @@ bool shed_lock_is_engaged(const struct shed_lock_machine *m)
 
 void shed_lock_machine_init(struct shed_lock_machine *m,
                             struct shed_voter *voter, size_t count,
-                            const struct shed_algorithm *algorithm,
                             const struct shed_lock_spec *spec,
                             uint64_t command_timeout_ms, const char *where)
 {
     assert(count > 0 && count <= SHED_LOCK_CLIENTS_MAX);
     *m = (struct shed_lock_machine){
-        .options = spec->options,
-        .algorithm = algorithm,
+        .spec = spec,
         .where = where,
         .count = count,
         .rules = shed_quorum_rules(count, spec->options->lease_ms,
                                    command_timeout_ms),
         .voter = voter,
-        .retry_at_ms = UINT64_MAX,
-        .round.question = {.algorithm = algorithm, .spec = spec}};
+        .retry_at_ms = UINT64_MAX};
     shed_lock_queue_init(&m->acquires);
     shed_lock_queue_init(&m->others);
     for (size_t i = 0; i < count; i++)
-        shed_voter_init(&voter[i], &m->round.question);
+        shed_voter_init(&voter[i], spec);
 }

@@ -80,8 +80,6 @@ struct shed_lock_round {
     bool is_takeover;                  /* ACQUIRING: a holder was dead */
     uint64_t generation;               /* EXTENDING: of which hold */
     bool is_rewrite;                   /* EXTENDING: the session has changed */
-    uint64_t asked_ms;
-    unsigned asked_epochs;
     uint64_t patience_until_ms; /* servers that have not answered by then count
                                    as failed */
     struct shed_exchange question;
@@ -97,8 +95,7 @@ struct shed_lock_counts {
 
 struct shed_lock_machine {
     /* set at creation */
-    const struct shed_lock_options *options;
-    const struct shed_algorithm *algorithm;
+    const struct shed_lock_spec *spec;
     const char *where; /* the first server's address, for error texts */
     size_t count;      /* of servers */
     struct shed_quorum_rules rules;
@@ -150,11 +147,10 @@ struct shed_lock_act {
 
 _Static_assert(SHED_LOCK_CLIENTS_MAX <= 32, "ask has a bit for each server");
 
-/* voter: an array of count, not initialised. where, options, algorithm and spec
- * must outlive the machine. */
+/* voter: an array of count, not initialised. spec and where must outlive the
+ * machine. */
 void shed_lock_machine_init(struct shed_lock_machine *m,
                             struct shed_voter *voter, size_t count,
-                            const struct shed_algorithm *algorithm,
                             const struct shed_lock_spec *spec,
                             uint64_t command_timeout_ms, const char *where);
 
@@ -175,9 +171,10 @@ SHED_MUST_CHECK bool shed_lock_machine_add(struct shed_lock_machine *m,
  * Returns: how many, not counting those that were already answered. */
 size_t shed_lock_machine_cancel(struct shed_lock_machine *m, const void *user);
 
-/* Begin a hold. An existing hold is lost. */
+/* Begin a hold of what an acquire has won. An existing hold is lost. */
 void shed_lock_machine_grant(struct shed_lock_machine *m,
-                             const struct shed_grant *grant);
+                             struct shed_owner *owner,
+                             const struct shed_exchange *exchange);
 
 /* Lose the hold. */
 void shed_lock_machine_lose(struct shed_lock_machine *m, const char *reason);
@@ -238,11 +235,6 @@ uint64_t shed_lock_draw(struct shed_lock_machine *m);
 
 /* A random delay that spreads tries; 0 with one server. */
 uint64_t shed_lock_jitter_ms(struct shed_lock_machine *m);
-
-static inline uint64_t shed_lock_sooner_ms(uint64_t a_ms, uint64_t b_ms)
-{
-    return a_ms < b_ms ? a_ms : b_ms;
-}
 
 void shed_lock_queue_init(struct shed_lock_queue *queue);
 

@@ -15,9 +15,9 @@
 /* How long to keep trying: as long as the longest lease. */
 #define LEFTOVER_MS SHED_LOCK_WAIT_MAX_MS
 
-void shed_voter_init(struct shed_voter *v, const struct shed_exchange *question)
+void shed_voter_init(struct shed_voter *v, const struct shed_lock_spec *spec)
 {
-    *v = (struct shed_voter){.state = SHED_VOTER_IDLE, .exchange = *question};
+    *v = (struct shed_voter){.state = SHED_VOTER_IDLE, .exchange.spec = spec};
 }
 
 static bool is_same(const struct shed_lock_holder *a,
@@ -60,12 +60,12 @@ void shed_voter_add_leftover(struct shed_voter *v,
 {
     struct shed_lock_holder copy = *holder; /* it may point into v */
 
-    if (!v->exchange.algorithm->can_undo)
+    if (!v->exchange.spec->algorithm->can_undo)
         return;
     shed_voter_drop_leftover(v, &copy);
     if (v->leftover_count == SHED_LEFTOVERS_MAX) {
         /* only algorithms with a lease try without has_room */
-        assert(v->exchange.algorithm->has_lease);
+        assert(v->exchange.spec->algorithm->has_lease);
         drop(v, 0);
     }
     v->leftover[v->leftover_count++] =
@@ -108,9 +108,8 @@ bool shed_voter_clean(struct shed_voter *v, uint64_t now_ms)
         drop(v, 0);
     if (v->leftover_count == 0)
         return false;
-    question = v->exchange;
-    shed_exchange_begin(&question, SHED_LOCK_OP_UNDO,
-                        &v->leftover[v->leftover_count - 1].holder);
+    question = shed_exchange_make(v->exchange.spec, SHED_LOCK_OP_UNDO,
+                                  &v->leftover[v->leftover_count - 1].holder);
     shed_voter_ask(v, SHED_VOTER_CLEANING, &question, now_ms);
     return true;
 }

@@ -50,10 +50,9 @@ struct shed_voter {
     struct shed_exchange exchange;
 };
 
-/* Begin as IDLE, without leftovers. question: the initial value of each
- * exchange. */
+/* Begin as IDLE, without leftovers. */
 void shed_voter_init(struct shed_voter *voter,
-                     const struct shed_exchange *question);
+                     const struct shed_lock_spec *spec);
 
 /* Ask question, and enter state, which is not IDLE. The voter must be IDLE. */
 void shed_voter_ask(struct shed_voter *voter, enum shed_voter_state state,

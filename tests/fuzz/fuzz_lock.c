@@ -16,10 +16,6 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
-static const struct shed_algorithm *const algorithms[] = {
-    &shed_lock_setnx, &shed_lock_expire, &shed_lock_timestamp,
-    &shed_lock_lease};
-
 static const enum shed_lock_algorithm options_algorithms[] = {
     SHED_LOCK_SETNX, SHED_LOCK_EXPIRE, SHED_LOCK_TIMESTAMP, SHED_LOCK_LEASE};
 
@@ -31,7 +27,8 @@ static void make_spec(struct shed_lock_spec *spec,
     options->fair = (choice & 4) != 0;
     if (options->algorithm == SHED_LOCK_TIMESTAMP && (choice & 8) != 0)
         options->algorithm = SHED_LOCK_TIMESTAMP_SECONDS;
-    *spec = (struct shed_lock_spec){.options = options};
+    *spec = (struct shed_lock_spec){.options = options,
+                                    .algorithm = shed_algorithm_of(options)};
     for (size_t i = 0; i < SHED_LOCK_KEYS; i++) {
         spec->key[i].at = "lock:{x}";
         spec->key[i].size = strlen("lock:{x}");
@@ -44,13 +41,10 @@ static void begin(struct shed_exchange *e, const struct shed_lock_spec *spec,
     struct shed_lock_holder holder = {.wait_ms = choice[1]};
 
     memset(holder.token_hex, 'a', SHED_TOKEN_HEX_BYTES);
-    *e = (struct shed_exchange){.algorithm = algorithms[choice[0] & 3],
-                                .spec = spec,
-                                .lease_ms = LEASE_MS,
-                                .now_ms = LEASE_MS,
-                                .wall_ms = WALL_MS};
-    shed_exchange_begin(e, (enum shed_lock_op)(choice[1] % 5), &holder);
-    if (e->algorithm == &shed_lock_timestamp) {
+    *e = shed_exchange_make(spec, (enum shed_lock_op)(choice[1] % 5), &holder);
+    e->lease_ms = e->now_ms = LEASE_MS;
+    e->wall_ms = WALL_MS;
+    if (e->spec->algorithm == &shed_lock_timestamp) {
         e->memory.of.times.expires = WALL_MS + LEASE_MS;
         e->memory.of.times.pending_expires =
             (choice[1] & 64) != 0 ? WALL_MS + 2 : 0;
@@ -62,8 +56,8 @@ static void begin(struct shed_exchange *e, const struct shed_lock_spec *spec,
 static bool is_asked(const struct shed_exchange *e)
 {
     return e->op <= SHED_LOCK_OP_RELEASE ||
-           (e->op == SHED_LOCK_OP_UNDO && e->algorithm->can_undo) ||
-           (e->op == SHED_LOCK_OP_ADVANCE && e->algorithm->has_tokens);
+           (e->op == SHED_LOCK_OP_UNDO && e->spec->algorithm->can_undo) ||
+           (e->op == SHED_LOCK_OP_ADVANCE && e->spec->algorithm->has_tokens);
 }
 
 static void check_end(const struct shed_exchange *e)
@@ -72,7 +66,7 @@ static void check_end(const struct shed_exchange *e)
     if (e->end == SHED_EXCHANGE_WRONG)
         check(e->error.code != SHED_OK && e->error.reason[0] != '\0');
     if (e->op == SHED_LOCK_OP_ACQUIRE && e->end == SHED_EXCHANGE_YES &&
-        !e->algorithm->has_tokens)
+        !e->spec->algorithm->has_tokens)
         check(e->fence == 0);
 }
 
@@ -84,13 +78,13 @@ static void run(struct shed_exchange *e, struct stream *stream)
         struct shed_reply *reply;
         struct shed_args args = {0};
         check(i < COMMANDS_MAX);
-        if (!e->algorithm->next_command(e, &args))
+        if (!e->spec->algorithm->next_command(e, &args))
             break;
         check(args.count > 0);
         reply = stream_next(stream);
         if (reply == NULL)
             return; /* the connection is lost, or silent */
-        goes_on = e->algorithm->on_reply(e, reply);
+        goes_on = e->spec->algorithm->on_reply(e, reply);
         shed_reply_free(reply);
         e->now_ms += 7;
         e->wall_ms += 7;

@@ -238,16 +238,14 @@ static void begin(struct shed_exchange *exchange,
     memset(holder.token_hex, letter, sizeof(holder.token_hex) - 1);
     /* a uses A's handle */
     memset(spec.handle, letter & ~('a' - 'A'), sizeof(spec.handle));
-    *exchange = (struct shed_exchange){
-        .algorithm = scenario->algorithm,
-        .spec = &spec,
-        .lease_ms = LEASE_MS,
-        .memory = memory[side][number_of_holder(letter)]};
+    spec.algorithm = scenario->algorithm;
+    *exchange = shed_exchange_make(&spec, op, &holder);
+    exchange->lease_ms = LEASE_MS;
+    exchange->memory = memory[side][number_of_holder(letter)];
     snprintf(process, sizeof(process), "%016x", number_of_holder(letter));
     memcpy(exchange->identity.process, process,
            sizeof(exchange->identity.process));
     memcpy(exchange->identity.run, model.run, SHED_RUN_BYTES);
-    shed_exchange_begin(exchange, op, &holder);
 }
 
 /* The reply that is in a redisReply, with its elements in the array part. */
@@ -294,7 +292,7 @@ static bool execute_real(struct shed_exchange *exchange, struct shed_args *args)
     if (whole->type == REDIS_REPLY_ERROR)
         ck_abort_msg("%s", whole->str);
     reply = convert(is_script ? whole->element[1] : whole, part, parts);
-    goes_on = exchange->algorithm->on_reply(exchange, &reply);
+    goes_on = exchange->spec->algorithm->on_reply(exchange, &reply);
     freeReplyObject(whole);
     return goes_on;
 }
@@ -308,8 +306,8 @@ static bool execute_model(struct shed_exchange *exchange,
 
     lock_model_read(&call, exchange->script, args);
     lock_model_execute(&model, &call, &reply);
-    return exchange->algorithm->on_reply(exchange,
-                                         lock_model_to_reply(&reply, &room));
+    return exchange->spec->algorithm->on_reply(
+        exchange, lock_model_to_reply(&reply, &room));
 }
 
 static void run_commands(struct shed_exchange *exchange, unsigned side,
@@ -322,7 +320,7 @@ static void run_commands(struct shed_exchange *exchange, unsigned side,
         args = (struct shed_args){0};
         exchange->wall_ms = wall_ms;
         exchange->now_ms = wall_ms;
-        if (!exchange->algorithm->next_command(exchange, &args))
+        if (!exchange->spec->algorithm->next_command(exchange, &args))
             return;
         goes_on = side == 0 ? execute_real(exchange, &args)
                             : execute_model(exchange, &args);
@@ -346,7 +344,8 @@ static void describe(const struct shed_exchange *exchange, char *out,
 static void check_number(const struct shed_exchange *exchange, unsigned side)
 {
     if (exchange->op != SHED_LOCK_OP_ACQUIRE ||
-        exchange->end != SHED_EXCHANGE_YES || !exchange->algorithm->has_tokens)
+        exchange->end != SHED_EXCHANGE_YES ||
+        !exchange->spec->algorithm->has_tokens)
         return;
     ck_assert_uint_gt(exchange->fence, last_number[side]);
     last_number[side] = exchange->fence;

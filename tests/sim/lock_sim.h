@@ -126,9 +126,8 @@ struct sim_call {
     unsigned handle;
     unsigned answers;
     bool was_short;
-    uint64_t begun_ms, asked_ms; /* asked_ms by the process's clock */
-    uint64_t cancelled_ms;       /* 0: it was not */
-    unsigned epochs;
+    uint64_t begun_ms;
+    uint64_t cancelled_ms; /* 0: it was not */
     uint64_t generation;
     uint64_t stalled_ms; /* of the process, when the call began */
     uint64_t number;     /* the last number to be written back for it */

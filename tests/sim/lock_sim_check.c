@@ -164,10 +164,10 @@ static void check_patience(struct sim *s, unsigned h)
     uint64_t now_ms = sim_local_ms(s, handle->process);
 
     if (m->state == SHED_LOCK_RESTING ||
-        m->round.asked_ms != handle->round_asked_ms ||
+        m->round.question.asked_ms != handle->round_asked_ms ||
         m->round.numberings != handle->round_numberings)
         handle->round_since_ms = now_ms;
-    handle->round_asked_ms = m->round.asked_ms;
+    handle->round_asked_ms = m->round.question.asked_ms;
     handle->round_numberings = m->round.numberings;
     if (s->server_count > 1 &&
         now_ms > handle->round_since_ms + s->options.lease_ms / 20 + 10)

@@ -37,7 +37,7 @@ bool sim_send_next(struct sim *s, unsigned h, unsigned server, size_t call,
 
     identify(s, s->handle[h].process, server, &exchange->identity);
     read_clocks(s, h, exchange);
-    if (!exchange->algorithm->next_command(exchange, &args))
+    if (!exchange->spec->algorithm->next_command(exchange, &args))
         return false;
     sim_send(s, h, server, call, exchange, &args);
     return true;
@@ -101,7 +101,7 @@ bool sim_take_reply(struct sim *s, const struct sim_request *r,
         return true;
     }
     read_clocks(s, r->handle, exchange);
-    goes_on = exchange->algorithm->on_reply(
+    goes_on = exchange->spec->algorithm->on_reply(
         exchange, lock_model_to_reply(&r->reply, &memory));
     if (exchange->op == SHED_LOCK_OP_EXTEND &&
         exchange->end == SHED_EXCHANGE_YES)

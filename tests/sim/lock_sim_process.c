@@ -222,7 +222,7 @@ static bool may_go_short(struct sim *s, unsigned h, uint64_t wait_ms)
 {
     const struct sim_handle *handle = &s->handle[h];
 
-    return handle->closing_ms == 0 && s->algorithm->may_repeat &&
+    return handle->closing_ms == 0 && s->algorithm->has_tokens &&
            s->server_count == 1 && handle->machine.acquires.first == NULL &&
            !shed_lock_machine_is_releasing(&handle->machine) &&
            !shed_hold_is_safe(&handle->machine.hold, local_ms(s, h)) &&
@@ -240,12 +240,10 @@ static void go_short(struct sim *s, struct sim_call *call, enum shed_lock_op op)
 
     call->state = SIM_TRYING;
     call->was_short = true;
-    call->asked_ms = local_ms(s, call->handle);
-    call->epochs = handle->machine.epochs;
-    call->exchange = (struct shed_exchange){.algorithm = s->algorithm,
-                                            .spec = &handle->spec,
-                                            .lease_ms = call->request.lease_ms};
-    shed_exchange_begin(&call->exchange, op, &call->request.holder);
+    call->exchange =
+        shed_exchange_make(&handle->spec, op, &call->request.holder);
+    call->exchange.asked_ms = local_ms(s, call->handle);
+    call->exchange.epochs = handle->machine.epochs;
     s->handle[call->handle].busy_calls += op == SHED_LOCK_OP_ACQUIRE;
     (void)sim_send_next(s, call->handle, 0, index_of(s, call), &call->exchange);
 }
@@ -393,16 +391,11 @@ static void end_short_acquire(struct sim *s, struct sim_call *call)
     struct shed_lock_machine *m = machine_of(s, call->handle);
     const struct shed_exchange *exchange = &call->exchange;
     uint64_t now_ms = local_ms(s, call->handle);
-    struct shed_grant grant = {.owner = call->request.owner,
-                               .exchange = exchange,
-                               .fence = exchange->fence,
-                               .asked_ms = call->asked_ms,
-                               .epochs = call->epochs};
 
     s->handle[call->handle].busy_calls--;
     if (exchange->end == SHED_EXCHANGE_YES &&
-        now_ms < shed_lock_valid_until_ms(call->asked_ms, exchange->lease_ms)) {
-        shed_lock_machine_grant(m, &grant);
+        now_ms < shed_lock_valid_until_ms(exchange)) {
+        shed_lock_machine_grant(m, call->request.owner, exchange);
         changed(s, call->handle);
         call->request.code = SHED_OK;
         on_done(s, call);
@@ -413,7 +406,7 @@ static void end_short_acquire(struct sim *s, struct sim_call *call)
     } else {
         call->state = SIM_WAITING;
         call->request.is_tried = exchange->end == SHED_EXCHANGE_FAILED &&
-                                 now_ms - call->asked_ms >= SIM_TIMEOUT_MS;
+                                 now_ms - exchange->asked_ms >= SIM_TIMEOUT_MS;
         call->request.may_be_left = exchange->end != SHED_EXCHANGE_NO;
         call->request.holder.is_unordered =
             exchange->end == SHED_EXCHANGE_FAILED;
@@ -429,7 +422,7 @@ static void end_short_release(struct sim *s, struct sim_call *call)
     const struct shed_exchange *exchange = &call->exchange;
     uint64_t now_ms = local_ms(s, call->handle);
     bool has_failed = exchange->end == SHED_EXCHANGE_FAILED;
-    bool is_over = !has_failed || now_ms - call->asked_ms >= SIM_TIMEOUT_MS;
+    bool is_over = !has_failed || now_ms - exchange->asked_ms >= SIM_TIMEOUT_MS;
 
     shed_lock_machine_released(m, exchange->has_waiters, now_ms);
     if (has_failed && is_over)
@@ -478,7 +471,7 @@ void sim_on_reply(struct sim *s, const struct sim_event *e)
 
 static void release_short(struct sim *s, struct sim_call *call)
 {
-    if (s->algorithm->may_repeat && s->server_count == 1 &&
+    if (s->algorithm->has_tokens && s->server_count == 1 &&
         sim_chance(s, s->mode->short_pct))
         go_short(s, call, SHED_LOCK_OP_RELEASE);
     else
@@ -581,6 +574,7 @@ void sim_open_handle(struct sim *s, unsigned p)
     *handle = (struct sim_handle){.life = SIM_IN_USE,
                                   .process = p,
                                   .spec.options = &s->options,
+                                  .spec.algorithm = s->algorithm,
                                   .timer_at_ms = UINT64_MAX};
     for (int i = 0; i < SHED_LOCK_KEYS; i++) {
         handle->spec.key[i].at = keys[i];
@@ -590,7 +584,6 @@ void sim_open_handle(struct sim *s, unsigned p)
            sizeof(handle->spec.handle));
     s->options.on_lost = s->is_watched ? on_lost : NULL;
     shed_lock_machine_init(&handle->machine, handle->voter, s->server_count,
-                           s->algorithm, &handle->spec, SIM_TIMEOUT_MS,
-                           "redis");
+                           &handle->spec, SIM_TIMEOUT_MS, "redis");
     s->handle_count++;
 }

@@ -149,6 +149,7 @@ static uint64_t draw(struct world *w, uint64_t below)
 static void begin(struct world *w, struct process *p, enum shed_lock_op op)
 {
     struct shed_lock_holder holder = p->exchange.holder;
+    struct shed_lock_memory memory = p->exchange.memory;
 
     if (op == SHED_LOCK_OP_ACQUIRE) {
         memset(&holder, 0, sizeof(holder));
@@ -156,7 +157,8 @@ static void begin(struct world *w, struct process *p, enum shed_lock_op op)
                  (unsigned long long)draw(w, UINT32_MAX));
         p->safe_until_ms = w->store.now_ms + LEASE_MS;
     }
-    shed_exchange_begin(&p->exchange, op, &holder);
+    p->exchange = shed_exchange_make(p->exchange.spec, op, &holder);
+    p->exchange.memory = memory;
     p->exchange.lease_ms = LEASE_MS;
     p->state = ASKING;
 }
@@ -191,12 +193,12 @@ static void run_command(struct world *w, struct process *p)
 
     p->exchange.now_ms = w->store.now_ms;
     p->exchange.wall_ms = w->store.now_ms + p->skew_ms;
-    if (!p->exchange.algorithm->next_command(&p->exchange, &args)) {
+    if (!p->exchange.spec->algorithm->next_command(&p->exchange, &args)) {
         end_exchange(w, p);
         return;
     }
     reply = parse_reply(execute(&w->store, p->exchange.script, &args));
-    goes_on = p->exchange.algorithm->on_reply(&p->exchange, reply);
+    goes_on = p->exchange.spec->algorithm->on_reply(&p->exchange, reply);
     shed_reply_free(reply);
     if (!goes_on)
         end_exchange(w, p);
@@ -208,7 +210,7 @@ static bool is_safe(const struct world *w, const struct process *p)
 {
     enum { MARGIN_MS = 20 };
 
-    return !p->exchange.algorithm->has_lease ||
+    return !p->exchange.spec->algorithm->has_lease ||
            w->store.now_ms + MARGIN_MS < p->safe_until_ms;
 }
 
@@ -253,15 +255,13 @@ static void move(struct world *w, struct process *p)
 }
 
 /* In a round of 1 ms each process makes at most one move, in any order. */
-static void run(struct world *w, const struct shed_algorithm *algorithm,
-                const struct shed_lock_spec *spec, uint64_t seed)
+static void run(struct world *w, const struct shed_lock_spec *spec,
+                uint64_t seed)
 {
     w->random = seed * 2654435761U + 1;
     w->store.now_ms = 1000000;
-    for (unsigned i = 0; i < PROCESSES; i++) {
-        w->process[i].exchange.algorithm = algorithm;
+    for (unsigned i = 0; i < PROCESSES; i++)
         w->process[i].exchange.spec = spec;
-    }
     for (unsigned i = 0; i < STEPS; i++) {
         uint64_t first = draw(w, PROCESSES);
         for (unsigned j = 0; j < PROCESSES; j++)
@@ -272,19 +272,19 @@ static void run(struct world *w, const struct shed_algorithm *algorithm,
     }
 }
 
-static const struct shed_algorithm *const algorithms[] = {
-    &shed_lock_setnx, &shed_lock_expire, &shed_lock_timestamp};
 enum { SETNX, EXPIRE, TIMESTAMP, ALGORITHMS };
 
 static struct shed_lock_options options = SHED_LOCK_OPTIONS_INIT;
-static const struct shed_lock_spec spec = {.key = {{"k", 1}},
-                                           .options = &options};
+static const struct shed_lock_spec specs[] = {
+    {{{"k", 1}}, &options, &shed_lock_setnx, {0}},
+    {{{"k", 1}}, &options, &shed_lock_expire, {0}},
+    {{{"k", 1}}, &options, &shed_lock_timestamp, {0}}};
 
 TEST_EACH(no_order_of_commands_lets_two_in, 0, ALGORITHMS)
 {
     for (uint64_t seed = 1; seed <= RUNS; seed++) {
         struct world w = {0};
-        run(&w, algorithms[_i], &spec, seed);
+        run(&w, &specs[_i], seed);
         ck_assert_msg(w.overlaps == 0, "seed %llu", (unsigned long long)seed);
         ck_assert_msg(w.entries > STEPS / 40, "seed %llu: %u entries",
                       (unsigned long long)seed, w.entries);
@@ -296,7 +296,7 @@ TEST_EACH(a_death_at_any_command_is_recovered_from, EXPIRE, ALGORITHMS)
 {
     for (uint64_t seed = 1; seed <= RUNS; seed++) {
         struct world w = {.has_crashes = true};
-        run(&w, algorithms[_i], &spec, seed);
+        run(&w, &specs[_i], seed);
         ck_assert_msg(w.overlaps == 0, "seed %llu", (unsigned long long)seed);
         /* it can be taken again, whatever the key holds */
         w.has_crashes = false;
@@ -317,7 +317,7 @@ TEST(setnx_lasts_for_ever_when_its_holder_dies)
     struct world w = {0};
     unsigned entries;
 
-    run(&w, algorithms[SETNX], &spec, 1);
+    run(&w, &specs[SETNX], 1);
     while (w.process[0].state != HOLDING)
         for (unsigned i = 0; i < PROCESSES; i++) {
             step(&w, &w.process[i]);
@@ -336,20 +336,19 @@ TEST(clocks_that_differ_let_two_in)
     struct world w = {0};
 
     w.process[1].skew_ms = SKEW_MS;
-    run(&w, algorithms[TIMESTAMP], &spec, 1);
+    run(&w, &specs[TIMESTAMP], 1);
     ck_assert_uint_gt(w.overlaps, 0);
 }
 
 /* The first takes the lock, the second takes it when the lease has ended; then
  * the first releases. Returns: whether the second still has the lock. */
-static bool outlives_release(const struct shed_algorithm *algorithm)
+static bool outlives_release(const struct shed_lock_spec *spec)
 {
     struct world w = {.random = 1, .store = {.now_ms = 1000}};
 
     for (unsigned i = 0; i < 2; i++) {
         struct process *p = &w.process[i];
-        p->exchange.algorithm = algorithm;
-        p->exchange.spec = &spec;
+        p->exchange.spec = spec;
         begin(&w, p, SHED_LOCK_OP_ACQUIRE);
         while (p->state == ASKING)
             run_command(&w, p);
@@ -364,12 +363,12 @@ static bool outlives_release(const struct shed_algorithm *algorithm)
 
 TEST(past_its_lease_expire_removes_another_s_lock)
 {
-    ck_assert(!outlives_release(algorithms[EXPIRE]));
+    ck_assert(!outlives_release(&specs[EXPIRE]));
 }
 
 TEST(past_its_end_timestamp_leaves_another_s_lock_alone)
 {
-    ck_assert(outlives_release(algorithms[TIMESTAMP]));
+    ck_assert(outlives_release(&specs[TIMESTAMP]));
 }
 
 /* A holder that finds another's value at the key leaves it alone. */
@@ -378,7 +377,7 @@ TEST_EACH(another_s_lock_is_not_extended, 0, ALGORITHMS)
     struct world w = {0};
     struct process *p = &w.process[0];
 
-    run(&w, algorithms[_i], &spec, 1);
+    run(&w, &specs[_i], 1);
     w.store.is_set = false;
     begin(&w, p, SHED_LOCK_OP_ACQUIRE);
     while (p->state == ASKING)
@@ -497,9 +496,14 @@ TEST(a_tally_keeps_the_highest_number_and_the_soonest_look)
 
 TEST(a_lease_is_safe_for_less_than_it_lasts)
 {
-    ck_assert_uint_eq(shed_lock_valid_until_ms(1000, 30000),
-                      1000 + 30000 - 302);
-    ck_assert_uint_eq(shed_lock_valid_until_ms(1000, 2), 1000);
+    struct shed_exchange exchange = {
+        .spec = &specs[EXPIRE], .asked_ms = 1000, .lease_ms = 30000};
+
+    ck_assert_uint_eq(shed_lock_valid_until_ms(&exchange), 1000 + 30000 - 302);
+    exchange.lease_ms = 2;
+    ck_assert_uint_eq(shed_lock_valid_until_ms(&exchange), 1000);
+    exchange.spec = &specs[SETNX];
+    ck_assert_uint_eq(shed_lock_valid_until_ms(&exchange), UINT64_MAX);
     ck_assert_uint_eq(shed_lock_patience_ms(30000, 1000), 1000);
     ck_assert_uint_eq(shed_lock_patience_ms(10000, 1000), 500);
     ck_assert_uint_eq(shed_lock_patience_ms(10, 1000), 10);

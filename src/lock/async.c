@@ -15,7 +15,6 @@ struct async_request {
     struct shed_lock *lock;
     shed_lock_done_fn *done;
     void *user;
-    uint64_t held_us; /* a release: how long the hold lasted */
 };
 
 _Static_assert(offsetof(struct async_request, request) == 0,
@@ -25,10 +24,7 @@ static void on_done(struct shed_lock_request *r)
 {
     struct async_request *a = (struct async_request *)(void *)r;
 
-    if (r->op == SHED_LOCK_OP_ACQUIRE)
-        shed_lock_count_acquire(a->lock, r);
-    else if (!r->is_inner)
-        shed_lock_count_release(a->lock, r->code, a->held_us, r->error.reason);
+    shed_lock_count(a->lock, r);
     a->done(a->user, a->lock, r->code, r->code != SHED_OK ? &r->error : NULL);
     free(a);
 }
@@ -91,24 +87,19 @@ size_t shed_lock_cancel(struct shed_lock *l, const void *user)
 
 /* Leave the hold, and have the engine release it if this was the last entry. If
  * the lock is being closed the hold stays, and closing releases it. */
-static enum shed_code leave(struct async_request *a,
-                            const struct shed_owner *self,
-                            struct shed_error *err)
+static enum shed_code leave(struct shed_lock *l, const struct shed_owner *self,
+                            struct shed_lock_request *r, struct shed_error *err)
 {
-    struct shed_lock *l = a->lock;
-    struct shed_left left = {0};
     enum shed_code code = SHED_OK;
 
     shed_mutex_lock(&l->mu);
-    if (l->machine.life != SHED_LOCK_OPEN)
+    if (l->machine.life != SHED_LOCK_OPEN) {
         code = shed_lock_fail_closed(err);
-    else
-        a->request.is_inner =
-            !shed_lock_leave_locked(l, self, &left, &code, err);
-    a->request.holder = left.hold.holder;
-    a->request.memory = left.hold.memory;
-    a->held_us = left.held_us;
-    if (code == SHED_OK && !shed_lock_submit_locked(l, &a->request))
+    } else {
+        r->is_inner = !shed_lock_leave_locked(l, self, r);
+        code = shed_lock_tell_answer(r, err);
+    }
+    if (code == SHED_OK && !shed_lock_submit_locked(l, r))
         code = shed_lock_fail_closed(err);
     shed_mutex_unlock(&l->mu);
     return code;
@@ -128,9 +119,8 @@ enum shed_code shed_lock_release_async(struct shed_lock *l,
     a = self != NULL ? create(l, done, user) : NULL;
     if (a == NULL)
         return shed_fail_nomem(err, "an asynchronous release");
-    a->request.op = SHED_LOCK_OP_RELEASE;
     a->request.done = on_done;
-    code = leave(a, self, err);
+    code = leave(l, self, &a->request, err);
     if (code != SHED_OK)
         free(a);
     return code;

@@ -20,22 +20,15 @@ enum shed_code shed_lock_begin_request(struct shed_lock *lock,
                                        uint64_t wait_ms,
                                        struct shed_error *err);
 
-/* Count how an acquire ended. */
-void shed_lock_count_acquire(struct shed_lock *lock,
-                             const struct shed_lock_request *request);
-
-/* A hold that its owner has left: what to release, and how long it lasted. */
-struct shed_left {
-    struct shed_hold hold;
-    uint64_t held_us;
-};
+/* Copy the error of a request that has failed. Returns: its code. */
+enum shed_code shed_lock_tell_answer(const struct shed_lock_request *request,
+                                     struct shed_error *err);
 
 /* Under mu. Leave the hold of self, or of the process, once. Returns: true if
- * this was the last entry; *left is set then. Otherwise *code says how it
- * ended. */
+ * this was the last entry: then release is the request that releases it.
+ * Otherwise release has the answer. */
 bool shed_lock_leave_locked(struct shed_lock *lock,
                             const struct shed_owner *self,
-                            struct shed_left *left, enum shed_code *code,
-                            struct shed_error *err);
+                            struct shed_lock_request *release);
 
 #endif

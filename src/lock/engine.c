@@ -35,6 +35,7 @@
 #include <stddef.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/error.h"
 #include "base/latch.h"
 #include "base/mutex.h"
@@ -42,9 +43,9 @@
 
 /* --------------------------------------------------- counting and telling */
 
-void shed_lock_tell(const struct shed_lock *l, enum shed_event_kind kind,
-                    enum shed_code outcome, uint64_t duration_us,
-                    const char *reason)
+static void tell(const struct shed_lock *l, enum shed_event_kind kind,
+                 enum shed_code outcome, uint64_t duration_us,
+                 const char *reason)
 {
     const struct shed_event event = {.kind = kind,
                                      .outcome = outcome,
@@ -53,22 +54,6 @@ void shed_lock_tell(const struct shed_lock *l, enum shed_event_kind kind,
                                      .reason = reason};
 
     shed_events_tell(l->home->events, &event);
-}
-
-static void tell_counted_locked(const struct shed_lock *l,
-                                const struct shed_lock_counts *c)
-{
-    if (c->lost > 0)
-        shed_lock_tell(l, SHED_EVENT_LOCK_LOST, SHED_ELOST, l->held_us,
-                       l->machine.lost_reason.reason);
-    if (c->released > 0) /* by closing; a call reports its own */
-        shed_lock_tell(l, SHED_EVENT_LOCK_RELEASED, SHED_OK, l->held_us, NULL);
-    if (c->unconfirmed > 0)
-        shed_lock_tell(l, SHED_EVENT_LOCK_RELEASED, l->machine.lost_reason.code,
-                       l->held_us, l->machine.lost_reason.reason);
-    if (c->takeovers > 0)
-        shed_lock_tell(l, SHED_EVENT_LOCK_TAKEN_OVER, SHED_OK, 0,
-                       "its holder was dead");
 }
 
 static void count_hold_locked(struct shed_lock *l)
@@ -99,29 +84,54 @@ static void count_locked(struct shed_lock *l)
     struct shed_lock_counts *c = &l->machine.counts;
 
     count_hold_locked(l);
-    tell_counted_locked(l, c);
-    c->takeovers = c->unconfirmed = 0;
+    if (c->lost > 0)
+        tell(l, SHED_EVENT_LOCK_LOST, SHED_ELOST, l->held_us,
+             l->machine.lost_reason.reason);
     count(&l->counters.tries, &c->tries);
     count(&l->counters.acquired, &c->acquired);
-    count(&l->counters.released, &c->released);
     count(&l->counters.lost, &c->lost);
     count(&l->counters.renewals, &c->renewals);
     count(&l->counters.renewal_failures, &c->renewal_failures);
 }
 
-void shed_lock_count_release(struct shed_lock *l, enum shed_code code,
-                             uint64_t held_us, const char *reason)
+static void count_acquire(struct shed_lock *l,
+                          const struct shed_lock_request *r)
 {
-    if (code == SHED_ELOST) {
-        shed_count(&l->counters.lost, 1);
-        shed_lock_tell(l, SHED_EVENT_LOCK_LOST, code, held_us,
-                       "it was already gone when it was released");
+    uint64_t wait_us = shed_now_us() - r->begun_us;
+
+    if (r->code != SHED_OK) {
+        shed_count(r->code == SHED_ETIMEDOUT ? &l->counters.timeouts
+                                             : &l->counters.failures,
+                   1);
         return;
     }
-    if (code == SHED_OK)
+    if (r->is_takeover)
+        tell(l, SHED_EVENT_LOCK_TAKEN_OVER, SHED_OK, 0, "its holder was dead");
+    shed_histogram_add(&l->counters.wait_us, wait_us);
+    tell(l, SHED_EVENT_LOCK_ACQUIRED, SHED_OK, wait_us, NULL);
+}
+
+static void count_release(struct shed_lock *l,
+                          const struct shed_lock_request *r)
+{
+    if (r->code == SHED_ELOST) {
+        shed_count(&l->counters.lost, 1);
+        tell(l, SHED_EVENT_LOCK_LOST, r->code, r->held_us,
+             "it was already gone when it was released");
+        return;
+    }
+    if (r->code == SHED_OK)
         shed_count(&l->counters.released, 1);
-    shed_lock_tell(l, SHED_EVENT_LOCK_RELEASED, code, held_us,
-                   code == SHED_OK ? NULL : reason);
+    tell(l, SHED_EVENT_LOCK_RELEASED, r->code, r->held_us,
+         r->code == SHED_OK ? NULL : r->error.reason);
+}
+
+void shed_lock_count(struct shed_lock *l, const struct shed_lock_request *r)
+{
+    if (r->op == SHED_LOCK_OP_ACQUIRE)
+        count_acquire(l, r);
+    else if (r->op == SHED_LOCK_OP_RELEASE && !r->is_inner)
+        count_release(l, r);
 }
 
 /* ---------------------------------------------------------------- the facts */
@@ -289,6 +299,28 @@ bool shed_lock_submit(struct shed_lock *l, struct shed_lock_request *r)
     return is_taken;
 }
 
+bool shed_lock_go_short(struct shed_lock *l, struct shed_lock_request *r)
+{
+    struct shed_exchange exchange =
+        shed_exchange_make(&l->spec, r->op, &r->holder);
+    bool is_settled;
+
+    if (r->op == SHED_LOCK_OP_ACQUIRE)
+        shed_count(&l->counters.tries, 1);
+    shed_mutex_lock(&l->mu);
+    exchange.epochs = l->machine.epochs;
+    shed_mutex_unlock(&l->mu);
+    exchange.asked_ms = shed_now_ms();
+    shed_exchange_run_blocking(&exchange, l->home,
+                               exchange.asked_ms + l->home->command_timeout_ms);
+    shed_mutex_lock(&l->mu);
+    is_settled =
+        shed_lock_machine_went_short(&l->machine, r, &exchange, shed_now_ms());
+    shed_lock_changed_locked(l);
+    shed_mutex_unlock(&l->mu);
+    return is_settled;
+}
+
 size_t shed_lock_cancel_requests(struct shed_lock *l, const void *user)
 {
     size_t count;
@@ -345,6 +377,14 @@ enum shed_code shed_lock_engine_open(struct shed_lock *l,
     return SHED_OK;
 }
 
+static void on_closer(struct shed_lock_request *r)
+{
+    struct shed_lock *l = shed_container_of(r, struct shed_lock, closer);
+
+    r->held_us = l->held_us;
+    shed_lock_count(l, r);
+}
+
 void shed_lock_engine_close(struct shed_lock *l)
 {
     struct shed_latch latch = SHED_LATCH_INIT(1);
@@ -353,7 +393,9 @@ void shed_lock_engine_close(struct shed_lock *l)
     assert(!shed_reactor_is_current(l->home->reactor));
     shed_mutex_lock(&l->mu);
     l->closing = &latch;
-    shed_lock_machine_close(&l->machine);
+    l->closer = (struct shed_lock_request){.op = SHED_LOCK_OP_RELEASE,
+                                           .done = on_closer};
+    shed_lock_machine_close(&l->machine, &l->closer);
     wake_locked(l);
     shed_mutex_unlock(&l->mu);
     (void)shed_latch_wait(&latch, UINT64_MAX);

@@ -33,6 +33,7 @@ struct shed_lock {
     uint64_t timer_at_ms;   /* the timer runs until then */
     bool is_posted;
     struct shed_latch *closing; /* counted down when closing is complete */
+    struct shed_lock_request closer;
 
     struct shed_post post;
     /* home reactor */
@@ -74,14 +75,13 @@ void shed_lock_changed_locked(struct shed_lock *lock);
  * ends. Any thread. */
 bool shed_lock_is_settled(const struct shed_lock *lock);
 
-/* Report an event of the lock to the first client's hooks. Any thread. */
-void shed_lock_tell(const struct shed_lock *lock, enum shed_event_kind kind,
-                    enum shed_code outcome, uint64_t duration_us,
-                    const char *reason);
+/* Send a request's command in the caller's thread. Returns: true if that
+ * settles it, with the answer in the request; false if it must be submitted. */
+SHED_MUST_CHECK bool shed_lock_go_short(struct shed_lock *lock,
+                                        struct shed_lock_request *request);
 
-/* Count and report the release of a hold that lasted held_us. reason: if it
- * failed. Any thread. */
-void shed_lock_count_release(struct shed_lock *lock, enum shed_code code,
-                             uint64_t held_us, const char *reason);
+/* Count and report how an acquire or a release has ended. Any thread. */
+void shed_lock_count(struct shed_lock *lock,
+                     const struct shed_lock_request *request);
 
 #endif

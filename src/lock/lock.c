@@ -18,7 +18,6 @@
 #include "client/probe.h"
 #include "lock/call.h"
 #include "lock/keys.h"
-#include "lock/short.h"
 
 /* The ranges that lock.h states. */
 #define LEASE_MIN_MS 10
@@ -221,21 +220,31 @@ static void on_done(struct shed_lock_request *r)
     shed_latch_count_down(&((struct waiting_request *)(void *)r)->latch, 1);
 }
 
-static enum shed_code submit_and_wait(struct shed_lock *l,
-                                      struct waiting_request *w,
-                                      struct shed_error *err)
+enum shed_code shed_lock_tell_answer(const struct shed_lock_request *r,
+                                     struct shed_error *err)
+{
+    if (r->code != SHED_OK && err != NULL)
+        *err = r->error;
+    return r->code;
+}
+
+/* Have a request answered, in this thread if it goes the short way, and by the
+ * engine otherwise. */
+static enum shed_code run(struct shed_lock *l, struct waiting_request *w,
+                          bool goes_short, struct shed_error *err)
 {
     shed_latch_init(&w->latch, 1);
     w->request.done = on_done;
-    if (shed_lock_submit(l, &w->request))
+    if (goes_short && shed_lock_go_short(l, &w->request))
+        ;
+    else if (shed_lock_submit(l, &w->request))
         /* bounded: the request's deadline and the connections' timeouts end
          * it */
         (void)shed_latch_wait(&w->latch, UINT64_MAX);
     else
         w->request.code = shed_lock_fail_closed(&w->request.error);
-    if (w->request.code != SHED_OK && err != NULL)
-        *err = w->request.error;
-    return w->request.code;
+    shed_lock_count(l, &w->request);
+    return shed_lock_tell_answer(&w->request, err);
 }
 
 static enum shed_code fail_forked(struct shed_error *err)
@@ -332,21 +341,6 @@ enum shed_code shed_lock_begin_request(struct shed_lock *l,
     return shed_lock_holder_init(&r->holder, wait_ms, err);
 }
 
-void shed_lock_count_acquire(struct shed_lock *l,
-                             const struct shed_lock_request *r)
-{
-    uint64_t wait_us = shed_now_us() - r->begun_us;
-
-    if (r->code == SHED_OK) {
-        shed_histogram_add(&l->counters.wait_us, wait_us);
-        shed_lock_tell(l, SHED_EVENT_LOCK_ACQUIRED, SHED_OK, wait_us, NULL);
-    } else {
-        shed_count(r->code == SHED_ETIMEDOUT ? &l->counters.timeouts
-                                             : &l->counters.failures,
-                   1);
-    }
-}
-
 /* Answer what can be answered without Redis, and find out whether the short way
  * may be used. */
 static bool answer_here(struct shed_lock *l, const struct shed_owner *self,
@@ -358,7 +352,9 @@ static bool answer_here(struct shed_lock *l, const struct shed_owner *self,
     shed_mutex_lock(&l->mu);
     if (!shed_hold_is_safe(&l->machine.hold, shed_now_ms())) {
         is_answered = false;
-        *may_try = shed_lock_may_try_short_locked(l, wait_ms);
+        *may_try =
+            shed_lock_is_settled(l) &&
+            shed_lock_machine_may_try(&l->machine, wait_ms, shed_now_ms());
     } else if (l->machine.hold.owner == self) {
         *code = enter_again_locked(l, err);
     } else if (wait_ms == 0) {
@@ -385,14 +381,7 @@ enum shed_code shed_lock_acquire(struct shed_lock *l, uint64_t wait_ms,
     if (code != SHED_OK || answer_here(l, self, wait_ms, &may_try, &code, err))
         return code;
     code = shed_lock_begin_request(l, &w.request, self, wait_ms, err);
-    if (code != SHED_OK)
-        return code;
-    if (!may_try || !shed_lock_try_short(l, &w.request))
-        w.request.code = submit_and_wait(l, &w, err);
-    else if (w.request.code != SHED_OK && err != NULL)
-        *err = w.request.error;
-    shed_lock_count_acquire(l, &w.request);
-    return w.request.code;
+    return code == SHED_OK ? run(l, &w, may_try, err) : code;
 }
 
 /* ------------------------------------------------- release, extend, advance */
@@ -420,61 +409,39 @@ static enum shed_code fail_lost_locked(const struct shed_lock *l,
 }
 
 bool shed_lock_leave_locked(struct shed_lock *l, const struct shed_owner *self,
-                            struct shed_left *left, enum shed_code *code,
-                            struct shed_error *err)
+                            struct shed_lock_request *r)
 {
+    struct shed_hold *hold = &l->machine.hold;
     bool is_last = false;
 
-    *code = SHED_OK;
-    if (shed_hold_is_mine(&l->machine.hold, self) &&
-        l->machine.hold.count > 1 &&
-        !shed_hold_is_safe(&l->machine.hold, shed_now_ms()))
-        shed_lock_machine_lose(&l->machine, shed_hold_reason(&l->machine.hold));
-    if (!shed_hold_is_mine(&l->machine.hold, self)) {
-        *code = fail_lost_locked(l, err);
-    } else if (--l->machine.hold.count == 0) {
+    r->op = SHED_LOCK_OP_RELEASE;
+    if (shed_hold_is_mine(hold, self) && hold->count > 1)
+        shed_lock_machine_see_end(&l->machine, shed_now_ms());
+    if (!shed_hold_is_mine(hold, self)) {
+        r->code = fail_lost_locked(l, &r->error);
+    } else if (--hold->count == 0) {
         is_last = true;
-        left->hold = l->machine.hold;
-        shed_hold_end(&l->machine.hold);
+        shed_lock_machine_leave(&l->machine, r);
     }
     shed_lock_changed_locked(l);
-    left->held_us = l->held_us;
-    return is_last;
-}
-
-static bool leave(struct shed_lock *l, const struct shed_owner *self,
-                  struct shed_left *left, enum shed_code *code,
-                  struct shed_error *err)
-{
-    bool is_last;
-
-    shed_mutex_lock(&l->mu);
-    is_last = shed_lock_leave_locked(l, self, left, code, err);
-    shed_mutex_unlock(&l->mu);
+    r->held_us = l->held_us;
     return is_last;
 }
 
 enum shed_code shed_lock_release(struct shed_lock *l, struct shed_error *err)
 {
     struct shed_owner *self = NULL;
-    struct shed_left left = {0};
-    struct shed_error why = {SHED_OK, ""};
+    struct waiting_request w = {0};
+    bool is_last;
     enum shed_code code = enter(l, &self, err);
 
-    if (code != SHED_OK || !leave(l, self, &left, &code, err))
+    if (code != SHED_OK)
         return code;
-    if (!shed_lock_release_short(l, &left.hold, &code, &why)) {
-        struct waiting_request w = {.request = {.op = SHED_LOCK_OP_RELEASE,
-                                                .holder = left.hold.holder,
-                                                .memory = left.hold.memory}};
-        code = submit_and_wait(l, &w, &why);
-        if (code == SHED_ELOST && shed_lock_goes_short(l))
-            code = shed_lock_fail_unconfirmed(&why);
-    }
-    shed_lock_count_release(l, code, left.held_us, why.reason);
-    if (code != SHED_OK && err != NULL)
-        *err = why;
-    return code;
+    shed_mutex_lock(&l->mu);
+    is_last = shed_lock_leave_locked(l, self, &w.request);
+    shed_mutex_unlock(&l->mu);
+    return is_last ? run(l, &w, shed_lock_machine_goes_short(&l->machine), err)
+                   : shed_lock_tell_answer(&w.request, err);
 }
 
 enum shed_code shed_lock_extend(struct shed_lock *l, uint64_t lease_ms,
@@ -494,16 +461,14 @@ enum shed_code shed_lock_extend(struct shed_lock *l, uint64_t lease_ms,
     if (code != SHED_OK)
         return code;
     shed_mutex_lock(&l->mu);
-    if (shed_hold_is_mine(&l->machine.hold, self) &&
-        !shed_hold_is_safe(&l->machine.hold, shed_now_ms())) {
-        shed_lock_machine_lose(&l->machine, shed_hold_reason(&l->machine.hold));
-        shed_lock_changed_locked(l);
-    }
+    if (shed_hold_is_mine(&l->machine.hold, self))
+        shed_lock_machine_see_end(&l->machine, shed_now_ms());
     if (!shed_hold_is_mine(&l->machine.hold, self))
         code = fail_lost_locked(l, err);
+    shed_lock_changed_locked(l);
     w.request.generation = l->machine.hold.generation;
     shed_mutex_unlock(&l->mu);
-    return code != SHED_OK ? code : submit_and_wait(l, &w, err);
+    return code != SHED_OK ? code : run(l, &w, false, err);
 }
 
 static enum shed_code check_tokens(const struct shed_lock *l,
@@ -528,7 +493,7 @@ enum shed_code shed_lock_advance(struct shed_lock *l, uint64_t number,
         code = check_tokens(l, err);
     if (code == SHED_OK)
         code = shed_check_range(number, 0, NUMBER_MAX, "fencing number", err);
-    return code != SHED_OK ? code : submit_and_wait(l, &w, err);
+    return code != SHED_OK ? code : run(l, &w, false, err);
 }
 
 /* ------------------------------------------------------------ what is known */

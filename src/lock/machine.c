@@ -124,14 +124,9 @@ static void begin_extend(struct shed_lock_machine *m,
 }
 
 static void begin_release(struct shed_lock_machine *m,
-                          struct shed_lock_request *r,
-                          const struct shed_lock_holder *holder,
-                          const struct shed_lock_memory *memory)
+                          struct shed_lock_request *r)
 {
-    struct shed_exchange *question =
-        shed_round_begin(m, SHED_LOCK_OP_RELEASE, holder, r);
-
-    question->memory = *memory;
+    shed_round_begin(m, r->op, &r->holder, r)->memory = r->memory;
     shed_round_ask(m, SHED_LOCK_RELEASING);
 }
 
@@ -145,7 +140,7 @@ static bool begin_other(struct shed_lock_machine *m)
     if (r->is_inner) {
         shed_lock_answer(m, r, SHED_OK);
     } else if (r->op == SHED_LOCK_OP_RELEASE) {
-        begin_release(m, r, &r->holder, &r->memory);
+        begin_release(m, r);
     } else if (r->op == SHED_LOCK_OP_ADVANCE) {
         shed_round_begin(m, r->op, &r->holder, r)->fence_number =
             r->fence_number;
@@ -161,12 +156,10 @@ static bool begin_other(struct shed_lock_machine *m)
 
 static bool begin_closing(struct shed_lock_machine *m)
 {
-    struct shed_hold hold = m->hold;
-
-    if (hold.is_held) {
-        begin_release(m, NULL, &hold.holder, &hold.memory);
-        shed_hold_end(&m->hold);
-        return true;
+    if (m->hold.is_held) {
+        shed_lock_machine_leave(m, m->closer);
+        shed_lock_append(&m->others, m->closer);
+        return begin_other(m);
     }
     for (size_t i = 0; i < m->count; i++)
         if (m->voter[i].state != SHED_VOTER_IDLE)
@@ -206,6 +199,7 @@ static void begin_acquire(struct shed_lock_machine *m,
     if (r == m->acquires.first)
         m->is_awake = false; /* this request has used the wake-up */
     r->is_tried = true;
+    r->is_takeover = false;
     m->counts.tries++;
     shed_round_begin(m, SHED_LOCK_OP_ACQUIRE, &r->holder, r)->memory =
         m->memory;
@@ -324,7 +318,7 @@ static bool begin_next(struct shed_lock_machine *m)
 static void go_on(struct shed_lock_machine *m)
 {
     do {
-        shed_lock_see_end(m);
+        shed_lock_machine_see_end(m, m->now_ms);
         while (shed_round_end(m))
             ; /* one round may be followed by another */
     } while (!shed_lock_is_engaged(m) && begin_next(m));

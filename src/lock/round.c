@@ -114,7 +114,6 @@ struct shed_exchange *shed_round_begin(struct shed_lock_machine *m,
     assert(!shed_lock_is_engaged(m) && m->life != SHED_LOCK_CLOSED);
     round->request = request;
     round->numberings = 0;
-    round->is_takeover = false;
     round->question = shed_exchange_make(m->spec, op, holder);
     round->question.asked_ms = m->now_ms;
     round->question.epochs = m->epochs;
@@ -217,8 +216,7 @@ static void win(struct shed_lock_machine *m)
     /* left by an earlier try of this request, which now holds the lock */
     for (size_t i = 0; i < m->count; i++)
         shed_voter_drop_leftover(&m->voter[i], &r->holder);
-    shed_lock_machine_grant(m, r->owner, &round->question);
-    m->counts.takeovers += round->is_takeover;
+    shed_lock_machine_grant(m, r, &round->question);
     /* a bare majority is fragile: renew soon, at all servers */
     if (!m->rules.is_alone)
         shed_hold_retry(&m->hold, false, m->now_ms, shed_lock_draw(m));
@@ -251,20 +249,12 @@ static void end_acquire(struct shed_lock_machine *m, enum shed_verdict verdict)
     else if (!m->rules.is_alone && !is_numbered(round))
         fail_granted(m, "the servers did not agree on a fencing number");
     else if (!is_safe)
-        fail_granted(m, "acquiring the lock took longer than its lease");
+        fail_granted(m, SHED_LOCK_TOO_LATE);
     else
         win(m);
 }
 
 /* ---------------------------------- the end of an extend, release, advance */
-
-static enum shed_code code_of(const struct shed_lock_machine *m,
-                              enum shed_verdict verdict)
-{
-    if (verdict == SHED_VERDICT_YES)
-        return SHED_OK;
-    return verdict == SHED_VERDICT_NO ? SHED_ELOST : m->round.tally.error.code;
-}
 
 /* Ask servers that do not have the lock to grant it while the hold is safe.
  * They had granted it to a handle that got no majority, or have lost it. Their
@@ -335,33 +325,22 @@ static enum shed_verdict end_extend(struct shed_lock_machine *m,
     return verdict;
 }
 
-/* End a round other than an acquire; it may serve a request, or none. */
+/* End a round other than an acquire; it serves a request, or the hold. */
 static void end_other(struct shed_lock_machine *m, enum shed_verdict verdict)
 {
     struct shed_lock_request *r = m->round.request;
 
     if (m->round.question.op == SHED_LOCK_OP_EXTEND)
         verdict = end_extend(m, verdict);
-    if (m->round.question.op == SHED_LOCK_OP_RELEASE) {
+    if (m->round.question.op == SHED_LOCK_OP_RELEASE)
         shed_lock_machine_released(m, m->round.tally.has_waiters, m->now_ms);
-        if (r == NULL) { /* closing; a request's caller counts its own */
-            m->counts.released += verdict == SHED_VERDICT_YES;
-            m->counts.lost += verdict == SHED_VERDICT_NO;
-            if (verdict != SHED_VERDICT_YES && verdict != SHED_VERDICT_NO) {
-                m->counts.unconfirmed++;
-                m->lost_reason = m->round.tally.error;
-            }
-        }
-    }
     if (r == NULL)
         return;
+    r->error = m->round.tally.error;
     if (verdict == SHED_VERDICT_NO)
-        (void)shed_fail(&r->error, SHED_ELOST,
-                        "the lock was lost: its lease ended, or its key "
-                        "was removed");
-    else
-        r->error = m->round.tally.error;
-    shed_lock_answer(m, r, code_of(m, verdict));
+        shed_lock_fail_gone(r);
+    shed_lock_answer(m, r,
+                     verdict == SHED_VERDICT_YES ? SHED_OK : r->error.code);
 }
 
 /* ------------------------------------------------------ the end of a round */
@@ -418,7 +397,7 @@ void shed_round_answered(struct shed_lock_machine *m, size_t i)
         round->question.memory = v->exchange.memory;
         if (op == SHED_LOCK_OP_ACQUIRE) {
             m->memory = v->exchange.memory;
-            round->is_takeover |= v->exchange.is_takeover;
+            round->request->is_takeover |= v->exchange.is_takeover;
             round->request->may_be_left |=
                 v->exchange.end == SHED_EXCHANGE_FAILED &&
                 !v->exchange.is_unsent;

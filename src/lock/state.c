@@ -37,7 +37,8 @@ void shed_lock_queue_init(struct shed_lock_queue *queue)
     *queue = (struct shed_lock_queue){.last = &queue->first};
 }
 
-static void append(struct shed_lock_queue *queue, struct shed_lock_request *r)
+void shed_lock_append(struct shed_lock_queue *queue,
+                      struct shed_lock_request *r)
 {
     r->next = NULL;
     *queue->last = r;
@@ -74,7 +75,7 @@ void shed_lock_answer(struct shed_lock_machine *m, struct shed_lock_request *r,
         m->attempts = 0;
     }
     r->code = code;
-    append(&m->act->answered, r);
+    shed_lock_append(&m->act->answered, r);
 }
 
 bool shed_lock_machine_add(struct shed_lock_machine *m,
@@ -82,7 +83,7 @@ bool shed_lock_machine_add(struct shed_lock_machine *m,
 {
     if (m->life != SHED_LOCK_OPEN)
         return false;
-    append(queue_of(m, r), r);
+    shed_lock_append(queue_of(m, r), r);
     return true;
 }
 
@@ -105,6 +106,19 @@ enum shed_code shed_lock_fail_closed(struct shed_error *err)
     return shed_fail(err, SHED_ECLOSED, "the lock is closed");
 }
 
+void shed_lock_fail_gone(struct shed_lock_request *r)
+{
+    if (r->is_tried)
+        (void)shed_fail(
+            &r->error, SHED_EREDIS,
+            "the connection failed during the release: the lock is gone, "
+            "by this release or before it");
+    else
+        (void)shed_fail(&r->error, SHED_ELOST,
+                        "the lock was lost: its lease ended, or its key was "
+                        "removed");
+}
+
 /* --------------------------------------------------------------- the hold */
 
 void shed_lock_machine_lose(struct shed_lock_machine *m, const char *reason)
@@ -118,12 +132,13 @@ void shed_lock_machine_lose(struct shed_lock_machine *m, const char *reason)
 }
 
 void shed_lock_machine_grant(struct shed_lock_machine *m,
-                             struct shed_owner *owner,
+                             struct shed_lock_request *r,
                              const struct shed_exchange *exchange)
 {
     if (m->hold.is_held)
         shed_lock_machine_lose(m, shed_hold_reason(&m->hold));
-    shed_hold_begin(&m->hold, owner, exchange);
+    shed_hold_begin(&m->hold, r->owner, exchange);
+    r->is_takeover |= exchange->is_takeover;
     m->counts.acquired++;
     m->last_try.code = SHED_OK;
     if (m->epochs != exchange->epochs)
@@ -132,10 +147,18 @@ void shed_lock_machine_grant(struct shed_lock_machine *m,
         m->cohort_since_ms = exchange->asked_ms;
 }
 
-void shed_lock_see_end(struct shed_lock_machine *m)
+void shed_lock_machine_see_end(struct shed_lock_machine *m, uint64_t now_ms)
 {
-    if (m->hold.is_held && m->now_ms >= m->hold.valid_until_ms)
+    if (m->hold.is_held && now_ms >= m->hold.valid_until_ms)
         shed_lock_machine_lose(m, shed_hold_reason(&m->hold));
+}
+
+void shed_lock_machine_leave(struct shed_lock_machine *m,
+                             struct shed_lock_request *release)
+{
+    release->holder = m->hold.holder;
+    release->memory = m->hold.memory;
+    shed_hold_end(&m->hold);
 }
 
 /* The releaser hears of its release first and would win every time, however
@@ -151,15 +174,6 @@ void shed_lock_machine_released(struct shed_lock_machine *m, bool has_waiters,
         m->cohort_ended_ms = now_ms;
     }
     m->is_released = true;
-}
-
-bool shed_lock_machine_is_releasing(const struct shed_lock_machine *m)
-{
-    const struct shed_lock_request *r = m->others.first;
-
-    while (r != NULL && r->op != SHED_LOCK_OP_RELEASE)
-        r = r->next;
-    return r != NULL;
 }
 
 uint64_t shed_lock_machine_step_back_ms(const struct shed_lock_machine *m,
@@ -184,18 +198,12 @@ bool shed_lock_machine_is_due(const struct shed_lock_machine *m,
             shed_voter_clean_at_ms(&m->voter[0]) < timer_at_ms);
 }
 
-void shed_lock_machine_give_up(struct shed_lock_machine *m,
-                               const struct shed_lock_holder *holder,
-                               uint64_t now_ms)
+void shed_lock_machine_close(struct shed_lock_machine *m,
+                             struct shed_lock_request *release)
 {
-    assert(m->rules.is_alone);
-    shed_voter_add_leftover(&m->voter[0], holder, now_ms);
-}
-
-void shed_lock_machine_close(struct shed_lock_machine *m)
-{
-    assert(m->life == SHED_LOCK_OPEN);
+    assert(m->life == SHED_LOCK_OPEN && release->op == SHED_LOCK_OP_RELEASE);
     m->life = SHED_LOCK_CLOSING;
+    m->closer = release;
 }
 
 /* ----------------------------------------------------------------- asking */
@@ -245,6 +253,7 @@ void shed_lock_machine_init(struct shed_lock_machine *m,
         .spec = spec,
         .where = where,
         .count = count,
+        .command_timeout_ms = command_timeout_ms,
         .rules = shed_quorum_rules(count, spec->options->lease_ms,
                                    command_timeout_ms),
         .voter = voter,

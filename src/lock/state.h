@@ -51,13 +51,15 @@ struct shed_lock_request {
     uint64_t generation;            /* EXTEND: of the hold */
     struct shed_lock_memory memory; /* RELEASE: of the hold */
     uint64_t begun_us;              /* ACQUIRE */
+    uint64_t held_us;               /* RELEASE: how long the hold lasted */
     const void *user;               /* ACQUIRE: to be cancelled together */
     bool may_cancel;                /* ACQUIRE: no thread waits for it */
     bool is_inner; /* RELEASE: an inner entry was left, so there is nothing to
                       ask */
     bool is_cancelled; /* it ends as soon as nothing is under way, and can no
                           longer win */
-    bool is_tried;     /* it has asked, and ends at its deadline */
+    bool is_tried;     /* it has asked. ACQUIRE: it ends at its deadline;
+                          RELEASE: that may have released it */
     bool is_asked_for; /* it or another request has asked since it came */
     bool may_be_left;  /* an unanswered try may have got the lock, even if a
                           later one finds it taken by another */
@@ -65,6 +67,7 @@ struct shed_lock_request {
      * answer if Redis is not asked in time. */
     enum shed_code code;
     struct shed_error error;
+    bool is_takeover; /* ACQUIRE: from a dead holder */
     void (*done)(struct shed_lock_request *request);
 };
 
@@ -77,7 +80,6 @@ struct shed_lock_queue {
 struct shed_lock_round {
     struct shed_lock_request *request; /* NULL: the lock itself needs it */
     unsigned numberings;               /* how often it was NUMBERING */
-    bool is_takeover;                  /* ACQUIRING: a holder was dead */
     uint64_t generation;               /* EXTENDING: of which hold */
     bool is_rewrite;                   /* EXTENDING: the session has changed */
     uint64_t patience_until_ms; /* servers that have not answered by then count
@@ -88,9 +90,7 @@ struct shed_lock_round {
 
 /* What has happened since the driver last counted. */
 struct shed_lock_counts {
-    unsigned tries, acquired, released, lost, renewals, renewal_failures;
-    unsigned takeovers;   /* acquired from a dead holder */
-    unsigned unconfirmed; /* releases by closing, for lost_reason */
+    unsigned tries, acquired, lost, renewals, renewal_failures;
 };
 
 struct shed_lock_machine {
@@ -98,6 +98,7 @@ struct shed_lock_machine {
     const struct shed_lock_spec *spec;
     const char *where; /* the first server's address, for error texts */
     size_t count;      /* of servers */
+    uint64_t command_timeout_ms;
     struct shed_quorum_rules rules;
     struct shed_voter *voter;
 
@@ -105,6 +106,7 @@ struct shed_lock_machine {
     enum shed_lock_life life;
     struct shed_lock_round round;
     struct shed_lock_queue acquires, others;
+    struct shed_lock_request *closer; /* releases the hold */
     struct shed_hold hold;
     struct shed_lock_memory memory; /* of the tries; a hold has its own */
     unsigned epochs;                /* sessions that have begun or ended */
@@ -173,27 +175,44 @@ size_t shed_lock_machine_cancel(struct shed_lock_machine *m, const void *user);
 
 /* Begin a hold of what an acquire has won. An existing hold is lost. */
 void shed_lock_machine_grant(struct shed_lock_machine *m,
-                             struct shed_owner *owner,
+                             struct shed_lock_request *request,
                              const struct shed_exchange *exchange);
 
 /* Lose the hold. */
 void shed_lock_machine_lose(struct shed_lock_machine *m, const char *reason);
 
+/* Lose a hold whose lease has ended, as it can while its renewal hangs. */
+void shed_lock_machine_see_end(struct shed_lock_machine *m, uint64_t now_ms);
+
+/* End the hold, which release is to release. */
+void shed_lock_machine_leave(struct shed_lock_machine *m,
+                             struct shed_lock_request *release);
+
 /* The lock was released. has_waiters: others wait for it elsewhere. */
 void shed_lock_machine_released(struct shed_lock_machine *m, bool has_waiters,
                                 uint64_t now_ms);
 
-/* Nobody uses any longer what this holder has or may have in Redis: remove it
- * as soon as Redis can be asked. Only with one server. */
-void shed_lock_machine_give_up(struct shed_lock_machine *m,
-                               const struct shed_lock_holder *holder,
-                               uint64_t now_ms);
+/* End waiting requests with SHED_ECLOSED, and release what is held by release,
+ * a request that is answered only then. */
+void shed_lock_machine_close(struct shed_lock_machine *m,
+                             struct shed_lock_request *release);
 
-/* End waiting requests with SHED_ECLOSED, and release what is held. */
-void shed_lock_machine_close(struct shed_lock_machine *m);
+/* The short way: an acquire or release is sent in the caller's thread. Whether
+ * the lock is of a kind that may go this way. */
+bool shed_lock_machine_goes_short(const struct shed_lock_machine *m);
 
-/* Whether a release is pending. No acquire may be sent before it. */
-bool shed_lock_machine_is_releasing(const struct shed_lock_machine *m);
+/* Whether an acquire may go this way now: nobody waits for the lock here, and
+ * nobody elsewhere is to be let in first. */
+bool shed_lock_machine_may_try(const struct shed_lock_machine *m,
+                               uint64_t wait_ms, uint64_t now_ms);
+
+/* The exchange of a request has gone this way. An acquire's error must be set
+ * to the answer for a lock that is taken. Returns: true if that settles the
+ * request, with the answer in it; false if it must be added. */
+bool shed_lock_machine_went_short(struct shed_lock_machine *m,
+                                  struct shed_lock_request *request,
+                                  const struct shed_exchange *exchange,
+                                  uint64_t now_ms);
 
 /* How long the next acquire must step back because this handle's cohort has
  * ended; 0: not at all. */
@@ -206,14 +225,17 @@ uint64_t shed_lock_machine_hold_due_ms(const struct shed_lock_machine *m);
 /* Say in err that the lock is closed. Returns: SHED_ECLOSED. */
 enum shed_code shed_lock_fail_closed(struct shed_error *err);
 
+#define SHED_LOCK_TOO_LATE "acquiring the lock took longer than its lease"
+
 /* For use within a step. */
 
 /* Answer a request: move it from its queue into the act. */
 void shed_lock_answer(struct shed_lock_machine *m, struct shed_lock_request *r,
                       enum shed_code code);
 
-/* Lose a hold whose lease has ended, as it can while its renewal hangs. */
-void shed_lock_see_end(struct shed_lock_machine *m);
+/* Say in the request that Redis does not have what was held here, but was it
+ * lost? */
+void shed_lock_fail_gone(struct shed_lock_request *r);
 
 /* Ask server i, which is IDLE. */
 void shed_lock_ask(struct shed_lock_machine *m, size_t i,
@@ -237,5 +259,7 @@ uint64_t shed_lock_draw(struct shed_lock_machine *m);
 uint64_t shed_lock_jitter_ms(struct shed_lock_machine *m);
 
 void shed_lock_queue_init(struct shed_lock_queue *queue);
+void shed_lock_append(struct shed_lock_queue *queue,
+                      struct shed_lock_request *r);
 
 #endif

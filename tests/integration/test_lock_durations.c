@@ -4,7 +4,7 @@
 
 #include <snowshed/event.h>
 
-#include "lock/short.h"
+#include "lock/engine.h"
 #include "support/bare.h"
 #include "support/lock_fixture.h"
 
@@ -52,26 +52,19 @@ static void *hold_for_a_moment(void *unused)
     return NULL;
 }
 
-bool __real_shed_lock_release_short(struct shed_lock *l,
-                                    const struct shed_hold *hold,
-                                    enum shed_code *code,
-                                    struct shed_error *err);
-bool __wrap_shed_lock_release_short(struct shed_lock *l,
-                                    const struct shed_hold *hold,
-                                    enum shed_code *code,
-                                    struct shed_error *err);
+bool __real_shed_lock_go_short(struct shed_lock *l,
+                               struct shed_lock_request *r);
+bool __wrap_shed_lock_go_short(struct shed_lock *l,
+                               struct shed_lock_request *r);
 
 /* Between the end of the first release and its event there is a complete
  * hold. */
-bool __wrap_shed_lock_release_short(struct shed_lock *l,
-                                    const struct shed_hold *hold,
-                                    enum shed_code *code,
-                                    struct shed_error *err)
+bool __wrap_shed_lock_go_short(struct shed_lock *l, struct shed_lock_request *r)
 {
-    bool is_over = __real_shed_lock_release_short(l, hold, code, err);
+    bool is_over = __real_shed_lock_go_short(l, r);
     pthread_t thread;
 
-    if (atomic_exchange(&is_second, true))
+    if (r->op != SHED_LOCK_OP_RELEASE || atomic_exchange(&is_second, true))
         return is_over;
     ck_assert_int_eq(pthread_create(&thread, NULL, hold_for_a_moment, NULL), 0);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);

@@ -105,8 +105,9 @@ struct sim_handle {
     unsigned round_numberings;
     uint64_t extended_generation; /* of the last hold that was extended */
     uint64_t closing_ms;          /* 0: it is not closing */
-    uint64_t stalled_ms;          /* of the process at that time */
-    uint64_t busy_calls;          /* calls that must end before it is closed */
+    struct shed_lock_request closer;
+    uint64_t stalled_ms; /* of the process at that time */
+    uint64_t busy_calls; /* calls that must end before it is closed */
 };
 
 enum sim_call_state {

@@ -1,4 +1,4 @@
-/* Processes: what engine.c, server.c, short.c and lock.c do around a machine,
+/* Processes: what engine.c, server.c and lock.c do around a machine,
  * with the application on top. Its invariant: all calls of a handle, except
  * waiting acquires, end before the handle is closed. */
 #include <inttypes.h>
@@ -91,7 +91,8 @@ static void perform(struct sim *s, unsigned h, const struct shed_lock_act *act)
     for (struct shed_lock_request *r = act->answered.first, *next; r != NULL;
          r = next) {
         next = r->next;
-        on_done(s, (struct sim_call *)(void *)r);
+        if (r != &handle->closer)
+            on_done(s, (struct sim_call *)(void *)r);
     }
     if (act->is_over) {
         sim_trace(s, "closed", handle->process, 0, h);
@@ -222,15 +223,11 @@ static bool may_go_short(struct sim *s, unsigned h, uint64_t wait_ms)
 {
     const struct sim_handle *handle = &s->handle[h];
 
-    return handle->closing_ms == 0 && s->algorithm->has_tokens &&
-           s->server_count == 1 && handle->machine.acquires.first == NULL &&
-           !shed_lock_machine_is_releasing(&handle->machine) &&
+    return handle->closing_ms == 0 &&
            !shed_hold_is_safe(&handle->machine.hold, local_ms(s, h)) &&
-           (s->options.fair == 0 || wait_ms == 0) &&
            s->process[handle->process].is_settled &&
-           shed_voter_has_room(&handle->voter[0]) &&
-           (wait_ms == 0 || shed_lock_machine_step_back_ms(
-                                &handle->machine, local_ms(s, h)) == 0) &&
+           shed_lock_machine_may_try(&handle->machine, wait_ms,
+                                     local_ms(s, h)) &&
            sim_chance(s, s->mode->short_pct);
 }
 
@@ -386,50 +383,16 @@ static void on_done(struct sim *s, struct sim_call *call)
 
 /* --------------------------------------------------- the end of a short way */
 
-static void end_short_acquire(struct sim *s, struct sim_call *call)
+static void end_short(struct sim *s, struct sim_call *call)
 {
-    struct shed_lock_machine *m = machine_of(s, call->handle);
-    const struct shed_exchange *exchange = &call->exchange;
-    uint64_t now_ms = local_ms(s, call->handle);
+    bool is_settled = shed_lock_machine_went_short(
+        machine_of(s, call->handle), &call->request, &call->exchange,
+        local_ms(s, call->handle));
 
-    s->handle[call->handle].busy_calls--;
-    if (exchange->end == SHED_EXCHANGE_YES &&
-        now_ms < shed_lock_valid_until_ms(exchange)) {
-        shed_lock_machine_grant(m, call->request.owner, exchange);
-        changed(s, call->handle);
-        call->request.code = SHED_OK;
-        on_done(s, call);
-    } else if (exchange->end == SHED_EXCHANGE_NO &&
-               call->request.holder.wait_ms == 0 && s->options.fair == 0) {
-        call->request.code = SHED_ETIMEDOUT;
-        on_done(s, call);
-    } else {
-        call->state = SIM_WAITING;
-        call->request.is_tried = exchange->end == SHED_EXCHANGE_FAILED &&
-                                 now_ms - exchange->asked_ms >= SIM_TIMEOUT_MS;
-        call->request.may_be_left = exchange->end != SHED_EXCHANGE_NO;
-        call->request.holder.is_unordered =
-            exchange->end == SHED_EXCHANGE_FAILED;
-        if (call->request.may_be_left)
-            (void)shed_fail(&call->request.error, SHED_EREDIS, "no answer");
-        submit(s, call);
-    }
-}
-
-static void end_short_release(struct sim *s, struct sim_call *call)
-{
-    struct shed_lock_machine *m = machine_of(s, call->handle);
-    const struct shed_exchange *exchange = &call->exchange;
-    uint64_t now_ms = local_ms(s, call->handle);
-    bool has_failed = exchange->end == SHED_EXCHANGE_FAILED;
-    bool is_over = !has_failed || now_ms - exchange->asked_ms >= SIM_TIMEOUT_MS;
-
-    shed_lock_machine_released(m, exchange->has_waiters, now_ms);
-    if (has_failed && is_over)
-        shed_lock_machine_give_up(m, &call->request.holder, now_ms);
+    s->handle[call->handle].busy_calls -=
+        call->request.op == SHED_LOCK_OP_ACQUIRE;
     changed(s, call->handle);
-    if (is_over) {
-        call->request.code = has_failed ? SHED_EREDIS : SHED_OK;
+    if (is_settled) {
         on_done(s, call);
     } else {
         call->state = SIM_WAITING;
@@ -443,10 +406,8 @@ static void finish(struct sim *s, const struct sim_request *r)
 
     if (call == NULL)
         drive(s, r->handle, SHED_LOCK_EV_ANSWERED, r->server);
-    else if (call->request.op == SHED_LOCK_OP_ACQUIRE)
-        end_short_acquire(s, call);
     else
-        end_short_release(s, call);
+        end_short(s, call);
 }
 
 void sim_on_reply(struct sim *s, const struct sim_event *e)
@@ -469,20 +430,11 @@ void sim_on_reply(struct sim *s, const struct sim_event *e)
 
 /* ------------------------------------------------------------ what follows */
 
-static void release_short(struct sim *s, struct sim_call *call)
-{
-    if (s->algorithm->has_tokens && s->server_count == 1 &&
-        sim_chance(s, s->mode->short_pct))
-        go_short(s, call, SHED_LOCK_OP_RELEASE);
-    else
-        submit(s, call);
-}
-
 void sim_on_release(struct sim *s, size_t index)
 {
     struct sim_call *call = &s->call[index];
     struct shed_lock_machine *m = machine_of(s, call->handle);
-    struct shed_hold hold = m->hold;
+    const struct shed_hold *hold = &m->hold;
     struct sim_call *release;
 
     if (call->state != SIM_HOLDING ||
@@ -490,13 +442,13 @@ void sim_on_release(struct sim *s, size_t index)
         s->handle[call->handle].closing_ms != 0)
         return;
     call->state = SIM_ENDED;
-    if (!hold.is_held || hold.generation != call->generation) {
+    if (!hold->is_held || hold->generation != call->generation) {
         call_again(s, call->handle); /* it was lost */
         return;
     }
-    if (!shed_hold_is_safe(&hold, local_ms(s, call->handle)) &&
+    if (!shed_hold_is_safe(hold, local_ms(s, call->handle)) &&
         sim_chance(s, 50)) { /* it was entered twice */
-        shed_lock_machine_lose(m, shed_hold_reason(&hold));
+        shed_lock_machine_see_end(m, local_ms(s, call->handle));
         changed(s, call->handle);
         call_again(s, call->handle);
         return;
@@ -504,13 +456,14 @@ void sim_on_release(struct sim *s, size_t index)
     release = make_call(s, call->handle, SHED_LOCK_OP_RELEASE);
     if (release == NULL)
         sim_fail(s, "more calls than fit");
-    shed_hold_end(&m->hold);
-    s->handle[call->handle].ended_generation = hold.generation;
+    shed_lock_machine_leave(m, &release->request);
+    s->handle[call->handle].ended_generation = hold->generation;
     changed(s, call->handle);
     sim_trace(s, "releases", s->handle[call->handle].process, 0, index);
-    release->request.holder = hold.holder;
-    release->request.memory = hold.memory;
-    release_short(s, release);
+    if (shed_lock_machine_goes_short(m) && sim_chance(s, s->mode->short_pct))
+        go_short(s, release, SHED_LOCK_OP_RELEASE);
+    else
+        submit(s, release);
 }
 
 void sim_on_extend(struct sim *s, size_t index)
@@ -553,7 +506,8 @@ void sim_on_close(struct sim *s, unsigned h)
     }
     handle->closing_ms = s->now_ms;
     handle->stalled_ms = s->process[handle->process].stalled_ms;
-    shed_lock_machine_close(&handle->machine);
+    handle->closer = (struct shed_lock_request){.op = SHED_LOCK_OP_RELEASE};
+    shed_lock_machine_close(&handle->machine, &handle->closer);
     wake(s, h);
 }
 

@@ -8,7 +8,7 @@
  * A round is one operation on all servers. It is decided as soon as the answers
  * leave only one possible verdict (quorum.h), or when its patience ends. Then
  * nobody waits for the missing answers: a server that has not answered becomes
- * LATE, and its voter keeps account of what must follow (voter.h). With one
+ * BUSY, and its voter keeps account of what must follow (voter.h). With one
  * server the round is that server's answer, and nothing else begins while the
  * server is busy.
  *
@@ -32,7 +32,7 @@
  * change of the key, a release by this handle, or the end of a pause. A request
  * that wants a single try does not wait for that. Neither does a request whose
  * time is over and since whose arrival nothing was tried (needs_try). A
- * quorum's try goes on as a NUMBERING: before anybody sees the fencing number,
+ * quorum's try goes on with an ADVANCE: before anybody sees the fencing number,
  * it is written to a majority, higher than any number found there. So whichever
  * majority the next holder gets, one of its servers knows the number.
  *
@@ -120,14 +120,14 @@ static void begin_extend(struct shed_lock_machine *m,
     question->lease_ms = lease_ms;
     if (lease_ms > 0)
         shed_hold_shorten(&m->hold, question);
-    shed_round_ask(m, SHED_LOCK_EXTENDING);
+    shed_round_ask(m);
 }
 
 static void begin_release(struct shed_lock_machine *m,
                           struct shed_lock_request *r)
 {
     shed_round_begin(m, r->op, &r->holder, r)->memory = r->memory;
-    shed_round_ask(m, SHED_LOCK_RELEASING);
+    shed_round_ask(m);
 }
 
 /* Release, extend, advance: what a caller has requested. */
@@ -144,7 +144,7 @@ static bool begin_other(struct shed_lock_machine *m)
     } else if (r->op == SHED_LOCK_OP_ADVANCE) {
         shed_round_begin(m, r->op, &r->holder, r)->fence_number =
             r->fence_number;
-        shed_round_ask(m, SHED_LOCK_ADVANCING);
+        shed_round_ask(m);
     } else if (m->hold.is_held && m->hold.generation == r->generation) {
         begin_extend(m, r, r->lease_ms);
     } else {
@@ -203,7 +203,7 @@ static void begin_acquire(struct shed_lock_machine *m,
     m->counts.tries++;
     shed_round_begin(m, SHED_LOCK_OP_ACQUIRE, &r->holder, r)->memory =
         m->memory;
-    shed_round_ask(m, SHED_LOCK_ACQUIRING);
+    shed_round_ask(m);
 }
 
 static bool steps_back(struct shed_lock_machine *m)
@@ -336,7 +336,7 @@ static void on_change(struct shed_lock_machine *m,
         m->hold.rewrite_at_ms = 0;
         m->voter[e->server].clean_at_ms = 0;
     }
-    if (m->rules.jitter_ms == 0)
+    if (shed_lock_is_alone(m))
         m->is_awake = true;
     else
         m->retry_at_ms = m->now_ms + shed_lock_jitter_ms(m);
@@ -350,9 +350,9 @@ static uint64_t timer_at_ms(const struct shed_lock_machine *m)
         return UINT64_MAX;
     if (shed_lock_is_engaged(m)) { /* nothing begins before it ends */
         at_ms = m->hold.is_held ? m->hold.valid_until_ms : UINT64_MAX;
-        return m->state == SHED_LOCK_RESTING
-                   ? at_ms
-                   : shed_lock_sooner_ms(at_ms, m->round.patience_until_ms);
+        return m->round.is_open
+                   ? shed_lock_sooner_ms(at_ms, m->round.patience_until_ms)
+                   : at_ms;
     }
     for (size_t i = 0; i < m->count && m->life == SHED_LOCK_OPEN; i++)
         at_ms =

@@ -10,11 +10,6 @@
 #define PATIENCE_DIVISOR 20
 #define PATIENCE_MIN_MS 10
 
-/* With several servers, the first one's push arrives before the others have
- * released the lock as well. */
-#define RELEASE_SPREAD_MS 8
-#define STEP_BACK_MS 2
-
 void shed_tally_init(struct shed_tally *t, enum shed_lock_op op, size_t servers)
 {
     *t = (struct shed_tally){.op = op, .servers = servers};
@@ -86,53 +81,27 @@ uint64_t shed_lock_valid_until_ms(const struct shed_exchange *exchange)
     return exchange->asked_ms + shed_left_ms(lease_ms, drift_ms);
 }
 
-uint64_t shed_lock_patience_ms(uint64_t lease_ms, uint64_t command_timeout_ms)
+uint64_t shed_quorum_patience_ms(size_t servers, uint64_t lease_ms,
+                                 uint64_t command_timeout_ms)
 {
     uint64_t patience_ms = lease_ms / PATIENCE_DIVISOR;
 
+    if (servers == 1)
+        return UINT64_MAX;
     if (patience_ms < PATIENCE_MIN_MS)
         patience_ms = PATIENCE_MIN_MS;
     return patience_ms < command_timeout_ms ? patience_ms : command_timeout_ms;
 }
 
-struct shed_quorum_rules shed_quorum_rules(size_t servers, uint64_t lease_ms,
-                                           uint64_t command_timeout_ms)
-{
-    if (servers == 1)
-        return (struct shed_quorum_rules){.is_alone = true,
-                                          .patience_ms = UINT64_MAX,
-                                          .step_back_ms = STEP_BACK_MS};
-    return (struct shed_quorum_rules){
-        .patience_ms = shed_lock_patience_ms(lease_ms, command_timeout_ms),
-        .busy_ms = RELEASE_SPREAD_MS,
-        .jitter_ms = RELEASE_SPREAD_MS,
-        .step_back_ms = RELEASE_SPREAD_MS};
-}
-
-static bool may_have_forgotten(size_t servers,
-                               const struct shed_exchange *exchange,
-                               uint64_t age_ms)
-{
-    return servers > 1 && age_ms < exchange->spec->options->lease_ms;
-}
-
-bool shed_quorum_is_too_young(size_t servers,
-                              const struct shed_exchange *exchange,
-                              uint64_t age_ms)
-{
-    return exchange->op == SHED_LOCK_OP_ACQUIRE &&
-           may_have_forgotten(servers, exchange, age_ms);
-}
-
 bool shed_quorum_is_void(size_t servers, const struct shed_exchange *exchange,
-                         uint64_t age_ms)
+                         bool is_answered, uint64_t age_ms)
 {
     bool is_grant = exchange->op == SHED_LOCK_OP_ACQUIRE &&
-                    exchange->end == SHED_EXCHANGE_YES;
-    bool is_lack = exchange->op == SHED_LOCK_OP_EXTEND &&
+                    (!is_answered || exchange->end == SHED_EXCHANGE_YES);
+    bool is_lack = exchange->op == SHED_LOCK_OP_EXTEND && is_answered &&
                    exchange->end == SHED_EXCHANGE_NO && exchange->is_absent;
+    bool may_have_forgotten = age_ms < exchange->spec->options->lease_ms ||
+                              (is_answered && age_ms == SHED_AGE_UNKNOWN);
 
-    return (is_grant || is_lack) &&
-           (may_have_forgotten(servers, exchange, age_ms) ||
-            (servers > 1 && age_ms == SHED_AGE_UNKNOWN));
+    return servers > 1 && (is_grant || is_lack) && may_have_forgotten;
 }

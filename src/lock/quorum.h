@@ -46,39 +46,20 @@ enum shed_verdict shed_tally_verdict(const struct shed_tally *tally);
  * UINT64_MAX: the lock does not expire. */
 uint64_t shed_lock_valid_until_ms(const struct shed_exchange *exchange);
 
-/* How long a round of several servers waits for the last of them: a twentieth
- * of the lease, so that a dead server does not use up the lease. */
-uint64_t shed_lock_patience_ms(uint64_t lease_ms, uint64_t command_timeout_ms);
+/* How long a round waits for the last of its servers: a twentieth of the lease,
+ * so that a dead server does not use up the lease. UINT64_MAX: there is only
+ * one, and its answer, or the failure of its connection, is waited for. */
+uint64_t shed_quorum_patience_ms(size_t servers, uint64_t lease_ms,
+                                 uint64_t command_timeout_ms);
 
-/* What differs between a lock on one server and a lock on several. */
-struct shed_quorum_rules {
-    bool is_alone;        /* there is one server: its answer is the verdict */
-    uint64_t patience_ms; /* of a round; UINT64_MAX: wait until the server has
-                             answered or its connection reports a failure */
-    uint64_t busy_ms; /* a server that has been busy for longer than this counts
-                         as silent */
-    uint64_t
-        jitter_ms; /* tries are spread over this time, because handles that ask
-                      at the same moment split the votes. 0: no spreading */
-    uint64_t step_back_ms; /* how long a waiter elsewhere needs at most to hear
-                              of a release and to ask */
-};
-
-struct shed_quorum_rules shed_quorum_rules(size_t servers, uint64_t lease_ms,
-                                           uint64_t command_timeout_ms);
-
-/* Whether a server that has been running for age_ms may have forgotten a lock
- * that it granted. With several servers, such a server grants nothing until it
- * has been running for a whole lease. One of unknown age is asked: the age
- * comes before the answer. */
-bool shed_quorum_is_too_young(size_t servers,
-                              const struct shed_exchange *exchange,
-                              uint64_t age_ms);
-
-/* Whether the answer of such a server, or of one whose age is still unknown,
- * says nothing: that it granted the lock, or that nobody has it. It keeps
- * others out in either case, like one that is silent. */
+/* Whether a server that has been running for age_ms has no vote in an exchange,
+ * because it may have forgotten a lock that it granted. With several servers,
+ * such a server is not asked to grant anything until it has been running for a
+ * whole lease. If it restarted while it was asked, or has not told its age
+ * (SHED_AGE_UNKNOWN), its answer (is_answered) says nothing: that it granted
+ * the lock, or that nobody has it. It keeps others out in either case, like one
+ * that is silent. */
 bool shed_quorum_is_void(size_t servers, const struct shed_exchange *exchange,
-                         uint64_t age_ms);
+                         bool is_answered, uint64_t age_ms);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * A round: one operation on all servers, from the question to the consequences
  * of the verdict. Its invariant: a round that has ended counts no more answers,
- * and a server that was asked and has not answered is LATE.
+ * and a server that was asked and has not answered is BUSY.
  *
  * Design notes
  *
@@ -18,15 +18,15 @@
  *
  * An acquire of several servers has two rounds (redis.io, "Distributed Locks
  * with Redis", for the first; M. Kleppmann, "How to do distributed locking",
- * 2016, for why there must be a second). ACQUIRING gets the lock from a
- * majority, and from each server a number of its own. NUMBERING writes a number
- * slightly above the highest of these to a majority. The number counts only if
- * it is above every number that this majority knew: any two majorities have a
- * server in common, so the next holder learns of it. If a server knew a higher
- * number, NUMBERING is repeated with a higher one, a few times; if that does
- * not settle it, the try is undone.
+ * 2016, for why there must be a second). The first, ACQUIRE, gets the lock from
+ * a majority, and from each server a number of its own. The second, ADVANCE,
+ * writes a number slightly above the highest of these to a majority. The number
+ * counts only if it is above every number that this majority knew: any two
+ * majorities have a server in common, so the next holder learns of it. If a
+ * server knew a higher number, ADVANCE is repeated with a higher one, a few
+ * times; if that does not settle it, the try is undone.
  *
- * An acquire with the option replicas has two rounds as well: CONFIRMING asks
+ * An acquire with the option replicas has two rounds as well: CONFIRM asks
  * the server's replicas. What they do not acknowledge is undone.
  *
  * Times count from before the question was sent (asked_ms), because a server
@@ -68,7 +68,7 @@ static const char *why_silent(struct shed_lock_machine *m, size_t i)
                "undone first";
     }
     if (v->state != SHED_VOTER_IDLE &&
-        m->now_ms - v->asked_ms >= m->rules.busy_ms)
+        m->now_ms - v->asked_ms >= SHED_LOCK_SPREAD_MS)
         return "a server has not answered an earlier question yet";
     return NULL;
 }
@@ -80,17 +80,14 @@ static void ask_if_idle(struct shed_lock_machine *m, size_t i)
         shed_lock_ask(m, i, SHED_VOTER_ASKED, &m->round.question);
 }
 
-/* Ask all servers the round's question; none of them, if too many are
- * silent. */
-void shed_round_ask(struct shed_lock_machine *m, enum shed_lock_state state)
+void shed_round_ask(struct shed_lock_machine *m)
 {
     struct shed_lock_round *round = &m->round;
     struct shed_exchange silent = {.end = SHED_EXCHANGE_FAILED};
 
-    assert(state != SHED_LOCK_RESTING && m->state == SHED_LOCK_RESTING);
-    m->state = state;
-    round->patience_until_ms =
-        shed_deadline_ms(m->now_ms, m->rules.patience_ms);
+    assert(!round->is_open);
+    round->is_open = true;
+    round->patience_until_ms = shed_deadline_ms(m->now_ms, m->patience_ms);
     shed_tally_init(&round->tally, round->question.op, m->count);
     for (size_t i = 0; i < m->count; i++) {
         const char *why = why_silent(m, i);
@@ -148,7 +145,7 @@ static void fail_try(struct shed_lock_machine *m, enum shed_verdict verdict)
     }
     m->last_try = r->error;
     /* a minority may have granted it */
-    if (!m->rules.is_alone || verdict == SHED_VERDICT_WRONG)
+    if (!shed_lock_is_alone(m) || verdict == SHED_VERDICT_WRONG)
         shed_lock_cancel_try(m, &r->holder);
     if (verdict == SHED_VERDICT_WRONG) {
         shed_lock_answer(m, r, r->error.code);
@@ -186,7 +183,7 @@ static void begin_numbering(struct shed_lock_machine *m)
         round->tally.fence + (ABOVE << (ABOVE_SHIFT * round->numberings));
     round->question.op = SHED_LOCK_OP_ADVANCE;
     round->numberings++;
-    shed_round_ask(m, SHED_LOCK_NUMBERING);
+    shed_round_ask(m);
 }
 
 /* A failover forgets what no replica has. */
@@ -194,7 +191,7 @@ static void begin_confirming(struct shed_lock_machine *m)
 {
     m->round.question.op = SHED_LOCK_OP_CONFIRM;
     m->round.question.fence_number = m->round.tally.fence;
-    shed_round_ask(m, SHED_LOCK_CONFIRMING);
+    shed_round_ask(m);
 }
 
 /* Whether the number is above every number that the majority knew. */
@@ -211,14 +208,15 @@ static void win(struct shed_lock_machine *m)
     struct shed_lock_round *round = &m->round;
     struct shed_lock_request *r = round->request;
 
-    round->question.fence =
-        m->rules.is_alone ? round->tally.fence : round->question.fence_number;
+    round->question.fence = shed_lock_is_alone(m)
+                                ? round->tally.fence
+                                : round->question.fence_number;
     /* left by an earlier try of this request, which now holds the lock */
     for (size_t i = 0; i < m->count; i++)
         shed_voter_drop_leftover(&m->voter[i], &r->holder);
     shed_lock_machine_grant(m, r, &round->question);
     /* a bare majority is fragile: renew soon, at all servers */
-    if (!m->rules.is_alone)
+    if (!shed_lock_is_alone(m))
         shed_hold_retry(&m->hold, false, m->now_ms, shed_lock_draw(m));
     shed_lock_answer(
         m, r,
@@ -243,10 +241,10 @@ static void end_acquire(struct shed_lock_machine *m, enum shed_verdict verdict)
         refuse_granted(m, m->facts->refusal);
     else if (!is_confirmed)
         begin_confirming(m);
-    else if (!m->rules.is_alone && !is_numbered(round) &&
+    else if (!shed_lock_is_alone(m) && !is_numbered(round) &&
              round->numberings < NUMBERINGS_MAX)
         begin_numbering(m);
-    else if (!m->rules.is_alone && !is_numbered(round))
+    else if (!shed_lock_is_alone(m) && !is_numbered(round))
         fail_granted(m, "the servers did not agree on a fencing number");
     else if (!is_safe)
         fail_granted(m, SHED_LOCK_TOO_LATE);
@@ -272,7 +270,7 @@ static void repair(struct shed_lock_machine *m)
         if (!v->is_missing || v->state != SHED_VOTER_IDLE)
             continue;
         v->is_missing = false;
-        shed_lock_ask(m, i, SHED_VOTER_REPAIRING, &question);
+        shed_lock_ask(m, i, SHED_VOTER_BUSY, &question);
     }
 }
 
@@ -352,7 +350,7 @@ static void end_round_at(struct shed_lock_machine *m, size_t i)
     const struct shed_exchange *question = &m->round.question;
 
     if (v->state == SHED_VOTER_ASKED)
-        v->state = SHED_VOTER_LATE;
+        v->state = SHED_VOTER_BUSY;
     if (v->is_next && question->op == SHED_LOCK_OP_RELEASE) {
         shed_voter_add_leftover(v, &question->holder, m->now_ms);
         shed_lock_clean(m, i);
@@ -363,21 +361,20 @@ static void end_round_at(struct shed_lock_machine *m, size_t i)
 /* Returns: whether the round was decided. */
 bool shed_round_end(struct shed_lock_machine *m)
 {
-    enum shed_lock_state state = m->state;
+    struct shed_lock_round *round = &m->round;
     enum shed_verdict verdict;
 
-    if (state == SHED_LOCK_RESTING)
+    if (!round->is_open)
         return false;
-    if (m->now_ms >= m->round.patience_until_ms)
-        shed_tally_close(&m->round.tally, "too many servers are silent");
-    verdict = shed_tally_verdict(&m->round.tally);
+    if (m->now_ms >= round->patience_until_ms)
+        shed_tally_close(&round->tally, "too many servers are silent");
+    verdict = shed_tally_verdict(&round->tally);
     if (verdict == SHED_VERDICT_OPEN)
         return false;
-    m->state = SHED_LOCK_RESTING;
+    round->is_open = false;
     for (size_t i = 0; i < m->count; i++)
         end_round_at(m, i);
-    if (state == SHED_LOCK_ACQUIRING || state == SHED_LOCK_NUMBERING ||
-        state == SHED_LOCK_CONFIRMING)
+    if (round->request != NULL && round->request->op == SHED_LOCK_OP_ACQUIRE)
         end_acquire(m, verdict);
     else
         end_other(m, verdict);
@@ -392,7 +389,7 @@ void shed_round_answered(struct shed_lock_machine *m, size_t i)
     enum shed_voter_state before =
         shed_voter_answered(v, m->now_ms, shed_lock_draw(m));
 
-    assert(before != SHED_VOTER_ASKED || m->state != SHED_LOCK_RESTING);
+    assert(before != SHED_VOTER_ASKED || round->is_open);
     if (before == SHED_VOTER_ASKED) {
         round->question.memory = v->exchange.memory;
         if (op == SHED_LOCK_OP_ACQUIRE) {
@@ -406,8 +403,8 @@ void shed_round_answered(struct shed_lock_machine *m, size_t i)
     } else if (m->now_ms >= shed_voter_clean_at_ms(v)) {
         shed_lock_clean(m, i);
     }
-    if (m->state != SHED_LOCK_RESTING)
+    if (round->is_open)
         ask_if_idle(m, i);
-    else if (before == SHED_VOTER_LATE && op == SHED_LOCK_OP_EXTEND)
+    else if (before == SHED_VOTER_BUSY && op == SHED_LOCK_OP_EXTEND)
         repair(m); /* it was decided without this server */
 }

@@ -12,9 +12,9 @@ struct shed_exchange *shed_round_begin(struct shed_lock_machine *m,
                                        const struct shed_lock_holder *holder,
                                        struct shed_lock_request *request);
 
-/* Enter state and ask all servers the round's question; none of them, if too
- * many count as silent. */
-void shed_round_ask(struct shed_lock_machine *m, enum shed_lock_state state);
+/* Ask all servers the round's question; none of them, if too many count as
+ * silent. */
+void shed_round_ask(struct shed_lock_machine *m);
 
 /* Take in server i's answer to its last question, of this round or an earlier
  * one. */

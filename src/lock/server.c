@@ -36,16 +36,13 @@ static void end_posted(struct shed_post *post)
 /* A server that has restarted may have forgotten a lock that it granted, so it
  * has no vote for one lease: neither before it is asked nor by its answer. Nor
  * has one that does not tell its age. */
-static bool has_no_vote(struct shed_lock_server *s,
-                        bool (*rule)(size_t servers,
-                                     const struct shed_exchange *exchange,
-                                     uint64_t age_ms))
+static bool has_no_vote(struct shed_lock_server *s, bool is_answered)
 {
     uint64_t age_ms = shed_session_server_age_ms(session_of(s));
     struct shed_error *err = &s->exchange->error;
     enum shed_code code;
 
-    if (!rule(s->count, s->exchange, age_ms))
+    if (!shed_quorum_is_void(s->count, s->exchange, is_answered, age_ms))
         return false;
     code = shed_session_learn_age(session_of(s), err);
     if (code == SHED_OK)
@@ -67,7 +64,7 @@ static bool send_next(struct shed_lock_server *s)
     struct shed_args args;
 
     assert(shed_reactor_is_current(s->client->reactor));
-    if (has_no_vote(s, shed_quorum_is_too_young) ||
+    if (has_no_vote(s, false) ||
         !shed_exchange_next_command(s->exchange, s->client, &args))
         return false;
     shed_client_send(s->client, &s->call, &args, on_reply, s);
@@ -91,7 +88,7 @@ static void on_reply(void *arg, const struct shed_call_result *result)
         send_next(s))
         return;
     /* it may have restarted while it was asked */
-    (void)has_no_vote(s, shed_quorum_is_void);
+    (void)has_no_vote(s, true);
     answer(s);
 }
 

@@ -45,7 +45,7 @@
  * caller: 4326 per second, 109 us. */
 bool shed_lock_machine_goes_short(const struct shed_lock_machine *m)
 {
-    return m->spec->algorithm->has_tokens && m->rules.is_alone;
+    return m->spec->algorithm->has_tokens && shed_lock_is_alone(m);
 }
 
 static bool is_releasing(const struct shed_lock_machine *m)

@@ -12,6 +12,10 @@
  * elsewhere. Its own threads get it fastest, so some repetition pays. */
 #define COHORT_MS 4
 
+/* How long a waiter elsewhere needs at most to hear of a release of one server,
+ * and to ask. */
+#define STEP_BACK_MS 2
+
 uint64_t shed_lock_draw(struct shed_lock_machine *m)
 {
     /* splitmix64 (G. Steele, D. Lea, C. Flood, OOPSLA 2014) */
@@ -24,10 +28,10 @@ uint64_t shed_lock_draw(struct shed_lock_machine *m)
 
 uint64_t shed_lock_jitter_ms(struct shed_lock_machine *m)
 {
-    uint64_t most_ms = m->rules.jitter_ms;
-
-    return most_ms > 0 ? shed_backoff_ms(0, most_ms, most_ms, shed_lock_draw(m))
-                       : 0;
+    return shed_lock_is_alone(m)
+               ? 0
+               : shed_backoff_ms(0, SHED_LOCK_SPREAD_MS, SHED_LOCK_SPREAD_MS,
+                                 shed_lock_draw(m));
 }
 
 /* ------------------------------------------------------------- the queues */
@@ -179,7 +183,8 @@ void shed_lock_machine_released(struct shed_lock_machine *m, bool has_waiters,
 uint64_t shed_lock_machine_step_back_ms(const struct shed_lock_machine *m,
                                         uint64_t now_ms)
 {
-    uint64_t moment_ms = m->rules.step_back_ms;
+    uint64_t moment_ms =
+        shed_lock_is_alone(m) ? STEP_BACK_MS : SHED_LOCK_SPREAD_MS;
 
     return now_ms - m->cohort_ended_ms < moment_ms ? moment_ms : 0;
 }
@@ -194,7 +199,7 @@ bool shed_lock_machine_is_due(const struct shed_lock_machine *m,
 {
     return m->lost > 0 || (m->is_released && m->acquires.first != NULL) ||
            shed_lock_machine_hold_due_ms(m) < timer_at_ms ||
-           (m->rules.is_alone &&
+           (shed_lock_is_alone(m) &&
             shed_voter_clean_at_ms(&m->voter[0]) < timer_at_ms);
 }
 
@@ -237,8 +242,8 @@ void shed_lock_cancel_try(struct shed_lock_machine *m,
 
 bool shed_lock_is_engaged(const struct shed_lock_machine *m)
 {
-    return m->state != SHED_LOCK_RESTING ||
-           (m->rules.is_alone && m->voter[0].state != SHED_VOTER_IDLE);
+    return m->round.is_open ||
+           (shed_lock_is_alone(m) && m->voter[0].state != SHED_VOTER_IDLE);
 }
 
 /* -------------------------------------------------------------- the begin */
@@ -254,8 +259,8 @@ void shed_lock_machine_init(struct shed_lock_machine *m,
         .where = where,
         .count = count,
         .command_timeout_ms = command_timeout_ms,
-        .rules = shed_quorum_rules(count, spec->options->lease_ms,
-                                   command_timeout_ms),
+        .patience_ms = shed_quorum_patience_ms(count, spec->options->lease_ms,
+                                               command_timeout_ms),
         .voter = voter,
         .retry_at_ms = UINT64_MAX};
     shed_lock_queue_init(&m->acquires);

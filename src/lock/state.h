@@ -15,22 +15,6 @@
 #include "lock/quorum.h"
 #include "lock/voter.h"
 
-/* What is under way on all servers: one round at a time. */
-enum shed_lock_state {
-    SHED_LOCK_RESTING,    /* no round; single servers may still be busy with the
-                             consequences of earlier rounds */
-    SHED_LOCK_ACQUIRING,  /* a request has asked for the lock */
-    SHED_LOCK_NUMBERING,  /* a majority has granted the lock; its fencing number
-                             is being written to a majority, and nobody holds the
-                             lock yet */
-    SHED_LOCK_CONFIRMING, /* the server has granted the lock, and its replicas
-                             are to acknowledge it; nobody holds it yet */
-    SHED_LOCK_EXTENDING,  /* a hold is being renewed or rewritten */
-    SHED_LOCK_RELEASING,  /* a hold is being released */
-    SHED_LOCK_ADVANCING /* later fencing numbers are being raised above a number
-                         */
-};
-
 enum shed_lock_life {
     SHED_LOCK_OPEN,
     SHED_LOCK_CLOSING, /* requests are no longer accepted; those that wait are
@@ -76,15 +60,22 @@ struct shed_lock_queue {
     struct shed_lock_request **last;
 };
 
-/* The round; meaningless while the machine is RESTING. */
+/* A round: one operation on all servers, one round at a time. */
 struct shed_lock_round {
-    struct shed_lock_request *request; /* NULL: the lock itself needs it */
-    unsigned numberings;               /* how often it was NUMBERING */
-    uint64_t generation;               /* EXTENDING: of which hold */
-    bool is_rewrite;                   /* EXTENDING: the session has changed */
+    bool is_open; /* if not, single servers may still be busy with the
+                     consequences of earlier rounds, and the rest of this struct
+                     has no meaning */
+    struct shed_lock_request *request; /* NULL: the hold itself needs it */
+    /* An ACQUIRE is not over when servers have granted it. A quorum goes on
+     * with an ADVANCE, which writes the fencing number to a majority; a lock
+     * with replicas with a CONFIRM. Until that has succeeded nobody holds the
+     * lock. */
+    struct shed_exchange question;
+    unsigned numberings;        /* how often the number was written */
+    uint64_t generation;        /* EXTEND: of which hold */
+    bool is_rewrite;            /* EXTEND: the session has changed */
     uint64_t patience_until_ms; /* servers that have not answered by then count
                                    as failed */
-    struct shed_exchange question;
     struct shed_tally tally;
 };
 
@@ -99,10 +90,9 @@ struct shed_lock_machine {
     const char *where; /* the first server's address, for error texts */
     size_t count;      /* of servers */
     uint64_t command_timeout_ms;
-    struct shed_quorum_rules rules;
+    uint64_t patience_ms; /* of a round */
     struct shed_voter *voter;
 
-    enum shed_lock_state state;
     enum shed_lock_life life;
     struct shed_lock_round round;
     struct shed_lock_queue acquires, others;
@@ -249,13 +239,24 @@ void shed_lock_clean(struct shed_lock_machine *m, size_t i);
 void shed_lock_cancel_try(struct shed_lock_machine *m,
                           const struct shed_lock_holder *holder);
 
+/* With several servers, the first one's push arrives before the others have
+ * released the lock as well; this long after it, they have. */
+#define SHED_LOCK_SPREAD_MS 8
+
+/* With one server, its answer is the verdict. */
+static inline bool shed_lock_is_alone(const struct shed_lock_machine *m)
+{
+    return m->count == 1;
+}
+
 /* Whether no round can begin. With several servers, one of them may be busy. */
 bool shed_lock_is_engaged(const struct shed_lock_machine *m);
 
 /* 64 bits for jitter. */
 uint64_t shed_lock_draw(struct shed_lock_machine *m);
 
-/* A random delay that spreads tries; 0 with one server. */
+/* A random delay; 0 with one server. Tries are spread over it, because handles
+ * that ask at the same moment split the votes. */
 uint64_t shed_lock_jitter_ms(struct shed_lock_machine *m);
 
 void shed_lock_queue_init(struct shed_lock_queue *queue);

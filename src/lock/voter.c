@@ -110,7 +110,7 @@ bool shed_voter_clean(struct shed_voter *v, uint64_t now_ms)
         return false;
     question = shed_exchange_make(v->exchange.spec, SHED_LOCK_OP_UNDO,
                                   &v->leftover[v->leftover_count - 1].holder);
-    shed_voter_ask(v, SHED_VOTER_CLEANING, &question, now_ms);
+    shed_voter_ask(v, SHED_VOTER_BUSY, &question, now_ms);
     return true;
 }
 
@@ -160,7 +160,7 @@ enum shed_voter_state shed_voter_answered(struct shed_voter *v, uint64_t now_ms,
     assert(before != SHED_VOTER_IDLE);
     v->state = SHED_VOTER_IDLE;
     note_missing(v);
-    if (before == SHED_VOTER_CLEANING && !has_failed)
+    if (v->exchange.op == SHED_LOCK_OP_UNDO && !has_failed)
         confirm_undo(v, now_ms);
     if (v->exchange.op == SHED_LOCK_OP_RELEASE && has_failed)
         shed_voter_add_leftover(v, &v->exchange.holder, now_ms);

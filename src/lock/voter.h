@@ -11,14 +11,13 @@
 #include "lock/protocol.h"
 
 enum shed_voter_state {
-    SHED_VOTER_IDLE,      /* it has answered every question */
-    SHED_VOTER_ASKED,     /* it was asked the round's question, and its answer
-                             counts */
-    SHED_VOTER_LATE,      /* it was asked in a round that is over; its answer no
-                             longer counts, but the command may still take effect */
-    SHED_VOTER_REPAIRING, /* it was asked to grant a lock that a majority has
-                             granted */
-    SHED_VOTER_CLEANING   /* it was asked to remove a leftover */
+    SHED_VOTER_IDLE,  /* it has answered every question */
+    SHED_VOTER_ASKED, /* it was asked the round's question, and its answer
+                         counts */
+    SHED_VOTER_BUSY   /* its answer does not count: it was asked in a round that
+                         is   over, but the command may still take effect; or it was
+                         asked to remove a leftover, or to grant a lock that a
+                         majority has granted */
 };
 
 /* The most leftovers that one server can have. While only RESERVED places or

@@ -163,7 +163,7 @@ static void check_patience(struct sim *s, unsigned h)
     const struct shed_lock_machine *m = &handle->machine;
     uint64_t now_ms = sim_local_ms(s, handle->process);
 
-    if (m->state == SHED_LOCK_RESTING ||
+    if (!m->round.is_open ||
         m->round.question.asked_ms != handle->round_asked_ms ||
         m->round.numberings != handle->round_numberings)
         handle->round_since_ms = now_ms;
@@ -433,7 +433,7 @@ static void check_lateness(struct sim *s, unsigned h)
     if (s->is_watched && m->hold.is_held && m->hold.valid_until_ms < now_ms &&
         m->hold.valid_until_ms + LATE_MS < now_ms)
         sim_fail(s, "a lease has ended, and nobody has seen it");
-    if (s->server_count > 1 && m->state != SHED_LOCK_RESTING &&
+    if (s->server_count > 1 && m->round.is_open &&
         now_ms >
             handle->round_since_ms + s->options.lease_ms / 20 + 10 + LATE_MS)
         sim_fail(s, "a round does not end");
@@ -445,8 +445,7 @@ void sim_check_epoch(struct sim *s, unsigned h, unsigned server)
 
     if (s->process[s->handle[h].process].session[server].is_up &&
         s->handle[h].life == SIM_IN_USE && m->life == SHED_LOCK_OPEN &&
-        m->state == SHED_LOCK_RESTING &&
-        m->voter[server].state == SHED_VOTER_IDLE &&
+        !m->round.is_open && m->voter[server].state == SHED_VOTER_IDLE &&
         m->voter[server].leftover_count > 0)
         sim_fail(s, "a new session, and leftovers are not removed");
 }
@@ -494,7 +493,7 @@ static void check_hold(struct sim *s, unsigned h)
                       now_ms - m->hold.since_ms > 5 * s->options.lease_ms / 2;
 
     if (!has_safe_hold(s, h) || !s->algorithm->has_tokens ||
-        s->handle[h].closing_ms != 0 || m->state != SHED_LOCK_RESTING ||
+        s->handle[h].closing_ms != 0 || m->round.is_open ||
         now_ms - m->hold.since_ms < CALM_MS ||
         s->now_ms < s->process[s->handle[h].process].changed_ms + CALM_MS)
         return;
@@ -537,9 +536,9 @@ static void check_handle(struct sim *s, unsigned h)
         return;
     if (handle->closing_ms != 0)
         sim_fail(s, "closing has not ended");
-    if (m->state != SHED_LOCK_RESTING || m->acquires.first != NULL ||
+    if (m->round.is_open || m->acquires.first != NULL ||
         m->others.first != NULL)
-        sim_fail(s, "a machine is left over in state %d", (int)m->state);
+        sim_fail(s, "a machine is left over with something under way");
     for (unsigned i = 0; i < s->server_count; i++)
         if (m->voter[i].state != SHED_VOTER_IDLE ||
             m->voter[i].leftover_count > 0)

@@ -45,16 +45,14 @@ bool sim_send_next(struct sim *s, unsigned h, unsigned server, size_t call,
 
 /* A server that has not told its age is asked again. */
 static bool has_no_vote(struct sim *s, unsigned h, unsigned server,
-                        struct shed_exchange *exchange,
-                        bool (*rule)(size_t servers,
-                                     const struct shed_exchange *exchange,
-                                     uint64_t age_ms))
+                        struct shed_exchange *exchange, bool is_answered)
 {
     bool *has_told =
         &s->process[s->handle[h].process].session[server].has_told_age;
     uint64_t age_ms = s->now_ms - s->server[server].since_ms;
 
-    if (!rule(s->server_count, exchange, *has_told ? age_ms : SHED_AGE_UNKNOWN))
+    if (!shed_quorum_is_void(s->server_count, exchange, is_answered,
+                             *has_told ? age_ms : SHED_AGE_UNKNOWN))
         return false;
     *has_told = true;
     (void)shed_fail(&exchange->error, SHED_EREDIS, "too young");
@@ -73,7 +71,7 @@ void sim_ask(struct sim *s, unsigned h, unsigned server)
         sim_fail(s, "it asks before its session is known");
     sim_trace(s, ops[exchange->op], s->handle[h].process, server,
               exchange->holder.token[0]);
-    if (has_no_vote(s, h, server, exchange, shed_quorum_is_too_young) ||
+    if (has_no_vote(s, h, server, exchange, false) ||
         !sim_send_next(s, h, server, SIM_CALLS, exchange))
         sim_send(s, h, server, SIM_CALLS, exchange, NULL);
 }
@@ -109,7 +107,6 @@ bool sim_take_reply(struct sim *s, const struct sim_request *r,
     if (goes_on && sim_send_next(s, r->handle, r->server, r->call, exchange))
         return false;
     if (r->call == SIM_CALLS)
-        (void)has_no_vote(s, r->handle, r->server, exchange,
-                          shed_quorum_is_void);
+        (void)has_no_vote(s, r->handle, r->server, exchange, true);
     return true;
 }

@@ -39,7 +39,7 @@ static bool is_busy_with(const struct sim *s, unsigned h, unsigned i,
     const struct shed_voter *v = &handle->voter[i];
 
     if (v->state != SHED_VOTER_IDLE || handle->is_posted ||
-        handle->machine.state != SHED_LOCK_RESTING)
+        handle->machine.round.is_open)
         return true;
     if (sim_is_leftover(v, holder))
         return true;

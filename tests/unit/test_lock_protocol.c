@@ -441,24 +441,24 @@ TEST(a_server_that_restarted_neither_grants_nor_lacks_a_lock)
                               .end = SHED_EXCHANGE_NO,
                               .is_absent = true};
 
-    ck_assert(!shed_quorum_is_too_young(5, &e, 999));
-    ck_assert(shed_quorum_is_void(5, &e, 999));
-    ck_assert(!shed_quorum_is_void(5, &e, 1000));
-    ck_assert(!shed_quorum_is_void(1, &e, 999));
-    ck_assert(shed_quorum_is_void(5, &e, SHED_AGE_UNKNOWN));
-    ck_assert(!shed_quorum_is_void(1, &e, SHED_AGE_UNKNOWN));
+    ck_assert(!shed_quorum_is_void(5, &e, false, 999));
+    ck_assert(shed_quorum_is_void(5, &e, true, 999));
+    ck_assert(!shed_quorum_is_void(5, &e, true, 1000));
+    ck_assert(!shed_quorum_is_void(1, &e, true, 999));
+    ck_assert(shed_quorum_is_void(5, &e, true, SHED_AGE_UNKNOWN));
+    ck_assert(!shed_quorum_is_void(1, &e, true, SHED_AGE_UNKNOWN));
     e.is_absent = false; /* another has it */
-    ck_assert(!shed_quorum_is_void(5, &e, 999));
+    ck_assert(!shed_quorum_is_void(5, &e, true, 999));
     e.end = SHED_EXCHANGE_YES; /* it restarted with its data */
-    ck_assert(!shed_quorum_is_void(5, &e, 999));
+    ck_assert(!shed_quorum_is_void(5, &e, true, 999));
     e.op = SHED_LOCK_OP_ACQUIRE;
-    ck_assert(shed_quorum_is_too_young(5, &e, 999));
-    ck_assert(!shed_quorum_is_too_young(5, &e, SHED_AGE_UNKNOWN));
-    ck_assert(shed_quorum_is_void(5, &e, SHED_AGE_UNKNOWN));
-    ck_assert(shed_quorum_is_void(5, &e, 999));
-    ck_assert(!shed_quorum_is_void(5, &e, 1000));
+    ck_assert(shed_quorum_is_void(5, &e, false, 999));
+    ck_assert(!shed_quorum_is_void(5, &e, false, SHED_AGE_UNKNOWN));
+    ck_assert(shed_quorum_is_void(5, &e, true, SHED_AGE_UNKNOWN));
+    ck_assert(shed_quorum_is_void(5, &e, true, 999));
+    ck_assert(!shed_quorum_is_void(5, &e, true, 1000));
     e.end = SHED_EXCHANGE_NO;
-    ck_assert(!shed_quorum_is_void(5, &e, 999));
+    ck_assert(!shed_quorum_is_void(5, &e, true, 999));
 }
 
 TEST(a_verdict_comes_as_soon_as_it_can_and_no_sooner)
@@ -504,9 +504,10 @@ TEST(a_lease_is_safe_for_less_than_it_lasts)
     ck_assert_uint_eq(shed_lock_valid_until_ms(&exchange), 1000);
     exchange.spec = &specs[SETNX];
     ck_assert_uint_eq(shed_lock_valid_until_ms(&exchange), UINT64_MAX);
-    ck_assert_uint_eq(shed_lock_patience_ms(30000, 1000), 1000);
-    ck_assert_uint_eq(shed_lock_patience_ms(10000, 1000), 500);
-    ck_assert_uint_eq(shed_lock_patience_ms(10, 1000), 10);
+    ck_assert_uint_eq(shed_quorum_patience_ms(5, 30000, 1000), 1000);
+    ck_assert_uint_eq(shed_quorum_patience_ms(5, 10000, 1000), 500);
+    ck_assert_uint_eq(shed_quorum_patience_ms(5, 10, 1000), 10);
+    ck_assert_uint_eq(shed_quorum_patience_ms(1, 10, 1000), UINT64_MAX);
 }
 
 /* ---------------------------------------------------------------- replicas */

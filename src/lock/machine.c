@@ -46,13 +46,11 @@
  * performs answers, losses and the end of closing after the step, so no
  * callback runs in the middle of a decision.
  */
-#include "lock/machine.h"
-
 #include <assert.h>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "lock/round.h"
+#include "lock/state.h"
 
 /* ------------------------------------------------------------ what is next */
 
@@ -344,7 +342,8 @@ static void on_change(struct shed_lock_machine *m,
 
 static uint64_t timer_at_ms(const struct shed_lock_machine *m)
 {
-    uint64_t at_ms = shed_lock_machine_hold_due_ms(m);
+    uint64_t at_ms =
+        shed_hold_due_ms(&m->hold, m->spec->options->on_lost != NULL);
 
     if (m->life == SHED_LOCK_CLOSED)
         return UINT64_MAX;
@@ -364,6 +363,13 @@ static uint64_t timer_at_ms(const struct shed_lock_machine *m)
         if (m->now_ms < end_ms(r)) /* else it asks next */
             at_ms = shed_lock_sooner_ms(at_ms, end_ms(r));
     return at_ms;
+}
+
+bool shed_lock_machine_is_due(const struct shed_lock_machine *m,
+                              uint64_t until_ms)
+{
+    return m->lost > 0 || (m->is_released && m->acquires.first != NULL) ||
+           timer_at_ms(m) < until_ms;
 }
 
 void shed_lock_step(struct shed_lock_machine *m,

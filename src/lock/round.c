@@ -34,13 +34,12 @@
  * grant that arrives when its lease is no longer safe is undone and never
  * becomes a hold.
  */
-#include "lock/round.h"
-
 #include <assert.h>
 
 #include "base/backoff.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "lock/state.h"
 
 /* The first pause while no pushes arrive, and the longest; it doubles up to
  * this, or to the algorithm's pause if that is shorter. */

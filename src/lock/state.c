@@ -189,20 +189,6 @@ uint64_t shed_lock_machine_step_back_ms(const struct shed_lock_machine *m,
     return now_ms - m->cohort_ended_ms < moment_ms ? moment_ms : 0;
 }
 
-uint64_t shed_lock_machine_hold_due_ms(const struct shed_lock_machine *m)
-{
-    return shed_hold_due_ms(&m->hold, m->spec->options->on_lost != NULL);
-}
-
-bool shed_lock_machine_is_due(const struct shed_lock_machine *m,
-                              uint64_t timer_at_ms)
-{
-    return m->lost > 0 || (m->is_released && m->acquires.first != NULL) ||
-           shed_lock_machine_hold_due_ms(m) < timer_at_ms ||
-           (shed_lock_is_alone(m) &&
-            shed_voter_clean_at_ms(&m->voter[0]) < timer_at_ms);
-}
-
 void shed_lock_machine_close(struct shed_lock_machine *m,
                              struct shed_lock_request *release)
 {
@@ -231,11 +217,8 @@ void shed_lock_clean(struct shed_lock_machine *m, size_t i)
 void shed_lock_cancel_try(struct shed_lock_machine *m,
                           const struct shed_lock_holder *holder)
 {
-    const struct shed_lock_holder copy =
-        *holder; /* it may point into a voter */
-
     for (size_t i = 0; i < m->count; i++) {
-        shed_voter_cancel(&m->voter[i], &copy, m->now_ms);
+        shed_voter_cancel(&m->voter[i], holder, m->now_ms);
         shed_lock_clean(m, i);
     }
 }

@@ -1,6 +1,6 @@
 /* One server's account. Its invariant: what a try or a hold may have left there
  * is a leftover from the moment that nobody wants it until an answer says that
- * it is gone, or a day has passed. */
+ * it is gone. */
 #include "lock/voter.h"
 
 #include <assert.h>
@@ -11,9 +11,6 @@
 /* How long after a failed removal to try again. A new session shortens the
  * pause, because then the server can be asked. */
 #define CLEAN_MS 1000
-
-/* How long to keep trying: as long as the longest lease. */
-#define LEFTOVER_MS SHED_LOCK_WAIT_MAX_MS
 
 void shed_voter_init(struct shed_voter *v, const struct shed_lock_spec *spec)
 {
@@ -50,7 +47,7 @@ void shed_voter_drop_leftover(struct shed_voter *v,
                               const struct shed_lock_holder *holder)
 {
     for (size_t i = v->leftover_count; i-- > 0;)
-        if (is_same(&v->leftover[i].holder, holder))
+        if (is_same(&v->leftover[i], holder))
             drop(v, i);
 }
 
@@ -58,18 +55,15 @@ void shed_voter_add_leftover(struct shed_voter *v,
                              const struct shed_lock_holder *holder,
                              uint64_t now_ms)
 {
-    struct shed_lock_holder copy = *holder; /* it may point into v */
-
     if (!v->exchange.spec->algorithm->can_undo)
         return;
-    shed_voter_drop_leftover(v, &copy);
+    shed_voter_drop_leftover(v, holder);
     if (v->leftover_count == SHED_LEFTOVERS_MAX) {
         /* only algorithms with a lease try without has_room */
         assert(v->exchange.spec->algorithm->has_lease);
         drop(v, 0);
     }
-    v->leftover[v->leftover_count++] =
-        (struct shed_leftover){copy, now_ms + LEFTOVER_MS};
+    v->leftover[v->leftover_count++] = *holder;
     v->clean_at_ms = now_ms;
 }
 
@@ -104,12 +98,10 @@ bool shed_voter_clean(struct shed_voter *v, uint64_t now_ms)
 
     if (v->state != SHED_VOTER_IDLE)
         return false; /* the exchange belongs to the server's reactor */
-    while (v->leftover_count > 0 && now_ms >= v->leftover[0].until_ms)
-        drop(v, 0);
     if (v->leftover_count == 0)
         return false;
     question = shed_exchange_make(v->exchange.spec, SHED_LOCK_OP_UNDO,
-                                  &v->leftover[v->leftover_count - 1].holder);
+                                  &v->leftover[v->leftover_count - 1]);
     shed_voter_ask(v, SHED_VOTER_BUSY, &question, now_ms);
     return true;
 }
@@ -140,7 +132,7 @@ static void note_missing(struct shed_voter *v)
 static void confirm_undo(struct shed_voter *v, uint64_t now_ms)
 {
     for (size_t i = v->leftover_count; i-- > 0;) {
-        struct shed_lock_holder *leftover = &v->leftover[i].holder;
+        struct shed_lock_holder *leftover = &v->leftover[i];
         if (!is_same(leftover, &v->exchange.holder))
             continue;
         if (leftover->is_unordered)

@@ -15,9 +15,9 @@ enum shed_voter_state {
     SHED_VOTER_ASKED, /* it was asked the round's question, and its answer
                          counts */
     SHED_VOTER_BUSY   /* its answer does not count: it was asked in a round that
-                         is   over, but the command may still take effect; or it was
-                         asked to remove a leftover, or to grant a lock that a
-                         majority has granted */
+                         is   over, but the command may still take effect; or it
+                         was   asked to remove a leftover, or to grant a lock that
+                         a   majority has granted */
 };
 
 /* The most leftovers that one server can have. While only RESERVED places or
@@ -30,18 +30,13 @@ enum shed_voter_state {
 _Static_assert(SHED_LEFTOVERS_RESERVED < SHED_LEFTOVERS_MAX,
                "there is room for a try");
 
-/* A holder that may have something on the server but should not. */
-struct shed_leftover {
-    struct shed_lock_holder holder;
-    uint64_t until_ms; /* when to stop trying to remove it */
-};
-
 struct shed_voter {
     enum shed_voter_state state;
     uint64_t asked_ms; /* since when, unless it is IDLE */
     bool is_next;      /* the round's question follows; never while IDLE */
     bool is_missing;   /* its last answer was that it does not have the lock */
-    struct shed_leftover leftover[SHED_LEFTOVERS_MAX]; /* the newest last */
+    /* Holders that may have something there but should not, the newest last. */
+    struct shed_lock_holder leftover[SHED_LEFTOVERS_MAX];
     size_t leftover_count;
     uint64_t clean_at_ms; /* when to remove one; at once in a new session */
     /* The last question and its answer. While not IDLE it belongs to the code

@@ -16,7 +16,7 @@ bool sim_is_leftover(const struct shed_voter *v,
                      const struct shed_lock_holder *holder)
 {
     for (size_t i = 0; i < v->leftover_count; i++)
-        if (is_same(&v->leftover[i].holder, holder))
+        if (is_same(&v->leftover[i], holder))
             return true;
     return false;
 }

@@ -3,26 +3,24 @@
  * answers each exactly once on its thread. None of them uses a link, because
  * that would be I/O in the caller's thread.
  */
-#include <stddef.h>
 #include <stdlib.h>
 
+#include "base/container.h"
 #include "base/error.h"
 #include "base/mutex.h"
 #include "lock/call.h"
 
 struct async_request {
-    struct shed_lock_request request; /* first */
+    struct shed_lock_request request;
     struct shed_lock *lock;
     shed_lock_done_fn *done;
     void *user;
 };
 
-_Static_assert(offsetof(struct async_request, request) == 0,
-               "on_done is given the request");
-
 static void on_done(struct shed_lock_request *r)
 {
-    struct async_request *a = (struct async_request *)(void *)r;
+    struct async_request *a =
+        shed_container_of(r, struct async_request, request);
 
     shed_lock_count(a->lock, r);
     a->done(a->user, a->lock, r->code, r->code != SHED_OK ? &r->error : NULL);

@@ -32,8 +32,6 @@
 #include "lock/engine.h"
 
 #include <assert.h>
-#include <stddef.h>
-
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/error.h"
@@ -203,8 +201,11 @@ static void perform(struct shed_lock *l, const struct shed_lock_act *act,
         shed_latch_count_down(closer, 1); /* the lock is gone now */
 }
 
-static void drive(struct shed_lock *l, struct shed_lock_event event)
+void shed_lock_drive(struct shed_lock *l, enum shed_lock_event_type type,
+                     const struct shed_lock_server *server)
 {
+    const struct shed_lock_event event = {
+        type, server != NULL ? (size_t)(server - l->server) : 0};
     const struct shed_lock_key *key = &l->spec.key[SHED_LOCK_KEY];
     struct shed_error wrong;
     struct shed_lock_facts facts = {
@@ -220,9 +221,9 @@ static void drive(struct shed_lock *l, struct shed_lock_event event)
 
     assert(shed_reactor_is_current(l->home->reactor));
     shed_mutex_lock(&l->mu);
-    if (event.type == SHED_LOCK_EV_WAKE)
+    if (type == SHED_LOCK_EV_WAKE)
         l->is_posted = false;
-    if (event.type == SHED_LOCK_EV_TIMER)
+    if (type == SHED_LOCK_EV_TIMER)
         l->timer_at_ms = UINT64_MAX;
     shed_lock_step(&l->machine, &event, &facts, &act);
     count_locked(l);
@@ -239,31 +240,13 @@ static void drive(struct shed_lock *l, struct shed_lock_event event)
 
 static void on_post(struct shed_post *post)
 {
-    drive((struct shed_lock *)(void *)((char *)post -
-                                       offsetof(struct shed_lock, post)),
-          (struct shed_lock_event){.type = SHED_LOCK_EV_WAKE});
+    shed_lock_drive(shed_container_of(post, struct shed_lock, post),
+                    SHED_LOCK_EV_WAKE, NULL);
 }
 
 static void on_timer(void *arg)
 {
-    drive(arg, (struct shed_lock_event){.type = SHED_LOCK_EV_TIMER});
-}
-
-static void on_answer(struct shed_lock_server *server)
-{
-    struct shed_lock *l = server->arg;
-
-    drive(l, (struct shed_lock_event){.type = SHED_LOCK_EV_ANSWERED,
-                                      .server = (size_t)(server - l->server)});
-}
-
-static void on_change(struct shed_lock_server *server, bool is_epoch)
-{
-    struct shed_lock *l = server->arg;
-
-    drive(l, (struct shed_lock_event){.type = is_epoch ? SHED_LOCK_EV_EPOCH
-                                                       : SHED_LOCK_EV_CHANGE,
-                                      .server = (size_t)(server - l->server)});
+    shed_lock_drive(arg, SHED_LOCK_EV_TIMER, NULL);
 }
 
 static void wake_locked(struct shed_lock *l)
@@ -349,19 +332,6 @@ static void destroy_timer(void *arg)
     shed_timer_destroy(l->timer);
 }
 
-static void open_server(struct shed_lock *l, size_t i)
-{
-    struct shed_lock_server *server = &l->server[i];
-
-    server->home = l->home->reactor;
-    server->count = l->count;
-    server->on_answer = on_answer;
-    server->on_change = on_change;
-    server->arg = l;
-    server->exchange = &l->voter[i].exchange;
-    shed_lock_server_open(server);
-}
-
 enum shed_code shed_lock_engine_open(struct shed_lock *l,
                                      struct shed_error *err)
 {
@@ -372,8 +342,11 @@ enum shed_code shed_lock_engine_open(struct shed_lock *l,
     shed_reactor_run(l->home->reactor, create_timer, l);
     if (l->timer == NULL)
         return shed_fail_nomem(err, "a lock's timer");
-    for (size_t i = 0; i < l->count; i++)
-        open_server(l, i);
+    for (size_t i = 0; i < l->count; i++) {
+        l->server[i].lock = l;
+        l->server[i].exchange = &l->voter[i].exchange;
+        shed_lock_server_open(&l->server[i]);
+    }
     return SHED_OK;
 }
 

@@ -3,12 +3,12 @@
  */
 #include <snowshed/stats.h>
 
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/error.h"
 #include "base/process.h"
 #include "base/latch.h"
@@ -210,14 +210,13 @@ struct waiting_request {
     struct shed_latch latch;
 };
 
-_Static_assert(offsetof(struct waiting_request, request) == 0,
-               "on_done is given the request");
 _Static_assert(sizeof(((struct shed_fence *)0)->owner) == SHED_TOKEN_BYTES,
                "the owner of a fence is the holder's token");
 
 static void on_done(struct shed_lock_request *r)
 {
-    shed_latch_count_down(&((struct waiting_request *)(void *)r)->latch, 1);
+    shed_latch_count_down(
+        &shed_container_of(r, struct waiting_request, request)->latch, 1);
 }
 
 enum shed_code shed_lock_tell_answer(const struct shed_lock_request *r,

@@ -1,16 +1,14 @@
-/* Exchanges with one server. Its invariant: on_answer is called once for each
- * ask, and until then the exchange is not touched on the home reactor. */
-#include "lock/server.h"
-
+/* Exchanges with one server. Its invariant: the lock is told of one answer for
+ * each ask, and until then the exchange is not touched on the home reactor. */
 #include <assert.h>
-#include <stddef.h>
 
+#include "base/container.h"
 #include "base/error.h"
-#include "lock/quorum.h"
+#include "lock/engine.h"
 
 static bool is_home(const struct shed_lock_server *s)
 {
-    return s->client->reactor == s->home;
+    return s->client->reactor == s->lock->home->reactor;
 }
 
 /* With the server that has the lock's key. */
@@ -21,17 +19,45 @@ static struct shed_session *session_of(const struct shed_lock_server *s)
     return shed_client_session(s->client, key->at, key->size);
 }
 
-/* -------------------------------------------------------------- exchanges */
+/* ------------------------------------------------------ telling the lock */
 
-static void end_posted(struct shed_post *post)
+/* What the lock has not been told yet, a bit each. */
+enum { ANSWERED = 1, CHANGED = 2, EPOCH = 4 };
+
+static void tell_now(struct shed_lock_server *s, unsigned news)
+{
+    if ((news & ANSWERED) != 0)
+        shed_lock_drive(s->lock, SHED_LOCK_EV_ANSWERED, s);
+    if ((news & EPOCH) != 0)
+        shed_lock_drive(s->lock, SHED_LOCK_EV_EPOCH, s);
+    else if ((news & CHANGED) != 0)
+        shed_lock_drive(s->lock, SHED_LOCK_EV_CHANGE, s);
+}
+
+static void on_told(struct shed_post *post)
 {
     struct shed_lock_server *s =
-        (struct shed_lock_server *)(void *)((char *)post -
-                                            offsetof(struct shed_lock_server,
-                                                     back));
+        shed_container_of(post, struct shed_lock_server, told);
 
-    s->on_answer(s);
+    tell_now(s, atomic_exchange(&s->news, 0));
 }
+
+static void tell_later(struct shed_lock_server *s, unsigned news)
+{
+    if (atomic_fetch_or(&s->news, news) == 0)
+        shed_reactor_post(s->lock->home->reactor, &s->told);
+}
+
+static void tell(struct shed_lock_server *s, unsigned news)
+{
+    assert(shed_reactor_is_current(s->client->reactor));
+    if (is_home(s))
+        tell_now(s, news);
+    else
+        tell_later(s, news);
+}
+
+/* -------------------------------------------------------------- exchanges */
 
 /* A server that has restarted may have forgotten a lock that it granted, so it
  * has no vote for one lease: neither before it is asked nor by its answer. Nor
@@ -42,7 +68,7 @@ static bool has_no_vote(struct shed_lock_server *s, bool is_answered)
     struct shed_error *err = &s->exchange->error;
     enum shed_code code;
 
-    if (!shed_quorum_is_void(s->count, s->exchange, is_answered, age_ms))
+    if (!shed_quorum_is_void(s->lock->count, s->exchange, is_answered, age_ms))
         return false;
     code = shed_session_learn_age(session_of(s), err);
     if (code == SHED_OK)
@@ -71,14 +97,6 @@ static bool send_next(struct shed_lock_server *s)
     return true;
 }
 
-static void answer(struct shed_lock_server *s)
-{
-    if (is_home(s))
-        s->on_answer(s);
-    else
-        shed_reactor_post(s->home, &s->back);
-}
-
 static void on_reply(void *arg, const struct shed_call_result *result)
 {
     struct shed_lock_server *s = arg;
@@ -89,7 +107,7 @@ static void on_reply(void *arg, const struct shed_call_result *result)
         return;
     /* it may have restarted while it was asked */
     (void)has_no_vote(s, true);
-    answer(s);
+    tell(s, ANSWERED);
 }
 
 static void on_ack(void *arg, const struct shed_ack *ack)
@@ -97,7 +115,7 @@ static void on_ack(void *arg, const struct shed_ack *ack)
     struct shed_lock_server *s = arg;
 
     shed_exchange_on_ack(s->exchange, ack);
-    answer(s);
+    tell(s, ANSWERED);
 }
 
 static void ask_replicas(struct shed_lock_server *s)
@@ -119,24 +137,22 @@ static void ask_replicas(struct shed_lock_server *s)
 
 static void go(struct shed_lock_server *s)
 {
-    /* by a post even on the home reactor: on_answer must not run before ask
+    /* by a post even on the home reactor: the lock must not be told before ask
      * returns */
     if (s->exchange->op == SHED_LOCK_OP_CONFIRM)
         ask_replicas(s);
     else if (!send_next(s))
-        shed_reactor_post(s->home, &s->back);
+        tell_later(s, ANSWERED);
 }
 
 static void go_posted(struct shed_post *post)
 {
-    go((struct shed_lock_server *)(void *)((char *)post -
-                                           offsetof(struct shed_lock_server,
-                                                    go)));
+    go(shed_container_of(post, struct shed_lock_server, go));
 }
 
 void shed_lock_server_ask(struct shed_lock_server *s)
 {
-    assert(shed_reactor_is_current(s->home));
+    assert(shed_reactor_is_current(s->lock->home->reactor));
     if (is_home(s))
         go(s);
     else
@@ -145,48 +161,18 @@ void shed_lock_server_ask(struct shed_lock_server *s)
 
 /* ---------------------------------------------------------------- changes */
 
-static struct shed_lock_server *server_of(struct shed_listener *listener)
-{
-    return (struct shed_lock_server *)(void *)((char *)listener -
-                                               offsetof(struct shed_lock_server,
-                                                        listener));
-}
-
-static void tell(struct shed_post *post)
-{
-    struct shed_lock_server *s =
-        (struct shed_lock_server *)(void *)((char *)post -
-                                            offsetof(struct shed_lock_server,
-                                                     change));
-
-    atomic_store(&s->is_changing, false);
-    s->on_change(s, atomic_exchange(&s->is_epoch, false));
-}
-
-static void change(struct shed_lock_server *s, bool is_epoch)
-{
-    assert(shed_reactor_is_current(s->client->reactor));
-    if (is_home(s)) {
-        s->on_change(s, is_epoch);
-        return;
-    }
-    if (is_epoch)
-        atomic_store(&s->is_epoch, true);
-    if (!atomic_exchange(&s->is_changing, true))
-        shed_reactor_post(s->home, &s->change);
-}
-
 static void on_change(struct shed_listener *listener, const char *key,
                       size_t size)
 {
     (void)key;
     (void)size;
-    change(server_of(listener), false);
+    tell(shed_container_of(listener, struct shed_lock_server, listener),
+         CHANGED);
 }
 
 static void on_epoch(struct shed_listener *listener)
 {
-    change(server_of(listener), true);
+    tell(shed_container_of(listener, struct shed_lock_server, listener), EPOCH);
 }
 
 static void listen_on_reactor(void *arg)
@@ -205,10 +191,8 @@ static void unlisten_on_reactor(void *arg)
 
 void shed_lock_server_open(struct shed_lock_server *s)
 {
-    assert(s->exchange != NULL && s->on_answer != NULL && s->on_change != NULL);
     s->go.run = go_posted;
-    s->back.run = end_posted;
-    s->change.run = tell;
+    s->told.run = on_told;
     s->listener = (struct shed_listener){
         .key = s->exchange->spec->key[SHED_LOCK_KEY].at,
         .key_size = s->exchange->spec->key[SHED_LOCK_KEY].size,

@@ -27,10 +27,13 @@
 #define REPLICAS_MAX 100
 #define NUMBER_MAX (((uint64_t)1 << 52) - 1)
 
+#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
+
 /* ---------------------------------------------------------------- opening */
 
+/* A quorum of one is a lock on that server. */
 static enum shed_code check_options(const struct shed_lock_options *o,
-                                    struct shed_error *err)
+                                    size_t count, struct shed_error *err)
 {
     const struct shed_range ranges[] = {
         {o->algorithm, SHED_LOCK_SETNX, SHED_LOCK_LEASE, "lock algorithm"},
@@ -41,38 +44,25 @@ static enum shed_code check_options(const struct shed_lock_options *o,
         {o->exact_key, 0, 1, "lock exact_key"},
         {o->replicas, 0, REPLICAS_MAX, "lock replicas"},
     };
-    enum shed_code code =
-        shed_check_ranges(ranges, sizeof(ranges) / sizeof(*ranges), err);
+    bool is_other = o->algorithm != SHED_LOCK_LEASE, is_quorum = count > 1;
+    const struct {
+        bool is_so;
+        const char *why;
+    } refusals[] = {
+        {o->fair != 0 && is_other, "only a SHED_LOCK_LEASE lock can be fair"},
+        {o->replicas != 0 && is_other,
+         "only a SHED_LOCK_LEASE lock can wait for replicas"},
+        {is_quorum && is_other, "a quorum works only with SHED_LOCK_LEASE"},
+        {is_quorum && o->fair != 0, "a quorum cannot be fair"},
+        {is_quorum && o->replicas != 0,
+         "a quorum cannot wait for replicas: it survives without them"},
+    };
+    enum shed_code code = shed_check_ranges(ranges, LENGTH(ranges), err);
 
-    if (code == SHED_OK && o->fair != 0 && o->algorithm != SHED_LOCK_LEASE)
-        code = shed_fail(err, SHED_EINVAL,
-                         "only a SHED_LOCK_LEASE lock can be fair");
-    if (code == SHED_OK && o->replicas != 0 && o->algorithm != SHED_LOCK_LEASE)
-        code = shed_fail(err, SHED_EINVAL,
-                         "only a SHED_LOCK_LEASE lock can wait for replicas");
+    for (size_t i = 0; i < LENGTH(refusals) && code == SHED_OK; i++)
+        if (refusals[i].is_so)
+            code = shed_fail(err, SHED_EINVAL, "%s", refusals[i].why);
     return code;
-}
-
-/* A quorum of one is a lock on that server. */
-static enum shed_code check_count(size_t count,
-                                  const struct shed_lock_options *o,
-                                  struct shed_error *err)
-{
-    if (count % 2 == 0 || count > SHED_LOCK_CLIENTS_MAX)
-        return shed_fail(err, SHED_EINVAL,
-                         "a quorum needs an odd number of clients, at most %d, "
-                         "not %zu",
-                         SHED_LOCK_CLIENTS_MAX, count);
-    if (count > 1 && o->algorithm != SHED_LOCK_LEASE)
-        return shed_fail(err, SHED_EINVAL,
-                         "a quorum works only with SHED_LOCK_LEASE");
-    if (count > 1 && o->fair != 0)
-        return shed_fail(err, SHED_EINVAL, "a quorum cannot be fair");
-    if (count > 1 && o->replicas != 0)
-        return shed_fail(err, SHED_EINVAL,
-                         "a quorum cannot wait for replicas: it survives "
-                         "without them");
-    return SHED_OK;
 }
 
 static enum shed_code check_clients(struct shed_client *const *clients,
@@ -80,6 +70,11 @@ static enum shed_code check_clients(struct shed_client *const *clients,
 {
     enum shed_code code = SHED_OK;
 
+    if (count % 2 == 0 || count > SHED_LOCK_CLIENTS_MAX)
+        return shed_fail(err, SHED_EINVAL,
+                         "a quorum needs an odd number of clients, at most %d, "
+                         "not %zu",
+                         SHED_LOCK_CLIENTS_MAX, count);
     if (clients == NULL)
         return shed_fail(err, SHED_EINVAL, "shed_lock_open: clients is NULL");
     for (size_t i = 0; i < count && code == SHED_OK; i++) {
@@ -150,9 +145,7 @@ enum shed_code shed_lock_open_quorum(struct shed_client *const *clients,
     code = shed_options_take(&o, sizeof(o), options, "struct shed_lock_options",
                              err);
     if (code == SHED_OK)
-        code = check_options(&o, err);
-    if (code == SHED_OK)
-        code = check_count(count, &o, err);
+        code = check_options(&o, count, err);
     if (code == SHED_OK)
         code = check_clients(clients, count, err);
     if (code == SHED_OK && (name.data == NULL || name.size == 0 ||
@@ -346,23 +339,19 @@ static bool answer_here(struct shed_lock *l, const struct shed_owner *self,
                         uint64_t wait_ms, bool *may_try, enum shed_code *code,
                         struct shed_error *err)
 {
-    bool is_answered = true;
+    const struct shed_hold *hold = &l->machine.hold;
+    bool is_safe, is_answered;
 
     shed_mutex_lock(&l->mu);
-    if (!shed_hold_is_safe(&l->machine.hold, shed_now_ms())) {
-        is_answered = false;
-        *may_try =
-            shed_lock_is_settled(l) &&
-            shed_lock_machine_may_try(&l->machine, wait_ms, shed_now_ms());
-    } else if (l->machine.hold.owner == self) {
+    is_safe = shed_hold_is_safe(hold, shed_now_ms());
+    is_answered = is_safe && (hold->owner == self || wait_ms == 0);
+    if (is_answered && hold->owner == self)
         *code = enter_again_locked(l, err);
-    } else if (wait_ms == 0) {
+    else if (is_answered)
         *code = shed_fail(err, SHED_ETIMEDOUT,
                           "the lock is held by another thread of this process");
-    } else {
-        is_answered = false;
-        *may_try = false;
-    }
+    *may_try = !is_safe && shed_lock_is_settled(l) &&
+               shed_lock_machine_may_try(&l->machine, wait_ms, shed_now_ms());
     shed_mutex_unlock(&l->mu);
     return is_answered;
 }
@@ -389,22 +378,20 @@ enum shed_code shed_lock_acquire(struct shed_lock *l, uint64_t wait_ms,
 static enum shed_code fail_lost_locked(const struct shed_lock *l,
                                        struct shed_error *err)
 {
-    if (l->machine.hold.is_held &&
-        !shed_hold_is_safe(&l->machine.hold, shed_now_ms()))
-        return shed_fail(err, SHED_ELOST, "the lock was lost: %s",
-                         shed_hold_reason(&l->machine.hold));
-    if (l->machine.hold.is_held)
-        return shed_fail(
-            err, SHED_ELOST,
-            "this thread does not hold the lock: another thread of "
-            "this process does");
-    if (l->machine.lost_generation != 0 &&
-        l->machine.lost_generation == l->machine.hold.generation)
-        return shed_fail(err, SHED_ELOST, "the lock was lost: %s",
-                         l->machine.lost_reason.reason);
-    return shed_fail(err, SHED_ELOST,
-                     "this thread does not hold the lock: it was not acquired, "
-                     "or has already been released");
+    const struct shed_lock_machine *m = &l->machine;
+    const char *why = NULL;
+
+    if (m->hold.is_held && !shed_hold_is_safe(&m->hold, shed_now_ms()))
+        why = shed_hold_reason(&m->hold);
+    else if (!m->hold.is_held && m->lost_generation != 0 &&
+             m->lost_generation == m->hold.generation)
+        why = m->lost_reason.reason;
+    if (why != NULL)
+        return shed_fail(err, SHED_ELOST, "the lock was lost: %s", why);
+    return shed_fail(err, SHED_ELOST, "this thread does not hold the lock: %s",
+                     m->hold.is_held
+                         ? "another thread of this process does"
+                         : "it was not acquired, or has already been released");
 }
 
 bool shed_lock_leave_locked(struct shed_lock *l, const struct shed_owner *self,

@@ -35,17 +35,6 @@ static void add_expire(struct shed_exchange *exchange, struct shed_args *args)
                                       : exchange->lease_ms);
 }
 
-static void add_repair(struct shed_exchange *exchange, struct shed_args *args)
-{
-    exchange->script = SHED_SCRIPT_LOCK_REPAIR;
-    shed_script_begin(args, exchange->script, "1");
-    shed_exchange_add_key(exchange, args, SHED_LOCK_KEY);
-    shed_args_add(args, exchange->memory.of.seen.bytes,
-                  exchange->memory.of.seen.size);
-    shed_args_add_text(args, exchange->holder.token_hex);
-    shed_exchange_add_number(exchange, 0, args, exchange->lease_ms);
-}
-
 static void add_acquire(struct shed_exchange *exchange, struct shed_args *args)
 {
     switch (exchange->step) {
@@ -63,7 +52,10 @@ static void add_acquire(struct shed_exchange *exchange, struct shed_args *args)
         add(exchange, args, "GET");
         return;
     default:
-        add_repair(exchange, args);
+        shed_exchange_add_swap(exchange, args,
+                               shed_bytes(exchange->memory.of.seen.bytes,
+                                          exchange->memory.of.seen.size),
+                               exchange->holder.token_hex, exchange->lease_ms);
         return;
     }
 }
@@ -73,7 +65,8 @@ static bool next_command(struct shed_exchange *exchange, struct shed_args *args)
     if (exchange->op == SHED_LOCK_OP_RELEASE)
         add(exchange, args, "DEL");
     else if (exchange->op == SHED_LOCK_OP_EXTEND)
-        shed_exchange_add_swap(exchange, args, exchange->holder.token_hex,
+        shed_exchange_add_swap(exchange, args,
+                               shed_str(exchange->holder.token_hex),
                                exchange->holder.token_hex, exchange->lease_ms);
     else if (exchange->op == SHED_LOCK_OP_UNDO)
         shed_exchange_add_undo(exchange, args);

@@ -69,13 +69,13 @@ void shed_exchange_add_number(struct shed_exchange *exchange, unsigned slot,
 }
 
 void shed_exchange_add_swap(struct shed_exchange *exchange,
-                            struct shed_args *args, const char *from,
+                            struct shed_args *args, struct shed_bytes from,
                             const char *to, uint64_t lease_ms)
 {
     exchange->script = SHED_SCRIPT_LOCK_SWAP;
     shed_script_begin(args, exchange->script, "1");
     shed_exchange_add_key(exchange, args, SHED_LOCK_KEY);
-    shed_args_add_text(args, from);
+    shed_args_add(args, from.data, from.size);
     shed_args_add_text(args, to);
     shed_exchange_add_number(exchange, 2, args, lease_ms);
 }
@@ -83,17 +83,8 @@ void shed_exchange_add_swap(struct shed_exchange *exchange,
 void shed_exchange_add_undo(struct shed_exchange *exchange,
                             struct shed_args *args)
 {
-    shed_exchange_add_swap(exchange, args, exchange->holder.token_hex, "", 0);
-}
-
-bool shed_exchange_is_ours(const struct shed_exchange *exchange,
-                           const struct shed_reply *reply)
-{
-    size_t size = 0;
-    const char *bytes = shed_reply_bytes(reply, &size);
-
-    return bytes != NULL && size == SHED_TOKEN_HEX_BYTES &&
-           memcmp(bytes, exchange->holder.token_hex, size) == 0;
+    shed_exchange_add_swap(exchange, args, shed_str(exchange->holder.token_hex),
+                           "", 0);
 }
 
 bool shed_exchange_end(struct shed_exchange *exchange,
@@ -101,6 +92,13 @@ bool shed_exchange_end(struct shed_exchange *exchange,
 {
     exchange->end = end;
     return false;
+}
+
+bool shed_exchange_end_failed(struct shed_exchange *exchange)
+{
+    return shed_exchange_end(exchange, exchange->error.code == SHED_EDENIED
+                                           ? SHED_EXCHANGE_WRONG
+                                           : SHED_EXCHANGE_FAILED);
 }
 
 bool shed_exchange_answer(struct shed_exchange *exchange, bool is_yes)
@@ -121,16 +119,13 @@ bool shed_exchange_fail(struct shed_exchange *exchange,
                         const struct shed_reply *reply)
 {
     const char *text = shed_reply_error(reply);
-    enum shed_code code;
 
     if (shed_reply_begins(reply, "WRONGTYPE"))
         return shed_exchange_refuse(exchange);
-    code = text != NULL ? shed_reply_code(reply) : SHED_EREDIS;
-    (void)shed_fail(&exchange->error, code, "Redis: %s",
-                    text != NULL ? text : "a reply of an unknown form");
-    return shed_exchange_end(exchange, code == SHED_EDENIED
-                                           ? SHED_EXCHANGE_WRONG
-                                           : SHED_EXCHANGE_FAILED);
+    (void)shed_fail(
+        &exchange->error, text != NULL ? shed_reply_code(reply) : SHED_EREDIS,
+        "Redis: %s", text != NULL ? text : "a reply of an unknown form");
+    return shed_exchange_end_failed(exchange);
 }
 
 bool shed_exchange_again(struct shed_exchange *exchange)
@@ -182,9 +177,7 @@ bool shed_exchange_on_reply(struct shed_exchange *exchange,
         return exchange->spec->algorithm->on_reply(exchange, reply);
     }
     exchange->error = *err;
-    return shed_exchange_end(exchange, err->code == SHED_EDENIED
-                                           ? SHED_EXCHANGE_WRONG
-                                           : SHED_EXCHANGE_FAILED);
+    return shed_exchange_end_failed(exchange);
 }
 
 void shed_exchange_on_ack(struct shed_exchange *exchange,
@@ -205,9 +198,7 @@ void shed_exchange_on_ack(struct shed_exchange *exchange,
     if (exchange->error.code == SHED_OK)
         (void)shed_exchange_end(exchange, SHED_EXCHANGE_YES);
     else
-        (void)shed_exchange_end(exchange, exchange->error.code == SHED_EDENIED
-                                              ? SHED_EXCHANGE_WRONG
-                                              : SHED_EXCHANGE_FAILED);
+        (void)shed_exchange_end_failed(exchange);
 }
 
 void shed_exchange_run_blocking(struct shed_exchange *exchange,

@@ -158,9 +158,10 @@ void shed_exchange_add_number(struct shed_exchange *exchange, unsigned slot,
                               struct shed_args *args, uint64_t number);
 
 /* Add the script that sets the key to "to" if its value is "from". lease_ms 0:
- * without an expiry. If "to" is empty the key is removed. */
+ * without an expiry. If "to" is empty the key is removed. If it is another
+ * value, with an expiry, then only a key without one is set. */
 void shed_exchange_add_swap(struct shed_exchange *exchange,
-                            struct shed_args *args, const char *from,
+                            struct shed_args *args, struct shed_bytes from,
                             const char *to, uint64_t lease_ms);
 
 /* Add the script that removes the key if it has the text that SETNX and EXPIRE
@@ -168,13 +169,13 @@ void shed_exchange_add_swap(struct shed_exchange *exchange,
 void shed_exchange_add_undo(struct shed_exchange *exchange,
                             struct shed_args *args);
 
-/* Whether a reply is the text that SETNX and EXPIRE set for this holder. */
-bool shed_exchange_is_ours(const struct shed_exchange *exchange,
-                           const struct shed_reply *reply);
-
 /* End the exchange. Returns: false, always. */
 bool shed_exchange_end(struct shed_exchange *exchange,
                        enum shed_exchange_end end);
+
+/* End it with FAILED, or with WRONG if its error is that it is denied. Returns:
+ * false, always. */
+bool shed_exchange_end_failed(struct shed_exchange *exchange);
 
 /* End it with YES or NO. Returns: false, always. */
 bool shed_exchange_answer(struct shed_exchange *exchange, bool is_yes);

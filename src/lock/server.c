@@ -66,19 +66,15 @@ static bool has_no_vote(struct shed_lock_server *s, bool is_answered)
 {
     uint64_t age_ms = shed_session_server_age_ms(session_of(s));
     struct shed_error *err = &s->exchange->error;
-    enum shed_code code;
 
     if (!shed_quorum_is_void(s->lock->count, s->exchange, is_answered, age_ms))
         return false;
-    code = shed_session_learn_age(session_of(s), err);
-    if (code == SHED_OK)
+    if (shed_session_learn_age(session_of(s), err) == SHED_OK)
         (void)shed_fail(err, SHED_EREDIS,
                         "Redis %s has been running for only %llu ms: it has no "
                         "vote before a whole lease has passed",
                         s->client->address->text, (unsigned long long)age_ms);
-    (void)shed_exchange_end(s->exchange, code == SHED_EDENIED
-                                             ? SHED_EXCHANGE_WRONG
-                                             : SHED_EXCHANGE_FAILED);
+    (void)shed_exchange_end_failed(s->exchange);
     return true;
 }
 

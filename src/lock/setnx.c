@@ -31,14 +31,19 @@ static bool next_command(struct shed_exchange *exchange, struct shed_args *args)
 static bool on_look(struct shed_exchange *exchange,
                     const struct shed_reply *reply)
 {
+    size_t size = 0;
+    const char *bytes;
+
     if (shed_reply_is_nil(reply))
         return exchange->op == SHED_LOCK_OP_EXTEND
                    ? shed_exchange_end(exchange, SHED_EXCHANGE_NO)
                    : shed_exchange_again(exchange);
     if (shed_reply_error(reply) != NULL)
         return shed_exchange_fail(exchange, reply);
-    return shed_exchange_answer(exchange,
-                                shed_exchange_is_ours(exchange, reply));
+    bytes = shed_reply_bytes(reply, &size);
+    return shed_exchange_answer(
+        exchange, bytes != NULL && size == SHED_TOKEN_HEX_BYTES &&
+                      memcmp(bytes, exchange->holder.token_hex, size) == 0);
 }
 
 static bool on_reply(struct shed_exchange *exchange,

@@ -52,7 +52,7 @@ static void add_renewal(struct shed_exchange *exchange, struct shed_args *args)
         to = times->pending_expires;
     shed_write_digits(exchange->digits[0], from);
     shed_write_digits(exchange->digits[1], to);
-    shed_exchange_add_swap(exchange, args, exchange->digits[0],
+    shed_exchange_add_swap(exchange, args, shed_str(exchange->digits[0]),
                            exchange->digits[1], 0);
 }
 

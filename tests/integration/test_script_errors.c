@@ -163,7 +163,7 @@ static const struct row {
      "SET f 4711 PX" LIFE, "", ""},
     {"advance a counter that is not there", SHED_SCRIPT_LOCK_ADVANCE, "f",
      WAITS, "0", "", "", ""},
-    {"repair", SHED_SCRIPT_LOCK_REPAIR, "l", "old new" LIFE, "1", "SET l old",
+    {"repair", SHED_SCRIPT_LOCK_SWAP, "l", "old new" LIFE, "1", "SET l old",
      "", ""},
     {"swap away", SHED_SCRIPT_LOCK_SWAP, "l", "old '' 0", "1", "SET l old", "",
      ""},

@@ -485,17 +485,10 @@ static long long swap(struct lock_model *t, const struct lock_model_call *c)
         (void)del_lock(t);
     else if (c->arg[2].at[0] == '0')
         set_lock(t, &c->arg[1], 0);
-    else
-        set_lock(t, &t->lock.value, lock_model_number(&c->arg[2]));
-    return 1;
-}
-
-static long long repair(struct lock_model *t, const struct lock_model_call *c)
-{
-    t->trackers |= UINT32_C(1) << c->client;
-    if (pttl(t, &t->lock) != -1 || !is_same(&t->lock.value, &c->arg[0]))
+    else if (!is_same(&c->arg[1], &c->arg[0]) && pttl(t, &t->lock) != -1)
         return 0;
-    set_lock(t, &c->arg[1], lock_model_number(&c->arg[2]));
+    else
+        set_lock(t, &c->arg[1], lock_model_number(&c->arg[2]));
     return 1;
 }
 
@@ -520,9 +513,6 @@ static void run_script(struct lock_model *t, const struct lock_model_call *c,
         return;
     case SHED_SCRIPT_LOCK_SWAP:
         reply->integer = swap(t, c);
-        return;
-    case SHED_SCRIPT_LOCK_REPAIR:
-        reply->integer = repair(t, c);
         return;
     default:
         abort();

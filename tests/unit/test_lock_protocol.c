@@ -1,15 +1,15 @@
 /*
- * What the algorithms send, and how they take replies, without a server: an
- * in-memory store with its own clock executes their commands, one at a time, in
- * thousands of orders, while processes die at any moment. (The scripts of LEASE
+ * What the algorithms send, and how they take replies, without a server: the
+ * model of one executes their commands, one at a time, in thousands of orders,
+ * while processes die at any moment. (The scripts of LEASE
  * are tested on a server.) Also the counting of a majority.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "lock/quorum.h"
+#include "support/lock_model.h"
 #include "support/random.h"
-#include "support/reply_testing.h"
 #include "support/testing.h"
 
 enum {
@@ -19,106 +19,6 @@ enum {
     LEASE_MS = 1000,
     SKEW_MS = 5000
 };
-
-/* ------------------------------------------------------------- the store */
-
-struct store {
-    bool is_set;
-    char bytes[64];
-    uint64_t ends_ms; /* 0: never */
-    uint64_t now_ms;
-};
-
-static void expire(struct store *s)
-{
-    if (s->is_set && s->ends_ms != 0 && s->now_ms >= s->ends_ms)
-        s->is_set = false;
-}
-
-static void put(struct store *s, const struct shed_args *args, int i,
-                uint64_t ttl_ms)
-{
-    s->is_set = true;
-    snprintf(s->bytes, sizeof(s->bytes), "%.*s", (int)args->size[i],
-             args->at[i]);
-    s->ends_ms = ttl_ms == 0 ? 0 : s->now_ms + ttl_ms;
-}
-
-static bool is(const struct shed_args *args, int i, const char *text)
-{
-    return args->size[i] == strlen(text) &&
-           memcmp(args->at[i], text, args->size[i]) == 0;
-}
-
-static uint64_t number(const struct shed_args *args, int i)
-{
-    char text[32];
-
-    snprintf(text, sizeof(text), "%.*s", (int)args->size[i], args->at[i]);
-    return strtoull(text, NULL, 10);
-}
-
-/* repair and swap: KEYS from 3, ARGV from 4 */
-static bool run_script(struct store *s, enum shed_script script,
-                       const struct shed_args *args)
-{
-    ck_assert(script == SHED_SCRIPT_LOCK_REPAIR ||
-              script == SHED_SCRIPT_LOCK_SWAP);
-    if (!s->is_set || !is(args, 4, s->bytes) ||
-        (script == SHED_SCRIPT_LOCK_REPAIR && s->ends_ms != 0))
-        return false;
-    put(s, args, 5, number(args, 6));
-    s->is_set = args->size[5] > 0;
-    return true;
-}
-
-static const char *value(const struct store *s, char *out, size_t size)
-{
-    if (!s->is_set)
-        return "$-1\r\n";
-    snprintf(out, size, "$%zu\r\n%s\r\n", strlen(s->bytes), s->bytes);
-    return out;
-}
-
-/* A command's reply, as it is on the wire. */
-static const char *execute(struct store *s, enum shed_script script,
-                           const struct shed_args *args)
-{
-    static char out[128];
-    long long integer = 0;
-    bool was_set;
-
-    expire(s);
-    was_set = s->is_set;
-    if (is(args, 0, "GET"))
-        return value(s, out, sizeof(out));
-    if (is(args, 0, "GETSET")) {
-        const char *old = value(s, out, sizeof(out));
-        put(s, args, 2, 0);
-        return old;
-    }
-    if (is(args, 0, "SETNX")) {
-        integer = !was_set;
-        if (!was_set)
-            put(s, args, 2, 0);
-    } else if (is(args, 0, "DEL")) {
-        integer = was_set;
-        s->is_set = false;
-    } else if (is(args, 0, "EXPIRE") || is(args, 0, "PEXPIRE")) {
-        integer = was_set;
-        s->ends_ms =
-            s->now_ms + number(args, 2) * (is(args, 0, "EXPIRE") ? 1000 : 1);
-    } else if (is(args, 0, "PTTL")) {
-        integer = !was_set          ? -2
-                  : s->ends_ms == 0 ? -1
-                                    : (long long)(s->ends_ms - s->now_ms);
-    } else {
-        ck_assert(is(args, 0, "EVALSHA"));
-        integer = run_script(s, script, args);
-    }
-    snprintf(out, sizeof(out), ":%lld\r\n", integer);
-    return out;
-}
 
 /* ---------------------------------------------------------- the processes */
 
@@ -134,7 +34,8 @@ struct process {
 };
 
 struct world {
-    struct store store;
+    struct lock_model model;
+    uint64_t now_ms;
     struct process process[PROCESSES];
     uint64_t random;
     bool has_crashes;
@@ -155,7 +56,7 @@ static void begin(struct world *w, struct process *p, enum shed_lock_op op)
         memset(&holder, 0, sizeof(holder));
         snprintf(holder.token_hex, sizeof(holder.token_hex), "%032llx",
                  (unsigned long long)draw(w, UINT32_MAX));
-        p->safe_until_ms = w->store.now_ms + LEASE_MS;
+        p->safe_until_ms = w->now_ms + LEASE_MS;
     }
     p->exchange = shed_exchange_make(p->exchange.spec, op, &holder);
     p->exchange.memory = memory;
@@ -167,7 +68,7 @@ static void enter(struct world *w, struct process *p)
 {
     for (unsigned i = 0; i < PROCESSES; i++)
         w->overlaps += w->process[i].state == HOLDING &&
-                       w->store.now_ms < w->process[i].safe_until_ms;
+                       w->now_ms < w->process[i].safe_until_ms;
     p->state = HOLDING;
     w->entries++;
 }
@@ -182,25 +83,28 @@ static void end_exchange(struct world *w, struct process *p)
         return;
     }
     p->state = IDLE;
-    p->wait_until_ms = w->store.now_ms + draw(w, 30);
+    p->wait_until_ms = w->now_ms + draw(w, 30);
 }
 
 static void run_command(struct world *w, struct process *p)
 {
+    const struct shed_algorithm *algorithm = p->exchange.spec->algorithm;
     struct shed_args args = {0};
-    struct shed_reply *reply;
-    bool goes_on;
+    struct lock_model_call call = {0};
+    struct lock_model_reply reply;
+    struct lock_model_memory memory;
 
-    p->exchange.now_ms = w->store.now_ms;
-    p->exchange.wall_ms = w->store.now_ms + p->skew_ms;
-    if (!p->exchange.spec->algorithm->next_command(&p->exchange, &args)) {
+    p->exchange.now_ms = w->now_ms;
+    p->exchange.wall_ms = w->now_ms + p->skew_ms;
+    if (!algorithm->next_command(&p->exchange, &args)) {
         end_exchange(w, p);
         return;
     }
-    reply = parse_reply(execute(&w->store, p->exchange.script, &args));
-    goes_on = p->exchange.spec->algorithm->on_reply(&p->exchange, reply);
-    shed_reply_free(reply);
-    if (!goes_on)
+    w->model.now_us = w->now_ms * 1000;
+    lock_model_read(&call, p->exchange.script, &args);
+    lock_model_execute(&w->model, &call, &reply);
+    if (!algorithm->on_reply(&p->exchange,
+                             lock_model_to_reply(&reply, &memory)))
         end_exchange(w, p);
 }
 
@@ -211,7 +115,7 @@ static bool is_safe(const struct world *w, const struct process *p)
     enum { MARGIN_MS = 20 };
 
     return !p->exchange.spec->algorithm->has_lease ||
-           w->store.now_ms + MARGIN_MS < p->safe_until_ms;
+           w->now_ms + MARGIN_MS < p->safe_until_ms;
 }
 
 static void step(struct world *w, struct process *p)
@@ -225,7 +129,7 @@ static void step(struct world *w, struct process *p)
     }
     if (p->state == ASKING)
         run_command(w, p);
-    else if (p->state == IDLE && w->store.now_ms >= p->wait_until_ms)
+    else if (p->state == IDLE && w->now_ms >= p->wait_until_ms)
         begin(w, p, SHED_LOCK_OP_ACQUIRE);
     else if (p->state == HOLDING && !is_safe(w, p))
         p->state = IDLE; /* a release could remove another's lock */
@@ -259,16 +163,16 @@ static void run(struct world *w, const struct shed_lock_spec *spec,
                 uint64_t seed)
 {
     w->random = seed * 2654435761U + 1;
-    w->store.now_ms = 1000000;
+    w->now_ms = 1000000;
     for (unsigned i = 0; i < PROCESSES; i++)
         w->process[i].exchange.spec = spec;
     for (unsigned i = 0; i < STEPS; i++) {
         uint64_t first = draw(w, PROCESSES);
         for (unsigned j = 0; j < PROCESSES; j++)
             move(w, &w->process[(first + j) % PROCESSES]);
-        w->store.now_ms += draw(w, 2);
+        w->now_ms += draw(w, 2);
         if (!is_any_asking(w) && draw(w, 20) == 0) /* leases end */
-            w->store.now_ms += draw(w, 2) * LEASE_MS / 2;
+            w->now_ms += draw(w, 2) * LEASE_MS / 2;
     }
 }
 
@@ -300,13 +204,13 @@ TEST_EACH(a_death_at_any_command_is_recovered_from, EXPIRE, ALGORITHMS)
         ck_assert_msg(w.overlaps == 0, "seed %llu", (unsigned long long)seed);
         /* it can be taken again, whatever the key holds */
         w.has_crashes = false;
-        w.store.now_ms += LEASE_MS + 2;
+        w.now_ms += LEASE_MS + 2;
         w.entries = 0;
         for (unsigned i = 0; i < PROCESSES; i++)
             w.process[i].state = IDLE;
         for (unsigned i = 0; i < STEPS && w.entries == 0; i++) {
             step(&w, &w.process[0]);
-            w.store.now_ms++;
+            w.now_ms++;
         }
         ck_assert_msg(w.entries == 1, "seed %llu", (unsigned long long)seed);
     }
@@ -321,10 +225,10 @@ TEST(setnx_lasts_for_ever_when_its_holder_dies)
     while (w.process[0].state != HOLDING)
         for (unsigned i = 0; i < PROCESSES; i++) {
             step(&w, &w.process[i]);
-            w.store.now_ms++;
+            w.now_ms++;
         }
     w.process[0].state = IDLE;
-    w.store.now_ms += 1000 * LEASE_MS;
+    w.now_ms += 1000 * LEASE_MS;
     entries = w.entries;
     for (unsigned i = 0; i < STEPS; i++)
         step(&w, &w.process[i % PROCESSES]);
@@ -344,7 +248,7 @@ TEST(clocks_that_differ_let_two_in)
  * the first releases. Returns: whether the second still has the lock. */
 static bool outlives_release(const struct shed_lock_spec *spec)
 {
-    struct world w = {.random = 1, .store = {.now_ms = 1000}};
+    struct world w = {.random = 1, .now_ms = 1000};
 
     for (unsigned i = 0; i < 2; i++) {
         struct process *p = &w.process[i];
@@ -353,12 +257,12 @@ static bool outlives_release(const struct shed_lock_spec *spec)
         while (p->state == ASKING)
             run_command(&w, p);
         ck_assert_int_eq(p->state, HOLDING);
-        w.store.now_ms += i == 0 ? LEASE_MS + 2 : 1;
+        w.now_ms += i == 0 ? LEASE_MS + 2 : 1;
     }
     begin(&w, &w.process[0], SHED_LOCK_OP_RELEASE);
     while (w.process[0].state == ASKING)
         run_command(&w, &w.process[0]);
-    return w.store.is_set;
+    return w.model.lock.is_set;
 }
 
 TEST(past_its_lease_expire_removes_another_s_lock)
@@ -378,17 +282,17 @@ TEST_EACH(another_s_lock_is_not_extended, 0, ALGORITHMS)
     struct process *p = &w.process[0];
 
     run(&w, &specs[_i], 1);
-    w.store.is_set = false;
+    w.model.lock.is_set = false;
     begin(&w, p, SHED_LOCK_OP_ACQUIRE);
     while (p->state == ASKING)
         run_command(&w, p);
     ck_assert_int_eq(p->state, HOLDING);
-    snprintf(w.store.bytes, sizeof(w.store.bytes), "99999999");
+    w.model.lock.value = lock_model_text("99999999", 8);
     begin(&w, p, SHED_LOCK_OP_EXTEND);
     while (p->state == ASKING)
         run_command(&w, p);
     ck_assert_int_eq(p->exchange.end, SHED_EXCHANGE_NO);
-    ck_assert_str_eq(w.store.bytes, "99999999");
+    ck_assert_uint_eq(lock_model_number(&w.model.lock.value), 99999999);
 }
 
 /* ------------------------------------------------------------- the majority */

@@ -6,88 +6,71 @@
 
 enum { DECIMAL = 10 };
 
+/* count: of the keys, as text. */
 static void begin(struct shed_exchange *exchange, struct shed_args *args,
-                  enum shed_script script, const char *count, int first,
-                  int last)
+                  enum shed_script script, const char *count, const int *keys)
 {
     exchange->script = script;
     shed_script_begin(args, script, count);
-    for (int i = first; i <= last; i++)
-        shed_exchange_add_key(exchange, args, i);
+    for (int i = 0; i < count[0] - '0'; i++)
+        shed_exchange_add_key(exchange, args, keys[i]);
 }
 
-static void add_identity(struct shed_exchange *exchange, struct shed_args *args)
+static void add_process(struct shed_exchange *exchange, struct shed_args *args)
 {
     shed_args_add(args, exchange->identity.process,
                   sizeof(exchange->identity.process));
+}
+
+/* The holder, as in a record, and the lease. */
+static void add_holder(struct shed_exchange *exchange, struct shed_args *args)
+{
+    shed_args_add(args, exchange->holder.token, SHED_TOKEN_BYTES);
+    add_process(exchange, args);
     shed_args_add(args, exchange->identity.run, sizeof(exchange->identity.run));
     shed_exchange_add_number(exchange, 0, args, exchange->lease_ms);
 }
 
-static void add_handle(const struct shed_exchange *exchange,
-                       struct shed_args *args)
-{
-    shed_args_add(args, exchange->spec->handle, sizeof(exchange->spec->handle));
-}
-
-static void add_acquire(struct shed_exchange *exchange, struct shed_args *args,
-                        bool is_fair)
-{
-    begin(exchange, args, SHED_SCRIPT_LOCK_ACQUIRE, is_fair ? "5" : "4",
-          SHED_LOCK_KEY, SHED_LOCK_KEY_SUSPICION);
-    if (is_fair) {
-        shed_exchange_add_key(exchange, args, SHED_LOCK_KEY_QUEUE);
-        shed_exchange_add_key(exchange, args, SHED_LOCK_KEY_OFFER);
-    } else {
-        shed_exchange_add_key(exchange, args, SHED_LOCK_KEY_WAITERS);
-    }
-    shed_args_add(args, exchange->holder.token, SHED_TOKEN_BYTES);
-    add_identity(exchange, args);
-    shed_exchange_add_number(exchange, 1, args,
-                             exchange->spec->options->death_grace_ms);
-    if (is_fair)
-        shed_exchange_add_number(exchange, 2, args, exchange->holder.wait_ms);
-    else
-        add_handle(exchange, args);
-}
-
-static void add_release(struct shed_exchange *exchange, struct shed_args *args,
-                        bool is_fair)
-{
-    begin(exchange, args, SHED_SCRIPT_LOCK_RELEASE, "2", SHED_LOCK_KEY,
-          SHED_LOCK_KEY);
-    shed_exchange_add_key(
-        exchange, args, is_fair ? SHED_LOCK_KEY_QUEUE : SHED_LOCK_KEY_WAITERS);
-    shed_args_add(args, exchange->holder.token, SHED_TOKEN_BYTES);
-    add_handle(exchange, args);
-    if (is_fair) {
-        shed_exchange_add_number(exchange, 0, args, exchange->holder.wait_ms);
-        shed_args_add(args, exchange->identity.process,
-                      sizeof(exchange->identity.process));
-    }
-}
-
 static bool next_command(struct shed_exchange *exchange, struct shed_args *args)
 {
-    bool is_fair = exchange->spec->options->fair != 0;
+    const struct shed_lock_spec *spec = exchange->spec;
+    bool is_fair = spec->options->fair != 0;
+    int waiting = is_fair ? SHED_LOCK_KEY_QUEUE : SHED_LOCK_KEY_WAITERS;
 
     switch (exchange->op) {
     case SHED_LOCK_OP_ACQUIRE:
-        add_acquire(exchange, args, is_fair);
+        begin(exchange, args, SHED_SCRIPT_LOCK_ACQUIRE, is_fair ? "5" : "4",
+              (const int[]){SHED_LOCK_KEY, SHED_LOCK_KEY_COUNTER,
+                            SHED_LOCK_KEY_SUSPICION, waiting,
+                            SHED_LOCK_KEY_OFFER});
+        add_holder(exchange, args);
+        shed_exchange_add_number(exchange, 1, args,
+                                 spec->options->death_grace_ms);
+        if (is_fair)
+            shed_exchange_add_number(exchange, 2, args,
+                                     exchange->holder.wait_ms);
+        else
+            shed_args_add(args, spec->handle, sizeof(spec->handle));
         break;
     case SHED_LOCK_OP_RELEASE:
     case SHED_LOCK_OP_UNDO: /* the script compares the token */
-        add_release(exchange, args, is_fair);
+        begin(exchange, args, SHED_SCRIPT_LOCK_RELEASE, "2",
+              (const int[]){SHED_LOCK_KEY, waiting});
+        shed_args_add(args, exchange->holder.token, SHED_TOKEN_BYTES);
+        shed_args_add(args, spec->handle, sizeof(spec->handle));
+        if (!is_fair)
+            break;
+        shed_exchange_add_number(exchange, 0, args, exchange->holder.wait_ms);
+        add_process(exchange, args);
         break;
     case SHED_LOCK_OP_EXTEND:
-        begin(exchange, args, SHED_SCRIPT_LOCK_EXTEND, "1", SHED_LOCK_KEY,
-              SHED_LOCK_KEY);
-        shed_args_add(args, exchange->holder.token, SHED_TOKEN_BYTES);
-        add_identity(exchange, args);
+        begin(exchange, args, SHED_SCRIPT_LOCK_EXTEND, "1",
+              (const int[]){SHED_LOCK_KEY});
+        add_holder(exchange, args);
         break;
     case SHED_LOCK_OP_ADVANCE:
         begin(exchange, args, SHED_SCRIPT_LOCK_ADVANCE, "1",
-              SHED_LOCK_KEY_COUNTER, SHED_LOCK_KEY_COUNTER);
+              (const int[]){SHED_LOCK_KEY_COUNTER});
         shed_exchange_add_number(exchange, 0, args, exchange->fence_number);
         break;
     case SHED_LOCK_OP_CONFIRM:

@@ -81,16 +81,15 @@ local function is_absent(held)
         and string.find(info, 'run_id:' .. held.run, 1, true) ~= nil
 end
 
--- A holder is gone when it was absent at two looks, grace apart, and at all
--- between: a live one comes back sooner. Returns how long to wait for the
--- second look, 0 if it is gone, nil if it is present.
-local function until_gone(held)
-    if grace == 0 or not is_absent(held) then
+-- A holder or waiter is gone when it was absent at two looks, grace apart, and
+-- at all between: a live one comes back sooner. Returns how long to wait for the
+-- second look at what is absent, 0 if it is gone, nil if nothing is absent.
+local function until_gone(what)
+    if not what then
         redis.call('DEL', KEYS[3])
         return nil
     end
-    local left = grace - age_of(KEYS[3], held.token, 2 * grace + LOOK_MS)
-    return left > 0 and left or 0
+    return math.max(grace - age_of(KEYS[3], what, 2 * grace + LOOK_MS), 0)
 end
 
 local function parse_member(bytes)
@@ -130,23 +129,21 @@ local function absent_members()
     return members, table.concat(names)
 end
 
--- A waiter is gone by the same rule as a holder: its process was absent at two
--- looks, grace apart. All absent ones are suspected and removed together, so
--- that many dead waiters cost one grace. A waiter that was alive after all
--- loses its place, and joins the queue again when it next asks. Returns how
--- long to wait for the second look, 0 if head was removed, nil if it is present
--- or that cannot be known.
+-- All absent waiters are suspected and removed together, so that many dead ones
+-- cost one grace. A waiter that was alive after all loses its place, and joins
+-- the queue again when it next asks. Returns how long to wait for the second
+-- look, 0 if head was removed, nil if it is present or that cannot be known.
 local function until_removed(head)
     local process = parse_member(head).process
-    if grace == 0 or process == NO_PROCESS or not has_no_subscriber(process) then
-        redis.call('DEL', KEYS[3])
-        return nil
+    local members, names
+    if grace > 0 and process ~= NO_PROCESS and has_no_subscriber(process) then
+        members, names = absent_members()
     end
-    local members, names = absent_members()
-    local left = grace - age_of(KEYS[3], names, 2 * grace + LOOK_MS)
-    if left > 0 then return left end
-    for _, bytes in ipairs(members) do redis.call('ZREM', KEYS[4], bytes) end
-    return 0
+    local left = until_gone(names)
+    if left == 0 then
+        for _, bytes in ipairs(members) do redis.call('ZREM', KEYS[4], bytes) end
+    end
+    return left
 end
 
 local function enlist()
@@ -223,7 +220,7 @@ if left < 0 then -- somebody has removed its time to live
     redis.call('PEXPIRE', K, ARGV[4])
 end
 if no_memory then return {'TAKEN', left} end -- a mark is impossible, too
-local gone = until_gone(held)
+local gone = until_gone(grace > 0 and is_absent(held) and held.token)
 if gone == 0 then
     local taken = take_in_turn()
     if taken[1] == 'HELD' then taken[3] = 'takeover' end

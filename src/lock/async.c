@@ -27,28 +27,25 @@ static void on_done(struct shed_lock_request *r)
     free(a);
 }
 
-static struct async_request *create(struct shed_lock *l,
-                                    shed_lock_done_fn *done, void *user)
-{
-    struct async_request *a = calloc(1, sizeof(*a));
-
-    if (a == NULL)
-        return NULL;
-    a->lock = l;
-    a->done = done;
-    a->user = user;
-    return a;
-}
-
-static enum shed_code check_done(const struct shed_lock *l,
-                                 shed_lock_done_fn *done, const char *name,
-                                 struct shed_error *err)
+static enum shed_code create(struct shed_lock *l, shed_lock_done_fn *done,
+                             void *user, const char *name,
+                             struct async_request **out, struct shed_error *err)
 {
     enum shed_code code = shed_lock_check(l, err);
 
-    if (code == SHED_OK && done == NULL)
-        code = shed_fail(err, SHED_EINVAL, "%s: done is NULL", name);
-    return code;
+    *out = NULL;
+    if (code != SHED_OK)
+        return code;
+    if (done == NULL)
+        return shed_fail(err, SHED_EINVAL, "%s: done is NULL", name);
+    *out = calloc(1, sizeof(**out));
+    if (*out == NULL)
+        return shed_fail_nomem(err, "an asynchronous call");
+    (*out)->request.done = on_done;
+    (*out)->lock = l;
+    (*out)->done = done;
+    (*out)->user = user;
+    return SHED_OK;
 }
 
 enum shed_code shed_lock_acquire_async(struct shed_lock *l, uint64_t wait_ms,
@@ -56,21 +53,19 @@ enum shed_code shed_lock_acquire_async(struct shed_lock *l, uint64_t wait_ms,
                                        struct shed_error *err)
 {
     struct async_request *a;
-    enum shed_code code = check_done(l, done, "shed_lock_acquire_async", err);
+    enum shed_code code =
+        create(l, done, user, "shed_lock_acquire_async", &a, err);
 
     if (code == SHED_OK)
         code = shed_lock_check_wait(wait_ms, err);
-    if (code != SHED_OK)
-        return code;
-    a = create(l, done, user);
-    if (a == NULL)
-        return shed_fail_nomem(err, "an asynchronous acquire");
-    code = shed_lock_begin_request(l, &a->request, NULL, wait_ms, err);
-    a->request.done = on_done;
-    a->request.user = user;
-    a->request.may_cancel = true;
-    if (code == SHED_OK && !shed_lock_submit(l, &a->request))
-        code = shed_lock_fail_closed(err);
+    if (code == SHED_OK)
+        code = shed_lock_begin_request(&a->request, NULL, wait_ms, err);
+    if (code == SHED_OK) {
+        a->request.user = user;
+        a->request.may_cancel = true;
+        if (!shed_lock_submit(l, &a->request))
+            code = shed_lock_fail_closed(err);
+    }
     if (code != SHED_OK)
         free(a);
     return code;
@@ -85,11 +80,14 @@ size_t shed_lock_cancel(struct shed_lock *l, const void *user)
 
 /* Leave the hold, and have the engine release it if this was the last entry. If
  * the lock is being closed the hold stays, and closing releases it. */
-static enum shed_code leave(struct shed_lock *l, const struct shed_owner *self,
-                            struct shed_lock_request *r, struct shed_error *err)
+static enum shed_code leave(struct shed_lock *l, struct shed_lock_request *r,
+                            struct shed_error *err)
 {
+    const struct shed_owner *self = shed_owner_self();
     enum shed_code code = SHED_OK;
 
+    if (self == NULL)
+        return shed_fail_nomem(err, "a lock's owner");
     shed_mutex_lock(&l->mu);
     if (l->machine.life != SHED_LOCK_OPEN) {
         code = shed_lock_fail_closed(err);
@@ -107,18 +105,12 @@ enum shed_code shed_lock_release_async(struct shed_lock *l,
                                        shed_lock_done_fn *done, void *user,
                                        struct shed_error *err)
 {
-    struct shed_owner *self;
     struct async_request *a;
-    enum shed_code code = check_done(l, done, "shed_lock_release_async", err);
+    enum shed_code code =
+        create(l, done, user, "shed_lock_release_async", &a, err);
 
-    if (code != SHED_OK)
-        return code;
-    self = shed_owner_self();
-    a = self != NULL ? create(l, done, user) : NULL;
-    if (a == NULL)
-        return shed_fail_nomem(err, "an asynchronous release");
-    a->request.done = on_done;
-    code = leave(l, self, &a->request, err);
+    if (code == SHED_OK)
+        code = leave(l, &a->request, err);
     if (code != SHED_OK)
         free(a);
     return code;

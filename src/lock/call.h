@@ -12,10 +12,9 @@ enum shed_code shed_lock_check(const struct shed_lock *lock,
 
 enum shed_code shed_lock_check_wait(uint64_t wait_ms, struct shed_error *err);
 
-/* Fill in an acquire's request. owner NULL: the process.
+/* Fill in an acquire's request, all zero. owner NULL: the process.
  * Returns: SHED_OK; SHED_EBUSY (no random numbers are available). */
-enum shed_code shed_lock_begin_request(struct shed_lock *lock,
-                                       struct shed_lock_request *request,
+enum shed_code shed_lock_begin_request(struct shed_lock_request *request,
                                        struct shed_owner *owner,
                                        uint64_t wait_ms,
                                        struct shed_error *err);

@@ -70,26 +70,14 @@ static void count_hold_locked(struct shed_lock *l)
     }
 }
 
-static void count(_Atomic uint64_t *counter, unsigned *n)
-{
-    if (*n > 0)
-        shed_count(counter, *n);
-    *n = 0;
-}
-
 static void count_locked(struct shed_lock *l)
 {
-    struct shed_lock_counts *c = &l->machine.counts;
-
     count_hold_locked(l);
-    if (c->lost > 0)
-        tell(l, SHED_EVENT_LOCK_LOST, SHED_ELOST, l->held_us,
-             l->machine.lost_reason.reason);
-    count(&l->counters.tries, &c->tries);
-    count(&l->counters.acquired, &c->acquired);
-    count(&l->counters.lost, &c->lost);
-    count(&l->counters.renewals, &c->renewals);
-    count(&l->counters.renewal_failures, &c->renewal_failures);
+    if (l->machine.lost_generation == l->told_generation)
+        return;
+    l->told_generation = l->machine.lost_generation;
+    tell(l, SHED_EVENT_LOCK_LOST, SHED_ELOST, l->held_us,
+         l->machine.lost_reason.reason);
 }
 
 static void count_acquire(struct shed_lock *l,
@@ -184,8 +172,7 @@ static void set_timer(struct shed_lock *l, uint64_t at_ms)
         shed_timer_stop(l->timer);
 }
 
-static void perform(struct shed_lock *l, const struct shed_lock_act *act,
-                    struct shed_latch *closer)
+static void perform(struct shed_lock *l, const struct shed_lock_act *act)
 {
     for (size_t i = 0; i < l->count; i++)
         if ((act->ask >> i & 1) != 0)
@@ -195,10 +182,8 @@ static void perform(struct shed_lock *l, const struct shed_lock_act *act,
     for (struct shed_lock_request *r = act->answered.first, *next; r != NULL;
          r = next) {
         next = r->next;
-        r->done(r);
+        r->done(r); /* after the last one the lock may be gone */
     }
-    if (act->is_over)
-        shed_latch_count_down(closer, 1); /* the lock is gone now */
 }
 
 void shed_lock_drive(struct shed_lock *l, enum shed_lock_event_type type,
@@ -216,7 +201,6 @@ void shed_lock_drive(struct shed_lock *l, enum shed_lock_event_type type,
         .is_settled = shed_lock_is_settled(l),
         .refusal = has_twins(l, &wrong) ? &wrong : NULL};
     struct shed_lock_act act;
-    struct shed_latch *closer;
     bool is_other_time;
 
     assert(shed_reactor_is_current(l->home->reactor));
@@ -229,11 +213,10 @@ void shed_lock_drive(struct shed_lock *l, enum shed_lock_event_type type,
     count_locked(l);
     is_other_time = act.timer_at_ms != l->timer_at_ms;
     l->timer_at_ms = act.timer_at_ms;
-    closer = l->closing;
     shed_mutex_unlock(&l->mu);
     if (is_other_time)
         set_timer(l, act.timer_at_ms);
-    perform(l, &act, closer);
+    perform(l, &act);
 }
 
 /* ----------------------------------------------------------------- events */
@@ -262,6 +245,11 @@ void shed_lock_changed_locked(struct shed_lock *l)
     count_locked(l);
     if (shed_lock_machine_is_due(&l->machine, l->timer_at_ms))
         wake_locked(l);
+}
+
+void shed_lock_count_down(struct shed_lock_request *r)
+{
+    shed_latch_count_down(r->latch, 1);
 }
 
 bool shed_lock_submit_locked(struct shed_lock *l, struct shed_lock_request *r)
@@ -336,7 +324,8 @@ enum shed_code shed_lock_engine_open(struct shed_lock *l,
                                      struct shed_error *err)
 {
     shed_lock_machine_init(&l->machine, l->voter, l->count, &l->spec,
-                           l->home->command_timeout_ms, l->home->address->text);
+                           &l->counters, l->home->command_timeout_ms,
+                           l->home->address->text);
     l->post.run = on_post;
     l->timer_at_ms = UINT64_MAX;
     shed_reactor_run(l->home->reactor, create_timer, l);
@@ -350,28 +339,21 @@ enum shed_code shed_lock_engine_open(struct shed_lock *l,
     return SHED_OK;
 }
 
-static void on_closer(struct shed_lock_request *r)
-{
-    struct shed_lock *l = shed_container_of(r, struct shed_lock, closer);
-
-    r->held_us = l->held_us;
-    shed_lock_count(l, r);
-}
-
 void shed_lock_engine_close(struct shed_lock *l)
 {
     struct shed_latch latch = SHED_LATCH_INIT(1);
+    struct shed_lock_request closer = {.done = shed_lock_count_down,
+                                       .latch = &latch};
 
     /* this thread would wait for itself */
     assert(!shed_reactor_is_current(l->home->reactor));
     shed_mutex_lock(&l->mu);
-    l->closing = &latch;
-    l->closer = (struct shed_lock_request){.op = SHED_LOCK_OP_RELEASE,
-                                           .done = on_closer};
-    shed_lock_machine_close(&l->machine, &l->closer);
+    shed_lock_machine_close(&l->machine, &closer);
     wake_locked(l);
     shed_mutex_unlock(&l->mu);
     (void)shed_latch_wait(&latch, UINT64_MAX);
+    closer.held_us = l->held_us;
+    shed_lock_count(l, &closer);
     for (size_t i = 0; i < l->count; i++)
         shed_lock_server_close(&l->server[i]);
     shed_reactor_run(l->home->reactor, destroy_timer, l);

@@ -6,7 +6,6 @@
 #define SHED_LOCK_ENGINE_H
 
 #include "base/mutex.h"
-#include "base/stats.h"
 #include "lock/machine.h"
 #include "lock/server.h"
 
@@ -27,13 +26,12 @@ struct shed_lock {
     /* under mu */
     struct shed_lock_machine machine;
     uint64_t
-        counted_generation; /* of the last hold whose beginning was counted */
-    uint64_t held_since_us; /* when that hold began; 0: its end was counted */
-    uint64_t held_us;       /* how long the last hold that ended lasted */
-    uint64_t timer_at_ms;   /* the timer runs until then */
+        counted_generation;   /* of the last hold whose beginning was counted */
+    uint64_t held_since_us;   /* when that hold began; 0: its end was counted */
+    uint64_t held_us;         /* how long the last hold that ended lasted */
+    uint64_t told_generation; /* of the last hold whose loss was told */
+    uint64_t timer_at_ms;     /* the timer runs until then */
     bool is_posted;
-    struct shed_latch *closing; /* counted down when closing is complete */
-    struct shed_lock_request closer;
 
     struct shed_post post;
     /* home reactor */
@@ -55,6 +53,9 @@ void shed_lock_engine_close(struct shed_lock *lock);
  * NULL. Home reactor. */
 void shed_lock_drive(struct shed_lock *lock, enum shed_lock_event_type type,
                      const struct shed_lock_server *server);
+
+/* The done of a request for which a thread waits at its latch. */
+void shed_lock_count_down(struct shed_lock_request *request);
 
 /* Submit a request; any thread. done will be called exactly once, on the home
  * reactor, and the request belongs to its owner again from then on.

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/container.h"
 #include "base/error.h"
 #include "base/process.h"
 #include "base/latch.h"
@@ -197,20 +196,8 @@ void shed_lock_close(struct shed_lock *l)
 
 /* --------------------------------------------------------------- the calls */
 
-/* A request and the latch at which its thread waits. */
-struct waiting_request {
-    struct shed_lock_request request;
-    struct shed_latch latch;
-};
-
 _Static_assert(sizeof(((struct shed_fence *)0)->owner) == SHED_TOKEN_BYTES,
                "the owner of a fence is the holder's token");
-
-static void on_done(struct shed_lock_request *r)
-{
-    shed_latch_count_down(
-        &shed_container_of(r, struct waiting_request, request)->latch, 1);
-}
 
 enum shed_code shed_lock_tell_answer(const struct shed_lock_request *r,
                                      struct shed_error *err)
@@ -222,21 +209,23 @@ enum shed_code shed_lock_tell_answer(const struct shed_lock_request *r,
 
 /* Have a request answered, in this thread if it goes the short way, and by the
  * engine otherwise. */
-static enum shed_code run(struct shed_lock *l, struct waiting_request *w,
+static enum shed_code run(struct shed_lock *l, struct shed_lock_request *r,
                           bool goes_short, struct shed_error *err)
 {
-    shed_latch_init(&w->latch, 1);
-    w->request.done = on_done;
-    if (goes_short && shed_lock_go_short(l, &w->request))
+    struct shed_latch latch = SHED_LATCH_INIT(1);
+
+    r->done = shed_lock_count_down;
+    r->latch = &latch;
+    if (goes_short && shed_lock_go_short(l, r))
         ;
-    else if (shed_lock_submit(l, &w->request))
+    else if (shed_lock_submit(l, r))
         /* bounded: the request's deadline and the connections' timeouts end
          * it */
-        (void)shed_latch_wait(&w->latch, UINT64_MAX);
+        (void)shed_latch_wait(&latch, UINT64_MAX);
     else
-        w->request.code = shed_lock_fail_closed(&w->request.error);
-    shed_lock_count(l, &w->request);
-    return shed_lock_tell_answer(&w->request, err);
+        r->code = shed_lock_fail_closed(&r->error);
+    shed_lock_count(l, r);
+    return shed_lock_tell_answer(r, err);
 }
 
 static enum shed_code fail_forked(struct shed_error *err)
@@ -318,17 +307,14 @@ static enum shed_code enter_again_locked(struct shed_lock *l,
     return SHED_OK;
 }
 
-enum shed_code shed_lock_begin_request(struct shed_lock *l,
-                                       struct shed_lock_request *r,
+enum shed_code shed_lock_begin_request(struct shed_lock_request *r,
                                        struct shed_owner *owner,
                                        uint64_t wait_ms, struct shed_error *err)
 {
-    *r = (struct shed_lock_request){
-        .op = SHED_LOCK_OP_ACQUIRE,
-        .owner = owner,
-        .lease_ms = l->options.lease_ms,
-        .begun_us = shed_now_us(),
-        .deadline_ms = shed_deadline_ms(shed_now_ms(), wait_ms)};
+    r->op = SHED_LOCK_OP_ACQUIRE;
+    r->owner = owner;
+    r->begun_us = shed_now_us();
+    r->deadline_ms = shed_deadline_ms(shed_now_ms(), wait_ms);
     (void)shed_fail(&r->error, SHED_ETIMEDOUT, "the lock is held by another");
     return shed_lock_holder_init(&r->holder, wait_ms, err);
 }
@@ -359,7 +345,7 @@ static bool answer_here(struct shed_lock *l, const struct shed_owner *self,
 enum shed_code shed_lock_acquire(struct shed_lock *l, uint64_t wait_ms,
                                  struct shed_error *err)
 {
-    struct waiting_request w;
+    struct shed_lock_request r = {0};
     struct shed_owner *self = NULL;
     bool may_try = false;
     enum shed_code code = enter(l, &self, err);
@@ -368,8 +354,8 @@ enum shed_code shed_lock_acquire(struct shed_lock *l, uint64_t wait_ms,
         code = shed_lock_check_wait(wait_ms, err);
     if (code != SHED_OK || answer_here(l, self, wait_ms, &may_try, &code, err))
         return code;
-    code = shed_lock_begin_request(l, &w.request, self, wait_ms, err);
-    return code == SHED_OK ? run(l, &w, may_try, err) : code;
+    code = shed_lock_begin_request(&r, self, wait_ms, err);
+    return code == SHED_OK ? run(l, &r, may_try, err) : code;
 }
 
 /* ------------------------------------------------- release, extend, advance */
@@ -417,31 +403,31 @@ bool shed_lock_leave_locked(struct shed_lock *l, const struct shed_owner *self,
 enum shed_code shed_lock_release(struct shed_lock *l, struct shed_error *err)
 {
     struct shed_owner *self = NULL;
-    struct waiting_request w = {0};
+    struct shed_lock_request r = {0};
     bool is_last;
     enum shed_code code = enter(l, &self, err);
 
     if (code != SHED_OK)
         return code;
     shed_mutex_lock(&l->mu);
-    is_last = shed_lock_leave_locked(l, self, &w.request);
+    is_last = shed_lock_leave_locked(l, self, &r);
     shed_mutex_unlock(&l->mu);
-    return is_last ? run(l, &w, shed_lock_machine_goes_short(&l->machine), err)
-                   : shed_lock_tell_answer(&w.request, err);
+    return is_last ? run(l, &r, shed_lock_machine_goes_short(&l->machine), err)
+                   : shed_lock_tell_answer(&r, err);
 }
 
 enum shed_code shed_lock_extend(struct shed_lock *l, uint64_t lease_ms,
                                 struct shed_error *err)
 {
     struct shed_owner *self = NULL;
-    struct waiting_request w = {.request = {.op = SHED_LOCK_OP_EXTEND}};
+    struct shed_lock_request r = {.op = SHED_LOCK_OP_EXTEND};
     enum shed_code code = enter(l, &self, err);
 
     if (code != SHED_OK)
         return code;
-    w.request.lease_ms = lease_ms != 0 ? lease_ms : l->options.lease_ms;
+    r.lease_ms = lease_ms != 0 ? lease_ms : l->options.lease_ms;
     /* a restarted server abstains only for the lease of the options */
-    code = shed_check_range(w.request.lease_ms, LEASE_MIN_MS,
+    code = shed_check_range(r.lease_ms, LEASE_MIN_MS,
                             l->count > 1 ? l->options.lease_ms : LEASE_MAX_MS,
                             "lock lease_ms", err);
     if (code != SHED_OK)
@@ -452,9 +438,9 @@ enum shed_code shed_lock_extend(struct shed_lock *l, uint64_t lease_ms,
     if (!shed_hold_is_mine(&l->machine.hold, self))
         code = fail_lost_locked(l, err);
     shed_lock_changed_locked(l);
-    w.request.generation = l->machine.hold.generation;
+    r.generation = l->machine.hold.generation;
     shed_mutex_unlock(&l->mu);
-    return code != SHED_OK ? code : run(l, &w, false, err);
+    return code != SHED_OK ? code : run(l, &r, false, err);
 }
 
 static enum shed_code check_tokens(const struct shed_lock *l,
@@ -471,15 +457,15 @@ enum shed_code shed_lock_advance(struct shed_lock *l, uint64_t number,
                                  struct shed_error *err)
 {
     struct shed_owner *self = NULL;
-    struct waiting_request w = {
-        .request = {.op = SHED_LOCK_OP_ADVANCE, .fence_number = number}};
+    struct shed_lock_request r = {.op = SHED_LOCK_OP_ADVANCE,
+                                  .fence_number = number};
     enum shed_code code = enter(l, &self, err);
 
     if (code == SHED_OK)
         code = check_tokens(l, err);
     if (code == SHED_OK)
         code = shed_check_range(number, 0, NUMBER_MAX, "fencing number", err);
-    return code != SHED_OK ? code : run(l, &w, false, err);
+    return code != SHED_OK ? code : run(l, &r, false, err);
 }
 
 /* ------------------------------------------------------------ what is known */

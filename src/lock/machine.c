@@ -155,15 +155,16 @@ static bool begin_other(struct shed_lock_machine *m)
 static bool begin_closing(struct shed_lock_machine *m)
 {
     if (m->hold.is_held) {
+        m->closer->is_inner = false;
         shed_lock_machine_leave(m, m->closer);
-        shed_lock_append(&m->others, m->closer);
-        return begin_other(m);
+        begin_release(m, m->closer);
+        return true;
     }
     for (size_t i = 0; i < m->count; i++)
         if (m->voter[i].state != SHED_VOTER_IDLE)
             return false;
     m->life = SHED_LOCK_CLOSED;
-    m->act->is_over = true;
+    shed_lock_append(&m->act->answered, m->closer);
     return false;
 }
 
@@ -198,7 +199,7 @@ static void begin_acquire(struct shed_lock_machine *m,
         m->is_awake = false; /* this request has used the wake-up */
     r->is_tried = true;
     r->is_takeover = false;
-    m->counts.tries++;
+    shed_count(&m->counters->tries, 1);
     shed_round_begin(m, SHED_LOCK_OP_ACQUIRE, &r->holder, r)->memory =
         m->memory;
     shed_round_ask(m);

@@ -11,6 +11,7 @@
 #ifndef SHED_LOCK_MACHINE_H
 #define SHED_LOCK_MACHINE_H
 
+#include "base/stats.h"
 #include "lock/hold.h"
 #include "lock/quorum.h"
 #include "lock/voter.h"
@@ -30,7 +31,7 @@ struct shed_lock_request {
     struct shed_lock_holder holder;
     struct shed_owner *owner;       /* ACQUIRE: whose hold it will be */
     uint64_t deadline_ms;           /* ACQUIRE */
-    uint64_t lease_ms;              /* ACQUIRE, EXTEND */
+    uint64_t lease_ms;              /* EXTEND */
     uint64_t fence_number;          /* ADVANCE: later tokens are above it */
     uint64_t generation;            /* EXTEND: of the hold */
     struct shed_lock_memory memory; /* RELEASE: of the hold */
@@ -53,6 +54,7 @@ struct shed_lock_request {
     struct shed_error error;
     bool is_takeover; /* ACQUIRE: from a dead holder */
     void (*done)(struct shed_lock_request *request);
+    struct shed_latch *latch; /* at which done's owner waits, or NULL */
 };
 
 struct shed_lock_queue {
@@ -79,11 +81,6 @@ struct shed_lock_round {
     struct shed_tally tally;
 };
 
-/* What has happened since the driver last counted. */
-struct shed_lock_counts {
-    unsigned tries, acquired, lost, renewals, renewal_failures;
-};
-
 struct shed_lock_machine {
     /* set at creation */
     const struct shed_lock_spec *spec;
@@ -92,11 +89,12 @@ struct shed_lock_machine {
     uint64_t command_timeout_ms;
     uint64_t patience_ms; /* of a round */
     struct shed_voter *voter;
+    struct shed_lock_counters *counters;
 
     enum shed_lock_life life;
     struct shed_lock_round round;
     struct shed_lock_queue acquires, others;
-    struct shed_lock_request *closer; /* releases the hold */
+    struct shed_lock_request *closer; /* is answered last; not in a queue */
     struct shed_hold hold;
     struct shed_lock_memory memory; /* of the tries; a hold has its own */
     unsigned epochs;                /* sessions that have begun or ended */
@@ -111,7 +109,6 @@ struct shed_lock_machine {
     uint64_t lost_generation; /* of the last hold that was lost */
     struct shed_error lost_reason;
     unsigned lost; /* losses to report */
-    struct shed_lock_counts counts;
     /* during a step */
     const struct shed_lock_facts *facts;
     uint64_t now_ms, random;
@@ -132,9 +129,10 @@ struct shed_lock_act {
     uint32_t ask;         /* a bit per server: run its voter's exchange */
     uint64_t timer_at_ms; /* replaces the timer; UINT64_MAX: none */
     unsigned lost;        /* holds whose loss is to be reported */
-    struct shed_error lost_reason;   /* of the last of them */
-    struct shed_lock_queue answered; /* call done of each, in this order */
-    bool is_over; /* tell the closer; the machine may be freed then */
+    struct shed_error lost_reason; /* of the last of them */
+    /* Call done of each, in this order. That of close is the last, and the
+     * machine may be freed then. */
+    struct shed_lock_queue answered;
 };
 
 enum shed_lock_event_type {
@@ -152,11 +150,12 @@ struct shed_lock_event {
 
 _Static_assert(SHED_LOCK_CLIENTS_MAX <= 32, "ask has a bit for each server");
 
-/* voter: an array of count, not initialised. spec and where must outlive the
- * machine. */
+/* voter: an array of count, not initialised. spec, counters and where must
+ * outlive the machine. */
 void shed_lock_machine_init(struct shed_lock_machine *m,
                             struct shed_voter *voter, size_t count,
                             const struct shed_lock_spec *spec,
+                            struct shed_lock_counters *counters,
                             uint64_t command_timeout_ms, const char *where);
 
 /* Make one step. Once CLOSED, a step does nothing. */
@@ -189,10 +188,11 @@ void shed_lock_machine_see_end(struct shed_lock_machine *m, uint64_t now_ms);
 void shed_lock_machine_leave(struct shed_lock_machine *m,
                              struct shed_lock_request *release);
 
-/* End waiting requests with SHED_ECLOSED, and release what is held by release,
- * a request that is answered only then. */
+/* End waiting requests with SHED_ECLOSED, and release what is held. closer, a
+ * RELEASE, is answered when nothing is under way any longer; it is_inner if
+ * nothing was held. */
 void shed_lock_machine_close(struct shed_lock_machine *m,
-                             struct shed_lock_request *release);
+                             struct shed_lock_request *closer);
 
 /* The short way: an acquire or release is sent in the caller's thread. Whether
  * the lock is of a kind that may go this way. */

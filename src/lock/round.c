@@ -280,10 +280,9 @@ static void count_renewal(struct shed_lock_machine *m,
 {
     if (m->round.request != NULL || m->round.question.lease_ms == 0)
         return;
-    if (verdict == SHED_VERDICT_YES)
-        m->counts.renewals++;
-    else
-        m->counts.renewal_failures++;
+    shed_count(verdict == SHED_VERDICT_YES ? &m->counters->renewals
+                                           : &m->counters->renewal_failures,
+               1);
 }
 
 static void end_extend_of_hold(struct shed_lock_machine *m,
@@ -336,8 +335,9 @@ static void end_other(struct shed_lock_machine *m, enum shed_verdict verdict)
     r->error = m->round.tally.error;
     if (verdict == SHED_VERDICT_NO)
         shed_lock_fail_gone(r);
-    shed_lock_answer(m, r,
-                     verdict == SHED_VERDICT_YES ? SHED_OK : r->error.code);
+    r->code = verdict == SHED_VERDICT_YES ? SHED_OK : r->error.code;
+    if (r != m->closer)
+        shed_lock_answer(m, r, r->code);
 }
 
 /* ------------------------------------------------------ the end of a round */

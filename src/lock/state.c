@@ -129,7 +129,7 @@ void shed_lock_machine_lose(struct shed_lock_machine *m, const char *reason)
 {
     (void)shed_fail(&m->lost_reason, SHED_ELOST, "%s", reason);
     m->lost++;
-    m->counts.lost++;
+    shed_count(&m->counters->lost, 1);
     m->lost_generation = m->hold.generation;
     m->is_released = true;
     shed_hold_end(&m->hold);
@@ -143,7 +143,7 @@ void shed_lock_machine_grant(struct shed_lock_machine *m,
         shed_lock_machine_lose(m, shed_hold_reason(&m->hold));
     shed_hold_begin(&m->hold, r->owner, exchange);
     r->is_takeover |= exchange->is_takeover;
-    m->counts.acquired++;
+    shed_count(&m->counters->acquired, 1);
     m->last_try.code = SHED_OK;
     if (m->epochs != exchange->epochs)
         m->hold.rewrite_at_ms = 0;
@@ -190,11 +190,13 @@ uint64_t shed_lock_machine_step_back_ms(const struct shed_lock_machine *m,
 }
 
 void shed_lock_machine_close(struct shed_lock_machine *m,
-                             struct shed_lock_request *release)
+                             struct shed_lock_request *closer)
 {
-    assert(m->life == SHED_LOCK_OPEN && release->op == SHED_LOCK_OP_RELEASE);
+    assert(m->life == SHED_LOCK_OPEN);
     m->life = SHED_LOCK_CLOSING;
-    m->closer = release;
+    m->closer = closer;
+    closer->op = SHED_LOCK_OP_RELEASE;
+    closer->is_inner = true;
 }
 
 /* ----------------------------------------------------------------- asking */
@@ -234,6 +236,7 @@ bool shed_lock_is_engaged(const struct shed_lock_machine *m)
 void shed_lock_machine_init(struct shed_lock_machine *m,
                             struct shed_voter *voter, size_t count,
                             const struct shed_lock_spec *spec,
+                            struct shed_lock_counters *counters,
                             uint64_t command_timeout_ms, const char *where)
 {
     assert(count > 0 && count <= SHED_LOCK_CLIENTS_MAX);
@@ -245,6 +248,7 @@ void shed_lock_machine_init(struct shed_lock_machine *m,
         .patience_ms = shed_quorum_patience_ms(count, spec->options->lease_ms,
                                                command_timeout_ms),
         .voter = voter,
+        .counters = counters,
         .retry_at_ms = UINT64_MAX};
     shed_lock_queue_init(&m->acquires);
     shed_lock_queue_init(&m->others);

@@ -106,6 +106,8 @@ struct sim_handle {
     uint64_t extended_generation; /* of the last hold that was extended */
     uint64_t closing_ms;          /* 0: it is not closing */
     struct shed_lock_request closer;
+    struct shed_lock_counters counters;
+    uint64_t tries;      /* of the counters, when closing began */
     uint64_t stalled_ms; /* of the process at that time */
     uint64_t busy_calls; /* calls that must end before it is closed */
 };

@@ -196,13 +196,13 @@ void sim_check_step(struct sim *s, unsigned h, const struct shed_lock_act *act,
                     bool was_gone)
 {
     struct sim_handle *handle = &s->handle[h];
-    struct shed_lock_counts *counts = &handle->machine.counts;
 
     if (was_gone &&
-        (act->ask != 0 || act->lost != 0 || act->is_over ||
-         act->answered.first != NULL || act->timer_at_ms != UINT64_MAX))
+        (act->ask != 0 || act->lost != 0 || act->answered.first != NULL ||
+         act->timer_at_ms != UINT64_MAX))
         sim_fail(s, "something begins after the closer was told");
-    if (handle->closing_ms != 0 && counts->tries > 0)
+    if (handle->closing_ms != 0 &&
+        shed_count_read(&handle->counters.tries) > handle->tries)
         sim_fail(s, "a try while it is being closed");
     for (unsigned i = 0; i < s->server_count; i++)
         if ((act->ask >> i & 1) != 0 && handle->machine.hold.is_held &&
@@ -210,7 +210,7 @@ void sim_check_step(struct sim *s, unsigned h, const struct shed_lock_act *act,
             memcmp(handle->voter[i].exchange.holder.token,
                    handle->machine.hold.holder.token, SHED_TOKEN_BYTES) == 0)
             sim_fail(s, "it undoes what it holds");
-    if (act->is_over)
+    if (handle->machine.life == SHED_LOCK_CLOSED && !was_gone)
         check_over(s, h);
     if (!was_gone)
         check_waiting(s, h, act);
@@ -219,7 +219,6 @@ void sim_check_step(struct sim *s, unsigned h, const struct shed_lock_act *act,
         handle->lost_generation = handle->machine.lost_generation;
     if (s->mode->is_calm && act->lost > 0 && s->mode->forgotten_pct == 0)
         sim_fail(s, "a hold was lost, and nothing went wrong");
-    *counts = (struct shed_lock_counts){0};
 }
 
 /* ---------------------------------------------------------------- answers */

@@ -91,10 +91,10 @@ static void perform(struct sim *s, unsigned h, const struct shed_lock_act *act)
     for (struct shed_lock_request *r = act->answered.first, *next; r != NULL;
          r = next) {
         next = r->next;
-        if (r != &handle->closer)
+        if (r != &handle->closer) {
             on_done(s, (struct sim_call *)(void *)r);
-    }
-    if (act->is_over) {
+            continue;
+        }
         sim_trace(s, "closed", handle->process, 0, h);
         handle->life = SIM_GONE;
     }
@@ -506,7 +506,7 @@ void sim_on_close(struct sim *s, unsigned h)
     }
     handle->closing_ms = s->now_ms;
     handle->stalled_ms = s->process[handle->process].stalled_ms;
-    handle->closer = (struct shed_lock_request){.op = SHED_LOCK_OP_RELEASE};
+    handle->tries = shed_count_read(&handle->counters.tries);
     shed_lock_machine_close(&handle->machine, &handle->closer);
     wake(s, h);
 }
@@ -538,6 +538,7 @@ void sim_open_handle(struct sim *s, unsigned p)
            sizeof(handle->spec.handle));
     s->options.on_lost = s->is_watched ? on_lost : NULL;
     shed_lock_machine_init(&handle->machine, handle->voter, s->server_count,
-                           &handle->spec, SIM_TIMEOUT_MS, "redis");
+                           &handle->spec, &handle->counters, SIM_TIMEOUT_MS,
+                           "redis");
     s->handle_count++;
 }

@@ -1,9 +1,15 @@
 /*
- * SETNX, then EXPIRE. A lock without a time to live was left by a holder that
- * died between the two commands; it is taken over, and gets a time to live. A
- * live holder is between the two for a moment as well, so the lock is taken
- * over only if it is unchanged after COMMAND_GAP_MS. (If the holder is alive
- * but slow, there are now two holders. That is a weakness of this algorithm;
+ * SETNX, and SETNX with EXPIRE.
+ *
+ * Without an expiry, a try that fails to set the key reads it once, so that the
+ * server announces its next change, and because it may be our own: the reply to
+ * an earlier SETNX may have been lost.
+ *
+ * With EXPIRE, a lock without a time to live was left by a holder that died
+ * between the two commands; it is taken over, and gets a time to live. A live
+ * holder is between the two for a moment as well, so the lock is taken over
+ * only if it is unchanged after COMMAND_GAP_MS. (If the holder is alive but
+ * slow, there are now two holders. That is a weakness of this algorithm;
  * another is that DEL removes whatever is at the key.)
  */
 #include <string.h>
@@ -52,26 +58,34 @@ static void add_acquire(struct shed_exchange *exchange, struct shed_args *args)
         add(exchange, args, "GET");
         return;
     default:
-        shed_exchange_add_swap(exchange, args,
-                               shed_bytes(exchange->memory.of.seen.bytes,
-                                          exchange->memory.of.seen.size),
-                               exchange->holder.token_hex, exchange->lease_ms);
+        shed_exchange_add_swap(
+            exchange, args,
+            shed_bytes(exchange->memory.seen.bytes, exchange->memory.seen.size),
+            exchange->holder.token_hex, exchange->lease_ms);
         return;
     }
 }
 
+static bool has_lease(const struct shed_exchange *exchange)
+{
+    return exchange->spec->algorithm->has_lease;
+}
+
 static bool next_command(struct shed_exchange *exchange, struct shed_args *args)
 {
+    const char *token = exchange->holder.token_hex;
+
     if (exchange->op == SHED_LOCK_OP_RELEASE)
         add(exchange, args, "DEL");
-    else if (exchange->op == SHED_LOCK_OP_EXTEND)
-        shed_exchange_add_swap(exchange, args,
-                               shed_str(exchange->holder.token_hex),
-                               exchange->holder.token_hex, exchange->lease_ms);
     else if (exchange->op == SHED_LOCK_OP_UNDO)
-        shed_exchange_add_undo(exchange, args);
-    else
+        shed_exchange_add_swap(exchange, args, shed_str(token), "", 0);
+    else if (exchange->op == SHED_LOCK_OP_ACQUIRE)
         add_acquire(exchange, args);
+    else if (has_lease(exchange))
+        shed_exchange_add_swap(exchange, args, shed_str(token), token,
+                               exchange->lease_ms);
+    else
+        add(exchange, args, "GET");
     return true;
 }
 
@@ -85,7 +99,7 @@ static bool on_look(struct shed_exchange *exchange, long long pttl)
 {
     if (pttl == PTTL_NONE)
         return go_to(exchange, STEP_READ);
-    exchange->memory.of.seen.since_ms = 0;
+    exchange->memory.seen.since_ms = 0;
     if (pttl == PTTL_GONE)
         return shed_exchange_again(exchange);
     exchange->look_ms = (uint64_t)pttl + 1;
@@ -103,12 +117,18 @@ static bool is_seen_again(const struct shed_lock_seen *seen, const char *bytes,
 static bool on_read(struct shed_exchange *exchange,
                     const struct shed_reply *reply)
 {
-    struct shed_lock_seen *seen = &exchange->memory.of.seen;
+    struct shed_lock_seen *seen = &exchange->memory.seen;
     size_t size = 0;
     const char *bytes = shed_reply_bytes(reply, &size);
 
     if (bytes == NULL)
-        return shed_exchange_again(exchange);
+        return exchange->op == SHED_LOCK_OP_ACQUIRE
+                   ? shed_exchange_again(exchange)
+                   : shed_exchange_end(exchange, SHED_EXCHANGE_NO);
+    if (!has_lease(exchange))
+        return shed_exchange_answer(
+            exchange, size == SHED_TOKEN_HEX_BYTES &&
+                          memcmp(bytes, exchange->holder.token_hex, size) == 0);
     if (size > sizeof(seen->bytes))
         return shed_exchange_refuse(exchange);
     if (!is_seen_again(seen, bytes, size)) {
@@ -129,13 +149,16 @@ static bool on_acquire(struct shed_exchange *exchange,
 
     switch (exchange->step) {
     case STEP_SET:
-        return go_to(exchange, number > 0 ? STEP_EXPIRE : STEP_LOOK);
+        if (has_lease(exchange))
+            return go_to(exchange, number > 0 ? STEP_EXPIRE : STEP_LOOK);
+        return number > 0 ? shed_exchange_end(exchange, SHED_EXCHANGE_YES)
+                          : go_to(exchange, STEP_READ);
     case STEP_LOOK:
         return on_look(exchange, number);
     case STEP_READ:
         return on_read(exchange, reply);
     default: /* EXPIRE, REPAIR; 0: the key is gone, or somebody was faster */
-        exchange->memory.of.seen.since_ms = 0;
+        exchange->memory.seen.since_ms = 0;
         return number > 0 ? shed_exchange_end(exchange, SHED_EXCHANGE_YES)
                           : shed_exchange_again(exchange);
     }
@@ -148,8 +171,15 @@ static bool on_reply(struct shed_exchange *exchange,
         return shed_exchange_fail(exchange, reply);
     if (exchange->op == SHED_LOCK_OP_ACQUIRE)
         return on_acquire(exchange, reply);
+    if (exchange->op == SHED_LOCK_OP_EXTEND && !has_lease(exchange))
+        return on_read(exchange, reply);
     return shed_exchange_answer(exchange, shed_reply_integer(reply) > 0);
 }
+
+const struct shed_algorithm shed_lock_setnx = {.can_undo = true,
+                                               .poll_ms = 500,
+                                               .next_command = next_command,
+                                               .on_reply = on_reply};
 
 const struct shed_algorithm shed_lock_expire = {.has_lease = true,
                                                 .can_undo = true,

@@ -80,13 +80,6 @@ void shed_exchange_add_swap(struct shed_exchange *exchange,
     shed_exchange_add_number(exchange, 2, args, lease_ms);
 }
 
-void shed_exchange_add_undo(struct shed_exchange *exchange,
-                            struct shed_args *args)
-{
-    shed_exchange_add_swap(exchange, args, shed_str(exchange->holder.token_hex),
-                           "", 0);
-}
-
 bool shed_exchange_end(struct shed_exchange *exchange,
                        enum shed_exchange_end end)
 {

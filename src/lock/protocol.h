@@ -32,7 +32,8 @@ enum shed_exchange_end {
     SHED_EXCHANGE_YES,    /* done: the lock is ours, or was until now */
     SHED_EXCHANGE_NO,     /* it is another's, or no longer ours */
     SHED_EXCHANGE_FAILED, /* an error, or no answer: it may have happened */
-    SHED_EXCHANGE_WRONG   /* it can never succeed: error says why */
+    SHED_EXCHANGE_WRONG,  /* it can never succeed: error says why */
+    SHED_EXCHANGE_ENDS
 };
 
 /* Who holds the lock, or wants to. */
@@ -85,7 +86,7 @@ struct shed_lock_memory {
         struct shed_lock_times {
             uint64_t expires, pending_expires;
         } times;
-    } of;
+    };
 };
 
 struct shed_exchange {
@@ -163,11 +164,6 @@ void shed_exchange_add_number(struct shed_exchange *exchange, unsigned slot,
 void shed_exchange_add_swap(struct shed_exchange *exchange,
                             struct shed_args *args, struct shed_bytes from,
                             const char *to, uint64_t lease_ms);
-
-/* Add the script that removes the key if it has the text that SETNX and EXPIRE
- * set for this holder. */
-void shed_exchange_add_undo(struct shed_exchange *exchange,
-                            struct shed_args *args);
 
 /* End the exchange. Returns: false, always. */
 bool shed_exchange_end(struct shed_exchange *exchange,

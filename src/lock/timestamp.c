@@ -39,7 +39,7 @@ static uint64_t new_expiry(const struct shed_exchange *exchange)
 
 static void add_renewal(struct shed_exchange *exchange, struct shed_args *args)
 {
-    struct shed_lock_times *times = &exchange->memory.of.times;
+    struct shed_lock_times *times = &exchange->memory.times;
     uint64_t from = times->expires, to = exchange->expires;
 
     if (times->pending_expires != 0 && exchange->step == STEP_RENEW)
@@ -63,7 +63,7 @@ static bool next_command(struct shed_exchange *exchange, struct shed_args *args)
 
     /* a lock that has ended may be another's by now */
     if (exchange->op != SHED_LOCK_OP_ACQUIRE &&
-        now(exchange) >= exchange->memory.of.times.expires)
+        now(exchange) >= exchange->memory.times.expires)
         return shed_exchange_end(exchange, SHED_EXCHANGE_NO);
     exchange->expires = new_expiry(exchange);
     if (exchange->op == SHED_LOCK_OP_EXTEND) {
@@ -97,7 +97,7 @@ static bool read_expiry(const struct shed_reply *reply, uint64_t *expires)
 
 static bool win(struct shed_exchange *exchange)
 {
-    exchange->memory.of.times =
+    exchange->memory.times =
         (struct shed_lock_times){.expires = exchange->expires};
     return shed_exchange_end(exchange, SHED_EXCHANGE_YES);
 }
@@ -136,7 +136,7 @@ static bool on_swap(struct shed_exchange *exchange,
 
 static bool on_renewal(struct shed_exchange *exchange, long long number)
 {
-    struct shed_lock_times *times = &exchange->memory.of.times;
+    struct shed_lock_times *times = &exchange->memory.times;
 
     if (number <= 0 && exchange->step != STEP_OLD) {
         times->pending_expires = 0;

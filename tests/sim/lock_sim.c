@@ -51,17 +51,44 @@ void sim_tick(struct sim *s, unsigned i)
 
 /* ----------------------------------------------------------------- events */
 
+static void on_down(struct sim *s, const struct sim_event *e)
+{
+    sim_on_epoch(s, e->process, e->server);
+}
+
+static void on_look(struct sim *s, const struct sim_event *e)
+{
+    (void)e;
+    sim_check_holds(s);
+}
+
+static const struct {
+    void (*happen)(struct sim *sim, const struct sim_event *event);
+    bool is_process_s;
+} types[] = {[SIM_CALL] = {sim_on_call, true},
+             [SIM_RELEASE] = {sim_on_release, true},
+             [SIM_EXTEND] = {sim_on_extend, true},
+             [SIM_CANCEL] = {sim_on_cancel, true},
+             [SIM_POST] = {sim_on_post, true},
+             [SIM_TIMER] = {sim_on_timer, true},
+             [SIM_EXECUTE] = {sim_on_execute, false},
+             [SIM_REPLY] = {sim_on_reply, true},
+             [SIM_BREAK] = {sim_on_break, false},
+             [SIM_PUSH] = {sim_on_push, true},
+             [SIM_UP] = {sim_on_up, true},
+             [SIM_DOWN] = {on_down, true},
+             [SIM_EXPIRE_KEYS] = {sim_on_expire, false},
+             [SIM_FAULT] = {sim_on_fault, false},
+             [SIM_START] = {sim_on_start, false},
+             [SIM_CLOSE] = {sim_on_close, true},
+             [SIM_LOOK] = {on_look, false}};
+
 /* Events of a stopped process or a frozen server wait. */
 static bool is_put_off(struct sim *s, const struct sim_event *e)
 {
-    static const bool is_process_s[] = {
-        [SIM_CALL] = true,   [SIM_RELEASE] = true, [SIM_EXTEND] = true,
-        [SIM_CANCEL] = true, [SIM_POST] = true,    [SIM_TIMER] = true,
-        [SIM_REPLY] = true,  [SIM_PUSH] = true,    [SIM_UP] = true,
-        [SIM_DOWN] = true,   [SIM_CLOSE] = true,   [SIM_LOOK] = false};
     uint64_t until_ms = 0;
 
-    if (is_process_s[e->type])
+    if (types[e->type].is_process_s)
         until_ms = s->process[e->process].stalled_until_ms;
     if (e->type == SIM_EXECUTE || e->type == SIM_UP)
         if (s->server[e->server].frozen_until_ms > until_ms)
@@ -72,63 +99,6 @@ static bool is_put_off(struct sim *s, const struct sim_event *e)
     if (e->type == SIM_EXECUTE)
         s->event[s->event_count - 1].order = sim_draw(s, s->event_order);
     return true;
-}
-
-static void happen(struct sim *s, const struct sim_event *e)
-{
-    switch (e->type) {
-    case SIM_CALL:
-        sim_on_call(s, (unsigned)e->index);
-        break;
-    case SIM_RELEASE:
-        sim_on_release(s, e->index);
-        break;
-    case SIM_EXTEND:
-        sim_on_extend(s, e->index);
-        break;
-    case SIM_CANCEL:
-        sim_on_cancel(s, e->index);
-        break;
-    case SIM_POST:
-        sim_on_post(s, (unsigned)e->index);
-        break;
-    case SIM_TIMER:
-        sim_on_timer(s, e);
-        break;
-    case SIM_EXECUTE:
-        sim_on_execute(s, e);
-        break;
-    case SIM_REPLY:
-        sim_on_reply(s, e);
-        break;
-    case SIM_BREAK:
-        sim_on_break(s, e);
-        break;
-    case SIM_PUSH:
-        sim_on_push(s, e);
-        break;
-    case SIM_UP:
-        sim_on_up(s, e);
-        break;
-    case SIM_DOWN:
-        sim_on_epoch(s, e->process, e->server);
-        break;
-    case SIM_EXPIRE_KEYS:
-        sim_on_expire(s, e->server);
-        break;
-    case SIM_FAULT:
-        sim_on_fault(s, e);
-        break;
-    case SIM_START:
-        sim_on_start(s, e);
-        break;
-    case SIM_CLOSE:
-        sim_on_close(s, (unsigned)e->index);
-        break;
-    case SIM_LOOK:
-        sim_check_holds(s);
-        break;
-    }
 }
 
 /* --------------------------------------------------------------- schedule */
@@ -301,7 +271,7 @@ void sim_run(struct sim *s, const struct sim_mode *mode, uint64_t seed)
             sim_fail(s, "it does not come to rest");
         if (is_put_off(s, &e))
             continue;
-        happen(s, &e);
+        types[e.type].happen(s, &e);
         sim_check_world(s);
     }
     sim_check_end(s);

@@ -247,18 +247,18 @@ void sim_on_execute(struct sim *sim, const struct sim_event *event);
 void sim_on_break(struct sim *sim, const struct sim_event *event);
 void sim_on_up(struct sim *sim, const struct sim_event *event);
 void sim_on_start(struct sim *sim, const struct sim_event *event);
-void sim_on_expire(struct sim *sim, unsigned server);
+void sim_on_expire(struct sim *sim, const struct sim_event *event);
 void sim_on_fault(struct sim *sim, const struct sim_event *event);
 void sim_tick(struct sim *sim, unsigned server);
 
 /* lock_sim_process.c: handles, calls. */
 void sim_open_handle(struct sim *sim, unsigned process);
-void sim_on_call(struct sim *sim, unsigned handle);
-void sim_on_release(struct sim *sim, size_t call);
-void sim_on_extend(struct sim *sim, size_t call);
-void sim_on_cancel(struct sim *sim, size_t call);
-void sim_on_close(struct sim *sim, unsigned handle);
-void sim_on_post(struct sim *sim, unsigned handle);
+void sim_on_call(struct sim *sim, const struct sim_event *event);
+void sim_on_release(struct sim *sim, const struct sim_event *event);
+void sim_on_extend(struct sim *sim, const struct sim_event *event);
+void sim_on_cancel(struct sim *sim, const struct sim_event *event);
+void sim_on_close(struct sim *sim, const struct sim_event *event);
+void sim_on_post(struct sim *sim, const struct sim_event *event);
 void sim_on_timer(struct sim *sim, const struct sim_event *event);
 void sim_on_reply(struct sim *sim, const struct sim_event *event);
 void sim_on_push(struct sim *sim, const struct sim_event *event);

@@ -177,8 +177,10 @@ static void plan_expiry(struct sim *s, unsigned i)
              (struct sim_event){.type = SIM_EXPIRE_KEYS, .server = i});
 }
 
-void sim_on_expire(struct sim *s, unsigned i)
+void sim_on_expire(struct sim *s, const struct sim_event *e)
 {
+    unsigned i = e->server;
+
     s->server[i].is_expiring = false;
     sim_tick(s, i);
     lock_model_expire(&s->server[i].model);

@@ -100,12 +100,11 @@ static void perform(struct sim *s, unsigned h, const struct shed_lock_act *act)
     }
 }
 
-static void drive(struct sim *s, unsigned h, enum shed_lock_event_type type,
+static void drive(struct sim *s, unsigned h, enum shed_lock_event type,
                   unsigned server)
 {
     struct sim_handle *handle = &s->handle[h];
     const struct sim_process *process = &s->process[handle->process];
-    struct shed_lock_event event = {.type = type, .server = server};
     bool is_single = s->server_count == 1;
     bool was_gone = handle->life == SIM_GONE;
     struct shed_lock_facts facts = {
@@ -120,17 +119,17 @@ static void drive(struct sim *s, unsigned h, enum shed_lock_event_type type,
 
     if (handle->life == SIM_UNUSED)
         return;
-    shed_lock_step(&handle->machine, &event, &facts, &act);
+    shed_lock_step(&handle->machine, type, server, &facts, &act);
     sim_check_step(s, h, &act, was_gone);
     if (!was_gone)
         perform(s, h, &act);
     sim_check_grant(s, h);
 }
 
-void sim_on_post(struct sim *s, unsigned h)
+void sim_on_post(struct sim *s, const struct sim_event *e)
 {
-    s->handle[h].is_posted = false;
-    drive(s, h, SHED_LOCK_EV_WAKE, 0);
+    s->handle[e->index].is_posted = false;
+    drive(s, (unsigned)e->index, SHED_LOCK_EV_WAKE, 0);
 }
 
 void sim_on_timer(struct sim *s, const struct sim_event *e)
@@ -144,7 +143,7 @@ void sim_on_timer(struct sim *s, const struct sim_event *e)
 }
 
 static void tell_all(struct sim *s, unsigned p, unsigned server,
-                     enum shed_lock_event_type type)
+                     enum shed_lock_event type)
 {
     for (unsigned h = 0; h < s->handle_count; h++)
         if (s->handle[h].process == p) {
@@ -276,8 +275,9 @@ static void advance(struct sim *s, unsigned h)
     submit(s, call);
 }
 
-void sim_on_call(struct sim *s, unsigned h)
+void sim_on_call(struct sim *s, const struct sim_event *e)
 {
+    unsigned h = (unsigned)e->index;
     struct sim_handle *handle = &s->handle[h];
     uint64_t wait_ms = draw_wait_ms(s);
     struct sim_call *call;
@@ -308,9 +308,9 @@ void sim_on_call(struct sim *s, unsigned h)
 }
 
 /* A call on the short way is not cancelled, because a thread waits for it. */
-void sim_on_cancel(struct sim *s, size_t index)
+void sim_on_cancel(struct sim *s, const struct sim_event *e)
 {
-    struct sim_call *call = &s->call[index];
+    struct sim_call *call = &s->call[e->index];
 
     if (call->state != SIM_WAITING || call->was_short ||
         s->handle[call->handle].life != SIM_IN_USE)
@@ -318,7 +318,7 @@ void sim_on_cancel(struct sim *s, size_t index)
     if (shed_lock_machine_cancel(machine_of(s, call->handle), call) != 1)
         sim_fail(s, "an acquire that waits cannot be cancelled");
     call->cancelled_ms = s->now_ms;
-    sim_trace(s, "cancels", s->handle[call->handle].process, 0, index);
+    sim_trace(s, "cancels", e->process, 0, e->index);
     wake(s, call->handle);
 }
 
@@ -430,9 +430,9 @@ void sim_on_reply(struct sim *s, const struct sim_event *e)
 
 /* ------------------------------------------------------------ what follows */
 
-void sim_on_release(struct sim *s, size_t index)
+void sim_on_release(struct sim *s, const struct sim_event *e)
 {
-    struct sim_call *call = &s->call[index];
+    struct sim_call *call = &s->call[e->index];
     struct shed_lock_machine *m = machine_of(s, call->handle);
     const struct shed_hold *hold = &m->hold;
     struct sim_call *release;
@@ -459,16 +459,16 @@ void sim_on_release(struct sim *s, size_t index)
     shed_lock_machine_leave(m, &release->request);
     s->handle[call->handle].ended_generation = hold->generation;
     changed(s, call->handle);
-    sim_trace(s, "releases", s->handle[call->handle].process, 0, index);
+    sim_trace(s, "releases", e->process, 0, e->index);
     if (shed_lock_machine_goes_short(m) && sim_chance(s, s->mode->short_pct))
         go_short(s, release, SHED_LOCK_OP_RELEASE);
     else
         submit(s, release);
 }
 
-void sim_on_extend(struct sim *s, size_t index)
+void sim_on_extend(struct sim *s, const struct sim_event *e)
 {
-    const struct sim_call *call = &s->call[index];
+    const struct sim_call *call = &s->call[e->index];
     const struct shed_hold *hold = &machine_of(s, call->handle)->hold;
     struct sim_call *extend;
 
@@ -491,17 +491,15 @@ void sim_on_extend(struct sim *s, size_t index)
 
 /* --------------------------------------------------------- begin and close */
 
-void sim_on_close(struct sim *s, unsigned h)
+void sim_on_close(struct sim *s, const struct sim_event *e)
 {
+    unsigned h = (unsigned)e->index;
     struct sim_handle *handle = &s->handle[h];
 
     if (handle->life != SIM_IN_USE || handle->closing_ms != 0)
         return;
     if (handle->busy_calls > 0) {
-        sim_plan(s, 3,
-                 (struct sim_event){.type = SIM_CLOSE,
-                                    .process = handle->process,
-                                    .index = h});
+        sim_plan(s, 3, *e);
         return;
     }
     handle->closing_ms = s->now_ms;

@@ -186,11 +186,9 @@ static void perform(struct shed_lock *l, const struct shed_lock_act *act)
     }
 }
 
-void shed_lock_drive(struct shed_lock *l, enum shed_lock_event_type type,
-                     const struct shed_lock_server *server)
+static void drive(struct shed_lock *l, enum shed_lock_event event,
+                  size_t server)
 {
-    const struct shed_lock_event event = {
-        type, server != NULL ? (size_t)(server - l->server) : 0};
     const struct shed_lock_key *key = &l->spec.key[SHED_LOCK_KEY];
     struct shed_error wrong;
     struct shed_lock_facts facts = {
@@ -205,11 +203,11 @@ void shed_lock_drive(struct shed_lock *l, enum shed_lock_event_type type,
 
     assert(shed_reactor_is_current(l->home->reactor));
     shed_mutex_lock(&l->mu);
-    if (type == SHED_LOCK_EV_WAKE)
+    if (event == SHED_LOCK_EV_WAKE)
         l->is_posted = false;
-    if (type == SHED_LOCK_EV_TIMER)
+    if (event == SHED_LOCK_EV_TIMER)
         l->timer_at_ms = UINT64_MAX;
-    shed_lock_step(&l->machine, &event, &facts, &act);
+    shed_lock_step(&l->machine, event, server, &facts, &act);
     count_locked(l);
     is_other_time = act.timer_at_ms != l->timer_at_ms;
     l->timer_at_ms = act.timer_at_ms;
@@ -223,13 +221,20 @@ void shed_lock_drive(struct shed_lock *l, enum shed_lock_event_type type,
 
 static void on_post(struct shed_post *post)
 {
-    shed_lock_drive(shed_container_of(post, struct shed_lock, post),
-                    SHED_LOCK_EV_WAKE, NULL);
+    drive(shed_container_of(post, struct shed_lock, post), SHED_LOCK_EV_WAKE,
+          0);
 }
 
 static void on_timer(void *arg)
 {
-    shed_lock_drive(arg, SHED_LOCK_EV_TIMER, NULL);
+    drive(arg, SHED_LOCK_EV_TIMER, 0);
+}
+
+static void on_told(struct shed_lock_server *server, enum shed_lock_event event)
+{
+    struct shed_lock *l = server->lock;
+
+    drive(l, event, (size_t)(server - l->server));
 }
 
 static void wake_locked(struct shed_lock *l)
@@ -332,7 +337,10 @@ enum shed_code shed_lock_engine_open(struct shed_lock *l,
     if (l->timer == NULL)
         return shed_fail_nomem(err, "a lock's timer");
     for (size_t i = 0; i < l->count; i++) {
+        l->server[i].home = l->home->reactor;
+        l->server[i].count = l->count;
         l->server[i].lock = l;
+        l->server[i].tell = on_told;
         l->server[i].exchange = &l->voter[i].exchange;
         shed_lock_server_open(&l->server[i]);
     }

@@ -49,11 +49,6 @@ SHED_MUST_CHECK enum shed_code shed_lock_engine_open(struct shed_lock *lock,
 /* End waiting requests with SHED_ECLOSED, release what is held, and stop. */
 void shed_lock_engine_close(struct shed_lock *lock);
 
-/* Step the machine, and carry out the act. server: of whom the event tells, or
- * NULL. Home reactor. */
-void shed_lock_drive(struct shed_lock *lock, enum shed_lock_event_type type,
-                     const struct shed_lock_server *server);
-
 /* The done of a request for which a thread waits at its latch. */
 void shed_lock_count_down(struct shed_lock_request *request);
 

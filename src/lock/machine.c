@@ -46,11 +46,12 @@
  * performs answers, losses and the end of closing after the step, so no
  * callback runs in the middle of a decision.
  */
+#include "lock/machine.h"
+
 #include <assert.h>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "lock/state.h"
 
 /* ------------------------------------------------------------ what is next */
 
@@ -327,13 +328,12 @@ static void go_on(struct shed_lock_machine *m)
  * channel, so it must be rewritten. A change that overtakes the answer to a try
  * wakes the next try. A change on several servers is heard from one after the
  * other, so a quorum waits for a moment. */
-static void on_change(struct shed_lock_machine *m,
-                      const struct shed_lock_event *e)
+static void on_change(struct shed_lock_machine *m, bool is_epoch, size_t server)
 {
-    if (e->type == SHED_LOCK_EV_EPOCH) {
+    if (is_epoch) {
         m->epochs++;
         m->hold.rewrite_at_ms = 0;
-        m->voter[e->server].clean_at_ms = 0;
+        m->voter[server].clean_at_ms = 0;
     }
     if (shed_lock_is_alone(m))
         m->is_awake = true;
@@ -373,12 +373,11 @@ bool shed_lock_machine_is_due(const struct shed_lock_machine *m,
            timer_at_ms(m) < until_ms;
 }
 
-void shed_lock_step(struct shed_lock_machine *m,
-                    const struct shed_lock_event *e,
-                    const struct shed_lock_facts *facts,
+void shed_lock_step(struct shed_lock_machine *m, enum shed_lock_event event,
+                    size_t server, const struct shed_lock_facts *facts,
                     struct shed_lock_act *act)
 {
-    assert(m->act == NULL && e->server < m->count); /* no re-entry */
+    assert(m->act == NULL && server < m->count); /* no re-entry */
     *act = (struct shed_lock_act){.timer_at_ms = UINT64_MAX};
     shed_lock_queue_init(&act->answered);
     if (m->life == SHED_LOCK_CLOSED)
@@ -387,10 +386,10 @@ void shed_lock_step(struct shed_lock_machine *m,
     m->now_ms = facts->now_ms;
     m->random = facts->random;
     m->act = act;
-    if (e->type == SHED_LOCK_EV_ANSWERED)
-        shed_round_answered(m, e->server);
-    else if (e->type == SHED_LOCK_EV_CHANGE || e->type == SHED_LOCK_EV_EPOCH)
-        on_change(m, e);
+    if (event == SHED_LOCK_EV_ANSWERED)
+        shed_round_answered(m, server);
+    else if (event == SHED_LOCK_EV_CHANGE || event == SHED_LOCK_EV_EPOCH)
+        on_change(m, event == SHED_LOCK_EV_EPOCH, server);
     go_on(m);
     act->timer_at_ms = timer_at_ms(m);
     act->lost = m->lost;

@@ -1,141 +1,13 @@
 /*
- * A lock in one process, as a state machine: who waits for it, who holds it,
- * what its servers were asked. Pure: events and facts go in, an act comes out.
- * It does no I/O, reads no clock, starts no thread and allocates nothing.
- *
- * Requests wait in a queue. Only the first one asks the servers, because only
- * one can win, and it does not ask while this handle itself holds the lock. In
- * a fair lock each request asks once, to be enlisted. In any lock a request
- * asks once before its time ends, unless another has asked since it came.
+ * The steps of a lock's machine: events and facts go in, an act comes out.
+ * Pure: no I/O, no clock, no threads, no memory of its own.
  */
 #ifndef SHED_LOCK_MACHINE_H
 #define SHED_LOCK_MACHINE_H
 
-#include "base/stats.h"
-#include "lock/hold.h"
-#include "lock/quorum.h"
-#include "lock/voter.h"
+#include "lock/state.h"
 
-enum shed_lock_life {
-    SHED_LOCK_OPEN,
-    SHED_LOCK_CLOSING, /* requests are no longer accepted; those that wait are
-                          ended, and the hold is released */
-    SHED_LOCK_CLOSED   /* the closer has been told: nothing is under way, and
-                          nothing begins */
-};
-
-struct shed_lock_request {
-    struct shed_lock_request *next;
-    /* the question */
-    enum shed_lock_op op;
-    struct shed_lock_holder holder;
-    struct shed_owner *owner;       /* ACQUIRE: whose hold it will be */
-    uint64_t deadline_ms;           /* ACQUIRE */
-    uint64_t lease_ms;              /* EXTEND */
-    uint64_t fence_number;          /* ADVANCE: later tokens are above it */
-    uint64_t generation;            /* EXTEND: of the hold */
-    struct shed_lock_memory memory; /* RELEASE: of the hold */
-    uint64_t begun_us;              /* ACQUIRE */
-    uint64_t held_us;               /* RELEASE: how long the hold lasted */
-    const void *user;               /* ACQUIRE: to be cancelled together */
-    bool may_cancel;                /* ACQUIRE: no thread waits for it */
-    bool is_inner; /* RELEASE: an inner entry was left, so there is nothing to
-                      ask */
-    bool is_cancelled; /* it ends as soon as nothing is under way, and can no
-                          longer win */
-    bool is_tried;     /* it has asked. ACQUIRE: it ends at its deadline;
-                          RELEASE: that may have released it */
-    bool is_asked_for; /* it or another request has asked since it came */
-    bool may_be_left;  /* an unanswered try may have got the lock, even if a
-                          later one finds it taken by another */
-    /* The answer. For an ACQUIRE, error is set from the beginning: it is the
-     * answer if Redis is not asked in time. */
-    enum shed_code code;
-    struct shed_error error;
-    bool is_takeover; /* ACQUIRE: from a dead holder */
-    void (*done)(struct shed_lock_request *request);
-    struct shed_latch *latch; /* at which done's owner waits, or NULL */
-};
-
-struct shed_lock_queue {
-    struct shed_lock_request *first;
-    struct shed_lock_request **last;
-};
-
-/* A round: one operation on all servers, one round at a time. */
-struct shed_lock_round {
-    bool is_open; /* if not, single servers may still be busy with the
-                     consequences of earlier rounds, and the rest of this struct
-                     has no meaning */
-    struct shed_lock_request *request; /* NULL: the hold itself needs it */
-    /* An ACQUIRE is not over when servers have granted it. A quorum goes on
-     * with an ADVANCE, which writes the fencing number to a majority; a lock
-     * with replicas with a CONFIRM. Until that has succeeded nobody holds the
-     * lock. */
-    struct shed_exchange question;
-    unsigned numberings;        /* how often the number was written */
-    uint64_t generation;        /* EXTEND: of which hold */
-    bool is_rewrite;            /* EXTEND: the session has changed */
-    uint64_t patience_until_ms; /* servers that have not answered by then count
-                                   as failed */
-    struct shed_tally tally;
-};
-
-struct shed_lock_machine {
-    /* set at creation */
-    const struct shed_lock_spec *spec;
-    const char *where; /* the first server's address, for error texts */
-    size_t count;      /* of servers */
-    uint64_t command_timeout_ms;
-    uint64_t patience_ms; /* of a round */
-    struct shed_voter *voter;
-    struct shed_lock_counters *counters;
-
-    enum shed_lock_life life;
-    struct shed_lock_round round;
-    struct shed_lock_queue acquires, others;
-    struct shed_lock_request *closer; /* is answered last; not in a queue */
-    struct shed_hold hold;
-    struct shed_lock_memory memory; /* of the tries; a hold has its own */
-    unsigned epochs;                /* sessions that have begun or ended */
-    bool is_awake;                  /* the first request is to ask */
-    bool is_released; /* this handle has just lost or released the lock */
-    struct shed_error last_try; /* why it failed; SHED_OK: it did not */
-    unsigned attempts;
-    uint64_t retry_at_ms;     /* the first request is awake from then on */
-    uint64_t cohort_since_ms; /* since when this handle has acquired the lock
-                                 repeatedly while others wait; 0: it has not */
-    uint64_t cohort_ended_ms;
-    uint64_t lost_generation; /* of the last hold that was lost */
-    struct shed_error lost_reason;
-    unsigned lost; /* losses to report */
-    /* during a step */
-    const struct shed_lock_facts *facts;
-    uint64_t now_ms, random;
-    struct shed_lock_act *act;
-};
-
-/* The facts at the moment of a step. */
-struct shed_lock_facts {
-    uint64_t now_ms;                  /* monotonic */
-    uint64_t random;                  /* any 64 bits */
-    bool is_pushed;                   /* changes are announced */
-    bool is_settled;                  /* shed_lock_is_settled */
-    const struct shed_error *refusal; /* why no try can succeed, or NULL */
-};
-
-/* What to do after a step, in the order of the fields. */
-struct shed_lock_act {
-    uint32_t ask;         /* a bit per server: run its voter's exchange */
-    uint64_t timer_at_ms; /* replaces the timer; UINT64_MAX: none */
-    unsigned lost;        /* holds whose loss is to be reported */
-    struct shed_error lost_reason; /* of the last of them */
-    /* Call done of each, in this order. That of close is the last, and the
-     * machine may be freed then. */
-    struct shed_lock_queue answered;
-};
-
-enum shed_lock_event_type {
+enum shed_lock_event {
     SHED_LOCK_EV_WAKE,     /* a function below has changed something */
     SHED_LOCK_EV_ANSWERED, /* the exchange with a server has ended */
     SHED_LOCK_EV_CHANGE,   /* the key may have changed on a server */
@@ -143,75 +15,14 @@ enum shed_lock_event_type {
     SHED_LOCK_EV_TIMER     /* the timer of the last act has expired */
 };
 
-struct shed_lock_event {
-    enum shed_lock_event_type type;
-    size_t server;
-};
-
-_Static_assert(SHED_LOCK_CLIENTS_MAX <= 32, "ask has a bit for each server");
-
-/* voter: an array of count, not initialised. spec, counters and where must
- * outlive the machine. */
-void shed_lock_machine_init(struct shed_lock_machine *m,
-                            struct shed_voter *voter, size_t count,
-                            const struct shed_lock_spec *spec,
-                            struct shed_lock_counters *counters,
-                            uint64_t command_timeout_ms, const char *where);
-
-/* Make one step. Once CLOSED, a step does nothing. */
-void shed_lock_step(struct shed_lock_machine *m,
-                    const struct shed_lock_event *event,
-                    const struct shed_lock_facts *facts,
+/* Make one step. server: of whom the event tells. Once CLOSED, a step does
+ * nothing. */
+void shed_lock_step(struct shed_lock_machine *m, enum shed_lock_event event,
+                    size_t server, const struct shed_lock_facts *facts,
                     struct shed_lock_act *act);
-
-/* For use between steps. After add, cancel and close a step must follow; after
- * the others, if is_due says so. */
 
 /* Whether something must be done before the timer expires. */
 bool shed_lock_machine_is_due(const struct shed_lock_machine *m,
                               uint64_t timer_at_ms);
-
-/* Add a request; done will be called exactly once, and the request belongs to
- * the machine until then. Returns: false if the lock is being closed; then done
- * will not be called. */
-SHED_MUST_CHECK bool shed_lock_machine_add(struct shed_lock_machine *m,
-                                           struct shed_lock_request *request);
-
-/* End the acquires of this user that may be cancelled, with SHED_ETIMEDOUT.
- * Returns: how many, not counting those that were already answered. */
-size_t shed_lock_machine_cancel(struct shed_lock_machine *m, const void *user);
-
-/* Lose a hold whose lease has ended, as it can while its renewal hangs. */
-void shed_lock_machine_see_end(struct shed_lock_machine *m, uint64_t now_ms);
-
-/* End the hold, which release is to release. */
-void shed_lock_machine_leave(struct shed_lock_machine *m,
-                             struct shed_lock_request *release);
-
-/* End waiting requests with SHED_ECLOSED, and release what is held. closer, a
- * RELEASE, is answered when nothing is under way any longer; it is_inner if
- * nothing was held. */
-void shed_lock_machine_close(struct shed_lock_machine *m,
-                             struct shed_lock_request *closer);
-
-/* The short way: an acquire or release is sent in the caller's thread. Whether
- * the lock is of a kind that may go this way. */
-bool shed_lock_machine_goes_short(const struct shed_lock_machine *m);
-
-/* Whether an acquire may go this way now: nobody waits for the lock here, and
- * nobody elsewhere is to be let in first. */
-bool shed_lock_machine_may_try(const struct shed_lock_machine *m,
-                               uint64_t wait_ms, uint64_t now_ms);
-
-/* The exchange of a request has gone this way. An acquire's error must be set
- * to the answer for a lock that is taken. Returns: true if that settles the
- * request, with the answer in it; false if it must be added. */
-bool shed_lock_machine_went_short(struct shed_lock_machine *m,
-                                  struct shed_lock_request *request,
-                                  const struct shed_exchange *exchange,
-                                  uint64_t now_ms);
-
-/* Say in err that the lock is closed. Returns: SHED_ECLOSED. */
-enum shed_code shed_lock_fail_closed(struct shed_error *err);
 
 #endif

@@ -10,63 +10,65 @@
 #define PATIENCE_DIVISOR 20
 #define PATIENCE_MIN_MS 10
 
-void shed_tally_init(struct shed_tally *t, enum shed_lock_op op, size_t servers)
-{
-    *t = (struct shed_tally){.op = op, .servers = servers};
-}
-
 void shed_tally_add(struct shed_tally *t, const struct shed_exchange *exchange)
 {
-    switch (exchange->end) {
-    case SHED_EXCHANGE_YES:
-        t->yes++;
+    t->ended[exchange->end]++;
+    if (exchange->end == SHED_EXCHANGE_YES) {
         t->has_waiters |= exchange->has_waiters;
         if (exchange->fence > t->fence)
             t->fence = exchange->fence;
-        return;
-    case SHED_EXCHANGE_NO:
-        t->no++;
-        if (exchange->look_ms > 0 &&
-            (t->look_ms == 0 || exchange->look_ms < t->look_ms))
-            t->look_ms = exchange->look_ms;
-        return;
-    case SHED_EXCHANGE_FAILED:
-        t->failed++;
-        break;
-    case SHED_EXCHANGE_WRONG:
-        t->wrong++;
-        break;
+    } else if (exchange->end != SHED_EXCHANGE_NO) {
+        t->error = exchange->error;
+    } else if (exchange->look_ms > 0 &&
+               (t->look_ms == 0 || exchange->look_ms < t->look_ms)) {
+        t->look_ms = exchange->look_ms;
     }
-    t->error = exchange->error;
+}
+
+/* How many servers have not answered yet. */
+static size_t count_silent(const struct shed_tally *t)
+{
+    size_t silent = t->servers;
+
+    for (size_t i = 0; i < SHED_EXCHANGE_ENDS; i++)
+        silent -= t->ended[i];
+    return silent;
+}
+
+void shed_tally_skip(struct shed_tally *t, const char *why)
+{
+    (void)shed_fail(&t->error, SHED_EREDIS, "%s", why);
+    t->ended[SHED_EXCHANGE_FAILED]++;
 }
 
 void shed_tally_close(struct shed_tally *t, const char *why)
 {
-    size_t silent = t->servers - t->yes - t->no - t->failed - t->wrong;
-
-    if (silent > 0)
-        (void)shed_fail(&t->error, SHED_EREDIS, "%s", why);
-    t->failed += silent;
+    while (count_silent(t) > 0)
+        shed_tally_skip(t, why);
 }
 
 /* A holder with a bare majority that gets no answer from one of its servers has
  * not lost the lock yet: that server may still keep others out. */
 static bool is_no(const struct shed_tally *t, size_t majority)
 {
-    if (t->op == SHED_LOCK_OP_ACQUIRE)
-        return t->no > 0 && t->failed + t->wrong < majority;
-    return t->no >= majority;
+    size_t no = t->ended[SHED_EXCHANGE_NO];
+    size_t lost =
+        t->ended[SHED_EXCHANGE_FAILED] + t->ended[SHED_EXCHANGE_WRONG];
+
+    return t->op == SHED_LOCK_OP_ACQUIRE ? no > 0 && lost < majority
+                                         : no >= majority;
 }
 
 enum shed_verdict shed_tally_verdict(const struct shed_tally *t)
 {
     size_t majority = t->servers / 2 + 1;
+    size_t yes = t->ended[SHED_EXCHANGE_YES];
 
-    if (t->yes >= majority)
+    if (yes >= majority)
         return SHED_VERDICT_YES;
-    if (t->no + t->failed + t->wrong <= t->servers - majority)
+    if (yes + count_silent(t) >= majority)
         return SHED_VERDICT_OPEN;
-    if (t->wrong >= majority)
+    if (t->ended[SHED_EXCHANGE_WRONG] >= majority)
         return SHED_VERDICT_WRONG;
     return is_no(t, majority) ? SHED_VERDICT_NO : SHED_VERDICT_FAILED;
 }

@@ -15,7 +15,7 @@
 struct shed_tally {
     enum shed_lock_op op;
     size_t servers;
-    size_t yes, no, failed, wrong;
+    size_t ended[SHED_EXCHANGE_ENDS]; /* how many, with each end */
     bool has_waiters; /* a server that said yes to a release knows of some */
     uint64_t fence;   /* the highest of the servers that said yes */
     uint64_t look_ms; /* the soonest of the servers that said no; 0: unknown */
@@ -31,12 +31,13 @@ enum shed_verdict {
     SHED_VERDICT_WRONG   /* a majority says that it can never succeed */
 };
 
-void shed_tally_init(struct shed_tally *tally, enum shed_lock_op op,
-                     size_t servers);
+/* Begin with op, servers and zeros. */
 void shed_tally_add(struct shed_tally *tally,
                     const struct shed_exchange *exchange);
 
-/* Count the servers that have not answered as failed. */
+/* Count a server that is not asked, or all that have not answered, as failed.
+ */
+void shed_tally_skip(struct shed_tally *tally, const char *why);
 void shed_tally_close(struct shed_tally *tally, const char *why);
 
 enum shed_verdict shed_tally_verdict(const struct shed_tally *tally);

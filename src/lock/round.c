@@ -82,19 +82,17 @@ static void ask_if_idle(struct shed_lock_machine *m, size_t i)
 void shed_round_ask(struct shed_lock_machine *m)
 {
     struct shed_lock_round *round = &m->round;
-    struct shed_exchange silent = {.end = SHED_EXCHANGE_FAILED};
 
     assert(!round->is_open);
     round->is_open = true;
     round->patience_until_ms = shed_deadline_ms(m->now_ms, m->patience_ms);
-    shed_tally_init(&round->tally, round->question.op, m->count);
+    round->tally =
+        (struct shed_tally){.op = round->question.op, .servers = m->count};
     for (size_t i = 0; i < m->count; i++) {
         const char *why = why_silent(m, i);
         m->voter[i].is_next = why == NULL;
-        if (why == NULL)
-            continue;
-        (void)shed_fail(&silent.error, SHED_EREDIS, "%s", why);
-        shed_tally_add(&round->tally, &silent);
+        if (why != NULL)
+            shed_tally_skip(&round->tally, why);
     }
     for (size_t i = 0; i < m->count; i++)
         ask_if_idle(m, i);
@@ -162,14 +160,6 @@ static void fail_granted(struct shed_lock_machine *m, const char *why)
     fail_try(m, SHED_VERDICT_FAILED);
 }
 
-/* The same, and it never can be: that became known with the answers. */
-static void refuse_granted(struct shed_lock_machine *m,
-                           const struct shed_error *why)
-{
-    m->round.tally.error = *why;
-    fail_try(m, SHED_VERDICT_WRONG);
-}
-
 /* Some servers of a majority may know a higher number than those that granted
  * the lock: a holder has written it back since, or a try has drawn it. So the
  * number is set slightly above the known ones, and higher each time that is not
@@ -191,13 +181,6 @@ static void begin_confirming(struct shed_lock_machine *m)
     m->round.question.op = SHED_LOCK_OP_CONFIRM;
     m->round.question.fence_number = m->round.tally.fence;
     shed_round_ask(m);
-}
-
-/* Whether the number is above every number that the majority knew. */
-static bool is_numbered(const struct shed_lock_round *round)
-{
-    return round->numberings > 0 &&
-           round->tally.fence < round->question.fence_number;
 }
 
 /* While the lock is being closed this begins a hold as well, and closing
@@ -228,27 +211,32 @@ static void end_acquire(struct shed_lock_machine *m, enum shed_verdict verdict)
     bool is_safe = m->now_ms < shed_lock_valid_until_ms(&round->question);
     bool is_confirmed = m->spec->options->replicas == 0 ||
                         round->question.op == SHED_LOCK_OP_CONFIRM;
+    /* a quorum's must be above every number that the majority knew */
+    bool needs_number = !shed_lock_is_alone(m) &&
+                        (round->numberings == 0 ||
+                         round->tally.fence >= round->question.fence_number);
 
     if (verdict != SHED_VERDICT_YES &&
         round->question.op == SHED_LOCK_OP_CONFIRM)
         shed_lock_cancel_try(m, &round->request->holder);
-    if (verdict != SHED_VERDICT_YES)
+    if (verdict != SHED_VERDICT_YES) {
         fail_try(m, verdict);
-    else if (round->request->is_cancelled)
+    } else if (round->request->is_cancelled) {
         fail_granted(m, "the acquire was cancelled");
-    else if (m->facts->refusal != NULL)
-        refuse_granted(m, m->facts->refusal);
-    else if (!is_confirmed)
+    } else if (m->facts->refusal != NULL) { /* known only with the answers */
+        m->round.tally.error = *m->facts->refusal;
+        fail_try(m, SHED_VERDICT_WRONG);
+    } else if (!is_confirmed) {
         begin_confirming(m);
-    else if (!shed_lock_is_alone(m) && !is_numbered(round) &&
-             round->numberings < NUMBERINGS_MAX)
+    } else if (needs_number && round->numberings < NUMBERINGS_MAX) {
         begin_numbering(m);
-    else if (!shed_lock_is_alone(m) && !is_numbered(round))
+    } else if (needs_number) {
         fail_granted(m, "the servers did not agree on a fencing number");
-    else if (!is_safe)
+    } else if (!is_safe) {
         fail_granted(m, SHED_LOCK_TOO_LATE);
-    else
+    } else {
         win(m);
+    }
 }
 
 /* ---------------------------------- the end of an extend, release, advance */

@@ -1,14 +1,15 @@
 /* Exchanges with one server. Its invariant: the lock is told of one answer for
  * each ask, and until then the exchange is not touched on the home reactor. */
+#include "lock/server.h"
+
 #include <assert.h>
 
 #include "base/container.h"
 #include "base/error.h"
-#include "lock/engine.h"
 
 static bool is_home(const struct shed_lock_server *s)
 {
-    return s->client->reactor == s->lock->home->reactor;
+    return s->client->reactor == s->home;
 }
 
 /* With the server that has the lock's key. */
@@ -27,11 +28,11 @@ enum { ANSWERED = 1, CHANGED = 2, EPOCH = 4 };
 static void tell_now(struct shed_lock_server *s, unsigned news)
 {
     if ((news & ANSWERED) != 0)
-        shed_lock_drive(s->lock, SHED_LOCK_EV_ANSWERED, s);
+        s->tell(s, SHED_LOCK_EV_ANSWERED);
     if ((news & EPOCH) != 0)
-        shed_lock_drive(s->lock, SHED_LOCK_EV_EPOCH, s);
+        s->tell(s, SHED_LOCK_EV_EPOCH);
     else if ((news & CHANGED) != 0)
-        shed_lock_drive(s->lock, SHED_LOCK_EV_CHANGE, s);
+        s->tell(s, SHED_LOCK_EV_CHANGE);
 }
 
 static void on_told(struct shed_post *post)
@@ -45,7 +46,7 @@ static void on_told(struct shed_post *post)
 static void tell_later(struct shed_lock_server *s, unsigned news)
 {
     if (atomic_fetch_or(&s->news, news) == 0)
-        shed_reactor_post(s->lock->home->reactor, &s->told);
+        shed_reactor_post(s->home, &s->told);
 }
 
 static void tell(struct shed_lock_server *s, unsigned news)
@@ -67,7 +68,7 @@ static bool has_no_vote(struct shed_lock_server *s, bool is_answered)
     uint64_t age_ms = shed_session_server_age_ms(session_of(s));
     struct shed_error *err = &s->exchange->error;
 
-    if (!shed_quorum_is_void(s->lock->count, s->exchange, is_answered, age_ms))
+    if (!shed_quorum_is_void(s->count, s->exchange, is_answered, age_ms))
         return false;
     if (shed_session_learn_age(session_of(s), err) == SHED_OK)
         (void)shed_fail(err, SHED_EREDIS,
@@ -148,7 +149,7 @@ static void go_posted(struct shed_post *post)
 
 void shed_lock_server_ask(struct shed_lock_server *s)
 {
-    assert(shed_reactor_is_current(s->lock->home->reactor));
+    assert(shed_reactor_is_current(s->home));
     if (is_home(s))
         go(s);
     else

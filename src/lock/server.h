@@ -11,14 +11,16 @@
 #include <stdatomic.h>
 
 #include "client/client.h"
-#include "lock/protocol.h"
-
-struct shed_lock;
+#include "lock/machine.h"
 
 struct shed_lock_server {
     /* set at creation */
     struct shed_client *client;
-    struct shed_lock *lock;
+    struct shed_reactor *home;
+    size_t count; /* of the lock's servers */
+    void *lock;
+    /* called on the home reactor: ANSWERED, CHANGE or EPOCH */
+    void (*tell)(struct shed_lock_server *server, enum shed_lock_event event);
     /* belongs to the client's reactor while it is under way, otherwise to the
      * home reactor */
     struct shed_exchange *exchange;

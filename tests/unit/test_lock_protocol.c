@@ -306,9 +306,8 @@ static struct shed_exchange ended(enum shed_exchange_end end, uint64_t fence,
 
 static enum shed_verdict count_of(enum shed_lock_op op, const char *answers)
 {
-    struct shed_tally tally;
+    struct shed_tally tally = {.op = op, .servers = 5};
 
-    shed_tally_init(&tally, op, 5);
     for (const char *a = answers; *a != '\0'; a++) {
         struct shed_exchange exchange = ended(*a == 'y'   ? SHED_EXCHANGE_YES
                                               : *a == 'n' ? SHED_EXCHANGE_NO
@@ -383,18 +382,17 @@ TEST(a_verdict_comes_as_soon_as_it_can_and_no_sooner)
 
 TEST(a_tally_keeps_the_highest_number_and_the_soonest_look)
 {
-    struct shed_tally tally;
+    struct shed_tally tally = {.op = SHED_LOCK_OP_ACQUIRE, .servers = 5};
     const struct shed_exchange exchanges[] = {
         ended(SHED_EXCHANGE_YES, 9, 0), ended(SHED_EXCHANGE_YES, 7, 0),
         ended(SHED_EXCHANGE_NO, 0, 50), ended(SHED_EXCHANGE_NO, 0, 20)};
 
-    shed_tally_init(&tally, SHED_LOCK_OP_ACQUIRE, 5);
     for (size_t i = 0; i < sizeof(exchanges) / sizeof(*exchanges); i++)
         shed_tally_add(&tally, &exchanges[i]);
     ck_assert_uint_eq(tally.fence, 9);
     ck_assert_uint_eq(tally.look_ms, 20);
     shed_tally_close(&tally, "silent");
-    ck_assert_uint_eq(tally.failed, 1);
+    ck_assert_uint_eq(tally.ended[SHED_EXCHANGE_FAILED], 1);
     ck_assert_str_eq(tally.error.reason, "silent");
 }
 

@@ -19,9 +19,9 @@
  *
  * A callback may call any function of the lock that does not block. Such
  * functions take mu and post; they never step. So a step is never re-entered,
- * and nobody else touches the list of answered requests during the walk. The
- * pointer to the next request is read before done is called, because done gives
- * the request back to its owner.
+ * and nobody else touches the list of answered requests during the walk. A
+ * request leaves it before done is called, because done gives the request back
+ * to its owner.
  *
  * The closer waits at a latch on its stack. The latch is counted down last,
  * after all callbacks, because the lock may be freed right after that. A timer
@@ -172,18 +172,17 @@ static void set_timer(struct shed_lock *l, uint64_t at_ms)
         shed_timer_stop(l->timer);
 }
 
-static void perform(struct shed_lock *l, const struct shed_lock_act *act)
+static void perform(struct shed_lock *l, struct shed_lock_act *act)
 {
+    struct shed_lock_request *r;
+
     for (size_t i = 0; i < l->count; i++)
         if ((act->ask >> i & 1) != 0)
             shed_lock_server_ask(&l->server[i]);
     for (unsigned i = 0; i < act->lost && l->options.on_lost != NULL; i++)
         l->options.on_lost(l->options.user, l, &act->lost_reason);
-    for (struct shed_lock_request *r = act->answered.first, *next; r != NULL;
-         r = next) {
-        next = r->next;
+    while ((r = shed_lock_request_of(shed_list_pop(&act->answered))) != NULL)
         r->done(r); /* after the last one the lock may be gone */
-    }
 }
 
 static void drive(struct shed_lock *l, enum shed_lock_event event,

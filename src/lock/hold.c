@@ -50,13 +50,6 @@ void shed_hold_begin(struct shed_hold *h, struct shed_owner *owner,
     shed_hold_renew(h, exchange);
 }
 
-void shed_hold_shorten(struct shed_hold *h,
-                       const struct shed_exchange *exchange)
-{
-    h->valid_until_ms = shed_lock_sooner_ms(h->valid_until_ms,
-                                            shed_lock_valid_until_ms(exchange));
-}
-
 void shed_hold_retry(struct shed_hold *h, bool is_rewrite, uint64_t now_ms,
                      uint64_t random)
 {

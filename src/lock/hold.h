@@ -30,11 +30,6 @@ struct shed_hold {
 void shed_hold_begin(struct shed_hold *hold, struct shed_owner *owner,
                      const struct shed_exchange *exchange);
 
-/* This lease is about to be requested. Redis may begin it without an answer
- * that is read in time; if it ends before the present one, so does the hold. */
-void shed_hold_shorten(struct shed_hold *hold,
-                       const struct shed_exchange *exchange);
-
 /* The lease was renewed. */
 void shed_hold_renew(struct shed_hold *hold,
                      const struct shed_exchange *exchange);

@@ -71,7 +71,7 @@ static bool next_command(struct shed_exchange *exchange, struct shed_args *args)
     case SHED_LOCK_OP_ADVANCE:
         begin(exchange, args, SHED_SCRIPT_LOCK_ADVANCE, "1",
               (const int[]){SHED_LOCK_KEY_COUNTER});
-        shed_exchange_add_number(exchange, 0, args, exchange->fence_number);
+        shed_exchange_add_number(exchange, 0, args, exchange->fence);
         break;
     case SHED_LOCK_OP_CONFIRM:
         assert(false); /* the replicas are asked by acks.c */

@@ -55,6 +55,13 @@
 
 /* ------------------------------------------------------------ what is next */
 
+/* Whether no round can begin. With several servers, one of them may be busy. */
+static bool is_engaged(const struct shed_lock_machine *m)
+{
+    return m->round.is_open ||
+           (shed_lock_is_alone(m) && m->voter[0].state != SHED_VOTER_IDLE);
+}
+
 /* When a request's time is over. A request that wants a single try lasts until
  * that try. */
 static uint64_t end_ms(const struct shed_lock_request *r)
@@ -84,10 +91,11 @@ static void clean_due(struct shed_lock_machine *m)
 
 static void end_overdue(struct shed_lock_machine *m)
 {
-    for (struct shed_lock_request *r = m->acquires.first, *next; r != NULL;
-         r = next) {
-        next = r->next;
-        if (shed_lock_is_engaged(m))
+    for (struct shed_lock_request *r = shed_lock_request_of(m->acquires.first),
+                                  *next;
+         r != NULL; r = next) {
+        next = shed_lock_next(r);
+        if (is_engaged(m))
             return; /* with removing what another request has left */
         if (m->life != SHED_LOCK_OPEN)
             (void)shed_lock_fail_closed(&r->error);
@@ -117,8 +125,10 @@ static void begin_extend(struct shed_lock_machine *m,
     m->hold.rewrite_at_ms = UINT64_MAX;
     question->memory = m->hold.memory;
     question->lease_ms = lease_ms;
+    /* Redis may begin a lease without an answer that is read in time */
     if (lease_ms > 0)
-        shed_hold_shorten(&m->hold, question);
+        m->hold.valid_until_ms = shed_lock_sooner_ms(
+            m->hold.valid_until_ms, shed_lock_valid_until_ms(question));
     shed_round_ask(m);
 }
 
@@ -132,7 +142,7 @@ static void begin_release(struct shed_lock_machine *m,
 /* Release, extend, advance: what a caller has requested. */
 static bool begin_other(struct shed_lock_machine *m)
 {
-    struct shed_lock_request *r = m->others.first;
+    struct shed_lock_request *r = shed_lock_request_of(m->others.first);
 
     if (r == NULL)
         return false;
@@ -141,8 +151,7 @@ static bool begin_other(struct shed_lock_machine *m)
     } else if (r->op == SHED_LOCK_OP_RELEASE) {
         begin_release(m, r);
     } else if (r->op == SHED_LOCK_OP_ADVANCE) {
-        shed_round_begin(m, r->op, &r->holder, r)->fence_number =
-            r->fence_number;
+        shed_round_begin(m, r->op, &r->holder, r)->fence = r->fence_number;
         shed_round_ask(m);
     } else if (m->hold.is_held && m->hold.generation == r->generation) {
         begin_extend(m, r, r->lease_ms);
@@ -165,7 +174,7 @@ static bool begin_closing(struct shed_lock_machine *m)
         if (m->voter[i].state != SHED_VOTER_IDLE)
             return false;
     m->life = SHED_LOCK_CLOSED;
-    shed_lock_append(&m->act->answered, m->closer);
+    shed_list_append(&m->act->answered, &m->closer->node);
     return false;
 }
 
@@ -193,10 +202,10 @@ static bool begin_renewal(struct shed_lock_machine *m)
 static void begin_acquire(struct shed_lock_machine *m,
                           struct shed_lock_request *r)
 {
-    for (struct shed_lock_request *q = m->acquires.first; q != NULL;
-         q = q->next)
+    for (struct shed_lock_request *q = shed_lock_request_of(m->acquires.first);
+         q != NULL; q = shed_lock_next(q))
         q->is_asked_for = true;
-    if (r == m->acquires.first)
+    if (r == shed_lock_request_of(m->acquires.first))
         m->is_awake = false; /* this request has used the wake-up */
     r->is_tried = true;
     r->is_takeover = false;
@@ -210,7 +219,8 @@ static bool steps_back(struct shed_lock_machine *m)
 {
     uint64_t delay_ms = shed_lock_machine_step_back_ms(m, m->now_ms);
 
-    if (delay_ms == 0 || m->acquires.first->holder.wait_ms == 0)
+    if (delay_ms == 0 ||
+        shed_lock_request_of(m->acquires.first)->holder.wait_ms == 0)
         return false;
     m->retry_at_ms = m->now_ms + delay_ms + shed_lock_jitter_ms(m);
     return true;
@@ -235,7 +245,7 @@ static void refuse_all(struct shed_lock_machine *m,
 {
     struct shed_lock_request *r;
 
-    while ((r = m->acquires.first) != NULL) {
+    while ((r = shed_lock_request_of(m->acquires.first)) != NULL) {
         r->error = *why;
         shed_lock_answer(m, r, why->code);
     }
@@ -261,12 +271,12 @@ static void wake_first(struct shed_lock_machine *m)
 static struct shed_lock_request *next_to_ask(struct shed_lock_machine *m,
                                              bool may_wait)
 {
-    struct shed_lock_request *first = m->acquires.first;
+    struct shed_lock_request *first = shed_lock_request_of(m->acquires.first);
 
     /* a wake-up is for a request that has waited, not for newcomers */
     if (first->is_tried && m->is_awake && !may_wait)
         return first;
-    for (struct shed_lock_request *r = first; r != NULL; r = r->next)
+    for (struct shed_lock_request *r = first; r != NULL; r = shed_lock_next(r))
         if (!r->is_tried &&
             (((r == first || m->now_ms >= r->deadline_ms) && !may_wait) ||
              m->spec->options->fair != 0 || r->holder.wait_ms == 0))
@@ -306,7 +316,7 @@ static bool begin_next(struct shed_lock_machine *m)
     end_overdue(m);
     if (m->life == SHED_LOCK_OPEN)
         clean_due(m);
-    if (shed_lock_is_engaged(m))
+    if (is_engaged(m))
         return false;
     if (begin_other(m))
         return true;
@@ -321,7 +331,7 @@ static void go_on(struct shed_lock_machine *m)
         shed_lock_machine_see_end(m, m->now_ms);
         while (shed_round_end(m))
             ; /* one round may be followed by another */
-    } while (!shed_lock_is_engaged(m) && begin_next(m));
+    } while (!is_engaged(m) && begin_next(m));
 }
 
 /* After an epoch the record in Redis names a wrong run of the server or a wrong
@@ -348,7 +358,7 @@ static uint64_t timer_at_ms(const struct shed_lock_machine *m)
 
     if (m->life == SHED_LOCK_CLOSED)
         return UINT64_MAX;
-    if (shed_lock_is_engaged(m)) { /* nothing begins before it ends */
+    if (is_engaged(m)) { /* nothing begins before it ends */
         at_ms = m->hold.is_held ? m->hold.valid_until_ms : UINT64_MAX;
         return m->round.is_open
                    ? shed_lock_sooner_ms(at_ms, m->round.patience_until_ms)
@@ -359,8 +369,9 @@ static uint64_t timer_at_ms(const struct shed_lock_machine *m)
             shed_lock_sooner_ms(at_ms, shed_voter_clean_at_ms(&m->voter[i]));
     if (m->acquires.first != NULL)
         at_ms = shed_lock_sooner_ms(at_ms, m->retry_at_ms);
-    for (const struct shed_lock_request *r = m->acquires.first; r != NULL;
-         r = r->next)
+    for (const struct shed_lock_request *r =
+             shed_lock_request_of(m->acquires.first);
+         r != NULL; r = shed_lock_next(r))
         if (m->now_ms < end_ms(r)) /* else it asks next */
             at_ms = shed_lock_sooner_ms(at_ms, end_ms(r));
     return at_ms;
@@ -379,7 +390,6 @@ void shed_lock_step(struct shed_lock_machine *m, enum shed_lock_event event,
 {
     assert(m->act == NULL && server < m->count); /* no re-entry */
     *act = (struct shed_lock_act){.timer_at_ms = UINT64_MAX};
-    shed_lock_queue_init(&act->answered);
     if (m->life == SHED_LOCK_CLOSED)
         return;
     m->facts = facts;

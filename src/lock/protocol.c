@@ -177,7 +177,6 @@ void shed_exchange_on_ack(struct shed_exchange *exchange,
                           const struct shed_ack *ack)
 {
     exchange->error = ack->error;
-    exchange->fence = exchange->fence_number;
     if (ack->error.code == SHED_OK && !ack->is_there)
         (void)shed_fail(&exchange->error, SHED_EREDIS,
                         "Redis had lost the lock before its replicas had it");

@@ -95,10 +95,11 @@ struct shed_exchange {
     enum shed_lock_op op;
     struct shed_lock_holder holder;
     uint64_t lease_ms;
-    uint64_t asked_ms;     /* before it was sent */
-    unsigned epochs;       /* of the lock at that time */
-    uint64_t fence_number; /* ADVANCE: later ones are above it; CONFIRM:
-                              the token */
+    uint64_t asked_ms; /* before it was sent */
+    unsigned epochs;   /* of the lock at that time */
+    uint64_t fence;    /* ADVANCE: later ones are above it; CONFIRM: the token;
+                          then, of the answer YES: ACQUIRE, CONFIRM: the token, 0:
+                          none; ADVANCE: the counter before it */
     struct shed_lock_memory memory; /* of the question; then of the answer */
     /* how this process is known to the server, and its clocks; set before each
      * command by the caller of next_command */
@@ -112,8 +113,6 @@ struct shed_exchange {
     enum shed_script script; /* of the last command, if that was a script */
     /* the answer */
     enum shed_exchange_end end;
-    uint64_t fence; /* ACQUIRE, CONFIRM, YES: the token, 0: none. ADVANCE, YES:
-                       the counter before it */
     bool has_waiters; /* RELEASE, YES: others wait */
     bool is_takeover; /* ACQUIRE, YES: taken from a dead holder */
     bool is_absent;   /* EXTEND, NO, LEASE only: nobody has it */

@@ -72,11 +72,21 @@ static const char *why_silent(struct shed_lock_machine *m, size_t i)
     return NULL;
 }
 
+/* Ask server i, which is IDLE. */
+static void ask(struct shed_lock_machine *m, size_t i,
+                enum shed_voter_state state,
+                const struct shed_exchange *question)
+{
+    assert(m->act != NULL && i < m->count);
+    shed_voter_ask(&m->voter[i], state, question, m->now_ms);
+    m->act->ask |= UINT32_C(1) << i;
+}
+
 static void ask_if_idle(struct shed_lock_machine *m, size_t i)
 {
     if (m->voter[i].is_next && m->voter[i].state == SHED_VOTER_IDLE &&
         shed_tally_verdict(&m->round.tally) == SHED_VERDICT_OPEN)
-        shed_lock_ask(m, i, SHED_VOTER_ASKED, &m->round.question);
+        ask(m, i, SHED_VOTER_ASKED, &m->round.question);
 }
 
 void shed_round_ask(struct shed_lock_machine *m)
@@ -105,7 +115,7 @@ struct shed_exchange *shed_round_begin(struct shed_lock_machine *m,
 {
     struct shed_lock_round *round = &m->round;
 
-    assert(!shed_lock_is_engaged(m) && m->life != SHED_LOCK_CLOSED);
+    assert(!m->round.is_open && m->life != SHED_LOCK_CLOSED);
     round->request = request;
     round->numberings = 0;
     round->question = shed_exchange_make(m->spec, op, holder);
@@ -146,7 +156,7 @@ static void fail_try(struct shed_lock_machine *m, enum shed_verdict verdict)
         shed_lock_cancel_try(m, &r->holder);
     if (verdict == SHED_VERDICT_WRONG) {
         shed_lock_answer(m, r, r->error.code);
-    } else if (r == m->acquires.first) {
+    } else if (r == shed_lock_request_of(m->acquires.first)) {
         m->attempts++;
         m->retry_at_ms = m->now_ms + delay_ms + shed_lock_jitter_ms(m);
     }
@@ -168,7 +178,7 @@ static void begin_numbering(struct shed_lock_machine *m)
 {
     struct shed_lock_round *round = &m->round;
 
-    round->question.fence_number =
+    round->question.fence =
         round->tally.fence + (ABOVE << (ABOVE_SHIFT * round->numberings));
     round->question.op = SHED_LOCK_OP_ADVANCE;
     round->numberings++;
@@ -179,7 +189,7 @@ static void begin_numbering(struct shed_lock_machine *m)
 static void begin_confirming(struct shed_lock_machine *m)
 {
     m->round.question.op = SHED_LOCK_OP_CONFIRM;
-    m->round.question.fence_number = m->round.tally.fence;
+    m->round.question.fence = m->round.tally.fence;
     shed_round_ask(m);
 }
 
@@ -190,9 +200,8 @@ static void win(struct shed_lock_machine *m)
     struct shed_lock_round *round = &m->round;
     struct shed_lock_request *r = round->request;
 
-    round->question.fence = shed_lock_is_alone(m)
-                                ? round->tally.fence
-                                : round->question.fence_number;
+    if (shed_lock_is_alone(m))
+        round->question.fence = round->tally.fence;
     /* left by an earlier try of this request, which now holds the lock */
     for (size_t i = 0; i < m->count; i++)
         shed_voter_drop_leftover(&m->voter[i], &r->holder);
@@ -212,9 +221,9 @@ static void end_acquire(struct shed_lock_machine *m, enum shed_verdict verdict)
     bool is_confirmed = m->spec->options->replicas == 0 ||
                         round->question.op == SHED_LOCK_OP_CONFIRM;
     /* a quorum's must be above every number that the majority knew */
-    bool needs_number = !shed_lock_is_alone(m) &&
-                        (round->numberings == 0 ||
-                         round->tally.fence >= round->question.fence_number);
+    bool needs_number =
+        !shed_lock_is_alone(m) &&
+        (round->numberings == 0 || round->tally.fence >= round->question.fence);
 
     if (verdict != SHED_VERDICT_YES &&
         round->question.op == SHED_LOCK_OP_CONFIRM)
@@ -257,7 +266,7 @@ static void repair(struct shed_lock_machine *m)
         if (!v->is_missing || v->state != SHED_VOTER_IDLE)
             continue;
         v->is_missing = false;
-        shed_lock_ask(m, i, SHED_VOTER_BUSY, &question);
+        ask(m, i, SHED_VOTER_BUSY, &question);
     }
 }
 

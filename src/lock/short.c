@@ -50,10 +50,10 @@ bool shed_lock_machine_goes_short(const struct shed_lock_machine *m)
 
 static bool is_releasing(const struct shed_lock_machine *m)
 {
-    const struct shed_lock_request *r = m->others.first;
+    const struct shed_lock_request *r = shed_lock_request_of(m->others.first);
 
     while (r != NULL && r->op != SHED_LOCK_OP_RELEASE)
-        r = r->next;
+        r = shed_lock_next(r);
     return r != NULL;
 }
 

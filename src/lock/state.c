@@ -36,32 +36,8 @@ uint64_t shed_lock_jitter_ms(struct shed_lock_machine *m)
 
 /* ------------------------------------------------------------- the queues */
 
-void shed_lock_queue_init(struct shed_lock_queue *queue)
-{
-    *queue = (struct shed_lock_queue){.last = &queue->first};
-}
-
-void shed_lock_append(struct shed_lock_queue *queue,
-                      struct shed_lock_request *r)
-{
-    r->next = NULL;
-    *queue->last = r;
-    queue->last = &r->next;
-}
-
-static void take_out(struct shed_lock_queue *queue, struct shed_lock_request *r)
-{
-    struct shed_lock_request **at = &queue->first;
-
-    while (*at != r)
-        at = &(*at)->next;
-    *at = r->next;
-    if (r->next == NULL)
-        queue->last = at;
-}
-
-static struct shed_lock_queue *queue_of(struct shed_lock_machine *m,
-                                        const struct shed_lock_request *r)
+static struct shed_list *queue_of(struct shed_lock_machine *m,
+                                  const struct shed_lock_request *r)
 {
     return r->op == SHED_LOCK_OP_ACQUIRE ? &m->acquires : &m->others;
 }
@@ -70,7 +46,7 @@ void shed_lock_answer(struct shed_lock_machine *m, struct shed_lock_request *r,
                       enum shed_code code)
 {
     assert(m->act != NULL);
-    take_out(queue_of(m, r), r);
+    shed_list_remove(queue_of(m, r), &r->node);
     if (r->is_cancelled)
         code =
             shed_fail(&r->error, SHED_ETIMEDOUT, "the acquire was cancelled");
@@ -79,7 +55,7 @@ void shed_lock_answer(struct shed_lock_machine *m, struct shed_lock_request *r,
         m->attempts = 0;
     }
     r->code = code;
-    shed_lock_append(&m->act->answered, r);
+    shed_list_append(&m->act->answered, &r->node);
 }
 
 bool shed_lock_machine_add(struct shed_lock_machine *m,
@@ -87,7 +63,7 @@ bool shed_lock_machine_add(struct shed_lock_machine *m,
 {
     if (m->life != SHED_LOCK_OPEN)
         return false;
-    shed_lock_append(queue_of(m, r), r);
+    shed_list_append(queue_of(m, r), &r->node);
     return true;
 }
 
@@ -95,8 +71,8 @@ size_t shed_lock_machine_cancel(struct shed_lock_machine *m, const void *user)
 {
     size_t count = 0;
 
-    for (struct shed_lock_request *r = m->acquires.first; r != NULL;
-         r = r->next) {
+    for (struct shed_lock_request *r = shed_lock_request_of(m->acquires.first);
+         r != NULL; r = shed_lock_next(r)) {
         if (!r->may_cancel || r->is_cancelled || r->user != user)
             continue;
         r->is_cancelled = true;
@@ -201,15 +177,6 @@ void shed_lock_machine_close(struct shed_lock_machine *m,
 
 /* ----------------------------------------------------------------- asking */
 
-void shed_lock_ask(struct shed_lock_machine *m, size_t i,
-                   enum shed_voter_state state,
-                   const struct shed_exchange *question)
-{
-    assert(m->act != NULL && i < m->count);
-    shed_voter_ask(&m->voter[i], state, question, m->now_ms);
-    m->act->ask |= UINT32_C(1) << i;
-}
-
 void shed_lock_clean(struct shed_lock_machine *m, size_t i)
 {
     if (shed_voter_clean(&m->voter[i], m->now_ms))
@@ -223,12 +190,6 @@ void shed_lock_cancel_try(struct shed_lock_machine *m,
         shed_voter_cancel(&m->voter[i], holder, m->now_ms);
         shed_lock_clean(m, i);
     }
-}
-
-bool shed_lock_is_engaged(const struct shed_lock_machine *m)
-{
-    return m->round.is_open ||
-           (shed_lock_is_alone(m) && m->voter[0].state != SHED_VOTER_IDLE);
 }
 
 /* -------------------------------------------------------------- the begin */
@@ -250,8 +211,6 @@ void shed_lock_machine_init(struct shed_lock_machine *m,
         .voter = voter,
         .counters = counters,
         .retry_at_ms = UINT64_MAX};
-    shed_lock_queue_init(&m->acquires);
-    shed_lock_queue_init(&m->others);
     for (size_t i = 0; i < count; i++)
-        shed_voter_init(&voter[i], spec);
+        voter[i] = (struct shed_voter){.exchange.spec = spec};
 }

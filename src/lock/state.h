@@ -11,6 +11,8 @@
 #ifndef SHED_LOCK_STATE_H
 #define SHED_LOCK_STATE_H
 
+#include "base/container.h"
+#include "base/list.h"
 #include "base/stats.h"
 #include "lock/hold.h"
 #include "lock/quorum.h"
@@ -25,7 +27,7 @@ enum shed_lock_life {
 };
 
 struct shed_lock_request {
-    struct shed_lock_request *next;
+    struct shed_node node; /* in the machine's or the act's list */
     /* the question */
     enum shed_lock_op op;
     struct shed_lock_holder holder;
@@ -57,10 +59,20 @@ struct shed_lock_request {
     struct shed_latch *latch; /* at which done's owner waits, or NULL */
 };
 
-struct shed_lock_queue {
-    struct shed_lock_request *first;
-    struct shed_lock_request **last;
-};
+/* NULL: it was the last one. */
+static inline struct shed_lock_request *
+shed_lock_request_of(const struct shed_node *node)
+{
+    return node != NULL
+               ? shed_container_of(node, struct shed_lock_request, node)
+               : NULL;
+}
+
+static inline struct shed_lock_request *
+shed_lock_next(const struct shed_lock_request *r)
+{
+    return shed_lock_request_of(r->node.after);
+}
 
 /* A round: one operation on all servers, one round at a time. */
 struct shed_lock_round {
@@ -93,7 +105,7 @@ struct shed_lock_machine {
 
     enum shed_lock_life life;
     struct shed_lock_round round;
-    struct shed_lock_queue acquires, others;
+    struct shed_list acquires, others;
     struct shed_lock_request *closer; /* is answered last; not in a queue */
     struct shed_hold hold;
     struct shed_lock_memory memory; /* of the tries; a hold has its own */
@@ -132,7 +144,7 @@ struct shed_lock_act {
     struct shed_error lost_reason; /* of the last of them */
     /* Call done of each, in this order. That of close is the last, and the
      * machine may be freed then. */
-    struct shed_lock_queue answered;
+    struct shed_list answered;
 };
 
 _Static_assert(SHED_LOCK_CLIENTS_MAX <= 32, "ask has a bit for each server");
@@ -224,11 +236,6 @@ void shed_lock_answer(struct shed_lock_machine *m, struct shed_lock_request *r,
  * or the request has released it before. */
 void shed_lock_fail_gone(struct shed_lock_request *r);
 
-/* Ask server i, which is IDLE. */
-void shed_lock_ask(struct shed_lock_machine *m, size_t i,
-                   enum shed_voter_state state,
-                   const struct shed_exchange *question);
-
 /* Have server i remove a leftover, if it is IDLE and has one. */
 void shed_lock_clean(struct shed_lock_machine *m, size_t i);
 
@@ -246,19 +253,12 @@ static inline bool shed_lock_is_alone(const struct shed_lock_machine *m)
     return m->count == 1;
 }
 
-/* Whether no round can begin. With several servers, one of them may be busy. */
-bool shed_lock_is_engaged(const struct shed_lock_machine *m);
-
 /* 64 bits for jitter. */
 uint64_t shed_lock_draw(struct shed_lock_machine *m);
 
 /* A random delay; 0 with one server. Tries are spread over it, because handles
  * that ask at the same moment split the votes. */
 uint64_t shed_lock_jitter_ms(struct shed_lock_machine *m);
-
-void shed_lock_queue_init(struct shed_lock_queue *queue);
-void shed_lock_append(struct shed_lock_queue *queue,
-                      struct shed_lock_request *r);
 
 /* Rounds (round.c). */
 

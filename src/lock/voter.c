@@ -12,11 +12,6 @@
  * pause, because then the server can be asked. */
 #define CLEAN_MS 1000
 
-void shed_voter_init(struct shed_voter *v, const struct shed_lock_spec *spec)
-{
-    *v = (struct shed_voter){.state = SHED_VOTER_IDLE, .exchange.spec = spec};
-}
-
 static bool is_same(const struct shed_lock_holder *a,
                     const struct shed_lock_holder *b)
 {

@@ -30,6 +30,7 @@ enum shed_voter_state {
 _Static_assert(SHED_LEFTOVERS_RESERVED < SHED_LEFTOVERS_MAX,
                "there is room for a try");
 
+/* It begins with the spec of its exchange, and zeros. */
 struct shed_voter {
     enum shed_voter_state state;
     uint64_t asked_ms; /* since when, unless it is IDLE */
@@ -43,10 +44,6 @@ struct shed_voter {
      * that runs the exchange. */
     struct shed_exchange exchange;
 };
-
-/* Begin as IDLE, without leftovers. */
-void shed_voter_init(struct shed_voter *voter,
-                     const struct shed_lock_spec *spec);
 
 /* Ask question, and enter state, which is not IDLE. The voter must be IDLE. */
 void shed_voter_ask(struct shed_voter *voter, enum shed_voter_state state,

@@ -366,7 +366,7 @@ static void run_exchange(const struct scenario *scenario,
         if (strcmp(step->what, "rewrite A") == 0)
             exchange.lease_ms = 0;
         if (op == SHED_LOCK_OP_ADVANCE)
-            exchange.fence_number = strtoull(who, NULL, 10);
+            exchange.fence = strtoull(who, NULL, 10);
         run_commands(&exchange, side, wall_ms);
         memory[side][number_of_holder(letter)] = exchange.memory;
         describe(&exchange, end, sizeof(end));

@@ -149,8 +149,9 @@ static void check_waiting(struct sim *s, unsigned h,
             return;
     if (m->others.first != NULL)
         sim_fail(s, "a request waits for nothing");
-    for (const struct shed_lock_request *r = m->acquires.first; r != NULL;
-         r = r->next)
+    for (const struct shed_lock_request *r =
+             shed_lock_request_of(m->acquires.first);
+         r != NULL; r = shed_lock_next(r))
         if (r->holder.wait_ms > 0 ||
             s->process[s->handle[h].process].is_settled)
             sim_fail(s, "an acquire waits for nothing");

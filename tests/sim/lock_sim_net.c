@@ -79,9 +79,9 @@ static void begin_number(struct sim *s, const struct sim_request *r,
     struct sim_call *call = &s->call[r->for_call];
 
     if (exchange->op != SHED_LOCK_OP_ADVANCE || r->for_call == SIM_CALLS ||
-        call->number == exchange->fence_number)
+        call->number == exchange->fence)
         return;
-    call->number = exchange->fence_number;
+    call->number = exchange->fence;
     call->below = 0;
 }
 

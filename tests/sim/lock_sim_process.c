@@ -79,18 +79,17 @@ static void set_timer(struct sim *s, unsigned h, uint64_t at_ms)
 
 static void on_done(struct sim *s, struct sim_call *call);
 
-static void perform(struct sim *s, unsigned h, const struct shed_lock_act *act)
+static void perform(struct sim *s, unsigned h, struct shed_lock_act *act)
 {
     struct sim_handle *handle = &s->handle[h];
+    struct shed_lock_request *r;
 
     if (act->timer_at_ms != handle->timer_at_ms)
         set_timer(s, h, act->timer_at_ms);
     for (unsigned i = 0; i < s->server_count; i++)
         if ((act->ask >> i & 1) != 0)
             sim_ask(s, h, i);
-    for (struct shed_lock_request *r = act->answered.first, *next; r != NULL;
-         r = next) {
-        next = r->next;
+    while ((r = shed_lock_request_of(shed_list_pop(&act->answered))) != NULL) {
         if (r != &handle->closer) {
             on_done(s, (struct sim_call *)(void *)r);
             continue;

@@ -446,7 +446,7 @@ TEST(only_what_enough_replicas_have_is_confirmed)
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-        struct shed_exchange exchange = {.fence_number = 5};
+        struct shed_exchange exchange = {.fence = 5};
         const struct shed_ack ack = {.replicas = 2,
                                      .timeout_ms = 7,
                                      .error = rows[i].error,

@@ -8,7 +8,7 @@
 #include "base/container.h"
 #include "base/error.h"
 #include "base/mutex.h"
-#include "lock/call.h"
+#include "lock/engine.h"
 
 struct async_request {
     struct shed_lock_request request;
@@ -57,7 +57,8 @@ enum shed_code shed_lock_acquire_async(struct shed_lock *l, uint64_t wait_ms,
         create(l, done, user, "shed_lock_acquire_async", &a, err);
 
     if (code == SHED_OK)
-        code = shed_lock_check_wait(wait_ms, err);
+        code = shed_check_range(wait_ms, 0, SHED_LOCK_WAIT_MAX_MS,
+                                "lock wait_ms", err);
     if (code == SHED_OK)
         code = shed_lock_begin_request(&a->request, NULL, wait_ms, err);
     if (code == SHED_OK) {

@@ -163,15 +163,6 @@ static bool has_twins(const struct shed_lock *l, struct shed_error *err)
 
 /* ----------------------------------------------------------------- the acts */
 
-static void set_timer(struct shed_lock *l, uint64_t at_ms)
-{
-    assert(l->timer != NULL);
-    if (at_ms != UINT64_MAX)
-        shed_timer_set(l->timer, shed_left_ms(at_ms, shed_now_ms()));
-    else
-        shed_timer_stop(l->timer);
-}
-
 static void perform(struct shed_lock *l, struct shed_lock_act *act)
 {
     struct shed_lock_request *r;
@@ -211,8 +202,10 @@ static void drive(struct shed_lock *l, enum shed_lock_event event,
     is_other_time = act.timer_at_ms != l->timer_at_ms;
     l->timer_at_ms = act.timer_at_ms;
     shed_mutex_unlock(&l->mu);
-    if (is_other_time)
-        set_timer(l, act.timer_at_ms);
+    if (is_other_time && act.timer_at_ms != UINT64_MAX)
+        shed_timer_set(l->timer, shed_left_ms(act.timer_at_ms, shed_now_ms()));
+    else if (is_other_time)
+        shed_timer_stop(l->timer);
     perform(l, &act);
 }
 

@@ -43,8 +43,7 @@ const char *shed_lock_keys_name(struct shed_lock_spec *spec, bool has_sides,
         shed_hash_tag_set(&tag, name, name_size);
     for (int i = 0; i < (has_sides ? SHED_LOCK_KEYS : 1); i++) {
         char *begin = room;
-        bool is_bare = is_exact && i == SHED_LOCK_KEY;
-        if (!is_bare) {
+        if (!is_exact || i != SHED_LOCK_KEY) {
             room = put_text(room, is_exact ? EXACT_PREFIX "{" : PREFIX "{");
             room = put(room, tag.at, tag.size);
             room = put_text(room, "}");

@@ -116,11 +116,10 @@ static bool on_reply(struct shed_exchange *exchange,
         exchange->fence = (uint64_t)number;
     exchange->is_absent =
         exchange->op == SHED_LOCK_OP_EXTEND && number == ABSENT;
-    if (exchange->is_absent)
-        return shed_exchange_end(exchange, SHED_EXCHANGE_NO);
     exchange->has_waiters = exchange->op == SHED_LOCK_OP_RELEASE && number > 1;
-    return shed_exchange_answer(
-        exchange, number > 0 || exchange->op == SHED_LOCK_OP_ADVANCE);
+    return shed_exchange_answer(exchange,
+                                (number > 0 && !exchange->is_absent) ||
+                                    exchange->op == SHED_LOCK_OP_ADVANCE);
 }
 
 const struct shed_algorithm shed_lock_lease = {.has_tokens = true,

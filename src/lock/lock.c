@@ -15,7 +15,7 @@
 #include "base/random.h"
 #include "base/thread.h"
 #include "client/probe.h"
-#include "lock/call.h"
+#include "lock/engine.h"
 #include "lock/keys.h"
 
 /* The ranges that lock.h states. */
@@ -228,12 +228,6 @@ static enum shed_code run(struct shed_lock *l, struct shed_lock_request *r,
     return shed_lock_tell_answer(r, err);
 }
 
-static enum shed_code fail_forked(struct shed_error *err)
-{
-    return shed_fail(err, SHED_EFORKED,
-                     "the lock was opened before fork: open one in the child");
-}
-
 enum shed_code shed_lock_check(const struct shed_lock *l,
                                struct shed_error *err)
 {
@@ -241,7 +235,11 @@ enum shed_code shed_lock_check(const struct shed_lock *l,
         return shed_fail(err, SHED_EINVAL,
                          "the lock is NULL: shed_lock_open has failed, "
                          "or it has been closed");
-    return l->pid == shed_process_id() ? SHED_OK : fail_forked(err);
+    return l->pid == shed_process_id()
+               ? SHED_OK
+               : shed_fail(
+                     err, SHED_EFORKED,
+                     "the lock was opened before fork: open one in the child");
 }
 
 /* Every call that may block begins with this. */
@@ -288,12 +286,6 @@ enum shed_code shed_lock_probe(struct shed_lock *l, uint64_t timeout_ms,
 }
 
 /* ---------------------------------------------------------------- acquire */
-
-enum shed_code shed_lock_check_wait(uint64_t wait_ms, struct shed_error *err)
-{
-    return shed_check_range(wait_ms, 0, SHED_LOCK_WAIT_MAX_MS, "lock wait_ms",
-                            err);
-}
 
 static enum shed_code enter_again_locked(struct shed_lock *l,
                                          struct shed_error *err)
@@ -351,7 +343,8 @@ enum shed_code shed_lock_acquire(struct shed_lock *l, uint64_t wait_ms,
     enum shed_code code = enter(l, &self, err);
 
     if (code == SHED_OK)
-        code = shed_lock_check_wait(wait_ms, err);
+        code = shed_check_range(wait_ms, 0, SHED_LOCK_WAIT_MAX_MS,
+                                "lock wait_ms", err);
     if (code != SHED_OK || answer_here(l, self, wait_ms, &may_try, &code, err))
         return code;
     code = shed_lock_begin_request(&r, self, wait_ms, err);
@@ -492,7 +485,7 @@ uint64_t shed_lock_remaining_ms(const struct shed_lock *l)
 enum shed_code shed_lock_fence(struct shed_lock *l, struct shed_fence *out,
                                struct shed_error *err)
 {
-    struct shed_owner *self = NULL;
+    const struct shed_owner *self = shed_owner_self();
     enum shed_code code;
 
     if (out == NULL)
@@ -503,7 +496,6 @@ enum shed_code shed_lock_fence(struct shed_lock *l, struct shed_fence *out,
         code = check_tokens(l, err);
     if (code != SHED_OK)
         return code;
-    self = shed_owner_self();
     shed_mutex_lock(&l->mu);
     if (shed_hold_is_mine(&l->machine.hold, self) &&
         shed_hold_is_safe(&l->machine.hold, shed_now_ms())) {

@@ -15,9 +15,9 @@
  * When nothing is under way, these are tried in this order, and the first that
  * has something to do begins:
  *
- *   1. requests whose time is over are answered. First, because anything that
- *      begins below would make them wait for a whole round. What they may have
- *      left on a server is undone at once.
+ *   1. acquires whose time is over, or that cannot succeed, are answered.
+ * First, because anything that begins below would make them wait for a whole
+ * round. What they may have left on a server is undone at once.
  *   2. leftovers are removed. Before any round, because a leftover keeps others
  *      out for a lease, and with one server makes the next try wait.
  *   3. a release, an extension, an advance: somebody waits for the result, and
@@ -99,6 +99,8 @@ static void end_overdue(struct shed_lock_machine *m)
             return; /* with removing what another request has left */
         if (m->life != SHED_LOCK_OPEN)
             (void)shed_lock_fail_closed(&r->error);
+        else if (m->facts->refusal != NULL)
+            r->error = *m->facts->refusal;
         else if (m->now_ms < end_ms(r) || needs_try(m, r))
             continue;
         else if (!m->facts->is_settled)
@@ -239,18 +241,6 @@ static bool is_held_here(struct shed_lock_machine *m)
     return true;
 }
 
-/* Earlier tries need no undo here: each was undone when it ended. */
-static void refuse_all(struct shed_lock_machine *m,
-                       const struct shed_error *why)
-{
-    struct shed_lock_request *r;
-
-    while ((r = shed_lock_request_of(m->acquires.first)) != NULL) {
-        r->error = *why;
-        shed_lock_answer(m, r, why->code);
-    }
-}
-
 /* If changes are announced, the first request hears of a release by its own
  * handle in the same way as others do. With tokens it need not wait for
  * that. */
@@ -291,10 +281,6 @@ static bool begin_try(struct shed_lock_machine *m)
     wake_first(m);
     if (m->acquires.first == NULL)
         return false;
-    if (m->facts->refusal != NULL) {
-        refuse_all(m, m->facts->refusal);
-        return false;
-    }
     if (!m->facts->is_settled) {
         m->retry_at_ms = UINT64_MAX; /* the next epoch event wakes it */
         return false;

@@ -87,11 +87,16 @@ bool shed_exchange_end(struct shed_exchange *exchange,
     return false;
 }
 
-bool shed_exchange_end_failed(struct shed_exchange *exchange)
+bool shed_exchange_end_by_error(struct shed_exchange *exchange)
 {
-    return shed_exchange_end(exchange, exchange->error.code == SHED_EDENIED
-                                           ? SHED_EXCHANGE_WRONG
-                                           : SHED_EXCHANGE_FAILED);
+    switch (exchange->error.code) {
+    case SHED_OK:
+        return shed_exchange_end(exchange, SHED_EXCHANGE_YES);
+    case SHED_EDENIED:
+        return shed_exchange_end(exchange, SHED_EXCHANGE_WRONG);
+    default:
+        return shed_exchange_end(exchange, SHED_EXCHANGE_FAILED);
+    }
 }
 
 bool shed_exchange_answer(struct shed_exchange *exchange, bool is_yes)
@@ -118,7 +123,7 @@ bool shed_exchange_fail(struct shed_exchange *exchange,
     (void)shed_fail(
         &exchange->error, text != NULL ? shed_reply_code(reply) : SHED_EREDIS,
         "Redis: %s", text != NULL ? text : "a reply of an unknown form");
-    return shed_exchange_end_failed(exchange);
+    return shed_exchange_end_by_error(exchange);
 }
 
 bool shed_exchange_again(struct shed_exchange *exchange)
@@ -137,13 +142,6 @@ static void read_clocks(struct shed_exchange *exchange)
     exchange->now_ms = shed_now_ms();
 }
 
-/* What comes after that repairs or ends what it began. */
-static bool is_first_of_acquire(const struct shed_exchange *exchange)
-{
-    return exchange->op == SHED_LOCK_OP_ACQUIRE && exchange->step == 0 &&
-           exchange->rounds == 0;
-}
-
 bool shed_exchange_next_command(struct shed_exchange *exchange,
                                 struct shed_client *client,
                                 struct shed_args *args)
@@ -157,7 +155,9 @@ bool shed_exchange_next_command(struct shed_exchange *exchange,
     read_clocks(exchange);
     if (!exchange->spec->algorithm->next_command(exchange, args))
         return false;
-    args->is_guarded = is_first_of_acquire(exchange);
+    /* what comes after that repairs or ends what it began */
+    args->is_guarded = exchange->op == SHED_LOCK_OP_ACQUIRE &&
+                       exchange->step == 0 && exchange->rounds == 0;
     return true;
 }
 
@@ -170,7 +170,7 @@ bool shed_exchange_on_reply(struct shed_exchange *exchange,
         return exchange->spec->algorithm->on_reply(exchange, reply);
     }
     exchange->error = *err;
-    return shed_exchange_end_failed(exchange);
+    return shed_exchange_end_by_error(exchange);
 }
 
 void shed_exchange_on_ack(struct shed_exchange *exchange,
@@ -187,10 +187,7 @@ void shed_exchange_on_ack(struct shed_exchange *exchange,
                         (unsigned long long)ack->replicas,
                         (unsigned long long)ack->count,
                         (unsigned long long)ack->timeout_ms);
-    if (exchange->error.code == SHED_OK)
-        (void)shed_exchange_end(exchange, SHED_EXCHANGE_YES);
-    else
-        (void)shed_exchange_end_failed(exchange);
+    (void)shed_exchange_end_by_error(exchange);
 }
 
 void shed_exchange_run_blocking(struct shed_exchange *exchange,

@@ -168,9 +168,9 @@ void shed_exchange_add_swap(struct shed_exchange *exchange,
 bool shed_exchange_end(struct shed_exchange *exchange,
                        enum shed_exchange_end end);
 
-/* End it with FAILED, or with WRONG if its error is that it is denied. Returns:
- * false, always. */
-bool shed_exchange_end_failed(struct shed_exchange *exchange);
+/* End it by its error: YES if there is none, WRONG if it is denied, else
+ * FAILED. Returns: false, always. */
+bool shed_exchange_end_by_error(struct shed_exchange *exchange);
 
 /* End it with YES or NO. Returns: false, always. */
 bool shed_exchange_answer(struct shed_exchange *exchange, bool is_yes);

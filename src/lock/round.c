@@ -170,26 +170,12 @@ static void fail_granted(struct shed_lock_machine *m, const char *why)
     fail_try(m, SHED_VERDICT_FAILED);
 }
 
-/* Some servers of a majority may know a higher number than those that granted
- * the lock: a holder has written it back since, or a try has drawn it. So the
- * number is set slightly above the known ones, and higher each time that is not
- * enough. */
-static void begin_numbering(struct shed_lock_machine *m)
+/* The lock was granted: the next round of the acquire carries this number. */
+static void go_on_with(struct shed_lock_machine *m, enum shed_lock_op op,
+                       uint64_t fence)
 {
-    struct shed_lock_round *round = &m->round;
-
-    round->question.fence =
-        round->tally.fence + (ABOVE << (ABOVE_SHIFT * round->numberings));
-    round->question.op = SHED_LOCK_OP_ADVANCE;
-    round->numberings++;
-    shed_round_ask(m);
-}
-
-/* A failover forgets what no replica has. */
-static void begin_confirming(struct shed_lock_machine *m)
-{
-    m->round.question.op = SHED_LOCK_OP_CONFIRM;
-    m->round.question.fence = m->round.tally.fence;
+    m->round.question.op = op;
+    m->round.question.fence = fence;
     shed_round_ask(m);
 }
 
@@ -216,7 +202,7 @@ static void win(struct shed_lock_machine *m)
 
 static void end_acquire(struct shed_lock_machine *m, enum shed_verdict verdict)
 {
-    const struct shed_lock_round *round = &m->round;
+    struct shed_lock_round *round = &m->round;
     bool is_safe = m->now_ms < shed_lock_valid_until_ms(&round->question);
     bool is_confirmed = m->spec->options->replicas == 0 ||
                         round->question.op == SHED_LOCK_OP_CONFIRM;
@@ -236,9 +222,16 @@ static void end_acquire(struct shed_lock_machine *m, enum shed_verdict verdict)
         m->round.tally.error = *m->facts->refusal;
         fail_try(m, SHED_VERDICT_WRONG);
     } else if (!is_confirmed) {
-        begin_confirming(m);
+        /* a failover forgets what no replica has */
+        go_on_with(m, SHED_LOCK_OP_CONFIRM, round->tally.fence);
     } else if (needs_number && round->numberings < NUMBERINGS_MAX) {
-        begin_numbering(m);
+        /* Some servers of a majority may know a higher number than those that
+         * granted the lock: a holder has written it back since, or a try has
+         * drawn it. So the number is set slightly above the known ones, and
+         * higher each time that is not enough. */
+        go_on_with(m, SHED_LOCK_OP_ADVANCE,
+                   round->tally.fence +
+                       (ABOVE << (ABOVE_SHIFT * round->numberings++)));
     } else if (needs_number) {
         fail_granted(m, "the servers did not agree on a fencing number");
     } else if (!is_safe) {
@@ -270,18 +263,6 @@ static void repair(struct shed_lock_machine *m)
     }
 }
 
-/* An extension that the holder requested, or a rewrite, does not count as a
- * renewal. */
-static void count_renewal(struct shed_lock_machine *m,
-                          enum shed_verdict verdict)
-{
-    if (m->round.request != NULL || m->round.question.lease_ms == 0)
-        return;
-    shed_count(verdict == SHED_VERDICT_YES ? &m->counters->renewals
-                                           : &m->counters->renewal_failures,
-               1);
-}
-
 static void end_extend_of_hold(struct shed_lock_machine *m,
                                enum shed_verdict verdict)
 {
@@ -304,7 +285,11 @@ static enum shed_verdict end_extend(struct shed_lock_machine *m,
 {
     const struct shed_lock_round *round = &m->round;
 
-    count_renewal(m, verdict);
+    /* an extension that the holder requested, or a rewrite, is no renewal */
+    if (round->request == NULL && round->question.lease_ms > 0)
+        shed_count(verdict == SHED_VERDICT_YES ? &m->counters->renewals
+                                               : &m->counters->renewal_failures,
+                   1);
     if (m->hold.is_held && m->hold.generation == round->generation) {
         end_extend_of_hold(m, verdict);
     } else {

@@ -75,7 +75,7 @@ static bool has_no_vote(struct shed_lock_server *s, bool is_answered)
                         "Redis %s has been running for only %llu ms: it has no "
                         "vote before a whole lease has passed",
                         s->client->address->text, (unsigned long long)age_ms);
-    (void)shed_exchange_end_failed(s->exchange);
+    (void)shed_exchange_end_by_error(s->exchange);
     return true;
 }
 

@@ -9,11 +9,11 @@
  * Design notes
  *
  * A try goes this way only if it need not wait for replicas, which the engine
- * asks; and if no request of the handle waits, which it would
- * overtake, and none is a release, because the try could arrive first and find
- * the lock taken by the hold that is just being released. Two threads may still
- * try at the same time; Redis grants the lock to one of them, since each has a
- * token of its own.
+ * asks; and if no request of the handle is under way: it would overtake an
+ * acquire that waits, and could arrive before a release and find the lock taken
+ * by the hold that is just being released. Two threads may still try at the
+ * same time; Redis grants the lock to one of them, since each has a token of
+ * its own.
  *
  * Redis is asked without mu. The epoch is read before that: if the session
  * changes meanwhile, the record names the wrong one, and the hold begins with a
@@ -48,22 +48,13 @@ bool shed_lock_machine_goes_short(const struct shed_lock_machine *m)
     return m->spec->algorithm->has_tokens && shed_lock_is_alone(m);
 }
 
-static bool is_releasing(const struct shed_lock_machine *m)
-{
-    const struct shed_lock_request *r = shed_lock_request_of(m->others.first);
-
-    while (r != NULL && r->op != SHED_LOCK_OP_RELEASE)
-        r = shed_lock_next(r);
-    return r != NULL;
-}
-
 bool shed_lock_machine_may_try(const struct shed_lock_machine *m,
                                uint64_t wait_ms, uint64_t now_ms)
 {
     const struct shed_lock_options *o = m->spec->options;
 
     return shed_lock_machine_goes_short(m) && o->replicas == 0 &&
-           m->acquires.first == NULL && !is_releasing(m) &&
+           m->acquires.first == NULL && m->others.first == NULL &&
            (o->fair == 0 || wait_ms == 0) &&
            shed_voter_has_room(&m->voter[0]) &&
            (wait_ms == 0 || shed_lock_machine_step_back_ms(m, now_ms) == 0);

@@ -213,16 +213,16 @@ static enum shed_code run(struct shed_lock *l, struct shed_lock_request *r,
                           bool goes_short, struct shed_error *err)
 {
     struct shed_latch latch = SHED_LATCH_INIT(1);
+    bool is_settled;
 
     r->done = shed_lock_count_down;
     r->latch = &latch;
-    if (goes_short && shed_lock_go_short(l, r))
-        ;
-    else if (shed_lock_submit(l, r))
+    is_settled = goes_short && shed_lock_go_short(l, r);
+    if (!is_settled && shed_lock_submit(l, r))
         /* bounded: the request's deadline and the connections' timeouts end
          * it */
         (void)shed_latch_wait(&latch, UINT64_MAX);
-    else
+    else if (!is_settled)
         r->code = shed_lock_fail_closed(&r->error);
     shed_lock_count(l, r);
     return shed_lock_tell_answer(r, err);

@@ -92,6 +92,11 @@ static int level_of(enum shed_event_kind kind, enum shed_code outcome)
                                                 : kinds[kind].level_ok;
 }
 
+bool shed_event_has_line(const struct shed_event *e)
+{
+    return level_of(e->kind, e->outcome) != LOG_NEVER;
+}
+
 static const char *words_of(const struct shed_event *e)
 {
     if (e->kind == SHED_EVENT_DISCONNECTED && e->outcome == SHED_EDENIED)

@@ -15,6 +15,9 @@
 /* Whether the outcome is one that somebody may have to look into. */
 bool shed_event_is_trouble(enum shed_event_kind kind, enum shed_code outcome);
 
+/* Whether such an event has a line. */
+bool shed_event_has_line(const struct shed_event *event);
+
 struct shed_event_line {
     struct shed_log_line line; /* its text is the one below */
     char text[SHED_LOG_LINE_BYTES];

@@ -5,8 +5,9 @@
  *
  * An event is copied and posted, so that hooks run on one thread only, and
  * never in the middle of a machine's step or a caller's operation. The work is
- * bounded: only what the limits let pass is copied. on_event and on_log have
- * limits of their own, because a program counts, and a person reads.
+ * bounded: only what the limits let pass is copied. on_log is told of what
+ * on_event would be, within a limit of its own, because a program counts, and a
+ * person reads.
  */
 #include "client/events.h"
 
@@ -47,19 +48,11 @@ struct shed_events {
     /* the outcome of the last that was left out */
     enum shed_code left_out[SHED_EVENT_KINDS][CLASSES];
     uint64_t left_out_total; /* how many have been */
-    struct shed_log_lines lines;
-    bool is_summary_due; /* posted, or its timer runs */
+    bool is_summary_due;     /* posted, or its timer runs */
 
     /* reactor thread only */
-    struct shed_timer *timer;
-};
-
-/* What is to be told of an event, and to whom. */
-struct telling {
-    const struct shed_event *event;
-    size_t keys;
-    bool is_event, is_line;
-    struct shed_event_line line;
+    struct shed_log_lines lines;
+    struct shed_timer *timer; /* NULL: it is closed */
 };
 
 /* An event that has been posted, and the bytes that it points to. */
@@ -67,44 +60,64 @@ struct told {
     struct shed_post post;
     struct shed_events *events;
     struct shed_event event;
-    bool is_event;
-    enum shed_log_level level;
-    const char *line; /* NULL: none */
+    size_t keys; /* see shed_events_tell_of */
     char bytes[];
 };
 
-/* ---------------------------------------------------------------- the hooks */
+/* ------------------------------------------------------------- the lines */
 
-static void call_log(const struct shed_events *es, enum shed_log_level level,
-                     const char *text)
+/* Tell what was suppressed, if its interval is over, or this is the end. */
+static void tell_suppressed(struct shed_events *es)
 {
-    assert(shed_reactor_is_current(es->reactor));
-    es->on_log(es->log_user, level, text);
+    bool is_last = es->timer == NULL;
+    struct shed_log_told told;
+
+    while (shed_log_lines_take(&es->lines, shed_now_ms(), is_last, &told))
+        es->on_log(es->log_user, told.level, told.text);
 }
 
-static void call_event(const struct shed_events *es, const struct shed_event *e)
+static void begin_summary(struct shed_events *es);
+
+/* Tell the line of an event, or hold it back; or add others that were left out,
+ * of which no more is known than their number. */
+static void tell_line(struct shed_events *es, const struct shed_event *e,
+                      size_t keys, uint64_t left_out)
 {
-    assert(shed_reactor_is_current(es->reactor));
-    es->on_event(es->event_user, e);
+    struct shed_event_line line;
+
+    if (es->on_log == NULL || keys == 0 ||
+        !shed_event_line_write(e, keys, &line))
+        return;
+    if (left_out > 0)
+        shed_log_lines_suppress(&es->lines, &line.line, left_out);
+    else if (shed_log_lines_pass(&es->lines, &line.line, shed_now_ms()))
+        es->on_log(es->log_user, line.line.level, line.text);
+    if (es->timer == NULL)
+        tell_suppressed(es);
+    else if (shed_log_lines_are_waiting(&es->lines))
+        begin_summary(es);
 }
 
 /* ------------------------------------------------------- what was left out */
 
-static void tell_left_out(const struct shed_events *es, size_t kind,
+static void tell_left_out(struct shed_events *es, size_t kind, enum class class,
                           enum shed_code outcome, uint64_t count)
 {
     char reason[SHED_REASON_BYTES];
-    struct shed_event e = {.size = sizeof(e),
-                           .kind = SHED_EVENT_SUPPRESSED,
-                           .outcome = outcome,
-                           .reason = reason,
-                           .count = count,
-                           .about = kind};
+    const struct shed_event one = {.kind = (enum shed_event_kind)kind,
+                                   .outcome = outcome};
+    const struct shed_event e = {.size = sizeof(e),
+                                 .kind = SHED_EVENT_SUPPRESSED,
+                                 .outcome = outcome,
+                                 .reason = reason,
+                                 .count = count,
+                                 .about = kind};
 
     (void)snprintf(reason, sizeof(reason), "%llu times \"%s\"",
-                   (unsigned long long)count,
-                   shed_event_kind_name((enum shed_event_kind)kind));
-    call_event(es, &e);
+                   (unsigned long long)count, shed_event_kind_name(one.kind));
+    if (es->on_event != NULL)
+        es->on_event(es->event_user, &e);
+    tell_line(es, &one, class != CLASS_SPOKEN_FOR, count);
 }
 
 static void tell_events_left_out(struct shed_events *es)
@@ -118,23 +131,8 @@ static void tell_events_left_out(struct shed_events *es)
         outcome = es->left_out[kind][class];
         shed_mutex_unlock(&es->mu);
         if (count > 0)
-            tell_left_out(es, kind, outcome, count);
+            tell_left_out(es, kind, (enum class) class, outcome, count);
     }
-}
-
-static void tell_lines_left_out(struct shed_events *es, bool is_last)
-{
-    struct shed_log_told told;
-    bool has_told;
-
-    do {
-        shed_mutex_lock(&es->mu);
-        has_told =
-            shed_log_lines_take(&es->lines, shed_now_ms(), is_last, &told);
-        shed_mutex_unlock(&es->mu);
-        if (has_told)
-            call_log(es, told.level, told.text);
-    } while (has_told);
 }
 
 /* Make sure that what is left out is reported; with mu held. Returns: whether
@@ -147,23 +145,30 @@ static bool begin_summary_locked(struct shed_events *es)
     return is_first;
 }
 
+/* On the reactor thread. */
+static void begin_summary(struct shed_events *es)
+{
+    bool is_first;
+
+    shed_mutex_lock(&es->mu);
+    is_first = begin_summary_locked(es);
+    shed_mutex_unlock(&es->mu);
+    if (is_first)
+        shed_timer_set(es->timer, SUMMARY_MS);
+}
+
 /* The interval of a line is longer than that of events, so it goes on. */
 static void on_timer(void *arg)
 {
     struct shed_events *es = arg;
-    bool goes_on;
 
     shed_mutex_lock(&es->mu);
     es->is_summary_due = false;
     shed_mutex_unlock(&es->mu);
     tell_events_left_out(es);
-    tell_lines_left_out(es, false);
-    shed_mutex_lock(&es->mu);
-    goes_on =
-        shed_log_lines_are_waiting(&es->lines) && begin_summary_locked(es);
-    shed_mutex_unlock(&es->mu);
-    if (goes_on)
-        shed_timer_set(es->timer, SUMMARY_MS);
+    tell_suppressed(es);
+    if (shed_log_lines_are_waiting(&es->lines))
+        begin_summary(es);
 }
 
 static void set_summary_timer(struct shed_post *post)
@@ -183,58 +188,39 @@ static enum class class_of(const struct shed_event *e, size_t keys) {
                                                       : CLASS_OK;
 }
 
-/* Returns: whether on_event is told of it; if not, it is counted. */
-static bool pass_event_locked(struct shed_events *es, const struct telling *t,
-                              bool is_lost, uint64_t now_ms)
+/* Returns: whether it is told; if not, it is counted. is_lost: it has passed,
+ * but there was no memory for it. */
+static bool pass(struct shed_events *es, const struct shed_event *e,
+                 size_t keys, bool is_lost)
 {
-    enum class class = class_of(t->event, t->keys);
-    struct shed_limit *limit = &es->limit[t->event->kind][class];
-
-    if (is_lost)
-        shed_limit_suppress(limit);
-    else if (shed_limit_pass(limit, SHED_EVENTS_PER_SECOND, SECOND_MS, now_ms))
-        return true;
-    es->left_out[t->event->kind][class] = t->event->outcome;
-    es->left_out_total++;
-    return false;
-}
-
-/* The same for on_log. */
-static bool pass_line_locked(struct shed_events *es, const struct telling *t,
-                             bool is_lost, uint64_t now_ms)
-{
-    if (!is_lost)
-        return shed_log_lines_pass(&es->lines, &t->line.line, now_ms);
-    shed_log_lines_suppress(&es->lines, &t->line.line);
-    return false;
-}
-
-/* Decide which of the two hooks are told. is_lost: it has passed, but there was
- * no memory for it. */
-static void pass(struct shed_events *es, struct telling *t, bool is_lost)
-{
-    bool was_event = t->is_event, was_line = t->is_line, is_first;
-    uint64_t now_ms;
+    enum class class = class_of(e, keys);
+    struct shed_limit *limit = &es->limit[e->kind][class];
+    bool has_passed = false, is_first = false;
 
     shed_mutex_lock(&es->mu);
-    now_ms = shed_now_ms(); /* here, so that it never goes back */
-    t->is_event = was_event && pass_event_locked(es, t, is_lost, now_ms);
-    t->is_line = was_line && pass_line_locked(es, t, is_lost, now_ms);
-    is_first = (was_event != t->is_event || was_line != t->is_line) &&
-               begin_summary_locked(es);
+    if (is_lost)
+        shed_limit_suppress(limit);
+    else /* the clock is read here, so that it never goes back */
+        has_passed = shed_limit_pass(limit, SHED_EVENTS_PER_SECOND, SECOND_MS,
+                                     shed_now_ms());
+    if (!has_passed) {
+        es->left_out[e->kind][class] = e->outcome;
+        es->left_out_total += es->on_event != NULL;
+        is_first = begin_summary_locked(es);
+    }
     shed_mutex_unlock(&es->mu);
     if (is_first)
         shed_reactor_post(es->reactor, &es->summary_post);
+    return has_passed;
 }
 
 static void call_posted(struct shed_post *post)
 {
     struct told *t = shed_container_of(post, struct told, post);
 
-    if (t->is_event)
-        call_event(t->events, &t->event);
-    if (t->line != NULL)
-        call_log(t->events, t->level, t->line);
+    if (t->events->on_event != NULL)
+        t->events->on_event(t->events->event_user, &t->event);
+    tell_line(t->events, &t->event, t->keys, 0);
     free(t);
 }
 
@@ -249,19 +235,13 @@ static struct shed_bytes keep(char **at, struct shed_bytes bytes)
     return kept;
 }
 
-/* Copy text and its end to *at and advance it. Returns: the copy. */
-static const char *keep_text(char **at, const char *text)
+static struct told *copy(struct shed_events *es, const struct shed_event *e,
+                         size_t keys)
 {
-    return keep(at, shed_bytes(text, strlen(text) + 1)).data;
-}
-
-static struct told *copy(struct shed_events *es, const struct telling *telling)
-{
-    const struct shed_event *e = telling->event;
     const char *reason = e->reason != NULL ? e->reason : "";
-    const char *line = telling->is_line ? telling->line.text : "";
-    struct told *t = malloc(sizeof(*t) + e->name.size + e->key.size +
-                            strlen(reason) + strlen(line) + 2);
+    size_t reason_size = strlen(reason) + 1;
+    struct told *t =
+        malloc(sizeof(*t) + e->name.size + e->key.size + reason_size);
     char *at;
 
     if (t == NULL)
@@ -273,41 +253,28 @@ static struct told *copy(struct shed_events *es, const struct telling *telling)
     t->event.size = sizeof(t->event);
     t->event.name = keep(&at, e->name);
     t->event.key = keep(&at, e->key);
-    t->event.reason = keep_text(&at, reason);
+    t->event.reason = keep(&at, shed_bytes(reason, reason_size)).data;
     t->event.count = 1;
     t->event.about = e->kind;
-    t->is_event = telling->is_event;
-    t->line = NULL;
-    if (telling->is_line) {
-        t->level = telling->line.line.level;
-        t->line = keep_text(&at, line);
-    }
+    t->keys = keys;
     return t;
 }
 
 void shed_events_tell_of(struct shed_events *es, const struct shed_event *e,
                          size_t keys)
 {
-    struct telling telling;
+    bool has_line = es->on_log != NULL && keys > 0 && shed_event_has_line(e);
     struct told *t;
 
     assert((size_t)e->kind < SHED_EVENT_KINDS &&
            e->kind != SHED_EVENT_SUPPRESSED);
-    telling.event = e;
-    telling.keys = keys;
-    telling.is_event = es->on_event != NULL;
-    telling.is_line = es->on_log != NULL && keys > 0 &&
-                      shed_event_line_write(e, keys, &telling.line);
-    if (!telling.is_event && !telling.is_line)
+    if ((es->on_event == NULL && !has_line) || !pass(es, e, keys, false))
         return;
-    pass(es, &telling, false);
-    if (!telling.is_event && !telling.is_line)
-        return;
-    t = copy(es, &telling);
+    t = copy(es, e, keys);
     if (t != NULL)
         shed_reactor_post(es->reactor, &t->post);
     else
-        pass(es, &telling, true);
+        (void)pass(es, e, keys, true);
 }
 
 void shed_events_tell(struct shed_events *es, const struct shed_event *e)
@@ -359,9 +326,9 @@ void shed_events_close(struct shed_events *es)
     if (es == NULL)
         return;
     tell_events_left_out(es);
-    tell_lines_left_out(es, true);
     shed_timer_destroy(es->timer);
     es->timer = NULL;
+    tell_suppressed(es);
 }
 
 void shed_events_destroy(struct shed_events *es)

@@ -7,9 +7,10 @@
 #define MS_PER_S 1000
 
 /* Keep what is told of a line that has just been suppressed. */
-static void hold_back(struct shed_log_kind *k, const struct shed_log_line *line)
+static void hold_back(struct shed_log_kind *k, const struct shed_log_line *line,
+                      bool is_first)
 {
-    if (k->limit.suppressed == 1 || line->level > k->level)
+    if (is_first || line->level > k->level)
         k->level = line->level;
     k->most = line->most;
     (void)snprintf(k->text, sizeof(k->text), "%s", line->text);
@@ -25,15 +26,18 @@ bool shed_log_lines_pass(struct shed_log_lines *ls,
     else if (shed_limit_pass(&k->limit, line->most, SHED_LOG_INTERVAL_MS,
                              now_ms))
         return true;
-    hold_back(k, line);
+    hold_back(k, line, k->limit.suppressed == 1);
     return false;
 }
 
 void shed_log_lines_suppress(struct shed_log_lines *ls,
-                             const struct shed_log_line *line)
+                             const struct shed_log_line *line, uint64_t count)
 {
-    shed_limit_suppress(&ls->kinds[line->kind].limit);
-    hold_back(&ls->kinds[line->kind], line);
+    struct shed_log_kind *k = &ls->kinds[line->kind];
+
+    if (k->limit.suppressed == 0 && k->text[0] == '\0')
+        hold_back(k, line, true);
+    k->limit.suppressed += count;
 }
 
 bool shed_log_lines_are_waiting(const struct shed_log_lines *ls)

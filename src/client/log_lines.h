@@ -52,9 +52,10 @@ struct shed_log_lines {
 bool shed_log_lines_pass(struct shed_log_lines *lines,
                          const struct shed_log_line *line, uint64_t now_ms);
 
-/* Count a line that passed but could not be told. */
+/* Count lines of which only a number is known: this line's text is told if none
+ * of its kind has been suppressed before. */
 void shed_log_lines_suppress(struct shed_log_lines *lines,
-                             const struct shed_log_line *line);
+                             const struct shed_log_line *line, uint64_t count);
 
 /* Whether there is something for shed_log_lines_take to tell, now or when an
  * interval is over. */

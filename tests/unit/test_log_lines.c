@@ -164,16 +164,22 @@ TEST(of_news_a_few_pass_and_the_last_is_told_at_the_highest_level)
     ck_assert(offer_news(SHED_LOG_WARNING, "gone"));
 }
 
-TEST(one_that_passed_and_was_lost_is_counted)
+TEST(lines_of_which_only_a_number_is_known_are_counted)
 {
     struct shed_log_line line = line_of(KIND, "a");
 
     begin();
     ck_assert(shed_log_lines_pass(&lines, &line, now_ms));
-    shed_log_lines_suppress(&lines, &line);
+    shed_log_lines_suppress(&lines, &line, 1);
     ck_assert(shed_log_lines_are_waiting(&lines));
     now_ms += INTERVAL_MS;
     expect_told(SHED_LOG_WARNING, "a");
+    ck_assert(!offer("b"));
+    line.text = "one of a number";
+    shed_log_lines_suppress(&lines, &line, 3);
+    now_ms += INTERVAL_MS;
+    expect_told(SHED_LOG_WARNING,
+                "b (and 3 more of this kind in the last 10 s)");
 }
 
 TEST(at_the_end_every_number_is_told_at_once)

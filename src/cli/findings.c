@@ -111,7 +111,7 @@ static void check_quorum(struct doctor *d, struct cli_server *sentinel,
 {
     struct shed_error err = {.code = SHED_OK};
     struct shed_reply *reply =
-        cli_server_ask(sentinel, &err, "SENTINEL CKQUORUM %s", primary);
+        cli_server_ask(sentinel, &err, NULL, "SENTINEL CKQUORUM %s", primary);
     const char *error = shed_reply_error(reply);
 
     if (error != NULL)
@@ -171,7 +171,8 @@ static void ask_sentinel(struct doctor *d, struct cli_server *sentinel,
     struct shed_error err;
 
     if (cli_server_open(sentinel, &err))
-        reply = cli_server_ask(sentinel, &err, "SENTINEL MASTER %s", primary);
+        reply =
+            cli_server_ask(sentinel, &err, NULL, "SENTINEL MASTER %s", primary);
     if (reply == NULL)
         cli_find(d, "sentinel", WARNING, means, advice, "%s", err.reason);
     else if (shed_reply_error(reply) != NULL)

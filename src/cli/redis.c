@@ -129,9 +129,7 @@ static bool learn_from(struct cli_redis *redis, struct cli_server *server,
 
     if (!cli_server_open(server, err))
         return false;
-    reply =
-        cli_server_accept(server, cli_server_ask(server, err, "CLUSTER SLOTS"),
-                          "CLUSTER SLOTS", err);
+    reply = cli_server_ask(server, err, "CLUSTER SLOTS", "CLUSTER SLOTS");
     if (reply == NULL)
         return false;
     is_valid = shed_cluster_map_take(redis->map, reply, server->address->host,
@@ -376,7 +374,7 @@ static struct shed_reply *repeat(struct cli_redis *redis,
         redis->aside[at] = create_server(redis, at);
     server = open_or_fail(redis->aside[at]);
     if (to.is_ask) {
-        shed_reply_free(cli_server_ask(server, &err, "ASKING"));
+        shed_reply_free(cli_server_ask(server, &err, NULL, "ASKING"));
     } else if (at != q->server) {
         if (!learn_from(redis, server, &err))
             cli_fail_error(redis->call, &err);

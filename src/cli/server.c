@@ -144,9 +144,11 @@ static struct shed_reply *carry_out(struct cli_server *s,
                : NULL;
 }
 
-struct shed_reply *cli_server_accept(const struct cli_server *s,
-                                     struct shed_reply *reply, const char *what,
-                                     struct shed_error *err)
+/* Returns: the reply to what; NULL if that is an error, which err tells, or if
+ * there is none, and err tells that already. */
+static struct shed_reply *accept_reply(const struct cli_server *s,
+                                       struct shed_reply *reply,
+                                       const char *what, struct shed_error *err)
 {
     const char *error = shed_reply_error(reply);
 
@@ -207,8 +209,8 @@ static bool set_up(struct cli_server *s, struct shed_error *err)
         struct shed_reply *reply;
         if (!is_login && strcmp(name, "SELECT") != 0)
             continue;
-        reply = cli_server_accept(s, carry_out(s, &setup.command[i], err),
-                                  is_login ? "the login" : name, err);
+        reply = accept_reply(s, carry_out(s, &setup.command[i], err),
+                             is_login ? "the login" : name, err);
         is_done = reply != NULL;
         shed_reply_free(reply);
     }
@@ -244,13 +246,15 @@ void cli_words(struct shed_args *args, const char *format, va_list list)
 }
 
 struct shed_reply *cli_server_ask(struct cli_server *s, struct shed_error *err,
-                                  const char *format, ...)
+                                  const char *what, const char *format, ...)
 {
     struct shed_args args = {0};
+    struct shed_reply *reply;
     va_list list;
 
     va_start(list, format);
     cli_words(&args, format, list);
     va_end(list);
-    return carry_out(s, &args, err);
+    reply = carry_out(s, &args, err);
+    return what != NULL ? accept_reply(s, reply, what, err) : reply;
 }

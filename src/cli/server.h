@@ -39,16 +39,11 @@ bool cli_server_hear(struct cli_server *server, uint64_t end_ms,
 struct shed_reply *cli_server_answer(struct cli_server *server,
                                      struct shed_error *err);
 
-/* The same, behind a command. */
-__attribute__((format(printf, 3, 4))) struct shed_reply *
+/* The same, behind a command. An error is an answer, or, if what is not NULL, a
+ * failure, which names that. */
+__attribute__((format(printf, 4, 5))) struct shed_reply *
 cli_server_ask(struct cli_server *server, struct shed_error *err,
-               const char *format, ...);
-
-/* Returns: the reply to what; NULL if that is an error, which err tells, or if
- * there is none, and err tells that already. */
-struct shed_reply *cli_server_accept(const struct cli_server *server,
-                                     struct shed_reply *reply, const char *what,
-                                     struct shed_error *err);
+               const char *what, const char *format, ...);
 
 /* What can be done about an error of Redis: ": ...", or nothing. */
 const char *cli_server_advice(const char *error);

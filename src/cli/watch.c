@@ -234,14 +234,10 @@ static struct cli_server *track(struct watch *w)
     struct shed_error err;
     struct cli_text id;
 
-    number = cli_server_accept(
-        pushes, cli_server_ask(pushes, &err, "CLIENT ID"), "CLIENT ID", &err);
-    answer =
-        number == NULL
-            ? NULL
-            : cli_server_accept(
-                  pushes, cli_server_ask(pushes, &err, "SUBSCRIBE " CHANNEL),
-                  "SUBSCRIBE", &err);
+    number = cli_server_ask(pushes, &err, "CLIENT ID", "CLIENT ID");
+    answer = number == NULL ? NULL
+                            : cli_server_ask(pushes, &err, "SUBSCRIBE",
+                                             "SUBSCRIBE " CHANNEL);
     if (answer == NULL)
         cli_fail_error(w->call, &err);
     id = cli_format("%lld", shed_reply_integer(number));

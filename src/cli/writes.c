@@ -40,8 +40,8 @@ void cli_writes_read(struct cli_redis *redis, struct shed_bytes key,
     *out = (struct cli_writes){.means = "", .advice = ""};
     cli_redis_about(redis, key);
     server = cli_redis_connect(redis);
-    reply = cli_server_ask(server, &err, "SETRANGE %.*s 0 %s", (int)key.size,
-                           (const char *)key.data, "");
+    reply = cli_server_ask(server, &err, NULL, "SETRANGE %.*s 0 %s",
+                           (int)key.size, (const char *)key.data, "");
     error = shed_reply_error(reply);
     if (reply == NULL && err.code != SHED_ETIMEDOUT)
         cli_fail_error(server->call, &err);

@@ -95,24 +95,6 @@ static const char *event_of(const struct known *before, const struct known *now)
 
 /* -------------------------------------------------------------------- lines */
 
-/* Begin a line. */
-static json_t *open_line(const struct watch *w, const char *event)
-{
-    json_t *out = cli_out_open(w->call);
-    uint64_t now_ms = shed_wall_ms();
-
-    cli_out_print(out, "%s  %-11s", cli_date(now_ms).at, event);
-    cli_out_number(out, "at_ms", now_ms);
-    cli_out_text(out, "event", event);
-    return out;
-}
-
-static void close_line(const struct watch *w, json_t *out)
-{
-    cli_out_print(out, "\n");
-    cli_out_close(w->call, out);
-}
-
 static void print_detail(const struct cli_entry *e)
 {
     struct shed_bytes reason =
@@ -133,28 +115,28 @@ static void print_detail(const struct cli_entry *e)
     }
 }
 
-static void print_event(struct watch *w, const char *event,
-                        const struct cli_entry *e)
+/* Print what has happened to an entry, or, if e is NULL, so many times. */
+static void print_event(const struct watch *w, const char *event,
+                        const struct cli_entry *e, uint64_t count)
 {
-    json_t *out = open_line(w, event);
+    json_t *out = cli_out_open(w->call);
+    uint64_t now_ms = shed_wall_ms();
 
-    w->events++;
-    cli_out_print(out, "  %s", cli_escape(cli_key_name(e->key)).at);
-    if (out == NULL)
+    cli_out_print(out, "%s  %-11s", cli_date(now_ms).at, event);
+    cli_out_number(out, "at_ms", now_ms);
+    cli_out_text(out, "event", event);
+    if (e != NULL && out == NULL) {
+        printf("  %s", cli_escape(cli_key_name(e->key)).at);
         print_detail(e);
-    else
+    } else if (e != NULL) {
         cli_entry_show(e, cli_out_object(out, "entry"));
-    close_line(w, out);
-}
-
-static void print_note(struct watch *w, const char *event, uint64_t count)
-{
-    json_t *out = open_line(w, event);
-
-    if (count > 0)
-        cli_out_print(out, "  %" PRIu64, count);
-    cli_out_number(out, "count", count);
-    close_line(w, out);
+    } else {
+        if (count > 0)
+            cli_out_print(out, "  %" PRIu64, count);
+        cli_out_number(out, "count", count);
+    }
+    cli_out_print(out, "\n");
+    cli_out_close(w->call, out);
 }
 
 /* --------------------------------------------------------------- the pushes */
@@ -165,7 +147,7 @@ static void tell_missed(struct watch *w, bool is_last)
 {
     if (w->limit.suppressed > 0 &&
         (is_last || shed_limit_is_over(&w->limit, MS_PER_S, shed_now_ms())))
-        print_note(w, "not shown", shed_limit_take(&w->limit));
+        print_event(w, "not shown", NULL, shed_limit_take(&w->limit));
 }
 
 /* name: that of an entry, or of its refresh. */
@@ -194,7 +176,8 @@ static void on_change(struct watch *w, struct shed_bytes name)
     if (!is_refresh)
         *slot = now;
     if (event != NULL)
-        print_event(w, event, &entry);
+        print_event(w, event, &entry, 0);
+    w->events += event != NULL;
     cli_entry_free(&entry);
 }
 
@@ -210,7 +193,7 @@ static void on_push(struct watch *w, const struct shed_reply *push)
 
     if (shed_reply_is_nil(keys)) {
         memset(w->known, 0, SLOTS * sizeof(*w->known));
-        print_note(w, "emptied", 0);
+        print_event(w, "emptied", NULL, 0);
         w->events++;
     }
     for (size_t i = 0; i < shed_reply_count(keys) && !is_over(w); i++) {

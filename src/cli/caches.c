@@ -196,16 +196,16 @@ static void show_caches(const struct caches *c, json_t *out)
 static void show_traffic(const struct traffic *t, json_t *out)
 {
     long long found = t->count[FOUND], reads = found + t->count[MISSED];
+    struct cli_text part = {""};
 
+    if (reads > 0)
+        part = cli_format(", of which %.1f %% found one",
+                          100.0 * (double)found / (double)reads);
     if (t->is_known)
         cli_out_print(out,
                       "Redis, for all programs: %lld commands/s, %lld reads of "
-                      "keys/s",
-                      t->count[COMMANDS], reads);
-    if (t->is_known && reads > 0)
-        cli_out_print(out, ", of which %.1f %% found one",
-                      100.0 * (double)found / (double)reads);
-    cli_out_print(out, t->is_known ? "\n" : "");
+                      "keys/s%s\n",
+                      t->count[COMMANDS], reads, part.at);
     cli_out_maybe(out, "commands_per_s", t->is_known, t->count[COMMANDS]);
     cli_out_maybe(out, "keys_found_per_s", t->is_known, found);
     cli_out_maybe(out, "keys_missed_per_s", t->is_known, t->count[MISSED]);

@@ -96,25 +96,13 @@ static struct shed_bytes refresh_of(struct shed_bytes name,
                       shed_entry_refresh_key(name.data, name.size, room->at));
 }
 
-/* What the key of the refresh holds: a lease, or the marker of one that failed.
- */
-static void hear_refresh(struct cli_redis *redis, struct cli_entry *e)
-{
-    struct shed_reply *reply = cli_redis_hear_key(redis, "GET");
-    struct shed_bytes bytes = cli_redis_bytes(reply);
-
-    e->has_refresh_failed =
-        bytes.data != NULL &&
-        cli_kind_of_header(bytes.data, bytes.size, &e->refresh) == CLI_FAILURE;
-    shed_reply_free(reply);
-}
-
 void cli_entry_read(struct cli_redis *redis, const struct cli_key *key,
                     struct cli_entry *e)
 {
     struct refresh_key room;
     struct shed_bytes name = cli_key_name(key);
-    struct shed_bytes refresh = refresh_of(name, &room);
+    struct shed_bytes bytes, refresh = refresh_of(name, &room);
+    struct shed_reply *reply;
 
     cli_redis_send_key(redis, "GET KEY", name);
     cli_redis_send_key(redis, "PTTL KEY", name);
@@ -123,7 +111,12 @@ void cli_entry_read(struct cli_redis *redis, const struct cli_key *key,
     cli_redis_send(redis, "TIME");
     cli_entry_decode(e, key, cli_redis_hear_key(redis, "GET"));
     e->pttl = cli_redis_hear_integer(redis, "PTTL");
-    hear_refresh(redis, e);
+    reply = cli_redis_hear_key(redis, "GET"); /* or the marker of a failure */
+    bytes = cli_redis_bytes(reply);
+    e->has_refresh_failed =
+        bytes.data != NULL &&
+        cli_kind_of_header(bytes.data, bytes.size, &e->refresh) == CLI_FAILURE;
+    shed_reply_free(reply);
     e->refresh_pttl = cli_redis_hear_integer(redis, "PTTL");
     e->now_ms = cli_redis_hear_clock_ms(redis);
     e->age_ms = shed_left_ms(e->now_ms, e->entry.written_ms);

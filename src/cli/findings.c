@@ -39,12 +39,11 @@ static void print_finding(struct doctor *d, const char *subject,
 {
     enum { MEANS_COLUMN = 9, TO_DO_COLUMN = 16, IS_COLUMN = 23 };
     bool is_of_one = d->is_brief && d->server != NULL;
-    char line[2 * SHED_REASON_BYTES + 64];
+    struct cli_text line = cli_format("%s%s%s", is_of_one ? d->server : "",
+                                      is_of_one ? ": " : "", text);
 
-    (void)snprintf(line, sizeof(line), "%s%s%s", is_of_one ? d->server : "",
-                   is_of_one ? ": " : "", text);
     printf("%-8s %-13s ", level, subject);
-    cli_print_wrapped(cli_escape(shed_str(line)).at, IS_COLUMN, IS_COLUMN);
+    cli_print_wrapped(cli_escape(shed_str(line.at)).at, IS_COLUMN, IS_COLUMN);
     if (means[0] == '\0' || was_told(d, means))
         return;
     printf("%*s", MEANS_COLUMN, "");

@@ -22,13 +22,13 @@ struct locks {
 
 static void add(struct locks *l, bool is_exact, const char *name, size_t size)
 {
-    char key[sizeof(struct cli_text) + 1];
+    struct cli_text key;
 
     if (size > SHED_LOCK_NAME_MAX_BYTES)
         return; /* no lock of the library */
-    (void)snprintf(key, sizeof(key), "%s%s", is_exact ? "=" : "{",
-                   cli_escape(shed_bytes(name, size)).at);
-    if (json_object_set_new(l->names, key, json_true()) != 0)
+    key = cli_format("%s%s", is_exact ? "=" : "{",
+                     cli_escape(shed_bytes(name, size)).at);
+    if (json_object_set_new(l->names, key.at, json_true()) != 0)
         cli_fail_nomem();
 }
 
@@ -79,11 +79,10 @@ static void print_line(const struct locks *l, const struct cli_lock *lock)
 /* One that was released since it was found is not shown. */
 static void show(struct locks *l, const char *key)
 {
-    char name[sizeof(struct cli_text)];
+    struct cli_text name = cli_format("%s", key + 1);
     struct cli_lock lock;
 
-    (void)snprintf(name, sizeof(name), "%s", key + 1);
-    cli_lock_read(l->call->redis, shed_bytes(name, cli_unescape(name)),
+    cli_lock_read(l->call->redis, shed_bytes(name.at, cli_unescape(name.at)),
                   key[0] == '=', &lock);
     if (lock.is_denied) {
         l->denied++;

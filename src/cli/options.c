@@ -101,10 +101,9 @@ static void gather(const struct cli_command *command,
     enum { OWN = 1, COMMON = 2 };
 
     for (size_t i = 0; i < TABLE_COUNT; i++) {
-        char word[32];
-        (void)snprintf(word, sizeof(word), " %s ", table[i].name);
+        struct cli_text word = cli_format(" %s ", table[i].name);
         if (i < COMMON_COUNT ||
-            (command != NULL && strstr(command->options, word) != NULL))
+            (command != NULL && strstr(command->options, word.at) != NULL))
             *out++ =
                 (struct argp_option){.name = table[i].name,
                                      .key = key_of(i),
@@ -182,16 +181,15 @@ static void run_argp(struct cli_call *call, const struct argp *argp, int argc,
 static void parse_words(struct cli_call *call, int argc, char **argv)
 {
     struct argp_option options[TABLE_COUNT + 1] = {{0}};
-    char name[64], doc[2048];
+    struct cli_text name = cli_format("snowshed %s", call->command->name);
+    struct cli_text doc =
+        cli_format("%s.\n\n%s", call->command->summary, call->command->help);
     struct argp argp = {.options = options,
                         .parser = parse_command,
                         .args_doc = call->command->arguments,
-                        .doc = doc};
+                        .doc = doc.at};
 
-    (void)snprintf(name, sizeof(name), "snowshed %s", call->command->name);
-    (void)snprintf(doc, sizeof(doc), "%s.\n\n%s", call->command->summary,
-                   call->command->help);
-    argv[0] = name; /* shown by --help and errors */
+    argv[0] = name.at; /* shown by --help and errors */
     gather(call->command, options);
     call->words = cli_alloc((size_t)argc, sizeof(*call->words));
     run_argp(call, &argp, argc, argv, 0);

@@ -60,6 +60,8 @@ struct cli_call {
     const char *lock;
 };
 
+#define CLI_TOP_MAX 1000 /* the most of --top */
+
 /* Keys that SCAN looks at per second, if nothing else is said. */
 #define CLI_KEYS_PER_S 20000
 

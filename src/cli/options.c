@@ -68,7 +68,7 @@ static const struct cli_option table[] = {
     {"cache", 0, TEXT, "NAME", AT(cache), 0, 0,
      "check the rights to this cache"},
     {"lock", 0, TEXT, "NAME", AT(lock), 0, 0, "check the rights to this lock"},
-    {"top", 0, NUMBER, "N", AT(top), 1, 1000, "show this many (10)"},
+    {"top", 0, NUMBER, "N", AT(top), 1, CLI_TOP_MAX, "show this many (10)"},
     {"mysql", 'm', TEXT, "URI", AT(mysql), 0, 0,
      "mysql://[user[:password]@]host[:port]/database or "
      "mysql://user@/database?socket=/path; else the environment's "

@@ -28,7 +28,7 @@ struct ranking {
     struct ranked {
         struct cli_key key;
         uint64_t rank;
-    } * *at;
+    } * at[CLI_TOP_MAX];
     size_t count, max;
 };
 
@@ -296,28 +296,21 @@ static void show_census(const struct census *c, bool is_empty, json_t *out)
     show_without_ttl(c, out);
 }
 
-static void init_ranking(struct ranking *r, size_t max)
-{
-    r->at = cli_alloc(max, sizeof(*r->at));
-    r->max = max;
-}
-
 static void fini_ranking(struct ranking *r)
 {
     while (r->count > 0)
         free(r->at[--r->count]);
-    free(r->at);
 }
 
 int cli_scan(struct cli_call *call)
 {
-    struct census c = {.call = call};
+    struct census c = {.call = call,
+                       .largest.max = (size_t)call->top,
+                       .no_ttl.max = NO_TTL_SHOWN};
     const char *cache = call->words[0];
     struct cli_walk walk;
     uint64_t sum = 0;
 
-    init_ranking(&c.largest, (size_t)call->top);
-    init_ranking(&c.no_ttl, NO_TTL_SHOWN);
     c.tags = cli_tags_open(call->redis, cache);
     cli_walk_begin(&walk, call->redis, cache, call->rate);
     walk.ask[0] = CLI_ASK_HEADER;

@@ -140,25 +140,19 @@ static void check_rights(struct doctor *d)
     shed_client_close(client);
 }
 
-/* A key of the cache that the chosen server has. Its name begins like that of
- * the probe of rights (client/probe.c). */
-static struct cli_text key_here(const struct doctor *d)
+static void check_writes(struct doctor *d)
 {
+    struct cli_writes w;
     struct cli_text key;
     unsigned i = 0;
 
+    /* a key of the cache that the chosen server has; its name begins like that
+     * of the probe of rights (client/probe.c) */
     do
         key = cli_format("%.*s:{snowshed:probe%u}", SHED_NAME_MAX_BYTES,
                          or_default(d->call->cache), i++);
     while (!cli_redis_has(d->redis, shed_str(key.at)));
-    return key;
-}
-
-static void check_writes(struct doctor *d)
-{
-    struct cli_writes w;
-
-    cli_writes_read(d->redis, shed_str(key_here(d).at), &w);
+    cli_writes_read(d->redis, shed_str(key.at), &w);
     if (w.error[0] != '\0' || !d->is_denied)
         cli_find(d, "writes", w.error[0] != '\0' ? PROBLEM : OK, w.means,
                  w.advice, "%s", w.error[0] != '\0' ? w.error : "taken");

@@ -86,18 +86,19 @@ static void look(struct cli_redis *redis, bool is_exact, struct cli_lock *lock)
 
 /* A member is the token, the process, and how long it waits, in ms. */
 static void read_waiter(struct cli_waiter *waiter,
-                        const struct shed_reply *member,
-                        const struct shed_reply *score)
+                        const struct shed_reply *list, size_t i)
 {
-    const char *bytes = cli_redis_bytes(member).data;
+    struct shed_bytes member = cli_redis_bytes(shed_reply_at(list, 2 * i));
+    const char *bytes = member.data;
 
     memset(waiter->presence.process, ' ', SHED_PROCESS_BYTES);
-    if (cli_redis_bytes(member).size < MEMBER_BYTES)
+    if (member.size < MEMBER_BYTES)
         return;
     memcpy(waiter->presence.process, bytes + SHED_TOKEN_BYTES,
            SHED_PROCESS_BYTES);
     waiter->wait_ms = strtoull(bytes + MEMBER_BYTES, NULL, 10);
-    waiter->since_ms = shed_reply_digits(score) / US_PER_MS;
+    waiter->since_ms =
+        shed_reply_digits(shed_reply_at(list, 2 * i + 1)) / US_PER_MS;
 }
 
 static void hear_around(struct cli_redis *redis, struct cli_lock *lock)
@@ -114,8 +115,7 @@ static void hear_around(struct cli_redis *redis, struct cli_lock *lock)
     reply = cli_redis_hear(redis, NULL);
     for (size_t i = 0; i < shed_reply_count(reply) / 2 && i < CLI_QUEUE_SHOWN;
          i++)
-        read_waiter(&lock->waiters[i], shed_reply_at(reply, 2 * i),
-                    shed_reply_at(reply, 2 * i + 1));
+        read_waiter(&lock->waiters[i], reply, i);
     shed_reply_free(reply);
     lock->has_mark = cli_redis_hear_integer(redis, NULL) >= 0;
     lock->now_ms = cli_redis_hear_clock_ms(redis);

@@ -14,9 +14,8 @@
 
 struct locks {
     const struct cli_call *call;
-    json_t *names;        /* a set of lock names, escaped, after "=" if exact */
-    json_t *list;         /* of the answer */
-    struct cli_rate rate; /* of the walk, then of the commands */
+    json_t *names; /* a set of lock names, escaped, after "=" if exact */
+    json_t *list;  /* of the answer */
     uint64_t held, denied;
 };
 
@@ -47,18 +46,6 @@ static void take_key(struct locks *l, const char *key, size_t size)
         if (tag != NULL && tag + 1 < key + size - suffix)
             add(l, true, tag + 1, (size_t)(key + size - suffix - tag - 1));
     }
-}
-
-static void find(struct locks *l)
-{
-    struct cli_walk walk;
-
-    cli_walk_begin_pattern(&walk, l->call->redis, "lock:*{*", l->call->rate);
-    while (cli_walk_next(&walk))
-        for (size_t i = 0; i < walk.count; i++)
-            if (walk.found[i].name.data != NULL)
-                take_key(l, walk.found[i].name.data, walk.found[i].name.size);
-    l->rate = walk.rate;
 }
 
 /* ----------------------------------------------------------------- showing */
@@ -96,32 +83,31 @@ static void show(struct locks *l, const char *key)
     cli_lock_free(&lock);
 }
 
-static void show_all(struct locks *l)
-{
-    const char *key;
-    json_t *value;
-
-    json_object_foreach(l->names, key, value)
-    {
-        cli_rate_keep(&l->rate, COMMANDS_PER_LOCK);
-        show(l, key);
-    }
-    if (l->held == 0)
-        cli_out_print(l->call->out, "no lock is held in this database\n");
-    cli_out_count(l->call->out, "locks_denied", l->denied,
-                  "locks may not be read by this user");
-}
-
 int cli_locks(struct cli_call *call)
 {
     struct locks l = {.call = call,
                       .names = json_object(),
                       .list = cli_out_list(call->out, "locks")};
+    struct cli_walk walk;
+    const char *key;
+    json_t *value;
 
     if (l.names == NULL)
         cli_fail_nomem();
-    find(&l);
-    show_all(&l);
+    cli_walk_begin_pattern(&walk, call->redis, "lock:*{*", call->rate);
+    while (cli_walk_next(&walk))
+        for (size_t i = 0; i < walk.count; i++)
+            if (walk.found[i].name.data != NULL)
+                take_key(&l, walk.found[i].name.data, walk.found[i].name.size);
+    json_object_foreach(l.names, key, value)
+    {
+        cli_rate_keep(&walk.rate, COMMANDS_PER_LOCK);
+        show(&l, key);
+    }
+    if (l.held == 0)
+        cli_out_print(call->out, "no lock is held in this database\n");
+    cli_out_count(call->out, "locks_denied", l.denied,
+                  "locks may not be read by this user");
     json_decref(l.names);
     return l.held > 0 ? CLI_YES : CLI_NO;
 }

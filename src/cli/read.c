@@ -1,5 +1,4 @@
 /* get, why: show one key, and explain what it means. */
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,20 +54,10 @@ int cli_get(struct cli_call *call)
  * long that lasts if nobody does anything; -1: for ever. */
 struct verdict {
     const char *would;
-    char text[2048]; /* printable ASCII */
+    struct cli_text text; /* printable ASCII */
     long long for_ms;
     bool is_answered;
 };
-
-__attribute__((format(printf, 2, 3))) static void
-explain(struct verdict *v, const char *format, ...)
-{
-    va_list list;
-
-    va_start(list, format);
-    (void)vsnprintf(v->text, sizeof(v->text), format, list);
-    va_end(list);
-}
 
 static void judge_lease(const struct cli_entry *e, struct verdict *v)
 {
@@ -79,28 +68,28 @@ static void judge_lease(const struct cli_entry *e, struct verdict *v)
     v->for_ms = is_gone ? 0 : (long long)e->left_ms;
     v->would = is_over || is_gone ? "take over" : "wait";
     if (is_over)
-        explain(v,
-                "It would load: the lease, last renewed %s ago, is over, and "
-                "the next caller takes it over.",
-                since.at);
+        v->text = cli_format(
+            "It would load: the lease, last renewed %s ago, is over, and "
+            "the next caller takes it over.",
+            since.at);
     else if (is_gone)
-        explain(v,
-                "It would load: the process that holds the lease is gone. A "
-                "caller or waiter notices that within %d ms, and one takes it "
-                "over 100 ms later.",
-                WAITER_LOOK_MS);
+        v->text = cli_format(
+            "It would load: the process that holds the lease is gone. A "
+            "caller or waiter notices that within %d ms, and one takes it "
+            "over 100 ms later.",
+            WAITER_LOOK_MS);
     else if (e->presence.life == CLI_ALIVE)
-        explain(v,
-                "It would wait for a load: the process is alive and has "
-                "renewed its lease %s ago. It is replaced in %s if it does not "
-                "renew it.",
-                since.at, left.at);
+        v->text = cli_format(
+            "It would wait for a load: the process is alive and has "
+            "renewed its lease %s ago. It is replaced in %s if it does not "
+            "renew it.",
+            since.at, left.at);
     else
-        explain(v,
-                "It would wait for a load, renewed %s ago. Whether the process "
-                "is alive cannot be seen; it is replaced in %s if it does not "
-                "renew its lease.",
-                since.at, left.at);
+        v->text = cli_format(
+            "It would wait for a load, renewed %s ago. Whether the process "
+            "is alive cannot be seen; it is replaced in %s if it does not "
+            "renew its lease.",
+            since.at, left.at);
 }
 
 static const char *row_of(const struct cli_entry *e)
@@ -115,60 +104,61 @@ static void judge_stored(const struct cli_entry *e, struct verdict *v)
     if (e->entry.until_ms == 0) {
         v->would = "wait";
         v->for_ms = e->pttl;
-        explain(v, "It would wait for a load: this entry has ended, and is "
-                   "there only for the refresh that is under way.");
+        v->text =
+            cli_format("It would wait for a load: this entry has ended, and is "
+                       "there only for the refresh that is under way.");
     } else if (e->left_ms == 0) {
         v->would = "stale";
         v->for_ms = e->pttl;
-        explain(v,
-                "It would find an old entry (%s, stale for %s): served or "
-                "loaded again, as the cache's policy says.",
-                age.at, cli_duration(e->now_ms - e->entry.until_ms).at);
+        v->text = cli_format(
+            "It would find an old entry (%s, stale for %s): served or "
+            "loaded again, as the cache's policy says.",
+            age.at, cli_duration(e->now_ms - e->entry.until_ms).at);
     } else {
         v->would = e->kind == CLI_VALUE ? "hit" : "negative hit";
         v->for_ms = (long long)e->left_ms;
         v->is_answered = true;
-        explain(v, "It would be a hit: %s%s, %s old, for another %s.",
-                e->kind == CLI_VALUE ? "a " : "", row_of(e), age.at,
-                cli_duration(e->left_ms).at);
+        v->text = cli_format("It would be a hit: %s%s, %s old, for another %s.",
+                             e->kind == CLI_VALUE ? "a " : "", row_of(e),
+                             age.at, cli_duration(e->left_ms).at);
     }
 }
 
 static void judge_miss(const struct cli_entry *e, struct verdict *v)
 {
-    explain(v,
-            "It would load, a miss: %s, after this %s was loaded. The next "
-            "caller takes the lease and loads; nobody is given what is here, "
-            "not even as stale.",
-            cli_miss_text(&e->miss).at, row_of(e));
+    v->text = cli_format(
+        "It would load, a miss: %s, after this %s was loaded. The next "
+        "caller takes the lease and loads; nobody is given what is here, "
+        "not even as stale.",
+        cli_miss_text(&e->miss).at, row_of(e));
 }
 
 /* The entry was read before the log. */
 static void judge_above(const struct cli_entry *e, struct verdict *v)
 {
-    explain(v,
-            "It would load, a miss: this %s is from after an invalidation that "
-            "the log %s" SHED_TAG_LOG_SUFFIX " does not have, so the log has "
-            "lost its end (by a failover, an eviction, DEL). The process that "
-            "finds this adds \"all entries\" to it.",
-            row_of(e), e->key->cache);
+    v->text = cli_format(
+        "It would load, a miss: this %s is from after an invalidation that "
+        "the log %s" SHED_TAG_LOG_SUFFIX " does not have, so the log has "
+        "lost its end (by a failover, an eviction, DEL). The process that "
+        "finds this adds \"all entries\" to it.",
+        row_of(e), e->key->cache);
 }
 
 static void judge_failure(const struct cli_entry *e, struct verdict *v)
 {
     if (e->left_ms == 0) {
-        explain(v,
-                "It would load: a load failed with %s %s ago, which is kept "
-                "for callers who waited for it.",
-                cli_entry_code(e), cli_duration(e->age_ms).at);
+        v->text = cli_format(
+            "It would load: a load failed with %s %s ago, which is kept "
+            "for callers who waited for it.",
+            cli_entry_code(e), cli_duration(e->age_ms).at);
         return;
     }
     v->would = "fail";
     v->for_ms = (long long)e->left_ms;
-    explain(v,
-            "It would fail with %s, for another %s; then the next caller "
-            "loads.",
-            cli_entry_code(e), cli_duration(e->left_ms).at);
+    v->text = cli_format(
+        "It would fail with %s, for another %s; then the next caller "
+        "loads.",
+        cli_entry_code(e), cli_duration(e->left_ms).at);
 }
 
 static void judge(const struct cli_entry *e, struct verdict *v)
@@ -187,12 +177,13 @@ static void judge(const struct cli_entry *e, struct verdict *v)
     else if (e->kind == CLI_FAILURE)
         judge_failure(e, v);
     else if (e->kind == CLI_NONE)
-        explain(v, "It would load: there is nothing, so it takes the lease.");
+        v->text = cli_format(
+            "It would load: there is nothing, so it takes the lease.");
     else
-        explain(v,
-                "It would load, and replace what is there, which its library "
-                "cannot read either if it is of this version (%s).",
-                shed_version());
+        v->text = cli_format(
+            "It would load, and replace what is there, which its library "
+            "cannot read either if it is of this version (%s).",
+            shed_version());
 }
 
 /* While Redis refuses writes, a caller can neither take a lease nor take one
@@ -204,8 +195,8 @@ static void consider_writes(const struct cli_writes *writes, struct verdict *v)
         return;
     if (writes->is_silent)
         v->would = "wait";
-    explain(
-        v, "%s (%s). %s To do: %s",
+    v->text = cli_format(
+        "%s (%s). %s To do: %s",
         writes->is_silent
             ? "It would wait until its deadline: Redis does not answer writes"
             : "It would load without a lease, as every process does for itself "
@@ -226,10 +217,10 @@ int cli_why(struct cli_call *call)
     judge(&entry, &v);
     consider_writes(&writes, &v);
     if (out == NULL)
-        cli_print_wrapped(v.text, 0, 0);
+        cli_print_wrapped(v.text.at, 0, 0);
     cli_out_print(out, "\n");
     cli_out_text(out, "would", v.would);
-    cli_out_text(out, "text", v.text);
+    cli_out_text(out, "text", v.text.at);
     cli_out_flag(out, "is_answered", v.is_answered);
     cli_out_ms(out, "for_ms", v.for_ms);
     cli_out_text(out, "writes_refused",

@@ -219,8 +219,8 @@ int cli_top(struct cli_call *call)
     struct shed_reply *info;
     int status;
 
-    cli_redis_send(call->redis, "INFO memory");
-    info = cli_redis_hear(call->redis, "INFO");
+    info = cli_redis_check(call->redis,
+                           cli_redis_ask(call->redis, "INFO memory"), "INFO");
     t.has_frequency =
         strstr(cli_info(info, "maxmemory_policy").at, "lfu") != NULL;
     shed_reply_free(info);

@@ -13,8 +13,7 @@
 #include "support/bare.h"
 #include "support/answers.h"
 #include "support/pulse.h"
-#include "support/queue_and_wake.h"
-#include "support/testing.h"
+#include "support/requests.h"
 
 /* ------------------------------------------------------- what can fail */
 
@@ -29,26 +28,12 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
 void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_malloc(size_t size);
 
-uint64_t __real_shed_now_us(void);
-uint64_t __wrap_shed_now_us(void);
 uint64_t __wrap_shed_wall_ms(void);
-
-static atomic_uint_least64_t passed_us;
-
-uint64_t __wrap_shed_now_us(void)
-{
-    return __real_shed_now_us() + atomic_load(&passed_us);
-}
 
 /* Far from the times at which an adaptive limit probes. */
 uint64_t __wrap_shed_wall_ms(void)
 {
     return 5000;
-}
-
-static void pass_ms(uint64_t ms)
-{
-    atomic_fetch_add(&passed_us, ms * 1000);
 }
 
 static atomic_bool threads_are_out;
@@ -79,7 +64,7 @@ void *__wrap_malloc(size_t size)
 
 /* ------------------------------------------------------- the fake source */
 
-enum { LOADS_MAX = 4096, KEYS_MAX = 4096 };
+enum { LOADS_MAX = 4096 };
 
 /* A source whose loads stay open until the test ends them. */
 struct fake {
@@ -107,53 +92,15 @@ static struct fake fake = {.mu = PTHREAD_MUTEX_INITIALIZER,
 
 static struct pulse pulse;
 
-/* A job, and what became of it. */
-struct request {
-    struct shed_job job;
-    char key[24]; /* "k" and any size_t */
-    atomic_uint settled;
-    struct shed_loaded loaded;
-};
-
-static struct request requests[KEYS_MAX];
-
-static void note_settled(struct shed_job *job)
+static void submit(size_t i)
 {
-    struct request *request = (struct request *)job;
-
-    request->loaded = job->loaded;
-    atomic_fetch_add(&request->settled, 1);
-}
-
-static struct request *make_request(size_t i)
-{
-    struct request *request = &requests[i];
-
-    snprintf(request->key, sizeof(request->key), "k%zu", i);
-    request->job = (struct shed_job){.key = request->key,
-                                     .key_size = strlen(request->key),
-                                     .deadline_ms = UINT64_MAX,
-                                     .value_limit_bytes = 100,
-                                     .settle = note_settled};
-    return request;
-}
-
-static struct request *submit(size_t i)
-{
-    struct request *request = make_request(i);
-
-    ck_assert_int_eq(queue_and_wake(fake.source, &request->job, NULL), SHED_OK);
-    return request;
+    expect_queued(fake.source, make_request(i));
 }
 
 /* One for which no caller waits. */
-static struct request *submit_background(size_t i)
+static void submit_background(size_t i)
 {
-    struct request *request = make_request(i);
-
-    request->job.is_background = true;
-    ck_assert_int_eq(queue_and_wake(fake.source, &request->job, NULL), SHED_OK);
-    return request;
+    expect_queued(fake.source, make_refresh(i));
 }
 
 /* Jobs that come together. */
@@ -312,7 +259,7 @@ static void open_fake(const struct shed_source_options *options)
 static void unref_values(size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        shed_value_unref(requests[i].loaded.value);
+        shed_value_unref(requests[i].job.loaded.value);
 }
 
 /* Close the source, and release the values of the first requests. */
@@ -474,8 +421,8 @@ TEST(the_first_of_a_batch_tells_its_size)
     submit_burst(10);
     for (size_t i = 0; i < 10; i++) {
         wait_settled(&requests[i]);
-        sizes += requests[i].loaded.batch_keys;
-        firsts += requests[i].loaded.batch_keys > 0;
+        sizes += requests[i].job.loaded.batch_keys;
+        firsts += requests[i].job.loaded.batch_keys > 0;
     }
     ck_assert_uint_eq(sizes, 10);
     ck_assert_uint_eq(firsts, fake.load_count);
@@ -614,7 +561,7 @@ TEST(a_key_beyond_the_queue_is_refused_at_once)
     wait_loads(1);
     submit(1);
     submit(2);
-    ck_assert_int_eq(queue_and_wake(fake.source, &make_request(3)->job, &err),
+    ck_assert_int_eq(queue_and_wake(fake.source, make_request(3), &err),
                      SHED_EBUSY);
     ck_assert_int_eq(err.code, SHED_EBUSY);
     ck_assert_ptr_nonnull(strstr(err.reason, "queue is full: 2 keys"));
@@ -636,18 +583,18 @@ TEST(a_job_that_is_late_in_the_queue_is_not_loaded)
     submit(0);
     wait_loads(1);
     late->job.deadline_ms = shed_now_ms();
-    ck_assert_int_eq(queue_and_wake(fake.source, &late->job, NULL), SHED_OK);
+    expect_queued(fake.source, late);
     submit(2);
     end_load(0);
     wait_settled(late);
-    ck_assert_ptr_null(late->loaded.value);
-    ck_assert_int_eq(late->loaded.error.code, SHED_ETIMEDOUT);
-    ck_assert_uint_eq(late->loaded.batch_keys, 0);
+    ck_assert_ptr_null(late->job.loaded.value);
+    ck_assert_int_eq(late->job.loaded.error.code, SHED_ETIMEDOUT);
+    ck_assert_uint_eq(late->job.loaded.batch_keys, 0);
     wait_loads(2);
     ck_assert_uint_eq(fake.counts[1], 1);
     end_load(1);
     wait_settled(&requests[2]);
-    ck_assert_ptr_nonnull(requests[2].loaded.value);
+    ck_assert_ptr_nonnull(requests[2].job.loaded.value);
     close_fake(3);
 }
 
@@ -731,8 +678,7 @@ TEST(a_key_that_is_not_ready_moves_forward_and_is)
     struct request *behind;
 
     open_busy(1, 100);
-    behind = make_request(1);
-    behind->job.is_background = true;
+    behind = make_refresh(1);
     ck_assert_int_eq(shed_source_queue(fake.source, &behind->job, NULL),
                      SHED_OK);
     shed_source_hasten(fake.source, &behind->job);
@@ -748,16 +694,15 @@ TEST(in_a_full_queue_a_caller_takes_the_place_of_a_refresh)
     open_busy(1, 2);
     submit_background(1);
     submit_background(2);
-    make_request(3)->job.is_background = true;
-    ck_assert_int_eq(queue_and_wake(fake.source, &requests[3].job, &err),
+    ck_assert_int_eq(queue_and_wake(fake.source, make_refresh(3), &err),
                      SHED_EBUSY);
     submit(4);
     ck_assert_uint_eq(atomic_load(&requests[1].settled), 1); /* the oldest */
-    ck_assert(requests[1].loaded.is_refused);
-    ck_assert_int_eq(requests[1].loaded.error.code, SHED_EBUSY);
+    ck_assert(requests[1].job.loaded.is_refused);
+    ck_assert_int_eq(requests[1].job.loaded.error.code, SHED_EBUSY);
     submit(5);
     ck_assert_uint_eq(atomic_load(&requests[2].settled), 1);
-    ck_assert_int_eq(queue_and_wake(fake.source, &make_request(6)->job, &err),
+    ck_assert_int_eq(queue_and_wake(fake.source, make_request(6), &err),
                      SHED_EBUSY);
     ck_assert_uint_eq(shed_source_look(fake.source).queued, 2);
     expect_load(0, "k0");
@@ -768,18 +713,17 @@ TEST(in_a_full_queue_a_caller_takes_the_place_of_a_refresh)
 
 TEST(a_refresh_that_is_late_does_not_wait_for_its_turn)
 {
-    struct request *late = make_request(1);
+    struct request *late = make_refresh(1);
 
     open_busy(1, 100);
-    late->job.is_background = true;
     late->job.deadline_ms = shed_now_ms();
-    ck_assert_int_eq(queue_and_wake(fake.source, &late->job, NULL), SHED_OK);
+    expect_queued(fake.source, late);
     submit_background(2);
     submit(3);
     submit(4);
     expect_load(0, "k0");
     wait_settled(late); /* while k3 is loaded, and k4 waits */
-    ck_assert_int_eq(late->loaded.error.code, SHED_ETIMEDOUT);
+    ck_assert_int_eq(late->job.loaded.error.code, SHED_ETIMEDOUT);
     expect_load(1, "k3");
     expect_load(2, "k4");
     expect_load(3, "k2");
@@ -793,7 +737,7 @@ TEST(a_queue_of_late_jobs_alone_calls_nobody)
 
     late->job.deadline_ms = 0;
     open_fake(&o);
-    ck_assert_int_eq(queue_and_wake(fake.source, &late->job, NULL), SHED_OK);
+    expect_queued(fake.source, late);
     wait_settled(late);
     shed_source_close(fake.source);
     ck_assert_uint_eq(fake.load_count, 0);
@@ -869,9 +813,9 @@ static void load_answered(size_t count,
 
 static void assert_failed(size_t i, enum shed_code code, const char *reason)
 {
-    ck_assert_ptr_null(requests[i].loaded.value);
-    ck_assert_int_eq(requests[i].loaded.error.code, code);
-    ck_assert_ptr_nonnull(strstr(requests[i].loaded.error.reason, reason));
+    ck_assert_ptr_null(requests[i].job.loaded.value);
+    ck_assert_int_eq(requests[i].job.loaded.error.code, code);
+    ck_assert_ptr_nonnull(strstr(requests[i].job.loaded.error.reason, reason));
 }
 
 static void answer_in_kinds(struct shed_load *load, size_t i)
@@ -894,13 +838,13 @@ TEST(each_key_gets_its_kind_of_answer)
 
     load_answered(4, answer_in_kinds);
     for (size_t i = 0; i < 4; i++) {
-        value = requests[i].loaded.value;
+        value = requests[i].job.loaded.value;
         ck_assert_ptr_nonnull(value);
         ck_assert_int_eq(value->kind, kinds[i]);
         ck_assert_int_eq(value->origin, SHED_ORIGIN_UNPUBLISHED);
         ck_assert_uint_eq(value->size, i == 0 ? 3 : 0);
     }
-    ck_assert_mem_eq(requests[0].loaded.value->data, "a\0b", 3);
+    ck_assert_mem_eq(requests[0].job.loaded.value->data, "a\0b", 3);
     unref_values(4);
 }
 
@@ -933,7 +877,7 @@ TEST(the_last_answer_counts)
 {
     load_answered(2, answer_twice);
     assert_failed(0, SHED_ESOURCE, "the result broke off");
-    ck_assert_uint_eq(requests[1].loaded.value->size, 2);
+    ck_assert_uint_eq(requests[1].job.loaded.value->size, 2);
     unref_values(2);
 }
 
@@ -947,7 +891,7 @@ static void answer_at_the_limit(struct shed_load *load, size_t i)
 TEST(a_value_over_the_limit_fails_its_key_alone)
 {
     load_answered(2, answer_at_the_limit);
-    ck_assert_uint_eq(requests[0].loaded.value->size, 100);
+    ck_assert_uint_eq(requests[0].job.loaded.value->size, 100);
     assert_failed(1, SHED_ETOOBIG,
                   "the value has 101 bytes, value_limit_bytes is 100");
     unref_values(1);
@@ -1005,7 +949,7 @@ TEST(one_load_is_answered_by_several_threads)
     end_load(0);
     shed_source_close(fake.source);
     for (size_t i = 0; i < KEYS; i++)
-        ck_assert_mem_eq(requests[i].loaded.value->data, requests[i].key,
+        ck_assert_mem_eq(requests[i].job.loaded.value->data, requests[i].key,
                          requests[i].job.key_size);
     unref_values(KEYS);
 }
@@ -1045,11 +989,11 @@ TEST(every_job_of_many_threads_settles_once_with_its_own_answer)
     shed_source_close(fake.source);
     for (size_t i = 0; i < SUBMITTERS * EACH; i++) {
         ck_assert_uint_eq(atomic_load(&requests[i].settled), 1);
-        ck_assert_uint_eq(requests[i].loaded.value->size,
+        ck_assert_uint_eq(requests[i].job.loaded.value->size,
                           requests[i].job.key_size);
-        ck_assert_mem_eq(requests[i].loaded.value->data, requests[i].key,
+        ck_assert_mem_eq(requests[i].job.loaded.value->data, requests[i].key,
                          requests[i].job.key_size);
-        keys += requests[i].loaded.batch_keys;
+        keys += requests[i].job.loaded.batch_keys;
     }
     ck_assert_uint_eq(keys, SUBMITTERS * EACH);
     ck_assert_uint_le(fake.most_open, o.max_loads);
@@ -1090,7 +1034,7 @@ TEST(without_a_thread_a_key_is_refused)
 
     open_fake(&o);
     atomic_store(&threads_are_out, true);
-    ck_assert_int_eq(queue_and_wake(fake.source, &make_request(0)->job, &err),
+    ck_assert_int_eq(queue_and_wake(fake.source, make_request(0), &err),
                      SHED_ENOMEM);
     atomic_store(&threads_are_out, false);
     submit(1);
@@ -1135,7 +1079,7 @@ TEST(without_memory_for_a_load_its_keys_fail_one_by_one)
     atomic_store(&memory_is_out, false);
     submit(3);
     wait_settled(&requests[3]);
-    ck_assert_ptr_nonnull(requests[3].loaded.value);
+    ck_assert_ptr_nonnull(requests[3].job.loaded.value);
     close_fake(4);
 }
 
@@ -1334,9 +1278,9 @@ TEST(a_source_of_single_keys_loads_them_in_parallel)
     submit_burst(SINGLES);
     for (size_t i = 0; i < SINGLES; i++) {
         wait_settled(&requests[i]);
-        ck_assert_uint_eq(requests[i].loaded.value->size,
+        ck_assert_uint_eq(requests[i].job.loaded.value->size,
                           strlen(requests[i].key));
-        ck_assert_mem_eq(requests[i].loaded.value->data, requests[i].key,
+        ck_assert_mem_eq(requests[i].job.loaded.value->data, requests[i].key,
                          strlen(requests[i].key));
     }
     unref_values(SINGLES);

@@ -4,24 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "source/load.h"
-#include "support/bare.h"
 #include "support/answers.h"
-#include "support/queue_and_wake.h"
-#include "support/testing.h"
+#include "support/bare.h"
+#include "support/requests.h"
 
-/* Linked with --wrap: the test can move the clock. */
-uint64_t __real_shed_now_us(void);
-uint64_t __wrap_shed_now_us(void);
-
-static atomic_uint_least64_t passed_us;
-
-uint64_t __wrap_shed_now_us(void)
-{
-    return __real_shed_now_us() + atomic_load(&passed_us);
-}
-
-enum { KEYS_MAX = 200, FOREVER_MS = 3600000, SLUGGISH_MS = 600000 };
+enum { FOREVER_MS = 3600000, SLUGGISH_MS = 600000 };
 
 static uint64_t queue_limit; /* 0: the default */
 static uint64_t slow_ms;
@@ -36,23 +23,17 @@ static struct {
     atomic_uint begun, probes, opened, closed;
     char reason[SHED_REASON_BYTES];
     struct shed_source_watcher watcher;
-    struct request {
-        struct shed_job job;
-        char key[24];
-        atomic_uint settled;
-        struct shed_loaded loaded;
-    } requests[KEYS_MAX];
 } fake;
 
 static void answer(struct shed_load *load, size_t i)
 {
     switch (atomic_load(&fake.ending)) {
     case SLOW:
-        atomic_fetch_add(&passed_us, (uint64_t)FOREVER_MS * 1000);
+        pass_ms(FOREVER_MS);
         answer_null(load, i);
         break;
     case SLUGGISH:
-        atomic_fetch_add(&passed_us, (uint64_t)SLUGGISH_MS * 1000);
+        pass_ms(SLUGGISH_MS);
         answer_null(load, i);
         break;
     case GOOD:
@@ -114,40 +95,23 @@ static void open_fake(uint64_t open_ms)
     shed_source_watch(fake.source, &fake.watcher);
 }
 
-static void note_settled(struct shed_job *job)
+static void drop_settled(struct shed_job *job)
 {
-    struct request *request = (struct request *)job;
-
-    request->loaded = job->loaded;
     shed_value_unref(job->loaded.value);
-    atomic_fetch_add(&request->settled, 1);
-}
-
-static struct shed_job *make_job(size_t i)
-{
-    struct request *request = &fake.requests[i];
-
-    snprintf(request->key, sizeof(request->key), "k%zu", i);
-    request->job = (struct shed_job){.key = request->key,
-                                     .key_size = strlen(request->key),
-                                     .deadline_ms = UINT64_MAX,
-                                     .value_limit_bytes = 100,
-                                     .settle = note_settled};
-    return &request->job;
+    note_settled(job);
 }
 
 static enum shed_code submit(size_t i, struct shed_error *err)
 {
-    return queue_and_wake(fake.source, make_job(i), err);
+    struct request *request = make_request(i);
+
+    request->job.settle = drop_settled;
+    return queue_and_wake(fake.source, request, err);
 }
 
-/* One for which no caller waits. */
 static void submit_background(size_t i)
 {
-    struct shed_job *job = make_job(i);
-
-    job->is_background = true;
-    ck_assert_int_eq(queue_and_wake(fake.source, job, NULL), SHED_OK);
+    expect_queued(fake.source, make_refresh(i));
 }
 
 static void submit_ok(size_t i)
@@ -158,7 +122,7 @@ static void submit_ok(size_t i)
 static void await(size_t from, size_t to)
 {
     for (size_t i = from; i < to; i++)
-        WAIT_FOR(atomic_load(&fake.requests[i].settled) == 1);
+        WAIT_FOR(atomic_load(&requests[i].settled) == 1);
     WAIT_FOR(shed_source_look(fake.source).loads == 0);
 }
 
@@ -200,7 +164,7 @@ TEST(an_open_one_refuses_keys_at_once_and_says_why)
     ck_assert_uint_eq(atomic_load(&fake.opened), 1);
     ck_assert_ptr_nonnull(strstr(fake.reason, "the database is on fire"));
     note_close();
-    ck_assert_uint_eq(atomic_load(&fake.requests[10].settled), 0);
+    ck_assert_uint_eq(atomic_load(&requests[10].settled), 0);
 }
 
 TEST(what_is_queued_when_it_opens_is_refused)
@@ -218,9 +182,9 @@ TEST(what_is_queued_when_it_opens_is_refused)
     await(0, KEYS);
     ck_assert_uint_eq(atomic_load(&fake.begun), 10);
     for (size_t i = 0; i < KEYS; i++) {
-        ck_assert_int_eq(fake.requests[i].loaded.error.code, SHED_ESOURCE);
-        ck_assert(fake.requests[i].loaded.is_refused == (i >= 10));
-        ck_assert_uint_eq(fake.requests[i].loaded.batch_keys, i < 10);
+        ck_assert_int_eq(requests[i].job.loaded.error.code, SHED_ESOURCE);
+        ck_assert(requests[i].job.loaded.is_refused == (i >= 10));
+        ck_assert_uint_eq(requests[i].job.loaded.batch_keys, i < 10);
     }
     ck_assert_uint_eq(shed_source_look(fake.source).queued, 0);
     note_close();
@@ -259,17 +223,13 @@ TEST(a_key_that_is_late_in_the_queue_makes_room_for_another_probe)
     submit_ok(10);
     submit_ok(15);
     WAIT_FOR(atomic_load(&fake.begun) == 11);
-    fake.requests[11].job = (struct shed_job){.key = "late",
-                                              .key_size = 4,
-                                              .deadline_ms = shed_now_ms(),
-                                              .settle = note_settled};
-    ck_assert_int_eq(queue_and_wake(fake.source, &fake.requests[11].job, NULL),
-                     SHED_OK);
+    make_request(11)->job.deadline_ms = shed_now_ms();
+    expect_queued(fake.source, &requests[11]);
     ck_assert_int_eq(submit(12, NULL), SHED_ESOURCE);
     atomic_store(&fake.is_held, false);
     await(10, 12);
     await(15, 16);
-    ck_assert_int_eq(fake.requests[11].loaded.error.code, SHED_ETIMEDOUT);
+    ck_assert_int_eq(requests[11].job.loaded.error.code, SHED_ETIMEDOUT);
     ck_assert_int_eq(state(), SHED_BREAKER_HALF_OPEN);
     atomic_store(&fake.is_held, true);
     submit_ok(13);
@@ -292,7 +252,7 @@ TEST(so_does_a_refresh_whose_place_in_the_queue_a_caller_takes)
     WAIT_FOR(atomic_load(&fake.begun) == 11);
     submit_background(11);
     submit_ok(12);
-    ck_assert(fake.requests[11].loaded.is_refused);
+    ck_assert(requests[11].job.loaded.is_refused);
     atomic_store(&fake.is_held, false);
     await(10, 13);
     ck_assert_int_eq(state(), SHED_BREAKER_HALF_OPEN);
@@ -363,6 +323,7 @@ TEST(what_is_slow_is_an_option)
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
     note_close();
     memset(&fake, 0, sizeof(fake));
+    memset(requests, 0, sizeof(requests));
     slow_ms = SLUGGISH_MS - 1;
     open_fake(FOREVER_MS);
     load_ten(0, SLUGGISH);
@@ -390,7 +351,7 @@ TEST(one_key_that_always_fails_does_not_open_it)
     for (size_t i = 0; i < 30; i++) {
         submit_ok(0);
         await(0, 1);
-        atomic_store(&fake.requests[0].settled, 0);
+        atomic_store(&requests[0].settled, 0);
     }
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
     note_close();

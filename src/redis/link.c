@@ -113,15 +113,15 @@ static size_t span_of(const struct shed_links *links,
 }
 
 static enum shed_code add_call(struct shed_links *links,
-                               struct shed_links_call *c, size_t i, size_t span,
-                               struct shed_error *err)
+                               struct shed_links_call *c, size_t i, size_t span)
 {
     const struct shed_args *args = &c->commands[i];
     struct shed_conn_call *call = &c->formatted.calls[c->formatted.count++];
 
     *call = (struct shed_conn_call){.index = i};
     if (span > 1)
-        return shed_buffer_append_mget(&c->formatted.bytes, args, span, err);
+        return shed_buffer_append_mget(&c->formatted.bytes, args, span,
+                                       &c->why);
     if (args->script != NULL) {
         call->again = args;
         call->number = atomic_fetch_add_explicit(&links->last_number, 1,
@@ -129,7 +129,7 @@ static enum shed_code add_call(struct shed_links *links,
                        1;
     }
     return shed_conn_format(&c->formatted.bytes, args, call->number, false,
-                            err);
+                            &c->why);
 }
 
 static void fini_call(struct shed_links_call *c)
@@ -139,39 +139,23 @@ static void fini_call(struct shed_links_call *c)
         free(c->formatted.calls);
 }
 
+/* As many commands as there are to be replies. */
 static enum shed_code format(struct shed_links *links,
-                             struct shed_links_call *c, size_t count,
-                             struct shed_error *err)
+                             struct shed_links_call *c)
 {
+    size_t count = c->formatted.replies, span;
     enum shed_code code = SHED_OK;
-    size_t span;
 
     c->formatted = (struct shed_batch){.replies = count};
     c->formatted.calls =
         count == 1 ? &c->single : malloc(count * sizeof(struct shed_conn_call));
     if (c->formatted.calls == NULL)
-        return shed_fail_nomem(err, "a Redis call");
+        return shed_fail_nomem(&c->why, "a Redis call");
     for (size_t i = 0; i < count && code == SHED_OK; i += span) {
         span = span_of(links, c, i);
-        code = add_call(links, c, i, span, err);
+        code = add_call(links, c, i, span);
     }
     return code;
-}
-
-static enum shed_code init_call(struct shed_links *links,
-                                struct shed_links_call *c,
-                                const struct shed_args *commands, size_t count,
-                                struct shed_reply **replies,
-                                uint64_t deadline_ms, struct shed_error *err)
-{
-    c->commands = commands;
-    c->replies = replies;
-    c->deadline_ms = deadline_ms;
-    c->link = NULL;
-    c->was_tried = false;
-    c->began_ms = c->ended_ms = 0;
-    c->sent = 0;
-    return format(links, c, count, err);
 }
 
 /* For how many commands the i-th call stands. */
@@ -202,8 +186,7 @@ static bool spread(struct shed_reply **replies, size_t count)
 }
 
 /* Of each call that stands for several commands. */
-static enum shed_code spread_all(struct shed_links_call *c,
-                                 struct shed_error *err)
+static enum shed_code spread_all(struct shed_links_call *c)
 {
     const struct shed_batch *b = &c->formatted;
     bool is_spread = true;
@@ -215,7 +198,7 @@ static enum shed_code spread_all(struct shed_links_call *c,
     if (is_spread)
         return SHED_OK;
     shed_reply_free_all(c->replies, b->replies);
-    return shed_fail(err, SHED_EREDIS,
+    return shed_fail(&c->why, SHED_EREDIS,
                      "Redis: a reply to MGET of an unknown form, or no memory "
                      "for it");
 }
@@ -239,41 +222,42 @@ static bool is_mget_refused(const struct shed_links *links,
     return is_refused;
 }
 
-/* Note how a try has gone, and give its link back. */
-static void note_try(struct shed_links *links, struct shed_links_call *c,
-                     const struct shed_shared_use *by,
-                     struct shed_link_use *use)
+/* Begin a try. Returns: false: the server is silent. */
+static bool begin_try(struct shed_links *links, struct shed_links_call *c,
+                      bool is_away)
 {
+    if (shed_gate_is_silent(links->gate))
+        return false;
+    c->link = enter(links);
+    shed_shared_begin(&c->link->shared, &c->formatted, c->replies,
+                      c->deadline_ms, is_away, &c->request);
+    return true;
+}
+
+/* See a try through: the one that has begun, if there is one. Note how it has
+ * gone, and give its link back. */
+static enum shed_code end_try(struct shed_links *links,
+                              struct shed_links_call *c,
+                              struct shed_link_use *use)
+{
+    const struct shed_request *by = &c->request;
+    enum shed_code code;
+
+    if (c->link == NULL && !begin_try(links, c, false)) {
+        c->request.was_connected = false;
+        c->request.was_unsent = true;
+        return shed_gate_fail_silent(links->gate, &c->why);
+    }
+    code = shed_shared_end(&c->link->shared, &c->request, &c->why);
     c->was_tried |= by->was_tried;
     if (c->began_ms == 0)
         c->began_ms = by->began_ms;
     c->ended_ms = by->ended_ms;
-    *use = (struct shed_link_use){links, (size_t)(c->link - links->link),
-                                  by->connection};
+    if (use != NULL)
+        *use = (struct shed_link_use){links, (size_t)(c->link - links->link),
+                                      by->connection};
     leave(links, c->link);
     c->link = NULL;
-}
-
-/* One try: the one that has begun, if there is one. */
-static enum shed_code call_once(struct shed_links *links,
-                                struct shed_links_call *c,
-                                struct shed_link_use *use,
-                                struct shed_shared_use *by,
-                                struct shed_error *err)
-{
-    enum shed_code code;
-
-    if (c->link != NULL) {
-        code = shed_shared_end(&c->link->shared, &c->request, by, err);
-    } else if (shed_gate_is_silent(links->gate)) {
-        *by = (struct shed_shared_use){.was_connected = false};
-        return shed_gate_fail_silent(links->gate, err);
-    } else {
-        c->link = enter(links);
-        code = shed_shared_call(&c->link->shared, &c->formatted, c->replies,
-                                c->deadline_ms, by, err);
-    }
-    note_try(links, c, by, use);
     return code;
 }
 
@@ -289,20 +273,18 @@ static bool any_is_no_primary(struct shed_reply *const *replies, size_t count)
  * a new one decides; and so it does after a replica has refused. */
 static enum shed_code see_through(struct shed_links *links,
                                   struct shed_links_call *c,
-                                  struct shed_link_use *use,
-                                  struct shed_error *err)
+                                  struct shed_link_use *use)
 {
     bool was_lost = false, was_refused = false;
 
     for (;;) {
         size_t count = c->formatted.replies;
-        struct shed_shared_use by;
-        enum shed_code code = call_once(links, c, use, &by, err);
+        enum shed_code code = end_try(links, c, use);
         bool is_refused =
             code == SHED_OK && any_is_no_primary(c->replies, count);
-        bool is_lost = code == SHED_EREDIS && by.was_connected;
+        bool is_lost = code == SHED_EREDIS && c->request.was_connected;
         /* what is refused was not done, unless it is one of many */
-        c->sent += by.may_be_done && (!is_refused || count > 1);
+        c->sent += !c->request.was_unsent && (!is_refused || count > 1);
         if ((!is_refused && !is_lost) || (is_refused && was_refused) ||
             (is_lost && was_lost) || shed_now_ms() >= c->deadline_ms)
             return code;
@@ -314,65 +296,79 @@ static enum shed_code see_through(struct shed_links *links,
 }
 
 /* Tell the gate how a call has ended. */
-static void leave_gate(struct shed_gate *gate, const struct shed_links_call *c,
-                       enum shed_code code, const struct shed_error *why)
+static void leave_gate(struct shed_gate *gate, const struct shed_links_call *c)
 {
     struct shed_health_end end = {.was_tried = c->was_tried,
                                   .began_ms = c->began_ms,
                                   .ended_ms = c->ended_ms,
-                                  .why = code == SHED_OK ? NULL : why};
+                                  .why = c->code == SHED_OK ? NULL : &c->why};
 
-    for (size_t i = 0; code == SHED_OK && i < c->formatted.replies; i++)
+    if (!c->is_guarded)
+        return;
+    for (size_t i = 0; c->code == SHED_OK && i < c->formatted.replies; i++)
         if (shed_reply_is_unfit(c->replies[i]))
             end.refusal = c->replies[i];
     shed_gate_leave(gate, &c->pass, &end);
 }
 
-/* Enter the gate, and format. Returns: if it fails, the call is over. */
-static enum shed_code start(struct shed_links *links, struct shed_links_call *c,
-                            const struct shed_args *commands, size_t count,
-                            struct shed_reply **replies, uint64_t deadline_ms,
-                            struct shed_error *err)
+/* Enter the gate, format, and begin the first try. If that fails, code says
+ * so. */
+static void begin(struct shed_links *links, struct shed_links_call *c,
+                  const struct shed_args *commands, size_t count,
+                  struct shed_reply **replies, uint64_t deadline_ms,
+                  bool is_away)
 {
-    enum shed_code code;
-
-    c->is_guarded = commands->is_guarded;
+    c->commands = commands;
+    c->replies = replies;
+    c->deadline_ms = deadline_ms;
+    c->formatted = (struct shed_batch){.replies = count};
+    c->link = NULL;
+    c->was_tried = false;
+    c->began_ms = c->ended_ms = 0;
     c->sent = 0;
-    if (c->is_guarded && !shed_gate_enter(links->gate, &c->pass, err))
-        return SHED_EREDIS;
-    code = init_call(links, c, commands, count, replies, deadline_ms, err);
-    if (code == SHED_OK)
-        return SHED_OK;
-    if (c->is_guarded)
-        leave_gate(links->gate, c, code, err);
-    fini_call(c);
-    return code;
+    c->is_guarded = commands->is_guarded;
+    c->code = SHED_OK;
+    if (c->is_guarded && !shed_gate_enter(links->gate, &c->pass, &c->why)) {
+        c->is_guarded = false; /* it is not to leave it */
+        c->code = SHED_EREDIS;
+    }
+    if (c->code == SHED_OK)
+        c->code = format(links, c);
+    if (c->code == SHED_OK)
+        (void)begin_try(links, c, is_away); /* silent: the end finds out */
 }
 
-/* See a call through that has started. err is untouched if it succeeds. */
-static enum shed_code finish(struct shed_links *links,
-                             struct shed_links_call *c,
-                             struct shed_link_use *use, struct shed_error *err)
+void shed_links_begin(struct shed_links *links, struct shed_links_call *c,
+                      const struct shed_args *commands, size_t count,
+                      struct shed_reply **replies, uint64_t deadline_ms)
 {
-    struct shed_link_use unused, *by = use != NULL ? use : &unused;
-    enum shed_code code = see_through(links, c, by, &c->why);
+    assert(count > 0);
+    begin(links, c, commands, count, replies, deadline_ms, true);
+}
 
-    if (code == SHED_OK && is_mget_refused(links, c)) {
-        size_t count = c->formatted.replies;
-        shed_reply_free_all(c->replies, count);
+enum shed_code shed_links_end(struct shed_links *links,
+                              struct shed_links_call *c,
+                              struct shed_link_use *use, unsigned *sent,
+                              struct shed_error *err)
+{
+    if (c->code == SHED_OK)
+        c->code = see_through(links, c, use);
+    if (c->code == SHED_OK && is_mget_refused(links, c)) {
+        shed_reply_free_all(c->replies, c->formatted.replies);
         fini_call(c);
-        code = format(links, c, count, &c->why); /* as GETs */
-        if (code == SHED_OK)
-            code = see_through(links, c, by, &c->why);
+        c->code = format(links, c); /* as GETs */
+        if (c->code == SHED_OK)
+            c->code = see_through(links, c, use);
     }
-    if (code == SHED_OK && c->formatted.count < c->formatted.replies)
-        code = spread_all(c, &c->why);
-    if (c->is_guarded)
-        leave_gate(links->gate, c, code, &c->why);
+    if (c->code == SHED_OK && c->formatted.count < c->formatted.replies)
+        c->code = spread_all(c);
+    leave_gate(links->gate, c);
     fini_call(c);
-    if (code != SHED_OK && err != NULL)
+    if (c->code != SHED_OK && err != NULL)
         *err = c->why;
-    return code;
+    if (sent != NULL)
+        *sent = c->sent;
+    return c->code;
 }
 
 enum shed_code shed_links_call(struct shed_links *links,
@@ -382,50 +378,13 @@ enum shed_code shed_links_call(struct shed_links *links,
                                uint64_t deadline_ms, struct shed_error *err)
 {
     struct shed_links_call call;
-    enum shed_code code;
 
     if (sent != NULL)
         *sent = 0;
     if (count == 0)
         return SHED_OK;
-    code =
-        start(links, &call, commands, count, replies, deadline_ms, &call.why);
-    if (code == SHED_OK)
-        code = finish(links, &call, use, err);
-    else if (err != NULL)
-        *err = call.why;
-    if (sent != NULL)
-        *sent = call.sent;
-    return code;
-}
-
-void shed_links_begin(struct shed_links *links, struct shed_links_call *c,
-                      const struct shed_args *commands, size_t count,
-                      struct shed_reply **replies, uint64_t deadline_ms)
-{
-    assert(count > 0);
-    c->code = start(links, c, commands, count, replies, deadline_ms, &c->why);
-    if (c->code != SHED_OK || shed_gate_is_silent(links->gate))
-        return;
-    c->link = enter(links);
-    shed_shared_begin(&c->link->shared, &c->formatted, replies, deadline_ms,
-                      &c->request);
-}
-
-enum shed_code shed_links_end(struct shed_links *links,
-                              struct shed_links_call *c,
-                              struct shed_link_use *use, unsigned *sent,
-                              struct shed_error *err)
-{
-    enum shed_code code = c->code;
-
-    if (code == SHED_OK)
-        code = finish(links, c, use, err);
-    else if (err != NULL)
-        *err = c->why;
-    if (sent != NULL)
-        *sent = c->sent;
-    return code;
+    begin(links, &call, commands, count, replies, deadline_ms, false);
+    return shed_links_end(links, &call, use, sent, err);
 }
 
 void shed_links_doubt(struct shed_links *links, const struct shed_link_use *use)

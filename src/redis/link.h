@@ -81,7 +81,7 @@ struct shed_links_call {
     struct shed_health_pass pass;
     struct shed_link *link; /* NULL: it goes by none */
     struct shed_request request;
-    enum shed_code code; /* of the first try, where it has failed to begin */
+    enum shed_code code; /* where it has failed to begin; at last its own */
     struct shed_error why;
     /* of all tries */
     bool was_tried;

@@ -466,7 +466,7 @@ static enum shed_code conclude(struct shed_request *me, struct shed_error *err)
 }
 
 /* A connection that was left, or on which something came while nobody asked, is
- * closed before it is used. */
+ * closed before it is used. No call is under way. */
 static void check_idle_locked(struct shed_shared *s, uint64_t now_ms)
 {
     struct shed_error unused;
@@ -478,31 +478,6 @@ static void check_idle_locked(struct shed_shared *s, uint64_t now_ms)
           !shed_conn_is_quiet(&s->conn))))
         close_locked(s);
     s->last_used_ms = now_ms;
-}
-
-/* Queue the calls and see them through: as the leader where there is none. */
-static enum shed_code run_unlock(struct shed_shared *s, struct shed_request *me,
-                                 const struct shed_batch *b,
-                                 struct shed_error *err)
-{
-    uint64_t now_ms = shed_now_ms();
-    size_t calls_before = s->conn.queue.count;
-    enum shed_code code =
-        shed_conn_send(&s->conn, &b->bytes, b->calls, b->count, now_ms, err);
-
-    me->began_ms = me->ended_ms = now_ms;
-    me->was_unsent = code != SHED_OK;
-    if (code == SHED_OK && !me->has_latch) {
-        s->is_led = true;
-        check_idle_locked(s, now_ms);
-        lead_releasing(s, me);
-    } else if (code == SHED_OK && may_write_locked(s, calls_before)) {
-        write_and_hand_over_releasing(s);
-    }
-    unlock_and_wake(s);
-    if (code == SHED_OK && me->has_latch)
-        follow(s, me);
-    return code == SHED_OK ? conclude(me, err) : code;
 }
 
 static void init_request(struct shed_request *me, struct shed_batch *b,
@@ -518,57 +493,35 @@ static void init_request(struct shed_request *me, struct shed_batch *b,
         b->calls[i].owner = me;
 }
 
-static void tell_use(const struct shed_request *me, struct shed_shared_use *use)
-{
-    *use = (struct shed_shared_use){.was_connected = me->was_connected,
-                                    .connection = me->connection,
-                                    .was_tried = me->was_tried,
-                                    .may_be_done = !me->was_unsent,
-                                    .began_ms = me->began_ms,
-                                    .ended_ms = me->ended_ms};
-}
-
-enum shed_code shed_shared_call(struct shed_shared *s, struct shed_batch *b,
-                                struct shed_reply **replies,
-                                uint64_t deadline_ms,
-                                struct shed_shared_use *use,
-                                struct shed_error *err)
-{
-    struct shed_request me;
-    enum shed_code code;
-
-    init_request(&me, b, replies, deadline_ms);
-    shed_mutex_lock(&s->mu);
-    me.was_connected = s->is_led || s->is_writing || s->is_open;
-    me.has_latch = s->is_led || s->is_writing;
-    if (me.has_latch)
-        shed_latch_init(&me.latch, 1);
-    code = run_unlock(s, &me, b, err);
-    tell_use(&me, use);
-    return code;
-}
-
-/* On a connection that nobody leads the thread sends, and does not wait. */
+/* On a connection that nobody leads a thread that stays leads until it has its
+ * replies. One that goes away sends, and does not wait. */
 void shed_shared_begin(struct shed_shared *s, struct shed_batch *b,
                        struct shed_reply **replies, uint64_t deadline_ms,
-                       struct shed_request *me)
+                       bool is_away, struct shed_request *me)
 {
     uint64_t now_ms = shed_now_ms();
     size_t calls_before;
+    bool is_free;
 
     init_request(me, b, replies, deadline_ms);
-    me->has_latch = me->is_away = true;
     me->began_ms = me->ended_ms = now_ms;
-    shed_latch_init(&me->latch, 1);
+    me->is_away = is_away;
     shed_mutex_lock(&s->mu);
     calls_before = s->conn.queue.count;
-    me->was_connected = s->is_led || s->is_writing || s->is_open;
-    if (calls_before == 0 && !s->is_led && !s->is_writing)
+    is_free = !s->is_led && !s->is_writing;
+    me->was_connected = !is_free || s->is_open;
+    me->has_latch = is_away || !is_free;
+    if (me->has_latch)
+        shed_latch_init(&me->latch, 1);
+    if (is_free && calls_before == 0)
         check_idle_locked(s, now_ms);
     if (shed_conn_send(&s->conn, &b->bytes, b->calls, b->count, now_ms,
                        &me->error) != SHED_OK) {
         me->was_unsent = true;
         settle_locked(s, me, SHED_OUTCOME_LOST);
+    } else if (!me->has_latch) {
+        s->is_led = true;
+        lead_releasing(s, me);
     } else if (may_write_locked(s, calls_before)) {
         write_and_hand_over_releasing(s);
     }
@@ -576,23 +529,20 @@ void shed_shared_begin(struct shed_shared *s, struct shed_batch *b,
 }
 
 enum shed_code shed_shared_end(struct shed_shared *s, struct shed_request *me,
-                               struct shed_shared_use *use,
                                struct shed_error *err)
 {
-    enum shed_code code;
-
-    shed_mutex_lock(&s->mu);
-    me->is_away = false;
-    if (me->outcome == SHED_OUTCOME_NONE && !s->is_led && !s->is_writing) {
-        s->is_led = true;
-        lead_releasing(s, me);
+    if (me->is_away) {
+        shed_mutex_lock(&s->mu);
+        me->is_away = false;
+        if (me->outcome == SHED_OUTCOME_NONE && !s->is_led && !s->is_writing) {
+            s->is_led = true;
+            lead_releasing(s, me);
+        }
+        unlock_and_wake(s);
     }
-    unlock_and_wake(s);
     if (me->has_latch)
         follow(s, me);
-    code = conclude(me, err);
-    tell_use(me, use);
-    return code;
+    return conclude(me, err);
 }
 
 /* What is under way on the connection fails, for all callers, and goes once

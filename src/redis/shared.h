@@ -70,7 +70,7 @@ enum shed_outcome {
                          */
 };
 
-/* A batch under way. Its own. */
+/* A batch under way. Its user may read what is marked with *, after end. */
 struct shed_request {
     struct shed_latch latch; /* opened when the outcome is set */
     struct shed_reply **replies;
@@ -83,47 +83,31 @@ struct shed_request {
     enum shed_outcome outcome;
     bool has_latch;
     bool is_away;        /* its thread is elsewhere, and cannot lead */
-    uint64_t connection; /* from which the replies came */
-    bool was_connected;
-    bool was_tried;  /* of a failure: see shed_dial */
-    bool was_unsent; /* of a failure: there was no connection */
-    uint64_t began_ms, ended_ms;
-    struct shed_request *next; /* among those that are to be woken */
-};
-
-/* By which connection a batch went. */
-struct shed_shared_use {
-    bool was_connected;  /* it was there already, and may have been dead */
-    uint64_t connection; /* counted */
-    bool was_tried;      /* of a failure: see shed_dial */
-    bool may_be_done;    /* it was sent, or is going to be */
-    uint64_t began_ms, ended_ms; /* shed_now_ms, of the wait for the replies */
+    uint64_t connection; /* * from which the replies came, counted */
+    bool was_connected;  /* * it was there already, and may have been dead */
+    bool was_tried;      /* * of a failure: see shed_dial */
+    bool was_unsent;     /* * of a failure: there was no connection */
+    uint64_t began_ms, ended_ms; /* * shed_now_ms, of the wait for replies */
+    struct shed_request *next;   /* among those that are to be woken */
 };
 
 /*
- * Send a batch and wait for its replies, until deadline_ms (shed_now_ms).
- *
- * Returns: SHED_OK and the replies of all calls; else replies holds NULLs:
- * SHED_ETIMEDOUT (the deadline), SHED_EREDIS (no connection, or lost, or no
- * reply within the command timeout), SHED_EDENIED, SHED_EBUSY, SHED_ENOMEM.
- * *use is set with all of them.
- */
-SHED_MUST_CHECK enum shed_code
-shed_shared_call(struct shed_shared *shared, struct shed_batch *batch,
-                 struct shed_reply **replies, uint64_t deadline_ms,
-                 struct shed_shared_use *use, struct shed_error *err);
-
-/*
- * The same in two steps, for a thread that has batches on several connections
- * at a time. Between them it is away: others lead the connection, and nobody
- * waits for it. If begin fails, end returns that failure.
+ * Send a batch: its replies are there when end has returned, or the deadline
+ * has passed (shed_now_ms). request must stay until then. A thread that is_away
+ * between the two, because it has batches on several connections, waits for
+ * nothing in begin: others lead the connection, and nobody waits for it.
  */
 void shed_shared_begin(struct shed_shared *shared, struct shed_batch *batch,
                        struct shed_reply **replies, uint64_t deadline_ms,
-                       struct shed_request *request);
+                       bool is_away, struct shed_request *request);
+
+/*
+ * Returns: SHED_OK and the replies of all calls; else replies holds NULLs:
+ * SHED_ETIMEDOUT (the deadline), SHED_EREDIS (no connection, or lost, or no
+ * reply within the command timeout), SHED_EDENIED, SHED_EBUSY, SHED_ENOMEM.
+ */
 SHED_MUST_CHECK enum shed_code shed_shared_end(struct shed_shared *shared,
                                                struct shed_request *request,
-                                               struct shed_shared_use *use,
                                                struct shed_error *err);
 
 /* A reply that came by this connection reads as the answer to another call:

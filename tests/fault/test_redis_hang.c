@@ -31,14 +31,20 @@ static atomic_uint tries;     /* connections that the session began to make */
 static atomic_uint connected; /* how often it was said to be */
 static atomic_bool is_ping_off;
 
-enum shed_code
-__real_shed_shared_call(struct shed_shared *shared, struct shed_batch *batch,
-                        struct shed_reply **replies, uint64_t deadline_ms,
-                        struct shed_shared_use *use, struct shed_error *err);
-enum shed_code
-__wrap_shed_shared_call(struct shed_shared *shared, struct shed_batch *batch,
-                        struct shed_reply **replies, uint64_t deadline_ms,
-                        struct shed_shared_use *use, struct shed_error *err);
+void __real_shed_shared_begin(struct shed_shared *shared,
+                              struct shed_batch *batch,
+                              struct shed_reply **replies, uint64_t deadline_ms,
+                              bool is_away, struct shed_request *request);
+void __wrap_shed_shared_begin(struct shed_shared *shared,
+                              struct shed_batch *batch,
+                              struct shed_reply **replies, uint64_t deadline_ms,
+                              bool is_away, struct shed_request *request);
+enum shed_code __real_shed_shared_end(struct shed_shared *shared,
+                                      struct shed_request *request,
+                                      struct shed_error *err);
+enum shed_code __wrap_shed_shared_end(struct shed_shared *shared,
+                                      struct shed_request *request,
+                                      struct shed_error *err);
 void __real_shed_call_end(struct shed_call *call,
                           const struct shed_call_result *result);
 void __wrap_shed_call_end(struct shed_call *call,
@@ -50,17 +56,23 @@ void __wrap_shed_conn_start(struct shed_conn *conn, unsigned term,
 void __real_shed_timer_set(struct shed_timer *timer, uint64_t delay_ms);
 void __wrap_shed_timer_set(struct shed_timer *timer, uint64_t delay_ms);
 
-enum shed_code
-__wrap_shed_shared_call(struct shed_shared *shared, struct shed_batch *batch,
-                        struct shed_reply **replies, uint64_t deadline_ms,
-                        struct shed_shared_use *use, struct shed_error *err)
+void __wrap_shed_shared_begin(struct shed_shared *shared,
+                              struct shed_batch *batch,
+                              struct shed_reply **replies, uint64_t deadline_ms,
+                              bool is_away, struct shed_request *request)
 {
-    enum shed_code code;
-
     atomic_fetch_add(&begun, 1);
-    code =
-        __real_shed_shared_call(shared, batch, replies, deadline_ms, use, err);
-    if (code != SHED_OK && (use->was_tried || code == SHED_ETIMEDOUT))
+    __real_shed_shared_begin(shared, batch, replies, deadline_ms, is_away,
+                             request);
+}
+
+enum shed_code __wrap_shed_shared_end(struct shed_shared *shared,
+                                      struct shed_request *request,
+                                      struct shed_error *err)
+{
+    enum shed_code code = __real_shed_shared_end(shared, request, err);
+
+    if (code != SHED_OK && (request->was_tried || code == SHED_ETIMEDOUT))
         atomic_fetch_add(&waits, 1);
     return code;
 }

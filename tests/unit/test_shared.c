@@ -264,7 +264,7 @@ static void stop(void)
     close(server.listener);
     (void)unlink(server.path);
     shed_gate_destroy(gate);
-    shed_address_destroy(address);
+    shed_address_unref(address);
 }
 
 /* -------------------------------------------------------------- the callers */
@@ -456,6 +456,34 @@ TEST(a_leader_that_waits_on_does_not_send_while_another_thread_does)
     (void)pthread_join(caller[1].thread, NULL);
     (void)pthread_join(first, NULL);
     ck_assert_uint_eq(caller[1].answered, 1);
+    ck_assert_uint_eq(atomic_load(&server.opened), 1);
+    stop();
+}
+
+/* Its reply is there, unread, when another thread comes: what is there does
+ * answer something. */
+TEST(a_reply_waits_for_a_thread_that_is_away)
+{
+    const uint64_t idle_ms = 10;
+    struct shed_args args = {0};
+    struct shed_links_call away;
+    struct shed_reply *reply = NULL;
+
+    start_connected();
+    shed_args_add_text(&args, "GET");
+    shed_args_add_text(&args, "away");
+    shed_links_begin(links, &away, &args, 1, &reply, test_deadline_ms());
+    while (held_count() == 0)
+        usleep(1000);
+    say_one();
+    want(1);
+    atomic_fetch_add(&put_forward_ms, idle_ms);
+    begin(1, 1);
+    (void)pthread_join(caller[1].thread, NULL);
+    ck_assert_uint_eq(caller[1].answered, 1);
+    ck_assert_int_eq(shed_links_end(links, &away, NULL, NULL, NULL), SHED_OK);
+    ck_assert(shed_reply_begins(reply, "away"));
+    shed_reply_free(reply);
     ck_assert_uint_eq(atomic_load(&server.opened), 1);
     stop();
 }

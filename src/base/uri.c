@@ -269,9 +269,9 @@ static enum shed_code parse(const struct shed_uri_form *form,
 
 /* ------------------------------------------------------------------ whole */
 
-bool shed_uri_has_scheme(const struct shed_uri_form *form, const char *text)
+bool shed_uri_has_scheme(const char *text, const char *scheme)
 {
-    return strncmp(text, form->scheme, strlen(form->scheme)) == 0;
+    return strncmp(text, scheme, strlen(scheme)) == 0;
 }
 
 enum shed_code shed_uri_parse(const struct shed_uri_form *form,
@@ -280,8 +280,6 @@ enum shed_code shed_uri_parse(const struct shed_uri_form *form,
 {
     enum shed_code code;
 
-    assert(shed_uri_has_scheme(form, text));
-    text += strlen(form->scheme);
     *out = (struct shed_uri){.buffer_size = strlen(text) + 1};
     out->buffer = malloc(out->buffer_size);
     if (out->buffer == NULL) {

@@ -18,8 +18,7 @@
 
 /* What URIs of one kind look like. */
 struct shed_uri_form {
-    const char *name;   /* begins each reason: "Redis URI" */
-    const char *scheme; /* with its delimiters: "redis://" */
+    const char *name; /* begins each reason: "Redis URI" */
     /* User and password end at the last '@' before the first of these bytes; if
      * this is "", at the last '@' of the URI. */
     const char *user_stops;
@@ -52,10 +51,10 @@ struct shed_uri {
     size_t buffer_size;
 };
 
-/* Whether text begins with the form's scheme. */
-bool shed_uri_has_scheme(const struct shed_uri_form *form, const char *text);
+/* Whether text begins with a scheme, with its delimiters: "redis://". */
+bool shed_uri_has_scheme(const char *text, const char *scheme);
 
-/* Parse a text that has the form's scheme. Returns: SHED_OK and *out, to be
+/* Parse what follows the scheme. Returns: SHED_OK and *out, to be
  * passed to fini; SHED_EINVAL, SHED_ENOMEM: *out is all zero. */
 SHED_MUST_CHECK enum shed_code shed_uri_parse(const struct shed_uri_form *form,
                                               const char *text,

@@ -208,52 +208,42 @@ static bool judge_agreement(struct doctor *d, const char *primary,
     return of != NULL;
 }
 
-/* Ask a primary's sentinels, whose list is cut. */
-static bool ask_sentinels(struct doctor *d, const struct shed_address *address,
-                          char *list)
+/* Ask a primary's sentinels. */
+static bool ask_sentinels(struct doctor *d, struct shed_address *address)
 {
     const struct shed_client_options options = cli_client_options(d->call);
-    const struct shed_sentinels how = {.user = address->sentinel_user,
-                                       .password = address->sentinel_password,
-                                       .is_tls = address->is_tls};
     struct shed_sentinel_answer answers[SHED_SENTINELS_MAX] = {{.host = ""}};
-    size_t count = 1, i = 0;
     struct shed_address *one;
     struct shed_error err;
 
-    for (const char *c = list; *c != '\0'; c++)
-        count += *c == ',';
-    for (; list != NULL && i < SHED_SENTINELS_MAX; i++) {
+    if (shed_address_use_tls(address, &options, &err) != SHED_OK)
+        cli_fail_error(d->call, &err);
+    for (size_t i = 0; i < address->count; i++) {
+        const struct shed_place *place = &address->sentinels[i];
         struct cli_server *sentinel;
-        if (shed_address_next_sentinel(&list, &how, &options, &one, &err) !=
-            SHED_OK)
+        if (shed_address_create_at(address, place->host, place->port, &one,
+                                   &err) != SHED_OK)
             cli_fail_error(d->call, &err);
         sentinel = cli_server_create(d->call, one);
         d->server = one->text;
-        ask_sentinel(d, sentinel, address->host, count, &answers[i]);
+        ask_sentinel(d, sentinel, address->host, address->count, &answers[i]);
         cli_server_destroy(sentinel);
     }
     d->server = NULL;
-    return judge_agreement(d, address->host, answers, count);
+    return judge_agreement(d, address->host, answers, address->count);
 }
 
 bool cli_find_sentinels(struct doctor *d)
 {
     struct shed_address *address = NULL;
     struct shed_error err;
-    char *list = NULL;
     bool is_found = true; /* what is wrong with the URI is told later */
 
     if (d->uri != NULL &&
         shed_address_create(d->uri, &address, &err) == SHED_OK &&
-        address->sentinels != NULL) {
-        list = strdup(address->sentinels);
-        if (list == NULL)
-            cli_fail_nomem();
-        is_found = ask_sentinels(d, address, list);
-    }
-    free(list);
-    shed_address_destroy(address);
+        address->sentinels != NULL)
+        is_found = ask_sentinels(d, address);
+    shed_address_unref(address);
     return is_found;
 }
 

@@ -87,9 +87,9 @@ static struct cli_server *create_server(const struct cli_redis *redis, size_t i)
 
     if (redis->map == NULL)
         address = parse_uri(redis);
-    else if (shed_address_create_node(redis->address, redis->map->node[i].host,
-                                      redis->map->node[i].port, &redis->options,
-                                      &address, &err) != SHED_OK)
+    else if (shed_address_create_at(redis->address, redis->map->node[i].host,
+                                    redis->map->node[i].port, &address,
+                                    &err) != SHED_OK)
         cli_fail_error(redis->call, &err);
     return cli_server_create(redis->call, address);
 }
@@ -198,7 +198,7 @@ void cli_redis_close(struct cli_redis *redis)
     while (redis->first != NULL)
         drop_question(redis);
     if (redis->map != NULL)
-        shed_address_destroy(redis->address);
+        shed_address_unref(redis->address);
     free(redis->map);
     free(redis);
 }

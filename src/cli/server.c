@@ -91,7 +91,7 @@ void cli_server_destroy(struct cli_server *s)
     if (s == NULL)
         return;
     shed_wire_close(&s->wire);
-    shed_address_destroy(s->address);
+    shed_address_unref(s->address);
     free(s);
 }
 

@@ -417,7 +417,7 @@ static void destroy(struct shed_client *client)
     }
     shed_events_destroy(client->events);
     shed_listeners_destroy(client->listeners);
-    shed_address_destroy(client->address);
+    shed_address_unref(client->address);
     free(client->tracking_prefix);
     free(client);
 }

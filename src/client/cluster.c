@@ -159,7 +159,7 @@ static void destroy_server(struct shed_server *server)
         return;
     address = server->address;
     shed_server_destroy(server);
-    shed_address_destroy(address);
+    shed_address_unref(address);
 }
 
 /* Make the server of a place, if it has none; it is opened later. */
@@ -175,14 +175,14 @@ static enum shed_code make_server_locked(struct shed_cluster *c, size_t i,
 
     if (atomic_load(&c->server[i]) != NULL)
         return SHED_OK;
-    code = shed_address_create_node(c->address, node->host, node->port,
-                                    &c->options, &address, err);
+    code = shed_address_create_at(c->address, node->host, node->port, &address,
+                                  err);
     if (code != SHED_OK)
         return code;
     code = shed_server_create(c->reactor, address, &c->options, c->process,
                               c->epochs, &hooks, &server, err);
     if (code != SHED_OK) {
-        shed_address_destroy(address);
+        shed_address_unref(address);
         return code;
     }
     server->place = i;
@@ -620,9 +620,6 @@ enum shed_code shed_cluster_create(
     c->epochs = epochs;
     c->hooks = *hooks;
     c->options = *options;
-    c->options.tls_ca = address->tls_ca;
-    c->options.tls_cert = address->tls_cert;
-    c->options.tls_key = address->tls_key;
     c->wake.run = on_wake;
     c->candidate = SHED_CLUSTER_NODES_MAX - 1; /* the seeds come next */
     c->timer = shed_timer_create(reactor, on_timer, c);
@@ -677,7 +674,7 @@ void shed_cluster_forget(struct shed_cluster *c)
         if (atomic_load(&c->server[i]) != NULL) {
             struct shed_address *address = atomic_load(&c->server[i])->address;
             shed_server_forget(atomic_load(&c->server[i]));
-            shed_address_destroy(address);
+            shed_address_unref(address);
         }
     free_cluster(c);
 }

@@ -96,8 +96,7 @@ enum shed_code shed_scout_send(struct shed_reactor *reactor,
         return shed_fail_nomem(err, "a client");
     s->fn = fn;
     s->arg = arg;
-    code = shed_address_create_node(cluster, host, port, options, &s->address,
-                                    err);
+    code = shed_address_create_at(cluster, host, port, &s->address, err);
     if (code == SHED_OK) {
         s->address->is_guide = true;
         code = shed_gate_create(s->address, options, NULL, NULL, &s->gate, err);
@@ -120,7 +119,7 @@ void shed_scout_destroy(struct shed_scout *s)
         return;
     shed_pipe_close(s->pipe);
     shed_gate_destroy(s->gate);
-    shed_address_destroy(s->address);
+    shed_address_unref(s->address);
     free(s);
 }
 

@@ -1,13 +1,16 @@
 /* The parts of a MySQL URI, and which of them are required. */
 #include "mysql/uri.h"
 
+#include <string.h>
+
 #include "base/error.h"
+
+#define SCHEME "mysql://"
 
 enum { DEFAULT_PORT = 3306 };
 
 static const struct shed_uri_form form = {
     .name = "MySQL URI",
-    .scheme = "mysql://",
     .user_stops = "?", /* an '@' behind it belongs to the socket */
     .has_host = true,
     .path = "database",
@@ -41,10 +44,10 @@ enum shed_code shed_mysql_uri_parse(const char *text,
     enum shed_code code;
 
     *out = (struct shed_mysql_uri){0};
-    if (!shed_uri_has_scheme(&form, text))
+    if (!shed_uri_has_scheme(text, SCHEME))
         return shed_fail(err, SHED_EINVAL,
-                         "MySQL URI: it must begin with mysql://");
-    code = shed_uri_parse(&form, text, &out->parts, err);
+                         "MySQL URI: it must begin with " SCHEME);
+    code = shed_uri_parse(&form, text + strlen(SCHEME), &out->parts, err);
     if (code != SHED_OK)
         return code;
     out->user = parts->user.text;

@@ -4,7 +4,6 @@
 #include "redis/announcements.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/error.h"
 #include "redis/pipe.h"
@@ -19,7 +18,6 @@ struct listener {
 };
 
 struct shed_announcements {
-    char *list; /* of hosts, as in the URI; it is cut */
     shed_announcements_fn *fn;
     void *arg;
     size_t count;
@@ -58,17 +56,18 @@ void shed_announcements_check(struct shed_announcements *all)
 /* -------------------------------------------------------- begin and end */
 
 static enum shed_code add(struct shed_announcements *all,
-                          struct shed_reactor *reactor, char **list,
-                          const struct shed_sentinels *how,
+                          struct shed_reactor *reactor,
+                          const struct shed_address *address,
                           const struct shed_client_options *options,
                           struct shed_error *err)
 {
+    const struct shed_place *place = &address->sentinels[all->count];
     struct listener *l = &all->at[all->count];
     /* a lookup that fails says which sentinels do not answer */
     const struct shed_pipe_hooks hooks = {
         .arg = l, .on_open = on_open, .on_push = on_push};
-    enum shed_code code =
-        shed_address_next_sentinel(list, how, options, &l->address, err);
+    enum shed_code code = shed_address_create_at(address, place->host,
+                                                 place->port, &l->address, err);
 
     if (code != SHED_OK)
         return code;
@@ -87,21 +86,14 @@ enum shed_code shed_announcements_create(
     void *arg, struct shed_announcements **out, struct shed_error *err)
 {
     struct shed_announcements *all = calloc(1, sizeof(*all));
-    const struct shed_sentinels how = {.user = address->sentinel_user,
-                                       .password = address->sentinel_password,
-                                       .is_tls = address->is_tls};
     enum shed_code code = SHED_OK;
-    char *list;
 
     if (all == NULL)
         return shed_fail_nomem(err, "a client");
     all->fn = fn;
     all->arg = arg;
-    list = all->list = strdup(address->sentinels);
-    if (list == NULL)
-        code = shed_fail_nomem(err, "a client");
-    while (list != NULL && code == SHED_OK)
-        code = add(all, reactor, &list, &how, options, err);
+    while (all->count < address->count && code == SHED_OK)
+        code = add(all, reactor, address, options, err);
     if (code == SHED_OK)
         *out = all;
     else
@@ -122,9 +114,8 @@ void shed_announcements_close(struct shed_announcements *all)
     for (size_t i = 0; i < all->count; i++) {
         shed_pipe_close(all->at[i].pipe);
         shed_gate_destroy(all->at[i].gate);
-        shed_address_destroy(all->at[i].address);
+        shed_address_unref(all->at[i].address);
     }
-    free(all->list);
     free(all);
 }
 

@@ -12,7 +12,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/container.h"
 #include "base/error.h"
@@ -20,21 +19,23 @@
 #include "base/thread.h"
 #include "wire/sentinel.h"
 
+struct found {
+    struct addrinfo *list;               /* NULL: failure says why */
+    struct shed_sentinel_answer primary; /* as the sentinels call it */
+    struct shed_error failure;
+};
+
 struct shed_lookup {
     /* set at creation */
     struct shed_reactor *reactor;
+    struct shed_address *address; /* a reference */
     struct shed_post post;
     unsigned term;
-    /* copies, in text */
-    char *host, *port;
-    struct shed_sentinels sentinels; /* list NULL: none */
     /* reactor thread only */
     shed_lookup_fn *fn; /* NULL: nobody wants the answer */
     void *arg;
     /* its thread's, and after the post the reactor's */
-    struct addrinfo *list;
-    struct shed_sentinel_answer primary;
-    struct shed_error failure;
+    struct found found;
     /* atomic */
     atomic_uint refs; /* the thread's and the reactor's */
 
@@ -42,61 +43,54 @@ struct shed_lookup {
     /* under mu */
     bool is_abandoned; /* the reactor may be gone */
     bool is_posted;
-
-    size_t text_size;
-    char text[]; /* wiped at the end, for the password in it */
 };
+
+static void find(const struct shed_address *a, struct found *out)
+{
+    const char *host = a->host, *port = a->port;
+    int failure;
+
+    if (a->sentinels != NULL) {
+        if (shed_sentinels_ask(a, &out->primary, &out->failure) != SHED_OK)
+            return;
+        host = out->primary.host;
+        port = out->primary.port;
+    }
+    failure = shed_address_find(host, port, 0, &out->list);
+    if (failure != 0)
+        (void)shed_fail(&out->failure, SHED_EREDIS, "%s",
+                        gai_strerror(failure));
+}
 
 static void unref(struct shed_lookup *lookup)
 {
     if (atomic_fetch_sub(&lookup->refs, 1) > 1)
         return;
-    if (lookup->list != NULL)
-        freeaddrinfo(lookup->list);
+    if (lookup->found.list != NULL)
+        freeaddrinfo(lookup->found.list);
     shed_mutex_destroy(&lookup->mu);
-    explicit_bzero(lookup->text, lookup->text_size);
+    shed_address_unref(lookup->address);
     free(lookup);
+}
+
+static void note_primary(struct shed_address *a, const struct found *found)
+{
+    if (found->primary.host[0] != '\0')
+        shed_address_set_primary(a, found->primary.host);
 }
 
 static void on_resolved(struct shed_post *post)
 {
     struct shed_lookup *lookup =
         shed_container_of(post, struct shed_lookup, post);
+    const struct found *found = &lookup->found;
 
-    if (lookup->fn != NULL)
-        lookup->fn(lookup->arg, lookup->term, lookup->list,
-                   lookup->list != NULL ? NULL : lookup->failure.reason);
+    if (lookup->fn != NULL) {
+        note_primary(lookup->address, found);
+        lookup->fn(lookup->arg, lookup->term, found->list,
+                   found->list != NULL ? NULL : found->failure.reason);
+    }
     unref(lookup);
-}
-
-/* Returns: NULL, and lookup->failure says why. */
-static struct addrinfo *find_host(struct shed_lookup *lookup, const char *host,
-                                  const char *port)
-{
-    const struct addrinfo hints = {.ai_family = AF_UNSPEC,
-                                   .ai_socktype = SOCK_STREAM};
-    struct addrinfo *list = NULL;
-    int failure = getaddrinfo(host, port, &hints, &list);
-
-    if (failure == 0)
-        return list;
-    (void)shed_fail(&lookup->failure, SHED_EREDIS, "%s", gai_strerror(failure));
-    return NULL;
-}
-
-static struct addrinfo *find_primary(struct shed_lookup *lookup)
-{
-    if (shed_sentinels_ask(lookup->host, &lookup->sentinels, &lookup->primary,
-                           &lookup->failure) != SHED_OK)
-        return NULL;
-    return find_host(lookup, lookup->primary.host, lookup->primary.port);
-}
-
-static void find(struct shed_lookup *lookup)
-{
-    lookup->list = lookup->sentinels.list != NULL
-                       ? find_primary(lookup)
-                       : find_host(lookup, lookup->host, lookup->port);
 }
 
 /* The post is made under mu, so that the reactor is still there when it has
@@ -105,7 +99,7 @@ static void *resolve(void *arg)
 {
     struct shed_lookup *lookup = arg;
 
-    find(lookup);
+    find(lookup->address, &lookup->found);
     shed_mutex_lock(&lookup->mu);
     lookup->is_posted = !lookup->is_abandoned;
     if (lookup->is_posted)
@@ -115,63 +109,20 @@ static void *resolve(void *arg)
     return NULL;
 }
 
-enum { TEXTS = 8 };
-
-/* Returns: NULL when out of memory. */
-static struct shed_lookup *create(const struct shed_address *address)
-{
-    const char *const from[TEXTS] = {address->host,
-                                     address->port,
-                                     address->sentinels,
-                                     address->sentinel_user,
-                                     address->sentinel_password,
-                                     address->tls_ca,
-                                     address->tls_cert,
-                                     address->tls_key};
-    char *to[TEXTS] = {NULL}, *at;
-    struct shed_lookup *lookup;
-    size_t size = 0;
-
-    for (size_t i = 0; i < TEXTS; i++)
-        size += from[i] != NULL ? strlen(from[i]) + 1 : 0;
-    lookup = calloc(1, sizeof(*lookup) + size);
-    if (lookup == NULL)
-        return NULL;
-    if (shed_mutex_init(&lookup->mu, SHED_RANK_LOOKUP) != 0) {
-        free(lookup);
-        return NULL;
-    }
-    lookup->text_size = size;
-    at = lookup->text;
-    for (size_t i = 0; i < TEXTS; i++) {
-        if (from[i] == NULL)
-            continue;
-        to[i] = memcpy(at, from[i], strlen(from[i]) + 1);
-        at += strlen(at) + 1;
-    }
-    lookup->host = to[0];
-    lookup->port = to[1];
-    lookup->sentinels = (struct shed_sentinels){.list = to[2],
-                                                .user = to[3],
-                                                .password = to[4],
-                                                .is_tls = address->is_tls,
-                                                .tls_ca = to[5],
-                                                .tls_cert = to[6],
-                                                .tls_key = to[7]};
-    return lookup;
-}
-
 struct shed_lookup *shed_lookup_start(struct shed_reactor *reactor,
-                                      const struct shed_address *address,
+                                      struct shed_address *address,
                                       unsigned term, shed_lookup_fn *fn,
                                       void *arg)
 {
-    struct shed_lookup *lookup = create(address);
+    struct shed_lookup *lookup = calloc(1, sizeof(*lookup));
     pthread_t thread;
 
-    if (lookup == NULL)
+    if (lookup == NULL || shed_mutex_init(&lookup->mu, SHED_RANK_LOOKUP) != 0) {
+        free(lookup);
         return NULL;
+    }
     lookup->reactor = reactor;
+    lookup->address = shed_address_ref(address);
     lookup->post.run = on_resolved;
     lookup->term = term;
     lookup->fn = fn;
@@ -186,24 +137,15 @@ struct shed_lookup *shed_lookup_start(struct shed_reactor *reactor,
     return NULL;
 }
 
-const char *shed_lookup_primary(const struct shed_lookup *lookup)
-{
-    return lookup->primary.host[0] != '\0' ? lookup->primary.host : NULL;
-}
-
 void shed_lookup_wait(struct shed_address *address)
 {
-    struct shed_lookup *lookup = create(address);
+    struct found found = {.list = NULL};
 
-    if (lookup == NULL) {
-        shed_address_set(address, 0, NULL, "out of memory");
-        return;
-    }
-    find(lookup);
-    shed_address_set_primary(address, shed_lookup_primary(lookup));
-    shed_address_set(address, 0, lookup->list, lookup->failure.reason);
-    atomic_init(&lookup->refs, 1);
-    unref(lookup);
+    find(address, &found);
+    note_primary(address, &found);
+    shed_address_set(address, 0, found.list, found.failure.reason);
+    if (found.list != NULL)
+        freeaddrinfo(found.list);
 }
 
 void shed_lookup_abandon(struct shed_lookup *lookup)

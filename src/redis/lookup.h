@@ -22,20 +22,16 @@ typedef void shed_lookup_fn(void *arg, unsigned term,
 /* Start a lookup; fn is never called before this returns. Returns: NULL when
  * out of memory or threads. */
 struct shed_lookup *shed_lookup_start(struct shed_reactor *reactor,
-                                      const struct shed_address *address,
+                                      struct shed_address *address,
                                       unsigned term, shed_lookup_fn *fn,
                                       void *arg);
-
-/* While fn runs: the host of the primary that the sentinels have named; NULL:
- * there are none, or they have named none. */
-const char *shed_lookup_primary(const struct shed_lookup *lookup);
 
 /* The same in the calling thread, which waits for it: address has the outcome.
  * Any thread. */
 void shed_lookup_wait(struct shed_address *address);
 
 /* Do not call its fn. The lookup ends by itself, however long that takes, and
- * nothing waits for it: the reactor and the address may be gone by then. NULL
+ * nothing waits for it: the reactor may be gone by then. NULL
  * is allowed. */
 void shed_lookup_abandon(struct shed_lookup *lookup);
 

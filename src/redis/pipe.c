@@ -367,7 +367,6 @@ static void on_lookup(void *arg, unsigned term, const struct addrinfo *list,
 {
     struct shed_pipe *p = arg;
 
-    shed_address_set_primary(p->address, shed_lookup_primary(p->lookup));
     p->lookup = NULL;
     if (p->state == PIPE_LOOKING_UP && term != p->attempt.term)
         look_up(p);

@@ -23,81 +23,11 @@ enum {
     DB_MAX = 1000000 /* no server has more, so a longer number is a mistake */
 };
 
-#define PATH_FORM(begin)                                                       \
-    {                                                                          \
-        .name = "Redis URI", .scheme = (begin),                                \
-        .user_stops = "/", /* an '@' behind it belongs to the path */          \
-            .path = "path", .parameters = {"db"},                              \
-        .parameter_rule = "only ?db=n may follow the path"                     \
-    }
-
-#define HOST_FORM(begin)                                                       \
-    {                                                                          \
-        .name = "Redis URI", .scheme = (begin),                                \
-        .user_stops = "", /* any delimiter may be in a password */             \
-            .has_host = true, .path = "database",                              \
-        .parameter_rule =                                                      \
-            "there is no '?' in " begin ": write the database as /n"           \
-    }
-
-#define CLUSTER_FORM_OF(begin)                                                 \
-    {                                                                          \
-        .name = "Redis URI", .scheme = (begin),                                \
-        .user_stops = "", /* any delimiter may be in a password */             \
-            .has_host = true, .has_hosts = true, .path = "database",           \
-        .parameter_rule = "there is no '?' in " begin                          \
-    }
+/* As it begins reasons. */
+#define NAME "Redis URI"
 
 /* Of parameters. */
 enum { DB, SENTINEL_USER, SENTINEL_PASSWORD };
-
-/* Of the forms with several hosts, among the forms; those with TLS follow. */
-enum { SENTINEL_FORM, CLUSTER_FORM = SENTINEL_FORM + 2 };
-
-#define SENTINEL_FORM_OF(begin)                                                \
-    {                                                                          \
-        .name = "Redis URI", .scheme = (begin),                                \
-        .user_stops = "/?", /* a parameter can have an '@' */                  \
-            .has_host = true, .has_hosts = true,                               \
-        .path = "name of the primary",                                         \
-        .parameters = {"db", "sentinel_user", "sentinel_password"},            \
-        .parameter_rule = "only db=n, sentinel_user=name and "                 \
-                          "sentinel_password=password may follow '?'"          \
-    }
-
-/* The first form with a matching scheme is used. */
-static const struct shed_uri_form forms[] = {
-    [SENTINEL_FORM] = SENTINEL_FORM_OF("redis+sentinel://"),
-    SENTINEL_FORM_OF("rediss+sentinel://"),
-    [CLUSTER_FORM] = CLUSTER_FORM_OF("redis+cluster://"),
-    CLUSTER_FORM_OF("rediss+cluster://"),
-    HOST_FORM("redis://"),
-    HOST_FORM("rediss://"),
-    HOST_FORM("valkey://"),
-    HOST_FORM("valkeys://"),
-    PATH_FORM("unix://"),
-    PATH_FORM("unix:"),
-};
-
-static bool is_tls(const struct shed_uri_form *form)
-{
-    return strncmp(form->scheme, "rediss", strlen("rediss")) == 0 ||
-           strcmp(form->scheme, "valkeys://") == 0;
-}
-
-static enum shed_code find_form(const char *uri,
-                                const struct shed_uri_form **out,
-                                struct shed_error *err)
-{
-    for (size_t i = 0; i < sizeof(forms) / sizeof(*forms); i++)
-        if (shed_uri_has_scheme(&forms[i], uri)) {
-            *out = &forms[i];
-            return SHED_OK;
-        }
-    return shed_fail(err, SHED_EINVAL,
-                     "Redis URI: it must begin with redis://, rediss://, "
-                     "unix:, redis+sentinel:// or redis+cluster://");
-}
 
 /* An empty user means no user. A user needs a password. */
 static enum shed_code take_user(struct shed_address *a, struct shed_error *err)
@@ -128,11 +58,10 @@ static enum shed_code take_db(struct shed_address *a, struct shed_uri_part part,
 }
 
 /* port 0: the usual one. */
-static void write_port(struct shed_address *a, unsigned port, unsigned usual)
+static void write_port(char text[SHED_PORT_BYTES], unsigned port,
+                       unsigned usual)
 {
-    (void)snprintf(a->port_text, sizeof(a->port_text), "%u",
-                   port != 0 ? port : usual);
-    a->port = a->port_text;
+    (void)snprintf(text, SHED_PORT_BYTES, "%u", port != 0 ? port : usual);
 }
 
 static enum shed_code take_db_parameter(struct shed_address *a,
@@ -150,7 +79,8 @@ static enum shed_code take_host(struct shed_address *a, struct shed_error *err)
     if (uri->host.size == 0)
         return shed_fail(err, SHED_EINVAL, "Redis URI: the host is missing");
     a->host = uri->host.text;
-    write_port(a, uri->port, DEFAULT_PORT);
+    write_port(a->port_text, uri->port, DEFAULT_PORT);
+    a->port = a->port_text;
     return uri->path.size > 0 ? take_db(a, uri->path, err) : SHED_OK;
 }
 
@@ -173,26 +103,35 @@ static enum shed_code take_path(struct shed_address *a, struct shed_error *err)
     return take_db_parameter(a, err);
 }
 
-/* A list of hosts is cut when they are asked; here it is checked. */
-static enum shed_code check_hosts(const char *list, const char *what,
-                                  size_t limit, struct shed_error *err)
+/* Cut the list of hosts. */
+static enum shed_code take_places(struct shed_address *a, const char *what,
+                                  unsigned usual_port, size_t limit,
+                                  struct shed_error *err)
 {
-    char *copy = strdup(list), *rest = copy;
-    enum shed_code code =
-        copy != NULL ? SHED_OK : shed_fail_nomem(err, "a Redis URI");
-    size_t count = 0;
+    char *rest = a->uri.host.text;
+    enum shed_code code = SHED_OK;
+    const struct shed_uri_form list_form = {.name = NAME};
+    struct shed_uri_part host;
+    unsigned port;
 
-    for (; code == SHED_OK && rest != NULL; count++) {
-        struct shed_uri_part host;
-        unsigned port;
-        code =
-            shed_uri_next_host(&forms[SENTINEL_FORM], &rest, &host, &port, err);
+    a->places = calloc(limit, sizeof(*a->places));
+    if (a->places == NULL)
+        return shed_fail_nomem(err, "a Redis URI");
+    for (; code == SHED_OK && rest != NULL; a->count++) {
+        code = shed_uri_next_host(&list_form, &rest, &host, &port, err);
+        if (code == SHED_OK && host.size >= SHED_HOST_BYTES)
+            code = shed_fail(err, SHED_EINVAL,
+                             "Redis URI: a host has more than %d bytes",
+                             SHED_HOST_BYTES - 1);
+        if (code != SHED_OK || a->count >= limit)
+            continue;
+        a->places[a->count].host = host.text;
+        write_port(a->places[a->count].port, port, usual_port);
     }
-    if (code == SHED_OK && count > limit)
+    if (code == SHED_OK && a->count > limit)
         code =
             shed_fail(err, SHED_EINVAL, "Redis URI: it has %zu %s, at most %zu",
-                      count, what, limit);
-    free(copy);
+                      a->count, what, limit);
     return code;
 }
 
@@ -201,7 +140,7 @@ static enum shed_code take_sentinels(struct shed_address *a,
 {
     const struct shed_uri *uri = &a->uri;
     enum shed_code code =
-        check_hosts(uri->host.text, "sentinels", SHED_SENTINELS_MAX, err);
+        take_places(a, "sentinels", SENTINEL_PORT, SHED_SENTINELS_MAX, err);
 
     if (code == SHED_OK && uri->path.size == 0)
         code = shed_fail(err, SHED_EINVAL,
@@ -209,7 +148,7 @@ static enum shed_code take_sentinels(struct shed_address *a,
                          "redis+sentinel://host,host,host/name");
     if (code != SHED_OK)
         return code;
-    a->sentinels = uri->host.text;
+    a->sentinels = a->places;
     a->host = uri->path.text;
     a->port = ""; /* the sentinels say it */
     if (uri->parameters[SENTINEL_USER].text != NULL &&
@@ -218,98 +157,138 @@ static enum shed_code take_sentinels(struct shed_address *a,
                          "Redis URI: sentinel_user needs a sentinel_password");
     a->sentinel_user = uri->parameters[SENTINEL_USER].text;
     a->sentinel_password = uri->parameters[SENTINEL_PASSWORD].text;
-    a->looked_up_term = 0U - 1; /* nobody has asked them yet */
     return take_db_parameter(a, err);
 }
 
 /* The databases of a cluster are one. */
 static enum shed_code take_seeds(struct shed_address *a, struct shed_error *err)
 {
-    const struct shed_uri *uri = &a->uri;
-    enum shed_code code =
-        check_hosts(uri->host.text, "nodes", SHED_SEEDS_MAX, err);
+    enum shed_code code;
 
-    if (code == SHED_OK && uri->path.size > 0)
-        code = shed_fail(err, SHED_EINVAL,
+    if (a->uri.path.size > 0)
+        return shed_fail(err, SHED_EINVAL,
                          "Redis URI: a cluster has no databases: write it "
                          "without what follows '/'");
-    a->seeds = uri->host.text;
+    a->text = strdup(a->uri.host.text);
+    if (a->text == NULL)
+        return shed_fail_nomem(err, "a Redis URI");
+    code = take_places(a, "nodes", DEFAULT_PORT, SHED_SEEDS_MAX, err);
+    a->seeds = a->places;
     return code;
+}
+
+static const struct shed_uri_form host_form = {
+    .name = NAME,
+    .user_stops = "", /* any delimiter may be in a password */
+    .has_host = true,
+    .path = "database",
+    .parameter_rule = "no '?' may follow: write the database as /n"};
+
+static const struct shed_uri_form path_form = {
+    .name = NAME,
+    .user_stops = "/", /* an '@' behind it belongs to the path */
+    .path = "path",
+    .parameters = {"db"},
+    .parameter_rule = "only ?db=n may follow the path"};
+
+static const struct shed_uri_form cluster_form = {
+    .name = NAME,
+    .user_stops = "", /* any delimiter may be in a password */
+    .has_host = true,
+    .has_hosts = true,
+    .path = "database",
+    .parameter_rule = "there is no '?' in that of a cluster"};
+
+static const struct shed_uri_form sentinel_form = {
+    .name = NAME,
+    .user_stops = "/?", /* a parameter can have an '@' */
+    .has_host = true,
+    .has_hosts = true,
+    .path = "name of the primary",
+    .parameters = {"db", "sentinel_user", "sentinel_password"},
+    .parameter_rule = "only db=n, sentinel_user=name and "
+                      "sentinel_password=password may follow '?'"};
+
+/* The first scheme that matches is used. */
+static const struct scheme {
+    const char *text;
+    const struct shed_uri_form *form;
+    bool is_tls;
+    enum shed_code (*take)(struct shed_address *a, struct shed_error *err);
+} schemes[] = {
+    {"redis+sentinel://", &sentinel_form, false, take_sentinels},
+    {"rediss+sentinel://", &sentinel_form, true, take_sentinels},
+    {"redis+cluster://", &cluster_form, false, take_seeds},
+    {"rediss+cluster://", &cluster_form, true, take_seeds},
+    {"redis://", &host_form, false, take_host},
+    {"rediss://", &host_form, true, take_host},
+    {"valkey://", &host_form, false, take_host},
+    {"valkeys://", &host_form, true, take_host},
+    {"unix://", &path_form, false, take_path},
+    {"unix:", &path_form, false, take_path},
+};
+
+int shed_address_find(const char *host, const char *port, int flags,
+                      struct addrinfo **out)
+{
+    const struct addrinfo hints = {
+        .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = flags};
+
+    *out = NULL;
+    return getaddrinfo(host, port, &hints, out);
 }
 
 /* A host name that does not resolve is treated like a server that is down: it
  * may resolve later. */
 void shed_address_resolve(struct shed_address *a)
 {
-    struct addrinfo hints = {.ai_family = AF_UNSPEC,
-                             .ai_socktype = SOCK_STREAM};
-    struct addrinfo *list = NULL;
-    int failure = getaddrinfo(a->host, a->port, &hints, &list);
+    struct addrinfo *list;
+    int failure = shed_address_find(a->host, a->port, 0, &list);
 
-    if (failure != 0) {
-        shed_address_set(a, 0, NULL, gai_strerror(failure));
-        return;
-    }
-    shed_address_set(a, 0, list, NULL);
-    freeaddrinfo(list);
-}
-
-/* The same for an IP address; a name is left for a lookup. */
-static void resolve_number(struct shed_address *a)
-{
-    const struct addrinfo hints = {.ai_family = AF_UNSPEC,
-                                   .ai_socktype = SOCK_STREAM,
-                                   .ai_flags = AI_NUMERICHOST};
-    struct addrinfo *list = NULL;
-
-    if (getaddrinfo(a->host, a->port, &hints, &list) == 0) {
-        shed_address_set(a, 0, list, NULL);
+    shed_address_set(a, 0, list, failure != 0 ? gai_strerror(failure) : NULL);
+    if (list != NULL)
         freeaddrinfo(list);
-    } else {
-        a->looked_up_term = 0U - 1; /* nobody has looked it up yet */
-    }
 }
 
+/* Of a cluster it is there already. */
 static enum shed_code make_text(struct shed_address *a, struct shed_error *err)
 {
     const char *path =
         ((const struct sockaddr_un *)(const void *)&a->name)->sun_path;
-    size_t size = a->host != NULL
-                      ? strlen(a->host) + strlen(a->port) + sizeof(":")
-                      : strlen(a->seeds != NULL ? a->seeds : path) + 1;
+    const char *first = a->host != NULL ? a->host : path;
+    bool has_port = a->host != NULL && a->sentinels == NULL;
+    size_t size = strlen(first) + sizeof(":") + SHED_PORT_BYTES;
 
+    if (a->seeds != NULL)
+        return SHED_OK;
     a->text = malloc(size);
     if (a->text == NULL)
         return shed_fail_nomem(err, "a Redis URI");
-    if (a->host == NULL)
-        memcpy(a->text, a->seeds != NULL ? a->seeds : path, size);
-    else
-        (void)snprintf(a->text, size, a->sentinels != NULL ? "%s" : "%s:%s",
-                       a->host, a->port);
+    (void)snprintf(a->text, size, has_port ? "%s:%s" : "%s", first, a->port);
     return SHED_OK;
 }
 
 static enum shed_code parse(struct shed_address *a, const char *text,
                             struct shed_error *err)
 {
-    const struct shed_uri_form *form;
-    enum shed_code code = find_form(text, &form, err);
+    const struct scheme *scheme = schemes;
+    const struct scheme *end = schemes + sizeof(schemes) / sizeof(*schemes);
+    enum shed_code code;
 
-    if (code == SHED_OK)
-        code = shed_uri_parse(form, text, &a->uri, err);
+    while (scheme != end && !shed_uri_has_scheme(text, scheme->text))
+        scheme++;
+    if (scheme == end)
+        return shed_fail(err, SHED_EINVAL,
+                         NAME ": it must begin with redis://, rediss://, "
+                              "unix:, redis+sentinel:// or redis+cluster://");
+    a->is_tls = scheme->is_tls;
+    code =
+        shed_uri_parse(scheme->form, text + strlen(scheme->text), &a->uri, err);
     if (code == SHED_OK)
         code = take_user(a, err);
     if (code == SHED_OK)
-        a->is_tls = is_tls(form);
-    if (code == SHED_OK)
-        code = form->has_hosts  ? form < &forms[CLUSTER_FORM]
-                                      ? take_sentinels(a, err)
-                                      : take_seeds(a, err)
-                : form->has_host ? take_host(a, err)
-                                : take_path(a, err);
-    if (code == SHED_OK)
-        code = make_text(a, err);
-    return code;
+        code = scheme->take(a, err);
+    return code == SHED_OK ? make_text(a, err) : code;
 }
 
 /* Returns: NULL when out of memory. */
@@ -328,6 +307,8 @@ static struct shed_address *alloc(void)
         free(a);
         return NULL;
     }
+    atomic_init(&a->refs, 1);
+    a->looked_up_term = 0U - 1; /* nobody has looked it up yet */
     return a;
 }
 
@@ -345,7 +326,7 @@ enum shed_code shed_address_create(const char *uri, struct shed_address **out,
         return shed_fail_nomem(err, "a Redis URI");
     code = parse(a, uri, err);
     if (code != SHED_OK) {
-        shed_address_destroy(a);
+        shed_address_unref(a);
         return code;
     }
     if (a->host != NULL && a->sentinels == NULL)
@@ -392,101 +373,68 @@ enum shed_code shed_address_use_tls(struct shed_address *a,
 bool shed_address_seed(const struct shed_address *cluster, size_t i,
                        char host[SHED_HOST_BYTES], char port[SHED_PORT_BYTES])
 {
-    char *copy = strdup(cluster->seeds), *rest = copy;
-    struct shed_uri_part part = {NULL, 0};
-    bool is_found = copy != NULL;
-    unsigned number = 0;
-
-    for (size_t at = 0; at <= i && is_found; at++)
-        is_found =
-            rest != NULL && shed_uri_next_host(&forms[CLUSTER_FORM], &rest,
-                                               &part, &number, NULL) == SHED_OK;
-    if (is_found && part.size < SHED_HOST_BYTES) {
-        memcpy(host, part.text, part.size + 1);
-        (void)snprintf(port, SHED_PORT_BYTES, "%u",
-                       number != 0 ? number : DEFAULT_PORT);
-    }
-    free(copy);
-    return is_found && part.size < SHED_HOST_BYTES;
+    if (i >= cluster->count)
+        return false;
+    (void)snprintf(host, SHED_HOST_BYTES, "%s", cluster->seeds[i].host);
+    memcpy(port, cluster->seeds[i].port, SHED_PORT_BYTES);
+    return true;
 }
 
-/* Finish an address that is no URI's, whose host and port are set if code says
- * so; if not, or if it cannot be finished, destroy it. */
-static enum shed_code finish(struct shed_address *a, enum shed_code code,
-                             const struct shed_client_options *options,
-                             struct shed_address **out, struct shed_error *err)
+enum shed_code shed_address_create_at(const struct shed_address *base,
+                                      const char *host, const char *port,
+                                      struct shed_address **out,
+                                      struct shed_error *err)
 {
-    if (code == SHED_OK)
-        code = make_text(a, err);
-    if (code == SHED_OK)
-        code = shed_address_use_tls(a, options, err);
-    if (code == SHED_OK)
-        *out = a;
-    else
-        shed_address_destroy(a);
-    return code;
-}
-
-enum shed_code
-shed_address_create_node(const struct shed_address *cluster, const char *host,
-                         const char *port,
-                         const struct shed_client_options *options,
-                         struct shed_address **out, struct shed_error *err)
-{
+    const struct shed_client_options options = {.tls_ca = base->tls_ca,
+                                                .tls_cert = base->tls_cert,
+                                                .tls_key = base->tls_key};
     struct shed_address *a = alloc();
+    struct addrinfo *list;
+    enum shed_code code;
 
     *out = NULL;
     if (a == NULL)
-        return shed_fail_nomem(err, "a node of a cluster");
-    a->is_node = true;
-    a->user = cluster->user;
-    a->password = cluster->password;
-    a->is_tls = cluster->is_tls;
+        return shed_fail_nomem(err, "the address of a server");
+    a->is_guide = base->sentinels != NULL;
+    a->is_node = !a->is_guide;
+    a->user = a->is_node ? base->user : base->sentinel_user;
+    a->password = a->is_node ? base->password : base->sentinel_password;
+    a->is_tls = base->is_tls;
     (void)snprintf(a->host_text, sizeof(a->host_text), "%s", host);
     (void)snprintf(a->port_text, sizeof(a->port_text), "%s", port);
     a->host = a->host_text;
     a->port = a->port_text;
-    resolve_number(a);
-    return finish(a, SHED_OK, options, out, err);
-}
-
-enum shed_code
-shed_address_next_sentinel(char **list, const struct shed_sentinels *how,
-                           const struct shed_client_options *options,
-                           struct shed_address **out, struct shed_error *err)
-{
-    struct shed_address *a = alloc();
-    struct shed_uri_part host;
-    enum shed_code code;
-    unsigned port;
-
-    *out = NULL;
-    if (a == NULL)
-        return shed_fail_nomem(err, "a sentinel");
-    a->is_guide = true;
-    a->user = how->user;
-    a->password = how->password;
-    a->is_tls = how->is_tls;
-    code = shed_uri_next_host(&forms[SENTINEL_FORM], list, &host, &port, err);
-    if (code == SHED_OK) {
-        a->host = host.text;
-        write_port(a, port, SENTINEL_PORT);
+    /* a name is left for a lookup */
+    if (shed_address_find(host, port, AI_NUMERICHOST, &list) == 0) {
+        shed_address_set(a, 0, list, NULL);
+        freeaddrinfo(list);
     }
-    code = finish(a, code, options, out, err);
+    code = make_text(a, err);
     if (code == SHED_OK)
-        resolve_number(a);
+        code = shed_address_use_tls(a, &options, err);
+    if (code == SHED_OK)
+        *out = a;
+    else
+        shed_address_unref(a);
     return code;
 }
 
-void shed_address_destroy(struct shed_address *a)
+struct shed_address *shed_address_ref(struct shed_address *a)
 {
-    if (a == NULL)
+    atomic_fetch_add(&a->refs, 1);
+    return a;
+}
+
+void shed_address_unref(struct shed_address *a)
+{
+    if (a == NULL || atomic_fetch_sub(&a->refs, 1) > 1)
         return;
     shed_tls_server_destroy(a->tls);
     free(a->tls_ca);
     free(a->tls_cert);
     free(a->tls_key);
     free(a->text);
+    free(a->places);
     shed_uri_fini(&a->uri);
     pthread_cond_destroy(&a->looked_up);
     shed_mutex_destroy(&a->mu);
@@ -520,8 +468,6 @@ void shed_address_host(struct shed_address *a, char host[SHED_HOST_BYTES])
 
 void shed_address_set_primary(struct shed_address *a, const char *host)
 {
-    if (host == NULL)
-        return;
     shed_mutex_lock(&a->mu);
     (void)snprintf(a->primary, sizeof(a->primary), "%s", host);
     shed_mutex_unlock(&a->mu);

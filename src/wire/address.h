@@ -24,12 +24,10 @@
 struct addrinfo;
 struct shed_tls_server;
 
-/* The sentinels that watch a primary, and how to ask them. */
-struct shed_sentinels {
-    char *list;                  /* as in a URI; it is cut */
-    const char *user, *password; /* the sentinels' own; NULL: none */
-    bool is_tls;
-    const char *tls_ca, *tls_cert, *tls_key; /* as in the client's options */
+/* A host of a list, and its port. */
+struct shed_place {
+    const char *host; /* in the URI */
+    char port[SHED_PORT_BYTES];
 };
 
 struct shed_address {
@@ -37,24 +35,27 @@ struct shed_address {
     char *text;                  /* for reasons: without user and password */
     const char *user, *password; /* NULL if absent */
     const char *host, *port;     /* NULL for a unix socket */
-    /* The sentinels that say where the primary called host is, as they are
-     * written in the URI, and how to log in to them (NULL: not). NULL: none. */
-    const char *sentinels, *sentinel_user, *sentinel_password;
-    /* The nodes of a cluster that are asked first, as they are written in the
-     * URI. NULL: it is no cluster. */
-    const char *seeds;
-    bool is_node;  /* of a cluster, by its map */
+    /* The sentinels that say where the primary called host is, and how to log
+     * in to them (NULL: not). NULL: none. */
+    struct shed_place *sentinels;
+    const char *sentinel_user, *sentinel_password;
+    /* The nodes of a cluster that are asked first. NULL: it is no cluster. */
+    struct shed_place *seeds;
+    struct shed_place *places; /* one of these */
+    size_t count;              /* of them */
+    bool is_node;              /* of a cluster, by its map */
     bool is_guide; /* it is only asked where others are: a sentinel, or any node
                       of a cluster */
     char db[24];   /* in decimal; empty for database 0 */
     struct shed_uri uri; /* holds all of the above except port */
-    char port_text[sizeof("4294967295")];
-    char host_text[SHED_HOST_BYTES]; /* of a node of a cluster */
+    char port_text[SHED_PORT_BYTES];
+    char host_text[SHED_HOST_BYTES]; /* if it is no URI's */
     bool is_tls;                     /* set at creation */
     struct shed_tls_server *tls; /* set before the first connection, if so */
     /* copies of the options, if it has sentinels or seeds; NULL as there */
     char *tls_ca, *tls_cert, *tls_key;
     /* atomic */
+    atomic_uint refs;
     atomic_bool is_role_refused; /* we have no right to ROLE */
     atomic_bool is_mget_refused; /* nor to MGET */
     atomic_bool is_in_cluster;   /* and its URI says nothing of one */
@@ -86,34 +87,33 @@ shed_address_use_tls(struct shed_address *address,
                      const struct shed_client_options *options,
                      struct shed_error *err);
 
-/* A node of the cluster whose URI was parsed into cluster: same user, password
- * and TLS. A host name is looked up before the first connection.
- * Returns: SHED_OK and *out; SHED_ENOMEM, SHED_EINVAL (options). */
+/* A node of the cluster, or a sentinel, that base names, or others like them.
+ * base has its user, password and TLS, and must stay. A host name is looked up
+ * before the first connection.
+ * Returns: SHED_OK and *out; SHED_ENOMEM, SHED_EINVAL (TLS files). */
 SHED_MUST_CHECK enum shed_code
-shed_address_create_node(const struct shed_address *cluster, const char *host,
-                         const char *port,
-                         const struct shed_client_options *options,
-                         struct shed_address **out, struct shed_error *err);
+shed_address_create_at(const struct shed_address *base, const char *host,
+                       const char *port, struct shed_address **out,
+                       struct shed_error *err);
 
 /* Copy the i-th seed of a cluster. Returns: false: there are not so many. */
 bool shed_address_seed(const struct shed_address *cluster, size_t i,
                        char host[SHED_HOST_BYTES], char port[SHED_PORT_BYTES]);
 
-/* Cut the first sentinel off a list; options are for TLS. A host name is looked
- * up before the first connection. Returns: SHED_OK and *out; SHED_EINVAL,
- * SHED_ENOMEM. */
-SHED_MUST_CHECK enum shed_code
-shed_address_next_sentinel(char **list, const struct shed_sentinels *how,
-                           const struct shed_client_options *options,
-                           struct shed_address **out, struct shed_error *err);
+/* Look up a host name with getaddrinfo, whose result it returns; *out is NULL
+ * after a failure. Blocks while that takes. */
+int shed_address_find(const char *host, const char *port, int flags,
+                      struct addrinfo **out);
 
-/* Look up the host name. Blocks while that takes. */
+/* Look up its host name. Blocks while that takes. */
 void shed_address_resolve(struct shed_address *address);
 
-/* Destroy it; NULL is allowed. */
-void shed_address_destroy(struct shed_address *address);
-
 /* The functions below may be called on any thread. */
+
+/* It is freed when the last of those who hold it has given it back. NULL is
+ * allowed for unref. */
+struct shed_address *shed_address_ref(struct shed_address *address);
+void shed_address_unref(struct shed_address *address);
 
 /* Whether a connection must select its database: one begins in database 0, and
  * a proxy that has no other may refuse SELECT. */
@@ -131,8 +131,7 @@ SHED_MUST_CHECK enum shed_code shed_address_get(struct shed_address *address,
 void shed_address_host(struct shed_address *address,
                        char host[SHED_HOST_BYTES]);
 
-/* Record how the sentinels call the primary that shed_address_set will name;
- * NULL: they do not. */
+/* Record how the sentinels call the primary that shed_address_set will name. */
 void shed_address_set_primary(struct shed_address *address, const char *host);
 
 /* Whether the host name has been resolved. */

@@ -23,7 +23,6 @@ struct question {
 
 /* All of them. */
 struct inquiry {
-    const char *primary;
     size_t count;
     struct question at[SHED_SENTINELS_MAX];
     struct shed_sentinel_answer answers[SHED_SENTINELS_MAX];
@@ -118,29 +117,26 @@ static enum shed_code begin(struct question *q, const char *primary,
 }
 
 static enum shed_code begin_all(struct inquiry *all,
-                                const struct shed_sentinels *sentinels,
+                                const struct shed_address *address,
                                 struct shed_error *err)
 {
-    char *list = sentinels->list;
     struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
     enum shed_code code = SHED_OK;
 
     options.connect_timeout_ms = SHED_SENTINELS_ASK_MS;
     options.command_timeout_ms = SHED_SENTINELS_ASK_MS;
-    options.tls_ca = sentinels->tls_ca;
-    options.tls_cert = sentinels->tls_cert;
-    options.tls_key = sentinels->tls_key;
-    while (list != NULL && code == SHED_OK) {
+    while (all->count < address->count && code == SHED_OK) {
+        const struct shed_place *place = &address->sentinels[all->count];
         struct question *q = &all->at[all->count];
-        code = shed_address_next_sentinel(&list, sentinels, &options,
-                                          &q->address, err);
+        code = shed_address_create_at(address, place->host, place->port,
+                                      &q->address, err);
         if (code != SHED_OK)
             break;
         if (!shed_address_is_known(q->address))
             shed_address_resolve(q->address);
         shed_conn_init(&q->conn, q->address, &options);
         q->answer = &all->answers[all->count++];
-        code = begin(q, all->primary, err);
+        code = begin(q, address->host, err);
     }
     return code;
 }
@@ -155,7 +151,7 @@ static void end_all(struct inquiry *all)
             ;
         shed_conn_close(&q->conn);
         shed_conn_fini(&q->conn);
-        shed_address_destroy(q->address);
+        shed_address_unref(q->address);
     }
     free(all);
 }
@@ -211,8 +207,7 @@ static enum shed_code fail_all(const struct inquiry *all,
                      silent->is_over ? silent->why.reason : "no answer");
 }
 
-enum shed_code shed_sentinels_ask(const char *primary,
-                                  const struct shed_sentinels *sentinels,
+enum shed_code shed_sentinels_ask(const struct shed_address *address,
                                   struct shed_sentinel_answer *out,
                                   struct shed_error *err)
 {
@@ -223,8 +218,7 @@ enum shed_code shed_sentinels_ask(const char *primary,
 
     if (all == NULL)
         return shed_fail_nomem(err, "an inquiry of sentinels");
-    all->primary = primary;
-    code = begin_all(all, sentinels, err);
+    code = begin_all(all, address, err);
     while (code == SHED_OK) {
         found = shed_sentinels_agree(all->answers, all->count);
         if (found != NULL || !wait_for_one(all, deadline_ms))

@@ -21,7 +21,7 @@
 /* For how long sentinels are waited for that do not answer. */
 #define SHED_SENTINELS_ASK_MS ((uint64_t)1000)
 
-struct shed_sentinels;
+struct shed_address;
 
 /* Where a primary is; an empty host: that is not known. */
 struct shed_sentinel_answer {
@@ -30,13 +30,13 @@ struct shed_sentinel_answer {
 };
 
 /*
- * Ask all sentinels at the same time, until more than half agree. Blocks: for
- * SHED_SENTINELS_ASK_MS at most, and while the host names of sentinels are
- * looked up. Any thread. Returns: SHED_OK and *out; SHED_EREDIS: no majority,
- * err says why; SHED_ENOMEM.
+ * Ask all sentinels of an address at the same time, until more than half agree.
+ * Blocks: for SHED_SENTINELS_ASK_MS at most, and while the host names of
+ * sentinels are looked up. Any thread. Returns: SHED_OK and *out; SHED_EREDIS:
+ * no majority, err says why; SHED_ENOMEM.
  */
 SHED_MUST_CHECK enum shed_code
-shed_sentinels_ask(const char *primary, const struct shed_sentinels *sentinels,
+shed_sentinels_ask(const struct shed_address *address,
                    struct shed_sentinel_answer *out, struct shed_error *err);
 
 /* Find the answer that more than half of count give. Returns: NULL if there is

@@ -215,7 +215,7 @@ TEST(without_threads_no_name_is_looked_up_and_the_program_goes_on)
     ck_assert(can_look_up());
     WAIT_FOR(atomic_load(&answers) == 1);
     shed_reactor_stop(reactor);
-    shed_address_destroy(address);
+    shed_address_unref(address);
 }
 
 /* ---------------------------------------------------- fork during calls */

@@ -258,22 +258,18 @@ TEST(an_announced_primary_is_followed_at_once)
 enum { ANSWERS_PASS, HOLD_NEXT, ANSWER_HELD };
 static atomic_int answers;
 
-enum shed_code __real_shed_sentinels_ask(const char *primary,
-                                         const struct shed_sentinels *sentinels,
+enum shed_code __real_shed_sentinels_ask(const struct shed_address *address,
                                          struct shed_sentinel_answer *out,
                                          struct shed_error *err);
-enum shed_code __wrap_shed_sentinels_ask(const char *primary,
-                                         const struct shed_sentinels *sentinels,
+enum shed_code __wrap_shed_sentinels_ask(const struct shed_address *address,
                                          struct shed_sentinel_answer *out,
                                          struct shed_error *err);
 
-enum shed_code __wrap_shed_sentinels_ask(const char *primary,
-                                         const struct shed_sentinels *sentinels,
+enum shed_code __wrap_shed_sentinels_ask(const struct shed_address *address,
                                          struct shed_sentinel_answer *out,
                                          struct shed_error *err)
 {
-    enum shed_code code =
-        __real_shed_sentinels_ask(primary, sentinels, out, err);
+    enum shed_code code = __real_shed_sentinels_ask(address, out, err);
     int is_next = HOLD_NEXT;
 
     if (atomic_compare_exchange_strong(&answers, &is_next, ANSWER_HELD))

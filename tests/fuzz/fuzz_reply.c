@@ -106,7 +106,7 @@ static void set_up(const uint8_t *bytes, size_t size)
         shed_reply_free(reply);
     }
     stream_close(&stream);
-    shed_address_destroy(address);
+    shed_address_unref(address);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)

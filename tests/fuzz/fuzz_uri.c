@@ -14,12 +14,11 @@
 #include "mysql/uri.h"
 #include "wire/address.h"
 
-/* The text always begins with the form's scheme. */
 static const struct shed_uri_form forms[] = {
-    {"URI", "x:", "?", true, false, "database", {"socket"}, "socket"},
-    {"URI", "x:", "", true, false, "database", {NULL}, "none"},
-    {"URI", "x:", "/", false, false, "path", {"db"}, "db"},
-    {"URI", "x:", "/?", true, true, "name", {"db", "user", "password"}, "db"},
+    {"URI", "?", true, false, "database", {"socket"}, "socket"},
+    {"URI", "", true, false, "database", {NULL}, "none"},
+    {"URI", "/", false, false, "path", {"db"}, "db"},
+    {"URI", "/?", true, true, "name", {"db", "user", "password"}, "db"},
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
@@ -122,7 +121,7 @@ static void parse_redis(const char *text)
         check_refusal(&err);
         check(address == NULL);
     }
-    shed_address_destroy(address);
+    shed_address_unref(address);
 }
 
 static void parse_mysql(const char *text)
@@ -147,8 +146,8 @@ static const struct {
     const struct shed_uri_form *form;
     void (*parse)(const char *text);
 } choices[] = {
-    {"x:", &forms[0], NULL},      {"x:", &forms[1], NULL},
-    {"x:", &forms[2], NULL},      {"redis://", NULL, parse_redis},
+    {"", &forms[0], NULL},        {"", &forms[1], NULL},
+    {"", &forms[2], NULL},        {"redis://", NULL, parse_redis},
     {"unix:", NULL, parse_redis}, {"mysql://", NULL, parse_mysql},
     {"", NULL, parse_redis},      {"", NULL, parse_mysql},
 };

@@ -82,7 +82,7 @@ void stop_server(void)
 {
     close(listener);
     (void)unlink(path);
-    shed_address_destroy(address);
+    shed_address_unref(address);
 }
 
 /* Take what the connection has sent; on a unix socket it arrives at once. */

@@ -78,7 +78,7 @@ TEST_EACH(uris_are_taken_apart, 0, COUNT_OF(meanings))
     ck_same(a->port, meanings[_i].port);
     ck_assert_str_eq(a->db, meanings[_i].db);
     ck_same(path, meanings[_i].path);
-    shed_address_destroy(a);
+    shed_address_unref(a);
 }
 
 TEST(the_scheme_says_whether_it_is_tls)
@@ -96,7 +96,7 @@ TEST(the_scheme_says_whether_it_is_tls)
         struct shed_address *a = parse(schemes[i].uri);
         ck_assert_msg(a->is_tls == schemes[i].is_tls, "%s", schemes[i].uri);
         ck_assert_ptr_null(a->tls);
-        shed_address_destroy(a);
+        shed_address_unref(a);
     }
 }
 
@@ -128,7 +128,7 @@ TEST_EACH(options_of_tls_are_for_its_schemes, 0, COUNT_OF(uses))
         ck_assert_msg(strstr(err.reason, uses[_i].says) != NULL, "%s",
                       err.reason);
     ck_assert((a->tls != NULL) == (a->is_tls && uses[_i].says == NULL));
-    shed_address_destroy(a);
+    shed_address_unref(a);
 }
 
 TEST(the_text_is_host_and_port_or_the_path)
@@ -138,8 +138,8 @@ TEST(the_text_is_host_and_port_or_the_path)
 
     ck_assert_str_eq(tcp->text, "127.0.0.1:7000");
     ck_assert_str_eq(path->text, "/run/r.sock");
-    shed_address_destroy(tcp);
-    shed_address_destroy(path);
+    shed_address_unref(tcp);
+    shed_address_unref(path);
 }
 
 static const struct {
@@ -214,7 +214,7 @@ TEST(no_secret_gets_into_a_text)
             ck_assert_ptr_null(strstr(address->text, "cret"));
         ck_assert_msg(strstr(err.reason, "cret") == NULL, "%s: %s", uris[i],
                       err.reason);
-        shed_address_destroy(address);
+        shed_address_unref(address);
     }
 }
 
@@ -253,7 +253,7 @@ TEST(a_name_that_still_leads_there_too_is_not_elsewhere)
     ck_assert(shed_address_is_elsewhere(a, 0, &one));
     one.ai_next = &other;
     ck_assert(!shed_address_is_elsewhere(a, 0, &one));
-    shed_address_destroy(a);
+    shed_address_unref(a);
 }
 
 /* Nothing is connected yet in that term. */
@@ -266,7 +266,7 @@ TEST(the_first_lookup_after_a_server_was_left_is_not_elsewhere)
     ck_assert(!shed_address_is_elsewhere(a, 1, &there));
     set_found(a, 1, &second);
     ck_assert(shed_address_is_elsewhere(a, 1, &back));
-    shed_address_destroy(a);
+    shed_address_unref(a);
 }
 
 TEST(a_lookup_that_ends_late_is_ignored)
@@ -278,7 +278,7 @@ TEST(a_lookup_that_ends_late_is_ignored)
     set_found(a, 0, &first);
     ck_assert_uint_eq(a->looked_up_term, 1); /* nobody waits for another */
     ck_assert(!shed_address_is_elsewhere(a, 1, &there));
-    shed_address_destroy(a);
+    shed_address_unref(a);
 }
 
 static void expect_port(struct shed_address *a, const struct sockaddr_in *at)
@@ -310,7 +310,7 @@ TEST(a_name_with_two_addresses_is_tried_at_both)
     shed_address_refuse(a);
     shed_address_set(a, 1, &list, NULL);
     expect_port(a, &first);
-    shed_address_destroy(a);
+    shed_address_unref(a);
 }
 
 /* The lookup of the present term has not ended. */
@@ -325,7 +325,7 @@ TEST(of_two_lookups_that_end_late_the_newer_one_counts)
     ck_assert_uint_eq(a->looked_up_term, 2);
     set_found(a, 3, &first);
     expect_port(a, &first);
-    shed_address_destroy(a);
+    shed_address_unref(a);
 }
 
 TEST(terms_wrap_around)
@@ -336,7 +336,7 @@ TEST(terms_wrap_around)
     set_found(a, 0, &second);
     set_found(a, UINT_MAX, &first);
     expect_port(a, &second);
-    shed_address_destroy(a);
+    shed_address_unref(a);
 }
 
 int main(void)

@@ -63,7 +63,7 @@ static void up(void)
 static void down(void)
 {
     shed_gate_destroy(gate);
-    shed_address_destroy(address);
+    shed_address_unref(address);
 }
 
 static struct shed_gate_status status(void)

@@ -182,7 +182,7 @@ TEST(what_comes_between_two_calls_answers_neither)
     shed_links_destroy(links);
     stop(&fake);
     shed_gate_destroy(gate);
-    shed_address_destroy(address);
+    shed_address_unref(address);
 }
 
 static void count_reached(void *arg, bool is_reached)
@@ -214,7 +214,7 @@ TEST(each_connection_that_reaches_the_server_is_told_of)
     shed_links_destroy(links);
     stop(&fake);
     shed_gate_destroy(gate);
-    shed_address_destroy(address);
+    shed_address_unref(address);
 }
 
 /* ----------------------------------------------------------- slow replies */
@@ -276,7 +276,7 @@ TEST(a_link_is_not_silent_while_replies_come)
     shed_links_destroy(links);
     stop(&fake);
     shed_gate_destroy(gate);
-    shed_address_destroy(address);
+    shed_address_unref(address);
 }
 
 /* A connection of the reactor, and the calls on it. */
@@ -398,7 +398,7 @@ TEST_EACH(a_connection_of_the_loop_is_not_silent_while_replies_come, 0, 2)
     shed_reactor_stop(piped.reactor);
     stop(&piped.fake);
     shed_gate_destroy(piped.gate);
-    shed_address_destroy(piped.address);
+    shed_address_unref(piped.address);
 }
 
 int main(void)

@@ -79,7 +79,7 @@ TEST_EACH(a_uri_is_checked_and_no_reason_shows_a_password, 0, COUNT_OF(uris))
                       err.reason);
         ck_assert_ptr_null(strstr(err.reason, "secret"));
     }
-    shed_address_destroy(address);
+    shed_address_unref(address);
 }
 
 TEST(the_parts_of_a_uri_are_decoded)
@@ -94,7 +94,7 @@ TEST(the_parts_of_a_uri_are_decoded)
     ck_assert_str_eq(a->sentinel_user, "s");
     ck_assert_str_eq(a->sentinel_password, "secret&@co");
     ck_assert(!shed_address_is_known(a));
-    shed_address_destroy(a);
+    shed_address_unref(a);
 }
 
 int main(void)

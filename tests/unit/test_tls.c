@@ -670,7 +670,7 @@ static void close_wire(void)
     close(SSL_get_fd(peer));
     SSL_free(peer);
     shed_wire_close(&wire);
-    shed_address_destroy(address);
+    shed_address_unref(address);
     SSL_CTX_free(context);
 }
 

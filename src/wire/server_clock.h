@@ -15,6 +15,7 @@
 #define SHED_WIRE_SERVER_CLOCK_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* {0}: unknown. Any thread. */
@@ -24,18 +25,19 @@ struct shed_server_clock {
     _Atomic int64_t lowest_ms; /* what it is at least */
 };
 
-/* As shed_server_clock_note, of the least offset. */
-static inline void
-shed_server_clock_note_lowest(struct shed_server_clock *clock, int64_t lowest,
-                              int64_t highest)
+/* Move a bound by 1 ms, as clocks run at different speeds; to its end of what
+ * an answer allows, if it was or would be outside of that. */
+static inline void shed_server_clock_move(_Atomic int64_t *bound, bool is_upper,
+                                          int64_t lowest, int64_t highest)
 {
-    int64_t before = atomic_load(&clock->lowest_ms), offset;
+    int64_t before = atomic_load(bound), low, after;
 
     do {
-        offset = before - 1; /* a server's clock can run slower than ours */
-        if (before == 0 || offset < lowest || before > highest)
-            offset = lowest;
-    } while (!atomic_compare_exchange_weak(&clock->lowest_ms, &before, offset));
+        low = is_upper ? before : before - 1;
+        after = is_upper ? low + 1 : low;
+        if (before == 0 || low < lowest || low >= highest)
+            after = is_upper ? highest : lowest;
+    } while (!atomic_compare_exchange_weak(bound, &before, after));
 }
 
 /* Take the answer server_ms, asked and read at these times by our clock. All
@@ -46,14 +48,9 @@ static inline void shed_server_clock_note(struct shed_server_clock *clock,
 {
     int64_t highest = (int64_t)server_ms + 1 - (int64_t)asked_ms;
     int64_t lowest = (int64_t)server_ms - 1 - (int64_t)now_ms;
-    int64_t before = atomic_load(&clock->offset_ms), offset;
 
-    do {
-        offset = before + 1;
-        if (before == 0 || offset > highest || before < lowest)
-            offset = highest;
-    } while (!atomic_compare_exchange_weak(&clock->offset_ms, &before, offset));
-    shed_server_clock_note_lowest(clock, lowest, highest);
+    shed_server_clock_move(&clock->offset_ms, true, lowest, highest);
+    shed_server_clock_move(&clock->lowest_ms, false, lowest, highest);
 }
 
 /* The server's clock at now_ms, or a little later; 0: unknown. */

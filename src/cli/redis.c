@@ -290,7 +290,7 @@ void cli_redis_send_args(struct cli_redis *redis, const struct shed_args *args)
     q->server = redis->chosen;
     *redis->end = q;
     redis->end = &q->next;
-    if (shed_buffer_append(&q->command, args, &err) != SHED_OK ||
+    if (shed_buffer_append(&q->command, args, NULL, &err) != SHED_OK ||
         shed_buffer_add(&server->wire.out, &q->command, &err) != SHED_OK)
         cli_fail_error(redis->call, &err);
 }

@@ -118,7 +118,7 @@ bool cli_server_hear(struct cli_server *s, uint64_t end_ms,
             events |= POLLOUT;
         if (shed_wire_wait(&s->wire, events, end_ms) == 0)
             return true;
-        if (shed_wire_fill(&s->wire, err) == SHED_WIRE_LOST)
+        if (shed_wire_fill(&s->wire, false, err) == SHED_WIRE_LOST)
             return fail_lost(s, err);
     }
 }
@@ -139,7 +139,7 @@ static struct shed_reply *carry_out(struct cli_server *s,
                                     const struct shed_args *args,
                                     struct shed_error *err)
 {
-    return shed_buffer_append(&s->wire.out, args, err) == SHED_OK
+    return shed_buffer_append(&s->wire.out, args, NULL, err) == SHED_OK
                ? cli_server_answer(s, err)
                : NULL;
 }

@@ -12,7 +12,7 @@
  * Connect conn, which is closed, and set it up, until deadline_ms (shed_now_ms)
  * or the connect timeout, if the gate lets it. Touches everything in conn
  * except its queue. Afterwards receiving on it may block
- * (shed_wire_fill_waiting).
+ * (shed_wire_fill).
  *
  * Returns: SHED_OK; SHED_EREDIS, SHED_EDENIED, SHED_EBUSY (descriptors),
  * SHED_ENOMEM: conn is closed. *was_tried: to the end, neither prevented by the

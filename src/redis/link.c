@@ -128,8 +128,8 @@ static enum shed_code add_call(struct shed_links *links,
                                                  memory_order_relaxed) +
                        1;
     }
-    return shed_conn_format(&c->formatted.bytes, args, call->number, false,
-                            &c->why);
+    return shed_script_append(&c->formatted.bytes, args, call->number, false,
+                              &c->why);
 }
 
 static void fini_call(struct shed_links_call *c)

@@ -216,11 +216,11 @@ static enum shed_wire_io receive(struct shed_shared *s, bool is_unsent,
     if (io == SHED_WIRE_LOST || *count > 0)
         return io;
     if (!is_unsent && is_patient(s, deadline_ms))
-        io = shed_wire_fill_waiting(&s->conn.wire, err);
+        io = shed_wire_fill(&s->conn.wire, true, err);
     else if (shed_wire_wait(&s->conn.wire, events, deadline_ms) == 0)
         return SHED_WIRE_AGAIN;
     else
-        io = shed_wire_fill(&s->conn.wire, err);
+        io = shed_wire_fill(&s->conn.wire, false, err);
     return io == SHED_WIRE_DONE ? parse(s, replies, count, err) : io;
 }
 
@@ -280,23 +280,20 @@ static bool deliver_all_locked(struct shed_shared *s,
 
     if (count > 0)
         shed_gate_hear(s->gate, now_ms);
-    if (!is_in_step)
-        (void)shed_conn_out_of_step(err);
     for (size_t i = 0; i < count; i++) {
-        enum shed_conn_match match = SHED_CONN_UNASKED;
+        enum shed_conn_event event = SHED_CONN_OUT_OF_STEP;
         struct shed_conn_call call;
         if (is_in_step)
-            match = shed_conn_match(&s->conn, now_ms, &replies[i], &call, err);
-        if (match == SHED_CONN_ANSWER) {
+            event = shed_conn_match(&s->conn, now_ms, &replies[i], &call);
+        if (event == SHED_CONN_REPLY) {
             deliver_locked(s, &call, replies[i], now_ms);
-        } else if (match == SHED_CONN_UNASKED) {
+        } else if (event != SHED_CONN_NOTHING) {
             shed_reply_free(replies[i]);
-            (void)shed_conn_out_of_step(err);
-            is_in_step = false;
-        } else if (match == SHED_CONN_OUT_OF_STEP) {
             is_in_step = false;
         }
     }
+    if (!is_in_step)
+        (void)shed_conn_out_of_step(err);
     return is_in_step;
 }
 
@@ -475,7 +472,7 @@ static void check_idle_locked(struct shed_shared *s, uint64_t now_ms)
         (s->is_out_of_step ||
          shed_conn_is_left(&s->conn, shed_gate_term(s->gate), &unused) ||
          (now_ms - s->last_used_ms >= IDLE_MS &&
-          !shed_conn_is_quiet(&s->conn))))
+          !shed_wire_is_quiet(&s->conn.wire))))
         close_locked(s);
     s->last_used_ms = now_ms;
 }

@@ -138,7 +138,7 @@ static void open_if_set_up(struct shed_conn *c)
 
     if (!shed_setup_is_done(&c->setup))
         return;
-    if (shed_conn_is_quiet(c)) {
+    if (shed_wire_is_quiet(&c->wire)) {
         c->state = SHED_CONN_OPEN;
         return;
     }
@@ -216,7 +216,7 @@ static void receive(struct shed_conn *c, uint64_t now_ms)
     enum shed_trouble trouble = shed_wire_is_in_handshake(&c->wire)
                                     ? SHED_TROUBLE_DOWN
                                     : SHED_TROUBLE_PASSING;
-    enum shed_wire_io io = shed_wire_fill(&c->wire, &why);
+    enum shed_wire_io io = shed_wire_fill(&c->wire, false, &why);
 
     while (io == SHED_WIRE_DONE && c->state == SHED_CONN_SETTING_UP) {
         struct shed_reply *reply = NULL;
@@ -255,11 +255,6 @@ void shed_conn_ready(struct shed_conn *c, int events, uint64_t now_ms)
         receive(c, now_ms);
     if (c->state != SHED_CONN_FAILED && events & POLLOUT)
         flush(c);
-}
-
-bool shed_conn_is_quiet(struct shed_conn *c)
-{
-    return shed_wire_is_quiet(&c->wire);
 }
 
 /* --------------------------------------------------------------- silence */
@@ -359,10 +354,15 @@ static enum shed_code reserve(struct shed_conn *c, size_t more,
     return SHED_OK;
 }
 
-static void push(struct shed_conn_queue *q, const struct shed_conn_call *call)
+static struct shed_conn_call *push(struct shed_conn_queue *q,
+                                   const struct shed_conn_call *call)
 {
-    assert(q->count < q->capacity);
-    q->call[(q->first + q->count++) & (q->capacity - 1)] = *call;
+    struct shed_conn_call *at =
+        &q->call[(q->first + q->count++) & (q->capacity - 1)];
+
+    assert(q->count <= q->capacity);
+    *at = *call;
+    return at;
 }
 
 static struct shed_conn_call pop(struct shed_conn_queue *q)
@@ -376,38 +376,6 @@ static struct shed_conn_call pop(struct shed_conn_queue *q)
     return call;
 }
 
-static enum shed_code format_numbered(struct shed_buffer *buffer,
-                                      const struct shed_args *args,
-                                      uint64_t number, bool is_by_text,
-                                      struct shed_error *err)
-{
-    char digits[SHED_DIGITS];
-    struct shed_args by_text;
-
-    shed_write_digits(digits, number);
-    if (is_by_text) {
-        by_text = *args;
-        shed_script_by_text(&by_text);
-        args = &by_text;
-    }
-    return shed_buffer_append_with(buffer, args, digits, err);
-}
-
-enum shed_code shed_conn_format(struct shed_buffer *buffer,
-                                const struct shed_args *args, uint64_t number,
-                                bool is_by_text, struct shed_error *err)
-{
-    return number == 0 ? shed_buffer_append(buffer, args, err)
-                       : format_numbered(buffer, args, number, is_by_text, err);
-}
-
-static void push_at(struct shed_conn_queue *q,
-                    const struct shed_conn_call *call, uint64_t now_ms)
-{
-    push(q, call);
-    q->call[(q->first + q->count - 1) & (q->capacity - 1)].since_ms = now_ms;
-}
-
 enum shed_code shed_conn_send_args(struct shed_conn *c,
                                    const struct shed_args *args,
                                    bool is_by_text,
@@ -417,11 +385,11 @@ enum shed_code shed_conn_send_args(struct shed_conn *c,
     enum shed_code code = reserve(c, 1, err);
 
     if (code == SHED_OK)
-        code =
-            shed_conn_format(&c->queue.bytes, args,
-                             call != NULL ? call->number : 0, is_by_text, err);
+        code = shed_script_append(&c->queue.bytes, args,
+                                  call != NULL ? call->number : 0, is_by_text,
+                                  err);
     if (code == SHED_OK && call != NULL)
-        push_at(&c->queue, call, now_ms);
+        push(&c->queue, call)->since_ms = now_ms;
     return code;
 }
 
@@ -435,7 +403,7 @@ enum shed_code shed_conn_send(struct shed_conn *c,
     if (code == SHED_OK)
         code = shed_buffer_add(&c->queue.bytes, bytes, err);
     for (size_t i = 0; code == SHED_OK && i < count; i++)
-        push_at(&c->queue, &calls[i], now_ms);
+        push(&c->queue, &calls[i])->since_ms = now_ms;
     return code;
 }
 
@@ -451,7 +419,7 @@ enum shed_code shed_conn_send_queue(struct shed_conn *c,
         return code;
     while (more->count > 0) {
         struct shed_conn_call call = pop(more);
-        push(&c->queue, &call);
+        (void)push(&c->queue, &call);
     }
     shed_buffer_fini(&more->bytes);
     free(more->call);
@@ -525,37 +493,35 @@ static void unwrap(struct shed_reply **reply)
     shed_reply_free(whole);
 }
 
-enum shed_conn_match shed_conn_match(struct shed_conn *c, uint64_t now_ms,
+enum shed_conn_event shed_conn_match(struct shed_conn *c, uint64_t now_ms,
                                      struct shed_reply **reply,
-                                     struct shed_conn_call *call,
-                                     struct shed_error *err)
+                                     struct shed_conn_call *call)
 {
     struct shed_conn_queue *q = &c->queue;
+    enum shed_conn_event event = SHED_CONN_REPLY;
     const struct shed_conn_call *oldest;
 
     if (q->count == 0)
-        return SHED_CONN_UNASKED;
+        return SHED_CONN_PUSH;
     q->heard_ms = now_ms;
     q->is_last_look = false;
     oldest = shed_conn_call_at(c, 0);
-    if (oldest->number != 0 && !shed_script_is_reply(*reply, oldest->number)) {
+    if (oldest->number != 0 && !shed_script_is_reply(*reply, oldest->number))
+        event = SHED_CONN_OUT_OF_STEP;
+    else if (oldest->again != NULL && shed_script_is_unknown(*reply) &&
+             repeat(c, now_ms))
+        event = SHED_CONN_NOTHING;
+    if (event != SHED_CONN_REPLY) {
         shed_reply_free(*reply);
         *reply = NULL;
-        (void)shed_conn_out_of_step(err);
-        return SHED_CONN_OUT_OF_STEP;
-    }
-    if (oldest->again != NULL && shed_script_is_unknown(*reply) &&
-        repeat(c, now_ms)) {
-        shed_reply_free(*reply);
-        *reply = NULL;
-        return SHED_CONN_REPEATED;
+        return event;
     }
     *call = pop(q);
     if (call->number == q->text_number)
         q->text = NULL;
     if (call->number != 0)
         unwrap(reply);
-    return SHED_CONN_ANSWER;
+    return SHED_CONN_REPLY;
 }
 
 enum shed_conn_event shed_conn_next(struct shed_conn *c, uint64_t now_ms,
@@ -566,17 +532,16 @@ enum shed_conn_event shed_conn_next(struct shed_conn *c, uint64_t now_ms,
 
     while (c->state == SHED_CONN_OPEN) {
         enum shed_wire_io io = shed_wire_next(&c->wire, reply, &why);
-        enum shed_conn_match match;
+        enum shed_conn_event event = SHED_CONN_OUT_OF_STEP;
         if (io == SHED_WIRE_AGAIN)
             break;
-        match = io == SHED_WIRE_LOST
-                    ? SHED_CONN_OUT_OF_STEP
-                    : shed_conn_match(c, now_ms, reply, call, &why);
-        if (match == SHED_CONN_ANSWER)
-            return SHED_CONN_REPLY;
-        if (match == SHED_CONN_UNASKED)
-            return SHED_CONN_PUSH;
-        if (match == SHED_CONN_OUT_OF_STEP)
+        if (io == SHED_WIRE_DONE)
+            event = shed_conn_match(c, now_ms, reply, call);
+        if (event == SHED_CONN_REPLY || event == SHED_CONN_PUSH)
+            return event;
+        if (io == SHED_WIRE_DONE)
+            (void)shed_conn_out_of_step(&why);
+        if (event == SHED_CONN_OUT_OF_STEP)
             shed_conn_fail(c, SHED_TROUBLE_PASSING, &why);
     }
     return SHED_CONN_NOTHING;

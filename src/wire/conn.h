@@ -118,10 +118,6 @@ void shed_conn_ready(struct shed_conn *conn, int events, uint64_t now_ms);
  * then: shed_conn_next. */
 void shed_conn_tick(struct shed_conn *conn, uint64_t now_ms);
 
-/* Whether nothing has come that is still unread: without a call under way it
- * must be so, because what came unasked would answer the next call. */
-bool shed_conn_is_quiet(struct shed_conn *conn);
-
 /* Declare it dead: *why is kept, the socket is left open until close. */
 void shed_conn_fail(struct shed_conn *conn, enum shed_trouble trouble,
                     const struct shed_error *why);
@@ -133,14 +129,7 @@ void shed_conn_close(struct shed_conn *conn);
 
 /* ------------------------------------------------------------ the queue */
 
-/* Append a command to buffer: a script's with its number, if that is not 0, and
- * by text instead of by digest if so wished.
- * Returns as shed_buffer_append does. */
-SHED_MUST_CHECK enum shed_code
-shed_conn_format(struct shed_buffer *buffer, const struct shed_args *args,
-                 uint64_t number, bool is_by_text, struct shed_error *err);
-
-/* Queue a command, as shed_conn_format makes it, and the call of its reply;
+/* Queue a command, as shed_script_append makes it, and the call of its reply;
  * NULL: it is answered by pushes. Returns as shed_conn_send does. */
 SHED_MUST_CHECK enum shed_code
 shed_conn_send_args(struct shed_conn *conn, const struct shed_args *args,
@@ -166,22 +155,21 @@ shed_conn_send_queue(struct shed_conn *conn, struct shed_conn_queue *more,
 bool shed_conn_take(struct shed_conn *conn);
 
 /* What a reply is. */
-enum shed_conn_match {
-    SHED_CONN_ANSWER,     /* to *call, which is out of the queue */
-    SHED_CONN_REPEATED,   /* the server had lost a script; the call goes again
-                             by text. The reply is freed. */
-    SHED_CONN_UNASKED,    /* no call expects one: a push, or an error */
+enum shed_conn_event {
+    SHED_CONN_NOTHING, /* for its owner: there is none; or the server had lost a
+                          script, and the call goes again. It is freed. */
+    SHED_CONN_REPLY,   /* to *call, which is out of the queue */
+    SHED_CONN_PUSH,    /* no call expects it: a push, or an error */
     SHED_CONN_OUT_OF_STEP /* it answers another call, and so would all that
-                             come after it. The reply is freed; the connection
-                             is to be closed. */
+                             come after it: the connection is to be closed. It
+                             is freed. */
 };
 
 /* Find out which call a reply answers. Of a script's reply, *reply becomes the
  * script's own part. Touches the queue alone. */
-enum shed_conn_match shed_conn_match(struct shed_conn *conn, uint64_t now_ms,
+enum shed_conn_event shed_conn_match(struct shed_conn *conn, uint64_t now_ms,
                                      struct shed_reply **reply,
-                                     struct shed_conn_call *call,
-                                     struct shed_error *err);
+                                     struct shed_conn_call *call);
 
 /* The error by which owners hear of OUT_OF_STEP. Returns: its code. */
 enum shed_code shed_conn_out_of_step(struct shed_error *err);
@@ -199,13 +187,8 @@ uint64_t shed_conn_silent_at_ms(const struct shed_conn *conn);
 
 /* ------------------------------------------------ all of it, by one thread */
 
-enum shed_conn_event {
-    SHED_CONN_NOTHING, /* until the socket is ready, or FAILED */
-    SHED_CONN_REPLY,   /* *reply to *call */
-    SHED_CONN_PUSH     /* *reply that no call expects */
-};
-
-/* The next of what has been read. Ownership: *reply is the caller's. */
+/* The next of what has been read: a reply or a push; nothing until the socket
+ * is ready, or if it has FAILED. Ownership: *reply is the caller's. */
 enum shed_conn_event shed_conn_next(struct shed_conn *conn, uint64_t now_ms,
                                     struct shed_reply **reply,
                                     struct shed_conn_call *call);

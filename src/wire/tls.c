@@ -157,10 +157,9 @@ static enum shed_code fail_setting(const char *setting, const char *path,
 
 /* ---------------------------------------------------------------- a server */
 
-/* OpenSSL has a session that can be resumed. Returns: 1, since it is kept. */
-static int keep_session(SSL *ssl, SSL_SESSION *session)
+/* NULL: the next handshake is a whole one. */
+static void set_session(struct shed_tls_server *s, SSL_SESSION *session)
 {
-    struct shed_tls_server *s = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
     SSL_SESSION *before;
 
     shed_mutex_lock(&s->mu);
@@ -168,6 +167,12 @@ static int keep_session(SSL *ssl, SSL_SESSION *session)
     s->session = session;
     shed_mutex_unlock(&s->mu);
     SSL_SESSION_free(before);
+}
+
+/* OpenSSL has a session that can be resumed. Returns: 1, since it is kept. */
+static int keep_session(SSL *ssl, SSL_SESSION *session)
+{
+    set_session(SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl)), session);
     return 1;
 }
 
@@ -179,18 +184,6 @@ static void offer_session(struct shed_tls_server *s, SSL *ssl)
     if (s->session != NULL)
         (void)SSL_set_session(ssl, s->session);
     shed_mutex_unlock(&s->mu);
-}
-
-/* After a failure the next handshake is a whole one. */
-static void forget_session(struct shed_tls_server *s)
-{
-    SSL_SESSION *before;
-
-    shed_mutex_lock(&s->mu);
-    before = s->session;
-    s->session = NULL;
-    shed_mutex_unlock(&s->mu);
-    SSL_SESSION_free(before);
 }
 
 /* Without it OpenSSL would ask for a passphrase at the terminal. */
@@ -360,7 +353,7 @@ static enum shed_code conclude_locked(struct shed_tls *t, int result,
         return SHED_OK;
     }
     if (!t->is_open)
-        forget_session(t->server);
+        set_session(t->server, NULL);
     return fail_connection(t, error, err);
 }
 
@@ -474,30 +467,23 @@ bool shed_tls_has_output(struct shed_tls *t)
     return has_output;
 }
 
-enum shed_code shed_tls_feed(struct shed_tls *t, const char *bytes, size_t size,
-                             struct shed_error *err)
-{
-    enum shed_code code = SHED_OK;
-
-    shed_mutex_lock(&t->mu);
-    mark_errors();
-    if (BIO_write(t->in, bytes, (int)size) != (int)size)
-        code = shed_fail_nomem(err, "what Redis has sent");
-    unmark_errors();
-    shed_mutex_unlock(&t->mu);
-    return code;
-}
-
-enum shed_code shed_tls_read(struct shed_tls *t, char *plain, size_t size,
+enum shed_code shed_tls_read(struct shed_tls *t, const char *sealed,
+                             size_t sealed_size, char *plain, size_t size,
                              size_t *got, struct shed_error *err)
 {
     enum shed_code code;
-    int result;
+    int result = 0;
 
     shed_mutex_lock(&t->mu);
     mark_errors();
-    result = SSL_read(t->ssl, plain, (int)size);
-    code = conclude_locked(t, result, err);
+    if (sealed_size > 0 &&
+        BIO_write(t->in, sealed, (int)sealed_size) != (int)sealed_size) {
+        unmark_errors();
+        code = shed_fail_nomem(err, "what Redis has sent");
+    } else {
+        result = SSL_read(t->ssl, plain, (int)size);
+        code = conclude_locked(t, result, err);
+    }
     shed_mutex_unlock(&t->mu);
     *got = result > 0 ? (size_t)result : 0;
     return code;

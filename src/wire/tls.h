@@ -70,14 +70,12 @@ size_t shed_tls_take(struct shed_tls *tls, char *out, size_t size);
 /* Whether there are such bytes. */
 bool shed_tls_has_output(struct shed_tls *tls);
 
-/* Put in what the peer has sent; then read until *got is 0, because nothing
- * more is complete. Both return as write does, and also if the peer refuses us
- * or is not the one that it should be: the reason says why. */
-SHED_MUST_CHECK enum shed_code shed_tls_feed(struct shed_tls *tls,
-                                             const char *bytes, size_t size,
-                                             struct shed_error *err);
-SHED_MUST_CHECK enum shed_code shed_tls_read(struct shed_tls *tls, char *plain,
-                                             size_t size, size_t *got,
-                                             struct shed_error *err);
+/* Put in what the peer has sent, if sealed_size is not 0, and read: until *got
+ * is 0, because nothing more is complete. plain may be where sealed is. Returns
+ * as write does, and also if the peer refuses us or is not the one that it
+ * should be: the reason says why. */
+SHED_MUST_CHECK enum shed_code
+shed_tls_read(struct shed_tls *tls, const char *sealed, size_t sealed_size,
+              char *plain, size_t size, size_t *got, struct shed_error *err);
 
 #endif

@@ -162,9 +162,9 @@ static enum shed_code add_string(struct shed_buffer *b, const char *bytes,
     return SHED_OK;
 }
 
-enum shed_code shed_buffer_append_with(struct shed_buffer *b,
-                                       const struct shed_args *args,
-                                       const char *last, struct shed_error *err)
+enum shed_code shed_buffer_append(struct shed_buffer *b,
+                                  const struct shed_args *args,
+                                  const char *last, struct shed_error *err)
 {
     size_t before = b->size, count = last != NULL;
     enum shed_code code;
@@ -180,13 +180,6 @@ enum shed_code shed_buffer_append_with(struct shed_buffer *b,
     if (code != SHED_OK)
         b->size = before;
     return code;
-}
-
-enum shed_code shed_buffer_append(struct shed_buffer *b,
-                                  const struct shed_args *args,
-                                  struct shed_error *err)
-{
-    return shed_buffer_append_with(b, args, NULL, err);
 }
 
 enum shed_code shed_buffer_append_mget(struct shed_buffer *b,
@@ -407,13 +400,14 @@ bool shed_wire_is_unsent(const struct shed_wire *w)
            (w->out.size > 0 && shed_tls_is_open(w->tls));
 }
 
-/* What TLS has made of what has come. */
-static enum shed_wire_io open_sealed(struct shed_wire *w,
+/* What TLS makes of what has come, of which so many bytes are new. */
+static enum shed_wire_io open_sealed(struct shed_wire *w, size_t sealed,
                                      struct shed_error *err)
 {
+    char *at = w->in + w->in_end;
     size_t size;
 
-    if (shed_tls_read(w->tls, w->in + w->in_end, READ_BYTES - w->in_end, &size,
+    if (shed_tls_read(w->tls, at, sealed, at, READ_BYTES - w->in_end, &size,
                       err) != SHED_OK)
         return SHED_WIRE_LOST;
     w->in_end += size;
@@ -431,15 +425,15 @@ static size_t make_room(struct shed_wire *w)
 }
 
 /* The one place where bytes come in. */
-static enum shed_wire_io fill(struct shed_wire *w, int flags,
-                              struct shed_error *err)
+enum shed_wire_io shed_wire_fill(struct shed_wire *w, bool waits,
+                                 struct shed_error *err)
 {
     size_t room = make_room(w);
     ssize_t n;
 
     if (room == 0)
         return SHED_WIRE_DONE;
-    n = recv(w->fd, w->in + w->in_end, room, flags);
+    n = recv(w->fd, w->in + w->in_end, room, waits ? 0 : MSG_DONTWAIT);
     if (n < 0)
         return fail_io(err, "receive failed");
     if (n == 0)
@@ -450,20 +444,7 @@ static enum shed_wire_io fill(struct shed_wire *w, int flags,
         w->in_end += (size_t)n;
         return SHED_WIRE_DONE;
     }
-    return shed_tls_feed(w->tls, w->in + w->in_end, (size_t)n, err) == SHED_OK
-               ? open_sealed(w, err)
-               : SHED_WIRE_LOST;
-}
-
-enum shed_wire_io shed_wire_fill(struct shed_wire *w, struct shed_error *err)
-{
-    return fill(w, MSG_DONTWAIT, err);
-}
-
-enum shed_wire_io shed_wire_fill_waiting(struct shed_wire *w,
-                                         struct shed_error *err)
-{
-    return fill(w, 0, err);
+    return open_sealed(w, (size_t)n, err);
 }
 
 enum shed_code shed_wire_block(struct shed_wire *w, uint64_t limit_ms,
@@ -489,7 +470,7 @@ static enum shed_wire_io has_more(struct shed_wire *w, struct shed_error *err)
     if (w->in_at < w->in_end)
         return SHED_WIRE_DONE;
     w->in_at = w->in_end = 0;
-    if (w->tls != NULL && open_sealed(w, err) != SHED_WIRE_DONE)
+    if (w->tls != NULL && open_sealed(w, 0, err) != SHED_WIRE_DONE)
         return SHED_WIRE_LOST;
     return w->in_end > 0 ? SHED_WIRE_DONE : SHED_WIRE_AGAIN;
 }
@@ -523,7 +504,7 @@ static bool is_quiet_within_tls(struct shed_wire *w)
     enum shed_wire_io io = SHED_WIRE_DONE;
 
     while (io == SHED_WIRE_DONE && w->in_end == 0)
-        io = shed_wire_fill(w, NULL);
+        io = shed_wire_fill(w, false, NULL);
     return io == SHED_WIRE_AGAIN;
 }
 

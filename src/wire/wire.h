@@ -69,17 +69,13 @@ struct shed_buffer {
 /* The most bytes that may wait to be sent over one connection. */
 #define SHED_BUFFER_MAX_BYTES ((size_t)1 << 30)
 
-/* Append a formatted command.
+/* Append a formatted command, with one more argument behind all others, unless
+ * last is NULL.
  * Returns: SHED_OK; SHED_ENOMEM, SHED_EBUSY (limit): nothing is appended. */
 SHED_MUST_CHECK enum shed_code shed_buffer_append(struct shed_buffer *buffer,
                                                   const struct shed_args *args,
+                                                  const char *last,
                                                   struct shed_error *err);
-
-/* The same with one more argument behind all others, unless last is NULL. */
-SHED_MUST_CHECK enum shed_code
-shed_buffer_append_with(struct shed_buffer *buffer,
-                        const struct shed_args *args, const char *last,
-                        struct shed_error *err);
 
 /* Append one MGET for the keys of count GETs. Returns: as shed_buffer_append.
  */
@@ -143,14 +139,11 @@ bool shed_wire_is_unsent(const struct shed_wire *wire);
 enum shed_wire_io shed_wire_flush(struct shed_wire *wire,
                                   struct shed_error *err);
 
-/* Read once, without waiting. */
-enum shed_wire_io shed_wire_fill(struct shed_wire *wire,
+/* Read once. If it waits, for at most as long as shed_wire_block has set: this
+ * saves one system call compared with poll and read. AGAIN: nothing has come.
+ */
+enum shed_wire_io shed_wire_fill(struct shed_wire *wire, bool waits,
                                  struct shed_error *err);
-
-/* Read once, waiting for at most as long as shed_wire_block has set. This saves
- * one system call compared with poll and read. AGAIN: nothing has come. */
-enum shed_wire_io shed_wire_fill_waiting(struct shed_wire *wire,
-                                         struct shed_error *err);
 SHED_MUST_CHECK enum shed_code shed_wire_block(struct shed_wire *wire,
                                                uint64_t limit_ms,
                                                struct shed_error *err);

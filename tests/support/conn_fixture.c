@@ -157,7 +157,7 @@ static void queue_args(const struct shed_args *args, void *owner,
     struct shed_error err;
 
     call.again = number != 0 ? args : NULL;
-    ck_assert_int_eq(shed_conn_format(&bytes, args, number, false, &err),
+    ck_assert_int_eq(shed_script_append(&bytes, args, number, false, &err),
                      SHED_OK);
     ck_assert_int_eq(shed_conn_send(&conn, &bytes, &call, 1, now_ms, &err),
                      SHED_OK);

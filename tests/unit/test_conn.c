@@ -379,7 +379,7 @@ TEST(a_reply_that_nobody_has_taken_is_something_to_read)
         replies[i] = REPLY[i % strlen(REPLY)];
     ck_assert_int_eq(send(peer, replies, sizeof(replies), 0),
                      (ssize_t)sizeof(replies));
-    ck_assert_int_eq(shed_wire_fill(&conn.wire, &err), SHED_WIRE_DONE);
+    ck_assert_int_eq(shed_wire_fill(&conn.wire, false, &err), SHED_WIRE_DONE);
     for (int i = 0; i < REPLIES; i++) {
         ck_assert(!shed_wire_is_quiet(&conn.wire));
         ck_assert_int_eq(shed_wire_next(&conn.wire, &reply, &err),
@@ -390,7 +390,7 @@ TEST(a_reply_that_nobody_has_taken_is_something_to_read)
     ck_assert(shed_wire_is_quiet(&conn.wire));
     /* so is a reply of which a part has come */
     ck_assert_int_eq(send(peer, "+a", 2, 0), 2);
-    ck_assert_int_eq(shed_wire_fill(&conn.wire, &err), SHED_WIRE_DONE);
+    ck_assert_int_eq(shed_wire_fill(&conn.wire, false, &err), SHED_WIRE_DONE);
     ck_assert_int_eq(shed_wire_next(&conn.wire, &reply, &err), SHED_WIRE_AGAIN);
     ck_assert(!shed_wire_is_quiet(&conn.wire));
     end_conn();
@@ -425,7 +425,8 @@ TEST(a_socket_that_fails_says_why)
     ck_assert_int_eq(pipe(ends), 0);
     wire.fd = ends[0];
     wire.in = malloc(1);
-    expect_lost(shed_wire_fill(&wire, &err), &err, "receive failed", ENOTSOCK);
+    expect_lost(shed_wire_fill(&wire, false, &err), &err, "receive failed",
+                ENOTSOCK);
     shed_wire_close(&wire);
     close(ends[1]);
 }

@@ -90,7 +90,8 @@ TEST(the_parts_of_a_uri_are_decoded)
     ck_assert_str_eq(a->user, "user");
     ck_assert_str_eq(a->password, "secret");
     ck_assert_str_eq(a->db, "3");
-    ck_assert_str_eq(a->sentinels, "a");
+    ck_assert_uint_eq(a->count, 1);
+    ck_assert_str_eq(a->sentinels[0].host, "a");
     ck_assert_str_eq(a->sentinel_user, "s");
     ck_assert_str_eq(a->sentinel_password, "secret&@co");
     ck_assert(!shed_address_is_known(a));

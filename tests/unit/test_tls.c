@@ -163,12 +163,13 @@ static enum shed_code feed(const char *bytes, size_t size,
     is_scarce = true;
     while (size > 0 && code == SHED_OK) {
         size_t part = size < portion ? size : portion;
-        code = shed_tls_feed(tls, bytes, part, err);
-        for (more = 1; code == SHED_OK && more > 0; got_size += more)
-            code = shed_tls_read(tls, got + got_size, sizeof(got) - got_size,
-                                 &more, err);
-        bytes += part;
-        size -= part;
+        for (more = 1; code == SHED_OK && more > 0; got_size += more) {
+            code = shed_tls_read(tls, bytes, part, got + got_size,
+                                 sizeof(got) - got_size, &more, err);
+            bytes += part;
+            size -= part;
+            part = 0;
+        }
     }
     is_scarce = false;
     return code;
@@ -609,8 +610,8 @@ TEST(the_errors_of_others_are_left_alone)
     ck_assert_int_eq(pump(NULL), SHED_OK);
     ERR_raise(ERR_LIB_USER, ERR_R_PASSED_INVALID_ARGUMENT);
     ck_assert_int_eq(shed_tls_write(tls, "PING", 4, &taken, NULL), SHED_OK);
-    ck_assert_int_eq(shed_tls_read(tls, got, sizeof(got), &taken, NULL),
-                     SHED_OK);
+    ck_assert_int_eq(
+        shed_tls_read(tls, NULL, 0, got, sizeof(got), &taken, NULL), SHED_OK);
     ck_assert_uint_eq(taken, 0);
     ck_assert_int_eq(feed("garbage", 7, &err), SHED_EREDIS);
     ck_assert_int_eq(ERR_GET_LIB(ERR_get_error()), ERR_LIB_USER);
@@ -632,7 +633,7 @@ static bool is_wire_open(void)
     ERR_clear_error();
     ck_assert_msg(shed_wire_flush(&wire, &err) != SHED_WIRE_LOST, "%s",
                   err.reason);
-    ck_assert_msg(shed_wire_fill(&wire, &err) != SHED_WIRE_LOST, "%s",
+    ck_assert_msg(shed_wire_fill(&wire, false, &err) != SHED_WIRE_LOST, "%s",
                   err.reason);
     return !shed_wire_is_in_handshake(&wire) && SSL_is_init_finished(peer) &&
            !shed_wire_is_unsent(&wire);

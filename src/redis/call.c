@@ -70,29 +70,3 @@ void shed_call_end(struct shed_call *call,
     call->fn = NULL;
     fn(call->arg, result);
 }
-
-void shed_calls_init(struct shed_calls *c)
-{
-    *c = (struct shed_calls){.last = &c->first};
-}
-
-void shed_calls_push(struct shed_calls *c, struct shed_call *call)
-{
-    call->next = NULL;
-    *c->last = call;
-    c->last = &call->next;
-    c->count++;
-}
-
-struct shed_call *shed_calls_pop(struct shed_calls *c)
-{
-    struct shed_call *call = c->first;
-
-    if (call == NULL)
-        return NULL;
-    c->first = call->next;
-    if (c->first == NULL)
-        c->last = &c->first;
-    c->count--;
-    return call;
-}

@@ -4,11 +4,11 @@
 #define SHED_REDIS_CALL_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include <snowshed/snowshed.h>
 
+#include "base/list.h"
 #include "redis/gate.h"
 
 struct shed_args;
@@ -36,7 +36,7 @@ typedef void shed_pipe_fn(void *arg, const struct shed_call_result *result);
 /* A call under way, in the caller's memory until fn is called, so that a call
  * cannot fail for lack of memory. fn is NULL when no call is under way. */
 struct shed_call {
-    struct shed_call *next;
+    struct shed_node node; /* among those that have failed */
     shed_pipe_fn *fn;
     void *arg;
     struct shed_args *kept;    /* a copy to send by text if the server does not
@@ -64,18 +64,5 @@ struct shed_args *shed_call_leave(struct shed_call *call);
  * so fn may reuse it. */
 void shed_call_end(struct shed_call *call,
                    const struct shed_call_result *result);
-
-/* A queue of calls. */
-struct shed_calls {
-    struct shed_call *first;
-    struct shed_call **last;
-    size_t count;
-};
-
-void shed_calls_init(struct shed_calls *calls);
-void shed_calls_push(struct shed_calls *calls, struct shed_call *call);
-
-/* Take out the first. Returns NULL if there is none. */
-struct shed_call *shed_calls_pop(struct shed_calls *calls);
 
 #endif

@@ -166,14 +166,6 @@ void shed_gate_tell(struct shed_gate *g, const struct shed_health_event *event,
         g->on_move(g->on_move_arg, is_reached);
 }
 
-void shed_gate_hurry(struct shed_gate *g)
-{
-    uint64_t now_ms = lock(g);
-
-    shed_health_hurry(&g->health, now_ms);
-    (void)unlock(g, now_ms);
-}
-
 void shed_gate_hear(struct shed_gate *g, uint64_t now_ms)
 {
     if (atomic_load_explicit(&g->heard_ms, memory_order_relaxed) != now_ms)

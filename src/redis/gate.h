@@ -69,9 +69,6 @@ unsigned shed_gate_term(const struct shed_gate *gate);
 /* What is left of the session's pause. */
 uint64_t shed_gate_pause_left_ms(struct shed_gate *gate);
 
-/* The session's pause is over: somebody cannot wait for it. */
-void shed_gate_hurry(struct shed_gate *gate);
-
 /* ----------------------------------------------------------------- calls */
 
 /* Whether the server is silent: then no call is sent. */

@@ -184,6 +184,7 @@ static void learn_try(struct shed_health *h, const struct shed_health_event *e,
         break;
     case SHED_HEALTH_HEARD:
     case SHED_HEALTH_MISSED:
+    case SHED_HEALTH_HURRY:
         break;
     }
 }
@@ -195,6 +196,8 @@ void shed_health_tell(struct shed_health *h, const struct shed_health_event *e,
         hear(h, now_ms);
     else if (e->type == SHED_HEALTH_MISSED)
         miss(h, e->since_ms, now_ms, random);
+    else if (e->type == SHED_HEALTH_HURRY)
+        h->retry_ms = now_ms;
     else if (e->try.term == h->term)
         learn_try(h, e, now_ms, random);
 }
@@ -202,12 +205,6 @@ void shed_health_tell(struct shed_health *h, const struct shed_health_event *e,
 uint64_t shed_health_pause_left_ms(const struct shed_health *h, uint64_t now_ms)
 {
     return shed_left_ms(h->retry_ms, now_ms);
-}
-
-void shed_health_hurry(struct shed_health *h, uint64_t now_ms)
-{
-    if (h->retry_ms > now_ms)
-        h->retry_ms = now_ms;
 }
 
 /* ----------------------------------------------------------- guarded calls */

@@ -64,6 +64,8 @@ enum shed_health_event_type {
     /* of a connection that is set up */
     SHED_HEALTH_HEARD,  /* an answer came, whatever it says */
     SHED_HEALTH_MISSED, /* none came for a whole timeout */
+    /* of the session */
+    SHED_HEALTH_HURRY, /* it cannot wait for the end of its pause */
     /* of either */
     SHED_HEALTH_NO_PRIMARY /* the server is none, or the host name leads
                               elsewhere: it is left, and a new term begins */
@@ -71,7 +73,7 @@ enum shed_health_event_type {
 
 struct shed_health_event {
     enum shed_health_event_type type;
-    struct shed_health_try try; /* not of HEARD and MISSED */
+    struct shed_health_try try; /* not of HEARD, MISSED and HURRY */
     uint64_t since_ms;          /* UNANSWERED, MISSED: when that began */
 };
 
@@ -152,9 +154,6 @@ uint64_t shed_health_pause_left_ms(const struct shed_health *health,
                                    uint64_t now_ms);
 
 /* ---------------------------------------------------------- guarded calls */
-
-/* The session's pause is over: somebody cannot wait for it. */
-void shed_health_hurry(struct shed_health *health, uint64_t now_ms);
 
 /* Whether a guarded call may be sent. Returns: UP, and *pass, with which
  * shed_health_learn is to be called; else the state that forbids it. */

@@ -12,6 +12,7 @@
 
 #include "base/backoff.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "wire/conn.h"
@@ -42,7 +43,7 @@ struct shed_pipe {
     int watched;                    /* its events; 0: it is stopped */
     struct shed_health_try attempt; /* the last one to connect */
     struct shed_timer *timer;
-    struct shed_calls failed; /* the loop will tell their owners */
+    struct shed_list failed; /* calls: the loop will tell their owners */
     struct shed_timer *fail_timer;
     struct shed_timer *send_timer;
     struct shed_error why;     /* the last failure */
@@ -69,7 +70,7 @@ static void fail_call(struct shed_pipe *p, struct shed_call *call,
                       enum shed_trouble trouble)
 {
     call->trouble = trouble;
-    shed_calls_push(&p->failed, call);
+    shed_list_append(&p->failed, &call->node);
     shed_timer_set(p->fail_timer, 0);
 }
 
@@ -77,14 +78,16 @@ static void tell_failed(void *arg)
 {
     struct shed_pipe *p = arg;
     /* only those that have failed by now: later ones wait for the next turn */
-    size_t count = p->failed.count;
+    const struct shed_node *last = p->failed.last, *node = NULL;
     struct shed_error why = p->why, refusal = p->refusal;
 
-    while (count-- > 0) {
-        struct shed_call *call = shed_calls_pop(&p->failed);
+    while (node != last) {
+        struct shed_call *call = shed_container_of(shed_list_pop(&p->failed),
+                                                   struct shed_call, node);
         const struct shed_call_result result = {
             .trouble = call->trouble,
             .why = call->is_refused ? &refusal : &why};
+        node = &call->node;
         shed_call_end(call, &result);
     }
 }
@@ -556,7 +559,7 @@ size_t shed_pipe_owed(const struct shed_pipe *p)
 
 bool shed_pipe_is_idle(const struct shed_pipe *p)
 {
-    return p->conn.queue.count == 0 && p->failed.count == 0;
+    return p->conn.queue.count == 0 && p->failed.first == NULL;
 }
 
 void shed_pipe_tell(struct shed_pipe *p, const struct shed_args *args)
@@ -587,22 +590,35 @@ void shed_pipe_drop(struct shed_pipe *p, const char *why)
     give_up(p, SHED_TROUBLE_PASSING);
 }
 
+/* Whether it is one of a former term, or of a server that is silent, which the
+ * connection for commands finds out by a new one. If so it is dropped. */
+static bool drop_if_gone(struct shed_pipe *p)
+{
+    bool is_of_term = p->attempt.term == shed_gate_term(p->gate);
+
+    if (!is_of_term && (p->state == PIPE_LOOKING_UP || p->state == PIPE_UP)) {
+        (void)shed_fail(&p->why, SHED_EREDIS,
+                        "Redis %s is no longer used: it is not the primary, or "
+                        "its host name resolves to another address",
+                        p->address->text);
+        give_up(p, SHED_TROUBLE_PASSING);
+        return true;
+    }
+    if (p->user != SHED_HEALTH_COMMANDS || !shed_pipe_is_open(p) ||
+        !shed_gate_is_silent(p->gate))
+        return false;
+    (void)shed_gate_fail_silent(p->gate, &p->why);
+    give_up(p, SHED_TROUBLE_DOWN);
+    return true;
+}
+
 void shed_pipe_follow(struct shed_pipe *p, bool is_reached)
 {
     assert(shed_reactor_is_current(p->reactor));
     if (is_reached && p->state == PIPE_PAUSED)
         start_connecting(p);
-    if (p->attempt.term == shed_gate_term(p->gate) ||
-        (p->state != PIPE_LOOKING_UP && p->state != PIPE_UP))
-        return;
-    (void)shed_fail(
-        &p->why, SHED_EREDIS,
-        "Redis %s is no longer used: it is not the primary, or its host name "
-        "resolves to another address",
-        p->address->text);
-    give_up(p, SHED_TROUBLE_PASSING);
     /* at once, so that calls made meanwhile are queued */
-    if (shed_gate_pause_left_ms(p->gate) == 0)
+    if (drop_if_gone(p) && shed_gate_pause_left_ms(p->gate) == 0)
         start_connecting(p);
 }
 
@@ -611,18 +627,8 @@ void shed_pipe_hurry(struct shed_pipe *p)
     assert(shed_reactor_is_current(p->reactor));
     if (p->state != PIPE_PAUSED)
         return;
-    shed_gate_hurry(p->gate);
+    tell(p, SHED_HEALTH_HURRY, 0, NULL);
     start_connecting(p);
-}
-
-void shed_pipe_try(struct shed_pipe *p)
-{
-    if (!shed_pipe_is_open(p) || !shed_gate_is_silent(p->gate))
-        return;
-    (void)shed_gate_fail_silent(p->gate, &p->why);
-    give_up(p, SHED_TROUBLE_DOWN);
-    if (shed_gate_pause_left_ms(p->gate) == 0)
-        start_connecting(p);
 }
 
 void shed_pipe_leave(struct shed_pipe *p)
@@ -653,7 +659,6 @@ enum shed_code shed_pipe_create(struct shed_reactor *reactor,
     p->options = *options;
     p->hooks = *hooks;
     shed_conn_init(&p->conn, p->address, options);
-    shed_calls_init(&p->failed);
     p->timer = shed_timer_create(reactor, on_timer, p);
     p->fail_timer = shed_timer_create(reactor, tell_failed, p);
     p->send_timer = shed_timer_create(reactor, on_send_timer, p);

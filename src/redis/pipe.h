@@ -86,16 +86,14 @@ void shed_pipe_drop(struct shed_pipe *pipe, const char *why);
  * here, the others when the gate tells. */
 void shed_pipe_leave(struct shed_pipe *pipe);
 
-/* Drop the connection if it was made before the server was last left. End the
- * pause after a failure if another connection has reached the server. */
+/* Drop the connection if it was made before the server was last left, or, that
+ * for commands, if another one has found that the server is silent; then try
+ * whether a new one is answered. End the pause after a failure if another
+ * connection has reached the server. */
 void shed_pipe_follow(struct shed_pipe *pipe, bool is_reached);
 
 /* Connect now, if it pauses after a failure. */
 void shed_pipe_hurry(struct shed_pipe *pipe);
-
-/* If another connection has found that the server is silent: drop this one, and
- * try whether a new one is answered. */
-void shed_pipe_try(struct shed_pipe *pipe);
 
 /* Close for good; no call may be under way. The loop frees the pipe. NULL is
  * allowed. gate is not used afterwards. */

@@ -554,7 +554,6 @@ static void on_ping(void *arg)
 static void follow(struct shed_session *p, bool is_reached)
 {
     shed_pipe_follow(p->commands, is_reached);
-    shed_pipe_try(p->commands);
     shed_untracked_follow(p->untracked, is_reached);
     if (p->pushes != NULL)
         shed_pipe_follow(p->pushes, is_reached);

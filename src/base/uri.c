@@ -112,22 +112,6 @@ bool shed_uri_number(struct shed_uri_part part, unsigned min, unsigned max,
 
 /* ----------------------------------------------------------------- parts */
 
-/* user[:password], already cut out */
-static enum shed_code parse_user(const struct shed_uri_form *form,
-                                 struct shed_uri *out,
-                                 struct shed_uri_part part,
-                                 struct shed_error *err)
-{
-    enum shed_code code;
-
-    out->password = cut(&part, ':');
-    out->user = part;
-    code = decode(form, "user", &out->user, err);
-    if (code == SHED_OK)
-        code = decode(form, "password", &out->password, err);
-    return code;
-}
-
 /* Parse [address], and cut out *port behind it. */
 static enum shed_code cut_brackets(const struct shed_uri_form *form,
                                    struct shed_uri_part *host,
@@ -150,66 +134,52 @@ static enum shed_code cut_brackets(const struct shed_uri_form *form,
     return SHED_OK;
 }
 
-/* host[:port], already cut out */
-static enum shed_code parse_host(const struct shed_uri_form *form,
-                                 struct shed_uri_part part,
-                                 struct shed_uri_part *host, unsigned *number,
-                                 struct shed_error *err)
+/* Cut the brackets and the port off a host. */
+static enum shed_code cut_host(const struct shed_uri_form *form,
+                               struct shed_uri_part *host, unsigned *number,
+                               struct shed_error *err)
 {
     struct shed_uri_part port = {NULL, 0};
     enum shed_code code = SHED_OK;
 
-    if (part.text[0] == '[')
-        code = cut_brackets(form, &part, &port, err);
+    if (host->text[0] == '[')
+        code = cut_brackets(form, host, &port, err);
     else
-        port = cut(&part, ':');
+        port = cut(host, ':');
     if (code != SHED_OK)
         return code;
-    if (port.text != NULL && part.size == 0)
+    if (port.text != NULL && host->size == 0)
         return shed_fail(err, SHED_EINVAL, "%s: it has a port without a host",
                          form->name);
     if (port.text != NULL && !shed_uri_number(port, 1, PORT_MAX, number))
         return shed_fail(err, SHED_EINVAL,
                          "%s: the port must be a number from 1 to %d",
                          form->name, PORT_MAX);
-    *host = part;
-    return decode(form, "host", host, err);
+    return SHED_OK;
 }
 
 enum shed_code shed_uri_next_host(const struct shed_uri_form *form, char **list,
                                   struct shed_uri_part *host, unsigned *port,
                                   struct shed_error *err)
 {
-    struct shed_uri_part first = {*list, strlen(*list)};
     enum shed_code code;
 
-    *list = cut(&first, ',').text;
+    *host = (struct shed_uri_part){*list, strlen(*list)};
+    *list = cut(host, ',').text;
     *port = 0;
-    code = parse_host(form, first, host, port, err);
+    code = cut_host(form, host, port, err);
+    if (code == SHED_OK)
+        code = decode(form, "host", host, err);
     if (code == SHED_OK && host->size == 0)
         code = shed_fail(err, SHED_EINVAL, "%s: a host is missing", form->name);
     return code;
 }
 
-static enum shed_code parse_path(const struct shed_uri_form *form,
-                                 struct shed_uri *out,
-                                 struct shed_uri_part part,
-                                 struct shed_error *err)
-{
-    if (form->has_host && part.text != NULL &&
-        memchr(part.text, '/', part.size) != NULL)
-        return shed_fail(err, SHED_EINVAL,
-                         "%s: the %s has a '/': write %%2F for it", form->name,
-                         form->path);
-    out->path = part;
-    return decode(form, form->path, &out->path, err);
-}
-
 /* name=value, already cut out */
-static enum shed_code parse_parameter(const struct shed_uri_form *form,
-                                      struct shed_uri *out,
-                                      struct shed_uri_part part,
-                                      struct shed_error *err)
+static enum shed_code take_parameter(const struct shed_uri_form *form,
+                                     struct shed_uri *out,
+                                     struct shed_uri_part part,
+                                     struct shed_error *err)
 {
     struct shed_uri_part value = cut(&part, '=');
 
@@ -219,51 +189,59 @@ static enum shed_code parse_parameter(const struct shed_uri_form *form,
             out->parameters[i].text != NULL)
             continue;
         out->parameters[i] = value;
-        return decode(form, form->parameters[i], &out->parameters[i], err);
+        return SHED_OK;
     }
     return shed_fail(err, SHED_EINVAL, "%s: %s", form->name,
                      form->parameter_rule);
 }
 
-/* name=value{&name=value}, already cut out */
-static enum shed_code parse_parameters(const struct shed_uri_form *form,
-                                       struct shed_uri *out,
-                                       struct shed_uri_part part,
-                                       struct shed_error *err)
+/* Cut what follows the scheme. */
+static enum shed_code cut_all(const struct shed_uri_form *form,
+                              struct shed_uri *out, struct shed_uri_part text,
+                              struct shed_error *err)
 {
+    struct shed_uri_part rest, parameters;
     enum shed_code code = SHED_OK;
 
-    while (code == SHED_OK && part.text != NULL) {
-        struct shed_uri_part rest = cut(&part, '&');
-        code = parse_parameter(form, out, part, err);
-        part = rest;
+    rest = cut_at(&text, find_user_end(text, form->user_stops));
+    if (rest.text != NULL) {
+        out->password = cut(&text, ':');
+        out->user = text;
+    } else {
+        rest = text;
+    }
+    parameters = cut(&rest, '?');
+    out->path = form->has_host ? cut(&rest, '/') : rest;
+    if (form->has_host)
+        out->host = rest;
+    if (form->has_host && !form->has_hosts)
+        code = cut_host(form, &out->host, &out->port, err);
+    if (code == SHED_OK && form->has_host && out->path.text != NULL &&
+        memchr(out->path.text, '/', out->path.size) != NULL)
+        code = shed_fail(err, SHED_EINVAL,
+                         "%s: the %s has a '/': write %%2F for it", form->name,
+                         form->path);
+    while (code == SHED_OK && parameters.text != NULL) {
+        rest = cut(&parameters, '&');
+        code = take_parameter(form, out, parameters, err);
+        parameters = rest;
     }
     return code;
 }
 
-/* Parse what follows the scheme. */
-static enum shed_code parse(const struct shed_uri_form *form,
-                            struct shed_uri *out, struct shed_uri_part text,
-                            struct shed_error *err)
+static enum shed_code decode_all(const struct shed_uri_form *form,
+                                 struct shed_uri *out, struct shed_error *err)
 {
-    struct shed_uri_part rest, parameters, path;
-    enum shed_code code = SHED_OK;
+    enum shed_code code = decode(form, "user", &out->user, err);
 
-    rest = cut_at(&text, find_user_end(text, form->user_stops));
-    if (rest.text != NULL)
-        code = parse_user(form, out, text, err);
-    else
-        rest = text;
-    parameters = cut(&rest, '?');
-    path = form->has_host ? cut(&rest, '/') : rest;
-    if (form->has_hosts)
-        out->host = rest;
-    else if (code == SHED_OK && form->has_host)
-        code = parse_host(form, rest, &out->host, &out->port, err);
     if (code == SHED_OK)
-        code = parse_path(form, out, path, err);
+        code = decode(form, "password", &out->password, err);
+    if (code == SHED_OK && !form->has_hosts)
+        code = decode(form, "host", &out->host, err);
     if (code == SHED_OK)
-        code = parse_parameters(form, out, parameters, err);
+        code = decode(form, form->path, &out->path, err);
+    for (size_t i = 0; i < SHED_URI_PARAMETERS_MAX && code == SHED_OK; i++)
+        code = decode(form, form->parameters[i], &out->parameters[i], err);
     return code;
 }
 
@@ -289,8 +267,10 @@ enum shed_code shed_uri_parse(const struct shed_uri_form *form,
     }
     memcpy(out->buffer, text, out->buffer_size);
     code =
-        parse(form, out,
-              (struct shed_uri_part){out->buffer, out->buffer_size - 1}, err);
+        cut_all(form, out,
+                (struct shed_uri_part){out->buffer, out->buffer_size - 1}, err);
+    if (code == SHED_OK)
+        code = decode_all(form, out, err);
     if (code != SHED_OK)
         shed_uri_fini(out);
     return code;

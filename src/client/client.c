@@ -349,7 +349,7 @@ static void open_on_reactor(void *arg)
     if (client->cluster != NULL)
         shed_cluster_open(client->cluster);
     else
-        shed_server_open(client->server);
+        shed_session_open(client->server->session);
 }
 
 static enum shed_code build(struct shed_client *client, const char *uri,

@@ -259,7 +259,7 @@ static void retire_locked(struct shed_cluster *c, size_t i, uint64_t now_ms)
     if (!node->is_used || node->slots > 0 || now_ms - node->idle_ms < IDLE_MS)
         return;
     if (server != NULL) {
-        if (!shed_server_is_idle(server))
+        if (!shed_session_is_idle(server->session))
             return;
         atomic_store(&c->server[i], NULL);
         if (atomic_load(&c->users[i]) > 0) {
@@ -433,7 +433,7 @@ static void follow_map(struct shed_cluster *c)
         if (server != NULL && !c->is_open[i]) {
             c->is_open[i] = true;
             shed_mutex_unlock(&c->mu);
-            shed_server_open(server);
+            shed_session_open(server->session);
             shed_mutex_lock(&c->mu);
         }
         retire_locked(c, i, now_ms);

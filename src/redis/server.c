@@ -131,16 +131,6 @@ enum shed_code shed_server_create(struct shed_reactor *reactor,
     return code;
 }
 
-void shed_server_open(struct shed_server *server)
-{
-    shed_session_open(server->session);
-}
-
-bool shed_server_is_idle(const struct shed_server *server)
-{
-    return shed_session_is_idle(server->session);
-}
-
 void shed_server_close(struct shed_server *server)
 {
     shed_session_close(server->session);

@@ -65,21 +65,14 @@ struct shed_server {
     struct shed_error last; /* why it was last down */
 };
 
-/* Borrows reactor and address. Nothing is connected yet. process and epochs are
- * as of shed_session_create. Any thread. Returns: SHED_OK, SHED_ENOMEM. */
+/* Borrows reactor and address. Its session is to be opened. process and epochs
+ * are as of shed_session_create. Any thread. Returns: SHED_OK, SHED_ENOMEM. */
 SHED_MUST_CHECK enum shed_code
 shed_server_create(struct shed_reactor *reactor, struct shed_address *address,
                    const struct shed_client_options *options,
                    const char *process, _Atomic uint32_t *epochs,
                    const struct shed_server_hooks *hooks,
                    struct shed_server **out, struct shed_error *err);
-
-/* Begin to connect. Reactor thread. */
-void shed_server_open(struct shed_server *server);
-
-/* Whether no call is under way over the session, nor waits for it. Reactor
- * thread. */
-bool shed_server_is_idle(const struct shed_server *server);
 
 /* Close the session: afterwards it must not be used. Reactor thread. */
 void shed_server_close(struct shed_server *server);

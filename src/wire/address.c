@@ -445,25 +445,20 @@ void shed_address_unref(struct shed_address *a)
 
 enum shed_code shed_address_get(struct shed_address *a,
                                 struct sockaddr_storage *out, socklen_t *size,
+                                char host[SHED_HOST_BYTES],
                                 struct shed_error *err)
 {
+    const char *name = a->sentinels != NULL ? a->primary : a->host;
     enum shed_code code = SHED_OK;
 
     shed_mutex_lock(&a->mu);
     *out = a->name;
     *size = a->name_size;
+    (void)snprintf(host, SHED_HOST_BYTES, "%s", name != NULL ? name : "");
     if (a->name_size == 0)
         code = shed_fail(err, SHED_EREDIS, "%s", a->why.reason);
     shed_mutex_unlock(&a->mu);
     return code;
-}
-
-void shed_address_host(struct shed_address *a, char host[SHED_HOST_BYTES])
-{
-    shed_mutex_lock(&a->mu);
-    (void)snprintf(host, SHED_HOST_BYTES, "%s",
-                   a->sentinels != NULL ? a->primary : a->host);
-    shed_mutex_unlock(&a->mu);
 }
 
 void shed_address_set_primary(struct shed_address *a, const char *host)

@@ -119,17 +119,15 @@ void shed_address_unref(struct shed_address *address);
  * a proxy that has no other may refuse SELECT. */
 bool shed_address_selects(const struct shed_address *address);
 
-/* Copy the socket address that the host name resolves to. Returns: SHED_OK;
- * SHED_EREDIS: it has never been resolved, err says why. */
+/* Copy the socket address that the host name resolves to, and the host whose
+ * certificate the server must have: that of the URI, or of the primary as its
+ * sentinels call it. Returns: SHED_OK; SHED_EREDIS: it has never been resolved,
+ * err says why. */
 SHED_MUST_CHECK enum shed_code shed_address_get(struct shed_address *address,
                                                 struct sockaddr_storage *out,
                                                 socklen_t *size,
+                                                char host[SHED_HOST_BYTES],
                                                 struct shed_error *err);
-
-/* Copy the host whose certificate the server must have: that of the URI, or of
- * the primary as its sentinels call it. */
-void shed_address_host(struct shed_address *address,
-                       char host[SHED_HOST_BYTES]);
 
 /* Record how the sentinels call the primary that shed_address_set will name. */
 void shed_address_set_primary(struct shed_address *address, const char *host);

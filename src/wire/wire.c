@@ -244,9 +244,9 @@ enum shed_code shed_wire_open(struct shed_wire *w, struct shed_address *a,
 {
     struct sockaddr_storage name;
     socklen_t size;
-    char text[FAILURE_BYTES];
+    char text[FAILURE_BYTES], host[SHED_HOST_BYTES];
     int on = 1;
-    enum shed_code code = shed_address_get(a, &name, &size, err);
+    enum shed_code code = shed_address_get(a, &name, &size, host, err);
 
     if (code != SHED_OK)
         return code;
@@ -260,9 +260,15 @@ enum shed_code shed_wire_open(struct shed_wire *w, struct shed_address *a,
     w->is_starved = false;
     w->parser.takes_maps = a->is_guide;
     w->in = malloc(READ_BYTES);
-    if (w->in == NULL) {
+    if (a->is_tls)
+        w->sealed = malloc(SHED_TLS_SEALED_BYTES);
+    if (w->in == NULL || (a->is_tls && w->sealed == NULL))
+        code = shed_fail_nomem(err, "a Redis connection");
+    else if (a->is_tls)
+        code = shed_tls_create(a->tls, host, &w->tls, err);
+    if (code != SHED_OK) {
         shed_wire_close(w);
-        return shed_fail_nomem(err, "a Redis connection");
+        return code;
     }
     /* without it each small command would wait for the previous one's ACK; a
      * socket that is not TCP refuses the option and does not need it */
@@ -276,19 +282,8 @@ enum shed_code shed_wire_open(struct shed_wire *w, struct shed_address *a,
     return SHED_OK;
 }
 
-static enum shed_code start_tls(struct shed_wire *w, struct shed_address *a,
-                                struct shed_error *err)
-{
-    char host[SHED_HOST_BYTES];
-
-    w->sealed = malloc(SHED_TLS_SEALED_BYTES);
-    if (w->sealed == NULL)
-        return shed_fail_nomem(err, "a Redis connection");
-    shed_address_host(a, host);
-    return shed_tls_create(a->tls, host, &w->tls, err);
-}
-
-enum shed_code shed_wire_connected(struct shed_wire *w, struct shed_address *a,
+enum shed_code shed_wire_connected(const struct shed_wire *w,
+                                   struct shed_address *a,
                                    struct shed_error *err)
 {
     int failure = 0;
@@ -296,9 +291,7 @@ enum shed_code shed_wire_connected(struct shed_wire *w, struct shed_address *a,
 
     if (getsockopt(w->fd, SOL_SOCKET, SO_ERROR, &failure, &size) != 0)
         failure = errno;
-    if (failure != 0)
-        return connect_failure(a, failure, err);
-    return a->is_tls ? start_tls(w, a, err) : SHED_OK;
+    return failure != 0 ? connect_failure(a, failure, err) : SHED_OK;
 }
 
 static enum shed_wire_io lost(struct shed_error *err, const char *why)

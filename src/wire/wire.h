@@ -115,17 +115,17 @@ struct shed_wire {
 void shed_wire_init(struct shed_wire *wire);
 
 /* Begin to connect. When the socket is writable the attempt has ended: then
- * call shed_wire_connected.
+ * call shed_wire_connected. If the address wants TLS, its handshake begins with
+ * the first flush, and is driven by flush and fill; flush sends nothing of out
+ * before it has ended.
  * Returns: SHED_OK; SHED_EREDIS, SHED_EBUSY (descriptors), SHED_ENOMEM: the
  * wire is closed. */
 SHED_MUST_CHECK enum shed_code shed_wire_open(struct shed_wire *wire,
                                               struct shed_address *address,
                                               struct shed_error *err);
 
-/* If the address wants TLS, its handshake begins. It is driven by flush and
- * fill; flush sends nothing of out before it has ended.
- * Returns: SHED_OK; SHED_EREDIS, SHED_ENOMEM: close it. */
-SHED_MUST_CHECK enum shed_code shed_wire_connected(struct shed_wire *wire,
+/* Returns: SHED_OK; SHED_EREDIS: close it. */
+SHED_MUST_CHECK enum shed_code shed_wire_connected(const struct shed_wire *wire,
                                                    struct shed_address *address,
                                                    struct shed_error *err);
 

@@ -43,9 +43,8 @@ struct shed_pipe {
     int watched;                    /* its events; 0: it is stopped */
     struct shed_health_try attempt; /* the last one to connect */
     struct shed_timer *timer;
-    struct shed_list failed; /* calls: the loop will tell their owners */
-    struct shed_timer *fail_timer;
-    struct shed_timer *send_timer;
+    struct shed_list failed;   /* calls: the loop will tell their owners */
+    struct shed_timer *soon;   /* ends the turn: what failed, what is queued */
     struct shed_error why;     /* the last failure */
     struct shed_error refusal; /* the last one by the gate */
     uint64_t last_number;      /* of the last call of a script */
@@ -54,7 +53,7 @@ struct shed_pipe {
     unsigned losses;            /* of connections without a reply, in a row */
     struct shed_lookup *lookup; /* NULL: none is under way */
     bool is_doubted;            /* what that finds: it began too early */
-    bool is_send_due;           /* send_timer is set */
+    bool is_send_due;           /* by soon */
 };
 
 static void on_timer(void *arg);
@@ -71,12 +70,11 @@ static void fail_call(struct shed_pipe *p, struct shed_call *call,
 {
     call->trouble = trouble;
     shed_list_append(&p->failed, &call->node);
-    shed_timer_set(p->fail_timer, 0);
+    shed_timer_set(p->soon, 0);
 }
 
-static void tell_failed(void *arg)
+static void tell_failed(struct shed_pipe *p)
 {
-    struct shed_pipe *p = arg;
     /* only those that have failed by now: later ones wait for the next turn */
     const struct shed_node *last = p->failed.last, *node = NULL;
     struct shed_error why = p->why, refusal = p->refusal;
@@ -106,7 +104,6 @@ static void drop_socket(struct shed_pipe *p)
         (void)uv_poll_stop(p->poll);
         uv_close((uv_handle_t *)p->poll, on_poll_closed);
         p->poll = NULL;
-        shed_timer_stop(p->send_timer);
         p->is_send_due = false;
     }
     shed_conn_close(&p->conn);
@@ -507,19 +504,23 @@ static enum shed_code send_soon(struct shed_pipe *p, struct shed_call *call,
 
     if (code == SHED_OK && shed_pipe_is_open(p) && was_idle) {
         p->is_send_due = true;
-        shed_timer_set(p->send_timer, 0);
+        shed_timer_set(p->soon, 0);
     }
     return code;
 }
 
-static void on_send_timer(void *arg)
+static void on_soon(void *arg)
 {
     struct shed_pipe *p = arg;
     uint64_t now_ms = shed_now_ms();
 
-    p->is_send_due = false;
-    shed_conn_ready(&p->conn, POLLOUT, now_ms);
-    follow_conn(p, now_ms);
+    if (p->is_send_due) {
+        p->is_send_due = false;
+        shed_conn_ready(&p->conn, POLLOUT, now_ms);
+        follow_conn(p, now_ms);
+    }
+    if (p->failed.first != NULL)
+        tell_failed(p);
 }
 
 /* Whether calls would wait until it turns out whether a silent server answers
@@ -660,9 +661,8 @@ enum shed_code shed_pipe_create(struct shed_reactor *reactor,
     p->hooks = *hooks;
     shed_conn_init(&p->conn, p->address, options);
     p->timer = shed_timer_create(reactor, on_timer, p);
-    p->fail_timer = shed_timer_create(reactor, tell_failed, p);
-    p->send_timer = shed_timer_create(reactor, on_send_timer, p);
-    if (p->timer == NULL || p->fail_timer == NULL || p->send_timer == NULL) {
+    p->soon = shed_timer_create(reactor, on_soon, p);
+    if (p->timer == NULL || p->soon == NULL) {
         shed_pipe_close(p);
         return shed_fail_nomem(err, "a Redis connection");
     }
@@ -685,8 +685,7 @@ void shed_pipe_close(struct shed_pipe *p)
     drop_socket(p);
     shed_conn_fini(&p->conn);
     shed_timer_destroy(p->timer);
-    shed_timer_destroy(p->fail_timer);
-    shed_timer_destroy(p->send_timer);
+    shed_timer_destroy(p->soon);
     shed_lookup_abandon(p->lookup);
     free(p);
 }

@@ -19,7 +19,7 @@
 
 #include "base/clock.h"
 
-enum { MS_PER_S = 1000, NS_PER_MS = 1000000, NS_PER_S = 1000000000 };
+enum { MS_PER_S = 1000, NS_PER_MS = 1000000 };
 
 /* A thread sleeps at the latch; the other bits are the pending things. */
 #define ASLEEP ((uint32_t)1 << 31)
@@ -126,25 +126,17 @@ int shed_cond_init(pthread_cond_t *cond)
     return rc;
 }
 
-/* The instant ms from now, on the condition variable's clock. */
-static struct timespec instant_in(uint64_t ms)
+bool shed_cond_wait(pthread_cond_t *cond, struct shed_mutex *mu,
+                    uint64_t deadline_ms)
 {
-    struct timespec at = {0, 0};
+    uint64_t left_ms = sleep_ms(deadline_ms), until_ms = shed_awake_ms();
+    struct timespec until;
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_sec += (time_t)(ms / MS_PER_S);
-    at.tv_nsec += (long)(ms % MS_PER_S) * NS_PER_MS;
-    if (at.tv_nsec >= NS_PER_S) {
-        at.tv_sec++;
-        at.tv_nsec -= NS_PER_S;
-    }
-    return at;
-}
-
-void shed_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mu, uint64_t left_ms)
-{
-    struct timespec until =
-        instant_in(left_ms < LONGEST_SLEEP_MS ? left_ms : LONGEST_SLEEP_MS);
-
-    (void)pthread_cond_timedwait(cond, mu, &until);
+    if (left_ms == 0)
+        return false;
+    until_ms += left_ms < LONGEST_SLEEP_MS ? left_ms : LONGEST_SLEEP_MS;
+    until = (struct timespec){(time_t)(until_ms / MS_PER_S),
+                              (long)(until_ms % MS_PER_S) * NS_PER_MS};
+    (void)pthread_cond_timedwait(cond, &mu->mutex, &until);
+    return true;
 }

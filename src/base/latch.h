@@ -14,6 +14,8 @@
 
 #include <snowshed/snowshed.h>
 
+#include "base/mutex.h"
+
 struct shed_latch {
     _Atomic uint32_t word;
 };
@@ -23,10 +25,11 @@ struct shed_latch {
  * Returns: 0, or an errno. */
 SHED_MUST_CHECK int shed_cond_init(pthread_cond_t *cond);
 
-/* Wait for at most left_ms. It may return earlier: check the condition
- * again. */
-void shed_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mu,
-                    uint64_t left_ms);
+/* Wait, but not beyond the deadline (shed_now_ms). It may return earlier: check
+ * the condition again. Returns: false: that had passed, and nothing was waited
+ * for. */
+bool shed_cond_wait(pthread_cond_t *cond, struct shed_mutex *mu,
+                    uint64_t deadline_ms);
 
 /* A latch, as shed_latch_init makes it. It needs no clean-up. */
 #define SHED_LATCH_INIT(pending)                                               \

@@ -479,15 +479,12 @@ bool shed_cluster_is_settled(struct shed_cluster *c)
 
 void shed_cluster_wait(struct shed_cluster *c, uint64_t deadline_ms)
 {
-    uint64_t now_ms = shed_now_ms();
-
     if (atomic_load(&c->is_settled))
         return;
     shed_mutex_lock(&c->mu);
-    while (!atomic_load(&c->is_settled) && now_ms < deadline_ms) {
-        shed_cond_wait(&c->settled, &c->mu.mutex, deadline_ms - now_ms);
-        now_ms = shed_now_ms();
-    }
+    while (!atomic_load(&c->is_settled) &&
+           shed_cond_wait(&c->settled, &c->mu, deadline_ms))
+        ;
     shed_mutex_unlock(&c->mu);
 }
 

@@ -384,12 +384,12 @@ static enum shed_code begin_learning(struct shed_tag_log *log,
                                      uint64_t deadline_ms,
                                      struct shed_error *err)
 {
-    uint64_t now_ms;
     bool is_begun;
 
     shed_mutex_lock(&log->mu);
-    while (log->has_learner && (now_ms = shed_now_ms()) < deadline_ms)
-        shed_cond_wait(&log->learnt, &log->mu.mutex, deadline_ms - now_ms);
+    while (log->has_learner &&
+           shed_cond_wait(&log->learnt, &log->mu, deadline_ms))
+        ;
     is_begun = !log->has_learner;
     log->has_learner = true;
     shed_mutex_unlock(&log->mu);

@@ -242,14 +242,11 @@ static void fill_locked(struct shed_source *s, struct shed_load_batch *batch,
 static void gather_locked(struct shed_source *s)
 {
     uint64_t end_ms = shed_deadline_ms(shed_now_ms(), s->options.batch_wait_ms);
-    uint64_t left_ms = s->options.batch_wait_ms;
 
     s->is_gathering = true;
-    while (left_ms > 0 && s->admission.running > 0 &&
-           ready_locked(s) < s->options.max_batch) {
-        shed_cond_wait(&s->grown, &s->mu.mutex, left_ms);
-        left_ms = shed_left_ms(end_ms, shed_now_ms());
-    }
+    while (s->admission.running > 0 && ready_locked(s) < s->options.max_batch &&
+           shed_cond_wait(&s->grown, &s->mu, end_ms))
+        ;
     s->is_gathering = false;
 }
 

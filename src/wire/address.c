@@ -568,14 +568,11 @@ bool shed_address_is_refused(struct shed_address *a)
 void shed_address_await(struct shed_address *a, unsigned term,
                         uint64_t deadline_ms)
 {
-    uint64_t left_ms = shed_left_ms(deadline_ms, shed_now_ms());
-
     if (a->host == NULL)
         return; /* a path needs no lookup */
     shed_mutex_lock(&a->mu);
-    while (is_before(a->looked_up_term, term) && left_ms > 0) {
-        shed_cond_wait(&a->looked_up, &a->mu.mutex, left_ms);
-        left_ms = shed_left_ms(deadline_ms, shed_now_ms());
-    }
+    while (is_before(a->looked_up_term, term) &&
+           shed_cond_wait(&a->looked_up, &a->mu, deadline_ms))
+        ;
     shed_mutex_unlock(&a->mu);
 }

@@ -176,19 +176,11 @@ static void show_stored(const struct cli_entry *e, json_t *out)
     }
 }
 
-static void show_failure(const struct cli_entry *e, json_t *out)
-{
-    struct shed_bytes reason =
-        shed_bytes(e->entry.payload, e->entry.payload_size);
-
-    cli_out_line(out, "code", "%s", cli_entry_code(e));
-    cli_out_text(out, "code", cli_entry_code(e));
-    cli_out_line_bytes(out, "reason", reason, PAYLOAD_SHOWN_BYTES);
-    cli_out_bytes(out, "reason", reason);
-}
-
 void cli_entry_show(const struct cli_entry *e, json_t *out)
 {
+    struct shed_bytes payload =
+        shed_bytes(e->entry.payload, e->entry.payload_size);
+
     show_name(e, out);
     show_ttl(e, out);
     show_refresh(e, out);
@@ -205,8 +197,12 @@ void cli_entry_show(const struct cli_entry *e, json_t *out)
     }
     cli_out_line(out, "cost", "%s to load", cli_duration(e->entry.cost_ms).at);
     cli_out_number(out, "cost_ms", e->entry.cost_ms);
-    if (e->kind == CLI_FAILURE)
-        show_failure(e, out);
-    else
+    if (e->kind != CLI_FAILURE) {
         show_stored(e, out);
+        return;
+    }
+    cli_out_line(out, "code", "%s", cli_entry_code(e));
+    cli_out_text(out, "code", cli_entry_code(e));
+    cli_out_line_bytes(out, "reason", payload, PAYLOAD_SHOWN_BYTES);
+    cli_out_bytes(out, "reason", payload);
 }

@@ -162,21 +162,19 @@ static void ask_sentinel(struct doctor *d, struct cli_server *sentinel,
                          const char *primary, size_t count,
                          struct shed_sentinel_answer *out)
 {
-    static const char means[] = "It does not help to find the primary; more "
-                                "than half of the sentinels must.",
-                      advice[] = "Start it, or let it watch this primary; or "
-                                 "take it out of the URI.";
     struct shed_reply *reply = NULL;
     struct shed_error err;
 
     if (cli_server_open(sentinel, &err))
-        reply =
-            cli_server_ask(sentinel, &err, NULL, "SENTINEL MASTER %s", primary);
+        reply = cli_server_ask(sentinel, &err, "SENTINEL MASTER",
+                               "SENTINEL MASTER %s", primary);
     if (reply == NULL)
-        cli_find(d, "sentinel", WARNING, means, advice, "%s", err.reason);
-    else if (shed_reply_error(reply) != NULL)
-        cli_find(d, "sentinel", WARNING, means, advice, "%s says: %s",
-                 d->server, shed_reply_error(reply));
+        cli_find(d, "sentinel", WARNING,
+                 "It does not help to find the primary; more than half of the "
+                 "sentinels must.",
+                 "Start it, or let it watch this primary; or take it out of "
+                 "the URI.",
+                 "%s", err.reason);
     else
         judge_sentinel(d, reply, count, out);
     if (out->host[0] != '\0')
@@ -293,18 +291,19 @@ bool cli_find_reached(struct doctor *d)
     struct shed_error err;
     struct cli_text slots;
     bool is_reached;
+    size_t count;
 
     if (!cli_redis_is_cluster(d->redis))
         return true; /* or the program had ended */
     is_reached = cli_redis_reach(d->redis, &err);
-    slots = cli_redis_slots(d->redis);
+    slots = cli_redis_slots(d->redis, &count);
     cli_out_text(d->node, "server", d->server);
     cli_out_text(d->node, "slots", slots.at);
-    cli_out_number(d->node, "slot_count", cli_redis_slot_count(d->redis));
+    cli_out_number(d->node, "slot_count", count);
     cli_out_flag(d->node, "is_reached", is_reached);
     if (is_reached)
-        cli_find(d, "node", OK, "", "", "%s: %zu slots, %s", d->server,
-                 cli_redis_slot_count(d->redis), slots.at);
+        cli_find(d, "node", OK, "", "", "%s: %zu slots, %s", d->server, count,
+                 slots.at);
     else
         cli_find(
             d, "node", PROBLEM,

@@ -147,26 +147,9 @@ static bool take(struct cli_call *call, int key, char *text,
     return false;
 }
 
-/* ------------------------------------------------------------ the command */
+/* ------------------------------------------------------------- the words */
 
-static error_t parse_command(int key, char *text, struct argp_state *state)
-{
-    struct cli_call *call = state->input;
-
-    switch (key) {
-    case ARGP_KEY_ARG:
-        if (call->count >= call->command->most)
-            argp_error(state, "unexpected argument '%s'", text);
-        call->words[call->count++] = text;
-        return 0;
-    case ARGP_KEY_END:
-        if (call->count < call->command->least)
-            argp_error(state, "expected %s", call->command->arguments);
-        return 0;
-    default:
-        return take(call, key, text, state) ? 0 : ARGP_ERR_UNKNOWN;
-    }
-}
+static error_t parse(int key, char *text, struct argp_state *state);
 
 static void run_argp(struct cli_call *call, const struct argp *argp, int argc,
                      char **argv, unsigned flags)
@@ -185,7 +168,7 @@ static void parse_words(struct cli_call *call, int argc, char **argv)
     struct cli_text doc =
         cli_format("%s.\n\n%s", call->command->summary, call->command->help);
     struct argp argp = {.options = options,
-                        .parser = parse_command,
+                        .parser = parse,
                         .args_doc = call->command->arguments,
                         .doc = doc.at};
 
@@ -194,8 +177,6 @@ static void parse_words(struct cli_call *call, int argc, char **argv)
     call->words = cli_alloc((size_t)argc, sizeof(*call->words));
     run_argp(call, &argp, argc, argv, 0);
 }
-
-/* --------------------------------------------------------------- the tool */
 
 /* The command of a name. Ends the program if there is none. */
 static const struct cli_command *find_command(struct argp_state *state,
@@ -216,25 +197,32 @@ static const struct cli_command *find_command(struct argp_state *state,
     return NULL;
 }
 
-/* Parse up to the first word, which is the command. */
-static error_t parse_tool(int key, char *text, struct argp_state *state)
+/* Parse up to the first word, which is the command; then its own options and
+ * words. */
+static error_t parse(int key, char *text, struct argp_state *state)
 {
     struct cli_call *call = state->input;
+    const struct cli_command *command = call->command;
 
-    switch (key) {
-    case ARGP_KEY_ARG:
+    if (key == ARGP_KEY_ARG && command == NULL) {
         call->command = find_command(state, text);
         call->rate = call->rate > 0 ? call->rate : call->command->rate;
         parse_words(call, state->argc - state->next + 1,
                     state->argv + state->next - 1);
         state->next = state->argc;
-        return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_error(state, "a command is missing");
-        return 0;
-    default:
-        return take(call, key, text, state) ? 0 : ARGP_ERR_UNKNOWN;
+    } else if (key == ARGP_KEY_ARG) {
+        if (call->count >= command->most)
+            argp_error(state, "unexpected argument '%s'", text);
+        call->words[call->count++] = text;
+    } else if (key == ARGP_KEY_END) {
+        if (command == NULL)
+            argp_error(state, "a command is missing");
+        else if (call->count < command->least)
+            argp_error(state, "expected %s", command->arguments);
+    } else if (!take(call, key, text, state)) {
+        return ARGP_ERR_UNKNOWN;
     }
+    return 0;
 }
 
 /* The text of --help: the commands in front of the options. */
@@ -260,7 +248,7 @@ void cli_options_parse(struct cli_call *call, int argc, char **argv)
     struct argp_option options[TABLE_COUNT + 1] = {{0}};
     char version[64], *doc = list_commands();
     struct argp argp = {.options = options,
-                        .parser = parse_tool,
+                        .parser = parse,
                         .args_doc = "COMMAND [ARGUMENT...]",
                         .doc = doc};
 

@@ -256,10 +256,11 @@ const char *cli_redis_server(struct cli_redis *redis)
     return server_at(redis, redis->chosen)->address->text;
 }
 
-struct cli_text cli_redis_slots(const struct cli_redis *redis)
+struct cli_text cli_redis_slots(const struct cli_redis *redis, size_t *count)
 {
     struct cli_text text = {""};
 
+    *count = redis->map->node[redis->chosen].slots;
     for (size_t slot = 0, first; slot < SHED_HASH_SLOTS; slot++) {
         if (owner_of(redis, slot) != redis->chosen)
             continue;
@@ -272,11 +273,6 @@ struct cli_text cli_redis_slots(const struct cli_redis *redis)
             return cli_format("%s ...", text.at);
     }
     return text;
-}
-
-size_t cli_redis_slot_count(const struct cli_redis *redis)
-{
-    return redis->map->node[redis->chosen].slots;
 }
 
 /* ----------------------------------------------------------------- asking */

@@ -68,9 +68,9 @@ struct shed_source {
     struct shed_callers callers; /* waiting is atomic */
 
     struct shed_mutex mu;
-    pthread_cond_t work;  /* a batch can be taken; wakes one loader */
+    pthread_cond_t work;  /* a batch can be taken (wakes one loader), or the
+                             source is over (wakes all) */
     pthread_cond_t grown; /* the batch being gathered need not wait longer */
-    pthread_cond_t quiet; /* nothing is queued or under way */
     /* under mu */
     size_t refs;
     struct shed_load_queue queue;
@@ -80,7 +80,6 @@ struct shed_source {
     size_t thread_count;
     size_t idle;       /* threads without a load */
     bool is_gathering; /* a thread is waiting for its batch to grow */
-    bool is_stopping;
 };
 
 static size_t ready_locked(const struct shed_source *s)
@@ -88,7 +87,14 @@ static size_t ready_locked(const struct shed_source *s)
     return shed_load_queue_ready(&s->queue);
 }
 
-/* Wake the thread that has something to do now. */
+/* Nobody has a hold on it, and nothing is queued or under way. */
+static bool is_over_locked(const struct shed_source *s)
+{
+    return s->refs == 0 && shed_load_queue_count(&s->queue) == 0 &&
+           s->admission.running == 0;
+}
+
+/* Wake the thread that has something to do now, or all if that is to end. */
 static void wake_locked(struct shed_source *s)
 {
     size_t ready = ready_locked(s), batch = (size_t)s->options.max_batch;
@@ -100,8 +106,8 @@ static void wake_locked(struct shed_source *s)
     } else if (ready > 0 && shed_admission_may_begin(&s->admission)) {
         pthread_cond_signal(&s->work);
     }
-    if (shed_load_queue_count(&s->queue) == 0 && s->admission.running == 0)
-        pthread_cond_broadcast(&s->quiet);
+    if (is_over_locked(s))
+        pthread_cond_broadcast(&s->work);
 }
 
 static struct shed_job *pop(struct shed_list *jobs)
@@ -358,7 +364,7 @@ static void *run_loader(void *arg)
     if (s->options.thread_start != NULL)
         thread = s->options.thread_start(s->user);
     shed_mutex_lock(&s->mu);
-    while (!s->is_stopping) {
+    while (!is_over_locked(s)) {
         if (ready_locked(s) == 0 || s->is_gathering ||
             !shed_admission_may_begin(&s->admission))
             pthread_cond_wait(&s->work, &s->mu.mutex);
@@ -500,27 +506,18 @@ static enum shed_code check_options(const struct shed_source_options *o,
     return code;
 }
 
-/* Make the lock and its condition variables. Returns: 0, or an errno. */
-static int init_sync(struct shed_source *s)
+/* Make the lock and its condition variables. Returns: whether it could. */
+static bool init_sync(struct shed_source *s)
 {
-    enum { CONDITIONS = 3 };
-    pthread_cond_t *conds[CONDITIONS] = {&s->work, &s->grown, &s->quiet};
-    size_t made = 0;
-    int failure = shed_mutex_init(&s->mu, SHED_RANK_SOURCE);
-
-    if (failure != 0)
-        return failure;
-    while (made < CONDITIONS && failure == 0) {
-        failure = shed_cond_init(conds[made]);
-        if (failure == 0)
-            made++;
+    if (shed_mutex_init(&s->mu, SHED_RANK_SOURCE) != 0)
+        return false;
+    if (shed_cond_init(&s->work) == 0) {
+        if (shed_cond_init(&s->grown) == 0)
+            return true;
+        pthread_cond_destroy(&s->work);
     }
-    if (failure == 0)
-        return 0;
-    while (made > 0)
-        pthread_cond_destroy(conds[--made]);
     shed_mutex_destroy(&s->mu);
-    return failure;
+    return false;
 }
 
 /* Exactly one of the functions is not NULL, unless the call is wrong. */
@@ -565,7 +562,7 @@ static enum shed_code open_source(shed_load_one_fn *load_one,
     }
     shed_admission_init(&s->admission, &o, fleet);
     s->threads = calloc((size_t)o.max_loads, sizeof(*s->threads));
-    if (s->threads == NULL || init_sync(s) != 0)
+    if (s->threads == NULL || !init_sync(s))
         goto fail;
     *out = s;
     return SHED_OK;
@@ -601,33 +598,28 @@ void shed_source_ref(struct shed_source *s)
     shed_mutex_unlock(&s->mu);
 }
 
-static void destroy_source(struct shed_source *s)
-{
-    for (size_t i = 0; i < s->thread_count; i++)
-        (void)pthread_join(s->threads[i], NULL);
-    if (s->options.on_close != NULL)
-        s->options.on_close(s->user);
-    pthread_cond_destroy(&s->work);
-    pthread_cond_destroy(&s->grown);
-    pthread_cond_destroy(&s->quiet);
-    shed_mutex_destroy(&s->mu);
-    free(s->threads);
-    shed_fleet_destroy(s->admission.fleet);
-    free(s);
-}
-
-/* Wait for loads under way, then end. */
+/* The threads end when nothing is left to do. */
 static void *end_source(void *source)
 {
     struct shed_source *s = source;
 
     shed_mutex_lock(&s->mu);
-    while (shed_load_queue_count(&s->queue) > 0 || s->admission.running > 0)
-        pthread_cond_wait(&s->quiet, &s->mu.mutex);
-    s->is_stopping = true;
-    pthread_cond_broadcast(&s->work);
+    wake_locked(s);
+    for (size_t i = 0; i < s->thread_count; i++) {
+        pthread_t thread = s->threads[i];
+        shed_mutex_unlock(&s->mu); /* it may have to start another one */
+        (void)pthread_join(thread, NULL);
+        shed_mutex_lock(&s->mu);
+    }
     shed_mutex_unlock(&s->mu);
-    destroy_source(s);
+    if (s->options.on_close != NULL)
+        s->options.on_close(s->user);
+    pthread_cond_destroy(&s->work);
+    pthread_cond_destroy(&s->grown);
+    shed_mutex_destroy(&s->mu);
+    free(s->threads);
+    shed_fleet_destroy(s->admission.fleet);
+    free(s);
     return NULL;
 }
 

@@ -373,7 +373,8 @@ void shed_look_begin(struct shed_cache *cache, const struct shed_key *key,
     /* in this order: a write that ends in between refuses the mark */
     *out = (struct shed_look){
         .mark = shed_local_mark(cache->local, shed_key_of_entry(key))};
-    out->is_missed = shed_delivery_has(cache->delivery, key);
+    out->is_missed =
+        shed_delivery_find(cache->delivery, key->redis, key->redis_size, NULL);
 }
 
 void shed_look_share(struct shed_cache *cache, const struct shed_key *key,

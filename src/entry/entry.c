@@ -17,7 +17,6 @@ enum {
     VERSION_AT = 8,
     POSITION_AT = 16, /* in a nonce */
     SIZE_AT = 24,
-    PROCESS_AT = 24, /* in a lease */
     COST_AT = 28,
     CHECKSUM_AT = 32,
     WRITTEN_AT = 40,
@@ -144,15 +143,19 @@ static unsigned flags_of(const unsigned char *header)
     return (unsigned)header[FLAGS_AT] << 8 | header[FLAGS_AT + 1];
 }
 
+static uint64_t position_of(const unsigned char *header)
+{
+    return flags_of(header) & SHED_ENTRY_POSITION
+               ? shed_entry_get_u64(header + POSITION_AT)
+               : 0;
+}
+
 void shed_entry_tags(const void *entry, struct shed_entry_tags *out)
 {
     const unsigned char *b = entry;
-    unsigned flags = flags_of(b);
 
-    *out = (struct shed_entry_tags){.position = 0};
-    if (flags & SHED_ENTRY_POSITION)
-        out->position = shed_entry_get_u64(b + POSITION_AT);
-    if (flags & SHED_ENTRY_TAGS) {
+    *out = (struct shed_entry_tags){.position = position_of(b)};
+    if (flags_of(b) & SHED_ENTRY_TAGS) {
         out->tags = b + SHED_ENTRY_HEADER_BYTES + get_u32(b + SIZE_AT);
         out->tags_size = tags_size(out->tags);
     }
@@ -183,25 +186,11 @@ static bool has_no_payload(const struct shed_entry *entry)
            (entry->flags & SHED_ENTRY_NULL);
 }
 
-/* Divide what follows the header, of size bytes, at the payload's length. */
-static enum shed_entry_state split(struct shed_entry *out, size_t size,
-                                   size_t payload_size)
-{
-    bool has_tags = out->flags & SHED_ENTRY_TAGS;
-
-    out->payload_size = payload_size;
-    out->tags_size = 0;
-    if (size < payload_size || (size > payload_size) != has_tags ||
-        (payload_size > 0 && has_no_payload(out)))
-        return SHED_ENTRY_CORRUPT;
-    out->tags_size = size - payload_size;
-    return SHED_ENTRY_OK;
-}
-
 enum shed_entry_state shed_entry_decode_header(const void *head, size_t size,
                                                struct shed_entry *out)
 {
     const unsigned char *b = head;
+    bool has_tags;
 
     if (size < SHED_ENTRY_HEADER_BYTES ||
         memcmp(b, magic_and_format, sizeof(magic_and_format)) != 0)
@@ -218,12 +207,18 @@ enum shed_entry_state shed_entry_decode_header(const void *head, size_t size,
         return SHED_ENTRY_FOREIGN;
     out->cost_ms = get_u32(b + COST_AT);
     out->row_version = shed_entry_get_u64(b + ROW_VERSION_AT);
-    out->position = out->flags & SHED_ENTRY_POSITION
-                        ? shed_entry_get_u64(b + POSITION_AT)
-                        : 0;
+    out->position = position_of(b);
     out->payload = NULL;
+    out->payload_size = get_u32(b + SIZE_AT);
     out->tags = NULL;
-    return split(out, size - SHED_ENTRY_HEADER_BYTES, get_u32(b + SIZE_AT));
+    out->tags_size = 0;
+    size -= SHED_ENTRY_HEADER_BYTES;
+    has_tags = out->flags & SHED_ENTRY_TAGS;
+    if (size < out->payload_size || (size > out->payload_size) != has_tags ||
+        (out->payload_size > 0 && has_no_payload(out)))
+        return SHED_ENTRY_CORRUPT;
+    out->tags_size = size - out->payload_size;
+    return SHED_ENTRY_OK;
 }
 
 enum shed_entry_state shed_entry_decode(struct shed_entry_key key,
@@ -281,7 +276,7 @@ void shed_entry_holder(const void *lease, struct shed_entry_holder *out)
 {
     const unsigned char *b = lease;
 
-    memcpy(out->process, b + PROCESS_AT, sizeof(out->process));
+    memcpy(out->process, b + SHED_ENTRY_PROCESS_AT, sizeof(out->process));
     out->flight = get_u32(b + FLIGHT_AT);
     out->epoch = get_u32(b + EPOCH_AT);
 }
@@ -303,7 +298,7 @@ void shed_entry_encode_lease(const unsigned char *version,
 {
     put_kind(out, SHED_ENTRY_LEASE, 0);
     memcpy(out + VERSION_AT, version, SHED_ENTRY_VERSION_BYTES);
-    memcpy(out + PROCESS_AT, process, SHED_ENTRY_PROCESS_BYTES);
+    memcpy(out + SHED_ENTRY_PROCESS_AT, process, SHED_ENTRY_PROCESS_BYTES);
     shed_entry_put_u64(out + WRITTEN_AT, now_ms);
     shed_entry_put_u64(out + UNTIL_AT, now_ms + lease_ms);
     memcpy(out + FLIGHT_AT, flight, EPOCH_AT - FLIGHT_AT);

@@ -70,7 +70,6 @@ struct shed_delivery {
     /* reactor thread only */
     struct shed_timer *timer;
     struct shed_listener listener;
-    bool is_listening;
     bool is_pausing;   /* the timer runs */
     unsigned changes;  /* of the server that were acted upon */
     size_t under_way;  /* deliveries */
@@ -107,18 +106,11 @@ bool shed_delivery_find(struct shed_delivery *ob, const char *key, size_t size,
         return false;
     shed_mutex_lock(&ob->mu);
     item = shed_undelivered_find(&ob->set, key, size);
-    if (item != NULL)
+    if (item != NULL && out != NULL)
         *out = (struct shed_delivery_write){item->wish, ob->set.last,
                                             changes_of(ob)};
     shed_mutex_unlock(&ob->mu);
     return item != NULL;
-}
-
-bool shed_delivery_has(struct shed_delivery *ob, const struct shed_key *key)
-{
-    struct shed_delivery_write unused;
-
-    return shed_delivery_find(ob, key->redis, key->redis_size, &unused);
 }
 
 struct shed_delivery_write shed_delivery_mark(struct shed_delivery *ob,
@@ -353,8 +345,7 @@ static struct letter *next_letter(struct shed_delivery *ob,
 static void end(struct shed_delivery *ob)
 {
     shed_timer_destroy(ob->timer);
-    if (ob->is_listening)
-        shed_listeners_remove(ob->cache->client->listeners, &ob->listener);
+    shed_listeners_remove(ob->cache->client->listeners, &ob->listener);
     shed_latch_count_down(&ob->end, 1);
 }
 
@@ -409,9 +400,8 @@ static void on_wake(struct shed_post *post)
         shed_container_of(post, struct shed_delivery, wake);
 
     atomic_store(&ob->is_woken, false);
-    if (!ob->is_listening)
+    if (!ob->listener.is_added)
         (void)shed_listeners_add(ob->cache->client->listeners, &ob->listener);
-    ob->is_listening = true;
     deliver(ob);
 }
 
@@ -583,7 +573,7 @@ static void drop_all(struct shed_delivery *ob)
 {
     struct shed_undelivered_item *item;
 
-    while ((item = shed_undelivered_take(&ob->set)) != NULL) {
+    while ((item = shed_undelivered_send(&ob->set)) != NULL) {
         struct letter *letter = letter_of(item);
         tell_dropped(ob, letter->user_key, SHED_ECLOSED,
                      "the cache was closed before Redis took it");

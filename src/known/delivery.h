@@ -34,10 +34,6 @@ void shed_delivery_close(struct shed_delivery *delivery);
 /* How many keys are undelivered. Any thread. */
 size_t shed_delivery_count(const struct shed_delivery *delivery);
 
-/* Whether a key is undelivered; cheap while none is. Any thread. */
-bool shed_delivery_has(struct shed_delivery *delivery,
-                       const struct shed_key *key);
-
 /* A write of a key. */
 struct shed_delivery_write {
     enum shed_wish wish;
@@ -45,8 +41,8 @@ struct shed_delivery_write {
     unsigned changes; /* of the server, when it was about to be sent */
 };
 
-/* Look a key up, named as Redis has it, to deliver its write now.
- * Returns: false if the key has none. Any thread. */
+/* Whether a key, named as Redis has it, is undelivered; cheap while none is.
+ * *out, unless it is NULL: its write, to be delivered now. Any thread. */
 bool shed_delivery_find(struct shed_delivery *delivery, const char *key,
                         size_t size, struct shed_delivery_write *out);
 

@@ -111,16 +111,3 @@ shed_undelivered_return(struct shed_undelivered *set,
     item->is_under_way = false;
     return end;
 }
-
-struct shed_undelivered_item *
-shed_undelivered_take(struct shed_undelivered *set)
-{
-    struct shed_undelivered_item *item;
-
-    if (set->order.first == NULL)
-        return NULL;
-    item = item_of(set->order.first);
-    assert(!item->is_under_way);
-    remove_item(set, item);
-    return item;
-}

@@ -92,8 +92,4 @@ enum shed_undelivered_end
 shed_undelivered_return(struct shed_undelivered *set,
                         struct shed_undelivered_item *item, bool is_delivered);
 
-/* Take the first item out, none being under way. Returns: NULL if empty. */
-struct shed_undelivered_item *
-shed_undelivered_take(struct shed_undelivered *set);
-
 #endif

@@ -24,8 +24,7 @@ local AHEAD = 24 * 60 * 60 * 1000000 -- of the clock; what a wrong one may be of
 local TOO_LONG = string.rep('-', 251) -- for a tag
 local tag, limit, known = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local last = tonumber(redis.call('ZRANGE', K, -1, -1, 'WITHSCORES')[2] or 0)
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
+local now = us()
 if last % 1 ~= 0 or last > now + AHEAD then
     return redis.error_reply('ERR the score of a member of ' .. K ..
         ' is no position, or more than a day ahead of the clock: delete ' .. K)

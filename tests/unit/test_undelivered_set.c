@@ -153,17 +153,6 @@ TEST(an_item_that_is_settled_while_it_is_delivered_ends_with_its_return)
     ck_assert_ptr_eq(find(0), &t.item[1]);
 }
 
-TEST(the_rest_is_taken_one_by_one)
-{
-    begin(LIMIT);
-    ck_assert(add(0, SHED_WISH_INVALIDATE));
-    ck_assert(add(1, SHED_WISH_INVALIDATE));
-    ck_assert_ptr_eq(shed_undelivered_take(&t.set), &t.item[0]);
-    ck_assert_ptr_eq(shed_undelivered_take(&t.set), &t.item[1]);
-    ck_assert_ptr_null(shed_undelivered_take(&t.set));
-    ck_assert_uint_eq(t.set.count, 0);
-}
-
 int main(void)
 {
     return run_tests("undelivered_set");

@@ -11,7 +11,7 @@
 struct shed_hold {
     bool is_held;
     struct shed_owner *owner; /* NULL: the process */
-    uint32_t count;           /* entries of the owner */
+    uint64_t count;           /* entries of the owner */
     uint64_t generation; /* of this hold: a late answer carries an older one */
     struct shed_lock_holder holder;
     uint64_t fence;

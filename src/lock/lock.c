@@ -287,18 +287,6 @@ enum shed_code shed_lock_probe(struct shed_lock *l, uint64_t timeout_ms,
 
 /* ---------------------------------------------------------------- acquire */
 
-static enum shed_code enter_again_locked(struct shed_lock *l,
-                                         struct shed_error *err)
-{
-    if (l->machine.hold.count == UINT32_MAX)
-        return shed_fail(
-            err, SHED_EBUSY,
-            "this thread has acquired the lock 2^32 times without a "
-            "release");
-    l->machine.hold.count++;
-    return SHED_OK;
-}
-
 enum shed_code shed_lock_begin_request(struct shed_lock_request *r,
                                        struct shed_owner *owner,
                                        uint64_t wait_ms, struct shed_error *err)
@@ -317,14 +305,14 @@ static bool answer_here(struct shed_lock *l, const struct shed_owner *self,
                         uint64_t wait_ms, bool *may_try, enum shed_code *code,
                         struct shed_error *err)
 {
-    const struct shed_hold *hold = &l->machine.hold;
+    struct shed_hold *hold = &l->machine.hold;
     bool is_safe, is_answered;
 
     shed_mutex_lock(&l->mu);
     is_safe = shed_hold_is_safe(hold, shed_now_ms());
     is_answered = is_safe && (hold->owner == self || wait_ms == 0);
     if (is_answered && hold->owner == self)
-        *code = enter_again_locked(l, err);
+        hold->count++; /* *code is SHED_OK */
     else if (is_answered)
         *code = shed_fail(err, SHED_ETIMEDOUT,
                           "the lock is held by another thread of this process");

@@ -23,8 +23,8 @@ static bool is_tracked(void)
 TEST_EACH(a_held_lock_is_refused_to_others, 0, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
-    struct shed_lock *a = open_lock(client, &o);
-    struct shed_lock *b = open_lock(other, &o);
+    struct shed_lock *a = open_kept(client, &o);
+    struct shed_lock *b = open_kept(other, &o);
 
     acquire(a, 0);
     ck_assert_int_eq(shed_lock_is_mine(a), 1);
@@ -38,8 +38,6 @@ TEST_EACH(a_held_lock_is_refused_to_others, 0, SINGLES)
     release(b);
     ck_assert_int_eq(server_int(&server, "EXISTS %s %s", LOCK_NAME, LEASE_KEY),
                      0);
-    shed_lock_close(a);
-    shed_lock_close(b);
 }
 
 /* The lease is 30 s and a poll comes after half a second, so it is the push
@@ -47,8 +45,8 @@ TEST_EACH(a_held_lock_is_refused_to_others, 0, SINGLES)
 TEST_EACH(release_lets_a_waiter_in, 0, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
-    struct shed_lock *a = open_lock(client, &o);
-    struct shed_lock *b = open_lock(other, &o);
+    struct shed_lock *a = open_kept(client, &o);
+    struct shed_lock *b = open_kept(other, &o);
     struct waiter w;
 
     acquire(a, 0);
@@ -63,8 +61,6 @@ TEST_EACH(release_lets_a_waiter_in, 0, SINGLES)
     ck_assert_int_eq(w.release_code, SHED_OK);
     acquire(a, 0);
     release(a);
-    shed_lock_close(a);
-    shed_lock_close(b);
 }
 
 TEST_EACH(without_pushes_a_waiter_polls, 0, SINGLES)
@@ -139,7 +135,7 @@ TEST(nobody_asks_redis_while_the_handle_has_the_lock)
 {
     enum { WAITERS = 5, WHILE_US = 300000 };
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
-    struct shed_lock *lock = open_lock(client, &o);
+    struct shed_lock *lock = open_kept(client, &o);
     struct waiter waiters[WAITERS];
     long long calls;
 
@@ -156,7 +152,6 @@ TEST(nobody_asks_redis_while_the_handle_has_the_lock)
         waiter_join(&waiters[i]);
         ck_assert_int_eq(waiters[i].code, SHED_OK);
     }
-    shed_lock_close(lock);
 }
 
 enum { HOLD_US = 1000 };
@@ -212,8 +207,8 @@ TEST_EACH(a_handle_that_acquires_repeatedly_lets_others_in, 0, 2)
 TEST_EACH(its_thread_enters_again_and_leaves_as_often, 0, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
-    struct shed_lock *a = open_lock(client, &o);
-    struct shed_lock *b = open_lock(other, &o);
+    struct shed_lock *a = open_kept(client, &o);
+    struct shed_lock *b = open_kept(other, &o);
 
     acquire(a, 0);
     acquire(a, PLENTY_MS);
@@ -224,8 +219,6 @@ TEST_EACH(its_thread_enters_again_and_leaves_as_often, 0, SINGLES)
     ck_assert_int_eq(shed_lock_release(a, NULL), SHED_ELOST);
     acquire(b, 0);
     release(b);
-    shed_lock_close(a);
-    shed_lock_close(b);
 }
 
 static void *look_from_elsewhere(void *arg)
@@ -244,7 +237,7 @@ static void *look_from_elsewhere(void *arg)
 TEST_EACH(another_thread_does_not_own_it, 0, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
-    struct shed_lock *lock = open_lock(client, &o);
+    struct shed_lock *lock = open_kept(client, &o);
     pthread_t thread;
 
     acquire(lock, 0);
@@ -253,13 +246,12 @@ TEST_EACH(another_thread_does_not_own_it, 0, SINGLES)
     pthread_join(thread, NULL);
     ck_assert_int_eq(shed_lock_is_mine(lock), 1);
     release(lock);
-    shed_lock_close(lock);
 }
 
 TEST_EACH(an_asynchronous_acquire_belongs_to_the_process, 0, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
-    struct shed_lock *lock = open_lock(client, &o);
+    struct shed_lock *lock = open_kept(client, &o);
     struct outcome first = {0}, second = {0}, third = {0};
 
     acquire_async(lock, 0, &first);
@@ -276,7 +268,6 @@ TEST_EACH(an_asynchronous_acquire_belongs_to_the_process, 0, SINGLES)
     WAIT_FOR(atomic_load(&third.calls) == 1);
     ck_assert_int_eq(atomic_load(&third.code), SHED_OK);
     release(lock);
-    shed_lock_close(lock);
 }
 
 TEST_EACH(closing_ends_what_waits_and_releases_what_is_held, 0, SINGLES)
@@ -307,8 +298,8 @@ TEST_EACH(closing_ends_what_waits_and_releases_what_is_held, 0, SINGLES)
 TEST(numbers_grow_whatever_becomes_of_the_data)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
-    struct shed_lock *a = open_lock(client, &o);
-    struct shed_lock *b = open_lock(other, &o);
+    struct shed_lock *a = open_kept(client, &o);
+    struct shed_lock *b = open_kept(other, &o);
     uint64_t last = 0;
 
     for (unsigned i = 0; i < MANY; i++) {
@@ -320,8 +311,6 @@ TEST(numbers_grow_whatever_becomes_of_the_data)
         if (i == MANY / 2)
             server_do(&server, "FLUSHALL");
     }
-    shed_lock_close(a);
-    shed_lock_close(b);
 }
 
 TEST(advance_lifts_the_numbers)
@@ -329,7 +318,7 @@ TEST(advance_lifts_the_numbers)
     enum { DAY_MS = 86400000, HOLDERS = 5 };
     const uint64_t end = (uint64_t)1 << 52;
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
-    struct shed_lock *lock = open_lock(client, &o);
+    struct shed_lock *lock = open_kept(client, &o);
 
     ck_assert_int_eq(shed_lock_advance(lock, end - 1, NULL), SHED_OK);
     ck_assert_int_eq(shed_lock_advance(lock, 5, NULL), SHED_OK);
@@ -342,13 +331,12 @@ TEST(advance_lifts_the_numbers)
     ck_assert_int_gt(server_int(&server, "PTTL %s:f", LEASE_KEY),
                      10000LL * DAY_MS);
     ck_assert_int_eq(shed_lock_advance(lock, end, NULL), SHED_EINVAL);
-    shed_lock_close(lock);
 }
 
 TEST_EACH(the_first_three_have_no_tokens, 0, 3)
 {
     struct shed_lock_options o = options_of(singles[_i]);
-    struct shed_lock *lock = open_lock(client, &o);
+    struct shed_lock *lock = open_kept(client, &o);
     struct shed_fence fence;
 
     acquire(lock, 0);
@@ -356,7 +344,6 @@ TEST_EACH(the_first_three_have_no_tokens, 0, 3)
     ck_assert_uint_eq(fence.number, 0);
     ck_assert_int_eq(shed_lock_advance(lock, 1, NULL), SHED_EINVAL);
     release(lock);
-    shed_lock_close(lock);
 }
 
 /* ------------------------------------- other clients of the same algorithms */
@@ -364,7 +351,7 @@ TEST_EACH(the_first_three_have_no_tokens, 0, 3)
 TEST(setnx_is_shared_with_plain_commands)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_SETNX);
-    struct shed_lock *lock = open_lock(client, &o);
+    struct shed_lock *lock = open_kept(client, &o);
     struct waiter w;
 
     acquire(lock, 0);
@@ -377,13 +364,12 @@ TEST(setnx_is_shared_with_plain_commands)
     server_do(&server, "DEL %s", LOCK_NAME);
     waiter_join(&w);
     ck_assert_int_eq(w.code, SHED_OK);
-    shed_lock_close(lock);
 }
 
 TEST(expire_is_shared_with_plain_commands)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_EXPIRE);
-    struct shed_lock *lock = open_lock(client, &o);
+    struct shed_lock *lock = open_kept(client, &o);
     long long ttl;
 
     acquire(lock, 0);
@@ -406,7 +392,6 @@ TEST(expire_is_shared_with_plain_commands)
     ck_assert_int_ge(server_int(&server, "TTL %s", LOCK_NAME), 1);
     ck_assert_int_eq(server_int(&server, "SETNX %s 1", LOCK_NAME), 0);
     release(lock);
-    shed_lock_close(lock);
 }
 
 static long long wall_ms(void)
@@ -425,7 +410,7 @@ TEST_EACH(timestamp_is_shared_with_plain_commands, 0, 2)
     long long stamp;
     redisReply *reply;
 
-    lock = open_lock(client, &o);
+    lock = open_kept(client, &o);
     acquire(lock, 0);
     reply = server_run(&server, "GET %s", LOCK_NAME);
     stamp = strtoll(reply->str, NULL, 10);
@@ -440,7 +425,6 @@ TEST_EACH(timestamp_is_shared_with_plain_commands, 0, 2)
     server_do(&server, "SET %s %lld", LOCK_NAME, wall_ms() / unit - 2);
     acquire(lock, 0);
     release(lock);
-    shed_lock_close(lock);
 }
 
 /* ----------------------------------------------------------- what is wrong */
@@ -448,7 +432,7 @@ TEST_EACH(timestamp_is_shared_with_plain_commands, 0, 2)
 TEST_EACH(a_key_that_is_no_lock_is_named_as_such, 0, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
-    struct shed_lock *lock = open_lock(client, &o);
+    struct shed_lock *lock = open_kept(client, &o);
 
     server_do(&server, "RPUSH %s x",
               singles[_i] == SHED_LOCK_LEASE ? LEASE_KEY : LOCK_NAME);
@@ -457,7 +441,6 @@ TEST_EACH(a_key_that_is_no_lock_is_named_as_such, 0, SINGLES)
     expect_acquire(lock, 0,
                    singles[_i] == SHED_LOCK_EXPIRE ? SHED_ETIMEDOUT
                                                    : SHED_EINVAL);
-    shed_lock_close(lock);
 }
 
 static struct shed_lock_stats stats_of(struct shed_lock *lock)
@@ -478,8 +461,8 @@ TEST_EACH(all_outcomes_are_counted, 0, SINGLES)
     struct outcome late = {0};
 
     o.lease_ms = 6000; /* longer than a process can stop */
-    first = open_lock(client, &o);
-    second = open_lock(other, &o);
+    first = open_kept(client, &o);
+    second = open_kept(other, &o);
     acquire(first, 0);
     acquire(first, 0); /* not a hold of its own */
     expect_acquire(second, 0, SHED_ETIMEDOUT);
@@ -507,8 +490,6 @@ TEST_EACH(all_outcomes_are_counted, 0, SINGLES)
     ck_assert_uint_eq(stats.timeouts, 2);
     ck_assert_uint_eq(stats.tries, 2);
     ck_assert_uint_eq(stats.wait_us.count, 0);
-    shed_lock_close(first);
-    shed_lock_close(second);
 }
 
 TEST_EACH(what_cannot_be_renewed_is_counted, LEASED, SINGLES)
@@ -518,7 +499,7 @@ TEST_EACH(what_cannot_be_renewed_is_counted, LEASED, SINGLES)
     struct shed_lock *lock;
 
     o.lease_ms = 3000;
-    lock = open_lock(client, &o);
+    lock = open_kept(client, &o);
     acquire(lock, 0);
     server_kill(&server);
     WAIT_FOR(stats_of(lock).lost == 1);
@@ -527,7 +508,6 @@ TEST_EACH(what_cannot_be_renewed_is_counted, LEASED, SINGLES)
     ck_assert_uint_gt(stats.renewal_failures, 0);
     ck_assert_uint_eq(stats.failures, 1);
     ck_assert_uint_eq(stats.released, 0);
-    shed_lock_close(lock);
 }
 
 TEST(locks_are_told_as_prometheus_text)
@@ -556,12 +536,11 @@ TEST(locks_are_told_as_prometheus_text)
 TEST_EACH(a_counter_that_is_no_number_leaves_no_lock, 0, 2)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
-    struct shed_lock *lock = open_lock(client, &o);
+    struct shed_lock *lock = open_kept(client, &o);
 
     server_do(&server, "RPUSH %s:f a", LEASE_KEY);
     expect_acquire(lock, (uint64_t)_i * PLENTY_MS, SHED_EINVAL);
     ck_assert_int_eq(server_int(&server, "EXISTS %s", LEASE_KEY), 0);
-    shed_lock_close(lock);
 }
 
 /* A callback that asks again, when told that the lock is closed, is refused. */
@@ -580,7 +559,7 @@ static void note_end(void *user, struct shed_lock *lock, enum shed_code code,
 TEST_EACH(a_lock_that_is_being_closed_accepts_no_requests, 0, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
-    struct shed_lock *first = open_lock(client, &o);
+    struct shed_lock *first = open_kept(client, &o);
     struct shed_lock *second = open_lock(other, &o);
     struct outcome end = {0};
 
@@ -591,14 +570,13 @@ TEST_EACH(a_lock_that_is_being_closed_accepts_no_requests, 0, SINGLES)
     shed_lock_close(second);
     ck_assert_uint_eq(atomic_load(&end.calls), 1);
     ck_assert_int_eq(atomic_load(&end.code), SHED_ECLOSED);
-    shed_lock_close(first);
 }
 
 /* A mistake of the program is not reported as a loss. */
 TEST(a_refused_release_says_why)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
-    struct shed_lock *lock = open_lock(client, &o);
+    struct shed_lock *lock = open_kept(client, &o);
     struct shed_error err;
 
     ck_assert_int_eq(shed_lock_release(lock, &err), SHED_ELOST);
@@ -614,7 +592,6 @@ TEST(a_refused_release_says_why)
     ck_assert_ptr_nonnull(strstr(err.reason, "was lost"));
     ck_assert_int_eq(shed_lock_release(lock, &err), SHED_ELOST);
     ck_assert_ptr_nonnull(strstr(err.reason, "already been released"));
-    shed_lock_close(lock);
 }
 
 TEST(a_wrong_call_says_so)

@@ -61,7 +61,7 @@ TEST(a_fair_lock_wastes_no_time_between_threads)
     struct shed_lock *lock;
 
     o.fair = 1;
-    lock = open_lock(client, &o);
+    lock = open_kept(client, &o);
     for (unsigned i = 0; i < THREADS; i++) {
         t[i] = (struct turns){.lock = lock, .count = TURNS};
         ck_assert_int_eq(pthread_create(&t[i].thread, NULL, take_turns, &t[i]),
@@ -70,7 +70,6 @@ TEST(a_fair_lock_wastes_no_time_between_threads)
     for (unsigned i = 0; i < THREADS; i++)
         ck_assert_int_eq(pthread_join(t[i].thread, NULL), 0);
     ck_assert_uint_lt(shed_now_ms(), end_ms);
-    shed_lock_close(lock);
 }
 
 /* A thread that tries without waiting, repeatedly, until it is told to stop. */
@@ -103,8 +102,8 @@ TEST(a_waiter_comes_before_those_who_try)
     unsigned before = 0;
 
     o.fair = 1;
-    shared = open_lock(client, &o);
-    lock = open_lock(other, &o);
+    shared = open_kept(client, &o);
+    lock = open_kept(other, &o);
     for (unsigned i = 0; i < TURNS; i++) {
         atomic_bool is_over = false;
         atomic_uint got = 0;
@@ -130,8 +129,6 @@ TEST(a_waiter_comes_before_those_who_try)
         waiter_join(&w);
     }
     ck_assert_uint_le(before, SLACK);
-    shed_lock_close(shared);
-    shed_lock_close(lock);
 }
 
 TEST(a_waiter_that_gives_up_leaves_the_queue)
@@ -140,15 +137,13 @@ TEST(a_waiter_that_gives_up_leaves_the_queue)
     struct shed_lock *a, *b;
 
     o.fair = 1;
-    a = open_lock(client, &o);
-    b = open_lock(other, &o);
+    a = open_kept(client, &o);
+    b = open_kept(other, &o);
     acquire(a, 0);
     expect_acquire(b, 30, SHED_ETIMEDOUT);
     expect_acquire(b, 0, SHED_ETIMEDOUT);
     WAIT_FOR(server_int(&server, "ZCARD %s:q", LEASE_KEY) == 0);
     release(a);
-    shed_lock_close(a);
-    shed_lock_close(b);
 }
 
 /* All of them are in the queue before the first gives up; on a slow machine
@@ -179,7 +174,7 @@ TEST_EACH(many_waiters_that_end_together_leave_the_queue, 0, 2)
     struct shed_lock *held, *wanted;
 
     o.fair = 1;
-    held = open_lock(other, &o);
+    held = open_kept(other, &o);
     wanted = open_lock(client, &o);
     acquire(held, 0);
     queue_together(wanted, _i == 0 ? WAIT_MS : PLENTY_MS, outcomes, WAITERS);
@@ -193,7 +188,6 @@ TEST_EACH(many_waiters_that_end_together_leave_the_queue, 0, 2)
     WAIT_FOR(server_int(&server, "ZCARD %s:q", LEASE_KEY) == 0);
     if (_i == 0)
         shed_lock_close(wanted);
-    shed_lock_close(held);
 }
 
 /* A waiter that is in the queue and does not come delays the others only for a
@@ -204,13 +198,12 @@ TEST(a_waiter_that_misses_its_turn_loses_it)
     struct shed_lock *lock;
 
     o.fair = 1;
-    lock = open_lock(client, &o);
+    lock = open_kept(client, &o);
     server_do(&server, "ZADD %s:q 1 %s", LEASE_KEY,
               "0123456789abcdef                9000000000000");
     expect_acquire(lock, 0, SHED_ETIMEDOUT);
     acquire(lock, PLENTY_MS);
     release(lock);
-    shed_lock_close(lock);
 }
 
 int main(void)

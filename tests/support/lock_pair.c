@@ -12,7 +12,7 @@ void pair_up(void)
 
 void pair_down(void)
 {
-    shed_client_close(client);
-    shed_client_close(other);
+    close_client(client);
+    close_client(other);
     server_down();
 }

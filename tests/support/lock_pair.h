@@ -1,5 +1,6 @@
 /* The checked fixture of tests of a single lock: a private server, and two
- * clients of it, as two processes would have them. */
+ * clients of it, as two processes would have them. It closes the locks that
+ * were opened by open_kept. */
 #ifndef LOCK_PAIR_H
 #define LOCK_PAIR_H
 

@@ -47,18 +47,6 @@ static struct get *owner_of(struct shed_asker *asker)
 
 /* ------------------------------------------------------------------- ends */
 
-static void count_end(const struct get *g)
-{
-    struct shed_counters *c = &g->get.cache->counters;
-    uint64_t us = shed_now_us() - g->terms.start_us;
-
-    if (!g->get.is_miss && g->get.code == SHED_OK)
-        shed_histogram_add(&c->hit_us, us);
-    else if (g->get.is_miss && !g->terms.only_cached)
-        shed_histogram_add(&c->miss_us, us);
-    shed_count_code(c, g->get.code);
-}
-
 static void end(struct get *g)
 {
     g->pending.code = g->get.code;
@@ -70,7 +58,7 @@ static void finish(struct get *g)
 {
     shed_slow_end(&g->get);
     if (!g->is_part)
-        count_end(g);
+        shed_get_count(&g->get);
     end(g);
 }
 

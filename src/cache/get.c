@@ -85,6 +85,18 @@ bool shed_get_looks_first(const struct shed_cache *cache,
     return terms->looks_first || !shed_flights_has(cache->flights, key);
 }
 
+void shed_get_count(const struct shed_key_get *g)
+{
+    struct shed_counters *c = &g->cache->counters;
+    uint64_t us = shed_now_us() - g->terms->start_us;
+
+    if (!g->is_miss && g->code == SHED_OK)
+        shed_histogram_add(&c->hit_us, us);
+    else if (g->is_miss && !g->terms->only_cached)
+        shed_histogram_add(&c->miss_us, us);
+    shed_count_code(c, g->code);
+}
+
 /* Get a key that has no row near by its cache's rule, or a call with options.
  */
 static enum shed_code get(struct shed_cache *cache, struct shed_bytes key,
@@ -110,23 +122,15 @@ static enum shed_code get(struct shed_cache *cache, struct shed_bytes key,
         .cache = cache, .key = named.key, .terms = &terms};
     if (shed_get_looks_first(cache, &terms, &named.key))
         g.code = shed_look(cache, &named.key, &terms, &g.look, &why);
-    *out = shed_look_take(&g.look, SHED_LOOK_ANSWERS);
-    if (*out != NULL) {
-        shed_histogram_add(&cache->counters.hit_us,
-                           shed_now_us() - terms.start_us);
-        return SHED_OK;
-    }
-    if (g.code == SHED_OK) {
+    g.value = shed_look_take(&g.look, SHED_LOOK_ANSWERS);
+    if (shed_get_is_open(&g)) {
         shed_get_slow(&g, 1);
-        *out = g.value;
-        if (!terms.only_cached)
-            shed_histogram_add(&cache->counters.miss_us,
-                               shed_now_us() - terms.start_us);
         if (g.code != SHED_OK)
             (void)shed_fail(&why, g.code, "%s", shed_error_kept(g.caller.why));
         free(g.caller.why);
     }
-    shed_count_code(&cache->counters, g.code);
+    shed_get_count(&g);
+    *out = g.value;
     if (g.code != SHED_OK && err != NULL)
         *err = why;
     return g.code;

@@ -63,6 +63,10 @@ bool shed_get_looks_first(const struct shed_cache *cache,
                           const struct shed_terms *terms,
                           const struct shed_key *key);
 
+/* Count the end of a get that is not part of one of many, and how long it
+ * took. */
+void shed_get_count(const struct shed_key_get *g);
+
 /* Note why a get has failed. */
 void shed_get_fail(struct shed_key_get *g, const struct shed_error *why);
 

@@ -42,7 +42,8 @@ static void tell(const struct shed_flight_task *t)
                         has_failed ? l->failed_keys : 1);
 }
 
-uint64_t shed_flight_load_ttl_ms(const struct shed_flight_task *t)
+/* How long what was loaded is fresh; at random within the cache's jitter. */
+static uint64_t ttl_ms(const struct shed_flight_task *t)
 {
     const struct shed_cache_options *o = &t->flights->cache->options;
     const struct shed_loaded *l = &t->job.loaded;
@@ -54,27 +55,21 @@ uint64_t shed_flight_load_ttl_ms(const struct shed_flight_task *t)
                                  o->ttl_jitter_pct, shed_random_jitter());
 }
 
-/* "No such row" has none, whatever the source says. */
-static struct shed_row_version version_of(const struct shed_loaded *l)
-{
-    const struct shed_row_version none = {.is_known = false};
-
-    return l->value->kind == SHED_KIND_ABSENT ? none : l->version;
-}
-
 /* Whether Redis takes it or not; if it refuses, because the key was
  * invalidated, it is dropped again. */
-static void keep(const struct shed_flight_task *t)
+static void keep(struct shed_flight_task *t)
 {
     const struct shed_cache *cache = t->flights->cache;
     struct shed_local_row row = {.value = t->job.loaded.value,
                                  .position = t->position};
 
-    if (cache->local == NULL || row.value == NULL ||
-        t->job.loaded.is_unmodified)
+    if (row.value == NULL)
         return;
-    row.ttl_ms = shed_flight_load_ttl_ms(t);
-    row.version = version_of(&t->job.loaded);
+    t->fresh_ms = ttl_ms(t);
+    if (cache->local == NULL || t->job.loaded.is_unmodified)
+        return;
+    row.ttl_ms = t->fresh_ms;
+    row.version = t->job.loaded.version;
     shed_local_keep(cache->local, t->key, t->load_mark, &row, shed_now_ms());
 }
 
@@ -96,7 +91,7 @@ static void refuse_older(struct shed_flight_task *t)
     struct shed_loaded *l = &t->job.loaded;
 
     if (l->value == NULL || l->is_unmodified ||
-        !shed_row_version_is_lower(version_of(l), old))
+        !shed_row_version_is_lower(l->version, old))
         return;
     shed_flight_load_drop(t);
     l->failed_keys = 1;

@@ -39,32 +39,29 @@ static struct shed_flight_task *task_of(struct shed_node *node)
 
 /* How long what was loaded is fresh, and how long Redis keeps it: "no such row"
  * is not kept beyond its freshness. */
-static void add_ttls(struct row *row, struct shed_flight_task *t)
+static void add_ttls(struct row *row, const struct shed_flight_task *t)
 {
     bool is_absent = t->job.loaded.value->kind == SHED_KIND_ABSENT;
     const struct shed_freshness_rule *rule = &t->flights->cache->rule;
-    uint64_t fresh_ms = shed_flight_load_ttl_ms(t);
     uint64_t kept_ms =
-        is_absent ? fresh_ms : shed_freshness_kept_ms(rule, fresh_ms);
+        is_absent ? t->fresh_ms : shed_freshness_kept_ms(rule, t->fresh_ms);
 
-    t->fresh_ms = fresh_ms;
-    shed_args_add_number(&row->args, row->fresh, fresh_ms);
+    shed_args_add_number(&row->args, row->fresh, t->fresh_ms);
     shed_args_add_number(&row->args, row->kept,
                          shed_freshness_redis_ms(rule, kept_ms));
 }
 
-static void add_row(struct row *row, struct shed_flight_task *t)
+static void add_row(struct row *row, const struct shed_flight_task *t)
 {
     const struct shed_value *v = t->job.loaded.value;
     uint64_t cost_ms = t->job.loaded.cost_us / US_PER_MS;
-    bool has_version =
-        t->job.loaded.version.is_known && v->kind != SHED_KIND_ABSENT;
+    bool has_version = t->job.loaded.version.is_known;
     struct shed_entry entry = {
         .type = v->kind == SHED_KIND_ABSENT ? SHED_ENTRY_NEGATIVE
                                             : SHED_ENTRY_VALUE,
         .flags = (v->kind == SHED_KIND_NULL ? SHED_ENTRY_NULL : 0) |
                  (has_version ? SHED_ENTRY_ROW_VERSION : 0),
-        .row_version = has_version ? t->job.loaded.version.number : 0,
+        .row_version = t->job.loaded.version.number,
         .cost_ms = cost_ms < UINT32_MAX ? (uint32_t)cost_ms : UINT32_MAX,
         .position = t->position,
         .payload = v->data,

@@ -89,6 +89,7 @@ struct shed_flight_task {
     struct shed_local_mark load_mark;    /* from before the load */
     uint64_t position; /* of the log of tags, when the load began */
     uint64_t news;     /* of the same */
+    uint64_t fresh_ms; /* how long what was loaded is */
     bool is_loading;
 
     /* its calls */
@@ -103,7 +104,6 @@ struct shed_flight_task {
     struct shed_node node;       /* in a list while it is_publishing */
     struct shed_list published;
     bool is_publishing;
-    uint64_t fresh_ms; /* of what is being published */
 
     /* its lease */
     uint32_t epoch; /* that it names */
@@ -158,9 +158,6 @@ bool shed_flight_load_start(struct shed_flight_task *task);
 
 /* A caller waits now for what is loaded. */
 void shed_flight_load_hasten(struct shed_waiters *waiters);
-
-/* How long what was loaded is fresh; at random within the cache's jitter. */
-uint64_t shed_flight_load_ttl_ms(const struct shed_flight_task *task);
 
 /* Drop what was loaded. */
 void shed_flight_load_drop(struct shed_flight_task *task);

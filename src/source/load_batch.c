@@ -136,7 +136,8 @@ static struct shed_loaded take(const struct shed_job *job,
     take_kind(job, answer, &l);
     if (l.value != NULL && !take_tags(answer, &l))
         drop_value(&l);
-    if (answer->version != NULL)
+    /* "no such row" has none, whatever the source says */
+    if (answer->version != NULL && answer->kind != SHED_ANSWER_ABSENT)
         l.version = (struct shed_row_version){.number = *answer->version,
                                               .is_known = true};
     if (l.has_ttl && answer->ttl_ms != SHED_TTL_NONE)

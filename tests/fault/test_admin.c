@@ -12,8 +12,6 @@
 #include "support/awaited.h"
 #include "support/fixture.h"
 
-static struct fixture fixture;
-
 static size_t undelivered(void)
 {
     return shed_delivery_count(fixture.cache->delivery);
@@ -82,7 +80,6 @@ TEST_EACH(connections_that_are_killed_cost_no_call_its_answer, 0, 2)
     pthread_t threads[THREADS];
 
     kind = _i;
-    fixture_init(&fixture);
     fixture.cache_options.lease_ms = 600000;
     fixture_open(&fixture);
     wait_for_pushes(&fixture);
@@ -99,7 +96,6 @@ TEST_EACH(connections_that_are_killed_cost_no_call_its_answer, 0, 2)
         ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
     ck_assert_uint_eq(atomic_load(&faults), 0);
     WAIT_FOR(undelivered() == 0);
-    fixture_down(&fixture);
 }
 
 /* ------------------------------------------------------------ no such user */
@@ -109,7 +105,6 @@ TEST(a_user_that_is_deleted_is_denied_until_it_is_back)
     static char uri[SERVER_URI_BYTES + 16];
     struct shed_lock *lock;
 
-    fixture_init(&fixture);
     server_do(&fixture.server, "ACL SETUSER shop on >pw ~* &* +@all");
     snprintf(uri, sizeof(uri), "unix://shop:pw@%s", fixture.server.socket);
     fixture.uri = uri;
@@ -132,7 +127,6 @@ TEST(a_user_that_is_deleted_is_denied_until_it_is_back)
     WAIT_FOR(get_code("k") == SHED_OK);
     WAIT_FOR(shed_lock_release(lock, NULL) != SHED_EDENIED);
     shed_lock_close(lock);
-    fixture_down(&fixture);
 }
 
 /* --------------------------------------------------------- no such command */
@@ -155,7 +149,6 @@ TEST_EACH(a_command_that_the_server_lacks_is_denied_if_it_is_needed, 0,
     struct shed_error err = {SHED_OK, ""};
     enum shed_code code;
 
-    fixture_init(&fixture);
     server_stop(&fixture.server);
     fixture.server =
         (struct server){.options = {"--rename-command", r->command, "renamed"}};
@@ -180,7 +173,6 @@ TEST(replies_beyond_the_limit_of_the_server_are_loaded)
     static char row[BYTES], keys[KEYS][8];
     struct shed_item items[KEYS];
 
-    fixture_init(&fixture);
     fixture_open(&fixture);
     memset(row, 'x', sizeof(row));
     for (size_t i = 0; i < KEYS; i++) {
@@ -200,7 +192,6 @@ TEST(replies_beyond_the_limit_of_the_server_are_loaded)
     }
     ck_assert_int_eq(get_code("k0"), SHED_OK);
     ck_assert_int_eq(get_code("k"), SHED_OK);
-    fixture_down(&fixture);
 }
 
 /* Redis closes the connection of a client that sends so much. */
@@ -209,7 +200,6 @@ TEST(a_row_beyond_the_limit_of_the_server_harms_no_other_key)
     enum { MIB = 1048576, BYTES = 2 * MIB };
     static char row[BYTES];
 
-    fixture_init(&fixture);
     fixture.cache_options.value_limit_bytes = BYTES;
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
@@ -220,7 +210,6 @@ TEST(a_row_beyond_the_limit_of_the_server_harms_no_other_key)
     expect_text(fixture.cache, "k", "k@1");
     WAIT_FOR(undelivered() == 0); /* the key is invalidated instead */
     expect_text(fixture.cache, "l", "l@1");
-    fixture_down(&fixture);
 }
 
 /* Nobody reads what comes over the connection for pushes while a callback
@@ -258,7 +247,7 @@ TEST(pushes_beyond_the_limit_of_the_server_come_again_afterwards)
     struct shed_lock *lock;
     struct peer peer;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     peer_open(&peer, &fixture);
     lock = open_lock(peer.client, NULL);
     expect_text(fixture.cache, "k", "k@1");
@@ -277,7 +266,6 @@ TEST(pushes_beyond_the_limit_of_the_server_come_again_afterwards)
     WAIT_FOR(server_clients(&fixture.server, "sub=4") == 2);
     shed_lock_close(lock);
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 /* ---------------------------------------------------------- evicted locks */
@@ -331,7 +319,7 @@ TEST_EACH(a_lock_that_was_evicted_is_lost_and_its_holder_told, 0, 2)
     enum { SHORT_MS = 1500, FACTOR = 3, LONGEST_MS = 27 * SHORT_MS };
     struct shed_lock_options o = SHED_LOCK_OPTIONS_INIT;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     if (_i == 0)
         o.watchdog_ms = 0;
     o.on_lost = note_loss;
@@ -340,7 +328,6 @@ TEST_EACH(a_lock_that_was_evicted_is_lost_and_its_holder_told, 0, 2)
         ck_assert_uint_le(o.lease_ms, LONGEST_MS);
         lose_by_eviction(&o);
     }
-    fixture_down(&fixture);
 }
 
 /* ----------------------------------------------------- a refused release */
@@ -366,7 +353,7 @@ TEST_EACH(a_release_that_the_server_refuses_says_so, 0, COUNT_OF(refusals))
     struct shed_error err = {SHED_OK, ""};
     struct shed_lock *lock;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     lock = open_lock(fixture.client, NULL);
     ck_assert_int_eq(shed_lock_acquire(lock, 0, NULL), SHED_OK);
     refusal->begin(&fixture.server);
@@ -376,10 +363,9 @@ TEST_EACH(a_release_that_the_server_refuses_says_so, 0, COUNT_OF(refusals))
     server_do(&fixture.server, refusal->end);
     WAIT_FOR(server_int(&fixture.server, "EXISTS lock:{l}") == 0);
     shed_lock_close(lock);
-    fixture_down(&fixture);
 }
 
 int main(void)
 {
-    return run_tests("admin");
+    return run_fixture_tests("admin");
 }

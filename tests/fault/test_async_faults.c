@@ -18,7 +18,6 @@
 #define IS_SANITIZED false
 #endif
 
-static struct fixture fixture;
 static struct proxy proxy;
 
 /* ------------------------------------------------------- lost connections */
@@ -28,7 +27,6 @@ static const struct shed_get_options only_cached = {.size = sizeof(only_cached),
 
 static void up_behind_a_proxy(void)
 {
-    fixture_init(&fixture);
     fixture.client_options.breaker.failure_pct = 1;
     fixture.client_options.breaker.min_calls = 1;
     fixture_add_proxy(&fixture, &proxy);
@@ -65,7 +63,6 @@ TEST(a_lost_connection_costs_no_call_its_answer)
         awaited_get(fixture.cache, shed_str("k"), &only_cached, &value, NULL),
         SHED_EMISS);
     ck_assert_uint_eq(status_of(fixture.client).breaker_opened, 0);
-    fixture_down(&fixture);
 }
 
 /* It may still be carried out where it was lost, so it ends when it cannot. */
@@ -86,7 +83,6 @@ TEST(a_put_that_was_lost_goes_once_more_and_is_not_carried_out_late)
     ck_assert_uint_ge(shed_now_ms() - begun_ms, PUT_MS - 1);
     expect_text(fixture.cache, "k", "two");
     ck_assert_uint_eq(stats_of(fixture.cache).puts, 2);
-    fixture_down(&fixture);
 }
 
 /* ------------------------------------------------- 100,000 calls under way */
@@ -267,7 +263,6 @@ TEST_EACH(calls_outlive_a_redis_that_goes_away_under_them, 0, 2)
     struct shed_queue *queue;
     size_t before = 0;
 
-    fixture_init(&fixture);
     fixture_hurry(&fixture, 300);
     fixture.client_options.breaker =
         (struct shed_breaker_options)SHED_BREAKER_OPTIONS_INIT;
@@ -286,7 +281,6 @@ TEST_EACH(calls_outlive_a_redis_that_goes_away_under_them, 0, 2)
     ck_assert_uint_gt(atomic_load(&failed), 0); /* there was an outage */
     run_calls(queue, do_nothing, do_nothing);
     shed_queue_close(queue);
-    fixture_down(&fixture);
 }
 
 /* --------------------------------------------------------- Redis is down */
@@ -299,7 +293,6 @@ TEST_EACH(without_redis_from_the_start_calls_do_what_redis_down_says, 0, 3)
     struct shed_value *value = NULL;
     enum shed_code code;
 
-    fixture_init(&fixture);
     fixture.cache_options.redis_down = policies[_i];
     server_kill(&fixture.server);
     fixture_open(&fixture);
@@ -330,7 +323,6 @@ TEST_EACH(without_redis_from_the_start_calls_do_what_redis_down_says, 0, 3)
     ck_assert_uint_eq(shed_delivery_count(fixture.cache->delivery), 2);
     server_start_again(&fixture.server);
     WAIT_FOR(shed_delivery_count(fixture.cache->delivery) == 0);
-    fixture_down(&fixture);
 }
 
 /* --------------------------------------------------------------- nonsense */
@@ -343,7 +335,6 @@ TEST_EACH(a_reply_that_makes_no_sense_is_no_answer, 0, COUNT_OF(nonsense))
 {
     struct shed_value *value = NULL;
 
-    fixture_init(&fixture);
     fixture.cache_options.timeout_ms = scaled_ms(5000);
     fixture_add_proxy(&fixture, &proxy);
     fixture_open(&fixture);
@@ -368,7 +359,6 @@ TEST_EACH(a_reply_that_makes_no_sense_is_no_answer, 0, COUNT_OF(nonsense))
               *nonsense[_i] == ':');
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     WAIT_FOR(shed_delivery_count(fixture.cache->delivery) == 0);
-    fixture_down(&fixture);
 }
 
 /* -------------------------------------------------------------- the source */
@@ -378,7 +368,6 @@ TEST(an_open_breaker_of_the_source_ends_calls_at_once)
 {
     struct shed_value *value = NULL;
 
-    fixture_init(&fixture);
     fixture.source_options.breaker.failure_pct = 1;
     fixture.source_options.breaker.min_calls = 1;
     fixture.source_options.breaker.open_ms = 3600000;
@@ -391,7 +380,6 @@ TEST(an_open_breaker_of_the_source_ends_calls_at_once)
             SHED_ESOURCE);
     ck_assert_uint_eq(table_loads(&fixture.table), 1);
     ck_assert_uint_gt(stats_of(fixture.cache).loads_refused, 0);
-    fixture_down(&fixture);
 }
 
 /* ------------------------------------------------------------------ closes */
@@ -417,7 +405,6 @@ TEST(closing_the_cache_ends_calls_that_redis_does_not_answer)
     double begun_s;
     size_t closed = 0;
 
-    fixture_init(&fixture);
     fixture.cache_options.timeout_ms = 3600000;
     fixture.client_options.command_timeout_ms = scaled_ms(1500);
     fixture_open(&fixture);
@@ -452,10 +439,9 @@ TEST(closing_the_cache_ends_calls_that_redis_does_not_answer)
     }
     ck_assert_uint_eq(closed, CLOSED_CALLS);
     shed_queue_close(queue);
-    fixture_down(&fixture);
 }
 
 int main(void)
 {
-    return run_tests("async faults");
+    return run_fixture_tests("async faults");
 }

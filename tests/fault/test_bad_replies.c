@@ -10,7 +10,6 @@
 #include "support/bare.h"
 #include "support/fixture.h"
 
-static struct fixture fixture;
 static struct proxy proxy;
 
 static void set_up(void)
@@ -18,11 +17,6 @@ static void set_up(void)
     fixture_init(&fixture);
     fixture_add_proxy(&fixture, &proxy);
     fixture.client_options.links = 1;
-}
-
-static void tear_down(void)
-{
-    fixture_down(&fixture);
 }
 
 /* ---------------------------------------------------------------- NOSCRIPT */
@@ -256,6 +250,6 @@ TEST_EACH(a_length_that_nobody_asked_for_ends_the_connection_at_once, 0, 6)
 
 int main(void)
 {
-    tcase_add_checked_fixture(test_case(), set_up, tear_down);
+    tcase_add_checked_fixture(test_case(), set_up, fixture_tear_down);
     return run_tests("bad_replies");
 }

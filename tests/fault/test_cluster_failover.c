@@ -138,7 +138,7 @@ static void lose_writes(size_t primary, size_t replica)
     WAIT_FOR(has_rewrites(replica));
     server_int(&cluster.node[primary], "WAIT 1 0");
     server_cut_replica(&cluster.node[replica], &cluster.node[primary]);
-    rewrite_all(&fixture);
+    rewrite_all();
     server_kill(&cluster.node[primary]);
     own_cluster_await_primary(&cluster, replica);
     server_join_replica(&cluster.node[replica]);
@@ -165,7 +165,7 @@ TEST_EACH(a_replica_without_the_last_writes_loses_none, 0, 2)
         uint64_t repeated = stats_of(fixture.cache).invalidations_repeated;
         WAIT_FOR(gives_hits(peer.cache, primary, key));
         WAIT_FOR(gives_hits(fixture.cache, primary, key));
-        expect_rewrites(&fixture, peer.cache);
+        expect_rewrites(peer.cache);
         lose_writes(primary, replica);
         if (_i == 0) /* of the other primaries, too */
             WAIT_FOR(stats_of(fixture.cache).invalidations_repeated >=
@@ -199,25 +199,25 @@ TEST(in_a_partition_nothing_old_is_read_once_there_is_a_new_primary)
     fixture_open(&fixture);
     peer_open(&peer, &fixture);
     key_of(0, 0, key);
-    expect_rewrites(&fixture, peer.cache);
+    expect_rewrites(peer.cache);
     WAIT_FOR(gives_hits(peer.cache, 0, key));
     WAIT_FOR(has_rewrites(REPLICA));
     server_cut_replica(&cluster.node[REPLICA], &cluster.node[0]);
     own_cluster_part(&cluster, 0);
-    rewrite_all(&fixture);
+    rewrite_all();
     own_cluster_await_primary(&cluster, REPLICA);
     known_ms = shed_now_ms();
     WAIT_FOR(stats_of(fixture.cache).invalidations_repeated >= REWRITES);
     WAIT_FOR(gives_hits(peer.cache, REPLICA, key));
     ck_assert_uint_lt(shed_now_ms() - known_ms, scaled_ms(BOUND_MS));
     for (unsigned i = 0; i < TIMES; i++) {
-        expect_rewrites(&fixture, peer.cache);
-        expect_rewrites(&fixture, fixture.cache);
-        rewrite_all(&fixture);
+        expect_rewrites(peer.cache);
+        expect_rewrites(fixture.cache);
+        rewrite_all();
     }
     own_cluster_join(&cluster);
     WAIT_FOR(!own_cluster_is_primary(&cluster, 0));
-    expect_rewrites(&fixture, peer.cache);
+    expect_rewrites(peer.cache);
     peer_close(&peer);
     cluster_down_own();
 }

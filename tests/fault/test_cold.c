@@ -10,7 +10,6 @@
 
 enum { READERS = 16, KEYS = 12 * READERS, MAX_LOADS = 4, ENOUGH = 500 };
 
-static struct fixture fixture;
 static atomic_uint opened, closed; /* the breaker */
 
 /* ------------------------------------------------------------------ readers */
@@ -92,7 +91,6 @@ static void set_failing(bool is_failing)
 
 static void init(void)
 {
-    fixture_init(&fixture);
     fixture.client_options.on_event = count_breaker;
     fixture.source_options.max_loads = MAX_LOADS;
     fixture.source_options.max_batch = 1;
@@ -116,7 +114,6 @@ TEST(a_redis_that_is_back_and_empty_is_filled_within_the_bound)
     stop_crowd();
     ck_assert_uint_eq(atomic_load(&crowd.failed), 0);
     ck_assert_uint_le(fixture.table.most_running, MAX_LOADS);
-    fixture_down(&fixture);
 }
 
 /* As few as the probes are loaded until one has succeeded, and then no more
@@ -146,10 +143,9 @@ TEST(a_breaker_that_closes_on_a_cold_cache_does_not_open_again)
     WAIT_FOR(atomic_load(&closed) == 1);
     ck_assert_uint_eq(atomic_load(&opened), opened_before);
     ck_assert_uint_le(fixture.table.most_running, MAX_LOADS);
-    fixture_down(&fixture);
 }
 
 int main(void)
 {
-    return run_tests("cold");
+    return run_fixture_tests("cold");
 }

@@ -11,7 +11,6 @@
 #define OF_PRIMARY "SELECT k, v, n AS version FROM original WHERE k IN (?)"
 #define OF_REPLICA "SELECT k, v, n AS version FROM copied WHERE k IN (?)"
 
-static struct fixture fixture;
 static struct site site;
 
 static void up(const char *query)
@@ -21,7 +20,7 @@ static void up(const char *query)
                    "n BIGINT) ENGINE = InnoDB");
     run_sql(&site, "INSERT INTO original VALUES ('k', 'old', 1)");
     run_sql(&site, "CREATE TABLE copied AS SELECT * FROM original");
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     shed_cache_close(fixture.cache);
     shed_source_close(fixture.source);
     fixture.source = open_source(&site, query, NULL);
@@ -67,7 +66,6 @@ TEST(an_invalidation_before_the_commit_costs_at_most_the_ttl)
     expect_old_for_a_ttl();
     invalidate(fixture.cache, "k");
     expect_origin(fixture.cache, "k", "new", SHED_ORIGIN_LOAD);
-    down();
 }
 
 TEST(a_source_that_lags_costs_at_most_the_ttl)
@@ -78,7 +76,6 @@ TEST(a_source_that_lags_costs_at_most_the_ttl)
     invalidate(fixture.cache, "k");
     expect_origin(fixture.cache, "k", "old", SHED_ORIGIN_LOAD);
     expect_old_for_a_ttl();
-    down();
 }
 
 static void put_new(void)
@@ -108,7 +105,6 @@ TEST(a_put_with_a_version_beats_a_source_that_lags)
     run_sql(&site, "UNLOCK TABLES");
     getter_expect(&getter, "new", SHED_ORIGIN_REDIS);
     expect_origin(fixture.cache, "k", "new", SHED_ORIGIN_REDIS);
-    down();
 }
 
 /* A get that wants a row which is younger than the one in Redis. */
@@ -143,10 +139,10 @@ TEST(a_refresh_by_a_source_that_lags_leaves_the_row_that_was_put)
     put_new(); /* ends the pause after the failure */
     ck_assert(is_read_again("newer"));
     expect_origin(fixture.cache, "k", "newer", SHED_ORIGIN_REDIS);
-    down();
 }
 
 int main(void)
 {
+    tcase_add_checked_fixture(test_case(), fixture_set_up, down);
     return run_tests("commit");
 }

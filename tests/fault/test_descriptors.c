@@ -26,8 +26,6 @@
 #define IS_SANITIZED false
 #endif
 
-static struct fixture fixture;
-
 static int count_descriptors(bool *are_cloexec)
 {
     DIR *dir = opendir("/proc/self/fd");
@@ -66,7 +64,6 @@ TEST(reconnects_leak_no_descriptor_and_all_are_cloexec)
 
     (void)count_descriptors(
         &before_is_cloexec); /* those that the test inherited */
-    fixture_init(&fixture);
     fixture.client_options.links = 1;
     /* libuv keeps two descriptors until the process ends */
     fixture_open(&fixture);
@@ -135,7 +132,6 @@ TEST(with_too_few_descriptors_nothing_is_opened_and_none_is_lost)
     struct rlimit before;
     int had;
 
-    fixture_init(&fixture);
     ck_assert_int_eq(shed_source_open_batch(table_load, &fixture.table,
                                             BARE_SOURCE, &fixture.source, NULL),
                      SHED_OK);
@@ -151,8 +147,6 @@ TEST(with_too_few_descriptors_nothing_is_opened_and_none_is_lost)
     had = count_descriptors(&unused);
     ck_assert(works());
     ck_assert_int_eq(count_descriptors(&unused), had);
-    shed_source_close(fixture.source);
-    server_stop(&fixture.server);
 }
 
 /* -------------------------------------------------- no thread can be started
@@ -313,7 +307,6 @@ static void stop_threads(void)
         ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
     shed_lock_close(lock);
     shed_source_close(idle);
-    fixture_down(&fixture);
 }
 
 /* A child in which a call hangs is ended. It asserts nothing: another thread
@@ -371,7 +364,6 @@ static int call_in_child(void)
 
 TEST(a_child_forked_during_calls_is_told_so_and_can_close_all)
 {
-    fixture_init(&fixture);
     start_threads(NULL);
     for (int i = 0; i < FORKS; i++)
         ck_assert_int_eq(fork_and(call_in_child), 0);
@@ -394,7 +386,6 @@ TEST(a_program_started_during_calls_inherits_no_descriptor)
     redisContext *admin;
     int before;
 
-    fixture_init(&fixture);
     admin = redisConnectUnix(fixture.server.socket);
     ck_assert(admin != NULL && admin->err == 0);
     before = fork_and(start_program);
@@ -408,5 +399,5 @@ TEST(a_program_started_during_calls_inherits_no_descriptor)
 int main(void)
 {
     if (!IS_SANITIZED)
-        return run_tests("descriptors");
+        return run_fixture_tests("descriptors");
 }

@@ -7,19 +7,11 @@
 #include "entry/entry.h"
 #include "support/fixture.h"
 
-static struct fixture fixture;
 static struct proxy proxy;
-
-/* A client that gives up soon and reconnects soon. */
-static void fixture_init_hasty(void)
-{
-    fixture_init(&fixture);
-    fixture_hurry(&fixture, 100);
-}
 
 static void up_behind_proxy(void)
 {
-    fixture_init_hasty();
+    fixture_hurry(&fixture, 100);
     fixture_add_proxy(&fixture, &proxy);
     fixture_open(&fixture);
 }
@@ -37,7 +29,7 @@ static void wait_for_redis(void)
 
 TEST(a_server_that_was_killed_and_came_back_empty_is_used_again)
 {
-    fixture_init_hasty();
+    fixture_hurry(&fixture, 100);
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     server_kill(&fixture.server);
@@ -47,14 +39,13 @@ TEST(a_server_that_was_killed_and_came_back_empty_is_used_again)
     WAIT_FOR((expect_text(fixture.cache, "k", "k@2"),
               server_int(&fixture.server, "EXISTS t:{k}") == 1));
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_REDIS);
-    fixture_down(&fixture);
 }
 
 TEST(with_the_fail_policy_a_dead_server_is_an_error)
 {
     struct shed_error err = {0};
 
-    fixture_init_hasty();
+    fixture_hurry(&fixture, 100);
     fixture.cache_options.redis_down = SHED_REDIS_DOWN_FAIL;
     fixture_open(&fixture);
     server_kill(&fixture.server);
@@ -67,7 +58,6 @@ TEST(with_the_fail_policy_a_dead_server_is_an_error)
         shed_put(fixture.cache, shed_str("k"), shed_str("v"), NULL, &err),
         SHED_EREDIS);
     server_start_again(&fixture.server);
-    fixture_down(&fixture);
 }
 
 /* Whatever the policy. */
@@ -77,7 +67,6 @@ TEST_EACH(a_server_that_hangs_holds_nobody_beyond_the_deadline,
     const uint64_t timeout_ms = 60;
     struct shed_value *value = NULL;
 
-    fixture_init(&fixture);
     fixture.cache_options.redis_down = (uint64_t)_i;
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
@@ -98,19 +87,17 @@ TEST_EACH(a_server_that_hangs_holds_nobody_beyond_the_deadline,
     }
     server_thaw(&fixture.server);
     wait_for_redis();
-    fixture_down(&fixture);
 }
 
 TEST(a_server_that_hangs_is_done_without)
 {
-    fixture_init_hasty();
+    fixture_hurry(&fixture, 100);
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     server_freeze(&fixture.server);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
     server_thaw(&fixture.server);
     wait_for_redis();
-    fixture_down(&fixture);
 }
 
 static void crowd_without_redis(bool is_async)
@@ -120,7 +107,7 @@ static void crowd_without_redis(bool is_async)
     static char keys[THREADS][24];
     struct shed_value *value = NULL;
 
-    fixture_init_hasty();
+    fixture_hurry(&fixture, 100);
     fixture.table.is_async = is_async;
     fixture.source_options.max_loads = MAX_LOADS;
     fixture.source_options.max_batch = 1;
@@ -147,7 +134,6 @@ static void crowd_without_redis(bool is_async)
     ck_assert_uint_eq(fixture.table.most_running, MAX_LOADS);
     WAIT_FOR(table_loads(&fixture.table) == THREADS + 1);
     server_start_again(&fixture.server);
-    fixture_down(&fixture);
 }
 
 TEST(without_redis_loads_stay_within_their_bound)
@@ -164,7 +150,7 @@ TEST(after_a_failed_invalidation_nobody_here_joins_the_older_load)
 {
     struct getter before = {0}, after = {0};
 
-    fixture_init_hasty();
+    fixture_hurry(&fixture, 100);
     fixture_open(&fixture);
     server_kill(&fixture.server);
     getter_hold(&before, &fixture, "k");
@@ -182,7 +168,6 @@ TEST(after_a_failed_invalidation_nobody_here_joins_the_older_load)
     getter_expect(&before, "k@1", SHED_ORIGIN_UNPUBLISHED);
     getter_expect(&after, "k@2", SHED_ORIGIN_UNPUBLISHED);
     server_start_again(&fixture.server);
-    fixture_down(&fixture);
 }
 
 /* --------------------------------------------------------- Redis refuses */
@@ -191,7 +176,7 @@ TEST(out_of_memory_a_load_is_answered_and_its_lease_ended)
 {
     struct getter getter = {0};
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     getter_hold(&getter, &fixture, "k");
     server_do(&fixture.server, "CONFIG SET maxmemory 1");
     table_release(&fixture.table);
@@ -201,27 +186,25 @@ TEST(out_of_memory_a_load_is_answered_and_its_lease_ended)
     expect_origin(fixture.cache, "l", "l@1", SHED_ORIGIN_UNPUBLISHED);
     server_do(&fixture.server, "CONFIG SET maxmemory 0");
     expect_origin(fixture.cache, "l", "l@1", SHED_ORIGIN_LOAD);
-    fixture_down(&fixture);
 }
 
 TEST(out_of_memory_a_failed_load_ends_its_lease_too)
 {
     struct getter getter = {0};
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     getter_hold(&getter, &fixture, "fail");
     server_do(&fixture.server, "CONFIG SET maxmemory 1");
     table_release(&fixture.table);
     getter_join(&getter);
     ck_assert_int_eq(getter.code, SHED_ESOURCE);
     WAIT_FOR(server_int(&fixture.server, "EXISTS t:{fail}") == 0);
-    fixture_down(&fixture);
 }
 
 /* Rows read from a replica may be old. */
 TEST(a_replica_is_not_used)
 {
-    fixture_init_hasty();
+    fixture_hurry(&fixture, 100);
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     server_do(&fixture.server, "CONFIG SET replica-serve-stale-data yes");
@@ -232,12 +215,11 @@ TEST(a_replica_is_not_used)
     expect_origin(fixture.cache, "l", "l@1", SHED_ORIGIN_UNPUBLISHED);
     server_do(&fixture.server, "REPLICAOF NO ONE");
     wait_for_redis();
-    fixture_down(&fixture);
 }
 
 TEST(a_pause_of_writes_lets_hits_pass_and_ends_no_call_late)
 {
-    fixture_init_hasty();
+    fixture_hurry(&fixture, 100);
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     server_do(&fixture.server, "CLIENT PAUSE 100000 WRITE");
@@ -245,7 +227,6 @@ TEST(a_pause_of_writes_lets_hits_pass_and_ends_no_call_late)
     expect_origin(fixture.cache, "l", "l@1", SHED_ORIGIN_UNPUBLISHED);
     server_do(&fixture.server, "CLIENT UNPAUSE");
     wait_for_redis();
-    fixture_down(&fixture);
 }
 
 TEST(a_server_that_loads_its_data_is_done_without)
@@ -256,13 +237,12 @@ TEST(a_server_that_loads_its_data_is_done_without)
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     wait_for_redis();
-    fixture_down(&fixture);
 }
 
 TEST(flushes_under_load_lose_only_entries)
 {
     enum { ROUNDS = 100 };
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     for (int i = 0; i < ROUNDS; i++) {
         struct getter getters[4] = {0};
         for (size_t j = 0; j < 4; j++)
@@ -275,7 +255,6 @@ TEST(flushes_under_load_lose_only_entries)
             shed_value_unref(getters[j].value);
         }
     }
-    fixture_down(&fixture);
 }
 
 /* All that can evict a key with a time to live. */
@@ -290,7 +269,7 @@ TEST_EACH(a_lease_that_was_evicted_costs_a_second_load_and_nothing_old, 0,
 {
     struct getter before = {0};
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     getter_hold(&before, &fixture, "k");
     server_do(&fixture.server, "CONFIG SET maxmemory-policy %s", policies[_i]);
     server_do(&fixture.server, "CONFIG SET maxmemory 1");
@@ -302,7 +281,6 @@ TEST_EACH(a_lease_that_was_evicted_costs_a_second_load_and_nothing_old, 0,
     getter_expect(&before, "k@1", SHED_ORIGIN_UNPUBLISHED);
     ck_assert_uint_eq(stats_of(fixture.cache).publishes_invalidated, 1);
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_LOAD);
-    fixture_down(&fixture);
 }
 
 /* Redis then announces keys that have not changed, and waiters look again. */
@@ -313,7 +291,7 @@ TEST(a_tracking_table_that_overflows_costs_looks_and_no_load)
     char keys[KEYS][8], text[TEXT_BYTES];
     struct peer peer;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     peer_open(&peer, &fixture);
     WAIT_FOR(server_clients(&fixture.server, "flags=t") == 2);
     table_hold(&fixture.table);
@@ -336,7 +314,6 @@ TEST(a_tracking_table_that_overflows_costs_looks_and_no_load)
     ck_assert_uint_eq(stats_of(fixture.cache).loaded_keys, KEYS);
     ck_assert_uint_eq(stats_of(peer.cache).loaded_keys, 0);
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 /* The server lets the lease lie until somebody looks at it, and the leader does
@@ -347,7 +324,6 @@ TEST(a_lease_whose_end_nobody_announces_is_replaced)
     struct getter leader = {0}, waiter = {0};
     struct peer peer;
 
-    fixture_init(&fixture);
     fixture.cache_options.lease_ms = FIXTURE_TIMEOUT_MS;
     fixture_open(&fixture);
     server_do(&fixture.server, "DEBUG SET-ACTIVE-EXPIRE 0");
@@ -363,7 +339,6 @@ TEST(a_lease_whose_end_nobody_announces_is_replaced)
     check_text(leader.value, "k@1");
     shed_value_unref(leader.value);
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 /* -------------------------------------------------------- replies go wrong */
@@ -382,7 +357,6 @@ TEST(a_late_reply_never_answers_another_call)
     ck_assert_uint_gt(stats_of(fixture.cache).errors_timeout, 0);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     wait_for_redis();
-    fixture_down(&fixture);
 }
 
 /* While replies are spoilt a get is answered by the source, and afterwards
@@ -395,7 +369,6 @@ static void survive(enum proxy_mode mode, unsigned delay_ms, const char *text)
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     wait_for_redis();
-    fixture_down(&fixture);
 }
 
 TEST(a_reply_cut_in_the_middle_ends_the_connection)
@@ -431,7 +404,7 @@ TEST(a_subscription_without_an_answer_holds_up_no_miss_for_long)
     struct shed_value *value = NULL;
     struct shed_error err = {0};
 
-    fixture_init_hasty();
+    fixture_hurry(&fixture, 100);
     fixture_add_proxy(&fixture, &proxy);
     proxy_set(&proxy, PROXY_SWALLOW_SUBSCRIBE, 0, NULL);
     fixture_open(&fixture);
@@ -442,7 +415,6 @@ TEST(a_subscription_without_an_answer_holds_up_no_miss_for_long)
     shed_value_unref(value);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     wait_for_pushes(&fixture); /* the subscription is tried again */
-    fixture_down(&fixture);
 }
 
 /* ---------------------------------------------------------- a good citizen */
@@ -453,7 +425,7 @@ TEST(no_signal_is_raised_and_no_disposition_changed)
 
     ck_assert(signal(SIGPIPE, SIG_DFL) != SIG_ERR);
     ck_assert_int_eq(sigaction(SIGPIPE, NULL, &before), 0);
-    fixture_init_hasty();
+    fixture_hurry(&fixture, 100);
     fixture_open(&fixture);
     for (int i = 0; i < 20; i++) {
         expect_text(fixture.cache, "k", "k@1");
@@ -465,10 +437,9 @@ TEST(no_signal_is_raised_and_no_disposition_changed)
     ck_assert_int_eq(sigaction(SIGPIPE, NULL, &after), 0);
     ck_assert(after.sa_handler == before.sa_handler);
     server_start_again(&fixture.server);
-    fixture_down(&fixture);
 }
 
 int main(void)
 {
-    return run_tests("faults");
+    return run_fixture_tests("faults");
 }

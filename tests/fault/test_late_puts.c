@@ -3,7 +3,6 @@
  * written and read since. */
 #include "support/fixture.h"
 
-static struct fixture fixture;
 static struct proxy proxy;
 static struct peer peer;
 
@@ -13,7 +12,6 @@ static struct peer peer;
 /* The cache's connections go through the proxy, the peer's do not. */
 static void up(uint64_t silence_ms)
 {
-    fixture_init(&fixture);
     fixture_add_proxy(&fixture, &proxy);
     fixture.client_options.command_timeout_ms = silence_ms;
     fixture_open(&fixture);
@@ -76,7 +74,6 @@ static void expect_nothing_of_a_late(bool has_version)
     (void)put_late(&t);
     ck_assert_int_eq(t.code, SHED_ETIMEDOUT);
     write_then_release();
-    down();
 }
 
 TEST(a_put_that_timed_out_does_nothing_later)
@@ -104,7 +101,6 @@ TEST(a_late_put_with_a_version_fills_no_empty_key)
     proxy_release(&proxy);
     WAIT_FOR(server_calls(&fixture.server, "evalsha") > calls);
     expect_text(peer.cache, "k", "k@2");
-    down();
 }
 
 /* The connection is lost with the put on its way; mode is what happens to
@@ -124,7 +120,6 @@ static void lose_the_connection(enum proxy_mode mode, enum shed_code code)
     ck_assert_int_eq(t.code, code);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     write_then_release();
-    down();
 }
 
 TEST(a_put_whose_connection_was_lost_does_nothing_after_its_call)
@@ -141,7 +136,6 @@ TEST(a_put_that_was_sent_twice_is_not_done_again_after_its_call)
  * has asked for it. */
 TEST(a_put_goes_once_more_where_the_clock_was_set_forward)
 {
-    fixture_init(&fixture);
     server_stop(&fixture.server);
     fixture.server = (struct server){.has_clock = true};
     server_start(&fixture.server);
@@ -150,10 +144,10 @@ TEST(a_put_goes_once_more_where_the_clock_was_set_forward)
     server_skew(&fixture.server, 3600);
     put(fixture.cache, "k", "second");
     expect_text(fixture.cache, "k", "second");
-    fixture_down(&fixture);
 }
 
 int main(void)
 {
+    tcase_add_checked_fixture(test_case(), fixture_set_up, down);
     return run_tests("late_puts");
 }

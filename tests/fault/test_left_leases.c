@@ -6,13 +6,12 @@
 /* Longer than any test waits. */
 #define LEASE_MS 600000
 
-static struct fixture fixture; /* its client is the holder */
+/* The fixture's client is the holder. */
 static struct peer peer;
 static struct proxy proxy; /* before the holder */
 
 static void init(enum shed_wait wait)
 {
-    fixture_init(&fixture);
     fixture.client_options.wait = wait;
     fixture_hurry(&fixture, 200);
     fixture.cache_options.lease_ms = LEASE_MS;
@@ -64,19 +63,18 @@ static void up(enum shed_wait wait)
     warm();
 }
 
-static void thaw_and_down(void)
+static void thaw(void)
 {
     server_thaw(&fixture.server);
     WAIT_FOR(gets(peer.cache, SHED_ORIGIN_LOAD));
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 TEST(a_load_that_ended_without_redis_leaves_no_lease)
 {
     up(SHED_WAIT_AUTO);
     load_and_freeze();
-    thaw_and_down();
+    thaw();
 }
 
 /* Nobody can see that its flight is over. */
@@ -92,7 +90,7 @@ TEST(a_lease_that_names_no_channel_lasts_to_its_end)
     warm();
     frozen_ms = shed_now_ms();
     load_and_freeze();
-    thaw_and_down();
+    thaw();
     ck_assert_uint_ge(shed_now_ms(), frozen_ms + lease_ms);
 }
 
@@ -130,7 +128,6 @@ TEST_EACH(a_load_keeps_its_lease_in_the_next_epoch, 0, COUNT_OF(kinds))
     getter_expect(&g, "k@1", SHED_ORIGIN_LOAD);
     ck_assert(gets(peer.cache, SHED_ORIGIN_REDIS));
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 /* It is never told that it has the lease. */
@@ -148,7 +145,6 @@ TEST(a_lease_that_was_granted_unheard_is_ended)
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     WAIT_FOR(gets(peer.cache, SHED_ORIGIN_LOAD));
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 /* The lease can then not be ended, so its epoch is. The next call does not wait
@@ -157,7 +153,6 @@ TEST(a_lease_that_could_not_be_ended_is_taken_over_soon)
 {
     struct getter getter = {0};
 
-    fixture_init(&fixture);
     fixture.cache_options.lease_ms = LEASE_MS;
     fixture_open(&fixture);
     getter_hold(&getter, &fixture, "k");
@@ -169,7 +164,6 @@ TEST(a_lease_that_could_not_be_ended_is_taken_over_soon)
     server_do(&fixture.server, "CONFIG SET min-replicas-to-write 0");
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 1);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
-    fixture_down(&fixture);
 }
 
 TEST(a_cache_that_cannot_end_its_lease_is_closed)
@@ -180,11 +174,11 @@ TEST(a_cache_that_cannot_end_its_lease_is_closed)
     shed_client_close(fixture.client);
     fixture.cache = NULL;
     fixture.client = NULL;
-    thaw_and_down();
+    thaw();
 }
 
 int main(void)
 {
     tcase_set_timeout(test_case(), 300);
-    return run_tests("left_leases");
+    return run_fixture_tests("left_leases");
 }

@@ -9,12 +9,10 @@
 #include "support/ageing.h"
 #include "support/fixture.h"
 
-static struct fixture fixture;
 static struct proxy proxy;
 
 static void init(void)
 {
-    fixture_init(&fixture);
     fixture.cache_options.redis_down = SHED_REDIS_DOWN_STALE;
     fixture.cache_options.tags_limit = 100;
     fixture.cache_options.ttl_ms = AGEING_TTL_MS;
@@ -28,13 +26,6 @@ static void init_proxy(void)
     fixture.client_options.connect_timeout_ms = scaled_ms(100);
     fixture.client_options.command_timeout_ms = scaled_ms(100);
     fixture_add_proxy(&fixture, &proxy);
-}
-
-static void down(void)
-{
-    if (fixture.server.pid == 0)
-        server_start_again(&fixture.server);
-    fixture_down(&fixture);
 }
 
 static enum shed_code invalidate_all(void)
@@ -128,7 +119,6 @@ TEST_EACH(what_redis_was_told_of_is_not_given_out, 0, COUNT_OF(writes))
         expect_kept("l", "l@1");
     else
         expect_loaded("l", "l@2");
-    down();
 }
 
 /* The database was restored: its versions begin again. */
@@ -144,7 +134,6 @@ TEST_EACH(it_makes_room_for_rows_of_lower_versions, 0, COUNT_OF(writes))
     server_kill(&fixture.server);
     expect_loaded("k", "k@1");
     expect_kept("k", "k@1");
-    down();
 }
 
 /* What was loaded, and not read from Redis since, has no entry to be judged
@@ -161,7 +150,6 @@ TEST_EACH(a_row_that_was_only_loaded_is_not_given_out_either, 0,
     server_kill(&fixture.server);
     expect_loaded("k", "k@2");
     expect_kept("k", "k@2");
-    down();
 }
 
 /* ------------------------------------------------------- while Redis is away
@@ -186,7 +174,6 @@ TEST_EACH(without_redis_it_drops_what_is_kept, 0, COUNT_OF(writes))
         expect_kept("k", "k@2");
         expect_kept("kk", "kk@2");
     }
-    down();
 }
 
 /* A load of the row from before it is under way when it fails. */
@@ -211,7 +198,6 @@ TEST_EACH(a_load_from_before_it_is_not_kept, 0, COUNT_OF(writes))
     ck_assert_uint_eq(shed_local_size(fixture.cache->local).rows, 0);
     expect_loaded("k", "k@2");
     expect_kept("k", "k@2");
-    down();
 }
 
 TEST_EACH(callers_who_come_after_it_get_no_load_from_before, 0,
@@ -227,7 +213,6 @@ TEST_EACH(callers_who_come_after_it_get_no_load_from_before, 0,
     table_release(&fixture.table);
     getter_expect(&before, "k@1", SHED_ORIGIN_UNPUBLISHED);
     getter_expect(&after, "k@2", SHED_ORIGIN_UNPUBLISHED);
-    down();
 }
 
 /* -------------------------------------------------------------- its return */
@@ -256,7 +241,6 @@ TEST_EACH(when_redis_is_back_nothing_from_before_is_given_out, 0,
     expect_kept("k", "k@2");
     expect_kept("kk", "kk@2");
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
-    down();
 }
 
 /* A row that was loaded before its delivery is older than its position. */
@@ -275,10 +259,9 @@ TEST_EACH(what_was_kept_before_the_delivery_is_not_trusted_after_it, 0,
     proxy_set(&proxy, PROXY_SWALLOW, 0, NULL);
     expect_loaded("k", "k@2");
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
-    down();
 }
 
 int main(void)
 {
-    return run_tests("local_tags");
+    return run_fixture_tests("local_tags");
 }

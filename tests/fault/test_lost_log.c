@@ -11,13 +11,11 @@
 
 enum { HALF_HOUR_S = 1800, DAY_S = 86400 };
 
-static struct fixture fixture;
 static struct peer peer;
 static enum shed_wait wait;
 
 static void up_with(struct server server)
 {
-    fixture_init(&fixture);
     fixture.client_options.wait = wait;
     server_stop(&fixture.server);
     fixture.server = server;
@@ -148,7 +146,6 @@ TEST_EACH(an_invalidation_has_its_effect_though_the_clock_was_set_back, 0,
     losses[_i]();
     peer_open(&peer, &fixture);
     expect_effects(1);
-    down();
 }
 
 /* Its entry is above all that the log has, and nobody knows why. */
@@ -173,7 +170,6 @@ TEST(an_entry_from_a_process_that_is_gone_tells_of_the_loss)
                                      NULL),
                      SHED_OK);
     expect_effects(2);
-    down();
 }
 
 /* The process loads once more than without the loss, and no more than that. */
@@ -194,7 +190,6 @@ TEST(a_loss_costs_each_entry_one_load)
     }
     ck_assert_uint_eq(table_loads(&fixture.table), 4);
     ck_assert_int_eq(server_int(&fixture.server, "ZCARD t:tags"), 1);
-    down();
 }
 
 /* Two processes find it at once, and the second one comes too late. */
@@ -218,7 +213,6 @@ TEST(a_log_is_restored_once)
     shed_reply_free(reply);
     peer_open(&peer, &fixture);
     expect_origin(peer.cache, "red", "red@1", SHED_ORIGIN_REDIS);
-    down();
 }
 
 /* A Redis that takes no position takes none from others either. */
@@ -232,7 +226,6 @@ TEST(where_the_log_cannot_be_written_hits_go_on)
         expect_origin(fixture.cache, "red", "red@1", SHED_ORIGIN_REDIS);
     server_do(&fixture.server, "ACL SETUSER default +zadd");
     expect_effects(1);
-    down();
 }
 
 /* ------------------------------------------------------------ far ahead */
@@ -262,7 +255,6 @@ TEST_EACH(a_position_far_ahead_is_repaired_by_deleting_the_log, 0, 2)
     expect_effects(4);
     expect_origin(fixture.cache, "rose", "rose@7", SHED_ORIGIN_LOAD);
     expect_origin(peer.cache, "rose", "rose@7", SHED_ORIGIN_REDIS);
-    down();
 }
 
 TEST(a_clock_that_was_days_ahead_is_repaired_by_deleting_the_log)
@@ -277,7 +269,6 @@ TEST(a_clock_that_was_days_ahead_is_repaired_by_deleting_the_log)
     expect_effects(1);
     expect_text(peer.cache, "rose", "rose@4");
     expect_origin(fixture.cache, "rose", "rose@4", SHED_ORIGIN_REDIS);
-    down();
 }
 
 /* ------------------------------------------------------------ a failover */
@@ -314,11 +305,11 @@ TEST(after_a_failover_to_a_replica_that_is_behind_it_has_its_effect)
     WAIT_FOR(shed_client_is_up(fixture.client));
     peer_open(&peer, &fixture);
     expect_effects(2);
-    down();
     server_stop(&replica);
 }
 
 int main(void)
 {
+    tcase_add_checked_fixture(test_case(), fixture_set_up, down);
     return run_tests("lost_log");
 }

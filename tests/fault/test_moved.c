@@ -19,8 +19,8 @@
 
 #define HOST "redis.moved.test"
 
-static struct fixture fixture; /* its server is the first primary */
-static struct server other;    /* the next primary */
+/* The first primary is the fixture's server. */
+static struct server other; /* the next primary */
 static char path[SERVER_PATH_BYTES + 16], uri[SERVER_URI_BYTES + 64];
 
 /* ------------------------------------------------------------ name look-ups */
@@ -162,7 +162,6 @@ TEST_EACH(a_write_that_a_replica_refuses_is_made_where_the_address_leads, 0,
     /* only the client of this test is still connected */
     WAIT_FOR(server_clients(&fixture.server, "") == 1);
     WAIT_FOR(server_clients(&other, "flags=t") == 1);
-    down();
 }
 
 TEST_EACH(a_load_is_published_where_the_address_leads, 0, KINDS)
@@ -178,7 +177,6 @@ TEST_EACH(a_load_is_published_where_the_address_leads, 0, KINDS)
     getter_start(&getter, fixture.cache, "k");
     getter_expect(&getter, "k@1", SHED_ORIGIN_LOAD);
     ck_assert_int_eq(server_int(&other, "EXISTS t:{k}"), 1);
-    down();
 }
 
 TEST_EACH(a_client_that_only_reads_leaves_a_replica_too, 0, KINDS)
@@ -194,7 +192,6 @@ TEST_EACH(a_client_that_only_reads_leaves_a_replica_too, 0, KINDS)
               server_clients(&fixture.server, "") == 1));
     WAIT_FOR((expect_text(fixture.cache, "k", "k@1"),
               server_int(&other, "EXISTS t:{k}") == 1));
-    down();
 }
 
 TEST_EACH(a_lock_is_acquired_where_the_address_leads, 0, KINDS)
@@ -217,7 +214,6 @@ TEST_EACH(a_lock_is_acquired_where_the_address_leads, 0, KINDS)
     ck_assert_int_eq(server_int(&other, "EXISTS lock:{job}"), 1);
     ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_OK);
     shed_lock_close(lock);
-    down();
 }
 
 /* As localhost is ::1 and then 127.0.0.1. */
@@ -233,7 +229,6 @@ TEST(a_server_is_found_at_the_second_address_of_its_name)
     demote(&fixture.server);
     WAIT_FOR((expect_text(fixture.cache, "k", "k@1"),
               server_int(&other, "EXISTS t:{k}") == 1));
-    down();
 }
 
 /* ------------------------------------------------ a replica is the next one */
@@ -334,7 +329,6 @@ TEST(a_failover_that_loses_a_lease_costs_a_second_load_and_nothing_old)
     getter_expect(&after, "k@2", SHED_ORIGIN_LOAD);
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_REDIS);
     fixture_close(&there);
-    down();
 }
 
 /* ------------------------------------ what a failover takes back of writes */
@@ -425,7 +419,6 @@ TEST(what_a_process_wrote_last_is_repeated_after_a_failover)
     ck_assert_uint_eq(shed_delivery_count(fixture.cache->delivery), 0);
     ck_assert_uint_eq(count_old_rows(), 0);
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations_delivered, 0);
-    down();
 }
 
 /* The test above would show old rows without the repetition. */
@@ -434,7 +427,6 @@ TEST(without_a_memory_a_failover_takes_writes_back)
     init_replicated();
     write_and_fail_over();
     ck_assert_uint_eq(count_old_rows(), WRITES);
-    down();
 }
 
 /* Bounded by number, and by time. */
@@ -448,7 +440,6 @@ TEST_EACH(only_the_newest_writes_are_repeated, 0, 2)
         WAIT_FOR(repeated() == 5);
     ck_assert_uint_eq(count_old_rows(), _i == 0 ? WRITES - 5 : WRITES);
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations_dropped, 0);
-    down();
 }
 
 /* The former primary goes on after the next one was found. */
@@ -473,7 +464,6 @@ TEST(a_write_that_the_former_primary_carries_out_late_is_repeated)
     ck_assert(shed_delivery_follow_up(fixture.cache->delivery, &named.key,
                                       write, &done));
     expect_text(fixture.cache, "k", "k@2");
-    down();
 }
 
 TEST(a_lost_connection_alone_repeats_nothing)
@@ -494,7 +484,6 @@ TEST(a_lost_connection_alone_repeats_nothing)
     ck_assert_uint_eq(repeated(), 0);
     ck_assert_uint_eq(
         shed_session_server_changes(fixture.client->server->session), changes);
-    down();
 }
 
 /* This is the limit of the promise: replication is asynchronous, and the
@@ -519,7 +508,6 @@ TEST(an_invalidation_that_a_failover_loses_costs_at_most_the_ttl)
     invalidate(fixture.cache, "k");
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_LOAD);
     server_check_ttls(&other);
-    down();
 }
 
 /* Nothing is lost: rows stay there, and what is loaded is stored there. A
@@ -561,7 +549,6 @@ TEST(clients_that_sentinel_disconnects_go_on_at_the_next_primary)
     }
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
     ck_assert_uint_le(table_loads(&fixture.table), 2 + PEERS);
-    down();
 }
 
 /* A holder on the former primary's side knows of nothing until that side is
@@ -600,7 +587,6 @@ TEST(a_split_can_have_two_holders_and_the_later_number_is_higher)
     shed_lock_close(there);
     shed_client_close(client);
     shed_lock_close(here);
-    down();
 }
 
 /* Sentinel leaves a former primary that was restarted a primary for seconds. */
@@ -620,7 +606,6 @@ TEST_EACH(a_former_primary_that_comes_back_writable_is_not_used, 0, KINDS)
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
     ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 0);
     ck_assert_int_eq(server_clients(&fixture.server, ""), 1);
-    down();
 }
 
 /* Those of the session find out by the name that it has moved; the link has
@@ -642,7 +627,6 @@ TEST(a_link_follows_the_session_to_where_the_name_leads)
     ck_assert_int_eq(server_int(&other, "EXISTS t:{k}"), 1);
     expect_origin(fixture.cache, "k", "there", SHED_ORIGIN_REDIS);
     ck_assert_int_eq(server_clients(&fixture.server, ""), 1);
-    down();
 }
 
 /* As if the server had answered that it is a replica. */
@@ -678,7 +662,6 @@ TEST(a_server_that_is_left_during_a_look_up_is_looked_up_again)
     point_to(&other);
     atomic_store(&is_name_held, false);
     WAIT_FOR(puts_into_the_other());
-    down();
 }
 
 /* Only the session's connection for commands is lost. */
@@ -692,7 +675,6 @@ TEST(both_connections_of_a_session_follow_a_name)
     server_do(&fixture.server, "CLIENT KILL TYPE normal SKIPME yes");
     WAIT_FOR(server_clients(&other, "flags=t") == 1);
     ck_assert_int_eq(server_clients(&fixture.server, ""), 1);
-    down();
 }
 
 /* The former primary would still answer, and the session is not at the next one
@@ -727,7 +709,6 @@ TEST_EACH(gets_that_nobody_waits_for_follow_too, 0, KINDS)
     check_text(e->value, "k@1");
     shed_value_unref(e->value);
     WAIT_FOR(server_clients(&fixture.server, "") == 1);
-    down();
 }
 
 /* -------------------------------------------------------------- no primary */
@@ -758,7 +739,6 @@ TEST_EACH(a_replica_without_a_primary_suffers_no_storm, 0, 2)
     WAIT_FOR(try_to_invalidate() == SHED_OK);
     WAIT_FOR((expect_text(fixture.cache, "l", "l@1"),
               server_int(&fixture.server, "EXISTS t:{l}") == 1));
-    down();
 }
 
 /* -------------------------------------------------- no address at the start */
@@ -774,10 +754,10 @@ TEST(a_name_that_does_not_resolve_yet_is_a_server_that_is_down)
     WAIT_FOR((expect_text(fixture.cache, "k", "k@1"),
               server_int(&fixture.server, "EXISTS t:{k}") == 1));
     WAIT_FOR(try_to_invalidate() == SHED_OK);
-    down();
 }
 
 int main(void)
 {
+    tcase_add_checked_fixture(test_case(), NULL, down);
     return run_tests("moved");
 }

@@ -10,7 +10,6 @@
 
 enum { WRITES = 400, READERS = 3, KEYS = 3 };
 
-static struct fixture fixture;
 static const char *const keys[KEYS] = {"ka", "kb", "l"};
 
 /* For each key the newest version of which an invalidation has returned. */
@@ -114,7 +113,6 @@ static void run(enum shed_redis_down redis_down)
     pthread_t readers[READERS];
     uint64_t random = 1;
 
-    fixture_init(&fixture);
     fixture.cache_options.redis_down = redis_down;
     fixture.cache_options.tags_limit = 3;
     fixture.table.has_tags = true;
@@ -138,7 +136,6 @@ static void run(enum shed_redis_down redis_down)
         pthread_join(readers[i], NULL);
     ck_assert_uint_eq(atomic_load(&too_old), 0);
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations_dropped, 0);
-    fixture_down(&fixture);
 }
 
 TEST_EACH(nothing_older_than_an_own_write_is_read, 0, 2)
@@ -148,5 +145,5 @@ TEST_EACH(nothing_older_than_an_own_write_is_read, 0, 2)
 
 int main(void)
 {
-    return run_tests("own_writes");
+    return run_fixture_tests("own_writes");
 }

@@ -14,7 +14,6 @@
 enum { CLOSED, HALF_OPEN, OPEN }; /* struct shed_client_status */
 enum { FOREVER_MS = 3600000 };
 
-static struct fixture fixture;
 static struct proxy proxy;
 static struct shed_lock *lock;
 static atomic_uint opened, closed;
@@ -32,7 +31,6 @@ static void on_event(void *user, const struct shed_event *e)
 /* Three failures or more open it, for open_ms. */
 static void init(uint64_t open_ms)
 {
-    fixture_init(&fixture);
     fixture.client_options.on_event = on_event;
     fixture.client_options.breaker.failure_pct = 50;
     fixture.client_options.breaker.min_calls = 3;
@@ -59,6 +57,7 @@ static void up(uint64_t open_ms)
 static void down(void)
 {
     shed_lock_close(lock);
+    lock = NULL;
     fixture_down(&fixture);
 }
 
@@ -137,7 +136,6 @@ TEST(a_silent_server_opens_it_and_then_no_call_waits)
     ck_assert_uint_gt(status_of(fixture.client).breaker_left_ms, 0);
     ck_assert_uint_le(status_of(fixture.client).breaker_left_ms, FOREVER_MS);
     server_thaw(&fixture.server);
-    fixture_down(&fixture);
 }
 
 TEST(a_server_that_goes_on_closes_it_by_a_probe)
@@ -151,7 +149,6 @@ TEST(a_server_that_goes_on_closes_it_by_a_probe)
     ck_assert_uint_ne(status_of(fixture.client).breaker, CLOSED);
     server_thaw(&fixture.server);
     expect_closed();
-    fixture_down(&fixture);
 }
 
 /* A script that nobody ends. */
@@ -184,7 +181,6 @@ TEST(a_busy_server_opens_it)
     freeReplyObject(reply);
     redisFree(admin);
     expect_closed();
-    down();
 }
 
 TEST(a_slow_server_opens_it)
@@ -201,7 +197,6 @@ TEST(a_slow_server_opens_it)
     WAIT_FOR(has_opened());
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     expect_closed();
-    fixture_down(&fixture);
 }
 
 /* They cost no time. The first call finds that the server is gone. */
@@ -217,7 +212,6 @@ TEST(calls_that_a_pause_prevents_say_nothing)
         expect_code(fixture.cache, "k", SHED_EREDIS, NULL);
     ck_assert_uint_eq(status_of(fixture.client).breaker_opened, 0);
     server_start_again(&fixture.server);
-    fixture_down(&fixture);
 }
 
 /* Whether a call that gives up before Redis answers, or is refused, has opened
@@ -250,7 +244,6 @@ static void open_by_impatience(unsigned times)
     WAIT_FOR(has_opened_by_impatience(times));
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     expect_closed();
-    fixture_down(&fixture);
 }
 
 /* Also a slow server whose connections are never silent: replies that nobody
@@ -275,7 +268,6 @@ TEST(hasty_callers_do_not_open_it_while_others_are_answered)
             ck_assert(!has_opened_by_impatience(1));
         WAIT_FOR(gets(SHED_ORIGIN_REDIS));
     }
-    fixture_down(&fixture);
 }
 
 TEST(a_few_short_deadlines_do_not_open_it)
@@ -295,7 +287,6 @@ TEST(a_few_short_deadlines_do_not_open_it)
     }
     ck_assert_uint_eq(status_of(fixture.client).breaker_opened, 0);
     server_thaw(&fixture.server);
-    fixture_down(&fixture);
 }
 
 /* None of the callers can tell whether Redis is slow or they are hasty, and the
@@ -324,7 +315,6 @@ TEST(a_server_that_refuses_writes_or_a_command_does_not_open_it)
     server_do(&fixture.server, "ACL SETUSER default +get");
     ck_assert(gets(SHED_ORIGIN_REDIS));
     ck_assert_uint_eq(status_of(fixture.client).breaker_opened, 0);
-    down();
 }
 
 /* ------------------------------------------------------ while it is open */
@@ -343,7 +333,6 @@ TEST(while_it_is_open_gets_do_without_redis)
     (void)shed_stats_prometheus(&fixture.cache, 1, NULL, 0, text, sizeof(text));
     ck_assert_ptr_nonnull(
         strstr(text, "\nsnowshed_redis_breaker{cache=\"t\"} 2\n"));
-    down();
 }
 
 TEST(an_invalidation_is_kept_and_is_a_probe_itself)
@@ -363,7 +352,6 @@ TEST(an_invalidation_is_kept_and_is_a_probe_itself)
     WAIT_FOR(stats_of(fixture.cache).invalidations_delivered == 1);
     ck_assert_uint_ne(status_of(fixture.client).breaker, OPEN);
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_LOAD);
-    down();
 }
 
 TEST(an_invalidation_is_delivered_by_the_close_of_its_cache)
@@ -382,7 +370,6 @@ TEST(an_invalidation_is_delivered_by_the_close_of_its_cache)
     shed_cache_close(fixture.cache);
     fixture.cache = NULL;
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 0);
-    down();
 }
 
 /* Without pushes only calls read the log; a put of a cache that knows no
@@ -408,7 +395,6 @@ TEST(while_it_is_open_no_call_reads_the_log_of_tags)
     ck_assert_uint_eq(shed_tag_log_position(cache->tag_log), 0);
     server_do(&fixture.server, "DEL u:tags");
     shed_cache_close(cache);
-    fixture_down(&fixture);
 }
 
 /* What is to be undone of tries that may have got the lock. */
@@ -439,7 +425,6 @@ TEST(a_held_lock_is_extended_and_released_and_none_is_acquired)
                       "%s", err.reason);
         ck_assert_uint_eq(leftovers(), 0);
     }
-    down();
 }
 
 static atomic_bool is_over;
@@ -473,7 +458,6 @@ TEST(threads_get_their_rows_while_it_opens_and_closes)
     ck_assert_int_eq(pthread_join(toggler, NULL), 0);
     ck_assert_uint_gt(status_of(fixture.client).breaker_opened, 0);
     expect_closed();
-    down();
 }
 
 TEST(a_waiter_gets_its_lock_when_the_breaker_has_closed)
@@ -487,10 +471,10 @@ TEST(a_waiter_gets_its_lock_when_the_breaker_has_closed)
         shed_lock_acquire(lock, scaled_ms(FIXTURE_TIMEOUT_MS), NULL), SHED_OK);
     ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_OK);
     ck_assert_uint_ne(status_of(fixture.client).breaker, OPEN);
-    down();
 }
 
 int main(void)
 {
+    tcase_add_checked_fixture(test_case(), fixture_set_up, down);
     return run_tests("redis_breaker");
 }

@@ -8,12 +8,10 @@
 /* The step is far longer than a row lives, which is longer than a test. */
 enum { STEP_S = 7200, STEP_MS = 1000 * STEP_S, TTL_MS = 1800000 };
 
-static struct fixture fixture;
 static struct peer peer;
 
 static void up(uint64_t stale_if_error_ms)
 {
-    fixture_init(&fixture);
     server_stop(&fixture.server);
     fixture.server = (struct server){.has_clock = true};
     server_start(&fixture.server);
@@ -64,7 +62,6 @@ TEST(what_redis_has_expires_with_the_jump_and_loads_go_on)
     expect_all_well("k@3", "k@4");
     expect_origin(fixture.cache, "new", "new@4", SHED_ORIGIN_LOAD);
     expect_origin(peer.cache, "new", "new@4", SHED_ORIGIN_REDIS);
-    down();
 }
 
 /* Redis keeps the row for stale_if_error_ms, so it is the clients that have to
@@ -87,7 +84,6 @@ TEST(a_row_that_redis_keeps_is_past_its_ttl_when_the_jump_is_known)
     expect_all_well("k@3", "k@4"); /* most likely not known yet */
     WAIT_FOR(known_ms() < before_ms - TTL_MS);
     expect_all_well("k@4", "k@5");
-    down();
 }
 
 /* The lease is over with the jump, so the load is not stored. */
@@ -104,7 +100,6 @@ TEST(a_load_from_before_the_jump_is_not_stored)
     getter_expect(&getter, "k@1", SHED_ORIGIN_UNPUBLISHED);
     expect_origin(peer.cache, "k", "k@2", SHED_ORIGIN_LOAD);
     expect_all_well("k@2", "k@3");
-    down();
 }
 
 /* What was stored while the clock was ahead lasts longer by the step, for
@@ -123,10 +118,10 @@ TEST(a_row_from_the_future_lasts_longer_by_the_step)
     expect_all_well("k@1", "k@2");
     left_ms = server_int(&fixture.server, "PTTL t:{k}");
     ck_assert_int_le(left_ms, TTL_MS + LEEWAY_MS);
-    down();
 }
 
 int main(void)
 {
+    tcase_add_checked_fixture(test_case(), fixture_set_up, down);
     return run_tests("redis_clock");
 }

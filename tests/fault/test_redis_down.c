@@ -13,7 +13,6 @@
  * takes. */
 #define MARGIN_MS UINT64_C(1800000)
 
-static struct fixture fixture;
 static struct proxy proxy;
 static unsigned loads_before; /* Redis went away */
 static struct shed_stats stats_before;
@@ -21,7 +20,6 @@ static struct shed_stats stats_before;
 /* A client that takes no silence for trouble. */
 static void init_patient(void)
 {
-    fixture_init(&fixture);
     fixture.cache_options.redis_down = SHED_REDIS_DOWN_STALE;
     fixture.cache_options.ttl_ms = AGEING_TTL_MS;
 }
@@ -114,13 +112,6 @@ static void expect_with(const struct shed_get_options *options,
     shed_value_unref(value);
 }
 
-static void down(void)
-{
-    if (fixture.server.pid == 0)
-        server_start_again(&fixture.server);
-    fixture_down(&fixture);
-}
-
 /* Returns: where the row of a key came from, whatever it is. */
 static enum shed_origin origin_of(struct shed_cache *cache, const char *key,
                                   const struct shed_get_options *options)
@@ -179,7 +170,6 @@ TEST(a_hot_row_costs_nothing_while_redis_is_dead)
     ck_assert_uint_eq(local_hits(), GETS + 3);
     ck_assert_uint_eq(stats_of(fixture.cache).stale - stats_before.stale,
                       GETS + 3);
-    down();
 }
 
 TEST(what_is_loaded_meanwhile_costs_one_query)
@@ -189,7 +179,6 @@ TEST(what_is_loaded_meanwhile_costs_one_query)
     table_update(&fixture.table);
     for (int i = 0; i < 50; i++)
         expect_kept("l", "l@2");
-    down();
 }
 
 TEST(a_row_is_given_out_while_redis_hangs)
@@ -201,7 +190,6 @@ TEST(a_row_is_given_out_while_redis_hangs)
         expect_kept("k", "k@1");
     server_thaw(&fixture.server);
     WAIT_FOR(origin_of(fixture.cache, "k", NULL) == SHED_ORIGIN_REDIS);
-    down();
 }
 
 /* A call that Redis does not answer before its deadline. */
@@ -216,7 +204,6 @@ TEST(a_row_is_better_than_a_deadline)
     options.timeout_ms = 60;
     expect_with(&options, "k@1", SHED_ORIGIN_STALE);
     server_thaw(&fixture.server);
-    down();
 }
 
 TEST(a_row_is_given_out_while_redis_loads_its_data)
@@ -228,7 +215,6 @@ TEST(a_row_is_given_out_while_redis_loads_its_data)
     expect_kept("k", "k@1");
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     WAIT_FOR(origin_of(fixture.cache, "k", NULL) == SHED_ORIGIN_REDIS);
-    down();
 }
 
 TEST(absence_is_kept_for_its_ttl)
@@ -240,7 +226,6 @@ TEST(absence_is_kept_for_its_ttl)
     expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
     ck_assert_uint_eq(local_hits(), 1);
     ck_assert_uint_eq(loads(), 0);
-    down();
 }
 
 /* ---------------------------------------------------------------- windows */
@@ -252,7 +237,6 @@ TEST(a_row_that_is_due_is_not_loaded_again)
     have_aged("k", AGEING_DUE_MS + MARGIN_MS);
     expect_kept("k", "k@1");
     expect_kept("k", "k@1");
-    down();
 }
 
 TEST(within_stale_while_revalidate_it_is_loaded_in_the_background)
@@ -269,7 +253,6 @@ TEST(within_stale_while_revalidate_it_is_loaded_in_the_background)
     WAIT_FOR(stats_of(fixture.cache).unpublished == 1);
     expect_kept("k", "k@2");
     ck_assert_uint_eq(loads(), 1);
-    down();
 }
 
 TEST(within_stale_if_error_it_is_given_out_if_the_load_fails)
@@ -284,7 +267,6 @@ TEST(within_stale_if_error_it_is_given_out_if_the_load_fails)
     fixture.table.is_failing = false;
     expect_loaded("k", "k@2");
     expect_kept("k", "k@2");
-    down();
 }
 
 TEST(a_call_that_may_not_load_takes_it_within_stale_if_error)
@@ -298,7 +280,6 @@ TEST(a_call_that_may_not_load_takes_it_within_stale_if_error)
     expect_with(&options, "k@1", SHED_ORIGIN_STALE);
     options.allow_stale = SHED_STALE_NEVER;
     expect_with(&options, NULL, SHED_ORIGIN_STALE);
-    down();
 }
 
 /* Redis can keep it longer than the windows of this process. */
@@ -316,7 +297,6 @@ TEST(a_row_beyond_its_windows_is_dropped)
     WAIT_FOR(origin_of(fixture.cache, "k", NULL) == SHED_ORIGIN_REDIS);
     age_entry(&fixture.server, "t:{k}", 2 * AGEING_TTL_MS + MARGIN_MS);
     WAIT_FOR((origin_of(fixture.cache, "k", &options), kept().rows == 0));
-    down();
 }
 
 /* ---------------------------------------------------------- what calls ask */
@@ -332,7 +312,6 @@ TEST(a_call_that_wants_nothing_stale_goes_to_the_source)
     expect_kept("k", "k@2");
     options.only_cached = 1;
     expect_with(&options, NULL, SHED_ORIGIN_STALE);
-    down();
 }
 
 TEST(a_row_that_is_too_old_for_a_call_is_loaded_for_it)
@@ -347,7 +326,6 @@ TEST(a_row_that_is_too_old_for_a_call_is_loaded_for_it)
     expect_with(&options, "k@2", SHED_ORIGIN_UNPUBLISHED);
     table_update(&fixture.table);
     expect_with(&options, "k@2", SHED_ORIGIN_STALE);
-    down();
 }
 
 /* It reads a replica, say, whose row has a lower version. */
@@ -372,7 +350,6 @@ TEST(a_source_that_lags_does_not_replace_a_newer_row)
     table_set_version(&fixture.table, 8);
     expect_with(&options, "k@8", SHED_ORIGIN_UNPUBLISHED);
     expect_kept("k", "k@9");
-    down();
 }
 
 /* -------------------------------------------------------------- own writes */
@@ -418,7 +395,6 @@ TEST_EACH(an_own_write_is_never_missed, 0, COUNT_OF(writes))
     expect_loaded("k", "k@2");
     expect_kept("k", "k@2");
     expect_kept("k", "k@2");
-    down();
 }
 
 /* Redis has carried it out, and then it is gone. */
@@ -430,7 +406,6 @@ TEST_EACH(an_own_write_that_redis_knows_is_not_missed_either, 0,
     WAIT_FOR(writes[_i]() == SHED_OK);
     server_kill(&fixture.server);
     expect_loaded("k", "k@2");
-    down();
 }
 
 TEST(a_load_from_before_an_own_write_is_not_kept)
@@ -447,7 +422,6 @@ TEST(a_load_from_before_an_own_write_is_not_kept)
     getter_expect(&before, "k@1", SHED_ORIGIN_UNPUBLISHED);
     ck_assert_uint_eq(kept().rows, 0);
     expect_loaded("k", "k@2");
-    down();
 }
 
 /* An invalidation by others refuses the load in Redis. */
@@ -462,7 +436,6 @@ TEST(a_load_that_was_invalidated_elsewhere_is_not_kept)
     table_release(&fixture.table);
     getter_expect(&before, "k@1", SHED_ORIGIN_UNPUBLISHED);
     WAIT_FOR(kept().rows == 0);
-    down();
 }
 
 /* ------------------------------------------------------------- its return */
@@ -484,7 +457,6 @@ TEST(when_redis_is_back_it_decides)
     WAIT_FOR(origin_of(fixture.cache, "k", NULL) != SHED_ORIGIN_STALE);
     expect_text(fixture.cache, "k", "k@2");
     peer_close(&peer);
-    down();
 }
 
 /* One that answers reads decides, too: what it has not is not given out. */
@@ -497,7 +469,6 @@ TEST(a_redis_that_refuses_writes_is_believed)
     expect_loaded("k", "k@2");
     expect_loaded("k", "k@2");
     server_do(&fixture.server, "CONFIG SET maxmemory 0");
-    down();
 }
 
 /* ------------------------------------------------------------ the bound */
@@ -519,7 +490,6 @@ TEST(the_memory_is_bounded)
     ck_assert_uint_gt(kept().rows, 10);
     server_kill(&fixture.server);
     expect_kept(key, row);
-    down();
 }
 
 TEST_EACH(other_policies_keep_nothing, 0, 2)
@@ -531,10 +501,9 @@ TEST_EACH(other_policies_keep_nothing, 0, 2)
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     ck_assert_ptr_null(fixture.cache->local);
-    down();
 }
 
 int main(void)
 {
-    return run_tests("redis_down");
+    return run_fixture_tests("redis_down");
 }

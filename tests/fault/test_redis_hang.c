@@ -21,8 +21,6 @@
 /* Longer than a test may take. */
 #define NEVER_MS 600000
 
-static struct fixture fixture;
-
 /* -------------------------------------------------------- what is counted */
 
 static atomic_uint begun;     /* calls over connections of threads */
@@ -109,7 +107,6 @@ static void on_event(void *user, const struct shed_event *e)
 /* A client that calls a server silent soon, and tries again soon. */
 static void init(uint64_t redis_down)
 {
-    fixture_init(&fixture);
     fixture_hurry(&fixture, 200);
     fixture.client_options.on_event = on_event;
     fixture.cache_options.redis_down = redis_down;
@@ -135,11 +132,10 @@ static void up(uint64_t redis_down)
     WAIT_FOR(gets_from_redis());
 }
 
-static void thaw_and_down(void)
+static void thaw(void)
 {
     server_thaw(&fixture.server);
     WAIT_FOR(status_of(fixture.client).is_up && gets_from_redis());
-    fixture_down(&fixture);
 }
 
 /* ------------------------------------------------------------ many threads */
@@ -223,7 +219,6 @@ TEST_EACH(once_it_is_known_no_call_waits, SHED_REDIS_DOWN_SOURCE,
     atomic_store(&is_over, true);
     for (int i = 0; i < CALLERS; i++)
         ck_assert_int_eq(pthread_join(callers[i].thread, NULL), 0);
-    fixture_down(&fixture);
 }
 
 /* ------------------------------------------------------- who finds it out */
@@ -240,7 +235,7 @@ TEST(a_call_that_is_not_answered_tells_the_status)
     expect_code(fixture.cache, "k", SHED_EREDIS, &err);
     ck_assert_msg(strstr(err.reason, "calls do without it") != NULL, "%s",
                   err.reason);
-    thaw_and_down();
+    thaw();
 }
 
 TEST(calls_that_cannot_wait_for_long_find_it_out_together)
@@ -256,7 +251,7 @@ TEST(calls_that_cannot_wait_for_long_find_it_out_together)
     WAIT_FOR(shed_get(fixture.cache, shed_str("k"), WITHIN(5), &value, NULL) !=
                  SHED_OK &&
              !status_of(fixture.client).is_up);
-    thaw_and_down();
+    thaw();
 }
 
 /* What one connection has found is enough for all. */
@@ -283,7 +278,7 @@ TEST(calls_that_wait_end_when_it_is_known)
     ck_assert_int_eq(getter.code, SHED_EREDIS);
     ck_assert_msg(strstr(getter.error.reason, "no answer; calls") != NULL, "%s",
                   getter.error.reason);
-    thaw_and_down();
+    thaw();
 }
 
 /* A row of the process will do for a call that does not want to wait. */
@@ -319,7 +314,7 @@ TEST(a_soft_timeout_bounds_the_wait_for_redis_too)
         shed_value_unref(items[i].value);
     }
     ck_assert_uint_lt(shed_now_ms() - begun_ms, LATE_MS / 2);
-    thaw_and_down();
+    thaw();
 }
 
 static void *get_softly(void *arg)
@@ -356,7 +351,6 @@ TEST(without_the_row_that_was_to_do_a_call_waits_for_redis)
     WAIT_FOR(atomic_load(&waits) > waits_before);
     server_thaw(&fixture.server);
     getter_expect(&getter, "k@1", SHED_ORIGIN_REDIS);
-    fixture_down(&fixture);
 }
 
 /* -------------------------------------------------------- who tries again */
@@ -378,7 +372,7 @@ TEST(a_connection_that_says_nothing_at_first_is_no_sign_of_life)
     tries_before = atomic_load(&tries);
     WAIT_FOR(atomic_load(&tries) >= tries_before + TRIES);
     ck_assert_uint_eq(atomic_load(&connected), connected_before);
-    thaw_and_down();
+    thaw();
 }
 
 /* It hung, and then it is gone: calls find that out by themselves. */
@@ -394,7 +388,6 @@ TEST(a_server_that_dies_while_it_hangs_is_reported_as_such)
               strstr(err.reason, "calls do without it") == NULL));
     server_start_again(&fixture.server);
     WAIT_FOR(gets_from_redis());
-    fixture_down(&fixture);
 }
 
 /* ------------------------------------------------ what expires meanwhile */
@@ -457,10 +450,9 @@ TEST(what_expires_while_redis_sleeps_is_not_given_out_when_it_wakes)
     while (!sleep_over(admin, version))
         ck_assert_uint_lt(version += 2, VERSIONS);
     redisFree(admin);
-    fixture_down(&fixture);
 }
 
 int main(void)
 {
-    return run_tests("redis_hang");
+    return run_fixture_tests("redis_hang");
 }

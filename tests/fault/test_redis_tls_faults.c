@@ -8,7 +8,6 @@
 #include "support/fixture.h"
 
 static char dir[] = "/tmp/shed-tls-XXXXXX";
-static struct fixture fixture;
 static struct proxy proxy;
 
 static void init(void)
@@ -194,7 +193,6 @@ TEST_EACH(the_cause_is_told_and_calls_do_without_redis, 0, COUNT_OF(rows))
     ck_assert_uint_eq(status_of(fixture.client).is_up, 0);
     row->end();
     WAIT_UNTIL(gets(SHED_ORIGIN_REDIS), row->name);
-    fixture_down(&fixture);
 }
 
 TEST(a_plain_client_is_told_that_the_server_speaks_tls)
@@ -209,7 +207,6 @@ TEST(a_plain_client_is_told_that_the_server_speaks_tls)
     WAIT_UNTIL(has_reason("use rediss://"),
                status_of(fixture.client).last.reason);
     ck_assert(gets(SHED_ORIGIN_UNPUBLISHED));
-    fixture_down(&fixture);
 }
 
 /* A caller that cannot wait for long does not wait for a handshake. */
@@ -232,7 +229,6 @@ TEST(a_handshake_does_not_outlast_the_deadline_of_a_call)
     ck_assert_uint_lt(shed_now_ms() - before_ms,
                       SHORT_MS + scaled_ms(FIXTURE_SILENCE_MS) / 2);
     pass();
-    fixture_down(&fixture);
 }
 
 /* ------------------------------------------------- when all has been well */
@@ -252,7 +248,6 @@ TEST_EACH(a_spoilt_record_is_no_reply, 0, COUNT_OF(spoils))
         (void)gets(SHED_ORIGIN_REDIS);
     pass();
     WAIT_UNTIL(gets(SHED_ORIGIN_REDIS), "healthy again");
-    fixture_down(&fixture);
 }
 
 TEST(a_byte_at_a_time_is_enough)
@@ -263,7 +258,6 @@ TEST(a_byte_at_a_time_is_enough)
     fixture_open(&fixture);
     WAIT_UNTIL(gets(SHED_ORIGIN_REDIS), "dripping");
     pass();
-    fixture_down(&fixture);
 }
 
 /* ------------------------------------------------------------------ the end */
@@ -282,5 +276,6 @@ static void remove_all(void)
 int main(void)
 {
     tcase_add_unchecked_fixture(test_case(), install, remove_all);
+    tcase_add_checked_fixture(test_case(), NULL, fixture_tear_down);
     return run_tests("redis_tls_faults");
 }

@@ -19,7 +19,6 @@
 #include "support/awaited.h"
 #include "support/fixture.h"
 
-static struct fixture fixture;
 static struct proxy proxy;
 static struct shed_lock *lock;
 static redisContext *admin; /* connected before the fault */
@@ -350,7 +349,6 @@ static bool acquires(int expected)
 /* A client that gives up soon, and reaches its server over TCP. */
 static void init(void)
 {
-    fixture_init(&fixture);
     fixture_hurry(&fixture, 500);
     fixture.client_options.on_log = on_log;
     proxy = (struct proxy){.is_tcp = true};
@@ -422,7 +420,6 @@ TEST_EACH(calls_end_as_the_table_of_failures_says, 0, 2 * ROWS)
     fault = NULL;
     row->end();
     expect_recovery();
-    down();
 }
 
 /* -------------------------------------------------------- a long LOADING */
@@ -483,7 +480,6 @@ static void end_long_loading(void)
     join_callers();
     end_loading();
     expect_recovery();
-    down();
 }
 
 static unsigned all_calls(void)
@@ -614,7 +610,6 @@ TEST(a_call_whose_connect_is_not_answered_ends_by_its_deadline)
     ck_assert_int_eq(shed_lock_acquire(lock, SOON_MS, NULL), SHED_EREDIS);
     end_silent();
     expect_recovery();
-    down();
 }
 
 TEST(a_connect_that_is_not_answered_fails_at_its_timeout)
@@ -634,7 +629,6 @@ TEST(a_connect_that_is_not_answered_fails_at_its_timeout)
     ck_assert_uint_eq(status_of(fixture.client).is_up, 0);
     end_silent();
     expect_recovery();
-    down();
 }
 
 /* The earlier connections are gone, and no socket can be opened. */
@@ -652,7 +646,6 @@ TEST(without_a_descriptor_calls_are_refused_or_do_without_redis)
              gets("there", "there@1", SHED_EBUSY, ANY_ORIGIN));
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
     expect_recovery();
-    down();
 }
 
 static void on_alarm(int number)
@@ -676,10 +669,10 @@ TEST(a_storm_of_signals_disturbs_no_call)
     WAIT_FOR(invalidates(SHED_OK) && acquires(SHED_OK));
     expect_text(fixture.cache, "there", "there@1");
     ck_assert_int_eq(setitimer(ITIMER_REAL, &calm, NULL), 0);
-    down();
 }
 
 int main(void)
 {
+    tcase_add_checked_fixture(test_case(), fixture_set_up, down);
     return run_tests("refusals");
 }

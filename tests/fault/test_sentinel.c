@@ -17,7 +17,7 @@
 #include "support/watched.h"
 #include "wire/sentinel.h"
 
-static struct fixture fixture; /* its own server is not used */
+/* The fixture's own server is not used. */
 static struct watched watched;
 static char certificates[32], authority[64];
 static bool has_proxy; /* in front of the first primary */
@@ -56,15 +56,8 @@ static void down(void)
 {
     fixture_down(&fixture);
     watched_stop(&watched);
-}
-
-static void down_with_tls(void)
-{
-    char command[64];
-
-    down();
-    snprintf(command, sizeof(command), "rm -r %s", certificates);
-    ck_assert_int_eq(system(command), 0);
+    if (certificates[0] != '\0')
+        certificates_remove(certificates);
 }
 
 /* Whether so many clients have their session with this server. */
@@ -99,7 +92,6 @@ TEST(with_tls_to_everybody_it_is_found_and_followed)
     server_stop(&watched.server[0]);
     next = watched_primary(&watched, 0);
     expect_use(next);
-    down_with_tls();
 }
 
 TEST(sentinels_whose_certificates_are_of_strangers_are_not_believed)
@@ -115,7 +107,6 @@ TEST(sentinels_whose_certificates_are_of_strangers_are_not_believed)
                           NULL &&
                       strstr(status.last.reason, "tls_ca") != NULL,
                   "%s", status.last.reason);
-    down_with_tls();
 }
 
 TEST_EACH(the_primary_is_found_and_used, 0, 2)
@@ -125,7 +116,6 @@ TEST_EACH(the_primary_is_found_and_used, 0, 2)
     expect_text(fixture.cache, "k", "k@1");
     expect_use(0);
     ck_assert_int_eq(server_clients(&watched.server[1], "flags=t"), 0);
-    down();
 }
 
 TEST(a_primary_that_dies_is_replaced)
@@ -136,7 +126,6 @@ TEST(a_primary_that_dies_is_replaced)
     server_kill(&watched.server[0]);
     next = watched_primary(&watched, 0);
     expect_use(next);
-    down();
 }
 
 /* 0: by calls that block; 1: by asynchronous ones. */
@@ -160,7 +149,6 @@ TEST_EACH(a_primary_that_dies_under_load_costs_no_call_its_answer, 0, 2)
     traffic_check(&traffic, false);
     WAIT_FOR(traffic_count_old(&traffic) == 0);
     traffic_close(&traffic);
-    down();
 }
 
 /* It comes back as a primary, until a sentinel tells it otherwise. */
@@ -175,7 +163,6 @@ TEST(a_primary_that_stood_still_is_left_and_not_used_again)
     server_thaw(&watched.server[0]);
     expect_use(next);
     WAIT_FOR(server_clients(&watched.server[0], "flags=t") == 0);
-    down();
 }
 
 /* As in a partition: it answers, as a primary, and sentinels have another one.
@@ -191,7 +178,6 @@ TEST(a_primary_that_was_replaced_is_left_though_it_answers)
         server_do(&watched.sentinel[i], "SENTINEL MONITOR %s 127.0.0.1 %u 2",
                   WATCHED_NAME, watched.port[1]);
     expect_use(1);
-    down();
 }
 
 /* SHED_TEST_FAILOVERS: how many, for a longer hunt. */
@@ -251,7 +237,6 @@ TEST(an_announced_primary_is_followed_at_once)
     up();
     for (unsigned i = 0; i < FAILOVERS; i++)
         ck_assert_uint_lt(follow_failover(&primary), scaled_ms(AT_ONCE_MS));
-    down();
 }
 
 /* An answer of the sentinels can be held up, and then is an old one. */
@@ -310,7 +295,6 @@ TEST(sentinels_that_are_being_asked_are_asked_once_more)
     WAIT_FOR(atomic_load(&reasons) >= WATCHED_SENTINELS + 1);
     atomic_store(&answers, ANSWERS_PASS);
     WAIT_FOR(is_used(next));
-    down();
 }
 
 /* ----------------------------------------------------------- what is lost */
@@ -364,10 +348,10 @@ TEST_EACH(replicas_that_lost_their_link_take_no_write_of_a_living_process_back,
     peer_open(&peer, &fixture);
     for (unsigned i = 0; i < rounds; i++) {
         WAIT_FOR(is_used_by(primary, 2));
-        expect_rewrites(&fixture, peer.cache);
+        expect_rewrites(peer.cache);
         each_replica(primary, await_rows);
         cut_replicas(primary);
-        rewrite_all(&fixture);
+        rewrite_all();
         primary = lose_primary(primary);
         WAIT_FOR(is_used_by(primary, 2));
         if (_i == 0)
@@ -377,7 +361,6 @@ TEST_EACH(replicas_that_lost_their_link_take_no_write_of_a_living_process_back,
     }
     ck_assert_uint_eq(old, _i == 0 ? 0 : REWRITES);
     peer_close(&peer);
-    down();
 }
 
 /* The first primary loses its sentinels and replicas, but no client. It goes on
@@ -395,27 +378,26 @@ TEST(in_a_partition_nothing_old_is_read_once_there_is_a_new_primary)
     fixture_open(&fixture);
     peer_open(&peer, &fixture);
     WAIT_FOR(is_used_by(0, 2));
-    expect_rewrites(&fixture, peer.cache);
+    expect_rewrites(peer.cache);
     each_replica(0, await_rows);
     proxy_set(&watched.proxy, PROXY_PART, 0, NULL);
-    rewrite_all(&fixture);
+    rewrite_all();
     next = watched_primary(&watched, 0);
     known_ms = shed_now_ms();
     WAIT_FOR(is_used_by(next, 2));
     WAIT_FOR(stats_of(fixture.cache).invalidations_repeated == REWRITES);
     ck_assert_uint_lt(shed_now_ms() - known_ms, scaled_ms(AT_ONCE_MS));
     for (unsigned i = 0; i < TIMES; i++) {
-        expect_rewrites(&fixture, peer.cache);
-        expect_rewrites(&fixture, fixture.cache);
+        expect_rewrites(peer.cache);
+        expect_rewrites(fixture.cache);
         server_do(&watched.server[0], "SET other %u PX 60000", i);
-        rewrite_all(&fixture);
+        rewrite_all();
     }
     ck_assert_int_eq(server_clients(&watched.server[0], "flags=t"), 0);
     proxy_set(&watched.proxy, PROXY_PASS, 0, NULL);
     WAIT_FOR(is_replica(&watched.server[0]));
-    expect_rewrites(&fixture, peer.cache);
+    expect_rewrites(peer.cache);
     peer_close(&peer);
-    down();
 }
 
 /* -------------------------------------------------- sentinels that fail */
@@ -431,7 +413,6 @@ TEST_EACH(a_sentinel_that_is_away_or_hangs_costs_nothing, 0, 2)
     WAIT_FOR(is_used(0));
     if (_i == 1)
         server_thaw(&watched.sentinel[0]);
-    down();
 }
 
 /* One alone may be cut off, with a primary that was replaced. */
@@ -452,7 +433,6 @@ TEST(without_a_majority_nobody_is_believed_and_a_connection_goes_on)
     peer_close(&late);
     server_start_again(&watched.sentinel[1]);
     expect_use(0);
-    down();
 }
 
 /* It names a replica, which would refuse, or another primary, which would not.
@@ -466,7 +446,6 @@ TEST(a_sentinel_that_lies_is_not_believed)
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     expect_use(0);
-    down();
 }
 
 TEST(sentinels_that_all_disagree_are_reported)
@@ -483,7 +462,6 @@ TEST(sentinels_that_all_disagree_are_reported)
     WAIT_FOR(shed_invalidate(fixture.cache, shed_str("k"), 0, &err) ==
                  SHED_EREDIS &&
              strstr(err.reason, "sentinels name different servers") != NULL);
-    down();
 }
 
 TEST(a_wrong_password_of_the_sentinels_is_reported)
@@ -497,11 +475,11 @@ TEST(a_wrong_password_of_the_sentinels_is_reported)
                  SHED_OK &&
              strstr(err.reason, "NOAUTH") != NULL);
     ck_assert_ptr_null(strstr(err.reason, "secret"));
-    down();
 }
 
 int main(void)
 {
     tcase_set_timeout(test_case(), TEST_TIMEOUT_S + 10 * failovers());
+    tcase_add_checked_fixture(test_case(), NULL, down);
     return run_tests("sentinel");
 }

@@ -62,7 +62,6 @@ TEST(a_hold_is_over_when_its_lease_ended_during_a_suspension)
 
 TEST(a_call_whose_time_ended_during_a_suspension_ends)
 {
-    static struct fixture fixture;
     struct getter getter = {0};
 
     fixture_up(&fixture);
@@ -84,7 +83,6 @@ TEST(a_wall_clock_that_is_set_changes_nothing)
 {
     enum { HOUR_S = 3600 };
     static const long steps_s[] = {HOUR_S, -2 * HOUR_S, HOUR_S};
-    static struct fixture fixture;
     struct shed_lock_options o = SHED_LOCK_OPTIONS_INIT;
     struct shed_lock *lock;
 

@@ -3,7 +3,6 @@
 #include "cache/cache.h"
 #include "support/fixture.h"
 
-static struct fixture fixture;
 static struct proxy proxy;
 
 static size_t undelivered_of(const struct shed_cache *cache)
@@ -26,7 +25,6 @@ TEST(two_writers_that_redis_missed_leave_no_older_row)
 {
     struct peer writer, reader;
 
-    fixture_init(&fixture);
     fixture_open(&fixture);
     peer_open(&writer, &fixture);
     peer_open(&reader, &fixture);
@@ -49,7 +47,6 @@ TEST(two_writers_that_redis_missed_leave_no_older_row)
     }
     peer_close(&reader);
     peer_close(&writer);
-    fixture_down(&fixture);
 }
 
 /* The other writer's invalidation does not make up for the one that failed: a
@@ -58,7 +55,6 @@ TEST(a_writer_that_was_cut_off_is_heard_after_one_that_was_not)
 {
     struct peer writer;
 
-    fixture_init(&fixture);
     fixture_hurry(&fixture, 200);
     fixture_add_proxy(&fixture, &proxy);
     fixture_open(&fixture);
@@ -80,10 +76,9 @@ TEST(a_writer_that_was_cut_off_is_heard_after_one_that_was_not)
         expect_text(fixture.cache, "k", "k@2");
     }
     peer_close(&writer);
-    fixture_down(&fixture);
 }
 
 int main(void)
 {
-    return run_tests("two_writers");
+    return run_fixture_tests("two_writers");
 }

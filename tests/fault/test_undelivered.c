@@ -13,7 +13,6 @@
 #include "support/child.h"
 #include "support/fixture.h"
 
-static struct fixture fixture;
 static struct proxy proxy;
 
 /* ------------------------------------------------------- the other process */
@@ -73,7 +72,6 @@ static unsigned other_gets_now(void)
 
 static void init(void)
 {
-    fixture_init(&fixture);
     fixture_hurry(&fixture, 200);
 }
 
@@ -169,7 +167,6 @@ TEST(a_process_that_is_cut_off_reads_nothing_older_and_others_until_then)
     ck_assert_uint_eq(undelivered(), 1);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     expect_both_to_follow();
-    fixture_down(&fixture);
 }
 
 /* Redis has carried it out, which nobody here knows. */
@@ -184,7 +181,6 @@ TEST(an_invalidation_whose_reply_is_lost_is_kept_too)
     ck_assert_uint_eq(undelivered(), 1);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     expect_both_to_follow();
-    fixture_down(&fixture);
 }
 
 TEST(a_server_that_hung_is_told_before_it_is_believed)
@@ -195,7 +191,6 @@ TEST(a_server_that_hung_is_told_before_it_is_believed)
     miss_one();
     server_thaw(&fixture.server);
     expect_both_to_follow();
-    fixture_down(&fixture);
 }
 
 TEST(a_server_that_comes_back_with_its_data_is_told_first)
@@ -213,7 +208,6 @@ TEST(a_server_that_comes_back_with_its_data_is_told_first)
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_UNPUBLISHED);
     server_start_again(&fixture.server);
     expect_both_to_follow();
-    fixture_down(&fixture);
 }
 
 /* ------------------------------------------- Redis reads, and writes nothing
@@ -247,7 +241,6 @@ TEST(until_redis_is_told_the_row_comes_from_the_source)
     expect_text(peer.cache, "k", "k@2");
     expect_text(fixture.cache, "k", "k@2");
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 TEST(with_the_fail_policy_such_a_get_fails)
@@ -263,7 +256,6 @@ TEST(with_the_fail_policy_such_a_get_fails)
     accept_writes();
     WAIT_FOR(undelivered() == 0);
     expect_text(fixture.cache, "k", "k@2");
-    fixture_down(&fixture);
 }
 
 /* More keys than are under way at once, and scripts that the server has lost.
@@ -298,7 +290,6 @@ TEST(many_are_delivered)
     WAIT_FOR(undelivered() == 0);
     ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 0);
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations_delivered, KEYS);
-    fixture_down(&fixture);
 }
 
 TEST(an_expiry_is_delivered_as_an_expiry)
@@ -317,7 +308,6 @@ TEST(an_expiry_is_delivered_as_an_expiry)
     /* as soon as the clock, as this process knows it, is beyond the expiry */
     WAIT_FOR((expect_text(fixture.cache, "k", "k@1"),
               stats_of(fixture.cache).stale > 0));
-    fixture_down(&fixture);
 }
 
 TEST(a_put_that_failed_is_made_up_for_by_an_invalidation)
@@ -334,7 +324,6 @@ TEST(a_put_that_failed_is_made_up_for_by_an_invalidation)
     accept_writes();
     WAIT_FOR(undelivered() == 0);
     expect_text(fixture.cache, "k", "k@2");
-    fixture_down(&fixture);
 }
 
 /* -------------------------------------------------- what makes up for them */
@@ -371,7 +360,6 @@ TEST(a_later_invalidation_makes_up_for_one_that_failed)
     WAIT_FOR(delivered == 1);
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations_delivered, 1);
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations, 2); /* both */
-    fixture_down(&fixture);
 }
 
 TEST(a_later_put_makes_up_for_one_that_failed_and_stays)
@@ -382,7 +370,6 @@ TEST(a_later_put_makes_up_for_one_that_failed_and_stays)
     atomic_store(&may_go_on, true);
     WAIT_FOR(delivered == 1);
     expect_origin(fixture.cache, "k", "mine", SHED_ORIGIN_REDIS);
-    fixture_down(&fixture);
 }
 
 /* It can contain a row from before the missed invalidation. */
@@ -396,7 +383,6 @@ TEST(a_later_put_with_a_version_does_not)
     atomic_store(&may_go_on, true);
     WAIT_FOR(undelivered() == 0);
     expect_text(fixture.cache, "k", "k@2");
-    fixture_down(&fixture);
 }
 
 TEST(a_later_expiry_does_not)
@@ -407,7 +393,6 @@ TEST(a_later_expiry_does_not)
     ck_assert_uint_eq(undelivered(), 1);
     atomic_store(&may_go_on, true);
     WAIT_FOR(undelivered() == 0);
-    fixture_down(&fixture);
 }
 
 TEST(an_expiry_in_a_while_does_not_make_up_for_one_now)
@@ -427,7 +412,6 @@ TEST(an_expiry_in_a_while_does_not_make_up_for_one_now)
                      SHED_OK);
     ck_assert_uint_eq(undelivered(), 0);
     atomic_store(&may_go_on, true);
-    fixture_down(&fixture);
 }
 
 /* --------------------------------------------------------- what is dropped */
@@ -461,7 +445,6 @@ TEST(a_full_list_says_so_and_loses_no_other)
     WAIT_FOR(undelivered() == 0);
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{l}"), 1);
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 0);
-    fixture_down(&fixture);
 }
 
 TEST(a_cache_that_is_closed_tries_once_more)
@@ -514,7 +497,6 @@ TEST(what_a_killed_process_had_kept_can_be_read_until_the_ttl_ends)
     left_ms = server_int(&fixture.server, "PTTL t:{k}");
     ck_assert(left_ms > 0 &&
               (uint64_t)left_ms <= fixture.cache_options.ttl_ms + LEEWAY_MS);
-    fixture_down(&fixture);
 }
 
 static uint64_t down_ms(void)
@@ -554,5 +536,5 @@ TEST(a_cache_that_is_closed_without_redis_tells_what_it_drops)
 
 int main(void)
 {
-    return run_tests("undelivered");
+    return run_fixture_tests("undelivered");
 }

@@ -12,8 +12,6 @@
 
 enum { MANY = 64 };
 
-static struct fixture fixture;
-
 static struct shed_pending *begin(const char *key,
                                   const struct shed_get_options *options,
                                   struct ending *e, struct shed_queue *queue)
@@ -67,7 +65,7 @@ TEST(a_miss_is_loaded_and_a_hit_is_not)
 {
     struct ending e;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     (void)begin("k", NULL, &e, NULL);
     expect_row(&e, "k@1", SHED_ORIGIN_LOAD);
     (void)begin("k", NULL, &e, NULL);
@@ -80,7 +78,6 @@ TEST(a_miss_is_loaded_and_a_hit_is_not)
     expect_ending(&e, SHED_ESOURCE);
     ck_assert_ptr_null(e.value);
     ck_assert_uint_gt(strlen(e.reason), 0);
-    fixture_down(&fixture);
 }
 
 TEST(calls_of_both_kinds_share_a_load)
@@ -88,7 +85,7 @@ TEST(calls_of_both_kinds_share_a_load)
     struct ending e[MANY];
     struct getter getter = {.timeout_ms = 0};
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     getter_hold(&getter, &fixture, "k");
     for (unsigned i = 0; i < MANY; i++)
         (void)begin("k", NULL, &e[i], NULL);
@@ -101,7 +98,6 @@ TEST(calls_of_both_kinds_share_a_load)
     }
     getter_expect(&getter, "k@1", SHED_ORIGIN_LOAD);
     ck_assert_uint_eq(table_loads(&fixture.table), 1);
-    fixture_down(&fixture);
 }
 
 TEST(calls_of_one_turn_share_a_get)
@@ -109,7 +105,7 @@ TEST(calls_of_one_turn_share_a_get)
     struct ending e[MANY];
     long long before;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     (void)begin("k", NULL, &e[0], NULL); /* the session is up */
     expect_row(&e[0], "k@1", SHED_ORIGIN_REDIS);
@@ -122,7 +118,6 @@ TEST(calls_of_one_turn_share_a_get)
         expect_row(&e[i], "k@1", SHED_ORIGIN_REDIS);
     ck_assert_int_le(server_calls(&fixture.server, "get"), before + 2);
     ck_assert_uint_ge(stats_of(fixture.cache).hits, MANY);
-    fixture_down(&fixture);
 }
 
 TEST(a_call_that_waits_for_the_next_get_joins_a_flight)
@@ -130,7 +125,7 @@ TEST(a_call_that_waits_for_the_next_get_joins_a_flight)
     struct ending first, cancelled, next;
     long long before;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     (void)begin("other", NULL, &first, NULL); /* the session is up */
     expect_row(&first, "other@1", SHED_ORIGIN_LOAD);
     before = server_calls(&fixture.server, "get");
@@ -145,7 +140,6 @@ TEST(a_call_that_waits_for_the_next_get_joins_a_flight)
     expect_row(&next, "k@1", SHED_ORIGIN_LOAD);
     /* and that of publish */
     ck_assert_int_eq(server_calls(&fixture.server, "get"), before + 2);
-    fixture_down(&fixture);
 }
 
 /* It would cost Redis more than the GET itself. */
@@ -154,7 +148,7 @@ TEST(redis_does_not_track_what_a_hit_reads)
     char before[32], after[32];
     struct ending e;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     wait_for_pushes(&fixture);
     put(fixture.cache, "k", "row");
     server_info(&fixture.server, "tracking_total_keys", before, sizeof(before));
@@ -162,7 +156,6 @@ TEST(redis_does_not_track_what_a_hit_reads)
     expect_row(&e, "row", SHED_ORIGIN_REDIS);
     server_info(&fixture.server, "tracking_total_keys", after, sizeof(after));
     ck_assert_str_eq(after, before);
-    fixture_down(&fixture);
 }
 
 TEST(many_calls_go_by_several_connections)
@@ -171,7 +164,7 @@ TEST(many_calls_go_by_several_connections)
     static struct ending e[CALLS];
     char text[16];
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     do {
         server_freeze(&fixture.server);
         for (int i = 0; i < CALLS; i++) {
@@ -186,7 +179,6 @@ TEST(many_calls_go_by_several_connections)
             shed_value_unref(e[i].value);
         }
     } while (server_clients(&fixture.server, "cmd=get ") < 3);
-    fixture_down(&fixture);
 }
 
 TEST(the_options_are_those_of_the_call_that_blocks)
@@ -194,7 +186,7 @@ TEST(the_options_are_those_of_the_call_that_blocks)
     struct shed_get_options o = SHED_GET_OPTIONS_INIT;
     struct ending e;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     o.only_cached = 1;
     (void)begin("k", &o, &e, NULL);
     expect_ending(&e, SHED_EMISS);
@@ -207,14 +199,12 @@ TEST(the_options_are_those_of_the_call_that_blocks)
     usleep(5000); /* so old does it become */
     (void)begin("k", &o, &e, NULL);
     expect_row(&e, "k@2", SHED_ORIGIN_LOAD);
-    fixture_down(&fixture);
 }
 
 TEST(an_old_row_is_given_at_the_soft_timeout)
 {
     struct ending e;
 
-    fixture_init(&fixture);
     fixture.cache_options.ttl_ms = 50;
     fixture.cache_options.stale_if_error_ms = 3600000;
     fixture.cache_options.soft_timeout_ms = 20;
@@ -228,14 +218,12 @@ TEST(an_old_row_is_given_at_the_soft_timeout)
     expect_row(&e, "k@1", SHED_ORIGIN_STALE);
     table_release(&fixture.table);
     WAIT_FOR(has_text(fixture.cache, "k@2"));
-    fixture_down(&fixture);
 }
 
 TEST(tags_make_rows_misses)
 {
     struct ending e;
 
-    fixture_init(&fixture);
     fixture.cache_options.tags_limit = 100;
     fixture.table.has_tags = true;
     fixture_open(&fixture);
@@ -248,7 +236,6 @@ TEST(tags_make_rows_misses)
         SHED_OK);
     (void)begin("k", NULL, &e, NULL);
     expect_row(&e, "k@2", SHED_ORIGIN_LOAD);
-    fixture_down(&fixture);
 }
 
 /* A process that polls learns the log of tags by a read of its own. */
@@ -256,7 +243,6 @@ TEST(the_log_of_tags_is_read_where_changes_are_not_announced)
 {
     struct ending e;
 
-    fixture_init(&fixture);
     fixture.cache_options.tags_limit = 100;
     fixture.client_options.wait = SHED_WAIT_POLL;
     fixture.table.has_tags = true;
@@ -266,7 +252,6 @@ TEST(the_log_of_tags_is_read_where_changes_are_not_announced)
         expect_ending(&e, SHED_OK);
         shed_value_unref(e.value);
     }
-    fixture_down(&fixture);
 }
 
 TEST(many_keys_are_answered_together)
@@ -278,7 +263,7 @@ TEST(many_keys_are_answered_together)
     struct ending e;
     const struct shed_then then = {note_ending, &e, NULL};
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     o.errors = errors;
     for (int round = 0; round < 2; round++) { /* loaded, then cached */
         e = (struct ending){.calls = 0};
@@ -307,7 +292,6 @@ TEST(many_keys_are_answered_together)
         shed_get_many_async(fixture.cache, NULL, 0, NULL, &then, NULL, NULL),
         SHED_OK);
     expect_ending(&e, SHED_OK);
-    fixture_down(&fixture);
 }
 
 TEST(a_cancelled_get_of_many_gives_what_it_has)
@@ -318,7 +302,7 @@ TEST(a_cancelled_get_of_many_gives_what_it_has)
     struct ending e = {.calls = 0};
     const struct shed_then then = {note_ending, &e, NULL};
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     expect_text(fixture.cache, "there", "there@1");
     table_hold(&fixture.table);
     ck_assert_int_eq(shed_get_many_async(fixture.cache, items, 2, NULL, &then,
@@ -332,7 +316,6 @@ TEST(a_cancelled_get_of_many_gives_what_it_has)
     ck_assert_ptr_null(items[1].value);
     ck_assert_int_eq(items[1].code, SHED_ETIMEDOUT);
     table_release(&fixture.table);
-    fixture_down(&fixture);
 }
 
 /* ------------------------------------------------------------------ queue */
@@ -358,7 +341,7 @@ TEST(a_done_that_collects_gets_the_next_call)
     static char names[3][2] = {"a", "b", "c"};
     struct ending last;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     collected = open_queue();
     for (unsigned i = 0; i < 3; i++) {
         const struct shed_then then = {note_in_order, names[i], collected};
@@ -373,7 +356,6 @@ TEST(a_done_that_collects_gets_the_next_call)
     ck_assert_uint_eq(shed_queue_collect(collected, 10), 2);
     ck_assert_str_eq(told, "bac");
     shed_queue_close(collected);
-    fixture_down(&fixture);
 }
 
 TEST(a_queue_is_readable_while_it_has_calls)
@@ -381,7 +363,7 @@ TEST(a_queue_is_readable_while_it_has_calls)
     struct shed_queue *queue = open_queue();
     struct ending e[3];
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     ck_assert(!is_readable(queue));
     ck_assert_uint_eq(shed_queue_collect(queue, 10), 0);
     for (int i = 0; i < 3; i++)
@@ -399,7 +381,6 @@ TEST(a_queue_is_readable_while_it_has_calls)
         shed_value_unref(e[i].value);
     }
     shed_queue_close(queue);
-    fixture_down(&fixture);
 }
 
 /* ---------------------------------------------------------------- endings */
@@ -409,21 +390,20 @@ TEST(a_call_ends_at_its_deadline)
     struct ending e;
     struct getter getter = {.timeout_ms = 0};
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     getter_hold(&getter, &fixture, "k");
     (void)begin("k", WITHIN(30), &e, NULL);
     expect_ending(&e, SHED_ETIMEDOUT);
     ck_assert_ptr_nonnull(strstr(e.reason, "a load of the key by this"));
     table_release(&fixture.table);
     getter_expect(&getter, "k@1", SHED_ORIGIN_LOAD);
-    fixture_down(&fixture);
 }
 
 TEST(a_redis_that_hangs_holds_nobody_beyond_the_deadline)
 {
     struct ending e;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     server_freeze(&fixture.server);
     (void)begin("k", WITHIN(30), &e, NULL);
@@ -431,7 +411,6 @@ TEST(a_redis_that_hangs_holds_nobody_beyond_the_deadline)
     server_thaw(&fixture.server);
     (void)begin("k", NULL, &e, NULL);
     expect_row(&e, "k@1", SHED_ORIGIN_REDIS);
-    fixture_down(&fixture);
 }
 
 TEST(a_cancelled_call_ends_at_once)
@@ -440,7 +419,7 @@ TEST(a_cancelled_call_ends_at_once)
     struct getter getter = {.timeout_ms = 0};
     struct shed_pending *pending;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     getter_hold(&getter, &fixture, "k");
     pending = begin("k", NULL, &e, NULL);
     ck_assert_int_eq(shed_cancel(pending), 1);
@@ -448,7 +427,6 @@ TEST(a_cancelled_call_ends_at_once)
     ck_assert_str_eq(e.reason, "the call was cancelled");
     table_release(&fixture.table);
     getter_expect(&getter, "k@1", SHED_ORIGIN_LOAD);
-    fixture_down(&fixture);
 }
 
 TEST(a_call_in_a_queue_is_too_late_to_be_cancelled)
@@ -457,14 +435,13 @@ TEST(a_call_in_a_queue_is_too_late_to_be_cancelled)
     struct shed_pending *pending;
     struct ending e;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     pending = begin("k", NULL, &e, queue);
     WAIT_FOR(is_readable(queue));
     ck_assert_int_eq(shed_cancel(pending), 0);
     ck_assert_uint_eq(shed_queue_collect(queue, 1), 1);
     expect_row(&e, "k@1", SHED_ORIGIN_LOAD);
     shed_queue_close(queue);
-    fixture_down(&fixture);
 }
 
 /* Whichever comes first, it ends once, and as shed_cancel has said. */
@@ -472,7 +449,7 @@ TEST(a_cancel_that_races_with_the_answer_ends_it_once)
 {
     struct shed_queue *queue = open_queue();
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     for (unsigned i = 0; i < 2000; i++) {
         struct ending e;
         struct shed_pending *pending;
@@ -490,7 +467,6 @@ TEST(a_cancel_that_races_with_the_answer_ends_it_once)
     }
     ck_assert_uint_eq(shed_queue_collect(queue, 1), 0);
     shed_queue_close(queue);
-    fixture_down(&fixture);
 }
 
 TEST(beyond_the_limit_calls_are_turned_away)
@@ -501,7 +477,6 @@ TEST(beyond_the_limit_calls_are_turned_away)
     struct ending e[2];
     struct shed_error err;
 
-    fixture_init(&fixture);
     fixture.cache_options.async_limit = 2;
     fixture.source_options.callers_limit = 1; /* bounds blocking calls */
     fixture_open(&fixture);
@@ -520,7 +495,6 @@ TEST(beyond_the_limit_calls_are_turned_away)
         shed_value_unref(e[i].value);
     }
     getter_expect(&getter, "k@1", SHED_ORIGIN_LOAD);
-    fixture_down(&fixture);
 }
 
 /* Not when shed_cancel returns: when the call has ended, collected or not. */
@@ -531,7 +505,6 @@ TEST(a_cancelled_call_makes_room_when_it_has_ended)
     const struct shed_then then = {note_ending, &e, queue};
     struct shed_pending *pending;
 
-    fixture_init(&fixture);
     fixture.cache_options.async_limit = 1;
     fixture_open(&fixture);
     table_hold(&fixture.table);
@@ -550,7 +523,6 @@ TEST(a_cancelled_call_makes_room_when_it_has_ended)
     expect_ending(&first, SHED_ETIMEDOUT);
     expect_row(&e, "l@1", SHED_ORIGIN_LOAD);
     shed_queue_close(queue);
-    fixture_down(&fixture);
 }
 
 TEST(closing_the_cache_ends_calls)
@@ -558,7 +530,6 @@ TEST(closing_the_cache_ends_calls)
     struct shed_queue *queue = open_queue();
     struct ending e[2];
 
-    fixture_init(&fixture);
     fixture.table.is_async = true;
     fixture_open(&fixture);
     table_hold(&fixture.table);
@@ -577,7 +548,6 @@ TEST(closing_the_cache_ends_calls)
         shed_value_unref(e[i].value);
     }
     shed_queue_close(queue);
-    fixture_down(&fixture);
 }
 
 TEST(wrong_arguments_are_refused_and_nothing_is_called)
@@ -589,7 +559,7 @@ TEST(wrong_arguments_are_refused_and_nothing_is_called)
     struct shed_get_options o = SHED_GET_OPTIONS_INIT;
     struct shed_error err;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     ck_assert_int_eq(shed_get_async(fixture.cache, shed_str(""), NULL, &then,
                                     NULL, &pending, &err),
                      SHED_EINVAL);
@@ -648,7 +618,7 @@ TEST(a_put_is_read_after_its_end)
 {
     struct ending e;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     for (int i = 0; i < 20; i++) {
         char row[16];
         snprintf(row, sizeof(row), "row %d", i);
@@ -663,7 +633,6 @@ TEST(a_put_is_read_after_its_end)
     expect_ending(&e, SHED_OK);
     expect_text(fixture.cache, "v", "later");
     ck_assert_uint_eq(stats_of(fixture.cache).puts, 22);
-    fixture_down(&fixture);
 }
 
 TEST(a_put_can_have_tags)
@@ -672,7 +641,6 @@ TEST(a_put_can_have_tags)
     struct shed_put_options o = SHED_PUT_OPTIONS_INIT;
     struct ending e;
 
-    fixture_init(&fixture);
     fixture.cache_options.tags_limit = 100;
     fixture_open(&fixture);
     o.tags = &tag;
@@ -683,28 +651,26 @@ TEST(a_put_can_have_tags)
     ck_assert_int_eq(shed_invalidate_tags(fixture.cache, &tag, 1, 0, NULL),
                      SHED_OK);
     expect_text(fixture.cache, "k", "k@1");
-    fixture_down(&fixture);
 }
 
 TEST(an_invalidated_row_is_loaded_again)
 {
     struct ending e;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     table_update(&fixture.table);
     (void)begin_invalidate("k", 0, &e, NULL);
     expect_ending(&e, SHED_OK);
     expect_text(fixture.cache, "k", "k@2");
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations, 1);
-    fixture_down(&fixture);
 }
 
 TEST(a_write_that_redis_may_have_missed_is_delivered)
 {
     struct ending e;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     table_update(&fixture.table);
     server_freeze(&fixture.server);
@@ -713,7 +679,6 @@ TEST(a_write_that_redis_may_have_missed_is_delivered)
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations_undelivered, 1);
     server_thaw(&fixture.server);
     expect_text(fixture.cache, "k", "k@2");
-    fixture_down(&fixture);
 }
 
 /* It is not carried out after its end: what is stored then stays. */
@@ -725,7 +690,7 @@ TEST(a_put_that_is_cancelled_on_its_way_ends_when_it_cannot_be_late)
     struct ending e = {.calls = 0};
     uint64_t begun_ms;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     begin_put("k", "first", NULL, &e);
     expect_ending(&e, SHED_OK);
     e = (struct ending){.calls = 0};
@@ -742,7 +707,6 @@ TEST(a_put_that_is_cancelled_on_its_way_ends_when_it_cannot_be_late)
     ck_assert_uint_ge(shed_now_ms() - begun_ms, 900);
     server_thaw(&fixture.server);
     expect_text(fixture.cache, "k", "k@1"); /* it was invalidated */
-    fixture_down(&fixture);
 }
 
 TEST(closing_the_cache_ends_writes)
@@ -750,7 +714,6 @@ TEST(closing_the_cache_ends_writes)
     struct shed_queue *queue = open_queue();
     struct ending e;
 
-    fixture_init(&fixture);
     fixture.cache_options.timeout_ms = 100; /* of the last delivery */
     fixture.client_options.command_timeout_ms = scaled_ms(200);
     fixture_open(&fixture);
@@ -763,7 +726,6 @@ TEST(closing_the_cache_ends_writes)
     ck_assert_uint_eq(shed_queue_collect(queue, 2), 1);
     expect_ending(&e, SHED_ECLOSED);
     shed_queue_close(queue);
-    fixture_down(&fixture);
 }
 
 /* ------------------------------------------------------------------- fork */
@@ -802,7 +764,7 @@ TEST(a_child_is_refused_and_the_calls_of_the_parent_go_on)
     int status = -1;
     pid_t child;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     expect_text(fixture.cache, "there", "there@1");
     wait_for_pushes(&fixture);
     (void)begin("there", NULL, &e[0], queue);
@@ -824,7 +786,6 @@ TEST(a_child_is_refused_and_the_calls_of_the_parent_go_on)
     expect_row(&e[1], "k@1", SHED_ORIGIN_LOAD);
     ck_assert_int_eq(server_clients(&fixture.server, ""), clients);
     shed_queue_close(queue);
-    fixture_down(&fixture);
 }
 
 /* ------------------------------------------------------------------- near */
@@ -835,7 +796,6 @@ TEST(a_near_row_is_given_at_once)
     const struct shed_then then = {note_ending, &e, NULL};
     struct shed_value *near = NULL;
 
-    fixture_init(&fixture);
     fixture.cache_options.near_bytes = 1 << 20;
     fixture_open(&fixture);
     wait_for_pushes(&fixture);
@@ -850,10 +810,9 @@ TEST(a_near_row_is_given_at_once)
     ck_assert_uint_eq(atomic_load(&e.calls), 0);
     (void)begin("k", NULL, &e, NULL);
     expect_row(&e, "k@1", SHED_ORIGIN_REDIS);
-    fixture_down(&fixture);
 }
 
 int main(void)
 {
-    return run_tests("async");
+    return run_fixture_tests("async");
 }

@@ -128,7 +128,6 @@ TEST(after_the_soft_timeout_a_call_gets_the_old_row_and_the_load_goes_on)
     ck_assert_uint_eq(loads(), 1);
     ck_assert_uint_eq(stats_of(fixture.cache).stale, 2);
     ck_assert_uint_eq(stats_of(fixture.cache).errors_timeout, 0);
-    fixture_down(&fixture);
 }
 
 static bool gets_old_sooner_than(uint64_t soft_timeout_ms)
@@ -149,7 +148,6 @@ TEST(a_load_that_has_taken_too_long_is_not_waited_for)
     WAIT_FOR(gets_old_sooner_than(scaled_ms(100)));
     table_release(&fixture.table);
     WAIT_FOR(stats_of(fixture.cache).published == 3);
-    fixture_down(&fixture);
 }
 
 /* The life that a lease has left tells how old it is. */
@@ -177,7 +175,6 @@ TEST(nor_is_one_of_another_process)
     table_release(&fixture.table);
     call_expect(&other, "k@2");
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 TEST(the_option_of_the_cache_holds_for_calls_that_have_none)
@@ -195,7 +192,6 @@ TEST(the_option_of_the_cache_holds_for_calls_that_have_none)
     WAIT_FOR(stats_of(fixture.cache).misses == 2 + 3);
     table_release(&fixture.table);
     call_expect(&call, "k@2");
-    fixture_down(&fixture);
 }
 
 TEST(a_load_that_is_quick_enough_is_waited_for)
@@ -203,7 +199,6 @@ TEST(a_load_that_is_quick_enough_is_waited_for)
     calls_up(0, STALE_MS);
     age_k(PAST_TTL_MS);
     expect_with("k", soft(NEVER_MS - 1), "k@2", SHED_ORIGIN_LOAD);
-    fixture_down(&fixture);
 }
 
 TEST(without_an_old_row_a_call_waits)
@@ -218,7 +213,6 @@ TEST(without_an_old_row_a_call_waits)
     table_release(&fixture.table);
     call_expect(&call, "k@1");
     ck_assert_uint_eq(departures, 0);
-    fixture_down(&fixture);
 }
 
 /* The same options may be meant for several caches. */
@@ -233,7 +227,6 @@ TEST(in_a_cache_without_a_window_a_call_waits_too)
     table_release(&fixture.table);
     call_expect(&call, "k@2");
     ck_assert_uint_eq(departures, 0);
-    fixture_down(&fixture);
 }
 
 /* That GET fails, and the one at the soft timeout finds the row. */
@@ -250,7 +243,6 @@ TEST(but_a_call_that_allows_stale_rows_does_not)
     expect_with("k", options, "k@1", SHED_ORIGIN_STALE);
     ck_assert_uint_eq(departures, 1);
     table_release(&fixture.table);
-    fixture_down(&fixture);
 }
 
 /* The call has left its flight while another process loads. That process dies,
@@ -275,7 +267,6 @@ TEST(what_goes_on_takes_over_from_a_loader_that_is_lost)
     call_expect(&other, "k@2");
     ck_assert_uint_eq(loads(), 2);
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 TEST(closing_a_cache_does_not_wait_for_what_another_loads)
@@ -294,7 +285,6 @@ TEST(closing_a_cache_does_not_wait_for_what_another_loads)
     ck_assert_uint_eq(table_running(&fixture.table), 1);
     table_release(&fixture.table);
     call_expect(&other, "k@2");
-    fixture_down(&fixture);
 }
 
 struct many {
@@ -333,7 +323,6 @@ TEST(of_many_keys_each_has_its_old_row_or_waits)
     check_text(m.items[2].value, "clock@1");
     for (size_t i = 0; i < 3; i++)
         shed_value_unref(m.items[i].value);
-    fixture_down(&fixture);
 }
 
 /* ----------------------------------------------------- an old row unseen */
@@ -354,7 +343,6 @@ TEST(a_failed_load_finds_the_old_row_that_get_did_not_see)
     ck_assert_uint_eq(loads(), 1);
     gets_to_fail = 2;
     expect_failure("k", get_defaults, SHED_ESOURCE);
-    fixture_down(&fixture);
 }
 
 /* What the second GET finds counts as what it is, and once. */
@@ -381,7 +369,6 @@ TEST(a_row_that_was_stored_meanwhile_is_given_and_counted_as_fresh)
     ck_assert_uint_eq(after.hits - before.hits, 1);
     ck_assert_uint_eq(after.stale, before.stale);
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 TEST(a_stale_row_that_the_second_get_finds_is_counted_once)
@@ -392,7 +379,6 @@ TEST(a_stale_row_that_the_second_get_finds_is_counted_once)
     gets_to_fail = 1;
     expect_with("k", get_defaults, "k@1", SHED_ORIGIN_STALE);
     ck_assert_uint_eq(stats_of(fixture.cache).stale, 1);
-    fixture_down(&fixture);
 }
 
 TEST(of_many_keys_each_finds_its_own)
@@ -409,7 +395,6 @@ TEST(of_many_keys_each_finds_its_own)
     check_text(items[0].value, "k@1");
     ck_assert_int_eq(items[1].code, SHED_ESOURCE);
     shed_value_unref(items[0].value);
-    fixture_down(&fixture);
 }
 
 /* It is found while the load goes on, at the soft timeout. */
@@ -422,7 +407,6 @@ TEST(an_overdue_load_finds_it_too)
     gets_to_fail = 1;
     expect_with("k", soft(SOON_MS), "k@1", SHED_ORIGIN_STALE);
     table_release(&fixture.table);
-    fixture_down(&fixture);
 }
 
 TEST(what_get_has_seen_is_not_looked_for_again)
@@ -433,7 +417,6 @@ TEST(what_get_has_seen_is_not_looked_for_again)
     gets_sent = 0;
     expect_failure("k", get_defaults, SHED_ESOURCE);
     ck_assert_uint_eq(gets_sent, 1);
-    fixture_down(&fixture);
 }
 
 /* -------------------------------------------------------------- the budget */
@@ -473,7 +456,6 @@ TEST(what_a_call_tries_shares_one_deadline)
     shed_value_unref(value);
     ck_assert_uint_eq(waits, 2);
     table_release(&fixture.table);
-    fixture_down(&fixture);
 }
 
 static void *get_young(void *arg)
@@ -501,7 +483,6 @@ TEST(a_call_that_goes_round_again_does_too)
     shed_value_unref(value);
     getter_expect(&getter, "put", SHED_ORIGIN_REDIS);
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 TEST(a_silent_redis_does_not_prolong_a_call)
@@ -513,10 +494,9 @@ TEST(a_silent_redis_does_not_prolong_a_call)
     ck_assert_int_eq(get_in(SOON_MS, SOON_MS, 0, &value), SHED_ETIMEDOUT);
     ck_assert_int_eq(get_in(SOON_MS, 0, MAX_AGE_MS, &value), SHED_ETIMEDOUT);
     server_thaw(&fixture.server);
-    fixture_down(&fixture);
 }
 
 int main(void)
 {
-    return run_tests("budget");
+    return run_fixture_tests("budget");
 }

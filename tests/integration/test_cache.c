@@ -7,13 +7,11 @@
 #include "support/bare.h"
 #include "support/fixture.h"
 
-static struct fixture fixture;
-
 /* ----------------------------------------------------------------- answers */
 
 TEST(a_miss_loads_and_the_next_get_is_a_hit)
 {
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
     ck_assert_uint_eq(table_loads(&fixture.table), 1);
@@ -21,14 +19,13 @@ TEST(a_miss_loads_and_the_next_get_is_a_hit)
     ck_assert_uint_eq(stats_of(fixture.cache).misses, 1);
     ck_assert_uint_eq(stats_of(fixture.cache).published, 1);
     ck_assert_uint_eq(stats_of(fixture.cache).leases_won, 1);
-    fixture_down(&fixture);
 }
 
 TEST(absent_null_and_empty_are_three_answers_and_stay_so_in_redis)
 {
     struct shed_value *value = NULL;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     for (int i = 0; i < 2; i++) {
         expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
         expect_kind(fixture.cache, "null", SHED_KIND_NULL);
@@ -42,12 +39,10 @@ TEST(absent_null_and_empty_are_three_answers_and_stay_so_in_redis)
     ck_assert_uint_eq(table_loads(&fixture.table), 3);
     ck_assert_uint_eq(stats_of(fixture.cache).negative_hits, 1);
     ck_assert_uint_eq(stats_of(fixture.cache).hits, 2);
-    fixture_down(&fixture);
 }
 
 TEST(absence_is_kept_for_the_negative_ttl_only)
 {
-    fixture_init(&fixture);
     fixture.cache_options.negative_ttl_ms = 50;
     fixture_open(&fixture);
     expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
@@ -56,31 +51,26 @@ TEST(absence_is_kept_for_the_negative_ttl_only)
     WAIT_FOR(server_int(&fixture.server, "EXISTS t:{absent}") == 0);
     expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
     ck_assert_uint_eq(table_loads(&fixture.table), 2);
-    fixture_down(&fixture);
 }
 
 TEST(absence_is_not_kept_with_a_negative_ttl_of_0)
 {
-    fixture_init(&fixture);
     fixture.cache_options.negative_ttl_ms = 0;
     fixture_open(&fixture);
     expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
     ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 0);
     expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
     ck_assert_uint_eq(table_loads(&fixture.table), 2);
-    fixture_down(&fixture);
 }
 
 TEST(rows_are_kept_for_their_ttl)
 {
-    fixture_init(&fixture);
     fixture.cache_options.ttl_ms = 60;
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     table_update(&fixture.table);
     WAIT_FOR(server_int(&fixture.server, "EXISTS t:{k}") == 0);
     expect_text(fixture.cache, "k", "k@2");
-    fixture_down(&fixture);
 }
 
 TEST(keys_are_bytes_each_with_a_place_of_its_own)
@@ -100,7 +90,7 @@ TEST(keys_are_bytes_each_with_a_place_of_its_own)
     const size_t count = sizeof(keys) / sizeof(*keys);
     struct shed_value *value = NULL;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     for (size_t round = 0; round < 2; round++) {
         for (size_t i = 0; i < count; i++) {
             ck_assert_int_eq(shed_get(fixture.cache,
@@ -117,7 +107,6 @@ TEST(keys_are_bytes_each_with_a_place_of_its_own)
     }
     ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), (long long)count);
     ck_assert_uint_eq(fixture.table.keys, count);
-    fixture_down(&fixture);
 }
 
 TEST(the_longest_key_is_served_and_one_byte_more_is_refused)
@@ -127,7 +116,7 @@ TEST(the_longest_key_is_served_and_one_byte_more_is_refused)
     struct shed_error err = {0};
 
     memset(key, '}', sizeof(key));
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     ck_assert_int_eq(shed_get(fixture.cache,
                               shed_bytes(key, SHED_KEY_MAX_BYTES), NULL, &value,
                               &err),
@@ -139,14 +128,12 @@ TEST(the_longest_key_is_served_and_one_byte_more_is_refused)
                               &value, &err),
                      SHED_EINVAL);
     ck_assert_ptr_nonnull(strstr(err.reason, "1025"));
-    fixture_down(&fixture);
 }
 
 TEST(a_value_over_the_limit_fails_its_key_and_is_not_kept)
 {
     struct shed_error err = {0};
 
-    fixture_init(&fixture);
     fixture.cache_options.value_limit_bytes = 4095;
     fixture.cache_options.failure_ttl_ms = 0;
     fixture_open(&fixture);
@@ -154,14 +141,12 @@ TEST(a_value_over_the_limit_fails_its_key_and_is_not_kept)
     ck_assert_ptr_nonnull(strstr(err.reason, "4096"));
     ck_assert_ptr_nonnull(strstr(err.reason, "4095"));
     WAIT_FOR(server_int(&fixture.server, "DBSIZE") == 0);
-    fixture_down(&fixture);
 }
 
 TEST(others_hear_that_a_value_is_too_big_as_such)
 {
     struct peer peer;
 
-    fixture_init(&fixture);
     fixture.cache_options.value_limit_bytes = 4095;
     fixture.cache_options.failure_ttl_ms = 60000;
     fixture_open(&fixture);
@@ -172,7 +157,6 @@ TEST(others_hear_that_a_value_is_too_big_as_such)
     expect_code(peer.cache, "big", SHED_ETOOBIG, NULL);
     ck_assert_uint_eq(table_loads(&fixture.table), 1);
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 TEST(age_counts_from_the_publish_by_the_servers_clock)
@@ -181,7 +165,7 @@ TEST(age_counts_from_the_publish_by_the_servers_clock)
     uint64_t start_ms, age_ms, end_ms = test_deadline_ms();
 
     start_ms = shed_now_ms(); /* before the clocks are compared */
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL),
                      SHED_OK);
     ck_assert_uint_eq(value->age_ms, 0);
@@ -196,14 +180,13 @@ TEST(age_counts_from_the_publish_by_the_servers_clock)
     } while (age_ms < 50);
     /* the two clocks differ, and the offset is only as exact as a round trip */
     ck_assert_uint_le(age_ms, shed_now_ms() - start_ms + scaled_ms(20));
-    fixture_down(&fixture);
 }
 
 TEST(values_outlive_cache_and_client)
 {
     struct shed_value *loaded = NULL, *hit = NULL;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     ck_assert_int_eq(
         shed_get(fixture.cache, shed_str("k"), NULL, &loaded, NULL), SHED_OK);
     ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), NULL, &hit, NULL),
@@ -244,7 +227,7 @@ TEST(a_bad_argument_gets_its_own_reason_and_nothing_is_sent)
                                  {.key = {"", sizeof("") - 1}}};
     long long before;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     wait_for_pushes(&fixture);
     before = writes_so_far();
     refused(shed_get(fixture.cache, shed_str(""), NULL, &value, &err), &err,
@@ -286,7 +269,6 @@ TEST(a_bad_argument_gets_its_own_reason_and_nothing_is_sent)
     ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 0);
     ck_assert_int_eq(writes_so_far(), before);
     ck_assert_uint_eq(table_loads(&fixture.table), 0);
-    fixture_down(&fixture);
 }
 
 /* The jitter of the cache, which takes up to 90 % off, does not apply. */
@@ -297,7 +279,6 @@ TEST(a_put_with_a_ttl_is_fresh_for_that_long)
     struct shed_error err;
     uint64_t ms = scaled_ms(500);
 
-    fixture_init(&fixture);
     fixture.cache_options.ttl_jitter_pct = 90;
     fixture_open(&fixture);
     for (int i = 0; i < 10; i++) {
@@ -324,7 +305,6 @@ TEST(a_put_with_a_ttl_is_fresh_for_that_long)
                      &err),
             &err, "put ttl_ms is 18446744073709551615, at most 316224000000");
     expect_text(fixture.cache, "k", "k@1");
-    fixture_down(&fixture);
 }
 
 TEST(a_value_that_is_too_big_to_put_is_not_sent)
@@ -332,7 +312,6 @@ TEST(a_value_that_is_too_big_to_put_is_not_sent)
     struct shed_error err = {0};
     long long before;
 
-    fixture_init(&fixture);
     fixture.cache_options.value_limit_bytes = 3;
     fixture_open(&fixture);
     put(fixture.cache, "k", "abc");
@@ -343,7 +322,6 @@ TEST(a_value_that_is_too_big_to_put_is_not_sent)
     ck_assert_str_eq(err.reason, "row has 4 bytes, value_limit_bytes is 3");
     ck_assert_int_eq(writes_so_far(), before);
     expect_text(fixture.cache, "k", "abc");
-    fixture_down(&fixture);
 }
 
 static void refused_cache(const char *name, struct shed_cache_options *options,
@@ -368,7 +346,7 @@ TEST(a_bad_name_or_option_opens_no_cache_and_says_which)
     static char name[SHED_NAME_MAX_BYTES + 2];
 
     memset(name, 'n', sizeof(name) - 1);
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     refused_cache("a{b", NULL, "brace");
     refused_cache("a}", NULL, "brace");
     refused_cache("", NULL, "empty");
@@ -388,7 +366,6 @@ TEST(a_bad_name_or_option_opens_no_cache_and_says_which)
     newer.known.size = sizeof(newer);
     refused_cache("a", &newer.known, "does not know");
     ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 0);
-    fixture_down(&fixture);
 }
 
 TEST(a_longer_options_struct_with_a_zero_tail_is_taken)
@@ -399,14 +376,13 @@ TEST(a_longer_options_struct_with_a_zero_tail_is_taken)
     } newer = {bare_cache(), 0};
     struct shed_cache *cache = NULL;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     newer.known.size = sizeof(newer);
     ck_assert_int_eq(shed_cache_open(fixture.client, "a", fixture.source,
                                      &newer.known, &cache, NULL),
                      SHED_OK);
     expect_text(cache, "k", "k@1");
     shed_cache_close(cache);
-    fixture_down(&fixture);
 }
 
 /* --------------------------------------------------------------- get_many */
@@ -418,7 +394,7 @@ TEST(get_many_answers_each_key_as_a_get_does)
     enum { COUNT = sizeof(keys) / sizeof(*keys) };
     struct shed_item items[COUNT];
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     expect_text(fixture.cache, "hit", "hit@1");
     for (size_t i = 0; i < COUNT; i++)
         items[i] = (struct shed_item){.key = shed_str(keys[i])};
@@ -435,7 +411,6 @@ TEST(get_many_answers_each_key_as_a_get_does)
         ck_assert_int_eq(items[i].code, SHED_OK);
         shed_value_unref(items[i].value);
     }
-    fixture_down(&fixture);
 }
 
 TEST(the_first_key_that_failed_decides_what_get_many_returns)
@@ -444,7 +419,7 @@ TEST(the_first_key_that_failed_decides_what_get_many_returns)
         {{"a", 1}, NULL, 0}, {{"fail2", 5}, NULL, 0}, {{"fail1", 5}, NULL, 0}};
     struct shed_error err = {0};
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     ck_assert_int_eq(shed_get_many(fixture.cache, items, 3, NULL, &err),
                      SHED_ESOURCE);
     ck_assert_ptr_nonnull(strstr(err.reason, "items[1]: "));
@@ -455,7 +430,6 @@ TEST(the_first_key_that_failed_decides_what_get_many_returns)
     ck_assert_ptr_null(items[1].value);
     ck_assert_uint_eq(stats_of(fixture.cache).errors_source, 2);
     shed_value_unref(items[0].value);
-    fixture_down(&fixture);
 }
 
 TEST(each_key_of_get_many_has_a_reason_of_its_own)
@@ -469,7 +443,7 @@ TEST(each_key_of_get_many_has_a_reason_of_its_own)
 
     memset(errors, 0xff, sizeof(errors));
     options.errors = errors;
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     ck_assert_int_eq(shed_get_many(fixture.cache, items, 4, &options, NULL),
                      SHED_ESOURCE);
     for (size_t i = 0; i < 4; i++) {
@@ -480,7 +454,6 @@ TEST(each_key_of_get_many_has_a_reason_of_its_own)
     ck_assert_str_eq(errors[1].reason, "");
     ck_assert_str_eq(errors[2].reason, "the table is on fire");
     ck_assert_int_eq(errors[3].code, SHED_OK);
-    fixture_down(&fixture);
 }
 
 /* By the index in the caller's array. */
@@ -502,7 +475,7 @@ TEST(get_many_says_which_key_is_wrong_and_why)
                                 {{"", 0}, NULL, 0}};
     struct shed_error err;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
         items[2].key = wrong[i].key;
         ck_assert_int_eq(shed_get_many(fixture.cache, items, 4, NULL, &err),
@@ -513,15 +486,13 @@ TEST(get_many_says_which_key_is_wrong_and_why)
     ck_assert_int_eq(shed_get_many(fixture.cache, NULL, 4, NULL, &err),
                      SHED_EINVAL);
     ck_assert_str_eq(err.reason, "shed_get_many: items is NULL");
-    fixture_down(&fixture);
 }
 
 TEST(get_many_of_nothing_succeeds)
 {
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     ck_assert_int_eq(shed_get_many(fixture.cache, NULL, 0, NULL, NULL),
                      SHED_OK);
-    fixture_down(&fixture);
 }
 
 static struct shed_item *make_items(size_t count, char (*keys)[24])
@@ -553,7 +524,7 @@ TEST(cold_keys_that_are_asked_for_together_are_loaded_together)
     static char keys[50][24];
     struct shed_item *items = make_items(50, keys);
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     ck_assert_int_eq(shed_get_many(fixture.cache, items, 50, NULL, NULL),
                      SHED_OK);
     check_items(items, 50);
@@ -563,7 +534,6 @@ TEST(cold_keys_that_are_asked_for_together_are_loaded_together)
     ck_assert_uint_eq(stats_of(fixture.cache).loaded_keys, 50);
     ck_assert_uint_eq(stats_of(fixture.cache).batch_keys.sum, 50);
     free(items);
-    fixture_down(&fixture);
 }
 
 TEST(of_too_many_keys_none_is_got_and_every_item_is_set)
@@ -577,7 +547,7 @@ TEST(of_too_many_keys_none_is_got_and_every_item_is_set)
         items[i].value = (struct shed_value *)(void *)keys[i];
         items[i].code = SHED_OK;
     }
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     refused(shed_get_many(fixture.cache, items, COUNT, NULL, &err), &err,
             "limit is 10000");
     for (size_t i = 0; i < COUNT; i++) {
@@ -587,7 +557,6 @@ TEST(of_too_many_keys_none_is_got_and_every_item_is_set)
     }
     ck_assert_uint_eq(table_loads(&fixture.table), 0);
     free(items);
-    fixture_down(&fixture);
 }
 
 TEST(the_most_keys_come_in_bounded_batches_and_then_in_one_pipeline)
@@ -595,7 +564,7 @@ TEST(the_most_keys_come_in_bounded_batches_and_then_in_one_pipeline)
     static char keys[SHED_MANY_MAX][24];
     struct shed_item *items = make_items(SHED_MANY_MAX, keys);
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     ck_assert_int_eq(shed_get_many(fixture.cache, items, SHED_MANY_MAX,
                                    WITHIN(scaled_ms(60000)), NULL),
                      SHED_OK);
@@ -608,7 +577,6 @@ TEST(the_most_keys_come_in_bounded_batches_and_then_in_one_pipeline)
     check_items(items, SHED_MANY_MAX);
     ck_assert_uint_eq(stats_of(fixture.cache).hits, SHED_MANY_MAX);
     free(items);
-    fixture_down(&fixture);
 }
 
 TEST(get_many_returns_at_its_deadline_with_what_it_has)
@@ -616,7 +584,7 @@ TEST(get_many_returns_at_its_deadline_with_what_it_has)
     struct shed_item items[] = {{{"hit", 3}, NULL, 0}, {{"cold", 4}, NULL, 0}};
     struct shed_error err = {0};
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     expect_text(fixture.cache, "hit", "hit@1");
     table_hold(&fixture.table);
     ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, WITHIN(30), &err),
@@ -626,7 +594,6 @@ TEST(get_many_returns_at_its_deadline_with_what_it_has)
     ck_assert_ptr_null(items[1].value);
     shed_value_unref(items[0].value);
     table_release(&fixture.table);
-    fixture_down(&fixture);
 }
 
 /* ----------------------------------------------------- many callers at once */
@@ -669,7 +636,7 @@ TEST(the_statistics_show_loads_under_way_and_callers_that_wait)
     struct getter getter = {0};
     struct shed_stats stats;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     getter_hold(&getter, &fixture, "k");
     stats = stats_of(fixture.cache);
     ck_assert_uint_eq(alive(&stats), 1);
@@ -683,25 +650,21 @@ TEST(the_statistics_show_loads_under_way_and_callers_that_wait)
     stats = stats_of(fixture.cache);
     ck_assert_uint_eq(waiting(&stats), 0);
     WAIT_FOR((stats = stats_of(fixture.cache), alive(&stats) == 0));
-    fixture_down(&fixture);
 }
 
 TEST(fifty_callers_cost_one_load)
 {
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     run_crowd();
-    fixture_down(&fixture);
 }
 
 TEST(fifty_callers_cost_one_load_without_pushes_too)
 {
-    fixture_init(&fixture);
     fixture.client_options.wait = SHED_WAIT_POLL;
     fixture_open(&fixture);
     run_crowd();
     ck_assert_int_eq(server_clients(&fixture.server, "flags=P"), 0);
     ck_assert_int_eq(server_clients(&fixture.server, "flags=t"), 0);
-    fixture_down(&fixture);
 }
 
 TEST(a_get_returns_at_its_deadline_and_the_load_is_kept)
@@ -710,7 +673,7 @@ TEST(a_get_returns_at_its_deadline_and_the_load_is_kept)
     uint64_t start_ms;
     unsigned calls = 0;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     table_hold(&fixture.table);
     do { /* until one call has begun a load before its deadline */
         start_ms = shed_now_ms();
@@ -727,7 +690,6 @@ TEST(a_get_returns_at_its_deadline_and_the_load_is_kept)
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
     ck_assert_uint_eq(table_loads(&fixture.table), 1);
     ck_assert_uint_eq(stats_of(fixture.cache).errors_timeout, calls);
-    fixture_down(&fixture);
 }
 
 static void expect_gauge(const char *name, int value)
@@ -746,7 +708,6 @@ TEST(beyond_the_queue_limit_callers_are_turned_away_at_once)
     struct getter first = {0}, queued = {0};
     struct shed_error err = {0};
 
-    fixture_init(&fixture);
     fixture.source_options.max_loads = 1;
     fixture.source_options.queue_limit = 1;
     fixture.source_options.batch_wait_ms = 0;
@@ -765,7 +726,6 @@ TEST(beyond_the_queue_limit_callers_are_turned_away_at_once)
     table_release(&fixture.table);
     getter_expect(&first, "a@1", SHED_ORIGIN_LOAD);
     getter_expect(&queued, "b@1", SHED_ORIGIN_LOAD);
-    fixture_down(&fixture);
 }
 
 TEST(the_limit_of_an_adaptive_source_is_shown_as_it_is_now)
@@ -773,7 +733,6 @@ TEST(the_limit_of_an_adaptive_source_is_shown_as_it_is_now)
     struct getter getters[6] = {{0}};
     static const char *const keys[6] = {"a", "b", "c", "d", "e", "f"};
 
-    fixture_init(&fixture);
     fixture.source_options.max_loads = 64;
     fixture.source_options.max_batch = 1;
     fixture.source_options.adaptive_loads = 1;
@@ -791,7 +750,6 @@ TEST(the_limit_of_an_adaptive_source_is_shown_as_it_is_now)
         shed_value_unref(getters[i].value);
     }
     ck_assert_uint_eq(fixture.table.most_running, 4);
-    fixture_down(&fixture);
 }
 
 /* --------------------------------------------------- what does not belong
@@ -799,7 +757,7 @@ TEST(the_limit_of_an_adaptive_source_is_shown_as_it_is_now)
 
 TEST(a_flipped_byte_is_found_counted_and_replaced)
 {
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     table_update(&fixture.table);
     server_do(&fixture.server, "SETRANGE t:{k} 64 X");
@@ -807,14 +765,13 @@ TEST(a_flipped_byte_is_found_counted_and_replaced)
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_REDIS);
     ck_assert_uint_eq(stats_of(fixture.cache).corrupt_entries, 1);
     ck_assert_uint_eq(stats_of(fixture.cache).foreign_entries, 0);
-    fixture_down(&fixture);
 }
 
 TEST(a_truncated_entry_is_found_counted_and_replaced)
 {
     redisReply *entry;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     entry = server_run(&fixture.server, "GET t:{k}");
     server_do(&fixture.server, "SET t:{k} %b", entry->str,
@@ -823,12 +780,11 @@ TEST(a_truncated_entry_is_found_counted_and_replaced)
     table_update(&fixture.table);
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_LOAD);
     ck_assert_uint_eq(stats_of(fixture.cache).corrupt_entries, 1);
-    fixture_down(&fixture);
 }
 
 TEST(what_others_wrote_is_counted_and_replaced)
 {
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     server_do(&fixture.server, "SET t:{k} raw");
     server_do(&fixture.server, "RPUSH t:{l} raw");
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
@@ -837,12 +793,11 @@ TEST(what_others_wrote_is_counted_and_replaced)
     ck_assert_uint_eq(stats_of(fixture.cache).corrupt_entries, 0);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
     expect_origin(fixture.cache, "l", "l@1", SHED_ORIGIN_REDIS);
-    fixture_down(&fixture);
 }
 
 TEST(an_entry_of_the_format_before_is_a_miss_and_is_replaced)
 {
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     table_update(&fixture.table);
     server_do(&fixture.server, "SETRANGE t:{k} 4 %b", "\1", (size_t)1);
@@ -850,12 +805,10 @@ TEST(an_entry_of_the_format_before_is_a_miss_and_is_replaced)
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_REDIS);
     ck_assert_uint_eq(stats_of(fixture.cache).foreign_entries, 1);
     ck_assert_uint_eq(stats_of(fixture.cache).corrupt_entries, 0);
-    fixture_down(&fixture);
 }
 
 TEST(a_damaged_failure_marker_is_replaced)
 {
-    fixture_init(&fixture);
     fixture.cache_options.failure_ttl_ms = 60000;
     fixture_open(&fixture);
     expect_code(fixture.cache, "fail", SHED_ESOURCE, NULL);
@@ -865,19 +818,17 @@ TEST(a_damaged_failure_marker_is_replaced)
     expect_code(fixture.cache, "fail", SHED_ESOURCE, NULL);
     ck_assert_uint_eq(table_loads(&fixture.table), 2);
     ck_assert_uint_eq(stats_of(fixture.cache).corrupt_entries, 1);
-    fixture_down(&fixture);
 }
 
 TEST(the_payload_is_behind_64_bytes_for_every_language)
 {
     redisReply *row;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     row = server_run(&fixture.server, "GETRANGE t:{k} 64 -1");
     ck_assert_str_eq(row->str, "k@1");
     freeReplyObject(row);
-    fixture_down(&fixture);
 }
 
 /* Each line is a comment, or a metric with a label of our name and a number. */
@@ -903,7 +854,7 @@ TEST(the_statistics_are_prometheus_text)
     static char text[65536];
     size_t size;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     expect_text(fixture.cache, "k", "k@1");
     size =
@@ -918,10 +869,9 @@ TEST(the_statistics_are_prometheus_text)
     for (char *rest = text, *line;
          (line = strtok_r(rest, "\n", &rest)) != NULL;)
         check_line(line);
-    fixture_down(&fixture);
 }
 
 int main(void)
 {
-    return run_tests("cache");
+    return run_fixture_tests("cache");
 }

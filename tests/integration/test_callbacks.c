@@ -18,7 +18,6 @@ struct action {
     atomic_bool is_done;
 };
 
-static struct fixture fixture;
 static struct shed_lock *lock, *other;
 static struct action action;
 static atomic_bool is_loading;
@@ -69,7 +68,6 @@ static void on_done(void *user, struct shed_lock *l, enum shed_code code,
 
 static void init(void)
 {
-    fixture_init(&fixture);
     fixture.cache_options.failure_ttl_ms = 0;
 }
 
@@ -390,5 +388,6 @@ TEST(cache_and_source_can_be_closed_in_a_load)
 
 int main(void)
 {
+    tcase_add_checked_fixture(test_case(), fixture_set_up, NULL);
     return run_tests("callbacks");
 }

@@ -63,7 +63,6 @@ TEST(a_row_that_is_too_old_for_the_call_is_replaced)
     expect_with("k", young(), "k@2", SHED_ORIGIN_REDIS);
     ck_assert_uint_eq(loads(), 1);
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}:refresh"), 0);
-    fixture_down(&fixture);
 }
 
 TEST(a_row_that_is_young_enough_is_a_hit)
@@ -72,7 +71,6 @@ TEST(a_row_that_is_young_enough_is_a_hit)
     age_k(MAX_AGE_MS / 2);
     expect_with("k", young(), "k@1", SHED_ORIGIN_REDIS);
     ck_assert_uint_eq(loads(), 0);
-    fixture_down(&fixture);
 }
 
 /* A push wakes the flight that waits, and what it finds is that row. */
@@ -100,7 +98,6 @@ TEST(a_row_that_is_too_old_for_the_call_does_not_end_its_flight)
     call_expect(&others, "k@2");
     ck_assert_uint_eq(stats_of(peer.cache).waits, 1);
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 TEST(calls_of_many_clients_for_a_younger_row_share_one_load)
@@ -135,7 +132,6 @@ TEST(calls_of_many_clients_for_a_younger_row_share_one_load)
     ck_assert_uint_eq(origins[SHED_ORIGIN_WAITED], PEERS - 1);
     for (size_t i = 0; i < PEERS; i++)
         peer_close(&peers[i]);
-    fixture_down(&fixture);
 }
 
 TEST(others_get_the_row_that_is_being_replaced)
@@ -151,7 +147,6 @@ TEST(others_get_the_row_that_is_being_replaced)
         expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
     table_release(&fixture.table);
     call_expect(&call, "k@2");
-    fixture_down(&fixture);
 }
 
 TEST(an_answer_that_is_too_old_is_not_handed_out)
@@ -169,7 +164,6 @@ TEST(an_answer_that_is_too_old_is_not_handed_out)
     ck_assert_uint_eq(stats_of(fixture.cache).misses_ended,
                       stats_of(fixture.cache).misses);
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 /* As in a failover: GET finds nothing (0) or a row that is too old (1), and
@@ -197,7 +191,6 @@ TEST_EACH(a_row_that_comes_back_during_the_call_is_not_taken_for_a_new_one, 0,
     freeReplyObject(row);
     proxy_release(&proxy);
     call_expect(&call, _i == 0 ? "k@2" : "k@3");
-    fixture_down(&fixture);
 }
 
 TEST(no_such_row_has_an_age_too)
@@ -210,7 +203,6 @@ TEST(no_such_row_has_an_age_too)
     age_entry(&fixture.server, "t:{absent}", OLD_MS);
     expect_absent("absent", young());
     ck_assert_uint_eq(loads(), 2);
-    fixture_down(&fixture);
 }
 
 TEST(nothing_older_is_handed_out_when_the_load_fails)
@@ -220,7 +212,6 @@ TEST(nothing_older_is_handed_out_when_the_load_fails)
     table_fail(&fixture.table, true);
     expect_with("k", get_defaults, "k@1", SHED_ORIGIN_STALE);
     expect_failure("k", young(), SHED_ESOURCE);
-    fixture_down(&fixture);
 }
 
 /* What snowshed.h says of max_age_ms: a second call takes what there is. */
@@ -239,7 +230,6 @@ TEST(after_the_load_has_failed_a_call_can_take_what_there_is)
         expect_failure("k", young(), SHED_ESOURCE);
         expect_with("k", options, "k@1", origins[i]);
     }
-    fixture_down(&fixture);
 }
 
 TEST(nothing_older_is_handed_out_because_stale_rows_are_allowed)
@@ -255,7 +245,6 @@ TEST(nothing_older_is_handed_out_because_stale_rows_are_allowed)
     WAIT_FOR(has_text(fixture.cache, "k@2"));
     age_k(AGEING_TTL_MS + STALE_MS * 3 / 2);
     expect_with("k", options, "k@3", SHED_ORIGIN_LOAD);
-    fixture_down(&fixture);
 }
 
 TEST(a_row_of_unknown_age_is_too_old)
@@ -266,7 +255,6 @@ TEST(a_row_of_unknown_age_is_too_old)
     expect_with("k", young(), "k@2", SHED_ORIGIN_LOAD);
     ck_assert_uint_eq(loads(), 1);
     is_clock_hidden = false;
-    fixture_down(&fixture);
 }
 
 TEST(a_corrupt_entry_is_replaced_by_a_young_one)
@@ -276,7 +264,6 @@ TEST(a_corrupt_entry_is_replaced_by_a_young_one)
     spoil_k();
     expect_with("k", young(), "k@2", SHED_ORIGIN_LOAD);
     ck_assert_uint_eq(stats_of(fixture.cache).corrupt_entries, 1);
-    fixture_down(&fixture);
 }
 
 /* ------------------------------------------------------------- only_cached */
@@ -295,7 +282,6 @@ TEST(a_call_that_may_not_load_takes_what_redis_has)
     ck_assert_int_eq(server_calls(&fixture.server, "get"), gets + 3);
     ck_assert_int_eq(server_calls(&fixture.server, "set"), sets);
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{new}"), 0);
-    fixture_down(&fixture);
 }
 
 TEST(its_miss_is_counted_and_is_no_error)
@@ -310,7 +296,6 @@ TEST(its_miss_is_counted_and_is_no_error)
     ck_assert_uint_eq(after.misses_ended, before.misses_ended + 1);
     ck_assert_uint_eq(after.errors_other, before.errors_other);
     ck_assert_uint_eq(after.miss_us.count, before.miss_us.count);
-    fixture_down(&fixture);
 }
 
 TEST(it_does_not_wait_for_a_load_that_is_under_way)
@@ -323,7 +308,6 @@ TEST(it_does_not_wait_for_a_load_that_is_under_way)
     ck_assert_uint_eq(stats_of(fixture.cache).joins, 0);
     table_release(&fixture.table);
     getter_expect(&getter, "new@1", SHED_ORIGIN_LOAD);
-    fixture_down(&fixture);
 }
 
 TEST(it_refreshes_nothing)
@@ -340,7 +324,6 @@ TEST(it_refreshes_nothing)
     ck_assert_int_eq(server_calls(&fixture.server, "evalsha"),
                      scripts + 1); /* its publish */
     ck_assert_uint_eq(loads(), 1);
-    fixture_down(&fixture);
 }
 
 TEST(rows_that_may_not_be_handed_out_are_misses)
@@ -357,7 +340,6 @@ TEST(rows_that_may_not_be_handed_out_are_misses)
     spoil_k();
     expect_failure("k", only_cached(), SHED_EMISS);
     ck_assert_uint_eq(loads(), 0);
-    fixture_down(&fixture);
 }
 
 TEST(a_foreign_entry_is_a_miss)
@@ -366,12 +348,11 @@ TEST(a_foreign_entry_is_a_miss)
     server_do(&fixture.server, "LPUSH t:{list} a");
     expect_failure("list", only_cached(), SHED_EMISS);
     server_do(&fixture.server, "DEL t:{list}");
-    fixture_down(&fixture);
 }
 
 TEST(an_error_of_redis_is_no_miss)
 {
-    struct proxy proxy = {0};
+    static struct proxy proxy;
 
     calls_init(0, 0);
     fixture_add_proxy(&fixture, &proxy);
@@ -379,7 +360,6 @@ TEST(an_error_of_redis_is_no_miss)
     proxy_set(&proxy, PROXY_ANSWER, 0, "-LOADING Redis is loading\r\n");
     expect_failure("k", only_cached(), SHED_EREDIS);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
-    fixture_down(&fixture);
 }
 
 TEST(without_redis_nothing_is_known)
@@ -391,7 +371,6 @@ TEST(without_redis_nothing_is_known)
     expect_with("k", with_stale(SHED_STALE_ALLOWED), "k@1",
                 SHED_ORIGIN_UNPUBLISHED);
     server_start_again(&fixture.server);
-    fixture_down(&fixture);
 }
 
 /* ------------------------------------------------------------- allow_stale */
@@ -409,7 +388,6 @@ TEST(any_row_that_redis_has_is_good_enough_if_the_call_says_so)
     table_release(&fixture.table);
     WAIT_FOR(has_text(fixture.cache, "k@2"));
     ck_assert_uint_eq(loads(), 1);
-    fixture_down(&fixture);
 }
 
 TEST(it_is_given_out_even_where_others_wait_for_its_load)
@@ -423,7 +401,6 @@ TEST(it_is_given_out_even_where_others_wait_for_its_load)
     table_release(&fixture.table);
     getter_expect(&getter, "k@2", SHED_ORIGIN_LOAD);
     ck_assert_uint_eq(loads(), 1);
-    fixture_down(&fixture);
 }
 
 TEST(a_call_that_wants_no_stale_row_waits)
@@ -431,7 +408,6 @@ TEST(a_call_that_wants_no_stale_row_waits)
     calls_up(STALE_MS, 0);
     age_k(PAST_TTL_MS);
     expect_with("k", with_stale(SHED_STALE_NEVER), "k@2", SHED_ORIGIN_LOAD);
-    fixture_down(&fixture);
 }
 
 TEST(and_would_rather_fail)
@@ -441,7 +417,6 @@ TEST(and_would_rather_fail)
     table_fail(&fixture.table, true);
     expect_failure("k", with_stale(SHED_STALE_NEVER), SHED_ESOURCE);
     expect_with("k", get_defaults, "k@1", SHED_ORIGIN_STALE);
-    fixture_down(&fixture);
 }
 
 TEST(no_such_row_is_not_stale_for_any_call)
@@ -452,7 +427,6 @@ TEST(no_such_row_is_not_stale_for_any_call)
     expect_absent("absent", with_stale(SHED_STALE_ALLOWED));
     ck_assert_uint_eq(loads(), 2);
     ck_assert_uint_eq(stats_of(fixture.cache).stale, 0);
-    fixture_down(&fixture);
 }
 
 TEST(no_such_row_is_not_stale_when_the_load_fails_either)
@@ -464,7 +438,6 @@ TEST(no_such_row_is_not_stale_when_the_load_fails_either)
     age_entry(&fixture.server, "t:{absent}", PAST_TTL_MS);
     expect_failure("absent", get_defaults, SHED_ESOURCE);
     expect_failure("absent", with_stale(SHED_STALE_ALLOWED), SHED_ESOURCE);
-    fixture_down(&fixture);
 }
 
 /* ---------------------------------------------------------------- fresh_ms */
@@ -498,7 +471,6 @@ TEST(a_value_says_how_long_it_is_fresh)
     server_kill(&fixture.server);
     ck_assert_uint_eq(fresh_ms_of("k", get_defaults), 0); /* not published */
     server_start_again(&fixture.server);
-    fixture_down(&fixture);
 }
 
 /* ---------------------------------------------------------------- get_many */
@@ -543,7 +515,6 @@ TEST(the_terms_hold_for_each_key_of_many)
     ck_assert_int_eq(items[2].value->kind, SHED_KIND_ABSENT);
     ck_assert_int_eq(items[1].value->origin, SHED_ORIGIN_REDIS);
     unref_all(items);
-    fixture_down(&fixture);
 }
 
 TEST(many_that_may_not_load_are_hits_or_misses)
@@ -566,7 +537,6 @@ TEST(many_that_may_not_load_are_hits_or_misses)
     }
     ck_assert_uint_eq(table_loads(&fixture.table), before);
     unref_all(items);
-    fixture_down(&fixture);
 }
 
 /* ----------------------------------------------------------------- options */
@@ -605,7 +575,6 @@ TEST(wrong_options_are_refused)
     o = get_defaults;
     o.size = 1;
     expect_refused(o, "struct shed_get_options");
-    fixture_down(&fixture);
 }
 
 TEST(no_options_are_the_defaults)
@@ -622,10 +591,9 @@ TEST(no_options_are_the_defaults)
                      SHED_OK);
     check_text(item.value, "k@1");
     shed_value_unref(item.value);
-    fixture_down(&fixture);
 }
 
 int main(void)
 {
-    return run_tests("calls");
+    return run_fixture_tests("calls");
 }

@@ -1,7 +1,6 @@
 /* What misses cost Redis, by its own count, commands in scripts included. */
 #include "support/fixture.h"
 
-static struct fixture fixture;
 static struct peer peer;
 
 static const char *const names[] = {"get", "set", "evalsha", "pttl",
@@ -29,7 +28,6 @@ static long long since(const struct calls *before, size_t i)
 
 static void up(void)
 {
-    fixture_init(&fixture);
     fixture_open(&fixture);
     peer_open(&peer, &fixture);
     WAIT_FOR(status_of(fixture.client).is_up && status_of(peer.client).is_up);
@@ -56,7 +54,6 @@ TEST(a_load_costs_six_commands)
     ck_assert_int_eq(since(&before, EVALSHA), 1);
     ck_assert_int_eq(since(&before, PTTL), 0);
     ck_assert_int_eq(since(&before, NUMSUB), 0);
-    down();
 }
 
 /* Whether a caller who comes behind the loader reads the key until it has the
@@ -89,11 +86,11 @@ TEST(who_comes_behind_the_loader_reads_and_calls_no_script)
         (void)snprintf(key, sizeof(key), "k%d", i++);
         (void)snprintf(text, sizeof(text), "%s@1", key);
     } while (!waits_by_reading(key, text));
-    down();
 }
 
 int main(void)
 {
     tcase_set_timeout(test_case(), 120);
+    tcase_add_checked_fixture(test_case(), fixture_set_up, down);
     return run_tests("commands");
 }

@@ -5,8 +5,6 @@
 
 #include "support/fixture.h"
 
-static struct fixture fixture;
-
 /* Whether a get with little time ends with such a reason. */
 static bool waits_for(struct shed_cache *cache, const char *key,
                       const char *what)
@@ -52,20 +50,18 @@ TEST(the_reason_is_a_load_of_this_process)
 {
     struct getter getter = {0};
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     up_loading(&getter, "k");
     WAIT_FOR(
         waits_for(fixture.cache, "k", "a load of the key by this process"));
     WAIT_FOR(many_wait_for(fixture.cache, "k", "a load of the key by this"));
     finish(&getter, "k@1");
-    fixture_down(&fixture);
 }
 
 TEST(the_reason_is_the_queue_of_the_source)
 {
     struct getter first = {0}, queued = {0};
 
-    fixture_init(&fixture);
     fixture.source_options.max_loads = 1;
     fixture_open(&fixture);
     up_loading(&first, "a");
@@ -74,7 +70,6 @@ TEST(the_reason_is_the_queue_of_the_source)
     ck_assert(waits_for(fixture.cache, "a", "a load of the key by this"));
     finish(&first, "a@1");
     finish(&queued, "b@1");
-    fixture_down(&fixture);
 }
 
 /* The lease is polled, but that is not what the call waits for. */
@@ -84,7 +79,7 @@ TEST(the_reason_is_a_load_of_another_process)
     struct getter getter = {0}, waiter = {0};
     struct peer peer;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     peer_open(&peer, &fixture);
     up_loading(&getter, "k");
     getter_start(&waiter, peer.cache, "k");
@@ -94,17 +89,15 @@ TEST(the_reason_is_a_load_of_another_process)
     finish(&getter, "k@1");
     finish(&waiter, "k@1");
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 TEST(the_reason_is_redis_when_it_is_silent)
 {
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     server_freeze(&fixture.server);
     WAIT_FOR(waits_for(fixture.cache, "k", "for Redis to answer"));
     server_thaw(&fixture.server);
-    fixture_down(&fixture);
 }
 
 /* The load is done but cannot be published. */
@@ -112,17 +105,16 @@ TEST(the_reason_is_redis_after_a_load)
 {
     struct getter getter = {0};
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     up_loading(&getter, "k");
     server_freeze(&fixture.server);
     table_release(&fixture.table);
     WAIT_FOR(waits_for(fixture.cache, "k", "for Redis to answer"));
     server_thaw(&fixture.server);
     finish(&getter, "k@1");
-    fixture_down(&fixture);
 }
 
 int main(void)
 {
-    return run_tests("deadlines");
+    return run_fixture_tests("deadlines");
 }

@@ -36,7 +36,6 @@ TEST(a_row_that_is_read_is_loaded_again_before_it_expires)
         ck_assert_uint_eq(stats_of(fixture.cache).stale, 0);
     while (!has_text(fixture.cache, "k@2"));
     ck_assert_uint_eq(loads(), 1);
-    fixture_down(&fixture);
 }
 
 TEST(no_row_is_given_out_past_its_ttl)
@@ -46,7 +45,6 @@ TEST(no_row_is_given_out_past_its_ttl)
     table_fail(&fixture.table, true);
     expect_failure("k", get_defaults, SHED_ESOURCE);
     table_fail(&fixture.table, false);
-    fixture_down(&fixture);
 }
 
 TEST(all_entries_and_tags_can_be_invalidated)
@@ -62,7 +60,6 @@ TEST(all_entries_and_tags_can_be_invalidated)
                      SHED_OK);
     table_update(&fixture.table);
     expect_with("k", get_defaults, "k@3", SHED_ORIGIN_LOAD);
-    fixture_down(&fixture);
 }
 
 TEST(a_database_that_fails_is_left_alone)
@@ -79,7 +76,6 @@ TEST(a_database_that_fails_is_left_alone)
     ck_assert_uint_lt(loads(), LOADS);
     ck_assert_uint_ge(shed_source_look(fixture.source).breaker.openings, 1);
     table_fail(&fixture.table, false);
-    fixture_down(&fixture);
 }
 
 TEST(serve_stale_gives_an_old_row_for_a_minute_at_once)
@@ -90,7 +86,6 @@ TEST(serve_stale_gives_an_old_row_for_a_minute_at_once)
     expect_with("k", get_defaults, "k@1", SHED_ORIGIN_STALE);
     table_release(&fixture.table);
     WAIT_FOR(has_text(fixture.cache, "k@2"));
-    fixture_down(&fixture);
 }
 
 TEST(serve_stale_gives_an_old_row_for_an_hour_if_the_load_fails)
@@ -100,7 +95,6 @@ TEST(serve_stale_gives_an_old_row_for_an_hour_if_the_load_fails)
     table_fail(&fixture.table, true);
     expect_with("k", get_defaults, "k@1", SHED_ORIGIN_STALE);
     table_fail(&fixture.table, false);
-    fixture_down(&fixture);
 }
 
 TEST(serve_stale_gives_an_old_row_if_the_load_is_slow)
@@ -110,7 +104,6 @@ TEST(serve_stale_gives_an_old_row_if_the_load_is_slow)
     table_hold(&fixture.table);
     expect_with("k", get_defaults, "k@1", SHED_ORIGIN_STALE);
     table_release(&fixture.table);
-    fixture_down(&fixture);
 }
 
 TEST(serve_stale_gives_local_rows_while_redis_is_away)
@@ -121,10 +114,9 @@ TEST(serve_stale_gives_local_rows_while_redis_is_away)
     ck_assert_uint_eq(loads(), 0);
     ck_assert_uint_ge(stats_of(fixture.cache).local_hits, 1);
     server_start_again(&fixture.server);
-    fixture_down(&fixture);
 }
 
 int main(void)
 {
-    return run_tests("defaults");
+    return run_fixture_tests("defaults");
 }

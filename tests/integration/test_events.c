@@ -38,8 +38,6 @@ static struct {
     char line[EVENTS_MAX][2 * TEXT_BYTES];
 } told = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
-static struct fixture fixture;
-
 static void copy_text(char *out, struct shed_bytes text)
 {
     snprintf(out, TEXT_BYTES, "%.*s", (int)text.size, (const char *)text.data);
@@ -174,7 +172,6 @@ static uint64_t accounted_for(enum shed_event_kind kind, uint64_t *singly)
 
 static void init(void)
 {
-    fixture_init(&fixture);
     fixture.client_options.on_event = on_event;
     fixture.client_options.event_user = &told;
     fixture.client_options.on_log = on_log;
@@ -253,7 +250,6 @@ TEST(a_failed_load_is_told_with_the_reason_of_the_source)
     ck_assert_ptr_nonnull(strstr(seen->reason, "the table is on fire"));
     WAIT_FOR(has_line("load failed: t, key fail1: the table is on fire",
                       SHED_LOG_WARNING));
-    fixture_down(&fixture);
 }
 
 TEST(a_stale_row_that_is_served_is_an_event)
@@ -282,7 +278,6 @@ TEST(a_stale_row_that_is_served_is_an_event)
     expect_entry(seen, "42", SHED_ESOURCE);
     ck_assert_ptr_nonnull(strstr(seen->reason, "the table is on fire"));
     ck_assert(!has_line("stale row served", SHED_LOG_WARNING));
-    fixture_down(&fixture);
 }
 
 /* More than may be reported in a second. */
@@ -407,7 +402,6 @@ TEST(the_takeover_of_a_dead_loader_is_told)
     expect_entry(seen, "k", SHED_OK);
     ck_assert_uint_gt(strlen(seen->reason), 0);
     WAIT_FOR(has_line("load taken over: t, key k: ", SHED_LOG_WARNING));
-    fixture_down(&fixture);
 }
 
 /* ------------------------------------------------------------- the entries */
@@ -426,7 +420,6 @@ TEST(a_value_that_was_invalidated_while_it_was_loaded_is_refused)
     ck_assert_ptr_nonnull(strstr(seen->reason, "invalidated"));
     WAIT_FOR(has_line("publish refused: t, key 42: ", SHED_LOG_INFO));
     expect_entry(await(SHED_EVENT_INVALIDATED, 0), "42", SHED_OK);
-    fixture_down(&fixture);
 }
 
 TEST(a_value_after_another_was_put_is_refused)
@@ -441,7 +434,6 @@ TEST(a_value_after_another_was_put_is_refused)
     seen = await(SHED_EVENT_PUBLISH_REFUSED, 0);
     expect_entry(seen, "42", SHED_ELOST);
     ck_assert_ptr_nonnull(strstr(seen->reason, "another value"));
-    fixture_down(&fixture);
 }
 
 TEST(a_value_that_redis_cannot_store_is_a_trouble)
@@ -458,7 +450,6 @@ TEST(a_value_that_redis_cannot_store_is_a_trouble)
     ck_assert_ptr_nonnull(strstr(seen->reason, "OOM"));
     WAIT_FOR(has_line("publish refused: t, key 42: ", SHED_LOG_WARNING));
     server_do(&fixture.server, "CONFIG SET maxmemory 0");
-    fixture_down(&fixture);
 }
 
 TEST(a_corrupt_entry_is_told_and_replaced)
@@ -469,7 +460,6 @@ TEST(a_corrupt_entry_is_told_and_replaced)
     expect_text(fixture.cache, "42", "42@1");
     expect_entry(await(SHED_EVENT_CORRUPT_ENTRY, 0), "42", SHED_EREDIS);
     WAIT_FOR(has_line("corrupt entry: t, key 42: ", SHED_LOG_WARNING));
-    fixture_down(&fixture);
 }
 
 TEST(what_an_operator_may_see_is_printable)
@@ -481,7 +471,6 @@ TEST(what_an_operator_may_see_is_printable)
                               NULL, &value, NULL),
                      SHED_ESOURCE);
     WAIT_FOR(has_line("load failed: t, key fail???: ", SHED_LOG_WARNING));
-    fixture_down(&fixture);
 }
 
 /* The reason of a get that fails. */
@@ -510,7 +499,6 @@ TEST(a_reason_of_the_source_is_one_printable_line_everywhere)
     marker = server_run(&fixture.server, "GETRANGE t:{garbled} 64 -1");
     ck_assert_str_eq(marker->str, "the table??[31m is on fire");
     freeReplyObject(marker);
-    fixture_down(&fixture);
 }
 
 TEST(so_is_the_reason_of_a_marker_that_anybody_wrote)
@@ -532,7 +520,6 @@ TEST(so_is_the_reason_of_a_marker_that_anybody_wrote)
               sizeof(parts.tail), text);
     ck_assert_str_eq(failure_of("k"),
                      "a load failed a moment ago: burns??[31m");
-    fixture_down(&fixture);
 }
 
 /* --------------------------------------------------------------- the locks */
@@ -600,7 +587,6 @@ TEST(a_hold_that_ends_with_its_handle_is_told)
     acquire(lock);
     shed_lock_close(lock);
     expect_lock(await(SHED_EVENT_LOCK_RELEASED, 0), SHED_OK);
-    fixture_down(&fixture);
 }
 
 TEST(a_hold_whose_lease_ends_is_lost)
@@ -633,7 +619,6 @@ TEST(a_hold_that_somebody_removed_is_lost)
     expect_lock(await(SHED_EVENT_LOCK_LOST, 0), SHED_ELOST);
     ck_assert_uint_gt(find(SHED_EVENT_LOCK_LOST, 0)->duration_us, 0);
     shed_lock_close(lock);
-    fixture_down(&fixture);
 }
 
 TEST(a_release_that_redis_does_not_confirm_is_told_with_its_reason)
@@ -653,7 +638,6 @@ TEST(a_release_that_redis_does_not_confirm_is_told_with_its_reason)
         has_line("lock release not confirmed: job: Redis", SHED_LOG_WARNING));
     server_do(&fixture.server, "CONFIG SET min-replicas-to-write 0");
     shed_lock_close(lock);
-    fixture_down(&fixture);
 }
 
 TEST(so_is_that_of_a_handle_that_is_closed)
@@ -669,7 +653,6 @@ TEST(so_is_that_of_a_handle_that_is_closed)
     ck_assert_ptr_nonnull(
         strstr(find(SHED_EVENT_LOCK_RELEASED, 0)->reason, "NOREPLICAS"));
     server_do(&fixture.server, "CONFIG SET min-replicas-to-write 0");
-    fixture_down(&fixture);
 }
 
 /* A process that holds the lock until it is killed. */
@@ -703,7 +686,6 @@ TEST(a_lock_that_is_taken_from_a_dead_holder_is_told)
     WAIT_FOR(has_line("lock taken over: job: ", SHED_LOG_WARNING));
     ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_OK);
     shed_lock_close(lock);
-    fixture_down(&fixture);
 }
 
 /* -------------------------------------------------------------- the limits */
@@ -742,7 +724,6 @@ TEST(a_storm_is_told_as_a_few_and_a_number)
     ck_assert_uint_gt(seen->count, 1);
     ck_assert_uint_gt(strlen(seen->reason), 0);
     ck_assert_uint_eq(told.lines, 1); /* invalidations get no line */
-    fixture_down(&fixture);
 }
 
 TEST(what_was_left_out_is_told_before_the_end)
@@ -772,7 +753,6 @@ TEST(failures_are_told_though_successes_are_many)
     for (size_t i = 0; i < KEYS; i++)
         shed_value_unref(items[i].value);
     WAIT_FOR(has_line("load failed: t, key fail", SHED_LOG_WARNING));
-    fixture_down(&fixture);
 }
 
 /* ------------------------------------------------------- what a hook may do */
@@ -819,5 +799,5 @@ TEST(each_kind_has_a_name)
 
 int main(void)
 {
-    return run_tests("events");
+    return run_fixture_tests("events");
 }

@@ -7,22 +7,17 @@
 
 enum { KEYS = 250, EACH = 100 /* of one MGET */ };
 
-static struct fixture fixture;
 static char names[KEYS][8];
 static struct shed_item items[KEYS];
 
 static void up(void)
 {
+    fixture_init(&fixture);
     for (unsigned i = 0; i < KEYS; i++) {
         snprintf(names[i], sizeof(names[i]), "%u", i);
         items[i] = (struct shed_item){.key = shed_str(names[i])};
     }
-    fixture_up(&fixture);
-}
-
-static void down(void)
-{
-    fixture_down(&fixture);
+    fixture_open(&fixture);
 }
 
 /* Get the first so many, which all have their rows, from there. */
@@ -164,6 +159,6 @@ TEST(rows_that_may_be_too_large_together_are_read_one_by_one)
 
 int main(void)
 {
-    tcase_add_checked_fixture(test_case(), up, down);
+    tcase_add_checked_fixture(test_case(), up, fixture_tear_down);
     return run_tests("get_many");
 }

@@ -6,7 +6,6 @@
 
 #include "support/fixture.h"
 
-static struct fixture fixture;
 static struct proxy proxy;
 
 #define KEY(text)                                                              \
@@ -20,11 +19,6 @@ static void set_up(void)
     fixture_add_proxy(&fixture, &proxy);
     fixture.client_options.links = 1;
     fixture_open(&fixture);
-}
-
-static void tear_down(void)
-{
-    fixture_down(&fixture);
 }
 
 static void invalidate_many(const struct shed_bytes *keys, size_t count)
@@ -218,6 +212,6 @@ TEST(each_key_is_counted_by_how_it_ended)
 
 int main(void)
 {
-    tcase_add_checked_fixture(test_case(), set_up, tear_down);
+    tcase_add_checked_fixture(test_case(), set_up, fixture_tear_down);
     return run_tests("invalidate_many");
 }

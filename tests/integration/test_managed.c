@@ -10,8 +10,6 @@
 
 #include "support/fixture.h"
 
-static struct fixture fixture;
-
 /* What a client still does without the command. */
 static const struct row {
     const char *command; /* all of it is renamed; the first word of acl */

@@ -11,12 +11,10 @@
 
 enum { NEAR_BYTES = 4 << 20, GETS = 50 };
 
-static struct fixture fixture;
 static struct proxy proxy;
 
 static void init(void)
 {
-    fixture_init(&fixture);
     fixture.cache_options.near_bytes = NEAR_BYTES;
     fixture.cache_options.near_ms = 3600000;
 }
@@ -125,7 +123,6 @@ TEST(near_hits_ask_redis_nothing)
     ck_assert_int_eq(server_calls(&fixture.server, "get"), gets);
     ck_assert_uint_eq(near_hits() - near, GETS);
     ck_assert_uint_eq(stats_of(fixture.cache).hits - hits, GETS);
-    fixture_down(&fixture);
 }
 
 /* Returns: whether GETs alone have made the row near. */
@@ -160,7 +157,6 @@ TEST(rows_of_a_tracking_prefix_need_no_question)
         snprintf(key, sizeof(key), "k%d", i);
         ck_assert(is_near_by_get(key));
     }
-    fixture_down(&fixture);
 }
 
 TEST(rows_without_the_tracking_prefix_do)
@@ -172,7 +168,6 @@ TEST(rows_without_the_tracking_prefix_do)
     ck_assert_int_gt(server_calls(&fixture.server, "getrange"), 0);
     change("k");
     WAIT_FOR(has_text(fixture.cache, "k@2"));
-    fixture_down(&fixture);
 }
 
 TEST(no_such_row_is_near_until_its_ttl_ends)
@@ -188,7 +183,6 @@ TEST(no_such_row_is_near_until_its_ttl_ends)
     ck_assert_uint_gt(stats_of(fixture.cache).negative_hits, before);
     WAIT_FOR((expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT),
               table_loads(&fixture.table) > 1));
-    fixture_down(&fixture);
 }
 
 TEST(get_many_asks_for_the_others_alone)
@@ -213,7 +207,6 @@ TEST(get_many_asks_for_the_others_alone)
                      SHED_OK);
     take_text(items[1].value, "k@1");
     ck_assert_int_eq(server_calls(&fixture.server, "get") - gets, 1);
-    fixture_down(&fixture);
 }
 
 TEST(a_value_outlives_its_row_and_its_cache)
@@ -247,7 +240,6 @@ TEST(ages_go_on)
     ck_assert_uint_eq(stats_of(fixture.cache).misses, 1);
     shed_value_unref(first);
     shed_value_unref(later);
-    fixture_down(&fixture);
 }
 
 /* Its row is older than that, or was last known to be current longer ago. */
@@ -267,7 +259,6 @@ TEST(a_call_with_a_max_age_asks_redis)
     o.max_age_ms = 1;
     WAIT_FOR(age_by(o) <= 1);
     ck_assert_uint_ge(table_loads(&fixture.table), 2);
-    fixture_down(&fixture);
 }
 
 /* And not the GET at the end of the ttl. */
@@ -294,7 +285,6 @@ TEST(a_near_hit_that_is_due_begins_one_refresh)
     ck_assert_uint_eq(table_loads(&fixture.table), 2);
     ck_assert_uint_eq(stats_of(fixture.cache).refreshes, 1);
     ck_assert_uint_eq(stats_of(fixture.cache).misses, 1);
-    fixture_down(&fixture);
 }
 
 TEST(a_row_is_not_near_past_its_ttl)
@@ -318,7 +308,6 @@ TEST(a_row_is_not_near_past_its_ttl)
         break;
     }
     table_release(&fixture.table);
-    fixture_down(&fixture);
 }
 
 TEST(a_row_that_takes_too_much_is_not_near)
@@ -334,7 +323,6 @@ TEST(a_row_that_takes_too_much_is_not_near)
         ck_assert(!gives("large", ""));
     expect_near("k", "k@1");
     ck_assert_uint_le(near_hits(), 2);
-    fixture_down(&fixture);
 }
 
 /* The row is in Redis, and in the memory of nobody. */
@@ -359,7 +347,6 @@ TEST(threads_that_miss_share_their_gets)
         getter_expect(&getters[i], "k@1", SHED_ORIGIN_REDIS);
     ck_assert_int_le(server_calls(&fixture.server, "get") - gets, THREADS / 2);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
-    fixture_down(&fixture);
 }
 
 /* ------------------------------------------------------------ what ends them
@@ -382,7 +369,6 @@ TEST_EACH(a_change_by_any_client_is_seen, 0, 2)
     ck_assert(has_text(peer.cache, "k@3"));
     WAIT_FOR(has_text(fixture.cache, "k@3"));
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 TEST_EACH(own_writes_are_seen_at_once, 0, 2)
@@ -401,7 +387,6 @@ TEST_EACH(own_writes_are_seen_at_once, 0, 2)
             invalidate(fixture.cache, "k");
         expect_text(fixture.cache, "k", text);
     }
-    fixture_down(&fixture);
 }
 
 TEST_EACH(a_flush_ends_them, 0, 2)
@@ -411,7 +396,6 @@ TEST_EACH(a_flush_ends_them, 0, 2)
     table_update(&fixture.table);
     server_do(&fixture.server, "FLUSHALL");
     WAIT_FOR(has_text(fixture.cache, "k@2"));
-    fixture_down(&fixture);
 }
 
 /* The id of a connection as CLIENT LIST shows it, "id=7 addr=..."; 0: none. */
@@ -450,7 +434,6 @@ TEST_EACH(a_lost_connection_ends_them, 0, 4)
     have_near("k", "k@2");
     change("k");
     WAIT_FOR(has_text(fixture.cache, "k@3"));
-    fixture_down(&fixture);
 }
 
 static int held[2]; /* a pipe */
@@ -496,7 +479,6 @@ TEST(a_get_from_before_all_changes_are_announced_makes_nothing_near)
     ck_assert_int_eq(write(held[1], "", 1), 1);
     getter_expect(&getter, "k@1", SHED_ORIGIN_REDIS);
     WAIT_FOR(has_text(fixture.cache, "k@2"));
-    fixture_down(&fixture);
 }
 
 TEST(the_connection_that_asks_for_a_prefix_ends_them)
@@ -506,7 +488,6 @@ TEST(the_connection_that_asks_for_a_prefix_ends_them)
     kill_client(BROADCAST);
     change("k");
     WAIT_FOR(has_text(fixture.cache, "k@2"));
-    fixture_down(&fixture);
 }
 
 TEST_EACH(a_server_that_starts_again_ends_them, 0, 2)
@@ -518,7 +499,6 @@ TEST_EACH(a_server_that_starts_again_ends_them, 0, 2)
     server_start_again(&fixture.server);
     WAIT_FOR(has_text(fixture.cache, "k@2"));
     have_near("k", "k@2");
-    fixture_down(&fixture);
 }
 
 /* Redis announces the end of what it can no longer track. */
@@ -538,7 +518,6 @@ TEST(a_tracking_table_that_overflows_costs_hits_alone)
         for (int i = 0; i < 10; i++)
             server_do(&fixture.server, "DEL t:{k%d}", i);
     }
-    fixture_down(&fixture);
 }
 
 /* With every push lost in silence. */
@@ -560,7 +539,6 @@ TEST(near_ms_bounds_what_lost_pushes_cost)
     ck_assert_uint_le(shed_now_ms() - changed_ms,
                       NEAR_MS + scaled_ms(LEEWAY_MS));
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
-    fixture_down(&fixture);
 }
 
 TEST(without_pushes_nothing_is_near)
@@ -571,7 +549,6 @@ TEST(without_pushes_nothing_is_near)
     for (int i = 0; i < GETS; i++)
         expect_text(fixture.cache, "k", "k@1");
     ck_assert_uint_eq(near_hits(), 0);
-    fixture_down(&fixture);
 }
 
 TEST(tags_end_them)
@@ -598,7 +575,6 @@ TEST(tags_end_them)
     WAIT_FOR(has_text(fixture.cache, "k@3"));
     have_near("k", "k@3");
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 /* Local rows are in the same memory, and outlive that they are near. */
@@ -613,26 +589,22 @@ TEST(they_are_local_rows_when_redis_is_down)
               stats_of(fixture.cache).local_hits > 0));
     ck_assert_uint_eq(table_loads(&fixture.table), 1);
     server_start_again(&fixture.server);
-    fixture_down(&fixture);
 }
 
 /* While rows are asked for. */
-TEST(a_cache_can_be_closed_at_any_time)
+TEST_EACH(a_cache_can_be_closed_at_any_time, 0, 20)
 {
     char key[16];
 
-    for (int round = 0; round < 20; round++) {
-        up();
-        for (int i = 0; i < 20; i++) {
-            snprintf(key, sizeof(key), "k%d", i);
-            for (int n = 0; n < 1 + round % 4; n++)
-                ck_assert(!gives(key, ""));
-        }
-        fixture_down(&fixture);
+    up();
+    for (int i = 0; i < 20; i++) {
+        snprintf(key, sizeof(key), "k%d", i);
+        for (int n = 0; n < 1 + _i % 4; n++)
+            ck_assert(!gives(key, ""));
     }
 }
 
 int main(void)
 {
-    return run_tests("near_cache");
+    return run_fixture_tests("near_cache");
 }

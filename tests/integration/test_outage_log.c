@@ -50,7 +50,6 @@ static struct {
     char line[LINES_MAX][SHED_LOG_TOLD_BYTES];
 } told = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
-static struct fixture fixture;
 static atomic_bool is_over;
 static atomic_uint calls;
 
@@ -129,7 +128,6 @@ static void up(void)
 {
     char key[16];
 
-    fixture_init(&fixture);
     fixture.client_options.on_event = on_event;
     fixture.client_options.on_log = on_log;
     fixture.cache_options.redis_down = SHED_REDIS_DOWN_STALE;
@@ -201,5 +199,5 @@ TEST(an_outage_is_a_few_lines_that_account_for_everything)
 
 int main(void)
 {
-    return run_tests("outage_log");
+    return run_fixture_tests("outage_log");
 }

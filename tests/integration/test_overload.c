@@ -10,7 +10,6 @@
 #include "support/ageing.h"
 #include "support/fixture.h"
 
-static struct fixture fixture;
 static atomic_uint opened, closed;
 
 static void on_event(void *user, const struct shed_event *e)
@@ -26,7 +25,6 @@ static void on_event(void *user, const struct shed_event *e)
 /* Ten loads that fail open it, for open_ms. */
 static void init(uint64_t open_ms)
 {
-    fixture_init(&fixture);
     fixture.client_options.on_event = on_event;
     fixture.source_options.breaker.failure_pct = 50;
     fixture.source_options.breaker.min_calls = 10;
@@ -110,7 +108,6 @@ TEST(while_the_breaker_is_open_callers_fail_at_once_and_leave_nothing)
     ck_assert_uint_eq(stats_of(fixture.cache).load_failures, 10);
     ck_assert_uint_eq(stats_of(fixture.cache).loads_failed, loads);
     ck_assert_uint_eq(atomic_load(&opened), 1);
-    fixture_down(&fixture);
 }
 
 TEST(keys_that_are_queued_when_it_opens_leave_no_failure_marker)
@@ -133,7 +130,6 @@ TEST(keys_that_are_queued_when_it_opens_leave_no_failure_marker)
     ck_assert_uint_eq(stats_of(fixture.cache).load_failures, LOADED);
     ck_assert_uint_eq(stats_of(fixture.cache).loads_refused, KEYS - LOADED);
     WAIT_FOR(server_int(&fixture.server, "DBSIZE") == LOADED);
-    fixture_down(&fixture);
 }
 
 /* The breaker is open, and k is past its ttl. */
@@ -169,7 +165,6 @@ TEST(while_the_breaker_is_open_a_stale_row_costs_one_get)
     open_with_old_row();
     expect_stale_rows(20);
     ck_assert_uint_eq(stats_of(fixture.cache).stale, 20);
-    fixture_down(&fixture);
 }
 
 TEST(while_the_breaker_is_open_no_row_is_refreshed)
@@ -178,7 +173,6 @@ TEST(while_the_breaker_is_open_no_row_is_refreshed)
     fixture.cache_options.stale_while_revalidate_ms = STALE_MS;
     open_with_old_row();
     expect_stale_rows(20);
-    fixture_down(&fixture);
 }
 
 /* This one's breaker says nothing of the other. */
@@ -200,7 +194,6 @@ TEST(while_the_breaker_is_open_the_load_of_another_is_waited_for)
     getter_expect(&theirs, "k@1", SHED_ORIGIN_LOAD);
     getter_expect(&ours, "k@1", SHED_ORIGIN_WAITED);
     fixture_close(&other);
-    fixture_down(&fixture);
 }
 
 static bool is_loaded(const char *key)
@@ -227,7 +220,6 @@ TEST(when_the_source_is_well_again_the_breaker_closes)
     } while (gauge("source_breaker") != 0);
     WAIT_FOR(atomic_load(&closed) == 1);
     ck_assert(is_loaded("k"));
-    fixture_down(&fixture);
 }
 
 /* In the background, or for a caller that has an old row to fall back on. */
@@ -249,7 +241,6 @@ TEST_EACH(a_key_with_an_old_row_can_be_the_probe, 0, 2)
     } while (origin == SHED_ORIGIN_STALE);
     ck_assert_int_eq(gauge("source_breaker"), 1);
     expect_text(fixture.cache, "k", "k@2");
-    fixture_down(&fixture);
 }
 
 static bool gives_up(unsigned i)
@@ -277,14 +268,12 @@ TEST(probes_whose_callers_give_up_close_the_breaker)
     table_release(&fixture.table);
     WAIT_FOR(gauge("source_breaker") != 1);
     ck_assert_int_eq(gauge("source_breaker"), 0);
-    fixture_down(&fixture);
 }
 
 /* ------------------------------------------------------ callers that wait */
 
 static void up_bounded(uint64_t callers)
 {
-    fixture_init(&fixture);
     fixture.source_options.callers_limit = callers;
     fixture.cache_options.ttl_ms = AGEING_TTL_MS;
     fixture.cache_options.stale_if_error_ms = STALE_MS;
@@ -326,7 +315,6 @@ TEST(of_thousands_of_callers_as_many_wait_as_may)
     ck_assert_uint_eq(get_all(CALLERS, "callers_limit"), 1000);
     ck_assert_uint_eq(stats_of(fixture.cache).callers_refused, CALLERS - 1000);
     ck_assert_uint_eq(stats_of(fixture.cache).errors_busy, CALLERS - 1000);
-    fixture_down(&fixture);
 }
 
 TEST(a_caller_that_is_one_too_many_is_told_at_once)
@@ -349,7 +337,6 @@ TEST(a_caller_that_is_one_too_many_is_told_at_once)
     ck_assert_int_eq(gauge("source_callers"), 0);
     table_release(&fixture.table);
     expect_text(fixture.cache, "c", "c@1");
-    fixture_down(&fixture);
 }
 
 TEST(a_caller_that_is_one_too_many_gets_a_stale_row)
@@ -366,7 +353,6 @@ TEST(a_caller_that_is_one_too_many_gets_a_stale_row)
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_STALE);
     table_release(&fixture.table);
     getter_expect(&first, "a@1", SHED_ORIGIN_LOAD);
-    fixture_down(&fixture);
 }
 
 /* An invalidation detaches the load under way, and callers go on to wait. */
@@ -387,14 +373,12 @@ TEST(callers_of_a_load_that_was_detached_count)
     getter_expect(&first, "k@1", SHED_ORIGIN_UNPUBLISHED);
     getter_expect(&second, "k@1", SHED_ORIGIN_UNPUBLISHED);
     expect_text(fixture.cache, "k", "k@1");
-    fixture_down(&fixture);
 }
 
 TEST(a_full_queue_gives_a_stale_row_where_there_is_one)
 {
     struct getter first = {0}, queued = {0};
 
-    fixture_init(&fixture);
     fixture.source_options.max_loads = 1;
     fixture.source_options.queue_limit = 1;
     fixture.source_options.batch_wait_ms = 0;
@@ -412,7 +396,6 @@ TEST(a_full_queue_gives_a_stale_row_where_there_is_one)
     table_release(&fixture.table);
     getter_expect(&first, "a@1", SHED_ORIGIN_LOAD);
     getter_expect(&queued, "b@1", SHED_ORIGIN_LOAD);
-    fixture_down(&fixture);
 }
 
 static void *watch_callers(void *over)
@@ -448,10 +431,9 @@ TEST(callers_on_many_threads_stay_within_the_bound)
     ck_assert_int_eq(pthread_join(watcher, &most), 0);
     ck_assert_int_le((intptr_t)most, 5);
     ck_assert_int_eq(gauge("source_callers"), 0);
-    fixture_down(&fixture);
 }
 
 int main(void)
 {
-    return run_tests("overload");
+    return run_fixture_tests("overload");
 }

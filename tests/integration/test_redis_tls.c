@@ -13,7 +13,6 @@
 #include "support/fixture.h"
 
 static char dir[] = "/tmp/shed-tls-XXXXXX";
-static struct fixture fixture;
 
 static const char *at(const char *file)
 {
@@ -44,24 +43,20 @@ static void cut_connections(void)
 
 /* ------------------------------------------------------------------- rows */
 
-TEST(rows_are_loaded_given_out_and_invalidated)
+TEST_EACH(rows_are_loaded_given_out_and_invalidated, 0, 2)
 {
     static const char *const schemes[] = {"rediss", "valkeys"};
     char uri[SERVER_URI_BYTES];
 
-    for (int i = 0; i < 2; i++) {
-        init();
-        snprintf(uri, sizeof(uri), "%s://127.0.0.1:%u/0", schemes[i],
-                 fixture.server.tls_port);
-        fixture.uri = uri;
-        fixture_open(&fixture);
-        expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
-        expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
-        table_update(&fixture.table);
-        invalidate(fixture.cache, "k");
-        expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_LOAD);
-        fixture_down(&fixture);
-    }
+    snprintf(uri, sizeof(uri), "%s://127.0.0.1:%u/0", schemes[_i],
+             fixture.server.tls_port);
+    fixture.uri = uri;
+    fixture_open(&fixture);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+    table_update(&fixture.table);
+    invalidate(fixture.cache, "k");
+    expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_LOAD);
 }
 
 /* More than the socket and a record take, both ways. 0: by calls that block; 1:
@@ -77,7 +72,6 @@ TEST_EACH(long_rows_go_both_ways, 0, 2)
 
     for (size_t i = 0; i < LONG; i++)
         row[i] = (char)(i * 7 % 251);
-    init();
     fixture.cache_options.value_limit_bytes = LONG;
     fixture_open(&fixture);
     for (int i = 0; i < 5; i++) {
@@ -93,7 +87,6 @@ TEST_EACH(long_rows_go_both_ways, 0, 2)
         ck_assert_int_eq(memcmp(value->data, row, LONG), 0);
         shed_value_unref(value);
     }
-    fixture_down(&fixture);
 }
 
 TEST(a_stampede_costs_one_load)
@@ -102,7 +95,6 @@ TEST(a_stampede_costs_one_load)
     struct getter getters[THREADS] = {0};
     struct peer peers[2];
 
-    init();
     fixture_open(&fixture);
     for (int i = 0; i < 2; i++)
         peer_open(&peers[i], &fixture);
@@ -119,27 +111,22 @@ TEST(a_stampede_costs_one_load)
     ck_assert_uint_eq(table_loads(&fixture.table), 1);
     for (int i = 0; i < 2; i++)
         peer_close(&peers[i]);
-    fixture_down(&fixture);
 }
 
 /* Many threads on few links: one receives while another one sends. */
 TEST(threads_share_links)
 {
-    init();
     fixture.client_options.links = 2;
     fixture_open(&fixture);
     readers_run(&(struct readers){
         .cache = fixture.cache, .threads = 16, .gets = 500, .keys = 50});
     ck_assert_uint_eq(stats_of(fixture.cache).unpublished, 0);
-    fixture_down(&fixture);
 }
 
 TEST(waiters_are_pushed)
 {
-    init();
     fixture_open(&fixture);
     fixture_expect_push(&fixture);
-    fixture_down(&fixture);
 }
 
 /* ------------------------------------------------------------------- locks */
@@ -158,7 +145,6 @@ TEST(a_lock_is_handed_on)
     struct peer peer;
     pthread_t waiter;
 
-    init();
     fixture_open(&fixture);
     peer_open(&peer, &fixture);
     ck_assert_int_eq(
@@ -176,7 +162,6 @@ TEST(a_lock_is_handed_on)
     shed_lock_close(here);
     shed_lock_close(there);
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 /* ------------------------------------------------------- servers that change
@@ -195,7 +180,6 @@ static bool is_from_redis(void)
 
 TEST(a_server_that_was_restarted_is_found_again)
 {
-    init();
     fixture_hurry(&fixture, 2000);
     fixture_open(&fixture);
     WAIT_FOR(is_from_redis());
@@ -204,7 +188,6 @@ TEST(a_server_that_was_restarted_is_found_again)
     server_start_again(&fixture.server);
     WAIT_FOR(is_from_redis());
     WAIT_FOR(server_clients(&fixture.server, "flags=t") == 1);
-    fixture_down(&fixture);
 }
 
 static bool has_reason(const char *words)
@@ -216,7 +199,6 @@ static bool has_reason(const char *words)
  * later ones must be able to believe it. */
 TEST(a_certificate_may_be_replaced)
 {
-    init();
     fixture_hurry(&fixture, 2000);
     fixture_open(&fixture);
     WAIT_FOR(is_from_redis());
@@ -233,7 +215,6 @@ TEST(a_certificate_may_be_replaced)
     ck_assert(!is_from_redis());
     show("server");
     WAIT_FOR(is_from_redis());
-    fixture_down(&fixture);
 }
 
 TEST(a_server_that_wants_a_certificate_is_shown_ours)
@@ -241,7 +222,6 @@ TEST(a_server_that_wants_a_certificate_is_shown_ours)
     struct shed_client *client = NULL;
     struct shed_client_options options;
 
-    init();
     fixture_hurry(&fixture, 2000);
     server_do(&fixture.server, "CONFIG SET tls-auth-clients yes");
     options = fixture.client_options;
@@ -255,7 +235,6 @@ TEST(a_server_that_wants_a_certificate_is_shown_ours)
     WAIT_FOR(has_reason("requires a certificate of ours"));
     client = fixture.client;
     ck_assert_uint_eq(status_of(client).is_up, 0);
-    fixture_down(&fixture);
 }
 
 /* -------------------------------------------------------------------- fork */
@@ -285,7 +264,6 @@ TEST(a_child_opens_its_own)
     int status;
     pid_t child;
 
-    init();
     fixture_open(&fixture);
     WAIT_FOR(is_from_redis());
     child = fork();
@@ -298,7 +276,6 @@ TEST(a_child_opens_its_own)
     ck_assert_int_eq(status, 0);
     for (int i = 0; i < 20; i++)
         ck_assert(is_from_redis());
-    fixture_down(&fixture);
 }
 
 /* ------------------------------------------------------------------ the end */
@@ -326,7 +303,6 @@ TEST(the_tool_verifies_the_certificate)
 
     if (TOOL[0] == '\0')
         return; /* it is not built */
-    init();
     server_do(&fixture.server, "CONFIG SET tls-auth-clients yes");
     snprintf(options, sizeof(options), "--cacert %s --cert %s --key %s",
              at("ca.pem"), at("client.pem"), at("client.key"));
@@ -335,7 +311,6 @@ TEST(the_tool_verifies_the_certificate)
     ask_tool("", answer, sizeof(answer));
     ck_assert_msg(strstr(answer, "certificate is not accepted") != NULL, "%s",
                   answer);
-    fixture_down(&fixture);
 }
 
 static void install(void)
@@ -352,5 +327,6 @@ static void remove_all(void)
 int main(void)
 {
     tcase_add_unchecked_fixture(test_case(), install, remove_all);
+    tcase_add_checked_fixture(test_case(), init, fixture_tear_down);
     return run_tests("redis_tls");
 }

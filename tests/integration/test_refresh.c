@@ -56,7 +56,6 @@ TEST(a_row_that_is_due_is_loaded_in_the_background)
     ck_assert_uint_eq(stats_of(fixture.cache).refreshes, 1);
     ck_assert_uint_eq(stats_of(fixture.cache).stale, 0);
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}:refresh"), 0);
-    fixture_down(&fixture);
 }
 
 TEST(a_row_that_is_not_due_is_left_alone)
@@ -66,7 +65,6 @@ TEST(a_row_that_is_not_due_is_left_alone)
     for (int i = 0; i < 100; i++)
         expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
     ck_assert_uint_eq(loads(), 0);
-    fixture_down(&fixture);
 }
 
 TEST(a_stale_row_is_given_out_as_such_while_it_is_loaded)
@@ -84,7 +82,6 @@ TEST(a_stale_row_is_given_out_as_such_while_it_is_loaded)
     ck_assert_uint_eq(loads(), 1);
     ck_assert_uint_gt(stats_of(fixture.cache).stale, 0);
     ck_assert_uint_eq(stats_of(fixture.cache).misses, 2); /* the first two */
-    fixture_down(&fixture);
 }
 
 TEST(a_row_beyond_its_window_is_waited_for)
@@ -94,7 +91,6 @@ TEST(a_row_beyond_its_window_is_waited_for)
     table_update(&fixture.table);
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_LOAD);
     ck_assert_uint_eq(loads(), 1);
-    fixture_down(&fixture);
 }
 
 TEST(of_many_clients_one_loads_and_nobody_waits)
@@ -126,7 +122,6 @@ TEST(of_many_clients_one_loads_and_nobody_waits)
     ck_assert_uint_eq(loads(), 1);
     for (size_t i = 0; i < PEERS; i++)
         peer_close(&peers[i]);
-    fixture_down(&fixture);
 }
 
 TEST(while_another_refreshes_a_client_asks_redis_once_and_not_per_hit)
@@ -149,7 +144,6 @@ TEST(while_another_refreshes_a_client_asks_redis_once_and_not_per_hit)
         2 + (shed_now_ms() - start_ms) / POLL_MIN_MS);
     table_release(&fixture.table);
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 TEST(closing_a_cache_does_not_wait_for_the_refresh_of_another)
@@ -167,7 +161,6 @@ TEST(closing_a_cache_does_not_wait_for_the_refresh_of_another)
     peer_close(&peer); /* with the load still held */
     ck_assert_uint_eq(table_running(&fixture.table), 1);
     table_release(&fixture.table);
-    fixture_down(&fixture);
 }
 
 TEST(a_row_that_was_deleted_is_absent_after_its_refresh)
@@ -187,7 +180,6 @@ TEST(a_row_that_was_deleted_is_absent_after_its_refresh)
         shed_value_unref(value);
     } while (kind == SHED_KIND_ROW);
     ck_assert_int_eq(kind, SHED_KIND_ABSENT);
-    fixture_down(&fixture);
 }
 
 /* How long Redis keeps k after its end. The clocks of a script can differ by a
@@ -205,15 +197,12 @@ static void expect_kept(long long after_end_ms)
     ck_assert_int_le(ms, after_end_ms + 2);
 }
 
-TEST(redis_keeps_what_can_be_refreshed_a_moment_longer)
+TEST_EACH(redis_keeps_what_can_be_refreshed_a_moment_longer, 0, 2)
 {
-    for (int is_refreshed = 0; is_refreshed < 2; is_refreshed++) {
-        up(is_refreshed ? AGEING_DUE_PCT : 0, 0, 0);
-        expect_kept(is_refreshed ? LEEWAY_MS : 0);
-        put(fixture.cache, "k", "k@1");
-        expect_kept(is_refreshed ? LEEWAY_MS : 0);
-        fixture_down(&fixture);
-    }
+    up(_i == 1 ? AGEING_DUE_PCT : 0, 0, 0);
+    expect_kept(_i == 1 ? LEEWAY_MS : 0);
+    put(fixture.cache, "k", "k@1");
+    expect_kept(_i == 1 ? LEEWAY_MS : 0);
 }
 
 TEST(no_such_row_is_never_stale)
@@ -227,7 +216,6 @@ TEST(no_such_row_is_never_stale)
     expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
     ck_assert_uint_eq(stats_of(fixture.cache).negative_hits, 0);
     ck_assert_uint_eq(stats_of(fixture.cache).stale, 0);
-    fixture_down(&fixture);
 }
 
 /* ----------------------------------------------------------- invalidations */
@@ -257,7 +245,6 @@ TEST(a_refresh_does_not_bring_back_an_invalidated_row)
     expect_text(fixture.cache, "k", "k@2");
     expect_text(peer.cache, "k", "k@2");
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 TEST(nor_one_that_any_program_has_deleted_and_another_has_loaded)
@@ -280,7 +267,6 @@ TEST(nor_one_that_any_program_has_deleted_and_another_has_loaded)
     expect_text(peer.cache, "k", "k@2");
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}:refresh"), 0);
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 TEST(a_put_ends_a_refresh)
@@ -291,7 +277,6 @@ TEST(a_put_ends_a_refresh)
     table_release(&fixture.table);
     WAIT_FOR(stats_of(fixture.cache).publishes_superseded == 1);
     expect_text(fixture.cache, "k", "mine");
-    fixture_down(&fixture);
 }
 
 static void expire(const char *key)
@@ -315,7 +300,6 @@ TEST(an_expired_row_is_given_out_as_stale_and_loaded_again)
     WAIT_FOR(has_text(fixture.cache, "k@2"));
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_REDIS);
     ck_assert_uint_eq(loads(), 1);
-    fixture_down(&fixture);
 }
 
 TEST(a_refresh_from_before_an_expiry_does_not_make_the_row_fresh)
@@ -326,7 +310,6 @@ TEST(a_refresh_from_before_an_expiry_does_not_make_the_row_fresh)
     table_release(&fixture.table);
     WAIT_FOR(stats_of(fixture.cache).publishes_invalidated == 1);
     WAIT_FOR(has_text(fixture.cache, "k@2"));
-    fixture_down(&fixture);
 }
 
 static uint64_t fresh_ms(void)
@@ -365,7 +348,6 @@ TEST(a_row_that_expires_in_a_while_is_fresh_until_then)
     table_release(&fixture.table);
     WAIT_FOR(has_text(fixture.cache, "k@2"));
     ck_assert_uint_eq(loads(), 1);
-    fixture_down(&fixture);
 }
 
 TEST(without_a_window_an_expired_row_is_waited_for)
@@ -374,7 +356,6 @@ TEST(without_a_window_an_expired_row_is_waited_for)
     table_update(&fixture.table);
     expire("k");
     WAIT_FOR(has_text(fixture.cache, "k@2"));
-    fixture_down(&fixture);
 }
 
 TEST(what_expire_is_given_is_checked)
@@ -390,7 +371,6 @@ TEST(what_expire_is_given_is_checked)
         SHED_EINVAL);
     ck_assert_ptr_ne(strstr(err.reason, "in_ms"), NULL);
     expire("not there");
-    fixture_down(&fixture);
 }
 
 /* ------------------------------------------------------------------ errors */
@@ -407,7 +387,6 @@ TEST(a_failing_load_gives_the_old_row)
     table_fail(&fixture.table, false);
     table_update(&fixture.table);
     WAIT_FOR(has_text(fixture.cache, "k@2"));
-    fixture_down(&fixture);
 }
 
 TEST(a_failure_marker_spares_the_source_and_the_old_row_is_given_out)
@@ -429,7 +408,6 @@ TEST(a_failure_marker_spares_the_source_and_the_old_row_is_given_out)
     ck_assert_uint_eq(loads(), before);
     ck_assert_int_eq(server_int(&fixture.server, "DEL t:{k}:refresh"), 1);
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 TEST(beyond_the_window_a_failing_load_is_a_failure)
@@ -438,7 +416,6 @@ TEST(beyond_the_window_a_failing_load_is_a_failure)
     age("t:{k}", PAST_STALE_MS);
     table_fail(&fixture.table, true);
     expect_code(fixture.cache, "k", SHED_ESOURCE, NULL);
-    fixture_down(&fixture);
 }
 
 TEST(without_the_window_a_failing_load_is_a_failure)
@@ -447,7 +424,6 @@ TEST(without_the_window_a_failing_load_is_a_failure)
     age("t:{k}", PAST_STALE_MS);
     table_fail(&fixture.table, true);
     expect_code(fixture.cache, "k", SHED_ESOURCE, NULL);
-    fixture_down(&fixture);
 }
 
 TEST(a_load_that_takes_too_long_gives_the_old_row)
@@ -464,7 +440,6 @@ TEST(a_load_that_takes_too_long_gives_the_old_row)
     getter_start(&getter, fixture.cache, "k");
     getter_expect(&getter, "k@1", SHED_ORIGIN_STALE);
     table_release(&fixture.table);
-    fixture_down(&fixture);
 }
 
 TEST(get_many_gives_old_rows_too)
@@ -482,7 +457,6 @@ TEST(get_many_gives_old_rows_too)
     ck_assert_int_eq(items[1].code, SHED_ESOURCE);
     ck_assert_ptr_null(items[1].value);
     shed_value_unref(items[0].value);
-    fixture_down(&fixture);
 }
 
 TEST(a_refresh_that_fails_is_not_tried_at_each_hit)
@@ -503,7 +477,6 @@ TEST(a_refresh_that_fails_is_not_tried_at_each_hit)
     for (int i = 0; i < 1000; i++)
         expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
     ck_assert_int_eq(server_calls(&fixture.server, "evalsha"), asked);
-    fixture_down(&fixture);
 }
 
 /* A row is past its time, and being loaded again; the peer has read nothing. */
@@ -532,7 +505,6 @@ TEST(expired_callers_of_many_clients_share_one_load)
     getter_expect(&others, "k@2", SHED_ORIGIN_WAITED);
     ck_assert_uint_eq(loads(), 1);
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 /* ----------------------------------------------------------------- options */
@@ -566,7 +538,6 @@ TEST(a_row_past_its_time_is_no_answer_to_a_waiter)
     getter_expect(&mine, "k@2", SHED_ORIGIN_LOAD);
     getter_expect(&others, "k@2", SHED_ORIGIN_WAITED);
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 TEST(wrong_options_are_refused)
@@ -580,7 +551,6 @@ TEST(wrong_options_are_refused)
     fixture.cache_options.stale_while_revalidate_ms = 0;
     fixture.cache_options.stale_if_error_ms = UINT64_MAX;
     expect_refused("stale_if_error_ms");
-    fixture_down(&fixture);
 }
 
 /* Without a row that is only for a load that fails, it would do nothing. */
@@ -601,7 +571,6 @@ TEST(a_soft_timeout_needs_a_row_to_fall_back_on)
                                      &cache, NULL),
                      SHED_OK);
     shed_cache_close(cache);
-    fixture_down(&fixture);
 }
 
 TEST_EACH(redis_keeps_rows_for_the_longer_window, 0, 2)
@@ -615,10 +584,9 @@ TEST_EACH(redis_keeps_rows_for_the_longer_window, 0, 2)
     ck_assert_int_gt(server_int(&fixture.server, "PTTL t:{k}"), more);
     put(fixture.cache, "put", "mine");
     ck_assert_int_gt(server_int(&fixture.server, "PTTL t:{put}"), more);
-    fixture_down(&fixture);
 }
 
 int main(void)
 {
-    return run_tests("refresh");
+    return run_fixture_tests("refresh");
 }

@@ -14,7 +14,6 @@
 #include "support/bare.h"
 #include "support/fixture.h"
 
-static struct fixture fixture;
 static char uri[SERVER_URI_BYTES + 64];
 
 /* ---------------------------------------------------------- what is allowed */
@@ -26,7 +25,6 @@ static void work_as_user(const char *rights)
     struct getter here = {0}, there = {0};
     struct peer peer;
 
-    fixture_init(&fixture);
     server_do(&fixture.server, rights);
     snprintf(uri, sizeof(uri), "unix://u:pw@%s", fixture.server.socket);
     fixture.uri = uri;
@@ -42,7 +40,6 @@ static void work_as_user(const char *rights)
     ck_assert_uint_eq(stats_of(peer.cache).pushes, 0);
     ck_assert_int_eq(server_clients(&fixture.server, "flags=t"), 0);
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 TEST(without_the_right_to_track_waiters_poll)
@@ -62,9 +59,8 @@ TEST(without_the_right_to_channels_waiters_poll)
 
 TEST(with_all_rights_waiters_are_pushed)
 {
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     fixture_expect_push(&fixture);
-    fixture_down(&fixture);
 }
 
 /* ----------------------------------------------------------- said once more */
@@ -73,7 +69,6 @@ TEST(a_new_connection_says_who_it_is_and_which_database_it_means)
 {
     uint64_t before;
 
-    fixture_init(&fixture);
     server_do(&fixture.server, "ACL SETUSER u on >p@ss ~* &* +@all");
     snprintf(uri, sizeof(uri), "unix://u:p%%40ss@%s?db=3",
              fixture.server.socket);
@@ -92,7 +87,6 @@ TEST(a_new_connection_says_who_it_is_and_which_database_it_means)
     ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 0);
     server_do(&fixture.server, "SWAPDB 0 3");
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 1);
-    fixture_down(&fixture);
 }
 
 static void expect_refused_lock(uint64_t wait_ms)
@@ -136,12 +130,10 @@ static void check_refused(const char *count_command, const char *secret)
     ck_assert_int_le(server_calls(&fixture.server, count_command),
                      TRIES_MAX * (long long)spans);
     ck_assert_uint_eq(table_loads(&fixture.table), 0);
-    fixture_down(&fixture);
 }
 
 TEST(a_wrong_password_is_denied_without_a_storm_and_never_told)
 {
-    fixture_init(&fixture);
     server_do(&fixture.server, "ACL SETUSER u on >right ~* &* +@all");
     snprintf(uri, sizeof(uri), "unix://u:hunter2@%s", fixture.server.socket);
     check_refused("auth", "hunter2");
@@ -149,7 +141,6 @@ TEST(a_wrong_password_is_denied_without_a_storm_and_never_told)
 
 TEST(a_missing_password_is_denied)
 {
-    fixture_init(&fixture);
     server_do(&fixture.server, "CONFIG SET requirepass hunter2");
     fixture.server.password = "hunter2";
     snprintf(uri, sizeof(uri), "%s", fixture.server.uri);
@@ -159,7 +150,6 @@ TEST(a_missing_password_is_denied)
 
 TEST(a_database_that_is_not_there_is_denied)
 {
-    fixture_init(&fixture);
     server_do(&fixture.server, "ACL SETUSER u on >hunter2 ~* &* +@all");
     snprintf(uri, sizeof(uri), "unix://u:hunter2@%s?db=999",
              fixture.server.socket);
@@ -168,7 +158,6 @@ TEST(a_database_that_is_not_there_is_denied)
 
 TEST(a_password_that_nobody_asks_for_is_denied)
 {
-    fixture_init(&fixture);
     snprintf(uri, sizeof(uri), "unix://:hunter2@%s", fixture.server.socket);
     check_refused("auth", "hunter2");
 }
@@ -258,7 +247,6 @@ TEST(each_change_of_the_standing_is_reported_once)
     uint64_t again_ms;
     long long before;
 
-    fixture_init(&fixture);
     fixture.client_options.on_log = write_down;
     fixture.client_options.log_user = &told;
     fixture_open(&fixture);
@@ -320,7 +308,6 @@ static void use_all(void)
  * again. */
 TEST(a_server_that_a_link_has_found_again_is_found_by_the_session)
 {
-    fixture_init(&fixture);
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     server_kill(&fixture.server);
@@ -330,14 +317,12 @@ TEST(a_server_that_a_link_has_found_again_is_found_by_the_session)
     WAIT_FOR(shed_client_is_up(fixture.client));
     expect_text(fixture.cache, "l", "l@1");
     expect_origin(fixture.cache, "l", "l@1", SHED_ORIGIN_REDIS);
-    fixture_down(&fixture);
 }
 
 TEST_EACH(where_we_are_refused_nothing_else_is_sent, 0, COUNT_OF(refused_uris))
 {
     size_t count = sizeof(sent_commands) / sizeof(*sent_commands);
 
-    fixture_init(&fixture);
     server_do(&fixture.server, "ACL SETUSER u on >pw ~* &* +@all");
     snprintf(uri, sizeof(uri), refused_uris[_i], fixture.server.socket);
     fixture.uri = uri;
@@ -348,14 +333,13 @@ TEST_EACH(where_we_are_refused_nothing_else_is_sent, 0, COUNT_OF(refused_uris))
     for (size_t i = 0; i < count; i++)
         ck_assert_msg(server_calls(&fixture.server, sent_commands[i]) == 0,
                       "%s was executed", sent_commands[i]);
-    fixture_down(&fixture);
 }
 
 TEST(scripts_that_the_server_has_forgotten_are_sent_again)
 {
     struct getter getter = {0};
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     expect_text(fixture.cache, "warm", "warm@1");
     server_do(&fixture.server, "SCRIPT FLUSH");
     table_hold(&fixture.table);
@@ -380,7 +364,6 @@ TEST(scripts_that_the_server_has_forgotten_are_sent_again)
     ck_assert_int_eq(getter.code, SHED_ESOURCE);
     WAIT_FOR(server_int(&fixture.server, "STRLEN t:{fail}") !=
              SHED_ENTRY_HEADER_BYTES); /* of the lease record */
-    fixture_down(&fixture);
 }
 
 /* ------------------------------------------------------------------- leases */
@@ -409,7 +392,6 @@ static bool is_renewed_for_ten(uint64_t lease_ms, bool is_flushed)
     struct peer peer;
     bool is_renewed;
 
-    fixture_init(&fixture);
     fixture.cache_options.lease_ms = lease_ms;
     fixture_open(&fixture);
     peer_open(&peer, &fixture);
@@ -448,6 +430,7 @@ static void load_for_ten_leases(bool is_flushed)
     while (!is_renewed_for_ten(lease_ms, is_flushed)) {
         lease_ms *= FACTOR;
         ck_assert_uint_le(lease_ms, LONGEST_MS);
+        fixture_init(&fixture);
     }
 }
 
@@ -465,7 +448,6 @@ TEST(a_revoked_lease_is_noticed_and_counted)
 {
     struct getter getter = {0};
 
-    fixture_init(&fixture);
     fixture.cache_options.lease_ms = 100;
     fixture_open(&fixture);
     getter_hold(&getter, &fixture, "k");
@@ -473,7 +455,6 @@ TEST(a_revoked_lease_is_noticed_and_counted)
     WAIT_FOR(stats_of(fixture.cache).leases_lost == 1);
     table_release(&fixture.table);
     getter_expect(&getter, "k@1", SHED_ORIGIN_UNPUBLISHED);
-    fixture_down(&fixture);
 }
 
 /* --------------------------------------------------------------------- fork */
@@ -510,7 +491,7 @@ TEST(a_child_is_told_so_and_the_parent_goes_on)
     int status = -1;
     long long before;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     wait_for_pushes(&fixture);
     before = server_clients(&fixture.server, "");
@@ -524,7 +505,6 @@ TEST(a_child_is_told_so_and_the_parent_goes_on)
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
     expect_text(fixture.cache, "l", "l@1");
     ck_assert_int_eq(server_clients(&fixture.server, ""), before);
-    fixture_down(&fixture);
 }
 
 /* A child that has closed its copy keeps no connection open: when the parent
@@ -535,7 +515,7 @@ TEST(a_child_that_closes_the_client_keeps_no_connection_of_it)
     int sockets = 0, status = -1;
     pid_t child;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     wait_for_pushes(&fixture);
     child = fork();
@@ -554,10 +534,9 @@ TEST(a_child_that_closes_the_client_keeps_no_connection_of_it)
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert(WIFEXITED(status));
     ck_assert_int_eq(WEXITSTATUS(status), 0);
-    fixture_down(&fixture);
 }
 
 int main(void)
 {
-    return run_tests("session");
+    return run_fixture_tests("session");
 }

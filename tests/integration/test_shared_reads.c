@@ -9,7 +9,6 @@
 
 enum { GETTERS = 8, ALONE = 1 };
 
-static struct fixture fixture;
 static struct getter getters[GETTERS];
 static atomic_uint waits; /* of callers, for others */
 
@@ -25,7 +24,6 @@ bool __wrap_shed_latch_wait(struct shed_latch *latch, uint64_t deadline_ms)
 /* With the row in Redis, and more callers than links. */
 static void open_with(struct proxy *proxy)
 {
-    fixture_init(&fixture);
     fixture.client_options.links = ALONE;
     if (proxy != NULL)
         fixture_add_proxy(&fixture, proxy);
@@ -62,12 +60,11 @@ TEST(many_callers_cost_three_gets)
     expect_all("k@1", SHED_ORIGIN_REDIS);
     ck_assert_int_eq(server_calls(&fixture.server, "get") - before, 3);
     ck_assert_uint_eq(stats_of(fixture.cache).hits, GETTERS);
-    fixture_down(&fixture);
 }
 
 TEST(a_connection_that_dies_costs_the_callers_nothing)
 {
-    struct proxy proxy = {0};
+    static struct proxy proxy;
 
     open_with(&proxy);
     proxy_set(&proxy, PROXY_DROP, 0, NULL);
@@ -75,7 +72,6 @@ TEST(a_connection_that_dies_costs_the_callers_nothing)
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     server_do(&fixture.server, "CLIENT KILL TYPE normal");
     expect_all("k@1", SHED_ORIGIN_REDIS);
-    fixture_down(&fixture);
 }
 
 TEST(a_damaged_entry_is_given_to_none_and_loaded_once)
@@ -92,7 +88,6 @@ TEST(a_damaged_entry_is_given_to_none_and_loaded_once)
         shed_value_unref(getters[i].value);
     }
     ck_assert_uint_eq(table_loads(&fixture.table), 2);
-    fixture_down(&fixture);
 }
 
 TEST(a_refusal_reaches_all_with_its_reason)
@@ -108,10 +103,9 @@ TEST(a_refusal_reaches_all_with_its_reason)
         ck_assert_ptr_nonnull(strstr(getters[i].error.reason, "refused GET"));
     }
     server_do(&fixture.server, "ACL SETUSER default +get");
-    fixture_down(&fixture);
 }
 
 int main(void)
 {
-    return run_tests("shared_reads");
+    return run_fixture_tests("shared_reads");
 }

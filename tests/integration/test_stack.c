@@ -23,8 +23,6 @@ enum {
 /* The program that calls what the others do not: its main. */
 int calls_main(int argc, char **argv);
 
-static struct fixture fixture;
-
 static void call_all(void)
 {
     char program[] = "calls", *words[] = {program, fixture.server.uri, NULL};

@@ -7,13 +7,10 @@
 #include "support/ageing.h"
 #include "support/fixture.h"
 
-static struct fixture fixture;
-
 enum { LIMIT = 100 };
 
 static void init(void)
 {
-    fixture_init(&fixture);
     fixture.cache_options.tags_limit = LIMIT;
 }
 
@@ -79,7 +76,6 @@ TEST(after_it_every_entry_is_a_miss)
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations, 0);
     ck_assert_uint_eq(stats_of(fixture.cache).misses, 6);
     ck_assert_uint_eq(stats_of(fixture.cache).tag_misses, 3);
-    fixture_down(&fixture);
 }
 
 TEST(what_is_loaded_after_it_is_a_hit)
@@ -93,7 +89,6 @@ TEST(what_is_loaded_after_it_is_a_hit)
         expect_origin(fixture.cache, "k", "mine", SHED_ORIGIN_REDIS);
     }
     ck_assert_uint_eq(table_loads(&fixture.table), 3);
-    fixture_down(&fixture);
 }
 
 TEST(what_was_put_before_it_is_a_miss)
@@ -102,7 +97,6 @@ TEST(what_was_put_before_it_is_a_miss)
     put(fixture.cache, "k", "mine");
     invalidate_all(fixture.cache);
     expect_text(fixture.cache, "k", "k@1");
-    fixture_down(&fixture);
 }
 
 TEST(many_keys_are_misses_together)
@@ -122,7 +116,6 @@ TEST(many_keys_are_misses_together)
     check_text(items[2].value, "c@2");
     for (size_t i = 0; i < 3; i++)
         shed_value_unref(items[i].value);
-    fixture_down(&fixture);
 }
 
 /* By this process, or by another one of which this one has heard. */
@@ -148,7 +141,6 @@ TEST_EACH(what_was_being_loaded_is_for_earlier_callers_alone, 0, 2)
     shed_value_unref(after.value);
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_REDIS);
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 /* Redis takes the row, but not the invalidation. */
@@ -166,7 +158,6 @@ TEST(what_was_being_loaded_when_it_failed_is_for_earlier_callers_alone)
     table_release(&fixture.table);
     getter_expect(&before, "k@1", SHED_ORIGIN_LOAD);
     getter_expect(&after, "k@2", SHED_ORIGIN_LOAD);
-    fixture_down(&fixture);
 }
 
 /* Callers from after a failed invalidation go round again, all together. */
@@ -189,7 +180,6 @@ TEST(one_that_fails_costs_other_keys_one_load_each)
         getter_expect(&after[i], "k@2", SHED_ORIGIN_UNPUBLISHED);
     ck_assert_uint_eq(table_loads(&fixture.table), 2);
     server_start_again(&fixture.server);
-    fixture_down(&fixture);
 }
 
 /* A process without tags, whose entries look older than all invalidations. */
@@ -214,7 +204,6 @@ TEST(an_entry_that_a_flight_finds_is_judged_and_no_hit)
     ck_assert_uint_eq(stats_of(fixture.cache).hits, 0);
     ck_assert_uint_eq(stats_of(fixture.cache).misses, 1);
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 TEST(a_key_is_loaded_once_for_all_who_miss_it)
@@ -241,7 +230,6 @@ TEST(a_key_is_loaded_once_for_all_who_miss_it)
     }
     ck_assert_uint_eq(table_loads(&fixture.table), 2);
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 /* --------------------------------------------------------------------- tags */
@@ -277,7 +265,6 @@ TEST(after_it_the_entries_with_a_tag_are_misses_and_no_others)
     expect_origin(fixture.cache, "red", "red@2", SHED_ORIGIN_REDIS);
     invalidate_tag(fixture.cache, "all");
     expect_text(fixture.cache, "blue", "blue@2");
-    fixture_down(&fixture);
 }
 
 TEST(absence_has_tags_too)
@@ -290,7 +277,6 @@ TEST(absence_has_tags_too)
     ck_assert_uint_eq(table_loads(&fixture.table), 2);
     expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
     ck_assert_uint_eq(table_loads(&fixture.table), 3);
-    fixture_down(&fixture);
 }
 
 TEST(a_payload_is_the_same_with_tags)
@@ -305,7 +291,6 @@ TEST(a_payload_is_the_same_with_tags)
     snprintf(payload, sizeof(payload), "%s", reply->str);
     freeReplyObject(reply);
     ck_assert_str_eq(payload, "k@1");
-    fixture_down(&fixture);
 }
 
 TEST(what_is_put_has_the_tags_of_the_put_alone)
@@ -324,7 +309,6 @@ TEST(what_is_put_has_the_tags_of_the_put_alone)
     expect_text(fixture.cache, "red", "put");
     invalidate_tag(fixture.cache, "green");
     expect_text(fixture.cache, "red", "red@1");
-    fixture_down(&fixture);
 }
 
 static void refused_tags(const struct shed_bytes *tags, size_t count,
@@ -366,7 +350,6 @@ TEST(tags_of_a_wrong_form_are_refused)
         SHED_EINVAL);
     ck_assert_str_eq(err.reason, "shed_put: 65 tags, the limit is 64");
     ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 0);
-    fixture_down(&fixture);
 }
 
 TEST(a_process_hears_of_tags_too)
@@ -382,7 +365,6 @@ TEST(a_process_hears_of_tags_too)
     WAIT_FOR(gets(peer.cache, "red", "red@2"));
     expect_text(peer.cache, "blue", "blue@1");
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 TEST(a_log_keeps_no_more_tags_than_it_may)
@@ -402,7 +384,6 @@ TEST(a_log_keeps_no_more_tags_than_it_may)
     expect_text(peer.cache, "red", "red@2");
     expect_origin(peer.cache, "red", "red@2", SHED_ORIGIN_REDIS);
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 enum { TAGS = 2500, TAGS_PER_READ = 500 };
@@ -434,7 +415,6 @@ TEST(a_log_of_many_tags_is_read_in_parts)
     expect_text(peer.cache, "red", "red@2");
     ck_assert_int_eq(server_int(&fixture.server, "ZCARD t:tags"), TAGS + 2);
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 /* The reactor and one caller read all of it, the others one part each, at most:
@@ -443,7 +423,7 @@ TEST(callers_who_come_at_once_do_not_all_read_a_log_of_many_tags)
 {
     enum { CALLERS = 16 };
     struct getter getters[CALLERS] = {{0}};
-    struct proxy proxy;
+    static struct proxy proxy;
     struct peer peer;
     long long reads;
 
@@ -464,7 +444,6 @@ TEST(callers_who_come_at_once_do_not_all_read_a_log_of_many_tags)
     reads = server_calls(&fixture.server, "zrangebyscore") - reads;
     ck_assert_int_le(reads, CALLERS + 2 * (TAGS / TAGS_PER_READ + 1));
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 /* ---------------------------------------------------------- other processes */
@@ -484,7 +463,6 @@ TEST(another_process_hears_of_it_by_push)
     for (unsigned i = 0; i < 20; i++)
         expect_text(peer.cache, "k", "k@2");
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 TEST(a_process_that_comes_later_knows_at_once)
@@ -497,7 +475,6 @@ TEST(a_process_that_comes_later_knows_at_once)
     peer_open(&peer, &fixture);
     expect_text(peer.cache, "k", "k@2");
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 TEST(what_is_put_by_a_process_that_comes_later_is_a_hit)
@@ -510,7 +487,6 @@ TEST(what_is_put_by_a_process_that_comes_later_is_a_hit)
     put(peer.cache, "k", "mine");
     expect_origin(fixture.cache, "k", "mine", SHED_ORIGIN_REDIS);
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 TEST(it_is_heard_of_though_the_connections_for_pushes_are_killed)
@@ -530,7 +506,6 @@ TEST(it_is_heard_of_though_the_connections_for_pushes_are_killed)
             server_int(&fixture.server, "CLIENT KILL TYPE pubsub");
     }
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 TEST(it_is_heard_of_without_pushes)
@@ -550,7 +525,6 @@ TEST(it_is_heard_of_without_pushes)
         invalidate_all(fixture.cache);
     }
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 /* The entry is the first news that the process has of it. */
@@ -568,7 +542,6 @@ TEST(an_entry_from_after_it_is_a_hit_for_who_has_not_heard_yet)
         invalidate_all(fixture.cache);
     }
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 /* Its entries have no position. */
@@ -584,7 +557,6 @@ TEST(entries_of_a_process_without_tags_are_misses_too)
     change_all();
     expect_text(fixture.cache, "k", "k@2");
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 /* ------------------------------------------------------------------ the log */
@@ -605,7 +577,6 @@ TEST(a_lost_log_is_remembered_and_goes_on)
     invalidate_all(fixture.cache);
     ck_assert_uint_eq(shed_tag_log_position(fixture.cache->tag_log),
                       before + 1000000001);
-    fixture_down(&fixture);
 }
 
 TEST(positions_grow_though_the_clock_does_not)
@@ -621,7 +592,6 @@ TEST(positions_grow_though_the_clock_does_not)
     ck_assert_uint_eq(shed_tag_log_position(fixture.cache->tag_log),
                       before + 1);
     ck_assert_int_eq(server_int(&fixture.server, "ZCARD t:tags"), 1);
-    fixture_down(&fixture);
 }
 
 TEST(a_redis_without_memory_takes_it)
@@ -633,7 +603,6 @@ TEST(a_redis_without_memory_takes_it)
     invalidate_all(fixture.cache);
     server_do(&fixture.server, "CONFIG SET maxmemory 0");
     expect_text(fixture.cache, "k", "k@2");
-    fixture_down(&fixture);
 }
 
 TEST(a_log_that_is_something_else_is_an_error_and_no_hit)
@@ -650,7 +619,6 @@ TEST(a_log_that_is_something_else_is_an_error_and_no_hit)
     ck_assert_int_eq(shed_invalidate_all(fixture.cache, 0, &err), SHED_EREDIS);
     server_do(&fixture.server, "DEL t:tags");
     expect_text(fixture.cache, "k", "k@1");
-    fixture_down(&fixture);
 }
 
 /* As many as a read takes at a time, so that there could be more. */
@@ -676,7 +644,6 @@ TEST_EACH(scores_that_are_no_positions_are_an_error_and_no_hit, 0, 5)
     WAIT_FOR(shed_delivery_count(fixture.cache->delivery) == 0);
     expect_text(fixture.cache, "k", "k@1");
     ck_assert_uint_eq(table_loads(&fixture.table), 2);
-    fixture_down(&fixture);
 }
 
 TEST(a_cache_without_tags_has_no_log_and_reads_none)
@@ -684,7 +651,7 @@ TEST(a_cache_without_tags_has_no_log_and_reads_none)
     struct shed_error err = {0};
     struct shed_bytes tag = shed_str("red");
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     ck_assert_int_eq(shed_invalidate_all(fixture.cache, 0, &err), SHED_EINVAL);
     ck_assert_int_eq(shed_invalidate_tags(fixture.cache, &tag, 1, 0, &err),
@@ -692,7 +659,6 @@ TEST(a_cache_without_tags_has_no_log_and_reads_none)
     ck_assert_ptr_nonnull(strstr(err.reason, "option tags_limit"));
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:tags"), 0);
     ck_assert_int_eq(server_calls(&fixture.server, "zrangebyscore"), 0);
-    fixture_down(&fixture);
 }
 
 TEST(hits_read_the_log_no_more_once_its_changes_are_announced)
@@ -708,7 +674,6 @@ TEST(hits_read_the_log_no_more_once_its_changes_are_announced)
         expect_text(fixture.cache, "k", "k@1");
     ck_assert_int_le(server_calls(&fixture.server, "zrangebyscore"),
                      before + 2);
-    fixture_down(&fixture);
 }
 
 /* --------------------------------------------------------------- its place */
@@ -737,7 +702,6 @@ TEST(no_stale_window_covers_what_it_has_made_a_miss)
     ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), &any, &value, &err),
                      SHED_EMISS);
     ck_assert_uint_eq(stats_of(fixture.cache).stale, 0);
-    fixture_down(&fixture);
 }
 
 /* "Unmodified" would renew the entry, and leave it a miss for ever. */
@@ -751,7 +715,6 @@ TEST(a_row_that_has_not_changed_is_loaded_whole)
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
     ck_assert_uint_eq(table_loads(&fixture.table), 2);
-    fixture_down(&fixture);
 }
 
 /* That of a row which was put holds up no load of a replica that lags, or the
@@ -768,7 +731,6 @@ TEST(an_invalidation_of_all_forgets_the_row_version)
     invalidate_all(fixture.cache);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
-    fixture_down(&fixture);
 }
 
 /* -------------------------------------------------------- Redis goes away */
@@ -831,7 +793,6 @@ TEST(until_redis_is_told_the_rows_with_the_tag_come_from_the_source)
     WAIT_FOR(gets(peer.cache, "red", "red@2"));
     expect_origin(fixture.cache, "red", "red@2", SHED_ORIGIN_REDIS);
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 TEST(a_server_that_was_away_is_told_before_it_is_believed)
@@ -853,7 +814,6 @@ TEST(a_server_that_was_away_is_told_before_it_is_believed)
     WAIT_FOR((expect_text(fixture.cache, "k", "k@2"), undelivered() == 0));
     expect_text(fixture.cache, "k", "k@2");
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:tags"), 1);
-    fixture_down(&fixture);
 }
 
 TEST(a_later_invalidation_makes_up_for_one_that_was_missed)
@@ -869,7 +829,6 @@ TEST(a_later_invalidation_makes_up_for_one_that_was_missed)
     WAIT_FOR(undelivered() == 0);
     expect_text(fixture.cache, "red", "red@3");
     expect_origin(fixture.cache, "red", "red@3", SHED_ORIGIN_REDIS);
-    fixture_down(&fixture);
 }
 
 TEST(one_that_cannot_be_kept_says_so)
@@ -885,7 +844,6 @@ TEST(one_that_cannot_be_kept_says_so)
     ck_assert_ptr_nonnull(strstr(err.reason, "dropped (undelivered_limit"));
     expect_text(fixture.cache, "k", "k@1");
     accept_writes();
-    fixture_down(&fixture);
 }
 
 TEST(of_many_tags_the_first_that_is_not_kept_is_named)
@@ -903,7 +861,6 @@ TEST(of_many_tags_the_first_that_is_not_kept_is_named)
                   err.reason);
     accept_writes();
     WAIT_FOR(undelivered() == 0);
-    fixture_down(&fixture);
 }
 
 TEST(one_that_is_still_kept_at_the_end_is_dropped)
@@ -920,5 +877,5 @@ TEST(one_that_is_still_kept_at_the_end_is_dropped)
 
 int main(void)
 {
-    return run_tests("tag_log");
+    return run_fixture_tests("tag_log");
 }

@@ -45,7 +45,6 @@ struct reader {
     struct shed_value *value;
 };
 
-static struct fixture fixture;
 static struct process processes[PROCESSES];
 static struct reader readers[READERS];
 static char key[KEY_BYTES];      /* a new one for each order */
@@ -147,7 +146,6 @@ static void open_processes(void)
 
 static void up(void)
 {
-    fixture_init(&fixture);
     fixture.cache_options.ttl_ms = AGEING_TTL_MS;
     fixture_open(&fixture);
     open_cache();
@@ -368,7 +366,6 @@ TEST(no_order_of_puts_loads_and_an_invalidation_brings_back_a_version)
     do_all(steps, 0, &orders);
     ck_assert_uint_eq(orders, 120);
     ck_assert_uint_gt(stats_of(processes[0].peer.cache).load_failures, 0);
-    down();
 }
 
 /* ------------------------------------------------------------ random orders */
@@ -410,7 +407,6 @@ TEST(no_random_order_brings_back_a_version)
         end_order();
         check();
     }
-    down();
 }
 
 /* ------------------------------------------------------ writes of all kinds */
@@ -422,7 +418,6 @@ static uint64_t committed;
 
 static void up_with_faults(void)
 {
-    fixture_init(&fixture);
     fixture.cache_options.ttl_ms = AGEING_TTL_MS;
     fixture.cache_options.stale_while_revalidate_ms = STALE_MS;
     fixture.cache_options.stale_if_error_ms = STALE_MS;
@@ -541,10 +536,10 @@ TEST(no_random_writes_are_followed_by_an_older_row)
         proxy_set(&proxy, PROXY_PASS, 0, NULL);
         end_order();
     }
-    down();
 }
 
 int main(void)
 {
+    tcase_add_checked_fixture(test_case(), fixture_set_up, down);
     return run_tests("version_orders");
 }

@@ -6,11 +6,8 @@
 #include "support/ageing.h"
 #include "support/fixture.h"
 
-static struct fixture fixture;
-
 static void up(uint64_t refresh_after_pct, uint64_t if_error_ms)
 {
-    fixture_init(&fixture);
     fixture.cache_options.ttl_ms = AGEING_TTL_MS;
     fixture.cache_options.refresh_after_pct = refresh_after_pct;
     fixture.cache_options.stale_if_error_ms = if_error_ms;
@@ -21,7 +18,6 @@ static void up(uint64_t refresh_after_pct, uint64_t if_error_ms)
 static void up_with_failure_ttl(uint64_t refresh_after_pct,
                                 uint64_t failure_ttl_ms)
 {
-    fixture_init(&fixture);
     fixture.cache_options.ttl_ms = AGEING_TTL_MS;
     fixture.cache_options.refresh_after_pct = refresh_after_pct;
     fixture.cache_options.failure_ttl_ms = failure_ttl_ms;
@@ -90,7 +86,6 @@ TEST(the_higher_version_stays_in_either_order)
     put_version("half", UINT64_MAX / 2);
     expect_text(fixture.cache, "k", "last");
     ck_assert_uint_eq(loads(), 0);
-    fixture_down(&fixture);
 }
 
 TEST(a_put_is_compared_with_what_was_loaded)
@@ -102,7 +97,6 @@ TEST(a_put_is_compared_with_what_was_loaded)
     put_version("newer", 2);
     expect_text(fixture.cache, "k", "newer");
     ck_assert_uint_eq(loads(), 1);
-    fixture_down(&fixture);
 }
 
 TEST(what_has_no_version_is_removed_and_loaded)
@@ -114,7 +108,6 @@ TEST(what_has_no_version_is_removed_and_loaded)
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 0);
     expect_text(fixture.cache, "k", "k@1");
     ck_assert_uint_eq(loads(), 2);
-    fixture_down(&fixture);
 }
 
 /* ---------------------------------------------------------- older than Redis
@@ -156,7 +149,6 @@ TEST(a_refresh_that_reads_a_lower_version_fails_and_is_not_repeated)
     ck_assert_uint_eq(loads(), 1);
     ck_assert_uint_eq(stats_of(fixture.cache).published, 0);
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 TEST(a_source_that_has_caught_up_is_believed_again)
@@ -175,7 +167,6 @@ TEST(a_source_that_has_caught_up_is_believed_again)
     WAIT_FOR((age_of(fixture.cache, "k@8"),
               stats_of(fixture.cache).load_failures > failed));
     expect_text(fixture.cache, "k", "k@8");
-    fixture_down(&fixture);
 }
 
 /* A load that is refused is a failed one to callers who wait for it, too. */
@@ -188,7 +179,6 @@ TEST(a_waiter_for_a_lower_version_is_given_the_higher_one)
     expect_origin(fixture.cache, "k", "seven", SHED_ORIGIN_STALE);
     ck_assert_uint_eq(loads(), 1);
     ck_assert_uint_eq(stats_of(fixture.cache).stale, 1);
-    fixture_down(&fixture);
 }
 
 static void expect_young(struct shed_cache *cache, const char *text)
@@ -220,7 +210,6 @@ TEST(a_row_that_is_too_old_is_given_if_the_source_has_an_older_one)
     expect_young(peer.cache, "seven");
     ck_assert_uint_eq(loads(), 1);
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 /* The put ends the refresh, whose row was read before it. */
@@ -243,7 +232,6 @@ TEST(a_waiter_for_a_refresh_is_given_what_is_put_meanwhile)
     getter_expect(&getter, "nine", SHED_ORIGIN_REDIS);
     ck_assert_uint_eq(stats_of(fixture.cache).publishes_superseded, 1);
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 TEST(a_lower_version_with_a_ttl_of_zero_removes_nothing)
@@ -253,7 +241,6 @@ TEST(a_lower_version_with_a_ttl_of_zero_removes_nothing)
     put_due("seven", 7);
     WAIT_FOR((age_of(fixture.cache, "seven"), has_marker()));
     expect_text(fixture.cache, "k", "seven");
-    fixture_down(&fixture);
 }
 
 TEST(what_is_loaded_without_a_version_replaces_any)
@@ -262,7 +249,6 @@ TEST(what_is_loaded_without_a_version_replaces_any)
     fixture.table.has_versions = false;
     put_due("seven", 7);
     WAIT_FOR(has_text(fixture.cache, "k@1"));
-    fixture_down(&fixture);
 }
 
 static bool is_absent(void)
@@ -281,7 +267,6 @@ TEST(a_row_that_is_gone_replaces_any_version)
     fixture.table.is_empty = true;
     put_due("seven", 7);
     WAIT_FOR(is_absent());
-    fixture_down(&fixture);
 }
 
 TEST(an_invalidation_forgets_the_version)
@@ -293,7 +278,6 @@ TEST(an_invalidation_forgets_the_version)
     expect_text(fixture.cache, "k", "k@6");
     put_version("five", 5);
     expect_text(fixture.cache, "k", "k@6");
-    fixture_down(&fixture);
 }
 
 /* --------------------------------------------------------------- unmodified */
@@ -311,7 +295,6 @@ TEST(an_unmodified_row_is_fresh_again_and_does_not_travel)
     ck_assert_int_gt(server_int(&fixture.server, "PTTL t:{k}"),
                      (long long)AGEING_DUE_MS);
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}:refresh"), 0);
-    fixture_down(&fixture);
 }
 
 TEST(a_modified_row_replaces_the_old_one)
@@ -323,7 +306,6 @@ TEST(a_modified_row_replaces_the_old_one)
     WAIT_FOR(has_text(fixture.cache, "k@2"));
     ck_assert_uint_eq(stats_of(fixture.cache).unmodified, 0);
     ck_assert_uint_eq(loads(), 2);
-    fixture_down(&fixture);
 }
 
 /* Both clients have seen that it is due; the second one comes after the first
@@ -345,7 +327,6 @@ TEST(one_process_renews_a_row_for_all)
     /* a second refresh would be over before this */
     peer_close(&peer);
     ck_assert_uint_eq(loads(), 2);
-    fixture_down(&fixture);
 }
 
 /* The last get is the one that waits: its row was checked at the source. */
@@ -364,7 +345,6 @@ TEST(who_waits_for_an_unmodified_row_is_given_it)
     ck_assert_uint_gt(value->fresh_ms, 0);
     shed_value_unref(value);
     ck_assert_uint_eq(stats_of(fixture.cache).unmodified, 1);
-    fixture_down(&fixture);
 }
 
 /* The entry that the load found unmodified is gone when it ends, so the row is
@@ -385,7 +365,6 @@ TEST(an_invalidation_beats_an_unmodified_row)
     check_text(getter.value, "k@1");
     shed_value_unref(getter.value);
     ck_assert_uint_eq(loads(), 3);
-    fixture_down(&fixture);
 }
 
 /* The second caller goes round again when the first has its row; by then
@@ -413,7 +392,6 @@ TEST(a_load_without_redis_hears_no_old_version)
     getter_expect(&first, "k@2", SHED_ORIGIN_UNPUBLISHED);
     getter_expect(&second, "k@1", SHED_ORIGIN_UNPUBLISHED);
     server_do(&fixture.server, "CONFIG SET min-replicas-to-write 0");
-    fixture_down(&fixture);
 }
 
 static void load_unmodified(void *user, void *thread, struct shed_load *load)
@@ -438,7 +416,7 @@ TEST(a_row_without_an_old_version_cannot_be_unmodified)
     struct shed_cache *cache = NULL;
     struct shed_error err = {0};
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     ck_assert_int_eq(shed_source_open_batch(load_unmodified, NULL, BARE_SOURCE,
                                             &source, NULL),
                      SHED_OK);
@@ -449,7 +427,6 @@ TEST(a_row_without_an_old_version_cannot_be_unmodified)
     ck_assert_ptr_nonnull(strstr(err.reason, "unmodified"));
     shed_cache_close(cache);
     shed_source_close(source);
-    fixture_down(&fixture);
 }
 
 /* ------------------------------------------------------------ times to live */
@@ -470,7 +447,6 @@ TEST(a_source_may_set_a_time_to_live)
                      (long long)AGEING_TTL_MS);
     ck_assert_int_gt(server_int(&fixture.server, "PTTL t:{absent}"),
                      (long long)AGEING_TTL_MS);
-    fixture_down(&fixture);
 }
 
 TEST(a_time_to_live_of_zero_keeps_nothing)
@@ -480,7 +456,6 @@ TEST(a_time_to_live_of_zero_keeps_nothing)
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 0);
     expect_text(fixture.cache, "k", "k@1");
     ck_assert_uint_eq(loads(), 2);
-    fixture_down(&fixture);
 }
 
 TEST(a_time_to_live_has_a_longest)
@@ -490,11 +465,10 @@ TEST(a_time_to_live_has_a_longest)
     ck_assert_int_gt(server_int(&fixture.server, "PTTL t:{k}"),
                      (long long)AGEING_TTL_MS);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
-    fixture_down(&fixture);
 }
 
 int main(void)
 {
     tcase_set_timeout(test_case(), 60);
-    return run_tests("versions");
+    return run_fixture_tests("versions");
 }

@@ -8,47 +8,42 @@
 #include "support/ageing.h"
 #include "support/fixture.h"
 
-static struct fixture fixture;
-
 /* -------------------------------------------------------------------- puts */
 
 TEST(what_was_put_is_got_without_a_load)
 {
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     put(fixture.cache, "k", "mine");
     expect_origin(fixture.cache, "k", "mine", SHED_ORIGIN_REDIS);
     put(fixture.cache, "k", "");
     expect_origin(fixture.cache, "k", "", SHED_ORIGIN_REDIS);
     ck_assert_uint_eq(table_loads(&fixture.table), 0);
     ck_assert_uint_eq(stats_of(fixture.cache).puts, 2);
-    fixture_down(&fixture);
 }
 
 TEST(a_put_is_read_by_another_client)
 {
     struct peer peer;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     peer_open(&peer, &fixture);
     expect_text(peer.cache, "k", "k@1");
     put(fixture.cache, "k", "mine");
     expect_origin(peer.cache, "k", "mine", SHED_ORIGIN_REDIS);
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 TEST(a_put_ends_a_load_under_way)
 {
     struct getter before = {0};
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     getter_hold(&before, &fixture, "k");
     put(fixture.cache, "k", "mine");
     table_release(&fixture.table);
     getter_expect(&before, "mine", SHED_ORIGIN_REDIS);
     expect_origin(fixture.cache, "k", "mine", SHED_ORIGIN_REDIS);
     ck_assert_uint_eq(stats_of(fixture.cache).publishes_superseded, 1);
-    fixture_down(&fixture);
 }
 
 /* The load is so slow that what superseded it is no longer fresh either. */
@@ -56,7 +51,6 @@ TEST(a_row_that_is_over_is_not_the_answer_of_a_load_that_it_superseded)
 {
     struct getter before = {0};
 
-    fixture_init(&fixture);
     fixture.cache_options.stale_while_revalidate_ms = STALE_MS;
     fixture.cache_options.ttl_ms = AGEING_TTL_MS;
     fixture_open(&fixture);
@@ -68,14 +62,13 @@ TEST(a_row_that_is_over_is_not_the_answer_of_a_load_that_it_superseded)
     ck_assert_uint_eq(stats_of(fixture.cache).publishes_superseded, 0);
     ck_assert_uint_eq(stats_of(fixture.cache).publishes_invalidated, 1);
     expect_origin(fixture.cache, "k", "mine", SHED_ORIGIN_STALE);
-    fixture_down(&fixture);
 }
 
 /* ----------------------------------------------------------- invalidations */
 
 TEST(after_an_invalidation_the_row_is_read_again)
 {
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     table_update(&fixture.table);
     expect_text(fixture.cache, "k", "k@1");
@@ -83,16 +76,14 @@ TEST(after_an_invalidation_the_row_is_read_again)
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 0);
     expect_text(fixture.cache, "k", "k@2");
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations, 1);
-    fixture_down(&fixture);
 }
 
 TEST(an_invalidation_ends_absence_too)
 {
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
     invalidate(fixture.cache, "absent");
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{absent}"), 0);
-    fixture_down(&fixture);
 }
 
 /* The old row is being loaded while end invalidates or expires the key. */
@@ -100,7 +91,7 @@ static void end_during_a_load(void (*end)(void))
 {
     struct getter before = {0};
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     getter_hold(&before, &fixture, "k");
     table_update(&fixture.table);
     end();
@@ -111,7 +102,6 @@ static void end_during_a_load(void (*end)(void))
     ck_assert_uint_eq(stats_of(fixture.cache).publishes_invalidated, 1);
     ck_assert_uint_eq(stats_of(fixture.cache).unpublished, 0);
     ck_assert_uint_eq(stats_of(fixture.cache).published, 1);
-    fixture_down(&fixture);
 }
 
 static void by_invalidate(void)
@@ -148,7 +138,7 @@ TEST(a_caller_after_an_invalidation_does_not_wait_for_the_older_load)
 {
     struct getter before = {0}, after = {0};
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     getter_hold(&before, &fixture, "k");
     table_update(&fixture.table);
     invalidate(fixture.cache, "k");
@@ -161,14 +151,13 @@ TEST(a_caller_after_an_invalidation_does_not_wait_for_the_older_load)
     shed_value_unref(before.value);
     expect_text(fixture.cache, "k", "k@2");
     ck_assert_uint_eq(stats_of(fixture.cache).joins, 0);
-    fixture_down(&fixture);
 }
 
 TEST(a_caller_after_a_del_gets_the_new_row)
 {
     struct getter before = {0}, after = {0};
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     getter_hold(&before, &fixture, "k");
     table_update(&fixture.table);
     by_del();
@@ -177,7 +166,6 @@ TEST(a_caller_after_a_del_gets_the_new_row)
     table_release(&fixture.table);
     getter_expect(&before, "k@1", SHED_ORIGIN_UNPUBLISHED);
     getter_expect(&after, "k@2", SHED_ORIGIN_LOAD);
-    fixture_down(&fixture);
 }
 
 TEST(a_second_client_is_not_given_what_the_first_has_invalidated)
@@ -185,7 +173,7 @@ TEST(a_second_client_is_not_given_what_the_first_has_invalidated)
     struct getter before = {0}, after = {0};
     struct peer peer;
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     peer_open(&peer, &fixture);
     table_hold(&fixture.table);
     getter_start(&before, peer.cache, "k");
@@ -202,7 +190,6 @@ TEST(a_second_client_is_not_given_what_the_first_has_invalidated)
     expect_text(fixture.cache, "k", "k@2");
     expect_text(peer.cache, "k", "k@2");
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 struct reader {
@@ -231,7 +218,6 @@ TEST_EACH(own_writes_are_seen_among_readers, 0, 2)
     struct reader readers[READERS];
     char text[32];
 
-    fixture_init(&fixture);
     if (_i > 0)
         fixture.client_options.links = 1;
     fixture_open(&fixture);
@@ -249,7 +235,6 @@ TEST_EACH(own_writes_are_seen_among_readers, 0, 2)
     atomic_store(&is_stopping, true);
     for (int i = 0; i < READERS; i++)
         pthread_join(readers[i].thread, NULL);
-    fixture_down(&fixture);
 }
 
 /* ------------------------------------------------------------ failed loads */
@@ -258,7 +243,7 @@ TEST(the_sources_reason_reaches_all_callers_here)
 {
     struct getter getters[5] = {0};
 
-    fixture_up(&fixture);
+    fixture_open(&fixture);
     table_hold(&fixture.table);
     for (size_t i = 0; i < 5; i++)
         getter_start(&getters[i], fixture.cache, "fail");
@@ -273,7 +258,6 @@ TEST(the_sources_reason_reaches_all_callers_here)
     ck_assert_uint_eq(table_loads(&fixture.table), 1);
     ck_assert_uint_eq(stats_of(fixture.cache).load_failures, 1);
     ck_assert_uint_eq(stats_of(fixture.cache).errors_source, 5);
-    fixture_down(&fixture);
 }
 
 TEST(waiters_elsewhere_hear_of_a_failed_load)
@@ -281,7 +265,6 @@ TEST(waiters_elsewhere_hear_of_a_failed_load)
     struct getter here = {0}, there = {0};
     struct peer peer;
 
-    fixture_init(&fixture);
     fixture.cache_options.failure_ttl_ms = 60000;
     fixture_open(&fixture);
     peer_open(&peer, &fixture);
@@ -296,30 +279,25 @@ TEST(waiters_elsewhere_hear_of_a_failed_load)
     ck_assert_ptr_nonnull(strstr(there.error.reason, "the table is on fire"));
     ck_assert_uint_eq(table_loads(&fixture.table), 1);
     peer_close(&peer);
-    fixture_down(&fixture);
 }
 
 TEST(a_failed_load_is_tried_again_after_its_ttl)
 {
-    fixture_init(&fixture);
     fixture.cache_options.failure_ttl_ms = 100;
     fixture_open(&fixture);
     expect_code(fixture.cache, "fail", SHED_ESOURCE, NULL);
     ck_assert_uint_eq(table_loads(&fixture.table), 1);
     WAIT_FOR((expect_code(fixture.cache, "fail", SHED_ESOURCE, NULL),
               table_loads(&fixture.table) == 2));
-    fixture_down(&fixture);
 }
 
 TEST(without_a_failure_ttl_the_next_caller_loads)
 {
-    fixture_init(&fixture);
     fixture.cache_options.failure_ttl_ms = 0;
     fixture_open(&fixture);
     expect_code(fixture.cache, "fail", SHED_ESOURCE, NULL);
     expect_code(fixture.cache, "fail", SHED_ESOURCE, NULL);
     ck_assert_uint_eq(table_loads(&fixture.table), 2);
-    fixture_down(&fixture);
 }
 
 /* Makes a load begin, unless its time is over before a loader thread is
@@ -337,7 +315,6 @@ TEST(a_load_past_its_timeout_fails_its_callers_and_frees_the_key)
 {
     struct shed_error err = {0};
 
-    fixture_init(&fixture);
     fixture.source_options.load_timeout_ms = 50;
     fixture.cache_options.failure_ttl_ms = 1;
     fixture_open(&fixture);
@@ -347,10 +324,9 @@ TEST(a_load_past_its_timeout_fails_its_callers_and_frees_the_key)
     WAIT_FOR(server_int(&fixture.server, "EXISTS t:{k}") == 0);
     WAIT_FOR((ask_for_k(), table_running(&fixture.table) == 2));
     table_release(&fixture.table);
-    fixture_down(&fixture);
 }
 
 int main(void)
 {
-    return run_tests("writes");
+    return run_fixture_tests("writes");
 }

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-struct fixture fixture;
 const struct shed_get_options get_defaults = SHED_GET_OPTIONS_INIT;
 
 /* ------------------------------------------------------------------- calls */
@@ -80,7 +79,6 @@ void calls_init(uint64_t revalidate_ms, uint64_t if_error_ms)
 {
     const uint64_t lease_max_ms = 600000;
 
-    fixture_init(&fixture);
     fixture.cache_options.ttl_ms = AGEING_TTL_MS;
     fixture.cache_options.negative_ttl_ms = AGEING_TTL_MS;
     fixture.cache_options.stale_while_revalidate_ms = revalidate_ms;

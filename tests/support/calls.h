@@ -11,7 +11,6 @@
 #define OLD_MS (AGEING_TTL_MS / 2)
 #define MAX_AGE_MS (AGEING_TTL_MS / 4)
 
-extern struct fixture fixture;
 extern const struct shed_get_options get_defaults;
 
 /* Open everything, with the keys k and clock loaded and the clock known. */

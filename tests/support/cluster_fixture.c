@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 struct own_cluster cluster;
-struct fixture fixture;
 
 void cluster_install(void)
 {

@@ -8,14 +8,14 @@
 enum { NODES = 3 }; /* primaries, each with a replica */
 
 extern struct own_cluster cluster;
-extern struct fixture fixture; /* its own server is not used */
 
 /* A cluster that lives as long as the program, for an unchecked fixture: none
  * of its nodes may be ended. */
 void cluster_install(void);
 void cluster_remove(void);
 
-/* Let fixture use the cluster, whose primaries are emptied; nothing is open. */
+/* Let fixture use the cluster and not its own server, whose primaries are
+ * emptied; nothing is open. */
 void cluster_init(void);
 
 /* The same, with a cluster that starts now, whose nodes may be ended. A primary

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+struct fixture fixture;
+
 /* ------------------------------------------------------------------- table */
 
 static bool begins(const void *key, size_t size, const char *word)
@@ -246,6 +248,9 @@ void fixture_close(struct fixture *r)
     shed_cache_close(r->cache);
     shed_source_close(r->source);
     shed_client_close(r->client);
+    r->cache = NULL;
+    r->source = NULL;
+    r->client = NULL;
 }
 
 void fixture_up(struct fixture *r)
@@ -259,8 +264,20 @@ void fixture_down(struct fixture *r)
     fixture_close(r);
     if (r->proxy != NULL)
         proxy_stop(r->proxy);
-    server_check_ttls(&r->server);
+    r->proxy = NULL;
+    if (r->server.pid != 0)
+        server_check_ttls(&r->server);
     server_stop(&r->server);
+}
+
+void fixture_set_up(void)
+{
+    fixture_init(&fixture);
+}
+
+void fixture_tear_down(void)
+{
+    fixture_down(&fixture);
 }
 
 void peer_open(struct peer *p, struct fixture *r)
@@ -272,6 +289,7 @@ void peer_close(struct peer *p)
 {
     shed_cache_close(p->cache);
     shed_client_close(p->client);
+    *p = (struct peer){NULL};
 }
 
 void wait_for_pushes(struct fixture *r)

@@ -80,10 +80,22 @@ void fixture_add_proxy(struct fixture *r, struct proxy *proxy);
 void fixture_open(struct fixture *r);
 void fixture_close(struct fixture *r);
 
-/* Init and open; and end both. At the end every key of the server must have a
- * ttl. */
+/* Init and open; and end what there is of both. At the end every key of the
+ * server, unless it was killed, must have a ttl. */
 void fixture_up(struct fixture *r);
 void fixture_down(struct fixture *r);
+
+/* The fixture of a program's tests, and what brings it up and down. */
+extern struct fixture fixture;
+void fixture_set_up(void);
+void fixture_tear_down(void);
+
+/* As run_tests, with a fixture for each test, which may end it before. */
+static inline int run_fixture_tests(const char *name)
+{
+    tcase_add_checked_fixture(test_case(), fixture_set_up, fixture_tear_down);
+    return run_tests(name);
+}
 
 /* A client of its own with a cache on the same table. */
 struct peer {

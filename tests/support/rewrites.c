@@ -32,11 +32,11 @@ static enum shed_code write_one(struct shed_cache *cache, unsigned i,
     return shed_put(cache, k, shed_str(row_at(key, number, row)), &o, NULL);
 }
 
-void rewrite_all(struct fixture *fixture)
+void rewrite_all(void)
 {
-    table_update(&fixture->table);
+    table_update(&fixture.table);
     for (unsigned i = 0; i < REWRITES; i++)
-        ck_assert_int_eq(write_one(fixture->cache, i, fixture->table.version),
+        ck_assert_int_eq(write_one(fixture.cache, i, fixture.table.version),
                          SHED_OK);
 }
 
@@ -58,7 +58,7 @@ unsigned rewrites_missed(struct shed_cache *cache, unsigned version)
     return missed;
 }
 
-void expect_rewrites(const struct fixture *fixture, struct shed_cache *cache)
+void expect_rewrites(struct shed_cache *cache)
 {
-    ck_assert_uint_eq(rewrites_missed(cache, fixture->table.version), 0);
+    ck_assert_uint_eq(rewrites_missed(cache, fixture.table.version), 0);
 }

@@ -12,12 +12,12 @@ const char *rewrite_key(unsigned i, char key[16]);
 
 /* Change all rows of the fixture's table, and invalidate each, expire it, or
  * put it with its version. */
-void rewrite_all(struct fixture *fixture);
+void rewrite_all(void);
 
 /* Let a process read all rows. Returns: how many are not of this version. */
 unsigned rewrites_missed(struct shed_cache *cache, unsigned version);
 
 /* A process reads all rows as they were changed last. */
-void expect_rewrites(const struct fixture *fixture, struct shed_cache *cache);
+void expect_rewrites(struct shed_cache *cache);
 
 #endif

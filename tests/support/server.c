@@ -275,10 +275,13 @@ void server_kill(struct server *s)
 void server_stop(struct server *s)
 {
     server_kill(s);
+    if (s->guardian == 0)
+        return;
     /* if this fails, only the log is kept */
     (void)!write(s->guarded, "", 1);
     close(s->guarded);
     waitpid(s->guardian, NULL, 0);
+    s->guardian = 0;
 }
 
 unsigned server_free_port(void)

@@ -42,7 +42,7 @@ struct server {
  * options, password, certificates and has_clock first. */
 void server_start(struct server *s);
 
-/* Kill it and remove its directory. */
+/* Kill it and remove its directory, if there is one. */
 void server_stop(struct server *s);
 
 /* End it with SIGKILL. */

@@ -29,8 +29,9 @@ struct traffic {
     char last[320];      /* why one of these was counted */
 };
 
-/* Open two clients with fixture's URI and options, and start the threads. */
-void traffic_start(struct traffic *t, struct fixture *fixture, bool is_async);
+/* Open two clients with the fixture's URI and options, and start the threads.
+ */
+void traffic_start(struct traffic *t, struct fixture *f, bool is_async);
 
 /* Wait until each thread has done much more. */
 void traffic_go_on(struct traffic *t);

@@ -84,8 +84,7 @@ TEST_EACH(connections_that_are_killed_cost_no_call_its_answer, 0, 2)
     fixture_open(&fixture);
     wait_for_pushes(&fixture);
     for (size_t i = 0; i < THREADS; i++)
-        ck_assert_int_eq(
-            pthread_create(&threads[i], NULL, write_and_read, keys[i]), 0);
+        start_thread(&threads[i], write_and_read, keys[i]);
     for (size_t i = 0; i < KILLS; i++) {
         unsigned before = atomic_load(&rounds);
         server_do(&fixture.server, "CLIENT KILL TYPE normal SKIPME yes");
@@ -110,11 +109,9 @@ TEST(a_user_that_is_deleted_is_denied_until_it_is_back)
     fixture.uri = uri;
     fixture_open(&fixture);
     wait_for_pushes(&fixture);
-    ck_assert_int_eq(
-        shed_lock_open(fixture.client, shed_str("l"), NULL, &lock, NULL),
-        SHED_OK);
+    EXPECT_OK(shed_lock_open(fixture.client, shed_str("l"), NULL, &lock, NULL));
     expect_text(fixture.cache, "k", "k@1");
-    ck_assert_int_eq(shed_lock_acquire(lock, 0, NULL), SHED_OK);
+    EXPECT_OK(shed_lock_acquire(lock, 0, NULL));
     server_do(&fixture.server, "ACL DELUSER shop");
     WAIT_FOR(get_code("k") == SHED_EDENIED);
     WAIT_FOR(get_code("new") == SHED_EDENIED);
@@ -178,20 +175,18 @@ TEST(replies_beyond_the_limit_of_the_server_are_loaded)
     for (size_t i = 0; i < KEYS; i++) {
         snprintf(keys[i], sizeof(keys[i]), "k%zu", i);
         items[i] = (struct shed_item){.key = shed_str(keys[i])};
-        ck_assert_int_eq(shed_put(fixture.cache, items[i].key,
-                                  shed_bytes(row, sizeof(row)), NULL, NULL),
-                         SHED_OK);
+        EXPECT_OK(shed_put(fixture.cache, items[i].key,
+                           shed_bytes(row, sizeof(row)), NULL, NULL));
     }
     server_do(&fixture.server, "CONFIG SET client-output-buffer-limit %s",
               "normal 1mb 0 0");
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, KEYS, NULL, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get_many(fixture.cache, items, KEYS, NULL, NULL));
     for (size_t i = 0; i < KEYS; i++) {
         ck_assert_int_eq(items[i].value->kind, SHED_KIND_ROW);
         shed_value_unref(items[i].value);
     }
-    ck_assert_int_eq(get_code("k0"), SHED_OK);
-    ck_assert_int_eq(get_code("k"), SHED_OK);
+    EXPECT_OK(get_code("k0"));
+    EXPECT_OK(get_code("k"));
 }
 
 /* Redis closes the connection of a client that sends so much. */
@@ -204,9 +199,9 @@ TEST(a_row_beyond_the_limit_of_the_server_harms_no_other_key)
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     server_do(&fixture.server, "CONFIG SET proto-max-bulk-len 1mb");
-    ck_assert_int_eq(shed_put(fixture.cache, shed_str("big"),
-                              shed_bytes(row, sizeof(row)), NULL, NULL),
-                     SHED_EREDIS);
+    EXPECT_CODE(shed_put(fixture.cache, shed_str("big"),
+                         shed_bytes(row, sizeof(row)), NULL, NULL),
+                SHED_EREDIS);
     expect_text(fixture.cache, "k", "k@1");
     WAIT_FOR(undelivered() == 0); /* the key is invalidated instead */
     expect_text(fixture.cache, "l", "l@1");
@@ -233,8 +228,7 @@ static struct shed_lock *open_lock(struct shed_client *client,
 {
     struct shed_lock *lock;
 
-    ck_assert_int_eq(shed_lock_open(client, shed_str("l"), o, &lock, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_lock_open(client, shed_str("l"), o, &lock, NULL));
     return lock;
 }
 
@@ -254,8 +248,7 @@ TEST(pushes_beyond_the_limit_of_the_server_come_again_afterwards)
     WAIT_FOR(server_clients(&fixture.server, "flags=t") == 2);
     server_do(&fixture.server, "CONFIG SET client-output-buffer-limit %s",
               "pubsub 64kb 0 0");
-    ck_assert_int_eq(shed_lock_acquire_async(lock, 0, block, NULL, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_lock_acquire_async(lock, 0, block, NULL, NULL));
     WAIT_FOR(atomic_load(&is_blocked));
     WAIT_FOR((server_do(&fixture.server, "PUBLISH snowshed:process:%s %b",
                         peer.client->process, text, sizeof(text)),
@@ -298,16 +291,16 @@ static void lose_by_eviction(const struct shed_lock_options *o)
     struct shed_lock *lock = open_lock(fixture.client, o);
     struct shed_fence first, second;
 
-    ck_assert_int_eq(shed_lock_acquire(lock, 0, NULL), SHED_OK);
-    ck_assert_int_eq(shed_lock_fence(lock, &first, NULL), SHED_OK);
+    EXPECT_OK(shed_lock_acquire(lock, 0, NULL));
+    EXPECT_OK(shed_lock_fence(lock, &first, NULL));
     evict_all();
     if (!o->watchdog_ms)
-        ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_ELOST);
+        EXPECT_CODE(shed_lock_extend(lock, 0, NULL), SHED_ELOST);
     WAIT_FOR(atomic_load(&losses) > before);
     ck_assert_int_eq(shed_lock_is_mine(lock), 0);
-    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
-    ck_assert_int_eq(shed_lock_acquire(lock, 0, NULL), SHED_OK);
-    ck_assert_int_eq(shed_lock_fence(lock, &second, NULL), SHED_OK);
+    EXPECT_CODE(shed_lock_release(lock, NULL), SHED_ELOST);
+    EXPECT_OK(shed_lock_acquire(lock, 0, NULL));
+    EXPECT_OK(shed_lock_fence(lock, &second, NULL));
     ck_assert_uint_gt(second.number, first.number);
     shed_lock_close(lock);
 }
@@ -355,9 +348,9 @@ TEST_EACH(a_release_that_the_server_refuses_says_so, 0, COUNT_OF(refusals))
 
     fixture_open(&fixture);
     lock = open_lock(fixture.client, NULL);
-    ck_assert_int_eq(shed_lock_acquire(lock, 0, NULL), SHED_OK);
+    EXPECT_OK(shed_lock_acquire(lock, 0, NULL));
     refusal->begin(&fixture.server);
-    ck_assert_int_eq(shed_lock_release(lock, &err), SHED_EREDIS);
+    EXPECT_CODE(shed_lock_release(lock, &err), SHED_EREDIS);
     ck_assert_ptr_nonnull(strstr(err.reason, refusal->word));
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS lock:{l}"), 1);
     server_do(&fixture.server, refusal->end);

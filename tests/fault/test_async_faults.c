@@ -47,19 +47,16 @@ TEST(a_lost_connection_costs_no_call_its_answer)
     struct shed_value *value = NULL;
 
     up_behind_a_proxy();
-    ck_assert_int_eq(
-        awaited_put(fixture.cache, shed_str("k"), shed_str("row"), NULL, NULL),
-        SHED_OK);
+    EXPECT_OK(
+        awaited_put(fixture.cache, shed_str("k"), shed_str("row"), NULL, NULL));
     lose_next_reply();
-    ck_assert_int_eq(
-        awaited_get(fixture.cache, shed_str("k"), &only_cached, &value, NULL),
-        SHED_OK);
+    EXPECT_OK(
+        awaited_get(fixture.cache, shed_str("k"), &only_cached, &value, NULL));
     check_text(value, "row");
     shed_value_unref(value);
     lose_next_reply();
-    ck_assert_int_eq(awaited_invalidate(fixture.cache, shed_str("k"), 0, NULL),
-                     SHED_OK);
-    ck_assert_int_eq(
+    EXPECT_OK(awaited_invalidate(fixture.cache, shed_str("k"), 0, NULL));
+    EXPECT_CODE(
         awaited_get(fixture.cache, shed_str("k"), &only_cached, &value, NULL),
         SHED_EMISS);
     ck_assert_uint_eq(status_of(fixture.client).breaker_opened, 0);
@@ -72,14 +69,12 @@ TEST(a_put_that_was_lost_goes_once_more_and_is_not_carried_out_late)
     uint64_t begun_ms;
 
     up_behind_a_proxy();
-    ck_assert_int_eq(
-        awaited_put(fixture.cache, shed_str("k"), shed_str("one"), NULL, NULL),
-        SHED_OK);
+    EXPECT_OK(
+        awaited_put(fixture.cache, shed_str("k"), shed_str("one"), NULL, NULL));
     lose_next_reply();
     begun_ms = shed_now_ms();
-    ck_assert_int_eq(
-        awaited_put(fixture.cache, shed_str("k"), shed_str("two"), NULL, NULL),
-        SHED_OK);
+    EXPECT_OK(
+        awaited_put(fixture.cache, shed_str("k"), shed_str("two"), NULL, NULL));
     ck_assert_uint_ge(shed_now_ms() - begun_ms, PUT_MS - 1);
     expect_text(fixture.cache, "k", "two");
     ck_assert_uint_eq(stats_of(fixture.cache).puts, 2);
@@ -269,7 +264,7 @@ TEST_EACH(calls_outlive_a_redis_that_goes_away_under_them, 0, 2)
     fixture.cache_options.timeout_ms = scaled_ms(DEADLINE_MS);
     fixture.cache_options.async_limit = CALLS;
     fixture_open(&fixture);
-    ck_assert_int_eq(shed_queue_open(&queue, NULL), SHED_OK);
+    EXPECT_OK(shed_queue_open(&queue, NULL));
     run_calls(queue, do_nothing, do_nothing);
     for (int round = 0; round < 2; round++) {
         run_calls(queue, outages[_i].happen, outages[_i].end);
@@ -298,28 +293,27 @@ TEST_EACH(without_redis_from_the_start_calls_do_what_redis_down_says, 0, 3)
     fixture_open(&fixture);
     code = awaited_get(fixture.cache, shed_str("k"), NULL, &value, NULL);
     if (policies[_i] == SHED_REDIS_DOWN_FAIL) {
-        ck_assert_int_eq(code, SHED_EREDIS);
+        EXPECT_CODE(code, SHED_EREDIS);
     } else {
-        ck_assert_int_eq(code, SHED_OK);
+        EXPECT_OK(code);
         ck_assert_int_eq(value->origin, SHED_ORIGIN_UNPUBLISHED);
         check_text(value, "k@1");
         shed_value_unref(value);
     }
     if (policies[_i] == SHED_REDIS_DOWN_STALE) {
-        ck_assert_int_eq(awaited_get(fixture.cache, shed_str("k"), &only_cached,
-                                     &value, NULL),
-                         SHED_OK);
+        EXPECT_OK(awaited_get(fixture.cache, shed_str("k"), &only_cached,
+                              &value, NULL));
         ck_assert_int_eq(value->origin, SHED_ORIGIN_STALE);
         shed_value_unref(value);
     }
-    ck_assert_int_eq(
+    EXPECT_CODE(
         awaited_get(fixture.cache, shed_str("l"), &only_cached, &value, NULL),
         SHED_EREDIS);
-    ck_assert_int_eq(
+    EXPECT_CODE(
         awaited_put(fixture.cache, shed_str("k"), shed_str("row"), NULL, NULL),
         SHED_EREDIS);
-    ck_assert_int_eq(awaited_invalidate(fixture.cache, shed_str("l"), 0, NULL),
-                     SHED_EREDIS);
+    EXPECT_CODE(awaited_invalidate(fixture.cache, shed_str("l"), 0, NULL),
+                SHED_EREDIS);
     ck_assert_uint_eq(shed_delivery_count(fixture.cache->delivery), 2);
     server_start_again(&fixture.server);
     WAIT_FOR(shed_delivery_count(fixture.cache->delivery) == 0);
@@ -339,15 +333,12 @@ TEST_EACH(a_reply_that_makes_no_sense_is_no_answer, 0, COUNT_OF(nonsense))
     fixture_add_proxy(&fixture, &proxy);
     fixture_open(&fixture);
     wait_for_pushes(&fixture);
-    ck_assert_int_eq(
-        awaited_put(fixture.cache, shed_str("k"), shed_str("row"), NULL, NULL),
-        SHED_OK);
-    ck_assert_int_eq(
-        awaited_get(fixture.cache, shed_str("k"), NULL, &value, NULL), SHED_OK);
+    EXPECT_OK(
+        awaited_put(fixture.cache, shed_str("k"), shed_str("row"), NULL, NULL));
+    EXPECT_OK(awaited_get(fixture.cache, shed_str("k"), NULL, &value, NULL));
     shed_value_unref(value);
     proxy_set(&proxy, PROXY_ANSWER, 0, nonsense[_i]);
-    ck_assert_int_eq(
-        awaited_get(fixture.cache, shed_str("k"), NULL, &value, NULL), SHED_OK);
+    EXPECT_OK(awaited_get(fixture.cache, shed_str("k"), NULL, &value, NULL));
     check_text(value, "k@1");
     shed_value_unref(value);
     /* an integer says that it is done */
@@ -375,7 +366,7 @@ TEST(an_open_breaker_of_the_source_ends_calls_at_once)
     fixture_open(&fixture);
     table_fail(&fixture.table, true);
     for (int i = 0; i < 2; i++)
-        ck_assert_int_eq(
+        EXPECT_CODE(
             awaited_get(fixture.cache, shed_str("k"), NULL, &value, NULL),
             SHED_ESOURCE);
     ck_assert_uint_eq(table_loads(&fixture.table), 1);
@@ -408,12 +399,10 @@ TEST(closing_the_cache_ends_calls_that_redis_does_not_answer)
     fixture.cache_options.timeout_ms = 3600000;
     fixture.client_options.command_timeout_ms = scaled_ms(1500);
     fixture_open(&fixture);
-    ck_assert_int_eq(shed_queue_open(&queue, NULL), SHED_OK);
-    ck_assert_int_eq(
-        awaited_put(fixture.cache, shed_str("k"), shed_str("row"), NULL, NULL),
-        SHED_OK); /* the clock is known */
-    ck_assert_int_eq(
-        awaited_get(fixture.cache, shed_str("k"), NULL, &value, NULL), SHED_OK);
+    EXPECT_OK(shed_queue_open(&queue, NULL));
+    EXPECT_OK(awaited_put(fixture.cache, shed_str("k"), shed_str("row"), NULL,
+                          NULL)); /* the clock is known */
+    EXPECT_OK(awaited_get(fixture.cache, shed_str("k"), NULL, &value, NULL));
     shed_value_unref(value); /* the connection of GETs is set up */
     server_freeze(&fixture.server);
     for (size_t i = 0; i < CLOSED_CALLS; i++)

@@ -55,8 +55,8 @@ TEST(a_server_that_never_knows_a_script_is_done_without)
     before = scripts_called();
     proxy_set(&proxy, PROXY_ANSWER, 0, NOSCRIPT);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
-    ck_assert_int_eq(shed_invalidate(fixture.cache, shed_str("k"), 0, &err),
-                     SHED_EREDIS);
+    EXPECT_CODE(shed_invalidate(fixture.cache, shed_str("k"), 0, &err),
+                SHED_EREDIS);
     ck_assert_ptr_nonnull(strstr(err.reason, "NOSCRIPT"));
     ck_assert_int_le(scripts_called() - before, CALLS_MAX);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
@@ -87,7 +87,7 @@ TEST_EACH(a_lock_on_a_server_that_never_knows_a_script_fails, 0, 2)
     expect_text(fixture.cache, "k", "k@1");
     lock = open_lock(fixture.client, "job", (uint64_t)_i);
     proxy_set(&proxy, PROXY_ANSWER, 0, NOSCRIPT);
-    ck_assert_int_eq(shed_lock_acquire(lock, 0, &err), SHED_EREDIS);
+    EXPECT_CODE(shed_lock_acquire(lock, 0, &err), SHED_EREDIS);
     ck_assert_ptr_nonnull(strstr(err.reason, "NOSCRIPT"));
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     shed_lock_close(lock);
@@ -104,9 +104,8 @@ TEST(a_doubled_reply_confirms_no_other_invalidation)
     expect_text(fixture.cache, "b", "b@1");
     proxy_set(&proxy, PROXY_STAND_IN, 0, NULL);
     invalidate(fixture.cache, "a");
-    ck_assert_int_eq(shed_invalidate(fixture.cache, shed_str("b"), 0, &err),
-                     SHED_OK);
-    ck_assert_int_eq(err.code, SHED_OK); /* the first try failed */
+    EXPECT_OK(shed_invalidate(fixture.cache, shed_str("b"), 0, &err));
+    EXPECT_OK(err.code); /* the first try failed */
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{b}"), 0);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
 }
@@ -118,18 +117,14 @@ TEST_EACH(a_doubled_reply_is_no_other_keys_value, 0, 2)
     unsigned before;
 
     fixture_open(&fixture);
-    ck_assert_int_eq(shed_get(fixture.cache,
-                              shed_bytes(first[_i], strlen(first[_i])), NULL,
-                              &value, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get(fixture.cache, shed_bytes(first[_i], strlen(first[_i])),
+                       NULL, &value, NULL));
     shed_value_unref(value);
     expect_text(fixture.cache, "b", "b@1");
     before = atomic_load(&proxy.accepted);
     proxy_set(&proxy, PROXY_STAND_IN, 0, NULL);
-    ck_assert_int_eq(shed_get(fixture.cache,
-                              shed_bytes(first[_i], strlen(first[_i])), NULL,
-                              &value, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get(fixture.cache, shed_bytes(first[_i], strlen(first[_i])),
+                       NULL, &value, NULL));
     shed_value_unref(value);
     expect_origin(fixture.cache, "b", "b@1", SHED_ORIGIN_REDIS);
     expect_origin(fixture.cache, "b", "b@1", SHED_ORIGIN_REDIS);
@@ -147,14 +142,12 @@ TEST(a_doubled_reply_shifts_no_value_of_many)
 
     fixture_open(&fixture);
     expect_text(fixture.cache, "a", "a@1");
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, 3, NULL, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get_many(fixture.cache, items, 3, NULL, NULL));
     for (size_t i = 0; i < 3; i++)
         shed_value_unref(items[i].value);
     proxy_set(&proxy, PROXY_DOUBLE, 0, NULL);
     expect_text(fixture.cache, "a", "a@1");
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, 3, NULL, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get_many(fixture.cache, items, 3, NULL, NULL));
     check_text(items[0].value, "b@1");
     check_text(items[1].value, "c@1");
     check_text(items[2].value, "d@1");
@@ -203,13 +196,11 @@ TEST_EACH(a_doubled_reply_grants_no_other_lock, 0, 2)
     struct shed_error err = {0};
 
     fixture_open(&fixture);
-    ck_assert_int_eq(
-        shed_client_open(fixture.server.uri, BARE_CLIENT, &other, NULL),
-        SHED_OK);
+    EXPECT_OK(shed_client_open(fixture.server.uri, BARE_CLIENT, &other, NULL));
     theirs = open_lock(other, "second", (uint64_t)_i);
     first = open_lock(fixture.client, "first", (uint64_t)_i);
     second = open_lock(fixture.client, "second", (uint64_t)_i);
-    ck_assert_int_eq(shed_lock_acquire(theirs, 0, NULL), SHED_OK);
+    EXPECT_OK(shed_lock_acquire(theirs, 0, NULL));
     expect_text(fixture.cache, "k", "k@1"); /* now all connections exist */
     proxy_set(&proxy, PROXY_STAND_IN, 0, NULL);
     ck_assert_msg(shed_lock_acquire(first, 0, &err) == SHED_OK, "%s",
@@ -218,7 +209,7 @@ TEST_EACH(a_doubled_reply_grants_no_other_lock, 0, 2)
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     shed_lock_close(second);
     shed_lock_close(first);
-    ck_assert_int_eq(shed_lock_release(theirs, &err), SHED_OK);
+    EXPECT_OK(shed_lock_release(theirs, &err));
     shed_lock_close(theirs);
     shed_client_close(other);
 }
@@ -243,7 +234,7 @@ TEST_EACH(a_length_that_nobody_asked_for_ends_the_connection_at_once, 0, 6)
     lock = open_lock(fixture.client, "job", 0);
     proxy_set(&proxy, PROXY_ANSWER, 0, heads[_i]);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
-    ck_assert_int_eq(shed_lock_acquire(lock, 0, &err), SHED_EREDIS);
+    EXPECT_CODE(shed_lock_acquire(lock, 0, &err), SHED_EREDIS);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     shed_lock_close(lock);
 }

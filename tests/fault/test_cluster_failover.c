@@ -341,16 +341,16 @@ TEST(the_parts_of_a_call_are_sent_to_all_nodes_at_the_same_time)
     cluster_init_own(0);
     fixture_open(&fixture);
     get_many(&code);
-    ck_assert_int_eq(code, SHED_OK);
+    EXPECT_OK(code);
     for (size_t node = 0; node < NODES; node++) {
         pthread_t thread;
         server_do(&cluster.node[node], "CONFIG RESETSTAT");
         each_other(node, server_freeze);
-        ck_assert_int_eq(pthread_create(&thread, NULL, get_many, &code), 0);
+        start_thread(&thread, get_many, &code);
         WAIT_FOR(server_calls(&cluster.node[node], "get") > 0);
         each_other(node, server_thaw);
         pthread_join(thread, NULL);
-        ck_assert_int_eq(code, SHED_OK);
+        EXPECT_OK(code);
     }
     cluster_down_own();
 }

@@ -279,9 +279,7 @@ TEST_EACH(what_needs_two_keys_of_a_half_moved_slot_ends_by_its_deadline, 0,
 
     cluster_up();
     move = of_key(0, key_of(0, 0, key));
-    ck_assert_int_eq(
-        shed_lock_open(fixture.client, shed_str(key), &o, &lock, NULL),
-        SHED_OK);
+    EXPECT_OK(shed_lock_open(fixture.client, shed_str(key), &o, &lock, NULL));
     server_do(&cluster.node[0], "SET t:{%s} %s PX 60000", key, "strange");
     server_do(&cluster.node[0], "SET lock:{%s} %s PX 60000", key, "strange");
     own_cluster_begin_move(&cluster, &move);
@@ -326,8 +324,8 @@ TEST_EACH(a_load_in_a_slot_that_moves_publishes_nothing_old, 0, 2)
     table_release(&fixture.table);
     getter_join(&here);
     getter_join(&other);
-    ck_assert_int_eq(here.code, SHED_OK);
-    ck_assert_int_eq(other.code, SHED_OK);
+    EXPECT_OK(here.code);
+    EXPECT_OK(other.code);
     shed_value_unref(here.value);
     shed_value_unref(other.value);
     expect_text(fixture.cache, key, row_of(key, 1 + (unsigned)_i, row));
@@ -350,21 +348,18 @@ TEST(a_lock_is_held_while_its_slot_moves)
     cluster_up();
     peer_open(&peer, &fixture);
     move = of_key(0, key_of(0, 0, name));
-    ck_assert_int_eq(
-        shed_lock_open(fixture.client, shed_str(name), &o, &here, NULL),
-        SHED_OK);
-    ck_assert_int_eq(
-        shed_lock_open(peer.client, shed_str(name), &o, &other, NULL), SHED_OK);
+    EXPECT_OK(shed_lock_open(fixture.client, shed_str(name), &o, &here, NULL));
+    EXPECT_OK(shed_lock_open(peer.client, shed_str(name), &o, &other, NULL));
     acquire(here, PLENTY_MS);
     waiter_start(&w, other, PLENTY_MS);
     own_cluster_move(&cluster, &move);
-    ck_assert_int_eq(shed_lock_extend(here, 0, NULL), SHED_OK);
+    EXPECT_OK(shed_lock_extend(here, 0, NULL));
     ck_assert(!atomic_load(&w.has_ended));
     release(here);
     WAIT_FOR(atomic_load(&w.has_ended));
     expect_acquire(here, 0, SHED_ETIMEDOUT);
     waiter_join(&w);
-    ck_assert_int_eq(w.code, SHED_OK);
+    EXPECT_OK(w.code);
     shed_lock_close(here);
     shed_lock_close(other);
     peer_close(&peer);
@@ -378,8 +373,7 @@ static bool reads(struct shed_cache *cache, const char *row)
     struct shed_value *value = NULL;
     bool is_it;
 
-    ck_assert_int_eq(shed_get(cache, shed_str("k"), NULL, &value, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get(cache, shed_str("k"), NULL, &value, NULL));
     is_it = value->size == strlen(row) &&
             memcmp(value->data, row, value->size) == 0;
     shed_value_unref(value);

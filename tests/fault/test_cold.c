@@ -46,8 +46,7 @@ static void *read_on(void *unused)
 static void start_crowd(void)
 {
     for (int i = 0; i < READERS; i++)
-        ck_assert_int_eq(pthread_create(&crowd.thread[i], NULL, read_on, NULL),
-                         0);
+        start_thread(&crowd.thread[i], read_on, NULL);
 }
 
 static void stop_crowd(void)

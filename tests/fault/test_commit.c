@@ -26,10 +26,8 @@ static void up(const char *query)
     fixture.source = open_source(&site, query, NULL);
     fixture.cache_options.ttl_ms = AGEING_TTL_MS;
     fixture.cache_options.failure_ttl_ms = 1;
-    ck_assert_int_eq(shed_cache_open(fixture.client, "t", fixture.source,
-                                     &fixture.cache_options, &fixture.cache,
-                                     NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_cache_open(fixture.client, "t", fixture.source,
+                              &fixture.cache_options, &fixture.cache, NULL));
 }
 
 static void down(void)
@@ -80,9 +78,8 @@ TEST(a_source_that_lags_costs_at_most_the_ttl)
 
 static void put_new(void)
 {
-    ck_assert_int_eq(shed_put(fixture.cache, shed_str("k"), shed_str("new"),
-                              AT_VERSION(2), NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_put(fixture.cache, shed_str("k"), shed_str("new"),
+                       AT_VERSION(2), NULL));
 }
 
 /* The remedy: the writer puts the row with its version, in place of the

@@ -132,9 +132,8 @@ TEST(with_too_few_descriptors_nothing_is_opened_and_none_is_lost)
     struct rlimit before;
     int had;
 
-    ck_assert_int_eq(shed_source_open_batch(table_load, &fixture.table,
-                                            BARE_SOURCE, &fixture.source, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_source_open_batch(table_load, &fixture.table, BARE_SOURCE,
+                                     &fixture.source, NULL));
     ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
     leave(0, &before);
     ck_assert(!works());
@@ -200,9 +199,8 @@ TEST(without_threads_no_name_is_looked_up_and_the_program_goes_on)
     struct rlimit before;
 
     ck_assert_int_eq(getrlimit(RLIMIT_AS, &before), 0);
-    ck_assert_int_eq(shed_address_create("redis://localhost", &address, NULL),
-                     SHED_OK);
-    ck_assert_int_eq(shed_reactor_start(&reactor, NULL), SHED_OK);
+    EXPECT_OK(shed_address_create("redis://localhost", &address, NULL));
+    EXPECT_OK(shed_reactor_start(&reactor, NULL));
     take_stacks(&before);
     ck_assert(!can_look_up());
     ck_assert_int_eq(setrlimit(RLIMIT_AS, &before), 0);
@@ -265,12 +263,10 @@ static void open_idle(void)
 {
     struct shed_cache *cache;
 
-    ck_assert_int_eq(shed_source_open_batch(table_load, &fixture.table,
-                                            BARE_SOURCE, &idle, NULL),
-                     SHED_OK);
-    ck_assert_int_eq(
-        shed_cache_open(fixture.client, "idle", idle, BARE_CACHE, &cache, NULL),
-        SHED_OK);
+    EXPECT_OK(shed_source_open_batch(table_load, &fixture.table, BARE_SOURCE,
+                                     &idle, NULL));
+    EXPECT_OK(shed_cache_open(fixture.client, "idle", idle, BARE_CACHE, &cache,
+                              NULL));
     expect_text(cache, "k", "k@1");
     shed_cache_close(cache);
 }
@@ -283,21 +279,14 @@ static void start_threads(redisContext *admin)
     fixture_open(&fixture);
     wait_for_pushes(&fixture);
     open_idle();
-    ck_assert_int_eq(
-        shed_lock_open(fixture.client, shed_str("l"), NULL, &lock, NULL),
-        SHED_OK);
+    EXPECT_OK(shed_lock_open(fixture.client, shed_str("l"), NULL, &lock, NULL));
     atomic_store(&is_over, false);
     for (; count < READERS; count++)
-        ck_assert_int_eq(pthread_create(&threads[count], NULL, read_rows, NULL),
-                         0);
-    ck_assert_int_eq(pthread_create(&threads[count++], NULL, write_rows, NULL),
-                     0);
-    ck_assert_int_eq(pthread_create(&threads[count++], NULL, take_lock, NULL),
-                     0);
-    ck_assert_int_eq(pthread_create(&threads[count], NULL,
-                                    admin != NULL ? cut_connections : read_rows,
-                                    admin),
-                     0);
+        start_thread(&threads[count], read_rows, NULL);
+    start_thread(&threads[count++], write_rows, NULL);
+    start_thread(&threads[count++], take_lock, NULL);
+    start_thread(&threads[count], admin != NULL ? cut_connections : read_rows,
+                 admin);
 }
 
 static void stop_threads(void)

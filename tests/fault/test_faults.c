@@ -52,9 +52,9 @@ TEST(with_the_fail_policy_a_dead_server_is_an_error)
     expect_code(fixture.cache, "k", SHED_EREDIS, &err);
     ck_assert_uint_eq(table_loads(&fixture.table), 0);
     ck_assert_uint_eq(stats_of(fixture.cache).errors_redis, 1);
-    ck_assert_int_eq(shed_invalidate(fixture.cache, shed_str("k"), 0, &err),
-                     SHED_EREDIS);
-    ck_assert_int_eq(
+    EXPECT_CODE(shed_invalidate(fixture.cache, shed_str("k"), 0, &err),
+                SHED_EREDIS);
+    EXPECT_CODE(
         shed_put(fixture.cache, shed_str("k"), shed_str("v"), NULL, &err),
         SHED_EREDIS);
     server_start_again(&fixture.server);
@@ -121,9 +121,9 @@ static void crowd_without_redis(bool is_async)
     WAIT_FOR(stats_of(fixture.cache).misses == THREADS &&
              table_running(&fixture.table) >= MAX_LOADS);
     /* one more get, after all of them, causes no load */
-    ck_assert_int_eq(shed_get(fixture.cache, shed_str("last"),
-                              WITHIN(scaled_ms(300)), &value, NULL),
-                     SHED_ETIMEDOUT);
+    EXPECT_CODE(shed_get(fixture.cache, shed_str("last"),
+                         WITHIN(scaled_ms(300)), &value, NULL),
+                SHED_ETIMEDOUT);
     ck_assert_uint_eq(table_running(&fixture.table), MAX_LOADS);
     table_release(&fixture.table);
     for (int i = 0; i < THREADS; i++) {
@@ -155,9 +155,9 @@ TEST(after_a_failed_invalidation_nobody_here_joins_the_older_load)
     server_kill(&fixture.server);
     getter_hold(&before, &fixture, "k");
     table_update(&fixture.table);
-    ck_assert_int_eq(shed_invalidate(fixture.cache, shed_str("k"), 0, NULL),
-                     SHED_EREDIS);
-    ck_assert_int_eq(
+    EXPECT_CODE(shed_invalidate(fixture.cache, shed_str("k"), 0, NULL),
+                SHED_EREDIS);
+    EXPECT_CODE(
         shed_put(fixture.cache, shed_str("other"), shed_str("row"), NULL, NULL),
         SHED_EREDIS);
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations, 0);
@@ -197,7 +197,7 @@ TEST(out_of_memory_a_failed_load_ends_its_lease_too)
     server_do(&fixture.server, "CONFIG SET maxmemory 1");
     table_release(&fixture.table);
     getter_join(&getter);
-    ck_assert_int_eq(getter.code, SHED_ESOURCE);
+    EXPECT_CODE(getter.code, SHED_ESOURCE);
     WAIT_FOR(server_int(&fixture.server, "EXISTS t:{fail}") == 0);
 }
 
@@ -209,8 +209,8 @@ TEST(a_replica_is_not_used)
     expect_text(fixture.cache, "k", "k@1");
     server_do(&fixture.server, "CONFIG SET replica-serve-stale-data yes");
     server_do(&fixture.server, "REPLICAOF 127.0.0.1 1");
-    ck_assert_int_eq(shed_invalidate(fixture.cache, shed_str("k"), 0, NULL),
-                     SHED_EREDIS);
+    EXPECT_CODE(shed_invalidate(fixture.cache, shed_str("k"), 0, NULL),
+                SHED_EREDIS);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
     expect_origin(fixture.cache, "l", "l@1", SHED_ORIGIN_UNPUBLISHED);
     server_do(&fixture.server, "REPLICAOF NO ONE");
@@ -250,7 +250,7 @@ TEST(flushes_under_load_lose_only_entries)
         server_do(&fixture.server, "FLUSHALL");
         for (size_t j = 0; j < 4; j++) {
             getter_join(&getters[j]);
-            ck_assert_int_eq(getters[j].code, SHED_OK);
+            EXPECT_OK(getters[j].code);
             check_text(getters[j].value, j % 2 ? "a@1" : "b@1");
             shed_value_unref(getters[j].value);
         }

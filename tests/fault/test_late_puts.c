@@ -72,7 +72,7 @@ static void expect_nothing_of_a_late(bool has_version)
     up(FIXTURE_SILENCE_MS);
     proxy_set(&proxy, PROXY_HOLD_ONE, 0, NULL);
     (void)put_late(&t);
-    ck_assert_int_eq(t.code, SHED_ETIMEDOUT);
+    EXPECT_CODE(t.code, SHED_ETIMEDOUT);
     write_then_release();
 }
 
@@ -112,7 +112,7 @@ static void lose_the_connection(enum proxy_mode mode, enum shed_code code)
 
     up(SHORT_MS);
     proxy_set(&proxy, PROXY_HOLD_ONE, 0, NULL);
-    ck_assert_int_eq(pthread_create(&thread, NULL, put_late, &t), 0);
+    start_thread(&thread, put_late, &t);
     proxy_wait_held(&proxy);
     proxy_set(&proxy, mode, 0, NULL);
     proxy_cut_off(&proxy);

@@ -165,7 +165,7 @@ TEST_EACH(without_redis_it_drops_what_is_kept, 0, COUNT_OF(writes))
     table_update(&fixture.table);
     expect_kept("k", "k@1");
     expect_kept("kk", "kk@1");
-    ck_assert_int_eq(writes[_i](), SHED_EREDIS);
+    EXPECT_CODE(writes[_i](), SHED_EREDIS);
     ck_assert_uint_eq(shed_local_size(fixture.cache->local).rows, 0);
     expect_loaded("k", "k@2");
     expect_loaded("kk", "kk@2");
@@ -183,7 +183,7 @@ static void hold_load_and_write(struct getter *before,
     server_kill(&fixture.server);
     getter_hold(before, &fixture, "k");
     table_update(&fixture.table);
-    ck_assert_int_eq(fn(), SHED_EREDIS);
+    EXPECT_CODE(fn(), SHED_EREDIS);
 }
 
 TEST_EACH(a_load_from_before_it_is_not_kept, 0, COUNT_OF(writes))

@@ -62,7 +62,7 @@ TEST_EACH(a_dead_holder_is_replaced_long_before_its_lease_ends, 0, 2)
     holder_kill(&h);
     WAIT_FOR(atomic_load(&w.has_ended));
     waiter_join(&w);
-    ck_assert_int_eq(w.code, SHED_OK);
+    EXPECT_OK(w.code);
     close_client(client);
 }
 
@@ -131,7 +131,7 @@ TEST(dead_waiters_of_a_fair_lock_cost_one_grace)
     holder_kill(&holding);
     WAIT_FOR(atomic_load(&w.has_ended));
     waiter_join(&w);
-    ck_assert_int_eq(w.code, SHED_OK);
+    EXPECT_OK(w.code);
     close_client(client);
 }
 
@@ -181,7 +181,7 @@ TEST(a_holder_whose_pushes_are_cut_keeps_the_lock)
     }
     release(held);
     waiter_join(&w);
-    ck_assert_int_eq(w.code, SHED_OK);
+    EXPECT_OK(w.code);
     ck_assert_uint_eq(atomic_load(&losses), 0);
     close_client(a);
     close_client(b);
@@ -226,7 +226,7 @@ static void rival_start(struct rival *r, const struct shed_lock_options *o)
 static void rival_end(struct rival *r)
 {
     waiter_join(&r->waiter);
-    ck_assert_int_eq(r->waiter.code, SHED_OK);
+    EXPECT_OK(r->waiter.code);
     close_client(r->client);
 }
 
@@ -276,10 +276,10 @@ TEST_EACH(a_holder_that_loses_pushes_while_it_acquires_keeps_the_lock, 0, 2)
     WAIT_FOR(server_clients(&server, "cmd=subscribe") == 1);
     server_do(&server, "CLIENT UNPAUSE");
     WAIT_FOR(atomic_load(&w.has_ended));
-    ck_assert_int_eq(w.code, SHED_OK);
+    EXPECT_OK(w.code);
     rival_start(&rival, &o);
     waiter_join(&w);
-    ck_assert_int_eq(w.release_code, SHED_OK);
+    EXPECT_OK(w.release_code);
     rival_end(&rival);
     close_client(client);
 }

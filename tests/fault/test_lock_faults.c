@@ -23,7 +23,7 @@ static struct shed_client *open_timed(const char *uri,
     struct shed_client *client;
 
     o.command_timeout_ms = command_timeout_ms;
-    ck_assert_int_eq(shed_client_open(uri, &o, &client, NULL), SHED_OK);
+    EXPECT_OK(shed_client_open(uri, &o, &client, NULL));
     return client;
 }
 
@@ -53,7 +53,7 @@ TEST(a_server_that_restarts_with_its_data_costs_no_lock)
     ck_assert_int_eq(shed_lock_is_mine(held), 1);
     release(held);
     waiter_join(&w);
-    ck_assert_int_eq(w.code, SHED_OK);
+    EXPECT_OK(w.code);
     close_client(a);
     close_client(b);
 }
@@ -75,7 +75,7 @@ TEST(a_server_that_forgets_is_found_out)
     /* long before a third of the lease */
     WAIT_FOR(atomic_load(&losses) == 1);
     ck_assert_int_eq(shed_lock_is_mine(lock), 0);
-    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
+    EXPECT_CODE(shed_lock_release(lock, NULL), SHED_ELOST);
     acquire(lock, PLENTY_MS);
     release(lock);
     close_client(client);
@@ -96,7 +96,7 @@ TEST(without_redis_all_waiters_are_told_so)
         waiter_start(&waiters[i], lock, WAIT_MS);
     for (unsigned i = 0; i < WAITERS; i++) {
         waiter_join(&waiters[i]);
-        ck_assert_int_eq(waiters[i].code, SHED_EREDIS);
+        EXPECT_CODE(waiters[i].code, SHED_EREDIS);
     }
     close_client(client);
 }
@@ -109,9 +109,9 @@ TEST_EACH(without_a_server_a_call_ends_and_says_so, 0, SINGLES)
 
     acquire(lock, PLENTY_MS);
     server_kill(&server);
-    ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_EREDIS);
+    EXPECT_CODE(shed_lock_extend(lock, 0, NULL), SHED_EREDIS);
     ck_assert_int_eq(shed_lock_is_mine(lock), 1); /* its lease still runs */
-    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_EREDIS);
+    EXPECT_CODE(shed_lock_release(lock, NULL), SHED_EREDIS);
     ck_assert_int_eq(shed_lock_is_mine(lock), 0);
     expect_acquire(lock, 0, SHED_EREDIS);
     expect_acquire(lock, 50, SHED_EREDIS);
@@ -151,10 +151,10 @@ TEST_EACH(an_extension_without_an_answer_ends_no_hold, LEASED, SINGLES)
     acquire(lock, PLENTY_MS);
     server_freeze(&server);
     for (unsigned i = 0; i < 3; i++) {
-        ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_EREDIS);
+        EXPECT_CODE(shed_lock_extend(lock, 0, NULL), SHED_EREDIS);
         ck_assert_uint_gt(shed_lock_remaining_ms(lock), SHORTER_MS);
     }
-    ck_assert_int_eq(shed_lock_extend(lock, SHORTER_MS, NULL), SHED_EREDIS);
+    EXPECT_CODE(shed_lock_extend(lock, SHORTER_MS, NULL), SHED_EREDIS);
     ck_assert_uint_le(shed_lock_remaining_ms(lock), SHORTER_MS);
     ck_assert_int_eq(shed_lock_is_mine(lock), 1);
     server_thaw(&server);
@@ -204,7 +204,7 @@ TEST(a_release_that_never_came_is_made_again)
     lock = open_kept(client, &o);
     acquire(lock, PLENTY_MS);
     proxy_set(&proxy, PROXY_SWALLOW, 0, NULL);
-    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_EREDIS);
+    EXPECT_CODE(shed_lock_release(lock, NULL), SHED_EREDIS);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     WAIT_FOR(server_int(&server, "EXISTS " LEASE_KEY) == 0);
     close_client(client);
@@ -234,7 +234,7 @@ TEST_EACH(an_extended_lock_is_released_however_late, 0, 2)
     ck_assert_int_eq(rename(server.socket, away), 0);
     freeReplyObject(redisCommand(admin, "CLIENT KILL TYPE normal SKIPME yes"));
     freeReplyObject(redisCommand(admin, "CLIENT KILL TYPE pubsub"));
-    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_EREDIS);
+    EXPECT_CODE(shed_lock_release(lock, NULL), SHED_EREDIS);
     usleep(1000 * 1000);
     ck_assert_int_eq(rename(away, server.socket), 0);
     WAIT_FOR(server_int(&server, "EXISTS %s %s", LOCK_NAME, LEASE_KEY) == 0);
@@ -254,8 +254,7 @@ TEST(an_acquire_without_a_wait_tries_a_silent_server_once)
     release(lock);
     server_freeze(&server);
     expect_acquire(lock, 0, SHED_EREDIS);
-    ck_assert_int_eq(shed_lock_stats_read(lock, &stats, sizeof(stats), NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_lock_stats_read(lock, &stats, sizeof(stats), NULL));
     ck_assert_uint_eq(stats.tries, 2);
     server_thaw(&server);
     close_client(client);
@@ -284,7 +283,7 @@ TEST_EACH(a_renewal_whose_reply_is_lost_is_no_loss, 0, SINGLES)
         unheard += code == SHED_EREDIS;
         while (code == SHED_EREDIS) /* until it has reconnected */
             code = shed_lock_extend(lock, 0, NULL);
-        ck_assert_int_eq(code, SHED_OK);
+        EXPECT_OK(code);
     }
     release(lock);
     acquire(lock, PLENTY_MS);
@@ -322,12 +321,12 @@ TEST_EACH(with_no_memory_a_held_lock_is_kept, 0, SINGLES - 1)
     lock = open_kept(client, &o);
     acquire(lock, PLENTY_MS);
     server_do(&server, "CONFIG SET maxmemory 1");
-    ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_OK);
-    ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_OK);
+    EXPECT_OK(shed_lock_extend(lock, 0, NULL));
+    EXPECT_OK(shed_lock_extend(lock, 0, NULL));
     WAIT_FOR(server_clients(&server, "sub=4") == 1);
     server_do(&server, "CLIENT KILL TYPE pubsub"); /* LEASE names the session */
     WAIT_FOR(server_clients(&server, "sub=4") == 1);
-    ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_OK);
+    EXPECT_OK(shed_lock_extend(lock, 0, NULL));
     ck_assert_uint_eq(atomic_load(&losses), 0);
     release(lock);
     close_client(client);
@@ -346,7 +345,7 @@ TEST(with_no_memory_a_waiter_is_told_why_it_gets_no_lock)
     expect_acquire(wanted, 0, SHED_ETIMEDOUT);
     expect_acquire(wanted, 50, SHED_ETIMEDOUT);
     release(held);
-    ck_assert_int_eq(shed_lock_acquire(wanted, 50, &err), SHED_EREDIS);
+    EXPECT_CODE(shed_lock_acquire(wanted, 50, &err), SHED_EREDIS);
     ck_assert_msg(strstr(err.reason, "OOM") != NULL, "%s", err.reason);
     close_client(a);
     close_client(b);
@@ -363,19 +362,18 @@ TEST(a_release_whose_reply_is_lost_is_no_loss)
     enum shed_code code;
 
     proxy_start(&proxy, &server);
-    ck_assert_int_eq(shed_client_open(proxy.uri, BARE_CLIENT, &client, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_client_open(proxy.uri, BARE_CLIENT, &client, NULL));
     lock = open_kept(client, &o);
     do { /* another reply may be cut instead */
         acquire(lock, PLENTY_MS);
         proxy_set(&proxy, PROXY_CUT_ONE, 0, NULL);
         code = shed_lock_release(lock, NULL);
     } while (code == SHED_OK);
-    ck_assert_int_eq(code, SHED_EREDIS);
+    EXPECT_CODE(code, SHED_EREDIS);
     WAIT_FOR(server_int(&server, "EXISTS " LEASE_KEY) == 0);
     acquire(lock, PLENTY_MS);
     server_do(&server, "DEL " LEASE_KEY);
-    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
+    EXPECT_CODE(shed_lock_release(lock, NULL), SHED_ELOST);
     close_client(client);
     proxy_stop(&proxy);
 }
@@ -420,7 +418,7 @@ TEST(a_lock_that_was_extended_too_late_is_released)
     proxy_set(&proxy, PROXY_DELAY, LATE_MS, NULL);
     extender_start(&w, lock, LONG_MS);
     waiter_join(&w);
-    ck_assert_int_eq(w.code, SHED_ELOST);
+    EXPECT_CODE(w.code, SHED_ELOST);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     WAIT_FOR(server_int(&server, "EXISTS " LEASE_KEY) == 0);
     close_client(client);
@@ -450,18 +448,16 @@ TEST(an_answer_that_was_read_too_late_revives_nothing)
     o.watchdog_ms = 0;
     block_ms = (useconds_t)o.lease_ms;
     lock = open_kept(client, &o);
-    ck_assert_int_eq(shed_lock_open(client, shed_str("b"), &o, &other, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_lock_open(client, shed_str("b"), &o, &other, NULL));
     acquire_for_all(lock);
     server_freeze(&server);
-    ck_assert_int_eq(
-        shed_lock_acquire_async(other, 0, block_for, &block_ms, NULL), SHED_OK);
+    EXPECT_OK(shed_lock_acquire_async(other, 0, block_for, &block_ms, NULL));
     usleep(50000);
     extender_start(&w, lock, 0);
     usleep(50000);
     server_thaw(&server);
     waiter_join(&w);
-    ck_assert_int_eq(w.code, SHED_ELOST);
+    EXPECT_CODE(w.code, SHED_ELOST);
     close_client(client);
 }
 
@@ -487,7 +483,7 @@ TEST_EACH(the_end_of_a_lease_is_told_while_redis_is_silent, 0, 2)
     WAIT_FOR(atomic_load(&losses) == 1);
     server_thaw(&server);
     waiter_join(&w);
-    ck_assert_int_eq(w.code, SHED_ELOST);
+    EXPECT_CODE(w.code, SHED_ELOST);
     WAIT_FOR(server_int(&server, "EXISTS " LEASE_KEY) == 0);
     close_client(client);
 }
@@ -508,10 +504,10 @@ TEST_EACH(a_missing_password_is_denied_however_long_one_would_wait, 0,
     lock = open_kept(client, &o);
     for (unsigned i = 0; i < 10; i++) {
         struct shed_error err;
-        ck_assert_int_eq(
+        EXPECT_CODE(
             shed_lock_acquire(lock, i < 5 ? 0 : SHED_LOCK_WAIT_MAX_MS, &err),
             SHED_EDENIED);
-        ck_assert_int_eq((int)err.code, SHED_EDENIED);
+        EXPECT_CODE((int)err.code, SHED_EDENIED);
     }
     close_client(client);
 }
@@ -541,13 +537,13 @@ TEST(scripts_that_are_lost_are_sent_again)
     waiter_start(&w, lock, PLENTY_MS);
     for (unsigned i = 0; i < 10; i++) {
         server_do(&server, "SCRIPT FLUSH");
-        ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_OK);
+        EXPECT_OK(shed_lock_extend(lock, 0, NULL));
     }
     server_do(&server, "SCRIPT FLUSH");
     release(lock);
     waiter_join(&w);
-    ck_assert_int_eq(w.code, SHED_OK);
-    ck_assert_int_eq(w.release_code, SHED_OK);
+    EXPECT_OK(w.code);
+    EXPECT_OK(w.release_code);
     close_client(client);
 }
 
@@ -575,7 +571,7 @@ TEST(a_child_can_do_nothing_with_it)
     ck_assert_int_ge(pid, 0);
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert_int_eq(status, 0);
-    ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_OK);
+    EXPECT_OK(shed_lock_extend(lock, 0, NULL));
     release(lock);
     close_client(client);
 }

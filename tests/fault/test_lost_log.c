@@ -53,8 +53,7 @@ static bool gets(struct shed_cache *cache, const char *text)
     struct shed_value *value = NULL;
     bool is_it;
 
-    ck_assert_int_eq(shed_get(cache, shed_str("red"), NULL, &value, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get(cache, shed_str("red"), NULL, &value, NULL));
     is_it = value->size == strlen(text) &&
             memcmp(value->data, text, strlen(text)) == 0;
     shed_value_unref(value);
@@ -165,10 +164,8 @@ TEST(an_entry_from_a_process_that_is_gone_tells_of_the_loss)
     invalidate_tag(peer.cache, "x");
     expect_text(peer.cache, "rose", "rose@2");
     server_skew(&fixture.server, 0);
-    ck_assert_int_eq(shed_cache_open(fixture.client, "t", fixture.source,
-                                     &fixture.cache_options, &fixture.cache,
-                                     NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_cache_open(fixture.client, "t", fixture.source,
+                              &fixture.cache_options, &fixture.cache, NULL));
     expect_effects(2);
 }
 
@@ -205,9 +202,8 @@ TEST(a_log_is_restored_once)
     log = fixture.cache->tag_log;
     shed_tag_log_write(log, shed_str(""), mark, &args);
     shed_args_add_text(&args, "restore");
-    ck_assert_int_eq(shed_client_call(fixture.client, &args, 1, &reply, NULL,
-                                      &sent, shed_now_ms() + 1000, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_client_call(fixture.client, &args, 1, &reply, NULL, &sent,
+                               shed_now_ms() + 1000, NULL));
     ck_assert_int_eq(shed_reply_integer(reply),
                      (long long)shed_tag_log_position(log));
     shed_reply_free(reply);
@@ -249,7 +245,7 @@ TEST_EACH(a_position_far_ahead_is_repaired_by_deleting_the_log, 0, 2)
     server_do(&fixture.server, "ZADD t:tags %llu x", (unsigned long long)ahead);
     WAIT_FOR(knows(fixture.cache, ahead) && knows(peer.cache, ahead));
     expect_text(fixture.cache, "rose", "rose@4"); /* with this position */
-    ck_assert_int_eq(try_tag(fixture.cache, "y", &err), SHED_EREDIS);
+    EXPECT_CODE(try_tag(fixture.cache, "y", &err), SHED_EREDIS);
     ck_assert_ptr_nonnull(strstr(err.reason, "delete t:tags"));
     lose();
     expect_effects(4);
@@ -263,7 +259,7 @@ TEST(a_clock_that_was_days_ahead_is_repaired_by_deleting_the_log)
 
     have_entry_from_the_future((int64_t)3 * DAY_S);
     expect_text(fixture.cache, "rose", "rose@1");
-    ck_assert_int_eq(try_tag(fixture.cache, "y", &err), SHED_EREDIS);
+    EXPECT_CODE(try_tag(fixture.cache, "y", &err), SHED_EREDIS);
     lose();
     peer_open(&peer, &fixture);
     expect_effects(1);

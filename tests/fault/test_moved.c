@@ -202,17 +202,15 @@ TEST_EACH(a_lock_is_acquired_where_the_address_leads, 0, KINDS)
 
     init((enum kind)_i);
     fixture_open(&fixture);
-    ck_assert_int_eq(
-        shed_lock_open(fixture.client, shed_str("job"), &o, &lock, NULL),
-        SHED_OK);
-    ck_assert_int_eq(shed_lock_acquire(lock, 0, NULL), SHED_OK);
-    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_OK);
+    EXPECT_OK(shed_lock_open(fixture.client, shed_str("job"), &o, &lock, NULL));
+    EXPECT_OK(shed_lock_acquire(lock, 0, NULL));
+    EXPECT_OK(shed_lock_release(lock, NULL));
     demote(&fixture.server);
     point_to(&other);
     ck_assert_msg(shed_lock_acquire(lock, scaled_ms(3000), &err) == SHED_OK,
                   "%s", err.reason);
     ck_assert_int_eq(server_int(&other, "EXISTS lock:{job}"), 1);
-    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_OK);
+    EXPECT_OK(shed_lock_release(lock, NULL));
     shed_lock_close(lock);
 }
 
@@ -360,7 +358,7 @@ static void write_all(void)
         else
             code =
                 shed_put(fixture.cache, shed_str(key), shed_str(row), &o, NULL);
-        ck_assert_int_eq(code, SHED_OK);
+        EXPECT_OK(code);
     }
 }
 
@@ -375,8 +373,7 @@ static unsigned count_old_rows(void)
         struct shed_value *value = NULL;
         char key[16];
         name_key(key, i);
-        ck_assert_int_eq(
-            shed_get(peer.cache, shed_str(key), NULL, &value, NULL), SHED_OK);
+        EXPECT_OK(shed_get(peer.cache, shed_str(key), NULL, &value, NULL));
         old +=
             memcmp((const char *)value->data + value->size - 2, "@1", 2) == 0;
         shed_value_unref(value);
@@ -565,25 +562,21 @@ TEST(a_split_can_have_two_holders_and_the_later_number_is_higher)
     fixture_open(&fixture);
     o.on_lost = count_loss;
     o.user = &losses;
-    ck_assert_int_eq(
-        shed_lock_open(fixture.client, shed_str("job"), &o, &here, NULL),
-        SHED_OK);
+    EXPECT_OK(shed_lock_open(fixture.client, shed_str("job"), &o, &here, NULL));
     promote();
-    ck_assert_int_eq(shed_lock_acquire(here, 0, NULL), SHED_OK);
-    ck_assert_int_eq(
-        shed_client_open(other.uri, &fixture.client_options, &client, NULL),
-        SHED_OK);
-    ck_assert_int_eq(
-        shed_lock_open(client, shed_str("job"), NULL, &there, NULL), SHED_OK);
-    ck_assert_int_eq(shed_lock_acquire(there, 0, NULL), SHED_OK);
-    ck_assert_int_eq(shed_lock_extend(here, 0, NULL), SHED_OK);
-    ck_assert_int_eq(shed_lock_fence(here, &first, NULL), SHED_OK);
-    ck_assert_int_eq(shed_lock_fence(there, &second, NULL), SHED_OK);
+    EXPECT_OK(shed_lock_acquire(here, 0, NULL));
+    EXPECT_OK(
+        shed_client_open(other.uri, &fixture.client_options, &client, NULL));
+    EXPECT_OK(shed_lock_open(client, shed_str("job"), NULL, &there, NULL));
+    EXPECT_OK(shed_lock_acquire(there, 0, NULL));
+    EXPECT_OK(shed_lock_extend(here, 0, NULL));
+    EXPECT_OK(shed_lock_fence(here, &first, NULL));
+    EXPECT_OK(shed_lock_fence(there, &second, NULL));
     ck_assert_uint_gt(second.number, first.number);
     fail_over();
     WAIT_FOR(atomic_load(&losses) == 1);
     ck_assert_int_eq(shed_lock_is_mine(here), 0);
-    ck_assert_int_eq(shed_lock_release(there, NULL), SHED_OK);
+    EXPECT_OK(shed_lock_release(there, NULL));
     shed_lock_close(there);
     shed_client_close(client);
     shed_lock_close(here);
@@ -688,11 +681,9 @@ TEST_EACH(gets_that_nobody_waits_for_follow_too, 0, KINDS)
 
     init((enum kind)_i);
     fixture_open(&fixture);
-    ck_assert_int_eq(
-        awaited_put(fixture.cache, shed_str("k"), shed_str("here"), NULL, NULL),
-        SHED_OK);
-    ck_assert_int_eq(
-        awaited_get(fixture.cache, shed_str("k"), NULL, &value, NULL), SHED_OK);
+    EXPECT_OK(awaited_put(fixture.cache, shed_str("k"), shed_str("here"), NULL,
+                          NULL));
+    EXPECT_OK(awaited_get(fixture.cache, shed_str("k"), NULL, &value, NULL));
     check_text(value, "here");
     shed_value_unref(value);
     wait_for_pushes(&fixture);
@@ -700,9 +691,8 @@ TEST_EACH(gets_that_nobody_waits_for_follow_too, 0, KINDS)
     server_freeze(&other);
     shed_reactor_run(fixture.client->reactor, leave,
                      shed_session_pipe(fixture.client->server->session));
-    ck_assert_int_eq(shed_get_async(fixture.cache, shed_str("k"), NULL, &then,
-                                    NULL, NULL, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get_async(fixture.cache, shed_str("k"), NULL, &then, NULL,
+                             NULL, NULL));
     usleep(20000); /* the GET is on its way */
     server_thaw(&other);
     WAIT_FOR(atomic_load(&e->calls) == 1);
@@ -731,7 +721,7 @@ TEST_EACH(a_replica_without_a_primary_suffers_no_storm, 0, 2)
     before = connections_of(&fixture.server);
     end_ms = shed_now_ms() + WHILE_MS;
     while (shed_now_ms() < end_ms) {
-        ck_assert_int_eq(try_to_invalidate(), SHED_EREDIS);
+        EXPECT_CODE(try_to_invalidate(), SHED_EREDIS);
         expect_origin(fixture.cache, "l", "l@1", SHED_ORIGIN_UNPUBLISHED);
     }
     ck_assert_int_le(connections_of(&fixture.server) - before, CONNECTIONS_MAX);
@@ -749,7 +739,7 @@ TEST(a_name_that_does_not_resolve_yet_is_a_server_that_is_down)
     point_name_to("");
     fixture_open(&fixture);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
-    ck_assert_int_eq(try_to_invalidate(), SHED_EREDIS);
+    EXPECT_CODE(try_to_invalidate(), SHED_EREDIS);
     point_name_to(fixture.server.socket);
     WAIT_FOR((expect_text(fixture.cache, "k", "k@1"),
               server_int(&fixture.server, "EXISTS t:{k}") == 1));

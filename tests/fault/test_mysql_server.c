@@ -297,8 +297,7 @@ TEST(a_server_that_is_full_is_a_failure_that_passes)
     run_sql(&site, "GRANT SELECT ON *.* TO guest");
     run_sql(&site, "SET GLOBAL max_connections = %d", CONNECTIONS);
     snprintf(uri, sizeof(uri), "mysql://guest%s", strchr(site.uri, '@'));
-    ck_assert_int_eq(shed_mysql_source_open(uri, WORD, NULL, &source, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_mysql_source_open(uri, WORD, NULL, &source, NULL));
     for (size_t i = 0; i < CONNECTIONS; i++) {
         others[i] = mysql_init(NULL);
         (void)mysql_real_connect(others[i], NULL, "guest", NULL, NULL, 0,
@@ -357,22 +356,18 @@ TEST(a_server_that_is_read_only_is_read_and_refuses_the_guard)
                    "number BIGINT UNSIGNED NOT NULL,"
                    "owner BINARY(16) NOT NULL) ENGINE = InnoDB");
     snprintf(uri, sizeof(uri), "mysql://guest%s", strchr(site.uri, '@'));
-    ck_assert_int_eq(shed_mysql_source_open(uri, WORD, NULL, &source, NULL),
-                     SHED_OK);
-    ck_assert_int_eq(shed_mysql_connect(writer, uri, NULL, 0, NULL), SHED_OK);
+    EXPECT_OK(shed_mysql_source_open(uri, WORD, NULL, &source, NULL));
+    EXPECT_OK(shed_mysql_connect(writer, uri, NULL, 0, NULL));
     run_sql(&site, "SET GLOBAL read_only = 1");
     expect_loaded(source, "a", "A");
     ck_assert_int_eq(mysql_query(writer, "BEGIN"), 0);
-    ck_assert_int_eq(
-        shed_mysql_fence(writer, shed_str("stock"), &fence, NULL, &err),
-        SHED_ESOURCE);
+    EXPECT_CODE(shed_mysql_fence(writer, shed_str("stock"), &fence, NULL, &err),
+                SHED_ESOURCE);
     ck_assert_ptr_nonnull(strstr(err.reason, "1290"));
     ck_assert_int_eq(mysql_query(writer, "ROLLBACK"), 0);
     run_sql(&site, "SET GLOBAL read_only = 0");
     ck_assert_int_eq(mysql_query(writer, "BEGIN"), 0);
-    ck_assert_int_eq(
-        shed_mysql_fence(writer, shed_str("stock"), &fence, NULL, &err),
-        SHED_OK);
+    EXPECT_OK(shed_mysql_fence(writer, shed_str("stock"), &fence, NULL, &err));
     mysql_close(writer);
     shed_source_close(source);
 }
@@ -410,7 +405,7 @@ static void start_listener(struct listener *l)
     ck_assert_int_eq(bind(l->fd, (struct sockaddr *)&at, sizeof(at)), 0);
     ck_assert_int_eq(listen(l->fd, 64), 0);
     atomic_init(&l->accepted, 0);
-    ck_assert_int_eq(pthread_create(&l->thread, NULL, turn_away, l), 0);
+    start_thread(&l->thread, turn_away, l);
 }
 
 static void stop_listener(struct listener *l)
@@ -428,9 +423,7 @@ TEST(a_server_that_turns_us_away_is_not_besieged)
     uint64_t begin_ms, tries;
 
     start_listener(&listener);
-    ck_assert_int_eq(
-        shed_mysql_source_open(listener.uri, WORD, NULL, &source, NULL),
-        SHED_OK);
+    EXPECT_OK(shed_mysql_source_open(listener.uri, WORD, NULL, &source, NULL));
     begin_ms = shed_now_ms();
     for (int i = 0; i < LOADS; i++) {
         expect_unloaded(source, "a", "MySQL: ");
@@ -491,9 +484,7 @@ TEST(pauses_grow_while_a_server_turns_us_away)
     struct ask ask;
 
     start_listener(&listener);
-    ck_assert_int_eq(
-        shed_mysql_source_open(listener.uri, WORD, NULL, &source, NULL),
-        SHED_OK);
+    EXPECT_OK(shed_mysql_source_open(listener.uri, WORD, NULL, &source, NULL));
     begin_ms = shed_now_ms();
     deadline_ms = test_deadline_ms();
     while (atomic_load(&listener.accepted) < TRIES) {

@@ -40,8 +40,7 @@ static struct shed_source *open_shop(const struct shed_mysql_options *options)
         o = *options;
     if (o.source == NULL)
         o.source = &bare;
-    ck_assert_int_eq(shed_mysql_source_open(shop_uri, WORD, &o, &source, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_mysql_source_open(shop_uri, WORD, &o, &source, NULL));
     return source;
 }
 
@@ -142,10 +141,9 @@ static struct shed_source *open_writer(unsigned long *id)
     make_function("DO 1");
     load.max_loads = 1;
     o.source = &load;
-    ck_assert_int_eq(shed_mysql_source_open(
-                         shop_uri, "SELECT k, act() FROM word WHERE k IN (?)",
-                         &o, &source, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_mysql_source_open(shop_uri,
+                                     "SELECT k, act() FROM word WHERE k IN (?)",
+                                     &o, &source, NULL));
     *id = load_id(source, "a");
     run_sql(&site, "CREATE TABLE seen (id BIGINT)");
     make_function("INSERT INTO seen VALUES (1)");
@@ -331,8 +329,7 @@ TEST(readers_get_their_own_rows_or_a_failure_through_a_crash)
     for (size_t i = 0; i < READERS; i++) {
         readers[i].source = source;
         readers[i].is_over = &is_over;
-        ck_assert_int_eq(
-            pthread_create(&readers[i].thread, NULL, read_on, &readers[i]), 0);
+        start_thread(&readers[i].thread, read_on, &readers[i]);
     }
     own_database_signal(&server, SIGKILL);
     ck_assert(!works(source));

@@ -118,9 +118,8 @@ static void run(enum shed_redis_down redis_down)
     fixture.table.has_tags = true;
     fixture_open(&fixture);
     for (size_t i = 0; i < READERS; i++)
-        ck_assert_int_eq(pthread_create(&readers[i], NULL, read_again_and_again,
-                                        (void *)(uintptr_t)(i + 1)),
-                         0);
+        start_thread(&readers[i], read_again_and_again,
+                     (void *)(uintptr_t)(i + 1));
     for (unsigned i = 0; i < WRITES; i++) {
         unsigned before = atomic_load(&gets);
         write_one(random_next(&random));

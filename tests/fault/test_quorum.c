@@ -29,9 +29,7 @@ static void open_waiting(struct quorum *q, const struct shed_lock_options *o,
     co.wait = wait;
     co.command_timeout_ms = SILENCE_MS;
     for (unsigned i = 0; i < SERVERS; i++)
-        ck_assert_int_eq(
-            shed_client_open(servers[i].uri, &co, &q->clients[i], NULL),
-            SHED_OK);
+        EXPECT_OK(shed_client_open(servers[i].uri, &co, &q->clients[i], NULL));
     ck_assert_msg(shed_lock_open_quorum(q->clients, SERVERS,
                                         shed_str(LOCK_NAME), o, &q->lock,
                                         &err) == SHED_OK,
@@ -123,8 +121,8 @@ TEST(one_of_two_gets_it_and_leaves_nothing_behind)
     waiter_start(&w, b.lock, PLENTY_MS);
     release(a.lock);
     waiter_join(&w);
-    ck_assert_int_eq(w.code, SHED_OK);
-    ck_assert_int_eq(w.release_code, SHED_OK);
+    EXPECT_OK(w.code);
+    EXPECT_OK(w.release_code);
     WAIT_FOR(count_holding(0, SERVERS - 1) == 0);
 }
 
@@ -160,7 +158,7 @@ TEST(two_of_five_can_be_frozen)
     server_freeze(&servers[3]);
     acquire(a.lock, PLENTY_MS);
     expect_refusal(0);
-    ck_assert_int_eq(shed_lock_extend(a.lock, 0, NULL), SHED_OK);
+    EXPECT_OK(shed_lock_extend(a.lock, 0, NULL));
     release(a.lock);
     acquire(b.lock, PLENTY_MS);
     release(b.lock);
@@ -400,8 +398,8 @@ TEST(clients_of_one_server_are_no_quorum)
     quorum_open(&q, &o);
     servers[1] = second;
     while (shed_lock_acquire(q.lock, PLENTY_MS, &err) == SHED_OK)
-        ck_assert_int_eq(shed_lock_release(q.lock, NULL), SHED_OK);
-    ck_assert_int_eq(err.code, SHED_EINVAL);
+        EXPECT_OK(shed_lock_release(q.lock, NULL));
+    EXPECT_CODE(err.code, SHED_EINVAL);
     ck_assert_ptr_nonnull(strstr(err.reason, "clients 1 and 4"));
     WAIT_FOR(count_holding(0, SERVERS - 1) == 0);
     quorum_close(&q);
@@ -410,7 +408,7 @@ TEST(clients_of_one_server_are_no_quorum)
 TEST(nobody_extends_beyond_what_a_restart_respects)
 {
     acquire(a.lock, PLENTY_MS);
-    ck_assert_int_eq(shed_lock_extend(a.lock, LEASE_MS + 1, NULL), SHED_EINVAL);
+    EXPECT_CODE(shed_lock_extend(a.lock, LEASE_MS + 1, NULL), SHED_EINVAL);
     /* on a slow machine this may fail, but not because of the length */
     ck_assert_int_ne(shed_lock_extend(a.lock, LEASE_MS, NULL), SHED_EINVAL);
     (void)!shed_lock_release(a.lock, NULL);
@@ -623,7 +621,7 @@ TEST(a_server_that_was_busy_is_told_of_the_release)
     open_long(&c, LONG_LEASE_MS);
     hold_all(&c);
     freeze_minority(behind);
-    ck_assert_int_eq(shed_lock_extend(c.lock, 0, NULL), SHED_OK);
+    EXPECT_OK(shed_lock_extend(c.lock, 0, NULL));
     release(c.lock);
     acquire(c.lock,
             PLENTY_MS); /* the frozen servers do not hear of this hold */

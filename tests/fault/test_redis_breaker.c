@@ -48,10 +48,8 @@ static void up(uint64_t open_ms)
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     WAIT_FOR(server_int(&fixture.server, "EXISTS t:{k}") == 1);
-    ck_assert_int_eq(
-        shed_lock_open(fixture.client, shed_str("l"), &o, &lock, NULL),
-        SHED_OK);
-    ck_assert_int_eq(shed_lock_acquire(lock, 0, NULL), SHED_OK);
+    EXPECT_OK(shed_lock_open(fixture.client, shed_str("l"), &o, &lock, NULL));
+    EXPECT_OK(shed_lock_acquire(lock, 0, NULL));
 }
 
 static void down(void)
@@ -343,8 +341,8 @@ TEST(an_invalidation_is_kept_and_is_a_probe_itself)
     proxy_set(&proxy, PROXY_CUT, 0, NULL);
     WAIT_FOR(has_opened());
     table_update(&fixture.table);
-    ck_assert_int_eq(shed_invalidate(fixture.cache, shed_str("k"), 0, &err),
-                     SHED_EREDIS);
+    EXPECT_CODE(shed_invalidate(fixture.cache, shed_str("k"), 0, &err),
+                SHED_EREDIS);
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_UNPUBLISHED);
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 1);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
@@ -361,8 +359,8 @@ TEST(an_invalidation_is_delivered_by_the_close_of_its_cache)
     up(FOREVER_MS);
     open_it();
     table_update(&fixture.table);
-    ck_assert_int_eq(shed_invalidate(fixture.cache, shed_str("k"), 0, &err),
-                     SHED_EREDIS);
+    EXPECT_CODE(shed_invalidate(fixture.cache, shed_str("k"), 0, &err),
+                SHED_EREDIS);
     ck_assert_msg(strstr(err.reason, "the breaker before Redis") != NULL, "%s",
                   err.reason);
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_UNPUBLISHED);
@@ -385,13 +383,11 @@ TEST(while_it_is_open_no_call_reads_the_log_of_tags)
     fixture_add_proxy(&fixture, &proxy);
     fixture_open(&fixture);
     open_it();
-    ck_assert_int_eq(shed_cache_open(fixture.client, "u", fixture.source,
-                                     &fixture.cache_options, &cache, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_cache_open(fixture.client, "u", fixture.source,
+                              &fixture.cache_options, &cache, NULL));
     server_do(&fixture.server, "ZADD u:tags 5 x");
-    ck_assert_int_eq(
-        shed_put(cache, shed_str("k"), shed_str("row"), NULL, &err),
-        SHED_EREDIS);
+    EXPECT_CODE(shed_put(cache, shed_str("k"), shed_str("row"), NULL, &err),
+                SHED_EREDIS);
     ck_assert_uint_eq(shed_tag_log_position(cache->tag_log), 0);
     server_do(&fixture.server, "DEL u:tags");
     shed_cache_close(cache);
@@ -414,13 +410,13 @@ TEST(a_held_lock_is_extended_and_released_and_none_is_acquired)
 
     up(FOREVER_MS);
     open_it();
-    ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_OK);
+    EXPECT_OK(shed_lock_extend(lock, 0, NULL));
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS lock:{l}"), 1);
-    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_OK);
+    EXPECT_OK(shed_lock_release(lock, NULL));
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS lock:{l}"), 0);
     WAIT_FOR(leftovers() == 0);
     for (int i = 0; i < 20; i++) {
-        ck_assert_int_eq(shed_lock_acquire(lock, 0, &err), SHED_EREDIS);
+        EXPECT_CODE(shed_lock_acquire(lock, 0, &err), SHED_EREDIS);
         ck_assert_msg(strstr(err.reason, "the breaker before Redis") != NULL,
                       "%s", err.reason);
         ck_assert_uint_eq(leftovers(), 0);
@@ -452,7 +448,7 @@ TEST(threads_get_their_rows_while_it_opens_and_closes)
     up(1);
     readers.cache = fixture.cache;
     proxy_set(&proxy, PROXY_CUT, 0, NULL);
-    ck_assert_int_eq(pthread_create(&toggler, NULL, toggle, NULL), 0);
+    start_thread(&toggler, toggle, NULL);
     readers_run(&readers);
     atomic_store(&is_over, true);
     ck_assert_int_eq(pthread_join(toggler, NULL), 0);
@@ -463,13 +459,12 @@ TEST(threads_get_their_rows_while_it_opens_and_closes)
 TEST(a_waiter_gets_its_lock_when_the_breaker_has_closed)
 {
     up(1);
-    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_OK);
+    EXPECT_OK(shed_lock_release(lock, NULL));
     proxy_set(&proxy, PROXY_CUT, 0, NULL);
     WAIT_FOR(has_opened());
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
-    ck_assert_int_eq(
-        shed_lock_acquire(lock, scaled_ms(FIXTURE_TIMEOUT_MS), NULL), SHED_OK);
-    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_OK);
+    EXPECT_OK(shed_lock_acquire(lock, scaled_ms(FIXTURE_TIMEOUT_MS), NULL));
+    EXPECT_OK(shed_lock_release(lock, NULL));
     ck_assert_uint_ne(status_of(fixture.client).breaker, OPEN);
 }
 

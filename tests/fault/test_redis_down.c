@@ -156,8 +156,7 @@ TEST(a_hot_row_costs_nothing_while_redis_is_dead)
     up_and_lose_redis();
     for (int i = 0; i < GETS; i++)
         expect_kept("k", "k@1");
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, NULL, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get_many(fixture.cache, items, 2, NULL, NULL));
     for (size_t i = 0; i < 2; i++) {
         check_text(items[i].value, "k@1");
         ck_assert_int_eq(items[i].value->origin, SHED_ORIGIN_STALE);
@@ -391,7 +390,7 @@ TEST_EACH(an_own_write_is_never_missed, 0, COUNT_OF(writes))
 {
     up_and_lose_redis();
     expect_kept("k", "k@1");
-    ck_assert_int_eq(writes[_i](), SHED_EREDIS);
+    EXPECT_CODE(writes[_i](), SHED_EREDIS);
     expect_loaded("k", "k@2");
     expect_kept("k", "k@2");
     expect_kept("k", "k@2");
@@ -417,7 +416,7 @@ TEST(a_load_from_before_an_own_write_is_not_kept)
     server_kill(&fixture.server);
     getter_hold(&before, &fixture, "k");
     table_update(&fixture.table);
-    ck_assert_int_eq(invalidate_one(), SHED_EREDIS);
+    EXPECT_CODE(invalidate_one(), SHED_EREDIS);
     table_release(&fixture.table);
     getter_expect(&before, "k@1", SHED_ORIGIN_UNPUBLISHED);
     ck_assert_uint_eq(kept().rows, 0);

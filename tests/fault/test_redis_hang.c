@@ -201,8 +201,7 @@ TEST_EACH(once_it_is_known_no_call_waits, SHED_REDIS_DOWN_SOURCE,
 
     up((uint64_t)_i);
     for (int i = 0; i < CALLERS; i++)
-        ck_assert_int_eq(
-            pthread_create(&callers[i].thread, NULL, call, &callers[i]), 0);
+        start_thread(&callers[i].thread, call, &callers[i]);
     wait_for_hits();
     server_freeze(&fixture.server);
     WAIT_FOR(!status_of(fixture.client).is_up);
@@ -275,7 +274,7 @@ TEST(calls_that_wait_end_when_it_is_known)
                                                      .since_ms = shed_now_ms()},
                    &why);
     getter_join(&getter);
-    ck_assert_int_eq(getter.code, SHED_EREDIS);
+    EXPECT_CODE(getter.code, SHED_EREDIS);
     ck_assert_msg(strstr(getter.error.reason, "no answer; calls") != NULL, "%s",
                   getter.error.reason);
     thaw();
@@ -300,16 +299,13 @@ TEST(a_soft_timeout_bounds_the_wait_for_redis_too)
     options.timeout_ms = LATE_MS;
     options.soft_timeout_ms = SOON_MS;
     begun_ms = shed_now_ms();
-    ck_assert_int_eq(
-        shed_get(fixture.cache, shed_str("k"), &options, &value, NULL),
-        SHED_OK);
+    EXPECT_OK(shed_get(fixture.cache, shed_str("k"), &options, &value, NULL));
     ck_assert_int_eq(value->origin, SHED_ORIGIN_STALE);
     check_text(value, "k@1");
     shed_value_unref(value);
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, &options, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get_many(fixture.cache, items, 2, &options, NULL));
     for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(items[i].code, SHED_OK);
+        EXPECT_OK(items[i].code);
         ck_assert_int_eq(items[i].value->origin, SHED_ORIGIN_STALE);
         shed_value_unref(items[i].value);
     }
@@ -344,8 +340,7 @@ TEST(without_the_row_that_was_to_do_a_call_waits_for_redis)
     begun_before = atomic_load(&begun);
     waits_before = atomic_load(&waits);
     server_freeze(&fixture.server);
-    ck_assert_int_eq(pthread_create(&getter.thread, NULL, get_softly, &getter),
-                     0);
+    start_thread(&getter.thread, get_softly, &getter);
     WAIT_FOR(atomic_load(&begun) > begun_before);
     shed_local_drop_all(fixture.cache->local);
     WAIT_FOR(atomic_load(&waits) > waits_before);
@@ -400,8 +395,7 @@ static enum shed_origin get_version(unsigned least)
     struct shed_value *value = NULL;
     enum shed_origin origin;
 
-    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL));
     origin = value->origin;
     ck_assert_uint_eq(value->size, 3);
     ck_assert_int_ge(((const char *)value->data)[2], (char)('0' + least));

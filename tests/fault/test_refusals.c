@@ -362,9 +362,7 @@ static void open_all(void)
     struct shed_lock_options o = SHED_LOCK_OPTIONS_INIT;
 
     fixture_open(&fixture);
-    ck_assert_int_eq(
-        shed_lock_open(fixture.client, shed_str("l"), &o, &lock, NULL),
-        SHED_OK);
+    EXPECT_OK(shed_lock_open(fixture.client, shed_str("l"), &o, &lock, NULL));
     admin = redisConnectUnix(fixture.server.socket);
     ck_assert(admin != NULL && admin->err == 0);
 }
@@ -462,8 +460,7 @@ static void *call(void *arg)
 static void start_callers(void)
 {
     for (int i = 0; i < CALLERS; i++)
-        ck_assert_int_eq(
-            pthread_create(&callers[i].thread, NULL, call, &callers[i]), 0);
+        start_thread(&callers[i].thread, call, &callers[i]);
 }
 
 static void join_callers(void)
@@ -597,9 +594,9 @@ TEST(a_call_whose_connect_is_not_answered_ends_by_its_deadline)
     fixture.client_options.connect_timeout_ms = NEVER_MS;
     make_blackhole();
     open_all();
-    ck_assert_int_eq(shed_get(fixture.cache, shed_str("there"), WITHIN(SOON_MS),
-                              &value, NULL),
-                     SHED_ETIMEDOUT);
+    EXPECT_CODE(shed_get(fixture.cache, shed_str("there"), WITHIN(SOON_MS),
+                         &value, NULL),
+                SHED_ETIMEDOUT);
     ck_assert_ptr_null(value);
     ck_assert(
         is_code(ANY_CODE, shed_invalidate(fixture.cache, shed_str("there"),
@@ -607,7 +604,7 @@ TEST(a_call_whose_connect_is_not_answered_ends_by_its_deadline)
     ck_assert_msg(strstr(err.reason, "within 600000 ms") == NULL, "%s",
                   err.reason);
     ck_assert_uint_eq(undelivered(), 1);
-    ck_assert_int_eq(shed_lock_acquire(lock, SOON_MS, NULL), SHED_EREDIS);
+    EXPECT_CODE(shed_lock_acquire(lock, SOON_MS, NULL), SHED_EREDIS);
     end_silent();
     expect_recovery();
 }

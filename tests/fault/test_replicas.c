@@ -111,9 +111,7 @@ TEST(many_locks_wait_together)
     for (int i = 0; i < LOCKS; i++) {
         char name[16];
         snprintf(name, sizeof(name), "many%d", i);
-        ck_assert_int_eq(
-            shed_lock_open(client, shed_str(name), &o, &lock[i], NULL),
-            SHED_OK);
+        EXPECT_OK(shed_lock_open(client, shed_str(name), &o, &lock[i], NULL));
         acquire_async(lock[i], PLENTY_MS, &out[i]);
     }
     for (int i = 0; i < LOCKS; i++)
@@ -134,7 +132,7 @@ TEST(without_enough_of_them_nothing_is_left_behind)
     acquire(lock, PLENTY_MS); /* it is connected */
     release(lock);
     server_freeze(&watched.server[2]);
-    ck_assert_int_eq(shed_lock_acquire(lock, 0, &err), SHED_EREDIS);
+    EXPECT_CODE(shed_lock_acquire(lock, 0, &err), SHED_EREDIS);
     ck_assert_ptr_nonnull(strstr(
         err.reason, "2 replicas must acknowledge the lock, and 1 did within"));
     ck_assert_int_eq(has_lock(0), 0);
@@ -157,8 +155,8 @@ TEST(an_acquire_goes_on_trying_until_they_are_back)
     ck_assert(!atomic_load(&waiter.has_ended));
     thaw_replicas();
     waiter_join(&waiter);
-    ck_assert_int_eq(waiter.code, SHED_OK);
-    ck_assert_int_eq(waiter.release_code, SHED_OK);
+    EXPECT_OK(waiter.code);
+    EXPECT_OK(waiter.release_code);
 }
 
 /* The connection on which WAIT waits is used for nothing else. */
@@ -169,8 +167,7 @@ TEST(others_do_not_wait_meanwhile)
     struct outcome out = {0}, async = {0};
     uint64_t since_ms;
 
-    ck_assert_int_eq(
-        shed_lock_open(client, shed_str("plain"), &o, &plain, NULL), SHED_OK);
+    EXPECT_OK(shed_lock_open(client, shed_str("plain"), &o, &plain, NULL));
     acquire(plain, PLENTY_MS);
     release(plain);
     freeze_replicas();
@@ -263,10 +260,10 @@ TEST(without_the_right_to_wait_it_says_so)
     struct shed_error err;
 
     server_do(&watched.server[0], "ACL SETUSER default -wait");
-    ck_assert_int_eq(shed_lock_acquire(lock, PLENTY_MS, &err), SHED_EDENIED);
+    EXPECT_CODE(shed_lock_acquire(lock, PLENTY_MS, &err), SHED_EDENIED);
     ck_assert_ptr_nonnull(strstr(err.reason, "wait"));
     WAIT_FOR(has_lock(0) == 0);
-    ck_assert_int_eq(shed_lock_probe(lock, 0, &err), SHED_EDENIED);
+    EXPECT_CODE(shed_lock_probe(lock, 0, &err), SHED_EDENIED);
     ck_assert_str_eq(err.reason, "Redis does not grant: +wait");
 }
 
@@ -277,14 +274,14 @@ TEST(only_a_lease_on_one_server_can_wait)
     struct shed_lock *lock;
 
     o.replicas = 1;
-    ck_assert_int_eq(shed_lock_open(client, shed_str("x"), &o, &lock, NULL),
-                     SHED_EINVAL);
+    EXPECT_CODE(shed_lock_open(client, shed_str("x"), &o, &lock, NULL),
+                SHED_EINVAL);
     o = options_of(SHED_LOCK_LEASE);
     o.replicas = 101;
-    ck_assert_int_eq(shed_lock_open(client, shed_str("x"), &o, &lock, NULL),
-                     SHED_EINVAL);
+    EXPECT_CODE(shed_lock_open(client, shed_str("x"), &o, &lock, NULL),
+                SHED_EINVAL);
     o.replicas = 1;
-    ck_assert_int_eq(
+    EXPECT_CODE(
         shed_lock_open_quorum(clients, 3, shed_str("x"), &o, &lock, NULL),
         SHED_EINVAL);
 }

@@ -52,7 +52,7 @@ TEST(a_hold_is_over_when_its_lease_ended_during_a_suspension)
     ck_assert_int_eq(shed_lock_is_mine(mine), 0);
     ck_assert_uint_eq(shed_lock_remaining_ms(mine), 0);
     acquire(next, PLENTY_MS);
-    ck_assert_int_eq(shed_lock_release(mine, NULL), SHED_ELOST);
+    EXPECT_CODE(shed_lock_release(mine, NULL), SHED_ELOST);
     ck_assert_int_eq(shed_lock_is_mine(next), 1);
     release(next);
     close_client(other);
@@ -71,7 +71,7 @@ TEST(a_call_whose_time_ended_during_a_suspension_ends)
     WAIT_FOR(table_running(&fixture.table) == 1);
     suspend_for(2 * PLENTY_MS);
     getter_join(&getter);
-    ck_assert_int_eq(getter.code, SHED_ETIMEDOUT);
+    EXPECT_CODE(getter.code, SHED_ETIMEDOUT);
     table_release(&fixture.table);
     WAIT_FOR(table_running(&fixture.table) == 0);
     expect_text(fixture.cache, "other", "other@1");
@@ -92,9 +92,7 @@ TEST(a_wall_clock_that_is_set_changes_nothing)
     fixture_open(&fixture);
     o.lease_ms = LEASE_MS;
     o.watchdog_ms = 0;
-    ck_assert_int_eq(
-        shed_lock_open(fixture.client, shed_str("l"), &o, &lock, NULL),
-        SHED_OK);
+    EXPECT_OK(shed_lock_open(fixture.client, shed_str("l"), &o, &lock, NULL));
     acquire(lock, 0);
     expect_text(fixture.cache, "k", "k@1");
     for (size_t i = 0; i < sizeof(steps_s) / sizeof(*steps_s); i++) {
@@ -106,7 +104,7 @@ TEST(a_wall_clock_that_is_set_changes_nothing)
         expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
         expect_origin(fixture.cache, keys[i], rows[i], SHED_ORIGIN_LOAD);
         expect_origin(fixture.cache, keys[i], rows[i], SHED_ORIGIN_REDIS);
-        ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_OK);
+        EXPECT_OK(shed_lock_extend(lock, 0, NULL));
     }
     release(lock);
     shed_lock_close(lock);

@@ -229,8 +229,7 @@ TEST(until_redis_is_told_the_row_comes_from_the_source)
     expect_origin(peer.cache, "k", "k@1", SHED_ORIGIN_REDIS);
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_UNPUBLISHED);
     expect_origin(fixture.cache, "l", "l@1", SHED_ORIGIN_REDIS);
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, NULL, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get_many(fixture.cache, items, 2, NULL, NULL));
     check_text(items[0].value, "k@2");
     check_text(items[1].value, "l@1");
     shed_value_unref(items[0].value);
@@ -275,14 +274,14 @@ TEST(many_are_delivered)
         put(fixture.cache, keys[i], "old");
     }
     refuse_writes();
-    ck_assert_int_eq(shed_invalidate_many(fixture.cache, bytes, KEYS, 0, &err),
-                     SHED_EREDIS);
+    EXPECT_CODE(shed_invalidate_many(fixture.cache, bytes, KEYS, 0, &err),
+                SHED_EREDIS);
     ck_assert_ptr_eq(
         strstr(err.reason, "keys[0]: undelivered until Redis takes it: "),
         err.reason);
     ck_assert_uint_eq(undelivered(), KEYS);
-    ck_assert_int_eq(shed_invalidate_many(fixture.cache, bytes, KEYS, 0, NULL),
-                     SHED_EREDIS);
+    EXPECT_CODE(shed_invalidate_many(fixture.cache, bytes, KEYS, 0, NULL),
+                SHED_EREDIS);
     ck_assert_uint_eq(undelivered(), KEYS);
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations_undelivered, KEYS);
     server_do(&fixture.server, "SCRIPT FLUSH");
@@ -299,8 +298,8 @@ TEST(an_expiry_is_delivered_as_an_expiry)
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     refuse_writes();
-    ck_assert_int_eq(shed_expire(fixture.cache, shed_str("k"), 0, 0, NULL),
-                     SHED_EREDIS);
+    EXPECT_CODE(shed_expire(fixture.cache, shed_str("k"), 0, 0, NULL),
+                SHED_EREDIS);
     ck_assert_uint_eq(undelivered(), 1);
     accept_writes();
     WAIT_FOR(stats_of(fixture.cache).invalidations_delivered == 1);
@@ -317,7 +316,7 @@ TEST(a_put_that_failed_is_made_up_for_by_an_invalidation)
     expect_text(fixture.cache, "k", "k@1");
     refuse_writes();
     table_update(&fixture.table);
-    ck_assert_int_eq(
+    EXPECT_CODE(
         shed_put(fixture.cache, shed_str("k"), shed_str("k@2"), NULL, NULL),
         SHED_EREDIS);
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_UNPUBLISHED);
@@ -376,9 +375,8 @@ TEST(a_later_put_makes_up_for_one_that_failed_and_stays)
 TEST(a_later_put_with_a_version_does_not)
 {
     up_and_miss_held_up();
-    ck_assert_int_eq(shed_put(fixture.cache, shed_str("k"), shed_str("old"),
-                              AT_VERSION(1), NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_put(fixture.cache, shed_str("k"), shed_str("old"),
+                       AT_VERSION(1), NULL));
     ck_assert_uint_eq(undelivered(), 1);
     atomic_store(&may_go_on, true);
     WAIT_FOR(undelivered() == 0);
@@ -388,8 +386,7 @@ TEST(a_later_put_with_a_version_does_not)
 TEST(a_later_expiry_does_not)
 {
     up_and_miss_held_up();
-    ck_assert_int_eq(shed_expire(fixture.cache, shed_str("k"), 0, 0, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_expire(fixture.cache, shed_str("k"), 0, 0, NULL));
     ck_assert_uint_eq(undelivered(), 1);
     atomic_store(&may_go_on, true);
     WAIT_FOR(undelivered() == 0);
@@ -402,14 +399,12 @@ TEST(an_expiry_in_a_while_does_not_make_up_for_one_now)
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     refuse_writes();
-    ck_assert_int_eq(shed_expire(fixture.cache, shed_str("k"), 0, 0, NULL),
-                     SHED_EREDIS);
+    EXPECT_CODE(shed_expire(fixture.cache, shed_str("k"), 0, 0, NULL),
+                SHED_EREDIS);
     accept_writes();
-    ck_assert_int_eq(shed_expire(fixture.cache, shed_str("k"), 60000, 0, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_expire(fixture.cache, shed_str("k"), 60000, 0, NULL));
     ck_assert_uint_eq(undelivered(), 1);
-    ck_assert_int_eq(shed_expire(fixture.cache, shed_str("k"), 0, 0, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_expire(fixture.cache, shed_str("k"), 0, 0, NULL));
     ck_assert_uint_eq(undelivered(), 0);
     atomic_store(&may_go_on, true);
 }
@@ -430,13 +425,13 @@ TEST(a_full_list_says_so_and_loses_no_other)
     expect_text(fixture.cache, "k", "k@1");
     refuse_writes();
     miss_one();
-    ck_assert_int_eq(shed_invalidate(fixture.cache, shed_str("l"), 0, &err),
-                     SHED_EREDIS);
+    EXPECT_CODE(shed_invalidate(fixture.cache, shed_str("l"), 0, &err),
+                SHED_EREDIS);
     ck_assert_ptr_eq(
         strstr(err.reason, "dropped (undelivered_limit is reached)"),
         err.reason);
-    ck_assert_int_eq(shed_invalidate_many(fixture.cache, keys, 2, 0, &err),
-                     SHED_EREDIS);
+    EXPECT_CODE(shed_invalidate_many(fixture.cache, keys, 2, 0, &err),
+                SHED_EREDIS);
     ck_assert_ptr_eq(strstr(err.reason, "keys[1]: dropped ("), err.reason);
     ck_assert_uint_eq(undelivered(), 1);
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations_dropped, 2);

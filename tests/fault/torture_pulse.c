@@ -51,9 +51,7 @@ void torture_pulse_start(struct torture_pulse *p, const struct server *servers,
     pulse_start(&p->own);
     for (size_t i = 0; i < count; i++) {
         p->watches[i] = (struct torture_watch){&servers[i], p, 0};
-        ck_assert_int_eq(
-            pthread_create(&p->watches[i].thread, NULL, watch, &p->watches[i]),
-            0);
+        start_thread(&p->watches[i].thread, watch, &p->watches[i]);
     }
 }
 

@@ -164,8 +164,7 @@ static struct shed_stats read_stats(const struct shed_cache *cache)
 {
     struct shed_stats stats;
 
-    ck_assert_int_eq(shed_stats_read(cache, &stats, sizeof(stats), NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_stats_read(cache, &stats, sizeof(stats), NULL));
     return stats;
 }
 
@@ -178,24 +177,18 @@ TEST(a_cache_needs_no_more_rights)
 
     leave_only(SHED_USE_CACHE, SHED_USE_CACHE);
     o.lease_ms = SHORT_MS;
-    ck_assert_int_eq(
-        shed_source_open_batch(load, NULL, BARE_SOURCE, &source, NULL),
-        SHED_OK);
-    ck_assert_int_eq(shed_cache_open(client, "item", source, &o, &cache, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_source_open_batch(load, NULL, BARE_SOURCE, &source, NULL));
+    EXPECT_OK(shed_cache_open(client, "item", source, &o, &cache, NULL));
     get(cache, "s", SHED_OK);
     for (unsigned i = 0; i < 2; i++) {
         get(cache, "a", SHED_OK);
         get(cache, "b", SHED_OK);
         get(cache, "f", SHED_ESOURCE);
-        ck_assert_int_eq(
-            shed_put(cache, shed_str("a"), shed_str("new"), NULL, NULL),
-            SHED_OK);
+        EXPECT_OK(shed_put(cache, shed_str("a"), shed_str("new"), NULL, NULL));
         get(cache, "a", SHED_OK);
         server_do(&server, "SET item:{a} foreign EX 100");
         get(cache, "a", SHED_OK);
-        ck_assert_int_eq(shed_invalidate(cache, shed_str("a"), 0, NULL),
-                         SHED_OK);
+        EXPECT_OK(shed_invalidate(cache, shed_str("a"), 0, NULL));
         server_do(&server, "SCRIPT FLUSH");
     }
     WAIT_FOR(server_clients(&server, "flags=t") == 1);
@@ -215,10 +208,8 @@ TEST(a_budget_of_loads_needs_no_more_rights)
 
     leave_only(SHED_USE_CACHE, SHED_USE_FLEET);
     so.fleet_loads = 1;
-    ck_assert_int_eq(shed_source_open_batch(load, NULL, &so, &source, NULL),
-                     SHED_OK);
-    ck_assert_int_eq(shed_cache_open(client, "item", source, &o, &cache, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_source_open_batch(load, NULL, &so, &source, NULL));
+    EXPECT_OK(shed_cache_open(client, "item", source, &o, &cache, NULL));
     get(cache, "a", SHED_OK);
     ck_assert_uint_eq(read_stats(cache).fleet_failures, 0);
     shed_cache_close(cache);
@@ -236,17 +227,13 @@ TEST(a_cache_with_tags_needs_no_more_rights)
 
     leave_only(SHED_USE_CACHE, SHED_USE_TAGS);
     o.tags_limit = 1;
-    ck_assert_int_eq(
-        shed_source_open_batch(load, NULL, BARE_SOURCE, &source, NULL),
-        SHED_OK);
-    ck_assert_int_eq(shed_cache_open(client, "item", source, &o, &cache, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_source_open_batch(load, NULL, BARE_SOURCE, &source, NULL));
+    EXPECT_OK(shed_cache_open(client, "item", source, &o, &cache, NULL));
     get(cache, "a", SHED_OK);
     for (unsigned i = 0; i < 2; i++) {
-        ck_assert_int_eq(shed_invalidate_all(cache, 0, NULL), SHED_OK);
+        EXPECT_OK(shed_invalidate_all(cache, 0, NULL));
         get(cache, "a", SHED_OK);
-        ck_assert_int_eq(shed_invalidate_tags(cache, &tag, 1, 0, NULL),
-                         SHED_OK);
+        EXPECT_OK(shed_invalidate_tags(cache, &tag, 1, 0, NULL));
         tag = shed_str("blue"); /* one too many */
         get(cache, "a", SHED_OK);
         server_do(&server, "SCRIPT FLUSH");
@@ -266,10 +253,8 @@ static struct shed_cache *open_all_on(struct shed_client *client,
     so.fleet_loads = 2;
     o.tags_limit = 10;
     o.stale_while_revalidate_ms = PLENTY_MS;
-    ck_assert_int_eq(shed_source_open_batch(load, NULL, &so, source, NULL),
-                     SHED_OK);
-    ck_assert_int_eq(shed_cache_open(client, "item", *source, &o, &cache, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_source_open_batch(load, NULL, &so, source, NULL));
+    EXPECT_OK(shed_cache_open(client, "item", *source, &o, &cache, NULL));
     return cache;
 }
 
@@ -281,11 +266,9 @@ static void put_versions(struct shed_cache *cache, struct shed_bytes tag)
     o.version = &version;
     o.tags = &tag;
     o.tags_count = 1;
-    ck_assert_int_eq(
-        shed_put(cache, shed_str("a"), shed_str("seven"), &o, NULL), SHED_OK);
-    ck_assert_int_eq(
-        shed_put(cache, shed_str("a"), shed_str("six"), AT_VERSION(6), NULL),
-        SHED_OK);
+    EXPECT_OK(shed_put(cache, shed_str("a"), shed_str("seven"), &o, NULL));
+    EXPECT_OK(
+        shed_put(cache, shed_str("a"), shed_str("six"), AT_VERSION(6), NULL));
 }
 
 /* Nothing was revoked: what src/redis/README.md lists is enough for all of it
@@ -299,14 +282,14 @@ TEST(with_every_option_on_a_cache_needs_no_more_rights)
 
     put_versions(cache, tag);
     get(cache, "a", SHED_OK);
-    ck_assert_int_eq(shed_expire(cache, shed_str("a"), 0, 0, NULL), SHED_OK);
+    EXPECT_OK(shed_expire(cache, shed_str("a"), 0, 0, NULL));
     do /* until it knows the server's clock well enough */
         get(cache, "a", SHED_OK);
     while (read_stats(cache).stale == 0);
     WAIT_FOR(read_stats(cache).published == 1); /* a refresh */
-    ck_assert_int_eq(shed_invalidate_tags(cache, &tag, 1, 0, NULL), SHED_OK);
-    ck_assert_int_eq(shed_invalidate_all(cache, 0, NULL), SHED_OK);
-    ck_assert_int_eq(shed_invalidate_many(cache, keys, 2, 0, NULL), SHED_OK);
+    EXPECT_OK(shed_invalidate_tags(cache, &tag, 1, 0, NULL));
+    EXPECT_OK(shed_invalidate_all(cache, 0, NULL));
+    EXPECT_OK(shed_invalidate_many(cache, keys, 2, 0, NULL));
     get(cache, "a", SHED_OK);
     ck_assert_uint_eq(read_stats(cache).fleet_failures, 0);
     ck_assert_uint_eq(read_stats(cache).stale, 1);
@@ -323,8 +306,7 @@ static struct shed_lock *open_job(struct shed_client *client,
 
     o.lease_ms = LEASE_MS;
     o.fair = fair;
-    ck_assert_int_eq(
-        shed_lock_open(client, shed_str("lock:job"), &o, &lock, NULL), SHED_OK);
+    EXPECT_OK(shed_lock_open(client, shed_str("lock:job"), &o, &lock, NULL));
     return lock;
 }
 
@@ -381,10 +363,10 @@ TEST(a_lock_needs_no_more_rights)
         struct shed_lock *second = open_job(client, algorithm, is_fair);
         acquire(lock, 0);
         WAIT_FOR(shed_lock_acquire(second, 50, NULL) == SHED_ETIMEDOUT);
-        ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_OK);
+        EXPECT_OK(shed_lock_extend(lock, 0, NULL));
         release(lock);
         if (algorithm == SHED_LOCK_LEASE)
-            ck_assert_int_eq(shed_lock_advance(lock, 1, NULL), SHED_OK);
+            EXPECT_OK(shed_lock_advance(lock, 1, NULL));
         shed_lock_close(lock);
         shed_lock_close(second);
     }
@@ -530,8 +512,7 @@ static void grant_what_is_listed(struct shed_client *client,
     struct shed_error err = {0};
     const char *list;
 
-    ck_assert_int_eq(probe_name(client, SHED_USE_LOCK, name, &err),
-                     SHED_EDENIED);
+    EXPECT_CODE(probe_name(client, SHED_USE_LOCK, name, &err), SHED_EDENIED);
     list = strstr(err.reason, before);
     ck_assert_ptr_nonnull(list);
     snprintf(rights, sizeof(rights), "%s", list + sizeof(before) - 1);
@@ -557,7 +538,7 @@ TEST(a_cache_asks_for_what_its_tags_and_its_budget_need)
     server_do(&server, "ACL SETUSER shop ~item:tags");
     ck_assert(misses(shed_cache_probe(cache, 0, &err), &err, "~item:loads"));
     server_do(&server, "ACL SETUSER shop ~item:loads");
-    ck_assert_int_eq(shed_cache_probe(cache, 0, &err), SHED_OK);
+    EXPECT_OK(shed_cache_probe(cache, 0, &err));
     shed_cache_close(cache);
     shed_source_close(source);
     shed_client_close(client);
@@ -582,8 +563,7 @@ TEST(a_lock_asks_for_the_keys_of_its_algorithm)
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         struct shed_lock_options o = options_of(rows[i].algorithm);
         o.exact_key = rows[i].exact_key;
-        ck_assert_int_eq(
-            shed_lock_open(client, shed_str("job"), &o, &lock, NULL), SHED_OK);
+        EXPECT_OK(shed_lock_open(client, shed_str("job"), &o, &lock, NULL));
         server_do(&server, "ACL SETUSER shop resetkeys");
         ck_assert(
             misses(shed_lock_probe(lock, 0, &err), &err, rows[i].missing));
@@ -632,8 +612,8 @@ TEST(a_client_that_waits_by_timer_needs_no_channel)
 
     server_do(&server, "ACL SETUSER shop resetchannels -subscribe");
     o.wait = SHED_WAIT_POLL;
-    ck_assert_int_eq(shed_client_open(uri, &o, &client, NULL), SHED_OK);
-    ck_assert_int_eq(probe(client, SHED_USE_CACHE, NULL), SHED_OK);
+    EXPECT_OK(shed_client_open(uri, &o, &client, NULL));
+    EXPECT_OK(probe(client, SHED_USE_CACHE, NULL));
     shed_client_close(client);
 }
 
@@ -646,11 +626,11 @@ TEST(a_server_that_is_not_there_is_told)
     struct shed_lock *lock = open_job(client, SHED_LOCK_LEASE, false);
     struct shed_error err;
 
-    ck_assert_int_eq(shed_cache_probe(NULL, 0, NULL), SHED_EINVAL);
-    ck_assert_int_eq(shed_lock_probe(NULL, 0, NULL), SHED_EINVAL);
-    ck_assert_int_eq(shed_cache_probe(cache, 3600001, &err), SHED_EINVAL);
+    EXPECT_CODE(shed_cache_probe(NULL, 0, NULL), SHED_EINVAL);
+    EXPECT_CODE(shed_lock_probe(NULL, 0, NULL), SHED_EINVAL);
+    EXPECT_CODE(shed_cache_probe(cache, 3600001, &err), SHED_EINVAL);
     ck_assert_ptr_eq(strstr(err.reason, before), err.reason);
-    ck_assert_int_eq(shed_lock_probe(lock, 3600001, &err), SHED_EINVAL);
+    EXPECT_CODE(shed_lock_probe(lock, 3600001, &err), SHED_EINVAL);
     ck_assert_ptr_eq(strstr(err.reason, before), err.reason);
     server_kill(&server);
     WAIT_FOR(shed_cache_probe(cache, 0, NULL) == SHED_EREDIS);

@@ -475,9 +475,7 @@ static bool run_readers(struct handles *h, int n)
     scarcity_begin_elsewhere(n);
     for (size_t i = 0; i < READERS; i++) {
         readers[i].cache = h->cache;
-        ck_assert_int_eq(
-            pthread_create(&readers[i].thread, NULL, read_often, &readers[i]),
-            0);
+        start_thread(&readers[i].thread, read_often, &readers[i]);
     }
     for (size_t i = 0; i < READERS; i++)
         ck_assert_int_eq(pthread_join(readers[i].thread, NULL), 0);
@@ -573,7 +571,7 @@ TEST(an_invalidation_that_memory_does_not_suffice_to_keep_says_so)
     bool was_kept = false, was_dropped = false;
 
     ck_assert_msg(open_all(&h, &err) == SHED_OK, "%s", err.reason);
-    ck_assert_int_eq(invalidate(&h, &err), SHED_OK);
+    EXPECT_OK(invalidate(&h, &err));
     refuse_writes(true);
     for (int n = 0; !was_kept; n++) {
         enum shed_code code;
@@ -604,15 +602,15 @@ TEST(without_random_bytes_nothing_is_opened_put_or_locked)
     struct shed_error err = {SHED_OK, ""};
 
     ck_assert_msg(open_all(&h, &err) == SHED_OK, "%s", err.reason);
-    ck_assert_int_eq(get_new(&h, &err), SHED_OK);
+    EXPECT_OK(get_new(&h, &err));
     scarcity_of_random_bytes(true);
-    ck_assert_int_eq(open_all(&none, &err), SHED_EBUSY);
-    ck_assert_int_eq(put(&h, &err), SHED_EBUSY);
-    ck_assert_int_eq(acquire_and_release(&h, &err), SHED_EBUSY);
-    ck_assert_int_eq(get_new(&h, &err), SHED_OK);
+    EXPECT_CODE(open_all(&none, &err), SHED_EBUSY);
+    EXPECT_CODE(put(&h, &err), SHED_EBUSY);
+    EXPECT_CODE(acquire_and_release(&h, &err), SHED_EBUSY);
+    EXPECT_OK(get_new(&h, &err));
     scarcity_of_random_bytes(false);
-    ck_assert_int_eq(put(&h, &err), SHED_OK);
-    ck_assert_int_eq(acquire_and_release(&h, &err), SHED_OK);
+    EXPECT_OK(put(&h, &err));
+    EXPECT_OK(acquire_and_release(&h, &err));
     close_all(&none);
     close_all(&h);
 }

@@ -48,7 +48,7 @@ static struct shed_queue *open_queue(void)
 {
     struct shed_queue *queue;
 
-    ck_assert_int_eq(shed_queue_open(&queue, NULL), SHED_OK);
+    EXPECT_OK(shed_queue_open(&queue, NULL));
     return queue;
 }
 
@@ -230,10 +230,8 @@ TEST(tags_make_rows_misses)
     (void)begin("k", NULL, &e, NULL);
     expect_row(&e, "k@1", SHED_ORIGIN_LOAD);
     table_update(&fixture.table);
-    ck_assert_int_eq(
-        shed_invalidate_tags(
-            fixture.cache, (struct shed_bytes[]){shed_str("all")}, 1, 0, NULL),
-        SHED_OK);
+    EXPECT_OK(shed_invalidate_tags(
+        fixture.cache, (struct shed_bytes[]){shed_str("all")}, 1, 0, NULL));
     (void)begin("k", NULL, &e, NULL);
     expect_row(&e, "k@2", SHED_ORIGIN_LOAD);
 }
@@ -272,9 +270,8 @@ TEST(many_keys_are_answered_together)
                      i);
             items[i].key = shed_str(keys[i]);
         }
-        ck_assert_int_eq(shed_get_many_async(fixture.cache, items, MANY, &o,
-                                             &then, NULL, NULL),
-                         SHED_OK);
+        EXPECT_OK(shed_get_many_async(fixture.cache, items, MANY, &o, &then,
+                                      NULL, NULL));
         expect_ending(&e, SHED_ESOURCE);
         ck_assert_ptr_eq(strstr(e.reason, "items[7]: "), e.reason);
         for (int i = 0; i < MANY; i++) {
@@ -288,9 +285,8 @@ TEST(many_keys_are_answered_together)
         }
     }
     e = (struct ending){.calls = 0};
-    ck_assert_int_eq(
-        shed_get_many_async(fixture.cache, NULL, 0, NULL, &then, NULL, NULL),
-        SHED_OK);
+    EXPECT_OK(
+        shed_get_many_async(fixture.cache, NULL, 0, NULL, &then, NULL, NULL));
     expect_ending(&e, SHED_OK);
 }
 
@@ -305,16 +301,15 @@ TEST(a_cancelled_get_of_many_gives_what_it_has)
     fixture_open(&fixture);
     expect_text(fixture.cache, "there", "there@1");
     table_hold(&fixture.table);
-    ck_assert_int_eq(shed_get_many_async(fixture.cache, items, 2, NULL, &then,
-                                         &pending, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get_many_async(fixture.cache, items, 2, NULL, &then,
+                                  &pending, NULL));
     WAIT_FOR(table_running(&fixture.table) > 0);
     ck_assert_int_eq(shed_cancel(pending), 1);
     expect_ending(&e, SHED_ETIMEDOUT);
     check_text(items[0].value, "there@1");
     shed_value_unref(items[0].value);
     ck_assert_ptr_null(items[1].value);
-    ck_assert_int_eq(items[1].code, SHED_ETIMEDOUT);
+    EXPECT_CODE(items[1].code, SHED_ETIMEDOUT);
     table_release(&fixture.table);
 }
 
@@ -329,7 +324,7 @@ static void note_in_order(void *name, enum shed_code code,
                           const struct shed_error *reason)
 {
     (void)reason;
-    ck_assert_int_eq(code, SHED_OK);
+    EXPECT_OK(code);
     shed_value_unref(value);
     if (strcmp(name, "a") == 0)
         ck_assert_uint_eq(shed_queue_collect(collected, 1), 1);
@@ -345,9 +340,8 @@ TEST(a_done_that_collects_gets_the_next_call)
     collected = open_queue();
     for (unsigned i = 0; i < 3; i++) {
         const struct shed_then then = {note_in_order, names[i], collected};
-        ck_assert_int_eq(shed_get_async(fixture.cache, shed_str(names[i]), NULL,
-                                        &then, NULL, NULL, NULL),
-                         SHED_OK);
+        EXPECT_OK(shed_get_async(fixture.cache, shed_str(names[i]), NULL, &then,
+                                 NULL, NULL, NULL));
         WAIT_FOR(stats_of(fixture.cache).misses_ended == i + 1);
     }
     (void)begin("d", NULL, &last, NULL); /* ends when they are in the queue */
@@ -482,13 +476,13 @@ TEST(beyond_the_limit_calls_are_turned_away)
     fixture_open(&fixture);
     getter_hold(&getter, &fixture, "k");
     (void)begin("k", NULL, &e[0], NULL);
-    ck_assert_int_eq(
+    EXPECT_CODE(
         shed_get_many_async(fixture.cache, items, 2, NULL, &then, NULL, &err),
         SHED_EBUSY); /* each key counts */
     (void)begin("k", NULL, &e[1], NULL);
-    ck_assert_int_eq(shed_get_async(fixture.cache, shed_str("k"), NULL, &then,
-                                    NULL, NULL, &err),
-                     SHED_EBUSY);
+    EXPECT_CODE(shed_get_async(fixture.cache, shed_str("k"), NULL, &then, NULL,
+                               NULL, &err),
+                SHED_EBUSY);
     table_release(&fixture.table);
     for (int i = 0; i < 2; i++) {
         expect_ending(&e[i], SHED_OK);
@@ -510,14 +504,13 @@ TEST(a_cancelled_call_makes_room_when_it_has_ended)
     table_hold(&fixture.table);
     pending = begin("k", NULL, &first, queue);
     WAIT_FOR(table_running(&fixture.table) == 1);
-    ck_assert_int_eq(shed_get_async(fixture.cache, shed_str("l"), NULL, &then,
-                                    NULL, NULL, NULL),
-                     SHED_EBUSY);
+    EXPECT_CODE(shed_get_async(fixture.cache, shed_str("l"), NULL, &then, NULL,
+                               NULL, NULL),
+                SHED_EBUSY);
     ck_assert_int_eq(shed_cancel(pending), 1);
     WAIT_FOR(is_readable(queue));
-    ck_assert_int_eq(shed_get_async(fixture.cache, shed_str("l"), NULL, &then,
-                                    NULL, NULL, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get_async(fixture.cache, shed_str("l"), NULL, &then, NULL,
+                             NULL, NULL));
     table_release(&fixture.table);
     WAIT_FOR((shed_queue_collect(queue, 2), atomic_load(&e.calls) == 1));
     expect_ending(&first, SHED_ETIMEDOUT);
@@ -560,24 +553,24 @@ TEST(wrong_arguments_are_refused_and_nothing_is_called)
     struct shed_error err;
 
     fixture_open(&fixture);
-    ck_assert_int_eq(shed_get_async(fixture.cache, shed_str(""), NULL, &then,
-                                    NULL, &pending, &err),
-                     SHED_EINVAL);
+    EXPECT_CODE(shed_get_async(fixture.cache, shed_str(""), NULL, &then, NULL,
+                               &pending, &err),
+                SHED_EINVAL);
     ck_assert_ptr_null(pending);
-    ck_assert_int_eq(shed_get_async(fixture.cache, shed_str("k"), NULL, &none,
-                                    NULL, NULL, &err),
-                     SHED_EINVAL);
-    ck_assert_int_eq(shed_get_async(fixture.cache, shed_str("k"), NULL, NULL,
-                                    NULL, NULL, &err),
-                     SHED_EINVAL);
+    EXPECT_CODE(shed_get_async(fixture.cache, shed_str("k"), NULL, &none, NULL,
+                               NULL, &err),
+                SHED_EINVAL);
+    EXPECT_CODE(shed_get_async(fixture.cache, shed_str("k"), NULL, NULL, NULL,
+                               NULL, &err),
+                SHED_EINVAL);
     o.only_cached = 2;
-    ck_assert_int_eq(shed_get_async(fixture.cache, shed_str("k"), &o, &then,
-                                    NULL, NULL, &err),
-                     SHED_EINVAL);
-    ck_assert_int_eq(
+    EXPECT_CODE(shed_get_async(fixture.cache, shed_str("k"), &o, &then, NULL,
+                               NULL, &err),
+                SHED_EINVAL);
+    EXPECT_CODE(
         shed_get_async(NULL, shed_str("k"), NULL, &then, NULL, NULL, &err),
         SHED_EINVAL);
-    ck_assert_int_eq(shed_queue_open(NULL, &err), SHED_EINVAL);
+    EXPECT_CODE(shed_queue_open(NULL, &err), SHED_EINVAL);
     shed_queue_close(NULL);
     fixture_down(&fixture);
     ck_assert_uint_eq(atomic_load(&e.calls), 0);
@@ -648,8 +641,7 @@ TEST(a_put_can_have_tags)
     begin_put("k", "put", &o, &e);
     expect_ending(&e, SHED_OK);
     expect_text(fixture.cache, "k", "put");
-    ck_assert_int_eq(shed_invalidate_tags(fixture.cache, &tag, 1, 0, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_invalidate_tags(fixture.cache, &tag, 1, 0, NULL));
     expect_text(fixture.cache, "k", "k@1");
 }
 
@@ -696,10 +688,8 @@ TEST(a_put_that_is_cancelled_on_its_way_ends_when_it_cannot_be_late)
     e = (struct ending){.calls = 0};
     then_e.user = &e;
     server_freeze(&fixture.server);
-    ck_assert_int_eq(shed_put_async(fixture.cache, shed_str("k"),
-                                    shed_str("second"), NULL, &then_e, &pending,
-                                    NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_put_async(fixture.cache, shed_str("k"), shed_str("second"),
+                             NULL, &then_e, &pending, NULL));
     usleep(20000); /* it is sent */
     begun_ms = shed_now_ms();
     ck_assert_int_eq(shed_cancel(pending), 1);
@@ -801,9 +791,8 @@ TEST(a_near_row_is_given_at_once)
     wait_for_pushes(&fixture);
     WAIT_FOR((expect_text(fixture.cache, "k", "k@1"),
               stats_of(fixture.cache).near_hits > 0));
-    ck_assert_int_eq(shed_get_async(fixture.cache, shed_str("k"), NULL, &then,
-                                    &near, NULL, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get_async(fixture.cache, shed_str("k"), NULL, &then, &near,
+                             NULL, NULL));
     ck_assert_ptr_nonnull(near);
     check_text(near, "k@1");
     shed_value_unref(near);

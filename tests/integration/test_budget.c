@@ -311,12 +311,12 @@ TEST(of_many_keys_each_has_its_old_row_or_waits)
 
     calls_up(0, STALE_MS);
     hold_old();
-    ck_assert_int_eq(pthread_create(&m.thread, NULL, get_many, &m), 0);
+    start_thread(&m.thread, get_many, &m);
     WAIT_FOR(departures == 1);
     WAIT_FOR(table_running(&fixture.table) > 0);
     table_release(&fixture.table);
     pthread_join(m.thread, NULL);
-    ck_assert_int_eq(m.code, SHED_OK);
+    EXPECT_OK(m.code);
     check_text(m.items[0].value, "k@1");
     ck_assert_int_eq(m.items[0].value->origin, SHED_ORIGIN_STALE);
     check_text(m.items[1].value, "new@2");
@@ -389,11 +389,11 @@ TEST(of_many_keys_each_finds_its_own)
     age_k(PAST_TTL_MS);
     table_fail(&fixture.table, true);
     gets_to_fail = 1;
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, NULL, NULL),
-                     SHED_ESOURCE);
-    ck_assert_int_eq(items[0].code, SHED_OK);
+    EXPECT_CODE(shed_get_many(fixture.cache, items, 2, NULL, NULL),
+                SHED_ESOURCE);
+    EXPECT_OK(items[0].code);
     check_text(items[0].value, "k@1");
-    ck_assert_int_eq(items[1].code, SHED_ESOURCE);
+    EXPECT_CODE(items[1].code, SHED_ESOURCE);
     shed_value_unref(items[0].value);
 }
 
@@ -445,7 +445,7 @@ TEST(what_a_call_tries_shares_one_deadline)
     calls_up(0, STALE_MS);
     hold_old();
     /* GET, the soft timeout, the old row */
-    ck_assert_int_eq(get_in(NEVER_MS, SOON_MS, 0, &value), SHED_OK);
+    EXPECT_OK(get_in(NEVER_MS, SOON_MS, 0, &value));
     check_text(value, "k@1");
     shed_value_unref(value);
     ck_assert_uint_eq(waits, 3);
@@ -462,7 +462,7 @@ static void *get_young(void *arg)
 {
     struct shed_value **value = arg;
 
-    ck_assert_int_eq(get_in(NEVER_MS, 0, MAX_AGE_MS, value), SHED_OK);
+    EXPECT_OK(get_in(NEVER_MS, 0, MAX_AGE_MS, value));
     ck_assert_uint_eq(waits, 3); /* GET, the flight, its own flight */
     return NULL;
 }
@@ -475,7 +475,7 @@ TEST(a_call_that_goes_round_again_does_too)
     pthread_t thread;
 
     calls_overtake(&getter, &peer);
-    ck_assert_int_eq(pthread_create(&thread, NULL, get_young, &value), 0);
+    start_thread(&thread, get_young, &value);
     WAIT_FOR(stats_of(fixture.cache).joins == 1);
     table_release(&fixture.table);
     pthread_join(thread, NULL);
@@ -491,8 +491,8 @@ TEST(a_silent_redis_does_not_prolong_a_call)
 
     calls_up(STALE_MS, STALE_MS);
     server_freeze(&fixture.server); /* the connection's time is far longer */
-    ck_assert_int_eq(get_in(SOON_MS, SOON_MS, 0, &value), SHED_ETIMEDOUT);
-    ck_assert_int_eq(get_in(SOON_MS, 0, MAX_AGE_MS, &value), SHED_ETIMEDOUT);
+    EXPECT_CODE(get_in(SOON_MS, SOON_MS, 0, &value), SHED_ETIMEDOUT);
+    EXPECT_CODE(get_in(SOON_MS, 0, MAX_AGE_MS, &value), SHED_ETIMEDOUT);
     server_thaw(&fixture.server);
 }
 

@@ -29,9 +29,8 @@ TEST(absent_null_and_empty_are_three_answers_and_stay_so_in_redis)
     for (int i = 0; i < 2; i++) {
         expect_kind(fixture.cache, "absent", SHED_KIND_ABSENT);
         expect_kind(fixture.cache, "null", SHED_KIND_NULL);
-        ck_assert_int_eq(
-            shed_get(fixture.cache, shed_str("empty"), NULL, &value, NULL),
-            SHED_OK);
+        EXPECT_OK(
+            shed_get(fixture.cache, shed_str("empty"), NULL, &value, NULL));
         ck_assert_int_eq(value->kind, SHED_KIND_ROW);
         ck_assert_uint_eq(value->size, 0);
         shed_value_unref(value);
@@ -93,10 +92,9 @@ TEST(keys_are_bytes_each_with_a_place_of_its_own)
     fixture_open(&fixture);
     for (size_t round = 0; round < 2; round++) {
         for (size_t i = 0; i < count; i++) {
-            ck_assert_int_eq(shed_get(fixture.cache,
-                                      shed_bytes(keys[i].bytes, keys[i].size),
-                                      NULL, &value, NULL),
-                             SHED_OK);
+            EXPECT_OK(shed_get(fixture.cache,
+                               shed_bytes(keys[i].bytes, keys[i].size), NULL,
+                               &value, NULL));
             ck_assert_uint_eq(value->size, keys[i].size + 2);
             ck_assert_mem_eq(value->data, keys[i].bytes, keys[i].size);
             ck_assert_int_eq(server_int(&fixture.server, "EXISTS %b",
@@ -117,16 +115,13 @@ TEST(the_longest_key_is_served_and_one_byte_more_is_refused)
 
     memset(key, '}', sizeof(key));
     fixture_open(&fixture);
-    ck_assert_int_eq(shed_get(fixture.cache,
-                              shed_bytes(key, SHED_KEY_MAX_BYTES), NULL, &value,
-                              &err),
-                     SHED_OK);
+    EXPECT_OK(shed_get(fixture.cache, shed_bytes(key, SHED_KEY_MAX_BYTES), NULL,
+                       &value, &err));
     ck_assert_uint_eq(value->size, SHED_KEY_MAX_BYTES + 2);
     shed_value_unref(value);
-    ck_assert_int_eq(shed_get(fixture.cache,
-                              shed_bytes(key, SHED_KEY_MAX_BYTES + 1), NULL,
-                              &value, &err),
-                     SHED_EINVAL);
+    EXPECT_CODE(shed_get(fixture.cache, shed_bytes(key, SHED_KEY_MAX_BYTES + 1),
+                         NULL, &value, &err),
+                SHED_EINVAL);
     ck_assert_ptr_nonnull(strstr(err.reason, "1025"));
 }
 
@@ -166,14 +161,11 @@ TEST(age_counts_from_the_publish_by_the_servers_clock)
 
     start_ms = shed_now_ms(); /* before the clocks are compared */
     fixture_open(&fixture);
-    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL));
     ck_assert_uint_eq(value->age_ms, 0);
     shed_value_unref(value);
     do {
-        ck_assert_int_eq(
-            shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL),
-            SHED_OK);
+        EXPECT_OK(shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL));
         age_ms = value->age_ms;
         shed_value_unref(value);
         ck_assert_uint_lt(shed_now_ms(), end_ms);
@@ -187,10 +179,8 @@ TEST(values_outlive_cache_and_client)
     struct shed_value *loaded = NULL, *hit = NULL;
 
     fixture_open(&fixture);
-    ck_assert_int_eq(
-        shed_get(fixture.cache, shed_str("k"), NULL, &loaded, NULL), SHED_OK);
-    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), NULL, &hit, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get(fixture.cache, shed_str("k"), NULL, &loaded, NULL));
+    EXPECT_OK(shed_get(fixture.cache, shed_str("k"), NULL, &hit, NULL));
     fixture_down(&fixture);
     check_text(loaded, "k@1");
     check_text(hit, "k@1");
@@ -210,8 +200,8 @@ static long long writes_so_far(void)
 static void refused(enum shed_code code, struct shed_error *err,
                     const char *why)
 {
-    ck_assert_int_eq(code, SHED_EINVAL);
-    ck_assert_int_eq(err->code, SHED_EINVAL);
+    EXPECT_CODE(code, SHED_EINVAL);
+    EXPECT_CODE(err->code, SHED_EINVAL);
     ck_assert_msg(strstr(err->reason, why) != NULL, "'%s' lacks '%s'",
                   err->reason, why);
     *err = (struct shed_error){0};
@@ -252,9 +242,9 @@ TEST(a_bad_argument_gets_its_own_reason_and_nothing_is_sent)
     refused(
         shed_put(fixture.cache, shed_str("k"), shed_bytes(NULL, 1), NULL, &err),
         &err, "row is NULL");
-    ck_assert_int_eq(shed_put(fixture.cache, shed_str("k"), shed_bytes(NULL, 1),
-                              AT_VERSION(1), &err),
-                     SHED_EINVAL);
+    EXPECT_CODE(shed_put(fixture.cache, shed_str("k"), shed_bytes(NULL, 1),
+                         AT_VERSION(1), &err),
+                SHED_EINVAL);
     ck_assert_str_eq(err.reason, "row is NULL");
     refused(shed_invalidate(fixture.cache, shed_str(""), 0, &err), &err,
             "empty");
@@ -283,19 +273,16 @@ TEST(a_put_with_a_ttl_is_fresh_for_that_long)
     fixture_open(&fixture);
     for (int i = 0; i < 10; i++) {
         options.ttl_ms = 600000;
-        ck_assert_int_eq(shed_put(fixture.cache, shed_str("k"),
-                                  shed_str("long"), &options, NULL),
-                         SHED_OK);
+        EXPECT_OK(shed_put(fixture.cache, shed_str("k"), shed_str("long"),
+                           &options, NULL));
         ck_assert_int_ge(server_int(&fixture.server, "PTTL t:{k}"), 540000);
         ck_assert_int_le(server_int(&fixture.server, "PTTL t:{k}"),
                          600000 + LEEWAY_MS);
     }
     options.ttl_ms = ms;
-    ck_assert_int_eq(shed_put(fixture.cache, shed_str("k"), shed_str("short"),
-                              &options, NULL),
-                     SHED_OK);
-    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_put(fixture.cache, shed_str("k"), shed_str("short"),
+                       &options, NULL));
+    EXPECT_OK(shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL));
     ck_assert_uint_le(value->fresh_ms, ms);
     shed_value_unref(value);
     WAIT_FOR(has_text(fixture.cache, "k@1"));
@@ -316,7 +303,7 @@ TEST(a_value_that_is_too_big_to_put_is_not_sent)
     fixture_open(&fixture);
     put(fixture.cache, "k", "abc");
     before = writes_so_far();
-    ck_assert_int_eq(
+    EXPECT_CODE(
         shed_put(fixture.cache, shed_str("k"), shed_str("abcd"), NULL, &err),
         SHED_ETOOBIG);
     ck_assert_str_eq(err.reason, "row has 4 bytes, value_limit_bytes is 3");
@@ -378,9 +365,8 @@ TEST(a_longer_options_struct_with_a_zero_tail_is_taken)
 
     fixture_open(&fixture);
     newer.known.size = sizeof(newer);
-    ck_assert_int_eq(shed_cache_open(fixture.client, "a", fixture.source,
-                                     &newer.known, &cache, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_cache_open(fixture.client, "a", fixture.source, &newer.known,
+                              &cache, NULL));
     expect_text(cache, "k", "k@1");
     shed_cache_close(cache);
 }
@@ -398,8 +384,7 @@ TEST(get_many_answers_each_key_as_a_get_does)
     expect_text(fixture.cache, "hit", "hit@1");
     for (size_t i = 0; i < COUNT; i++)
         items[i] = (struct shed_item){.key = shed_str(keys[i])};
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, COUNT, NULL, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get_many(fixture.cache, items, COUNT, NULL, NULL));
     check_text(items[0].value, "hit@1");
     check_text(items[1].value, "cold@1");
     check_text(items[3].value, "cold@1");
@@ -408,7 +393,7 @@ TEST(get_many_answers_each_key_as_a_get_does)
     ck_assert_int_eq(items[5].value->kind, SHED_KIND_NULL);
     ck_assert_uint_eq(fixture.table.keys, 4);
     for (size_t i = 0; i < COUNT; i++) {
-        ck_assert_int_eq(items[i].code, SHED_OK);
+        EXPECT_OK(items[i].code);
         shed_value_unref(items[i].value);
     }
 }
@@ -420,13 +405,13 @@ TEST(the_first_key_that_failed_decides_what_get_many_returns)
     struct shed_error err = {0};
 
     fixture_open(&fixture);
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, 3, NULL, &err),
-                     SHED_ESOURCE);
+    EXPECT_CODE(shed_get_many(fixture.cache, items, 3, NULL, &err),
+                SHED_ESOURCE);
     ck_assert_ptr_nonnull(strstr(err.reason, "items[1]: "));
     ck_assert_ptr_nonnull(strstr(err.reason, "the table is on fire"));
     check_text(items[0].value, "a@1");
-    ck_assert_int_eq(items[1].code, SHED_ESOURCE);
-    ck_assert_int_eq(items[2].code, SHED_ESOURCE);
+    EXPECT_CODE(items[1].code, SHED_ESOURCE);
+    EXPECT_CODE(items[2].code, SHED_ESOURCE);
     ck_assert_ptr_null(items[1].value);
     ck_assert_uint_eq(stats_of(fixture.cache).errors_source, 2);
     shed_value_unref(items[0].value);
@@ -444,8 +429,8 @@ TEST(each_key_of_get_many_has_a_reason_of_its_own)
     memset(errors, 0xff, sizeof(errors));
     options.errors = errors;
     fixture_open(&fixture);
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, 4, &options, NULL),
-                     SHED_ESOURCE);
+    EXPECT_CODE(shed_get_many(fixture.cache, items, 4, &options, NULL),
+                SHED_ESOURCE);
     for (size_t i = 0; i < 4; i++) {
         ck_assert_int_eq(errors[i].code, items[i].code);
         shed_value_unref(items[i].value);
@@ -453,7 +438,7 @@ TEST(each_key_of_get_many_has_a_reason_of_its_own)
     ck_assert_str_eq(errors[0].reason, "the table??[31m is on fire");
     ck_assert_str_eq(errors[1].reason, "");
     ck_assert_str_eq(errors[2].reason, "the table is on fire");
-    ck_assert_int_eq(errors[3].code, SHED_OK);
+    EXPECT_OK(errors[3].code);
 }
 
 /* By the index in the caller's array. */
@@ -478,21 +463,19 @@ TEST(get_many_says_which_key_is_wrong_and_why)
     fixture_open(&fixture);
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
         items[2].key = wrong[i].key;
-        ck_assert_int_eq(shed_get_many(fixture.cache, items, 4, NULL, &err),
-                         SHED_EINVAL);
+        EXPECT_CODE(shed_get_many(fixture.cache, items, 4, NULL, &err),
+                    SHED_EINVAL);
         ck_assert_str_eq(err.reason, wrong[i].reason);
-        ck_assert_int_eq(items[0].code, SHED_EINVAL);
+        EXPECT_CODE(items[0].code, SHED_EINVAL);
     }
-    ck_assert_int_eq(shed_get_many(fixture.cache, NULL, 4, NULL, &err),
-                     SHED_EINVAL);
+    EXPECT_CODE(shed_get_many(fixture.cache, NULL, 4, NULL, &err), SHED_EINVAL);
     ck_assert_str_eq(err.reason, "shed_get_many: items is NULL");
 }
 
 TEST(get_many_of_nothing_succeeds)
 {
     fixture_open(&fixture);
-    ck_assert_int_eq(shed_get_many(fixture.cache, NULL, 0, NULL, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get_many(fixture.cache, NULL, 0, NULL, NULL));
 }
 
 static struct shed_item *make_items(size_t count, char (*keys)[24])
@@ -525,8 +508,7 @@ TEST(cold_keys_that_are_asked_for_together_are_loaded_together)
     struct shed_item *items = make_items(50, keys);
 
     fixture_open(&fixture);
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, 50, NULL, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get_many(fixture.cache, items, 50, NULL, NULL));
     check_items(items, 50);
     ck_assert_uint_eq(table_loads(&fixture.table), 1);
     ck_assert_uint_eq(stats_of(fixture.cache).loads, 1);
@@ -552,7 +534,7 @@ TEST(of_too_many_keys_none_is_got_and_every_item_is_set)
             "limit is 10000");
     for (size_t i = 0; i < COUNT; i++) {
         ck_assert_ptr_null(items[i].value);
-        ck_assert_int_eq(items[i].code, SHED_EINVAL);
+        EXPECT_CODE(items[i].code, SHED_EINVAL);
         shed_value_unref(items[i].value);
     }
     ck_assert_uint_eq(table_loads(&fixture.table), 0);
@@ -565,15 +547,13 @@ TEST(the_most_keys_come_in_bounded_batches_and_then_in_one_pipeline)
     struct shed_item *items = make_items(SHED_MANY_MAX, keys);
 
     fixture_open(&fixture);
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, SHED_MANY_MAX,
-                                   WITHIN(scaled_ms(60000)), NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get_many(fixture.cache, items, SHED_MANY_MAX,
+                            WITHIN(scaled_ms(60000)), NULL));
     check_items(items, SHED_MANY_MAX);
     ck_assert_uint_le(fixture.table.most_running, 4);
     ck_assert_uint_le(table_loads(&fixture.table), SHED_MANY_MAX / 20);
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, SHED_MANY_MAX,
-                                   WITHIN(scaled_ms(60000)), NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get_many(fixture.cache, items, SHED_MANY_MAX,
+                            WITHIN(scaled_ms(60000)), NULL));
     check_items(items, SHED_MANY_MAX);
     ck_assert_uint_eq(stats_of(fixture.cache).hits, SHED_MANY_MAX);
     free(items);
@@ -587,10 +567,10 @@ TEST(get_many_returns_at_its_deadline_with_what_it_has)
     fixture_open(&fixture);
     expect_text(fixture.cache, "hit", "hit@1");
     table_hold(&fixture.table);
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, WITHIN(30), &err),
-                     SHED_ETIMEDOUT);
+    EXPECT_CODE(shed_get_many(fixture.cache, items, 2, WITHIN(30), &err),
+                SHED_ETIMEDOUT);
     check_text(items[0].value, "hit@1");
-    ck_assert_int_eq(items[1].code, SHED_ETIMEDOUT);
+    EXPECT_CODE(items[1].code, SHED_ETIMEDOUT);
     ck_assert_ptr_null(items[1].value);
     shed_value_unref(items[0].value);
     table_release(&fixture.table);
@@ -611,7 +591,7 @@ static void run_crowd(void)
     table_release(&fixture.table);
     for (int i = 0; i < CROWD; i++) {
         getter_join(&getters[i]);
-        ck_assert_int_eq(getters[i].code, SHED_OK);
+        EXPECT_OK(getters[i].code);
         check_text(getters[i].value, "k@1");
         shed_value_unref(getters[i].value);
     }
@@ -641,8 +621,8 @@ TEST(the_statistics_show_loads_under_way_and_callers_that_wait)
     stats = stats_of(fixture.cache);
     ck_assert_uint_eq(alive(&stats), 1);
     ck_assert_uint_eq(waiting(&stats), 1);
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, WITHIN(30), NULL),
-                     SHED_ETIMEDOUT);
+    EXPECT_CODE(shed_get_many(fixture.cache, items, 2, WITHIN(30), NULL),
+                SHED_ETIMEDOUT);
     stats = stats_of(fixture.cache);
     ck_assert_uint_eq(waiting(&stats), 1);
     table_release(&fixture.table);
@@ -677,7 +657,7 @@ TEST(a_get_returns_at_its_deadline_and_the_load_is_kept)
     table_hold(&fixture.table);
     do { /* until one call has begun a load before its deadline */
         start_ms = shed_now_ms();
-        ck_assert_int_eq(
+        EXPECT_CODE(
             shed_get(fixture.cache, shed_str("k"), WITHIN(40), &value, NULL),
             SHED_ETIMEDOUT);
         ck_assert_ptr_null(value);
@@ -746,7 +726,7 @@ TEST(the_limit_of_an_adaptive_source_is_shown_as_it_is_now)
     table_release(&fixture.table);
     for (size_t i = 0; i < 6; i++) {
         getter_join(&getters[i]);
-        ck_assert_int_eq(getters[i].code, SHED_OK);
+        EXPECT_OK(getters[i].code);
         shed_value_unref(getters[i].value);
     }
     ck_assert_uint_eq(fixture.table.most_running, 4);

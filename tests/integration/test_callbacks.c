@@ -62,7 +62,7 @@ static void on_done(void *user, struct shed_lock *l, enum shed_code code,
     (void)user;
     (void)l;
     (void)reason;
-    ck_assert_int_eq(code, SHED_OK);
+    EXPECT_OK(code);
     carry_out();
 }
 
@@ -78,12 +78,9 @@ static void up(void)
 
     fixture_open(&fixture);
     o.on_lost = on_lost;
-    ck_assert_int_eq(
-        shed_lock_open(fixture.client, shed_str("job"), &o, &lock, &err),
-        SHED_OK);
-    ck_assert_int_eq(
-        shed_lock_open(fixture.client, shed_str("other"), NULL, &other, &err),
-        SHED_OK);
+    EXPECT_OK(shed_lock_open(fixture.client, shed_str("job"), &o, &lock, &err));
+    EXPECT_OK(
+        shed_lock_open(fixture.client, shed_str("other"), NULL, &other, &err));
     expect_text(fixture.cache, "old", "old@1");
 }
 
@@ -116,14 +113,12 @@ static void cause_line(void)
 
 static void cause_done(void)
 {
-    ck_assert_int_eq(shed_lock_acquire_async(lock, 0, on_done, NULL, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_lock_acquire_async(lock, 0, on_done, NULL, NULL));
 }
 
 static void cause_done_of_other(void)
 {
-    ck_assert_int_eq(shed_lock_acquire_async(other, 0, on_done, NULL, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_lock_acquire_async(other, 0, on_done, NULL, NULL));
 }
 
 static void cause_loss(void)
@@ -131,7 +126,7 @@ static void cause_loss(void)
     cause_done();
     WAIT_FOR(server_int(&fixture.server, "EXISTS lock:{job}") == 1);
     ck_assert_int_eq(server_int(&fixture.server, "DEL lock:{job}"), 1);
-    ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_ELOST);
+    EXPECT_CODE(shed_lock_extend(lock, 0, NULL), SHED_ELOST);
 }
 
 /* ------------------------------------------------------- calls that block */
@@ -157,7 +152,7 @@ static void read_and_write(void)
             shed_get(fixture.cache, shed_str(keys[i]), NULL, &value, &err),
             &err);
     expect_refused(shed_get_many(fixture.cache, &item, 1, NULL, &err), &err);
-    ck_assert_int_eq(item.code, SHED_EINVAL);
+    EXPECT_CODE(item.code, SHED_EINVAL);
     ck_assert_ptr_null(item.value);
     expect_refused(
         shed_put(fixture.cache, shed_str("old"), shed_str("row"), NULL, &err),
@@ -268,7 +263,7 @@ static unsigned count_own_threads(void)
     char path[64];
     long id;
 
-    ck_assert_int_eq(pthread_create(&thread, NULL, note_thread, &id), 0);
+    start_thread(&thread, note_thread, &id);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     (void)snprintf(path, sizeof(path), "/proc/self/task/%ld", id);
     WAIT_FOR(access(path, F_OK) != 0);
@@ -316,7 +311,7 @@ TEST(handles_can_be_closed_in_a_callback)
 
     init();
     up();
-    ck_assert_int_eq(shed_lock_acquire(lock, 0, NULL), SHED_OK);
+    EXPECT_OK(shed_lock_acquire(lock, 0, NULL));
     do_in_callback(close_all, cause_done_of_other);
     WAIT_FOR(server_int(&fixture.server, "EXISTS lock:{job}") == 0);
     shed_lock_close(other);
@@ -357,15 +352,12 @@ static void close_and_answer(void *user, void *thread, struct shed_load *load)
 static void open_closing_source(void)
 {
     init();
-    ck_assert_int_eq(shed_client_open(fixture.server.uri, BARE_CLIENT,
-                                      &fixture.client, NULL),
-                     SHED_OK);
-    ck_assert_int_eq(shed_source_open_batch(close_and_answer, NULL, BARE_SOURCE,
-                                            &fixture.source, NULL),
-                     SHED_OK);
-    ck_assert_int_eq(shed_cache_open(fixture.client, "t", fixture.source,
-                                     BARE_CACHE, &fixture.cache, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_client_open(fixture.server.uri, BARE_CLIENT, &fixture.client,
+                               NULL));
+    EXPECT_OK(shed_source_open_batch(close_and_answer, NULL, BARE_SOURCE,
+                                     &fixture.source, NULL));
+    EXPECT_OK(shed_cache_open(fixture.client, "t", fixture.source, BARE_CACHE,
+                              &fixture.cache, NULL));
 }
 
 TEST(cache_and_source_can_be_closed_in_a_load)
@@ -376,7 +368,7 @@ TEST(cache_and_source_can_be_closed_in_a_load)
     open_closing_source();
     /* a flight without callers begins no load */
     for (uint64_t ms = 1; !atomic_load(&is_loading); ms *= 2)
-        ck_assert_int_eq(
+        EXPECT_CODE(
             shed_get(fixture.cache, shed_str("k"), WITHIN(ms), &value, NULL),
             SHED_ETIMEDOUT);
     atomic_store(&action.run, close_cache_and_source);

@@ -447,9 +447,7 @@ static uint64_t fresh_ms_of(const char *key, struct shed_get_options options)
     struct shed_value *value = NULL;
     uint64_t fresh_ms;
 
-    ck_assert_int_eq(
-        shed_get(fixture.cache, shed_str(key), &options, &value, NULL),
-        SHED_OK);
+    EXPECT_OK(shed_get(fixture.cache, shed_str(key), &options, &value, NULL));
     fresh_ms = value->fresh_ms;
     shed_value_unref(value);
     return fresh_ms;
@@ -505,10 +503,9 @@ TEST(the_terms_hold_for_each_key_of_many)
     struct shed_item items[KEYS];
 
     set_up_many(items);
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, KEYS, &options, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get_many(fixture.cache, items, KEYS, &options, NULL));
     for (size_t i = 0; i < KEYS; i++) {
-        ck_assert_int_eq(items[i].code, SHED_OK);
+        EXPECT_OK(items[i].code);
         if (texts[i][0] != '\0')
             check_text(items[i].value, texts[i]);
     }
@@ -528,8 +525,8 @@ TEST(many_that_may_not_load_are_hits_or_misses)
 
     set_up_many(items);
     before = table_loads(&fixture.table);
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, KEYS, &options, &err),
-                     SHED_EMISS);
+    EXPECT_CODE(shed_get_many(fixture.cache, items, KEYS, &options, &err),
+                SHED_EMISS);
     ck_assert_ptr_nonnull(strstr(err.reason, "items[3]: "));
     for (size_t i = 0; i < KEYS; i++) {
         ck_assert_int_eq(items[i].code, codes[i]);
@@ -547,13 +544,12 @@ static void expect_refused(struct shed_get_options options, const char *field)
     struct shed_item item = {.key = shed_str("k")};
     struct shed_error err = {0};
 
-    ck_assert_int_eq(
-        shed_get(fixture.cache, shed_str("k"), &options, &value, &err),
-        SHED_EINVAL);
+    EXPECT_CODE(shed_get(fixture.cache, shed_str("k"), &options, &value, &err),
+                SHED_EINVAL);
     ck_assert_msg(strstr(err.reason, field) != NULL, "%s", err.reason);
-    ck_assert_int_eq(shed_get_many(fixture.cache, &item, 1, &options, &err),
-                     SHED_EINVAL);
-    ck_assert_int_eq(item.code, SHED_EINVAL);
+    EXPECT_CODE(shed_get_many(fixture.cache, &item, 1, &options, &err),
+                SHED_EINVAL);
+    EXPECT_CODE(item.code, SHED_EINVAL);
 }
 
 TEST(wrong_options_are_refused)
@@ -583,12 +579,10 @@ TEST(no_options_are_the_defaults)
     struct shed_item item = {.key = shed_str("k")};
 
     calls_up(0, 0);
-    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL));
     check_text(value, "k@1");
     shed_value_unref(value);
-    ck_assert_int_eq(shed_get_many(fixture.cache, &item, 1, NULL, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get_many(fixture.cache, &item, 1, NULL, NULL));
     check_text(item.value, "k@1");
     shed_value_unref(item.value);
 }

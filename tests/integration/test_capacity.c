@@ -22,7 +22,7 @@ static MYSQL *join(void)
     MYSQL *mysql = mysql_init(NULL);
 
     ck_assert_ptr_nonnull(mysql);
-    ck_assert_int_eq(shed_mysql_uri_parse(site.uri, &uri, NULL), SHED_OK);
+    EXPECT_OK(shed_mysql_uri_parse(site.uri, &uri, NULL));
     ck_assert_msg(mysql_real_connect(mysql, uri.host, uri.user, uri.password,
                                      uri.database, uri.port, uri.socket,
                                      0) != NULL,

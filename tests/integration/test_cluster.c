@@ -104,13 +104,11 @@ TEST(rows_are_put_and_expired)
     for (size_t i = 0; i < NODES; i++) {
         put(fixture.cache, key_of(i, 0, key), "mine");
         expect_origin(fixture.cache, key, "mine", SHED_ORIGIN_REDIS);
-        ck_assert_int_eq(shed_expire(fixture.cache, shed_str(key), 0, 0, NULL),
-                         SHED_OK);
+        EXPECT_OK(shed_expire(fixture.cache, shed_str(key), 0, 0, NULL));
         expect_origin(fixture.cache, key, row_of(key, 1, row),
                       SHED_ORIGIN_LOAD);
-        ck_assert_int_eq(shed_put(fixture.cache, shed_str(key), shed_str("new"),
-                                  AT_VERSION(7), NULL),
-                         SHED_OK);
+        EXPECT_OK(shed_put(fixture.cache, shed_str(key), shed_str("new"),
+                           AT_VERSION(7), NULL));
     }
     cluster_down();
 }
@@ -189,8 +187,7 @@ static bool peer_reads(struct shed_cache *cache, const char *key,
     struct shed_value *value = NULL;
     bool is_it;
 
-    ck_assert_int_eq(shed_get(cache, shed_str(key), NULL, &value, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get(cache, shed_str(key), NULL, &value, NULL));
     is_it = value->size == strlen(row) &&
             memcmp(value->data, row, value->size) == 0;
     shed_value_unref(value);
@@ -404,10 +401,8 @@ TEST(processes_share_a_budget_of_loads)
     f->source_options.load_timeout_ms = scaled_ms(FIXTURE_TIMEOUT_MS);
     fixture_open(f);
     source = f->source;
-    ck_assert_int_eq(shed_source_open_batch(table_load, &f->table,
-                                            &f->source_options, &f->source,
-                                            NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_source_open_batch(table_load, &f->table, &f->source_options,
+                                     &f->source, NULL));
     peer_open(&peer, f);
     {
         struct getter getters[KEYS] = {0};
@@ -478,8 +473,7 @@ static bool is_stored(size_t node, const char *key)
 {
     struct shed_value *value = NULL;
 
-    ck_assert_int_eq(shed_get(fixture.cache, shed_str(key), NULL, &value, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get(fixture.cache, shed_str(key), NULL, &value, NULL));
     shed_value_unref(value);
     return server_int(&cluster.node[node], "EXISTS t:{%s}", key) == 1;
 }

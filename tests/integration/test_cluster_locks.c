@@ -63,7 +63,7 @@ static uint64_t hand_on(struct shed_lock *from, struct shed_lock *to)
         usleep(100);
     begin_us = shed_now_us() - begin_us;
     waiter_join(&w);
-    ck_assert_int_eq(w.code, SHED_OK);
+    EXPECT_OK(w.code);
     return begin_us;
 }
 
@@ -122,7 +122,7 @@ TEST(a_fair_lock_goes_to_the_first_waiter)
         release(first);
         for (int i = 0; i < WAITERS; i++) {
             waiter_join(&w[i]);
-            ck_assert_int_eq(w[i].code, SHED_OK);
+            EXPECT_OK(w[i].code);
             if (i > 0)
                 ck_assert_uint_eq(w[i].order, w[i - 1].order + 1);
         }
@@ -149,14 +149,11 @@ TEST_EACH(a_quorum_of_nodes_of_one_cluster_is_refused, 0, 2)
     for (size_t i = 0; i < NODES; i++) {
         snprintf(seed, sizeof(seed), "%zu", i);
         own_cluster_uri(&cluster, seed, uri, sizeof(uri));
-        ck_assert_int_eq(shed_client_open(_i == 0 ? uri : cluster.node[i].uri,
-                                          &fixture.client_options, &clients[i],
-                                          NULL),
-                         SHED_OK);
+        EXPECT_OK(shed_client_open(_i == 0 ? uri : cluster.node[i].uri,
+                                   &fixture.client_options, &clients[i], NULL));
     }
-    ck_assert_int_eq(shed_lock_open_quorum(clients, NODES, shed_str(LOCK_NAME),
-                                           &o, &lock, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_lock_open_quorum(clients, NODES, shed_str(LOCK_NAME), &o,
+                                    &lock, NULL));
     WAIT_FOR(shed_lock_acquire(lock, 0, &err) != SHED_OK &&
              strstr(err.reason, reasons[_i]) != NULL);
     ck_assert_int_eq(err.code, _i == 0 ? SHED_EINVAL : SHED_EDENIED);

@@ -12,8 +12,8 @@ static bool waits_for(struct shed_cache *cache, const char *key,
     struct shed_value *value = NULL;
     struct shed_error err;
 
-    ck_assert_int_eq(shed_get(cache, shed_str(key), WITHIN(1), &value, &err),
-                     SHED_ETIMEDOUT);
+    EXPECT_CODE(shed_get(cache, shed_str(key), WITHIN(1), &value, &err),
+                SHED_ETIMEDOUT);
     ck_assert_ptr_nonnull(strstr(err.reason, "the deadline passed"));
     return strstr(err.reason, what) != NULL;
 }
@@ -27,8 +27,8 @@ static bool many_wait_for(struct shed_cache *cache, const char *key,
     struct shed_item item = {.key = shed_str(key)};
     struct shed_error err;
 
-    ck_assert_int_eq(shed_get_many(cache, &item, 1, WITHIN(timeout_ms++), &err),
-                     SHED_ETIMEDOUT);
+    EXPECT_CODE(shed_get_many(cache, &item, 1, WITHIN(timeout_ms++), &err),
+                SHED_ETIMEDOUT);
     return strstr(err.reason, what) != NULL;
 }
 
@@ -41,7 +41,7 @@ static void finish(struct getter *getter, const char *text)
 {
     table_release(&fixture.table);
     getter_join(getter);
-    ck_assert_int_eq(getter->code, SHED_OK);
+    EXPECT_OK(getter->code);
     check_text(getter->value, text);
     shed_value_unref(getter->value);
 }

@@ -53,11 +53,10 @@ TEST(all_entries_and_tags_can_be_invalidated)
 
     up_default();
     fixture.table.has_tags = true;
-    ck_assert_int_eq(shed_invalidate_all(fixture.cache, 0, NULL), SHED_OK);
+    EXPECT_OK(shed_invalidate_all(fixture.cache, 0, NULL));
     table_update(&fixture.table);
     expect_with("k", get_defaults, "k@2", SHED_ORIGIN_LOAD);
-    ck_assert_int_eq(shed_invalidate_tags(fixture.cache, &tag, 1, 0, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_invalidate_tags(fixture.cache, &tag, 1, 0, NULL));
     table_update(&fixture.table);
     expect_with("k", get_defaults, "k@3", SHED_ORIGIN_LOAD);
 }

@@ -133,8 +133,7 @@ static bool is_stale(const char *key)
     struct shed_value *value = NULL;
     bool is;
 
-    ck_assert_int_eq(shed_get(fixture.cache, shed_str(key), NULL, &value, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get(fixture.cache, shed_str(key), NULL, &value, NULL));
     is = value->origin == SHED_ORIGIN_STALE;
     shed_value_unref(value);
     return is;
@@ -206,7 +205,7 @@ TEST(connects_and_disconnects_are_told_with_their_reason)
     ck_assert_str_eq(seen->name, "");
     server_kill(&fixture.server);
     seen = await(SHED_EVENT_DISCONNECTED, 0);
-    ck_assert_int_eq(seen->outcome, SHED_EREDIS);
+    EXPECT_CODE(seen->outcome, SHED_EREDIS);
     ck_assert_uint_gt(seen->duration_us, 0);
     ck_assert_uint_gt(strlen(seen->reason), 0);
     server_start_again(&fixture.server);
@@ -293,8 +292,8 @@ static void *get_failing(void *unused)
         snprintf(text[i], sizeof(text[i]), "fail%zu", i);
         items[i].key = shed_str(text[i]);
     }
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, FAILING, NULL, NULL),
-                     SHED_ESOURCE);
+    EXPECT_CODE(shed_get_many(fixture.cache, items, FAILING, NULL, NULL),
+                SHED_ESOURCE);
     return NULL;
 }
 
@@ -308,7 +307,7 @@ static void fail_many(void)
     fixture.cache_options.failure_ttl_ms = 60000;
     fixture_open(&fixture);
     table_hold(&fixture.table);
-    ck_assert_int_eq(pthread_create(&thread, NULL, get_failing, NULL), 0);
+    start_thread(&thread, get_failing, NULL);
     WAIT_FOR(server_int(&fixture.server, "DBSIZE") == FAILING);
     table_release(&fixture.table);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
@@ -354,7 +353,7 @@ TEST(every_key_of_a_query_that_fails_is_an_event)
     ck_assert_uint_eq(accounted_for(SHED_EVENT_LOAD_FINISHED, &singly),
                       FAILING);
     ck_assert_uint_ge(singly, SHED_EVENTS_PER_SECOND);
-    ck_assert_int_eq(await(SHED_EVENT_SUPPRESSED, 0)->outcome, SHED_ESOURCE);
+    EXPECT_CODE(await(SHED_EVENT_SUPPRESSED, 0)->outcome, SHED_ESOURCE);
 }
 
 TEST(a_hit_is_no_event)
@@ -467,9 +466,9 @@ TEST(what_an_operator_may_see_is_printable)
     struct shed_value *value = NULL;
 
     up();
-    ck_assert_int_eq(shed_get(fixture.cache, shed_bytes("fail\n\0\xff", 7),
-                              NULL, &value, NULL),
-                     SHED_ESOURCE);
+    EXPECT_CODE(shed_get(fixture.cache, shed_bytes("fail\n\0\xff", 7), NULL,
+                         &value, NULL),
+                SHED_ESOURCE);
     WAIT_FOR(has_line("load failed: t, key fail???: ", SHED_LOG_WARNING));
 }
 
@@ -479,8 +478,8 @@ static const char *failure_of(const char *key)
     static struct shed_error err;
     struct shed_value *value = NULL;
 
-    ck_assert_int_eq(shed_get(fixture.cache, shed_str(key), NULL, &value, &err),
-                     SHED_ESOURCE);
+    EXPECT_CODE(shed_get(fixture.cache, shed_str(key), NULL, &value, &err),
+                SHED_ESOURCE);
     return err.reason;
 }
 
@@ -567,7 +566,7 @@ TEST(a_hold_is_told_from_its_begin_to_its_release)
     expect_lock(await(SHED_EVENT_LOCK_ACQUIRED, 0), SHED_OK);
     ck_assert_uint_gt(find(SHED_EVENT_LOCK_ACQUIRED, 0)->duration_us, 0);
     ck_assert_ptr_null(find(SHED_EVENT_LOCK_RELEASED, 0));
-    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_OK);
+    EXPECT_OK(shed_lock_release(lock, NULL));
     expect_lock(await(SHED_EVENT_LOCK_RELEASED, 0), SHED_OK);
     ck_assert_uint_gt(find(SHED_EVENT_LOCK_RELEASED, 0)->duration_us, 0);
     shed_lock_close(lock);
@@ -599,7 +598,7 @@ TEST(a_hold_whose_lease_ends_is_lost)
     acquire(lock);
     (void)!shed_lock_extend(lock, 10, NULL); /* it may be over at once */
     WAIT_FOR(server_int(&fixture.server, "EXISTS lock:{job}") == 0);
-    ck_assert_int_eq(shed_lock_release(lock, &err), SHED_ELOST);
+    EXPECT_CODE(shed_lock_release(lock, &err), SHED_ELOST);
     expect_lock(await(SHED_EVENT_LOCK_LOST, 0), SHED_ELOST);
     WAIT_FOR(has_line("lock lost: job: ", SHED_LOG_WARNING));
     shed_lock_close(lock);
@@ -615,7 +614,7 @@ TEST(a_hold_that_somebody_removed_is_lost)
     lock = open_lock(LEASE_MS);
     acquire(lock);
     ck_assert_int_eq(server_int(&fixture.server, "DEL lock:{job}"), 1);
-    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
+    EXPECT_CODE(shed_lock_release(lock, NULL), SHED_ELOST);
     expect_lock(await(SHED_EVENT_LOCK_LOST, 0), SHED_ELOST);
     ck_assert_uint_gt(find(SHED_EVENT_LOCK_LOST, 0)->duration_us, 0);
     shed_lock_close(lock);
@@ -630,7 +629,7 @@ TEST(a_release_that_redis_does_not_confirm_is_told_with_its_reason)
     lock = open_lock(LEASE_MS);
     acquire(lock);
     server_do(&fixture.server, "CONFIG SET min-replicas-to-write 1");
-    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_EREDIS);
+    EXPECT_CODE(shed_lock_release(lock, NULL), SHED_EREDIS);
     seen = await(SHED_EVENT_LOCK_RELEASED, 0);
     expect_lock(seen, SHED_EREDIS);
     ck_assert_ptr_nonnull(strstr(seen->reason, "NOREPLICAS"));
@@ -684,7 +683,7 @@ TEST(a_lock_that_is_taken_from_a_dead_holder_is_told)
     expect_lock(await(SHED_EVENT_LOCK_TAKEN_OVER, 0), SHED_OK);
     expect_lock(await(SHED_EVENT_LOCK_ACQUIRED, 0), SHED_OK);
     WAIT_FOR(has_line("lock taken over: job: ", SHED_LOG_WARNING));
-    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_OK);
+    EXPECT_OK(shed_lock_release(lock, NULL));
     shed_lock_close(lock);
 }
 
@@ -701,8 +700,7 @@ static void invalidate_storm(void)
         snprintf(text[i], sizeof(text[i]), "%zu", i);
         keys[i] = shed_str(text[i]);
     }
-    ck_assert_int_eq(shed_invalidate_many(fixture.cache, keys, STORM, 0, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_invalidate_many(fixture.cache, keys, STORM, 0, NULL));
 }
 
 TEST(a_storm_is_told_as_a_few_and_a_number)
@@ -748,8 +746,8 @@ TEST(failures_are_told_though_successes_are_many)
                  i == KEYS - 1 ? "fail" : "k", i);
         items[i].key = shed_str(text[i]);
     }
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, KEYS, NULL, NULL),
-                     SHED_ESOURCE);
+    EXPECT_CODE(shed_get_many(fixture.cache, items, KEYS, NULL, NULL),
+                SHED_ESOURCE);
     for (size_t i = 0; i < KEYS; i++)
         shed_value_unref(items[i].value);
     WAIT_FOR(has_line("load failed: t, key fail", SHED_LOG_WARNING));
@@ -765,11 +763,9 @@ static void on_event_that_asks(void *user, const struct shed_event *event)
     (void)user;
     if (event->kind != SHED_EVENT_LOAD_FINISHED)
         return;
-    ck_assert_int_eq(
-        shed_client_status_read(fixture.client, &status, sizeof(status), NULL),
-        SHED_OK);
-    ck_assert_int_eq(
-        shed_stats_read(fixture.cache, &stats, sizeof(stats), NULL), SHED_OK);
+    EXPECT_OK(
+        shed_client_status_read(fixture.client, &status, sizeof(status), NULL));
+    EXPECT_OK(shed_stats_read(fixture.cache, &stats, sizeof(stats), NULL));
     ck_assert_uint_eq(stats.loaded_keys, 1);
     pthread_mutex_lock(&told.mu);
     told.count++;

@@ -36,7 +36,7 @@ static MYSQL *join(const char *level)
     MYSQL *mysql = mysql_init(NULL);
     char sql[TEXT_BYTES];
 
-    ck_assert_int_eq(shed_mysql_uri_parse(site.uri, &uri, NULL), SHED_OK);
+    EXPECT_OK(shed_mysql_uri_parse(site.uri, &uri, NULL));
     ck_assert_msg(mysql_real_connect(mysql, uri.host, uri.user, uri.password,
                                      site.database, uri.port, uri.socket,
                                      0) != NULL,
@@ -87,14 +87,14 @@ TEST_EACH(only_what_is_not_older_is_accepted, 0, LEVELS)
     MYSQL *mysql = join(levels[_i]);
     uint64_t newest;
 
-    ck_assert_int_eq(transact(mysql, 7, 'a', &newest), SHED_OK);
+    EXPECT_OK(transact(mysql, 7, 'a', &newest));
     ck_assert_uint_eq(newest, 7);
-    ck_assert_int_eq(transact(mysql, 7, 'a', NULL), SHED_OK);
-    ck_assert_int_eq(transact(mysql, 7, 'b', &newest), SHED_ELOST);
-    ck_assert_int_eq(transact(mysql, 6, 'a', &newest), SHED_ELOST);
+    EXPECT_OK(transact(mysql, 7, 'a', NULL));
+    EXPECT_CODE(transact(mysql, 7, 'b', &newest), SHED_ELOST);
+    EXPECT_CODE(transact(mysql, 6, 'a', &newest), SHED_ELOST);
     ck_assert_uint_eq(newest, 7);
-    ck_assert_int_eq(transact(mysql, 9000000000000000000U, 'b', NULL), SHED_OK);
-    ck_assert_int_eq(transact(mysql, 8, 'a', &newest), SHED_ELOST);
+    EXPECT_OK(transact(mysql, 9000000000000000000U, 'b', NULL));
+    EXPECT_CODE(transact(mysql, 8, 'a', &newest), SHED_ELOST);
     ck_assert_uint_eq(newest, 9000000000000000000U);
     /* the connection is as it was */
     say(mysql, "DO 1");
@@ -108,22 +108,20 @@ TEST(another_resource_has_numbers_of_its_own)
     char name[256];
 
     memset(name, 'n', sizeof(name));
-    ck_assert_int_eq(transact(mysql, 7, 'a', NULL), SHED_OK);
+    EXPECT_OK(transact(mysql, 7, 'a', NULL));
     say(mysql, "BEGIN");
-    ck_assert_int_eq(
-        shed_mysql_fence(mysql, shed_bytes("\0'", 2), &fence, NULL, NULL),
-        SHED_OK);
-    ck_assert_int_eq(
-        shed_mysql_fence(mysql, shed_bytes(name, 255), &fence, NULL, NULL),
-        SHED_OK);
-    ck_assert_int_eq(
+    EXPECT_OK(
+        shed_mysql_fence(mysql, shed_bytes("\0'", 2), &fence, NULL, NULL));
+    EXPECT_OK(
+        shed_mysql_fence(mysql, shed_bytes(name, 255), &fence, NULL, NULL));
+    EXPECT_CODE(
         shed_mysql_fence(mysql, shed_bytes(name, 256), &fence, NULL, NULL),
         SHED_EINVAL);
-    ck_assert_int_eq(
+    EXPECT_CODE(
         shed_mysql_fence(mysql, shed_bytes(name, 0), &fence, NULL, NULL),
         SHED_EINVAL);
     fence.number = 0;
-    ck_assert_int_eq(
+    EXPECT_CODE(
         shed_mysql_fence(mysql, shed_bytes(name, 9), &fence, NULL, NULL),
         SHED_EINVAL);
     say(mysql, "COMMIT");
@@ -135,11 +133,11 @@ TEST_EACH(a_rollback_takes_it_back, 0, LEVELS)
 {
     MYSQL *mysql = join(levels[_i]);
 
-    ck_assert_int_eq(transact(mysql, 5, 'a', NULL), SHED_OK);
+    EXPECT_OK(transact(mysql, 5, 'a', NULL));
     say(mysql, "BEGIN");
-    ck_assert_int_eq(guard(mysql, 8, 'b', NULL), SHED_OK);
+    EXPECT_OK(guard(mysql, 8, 'b', NULL));
     say(mysql, "ROLLBACK");
-    ck_assert_int_eq(transact(mysql, 6, 'c', NULL), SHED_OK);
+    EXPECT_OK(transact(mysql, 6, 'c', NULL));
     mysql_close(mysql);
 }
 
@@ -148,13 +146,13 @@ TEST(outside_of_a_transaction_it_refuses)
     MYSQL *mysql = join(levels[0]);
     shed_mysql_flag on = 1;
 
-    ck_assert_int_eq(guard(mysql, 5, 'a', NULL), SHED_EINVAL);
+    EXPECT_CODE(guard(mysql, 5, 'a', NULL), SHED_EINVAL);
     ck_assert_uint_eq(ask_sql(&site, "SELECT COUNT(*) FROM snowshed_fence"), 0);
     say(mysql, "SET autocommit = 0");
-    ck_assert_int_eq(guard(mysql, 5, 'a', NULL), SHED_OK);
+    EXPECT_OK(guard(mysql, 5, 'a', NULL));
     say(mysql, "COMMIT");
     ck_assert_int_eq(mysql_options(mysql, MYSQL_OPT_RECONNECT, &on), 0);
-    ck_assert_int_eq(guard(mysql, 6, 'a', NULL), SHED_EINVAL);
+    EXPECT_CODE(guard(mysql, 6, 'a', NULL), SHED_EINVAL);
     mysql_close(mysql);
 }
 
@@ -163,9 +161,9 @@ TEST(an_old_snapshot_does_not_help)
 {
     MYSQL *old = join(levels[1]), *new = join(levels[1]);
 
-    ck_assert_int_eq(transact(old, 5, 'a', NULL), SHED_OK);
+    EXPECT_OK(transact(old, 5, 'a', NULL));
     say(old, "START TRANSACTION WITH CONSISTENT SNAPSHOT");
-    ck_assert_int_eq(transact(new, 6, 'b', NULL), SHED_OK);
+    EXPECT_OK(transact(new, 6, 'b', NULL));
     ck_assert_int_ne(guard(old, 5, 'a', NULL), SHED_OK);
     say(old, "ROLLBACK");
     mysql_close(old);
@@ -198,7 +196,7 @@ static void begin_call(struct call *c, MYSQL *mysql, uint64_t number)
     char sql[TEXT_BYTES];
 
     *c = (struct call){.mysql = mysql, .number = number};
-    ck_assert_int_eq(pthread_create(&c->thread, NULL, transact_beside, c), 0);
+    start_thread(&c->thread, transact_beside, c);
     snprintf(sql, sizeof(sql),
              "SELECT COUNT(*) FROM sessions WHERE id = "
              "%lu AND info LIKE 'INSERT INTO snowshed_fence%%'",
@@ -213,21 +211,21 @@ TEST_EACH(others_wait_for_an_accepted_holder, 0, LEVELS)
     MYSQL *first = join(levels[_i]), *second = join(levels[_i]);
     struct call c;
 
-    ck_assert_int_eq(transact(first, 3, 3, NULL), SHED_OK);
+    EXPECT_OK(transact(first, 3, 3, NULL));
     say(first, "BEGIN");
-    ck_assert_int_eq(guard(first, 5, 5, NULL), SHED_OK);
+    EXPECT_OK(guard(first, 5, 5, NULL));
     begin_call(&c, second, 6);
     ck_assert(!atomic_load(&c.has_ended));
     say(first, "COMMIT");
     pthread_join(c.thread, NULL);
-    ck_assert_int_eq(c.code, SHED_OK);
+    EXPECT_OK(c.code);
 
     say(first, "BEGIN");
-    ck_assert_int_eq(guard(first, 9, 9, NULL), SHED_OK);
+    EXPECT_OK(guard(first, 9, 9, NULL));
     begin_call(&c, second, 8);
     say(first, "COMMIT");
     pthread_join(c.thread, NULL);
-    ck_assert_int_eq(c.code, SHED_ELOST);
+    EXPECT_CODE(c.code, SHED_ELOST);
     mysql_close(first);
     mysql_close(second);
 }
@@ -238,18 +236,17 @@ TEST(a_lock_wait_that_is_too_long_is_to_be_repeated)
     struct shed_error err;
     struct shed_fence fence = token(6, 'b');
 
-    ck_assert_int_eq(transact(first, 3, 'a', NULL), SHED_OK);
+    EXPECT_OK(transact(first, 3, 'a', NULL));
     say(second, "SET innodb_lock_wait_timeout = 1");
     say(first, "BEGIN");
-    ck_assert_int_eq(guard(first, 5, 'a', NULL), SHED_OK);
+    EXPECT_OK(guard(first, 5, 'a', NULL));
     say(second, "BEGIN");
-    ck_assert_int_eq(
-        shed_mysql_fence(second, shed_str("stock"), &fence, NULL, &err),
-        SHED_ETIMEDOUT);
+    EXPECT_CODE(shed_mysql_fence(second, shed_str("stock"), &fence, NULL, &err),
+                SHED_ETIMEDOUT);
     ck_assert_ptr_nonnull(strstr(err.reason, "repeat"));
     say(second, "ROLLBACK");
     say(first, "COMMIT");
-    ck_assert_int_eq(transact(second, 6, 'b', NULL), SHED_OK);
+    EXPECT_OK(transact(second, 6, 'b', NULL));
     mysql_close(first);
     mysql_close(second);
 }
@@ -262,9 +259,8 @@ TEST(without_its_table_it_says_what_makes_it)
 
     run_sql(&site, "DROP TABLE snowshed_fence");
     say(mysql, "BEGIN");
-    ck_assert_int_eq(
-        shed_mysql_fence(mysql, shed_str("stock"), &fence, NULL, &err),
-        SHED_ESOURCE);
+    EXPECT_CODE(shed_mysql_fence(mysql, shed_str("stock"), &fence, NULL, &err),
+                SHED_ESOURCE);
     ck_assert_ptr_nonnull(strstr(err.reason, "sql/fence.sql"));
     say(mysql, "ROLLBACK");
     mysql_close(mysql);
@@ -323,9 +319,7 @@ TEST_EACH(no_older_write_comes_after_a_newer_one, 0, LEVELS)
 
     for (unsigned i = 0; i < WRITERS; i++) {
         writers[i].mysql = join(levels[_i]);
-        ck_assert_int_eq(pthread_create(&writers[i].thread, NULL,
-                                        write_at_random, &writers[i]),
-                         0);
+        start_thread(&writers[i].thread, write_at_random, &writers[i]);
     }
     for (unsigned i = 0; i < WRITERS; i++) {
         pthread_join(writers[i].thread, NULL);

@@ -61,7 +61,7 @@ static MYSQL *join(const char *level)
     char sql[TEXT_BYTES];
 
     ck_assert_ptr_nonnull(mysql);
-    ck_assert_int_eq(shed_mysql_uri_parse(site.uri, &uri, NULL), SHED_OK);
+    EXPECT_OK(shed_mysql_uri_parse(site.uri, &uri, NULL));
     ck_assert_msg(mysql_real_connect(mysql, uri.host, uri.user, uri.password,
                                      uri.database, uri.port, uri.socket,
                                      CLIENT_MULTI_STATEMENTS) != NULL,
@@ -162,7 +162,7 @@ static void begin_wait(struct waiter *w)
 {
     uint64_t deadline_ms = test_deadline_ms();
 
-    ck_assert_int_eq(pthread_create(&w->thread, NULL, run_waiter, w), 0);
+    start_thread(&w->thread, run_waiter, w);
     while (ask_sql(&site, "SELECT COUNT(*) FROM lock_waits WHERE id = %lu",
                    mysql_thread_id(w->mysql)) == 0) {
         ck_assert_msg(shed_now_ms() < deadline_ms, "the guard does not wait");
@@ -187,8 +187,8 @@ static MYSQL *deadlock(MYSQL *first, MYSQL *second, struct shed_error *err)
 
     say(first, "BEGIN");
     say(second, "BEGIN");
-    ck_assert_int_eq(guard(first, shed_str("a"), 5, NULL), SHED_OK);
-    ck_assert_int_eq(guard(second, shed_str("b"), 5, NULL), SHED_OK);
+    EXPECT_OK(guard(first, shed_str("a"), 5, NULL));
+    EXPECT_OK(guard(second, shed_str("b"), 5, NULL));
     begin_wait(&w);
     code = guard(second, shed_str("a"), 6, &own);
     if (code == SHED_OK)
@@ -206,14 +206,14 @@ TEST_EACH(a_deadlock_wants_the_whole_transaction_again, 0, LEVELS)
     MYSQL *first = join(levels[_i]), *second = join(levels[_i]), *loser;
     struct shed_error err;
 
-    ck_assert_int_eq(transact(first, 1), SHED_OK);
+    EXPECT_OK(transact(first, 1));
     loser = deadlock(first, second, &err);
-    ck_assert_int_eq(err.code, SHED_ETIMEDOUT);
+    EXPECT_CODE(err.code, SHED_ETIMEDOUT);
     ck_assert_msg(strstr(err.reason, "roll back and repeat") != NULL &&
                       strstr(err.reason, "1213") != NULL,
                   "%s", err.reason);
     say(loser, "ROLLBACK");
-    ck_assert_int_eq(transact(loser, 7), SHED_OK);
+    EXPECT_OK(transact(loser, 7));
     mysql_close(first);
     mysql_close(second);
 }
@@ -226,7 +226,7 @@ TEST(after_a_deadlock_there_is_no_transaction)
     struct shed_error err;
 
     loser = deadlock(first, second, &err);
-    ck_assert_int_eq(err.code, SHED_ETIMEDOUT);
+    EXPECT_CODE(err.code, SHED_ETIMEDOUT);
     assert_refused(loser, 8, SHED_EINVAL, "transaction");
     mysql_close(first);
     mysql_close(second);
@@ -239,15 +239,15 @@ TEST(an_old_snapshot_is_told_the_newest)
     struct shed_fence fence = token(5);
     uint64_t newest = 0;
 
-    ck_assert_int_eq(transact(old, 5), SHED_OK);
+    EXPECT_OK(transact(old, 5));
     /* A server without this setting behaves as if it were off. */
     (void)mysql_query(old, "SET SESSION innodb_snapshot_isolation = OFF");
     say(old, "BEGIN");
     ck_assert_uint_eq(ask(old, "SELECT number FROM snowshed_fence"), 5);
-    ck_assert_int_eq(transact(young, 6), SHED_OK);
+    EXPECT_OK(transact(young, 6));
     ck_assert_uint_eq(ask(old, "SELECT number FROM snowshed_fence"), 5);
-    ck_assert_int_eq(shed_mysql_fence(old, STOCK, &fence, &newest, NULL),
-                     SHED_ELOST);
+    EXPECT_CODE(shed_mysql_fence(old, STOCK, &fence, &newest, NULL),
+                SHED_ELOST);
     ck_assert_uint_eq(newest, 6);
     mysql_close(old);
     mysql_close(young);
@@ -260,16 +260,16 @@ TEST(a_snapshot_that_the_server_enforces_wants_a_new_transaction)
     bool is_enforced =
         mysql_query(old, "SET SESSION innodb_snapshot_isolation = ON") == 0;
 
-    ck_assert_int_eq(transact(old, 5), SHED_OK);
+    EXPECT_OK(transact(old, 5));
     say(old, "BEGIN");
     ck_assert_uint_eq(ask(old, "SELECT pieces FROM shelf WHERE id = 1"), 10);
-    ck_assert_int_eq(transact(young, 6), SHED_OK);
+    EXPECT_OK(transact(young, 6));
     if (is_enforced)
         assert_refused(old, 7, SHED_ETIMEDOUT, "1020");
     else
-        ck_assert_int_eq(guard(old, STOCK, 7, NULL), SHED_OK);
+        EXPECT_OK(guard(old, STOCK, 7, NULL));
     say(old, "ROLLBACK");
-    ck_assert_int_eq(transact(old, 7), SHED_OK);
+    EXPECT_OK(transact(old, 7));
     mysql_close(old);
     mysql_close(young);
 }
@@ -282,13 +282,13 @@ TEST_EACH(a_holder_that_waited_reads_earlier_writes, 0, LEVELS)
     struct waiter w = {.mysql = second, .resource = "stock", .number = 6};
 
     say(first, "BEGIN");
-    ck_assert_int_eq(guard(first, STOCK, 5, NULL), SHED_OK);
+    EXPECT_OK(guard(first, STOCK, 5, NULL));
     say(second, "BEGIN");
     begin_wait(&w);
     say(first, "UPDATE shelf SET pieces = 9 WHERE id = 1");
     say(first, "COMMIT");
     end_wait(&w);
-    ck_assert_int_eq(w.code, SHED_OK);
+    EXPECT_OK(w.code);
     ck_assert_uint_eq(ask(second, "SELECT pieces FROM shelf WHERE id = 1"), 9);
     mysql_close(first);
     mysql_close(second);
@@ -301,12 +301,12 @@ TEST_EACH(the_first_of_a_resource_is_waited_for, 0, LEVELS)
     struct waiter w = {.mysql = second, .resource = "stock", .number = 5};
 
     say(first, "BEGIN");
-    ck_assert_int_eq(guard(first, STOCK, 6, NULL), SHED_OK);
+    EXPECT_OK(guard(first, STOCK, 6, NULL));
     say(second, "BEGIN");
     begin_wait(&w);
     say(first, "ROLLBACK");
     end_wait(&w);
-    ck_assert_int_eq(w.code, SHED_OK);
+    EXPECT_OK(w.code);
     mysql_close(first);
     mysql_close(second);
 }
@@ -327,7 +327,7 @@ TEST(an_unread_result_is_refused_and_can_be_read)
     ck_assert_str_eq(mysql_fetch_row(result)[0], "2");
     ck_assert_ptr_null(mysql_fetch_row(result));
     mysql_free_result(result);
-    ck_assert_int_eq(guard(mysql, STOCK, 5, NULL), SHED_OK);
+    EXPECT_OK(guard(mysql, STOCK, 5, NULL));
     mysql_close(mysql);
 }
 
@@ -341,7 +341,7 @@ TEST(a_second_result_is_refused_and_can_be_read)
     assert_refused(mysql, 5, SHED_EINVAL, "unread result");
     ck_assert_int_eq(mysql_next_result(mysql), 0);
     mysql_free_result(mysql_store_result(mysql));
-    ck_assert_int_eq(guard(mysql, STOCK, 5, NULL), SHED_OK);
+    EXPECT_OK(guard(mysql, STOCK, 5, NULL));
     mysql_close(mysql);
 }
 
@@ -362,7 +362,7 @@ TEST(a_statement_of_the_callers_is_refused_and_can_be_read)
     ck_assert_int_eq(mysql_stmt_fetch(stmt), 0);
     ck_assert_int_eq(id, 2);
     ck_assert_int_eq(mysql_stmt_fetch(stmt), MYSQL_NO_DATA);
-    ck_assert_int_eq(guard(mysql, STOCK, 5, NULL), SHED_OK);
+    EXPECT_OK(guard(mysql, STOCK, 5, NULL));
     /* and it still works */
     ck_assert_int_eq(mysql_stmt_execute(stmt), 0);
     ck_assert_int_eq(mysql_stmt_close(stmt), 0);
@@ -379,10 +379,10 @@ TEST(no_statement_is_left_behind)
 
     snprintf(sql + size, sizeof(sql) - (size_t)size, "%s",
              session_count(&site, "Close"));
-    ck_assert_int_eq(transact(mysql, 5), SHED_OK);
-    ck_assert_int_eq(transact(mysql, 4), SHED_ELOST);
+    EXPECT_OK(transact(mysql, 5));
+    EXPECT_CODE(transact(mysql, 4), SHED_ELOST);
     run_sql(&site, "DROP TABLE snowshed_fence");
-    ck_assert_int_eq(transact(mysql, 6), SHED_ESOURCE);
+    EXPECT_CODE(transact(mysql, 6), SHED_ESOURCE);
     /* the failed statement left nothing to close */
     ck_assert_uint_eq(ask(mysql, sql), 1);
     mysql_close(mysql);
@@ -412,14 +412,13 @@ TEST(what_is_none_is_refused)
     uint64_t newest = 1;
 
     say(mysql, "BEGIN");
-    ck_assert_int_eq(shed_mysql_fence(NULL, STOCK, &fence, &newest, NULL),
-                     SHED_EINVAL);
+    EXPECT_CODE(shed_mysql_fence(NULL, STOCK, &fence, &newest, NULL),
+                SHED_EINVAL);
     ck_assert_uint_eq(newest, 0);
-    ck_assert_int_eq(
+    EXPECT_CODE(
         shed_mysql_fence(mysql, shed_bytes(NULL, 5), &fence, NULL, NULL),
         SHED_EINVAL);
-    ck_assert_int_eq(shed_mysql_fence(mysql, STOCK, NULL, NULL, NULL),
-                     SHED_EINVAL);
+    EXPECT_CODE(shed_mysql_fence(mysql, STOCK, NULL, NULL, NULL), SHED_EINVAL);
     ck_assert_uint_eq(ask_sql(&site, "SELECT COUNT(*) FROM snowshed_fence"), 0);
     mysql_close(mysql);
 }
@@ -439,9 +438,8 @@ TEST(resources_are_bytes)
                "utf8mb4");
     for (size_t i = 0; i < NAMES; i++) {
         say(mysql, "BEGIN");
-        ck_assert_int_eq(guard(mysql, shed_bytes(names[i].data, names[i].size),
-                               NAMES - i, NULL),
-                         SHED_OK);
+        EXPECT_OK(guard(mysql, shed_bytes(names[i].data, names[i].size),
+                        NAMES - i, NULL));
         say(mysql, "COMMIT");
     }
     ck_assert_uint_eq(ask_sql(&site, "SELECT COUNT(*) FROM snowshed_fence"),
@@ -456,12 +454,12 @@ TEST(numbers_reach_to_the_greatest)
 {
     MYSQL *mysql = join(levels[0]);
 
-    ck_assert_int_eq(transact(mysql, INT64_MAX), SHED_OK);
-    ck_assert_int_eq(transact(mysql, (uint64_t)INT64_MAX + 1), SHED_OK);
-    ck_assert_int_eq(transact(mysql, INT64_MAX), SHED_ELOST);
-    ck_assert_int_eq(transact(mysql, UINT64_MAX), SHED_OK);
-    ck_assert_int_eq(transact(mysql, UINT64_MAX - 1), SHED_ELOST);
-    ck_assert_int_eq(transact(mysql, UINT64_MAX), SHED_OK);
+    EXPECT_OK(transact(mysql, INT64_MAX));
+    EXPECT_OK(transact(mysql, (uint64_t)INT64_MAX + 1));
+    EXPECT_CODE(transact(mysql, INT64_MAX), SHED_ELOST);
+    EXPECT_OK(transact(mysql, UINT64_MAX));
+    EXPECT_CODE(transact(mysql, UINT64_MAX - 1), SHED_ELOST);
+    EXPECT_OK(transact(mysql, UINT64_MAX));
     mysql_close(mysql);
 }
 

@@ -191,7 +191,7 @@ static bool is_done(size_t i)
 static void check_worker(size_t i, unsigned version)
 {
     WAIT_FOR(is_done(i));
-    ck_assert_int_eq(atomic_load(&fleet->workers[i].code), SHED_OK);
+    EXPECT_OK(atomic_load(&fleet->workers[i].code));
     ck_assert_uint_eq(atomic_load(&fleet->workers[i].version), version);
 }
 
@@ -391,7 +391,7 @@ static void fail_once_for_all(enum shed_wait wait)
         let_answer(i);
     for (size_t i = 0; i < COUNT; i++) {
         WAIT_FOR(is_done(i));
-        ck_assert_int_eq(atomic_load(&fleet->workers[i].code), SHED_ESOURCE);
+        EXPECT_CODE(atomic_load(&fleet->workers[i].code), SHED_ESOURCE);
     }
     ck_assert_uint_eq(atomic_load(&fleet->loads), 1);
     go(1); /* it did not wait for that load, and makes one of its own */

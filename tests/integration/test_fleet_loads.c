@@ -158,7 +158,7 @@ TEST(keys_that_come_meanwhile_are_loaded_together)
     give_back(0);
     for (size_t i = 0; i < KEYS; i++) {
         getter_join(&g[i]);
-        ck_assert_int_eq(g[i].code, SHED_OK);
+        EXPECT_OK(g[i].code);
         shed_value_unref(g[i].value);
     }
     ck_assert_uint_eq(table_loads(&r.table), 1);
@@ -171,8 +171,8 @@ TEST(a_caller_that_waits_for_the_fleet_keeps_its_deadline)
 
     open_up(1);
     use_up(1);
-    ck_assert_int_eq(shed_get(r.cache, shed_str("k"), WITHIN(20), &value, NULL),
-                     SHED_ETIMEDOUT);
+    EXPECT_CODE(shed_get(r.cache, shed_str("k"), WITHIN(20), &value, NULL),
+                SHED_ETIMEDOUT);
     ck_assert_uint_eq(table_loads(&r.table), 0);
     give_back(0);
     expect_text(r.cache, "k", "k@1");
@@ -245,9 +245,8 @@ TEST(the_next_cache_of_the_source_goes_on_when_the_first_is_closed)
     struct shed_cache *second = NULL;
 
     open_up(1);
-    ck_assert_int_eq(shed_cache_open(r.client, "u", r.source, &r.cache_options,
-                                     &second, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_cache_open(r.client, "u", r.source, &r.cache_options,
+                              &second, NULL));
     expect_text(r.cache, "k", "k@1");
     shed_cache_close(r.cache);
     expect_text(second, "k", "k@1");
@@ -279,10 +278,9 @@ TEST_EACH(a_cache_on_another_redis_is_refused_on_the_same_source, 0, 2)
     open_up(2);
     server_start(&other);
     snprintf(database, sizeof(database), "%s?db=1", r.server.uri);
-    ck_assert_int_eq(shed_client_open(_i == 0 ? other.uri : database,
-                                      &r.client_options, &client, NULL),
-                     SHED_OK);
-    ck_assert_int_eq(
+    EXPECT_OK(shed_client_open(_i == 0 ? other.uri : database,
+                               &r.client_options, &client, NULL));
+    EXPECT_CODE(
         shed_cache_open(client, "u", r.source, BARE_CACHE, &cache, &err),
         SHED_EINVAL);
     ck_assert_ptr_null(cache);
@@ -293,9 +291,7 @@ TEST_EACH(a_cache_on_another_redis_is_refused_on_the_same_source, 0, 2)
     fixture_close(&r);
     r.source_options.fleet_loads = 0;
     fixture_open(&r);
-    ck_assert_int_eq(
-        shed_cache_open(client, "u", r.source, BARE_CACHE, &cache, &err),
-        SHED_OK);
+    EXPECT_OK(shed_cache_open(client, "u", r.source, BARE_CACHE, &cache, &err));
     shed_cache_close(cache);
     shed_client_close(client);
     fixture_down(&r);
@@ -328,7 +324,7 @@ TEST(a_name_of_a_budget_is_checked_as_that_of_a_cache)
 
     options.fleet_loads = 1;
     options.fleet_name = "a{b";
-    ck_assert_int_eq(
+    EXPECT_CODE(
         shed_source_open_batch(table_load, NULL, &options, &source, &err),
         SHED_EINVAL);
     ck_assert_str_eq(err.reason,

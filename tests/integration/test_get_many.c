@@ -23,12 +23,11 @@ static void up(void)
 /* Get the first so many, which all have their rows, from there. */
 static void get(size_t count, enum shed_origin origin)
 {
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, count, NULL, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get_many(fixture.cache, items, count, NULL, NULL));
     for (size_t i = 0; i < count; i++) {
         char row[32];
         snprintf(row, sizeof(row), "%zu@1", i);
-        ck_assert_int_eq(items[i].code, SHED_OK);
+        EXPECT_OK(items[i].code);
         ck_assert_uint_eq(items[i].value->size, strlen(row));
         ck_assert_mem_eq(items[i].value->data, row, strlen(row));
         ck_assert_int_eq((int)items[i].value->origin, (int)origin);
@@ -39,8 +38,7 @@ static void get(size_t count, enum shed_origin origin)
 /* Get EACH, of which all but number 7 come from there. */
 static void expect_but_one(enum shed_origin origin, enum shed_origin of_that)
 {
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, EACH, NULL, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get_many(fixture.cache, items, EACH, NULL, NULL));
     for (size_t i = 0; i < EACH; i++) {
         ck_assert_int_eq((int)items[i].value->origin,
                          (int)(i == 7 ? of_that : origin));
@@ -112,7 +110,7 @@ TEST(of_rows_that_are_published_together_one_may_be_refused)
     pthread_t thread;
 
     table_hold(&fixture.table);
-    ck_assert_int_eq(pthread_create(&thread, NULL, get_all, NULL), 0);
+    start_thread(&thread, get_all, NULL);
     WAIT_FOR(table_running(&fixture.table) > 0);
     ck_assert_int_eq(server_int(&fixture.server, "DEL t:{7}"), 1);
     table_release(&fixture.table);

@@ -70,12 +70,10 @@ static void open_cache(void)
     loads.max_loads = 1;
     loads.max_batch = 1;
     loads.load_timeout_ms = FIXTURE_TIMEOUT_MS;
-    ck_assert_int_eq(shed_source_open_batch(load, NULL, &loads, &source, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_source_open_batch(load, NULL, &loads, &source, NULL));
     fixture.cache_options.refresh_after_pct = AGEING_DUE_PCT;
-    ck_assert_int_eq(shed_cache_open(fixture.client, "o", source,
-                                     &fixture.cache_options, &cache, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_cache_open(fixture.client, "o", source,
+                              &fixture.cache_options, &cache, NULL));
 }
 
 /* Open everything; the first of these keys is being refreshed, until release,

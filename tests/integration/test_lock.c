@@ -31,7 +31,7 @@ TEST_EACH(a_held_lock_is_refused_to_others, 0, SINGLES)
     expect_acquire(b, 0, SHED_ETIMEDOUT);
     expect_acquire(b, 20, SHED_ETIMEDOUT);
     ck_assert_int_eq(shed_lock_is_mine(b), 0);
-    ck_assert_int_eq(shed_lock_release(b, NULL), SHED_ELOST);
+    EXPECT_CODE(shed_lock_release(b, NULL), SHED_ELOST);
     release(a);
     ck_assert_int_eq(shed_lock_is_mine(a), 0);
     acquire(b, 0);
@@ -57,8 +57,8 @@ TEST_EACH(release_lets_a_waiter_in, 0, SINGLES)
     WAIT_FOR(atomic_load(&w.has_ended));
     expect_acquire(a, 0, SHED_ETIMEDOUT);
     waiter_join(&w);
-    ck_assert_int_eq(w.code, SHED_OK);
-    ck_assert_int_eq(w.release_code, SHED_OK);
+    EXPECT_OK(w.code);
+    EXPECT_OK(w.release_code);
     acquire(a, 0);
     release(a);
 }
@@ -78,7 +78,7 @@ TEST_EACH(without_pushes_a_waiter_polls, 0, SINGLES)
                                        : "setnx") > 3);
     release(a);
     waiter_join(&w);
-    ck_assert_int_eq(w.code, SHED_OK);
+    EXPECT_OK(w.code);
     shed_lock_close(a);
     shed_lock_close(b);
     shed_client_close(poller);
@@ -118,8 +118,7 @@ TEST_EACH(threads_and_handles_exclude_each_other, 0, SINGLES)
     for (unsigned i = 0; i < THREADS; i++) {
         c[i] = (struct counted){locks[i % HANDLES], ROUNDS, &inside, &most,
                                 &entries};
-        ck_assert_int_eq(
-            pthread_create(&threads[i], NULL, count_entries, &c[i]), 0);
+        start_thread(&threads[i], count_entries, &c[i]);
     }
     for (unsigned i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
@@ -150,7 +149,7 @@ TEST(nobody_asks_redis_while_the_handle_has_the_lock)
         atomic_store(&waiters[i].may_go, true);
     for (unsigned i = 0; i < WAITERS; i++) {
         waiter_join(&waiters[i]);
-        ck_assert_int_eq(waiters[i].code, SHED_OK);
+        EXPECT_OK(waiters[i].code);
     }
 }
 
@@ -188,8 +187,7 @@ TEST_EACH(a_handle_that_acquires_repeatedly_lets_others_in, 0, 2)
     struct shed_lock *lock = open_lock(_i == 0 ? other : client, &o);
     pthread_t thread;
 
-    ck_assert_int_eq(pthread_create(&thread, NULL, take_again_and_again, &g),
-                     0);
+    start_thread(&thread, take_again_and_again, &g);
     for (unsigned i = 0; i < TIMES; i++) {
         unsigned before = atomic_load(&g.rounds);
         acquire(lock, PLENTY_MS);
@@ -216,7 +214,7 @@ TEST_EACH(its_thread_enters_again_and_leaves_as_often, 0, SINGLES)
     ck_assert_int_eq(shed_lock_is_mine(a), 1);
     expect_acquire(b, 0, SHED_ETIMEDOUT);
     release(a);
-    ck_assert_int_eq(shed_lock_release(a, NULL), SHED_ELOST);
+    EXPECT_CODE(shed_lock_release(a, NULL), SHED_ELOST);
     acquire(b, 0);
     release(b);
 }
@@ -227,8 +225,8 @@ static void *look_from_elsewhere(void *arg)
 
     ck_assert_int_eq(shed_lock_is_mine(lock), 0);
     ck_assert_uint_eq(shed_lock_remaining_ms(lock), 0);
-    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
-    ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_ELOST);
+    EXPECT_CODE(shed_lock_release(lock, NULL), SHED_ELOST);
+    EXPECT_CODE(shed_lock_extend(lock, 0, NULL), SHED_ELOST);
     expect_acquire(lock, 0, SHED_ETIMEDOUT);
     expect_acquire(lock, 20, SHED_ETIMEDOUT);
     return NULL;
@@ -241,8 +239,7 @@ TEST_EACH(another_thread_does_not_own_it, 0, SINGLES)
     pthread_t thread;
 
     acquire(lock, 0);
-    ck_assert_int_eq(pthread_create(&thread, NULL, look_from_elsewhere, lock),
-                     0);
+    start_thread(&thread, look_from_elsewhere, lock);
     pthread_join(thread, NULL);
     ck_assert_int_eq(shed_lock_is_mine(lock), 1);
     release(lock);
@@ -256,17 +253,17 @@ TEST_EACH(an_asynchronous_acquire_belongs_to_the_process, 0, SINGLES)
 
     acquire_async(lock, 0, &first);
     WAIT_FOR(atomic_load(&first.calls) == 1);
-    ck_assert_int_eq(atomic_load(&first.code), SHED_OK);
+    EXPECT_OK(atomic_load(&first.code));
     ck_assert_int_eq(shed_lock_is_mine(lock), 1);
     acquire_async(lock, 0, &second);
     acquire_async(lock, PLENTY_MS, &third);
     WAIT_FOR(atomic_load(&second.calls) == 1);
-    ck_assert_int_eq(atomic_load(&second.code), SHED_ETIMEDOUT);
+    EXPECT_CODE(atomic_load(&second.code), SHED_ETIMEDOUT);
     ck_assert_uint_eq(atomic_load(&third.calls), 0);
     expect_acquire(lock, 0, SHED_ETIMEDOUT);
     release(lock);
     WAIT_FOR(atomic_load(&third.calls) == 1);
-    ck_assert_int_eq(atomic_load(&third.code), SHED_OK);
+    EXPECT_OK(atomic_load(&third.code));
     release(lock);
 }
 
@@ -283,7 +280,7 @@ TEST_EACH(closing_ends_what_waits_and_releases_what_is_held, 0, SINGLES)
     shed_lock_close(b);
     for (unsigned i = 0; i < MANY; i++) {
         ck_assert_uint_eq(atomic_load(&waiting[i].calls), 1);
-        ck_assert_int_eq(atomic_load(&waiting[i].code), SHED_ECLOSED);
+        EXPECT_CODE(atomic_load(&waiting[i].code), SHED_ECLOSED);
     }
     shed_lock_close(a);
     b = open_lock(other, &o);
@@ -320,8 +317,8 @@ TEST(advance_lifts_the_numbers)
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_lock *lock = open_kept(client, &o);
 
-    ck_assert_int_eq(shed_lock_advance(lock, end - 1, NULL), SHED_OK);
-    ck_assert_int_eq(shed_lock_advance(lock, 5, NULL), SHED_OK);
+    EXPECT_OK(shed_lock_advance(lock, end - 1, NULL));
+    EXPECT_OK(shed_lock_advance(lock, 5, NULL));
     for (unsigned i = 0; i < HOLDERS; i++) {
         acquire(lock, 0);
         ck_assert_uint_eq(fence_of(lock), end + i);
@@ -330,7 +327,7 @@ TEST(advance_lifts_the_numbers)
     /* this far ahead of the clock, it is kept until the clock gets there */
     ck_assert_int_gt(server_int(&server, "PTTL %s:f", LEASE_KEY),
                      10000LL * DAY_MS);
-    ck_assert_int_eq(shed_lock_advance(lock, end, NULL), SHED_EINVAL);
+    EXPECT_CODE(shed_lock_advance(lock, end, NULL), SHED_EINVAL);
 }
 
 TEST_EACH(the_first_three_have_no_tokens, 0, 3)
@@ -340,9 +337,9 @@ TEST_EACH(the_first_three_have_no_tokens, 0, 3)
     struct shed_fence fence;
 
     acquire(lock, 0);
-    ck_assert_int_eq(shed_lock_fence(lock, &fence, NULL), SHED_EINVAL);
+    EXPECT_CODE(shed_lock_fence(lock, &fence, NULL), SHED_EINVAL);
     ck_assert_uint_eq(fence.number, 0);
-    ck_assert_int_eq(shed_lock_advance(lock, 1, NULL), SHED_EINVAL);
+    EXPECT_CODE(shed_lock_advance(lock, 1, NULL), SHED_EINVAL);
     release(lock);
 }
 
@@ -363,7 +360,7 @@ TEST(setnx_is_shared_with_plain_commands)
     waiter_start(&w, lock, PLENTY_MS);
     server_do(&server, "DEL %s", LOCK_NAME);
     waiter_join(&w);
-    ck_assert_int_eq(w.code, SHED_OK);
+    EXPECT_OK(w.code);
 }
 
 TEST(expire_is_shared_with_plain_commands)
@@ -447,8 +444,7 @@ static struct shed_lock_stats stats_of(struct shed_lock *lock)
 {
     struct shed_lock_stats stats;
 
-    ck_assert_int_eq(shed_lock_stats_read(lock, &stats, sizeof(stats), NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_lock_stats_read(lock, &stats, sizeof(stats), NULL));
     return stats;
 }
 
@@ -473,10 +469,10 @@ TEST_EACH(all_outcomes_are_counted, 0, SINGLES)
     release(first);
     acquire(first, 0);
     server_do(&server, "DEL %s %s", LOCK_NAME, LEASE_KEY);
-    ck_assert_int_eq(shed_lock_extend(first, 0, NULL), SHED_ELOST);
+    EXPECT_CODE(shed_lock_extend(first, 0, NULL), SHED_ELOST);
     acquire(first, 0);
     server_do(&server, "DEL %s %s", LOCK_NAME, LEASE_KEY);
-    ck_assert_int_eq(shed_lock_release(first, NULL), SHED_ELOST);
+    EXPECT_CODE(shed_lock_release(first, NULL), SHED_ELOST);
     stats = stats_of(first);
     ck_assert_uint_eq(stats.acquired, 3);
     ck_assert_uint_eq(stats.released, 1);
@@ -517,17 +513,15 @@ TEST(locks_are_told_as_prometheus_text)
     size_t size;
 
     for (size_t i = 0; i < 2; i++)
-        ck_assert_int_eq(shed_lock_open(client,
-                                        shed_bytes(i == 0 ? "job" : "tax", 3),
-                                        NULL, &locks[i], NULL),
-                         SHED_OK);
+        EXPECT_OK(shed_lock_open(client, shed_bytes(i == 0 ? "job" : "tax", 3),
+                                 NULL, &locks[i], NULL));
     acquire(locks[1], 0);
     size = shed_stats_prometheus(NULL, 0, locks, 2, text, sizeof(text));
     ck_assert_uint_eq(strlen(text), size);
     ck_assert_ptr_nonnull(
         strstr(text, "\nsnowshed_lock_acquired_total{lock=\"job\"} 0\n"
                      "snowshed_lock_acquired_total{lock=\"tax\"} 1\n"));
-    ck_assert_int_eq(shed_lock_stats_read(NULL, NULL, 0, NULL), SHED_EINVAL);
+    EXPECT_CODE(shed_lock_stats_read(NULL, NULL, 0, NULL), SHED_EINVAL);
     shed_lock_close(locks[0]);
     shed_lock_close(locks[1]);
 }
@@ -549,8 +543,8 @@ static void note_end(void *user, struct shed_lock *lock, enum shed_code code,
 {
     struct outcome *out = user;
 
-    ck_assert_int_eq(code, SHED_ECLOSED);
-    ck_assert_int_eq((int)reason->code, SHED_ECLOSED);
+    EXPECT_CODE(code, SHED_ECLOSED);
+    EXPECT_CODE((int)reason->code, SHED_ECLOSED);
     atomic_store(&out->code,
                  shed_lock_acquire_async(lock, 0, note_end, out, NULL));
     atomic_fetch_add(&out->calls, 1);
@@ -564,12 +558,10 @@ TEST_EACH(a_lock_that_is_being_closed_accepts_no_requests, 0, SINGLES)
     struct outcome end = {0};
 
     acquire(first, 0);
-    ck_assert_int_eq(
-        shed_lock_acquire_async(second, PLENTY_MS, note_end, &end, NULL),
-        SHED_OK);
+    EXPECT_OK(shed_lock_acquire_async(second, PLENTY_MS, note_end, &end, NULL));
     shed_lock_close(second);
     ck_assert_uint_eq(atomic_load(&end.calls), 1);
-    ck_assert_int_eq(atomic_load(&end.code), SHED_ECLOSED);
+    EXPECT_CODE(atomic_load(&end.code), SHED_ECLOSED);
 }
 
 /* A mistake of the program is not reported as a loss. */
@@ -579,18 +571,18 @@ TEST(a_refused_release_says_why)
     struct shed_lock *lock = open_kept(client, &o);
     struct shed_error err;
 
-    ck_assert_int_eq(shed_lock_release(lock, &err), SHED_ELOST);
+    EXPECT_CODE(shed_lock_release(lock, &err), SHED_ELOST);
     ck_assert_ptr_nonnull(strstr(err.reason, "not acquired"));
     acquire(lock, 0);
     server_do(&server, "DEL %s", LEASE_KEY);
-    ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_ELOST);
-    ck_assert_int_eq(shed_lock_release(lock, &err), SHED_ELOST);
+    EXPECT_CODE(shed_lock_extend(lock, 0, NULL), SHED_ELOST);
+    EXPECT_CODE(shed_lock_release(lock, &err), SHED_ELOST);
     ck_assert_ptr_nonnull(strstr(err.reason, "was lost"));
     acquire(lock, 0);
     server_do(&server, "DEL %s", LEASE_KEY);
-    ck_assert_int_eq(shed_lock_release(lock, &err), SHED_ELOST);
+    EXPECT_CODE(shed_lock_release(lock, &err), SHED_ELOST);
     ck_assert_ptr_nonnull(strstr(err.reason, "was lost"));
-    ck_assert_int_eq(shed_lock_release(lock, &err), SHED_ELOST);
+    EXPECT_CODE(shed_lock_release(lock, &err), SHED_ELOST);
     ck_assert_ptr_nonnull(strstr(err.reason, "already been released"));
 }
 
@@ -602,43 +594,39 @@ TEST(a_wrong_call_says_so)
     struct shed_fence fence;
     char name[SHED_LOCK_NAME_MAX_BYTES + 1] = {0};
 
-    ck_assert_int_eq(
-        shed_lock_open_quorum(two, 2, shed_str("a"), &o, &lock, NULL),
-        SHED_EINVAL);
-    ck_assert_int_eq(
-        shed_lock_open_quorum(two, 0, shed_str("a"), &o, &lock, NULL),
-        SHED_EINVAL);
-    ck_assert_int_eq(
-        shed_lock_open_quorum(NULL, 1, shed_str("a"), &o, &lock, NULL),
-        SHED_EINVAL);
-    ck_assert_int_eq(shed_lock_open(client, shed_str(""), &o, &lock, NULL),
-                     SHED_EINVAL);
-    ck_assert_int_eq(
+    EXPECT_CODE(shed_lock_open_quorum(two, 2, shed_str("a"), &o, &lock, NULL),
+                SHED_EINVAL);
+    EXPECT_CODE(shed_lock_open_quorum(two, 0, shed_str("a"), &o, &lock, NULL),
+                SHED_EINVAL);
+    EXPECT_CODE(shed_lock_open_quorum(NULL, 1, shed_str("a"), &o, &lock, NULL),
+                SHED_EINVAL);
+    EXPECT_CODE(shed_lock_open(client, shed_str(""), &o, &lock, NULL),
+                SHED_EINVAL);
+    EXPECT_CODE(
         shed_lock_open(client, shed_bytes(name, sizeof(name)), &o, &lock, NULL),
         SHED_EINVAL);
     o.fair = 1;
     o.algorithm = SHED_LOCK_SETNX;
-    ck_assert_int_eq(shed_lock_open(client, shed_str("a"), &o, &lock, NULL),
-                     SHED_EINVAL);
+    EXPECT_CODE(shed_lock_open(client, shed_str("a"), &o, &lock, NULL),
+                SHED_EINVAL);
     o = options_of(SHED_LOCK_LEASE);
     o.lease_ms = 9;
-    ck_assert_int_eq(shed_lock_open(client, shed_str("a"), &o, &lock, NULL),
-                     SHED_EINVAL);
+    EXPECT_CODE(shed_lock_open(client, shed_str("a"), &o, &lock, NULL),
+                SHED_EINVAL);
     ck_assert_ptr_null(lock);
-    ck_assert_int_eq(shed_lock_open(client, shed_bytes(name, sizeof(name) - 1),
-                                    NULL, &lock, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_lock_open(client, shed_bytes(name, sizeof(name) - 1), NULL,
+                             &lock, NULL));
     expect_acquire(lock, SHED_LOCK_WAIT_MAX_MS + 1, SHED_EINVAL);
     acquire(lock, 0);
     shed_lock_close(lock);
     shed_lock_close(NULL);
-    ck_assert_int_eq(shed_lock_acquire(NULL, 0, NULL), SHED_EINVAL);
-    ck_assert_int_eq(shed_lock_acquire_async(NULL, 0, note_end, NULL, NULL),
-                     SHED_EINVAL);
-    ck_assert_int_eq(shed_lock_release(NULL, NULL), SHED_EINVAL);
-    ck_assert_int_eq(shed_lock_extend(NULL, 0, NULL), SHED_EINVAL);
-    ck_assert_int_eq(shed_lock_advance(NULL, 0, NULL), SHED_EINVAL);
-    ck_assert_int_eq(shed_lock_fence(NULL, &fence, NULL), SHED_EINVAL);
+    EXPECT_CODE(shed_lock_acquire(NULL, 0, NULL), SHED_EINVAL);
+    EXPECT_CODE(shed_lock_acquire_async(NULL, 0, note_end, NULL, NULL),
+                SHED_EINVAL);
+    EXPECT_CODE(shed_lock_release(NULL, NULL), SHED_EINVAL);
+    EXPECT_CODE(shed_lock_extend(NULL, 0, NULL), SHED_EINVAL);
+    EXPECT_CODE(shed_lock_advance(NULL, 0, NULL), SHED_EINVAL);
+    EXPECT_CODE(shed_lock_fence(NULL, &fence, NULL), SHED_EINVAL);
     ck_assert_int_eq(shed_lock_is_mine(NULL), 0);
 }
 

@@ -6,8 +6,7 @@ enum { MANY = 8 };
 
 static void release_async(struct shed_lock *lock, struct outcome *out)
 {
-    ck_assert_int_eq(shed_lock_release_async(lock, note_outcome, out, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_lock_release_async(lock, note_outcome, out, NULL));
 }
 
 static bool is_in_redis(void)
@@ -79,7 +78,7 @@ TEST(only_asynchronous_acquires_of_that_user_are_cancelled)
     expect_outcome(&out, SHED_ETIMEDOUT);
     release(lock);
     waiter_join(&waiter);
-    ck_assert_int_eq(waiter.code, SHED_OK);
+    EXPECT_OK(waiter.code);
     shed_lock_close(lock);
     shed_lock_close(rival);
 }
@@ -101,7 +100,7 @@ TEST(a_cancel_that_races_with_a_release_ends_it_once)
         is_cancelled = shed_lock_cancel(rival, &out) == 1;
         WAIT_FOR(atomic_load(&out.calls) > 0);
         if (is_cancelled)
-            ck_assert_int_eq(atomic_load(&out.code), SHED_ETIMEDOUT);
+            EXPECT_CODE(atomic_load(&out.code), SHED_ETIMEDOUT);
         else
             release(rival);
         expect_outcome(&released, SHED_OK);
@@ -147,8 +146,8 @@ TEST_EACH(it_is_released_as_often_as_it_was_entered, 0, SINGLES)
     release_async(lock, &outer);
     expect_outcome(&outer, SHED_OK);
     ck_assert(!is_in_redis());
-    ck_assert_int_eq(shed_lock_release_async(lock, note_outcome, &outer, &err),
-                     SHED_ELOST);
+    EXPECT_CODE(shed_lock_release_async(lock, note_outcome, &outer, &err),
+                SHED_ELOST);
     ck_assert_uint_eq(atomic_load(&outer.calls), 1);
     shed_lock_close(lock);
 }
@@ -168,7 +167,7 @@ TEST_EACH(a_release_of_what_is_gone_says_so, 0, SINGLES)
     if (code == SHED_OK)
         expect_outcome(&out, SHED_ELOST);
     else
-        ck_assert_int_eq(code, SHED_ELOST);
+        EXPECT_CODE(code, SHED_ELOST);
     ck_assert_int_eq(shed_lock_is_mine(lock), 0);
     shed_lock_close(lock);
 }
@@ -187,9 +186,8 @@ static void on_acquired(void *user, struct shed_lock *lock, enum shed_code code,
                         const struct shed_error *reason)
 {
     (void)reason;
-    ck_assert_int_eq(code, SHED_OK);
-    ck_assert_int_eq(shed_lock_release_async(lock, on_released, user, NULL),
-                     SHED_OK);
+    EXPECT_OK(code);
+    EXPECT_OK(shed_lock_release_async(lock, on_released, user, NULL));
 }
 
 static void on_released(void *user, struct shed_lock *lock, enum shed_code code,
@@ -198,13 +196,12 @@ static void on_released(void *user, struct shed_lock *lock, enum shed_code code,
     struct loop *loop = user;
 
     (void)reason;
-    ck_assert_int_eq(code, SHED_OK);
+    EXPECT_OK(code);
     if (atomic_fetch_sub(&loop->left, 1) == 1)
         atomic_store(&loop->has_ended, true);
     else
-        ck_assert_int_eq(
-            shed_lock_acquire_async(lock, PLENTY_MS, on_acquired, loop, NULL),
-            SHED_OK);
+        EXPECT_OK(
+            shed_lock_acquire_async(lock, PLENTY_MS, on_acquired, loop, NULL));
 }
 
 TEST_EACH(callbacks_release_and_acquire, 0, SINGLES)
@@ -213,9 +210,8 @@ TEST_EACH(callbacks_release_and_acquire, 0, SINGLES)
     struct shed_lock *lock = open_lock(client, &o);
     struct loop loop = {.left = MANY};
 
-    ck_assert_int_eq(
-        shed_lock_acquire_async(lock, PLENTY_MS, on_acquired, &loop, NULL),
-        SHED_OK);
+    EXPECT_OK(
+        shed_lock_acquire_async(lock, PLENTY_MS, on_acquired, &loop, NULL));
     WAIT_FOR(atomic_load(&loop.has_ended));
     ck_assert(!is_in_redis());
     shed_lock_close(lock);
@@ -231,7 +227,7 @@ TEST_EACH(closing_waits_for_a_release, 0, SINGLES)
     release_async(lock, &out);
     shed_lock_close(lock);
     ck_assert_uint_eq(atomic_load(&out.calls), 1);
-    ck_assert_int_eq(atomic_load(&out.code), SHED_OK);
+    EXPECT_OK(atomic_load(&out.code));
     ck_assert(!is_in_redis());
 }
 
@@ -242,7 +238,7 @@ static void release_at_the_end(void *user, struct shed_lock *lock,
 {
     struct outcome *out = user;
 
-    ck_assert_int_eq(code, SHED_ECLOSED);
+    EXPECT_CODE(code, SHED_ECLOSED);
     (void)reason;
     atomic_store(&out->code,
                  shed_lock_release_async(lock, note_outcome, out, NULL));
@@ -256,9 +252,8 @@ TEST(a_lock_that_is_being_closed_keeps_its_release)
     struct outcome out = {0};
 
     acquire_for_all(lock);
-    ck_assert_int_eq(shed_lock_acquire_async(lock, PLENTY_MS,
-                                             release_at_the_end, &out, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_lock_acquire_async(lock, PLENTY_MS, release_at_the_end, &out,
+                                      NULL));
     shed_lock_close(lock);
     ck_assert_uint_eq(atomic_load(&out.calls), 1);
     ck_assert(atomic_load(&out.code) == SHED_ECLOSED ||
@@ -272,12 +267,11 @@ TEST(a_wrong_call_calls_nobody_back)
     struct shed_lock *lock = open_lock(client, &o);
     struct outcome out = {0};
 
-    ck_assert_int_eq(shed_lock_release_async(NULL, note_outcome, &out, NULL),
-                     SHED_EINVAL);
-    ck_assert_int_eq(shed_lock_release_async(lock, NULL, &out, NULL),
-                     SHED_EINVAL);
-    ck_assert_int_eq(shed_lock_release_async(lock, note_outcome, &out, NULL),
-                     SHED_ELOST);
+    EXPECT_CODE(shed_lock_release_async(NULL, note_outcome, &out, NULL),
+                SHED_EINVAL);
+    EXPECT_CODE(shed_lock_release_async(lock, NULL, &out, NULL), SHED_EINVAL);
+    EXPECT_CODE(shed_lock_release_async(lock, note_outcome, &out, NULL),
+                SHED_ELOST);
     ck_assert_uint_eq(shed_lock_cancel(NULL, &out), 0);
     ck_assert_uint_eq(shed_lock_cancel(lock, &out), 0);
     shed_lock_close(lock);

@@ -66,7 +66,7 @@ bool __wrap_shed_lock_go_short(struct shed_lock *l, struct shed_lock_request *r)
 
     if (r->op != SHED_LOCK_OP_RELEASE || atomic_exchange(&is_second, true))
         return is_over;
-    ck_assert_int_eq(pthread_create(&thread, NULL, hold_for_a_moment, NULL), 0);
+    start_thread(&thread, hold_for_a_moment, NULL);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     return is_over;
 }
@@ -78,7 +78,7 @@ static void up(void)
     server_up();
     o.on_event = on_event;
     o.command_timeout_ms = o.connect_timeout_ms = PLENTY_MS;
-    ck_assert_int_eq(shed_client_open(server.uri, &o, &client, NULL), SHED_OK);
+    EXPECT_OK(shed_client_open(server.uri, &o, &client, NULL));
     lock = open_lock(client, NULL);
 }
 
@@ -115,7 +115,7 @@ TEST(a_loss_tells_how_long_its_own_hold_lasted)
     up();
     hold_for_long();
     ck_assert_int_eq(server_int(&server, "DEL " LEASE_KEY), 1);
-    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
+    EXPECT_CODE(shed_lock_release(lock, NULL), SHED_ELOST);
     WAIT_FOR(count_told() == 2);
     ck_assert_int_eq(told.kind[1], SHED_EVENT_LOCK_LOST);
     ck_assert_uint_ge(told.duration_us[1], HELD_US);

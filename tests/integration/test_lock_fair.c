@@ -22,7 +22,7 @@ TEST(a_fair_lock_goes_to_the_first_waiter)
     release(first);
     for (unsigned i = 0; i < MANY; i++) {
         waiter_join(&w[i]);
-        ck_assert_int_eq(w[i].code, SHED_OK);
+        EXPECT_OK(w[i].code);
         if (i > 0)
             ck_assert_uint_eq(w[i].order, w[i - 1].order + 1);
     }
@@ -64,8 +64,7 @@ TEST(a_fair_lock_wastes_no_time_between_threads)
     lock = open_kept(client, &o);
     for (unsigned i = 0; i < THREADS; i++) {
         t[i] = (struct turns){.lock = lock, .count = TURNS};
-        ck_assert_int_eq(pthread_create(&t[i].thread, NULL, take_turns, &t[i]),
-                         0);
+        start_thread(&t[i].thread, take_turns, &t[i]);
     }
     for (unsigned i = 0; i < THREADS; i++)
         ck_assert_int_eq(pthread_join(t[i].thread, NULL), 0);
@@ -115,9 +114,7 @@ TEST(a_waiter_comes_before_those_who_try)
         for (unsigned j = 0; j < TRIERS; j++) {
             t[j] = (struct trier){
                 .lock = shared, .is_over = &is_over, .got = &got};
-            ck_assert_int_eq(
-                pthread_create(&t[j].thread, NULL, try_again_and_again, &t[j]),
-                0);
+            start_thread(&t[j].thread, try_again_and_again, &t[j]);
         }
         usleep(20000);
         release(lock);

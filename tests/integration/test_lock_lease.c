@@ -39,7 +39,7 @@ static void refuse(void *user, struct shed_lock *lock, enum shed_code code,
     (void)user;
     (void)lock;
     (void)reason;
-    ck_assert_int_eq(code, SHED_ECLOSED);
+    EXPECT_CODE(code, SHED_ECLOSED);
 }
 
 /* Redis grants the lock when the handle is already being closed. */
@@ -55,7 +55,7 @@ TEST_EACH(a_lock_granted_during_the_close_is_released, 0, SINGLES)
     server_do(&server, "CLIENT PAUSE %d WRITE", (int)PLENTY_MS);
     acquire_async(lock, PLENTY_MS, &out);
     WAIT_FOR(server_clients(&server, "flags=b") == 1); /* now it is under way */
-    ck_assert_int_eq(pthread_create(&closer, NULL, close_lock, lock), 0);
+    start_thread(&closer, close_lock, lock);
     WAIT_FOR(shed_lock_acquire_async(lock, PLENTY_MS, refuse, NULL, NULL) ==
              SHED_ECLOSED);
     /* closing another lock on the same thread comes after it */
@@ -63,7 +63,7 @@ TEST_EACH(a_lock_granted_during_the_close_is_released, 0, SINGLES)
     server_do(&server, "CLIENT UNPAUSE");
     ck_assert_int_eq(pthread_join(closer, NULL), 0);
     ck_assert_uint_eq(atomic_load(&out.calls), 1);
-    ck_assert_int_eq(atomic_load(&out.code), SHED_ECLOSED);
+    EXPECT_CODE(atomic_load(&out.code), SHED_ECLOSED);
     ck_assert_int_eq(server_int(&server, "EXISTS %s %s", LOCK_NAME, LEASE_KEY),
                      0);
 }
@@ -92,7 +92,7 @@ static bool is_renewed(struct shed_lock_options *o)
     }
     is_mine = shed_lock_release(a, NULL) == SHED_OK && is_mine;
     waiter_join(&w);
-    ck_assert_int_eq(w.code, SHED_OK);
+    EXPECT_OK(w.code);
     shed_lock_close(a);
     shed_lock_close(b);
     /* none if the release reported it first */
@@ -165,12 +165,11 @@ TEST(an_extension_that_comes_too_late_tells_of_the_loss)
     o.user = &losses;
     lock = open_lock(client, &o);
     acquire(lock, PLENTY_MS);
-    ck_assert_int_eq(shed_lock_acquire_async(second, 0, stay, &stage, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_lock_acquire_async(second, 0, stay, &stage, NULL));
     WAIT_FOR(atomic_load(&stage) == IS_BUSY);
     WAIT_FOR(!shed_lock_is_mine(lock));
-    ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_ELOST);
-    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
+    EXPECT_CODE(shed_lock_extend(lock, 0, NULL), SHED_ELOST);
+    EXPECT_CODE(shed_lock_release(lock, NULL), SHED_ELOST);
     atomic_store(&stage, MAY_GO_ON);
     WAIT_FOR(atomic_load(&losses) == 1);
     shed_lock_close(lock);
@@ -196,8 +195,8 @@ TEST_EACH(without_a_watchdog_the_lease_ends, LEASED, SINGLES)
     acquire(b, PLENTY_MS); /* gets it when the lease is over */
     ck_assert_int_eq(shed_lock_is_mine(a), 0);
     ck_assert_uint_eq(shed_lock_remaining_ms(a), 0);
-    ck_assert_int_eq(shed_lock_extend(a, 0, &err), SHED_ELOST);
-    ck_assert_int_eq(shed_lock_release(a, &err), SHED_ELOST);
+    EXPECT_CODE(shed_lock_extend(a, 0, &err), SHED_ELOST);
+    EXPECT_CODE(shed_lock_release(a, &err), SHED_ELOST);
     release(b);
     WAIT_FOR(atomic_load(&losses) == 1 || atomic_load(&losses) == 2);
     ck_assert_uint_eq(atomic_load(&losses), 1);
@@ -220,9 +219,9 @@ TEST_EACH(an_entry_that_outlived_the_lease_is_not_left_in_peace, LEASED,
     acquire(lock, PLENTY_MS);
     WAIT_FOR(!shed_lock_is_mine(lock));
     if (singles[_i] == SHED_LOCK_LEASE)
-        ck_assert_int_eq(shed_lock_fence(lock, &fence, NULL), SHED_ELOST);
-    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
-    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
+        EXPECT_CODE(shed_lock_fence(lock, &fence, NULL), SHED_ELOST);
+    EXPECT_CODE(shed_lock_release(lock, NULL), SHED_ELOST);
+    EXPECT_CODE(shed_lock_release(lock, NULL), SHED_ELOST);
     shed_lock_close(lock);
 }
 
@@ -256,9 +255,9 @@ TEST_EACH(extend_lets_it_last, LEASED, SINGLES)
     lock = open_lock(client, &o);
     acquire(lock, 0);
     ck_assert_uint_gt(shed_lock_remaining_ms(lock), 0);
-    ck_assert_int_eq(shed_lock_extend(lock, 90000, NULL), SHED_OK);
+    EXPECT_OK(shed_lock_extend(lock, 90000, NULL));
     ck_assert_uint_gt(shed_lock_remaining_ms(lock), o.lease_ms);
-    ck_assert_int_eq(shed_lock_extend(lock, 9, NULL), SHED_EINVAL);
+    EXPECT_CODE(shed_lock_extend(lock, 9, NULL), SHED_EINVAL);
     release(lock);
     shed_lock_close(lock);
 }
@@ -274,14 +273,14 @@ TEST_EACH(what_is_gone_is_not_revived, 0, SINGLES)
     lock = open_lock(client, &o);
     acquire(lock, 0);
     server_do(&server, "DEL %s %s", LOCK_NAME, LEASE_KEY);
-    ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_ELOST);
+    EXPECT_CODE(shed_lock_extend(lock, 0, NULL), SHED_ELOST);
     ck_assert_int_eq(shed_lock_is_mine(lock), 0);
     WAIT_FOR(atomic_load(&losses) == 1);
     ck_assert_int_eq(server_int(&server, "EXISTS %s %s", LOCK_NAME, LEASE_KEY),
                      0);
     acquire(lock, 0);
     server_do(&server, "DEL %s %s", LOCK_NAME, LEASE_KEY);
-    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
+    EXPECT_CODE(shed_lock_release(lock, NULL), SHED_ELOST);
     shed_lock_close(lock);
 }
 
@@ -315,7 +314,7 @@ TEST_EACH(a_thread_that_ends_ends_its_renewals, LEASED, SINGLES)
     struct shed_lock *b = open_lock(other, &forever);
     pthread_t thread;
 
-    ck_assert_int_eq(pthread_create(&thread, NULL, acquire_and_end, a), 0);
+    start_thread(&thread, acquire_and_end, a);
     pthread_join(thread, NULL);
     acquire(b, PLENTY_MS);
     release(b);
@@ -331,7 +330,7 @@ TEST_EACH(a_thread_that_ended_leaves_no_lock_without_an_end, LEASED, SINGLES)
     struct shed_lock *lock = open_lock(client, &o);
     pthread_t thread;
 
-    ck_assert_int_eq(pthread_create(&thread, NULL, acquire_and_end, lock), 0);
+    start_thread(&thread, acquire_and_end, lock);
     pthread_join(thread, NULL);
     server_do(&server, "CLIENT KILL TYPE pubsub");
     WAIT_FOR(server_clients(&server, "sub=4") == 2);
@@ -353,7 +352,7 @@ TEST_EACH(the_watchdog_ends_after_its_time, LEASED + 1, SINGLES)
     b = open_lock(other, &forever);
     acquire(a, PLENTY_MS);
     acquire(b, PLENTY_MS);
-    ck_assert_int_eq(shed_lock_release(a, NULL), SHED_ELOST);
+    EXPECT_CODE(shed_lock_release(a, NULL), SHED_ELOST);
     release(b);
     shed_lock_close(a);
     shed_lock_close(b);

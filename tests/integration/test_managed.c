@@ -101,8 +101,7 @@ static void expect_lock(struct shed_client *client, const struct row *r)
     struct shed_lock *lock;
     struct shed_error err = {SHED_OK, ""};
 
-    ck_assert_int_eq(shed_lock_open(client, shed_str("l"), NULL, &lock, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_lock_open(client, shed_str("l"), NULL, &lock, NULL));
     ck_assert_msg(shed_lock_acquire(lock, 0, &err) == r->acquire, "acquire: %s",
                   err.reason);
     if (r->acquire == SHED_OK)

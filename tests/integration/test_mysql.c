@@ -291,7 +291,7 @@ TEST(a_value_over_the_limit_is_too_big_for_its_key_alone)
     run_sql(&site, "UPDATE item SET v = REPEAT('x', 1048577) WHERE id = 42");
     load_by(ITEM, &o, asks, keys, 2);
     ck_assert_ptr_null(asks[0].loaded.value);
-    ck_assert_int_eq(asks[0].loaded.error.code, SHED_ETOOBIG);
+    EXPECT_CODE(asks[0].loaded.error.code, SHED_ETOOBIG);
     ck_assert_str_eq(asks[0].loaded.error.reason,
                      "MySQL: the value has 1048577 bytes, value_limit_bytes is "
                      "1048576");
@@ -695,8 +695,7 @@ TEST(the_reason_of_a_refused_login_has_no_password)
 
     snprintf(uri, sizeof(uri), "mysql://nobody:geheim%s",
              at != NULL ? at : "@/x?socket=/nowhere");
-    ck_assert_int_eq(shed_mysql_source_open(uri, WORD, NULL, &source, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_mysql_source_open(uri, WORD, NULL, &source, NULL));
     do { /* on a slow machine the first pauses may be over already; they grow */
         load_key(source, &ask, "a");
         assert_failure(&ask, "(1045)");
@@ -839,8 +838,7 @@ TEST(many_threads_get_their_own_rows)
                    ">= 1000");
     source = open_source(&site, ITEM, &o);
     for (size_t i = 0; i < READERS; i++)
-        ck_assert_int_eq(pthread_create(&threads[i], NULL, read_often, source),
-                         0);
+        start_thread(&threads[i], read_often, source);
     for (size_t i = 0; i < READERS; i++)
         ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
     ck_assert_uint_le(count_connections(&site), 4);

@@ -223,13 +223,11 @@ TEST(arguments_are_checked)
     refuses(NULL, SHED_EINVAL, "uri is NULL");
     refuses("mysql://u:s3cret@h", SHED_EINVAL, "database");
     options.read_timeout_ms = 1;
-    ck_assert_int_eq(shed_mysql_connect(mysql, site.uri, &options, 0, &err),
-                     SHED_EINVAL);
+    EXPECT_CODE(shed_mysql_connect(mysql, site.uri, &options, 0, &err),
+                SHED_EINVAL);
     ck_assert_ptr_nonnull(strstr(err.reason, "read_timeout_ms"));
-    ck_assert_int_eq(shed_mysql_connect(NULL, site.uri, NULL, 0, &err),
-                     SHED_ENOMEM);
-    ck_assert_int_eq(shed_mysql_connect(NULL, site.uri, NULL, 0, NULL),
-                     SHED_ENOMEM);
+    EXPECT_CODE(shed_mysql_connect(NULL, site.uri, NULL, 0, &err), SHED_ENOMEM);
+    EXPECT_CODE(shed_mysql_connect(NULL, site.uri, NULL, 0, NULL), SHED_ENOMEM);
 }
 
 /* ---------------------------------------------------------------- SIGPIPE */
@@ -284,7 +282,7 @@ TEST(no_sigpipe_is_raised)
         bind(server.fd, (struct sockaddr *)&server.name, sizeof(server.name)),
         0);
     ck_assert_int_eq(listen(server.fd, 1), 0);
-    ck_assert_int_eq(pthread_create(&server.thread, NULL, greet, &server), 0);
+    start_thread(&server.thread, greet, &server);
     snprintf(uri, sizeof(uri), "mysql://u@/d?socket=%s", server.name.sun_path);
     ck_assert(signal(SIGPIPE, SIG_DFL) != SIG_ERR);
     refuses(uri, SHED_ESOURCE, "MySQL: ");

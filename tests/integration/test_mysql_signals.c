@@ -39,9 +39,8 @@ static void open_and_close_source(void)
 {
     struct shed_source *source;
 
-    ck_assert_int_eq(
-        shed_mysql_source_open("mysql://nowhere/x", "(?)", NULL, &source, NULL),
-        SHED_OK);
+    EXPECT_OK(shed_mysql_source_open("mysql://nowhere/x", "(?)", NULL, &source,
+                                     NULL));
     shed_source_close(source);
 }
 
@@ -54,7 +53,7 @@ static MYSQL *dead_connection(void)
 
     ck_assert_ptr_nonnull(text);
     ck_assert_ptr_nonnull(mysql);
-    ck_assert_int_eq(shed_mysql_uri_parse(text, &uri, NULL), SHED_OK);
+    EXPECT_OK(shed_mysql_uri_parse(text, &uri, NULL));
     ck_assert_msg(mysql_real_connect(mysql, uri.host, uri.user, uri.password,
                                      uri.database, uri.port, uri.socket,
                                      0) != NULL,
@@ -69,9 +68,8 @@ static void guard_fails(MYSQL *mysql)
 {
     struct shed_fence fence = {.number = 1};
 
-    ck_assert_int_eq(
-        shed_mysql_fence(mysql, shed_str("stock"), &fence, NULL, NULL),
-        SHED_ESOURCE);
+    EXPECT_CODE(shed_mysql_fence(mysql, shed_str("stock"), &fence, NULL, NULL),
+                SHED_ESOURCE);
 }
 
 static bool is_pending(void)

@@ -74,8 +74,7 @@ static bool gives(const char *key, const char *text)
     struct shed_value *value;
     bool is;
 
-    ck_assert_int_eq(shed_get(fixture.cache, shed_str(key), NULL, &value, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get(fixture.cache, shed_str(key), NULL, &value, NULL));
     is = value->size == strlen(text) &&
          memcmp(value->data, text, value->size) == 0;
     shed_value_unref(value);
@@ -86,8 +85,7 @@ static struct shed_value *get_by(struct shed_get_options o)
 {
     struct shed_value *value;
 
-    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), &o, &value, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get(fixture.cache, shed_str("k"), &o, &value, NULL));
     return value;
 }
 
@@ -197,14 +195,12 @@ TEST(get_many_asks_for_the_others_alone)
     expect_text(fixture.cache, "other", "other@1");
     gets = server_calls(&fixture.server, "get");
     near = near_hits();
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, NULL, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get_many(fixture.cache, items, 2, NULL, NULL));
     take_text(items[0].value, "other@1");
     take_text(items[1].value, "k@1");
     ck_assert_uint_eq(near_hits() - near, 1);
     ck_assert_int_eq(server_calls(&fixture.server, "get") - gets, 1);
-    ck_assert_int_eq(shed_get_many(fixture.cache, items + 1, 1, NULL, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get_many(fixture.cache, items + 1, 1, NULL, NULL));
     take_text(items[1].value, "k@1");
     ck_assert_int_eq(server_calls(&fixture.server, "get") - gets, 1);
 }
@@ -316,9 +312,8 @@ TEST(a_row_that_takes_too_much_is_not_near)
 
     up();
     have_near("k", "k@1");
-    ck_assert_int_eq(shed_put(fixture.cache, shed_str("large"),
-                              shed_bytes(large, sizeof(large)), NULL, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_put(fixture.cache, shed_str("large"),
+                       shed_bytes(large, sizeof(large)), NULL, NULL));
     for (int i = 0; i < GETS; i++)
         ck_assert(!gives("large", ""));
     expect_near("k", "k@1");
@@ -564,14 +559,12 @@ TEST(tags_end_them)
     have_near("k", "k@1");
     have_near("l", "l@1");
     table_update(&fixture.table);
-    ck_assert_int_eq(shed_invalidate_tags(fixture.cache, &tag, 1, 0, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_invalidate_tags(fixture.cache, &tag, 1, 0, NULL));
     expect_text(fixture.cache, "k", "k@2");
     have_near("k", "k@2");
     have_near("l", "l@1");
     table_update(&fixture.table);
-    ck_assert_int_eq(shed_invalidate_tags(peer.cache, &tag, 1, 0, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_invalidate_tags(peer.cache, &tag, 1, 0, NULL));
     WAIT_FOR(has_text(fixture.cache, "k@3"));
     have_near("k", "k@3");
     peer_close(&peer);

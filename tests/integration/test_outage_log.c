@@ -135,9 +135,7 @@ static void up(void)
     for (unsigned i = 0; i < KEYS; i++) {
         struct shed_value *value = NULL;
         snprintf(key, sizeof(key), "k%u", i);
-        ck_assert_int_eq(
-            shed_get(fixture.cache, shed_str(key), NULL, &value, NULL),
-            SHED_OK);
+        EXPECT_OK(shed_get(fixture.cache, shed_str(key), NULL, &value, NULL));
         shed_value_unref(value);
     }
 }
@@ -148,8 +146,7 @@ static void cut_off_redis(void)
     pthread_t threads[THREADS];
 
     for (uintptr_t i = 0; i < THREADS; i++)
-        ck_assert_int_eq(
-            pthread_create(&threads[i], NULL, keep_calling, (void *)i), 0);
+        start_thread(&threads[i], keep_calling, (void *)i);
     WAIT_FOR(atomic_load(&calls) > 100);
     server_kill(&fixture.server);
     WAIT_FOR(sum_of("stale row served").lines >= 3);

@@ -122,10 +122,10 @@ TEST(keys_that_are_queued_when_it_opens_leave_no_failure_marker)
         (void)snprintf(keys[i], sizeof(keys[i]), "bad%d", i);
         items[i].key = shed_str(keys[i]);
     }
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, KEYS, NULL, NULL),
-                     SHED_ESOURCE);
+    EXPECT_CODE(shed_get_many(fixture.cache, items, KEYS, NULL, NULL),
+                SHED_ESOURCE);
     for (int i = 0; i < KEYS; i++)
-        ck_assert_int_eq(items[i].code, SHED_ESOURCE);
+        EXPECT_CODE(items[i].code, SHED_ESOURCE);
     ck_assert_uint_eq(table_loads(&fixture.table), LOADED);
     ck_assert_uint_eq(stats_of(fixture.cache).load_failures, LOADED);
     ck_assert_uint_eq(stats_of(fixture.cache).loads_refused, KEYS - LOADED);
@@ -233,9 +233,7 @@ TEST_EACH(a_key_with_an_old_row_can_be_the_probe, 0, 2)
         fixture.cache_options.stale_while_revalidate_ms = STALE_MS;
     open_with_old_row();
     do {
-        ck_assert_int_eq(
-            shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL),
-            SHED_OK);
+        EXPECT_OK(shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL));
         origin = value->origin;
         shed_value_unref(value);
     } while (origin == SHED_ORIGIN_STALE);
@@ -296,8 +294,8 @@ static size_t get_all(size_t keys, const char *why)
         (void)snprintf(names[i], sizeof(names[i]), "k%zu", i % keys);
         items[i].key = shed_str(names[i]);
     }
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, CALLERS, NULL, &err),
-                     SHED_EBUSY);
+    EXPECT_CODE(shed_get_many(fixture.cache, items, CALLERS, NULL, &err),
+                SHED_EBUSY);
     ck_assert_ptr_nonnull(strstr(err.reason, why));
     for (size_t i = 0; i < CALLERS; i++) {
         answered += items[i].code == SHED_OK;
@@ -331,9 +329,8 @@ TEST(a_caller_that_is_one_too_many_is_told_at_once)
     table_release(&fixture.table);
     getter_expect(&first, "a@1", SHED_ORIGIN_LOAD);
     table_hold(&fixture.table); /* one that gives up makes room */
-    ck_assert_int_eq(
-        shed_get(fixture.cache, shed_str("b"), WITHIN(1), &value, NULL),
-        SHED_ETIMEDOUT);
+    EXPECT_CODE(shed_get(fixture.cache, shed_str("b"), WITHIN(1), &value, NULL),
+                SHED_ETIMEDOUT);
     ck_assert_int_eq(gauge("source_callers"), 0);
     table_release(&fixture.table);
     expect_text(fixture.cache, "c", "c@1");
@@ -421,7 +418,7 @@ TEST(callers_on_many_threads_stay_within_the_bound)
     fixture_close(&fixture);
     fixture.cache_options.ttl_ms = 1; /* nearly every get has to wait */
     fixture_open(&fixture);
-    ck_assert_int_eq(pthread_create(&watcher, NULL, watch_callers, &over), 0);
+    start_thread(&watcher, watch_callers, &over);
     for (int i = 0; i < 3; i++) {
         struct readers r = readers;
         r.cache = fixture.cache;

@@ -47,8 +47,7 @@ TEST(a_connection_for_pushes_that_died_silently_is_replaced)
 
     server_up();
     proxy_start(&proxy, &server);
-    ck_assert_int_eq(shed_client_open(proxy.uri, BARE_CLIENT, &client, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_client_open(proxy.uri, BARE_CLIENT, &client, NULL));
     WAIT_FOR(is_tracked(&server));
     before = atomic_load(&proxy.accepted);
     proxy_set(&proxy, PROXY_DROP_PUSHES, 0, NULL);

@@ -75,13 +75,11 @@ TEST_EACH(long_rows_go_both_ways, 0, 2)
     fixture.cache_options.value_limit_bytes = LONG;
     fixture_open(&fixture);
     for (int i = 0; i < 5; i++) {
-        ck_assert_int_eq((_i == 0 ? shed_put : awaited_put)(
-                             fixture.cache, shed_str("k"),
-                             shed_bytes(row, LONG), &patient, NULL),
-                         SHED_OK);
-        ck_assert_int_eq((_i == 0 ? shed_get : awaited_get)(
-                             fixture.cache, shed_str("k"), NULL, &value, NULL),
-                         SHED_OK);
+        EXPECT_OK((_i == 0 ? shed_put : awaited_put)(
+            fixture.cache, shed_str("k"), shed_bytes(row, LONG), &patient,
+            NULL));
+        EXPECT_OK((_i == 0 ? shed_get : awaited_get)(
+            fixture.cache, shed_str("k"), NULL, &value, NULL));
         ck_assert_int_eq(value->origin, SHED_ORIGIN_REDIS);
         ck_assert_uint_eq(value->size, LONG);
         ck_assert_int_eq(memcmp(value->data, row, LONG), 0);
@@ -133,9 +131,8 @@ TEST(waiters_are_pushed)
 
 static void *acquire_and_release(void *lock)
 {
-    ck_assert_int_eq(
-        shed_lock_acquire(lock, scaled_ms(FIXTURE_TIMEOUT_MS), NULL), SHED_OK);
-    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_OK);
+    EXPECT_OK(shed_lock_acquire(lock, scaled_ms(FIXTURE_TIMEOUT_MS), NULL));
+    EXPECT_OK(shed_lock_release(lock, NULL));
     return NULL;
 }
 
@@ -147,17 +144,12 @@ TEST(a_lock_is_handed_on)
 
     fixture_open(&fixture);
     peer_open(&peer, &fixture);
-    ck_assert_int_eq(
-        shed_lock_open(fixture.client, shed_str("l"), NULL, &here, NULL),
-        SHED_OK);
-    ck_assert_int_eq(
-        shed_lock_open(peer.client, shed_str("l"), NULL, &there, NULL),
-        SHED_OK);
-    ck_assert_int_eq(shed_lock_acquire(here, 0, NULL), SHED_OK);
-    ck_assert_int_eq(shed_lock_acquire(there, 0, NULL), SHED_ETIMEDOUT);
-    ck_assert_int_eq(pthread_create(&waiter, NULL, acquire_and_release, there),
-                     0);
-    ck_assert_int_eq(shed_lock_release(here, NULL), SHED_OK);
+    EXPECT_OK(shed_lock_open(fixture.client, shed_str("l"), NULL, &here, NULL));
+    EXPECT_OK(shed_lock_open(peer.client, shed_str("l"), NULL, &there, NULL));
+    EXPECT_OK(shed_lock_acquire(here, 0, NULL));
+    EXPECT_CODE(shed_lock_acquire(there, 0, NULL), SHED_ETIMEDOUT);
+    start_thread(&waiter, acquire_and_release, there);
+    EXPECT_OK(shed_lock_release(here, NULL));
     ck_assert_int_eq(pthread_join(waiter, NULL), 0);
     shed_lock_close(here);
     shed_lock_close(there);

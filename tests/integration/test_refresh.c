@@ -173,9 +173,8 @@ TEST(a_row_that_was_deleted_is_absent_after_its_refresh)
     expect_text(fixture.cache, "absent", "was there");
     age("t:{absent}", AGEING_DUE_MS);
     do {
-        ck_assert_int_eq(
-            shed_get(fixture.cache, shed_str("absent"), NULL, &value, NULL),
-            SHED_OK);
+        EXPECT_OK(
+            shed_get(fixture.cache, shed_str("absent"), NULL, &value, NULL));
         kind = value->kind;
         shed_value_unref(value);
     } while (kind == SHED_KIND_ROW);
@@ -281,8 +280,7 @@ TEST(a_put_ends_a_refresh)
 
 static void expire(const char *key)
 {
-    ck_assert_int_eq(shed_expire(fixture.cache, shed_str(key), 0, 0, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_expire(fixture.cache, shed_str(key), 0, 0, NULL));
 }
 
 TEST(an_expired_row_is_given_out_as_stale_and_loaded_again)
@@ -317,8 +315,7 @@ static uint64_t fresh_ms(void)
     struct shed_value *value = NULL;
     uint64_t left_ms;
 
-    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL));
     left_ms = value->fresh_ms;
     shed_value_unref(value);
     return left_ms;
@@ -326,8 +323,7 @@ static uint64_t fresh_ms(void)
 
 static void expire_in(uint64_t in_ms)
 {
-    ck_assert_int_eq(shed_expire(fixture.cache, shed_str("k"), in_ms, 0, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_expire(fixture.cache, shed_str("k"), in_ms, 0, NULL));
 }
 
 TEST(a_row_that_expires_in_a_while_is_fresh_until_then)
@@ -363,12 +359,11 @@ TEST(what_expire_is_given_is_checked)
     struct shed_error err = {0};
 
     up(0, 0, 0);
-    ck_assert_int_eq(shed_expire(fixture.cache, shed_str(""), 0, 0, &err),
-                     SHED_EINVAL);
-    ck_assert_int_eq(shed_expire(NULL, shed_str("k"), 0, 0, &err), SHED_EINVAL);
-    ck_assert_int_eq(
-        shed_expire(fixture.cache, shed_str("k"), UINT64_MAX, 0, &err),
-        SHED_EINVAL);
+    EXPECT_CODE(shed_expire(fixture.cache, shed_str(""), 0, 0, &err),
+                SHED_EINVAL);
+    EXPECT_CODE(shed_expire(NULL, shed_str("k"), 0, 0, &err), SHED_EINVAL);
+    EXPECT_CODE(shed_expire(fixture.cache, shed_str("k"), UINT64_MAX, 0, &err),
+                SHED_EINVAL);
     ck_assert_ptr_ne(strstr(err.reason, "in_ms"), NULL);
     expire("not there");
 }
@@ -449,12 +444,12 @@ TEST(get_many_gives_old_rows_too)
     up(0, 0, STALE_MS);
     age("t:{k}", PAST_TTL_MS);
     table_fail(&fixture.table, true);
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, NULL, NULL),
-                     SHED_ESOURCE);
-    ck_assert_int_eq(items[0].code, SHED_OK);
+    EXPECT_CODE(shed_get_many(fixture.cache, items, 2, NULL, NULL),
+                SHED_ESOURCE);
+    EXPECT_OK(items[0].code);
     check_text(items[0].value, "k@1");
     ck_assert_int_eq(items[0].value->origin, SHED_ORIGIN_STALE);
-    ck_assert_int_eq(items[1].code, SHED_ESOURCE);
+    EXPECT_CODE(items[1].code, SHED_ESOURCE);
     ck_assert_ptr_null(items[1].value);
     shed_value_unref(items[0].value);
 }
@@ -514,9 +509,9 @@ static void expect_refused(const char *field)
     struct shed_cache *cache = NULL;
     struct shed_error err = {0};
 
-    ck_assert_int_eq(shed_cache_open(fixture.client, "other", fixture.source,
-                                     &fixture.cache_options, &cache, &err),
-                     SHED_EINVAL);
+    EXPECT_CODE(shed_cache_open(fixture.client, "other", fixture.source,
+                                &fixture.cache_options, &cache, &err),
+                SHED_EINVAL);
     ck_assert_msg(strstr(err.reason, field) != NULL, "%s", err.reason);
 }
 
@@ -567,9 +562,8 @@ TEST(a_soft_timeout_needs_a_row_to_fall_back_on)
     o->stale_if_error_ms = STALE_MS;
     expect_refused("stale_while_revalidate_ms");
     o->stale_if_error_ms = STALE_MS + 1;
-    ck_assert_int_eq(shed_cache_open(fixture.client, "other", fixture.source, o,
-                                     &cache, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_cache_open(fixture.client, "other", fixture.source, o,
+                              &cache, NULL));
     shed_cache_close(cache);
 }
 

@@ -93,10 +93,9 @@ static void expect_refused_lock(uint64_t wait_ms)
 {
     struct shed_lock *lock = NULL;
 
-    ck_assert_int_eq(
-        shed_lock_open(fixture.client, shed_str("job"), NULL, &lock, NULL),
-        SHED_OK);
-    ck_assert_int_eq(shed_lock_acquire(lock, wait_ms, NULL), SHED_EDENIED);
+    EXPECT_OK(
+        shed_lock_open(fixture.client, shed_str("job"), NULL, &lock, NULL));
+    EXPECT_CODE(shed_lock_acquire(lock, wait_ms, NULL), SHED_EDENIED);
     shed_lock_close(lock);
 }
 
@@ -112,16 +111,15 @@ static void check_refused(const char *count_command, const char *secret)
     fixture_open(&fixture);
     for (int i = 0; i < GETS || shed_now_ms() < begin_ms + SPAN_MS; i++) {
         err.reason[0] = '\0';
-        ck_assert_int_eq(
-            shed_get(fixture.cache, shed_str("k"), NULL, &value, &err),
-            SHED_EDENIED);
+        EXPECT_CODE(shed_get(fixture.cache, shed_str("k"), NULL, &value, &err),
+                    SHED_EDENIED);
         ck_assert_ptr_null(strstr(err.reason, secret));
     }
     ck_assert_uint_gt(strlen(err.reason), 0);
-    ck_assert_int_eq(shed_invalidate(fixture.cache, shed_str("k"), 0, &err),
-                     SHED_EDENIED);
+    EXPECT_CODE(shed_invalidate(fixture.cache, shed_str("k"), 0, &err),
+                SHED_EDENIED);
     ck_assert_ptr_null(strstr(err.reason, secret));
-    ck_assert_int_eq(
+    EXPECT_CODE(
         shed_put(fixture.cache, shed_str("k"), shed_str("v"), NULL, &err),
         SHED_EDENIED);
     expect_refused_lock(0);
@@ -171,8 +169,7 @@ TEST(a_server_without_auth_is_denied_and_the_password_not_told)
 
     server_start(&server);
     snprintf(uri, sizeof(uri), "unix://:hunter2@%s", server.socket);
-    ck_assert_int_eq(shed_client_open(uri, BARE_CLIENT, &client, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_client_open(uri, BARE_CLIENT, &client, NULL));
     WAIT_FOR(shed_client_status_read(client, &status, sizeof(status), NULL) ==
                  SHED_OK &&
              status.last.code == SHED_EDENIED);
@@ -267,13 +264,12 @@ TEST(each_change_of_the_standing_is_reported_once)
     ck_assert_uint_eq(told_count(), count);
     for (size_t i = 0; i < count; i++)
         ck_assert_int_eq(told.level[i], levels[i]);
-    ck_assert_int_eq(
-        shed_client_status_read(fixture.client, &status, sizeof(status), NULL),
-        SHED_OK);
+    EXPECT_OK(
+        shed_client_status_read(fixture.client, &status, sizeof(status), NULL));
     ck_assert_uint_eq(status.is_up, 0);
     ck_assert_uint_gt(status.since_ms, 0); /* the tries took longer */
     ck_assert_uint_le(status.since_ms, shed_now_ms() - again_ms);
-    ck_assert_int_eq(status.last.code, SHED_EDENIED);
+    EXPECT_CODE(status.last.code, SHED_EDENIED);
     ck_assert_ptr_nonnull(strstr(told.text[count - 1], status.last.reason));
     fixture_close(&fixture);
     server_stop(&fixture.server);
@@ -297,9 +293,7 @@ static void use_all(void)
     shed_value_unref(value);
     (void)!shed_put(fixture.cache, shed_str("k"), shed_str("v"), NULL, NULL);
     (void)!shed_invalidate(fixture.cache, shed_str("k"), 0, NULL);
-    ck_assert_int_eq(
-        shed_lock_open(fixture.client, shed_str("zoo"), &o, &lock, NULL),
-        SHED_OK);
+    EXPECT_OK(shed_lock_open(fixture.client, shed_str("zoo"), &o, &lock, NULL));
     ck_assert_int_ne(shed_lock_acquire(lock, 200, NULL), SHED_OK);
     shed_lock_close(lock);
 }
@@ -361,7 +355,7 @@ TEST(scripts_that_the_server_has_forgotten_are_sent_again)
     server_do(&fixture.server, "SCRIPT FLUSH");
     table_release(&fixture.table); /* fail */
     getter_join(&getter);
-    ck_assert_int_eq(getter.code, SHED_ESOURCE);
+    EXPECT_CODE(getter.code, SHED_ESOURCE);
     WAIT_FOR(server_int(&fixture.server, "STRLEN t:{fail}") !=
              SHED_ENTRY_HEADER_BYTES); /* of the lease record */
 }

@@ -104,8 +104,7 @@ static uint64_t tries_of(struct shed_lock *l)
 {
     struct shed_lock_stats stats;
 
-    ck_assert_int_eq(shed_lock_stats_read(l, &stats, sizeof(stats), NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_lock_stats_read(l, &stats, sizeof(stats), NULL));
     return stats.tries;
 }
 
@@ -131,8 +130,8 @@ TEST_EACH(a_lock_without_an_end_is_waited_for_until_its_release, 0, TOKENS)
     ck_assert_int_eq(server_int(&server, "PTTL %s", LOCK_NAME), -1);
     ck_assert(their_release(token));
     waiter_join(&w);
-    ck_assert_int_eq(w.code, SHED_OK);
-    ck_assert_int_eq(w.release_code, SHED_OK);
+    EXPECT_OK(w.code);
+    EXPECT_OK(w.release_code);
 }
 
 TEST(a_wait_ends_at_its_limit)
@@ -164,7 +163,7 @@ TEST(their_time_is_theirs)
     ck_assert_int_gt(server_int(&server, "PTTL %s", LOCK_NAME), TTL_MS);
     ck_assert(their_release("a"));
     waiter_join(&w);
-    ck_assert_int_eq(w.code, SHED_OK);
+    EXPECT_OK(w.code);
 }
 
 /* The waiter's read is tracked, and it suspects nobody of having died. */
@@ -181,7 +180,7 @@ TEST(a_waiter_is_told_of_a_release)
         server_int(&server, "EXISTS lock:={%s}%s:s", LOCK_NAME, LOCK_NAME), 0);
     ck_assert(their_release("a"));
     waiter_join(&w);
-    ck_assert_int_eq(w.code, SHED_OK);
+    EXPECT_OK(w.code);
 }
 
 TEST(a_key_of_another_type_is_no_lock)
@@ -209,7 +208,7 @@ TEST(an_offer_of_a_fair_lock_ends_when_they_take_it)
                         LOCK_NAME) == 0);
     ck_assert(their_release("a"));
     waiter_join(&w);
-    ck_assert_int_eq(w.code, SHED_OK);
+    EXPECT_OK(w.code);
     shed_lock_close(fair);
 }
 
@@ -222,7 +221,7 @@ TEST(ours_is_no_business_of_theirs)
         ck_assert(!their_acquire(tokens[i], LEASE_MS));
         ck_assert(!their_extend(tokens[i], 1));
         ck_assert(!their_release(tokens[i]));
-        ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_OK);
+        EXPECT_OK(shed_lock_extend(lock, 0, NULL));
         release(lock);
         ck_assert(their_acquire(tokens[i], 0));
         ck_assert(their_release(tokens[i]));
@@ -235,13 +234,13 @@ TEST_EACH(what_is_theirs_now_is_lost, 0, TOKENS)
     acquire(lock, 0);
     server_do(&server, "DEL %s", LOCK_NAME);
     ck_assert(their_acquire(tokens[_i], 0));
-    ck_assert_int_eq(shed_lock_extend(lock, 0, NULL), SHED_ELOST);
+    EXPECT_CODE(shed_lock_extend(lock, 0, NULL), SHED_ELOST);
     ck_assert(holds(tokens[_i]));
     ck_assert(their_release(tokens[_i]));
     acquire(lock, PLENTY_MS);
     server_do(&server, "DEL %s", LOCK_NAME);
     ck_assert(their_acquire(tokens[_i], 0));
-    ck_assert_int_eq(shed_lock_release(lock, NULL), SHED_ELOST);
+    EXPECT_CODE(shed_lock_release(lock, NULL), SHED_ELOST);
     ck_assert(holds(tokens[_i]));
     ck_assert_int_eq(server_int(&server, "PTTL %s", LOCK_NAME), -1);
 }
@@ -276,10 +275,8 @@ static struct shed_lock *open_quorum(struct shed_client **clients)
         server_start(&servers[i]);
         clients[i] = open_client(&servers[i], SHED_WAIT_AUTO);
     }
-    ck_assert_int_eq(shed_lock_open_quorum(clients, SERVERS,
-                                           shed_str(LOCK_NAME), &o, &quorum,
-                                           NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_lock_open_quorum(clients, SERVERS, shed_str(LOCK_NAME), &o,
+                                    &quorum, NULL));
     return quorum;
 }
 
@@ -302,7 +299,7 @@ TEST(a_quorum_counts_the_servers_that_they_do_not_have)
 
     server_do(&servers[0], "SET %s a", LOCK_NAME);
     acquire(quorum, PLENTY_MS);
-    ck_assert_int_eq(shed_lock_extend(quorum, 0, NULL), SHED_OK);
+    EXPECT_OK(shed_lock_extend(quorum, 0, NULL));
     release(quorum);
     ck_assert_int_eq(server_int(&servers[0], "STRLEN %s", LOCK_NAME), 1);
     WAIT_FOR(server_int(&servers[1], "EXISTS %s", LOCK_NAME) == 0);
@@ -311,7 +308,7 @@ TEST(a_quorum_counts_the_servers_that_they_do_not_have)
     ck_assert_int_eq(server_int(&servers[1], "STRLEN %s", LOCK_NAME), 1);
     server_do(&servers[0], "DEL %s", LOCK_NAME);
     waiter_join(&w);
-    ck_assert_int_eq(w.code, SHED_OK);
+    EXPECT_OK(w.code);
     ck_assert_int_eq(server_int(&servers[1], "STRLEN %s", LOCK_NAME), 1);
     close_quorum(quorum, clients);
 }

@@ -150,10 +150,8 @@ static struct shed_lock *open_ours(void)
     o.lease_ms = lease_ms;
     for (unsigned i = 0; i < server_count; i++)
         clients[i] = open_client(&servers[i], SHED_WAIT_AUTO);
-    ck_assert_int_eq(shed_lock_open_quorum(clients, server_count,
-                                           shed_str(LOCK_NAME), &o, &lock,
-                                           NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_lock_open_quorum(clients, server_count, shed_str(LOCK_NAME),
+                                    &o, &lock, NULL));
     return lock;
 }
 

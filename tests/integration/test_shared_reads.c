@@ -99,7 +99,7 @@ TEST(a_refusal_reaches_all_with_its_reason)
     server_thaw(&fixture.server);
     for (int i = 0; i < GETTERS; i++) {
         getter_join(&getters[i]);
-        ck_assert_int_eq(getters[i].code, SHED_EDENIED);
+        EXPECT_CODE(getters[i].code, SHED_EDENIED);
         ck_assert_ptr_nonnull(strstr(getters[i].error.reason, "refused GET"));
     }
     server_do(&fixture.server, "ACL SETUSER default +get");

@@ -36,9 +36,7 @@ static void ask_lock(void)
 {
     struct shed_lock *lock = NULL;
 
-    ck_assert_int_eq(
-        shed_lock_open(fixture.client, shed_str("l"), NULL, &lock, NULL),
-        SHED_OK);
+    EXPECT_OK(shed_lock_open(fixture.client, shed_str("l"), NULL, &lock, NULL));
     ck_assert_int_eq(shed_lock_is_mine(lock), 0);
     shed_lock_close(lock);
 }
@@ -54,18 +52,15 @@ static void call_others(void)
     memset(long_key, 'k', sizeof(long_key));
     put.tags = many_tags;
     put.tags_count = SHED_TAGS_MAX;
-    ck_assert_int_eq(
-        shed_put(fixture.cache, items[1].key, shed_str("row"), &put, NULL),
-        SHED_OK);
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, 2, NULL, NULL),
-                     SHED_OK);
+    EXPECT_OK(
+        shed_put(fixture.cache, items[1].key, shed_str("row"), &put, NULL));
+    EXPECT_OK(shed_get_many(fixture.cache, items, 2, NULL, NULL));
     for (int i = 0; i < 2; i++)
         shed_value_unref(items[i].value);
-    ck_assert_int_eq(shed_invalidate(fixture.cache, items[1].key,
-                                     SHED_TIMEOUT_DEFAULT, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_invalidate(fixture.cache, items[1].key, SHED_TIMEOUT_DEFAULT,
+                              NULL));
     ask_lock();
-    ck_assert_int_eq(shed_cache_probe(fixture.cache, 0, NULL), SHED_OK);
+    EXPECT_OK(shed_cache_probe(fixture.cache, 0, NULL));
 }
 
 /* The threads of the library are started here, in the place of its own

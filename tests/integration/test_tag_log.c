@@ -41,8 +41,7 @@ static bool gets(struct shed_cache *cache, const char *key, const char *text)
     struct shed_value *value = NULL;
     bool is_it;
 
-    ck_assert_int_eq(shed_get(cache, shed_str(key), NULL, &value, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get(cache, shed_str(key), NULL, &value, NULL));
     is_it = value->size == strlen(text) &&
             memcmp(value->data, text, strlen(text)) == 0;
     shed_value_unref(value);
@@ -109,8 +108,7 @@ TEST(many_keys_are_misses_together)
     expect_text(fixture.cache, "b", "b@1");
     change_all();
     expect_text(fixture.cache, "c", "c@2");
-    ck_assert_int_eq(shed_get_many(fixture.cache, items, 3, NULL, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get_many(fixture.cache, items, 3, NULL, NULL));
     check_text(items[0].value, "a@2");
     check_text(items[1].value, "b@2");
     check_text(items[2].value, "c@2");
@@ -136,7 +134,7 @@ TEST_EACH(what_was_being_loaded_is_for_earlier_callers_alone, 0, 2)
     table_release(&fixture.table);
     getter_expect(&before, "k@1", SHED_ORIGIN_LOAD);
     getter_join(&after);
-    ck_assert_int_eq(after.code, SHED_OK);
+    EXPECT_OK(after.code);
     check_text(after.value, "k@2");
     shed_value_unref(after.value);
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_REDIS);
@@ -152,7 +150,7 @@ TEST(what_was_being_loaded_when_it_failed_is_for_earlier_callers_alone)
     server_do(&fixture.server, "ACL SETUSER default -zadd");
     getter_hold(&before, &fixture, "k");
     table_update(&fixture.table);
-    ck_assert_int_eq(shed_invalidate_all(fixture.cache, 0, NULL), SHED_EDENIED);
+    EXPECT_CODE(shed_invalidate_all(fixture.cache, 0, NULL), SHED_EDENIED);
     getter_start(&after, fixture.cache, "k");
     WAIT_FOR(stats_of(fixture.cache).joins == 1);
     table_release(&fixture.table);
@@ -302,9 +300,8 @@ TEST(what_is_put_has_the_tags_of_the_put_alone)
     up_with_tags(LIMIT);
     o.tags = tags;
     o.tags_count = 2;
-    ck_assert_int_eq(
-        shed_put(fixture.cache, shed_str("red"), shed_str("put"), &o, &err),
-        SHED_OK);
+    EXPECT_OK(
+        shed_put(fixture.cache, shed_str("red"), shed_str("put"), &o, &err));
     invalidate_tag(fixture.cache, "r");
     expect_text(fixture.cache, "red", "put");
     invalidate_tag(fixture.cache, "green");
@@ -316,9 +313,9 @@ static void refused_tags(const struct shed_bytes *tags, size_t count,
 {
     struct shed_error err = {0};
 
-    ck_assert_int_eq(shed_invalidate_tags(fixture.cache, tags, count, 0, &err),
-                     SHED_EINVAL);
-    ck_assert_int_eq(err.code, SHED_EINVAL);
+    EXPECT_CODE(shed_invalidate_tags(fixture.cache, tags, count, 0, &err),
+                SHED_EINVAL);
+    EXPECT_CODE(err.code, SHED_EINVAL);
     ck_assert_str_eq(err.reason, why);
 }
 
@@ -339,13 +336,12 @@ TEST(tags_of_a_wrong_form_are_refused)
     refused_tags(NULL, 2, "shed_invalidate_tags: tags is NULL");
     refused_tags(bad, SHED_MANY_MAX + 1,
                  "shed_invalidate_tags: 10001 tags, the limit is 10000");
-    ck_assert_int_eq(shed_invalidate_tags(fixture.cache, NULL, 0, 0, &err),
-                     SHED_OK);
+    EXPECT_OK(shed_invalidate_tags(fixture.cache, NULL, 0, 0, &err));
     for (size_t i = 0; i <= SHED_TAGS_MAX; i++)
         many[i] = shed_str("tag");
     o.tags = many;
     o.tags_count = SHED_TAGS_MAX + 1;
-    ck_assert_int_eq(
+    EXPECT_CODE(
         shed_put(fixture.cache, shed_str("k"), shed_str("row"), &o, &err),
         SHED_EINVAL);
     ck_assert_str_eq(err.reason, "shed_put: 65 tags, the limit is 64");
@@ -397,8 +393,7 @@ static void invalidate_many_tags(void)
         snprintf(names[i], sizeof(names[i]), "tag%u", i);
         tags[i] = shed_str(names[i]);
     }
-    ck_assert_int_eq(shed_invalidate_tags(fixture.cache, tags, TAGS, 0, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_invalidate_tags(fixture.cache, tags, TAGS, 0, NULL));
 }
 
 TEST(a_log_of_many_tags_is_read_in_parts)
@@ -616,7 +611,7 @@ TEST(a_log_that_is_something_else_is_an_error_and_no_hit)
     fixture_open(&fixture);
     expect_code(fixture.cache, "k", SHED_EREDIS, &err);
     ck_assert_ptr_nonnull(strstr(err.reason, "log of tags, t:tags"));
-    ck_assert_int_eq(shed_invalidate_all(fixture.cache, 0, &err), SHED_EREDIS);
+    EXPECT_CODE(shed_invalidate_all(fixture.cache, 0, &err), SHED_EREDIS);
     server_do(&fixture.server, "DEL t:tags");
     expect_text(fixture.cache, "k", "k@1");
 }
@@ -637,7 +632,7 @@ TEST_EACH(scores_that_are_no_positions_are_an_error_and_no_hit, 0, 5)
     fixture_open(&fixture);
     expect_code(fixture.cache, "k", SHED_EREDIS, &err);
     ck_assert_ptr_nonnull(strstr(err.reason, "t:tags, has a score"));
-    ck_assert_int_eq(shed_invalidate_all(fixture.cache, 0, &err), SHED_EREDIS);
+    EXPECT_CODE(shed_invalidate_all(fixture.cache, 0, &err), SHED_EREDIS);
     ck_assert_ptr_nonnull(strstr(err.reason, "t:tags is no position"));
     ck_assert_int_eq(server_int(&fixture.server, "ZCARD t:tags"), 500);
     server_do(&fixture.server, "DEL t:tags");
@@ -653,9 +648,9 @@ TEST(a_cache_without_tags_has_no_log_and_reads_none)
 
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
-    ck_assert_int_eq(shed_invalidate_all(fixture.cache, 0, &err), SHED_EINVAL);
-    ck_assert_int_eq(shed_invalidate_tags(fixture.cache, &tag, 1, 0, &err),
-                     SHED_EINVAL);
+    EXPECT_CODE(shed_invalidate_all(fixture.cache, 0, &err), SHED_EINVAL);
+    EXPECT_CODE(shed_invalidate_tags(fixture.cache, &tag, 1, 0, &err),
+                SHED_EINVAL);
     ck_assert_ptr_nonnull(strstr(err.reason, "option tags_limit"));
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:tags"), 0);
     ck_assert_int_eq(server_calls(&fixture.server, "zrangebyscore"), 0);
@@ -696,11 +691,11 @@ TEST(no_stale_window_covers_what_it_has_made_a_miss)
     age_entry(&fixture.server, "t:{k}", AGEING_TTL_MS + 1000);
     expect_code(fixture.cache, "k", SHED_ESOURCE, &err);
     any.allow_stale = SHED_STALE_ALLOWED;
-    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), &any, &value, &err),
-                     SHED_ESOURCE);
+    EXPECT_CODE(shed_get(fixture.cache, shed_str("k"), &any, &value, &err),
+                SHED_ESOURCE);
     any.only_cached = 1;
-    ck_assert_int_eq(shed_get(fixture.cache, shed_str("k"), &any, &value, &err),
-                     SHED_EMISS);
+    EXPECT_CODE(shed_get(fixture.cache, shed_str("k"), &any, &value, &err),
+                SHED_EMISS);
     ck_assert_uint_eq(stats_of(fixture.cache).stale, 0);
 }
 
@@ -724,9 +719,8 @@ TEST(an_invalidation_of_all_forgets_the_row_version)
     init();
     fixture.table.has_versions = true;
     fixture_open(&fixture);
-    ck_assert_int_eq(shed_put(fixture.cache, shed_str("k"), shed_str("seven"),
-                              AT_VERSION(7), NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_put(fixture.cache, shed_str("k"), shed_str("seven"),
+                       AT_VERSION(7), NULL));
     expect_text(fixture.cache, "k", "seven");
     invalidate_all(fixture.cache);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
@@ -840,7 +834,7 @@ TEST(one_that_cannot_be_kept_says_so)
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     refuse_writes();
-    ck_assert_int_eq(shed_invalidate_all(fixture.cache, 0, &err), SHED_EREDIS);
+    EXPECT_CODE(shed_invalidate_all(fixture.cache, 0, &err), SHED_EREDIS);
     ck_assert_ptr_nonnull(strstr(err.reason, "dropped (undelivered_limit"));
     expect_text(fixture.cache, "k", "k@1");
     accept_writes();
@@ -855,8 +849,8 @@ TEST(of_many_tags_the_first_that_is_not_kept_is_named)
     fixture.cache_options.undelivered_limit = 1;
     fixture_open(&fixture);
     refuse_writes();
-    ck_assert_int_eq(shed_invalidate_tags(fixture.cache, tags, 3, 0, &err),
-                     SHED_EREDIS);
+    EXPECT_CODE(shed_invalidate_tags(fixture.cache, tags, 3, 0, &err),
+                SHED_EREDIS);
     ck_assert_msg(strstr(err.reason, "tags[1]: dropped (") == err.reason, "%s",
                   err.reason);
     accept_writes();

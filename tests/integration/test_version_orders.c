@@ -122,13 +122,10 @@ static void open_cache(void)
 {
     shed_cache_close(fixture.cache);
     shed_source_close(fixture.source);
-    ck_assert_int_eq(shed_source_open_batch(park, NULL, &fixture.source_options,
-                                            &fixture.source, NULL),
-                     SHED_OK);
-    ck_assert_int_eq(shed_cache_open(fixture.client, "t", fixture.source,
-                                     &fixture.cache_options, &fixture.cache,
-                                     NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_source_open_batch(park, NULL, &fixture.source_options,
+                                     &fixture.source, NULL));
+    EXPECT_OK(shed_cache_open(fixture.client, "t", fixture.source,
+                              &fixture.cache_options, &fixture.cache, NULL));
 }
 
 /* The first one connects to the proxy, if there is one. */
@@ -225,7 +222,7 @@ static void begin(struct reader *r, uint64_t version)
     r->is_running = true;
     r->is_done = false;
     r->oldest_stale = r->oldest = floor_version;
-    ck_assert_int_eq(pthread_create(&r->thread, NULL, run_reader, r), 0);
+    start_thread(&r->thread, run_reader, r);
     WAIT_FOR((stats = stats_of(r->process->peer.cache),
               count_parked() > before || atomic_load(&r->is_done) ||
                   stats.waits + stats.joins > waiting));
@@ -277,9 +274,8 @@ static void put_row(struct shed_cache *cache, uint64_t version)
     char row[KEY_BYTES];
 
     snprintf(row, sizeof(row), "%llu", (unsigned long long)version);
-    ck_assert_int_eq(shed_put(cache, shed_str(key), shed_str(row),
-                              AT_VERSION(version), NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_put(cache, shed_str(key), shed_str(row), AT_VERSION(version),
+                       NULL));
     if (floor_version < version)
         floor_version = version;
 }
@@ -386,8 +382,7 @@ static void do_random_step(uint64_t *seed)
     else if (draw % 16 < 5)
         forget(cache);
     else if (draw % 16 < 6)
-        ck_assert_int_eq(shed_expire(cache, shed_str(key), 0, 0, NULL),
-                         SHED_OK);
+        EXPECT_OK(shed_expire(cache, shed_str(key), 0, 0, NULL));
     else if (draw % 16 < 11)
         begin(reader, version);
     else

@@ -44,8 +44,7 @@ static struct shed_value *get_k(struct shed_cache *cache)
 {
     struct shed_value *value = NULL;
 
-    ck_assert_int_eq(shed_get(cache, shed_str("k"), NULL, &value, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_get(cache, shed_str("k"), NULL, &value, NULL));
     return value;
 }
 
@@ -361,7 +360,7 @@ TEST(an_invalidation_beats_an_unmodified_row)
     ck_assert_int_eq(server_int(&fixture.server, "DEL t:{k}"), 1);
     table_release(&fixture.table);
     getter_join(&getter);
-    ck_assert_int_eq(getter.code, SHED_OK);
+    EXPECT_OK(getter.code);
     check_text(getter.value, "k@1");
     shed_value_unref(getter.value);
     ck_assert_uint_eq(loads(), 3);
@@ -417,12 +416,10 @@ TEST(a_row_without_an_old_version_cannot_be_unmodified)
     struct shed_error err = {0};
 
     fixture_open(&fixture);
-    ck_assert_int_eq(shed_source_open_batch(load_unmodified, NULL, BARE_SOURCE,
-                                            &source, NULL),
-                     SHED_OK);
-    ck_assert_int_eq(
-        shed_cache_open(fixture.client, "u", source, BARE_CACHE, &cache, NULL),
-        SHED_OK);
+    EXPECT_OK(shed_source_open_batch(load_unmodified, NULL, BARE_SOURCE,
+                                     &source, NULL));
+    EXPECT_OK(
+        shed_cache_open(fixture.client, "u", source, BARE_CACHE, &cache, NULL));
     expect_code(cache, "k", SHED_ESOURCE, &err);
     ck_assert_ptr_nonnull(strstr(err.reason, "unmodified"));
     shed_cache_close(cache);

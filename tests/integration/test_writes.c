@@ -147,7 +147,7 @@ TEST(a_caller_after_an_invalidation_does_not_wait_for_the_older_load)
     table_release(&fixture.table);
     getter_expect(&after, "k@2", SHED_ORIGIN_LOAD);
     getter_join(&before);
-    ck_assert_int_eq(before.code, SHED_OK);
+    EXPECT_OK(before.code);
     shed_value_unref(before.value);
     expect_text(fixture.cache, "k", "k@2");
     ck_assert_uint_eq(stats_of(fixture.cache).joins, 0);
@@ -185,7 +185,7 @@ TEST(a_second_client_is_not_given_what_the_first_has_invalidated)
     table_release(&fixture.table);
     getter_expect(&after, "k@2", SHED_ORIGIN_LOAD);
     getter_join(&before);
-    ck_assert_int_eq(before.code, SHED_OK);
+    EXPECT_OK(before.code);
     shed_value_unref(before.value);
     expect_text(fixture.cache, "k", "k@2");
     expect_text(peer.cache, "k", "k@2");
@@ -223,8 +223,7 @@ TEST_EACH(own_writes_are_seen_among_readers, 0, 2)
     fixture_open(&fixture);
     for (int i = 0; i < READERS; i++) {
         readers[i].is_stopping = &is_stopping;
-        ck_assert_int_eq(
-            pthread_create(&readers[i].thread, NULL, read_on, &readers[i]), 0);
+        start_thread(&readers[i].thread, read_on, &readers[i]);
     }
     for (unsigned i = 2; i < WRITES; i++) {
         table_update(&fixture.table);
@@ -252,7 +251,7 @@ TEST(the_sources_reason_reaches_all_callers_here)
     table_release(&fixture.table);
     for (size_t i = 0; i < 5; i++) {
         getter_join(&getters[i]);
-        ck_assert_int_eq(getters[i].code, SHED_ESOURCE);
+        EXPECT_CODE(getters[i].code, SHED_ESOURCE);
         ck_assert_str_eq(getters[i].error.reason, "the table is on fire");
     }
     ck_assert_uint_eq(table_loads(&fixture.table), 1);
@@ -274,8 +273,8 @@ TEST(waiters_elsewhere_hear_of_a_failed_load)
     table_release(&fixture.table);
     getter_join(&here);
     getter_join(&there);
-    ck_assert_int_eq(here.code, SHED_ESOURCE);
-    ck_assert_int_eq(there.code, SHED_ESOURCE);
+    EXPECT_CODE(here.code, SHED_ESOURCE);
+    EXPECT_CODE(there.code, SHED_ESOURCE);
     ck_assert_ptr_nonnull(strstr(there.error.reason, "the table is on fire"));
     ck_assert_uint_eq(table_loads(&fixture.table), 1);
     peer_close(&peer);

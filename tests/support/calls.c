@@ -25,9 +25,7 @@ void expect_absent(const char *key, struct shed_get_options options)
 {
     struct shed_value *value = NULL;
 
-    ck_assert_int_eq(
-        shed_get(fixture.cache, shed_str(key), &options, &value, NULL),
-        SHED_OK);
+    EXPECT_OK(shed_get(fixture.cache, shed_str(key), &options, &value, NULL));
     ck_assert_int_eq(value->kind, SHED_KIND_ABSENT);
     shed_value_unref(value);
 }
@@ -57,7 +55,7 @@ void call_start(struct call *c, struct shed_cache *cache,
                 struct shed_get_options options)
 {
     *c = (struct call){.cache = cache, .options = options};
-    ck_assert_int_eq(pthread_create(&c->thread, NULL, run_call, c), 0);
+    start_thread(&c->thread, run_call, c);
 }
 
 void call_join(struct call *c)
@@ -68,7 +66,7 @@ void call_join(struct call *c)
 void call_expect(struct call *c, const char *text)
 {
     call_join(c);
-    ck_assert_int_eq(c->code, SHED_OK);
+    EXPECT_OK(c->code);
     check_text(c->value, text);
     shed_value_unref(c->value);
 }

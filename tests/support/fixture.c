@@ -405,8 +405,7 @@ struct shed_stats stats_of(struct shed_cache *cache)
 {
     struct shed_stats stats;
 
-    ck_assert_int_eq(shed_stats_read(cache, &stats, sizeof(stats), NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_stats_read(cache, &stats, sizeof(stats), NULL));
     return stats;
 }
 
@@ -414,9 +413,7 @@ struct shed_client_status status_of(struct shed_client *client)
 {
     struct shed_client_status status;
 
-    ck_assert_int_eq(
-        shed_client_status_read(client, &status, sizeof(status), NULL),
-        SHED_OK);
+    EXPECT_OK(shed_client_status_read(client, &status, sizeof(status), NULL));
     return status;
 }
 
@@ -435,7 +432,7 @@ void getter_start(struct getter *g, struct shed_cache *cache, const char *key)
 {
     g->cache = cache;
     g->key = key;
-    ck_assert_int_eq(pthread_create(&g->thread, NULL, run_getter, g), 0);
+    start_thread(&g->thread, run_getter, g);
 }
 
 void getter_hold(struct getter *g, struct fixture *r, const char *key)
@@ -529,9 +526,7 @@ void readers_run(const struct readers *common)
     ck_assert_ptr_nonnull(readers);
     for (unsigned i = 0; i < common->threads; i++) {
         readers[i] = (struct reader){.common = common, .number = i};
-        ck_assert_int_eq(pthread_create(&readers[i].thread, NULL, read_own_keys,
-                                        &readers[i]),
-                         0);
+        start_thread(&readers[i].thread, read_own_keys, &readers[i]);
     }
     for (unsigned i = 0; i < common->threads; i++)
         pthread_join(readers[i].thread, NULL);

@@ -131,7 +131,7 @@ uint64_t fence_of(struct shed_lock *lock)
 {
     struct shed_fence fence;
 
-    ck_assert_int_eq(shed_lock_fence(lock, &fence, NULL), SHED_OK);
+    EXPECT_OK(shed_lock_fence(lock, &fence, NULL));
     ck_assert_uint_gt(fence.number, 0);
     return fence.number;
 }
@@ -154,7 +154,7 @@ static void *wait_and_hold(void *arg)
 void waiter_start(struct waiter *w, struct shed_lock *lock, uint64_t wait_ms)
 {
     *w = (struct waiter){.lock = lock, .wait_ms = wait_ms};
-    ck_assert_int_eq(pthread_create(&w->thread, NULL, wait_and_hold, w), 0);
+    start_thread(&w->thread, wait_and_hold, w);
 }
 
 void waiter_join(struct waiter *w)
@@ -174,7 +174,7 @@ static void *extend(void *arg)
 void extender_start(struct waiter *w, struct shed_lock *lock, uint64_t lease_ms)
 {
     *w = (struct waiter){.lock = lock, .wait_ms = lease_ms};
-    ck_assert_int_eq(pthread_create(&w->thread, NULL, extend, w), 0);
+    start_thread(&w->thread, extend, w);
 }
 
 void note_outcome(void *user, struct shed_lock *lock, enum shed_code code,
@@ -198,9 +198,7 @@ void expect_outcome(struct outcome *out, enum shed_code code)
 void acquire_async(struct shed_lock *lock, uint64_t wait_ms,
                    struct outcome *out)
 {
-    ck_assert_int_eq(
-        shed_lock_acquire_async(lock, wait_ms, note_outcome, out, NULL),
-        SHED_OK);
+    EXPECT_OK(shed_lock_acquire_async(lock, wait_ms, note_outcome, out, NULL));
 }
 
 void acquire_for_all(struct shed_lock *lock)
@@ -215,6 +213,6 @@ void count_loss(void *counter, struct shed_lock *lock,
                 const struct shed_error *reason)
 {
     (void)lock;
-    ck_assert_int_eq(reason->code, SHED_ELOST);
+    EXPECT_CODE(reason->code, SHED_ELOST);
     atomic_fetch_add((atomic_uint *)counter, 1);
 }

@@ -319,7 +319,7 @@ static void queue_ask(struct shed_source *source, struct ask *ask,
                                  .old_version = old,
                                  .settle = note_loaded};
     shed_latch_init(&ask->gate, 1);
-    ck_assert_int_eq(shed_source_queue(source, &ask->job, NULL), SHED_OK);
+    EXPECT_OK(shed_source_queue(source, &ask->job, NULL));
 }
 
 void begin_ask(struct shed_source *source, struct ask *ask, const void *key,
@@ -371,8 +371,7 @@ void open_connection(struct site *site, struct shed_mysql_connection *c,
     *config = (struct shed_mysql_config){.connect_timeout_s = PATIENCE_S,
                                          .read_timeout_s = PATIENCE_S,
                                          .statement_limit_ms = 60000};
-    ck_assert_int_eq(shed_mysql_uri_parse(site->uri, &config->uri, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_mysql_uri_parse(site->uri, &config->uri, NULL));
     *c = (struct shed_mysql_connection){.config = config};
     ck_assert_msg(shed_mysql_connection_open(c, &failure), "%s",
                   failure.error.reason);
@@ -415,7 +414,7 @@ void assert_text(struct ask *ask, const char *text)
 void assert_failure(struct ask *ask, const char *why)
 {
     ck_assert_ptr_null(ask->loaded.value);
-    ck_assert_int_eq(ask->loaded.error.code, SHED_ESOURCE);
+    EXPECT_CODE(ask->loaded.error.code, SHED_ESOURCE);
     ck_assert_msg(strstr(ask->loaded.error.reason, why) != NULL, "%s",
                   ask->loaded.error.reason);
 }

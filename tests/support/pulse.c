@@ -34,7 +34,7 @@ void pulse_start(struct pulse *p)
     atomic_store(&p->is_over, false);
     atomic_store(&p->last_ms, shed_now_ms());
     pulse_reset(p);
-    ck_assert_int_eq(pthread_create(&p->thread, NULL, beat, p), 0);
+    start_thread(&p->thread, beat, p);
 }
 
 void pulse_stop(struct pulse *p)

@@ -36,8 +36,7 @@ void rewrite_all(void)
 {
     table_update(&fixture.table);
     for (unsigned i = 0; i < REWRITES; i++)
-        ck_assert_int_eq(write_one(fixture.cache, i, fixture.table.version),
-                         SHED_OK);
+        EXPECT_OK(write_one(fixture.cache, i, fixture.table.version));
 }
 
 unsigned rewrites_missed(struct shed_cache *cache, unsigned version)
@@ -49,8 +48,7 @@ unsigned rewrites_missed(struct shed_cache *cache, unsigned version)
         struct shed_value *value = NULL;
         rewrite_key(i, key);
         row_at(key, version, row);
-        ck_assert_int_eq(shed_get(cache, shed_str(key), NULL, &value, NULL),
-                         SHED_OK);
+        EXPECT_OK(shed_get(cache, shed_str(key), NULL, &value, NULL));
         missed += value->size != strlen(row) ||
                   memcmp(value->data, row, strlen(row)) != 0;
         shed_value_unref(value);

@@ -823,7 +823,7 @@ void proxy_listen(struct proxy *p, const struct server *s)
 
 void proxy_serve(struct proxy *p)
 {
-    ck_assert_int_eq(pthread_create(&p->thread, NULL, run_proxy, p), 0);
+    start_thread(&p->thread, run_proxy, p);
 }
 
 void proxy_start(struct proxy *p, const struct server *s)

@@ -3,12 +3,15 @@
 #ifndef TESTING_H
 #define TESTING_H
 
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <check.h>
+
+#include <snowshed/snowshed.h>
 
 #include "base/clock.h"
 
@@ -80,6 +83,21 @@ static inline int run_tests(const char *name)
     failed = srunner_ntests_failed(runner);
     srunner_free(runner);
     return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+/* Check what a call returns. */
+#define EXPECT_CODE(call, expected)                                            \
+    do {                                                                       \
+        enum shed_code code_of_call = (call);                                  \
+        ck_assert_msg(code_of_call == (expected), "%s: %s", #call,             \
+                      shed_code_name(code_of_call));                           \
+    } while (0)
+#define EXPECT_OK(call) EXPECT_CODE(call, SHED_OK)
+
+static inline void start_thread(pthread_t *thread, void *(*run)(void *),
+                                void *arg)
+{
+    ck_assert_int_eq(pthread_create(thread, NULL, run, arg), 0);
 }
 
 /* The number in an environment variable, or otherwise if it is not set. */

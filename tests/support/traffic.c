@@ -180,9 +180,8 @@ static void open_all(struct traffic *t, struct fixture *f)
     struct shed_source *source = f->source;
 
     f->cache_options.timeout_ms = scaled_ms(TRAFFIC_TIMEOUT_MS);
-    ck_assert_int_eq(
-        shed_source_open_batch(load, t, &f->source_options, &t->source, NULL),
-        SHED_OK);
+    EXPECT_OK(
+        shed_source_open_batch(load, t, &f->source_options, &t->source, NULL));
     f->source = t->source;
     for (int i = 0; i < 2; i++)
         peer_open(&t->peer[i], f);
@@ -195,14 +194,13 @@ void traffic_start(struct traffic *t, struct fixture *f, bool is_async)
     for (unsigned i = 0; i < TRAFFIC_KEYS; i++)
         atomic_store(&t->version[i], 1);
     open_all(t, f);
-    ck_assert_int_eq(pthread_create(&t->writer, NULL, write_rows, t), 0);
+    start_thread(&t->writer, write_rows, t);
     for (size_t i = 0; i < 2; i++)
         for (unsigned r = 0; r < TRAFFIC_READERS; r++) {
             struct reader *reader = malloc(sizeof(*reader));
             ck_assert_ptr_nonnull(reader);
             *reader = (struct reader){t, i, r * TRAFFIC_KEYS / 2};
-            ck_assert_int_eq(
-                pthread_create(&t->reader[i][r], NULL, read_rows, reader), 0);
+            start_thread(&t->reader[i][r], read_rows, reader);
         }
     traffic_go_on(t);
 }

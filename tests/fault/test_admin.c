@@ -7,15 +7,9 @@
 
 #include <snowshed/lock.h>
 
-#include "cache/cache.h"
 #include "client/client.h"
 #include "support/awaited.h"
 #include "support/fixture.h"
-
-static size_t undelivered(void)
-{
-    return shed_delivery_count(fixture.cache->delivery);
-}
 
 static enum shed_code get_code(const char *key)
 {

@@ -368,18 +368,6 @@ TEST(a_lock_is_held_while_its_slot_moves)
     cluster_down();
 }
 
-static bool reads(struct shed_cache *cache, const char *row)
-{
-    struct shed_value *value = NULL;
-    bool is_it;
-
-    EXPECT_OK(shed_get(cache, shed_str("k"), NULL, &value, NULL));
-    is_it = value->size == strlen(row) &&
-            memcmp(value->data, row, value->size) == 0;
-    shed_value_unref(value);
-    return is_it;
-}
-
 /* One step of a move each time. */
 static void go_on_with(const struct own_move *move, unsigned step)
 {
@@ -417,7 +405,7 @@ TEST(invalidations_of_all_are_heard_while_their_log_moves)
                   step == 1 || step == 2);
         expect_text(fixture.cache, "k", row);
         if (step != 1 && step != 2)
-            WAIT_FOR(reads(peer.cache, row));
+            WAIT_FOR(has_text(peer.cache, row));
     }
     peer_close(&peer);
     move = reverse(move);

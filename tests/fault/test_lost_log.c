@@ -48,18 +48,6 @@ static void invalidate_tag(struct shed_cache *cache, const char *tag)
     ck_assert_msg(try_tag(cache, tag, &err) == SHED_OK, "%s", err.reason);
 }
 
-static bool gets(struct shed_cache *cache, const char *text)
-{
-    struct shed_value *value = NULL;
-    bool is_it;
-
-    EXPECT_OK(shed_get(cache, shed_str("red"), NULL, &value, NULL));
-    is_it = value->size == strlen(text) &&
-            memcmp(value->data, text, strlen(text)) == 0;
-    shed_value_unref(value);
-    return is_it;
-}
-
 /* What writer invalidates is loaded again, by writer and by the other, and is a
  * hit for both from then on. */
 static void expect_effect(struct shed_cache *writer, struct shed_cache *other,
@@ -71,7 +59,7 @@ static void expect_effect(struct shed_cache *writer, struct shed_cache *other,
     table_update(&fixture.table);
     invalidate_tag(writer, "r");
     expect_text(writer, "red", text);
-    WAIT_FOR(gets(other, text));
+    WAIT_FOR(has_row(other, "red", text));
     expect_origin(writer, "red", text, SHED_ORIGIN_REDIS);
     expect_origin(other, "red", text, SHED_ORIGIN_REDIS);
 }
@@ -177,7 +165,8 @@ TEST(a_loss_costs_each_entry_one_load)
     peer_open(&peer, &fixture);
     expect_origin(peer.cache, "blue", "blue@1", SHED_ORIGIN_REDIS);
     lose();
-    WAIT_FOR(gets(fixture.cache, "red@1") && gets(peer.cache, "red@1") &&
+    WAIT_FOR(has_row(fixture.cache, "red", "red@1") &&
+             has_row(peer.cache, "red", "red@1") &&
              server_int(&fixture.server, "EXISTS t:tags") == 1);
     for (int i = 0; i < 3; i++) {
         expect_text(fixture.cache, "red", "red@1");
@@ -228,7 +217,7 @@ TEST(where_the_log_cannot_be_written_hits_go_on)
 
 static bool knows(struct shed_cache *cache, uint64_t position)
 {
-    return gets(cache, "red@4") &&
+    return has_row(cache, "red", "red@4") &&
            shed_tag_log_position(cache->tag_log) == position;
 }
 
@@ -297,7 +286,7 @@ TEST(after_a_failover_to_a_replica_that_is_behind_it_has_its_effect)
     invalidate_tag(fixture.cache, "r");
     server_kill(&fixture.server);
     ck_assert_int_eq(rename(replica.socket, fixture.server.socket), 0);
-    WAIT_FOR(gets(fixture.cache, "red@2"));
+    WAIT_FOR(has_row(fixture.cache, "red", "red@2"));
     WAIT_FOR(shed_client_is_up(fixture.client));
     peer_open(&peer, &fixture);
     expect_effects(2);

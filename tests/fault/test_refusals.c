@@ -15,7 +15,6 @@
 #include <snowshed/lock.h>
 
 #include "base/breaker.h"
-#include "cache/cache.h"
 #include "support/awaited.h"
 #include "support/fixture.h"
 
@@ -386,11 +385,6 @@ static void down(void)
     redisFree(admin);
     shed_lock_close(lock);
     fixture_down(&fixture);
-}
-
-static size_t undelivered(void)
-{
-    return shed_delivery_count(fixture.cache->delivery);
 }
 
 /* What was kept is delivered, and everything is used again. */

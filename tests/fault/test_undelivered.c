@@ -6,7 +6,6 @@
 
 #include <snowshed/event.h>
 
-#include "cache/cache.h"
 #include "redis/health.h"
 #include "support/bare.h"
 #include "support/answers.h"
@@ -93,11 +92,6 @@ static void two_processes(bool has_proxy)
 
 /* ------------------------------------------------------------ what is done */
 
-static size_t undelivered(void)
-{
-    return shed_delivery_count(fixture.cache->delivery);
-}
-
 /* Change the row, and fail to invalidate the key. */
 static void miss_one(void)
 {
@@ -131,17 +125,6 @@ static void expect_both_to_follow(void)
         expect_text(fixture.cache, "k", "k@2");
     }
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations_dropped, 0);
-}
-
-/* Reads are answered, and writes refused. */
-static void refuse_writes(void)
-{
-    server_do(&fixture.server, "CONFIG SET min-replicas-to-write 1");
-}
-
-static void accept_writes(void)
-{
-    server_do(&fixture.server, "CONFIG SET min-replicas-to-write 0");
 }
 
 /* A cache that has read "k", of which Redis misses the invalidation. */

@@ -181,19 +181,6 @@ TEST(many_keys_are_invalidated_in_one_call)
 
 /* -------------------------------------------------------------------- tags */
 
-static bool peer_reads(struct shed_cache *cache, const char *key,
-                       const char *row)
-{
-    struct shed_value *value = NULL;
-    bool is_it;
-
-    EXPECT_OK(shed_get(cache, shed_str(key), NULL, &value, NULL));
-    is_it = value->size == strlen(row) &&
-            memcmp(value->data, row, value->size) == 0;
-    shed_value_unref(value);
-    return is_it;
-}
-
 static void change_by_tag(int how)
 {
     const struct shed_bytes tag = shed_str("all");
@@ -226,7 +213,7 @@ TEST_EACH(a_tag_ends_its_entries_at_all_nodes, 0, 2)
     for (size_t i = 0; i < NODES; i++) {
         key_of(i, 0, key);
         expect_text(fixture.cache, key, row_of(key, 2, row));
-        WAIT_FOR(peer_reads(peer.cache, key, row));
+        WAIT_FOR(has_row(peer.cache, key, row));
     }
     peer_close(&peer);
     cluster_down();

@@ -83,21 +83,6 @@ static void expect_asks(void)
     WAIT_FOR(asks() >= before + ASKS);
 }
 
-static unsigned long long gauge(const char *name)
-{
-    static char text[65536];
-    char line[64];
-    const char *at;
-
-    snprintf(line, sizeof(line), "\nsnowshed_%s{cache=\"t\"} ", name);
-    ck_assert_uint_lt(
-        shed_stats_prometheus(&r.cache, 1, NULL, 0, text, sizeof(text)),
-        sizeof(text));
-    at = strstr(text, line);
-    ck_assert_ptr_nonnull(at);
-    return strtoull(at + strlen(line), NULL, 10);
-}
-
 TEST(a_load_waits_while_the_budget_is_used_up)
 {
     struct getter g = {0};
@@ -107,12 +92,12 @@ TEST(a_load_waits_while_the_budget_is_used_up)
     getter_start(&g, r.cache, "k");
     expect_asks();
     ck_assert_uint_eq(table_loads(&r.table), 0);
-    ck_assert_uint_eq(gauge("fleet_loads"), 2);
-    ck_assert_uint_eq(gauge("fleet_loads_limit"), 2);
+    ck_assert_uint_eq(gauge(r.cache, "fleet_loads"), 2);
+    ck_assert_uint_eq(gauge(r.cache, "fleet_loads_limit"), 2);
     give_back(0);
     getter_expect(&g, "k@1", SHED_ORIGIN_LOAD);
     ck_assert_uint_eq(stats_of(r.cache).fleet_waits, 1);
-    ck_assert_uint_eq(gauge("fleet_wait_seconds_count"), 1);
+    ck_assert_uint_eq(gauge(r.cache, "fleet_wait_seconds_count"), 1);
     ck_assert_uint_eq(stats_of(r.cache).fleet_failures, 0);
     fixture_down(&r);
 }
@@ -154,7 +139,7 @@ TEST(keys_that_come_meanwhile_are_loaded_together)
         g[i] = (struct getter){0};
         getter_start(&g[i], r.cache, keys[i]);
     }
-    WAIT_FOR(gauge("source_queue_keys") == KEYS);
+    WAIT_FOR(gauge(r.cache, "source_queue_keys") == KEYS);
     give_back(0);
     for (size_t i = 0; i < KEYS; i++) {
         getter_join(&g[i]);

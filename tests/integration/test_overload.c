@@ -43,19 +43,6 @@ static void up(uint64_t open_ms)
     fixture_open(&fixture);
 }
 
-static int gauge(const char *name)
-{
-    static char text[65536];
-    char line[128];
-    const char *at;
-
-    (void)snprintf(line, sizeof(line), "\nsnowshed_%s{cache=\"t\"} ", name);
-    (void)shed_stats_prometheus(&fixture.cache, 1, NULL, 0, text, sizeof(text));
-    at = strstr(text, line);
-    ck_assert_ptr_nonnull(at);
-    return atoi(at + strlen(line));
-}
-
 /* A failed load answers its caller before it replaces its lease. */
 static bool has_lease(int i)
 {
@@ -76,7 +63,7 @@ static void fail_ten(void)
         (void)snprintf(key, sizeof(key), "bad%d", i);
         expect_code(fixture.cache, key, SHED_ESOURCE, NULL);
     }
-    WAIT_FOR(gauge("source_breaker") != 0);
+    WAIT_FOR(gauge(fixture.cache, "source_breaker") != 0);
     for (int i = 0; i < 10; i++)
         WAIT_FOR(!has_lease(i));
 }
@@ -92,7 +79,7 @@ TEST(while_the_breaker_is_open_callers_fail_at_once_and_leave_nothing)
 
     up(3600000);
     fail_ten();
-    ck_assert_int_eq(gauge("source_breaker"), 2);
+    ck_assert_uint_eq(gauge(fixture.cache, "source_breaker"), 2);
     WAIT_FOR(atomic_load(&opened) == 1);
     loads = table_loads(&fixture.table);
     sets = server_calls(&fixture.server, "set");
@@ -217,7 +204,7 @@ TEST(when_the_source_is_well_again_the_breaker_closes)
     do {
         (void)snprintf(key, sizeof(key), "new%d", i++);
         (void)is_loaded(key);
-    } while (gauge("source_breaker") != 0);
+    } while (gauge(fixture.cache, "source_breaker") != 0);
     WAIT_FOR(atomic_load(&closed) == 1);
     ck_assert(is_loaded("k"));
 }
@@ -237,7 +224,7 @@ TEST_EACH(a_key_with_an_old_row_can_be_the_probe, 0, 2)
         origin = value->origin;
         shed_value_unref(value);
     } while (origin == SHED_ORIGIN_STALE);
-    ck_assert_int_eq(gauge("source_breaker"), 1);
+    ck_assert_uint_eq(gauge(fixture.cache, "source_breaker"), 1);
     expect_text(fixture.cache, "k", "k@2");
 }
 
@@ -262,10 +249,10 @@ TEST(probes_whose_callers_give_up_close_the_breaker)
     table_hold(&fixture.table);
     for (unsigned i = 1; i <= SHED_BREAKER_PROBES; i++)
         WAIT_FOR(gives_up(i) && table_running(&fixture.table) == i);
-    ck_assert_int_eq(gauge("source_breaker"), 1);
+    ck_assert_uint_eq(gauge(fixture.cache, "source_breaker"), 1);
     table_release(&fixture.table);
-    WAIT_FOR(gauge("source_breaker") != 1);
-    ck_assert_int_eq(gauge("source_breaker"), 0);
+    WAIT_FOR(gauge(fixture.cache, "source_breaker") != 1);
+    ck_assert_uint_eq(gauge(fixture.cache, "source_breaker"), 0);
 }
 
 /* ------------------------------------------------------ callers that wait */
@@ -302,14 +289,14 @@ static size_t get_all(size_t keys, const char *why)
         ck_assert(items[i].code == SHED_OK || items[i].code == SHED_EBUSY);
         shed_value_unref(items[i].value);
     }
-    ck_assert_int_eq(gauge("source_callers"), 0);
+    ck_assert_uint_eq(gauge(fixture.cache, "source_callers"), 0);
     return answered;
 }
 
 TEST(of_thousands_of_callers_as_many_wait_as_may)
 {
     up_bounded(1000);
-    ck_assert_int_eq(gauge("source_callers_limit"), 1000);
+    ck_assert_uint_eq(gauge(fixture.cache, "source_callers_limit"), 1000);
     ck_assert_uint_eq(get_all(CALLERS, "callers_limit"), 1000);
     ck_assert_uint_eq(stats_of(fixture.cache).callers_refused, CALLERS - 1000);
     ck_assert_uint_eq(stats_of(fixture.cache).errors_busy, CALLERS - 1000);
@@ -323,7 +310,7 @@ TEST(a_caller_that_is_one_too_many_is_told_at_once)
     up_bounded(1);
     table_hold(&fixture.table);
     getter_start(&first, fixture.cache, "a");
-    WAIT_FOR(gauge("source_callers") == 1);
+    WAIT_FOR(gauge(fixture.cache, "source_callers") == 1);
     expect_code(fixture.cache, "a", SHED_EBUSY, NULL);
     expect_code(fixture.cache, "b", SHED_EBUSY, NULL);
     table_release(&fixture.table);
@@ -331,7 +318,7 @@ TEST(a_caller_that_is_one_too_many_is_told_at_once)
     table_hold(&fixture.table); /* one that gives up makes room */
     EXPECT_CODE(shed_get(fixture.cache, shed_str("b"), WITHIN(1), &value, NULL),
                 SHED_ETIMEDOUT);
-    ck_assert_int_eq(gauge("source_callers"), 0);
+    ck_assert_uint_eq(gauge(fixture.cache, "source_callers"), 0);
     table_release(&fixture.table);
     expect_text(fixture.cache, "c", "c@1");
 }
@@ -346,7 +333,7 @@ TEST(a_caller_that_is_one_too_many_gets_a_stale_row)
     age_entry(&fixture.server, "t:{k}", PAST_TTL_MS);
     table_hold(&fixture.table);
     getter_start(&first, fixture.cache, "a");
-    WAIT_FOR(gauge("source_callers") == 1);
+    WAIT_FOR(gauge(fixture.cache, "source_callers") == 1);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_STALE);
     table_release(&fixture.table);
     getter_expect(&first, "a@1", SHED_ORIGIN_LOAD);
@@ -362,7 +349,7 @@ TEST(callers_of_a_load_that_was_detached_count)
     invalidate(fixture.cache, "k");
     getter_start(&second, fixture.cache, "k");
     WAIT_FOR(table_running(&fixture.table) == 2);
-    ck_assert_int_eq(gauge("source_callers"), 2);
+    ck_assert_uint_eq(gauge(fixture.cache, "source_callers"), 2);
     expect_code(fixture.cache, "k", SHED_EBUSY, NULL);
     invalidate(fixture.cache, "k");
     expect_code(fixture.cache, "k", SHED_EBUSY, NULL);
@@ -387,7 +374,7 @@ TEST(a_full_queue_gives_a_stale_row_where_there_is_one)
     age_entry(&fixture.server, "t:{k}", PAST_TTL_MS);
     getter_hold(&first, &fixture, "a");
     getter_start(&queued, fixture.cache, "b");
-    WAIT_FOR(gauge("source_queue_keys") == 1);
+    WAIT_FOR(gauge(fixture.cache, "source_queue_keys") == 1);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_STALE);
     expect_code(fixture.cache, "c", SHED_EBUSY, NULL);
     table_release(&fixture.table);
@@ -397,13 +384,13 @@ TEST(a_full_queue_gives_a_stale_row_where_there_is_one)
 
 static void *watch_callers(void *over)
 {
-    int most = 0;
+    unsigned long long most = 0;
 
     while (!atomic_load((atomic_bool *)over)) {
-        int now = gauge("source_callers");
+        unsigned long long now = gauge(fixture.cache, "source_callers");
         most = now > most ? now : most;
     }
-    return (void *)(intptr_t)most;
+    return (void *)(uintptr_t)most;
 }
 
 TEST(callers_on_many_threads_stay_within_the_bound)
@@ -427,7 +414,7 @@ TEST(callers_on_many_threads_stay_within_the_bound)
     atomic_store(&over, true);
     ck_assert_int_eq(pthread_join(watcher, &most), 0);
     ck_assert_int_le((intptr_t)most, 5);
-    ck_assert_int_eq(gauge("source_callers"), 0);
+    ck_assert_uint_eq(gauge(fixture.cache, "source_callers"), 0);
 }
 
 int main(void)

@@ -35,19 +35,6 @@ static void change_all(void)
     invalidate_all(fixture.cache);
 }
 
-/* A get that may be given the old row, until it is given the new one. */
-static bool gets(struct shed_cache *cache, const char *key, const char *text)
-{
-    struct shed_value *value = NULL;
-    bool is_it;
-
-    EXPECT_OK(shed_get(cache, shed_str(key), NULL, &value, NULL));
-    is_it = value->size == strlen(text) &&
-            memcmp(value->data, text, strlen(text)) == 0;
-    shed_value_unref(value);
-    return is_it;
-}
-
 /* Whether a cache has heard of what another one has invalidated. */
 static bool has_heard(struct shed_cache *cache, struct shed_cache *of)
 {
@@ -358,7 +345,7 @@ TEST(a_process_hears_of_tags_too)
     expect_text(peer.cache, "blue", "blue@1");
     table_update(&fixture.table);
     invalidate_tag(fixture.cache, "r");
-    WAIT_FOR(gets(peer.cache, "red", "red@2"));
+    WAIT_FOR(has_row(peer.cache, "red", "red@2"));
     expect_text(peer.cache, "blue", "blue@1");
     peer_close(&peer);
 }
@@ -453,7 +440,7 @@ TEST(another_process_hears_of_it_by_push)
     expect_text(peer.cache, "k", "k@1");
     WAIT_FOR(has_heard(peer.cache, fixture.cache));
     change_all();
-    WAIT_FOR(gets(peer.cache, "k", "k@2"));
+    WAIT_FOR(has_row(peer.cache, "k", "k@2"));
     /* once it has, for good */
     for (unsigned i = 0; i < 20; i++)
         expect_text(peer.cache, "k", "k@2");
@@ -493,7 +480,7 @@ TEST(it_is_heard_of_though_the_connections_for_pushes_are_killed)
     peer_open(&peer, &fixture);
     for (unsigned i = 1; i <= 20; i++) {
         snprintf(text, sizeof(text), "k@%u", i);
-        WAIT_FOR(gets(peer.cache, "k", text));
+        WAIT_FOR(has_row(peer.cache, "k", text));
         server_int(&fixture.server, "CLIENT KILL TYPE pubsub");
         table_update(&fixture.table);
         invalidate_all(fixture.cache);
@@ -515,7 +502,7 @@ TEST(it_is_heard_of_without_pushes)
     for (unsigned i = 1; i <= 3; i++) {
         char text[16];
         snprintf(text, sizeof(text), "k@%u", i);
-        WAIT_FOR(gets(peer.cache, "k", text)); /* nobody else loads it */
+        WAIT_FOR(has_row(peer.cache, "k", text)); /* nobody else loads it */
         table_update(&fixture.table);
         invalidate_all(fixture.cache);
     }
@@ -729,22 +716,6 @@ TEST(an_invalidation_of_all_forgets_the_row_version)
 
 /* -------------------------------------------------------- Redis goes away */
 
-static size_t undelivered(void)
-{
-    return shed_delivery_count(fixture.cache->delivery);
-}
-
-/* Reads are answered, and writes refused. */
-static void refuse_writes(void)
-{
-    server_do(&fixture.server, "CONFIG SET min-replicas-to-write 1");
-}
-
-static void accept_writes(void)
-{
-    server_do(&fixture.server, "CONFIG SET min-replicas-to-write 0");
-}
-
 /* Change the rows, and fail to invalidate a tag, or everything (NULL). */
 static void miss_one(const char *tag)
 {
@@ -784,7 +755,7 @@ TEST(until_redis_is_told_the_rows_with_the_tag_come_from_the_source)
     ck_assert_uint_eq(stats_of(fixture.cache).tag_invalidations, 1);
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations, 0);
     expect_text(fixture.cache, "red", "red@2");
-    WAIT_FOR(gets(peer.cache, "red", "red@2"));
+    WAIT_FOR(has_row(peer.cache, "red", "red@2"));
     expect_origin(fixture.cache, "red", "red@2", SHED_ORIGIN_REDIS);
     peer_close(&peer);
 }

@@ -1,6 +1,7 @@
 /* The table and the cache on it. */
 #include "support/fixture.h"
 
+#include "cache/cache.h"
 #include "support/bare.h"
 
 #include <inttypes.h>
@@ -365,14 +366,49 @@ void expect_code(struct shed_cache *cache, const char *key, enum shed_code code,
     ck_assert_uint_gt(strlen(err->reason), 0);
 }
 
-bool has_text(struct shed_cache *cache, const char *text)
+bool has_row(struct shed_cache *cache, const char *key, const char *text)
 {
-    struct shed_value *value = get(cache, "k");
+    struct shed_value *value = get(cache, key);
     size_t size = value->size;
     bool is = size == strlen(text) && memcmp(value->data, text, size) == 0;
 
     shed_value_unref(value);
     return is;
+}
+
+bool has_text(struct shed_cache *cache, const char *text)
+{
+    return has_row(cache, "k", text);
+}
+
+void refuse_writes(void)
+{
+    server_do(&fixture.server, "CONFIG SET min-replicas-to-write 1");
+}
+
+void accept_writes(void)
+{
+    server_do(&fixture.server, "CONFIG SET min-replicas-to-write 0");
+}
+
+size_t undelivered(void)
+{
+    return shed_delivery_count(fixture.cache->delivery);
+}
+
+unsigned long long gauge(struct shed_cache *cache, const char *name)
+{
+    static char text[65536];
+    char line[128];
+    const char *at;
+
+    snprintf(line, sizeof(line), "\nsnowshed_%s{cache=\"t\"} ", name);
+    ck_assert_uint_lt(
+        shed_stats_prometheus(&cache, 1, NULL, 0, text, sizeof(text)),
+        sizeof(text));
+    at = strstr(text, line);
+    ck_assert_ptr_nonnull(at);
+    return strtoull(at + strlen(line), NULL, 10);
 }
 
 bool knows_the_clock(struct shed_cache *cache)

@@ -126,8 +126,19 @@ void expect_code(struct shed_cache *cache, const char *key, enum shed_code code,
                  struct shed_error *err);
 void check_text(struct shed_value *value, const char *text);
 
-/* Whether a get of k, which must succeed, gives this text. */
+/* Whether a get of a key, or of k, which must succeed, gives this text. */
+bool has_row(struct shed_cache *cache, const char *key, const char *text);
 bool has_text(struct shed_cache *cache, const char *text);
+
+/* Redis answers reads and refuses writes; and accepts them again. */
+void refuse_writes(void);
+void accept_writes(void);
+
+/* How much fixture's cache still has to tell Redis. */
+size_t undelivered(void);
+
+/* A metric of the cache. */
+unsigned long long gauge(struct shed_cache *cache, const char *name);
 
 /* Whether a cache's client knows the server's clock, by which ages are counted.
  * It gets the key clock. */

@@ -87,7 +87,6 @@ TEST_EACH(a_primary_that_is_lost_under_load_is_replaced_at_once, 0,
     traffic_check(&traffic, false);
     ck_assert_uint_eq(traffic_count_old(&traffic), 0);
     traffic_close(&traffic);
-    cluster_down_own();
 }
 
 /* Its seed is dead; the other nodes have told it where all are. */
@@ -104,7 +103,6 @@ TEST(a_client_follows_when_its_only_seed_has_died)
     server_kill(&cluster.node[0]);
     own_cluster_await_primary(&cluster, REPLICA);
     WAIT_FOR(gives_hits(fixture.cache, REPLICA, key));
-    cluster_down_own();
 }
 
 /* SHED_TEST_FAILOVERS: how many, for a longer hunt. */
@@ -177,7 +175,6 @@ TEST_EACH(a_replica_without_the_last_writes_loses_none, 0, 2)
     }
     ck_assert_uint_eq(missed, _i == 0 ? 0 : lost);
     peer_close(&peer);
-    cluster_down_own();
 }
 
 /* The first primary goes on until it notices that it is cut off. Of the two
@@ -219,7 +216,6 @@ TEST(in_a_partition_nothing_old_is_read_once_there_is_a_new_primary)
     WAIT_FOR(!own_cluster_is_primary(&cluster, 0));
     expect_rewrites(peer.cache);
     peer_close(&peer);
-    cluster_down_own();
 }
 
 static struct shed_lock *open_confirmed(struct shed_client *client,
@@ -276,7 +272,6 @@ TEST_EACH(a_lock_that_its_replica_has_survives_a_failover, 0, 2)
     shed_lock_close(rival);
     shed_lock_close(lock);
     peer_close(&peer);
-    cluster_down_own();
 }
 
 /* --------------------------------------------------------- without replicas */
@@ -306,7 +301,6 @@ TEST_EACH(without_a_cluster_rows_come_from_the_source_and_with_it_from_redis, 0,
     traffic_check(&traffic, false);
     WAIT_FOR(traffic_count_old(&traffic) == 0);
     traffic_close(&traffic);
-    cluster_down_own();
 }
 
 enum { MANY = 30 };
@@ -352,11 +346,11 @@ TEST(the_parts_of_a_call_are_sent_to_all_nodes_at_the_same_time)
         pthread_join(thread, NULL);
         EXPECT_OK(code);
     }
-    cluster_down_own();
 }
 
 int main(void)
 {
     tcase_set_timeout(test_case(), TEST_TIMEOUT_S + 10 * failovers());
+    tcase_add_checked_fixture(test_case(), NULL, cluster_down_own);
     return run_tests("cluster failover");
 }

@@ -159,7 +159,6 @@ TEST(a_moved_slot_is_asked_for_at_its_new_node)
     ck_assert_int_eq(moved(), before);
     move = reverse(move);
     own_cluster_move(&cluster, &move);
-    cluster_down();
 }
 
 static void move_every_other_slot(size_t from, size_t to)
@@ -188,7 +187,6 @@ TEST(a_map_of_many_ranges_is_learnt)
     expect_origin(fixture.cache, key, row, SHED_ORIGIN_REDIS);
     ck_assert_int_eq(moved(), before);
     move_every_other_slot(1, 0);
-    cluster_down();
 }
 
 /* ------------------------------------------------------------- in one slot */
@@ -237,7 +235,6 @@ TEST_EACH(in_a_slot_that_is_half_way_the_newest_row_is_given_out, 0, 3)
     expect_origin(fixture.cache, key, row_of(key, 4, row), SHED_ORIGIN_REDIS);
     move = reverse(move);
     own_cluster_move(&cluster, &move);
-    cluster_down();
 }
 
 enum needy { GET, GET_ASYNC, INVALIDATE, INVALIDATE_ASYNC, LOCK, NEEDY };
@@ -298,7 +295,6 @@ TEST_EACH(what_needs_two_keys_of_a_half_moved_slot_ends_by_its_deadline, 0,
     shed_lock_close(lock);
     move = reverse(move);
     own_cluster_move(&cluster, &move);
-    cluster_down();
 }
 
 /* Its lease has moved; whoever waits is answered, and an invalidation at the
@@ -333,7 +329,6 @@ TEST_EACH(a_load_in_a_slot_that_moves_publishes_nothing_old, 0, 2)
     peer_close(&peer);
     move = reverse(move);
     own_cluster_move(&cluster, &move);
-    cluster_down();
 }
 
 TEST(a_lock_is_held_while_its_slot_moves)
@@ -365,7 +360,6 @@ TEST(a_lock_is_held_while_its_slot_moves)
     peer_close(&peer);
     move = reverse(move);
     own_cluster_move(&cluster, &move);
-    cluster_down();
 }
 
 /* One step of a move each time. */
@@ -410,7 +404,6 @@ TEST(invalidations_of_all_are_heard_while_their_log_moves)
     peer_close(&peer);
     move = reverse(move);
     own_cluster_move(&cluster, &move);
-    cluster_down();
 }
 
 /* ------------------------------------------------------------------- nodes */
@@ -507,5 +500,6 @@ TEST_EACH(a_loader_that_is_killed_is_replaced_soon, 0, NODES)
 int main(void)
 {
     tcase_add_unchecked_fixture(test_case(), cluster_install, cluster_remove);
+    tcase_add_checked_fixture(test_case(), NULL, cluster_down);
     return run_tests("cluster moves");
 }

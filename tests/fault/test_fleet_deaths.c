@@ -206,30 +206,25 @@ TEST(never_more_loads_are_alive_than_the_budget_and_each_process_gets_some)
 {
     enum { GETS = 100 };
 
-    set_up();
     start_workers();
     expect_gets(GETS);
     ck_assert_uint_le(atomic_load(&fleet->most_alive), BUDGET);
     for (size_t i = 0; i < WORKERS; i++)
         ck_assert_uint_gt(atomic_load(&fleet->workers[i].loads), 0);
-    tear_down();
 }
 
 /* What the tests above would show if the budget did nothing. */
 TEST(without_it_the_sum_is_more)
 {
-    set_up();
     fleet_loads = 0;
     start_workers();
     WAIT_FOR(atomic_load(&fleet->most_alive) > BUDGET);
-    tear_down();
 }
 
 TEST(all_slots_are_given_back_at_the_end)
 {
     enum { GETS = 20 };
 
-    set_up();
     start_workers();
     expect_gets(GETS);
     atomic_store(&fleet->is_over, true);
@@ -239,7 +234,6 @@ TEST(all_slots_are_given_back_at_the_end)
         fleet->workers[i].pid = 0;
     }
     ck_assert_int_eq(slots_in_redis(), 0);
-    tear_down();
 }
 
 TEST(a_process_that_is_killed_leaves_its_slots_for_a_load_time)
@@ -248,7 +242,6 @@ TEST(a_process_that_is_killed_leaves_its_slots_for_a_load_time)
     struct worker *dead, *other;
     uint64_t begin_ms;
 
-    set_up();
     dead = &fleet->workers[0];
     other = &fleet->workers[1];
     dead->load_timeout_ms = DEAD_LOAD_MS;
@@ -263,7 +256,6 @@ TEST(a_process_that_is_killed_leaves_its_slots_for_a_load_time)
     WAIT_FOR(atomic_load(&other->loads) > 0);
     ck_assert_uint_ge(shed_now_ms() - begin_ms, DEAD_LOAD_MS + MARGIN_MS);
     expect_gets(1);
-    tear_down();
 }
 
 enum { STEP_S = 3600 };
@@ -274,7 +266,6 @@ TEST(a_clock_that_is_set_back_does_not_prolong_the_slots_of_the_dead)
     struct worker *dead, *other;
 
     server.has_clock = true;
-    set_up();
     dead = &fleet->workers[0];
     other = &fleet->workers[1];
     dead->load_timeout_ms = DEAD_LOAD_MS;
@@ -289,7 +280,6 @@ TEST(a_clock_that_is_set_back_does_not_prolong_the_slots_of_the_dead)
     start_worker(1);
     WAIT_FOR(atomic_load(&other->loads) > 0);
     expect_gets(1);
-    tear_down();
 }
 
 /* The script's calls, of which a waiting process makes several a second. */
@@ -306,7 +296,6 @@ TEST(a_clock_that_is_set_does_not_end_the_slots_of_loads_under_way)
     struct worker *busy;
 
     server.has_clock = true;
-    set_up();
     busy = &fleet->workers[0];
     atomic_store(&busy->may_answer, false);
     start_worker(0);
@@ -322,21 +311,18 @@ TEST(a_clock_that_is_set_does_not_end_the_slots_of_loads_under_way)
     atomic_store(&busy->may_answer, true);
     atomic_store(&fleet->workers[1].may_answer, true);
     expect_gets(1);
-    tear_down();
 }
 
 TEST(all_is_answered_though_redis_loses_its_data)
 {
     enum { FLUSHES = 10, GETS = 10 };
 
-    set_up();
     start_workers();
     for (unsigned i = 0; i < FLUSHES; i++) {
         expect_gets(GETS);
         server_do(&server, "FLUSHALL");
     }
     expect_gets(GETS);
-    tear_down();
 }
 
 TEST(all_is_answered_though_redis_is_killed_and_the_budget_holds_after_it)
@@ -344,7 +330,6 @@ TEST(all_is_answered_though_redis_is_killed_and_the_budget_holds_after_it)
     enum { GETS = 20 };
     uint64_t end_ms;
 
-    set_up();
     start_workers();
     expect_gets(GETS);
     server_kill(&server);
@@ -357,10 +342,10 @@ TEST(all_is_answered_though_redis_is_killed_and_the_budget_holds_after_it)
             break;
         ck_assert_uint_lt(shed_now_ms(), end_ms);
     }
-    tear_down();
 }
 
 int main(void)
 {
+    tcase_add_checked_fixture(test_case(), set_up, tear_down);
     return run_tests("fleet_deaths");
 }

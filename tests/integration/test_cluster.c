@@ -52,7 +52,6 @@ TEST(a_row_is_stored_at_the_node_of_its_key)
     cluster_up();
     check_rows(&cluster);
     ck_assert_uint_eq(status_of(fixture.client).is_up, 1);
-    cluster_down();
 }
 
 /* Braces in a key decide about its slot. */
@@ -74,7 +73,6 @@ TEST(keys_with_braces_are_kept_too)
         expect_origin(fixture.cache, keys[i], row, SHED_ORIGIN_LOAD);
     }
     ck_assert_int_eq(entries(&cluster), KEYS);
-    cluster_down();
 }
 
 TEST(absence_is_kept_and_ended_by_an_invalidation)
@@ -93,7 +91,6 @@ TEST(absence_is_kept_and_ended_by_an_invalidation)
         expect_kind(fixture.cache, key, SHED_KIND_ABSENT);
         ck_assert_uint_eq(table_loads(&fixture.table), before + 1);
     }
-    cluster_down();
 }
 
 TEST(rows_are_put_and_expired)
@@ -110,7 +107,6 @@ TEST(rows_are_put_and_expired)
         EXPECT_OK(shed_put(fixture.cache, shed_str(key), shed_str("new"),
                            AT_VERSION(7), NULL));
     }
-    cluster_down();
 }
 
 /* ------------------------------------------------------------ many keys */
@@ -160,7 +156,6 @@ TEST(many_keys_of_all_nodes_are_loaded_once_and_read_in_one_call)
     for (size_t i = 0; i < NODES; i++) /* none was redirected, either */
         ck_assert_int_eq(server_calls(&cluster.node[i], "get"), at_node[i]);
     ck_assert_uint_eq(fixture.table.keys, MANY);
-    cluster_down();
 }
 
 TEST(many_keys_are_invalidated_in_one_call)
@@ -176,7 +171,6 @@ TEST(many_keys_are_invalidated_in_one_call)
                   "%s", err.reason);
     ck_assert_int_eq(entries(&cluster), 0);
     get_many(2, SHED_ORIGIN_LOAD);
-    cluster_down();
 }
 
 /* -------------------------------------------------------------------- tags */
@@ -216,7 +210,6 @@ TEST_EACH(a_tag_ends_its_entries_at_all_nodes, 0, 2)
         WAIT_FOR(has_row(peer.cache, key, row));
     }
     peer_close(&peer);
-    cluster_down();
 }
 
 /* --------------------------------------------------------------- stampedes */
@@ -250,7 +243,6 @@ TEST(threads_of_two_clients_cause_one_load)
     }
     for (int i = 0; i < 2; i++)
         peer_close(&peers[i]);
-    cluster_down();
 }
 
 TEST(a_waiter_of_another_client_is_pushed)
@@ -266,7 +258,6 @@ TEST(a_waiter_of_another_client_is_pushed)
         peer_expect_push(&peer, &fixture, key_of(n, 0, key));
     }
     peer_close(&peer);
-    cluster_down();
 }
 
 /* What processes share. */
@@ -485,7 +476,6 @@ TEST(a_node_that_announces_where_nobody_reaches_it_is_told_once)
     announce_port(0, slot, cluster.port[0]);
     WAIT_FOR(is_stored(0, key_of(0, 0, key)));
     ck_assert_uint_eq(atomic_load(&astray), 1);
-    cluster_down();
 }
 
 /* ------------------------------------------------- probes, URIs, passwords */
@@ -510,7 +500,6 @@ TEST_EACH(a_probe_finds_what_a_node_does_not_grant, 0, 2)
         ck_assert_msg(strstr(err.reason, "+get") != NULL, "%s", err.reason);
     for (size_t i = 0; i < cluster.count; i++)
         server_do(&cluster.node[i], "ACL DELUSER u");
-    cluster_down();
 }
 
 /* 0: the last seed is the only one that answers; 1: all seeds are replicas. */
@@ -528,7 +517,6 @@ TEST_EACH(any_node_that_answers_tells_where_the_others_are, 0, 2)
     fixture.uri = uri;
     fixture_open(&fixture);
     check_rows(&cluster);
-    cluster_down();
 }
 
 static bool is_refused(const char *key)
@@ -550,7 +538,6 @@ TEST(the_uri_of_one_server_is_refused_by_a_cluster_with_a_clear_text)
     fixture_open(&fixture);
     for (size_t i = 0; i < NODES; i++)
         WAIT_FOR(is_refused(key_of(i, 0, key)));
-    cluster_down();
 }
 
 static void use_another(struct own_cluster *other)
@@ -596,5 +583,6 @@ TEST(a_cluster_is_reached_by_tls)
 int main(void)
 {
     tcase_add_unchecked_fixture(test_case(), cluster_install, cluster_remove);
+    tcase_add_checked_fixture(test_case(), NULL, cluster_down);
     return run_tests("cluster");
 }

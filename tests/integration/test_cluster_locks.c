@@ -43,7 +43,6 @@ TEST_EACH(locks_of_every_algorithm_exclude_at_every_node, 0, SINGLES)
         shed_lock_close(there);
     }
     peer_close(&peer);
-    cluster_down();
 }
 
 /* For how long a waiter still waits after the release of a lock that was held
@@ -95,7 +94,6 @@ TEST(a_waiter_for_a_lock_is_pushed)
     ck_assert_uint_lt(2 * waited_us[0], waited_us[1]);
     for (unsigned i = 0; i < 2; i++)
         peer_close(&peers[i]);
-    cluster_down();
 }
 
 TEST(a_fair_lock_goes_to_the_first_waiter)
@@ -131,7 +129,6 @@ TEST(a_fair_lock_goes_to_the_first_waiter)
         shed_lock_close(locks[1]);
     }
     peer_close(&peer);
-    cluster_down();
 }
 
 /* 0: each client is of the cluster; 1: each is of a node alone. */
@@ -160,11 +157,11 @@ TEST_EACH(a_quorum_of_nodes_of_one_cluster_is_refused, 0, 2)
     shed_lock_close(lock);
     for (size_t i = 0; i < NODES; i++)
         shed_client_close(clients[i]);
-    cluster_down();
 }
 
 int main(void)
 {
     tcase_add_unchecked_fixture(test_case(), cluster_install, cluster_remove);
+    tcase_add_checked_fixture(test_case(), NULL, cluster_down);
     return run_tests("cluster locks");
 }

@@ -207,7 +207,6 @@ TEST(a_hot_row_costs_one_load_per_refresh_and_nobody_waits)
         refresh_once(AGEING_DUE_MS, i + 1);
     ck_assert_uint_eq(atomic_load(&fleet->loads), 1 + REFRESHES);
     expect_no_waits();
-    stop_fleet();
 }
 
 TEST(a_stale_row_costs_one_load_and_nobody_waits)
@@ -218,7 +217,6 @@ TEST(a_stale_row_costs_one_load_and_nobody_waits)
     for (unsigned i = 1; i <= REFRESHES; i++)
         refresh_once(AGEING_TTL_MS, i + 1);
     expect_no_waits();
-    stop_fleet();
 }
 
 TEST(a_refresher_that_is_killed_is_replaced_and_nobody_waits)
@@ -239,10 +237,10 @@ TEST(a_refresher_that_is_killed_is_replaced_and_nobody_waits)
     await_version(2);
     ck_assert_uint_eq(atomic_load(&fleet->loads), 3);
     expect_no_waits();
-    stop_fleet();
 }
 
 int main(void)
 {
+    tcase_add_checked_fixture(test_case(), NULL, stop_fleet);
     return run_tests("refresh_fleet");
 }

@@ -64,7 +64,6 @@ static void open_it(void)
 
 TEST(it_opens_at_its_part_of_failures)
 {
-    begin();
     load_many(10, 9);
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
     ck_assert(load(true));
@@ -74,7 +73,6 @@ TEST(it_opens_at_its_part_of_failures)
 
 TEST(few_loads_decide_nothing)
 {
-    begin();
     load_many(0, 9);
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
     ck_assert(load(true));
@@ -82,7 +80,6 @@ TEST(few_loads_decide_nothing)
 
 TEST(failures_outside_the_window_are_forgotten)
 {
-    begin();
     for (int i = 0; i < 100; i++) {
         load_many(0, 4); /* 8 in any window */
         now_ms += WINDOW_MS / 2 + WINDOW_MS / SHED_BREAKER_SLICES;
@@ -94,7 +91,6 @@ TEST(failures_outside_the_window_are_forgotten)
 
 TEST(failures_within_the_window_add_up)
 {
-    begin();
     for (int i = 0; i < 9; i++) {
         ck_assert(!load(true));
         now_ms += WINDOW_MS / SHED_BREAKER_SLICES;
@@ -104,7 +100,6 @@ TEST(failures_within_the_window_add_up)
 
 TEST(successes_keep_it_closed)
 {
-    begin();
     for (int i = 0; i < 1000; i++) {
         load_many(3, 2);
         now_ms += 10;
@@ -114,7 +109,6 @@ TEST(successes_keep_it_closed)
 
 TEST(successes_that_are_counted_together_count_as_singly)
 {
-    begin();
     shed_breaker_add_successes(&breaker, breaker.term, 10, now_ms);
     load_many(0, 9);
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
@@ -130,7 +124,6 @@ TEST(a_slice_ends_where_the_next_one_begins)
 {
     enum { WIDTH_MS = WINDOW_MS / SHED_BREAKER_SLICES };
 
-    begin();
     for (uint64_t ms = now_ms; ms < now_ms + WIDTH_MS; ms++)
         ck_assert_uint_eq(shed_breaker_slice_end_ms(&breaker, ms),
                           now_ms + WIDTH_MS);
@@ -140,7 +133,6 @@ TEST(a_slice_ends_where_the_next_one_begins)
 
 TEST(one_key_that_always_fails_does_not_open_it)
 {
-    begin();
     for (int i = 0; i < 100; i++)
         ck_assert(!end_load(true, breaker.term, 7));
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
@@ -153,7 +145,6 @@ TEST(without_a_part_of_failures_it_never_opens)
 {
     struct shed_breaker_options none = rule;
 
-    begin();
     none.failure_pct = 0;
     shed_breaker_init(&breaker, &none, PATIENCE_MS, now_ms);
     load_many(0, 1000);
@@ -164,7 +155,6 @@ TEST(without_a_part_of_failures_it_never_opens)
 
 TEST(nothing_passes_until_its_time_is_over)
 {
-    begin();
     open_it();
     now_ms += OPEN_MS - 1;
     ck_assert(!shed_breaker_pass(&breaker, now_ms));
@@ -175,7 +165,6 @@ TEST(nothing_passes_until_its_time_is_over)
 
 TEST(it_stays_open_longer_each_time_up_to_its_bound)
 {
-    begin();
     open_it();
     for (uint64_t wait_ms = OPEN_MS; wait_ms <= OPEN_MAX_MS * 4; wait_ms *= 2) {
         uint64_t most_ms = wait_ms < OPEN_MAX_MS ? wait_ms : OPEN_MAX_MS;
@@ -207,7 +196,6 @@ TEST(loads_that_began_before_it_opened_say_nothing)
 {
     uint64_t term;
 
-    begin();
     term = breaker.term;
     open_it();
     ck_assert(!end_load(false, term, 0));
@@ -318,7 +306,6 @@ static bool give_up_many(uint64_t times, uint64_t waited_ms)
 
 TEST(calls_that_are_given_up_fail_when_none_was_answered_for_long)
 {
-    begin();
     ck_assert(!give_up_many(PATIENCE_MS - 1, 1));
     ck_assert(!give_up_many(9, 1)); /* these have failed */
     ck_assert(give_up_many(1, 1));
@@ -327,7 +314,6 @@ TEST(calls_that_are_given_up_fail_when_none_was_answered_for_long)
 
 TEST(an_answer_speaks_for_calls_that_are_given_up)
 {
-    begin();
     for (int i = 0; i < 100; i++) {
         ck_assert(!load(false));
         ck_assert(!give_up_many(PATIENCE_MS - 1, 1));
@@ -340,7 +326,6 @@ TEST(an_answer_speaks_for_calls_that_are_given_up)
 /* They wait at the same time: for a connection, say. */
 TEST(many_calls_that_are_given_up_together_are_one_wait)
 {
-    begin();
     now_ms += PATIENCE_MS - 1;
     for (int i = 0; i < 1000; i++)
         ck_assert(!give_up_probe(PATIENCE_MS - 1));
@@ -352,7 +337,6 @@ TEST(many_calls_that_are_given_up_together_are_one_wait)
 
 TEST(a_time_without_calls_is_no_wait)
 {
-    begin();
     for (int i = 0; i < PATIENCE_MS - 1; i++) {
         ck_assert(!give_up_many(1, 1));
         now_ms += PATIENCE_MS;
@@ -364,7 +348,6 @@ TEST(a_time_without_calls_is_no_wait)
 
 TEST(without_a_patience_no_call_is_given_up_too_often)
 {
-    begin();
     breaker.patience_ms = 0;
     ck_assert(!give_up_many(100, 3600000));
     half_open_it();
@@ -375,5 +358,6 @@ TEST(without_a_patience_no_call_is_given_up_too_often)
 
 int main(void)
 {
+    tcase_add_checked_fixture(test_case(), begin, NULL);
     return run_tests("breaker");
 }

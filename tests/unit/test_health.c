@@ -32,6 +32,7 @@ static void begin(void)
     o.breaker.min_calls = MIN_CALLS;
     shed_health_init(&health, &o, now_ms);
     health.has_session = true;
+    shed_reply_free(loading);
     loading = parse_reply("-LOADING Redis is loading\r\n");
 }
 
@@ -87,7 +88,6 @@ static void end_pause(void)
 
 TEST(after_a_failure_a_link_waits_for_a_pause)
 {
-    begin();
     random_bits = SHED_PAUSE_MIN_MS - 1;
     end_as(try_of(SHED_HEALTH_LINK), SHED_HEALTH_REFUSED);
     for (uint64_t i = 0; i < SHED_PAUSE_MIN_MS; i++, now_ms++)
@@ -97,7 +97,6 @@ TEST(after_a_failure_a_link_waits_for_a_pause)
 
 TEST(and_so_does_the_session_and_each_tries_for_itself)
 {
-    begin();
     random_bits = SHED_PAUSE_MIN_MS - 1;
     end_as(try_of(SHED_HEALTH_COMMANDS), SHED_HEALTH_REFUSED);
     end_as(try_of(SHED_HEALTH_LINK), SHED_HEALTH_REFUSED);
@@ -110,7 +109,6 @@ TEST(and_so_does_the_session_and_each_tries_for_itself)
 
 TEST(then_one_link_tries_at_a_time_and_the_session)
 {
-    begin();
     end_as(try_of(SHED_HEALTH_LINK), SHED_HEALTH_REFUSED);
     end_pause();
     (void)try_of(SHED_HEALTH_LINK);
@@ -124,7 +122,6 @@ TEST(a_connection_that_is_set_up_ends_the_pause)
 {
     struct shed_health_try first;
 
-    begin();
     first = try_of(SHED_HEALTH_LINK);
     end_as(try_of(SHED_HEALTH_LINK), SHED_HEALTH_REFUSED);
     end_as(first, SHED_HEALTH_REACHED);
@@ -134,7 +131,6 @@ TEST(a_connection_that_is_set_up_ends_the_pause)
 
 TEST(pauses_grow_until_a_call_is_answered)
 {
-    begin();
     random_bits = SHED_PAUSE_MAX_MS - 1;
     for (int i = 0; i < 20; i++) {
         end_as(try_of(SHED_HEALTH_LINK), SHED_HEALTH_REFUSED);
@@ -150,7 +146,6 @@ TEST(tries_that_fail_together_are_one_failure)
 {
     struct shed_health_try tries[16];
 
-    begin();
     for (int i = 0; i < 16; i++)
         tries[i] = try_of(SHED_HEALTH_LINK);
     for (int i = 0; i < 16; i++)
@@ -169,7 +164,6 @@ static void fall_silent(void)
 
 TEST(it_is_silent_if_it_answered_no_connection_lately)
 {
-    begin();
     now_ms += TIMEOUT_MS;
     health.heard_ms = now_ms - TIMEOUT_MS / 2 + 1;
     miss();
@@ -181,7 +175,6 @@ TEST(it_is_silent_if_it_answered_no_connection_lately)
 
 TEST(nor_is_it_without_a_session_that_would_try)
 {
-    begin();
     health.has_session = false;
     now_ms += TIMEOUT_MS;
     end_as(try_of(SHED_HEALTH_LINK), SHED_HEALTH_UNANSWERED);
@@ -192,7 +185,6 @@ TEST(while_it_is_silent_the_session_alone_tries)
 {
     struct shed_health_pass pass;
 
-    begin();
     fall_silent();
     now_ms += 2 * SHED_PAUSE_MAX_MS;
     ck_assert_int_eq(ask(SHED_HEALTH_LINK), SHED_HEALTH_SILENT);
@@ -205,7 +197,6 @@ TEST(while_it_is_silent_the_session_alone_tries)
 /* Perhaps only one connection was dead. */
 TEST(the_first_try_is_made_at_once_and_the_others_after_pauses)
 {
-    begin();
     random_bits = SHED_PAUSE_MAX_MS - 1;
     fall_silent();
     for (uint64_t pause_ms = 0; pause_ms < SHED_PAUSE_MAX_MS;) {
@@ -225,7 +216,6 @@ TEST_EACH(a_silence_ends_by_an_answer_of_any_kind, 0, WAYS)
 {
     struct shed_health_try try;
 
-    begin();
     fall_silent();
     try = try_of(SHED_HEALTH_COMMANDS);
     if (_i == BY_ANSWER)
@@ -243,7 +233,6 @@ TEST_EACH(a_silence_ends_by_an_answer_of_any_kind, 0, WAYS)
 
 TEST(tries_that_are_cut_short_find_a_silence_out_together)
 {
-    begin();
     for (int i = 0; i < TIMEOUT_MS; i++) {
         now_ms++;
         ck_assert_int_eq(health.state, SHED_HEALTH_UP);
@@ -256,7 +245,6 @@ TEST(tries_that_are_cut_short_find_a_silence_out_together)
 
 TEST(but_not_if_others_are_answered)
 {
-    begin();
     for (int i = 0; i < 10 * TIMEOUT_MS; i++) {
         now_ms++;
         if (i % (TIMEOUT_MS - 1) == 0)
@@ -270,7 +258,6 @@ TEST(but_not_if_others_are_answered)
 
 TEST(a_server_is_left_at_once_and_again_after_a_pause)
 {
-    begin();
     ck_assert(leave(0));
     ck_assert(!leave(0));
     (void)try_of(SHED_HEALTH_LINK);
@@ -293,7 +280,6 @@ TEST(tries_of_an_earlier_term_tell_nothing)
 {
     struct shed_health_try before;
 
-    begin();
     before = try_of(SHED_HEALTH_LINK);
     (void)leave(0);
     end_as(before, SHED_HEALTH_REFUSED);
@@ -308,7 +294,6 @@ TEST(tries_of_an_earlier_term_tell_nothing)
 
 TEST(terms_wrap_around)
 {
-    begin();
     health.term = UINT_MAX;
     ck_assert(leave(UINT_MAX));
     ck_assert_uint_eq(health.term, 0);
@@ -318,7 +303,6 @@ TEST(terms_wrap_around)
 
 TEST(a_server_that_loads_is_asked_after_pauses_that_grow)
 {
-    begin();
     for (uint64_t expected_ms = SHED_PAUSE_MIN_MS; expected_ms < 1000;
          expected_ms *= 2) {
         struct shed_health_pass pass;
@@ -637,7 +621,6 @@ static void run_schedule(uint64_t seed)
         CHECK(shed_health_is_clear(&health));
         CHECK(ask(SHED_HEALTH_LINK) == SHED_HEALTH_UP);
     }
-    shed_reply_free(loading);
 }
 
 enum { SCHEDULES = 4000 };
@@ -657,5 +640,6 @@ TEST(every_schedule_keeps_what_is_promised)
 
 int main(void)
 {
+    tcase_add_checked_fixture(test_case(), begin, NULL);
     return run_tests("health");
 }

@@ -63,7 +63,6 @@ static void begin(void)
 
 TEST(the_first_is_told_at_once_and_then_a_number_each_interval)
 {
-    begin();
     ck_assert(offer("stale: item, key 1"));
     ck_assert(!shed_log_lines_are_waiting(&lines));
     for (int i = 0; i < 5; i++)
@@ -86,7 +85,6 @@ TEST(the_first_is_told_at_once_and_then_a_number_each_interval)
 
 TEST(a_number_comes_before_the_lines_after_its_interval)
 {
-    begin();
     ck_assert(offer("a"));
     ck_assert(!offer("b"));
     now_ms += 2 * INTERVAL_MS;
@@ -97,7 +95,6 @@ TEST(a_number_comes_before_the_lines_after_its_interval)
 
 TEST(a_line_that_was_held_back_alone_has_no_number)
 {
-    begin();
     ck_assert(offer("a"));
     ck_assert(!offer("b"));
     now_ms += INTERVAL_MS;
@@ -115,7 +112,6 @@ TEST(no_number_is_too_long_for_its_line)
 
     memset(text, 'x', sizeof(text) - 1);
     text[sizeof(text) - 1] = '\0';
-    begin();
     now_ms = 0;
     ck_assert(offer(text));
     ck_assert(!offer(text));
@@ -129,7 +125,6 @@ TEST(kinds_are_limited_apart)
 {
     struct shed_log_line other = line_of(OTHER_KIND, "b");
 
-    begin();
     ck_assert(offer("a"));
     ck_assert(shed_log_lines_pass(&lines, &other, now_ms));
     ck_assert(!offer("a"));
@@ -140,7 +135,6 @@ TEST(what_is_held_back_is_kept_until_it_is_told)
 {
     struct shed_log_line other = line_of(OTHER_KIND, "b");
 
-    begin();
     ck_assert(offer("a"));
     ck_assert(!offer("a"));
     now_ms += INTERVAL_MS;
@@ -150,7 +144,6 @@ TEST(what_is_held_back_is_kept_until_it_is_told)
 
 TEST(of_news_a_few_pass_and_the_last_is_told_at_the_highest_level)
 {
-    begin();
     ck_assert(offer_news(SHED_LOG_WARNING, "gone"));
     ck_assert(offer_news(SHED_LOG_INFO, "back"));
     ck_assert(offer_news(SHED_LOG_WARNING, "gone"));
@@ -168,7 +161,6 @@ TEST(lines_of_which_only_a_number_is_known_are_counted)
 {
     struct shed_log_line line = line_of(KIND, "a");
 
-    begin();
     ck_assert(shed_log_lines_pass(&lines, &line, now_ms));
     shed_log_lines_suppress(&lines, &line, 1);
     ck_assert(shed_log_lines_are_waiting(&lines));
@@ -184,7 +176,6 @@ TEST(lines_of_which_only_a_number_is_known_are_counted)
 
 TEST(at_the_end_every_number_is_told_at_once)
 {
-    begin();
     for (int i = 0; i < 3; i++)
         (void)offer("a");
     ck_assert(shed_log_lines_take(&lines, now_ms, true, &told));
@@ -206,7 +197,6 @@ TEST_EACH(lines_and_numbers_add_up_and_are_few, 0, 20)
     uint64_t offered = 0, sum = 0, count = 0;
     unsigned random = (unsigned)_i + 1;
 
-    begin();
     for (int s = 0; s < 7200; s++) {
         random = random * 1103515245 + 12345;
         for (unsigned n = (random >> 16) % (s % 600 < 300 ? 50 : 1); n > 0;
@@ -232,5 +222,6 @@ TEST_EACH(lines_and_numbers_add_up_and_are_few, 0, 20)
 
 int main(void)
 {
+    tcase_add_checked_fixture(test_case(), begin, NULL);
     return run_tests("log_lines");
 }

@@ -196,13 +196,13 @@ TEST_EACH(a_client_that_only_reads_leaves_a_replica_too, 0, KINDS)
 
 TEST_EACH(a_lock_is_acquired_where_the_address_leads, 0, KINDS)
 {
-    struct shed_lock_options o = SHED_LOCK_OPTIONS_INIT;
     struct shed_error err = {0};
     struct shed_lock *lock = NULL;
 
     init((enum kind)_i);
     fixture_open(&fixture);
-    EXPECT_OK(shed_lock_open(fixture.client, shed_str("job"), &o, &lock, NULL));
+    EXPECT_OK(
+        shed_lock_open(fixture.client, shed_str("job"), NULL, &lock, NULL));
     EXPECT_OK(shed_lock_acquire(lock, 0, NULL));
     EXPECT_OK(shed_lock_release(lock, NULL));
     demote(&fixture.server);

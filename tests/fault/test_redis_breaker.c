@@ -41,14 +41,12 @@ static void init(uint64_t open_ms)
 /* With a row in Redis, behind a proxy, and a lock that is held. */
 static void up(uint64_t open_ms)
 {
-    struct shed_lock_options o = SHED_LOCK_OPTIONS_INIT;
-
     init(open_ms);
     fixture_add_proxy(&fixture, &proxy);
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     WAIT_FOR(server_int(&fixture.server, "EXISTS t:{k}") == 1);
-    EXPECT_OK(shed_lock_open(fixture.client, shed_str("l"), &o, &lock, NULL));
+    EXPECT_OK(shed_lock_open(fixture.client, shed_str("l"), NULL, &lock, NULL));
     EXPECT_OK(shed_lock_acquire(lock, 0, NULL));
 }
 

@@ -358,10 +358,8 @@ static void init(void)
 
 static void open_all(void)
 {
-    struct shed_lock_options o = SHED_LOCK_OPTIONS_INIT;
-
     fixture_open(&fixture);
-    EXPECT_OK(shed_lock_open(fixture.client, shed_str("l"), &o, &lock, NULL));
+    EXPECT_OK(shed_lock_open(fixture.client, shed_str("l"), NULL, &lock, NULL));
     admin = redisConnectUnix(fixture.server.socket);
     ck_assert(admin != NULL && admin->err == 0);
 }

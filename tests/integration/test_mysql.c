@@ -45,10 +45,9 @@ static void load_by(const char *query, const struct shed_mysql_options *options,
 TEST(integer_keys_find_their_rows)
 {
     static const char *const keys[] = {"42", "-7", "3"};
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct ask asks[3];
 
-    load_by(ITEM, &o, asks, keys, 3);
+    load_by(ITEM, NULL, asks, keys, 3);
     assert_text(&asks[0], "answer");
     assert_text(&asks[1], "minus");
     assert_text(&asks[2], "c");
@@ -59,39 +58,36 @@ TEST(integers_reach_from_the_least_to_the_unsigned_greatest)
     static const char *const keys[] = {"18446744073709551615",
                                        "9223372036854775808"};
     static const char *const least[] = {"-9223372036854775808"};
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct ask asks[2];
 
     run_sql(&site, "CREATE TABLE big (id BIGINT UNSIGNED PRIMARY KEY, v INT)");
     run_sql(&site, "INSERT INTO big VALUES (18446744073709551615, 1), "
                    "(9223372036854775808, 2)");
-    load_by("SELECT id, v FROM big WHERE id IN (?)", &o, asks, keys, 2);
+    load_by("SELECT id, v FROM big WHERE id IN (?)", NULL, asks, keys, 2);
     assert_text(&asks[0], "1");
     assert_text(&asks[1], "2");
     run_sql(&site, "INSERT INTO item VALUES (-9223372036854775808, 'least')");
-    load_by(ITEM, &o, asks, least, 1);
+    load_by(ITEM, NULL, asks, least, 1);
     assert_text(&asks[0], "least");
 }
 
 TEST(a_column_that_is_shown_with_zeros_has_the_same_keys)
 {
     static const char *const keys[] = {"42"};
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct ask ask;
 
     run_sql(&site, "CREATE TABLE z (id INT(8) ZEROFILL PRIMARY KEY, v TEXT)");
     run_sql(&site, "INSERT INTO z VALUES (42, 'padded')");
-    load_by("SELECT id, v FROM z WHERE id IN (?)", &o, &ask, keys, 1);
+    load_by("SELECT id, v FROM z WHERE id IN (?)", NULL, &ask, keys, 1);
     assert_text(&ask, "padded");
 }
 
 TEST(a_key_that_is_no_integer_is_absent)
 {
     static const char *const keys[] = {"042", "42", "x"};
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct ask asks[3];
 
-    load_by(ITEM, &o, asks, keys, 3);
+    load_by(ITEM, NULL, asks, keys, 3);
     assert_kind(&asks[0], SHED_KIND_ABSENT);
     assert_text(&asks[1], "answer");
     assert_kind(&asks[2], SHED_KIND_ABSENT);
@@ -251,10 +247,9 @@ TEST(batches_of_every_size_are_answered)
 TEST(a_null_is_not_an_empty_row_and_not_an_absent_one)
 {
     static const char *const keys[] = {"1", "2", "4"};
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct ask asks[3];
 
-    load_by(ITEM, &o, asks, keys, 3);
+    load_by(ITEM, NULL, asks, keys, 3);
     assert_kind(&asks[0], SHED_KIND_NULL);
     assert_row(&asks[1], "", 0);
     assert_kind(&asks[2], SHED_KIND_ABSENT);
@@ -263,8 +258,7 @@ TEST(a_null_is_not_an_empty_row_and_not_an_absent_one)
 TEST(values_come_whole_up_to_the_limit)
 {
     static const size_t sizes[] = {1, 4095, 4096, 4097, 1048575, 1048576};
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
-    struct shed_source *source = open_source(&site, ITEM, &o);
+    struct shed_source *source = open_source(&site, ITEM, NULL);
     char *expected = malloc(sizes[5]);
     struct ask ask;
 
@@ -285,11 +279,10 @@ TEST(values_come_whole_up_to_the_limit)
 TEST(a_value_over_the_limit_is_too_big_for_its_key_alone)
 {
     static const char *const keys[] = {"42", "3"};
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct ask asks[2];
 
     run_sql(&site, "UPDATE item SET v = REPEAT('x', 1048577) WHERE id = 42");
-    load_by(ITEM, &o, asks, keys, 2);
+    load_by(ITEM, NULL, asks, keys, 2);
     ck_assert_ptr_null(asks[0].loaded.value);
     EXPECT_CODE(asks[0].loaded.error.code, SHED_ETOOBIG);
     ck_assert_str_eq(asks[0].loaded.error.reason,
@@ -313,11 +306,10 @@ TEST(a_value_of_any_type_is_its_text)
         {"SELECT id, JSON_OBJECT('a', 1) FROM item WHERE id IN (?)",
          "{\"a\": 1}"}};
     static const char *const keys[] = {"3"};
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct ask ask;
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-        load_by(cases[i].query, &o, &ask, keys, 1);
+        load_by(cases[i].query, NULL, &ask, keys, 1);
         assert_text(&ask, cases[i].text);
     }
 }
@@ -327,19 +319,18 @@ TEST(a_value_of_any_type_is_its_text)
 TEST(a_query_names_what_it_selects_behind_the_value)
 {
     static const char *const keys[] = {"3"};
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct ask ask;
 
-    load_by("SELECT id FROM item WHERE id IN (?)", &o, &ask, keys, 1);
+    load_by("SELECT id FROM item WHERE id IN (?)", NULL, &ask, keys, 1);
     assert_failure(&ask, "selects 1 columns, it must select the key, the");
-    load_by("SELECT id, v, 1 AS price FROM item WHERE id IN (?)", &o, &ask,
+    load_by("SELECT id, v, 1 AS price FROM item WHERE id IN (?)", NULL, &ask,
             keys, 1);
     assert_failure(&ask, "the query selects \"price\", where it may select");
     load_by("SELECT id, v, 1 AS version, 2 AS Version FROM item WHERE id IN "
             "(?)",
-            &o, &ask, keys, 1);
+            NULL, &ask, keys, 1);
     assert_failure(&ask, "the query selects \"Version\", where it may select");
-    load_by("SELECT id, v, v AS version FROM item WHERE id IN (?)", &o, &ask,
+    load_by("SELECT id, v, v AS version FROM item WHERE id IN (?)", NULL, &ask,
             keys, 1);
     assert_failure(&ask, "must be of an integer type");
 }
@@ -356,12 +347,11 @@ static void make_versioned(const char *type, const char *rows)
 TEST(a_column_version_is_the_rows_version)
 {
     static const char *const keys[] = {"1", "2", "3"};
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct ask asks[3];
 
     make_versioned("BIGINT UNSIGNED",
                    "(1, 'a', 7), (2, NULL, 18446744073709551615)");
-    load_by(VERSIONED, &o, asks, keys, 3);
+    load_by(VERSIONED, NULL, asks, keys, 3);
     ck_assert(asks[0].loaded.version.is_known);
     ck_assert_uint_eq(asks[0].loaded.version.number, 7);
     ck_assert_uint_eq(asks[1].loaded.version.number, UINT64_MAX);
@@ -373,12 +363,11 @@ TEST(a_column_version_is_the_rows_version)
 
 TEST(a_row_of_the_old_version_is_unmodified)
 {
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct shed_source *source;
     struct ask asks[2];
 
     make_versioned("TINYINT UNSIGNED", "(1, 'a', 255)");
-    source = open_source(&site, VERSIONED, &o);
+    source = open_source(&site, VERSIONED, NULL);
     for (size_t i = 0; i < 2; i++) {
         begin_ask_again(source, &asks[i], "1", 1, 254 + i);
         end_ask(&asks[i]);
@@ -393,11 +382,10 @@ TEST(a_row_of_the_old_version_is_unmodified)
 TEST(null_and_negative_versions_are_none)
 {
     static const char *const keys[] = {"1", "2", "3"};
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct ask asks[3];
 
     make_versioned("INT", "(1, 'a', NULL), (2, 'b', -1), (3, 'c', 0)");
-    load_by(VERSIONED, &o, asks, keys, 3);
+    load_by(VERSIONED, NULL, asks, keys, 3);
     ck_assert(!asks[0].loaded.version.is_known);
     ck_assert(!asks[1].loaded.version.is_known);
     ck_assert(asks[2].loaded.version.is_known);
@@ -430,13 +418,12 @@ TEST(a_column_tags_has_the_rows_tags)
     static const char *const keys[] = {"1", "2", "3", "4"};
     static const char *const two[] = {"red", "dark-blue", NULL}, *const none[] =
                                                                      {NULL};
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct ask asks[4];
 
     make_versioned("TEXT", "(1, 'a', ', red, dark-blue '), (2, 'b', NULL), "
                            "(3, 'c', REPEAT('x ', 2500)), "
                            "(4, 'd', REPEAT('x', 251))");
-    load_by(TAGGED, &o, asks, keys, 4);
+    load_by(TAGGED, NULL, asks, keys, 4);
     ck_assert(!asks[0].loaded.version.is_known);
     expect_tags(&asks[0], two);
     expect_tags(&asks[1], none);
@@ -450,19 +437,17 @@ TEST(a_column_tags_has_the_rows_tags)
 TEST(a_query_that_writes_is_not_run)
 {
     static const char *const keys[] = {"3"};
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct ask ask;
 
-    load_by("DELETE FROM item WHERE id IN (?)", &o, &ask, keys, 1);
+    load_by("DELETE FROM item WHERE id IN (?)", NULL, &ask, keys, 1);
     assert_failure(&ask, "selects 0 columns");
     ck_assert_uint_eq(ask_sql(&site, "SELECT COUNT(*) FROM item"), 5);
 }
 
 TEST(the_servers_error_is_the_reason_and_passes_with_its_cause)
 {
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct shed_source *source =
-        open_source(&site, "SELECT id, v FROM later WHERE id IN (?)", &o);
+        open_source(&site, "SELECT id, v FROM later WHERE id IN (?)", NULL);
 
     expect_unloaded(source, "3", "later' doesn't exist (1146)");
     run_sql(&site, "CREATE TABLE later AS SELECT * FROM item");
@@ -527,7 +512,6 @@ TEST(a_statement_over_its_time_leaves_nothing_half_read)
 TEST(rows_before_an_error_do_not_count)
 {
     static const char *const keys[] = {"42", "3"};
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct ask asks[2];
 
     make_numbers(&site, 3001);
@@ -536,7 +520,7 @@ TEST(rows_before_an_error_do_not_count)
             "n >= 1000");
     load_by("SELECT id, IF(id < 3000, v, (SELECT v FROM item)) FROM item WHERE "
             "id IN (?) OR id >= 1000 ORDER BY id",
-            &o, asks, keys, 2);
+            NULL, asks, keys, 2);
     assert_failure(&asks[0], "(1242)");
     assert_failure(&asks[1], "(1242)");
 }
@@ -829,14 +813,13 @@ static void *read_often(void *arg)
 
 TEST(many_threads_get_their_own_rows)
 {
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct shed_source *source;
     pthread_t threads[READERS];
 
     make_numbers(&site, 2000);
     run_sql(&site, "INSERT INTO item SELECT n, CONCAT('v', n) FROM num WHERE n "
                    ">= 1000");
-    source = open_source(&site, ITEM, &o);
+    source = open_source(&site, ITEM, NULL);
     for (size_t i = 0; i < READERS; i++)
         start_thread(&threads[i], read_often, source);
     for (size_t i = 0; i < READERS; i++)

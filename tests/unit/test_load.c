@@ -90,6 +90,7 @@ struct fake {
 static struct fake fake = {.mu = PTHREAD_MUTEX_INITIALIZER,
                            .change = PTHREAD_COND_INITIALIZER};
 
+static struct shed_source_options o; /* of fake.source */
 static struct pulse pulse;
 
 static void submit(size_t i)
@@ -107,9 +108,7 @@ static void submit_background(size_t i)
 static void submit_burst(size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        ck_assert_int_eq(
-            shed_source_queue(fake.source, &make_request(i)->job, NULL),
-            SHED_OK);
+        EXPECT_OK(shed_source_queue(fake.source, &make_request(i)->job, NULL));
     shed_source_wake(fake.source);
 }
 
@@ -239,47 +238,42 @@ static void note_close(void *user)
     pthread_mutex_unlock(&fake.mu);
 }
 
-static struct shed_source_options fake_options(void)
+static void set_up(void)
 {
-    struct shed_source_options o = bare_source();
-
+    o = bare_source();
     o.thread_start = note_start;
     o.thread_stop = note_stop;
     o.on_close = note_close;
-    return o;
 }
 
-static void open_fake(const struct shed_source_options *options)
+static void open_fake(void)
 {
-    ck_assert_int_eq(
-        shed_source_open_batch(keep_load, &fake, options, &fake.source, NULL),
-        SHED_OK);
+    EXPECT_OK(shed_source_open_batch(keep_load, &fake, &o, &fake.source, NULL));
 }
 
-static void unref_values(size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        shed_value_unref(requests[i].job.loaded.value);
-}
-
-/* Close the source, and release the values of the first requests. */
-static void close_fake(size_t values)
+static void close_fake(void)
 {
     shed_source_close(fake.source);
-    unref_values(values);
+    fake.source = NULL;
+}
+
+static void tear_down(void)
+{
+    close_fake();
+    for (size_t i = 0; i < KEYS_MAX; i++)
+        shed_value_unref(requests[i].job.loaded.value);
 }
 
 /* Check that what began at begin_ms did not wait for a batch, unless the
  * machine stopped for a part of that time. */
-static void check_no_wait(uint64_t begin_ms,
-                          const struct shed_source_options *o)
+static void check_no_wait(uint64_t begin_ms)
 {
     enum { PART = 5 };
     uint64_t took_ms = shed_now_ms() - begin_ms;
     uint64_t stall_ms = pulse_longest_ms(&pulse);
 
-    ck_assert_msg(took_ms < o->batch_wait_ms ||
-                      stall_ms > o->batch_wait_ms / PART,
+    ck_assert_msg(took_ms < o.batch_wait_ms ||
+                      stall_ms > o.batch_wait_ms / PART,
                   "it took %llu ms, though the machine stood still for at most "
                   "%llu ms",
                   (unsigned long long)took_ms, (unsigned long long)stall_ms);
@@ -290,29 +284,26 @@ static void check_no_wait(uint64_t begin_ms,
 
 TEST(a_lone_key_does_not_wait_for_company)
 {
-    struct shed_source_options o = fake_options();
     uint64_t begin_ms;
 
     o.batch_wait_ms = 1000;
-    open_fake(&o);
+    open_fake();
     pulse_start(&pulse);
     begin_ms = shed_now_ms();
     submit(0);
     wait_loads(1);
-    check_no_wait(begin_ms, &o);
+    check_no_wait(begin_ms);
     pulse_stop(&pulse);
     end_load(0);
-    close_fake(1);
 }
 
 TEST(keys_that_come_while_a_load_runs_share_a_batch)
 {
-    struct shed_source_options o = fake_options();
     uint64_t begin_ms;
 
     o.batch_wait_ms = 1000;
     o.max_batch = 3;
-    open_fake(&o);
+    open_fake();
     submit(0);
     wait_loads(1);
     pulse_start(&pulse);
@@ -320,21 +311,19 @@ TEST(keys_that_come_while_a_load_runs_share_a_batch)
     for (size_t i = 1; i <= 3; i++)
         submit(i);
     wait_loads(2);
-    check_no_wait(begin_ms, &o);
+    check_no_wait(begin_ms);
     pulse_stop(&pulse);
     ck_assert_uint_eq(fake.counts[1], 3);
     end_load(0);
     end_load(1);
-    close_fake(4);
 }
 
 TEST(a_batch_that_does_not_fill_goes_after_batch_wait)
 {
-    struct shed_source_options o = fake_options();
     uint64_t begin_ms;
 
     o.batch_wait_ms = 30;
-    open_fake(&o);
+    open_fake();
     submit(0);
     wait_loads(1);
     begin_ms = shed_now_ms();
@@ -343,18 +332,16 @@ TEST(a_batch_that_does_not_fill_goes_after_batch_wait)
     ck_assert_uint_ge(shed_now_ms() - begin_ms + 1, o.batch_wait_ms);
     end_load(0);
     end_load(1);
-    close_fake(2);
 }
 
 TEST(a_batch_goes_at_once_when_the_last_other_load_ends)
 {
     /* in each round the load may end before the wait begins */
     enum { ROUNDS = 20, YIELDS_MS = 100 };
-    struct shed_source_options o = fake_options();
     uint64_t begin_ms;
 
     o.batch_wait_ms = 1000;
-    open_fake(&o);
+    open_fake();
     submit(0);
     wait_loads(1);
     pulse_start(&pulse);
@@ -367,37 +354,32 @@ TEST(a_batch_goes_at_once_when_the_last_other_load_ends)
         begin_ms = shed_now_ms();
         end_load(i - 1);
         wait_loads(i + 1);
-        check_no_wait(begin_ms, &o);
+        check_no_wait(begin_ms);
     }
     pulse_stop(&pulse);
     end_load(ROUNDS);
-    close_fake(ROUNDS + 1);
 }
 
 TEST(keys_that_come_together_share_a_batch)
 {
-    struct shed_source_options o = fake_options();
-
     /* Enough that the thread which the first job starts is running before the
      * last one is queued. */
     o.max_batch = KEYS_MAX;
-    open_fake(&o);
+    open_fake();
     submit_burst(KEYS_MAX);
     wait_loads(1);
     ck_assert_uint_eq(fake.counts[0], KEYS_MAX);
     end_load(0);
-    close_fake(KEYS_MAX);
 }
 
 TEST(a_batch_has_at_most_max_batch_keys)
 {
-    struct shed_source_options o = fake_options();
     size_t keys = 0;
 
     o.max_batch = 7;
     o.batch_wait_ms = 0;
     fake.is_instant = true;
-    open_fake(&o);
+    open_fake();
     submit_burst(30);
     for (size_t i = 0; i < 30; i++)
         wait_settled(&requests[i]);
@@ -406,18 +388,16 @@ TEST(a_batch_has_at_most_max_batch_keys)
         keys += fake.counts[i];
     }
     ck_assert_uint_eq(keys, 30);
-    close_fake(30);
 }
 
 TEST(the_first_of_a_batch_tells_its_size)
 {
-    struct shed_source_options o = fake_options();
     size_t sizes = 0, firsts = 0;
 
     o.max_loads = 1;
     o.max_batch = 10;
     fake.is_instant = true;
-    open_fake(&o);
+    open_fake();
     submit_burst(10);
     for (size_t i = 0; i < 10; i++) {
         wait_settled(&requests[i]);
@@ -426,23 +406,20 @@ TEST(the_first_of_a_batch_tells_its_size)
     }
     ck_assert_uint_eq(sizes, 10);
     ck_assert_uint_eq(firsts, fake.load_count);
-    close_fake(10);
 }
 
 /* ----------------------------------------------------------------- bounds */
 
 TEST(a_burst_is_loaded_by_as_many_threads_as_may_be)
 {
-    struct shed_source_options o = fake_options();
-
     o.max_loads = 3;
     o.max_batch = 1;
     fake.blocks = true;
-    open_fake(&o);
+    open_fake();
     submit_burst(5);
     wait_loads(3);
     end_loads(0, 5);
-    close_fake(5);
+    close_fake();
     ck_assert_uint_eq(fake.most_open, 3);
     ck_assert_uint_eq(fake.starts, 3);
 }
@@ -456,20 +433,18 @@ static void *end_loads_on_thread(void *count)
 TEST(a_load_counts_until_it_is_done_wherever_that_is)
 {
     enum { KEYS = 500 };
-    struct shed_source_options o = fake_options();
     size_t count = KEYS;
     pthread_t ender;
 
     o.max_loads = 2;
     o.max_batch = 1;
-    open_fake(&o);
+    open_fake();
     submit_burst(KEYS);
-    ck_assert_int_eq(pthread_create(&ender, NULL, end_loads_on_thread, &count),
-                     0);
+    start_thread(&ender, end_loads_on_thread, &count);
     for (size_t i = 0; i < KEYS; i++)
         wait_settled(&requests[i]);
     ck_assert_int_eq(pthread_join(ender, NULL), 0);
-    close_fake(KEYS);
+    close_fake();
     ck_assert_uint_eq(fake.load_count, KEYS);
     ck_assert_uint_eq(fake.most_open, 2);
 }
@@ -477,13 +452,11 @@ TEST(a_load_counts_until_it_is_done_wherever_that_is)
 /* Loads of one key each, up to eight at a time. */
 static void open_adaptive(void)
 {
-    struct shed_source_options o = fake_options();
-
     o.max_loads = 8;
     o.max_batch = 1;
     o.batch_wait_ms = 0;
     o.adaptive_loads = 1;
-    open_fake(&o);
+    open_fake();
 }
 
 /* Loads one after the other, each of which takes this long. */
@@ -507,7 +480,7 @@ TEST(an_adaptive_limit_begins_low)
     wait_loads(FIRST);
     ck_assert_uint_eq(shed_source_look(fake.source).loads_limit, FIRST);
     end_loads(0, KEYS);
-    close_fake(KEYS);
+    close_fake();
     ck_assert_uint_eq(fake.most_open, FIRST);
 }
 
@@ -532,7 +505,7 @@ TEST(an_adaptive_limit_falls_while_loads_slow_each_other_down)
         pass_ms(1000);
         end_load(i);
     }
-    close_fake(KEYS);
+    close_fake();
     ck_assert_uint_le(fake.most_open, 3);
 }
 
@@ -545,41 +518,38 @@ TEST(an_adaptive_limit_grows_and_has_the_threads_for_it)
     for (size_t i = LONE; i < KEYS; i++)
         submit(i);
     end_loads(LONE, KEYS); /* much faster than those that ran alone */
-    close_fake(KEYS);
+    close_fake();
     ck_assert_uint_eq(fake.most_open, MOST);
 }
 
 TEST(a_key_beyond_the_queue_is_refused_at_once)
 {
-    struct shed_source_options o = fake_options();
     struct shed_error err;
 
     o.max_loads = 1;
     o.queue_limit = 2;
-    open_fake(&o);
+    open_fake();
     submit(0);
     wait_loads(1);
     submit(1);
     submit(2);
-    ck_assert_int_eq(queue_and_wake(fake.source, make_request(3), &err),
-                     SHED_EBUSY);
-    ck_assert_int_eq(err.code, SHED_EBUSY);
+    EXPECT_CODE(queue_and_wake(fake.source, make_request(3), &err), SHED_EBUSY);
+    EXPECT_CODE(err.code, SHED_EBUSY);
     ck_assert_ptr_nonnull(strstr(err.reason, "queue is full: 2 keys"));
     end_load(0);
     wait_loads(2);
     end_load(1);
     wait_settled(&requests[2]);
-    close_fake(3);
+    close_fake();
     ck_assert_uint_eq(atomic_load(&requests[3].settled), 0);
 }
 
 TEST(a_job_that_is_late_in_the_queue_is_not_loaded)
 {
-    struct shed_source_options o = fake_options();
     struct request *late = make_request(1);
 
     o.max_loads = 1;
-    open_fake(&o);
+    open_fake();
     submit(0);
     wait_loads(1);
     late->job.deadline_ms = shed_now_ms();
@@ -588,14 +558,13 @@ TEST(a_job_that_is_late_in_the_queue_is_not_loaded)
     end_load(0);
     wait_settled(late);
     ck_assert_ptr_null(late->job.loaded.value);
-    ck_assert_int_eq(late->job.loaded.error.code, SHED_ETIMEDOUT);
+    EXPECT_CODE(late->job.loaded.error.code, SHED_ETIMEDOUT);
     ck_assert_uint_eq(late->job.loaded.batch_keys, 0);
     wait_loads(2);
     ck_assert_uint_eq(fake.counts[1], 1);
     end_load(1);
     wait_settled(&requests[2]);
     ck_assert_ptr_nonnull(requests[2].job.loaded.value);
-    close_fake(3);
 }
 
 /* ------------------------------------------------- loads in the background */
@@ -604,12 +573,10 @@ TEST(a_job_that_is_late_in_the_queue_is_not_loaded)
  * way. */
 static void open_busy(uint64_t max_batch, uint64_t queue_limit)
 {
-    struct shed_source_options o = fake_options();
-
     o.max_loads = 1;
     o.max_batch = max_batch;
     o.queue_limit = queue_limit;
-    open_fake(&o);
+    open_fake();
     submit(0);
     wait_loads(1);
 }
@@ -631,7 +598,6 @@ TEST(a_key_that_callers_wait_for_goes_before_those_behind_them)
     expect_load(4, "k2");
     expect_load(5, "k6");
     expect_load(6, "k4");
-    close_fake(7);
 }
 
 TEST(a_batch_is_filled_up_from_behind_the_callers)
@@ -643,7 +609,6 @@ TEST(a_batch_is_filled_up_from_behind_the_callers)
     expect_load(0, "k0");
     expect_load(1, "k4 k1 k2");
     expect_load(2, "k3");
-    close_fake(5);
 }
 
 TEST(a_key_moves_forward_when_a_caller_begins_to_wait)
@@ -669,7 +634,6 @@ TEST(a_key_moves_forward_when_a_caller_begins_to_wait)
     expect_load(4, "k1");
     expect_load(5, "k3");
     expect_load(6, "k6");
-    close_fake(7);
 }
 
 /* Also a key that came in the same turn, before the source was woken. */
@@ -679,12 +643,10 @@ TEST(a_key_that_is_not_ready_moves_forward_and_is)
 
     open_busy(1, 100);
     behind = make_refresh(1);
-    ck_assert_int_eq(shed_source_queue(fake.source, &behind->job, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_source_queue(fake.source, &behind->job, NULL));
     shed_source_hasten(fake.source, &behind->job);
     expect_load(0, "k0");
     expect_load(1, "k1");
-    close_fake(2);
 }
 
 TEST(in_a_full_queue_a_caller_takes_the_place_of_a_refresh)
@@ -694,21 +656,18 @@ TEST(in_a_full_queue_a_caller_takes_the_place_of_a_refresh)
     open_busy(1, 2);
     submit_background(1);
     submit_background(2);
-    ck_assert_int_eq(queue_and_wake(fake.source, make_refresh(3), &err),
-                     SHED_EBUSY);
+    EXPECT_CODE(queue_and_wake(fake.source, make_refresh(3), &err), SHED_EBUSY);
     submit(4);
     ck_assert_uint_eq(atomic_load(&requests[1].settled), 1); /* the oldest */
     ck_assert(requests[1].job.loaded.is_refused);
-    ck_assert_int_eq(requests[1].job.loaded.error.code, SHED_EBUSY);
+    EXPECT_CODE(requests[1].job.loaded.error.code, SHED_EBUSY);
     submit(5);
     ck_assert_uint_eq(atomic_load(&requests[2].settled), 1);
-    ck_assert_int_eq(queue_and_wake(fake.source, make_request(6), &err),
-                     SHED_EBUSY);
+    EXPECT_CODE(queue_and_wake(fake.source, make_request(6), &err), SHED_EBUSY);
     ck_assert_uint_eq(shed_source_look(fake.source).queued, 2);
     expect_load(0, "k0");
     expect_load(1, "k4");
     expect_load(2, "k5");
-    close_fake(6);
 }
 
 TEST(a_refresh_that_is_late_does_not_wait_for_its_turn)
@@ -723,73 +682,62 @@ TEST(a_refresh_that_is_late_does_not_wait_for_its_turn)
     submit(4);
     expect_load(0, "k0");
     wait_settled(late); /* while k3 is loaded, and k4 waits */
-    ck_assert_int_eq(late->job.loaded.error.code, SHED_ETIMEDOUT);
+    EXPECT_CODE(late->job.loaded.error.code, SHED_ETIMEDOUT);
     expect_load(1, "k3");
     expect_load(2, "k4");
     expect_load(3, "k2");
-    close_fake(5);
 }
 
 TEST(a_queue_of_late_jobs_alone_calls_nobody)
 {
-    struct shed_source_options o = fake_options();
     struct request *late = make_request(0);
 
     late->job.deadline_ms = 0;
-    open_fake(&o);
+    open_fake();
     expect_queued(fake.source, late);
     wait_settled(late);
-    shed_source_close(fake.source);
+    close_fake();
     ck_assert_uint_eq(fake.load_count, 0);
 }
 
 TEST(a_load_has_the_time_of_its_last_job)
 {
-    struct shed_source_options o = fake_options();
     uint64_t now_ms = shed_now_ms();
 
     o.load_timeout_ms = 60000;
-    open_fake(&o);
+    open_fake();
     make_request(0)->job.deadline_ms = now_ms + 20000;
     make_request(1)->job.deadline_ms = now_ms + 30000;
     for (size_t i = 0; i < 2; i++)
-        ck_assert_int_eq(shed_source_queue(fake.source, &requests[i].job, NULL),
-                         SHED_OK);
+        EXPECT_OK(shed_source_queue(fake.source, &requests[i].job, NULL));
     shed_source_wake(fake.source);
     wait_loads(1);
     ck_assert_uint_gt(shed_load_remaining_ms(fake.loads[0]), 20000);
     ck_assert_uint_le(shed_load_remaining_ms(fake.loads[0]), 30000);
     end_load(0);
-    close_fake(2);
 }
 
 TEST(a_load_has_load_timeout_at_most)
 {
-    struct shed_source_options o = fake_options();
-
     o.load_timeout_ms = 20000;
-    open_fake(&o);
+    open_fake();
     submit(0);
     wait_loads(1);
     ck_assert_uint_gt(shed_load_remaining_ms(fake.loads[0]), 0);
     ck_assert_uint_le(shed_load_remaining_ms(fake.loads[0]), 20000);
     end_load(0);
-    close_fake(1);
 }
 
 TEST(a_load_past_its_time_has_none_left)
 {
-    struct shed_source_options o = fake_options();
-
     o.load_timeout_ms = 1;
-    open_fake(&o);
+    open_fake();
     submit(0);
     wait_loads(1);
     for (uint64_t end_ms = test_deadline_ms();
          shed_load_remaining_ms(fake.loads[0]) > 0;)
         ck_assert_uint_lt(shed_now_ms(), end_ms);
     end_load(0);
-    close_fake(1);
 }
 
 /* ---------------------------------------------------------------- answers */
@@ -798,15 +746,13 @@ TEST(a_load_past_its_time_has_none_left)
 static void load_answered(size_t count,
                           void (*fn)(struct shed_load *load, size_t i))
 {
-    struct shed_source_options o = fake_options();
-
-    open_fake(&o);
+    open_fake();
     submit_burst(count);
     wait_loads(1);
     for (size_t i = 0; i < fake.loads[0]->count; i++)
         fn(fake.loads[0], i);
     shed_load_done(fake.loads[0]);
-    shed_source_close(fake.source);
+    close_fake();
     for (size_t i = 0; i < count; i++)
         ck_assert_uint_eq(atomic_load(&requests[i].settled), 1);
 }
@@ -845,7 +791,6 @@ TEST(each_key_gets_its_kind_of_answer)
         ck_assert_uint_eq(value->size, i == 0 ? 3 : 0);
     }
     ck_assert_mem_eq(requests[0].job.loaded.value->data, "a\0b", 3);
-    unref_values(4);
 }
 
 static void answer_nothing(struct shed_load *load, size_t i)
@@ -878,7 +823,6 @@ TEST(the_last_answer_counts)
     load_answered(2, answer_twice);
     assert_failed(0, SHED_ESOURCE, "the result broke off");
     ck_assert_uint_eq(requests[1].job.loaded.value->size, 2);
-    unref_values(2);
 }
 
 static void answer_at_the_limit(struct shed_load *load, size_t i)
@@ -894,7 +838,6 @@ TEST(a_value_over_the_limit_fails_its_key_alone)
     ck_assert_uint_eq(requests[0].job.loaded.value->size, 100);
     assert_failed(1, SHED_ETOOBIG,
                   "the value has 101 bytes, value_limit_bytes is 100");
-    unref_values(1);
 }
 
 static void answer_as_too_big(struct shed_load *load, size_t i)
@@ -935,23 +878,20 @@ static void *answer_often(void *load)
 TEST(one_load_is_answered_by_several_threads)
 {
     enum { THREADS = 4, KEYS = 16 };
-    struct shed_source_options o = fake_options();
     pthread_t threads[THREADS];
 
-    open_fake(&o);
+    open_fake();
     submit_burst(KEYS);
     wait_loads(1);
     for (int i = 0; i < THREADS; i++)
-        ck_assert_int_eq(
-            pthread_create(&threads[i], NULL, answer_often, fake.loads[0]), 0);
+        start_thread(&threads[i], answer_often, fake.loads[0]);
     for (int i = 0; i < THREADS; i++)
         ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
     end_load(0);
-    shed_source_close(fake.source);
+    close_fake();
     for (size_t i = 0; i < KEYS; i++)
         ck_assert_mem_eq(requests[i].job.loaded.value->data, requests[i].key,
                          requests[i].job.key_size);
-    unref_values(KEYS);
 }
 
 /* ---------------------------------------------------------------- threads */
@@ -970,7 +910,6 @@ static void *submit_many(void *arg)
 
 TEST(every_job_of_many_threads_settles_once_with_its_own_answer)
 {
-    struct shed_source_options o = fake_options();
     pthread_t threads[SUBMITTERS];
     size_t firsts[SUBMITTERS];
     size_t keys = 0;
@@ -978,15 +917,14 @@ TEST(every_job_of_many_threads_settles_once_with_its_own_answer)
     o.max_batch = 16;
     o.batch_wait_ms = 1;
     fake.is_instant = true;
-    open_fake(&o);
+    open_fake();
     for (size_t i = 0; i < SUBMITTERS; i++) {
         firsts[i] = i * EACH;
-        ck_assert_int_eq(
-            pthread_create(&threads[i], NULL, submit_many, &firsts[i]), 0);
+        start_thread(&threads[i], submit_many, &firsts[i]);
     }
     for (size_t i = 0; i < SUBMITTERS; i++)
         ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
-    shed_source_close(fake.source);
+    close_fake();
     for (size_t i = 0; i < SUBMITTERS * EACH; i++) {
         ck_assert_uint_eq(atomic_load(&requests[i].settled), 1);
         ck_assert_uint_eq(requests[i].job.loaded.value->size,
@@ -997,61 +935,53 @@ TEST(every_job_of_many_threads_settles_once_with_its_own_answer)
     }
     ck_assert_uint_eq(keys, SUBMITTERS * EACH);
     ck_assert_uint_le(fake.most_open, o.max_loads);
-    unref_values(SUBMITTERS * EACH);
 }
 
 TEST(threads_start_with_the_first_key_and_not_before)
 {
-    struct shed_source_options o = fake_options();
-
     fake.is_instant = true;
-    open_fake(&o);
+    open_fake();
     ck_assert_uint_eq(fake.starts, 0);
     submit(0);
     wait_settled(&requests[0]);
-    close_fake(1);
+    close_fake();
     ck_assert_uint_eq(fake.starts, 1);
     ck_assert_uint_eq(fake.stops, 1);
 }
 
 TEST(a_loader_has_all_signals_blocked_and_what_thread_start_made)
 {
-    struct shed_source_options o = fake_options();
-
     fake.is_instant = true;
-    open_fake(&o);
+    open_fake();
     submit(0);
     wait_settled(&requests[0]);
-    close_fake(1);
+    close_fake();
     ck_assert(fake.is_blocked[0]);
     ck_assert_ptr_nonnull(fake.threads[0]);
 }
 
 TEST(without_a_thread_a_key_is_refused)
 {
-    struct shed_source_options o = fake_options();
     struct shed_error err;
 
-    open_fake(&o);
+    open_fake();
     atomic_store(&threads_are_out, true);
-    ck_assert_int_eq(queue_and_wake(fake.source, make_request(0), &err),
-                     SHED_ENOMEM);
+    EXPECT_CODE(queue_and_wake(fake.source, make_request(0), &err),
+                SHED_ENOMEM);
     atomic_store(&threads_are_out, false);
     submit(1);
     wait_loads(1);
     ck_assert_uint_eq(fake.counts[0], 1);
     end_load(0);
-    close_fake(2);
+    close_fake();
     ck_assert_uint_eq(atomic_load(&requests[0].settled), 0);
 }
 
 TEST(one_thread_carries_on_where_no_other_can_be_had)
 {
-    struct shed_source_options o = fake_options();
-
     o.max_batch = 1;
     fake.blocks = true;
-    open_fake(&o);
+    open_fake();
     submit(0);
     wait_loads(1);
     atomic_store(&threads_are_out, true);
@@ -1059,18 +989,16 @@ TEST(one_thread_carries_on_where_no_other_can_be_had)
     end_load(0);
     wait_loads(2);
     end_load(1);
-    close_fake(2);
+    close_fake();
     ck_assert_uint_eq(fake.starts, 1);
 }
 
 TEST(without_memory_for_a_load_its_keys_fail_one_by_one)
 {
-    struct shed_source_options o = fake_options();
-
     o.max_loads = 1;
     fake.is_instant = true;
     atomic_store(&memory_is_out, true);
-    open_fake(&o);
+    open_fake();
     submit_burst(3);
     for (size_t i = 0; i < 3; i++) {
         wait_settled(&requests[i]);
@@ -1080,7 +1008,6 @@ TEST(without_memory_for_a_load_its_keys_fail_one_by_one)
     submit(3);
     wait_settled(&requests[3]);
     ck_assert_ptr_nonnull(requests[3].job.loaded.value);
-    close_fake(4);
 }
 
 static void load_without_memory(void *user, void *thread,
@@ -1096,15 +1023,11 @@ static void load_without_memory(void *user, void *thread,
 
 TEST(without_memory_for_a_value_its_key_fails)
 {
-    struct shed_source_options o = fake_options();
-
-    ck_assert_int_eq(shed_source_open_batch(load_without_memory, &fake, &o,
-                                            &fake.source, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_source_open_batch(load_without_memory, &fake, &o,
+                                     &fake.source, NULL));
     submit(0);
     wait_settled(&requests[0]);
     assert_failed(0, SHED_ENOMEM, "out of memory");
-    shed_source_close(fake.source);
 }
 
 /* ------------------------------------------------------------ its end */
@@ -1130,60 +1053,54 @@ static void *end_load_late(void *arg)
 
 TEST(closing_waits_for_a_load_that_another_thread_ends)
 {
-    struct shed_source_options o = fake_options();
     pthread_t ender;
 
-    open_fake(&o);
+    open_fake();
     submit(0);
     wait_loads(1);
-    ck_assert_int_eq(pthread_create(&ender, NULL, end_load_late, NULL), 0);
-    shed_source_close(fake.source);
+    start_thread(&ender, end_load_late, NULL);
+    close_fake();
     ck_assert_uint_eq(fake.open_at_close, 0);
     ck_assert_int_eq(pthread_join(ender, NULL), 0);
-    unref_values(1);
 }
 
 static void *close_source(void *arg)
 {
     (void)arg;
-    shed_source_close(fake.source);
+    close_fake();
     return NULL;
 }
 
 TEST(closing_waits_for_what_runs_and_for_what_is_queued)
 {
-    struct shed_source_options o = fake_options();
     pthread_t closer;
 
     o.max_loads = 1;
     o.max_batch = 1;
-    open_fake(&o);
+    open_fake();
     submit_burst(3);
     wait_loads(1);
-    ck_assert_int_eq(pthread_create(&closer, NULL, close_source, NULL), 0);
+    start_thread(&closer, close_source, NULL);
     end_loads(0, 3);
     ck_assert_int_eq(pthread_join(closer, NULL), 0);
     for (size_t i = 0; i < 3; i++)
         ck_assert_uint_eq(atomic_load(&requests[i].settled), 1);
     ck_assert_uint_eq(fake.closes, 1);
     ck_assert_uint_eq(fake.stops, fake.starts);
-    unref_values(3);
 }
 
 TEST(a_source_lives_as_long_as_somebody_holds_it)
 {
-    struct shed_source_options o = fake_options();
-
     fake.is_instant = true;
-    open_fake(&o);
+    open_fake();
     shed_source_ref(fake.source);
     shed_source_close(fake.source);
     ck_assert_uint_eq(fake.closes, 0);
     submit(0);
     wait_settled(&requests[0]);
     shed_source_unref(fake.source);
+    fake.source = NULL;
     ck_assert_uint_eq(fake.closes, 1);
-    unref_values(1);
 }
 
 TEST(closing_nothing_is_allowed)
@@ -1217,14 +1134,13 @@ TEST(options_out_of_range_are_named)
         {FIELD(breaker.slow_ms), 600001, "breaker.slow_ms"},
         {FIELD(callers_limit), 10000001, "callers_limit"}};
 #undef FIELD
-    struct shed_source_options o;
     struct shed_error err;
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
-        o = fake_options();
+        set_up();
         memcpy((char *)&o + bad[i].at, &bad[i].value, sizeof(bad[i].value));
         fake.source = (struct shed_source *)&fake;
-        ck_assert_int_eq(
+        EXPECT_CODE(
             shed_source_open_batch(keep_load, &fake, &o, &fake.source, &err),
             SHED_EINVAL);
         ck_assert_ptr_null(fake.source);
@@ -1236,11 +1152,11 @@ TEST(a_source_without_a_function_is_refused)
 {
     struct shed_error err;
 
-    ck_assert_int_eq(
+    EXPECT_CODE(
         shed_source_open_batch(NULL, NULL, BARE_SOURCE, &fake.source, &err),
         SHED_EINVAL);
     ck_assert_ptr_nonnull(strstr(err.reason, "load is NULL"));
-    ck_assert_int_eq(
+    EXPECT_CODE(
         shed_source_open_batch(keep_load, NULL, BARE_SOURCE, NULL, &err),
         SHED_EINVAL);
     ck_assert_ptr_nonnull(strstr(err.reason, "out is NULL"));
@@ -1268,13 +1184,11 @@ static void load_single(void *user, void *thread, struct shed_bytes key,
 
 TEST(a_source_of_single_keys_loads_them_in_parallel)
 {
-    struct shed_source_options o = bare_source();
     atomic_uint running = 0;
 
+    o = bare_source();
     o.max_loads = SINGLES;
-    ck_assert_int_eq(
-        shed_source_open(load_single, &running, &o, &fake.source, NULL),
-        SHED_OK);
+    EXPECT_OK(shed_source_open(load_single, &running, &o, &fake.source, NULL));
     submit_burst(SINGLES);
     for (size_t i = 0; i < SINGLES; i++) {
         wait_settled(&requests[i]);
@@ -1283,11 +1197,10 @@ TEST(a_source_of_single_keys_loads_them_in_parallel)
         ck_assert_mem_eq(requests[i].job.loaded.value->data, requests[i].key,
                          strlen(requests[i].key));
     }
-    unref_values(SINGLES);
-    shed_source_close(fake.source);
 }
 
 int main(void)
 {
+    tcase_add_checked_fixture(test_case(), set_up, tear_down);
     return run_tests("load");
 }

@@ -88,9 +88,7 @@ static void open_fake(uint64_t open_ms)
     o.breaker.slow_ms = slow_ms;
     if (queue_limit > 0)
         o.queue_limit = queue_limit;
-    ck_assert_int_eq(
-        shed_source_open_batch(run_load, NULL, &o, &fake.source, NULL),
-        SHED_OK);
+    EXPECT_OK(shed_source_open_batch(run_load, NULL, &o, &fake.source, NULL));
     fake.watcher.on_breaker = on_breaker;
     shed_source_watch(fake.source, &fake.watcher);
 }
@@ -116,7 +114,7 @@ static void submit_background(size_t i)
 
 static void submit_ok(size_t i)
 {
-    ck_assert_int_eq(submit(i, NULL), SHED_OK);
+    EXPECT_OK(submit(i, NULL));
 }
 
 static void await(size_t from, size_t to)
@@ -143,10 +141,13 @@ static void load_ten(size_t from, enum ending ending)
     await(from, from + 10);
 }
 
-static void note_close(void)
+static void close_fake(void)
 {
-    shed_source_unwatch(fake.source, &fake.watcher);
+    if (fake.watcher.on_breaker != NULL)
+        shed_source_unwatch(fake.source, &fake.watcher);
+    fake.watcher.on_breaker = NULL;
     shed_source_close(fake.source);
+    fake.source = NULL;
 }
 
 TEST(an_open_one_refuses_keys_at_once_and_says_why)
@@ -156,14 +157,14 @@ TEST(an_open_one_refuses_keys_at_once_and_says_why)
     open_fake(FOREVER_MS);
     load_ten(0, BAD);
     ck_assert_int_eq(state(), SHED_BREAKER_OPEN);
-    ck_assert_int_eq(submit(10, &err), SHED_ESOURCE);
+    EXPECT_CODE(submit(10, &err), SHED_ESOURCE);
     ck_assert_ptr_nonnull(strstr(err.reason, "breaker is open"));
     ck_assert_ptr_nonnull(strstr(err.reason, "tries again in "));
     ck_assert_ptr_nonnull(strstr(err.reason, "the database is on fire"));
     ck_assert_uint_eq(atomic_load(&fake.begun), 10);
     ck_assert_uint_eq(atomic_load(&fake.opened), 1);
     ck_assert_ptr_nonnull(strstr(fake.reason, "the database is on fire"));
-    note_close();
+    close_fake();
     ck_assert_uint_eq(atomic_load(&requests[10].settled), 0);
 }
 
@@ -182,12 +183,11 @@ TEST(what_is_queued_when_it_opens_is_refused)
     await(0, KEYS);
     ck_assert_uint_eq(atomic_load(&fake.begun), 10);
     for (size_t i = 0; i < KEYS; i++) {
-        ck_assert_int_eq(requests[i].job.loaded.error.code, SHED_ESOURCE);
+        EXPECT_CODE(requests[i].job.loaded.error.code, SHED_ESOURCE);
         ck_assert(requests[i].job.loaded.is_refused == (i >= 10));
         ck_assert_uint_eq(requests[i].job.loaded.batch_keys, i < 10);
     }
     ck_assert_uint_eq(shed_source_look(fake.source).queued, 0);
-    note_close();
 }
 
 TEST(a_half_open_one_lets_a_few_keys_through_and_closes)
@@ -202,7 +202,7 @@ TEST(a_half_open_one_lets_a_few_keys_through_and_closes)
     submit_ok(10);
     submit_ok(11);
     submit_ok(12);
-    ck_assert_int_eq(submit(13, &err), SHED_ESOURCE);
+    EXPECT_CODE(submit(13, &err), SHED_ESOURCE);
     ck_assert_ptr_nonnull(strstr(err.reason, "half-open"));
     atomic_store(&fake.is_held, false);
     await(10, 13);
@@ -210,7 +210,6 @@ TEST(a_half_open_one_lets_a_few_keys_through_and_closes)
     ck_assert_uint_eq(atomic_load(&fake.closed), 1);
     load_ten(20, GOOD);
     ck_assert_uint_eq(atomic_load(&fake.probes), 3);
-    note_close();
 }
 
 TEST(a_key_that_is_late_in_the_queue_makes_room_for_another_probe)
@@ -225,11 +224,11 @@ TEST(a_key_that_is_late_in_the_queue_makes_room_for_another_probe)
     WAIT_FOR(atomic_load(&fake.begun) == 11);
     make_request(11)->job.deadline_ms = shed_now_ms();
     expect_queued(fake.source, &requests[11]);
-    ck_assert_int_eq(submit(12, NULL), SHED_ESOURCE);
+    EXPECT_CODE(submit(12, NULL), SHED_ESOURCE);
     atomic_store(&fake.is_held, false);
     await(10, 12);
     await(15, 16);
-    ck_assert_int_eq(requests[11].job.loaded.error.code, SHED_ETIMEDOUT);
+    EXPECT_CODE(requests[11].job.loaded.error.code, SHED_ETIMEDOUT);
     ck_assert_int_eq(state(), SHED_BREAKER_HALF_OPEN);
     atomic_store(&fake.is_held, true);
     submit_ok(13);
@@ -237,7 +236,6 @@ TEST(a_key_that_is_late_in_the_queue_makes_room_for_another_probe)
     atomic_store(&fake.is_held, false);
     await(13, 16);
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
-    note_close();
 }
 
 TEST(so_does_a_refresh_whose_place_in_the_queue_a_caller_takes)
@@ -264,7 +262,6 @@ TEST(so_does_a_refresh_whose_place_in_the_queue_a_caller_takes)
     atomic_store(&fake.is_held, false);
     await(13, 16);
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
-    note_close();
 }
 
 static struct shed_breaker_status status(void)
@@ -283,7 +280,6 @@ TEST(its_state_can_be_read)
     ck_assert_uint_eq(status().openings, 1);
     ck_assert_uint_gt(status().left_ms, 0);
     ck_assert_uint_le(status().left_ms, FOREVER_MS);
-    note_close();
 }
 
 TEST(so_can_how_often_it_has_opened)
@@ -304,7 +300,6 @@ TEST(so_can_how_often_it_has_opened)
     await(20, 23);
     ck_assert_uint_eq(status().state, SHED_BREAKER_CLOSED);
     ck_assert_uint_eq(status().openings, 4);
-    note_close();
 }
 
 TEST(loads_that_take_too_long_have_failed)
@@ -313,23 +308,17 @@ TEST(loads_that_take_too_long_have_failed)
     load_ten(0, SLOW);
     ck_assert_int_eq(state(), SHED_BREAKER_OPEN);
     ck_assert_ptr_nonnull(strstr(fake.reason, "load_timeout_ms"));
-    note_close();
 }
 
-TEST(what_is_slow_is_an_option)
+TEST_EACH(what_is_slow_is_an_option, 0, 2)
 {
+    slow_ms = _i == 0 ? 0 : SLUGGISH_MS - 1;
     open_fake(FOREVER_MS);
     load_ten(0, SLUGGISH);
-    ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
-    note_close();
-    memset(&fake, 0, sizeof(fake));
-    memset(requests, 0, sizeof(requests));
-    slow_ms = SLUGGISH_MS - 1;
-    open_fake(FOREVER_MS);
-    load_ten(0, SLUGGISH);
-    ck_assert_int_eq(state(), SHED_BREAKER_OPEN);
-    ck_assert_ptr_nonnull(strstr(fake.reason, "it took 600000 ms, longer"));
-    note_close();
+    ck_assert_int_eq(state(),
+                     _i == 0 ? SHED_BREAKER_CLOSED : SHED_BREAKER_OPEN);
+    if (_i == 1)
+        ck_assert_ptr_nonnull(strstr(fake.reason, "it took 600000 ms, longer"));
 }
 
 TEST(absent_and_oversized_rows_are_successes)
@@ -341,7 +330,6 @@ TEST(absent_and_oversized_rows_are_successes)
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
     load_ten(30, BAD); /* ten of forty */
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
-    note_close();
 }
 
 TEST(one_key_that_always_fails_does_not_open_it)
@@ -354,7 +342,6 @@ TEST(one_key_that_always_fails_does_not_open_it)
         atomic_store(&requests[0].settled, 0);
     }
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
-    note_close();
 }
 
 TEST(without_the_option_it_never_opens)
@@ -363,16 +350,14 @@ TEST(without_the_option_it_never_opens)
 
     o.max_loads = 1;
     o.max_batch = 1;
-    ck_assert_int_eq(
-        shed_source_open_batch(run_load, NULL, &o, &fake.source, NULL),
-        SHED_OK);
+    EXPECT_OK(shed_source_open_batch(run_load, NULL, &o, &fake.source, NULL));
     for (size_t from = 0; from < 100; from += 10)
         load_ten(from, BAD);
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
-    shed_source_close(fake.source);
 }
 
 int main(void)
 {
+    tcase_add_checked_fixture(test_case(), NULL, close_fake);
     return run_tests("load_breaker");
 }

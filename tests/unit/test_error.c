@@ -49,15 +49,14 @@ TEST(a_failure_is_its_code_and_its_reason)
 {
     struct shed_error err;
 
-    ck_assert_int_eq(shed_fail(&err, SHED_EBUSY, "%d of %s", 3, "four"),
-                     SHED_EBUSY);
-    ck_assert_int_eq(err.code, SHED_EBUSY);
+    EXPECT_CODE(shed_fail(&err, SHED_EBUSY, "%d of %s", 3, "four"), SHED_EBUSY);
+    EXPECT_CODE(err.code, SHED_EBUSY);
     ck_assert_str_eq(err.reason, "3 of four");
 }
 
 TEST(nobody_has_to_want_the_reason)
 {
-    ck_assert_int_eq(shed_fail(NULL, SHED_ECLOSED, "closed"), SHED_ECLOSED);
+    EXPECT_CODE(shed_fail(NULL, SHED_ECLOSED, "closed"), SHED_ECLOSED);
 }
 
 TEST(a_long_reason_is_cut_and_terminated)
@@ -68,7 +67,7 @@ TEST(a_long_reason_is_cut_and_terminated)
     memset(text, 'x', sizeof(text) - 1);
     text[sizeof(text) - 1] = '\0';
     memset(&err, 0xff, sizeof(err));
-    ck_assert_int_eq(shed_fail(&err, SHED_EREDIS, "%s", text), SHED_EREDIS);
+    EXPECT_CODE(shed_fail(&err, SHED_EREDIS, "%s", text), SHED_EREDIS);
     ck_assert_uint_eq(strlen(err.reason), SHED_REASON_BYTES - 1);
 }
 
@@ -85,9 +84,9 @@ TEST(a_reason_may_be_made_of_the_one_that_it_replaces)
 {
     struct shed_error err;
 
-    ck_assert_int_eq(shed_fail(&err, SHED_EREDIS, "inner"), SHED_EREDIS);
-    ck_assert_int_eq(shed_fail(&err, SHED_EREDIS, "outer: %s", err.reason),
-                     SHED_EREDIS);
+    EXPECT_CODE(shed_fail(&err, SHED_EREDIS, "inner"), SHED_EREDIS);
+    EXPECT_CODE(shed_fail(&err, SHED_EREDIS, "outer: %s", err.reason),
+                SHED_EREDIS);
     ck_assert_str_eq(err.reason, "outer: inner");
 }
 
@@ -97,8 +96,7 @@ TEST(errno_stays_as_it_was)
 
     errno = ECONNRESET;
     /* A wide string that cannot be encoded makes vsnprintf fail. */
-    ck_assert_int_eq(shed_fail(&err, SHED_EREDIS, "%ls", L"\xd800"),
-                     SHED_EREDIS);
+    EXPECT_CODE(shed_fail(&err, SHED_EREDIS, "%ls", L"\xd800"), SHED_EREDIS);
     ck_assert_int_eq(errno, ECONNRESET);
     ck_assert_str_eq(err.reason, "");
 }
@@ -107,8 +105,7 @@ TEST(no_options_are_the_defaults)
 {
     struct options out = defaults;
 
-    ck_assert_int_eq(
-        shed_options_take(&out, sizeof(out), NULL, "options", NULL), SHED_OK);
+    EXPECT_OK(shed_options_take(&out, sizeof(out), NULL, "options", NULL));
     ck_assert_mem_eq(&out, &defaults, sizeof(out));
 }
 
@@ -116,8 +113,7 @@ TEST(options_of_our_size_are_taken)
 {
     struct options given = {sizeof(given), 10, 20}, out = defaults;
 
-    ck_assert_int_eq(
-        shed_options_take(&out, sizeof(out), &given, "options", NULL), SHED_OK);
+    EXPECT_OK(shed_options_take(&out, sizeof(out), &given, "options", NULL));
     ck_assert_mem_eq(&out, &given, sizeof(out));
 }
 
@@ -126,8 +122,7 @@ TEST(an_older_program_gets_defaults_for_what_it_does_not_know)
     struct options given = {offsetof(struct options, second), 10, 99};
     struct options out = defaults;
 
-    ck_assert_int_eq(
-        shed_options_take(&out, sizeof(out), &given, "options", NULL), SHED_OK);
+    EXPECT_OK(shed_options_take(&out, sizeof(out), &given, "options", NULL));
     ck_assert_uint_eq(out.size, sizeof(out));
     ck_assert_uint_eq(out.first, 10);
     ck_assert_uint_eq(out.second, 2);
@@ -138,8 +133,7 @@ TEST(a_newer_program_may_leave_zero_what_we_do_not_know)
     struct longer_options given = {{sizeof(given), 10, 20}, 0};
     struct options out = defaults;
 
-    ck_assert_int_eq(
-        shed_options_take(&out, sizeof(out), &given, "options", NULL), SHED_OK);
+    EXPECT_OK(shed_options_take(&out, sizeof(out), &given, "options", NULL));
     ck_assert_uint_eq(out.size, sizeof(out));
     ck_assert_uint_eq(out.second, 20);
 }
@@ -150,7 +144,7 @@ TEST(an_option_that_we_do_not_know_is_refused)
     struct options out = defaults;
     struct shed_error err;
 
-    ck_assert_int_eq(
+    EXPECT_CODE(
         shed_options_take(&out, sizeof(out), &given, "item options", &err),
         SHED_EINVAL);
     ck_assert_ptr_nonnull(strstr(err.reason, "item options"));
@@ -162,9 +156,8 @@ TEST_EACH(options_that_nobody_initialised_are_refused, 0, 4)
     const size_t sizes[] = {0, sizeof(size_t), sizeof(size_t) + 1, SIZE_MAX};
     struct options given = {sizes[_i], 10, 20}, out = defaults;
 
-    ck_assert_int_eq(
-        shed_options_take(&out, sizeof(out), &given, "options", NULL),
-        SHED_EINVAL);
+    EXPECT_CODE(shed_options_take(&out, sizeof(out), &given, "options", NULL),
+                SHED_EINVAL);
     ck_assert_mem_eq(&out, &defaults, sizeof(out));
 }
 
@@ -174,24 +167,23 @@ TEST(a_size_beyond_that_of_any_options_is_refused)
     struct options out = defaults;
 
     given[0] = sizeof(given);
-    ck_assert_int_eq(
-        shed_options_take(&out, sizeof(out), given, "options", NULL),
-        SHED_EINVAL);
+    EXPECT_CODE(shed_options_take(&out, sizeof(out), given, "options", NULL),
+                SHED_EINVAL);
 }
 
 TEST(a_range_holds_both_its_ends)
 {
-    ck_assert_int_eq(shed_check_range(1, 1, 9, "ttl_ms", NULL), SHED_OK);
-    ck_assert_int_eq(shed_check_range(9, 1, 9, "ttl_ms", NULL), SHED_OK);
+    EXPECT_OK(shed_check_range(1, 1, 9, "ttl_ms", NULL));
+    EXPECT_OK(shed_check_range(9, 1, 9, "ttl_ms", NULL));
 }
 
 TEST(a_value_out_of_range_is_named)
 {
     struct shed_error err;
 
-    ck_assert_int_eq(shed_check_range(0, 1, 9, "ttl_ms", &err), SHED_EINVAL);
+    EXPECT_CODE(shed_check_range(0, 1, 9, "ttl_ms", &err), SHED_EINVAL);
     ck_assert_str_eq(err.reason, "ttl_ms is 0, must be in [1, 9]");
-    ck_assert_int_eq(shed_check_range(10, 1, 9, "ttl_ms", NULL), SHED_EINVAL);
+    EXPECT_CODE(shed_check_range(10, 1, 9, "ttl_ms", NULL), SHED_EINVAL);
 }
 
 TEST(a_deadline_beyond_all_time_is_the_last_instant)
@@ -219,10 +211,10 @@ TEST(two_tokens_differ_and_are_filled_to_their_end)
     /* by chance a byte is 0 once in 256 times; three times in a row is taken
      * for impossible */
     for (int i = 0; i < 3; i++) {
-        ck_assert_int_eq(shed_random_token(a, sizeof(a), NULL), SHED_OK);
+        EXPECT_OK(shed_random_token(a, sizeof(a), NULL));
         is_tail_set = is_tail_set || a[sizeof(a) - 1] != 0;
     }
-    ck_assert_int_eq(shed_random_token(b, sizeof(b), NULL), SHED_OK);
+    EXPECT_OK(shed_random_token(b, sizeof(b), NULL));
     ck_assert_mem_ne(a, b, sizeof(a));
     ck_assert(is_tail_set);
 }
@@ -231,8 +223,7 @@ TEST(a_token_longer_than_the_kernel_gives_at_once_is_refused)
 {
     unsigned char token[257] = {0};
 
-    ck_assert_int_eq(shed_random_token(token, sizeof(token), NULL),
-                     SHED_EINVAL);
+    EXPECT_CODE(shed_random_token(token, sizeof(token), NULL), SHED_EINVAL);
 }
 
 TEST(jitter_spreads_over_all_of_a_range)

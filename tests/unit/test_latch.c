@@ -37,8 +37,7 @@ static void start_opener(struct opener *opener)
 {
     atomic_init(&opener->latch, NULL);
     atomic_init(&opener->is_over, false);
-    ck_assert_int_eq(
-        pthread_create(&opener->thread, NULL, open_latches, opener), 0);
+    start_thread(&opener->thread, open_latches, opener);
 }
 
 static void stop_opener(struct opener *opener)
@@ -119,7 +118,7 @@ TEST(a_waiter_without_a_deadline_sleeps_at_a_static_latch)
     uint64_t before_ms = thread_cpu_ms();
     pthread_t thread;
 
-    ck_assert_int_eq(pthread_create(&thread, NULL, count_late, &latch), 0);
+    start_thread(&thread, count_late, &latch);
     ck_assert(shed_latch_wait(&latch, UINT64_MAX));
     ck_assert_uint_lt(thread_cpu_ms() - before_ms, LATE_MS / 4);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);

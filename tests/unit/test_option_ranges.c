@@ -58,7 +58,7 @@ static void expect_refusal(open_fn *open, const void *options, size_t size,
     ck_assert_uint_le(size, sizeof(copy));
     memcpy(copy, options, size);
     memcpy((char *)copy + offset, &too_large, sizeof(too_large));
-    ck_assert_int_eq(open(copy, &err), SHED_EINVAL);
+    EXPECT_CODE(open(copy, &err), SHED_EINVAL);
     ck_assert_msg(strstr(err.reason, name) != NULL, "%s: %s", name, err.reason);
 }
 
@@ -128,9 +128,8 @@ TEST(an_option_that_is_too_large_is_named)
                  [CACHE] = {open_cache, &of_cache, sizeof(of_cache)},
                  [LOCK] = {open_lock, &of_lock, sizeof(of_lock)}};
 
-    ck_assert_int_eq(shed_client_open(URI, NULL, &client, NULL), SHED_OK);
-    ck_assert_int_eq(shed_source_open(load, NULL, NULL, &source, NULL),
-                     SHED_OK);
+    EXPECT_OK(shed_client_open(URI, NULL, &client, NULL));
+    EXPECT_OK(shed_source_open(load, NULL, NULL, &source, NULL));
     for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++)
         expect_refusal(
             kinds[fields[i].kind].open, kinds[fields[i].kind].options,

@@ -81,7 +81,7 @@ static void start(struct caller *c)
         c->key = "key";
     if (c->deadline_ms == 0)
         c->deadline_ms = UINT64_MAX;
-    ck_assert_int_eq(pthread_create(&c->thread, NULL, call, c), 0);
+    start_thread(&c->thread, call, c);
 }
 
 /* Start a caller whose GET begins. */
@@ -112,7 +112,7 @@ static size_t number_of(const struct caller *c)
 {
     size_t number;
 
-    ck_assert_int_eq(c->got.code, SHED_OK);
+    EXPECT_OK(c->got.code);
     ck_assert_uint_eq(c->got.look.value->size, sizeof(number));
     memcpy(&number, c->got.look.value->data, sizeof(number));
     return number;
@@ -283,8 +283,8 @@ TEST(a_caller_at_its_deadline_leaves_and_the_others_are_answered)
     start(&hasty);
     end(&hasty);
     start_waiting(&stays[1]);
-    ck_assert_int_eq(hasty.got.code, SHED_ETIMEDOUT);
-    ck_assert_int_eq(hasty.got.error.code, SHED_ETIMEDOUT);
+    EXPECT_CODE(hasty.got.code, SHED_ETIMEDOUT);
+    EXPECT_CODE(hasty.got.error.code, SHED_ETIMEDOUT);
     ck_assert_ptr_null(hasty.got.look.value);
     let_get(&first);
     end_with(stays, 2, 2);
@@ -303,7 +303,7 @@ TEST(a_head_at_its_deadline_leaves_its_group_to_another)
     start_waiting(&stays[1]);
     shed_latch_count_down(&deadline, 1);
     end(&head);
-    ck_assert_int_eq(head.got.code, SHED_ETIMEDOUT);
+    EXPECT_CODE(head.got.code, SHED_ETIMEDOUT);
     let_get(&first);
     end_with(stays, 2, 2);
 }
@@ -363,7 +363,7 @@ TEST(a_failure_of_redis_is_shared_with_its_reason)
     end(&head);
     end(&other);
     ck_assert(other.is_shared);
-    ck_assert_int_eq(other.got.code, SHED_EREDIS);
+    EXPECT_CODE(other.got.code, SHED_EREDIS);
     ck_assert_str_eq(other.got.error.reason, "GET 2 failed");
     ck_assert_uint_eq(atomic_load(&gets), 2);
 }
@@ -414,8 +414,7 @@ TEST(whoever_writes_reads_nothing_older)
     pthread_t thread[STORM_THREADS];
 
     for (size_t i = 0; i < STORM_THREADS; i++)
-        ck_assert_int_eq(pthread_create(&thread[i], NULL, write_and_read, NULL),
-                         0);
+        start_thread(&thread[i], write_and_read, NULL);
     for (size_t i = 0; i < STORM_THREADS; i++)
         ck_assert_int_eq(pthread_join(thread[i], NULL), 0);
 }

@@ -55,13 +55,13 @@ static enum shed_code explain(void)
 TEST(it_is_unknown_until_it_is_told)
 {
     check_age(NOW_MS, SHED_AGE_UNKNOWN);
-    ck_assert_int_eq(explain(), SHED_EREDIS);
+    EXPECT_CODE(explain(), SHED_EREDIS);
     ck_assert(!shed_server_run_note(&run, "", 0, NOW_MS));
     ck_assert(!shed_server_run_note(&run, "run_id:", 7, NOW_MS));
     check_age(NOW_MS, SHED_AGE_UNKNOWN);
     note('a', 10, NOW_MS);
     check_age(NOW_MS + 5, 9 * S + 5);
-    ck_assert_int_eq(explain(), SHED_OK);
+    EXPECT_OK(explain());
     shed_server_run_lose(&run);
     check_age(NOW_MS, SHED_AGE_UNKNOWN);
 }
@@ -72,9 +72,9 @@ TEST(a_server_that_refuses_to_tell_has_no_age)
     shed_server_run_lose(&run);
     shed_server_run_refuse(&run);
     check_age(NOW_MS, 0);
-    ck_assert_int_eq(explain(), SHED_EDENIED);
+    EXPECT_CODE(explain(), SHED_EDENIED);
     note('a', 10, NOW_MS);
-    ck_assert_int_eq(explain(), SHED_OK);
+    EXPECT_OK(explain());
 }
 
 TEST(a_server_may_be_older_than_this_host)

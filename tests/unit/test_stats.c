@@ -421,7 +421,7 @@ TEST(nothing_that_threads_count_is_lost)
     struct shed_stats stats;
 
     for (int i = 0; i < THREADS; i++)
-        ck_assert_int_eq(pthread_create(&threads[i], NULL, count, NULL), 0);
+        start_thread(&threads[i], count, NULL);
     for (int i = 0; i < THREADS; i++)
         ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
     shed_counters_read(&counters, &stats);

@@ -32,7 +32,7 @@ TEST(a_thread_of_the_library_takes_no_signals)
 TEST(a_thread_of_the_program_may_block)
 {
     ck_assert(!shed_thread_is(SHED_THREAD_LOOP | SHED_THREAD_LOADER));
-    ck_assert_int_eq(shed_thread_check_call(NULL), SHED_OK);
+    EXPECT_OK(shed_thread_check_call(NULL));
 }
 
 /* A load may use other caches. */
@@ -41,7 +41,7 @@ TEST(a_loader_may_block)
     shed_thread_mark(SHED_THREAD_LOADER);
     ck_assert(shed_thread_is(SHED_THREAD_LOADER));
     ck_assert(!shed_thread_is(SHED_THREAD_LOOP));
-    ck_assert_int_eq(shed_thread_check_call(NULL), SHED_OK);
+    EXPECT_OK(shed_thread_check_call(NULL));
 }
 
 TEST(a_reactor_may_not_block)
@@ -49,7 +49,7 @@ TEST(a_reactor_may_not_block)
     struct shed_error err;
 
     shed_thread_mark(SHED_THREAD_LOOP);
-    ck_assert_int_eq(shed_thread_check_call(&err), SHED_EINVAL);
+    EXPECT_CODE(shed_thread_check_call(&err), SHED_EINVAL);
     ck_assert_ptr_nonnull(strstr(err.reason, "a thread of your own"));
 }
 

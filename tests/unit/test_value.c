@@ -147,9 +147,7 @@ TEST(threads_that_share_a_value_free_it_once)
 
     ck_assert_ptr_nonnull(value);
     for (int i = 0; i < THREADS; i++)
-        ck_assert_int_eq(
-            pthread_create(&threads[i], NULL, borrow, shed_value_ref(value)),
-            0);
+        start_thread(&threads[i], borrow, shed_value_ref(value));
     shed_value_unref(value);
     for (int i = 0; i < THREADS; i++)
         ck_assert_int_eq(pthread_join(threads[i], NULL), 0);

@@ -20,8 +20,6 @@
 
 /* ----------------------------------------------------------- in one process */
 
-static struct fixture r;
-
 static atomic_uint told_away, told_back;
 
 static void on_event(void *user, const struct shed_event *e)
@@ -33,17 +31,16 @@ static void on_event(void *user, const struct shed_event *e)
 
 static void set_up(uint64_t fleet_loads)
 {
-    fixture_init(&r);
-    r.client_options.on_event = on_event;
-    r.client_options.command_timeout_ms = SILENCE_MS;
-    r.source_options.fleet_loads = fleet_loads;
-    r.source_options.load_timeout_ms = scaled_ms(FIXTURE_TIMEOUT_MS);
+    fixture.client_options.on_event = on_event;
+    fixture.client_options.command_timeout_ms = SILENCE_MS;
+    fixture.source_options.fleet_loads = fleet_loads;
+    fixture.source_options.load_timeout_ms = scaled_ms(FIXTURE_TIMEOUT_MS);
 }
 
 static void open_up(uint64_t fleet_loads)
 {
     set_up(fleet_loads);
-    fixture_open(&r);
+    fixture_open(&fixture);
 }
 
 enum { HOUR_MS = 3600000, DAY_MS = 24 * HOUR_MS };
@@ -52,11 +49,11 @@ enum { HOUR_MS = 3600000, DAY_MS = 24 * HOUR_MS };
 static void use_up_for(unsigned slots, unsigned ms)
 {
     for (unsigned i = 0; i < slots; i++) {
-        server_do(&r.server, "ZADD " KEY " %llu %024u",
+        server_do(&fixture.server, "ZADD " KEY " %llu %024u",
                   (unsigned long long)shed_wall_ms() + ms, i);
-        server_do(&r.server, "ZADD " KEY " INCR 1 slots");
+        server_do(&fixture.server, "ZADD " KEY " INCR 1 slots");
     }
-    server_do(&r.server, "PEXPIRE " KEY " %u", DAY_MS);
+    server_do(&fixture.server, "PEXPIRE " KEY " %u", DAY_MS);
 }
 
 static void use_up(unsigned slots)
@@ -66,13 +63,13 @@ static void use_up(unsigned slots)
 
 static void give_back(unsigned slot)
 {
-    server_do(&r.server, "ZREM " KEY " %024u", slot);
-    server_do(&r.server, "ZADD " KEY " INCR -1 slots");
+    server_do(&fixture.server, "ZREM " KEY " %024u", slot);
+    server_do(&fixture.server, "ZADD " KEY " INCR -1 slots");
 }
 
 static long long asks(void)
 {
-    return server_calls(&r.server, "evalsha");
+    return server_calls(&fixture.server, "evalsha");
 }
 
 static void expect_asks(void)
@@ -89,26 +86,24 @@ TEST(a_load_waits_while_the_budget_is_used_up)
 
     open_up(2);
     use_up(2);
-    getter_start(&g, r.cache, "k");
+    getter_start(&g, fixture.cache, "k");
     expect_asks();
-    ck_assert_uint_eq(table_loads(&r.table), 0);
-    ck_assert_uint_eq(gauge(r.cache, "fleet_loads"), 2);
-    ck_assert_uint_eq(gauge(r.cache, "fleet_loads_limit"), 2);
+    ck_assert_uint_eq(table_loads(&fixture.table), 0);
+    ck_assert_uint_eq(gauge(fixture.cache, "fleet_loads"), 2);
+    ck_assert_uint_eq(gauge(fixture.cache, "fleet_loads_limit"), 2);
     give_back(0);
     getter_expect(&g, "k@1", SHED_ORIGIN_LOAD);
-    ck_assert_uint_eq(stats_of(r.cache).fleet_waits, 1);
-    ck_assert_uint_eq(gauge(r.cache, "fleet_wait_seconds_count"), 1);
-    ck_assert_uint_eq(stats_of(r.cache).fleet_failures, 0);
-    fixture_down(&r);
+    ck_assert_uint_eq(stats_of(fixture.cache).fleet_waits, 1);
+    ck_assert_uint_eq(gauge(fixture.cache, "fleet_wait_seconds_count"), 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).fleet_failures, 0);
 }
 
 TEST(a_load_that_need_not_wait_is_not_counted_as_waiting)
 {
     open_up(2);
     use_up(1);
-    expect_origin(r.cache, "k", "k@1", SHED_ORIGIN_LOAD);
-    ck_assert_uint_eq(stats_of(r.cache).fleet_waits, 0);
-    fixture_down(&r);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
+    ck_assert_uint_eq(stats_of(fixture.cache).fleet_waits, 0);
 }
 
 /* They were taken before the server's clock was set back by a day, and their
@@ -117,12 +112,11 @@ TEST(slots_that_would_last_too_long_are_not_counted)
 {
     open_up(2);
     use_up_for(2, DAY_MS);
-    server_do(&r.server, "ZADD " KEY " -%llu %016u",
+    server_do(&fixture.server, "ZADD " KEY " -%llu %016u",
               (unsigned long long)shed_wall_ms() + DAY_MS, 0);
-    server_do(&r.server, "ZADD " KEY " INCR 1 waiting");
-    expect_origin(r.cache, "k", "k@1", SHED_ORIGIN_LOAD);
-    WAIT_FOR(server_int(&r.server, "EXISTS " KEY) == 0);
-    fixture_down(&r);
+    server_do(&fixture.server, "ZADD " KEY " INCR 1 waiting");
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
+    WAIT_FOR(server_int(&fixture.server, "EXISTS " KEY) == 0);
 }
 
 /* So that batches grow. */
@@ -137,17 +131,16 @@ TEST(keys_that_come_meanwhile_are_loaded_together)
     for (size_t i = 0; i < KEYS; i++) {
         snprintf(keys[i], sizeof(keys[i]), "k%zu", i);
         g[i] = (struct getter){0};
-        getter_start(&g[i], r.cache, keys[i]);
+        getter_start(&g[i], fixture.cache, keys[i]);
     }
-    WAIT_FOR(gauge(r.cache, "source_queue_keys") == KEYS);
+    WAIT_FOR(gauge(fixture.cache, "source_queue_keys") == KEYS);
     give_back(0);
     for (size_t i = 0; i < KEYS; i++) {
         getter_join(&g[i]);
         EXPECT_OK(g[i].code);
         shed_value_unref(g[i].value);
     }
-    ck_assert_uint_eq(table_loads(&r.table), 1);
-    fixture_down(&r);
+    ck_assert_uint_eq(table_loads(&fixture.table), 1);
 }
 
 TEST(a_caller_that_waits_for_the_fleet_keeps_its_deadline)
@@ -156,12 +149,12 @@ TEST(a_caller_that_waits_for_the_fleet_keeps_its_deadline)
 
     open_up(1);
     use_up(1);
-    EXPECT_CODE(shed_get(r.cache, shed_str("k"), WITHIN(20), &value, NULL),
-                SHED_ETIMEDOUT);
-    ck_assert_uint_eq(table_loads(&r.table), 0);
+    EXPECT_CODE(
+        shed_get(fixture.cache, shed_str("k"), WITHIN(20), &value, NULL),
+        SHED_ETIMEDOUT);
+    ck_assert_uint_eq(table_loads(&fixture.table), 0);
     give_back(0);
-    expect_text(r.cache, "k", "k@1");
-    fixture_down(&r);
+    expect_text(fixture.cache, "k", "k@1");
 }
 
 TEST(a_key_that_waits_for_the_fleet_keeps_its_lease)
@@ -170,22 +163,21 @@ TEST(a_key_that_waits_for_the_fleet_keeps_its_lease)
     long long before;
 
     set_up(1);
-    r.cache_options.lease_ms = 100;
-    r.client_options.wait = SHED_WAIT_POLL; /* nobody is taken for dead */
-    fixture_open(&r);
+    fixture.cache_options.lease_ms = 100;
+    fixture.client_options.wait = SHED_WAIT_POLL; /* nobody is taken for dead */
+    fixture_open(&fixture);
     use_up(1);
-    getter_start(&g, r.cache, "k");
+    getter_start(&g, fixture.cache, "k");
     expect_asks();
-    before = server_int(&r.server, "EXISTS t:{k}");
+    before = server_int(&fixture.server, "EXISTS t:{k}");
     ck_assert_int_eq(before, 1);
     for (uint64_t end_ms = shed_now_ms() + 300; shed_now_ms() < end_ms;)
         expect_asks();
     give_back(0);
     getter_expect(&g, "k@1", SHED_ORIGIN_LOAD);
-    ck_assert_uint_eq(stats_of(r.cache).leases_won, 1);
-    ck_assert_uint_eq(stats_of(r.cache).leases_lost, 0);
-    ck_assert_uint_eq(stats_of(r.cache).published, 1);
-    fixture_down(&r);
+    ck_assert_uint_eq(stats_of(fixture.cache).leases_won, 1);
+    ck_assert_uint_eq(stats_of(fixture.cache).leases_lost, 0);
+    ck_assert_uint_eq(stats_of(fixture.cache).published, 1);
 }
 
 TEST(a_process_that_asks_no_longer_counts_as_waiting_for_a_moment_only)
@@ -196,33 +188,32 @@ TEST(a_process_that_asks_no_longer_counts_as_waiting_for_a_moment_only)
 
     open_up(1);
     use_up(1);
-    getter_start(&g, r.cache, "k");
-    WAIT_FOR(server_int(&r.server, "ZCOUNT " KEY " -inf -1000000") == 1);
+    getter_start(&g, fixture.cache, "k");
+    WAIT_FOR(server_int(&fixture.server, "ZCOUNT " KEY " -inf -1000000") == 1);
     /* as if it came from another process, which does not go on */
-    server_do(&r.server, "ZADD " KEY " -%llu gone",
+    server_do(&fixture.server, "ZADD " KEY " -%llu gone",
               (unsigned long long)shed_wall_ms());
-    server_do(&r.server, "ZADD " KEY " INCR 1 waiting");
+    server_do(&fixture.server, "ZADD " KEY " INCR 1 waiting");
     give_back(0);
     getter_expect(&g, "k@1", SHED_ORIGIN_LOAD);
     do { /* the set is removed when it has no slot and nobody waits */
         snprintf(key, sizeof(key), "k%u", i++);
         snprintf(text, sizeof(text), "%s@1", key);
-        expect_text(r.cache, key, text);
-    } while (server_int(&r.server, "ZCOUNT " KEY " -inf -1000000") > 0);
-    WAIT_FOR(server_int(&r.server, "EXISTS " KEY) == 0);
-    fixture_down(&r);
+        expect_text(fixture.cache, key, text);
+    } while (server_int(&fixture.server, "ZCOUNT " KEY " -inf -1000000") > 0);
+    WAIT_FOR(server_int(&fixture.server, "EXISTS " KEY) == 0);
 }
 
 TEST(a_cache_that_is_closed_has_given_all_slots_back)
 {
     set_up(4);
-    r.source_options.max_batch = 1;
-    fixture_open(&r);
+    fixture.source_options.max_batch = 1;
+    fixture_open(&fixture);
     readers_run(&(struct readers){
-        .cache = r.cache, .threads = 8, .gets = 50, .keys = 50});
-    fixture_close(&r);
-    ck_assert_int_eq(server_int(&r.server, "EXISTS " KEY), 0);
-    server_stop(&r.server);
+        .cache = fixture.cache, .threads = 8, .gets = 50, .keys = 50});
+    fixture_close(&fixture);
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS " KEY), 0);
+    server_stop(&fixture.server);
 }
 
 TEST(the_next_cache_of_the_source_goes_on_when_the_first_is_closed)
@@ -230,25 +221,24 @@ TEST(the_next_cache_of_the_source_goes_on_when_the_first_is_closed)
     struct shed_cache *second = NULL;
 
     open_up(1);
-    EXPECT_OK(shed_cache_open(r.client, "u", r.source, &r.cache_options,
-                              &second, NULL));
-    expect_text(r.cache, "k", "k@1");
-    shed_cache_close(r.cache);
+    EXPECT_OK(shed_cache_open(fixture.client, "u", fixture.source,
+                              &fixture.cache_options, &second, NULL));
+    expect_text(fixture.cache, "k", "k@1");
+    shed_cache_close(fixture.cache);
     expect_text(second, "k", "k@1");
     /* by the same name */
-    r.cache = second;
-    server_do(&r.server, "DEL " KEY);
-    table_hold(&r.table);
+    fixture.cache = second;
+    server_do(&fixture.server, "DEL " KEY);
+    table_hold(&fixture.table);
     {
         struct getter g = {0};
 
         getter_start(&g, second, "k2");
-        WAIT_FOR(table_running(&r.table) == 1);
-        ck_assert_int_eq(server_int(&r.server, "EXISTS " KEY), 1);
-        table_release(&r.table);
+        WAIT_FOR(table_running(&fixture.table) == 1);
+        ck_assert_int_eq(server_int(&fixture.server, "EXISTS " KEY), 1);
+        table_release(&fixture.table);
         getter_expect(&g, "k2@1", SHED_ORIGIN_LOAD);
     }
-    fixture_down(&r);
 }
 
 /* It would count its loads where nobody else does. */
@@ -262,24 +252,25 @@ TEST_EACH(a_cache_on_another_redis_is_refused_on_the_same_source, 0, 2)
 
     open_up(2);
     server_start(&other);
-    snprintf(database, sizeof(database), "%s?db=1", r.server.uri);
+    snprintf(database, sizeof(database), "%s?db=1", fixture.server.uri);
     EXPECT_OK(shed_client_open(_i == 0 ? other.uri : database,
-                               &r.client_options, &client, NULL));
+                               &fixture.client_options, &client, NULL));
     EXPECT_CODE(
-        shed_cache_open(client, "u", r.source, BARE_CACHE, &cache, &err),
+        shed_cache_open(client, "u", fixture.source, BARE_CACHE, &cache, &err),
         SHED_EINVAL);
     ck_assert_ptr_null(cache);
-    ck_assert_ptr_nonnull(strstr(err.reason, r.server.socket));
+    ck_assert_ptr_nonnull(strstr(err.reason, fixture.server.socket));
     ck_assert_ptr_nonnull(
         strstr(err.reason, _i == 0 ? other.socket : "database 1"));
     /* of a source without fleet_loads it is none of our business */
-    fixture_close(&r);
-    r.source_options.fleet_loads = 0;
-    fixture_open(&r);
-    EXPECT_OK(shed_cache_open(client, "u", r.source, BARE_CACHE, &cache, &err));
+    fixture_close(&fixture);
+    fixture.source_options.fleet_loads = 0;
+    fixture_open(&fixture);
+    EXPECT_OK(
+        shed_cache_open(client, "u", fixture.source, BARE_CACHE, &cache, &err));
     shed_cache_close(cache);
     shed_client_close(client);
-    fixture_down(&r);
+    fixture_down(&fixture);
     server_stop(&other);
 }
 
@@ -289,16 +280,15 @@ TEST(the_budget_can_have_a_name_of_its_own)
     char name[] = "db";
 
     set_up(1);
-    r.source_options.fleet_name = name;
-    fixture_open(&r);
+    fixture.source_options.fleet_name = name;
+    fixture_open(&fixture);
     name[0] = 'x'; /* it was copied */
-    table_hold(&r.table);
-    getter_start(&g, r.cache, "k");
-    WAIT_FOR(table_running(&r.table) == 1);
-    ck_assert_int_eq(server_int(&r.server, "EXISTS db:loads"), 1);
-    table_release(&r.table);
+    table_hold(&fixture.table);
+    getter_start(&g, fixture.cache, "k");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS db:loads"), 1);
+    table_release(&fixture.table);
     getter_expect(&g, "k@1", SHED_ORIGIN_LOAD);
-    fixture_down(&r);
 }
 
 TEST(a_name_of_a_budget_is_checked_as_that_of_a_cache)
@@ -320,7 +310,7 @@ TEST(a_name_of_a_budget_is_checked_as_that_of_a_cache)
 
 static long long slots_in_redis(void)
 {
-    return server_int(&r.server, "ZCOUNT " KEY " 1000000 +inf");
+    return server_int(&fixture.server, "ZCOUNT " KEY " 1000000 +inf");
 }
 
 TEST(a_load_that_takes_longer_than_its_slot_lasts_keeps_it)
@@ -329,22 +319,22 @@ TEST(a_load_that_takes_longer_than_its_slot_lasts_keeps_it)
     redisReply *first;
 
     set_up(1);
-    r.source_options.load_timeout_ms = LOAD_MS;
-    fixture_open(&r);
-    table_hold(&r.table);
-    while (table_running(&r.table) == 0) { /* until the load begins in time */
+    fixture.source_options.load_timeout_ms = LOAD_MS;
+    fixture_open(&fixture);
+    table_hold(&fixture.table);
+    while (table_running(&fixture.table) ==
+           0) { /* until the load begins in time */
         struct shed_value *value = NULL;
-        ck_assert_int_ne(
-            shed_get(r.cache, shed_str("k"), WITHIN(GET_MS), &value, NULL),
-            SHED_OK);
+        ck_assert_int_ne(shed_get(fixture.cache, shed_str("k"), WITHIN(GET_MS),
+                                  &value, NULL),
+                         SHED_OK);
     }
-    first = server_run(&r.server, "ZREVRANGE " KEY " 0 0 WITHSCORES");
+    first = server_run(&fixture.server, "ZREVRANGE " KEY " 0 0 WITHSCORES");
     ck_assert_uint_eq(first->elements, 2);
-    WAIT_FOR(server_int(&r.server, "ZCOUNT " KEY " (%s +inf",
+    WAIT_FOR(server_int(&fixture.server, "ZCOUNT " KEY " (%s +inf",
                         first->element[1]->str) == 1);
     freeReplyObject(first);
-    table_release(&r.table);
-    fixture_down(&r);
+    table_release(&fixture.table);
 }
 
 TEST(a_redis_that_refuses_does_not_stop_the_loads)
@@ -353,42 +343,40 @@ TEST(a_redis_that_refuses_does_not_stop_the_loads)
 
     open_up(1);
     use_up(1);
-    server_do(&r.server, "ACL SETUSER default -zremrangebyscore");
-    expect_text(r.cache, "k", "k@1");
-    ck_assert_uint_eq(stats_of(r.cache).fleet_failures, 1);
-    table_hold(&r.table);
-    getter_start(&g, r.cache, "k2");
-    WAIT_FOR(table_running(&r.table) == 1);
-    server_do(&r.server, "ACL SETUSER default +zremrangebyscore");
+    server_do(&fixture.server, "ACL SETUSER default -zremrangebyscore");
+    expect_text(fixture.cache, "k", "k@1");
+    ck_assert_uint_eq(stats_of(fixture.cache).fleet_failures, 1);
+    table_hold(&fixture.table);
+    getter_start(&g, fixture.cache, "k2");
+    WAIT_FOR(table_running(&fixture.table) == 1);
+    server_do(&fixture.server, "ACL SETUSER default +zremrangebyscore");
     /* a load that has begun without a slot has one as soon as it can */
     WAIT_FOR(slots_in_redis() == 2);
-    table_release(&r.table);
+    table_release(&fixture.table);
     getter_expect(&g, "k2@1", SHED_ORIGIN_LOAD);
     WAIT_FOR(slots_in_redis() == 1);
-    WAIT_FOR(atomic_load(&told_away) == stats_of(r.cache).fleet_failures);
+    WAIT_FOR(atomic_load(&told_away) == stats_of(fixture.cache).fleet_failures);
     WAIT_FOR(atomic_load(&told_back) == atomic_load(&told_away));
-    fixture_down(&r);
 }
 
 TEST(a_slow_redis_does_not_stop_the_loads)
 {
     enum { SILENCE_LIMIT_MS = 1000, DELAY_MS = 300 };
-    struct proxy proxy = {0};
+    static struct proxy proxy;
 
     set_up(1);
-    fixture_add_proxy(&r, &proxy);
-    r.client_options.command_timeout_ms = scaled_ms(SILENCE_LIMIT_MS);
-    fixture_open(&r);
-    expect_text(r.cache, "k", "k@1");
+    fixture_add_proxy(&fixture, &proxy);
+    fixture.client_options.command_timeout_ms = scaled_ms(SILENCE_LIMIT_MS);
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
     use_up(1);
     proxy_set(&proxy, PROXY_DELAY, (unsigned)scaled_ms(DELAY_MS), NULL);
-    expect_text(r.cache, "k2", "k2@1");
-    ck_assert_uint_ge(stats_of(r.cache).fleet_failures, 1);
+    expect_text(fixture.cache, "k2", "k2@1");
+    ck_assert_uint_ge(stats_of(fixture.cache).fleet_failures, 1);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
-    fixture_down(&r);
 }
 
 int main(void)
 {
-    return run_tests("fleet_loads");
+    return run_fixture_tests("fleet_loads");
 }

@@ -446,7 +446,7 @@ static void hold(int number)
 TEST(a_get_from_before_all_changes_are_announced_makes_nothing_near)
 {
     const struct sigaction action = {.sa_handler = hold};
-    struct getter getter;
+    struct getter getter = {0};
     long long gets;
 
     init();

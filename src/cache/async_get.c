@@ -213,8 +213,8 @@ static void look(struct get *g)
 
 static void start(struct get *g)
 {
-    g->get.value = shed_look_near(g->get.cache, shed_key_bytes(&g->get.key),
-                                  &g->terms.rule, g->terms.only_cached);
+    g->get.value =
+        shed_look_near(g->get.cache, shed_key_bytes(&g->get.key), &g->terms);
     if (g->get.value != NULL)
         end(g);
     else if (g->get.cache->tag_log != NULL &&
@@ -382,11 +382,11 @@ enum shed_code shed_get_async(struct shed_cache *cache, struct shed_bytes key,
         code = shed_cache_check_key_call(cache, key, SHED_TIMEOUT_DEFAULT, true,
                                          err);
     if (code == SHED_OK)
-        code = shed_get_take_options(cache, options, true, &terms, err);
+        code = shed_get_take_options(cache, options, true, &terms, NULL, err);
     if (code != SHED_OK)
         return code;
     if (near != NULL)
-        *near = shed_look_near(cache, key, &terms.rule, terms.only_cached);
+        *near = shed_look_near(cache, key, &terms);
     if (near != NULL && *near != NULL)
         return SHED_OK;
     shed_key_name(cache->name, key, &named);

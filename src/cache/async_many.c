@@ -99,7 +99,8 @@ static void step(struct shed_pending *pending, unsigned events)
 }
 
 static struct many *create(struct shed_cache *cache, struct shed_item *items,
-                           size_t count, const struct shed_terms *terms)
+                           size_t count, const struct shed_terms *terms,
+                           struct shed_error *errors)
 {
     struct many *m = calloc(1, sizeof(*m) + count * sizeof(m->parts[0]));
     struct shed_named_key named;
@@ -110,7 +111,7 @@ static struct many *create(struct shed_cache *cache, struct shed_item *items,
     m->pending.step = step;
     m->pending.weight = (unsigned short)(count > 0 ? count : 1);
     m->items = items;
-    m->errors = terms->errors;
+    m->errors = errors;
     m->count = count;
     for (size_t i = 0; i < count; i++) {
         struct part *part = &m->parts[i];
@@ -134,16 +135,18 @@ enum shed_code shed_get_many_async(struct shed_cache *cache,
                                    struct shed_error *err)
 {
     struct shed_terms terms;
+    struct shed_error *errors;
     struct many *m;
     enum shed_code code = shed_async_check(then, pending, err);
 
     if (code == SHED_OK)
-        code = shed_get_take_options(cache, options, true, &terms, err);
+        code =
+            shed_get_take_options(cache, options, true, &terms, &errors, err);
     if (code == SHED_OK)
         code = shed_get_check_items(items, count, err);
     if (code != SHED_OK)
         return code;
-    m = create(cache, items, count, &terms);
+    m = create(cache, items, count, &terms, errors);
     if (m == NULL)
         return shed_fail_nomem(err, "an asynchronous call");
     code = shed_async_submit(&m->pending, then, pending, err);

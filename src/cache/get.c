@@ -32,11 +32,10 @@ static enum shed_code check_options(const struct shed_get_options *o,
 enum shed_code shed_get_take_options(const struct shed_cache *cache,
                                      const struct shed_get_options *options,
                                      bool is_async, struct shed_terms *out,
+                                     struct shed_error **errors,
                                      struct shed_error *err)
 {
     struct shed_get_options o = SHED_GET_OPTIONS_INIT;
-    const struct shed_freshness_rule *rule = &cache->rule;
-    struct shed_freshness_rule own;
     bool takes_local;
     enum shed_code code = shed_options_take(&o, sizeof(o), options,
                                             "struct shed_get_options", err);
@@ -47,22 +46,14 @@ enum shed_code shed_get_take_options(const struct shed_cache *cache,
         code = check_options(&o, err);
     if (code != SHED_OK)
         return code;
-    if (o.max_age_ms > 0 || o.allow_stale != SHED_STALE_DEFAULT) {
-        own = shed_freshness_rule_of_call(&cache->rule, o.max_age_ms,
-                                          (enum shed_stale)o.allow_stale);
-        rule = &own;
-    }
+    if (errors != NULL)
+        *errors = o.errors;
     takes_local =
         shed_cache_takes_local(cache) && o.allow_stale != SHED_STALE_NEVER;
     *out = (struct shed_terms){
-        .rule = *rule,
-        .has_own_rule = rule == &own,
-        .errors = o.errors,
-        /* the call may need an old value to fall back on; or what a flight
-           under way will answer may be ruled out, or not needed */
-        .looks_first = rule->if_error_ms > 0 || takes_local ||
-                       o.max_age_ms > 0 || o.only_cached != 0 ||
-                       o.allow_stale == SHED_STALE_ALLOWED,
+        .max_age_ms = o.max_age_ms,
+        .allow_stale = (unsigned char)o.allow_stale,
+        .has_own_rule = o.max_age_ms > 0 || o.allow_stale != SHED_STALE_DEFAULT,
         .may_wait = !is_async,
         .takes_local = takes_local,
         .only_cached = o.only_cached != 0,
@@ -71,6 +62,11 @@ enum shed_code shed_get_take_options(const struct shed_cache *cache,
         .soft_timeout_ms =
             (uint32_t)(o.soft_timeout_ms > 0 ? o.soft_timeout_ms
                                              : cache->options.soft_timeout_ms)};
+    /* the call may need an old value to fall back on; or what a flight under
+       way will answer may be ruled out, or not needed */
+    out->looks_first = shed_terms_rule(out, cache).if_error_ms > 0 ||
+                       takes_local || o.max_age_ms > 0 || o.only_cached != 0 ||
+                       o.allow_stale == SHED_STALE_ALLOWED;
     return SHED_OK;
 }
 
@@ -108,12 +104,12 @@ static enum shed_code get(struct shed_cache *cache, struct shed_bytes key,
     struct shed_key_get g;
     struct shed_error why;
     enum shed_code code =
-        shed_get_take_options(cache, options, false, &terms, err);
+        shed_get_take_options(cache, options, false, &terms, NULL, err);
 
     if (code != SHED_OK)
         return code;
     if (options != NULL)
-        *out = shed_look_near(cache, key, &terms.rule, terms.only_cached);
+        *out = shed_look_near(cache, key, &terms);
     if (*out != NULL)
         return SHED_OK;
     terms.start_us = shed_now_us();
@@ -150,6 +146,6 @@ enum shed_code shed_get(struct shed_cache *cache, struct shed_bytes key,
     if (code != SHED_OK)
         return code;
     if (options == NULL) /* to read the defaults takes longer than this */
-        *out = shed_look_near(cache, key, &cache->rule, false);
+        *out = shed_look_near_by(cache, key, &cache->rule, false);
     return *out != NULL ? SHED_OK : get(cache, key, options, out, err);
 }

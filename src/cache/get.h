@@ -28,13 +28,15 @@ static inline bool shed_get_is_open(const struct shed_key_get *g)
 }
 
 /* Check the options of a call, which may be NULL, and that it may be made, and
- * make its terms, all but start_us.
+ * make its terms, all but start_us. errors: where those of the keys of many
+ * go; or NULL.
  * Returns: SHED_OK; SHED_EINVAL, SHED_EFORKED.
  */
 SHED_MUST_CHECK enum shed_code
 shed_get_take_options(const struct shed_cache *cache,
                       const struct shed_get_options *options, bool is_async,
-                      struct shed_terms *out, struct shed_error *err);
+                      struct shed_terms *out, struct shed_error **errors,
+                      struct shed_error *err);
 
 /* Check the items of a call for many keys, and set their values to NULL.
  * Returns: SHED_OK; SHED_EINVAL. */

@@ -157,8 +157,7 @@ static void look(struct shed_cache *cache, struct batch *b)
     for (size_t i = 0; i < b->count; i++) {
         struct shed_key_get *g = &b->gets[i];
         uint64_t one_ms;
-        g->value = shed_look_near(cache, shed_key_bytes(&g->key),
-                                  &g->terms->rule, g->terms->only_cached);
+        g->value = shed_look_near(cache, shed_key_bytes(&g->key), g->terms);
         if (g->value != NULL)
             continue;
         one_ms = add_get(b, g);
@@ -233,16 +232,18 @@ enum shed_code shed_get_many(struct shed_cache *cache, struct shed_item *items,
                              struct shed_error *err)
 {
     struct shed_terms terms = {0};
+    struct shed_error *errors = NULL;
     struct shed_error why = {SHED_OK, ""};
     struct batch b = {0};
     enum shed_code code = shed_get_check_items(items, count, &why);
 
     if (code == SHED_OK)
-        code = shed_get_take_options(cache, options, false, &terms, &why);
+        code =
+            shed_get_take_options(cache, options, false, &terms, &errors, &why);
     if (code == SHED_OK && count > 0)
         code = create_batch(cache, items, &b, count, &terms, &why);
     terms.start_us = shed_now_us();
     if (code != SHED_OK || count == 0)
-        return fail_items(items, count, terms.errors, &why, err);
-    return get_many(cache, items, terms.errors, &b, err);
+        return fail_items(items, count, errors, &why, err);
+    return get_many(cache, items, errors, &b, err);
 }

@@ -115,7 +115,8 @@ static void weigh(struct shed_cache *cache, const struct shed_key *key,
                   const struct shed_freshness_times *times, uint64_t now_ms,
                   struct shed_look *out)
 {
-    enum shed_freshness freshness = judge(&terms->rule, value, times, now_ms);
+    struct shed_freshness_rule rule = shed_terms_rule(terms, cache);
+    enum shed_freshness freshness = judge(&rule, value, times, now_ms);
 
     if (is_revoked(cache, terms, value)) {
         out->must_learn =
@@ -131,7 +132,7 @@ static void weigh(struct shed_cache *cache, const struct shed_key *key,
     shed_local_keep_entry(cache->local, shed_key_of_entry(key), out->mark,
                           value, times, now_ms);
     /* without a clock (no right to TIME) the slow path decides */
-    if (freshness >= SHED_FRESHNESS_EXPIRED && terms->rule.max_age_ms > 0 &&
+    if (freshness >= SHED_FRESHNESS_EXPIRED && terms->max_age_ms > 0 &&
         now_ms > 0)
         find_aged(out, value, false);
     if (!take_value(terms, value, freshness, out))
@@ -206,10 +207,11 @@ static struct shed_value *make_stale(const struct shed_local_row *row)
 
 /* Judge what is kept as if GET had found it, except that a row within its ttl
  * is not refreshed: the database has enough to do without Redis. */
-static enum shed_freshness judge_local(const struct shed_terms *terms,
+static enum shed_freshness judge_local(const struct shed_cache *cache,
+                                       const struct shed_terms *terms,
                                        const struct shed_local_row *row)
 {
-    struct shed_freshness_rule rule = terms->rule;
+    struct shed_freshness_rule rule = shed_terms_rule(terms, cache);
 
     rule.refresh_after_pct = 0;
     return shed_local_judge(row, &rule);
@@ -239,7 +241,7 @@ static bool find_local(struct shed_cache *cache, const struct shed_key *key,
         !shed_local_find(cache->local, shed_key_of_entry(key), shed_now_ms(),
                          row))
         return false;
-    *freshness = judge_local(terms, row);
+    *freshness = judge_local(cache, terms, row);
     if (!is_local_revoked(cache, row))
         return true;
     /* else it would keep out what is loaded, if that has a lower version */
@@ -469,7 +471,7 @@ static bool is_new(const struct shed_terms *terms, const struct shed_look *look,
         (look->found == SHED_FOUND_AGED &&
          shed_entry_has_identity(shed_value_header(value), look->aged)))
         return false;
-    return value->age_ms <= terms->rule.max_age_ms + call_ms;
+    return value->age_ms <= terms->max_age_ms + call_ms;
 }
 
 bool shed_look_is_young(const struct shed_cache *cache,
@@ -477,7 +479,7 @@ bool shed_look_is_young(const struct shed_cache *cache,
                         const struct shed_terms *terms, struct shed_look *look,
                         const struct shed_value *value)
 {
-    uint64_t max_age_ms = terms->rule.max_age_ms;
+    uint64_t max_age_ms = terms->max_age_ms;
 
     if (shed_value_header(value) != NULL && is_revoked(cache, terms, value)) {
         find_aged(look, value, true);

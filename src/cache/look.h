@@ -13,19 +13,27 @@
 
 /* What a call asks for. */
 struct shed_terms {
-    struct shed_freshness_rule rule;
-    bool has_own_rule; /* else it is the cache's */
-    bool only_cached;  /* it begins nothing */
+    uint64_t max_age_ms; /* 0: no bound */
+    bool has_own_rule;   /* else it is the cache's */
+    bool only_cached;    /* it begins nothing */
     bool is_second;   /* what GET finds is to fall back on, and counted if it is
                         handed out, by shed_look_fall_back */
     bool looks_first; /* even where a flight is under way */
     bool may_wait; /* for the log of tags to be read; else a look must learn */
     bool takes_local; /* what the process has kept, if Redis cannot be read */
+    unsigned char allow_stale; /* enum shed_stale */
     uint32_t timeout_ms;
-    uint32_t soft_timeout_ms;  /* then an old value will do; 0: never */
-    uint64_t start_us;         /* when the call began to wait */
-    struct shed_error *errors; /* of the keys of many; may be NULL */
+    uint32_t soft_timeout_ms; /* then an old value will do; 0: never */
+    uint64_t start_us;        /* when the call began to wait */
 };
+
+/* The call's own rule, under its cache's. */
+static inline struct shed_freshness_rule
+shed_terms_rule(const struct shed_terms *terms, const struct shed_cache *cache)
+{
+    return shed_freshness_rule_of_call(&cache->rule, terms->max_age_ms,
+                                       (enum shed_stale)terms->allow_stale);
+}
 
 static inline uint64_t shed_terms_deadline_ms(const struct shed_terms *terms)
 {
@@ -50,12 +58,11 @@ shed_terms_soft_deadline_ms(const struct shed_terms *terms)
 void shed_look_refresh(struct shed_cache *cache, struct shed_bytes key,
                        const struct shed_value *value);
 
-/* Take a row that is near in place of a read, by the rule of the terms, and
- * begin a refresh if it is due and the terms allow it. Returns: a reference, or
- * NULL. */
+/* Take a row that is near in place of a read, by this rule, and begin a refresh
+ * if it is due and the call may. Returns: a reference, or NULL. */
 static inline struct shed_value *
-shed_look_near(struct shed_cache *cache, struct shed_bytes key,
-               const struct shed_freshness_rule *rule, bool only_cached)
+shed_look_near_by(struct shed_cache *cache, struct shed_bytes key,
+                  const struct shed_freshness_rule *rule, bool only_cached)
 {
     bool is_due = false;
     struct shed_value *value = NULL;
@@ -65,6 +72,16 @@ shed_look_near(struct shed_cache *cache, struct shed_bytes key,
     if (is_due && value != NULL && !only_cached)
         shed_look_refresh(cache, key, value);
     return value;
+}
+
+/* The same by the call's terms. */
+static inline struct shed_value *shed_look_near(struct shed_cache *cache,
+                                                struct shed_bytes key,
+                                                const struct shed_terms *terms)
+{
+    struct shed_freshness_rule rule = shed_terms_rule(terms, cache);
+
+    return shed_look_near_by(cache, key, &rule, terms->only_cached);
 }
 
 /* Read a key, which must be named, by a GET in this thread or by one that other

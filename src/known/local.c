@@ -327,7 +327,7 @@ struct shed_local_mark shed_local_mark(struct shed_local *local,
         return (struct shed_local_mark){0};
     marked = map_key_of(key);
     return (struct shed_local_mark){
-        marked.hash, atomic_load(drops_of(local, marked)),
+        atomic_load(drops_of(local, marked)),
         atomic_load(&shard_of(local, marked)->changes), shed_awake_ms()};
 }
 
@@ -335,13 +335,13 @@ void shed_local_keep(struct shed_local *local, struct shed_entry_key key,
                      struct shed_local_mark mark,
                      const struct shed_local_row *row, uint64_t now_ms)
 {
-    const struct shed_bytes bytes = shed_key_of_name(key.at, key.size);
-    const struct shed_map_key kept = {bytes.data, bytes.size, mark.hash};
+    struct shed_map_key kept;
     struct shard *shard;
     struct row *old;
 
     if (local == NULL)
         return;
+    kept = map_key_of(key);
     old = lock_row(local, kept, &shard);
     if (old != NULL && (has_header(old, shed_value_header(row->value)) ||
                         is_older(row, old, now_ms))) {

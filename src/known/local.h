@@ -41,7 +41,6 @@ void shed_local_destroy(struct shed_local *local);
 
 /* The state of a key before it is read. */
 struct shed_local_mark {
-    uint64_t hash;
     unsigned drops;
     unsigned changes; /* pushes that may have been for it */
     uint64_t at_ms;   /* when that was; awake */

@@ -135,7 +135,7 @@ static struct traffic read_traffic(struct cli_redis *redis)
 /* Measured before the walk, whose own reads would be counted. */
 static struct traffic measure(struct cli_redis *redis)
 {
-    struct traffic before = read_traffic(redis), t = before;
+    struct traffic before = read_traffic(redis), t;
     uint64_t begun_ms = shed_now_ms();
 
     if (!before.is_known)

@@ -242,12 +242,12 @@ static struct shed_list take(struct shed_table *t, struct shed_waiters *waiters,
 {
     struct shard *shard = lock(t, waiters->node.key);
     struct shed_list taken = {NULL, NULL};
-    struct shed_node *first;
+    struct shed_node *node = waiters->callers.first, *next;
 
-    while ((first = waiters->callers.first) != NULL &&
-           caller_of(first)->number <= upto) {
-        remove_caller_locked(t, caller_of(first));
-        shed_list_append(&taken, first);
+    for (; node != NULL && caller_of(node)->number <= upto; node = next) {
+        next = node->after;
+        remove_caller_locked(t, caller_of(node));
+        shed_list_append(&taken, node);
     }
     if (waiters->left_number <= upto)
         waiters->left_number = 0;

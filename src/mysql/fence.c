@@ -216,7 +216,7 @@ static enum shed_code record_and_read(const struct call *call,
     code = run(call, RECORD,
                (MYSQL_BIND[]){resource, number, owner, /* VALUES */
                               number, owner,           /* owner = */
-                              number, number},         /* number = */
+                              number, number},         /* again */
                NULL);
     return code == SHED_OK ? run(call, READ, &resource, seen) : code;
 }

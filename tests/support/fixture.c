@@ -290,7 +290,7 @@ void peer_close(struct peer *p)
 {
     shed_cache_close(p->cache);
     shed_client_close(p->client);
-    *p = (struct peer){NULL};
+    *p = (struct peer){.client = NULL};
 }
 
 void wait_for_pushes(struct fixture *r)

@@ -15,9 +15,9 @@ enum shed_voter_state {
     SHED_VOTER_ASKED, /* it was asked the round's question, and its answer
                          counts */
     SHED_VOTER_BUSY   /* its answer does not count: it was asked in a round that
-                         is   over, but the command may still take effect; or it
-                         was   asked to remove a leftover, or to grant a lock that
-                         a   majority has granted */
+                         is over, but the command may still take effect; or it
+                         was asked to remove a leftover, or to grant a lock that
+                         a majority has granted */
 };
 
 /* The most leftovers that one server can have. While only RESERVED places or

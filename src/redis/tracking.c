@@ -30,8 +30,10 @@ void shed_tracking_ask(struct shed_tracking *t)
 {
     struct shed_args off = {0}, on = {0};
 
-    if (t->on.fn != NULL)
-        return; /* its answer shows that it is out of date */
+    /* the answer of on shows that it is out of date; off is alone under way if
+     * there was no memory for on */
+    if (t->on.fn != NULL || t->off.fn != NULL)
+        return;
     add_command(&on, "ON");
     shed_args_add_text(&on, "REDIRECT");
     memcpy(t->asked, t->listener, sizeof(t->asked));

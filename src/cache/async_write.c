@@ -159,6 +159,7 @@ static bool repeat(struct write *w, const struct shed_call_result *result)
     if (w->is_decided || !shed_async_may_repeat(result, w->repeats))
         return false;
     w->repeats++;
+    w->tries.server_ms = 0; /* another server may get it */
     wait(w);
     return true;
 }

@@ -171,8 +171,11 @@ uint64_t shed_put_begin_try(struct shed_put_tries *t,
     if (!t->was_lost)
         t->until_ms = until_ms < t->deadline_ms ? until_ms : t->deadline_ms;
     if (t->server_ms > 0) /* both clocks were rounded down */
-        return t->server_ms - 1 + t->until_ms - t->heard_ms;
-    return shed_client_server_lowest_ms(client, key.at, key.size, t->until_ms);
+        t->late_ms = t->server_ms - 1 + t->until_ms - t->heard_ms;
+    else
+        t->late_ms =
+            shed_client_server_lowest_ms(client, key.at, key.size, t->until_ms);
+    return t->late_ms;
 }
 
 bool shed_put_is_late(struct shed_put_tries *t, const struct shed_reply *reply,
@@ -183,7 +186,8 @@ bool shed_put_is_late(struct shed_put_tries *t, const struct shed_reply *reply,
     *why = shed_write_judge(reply, why, "the put");
     if (why->code != SHED_OK || answer <= DONE_MAX)
         return false;
-    t->was_lost = false; /* what was lost comes too late, too */
+    if (t->late_ms > 0)      /* else this one only asked for the clock */
+        t->was_lost = false; /* what was lost comes too late, too */
     t->server_ms = (uint64_t)answer;
     t->heard_ms = shed_now_ms();
     if (++t->count < TRIES)

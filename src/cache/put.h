@@ -70,8 +70,10 @@ struct shed_put_tries {
     bool was_lost;        /* the last one, with a connection, and may be carried
                              out: it is sent once more as it was */
     unsigned count;       /* that came too late */
-    /* what the last one of these has told; 0: there was none */
+    /* what the last one of these has told; 0: there was none, or another server
+       may get the next */
     uint64_t server_ms, heard_ms;
+    uint64_t late_ms; /* what the last try was told, see shed_put_begin_try */
 };
 
 /* Begin a try. Returns: when it is too late, by the server's clock; 0: that is

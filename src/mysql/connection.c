@@ -263,10 +263,11 @@ static bool set_session(struct shed_mysql_connection *c,
 
     (void)snprintf(sql, sizeof(sql),
                    "SET SESSION autocommit = 1, SESSION lock_wait_timeout = "
-                   "%" PRIu64 ", SESSION %s %" PRIu64 "%s",
+                   "%" PRIu64 ", SESSION %s %" PRIu64,
                    limit_s,
-                   is_mariadb ? "max_statement_time =" : "max_execution_time =",
-                   limit_ms, is_mariadb ? " / 1000" : "");
+                   is_mariadb ? "max_statement_time = 0.001 *"
+                              : "max_execution_time =",
+                   limit_ms);
     return run(c, sql, failure) && ask_place(c, failure);
 }
 

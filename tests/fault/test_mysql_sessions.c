@@ -100,6 +100,25 @@ TEST(the_present_is_read_where_sessions_begin_in_transactions)
     shed_source_close(source);
 }
 
+/* MariaDB takes seconds with decimals, which a quotient need not have there. */
+TEST(the_limit_is_exact_where_quotients_have_no_decimals)
+{
+    struct shed_source_options load = bare_source();
+    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
+    struct shed_source *source;
+    char query[TEXT_BYTES];
+
+    load.load_timeout_ms = 12345;
+    o.source = &load;
+    run_sql(&site, "SET GLOBAL div_precision_increment = 0");
+    snprintf(query, sizeof(query), "SELECT k, %s FROM word WHERE k IN (?)",
+             is_mariadb(&site) ? "ROUND(@@max_statement_time * 1000)"
+                               : "@@max_execution_time");
+    EXPECT_OK(shed_mysql_source_open(shop_uri, query, &o, &source, NULL));
+    check_text(source, "a", "12345");
+    shed_source_close(source);
+}
+
 TEST(a_user_with_too_many_connections_fails_until_one_is_free)
 {
     MYSQL *taken = mysql_init(NULL);

@@ -1,9 +1,10 @@
 /*
  * Questions whether rows are current. Its invariant: a row becomes near only by
- * an answer to a question that was sent while changes were announced, over the
- * connection of which they are; and no change was announced between question
- * and answer. The reactor thread sends the questions, takes the answers, and
- * ends the epochs.
+ * a read that was sent while changes were announced, and no change was
+ * announced between the read and its answer. Mostly that read is a question,
+ * over the connection of which changes are announced; where all changes of the
+ * key are, it is the GET. The reactor thread sends the questions, takes the
+ * answers, and ends the epochs.
  */
 #include "known/near.h"
 

@@ -85,10 +85,10 @@ static inline int run_tests(const char *name)
     return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-/* Check what a call returns. */
+/* Check what a call returns, or has stored as an atomic_int. */
 #define EXPECT_CODE(call, expected)                                            \
     do {                                                                       \
-        enum shed_code code_of_call = (call);                                  \
+        enum shed_code code_of_call = (enum shed_code)(call);                  \
         ck_assert_msg(code_of_call == (expected), "%s: %s", #call,             \
                       shed_code_name(code_of_call));                           \
     } while (0)

@@ -30,8 +30,8 @@ extern "C" {
 /*
  * on_log gets the first line of a kind (successes and failures apart) at once
  * (of CONNECTED, DISCONNECTED, BREAKER, FLEET, LACKING and the LOCK_ kinds: the
- * first ten), and then one per interval, with the last event that on_event gets
- * or would get, and the number of the others:
+ * first ten), and then one per interval, with the last told event and the
+ * others' number:
  *
  *     stale row served: item, key 42: it is past its ttl (and 1234 more of this
  *     kind in the last 10 s)

@@ -106,12 +106,6 @@ static bool is_due(const struct shed_flight_task *t)
     return memcmp(t->due, none, sizeof(none)) != 0;
 }
 
-static struct shed_session *session_of(const struct shed_flight_task *t)
-{
-    return shed_client_session(t->flights->cache->client, t->key.at,
-                               t->key.size);
-}
-
 static void send_acquire(struct shed_flight_task *t)
 {
     const struct shed_flights *flights = t->flights;
@@ -126,7 +120,7 @@ static void send_acquire(struct shed_flight_task *t)
     args.is_guarded = true;
     shed_args_add(&args, version, sizeof(version));
     add_holder(&args, t);
-    t->epoch = shed_session_epoch(session_of(t));
+    t->epoch = shed_session_epoch(shed_flight_task_session(t));
     shed_args_add_number(&args, epoch, t->epoch);
     shed_args_add_text(&args, flights->lease_ms);
     shed_args_add_text(&args, flights->record_ms);
@@ -146,7 +140,7 @@ static bool look(struct shed_flight_task *t)
 {
     struct shed_args args;
 
-    if (!shed_session_is_on(session_of(t)))
+    if (!shed_session_is_on(shed_flight_task_session(t)))
         return false;
     shed_args_begin(&args, "GET");
     args.is_guarded = args.is_followed = true;
@@ -171,7 +165,7 @@ static bool claim(struct shed_flight_task *t)
     if (!flights->may_claim || now_ms == 0)
         return false;
     shed_random_unique(t->version, sizeof(t->version));
-    t->epoch = shed_session_epoch(session_of(t));
+    t->epoch = shed_session_epoch(shed_flight_task_session(t));
     t->is_refresh = false;
     shed_entry_encode_lease(t->version, client->process, t->number, t->epoch,
                             now_ms, flights->cache->options.lease_ms, lease);
@@ -299,7 +293,7 @@ void shed_flight_redis_renew(struct shed_flight_task *t, uint64_t request)
     shed_args_add(&args, t->version, sizeof(t->version));
     add_holder(&args, t);
     shed_args_add_text(&args, t->flights->lease_ms);
-    t->epoch = shed_session_epoch(session_of(t));
+    t->epoch = shed_session_epoch(shed_flight_task_session(t));
     shed_args_add_number(&args, epoch, t->epoch);
     shed_client_send(client, &t->renew_call, &args, on_renewed, t);
 }

@@ -29,13 +29,6 @@
 #include "base/random.h"
 #include "base/value.h"
 
-/* With the server that has the key. */
-static struct shed_session *session_of(const struct shed_flight_task *t)
-{
-    return shed_client_session(t->flights->cache->client, t->key.at,
-                               t->key.size);
-}
-
 void shed_flight_task_tell(const struct shed_flight_task *t,
                            enum shed_event_kind kind, enum shed_code outcome,
                            const char *reason)
@@ -111,7 +104,7 @@ static void perform(struct shed_flight_task *t,
     if (act->set_timer)
         shed_timer_set(t->timer, act->timer_ms);
     if (act->leaves_lease)
-        shed_session_end_epoch(session_of(t), t->epoch);
+        shed_session_end_epoch(shed_flight_task_session(t), t->epoch);
     switch (act->send) {
     case SHED_SEND_NOTHING:
         break;
@@ -177,7 +170,7 @@ void shed_flight_task_drive(struct shed_flight_task *t,
             t->flight.newest = shed_table_newest(t->flights->table, &t->waiters,
                                                  t->flights->is_closing);
         t->flight.is_outdated = news_of(t) != t->news;
-        t->flight.has_pushes = shed_session_is_on(session_of(t));
+        t->flight.has_pushes = shed_session_is_on(shed_flight_task_session(t));
         /* a cache that is being closed waits for loads, for nothing else */
         t->flight.is_background = t->is_background && !t->flights->is_closing;
         act = shed_flight_step(&t->flight, &event, shed_now_ms(),

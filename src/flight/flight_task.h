@@ -129,6 +129,14 @@ shed_flight_task_of(struct shed_waiters *waiters)
     return shed_container_of(waiters, struct shed_flight_task, waiters);
 }
 
+/* With the server that has the key. Reactor thread. */
+static inline struct shed_session *
+shed_flight_task_session(const struct shed_flight_task *task)
+{
+    return shed_client_session(task->flights->cache->client, task->key.at,
+                               task->key.size);
+}
+
 /* The key may have changed in Redis. */
 void shed_flight_task_push(struct shed_waiters *waiters);
 

@@ -118,19 +118,19 @@ void shed_near_ask(struct shed_near *near, const struct shed_key *key,
                    struct shed_local_mark mark, const void *header)
 {
     struct shed_entry_key entry = shed_key_of_entry(key);
-    bool is_known =
-        shed_client_hears_all(near->cache->client, entry.at, entry.size);
     struct question *q = NULL;
 
-    if ((!is_known &&
-         atomic_load_explicit(&near->count, memory_order_relaxed) >=
-             QUESTIONS_MAX) ||
-        !shed_local_asks(near->local, entry, shed_awake_by_ms()))
+    if (!shed_local_asks(near->local, entry, shed_awake_by_ms()))
         return;
-    if (!is_known)
+    if (shed_client_hears_all(near->cache->client, entry.at, entry.size)) {
+        shed_local_confirm(near->local, entry, mark, header);
+        return;
+    }
+    if (atomic_load_explicit(&near->count, memory_order_relaxed) <
+        QUESTIONS_MAX)
         q = create_question(near, entry);
     if (q == NULL) {
-        shed_local_confirm(near->local, entry, mark, is_known ? header : NULL);
+        shed_local_confirm(near->local, entry, mark, NULL);
         return;
     }
     atomic_fetch_add(&near->count, 1);

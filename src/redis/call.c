@@ -15,6 +15,12 @@ void shed_call_enter(struct shed_call *call, struct shed_gate *gate,
     call->gate = call->is_refused ? NULL : gate;
 }
 
+void shed_call_ignore(void *arg, const struct shed_call_result *result)
+{
+    (void)arg;
+    (void)result;
+}
+
 enum shed_trouble shed_call_failure(const struct shed_call_result *result,
                                     struct shed_error *why)
 {

@@ -33,10 +33,13 @@ enum shed_trouble shed_call_failure(const struct shed_call_result *result,
 
 typedef void shed_pipe_fn(void *arg, const struct shed_call_result *result);
 
+/* For a call whose end does not matter. */
+void shed_call_ignore(void *arg, const struct shed_call_result *result);
+
 /* A call under way, in the caller's memory until fn is called, so that a call
  * cannot fail for lack of memory. fn is NULL when no call is under way. */
 struct shed_call {
-    struct shed_node node; /* among those that have failed */
+    struct shed_node node; /* in the list of failed calls */
     shed_pipe_fn *fn;
     void *arg;
     struct shed_args *kept;    /* a copy to send by text if the server does not

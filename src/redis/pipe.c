@@ -560,7 +560,7 @@ size_t shed_pipe_owed(const struct shed_pipe *p)
 
 bool shed_pipe_is_idle(const struct shed_pipe *p)
 {
-    return p->conn.queue.count == 0 && p->failed.first == NULL;
+    return p == NULL || (p->conn.queue.count == 0 && p->failed.first == NULL);
 }
 
 void shed_pipe_tell(struct shed_pipe *p, const struct shed_args *args)
@@ -615,6 +615,8 @@ static bool drop_if_gone(struct shed_pipe *p)
 
 void shed_pipe_follow(struct shed_pipe *p, bool is_reached)
 {
+    if (p == NULL)
+        return;
     assert(shed_reactor_is_current(p->reactor));
     if (is_reached && p->state == PIPE_PAUSED)
         start_connecting(p);
@@ -672,6 +674,8 @@ enum shed_code shed_pipe_create(struct shed_reactor *reactor,
 
 void shed_pipe_open(struct shed_pipe *p)
 {
+    if (p == NULL)
+        return;
     assert(shed_reactor_is_current(p->reactor));
     if (p->state == PIPE_NEW)
         start_connecting(p);

@@ -3,7 +3,9 @@
  * reply is passed to the function that was given with its command. It connects
  * by itself, and again after a failure, when the gate lets it.
  *
- * Reactor thread only, except create.
+ * Reactor thread only, except create. A pipe may be NULL, which stands for one
+ * that is not needed, where it is opened, followed, asked whether it is idle,
+ * closed, or forgotten.
  */
 #ifndef SHED_REDIS_PIPE_H
 #define SHED_REDIS_PIPE_H
@@ -95,8 +97,8 @@ void shed_pipe_follow(struct shed_pipe *pipe, bool is_reached);
 /* Connect now, if it pauses after a failure. */
 void shed_pipe_hurry(struct shed_pipe *pipe);
 
-/* Close for good; no call may be under way. The loop frees the pipe. NULL is
- * allowed. gate is not used afterwards. */
+/* Close for good; no call may be under way. The loop frees the pipe. gate is
+ * not used afterwards. */
 void shed_pipe_close(struct shed_pipe *pipe);
 
 /* In a forked child: close its copy of the socket, because an open copy would

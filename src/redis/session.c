@@ -329,6 +329,14 @@ static void start_broadcast(struct shed_session *p)
         shed_tracking_ask(&p->broadcasting);
 }
 
+/* The other connections do what the one for commands does. */
+static void follow_commands(struct shed_session *p, bool is_reached)
+{
+    shed_untracked_follow(p->untracked, is_reached);
+    shed_pipe_follow(p->pushes, is_reached);
+    shed_pipe_follow(p->broadcast, is_reached);
+}
+
 static void on_commands_open(void *arg)
 {
     struct shed_session *p = arg;
@@ -338,12 +346,8 @@ static void on_commands_open(void *arg)
     load_scripts(p);
     ask_time(p);
     start_tracking(p);
-    shed_untracked_follow(p->untracked, true);
-    if (p->broadcast != NULL)
-        shed_pipe_follow(p->broadcast, true);
-    if (p->pushes != NULL)
-        shed_pipe_follow(p->pushes, true);
-    else
+    follow_commands(p, true);
+    if (p->pushes == NULL)
         p->hooks.on_epoch(p->hooks.arg);
 }
 
@@ -517,12 +521,7 @@ static void on_push(void *arg, struct shed_reply *reply)
     }
 }
 
-static void on_alive(void *arg, const struct shed_call_result *result)
-{
-    (void)arg; /* without an answer the pipe is dropped */
-    (void)result;
-}
-
+/* Without an answer the pipe is dropped. */
 static void ask_alive(struct shed_session *p)
 {
     struct shed_args args = {0};
@@ -530,7 +529,7 @@ static void ask_alive(struct shed_session *p)
     if (!atomic_load(&p->is_broadcast) || p->alive.fn != NULL)
         return;
     shed_args_add_text(&args, "PING");
-    shed_pipe_call(p->broadcast, &p->alive, &args, on_alive, p);
+    shed_pipe_call(p->broadcast, &p->alive, &args, shed_call_ignore, NULL);
 }
 
 static void on_ping(void *arg)
@@ -554,11 +553,7 @@ static void on_ping(void *arg)
 static void follow(struct shed_session *p, bool is_reached)
 {
     shed_pipe_follow(p->commands, is_reached);
-    shed_untracked_follow(p->untracked, is_reached);
-    if (p->pushes != NULL)
-        shed_pipe_follow(p->pushes, is_reached);
-    if (p->broadcast != NULL)
-        shed_pipe_follow(p->broadcast, is_reached);
+    follow_commands(p, is_reached);
     shed_pipe_follow(shed_acks_pipe(p->acks), is_reached);
 }
 
@@ -699,10 +694,8 @@ void shed_session_open(struct shed_session *p)
     assert(shed_reactor_is_current(p->reactor));
     shed_timer_set(p->ping, PING_MS);
     shed_pipe_open(p->commands);
-    if (p->pushes != NULL)
-        shed_pipe_open(p->pushes);
-    if (p->broadcast != NULL)
-        shed_pipe_open(p->broadcast);
+    shed_pipe_open(p->pushes);
+    shed_pipe_open(p->broadcast);
     shed_announcements_open(p->announcements);
 }
 
@@ -737,8 +730,7 @@ void shed_session_forget(struct shed_session *p)
 bool shed_session_is_idle(const struct shed_session *p)
 {
     return p->waiting == NULL && shed_pipe_is_idle(p->commands) &&
-           (p->pushes == NULL || shed_pipe_is_idle(p->pushes)) &&
-           (p->broadcast == NULL || shed_pipe_is_idle(p->broadcast)) &&
+           shed_pipe_is_idle(p->pushes) && shed_pipe_is_idle(p->broadcast) &&
            shed_untracked_is_idle(p->untracked) && shed_acks_is_idle(p->acks);
 }
 

@@ -10,12 +10,6 @@ static void add_command(struct shed_args *args, const char *on_or_off)
     shed_args_add_text(args, on_or_off);
 }
 
-static void on_off(void *arg, const struct shed_call_result *result)
-{
-    (void)arg; /* what counts is whether it can be switched on */
-    (void)result;
-}
-
 static void on_on(void *arg, const struct shed_call_result *result)
 {
     struct shed_tracking *t = arg;
@@ -39,9 +33,10 @@ void shed_tracking_ask(struct shed_tracking *t)
     memcpy(t->asked, t->listener, sizeof(t->asked));
     shed_args_add_text(&on, t->asked);
     if (t->prefix != NULL) {
-        /* a connection cannot name a prefix twice */
+        /* a connection cannot name a prefix twice; what counts is whether
+           tracking can be switched on */
         add_command(&off, "OFF");
-        shed_pipe_call(t->pipe, &t->off, &off, on_off, t);
+        shed_pipe_call(t->pipe, &t->off, &off, shed_call_ignore, NULL);
         shed_args_add_text(&on, "BCAST");
         shed_args_add_text(&on, "PREFIX");
         shed_args_add_text(&on, t->prefix);

@@ -19,7 +19,7 @@ SHED_MUST_CHECK enum shed_code
 shed_cache_check_call(const struct shed_cache *cache, uint64_t timeout_ms,
                       bool is_async, struct shed_error *err);
 
-/* The same for a call for one key. */
+/* As shed_cache_check_call; and check the key of the call. */
 SHED_MUST_CHECK enum shed_code
 shed_cache_check_key_call(const struct shed_cache *cache, struct shed_bytes key,
                           uint64_t timeout_ms, bool is_async,

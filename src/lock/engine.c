@@ -32,6 +32,7 @@
 #include "lock/engine.h"
 
 #include <assert.h>
+
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/error.h"

@@ -85,7 +85,7 @@ SHED_MUST_CHECK bool shed_lock_go_short(struct shed_lock *lock,
 void shed_lock_count(struct shed_lock *lock,
                      const struct shed_lock_request *request);
 
-/* What the calls that block (lock.c) and those that do not (async.c) share. Any
+/* Shared by lock.c, whose calls block, and async.c, whose calls do not. Any
  * thread. */
 
 /* Whether a handle can be used. Returns: SHED_OK; SHED_EINVAL (NULL),

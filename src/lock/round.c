@@ -225,10 +225,10 @@ static void end_acquire(struct shed_lock_machine *m, enum shed_verdict verdict)
         /* a failover forgets what no replica has */
         go_on_with(m, SHED_LOCK_OP_CONFIRM, round->tally.fence);
     } else if (needs_number && round->numberings < NUMBERINGS_MAX) {
-        /* Some servers of a majority may know a higher number than those that
-         * granted the lock: a holder has written it back since, or a try has
-         * drawn it. So the number is set slightly above the known ones, and
-         * higher each time that is not enough. */
+        /* Other servers may know a higher number than the servers that granted
+         * the lock: a holder has written it back since, or a try has drawn it.
+         * So the number is set slightly above the known ones, and higher each
+         * time that this is not enough. */
         go_on_with(m, SHED_LOCK_OP_ADVANCE,
                    round->tally.fence +
                        (ABOVE << (ABOVE_SHIFT * round->numberings++)));

@@ -7,7 +7,7 @@
  *
  * Commands that need no announcement have connections of their own
  * (untracked.h). With a tracking_prefix one more connection asks for the
- * changes of all keys that begin with it, whoever reads them (BCAST).
+ * changes of all keys that begin with it, read or not (BCAST).
  *
  * An epoch is the time between two losses of a connection. The second
  * connection is subscribed to the channel of this process,

@@ -88,7 +88,7 @@ struct shed_request {
     bool was_tried;      /* * of a failure: see shed_dial */
     bool was_unsent;     /* * of a failure: there was no connection */
     uint64_t began_ms, ended_ms; /* * shed_now_ms, of the wait for replies */
-    struct shed_request *next;   /* among those that are to be woken */
+    struct shed_request *next;   /* in the list of threads to wake */
 };
 
 /*

@@ -56,11 +56,11 @@ static inline void add_test(const TTest *test, int from, int to)
         tcase_add_loop_test(test_case(), test, from, to);
 }
 
-/* Define a test. A program runs those that it defines, in this order: each adds
- * itself before main begins. */
+/* Define a test, which adds itself to its program before main begins. A program
+ * runs its tests in the order of their definitions. */
 #define TEST(name) TEST_EACH(name, 0, 1)
 
-/* The same for each _i from a number until before another. */
+/* Define a test that runs for each _i from the number from to to - 1. */
 #define TEST_EACH(name, from, to)                                              \
     static void name##_fn(int _i);                                             \
     __attribute__((constructor)) static void name##_add(void)                  \

@@ -4,7 +4,7 @@
 -- KEYS  of each: 1 the key   2 the key of its refresh lease
 -- ARGV  of each: 1 data version   2 head   3 tail   4 payload
 --       5 how long it is fresh, ms
---       6 how long Redis keeps it, ms; 0 removes what is at the key instead
+--       6 how long Redis keeps it, ms; 0 removes what is at the key in the end
 --       7 for a refresh, the nonce of the value that it replaces; else ''
 --       8 for a refresh that found the row unmodified, 'keep', which makes the
 --         present value fresh again, or 'keep and get', which returns it as well
@@ -45,16 +45,15 @@ local function publish(key, refresh_key, bytes, version, head, tail, payload, fr
     if not done then
         fresh, ttl = tonumber(fresh), tonumber(ttl)
         done = {'STORED'}
-        if ttl == 0 then
-            redis.call('DEL', key)
-        elseif keep == '' then
-            store(key, head, tail, payload .. tags, fresh, ttl)
-        else
-            set_times(key, clock(), fresh, ttl)
+        if keep ~= '' then
+            set_times(key, clock(), fresh, ttl > 0 and ttl or nil)
             if keep == 'keep and get' then
                 done = {'KEPT', redis.call('GET', key)}
             end
+        elseif ttl > 0 then
+            store(key, head, tail, payload .. tags, fresh, ttl)
         end
+        if ttl == 0 then redis.call('DEL', key) end
     end
     -- also if the publish is refused: otherwise nobody could refresh the new value
     -- for a whole lease

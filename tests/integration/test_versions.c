@@ -346,6 +346,19 @@ TEST(who_waits_for_an_unmodified_row_is_given_it)
     ck_assert_uint_eq(stats_of(fixture.cache).unmodified, 1);
 }
 
+/* Redis has its bytes, and is to keep them no longer. */
+TEST(who_waits_for_an_unmodified_row_that_is_not_to_be_kept_is_given_it)
+{
+    up(0, 0);
+    expect_text(fixture.cache, "k", "k@1");
+    fixture.table.has_ttl = true;
+    age_entry(&fixture.server, "t:{k}", 2 * AGEING_DUE_MS);
+    expect_young(fixture.cache, "k@1");
+    ck_assert_uint_eq(loads(), 2);
+    ck_assert_uint_eq(stats_of(fixture.cache).unmodified, 1);
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 0);
+}
+
 /* The entry that the load found unmodified is gone when it ends, so the row is
  * loaded again. */
 TEST(an_invalidation_beats_an_unmodified_row)

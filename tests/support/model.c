@@ -652,15 +652,16 @@ static void publish(struct model *t, const struct model_call *call,
     bool is_kept = call->argv[7].size > 0;
 
     if (!is_refused(t, call, reply)) {
-        if (ttl_ms == 0)
-            model_del(t, call->key);
-        else if (is_kept)
+        if (is_kept)
             keep(t, slot, fresh_ms, ttl_ms);
-        else if (!store(t, slot, call->argv + 1, fresh_ms, ttl_ms, reply))
+        else if (ttl_ms > 0 &&
+                 !store(t, slot, call->argv + 1, fresh_ms, ttl_ms, reply))
             return;
         say(reply, "STORED");
-        if (ttl_ms > 0 && model_bytes_are(&call->argv[7], "keep and get"))
+        if (model_bytes_are(&call->argv[7], "keep and get"))
             say_entry(reply, "KEPT", &slot->bytes);
+        if (ttl_ms == 0)
+            model_del(t, call->key);
     }
     if (call->argv[6].size > 0 && has_version(t, call, &t->refresh[call->key]))
         del(t, &t->refresh[call->key]);

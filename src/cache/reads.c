@@ -7,50 +7,47 @@
  * counts is how little is done for each call. Then one GET of a key is under
  * way, and one is next, which all newcomers share.
  *
- * The callers that wait for one GET are a group. Its head is the one that sends
- * it; the others wait for what it brings. All of it is on the callers' stacks,
- * chained: so nothing is allocated, and a head that leaves at its deadline
- * makes another of its group the head.
+ * All of it is on the callers' stacks, in lists: so nothing is allocated. Those
+ * that wait are equal until a GET has ended: then the first of them sends the
+ * next one, for all who have come by then.
  */
 #include "cache/reads.h"
 
-#include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/container.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/latch.h"
+#include "base/list.h"
 #include "base/mutex.h"
-#include "base/value.h"
 
 /* Chains are short: they hold keys that are being read at this moment. */
 #define SLOTS ((size_t)64)
 
 enum state {
-    FOLLOWING,  /* in the group of another caller */
-    COLLECTING, /* a head that waits until no GET is under way */
-    DUE,        /* a head that is to send its GET, and will in a moment */
-    SENDING,    /* a head whose GET may have been sent: nobody joins */
-    ANSWERED,   /* not a head, and not in a group any more */
-    LEFT        /* likewise, without an answer */
+    WAITING, /* for another caller's GET, or to send one */
+    SENDING, /* its GET is under way, or will be in a moment */
+    ANSWERED /* by another caller's GET */
 };
 
 struct reader {
     /* set by its caller */
     const struct shed_key *key;
     struct shed_read *out;
-    struct shed_latch latch; /* opened when it is ANSWERED or DUE */
+    struct shed_latch latch; /* opened when it is WAITING no longer */
     /* under the slot's mu */
     enum state state;
-    struct reader *next;   /* a head: the next head of the slot */
-    struct reader *others; /* those behind it in its group */
+    const struct reader *sender; /* WAITING: who sends for it; NULL: that is not
+                                    decided yet */
+    struct shed_node node;       /* in a list of the slot, unless ANSWERED */
 };
 
 struct slot {
     struct shed_mutex mu;
-    struct reader *heads; /* under mu */
+    struct shed_list senders, waiters; /* under mu; one sender of each key */
 };
 
 struct shed_reads {
@@ -59,10 +56,9 @@ struct shed_reads {
     struct slot slot[SLOTS];
 };
 
-static struct slot *find_slot(struct shed_reads *reads,
-                              const struct shed_key *key)
+static struct reader *reader_of(struct shed_node *node)
 {
-    return &reads->slot[shed_hash(key->redis, key->redis_size, 0) % SLOTS];
+    return shed_container_of(node, struct reader, node);
 }
 
 static bool is_of(const struct reader *r, const struct shed_key *key)
@@ -71,141 +67,56 @@ static bool is_of(const struct reader *r, const struct shed_key *key)
            memcmp(r->key->redis, key->redis, key->redis_size) == 0;
 }
 
-static bool is_under_way(const struct reader *head)
+static void move_locked(struct reader *r, struct shed_list *from,
+                        struct shed_list *to, enum state state)
 {
-    return head->state == DUE || head->state == SENDING;
-}
-
-/* ----------------------------------------------------------------- groups */
-
-/* The group that callers of the key may join; and whether a GET is under way.
- */
-static struct reader *find_group_locked(const struct slot *slot,
-                                        const struct shed_key *key,
-                                        bool *has_get)
-{
-    struct reader *open = NULL;
-
-    *has_get = false;
-    for (struct reader *h = slot->heads; h != NULL; h = h->next) {
-        if (!is_of(h, key))
-            continue;
-        *has_get |= is_under_way(h);
-        if (h->state == COLLECTING || (h->state == DUE && open == NULL))
-            open = h;
-    }
-    return open;
-}
-
-static struct reader **link_of_locked(struct slot *slot,
-                                      const struct reader *head)
-{
-    struct reader **at = &slot->heads;
-
-    while (*at != head)
-        at = &(*at)->next;
-    return at;
-}
-
-/* The next of a head's group becomes the head, if there is one. */
-static struct reader *replace_head_locked(struct slot *slot,
-                                          struct reader *head, enum state state)
-{
-    struct reader **at = link_of_locked(slot, head), *heir = head->others;
-
-    if (heir == NULL) {
-        *at = head->next;
-        return NULL;
-    }
-    heir->state = state;
-    heir->next = head->next;
-    *at = heir;
-    return heir;
-}
-
-/* A GET has ended. Returns: the head of the key that is to send the next one,
- * to be woken; NULL if there is none. */
-static struct reader *begin_next_locked(const struct slot *slot,
-                                        const struct shed_key *key)
-{
-    bool has_get;
-    struct reader *next = find_group_locked(slot, key, &has_get);
-
-    if (next == NULL || has_get)
-        return NULL;
-    next->state = DUE;
-    return next;
-}
-
-static void wake(struct reader *r)
-{
-    if (r != NULL)
-        shed_latch_count_down(&r->latch, 1); /* r is gone now */
+    shed_list_remove(from, &r->node);
+    shed_list_append(to, &r->node);
+    r->state = state;
 }
 
 /* -------------------------------------------------------------- a caller */
 
-/* Join a group, or make one. */
-static void enter_locked(struct slot *slot, struct reader *me)
+/* Returns: whether it is to wait, because another GET of the key is under way.
+ */
+static bool enter(struct slot *slot, struct reader *me)
 {
-    bool has_get;
-    struct reader *group = find_group_locked(slot, me->key, &has_get);
-
-    if (group != NULL) {
-        me->state = FOLLOWING;
-        me->others = group->others;
-        group->others = me;
-        return;
-    }
-    me->state = has_get ? COLLECTING : SENDING;
-    me->next = slot->heads;
-    slot->heads = me;
-}
-
-static void leave_group_locked(struct slot *slot, struct reader *me)
-{
-    for (struct reader *h = slot->heads; h != NULL; h = h->next)
-        for (struct reader **at = &h->others; *at != NULL; at = &(*at)->others)
-            if (*at == me) {
-                *at = me->others;
-                return;
-            }
-}
-
-/* At the deadline of a caller that waits. Returns: false if it waits no more,
- * because its latch has been opened or is about to be. */
-static bool leave(struct slot *slot, struct reader *me)
-{
-    bool has_left = true;
+    struct shed_node *node;
 
     shed_mutex_lock(&slot->mu);
-    if (me->state == FOLLOWING)
-        leave_group_locked(slot, me);
-    else if (me->state == COLLECTING)
-        (void)replace_head_locked(slot, me, COLLECTING);
-    else
-        has_left = false;
-    if (has_left)
-        me->state = LEFT;
+    node = slot->senders.first;
+    while (node != NULL && !is_of(reader_of(node), me->key))
+        node = node->after;
+    me->state = node != NULL ? WAITING : SENDING;
+    shed_list_append(node != NULL ? &slot->waiters : &slot->senders, &me->node);
     shed_mutex_unlock(&slot->mu);
-    return has_left;
+    return node != NULL;
 }
 
-static void wait_for_turn(struct slot *slot, struct reader *me,
+/* Wait to be answered, or to send for all who wait by then. Returns: false if
+ * the deadline has passed. */
+static bool wait_for_turn(struct slot *slot, struct reader *me,
                           uint64_t deadline_ms)
 {
-    if (!shed_latch_wait(&me->latch, deadline_ms) && !leave(slot, me))
-        (void)shed_latch_wait(&me->latch, UINT64_MAX); /* in a moment */
-    if (me->state != DUE)
-        return;
+    bool is_in_time = shed_latch_wait(&me->latch, deadline_ms), has_left;
+
     shed_mutex_lock(&slot->mu);
-    me->state = SENDING;
+    has_left = !is_in_time && me->state == WAITING;
+    if (has_left)
+        shed_list_remove(&slot->waiters, &me->node);
+    for (struct shed_node *n = slot->waiters.first;
+         n != NULL && me->state == SENDING; n = n->after)
+        if (is_of(reader_of(n), me->key))
+            reader_of(n)->sender = me;
     shed_mutex_unlock(&slot->mu);
+    if (!is_in_time && !has_left) /* it is being opened */
+        (void)shed_latch_wait(&me->latch, UINT64_MAX);
+    return !has_left;
 }
 
 /* ------------------------------------------------------------- a result */
 
-/* What another caller of the group may not meet. */
+/* What another caller may not meet. */
 static bool is_own_failure(enum shed_code code)
 {
     return code == SHED_ETIMEDOUT || code == SHED_ENOMEM;
@@ -220,36 +131,47 @@ static void copy_result(const struct shed_read *from, struct shed_read *to)
         to->error = from->error;
 }
 
-/* Each is gone as soon as it is woken. */
-static void answer_all(struct reader *others, const struct shed_read *result)
+/* My GET has ended: those whom it answers are moved to *answered. Returns: who
+ * is to send the next one; or NULL. */
+static struct reader *end_get_locked(struct slot *slot, struct reader *me,
+                                     struct shed_list *answered)
 {
-    struct reader *next;
+    bool is_shared = !is_own_failure(me->out->code);
+    struct shed_node *node = slot->waiters.first, *after;
+    struct reader *next = NULL;
 
-    for (; others != NULL; others = next) {
-        next = others->others;
-        copy_result(result, others->out);
-        wake(others);
+    shed_list_remove(&slot->senders, &me->node);
+    for (; node != NULL; node = after) {
+        struct reader *r = reader_of(node);
+        after = node->after;
+        if (!is_of(r, me->key))
+            continue;
+        if (is_shared && r->sender == me)
+            move_locked(r, &slot->waiters, answered, ANSWERED);
+        else if (next == NULL)
+            next = r;
     }
+    if (next != NULL)
+        move_locked(next, &slot->waiters, &slot->senders, SENDING);
+    return next;
 }
 
-/* My GET has ended: share the result, and let the next one begin. */
+/* A reader is gone as soon as its latch is open. */
 static void settle(struct slot *slot, struct reader *me)
 {
-    struct reader *others = NULL, *next;
+    struct shed_list answered = {NULL, NULL};
+    struct shed_node *node;
+    struct reader *next;
 
     shed_mutex_lock(&slot->mu);
-    if (is_own_failure(me->out->code) && me->others != NULL) {
-        next = replace_head_locked(slot, me, DUE);
-    } else {
-        others = me->others;
-        *link_of_locked(slot, me) = me->next;
-        for (struct reader *r = others; r != NULL; r = r->others)
-            r->state = ANSWERED;
-        next = begin_next_locked(slot, me->key);
-    }
+    next = end_get_locked(slot, me, &answered);
     shed_mutex_unlock(&slot->mu);
-    wake(next); /* first: Redis is idle without it */
-    answer_all(others, me->out);
+    if (next != NULL) /* first: Redis is idle without it */
+        shed_latch_count_down(&next->latch, 1);
+    while ((node = shed_list_pop(&answered)) != NULL) {
+        copy_result(me->out, reader_of(node)->out);
+        shed_latch_count_down(&reader_of(node)->latch, 1);
+    }
 }
 
 static bool share(struct slot *slot, const struct shed_key *key,
@@ -257,24 +179,19 @@ static bool share(struct slot *slot, const struct shed_key *key,
                   struct shed_read *out)
 {
     struct reader me = {.key = key, .out = out, .latch = SHED_LATCH_INIT(1)};
-    bool waits;
 
-    shed_mutex_lock(&slot->mu);
-    enter_locked(slot, &me);
-    waits = me.state != SENDING;
-    shed_mutex_unlock(&slot->mu);
-    if (waits)
-        wait_for_turn(slot, &me, deadline_ms);
-    if (me.state == SENDING) {
-        read(user, out);
-        settle(slot, &me);
-    } else if (me.state == LEFT) {
+    if (enter(slot, &me) && !wait_for_turn(slot, &me, deadline_ms)) {
         out->look = (struct shed_look){.value = NULL};
         out->code = shed_fail(&out->error, SHED_ETIMEDOUT,
                               "the deadline passed while the call waited for "
                               "Redis to answer");
+        return false;
     }
-    return me.state == ANSWERED;
+    if (me.state == ANSWERED)
+        return true;
+    read(user, out);
+    settle(slot, &me);
+    return false;
 }
 
 bool shed_reads_run(struct shed_reads *reads, const struct shed_key *key,
@@ -288,8 +205,9 @@ bool shed_reads_run(struct shed_reads *reads, const struct shed_key *key,
     if (before < reads->alone_max)
         read(user, out);
     else
-        is_shared =
-            share(find_slot(reads, key), key, deadline_ms, read, user, out);
+        is_shared = share(
+            &reads->slot[shed_hash(key->redis, key->redis_size, 0) % SLOTS],
+            key, deadline_ms, read, user, out);
     atomic_fetch_sub_explicit(&reads->callers, 1, memory_order_relaxed);
     return is_shared;
 }

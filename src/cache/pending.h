@@ -129,13 +129,12 @@ void shed_async_end(struct shed_pending *pending, struct shed_value *value);
 
 /* ------------------------------------------------------------------- reads */
 
-struct shed_async_read;
 struct shed_async_reads;
 
 /* A key that a call has asked Redis for. */
 struct shed_asker {
     struct shed_node node;
-    struct shed_async_read *read; /* NULL: none is under way */
+    struct shed_list *list; /* NULL: it asks for none */
 };
 
 /* Send GET for a key at the end of this turn of the loop. Askers that may share

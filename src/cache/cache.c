@@ -145,6 +145,16 @@ enum shed_code shed_cache_check_key_call(const struct shed_cache *cache,
                            : code;
 }
 
+enum shed_code shed_cache_check_has_tags(const struct shed_cache *cache,
+                                         struct shed_error *err)
+{
+    if (cache->tag_log != NULL)
+        return SHED_OK;
+    return shed_fail(
+        err, SHED_EINVAL,
+        "the cache has no tags: open it with the option tags_limit");
+}
+
 uint64_t shed_cache_deadline_ms(const struct shed_cache *cache,
                                 uint64_t timeout_ms)
 {

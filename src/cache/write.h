@@ -1,7 +1,5 @@
-/*
- * What the writes of keys and of tags share: their calls, which go in one
- * pipeline, and what follows when each has ended. Any thread.
- */
+/* What the writes of a cache share: how one has ended, and what follows that.
+ * Any thread. */
 #ifndef SHED_WRITE_H
 #define SHED_WRITE_H
 
@@ -26,26 +24,5 @@ bool shed_write_follow_up(struct shed_cache *cache, const struct shed_key *key,
 void shed_write_count_invalidation(struct shed_cache *cache,
                                    struct shed_bytes key, const char *reason,
                                    enum shed_code code);
-
-/* The same write of many keys, or tags. */
-struct shed_sweep {
-    struct shed_cache *cache;
-    size_t count;
-    const char *array; /* what they are called; NULL: there is only one */
-    const char *what;  /* what each call should do */
-    /* Make call i; they are made in this order. */
-    void (*begin)(struct shed_sweep *sweep, size_t i, struct shed_args *out);
-    /* Follow the end of call i, which why describes, and afterwards what
-     * becomes of the write. Returns: false if it was dropped. */
-    bool (*follow_up)(struct shed_sweep *sweep, size_t i,
-                      const struct shed_reply *reply, struct shed_error *why);
-};
-
-/* Send the calls, which may be carried out late, or twice. Returns: SHED_OK, or
- * why the first one failed that did; the reason is that of the first that was
- * dropped, else of the first. */
-SHED_MUST_CHECK enum shed_code shed_sweep_run(struct shed_sweep *sweep,
-                                              uint64_t timeout_ms,
-                                              struct shed_error *err);
 
 #endif

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include <snowshed/snowshed.h>
+#include <snowshed/stats.h>
 
 #include "base/clock.h"
 
@@ -232,6 +233,15 @@ void bench_put(struct shed_cache *cache, const char *key)
     if (shed_put(cache, shed_str(key), shed_bytes(payload, sizeof(payload)),
                  NULL, &err) != SHED_OK)
         bench_die(err.reason);
+}
+
+uint64_t bench_near_hits(struct shed_cache *cache)
+{
+    struct shed_stats stats;
+
+    if (shed_stats_read(cache, &stats, sizeof(stats), NULL) != SHED_OK)
+        bench_die("no statistics");
+    return stats.near_hits;
 }
 
 size_t bench_used_bytes(void)

@@ -83,6 +83,9 @@ struct shed_cache *bench_open(const char *uri,
 /* Put a row of BENCH_PAYLOAD_BYTES. */
 void bench_put(struct shed_cache *cache, const char *key);
 
+/* Gets that the near cache has answered. */
+uint64_t bench_near_hits(struct shed_cache *cache);
+
 /* The memory that this process has allocated. */
 size_t bench_used_bytes(void);
 

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include <snowshed/snowshed.h>
-#include <snowshed/stats.h>
 
 #include "bench.h"
 #include "support/bare.h"
@@ -26,15 +25,6 @@ __attribute__((noinline)) static void get_all(struct shed_cache *cache,
             bench_die(err.reason);
         shed_value_unref(value);
     }
-}
-
-static uint64_t near_hits(struct shed_cache *cache)
-{
-    struct shed_stats stats;
-
-    if (shed_stats_read(cache, &stats, sizeof(stats), NULL) != SHED_OK)
-        bench_die("no statistics");
-    return stats.near_hits;
 }
 
 int main(int argc, char **argv)
@@ -58,7 +48,7 @@ int main(int argc, char **argv)
     do
         if (shed_get(cache, shed_str(KEY), NULL, &value, NULL) == SHED_OK)
             shed_value_unref(value);
-    while (is_near && near_hits(cache) == 0);
+    while (is_near && bench_near_hits(cache) == 0);
     get_all(cache, gets);
     shed_cache_close(cache);
     return EXIT_SUCCESS;

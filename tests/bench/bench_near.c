@@ -21,7 +21,6 @@
 #include <time.h>
 
 #include <snowshed/snowshed.h>
-#include <snowshed/stats.h>
 
 #include "base/clock.h"
 #include "base/map.h"
@@ -89,20 +88,11 @@ static void get_near(size_t number)
 
 /* ----------------------------------------------------------------- the hits */
 
-static uint64_t near_hits(void)
-{
-    struct shed_stats stats;
-
-    if (shed_stats_read(cache, &stats, sizeof(stats), NULL) != SHED_OK)
-        bench_die("no statistics");
-    return stats.near_hits;
-}
-
 static void wait_until_near(void)
 {
-    uint64_t before = near_hits();
+    uint64_t before = bench_near_hits(cache);
 
-    while (near_hits() == before)
+    while (bench_near_hits(cache) == before)
         get_row(KEY);
 }
 
@@ -177,10 +167,10 @@ static void read_all(void)
     uint64_t before;
 
     do {
-        before = near_hits();
+        before = bench_near_hits(cache);
         for (int i = 0; i < ROWS; i++)
             get_row(keys[i]);
-    } while (near_hits() - before < ROWS);
+    } while (bench_near_hits(cache) - before < ROWS);
 }
 
 static void measure_memory(void)
@@ -234,8 +224,8 @@ static void read_changes(struct reader *r, bool is_busy)
 {
     for (unsigned i = 1;; i++) {
         struct shed_value *value;
-        uint64_t before = near_hits();
-        while (near_hits() == before) {
+        uint64_t before = bench_near_hits(cache);
+        while (bench_near_hits(cache) == before) {
             shed_value_unref(get_cached());
             (void)nanosleep(&short_pause, NULL);
         }

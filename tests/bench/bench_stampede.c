@@ -7,8 +7,9 @@
  *   blocking  each caller is a thread
  *   async     those of a process are calls that one thread begins and collects
  *             from a queue
+ *   poll      as blocking, without pushes (SHED_WAIT_POLL)
  *
- * usage: bench_stampede SOCKET blocking|async [EXPIRIES]
+ * usage: bench_stampede SOCKET blocking|async|poll [EXPIRIES]
  */
 #define _GNU_SOURCE /* ppoll */
 #include <poll.h>
@@ -37,6 +38,11 @@ enum {
     LOAD_US = 50000,
     COME_WITHIN_US = 30000 /* after the row has expired */
 };
+
+enum kind { BLOCKING, ASYNC, POLL, KINDS };
+
+static const char *const kind_names[KINDS] = {"blocking", "async", "poll"};
+static enum kind kind; /* as main was told */
 
 /* All processes have it. */
 static struct shared {
@@ -72,14 +78,16 @@ static void load(void *user, void *thread, struct shed_load *l)
 
 static void open_all(const char *socket)
 {
+    struct shed_client_options client_options = bare_client();
     struct shed_cache_options options = bare_cache();
     struct shed_error err;
     char uri[200];
 
+    client_options.wait = kind == POLL ? SHED_WAIT_POLL : SHED_WAIT_AUTO;
     options.ttl_ms = TTL_MS;
     options.ttl_jitter_pct = 0;
     (void)snprintf(uri, sizeof(uri), "unix:%s", socket);
-    cache = bench_open(uri, BARE_CLIENT, BARE_SOURCE, &options, load, NULL);
+    cache = bench_open(uri, &client_options, BARE_SOURCE, &options, load, NULL);
     if (shed_queue_open(&queue, &err) != SHED_OK)
         bench_die(err.reason);
 }
@@ -173,19 +181,20 @@ static void *run_blocking(void *arg)
     }
 }
 
-static void run_process(size_t number, const char *socket, bool is_async)
+static void run_process(size_t number, const char *socket)
 {
+    size_t count = kind == ASYNC ? 0 : CALLERS;
     pthread_t threads[CALLERS];
 
     open_all(socket);
     for (size_t i = 0; i < CALLERS; i++)
         callers[i].i = number * CALLERS + i;
-    if (is_async)
+    if (kind == ASYNC)
         run_async((unsigned)number);
-    for (size_t i = 0; i < CALLERS && !is_async; i++)
+    for (size_t i = 0; i < count; i++)
         if (pthread_create(&threads[i], NULL, run_blocking, &callers[i]) != 0)
             bench_die("no thread");
-    for (size_t i = 0; i < CALLERS && !is_async; i++)
+    for (size_t i = 0; i < count; i++)
         (void)pthread_join(threads[i], NULL);
     shed_cache_close(cache);
     shed_queue_close(queue);
@@ -209,41 +218,40 @@ static size_t note_waits(double *waits)
     return count;
 }
 
-static void print_waits(const char *kind, bool is_async, double *ms,
-                        size_t count)
+static void print_waits(double *ms, size_t count)
 {
     static const struct {
         const char *name;
-        double at, bar[2];
-    } parts[] = {{"p50", 0.5, {1.1, 0.8}},
-                 {"p99", 0.99, {2.8, 2}},
-                 {"max", 1, {5.2, 3}}};
+        double at, bar[KINDS];
+    } parts[] = {{"p50", 0.5, {1.1, 0.8, 0}},
+                 {"p99", 0.99, {2.8, 2, 0}},
+                 {"max", 1, {5.2, 3, 0}}};
 
     (void)printf("wait after the load, ms\n");
     for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
         const struct bench_figure figure = {.unit = "ms",
-                                            .bar = parts[i].bar[is_async]};
+                                            .bar = parts[i].bar[kind]};
         double wait_ms = bench_at(ms, count, parts[i].at);
         (void)printf("  %-20s %8.2f\n", parts[i].name,
                      bench_note(&wait_ms, 1, figure, "stampede, %s: wait, %s",
-                                kind, parts[i].name));
+                                kind_names[kind], parts[i].name));
     }
 }
 
-static void print(const struct bench_commands *commands, const char *kind,
-                  size_t rounds)
+static void print(const struct bench_commands *commands, size_t rounds)
 {
+    const char *name = kind_names[kind];
     double loads = (double)atomic_load(&shared->loads) / (double)rounds,
            all = bench_calls(commands, NULL) / (double)rounds;
 
     (void)bench_note(&all, 1, (struct bench_figure){.unit = "", .bar = 16},
-                     "stampede, %s: commands per expiry", kind);
+                     "stampede, %s: commands per expiry", name);
     (void)bench_note(&loads, 1, (struct bench_figure){.unit = "", .bar = 1},
-                     "stampede, %s: loads per expiry", kind);
+                     "stampede, %s: loads per expiry", name);
     (void)printf("%d processes, %d %s callers each, %zu expiries\n"
                  "loads per expiry       %8.3f\n"
                  "commands per expiry    %8.1f\n",
-                 PROCESSES, CALLERS, kind, rounds, loads, all);
+                 PROCESSES, CALLERS, name, rounds, loads, all);
     for (size_t i = 0; commands->of[i].name[0] != '\0'; i++)
         (void)printf("  %-20s %8.2f\n", commands->of[i].name,
                      (double)commands->of[i].calls / (double)rounds);
@@ -278,19 +286,21 @@ static void run_round(redisContext *redis)
 
 int main(int argc, char **argv)
 {
-    bool is_async = argc > 2 && strcmp(argv[2], "async") == 0;
     size_t rounds = bench_number(argc, argv, 3, 100, 100000), count = 0;
     struct bench_commands commands = {0};
     double *waits = bench_allocate(rounds * ALL, sizeof(*waits));
     redisContext *redis;
 
-    if (argc < 3 || (!is_async && strcmp(argv[2], "blocking") != 0))
-        bench_die("usage: bench_stampede SOCKET blocking|async [EXPIRIES]");
+    while (argc > 2 && kind < KINDS && strcmp(argv[2], kind_names[kind]) != 0)
+        kind++;
+    if (argc < 3 || kind == KINDS)
+        bench_die(
+            "usage: bench_stampede SOCKET blocking|async|poll [EXPIRIES]");
     redis = bench_connect(argv[1]);
-    share((is_async ? (size_t)PROCESSES : (size_t)ALL) + 1);
+    share((kind == ASYNC ? (size_t)PROCESSES : (size_t)ALL) + 1);
     for (size_t i = 0; i < PROCESSES; i++)
         if (bench_fork() == 0) {
-            run_process(i, argv[1], is_async);
+            run_process(i, argv[1]);
             _exit(EXIT_SUCCESS);
         }
     for (size_t i = 0; i < rounds + WARM_UP; i++) {
@@ -306,8 +316,8 @@ int main(int argc, char **argv)
     (void)pthread_barrier_wait(&shared->barrier);
     while (wait(NULL) > 0)
         ;
-    print(&commands, argv[2], rounds);
-    print_waits(argv[2], is_async, waits, count);
+    print(&commands, rounds);
+    print_waits(waits, count);
     redisFree(redis);
     free(waits);
     return EXIT_SUCCESS;

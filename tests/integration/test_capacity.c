@@ -3,71 +3,23 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "mysql/uri.h"
 #include "support/mysql_testing.h"
 
 #define LONG_US "600000000" /* longer than any test */
-#define LINE_BYTES 256
 
-enum { FILE_BYTES = 8192, SESSIONS = 8 };
+enum { SESSIONS = 8 };
 
 static struct site site;
 static MYSQL *sessions[SESSIONS];
 
 /* ------------------------------------------------------------------- set-up */
 
-static MYSQL *join(void)
-{
-    struct shed_mysql_uri uri;
-    MYSQL *mysql = mysql_init(NULL);
-
-    ck_assert_ptr_nonnull(mysql);
-    EXPECT_OK(shed_mysql_uri_parse(site.uri, &uri, NULL));
-    ck_assert_msg(mysql_real_connect(mysql, uri.host, uri.user, uri.password,
-                                     uri.database, uri.port, uri.socket,
-                                     0) != NULL,
-                  "%s", mysql_error(mysql));
-    shed_mysql_uri_fini(&uri);
-    return mysql;
-}
-
-static void load_statement(char *sql)
-{
-    if (sql[strspn(sql, " \n")] != '\0')
-        ck_assert_msg(mysql_query(site.admin, sql) == 0, "%s",
-                      mysql_error(site.admin));
-    sql[0] = '\0';
-}
-
-/* Load the file as the command-line client does: a statement ends at a line
- * that ends with the delimiter. */
-static void load_capacity_sql(void)
-{
-    char sql[FILE_BYTES] = "", line[LINE_BYTES], delimiter[8] = ";";
-    FILE *file = fopen(CAPACITY_SQL, "r");
-
-    ck_assert_ptr_nonnull(file);
-    while (fgets(line, sizeof(line), file) != NULL) {
-        size_t size = strcspn(line, "\n"), mark = strlen(delimiter);
-        if (sscanf(line, "DELIMITER %7s", delimiter) == 1 ||
-            strncmp(line, "--", 2) == 0)
-            continue;
-        ck_assert_uint_lt(strlen(sql) + size + 2, sizeof(sql));
-        strncat(sql, line, size + 1);
-        if (size < mark || strncmp(&line[size - mark], delimiter, mark) != 0)
-            continue;
-        sql[strlen(sql) - mark - 1] = '\0';
-        load_statement(sql);
-    }
-    ck_assert_int_eq(fclose(file), 0);
-}
-
 static void set_up(void)
 {
     open_site(&site, getenv("SHED_TEST_MYSQL"));
-    load_capacity_sql();
+    load_sql(&site, CAPACITY_SQL);
     for (size_t i = 0; i < SESSIONS; i++)
-        sessions[i] = join();
+        sessions[i] = join_program(&site);
 }
 
 /* A running query would keep the database open. */
@@ -158,21 +110,19 @@ static bool is_working(size_t session)
 
 /* -------------------------------------------------------------------- tests */
 
-TEST(as_many_work_as_there_are_slots)
-{
-    run_sql(&site, "CALL set_capacity('a', 3, " LONG_US ")");
-    for (size_t i = 0; i < SESSIONS; i++)
-        begin_work(i, "a");
-    wait_queued(SESSIONS - 3);
-    wait_working(3);
-}
+static const struct {
+    unsigned slots, working;
+} capacities[] = {
+    {3, 3}, {SESSIONS, SESSIONS}, {0, SESSIONS}}; /* 0: no limit */
 
-TEST(each_query_finds_the_free_slot)
+TEST_EACH(as_many_work_as_there_are_slots, 0, COUNT_OF(capacities))
 {
-    run_sql(&site, "CALL set_capacity('a', %d, " LONG_US ")", SESSIONS);
+    run_sql(&site, "CALL set_capacity('a', %u, " LONG_US ")",
+            capacities[_i].slots);
     for (size_t i = 0; i < SESSIONS; i++)
         begin_work(i, "a");
-    wait_working(SESSIONS);
+    wait_queued(SESSIONS - capacities[_i].working);
+    wait_working(capacities[_i].working);
 }
 
 TEST(all_that_wait_have_their_turn)
@@ -188,15 +138,21 @@ TEST(all_that_wait_have_their_turn)
     }
 }
 
-static const char *const kills[] = {"QUERY", "CONNECTION"};
-
-TEST_EACH(a_killed_query_gives_its_slot_back, 0, COUNT_OF(kills))
+/* The first session works in the only slot, the second one waits for it. */
+static void up_waiting(void)
 {
     run_sql(&site, "CALL set_capacity('a', 1, " LONG_US ")");
     begin_work(0, "a");
     wait_working(1);
     begin_work(1, "a");
     wait_queued(1);
+}
+
+static const char *const kills[] = {"QUERY", "CONNECTION"};
+
+TEST_EACH(a_killed_query_gives_its_slot_back, 0, COUNT_OF(kills))
+{
+    up_waiting();
     kill_session(kills[_i], 0);
     ck_assert_uint_eq(end_work(0), 0);
     wait_queued(0);
@@ -211,11 +167,7 @@ TEST_EACH(a_killed_query_gives_its_slot_back, 0, COUNT_OF(kills))
 
 TEST(a_killed_waiter_leaves_the_queue)
 {
-    run_sql(&site, "CALL set_capacity('a', 1, " LONG_US ")");
-    begin_work(0, "a");
-    wait_working(1);
-    begin_work(1, "a");
-    wait_queued(1);
+    up_waiting();
     kill_session("QUERY", 1);
     ck_assert_uint_eq(end_work(1), 0);
     wait_queued(0);
@@ -224,12 +176,8 @@ TEST(a_killed_waiter_leaves_the_queue)
 
 TEST(lanes_do_not_wait_for_each_other)
 {
-    run_sql(&site, "CALL set_capacity('a', 1, " LONG_US ")");
     run_sql(&site, "CALL set_capacity('b', 1, 0)");
-    begin_work(0, "a");
-    wait_working(1);
-    begin_work(1, "a");
-    wait_queued(1);
+    up_waiting();
     begin_work(2, "b");
     ck_assert_uint_eq(end_work(2), 1);
 }
@@ -240,58 +188,32 @@ TEST(a_lane_that_does_not_exist_costs_nothing)
     ck_assert_uint_eq(mysql_warning_count(site.admin), 0);
 }
 
-TEST(no_slots_are_no_limit)
-{
-    run_sql(&site, "CALL set_capacity('a', 0, " LONG_US ")");
-    for (size_t i = 0; i < SESSIONS; i++)
-        begin_work(i, "a");
-    wait_working(SESSIONS);
-}
-
 TEST(a_lane_can_change_while_queries_wait)
 {
-    run_sql(&site, "CALL set_capacity('a', 1, " LONG_US ")");
-    begin_work(0, "a");
-    wait_working(1);
-    begin_work(1, "a");
-    wait_queued(1);
+    up_waiting();
     run_sql(&site, "CALL set_capacity('a', 2, 0)");
     begin_work(2, "a");
     ck_assert_uint_eq(end_work(2), 1);
     ck_assert(is_working(0));
 }
 
-/* Returns the session's Com_select. */
-static unsigned long count_selects(void)
-{
-    unsigned long number = 0;
-    MYSQL_RES *result;
-    MYSQL_ROW row;
-
-    run_sql(&site, "SHOW SESSION STATUS LIKE 'Com_select'");
-    result = mysql_store_result(site.admin);
-    ck_assert_ptr_nonnull(result);
-    if ((row = mysql_fetch_row(result)) != NULL)
-        number = strtoul(row[1], NULL, 10);
-    mysql_free_result(result);
-    return number;
-}
-
 /* The load test relies on this to count its queries. */
 TEST(a_query_counts_as_two_selects)
 {
+    const char *selects = session_sum(&site, "Com_select");
     unsigned long before;
 
     run_sql(&site, "CALL set_capacity('a', 1, 1)");
-    before = count_selects();
+    before = ask_sql(&site, "SELECT %s", selects);
     ask_sql(&site, "SELECT db_work('a')");
-    ck_assert_uint_eq(count_selects(), before + 2);
+    /* and the question itself */
+    ck_assert_uint_eq(ask_sql(&site, "SELECT %s", selects), before + 3);
 }
 
 TEST(the_file_can_be_loaded_again)
 {
     run_sql(&site, "CALL set_capacity('a', 1, 0)");
-    load_capacity_sql();
+    load_sql(&site, CAPACITY_SQL);
     ck_assert_uint_eq(ask_sql(&site, "SELECT db_work('a')"), 1);
 }
 

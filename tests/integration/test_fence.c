@@ -1,12 +1,15 @@
-/* The fencing guard, in concurrent transactions. Needs SHED_TEST_MYSQL. */
+/* The fencing guard: what it accepts, in concurrent transactions, and what it
+ * says of a connection, a transaction or a table with which something is wrong.
+ * Needs SHED_TEST_MYSQL; FENCE_SQL is the path of sql/fence.sql. */
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/random.h"
-#include "mysql/uri.h"
 #include "support/mysql_testing.h"
+
+#define STOCK shed_str("stock")
 
 enum { LEVELS = 2 };
 static const char *const levels[LEVELS] = {"READ COMMITTED", "REPEATABLE READ"};
@@ -16,13 +19,10 @@ static struct site site;
 static void set_up(void)
 {
     open_site(&site, getenv("SHED_TEST_MYSQL"));
-    run_sql(&site, "CREATE TABLE snowshed_fence ("
-                   "resource VARBINARY(255) NOT NULL PRIMARY KEY,"
-                   "number BIGINT UNSIGNED NOT NULL,"
-                   "owner BINARY(16) NOT NULL) ENGINE = InnoDB");
-    run_sql(&site, "CREATE TABLE written ("
-                   "id BIGINT PRIMARY KEY AUTO_INCREMENT,"
-                   "number BIGINT UNSIGNED NOT NULL) ENGINE = InnoDB");
+    load_sql(&site, FENCE_SQL);
+    run_sql(&site, "CREATE TABLE shelf (id INT PRIMARY KEY, pieces INT) "
+                   "ENGINE = InnoDB");
+    run_sql(&site, "INSERT INTO shelf VALUES (1, 10), (2, 20)");
 }
 
 static void tear_down(void)
@@ -32,26 +32,13 @@ static void tear_down(void)
 
 static MYSQL *join(const char *level)
 {
-    struct shed_mysql_uri uri;
-    MYSQL *mysql = mysql_init(NULL);
+    MYSQL *mysql = join_program(&site);
     char sql[TEXT_BYTES];
 
-    EXPECT_OK(shed_mysql_uri_parse(site.uri, &uri, NULL));
-    ck_assert_msg(mysql_real_connect(mysql, uri.host, uri.user, uri.password,
-                                     site.database, uri.port, uri.socket,
-                                     0) != NULL,
-                  "%s", mysql_error(mysql));
-    shed_mysql_uri_fini(&uri);
     snprintf(sql, sizeof(sql), "SET SESSION TRANSACTION ISOLATION LEVEL %s",
              level);
-    ck_assert_int_eq(mysql_query(mysql, sql), 0);
+    say(mysql, sql);
     return mysql;
-}
-
-static void say(MYSQL *mysql, const char *sql)
-{
-    ck_assert_msg(mysql_query(mysql, sql) == 0, "%s: %s", sql,
-                  mysql_error(mysql));
 }
 
 static struct shed_fence token(uint64_t number, unsigned char owner)
@@ -62,82 +49,148 @@ static struct shed_fence token(uint64_t number, unsigned char owner)
     return fence;
 }
 
-static enum shed_code guard(MYSQL *mysql, uint64_t number, unsigned char owner,
-                            uint64_t *newest)
+/* Owners of different numbers differ. */
+static enum shed_code guard(MYSQL *mysql, struct shed_bytes resource,
+                            uint64_t number, struct shed_error *err)
 {
-    struct shed_fence fence = token(number, owner);
+    struct shed_fence fence = token(number, (unsigned char)number);
 
-    return shed_mysql_fence(mysql, shed_str("stock"), &fence, newest, NULL);
+    return shed_mysql_fence(mysql, resource, &fence, NULL, err);
 }
 
 /* Run the guard in a transaction of its own, and commit if it accepts. */
-static enum shed_code transact(MYSQL *mysql, uint64_t number,
-                               unsigned char owner, uint64_t *newest)
+static enum shed_code transact_as(MYSQL *mysql, uint64_t number,
+                                  unsigned char owner, uint64_t *newest)
 {
+    struct shed_fence fence = token(number, owner);
     enum shed_code code;
 
     say(mysql, "BEGIN");
-    code = guard(mysql, number, owner, newest);
+    code = shed_mysql_fence(mysql, STOCK, &fence, newest, NULL);
     say(mysql, code == SHED_OK ? "COMMIT" : "ROLLBACK");
     return code;
 }
 
+static enum shed_code transact(MYSQL *mysql, uint64_t number)
+{
+    return transact_as(mysql, number, (unsigned char)number, NULL);
+}
+
+/* Expect a refusal whose reason contains these words. */
+static void assert_refused(MYSQL *mysql, uint64_t number, enum shed_code code,
+                           const char *words)
+{
+    struct shed_error err = {0};
+
+    EXPECT_CODE(guard(mysql, STOCK, number, &err), code);
+    EXPECT_CODE(err.code, code);
+    ck_assert_msg(strstr(err.reason, words) != NULL, "%s", err.reason);
+}
+
+static unsigned long count_tokens(void)
+{
+    return ask_sql(&site, "SELECT COUNT(*) FROM snowshed_fence");
+}
+
+/* ----------------------------------------------------- what it is given */
+
 TEST_EACH(only_what_is_not_older_is_accepted, 0, LEVELS)
 {
+    static const struct {
+        uint64_t number;
+        unsigned char owner;
+        enum shed_code code;
+    } steps[] = {{7, 'a', SHED_OK},
+                 {7, 'a', SHED_OK},
+                 {7, 'b', SHED_ELOST},
+                 {6, 'a', SHED_ELOST},
+                 {9000000000000000000U, 'b', SHED_OK},
+                 {8, 'a', SHED_ELOST},
+                 {INT64_MAX, 'a', SHED_OK},
+                 {(uint64_t)INT64_MAX + 1, 'a', SHED_OK},
+                 {INT64_MAX, 'a', SHED_ELOST},
+                 {UINT64_MAX, 'a', SHED_OK},
+                 {UINT64_MAX - 1, 'a', SHED_ELOST},
+                 {UINT64_MAX, 'a', SHED_OK}};
     MYSQL *mysql = join(levels[_i]);
-    uint64_t newest;
+    uint64_t greatest = 0, newest;
 
-    EXPECT_OK(transact(mysql, 7, 'a', &newest));
-    ck_assert_uint_eq(newest, 7);
-    EXPECT_OK(transact(mysql, 7, 'a', NULL));
-    EXPECT_CODE(transact(mysql, 7, 'b', &newest), SHED_ELOST);
-    EXPECT_CODE(transact(mysql, 6, 'a', &newest), SHED_ELOST);
-    ck_assert_uint_eq(newest, 7);
-    EXPECT_OK(transact(mysql, 9000000000000000000U, 'b', NULL));
-    EXPECT_CODE(transact(mysql, 8, 'a', &newest), SHED_ELOST);
-    ck_assert_uint_eq(newest, 9000000000000000000U);
+    for (size_t i = 0; i < COUNT_OF(steps); i++) {
+        EXPECT_CODE(
+            transact_as(mysql, steps[i].number, steps[i].owner, &newest),
+            steps[i].code);
+        if (steps[i].code == SHED_OK)
+            greatest = steps[i].number;
+        ck_assert_uint_eq(newest, greatest);
+    }
     /* the connection is as it was */
     say(mysql, "DO 1");
     mysql_close(mysql);
 }
 
-TEST(another_resource_has_numbers_of_its_own)
+TEST(what_is_none_is_refused)
 {
+    static char name[256];
     MYSQL *mysql = join(levels[0]);
-    struct shed_fence fence = token(3, 'a');
-    char name[256];
+    const struct shed_fence fence = token(5, 'a'), none = token(0, 'a');
+    const struct {
+        MYSQL *mysql;
+        struct shed_bytes resource;
+        const struct shed_fence *fence;
+    } calls[] = {{NULL, STOCK, &fence},        {mysql, {NULL, 5}, &fence},
+                 {mysql, STOCK, NULL},         {mysql, STOCK, &none},
+                 {mysql, {name, 256}, &fence}, {mysql, {name, 0}, &fence}};
 
-    memset(name, 'n', sizeof(name));
-    EXPECT_OK(transact(mysql, 7, 'a', NULL));
     say(mysql, "BEGIN");
-    EXPECT_OK(
-        shed_mysql_fence(mysql, shed_bytes("\0'", 2), &fence, NULL, NULL));
-    EXPECT_OK(
-        shed_mysql_fence(mysql, shed_bytes(name, 255), &fence, NULL, NULL));
-    EXPECT_CODE(
-        shed_mysql_fence(mysql, shed_bytes(name, 256), &fence, NULL, NULL),
-        SHED_EINVAL);
-    EXPECT_CODE(
-        shed_mysql_fence(mysql, shed_bytes(name, 0), &fence, NULL, NULL),
-        SHED_EINVAL);
-    fence.number = 0;
-    EXPECT_CODE(
-        shed_mysql_fence(mysql, shed_bytes(name, 9), &fence, NULL, NULL),
-        SHED_EINVAL);
-    say(mysql, "COMMIT");
-    ck_assert_uint_eq(ask_sql(&site, "SELECT COUNT(*) FROM snowshed_fence"), 3);
+    for (size_t i = 0; i < COUNT_OF(calls); i++) {
+        uint64_t newest = 1;
+        EXPECT_CODE(shed_mysql_fence(calls[i].mysql, calls[i].resource,
+                                     calls[i].fence, &newest, NULL),
+                    SHED_EINVAL);
+        ck_assert_uint_eq(newest, 0);
+    }
+    ck_assert_uint_eq(count_tokens(), 0);
     mysql_close(mysql);
 }
+
+/* Each has numbers of its own. */
+TEST(resources_are_bytes)
+{
+    static char name[255];
+    static const struct shed_bytes names[] = {
+        {"\xff\xfe", 2},     {"a", 1},        {"A", 1},
+        {"a\0", 2},          {"a ", 2},       {"\0", 1},
+        {"\0'", 2},          {"\xe2\x82", 2}, {"'\\\"?", 4},
+        {name, sizeof(name)}};
+    MYSQL *mysql = join(levels[0]);
+
+    memset(name, 'n', sizeof(name));
+    /* with these, text is converted */
+    say(mysql, "SET character_set_client = latin1, character_set_connection = "
+               "utf8mb4");
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        say(mysql, "BEGIN");
+        EXPECT_OK(guard(mysql, names[i], COUNT_OF(names) - i, NULL));
+        say(mysql, "COMMIT");
+    }
+    ck_assert_uint_eq(count_tokens(), COUNT_OF(names));
+    ck_assert_uint_eq(ask_sql(&site, "SELECT number FROM snowshed_fence WHERE "
+                                     "resource = X'FFFE'"),
+                      COUNT_OF(names));
+    mysql_close(mysql);
+}
+
+/* ---------------------------------------------------------- transactions */
 
 TEST_EACH(a_rollback_takes_it_back, 0, LEVELS)
 {
     MYSQL *mysql = join(levels[_i]);
 
-    EXPECT_OK(transact(mysql, 5, 'a', NULL));
+    EXPECT_OK(transact(mysql, 5));
     say(mysql, "BEGIN");
-    EXPECT_OK(guard(mysql, 8, 'b', NULL));
+    EXPECT_OK(guard(mysql, STOCK, 8, NULL));
     say(mysql, "ROLLBACK");
-    EXPECT_OK(transact(mysql, 6, 'c', NULL));
+    EXPECT_OK(transact(mysql, 6));
     mysql_close(mysql);
 }
 
@@ -146,86 +199,136 @@ TEST(outside_of_a_transaction_it_refuses)
     MYSQL *mysql = join(levels[0]);
     shed_mysql_flag on = 1;
 
-    EXPECT_CODE(guard(mysql, 5, 'a', NULL), SHED_EINVAL);
-    ck_assert_uint_eq(ask_sql(&site, "SELECT COUNT(*) FROM snowshed_fence"), 0);
+    EXPECT_CODE(guard(mysql, STOCK, 5, NULL), SHED_EINVAL);
+    ck_assert_uint_eq(count_tokens(), 0);
     say(mysql, "SET autocommit = 0");
-    EXPECT_OK(guard(mysql, 5, 'a', NULL));
+    EXPECT_OK(guard(mysql, STOCK, 5, NULL));
     say(mysql, "COMMIT");
     ck_assert_int_eq(mysql_options(mysql, MYSQL_OPT_RECONNECT, &on), 0);
-    EXPECT_CODE(guard(mysql, 6, 'a', NULL), SHED_EINVAL);
+    EXPECT_CODE(guard(mysql, STOCK, 6, NULL), SHED_EINVAL);
     mysql_close(mysql);
 }
 
-/* A snapshot from before a newer token does not hide that token. */
-TEST(an_old_snapshot_does_not_help)
+/* The snapshot does not hide later writes. */
+TEST(an_old_snapshot_is_told_the_newest)
 {
-    MYSQL *old = join(levels[1]), *new = join(levels[1]);
+    MYSQL *old = join(levels[1]), *young = join(levels[1]);
+    struct shed_fence fence = token(5, 5);
+    uint64_t newest = 0;
 
-    EXPECT_OK(transact(old, 5, 'a', NULL));
-    say(old, "START TRANSACTION WITH CONSISTENT SNAPSHOT");
-    EXPECT_OK(transact(new, 6, 'b', NULL));
-    ck_assert_int_ne(guard(old, 5, 'a', NULL), SHED_OK);
-    say(old, "ROLLBACK");
+    EXPECT_OK(transact(old, 5));
+    /* A server without this setting behaves as if it were off. */
+    (void)mysql_query(old, "SET SESSION innodb_snapshot_isolation = OFF");
+    say(old, "BEGIN");
+    ck_assert_uint_eq(ask(old, "SELECT number FROM snowshed_fence"), 5);
+    EXPECT_OK(transact(young, 6));
+    ck_assert_uint_eq(ask(old, "SELECT number FROM snowshed_fence"), 5);
+    EXPECT_CODE(shed_mysql_fence(old, STOCK, &fence, &newest, NULL),
+                SHED_ELOST);
+    ck_assert_uint_eq(newest, 6);
     mysql_close(old);
-    mysql_close(new);
+    mysql_close(young);
 }
 
-struct call {
+/* MariaDB can refuse to lock a row that is newer than the snapshot. */
+TEST(a_snapshot_that_the_server_enforces_wants_a_new_transaction)
+{
+    MYSQL *old = join(levels[1]), *young = join(levels[1]);
+    bool is_enforced =
+        mysql_query(old, "SET SESSION innodb_snapshot_isolation = ON") == 0;
+
+    EXPECT_OK(transact(old, 5));
+    say(old, "BEGIN");
+    ck_assert_uint_eq(ask(old, "SELECT pieces FROM shelf WHERE id = 1"), 10);
+    EXPECT_OK(transact(young, 6));
+    if (is_enforced)
+        assert_refused(old, 7, SHED_ETIMEDOUT, "1020");
+    else
+        EXPECT_OK(guard(old, STOCK, 7, NULL));
+    say(old, "ROLLBACK");
+    EXPECT_OK(transact(old, 7));
+    mysql_close(old);
+    mysql_close(young);
+}
+
+/* --------------------------------------------------------------- conflicts */
+
+/* A guard that waits in a thread of its own, which uses the connection until it
+ * is joined. */
+struct waiter {
     pthread_t thread;
     MYSQL *mysql;
+    const char *resource;
     uint64_t number;
     enum shed_code code;
-    atomic_bool has_ended;
+    struct shed_error err;
 };
 
-static void *transact_beside(void *arg)
+static void *run_waiter(void *arg)
 {
-    struct call *c = arg;
+    struct waiter *w = arg;
 
     mysql_thread_init();
-    c->code = transact(c->mysql, c->number, (unsigned char)c->number, NULL);
-    atomic_store(&c->has_ended, true);
+    w->code = guard(w->mysql, shed_str(w->resource), w->number, &w->err);
     mysql_thread_end();
     return NULL;
 }
 
-/* Begin a call, and wait until it executes the statement in which it has to
- * wait. */
-static void begin_call(struct call *c, MYSQL *mysql, uint64_t number)
+/* Begin, and return when it waits for a lock in the server. Frequent reads of
+ * this table are answered from a copy: InnoDB makes a new one only after 100 ms
+ * without a read. */
+static void begin_wait(struct waiter *w)
 {
-    char sql[TEXT_BYTES];
+    const struct timespec pause = {.tv_nsec = 110000000};
+    uint64_t deadline_ms = test_deadline_ms();
 
-    *c = (struct call){.mysql = mysql, .number = number};
-    start_thread(&c->thread, transact_beside, c);
-    snprintf(sql, sizeof(sql),
-             "SELECT COUNT(*) FROM sessions WHERE id = "
-             "%lu AND info LIKE 'INSERT INTO snowshed_fence%%'",
-             mysql_thread_id(mysql));
-    wait_sql(&site, 1, sql);
+    start_thread(&w->thread, run_waiter, w);
+    while (ask_sql(&site, "SELECT COUNT(*) FROM lock_waits WHERE id = %lu",
+                   mysql_thread_id(w->mysql)) == 0) {
+        ck_assert_msg(shed_now_ms() < deadline_ms, "the guard does not wait");
+        (void)nanosleep(&pause, NULL);
+    }
 }
 
-/* Others wait for a holder that was accepted and has not committed yet: newer
- * ones, which are then accepted, and older ones, which are not. */
-TEST_EACH(others_wait_for_an_accepted_holder, 0, LEVELS)
+static void end_wait(struct waiter *w)
 {
-    MYSQL *first = join(levels[_i]), *second = join(levels[_i]);
-    struct call c;
+    ck_assert_int_eq(pthread_join(w->thread, NULL), 0);
+}
 
-    EXPECT_OK(transact(first, 3, 3, NULL));
-    say(first, "BEGIN");
-    EXPECT_OK(guard(first, 5, 5, NULL));
-    begin_call(&c, second, 6);
-    ck_assert(!atomic_load(&c.has_ended));
-    say(first, "COMMIT");
-    pthread_join(c.thread, NULL);
-    EXPECT_OK(c.code);
+static const struct {
+    uint64_t holder, waiter;
+    const char *end; /* of the holder */
+    enum shed_code code;
+    unsigned long pieces; /* that the waiter reads */
+} waits[] = {{5, 6, "COMMIT", SHED_OK, 9},
+             {9, 8, "COMMIT", SHED_ELOST, 9},
+             {6, 5, "ROLLBACK", SHED_OK, 10}};
 
+/* Others wait for a holder that was accepted and has not committed yet, also
+ * where there is no row yet. The guard comes first in its transaction: later
+ * reads, even without a lock, include everything that was written under older
+ * tokens. */
+TEST_EACH(others_wait_for_an_accepted_holder, 0, 2 * LEVELS * COUNT_OF(waits))
+{
+    const char *level = levels[_i % LEVELS];
+    bool has_row = _i / LEVELS % 2 == 1;
+    size_t i = (size_t)_i / (2 * LEVELS);
+    MYSQL *first = join(level), *second = join(level);
+    struct waiter w = {
+        .mysql = second, .resource = "stock", .number = waits[i].waiter};
+
+    if (has_row)
+        EXPECT_OK(transact(first, 3));
     say(first, "BEGIN");
-    EXPECT_OK(guard(first, 9, 9, NULL));
-    begin_call(&c, second, 8);
-    say(first, "COMMIT");
-    pthread_join(c.thread, NULL);
-    EXPECT_CODE(c.code, SHED_ELOST);
+    EXPECT_OK(guard(first, STOCK, waits[i].holder, NULL));
+    say(second, "BEGIN");
+    begin_wait(&w);
+    say(first, "UPDATE shelf SET pieces = 9 WHERE id = 1");
+    say(first, waits[i].end);
+    end_wait(&w);
+    EXPECT_CODE(w.code, waits[i].code);
+    ck_assert_uint_eq(ask(second, "SELECT pieces FROM shelf WHERE id = 1"),
+                      waits[i].pieces);
     mysql_close(first);
     mysql_close(second);
 }
@@ -233,36 +336,180 @@ TEST_EACH(others_wait_for_an_accepted_holder, 0, LEVELS)
 TEST(a_lock_wait_that_is_too_long_is_to_be_repeated)
 {
     MYSQL *first = join(levels[0]), *second = join(levels[0]);
-    struct shed_error err;
-    struct shed_fence fence = token(6, 'b');
 
-    EXPECT_OK(transact(first, 3, 'a', NULL));
+    EXPECT_OK(transact(first, 3));
     say(second, "SET innodb_lock_wait_timeout = 1");
     say(first, "BEGIN");
-    EXPECT_OK(guard(first, 5, 'a', NULL));
+    EXPECT_OK(guard(first, STOCK, 5, NULL));
     say(second, "BEGIN");
-    EXPECT_CODE(shed_mysql_fence(second, shed_str("stock"), &fence, NULL, &err),
-                SHED_ETIMEDOUT);
-    ck_assert_ptr_nonnull(strstr(err.reason, "repeat"));
+    assert_refused(second, 6, SHED_ETIMEDOUT, "repeat");
     say(second, "ROLLBACK");
     say(first, "COMMIT");
-    EXPECT_OK(transact(second, 6, 'b', NULL));
+    EXPECT_OK(transact(second, 6));
     mysql_close(first);
     mysql_close(second);
 }
 
-TEST(without_its_table_it_says_what_makes_it)
+/* Run two transactions, each of which has a resource that the other wants.
+ * Returns the one that the server has ended; the other is rolled back. */
+static MYSQL *deadlock(MYSQL *first, MYSQL *second, struct shed_error *err)
+{
+    struct waiter w = {.mysql = first, .resource = "b", .number = 6};
+    struct shed_error own = {0};
+    enum shed_code code;
+
+    say(first, "BEGIN");
+    say(second, "BEGIN");
+    EXPECT_OK(guard(first, shed_str("a"), 5, NULL));
+    EXPECT_OK(guard(second, shed_str("b"), 5, NULL));
+    begin_wait(&w);
+    code = guard(second, shed_str("a"), 6, &own);
+    if (code == SHED_OK)
+        say(second, "ROLLBACK");
+    end_wait(&w);
+    ck_assert(code != w.code && (code == SHED_OK || w.code == SHED_OK));
+    if (w.code == SHED_OK)
+        say(first, "ROLLBACK");
+    *err = w.code == SHED_OK ? own : w.err;
+    return w.code == SHED_OK ? second : first;
+}
+
+/* The server has rolled it back; every further write would be committed at
+ * once. */
+TEST_EACH(a_deadlock_wants_the_whole_transaction_again, 0, LEVELS)
+{
+    MYSQL *first = join(levels[_i]), *second = join(levels[_i]), *loser;
+    struct shed_error err;
+
+    loser = deadlock(first, second, &err);
+    EXPECT_CODE(err.code, SHED_ETIMEDOUT);
+    ck_assert_msg(strstr(err.reason, "roll back and repeat") != NULL &&
+                      strstr(err.reason, "1213") != NULL,
+                  "%s", err.reason);
+    assert_refused(loser, 8, SHED_EINVAL, "transaction");
+    say(loser, "ROLLBACK");
+    EXPECT_OK(transact(loser, 9));
+    mysql_close(first);
+    mysql_close(second);
+}
+
+/* ----------------------------------------------- the caller's connection */
+
+TEST(an_unread_result_is_refused_and_can_be_read)
 {
     MYSQL *mysql = join(levels[0]);
-    struct shed_error err;
-    struct shed_fence fence = token(6, 'b');
+    MYSQL_RES *result;
 
+    say(mysql, "BEGIN");
+    say(mysql, "SELECT id FROM shelf ORDER BY id");
+    assert_refused(mysql, 5, SHED_EINVAL, "unread result");
+    result = mysql_use_result(mysql);
+    ck_assert_ptr_nonnull(mysql_fetch_row(result));
+    assert_refused(mysql, 5, SHED_EINVAL, "unread result");
+    ck_assert_str_eq(mysql_fetch_row(result)[0], "2");
+    ck_assert_ptr_null(mysql_fetch_row(result));
+    mysql_free_result(result);
+    EXPECT_OK(guard(mysql, STOCK, 5, NULL));
+    /* and a second result */
+    say(mysql, "SELECT id FROM shelf WHERE id = 1; SELECT 2");
+    mysql_free_result(mysql_store_result(mysql));
+    assert_refused(mysql, 5, SHED_EINVAL, "unread result");
+    ck_assert_int_eq(mysql_next_result(mysql), 0);
+    mysql_free_result(mysql_store_result(mysql));
+    EXPECT_OK(guard(mysql, STOCK, 5, NULL));
+    mysql_close(mysql);
+}
+
+TEST(a_statement_of_the_callers_is_refused_and_can_be_read)
+{
+    static const char sql[] = "SELECT id FROM shelf ORDER BY id";
+    MYSQL *mysql = join(levels[0]);
+    MYSQL_STMT *stmt = mysql_stmt_init(mysql);
+    int id = 0;
+    MYSQL_BIND bind = {.buffer_type = MYSQL_TYPE_LONG, .buffer = &id};
+
+    say(mysql, "BEGIN");
+    ck_assert_int_eq(mysql_stmt_prepare(stmt, sql, sizeof(sql) - 1), 0);
+    ck_assert_int_eq(mysql_stmt_execute(stmt), 0);
+    ck_assert_int_eq(mysql_stmt_bind_result(stmt, &bind), 0);
+    ck_assert_int_eq(mysql_stmt_fetch(stmt), 0);
+    assert_refused(mysql, 5, SHED_EINVAL, "unread result");
+    ck_assert_int_eq(mysql_stmt_fetch(stmt), 0);
+    ck_assert_int_eq(id, 2);
+    ck_assert_int_eq(mysql_stmt_fetch(stmt), MYSQL_NO_DATA);
+    EXPECT_OK(guard(mysql, STOCK, 5, NULL));
+    /* and it still works */
+    ck_assert_int_eq(mysql_stmt_execute(stmt), 0);
+    ck_assert_int_eq(mysql_stmt_close(stmt), 0);
+    mysql_close(mysql);
+}
+
+/* The server counts whether statements are closed; the libraries differ. */
+TEST(no_statement_is_left_behind)
+{
+    MYSQL *mysql = join(levels[0]);
+    char sql[2 * TEXT_BYTES];
+    int size = snprintf(sql, sizeof(sql), "SELECT %s - ",
+                        session_count(&site, "Prepare"));
+
+    snprintf(sql + size, sizeof(sql) - (size_t)size, "%s",
+             session_count(&site, "Close"));
+    EXPECT_OK(transact(mysql, 5));
+    EXPECT_CODE(transact(mysql, 4), SHED_ELOST);
     run_sql(&site, "DROP TABLE snowshed_fence");
     say(mysql, "BEGIN");
-    EXPECT_CODE(shed_mysql_fence(mysql, shed_str("stock"), &fence, NULL, &err),
-                SHED_ESOURCE);
-    ck_assert_ptr_nonnull(strstr(err.reason, "sql/fence.sql"));
+    assert_refused(mysql, 6, SHED_ESOURCE, "sql/fence.sql");
     say(mysql, "ROLLBACK");
+    /* the failed statement left nothing to close */
+    ck_assert_uint_eq(ask(mysql, sql), 1);
+    mysql_close(mysql);
+}
+
+TEST(a_lost_connection_is_a_failure_of_the_server)
+{
+    MYSQL *mysql = join(levels[0]);
+
+    say(mysql, "BEGIN");
+    run_sql(&site, "KILL CONNECTION %lu", mysql_thread_id(mysql));
+    wait_sql(&site, 0,
+             "SELECT COUNT(*) FROM sessions WHERE db = "
+             "DATABASE() AND id <> CONNECTION_ID()");
+    assert_refused(mysql, 5, SHED_ESOURCE, "MySQL");
+    /* and stays lost */
+    ck_assert_int_ne(guard(mysql, STOCK, 5, NULL), SHED_OK);
+    mysql_close(mysql);
+}
+
+/* ------------------------------------------------------------- the table */
+
+static const struct {
+    const char *number, *owner, *engine;
+    uint64_t token;
+    enum shed_code code;
+    const char *words;
+} tables[] = {
+    {"TINYINT", "BINARY(16)", "InnoDB", 300, SHED_ESOURCE, "sql/fence.sql"},
+    {"BIGINT", "BINARY(8)", "InnoDB", 5, SHED_ESOURCE, "sql/fence.sql"},
+    {"BIGINT", "BINARY(16)", "MyISAM", 5, SHED_EINVAL, "InnoDB"}};
+
+/* It would cut numbers or owners, or has no transactions. With autocommit off,
+ * a transaction begins with its first table. */
+TEST_EACH(a_table_that_keeps_no_promise_is_refused, 0, COUNT_OF(tables))
+{
+    MYSQL *mysql = join(levels[0]);
+
+    run_sql(&site, "DROP TABLE snowshed_fence");
+    run_sql(&site,
+            "CREATE TABLE snowshed_fence (resource VARBINARY(255) PRIMARY KEY, "
+            "number %s UNSIGNED, owner %s) ENGINE = %s",
+            tables[_i].number, tables[_i].owner, tables[_i].engine);
+    say(mysql, "SET SESSION sql_mode = '', autocommit = 0");
+    /* MySQL begins a transaction for its binary log, too, and shows only that
+     * there is one */
+    if (is_mariadb(&site) || tables[_i].code != SHED_EINVAL ||
+        ask_sql(&site, "SELECT @@log_bin") == 0)
+        assert_refused(mysql, tables[_i].token, tables[_i].code,
+                       tables[_i].words);
     mysql_close(mysql);
 }
 
@@ -283,7 +530,7 @@ static enum shed_code write_guarded(MYSQL *mysql, uint64_t number)
     enum shed_code code;
 
     say(mysql, "BEGIN");
-    code = guard(mysql, number, (unsigned char)number, NULL);
+    code = guard(mysql, STOCK, number, NULL);
     if (code == SHED_OK) {
         snprintf(sql, sizeof(sql), "INSERT INTO written (number) VALUES (%llu)",
                  (unsigned long long)number);
@@ -317,6 +564,9 @@ TEST_EACH(no_older_write_comes_after_a_newer_one, 0, LEVELS)
     struct writer writers[WRITERS] = {{.mysql = NULL}};
     unsigned accepted = 0;
 
+    run_sql(&site, "CREATE TABLE written ("
+                   "id BIGINT PRIMARY KEY AUTO_INCREMENT,"
+                   "number BIGINT UNSIGNED NOT NULL) ENGINE = InnoDB");
     for (unsigned i = 0; i < WRITERS; i++) {
         writers[i].mysql = join(levels[_i]);
         start_thread(&writers[i].thread, write_at_random, &writers[i]);

@@ -104,10 +104,25 @@ void close_site(struct site *site)
     mysql_close(site->admin);
 }
 
-static void query(struct site *site, const char *sql)
+MYSQL *join_program(const struct site *site)
 {
-    ck_assert_msg(mysql_query(site->admin, sql) == 0, "%s: %s", sql,
-                  mysql_error(site->admin));
+    struct shed_mysql_uri uri;
+    MYSQL *mysql = mysql_init(NULL);
+
+    ck_assert_ptr_nonnull(mysql);
+    EXPECT_OK(shed_mysql_uri_parse(site->uri, &uri, NULL));
+    ck_assert_msg(mysql_real_connect(mysql, uri.host, uri.user, uri.password,
+                                     uri.database, uri.port, uri.socket,
+                                     CLIENT_MULTI_STATEMENTS) != NULL,
+                  "%s", mysql_error(mysql));
+    shed_mysql_uri_fini(&uri);
+    return mysql;
+}
+
+void say(MYSQL *mysql, const char *sql)
+{
+    ck_assert_msg(mysql_query(mysql, sql) == 0, "%s: %s", sql,
+                  mysql_error(mysql));
 }
 
 void run_sql(struct site *site, const char *format, ...)
@@ -118,22 +133,28 @@ void run_sql(struct site *site, const char *format, ...)
     va_start(args, format);
     vsnprintf(sql, sizeof(sql), format, args);
     va_end(args);
-    query(site, sql);
+    say(site->admin, sql);
 }
 
 /* Of the first row. */
-static unsigned long take_number(struct site *site, unsigned column)
+static unsigned long take_number(MYSQL *mysql, unsigned column)
 {
-    MYSQL_RES *result = mysql_store_result(site->admin);
+    MYSQL_RES *result = mysql_store_result(mysql);
     unsigned long number;
     MYSQL_ROW row;
 
-    ck_assert_msg(result != NULL, "%s", mysql_error(site->admin));
+    ck_assert_msg(result != NULL, "%s", mysql_error(mysql));
     row = mysql_fetch_row(result);
     ck_assert(row != NULL && row[column] != NULL);
     number = strtoul(row[column], NULL, 10);
     mysql_free_result(result);
     return number;
+}
+
+unsigned long ask(MYSQL *mysql, const char *sql)
+{
+    say(mysql, sql);
+    return take_number(mysql, 0);
 }
 
 unsigned long ask_sql(struct site *site, const char *format, ...)
@@ -144,8 +165,7 @@ unsigned long ask_sql(struct site *site, const char *format, ...)
     va_start(args, format);
     vsnprintf(sql, sizeof(sql), format, args);
     va_end(args);
-    query(site, sql);
-    return take_number(site, 0);
+    return ask(site->admin, sql);
 }
 
 unsigned long ask_status(struct site *site, const char *name)
@@ -153,8 +173,31 @@ unsigned long ask_status(struct site *site, const char *name)
     char sql[TEXT_BYTES];
 
     snprintf(sql, sizeof(sql), "SHOW GLOBAL STATUS LIKE '%s'", name);
-    query(site, sql);
-    return take_number(site, 1);
+    say(site->admin, sql);
+    return take_number(site->admin, 1);
+}
+
+void load_sql(struct site *site, const char *path)
+{
+    enum { FILE_BYTES = 8192, LINE_BYTES = 256 };
+    char sql[FILE_BYTES] = "", line[LINE_BYTES], delimiter[8] = ";";
+    FILE *file = fopen(path, "r");
+
+    ck_assert_ptr_nonnull(file);
+    while (fgets(line, sizeof(line), file) != NULL) {
+        size_t size = strcspn(line, "\n"), mark = strlen(delimiter);
+        if (sscanf(line, "DELIMITER %7s", delimiter) == 1 ||
+            strncmp(line, "--", 2) == 0)
+            continue;
+        ck_assert_uint_lt(strlen(sql) + size + 2, sizeof(sql));
+        strncat(sql, line, size + 1);
+        if (size < mark || strncmp(&line[size - mark], delimiter, mark) != 0)
+            continue;
+        sql[strlen(sql) - mark - 1] = '\0';
+        say(site->admin, sql);
+        sql[0] = '\0';
+    }
+    ck_assert_int_eq(fclose(file), 0);
 }
 
 void make_user(struct site *site, const char *user)

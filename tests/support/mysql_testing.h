@@ -41,6 +41,19 @@ void reopen_site(struct site *site);
 /* Drop the database and disconnect. */
 void close_site(struct site *site);
 
+/* A connection such as any program has, which may send several statements at
+ * once; to be closed by mysql_close. */
+MYSQL *join_program(const struct site *site);
+
+/* Run a statement on it; and return the first column of the first row, as a
+ * number. */
+void say(MYSQL *mysql, const char *sql);
+unsigned long ask(MYSQL *mysql, const char *sql);
+
+/* Run a file as the command-line client does: a statement ends at a line that
+ * ends with the delimiter. */
+void load_sql(struct site *site, const char *path);
+
 /* Run a statement as the administrator. */
 void run_sql(struct site *site, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -15,7 +15,6 @@
 #include "base/random.h"
 #include "base/stats.h"
 #include "base/thread.h"
-#include "client/cluster_call.h"
 
 /* The ranges that snowshed.h states. */
 #define TIMEOUT_MAX_MS 600000
@@ -54,43 +53,7 @@ static enum shed_code draw_process(struct shed_client *client,
     return code;
 }
 
-static void on_change(void *arg, const char *key, size_t size)
-{
-    struct shed_client *client = arg;
-
-    shed_listeners_change(client->listeners, key, size);
-}
-
-static void on_epoch(void *arg, struct shed_server *server)
-{
-    struct shed_client *client = arg;
-
-    (void)server;
-    shed_listeners_epoch(client->listeners);
-}
-
 /* ------------------------------------------------------- commands and keys */
-
-struct shed_server *shed_client_hold(struct shed_client *client,
-                                     const char *key, size_t size)
-{
-    return client->cluster == NULL
-               ? client->server
-               : shed_cluster_hold(client->cluster, key, size);
-}
-
-void shed_client_give_back(struct shed_client *client,
-                           struct shed_server *server)
-{
-    if (client->cluster != NULL)
-        shed_cluster_give_back(client->cluster, server);
-}
-
-void shed_client_wait(struct shed_client *client, uint64_t deadline_ms)
-{
-    if (client->cluster != NULL)
-        shed_cluster_wait(client->cluster, deadline_ms);
-}
 
 bool shed_client_is_settled(struct shed_client *client, const char *key,
                             size_t size)
@@ -99,8 +62,7 @@ bool shed_client_is_settled(struct shed_client *client, const char *key,
     bool is_settled = shed_session_is_settled(server->session);
 
     shed_client_give_back(client, server);
-    return is_settled && (client->cluster == NULL ||
-                          shed_cluster_is_settled(client->cluster));
+    return is_settled && shed_client_knows_servers(client, NULL);
 }
 
 bool shed_client_hears_all(struct shed_client *client, const char *key,
@@ -117,16 +79,6 @@ bool shed_client_hears_all(struct shed_client *client, const char *key,
     hears_all = shed_session_is_broadcast(server->session);
     shed_client_give_back(client, server);
     return hears_all;
-}
-
-bool shed_client_knows_servers(struct shed_client *client,
-                               struct shed_post *post)
-{
-    if (client->cluster == NULL || shed_cluster_is_settled(client->cluster))
-        return true;
-    if (post != NULL)
-        shed_cluster_await(client->cluster, post);
-    return false;
 }
 
 bool shed_client_settles(struct shed_client *client, const char *key,
@@ -155,13 +107,13 @@ struct shed_session *shed_client_session(struct shed_client *client,
 bool shed_client_is_one_slot(const struct shed_client *client, const char *a,
                              size_t a_size, const char *b, size_t b_size)
 {
-    return client->cluster == NULL ||
+    return client->address->seeds == NULL ||
            shed_hash_slot(a, a_size) == shed_hash_slot(b, b_size);
 }
 
 void shed_client_hurry(struct shed_client *client, const struct shed_args *args)
 {
-    struct shed_bytes key = shed_cluster_key(args);
+    struct shed_bytes key = shed_servers_key(args);
 
     shed_pipe_hurry(
         shed_session_pipe(shed_client_session(client, key.data, key.size)));
@@ -170,29 +122,10 @@ void shed_client_hurry(struct shed_client *client, const struct shed_args *args)
 void shed_client_send(struct shed_client *client, struct shed_call *call,
                       const struct shed_args *args, shed_pipe_fn *fn, void *arg)
 {
-    struct shed_bytes key = shed_cluster_key(args);
+    struct shed_bytes key = shed_servers_key(args);
 
     shed_session_call(shed_client_session(client, key.data, key.size), call,
                       args, fn, arg);
-}
-
-enum shed_code shed_client_call(struct shed_client *client,
-                                const struct shed_args *commands, size_t count,
-                                struct shed_reply **replies,
-                                struct shed_link_use *uses, unsigned *sent,
-                                uint64_t deadline_ms, struct shed_error *err)
-{
-    struct shed_link_use use;
-    enum shed_code code;
-
-    if (client->cluster != NULL)
-        return shed_cluster_call(client->cluster, commands, count, replies,
-                                 uses, sent, deadline_ms, err);
-    code = shed_links_call(client->server->links, commands, count, replies,
-                           &use, sent, deadline_ms, err);
-    for (size_t i = 0; uses != NULL && i < count; i++)
-        uses[i] = use;
-    return code;
 }
 
 void shed_client_doubt(struct shed_client *client, const char *key, size_t size,
@@ -231,19 +164,13 @@ uint64_t shed_client_server_lowest_ms(struct shed_client *client,
     return lowest_ms;
 }
 
-unsigned shed_client_server_changes(struct shed_client *client)
-{
-    return client->cluster == NULL
-               ? shed_session_server_changes(client->server->session)
-               : shed_cluster_changes(client->cluster);
-}
+/* ----------------------------------------------------------------- reports */
 
-/* ------------------------------------------------------------- its standing */
-
-static void on_standing(void *arg, const struct shed_server *server,
-                        const struct shed_error *why, uint64_t before_us)
+static void on_standing(void *arg, const struct shed_error *why,
+                        uint64_t before_us)
 {
-    const struct shed_client *client = arg;
+    const struct shed_server *server = arg;
+    const struct shed_client *client = server->owner;
     char as[SHED_REASON_BYTES];
     struct shed_event event = {
         .kind = SHED_EVENT_CONNECTED, .duration_us = before_us, .reason = as};
@@ -258,10 +185,10 @@ static void on_standing(void *arg, const struct shed_server *server,
     shed_events_tell(client->events, &event);
 }
 
-static void on_lack(void *arg, const struct shed_server *server,
-                    enum shed_lack lack, const char *text)
+static void on_lack(void *arg, enum shed_lack lack, const char *text)
 {
-    const struct shed_client *client = arg;
+    const struct shed_server *server = arg;
+    const struct shed_client *client = server->owner;
     char reason[SHED_REASON_BYTES];
     const struct shed_event event = {
         .kind = SHED_EVENT_LACKING, .outcome = SHED_EDENIED, .reason = reason};
@@ -272,21 +199,27 @@ static void on_lack(void *arg, const struct shed_server *server,
     shed_events_tell(client->events, &event);
 }
 
+static void on_breaker(void *arg, bool is_open, uint64_t after_ms,
+                       const char *reason)
+{
+    const struct shed_server *server = arg;
+    const struct shed_client *client = server->owner;
+    const struct shed_event event = {.kind = SHED_EVENT_BREAKER,
+                                     .outcome = is_open ? SHED_EREDIS : SHED_OK,
+                                     .duration_us = after_ms * US_PER_MS,
+                                     .reason = reason};
+
+    shed_events_tell(client->events, &event);
+}
+
+/* ------------------------------------------------------------------- state */
+
 bool shed_client_is_up(struct shed_client *client)
 {
     struct shed_server_status server;
 
     shed_client_read(client, &server);
     return server.is_up;
-}
-
-void shed_client_read(struct shed_client *client,
-                      struct shed_server_status *out)
-{
-    if (client->cluster != NULL)
-        shed_cluster_read(client->cluster, out);
-    else
-        shed_server_read(client->server, out);
 }
 
 enum shed_code shed_client_status_read(struct shed_client *client,
@@ -315,49 +248,31 @@ enum shed_code shed_client_status_read(struct shed_client *client,
     return SHED_OK;
 }
 
-/* ------------------------------------------------------------- its breaker */
-
-static void on_breaker(void *arg, bool is_open, uint64_t after_ms,
-                       const char *reason)
-{
-    const struct shed_client *client = arg;
-    const struct shed_event event = {.kind = SHED_EVENT_BREAKER,
-                                     .outcome = is_open ? SHED_EREDIS : SHED_OK,
-                                     .duration_us = after_ms * US_PER_MS,
-                                     .reason = reason};
-
-    shed_events_tell(client->events, &event);
-}
-
 /* ------------------------------------------------------------ begin and end */
 
 static void close_on_reactor(void *arg)
 {
     struct shed_client *client = arg;
 
-    if (client->server != NULL)
-        shed_server_close(client->server);
-    if (client->cluster != NULL)
-        shed_cluster_close(client->cluster);
+    if (client->servers != NULL)
+        shed_servers_close(client->servers);
     shed_events_close(client->events);
 }
 
 static void open_on_reactor(void *arg)
 {
-    struct shed_client *client = arg;
+    const struct shed_client *client = arg;
 
-    if (client->cluster != NULL)
-        shed_cluster_open(client->cluster);
-    else
-        shed_session_open(client->server->session);
+    shed_servers_open(client->servers);
 }
 
 static enum shed_code build(struct shed_client *client, const char *uri,
                             const struct shed_client_options *options,
                             struct shed_error *err)
 {
-    const struct shed_server_hooks hooks = {
-        client, on_change, on_epoch, on_standing, on_lack, on_breaker, NULL};
+    static const struct shed_server_hooks hooks = {.on_standing = on_standing,
+                                                   .on_lack = on_lack,
+                                                   .on_breaker = on_breaker};
     enum shed_code code = shed_address_create(uri, &client->address, err);
 
     if (code == SHED_OK)
@@ -374,14 +289,8 @@ static enum shed_code build(struct shed_client *client, const char *uri,
     if (code == SHED_OK)
         code =
             shed_events_create(client->reactor, options, &client->events, err);
-    if (code == SHED_OK && client->address->seeds != NULL)
-        code = shed_cluster_create(client->reactor, client->address, options,
-                                   client->process, &client->last_epoch, &hooks,
-                                   &client->cluster, err);
-    else if (code == SHED_OK)
-        code = shed_server_create(client->reactor, client->address, options,
-                                  client->process, &client->last_epoch, &hooks,
-                                  &client->server, err);
+    if (code == SHED_OK)
+        code = shed_servers_create(client, options, &hooks, err);
     if (code == SHED_OK)
         shed_reactor_run(client->reactor, open_on_reactor, client);
     return code;
@@ -403,17 +312,14 @@ static enum shed_code keep_prefix(struct shed_client *client,
 static void destroy(struct shed_client *client)
 {
     if (client->pid != shed_process_id()) {
-        /* only the parent has the reactor thread, which could close the
-         * session */
-        shed_server_forget(client->server);
-        shed_cluster_forget(client->cluster);
+        /* only the parent has the reactor thread, which could close them */
+        shed_servers_destroy(client->servers, true);
         shed_reactor_forget(client->reactor);
     } else {
         if (client->reactor != NULL)
             shed_reactor_run(client->reactor, close_on_reactor, client);
         shed_reactor_stop(client->reactor);
-        shed_server_destroy(client->server);
-        shed_cluster_destroy(client->cluster);
+        shed_servers_destroy(client->servers, false);
     }
     shed_events_destroy(client->events);
     shed_listeners_destroy(client->listeners);

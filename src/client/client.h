@@ -13,17 +13,16 @@
 
 #include "client/events.h"
 #include "client/listeners.h"
-#include "client/cluster.h"
 #include "redis/server.h"
+
+struct shed_servers; /* servers.c */
 
 struct shed_client {
     /* set at creation */
     pid_t pid;
     struct shed_address *address; /* of the URI */
     struct shed_reactor *reactor;
-    /* one of these */
-    struct shed_server *server; /* the server there */
-    struct shed_cluster *cluster;
+    struct shed_servers *servers;
     struct shed_listeners *listeners;
     struct shed_events *events;
     char process[SHED_PROCESS_BYTES + 1]; /* how others name this process */
@@ -119,6 +118,40 @@ uint64_t shed_client_server_ms(struct shed_client *client, const char *key,
 /* How often a server was found to be another run, or to have been replaced: it
  * may lack what the former one has carried out. Any thread. */
 unsigned shed_client_server_changes(struct shed_client *client);
+
+/* ------------------------------------------------------------------ servers
+ *
+ * For client.c and calls.c. */
+
+/* Make client->servers, for its address, to which shed_address_use_tls has
+ * given these options; a cluster's seeds are asked first. The texts of the
+ * other options are borrowed. hooks: on_standing, on_lack and on_breaker.
+ * Nothing is connected yet. Any thread. Returns: SHED_OK; SHED_ENOMEM,
+ * SHED_EINVAL (TLS files): they are to be destroyed in any case. */
+SHED_MUST_CHECK enum shed_code shed_servers_create(
+    struct shed_client *client, const struct shed_client_options *options,
+    const struct shed_server_hooks *hooks, struct shed_error *err);
+
+/* Connect; and close what is connected. Reactor thread. */
+void shed_servers_open(struct shed_servers *servers);
+void shed_servers_close(struct shed_servers *servers);
+
+/* Destroy them after close; in a forked child instead of both. NULL is
+ * allowed. */
+void shed_servers_destroy(struct shed_servers *servers, bool is_forked);
+
+/* The server that a redirection names, held. Returns: NULL: there is no memory
+ * for it, or there are too many. Any thread. */
+struct shed_server *shed_servers_hold_at(struct shed_client *client,
+                                         const struct shed_redirect *redirect);
+
+/* The map is old: a call was redirected; or, redirect being NULL, the cluster
+ * says that it is down. Any thread. */
+void shed_servers_hurry(struct shed_client *client,
+                        const struct shed_redirect *redirect);
+
+/* The key that decides which server a command goes to. */
+struct shed_bytes shed_servers_key(const struct shed_args *args);
 
 /* ------------------------------------------------------------------- states */
 

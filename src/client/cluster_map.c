@@ -49,7 +49,6 @@ void shed_cluster_map_init(struct shed_cluster_map *m, const char *host,
 {
     size_t first;
 
-    memset(m, 0, sizeof(*m));
     first = shed_cluster_map_find(m, host, port, now_ms);
     m->node[first].slots = SHED_HASH_SLOTS;
     m->ask_ms = now_ms;

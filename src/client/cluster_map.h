@@ -60,7 +60,8 @@ struct shed_cluster_change {
                           lost */
 };
 
-/* Before the first answer all slots belong to this place. */
+/* Begin with a map that is all zero: before the first answer all slots belong
+ * to this place. */
 void shed_cluster_map_init(struct shed_cluster_map *map, const char *host,
                            const char *port, uint64_t now_ms);
 

@@ -37,22 +37,7 @@ static void on_standing(void *arg, const struct shed_error *why)
     if (why != NULL && shed_gate_is_silent(server->gate))
         shed_links_cut(server->links);
     if (has_changed)
-        server->hooks.on_standing(server->hooks.arg, server, why,
-                                  was_up || why == NULL ? before_us : 0);
-}
-
-static void on_change(void *arg, const char *key, size_t size)
-{
-    const struct shed_server *server = arg;
-
-    server->hooks.on_change(server->hooks.arg, key, size);
-}
-
-static void on_epoch(void *arg)
-{
-    struct shed_server *server = arg;
-
-    server->hooks.on_epoch(server->hooks.arg, server);
+        server->on_standing(server, why, was_up || why == NULL ? before_us : 0);
 }
 
 static void on_tick(void *arg)
@@ -60,21 +45,6 @@ static void on_tick(void *arg)
     const struct shed_server *server = arg;
 
     shed_links_close_idle(server->links);
-}
-
-static void on_lack(void *arg, enum shed_lack lack, const char *text)
-{
-    const struct shed_server *server = arg;
-
-    server->hooks.on_lack(server->hooks.arg, server, lack, text);
-}
-
-static bool on_elsewhere(void *arg, struct shed_call *call,
-                         const struct shed_reply *reply)
-{
-    const struct shed_server *server = arg;
-
-    return server->hooks.on_elsewhere(server->hooks.arg, server, call, reply);
 }
 
 void shed_server_read(struct shed_server *server,
@@ -94,18 +64,13 @@ enum shed_code shed_server_create(struct shed_reactor *reactor,
                                   const struct shed_client_options *options,
                                   const char *process, _Atomic uint32_t *epochs,
                                   const struct shed_server_hooks *hooks,
-                                  struct shed_server **out,
+                                  void *owner, struct shed_server **out,
                                   struct shed_error *err)
 {
     struct shed_server *server = calloc(1, sizeof(*server));
     const struct shed_session_hooks on_session = {
-        server,
-        on_change,
-        on_epoch,
-        on_standing,
-        on_tick,
-        on_lack,
-        hooks->on_elsewhere != NULL ? on_elsewhere : NULL};
+        server,  hooks->on_change, hooks->on_epoch,    on_standing,
+        on_tick, hooks->on_lack,   hooks->on_elsewhere};
     enum shed_code code;
 
     *out = NULL;
@@ -114,10 +79,11 @@ enum shed_code shed_server_create(struct shed_reactor *reactor,
         return shed_fail_nomem(err, "a client");
     }
     server->reactor = reactor;
-    server->address = address;
-    server->hooks = *hooks;
+    server->address = shed_address_ref(address);
+    server->on_standing = hooks->on_standing;
+    server->owner = owner;
     server->standing_since_us = shed_now_us();
-    code = shed_gate_create(address, options, hooks->on_breaker, hooks->arg,
+    code = shed_gate_create(address, options, hooks->on_breaker, server,
                             &server->gate, err);
     if (code == SHED_OK)
         code = shed_links_create(server->gate, options, &server->links, err);
@@ -144,6 +110,7 @@ void shed_server_destroy(struct shed_server *server)
     assert(server->session == NULL);
     shed_links_destroy(server->links);
     shed_gate_destroy(server->gate);
+    shed_address_unref(server->address);
     shed_mutex_destroy(&server->mu);
     free(server);
 }

@@ -23,26 +23,21 @@ enum shed_standing {
     SHED_STANDING_REFUSED
 };
 
-struct shed_server;
-
-/* Called on the reactor thread, except on_breaker. */
+/* Called with the server, on the reactor thread, except on_breaker. */
 struct shed_server_hooks {
-    void *arg;
     /* as of a session */
-    void (*on_change)(void *arg, const char *key, size_t size);
-    void (*on_epoch)(void *arg, struct shed_server *server);
+    void (*on_change)(void *server, const char *key, size_t size);
+    void (*on_epoch)(void *server);
     /* The standing has changed. why: NULL if it is connected now. before_us:
      * how long it was so before, 0: it was not connected before either. */
-    void (*on_standing)(void *arg, const struct shed_server *server,
-                        const struct shed_error *why, uint64_t before_us);
+    void (*on_standing)(void *server, const struct shed_error *why,
+                        uint64_t before_us);
     /* as of a session */
-    void (*on_lack)(void *arg, const struct shed_server *server,
-                    enum shed_lack lack, const char *text);
+    void (*on_lack)(void *server, enum shed_lack lack, const char *text);
     /* as of a gate */
     shed_gate_fn *on_breaker;
     /* as of a session; NULL is allowed */
-    bool (*on_elsewhere)(void *arg, const struct shed_server *server,
-                         struct shed_call *call,
+    bool (*on_elsewhere)(void *server, struct shed_call *call,
                          const struct shed_reply *reply);
 };
 
@@ -53,10 +48,14 @@ struct shed_server {
     struct shed_gate *gate;
     struct shed_links *links;
     struct shed_session *session;
-    struct shed_server_hooks hooks;
+    void (*on_standing)(void *server, const struct shed_error *why,
+                        uint64_t before_us);
     /* its owner's */
-    size_t place;     /* among its servers */
-    unsigned changes; /* of its runs that were heard of; reactor thread */
+    void *owner;
+    size_t place; /* among its servers */
+    /* its owner's, on the reactor thread only */
+    unsigned changes; /* of its runs that were heard of */
+    bool is_open;     /* its session is */
 
     struct shed_mutex mu;
     /* under mu */
@@ -65,13 +64,14 @@ struct shed_server {
     struct shed_error last; /* why it was last down */
 };
 
-/* Borrows reactor and address. Its session is to be opened. process and epochs
- * are as of shed_session_create. Any thread. Returns: SHED_OK, SHED_ENOMEM. */
+/* Borrows reactor, holds address, and calls hooks with itself. Its session is
+ * to be opened. process and epochs are as of shed_session_create. Any thread.
+ * Returns: SHED_OK, SHED_ENOMEM. */
 SHED_MUST_CHECK enum shed_code
 shed_server_create(struct shed_reactor *reactor, struct shed_address *address,
                    const struct shed_client_options *options,
                    const char *process, _Atomic uint32_t *epochs,
-                   const struct shed_server_hooks *hooks,
+                   const struct shed_server_hooks *hooks, void *owner,
                    struct shed_server **out, struct shed_error *err);
 
 /* Close the session: afterwards it must not be used. Reactor thread. */

@@ -472,7 +472,8 @@ TEST(a_lost_connection_alone_repeats_nothing)
     fixture_open(&fixture);
     put(fixture.cache, "k", "k@put");
     wait_for_pushes(&fixture);
-    changes = shed_session_server_changes(fixture.client->server->session);
+    changes =
+        shed_session_server_changes(shed_client_session(fixture.client, "", 0));
     server_do(&fixture.server, "CLIENT KILL TYPE normal SKIPME yes");
     WAIT_FOR(!shed_client_is_up(fixture.client) ||
              server_calls(&fixture.server, "info") > 1);
@@ -480,7 +481,8 @@ TEST(a_lost_connection_alone_repeats_nothing)
     expect_origin(fixture.cache, "k", "k@put", SHED_ORIGIN_REDIS);
     ck_assert_uint_eq(repeated(), 0);
     ck_assert_uint_eq(
-        shed_session_server_changes(fixture.client->server->session), changes);
+        shed_session_server_changes(shed_client_session(fixture.client, "", 0)),
+        changes);
 }
 
 /* This is the limit of the promise: replication is asynchronous, and the
@@ -650,8 +652,9 @@ TEST(a_server_that_is_left_during_a_look_up_is_looked_up_again)
     server_kill(&fixture.server);
     server_start_again(&fixture.server);
     WAIT_FOR(atomic_load(&lookups) > before);
-    shed_reactor_run(fixture.client->reactor, leave,
-                     shed_session_pipe(fixture.client->server->session));
+    shed_reactor_run(
+        fixture.client->reactor, leave,
+        shed_session_pipe(shed_client_session(fixture.client, "", 0)));
     point_to(&other);
     atomic_store(&is_name_held, false);
     WAIT_FOR(puts_into_the_other());
@@ -689,8 +692,9 @@ TEST_EACH(gets_that_nobody_waits_for_follow_too, 0, KINDS)
     wait_for_pushes(&fixture);
     point_to(&other);
     server_freeze(&other);
-    shed_reactor_run(fixture.client->reactor, leave,
-                     shed_session_pipe(fixture.client->server->session));
+    shed_reactor_run(
+        fixture.client->reactor, leave,
+        shed_session_pipe(shed_client_session(fixture.client, "", 0)));
     EXPECT_OK(shed_get_async(fixture.cache, shed_str("k"), NULL, &then, NULL,
                              NULL, NULL));
     usleep(20000); /* the GET is on its way */

@@ -269,7 +269,7 @@ TEST(calls_that_wait_end_when_it_is_known)
     begun_before = atomic_load(&begun);
     getter_start(&getter, fixture.cache, "k");
     WAIT_FOR(atomic_load(&begun) > begun_before);
-    shed_gate_tell(fixture.client->server->gate,
+    shed_gate_tell(shed_client_hold(fixture.client, "", 0)->gate,
                    &(const struct shed_health_event){.type = SHED_HEALTH_MISSED,
                                                      .since_ms = shed_now_ms()},
                    &why);

@@ -20,6 +20,7 @@ static bool may_own(void *arg, size_t i)
 static void setup(void)
 {
     may_nobody_own = false;
+    map = (struct shed_cluster_map){.is_known = false};
     shed_cluster_map_init(&map, "seed", "7000", 0);
 }
 

@@ -1,21 +1,24 @@
 /*
- * The servers of a cluster. Its invariants: the owner of each slot has a
- * server; a server is destroyed only when it has no slot and nobody holds it.
+ * The servers of a client: one; or those of a Redis Cluster, of which each has
+ * the keys of some slots. A cluster's map (cluster_map.h) is asked for over one
+ * connection of its own, the scout: to whichever node answers, every few
+ * seconds, and at once when a call was redirected or a node was lost.
+ *
+ * Its invariants: the owner of each slot has a server; a server is destroyed
+ * only when it has no slot and nobody holds it. A server that is not of a
+ * cluster has all slots for ever, so nobody has to hold it.
  *
  * A thread looks up the owner of a slot and holds its server without a lock: it
  * counts itself as a user of that place, and then looks whether the server is
  * still there. The reactor thread, before it destroys a server, takes it out of
  * its place, and then looks whether the place has users. So one of the two sees
- * the other. A thread whose
- * slot has moved meanwhile asks a server that no longer has it, and is
- * redirected.
+ * the other. A thread whose slot has moved meanwhile asks a server that no
+ * longer has it, and is redirected.
  *
  * Only the reactor thread changes the map, by a whole answer at a time. A
  * redirection changes nothing but the call that it answers: it is a reason to
  * ask.
  */
-#include "client/cluster.h"
-
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -25,6 +28,7 @@
 #include "base/container.h"
 #include "base/error.h"
 #include "base/latch.h"
+#include "client/client.h"
 #include "client/cluster_map.h"
 #include "client/scout.h"
 #include "wire/address.h"
@@ -36,14 +40,12 @@
 /* How often one call of the loop follows a redirection. */
 #define REDIRECTS_MAX 5
 
-struct shed_cluster {
+struct shed_servers {
     /* set at creation */
-    struct shed_reactor *reactor;
-    const struct shed_address *address;
-    struct shed_client_options options; /* of TLS as address has them */
-    const char *process;
-    _Atomic uint32_t *epochs;
+    struct shed_client *client;
+    struct shed_client_options options; /* of TLS as its address has them */
     struct shed_server_hooks hooks;
+    bool is_cluster; /* false: there is only one server, at place 0 */
     /* atomic */
     _Atomic(struct shed_server *) server[SHED_CLUSTER_NODES_MAX];
     atomic_size_t users[SHED_CLUSTER_NODES_MAX];
@@ -61,9 +63,8 @@ struct shed_cluster {
     struct shed_timer *timer;
     struct shed_scout *scout;
     bool is_asking, is_scout_lost;
-    size_t candidate; /* where the scout is */
-    size_t tries;     /* in a row that have failed */
-    bool is_open[SHED_CLUSTER_NODES_MAX];
+    size_t candidate;          /* where the scout is */
+    size_t tries;              /* in a row that have failed */
     struct shed_post *waiting; /* posted once it is settled */
 };
 
@@ -71,45 +72,39 @@ struct shed_cluster {
 
 static void on_change(void *arg, const char *key, size_t size)
 {
-    const struct shed_cluster *c = arg;
+    const struct shed_server *server = arg;
+    struct shed_client *client = server->owner;
 
-    c->hooks.on_change(c->hooks.arg, key, size);
+    shed_listeners_change(client->listeners, key, size);
 }
 
 /* Its other reasons are known where they come from: here it may be that a
  * server is another run. */
-static void on_epoch(void *arg, struct shed_server *server)
+static void on_epoch(void *arg)
 {
-    struct shed_cluster *c = arg;
+    struct shed_server *server = arg;
+    struct shed_client *client = server->owner;
     unsigned changes = shed_session_server_changes(server->session);
 
-    atomic_fetch_add(&c->changes, changes - server->changes);
+    atomic_fetch_add(&client->servers->changes, changes - server->changes);
     server->changes = changes;
-    c->hooks.on_epoch(c->hooks.arg, server);
+    shed_listeners_epoch(client->listeners);
 }
 
-static void follow_map(struct shed_cluster *c);
+static void follow_map(struct shed_servers *c);
 
-static void hurry_locked(struct shed_cluster *c,
+static void hurry_locked(struct shed_servers *c,
                          const struct shed_redirect *redirect, bool is_down)
 {
     bool is_earlier =
         shed_cluster_map_hurry(&c->map, redirect, is_down, shed_now_ms());
 
     if (is_earlier && !atomic_exchange(&c->is_woken, true))
-        shed_reactor_post(c->reactor, &c->wake);
-}
-
-static void on_lack(void *arg, const struct shed_server *server,
-                    enum shed_lack lack, const char *text)
-{
-    const struct shed_cluster *c = arg;
-
-    c->hooks.on_lack(c->hooks.arg, server, lack, text);
+        shed_reactor_post(c->client->reactor, &c->wake);
 }
 
 /* The cluster gives slots to a server that this process has never reached. */
-static bool is_astray(const struct shed_cluster *c,
+static bool is_astray(const struct shed_servers *c,
                       const struct shed_server *server,
                       const struct shed_error *why, uint64_t before_us)
 {
@@ -117,10 +112,12 @@ static bool is_astray(const struct shed_cluster *c,
            c->map.is_known && c->map.node[server->place].slots > 0;
 }
 
-static void on_standing(void *arg, const struct shed_server *server,
-                        const struct shed_error *why, uint64_t before_us)
+static void on_standing(void *arg, const struct shed_error *why,
+                        uint64_t before_us)
 {
-    struct shed_cluster *c = arg;
+    const struct shed_server *server = arg;
+    const struct shed_client *client = server->owner;
+    struct shed_servers *c = client->servers;
     struct shed_error astray;
 
     if (is_astray(c, server, why, before_us)) {
@@ -131,60 +128,44 @@ static void on_standing(void *arg, const struct shed_server *server,
                         why->reason);
         why = &astray;
     }
-    c->hooks.on_standing(c->hooks.arg, server, why, before_us);
-    if (why == NULL)
+    c->hooks.on_standing(arg, why, before_us);
+    if (why == NULL || !c->is_cluster)
         return;
     shed_mutex_lock(&c->mu);
     hurry_locked(c, NULL, false);
     shed_mutex_unlock(&c->mu);
 }
 
-static void on_breaker(void *arg, bool is_open, uint64_t after_ms,
-                       const char *reason)
-{
-    const struct shed_cluster *c = arg;
-
-    c->hooks.on_breaker(c->hooks.arg, is_open, after_ms, reason);
-}
-
-static bool on_elsewhere(void *arg, const struct shed_server *server,
-                         struct shed_call *call,
+static bool on_elsewhere(void *arg, struct shed_call *call,
                          const struct shed_reply *reply);
 
-static void destroy_server(struct shed_server *server)
-{
-    struct shed_address *address;
-
-    if (server == NULL)
-        return;
-    address = server->address;
-    shed_server_destroy(server);
-    shed_address_unref(address);
-}
-
 /* Make the server of a place, if it has none; it is opened later. */
-static enum shed_code make_server_locked(struct shed_cluster *c, size_t i,
+static enum shed_code make_server_locked(struct shed_servers *c, size_t i,
                                          struct shed_error *err)
 {
     const struct shed_server_hooks hooks = {
-        c, on_change, on_epoch, on_standing, on_lack, on_breaker, on_elsewhere};
+        on_change,           on_epoch,
+        on_standing,         c->hooks.on_lack,
+        c->hooks.on_breaker, c->is_cluster ? on_elsewhere : NULL};
     const struct shed_cluster_node *node = &c->map.node[i];
-    struct shed_address *address;
+    struct shed_client *client = c->client;
+    struct shed_address *address = NULL; /* of a node */
     struct shed_server *server;
-    enum shed_code code;
+    enum shed_code code = SHED_OK;
 
     if (atomic_load(&c->server[i]) != NULL)
         return SHED_OK;
-    code = shed_address_create_at(c->address, node->host, node->port, &address,
-                                  err);
+    if (c->is_cluster)
+        code = shed_address_create_at(client->address, node->host, node->port,
+                                      &address, err);
+    if (code == SHED_OK)
+        code = shed_server_create(
+            client->reactor, address != NULL ? address : client->address,
+            &c->options, client->process, &client->last_epoch, &hooks, client,
+            &server, err);
+    shed_address_unref(address);
     if (code != SHED_OK)
         return code;
-    code = shed_server_create(c->reactor, address, &c->options, c->process,
-                              c->epochs, &hooks, &server, err);
-    if (code != SHED_OK) {
-        shed_address_unref(address);
-        return code;
-    }
     server->place = i;
     atomic_store(&c->server[i], server);
     return SHED_OK;
@@ -195,7 +176,7 @@ static bool may_own(void *arg, size_t i)
     return make_server_locked(arg, i, NULL) == SHED_OK;
 }
 
-static struct shed_server *take(struct shed_cluster *c, size_t i)
+static struct shed_server *take(struct shed_servers *c, size_t i)
 {
     struct shed_server *server;
 
@@ -206,32 +187,38 @@ static struct shed_server *take(struct shed_cluster *c, size_t i)
     return server;
 }
 
-static size_t owner_of(const struct shed_cluster *c, const char *key,
+static size_t owner_of(const struct shed_servers *c, const char *key,
                        size_t size)
 {
     return atomic_load_explicit(&c->map.owner[shed_hash_slot(key, size)],
                                 memory_order_relaxed);
 }
 
-struct shed_server *shed_cluster_hold(struct shed_cluster *c, const char *key,
-                                      size_t size)
+struct shed_server *shed_client_hold(struct shed_client *client,
+                                     const char *key, size_t size)
 {
+    struct shed_servers *c = client->servers;
     struct shed_server *server;
 
+    if (!c->is_cluster)
+        return atomic_load_explicit(&c->server[0], memory_order_relaxed);
     do
         server = take(c, owner_of(c, key, size));
     while (server == NULL); /* the slot has moved just now */
     return server;
 }
 
-void shed_cluster_give_back(struct shed_cluster *c, struct shed_server *server)
+void shed_client_give_back(struct shed_client *client,
+                           struct shed_server *server)
 {
-    atomic_fetch_sub(&c->users[server->place], 1);
+    if (client->servers->is_cluster)
+        atomic_fetch_sub(&client->servers->users[server->place], 1);
 }
 
-struct shed_server *shed_cluster_hold_at(struct shed_cluster *c,
+struct shed_server *shed_servers_hold_at(struct shed_client *client,
                                          const struct shed_redirect *redirect)
 {
+    struct shed_servers *c = client->servers;
     struct shed_server *server = NULL;
     bool is_new = false;
     size_t i;
@@ -245,13 +232,13 @@ struct shed_server *shed_cluster_hold_at(struct shed_cluster *c,
             server = take(c, i);
     }
     if (is_new && server != NULL && !atomic_exchange(&c->is_woken, true))
-        shed_reactor_post(c->reactor, &c->wake);
+        shed_reactor_post(c->client->reactor, &c->wake);
     shed_mutex_unlock(&c->mu);
     return server;
 }
 
 /* Take a server away that nobody uses any more. */
-static void retire_locked(struct shed_cluster *c, size_t i, uint64_t now_ms)
+static void retire_locked(struct shed_servers *c, size_t i, uint64_t now_ms)
 {
     struct shed_cluster_node *node = &c->map.node[i];
     struct shed_server *server = atomic_load(&c->server[i]);
@@ -267,8 +254,7 @@ static void retire_locked(struct shed_cluster *c, size_t i, uint64_t now_ms)
             return;
         }
         shed_server_close(server);
-        destroy_server(server);
-        c->is_open[i] = false;
+        shed_server_destroy(server);
     }
     shed_cluster_map_forget(&c->map, i);
 }
@@ -276,13 +262,13 @@ static void retire_locked(struct shed_cluster *c, size_t i, uint64_t now_ms)
 /* ---------------------------------------------------------------- the scout */
 
 /* The i-th place to ask: the nodes with slots come first, then the seeds. */
-static bool find_candidate_locked(const struct shed_cluster *c, size_t i,
+static bool find_candidate_locked(const struct shed_servers *c, size_t i,
                                   struct shed_redirect *place)
 {
     const struct shed_cluster_node *node;
 
     if (i >= SHED_CLUSTER_NODES_MAX)
-        return shed_address_seed(c->address, i - SHED_CLUSTER_NODES_MAX,
+        return shed_address_seed(c->client->address, i - SHED_CLUSTER_NODES_MAX,
                                  place->host, place->port);
     node = &c->map.node[i];
     if (!c->map.is_known || !node->is_used || node->slots == 0)
@@ -294,7 +280,7 @@ static bool find_candidate_locked(const struct shed_cluster *c, size_t i,
 
 /* The next place to send the scout to: one behind the last, so that it comes to
  * all of them. */
-static bool next_candidate_locked(struct shed_cluster *c,
+static bool next_candidate_locked(struct shed_servers *c,
                                   struct shed_redirect *place)
 {
     const size_t count = SHED_CLUSTER_NODES_MAX + SHED_SEEDS_MAX;
@@ -309,18 +295,18 @@ static bool next_candidate_locked(struct shed_cluster *c,
     return false;
 }
 
-static void settle(struct shed_cluster *c)
+static void settle(struct shed_servers *c)
 {
     if (atomic_exchange(&c->is_settled, true))
         return;
-    shed_reactor_post_all(c->reactor, c->waiting);
+    shed_reactor_post_all(c->client->reactor, c->waiting);
     c->waiting = NULL;
     shed_mutex_lock(&c->mu);
     (void)pthread_cond_broadcast(&c->settled);
     shed_mutex_unlock(&c->mu);
 }
 
-static void fail_scout(struct shed_cluster *c)
+static void fail_scout(struct shed_servers *c)
 {
     struct shed_redirect seed;
 
@@ -329,7 +315,7 @@ static void fail_scout(struct shed_cluster *c)
     shed_mutex_unlock(&c->mu);
     c->is_scout_lost = true;
     c->tries++;
-    if (!shed_address_seed(c->address, c->tries, seed.host, seed.port))
+    if (!shed_address_seed(c->client->address, c->tries, seed.host, seed.port))
         settle(c); /* none of them answers */
 }
 
@@ -337,7 +323,7 @@ static void fail_scout(struct shed_cluster *c)
  * that nobody sees there. The new one is above it, and the load that has the
  * lease names it from now on. What pushes have told of those slots is over,
  * too. */
-static void follow_move(struct shed_cluster *c, bool was_replaced)
+static void follow_move(struct shed_servers *c, bool was_replaced)
 {
     atomic_fetch_add(&c->changes, was_replaced);
     for (size_t i = 0; i < SHED_CLUSTER_NODES_MAX; i++) {
@@ -348,11 +334,11 @@ static void follow_move(struct shed_cluster *c, bool was_replaced)
         shed_session_end_epoch(server->session,
                                shed_session_epoch(server->session));
     }
-    c->hooks.on_epoch(c->hooks.arg, NULL);
+    shed_listeners_epoch(c->client->listeners);
 }
 
 /* A server that is lost may be replaced by now. */
-static bool is_any_down_locked(struct shed_cluster *c)
+static bool is_any_down_locked(struct shed_servers *c)
 {
     for (size_t i = 0; i < SHED_CLUSTER_NODES_MAX; i++) {
         struct shed_server *server = atomic_load(&c->server[i]);
@@ -368,7 +354,7 @@ static bool is_any_down_locked(struct shed_cluster *c)
 
 static void on_map(void *arg, const struct shed_reply *reply, bool is_cut_off)
 {
-    struct shed_cluster *c = arg;
+    struct shed_servers *c = arg;
     struct shed_cluster_change change;
 
     c->is_asking = false;
@@ -396,7 +382,7 @@ static void on_map(void *arg, const struct shed_reply *reply, bool is_cut_off)
 }
 
 /* Ask: by the scout that is there, or by a new one. */
-static void ask(struct shed_cluster *c)
+static void ask(struct shed_servers *c)
 {
     struct shed_redirect place;
     bool is_found;
@@ -414,8 +400,9 @@ static void ask(struct shed_cluster *c)
     }
     shed_scout_destroy(c->scout);
     c->is_scout_lost = false;
-    if (shed_scout_send(c->reactor, c->address, place.host, place.port,
-                        &c->options, on_map, c, &c->scout, NULL) != SHED_OK) {
+    if (shed_scout_send(c->client->reactor, c->client->address, place.host,
+                        place.port, &c->options, on_map, c, &c->scout,
+                        NULL) != SHED_OK) {
         c->is_asking = false;
         fail_scout(c);
     }
@@ -423,15 +410,15 @@ static void ask(struct shed_cluster *c)
 
 /* Open new servers, retire unused ones, and set the timer for the next
  * question. */
-static void follow_map(struct shed_cluster *c)
+static void follow_map(struct shed_servers *c)
 {
     uint64_t now_ms = shed_now_ms(), ask_ms;
 
     shed_mutex_lock(&c->mu);
     for (size_t i = 0; i < SHED_CLUSTER_NODES_MAX; i++) {
         struct shed_server *server = atomic_load(&c->server[i]);
-        if (server != NULL && !c->is_open[i]) {
-            c->is_open[i] = true;
+        if (server != NULL && !server->is_open) {
+            server->is_open = true;
             shed_mutex_unlock(&c->mu);
             shed_session_open(server->session);
             shed_mutex_lock(&c->mu);
@@ -440,13 +427,13 @@ static void follow_map(struct shed_cluster *c)
     }
     ask_ms = c->map.ask_ms;
     shed_mutex_unlock(&c->mu);
-    if (!c->is_asking)
+    if (c->is_cluster && !c->is_asking)
         shed_timer_set(c->timer, shed_left_ms(ask_ms, now_ms));
 }
 
 static void on_timer(void *arg)
 {
-    struct shed_cluster *c = arg;
+    struct shed_servers *c = arg;
 
     if (!c->is_asking)
         ask(c);
@@ -456,15 +443,17 @@ static void on_timer(void *arg)
 
 static void on_wake(struct shed_post *post)
 {
-    struct shed_cluster *c = shed_container_of(post, struct shed_cluster, wake);
+    struct shed_servers *c = shed_container_of(post, struct shed_servers, wake);
 
     atomic_store(&c->is_woken, false);
     follow_map(c);
 }
 
-void shed_cluster_hurry(struct shed_cluster *c,
+void shed_servers_hurry(struct shed_client *client,
                         const struct shed_redirect *redirect)
 {
+    struct shed_servers *c = client->servers;
+
     shed_mutex_lock(&c->mu);
     hurry_locked(c, redirect, redirect == NULL);
     shed_mutex_unlock(&c->mu);
@@ -472,13 +461,10 @@ void shed_cluster_hurry(struct shed_cluster *c,
 
 /* ---------------------------------------------------------------- the calls */
 
-bool shed_cluster_is_settled(struct shed_cluster *c)
+void shed_client_wait(struct shed_client *client, uint64_t deadline_ms)
 {
-    return atomic_load(&c->is_settled);
-}
+    struct shed_servers *c = client->servers;
 
-void shed_cluster_wait(struct shed_cluster *c, uint64_t deadline_ms)
-{
     if (atomic_load(&c->is_settled))
         return;
     shed_mutex_lock(&c->mu);
@@ -488,13 +474,21 @@ void shed_cluster_wait(struct shed_cluster *c, uint64_t deadline_ms)
     shed_mutex_unlock(&c->mu);
 }
 
-void shed_cluster_await(struct shed_cluster *c, struct shed_post *post)
+bool shed_client_knows_servers(struct shed_client *client,
+                               struct shed_post *post)
 {
-    post->next = c->waiting;
-    c->waiting = post;
+    struct shed_servers *c = client->servers;
+
+    if (atomic_load(&c->is_settled))
+        return true;
+    if (post != NULL) {
+        post->next = c->waiting;
+        c->waiting = post;
+    }
+    return false;
 }
 
-struct shed_bytes shed_cluster_key(const struct shed_args *args)
+struct shed_bytes shed_servers_key(const struct shed_args *args)
 {
     int i = args->script != NULL ? 3 : 1;
 
@@ -504,23 +498,24 @@ struct shed_bytes shed_cluster_key(const struct shed_args *args)
 
 /* Follow a redirection. A slot that is being moved, or that nobody serves, is
  * for the owner of the call, which tries again later. */
-static bool on_elsewhere(void *arg, const struct shed_server *server,
-                         struct shed_call *call, const struct shed_reply *reply)
+static bool on_elsewhere(void *arg, struct shed_call *call,
+                         const struct shed_reply *reply)
 {
-    struct shed_cluster *c = arg;
+    const struct shed_server *server = arg;
+    struct shed_client *client = server->owner;
     unsigned redirects = call->redirects + 1;
     struct shed_redirect redirect;
     struct shed_server *target;
     struct shed_args *args;
 
     if (shed_reply_begins(reply, "CLUSTERDOWN"))
-        shed_cluster_hurry(c, NULL);
+        shed_servers_hurry(client, NULL);
     if (!shed_reply_redirect(reply, server->address->host, &redirect) ||
         redirects > REDIRECTS_MAX)
         return false;
     if (!redirect.is_ask)
-        shed_cluster_hurry(c, &redirect);
-    target = shed_cluster_hold_at(c, &redirect);
+        shed_servers_hurry(client, &redirect);
+    target = shed_servers_hold_at(client, &redirect);
     if (target == NULL)
         return false;
     args = shed_call_leave(call);
@@ -528,15 +523,15 @@ static bool on_elsewhere(void *arg, const struct shed_server *server,
     shed_session_call(target->session, call, args, call->fn, call->arg);
     call->redirects = redirects;
     free(args);
-    shed_cluster_give_back(c, target);
+    shed_client_give_back(client, target);
     return true;
 }
 
 /* --------------------------------------------------------------- its state */
 
-unsigned shed_cluster_changes(const struct shed_cluster *c)
+unsigned shed_client_server_changes(struct shed_client *client)
 {
-    return atomic_load(&c->changes);
+    return atomic_load(&client->servers->changes);
 }
 
 static void add_status(struct shed_server_status *all,
@@ -559,8 +554,11 @@ static void add_status(struct shed_server_status *all,
     all->gate.refused += one->gate.refused;
 }
 
-void shed_cluster_read(struct shed_cluster *c, struct shed_server_status *out)
+void shed_client_read(struct shed_client *client,
+                      struct shed_server_status *out)
 {
+    struct shed_servers *c = client->servers;
+
     *out = (struct shed_server_status){.is_up = true};
     shed_mutex_lock(&c->mu);
     for (size_t i = 0; i < SHED_CLUSTER_NODES_MAX; i++) {
@@ -570,7 +568,7 @@ void shed_cluster_read(struct shed_cluster *c, struct shed_server_status *out)
         if (server == NULL)
             continue;
         shed_server_read(server, &one);
-        shed_cluster_give_back(c, server);
+        shed_client_give_back(client, server);
         add_status(out, &one);
     }
     shed_mutex_unlock(&c->mu);
@@ -578,12 +576,14 @@ void shed_cluster_read(struct shed_cluster *c, struct shed_server_status *out)
 
 /* ----------------------------------------------------------- begin and end */
 
-static enum shed_code make_first(struct shed_cluster *c, struct shed_error *err)
+/* Make the first server: the only one, or the first seed. */
+static enum shed_code make_first(struct shed_servers *c, struct shed_error *err)
 {
-    struct shed_redirect seed;
+    struct shed_redirect seed = {.host = ""};
     enum shed_code code;
 
-    if (!shed_address_seed(c->address, 0, seed.host, seed.port))
+    if (c->is_cluster &&
+        !shed_address_seed(c->client->address, 0, seed.host, seed.port))
         return shed_fail_nomem(err, "a client");
     shed_mutex_lock(&c->mu);
     shed_cluster_map_init(&c->map, seed.host, seed.port, shed_now_ms());
@@ -592,16 +592,13 @@ static enum shed_code make_first(struct shed_cluster *c, struct shed_error *err)
     return code;
 }
 
-enum shed_code shed_cluster_create(
-    struct shed_reactor *reactor, const struct shed_address *address,
-    const struct shed_client_options *options, const char *process,
-    _Atomic uint32_t *epochs, const struct shed_server_hooks *hooks,
-    struct shed_cluster **out, struct shed_error *err)
+enum shed_code shed_servers_create(struct shed_client *client,
+                                   const struct shed_client_options *options,
+                                   const struct shed_server_hooks *hooks,
+                                   struct shed_error *err)
 {
-    struct shed_cluster *c = calloc(1, sizeof(*c));
-    enum shed_code code;
+    struct shed_servers *c = calloc(1, sizeof(*c));
 
-    *out = NULL;
     if (c == NULL || shed_mutex_init(&c->mu, SHED_RANK_CLUSTER) != 0) {
         free(c);
         return shed_fail_nomem(err, "a client");
@@ -611,30 +608,27 @@ enum shed_code shed_cluster_create(
         free(c);
         return shed_fail_nomem(err, "a client");
     }
-    c->reactor = reactor;
-    c->address = address;
-    c->process = process;
-    c->epochs = epochs;
+    client->servers = c;
+    c->client = client;
     c->hooks = *hooks;
     c->options = *options;
+    c->is_cluster = client->address->seeds != NULL;
+    atomic_init(&c->is_settled, !c->is_cluster);
     c->wake.run = on_wake;
     c->candidate = SHED_CLUSTER_NODES_MAX - 1; /* the seeds come next */
-    c->timer = shed_timer_create(reactor, on_timer, c);
-    code = c->timer != NULL ? make_first(c, err)
-                            : shed_fail_nomem(err, "a client");
-    if (code == SHED_OK)
-        *out = c;
-    else
-        shed_cluster_destroy(c);
-    return code;
+    if (c->is_cluster)
+        c->timer = shed_timer_create(client->reactor, on_timer, c);
+    if (c->is_cluster && c->timer == NULL)
+        return shed_fail_nomem(err, "a client");
+    return make_first(c, err);
 }
 
-void shed_cluster_open(struct shed_cluster *c)
+void shed_servers_open(struct shed_servers *c)
 {
     follow_map(c);
 }
 
-void shed_cluster_close(struct shed_cluster *c)
+void shed_servers_close(struct shed_servers *c)
 {
     shed_timer_destroy(c->timer);
     c->timer = NULL;
@@ -645,33 +639,18 @@ void shed_cluster_close(struct shed_cluster *c)
             shed_server_close(atomic_load(&c->server[i]));
 }
 
-static void free_cluster(struct shed_cluster *c)
+void shed_servers_destroy(struct shed_servers *c, bool is_forked)
 {
+    if (c == NULL)
+        return;
+    if (is_forked)
+        shed_scout_forget(c->scout);
+    for (size_t i = 0; i < SHED_CLUSTER_NODES_MAX; i++)
+        if (is_forked)
+            shed_server_forget(atomic_load(&c->server[i]));
+        else
+            shed_server_destroy(atomic_load(&c->server[i]));
     pthread_cond_destroy(&c->settled);
     shed_mutex_destroy(&c->mu);
     free(c);
-}
-
-void shed_cluster_destroy(struct shed_cluster *c)
-{
-    if (c == NULL)
-        return;
-    for (size_t i = 0; i < SHED_CLUSTER_NODES_MAX; i++)
-        destroy_server(atomic_load(&c->server[i]));
-    shed_timer_destroy(c->timer);
-    free_cluster(c);
-}
-
-void shed_cluster_forget(struct shed_cluster *c)
-{
-    if (c == NULL)
-        return;
-    shed_scout_forget(c->scout);
-    for (size_t i = 0; i < SHED_CLUSTER_NODES_MAX; i++)
-        if (atomic_load(&c->server[i]) != NULL) {
-            struct shed_address *address = atomic_load(&c->server[i])->address;
-            shed_server_forget(atomic_load(&c->server[i]));
-            shed_address_unref(address);
-        }
-    free_cluster(c);
 }

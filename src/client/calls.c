@@ -3,13 +3,12 @@
  * because its key is elsewhere was not executed, and is sent where it is said
  * to be, in the time of its call.
  */
-#include "client/cluster_call.h"
-
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/latch.h"
+#include "client/client.h"
 
 /* How often one command follows a redirection, and for how long it waits where
  * its slot is just being moved. */
@@ -66,14 +65,14 @@ struct journey {
 /* Take a reply that says that the key is elsewhere. host: of the server that
  * sent it.
  * Returns: false: there is nowhere to go on to, and that is the reply. */
-static bool redirect(struct shed_cluster *cluster, struct journey *j,
+static bool redirect(struct shed_client *client, struct journey *j,
                      const struct shed_reply *reply, const char *host)
 {
     struct shed_redirect to;
     bool is_last = j->rounds++ >= ROUNDS_MAX || shed_now_ms() >= j->deadline_ms;
 
     if (shed_reply_begins(reply, "CLUSTERDOWN"))
-        shed_cluster_hurry(cluster, NULL);
+        shed_servers_hurry(client, NULL);
     if (is_last || shed_reply_begins(reply, "CLUSTERDOWN"))
         return false;
     j->is_ask = false;
@@ -82,14 +81,14 @@ static bool redirect(struct shed_cluster *cluster, struct journey *j,
         return true;
     }
     if (!to.is_ask)
-        shed_cluster_hurry(cluster, &to);
+        shed_servers_hurry(client, &to);
     j->is_ask = to.is_ask;
-    j->target = shed_cluster_hold_at(cluster, &to);
+    j->target = shed_servers_hold_at(client, &to);
     return j->target != NULL;
 }
 
 /* Send it, and follow redirections. */
-static enum shed_code travel(struct shed_cluster *cluster, struct journey *j,
+static enum shed_code travel(struct shed_client *client, struct journey *j,
                              struct shed_reply **reply,
                              struct shed_link_use *use, struct shed_error *err)
 {
@@ -97,7 +96,7 @@ static enum shed_code travel(struct shed_cluster *cluster, struct journey *j,
         struct shed_server *server =
             j->target != NULL
                 ? j->target
-                : shed_cluster_hold(cluster, j->key.data, j->key.size);
+                : shed_client_hold(client, j->key.data, j->key.size);
         unsigned sent;
         bool goes_on;
         enum shed_code code = send_one(server, j->command, j->is_ask, reply,
@@ -107,8 +106,8 @@ static enum shed_code travel(struct shed_cluster *cluster, struct journey *j,
         j->target = NULL;
         j->sent += sent - (is_elsewhere && sent > 0);
         goes_on =
-            is_elsewhere && redirect(cluster, j, *reply, server->address->host);
-        shed_cluster_give_back(cluster, server);
+            is_elsewhere && redirect(client, j, *reply, server->address->host);
+        shed_client_give_back(client, server);
         if (!goes_on)
             return code;
         shed_reply_free(*reply);
@@ -120,18 +119,18 @@ static struct journey begin(const struct shed_args *command,
                             uint64_t deadline_ms)
 {
     return (struct journey){.command = command,
-                            .key = shed_cluster_key(command),
+                            .key = shed_servers_key(command),
                             .deadline_ms = deadline_ms};
 }
 
-static enum shed_code call_one(struct shed_cluster *cluster,
+static enum shed_code call_one(struct shed_client *client,
                                const struct shed_args *command,
                                struct shed_reply **reply,
                                struct shed_link_use *use, unsigned *sent,
                                uint64_t deadline_ms, struct shed_error *err)
 {
     struct journey j = begin(command, deadline_ms);
-    enum shed_code code = travel(cluster, &j, reply, use, err);
+    enum shed_code code = travel(client, &j, reply, use, err);
 
     if (sent != NULL)
         *sent = j.sent;
@@ -179,28 +178,28 @@ static void destroy_batch(struct batch *b)
 }
 
 /* Find the part of a command's server, which is held once. */
-static size_t find_part(struct shed_cluster *cluster, struct batch *b,
+static size_t find_part(struct shed_client *client, struct batch *b,
                         const struct shed_args *command)
 {
-    struct shed_bytes key = shed_cluster_key(command);
-    struct shed_server *server = shed_cluster_hold(cluster, key.data, key.size);
+    struct shed_bytes key = shed_servers_key(command);
+    struct shed_server *server = shed_client_hold(client, key.data, key.size);
     size_t i = 0;
 
     while (i < b->parts && b->part[i].server != server)
         i++;
     if (i < b->parts)
-        shed_cluster_give_back(cluster, server);
+        shed_client_give_back(client, server);
     else
         b->part[b->parts++] = (struct part){.server = server};
     return i;
 }
 
 /* Count the commands of each part, and then put them into its place. */
-static void arrange(struct shed_cluster *cluster, struct batch *b,
+static void arrange(struct shed_client *client, struct batch *b,
                     const struct shed_args *commands, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        b->part_of[i] = find_part(cluster, b, &commands[i]);
+        b->part_of[i] = find_part(client, b, &commands[i]);
         b->part[b->part_of[i]].count++;
     }
     for (size_t p = 0, first = 0; p < b->parts; p++) {
@@ -260,7 +259,7 @@ static enum shed_code call_servers(struct batch *b, uint64_t deadline_ms,
 }
 
 /* Hand the replies out in the caller's order, and send on what is elsewhere. */
-static void conclude(struct shed_cluster *cluster, struct batch *b,
+static void conclude(struct shed_client *client, struct batch *b,
                      struct shed_reply **replies, struct shed_link_use *uses,
                      uint64_t deadline_ms)
 {
@@ -272,9 +271,9 @@ static void conclude(struct shed_cluster *cluster, struct batch *b,
             struct shed_reply *next = NULL;
             struct shed_error why;
             if (shed_reply_is_elsewhere(b->replies[i]) &&
-                redirect(cluster, &j, b->replies[i],
+                redirect(client, &j, b->replies[i],
                          part->server->address->host)) {
-                if (travel(cluster, &j, &next, &use, &why) != SHED_OK)
+                if (travel(client, &j, &next, &use, &why) != SHED_OK)
                     next = shed_reply_make_error(why.reason);
                 if (next != NULL) {
                     shed_reply_free(b->replies[i]);
@@ -288,7 +287,7 @@ static void conclude(struct shed_cluster *cluster, struct batch *b,
     }
 }
 
-static enum shed_code call_many(struct shed_cluster *cluster,
+static enum shed_code call_many(struct shed_client *client,
                                 const struct shed_args *commands, size_t count,
                                 struct shed_reply **replies,
                                 struct shed_link_use *uses,
@@ -298,34 +297,54 @@ static enum shed_code call_many(struct shed_cluster *cluster,
     enum shed_code code;
 
     if (create_batch(&b, count)) {
-        arrange(cluster, &b, commands, count);
+        arrange(client, &b, commands, count);
         code = call_servers(&b, deadline_ms, err);
     } else {
         code = shed_fail_nomem(err, "a Redis call");
     }
     if (code == SHED_OK)
-        conclude(cluster, &b, replies, uses, deadline_ms);
+        conclude(client, &b, replies, uses, deadline_ms);
     else if (b.replies != NULL)
         shed_reply_free_all(b.replies, count);
     for (size_t p = 0; p < b.parts; p++)
-        shed_cluster_give_back(cluster, b.part[p].server);
+        shed_client_give_back(client, b.part[p].server);
     destroy_batch(&b);
     return code;
 }
 
-enum shed_code shed_cluster_call(struct shed_cluster *cluster,
-                                 const struct shed_args *commands, size_t count,
-                                 struct shed_reply **replies,
-                                 struct shed_link_use *uses, unsigned *sent,
-                                 uint64_t deadline_ms, struct shed_error *err)
+/* A single server may share its link with others, so all uses are one. */
+static enum shed_code call_only(struct shed_client *client,
+                                const struct shed_args *commands, size_t count,
+                                struct shed_reply **replies,
+                                struct shed_link_use *uses, unsigned *sent,
+                                uint64_t deadline_ms, struct shed_error *err)
 {
-    shed_cluster_wait(cluster, deadline_ms);
+    struct shed_server *server = shed_client_hold(client, "", 0);
+    struct shed_link_use use;
+    enum shed_code code = shed_links_call(
+        server->links, commands, count, replies, &use, sent, deadline_ms, err);
+
+    for (size_t i = 0; uses != NULL && i < count; i++)
+        uses[i] = use;
+    return code;
+}
+
+enum shed_code shed_client_call(struct shed_client *client,
+                                const struct shed_args *commands, size_t count,
+                                struct shed_reply **replies,
+                                struct shed_link_use *uses, unsigned *sent,
+                                uint64_t deadline_ms, struct shed_error *err)
+{
+    if (client->address->seeds == NULL)
+        return call_only(client, commands, count, replies, uses, sent,
+                         deadline_ms, err);
+    shed_client_wait(client, deadline_ms);
     if (count == 1)
-        return call_one(cluster, commands, replies, uses, sent, deadline_ms,
+        return call_one(client, commands, replies, uses, sent, deadline_ms,
                         err);
     if (sent != NULL)
         *sent = 0;
     return count == 0 ? SHED_OK
-                      : call_many(cluster, commands, count, replies, uses,
+                      : call_many(client, commands, count, replies, uses,
                                   deadline_ms, err);
 }

@@ -21,7 +21,7 @@
 #include "base/error.h"
 #include "base/limit.h"
 #include "base/mutex.h"
-#include "client/event_line.h"
+#include "client/event_log.h"
 
 /* How long after the first event that was left out their number is reported. */
 #define SUMMARY_MS 1000
@@ -51,7 +51,7 @@ struct shed_events {
     bool is_summary_due;     /* posted, or its timer runs */
 
     /* reactor thread only */
-    struct shed_log_lines lines;
+    struct shed_event_log log;
     struct shed_timer *timer; /* NULL: it is closed */
 };
 
@@ -66,36 +66,43 @@ struct told {
 
 /* ------------------------------------------------------------- the lines */
 
-/* Tell what was suppressed, if its interval is over, or this is the end. */
-static void tell_suppressed(struct shed_events *es)
+/* Make sure that what is left out is reported; with mu held. Any thread. */
+static void begin_summary_locked(struct shed_events *es)
 {
-    bool is_last = es->timer == NULL;
-    struct shed_log_told told;
-
-    while (shed_log_lines_take(&es->lines, shed_now_ms(), is_last, &told))
-        es->on_log(es->log_user, told.level, told.text);
+    if (!es->is_summary_due)
+        shed_reactor_post(es->reactor, &es->summary_post);
+    es->is_summary_due = true;
 }
 
-static void begin_summary(struct shed_events *es);
+/* Tell the numbers whose interval is over, or all if this is the end. */
+static void tell_numbers(struct shed_events *es)
+{
+    bool is_last = es->timer == NULL;
+    struct shed_log_line line;
+
+    while (shed_event_log_take(&es->log, shed_now_ms(), is_last, &line))
+        es->on_log(es->log_user, line.level, line.text);
+    if (!shed_event_log_is_waiting(&es->log))
+        return;
+    shed_mutex_lock(&es->mu);
+    begin_summary_locked(es);
+    shed_mutex_unlock(&es->mu);
+}
 
 /* Tell the line of an event, or hold it back; or add others that were left out,
  * of which no more is known than their number. */
 static void tell_line(struct shed_events *es, const struct shed_event *e,
                       size_t keys, uint64_t left_out)
 {
-    struct shed_event_line line;
+    struct shed_log_line line;
 
-    if (es->on_log == NULL || keys == 0 ||
-        !shed_event_line_write(e, keys, &line))
+    if (es->on_log == NULL || keys == 0)
         return;
     if (left_out > 0)
-        shed_log_lines_suppress(&es->lines, &line.line, left_out);
-    else if (shed_log_lines_pass(&es->lines, &line.line, shed_now_ms()))
-        es->on_log(es->log_user, line.line.level, line.text);
-    if (es->timer == NULL)
-        tell_suppressed(es);
-    else if (shed_log_lines_are_waiting(&es->lines))
-        begin_summary(es);
+        shed_event_log_count(&es->log, e, left_out);
+    else if (shed_event_log_add(&es->log, e, keys, shed_now_ms(), &line))
+        es->on_log(es->log_user, line.level, line.text);
+    tell_numbers(es);
 }
 
 /* ------------------------------------------------------- what was left out */
@@ -135,28 +142,6 @@ static void tell_events_left_out(struct shed_events *es)
     }
 }
 
-/* Make sure that what is left out is reported; with mu held. Returns: whether
- * the caller has to start the timer. */
-static bool begin_summary_locked(struct shed_events *es)
-{
-    bool is_first = !es->is_summary_due;
-
-    es->is_summary_due = true;
-    return is_first;
-}
-
-/* On the reactor thread. */
-static void begin_summary(struct shed_events *es)
-{
-    bool is_first;
-
-    shed_mutex_lock(&es->mu);
-    is_first = begin_summary_locked(es);
-    shed_mutex_unlock(&es->mu);
-    if (is_first)
-        shed_timer_set(es->timer, SUMMARY_MS);
-}
-
 /* The interval of a line is longer than that of events, so it goes on. */
 static void on_timer(void *arg)
 {
@@ -166,9 +151,7 @@ static void on_timer(void *arg)
     es->is_summary_due = false;
     shed_mutex_unlock(&es->mu);
     tell_events_left_out(es);
-    tell_suppressed(es);
-    if (shed_log_lines_are_waiting(&es->lines))
-        begin_summary(es);
+    tell_numbers(es);
 }
 
 static void set_summary_timer(struct shed_post *post)
@@ -195,7 +178,7 @@ static bool pass(struct shed_events *es, const struct shed_event *e,
 {
     enum class class = class_of(e, keys);
     struct shed_limit *limit = &es->limit[e->kind][class];
-    bool has_passed = false, is_first = false;
+    bool has_passed = false;
 
     shed_mutex_lock(&es->mu);
     if (is_lost)
@@ -206,11 +189,9 @@ static bool pass(struct shed_events *es, const struct shed_event *e,
     if (!has_passed) {
         es->left_out[e->kind][class] = e->outcome;
         es->left_out_total += es->on_event != NULL;
-        is_first = begin_summary_locked(es);
+        begin_summary_locked(es);
     }
     shed_mutex_unlock(&es->mu);
-    if (is_first)
-        shed_reactor_post(es->reactor, &es->summary_post);
     return has_passed;
 }
 
@@ -328,7 +309,7 @@ void shed_events_close(struct shed_events *es)
     tell_events_left_out(es);
     shed_timer_destroy(es->timer);
     es->timer = NULL;
-    tell_suppressed(es);
+    tell_numbers(es);
 }
 
 void shed_events_destroy(struct shed_events *es)

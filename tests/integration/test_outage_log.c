@@ -8,34 +8,34 @@
 
 #include <snowshed/event.h>
 
-#include "client/log_lines.h"
+#include "client/event_log.h"
 #include "support/fixture.h"
 
 /* Linked with --wrap: for the lines, time passes this much faster. */
 #define SPEED 20
 
-bool __real_shed_log_lines_pass(struct shed_log_lines *lines,
-                                const struct shed_log_line *line,
-                                uint64_t now_ms);
-bool __wrap_shed_log_lines_pass(struct shed_log_lines *lines,
-                                const struct shed_log_line *line,
-                                uint64_t now_ms);
-bool __real_shed_log_lines_take(struct shed_log_lines *lines, uint64_t now_ms,
-                                bool is_last, struct shed_log_told *out);
-bool __wrap_shed_log_lines_take(struct shed_log_lines *lines, uint64_t now_ms,
-                                bool is_last, struct shed_log_told *out);
+bool __real_shed_event_log_add(struct shed_event_log *log,
+                               const struct shed_event *event, size_t keys,
+                               uint64_t now_ms, struct shed_log_line *out);
+bool __wrap_shed_event_log_add(struct shed_event_log *log,
+                               const struct shed_event *event, size_t keys,
+                               uint64_t now_ms, struct shed_log_line *out);
+bool __real_shed_event_log_take(struct shed_event_log *log, uint64_t now_ms,
+                                bool is_last, struct shed_log_line *out);
+bool __wrap_shed_event_log_take(struct shed_event_log *log, uint64_t now_ms,
+                                bool is_last, struct shed_log_line *out);
 
-bool __wrap_shed_log_lines_pass(struct shed_log_lines *lines,
-                                const struct shed_log_line *line,
-                                uint64_t now_ms)
+bool __wrap_shed_event_log_add(struct shed_event_log *log,
+                               const struct shed_event *event, size_t keys,
+                               uint64_t now_ms, struct shed_log_line *out)
 {
-    return __real_shed_log_lines_pass(lines, line, now_ms * SPEED);
+    return __real_shed_event_log_add(log, event, keys, now_ms * SPEED, out);
 }
 
-bool __wrap_shed_log_lines_take(struct shed_log_lines *lines, uint64_t now_ms,
-                                bool is_last, struct shed_log_told *out)
+bool __wrap_shed_event_log_take(struct shed_event_log *log, uint64_t now_ms,
+                                bool is_last, struct shed_log_line *out)
 {
-    return __real_shed_log_lines_take(lines, now_ms * SPEED, is_last, out);
+    return __real_shed_event_log_take(log, now_ms * SPEED, is_last, out);
 }
 
 /* ------------------------------------------------------------ what is told */

@@ -1,11 +1,16 @@
-/* The kinds of events, and their lines in the log. Whatever a program's names
- * and keys are, a line is one line of printable text that fits. */
-#include "client/event_line.h"
+/*
+ * The kinds of events, and their lines in the log. The invariants: whatever a
+ * program's names and keys are, a line is one line of printable text that fits;
+ * while a kind has lines that are suppressed, no other line of it passes: their
+ * number comes first.
+ */
+#include "client/event_log.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define NAME_SHOWN_BYTES 96 /* of a name or a key */
+#define MS_PER_S 1000
 
 enum { LOG_NEVER = -1 };
 
@@ -84,17 +89,19 @@ bool shed_event_is_trouble(enum shed_event_kind kind, enum shed_code outcome)
            !(kind == SHED_EVENT_PUBLISH_REFUSED && outcome == SHED_ELOST);
 }
 
-static int level_of(enum shed_event_kind kind, enum shed_code outcome)
+/* LOG_NEVER, or an enum shed_log_level. */
+static int level_of(const struct shed_event *e)
 {
-    if (kind == SHED_EVENT_DISCONNECTED && outcome == SHED_EDENIED)
+    if (e->kind == SHED_EVENT_DISCONNECTED && e->outcome == SHED_EDENIED)
         return SHED_LOG_ERROR;
-    return shed_event_is_trouble(kind, outcome) ? kinds[kind].level_trouble
-                                                : kinds[kind].level_ok;
+    return shed_event_is_trouble(e->kind, e->outcome)
+               ? kinds[e->kind].level_trouble
+               : kinds[e->kind].level_ok;
 }
 
 bool shed_event_has_line(const struct shed_event *e)
 {
-    return level_of(e->kind, e->outcome) != LOG_NEVER;
+    return level_of(e) != LOG_NEVER;
 }
 
 static const char *words_of(const struct shed_event *e)
@@ -129,10 +136,10 @@ static size_t add_text(char *line, size_t at, const char *text)
     return at;
 }
 
-static void write_text(const struct shed_event *e, size_t keys,
-                       struct shed_event_line *out)
+static void write_line(const struct shed_event *e, size_t keys,
+                       char line[SHED_LOG_LINE_BYTES])
 {
-    char *line = out->text, more[32] = "";
+    char more[32] = "";
     size_t at = add_text(line, 0, words_of(e));
 
     if (keys > 1)
@@ -145,30 +152,111 @@ static void write_text(const struct shed_event *e, size_t keys,
     if (e->reason != NULL && e->reason[0] != '\0')
         at = add_text(line, add_text(line, at, ": "), e->reason);
     line[at] = '\0';
-    out->line.text = line;
 }
 
-static void set_kind(const struct shed_event *e, struct shed_log_line *line)
+/* -------------------------------------------------------------- how often */
+
+/* The lines that an event's is limited with. */
+static struct shed_log_kind *kind_of(struct shed_event_log *log,
+                                     const struct shed_event *e)
 {
-    enum shed_event_kind kind = e->kind;
-    enum pace pace = kinds[kind].pace;
+    size_t kind = e->kind;
 
     if (kind == SHED_EVENT_DISCONNECTED)
         kind = SHED_EVENT_CONNECTED;
-    line->kind = 2 * kind + (pace == PACE_REPEATED &&
-                             shed_event_is_trouble(kind, e->outcome));
-    line->most = pace == PACE_REPEATED ? 1 : NEWS_MOST;
+    return &log->kinds[2 * kind + (kinds[kind].pace == PACE_REPEATED &&
+                                   shed_event_is_trouble(e->kind, e->outcome))];
 }
 
-bool shed_event_line_write(const struct shed_event *e, size_t keys,
-                           struct shed_event_line *out)
+static bool pass(const struct shed_event_log *log, struct shed_log_kind *k,
+                 uint64_t now_ms)
 {
-    int level = level_of(e->kind, e->outcome);
+    enum pace pace = kinds[(k - log->kinds) / 2].pace;
 
-    if (level == LOG_NEVER)
+    return shed_limit_pass(&k->limit, pace == PACE_REPEATED ? 1 : NEWS_MOST,
+                           SHED_LOG_INTERVAL_MS, now_ms);
+}
+
+/* Keep what is told of a line that has just been suppressed. */
+static void hold_back(struct shed_log_kind *k, const struct shed_event *e,
+                      size_t keys, bool is_first)
+{
+    enum shed_log_level level = (enum shed_log_level)level_of(e);
+
+    if (is_first || level > k->level)
+        k->level = level;
+    write_line(e, keys, k->text);
+}
+
+bool shed_event_log_add(struct shed_event_log *log, const struct shed_event *e,
+                        size_t keys, uint64_t now_ms, struct shed_log_line *out)
+{
+    struct shed_log_kind *k = kind_of(log, e);
+
+    if (!shed_event_has_line(e))
         return false;
-    out->line = (struct shed_log_line){.level = (enum shed_log_level)level};
-    set_kind(e, &out->line);
-    write_text(e, keys, out);
-    return true;
+    if (k->limit.suppressed > 0) {
+        shed_limit_suppress(&k->limit);
+    } else if (pass(log, k, now_ms)) {
+        out->level = (enum shed_log_level)level_of(e);
+        write_line(e, keys, out->text);
+        return true;
+    }
+    hold_back(k, e, keys, k->limit.suppressed == 1);
+    return false;
+}
+
+void shed_event_log_count(struct shed_event_log *log,
+                          const struct shed_event *e, uint64_t count)
+{
+    struct shed_log_kind *k = kind_of(log, e);
+
+    if (!shed_event_has_line(e))
+        return;
+    if (k->limit.suppressed == 0 && k->text[0] == '\0')
+        hold_back(k, e, 1, true);
+    k->limit.suppressed += count;
+}
+
+bool shed_event_log_is_waiting(const struct shed_event_log *log)
+{
+    bool is_waiting = false;
+
+    for (size_t i = 0; i < sizeof(log->kinds) / sizeof(*log->kinds); i++)
+        is_waiting |= log->kinds[i].limit.suppressed > 0;
+    return is_waiting;
+}
+
+/* It counts as a line, so it begins an interval. */
+static void take(const struct shed_event_log *log, struct shed_log_kind *k,
+                 uint64_t now_ms, struct shed_log_line *out)
+{
+    unsigned long long count = shed_limit_take(&k->limit);
+    unsigned long long last_s =
+        (now_ms - k->limit.began_ms + MS_PER_S - 1) / MS_PER_S;
+
+    out->level = k->level;
+    if (count > 1)
+        (void)snprintf(out->text, sizeof(out->text),
+                       "%s (and %llu more of this kind in the last %llu s)",
+                       k->text, count - 1, last_s > 0 ? last_s : 1);
+    else
+        (void)snprintf(out->text, sizeof(out->text), "%s", k->text);
+    if (shed_limit_is_over(&k->limit, SHED_LOG_INTERVAL_MS, now_ms))
+        (void)pass(log, k, now_ms);
+}
+
+bool shed_event_log_take(struct shed_event_log *log, uint64_t now_ms,
+                         bool is_last, struct shed_log_line *out)
+{
+    for (size_t i = 0; i < sizeof(log->kinds) / sizeof(*log->kinds); i++) {
+        struct shed_log_kind *k = &log->kinds[i];
+        if (k->limit.suppressed > 0 &&
+            (is_last ||
+             shed_limit_is_over(&k->limit, SHED_LOG_INTERVAL_MS, now_ms))) {
+            take(log, k, now_ms, out);
+            return true;
+        }
+    }
+    return false;
 }

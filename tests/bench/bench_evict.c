@@ -1,7 +1,8 @@
 /*
  * What stays when memory is full: the hit ratio of the store behind near and
- * local rows (known/local.c, SIEVE in 16 shards) beside LRU with room for as
- * many rows.
+ * local rows (known/local.c, SIEVE in 16 shards) beside LRU and S3-FIFO with
+ * room for as many rows. S3-FIFO is that of J. Yang, Y. Zhang, Z. Qiu, Y. Yue,
+ * K. V. Rashmi, "FIFO Queues are All You Need for Cache Eviction", SOSP 2023.
  *
  *   zipf    1,000,000 keys, of which the n-th is asked for as often as 1/n^0.99
  *   new     what is new is popular: the ranks move on to a new key with every
@@ -38,41 +39,144 @@ enum {
 
 static size_t ids; /* of keys, from 1; NOBODY is none */
 
-/* ---------------------------------------------------------------------- LRU */
+/* --------------------------------------------------------------- the queues */
 
-/* A queue of ids in the order of their last use, linked by arrays. */
-struct lru {
+/* A queue of ids in the order in which they came, linked by arrays that all
+ * queues of a cache share: an id is in one of them at most. */
+struct links {
     uint32_t *before, *after;
-    bool *has;
+};
+
+struct queue {
     uint32_t first, last;
     size_t count;
 };
 
-static void take_out(struct lru *c, uint32_t id)
+static struct links create_links(void)
 {
-    uint32_t before = c->before[id], after = c->after[id];
-
-    *(before != NOBODY ? &c->after[before] : &c->first) = after;
-    *(after != NOBODY ? &c->before[after] : &c->last) = before;
-    c->has[id] = false;
-    c->count--;
+    return (struct links){bench_allocate(ids, sizeof(uint32_t)),
+                          bench_allocate(ids, sizeof(uint32_t))};
 }
+
+static void destroy_links(struct links *l)
+{
+    free(l->before);
+    free(l->after);
+}
+
+static void append(struct links *l, struct queue *q, uint32_t id)
+{
+    l->before[id] = q->last;
+    l->after[id] = NOBODY;
+    *(q->last != NOBODY ? &l->after[q->last] : &q->first) = id;
+    q->last = id;
+    q->count++;
+}
+
+static void take_out(struct links *l, struct queue *q, uint32_t id)
+{
+    uint32_t before = l->before[id], after = l->after[id];
+
+    *(before != NOBODY ? &l->after[before] : &q->first) = after;
+    *(after != NOBODY ? &l->before[after] : &q->last) = before;
+    q->count--;
+}
+
+/* Take the oldest out. */
+static uint32_t shift(struct links *l, struct queue *q)
+{
+    uint32_t id = q->first;
+
+    take_out(l, q, id);
+    return id;
+}
+
+/* ---------------------------------------------------------------------- LRU */
+
+struct lru {
+    struct links links;
+    struct queue queue;
+    bool *has;
+};
 
 static bool get_lru(struct lru *c, size_t room, uint32_t id)
 {
     bool is_hit = c->has[id];
 
     if (is_hit)
-        take_out(c, id);
-    else if (c->count == room)
-        take_out(c, c->first);
-    c->before[id] = c->last;
-    c->after[id] = NOBODY;
-    *(c->last != NOBODY ? &c->after[c->last] : &c->first) = id;
-    c->last = id;
+        take_out(&c->links, &c->queue, id);
+    else if (c->queue.count == room)
+        c->has[shift(&c->links, &c->queue)] = false;
+    append(&c->links, &c->queue, id);
     c->has[id] = true;
-    c->count++;
     return is_hit;
+}
+
+/* ------------------------------------------------------------------ S3-FIFO */
+
+enum place { AWAY, SMALL, MAIN, GHOST };
+enum { USES_MAX = 3, SMALL_PART = 10 };
+
+struct s3 {
+    struct links links;
+    struct queue queue[GHOST + 1];
+    unsigned char *place, *uses;
+};
+
+static void put_s3(struct s3 *c, enum place place, uint32_t id)
+{
+    append(&c->links, &c->queue[place], id);
+    c->place[id] = (unsigned char)place;
+}
+
+/* Of the main queue; what was used goes round again. */
+static void evict_main(struct s3 *c)
+{
+    for (;;) {
+        uint32_t id = shift(&c->links, &c->queue[MAIN]);
+        c->place[id] = AWAY;
+        if (c->uses[id] == 0)
+            return;
+        c->uses[id]--;
+        put_s3(c, MAIN, id);
+    }
+}
+
+/* Of the small queue; what was used more than once goes to the main one. */
+static void evict_small(struct s3 *c, size_t room)
+{
+    uint32_t id = shift(&c->links, &c->queue[SMALL]);
+
+    if (c->uses[id] > 1) {
+        c->uses[id] = 0;
+        put_s3(c, MAIN, id);
+        return;
+    }
+    put_s3(c, GHOST, id);
+    if (c->queue[GHOST].count > room - room / SMALL_PART)
+        c->place[shift(&c->links, &c->queue[GHOST])] = AWAY;
+}
+
+static bool get_s3(struct s3 *c, size_t room, uint32_t id)
+{
+    bool was_ghost;
+
+    if (c->place[id] == SMALL || c->place[id] == MAIN) {
+        if (c->uses[id] < USES_MAX)
+            c->uses[id]++;
+        return true;
+    }
+    while (c->queue[SMALL].count + c->queue[MAIN].count >= room)
+        if (c->queue[SMALL].count >= room / SMALL_PART)
+            evict_small(c, room);
+        else
+            evict_main(c);
+    was_ghost = c->place[id] == GHOST;
+    if (was_ghost)
+        take_out(&c->links, &c->queue[GHOST], id);
+    c->uses[id] = 0;
+    put_s3(c, was_ghost ? MAIN : SMALL, id);
+    return false;
 }
 
 /* ---------------------------------------------------------------- the store */
@@ -202,15 +306,16 @@ static uint32_t next_scan(size_t i)
 
 /* -------------------------------------------------------------- the measure */
 
-static void print(const char *name, double of_lru, double of_local,
-                  double counted)
+static void print(const char *name, double of_lru, double of_s3,
+                  double of_local, double counted)
 {
     double ratio = of_local / of_lru;
     const struct bench_figure figure = {
         "", strcmp(name, "zipf") == 0 ? 1.05 : 0, true, true};
 
-    (void)printf("%-5s %8.3f %8.3f %14.3f\n", name, of_lru / counted,
-                 of_local / counted,
+    (void)printf("%-5s %8.3f %8.3f %8.3f %13.3f %14.3f\n", name,
+                 of_lru / counted, of_s3 / counted, of_local / counted,
+                 of_s3 / of_lru,
                  bench_note(&ratio, 1, figure, "hit ratio / LRU, %s", name));
     (void)fflush(stdout);
 }
@@ -219,10 +324,12 @@ static void measure(const char *name, uint32_t (*next)(size_t i),
                     size_t requests, size_t bytes, size_t room)
 {
     struct shed_local *local = create_local(bytes);
-    struct lru lru = {.before = bench_allocate(ids, sizeof(uint32_t)),
-                      .after = bench_allocate(ids, sizeof(uint32_t)),
+    struct lru lru = {.links = create_links(),
                       .has = bench_allocate(ids, sizeof(bool))};
-    double of_local = 0, of_lru = 0;
+    struct s3 s3 = {.links = create_links(),
+                    .place = bench_allocate(ids, 1),
+                    .uses = bench_allocate(ids, 1)};
+    double of_local = 0, of_lru = 0, of_s3 = 0;
     double counted = (double)(requests - requests / 2);
 
     for (size_t i = 0; i < requests; i++) {
@@ -230,12 +337,15 @@ static void measure(const char *name, uint32_t (*next)(size_t i),
         bool is_counted = i >= requests / 2;
         of_local += get_local(local, id) && is_counted;
         of_lru += get_lru(&lru, room, id) && is_counted;
+        of_s3 += get_s3(&s3, room, id) && is_counted;
     }
-    print(name, of_lru, of_local, counted);
+    print(name, of_lru, of_s3, of_local, counted);
     shed_local_destroy(local);
-    free(lru.before);
-    free(lru.after);
+    destroy_links(&lru.links);
+    destroy_links(&s3.links);
     free(lru.has);
+    free(s3.place);
+    free(s3.uses);
 }
 
 int main(int argc, char **argv)
@@ -250,8 +360,9 @@ int main(int argc, char **argv)
     room = fill(bytes).rows;
     (void)printf("hit ratio of the second half of %zu requests, with room for "
                  "%zu of %d keys\n"
-                 "%-5s %8s %8s %14s\n",
-                 requests, room, KEYS, "", "LRU", "snowshed", "snowshed / LRU");
+                 "%-5s %8s %8s %8s %13s %14s\n",
+                 requests, room, KEYS, "", "LRU", "S3-FIFO", "snowshed",
+                 "S3-FIFO / LRU", "snowshed / LRU");
     measure("zipf", next_zipf, requests, bytes, room);
     measure("new", next_new, requests, bytes, room);
     measure("scan", next_scan, requests, bytes, room);

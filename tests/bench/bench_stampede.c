@@ -7,9 +7,8 @@
  *   blocking  each caller is a thread
  *   async     those of a process are calls that one thread begins and collects
  *             from a queue
- *   poll      as blocking, without pushes (SHED_WAIT_POLL)
  *
- * usage: bench_stampede SOCKET blocking|async|poll [EXPIRIES]
+ * usage: bench_stampede SOCKET blocking|async [EXPIRIES]
  */
 #define _GNU_SOURCE /* ppoll */
 #include <poll.h>
@@ -38,11 +37,6 @@ enum {
     LOAD_US = 50000,
     COME_WITHIN_US = 30000 /* after the row has expired */
 };
-
-enum kind { BLOCKING, ASYNC, POLL, KINDS };
-
-static const char *const kind_names[KINDS] = {"blocking", "async", "poll"};
-static enum kind kind; /* as main was told */
 
 /* All processes have it. */
 static struct shared {
@@ -78,16 +72,14 @@ static void load(void *user, void *thread, struct shed_load *l)
 
 static void open_all(const char *socket)
 {
-    struct shed_client_options client_options = bare_client();
     struct shed_cache_options options = bare_cache();
     struct shed_error err;
     char uri[200];
 
-    client_options.wait = kind == POLL ? SHED_WAIT_POLL : SHED_WAIT_AUTO;
     options.ttl_ms = TTL_MS;
     options.ttl_jitter_pct = 0;
     (void)snprintf(uri, sizeof(uri), "unix:%s", socket);
-    cache = bench_open(uri, &client_options, BARE_SOURCE, &options, load, NULL);
+    cache = bench_open(uri, BARE_CLIENT, BARE_SOURCE, &options, load, NULL);
     if (shed_queue_open(&queue, &err) != SHED_OK)
         bench_die(err.reason);
 }
@@ -181,20 +173,19 @@ static void *run_blocking(void *arg)
     }
 }
 
-static void run_process(size_t number, const char *socket)
+static void run_process(size_t number, const char *socket, bool is_async)
 {
-    size_t count = kind == ASYNC ? 0 : CALLERS;
     pthread_t threads[CALLERS];
 
     open_all(socket);
     for (size_t i = 0; i < CALLERS; i++)
         callers[i].i = number * CALLERS + i;
-    if (kind == ASYNC)
+    if (is_async)
         run_async((unsigned)number);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < CALLERS && !is_async; i++)
         if (pthread_create(&threads[i], NULL, run_blocking, &callers[i]) != 0)
             bench_die("no thread");
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < CALLERS && !is_async; i++)
         (void)pthread_join(threads[i], NULL);
     shed_cache_close(cache);
     shed_queue_close(queue);
@@ -218,40 +209,41 @@ static size_t note_waits(double *waits)
     return count;
 }
 
-static void print_waits(double *ms, size_t count)
+static void print_waits(const char *kind, bool is_async, double *ms,
+                        size_t count)
 {
     static const struct {
         const char *name;
-        double at, bar[KINDS];
-    } parts[] = {{"p50", 0.5, {1.1, 0.8, 0}},
-                 {"p99", 0.99, {2.8, 2, 0}},
-                 {"max", 1, {5.2, 3, 0}}};
+        double at, bar[2];
+    } parts[] = {{"p50", 0.5, {1.1, 0.8}},
+                 {"p99", 0.99, {2.8, 2}},
+                 {"max", 1, {5.2, 3}}};
 
     (void)printf("wait after the load, ms\n");
     for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
         const struct bench_figure figure = {.unit = "ms",
-                                            .bar = parts[i].bar[kind]};
+                                            .bar = parts[i].bar[is_async]};
         double wait_ms = bench_at(ms, count, parts[i].at);
         (void)printf("  %-20s %8.2f\n", parts[i].name,
                      bench_note(&wait_ms, 1, figure, "stampede, %s: wait, %s",
-                                kind_names[kind], parts[i].name));
+                                kind, parts[i].name));
     }
 }
 
-static void print(const struct bench_commands *commands, size_t rounds)
+static void print(const struct bench_commands *commands, const char *kind,
+                  size_t rounds)
 {
-    const char *name = kind_names[kind];
     double loads = (double)atomic_load(&shared->loads) / (double)rounds,
            all = bench_calls(commands, NULL) / (double)rounds;
 
     (void)bench_note(&all, 1, (struct bench_figure){.unit = "", .bar = 16},
-                     "stampede, %s: commands per expiry", name);
+                     "stampede, %s: commands per expiry", kind);
     (void)bench_note(&loads, 1, (struct bench_figure){.unit = "", .bar = 1},
-                     "stampede, %s: loads per expiry", name);
+                     "stampede, %s: loads per expiry", kind);
     (void)printf("%d processes, %d %s callers each, %zu expiries\n"
                  "loads per expiry       %8.3f\n"
                  "commands per expiry    %8.1f\n",
-                 PROCESSES, CALLERS, name, rounds, loads, all);
+                 PROCESSES, CALLERS, kind, rounds, loads, all);
     for (size_t i = 0; commands->of[i].name[0] != '\0'; i++)
         (void)printf("  %-20s %8.2f\n", commands->of[i].name,
                      (double)commands->of[i].calls / (double)rounds);
@@ -286,21 +278,19 @@ static void run_round(redisContext *redis)
 
 int main(int argc, char **argv)
 {
+    bool is_async = argc > 2 && strcmp(argv[2], "async") == 0;
     size_t rounds = bench_number(argc, argv, 3, 100, 100000), count = 0;
     struct bench_commands commands = {0};
     double *waits = bench_allocate(rounds * ALL, sizeof(*waits));
     redisContext *redis;
 
-    while (argc > 2 && kind < KINDS && strcmp(argv[2], kind_names[kind]) != 0)
-        kind++;
-    if (argc < 3 || kind == KINDS)
-        bench_die(
-            "usage: bench_stampede SOCKET blocking|async|poll [EXPIRIES]");
+    if (argc < 3 || (!is_async && strcmp(argv[2], "blocking") != 0))
+        bench_die("usage: bench_stampede SOCKET blocking|async [EXPIRIES]");
     redis = bench_connect(argv[1]);
-    share((kind == ASYNC ? (size_t)PROCESSES : (size_t)ALL) + 1);
+    share((is_async ? (size_t)PROCESSES : (size_t)ALL) + 1);
     for (size_t i = 0; i < PROCESSES; i++)
         if (bench_fork() == 0) {
-            run_process(i, argv[1]);
+            run_process(i, argv[1], is_async);
             _exit(EXIT_SUCCESS);
         }
     for (size_t i = 0; i < rounds + WARM_UP; i++) {
@@ -316,8 +306,8 @@ int main(int argc, char **argv)
     (void)pthread_barrier_wait(&shared->barrier);
     while (wait(NULL) > 0)
         ;
-    print(&commands, rounds);
-    print_waits(waits, count);
+    print(&commands, argv[2], rounds);
+    print_waits(argv[2], is_async, waits, count);
     redisFree(redis);
     free(waits);
     return EXIT_SUCCESS;

@@ -253,7 +253,7 @@ class Buttons:
         if lane == "setnx":
             return int(redis.ask("GET", lock_key(item)) or 0)
         if lane == "snowshed":
-            entry = (self.stage.run_tool("why", item) or {}).get("entry") or {}
+            entry = self.stage.ask_tool(item) or {}
             return (entry.get("holder") or {}).get("pid") or 0
         return None
 

@@ -93,13 +93,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if lane not in LANES or not re.fullmatch(r"[0-9]{1,19}", item):
             self.refuse(400, "give lane=none, setnx or snowshed, and id=NUMBER")
         elif lane == "snowshed":
-            why, entry = (self.stage.run_tool(command, item) for command in ("why", "get"))
+            entry = self.stage.ask_tool(item)
             if entry is None:
                 self.refuse(502, f"{self.stage.options.snowshed} cannot be run, or says nothing")
             elif "error" in entry:  # Redis is down: that is what a page asks to see
                 self.reply_json(200, {"error": entry["error"]})
             else:
-                self.reply_json(200, {"why": why, "entry": entry})
+                self.reply_json(200, {"entry": entry})
         else:
             try:
                 self.reply_json(200, self.look_at(lane, item))

@@ -1,6 +1,5 @@
-/* caches: finds the caches of a Redis by the keys and headers of their entries,
- * because nothing else tells that there is a cache. */
-#include "cli/caches.h"
+/* scan without a cache: finds the caches of a Redis by the keys and headers of
+ * their entries, because nothing else tells that there is a cache. */
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -8,10 +7,12 @@
 
 #include "base/clock.h"
 #include "cli/entry_view.h"
+#include "cli/scan.h"
 #include "cli/walk.h"
 
 #define CACHES_MAX 1000
 #define KEYS_OF_ADVICE 20000
+#define NAMES_OF_ADVICE 10
 #define MINUTE_MS 60000
 #define SECOND_MS 1000
 
@@ -86,15 +87,15 @@ static void find(struct cli_redis *redis, uint64_t rate, uint64_t keys_max,
 
 struct cli_text cli_cache_advice(const struct cli_call *call)
 {
-    struct cli_near near = {.word = call->words[0]};
+    struct cli_text text = {""};
     struct caches caches;
 
     find(call->redis, CLI_KEYS_PER_S, KEYS_OF_ADVICE, &caches);
-    for (size_t i = 0; i < caches.count; i++)
-        cli_near_offer(&near, caches.list[i].name);
-    if (near.best != NULL)
-        return cli_format("did you mean '%s'?", near.best);
-    return cli_format("'snowshed caches' lists the caches.");
+    for (size_t i = 0; i < caches.count && i < NAMES_OF_ADVICE; i++)
+        text = cli_format("%s%s%s", text.at, i > 0 ? ", " : "some are of ",
+                          caches.list[i].name);
+    return cli_format("%s%s'snowshed scan' lists the caches.", text.at,
+                      caches.count > 0 ? "; " : "");
 }
 
 void cli_cache_print_none(const struct cli_call *call, const char *before)
@@ -211,7 +212,7 @@ static void show_traffic(const struct traffic *t, json_t *out)
     cli_out_maybe(out, "keys_missed_per_s", t->is_known, t->count[MISSED]);
 }
 
-int cli_caches(struct cli_call *call)
+bool cli_scan_caches(const struct cli_call *call)
 {
     struct traffic traffic = measure(call->redis);
     struct caches caches;
@@ -220,5 +221,5 @@ int cli_caches(struct cli_call *call)
     qsort(caches.list, caches.count, sizeof(*caches.list), compare);
     show_caches(&caches, call->out);
     show_traffic(&traffic, call->out);
-    return caches.count > 0 ? CLI_YES : CLI_NO;
+    return caches.count > 0;
 }

@@ -18,8 +18,8 @@
 #include "base/latch.h"
 #include "base/random.h"
 #include "source/load.h"
-#include "cli/caches.h"
 #include "cli/entry_view.h"
+#include "cli/scan.h"
 #include "cli/walk.h"
 
 #define BATCH 100
@@ -343,6 +343,7 @@ int cli_check(struct cli_call *call)
                  "check needs --mysql URI (or SNOWSHED_MYSQL) and --query "
                  "'SELECT id, value FROM t WHERE id IN (?)'");
     open_source(&c);
+    cli_redis_open(call);
     c.batch = c.rate.per_s < BATCH ? (size_t)c.rate.per_s : BATCH;
     c.items = cli_alloc(c.batch, sizeof(struct item *));
     c.tags = cli_tags_open(call->redis, call->words[0]);

@@ -30,7 +30,7 @@ enum cli_status {
  * options that its row of the table names. */
 struct cli_call {
     const struct cli_command *command;
-    struct cli_redis *redis; /* that of --redis; doctor connects by itself */
+    struct cli_redis *redis; /* once a command has opened it */
     json_t *out;             /* the answer; see out.h */
     char **words;            /* the arguments that are not options */
     size_t count;
@@ -48,6 +48,7 @@ struct cli_call {
     bool is_all;
     bool is_release;
     bool is_exact;
+    bool is_hot;
     const char *mysql;
     const char *query;
     uint64_t grace_ms;
@@ -74,8 +75,6 @@ struct cli_command {
     const char *options;   /* " name name " */
     uint64_t rate;         /* the default of --rate */
     int (*run)(struct cli_call *call);
-    bool connects;   /* before it is run: to the Redis of --redis */
-    bool has_answer; /* else it prints lines */
 };
 
 extern const struct cli_command cli_commands[];
@@ -105,15 +104,11 @@ void *cli_alloc(size_t count, size_t size);
 
 /* The commands. */
 int cli_get(struct cli_call *call);
-int cli_why(struct cli_call *call);
 int cli_invalidate(struct cli_call *call);
 int cli_watch(struct cli_call *call);
-int cli_top(struct cli_call *call);
-int cli_caches(struct cli_call *call);
 int cli_locks(struct cli_call *call);
 int cli_scan(struct cli_call *call);
 int cli_check(struct cli_call *call);
-int cli_lock(struct cli_call *call);
 int cli_doctor(struct cli_call *call);
 
 #endif

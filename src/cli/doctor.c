@@ -124,7 +124,8 @@ static void check_rights(struct doctor *d)
     struct shed_client *client = NULL;
     struct shed_error err;
 
-    if (shed_client_open(d->uri, &options, &client, &err) != SHED_OK)
+    if (shed_client_open(d->call->redis_uri, &options, &client, &err) !=
+        SHED_OK)
         cli_fail_error(call, &err);
     for (size_t i = 0; i < sizeof(rights) / sizeof(*rights); i++) {
         bool is_lock = rights[i].use == SHED_USE_LOCK;
@@ -410,17 +411,16 @@ static void check_servers(struct doctor *d)
 
 int cli_doctor(struct cli_call *call)
 {
-    struct doctor d = {.call = call,
-                       .uri =
-                           call->count > 0 ? call->words[0] : call->redis_uri,
-                       .out = call->out};
+    struct doctor d = {.call = call, .out = call->out};
 
+    if (call->count > 0)
+        call->redis_uri = call->words[0];
     d.findings = cli_out_list(d.out, "findings");
     if (cli_find_sentinels(&d)) {
-        d.redis = cli_redis_open(call, d.uri);
+        cli_redis_open(call);
+        d.redis = call->redis;
         cli_out_text(d.out, "server", cli_redis_name(d.redis));
         check_servers(&d);
-        cli_redis_close(d.redis);
     }
     shed_reply_free(d.info);
     return d.worst >= WARNING ? CLI_NO : CLI_YES;

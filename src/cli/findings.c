@@ -237,8 +237,8 @@ bool cli_find_sentinels(struct doctor *d)
     struct shed_error err;
     bool is_found = true; /* what is wrong with the URI is told later */
 
-    if (d->uri != NULL &&
-        shed_address_create(d->uri, &address, &err) == SHED_OK &&
+    if (d->call->redis_uri != NULL &&
+        shed_address_create(d->call->redis_uri, &address, &err) == SHED_OK &&
         address->sentinels != NULL)
         is_found = ask_sentinels(d, address);
     shed_address_unref(address);

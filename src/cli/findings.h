@@ -14,7 +14,6 @@ enum level { OK, NOTE, WARNING, PROBLEM };
 
 struct doctor {
     const struct cli_call *call;
-    const char *uri; /* of Redis; NULL: none was given */
     struct cli_redis *redis;
     json_t *out, *findings, *node; /* node: what is measured of a server */
     enum level worst;              /* of the findings */

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 #include "known/tag_log.h"
-#include "cli/caches.h"
 #include "cli/entry_view.h"
+#include "cli/scan.h"
 #include "cli/walk.h"
 #include "wire/script.h"
 
@@ -298,6 +298,7 @@ int cli_invalidate(struct cli_call *call)
 
     check_call(call);
     check_words(&w, words);
+    cli_redis_open(call);
     w.log = cli_format("%s" SHED_TAG_LOG_SUFFIX, call->words[0]);
     if (call->is_all)
         invalidate_all(&w);

@@ -10,7 +10,7 @@ void cli_key_check_cache(const struct cli_call *call, const char *name)
     if (strcmp(name, "lock") == 0)
         cli_fail(call, CLI_USAGE,
                  "no cache can be called lock, as keys of that form are locks: "
-                 "see 'snowshed lock'");
+                 "see 'snowshed locks'");
     if (shed_key_check_cache_name(name, "it", &err) != SHED_OK)
         cli_fail(call, CLI_USAGE, "'%.80s' is not a cache name: %s", name,
                  err.reason);

@@ -1,9 +1,14 @@
-/* locks: finds the locks of a Redis by their keys, and shows each as lock does,
- * in a line. */
-#include <stdlib.h>
+/*
+ * locks: shows who holds a lock and who waits, or a line of each lock that is
+ * held; and releases one whose holder is dead. Only the release writes, and it
+ * never removes a lock whose holder could be alive.
+ */
 #include <string.h>
 
+#include "base/clock.h"
 #include "cli/lock_view.h"
+#include "cli/key.h"
+#include "cli/ranking.h"
 #include "cli/walk.h"
 
 #define COMMANDS_PER_LOCK 10
@@ -12,50 +17,231 @@
 #define EXACT "lock:={" /* TAG}NAME, and a suffix */
 #define COUNTER ":f"
 
-struct locks {
-    const struct cli_call *call;
-    json_t *names; /* a set of lock names, escaped, after "=" if exact */
-    json_t *list;  /* of the answer */
-    uint64_t held, denied;
-};
+const struct cli_lock_names cli_lock_states[CLI_LOCK_STATES] = {
+    [CLI_LOCK_FREE] = {"free", "free"},
+    [CLI_LOCK_HELD] = {"held",
+                       "held; whether by a live process cannot be seen"},
+    [CLI_LOCK_STAMP] = {"timestamp",
+                        "held: a TIMESTAMP lock, or another client's"},
+    [CLI_LOCK_TEXT] = {"text",
+                       "held: a SETNX or EXPIRE lock, or another client's"},
+    [CLI_LOCK_UNKNOWN] = {"unknown",
+                          "held: a record that this version does not know"},
+    [CLI_LOCK_NO_LOCK] = {"no lock", "no lock: the key holds a list, hash, set "
+                                     "or stream"}};
 
-static void add(struct locks *l, bool is_exact, const char *name, size_t size)
+static const char *describe(const struct cli_lock *lock)
 {
-    struct cli_text key;
-
-    if (size > SHED_LOCK_NAME_MAX_BYTES)
-        return; /* no lock of the library */
-    key = cli_format("%s%s", is_exact ? "=" : "{",
-                     cli_escape(shed_bytes(name, size)).at);
-    if (json_object_set_new(l->names, key.at, json_true()) != 0)
-        cli_fail_nomem();
+    if (lock->presence.life == CLI_ALIVE)
+        return "held by a process that is alive";
+    if (lock->presence.life == CLI_GONE)
+        return "held by a process that is gone";
+    return cli_lock_states[lock->state].text;
 }
 
-/* Take the name of the lock from its key. A lock with an exact key can be found
- * by the key of its fencing numbers (lock/keys.h). */
-static void take_key(struct locks *l, const char *key, size_t size)
+static void show_holder(const struct cli_lock *lock, json_t *out)
 {
-    size_t suffix = strlen(COUNTER);
-    const char *tag;
+    struct cli_text token = cli_hex(lock->token, SHED_TOKEN_BYTES);
+    json_t *holder = cli_out_object(out, "holder");
 
-    if (cli_begins(key, MAIN) && key[size - 1] == '}') {
-        add(l, false, key + strlen(MAIN), size - strlen(MAIN "}"));
-    } else if (cli_begins(key, EXACT) &&
-               memcmp(key + size - suffix, COUNTER, suffix) == 0) {
-        tag = memchr(key, '}', size);
-        if (tag != NULL && tag + 1 < key + size - suffix)
-            add(l, true, tag + 1, (size_t)(key + size - suffix - tag - 1));
+    cli_out_line(out, "process", "%s", cli_presence_text(&lock->presence).at);
+    if (lock->is_restarted)
+        cli_out_line(out, "", "Redis was restarted since the lock was taken");
+    cli_out_line(out, "token", "%s", token.at);
+    cli_out_text(holder, "token", token.at);
+    cli_presence_members(holder, &lock->presence);
+}
+
+static void show_left(const struct cli_lock *lock, json_t *out)
+{
+    if (lock->stamp_ms > lock->now_ms)
+        cli_out_line(out, "left", "%s by its stamp, unless it is renewed",
+                     cli_duration(lock->stamp_ms - lock->now_ms).at);
+    else if (lock->stamp_ms > 0)
+        cli_out_line(out, "left",
+                     "none: by its stamp it ended %s ago; the next caller "
+                     "takes it",
+                     cli_duration(lock->now_ms - lock->stamp_ms).at);
+    else if (lock->pttl >= 0)
+        cli_out_line(out, "left", "%s, unless it is renewed",
+                     cli_duration((uint64_t)lock->pttl).at);
+    else if (lock->state != CLI_LOCK_FREE)
+        cli_out_line(out, "left", "no end: it stays until it is released");
+    cli_out_ms(out, "left_ms", lock->pttl);
+    cli_out_maybe(out, "stamp_ms", lock->stamp_ms > 0,
+                  (long long)lock->stamp_ms);
+}
+
+static void show_waiter(const struct cli_waiter *w, uint64_t now_ms,
+                        json_t *out, json_t *item)
+{
+    uint64_t waited_ms = shed_left_ms(now_ms, w->since_ms);
+
+    cli_out_line(out, "", "%s  for %s of %s",
+                 cli_presence_text(&w->presence).at, cli_duration(waited_ms).at,
+                 cli_duration(w->wait_ms).at);
+    cli_presence_members(item, &w->presence);
+    cli_out_number(item, "waited_ms", waited_ms);
+    cli_out_number(item, "limit_ms", w->wait_ms);
+}
+
+static void show_waiters(const struct cli_lock *lock, json_t *out)
+{
+    json_t *queue = cli_out_list(out, "queue");
+
+    if (lock->queued > 0)
+        cli_out_line(out, "waiters", "%lld, in this order:", lock->queued);
+    else
+        cli_out_line(out, "waiters", "%s",
+                     lock->has_mark
+                         ? "there are some (only a fair lock counts them)"
+                         : "none seen");
+    for (long long i = 0; i < lock->queued && i < CLI_QUEUE_SHOWN; i++)
+        show_waiter(&lock->waiters[i], lock->now_ms, out, cli_out_item(queue));
+    if (lock->queued > CLI_QUEUE_SHOWN)
+        cli_out_line(out, "", "...");
+    cli_out_number(out, "queued", (uint64_t)lock->queued);
+    cli_out_flag(out, "is_waited_for", lock->queued > 0 || lock->has_mark);
+}
+
+void cli_lock_show(const struct cli_lock *lock, json_t *out)
+{
+    cli_out_print(out, "%s  %s\n", cli_escape(cli_lock_key(lock)).at,
+                  describe(lock));
+    cli_out_bytes(out, "name", lock->name);
+    cli_out_bytes(out, "redis_key", cli_lock_key(lock));
+    cli_out_text(out, "state", cli_lock_states[lock->state].name);
+    cli_out_flag(out, "is_exact_key", lock->is_exact);
+    if (lock->state == CLI_LOCK_HELD)
+        show_holder(lock, out);
+    else
+        cli_out_text(out, "holder", NULL);
+    show_left(lock, out);
+    if (lock->number > 0)
+        cli_out_line(out, "number", "%lld, the last that was given",
+                     lock->number);
+    cli_out_maybe(out, "number", lock->number > 0, lock->number);
+    show_waiters(lock, out);
+}
+
+/* ------------------------------------------------------------ release-dead */
+
+/* KEYS  1 the lock
+ * ARGV  1 the record that is to be there   2 the channel of its process
+ * Returns 1: removed; 0: something else is there; 2: the process is there */
+static const char script[] =
+    "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end\n"
+    "if redis.call('PUBSUB', 'NUMSUB', ARGV[2])[2] ~= 0 then return 2 end\n"
+    "return redis.call('DEL', KEYS[1])\n";
+
+static const char *refusal(const struct cli_lock *lock)
+{
+    if (lock->state == CLI_LOCK_FREE)
+        return "the lock is free";
+    if (!cli_lock_has_process(lock))
+        return "it names no process, so nobody can see whether its holder is "
+               "dead. If you know that it is, delete the key with redis-cli";
+    if (lock->presence.life == CLI_ALIVE)
+        return "its holder is alive";
+    if (lock->presence.life == CLI_GONE)
+        return NULL;
+    return lock->is_restarted
+               ? "Redis was restarted since it was taken, so its holder may "
+                 "just not be back yet. It ends with its lease"
+               : "whether its holder is alive cannot be seen (that needs the "
+                 "rights to PUBSUB NUMSUB and INFO)";
+}
+
+/* A live process that has lost its connection returns within a few ms. So the
+ * process must be absent at two looks, grace apart, and when the lock is
+ * removed. */
+static const char *release_dead(const struct cli_call *call,
+                                const struct cli_lock *first)
+{
+    const char *why = refusal(first);
+    struct shed_bytes key = cli_lock_key(first);
+    struct shed_bytes record = cli_redis_bytes(first->reply);
+    struct cli_lock second;
+
+    if (why != NULL)
+        return why;
+    cli_sleep_ms(call->grace_ms);
+    cli_lock_read(call->redis, first->name, first->is_exact, &second);
+    if (!cli_are_same(record, cli_redis_bytes(second.reply)))
+        why = "it has changed hands meanwhile: look again";
+    else
+        why = refusal(&second);
+    cli_lock_free(&second);
+    if (why != NULL)
+        return why;
+    cli_redis_about(call->redis, key);
+    cli_redis_send(call->redis, "EVAL %s 1 %.*s %.*s %s", script, (int)key.size,
+                   (const char *)key.data, (int)record.size,
+                   (const char *)record.data,
+                   cli_presence_channel(&first->presence).at);
+    return cli_redis_hear_integer(call->redis, "EVAL") == 1
+               ? NULL
+               : "it has changed hands, or its holder is back: look again";
+}
+
+/* Show a lock, and release it with --release-dead. Returns: whether it is held,
+ * or was released. */
+static bool show_one(const struct cli_call *call, struct shed_bytes name)
+{
+    struct cli_lock lock;
+    const char *why;
+    bool is_yes;
+
+    cli_lock_read(call->redis, name, call->is_exact, &lock);
+    if (lock.is_denied)
+        (void)cli_redis_check(call->redis, lock.reply, "GET");
+    is_yes = cli_lock_is_held(&lock);
+    if (call->is_release) {
+        why = release_dead(call, &lock);
+        is_yes = why == NULL;
+        cli_out_flag(call->out, "is_released", is_yes);
+        cli_out_text(call->out, "reason", why);
+        cli_lock_show(&lock, cli_out_object(call->out, "was"));
+        cli_out_print(call->out,
+                      is_yes ? "\nReleased. Whatever its holder was "
+                               "doing may be half done.\n"
+                             : "\nNot released: %s.\n",
+                      why);
+    } else {
+        cli_lock_show(&lock, call->out);
     }
+    cli_lock_free(&lock);
+    return is_yes;
 }
 
-/* ----------------------------------------------------------------- showing */
+/* ----------------------------------------------------------- all of them */
 
-static void print_line(const struct locks *l, const struct cli_lock *lock)
+/* The name of the lock from its key; .data is NULL if it is none's. A lock with
+ * an exact key can be found by the key of its fencing numbers (lock/keys.h). */
+static struct shed_bytes lock_of(struct shed_bytes key, bool *is_exact)
+{
+    const char *at = key.data, *tag;
+    struct shed_bytes name = {NULL, 0};
+
+    if (at == NULL)
+        return name;
+    *is_exact = cli_begins(at, EXACT);
+    if (!*is_exact && cli_begins(at, MAIN) && at[key.size - 1] == '}')
+        name = shed_bytes(at + strlen(MAIN), key.size - strlen(MAIN "}"));
+    tag = *is_exact ? memchr(at, '}', key.size - strlen(COUNTER)) : NULL;
+    if (tag != NULL &&
+        memcmp(at + key.size - strlen(COUNTER), COUNTER, strlen(COUNTER)) == 0)
+        name = shed_bytes(tag + 1,
+                          key.size - strlen(COUNTER) - (size_t)(tag + 1 - at));
+    return name.size > 0 && name.size <= SHED_LOCK_NAME_MAX_BYTES
+               ? name
+               : shed_bytes(NULL, 0);
+}
+
+static void print_line(const struct cli_lock *lock)
 {
     bool has_process = cli_lock_has_process(lock);
 
-    if (l->held == 1)
-        printf("%-10s %-14s %8s  %s\n", "state", "left", "waiting", "lock");
     printf("%-10s %-14s %8lld  %s%s%s%s\n", cli_lock_states[lock->state].name,
            lock->pttl >= 0 ? cli_duration((uint64_t)lock->pttl).at : "no end",
            lock->queued, lock->is_exact ? "-x " : "", cli_word(lock->name).at,
@@ -63,51 +249,70 @@ static void print_line(const struct locks *l, const struct cli_lock *lock)
            has_process ? cli_presence_text(&lock->presence).at : "");
 }
 
-/* One that was released since it was found is not shown. */
-static void show(struct locks *l, const char *key)
+static struct cli_ranking find_all(const struct cli_call *call)
 {
-    struct cli_text name = cli_format("%s", key + 1);
-    struct cli_lock lock;
+    struct cli_ranking keys = {.max = SIZE_MAX};
+    struct cli_walk walk;
+    bool is_exact;
 
-    cli_lock_read(l->call->redis, shed_bytes(name.at, cli_unescape(name.at)),
-                  key[0] == '=', &lock);
-    if (lock.is_denied) {
-        l->denied++;
-    } else if (cli_lock_is_held(&lock)) {
-        l->held++;
-        if (l->call->out == NULL)
-            print_line(l, &lock);
-        else
-            cli_lock_show(&lock, cli_out_item(l->list));
+    cli_walk_begin_pattern(&walk, call->redis, "lock:*{*", call->rate);
+    while (cli_walk_next(&walk))
+        for (size_t i = 0; i < walk.count; i++)
+            if (lock_of(walk.found[i].name, &is_exact).data != NULL)
+                cli_ranking_add(&keys, walk.found[i].name, 0);
+    cli_ranking_sort(&keys);
+    return keys;
+}
+
+/* Those that are held. One that was released since it was found is not. */
+static bool list_all(const struct cli_call *call)
+{
+    struct cli_ranking keys = find_all(call);
+    struct cli_rate rate = {.per_s = call->rate};
+    json_t *list = cli_out_list(call->out, "locks");
+    uint64_t held = 0, denied = 0;
+
+    for (size_t i = 0; i < keys.count; i++) {
+        struct cli_lock lock;
+        bool is_exact;
+        struct shed_bytes name = lock_of(keys.at[i].name, &is_exact);
+        cli_rate_keep(&rate, COMMANDS_PER_LOCK);
+        cli_lock_read(call->redis, name, is_exact, &lock);
+        denied += lock.is_denied;
+        if (!lock.is_denied && cli_lock_is_held(&lock)) {
+            if (held++ == 0)
+                cli_out_print(call->out, "%-10s %-14s %8s  %s\n", "state",
+                              "left", "waiting", "lock");
+            if (call->out == NULL)
+                print_line(&lock);
+            else
+                cli_lock_show(&lock, cli_out_item(list));
+        }
+        cli_lock_free(&lock);
     }
-    cli_lock_free(&lock);
+    if (held == 0)
+        cli_out_print(call->out, "no lock is held in this database\n");
+    cli_out_count(call->out, "locks_denied", denied,
+                  "locks may not be read by this user");
+    cli_ranking_fini(&keys);
+    return held > 0;
 }
 
 int cli_locks(struct cli_call *call)
 {
-    struct locks l = {.call = call,
-                      .names = json_object(),
-                      .list = cli_out_list(call->out, "locks")};
-    struct cli_walk walk;
-    const char *key;
-    json_t *value;
+    struct shed_bytes name = {NULL, 0};
+    bool is_yes;
 
-    if (l.names == NULL)
-        cli_fail_nomem();
-    cli_walk_begin_pattern(&walk, call->redis, "lock:*{*", call->rate);
-    while (cli_walk_next(&walk))
-        for (size_t i = 0; i < walk.count; i++)
-            if (walk.found[i].name.data != NULL)
-                take_key(&l, walk.found[i].name.data, walk.found[i].name.size);
-    json_object_foreach(l.names, key, value)
-    {
-        cli_rate_keep(&walk.rate, COMMANDS_PER_LOCK);
-        show(&l, key);
-    }
-    if (l.held == 0)
-        cli_out_print(call->out, "no lock is held in this database\n");
-    cli_out_count(call->out, "locks_denied", l.denied,
-                  "locks may not be read by this user");
-    json_decref(l.names);
-    return l.held > 0 ? CLI_YES : CLI_NO;
+    if (call->count > 0)
+        name = cli_key_word(call, call->words[0]);
+    else if (call->is_exact || call->is_release)
+        cli_fail(call, CLI_USAGE,
+                 "--exact-key and --release-dead need the NAME of a lock");
+    if (call->count > 0 &&
+        (name.size == 0 || name.size > SHED_LOCK_NAME_MAX_BYTES))
+        cli_fail(call, CLI_USAGE, "a lock name must have 1 to %d bytes",
+                 SHED_LOCK_NAME_MAX_BYTES);
+    cli_redis_open(call);
+    is_yes = call->count > 0 ? show_one(call, name) : list_all(call);
+    return is_yes ? CLI_YES : CLI_NO;
 }

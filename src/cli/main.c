@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/key.h"
 #include "cli/out.h"
@@ -19,29 +20,24 @@
 
 const struct cli_command cli_commands[] = {
     {"get", "CACHE KEY", 2, 2,
-     "Show an entry: its header, decoded, and its payload",
-     "Also tells if a tag of the entry was invalidated after it was loaded. "
-     "Status 0: there is a value; 1: there is none (no entry, no such row, a "
-     "lease, a failure, bytes that are no entry).\v" KEYS_HELP,
-     " escaped raw ", 0, cli_get, true, true},
-    {"why", "CACHE KEY", 2, 2,
-     "Explain what a caller of this key would get now",
-     "A hit, the lease of another process (of which, since when, is it alive, "
-     "how long until it is replaced), a row whose tag was invalidated, the "
-     "failure of a load and its reason, or nothing. Status 0: Redis would "
-     "answer it; 1: it would have to wait, load or fail.\v" KEYS_HELP,
-     " escaped ", 0, cli_why, true, true},
+     "Show an entry, and what a caller of its key would get now",
+     "Its header, decoded, and its payload; then a hit, the lease of another "
+     "process (of which, since when, is it alive, how long until it is "
+     "replaced), a row whose tag was invalidated, the failure of a load and "
+     "its reason, or nothing. Status 0: Redis would answer the caller with a "
+     "row, or with no such row; 1: it would have to wait, load or fail. With "
+     "--raw, 0: there is a payload; 1: there is none.\v" KEYS_HELP,
+     " escaped raw ", 0, cli_get},
     {"invalidate", "CACHE [KEY...]", 1, SIZE_MAX,
      "Remove entries, and revoke the leases of their loads",
      "As shed_invalidate does: nothing that was loaded before can be stored "
      "after. The keys are sent in pipelines of a thousand. --all-entries is "
-     "for "
-     "every cache: one command where the program opens it with the option "
+     "for every cache: one command where the program opens it with the option "
      "tags; other entries are removed one by one, after a SCAN at a bounded "
      "rate. --tags needs that option. Status 0: all of it is done; 1: there is "
      "no such cache.\v" KEYS_HELP,
      " escaped stdin null tags all-entries rate ", CLI_KEYS_PER_S,
-     cli_invalidate, true, true},
+     cli_invalidate},
     {"watch", "CACHE [KEY]", 1, 2,
      "Show what happens to entries, as it happens",
      "Leased, renewed, taken over, published, failed, invalidated, expired, "
@@ -50,25 +46,18 @@ const struct cli_command cli_commands[] = {
      "GET, PTTL, TIME and PUBSUB NUMSUB. With --json, one object per line. "
      "Ended by --count or --seconds, status 0: something happened; 1: "
      "nothing.\v" KEYS_HELP,
-     " escaped count seconds rate ", 1000, cli_watch, true, false},
-    {"top", "CACHE", 1, 1, "Show the hottest keys, as far as Redis knows them",
-     "With an LFU maxmemory-policy by OBJECT FREQ, after one SCAN. With any "
-     "other, in how many of --seconds seconds each of the keys that were used "
-     "last is used (OBJECT IDLETIME). MONITOR is never used. Status 0: there "
-     "are entries; 1: there are none.",
-     " top seconds rate ", CLI_KEYS_PER_S, cli_top, true, true},
-    {"caches", "", 0, 0, "List the caches of a Redis, and how busy it is",
-     "By SCAN, at a bounded rate, and the header of each entry; how busy Redis "
-     "is, for all programs, is measured for a second before. Status 0: there "
-     "are some; 1: there are none.",
-     " rate ", CLI_KEYS_PER_S, cli_caches, true, true},
-    {"scan", "CACHE", 1, 1,
-     "Count a cache's entries: types, sizes, ages, the largest",
-     "By SCAN, at a bounded rate, which looks at all keys of the database; "
-     "only the header of each entry is fetched, and its tags if they decide "
-     "whether it was invalidated. Status 0: there are entries; 1: there are "
-     "none.",
-     " rate top ", CLI_KEYS_PER_S, cli_scan, true, true},
+     " escaped count seconds rate ", 1000, cli_watch},
+    {"scan", "[CACHE]", 0, 1,
+     "List the caches, or count the entries of one, or find its hottest",
+     "By SCAN, at a bounded rate, which looks at all keys of the database; of "
+     "each entry only the header is fetched, and its tags if they decide "
+     "whether it was invalidated. Without CACHE: the caches, and how busy "
+     "Redis is, for all programs. With it: types, sizes, ages, and the "
+     "largest. With --hot, with an LFU maxmemory-policy: by OBJECT FREQ; with "
+     "any other: in how many of --seconds seconds each of the keys that were "
+     "used last is used (OBJECT IDLETIME). Status 0: there are entries; 1: "
+     "there are none.",
+     " rate top hot seconds ", CLI_KEYS_PER_S, cli_scan},
     {"check", "CACHE", 1, 1,
      "Compare entries with the database's rows, and name the stale ones",
      "Needs --mysql and --query, which are what the program gave to "
@@ -76,27 +65,25 @@ const struct cli_command cli_commands[] = {
      "and both are still so --grace later. What was invalidated by a tag, or "
      "with all entries, is counted, not compared. Status 0: none is; 1: some "
      "are, or there was nothing to compare; 3: rows could not be read.",
-     " mysql query sample rate grace ", 1000, cli_check, true, true},
-    {"locks", "", 0, 0, "List the locks that are held, by whom, and who waits",
-     "By SCAN of the keys lock:{NAME}, at a bounded rate. Locks with the "
-     "option "
+     " mysql query sample rate grace ", 1000, cli_check},
+    {"locks", "[NAME]", 0, 1,
+     "Show the locks that are held, by whom, who waits",
+     "With a NAME: that lock in full, at lock:{NAME}, where LEASE and QUORUM "
+     "locks are, or at the key NAME. Status 0: it is held; 1: it is free. With "
+     "--release-dead, 0: it was released; 1: it was not, because it is free, "
+     "or its holder may be alive. Without: all that are held, a line each, by "
+     "SCAN of the keys lock:{NAME}, at a bounded rate. Locks with the option "
      "exact_key are listed, after -x, if they give fencing numbers; TIMESTAMP, "
      "SETNX and EXPIRE locks with that option cannot be found. Status 0: some "
      "are held; 1: none is.",
-     " rate ", CLI_KEYS_PER_S, cli_locks, true, true},
-    {"lock", "NAME", 1, 1, "Show who holds a lock, and who waits for it",
-     "Looks at lock:{NAME}, where LEASE and QUORUM locks are, then at the key "
-     "NAME. Status 0: it is held; 1: it is free. With --release-dead, 0: it "
-     "was released; 1: it was not, because it is free, or its holder may be "
-     "alive.",
-     " escaped exact-key release-dead grace ", 0, cli_lock, true, true},
+     " escaped exact-key release-dead grace rate ", CLI_KEYS_PER_S, cli_locks},
     {"doctor", "[URI]", 0, 1, "Find what is wrong with a Redis, and what to do",
      "Version, rights by name, tracking, eviction, persistence, settings, "
      "clock, latency, connections; how far replicas are behind. Of a cluster "
      "each primary and its slots; with redis+sentinel:// what the sentinels "
      "say. Nothing is written. Status 0: all is well; 1: there are warnings or "
      "problems.",
-     " cache lock ", 0, cli_doctor, false, true},
+     " cache lock ", 0, cli_doctor},
 };
 const size_t cli_command_count = sizeof(cli_commands) / sizeof(*cli_commands);
 
@@ -167,16 +154,12 @@ int main(int argc, char **argv)
      * an error of that write */
     (void)signal(SIGPIPE, SIG_IGN);
     cli_options_parse(&call, argc, argv);
-    if (cli_begins(call.command->arguments, "CACHE"))
+    if (call.count > 0 && strstr(call.command->arguments, "CACHE") != NULL)
         cli_key_check_cache(&call, call.words[0]);
-    if (call.command->connects)
-        call.redis = cli_redis_open(&call, call.redis_uri);
-    if (call.command->has_answer)
-        call.out = cli_out_open(&call);
+    call.out = cli_out_open(&call);
     status = call.command->run(&call);
     cli_out_close(&call, call.out);
-    if (call.redis != NULL)
-        cli_redis_close(call.redis);
+    cli_redis_close(call.redis);
     free(call.words);
     return status;
 }

@@ -63,6 +63,8 @@ static const struct cli_option table[] = {
     {"rate", 'R', NUMBER, "N", AT(rate), 1, 10000000,
      "do at most this many per second: keys that SCAN looks at (20000); for "
      "check, keys compared (1000); for watch, changes shown (1000)"},
+    {"hot", 0, FLAG, NULL, AT(is_hot), 0, 0,
+     "the hottest keys, as far as Redis knows them; MONITOR is never used"},
     {"seconds", 'S', NUMBER, "N", AT(seconds), 1, 86400,
      "go on for this many seconds"},
     {"cache", 0, TEXT, "NAME", AT(cache), 0, 0,
@@ -182,18 +184,15 @@ static void parse_words(struct cli_call *call, int argc, char **argv)
 static const struct cli_command *find_command(struct argp_state *state,
                                               const char *name)
 {
-    struct cli_near near = {.word = name};
+    struct cli_text names = {""};
 
     for (size_t i = 0; i < cli_command_count; i++) {
         if (strcmp(cli_commands[i].name, name) == 0)
             return &cli_commands[i];
-        cli_near_offer(&near, cli_commands[i].name);
+        names = cli_format("%s%s%s", names.at, i > 0 ? ", " : "",
+                           cli_commands[i].name);
     }
-    if (near.best != NULL)
-        argp_error(state, "unknown command '%s': did you mean '%s'?", name,
-                   near.best);
-    else
-        argp_error(state, "unknown command '%s'", name);
+    argp_error(state, "unknown command '%s': there are %s", name, names.at);
     return NULL;
 }
 

@@ -5,6 +5,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
+#include <openssl/evp.h>
+
 static json_t *check(json_t *value)
 {
     if (value == NULL)
@@ -21,12 +23,12 @@ void cli_out_close(const struct cli_call *call, json_t *out)
 {
     size_t form = out == call->out ? JSON_INDENT(2) : JSON_COMPACT;
 
-    if (out != NULL) {
+    if (json_object_size(out) > 0) {
         if (json_dumpf(out, stdout, form | JSON_ENSURE_ASCII) != 0)
             cli_fail_nomem();
         (void)putchar('\n');
-        json_decref(out);
     }
+    json_decref(out);
     cli_flush(call);
 }
 
@@ -109,26 +111,6 @@ void cli_out_ms(json_t *out, const char *name, long long ms)
     cli_out_maybe(out, name, ms >= 0, ms);
 }
 
-static char *encode_base64(const unsigned char *b, size_t size)
-{
-    static const char digits[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    char *text = cli_alloc((size + 2) / 3 * 4 + 1, 1), *at = text;
-
-    for (size_t i = 0; i < size; i += 3) {
-        size_t left = size - i;
-        unsigned tag = (unsigned)b[i] << 16;
-        tag |= left > 1 ? (unsigned)b[i + 1] << 8 : 0;
-        tag |= left > 2 ? (unsigned)b[i + 2] : 0;
-        *at++ = digits[tag >> 18];
-        *at++ = digits[tag >> 12 & 63];
-        *at++ = left > 1 ? digits[tag >> 6 & 63] : '=';
-        *at++ = left > 2 ? digits[tag & 63] : '=';
-    }
-    *at = '\0';
-    return text;
-}
-
 void cli_out_bytes(json_t *out, const char *name, struct shed_bytes bytes)
 {
     const void *at = bytes.data != NULL ? bytes.data : "";
@@ -139,7 +121,8 @@ void cli_out_bytes(json_t *out, const char *name, struct shed_bytes bytes)
         cli_out_set(out, name, string);
         return;
     }
-    text = encode_base64(at, bytes.size);
+    text = cli_alloc((bytes.size + 2) / 3 * 4 + 1, 1);
+    (void)EVP_EncodeBlock((unsigned char *)text, at, (int)bytes.size);
     cli_out_text(out, cli_format("%s_base64", name).at, text);
     free(text);
 }

@@ -17,8 +17,8 @@
 /* Begin the answer of a call. Returns: NULL without --json. */
 json_t *cli_out_open(const struct cli_call *call);
 
-/* Print the object, if it is one, the call's answer on several lines and any
- * other on a single one; free it, and flush the output. */
+/* Print the object, if it is one and has members, the call's answer on several
+ * lines and any other on a single one; free it, and flush the output. */
 void cli_out_close(const struct cli_call *call, json_t *out);
 
 /* Print to the standard output, if out is NULL. */

@@ -29,7 +29,6 @@ struct question {
 
 struct cli_redis {
     const struct cli_call *call;
-    const char *uri;
     struct shed_client_options options;
     struct shed_address
         *address; /* of the URI; without a map server 0 has it */
@@ -71,7 +70,7 @@ static struct shed_address *parse_uri(const struct cli_redis *redis)
     struct shed_address *address;
     struct shed_error err;
 
-    if (shed_address_create(redis->uri, &address, &err) != SHED_OK)
+    if (shed_address_create(redis->call->redis_uri, &address, &err) != SHED_OK)
         cli_fail(redis->call, err.code == SHED_EINVAL ? CLI_USAGE : CLI_FAILED,
                  "%s; examples: redis://host:6379/0, unix:/run/redis.sock",
                  err.reason);
@@ -165,15 +164,15 @@ void cli_redis_follow(struct cli_redis *redis)
     cli_fail_error(redis->call, &err);
 }
 
-struct cli_redis *cli_redis_open(const struct cli_call *call, const char *uri)
+void cli_redis_open(struct cli_call *call)
 {
     struct cli_redis *redis = cli_alloc(1, sizeof(*redis));
 
+    call->redis = redis;
     redis->call = call;
     redis->options = cli_client_options(call);
-    redis->uri = uri;
     redis->end = &redis->first;
-    if (redis->uri == NULL)
+    if (call->redis_uri == NULL)
         cli_fail(call, CLI_USAGE,
                  "no Redis given: use --redis URI, or set SNOWSHED_REDIS");
     redis->address = parse_uri(redis);
@@ -186,11 +185,12 @@ struct cli_redis *cli_redis_open(const struct cli_call *call, const char *uri)
         redis->server[0] = cli_server_create(call, redis->address);
         (void)open_or_fail(redis->server[0]);
     }
-    return redis;
 }
 
 void cli_redis_close(struct cli_redis *redis)
 {
+    if (redis == NULL)
+        return;
     for (size_t i = 0; i < CLI_REDIS_MAX; i++) {
         cli_server_destroy(redis->server[i]);
         cli_server_destroy(redis->aside[i]);

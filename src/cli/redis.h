@@ -20,10 +20,12 @@ struct cli_redis;
 /* The options of a client that does as the command line says. */
 struct shed_client_options cli_client_options(const struct cli_call *call);
 
-/* Connect to uri (NULL: none was given), with AUTH and SELECT. Of a
+/* Connect to the call's URI, with AUTH and SELECT, and set call->redis. Of a
  * cluster the map of its slots is learnt from the first node that answers; a
  * primary is connected when it is first asked. */
-struct cli_redis *cli_redis_open(const struct cli_call *call, const char *uri);
+void cli_redis_open(struct cli_call *call);
+
+/* NULL is allowed. */
 void cli_redis_close(struct cli_redis *redis);
 
 /* Make a further connection to the chosen server, to be destroyed. */

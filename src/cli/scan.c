@@ -1,11 +1,12 @@
-/* scan: counts the entries of a cache. Only the header of each entry is
- * fetched, and its tags if they decide whether it is a miss. */
+/* scan: lists the caches; or counts the entries of one, or shows its hottest
+ * keys. To count, only the header of each entry is fetched, and its tags if
+ * they decide whether it is a miss. */
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "cli/caches.h"
 #include "cli/entry_view.h"
+#include "cli/scan.h"
 #include "cli/walk.h"
 
 #define NO_TTL_SHOWN 10
@@ -23,15 +24,6 @@ static const struct {
 
 #define AGES (sizeof(ages) / sizeof(*ages))
 
-/* Keys of the cache, in descending order of something. */
-struct ranking {
-    struct ranked {
-        struct cli_key key;
-        uint64_t rank;
-    } * at[CLI_TOP_MAX];
-    size_t count, max;
-};
-
 struct census {
     const struct cli_call *call;
     struct cli_tags *tags;
@@ -45,27 +37,11 @@ struct census {
     uint64_t others; /* keys with this prefix that do not belong to the cache */
     uint64_t formats[FORMATS]; /* unknown formats, by their number */
     uint64_t without_ttl;
-    struct ranking no_ttl;  /* the first ones */
-    struct ranking largest; /* entries */
+    struct cli_ranking no_ttl;
+    struct cli_ranking largest; /* by their sizes */
 };
 
 /* ---------------------------------------------------------------- counting */
-
-static void rank(struct ranking *r, const struct cli_key *key, uint64_t rank)
-{
-    struct ranked *new;
-    size_t at = r->count;
-
-    if (at == r->max && (at == 0 || r->at[at - 1]->rank >= rank))
-        return;
-    new = at < r->max ? cli_alloc(1, sizeof(*new)) : r->at[--at];
-    r->count = at + 1;
-    for (; at > 0 && r->at[at - 1]->rank < rank; at--)
-        r->at[at] = r->at[at - 1];
-    cli_key_copy(&new->key, key);
-    new->rank = rank;
-    r->at[at] = new;
-}
 
 static void count_age(struct census *c, const struct shed_entry *entry)
 {
@@ -133,9 +109,9 @@ static void count_entry(struct census *c, const struct cli_found *found)
     }
     if (pttl == -1) {
         c->without_ttl++;
-        rank(&c->no_ttl, &found->key, 0);
+        cli_ranking_add(&c->no_ttl, found->name, 0);
     }
-    rank(&c->largest, &found->key, all);
+    cli_ranking_add(&c->largest, found->name, (long long)all);
 }
 
 /* An entry that was replaced meanwhile is counted only if what is there now has
@@ -244,12 +220,15 @@ static void show_ages(const struct census *c, json_t *out)
                   "invalidated, by a tag or with all entries");
 }
 
-static json_t *show_key(const struct ranked *ranked, json_t *out, json_t *list)
+json_t *cli_scan_show_key(const struct cli_call *call,
+                          const struct cli_ranked *ranked, json_t *list)
 {
     json_t *item = cli_out_item(list);
+    struct cli_key key;
 
-    cli_out_print(out, "  %s\n", cli_word(cli_key_bytes(&ranked->key)).at);
-    cli_out_bytes(item, "key", cli_key_bytes(&ranked->key));
+    (void)cli_key_parse(&key, call->words[0], ranked->name);
+    cli_out_print(item, "  %s\n", cli_word(cli_key_bytes(&key)).at);
+    cli_out_bytes(item, "key", cli_key_bytes(&key));
     return item;
 }
 
@@ -259,9 +238,11 @@ static void show_largest(const struct census *c, json_t *out)
 
     cli_out_print(out, "\nLargest entries\n");
     for (size_t i = 0; i < c->largest.count; i++) {
-        const struct ranked *ranked = c->largest.at[i];
-        cli_out_print(out, "  %12s", cli_size(ranked->rank).at);
-        cli_out_number(show_key(ranked, out, list), "bytes", ranked->rank);
+        const struct cli_ranked *ranked = &c->largest.at[i];
+        uint64_t bytes = (uint64_t)ranked->rank;
+        cli_out_print(out, "  %12s", cli_size(bytes).at);
+        cli_out_number(cli_scan_show_key(c->call, ranked, list), "bytes",
+                       bytes);
     }
 }
 
@@ -277,7 +258,7 @@ static void show_without_ttl(const struct census *c, json_t *out)
                       "them with\n'snowshed invalidate -e %s' and these:\n",
                       c->call->words[0]);
     for (size_t i = 0; i < c->no_ttl.count; i++)
-        (void)show_key(c->no_ttl.at[i], out, list);
+        (void)cli_scan_show_key(c->call, &c->no_ttl.at[i], list);
     cli_out_number(out, "without_ttl", c->without_ttl);
 }
 
@@ -296,13 +277,7 @@ static void show_census(const struct census *c, bool is_empty, json_t *out)
     show_without_ttl(c, out);
 }
 
-static void fini_ranking(struct ranking *r)
-{
-    while (r->count > 0)
-        free(r->at[--r->count]);
-}
-
-int cli_scan(struct cli_call *call)
+static bool count_entries(const struct cli_call *call)
 {
     struct census c = {.call = call,
                        .largest.max = (size_t)call->top,
@@ -319,11 +294,26 @@ int cli_scan(struct cli_call *call)
     cli_tags_read(c.tags);
     while (cli_walk_next(&walk))
         count_page(&c, &walk);
+    cli_ranking_sort(&c.largest);
+    cli_ranking_sort(&c.no_ttl);
     for (int i = 0; i < CLI_KINDS; i++)
         sum += c.count[i];
     show_census(&c, sum == 0, call->out);
-    fini_ranking(&c.largest);
-    fini_ranking(&c.no_ttl);
+    cli_ranking_fini(&c.largest);
+    cli_ranking_fini(&c.no_ttl);
     cli_tags_close(c.tags);
-    return sum > 0 ? CLI_YES : CLI_NO;
+    return sum > 0;
+}
+
+int cli_scan(struct cli_call *call)
+{
+    bool is_found;
+
+    if (call->count == 0 && call->is_hot)
+        cli_fail(call, CLI_USAGE, "--hot needs the CACHE whose keys it shows");
+    cli_redis_open(call);
+    is_found = call->count == 0 ? cli_scan_caches(call)
+               : call->is_hot   ? cli_scan_hot(call)
+                                : count_entries(call);
+    return is_found ? CLI_YES : CLI_NO;
 }

@@ -4,8 +4,7 @@ _snowshed()
 {
     local cur=${COMP_WORDS[COMP_CWORD]} command="" word i
     local common="--redis --cacert --cert --key --timeout --json --help --usage --version"
-    local commands="get why invalidate watch top caches scan check locks lock
-        doctor"
+    local commands="get invalidate watch scan check locks doctor"
 
     for ((i = 1; i < COMP_CWORD; i++)); do
         word=${COMP_WORDS[i]}
@@ -39,14 +38,11 @@ _snowshed()
     fi
     case $command in
     get) common+=" --escaped --raw" ;;
-    why) common+=" --escaped" ;;
     invalidate) common+=" --escaped --stdin --null --tags --all-entries --rate" ;;
     watch) common+=" --escaped --count --seconds --rate" ;;
-    top) common+=" --top --seconds --rate" ;;
-    scan) common+=" --top --rate" ;;
-    caches | locks) common+=" --rate" ;;
+    scan) common+=" --rate --top --hot --seconds" ;;
     check) common+=" --mysql --query --sample --rate --grace" ;;
-    lock) common+=" --escaped --exact-key --release-dead --grace" ;;
+    locks) common+=" --escaped --exact-key --release-dead --grace --rate" ;;
     doctor) common+=" --cache --lock" ;;
     esac
     # shellcheck disable=SC2207

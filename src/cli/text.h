@@ -25,20 +25,6 @@ bool cli_begins(const char *text, const char *with);
 /* Whether both are there, and are the same bytes. */
 bool cli_are_same(struct shed_bytes a, struct shed_bytes b);
 
-/* What somebody may have meant by a word that is not known. */
-struct cli_near {
-    const char *word;
-    const char *best; /* NULL: nothing that was offered is near */
-    size_t distance;  /* of best */
-};
-
-/* Take a name for the best if it is nearer than those before it. A name is near
- * if it differs from the word in one place only, by a third of the word's
- * characters and one more at most: most slips are in one place (F. Damerau, "A
- * technique for computer detection and correction of spelling errors", 1964).
- * Keeps a pointer to name. */
-void cli_near_offer(struct cli_near *near, const char *name);
-
 /* Print a text of printable ASCII, beginning at a column, and a newline. Lines
  * are broken at spaces to fit in 80 columns; further lines begin at the column
  * indent. */

@@ -297,6 +297,7 @@ int cli_watch(struct cli_call *call)
 
     if (call->count > 1)
         cli_key_init(&w.key, call);
+    cli_redis_open(call);
     look(&w);
     if (call->count > 1)
         learn(&w);

@@ -64,7 +64,7 @@ says()
 }
 
 # json STATUS EXPRESSION ARGUMENT... : the same question with --json; d is the
-# answer, in Python.
+# answer, in Python, and would what a caller would get.
 json()
 {
     local want=$1 expression=$2
@@ -73,9 +73,34 @@ json()
     "$python" - "$out" "$expression" <<'EOT' || fail "$asked: not $expression"
 import json, sys
 d = json.load(open(sys.argv[1]))
+would = d.get("caller", {}).get("would")
 if not eval("(" + sys.argv[2] + ")"):
     sys.exit(str(d))
 EOT
+}
+
+# shows STATUS TEXT|TEXT... EXPRESSION ARGUMENT... : in text, and in JSON.
+shows()
+{
+    local want=$1 expression=$3 texts
+    IFS='|' read -r -a texts <<<"$2"
+    shift 3
+    ask "$want" "$@"
+    says "${texts[@]}"
+    json "$want" "$expression" "$@"
+}
+
+# ask_any ARGUMENT... : the exit status, 0 or 1, depends on the machine.
+ask_any()
+{
+    asked=$*
+    "$tool" "$@" >"$out" 2>"$err" || [ $? -eq 1 ] || fail "$asked: status"
+}
+
+# shows_entry STATUS TEXT|TEXT... EXPRESSION KEY : of a key of the cache.
+shows_entry()
+{
+    shows "$1" "$2" "$3" get "$cache" "$4"
 }
 
 socket=$(sed -E 's/^unix:(\/\/[^/]*)?//; s/\?.*//' <<<"$SNOWSHED_REDIS")
@@ -96,25 +121,21 @@ start_maker()
     maker_out=${maker_io[0]}
 }
 
-# use_database NUMBER : the tool, the process and redis() use it from now on; it
-# is empty.
+# begin_maker [plain] : another process.
+begin_maker()
+{
+    [ -z "$maker_pid" ] || end_maker
+    start_maker "$@"
+}
+
+# use_database NUMBER : the tool, the process and redis() use it in the rest of
+# the group; it is empty.
 use_database()
 {
-    end_maker
     db=$1
     SNOWSHED_REDIS="${SHED_TEST_REDIS%\?*}?db=$db"
     redis flushdb >/dev/null
-    start_maker
-}
-
-# leave_database : they use that of SHED_TEST_REDIS again.
-leave_database()
-{
-    redis flushdb >/dev/null
-    end_maker
-    db=""
-    SNOWSHED_REDIS=$SHED_TEST_REDIS
-    start_maker
+    begin_maker
 }
 
 # make WORD... : tell cli_maker what to do.
@@ -152,17 +173,78 @@ with_user()
         <<<"$SNOWSHED_REDIS"
 }
 
-# run_groups GROUP... : the functions test_GROUP, or the one that is wanted.
+# allow RIGHT... : $limited is the URI of a user with these rights alone.
+allow()
+{
+    redis acl setuser limited reset on '>hush' "$@" >/dev/null
+    limited=$(with_user limited hush)
+}
+
+# is_newer KEY : the maker has heard that it was invalidated, and loaded it again.
+is_newer()
+{
+    make get "$1"
+    "$tool" --json get "$cache" "$1" | grep -q '"position": 1[0-9]'
+}
+
+# has_waiter KEY : one waits in the queue of a fair lock.
+has_waiter()
+{
+    [ "$(redis zcard "$1")" = 1 ]
+}
+
+# ------------------------------------------------------------------- watch
+
+# The flag B of a connection: it is told of changes by prefix.
+watches()
+{
+    redis client list | grep -q ' flags=[A-Za-z]*B'
+}
+
+# start_watch ARGUMENT... : in the background, its lines in $scratch/lines; it
+# is told of changes from here on.
+start_watch()
+{
+    "$tool" watch "$@" >"$scratch/lines" 2>"$err" &
+    background=$!
+    await watches || fail 'watch does not begin'
+}
+
+# sees TEXT : in a line, sooner or later.
+sees()
+{
+    await grep -qE -e "$1" "$scratch/lines" || {
+        fail "watch: does not see $1"
+        cat "$scratch/lines"
+    }
+}
+
+# ended WHAT STATUS : what runs in the background ends with this status.
+ended()
+{
+    local got=0
+    wait "$background" || got=$?
+    background=""
+    asked=$1
+    expect "$1: status" "$got" == "$2"
+}
+
+# run_groups GROUP... : the functions test_GROUP, or the one that is wanted, each
+# with a process and a cache of its own, unless $one_cache is set.
 run_groups()
 {
-    local group
-    start_maker
+    local group uri=$SNOWSHED_REDIS
     for group in ${only:-"$@"}; do
         echo "test_$group"
+        db=""
+        SNOWSHED_REDIS=$uri
+        [ -n "${one_cache:-}" ] || cache=${group//_/-}$$
+        begin_maker
         "test_$group"
         # no secret is ever shown
         ! grep -q hush "$out" "$err" || fail "$group: a password is shown"
     done
-    end_maker
+    [ -z "$maker_pid" ] || end_maker
+    redis acl deluser limited >/dev/null || true
     end_tests
 }

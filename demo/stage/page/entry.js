@@ -124,11 +124,10 @@ function holderText(holder) {
   return `${holder.process}, flight ${holder.flight} (${life})`;
 }
 
-// The library's entry, as `snowshed why` and `snowshed get` tell of it.
-function showEntry(lane, { why, entry }) {
-  const shown = entry ?? why?.entry ?? {};
-  const { cache, key, redis_key, type, ttl_ms, age_ms, holder, ...rest } = shown;
-  setText(lane.why, why?.text ?? "");
+// The library's entry, as `snowshed get` tells of it.
+function showEntry(lane, entry) {
+  const { caller, cache, key, redis_key, type, ttl_ms, age_ms, holder, ...rest } = entry;
+  setText(lane.why, caller?.text ?? "");
   lane.terms.set([["leaseholder", holderText(holder)],
     ...rowsOf({ age_ms: age_ms ?? null, ttl_ms: ttl_ms ?? null, type, ...rest,
       cache, key, redis_key }).filter(([, value]) => value !== "undefined")]);
@@ -158,8 +157,8 @@ async function askLane(lane, id) {
       throw new Error(told.error);
     if (id !== selected)
       return;
-    if (told.why || told.entry)
-      showEntry(lane, told);
+    if (told.entry)
+      showEntry(lane, told.entry);
     else
       showPlain(lane, told);
   } catch (error) {

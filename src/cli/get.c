@@ -1,6 +1,5 @@
-/* get, why: show one key, and explain what it means. */
+/* get: shows one key, and explains what a caller of it would get now. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/entry_view.h"
@@ -11,45 +10,6 @@
  * replace the lease of a process that is gone. */
 #define WAITER_LOOK_MS 150
 
-/* Read the entry that a call names, and judge it by the log of the cache's
- * tags. */
-static void read_words(const struct cli_call *call, struct cli_key *key,
-                       struct cli_entry *entry)
-{
-    struct cli_tags *tags = cli_tags_open(call->redis, call->words[0]);
-
-    cli_key_init(key, call);
-    cli_entry_read(call->redis, key, entry);
-    cli_tags_read(tags);
-    cli_entry_judge(entry, tags);
-    cli_tags_close(tags);
-}
-
-/* --------------------------------------------------------------------- get */
-
-int cli_get(struct cli_call *call)
-{
-    struct cli_key key;
-    struct cli_entry entry;
-    bool is_null;
-
-    if (call->is_raw && call->is_json)
-        cli_fail(call, CLI_USAGE, "--raw and --json exclude each other");
-    read_words(call, &key, &entry);
-    is_null = cli_entry_is_null(&entry);
-    if (call->is_raw && (entry.kind != CLI_VALUE || is_null))
-        cli_fail(call, CLI_NO, "there is no payload: %s; see it without --raw",
-                 is_null ? "the row is NULL" : cli_kinds[entry.kind].name);
-    if (call->is_raw)
-        (void)fwrite(entry.entry.payload, 1, entry.entry.payload_size, stdout);
-    else
-        cli_entry_show(&entry, call->out);
-    cli_entry_free(&entry);
-    return entry.kind == CLI_VALUE ? CLI_YES : CLI_NO;
-}
-
-/* --------------------------------------------------------------------- why */
-
 /* What a caller will find, as a word for scripts and as a sentence. for_ms: how
  * long that lasts if nobody does anything; -1: for ever. */
 struct verdict {
@@ -57,6 +17,7 @@ struct verdict {
     struct cli_text text; /* printable ASCII */
     long long for_ms;
     bool is_answered;
+    struct cli_text refused; /* why Redis refuses writes; "": it does not */
 };
 
 static void judge_lease(const struct cli_entry *e, struct verdict *v)
@@ -161,71 +122,105 @@ static void judge_failure(const struct cli_entry *e, struct verdict *v)
         cli_entry_code(e), cli_duration(e->left_ms).at);
 }
 
-static void judge(const struct cli_entry *e, struct verdict *v)
+static struct verdict judge(const struct cli_entry *e)
 {
     bool is_stored = cli_kind_is_stored(e->kind);
+    struct verdict v = {.would = "load", .for_ms = -1};
 
-    *v = (struct verdict){.would = "load", .for_ms = -1};
     if (is_stored && e->miss.position > 0)
-        judge_miss(e, v);
+        judge_miss(e, &v);
     else if (is_stored && e->miss.is_above)
-        judge_above(e, v);
+        judge_above(e, &v);
     else if (is_stored)
-        judge_stored(e, v);
+        judge_stored(e, &v);
     else if (e->kind == CLI_LEASE)
-        judge_lease(e, v);
+        judge_lease(e, &v);
     else if (e->kind == CLI_FAILURE)
-        judge_failure(e, v);
+        judge_failure(e, &v);
     else if (e->kind == CLI_NONE)
-        v->text = cli_format(
+        v.text = cli_format(
             "It would load: there is nothing, so it takes the lease.");
     else
-        v->text = cli_format(
+        v.text = cli_format(
             "It would load, and replace what is there, which its library "
             "cannot read either if it is of this version (%s).",
             shed_version());
+    return v;
 }
 
 /* While Redis refuses writes, a caller can neither take a lease nor take one
  * over. */
-static void consider_writes(const struct cli_writes *writes, struct verdict *v)
+static void consider_writes(const struct cli_call *call,
+                            const struct cli_entry *e, struct verdict *v)
 {
-    if (writes->error[0] == '\0' ||
-        (strcmp(v->would, "load") != 0 && strcmp(v->would, "take over") != 0))
+    struct cli_writes writes;
+
+    if (strcmp(v->would, "load") != 0 && strcmp(v->would, "take over") != 0)
         return;
-    if (writes->is_silent)
+    cli_writes_read(call->redis, cli_key_name(e->key), &writes);
+    if (writes.error[0] == '\0')
+        return;
+    if (writes.is_silent)
         v->would = "wait";
+    v->refused = cli_format("%s", writes.error);
     v->text = cli_format(
         "%s (%s). %s To do: %s",
-        writes->is_silent
+        writes.is_silent
             ? "It would wait until its deadline: Redis does not answer writes"
             : "It would load without a lease, as every process does for itself "
               "now, or fail, as the cache's policy says: Redis refuses writes",
-        cli_escape(shed_str(writes->error)).at, writes->means, writes->advice);
+        cli_escape(shed_str(writes.error)).at, writes.means, writes.advice);
 }
 
-int cli_why(struct cli_call *call)
+/* --------------------------------------------------------------------- get */
+
+static int show(const struct cli_call *call, const struct cli_entry *e)
+{
+    struct verdict v = judge(e);
+    json_t *caller = cli_out_object(call->out, "caller");
+
+    consider_writes(call, e, &v);
+    cli_entry_show(e, call->out);
+    cli_out_print(call->out, "\n");
+    if (call->out == NULL)
+        cli_print_wrapped(v.text.at, 0, 0);
+    cli_out_text(caller, "would", v.would);
+    cli_out_text(caller, "text", v.text.at);
+    cli_out_flag(caller, "is_answered", v.is_answered);
+    cli_out_ms(caller, "for_ms", v.for_ms);
+    cli_out_text(caller, "writes_refused",
+                 v.refused.at[0] != '\0' ? v.refused.at : NULL);
+    return v.is_answered ? CLI_YES : CLI_NO;
+}
+
+static int print_payload(const struct cli_call *call, const struct cli_entry *e)
+{
+    bool is_null = cli_entry_is_null(e);
+
+    if (e->kind != CLI_VALUE || is_null)
+        cli_fail(call, CLI_NO, "there is no payload: %s; see it without --raw",
+                 is_null ? "the row is NULL" : cli_kinds[e->kind].name);
+    (void)fwrite(e->entry.payload, 1, e->entry.payload_size, stdout);
+    return CLI_YES;
+}
+
+int cli_get(struct cli_call *call)
 {
     struct cli_key key;
     struct cli_entry entry;
-    struct cli_writes writes;
-    struct verdict v;
-    json_t *out = call->out;
+    struct cli_tags *tags;
+    int status;
 
-    read_words(call, &key, &entry);
-    cli_writes_read(call->redis, cli_key_name(&key), &writes);
-    judge(&entry, &v);
-    consider_writes(&writes, &v);
-    if (out == NULL)
-        cli_print_wrapped(v.text.at, 0, 0);
-    cli_out_print(out, "\n");
-    cli_out_text(out, "would", v.would);
-    cli_out_text(out, "text", v.text.at);
-    cli_out_flag(out, "is_answered", v.is_answered);
-    cli_out_ms(out, "for_ms", v.for_ms);
-    cli_out_text(out, "writes_refused",
-                 writes.error[0] != '\0' ? writes.error : NULL);
-    cli_entry_show(&entry, cli_out_object(out, "entry"));
+    if (call->is_raw && call->is_json)
+        cli_fail(call, CLI_USAGE, "--raw and --json exclude each other");
+    cli_key_init(&key, call);
+    cli_redis_open(call);
+    cli_entry_read(call->redis, &key, &entry);
+    tags = cli_tags_open(call->redis, call->words[0]);
+    cli_tags_read(tags);
+    cli_entry_judge(&entry, tags);
+    status = (call->is_raw ? print_payload : show)(call, &entry);
+    cli_tags_close(tags);
     cli_entry_free(&entry);
-    return v.is_answered ? CLI_YES : CLI_NO;
+    return status;
 }

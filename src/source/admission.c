@@ -83,8 +83,8 @@ void shed_admission_begin(struct shed_admission *a, struct shed_admitted *out)
                                   .number = ++a->begun,
                                   .term = a->breaker.term,
                                   .is_probe = a->breaker.state ==
-                                              SHED_BREAKER_HALF_OPEN};
-    out->slot = shed_fleet_begin(a->fleet, &out->waited_us);
+                                              SHED_BREAKER_HALF_OPEN,
+                                  .waited_us = shed_fleet_begin(a->fleet)};
 }
 
 /* What the adaptive limit learns. */
@@ -138,7 +138,7 @@ bool shed_admission_learn(struct shed_admission *a,
 {
     uint64_t now_ms = shed_now_ms();
 
-    shed_fleet_end(a->fleet, sample->admitted->slot, sample->cost_us);
+    shed_fleet_end(a->fleet, sample->cost_us);
     if (sample->keys == 0)
         return false;
     measure(a, sample);

@@ -37,8 +37,7 @@ struct shed_admitted {
     uint64_t number;    /* of the source's loads, from 1 */
     uint64_t term;      /* of the breaker, when it began */
     bool is_probe;      /* the breaker was half-open then */
-    size_t slot;        /* of the fleet's budget */
-    uint64_t waited_us; /* for the slot */
+    uint64_t waited_us; /* for a slot of the fleet's budget */
 };
 
 /* A load that has ended. */

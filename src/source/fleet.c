@@ -43,7 +43,6 @@ struct shed_fleet {
     struct shed_list links;
     bool was_away;       /* as it was last told */
     uint64_t changed_us; /* when that changed */
-    struct shed_slot elements[];
 };
 
 struct shed_fleet_link {
@@ -57,7 +56,6 @@ struct shed_fleet_link {
     bool is_posted;
     /* reactor thread only */
     struct shed_call call;
-    struct shed_slots_exchange exchange;
     bool is_leaving;
     struct shed_latch left;
 };
@@ -96,20 +94,19 @@ bool shed_fleet_may_begin(const struct shed_fleet *f)
     return f == NULL || shed_slots_may_begin(&f->slots);
 }
 
-size_t shed_fleet_begin(struct shed_fleet *f, uint64_t *waited_us)
+uint64_t shed_fleet_begin(struct shed_fleet *f)
 {
-    *waited_us = 0;
     if (f == NULL)
-        return SHED_SLOTS_NONE;
+        return 0;
     kick_locked(f);
-    return shed_slots_begin(&f->slots, shed_now_us(), waited_us);
+    return shed_slots_begin(&f->slots, shed_now_us());
 }
 
-void shed_fleet_end(struct shed_fleet *f, size_t slot, uint64_t cost_us)
+void shed_fleet_end(struct shed_fleet *f, uint64_t cost_us)
 {
     if (f == NULL)
         return;
-    shed_slots_end(&f->slots, slot, cost_us);
+    shed_slots_end(&f->slots, cost_us);
     kick_locked(f);
 }
 
@@ -184,11 +181,13 @@ static uint64_t patience_ms(const struct shed_fleet_link *link)
     return link->cache->client->command_timeout_ms / PATIENCE_PART + 1;
 }
 
-static void send_exchange(struct shed_fleet_link *link)
+static void send_exchange(struct shed_fleet_link *link,
+                          const struct shed_slots_exchange *x)
 {
-    struct shed_fleet *f = link->fleet;
-    const struct shed_slots_exchange *x = &link->exchange;
-    char passed[SHED_DIGITS];
+    const struct shed_fleet *f = link->fleet;
+    const uint64_t numbers[] = {x->passed_ms, x->give[0], x->give[1],
+                                x->keep[0],   x->keep[1], x->take};
+    char digits[sizeof(numbers) / sizeof(*numbers)][SHED_DIGITS];
     struct shed_args args;
 
     shed_script_begin(&args, SHED_SCRIPT_SLOTS, "1");
@@ -196,10 +195,8 @@ static void send_exchange(struct shed_fleet_link *link)
     shed_args_add_text(&args, f->slots.name);
     shed_args_add_text(&args, f->budget);
     shed_args_add_text(&args, f->life_ms);
-    shed_args_add_text(&args, x->give);
-    shed_args_add_text(&args, x->keep);
-    shed_args_add_text(&args, x->take);
-    shed_args_add_number(&args, passed, x->passed_ms);
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
+        shed_args_add_number(&args, digits[i], numbers[i]);
     shed_timer_set(link->timer, patience_ms(link));
     shed_client_send(link->cache->client, &link->call, &args, on_answer, link);
 }
@@ -236,17 +233,17 @@ static void step(struct shed_fleet_link *link)
 {
     struct shed_fleet *f = link->fleet;
     uint64_t delay_ms = UINT64_MAX;
+    struct shed_slots_exchange x;
     bool sends = false;
 
     if (try_leave(link) || link->call.fn != NULL)
         return;
     shed_mutex_lock(f->mu);
     if (first_locked(f) == link)
-        sends = shed_slots_next(&f->slots, shed_now_ms(), &link->exchange,
-                                &delay_ms);
+        sends = shed_slots_next(&f->slots, shed_now_ms(), &x, &delay_ms);
     shed_mutex_unlock(f->mu);
     if (sends)
-        send_exchange(link);
+        send_exchange(link, &x);
     else if (delay_ms != UINT64_MAX)
         shed_timer_set(link->timer, delay_ms);
     else
@@ -296,10 +293,7 @@ struct shed_fleet *shed_fleet_create(const struct shed_source_options *o,
                                      void (*wake)(struct shed_source *source),
                                      struct shed_source *source)
 {
-    /* loads under way, and slots of earlier ones that are to be given back */
-    size_t capacity = 2 * (size_t)o->max_loads;
-    struct shed_fleet *f =
-        calloc(1, sizeof(*f) + capacity * sizeof(*f->elements));
+    struct shed_fleet *f = calloc(1, sizeof(*f));
     uint64_t name, life_ms = o->load_timeout_ms + MARGIN_MS;
 
     if (f == NULL)
@@ -313,8 +307,7 @@ struct shed_fleet *shed_fleet_create(const struct shed_source_options *o,
     shed_write_digits(f->life_ms, life_ms);
     if (o->fleet_name != NULL)
         (void)snprintf(f->key, sizeof(f->key), "%s" KEY_SUFFIX, o->fleet_name);
-    shed_slots_init(&f->slots, (size_t)o->fleet_loads, life_ms, name,
-                    f->elements, capacity);
+    shed_slots_init(&f->slots, (size_t)o->fleet_loads, life_ms, name);
     return f;
 }
 

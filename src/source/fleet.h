@@ -36,12 +36,11 @@ void shed_fleet_want(struct shed_fleet *fleet, size_t wanted);
 /* Whether a load may begin now. */
 bool shed_fleet_may_begin(const struct shed_fleet *fleet);
 
-/* A load begins. *waited_us: how long it has waited for a slot. Returns: its
- * slot. */
-size_t shed_fleet_begin(struct shed_fleet *fleet, uint64_t *waited_us);
+/* A load begins. Returns: how long it has waited for a slot, in us. */
+uint64_t shed_fleet_begin(struct shed_fleet *fleet);
 
 /* A load has ended, after cost_us. */
-void shed_fleet_end(struct shed_fleet *fleet, size_t slot, uint64_t cost_us);
+void shed_fleet_end(struct shed_fleet *fleet, uint64_t cost_us);
 
 struct shed_fleet_state {
     size_t loads; /* of all processes, as seen last */

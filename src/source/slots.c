@@ -5,19 +5,19 @@
  * Design notes
  *
  * A slot lasts as long as a load may take, so that the queries of a process
- * that has died are counted until the server has ended them. A load that takes
- * longer, because its query is still alive in the server, keeps its slot: half
- * of a slot's life before its end it is prolonged.
+ * that has died are counted until the server has ended them. A load takes the
+ * place of no slot in particular: the newest slots are at least as new as the
+ * newest loads, so it is the oldest one that leaves. A load that takes longer,
+ * because its query is still alive in the server, keeps a slot: after half of a
+ * slot's life all are prolonged.
  *
- * When an exchange has failed, nobody knows whether Redis carried it out. What
- * it was to take is given back then by the next one, and what it was to give
- * back is given back again.
+ * When an exchange has failed, nobody knows whether Redis carried it out. The
+ * next one says of all numbers that Redis may have whether it is to have them.
  */
 #include "source/slots.h"
 
 #include <assert.h>
 #include <stdio.h>
-#include <string.h>
 
 #define US_PER_MS 1000
 /* The longest interval between asks that are refused. The script counts those
@@ -31,12 +31,10 @@
 #define AVERAGED 8 /* loads */
 
 void shed_slots_init(struct shed_slots *s, size_t budget, uint64_t life_ms,
-                     uint64_t name, struct shed_slot *at, size_t capacity)
+                     uint64_t name)
 {
     *s = (struct shed_slots){.budget = budget,
                              .life_ms = life_ms,
-                             .at = at,
-                             .capacity = capacity,
                              .is_away = true,
                              .load_us = LOAD_US};
     (void)snprintf(s->name, sizeof(s->name), "%016llx",
@@ -44,24 +42,6 @@ void shed_slots_init(struct shed_slots *s, size_t budget, uint64_t life_ms,
 }
 
 /* ------------------------------------------------------------------- loads */
-
-static size_t find(const struct shed_slots *s, enum shed_slot_state state)
-{
-    for (size_t i = 0; i < s->capacity; i++)
-        if (s->at[i].state == state)
-            return i;
-    return SHED_SLOTS_NONE;
-}
-
-/* Make a free element a slot. Returns: SHED_SLOTS_NONE if there is none. */
-static size_t make(struct shed_slots *s, enum shed_slot_state state)
-{
-    size_t i = find(s, SHED_SLOT_FREE);
-
-    if (i != SHED_SLOTS_NONE)
-        s->at[i] = (struct shed_slot){.state = state, .number = ++s->last};
-    return i;
-}
 
 void shed_slots_want(struct shed_slots *s, size_t wanted)
 {
@@ -75,168 +55,116 @@ bool shed_slots_may_begin(const struct shed_slots *s)
     return s->is_away || s->ready > 0;
 }
 
-size_t shed_slots_begin(struct shed_slots *s, uint64_t now_us,
-                        uint64_t *waited_us)
+uint64_t shed_slots_begin(struct shed_slots *s, uint64_t now_us)
 {
-    size_t i;
+    uint64_t waited_us = s->refused_us > 0 ? now_us - s->refused_us : 0;
 
-    *waited_us = s->refused_us > 0 ? now_us - s->refused_us : 0;
     s->refused_us = s->is_refused && s->wanted > 1 ? now_us : 0;
-    if (s->ready == 0)
-        return make(s, SHED_SLOT_BUSY);
-    i = find(s, SHED_SLOT_READY);
-    s->at[i].state = SHED_SLOT_BUSY;
-    s->ready--;
-    return i;
+    s->busy++;
+    if (s->ready > 0)
+        s->ready--;
+    return waited_us;
 }
 
-/* Give a slot back, if Redis may have it. */
-static void leave(struct shed_slot *slot)
+/* One less is needed: the first one. While Redis is away the numbers stay where
+ * they are, so that they are few however long that is. */
+static void leave(struct shed_slots *s)
 {
-    slot->state = slot->sent_ms > 0 ? SHED_SLOT_LEAVING : SHED_SLOT_FREE;
+    if (!s->is_away)
+        s->first++;
 }
 
-void shed_slots_end(struct shed_slots *s, size_t slot, uint64_t cost_us)
+void shed_slots_end(struct shed_slots *s, uint64_t cost_us)
 {
+    assert(s->busy > 0);
     s->load_us += cost_us / AVERAGED;
     s->load_us -= s->load_us / (AVERAGED + 1);
-    if (slot != SHED_SLOTS_NONE)
-        leave(&s->at[slot]);
+    s->busy--;
+    leave(s);
 }
 
 bool shed_slots_is_idle(const struct shed_slots *s)
 {
-    for (size_t i = 0; i < s->capacity; i++)
-        if (s->at[i].state != SHED_SLOT_FREE)
-            return false;
-    return true;
+    return s->busy + s->ready == 0 && s->in_redis[0] == s->in_redis[1];
 }
 
 /* ----------------------------------------------------------- the exchanges */
 
-static void add_id(const struct shed_slots *s, const struct shed_slot *slot,
-                   char *list, size_t *count)
+static uint64_t end_of(const struct shed_slots *s)
 {
-    (void)snprintf(list + *count * SHED_SLOTS_ID_BYTES, SHED_SLOTS_ID_BYTES + 1,
-                   "%s%08lx", s->name, (unsigned long)slot->number);
-    (*count)++;
+    return s->first + s->busy + s->ready;
 }
 
-/* One that nobody needs any longer, or that has ended. */
-static void drop_surplus(struct shed_slots *s, struct shed_slot *slot,
-                         uint64_t now_ms)
+/* What could be sent now. Where Redis may have others than it should, all are
+ * given back, and those that are needed are taken in any case. */
+static struct shed_slots_exchange prepare(const struct shed_slots *s,
+                                          uint64_t now_ms, bool may_ask)
 {
-    if (slot->state == SHED_SLOT_READY && s->ready > s->wanted) {
-        leave(slot);
-        s->ready--;
-    }
-    if (slot->state == SHED_SLOT_LEAVING && !slot->is_kept &&
-        slot->sent_ms <= now_ms)
-        slot->state = SHED_SLOT_FREE;
-}
+    uint64_t end = end_of(s);
+    bool is_known = !s->is_away && end == s->in_redis[1];
+    bool is_due = !is_known || now_ms >= s->keep_ms;
+    struct shed_slots_exchange x = {
+        .give = {s->in_redis[0], is_known ? s->first : s->in_redis[1]},
+        .keep = {is_due ? s->first : end, end},
+        /* at first as long as a slot lasts: the slots from before that are
+           over */
+        .passed_ms = s->heard_ms > 0 ? now_ms - s->heard_ms : s->life_ms};
 
-/* When a slot is to be prolonged. */
-static uint64_t keep_ms(const struct shed_slots *s,
-                        const struct shed_slot *slot)
-{
-    return slot->until_ms > s->life_ms / 2 ? slot->until_ms - s->life_ms / 2
-                                           : 0;
-}
-
-/* Give one back, or prolong it, if it is time for that; *next_ms is then. */
-static void add_one(struct shed_slots *s, struct shed_slot *slot,
-                    uint64_t now_ms, struct shed_slots_exchange *x,
-                    uint64_t *next_ms)
-{
-    if (slot->state == SHED_SLOT_LEAVING) {
-        if (x->give_count == SHED_SLOTS_EXCHANGE_MAX)
-            return;
-        slot->state = SHED_SLOT_GIVEN;
-        add_id(s, slot, x->give, &x->give_count);
-    } else if (slot->state == SHED_SLOT_BUSY ||
-               slot->state == SHED_SLOT_READY) {
-        if (keep_ms(s, slot) > now_ms ||
-            x->keep_count == SHED_SLOTS_EXCHANGE_MAX) {
-            if (keep_ms(s, slot) < *next_ms)
-                *next_ms = keep_ms(s, slot);
-            return;
-        }
-        slot->is_kept = true;
-        slot->sent_ms = now_ms + s->life_ms;
-        add_id(s, slot, x->keep, &x->keep_count);
-    }
-}
-
-/* While Redis is away loads begin anyway, and are added when it is back. */
-static void add_taken(struct shed_slots *s, uint64_t now_ms,
-                      struct shed_slots_exchange *x)
-{
-    while (!s->is_away && s->ready + x->take_count < s->wanted &&
-           x->take_count < SHED_SLOTS_EXCHANGE_MAX) {
-        size_t i = make(s, SHED_SLOT_ASKED);
-        if (i == SHED_SLOTS_NONE)
-            return;
-        s->at[i].sent_ms = now_ms + s->life_ms;
-        add_id(s, &s->at[i], x->take, &x->take_count);
-    }
+    /* what is given back is for those that wait */
+    if (may_ask && !s->is_away && s->wanted > s->ready &&
+        (x.give[0] == x.give[1] || s->others == 0))
+        x.take = s->wanted - s->ready;
+    return x;
 }
 
 bool shed_slots_next(struct shed_slots *s, uint64_t now_ms,
-                     struct shed_slots_exchange *x, uint64_t *delay_ms)
+                     struct shed_slots_exchange *out, uint64_t *delay_ms)
 {
     uint64_t next_ms = UINT64_MAX;
     bool may_ask = s->ask_ms <= now_ms;
+    struct shed_slots_exchange x;
 
-    /* at first as long as a slot lasts: the slots from before that are over */
-    *x = (struct shed_slots_exchange){
-        .passed_ms = s->heard_ms > 0 ? now_ms - s->heard_ms : s->life_ms};
     *delay_ms = UINT64_MAX;
     if (s->is_asking)
         return false;
-    for (size_t i = 0; i < s->capacity; i++) {
-        drop_surplus(s, &s->at[i], now_ms);
-        if (may_ask || !s->is_away)
-            add_one(s, &s->at[i], now_ms, x, &next_ms);
-    }
-    /* what is given back is for those that wait */
-    if (may_ask && (x->give_count == 0 || s->others == 0))
-        add_taken(s, now_ms, x);
+    for (; s->ready > s->wanted; s->ready--)
+        leave(s);
+    x = prepare(s, now_ms, may_ask);
     /* while Redis is away, with nothing too: to see whether it is back */
-    s->is_asking = x->give_count + x->keep_count + x->take_count > 0 ||
-                   (s->is_away && may_ask);
-    if (s->is_asking)
+    s->is_asking = s->is_away ? may_ask
+                              : x.give[0] < x.give[1] ||
+                                    x.keep[0] < x.keep[1] || x.take > 0;
+    if (s->is_asking) {
+        *out = s->asked = x;
+        s->asked_first = s->first;
         s->asked_ms = now_ms;
-    else if (!may_ask && s->ask_ms < next_ms)
+        if (x.keep[1] + x.take > s->in_redis[1])
+            s->in_redis[1] = x.keep[1] + x.take;
+        return true;
+    }
+    if (!s->is_away && s->busy + s->ready > 0)
+        next_ms = s->keep_ms;
+    if (!may_ask && s->ask_ms < next_ms)
         next_ms = s->ask_ms;
-    if (!s->is_asking && next_ms != UINT64_MAX)
-        *delay_ms = next_ms > now_ms ? next_ms - now_ms : 0;
-    return s->is_asking;
+    if (next_ms != UINT64_MAX)
+        *delay_ms = next_ms - now_ms;
+    return false;
 }
 
 /* ------------------------------------------------------------- the answers */
 
-/* Returns: how many were to be taken. */
-static size_t settle(struct shed_slots *s,
-                     const struct shed_slots_answer *answer)
+/* Redis has exactly what it was asked for. */
+static void settle(struct shed_slots *s, size_t taken)
 {
-    size_t asked = 0;
+    const struct shed_slots_exchange *x = &s->asked;
 
-    for (size_t i = 0; i < s->capacity; i++) {
-        struct shed_slot *slot = &s->at[i];
-        bool is_asked = slot->state == SHED_SLOT_ASKED;
-        bool is_taken = is_asked && answer != NULL && asked < answer->taken;
-        if (answer != NULL && (slot->is_kept || is_taken))
-            slot->until_ms = slot->sent_ms;
-        slot->is_kept = false;
-        asked += is_asked;
-        if (is_taken) {
-            slot->state = SHED_SLOT_READY;
-            s->ready++;
-        } else if (is_asked || slot->state == SHED_SLOT_GIVEN) {
-            slot->state = answer != NULL ? SHED_SLOT_FREE : SHED_SLOT_LEAVING;
-        }
-    }
-    return asked;
+    if (taken > x->take)
+        taken = x->take;
+    if (x->keep[0] == s->asked_first)
+        s->keep_ms = s->asked_ms + s->life_ms / 2;
+    s->ready += taken;
+    s->in_redis[0] = s->asked_first;
+    s->in_redis[1] = x->keep[1] + taken;
 }
 
 /* The interval of all that wait together follows how often slots become free.
@@ -259,7 +187,6 @@ void shed_slots_settle(struct shed_slots *s,
                        uint64_t random)
 {
     uint64_t now_ms = now_us / US_PER_MS;
-    size_t asked = settle(s, answer);
 
     assert(s->is_asking);
     s->is_asking = false;
@@ -269,10 +196,11 @@ void shed_slots_settle(struct shed_slots *s,
         s->ask_ms = now_ms + AWAY_MS / 2 + random % (AWAY_MS / 2);
         return;
     }
+    settle(s, answer->taken);
     s->heard_ms = s->asked_ms;
     s->in_use = answer->in_use;
-    if (asked > 0)
-        s->is_refused = answer->taken < asked;
+    if (s->asked.take > 0)
+        s->is_refused = answer->taken < s->asked.take;
     s->others = answer->waiting;
     if (s->is_refused && s->others > 0)
         s->others--; /* this one */

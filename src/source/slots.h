@@ -2,11 +2,12 @@
  * A source's slots of the fleet's budget: a load has one while it is under way.
  * Pure.
  *
- * They are in Redis (slots.lua); here is which of them this source has, what to
- * ask Redis for, and when. What is asked goes in one exchange at a time: slots
- * to give back, to keep for longer, and to take. While Redis is away, loads
- * begin without a slot, and those that are under way when it is back are added
- * to the set then.
+ * They are in Redis (slots.lua); here is how many of them this source has, what
+ * to ask Redis for, and when. A source's slots have consecutive numbers: new
+ * ones come at the end, and those at the front, which end first, are given
+ * back. What is asked goes in one exchange at a time. While Redis is away,
+ * loads begin without a slot; when it is back, the first exchange makes it have
+ * the slots of all that are under way, and no others of this source.
  *
  * Where others wait for a slot too, all ask at random times, at intervals by
  * which about four asks come to each slot that is given back; and nobody takes
@@ -20,28 +21,16 @@
 #include <stdint.h>
 
 #define SHED_SLOTS_NAME_BYTES 16
-#define SHED_SLOTS_ID_BYTES (SHED_SLOTS_NAME_BYTES + 8)
-#define SHED_SLOTS_EXCHANGE_MAX 32 /* of a kind; more wait for the next one */
-#define SHED_SLOTS_NONE SIZE_MAX
 
 /* Asks that are refused are at least this far apart. */
 #define SHED_SLOTS_ASK_MIN_MS 2
 
-enum shed_slot_state {
-    SHED_SLOT_FREE = 0, /* an unused element */
-    SHED_SLOT_ASKED,    /* to be taken by the exchange under way */
-    SHED_SLOT_READY,    /* for the next load */
-    SHED_SLOT_BUSY,     /* of a load under way */
-    SHED_SLOT_LEAVING,  /* to be given back */
-    SHED_SLOT_GIVEN     /* to be given back by the exchange under way */
-};
-
-struct shed_slot {
-    enum shed_slot_state state;
-    bool is_kept;      /* to be kept by the exchange under way */
-    uint32_t number;   /* in its id */
-    uint64_t until_ms; /* Redis has it until then; 0: it does not */
-    uint64_t sent_ms;  /* Redis may have it until then; 0: it cannot */
+/* What to send. The numbers go from the first up to the second, without it. */
+struct shed_slots_exchange {
+    uint64_t give[2];   /* to give back */
+    uint64_t keep[2];   /* then to keep for longer, or to take in any case */
+    size_t take;        /* then to take, if the budget allows: the next ones */
+    uint64_t passed_ms; /* since the last that was answered */
 };
 
 struct shed_slots {
@@ -49,16 +38,20 @@ struct shed_slots {
     size_t budget;
     uint64_t life_ms; /* of a slot */
     char name[SHED_SLOTS_NAME_BYTES + 1];
-    struct shed_slot *at;
-    size_t capacity;
     /* its own */
-    size_t wanted; /* loads that could begin now */
-    size_t ready;
-    uint32_t last;       /* the number of the newest slot */
-    bool is_asking;      /* an exchange is under way */
-    bool is_away;        /* Redis is, or nobody asks it */
-    bool is_refused;     /* the last ask was, at least in part */
-    uint64_t asked_ms;   /* when the exchange under way was sent */
+    size_t wanted;        /* loads that could begin now */
+    size_t busy;          /* loads under way */
+    size_t ready;         /* slots for the next loads */
+    uint64_t first;       /* the number of the first slot of all these */
+    uint64_t in_redis[2]; /* Redis has no others of this source; and, unless
+                             it is away, it has all of these */
+    uint64_t keep_ms;     /* when all are to be prolonged */
+    bool is_asking;       /* an exchange is under way: */
+    struct shed_slots_exchange asked;
+    uint64_t asked_first; /* first, when it was sent */
+    uint64_t asked_ms;    /* when that was */
+    bool is_away;         /* Redis is, or nobody asks it */
+    bool is_refused;      /* the last ask was, at least in part */
     uint64_t heard_ms;   /* when the last that was answered was sent; 0: none */
     uint64_t ask_ms;     /* not to ask again before */
     uint64_t refused_us; /* since when a load has waited; 0: none does */
@@ -67,23 +60,13 @@ struct shed_slots {
     uint64_t load_us;    /* how long loads take, an average */
 };
 
-/* What to send: ids without anything between them. */
-struct shed_slots_exchange {
-    size_t give_count, keep_count, take_count;
-    uint64_t passed_ms; /* since the last that was answered */
-    char give[SHED_SLOTS_EXCHANGE_MAX * SHED_SLOTS_ID_BYTES + 1];
-    char keep[SHED_SLOTS_EXCHANGE_MAX * SHED_SLOTS_ID_BYTES + 1];
-    char take[SHED_SLOTS_EXCHANGE_MAX * SHED_SLOTS_ID_BYTES + 1];
-};
-
 struct shed_slots_answer {
     size_t taken, in_use, waiting;
 };
 
-/* Begin without a slot, and as away. at has capacity elements, at least twice
- * the loads that may be under way, all zero; name is unique. */
+/* Begin without a slot, and as away. name is unique. */
 void shed_slots_init(struct shed_slots *s, size_t budget, uint64_t life_ms,
-                     uint64_t name, struct shed_slot *at, size_t capacity);
+                     uint64_t name);
 
 /* How many loads could begin now, with slots. */
 void shed_slots_want(struct shed_slots *s, size_t wanted);
@@ -91,13 +74,12 @@ void shed_slots_want(struct shed_slots *s, size_t wanted);
 /* Whether a load may begin now. */
 bool shed_slots_may_begin(const struct shed_slots *s);
 
-/* A load begins. *waited_us: how long it has waited for a slot; 0: not at all.
- * Returns: its slot, for shed_slots_end. */
-size_t shed_slots_begin(struct shed_slots *s, uint64_t now_us,
-                        uint64_t *waited_us);
+/* A load begins. Returns: how long it has waited for a slot, in us; 0: not at
+ * all. */
+uint64_t shed_slots_begin(struct shed_slots *s, uint64_t now_us);
 
 /* A load has ended, after cost_us. */
-void shed_slots_end(struct shed_slots *s, size_t slot, uint64_t cost_us);
+void shed_slots_end(struct shed_slots *s, uint64_t cost_us);
 
 /* What to do now. Returns: true: send *out, and call shed_slots_settle when
  * that has ended. false: come again in *delay_ms, and when anything has

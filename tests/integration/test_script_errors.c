@@ -29,10 +29,9 @@
 #define LIFE " 60000"
 #define ACQUIRE OURS " 1 20000 60000 0 '' '' ''"
 #define ACQUIRE_PATIENTLY OURS " 1 20000 60000 100 '' '' ''"
-/* Slots of loads; this one is not over, and belongs to another process. */
-#define SLOT_A "aaaaaaaaaaaaaaaaaaaaaaaa"
-#define SLOT_B "bbbbbbbbbbbbbbbbbbbbbbbb"
-#define SLOT_C "cccccccccccccccccccccccc"
+/* The slots of loads with the numbers 1 and 2. */
+#define SLOT_A "me00000001"
+#define SLOT_B "me00000002"
 #define LATE "soon " /* the end of a slot */
 /* A lock's token, process and run of the server, and its keys. */
 #define TOKEN "tokentokentoken1"
@@ -104,20 +103,20 @@ static const struct row {
      "1", "ours k; ours r", "k", "k r"},
     {"put a version over none", SHED_SCRIPT_PUT, "k r",
      ROW "60000 version1 '' " IN_TIME, "3", "fresh k; ours r", "", ""},
-    {"take the first slot", SHED_SCRIPT_SLOTS, "c",
-     "me 2 30000 '' '' " SLOT_A " 100", "1", "", "", ""},
+    {"take the first slot", SHED_SCRIPT_SLOTS, "c", "me 2 30000 100 1 1 1 1 1",
+     "1", "", "", ""},
     {"give back, keep and take slots", SHED_SCRIPT_SLOTS, "c",
-     "me 3 30000 " SLOT_A " " SLOT_B " " SLOT_C " 100", "1",
+     "me 3 30000 100 1 2 2 3 1", "1",
      "ZADD c " LATE SLOT_A " " LATE SLOT_B
      " 2000000 over 3 slots; ZADD c -" LATE "me 1 waiting; PEXPIRE c" LIFE,
      "", ""},
     {"ask for a slot in vain", SHED_SCRIPT_SLOTS, "c",
-     "me 1 30000 '' '' " SLOT_A " 100", "0",
+     "me 1 30000 100 1 1 1 1 1", "0",
      "ZADD c " LATE SLOT_B " 1 slots -2000000 over 1 waiting; PEXPIRE c" LIFE,
      "", ""},
     /* nothing is left but two zeros */
     {"give back the last slot", SHED_SCRIPT_SLOTS, "c",
-     "me 2 30000 " SLOT_A " '' '' 100", "0",
+     "me 2 30000 100 1 2 2 2 0", "0",
      "ZADD c " LATE SLOT_A " 1 slots 0 waiting; PEXPIRE c" LIFE, "c", ""},
     {"invalidate a tag", SHED_SCRIPT_INVALIDATE_TAG, "g", "red 10 0", "",
      "ZADD g 1000 red 2000 blue 500 ''", "", ""},

@@ -6,9 +6,8 @@
 
 #include "support/testing.h"
 
-enum { LIFE_MS = 10000, CAPACITY = 8, SOURCES_MAX = 6 };
+enum { LIFE_MS = 10000, LOADS_MAX = 4, SOURCES_MAX = 6 };
 
-static struct shed_slot elements[SOURCES_MAX][CAPACITY];
 static struct shed_slots slots;
 static struct shed_slots_exchange sent;
 static uint64_t now_ms, delay_ms;
@@ -23,8 +22,7 @@ static uint64_t draw(void)
 
 static void set_up(size_t budget)
 {
-    memset(elements, 0, sizeof(elements));
-    shed_slots_init(&slots, budget, LIFE_MS, 0xabc, elements[0], CAPACITY);
+    shed_slots_init(&slots, budget, LIFE_MS, 0xabc);
     shed_slots_attach(&slots);
     now_ms = 100000;
 }
@@ -38,12 +36,9 @@ static bool next(void)
 static void expect_sent(size_t give, size_t keep, size_t take)
 {
     ck_assert(next());
-    ck_assert_uint_eq(sent.give_count, give);
-    ck_assert_uint_eq(sent.keep_count, keep);
-    ck_assert_uint_eq(sent.take_count, take);
-    ck_assert_uint_eq(strlen(sent.give), give * SHED_SLOTS_ID_BYTES);
-    ck_assert_uint_eq(strlen(sent.keep), keep * SHED_SLOTS_ID_BYTES);
-    ck_assert_uint_eq(strlen(sent.take), take * SHED_SLOTS_ID_BYTES);
+    ck_assert_uint_eq(sent.give[1] - sent.give[0], give);
+    ck_assert_uint_eq(sent.keep[1] - sent.keep[0], keep);
+    ck_assert_uint_eq(sent.take, take);
 }
 
 static void answer(size_t taken, size_t in_use, size_t waiting)
@@ -53,30 +48,52 @@ static void answer(size_t taken, size_t in_use, size_t waiting)
     shed_slots_settle(&slots, &a, now_ms * 1000, draw());
 }
 
-static size_t begin(void)
+static void lose_it(void)
 {
-    uint64_t waited_us;
+    shed_slots_settle(&slots, NULL, now_ms * 1000, draw());
+}
 
+/* Returns: how long it waited. */
+static uint64_t begin(void)
+{
     ck_assert(shed_slots_may_begin(&slots));
-    return shed_slots_begin(&slots, now_ms * 1000, &waited_us);
+    return shed_slots_begin(&slots, now_ms * 1000);
 }
 
 /* Have a load under way, with a slot. */
-static size_t begin_with_slot(void)
+static void begin_with_slot(void)
 {
     shed_slots_want(&slots, 1);
     expect_sent(0, 0, 1);
     answer(1, 1, 0);
-    return begin();
+    begin();
 }
 
 /* Have a load come and go. Its slot is still to be given back. */
 static void load_once(void)
 {
-    size_t slot = begin_with_slot();
-
+    begin_with_slot();
     shed_slots_want(&slots, 0);
-    shed_slots_end(&slots, slot, 1000);
+    shed_slots_end(&slots, 1000);
+}
+
+/* Ask again and again in vain. Returns: how often; *gap_ms: the shortest time
+ * between two. */
+static unsigned ask_in_vain(uint64_t for_ms, size_t in_use, uint64_t *gap_ms)
+{
+    uint64_t begin_ms = now_ms, last_ms = 0;
+    unsigned asks = 0;
+
+    *gap_ms = UINT64_MAX;
+    shed_slots_want(&slots, 1);
+    for (; now_ms < begin_ms + for_ms; now_ms++)
+        if (next()) {
+            answer(0, in_use, 1);
+            if (asks++ > 0 && now_ms - last_ms < *gap_ms)
+                *gap_ms = now_ms - last_ms;
+            last_ms = now_ms;
+        }
+    return asks;
 }
 
 /* ------------------------------------------------------------ one source */
@@ -87,28 +104,26 @@ TEST(a_load_begins_when_its_slot_is_granted)
     shed_slots_want(&slots, 1);
     ck_assert(!shed_slots_may_begin(&slots));
     expect_sent(0, 0, 1);
-    ck_assert_str_eq(sent.take, "0000000000000abc00000001");
     ck_assert(!shed_slots_may_begin(&slots));
     ck_assert(!next()); /* one exchange at a time */
     answer(1, 1, 0);
-    (void)begin();
+    begin();
     ck_assert(!shed_slots_may_begin(&slots));
 }
 
 TEST(a_slot_is_given_back_when_its_load_has_ended)
 {
-    char taken[sizeof(sent.take)];
-    size_t slot;
+    uint64_t taken;
 
     set_up(2);
-    slot = begin_with_slot();
-    memcpy(taken, sent.take, sizeof(taken));
+    begin_with_slot();
+    taken = sent.keep[1];
     shed_slots_want(&slots, 0);
     ck_assert(!next());
-    shed_slots_end(&slots, slot, 1000);
+    shed_slots_end(&slots, 1000);
     ck_assert(!shed_slots_is_idle(&slots));
     expect_sent(1, 0, 0);
-    ck_assert_str_eq(sent.give, taken);
+    ck_assert_uint_eq(sent.give[0], taken);
     answer(0, 0, 0);
     ck_assert(shed_slots_is_idle(&slots));
     ck_assert(!next());
@@ -117,11 +132,9 @@ TEST(a_slot_is_given_back_when_its_load_has_ended)
 
 TEST(alone_it_gives_back_and_takes_in_one_exchange)
 {
-    size_t slot;
-
     set_up(1);
-    slot = begin_with_slot();
-    shed_slots_end(&slots, slot, 1000);
+    begin_with_slot();
+    shed_slots_end(&slots, 1000);
     expect_sent(1, 0, 1);
 }
 
@@ -139,8 +152,6 @@ TEST(a_slot_that_nobody_needs_any_longer_is_given_back)
 
 TEST(a_load_that_was_refused_a_slot_is_told_how_long_it_waited)
 {
-    uint64_t waited_us = 0;
-
     set_up(1);
     shed_slots_want(&slots, 1);
     expect_sent(0, 0, 1);
@@ -148,42 +159,31 @@ TEST(a_load_that_was_refused_a_slot_is_told_how_long_it_waited)
     now_ms += 500;
     expect_sent(0, 0, 1);
     answer(1, 1, 0);
-    (void)shed_slots_begin(&slots, now_ms * 1000, &waited_us);
-    ck_assert_uint_eq(waited_us, 500000);
+    ck_assert_uint_eq(begin(), 500000);
 }
 
 TEST(refused_asks_are_at_least_2_ms_apart)
 {
-    uint64_t asks = 0, begin_ms, gap_ms = UINT64_MAX, last_ms = 0;
+    uint64_t gap_ms;
 
     set_up(1000);
-    begin_ms = now_ms;
-    shed_slots_want(&slots, 1);
-    for (; now_ms < begin_ms + 1000; now_ms++)
-        if (next()) {
-            answer(0, 1000, 1);
-            if (asks++ > 0 && now_ms - last_ms < gap_ms)
-                gap_ms = now_ms - last_ms;
-            last_ms = now_ms;
-        }
+    ck_assert_uint_gt(ask_in_vain(1000, 1000, &gap_ms), 200);
     ck_assert_uint_eq(gap_ms, SHED_SLOTS_ASK_MIN_MS);
-    ck_assert_uint_gt(asks, 200);
 }
 
 TEST(the_longer_loads_take_the_less_often_it_asks)
 {
-    uint64_t asks = 0, begin_ms;
+    uint64_t unused;
+    unsigned asks;
 
     set_up(1);
-    for (unsigned i = 0; i < 100; i++)
-        shed_slots_end(&slots, SHED_SLOTS_NONE, 200000);
-    begin_ms = now_ms;
-    shed_slots_want(&slots, 1);
-    for (; now_ms < begin_ms + 10000; now_ms++)
-        if (next()) {
-            answer(0, 1, 1);
-            asks++;
-        }
+    shed_slots_go_without(&slots);
+    for (unsigned i = 0; i < 100; i++) {
+        begin();
+        shed_slots_end(&slots, 200000);
+    }
+    shed_slots_attach(&slots);
+    asks = ask_in_vain(10000, 1, &unused);
     /* every 50 to 100 ms, a quarter of a load to half of one */
     ck_assert_uint_ge(asks, 100);
     ck_assert_uint_le(asks, 202);
@@ -191,15 +191,13 @@ TEST(the_longer_loads_take_the_less_often_it_asks)
 
 TEST(what_is_given_back_is_left_to_those_that_wait)
 {
-    size_t slot;
-
     set_up(1);
     shed_slots_want(&slots, 1);
     expect_sent(0, 0, 1);
     answer(1, 1, 1);
-    slot = begin();
+    begin();
     now_ms += 1000;
-    shed_slots_end(&slots, slot, 10000);
+    shed_slots_end(&slots, 10000);
     expect_sent(1, 0, 0);
     answer(0, 0, 1);
     ck_assert(!next());
@@ -210,10 +208,8 @@ TEST(what_is_given_back_is_left_to_those_that_wait)
 
 TEST(a_slot_of_a_long_load_is_kept)
 {
-    size_t slot;
-
     set_up(1);
-    slot = begin_with_slot();
+    begin_with_slot();
     shed_slots_want(&slots, 0);
     ck_assert(!next());
     ck_assert_uint_eq(delay_ms, LIFE_MS / 2);
@@ -222,33 +218,33 @@ TEST(a_slot_of_a_long_load_is_kept)
     answer(0, 1, 0);
     ck_assert(!next());
     ck_assert_uint_eq(delay_ms, LIFE_MS / 2);
-    shed_slots_end(&slots, slot, 1000);
-    expect_sent(1, 0, 0);
-}
-
-TEST(a_load_that_ends_while_its_slot_is_kept_gives_it_back)
-{
-    size_t slot;
-
-    set_up(1);
-    slot = begin_with_slot();
-    shed_slots_want(&slots, 0);
-    now_ms += LIFE_MS / 2;
+    now_ms += delay_ms;
     expect_sent(0, 1, 0);
-    shed_slots_end(&slots, slot, 1000);
+    shed_slots_end(&slots, 1000); /* meanwhile */
     answer(0, 1, 0);
     expect_sent(1, 0, 0);
 }
 
+/* The first has a slot that lasts to the end of the second, not of its own. */
+TEST(the_oldest_slot_is_the_first_to_leave)
+{
+    set_up(2);
+    begin_with_slot();
+    now_ms += LIFE_MS / 4;
+    begin_with_slot();
+    shed_slots_want(&slots, 0);
+    shed_slots_end(&slots, 1000);
+    expect_sent(1, 0, 0);
+    ck_assert_uint_eq(sent.give[1], sent.keep[1] - 1);
+}
+
 TEST(loads_begin_without_slots_while_redis_is_away)
 {
-    size_t slot;
-
     set_up(1);
     shed_slots_want(&slots, 1);
     expect_sent(0, 0, 1);
-    shed_slots_settle(&slots, NULL, now_ms * 1000, draw());
-    slot = begin();
+    lose_it();
+    begin();
     ck_assert(!next());
     ck_assert_uint_ge(delay_ms, 500);
     ck_assert_uint_le(delay_ms, 1000);
@@ -258,7 +254,7 @@ TEST(loads_begin_without_slots_while_redis_is_away)
     ck_assert(shed_slots_may_begin(&slots));
     answer(0, 1, 0);
     ck_assert(!shed_slots_may_begin(&slots));
-    shed_slots_end(&slots, slot, 1000);
+    shed_slots_end(&slots, 1000);
     shed_slots_want(&slots, 0);
     expect_sent(1, 0, 0);
 }
@@ -269,34 +265,17 @@ TEST(a_source_without_loads_finds_out_that_redis_is_back)
     set_up(1);
     load_once();
     expect_sent(1, 0, 0);
-    shed_slots_settle(&slots, NULL, now_ms * 1000, draw());
-    now_ms += LIFE_MS;
-    expect_sent(0, 0, 0);
+    lose_it();
+    ck_assert(!next());
+    now_ms += delay_ms;
+    expect_sent(1, 0, 0); /* again, because the first time has failed */
     ck_assert(shed_slots_may_begin(&slots));
     answer(0, 0, 0);
     ck_assert(!shed_slots_may_begin(&slots));
     ck_assert(!next());
     ck_assert_uint_eq(delay_ms, UINT64_MAX);
-}
-
-TEST(a_slot_is_given_back_again_if_the_first_time_failed)
-{
-    set_up(1);
-    load_once();
-    expect_sent(1, 0, 0);
-    shed_slots_settle(&slots, NULL, now_ms * 1000, draw());
-    ck_assert(!next());
-    now_ms += delay_ms;
-    expect_sent(1, 0, 0);
-}
-
-TEST(a_slot_that_has_ended_in_redis_is_not_given_back)
-{
-    set_up(1);
-    load_once();
-    now_ms += LIFE_MS;
-    ck_assert(!next());
-    ck_assert(shed_slots_is_idle(&slots));
+    shed_slots_go_without(&slots);
+    expect_sent(0, 0, 0);
 }
 
 TEST(an_answer_that_is_late_is_not_waited_for)
@@ -305,7 +284,7 @@ TEST(an_answer_that_is_late_is_not_waited_for)
     shed_slots_want(&slots, 1);
     expect_sent(0, 0, 1);
     shed_slots_go_without(&slots);
-    (void)begin();
+    begin();
     shed_slots_want(&slots, 0);
     answer(1, 1, 0);
     ck_assert(shed_slots_may_begin(&slots)); /* with the slot that came late */
@@ -313,18 +292,90 @@ TEST(an_answer_that_is_late_is_not_waited_for)
     expect_sent(1, 1, 0);
 }
 
-TEST(more_loads_than_elements_go_without_slots)
-{
-    size_t made[CAPACITY + 1];
+/* ---------------------------------------------------- a Redis that may fail */
 
-    set_up(1);
-    shed_slots_go_without(&slots);
-    for (size_t i = 0; i <= CAPACITY; i++)
-        made[i] = begin();
-    ck_assert_uint_eq(made[CAPACITY], SHED_SLOTS_NONE);
-    for (size_t i = 0; i <= CAPACITY; i++)
-        shed_slots_end(&slots, made[i], 1000);
-    ck_assert(shed_slots_is_idle(&slots));
+/* The numbers that it has, modulo their count: a source never has to do with so
+ * many at a time. */
+static bool has[4 * LOADS_MAX];
+
+/* Carry an exchange out. Returns: how many were taken. */
+static size_t carry_out(size_t budget)
+{
+    size_t used = 0, taken = 0;
+
+    ck_assert_uint_le(sent.keep[1] + sent.take - sent.give[0], COUNT_OF(has));
+    for (uint64_t n = sent.give[0]; n < sent.give[1]; n++)
+        has[n % COUNT_OF(has)] = false;
+    for (uint64_t n = sent.keep[0]; n < sent.keep[1]; n++)
+        has[n % COUNT_OF(has)] = true;
+    for (size_t i = 0; i < COUNT_OF(has); i++)
+        used += has[i];
+    while (taken < sent.take && used + taken < budget)
+        has[(sent.keep[1] + taken++) % COUNT_OF(has)] = true;
+    return taken;
+}
+
+static void change(void)
+{
+    switch (draw() % 6) {
+    case 0:
+        shed_slots_want(&slots, draw() % LOADS_MAX);
+        break;
+    case 1:
+        shed_slots_go_without(&slots);
+        break;
+    case 2:
+        now_ms += draw() % LIFE_MS;
+        break;
+    case 3:
+        if (slots.busy > 0)
+            shed_slots_end(&slots, 1000);
+        break;
+    default:
+        if (slots.busy < LOADS_MAX && shed_slots_may_begin(&slots))
+            begin();
+    }
+}
+
+/* Returns: how many of the source's loads and next loads have a slot too few,
+ * or too many. */
+static size_t settle_all(size_t budget)
+{
+    size_t used = 0;
+
+    do {
+        now_ms += LIFE_MS;
+        while (next())
+            answer(carry_out(budget), 0, 0);
+    } while (slots.is_away);
+    for (size_t i = 0; i < COUNT_OF(has); i++)
+        used += has[i];
+    return used - slots.busy - slots.ready;
+}
+
+TEST(after_any_failures_redis_has_the_slots_of_all_loads_and_no_others)
+{
+    enum { ROUNDS = 2000, BUDGET = 6 };
+
+    set_up(BUDGET);
+    memset(has, 0, sizeof(has));
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        for (uint64_t steps = draw() % 30; steps > 0; steps--) {
+            size_t taken, changes = draw() % 4;
+            if (!next()) {
+                change();
+                continue;
+            }
+            taken = draw() % 3 > 0 ? carry_out(BUDGET) : SIZE_MAX;
+            while (changes-- > 0)
+                change();
+            if (taken == SIZE_MAX || draw() % 4 == 0)
+                lose_it();
+            else
+                answer(taken, 0, 0);
+        }
+        ck_assert_uint_eq(settle_all(BUDGET), 0);
+    }
 }
 
 /* ---------------------------------------------------------- several sources */
@@ -334,8 +385,7 @@ TEST(more_loads_than_elements_go_without_slots)
 struct source {
     struct shed_slots slots;
     uint64_t due_ms; /* of its step */
-    uint64_t ends_ms[CAPACITY / 2];
-    size_t held[CAPACITY / 2];
+    uint64_t ends_ms[LOADS_MAX];
     size_t alive, loads, asks;
     bool is_waiting;
 };
@@ -354,25 +404,22 @@ static size_t waiting(void)
 
 static void begin_loads(struct source *s, uint64_t load_ms)
 {
-    while (s->slots.ready > 0 && s->alive < CAPACITY / 2) {
-        uint64_t unused;
-        s->held[s->alive] = shed_slots_begin(&s->slots, now_ms * 1000, &unused);
+    while (s->slots.ready > 0 && s->alive < LOADS_MAX) {
+        (void)shed_slots_begin(&s->slots, now_ms * 1000);
         s->ends_ms[s->alive++] = now_ms + load_ms / 2 + draw() % load_ms;
         s->loads++;
     }
-    shed_slots_want(&s->slots, CAPACITY / 2 - s->alive);
+    shed_slots_want(&s->slots, LOADS_MAX - s->alive);
 }
 
 static void end_loads(struct source *s, uint64_t load_ms)
 {
     for (size_t i = s->alive; i-- > 0;)
         if (s->ends_ms[i] <= now_ms) {
-            shed_slots_end(&s->slots, s->held[i], load_ms * 1000);
-            s->alive--;
-            s->held[i] = s->held[s->alive];
-            s->ends_ms[i] = s->ends_ms[s->alive];
+            shed_slots_end(&s->slots, load_ms * 1000);
+            s->ends_ms[i] = s->ends_ms[--s->alive];
         }
-    shed_slots_want(&s->slots, CAPACITY / 2 - s->alive);
+    shed_slots_want(&s->slots, LOADS_MAX - s->alive);
 }
 
 static void step(struct source *s, uint64_t load_ms)
@@ -382,13 +429,13 @@ static void step(struct source *s, uint64_t load_ms)
     end_loads(s, load_ms);
     while (shed_slots_next(&s->slots, now_ms, &sent, &delay_ms)) {
         struct shed_slots_answer a = {0, 0, 0};
-        in_use -= sent.give_count;
-        while (a.taken < sent.take_count && in_use < budget) {
+        in_use -= sent.give[1] - sent.give[0];
+        while (a.taken < sent.take && in_use < budget) {
             a.taken++;
             in_use++;
         }
-        if (sent.take_count > 0)
-            s->is_waiting = a.taken < sent.take_count;
+        if (sent.take > 0)
+            s->is_waiting = a.taken < sent.take;
         s->asks++;
         a.in_use = in_use;
         a.waiting = waiting();
@@ -403,15 +450,13 @@ static double run(size_t count, size_t budget, uint64_t load_ms)
     enum { RUN_MS = 20000 };
     uint64_t begin_ms = now_ms = 100000, used = 0;
 
-    memset(elements, 0, sizeof(elements));
     memset(sources, 0, sizeof(sources));
     source_count = count;
     in_use = 0;
     for (size_t i = 0; i < count; i++) {
-        shed_slots_init(&sources[i].slots, budget, LIFE_MS, i, elements[i],
-                        CAPACITY);
+        shed_slots_init(&sources[i].slots, budget, LIFE_MS, i);
         shed_slots_attach(&sources[i].slots);
-        shed_slots_want(&sources[i].slots, CAPACITY / 2);
+        shed_slots_want(&sources[i].slots, LOADS_MAX);
     }
     for (; now_ms < begin_ms + RUN_MS; now_ms++) {
         size_t first = draw() % count, alive = 0;

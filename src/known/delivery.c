@@ -1,7 +1,11 @@
 /*
- * The delivery of undelivered writes. Its invariant: a write that was added
+ * The delivery of undelivered writes. Its invariants: a write that was added
  * leaves the set only when Redis has carried it out, or a later one that does
- * as much; or it is told as dropped.
+ * as much; or it is told as dropped. A key is in the set at most once, with the
+ * strongest write that it still needs.
+ *
+ * Failed writes are numbered. A delivery, or another write of the key, makes up
+ * for those that had failed when it was sent, and for no later one.
  *
  * Deliveries go over the session, one script each, so many at a time that a
  * long list costs few round trips and a caller's flight never waits behind much
@@ -28,6 +32,8 @@
 #include "base/container.h"
 #include "base/error.h"
 #include "base/latch.h"
+#include "base/list.h"
+#include "base/map.h"
 #include "base/mutex.h"
 #include "base/random.h"
 #include "entry/entry.h"
@@ -38,32 +44,48 @@
 #define PAUSE_MIN_MS 50
 #define PAUSE_MAX_MS 1000
 #define US_PER_MS 1000
+/* Enough for short chains at the largest limit that snowshed.h allows. */
+#define CHAINS ((size_t)4096)
 
 /* One write that is undelivered, or remembered. */
 struct letter {
-    struct shed_undelivered_item item;
+    /* set at creation */
     struct shed_delivery *delivery;
-    bool is_tag;  /* unlike the wish it never changes */
+    struct shed_bytes user_key; /* in name; of a tag: the tag */
+    /* under mu */
+    struct shed_map_node in_map;
+    struct shed_node in_order; /* of the set, unless it is under way; or of
+                                  what is remembered */
+    enum shed_wish wish;
+    uint64_t number;    /* of the newest failed write of the key */
+    bool is_under_way;  /* being delivered */
+    bool is_in_the_set; /* false, too, if it was settled while under way */
     bool is_told; /* that it is undelivered; else a former server has carried
                      it out */
     uint64_t since_us;
-    struct shed_bytes user_key; /* in name; of a tag: the tag */
-    struct shed_call call;      /* reactor thread only */
-    char name[];                /* of the refresh lease, which begins with
-                                   that of the key; of a tag: its name */
+    /* reactor thread only */
+    struct shed_call call;
+    uint64_t sent; /* what number was when the call began */
+    char name[];   /* of the refresh lease, which begins with that of the key;
+                      of a tag: its name */
 };
 
 struct shed_delivery {
     /* set at creation */
     struct shed_cache *cache;
     uint64_t memory_us;
+    size_t limit; /* of the set, and of what is remembered */
     struct shed_post wake;
     /* atomic */
     atomic_bool is_woken; /* wake is posted */
+    atomic_size_t count;  /* of the set; written under mu */
 
     struct shed_mutex mu;
     /* under mu */
-    struct shed_undelivered set;
+    uint64_t last;          /* the number of the newest failed write */
+    struct shed_list order; /* of the set, in which it is to be sent */
+    struct shed_map map;    /* of the set */
+    struct shed_map_node *chains[CHAINS];
     struct shed_list memory; /* of what was carried out, oldest first */
     size_t remembered;
 
@@ -83,7 +105,7 @@ struct shed_delivery {
 
 size_t shed_delivery_count(const struct shed_delivery *ob)
 {
-    return atomic_load_explicit(&ob->set.count, memory_order_relaxed);
+    return atomic_load_explicit(&ob->count, memory_order_relaxed);
 }
 
 static unsigned changes_of(const struct shed_delivery *ob)
@@ -91,26 +113,42 @@ static unsigned changes_of(const struct shed_delivery *ob)
     return shed_client_server_changes(ob->cache->client);
 }
 
-static struct letter *letter_of(struct shed_undelivered_item *item)
+static struct letter *letter_of(struct shed_node *node)
 {
-    return shed_container_of(item, struct letter, item);
+    return shed_container_of(node, struct letter, in_order);
+}
+
+/* A tag is nothing else, so that never changes. */
+static bool is_tag(const struct letter *letter)
+{
+    return letter->wish == SHED_WISH_TAG;
+}
+
+/* Returns: NULL if the key is not in the set. */
+static struct letter *find_locked(const struct shed_delivery *ob,
+                                  const char *key, size_t size)
+{
+    struct shed_map_node *node =
+        shed_map_find(&ob->map, shed_map_key(key, size));
+
+    return node != NULL ? shed_container_of(node, struct letter, in_map) : NULL;
 }
 
 bool shed_delivery_find(struct shed_delivery *ob, const char *key, size_t size,
                         struct shed_delivery_write *out)
 {
-    const struct shed_undelivered_item *item;
+    const struct letter *letter;
 
     /* A thread that has been told of a failed write sees the new count. */
     if (shed_delivery_count(ob) == 0)
         return false;
     shed_mutex_lock(&ob->mu);
-    item = shed_undelivered_find(&ob->set, key, size);
-    if (item != NULL && out != NULL)
-        *out = (struct shed_delivery_write){item->wish, ob->set.last,
+    letter = find_locked(ob, key, size);
+    if (letter != NULL && out != NULL)
+        *out = (struct shed_delivery_write){letter->wish, ob->last,
                                             changes_of(ob)};
     shed_mutex_unlock(&ob->mu);
-    return item != NULL;
+    return letter != NULL;
 }
 
 struct shed_delivery_write shed_delivery_mark(struct shed_delivery *ob,
@@ -120,7 +158,7 @@ struct shed_delivery_write shed_delivery_mark(struct shed_delivery *ob,
                                         .changes = changes_of(ob)};
 
     shed_mutex_lock(&ob->mu);
-    write.number = ob->set.last;
+    write.number = ob->last;
     shed_mutex_unlock(&ob->mu);
     return write;
 }
@@ -150,8 +188,8 @@ static void tell_delivered(struct shed_delivery *ob,
         shed_count(&counters->invalidations_repeated, 1);
         return;
     }
-    if (letter->item.wish != SHED_WISH_EXPIRE)
-        shed_count(letter->is_tag ? &counters->tag_invalidations
+    if (letter->wish != SHED_WISH_EXPIRE)
+        shed_count(is_tag(letter) ? &counters->tag_invalidations
                                   : &counters->invalidations,
                    1);
     shed_count(&counters->invalidations_delivered, 1);
@@ -168,17 +206,11 @@ static void tell_dropped(struct shed_delivery *ob, struct shed_bytes key,
 
 /* ------------------------------------------------- what is remembered */
 
-/* Something is remembered; a letter is in the set or here, by one node. */
-static struct letter *oldest_locked(const struct shed_delivery *ob)
-{
-    return shed_container_of(ob->memory.first, struct letter, item.in_order);
-}
-
+/* Something is remembered. */
 static struct letter *take_oldest_locked(struct shed_delivery *ob)
 {
     ob->remembered--;
-    return shed_container_of(shed_list_pop(&ob->memory), struct letter,
-                             item.in_order);
+    return letter_of(shed_list_pop(&ob->memory));
 }
 
 /* Takes over the letter of a write that has been carried out. */
@@ -186,55 +218,63 @@ static void remember_locked(struct shed_delivery *ob, struct letter *letter)
 {
     uint64_t now_us = shed_now_us();
 
-    if (letter->is_tag || ob->memory_us == 0 || ob->set.limit == 0) {
+    if (is_tag(letter) || ob->memory_us == 0 || ob->limit == 0) {
         free(letter);
         return;
     }
     letter->since_us = now_us;
     letter->is_told = false;
-    shed_list_append(&ob->memory, &letter->item.in_order);
+    shed_list_append(&ob->memory, &letter->in_order);
     ob->remembered++;
-    while (ob->remembered > ob->set.limit ||
-           now_us - oldest_locked(ob)->since_us > ob->memory_us)
+    while (ob->remembered > ob->limit ||
+           now_us - letter_of(ob->memory.first)->since_us > ob->memory_us)
         free(take_oldest_locked(ob));
 }
 
-/* Its position is known, or nothing is to be delivered any longer. */
-static void release_locked(struct shed_delivery *ob,
-                           const struct letter *letter)
-{
-    if (letter->is_tag)
-        shed_tag_log_release(ob->cache->tag_log, letter->user_key);
-}
-
-/* Have a write of this key in the set: as the letter, which is taken over and
- * may be NULL, unless there is one. A tag is held for as long. Returns: the one
- * in the set; NULL: there is none, and *refusal says why. */
-static struct letter *insert_locked(struct shed_delivery *ob, const char *key,
-                                    size_t size, enum shed_wish wish,
+/* Have a write of the letter's key in the set: the letter, which is taken over,
+ * unless there is one. A tag is held for as long. Returns: the one in the set;
+ * NULL: there is none, and *refusal says why. */
+static struct letter *insert_locked(struct shed_delivery *ob,
                                     struct letter *letter, const char **refusal)
 {
-    struct shed_undelivered_item *present =
-        shed_undelivered_find(&ob->set, key, size);
+    struct letter *present =
+        find_locked(ob, letter->name, letter->in_map.key.size);
 
     if (present != NULL) {
-        shed_undelivered_renew(&ob->set, present, wish);
+        present->number = ++ob->last;
+        if (letter->wish > present->wish)
+            present->wish = letter->wish;
         free(letter);
-        return letter_of(present);
+        return present;
     }
-    if (letter == NULL ||
-        (letter->is_tag &&
-         !shed_tag_log_hold(ob->cache->tag_log, letter->user_key))) {
+    if (ob->count >= ob->limit) {
+        *refusal = "undelivered_limit is reached";
+    } else if (is_tag(letter) &&
+               !shed_tag_log_hold(ob->cache->tag_log, letter->user_key)) {
         *refusal = "out of memory";
-        free(letter);
-        return NULL;
-    }
-    if (shed_undelivered_insert(&ob->set, &letter->item, wish))
+    } else {
+        letter->number = ++ob->last;
+        letter->is_in_the_set = true;
+        shed_map_insert(&ob->map, &letter->in_map);
+        shed_list_append(&ob->order, &letter->in_order);
+        ob->count++;
         return letter;
-    *refusal = "undelivered_limit is reached";
-    release_locked(ob, letter);
+    }
     free(letter);
     return NULL;
+}
+
+/* Redis has carried a write of the set out. */
+static void settle_locked(struct shed_delivery *ob, struct letter *letter)
+{
+    shed_map_remove(&ob->map, &letter->in_map);
+    if (!letter->is_under_way)
+        shed_list_remove(&ob->order, &letter->in_order);
+    letter->is_in_the_set = false;
+    ob->count--;
+    if (is_tag(letter))
+        shed_tag_log_release(ob->cache->tag_log, letter->user_key);
+    tell_delivered(ob, letter);
 }
 
 /* What was carried out is undelivered again. Takes the letter over. */
@@ -242,8 +282,7 @@ static void repeat_locked(struct shed_delivery *ob, struct letter *letter)
 {
     const char *unused;
 
-    if (insert_locked(ob, letter->name, letter->item.in_map.key.size,
-                      letter->item.wish, letter, &unused) == NULL)
+    if (insert_locked(ob, letter, &unused) == NULL)
         shed_count(&ob->cache->counters.invalidations_dropped, 1);
 }
 
@@ -283,18 +322,17 @@ static void on_delivered(void *arg, const struct shed_call_result *result)
     struct letter *letter = arg;
     struct shed_delivery *ob = letter->delivery;
     bool is_delivered = shed_reply_integer(result->reply) >= 0;
-    enum shed_undelivered_end end;
 
-    if (is_delivered && letter->is_tag)
+    shed_mutex_lock(&ob->mu);
+    if (is_delivered && is_tag(letter))
         shed_tag_log_note(ob->cache->tag_log, letter->user_key,
                           (uint64_t)shed_reply_integer(result->reply));
-    shed_mutex_lock(&ob->mu);
-    end = shed_undelivered_return(&ob->set, &letter->item, is_delivered);
-    if (end == SHED_UNDELIVERED_DONE) {
-        release_locked(ob, letter);
-        tell_delivered(ob, letter);
-    }
-    if (end != SHED_UNDELIVERED_STAYS)
+    if (letter->is_in_the_set && is_delivered && letter->number == letter->sent)
+        settle_locked(ob, letter);
+    letter->is_under_way = false;
+    if (letter->is_in_the_set)
+        shed_list_append(&ob->order, &letter->in_order);
+    else
         remember_locked(ob, letter); /* if it was carried out by another call,
                                         that changes nothing */
     shed_mutex_unlock(&ob->mu);
@@ -311,7 +349,7 @@ static void on_delivered(void *arg, const struct shed_call_result *result)
 static void send_letter(struct shed_delivery *ob, struct letter *letter,
                         enum shed_wish wish)
 {
-    size_t size = letter->item.in_map.key.size;
+    size_t size = letter->in_map.key.size;
     char mark[SHED_DIGITS];
     struct shed_args args;
 
@@ -329,17 +367,23 @@ static void send_letter(struct shed_delivery *ob, struct letter *letter,
                      letter);
 }
 
+/* The first one of the order. Returns: NULL if there is none. */
 static struct letter *next_letter(struct shed_delivery *ob,
                                   enum shed_wish *wish)
 {
-    struct shed_undelivered_item *item;
+    struct letter *letter = NULL;
+    struct shed_node *node;
 
     shed_mutex_lock(&ob->mu);
-    item = shed_undelivered_send(&ob->set);
-    if (item != NULL)
-        *wish = item->wish;
+    node = shed_list_pop(&ob->order);
+    if (node != NULL) {
+        letter = letter_of(node);
+        letter->is_under_way = true;
+        letter->sent = letter->number;
+        *wish = letter->wish;
+    }
     shed_mutex_unlock(&ob->mu);
-    return item != NULL ? letter_of(item) : NULL;
+    return letter;
 }
 
 static void end(struct shed_delivery *ob)
@@ -423,37 +467,35 @@ void shed_delivery_begin(struct shed_args *args, enum shed_wish wish,
 void shed_delivery_settle(struct shed_delivery *ob, const char *key,
                           size_t size, struct shed_delivery_write write)
 {
-    struct shed_undelivered_item *item;
+    struct letter *letter;
 
     if (shed_delivery_count(ob) == 0)
         return;
     shed_mutex_lock(&ob->mu);
-    item =
-        shed_undelivered_settle(&ob->set, key, size, write.wish, write.number);
-    if (item != NULL) {
-        struct letter *letter = letter_of(item);
-        release_locked(ob, letter);
-        tell_delivered(ob, letter); /* here, because it may be under way */
-        if (!item->is_under_way)
+    letter = find_locked(ob, key, size);
+    if (letter != NULL && letter->number <= write.number &&
+        letter->wish <= write.wish) {
+        settle_locked(ob, letter);
+        if (!letter->is_under_way) /* else when its call returns */
             remember_locked(ob, letter);
     }
     shed_mutex_unlock(&ob->mu);
 }
 
-/* For an entry or a tag. */
+/* Returns: NULL when memory is out. */
 static struct letter *create_letter(struct shed_delivery *ob,
-                                    const struct shed_key *key, bool is_tag)
+                                    const struct shed_key *key,
+                                    enum shed_wish wish)
 {
-    struct letter *letter = malloc(sizeof(*letter) + key->redis_size +
-                                   SHED_ENTRY_REFRESH_SUFFIX_BYTES);
+    struct letter *letter = calloc(1, sizeof(*letter) + key->redis_size +
+                                          SHED_ENTRY_REFRESH_SUFFIX_BYTES);
 
     if (letter == NULL)
         return NULL;
     (void)shed_entry_refresh_key(key->redis, key->redis_size, letter->name);
-    letter->item.in_map.key = shed_map_key(letter->name, key->redis_size);
+    letter->in_map.key = shed_map_key(letter->name, key->redis_size);
     letter->delivery = ob;
-    letter->is_tag = is_tag;
-    letter->is_told = false;
+    letter->wish = wish;
     letter->since_us = shed_now_us();
     letter->user_key = shed_bytes(letter->name + key->at, key->size);
     return letter;
@@ -468,12 +510,11 @@ static void wake(struct shed_delivery *ob)
 static void remember(struct shed_delivery *ob, const struct shed_key *key,
                      struct shed_delivery_write write)
 {
-    struct letter *letter = create_letter(ob, key, false);
+    struct letter *letter = create_letter(ob, key, write.wish);
     bool is_lost; /* perhaps carried out by the former server */
 
     if (letter == NULL)
         return;
-    letter->item.wish = write.wish;
     shed_mutex_lock(&ob->mu);
     is_lost = write.changes != changes_of(ob);
     if (is_lost)
@@ -490,12 +531,12 @@ static bool add(struct shed_delivery *ob, const struct shed_key *key,
                 enum shed_wish wish, struct shed_error *why)
 {
     const struct shed_error cause = *why;
-    struct letter *letter = create_letter(ob, key, wish == SHED_WISH_TAG);
-    const char *refusal = NULL;
+    struct letter *letter = create_letter(ob, key, wish);
+    const char *refusal = "out of memory";
 
     shed_mutex_lock(&ob->mu);
-    letter =
-        insert_locked(ob, key->redis, key->redis_size, wish, letter, &refusal);
+    if (letter != NULL)
+        letter = insert_locked(ob, letter, &refusal);
     if (letter != NULL && !letter->is_told) {
         letter->is_told = true;
         shed_count(&ob->cache->counters.invalidations_undelivered, 1);
@@ -504,7 +545,7 @@ static bool add(struct shed_delivery *ob, const struct shed_key *key,
     }
     shed_mutex_unlock(&ob->mu);
     wake(ob);
-    if (refusal == NULL) {
+    if (letter != NULL) {
         (void)shed_fail(why, cause.code, "undelivered until Redis takes it: %s",
                         cause.reason);
         return true;
@@ -551,7 +592,8 @@ struct shed_delivery *shed_delivery_create(struct shed_cache *cache)
     ob->wake.run = on_wake;
     ob->listener = (struct shed_listener){.key = "", /* no key has this name */
                                           .on_epoch = on_epoch};
-    shed_undelivered_init(&ob->set, (size_t)cache->options.undelivered_limit);
+    ob->limit = (size_t)cache->options.undelivered_limit;
+    shed_map_init(&ob->map, ob->chains, CHAINS);
     shed_latch_init(&ob->end, 1);
     ob->changes = changes_of(ob);
     wake(ob); /* to listen */
@@ -571,10 +613,10 @@ static void close_on_reactor(void *arg)
 
 static void drop_all(struct shed_delivery *ob)
 {
-    struct shed_undelivered_item *item;
+    struct letter *letter;
+    enum shed_wish unused;
 
-    while ((item = shed_undelivered_send(&ob->set)) != NULL) {
-        struct letter *letter = letter_of(item);
+    while ((letter = next_letter(ob, &unused)) != NULL) {
         tell_dropped(ob, letter->user_key, SHED_ECLOSED,
                      "the cache was closed before Redis took it");
         free(letter);

@@ -10,7 +10,6 @@
 #ifndef SHED_DELIVERY_H
 #define SHED_DELIVERY_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -18,9 +17,15 @@
 
 #include "entry/key.h"
 #include "entry/parts.h"
-#include "known/undelivered.h"
 
 struct shed_delivery;
+
+/* What is to be done to a key. A greater one does what a lesser one does. */
+enum shed_wish {
+    SHED_WISH_EXPIRE,
+    SHED_WISH_INVALIDATE,
+    SHED_WISH_TAG /* its keys are tags and no others */
+};
 
 /* Borrows cache, whose tag_log has been made. Returns: NULL when out of memory.
  */

@@ -6,6 +6,7 @@
 
 #include <snowshed/event.h>
 
+#include "known/delivery.h"
 #include "redis/health.h"
 #include "support/bare.h"
 #include "support/answers.h"
@@ -274,6 +275,24 @@ TEST(many_are_delivered)
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations_delivered, KEYS);
 }
 
+TEST(one_that_redis_refuses_does_not_hold_up_the_others)
+{
+    init();
+    fixture_open(&fixture);
+    put(fixture.cache, "l", "old");
+    expect_text(fixture.cache, "k", "k@1");
+    refuse_writes();
+    miss_one();
+    EXPECT_CODE(shed_invalidate(fixture.cache, shed_str("l"), 0, NULL),
+                SHED_EREDIS);
+    server_do(&fixture.server, "ACL SETUSER default resetkeys ~t:{l}*");
+    accept_writes();
+    WAIT_FOR(undelivered() == 1);
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{l}"), 0);
+    server_do(&fixture.server, "ACL SETUSER default allkeys");
+    WAIT_FOR(undelivered() == 0);
+}
+
 TEST(an_expiry_is_delivered_as_an_expiry)
 {
     init();
@@ -390,6 +409,66 @@ TEST(an_expiry_in_a_while_does_not_make_up_for_one_now)
     EXPECT_OK(shed_expire(fixture.cache, shed_str("k"), 0, 0, NULL));
     ck_assert_uint_eq(undelivered(), 0);
     atomic_store(&may_go_on, true);
+}
+
+/* What another call has to say of its write of k. */
+static void follow_up(struct shed_delivery_write write, enum shed_code code)
+{
+    struct shed_named_key named;
+    struct shed_error why = {.code = code};
+
+    shed_key_name("t", shed_str("k"), &named);
+    ck_assert(shed_delivery_follow_up(fixture.cache->delivery, &named.key,
+                                      write, &why));
+}
+
+static struct shed_delivery_write mark(void)
+{
+    return shed_delivery_mark(fixture.cache->delivery, SHED_WISH_INVALIDATE);
+}
+
+TEST(a_write_makes_up_for_no_failure_after_it_was_sent)
+{
+    struct shed_delivery_write before;
+
+    init();
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    before = mark();
+    refuse_writes();
+    miss_one();
+    follow_up(before, SHED_OK);
+    ck_assert_uint_eq(undelivered(), 1);
+    follow_up(mark(), SHED_OK);
+    ck_assert_uint_eq(undelivered(), 0);
+}
+
+static bool is_made_up_for;
+
+/* While the key is being delivered another write of it fails; perhaps after one
+ * that was carried out. */
+static void fail_meanwhile(struct shed_post *post)
+{
+    (void)post;
+    if (is_made_up_for)
+        follow_up(mark(), SHED_OK);
+    ck_assert_uint_eq(undelivered(), !is_made_up_for);
+    follow_up(mark(), SHED_EREDIS);
+}
+
+TEST_EACH(a_write_that_fails_while_its_key_is_delivered_is_delivered_too, 0, 2)
+{
+    struct shed_post post = {.run = fail_meanwhile};
+    long long before;
+
+    is_made_up_for = _i == 1;
+    up_and_miss_held_up();
+    before = server_calls(&fixture.server, "unlink");
+    shed_reactor_post(fixture.client->reactor, &post); /* behind the delivery */
+    atomic_store(&may_go_on, true);
+    WAIT_FOR(server_calls(&fixture.server, "unlink") == before + 2);
+    WAIT_FOR(delivered == (is_made_up_for ? 2U : 1U));
+    ck_assert_uint_eq(undelivered(), 0);
 }
 
 /* --------------------------------------------------------- what is dropped */

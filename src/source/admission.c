@@ -88,42 +88,40 @@ void shed_admission_begin(struct shed_admission *a, struct shed_admitted *out)
 }
 
 /* What the adaptive limit learns. */
-static void measure(struct shed_admission *a,
-                    const struct shed_admission_sample *sample)
+static void measure(struct shed_admission *a, const struct shed_admitted *load)
 {
-    const struct shed_admitted *admitted = sample->admitted;
     const struct shed_concurrency_sample s = {
-        .latency_us = sample->cost_us,
-        .keys = sample->keys,
-        .alive = admitted->alive,
-        .is_lone = admitted->alive == 1 && admitted->number == a->begun,
-        .has_failed = sample->failure != NULL};
+        .latency_us = load->cost_us,
+        .keys = load->keys,
+        .alive = load->alive,
+        .is_lone = load->alive == 1 && load->number == a->begun,
+        .has_failed = load->failure != NULL};
 
     if (a->is_adaptive)
-        shed_concurrency_add(&a->concurrency, &s, sample->now_us,
+        shed_concurrency_add(&a->concurrency, &s, shed_now_us(),
                              shed_wall_ms());
 }
 
 /* What the breaker learns. A load that took too long counts as failed, whatever
  * it answered. */
-static bool judge(struct shed_admission *a,
-                  const struct shed_admission_sample *sample, uint64_t now_ms)
+static bool judge(struct shed_admission *a, const struct shed_admitted *load,
+                  uint64_t now_ms)
 {
-    uint64_t cost_ms = sample->cost_us / 1000;
+    uint64_t cost_ms = load->cost_us / 1000;
     uint64_t slow_ms = a->breaker.rule.slow_ms;
     bool is_late =
         cost_ms > a->load_timeout_ms || (slow_ms > 0 && cost_ms > slow_ms);
-    const struct shed_breaker_sample s = {
-        .term = sample->admitted->term,
-        .passes = sample->keys,
-        .id = sample->id,
-        .has_failed = sample->failure != NULL || is_late};
+    const struct shed_breaker_sample s = {.term = load->term,
+                                          .passes = load->keys,
+                                          .id = load->id,
+                                          .has_failed =
+                                              load->failure != NULL || is_late};
 
     if (!shed_breaker_add(&a->breaker, &s, now_ms, shed_random_jitter()))
         return false;
-    if (sample->failure != NULL)
+    if (load->failure != NULL)
         (void)snprintf(a->last_failure, sizeof(a->last_failure), "%s",
-                       sample->failure);
+                       load->failure);
     else
         (void)snprintf(a->last_failure, sizeof(a->last_failure),
                        "it took %llu ms, longer than load_timeout_ms or "
@@ -133,16 +131,16 @@ static bool judge(struct shed_admission *a,
 }
 
 bool shed_admission_learn(struct shed_admission *a,
-                          const struct shed_admission_sample *sample,
+                          const struct shed_admitted *load,
                           struct shed_error *why)
 {
     uint64_t now_ms = shed_now_ms();
 
-    shed_fleet_end(a->fleet, sample->cost_us);
-    if (sample->keys == 0)
+    shed_fleet_end(a->fleet, load->cost_us);
+    if (load->keys == 0)
         return false;
-    measure(a, sample);
-    if (!judge(a, sample, now_ms))
+    measure(a, load);
+    if (!judge(a, load, now_ms))
         return false;
     (void)refuse(a, now_ms, why);
     return true;

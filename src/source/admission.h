@@ -31,19 +31,16 @@ struct shed_admission {
     char last_failure[SHED_REASON_BYTES]; /* of a load that opened it */
 };
 
-/* What a load has to keep from its begin to its end. */
+/* A load. */
 struct shed_admitted {
-    size_t alive;       /* loads under way when it began, with itself */
+    /* set when it begins */
+    size_t alive;       /* loads under way, with itself */
     uint64_t number;    /* of the source's loads, from 1 */
-    uint64_t term;      /* of the breaker, when it began */
-    bool is_probe;      /* the breaker was half-open then */
+    uint64_t term;      /* of the breaker */
+    bool is_probe;      /* the breaker is half-open */
     uint64_t waited_us; /* for a slot of the fleet's budget */
-};
-
-/* A load that has ended. */
-struct shed_admission_sample {
-    const struct shed_admitted *admitted;
-    uint64_t now_us, cost_us;
+    /* set by the caller when it has ended */
+    uint64_t cost_us;
     size_t keys;
     uint64_t id;         /* shed_load_batch_id */
     const char *failure; /* why every key failed; NULL: not every key did */
@@ -77,7 +74,7 @@ void shed_admission_begin(struct shed_admission *a, struct shed_admitted *out);
  * Returns: whether the breaker opened, as why says, or closed. If it opened,
  * the keys that were let in must not be loaded. */
 bool shed_admission_learn(struct shed_admission *a,
-                          const struct shed_admission_sample *sample,
+                          const struct shed_admitted *load,
                           struct shed_error *why);
 
 /* The load no longer counts. */

@@ -153,14 +153,14 @@ void shed_source_unwatch(struct shed_source *s,
 /* Learn from a load. If the breaker opens, all that is queued is moved to the
  * list refused, and why has the reason. */
 static void learn_locked(struct shed_source *s,
-                         const struct shed_admission_sample *sample,
+                         const struct shed_admitted *load,
                          struct shed_list *refused, struct shed_error *why)
 {
     uint64_t changed_ms = s->admission.breaker.changed_ms;
     struct shed_job *job;
     bool is_open;
 
-    if (!shed_admission_learn(&s->admission, sample, why))
+    if (!shed_admission_learn(&s->admission, load, why))
         return;
     is_open = s->admission.breaker.state == SHED_BREAKER_OPEN;
     for (struct shed_source_watcher *w = s->watchers; w != NULL; w = w->next)
@@ -177,22 +177,18 @@ void shed_load_done(struct shed_load *load)
 {
     struct shed_load_batch *batch = shed_load_batch_of(load);
     struct shed_source *s = batch->source;
-    uint64_t now_us = shed_now_us();
-    struct shed_admission_sample sample = {
-        .admitted = &batch->admitted,
-        .now_us = now_us,
-        .cost_us = now_us - batch->start_us,
-        .keys = load->count,
-        .id = shed_load_batch_id(
-            batch)}; /* its keys are gone when it is settled */
+    struct shed_admitted *admitted = &batch->admitted;
     struct shed_error failure, why = {SHED_OK, ""};
     struct shed_list refused = {NULL, NULL};
     struct shed_job *job;
 
-    if (shed_load_batch_settle(batch, sample.cost_us, &failure))
-        sample.failure = failure.reason;
+    admitted->cost_us = shed_now_us() - batch->start_us;
+    admitted->keys = load->count;
+    admitted->id = shed_load_batch_id(batch); /* before its keys are gone */
+    if (shed_load_batch_settle(batch, &failure))
+        admitted->failure = failure.reason;
     shed_mutex_lock(&s->mu);
-    learn_locked(s, &sample, &refused, &why);
+    learn_locked(s, admitted, &refused, &why);
     shed_mutex_unlock(&s->mu);
     while ((job = pop(&refused)) != NULL)
         fail_job(job, SHED_ESOURCE, why.reason, true);

@@ -210,7 +210,7 @@ uint64_t shed_load_batch_id(const struct shed_load_batch *batch)
     return shed_hash(batch->jobs[0]->key, batch->jobs[0]->key_size, 0) | 1;
 }
 
-bool shed_load_batch_settle(struct shed_load_batch *batch, uint64_t cost_us,
+bool shed_load_batch_settle(struct shed_load_batch *batch,
                             struct shed_error *why)
 {
     bool has_failed = batch->load.count > 0;
@@ -222,7 +222,7 @@ bool shed_load_batch_settle(struct shed_load_batch *batch, uint64_t cost_us,
         struct shed_job *job = batch->jobs[i];
         if (job->loaded.value != NULL || job->loaded.error.code != SHED_ESOURCE)
             has_failed = false;
-        job->loaded.cost_us = cost_us;
+        job->loaded.cost_us = batch->admitted.cost_us;
         job->loaded.batch_keys = i == 0 ? batch->load.count : 0;
         job->settle(job);
     }
@@ -235,7 +235,8 @@ struct shed_load_batch *shed_load_batch_create(struct shed_source *source,
                                                size_t capacity)
 {
     struct shed_load_batch *batch =
-        calloc(1, sizeof(*batch) + capacity * sizeof(*batch->keys));
+        calloc(1, sizeof(*batch) +
+                      capacity * (sizeof(*batch->keys) + sizeof(*batch->jobs)));
 
     if (batch == NULL || shed_mutex_init(&batch->mu, SHED_RANK_BATCH) != 0) {
         free(batch);
@@ -243,18 +244,13 @@ struct shed_load_batch *shed_load_batch_create(struct shed_source *source,
     }
     batch->source = source;
     batch->load.keys = batch->keys;
-    batch->jobs = calloc(capacity, sizeof(struct shed_job *));
-    if (batch->jobs == NULL) {
-        shed_load_batch_destroy(batch);
-        return NULL;
-    }
+    batch->jobs = (struct shed_job **)(batch->keys + capacity);
     return batch;
 }
 
 void shed_load_batch_destroy(struct shed_load_batch *batch)
 {
     shed_mutex_destroy(&batch->mu);
-    free(batch->jobs);
     free(batch);
 }
 

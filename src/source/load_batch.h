@@ -18,7 +18,8 @@ struct shed_load_batch {
     struct shed_load load; /* what the program sees; first: a pointer to it is
                               one to the batch */
     struct shed_source *source;
-    struct shed_job **jobs; /* one per key; their loaded is under mu */
+    struct shed_job **jobs; /* one per key, behind keys; their loaded is under
+                               mu */
     uint64_t start_us;
     uint64_t deadline_ms;
     struct shed_admitted admitted;
@@ -45,10 +46,10 @@ void shed_load_batch_add(struct shed_load_batch *batch, struct shed_job *job);
 /* Returns: a number for the key of a load of one key; 0 for several. */
 uint64_t shed_load_batch_id(const struct shed_load_batch *batch);
 
-/* Settle all jobs, once nobody answers any more. Returns: whether the source
- * failed for every key, and then *why is why it did for the first; a row that
- * is too big, or is not there, is an answer. */
-bool shed_load_batch_settle(struct shed_load_batch *batch, uint64_t cost_us,
+/* Settle all jobs, once nobody answers any more; admitted.cost_us is known.
+ * Returns: whether the source failed for every key, and then *why is why it did
+ * for the first; a row that is too big, or is not there, is an answer. */
+bool shed_load_batch_settle(struct shed_load_batch *batch,
                             struct shed_error *why);
 
 #endif

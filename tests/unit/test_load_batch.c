@@ -36,7 +36,7 @@ static void settle(struct shed_load *load)
 {
     struct shed_error unused;
 
-    (void)shed_load_batch_settle(shed_load_batch_of(load), 1, &unused);
+    (void)shed_load_batch_settle(shed_load_batch_of(load), &unused);
     shed_load_batch_destroy(shed_load_batch_of(load));
 }
 

@@ -6,10 +6,11 @@
  * Design notes
  *
  * Three kinds of threads meet here. Callers add requests, and on the short way
- * they change the hold. They do both under mu, between two steps, and post to
- * the home reactor if the machine needs a step (is_posted: one post serves all
- * of them). The home reactor makes the steps. The reactors of a quorum's other
- * clients only run exchanges and post the results (server.c).
+ * they change the hold. They do both under mu, between two steps, and wake the
+ * home reactor if the machine needs a step. The home reactor makes the steps.
+ * The reactors of a quorum's other clients only run exchanges. Whatever happens
+ * on any of these threads reaches the machine by a post of one of the servers,
+ * which counts as one however often it is posted before it runs (server.c).
  *
  * A step decides, and perform() acts. Between the two mu is free, so a caller
  * may change the machine before a question is sent. That does no harm: the
@@ -20,8 +21,7 @@
  * A callback may call any function of the lock that does not block. Such
  * functions take mu and post; they never step. So a step is never re-entered,
  * and nobody else touches the list of answered requests during the walk. A
- * request leaves it before done is called, because done gives the request back
- * to its owner.
+ * request leaves it before its caller is told, to whom it belongs again then.
  *
  * The closer waits at a latch on its stack. The latch is counted down last,
  * after all callbacks, because the lock may be freed right after that. A timer
@@ -32,9 +32,9 @@
 #include "lock/engine.h"
 
 #include <assert.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/container.h"
 #include "base/error.h"
 #include "base/latch.h"
 #include "base/mutex.h"
@@ -164,6 +164,18 @@ static bool has_twins(const struct shed_lock *l, struct shed_error *err)
 
 /* ----------------------------------------------------------------- the acts */
 
+/* The thread that waits at a latch counts its call itself. */
+static void finish(struct shed_lock *l, struct shed_lock_request *r)
+{
+    if (r->latch != NULL) {
+        shed_latch_count_down(r->latch, 1);
+        return;
+    }
+    shed_lock_count(l, r);
+    r->done(r->user, l, r->code, r->code != SHED_OK ? &r->error : NULL);
+    free(r);
+}
+
 static void perform(struct shed_lock *l, struct shed_lock_act *act)
 {
     struct shed_lock_request *r;
@@ -174,11 +186,11 @@ static void perform(struct shed_lock *l, struct shed_lock_act *act)
     for (unsigned i = 0; i < act->lost && l->options.on_lost != NULL; i++)
         l->options.on_lost(l->options.user, l, &act->lost_reason);
     while ((r = shed_lock_request_of(shed_list_pop(&act->answered))) != NULL)
-        r->done(r); /* after the last one the lock may be gone */
+        finish(l, r); /* after the last one the lock may be gone */
 }
 
-static void drive(struct shed_lock *l, enum shed_lock_event event,
-                  size_t server)
+void shed_lock_drive(struct shed_lock *l, enum shed_lock_event event,
+                     size_t server)
 {
     const struct shed_lock_key *key = &l->spec.key[SHED_LOCK_KEY];
     struct shed_error wrong;
@@ -194,8 +206,6 @@ static void drive(struct shed_lock *l, enum shed_lock_event event,
 
     assert(shed_reactor_is_current(l->home->reactor));
     shed_mutex_lock(&l->mu);
-    if (event == SHED_LOCK_EV_WAKE)
-        l->is_posted = false;
     if (event == SHED_LOCK_EV_TIMER)
         l->timer_at_ms = UINT64_MAX;
     shed_lock_step(&l->machine, event, server, &facts, &act);
@@ -210,62 +220,18 @@ static void drive(struct shed_lock *l, enum shed_lock_event event,
     perform(l, &act);
 }
 
-/* ----------------------------------------------------------------- events */
+/* --------------------------------------------------------------- any thread */
 
-static void on_post(struct shed_post *post)
+void shed_lock_wake(struct shed_lock *l)
 {
-    drive(shed_container_of(post, struct shed_lock, post), SHED_LOCK_EV_WAKE,
-          0);
-}
-
-static void on_timer(void *arg)
-{
-    drive(arg, SHED_LOCK_EV_TIMER, 0);
-}
-
-static void on_told(struct shed_lock_server *server, enum shed_lock_event event)
-{
-    struct shed_lock *l = server->lock;
-
-    drive(l, event, (size_t)(server - l->server));
-}
-
-static void wake_locked(struct shed_lock *l)
-{
-    if (l->is_posted)
-        return;
-    l->is_posted = true;
-    shed_reactor_post(l->home->reactor, &l->post);
+    shed_lock_server_tell(&l->server[0], SHED_LOCK_EV_WAKE);
 }
 
 void shed_lock_changed_locked(struct shed_lock *l)
 {
     count_locked(l);
     if (shed_lock_machine_is_due(&l->machine, l->timer_at_ms))
-        wake_locked(l);
-}
-
-void shed_lock_count_down(struct shed_lock_request *r)
-{
-    shed_latch_count_down(r->latch, 1);
-}
-
-bool shed_lock_submit_locked(struct shed_lock *l, struct shed_lock_request *r)
-{
-    if (!shed_lock_machine_add(&l->machine, r))
-        return false;
-    wake_locked(l);
-    return true;
-}
-
-bool shed_lock_submit(struct shed_lock *l, struct shed_lock_request *r)
-{
-    bool is_taken;
-
-    shed_mutex_lock(&l->mu);
-    is_taken = shed_lock_submit_locked(l, r);
-    shed_mutex_unlock(&l->mu);
-    return is_taken;
+        shed_lock_wake(l);
 }
 
 bool shed_lock_go_short(struct shed_lock *l, struct shed_lock_request *r)
@@ -288,74 +254,4 @@ bool shed_lock_go_short(struct shed_lock *l, struct shed_lock_request *r)
     shed_lock_changed_locked(l);
     shed_mutex_unlock(&l->mu);
     return is_settled;
-}
-
-size_t shed_lock_cancel_requests(struct shed_lock *l, const void *user)
-{
-    size_t count;
-
-    shed_mutex_lock(&l->mu);
-    count = shed_lock_machine_cancel(&l->machine, user);
-    if (count > 0)
-        wake_locked(l);
-    shed_mutex_unlock(&l->mu);
-    return count;
-}
-
-/* ----------------------------------------------------------- begin and end */
-
-static void create_timer(void *arg)
-{
-    struct shed_lock *l = arg;
-
-    l->timer = shed_timer_create(l->home->reactor, on_timer, l);
-}
-
-static void destroy_timer(void *arg)
-{
-    struct shed_lock *l = arg;
-
-    shed_timer_destroy(l->timer);
-}
-
-enum shed_code shed_lock_engine_open(struct shed_lock *l,
-                                     struct shed_error *err)
-{
-    shed_lock_machine_init(&l->machine, l->voter, l->count, &l->spec,
-                           &l->counters, l->home->command_timeout_ms,
-                           l->home->address->text);
-    l->post.run = on_post;
-    l->timer_at_ms = UINT64_MAX;
-    shed_reactor_run(l->home->reactor, create_timer, l);
-    if (l->timer == NULL)
-        return shed_fail_nomem(err, "a lock's timer");
-    for (size_t i = 0; i < l->count; i++) {
-        l->server[i].home = l->home->reactor;
-        l->server[i].count = l->count;
-        l->server[i].lock = l;
-        l->server[i].tell = on_told;
-        l->server[i].exchange = &l->voter[i].exchange;
-        shed_lock_server_open(&l->server[i]);
-    }
-    return SHED_OK;
-}
-
-void shed_lock_engine_close(struct shed_lock *l)
-{
-    struct shed_latch latch = SHED_LATCH_INIT(1);
-    struct shed_lock_request closer = {.done = shed_lock_count_down,
-                                       .latch = &latch};
-
-    /* this thread would wait for itself */
-    assert(!shed_reactor_is_current(l->home->reactor));
-    shed_mutex_lock(&l->mu);
-    shed_lock_machine_close(&l->machine, &closer);
-    wake_locked(l);
-    shed_mutex_unlock(&l->mu);
-    (void)shed_latch_wait(&latch, UINT64_MAX);
-    closer.held_us = l->held_us;
-    shed_lock_count(l, &closer);
-    for (size_t i = 0; i < l->count; i++)
-        shed_lock_server_close(&l->server[i]);
-    shed_reactor_run(l->home->reactor, destroy_timer, l);
 }

@@ -5,9 +5,32 @@
 #ifndef SHED_LOCK_ENGINE_H
 #define SHED_LOCK_ENGINE_H
 
+#include <stdatomic.h>
+
 #include "base/mutex.h"
+#include "client/client.h"
 #include "lock/machine.h"
-#include "lock/server.h"
+
+/* The range of a lease, as lock.h states it. */
+#define SHED_LEASE_MIN_MS 10
+#define SHED_LEASE_MAX_MS 86400000
+
+/* One lock's access to one server. */
+struct shed_lock_server {
+    /* set at creation */
+    struct shed_client *client;
+    struct shed_lock *lock;
+    /* the voter's; it belongs to the client's reactor while it is under way,
+     * otherwise to the home reactor */
+    struct shed_exchange *exchange;
+
+    struct shed_call call;
+    struct shed_ack ack;
+    struct shed_post go;
+    struct shed_listener listener; /* the client's reactor */
+    struct shed_post told;
+    atomic_uint news; /* to be told by that post: a bit for each event */
+};
 
 struct shed_lock {
     /* set at creation */
@@ -31,43 +54,25 @@ struct shed_lock {
     uint64_t held_us;         /* how long the last hold that ended lasted */
     uint64_t told_generation; /* of the last hold whose loss was told */
     uint64_t timer_at_ms;     /* the timer runs until then */
-    bool is_posted;
 
-    struct shed_post post;
     /* home reactor */
     struct shed_timer *timer;
 
     struct shed_lock_server server[]; /* count */
 };
 
-/* Create the timer and register the listeners. The fields "set at creation"
- * must be set. Not on a reactor thread.
- * Returns: SHED_OK, SHED_ENOMEM (then there is nothing to close). */
-SHED_MUST_CHECK enum shed_code shed_lock_engine_open(struct shed_lock *lock,
-                                                     struct shed_error *err);
+/* engine.c */
 
-/* End waiting requests with SHED_ECLOSED, release what is held, and stop. */
-void shed_lock_engine_close(struct shed_lock *lock);
+/* Make a step. Home reactor. */
+void shed_lock_drive(struct shed_lock *lock, enum shed_lock_event event,
+                     size_t server);
 
-/* The done of a request for which a thread waits at its latch. */
-void shed_lock_count_down(struct shed_lock_request *request);
-
-/* Submit a request; any thread. done will be called exactly once, on the home
- * reactor, and the request belongs to its owner again from then on.
- * Returns: false, and done will not be called: the lock is being closed. */
-SHED_MUST_CHECK bool shed_lock_submit(struct shed_lock *lock,
-                                      struct shed_lock_request *request);
-
-/* The same, under mu. */
-SHED_MUST_CHECK bool shed_lock_submit_locked(struct shed_lock *lock,
-                                             struct shed_lock_request *request);
-
-/* End the acquires of this user that may be cancelled. Any thread. Returns: how
- * many. */
-size_t shed_lock_cancel_requests(struct shed_lock *lock, const void *user);
+/* Have the engine make a step, after a change to the machine that needs one.
+ * Any thread. */
+void shed_lock_wake(struct shed_lock *lock);
 
 /* Under mu, any thread. To be called after a change to the machine: updates the
- * statistics, and posts to the engine if a step is due. */
+ * statistics, and wakes the engine if a step is due. */
 void shed_lock_changed_locked(struct shed_lock *lock);
 
 /* Whether the session is connected, or has failed to connect for now. Always
@@ -77,7 +82,8 @@ void shed_lock_changed_locked(struct shed_lock *lock);
 bool shed_lock_is_settled(const struct shed_lock *lock);
 
 /* Send a request's command in the caller's thread. Returns: true if that
- * settles it, with the answer in the request; false if it must be submitted. */
+ * settles it, with the answer in the request; false if it must be added to the
+ * machine. */
 SHED_MUST_CHECK bool shed_lock_go_short(struct shed_lock *lock,
                                         struct shed_lock_request *request);
 
@@ -85,30 +91,27 @@ SHED_MUST_CHECK bool shed_lock_go_short(struct shed_lock *lock,
 void shed_lock_count(struct shed_lock *lock,
                      const struct shed_lock_request *request);
 
-/* Shared by lock.c, whose calls block, and async.c, whose calls do not. Any
- * thread. */
+/* server.c */
+
+/* Begin and stop to listen for changes. Not on a reactor thread. To stop, no
+ * exchange may be under way. */
+void shed_lock_server_open(struct shed_lock_server *server);
+void shed_lock_server_close(struct shed_lock_server *server);
+
+/* Have the lock make a step because of this event, on its home reactor; never
+ * before this returns. Any thread. */
+void shed_lock_server_tell(struct shed_lock_server *server,
+                           enum shed_lock_event event);
+
+/* Run the exchange, and tell the lock when it has ended. No exchange may be
+ * under way. */
+void shed_lock_server_ask(struct shed_lock_server *server);
+
+/* open.c */
 
 /* Whether a handle can be used. Returns: SHED_OK; SHED_EINVAL (NULL),
  * SHED_EFORKED. */
 enum shed_code shed_lock_check(const struct shed_lock *lock,
                                struct shed_error *err);
-
-/* Fill in an acquire's request, all zero. owner NULL: the process.
- * Returns: SHED_OK; SHED_EBUSY (no random numbers are available). */
-enum shed_code shed_lock_begin_request(struct shed_lock_request *request,
-                                       struct shed_owner *owner,
-                                       uint64_t wait_ms,
-                                       struct shed_error *err);
-
-/* Copy the error of a request that has failed. Returns: its code. */
-enum shed_code shed_lock_tell_answer(const struct shed_lock_request *request,
-                                     struct shed_error *err);
-
-/* Under mu. Leave the hold of self, or of the process, once. Returns: true if
- * this was the last entry: then release is the request that releases it.
- * Otherwise release has the answer. */
-bool shed_lock_leave_locked(struct shed_lock *lock,
-                            const struct shed_owner *self,
-                            struct shed_lock_request *release);
 
 #endif

@@ -1,210 +1,55 @@
 /*
- * The public calls of a lock: argument checks, ownership by threads, re-entry.
+ * The calls of a lock, those that block and those that do not: ownership by
+ * threads, and re-entry. A call that does not block is a request that the
+ * engine answers on its thread, exactly once; it uses no link, because that
+ * would be I/O in the caller's thread. A call that blocks goes the short way
+ * where there is one, or waits at a latch for the same answer.
  */
-#include <snowshed/stats.h>
-
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/process.h"
 #include "base/latch.h"
-#include "base/mutex.h"
-#include "base/random.h"
+#include "base/process.h"
 #include "base/thread.h"
-#include "client/probe.h"
 #include "lock/engine.h"
-#include "lock/keys.h"
 
-/* The ranges that lock.h states. */
-#define LEASE_MIN_MS 10
-#define LEASE_MAX_MS 86400000
-#define WATCHDOG_MAX_MS ((uint64_t)315360000000) /* ten years */
-#define GRACE_MAX_MS 60000
-#define REPLICAS_MAX 100
 #define NUMBER_MAX (((uint64_t)1 << 52) - 1)
-
-#define LENGTH(array) (sizeof(array) / sizeof(*(array)))
-
-/* ---------------------------------------------------------------- opening */
-
-/* A quorum of one is a lock on that server. */
-static enum shed_code check_options(const struct shed_lock_options *o,
-                                    size_t count, struct shed_error *err)
-{
-    const struct shed_range ranges[] = {
-        {o->algorithm, SHED_LOCK_SETNX, SHED_LOCK_LEASE, "lock algorithm"},
-        {o->lease_ms, LEASE_MIN_MS, LEASE_MAX_MS, "lock lease_ms"},
-        {o->watchdog_ms, 0, WATCHDOG_MAX_MS, "lock watchdog_ms"},
-        {o->fair, 0, 1, "lock fair"},
-        {o->death_grace_ms, 0, GRACE_MAX_MS, "lock death_grace_ms"},
-        {o->exact_key, 0, 1, "lock exact_key"},
-        {o->replicas, 0, REPLICAS_MAX, "lock replicas"},
-    };
-    bool is_other = o->algorithm != SHED_LOCK_LEASE, is_quorum = count > 1;
-    const struct {
-        bool is_so;
-        const char *why;
-    } refusals[] = {
-        {o->fair != 0 && is_other, "only a SHED_LOCK_LEASE lock can be fair"},
-        {o->replicas != 0 && is_other,
-         "only a SHED_LOCK_LEASE lock can wait for replicas"},
-        {is_quorum && is_other, "a quorum works only with SHED_LOCK_LEASE"},
-        {is_quorum && o->fair != 0, "a quorum cannot be fair"},
-        {is_quorum && o->replicas != 0,
-         "a quorum cannot wait for replicas: it survives without them"},
-    };
-    enum shed_code code = shed_check_ranges(ranges, LENGTH(ranges), err);
-
-    for (size_t i = 0; i < LENGTH(refusals) && code == SHED_OK; i++)
-        if (refusals[i].is_so)
-            code = shed_fail(err, SHED_EINVAL, "%s", refusals[i].why);
-    return code;
-}
-
-static enum shed_code check_clients(struct shed_client *const *clients,
-                                    size_t count, struct shed_error *err)
-{
-    enum shed_code code = SHED_OK;
-
-    if (count % 2 == 0 || count > SHED_LOCK_CLIENTS_MAX)
-        return shed_fail(err, SHED_EINVAL,
-                         "a quorum needs an odd number of clients, at most %d, "
-                         "not %zu",
-                         SHED_LOCK_CLIENTS_MAX, count);
-    if (clients == NULL)
-        return shed_fail(err, SHED_EINVAL, "shed_lock_open: clients is NULL");
-    for (size_t i = 0; i < count && code == SHED_OK; i++) {
-        if (clients[i] == NULL)
-            return shed_fail(err, SHED_EINVAL,
-                             "shed_lock_open: client %zu is NULL", i);
-        code = shed_client_check_call(clients[i], err);
-        for (size_t j = 0; code == SHED_OK && j < i; j++)
-            if (clients[j] == clients[i])
-                code = shed_fail(err, SHED_EINVAL,
-                                 "clients %zu and %zu of a quorum are the same",
-                                 j, i);
-    }
-    return code;
-}
-
-static void destroy(struct shed_lock *l)
-{
-    for (size_t i = 0; i < l->count; i++)
-        shed_client_unref(l->server[i].client);
-    shed_mutex_destroy(&l->mu);
-    free(l);
-}
-
-static struct shed_lock *create(struct shed_client *const *clients,
-                                size_t count, const void *name,
-                                size_t name_size,
-                                const struct shed_lock_options *options)
-{
-    size_t servers_bytes =
-        count * (sizeof(struct shed_lock_server) + sizeof(struct shed_voter));
-    struct shed_lock *l =
-        calloc(1, sizeof(*l) + servers_bytes + shed_lock_keys_bytes(name_size));
-
-    if (l == NULL || shed_mutex_init(&l->mu, SHED_RANK_LOCK) != 0) {
-        free(l);
-        return NULL;
-    }
-    l->pid = clients[0]->pid;
-    l->home = clients[0];
-    l->options = *options;
-    l->spec.options = &l->options;
-    l->spec.algorithm = shed_algorithm_of(options);
-    l->count = count;
-    l->voter = (struct shed_voter *)(void *)&l->server[count];
-    for (size_t i = 0; i < count; i++)
-        l->server[i].client = shed_client_ref(clients[i]);
-    /* the keys are behind the handle, in one piece */
-    l->name = shed_lock_keys_name(&l->spec, l->spec.algorithm->has_tokens, name,
-                                  name_size, (char *)(l + 1) + servers_bytes);
-    l->name_size = name_size;
-    return l;
-}
-
-enum shed_code shed_lock_open_quorum(struct shed_client *const *clients,
-                                     size_t count, struct shed_bytes name,
-                                     const struct shed_lock_options *options,
-                                     struct shed_lock **out,
-                                     struct shed_error *err)
-{
-    struct shed_lock_options o = SHED_LOCK_OPTIONS_INIT;
-    struct shed_lock *l;
-    enum shed_code code;
-
-    if (out == NULL)
-        return shed_fail(err, SHED_EINVAL, "shed_lock_open: out is NULL");
-    *out = NULL;
-    code = shed_options_take(&o, sizeof(o), options, "struct shed_lock_options",
-                             err);
-    if (code == SHED_OK)
-        code = check_options(&o, count, err);
-    if (code == SHED_OK)
-        code = check_clients(clients, count, err);
-    if (code == SHED_OK && (name.data == NULL || name.size == 0 ||
-                            name.size > SHED_LOCK_NAME_MAX_BYTES))
-        code = shed_fail(
-            err, SHED_EINVAL, "lock name must have 1 to %d bytes, not %zu",
-            SHED_LOCK_NAME_MAX_BYTES, name.data != NULL ? name.size : 0);
-    if (code != SHED_OK)
-        return code;
-    l = create(clients, count, name.data, name.size, &o);
-    if (l == NULL)
-        return shed_fail_nomem(err, "a lock");
-    code = shed_random_token(l->spec.handle, sizeof(l->spec.handle), err);
-    if (code == SHED_OK)
-        code = shed_lock_engine_open(l, err);
-    if (code != SHED_OK) {
-        destroy(l);
-        return code;
-    }
-    *out = l;
-    return SHED_OK;
-}
-
-enum shed_code shed_lock_open(struct shed_client *client,
-                              struct shed_bytes name,
-                              const struct shed_lock_options *options,
-                              struct shed_lock **out, struct shed_error *err)
-{
-    return shed_lock_open_quorum(&client, 1, name, options, out, err);
-}
-
-static void *close_lock(void *handle)
-{
-    struct shed_lock *l = handle;
-
-    if (l->pid == shed_process_id())
-        shed_lock_engine_close(l);
-    destroy(l);
-    return NULL;
-}
-
-void shed_lock_close(struct shed_lock *l)
-{
-    /* on a loop's thread another one does it: the engine needs the loop to
-     * release the hold */
-    if (l != NULL)
-        shed_thread_close(SHED_THREAD_LOOP, close_lock, l);
-}
-
-/* --------------------------------------------------------------- the calls */
 
 _Static_assert(sizeof(((struct shed_fence *)0)->owner) == SHED_TOKEN_BYTES,
                "the owner of a fence is the holder's token");
 
-enum shed_code shed_lock_tell_answer(const struct shed_lock_request *r,
-                                     struct shed_error *err)
+/* Copy the error of a request that has failed. Returns: its code. */
+static enum shed_code tell_answer(const struct shed_lock_request *r,
+                                  struct shed_error *err)
 {
     if (r->code != SHED_OK && err != NULL)
         *err = r->error;
     return r->code;
+}
+
+/* Under mu. Give a request to the engine, which answers it exactly once; it is
+ * the engine's until then. Returns: SHED_ECLOSED: it will not be answered. */
+static enum shed_code submit_locked(struct shed_lock *l,
+                                    struct shed_lock_request *r,
+                                    struct shed_error *err)
+{
+    if (!shed_lock_machine_add(&l->machine, r))
+        return shed_lock_fail_closed(err);
+    shed_lock_wake(l);
+    return SHED_OK;
+}
+
+static enum shed_code submit(struct shed_lock *l, struct shed_lock_request *r,
+                             struct shed_error *err)
+{
+    enum shed_code code;
+
+    shed_mutex_lock(&l->mu);
+    code = submit_locked(l, r, err);
+    shed_mutex_unlock(&l->mu);
+    return code;
 }
 
 /* Have a request answered, in this thread if it goes the short way, and by the
@@ -215,31 +60,16 @@ static enum shed_code run(struct shed_lock *l, struct shed_lock_request *r,
     struct shed_latch latch = SHED_LATCH_INIT(1);
     bool is_settled;
 
-    r->done = shed_lock_count_down;
     r->latch = &latch;
     is_settled = goes_short && shed_lock_go_short(l, r);
-    if (!is_settled && shed_lock_submit(l, r))
+    if (!is_settled && submit(l, r, &r->error) == SHED_OK)
         /* bounded: the request's deadline and the connections' timeouts end
          * it */
         (void)shed_latch_wait(&latch, UINT64_MAX);
     else if (!is_settled)
-        r->code = shed_lock_fail_closed(&r->error);
+        r->code = r->error.code;
     shed_lock_count(l, r);
-    return shed_lock_tell_answer(r, err);
-}
-
-enum shed_code shed_lock_check(const struct shed_lock *l,
-                               struct shed_error *err)
-{
-    if (l == NULL)
-        return shed_fail(err, SHED_EINVAL,
-                         "the lock is NULL: shed_lock_open has failed, "
-                         "or it has been closed");
-    return l->pid == shed_process_id()
-               ? SHED_OK
-               : shed_fail(
-                     err, SHED_EFORKED,
-                     "the lock was opened before fork: open one in the child");
+    return tell_answer(r, err);
 }
 
 /* Every call that may block begins with this. */
@@ -256,40 +86,19 @@ static enum shed_code enter(struct shed_lock *l, struct shed_owner **self,
     return *self != NULL ? SHED_OK : shed_fail_nomem(err, "a lock's owner");
 }
 
-static enum shed_use use_of(const struct shed_lock *l)
-{
-    if (l->options.algorithm != SHED_LOCK_LEASE)
-        return SHED_USE_TEXT_LOCK;
-    return l->options.exact_key != 0 ? SHED_USE_EXACT_LOCK : SHED_USE_LOCK;
-}
-
-enum shed_code shed_lock_probe(struct shed_lock *l, uint64_t timeout_ms,
-                               struct shed_error *err)
-{
-    enum shed_code code = shed_lock_check(l, err);
-    uint64_t deadline_ms;
-
-    if (code == SHED_OK)
-        code = shed_client_check_timed_call(l->home, timeout_ms, err);
-    if (code != SHED_OK)
-        return code;
-    deadline_ms = shed_deadline_ms(
-        shed_now_ms(),
-        timeout_ms > 0 ? timeout_ms : l->home->command_timeout_ms);
-    for (size_t i = 0; i < l->count && code == SHED_OK; i++)
-        code = shed_probe(l->server[i].client, use_of(l),
-                          shed_bytes(l->name, l->name_size), deadline_ms, err);
-    if (code == SHED_OK && l->options.replicas > 0)
-        code = shed_probe(l->home, SHED_USE_REPLICAS,
-                          shed_bytes(l->name, l->name_size), deadline_ms, err);
-    return code;
-}
-
 /* ---------------------------------------------------------------- acquire */
 
-enum shed_code shed_lock_begin_request(struct shed_lock_request *r,
-                                       struct shed_owner *owner,
-                                       uint64_t wait_ms, struct shed_error *err)
+static enum shed_code check_wait(uint64_t wait_ms, struct shed_error *err)
+{
+    return shed_check_range(wait_ms, 0, SHED_LOCK_WAIT_MAX_MS, "lock wait_ms",
+                            err);
+}
+
+/* Fill in an acquire's request, all zero. owner NULL: the process.
+ * Returns: SHED_OK; SHED_EBUSY (no random numbers are available). */
+static enum shed_code begin_acquire(struct shed_lock_request *r,
+                                    struct shed_owner *owner, uint64_t wait_ms,
+                                    struct shed_error *err)
 {
     r->op = SHED_LOCK_OP_ACQUIRE;
     r->owner = owner;
@@ -331,11 +140,10 @@ enum shed_code shed_lock_acquire(struct shed_lock *l, uint64_t wait_ms,
     enum shed_code code = enter(l, &self, err);
 
     if (code == SHED_OK)
-        code = shed_check_range(wait_ms, 0, SHED_LOCK_WAIT_MAX_MS,
-                                "lock wait_ms", err);
+        code = check_wait(wait_ms, err);
     if (code != SHED_OK || answer_here(l, self, wait_ms, &may_try, &code, err))
         return code;
-    code = shed_lock_begin_request(&r, self, wait_ms, err);
+    code = begin_acquire(&r, self, wait_ms, err);
     return code == SHED_OK ? run(l, &r, may_try, err) : code;
 }
 
@@ -361,8 +169,11 @@ static enum shed_code fail_lost_locked(const struct shed_lock *l,
                          : "it was not acquired, or has already been released");
 }
 
-bool shed_lock_leave_locked(struct shed_lock *l, const struct shed_owner *self,
-                            struct shed_lock_request *r)
+/* Under mu. Leave the hold of self, or of the process, once. Returns: true if
+ * this was the last entry: then r is the request that releases it. Otherwise r
+ * has the answer. */
+static bool leave_locked(struct shed_lock *l, const struct shed_owner *self,
+                         struct shed_lock_request *r)
 {
     struct shed_hold *hold = &l->machine.hold;
     bool is_last = false;
@@ -391,10 +202,10 @@ enum shed_code shed_lock_release(struct shed_lock *l, struct shed_error *err)
     if (code != SHED_OK)
         return code;
     shed_mutex_lock(&l->mu);
-    is_last = shed_lock_leave_locked(l, self, &r);
+    is_last = leave_locked(l, self, &r);
     shed_mutex_unlock(&l->mu);
     return is_last ? run(l, &r, shed_lock_machine_goes_short(&l->machine), err)
-                   : shed_lock_tell_answer(&r, err);
+                   : tell_answer(&r, err);
 }
 
 enum shed_code shed_lock_extend(struct shed_lock *l, uint64_t lease_ms,
@@ -408,9 +219,10 @@ enum shed_code shed_lock_extend(struct shed_lock *l, uint64_t lease_ms,
         return code;
     r.lease_ms = lease_ms != 0 ? lease_ms : l->options.lease_ms;
     /* a restarted server abstains only for the lease of the options */
-    code = shed_check_range(r.lease_ms, LEASE_MIN_MS,
-                            l->count > 1 ? l->options.lease_ms : LEASE_MAX_MS,
-                            "lock lease_ms", err);
+    code =
+        shed_check_range(r.lease_ms, SHED_LEASE_MIN_MS,
+                         l->count > 1 ? l->options.lease_ms : SHED_LEASE_MAX_MS,
+                         "lock lease_ms", err);
     if (code != SHED_OK)
         return code;
     shed_mutex_lock(&l->mu);
@@ -493,5 +305,99 @@ enum shed_code shed_lock_fence(struct shed_lock *l, struct shed_fence *out,
         code = fail_lost_locked(l, err);
     }
     shed_mutex_unlock(&l->mu);
+    return code;
+}
+
+/* ------------------------------------------------- calls that do not block */
+
+/* The engine frees the request when it has called done. */
+static enum shed_code create(struct shed_lock *l, shed_lock_done_fn *done,
+                             void *user, const char *name,
+                             struct shed_lock_request **out,
+                             struct shed_error *err)
+{
+    enum shed_code code = shed_lock_check(l, err);
+
+    *out = NULL;
+    if (code != SHED_OK)
+        return code;
+    if (done == NULL)
+        return shed_fail(err, SHED_EINVAL, "%s: done is NULL", name);
+    *out = calloc(1, sizeof(**out));
+    if (*out == NULL)
+        return shed_fail_nomem(err, "an asynchronous call");
+    (*out)->done = done;
+    (*out)->user = user;
+    return SHED_OK;
+}
+
+enum shed_code shed_lock_acquire_async(struct shed_lock *l, uint64_t wait_ms,
+                                       shed_lock_done_fn *done, void *user,
+                                       struct shed_error *err)
+{
+    struct shed_lock_request *r;
+    enum shed_code code =
+        create(l, done, user, "shed_lock_acquire_async", &r, err);
+
+    if (code == SHED_OK)
+        code = check_wait(wait_ms, err);
+    if (code == SHED_OK)
+        code = begin_acquire(r, NULL, wait_ms, err);
+    if (code == SHED_OK)
+        code = submit(l, r, err);
+    if (code != SHED_OK)
+        free(r);
+    return code;
+}
+
+size_t shed_lock_cancel(struct shed_lock *l, const void *user)
+{
+    size_t count;
+
+    if (shed_lock_check(l, NULL) != SHED_OK)
+        return 0;
+    shed_mutex_lock(&l->mu);
+    count = shed_lock_machine_cancel(&l->machine, user);
+    shed_mutex_unlock(&l->mu);
+    if (count > 0)
+        shed_lock_wake(l);
+    return count;
+}
+
+/* Leave the hold, and have the engine release it if this was the last entry. If
+ * the lock is being closed the hold stays, and closing releases it. */
+static enum shed_code leave(struct shed_lock *l, struct shed_lock_request *r,
+                            struct shed_error *err)
+{
+    const struct shed_owner *self = shed_owner_self();
+    enum shed_code code = SHED_OK;
+
+    if (self == NULL)
+        return shed_fail_nomem(err, "a lock's owner");
+    shed_mutex_lock(&l->mu);
+    if (l->machine.life != SHED_LOCK_OPEN) {
+        code = shed_lock_fail_closed(err);
+    } else {
+        r->is_inner = !leave_locked(l, self, r);
+        code = tell_answer(r, err);
+    }
+    if (code == SHED_OK)
+        code = submit_locked(l, r, err);
+    shed_mutex_unlock(&l->mu);
+    return code;
+}
+
+enum shed_code shed_lock_release_async(struct shed_lock *l,
+                                       shed_lock_done_fn *done, void *user,
+                                       struct shed_error *err)
+{
+    struct shed_lock_request *r;
+    enum shed_code code =
+        create(l, done, user, "shed_lock_release_async", &r, err);
+
+    if (code == SHED_OK)
+        code = leave(l, r, err);
+    if (code != SHED_OK)
+        free(r);
     return code;
 }

@@ -1,16 +1,15 @@
-/* Exchanges with one server. Its invariant: the lock is told of one answer for
- * each ask, and until then the exchange is not touched on the home reactor. */
-#include "lock/server.h"
-
+/*
+ * One lock's access to one server: runs the voter's exchange on the reactor of
+ * the server's client, and tells the lock, on its home reactor (the first
+ * client's), when it has ended and when the key has changed. Its invariant: the
+ * lock is told of one answer for each ask, and until then the exchange is not
+ * touched on the home reactor.
+ */
 #include <assert.h>
 
 #include "base/container.h"
 #include "base/error.h"
-
-static bool is_home(const struct shed_lock_server *s)
-{
-    return s->client->reactor == s->home;
-}
+#include "lock/engine.h"
 
 /* With the server that has the lock's key. */
 static struct shed_session *session_of(const struct shed_lock_server *s)
@@ -22,40 +21,23 @@ static struct shed_session *session_of(const struct shed_lock_server *s)
 
 /* ------------------------------------------------------ telling the lock */
 
-/* What the lock has not been told yet, a bit each. */
-enum { ANSWERED = 1, CHANGED = 2, EPOCH = 4 };
-
-static void tell_now(struct shed_lock_server *s, unsigned news)
-{
-    if ((news & ANSWERED) != 0)
-        s->tell(s, SHED_LOCK_EV_ANSWERED);
-    if ((news & EPOCH) != 0)
-        s->tell(s, SHED_LOCK_EV_EPOCH);
-    else if ((news & CHANGED) != 0)
-        s->tell(s, SHED_LOCK_EV_CHANGE);
-}
-
 static void on_told(struct shed_post *post)
 {
     struct shed_lock_server *s =
         shed_container_of(post, struct shed_lock_server, told);
+    unsigned news = atomic_exchange(&s->news, 0);
 
-    tell_now(s, atomic_exchange(&s->news, 0));
+    for (unsigned event = 0; news >> event != 0; event++)
+        if ((news >> event & 1) != 0)
+            shed_lock_drive(s->lock, (enum shed_lock_event)event,
+                            (size_t)(s - s->lock->server));
 }
 
-static void tell_later(struct shed_lock_server *s, unsigned news)
+void shed_lock_server_tell(struct shed_lock_server *s,
+                           enum shed_lock_event event)
 {
-    if (atomic_fetch_or(&s->news, news) == 0)
-        shed_reactor_post(s->home, &s->told);
-}
-
-static void tell(struct shed_lock_server *s, unsigned news)
-{
-    assert(shed_reactor_is_current(s->client->reactor));
-    if (is_home(s))
-        tell_now(s, news);
-    else
-        tell_later(s, news);
+    if (atomic_fetch_or(&s->news, 1U << event) == 0)
+        shed_reactor_post(s->lock->home->reactor, &s->told);
 }
 
 /* -------------------------------------------------------------- exchanges */
@@ -68,7 +50,7 @@ static bool has_no_vote(struct shed_lock_server *s, bool is_answered)
     uint64_t age_ms = shed_session_server_age_ms(session_of(s));
     struct shed_error *err = &s->exchange->error;
 
-    if (!shed_quorum_is_void(s->count, s->exchange, is_answered, age_ms))
+    if (!shed_quorum_is_void(s->lock->count, s->exchange, is_answered, age_ms))
         return false;
     if (shed_session_learn_age(session_of(s), err) == SHED_OK)
         (void)shed_fail(err, SHED_EREDIS,
@@ -104,7 +86,7 @@ static void on_reply(void *arg, const struct shed_call_result *result)
         return;
     /* it may have restarted while it was asked */
     (void)has_no_vote(s, true);
-    tell(s, ANSWERED);
+    shed_lock_server_tell(s, SHED_LOCK_EV_ANSWERED);
 }
 
 static void on_ack(void *arg, const struct shed_ack *ack)
@@ -112,7 +94,7 @@ static void on_ack(void *arg, const struct shed_ack *ack)
     struct shed_lock_server *s = arg;
 
     shed_exchange_on_ack(s->exchange, ack);
-    tell(s, ANSWERED);
+    shed_lock_server_tell(s, SHED_LOCK_EV_ANSWERED);
 }
 
 static void ask_replicas(struct shed_lock_server *s)
@@ -132,28 +114,20 @@ static void ask_replicas(struct shed_lock_server *s)
     shed_acks_ask(shed_session_acks(session_of(s)), &s->ack);
 }
 
-static void go(struct shed_lock_server *s)
+static void go(struct shed_post *post)
 {
-    /* by a post even on the home reactor: the lock must not be told before ask
-     * returns */
+    struct shed_lock_server *s =
+        shed_container_of(post, struct shed_lock_server, go);
+
     if (s->exchange->op == SHED_LOCK_OP_CONFIRM)
         ask_replicas(s);
     else if (!send_next(s))
-        tell_later(s, ANSWERED);
-}
-
-static void go_posted(struct shed_post *post)
-{
-    go(shed_container_of(post, struct shed_lock_server, go));
+        shed_lock_server_tell(s, SHED_LOCK_EV_ANSWERED);
 }
 
 void shed_lock_server_ask(struct shed_lock_server *s)
 {
-    assert(shed_reactor_is_current(s->home));
-    if (is_home(s))
-        go(s);
-    else
-        shed_reactor_post(s->client->reactor, &s->go);
+    shed_reactor_post(s->client->reactor, &s->go);
 }
 
 /* ---------------------------------------------------------------- changes */
@@ -163,13 +137,16 @@ static void on_change(struct shed_listener *listener, const char *key,
 {
     (void)key;
     (void)size;
-    tell(shed_container_of(listener, struct shed_lock_server, listener),
-         CHANGED);
+    shed_lock_server_tell(
+        shed_container_of(listener, struct shed_lock_server, listener),
+        SHED_LOCK_EV_CHANGE);
 }
 
 static void on_epoch(struct shed_listener *listener)
 {
-    tell(shed_container_of(listener, struct shed_lock_server, listener), EPOCH);
+    shed_lock_server_tell(
+        shed_container_of(listener, struct shed_lock_server, listener),
+        SHED_LOCK_EV_EPOCH);
 }
 
 static void listen_on_reactor(void *arg)
@@ -188,7 +165,7 @@ static void unlisten_on_reactor(void *arg)
 
 void shed_lock_server_open(struct shed_lock_server *s)
 {
-    s->go.run = go_posted;
+    s->go.run = go;
     s->told.run = on_told;
     s->listener = (struct shed_listener){
         .key = s->exchange->spec->key[SHED_LOCK_KEY].at,

@@ -73,7 +73,7 @@ size_t shed_lock_machine_cancel(struct shed_lock_machine *m, const void *user)
 
     for (struct shed_lock_request *r = shed_lock_request_of(m->acquires.first);
          r != NULL; r = shed_lock_next(r)) {
-        if (!r->may_cancel || r->is_cancelled || r->user != user)
+        if (r->done == NULL || r->is_cancelled || r->user != user)
             continue;
         r->is_cancelled = true;
         count++;

@@ -39,8 +39,10 @@ struct shed_lock_request {
     struct shed_lock_memory memory; /* RELEASE: of the hold */
     uint64_t begun_us;              /* ACQUIRE */
     uint64_t held_us;               /* RELEASE: how long the hold lasted */
-    const void *user;               /* ACQUIRE: to be cancelled together */
-    bool may_cancel;                /* ACQUIRE: no thread waits for it */
+    /* Who is told of the answer: the thread that waits at the latch, or done */
+    struct shed_latch *latch;
+    shed_lock_done_fn *done; /* of a call that does not block, or NULL */
+    void *user;              /* done's */
     bool is_inner; /* RELEASE: an inner entry was left, so there is nothing to
                       ask */
     bool is_cancelled; /* it ends as soon as nothing is under way, and can no
@@ -55,8 +57,6 @@ struct shed_lock_request {
     enum shed_code code;
     struct shed_error error;
     bool is_takeover; /* ACQUIRE: from a dead holder */
-    void (*done)(struct shed_lock_request *request);
-    struct shed_latch *latch; /* at which done's owner waits, or NULL */
 };
 
 /* NULL: it was the last one. */
@@ -142,7 +142,7 @@ struct shed_lock_act {
     uint64_t timer_at_ms; /* replaces the timer; UINT64_MAX: none */
     unsigned lost;        /* holds whose loss is to be reported */
     struct shed_error lost_reason; /* of the last of them */
-    /* Call done of each, in this order. That of close is the last, and the
+    /* Tell the caller of each, in this order. The closer is the last, and the
      * machine may be freed then. */
     struct shed_list answered;
 };
@@ -160,14 +160,14 @@ void shed_lock_machine_init(struct shed_lock_machine *m,
 /* For use between steps. After add, cancel and close a step must follow; after
  * the others, if is_due says so. */
 
-/* Add a request; done will be called exactly once, and the request belongs to
- * the machine until then. Returns: false if the lock is being closed; then done
- * will not be called. */
+/* Add a request; it will be answered exactly once, and belongs to the machine
+ * until then. Returns: false if the lock is being closed; then it will not be
+ * answered. */
 SHED_MUST_CHECK bool shed_lock_machine_add(struct shed_lock_machine *m,
                                            struct shed_lock_request *request);
 
-/* End the acquires of this user that may be cancelled, with SHED_ETIMEDOUT.
- * Returns: how many, not counting those that were already answered. */
+/* End this user's acquires that do not block, with SHED_ETIMEDOUT. Returns: how
+ * many, not counting those that were already answered. */
 size_t shed_lock_machine_cancel(struct shed_lock_machine *m, const void *user);
 
 /* Lose a hold whose lease has ended, as it can while its renewal hangs. */

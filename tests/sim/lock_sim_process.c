@@ -166,6 +166,16 @@ void sim_on_epoch(struct sim *s, unsigned p, unsigned server)
 
 /* ------------------------------------------------------------------ calls */
 
+/* Has a call that may be cancelled; perform() does what it would do. */
+static void is_told(void *user, struct shed_lock *lock, enum shed_code code,
+                    const struct shed_error *reason)
+{
+    (void)user;
+    (void)lock;
+    (void)code;
+    (void)reason;
+}
+
 static struct sim_call *make_call(struct sim *s, unsigned h,
                                   enum shed_lock_op op)
 {
@@ -182,7 +192,7 @@ static struct sim_call *make_call(struct sim *s, unsigned h,
         .begun_ms = s->now_ms,
         .stalled_ms = s->process[s->handle[h].process].stalled_ms};
     call->request.user = call;
-    call->request.may_cancel = op == SHED_LOCK_OP_ACQUIRE;
+    call->request.done = is_told;
     s->handle[h].busy_calls += op != SHED_LOCK_OP_ACQUIRE;
     return call;
 }

@@ -28,8 +28,8 @@
  *   5. the renewal of the hold, which has a deadline.
  *   6. a try. Last, because callers of acquire expect to wait.
  *
- * A try asks for the first request of the queue once that is awake: after a
- * change of the key, a release by this handle, or the end of a pause. A request
+ * A try asks for the first request of the queue after a change of the key, a
+ * release by this handle, or the end of a pause (retry_at_ms). A request
  * that wants a single try does not wait for that. Neither does a request whose
  * time is over and since whose arrival nothing was tried (needs_try). A
  * quorum's try goes on with an ADVANCE: before anybody sees the fencing number,
@@ -117,28 +117,19 @@ static void end_overdue(struct shed_lock_machine *m)
 }
 
 static void begin_extend(struct shed_lock_machine *m,
-                         struct shed_lock_request *r, uint64_t lease_ms)
+                         struct shed_lock_request *r)
 {
-    struct shed_exchange *question =
-        shed_round_begin(m, SHED_LOCK_OP_EXTEND, &m->hold.holder, r);
-
-    m->round.generation = m->hold.generation;
-    m->round.is_rewrite = r == NULL && m->hold.rewrite_at_ms != UINT64_MAX;
+    r->holder = m->hold.holder;
+    r->memory = m->hold.memory;
+    m->round.is_rewrite =
+        r == &m->renewal && m->hold.rewrite_at_ms != UINT64_MAX;
     m->hold.rewrite_at_ms = UINT64_MAX;
-    question->memory = m->hold.memory;
-    question->lease_ms = lease_ms;
+    shed_round_begin(m, r);
     /* Redis may begin a lease without an answer that is read in time */
-    if (lease_ms > 0)
-        m->hold.valid_until_ms = shed_lock_sooner_ms(
-            m->hold.valid_until_ms, shed_lock_valid_until_ms(question));
-    shed_round_ask(m);
-}
-
-static void begin_release(struct shed_lock_machine *m,
-                          struct shed_lock_request *r)
-{
-    shed_round_begin(m, r->op, &r->holder, r)->memory = r->memory;
-    shed_round_ask(m);
+    if (r->lease_ms > 0)
+        m->hold.valid_until_ms =
+            shed_lock_sooner_ms(m->hold.valid_until_ms,
+                                shed_lock_valid_until_ms(&m->round.question));
 }
 
 /* Release, extend, advance: what a caller has requested. */
@@ -150,13 +141,10 @@ static bool begin_other(struct shed_lock_machine *m)
         return false;
     if (r->is_inner) {
         shed_lock_answer(m, r, SHED_OK);
-    } else if (r->op == SHED_LOCK_OP_RELEASE) {
-        begin_release(m, r);
-    } else if (r->op == SHED_LOCK_OP_ADVANCE) {
-        shed_round_begin(m, r->op, &r->holder, r)->fence = r->fence_number;
-        shed_round_ask(m);
+    } else if (r->op != SHED_LOCK_OP_EXTEND) {
+        shed_round_begin(m, r);
     } else if (m->hold.is_held && m->hold.generation == r->generation) {
-        begin_extend(m, r, r->lease_ms);
+        begin_extend(m, r);
     } else {
         (void)shed_fail(&r->error, SHED_ELOST, "the lock is no longer held");
         shed_lock_answer(m, r, SHED_ELOST);
@@ -169,7 +157,7 @@ static bool begin_closing(struct shed_lock_machine *m)
     if (m->hold.is_held) {
         m->closer->is_inner = false;
         shed_lock_machine_leave(m, m->closer);
-        begin_release(m, m->closer);
+        shed_round_begin(m, m->closer);
         return true;
     }
     for (size_t i = 0; i < m->count; i++)
@@ -195,7 +183,11 @@ static bool begin_renewal(struct shed_lock_machine *m)
     if (!hold->is_held ||
         m->now_ms < shed_lock_sooner_ms(hold->renew_at_ms, hold->rewrite_at_ms))
         return false;
-    begin_extend(m, NULL, hold->renew_at_ms != UINT64_MAX ? hold->lease_ms : 0);
+    m->renewal = (struct shed_lock_request){
+        .op = SHED_LOCK_OP_EXTEND,
+        .generation = hold->generation,
+        .lease_ms = hold->renew_at_ms != UINT64_MAX ? hold->lease_ms : 0};
+    begin_extend(m, &m->renewal);
     return true;
 }
 
@@ -208,13 +200,12 @@ static void begin_acquire(struct shed_lock_machine *m,
          q != NULL; q = shed_lock_next(q))
         q->is_asked_for = true;
     if (r == shed_lock_request_of(m->acquires.first))
-        m->is_awake = false; /* this request has used the wake-up */
+        m->retry_at_ms = UINT64_MAX; /* until it has an answer, or a change */
     r->is_tried = true;
     r->is_takeover = false;
     shed_count(&m->counters->tries, 1);
-    shed_round_begin(m, SHED_LOCK_OP_ACQUIRE, &r->holder, r)->memory =
-        m->memory;
-    shed_round_ask(m);
+    r->memory = m->memory;
+    shed_round_begin(m, r);
 }
 
 static bool steps_back(struct shed_lock_machine *m)
@@ -248,12 +239,8 @@ static void wake_first(struct shed_lock_machine *m)
 {
     if (m->is_released &&
         (m->spec->algorithm->has_tokens || !m->facts->is_pushed))
-        m->is_awake = true;
+        m->retry_at_ms = 0;
     m->is_released = false;
-    if (m->now_ms < m->retry_at_ms)
-        return;
-    m->is_awake = true;
-    m->retry_at_ms = UINT64_MAX;
 }
 
 /* The request that is to ask now, NULL: none. may_wait: this handle holds the
@@ -264,7 +251,7 @@ static struct shed_lock_request *next_to_ask(struct shed_lock_machine *m,
     struct shed_lock_request *first = shed_lock_request_of(m->acquires.first);
 
     /* a wake-up is for a request that has waited, not for newcomers */
-    if (first->is_tried && m->is_awake && !may_wait)
+    if (first->is_tried && m->now_ms >= m->retry_at_ms && !may_wait)
         return first;
     for (struct shed_lock_request *r = first; r != NULL; r = shed_lock_next(r))
         if (!r->is_tried &&
@@ -331,10 +318,7 @@ static void on_change(struct shed_lock_machine *m, bool is_epoch, size_t server)
         m->hold.rewrite_at_ms = 0;
         m->voter[server].clean_at_ms = 0;
     }
-    if (shed_lock_is_alone(m))
-        m->is_awake = true;
-    else
-        m->retry_at_ms = m->now_ms + shed_lock_jitter_ms(m);
+    m->retry_at_ms = m->now_ms + shed_lock_jitter_ms(m);
 }
 
 static uint64_t timer_at_ms(const struct shed_lock_machine *m)

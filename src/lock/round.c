@@ -89,7 +89,7 @@ static void ask_if_idle(struct shed_lock_machine *m, size_t i)
         ask(m, i, SHED_VOTER_ASKED, &m->round.question);
 }
 
-void shed_round_ask(struct shed_lock_machine *m)
+static void ask_all(struct shed_lock_machine *m)
 {
     struct shed_lock_round *round = &m->round;
 
@@ -108,20 +108,21 @@ void shed_round_ask(struct shed_lock_machine *m)
         ask_if_idle(m, i);
 }
 
-struct shed_exchange *shed_round_begin(struct shed_lock_machine *m,
-                                       enum shed_lock_op op,
-                                       const struct shed_lock_holder *holder,
-                                       struct shed_lock_request *request)
+void shed_round_begin(struct shed_lock_machine *m, struct shed_lock_request *r)
 {
-    struct shed_lock_round *round = &m->round;
+    struct shed_exchange *question = &m->round.question;
 
-    assert(!m->round.is_open && m->life != SHED_LOCK_CLOSED);
-    round->request = request;
-    round->numberings = 0;
-    round->question = shed_exchange_make(m->spec, op, holder);
-    round->question.asked_ms = m->now_ms;
-    round->question.epochs = m->epochs;
-    return &round->question;
+    assert(m->life != SHED_LOCK_CLOSED);
+    m->round.request = r;
+    m->round.numberings = 0;
+    *question = shed_exchange_make(m->spec, r->op, &r->holder);
+    question->asked_ms = m->now_ms;
+    question->epochs = m->epochs;
+    question->memory = r->memory;
+    question->fence = r->fence_number;
+    if (r->op == SHED_LOCK_OP_EXTEND)
+        question->lease_ms = r->lease_ms;
+    ask_all(m);
 }
 
 /* -------------------------------------------------- the end of an acquire */
@@ -158,7 +159,9 @@ static void fail_try(struct shed_lock_machine *m, enum shed_verdict verdict)
         shed_lock_answer(m, r, r->error.code);
     } else if (r == shed_lock_request_of(m->acquires.first)) {
         m->attempts++;
-        m->retry_at_ms = m->now_ms + delay_ms + shed_lock_jitter_ms(m);
+        /* a change may have overtaken the answer */
+        m->retry_at_ms = shed_lock_sooner_ms(
+            m->retry_at_ms, m->now_ms + delay_ms + shed_lock_jitter_ms(m));
     }
 }
 
@@ -176,7 +179,7 @@ static void go_on_with(struct shed_lock_machine *m, enum shed_lock_op op,
 {
     m->round.question.op = op;
     m->round.question.fence = fence;
-    shed_round_ask(m);
+    ask_all(m);
 }
 
 /* While the lock is being closed this begins a hold as well, and closing
@@ -284,18 +287,18 @@ static enum shed_verdict end_extend(struct shed_lock_machine *m,
                                     enum shed_verdict verdict)
 {
     const struct shed_lock_round *round = &m->round;
+    uint64_t generation = round->request->generation;
 
     /* an extension that the holder requested, or a rewrite, is no renewal */
-    if (round->request == NULL && round->question.lease_ms > 0)
+    if (round->request == &m->renewal && round->question.lease_ms > 0)
         shed_count(verdict == SHED_VERDICT_YES ? &m->counters->renewals
                                                : &m->counters->renewal_failures,
                    1);
-    if (m->hold.is_held && m->hold.generation == round->generation) {
+    if (m->hold.is_held && m->hold.generation == generation) {
         end_extend_of_hold(m, verdict);
     } else {
         /* nobody else would release what was renewed for a lost hold */
-        if (m->lost_generation == round->generation &&
-            verdict != SHED_VERDICT_NO)
+        if (m->lost_generation == generation && verdict != SHED_VERDICT_NO)
             shed_lock_cancel_try(m, &round->question.holder);
         verdict = SHED_VERDICT_NO;
     }
@@ -303,7 +306,7 @@ static enum shed_verdict end_extend(struct shed_lock_machine *m,
     return verdict;
 }
 
-/* End a round other than an acquire; it serves a request, or the hold. */
+/* End a round other than an acquire. */
 static void end_other(struct shed_lock_machine *m, enum shed_verdict verdict)
 {
     struct shed_lock_request *r = m->round.request;
@@ -312,7 +315,7 @@ static void end_other(struct shed_lock_machine *m, enum shed_verdict verdict)
         verdict = end_extend(m, verdict);
     if (m->round.question.op == SHED_LOCK_OP_RELEASE)
         shed_lock_machine_released(m, m->round.tally.has_waiters, m->now_ms);
-    if (r == NULL)
+    if (r == &m->renewal)
         return;
     r->error = m->round.tally.error;
     if (verdict == SHED_VERDICT_NO)
@@ -355,7 +358,7 @@ bool shed_round_end(struct shed_lock_machine *m)
     round->is_open = false;
     for (size_t i = 0; i < m->count; i++)
         end_round_at(m, i);
-    if (round->request != NULL && round->request->op == SHED_LOCK_OP_ACQUIRE)
+    if (round->request->op == SHED_LOCK_OP_ACQUIRE)
         end_acquire(m, verdict);
     else
         end_other(m, verdict);

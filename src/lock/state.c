@@ -16,6 +16,14 @@
  * and to ask. */
 #define STEP_BACK_MS 2
 
+/* A renewal is sent at a third of the lease, so that two may fail, and repeated
+ * after at most a twentieth of it. A rewrite is repeated sooner, because others
+ * take the holder for dead after a few hundred ms. */
+#define RENEW_DIVISOR 3
+#define RETRY_DIVISOR 20
+#define RETRY_FIRST_MS 5
+#define REWRITE_MS 40
+
 uint64_t shed_lock_draw(struct shed_lock_machine *m)
 {
     /* splitmix64 (G. Steele, D. Lea, C. Flood, OOPSLA 2014) */
@@ -51,7 +59,7 @@ void shed_lock_answer(struct shed_lock_machine *m, struct shed_lock_request *r,
         code =
             shed_fail(&r->error, SHED_ETIMEDOUT, "the acquire was cancelled");
     if (r->op == SHED_LOCK_OP_ACQUIRE) {
-        m->is_awake = true; /* so that the next request of the queue asks */
+        m->retry_at_ms = 0; /* so that the next request of the queue asks */
         m->attempts = 0;
     }
     r->code = code;
@@ -101,6 +109,94 @@ void shed_lock_fail_gone(struct shed_lock_request *r)
 
 /* --------------------------------------------------------------- the hold */
 
+static void renew_at(struct shed_hold *h, uint64_t at_ms)
+{
+    h->renew_at_ms = at_ms < h->renew_until_ms ? at_ms : UINT64_MAX;
+}
+
+void shed_hold_renew(struct shed_hold *h, const struct shed_exchange *exchange)
+{
+    const struct shed_lock_spec *spec = exchange->spec;
+
+    assert(h->is_held);
+    h->lease_ms = exchange->lease_ms;
+    h->valid_until_ms = shed_lock_valid_until_ms(exchange);
+    h->renew_until_ms = h->since_ms + spec->options->watchdog_ms;
+    h->renew_at_ms = UINT64_MAX;
+    if (spec->algorithm->has_lease)
+        renew_at(h, exchange->asked_ms + exchange->lease_ms / RENEW_DIVISOR);
+}
+
+/* Begin a hold of what an acquire has won; there must be none. */
+static void begin_hold(struct shed_hold *h, struct shed_owner *owner,
+                       const struct shed_exchange *exchange)
+{
+    assert(!h->is_held);
+    *h = (struct shed_hold){.is_held = true,
+                            .owner = shed_owner_ref(owner),
+                            .count = 1,
+                            .generation = h->generation + 1,
+                            .holder = exchange->holder,
+                            .fence = exchange->fence,
+                            .memory = exchange->memory,
+                            .since_ms = exchange->asked_ms,
+                            .rewrite_at_ms = UINT64_MAX};
+    shed_hold_renew(h, exchange);
+}
+
+void shed_hold_retry(struct shed_hold *h, bool is_rewrite, uint64_t now_ms,
+                     uint64_t random)
+{
+    if (is_rewrite)
+        h->rewrite_at_ms =
+            now_ms + shed_backoff_equal_ms(0, REWRITE_MS, REWRITE_MS, random);
+    if (h->renew_at_ms != UINT64_MAX)
+        renew_at(h,
+                 now_ms + shed_backoff_equal_ms(
+                              0, RETRY_FIRST_MS + h->lease_ms / RETRY_DIVISOR,
+                              h->lease_ms, random));
+}
+
+static void end_hold(struct shed_hold *h)
+{
+    shed_owner_unref(h->owner);
+    h->owner = NULL;
+    h->is_held = false;
+}
+
+bool shed_hold_is_safe(const struct shed_hold *h, uint64_t now_ms)
+{
+    return h->is_held && now_ms < h->valid_until_ms;
+}
+
+bool shed_hold_is_mine(const struct shed_hold *h,
+                       const struct shed_owner *owner)
+{
+    return h->is_held && (h->owner == NULL || h->owner == owner);
+}
+
+uint64_t shed_hold_due_ms(const struct shed_hold *h, bool is_watched)
+{
+    uint64_t due_ms = is_watched || h->renew_at_ms != UINT64_MAX
+                          ? h->valid_until_ms
+                          : UINT64_MAX;
+
+    due_ms = shed_lock_sooner_ms(due_ms, h->renew_at_ms);
+    due_ms = shed_lock_sooner_ms(due_ms, h->rewrite_at_ms);
+    return h->is_held ? due_ms : UINT64_MAX;
+}
+
+const char *shed_hold_reason(const struct shed_hold *h)
+{
+    if (shed_owner_has_ended(h->owner))
+        return "the thread that held the lock has ended without a release";
+    if (h->renew_at_ms != UINT64_MAX)
+        return "the lease has ended: no renewal succeeded";
+    if (h->renew_until_ms > h->since_ms)
+        return "the lease has ended: watchdog_ms has passed";
+    return "the lease has ended";
+}
+
 void shed_lock_machine_lose(struct shed_lock_machine *m, const char *reason)
 {
     (void)shed_fail(&m->lost_reason, SHED_ELOST, "%s", reason);
@@ -108,7 +204,7 @@ void shed_lock_machine_lose(struct shed_lock_machine *m, const char *reason)
     shed_count(&m->counters->lost, 1);
     m->lost_generation = m->hold.generation;
     m->is_released = true;
-    shed_hold_end(&m->hold);
+    end_hold(&m->hold);
 }
 
 void shed_lock_machine_grant(struct shed_lock_machine *m,
@@ -117,7 +213,7 @@ void shed_lock_machine_grant(struct shed_lock_machine *m,
 {
     if (m->hold.is_held)
         shed_lock_machine_lose(m, shed_hold_reason(&m->hold));
-    shed_hold_begin(&m->hold, r->owner, exchange);
+    begin_hold(&m->hold, r->owner, exchange);
     r->is_takeover |= exchange->is_takeover;
     shed_count(&m->counters->acquired, 1);
     m->last_try.code = SHED_OK;
@@ -138,7 +234,7 @@ void shed_lock_machine_leave(struct shed_lock_machine *m,
 {
     release->holder = m->hold.holder;
     release->memory = m->hold.memory;
-    shed_hold_end(&m->hold);
+    end_hold(&m->hold);
 }
 
 /* The releaser hears of its release first and would win every time, however

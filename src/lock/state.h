@@ -14,9 +14,31 @@
 #include "base/container.h"
 #include "base/list.h"
 #include "base/stats.h"
-#include "lock/hold.h"
+#include "lock/owner.h"
 #include "lock/quorum.h"
 #include "lock/voter.h"
+
+/* A hold: who has the lock in this process, since when, and for how long it is
+ * safe. valid_until_ms counts from before a command was sent; it grows only
+ * when Redis has confirmed a lease, and shrinks before a shorter one is
+ * requested. */
+struct shed_hold {
+    bool is_held;
+    struct shed_owner *owner; /* NULL: the process */
+    uint64_t count;           /* entries of the owner */
+    uint64_t generation; /* of this hold: a late answer carries an older one */
+    struct shed_lock_holder holder;
+    uint64_t fence;
+    struct shed_lock_memory memory; /* the algorithm's */
+    uint64_t lease_ms;
+    uint64_t since_ms;
+    uint64_t valid_until_ms; /* UINT64_MAX: it does not end */
+    uint64_t renew_at_ms;    /* UINT64_MAX: it is not renewed */
+    uint64_t renew_until_ms; /* the end of renewals; UINT64_MAX: none */
+    /* when to write the record again, because the one in Redis names a session
+     * that has changed; UINT64_MAX: it has not */
+    uint64_t rewrite_at_ms;
+};
 
 enum shed_lock_life {
     SHED_LOCK_OPEN,
@@ -36,7 +58,7 @@ struct shed_lock_request {
     uint64_t lease_ms;              /* EXTEND */
     uint64_t fence_number;          /* ADVANCE: later tokens are above it */
     uint64_t generation;            /* EXTEND: of the hold */
-    struct shed_lock_memory memory; /* RELEASE: of the hold */
+    struct shed_lock_memory memory; /* the algorithm's */
     uint64_t begun_us;              /* ACQUIRE */
     uint64_t held_us;               /* RELEASE: how long the hold lasted */
     /* Who is told of the answer: the thread that waits at the latch, or done */
@@ -79,14 +101,13 @@ struct shed_lock_round {
     bool is_open; /* if not, single servers may still be busy with the
                      consequences of earlier rounds, and the rest of this struct
                      has no meaning */
-    struct shed_lock_request *request; /* NULL: the hold itself needs it */
+    struct shed_lock_request *request;
     /* An ACQUIRE is not over when servers have granted it. A quorum goes on
      * with an ADVANCE, which writes the fencing number to a majority; a lock
      * with replicas with a CONFIRM. Until that has succeeded nobody holds the
      * lock. */
     struct shed_exchange question;
     unsigned numberings;        /* how often the number was written */
-    uint64_t generation;        /* EXTEND: of which hold */
     bool is_rewrite;            /* EXTEND: the session has changed */
     uint64_t patience_until_ms; /* servers that have not answered by then count
                                    as failed */
@@ -106,15 +127,15 @@ struct shed_lock_machine {
     enum shed_lock_life life;
     struct shed_lock_round round;
     struct shed_list acquires, others;
-    struct shed_lock_request *closer; /* is answered last; not in a queue */
+    /* not in a queue: what is answered last, and what the hold itself needs */
+    struct shed_lock_request *closer, renewal;
     struct shed_hold hold;
     struct shed_lock_memory memory; /* of the tries; a hold has its own */
     unsigned epochs;                /* sessions that have begun or ended */
-    bool is_awake;                  /* the first request is to ask */
     bool is_released; /* this handle has just lost or released the lock */
     struct shed_error last_try; /* why it failed; SHED_OK: it did not */
     unsigned attempts;
-    uint64_t retry_at_ms;     /* the first request is awake from then on */
+    uint64_t retry_at_ms;     /* the first request asks from then on */
     uint64_t cohort_since_ms; /* since when this handle has acquired the lock
                                  repeatedly while others wait; 0: it has not */
     uint64_t cohort_ended_ms;
@@ -203,6 +224,34 @@ bool shed_lock_machine_went_short(struct shed_lock_machine *m,
 /* Say in err that the lock is closed. Returns: SHED_ECLOSED. */
 enum shed_code shed_lock_fail_closed(struct shed_error *err);
 
+/* The hold. */
+
+/* The lease was renewed. */
+void shed_hold_renew(struct shed_hold *hold,
+                     const struct shed_exchange *exchange);
+
+/* A renewal failed: set the time of the next try. A rewrite is urgent: others
+ * may take the holder for dead. */
+void shed_hold_retry(struct shed_hold *hold, bool is_rewrite, uint64_t now_ms,
+                     uint64_t random);
+
+/* Whether the lock is held and its lease is safe at now_ms. */
+bool shed_hold_is_safe(const struct shed_hold *hold, uint64_t now_ms);
+bool shed_hold_is_mine(const struct shed_hold *hold,
+                       const struct shed_owner *owner);
+
+/* When the hold must next be renewed, rewritten or declared lost. UINT64_MAX:
+ * never. is_watched: somebody wants to hear of its loss. */
+uint64_t shed_hold_due_ms(const struct shed_hold *hold, bool is_watched);
+
+/* Why the hold was lost, as text. */
+const char *shed_hold_reason(const struct shed_hold *hold);
+
+static inline uint64_t shed_lock_sooner_ms(uint64_t a_ms, uint64_t b_ms)
+{
+    return a_ms < b_ms ? a_ms : b_ms;
+}
+
 /* For the parts of the machine: machine.c, round.c, short.c, state.c. */
 
 #define SHED_LOCK_TOO_LATE "acquiring the lock took longer than its lease"
@@ -262,17 +311,10 @@ uint64_t shed_lock_jitter_ms(struct shed_lock_machine *m);
 
 /* Rounds (round.c). */
 
-/* Begin a round that serves request (NULL: the lock itself needs it). Nothing
- * may be under way. Returns: its question, to be completed before it is
- * asked. */
-struct shed_exchange *shed_round_begin(struct shed_lock_machine *m,
-                                       enum shed_lock_op op,
-                                       const struct shed_lock_holder *holder,
-                                       struct shed_lock_request *request);
-
-/* Ask all servers the round's question; none of them, if too many count as
- * silent. */
-void shed_round_ask(struct shed_lock_machine *m);
+/* Begin a round that serves request: ask all servers; none of them, if too many
+ * count as silent. Nothing may be under way. */
+void shed_round_begin(struct shed_lock_machine *m,
+                      struct shed_lock_request *request);
 
 /* Take in server i's answer to its last question, of this round or an earlier
  * one. */

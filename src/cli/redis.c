@@ -29,7 +29,6 @@ struct question {
 
 struct cli_redis {
     const struct cli_call *call;
-    struct shed_client_options options;
     struct shed_address
         *address; /* of the URI; without a map server 0 has it */
     struct shed_cluster_map *map;             /* NULL: there is one server */
@@ -39,17 +38,6 @@ struct cli_redis {
     const struct cli_server *heard; /* whose answer was the last; NULL: none */
     struct question *first, **end;  /* in the order in which they were asked */
 };
-
-struct shed_client_options cli_client_options(const struct cli_call *call)
-{
-    struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
-
-    options.connect_timeout_ms = options.command_timeout_ms = call->timeout_ms;
-    options.tls_ca = call->tls_ca;
-    options.tls_cert = call->tls_cert;
-    options.tls_key = call->tls_key;
-    return options;
-}
 
 /* The oldest question has been answered. */
 static void drop_question(struct cli_redis *redis)
@@ -67,6 +55,7 @@ static void drop_question(struct cli_redis *redis)
 
 static struct shed_address *parse_uri(const struct cli_redis *redis)
 {
+    const struct shed_client_options options = cli_client_options(redis->call);
     struct shed_address *address;
     struct shed_error err;
 
@@ -74,7 +63,7 @@ static struct shed_address *parse_uri(const struct cli_redis *redis)
         cli_fail(redis->call, err.code == SHED_EINVAL ? CLI_USAGE : CLI_FAILED,
                  "%s; examples: redis://host:6379/0, unix:/run/redis.sock",
                  err.reason);
-    if (shed_address_use_tls(address, &redis->options, &err) != SHED_OK)
+    if (shed_address_use_tls(address, &options, &err) != SHED_OK)
         cli_fail_error(redis->call, &err);
     return address;
 }
@@ -170,7 +159,6 @@ void cli_redis_open(struct cli_call *call)
 
     call->redis = redis;
     redis->call = call;
-    redis->options = cli_client_options(call);
     redis->end = &redis->first;
     if (call->redis_uri == NULL)
         cli_fail(call, CLI_USAGE,
@@ -287,7 +275,7 @@ void cli_redis_send_args(struct cli_redis *redis, const struct shed_args *args)
     *redis->end = q;
     redis->end = &q->next;
     if (shed_buffer_append(&q->command, args, NULL, &err) != SHED_OK ||
-        shed_buffer_add(&server->wire.out, &q->command, &err) != SHED_OK)
+        cli_server_send(server, &q->command, &err) != SHED_OK)
         cli_fail_error(redis->call, &err);
 }
 
@@ -376,7 +364,7 @@ static struct shed_reply *repeat(struct cli_redis *redis,
             cli_fail_error(redis->call, &err);
         q->server = at;
     }
-    if (shed_buffer_add(&server->wire.out, &q->command, &err) != SHED_OK)
+    if (cli_server_send(server, &q->command, &err) != SHED_OK)
         cli_fail_error(redis->call, &err);
     shed_reply_free(reply);
     return hear_from(redis, server);

@@ -17,9 +17,6 @@
 
 struct cli_redis;
 
-/* The options of a client that does as the command line says. */
-struct shed_client_options cli_client_options(const struct cli_call *call);
-
 /* Connect to the call's URI, with AUTH and SELECT, and set call->redis. Of a
  * cluster the map of its slots is learnt from the first node that answers; a
  * primary is connected when it is first asked. */

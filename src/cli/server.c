@@ -4,13 +4,11 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "cli/text.h"
 #include "wire/address.h"
-#include "wire/setup.h"
 #include "redis/lookup.h"
 
 const char *cli_server_advice(const char *error)
@@ -18,6 +16,12 @@ const char *cli_server_advice(const char *error)
     static const struct {
         const char *word, *advice;
     } table[] = {
+        {"cannot connect", ": is it running there?"},
+        {"no connection within", ": is it running there?"},
+        {"handshake", "; --cacert names its authority"},
+        {"certificate", "; --cacert names its authority"},
+        {" within ", ": is it stopped, paused or busy? --timeout waits longer"},
+        {"connection lost", ": was it stopped, or this client killed?"},
         {"max number of clients",
          ": raise maxclients, or stop some of the clients"},
         {"NOAUTH", ": give user and password in the URI"},
@@ -42,47 +46,27 @@ const char *cli_server_advice(const char *error)
     return "";
 }
 
-static void fail_silent(const struct cli_server *s, struct shed_error *err)
+struct shed_client_options cli_client_options(const struct cli_call *call)
 {
-    (void)shed_fail(
-        err, SHED_ETIMEDOUT,
-        "Redis %s did not answer within %llu ms: is it stopped, paused or "
-        "busy? --timeout waits longer",
-        s->address->text, (unsigned long long)s->call->timeout_ms);
-}
+    struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
 
-/* The server may have closed the connection with an error, as it does when it
- * has too many. That can be readable after a write has failed. Returns: false.
- */
-static bool fail_lost(const struct cli_server *s, struct shed_error *err)
-{
-    const struct shed_error why = *err;
-    char words[128];
-    ssize_t got = recv(s->wire.fd, words, sizeof(words) - 1, MSG_DONTWAIT);
-
-    words[got > 0 ? (size_t)got : 0] = '\0';
-    words[strcspn(words, "\r\n")] = '\0';
-    if (words[0] == '-')
-        (void)shed_fail(err, SHED_EREDIS,
-                        "Redis %s closed the connection: %s%s",
-                        s->address->text, words + 1, cli_server_advice(words));
-    else
-        (void)shed_fail(err, SHED_EREDIS, "%s (%s)%s", why.reason,
-                        s->address->text,
-                        shed_wire_is_in_handshake(&s->wire)
-                            ? "; --cacert names its authority"
-                            : ": was it stopped, or this client killed?");
-    return false;
+    options.connect_timeout_ms = options.command_timeout_ms = call->timeout_ms;
+    options.tls_ca = call->tls_ca;
+    options.tls_cert = call->tls_cert;
+    options.tls_key = call->tls_key;
+    return options;
 }
 
 struct cli_server *cli_server_create(const struct cli_call *call,
                                      struct shed_address *address)
 {
+    const struct shed_client_options options = cli_client_options(call);
     struct cli_server *s = cli_alloc(1, sizeof(*s));
 
     s->call = call;
     s->address = address;
-    shed_wire_init(&s->wire);
+    address->is_guide = true; /* replicas are looked at, too */
+    shed_conn_init(&s->conn, address, &options);
     return s;
 }
 
@@ -90,37 +74,77 @@ void cli_server_destroy(struct cli_server *s)
 {
     if (s == NULL)
         return;
-    shed_wire_close(&s->wire);
+    shed_conn_fini(&s->conn);
     shed_address_unref(s->address);
     free(s);
 }
 
-static uint64_t limit_ms(const struct cli_server *s)
+/* The connection has failed. The server may have closed it with an error, as it
+ * does when it has too many, which is still to be read. Returns: false. */
+static bool fail(struct cli_server *s, struct shed_error *err)
 {
-    return shed_deadline_ms(shed_now_ms(), s->call->timeout_ms);
+    const struct shed_conn_failure *f = &s->conn.failure;
+    const char *why = f->error.reason, *error;
+    bool is_named = !cli_begins(why, "Redis: ");
+    struct shed_reply *last = NULL;
+
+    if (s->conn.wire.fd >= 0) {
+        (void)shed_wire_fill(&s->conn.wire, false, err);
+        (void)shed_wire_next(&s->conn.wire, &last, err);
+    }
+    error = shed_reply_error(last);
+    if (error != NULL)
+        (void)shed_fail(err, SHED_EREDIS,
+                        "Redis %s closed the connection: %s%s",
+                        s->address->text, error, cli_server_advice(error));
+    else
+        (void)shed_fail(
+            err, f->is_silent ? SHED_ETIMEDOUT : SHED_EREDIS, "%s%s%s%s",
+            is_named ? "" : "Redis ", is_named ? "" : s->address->text,
+            is_named ? why : why + strlen("Redis"), cli_server_advice(why));
+    shed_reply_free(last);
+    shed_conn_close(&s->conn);
+    return false;
 }
 
-/* ---------------------------------------------------------------- hearing */
+/* Wait for the connection until end_ms. Returns: false: nothing happened. */
+static bool step(struct shed_conn *c, uint64_t end_ms)
+{
+    uint64_t due_ms = shed_conn_due_ms(c);
+    int events = shed_wire_wait(&c->wire, shed_conn_want(c),
+                                due_ms < end_ms ? due_ms : end_ms);
+
+    if (events != 0)
+        shed_conn_ready(c, events, shed_now_ms());
+    else if (due_ms <= end_ms)
+        shed_conn_tick(c, due_ms);
+    return events != 0 || due_ms <= end_ms;
+}
 
 bool cli_server_hear(struct cli_server *s, uint64_t end_ms,
                      struct shed_reply **reply, struct shed_error *err)
 {
+    struct shed_conn_call call;
+
     *reply = NULL;
-    for (;;) {
-        enum shed_wire_io next = shed_wire_next(&s->wire, reply, err);
-        short events = POLLIN;
-        if (next == SHED_WIRE_DONE)
+    do {
+        enum shed_conn_event event =
+            shed_conn_next(&s->conn, shed_now_ms(), reply, &call);
+        if (event == SHED_CONN_REPLY || event == SHED_CONN_PUSH)
             return true;
-        if (next == SHED_WIRE_LOST ||
-            shed_wire_flush(&s->wire, err) == SHED_WIRE_LOST)
-            return fail_lost(s, err);
-        if (shed_wire_is_unsent(&s->wire))
-            events |= POLLOUT;
-        if (shed_wire_wait(&s->wire, events, end_ms) == 0)
-            return true;
-        if (shed_wire_fill(&s->wire, false, err) == SHED_WIRE_LOST)
-            return fail_lost(s, err);
-    }
+        if (s->conn.state == SHED_CONN_FAILED)
+            return fail(s, err);
+    } while (step(&s->conn, end_ms));
+    return true;
+}
+
+enum shed_code cli_server_send(struct cli_server *s,
+                               const struct shed_buffer *command,
+                               struct shed_error *err)
+{
+    const struct shed_conn_call call = {0};
+
+    return shed_conn_send(&s->conn, command, &call, 1, shed_now_ms(), err);
 }
 
 struct shed_reply *cli_server_answer(struct cli_server *s,
@@ -128,56 +152,20 @@ struct shed_reply *cli_server_answer(struct cli_server *s,
 {
     struct shed_reply *reply;
 
-    if (cli_server_hear(s, limit_ms(s), &reply, err) && reply == NULL)
-        fail_silent(s, err);
-    if (reply == NULL) /* one that is late would answer the next command */
-        shed_wire_close(&s->wire);
+    (void)cli_server_hear(s, UINT64_MAX, &reply, err);
     return reply;
-}
-
-static struct shed_reply *carry_out(struct cli_server *s,
-                                    const struct shed_args *args,
-                                    struct shed_error *err)
-{
-    return shed_buffer_append(&s->wire.out, args, NULL, err) == SHED_OK
-               ? cli_server_answer(s, err)
-               : NULL;
-}
-
-/* Returns: the reply to what; NULL if that is an error, which err tells, or if
- * there is none, and err tells that already. */
-static struct shed_reply *accept_reply(const struct cli_server *s,
-                                       struct shed_reply *reply,
-                                       const char *what, struct shed_error *err)
-{
-    const char *error = shed_reply_error(reply);
-
-    if (error == NULL)
-        return reply;
-    (void)shed_fail(err, SHED_EREDIS, "Redis %s refuses %s: %s%s",
-                    s->address->text, what, error, cli_server_advice(error));
-    shed_reply_free(reply);
-    return NULL;
 }
 
 /* ------------------------------------------------------------- connecting */
 
-static bool connect_to_one(struct cli_server *s, struct shed_error *err)
+static bool connect_once(struct cli_server *s, struct shed_error *err)
 {
-    struct shed_error why;
+    struct shed_conn *c = &s->conn;
 
-    if (shed_wire_open(&s->wire, s->address, &why) == SHED_OK) {
-        s->wire.parser.takes_maps = true;
-        if (shed_wire_wait(&s->wire, POLLOUT, limit_ms(s)) == 0) {
-            shed_address_refuse(s->address);
-            fail_silent(s, err);
-            return false;
-        }
-        if (shed_wire_connected(&s->wire, s->address, &why) == SHED_OK)
-            return true;
-    }
-    (void)shed_fail(err, SHED_EREDIS, "%s: is it running there?", why.reason);
-    return false;
+    shed_conn_start(c, 0, shed_now_ms());
+    while (c->state == SHED_CONN_CONNECTING || c->state == SHED_CONN_SETTING_UP)
+        (void)step(c, UINT64_MAX);
+    return c->state == SHED_CONN_OPEN || fail(s, err);
 }
 
 static bool connect_to(struct cli_server *s, struct shed_error *err)
@@ -185,46 +173,31 @@ static bool connect_to(struct cli_server *s, struct shed_error *err)
     /* ask the sentinels where the primary is, or look a node's name up */
     if (s->address->sentinels != NULL || !shed_address_is_known(s->address))
         shed_lookup_wait(s->address);
-    if (connect_to_one(s, err))
+    if (connect_once(s, err))
         return true;
     if (s->address->host == NULL || !shed_address_is_refused(s->address))
         return false;
     shed_lookup_wait(s->address);
     if (shed_address_is_refused(s->address)) /* it has no other address */
         return false;
-    shed_wire_close(&s->wire);
-    return connect_to_one(s, err);
-}
-
-/* Log in and select the database, as connections of the library do. */
-static bool set_up(struct cli_server *s, struct shed_error *err)
-{
-    struct shed_setup setup;
-    bool is_done = true;
-
-    shed_setup_begin(&setup, s->address);
-    for (size_t i = 0; i < setup.count && is_done; i++) {
-        const char *name = setup.command[i].at[0];
-        bool is_login = strcmp(name, "AUTH") == 0;
-        struct shed_reply *reply;
-        if (!is_login && strcmp(name, "SELECT") != 0)
-            continue;
-        reply = accept_reply(s, carry_out(s, &setup.command[i], err),
-                             is_login ? "the login" : name, err);
-        is_done = reply != NULL;
-        shed_reply_free(reply);
-    }
-    return is_done;
+    return connect_once(s, err);
 }
 
 bool cli_server_open(struct cli_server *s, struct shed_error *err)
 {
-    if (s->wire.fd >= 0)
+    struct shed_reply *reply;
+
+    if (s->conn.state == SHED_CONN_OPEN)
         return true;
-    if (connect_to(s, err) && set_up(s, err))
+    if (!connect_to(s, err))
+        return false;
+    if (!shed_address_selects(s->address))
         return true;
-    shed_wire_close(&s->wire);
-    return false;
+    reply = cli_server_ask(s, err, "SELECT", "SELECT %s", s->address->db);
+    if (reply == NULL)
+        shed_conn_close(&s->conn);
+    shed_reply_free(reply);
+    return reply != NULL;
 }
 
 /* ----------------------------------------------------------------- asking */
@@ -249,12 +222,23 @@ struct shed_reply *cli_server_ask(struct cli_server *s, struct shed_error *err,
                                   const char *what, const char *format, ...)
 {
     struct shed_args args = {0};
-    struct shed_reply *reply;
+    struct shed_buffer command = {0};
+    struct shed_reply *reply = NULL;
+    const char *error;
     va_list list;
 
     va_start(list, format);
     cli_words(&args, format, list);
     va_end(list);
-    reply = carry_out(s, &args, err);
-    return what != NULL ? accept_reply(s, reply, what, err) : reply;
+    if (shed_buffer_append(&command, &args, NULL, err) == SHED_OK &&
+        cli_server_send(s, &command, err) == SHED_OK)
+        reply = cli_server_answer(s, err);
+    shed_buffer_fini(&command);
+    error = what != NULL ? shed_reply_error(reply) : NULL;
+    if (error == NULL)
+        return reply;
+    (void)shed_fail(err, SHED_EREDIS, "Redis %s refuses %s: %s%s",
+                    s->address->text, what, error, cli_server_advice(error));
+    shed_reply_free(reply);
+    return NULL;
 }

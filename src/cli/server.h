@@ -1,6 +1,6 @@
 /*
- * One server, over a blocking connection on one of the library's wires. What
- * fails is told by a text that names the server, but never a password.
+ * One server, over one of the library's connections, which is waited for here.
+ * What fails is told by a text that names the server, but never a password.
  */
 #ifndef CLI_SERVER_H
 #define CLI_SERVER_H
@@ -8,14 +8,17 @@
 #include <stdarg.h>
 
 #include "cli/cli.h"
+#include "wire/conn.h"
 #include "wire/reply.h"
-#include "wire/wire.h"
 
 struct cli_server {
     const struct cli_call *call;
     struct shed_address *address; /* it is the server's */
-    struct shed_wire wire;
+    struct shed_conn conn;
 };
+
+/* The options of a client that does as the command line says. */
+struct shed_client_options cli_client_options(const struct cli_call *call);
 
 /* Takes the address over. Nothing is connected yet. */
 struct cli_server *cli_server_create(const struct cli_call *call,
@@ -28,14 +31,20 @@ void cli_server_destroy(struct cli_server *server);
  * err says why. */
 bool cli_server_open(struct cli_server *server, struct shed_error *err);
 
+/* Queue one command that is formatted already, of an open one. */
+enum shed_code cli_server_send(struct cli_server *server,
+                               const struct shed_buffer *command,
+                               struct shed_error *err);
+
 /* Send what is queued, and wait for the next answer or push until end_ms
  * (shed_now_ms; 0: do not wait); then *reply is NULL. Returns: false: the
- * connection is lost. */
+ * connection is lost, as when an answer does not come for as long as --timeout
+ * says (SHED_ETIMEDOUT). */
 bool cli_server_hear(struct cli_server *server, uint64_t end_ms,
                      struct shed_reply **reply, struct shed_error *err);
 
-/* Wait for the next answer for as long as --timeout says. Returns: NULL, and
- * err says why (SHED_ETIMEDOUT: no answer); the connection is closed then. */
+/* Wait for the next answer. Returns: NULL, and err says why; the connection is
+ * closed then. */
 struct shed_reply *cli_server_answer(struct cli_server *server,
                                      struct shed_error *err);
 

@@ -266,7 +266,7 @@ static struct shed_reply *hear_push(struct watch *w, uint64_t end_ms)
             if (reply != NULL)
                 return reply;
             polled[count++] =
-                (struct pollfd){.fd = server->wire.fd, .events = POLLIN};
+                (struct pollfd){.fd = server->conn.wire.fd, .events = POLLIN};
         }
         left_ms = shed_left_ms(end_ms, shed_now_ms());
         if (left_ms == 0)

@@ -467,7 +467,8 @@ static void refresh(struct sim *s, const struct sim_caller *caller,
  * is answered. */
 static bool serve(struct sim *s, struct sim_caller *caller)
 {
-    const struct model_slot *slot = model_peek(&s->model, caller->key);
+    const struct model_slot *slot =
+        model_peek(&s->model, &s->model.slot[caller->key]);
     struct shed_entry entry;
 
     if (slot->type != MODEL_STRING ||

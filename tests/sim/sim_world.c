@@ -102,8 +102,11 @@ void sim_transmit(struct sim *s, size_t index)
 static void deliver_pushes(struct sim *s)
 {
     for (size_t key = 0; key < SIM_KEYS; key++) {
+        /* receivers treat the key and its refresh key alike */
+        uint64_t pushed =
+            s->model.slot[key].pushed | s->model.refresh[key].pushed;
         for (unsigned p = 0; p < s->process_count; p++) {
-            bool was_sent = (s->model.pushed[key] >> p & 1) != 0;
+            bool was_sent = (pushed >> p & 1) != 0;
             unsigned copies = 1;
 
             if (!was_sent || !s->process[p].has_pushes)
@@ -119,7 +122,7 @@ static void deliver_pushes(struct sim *s)
                                             .key = key,
                                             .number = s->process[p].epoch});
         }
-        s->model.pushed[key] = 0;
+        s->model.slot[key].pushed = s->model.refresh[key].pushed = 0;
     }
 }
 
@@ -176,8 +179,8 @@ static void on_execute(struct sim *s, size_t index)
     static struct model_slot before, refresh;
     bool has_ended, is_of_refresh;
 
-    before = *model_peek(&s->model, r->call.key);
-    refresh = *model_peek_refresh(&s->model, r->call.key);
+    before = *model_peek(&s->model, &s->model.slot[r->call.key]);
+    refresh = *model_peek(&s->model, &s->model.refresh[r->call.key]);
     if (before.type == MODEL_ABSENT && r->call.script == SHED_SCRIPT_ACQUIRE &&
         r->call.first != SHED_FIRST_GET)
         s->absences++;
@@ -225,7 +228,7 @@ static void on_commit(struct sim *s, const struct sim_event *e)
 static void on_del(struct sim *s, const struct sim_event *e)
 {
     sim_trace(s, "deletes", 0, e->key, s->row[e->key]);
-    model_del(&s->model, e->key);
+    model_del(&s->model, &s->model.slot[e->key]);
     put_out(s, e->key);
 }
 
@@ -364,7 +367,7 @@ static void on_fault(struct sim *s, const struct sim_event *e)
         corrupt_key(s, e->key);
         break;
     case SIM_FOREIGN:
-        model_set(&s->model, e->key, "not ours", 8);
+        model_set(&s->model.slot[e->key], "not ours", 8);
         put_out(s, e->key);
         break;
     }

@@ -103,34 +103,19 @@ uint64_t model_get_u64(const unsigned char *at)
 
 /* ---------------------------------------------------------------- the keys */
 
-/* A push names the key or its refresh key; receivers treat both alike. */
-static void touch(struct model *t, size_t key)
+static void touch(struct model_slot *slot)
 {
-    t->pushed[key] |= t->slot[key].trackers;
-    t->slot[key].trackers = 0;
+    slot->pushed |= slot->trackers;
+    slot->trackers = 0;
 }
 
-static void touch_refresh(struct model *t, size_t key)
-{
-    t->pushed[key] |= t->refresh[key].trackers;
-    t->refresh[key].trackers = 0;
-}
-
-static void touch_slot(struct model *t, const struct model_slot *slot)
-{
-    if (slot >= t->slot && slot < t->slot + MODEL_KEYS)
-        touch(t, (size_t)(slot - t->slot));
-    else
-        touch_refresh(t, (size_t)(slot - t->refresh));
-}
-
-static void expire(struct model *t, struct model_slot *slot)
+static void expire(const struct model *t, struct model_slot *slot)
 {
     if (slot->type == MODEL_ABSENT || !slot->has_ttl ||
         t->now_ms < slot->expires_ms)
         return;
     slot->type = MODEL_ABSENT;
-    touch_slot(t, slot);
+    touch(slot);
 }
 
 void model_expire(struct model *t)
@@ -141,60 +126,46 @@ void model_expire(struct model *t)
     }
 }
 
-const struct model_slot *model_peek(struct model *t, size_t key)
+const struct model_slot *model_peek(const struct model *t,
+                                    struct model_slot *slot)
 {
-    expire(t, &t->slot[key]);
-    return &t->slot[key];
+    expire(t, slot);
+    return slot;
 }
 
-const struct model_slot *model_peek_refresh(struct model *t, size_t key)
-{
-    expire(t, &t->refresh[key]);
-    return &t->refresh[key];
-}
-
-static void del(struct model *t, struct model_slot *slot)
+void model_del(const struct model *t, struct model_slot *slot)
 {
     expire(t, slot);
     if (slot->type == MODEL_ABSENT)
         return;
     slot->type = MODEL_ABSENT;
-    touch_slot(t, slot);
+    touch(slot);
 }
 
-void model_del(struct model *t, size_t key)
+void model_set(struct model_slot *slot, const void *bytes, size_t size)
 {
-    del(t, &t->slot[key]);
-}
-
-void model_set(struct model *t, size_t key, const void *bytes, size_t size)
-{
-    struct model_slot *slot = &t->slot[key];
-
     slot->type = MODEL_STRING;
     slot->has_ttl = false;
     model_bytes_set(&slot->bytes, bytes, size);
-    touch(t, key);
+    touch(slot);
 }
 
 void model_flush(struct model *t)
 {
     for (size_t i = 0; i < MODEL_KEYS; i++) {
-        t->slot[i].type = MODEL_ABSENT;
-        t->refresh[i].type = MODEL_ABSENT;
-        touch(t, i);
-        touch_refresh(t, i);
+        model_del(t, &t->slot[i]);
+        model_del(t, &t->refresh[i]);
     }
 }
 
-static void set_px(struct model *t, struct model_slot *slot,
+static void set_px(const struct model *t, struct model_slot *slot,
                    const struct model_bytes *bytes, uint64_t ttl_ms)
 {
     slot->type = MODEL_STRING;
     slot->bytes = *bytes;
     slot->has_ttl = true;
     slot->expires_ms = t->now_ms + ttl_ms;
-    touch_slot(t, slot);
+    touch(slot);
 }
 
 /* ------------------------------------------------------------- entry.lua */
@@ -272,15 +243,14 @@ static uint64_t value_left(const struct model *t, const struct model_slot *slot)
     return slot->expires_ms > least ? slot->expires_ms - least : 0;
 }
 
-static void keep_ended(struct model *t, struct model_slot *slot,
-                       const struct model_slot *lease)
+static void keep_ended(struct model_slot *slot, const struct model_slot *lease)
 {
     if (model_get_u64(slot->bytes.at + UNTIL_AT) == 0)
         return;
     slot->has_ttl = true;
     slot->expires_ms = lease->expires_ms;
     shed_entry_put_u64(slot->bytes.at + UNTIL_AT, 0);
-    touch_slot(t, slot);
+    touch(slot);
 }
 
 /* The first key of fail and renew. */
@@ -319,7 +289,7 @@ static void set_times(struct model *t, struct model_slot *slot,
 
     shed_entry_put_u64(record + WRITTEN_AT, t->now_ms);
     shed_entry_put_u64(record + UNTIL_AT, t->now_ms + length_ms);
-    touch_slot(t, slot);
+    touch(slot);
 }
 
 /* As renew() there; the life of the record stays. */
@@ -494,7 +464,7 @@ static void meet_lease(struct model *t, const struct model_call *call,
         say_wait(t, call, aim, reply);
     } else if (!is_over(t, call, aim->slot)) {
         if (is_ended(aim))
-            keep_ended(t, aim->value, aim->slot);
+            keep_ended(aim->value, aim->slot);
         say_wait(t, call, aim, reply);
     } else if (is_ended(aim)) {
         lead_anew(t, call, aim, "takeover", reply);
@@ -661,10 +631,10 @@ static void publish(struct model *t, const struct model_call *call,
         if (model_bytes_are(&call->argv[7], "keep and get"))
             say_entry(reply, "KEPT", &slot->bytes);
         if (ttl_ms == 0)
-            model_del(t, call->key);
+            model_del(t, &t->slot[call->key]);
     }
     if (call->argv[6].size > 0 && has_version(t, call, &t->refresh[call->key]))
-        del(t, &t->refresh[call->key]);
+        model_del(t, &t->refresh[call->key]);
 }
 
 /* ------------------------------------------------------ the other scripts */
@@ -680,7 +650,7 @@ static void fail(struct model *t, const struct model_call *call,
         return;
     say_integer(reply, 1);
     if (ttl_ms == 0)
-        del(t, slot);
+        model_del(t, slot);
     else
         store(t, slot, call->argv + 3, number_of(&call->argv[6]), ttl_ms,
               reply);
@@ -697,7 +667,7 @@ static void keep_for_refresh(struct model *t, const struct model_call *call)
         return;
     kind = read_key(t, call, value);
     if (kind == 'V' || kind == 'N')
-        keep_ended(t, value, &t->refresh[call->key]);
+        keep_ended(value, &t->refresh[call->key]);
 }
 
 static void renew(struct model *t, const struct model_call *call,
@@ -720,8 +690,8 @@ static void invalidate(struct model *t, const struct model_call *call,
     model_expire(t);
     say_integer(reply, (t->slot[call->key].type != MODEL_ABSENT) +
                            (t->refresh[call->key].type != MODEL_ABSENT));
-    model_del(t, call->key);
-    del(t, &t->refresh[call->key]);
+    model_del(t, &t->slot[call->key]);
+    model_del(t, &t->refresh[call->key]);
 }
 
 static void expire_value(struct model *t, const struct model_call *call,
@@ -731,17 +701,17 @@ static void expire_value(struct model *t, const struct model_call *call,
     uint64_t until_ms = t->now_ms + number_of(&call->argv[0]);
 
     say_integer(reply, 0);
-    del(t, &t->refresh[call->key]);
+    model_del(t, &t->refresh[call->key]);
     if (read_key(t, call, slot) != 'V' ||
         model_get_u64(slot->bytes.at + UNTIL_AT) == 0) {
-        del(t, slot);
+        model_del(t, slot);
         return;
     }
     say_integer(reply, 1);
     if (until_ms >= model_get_u64(slot->bytes.at + UNTIL_AT))
         return;
     shed_entry_put_u64(slot->bytes.at + UNTIL_AT, until_ms);
-    touch_slot(t, slot);
+    touch(slot);
 }
 
 /* Returns: whether what is there stays, or is removed, for its row version. */
@@ -764,8 +734,8 @@ static bool is_put_refused(struct model *t, const struct model_call *call,
         return memcmp(version->at, there, 8) < 0;
     }
     say_integer(reply, 3);
-    model_del(t, call->key);
-    del(t, &t->refresh[call->key]);
+    model_del(t, &t->slot[call->key]);
+    model_del(t, &t->refresh[call->key]);
     return true;
 }
 
@@ -779,8 +749,8 @@ static void put(struct model *t, const struct model_call *call,
     say_integer(reply, 1);
     if (!store(t, &t->slot[call->key], call->argv, number_of(&call->argv[3]),
                number_of(&call->argv[4]), reply))
-        model_del(t, call->key);
-    del(t, &t->refresh[call->key]);
+        model_del(t, &t->slot[call->key]);
+    model_del(t, &t->refresh[call->key]);
 }
 
 void model_call(struct model *t, const struct model_call *call,

@@ -35,6 +35,8 @@ struct model_slot {
     bool has_ttl;
     uint64_t expires_ms;
     uint64_t trackers; /* clients that have read it since it last changed */
+    uint64_t pushed;   /* clients that were sent a push; the reader removes
+                          them */
 };
 
 struct model {
@@ -45,8 +47,6 @@ struct model {
     uint64_t channels[MODEL_PROCESSES]; /* of each process: the epochs whose
                                            channels are subscribed to, a bit
                                            each */
-    uint64_t pushed[MODEL_KEYS]; /* clients that were sent a push; the reader
-                                    removes them */
 };
 
 struct model_call {
@@ -77,16 +77,16 @@ void model_call(struct model *model, const struct model_call *call,
                 struct model_reply *reply);
 
 /* Commands of other clients. */
-void model_del(struct model *model, size_t key);
-void model_set(struct model *model, size_t key, const void *bytes, size_t size);
+void model_del(const struct model *model, struct model_slot *slot);
+void model_set(struct model_slot *slot, const void *bytes, size_t size);
 void model_flush(struct model *model);
 
 /* Remove expired keys, as the server does sooner or later. */
 void model_expire(struct model *model);
 
-/* The current contents of a key, and of its refresh key. */
-const struct model_slot *model_peek(struct model *model, size_t key);
-const struct model_slot *model_peek_refresh(struct model *model, size_t key);
+/* What the slot contains now. */
+const struct model_slot *model_peek(const struct model *model,
+                                    struct model_slot *slot);
 
 /* Arguments and calls. */
 void model_bytes_set(struct model_bytes *out, const void *bytes, size_t size);

@@ -118,7 +118,7 @@ static void make_acquire(struct store *store, const struct words *words,
     unsigned char due[SHED_ENTRY_IDENTITY_BYTES], nonce[16];
     bool is_due = nonce_of(words, "due=", nonce) != NULL;
 
-    store->get(store, &now);
+    store->get(store, false, &now);
     shed_entry_identity(now.bytes.at, due); /* of when it was written */
     memcpy(due, nonce, sizeof(nonce));
     if (has(words, "earlier"))
@@ -177,7 +177,7 @@ static bool make_call(struct store *store, const struct words *words,
         owner = owner_at(words, 1);
         model_make_renew(call, 0, is_refresh, &owner, times.lease_ms);
     } else if (strcmp(verb, "put") == 0) {
-        store->get(store, &now);
+        store->get(store, false, &now);
         value = value_at(words, 1);
         model_make_put(call, 0, &value,
                        now.now_ms + (has(words, "too-late") ? 0 : HOUR_MS));
@@ -191,57 +191,70 @@ static bool make_call(struct store *store, const struct words *words,
     return true;
 }
 
-static void change_bytes(struct store *store, const struct words *words)
-{
-    struct store_state now;
-
-    store->get(store, &now);
-    ck_assert_int_eq(now.type, STORE_STRING);
-    if (strcmp(words->at[0], "flip") == 0) {
-        now.bytes.at[now.bytes.size - 1] ^= 4; /* w becomes s */
-    } else if (strcmp(words->at[0], "cut") == 0) {
-        now.bytes.size = (size_t)number_at(words, 1);
-    } else {
-        for (size_t at = WRITTEN_AT; at <= UNTIL_AT; at += 8)
-            shed_entry_put_u64(now.bytes.at + at,
-                               model_get_u64(now.bytes.at + at) -
-                                   number_at(words, 1));
-    }
-    store->set(store, &now.bytes, true);
-}
-
-/* Do what another client does; the reply is OK. Returns false for an unknown
- * verb. */
-static bool interfere(struct store *store, const struct words *words)
+static bool change_bytes(struct model_bytes *bytes, const struct words *words)
 {
     const char *verb = words->at[0];
-    struct model_bytes text;
 
-    if (strcmp(verb, "set") == 0) {
-        model_bytes_set(&text, word_at(words, 1), strlen(word_at(words, 1)));
-        store->set(store, &text, false);
-    } else if (strcmp(verb, "flip") == 0 || strcmp(verb, "cut") == 0 ||
-               strcmp(verb, "age") == 0) {
-        change_bytes(store, words);
-    } else if (strcmp(verb, "list") == 0) {
-        store->set_list(store);
-    } else if (strcmp(verb, "refresh") == 0) {
-        store->set_refresh(store);
-    } else if (strcmp(verb, "del") == 0) {
-        store->del(store);
-    } else if (strcmp(verb, "persist") == 0) {
-        store->set_pttl(store, 0);
-    } else if (strcmp(verb, "pttl") == 0) {
-        store->set_pttl(store, number_at(words, 1));
-    } else if (strcmp(verb, "full") == 0 || strcmp(verb, "room") == 0) {
-        store->set_full(store, *verb == 'f');
-    } else if (strcmp(verb, "open") == 0 || strcmp(verb, "close") == 0) {
-        store->set_channel(store, (unsigned)number_at(words, 1),
-                           words->count > 2 ? (unsigned)number_at(words, 2) : 1,
-                           *verb == 'o');
+    if (strcmp(verb, "flip") == 0) {
+        bytes->at[bytes->size - 1] ^= 4; /* w becomes s */
+    } else if (strcmp(verb, "cut") == 0) {
+        bytes->size = (size_t)number_at(words, 1);
+    } else if (strcmp(verb, "age") == 0) {
+        for (size_t at = WRITTEN_AT; at <= UNTIL_AT; at += 8)
+            shed_entry_put_u64(bytes->at + at, model_get_u64(bytes->at + at) -
+                                                   number_at(words, 1));
     } else {
         return false;
     }
+    return true;
+}
+
+/* Returns false for an unknown verb. */
+static bool change_state(struct store_state *state, const struct words *words)
+{
+    const char *verb = words->at[0];
+
+    if (strcmp(verb, "set") == 0 || strcmp(verb, "refresh") == 0) {
+        const char *text = *verb == 's' ? word_at(words, 1) : "token";
+        *state = (struct store_state){.type = STORE_STRING};
+        model_bytes_set(&state->bytes, text, strlen(text));
+    } else if (strcmp(verb, "list") == 0) {
+        *state = (struct store_state){.type = STORE_OTHER};
+    } else if (strcmp(verb, "del") == 0) {
+        state->type = STORE_ABSENT;
+    } else if (strcmp(verb, "persist") == 0) {
+        state->has_ttl = false;
+    } else if (strcmp(verb, "pttl") == 0) {
+        state->has_ttl = true;
+        state->pttl_ms = number_at(words, 1);
+    } else {
+        return state->type == STORE_STRING &&
+               change_bytes(&state->bytes, words);
+    }
+    return true;
+}
+
+/* Do what another client does. Returns false for an unknown verb. */
+static bool interfere(struct store *store, const struct words *words)
+{
+    const char *verb = words->at[0];
+    bool is_refresh = strcmp(verb, "refresh") == 0;
+    struct store_state state;
+
+    if (strcmp(verb, "full") == 0 || strcmp(verb, "room") == 0) {
+        store->set_full(store, *verb == 'f');
+        return true;
+    }
+    if (strcmp(verb, "open") == 0 || strcmp(verb, "close") == 0) {
+        store->set_channel(store, (unsigned)number_at(words, 1),
+                           words->count > 2 ? (unsigned)number_at(words, 2) : 1,
+                           *verb == 'o');
+        return true;
+    }
+    store->get(store, is_refresh, &state);
+    if (!change_state(&state, words))
+        return false;
+    store->set(store, is_refresh, &state);
     return true;
 }
 
@@ -313,7 +326,7 @@ static void check_wait(struct store *store, const struct model_reply *reply)
     if (reply->type != MODEL_PARTS ||
         !model_bytes_are(&reply->part[0], "WAIT") || reply->count > 3)
         return;
-    store->get(store, &now);
+    store->get(store, false, &now);
     left = model_get_u64(now.bytes.at + UNTIL_AT) - now.now_ms;
     ck_assert_int_gt(reply->integer, 0);
     ck_assert_uint_ge((uint64_t)reply->integer, left);
@@ -345,7 +358,7 @@ void scenario_step(struct store *store, const char *step,
 
     split(&words, step);
     if (make_call(store, &words, &call)) {
-        store->get(store, &before);
+        store->get(store, false, &before);
         store->call(store, &call, &reply);
         describe(&reply, out);
         check_wait(store, &reply);
@@ -434,10 +447,19 @@ static void model_store_call(struct store *store, const struct model_call *call,
     model_call(model_of(store), call, reply);
 }
 
-static void describe_slot(const struct model *model,
-                          const struct model_slot *slot,
-                          struct store_state *out)
+static struct model_slot *slot_of(struct store *store, bool is_refresh)
 {
+    return is_refresh ? &model_of(store)->refresh[0]
+                      : &model_of(store)->slot[0];
+}
+
+static void model_store_get(struct store *store, bool is_refresh,
+                            struct store_state *out)
+{
+    const struct model *model = model_of(store);
+    const struct model_slot *slot =
+        model_peek(model, slot_of(store, is_refresh));
+
     out->type = slot->type == MODEL_ABSENT   ? STORE_ABSENT
                 : slot->type == MODEL_STRING ? STORE_STRING
                                              : STORE_OTHER;
@@ -447,54 +469,21 @@ static void describe_slot(const struct model *model,
     out->now_ms = model->now_ms;
 }
 
-static void model_store_get(struct store *store, struct store_state *out)
+static void model_store_set(struct store *store, bool is_refresh,
+                            const struct store_state *state)
 {
-    describe_slot(model_of(store), model_peek(model_of(store), 0), out);
-}
+    struct model *model = model_of(store);
+    struct model_slot *slot = slot_of(store, is_refresh);
 
-static void model_store_get_refresh(struct store *store,
-                                    struct store_state *out)
-{
-    describe_slot(model_of(store), model_peek_refresh(model_of(store), 0), out);
-}
-
-static void model_store_set(struct store *store,
-                            const struct model_bytes *bytes, bool keep_ttl)
-{
-    struct model_slot *slot = &model_of(store)->slot[0];
-    bool had_ttl = slot->has_ttl;
-
-    model_set(model_of(store), 0, bytes->at, bytes->size);
-    slot->has_ttl = keep_ttl && had_ttl;
-}
-
-static void model_store_set_list(struct store *store)
-{
-    struct model_slot *slot = &model_of(store)->slot[0];
-
-    model_set(model_of(store), 0, "", 0);
-    slot->type = MODEL_LIST;
-}
-
-static void model_store_set_refresh(struct store *store)
-{
-    struct model_slot *slot = &model_of(store)->refresh[0];
-
-    *slot = (struct model_slot){.type = MODEL_STRING};
-    model_bytes_set(&slot->bytes, "token", strlen("token"));
-}
-
-static void model_store_del(struct store *store)
-{
-    model_del(model_of(store), 0);
-}
-
-static void model_store_set_pttl(struct store *store, uint64_t pttl_ms)
-{
-    struct model_slot *slot = &model_of(store)->slot[0];
-
-    slot->has_ttl = pttl_ms > 0;
-    slot->expires_ms = model_of(store)->now_ms + pttl_ms;
+    if (state->type == STORE_ABSENT) {
+        model_del(model, slot);
+        return;
+    }
+    model_set(slot, state->bytes.at, state->bytes.size);
+    if (state->type == STORE_OTHER)
+        slot->type = MODEL_LIST;
+    slot->has_ttl = state->has_ttl;
+    slot->expires_ms = model->now_ms + state->pttl_ms;
 }
 
 static void model_store_set_full(struct store *store, bool is_full)
@@ -516,19 +505,21 @@ static void model_store_set_channel(struct store *store, unsigned process,
 static bool model_store_take_pushes(struct store *store, unsigned client)
 {
     uint64_t bit = UINT64_C(1) << client;
-    bool was_pushed = (model_of(store)->pushed[0] & bit) != 0;
+    bool was_pushed = false;
 
-    model_of(store)->pushed[0] &= ~bit;
+    for (int i = 0; i < 2; i++) {
+        struct model_slot *slot = slot_of(store, i == 1);
+        was_pushed |= (slot->pushed & bit) != 0;
+        slot->pushed &= ~bit;
+    }
     return was_pushed;
 }
 
 void model_store_init(struct model_store *store)
 {
     *store = (struct model_store){
-        .store = {model_store_call, model_store_get, model_store_get_refresh,
-                  model_store_set, model_store_set_list,
-                  model_store_set_refresh, model_store_del,
-                  model_store_set_pttl, model_store_set_full,
-                  model_store_set_channel, model_store_take_pushes},
+        .store = {model_store_call, model_store_get, model_store_set,
+                  model_store_set_full, model_store_set_channel,
+                  model_store_take_pushes},
         .model = {.now_ms = MODEL_START_MS}};
 }

@@ -2,7 +2,9 @@
  * Scenarios of the scripts: calls, and the replies that they must get. Each
  * runs on any store: the model, or a real Redis.
  *
- * A step is a line of words, and so is the expected reply:
+ * A step is a call, and its expected reply; both are words. What other clients
+ * do before the call stands before it, with a comma behind each. At the end
+ * there is memory again.
  *
  *   acquire PROCESS FLIGHT VERSION [epoch=N] [tracked] [grace] [patient] [seen]
  *       [due=N] [waited]
@@ -22,7 +24,7 @@
  *   set TEXT | list | del | persist | flip | cut SIZE | age MS | pttl MS
  *       what other clients do: flip changes the last byte, cut shortens, age
  *       moves an entry's times into the past
- *   refresh             what follows is about the refresh lease
+ *   refresh             a foreign text at the key of the refresh lease
  *   full | room         memory is out, or there is some again
  *   open PROCESS [EPOCH] | close PROCESS [EPOCH]          channels
  *   pushes CLIENT                                         -> 1 | 0
@@ -55,17 +57,12 @@ struct store_state {
     uint64_t now_ms;
 };
 
-/* A store that a scenario runs on. All functions are about one key. */
+/* A store that a scenario runs on: a key, and that of its refresh lease. */
 struct store {
     void (*call)(struct store *, const struct model_call *,
                  struct model_reply *);
-    void (*get)(struct store *, struct store_state *out);
-    void (*get_refresh)(struct store *, struct store_state *out);
-    void (*set)(struct store *, const struct model_bytes *, bool keep_ttl);
-    void (*set_list)(struct store *);
-    void (*set_refresh)(struct store *); /* the key of the refresh lease */
-    void (*del)(struct store *);
-    void (*set_pttl)(struct store *, uint64_t pttl_ms); /* 0: none */
+    void (*get)(struct store *, bool is_refresh, struct store_state *out);
+    void (*set)(struct store *, bool is_refresh, const struct store_state *);
     void (*set_full)(struct store *, bool is_full);
     void (*set_channel)(struct store *, unsigned process, unsigned epoch,
                         bool is_open);
@@ -74,7 +71,8 @@ struct store {
 
 #define STEP_TEXT_BYTES 256
 
-/* Run one step; out gets the reply in the form that the table uses. */
+/* Run one step, or what another client does; out gets the reply in the form
+ * that the table uses, or OK. */
 void scenario_step(struct store *store, const char *step,
                    char out[STEP_TEXT_BYTES]);
 

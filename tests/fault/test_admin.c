@@ -11,21 +11,6 @@
 #include "support/awaited.h"
 #include "support/fixture.h"
 
-static enum shed_code get_code(const char *key)
-{
-    struct shed_value *value = NULL;
-    enum shed_code code =
-        shed_get(fixture.cache, shed_str(key), NULL, &value, NULL);
-
-    shed_value_unref(value);
-    return code;
-}
-
-static enum shed_code invalidate_code(void)
-{
-    return shed_invalidate(fixture.cache, shed_str("other"), 0, NULL);
-}
-
 /* ----------------------------------------------------- killed connections */
 
 enum { THREADS = 4, KILLS = 40 };
@@ -107,15 +92,15 @@ TEST(a_user_that_is_deleted_is_denied_until_it_is_back)
     expect_text(fixture.cache, "k", "k@1");
     EXPECT_OK(shed_lock_acquire(lock, 0, NULL));
     server_do(&fixture.server, "ACL DELUSER shop");
-    WAIT_FOR(get_code("k") == SHED_EDENIED);
-    WAIT_FOR(get_code("new") == SHED_EDENIED);
-    WAIT_FOR(invalidate_code() == SHED_EDENIED);
+    WAIT_FOR(get_code(fixture.cache, "k") == SHED_EDENIED);
+    WAIT_FOR(get_code(fixture.cache, "new") == SHED_EDENIED);
+    WAIT_FOR(invalidate_code(fixture.cache, "other") == SHED_EDENIED);
     ck_assert_uint_eq(undelivered(), 1);
     WAIT_FOR(shed_lock_extend(lock, 0, NULL) == SHED_EDENIED);
     ck_assert_uint_eq(table_loads(&fixture.table), 1);
     server_do(&fixture.server, "ACL SETUSER shop on >pw ~* &* +@all");
     WAIT_FOR(undelivered() == 0);
-    WAIT_FOR(get_code("k") == SHED_OK);
+    WAIT_FOR(get_code(fixture.cache, "k") == SHED_OK);
     WAIT_FOR(shed_lock_release(lock, NULL) != SHED_EDENIED);
     shed_lock_close(lock);
 }
@@ -145,7 +130,7 @@ TEST_EACH(a_command_that_the_server_lacks_is_denied_if_it_is_needed, 0,
         (struct server){.options = {"--rename-command", r->command, "renamed"}};
     server_start(&fixture.server);
     fixture_open(&fixture);
-    code = get_code("k");
+    code = get_code(fixture.cache, "k");
     ck_assert_msg(code == r->get, "%s: get: %d", r->command, code);
     code = shed_invalidate(fixture.cache, shed_str("secret"), 0, &err);
     ck_assert_msg(code == r->invalidate, "%s: invalidate: %s", r->command,
@@ -179,8 +164,8 @@ TEST(replies_beyond_the_limit_of_the_server_are_loaded)
         ck_assert_int_eq(items[i].value->kind, SHED_KIND_ROW);
         shed_value_unref(items[i].value);
     }
-    EXPECT_OK(get_code("k0"));
-    EXPECT_OK(get_code("k"));
+    EXPECT_OK(get_code(fixture.cache, "k0"));
+    EXPECT_OK(get_code(fixture.cache, "k"));
 }
 
 /* Redis closes the connection of a client that sends so much. */

@@ -22,8 +22,34 @@ static struct proxy proxy;
 
 /* ------------------------------------------------------- lost connections */
 
-static const struct shed_get_options only_cached = {.size = sizeof(only_cached),
-                                                    .only_cached = 1};
+#define ONLY_CACHED GET_WITH(.only_cached = 1)
+
+static enum shed_code put_k(const char *row)
+{
+    return awaited_put(fixture.cache, shed_str("k"), shed_str(row), NULL, NULL);
+}
+
+/* Without a value. */
+static void expect_end(const char *key, const struct shed_get_options *options,
+                       enum shed_code code)
+{
+    struct shed_value *value;
+
+    EXPECT_CODE(
+        awaited_get(fixture.cache, shed_str(key), options, &value, NULL), code);
+    ck_assert_ptr_null(value);
+}
+
+static void expect_value(const struct shed_get_options *options,
+                         const char *text, enum shed_origin origin)
+{
+    struct shed_value *value;
+
+    EXPECT_OK(awaited_get(fixture.cache, shed_str("k"), options, &value, NULL));
+    check_text(value, text);
+    ck_assert_int_eq(value->origin, origin);
+    shed_value_unref(value);
+}
 
 static void up_behind_a_proxy(void)
 {
@@ -44,21 +70,13 @@ static void lose_next_reply(void)
  * failure of Redis. */
 TEST(a_lost_connection_costs_no_call_its_answer)
 {
-    struct shed_value *value = NULL;
-
     up_behind_a_proxy();
-    EXPECT_OK(
-        awaited_put(fixture.cache, shed_str("k"), shed_str("row"), NULL, NULL));
+    EXPECT_OK(put_k("row"));
     lose_next_reply();
-    EXPECT_OK(
-        awaited_get(fixture.cache, shed_str("k"), &only_cached, &value, NULL));
-    check_text(value, "row");
-    shed_value_unref(value);
+    expect_value(ONLY_CACHED, "row", SHED_ORIGIN_REDIS);
     lose_next_reply();
     EXPECT_OK(awaited_invalidate(fixture.cache, shed_str("k"), 0, NULL));
-    EXPECT_CODE(
-        awaited_get(fixture.cache, shed_str("k"), &only_cached, &value, NULL),
-        SHED_EMISS);
+    expect_end("k", ONLY_CACHED, SHED_EMISS);
     ck_assert_uint_eq(status_of(fixture.client).breaker_opened, 0);
 }
 
@@ -69,12 +87,10 @@ TEST(a_put_that_was_lost_goes_once_more_and_is_not_carried_out_late)
     uint64_t begun_ms;
 
     up_behind_a_proxy();
-    EXPECT_OK(
-        awaited_put(fixture.cache, shed_str("k"), shed_str("one"), NULL, NULL));
+    EXPECT_OK(put_k("one"));
     lose_next_reply();
     begun_ms = shed_now_ms();
-    EXPECT_OK(
-        awaited_put(fixture.cache, shed_str("k"), shed_str("two"), NULL, NULL));
+    EXPECT_OK(put_k("two"));
     ck_assert_uint_ge(shed_now_ms() - begun_ms, PUT_MS - 1);
     expect_text(fixture.cache, "k", "two");
     ck_assert_uint_eq(stats_of(fixture.cache).puts, 2);
@@ -193,20 +209,25 @@ static void await_ends(struct shed_queue *queue, size_t count)
     }
 }
 
-/* Let all of them be under way, while something happens to Redis. */
-static void run_calls(struct shed_queue *queue, void (*happen)(void),
-                      void (*end)(void))
+static const struct outage {
+    void (*begin)(struct server *);
+    void (*end)(struct server *);
+} outages[] = {{server_kill, server_start_again}, {server_freeze, server_thaw}};
+
+/* Let all of them be under way, while this happens to Redis; NULL: nothing. */
+static void run_calls(struct shed_queue *queue, const struct outage *outage)
 {
     size_t count = call_count();
 
     atomic_store(&ended, 0);
     for (size_t i = 0; i < count; i++) {
         begin(&calls[i], i, queue);
-        if (i == count / 2)
-            happen();
+        if (outage != NULL && i == count / 2)
+            outage->begin(&fixture.server);
     }
     await_ends(queue, count / 2);
-    end();
+    if (outage != NULL)
+        outage->end(&fixture.server);
     await_ends(queue, count);
     ck_assert_uint_eq(shed_queue_collect(queue, 1), 0);
     for (size_t i = 0; i < count; i++)
@@ -215,40 +236,12 @@ static void run_calls(struct shed_queue *queue, void (*happen)(void),
     ck_assert_uint_eq(atomic_load(&late), 0);
 }
 
-static void do_nothing(void)
-{
-}
-
-static void kill_redis(void)
-{
-    server_kill(&fixture.server);
-}
-
-static void start_redis(void)
-{
-    server_start_again(&fixture.server);
-}
-
-static void stop_redis(void)
-{
-    server_freeze(&fixture.server);
-}
-
-static void continue_redis(void)
-{
-    server_thaw(&fixture.server);
-}
-
 static size_t used_bytes(void)
 {
     struct mallinfo2 info = mallinfo2();
 
     return info.uordblks + info.hblkhd;
 }
-
-static const struct {
-    void (*happen)(void), (*end)(void);
-} outages[] = {{kill_redis, start_redis}, {stop_redis, continue_redis}};
 
 /* What a cache keeps beside the calls (undelivered writes, local rows) has its
  * own bounds; the second outage adds nothing to what the first has left. */
@@ -265,16 +258,16 @@ TEST_EACH(calls_outlive_a_redis_that_goes_away_under_them, 0, 2)
     fixture.cache_options.async_limit = CALLS;
     fixture_open(&fixture);
     EXPECT_OK(shed_queue_open(&queue, NULL));
-    run_calls(queue, do_nothing, do_nothing);
+    run_calls(queue, NULL);
     for (int round = 0; round < 2; round++) {
-        run_calls(queue, outages[_i].happen, outages[_i].end);
-        WAIT_FOR(shed_delivery_count(fixture.cache->delivery) == 0);
+        run_calls(queue, &outages[_i]);
+        WAIT_FOR(undelivered() == 0);
         if (round == 0)
             before = used_bytes();
     }
     ck_assert(IS_SANITIZED || used_bytes() < before + LEFT_BYTES);
     ck_assert_uint_gt(atomic_load(&failed), 0); /* there was an outage */
-    run_calls(queue, do_nothing, do_nothing);
+    run_calls(queue, NULL);
     shed_queue_close(queue);
 }
 
@@ -285,38 +278,24 @@ static const uint64_t policies[] = {
 
 TEST_EACH(without_redis_from_the_start_calls_do_what_redis_down_says, 0, 3)
 {
-    struct shed_value *value = NULL;
-    enum shed_code code;
+    bool is_fail = policies[_i] == SHED_REDIS_DOWN_FAIL;
 
     fixture.cache_options.redis_down = policies[_i];
     server_kill(&fixture.server);
     fixture_open(&fixture);
-    code = awaited_get(fixture.cache, shed_str("k"), NULL, &value, NULL);
-    if (policies[_i] == SHED_REDIS_DOWN_FAIL) {
-        EXPECT_CODE(code, SHED_EREDIS);
-    } else {
-        EXPECT_OK(code);
-        ck_assert_int_eq(value->origin, SHED_ORIGIN_UNPUBLISHED);
-        check_text(value, "k@1");
-        shed_value_unref(value);
-    }
-    if (policies[_i] == SHED_REDIS_DOWN_STALE) {
-        EXPECT_OK(awaited_get(fixture.cache, shed_str("k"), &only_cached,
-                              &value, NULL));
-        ck_assert_int_eq(value->origin, SHED_ORIGIN_STALE);
-        shed_value_unref(value);
-    }
-    EXPECT_CODE(
-        awaited_get(fixture.cache, shed_str("l"), &only_cached, &value, NULL),
-        SHED_EREDIS);
-    EXPECT_CODE(
-        awaited_put(fixture.cache, shed_str("k"), shed_str("row"), NULL, NULL),
-        SHED_EREDIS);
+    if (is_fail)
+        expect_end("k", NULL, SHED_EREDIS);
+    else
+        expect_value(NULL, "k@1", SHED_ORIGIN_UNPUBLISHED);
+    if (policies[_i] == SHED_REDIS_DOWN_STALE)
+        expect_value(ONLY_CACHED, "k@1", SHED_ORIGIN_STALE);
+    expect_end("l", ONLY_CACHED, SHED_EREDIS);
+    EXPECT_CODE(put_k("row"), SHED_EREDIS);
     EXPECT_CODE(awaited_invalidate(fixture.cache, shed_str("l"), 0, NULL),
                 SHED_EREDIS);
-    ck_assert_uint_eq(shed_delivery_count(fixture.cache->delivery), 2);
+    ck_assert_uint_eq(undelivered(), 2);
     server_start_again(&fixture.server);
-    WAIT_FOR(shed_delivery_count(fixture.cache->delivery) == 0);
+    WAIT_FOR(undelivered() == 0);
 }
 
 /* --------------------------------------------------------------- nonsense */
@@ -327,29 +306,23 @@ static const char *const nonsense[] = {
 
 TEST_EACH(a_reply_that_makes_no_sense_is_no_answer, 0, COUNT_OF(nonsense))
 {
-    struct shed_value *value = NULL;
+    /* an integer says that it is done */
+    bool is_done = *nonsense[_i] == ':';
 
     fixture.cache_options.timeout_ms = scaled_ms(5000);
     fixture_add_proxy(&fixture, &proxy);
     fixture_open(&fixture);
     wait_for_pushes(&fixture);
-    EXPECT_OK(
-        awaited_put(fixture.cache, shed_str("k"), shed_str("row"), NULL, NULL));
-    EXPECT_OK(awaited_get(fixture.cache, shed_str("k"), NULL, &value, NULL));
-    shed_value_unref(value);
+    EXPECT_OK(put_k("row"));
+    expect_value(NULL, "row", SHED_ORIGIN_REDIS);
     proxy_set(&proxy, PROXY_ANSWER, 0, nonsense[_i]);
-    EXPECT_OK(awaited_get(fixture.cache, shed_str("k"), NULL, &value, NULL));
-    check_text(value, "k@1");
-    shed_value_unref(value);
-    /* an integer says that it is done */
+    expect_value(NULL, "k@1", SHED_ORIGIN_UNPUBLISHED);
     ck_assert(awaited_invalidate(fixture.cache, shed_str("k"), 0, NULL) !=
                   SHED_OK ||
-              *nonsense[_i] == ':');
-    ck_assert(awaited_put(fixture.cache, shed_str("k"), shed_str("row"), NULL,
-                          NULL) != SHED_OK ||
-              *nonsense[_i] == ':');
+              is_done);
+    ck_assert(put_k("row") != SHED_OK || is_done);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
-    WAIT_FOR(shed_delivery_count(fixture.cache->delivery) == 0);
+    WAIT_FOR(undelivered() == 0);
 }
 
 /* -------------------------------------------------------------- the source */
@@ -357,8 +330,6 @@ TEST_EACH(a_reply_that_makes_no_sense_is_no_answer, 0, COUNT_OF(nonsense))
 /* A call with a row to fall back on, and one without. */
 TEST(an_open_breaker_of_the_source_ends_calls_at_once)
 {
-    struct shed_value *value = NULL;
-
     fixture.source_options.breaker.failure_pct = 1;
     fixture.source_options.breaker.min_calls = 1;
     fixture.source_options.breaker.open_ms = 3600000;
@@ -366,9 +337,7 @@ TEST(an_open_breaker_of_the_source_ends_calls_at_once)
     fixture_open(&fixture);
     table_fail(&fixture.table, true);
     for (int i = 0; i < 2; i++)
-        EXPECT_CODE(
-            awaited_get(fixture.cache, shed_str("k"), NULL, &value, NULL),
-            SHED_ESOURCE);
+        expect_end("k", NULL, SHED_ESOURCE);
     ck_assert_uint_eq(table_loads(&fixture.table), 1);
     ck_assert_uint_gt(stats_of(fixture.cache).loads_refused, 0);
 }
@@ -390,7 +359,6 @@ static double cpu_s(void)
  * The client is closed first: the cache holds it. */
 TEST(closing_the_cache_ends_calls_that_redis_does_not_answer)
 {
-    struct shed_value *value = NULL;
     struct shed_queue *queue;
     uint64_t begun_ms;
     double begun_s;
@@ -400,10 +368,9 @@ TEST(closing_the_cache_ends_calls_that_redis_does_not_answer)
     fixture.client_options.command_timeout_ms = scaled_ms(1500);
     fixture_open(&fixture);
     EXPECT_OK(shed_queue_open(&queue, NULL));
-    EXPECT_OK(awaited_put(fixture.cache, shed_str("k"), shed_str("row"), NULL,
-                          NULL)); /* the clock is known */
-    EXPECT_OK(awaited_get(fixture.cache, shed_str("k"), NULL, &value, NULL));
-    shed_value_unref(value); /* the connection of GETs is set up */
+    EXPECT_OK(put_k("row")); /* the clock is known */
+    /* the connection of GETs is set up */
+    expect_value(NULL, "row", SHED_ORIGIN_REDIS);
     server_freeze(&fixture.server);
     for (size_t i = 0; i < CLOSED_CALLS; i++)
         begin(&calls[i], i, queue);

@@ -238,8 +238,8 @@ static void *read_rows(void *unused)
 static void *write_rows(void *unused)
 {
     while (!atomic_load(&is_over))
-        atomic_fetch_add(&writes, shed_invalidate(fixture.cache, shed_str("k"),
-                                                  0, NULL) == SHED_OK);
+        atomic_fetch_add(&writes,
+                         invalidate_code(fixture.cache, "k") == SHED_OK);
     return unused;
 }
 
@@ -372,11 +372,10 @@ static int start_program(void)
 /* While connections are closed and opened. */
 TEST(a_program_started_during_calls_inherits_no_descriptor)
 {
-    redisContext *admin;
+    redisContext *admin = server_connect(&fixture.server);
     int before;
 
-    admin = redisConnectUnix(fixture.server.socket);
-    ck_assert(admin != NULL && admin->err == 0);
+    ck_assert_ptr_nonnull(admin);
     before = fork_and(start_program);
     start_threads(admin);
     for (int i = 0; i < FORKS; i++)

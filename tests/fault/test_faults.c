@@ -52,8 +52,7 @@ TEST(with_the_fail_policy_a_dead_server_is_an_error)
     expect_code(fixture.cache, "k", SHED_EREDIS, &err);
     ck_assert_uint_eq(table_loads(&fixture.table), 0);
     ck_assert_uint_eq(stats_of(fixture.cache).errors_redis, 1);
-    EXPECT_CODE(shed_invalidate(fixture.cache, shed_str("k"), 0, &err),
-                SHED_EREDIS);
+    EXPECT_CODE(invalidate_code(fixture.cache, "k"), SHED_EREDIS);
     EXPECT_CODE(
         shed_put(fixture.cache, shed_str("k"), shed_str("v"), NULL, &err),
         SHED_EREDIS);
@@ -100,7 +99,8 @@ TEST(a_server_that_hangs_is_done_without)
     wait_for_redis();
 }
 
-static void crowd_without_redis(bool is_async)
+/* 1: loads that have left their threads count as well. */
+TEST_EACH(without_redis_loads_stay_within_their_bound, 0, 2)
 {
     enum { THREADS = 64, MAX_LOADS = 3 };
     static struct getter getters[THREADS];
@@ -108,7 +108,7 @@ static void crowd_without_redis(bool is_async)
     struct shed_value *value = NULL;
 
     fixture_hurry(&fixture, 100);
-    fixture.table.is_async = is_async;
+    fixture.table.is_async = _i == 1;
     fixture.source_options.max_loads = MAX_LOADS;
     fixture.source_options.max_batch = 1;
     fixture_open(&fixture);
@@ -136,16 +136,6 @@ static void crowd_without_redis(bool is_async)
     server_start_again(&fixture.server);
 }
 
-TEST(without_redis_loads_stay_within_their_bound)
-{
-    crowd_without_redis(false);
-}
-
-TEST(loads_that_have_left_their_threads_count_as_well)
-{
-    crowd_without_redis(true);
-}
-
 TEST(after_a_failed_invalidation_nobody_here_joins_the_older_load)
 {
     struct getter before = {0}, after = {0};
@@ -155,8 +145,7 @@ TEST(after_a_failed_invalidation_nobody_here_joins_the_older_load)
     server_kill(&fixture.server);
     getter_hold(&before, &fixture, "k");
     table_update(&fixture.table);
-    EXPECT_CODE(shed_invalidate(fixture.cache, shed_str("k"), 0, NULL),
-                SHED_EREDIS);
+    EXPECT_CODE(invalidate_code(fixture.cache, "k"), SHED_EREDIS);
     EXPECT_CODE(
         shed_put(fixture.cache, shed_str("other"), shed_str("row"), NULL, NULL),
         SHED_EREDIS);
@@ -174,31 +163,22 @@ TEST(after_a_failed_invalidation_nobody_here_joins_the_older_load)
 
 TEST(out_of_memory_a_load_is_answered_and_its_lease_ended)
 {
-    struct getter getter = {0};
+    struct getter getter = {0}, failed = {0};
 
     fixture_open(&fixture);
     getter_hold(&getter, &fixture, "k");
+    getter_start(&failed, fixture.cache, "fail");
+    WAIT_FOR(table_running(&fixture.table) == 2);
     server_do(&fixture.server, "CONFIG SET maxmemory 1");
     table_release(&fixture.table);
     getter_expect(&getter, "k@1", SHED_ORIGIN_UNPUBLISHED);
-    WAIT_FOR(server_int(&fixture.server, "EXISTS t:{k}") == 0);
+    getter_join(&failed);
+    EXPECT_CODE(failed.code, SHED_ESOURCE);
+    WAIT_FOR(server_int(&fixture.server, "EXISTS t:{k} t:{fail}") == 0);
     ck_assert_uint_eq(stats_of(fixture.cache).unpublished, 1);
     expect_origin(fixture.cache, "l", "l@1", SHED_ORIGIN_UNPUBLISHED);
     server_do(&fixture.server, "CONFIG SET maxmemory 0");
     expect_origin(fixture.cache, "l", "l@1", SHED_ORIGIN_LOAD);
-}
-
-TEST(out_of_memory_a_failed_load_ends_its_lease_too)
-{
-    struct getter getter = {0};
-
-    fixture_open(&fixture);
-    getter_hold(&getter, &fixture, "fail");
-    server_do(&fixture.server, "CONFIG SET maxmemory 1");
-    table_release(&fixture.table);
-    getter_join(&getter);
-    EXPECT_CODE(getter.code, SHED_ESOURCE);
-    WAIT_FOR(server_int(&fixture.server, "EXISTS t:{fail}") == 0);
 }
 
 /* Rows read from a replica may be old. */
@@ -209,8 +189,7 @@ TEST(a_replica_is_not_used)
     expect_text(fixture.cache, "k", "k@1");
     server_do(&fixture.server, "CONFIG SET replica-serve-stale-data yes");
     server_do(&fixture.server, "REPLICAOF 127.0.0.1 1");
-    EXPECT_CODE(shed_invalidate(fixture.cache, shed_str("k"), 0, NULL),
-                SHED_EREDIS);
+    EXPECT_CODE(invalidate_code(fixture.cache, "k"), SHED_EREDIS);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
     expect_origin(fixture.cache, "l", "l@1", SHED_ORIGIN_UNPUBLISHED);
     server_do(&fixture.server, "REPLICAOF NO ONE");
@@ -226,16 +205,6 @@ TEST(a_pause_of_writes_lets_hits_pass_and_ends_no_call_late)
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
     expect_origin(fixture.cache, "l", "l@1", SHED_ORIGIN_UNPUBLISHED);
     server_do(&fixture.server, "CLIENT UNPAUSE");
-    wait_for_redis();
-}
-
-TEST(a_server_that_loads_its_data_is_done_without)
-{
-    up_behind_proxy();
-    expect_text(fixture.cache, "k", "k@1");
-    proxy_set(&proxy, PROXY_ANSWER, 0, "-LOADING Redis is loading\r\n");
-    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
-    proxy_set(&proxy, PROXY_PASS, 0, NULL);
     wait_for_redis();
 }
 
@@ -359,41 +328,33 @@ TEST(a_late_reply_never_answers_another_call)
     wait_for_redis();
 }
 
-/* While replies are spoilt a get is answered by the source, and afterwards
- * Redis is used again. */
-static void survive(enum proxy_mode mode, unsigned delay_ms, const char *text)
+static const struct spoilt {
+    const char *name;
+    enum proxy_mode mode;
+    unsigned delay_ms;
+    const char *text;
+} spoilt[] = {
+    {"a server that loads its data", PROXY_ANSWER, 0,
+     "-LOADING Redis is loading\r\n"},
+    {"a reply that is cut", PROXY_CUT, 0, NULL},
+    {"what is not RESP", PROXY_ANSWER, 0, "HTTP/1.1 400 Bad Request\r\n\r\n"},
+    {"a huge length, which takes no memory", PROXY_ANSWER, 0,
+     "$9999999999999\r\nx"},
+    {"replies that do not come", PROXY_DROP, 0, NULL},
+    {"a reply that is dripped, which does not stretch the timeout", PROXY_DRIP,
+     10, NULL},
+};
+
+TEST_EACH(while_replies_are_spoilt_gets_do_without_redis, 0, COUNT_OF(spoilt))
 {
+    const struct spoilt *s = &spoilt[_i];
+
     up_behind_proxy();
     expect_text(fixture.cache, "k", "k@1");
-    proxy_set(&proxy, mode, delay_ms, text);
+    proxy_set(&proxy, s->mode, s->delay_ms, s->text);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     wait_for_redis();
-}
-
-TEST(a_reply_cut_in_the_middle_ends_the_connection)
-{
-    survive(PROXY_CUT, 0, NULL);
-}
-
-TEST(what_is_not_resp_ends_the_connection)
-{
-    survive(PROXY_ANSWER, 0, "HTTP/1.1 400 Bad Request\r\n\r\n");
-}
-
-TEST(a_reply_that_is_dripped_does_not_stretch_the_timeout)
-{
-    survive(PROXY_DRIP, 10, NULL);
-}
-
-TEST(a_huge_length_ends_the_connection_and_takes_no_memory)
-{
-    survive(PROXY_ANSWER, 0, "$9999999999999\r\nx");
-}
-
-TEST(replies_that_do_not_come_end_the_connection)
-{
-    survive(PROXY_DROP, 0, NULL);
 }
 
 /* The first miss waits until it is known whether pushes will come: at most for

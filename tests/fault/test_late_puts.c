@@ -48,26 +48,32 @@ static void *put_late(void *arg)
     return NULL;
 }
 
-/* A later write returns; then the put reaches Redis. */
-static void write_then_release(void)
+/* The put reaches Redis. */
+static void release(void)
 {
-    long long calls;
+    long long calls = server_calls(&fixture.server, "evalsha");
 
-    table_update(&fixture.table);
-    invalidate(peer.cache, "k");
-    expect_text(peer.cache, "k", "k@2");
-    calls = server_calls(&fixture.server, "evalsha");
     proxy_release(&proxy);
     WAIT_FOR(server_calls(&fixture.server, "evalsha") > calls);
     expect_text(peer.cache, "k", "k@2");
+}
+
+/* A later write returns before that. */
+static void write_then_release(void)
+{
+    table_update(&fixture.table);
+    invalidate(peer.cache, "k");
+    expect_text(peer.cache, "k", "k@2");
+    release();
     expect_text(fixture.cache, "k", "k@2");
     invalidate(peer.cache, "k"); /* one with a version finds no entry */
     expect_text(peer.cache, "k", "k@2");
 }
 
-static void expect_nothing_of_a_late(bool has_version)
+/* 1: with a version. */
+TEST_EACH(a_put_that_timed_out_does_nothing_later, 0, 2)
 {
-    struct try t = {.timeout_ms = SHORT_MS, .has_version = has_version};
+    struct try t = {.timeout_ms = SHORT_MS, .has_version = _i == 1};
 
     up(FIXTURE_SILENCE_MS);
     proxy_set(&proxy, PROXY_HOLD_ONE, 0, NULL);
@@ -76,36 +82,28 @@ static void expect_nothing_of_a_late(bool has_version)
     write_then_release();
 }
 
-TEST(a_put_that_timed_out_does_nothing_later)
-{
-    expect_nothing_of_a_late(false);
-}
-
-TEST(a_put_with_a_version_that_timed_out_does_nothing_later)
-{
-    expect_nothing_of_a_late(true);
-}
-
 /* It arrives between an invalidation and the next load. */
 TEST(a_late_put_with_a_version_fills_no_empty_key)
 {
     struct try t = {.timeout_ms = SHORT_MS, .has_version = true};
-    long long calls;
 
     up(FIXTURE_SILENCE_MS);
     proxy_set(&proxy, PROXY_HOLD_ONE, 0, NULL);
     (void)put_late(&t);
     table_update(&fixture.table);
     invalidate(peer.cache, "k");
-    calls = server_calls(&fixture.server, "evalsha");
-    proxy_release(&proxy);
-    WAIT_FOR(server_calls(&fixture.server, "evalsha") > calls);
-    expect_text(peer.cache, "k", "k@2");
+    release();
 }
 
-/* The connection is lost with the put on its way; mode is what happens to
- * others. */
-static void lose_the_connection(enum proxy_mode mode, enum shed_code code)
+/* What happens to other connections when that of the put is lost; if they are
+ * not, it is sent twice. */
+static const struct loss {
+    enum proxy_mode mode;
+    enum shed_code code;
+} losses[] = {{PROXY_CUT, SHED_EREDIS}, {PROXY_PASS, SHED_OK}};
+
+TEST_EACH(a_put_whose_connection_was_lost_does_nothing_after_its_call, 0,
+          COUNT_OF(losses))
 {
     struct try t = {.timeout_ms = FIXTURE_TIMEOUT_MS};
     pthread_t thread;
@@ -114,22 +112,12 @@ static void lose_the_connection(enum proxy_mode mode, enum shed_code code)
     proxy_set(&proxy, PROXY_HOLD_ONE, 0, NULL);
     start_thread(&thread, put_late, &t);
     proxy_wait_held(&proxy);
-    proxy_set(&proxy, mode, 0, NULL);
+    proxy_set(&proxy, losses[_i].mode, 0, NULL);
     proxy_cut_off(&proxy);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
-    ck_assert_int_eq(t.code, code);
+    EXPECT_CODE(t.code, losses[_i].code);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     write_then_release();
-}
-
-TEST(a_put_whose_connection_was_lost_does_nothing_after_its_call)
-{
-    lose_the_connection(PROXY_CUT, SHED_EREDIS);
-}
-
-TEST(a_put_that_was_sent_twice_is_not_done_again_after_its_call)
-{
-    lose_the_connection(PROXY_PASS, SHED_OK);
 }
 
 /* Every put comes too late for a clock that was set forward, until the client

@@ -29,18 +29,7 @@ static void warm(void)
  * that answers seem silent. */
 static bool gets(struct shed_cache *cache, enum shed_origin origin)
 {
-    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
-    struct shed_value *value = NULL;
-    struct shed_error err;
-    bool is_so;
-
-    options.timeout_ms = scaled_ms(20000);
-    ck_assert_msg(shed_get(cache, shed_str("k"), &options, &value, &err) ==
-                      SHED_OK,
-                  "%s", err.reason);
-    is_so = value->origin == origin;
-    shed_value_unref(value);
-    return is_so;
+    return gets_from(cache, "k", WITHIN(scaled_ms(20000)), origin);
 }
 
 /* Let the holder load a key, and lose Redis meanwhile. */
@@ -55,12 +44,18 @@ static void load_and_freeze(void)
     getter_expect(&g, "k@1", SHED_ORIGIN_UNPUBLISHED);
 }
 
+static void open_both(void)
+{
+    fixture_open(&fixture);
+    fixture.uri = NULL;
+    peer_open(&peer, &fixture);
+    warm();
+}
+
 static void up(enum shed_wait wait)
 {
     init(wait);
-    fixture_open(&fixture);
-    peer_open(&peer, &fixture);
-    warm();
+    open_both();
 }
 
 static void thaw(void)
@@ -85,9 +80,7 @@ TEST(a_lease_that_names_no_channel_lasts_to_its_end)
 
     init(SHED_WAIT_POLL);
     fixture.cache_options.lease_ms = lease_ms;
-    fixture_open(&fixture);
-    peer_open(&peer, &fixture);
-    warm();
+    open_both();
     frozen_ms = shed_now_ms();
     load_and_freeze();
     thaw();
@@ -109,20 +102,19 @@ static long long held_epoch(void)
     return server_int(&fixture.server, "EVAL %s 1 t:{k}", script);
 }
 
-static const char *const kinds[] = {"normal SKIPME yes", "pubsub"};
+static const char *const kills[] = {"CLIENT KILL TYPE normal SKIPME yes",
+                                    "CLIENT KILL TYPE pubsub"};
 
-TEST_EACH(a_load_keeps_its_lease_in_the_next_epoch, 0, COUNT_OF(kinds))
+TEST_EACH(a_load_keeps_its_lease_in_the_next_epoch, 0, COUNT_OF(kills))
 {
     struct getter g = {0};
-    char kill[64];
     long long epoch;
 
     up(SHED_WAIT_AUTO);
     getter_hold(&g, &fixture, "k");
     epoch = held_epoch();
     ck_assert_int_gt(epoch, 0);
-    (void)snprintf(kill, sizeof(kill), "CLIENT KILL TYPE %s", kinds[_i]);
-    server_do(&fixture.server, kill);
+    server_do(&fixture.server, kills[_i]);
     WAIT_FOR(held_epoch() > epoch);
     table_release(&fixture.table);
     getter_expect(&g, "k@1", SHED_ORIGIN_LOAD);
@@ -135,10 +127,7 @@ TEST(a_lease_that_was_granted_unheard_is_ended)
 {
     init(SHED_WAIT_AUTO);
     fixture_add_proxy(&fixture, &proxy);
-    fixture_open(&fixture);
-    fixture.uri = NULL;
-    peer_open(&peer, &fixture);
-    warm();
+    open_both();
     proxy_set(&proxy, PROXY_DROP_LEASES, 0, NULL);
     WAIT_FOR(gets(fixture.cache, SHED_ORIGIN_UNPUBLISHED) &&
              server_int(&fixture.server, "EXISTS t:{k}") == 1);
@@ -156,12 +145,12 @@ TEST(a_lease_that_could_not_be_ended_is_taken_over_soon)
     fixture.cache_options.lease_ms = LEASE_MS;
     fixture_open(&fixture);
     getter_hold(&getter, &fixture, "k");
-    server_do(&fixture.server, "CONFIG SET min-replicas-to-write 1");
+    refuse_writes();
     table_release(&fixture.table);
     getter_expect(&getter, "k@1", SHED_ORIGIN_UNPUBLISHED);
     /* acquire, publish, fail */
     WAIT_FOR(server_calls(&fixture.server, "evalsha") == 3);
-    server_do(&fixture.server, "CONFIG SET min-replicas-to-write 0");
+    accept_writes();
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 1);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
 }

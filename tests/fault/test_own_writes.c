@@ -128,8 +128,8 @@ static void run(enum shed_redis_down redis_down)
         WAIT_FOR(atomic_load(&gets) > before);
         ck_assert_uint_eq(atomic_load(&too_old), 0);
     }
-    server_do(&fixture.server, "CONFIG SET min-replicas-to-write 0");
-    WAIT_FOR(shed_delivery_count(fixture.cache->delivery) == 0);
+    accept_writes();
+    WAIT_FOR(undelivered() == 0);
     atomic_store(&is_over, true);
     for (size_t i = 0; i < READERS; i++)
         pthread_join(readers[i], NULL);

@@ -57,24 +57,10 @@ static void down(void)
     fixture_down(&fixture);
 }
 
-/* A get of "k", whose row is version 1. */
-static bool gets(enum shed_origin origin)
-{
-    struct shed_value *value = NULL;
-    bool is_so =
-        shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL) == SHED_OK &&
-        value->origin == origin;
-
-    if (value != NULL)
-        check_text(value, "k@1");
-    shed_value_unref(value);
-    return is_so;
-}
-
 /* Whether it has opened by now; a call more to make it do so. */
 static bool has_opened(void)
 {
-    (void)gets(SHED_ORIGIN_REDIS);
+    (void)gets_k(SHED_ORIGIN_REDIS);
     return status_of(fixture.client).breaker_opened > 0;
 }
 
@@ -90,7 +76,7 @@ static void open_it(void)
 
 static void expect_closed(void)
 {
-    WAIT_FOR(gets(SHED_ORIGIN_REDIS) &&
+    WAIT_FOR(gets_k(SHED_ORIGIN_REDIS) &&
              status_of(fixture.client).breaker == CLOSED);
     ck_assert_uint_eq(status_of(fixture.client).breaker_left_ms, 0);
     WAIT_FOR(atomic_load(&closed) > 0);
@@ -117,14 +103,13 @@ TEST(a_silent_server_opens_it_and_then_no_call_waits)
     init_for_silence(FOREVER_MS);
     fixture.cache_options.redis_down = SHED_REDIS_DOWN_FAIL;
     fixture_open(&fixture);
-    WAIT_FOR(gets(SHED_ORIGIN_REDIS));
+    WAIT_FOR(gets_k(SHED_ORIGIN_REDIS));
     server_freeze(&fixture.server);
     WAIT_FOR(has_opened());
     refused = status_of(fixture.client).breaker_refused;
     for (int i = 0; i < 100; i++) {
         expect_code(fixture.cache, "k", SHED_EREDIS, &err);
-        ck_assert_msg(strstr(err.reason, "open, and tries again in ") != NULL,
-                      "%s", err.reason);
+        expect_reason(&err, "open, and tries again in ");
     }
     ck_assert_uint_ge(status_of(fixture.client).breaker_refused, refused + 100);
     ck_assert_uint_eq(status_of(fixture.client).breaker, OPEN);
@@ -138,44 +123,26 @@ TEST(a_server_that_goes_on_closes_it_by_a_probe)
 {
     init_for_silence(1);
     fixture_open(&fixture);
-    WAIT_FOR(gets(SHED_ORIGIN_REDIS));
+    WAIT_FOR(gets_k(SHED_ORIGIN_REDIS));
     server_freeze(&fixture.server);
     WAIT_FOR(has_opened());
-    WAIT_FOR(gets(SHED_ORIGIN_UNPUBLISHED));
+    WAIT_FOR(gets_k(SHED_ORIGIN_UNPUBLISHED));
     ck_assert_uint_ne(status_of(fixture.client).breaker, CLOSED);
     server_thaw(&fixture.server);
     expect_closed();
 }
 
-/* A script that nobody ends. */
-static void make_busy(redisContext *admin)
-{
-    redisReply *reply =
-        redisCommand(admin, "CONFIG SET busy-reply-threshold 1");
-
-    ck_assert(reply != NULL && reply->type == REDIS_REPLY_STATUS);
-    freeReplyObject(reply);
-    ck_assert_int_eq(
-        redisAppendCommand(admin, "EVAL %s 0", "while true do end"), REDIS_OK);
-    for (int is_done = 0; !is_done;)
-        ck_assert_int_eq(redisBufferWrite(admin, &is_done), REDIS_OK);
-}
-
 TEST(a_busy_server_opens_it)
 {
-    redisContext *admin;
-    redisReply *reply = NULL;
+    redisContext *busy;
 
     up(1);
-    admin = redisConnectUnix(fixture.server.socket);
-    ck_assert(admin != NULL && admin->err == 0);
-    make_busy(admin);
+    server_do(&fixture.server, "CONFIG SET busy-reply-threshold 1");
+    busy = server_send(&fixture.server, "EVAL %s 0", "while true do end");
     WAIT_FOR(has_opened());
-    WAIT_FOR(gets(SHED_ORIGIN_UNPUBLISHED));
+    WAIT_FOR(gets_k(SHED_ORIGIN_UNPUBLISHED));
     server_do(&fixture.server, "SCRIPT KILL");
-    ck_assert_int_eq(redisGetReply(admin, (void **)&reply), REDIS_OK);
-    freeReplyObject(reply);
-    redisFree(admin);
+    server_await(busy);
     expect_closed();
 }
 
@@ -187,7 +154,7 @@ TEST(a_slow_server_opens_it)
     fixture.client_options.breaker.slow_ms = SLOW_MS;
     fixture_add_proxy(&fixture, &proxy);
     fixture_open(&fixture);
-    WAIT_FOR(gets(SHED_ORIGIN_REDIS) &&
+    WAIT_FOR(gets_k(SHED_ORIGIN_REDIS) &&
              status_of(fixture.client).breaker == CLOSED);
     proxy_set(&proxy, PROXY_DELAY, DELAY_MS, NULL);
     WAIT_FOR(has_opened());
@@ -202,7 +169,7 @@ TEST(calls_that_a_pause_prevents_say_nothing)
     fixture.client_options.breaker.min_calls = 20;
     fixture.cache_options.redis_down = SHED_REDIS_DOWN_FAIL;
     fixture_open(&fixture);
-    WAIT_FOR(gets(SHED_ORIGIN_REDIS));
+    WAIT_FOR(gets_k(SHED_ORIGIN_REDIS));
     server_kill(&fixture.server);
     for (int i = 0; i < 100; i++)
         expect_code(fixture.cache, "k", SHED_EREDIS, NULL);
@@ -229,7 +196,7 @@ static void up_behind_proxy(uint64_t open_ms, unsigned timeout_ms)
     fixture.cache_options.redis_down = SHED_REDIS_DOWN_FAIL;
     fixture_add_proxy(&fixture, &proxy);
     fixture_open(&fixture);
-    WAIT_FOR(gets(SHED_ORIGIN_REDIS));
+    WAIT_FOR(gets_k(SHED_ORIGIN_REDIS));
 }
 
 /* Make Redis slower than its callers bear until the breaker has opened this
@@ -257,12 +224,12 @@ TEST(hasty_callers_do_not_open_it_while_others_are_answered)
 
     up_behind_proxy(FOREVER_MS, 250);
     for (int i = 0; i < EARLIER; i++)
-        WAIT_FOR(gets(SHED_ORIGIN_REDIS));
+        WAIT_FOR(gets_k(SHED_ORIGIN_REDIS));
     proxy_set(&proxy, PROXY_DELAY, DELAY_MS, NULL);
     for (int i = 0; i < ROUNDS; i++) {
         for (int j = 0; j < 5; j++)
             ck_assert(!has_opened_by_impatience(1));
-        WAIT_FOR(gets(SHED_ORIGIN_REDIS));
+        WAIT_FOR(gets_k(SHED_ORIGIN_REDIS));
     }
 }
 
@@ -273,7 +240,7 @@ TEST(a_few_short_deadlines_do_not_open_it)
     init(FOREVER_MS);
     fixture.cache_options.redis_down = SHED_REDIS_DOWN_FAIL;
     fixture_open(&fixture);
-    WAIT_FOR(gets(SHED_ORIGIN_REDIS));
+    WAIT_FOR(gets_k(SHED_ORIGIN_REDIS));
     server_freeze(&fixture.server);
     for (int i = 0; i < 50; i++) {
         ck_assert_int_ne(
@@ -303,13 +270,13 @@ TEST(a_server_that_refuses_writes_or_a_command_does_not_open_it)
         ck_assert_int_ne(
             shed_put(fixture.cache, shed_str("p"), shed_str("p"), NULL, NULL),
             SHED_OK);
-    ck_assert(gets(SHED_ORIGIN_REDIS));
+    ck_assert(gets_k(SHED_ORIGIN_REDIS));
     server_do(&fixture.server, "CONFIG SET maxmemory 0");
     server_do(&fixture.server, "ACL SETUSER default -get");
     for (int i = 0; i < 20; i++)
         expect_code(fixture.cache, "k", SHED_EDENIED, NULL);
     server_do(&fixture.server, "ACL SETUSER default +get");
-    ck_assert(gets(SHED_ORIGIN_REDIS));
+    ck_assert(gets_k(SHED_ORIGIN_REDIS));
     ck_assert_uint_eq(status_of(fixture.client).breaker_opened, 0);
 }
 
@@ -323,7 +290,7 @@ TEST(while_it_is_open_gets_do_without_redis)
     up(FOREVER_MS);
     open_it();
     for (int i = 0; i < GETS; i++)
-        ck_assert(gets(SHED_ORIGIN_UNPUBLISHED));
+        ck_assert(gets_k(SHED_ORIGIN_UNPUBLISHED));
     ck_assert_uint_ge(status_of(fixture.client).breaker_refused, GETS);
     ck_assert_uint_eq(status_of(fixture.client).breaker, OPEN);
     (void)shed_stats_prometheus(&fixture.cache, 1, NULL, 0, text, sizeof(text));
@@ -333,14 +300,11 @@ TEST(while_it_is_open_gets_do_without_redis)
 
 TEST(an_invalidation_is_kept_and_is_a_probe_itself)
 {
-    struct shed_error err;
-
     up(1);
     proxy_set(&proxy, PROXY_CUT, 0, NULL);
     WAIT_FOR(has_opened());
     table_update(&fixture.table);
-    EXPECT_CODE(shed_invalidate(fixture.cache, shed_str("k"), 0, &err),
-                SHED_EREDIS);
+    EXPECT_CODE(invalidate_code(fixture.cache, "k"), SHED_EREDIS);
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_UNPUBLISHED);
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 1);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
@@ -359,8 +323,7 @@ TEST(an_invalidation_is_delivered_by_the_close_of_its_cache)
     table_update(&fixture.table);
     EXPECT_CODE(shed_invalidate(fixture.cache, shed_str("k"), 0, &err),
                 SHED_EREDIS);
-    ck_assert_msg(strstr(err.reason, "the breaker before Redis") != NULL, "%s",
-                  err.reason);
+    expect_reason(&err, "the breaker before Redis");
     expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_UNPUBLISHED);
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 1);
     shed_cache_close(fixture.cache);
@@ -415,8 +378,7 @@ TEST(a_held_lock_is_extended_and_released_and_none_is_acquired)
     WAIT_FOR(leftovers() == 0);
     for (int i = 0; i < 20; i++) {
         EXPECT_CODE(shed_lock_acquire(lock, 0, &err), SHED_EREDIS);
-        ck_assert_msg(strstr(err.reason, "the breaker before Redis") != NULL,
-                      "%s", err.reason);
+        expect_reason(&err, "the breaker before Redis");
         ck_assert_uint_eq(leftovers(), 0);
     }
 }

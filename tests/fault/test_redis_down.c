@@ -96,51 +96,47 @@ static void expect_loaded(const char *key, const char *text)
     ck_assert_uint_eq(loads(), loads_then + 1);
 }
 
-/* With options; expected NULL: SHED_EREDIS. */
 static void expect_with(const struct shed_get_options *options,
-                        const char *expected, enum shed_origin origin)
+                        const char *text, enum shed_origin origin)
 {
-    struct shed_value *value = NULL;
-    enum shed_code code =
-        shed_get(fixture.cache, shed_str("k"), options, &value, NULL);
-
-    ck_assert_int_eq(code, expected != NULL ? SHED_OK : SHED_EREDIS);
-    if (expected == NULL)
-        return;
-    check_text(value, expected);
-    ck_assert_int_eq(value->origin, origin);
-    shed_value_unref(value);
+    expect_get(fixture.cache, "k", options, text, origin);
 }
 
-/* Returns: where the row of a key came from, whatever it is. */
-static enum shed_origin origin_of(struct shed_cache *cache, const char *key,
-                                  const struct shed_get_options *options)
+static bool comes_from(enum shed_origin origin)
 {
-    struct shed_value *value = NULL;
-    enum shed_origin origin = SHED_ORIGIN_UNPUBLISHED;
+    return gets_from(fixture.cache, "k", NULL, origin);
+}
 
-    if (shed_get(cache, shed_str(key), options, &value, NULL) == SHED_OK)
-        origin = value->origin;
-    shed_value_unref(value);
-    return origin;
+#define ONLY_CACHED GET_WITH(.only_cached = 1)
+#define NOT_STALE GET_WITH(.allow_stale = SHED_STALE_NEVER)
+
+/* Without loading and without a stale row there is none. */
+static void expect_none(void)
+{
+    struct shed_value *value;
+
+    EXPECT_CODE(
+        shed_get(fixture.cache, shed_str("k"),
+                 GET_WITH(.only_cached = 1, .allow_stale = SHED_STALE_NEVER),
+                 &value, NULL),
+        SHED_EREDIS);
 }
 
 /* A row that another process has loaded, and which is this old when this
  * process, which begins nothing, sees it. Then Redis is gone. */
 static void have_aged(const char *key, uint64_t by_ms)
 {
-    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
     struct peer peer;
     char name[32];
 
     snprintf(name, sizeof(name), "t:{%s}", key);
     fixture_open(&fixture);
     peer_open(&peer, &fixture);
-    WAIT_FOR(origin_of(peer.cache, key, NULL) == SHED_ORIGIN_REDIS);
+    WAIT_FOR(gets_from(peer.cache, key, NULL, SHED_ORIGIN_REDIS));
     peer_close(&peer);
     age_entry(&fixture.server, name, by_ms);
-    options.only_cached = 1;
-    WAIT_FOR((origin_of(fixture.cache, key, &options), kept().rows == 1));
+    WAIT_FOR((gets_from(fixture.cache, key, ONLY_CACHED, SHED_ORIGIN_REDIS),
+              kept().rows == 1));
     begin_trouble();
     server_kill(&fixture.server);
 }
@@ -151,7 +147,6 @@ TEST(a_hot_row_costs_nothing_while_redis_is_dead)
 {
     enum { GETS = 200 };
     struct shed_item items[] = {{.key = shed_str("k")}, {.key = shed_str("k")}};
-    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
 
     up_and_lose_redis();
     for (int i = 0; i < GETS; i++)
@@ -163,8 +158,7 @@ TEST(a_hot_row_costs_nothing_while_redis_is_dead)
         ck_assert_uint_eq(items[i].value->fresh_ms, 0);
         shed_value_unref(items[i].value);
     }
-    options.only_cached = 1;
-    expect_with(&options, "k@1", SHED_ORIGIN_STALE);
+    expect_with(ONLY_CACHED, "k@1", SHED_ORIGIN_STALE);
     ck_assert_uint_eq(loads(), 0);
     ck_assert_uint_eq(local_hits(), GETS + 3);
     ck_assert_uint_eq(stats_of(fixture.cache).stale - stats_before.stale,
@@ -188,20 +182,17 @@ TEST(a_row_is_given_out_while_redis_hangs)
     for (int i = 0; i < 5; i++)
         expect_kept("k", "k@1");
     server_thaw(&fixture.server);
-    WAIT_FOR(origin_of(fixture.cache, "k", NULL) == SHED_ORIGIN_REDIS);
+    WAIT_FOR(comes_from(SHED_ORIGIN_REDIS));
 }
 
 /* A call that Redis does not answer before its deadline. */
 TEST(a_row_is_better_than_a_deadline)
 {
-    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
-
     init();
     fixture.client_options.command_timeout_ms = scaled_ms(FIXTURE_SILENCE_MS);
     up_and_have_k();
     server_freeze(&fixture.server);
-    options.timeout_ms = 60;
-    expect_with(&options, "k@1", SHED_ORIGIN_STALE);
+    expect_with(WITHIN(60), "k@1", SHED_ORIGIN_STALE);
     server_thaw(&fixture.server);
 }
 
@@ -213,7 +204,7 @@ TEST(a_row_is_given_out_while_redis_loads_its_data)
     proxy_set(&proxy, PROXY_ANSWER, 0, "-LOADING Redis is loading\r\n");
     expect_kept("k", "k@1");
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
-    WAIT_FOR(origin_of(fixture.cache, "k", NULL) == SHED_ORIGIN_REDIS);
+    WAIT_FOR(comes_from(SHED_ORIGIN_REDIS));
 }
 
 TEST(absence_is_kept_for_its_ttl)
@@ -270,68 +261,55 @@ TEST(within_stale_if_error_it_is_given_out_if_the_load_fails)
 
 TEST(a_call_that_may_not_load_takes_it_within_stale_if_error)
 {
-    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
-
     init();
     fixture.cache_options.stale_if_error_ms = AGEING_TTL_MS;
     have_aged("k", AGEING_TTL_MS + MARGIN_MS);
-    options.only_cached = 1;
-    expect_with(&options, "k@1", SHED_ORIGIN_STALE);
-    options.allow_stale = SHED_STALE_NEVER;
-    expect_with(&options, NULL, SHED_ORIGIN_STALE);
+    expect_with(ONLY_CACHED, "k@1", SHED_ORIGIN_STALE);
+    expect_none();
 }
 
 /* Redis can keep it longer than the windows of this process. */
 TEST(a_row_beyond_its_windows_is_dropped)
 {
-    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
-
     init();
     fixture.cache_options.stale_while_revalidate_ms = 1000;
     fixture.cache_options.stale_if_error_ms = AGEING_TTL_MS;
     have_aged("k", 2 * AGEING_TTL_MS - MARGIN_MS);
-    options.only_cached = 1;
-    expect_with(&options, "k@1", SHED_ORIGIN_STALE);
+    expect_with(ONLY_CACHED, "k@1", SHED_ORIGIN_STALE);
     server_start_again(&fixture.server);
-    WAIT_FOR(origin_of(fixture.cache, "k", NULL) == SHED_ORIGIN_REDIS);
+    WAIT_FOR(comes_from(SHED_ORIGIN_REDIS));
     age_entry(&fixture.server, "t:{k}", 2 * AGEING_TTL_MS + MARGIN_MS);
-    WAIT_FOR((origin_of(fixture.cache, "k", &options), kept().rows == 0));
+    WAIT_FOR((gets_from(fixture.cache, "k", ONLY_CACHED, SHED_ORIGIN_REDIS),
+              kept().rows == 0));
 }
 
 /* ---------------------------------------------------------- what calls ask */
 
 TEST(a_call_that_wants_nothing_stale_goes_to_the_source)
 {
-    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
-
     up_and_lose_redis();
-    options.allow_stale = SHED_STALE_NEVER;
-    expect_with(&options, "k@2", SHED_ORIGIN_UNPUBLISHED);
+    expect_with(NOT_STALE, "k@2", SHED_ORIGIN_UNPUBLISHED);
     table_update(&fixture.table);
     expect_kept("k", "k@2");
-    options.only_cached = 1;
-    expect_with(&options, NULL, SHED_ORIGIN_STALE);
+    expect_none();
 }
 
 TEST(a_row_that_is_too_old_for_a_call_is_loaded_for_it)
 {
-    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
-
     init();
     have_aged("k", AGEING_DUE_MS);
-    options.max_age_ms = AGEING_DUE_MS + MARGIN_MS;
-    expect_with(&options, "k@1", SHED_ORIGIN_STALE);
-    options.max_age_ms = AGEING_DUE_MS - MARGIN_MS;
-    expect_with(&options, "k@2", SHED_ORIGIN_UNPUBLISHED);
-    table_update(&fixture.table);
-    expect_with(&options, "k@2", SHED_ORIGIN_STALE);
+    expect_with(GET_WITH(.max_age_ms = AGEING_DUE_MS + MARGIN_MS), "k@1",
+                SHED_ORIGIN_STALE);
+    for (unsigned i = 0; i < 2; i++) {
+        expect_with(GET_WITH(.max_age_ms = AGEING_DUE_MS - MARGIN_MS), "k@2",
+                    i == 0 ? SHED_ORIGIN_UNPUBLISHED : SHED_ORIGIN_STALE);
+        table_update(&fixture.table);
+    }
 }
 
 /* It reads a replica, say, whose row has a lower version. */
 TEST(a_source_that_lags_does_not_replace_a_newer_row)
 {
-    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
-
     init();
     fixture.table.has_versions = true;
     fixture.table.version = 7;
@@ -339,15 +317,14 @@ TEST(a_source_that_lags_does_not_replace_a_newer_row)
     have("k", "k@7");
     begin_trouble();
     server_kill(&fixture.server);
-    options.allow_stale = SHED_STALE_NEVER;
     table_set_version(&fixture.table, 6);
-    expect_with(&options, "k@6", SHED_ORIGIN_UNPUBLISHED);
+    expect_with(NOT_STALE, "k@6", SHED_ORIGIN_UNPUBLISHED);
     expect_kept("k", "k@7");
     table_set_version(&fixture.table, 9);
-    expect_with(&options, "k@9", SHED_ORIGIN_UNPUBLISHED);
+    expect_with(NOT_STALE, "k@9", SHED_ORIGIN_UNPUBLISHED);
     expect_kept("k", "k@9");
     table_set_version(&fixture.table, 8);
-    expect_with(&options, "k@8", SHED_ORIGIN_UNPUBLISHED);
+    expect_with(NOT_STALE, "k@8", SHED_ORIGIN_UNPUBLISHED);
     expect_kept("k", "k@9");
 }
 
@@ -355,7 +332,7 @@ TEST(a_source_that_lags_does_not_replace_a_newer_row)
 
 static enum shed_code invalidate_one(void)
 {
-    return shed_invalidate(fixture.cache, shed_str("k"), 0, NULL);
+    return invalidate_code(fixture.cache, "k");
 }
 
 static enum shed_code invalidate_many(void)
@@ -449,11 +426,11 @@ TEST(when_redis_is_back_it_decides)
     fixture.uri = fixture.server.uri;
     peer_open(&peer, &fixture);
     proxy_set(&proxy, PROXY_SWALLOW, 0, NULL);
-    WAIT_FOR(shed_invalidate(peer.cache, shed_str("k"), 0, NULL) == SHED_OK);
+    WAIT_FOR(invalidate_code(peer.cache, "k") == SHED_OK);
     expect_text(peer.cache, "k", "k@2");
     expect_kept("k", "k@1");
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
-    WAIT_FOR(origin_of(fixture.cache, "k", NULL) != SHED_ORIGIN_STALE);
+    WAIT_FOR(!comes_from(SHED_ORIGIN_STALE));
     expect_text(fixture.cache, "k", "k@2");
     peer_close(&peer);
 }

@@ -29,30 +29,11 @@ static atomic_uint tries;     /* connections that the session began to make */
 static atomic_uint connected; /* how often it was said to be */
 static atomic_bool is_ping_off;
 
-void __real_shed_shared_begin(struct shed_shared *shared,
-                              struct shed_batch *batch,
-                              struct shed_reply **replies, uint64_t deadline_ms,
-                              bool is_away, struct shed_request *request);
-void __wrap_shed_shared_begin(struct shed_shared *shared,
-                              struct shed_batch *batch,
-                              struct shed_reply **replies, uint64_t deadline_ms,
-                              bool is_away, struct shed_request *request);
-enum shed_code __real_shed_shared_end(struct shed_shared *shared,
-                                      struct shed_request *request,
-                                      struct shed_error *err);
-enum shed_code __wrap_shed_shared_end(struct shed_shared *shared,
-                                      struct shed_request *request,
-                                      struct shed_error *err);
-void __real_shed_call_end(struct shed_call *call,
-                          const struct shed_call_result *result);
-void __wrap_shed_call_end(struct shed_call *call,
-                          const struct shed_call_result *result);
-void __real_shed_conn_start(struct shed_conn *conn, unsigned term,
-                            uint64_t now_ms);
-void __wrap_shed_conn_start(struct shed_conn *conn, unsigned term,
-                            uint64_t now_ms);
-void __real_shed_timer_set(struct shed_timer *timer, uint64_t delay_ms);
-void __wrap_shed_timer_set(struct shed_timer *timer, uint64_t delay_ms);
+WRAPPED(shed_shared_begin);
+WRAPPED(shed_shared_end);
+WRAPPED(shed_call_end);
+WRAPPED(shed_conn_start);
+WRAPPED(shed_timer_set);
 
 void __wrap_shed_shared_begin(struct shed_shared *shared,
                               struct shed_batch *batch,
@@ -112,30 +93,31 @@ static void init(uint64_t redis_down)
     fixture.cache_options.redis_down = redis_down;
 }
 
-static bool gets_from_redis(void)
+static void open_all(void)
 {
-    struct shed_value *value = NULL;
-    bool is_so =
-        shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL) == SHED_OK &&
-        value->origin == SHED_ORIGIN_REDIS;
-
-    if (value != NULL)
-        check_text(value, "k@1");
-    shed_value_unref(value);
-    return is_so;
+    fixture_open(&fixture);
+    WAIT_FOR(gets_k(SHED_ORIGIN_REDIS));
 }
 
 static void up(uint64_t redis_down)
 {
     init(redis_down);
-    fixture_open(&fixture);
-    WAIT_FOR(gets_from_redis());
+    open_all();
+}
+
+/* With a client that calls no server silent. */
+static void up_patient(uint64_t redis_down)
+{
+    init(redis_down);
+    fixture.client_options.command_timeout_ms = NEVER_MS;
+    fixture.client_options.connect_timeout_ms = NEVER_MS;
+    open_all();
 }
 
 static void thaw(void)
 {
     server_thaw(&fixture.server);
-    WAIT_FOR(status_of(fixture.client).is_up && gets_from_redis());
+    WAIT_FOR(status_of(fixture.client).is_up && gets_k(SHED_ORIGIN_REDIS));
 }
 
 /* ------------------------------------------------------------ many threads */
@@ -174,20 +156,13 @@ static void *call(void *arg)
     return NULL;
 }
 
-/* Wait until each caller has made, or got from Redis, some more. */
-static void wait_for_calls(void)
+/* Wait until each caller has made some more calls, or hits. */
+static void wait_for(bool of_hits)
 {
     for (int i = 0; i < CALLERS; i++) {
-        unsigned before = atomic_load(&callers[i].calls);
-        WAIT_FOR(atomic_load(&callers[i].calls) >= before + ROUNDS);
-    }
-}
-
-static void wait_for_hits(void)
-{
-    for (int i = 0; i < CALLERS; i++) {
-        unsigned before = atomic_load(&callers[i].hits);
-        WAIT_FOR(atomic_load(&callers[i].hits) >= before + ROUNDS);
+        atomic_uint *count = of_hits ? &callers[i].hits : &callers[i].calls;
+        unsigned before = atomic_load(count);
+        WAIT_FOR(atomic_load(count) >= before + ROUNDS);
     }
 }
 
@@ -202,18 +177,18 @@ TEST_EACH(once_it_is_known_no_call_waits, SHED_REDIS_DOWN_SOURCE,
     up((uint64_t)_i);
     for (int i = 0; i < CALLERS; i++)
         start_thread(&callers[i].thread, call, &callers[i]);
-    wait_for_hits();
+    wait_for(true);
     server_freeze(&fixture.server);
     WAIT_FOR(!status_of(fixture.client).is_up);
-    wait_for_calls();
+    wait_for(false);
     waits_before = atomic_load(&waits);
     tries_before = atomic_load(&tries);
     WAIT_FOR(atomic_load(&tries) >= tries_before + TRIES);
-    wait_for_calls();
+    wait_for(false);
     waited = atomic_load(&waits) - waits_before;
     ck_assert_uint_le(waited, 2 * CALLERS);
     server_thaw(&fixture.server);
-    wait_for_hits();
+    wait_for(true);
     ck_assert(status_of(fixture.client).is_up);
     atomic_store(&is_over, true);
     for (int i = 0; i < CALLERS; i++)
@@ -232,8 +207,7 @@ TEST(a_call_that_is_not_answered_tells_the_status)
     expect_code(fixture.cache, "k", SHED_EREDIS, NULL);
     WAIT_FOR(!status_of(fixture.client).is_up);
     expect_code(fixture.cache, "k", SHED_EREDIS, &err);
-    ck_assert_msg(strstr(err.reason, "calls do without it") != NULL, "%s",
-                  err.reason);
+    expect_reason(&err, "calls do without it");
     thaw();
 }
 
@@ -244,8 +218,7 @@ TEST(calls_that_cannot_wait_for_long_find_it_out_together)
     atomic_store(&is_ping_off, true);
     init(SHED_REDIS_DOWN_FAIL);
     fixture.client_options.command_timeout_ms = scaled_ms(FIXTURE_SILENCE_MS);
-    fixture_open(&fixture);
-    WAIT_FOR(gets_from_redis());
+    open_all();
     server_freeze(&fixture.server);
     WAIT_FOR(shed_get(fixture.cache, shed_str("k"), WITHIN(5), &value, NULL) !=
                  SHED_OK &&
@@ -260,11 +233,7 @@ TEST(calls_that_wait_end_when_it_is_known)
     struct getter getter = {0};
     unsigned begun_before;
 
-    init(SHED_REDIS_DOWN_FAIL);
-    fixture.client_options.command_timeout_ms = NEVER_MS;
-    fixture.client_options.connect_timeout_ms = NEVER_MS;
-    fixture_open(&fixture);
-    WAIT_FOR(gets_from_redis());
+    up_patient(SHED_REDIS_DOWN_FAIL);
     server_freeze(&fixture.server);
     begun_before = atomic_load(&begun);
     getter_start(&getter, fixture.cache, "k");
@@ -275,8 +244,7 @@ TEST(calls_that_wait_end_when_it_is_known)
                    &why);
     getter_join(&getter);
     EXPECT_CODE(getter.code, SHED_EREDIS);
-    ck_assert_msg(strstr(getter.error.reason, "no answer; calls") != NULL, "%s",
-                  getter.error.reason);
+    expect_reason(&getter.error, "no answer; calls");
     thaw();
 }
 
@@ -284,26 +252,17 @@ TEST(calls_that_wait_end_when_it_is_known)
 TEST(a_soft_timeout_bounds_the_wait_for_redis_too)
 {
     enum { SOON_MS = 50, LATE_MS = 20000 };
-    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
+    const struct shed_get_options *options =
+        GET_WITH(.timeout_ms = LATE_MS, .soft_timeout_ms = SOON_MS);
     struct shed_item items[2] = {{.key = {"k", 1}}, {.key = {"l", 1}}};
-    struct shed_value *value = NULL;
     uint64_t begun_ms;
 
-    init(SHED_REDIS_DOWN_STALE);
-    fixture.client_options.command_timeout_ms = NEVER_MS;
-    fixture.client_options.connect_timeout_ms = NEVER_MS;
-    fixture_open(&fixture);
-    WAIT_FOR(gets_from_redis());
+    up_patient(SHED_REDIS_DOWN_STALE);
     expect_text(fixture.cache, "l", "l@1");
     server_freeze(&fixture.server);
-    options.timeout_ms = LATE_MS;
-    options.soft_timeout_ms = SOON_MS;
     begun_ms = shed_now_ms();
-    EXPECT_OK(shed_get(fixture.cache, shed_str("k"), &options, &value, NULL));
-    ck_assert_int_eq(value->origin, SHED_ORIGIN_STALE);
-    check_text(value, "k@1");
-    shed_value_unref(value);
-    EXPECT_OK(shed_get_many(fixture.cache, items, 2, &options, NULL));
+    expect_get(fixture.cache, "k", options, "k@1", SHED_ORIGIN_STALE);
+    EXPECT_OK(shed_get_many(fixture.cache, items, 2, options, NULL));
     for (int i = 0; i < 2; i++) {
         EXPECT_OK(items[i].code);
         ck_assert_int_eq(items[i].value->origin, SHED_ORIGIN_STALE);
@@ -316,12 +275,10 @@ TEST(a_soft_timeout_bounds_the_wait_for_redis_too)
 static void *get_softly(void *arg)
 {
     struct getter *g = arg;
-    struct shed_get_options options = SHED_GET_OPTIONS_INIT;
 
-    options.timeout_ms = NEVER_MS;
-    options.soft_timeout_ms = 500;
-    g->code =
-        shed_get(g->cache, shed_str(g->key), &options, &g->value, &g->error);
+    g->code = shed_get(g->cache, shed_str(g->key),
+                       GET_WITH(.timeout_ms = NEVER_MS, .soft_timeout_ms = 500),
+                       &g->value, &g->error);
     return NULL;
 }
 
@@ -331,11 +288,7 @@ TEST(without_the_row_that_was_to_do_a_call_waits_for_redis)
     struct getter getter = {.key = "k"};
     unsigned begun_before, waits_before;
 
-    init(SHED_REDIS_DOWN_STALE);
-    fixture.client_options.command_timeout_ms = NEVER_MS;
-    fixture.client_options.connect_timeout_ms = NEVER_MS;
-    fixture_open(&fixture);
-    WAIT_FOR(gets_from_redis());
+    up_patient(SHED_REDIS_DOWN_STALE);
     getter.cache = fixture.cache;
     begun_before = atomic_load(&begun);
     waits_before = atomic_load(&waits);
@@ -359,7 +312,7 @@ TEST(a_connection_that_says_nothing_at_first_is_no_sign_of_life)
     init(SHED_REDIS_DOWN_FAIL);
     server_do(&fixture.server, "ACL SETUSER default -role");
     fixture_open(&fixture);
-    WAIT_FOR(gets_from_redis() && atomic_load(&connected) > 0);
+    WAIT_FOR(gets_k(SHED_ORIGIN_REDIS) && atomic_load(&connected) > 0);
     server_freeze(&fixture.server);
     expect_code(fixture.cache, "k", SHED_EREDIS, NULL);
     WAIT_FOR(!status_of(fixture.client).is_up);
@@ -382,7 +335,7 @@ TEST(a_server_that_dies_while_it_hangs_is_reported_as_such)
     WAIT_FOR((expect_code(fixture.cache, "k", SHED_EREDIS, &err),
               strstr(err.reason, "calls do without it") == NULL));
     server_start_again(&fixture.server);
-    WAIT_FOR(gets_from_redis());
+    WAIT_FOR(gets_k(SHED_ORIGIN_REDIS));
 }
 
 /* ------------------------------------------------ what expires meanwhile */
@@ -406,24 +359,20 @@ static enum shed_origin get_version(unsigned least)
 /* Let Redis have a version of k, and sleep for twice the time that it may live,
  * while the next version is committed. Returns: whether a call did without
  * Redis in that time; on a busy machine none may have found it asleep. */
-static bool sleep_over(redisContext *admin, unsigned version)
+static bool sleep_over(unsigned version)
 {
     bool was_without = false;
-    redisReply *reply = NULL;
+    redisContext *asleep;
 
     table_set_version(&fixture.table, version);
     invalidate(fixture.cache, "k");
     WAIT_FOR(get_version(version) == SHED_ORIGIN_REDIS);
-    ck_assert_int_eq(
-        redisAppendCommand(admin, "DEBUG SLEEP %d", 2 * SLEEP_TTL_MS / 1000),
-        REDIS_OK);
-    for (int is_done = 0; !is_done;)
-        ck_assert_int_eq(redisBufferWrite(admin, &is_done), REDIS_OK);
+    asleep =
+        server_send(&fixture.server, "DEBUG SLEEP %d", 2 * SLEEP_TTL_MS / 1000);
     table_set_version(&fixture.table, version + 1);
     for (unsigned i = 0; i < TRIES; i++)
         was_without |= get_version(version) == SHED_ORIGIN_UNPUBLISHED;
-    ck_assert_int_eq(redisGetReply(admin, (void **)&reply), REDIS_OK);
-    freeReplyObject(reply);
+    server_await(asleep);
     for (unsigned i = 0; i < TRIES; i++)
         (void)get_version(version + 1);
     WAIT_FOR(get_version(version + 1) == SHED_ORIGIN_REDIS);
@@ -433,17 +382,13 @@ static bool sleep_over(redisContext *admin, unsigned version)
 TEST(what_expires_while_redis_sleeps_is_not_given_out_when_it_wakes)
 {
     enum { VERSIONS = 9 };
-    redisContext *admin;
     unsigned version = 1;
 
     init(SHED_REDIS_DOWN_SOURCE);
     fixture.cache_options.ttl_ms = SLEEP_TTL_MS;
     fixture_open(&fixture);
-    admin = redisConnectUnix(fixture.server.socket);
-    ck_assert(admin != NULL && admin->err == 0);
-    while (!sleep_over(admin, version))
+    while (!sleep_over(version))
         ck_assert_uint_lt(version += 2, VERSIONS);
-    redisFree(admin);
 }
 
 int main(void)

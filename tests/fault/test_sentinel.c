@@ -99,14 +99,11 @@ TEST(sentinels_whose_certificates_are_of_strangers_are_not_believed)
     struct shed_client_status status;
 
     up_with_tls("other");
-    WAIT_FOR(shed_client_status_read(fixture.client, &status, sizeof(status),
-                                     NULL) == SHED_OK &&
-             status.last.code != SHED_OK);
+    WAIT_FOR(status_of(fixture.client).last.code != SHED_OK);
+    status = status_of(fixture.client);
     ck_assert(!status.is_up);
-    ck_assert_msg(strstr(status.last.reason, "more than half must agree") !=
-                          NULL &&
-                      strstr(status.last.reason, "tls_ca") != NULL,
-                  "%s", status.last.reason);
+    expect_reason(&status.last, "more than half must agree");
+    expect_reason(&status.last, "tls_ca");
 }
 
 TEST_EACH(the_primary_is_found_and_used, 0, 2)
@@ -183,9 +180,7 @@ TEST(a_primary_that_was_replaced_is_left_though_it_answers)
 /* SHED_TEST_FAILOVERS: how many, for a longer hunt. */
 static unsigned failovers(void)
 {
-    const char *text = getenv("SHED_TEST_FAILOVERS");
-
-    return text != NULL ? (unsigned)atoi(text) : 2;
+    return (unsigned)number_in("SHED_TEST_FAILOVERS", 2);
 }
 
 static bool is_replica(const struct server *server)
@@ -199,8 +194,7 @@ static bool is_replica(const struct server *server)
 /* The session does nothing every 3 s. */
 static atomic_bool is_idle;
 
-void __real_shed_timer_set(struct shed_timer *timer, uint64_t delay_ms);
-void __wrap_shed_timer_set(struct shed_timer *timer, uint64_t delay_ms);
+WRAPPED(shed_timer_set);
 
 void __wrap_shed_timer_set(struct shed_timer *timer, uint64_t delay_ms)
 {
@@ -243,12 +237,7 @@ TEST(an_announced_primary_is_followed_at_once)
 enum { ANSWERS_PASS, HOLD_NEXT, ANSWER_HELD };
 static atomic_int answers;
 
-enum shed_code __real_shed_sentinels_ask(const struct shed_address *address,
-                                         struct shed_sentinel_answer *out,
-                                         struct shed_error *err);
-enum shed_code __wrap_shed_sentinels_ask(const struct shed_address *address,
-                                         struct shed_sentinel_answer *out,
-                                         struct shed_error *err);
+WRAPPED(shed_sentinels_ask);
 
 enum shed_code __wrap_shed_sentinels_ask(const struct shed_address *address,
                                          struct shed_sentinel_answer *out,
@@ -265,8 +254,7 @@ enum shed_code __wrap_shed_sentinels_ask(const struct shed_address *address,
 /* How often the session had a reason to ask. */
 static atomic_uint reasons;
 
-void __real_shed_pipe_check_address(struct shed_pipe *pipe);
-void __wrap_shed_pipe_check_address(struct shed_pipe *pipe);
+WRAPPED(shed_pipe_check_address);
 
 void __wrap_shed_pipe_check_address(struct shed_pipe *pipe)
 {
@@ -402,6 +390,27 @@ TEST(in_a_partition_nothing_old_is_read_once_there_is_a_new_primary)
 
 /* -------------------------------------------------- sentinels that fail */
 
+/* Wait until a write cannot reach Redis for this reason. Returns: the whole
+ * reason. */
+static const char *await_refusal(struct shed_cache *cache, const char *words)
+{
+    static struct shed_error err;
+
+    WAIT_FOR(shed_invalidate(cache, shed_str("k"), 0, &err) == SHED_EREDIS &&
+             strstr(err.reason, words) != NULL);
+    return err.reason;
+}
+
+/* Let some sentinels name a server that is none. */
+static void let_lie(size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        server_do(&watched.sentinel[i], "SENTINEL REMOVE %s", WATCHED_NAME);
+        server_do(&watched.sentinel[i], "SENTINEL MONITOR %s 127.0.0.1 %u 2",
+                  WATCHED_NAME, server_free_port());
+    }
+}
+
 TEST_EACH(a_sentinel_that_is_away_or_hangs_costs_nothing, 0, 2)
 {
     init_with(NULL, NULL);
@@ -418,18 +427,16 @@ TEST_EACH(a_sentinel_that_is_away_or_hangs_costs_nothing, 0, 2)
 /* One alone may be cut off, with a primary that was replaced. */
 TEST(without_a_majority_nobody_is_believed_and_a_connection_goes_on)
 {
-    struct shed_error err = {0};
     struct peer late;
+    const char *reason;
 
     up();
     server_kill(&watched.sentinel[1]);
     server_kill(&watched.sentinel[2]);
     expect_use(0);
     peer_open(&late, &fixture);
-    WAIT_FOR(shed_invalidate(late.cache, shed_str("k"), 0, &err) ==
-                 SHED_EREDIS &&
-             strstr(err.reason, "1 of its 3 sentinels answer") != NULL);
-    ck_assert_ptr_nonnull(strstr(err.reason, "Connection refused"));
+    reason = await_refusal(late.cache, "1 of its 3 sentinels answer");
+    ck_assert_ptr_nonnull(strstr(reason, "Connection refused"));
     peer_close(&late);
     server_start_again(&watched.sentinel[1]);
     expect_use(0);
@@ -440,9 +447,7 @@ TEST(without_a_majority_nobody_is_believed_and_a_connection_goes_on)
 TEST(a_sentinel_that_lies_is_not_believed)
 {
     init_with(NULL, NULL);
-    server_do(&watched.sentinel[0], "SENTINEL REMOVE %s", WATCHED_NAME);
-    server_do(&watched.sentinel[0], "SENTINEL MONITOR %s 127.0.0.1 %u 2",
-              WATCHED_NAME, server_free_port());
+    let_lie(1);
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     expect_use(0);
@@ -450,31 +455,19 @@ TEST(a_sentinel_that_lies_is_not_believed)
 
 TEST(sentinels_that_all_disagree_are_reported)
 {
-    struct shed_error err = {0};
-
     init_with(NULL, NULL);
-    for (size_t i = 0; i < WATCHED_SENTINELS - 1; i++) {
-        server_do(&watched.sentinel[i], "SENTINEL REMOVE %s", WATCHED_NAME);
-        server_do(&watched.sentinel[i], "SENTINEL MONITOR %s 127.0.0.1 %u 2",
-                  WATCHED_NAME, server_free_port());
-    }
+    let_lie(WATCHED_SENTINELS - 1);
     fixture_open(&fixture);
-    WAIT_FOR(shed_invalidate(fixture.cache, shed_str("k"), 0, &err) ==
-                 SHED_EREDIS &&
-             strstr(err.reason, "sentinels name different servers") != NULL);
+    (void)await_refusal(fixture.cache, "sentinels name different servers");
 }
 
 TEST(a_wrong_password_of_the_sentinels_is_reported)
 {
-    struct shed_error err = {0};
-
     init_with("secret", NULL);
     *strchr(watched.uri, '?') = '\0';
     fixture_open(&fixture);
-    WAIT_FOR(shed_invalidate(fixture.cache, shed_str("k"), 0, &err) !=
-                 SHED_OK &&
-             strstr(err.reason, "NOAUTH") != NULL);
-    ck_assert_ptr_null(strstr(err.reason, "secret"));
+    ck_assert_ptr_null(
+        strstr(await_refusal(fixture.cache, "NOAUTH"), "secret"));
 }
 
 int main(void)

@@ -7,8 +7,7 @@
 #include "support/lock_fixture.h"
 
 /* Linked with --wrap: the machine can have been suspended, its clock set. */
-int __real_clock_gettime(clockid_t clock, struct timespec *now);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+WRAPPED(clock_gettime);
 
 static atomic_long suspended_s, set_s;
 

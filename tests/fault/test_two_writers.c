@@ -16,7 +16,7 @@ static void write_and_miss(struct shed_cache *cache)
     enum shed_code code;
 
     table_update(&fixture.table);
-    code = shed_invalidate(cache, shed_str("k"), 0, NULL);
+    code = invalidate_code(cache, "k");
     ck_assert(code == SHED_EREDIS || code == SHED_ETIMEDOUT);
     ck_assert_uint_eq(undelivered_of(cache), 1);
 }
@@ -29,13 +29,13 @@ TEST(two_writers_that_redis_missed_leave_no_older_row)
     peer_open(&writer, &fixture);
     peer_open(&reader, &fixture);
     expect_text(reader.cache, "k", "k@1");
-    server_do(&fixture.server, "CONFIG SET min-replicas-to-write 1");
+    refuse_writes();
     write_and_miss(fixture.cache);
     write_and_miss(writer.cache);
     expect_text(fixture.cache, "k", "k@3");
     expect_text(writer.cache, "k", "k@3");
     expect_origin(reader.cache, "k", "k@1", SHED_ORIGIN_REDIS);
-    server_do(&fixture.server, "CONFIG SET min-replicas-to-write 0");
+    accept_writes();
     WAIT_FOR(
         (expect_text(fixture.cache, "k", "k@3"),
          expect_text(writer.cache, "k", "k@3"),

@@ -10,15 +10,7 @@ const struct shed_get_options get_defaults = SHED_GET_OPTIONS_INIT;
 void expect_with(const char *key, struct shed_get_options options,
                  const char *text, enum shed_origin origin)
 {
-    struct shed_value *value = NULL;
-    struct shed_error err = {0};
-
-    ck_assert_msg(shed_get(fixture.cache, shed_str(key), &options, &value,
-                           &err) == SHED_OK,
-                  "%s: %s", key, err.reason);
-    check_text(value, text);
-    ck_assert_int_eq(value->origin, origin);
-    shed_value_unref(value);
+    expect_get(fixture.cache, key, &options, text, origin);
 }
 
 void expect_absent(const char *key, struct shed_get_options options)

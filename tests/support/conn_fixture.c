@@ -21,8 +21,7 @@ char taken[TAKEN_MAX];
 size_t taken_size;
 size_t room = SIZE_MAX;
 
-ssize_t __real_send(int fd, const void *bytes, size_t size, int flags);
-ssize_t __wrap_send(int fd, const void *bytes, size_t size, int flags);
+WRAPPED(send);
 
 ssize_t __wrap_send(int fd, const void *bytes, size_t size, int flags)
 {

@@ -313,15 +313,21 @@ void check_text(struct shed_value *value, const char *text)
                   "'%.*s' and not '%s'", (int)size, row, text);
 }
 
-static struct shed_value *get(struct shed_cache *cache, const char *key)
+static struct shed_value *get_with(struct shed_cache *cache, const char *key,
+                                   const struct shed_get_options *options)
 {
     struct shed_value *value = NULL;
     struct shed_error err = {0};
-    enum shed_code code = shed_get(cache, shed_str(key), NULL, &value, &err);
+    enum shed_code code = shed_get(cache, shed_str(key), options, &value, &err);
 
     ck_assert_msg(code == SHED_OK, "%s: %s: %s", key, shed_code_name(code),
                   err.reason);
     return value;
+}
+
+static struct shed_value *get(struct shed_cache *cache, const char *key)
+{
+    return get_with(cache, key, NULL);
 }
 
 void expect_text(struct shed_cache *cache, const char *key, const char *text)
@@ -332,14 +338,60 @@ void expect_text(struct shed_cache *cache, const char *key, const char *text)
     shed_value_unref(value);
 }
 
-void expect_origin(struct shed_cache *cache, const char *key, const char *text,
-                   enum shed_origin origin)
+void expect_get(struct shed_cache *cache, const char *key,
+                const struct shed_get_options *options, const char *text,
+                enum shed_origin origin)
 {
-    struct shed_value *value = get(cache, key);
+    struct shed_value *value = get_with(cache, key, options);
 
     check_text(value, text);
     ck_assert_int_eq(value->origin, origin);
     shed_value_unref(value);
+}
+
+void expect_origin(struct shed_cache *cache, const char *key, const char *text,
+                   enum shed_origin origin)
+{
+    expect_get(cache, key, NULL, text, origin);
+}
+
+bool gets_from(struct shed_cache *cache, const char *key,
+               const struct shed_get_options *options, enum shed_origin origin)
+{
+    struct shed_value *value = NULL;
+    bool is_so =
+        shed_get(cache, shed_str(key), options, &value, NULL) == SHED_OK &&
+        value->origin == origin;
+
+    shed_value_unref(value);
+    return is_so;
+}
+
+bool gets_k(enum shed_origin origin)
+{
+    struct shed_value *value = NULL;
+    bool is_so =
+        shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL) == SHED_OK &&
+        value->origin == origin;
+
+    if (value != NULL)
+        check_text(value, "k@1");
+    shed_value_unref(value);
+    return is_so;
+}
+
+enum shed_code get_code(struct shed_cache *cache, const char *key)
+{
+    struct shed_value *value = NULL;
+    enum shed_code code = shed_get(cache, shed_str(key), NULL, &value, NULL);
+
+    shed_value_unref(value);
+    return code;
+}
+
+enum shed_code invalidate_code(struct shed_cache *cache, const char *key)
+{
+    return shed_invalidate(cache, shed_str(key), 0, NULL);
 }
 
 void expect_kind(struct shed_cache *cache, const char *key, enum shed_kind kind)

@@ -124,7 +124,21 @@ void expect_kind(struct shed_cache *cache, const char *key,
                  enum shed_kind kind);
 void expect_code(struct shed_cache *cache, const char *key, enum shed_code code,
                  struct shed_error *err);
+void expect_get(struct shed_cache *cache, const char *key,
+                const struct shed_get_options *options, const char *text,
+                enum shed_origin origin);
 void check_text(struct shed_value *value, const char *text);
+
+/* Whether a get succeeds, with a value from there. */
+bool gets_from(struct shed_cache *cache, const char *key,
+               const struct shed_get_options *options, enum shed_origin origin);
+
+/* Whether a get of k, which may fail, gives its row of version 1 from there. */
+bool gets_k(enum shed_origin origin);
+
+/* How a get ends, and an invalidation. */
+enum shed_code get_code(struct shed_cache *cache, const char *key);
+enum shed_code invalidate_code(struct shed_cache *cache, const char *key);
 
 /* Whether a get of a key, or of k, which must succeed, gives this text. */
 bool has_row(struct shed_cache *cache, const char *key, const char *text);

@@ -153,8 +153,9 @@ void model_set(struct model_slot *slot, const void *bytes, size_t size)
 void model_flush(struct model *t)
 {
     for (size_t i = 0; i < MODEL_KEYS; i++) {
-        model_del(t, &t->slot[i]);
-        model_del(t, &t->refresh[i]);
+        t->slot[i].type = t->refresh[i].type = MODEL_ABSENT;
+        touch(&t->slot[i]);
+        touch(&t->refresh[i]);
     }
 }
 

@@ -10,8 +10,7 @@
 #include "source/load.h"
 #include "support/testing.h"
 
-uint64_t __real_shed_now_us(void);
-uint64_t __wrap_shed_now_us(void);
+WRAPPED(shed_now_us);
 
 static atomic_uint_least64_t passed_us;
 

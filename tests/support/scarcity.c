@@ -9,6 +9,7 @@
 
 #include <sys/random.h>
 
+#include "support/testing.h"
 #include "wire/parser.h"
 
 static _Thread_local int countdown = -1;
@@ -22,27 +23,12 @@ static atomic_bool has_one_failed;
 static atomic_bool is_without_random, is_without_threads;
 static atomic_bool are_replies_spared;
 
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *at, size_t size);
-int __real_pthread_create(pthread_t *out, const pthread_attr_t *attr,
-                          void *(*run)(void *), void *arg);
-ssize_t __real_getrandom(void *out, size_t size, unsigned flags);
-enum shed_parser_result __real_shed_parser_take(struct shed_parser *parser,
-                                                const char *bytes, size_t size,
-                                                size_t *taken,
-                                                struct shed_reply **reply);
-
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *at, size_t size);
-int __wrap_pthread_create(pthread_t *out, const pthread_attr_t *attr,
-                          void *(*run)(void *), void *arg);
-ssize_t __wrap_getrandom(void *out, size_t size, unsigned flags);
-enum shed_parser_result __wrap_shed_parser_take(struct shed_parser *parser,
-                                                const char *bytes, size_t size,
-                                                size_t *taken,
-                                                struct shed_reply **reply);
+WRAPPED(malloc);
+WRAPPED(calloc);
+WRAPPED(realloc);
+WRAPPED(pthread_create);
+WRAPPED(getrandom);
+WRAPPED(shed_parser_take);
 
 void scarcity_begin(int n)
 {

@@ -377,6 +377,29 @@ void server_do(const struct server *s, const char *format, ...)
     (void)integer(reply, format);
 }
 
+redisContext *server_send(const struct server *s, const char *format, ...)
+{
+    redisContext *c = server_connect(s);
+    va_list arguments;
+
+    ck_assert_ptr_nonnull(c);
+    va_start(arguments, format);
+    ck_assert_int_eq(redisvAppendCommand(c, format, arguments), REDIS_OK);
+    va_end(arguments);
+    for (int is_done = 0; !is_done;)
+        ck_assert_int_eq(redisBufferWrite(c, &is_done), REDIS_OK);
+    return c;
+}
+
+void server_await(redisContext *c)
+{
+    redisReply *reply = NULL;
+
+    ck_assert_int_eq(redisGetReply(c, (void **)&reply), REDIS_OK);
+    freeReplyObject(reply);
+    redisFree(c);
+}
+
 void server_info(const struct server *s, const char *field, char *value,
                  size_t size)
 {

@@ -80,6 +80,11 @@ long long server_int(const struct server *s, const char *format, ...);
 /* Run a command that must not fail. */
 void server_do(const struct server *s, const char *format, ...);
 
+/* Send a command whose reply may take a while, on a connection of its own; and
+ * wait for the reply, and close that. */
+redisContext *server_send(const struct server *s, const char *format, ...);
+void server_await(redisContext *c);
+
 /* The value of a field of INFO, cut to size; the test fails if there is no such
  * field. */
 void server_info(const struct server *s, const char *field, char *value,

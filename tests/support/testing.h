@@ -15,11 +15,12 @@
 
 #include "base/clock.h"
 
-/* Options of a get, and of a put, that differ from the defaults in one thing.
+/* Options of a get, and of a put, that differ from the defaults in some fields.
  */
-#define WITHIN(ms)                                                             \
+#define GET_WITH(...)                                                          \
     (&(const struct shed_get_options){.size = sizeof(struct shed_get_options), \
-                                      .timeout_ms = (ms)})
+                                      __VA_ARGS__})
+#define WITHIN(ms) GET_WITH(.timeout_ms = (ms))
 #define AT_VERSION(number)                                                     \
     (&(const struct shed_put_options){.size = sizeof(struct shed_put_options), \
                                       .version = &(const uint64_t){number}})
@@ -29,6 +30,10 @@
 #define LEEWAY_MS 200
 
 #define COUNT_OF(array) (sizeof(array) / sizeof(*(array)))
+
+/* Declare the function that takes the place of a function in a program that is
+ * linked with --wrap=NAME, and the one that is replaced. */
+#define WRAPPED(name) __typeof__(name) __real_##name, __wrap_##name
 
 /* How long a single test may take; ends tests that hang. Longer than
  * test_deadline_ms, so that a wait that fails can still report what it waited
@@ -93,6 +98,14 @@ static inline int run_tests(const char *name)
                       shed_code_name(code_of_call));                           \
     } while (0)
 #define EXPECT_OK(call) EXPECT_CODE(call, SHED_OK)
+
+/* Check that the reason of an error contains these words. */
+static inline void expect_reason(const struct shed_error *err,
+                                 const char *words)
+{
+    ck_assert_msg(strstr(err->reason, words) != NULL, "not '%s': %s", words,
+                  err->reason);
+}
 
 static inline void start_thread(pthread_t *thread, void *(*run)(void *),
                                 void *arg)

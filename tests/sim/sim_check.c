@@ -10,8 +10,7 @@ enum {
     TYPE_AT = 5,
     VERSION_AT = 8,
     PROCESS_AT = 24,
-    WRITTEN_AT = SIM_WRITTEN_AT,
-    UNTIL_AT = 48,
+    UNTIL_AT = SIM_UNTIL_AT,
     FLIGHT_AT = 56
 };
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "entry/entry.h"
+#include "support/testing.h"
 
 #define START_MS 1700000000000  /* by the server's clock */
 #define TIMEOUT_MS UINT64_C(60) /* of a request */
@@ -135,19 +136,24 @@ static void put_out(struct sim *s, size_t key)
 /* Whether the lease of a refresh was granted. */
 static bool leads_refresh(const struct sim_request *r)
 {
-    return r->call.script == SHED_SCRIPT_ACQUIRE &&
-           r->reply.type == MODEL_PARTS && r->reply.count >= 4 &&
-           model_bytes_are(&r->reply.part[0], "LEAD");
+    return sim_leads(r) && r->reply.count >= 4;
 }
 
-/* Whether a load was granted in place of a value that has ended. */
-static bool leads_ended(const struct sim_request *r,
+/* Whether nobody may be given a value any longer: its ttl is over, or it is
+ * only kept for a refresh, without an end. */
+static bool has_ended(const struct sim *s, const struct model_slot *value)
+{
+    return value->expires_ms <= s->model.now_ms + LEEWAY_MS + 1 ||
+           model_get_u64(value->bytes.at + SIM_UNTIL_AT) == 0;
+}
+
+/* Whether a load was granted in place of such a value. */
+static bool leads_ended(const struct sim *s, const struct sim_request *r,
                         const struct model_slot *before)
 {
-    return r->call.script == SHED_SCRIPT_ACQUIRE &&
-           r->reply.type == MODEL_PARTS && r->reply.count == 3 &&
-           model_bytes_are(&r->reply.part[0], "LEAD") && sim_is_value(before) &&
-           !model_bytes_are(&r->reply.part[2], "corrupt");
+    return sim_leads(r) && r->reply.count == 3 && sim_is_value(before) &&
+           !model_bytes_are(&r->reply.part[2], "corrupt") &&
+           has_ended(s, before);
 }
 
 /* Note a lease that was taken or renewed. */
@@ -177,7 +183,7 @@ static void on_execute(struct sim *s, size_t index)
 {
     struct sim_request *r = &s->request[index];
     static struct model_slot before, refresh;
-    bool has_ended, is_of_refresh;
+    bool is_ended, is_of_refresh;
 
     before = *model_peek(&s->model, &s->model.slot[r->call.key]);
     refresh = *model_peek(&s->model, &s->model.refresh[r->call.key]);
@@ -187,15 +193,15 @@ static void on_execute(struct sim *s, size_t index)
     model_call(&s->model, &r->call, &r->reply);
     if (leads_refresh(r) && refresh.type == MODEL_ABSENT)
         s->elections++;
-    has_ended = leads_ended(r, &before);
-    if (has_ended)
+    is_ended = leads_ended(s, r, &before);
+    if (is_ended)
         s->absences++;
     sim_check_owner(s, r->call.is_refresh ? &refresh : &before, &r->call);
-    is_of_refresh = has_ended || leads_refresh(r);
+    is_of_refresh = is_ended || leads_refresh(r);
     sim_check_takeover(s, is_of_refresh ? &refresh : &before,
                        is_of_refresh ? &s->refreshing[r->call.key]
                                      : &s->held[r->call.key],
-                       r, has_ended);
+                       r, is_ended);
     note_lease(s, r);
     sim_trace(s, "executes", r->process, r->call.key, r->call.script);
     if (r->call.script == SHED_SCRIPT_INVALIDATE)

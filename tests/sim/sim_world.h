@@ -30,6 +30,7 @@
 #define SIM_REQUESTS 512
 #define SIM_VERSIONS 1024
 #define SIM_WRITTEN_AT 40 /* in an entry */
+#define SIM_UNTIL_AT 48
 /* A marker is kept for waiters, beyond its ttl. */
 #define SIM_LATE_LOOK_MS 1000
 #define SIM_JUMP_MS UINT64_C(30000) /* the server's clock jumps by less */

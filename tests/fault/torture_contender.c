@@ -46,14 +46,8 @@ static _Noreturn void give_up(const char *what, const char *why)
 
 /* ----------------------------------------------------------- wrapped calls */
 
-int __real_clock_gettime(clockid_t clock, struct timespec *now);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
-void __real_shed_pipe_call(struct shed_pipe *pipe, struct shed_call *call,
-                           const struct shed_args *args, shed_pipe_fn *fn,
-                           void *arg);
-void __wrap_shed_pipe_call(struct shed_pipe *pipe, struct shed_call *call,
-                           const struct shed_args *args, shed_pipe_fn *fn,
-                           void *arg);
+WRAPPED(clock_gettime);
+WRAPPED(shed_pipe_call);
 
 /* A host whose wall clock is wrong. */
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now)

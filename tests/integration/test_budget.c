@@ -34,24 +34,9 @@ static void check_budget(uint64_t deadline_ms)
 }
 
 /* The linker replaces the functions by these. */
-enum shed_code __real_shed_links_call(struct shed_links *links,
-                                      const struct shed_args *commands,
-                                      size_t count, struct shed_reply **replies,
-                                      struct shed_link_use *use, unsigned *sent,
-                                      uint64_t deadline_ms,
-                                      struct shed_error *err);
-enum shed_code __wrap_shed_links_call(struct shed_links *links,
-                                      const struct shed_args *commands,
-                                      size_t count, struct shed_reply **replies,
-                                      struct shed_link_use *use, unsigned *sent,
-                                      uint64_t deadline_ms,
-                                      struct shed_error *err);
-bool __real_shed_latch_wait(struct shed_latch *latch, uint64_t deadline_ms);
-bool __wrap_shed_latch_wait(struct shed_latch *latch, uint64_t deadline_ms);
-bool __real_shed_flights_leave(struct shed_flights *flights,
-                               struct shed_caller *caller, enum shed_leave how);
-bool __wrap_shed_flights_leave(struct shed_flights *flights,
-                               struct shed_caller *caller, enum shed_leave how);
+WRAPPED(shed_links_call);
+WRAPPED(shed_latch_wait);
+WRAPPED(shed_flights_leave);
 
 enum shed_code __wrap_shed_links_call(struct shed_links *links,
                                       const struct shed_args *commands,

@@ -2,6 +2,7 @@
  * fresh. Entries are made old by moving their times. */
 #include <string.h>
 
+#include "client/client.h"
 #include "redis/session.h"
 #include "support/ageing.h"
 #include "support/calls.h"
@@ -9,10 +10,7 @@
 static bool is_clock_hidden;
 
 /* The linker replaces the function by this. */
-uint64_t __real_shed_client_server_ms(struct shed_client *client,
-                                      const char *key, size_t size);
-uint64_t __wrap_shed_client_server_ms(struct shed_client *client,
-                                      const char *key, size_t size);
+WRAPPED(shed_client_server_ms);
 
 uint64_t __wrap_shed_client_server_ms(struct shed_client *client,
                                       const char *key, size_t size)

@@ -52,10 +52,7 @@ static void *hold_for_a_moment(void *unused)
     return NULL;
 }
 
-bool __real_shed_lock_go_short(struct shed_lock *l,
-                               struct shed_lock_request *r);
-bool __wrap_shed_lock_go_short(struct shed_lock *l,
-                               struct shed_lock_request *r);
+WRAPPED(shed_lock_go_short);
 
 /* Between the end of the first release and its event there is a complete
  * hold. */

@@ -531,14 +531,9 @@ TEST(rows_before_an_error_do_not_count)
 static _Atomic(char *) bound;
 static atomic_bool was_freed_early;
 
-shed_mysql_flag __real_mysql_stmt_bind_result(MYSQL_STMT *stmt,
-                                              MYSQL_BIND *binds);
-shed_mysql_flag __wrap_mysql_stmt_bind_result(MYSQL_STMT *stmt,
-                                              MYSQL_BIND *binds);
-shed_mysql_flag __real_mysql_stmt_close(MYSQL_STMT *stmt);
-shed_mysql_flag __wrap_mysql_stmt_close(MYSQL_STMT *stmt);
-void __real_free(void *memory);
-void __wrap_free(void *memory);
+WRAPPED(mysql_stmt_bind_result);
+WRAPPED(mysql_stmt_close);
+WRAPPED(free);
 
 shed_mysql_flag __wrap_mysql_stmt_bind_result(MYSQL_STMT *stmt,
                                               MYSQL_BIND *binds)

@@ -14,16 +14,8 @@
 /* Linked with --wrap: for the lines, time passes this much faster. */
 #define SPEED 20
 
-bool __real_shed_event_log_add(struct shed_event_log *log,
-                               const struct shed_event *event, size_t keys,
-                               uint64_t now_ms, struct shed_log_line *out);
-bool __wrap_shed_event_log_add(struct shed_event_log *log,
-                               const struct shed_event *event, size_t keys,
-                               uint64_t now_ms, struct shed_log_line *out);
-bool __real_shed_event_log_take(struct shed_event_log *log, uint64_t now_ms,
-                                bool is_last, struct shed_log_line *out);
-bool __wrap_shed_event_log_take(struct shed_event_log *log, uint64_t now_ms,
-                                bool is_last, struct shed_log_line *out);
+WRAPPED(shed_event_log_add);
+WRAPPED(shed_event_log_take);
 
 bool __wrap_shed_event_log_add(struct shed_event_log *log,
                                const struct shed_event *event, size_t keys,

@@ -12,8 +12,7 @@ enum { GETTERS = 8, ALONE = 1 };
 static struct getter getters[GETTERS];
 static atomic_uint waits; /* of callers, for others */
 
-bool __real_shed_latch_wait(struct shed_latch *latch, uint64_t deadline_ms);
-bool __wrap_shed_latch_wait(struct shed_latch *latch, uint64_t deadline_ms);
+WRAPPED(shed_latch_wait);
 
 bool __wrap_shed_latch_wait(struct shed_latch *latch, uint64_t deadline_ms)
 {

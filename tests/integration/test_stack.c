@@ -65,10 +65,7 @@ static void call_others(void)
 
 /* The threads of the library are started here, in the place of its own
  * function (the linker's --wrap). */
-int __wrap_shed_thread_start(pthread_t *out, void *(*run)(void *arg),
-                             void *arg);
-int __real_shed_thread_start(pthread_t *out, void *(*run)(void *arg),
-                             void *arg);
+WRAPPED(shed_thread_start);
 static bool is_painted;
 
 int __wrap_shed_thread_start(pthread_t *out, void *(*run)(void *arg), void *arg)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "entry/entry.h"
+#include "support/testing.h"
 
 /* the layout of src/entry/entry.h */
 enum {
@@ -24,7 +25,6 @@ enum {
 };
 
 #define LONGEST_RECORD_MS 4200000
-#define LEEWAY_MS 200
 
 static const unsigned char magic[] = {0xf5, 's', 'h', 'd', 2};
 
@@ -640,8 +640,8 @@ static void publish(struct model *t, const struct model_call *call,
 
 /* ------------------------------------------------------ the other scripts */
 
-static void fail(struct model *t, const struct model_call *call,
-                 struct model_reply *reply)
+static void fail_lease(struct model *t, const struct model_call *call,
+                       struct model_reply *reply)
 {
     struct model_slot *slot = lease_slot(t, call);
     uint64_t ttl_ms = number_of(&call->argv[7]);
@@ -761,7 +761,7 @@ void model_call(struct model *t, const struct model_call *call,
                                    struct model_reply *) = {
         [SHED_SCRIPT_ACQUIRE] = try_acquire,
         [SHED_SCRIPT_PUBLISH] = publish,
-        [SHED_SCRIPT_FAIL] = fail,
+        [SHED_SCRIPT_FAIL] = fail_lease,
         [SHED_SCRIPT_RENEW] = renew,
         [SHED_SCRIPT_INVALIDATE] = invalidate,
         [SHED_SCRIPT_EXPIRE] = expire_value,

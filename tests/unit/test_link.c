@@ -29,10 +29,8 @@
 static atomic_uint_fast64_t put_forward_ms;
 static atomic_bool is_timer_hasty;
 
-uint64_t __real_shed_now_ms(void);
-uint64_t __wrap_shed_now_ms(void);
-void __real_shed_timer_set(struct shed_timer *timer, uint64_t delay_ms);
-void __wrap_shed_timer_set(struct shed_timer *timer, uint64_t delay_ms);
+WRAPPED(shed_now_ms);
+WRAPPED(shed_timer_set);
 
 uint64_t __wrap_shed_now_ms(void)
 {

@@ -19,14 +19,9 @@
 
 /* Linked with --wrap: the test can make memory and threads run out, and move
  * the clock. */
-int __real_pthread_create(pthread_t *, const pthread_attr_t *,
-                          void *(*)(void *), void *);
-void *__real_calloc(size_t count, size_t size);
-void *__real_malloc(size_t size);
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr,
-                          void *(*run)(void *), void *arg);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_malloc(size_t size);
+WRAPPED(pthread_create);
+WRAPPED(calloc);
+WRAPPED(malloc);
 
 uint64_t __wrap_shed_wall_ms(void);
 

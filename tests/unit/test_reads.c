@@ -21,8 +21,7 @@ static struct shed_latch deadline;
 static atomic_size_t waits; /* that callers have begun: they are in a group */
 static atomic_size_t gets;  /* that have begun */
 
-bool __real_shed_latch_wait(struct shed_latch *latch, uint64_t deadline_ms);
-bool __wrap_shed_latch_wait(struct shed_latch *latch, uint64_t deadline_ms);
+WRAPPED(shed_latch_wait);
 
 bool __wrap_shed_latch_wait(struct shed_latch *latch, uint64_t deadline_ms)
 {

@@ -31,8 +31,7 @@
 
 static atomic_uint_fast64_t put_forward_ms;
 
-uint64_t __real_shed_now_ms(void);
-uint64_t __wrap_shed_now_ms(void);
+WRAPPED(shed_now_ms);
 
 uint64_t __wrap_shed_now_ms(void)
 {
@@ -48,8 +47,7 @@ static void (*_Atomic before_second)(void);
 static _Thread_local bool is_caller;
 static atomic_uint receives, waits; /* that callers have begun */
 
-ssize_t __real_send(int fd, const void *bytes, size_t size, int flags);
-ssize_t __wrap_send(int fd, const void *bytes, size_t size, int flags);
+WRAPPED(send);
 
 /* The library's sends are cut short, every other one to nothing, depending on
  * the number of the send, so at a different place each time. (Only the library
@@ -78,8 +76,7 @@ ssize_t __wrap_send(int fd, const void *bytes, size_t size, int flags)
     return __real_send(fd, bytes, size, flags);
 }
 
-ssize_t __real_recv(int fd, void *bytes, size_t size, int flags);
-ssize_t __wrap_recv(int fd, void *bytes, size_t size, int flags);
+WRAPPED(recv);
 
 ssize_t __wrap_recv(int fd, void *bytes, size_t size, int flags)
 {
@@ -88,8 +85,7 @@ ssize_t __wrap_recv(int fd, void *bytes, size_t size, int flags)
     return __real_recv(fd, bytes, size, flags);
 }
 
-int __real_poll(struct pollfd *fds, nfds_t count, int timeout_ms);
-int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout_ms);
+WRAPPED(poll);
 
 int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
 {
@@ -98,8 +94,7 @@ int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
     return __real_poll(fds, count, timeout_ms);
 }
 
-int __real_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mu);
-int __wrap_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mu);
+WRAPPED(pthread_cond_wait);
 
 /* Only a leader that wants to close waits like this. */
 int __wrap_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mu)

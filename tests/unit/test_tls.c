@@ -51,8 +51,7 @@ static bool fails_now(void)
     return true;
 }
 
-void *__real_calloc(size_t count, size_t size);
-void *__wrap_calloc(size_t count, size_t size);
+WRAPPED(calloc);
 
 void *__wrap_calloc(size_t count, size_t size)
 {

@@ -21,8 +21,7 @@ static const struct shed_uri_form path_form = {
 
 /* ------------------------------------------------------------------- wiping */
 
-void __real_explicit_bzero(void *bytes, size_t size);
-void __wrap_explicit_bzero(void *bytes, size_t size);
+WRAPPED(explicit_bzero);
 
 static const void *wiped;
 static size_t wiped_size;

@@ -9,8 +9,7 @@
 #include "support/testing.h"
 
 /* The linker replaces malloc by this. */
-void *__real_malloc(size_t size);
-void *__wrap_malloc(size_t size);
+WRAPPED(malloc);
 
 static bool is_memory_out;
 

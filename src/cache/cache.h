@@ -12,6 +12,7 @@
 #include "client/client.h"
 #include "entry/key.h"
 #include "entry/parts.h"
+#include "source/load.h"
 
 /* Check what a call is given, and, unless it is_async, that its thread may
  * block. Returns: SHED_OK; SHED_EINVAL, SHED_EFORKED. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "base/value.h"
@@ -147,7 +148,7 @@ static void begin(struct shed_job *job, bool is_first, uint64_t waited_us)
         shed_count(&c->fleet_waits, 1);
         shed_histogram_add(&c->fleet_wait_us, waited_us);
     }
-    atomic_store(&t->waiters.awaited, SHED_AWAITS_LOAD);
+    atomic_store(&t->awaited, SHED_AWAITS_LOAD);
 }
 
 /* The position comes before the load, so that the row has all that was
@@ -176,7 +177,7 @@ bool shed_flight_load_start(struct shed_flight_task *t)
         .begin = begin};
     if (!t->is_revoked)
         t->job.old_version = t->old_version;
-    atomic_store(&t->waiters.awaited, SHED_AWAITS_QUEUE);
+    atomic_store(&t->awaited, SHED_AWAITS_QUEUE);
     if (shed_source_queue(cache->source, &t->job, &t->error) != SHED_OK) {
         shed_count(&cache->counters.loads_refused, 1);
         return false;
@@ -186,10 +187,8 @@ bool shed_flight_load_start(struct shed_flight_task *t)
     return true;
 }
 
-void shed_flight_load_hasten(struct shed_waiters *waiters)
+void shed_flight_load_hasten(struct shed_flight_task *t)
 {
-    struct shed_flight_task *t = shed_flight_task_of(waiters);
-
     if (t->is_loading)
         shed_source_hasten(t->flights->cache->source, &t->job);
 }

@@ -22,6 +22,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/container.h"
@@ -69,8 +70,7 @@ static void answer(struct shed_flight_task *t,
         value = t->job.loaded.value;
     if (value != NULL)
         set_origin(t, act, value);
-    is_anybody = shed_table_answer(t->flights->table, &t->waiters,
-                                   act->answer_upto, value, &t->error);
+    is_anybody = shed_table_answer(t, act->answer_upto, value, &t->error);
     assert(!is_anybody || value == NULL || value != t->job.loaded.value ||
            !t->job.loaded.is_unmodified);
     (void)is_anybody;
@@ -82,7 +82,7 @@ static void answer(struct shed_flight_task *t,
  * to be freed when its last call is back; true if a caller joined just now. */
 static bool goes_on(struct shed_flight_task *t)
 {
-    t->is_out = t->is_out || shed_table_remove(t->flights->table, &t->waiters);
+    t->is_out = t->is_out || shed_table_remove(t);
     return !t->is_out;
 }
 
@@ -98,7 +98,7 @@ static void perform(struct shed_flight_task *t,
                     struct shed_flight_event *next)
 {
     if (act->detach)
-        shed_table_detach_waiters(t->flights->table, &t->waiters);
+        shed_table_detach(t);
     if (act->answer != SHED_ANSWER_NOTHING)
         answer(t, act);
     if (act->set_timer)
@@ -143,10 +143,10 @@ static void note_awaited(struct shed_flight_task *t)
         f->state == SHED_FLIGHT_WAITING || f->state == SHED_FLIGHT_ACQUIRING;
     bool has_holder = is_asking && f->waits > 0 && f->troubles == 0;
 
-    atomic_store(&t->waiters.load_began_ms,
+    atomic_store(&t->load_began_ms,
                  has_holder || is_loading ? f->leased_ms : UINT64_MAX);
     if (!is_loading)
-        atomic_store(&t->waiters.awaited,
+        atomic_store(&t->awaited,
                      has_holder ? SHED_AWAITS_HOLDER : SHED_AWAITS_REDIS);
 }
 
@@ -155,6 +155,18 @@ static bool is_busy(const struct shed_flight_task *t)
 {
     return t->call.fn != NULL || t->is_publishing || t->renew_call.fn != NULL ||
            t->is_loading;
+}
+
+static void destroy(struct shed_flight_task *t)
+{
+    struct shed_flights *flights = t->flights;
+
+    assert(!is_busy(t));
+    shed_value_unref(t->entry);
+    shed_flight_load_drop(t);
+    shed_timer_destroy(t->timer);
+    free(t);
+    shed_flights_drop(flights);
 }
 
 void shed_flight_task_drive(struct shed_flight_task *t,
@@ -167,8 +179,7 @@ void shed_flight_task_drive(struct shed_flight_task *t,
         struct shed_flight_event next = {.type = SHED_EV_START};
         struct shed_flight_act act;
         if (!t->is_out)
-            t->flight.newest = shed_table_newest(t->flights->table, &t->waiters,
-                                                 t->flights->is_closing);
+            t->flight.newest = shed_table_newest(t, t->flights->is_closing);
         t->flight.is_outdated = news_of(t) != t->news;
         t->flight.has_pushes = shed_session_is_on(shed_flight_task_session(t));
         /* a cache that is being closed waits for loads, for nothing else */
@@ -178,7 +189,7 @@ void shed_flight_task_drive(struct shed_flight_task *t,
         /* callers wait for another flight: if that is a refresh of this
            process, its load is no longer in the background */
         if (event.type == SHED_EV_WAIT && t->flight.newest > 0)
-            shed_table_each_of(t->flights->table, t->key.at, t->key.size,
+            shed_table_each_of(t->flights, t->key.at, t->key.size,
                                shed_flight_load_hasten);
         if (event.type == SHED_EV_WAIT && t->flight.waits == 1 &&
             !t->is_background)
@@ -194,7 +205,7 @@ void shed_flight_task_drive(struct shed_flight_task *t,
                 (t->flight.state == SHED_FLIGHT_OVER && goes_on(t));
     }
     if (t->is_out && !is_busy(t))
-        shed_flight_task_destroy(t);
+        destroy(t);
 }
 
 static void step(struct shed_flight_task *t, enum shed_flight_event_type type)
@@ -218,10 +229,8 @@ static void on_timer(void *arg)
     step(t, SHED_EV_TIMER);
 }
 
-void shed_flight_task_push(struct shed_waiters *waiters)
+void shed_flight_task_push(struct shed_flight_task *t)
 {
-    struct shed_flight_task *t = shed_flight_task_of(waiters);
-
     if (t->flight.state == SHED_FLIGHT_WAITING)
         shed_count(&t->flights->cache->counters.pushes, 1);
     if (t->flight.state == SHED_FLIGHT_WAITING ||
@@ -229,18 +238,14 @@ void shed_flight_task_push(struct shed_waiters *waiters)
         step(t, SHED_EV_PUSH);
 }
 
-void shed_flight_task_epoch(struct shed_waiters *waiters)
+void shed_flight_task_epoch(struct shed_flight_task *t)
 {
-    struct shed_flight_task *t = shed_flight_task_of(waiters);
-
     if (t->flight.state != SHED_FLIGHT_OVER)
         step(t, SHED_EV_EPOCH);
 }
 
-void shed_flight_task_hurry(struct shed_waiters *waiters)
+void shed_flight_task_hurry(struct shed_flight_task *t)
 {
-    struct shed_flight_task *t = shed_flight_task_of(waiters);
-
     if (t->flight.state == SHED_FLIGHT_WAITING ||
         t->flight.state == SHED_FLIGHT_PAUSING)
         step(t, SHED_EV_TIMER);
@@ -260,7 +265,9 @@ static void start(struct shed_post *post)
 }
 
 struct shed_flight_task *shed_flight_task_create(struct shed_flights *flights,
-                                                 const struct shed_key *key)
+                                                 const struct shed_key *key,
+                                                 const struct shed_seen *seen,
+                                                 enum shed_flight_role role)
 {
     struct shed_client *client = flights->cache->client;
     struct shed_flight_task *t = calloc(1, sizeof(*t) + key->redis_size +
@@ -280,26 +287,20 @@ struct shed_flight_task *shed_flight_task_create(struct shed_flights *flights,
         shed_entry_refresh_key(key->redis, key->redis_size, name);
     t->key.size = key->redis_size;
     t->user_key = shed_bytes(name + key->at, key->size);
-    t->waiters.node.key = shed_map_key(name, key->redis_size);
-    t->waiters.role = SHED_FLIGHT_JOINABLE;
-    atomic_init(&t->waiters.load_began_ms, UINT64_MAX);
+    t->in_table.key = shed_map_key(name, key->redis_size);
+    t->role = role;
+    t->is_background = role == SHED_FLIGHT_BACKGROUND;
+    atomic_init(&t->load_began_ms, UINT64_MAX);
     t->flights = flights;
     t->post.run = start;
     shed_entry_put_u32(t->number,
                        atomic_fetch_add(&client->last_flight, 1) + 1);
     shed_flight_init(&t->flight, &flights->policy, &flights->pace);
+    t->flight.first = seen->first;
+    t->is_revoked = seen->is_revoked;
+    t->is_forced = seen->aged != NULL;
+    if (t->is_forced)
+        memcpy(t->due, seen->aged, sizeof(t->due));
     atomic_fetch_add(&flights->holds, 1);
     return t;
-}
-
-void shed_flight_task_destroy(struct shed_flight_task *t)
-{
-    struct shed_flights *flights = t->flights;
-
-    assert(!is_busy(t));
-    shed_value_unref(t->entry);
-    shed_flight_load_drop(t);
-    shed_timer_destroy(t->timer);
-    free(t);
-    shed_flights_drop(flights);
 }

@@ -1,8 +1,8 @@
 /*
- * A flight with what it is driven by: its callers (table.h), its machine
- * (flight.h), its calls to Redis, its load, and its timer. What the machine
- * wants becomes calls of these, and what comes back its events. Reactor thread
- * only, but for the functions that say otherwise.
+ * A flight with what it is driven by: its callers, its machine (flight.h), its
+ * calls to Redis, its load, and its timer. What the machine wants becomes calls
+ * of these, and what comes back its events. Reactor thread only, but for the
+ * functions that say otherwise.
  */
 #ifndef SHED_FLIGHT_TASK_H
 #define SHED_FLIGHT_TASK_H
@@ -12,20 +12,40 @@
 
 #include <snowshed/snowshed.h>
 
-#include "base/container.h"
 #include "base/latch.h"
+#include "base/map.h"
+#include "base/mutex.h"
 #include "entry/entry.h"
 #include "entry/freshness.h"
 #include "entry/key.h"
 #include "entry/parts.h"
+#include "flight/caller.h"
 #include "flight/flight.h"
-#include "flight/table.h"
 #include "known/delivery.h"
 #include "known/local.h"
 #include "known/tag_log.h"
 #include "redis/reactor.h"
 #include "redis/session.h"
 #include "source/load.h"
+
+/* Who may come to a flight's key while it is under way. */
+enum shed_flight_role {
+    SHED_FLIGHT_DETACHED,   /* any other flight */
+    SHED_FLIGHT_BACKGROUND, /* any but another one in the background */
+    SHED_FLIGHT_JOINABLE    /* none: callers join this one */
+};
+
+/* A key has a flight only while it is missing, so chains stay short even with
+ * tens of thousands of flights. */
+#define SHED_FLIGHT_SHARDS ((size_t)16)
+#define SHED_FLIGHT_CHAINS ((size_t)256)
+
+struct shed_flight_shard {
+    struct shed_mutex mu;
+    /* under mu */
+    struct shed_map flights;
+    struct shed_map_node *chains[SHED_FLIGHT_CHAINS];
+};
 
 /* All flights of a cache. */
 struct shed_flights {
@@ -34,7 +54,7 @@ struct shed_flights {
     struct shed_flight_policy policy;
     /* of the options; record_ms is how long a lease record lives */
     char lease_ms[SHED_DIGITS], record_ms[SHED_DIGITS], grace_ms[SHED_DIGITS];
-    struct shed_table *table;
+    struct shed_callers *callers; /* of its source: bounds those that wait */
     struct shed_timer *wake;    /* wakes the source after a turn of the loop */
     struct shed_timer *publish; /* and has what was loaded published */
     struct shed_source_watcher watcher;
@@ -43,6 +63,8 @@ struct shed_flights {
     /* atomic */
     atomic_size_t holds;    /* one for each task, and one until the close */
     struct shed_latch idle; /* nobody has one */
+    atomic_size_t count;    /* in the shards; read without a lock by each hit */
+    struct shed_flight_shard shards[SHED_FLIGHT_SHARDS];
     /* reactor thread only */
     bool is_listed; /* listener is */
     bool is_closing;
@@ -61,19 +83,33 @@ static inline void shed_flights_drop(struct shed_flights *flights)
 
 struct shed_flight_task {
     /* set at creation */
-    struct shed_waiters waiters; /* its key is behind this struct */
+    struct shed_map_node in_table; /* its key is behind this struct */
     struct shed_flights *flights;
     struct shed_post post; /* of its start, and of the end of its load */
     struct shed_entry_key key,
         refresh_key;            /* the latter of a refresh's lease */
     struct shed_bytes user_key; /* as its callers know it; in key */
     unsigned char number[4];    /* of the flight, as the scripts want it */
-    /* set by the owner before the start */
     unsigned char due[SHED_ENTRY_IDENTITY_BYTES]; /* a value that is to be
                                                      replaced though it may be
                                                      fresh; zero: none */
-    bool is_background;
+    bool is_forced;  /* there is one, so others need not wait for this flight */
     bool is_revoked; /* the value in Redis is a miss by one of its tags */
+    bool is_background;
+
+    /* atomic */
+    _Atomic enum shed_awaited awaited;
+    _Atomic uint64_t load_began_ms; /* when the lease was taken under which this
+                                       or another process loads; UINT64_MAX:
+                                       nobody does, as far as is known */
+
+    /* under the shard's mu */
+    enum shed_flight_role role;
+    struct shed_list callers;
+    uint64_t last_number;
+    uint64_t left_number; /* of the newest caller that has left it to go on and
+                             is not answered; 0: there is none */
+
     /* reactor thread only */
     struct shed_flight flight;
     struct shed_timer *timer;
@@ -115,19 +151,12 @@ struct shed_flight_task {
     size_t seen_size;
 };
 
-/* Make a flight that is in no table yet. Any thread. Returns: NULL when out of
- * memory. */
+/* Make a flight that is in no table yet, JOINABLE or BACKGROUND. Any thread.
+ * Returns: NULL when out of memory. */
 struct shed_flight_task *shed_flight_task_create(struct shed_flights *flights,
-                                                 const struct shed_key *key);
-
-/* It must be over, or not have been started. Any thread in the latter case. */
-void shed_flight_task_destroy(struct shed_flight_task *task);
-
-static inline struct shed_flight_task *
-shed_flight_task_of(struct shed_waiters *waiters)
-{
-    return shed_container_of(waiters, struct shed_flight_task, waiters);
-}
+                                                 const struct shed_key *key,
+                                                 const struct shed_seen *seen,
+                                                 enum shed_flight_role role);
 
 /* With the server that has the key. Reactor thread. */
 static inline struct shed_session *
@@ -138,13 +167,13 @@ shed_flight_task_session(const struct shed_flight_task *task)
 }
 
 /* The key may have changed in Redis. */
-void shed_flight_task_push(struct shed_waiters *waiters);
+void shed_flight_task_push(struct shed_flight_task *task);
 
 /* An epoch of the session has ended or begun. */
-void shed_flight_task_epoch(struct shed_waiters *waiters);
+void shed_flight_task_epoch(struct shed_flight_task *task);
 
 /* The cache is being closed: do not wait, nor pause. */
-void shed_flight_task_hurry(struct shed_waiters *waiters);
+void shed_flight_task_hurry(struct shed_flight_task *task);
 
 /* Step the machine, and do what it wants. Each call and load that has ended
  * comes here. */
@@ -156,6 +185,40 @@ void shed_flight_task_tell(const struct shed_flight_task *task,
                            enum shed_event_kind kind, enum shed_code outcome,
                            const char *reason);
 
+/* ----------------------------------------- table.c: who waits for a flight */
+
+/* Make the shards, which are zero. Returns: false when that failed. */
+SHED_MUST_CHECK bool shed_table_init(struct shed_flights *flights);
+
+/* There must be no flights. */
+void shed_table_fini(struct shed_flights *flights);
+
+/* The number of the newest caller that waits, or has left the flight to go on;
+ * 0 for none. forgets: nothing goes on for callers that have left. */
+uint64_t shed_table_newest(struct shed_flight_task *task, bool forgets);
+
+/* Answer the callers up to a number: each gets a reference of value or, if that
+ * is NULL, error. Returns: false if there was nobody. */
+bool shed_table_answer(struct shed_flight_task *task, uint64_t upto,
+                       struct shed_value *value,
+                       const struct shed_error *error);
+
+/* From now on no caller joins this flight, and another one may work in the
+ * background. */
+void shed_table_detach(struct shed_flight_task *task);
+
+/* Take a flight out of the table, unless a caller waits for it, or has left it
+ * to go on. Returns: false if one does. */
+bool shed_table_remove(struct shed_flight_task *task);
+
+/* Visit all flights, or those of a key, detached ones included; visit may
+ * remove the flight that is passed to it. */
+void shed_table_each(struct shed_flights *flights,
+                     void (*visit)(struct shed_flight_task *task));
+void shed_table_each_of(struct shed_flights *flights, const char *key,
+                        size_t size,
+                        void (*visit)(struct shed_flight_task *task));
+
 /* ---------------------------------------------------------- flight_load.c */
 
 /* Queue the load. The source is woken after everything else of this turn of the
@@ -165,7 +228,7 @@ void shed_flight_task_tell(const struct shed_flight_task *task,
 bool shed_flight_load_start(struct shed_flight_task *task);
 
 /* A caller waits now for what is loaded. */
-void shed_flight_load_hasten(struct shed_waiters *waiters);
+void shed_flight_load_hasten(struct shed_flight_task *task);
 
 /* Drop what was loaded. */
 void shed_flight_load_drop(struct shed_flight_task *task);

@@ -1,6 +1,6 @@
 /*
- * Flights under way. Its invariant: a flight is in the table before it is
- * started, and counted until it is freed.
+ * The flights of a cache: opened and closed, and what they hear. Its invariant:
+ * a flight is counted until it is freed.
  *
  * A flight is made and put into the table by a caller's thread, and started by
  * a post. Those that one call has made are posted together; a load that a step
@@ -40,92 +40,14 @@ static void on_change(struct shed_listener *listener, const char *key,
     struct shed_flights *fs = flights_of(listener);
 
     shed_near_change(fs->cache->near, key, key_size);
-    shed_table_each_of(fs->table, key, shed_entry_key_size(key, key_size),
+    shed_table_each_of(fs, key, shed_entry_key_size(key, key_size),
                        shed_flight_task_push);
 }
 
 static void on_epoch(struct shed_listener *listener)
 {
     shed_near_epoch(flights_of(listener)->cache->near);
-    shed_table_each(flights_of(listener)->table, shed_flight_task_epoch);
-}
-
-/* ------------------------------------------------------------ the flights */
-
-enum shed_code
-shed_flights_join(struct shed_flights *fs, const struct shed_key *key,
-                  struct shed_seen seen, struct shed_caller *caller,
-                  struct shed_post **starts, struct shed_error *err)
-{
-    enum shed_join join =
-        shed_table_join(fs->table, key->redis, key->redis_size, NULL, caller);
-    struct shed_flight_task *task;
-
-    if (join == SHED_JOIN_NONE) {
-        task = shed_flight_task_create(fs, key);
-        if (task == NULL)
-            return shed_fail_nomem(err, "a flight");
-        task->flight.first = seen.first;
-        if (seen.aged != NULL) {
-            task->waiters.is_forced = true;
-            task->is_revoked = seen.is_revoked;
-            memcpy(task->due, seen.aged, sizeof(task->due));
-        }
-        join = shed_table_join(fs->table, key->redis, key->redis_size,
-                               &task->waiters, caller);
-        if (join == SHED_JOIN_ADDED) {
-            task->post.next = *starts;
-            *starts = &task->post;
-            return SHED_OK;
-        }
-        shed_flight_task_destroy(task);
-    }
-    if (join == SHED_JOIN_JOINED) {
-        shed_count(&fs->cache->counters.joins, 1);
-        return SHED_OK;
-    }
-    shed_count(&fs->cache->counters.callers_refused, 1);
-    return shed_fail(err, SHED_EBUSY,
-                     "too many callers wait already (see the source's "
-                     "callers_limit)");
-}
-
-void shed_flights_refresh(struct shed_flights *fs, const struct shed_key *key,
-                          const unsigned char *identity)
-{
-    struct shed_flight_task *task;
-
-    if (shed_table_has(fs->table, key->redis, key->redis_size,
-                       SHED_FLIGHT_BACKGROUND) ||
-        shed_source_ask_breaker(fs->cache->source, NULL) != SHED_OK)
-        return;
-    task = shed_flight_task_create(fs, key);
-    if (task == NULL)
-        return;
-    task->is_background = true;
-    if (identity != NULL)
-        memcpy(task->due, identity, sizeof(task->due));
-    if (shed_table_insert_background(fs->table, &task->waiters))
-        shed_reactor_post(fs->cache->client->reactor, &task->post);
-    else
-        shed_flight_task_destroy(task);
-}
-
-bool shed_flights_has(struct shed_flights *fs, const struct shed_key *key)
-{
-    return shed_table_has(fs->table, key->redis, key->redis_size,
-                          SHED_FLIGHT_JOINABLE);
-}
-
-bool shed_flights_leave(struct shed_flights *fs, struct shed_caller *caller,
-                        enum shed_leave how)
-{
-    return shed_table_leave(fs->table, caller, how);
-}
-
-void shed_flights_detach(struct shed_flights *fs, const struct shed_key *key)
-{
-    shed_table_detach(fs->table, key->redis, key->redis_size);
+    shed_table_each(flights_of(listener), shed_flight_task_epoch);
 }
 
 /* -------------------------------------------------------- begin and end */
@@ -159,7 +81,7 @@ static void hurry_on_reactor(void *arg)
     struct shed_flights *fs = arg;
 
     fs->is_closing = true;
-    shed_table_each(fs->table, shed_flight_task_hurry);
+    shed_table_each(fs, shed_flight_task_hurry);
 }
 
 /* It may be half made. */
@@ -167,7 +89,7 @@ static void destroy(struct shed_flights *fs)
 {
     shed_timer_destroy(fs->wake);
     shed_timer_destroy(fs->publish);
-    shed_table_destroy(fs->table);
+    shed_table_fini(fs);
     free(fs);
 }
 
@@ -191,10 +113,9 @@ static enum shed_code open_parts(struct shed_flights *fs,
     struct shed_reactor *reactor = fs->cache->client->reactor;
     struct shed_source *source = fs->cache->source;
 
-    fs->table = shed_table_create(shed_source_callers(source));
     fs->wake = shed_timer_create(reactor, wake_source, source);
     fs->publish = shed_timer_create(reactor, shed_flight_publish_all, fs);
-    if (fs->table == NULL || fs->wake == NULL || fs->publish == NULL)
+    if (fs->wake == NULL || fs->publish == NULL)
         return shed_fail_nomem(err, "a cache");
     shed_reactor_run(reactor, open_on_reactor, fs);
     if (!fs->is_listed)
@@ -215,9 +136,12 @@ enum shed_code shed_flights_create(struct shed_cache *cache,
     enum shed_code code;
 
     *out = NULL;
-    if (fs == NULL)
+    if (fs == NULL || !shed_table_init(fs)) {
+        free(fs);
         return shed_fail_nomem(err, "a cache");
+    }
     fs->cache = cache;
+    fs->callers = shed_source_callers(cache->source);
     atomic_init(&fs->holds, 1);
     shed_latch_init(&fs->idle, 1);
     fs->watcher.on_breaker = on_breaker;

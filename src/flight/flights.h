@@ -10,20 +10,10 @@
 
 #include "entry/key.h"
 #include "entry/parts.h"
-#include "flight/flight.h"
-#include "flight/table.h"
+#include "flight/caller.h"
 #include "redis/reactor.h"
 
 struct shed_flights;
-
-/* What the caller of a new flight has found. */
-struct shed_seen {
-    /* a value that is to be replaced even if it is fresh */
-    const unsigned char *aged; /* its identity; NULL: there is none */
-    bool is_revoked; /* it is a miss by one of its tags, so the row has to be
-                        loaded even if it has not changed */
-    enum shed_flight_first first; /* what it makes likely */
-};
 
 /* Make the flights of a cache, which is borrowed, and whose other parts but the
  * fleet's have been made.
@@ -63,8 +53,8 @@ void shed_flights_refresh(struct shed_flights *flights,
 bool shed_flights_has(struct shed_flights *flights, const struct shed_key *key);
 
 /* Leave a flight before it has answered. Any thread.
- * Returns: true if caller was still waiting, and is out of the flight; false:
- * it has been answered, or is about to be, and is told so soon. */
+ * Returns: true if caller was still waiting; it has left, and its awaited is
+ * set. False: it has been answered, or is about to be, and is told so soon. */
 bool shed_flights_leave(struct shed_flights *flights,
                         struct shed_caller *caller, enum shed_leave how);
 

@@ -1,48 +1,39 @@
-/* The flight table: a hash table in shards, each with a lock of its own. Its
- * invariants: at most one flight of a key can be joined, and at most one works
- * in the background; no more callers wait than the source allows. */
-#include "flight/table.h"
+/*
+ * Who waits for which flight: a hash table of the flights of a cache, in
+ * shards, each with a lock of its own. Its invariants: at most one flight of a
+ * key can be joined, and at most one works in the background; no more callers
+ * wait than the source allows; a flight is in the table before it is started.
+ */
+#include "flight/flights.h"
 
 #include <assert.h>
-#include <stdatomic.h>
-#include <stdlib.h>
 
 #include "base/container.h"
 #include "base/error.h"
-#include "base/mutex.h"
-
-/* A key has a flight only while it is missing, so chains stay short even with
- * tens of thousands of flights. */
-#define SHARDS ((size_t)16)
-#define CHAINS ((size_t)256)
-
-struct shard {
-    struct shed_mutex mu;
-    /* under mu */
-    struct shed_map flights;
-    struct shed_map_node *chains[CHAINS];
-};
-
-struct shed_table {
-    struct shed_callers *callers; /* set at creation */
-    atomic_size_t flights;        /* read without a lock by each hit */
-    struct shard shard[SHARDS];
-};
+#include "flight/flight_task.h"
 
 /* The shard of a key, locked. */
-static struct shard *lock(struct shed_table *t, struct shed_map_key key)
+static struct shed_flight_shard *lock(struct shed_flights *fs,
+                                      struct shed_map_key key)
 {
-    struct shard *shard = &t->shard[key.hash % SHARDS];
+    struct shed_flight_shard *shard =
+        &fs->shards[key.hash % SHED_FLIGHT_SHARDS];
 
     shed_mutex_lock(&shard->mu);
     return shard;
 }
 
-/* node may be NULL. */
-static struct shed_waiters *waiters_of(struct shed_map_node *node)
+static struct shed_flight_shard *lock_of(struct shed_flight_task *t)
 {
-    return node != NULL ? shed_container_of(node, struct shed_waiters, node)
-                        : NULL;
+    return lock(t->flights, t->in_table.key);
+}
+
+/* node may be NULL. */
+static struct shed_flight_task *task_of(struct shed_map_node *node)
+{
+    return node != NULL
+               ? shed_container_of(node, struct shed_flight_task, in_table)
+               : NULL;
 }
 
 static struct shed_caller *caller_of(struct shed_node *node)
@@ -51,23 +42,25 @@ static struct shed_caller *caller_of(struct shed_node *node)
 }
 
 /* A flight of the key that has this role, or is joinable. */
-static struct shed_waiters *find_locked(const struct shard *shard,
-                                        struct shed_map_key key,
-                                        enum shed_flight_role least)
+static struct shed_flight_task *
+find_locked(const struct shed_flight_shard *shard, struct shed_map_key key,
+            enum shed_flight_role least)
 {
     struct shed_map_node *node = shed_map_find(&shard->flights, key);
 
-    while (node != NULL && waiters_of(node)->role < least)
+    while (node != NULL && task_of(node)->role < least)
         node = shed_map_find_next(node);
-    return waiters_of(node);
+    return task_of(node);
 }
 
-static void add_flight_locked(struct shed_table *t, struct shard *shard,
-                              struct shed_waiters *waiters)
+static void add_flight_locked(struct shed_flight_shard *shard,
+                              struct shed_flight_task *t)
 {
-    shed_map_insert(&shard->flights, &waiters->node);
-    atomic_fetch_add(&t->flights, 1);
+    shed_map_insert(&shard->flights, &t->in_table);
+    atomic_fetch_add(&t->flights->count, 1);
 }
+
+/* ----------------------------------------------------------------- callers */
 
 /* A caller without a thread that waits has a bound of its own (async_limit). */
 static bool is_counted(const struct shed_caller *caller)
@@ -88,169 +81,99 @@ static bool admit(struct shed_callers *callers)
     return true;
 }
 
-static enum shed_join add_caller_locked(struct shed_table *t,
-                                        const struct shard *shard,
-                                        struct shed_waiters *waiters,
-                                        struct shed_caller *caller)
+static void discount(struct shed_flights *fs, const struct shed_caller *caller)
 {
-    assert(waiters->role == SHED_FLIGHT_JOINABLE);
-    if (is_counted(caller) && !admit(t->callers))
-        return SHED_JOIN_FULL;
-    caller->shard = (unsigned short)(shard - t->shard);
-    caller->waiters = waiters;
-    caller->load_began_ms = atomic_load(&waiters->load_began_ms);
-    caller->number = ++waiters->last_number;
-    shed_list_append(&waiters->callers, &caller->node);
-    return SHED_JOIN_JOINED;
-}
-
-static void remove_caller_locked(struct shed_table *t,
-                                 struct shed_caller *caller)
-{
-    shed_list_remove(&caller->waiters->callers, &caller->node);
-    caller->waiters = NULL;
     if (is_counted(caller))
-        atomic_fetch_sub(&t->callers->waiting, 1);
+        atomic_fetch_sub(&fs->callers->waiting, 1);
 }
 
-struct shed_table *shed_table_create(struct shed_callers *callers)
+static void add_caller_locked(struct shed_flight_task *t,
+                              const struct shed_flight_shard *shard,
+                              struct shed_caller *caller)
 {
-    struct shed_table *t = calloc(1, sizeof(*t));
+    assert(t->role == SHED_FLIGHT_JOINABLE);
+    caller->shard = (unsigned short)(shard - t->flights->shards);
+    caller->task = t;
+    caller->load_began_ms = atomic_load(&t->load_began_ms);
+    caller->number = ++t->last_number;
+    shed_list_append(&t->callers, &caller->node);
+}
 
-    if (t != NULL)
-        t->callers = callers;
-    for (size_t i = 0; t != NULL && i < SHARDS; i++) {
-        struct shard *shard = &t->shard[i];
-        shed_map_init(&shard->flights, shard->chains, CHAINS);
-        if (shed_mutex_init(&shard->mu, SHED_RANK_TABLE) == 0)
-            continue;
-        while (i-- > 0)
-            shed_mutex_destroy(&t->shard[i].mu);
-        free(t);
-        return NULL;
+static void remove_caller_locked(struct shed_caller *caller)
+{
+    shed_list_remove(&caller->task->callers, &caller->node);
+    discount(caller->task->flights, caller);
+    caller->task = NULL;
+}
+
+enum shed_code
+shed_flights_join(struct shed_flights *fs, const struct shed_key *key,
+                  struct shed_seen seen, struct shed_caller *caller,
+                  struct shed_post **starts, struct shed_error *err)
+{
+    struct shed_map_key wanted = shed_map_key(key->redis, key->redis_size);
+    struct shed_flight_shard *shard;
+    struct shed_flight_task *t;
+
+    if (is_counted(caller) && !admit(fs->callers)) {
+        shed_count(&fs->cache->counters.callers_refused, 1);
+        return shed_fail(err, SHED_EBUSY,
+                         "too many callers wait already (see the source's "
+                         "callers_limit)");
     }
-    return t;
-}
-
-void shed_table_destroy(struct shed_table *t)
-{
-    if (t == NULL)
-        return;
-    for (size_t i = 0; i < SHARDS; i++)
-        shed_mutex_destroy(&t->shard[i].mu);
-    free(t);
-}
-
-bool shed_table_has(struct shed_table *t, const char *key, size_t size,
-                    enum shed_flight_role least)
-{
-    const struct shed_waiters *waiters;
-    struct shed_map_key wanted;
-    struct shard *shard;
-    bool has;
-
-    if (atomic_load(&t->flights) == 0)
-        return false;
-    wanted = shed_map_key(key, size);
-    shard = lock(t, wanted);
-    waiters = find_locked(shard, wanted, least);
-    has = waiters != NULL &&
-          !(least == SHED_FLIGHT_JOINABLE && waiters->is_forced);
-    shed_mutex_unlock(&shard->mu);
-    return has;
-}
-
-enum shed_join shed_table_join(struct shed_table *t, const char *key,
-                               size_t size, struct shed_waiters *waiters,
-                               struct shed_caller *caller)
-{
-    enum shed_join join = SHED_JOIN_NONE;
-    struct shed_map_key wanted;
-    struct shed_waiters *there;
-    struct shard *shard;
-
-    if (waiters == NULL && atomic_load(&t->flights) == 0)
-        return SHED_JOIN_NONE;
-    wanted = shed_map_key(key, size);
-    shard = lock(t, wanted);
-    there = find_locked(shard, wanted, SHED_FLIGHT_JOINABLE);
-    if (there != NULL) {
-        join = add_caller_locked(t, shard, there, caller);
-    } else if (waiters != NULL) {
-        join = add_caller_locked(t, shard, waiters, caller);
-        if (join == SHED_JOIN_JOINED) {
-            add_flight_locked(t, shard, waiters);
-            join = SHED_JOIN_ADDED;
+    shard = lock(fs, wanted);
+    t = find_locked(shard, wanted, SHED_FLIGHT_JOINABLE);
+    if (t != NULL) {
+        shed_count(&fs->cache->counters.joins, 1);
+    } else {
+        t = shed_flight_task_create(fs, key, &seen, SHED_FLIGHT_JOINABLE);
+        if (t != NULL) {
+            add_flight_locked(shard, t);
+            t->post.next = *starts;
+            *starts = &t->post;
         }
     }
+    if (t != NULL)
+        add_caller_locked(t, shard, caller);
+    else
+        discount(fs, caller);
     shed_mutex_unlock(&shard->mu);
-    return join;
+    return t != NULL ? SHED_OK : shed_fail_nomem(err, "a flight");
 }
 
-bool shed_table_insert_background(struct shed_table *t,
-                                  struct shed_waiters *waiters)
+bool shed_flights_leave(struct shed_flights *fs, struct shed_caller *caller,
+                        enum shed_leave how)
 {
-    struct shard *shard = lock(t, waiters->node.key);
-    bool is_busy =
-        find_locked(shard, waiters->node.key, SHED_FLIGHT_BACKGROUND) != NULL;
-
-    waiters->role = SHED_FLIGHT_BACKGROUND;
-    if (!is_busy)
-        add_flight_locked(t, shard, waiters);
-    shed_mutex_unlock(&shard->mu);
-    return !is_busy;
-}
-
-bool shed_table_leave(struct shed_table *t, struct shed_caller *caller,
-                      enum shed_leave how)
-{
-    /* by number, because the waiters may have been freed */
-    struct shard *shard = &t->shard[caller->shard];
-    struct shed_waiters *waiters;
+    /* by number, because the flight may have been freed */
+    struct shed_flight_shard *shard = &fs->shards[caller->shard];
+    struct shed_flight_task *t;
 
     shed_mutex_lock(&shard->mu);
-    waiters = caller->waiters;
-    if (waiters != NULL) {
-        remove_caller_locked(t, caller);
-        caller->awaited = (unsigned char)atomic_load(&waiters->awaited);
-        if (how == SHED_LEAVE_GOES_ON && caller->number > waiters->left_number)
-            waiters->left_number = caller->number;
+    t = caller->task;
+    if (t != NULL) {
+        remove_caller_locked(caller);
+        caller->awaited = (unsigned char)atomic_load(&t->awaited);
+        if (how == SHED_LEAVE_GOES_ON && caller->number > t->left_number)
+            t->left_number = caller->number;
     }
     shed_mutex_unlock(&shard->mu);
-    return waiters != NULL;
-}
-
-uint64_t shed_table_newest(struct shed_table *t, struct shed_waiters *waiters,
-                           bool forgets)
-{
-    struct shard *shard = lock(t, waiters->node.key);
-    uint64_t newest;
-
-    if (forgets)
-        waiters->left_number = 0;
-    /* if the newest caller has left, its number is still higher than those of
-     * all who remain */
-    newest = waiters->callers.first != NULL ? waiters->last_number
-                                            : waiters->left_number;
-    shed_mutex_unlock(&shard->mu);
-    return newest;
+    return t != NULL;
 }
 
 /* Take out the callers up to a number. */
-static struct shed_list take(struct shed_table *t, struct shed_waiters *waiters,
-                             uint64_t upto)
+static struct shed_list take(struct shed_flight_task *t, uint64_t upto)
 {
-    struct shard *shard = lock(t, waiters->node.key);
+    struct shed_flight_shard *shard = lock_of(t);
     struct shed_list taken = {NULL, NULL};
-    struct shed_node *node = waiters->callers.first, *next;
+    struct shed_node *node = t->callers.first, *next;
 
     for (; node != NULL && caller_of(node)->number <= upto; node = next) {
         next = node->after;
-        remove_caller_locked(t, caller_of(node));
+        remove_caller_locked(caller_of(node));
         shed_list_append(&taken, node);
     }
-    if (waiters->left_number <= upto)
-        waiters->left_number = 0;
+    if (t->left_number <= upto)
+        t->left_number = 0;
     shed_mutex_unlock(&shard->mu);
     return taken;
 }
@@ -268,11 +191,10 @@ static void give(struct shed_caller *caller, struct shed_value *value,
     shed_caller_tell(caller); /* it is gone now */
 }
 
-bool shed_table_answer(struct shed_table *t, struct shed_waiters *waiters,
-                       uint64_t upto, struct shed_value *value,
-                       const struct shed_error *error)
+bool shed_table_answer(struct shed_flight_task *t, uint64_t upto,
+                       struct shed_value *value, const struct shed_error *error)
 {
-    struct shed_list taken = take(t, waiters, upto);
+    struct shed_list taken = take(t, upto);
     bool is_anybody = taken.first != NULL;
     struct shed_node *node;
 
@@ -281,86 +203,158 @@ bool shed_table_answer(struct shed_table *t, struct shed_waiters *waiters,
     return is_anybody;
 }
 
-void shed_table_detach(struct shed_table *t, const char *key, size_t size)
+uint64_t shed_table_newest(struct shed_flight_task *t, bool forgets)
 {
-    struct shed_waiters *waiters;
+    struct shed_flight_shard *shard = lock_of(t);
+    uint64_t newest;
+
+    if (forgets)
+        t->left_number = 0;
+    /* if the newest caller has left, its number is still higher than those of
+     * all who remain */
+    newest = t->callers.first != NULL ? t->last_number : t->left_number;
+    shed_mutex_unlock(&shard->mu);
+    return newest;
+}
+
+/* ----------------------------------------------------------------- flights */
+
+bool shed_flights_has(struct shed_flights *fs, const struct shed_key *key)
+{
+    const struct shed_flight_task *t;
+    struct shed_flight_shard *shard;
     struct shed_map_key wanted;
-    struct shard *shard;
+    bool has;
 
-    if (atomic_load(&t->flights) == 0)
+    if (atomic_load(&fs->count) == 0)
+        return false;
+    wanted = shed_map_key(key->redis, key->redis_size);
+    shard = lock(fs, wanted);
+    t = find_locked(shard, wanted, SHED_FLIGHT_JOINABLE);
+    has = t != NULL && !t->is_forced;
+    shed_mutex_unlock(&shard->mu);
+    return has;
+}
+
+void shed_flights_refresh(struct shed_flights *fs, const struct shed_key *key,
+                          const unsigned char *identity)
+{
+    const struct shed_seen seen = {.aged = identity};
+    struct shed_map_key wanted = shed_map_key(key->redis, key->redis_size);
+    struct shed_flight_shard *shard = lock(fs, wanted);
+    struct shed_flight_task *t = NULL;
+
+    if (find_locked(shard, wanted, SHED_FLIGHT_BACKGROUND) == NULL &&
+        shed_source_ask_breaker(fs->cache->source, NULL) == SHED_OK)
+        t = shed_flight_task_create(fs, key, &seen, SHED_FLIGHT_BACKGROUND);
+    if (t != NULL)
+        add_flight_locked(shard, t);
+    shed_mutex_unlock(&shard->mu);
+    if (t != NULL)
+        shed_reactor_post(fs->cache->client->reactor, &t->post);
+}
+
+void shed_flights_detach(struct shed_flights *fs, const struct shed_key *key)
+{
+    struct shed_flight_shard *shard;
+    struct shed_flight_task *t;
+    struct shed_map_key wanted;
+
+    if (atomic_load(&fs->count) == 0)
         return;
-    wanted = shed_map_key(key, size);
-    shard = lock(t, wanted);
-    waiters = find_locked(shard, wanted, SHED_FLIGHT_JOINABLE);
-    if (waiters != NULL)
-        waiters->role = SHED_FLIGHT_DETACHED;
+    wanted = shed_map_key(key->redis, key->redis_size);
+    shard = lock(fs, wanted);
+    t = find_locked(shard, wanted, SHED_FLIGHT_JOINABLE);
+    if (t != NULL)
+        t->role = SHED_FLIGHT_DETACHED;
     shed_mutex_unlock(&shard->mu);
 }
 
-void shed_table_detach_waiters(struct shed_table *t,
-                               struct shed_waiters *waiters)
+void shed_table_detach(struct shed_flight_task *t)
 {
-    struct shard *shard = lock(t, waiters->node.key);
+    struct shed_flight_shard *shard = lock_of(t);
 
-    waiters->role = SHED_FLIGHT_DETACHED;
+    t->role = SHED_FLIGHT_DETACHED;
     shed_mutex_unlock(&shard->mu);
 }
 
-bool shed_table_remove(struct shed_table *t, struct shed_waiters *waiters)
+bool shed_table_remove(struct shed_flight_task *t)
 {
-    struct shard *shard = lock(t, waiters->node.key);
-    bool is_empty;
+    struct shed_flight_shard *shard = lock_of(t);
+    bool is_empty = t->callers.first == NULL && t->left_number == 0;
 
-    is_empty = waiters->callers.first == NULL && waiters->left_number == 0;
     if (is_empty) {
-        shed_map_remove(&shard->flights, &waiters->node);
-        atomic_fetch_sub(&t->flights, 1);
+        shed_map_remove(&shard->flights, &t->in_table);
+        atomic_fetch_sub(&t->flights->count, 1);
     }
     shed_mutex_unlock(&shard->mu);
     return is_empty;
 }
 
-/* The first node of a shard, or the one behind previous; key: NULL, or what it
- * is to have. */
-static struct shed_map_node *next_in(struct shard *shard,
-                                     const struct shed_map_key *key,
-                                     const struct shed_map_node *previous)
+/* The first flight of a shard, or the one behind previous; key: NULL, or what
+ * it is to have. */
+static struct shed_flight_task *next_in(struct shed_flight_shard *shard,
+                                        const struct shed_map_key *key,
+                                        const struct shed_flight_task *previous)
 {
     struct shed_map_node *next;
 
     shed_mutex_lock(&shard->mu);
     if (key == NULL)
-        next = shed_map_next(&shard->flights, previous);
+        next = shed_map_next(&shard->flights,
+                             previous != NULL ? &previous->in_table : NULL);
     else if (previous == NULL)
         next = shed_map_find(&shard->flights, *key);
     else
-        next = shed_map_find_next(previous);
+        next = shed_map_find_next(&previous->in_table);
     shed_mutex_unlock(&shard->mu);
-    return next;
+    return task_of(next);
 }
 
-static void visit_shard(struct shard *shard, const struct shed_map_key *key,
-                        void (*visit)(struct shed_waiters *waiters))
+static void visit_shard(struct shed_flight_shard *shard,
+                        const struct shed_map_key *key,
+                        void (*visit)(struct shed_flight_task *t))
 {
-    struct shed_map_node *node = next_in(shard, key, NULL), *next;
+    struct shed_flight_task *t = next_in(shard, key, NULL), *next;
 
-    for (; node != NULL; node = next) {
-        next = next_in(shard, key, node);
-        visit(waiters_of(node));
+    for (; t != NULL; t = next) {
+        next = next_in(shard, key, t);
+        visit(t);
     }
 }
 
-void shed_table_each(struct shed_table *t,
-                     void (*visit)(struct shed_waiters *waiters))
+void shed_table_each(struct shed_flights *fs,
+                     void (*visit)(struct shed_flight_task *t))
 {
-    for (size_t i = 0; i < SHARDS && atomic_load(&t->flights) > 0; i++)
-        visit_shard(&t->shard[i], NULL, visit);
+    for (size_t i = 0; i < SHED_FLIGHT_SHARDS && atomic_load(&fs->count) > 0;
+         i++)
+        visit_shard(&fs->shards[i], NULL, visit);
 }
 
-void shed_table_each_of(struct shed_table *t, const char *key, size_t size,
-                        void (*visit)(struct shed_waiters *waiters))
+void shed_table_each_of(struct shed_flights *fs, const char *key, size_t size,
+                        void (*visit)(struct shed_flight_task *t))
 {
     struct shed_map_key wanted = shed_map_key(key, size);
 
-    visit_shard(&t->shard[wanted.hash % SHARDS], &wanted, visit);
+    visit_shard(&fs->shards[wanted.hash % SHED_FLIGHT_SHARDS], &wanted, visit);
+}
+
+bool shed_table_init(struct shed_flights *fs)
+{
+    for (size_t i = 0; i < SHED_FLIGHT_SHARDS; i++) {
+        struct shed_flight_shard *shard = &fs->shards[i];
+        shed_map_init(&shard->flights, shard->chains, SHED_FLIGHT_CHAINS);
+        if (shed_mutex_init(&shard->mu, SHED_RANK_TABLE) == 0)
+            continue;
+        while (i-- > 0)
+            shed_mutex_destroy(&fs->shards[i].mu);
+        return false;
+    }
+    return true;
+}
+
+void shed_table_fini(struct shed_flights *fs)
+{
+    for (size_t i = 0; i < SHED_FLIGHT_SHARDS; i++)
+        shed_mutex_destroy(&fs->shards[i].mu);
 }

@@ -88,54 +88,6 @@ TEST_EACH(a_server_that_hangs_holds_nobody_beyond_the_deadline,
     wait_for_redis();
 }
 
-TEST(a_server_that_hangs_is_done_without)
-{
-    fixture_hurry(&fixture, 100);
-    fixture_open(&fixture);
-    expect_text(fixture.cache, "k", "k@1");
-    server_freeze(&fixture.server);
-    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
-    server_thaw(&fixture.server);
-    wait_for_redis();
-}
-
-/* 1: loads that have left their threads count as well. */
-TEST_EACH(without_redis_loads_stay_within_their_bound, 0, 2)
-{
-    enum { THREADS = 64, MAX_LOADS = 3 };
-    static struct getter getters[THREADS];
-    static char keys[THREADS][24];
-    struct shed_value *value = NULL;
-
-    fixture_hurry(&fixture, 100);
-    fixture.table.is_async = _i == 1;
-    fixture.source_options.max_loads = MAX_LOADS;
-    fixture.source_options.max_batch = 1;
-    fixture_open(&fixture);
-    server_kill(&fixture.server);
-    table_hold(&fixture.table);
-    for (int i = 0; i < THREADS; i++) {
-        snprintf(keys[i], sizeof(keys[i]), "k%d", i);
-        getter_start(&getters[i], fixture.cache, keys[i]);
-    }
-    WAIT_FOR(stats_of(fixture.cache).misses == THREADS &&
-             table_running(&fixture.table) >= MAX_LOADS);
-    /* one more get, after all of them, causes no load */
-    EXPECT_CODE(shed_get(fixture.cache, shed_str("last"),
-                         WITHIN(scaled_ms(300)), &value, NULL),
-                SHED_ETIMEDOUT);
-    ck_assert_uint_eq(table_running(&fixture.table), MAX_LOADS);
-    table_release(&fixture.table);
-    for (int i = 0; i < THREADS; i++) {
-        char text[32];
-        snprintf(text, sizeof(text), "k%d@1", i);
-        getter_expect(&getters[i], text, SHED_ORIGIN_UNPUBLISHED);
-    }
-    ck_assert_uint_eq(fixture.table.most_running, MAX_LOADS);
-    WAIT_FOR(table_loads(&fixture.table) == THREADS + 1);
-    server_start_again(&fixture.server);
-}
-
 TEST(after_a_failed_invalidation_nobody_here_joins_the_older_load)
 {
     struct getter before = {0}, after = {0};
@@ -179,21 +131,6 @@ TEST(out_of_memory_a_load_is_answered_and_its_lease_ended)
     expect_origin(fixture.cache, "l", "l@1", SHED_ORIGIN_UNPUBLISHED);
     server_do(&fixture.server, "CONFIG SET maxmemory 0");
     expect_origin(fixture.cache, "l", "l@1", SHED_ORIGIN_LOAD);
-}
-
-/* Rows read from a replica may be old. */
-TEST(a_replica_is_not_used)
-{
-    fixture_hurry(&fixture, 100);
-    fixture_open(&fixture);
-    expect_text(fixture.cache, "k", "k@1");
-    server_do(&fixture.server, "CONFIG SET replica-serve-stale-data yes");
-    server_do(&fixture.server, "REPLICAOF 127.0.0.1 1");
-    EXPECT_CODE(invalidate_code(fixture.cache, "k"), SHED_EREDIS);
-    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
-    expect_origin(fixture.cache, "l", "l@1", SHED_ORIGIN_UNPUBLISHED);
-    server_do(&fixture.server, "REPLICAOF NO ONE");
-    wait_for_redis();
 }
 
 TEST(a_pause_of_writes_lets_hits_pass_and_ends_no_call_late)
@@ -334,12 +271,8 @@ static const struct spoilt {
     unsigned delay_ms;
     const char *text;
 } spoilt[] = {
-    {"a server that loads its data", PROXY_ANSWER, 0,
-     "-LOADING Redis is loading\r\n"},
     {"a reply that is cut", PROXY_CUT, 0, NULL},
     {"what is not RESP", PROXY_ANSWER, 0, "HTTP/1.1 400 Bad Request\r\n\r\n"},
-    {"a huge length, which takes no memory", PROXY_ANSWER, 0,
-     "$9999999999999\r\nx"},
     {"replies that do not come", PROXY_DROP, 0, NULL},
     {"a reply that is dripped, which does not stretch the timeout", PROXY_DRIP,
      10, NULL},

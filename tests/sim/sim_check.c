@@ -47,7 +47,7 @@ void sim_check_store(const struct sim *sim)
             sim_fail(sim, "stale set: key %zu holds %llu, %llu is out", i,
                      (unsigned long long)sim_version_of(&slot->bytes),
                      (unsigned long long)sim->floor[i] - 1);
-        if (type == SHED_ENTRY_VALUE && sim->mode->jumps == 0 &&
+        if (type == SHED_ENTRY_VALUE && sim->mode->faults[SIM_JUMP] == 0 &&
             sim_version_of(&slot->bytes) < sim->fresh_floor[i] &&
             sim->model.now_ms < model_get_u64(slot->bytes.at + UNTIL_AT))
             sim_fail(sim, "key %zu holds %llu as fresh, which has expired", i,
@@ -261,8 +261,8 @@ void sim_check_takeover(const struct sim *sim, const struct model_slot *before,
     uint64_t now = sim->now_ms, since;
 
     if (!sim_leads(r) || !is_ours(before) ||
-        record[TYPE_AT] != SHED_ENTRY_LEASE || sim->mode->jumps > 0 ||
-        lease->flight == r->flight_number)
+        record[TYPE_AT] != SHED_ENTRY_LEASE ||
+        sim->mode->faults[SIM_JUMP] > 0 || lease->flight == r->flight_number)
         return;
     if (!has_ended && memcmp(record + VERSION_AT, r->reply.part[1].at, 16) != 0)
         sim_fail(sim, "a takeover lost the load before it, key %zu",
@@ -301,7 +301,7 @@ static uint64_t longest_wait_ms(const struct sim *sim)
     if (sim->mode->is_burst && sim->mode->is_strict)
         return sim->mode->fixed_load_ms + POLL_MS + 8 * sim->mode->latency_ms;
     /* an abandoned lease begins again when the clock was set back */
-    return (sim->mode->jumps + 1) * sim->lease.lease_ms +
+    return (sim->mode->faults[SIM_JUMP] + 1) * sim->lease.lease_ms +
            3 * sim->policy.load_timeout_ms + 2 * POLL_MS + SETTLE_MS;
 }
 

@@ -393,16 +393,15 @@ static void on_mend(struct sim *s, const struct sim_event *e)
     }
 }
 
-static void plan_faults(struct sim *s, enum sim_fault fault, unsigned most)
+static void plan_faults(struct sim *s)
 {
-    uint64_t count = sim_between(s, 0, most);
-
-    while (count-- > 0)
-        sim_plan(s, sim_between(s, 1, FAULTS_MS - 1),
-                 (struct sim_event){.type = SIM_FAULT,
-                                    .fault = fault,
-                                    .process = sim_pick_process(s),
-                                    .key = sim_draw(s, SIM_KEYS)});
+    for (enum sim_fault fault = 0; fault < SIM_FAULTS; fault++)
+        for (uint64_t i = sim_between(s, 0, s->mode->faults[fault]); i > 0; i--)
+            sim_plan(s, sim_between(s, 1, FAULTS_MS - 1),
+                     (struct sim_event){.type = SIM_FAULT,
+                                        .fault = fault,
+                                        .process = sim_pick_process(s),
+                                        .key = sim_draw(s, SIM_KEYS)});
 }
 
 /* ----------------------------------------------------------------- schedule */
@@ -422,21 +421,6 @@ static void plan_calls(struct sim *s, size_t keys)
                                     .process = sim_pick_process(s),
                                     .key = sim_draw(s, keys)});
     sim_plan(s, CYCLE_MS, (struct sim_event){.type = SIM_CYCLE});
-}
-
-static void plan_all_faults(struct sim *s)
-{
-    const struct sim_mode *m = s->mode;
-
-    plan_faults(s, SIM_KILL, m->kills);
-    plan_faults(s, SIM_STALL, m->stalls);
-    plan_faults(s, SIM_DOWN, m->downs);
-    plan_faults(s, SIM_FULL, m->fulls);
-    plan_faults(s, SIM_EPOCH, m->epochs);
-    plan_faults(s, SIM_FLUSH, m->flushes);
-    plan_faults(s, SIM_JUMP, m->jumps);
-    plan_faults(s, SIM_CORRUPT, m->corruptions);
-    plan_faults(s, SIM_FOREIGN, m->foreigners);
 }
 
 static void set_up(struct sim *s, const struct sim_mode *mode, uint64_t seed)
@@ -554,7 +538,7 @@ void sim_run(struct sim *s, const struct sim_mode *mode, uint64_t seed)
 
     set_up(s, mode, seed);
     plan_calls(s, mode->is_holder_killed ? 1 : sim_between(s, 1, SIM_KEYS));
-    plan_all_faults(s);
+    plan_faults(s);
     while (s->event_count > 0) {
         struct sim_event e = sim_take_next(s);
 

@@ -35,6 +35,19 @@
 #define SIM_LATE_LOOK_MS 1000
 #define SIM_JUMP_MS UINT64_C(30000) /* the server's clock jumps by less */
 
+enum sim_fault {
+    SIM_KILL,
+    SIM_STALL,
+    SIM_DOWN,
+    SIM_FULL,
+    SIM_EPOCH,
+    SIM_FLUSH,
+    SIM_JUMP,
+    SIM_CORRUPT,
+    SIM_FOREIGN
+};
+#define SIM_FAULTS (SIM_FOREIGN + 1)
+
 /* What can go wrong, in percent of the occasions or as the maximum per
  * schedule. */
 struct sim_mode {
@@ -49,11 +62,10 @@ struct sim_mode {
     unsigned twice_pct; /* pushes that arrive twice */
     unsigned fail_pct;  /* loads */
     unsigned refuse_pct;
-    unsigned slow_pct;    /* loads that take longer than a lease */
-    unsigned overdue_pct; /* loads that take longer than load_timeout */
-    unsigned leave_pct;   /* callers whose own deadline passes */
-    unsigned kills, stalls, downs, fulls, epochs, flushes, jumps, corruptions,
-        foreigners;
+    unsigned slow_pct;           /* loads that take longer than a lease */
+    unsigned overdue_pct;        /* loads that take longer than load_timeout */
+    unsigned leave_pct;          /* callers whose own deadline passes */
+    unsigned faults[SIM_FAULTS]; /* of each kind */
     bool is_strict; /* nothing goes wrong: one load per data version, and only
                        those of fail_pct fail */
     bool is_prompt; /* and pushes reach waiters at once */
@@ -143,18 +155,6 @@ enum sim_event_type {
     SIM_REPAIR,
     SIM_JOIN, /* a process is back, in its next epoch */
     SIM_CYCLE /* the store removes what has expired */
-};
-
-enum sim_fault {
-    SIM_KILL,
-    SIM_STALL,
-    SIM_DOWN,
-    SIM_FULL,
-    SIM_EPOCH,
-    SIM_FLUSH,
-    SIM_JUMP,
-    SIM_CORRUPT,
-    SIM_FOREIGN
 };
 
 struct sim_event {

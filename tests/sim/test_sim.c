@@ -14,8 +14,10 @@
 #define ALL_FAULTS                                                             \
     .lost_pct = 15, .late_pct = 30, .no_push_pct = 20, .twice_pct = 20,        \
     .slow_pct = 20, .overdue_pct = 5, .fail_pct = 10, .refuse_pct = 5,         \
-    .leave_pct = 10, .kills = 5, .stalls = 5, .epochs = 5, .downs = 3,         \
-    .fulls = 3, .flushes = 2, .jumps = 2, .corruptions = 3, .foreigners = 2
+    .leave_pct = 10,                                                           \
+    .faults = {[SIM_KILL] = 5, [SIM_STALL] = 5,   [SIM_EPOCH] = 5,             \
+               [SIM_DOWN] = 3, [SIM_FULL] = 3,    [SIM_FLUSH] = 2,             \
+               [SIM_JUMP] = 2, [SIM_CORRUPT] = 3, [SIM_FOREIGN] = 2}
 
 static const struct sim_mode modes[] = {
     {.name = "calm",
@@ -76,7 +78,7 @@ static const struct sim_mode modes[] = {
      .no_push_pct = 30,
      .twice_pct = 20,
      .slow_pct = 20,
-     .epochs = 6},
+     .faults = {[SIM_EPOCH] = 6}},
     {.name = "replies",
      .calls = 60,
      .latency_ms = 5,
@@ -100,7 +102,7 @@ static const struct sim_mode modes[] = {
      .ttl_ms = 300,
      .fixed_load_ms = 300,
      .fixed_lease_ms = 20000,
-     .epochs = 20,
+     .faults = {[SIM_EPOCH] = 20},
      .answer_max_ms = 3000},
     {.name = "abandoned", /* no lease outlives what has lost Redis */
      .calls = 60,
@@ -110,9 +112,7 @@ static const struct sim_mode modes[] = {
      .late_pct = 30,
      .fixed_load_ms = 200,
      .fixed_lease_ms = 20000,
-     .epochs = 10,
-     .downs = 3,
-     .kills = 3,
+     .faults = {[SIM_EPOCH] = 10, [SIM_DOWN] = 3, [SIM_KILL] = 3},
      .answer_max_ms = 3000},
     {.name = "processes",
      .calls = 80,
@@ -124,28 +124,25 @@ static const struct sim_mode modes[] = {
      .fail_pct = 20,
      .refuse_pct = 10,
      .leave_pct = 10,
-     .kills = 6,
-     .stalls = 8},
+     .faults = {[SIM_KILL] = 6, [SIM_STALL] = 8}},
     {.name = "store",
      .calls = 80,
      .writes = 20,
      .latency_ms = 10,
      .ttl_ms = 500,
      .lost_pct = 5,
-     .downs = 4,
-     .fulls = 4,
-     .flushes = 4,
-     .corruptions = 6,
-     .foreigners = 4},
+     .faults = {[SIM_DOWN] = 4,
+                [SIM_FULL] = 4,
+                [SIM_FLUSH] = 4,
+                [SIM_CORRUPT] = 6,
+                [SIM_FOREIGN] = 4}},
     {.name = "clocks",
      .calls = 80,
      .writes = 20,
      .latency_ms = 10,
      .ttl_ms = 500,
      .lost_pct = 5,
-     .kills = 3,
-     .stalls = 4,
-     .jumps = 6},
+     .faults = {[SIM_KILL] = 3, [SIM_STALL] = 4, [SIM_JUMP] = 6}},
     {.name = "all",
      .calls = 100,
      .writes = 30,
@@ -210,7 +207,7 @@ static const struct sim_mode modes[] = {
      .served_max_ms = 2200,
      .is_never_late = true,
      .lost_pct = 5,
-     .kills = 8},
+     .faults = {[SIM_KILL] = 8}},
     {.name = "refresh-all",
      .calls = 250,
      .writes = 30,

@@ -1,12 +1,10 @@
 /* See own_cluster.h. */
 #include "support/own_cluster.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 
+#include "support/sockets.h"
 #include "support/testing.h"
 
 /* The shortest that does not often take a busy node for a dead one. */
@@ -22,14 +20,11 @@
 
 static bool is_free(unsigned port)
 {
-    struct sockaddr_in name = {.sin_family = AF_INET,
-                               .sin_port = htons((uint16_t)port),
-                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in name = loopback(port);
     const int yes = 1;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = open_socket(AF_INET);
     bool is;
 
-    ck_assert_int_ge(fd, 0);
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
     is = bind(fd, (struct sockaddr *)&name, sizeof(name)) == 0;
     close(fd);
@@ -50,17 +45,6 @@ static unsigned find_port(size_t node)
     ck_abort_msg("no port is free");
 }
 
-static void add_option(struct server *s, const char *name, const char *value)
-{
-    size_t n = 0;
-
-    while (s->options[n] != NULL)
-        n++;
-    ck_assert_uint_lt(n + 2, SERVER_OPTIONS_MAX);
-    s->options[n] = name;
-    s->options[n + 1] = value;
-}
-
 static void set_options(struct own_cluster *c, size_t i)
 {
     struct server *s = &c->node[i];
@@ -69,22 +53,22 @@ static void set_options(struct own_cluster *c, size_t i)
                          .password = c->password};
     if (c->certificates != NULL) {
         s->tls_port = c->port[i];
-        add_option(s, "--tls-cluster", "yes");
-        add_option(s, "--tls-replication", "yes");
+        server_add_option(s, "--tls-cluster", "yes");
+        server_add_option(s, "--tls-replication", "yes");
     } else {
-        add_option(s, "--port", c->port_text[i]);
+        server_add_option(s, "--port", c->port_text[i]);
     }
     if (c->password != NULL)
-        add_option(s, "--masterauth", c->password);
-    add_option(s, "--bind", "127.0.0.1");
-    add_option(s, "--cluster-enabled", "yes");
-    add_option(s, "--cluster-node-timeout", c->timeout_text);
+        server_add_option(s, "--masterauth", c->password);
+    server_add_option(s, "--bind", "127.0.0.1");
+    server_add_option(s, "--cluster-enabled", "yes");
+    server_add_option(s, "--cluster-node-timeout", c->timeout_text);
     /* a replica may be elected however much it lags */
-    add_option(s, "--cluster-replica-validity-factor", "0");
-    add_option(s, "--cluster-allow-replica-migration", "no");
-    add_option(s, "--repl-diskless-sync-delay", "0");
+    server_add_option(s, "--cluster-replica-validity-factor", "0");
+    server_add_option(s, "--cluster-allow-replica-migration", "no");
+    server_add_option(s, "--repl-diskless-sync-delay", "0");
     if (c->has_bus_proxies)
-        add_option(s, "--cluster-announce-bus-port", c->bus_text[i]);
+        server_add_option(s, "--cluster-announce-bus-port", c->bus_text[i]);
 }
 
 static unsigned bus_port(const struct own_cluster *c, size_t i)

@@ -8,8 +8,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -18,10 +16,10 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/sockets.h"
 #include "support/testing.h"
 
 /* ----------------------------------------------------------------- servers */
@@ -263,6 +261,17 @@ void server_start(struct server *s)
     }
 }
 
+void server_add_option(struct server *s, const char *name, const char *value)
+{
+    size_t n = 0;
+
+    while (s->options[n] != NULL)
+        n++;
+    ck_assert_uint_lt(n + 2, SERVER_OPTIONS_MAX);
+    s->options[n] = name;
+    s->options[n + 1] = value;
+}
+
 void server_kill(struct server *s)
 {
     if (s->pid > 0) {
@@ -286,15 +295,10 @@ void server_stop(struct server *s)
 
 unsigned server_free_port(void)
 {
-    struct sockaddr_in name = {.sin_family = AF_INET,
-                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof(name);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    unsigned port;
 
-    ck_assert_int_eq(bind(fd, (struct sockaddr *)&name, size), 0);
-    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&name, &size), 0);
-    close(fd);
-    return ntohs(name.sin_port);
+    close(bind_any_port(&port));
+    return port;
 }
 
 void server_freeze(struct server *s)
@@ -345,36 +349,20 @@ redisReply *server_run(const struct server *s, const char *format, ...)
     return reply;
 }
 
-static long long integer(redisReply *reply, const char *format)
-{
-    long long value = reply->integer;
-
-    ck_assert_msg(reply->type != REDIS_REPLY_ERROR, "%s: %s", format,
-                  reply->str);
-    freeReplyObject(reply);
-    return value;
-}
-
 long long server_int(const struct server *s, const char *format, ...)
 {
     redisReply *reply;
     va_list arguments;
+    long long value;
 
     va_start(arguments, format);
     reply = run(s, format, arguments);
     va_end(arguments);
-    return integer(reply, format);
-}
-
-void server_do(const struct server *s, const char *format, ...)
-{
-    redisReply *reply;
-    va_list arguments;
-
-    va_start(arguments, format);
-    reply = run(s, format, arguments);
-    va_end(arguments);
-    (void)integer(reply, format);
+    ck_assert_msg(reply->type != REDIS_REPLY_ERROR, "%s: %s", format,
+                  reply->str);
+    value = reply->integer;
+    freeReplyObject(reply);
+    return value;
 }
 
 redisContext *server_send(const struct server *s, const char *format, ...)
@@ -537,12 +525,6 @@ struct pair {
     atomic_int *holds;    /* HOLD_ONE: the proxy's; else NULL */
 };
 
-static void open_socket_name(struct sockaddr_un *name, const char *path)
-{
-    *name = (struct sockaddr_un){.sun_family = AF_UNIX};
-    snprintf(name->sun_path, sizeof(name->sun_path), "%s", path);
-}
-
 static void pass_late(struct pair *pair)
 {
     (void)!send(pair->upstream, pair->late, pair->late_size, MSG_NOSIGNAL);
@@ -567,17 +549,13 @@ static void close_pair(struct pair *pair)
 /* Returns: a descriptor, -1 if the server is not there. */
 static int connect_upstream(const struct server *s)
 {
-    struct sockaddr_un path;
-    struct sockaddr_in port = {.sin_family = AF_INET,
-                               .sin_port = htons((uint16_t)s->tls_port),
-                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_un path = socket_name(s->socket);
+    struct sockaddr_in port = loopback(s->tls_port);
     bool is_path = s->tls_port == 0;
-    int fd = socket(is_path ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    int result;
+    int fd = open_socket(is_path ? AF_UNIX : AF_INET);
+    int result = is_path ? connect(fd, (struct sockaddr *)&path, sizeof(path))
+                         : connect(fd, (struct sockaddr *)&port, sizeof(port));
 
-    open_socket_name(&path, s->socket);
-    result = is_path ? connect(fd, (struct sockaddr *)&path, sizeof(path))
-                     : connect(fd, (struct sockaddr *)&port, sizeof(port));
     if (result == 0)
         return fd;
     close(fd);
@@ -805,42 +783,19 @@ static void *run_proxy(void *arg)
     return NULL;
 }
 
-static void listen_at_port(struct proxy *p)
-{
-    struct sockaddr_in name = {.sin_family = AF_INET,
-                               .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t size = sizeof(name);
-
-    p->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    ck_assert_int_eq(bind(p->listener, (struct sockaddr *)&name, sizeof(name)),
-                     0);
-    ck_assert_int_eq(getsockname(p->listener, (struct sockaddr *)&name, &size),
-                     0);
-    p->port = ntohs(name.sin_port);
-    snprintf(p->uri, sizeof(p->uri), "%s://127.0.0.1:%u",
-             p->server->tls_port != 0 ? "rediss" : "redis", p->port);
-}
-
-static void listen_at_socket(struct proxy *p)
-{
-    struct sockaddr_un name;
-
-    snprintf(p->socket, sizeof(p->socket), "%s/proxy.sock", p->server->dir);
-    snprintf(p->uri, sizeof(p->uri), "unix:%s", p->socket);
-    p->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    open_socket_name(&name, p->socket);
-    ck_assert_int_eq(bind(p->listener, (struct sockaddr *)&name, sizeof(name)),
-                     0);
-}
-
 void proxy_listen(struct proxy *p, const struct server *s)
 {
     p->server = s;
     p->filler = -1;
-    if (p->is_tcp)
-        listen_at_port(p);
-    else
-        listen_at_socket(p);
+    snprintf(p->socket, sizeof(p->socket), "%s/proxy.sock", s->dir);
+    if (p->is_tcp) {
+        p->listener = bind_any_port(&p->port);
+        snprintf(p->uri, sizeof(p->uri), "%s://127.0.0.1:%u",
+                 s->tls_port != 0 ? "rediss" : "redis", p->port);
+    } else {
+        p->listener = bind_path(p->socket);
+        snprintf(p->uri, sizeof(p->uri), "unix:%s", p->socket);
+    }
     ck_assert_int_eq(listen(p->listener, PROXY_PAIRS_MAX), 0);
 }
 
@@ -859,16 +814,13 @@ void proxy_start(struct proxy *p, const struct server *s)
  * backlog of 0 holds one connection: the filler. */
 static void begin_blackhole(struct proxy *p)
 {
-    struct sockaddr_in name;
-    socklen_t size = sizeof(name);
+    struct sockaddr_in name = loopback(p->port);
 
     ck_assert(p->is_tcp && p->filler < 0);
     WAIT_FOR(atomic_load(&p->is_deaf));
     ck_assert_int_eq(listen(p->listener, 0), 0);
-    ck_assert_int_eq(getsockname(p->listener, (struct sockaddr *)&name, &size),
-                     0);
     p->filler = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    (void)connect(p->filler, (struct sockaddr *)&name, size);
+    (void)connect(p->filler, (struct sockaddr *)&name, sizeof(name));
 }
 
 static void end_blackhole(struct proxy *p)

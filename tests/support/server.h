@@ -42,6 +42,9 @@ struct server {
  * options, password, certificates and has_clock first. */
 void server_start(struct server *s);
 
+/* Add an option with its value, or NULL; before the start. */
+void server_add_option(struct server *s, const char *name, const char *value);
+
 /* Kill it and remove its directory, if there is one. */
 void server_stop(struct server *s);
 
@@ -74,11 +77,9 @@ redisContext *server_connect(const struct server *s);
  * error reply is returned like any other; the test fails if none comes. */
 redisReply *server_run(const struct server *s, const char *format, ...);
 
-/* Run a command that must not fail, and return its integer. */
+/* Run a command that must not fail, and return its integer; or ignore that. */
 long long server_int(const struct server *s, const char *format, ...);
-
-/* Run a command that must not fail. */
-void server_do(const struct server *s, const char *format, ...);
+#define server_do(...) ((void)server_int(__VA_ARGS__))
 
 /* Send a command whose reply may take a while, on a connection of its own; and
  * wait for the reply, and close that. */

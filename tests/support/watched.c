@@ -22,37 +22,47 @@ static void start_proxy(struct watched *w)
     w->port[0] = w->proxy.port;
 }
 
+/* Start a server on a free port. Returns: the port. */
+static unsigned start(struct server *s)
+{
+    static char text[WATCHED_SERVERS + WATCHED_SENTINELS][8];
+    static size_t started;
+    char *port = text[started++ % COUNT_OF(text)];
+    unsigned number = server_free_port();
+
+    snprintf(port, sizeof(*text), "%u", number);
+    server_add_option(s, "--port", port);
+    server_add_option(s, "--bind", "127.0.0.1");
+    server_add_option(s, "--tls-replication",
+                      s->certificates != NULL ? "yes" : "no");
+    server_start(s);
+    return s->certificates != NULL ? s->tls_port : number;
+}
+
 static void start_servers(struct watched *w)
 {
-    static char port[WATCHED_SERVERS][8], first[8];
+    static char primary[8];
 
     for (size_t i = 0; i < WATCHED_SERVERS; i++) {
-        w->port[i] = server_free_port();
-        snprintf(port[i], sizeof(port[i]), "%u", w->port[i]);
-        w->server[i] = (struct server){
-            .certificates = w->certificates,
-            .options = {"--port", port[i], "--bind", "127.0.0.1",
-                        "--repl-diskless-sync-delay", "0", "--tls-replication",
-                        w->certificates != NULL ? "yes" : "no",
-                        "--replica-announce-ip", "127.0.0.1"}};
+        struct server *s = &w->server[i];
+        *s = (struct server){.certificates = w->certificates};
+        server_add_option(s, "--repl-diskless-sync-delay", "0");
+        server_add_option(s, "--replica-announce-ip", "127.0.0.1");
         if (i > 0) {
-            w->server[i].options[10] = "--replicaof";
-            w->server[i].options[11] = "127.0.0.1";
-            w->server[i].options[12] = first;
+            server_add_option(s, "--replicaof", "127.0.0.1");
+            server_add_option(s, primary, NULL);
         }
-        server_start(&w->server[i]);
-        if (w->certificates != NULL)
-            w->port[i] = w->server[i].tls_port;
+        w->port[i] = start(s);
         if (i == 0 && w->has_proxy)
             start_proxy(w);
         if (i == 0)
-            snprintf(first, sizeof(first), "%u", w->port[0]);
+            snprintf(primary, sizeof(primary), "%u", w->port[0]);
     }
 }
 
 static void start_sentinels(struct watched *w)
 {
-    static char port[WATCHED_SENTINELS][8], text[512];
+    static char text[512];
 
     snprintf(text, sizeof(text),
              "sentinel monitor %s 127.0.0.1 %u 2\n"
@@ -64,18 +74,10 @@ static void start_sentinels(struct watched *w)
              w->sentinel_password != NULL ? "sentinel sentinel-pass " : "",
              w->sentinel_password != NULL ? w->sentinel_password : "");
     for (size_t i = 0; i < WATCHED_SENTINELS; i++) {
-        w->sentinel_port[i] = server_free_port();
-        snprintf(port[i], sizeof(port[i]), "%u", w->sentinel_port[i]);
-        w->sentinel[i] =
-            (struct server){.certificates = w->certificates,
-                            .options = {"--port", port[i], "--bind",
-                                        "127.0.0.1", "--tls-replication",
-                                        w->certificates != NULL ? "yes" : "no"},
-                            .password = w->sentinel_password,
-                            .sentinel = text};
-        server_start(&w->sentinel[i]);
-        if (w->certificates != NULL)
-            w->sentinel_port[i] = w->sentinel[i].tls_port;
+        w->sentinel[i] = (struct server){.certificates = w->certificates,
+                                         .password = w->sentinel_password,
+                                         .sentinel = text};
+        w->sentinel_port[i] = start(&w->sentinel[i]);
     }
 }
 
@@ -103,13 +105,8 @@ static bool knows_all(const struct server *sentinel)
 void watched_start(struct watched *w)
 {
     start_servers(w);
-    for (size_t i = 1; i < WATCHED_SERVERS; i++) {
-        char status[16] = "";
-        do
-            server_info(&w->server[i], "master_link_status", status,
-                        sizeof(status));
-        while (strncmp(status, "up", 2) != 0);
-    }
+    for (size_t i = 1; i < WATCHED_SERVERS; i++)
+        WAIT_FOR(server_follows(&w->server[i]));
     start_sentinels(w);
     for (size_t i = 0; i < WATCHED_SENTINELS; i++)
         WAIT_FOR(knows_all(&w->sentinel[i]));

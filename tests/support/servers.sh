@@ -194,7 +194,7 @@ apt_get()
 # Install what these groups lack, or say why that is impossible and exit with 2.
 ensure_packages()
 {
-    local packages plan
+    local packages
     mapfile -t packages < <(missing_packages "$@")
     [ "${#packages[@]}" -gt 0 ] || return 0
     if ! is_debian; then
@@ -206,12 +206,8 @@ ensure_packages()
     fi
     if as_root true 2>/dev/null; then
         fetch_lists "${packages[@]}"
-        plan=$(plan_packages "${packages[@]}")
-        check_plan "$plan" "${packages[@]}"
-        install_packages "$plan" "${packages[@]}"
+        install_packages "${packages[@]}"
     else
-        plan=$(plan_packages "${packages[@]}")
-        check_plan "$plan" "${packages[@]}"
         name_packages "${packages[@]}"
     fi
     mapfile -t packages < <(missing_packages "$@")
@@ -235,42 +231,6 @@ fetch_lists()
         apt_get -qq update || exit 2
         return 0
     done
-}
-
-# What apt-get would do, in lines that begin with Inst or Remv; nothing if there
-# are no package lists. It needs no rights.
-plan_packages()
-{
-    LC_ALL=C apt-get -s --no-install-recommends install "$@" 2>/dev/null |
-        grep -E '^(Inst|Remv) ' || true
-}
-
-# names_in PLAN WORD : the packages in the lines that begin with WORD.
-names_in()
-{
-    sed -n "s/^$2 \([^ ]*\).*/\1/p" <<<"$1"
-}
-
-# check_plan PLAN PACKAGE... : exits with 2 if the plan removes a package.
-check_plan()
-{
-    local package removed
-    [ -n "$(names_in "$1" Remv)" ] || return 0
-    shift
-    for package; do
-        removed=$(names_in "$(plan_packages "$package")" Remv)
-        [ -n "$removed" ] || continue
-        echo "$package cannot be installed: apt-get would remove" \
-            "${removed//$'\n'/ }."
-        case $package in
-        mariadb-*) echo "Use a server that is already running with" \
-            "--mysql URI, or remove that package yourself." ;;
-        redis-*) echo "Use a server that is already running with" \
-            "--redis URI, or remove that package yourself." ;;
-        esac
-    done >&2
-    echo "Nothing was installed or removed." >&2
-    exit 2
 }
 
 name_packages()
@@ -298,25 +258,10 @@ advise()
     done >&2
 }
 
-# sizes_of PACKAGE... : how much is downloaded, and the size on disk.
-sizes_of()
-{
-    apt-cache --no-all-versions show "$@" | awk '
-        $1 == "Size:" { bytes += $2 }
-        $1 == "Installed-Size:" { kib += $2 }
-        END { printf "%.0f MB to download, %.0f MB on disk",
-                  bytes / 1e6, kib * 1024 / 1e6 }'
-}
-
-# install_packages PLAN PACKAGE...
+# apt-get says how much it downloads, and what it would have to remove.
 install_packages()
 {
-    local names
-    mapfile -t names < <(names_in "$1" Inst)
-    shift
     echo "Installing with apt-get: $*"
-    [ "${#names[@]}" -eq 0 ] || echo "Packages with their dependencies:" \
-        "${#names[@]}; $(sizes_of "${names[@]}")."
     apt_get install -y --no-remove --no-install-recommends "$@" && return 0
     echo "That failed; trying again with new package lists."
     apt_get -qq update &&

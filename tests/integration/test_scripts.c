@@ -34,12 +34,9 @@ static struct server server; /* of all tests of the program */
 
 static redisContext *open_connection(void)
 {
-    const struct timeval patience = {
-        .tv_sec = (time_t)((test_deadline_ms() - shed_now_ms()) / 1000)};
-    redisContext *c = redisConnectUnixWithTimeout(server.socket, patience);
+    redisContext *c = server_connect(&server);
 
-    ck_assert_msg(c != NULL && c->err == 0, "cannot connect");
-    ck_assert_int_eq(redisSetTimeout(c, patience), REDIS_OK);
+    ck_assert_msg(c != NULL, "cannot connect");
     return c;
 }
 

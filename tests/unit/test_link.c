@@ -5,14 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "redis/link.h"
 #include "redis/pipe.h"
 #include "support/bare.h"
 #include "support/greeting.h"
+#include "support/sockets.h"
 #include "support/testing.h"
 
 #define GOOD "$4\r\ngood\r\n"
@@ -100,16 +99,10 @@ static void *serve(void *arg)
 
 static void start(struct fake *fake)
 {
-    struct sockaddr_un name = {.sun_family = AF_UNIX};
-
     (void)snprintf(fake->path, sizeof(fake->path), "/tmp/shed-link-%ld.sock",
                    (long)getpid());
-    memcpy(name.sun_path, fake->path, strlen(fake->path) + 1);
     (void)unlink(fake->path);
-    fake->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    ck_assert_int_ge(fake->listener, 0);
-    ck_assert_int_eq(
-        bind(fake->listener, (struct sockaddr *)&name, sizeof(name)), 0);
+    fake->listener = bind_path(fake->path);
     ck_assert_int_eq(listen(fake->listener, 5), 0);
     ck_assert_int_eq(pthread_create(&fake->thread, NULL, serve, fake), 0);
 }

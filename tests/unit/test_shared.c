@@ -9,14 +9,13 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "redis/gate.h"
 #include "redis/link.h"
 #include "support/bare.h"
 #include "support/greeting.h"
+#include "support/sockets.h"
 #include "support/testing.h"
 
 #define CONNECTIONS_MAX 4096
@@ -222,20 +221,15 @@ static struct shed_links *links;
 
 static void start(uint64_t links_max)
 {
-    struct sockaddr_un name = {.sun_family = AF_UNIX};
     struct shed_client_options options = bare_client();
     struct shed_error err;
     char uri[120];
 
     (void)snprintf(server.path, sizeof(server.path),
                    "/tmp/shed-shared-%ld.sock", (long)getpid());
-    memcpy(name.sun_path, server.path, strlen(server.path) + 1);
     (void)unlink(server.path);
     server.wanted = 1;
-    server.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    ck_assert_int_ge(server.listener, 0);
-    ck_assert_int_eq(
-        bind(server.listener, (struct sockaddr *)&name, sizeof(name)), 0);
+    server.listener = bind_path(server.path);
     ck_assert_int_eq(listen(server.listener, THREADS_MAX), 0);
     ck_assert_int_eq(pthread_create(&server.thread, NULL, accept_all, NULL), 0);
     options.links = links_max;

@@ -1,11 +1,8 @@
 /* TLS without a socket: whom it believes, what a refusal says, sessions, and
  * what may come between the bytes. The server is OpenSSL's, in this process. */
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
@@ -14,6 +11,7 @@
 #include "wire/wire.h"
 #include "support/bare.h"
 #include "support/certificates.h"
+#include "support/sockets.h"
 #include "support/testing.h"
 
 enum { TEXT_BYTES = 4 * 1024 * 1024 };
@@ -641,16 +639,12 @@ static bool is_wire_open(void)
 /* A wire, and the server's end of its socket. */
 static void open_wire(void)
 {
-    struct sockaddr_in name = {.sin_family = AF_INET,
-                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fd;
-    socklen_t size = sizeof(name);
+    unsigned port;
+    int listener = bind_any_port(&port), fd;
     char uri[64];
 
-    ck_assert_int_eq(bind(listener, (struct sockaddr *)&name, size), 0);
     ck_assert_int_eq(listen(listener, 1), 0);
-    ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&name, &size), 0);
-    snprintf(uri, sizeof(uri), "rediss://127.0.0.1:%u", ntohs(name.sin_port));
+    snprintf(uri, sizeof(uri), "rediss://127.0.0.1:%u", port);
     ck_assert_int_eq(shed_address_create(uri, &address, NULL), SHED_OK);
     ck_assert_int_eq(shed_address_use_tls(address, &options, NULL), SHED_OK);
     shed_wire_init(&wire);

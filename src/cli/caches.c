@@ -1,7 +1,6 @@
 /* scan without a cache: finds the caches of a Redis by the keys and headers of
  * their entries, because nothing else tells that there is a cache. */
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,11 +97,10 @@ struct cli_text cli_cache_advice(const struct cli_call *call)
                       caches.count > 0 ? "; " : "");
 }
 
-void cli_cache_print_none(const struct cli_call *call, const char *before)
+void cli_cache_hint(const struct cli_call *call)
 {
-    if (call->out == NULL)
-        printf("%sthere are no entries of '%s': %s\n", before, call->words[0],
-               cli_cache_advice(call).at);
+    cli_out_hint(call->out, "There are no entries of '%s': %s", call->words[0],
+                 cli_cache_advice(call).at);
 }
 
 /* ----------------------------------------------------------------- traffic */
@@ -158,58 +156,29 @@ static int compare(const void *a, const void *b)
     return (x->entries < y->entries) - (x->entries > y->entries);
 }
 
-static void show_cache(const struct cache *c, json_t *out)
-{
-    cli_out_print(out,
-                  "%12" PRIu64 " %12" PRIu64 " %8" PRIu64 " %8" PRIu64
-                  " %12" PRIu64 "  %-7s %s\n",
-                  c->count[CLI_VALUE], c->count[CLI_NEGATIVE],
-                  c->count[CLI_LEASE], c->count[CLI_FAILURE], c->written,
-                  c->has_tags ? "yes" : "no", c->name);
-    cli_out_text(out, "name", c->name);
-    for (int i = CLI_VALUE; i <= CLI_FAILURE; i++)
-        cli_out_number(out, cli_kinds[i].name, c->count[i]);
-    cli_out_number(out, "written_in_last_minute", c->written);
-    cli_out_flag(out, "has_tags", c->has_tags);
-}
-
 static void show_caches(const struct caches *c, json_t *out)
 {
     json_t *list = cli_out_list(out, "caches");
 
-    if (c->count == 0)
-        cli_out_print(out, "no cache has an entry in this database\n");
-    else
-        cli_out_print(out, "%12s %12s %8s %8s %12s  %-7s %s\n", "rows",
-                      "no such row", "leases", "failures", "last minute",
-                      "tags", "cache");
-    for (size_t i = 0; i < c->count; i++)
-        show_cache(&c->list[i], cli_out_item(list));
-    if (c->count > 0)
-        cli_out_print(out, "\nlast minute: rows and \"no such row\" that were "
-                           "written in it\n");
-    cli_out_count(out, "entries_left_out", c->left_out,
-                  "entries of further caches are not shown");
-    cli_out_count(out, "keys_denied", c->denied,
-                  "keys may not be read by this user");
+    for (size_t i = 0; i < c->count; i++) {
+        json_t *item = cli_out_item(list);
+        for (int kind = CLI_VALUE; kind <= CLI_FAILURE; kind++)
+            cli_out_number(item, cli_kinds[kind].name, c->list[i].count[kind]);
+        cli_out_number(item, "written_in_last_minute", c->list[i].written);
+        cli_out_flag(item, "has_tags", c->list[i].has_tags);
+        cli_out_text(item, "name", c->list[i].name);
+    }
+    cli_out_number(out, "entries_left_out", c->left_out);
+    cli_out_number(out, "keys_denied", c->denied);
 }
 
 static void show_traffic(const struct traffic *t, json_t *out)
 {
-    long long found = t->count[FOUND], reads = found + t->count[MISSED];
-    struct cli_text part = {""};
+    json_t *redis = cli_out_object(out, "redis");
 
-    if (reads > 0)
-        part = cli_format(", of which %.1f %% found one",
-                          100.0 * (double)found / (double)reads);
-    if (t->is_known)
-        cli_out_print(out,
-                      "Redis, for all programs: %lld commands/s, %lld reads of "
-                      "keys/s%s\n",
-                      t->count[COMMANDS], reads, part.at);
-    cli_out_maybe(out, "commands_per_s", t->is_known, t->count[COMMANDS]);
-    cli_out_maybe(out, "keys_found_per_s", t->is_known, found);
-    cli_out_maybe(out, "keys_missed_per_s", t->is_known, t->count[MISSED]);
+    cli_out_maybe(redis, "commands_per_s", t->is_known, t->count[COMMANDS]);
+    cli_out_maybe(redis, "keys_found_per_s", t->is_known, t->count[FOUND]);
+    cli_out_maybe(redis, "keys_missed_per_s", t->is_known, t->count[MISSED]);
 }
 
 bool cli_scan_caches(const struct cli_call *call)

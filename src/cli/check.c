@@ -8,7 +8,6 @@
  * still differs. An entry that was invalidated or reloaded meanwhile is
  * compared from the beginning.
  */
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +26,6 @@
 #define LOAD_TIMEOUT_MS 30000
 #define JOB_TIMEOUT_MS 60000 /* a job may wait for another */
 #define VALUE_LIMIT_BYTES ((uint64_t)256 << 20)
-#define SHOWN_BYTES 200
 
 struct item {
     struct cli_key key;
@@ -46,7 +44,7 @@ struct check {
     struct item **items; /* those of a batch */
     size_t count, batch;
     struct cli_rate rate; /* of the items */
-    json_t *out, *stale_list;
+    json_t *stale_list;   /* of the answer */
     uint64_t compared, equal, stale, failed, changed, skipped;
     uint64_t invalidated;        /* misses by a tag when they were found */
     char why[SHED_REASON_BYTES]; /* of the first failure */
@@ -143,35 +141,29 @@ static bool is_equal(const struct item *item)
             memcmp(a.value.data, b.value.data, a.value.size) == 0);
 }
 
-static void show_side(json_t *out, json_t *object, const char *name,
-                      struct side side)
+static void show_side(json_t *item, const char *name, struct side side)
 {
-    json_t *member = cli_out_object(object, name);
+    json_t *object = cli_out_object(item, name);
 
-    cli_out_text(member, "kind", shed_kind_name(side.kind));
-    if (side.kind != SHED_KIND_ROW) {
-        cli_out_line(out, name, "%s",
-                     side.kind == SHED_KIND_NULL ? "(NULL)" : "(no such row)");
-        return;
-    }
-    cli_out_line_bytes(out, name, side.value, SHOWN_BYTES);
-    cli_out_bytes(member, "value", side.value);
+    cli_out_text(object, "kind", shed_kind_name(side.kind));
+    if (side.kind == SHED_KIND_ROW)
+        cli_out_bytes(object, "value", side.value);
 }
 
+/* As text, at once. */
 static void report(struct check *c, const struct item *item)
 {
-    uint64_t written_ms = item->entry.entry.written_ms;
-    json_t *object = cli_out_item(c->stale_list);
+    bool is_json = c->call->is_json;
+    json_t *object = is_json ? cli_out_item(c->stale_list) : cli_out_open();
+    json_t *stale = is_json ? object : cli_out_object(object, "stale_entry");
 
     c->stale++;
-    cli_out_print(c->out, "STALE %s  written %s\n",
-                  cli_escape(cli_key_name(&item->key)).at,
-                  cli_date(written_ms).at);
-    cli_out_bytes(object, "key", cli_key_bytes(&item->key));
-    cli_out_number(object, "written_ms", written_ms);
-    show_side(c->out, object, "cache", side_of_entry(&item->entry));
-    show_side(c->out, object, "database", side_of_row(item->value));
-    cli_flush(c->call);
+    cli_out_bytes(stale, "key", cli_key_bytes(&item->key));
+    cli_out_number(stale, "written_ms", item->entry.entry.written_ms);
+    show_side(stale, "cache", side_of_entry(&item->entry));
+    show_side(stale, "database", side_of_row(item->value));
+    if (!is_json)
+        cli_out_close(c->call, object);
 }
 
 /* ------------------------------------------------------------- the rounds */
@@ -305,39 +297,31 @@ static void open_source(struct check *c)
 
 static void show_summary(const struct check *c)
 {
-    json_t *out = c->out;
+    json_t *out = c->call->out;
 
-    cli_out_print(out,
-                  "%" PRIu64 " compared: %" PRIu64 " equal, %" PRIu64
-                  " stale, %" PRIu64 " invalidated or loaded meanwhile, "
-                  "%" PRIu64 " failed\n",
-                  c->compared, c->equal, c->stale, c->changed, c->failed);
     cli_out_number(out, "compared", c->compared);
     cli_out_number(out, "equal", c->equal);
+    cli_out_number(out, "stale_count", c->stale);
     cli_out_number(out, "changed_meanwhile", c->changed);
     cli_out_number(out, "failed", c->failed);
-    cli_out_count(
-        out, "invalidated", c->invalidated,
-        "invalidated, by a tag or with all entries, and not compared");
-    cli_out_count(out, "not_comparable", c->skipped,
-                  "had no value to compare (leases, failures, unknown bytes)");
-    if (c->failed > 0)
-        cli_out_print(out, "the first failure: %s\n", c->why);
-    if (c->compared == 0 && c->invalidated > 0)
-        cli_out_print(out, "nothing was proven: no caller is given these "
-                           "entries\n");
-    else if (c->compared == 0 && c->skipped == 0)
-        cli_cache_print_none(c->call, "nothing was proven: ");
     cli_out_text(out, "reason", c->failed > 0 ? c->why : NULL);
+    cli_out_number(out, "invalidated", c->invalidated);
+    cli_out_number(out, "not_comparable", c->skipped);
+    if (c->compared == 0)
+        cli_out_hint(out, "Nothing was proven%s.",
+                     c->invalidated > 0
+                         ? ": no caller is given entries that are invalidated"
+                         : "");
+    if (c->compared + c->invalidated + c->skipped == 0)
+        cli_cache_hint(c->call);
 }
 
 int cli_check(struct cli_call *call)
 {
-    struct check c = {
-        .call = call, .out = call->out, .rate = {.per_s = call->rate}};
+    struct check c = {.call = call, .rate = {.per_s = call->rate}};
     struct cli_walk walk;
 
-    c.stale_list = cli_out_list(c.out, "stale");
+    c.stale_list = cli_out_list(call->out, "stale");
     if (call->mysql == NULL || call->query == NULL)
         cli_fail(call, CLI_USAGE,
                  "check needs --mysql URI (or SNOWSHED_MYSQL) and --query "

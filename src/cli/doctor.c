@@ -423,5 +423,7 @@ int cli_doctor(struct cli_call *call)
         check_servers(&d);
     }
     shed_reply_free(d.info);
+    if (!call->is_json) /* it is told already, as it was found */
+        (void)json_object_clear(call->out);
     return d.worst >= WARNING ? CLI_NO : CLI_YES;
 }

@@ -75,7 +75,7 @@ void cli_find(struct doctor *d, const char *subject, enum level level,
     cli_out_text(object, "means", means);
     cli_out_text(object, "advice", advice);
     cli_out_bytes(object, "is", shed_str(text));
-    if (object == NULL && !(level == OK && d->is_brief))
+    if (!d->call->is_json && !(level == OK && d->is_brief))
         print_finding(d, subject, levels[level], means, advice, text);
 }
 

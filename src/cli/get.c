@@ -177,19 +177,20 @@ static void consider_writes(const struct cli_call *call,
 static int show(const struct cli_call *call, const struct cli_entry *e)
 {
     struct verdict v = judge(e);
-    json_t *caller = cli_out_object(call->out, "caller");
+    json_t *caller;
 
     consider_writes(call, e, &v);
     cli_entry_show(e, call->out);
-    cli_out_print(call->out, "\n");
-    if (call->out == NULL)
-        cli_print_wrapped(v.text.at, 0, 0);
+    caller = cli_out_object(call->out, "caller");
     cli_out_text(caller, "would", v.would);
-    cli_out_text(caller, "text", v.text.at);
     cli_out_flag(caller, "is_answered", v.is_answered);
     cli_out_ms(caller, "for_ms", v.for_ms);
     cli_out_text(caller, "writes_refused",
                  v.refused.at[0] != '\0' ? v.refused.at : NULL);
+    cli_out_text(caller, "text", v.text.at);
+    if (e->pttl == -1)
+        cli_out_hint(call->out, "It has no time to live, and stays until it is "
+                                "removed: snowshed invalidate does that.");
     return v.is_answered ? CLI_YES : CLI_NO;
 }
 

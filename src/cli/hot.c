@@ -23,7 +23,6 @@
 #define CANDIDATES_LEFT 1000
 #define PAGE 500 /* commands under way at a time */
 #define LOOKS_DEFAULT 10
-#define BAR_WIDTH 30
 
 struct hot {
     const struct cli_call *call;
@@ -105,38 +104,24 @@ static size_t shown(const struct hot *h)
 static void show(const struct hot *h, json_t *out)
 {
     size_t count = shown(h);
-    long long most =
-        count > 0 && h->keys.at[0].rank > 0 ? h->keys.at[0].rank : 1;
     json_t *list = cli_out_list(out, "hottest");
 
+    for (size_t i = 0; i < count; i++)
+        cli_scan_show_key(h->call, &h->keys.at[i], list,
+                          h->has_frequency ? "frequency" : "seconds");
     cli_out_text(out, "method", h->has_frequency ? "frequency" : "idle time");
     cli_out_number(out, "looks", h->looks);
-    for (size_t i = 0; i < count; i++) {
-        const struct cli_ranked *key = &h->keys.at[i];
-        cli_out_print(out, "%6lld  %-*.*s", key->rank, BAR_WIDTH,
-                      (int)(key->rank * BAR_WIDTH / most),
-                      "##############################");
-        cli_out_number(cli_scan_show_key(h->call, key, list),
-                       h->has_frequency ? "frequency" : "seconds",
-                       (uint64_t)key->rank);
-    }
     if (h->keys.count == 0)
-        cli_cache_print_none(h->call, "");
+        cli_cache_hint(h->call);
     else if (h->has_frequency)
-        cli_out_print(out, "\nBy Redis's counter of uses (OBJECT FREQ): "
-                           "logarithmic, at most 255, decaying.\n");
-    else if (count == 0)
-        cli_out_print(out,
-                      "none of the entries of '%s' was used in %" PRIu64
-                      " seconds\n",
-                      h->call->words[0], h->looks);
+        cli_out_hint(out, "By Redis's counter of uses (OBJECT FREQ): "
+                          "logarithmic, at most 255, decaying.");
     else
-        cli_out_print(out,
-                      "\nSeconds, of %" PRIu64 ", in which each was used "
-                      "(OBJECT IDLETIME). Keys that are used each\nsecond "
-                      "cannot be told apart; an LFU maxmemory-policy would "
-                      "count uses.\n",
-                      h->looks);
+        cli_out_hint(out,
+                     "Seconds, of %" PRIu64 ", in which each was used (OBJECT "
+                     "IDLETIME). Keys that are used each second cannot be told "
+                     "apart; an LFU maxmemory-policy would count uses.",
+                     h->looks);
 }
 
 bool cli_scan_hot(const struct cli_call *call)

@@ -273,18 +273,12 @@ static void report(const struct work *w)
     json_t *out = w->call->out;
 
     if (w->call->is_all) {
-        cli_out_print(out,
-                      "all entries of %s invalidated, %zu of them removed\n",
-                      w->call->words[0], w->removed);
         cli_out_flag(out, "invalidated_all", true);
         cli_out_number(out, "removed", w->removed);
     } else if (w->is_of_tags) {
-        cli_out_print(out, "%zu tags invalidated\n", w->sent);
         cli_out_number(out, "invalidated_tags", w->sent);
         cli_out_flag(out, "invalidated_all", false);
     } else {
-        cli_out_print(out, "%zu invalidated, %zu of them existed\n", w->sent,
-                      w->found);
         cli_out_number(out, "invalidated", w->sent);
         cli_out_number(out, "removed", w->found);
     }

@@ -145,6 +145,7 @@ void cli_lock_read(struct cli_redis *redis, struct shed_bytes name,
                    bool is_exact, struct cli_lock *lock)
 {
     *lock = (struct cli_lock){.name = name};
+    memset(lock->presence.process, ' ', SHED_PROCESS_BYTES);
     lock->room = cli_alloc(shed_lock_keys_bytes(name.size), 1);
     look(redis, is_exact, lock);
     if (lock->state == CLI_LOCK_FREE && !is_exact) {

@@ -1,4 +1,4 @@
-/* A lock as it is in Redis now: read, then shown as text or as JSON. */
+/* A lock as it is in Redis now. */
 #ifndef CLI_LOCK_VIEW_H
 #define CLI_LOCK_VIEW_H
 
@@ -70,8 +70,5 @@ extern const struct cli_lock_names cli_lock_states[CLI_LOCK_STATES];
 
 /* The lock's own key. */
 struct shed_bytes cli_lock_key(const struct cli_lock *lock);
-
-/* Say what is known of it. */
-void cli_lock_show(const struct cli_lock *lock, json_t *out);
 
 #endif

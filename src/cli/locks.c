@@ -30,98 +30,61 @@ const struct cli_lock_names cli_lock_states[CLI_LOCK_STATES] = {
     [CLI_LOCK_NO_LOCK] = {"no lock", "no lock: the key holds a list, hash, set "
                                      "or stream"}};
 
-static const char *describe(const struct cli_lock *lock)
+/* What a list has of a lock, too. */
+static void show_state(const struct cli_lock *lock, json_t *out)
 {
-    if (lock->presence.life == CLI_ALIVE)
-        return "held by a process that is alive";
-    if (lock->presence.life == CLI_GONE)
-        return "held by a process that is gone";
-    return cli_lock_states[lock->state].text;
+    long long left_ms =
+        lock->stamp_ms > 0
+            ? (long long)shed_left_ms(lock->stamp_ms, lock->now_ms)
+            : lock->pttl;
+
+    cli_out_bytes(out, "name", lock->name);
+    cli_out_flag(out, "is_exact_key", lock->is_exact);
+    cli_out_text(out, "state", cli_lock_states[lock->state].name);
+    cli_out_ms(out, "left_ms", left_ms);
+    cli_out_number(out, "queued", (uint64_t)lock->queued);
 }
 
-static void show_holder(const struct cli_lock *lock, json_t *out)
-{
-    struct cli_text token = cli_hex(lock->token, SHED_TOKEN_BYTES);
-    json_t *holder = cli_out_object(out, "holder");
-
-    cli_out_line(out, "process", "%s", cli_presence_text(&lock->presence).at);
-    if (lock->is_restarted)
-        cli_out_line(out, "", "Redis was restarted since the lock was taken");
-    cli_out_line(out, "token", "%s", token.at);
-    cli_out_text(holder, "token", token.at);
-    cli_presence_members(holder, &lock->presence);
-}
-
-static void show_left(const struct cli_lock *lock, json_t *out)
-{
-    if (lock->stamp_ms > lock->now_ms)
-        cli_out_line(out, "left", "%s by its stamp, unless it is renewed",
-                     cli_duration(lock->stamp_ms - lock->now_ms).at);
-    else if (lock->stamp_ms > 0)
-        cli_out_line(out, "left",
-                     "none: by its stamp it ended %s ago; the next caller "
-                     "takes it",
-                     cli_duration(lock->now_ms - lock->stamp_ms).at);
-    else if (lock->pttl >= 0)
-        cli_out_line(out, "left", "%s, unless it is renewed",
-                     cli_duration((uint64_t)lock->pttl).at);
-    else if (lock->state != CLI_LOCK_FREE)
-        cli_out_line(out, "left", "no end: it stays until it is released");
-    cli_out_ms(out, "left_ms", lock->pttl);
-    cli_out_maybe(out, "stamp_ms", lock->stamp_ms > 0,
-                  (long long)lock->stamp_ms);
-}
-
-static void show_waiter(const struct cli_waiter *w, uint64_t now_ms,
-                        json_t *out, json_t *item)
-{
-    uint64_t waited_ms = shed_left_ms(now_ms, w->since_ms);
-
-    cli_out_line(out, "", "%s  for %s of %s",
-                 cli_presence_text(&w->presence).at, cli_duration(waited_ms).at,
-                 cli_duration(w->wait_ms).at);
-    cli_presence_members(item, &w->presence);
-    cli_out_number(item, "waited_ms", waited_ms);
-    cli_out_number(item, "limit_ms", w->wait_ms);
-}
-
-static void show_waiters(const struct cli_lock *lock, json_t *out)
+static void show_queue(const struct cli_lock *lock, json_t *out)
 {
     json_t *queue = cli_out_list(out, "queue");
 
-    if (lock->queued > 0)
-        cli_out_line(out, "waiters", "%lld, in this order:", lock->queued);
-    else
-        cli_out_line(out, "waiters", "%s",
-                     lock->has_mark
-                         ? "there are some (only a fair lock counts them)"
-                         : "none seen");
-    for (long long i = 0; i < lock->queued && i < CLI_QUEUE_SHOWN; i++)
-        show_waiter(&lock->waiters[i], lock->now_ms, out, cli_out_item(queue));
-    if (lock->queued > CLI_QUEUE_SHOWN)
-        cli_out_line(out, "", "...");
-    cli_out_number(out, "queued", (uint64_t)lock->queued);
     cli_out_flag(out, "is_waited_for", lock->queued > 0 || lock->has_mark);
+    for (long long i = 0; i < lock->queued && i < CLI_QUEUE_SHOWN; i++) {
+        const struct cli_waiter *w = &lock->waiters[i];
+        json_t *item = cli_out_item(queue);
+        cli_presence_members(item, &w->presence);
+        cli_out_number(item, "waited_ms",
+                       shed_left_ms(lock->now_ms, w->since_ms));
+        cli_out_number(item, "limit_ms", w->wait_ms);
+    }
 }
 
-void cli_lock_show(const struct cli_lock *lock, json_t *out)
+static void show_lock(const struct cli_lock *lock, json_t *out)
 {
-    cli_out_print(out, "%s  %s\n", cli_escape(cli_lock_key(lock)).at,
-                  describe(lock));
-    cli_out_bytes(out, "name", lock->name);
+    bool is_held = lock->state == CLI_LOCK_HELD;
+    json_t *holder;
+
+    show_state(lock, out);
+    cli_out_text(
+        out, "description",
+        lock->presence.life == CLI_ALIVE  ? "held by a process that is alive"
+        : lock->presence.life == CLI_GONE ? "held by a process that is gone"
+                                          : cli_lock_states[lock->state].text);
     cli_out_bytes(out, "redis_key", cli_lock_key(lock));
-    cli_out_text(out, "state", cli_lock_states[lock->state].name);
-    cli_out_flag(out, "is_exact_key", lock->is_exact);
-    if (lock->state == CLI_LOCK_HELD)
-        show_holder(lock, out);
-    else
-        cli_out_text(out, "holder", NULL);
-    show_left(lock, out);
-    if (lock->number > 0)
-        cli_out_line(out, "number", "%lld, the last that was given",
-                     lock->number);
+    cli_out_maybe(out, "stamp_ms", lock->stamp_ms > 0,
+                  (long long)lock->stamp_ms);
     cli_out_maybe(out, "number", lock->number > 0, lock->number);
-    show_waiters(lock, out);
+    if (is_held) {
+        holder = cli_out_object(out, "holder");
+        cli_presence_members(holder, &lock->presence);
+        cli_out_text(holder, "token",
+                     cli_hex(lock->token, SHED_TOKEN_BYTES).at);
+        cli_out_flag(holder, "is_of_former_run", lock->is_restarted);
+    } else {
+        cli_out_text(out, "holder", NULL);
+    }
+    show_queue(lock, out);
 }
 
 /* ------------------------------------------------------------ release-dead */
@@ -201,14 +164,12 @@ static bool show_one(const struct cli_call *call, struct shed_bytes name)
         is_yes = why == NULL;
         cli_out_flag(call->out, "is_released", is_yes);
         cli_out_text(call->out, "reason", why);
-        cli_lock_show(&lock, cli_out_object(call->out, "was"));
-        cli_out_print(call->out,
-                      is_yes ? "\nReleased. Whatever its holder was "
-                               "doing may be half done.\n"
-                             : "\nNot released: %s.\n",
-                      why);
+        show_lock(&lock, cli_out_object(call->out, "was"));
+        if (is_yes)
+            cli_out_hint(call->out,
+                         "Whatever its holder was doing may be half done.");
     } else {
-        cli_lock_show(&lock, call->out);
+        show_lock(&lock, call->out);
     }
     cli_lock_free(&lock);
     return is_yes;
@@ -236,17 +197,6 @@ static struct shed_bytes lock_of(struct shed_bytes key, bool *is_exact)
     return name.size > 0 && name.size <= SHED_LOCK_NAME_MAX_BYTES
                ? name
                : shed_bytes(NULL, 0);
-}
-
-static void print_line(const struct cli_lock *lock)
-{
-    bool has_process = cli_lock_has_process(lock);
-
-    printf("%-10s %-14s %8lld  %s%s%s%s\n", cli_lock_states[lock->state].name,
-           lock->pttl >= 0 ? cli_duration((uint64_t)lock->pttl).at : "no end",
-           lock->queued, lock->is_exact ? "-x " : "", cli_word(lock->name).at,
-           has_process ? "  " : "",
-           has_process ? cli_presence_text(&lock->presence).at : "");
 }
 
 static struct cli_ranking find_all(const struct cli_call *call)
@@ -280,20 +230,15 @@ static bool list_all(const struct cli_call *call)
         cli_lock_read(call->redis, name, is_exact, &lock);
         denied += lock.is_denied;
         if (!lock.is_denied && cli_lock_is_held(&lock)) {
-            if (held++ == 0)
-                cli_out_print(call->out, "%-10s %-14s %8s  %s\n", "state",
-                              "left", "waiting", "lock");
-            if (call->out == NULL)
-                print_line(&lock);
-            else
-                cli_lock_show(&lock, cli_out_item(list));
+            json_t *item = cli_out_item(list);
+            held++;
+            show_state(&lock, item);
+            cli_presence_members(item, &lock.presence);
         }
         cli_lock_free(&lock);
     }
-    if (held == 0)
-        cli_out_print(call->out, "no lock is held in this database\n");
-    cli_out_count(call->out, "locks_denied", denied,
-                  "locks may not be read by this user");
+    cli_out_number(call->out, "held", held);
+    cli_out_number(call->out, "denied", denied);
     cli_ranking_fini(&keys);
     return held > 0;
 }

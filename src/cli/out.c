@@ -1,11 +1,24 @@
-/* Text to the standard output, members into a JSON object. */
+/* Members of a JSON object, and the text that is made of them. */
 #include "cli/out.h"
 
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <openssl/evp.h>
+
+#define BASE64 "_base64"
+
+/* Do not flood a terminal with a payload of megabytes. */
+#define SHOWN_BYTES 1024
+
+/* From here on a number of ms is a date: the year 2001. */
+#define DATES_FROM_MS 1000000000000
+
+#define INDENT 2
+#define COLUMNS_MAX 16
+
+/* ----------------------------------------------------------------- members */
 
 static json_t *check(json_t *value)
 {
@@ -14,66 +27,14 @@ static json_t *check(json_t *value)
     return value;
 }
 
-json_t *cli_out_open(const struct cli_call *call)
+json_t *cli_out_open(void)
 {
-    return call->is_json ? check(json_object()) : NULL;
+    return check(json_object());
 }
-
-void cli_out_close(const struct cli_call *call, json_t *out)
-{
-    size_t form = out == call->out ? JSON_INDENT(2) : JSON_COMPACT;
-
-    if (json_object_size(out) > 0) {
-        if (json_dumpf(out, stdout, form | JSON_ENSURE_ASCII) != 0)
-            cli_fail_nomem();
-        (void)putchar('\n');
-    }
-    json_decref(out);
-    cli_flush(call);
-}
-
-/* -------------------------------------------------------------------- text */
-
-void cli_out_print(const json_t *out, const char *format, ...)
-{
-    va_list list;
-
-    if (out != NULL)
-        return;
-    va_start(list, format);
-    (void)vprintf(format, list);
-    va_end(list);
-}
-
-void cli_out_line(const json_t *out, const char *name, const char *format, ...)
-{
-    va_list list;
-
-    if (out != NULL)
-        return;
-    printf("  %-10s ", name);
-    va_start(list, format);
-    (void)vprintf(format, list);
-    va_end(list);
-    (void)putchar('\n');
-}
-
-void cli_out_line_bytes(const json_t *out, const char *name,
-                        struct shed_bytes bytes, size_t limit)
-{
-    bool is_cut = bytes.size > limit;
-
-    bytes.size = is_cut ? limit : bytes.size;
-    cli_out_line(out, name, "%s%s", cli_escape(bytes).at, is_cut ? "..." : "");
-}
-
-/* ----------------------------------------------------------------- members */
 
 void cli_out_set(json_t *out, const char *name, json_t *value)
 {
-    if (out == NULL)
-        json_decref(value);
-    else if (json_object_set_new(out, name, value) != 0)
+    if (json_object_set_new(out, name, value) != 0)
         cli_fail_nomem();
 }
 
@@ -85,14 +46,6 @@ void cli_out_number(json_t *out, const char *name, uint64_t number)
 void cli_out_flag(json_t *out, const char *name, bool flag)
 {
     cli_out_set(out, name, json_boolean(flag));
-}
-
-void cli_out_count(json_t *out, const char *name, uint64_t number,
-                   const char *counted)
-{
-    if (number > 0)
-        cli_out_print(out, "%" PRIu64 " %s\n", number, counted);
-    cli_out_number(out, name, number);
 }
 
 void cli_out_text(json_t *out, const char *name, const char *text)
@@ -114,22 +67,22 @@ void cli_out_ms(json_t *out, const char *name, long long ms)
 void cli_out_bytes(json_t *out, const char *name, struct shed_bytes bytes)
 {
     const void *at = bytes.data != NULL ? bytes.data : "";
-    json_t *string = out != NULL ? json_stringn(at, bytes.size) : NULL;
+    json_t *string = json_stringn(at, bytes.size);
     char *text;
 
-    if (string != NULL || out == NULL) {
+    if (string != NULL) {
         cli_out_set(out, name, string);
         return;
     }
     text = cli_alloc((bytes.size + 2) / 3 * 4 + 1, 1);
     (void)EVP_EncodeBlock((unsigned char *)text, at, (int)bytes.size);
-    cli_out_text(out, cli_format("%s_base64", name).at, text);
+    cli_out_text(out, cli_format("%s" BASE64, name).at, text);
     free(text);
 }
 
 json_t *cli_out_object(json_t *out, const char *name)
 {
-    json_t *object = out != NULL ? check(json_object()) : NULL;
+    json_t *object = cli_out_open();
 
     cli_out_set(out, name, object);
     return object;
@@ -137,7 +90,7 @@ json_t *cli_out_object(json_t *out, const char *name)
 
 json_t *cli_out_list(json_t *out, const char *name)
 {
-    json_t *list = out != NULL ? check(json_array()) : NULL;
+    json_t *list = check(json_array());
 
     cli_out_set(out, name, list);
     return list;
@@ -145,9 +98,210 @@ json_t *cli_out_list(json_t *out, const char *name)
 
 json_t *cli_out_item(json_t *list)
 {
-    json_t *object = list != NULL ? check(json_object()) : NULL;
+    json_t *object = cli_out_open();
 
-    if (list != NULL && json_array_append_new(list, object) != 0)
+    if (json_array_append_new(list, object) != 0)
         cli_fail_nomem();
     return object;
+}
+
+void cli_out_hint(json_t *out, const char *format, ...)
+{
+    json_t *hints = json_object_get(out, "hints");
+    char text[1024];
+    va_list list;
+
+    va_start(list, format);
+    (void)vsnprintf(text, sizeof(text), format, list);
+    va_end(list);
+    if (hints == NULL)
+        hints = cli_out_list(out, "hints");
+    if (json_array_append_new(hints, json_string(text)) != 0)
+        cli_fail_nomem();
+}
+
+/* -------------------------------------------------------------------- text */
+
+static bool ends(const char *name, const char *with)
+{
+    size_t size = strlen(name), end = strlen(with);
+
+    return size >= end && strcmp(name + size - end, with) == 0;
+}
+
+/* What a line or a column is called. */
+static struct cli_text label(const char *name)
+{
+    size_t size = strlen(name);
+    struct cli_text text;
+
+    if (ends(name, BASE64))
+        size -= strlen(BASE64);
+    else if (ends(name, "_ms"))
+        size -= strlen("_ms");
+    if (cli_begins(name, "is_") || cli_begins(name, "has_")) {
+        size_t prefix = strcspn(name, "_") + 1;
+        name += prefix;
+        size -= prefix;
+    }
+    text = cli_format("%.*s", (int)size, name);
+    for (char *c = text.at; *c != '\0'; c++)
+        *c = *c == '_' ? ' ' : *c;
+    return text;
+}
+
+static struct cli_text string_text(const char *name, const json_t *value,
+                                   bool is_word)
+{
+    const char *at = json_string_value(value);
+    size_t size = json_string_length(value);
+    char *decoded = cli_alloc(size, 1);
+    struct shed_bytes bytes = shed_bytes(at, size);
+    bool is_cut;
+    struct cli_text text;
+
+    if (ends(name, BASE64)) {
+        (void)EVP_DecodeBlock((unsigned char *)decoded,
+                              (const unsigned char *)at, (int)size);
+        bytes = shed_bytes(decoded, size / 4 * 3 - (strcspn(at, "=") < size) -
+                                        ends(at, "=="));
+    }
+    is_cut = bytes.size > SHOWN_BYTES;
+    bytes.size = is_cut ? SHOWN_BYTES : bytes.size;
+    text = is_word ? cli_word(bytes) : cli_escape(bytes);
+    free(decoded);
+    return is_cut ? cli_format("%s...", text.at) : text;
+}
+
+static struct cli_text value_text(const char *name, const json_t *value,
+                                  bool is_word)
+{
+    uint64_t number = (uint64_t)json_integer_value(value);
+
+    if (json_is_string(value))
+        return string_text(name, value, is_word);
+    if (json_is_boolean(value))
+        return cli_format("%s", json_is_true(value) ? "yes" : "no");
+    if (json_is_real(value))
+        return cli_format("%.2f", json_real_value(value));
+    if (!json_is_integer(value))
+        return cli_format("-");
+    if (ends(name, "_ms"))
+        return number >= DATES_FROM_MS ? cli_date(number)
+                                       : cli_duration(number);
+    if (strcmp(name, "bytes") == 0 || strcmp(name, "size") == 0)
+        return cli_size(number);
+    return cli_format("%lld", (long long)number);
+}
+
+/* The value of a column; that of the first item may be in base64 alone, or that
+ * of this one. */
+static struct cli_text cell(const json_t *item, const char *column)
+{
+    struct cli_text name = cli_format("%s", column);
+    const json_t *value = json_object_get(item, name.at);
+
+    if (value == NULL && ends(column, BASE64))
+        name.at[strlen(column) - strlen(BASE64)] = '\0';
+    else if (value == NULL)
+        name = cli_format("%s" BASE64, column);
+    return value_text(name.at, json_object_get(item, name.at), true);
+}
+
+/* Columns for the members of the first object. */
+static void print_table(json_t *list, int indent)
+{
+    struct {
+        const char *name;
+        int width;
+    } column[COLUMNS_MAX];
+    size_t count = 0;
+    const char *name;
+    json_t *value;
+
+    json_object_foreach(json_array_get(list, 0), name, value)
+    {
+        int width = (int)strlen(label(name).at);
+        for (size_t i = 0; i < json_array_size(list); i++) {
+            int size = (int)strlen(cell(json_array_get(list, i), name).at);
+            width = size > width ? size : width;
+        }
+        if (count < COLUMNS_MAX) {
+            column[count].name = name;
+            column[count++].width = width;
+        }
+    }
+    for (size_t i = 0; i <= json_array_size(list); i++) {
+        json_t *item = i > 0 ? json_array_get(list, i - 1) : NULL;
+        printf("%*s", indent, "");
+        for (size_t c = 0; c < count; c++)
+            printf("%-*s%s", c + 1 < count ? column[c].width : 0,
+                   item != NULL ? cell(item, column[c].name).at
+                                : label(column[c].name).at,
+                   c + 1 < count ? "  " : "\n");
+    }
+}
+
+static void print_list(json_t *list, int indent)
+{
+    size_t i;
+    json_t *text;
+
+    if (json_is_object(json_array_get(list, 0))) {
+        print_table(list, indent);
+        return;
+    }
+    json_array_foreach(list, i, text)
+    {
+        printf("%*s", indent, "");
+        cli_print_wrapped(json_string_value(text), (size_t)indent,
+                          (size_t)indent);
+    }
+}
+
+static void print_object(json_t *object, int indent)
+{
+    int width = 0;
+    const char *name;
+    json_t *value;
+
+    json_object_foreach(object, name, value)
+    {
+        int size = (int)strlen(label(name).at);
+        width = size > width ? size : width;
+    }
+    json_object_foreach(object, name, value)
+    {
+        bool is_large = json_is_object(value) || json_is_array(value);
+        if (json_is_null(value) ||
+            (json_is_array(value) && json_array_size(value) == 0))
+            continue;
+        printf("%*s%-*s%s", indent, "", is_large ? 0 : width, label(name).at,
+               is_large ? "\n" : "  ");
+        if (json_is_object(value))
+            print_object(value, indent + INDENT);
+        else if (json_is_array(value))
+            print_list(value, indent + INDENT);
+        else if (strcmp(name, "text") == 0)
+            cli_print_wrapped(json_string_value(value),
+                              (size_t)(indent + width) + INDENT,
+                              (size_t)(indent + width) + INDENT);
+        else
+            printf("%s\n", value_text(name, value, false).at);
+    }
+}
+
+void cli_out_close(const struct cli_call *call, json_t *out)
+{
+    size_t form = out == call->out ? JSON_INDENT(2) : JSON_COMPACT;
+
+    if (json_object_size(out) > 0 && call->is_json) {
+        if (json_dumpf(out, stdout, form | JSON_ENSURE_ASCII) != 0)
+            cli_fail_nomem();
+        (void)putchar('\n');
+    } else {
+        print_object(out, 0);
+    }
+    json_decref(out);
+    cli_flush(call);
 }

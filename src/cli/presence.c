@@ -51,23 +51,6 @@ void cli_presence_read(struct cli_redis *redis, uint32_t epoch,
         ask_place(redis, channel.at, p);
 }
 
-struct cli_text cli_presence_text(const struct cli_presence *of)
-{
-    static const char *const lives[] = {
-        [CLI_LIFE_UNKNOWN] = "whether it is alive cannot be seen",
-        [CLI_ALIVE] = "alive",
-        [CLI_GONE] = "gone"};
-    struct cli_text place = {""};
-
-    if (of->process[0] == ' ')
-        return cli_format("not known: it has no channel (SHED_WAIT_POLL)");
-    if (of->host[0] != '\0')
-        place = cli_format(", host %s, pid %llu", of->host, of->pid);
-    return cli_format(
-        "%s (%s%s)", cli_escape(shed_bytes(of->process, SHED_PROCESS_BYTES)).at,
-        lives[of->life], place.at);
-}
-
 void cli_presence_members(json_t *out, const struct cli_presence *of)
 {
     bool is_known = of->host[0] != '\0';

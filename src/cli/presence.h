@@ -29,10 +29,6 @@ void cli_presence_read(struct cli_redis *redis, uint32_t epoch,
 /* The name of the channel of a process. */
 struct cli_text cli_presence_channel(const struct cli_presence *of);
 
-/* The process, where it runs, and whether it is alive:
- * "39c0e3c8d8b01b26 (alive, host web-3, pid 4711)". */
-struct cli_text cli_presence_text(const struct cli_presence *of);
-
 /* Set the members process, is_alive, host and pid; null: not known. */
 void cli_presence_members(json_t *out, const struct cli_presence *of);
 

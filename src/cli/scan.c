@@ -1,7 +1,6 @@
 /* scan: lists the caches; or counts the entries of one, or shows its hottest
  * keys. To count, only the header of each entry is fetched, and its tags if
  * they decide whether it is a miss. */
-#include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -10,19 +9,13 @@
 #include "cli/walk.h"
 
 #define NO_TTL_SHOWN 10
-#define BAR_WIDTH 30
 #define FORMATS 256 /* the format is one byte */
 
-/* Ages of rows. */
-static const struct {
-    uint64_t below_ms;
-    const char *name;
-} ages[] = {{1000, "below 1 s"},        {10000, "below 10 s"},
-            {60000, "below 1 min"},     {600000, "below 10 min"},
-            {3600000, "below 1 h"},     {86400000, "below 1 d"},
-            {UINT64_MAX, "1 d or more"}};
+/* Ages of rows: below a second, 10 s, a minute, 10 minutes, an hour, a day. */
+static const uint64_t ages_ms[] = {1000,    10000,    60000,     600000,
+                                   3600000, 86400000, UINT64_MAX};
 
-#define AGES (sizeof(ages) / sizeof(*ages))
+#define AGES (sizeof(ages_ms) / sizeof(*ages_ms))
 
 struct census {
     const struct cli_call *call;
@@ -37,8 +30,7 @@ struct census {
     uint64_t others; /* keys with this prefix that do not belong to the cache */
     uint64_t formats[FORMATS]; /* unknown formats, by their number */
     uint64_t without_ttl;
-    struct cli_ranking no_ttl;
-    struct cli_ranking largest; /* by their sizes */
+    struct cli_ranking no_ttl, largest; /* by their sizes */
 };
 
 /* ---------------------------------------------------------------- counting */
@@ -48,7 +40,7 @@ static void count_age(struct census *c, const struct shed_entry *entry)
     uint64_t age_ms = shed_left_ms(c->now_ms, entry->written_ms);
     size_t i = 0;
 
-    while (i + 1 < AGES && age_ms >= ages[i].below_ms)
+    while (i + 1 < AGES && age_ms >= ages_ms[i])
         i++;
     c->age[i]++;
     c->stale += c->now_ms >= entry->until_ms;
@@ -109,7 +101,7 @@ static void count_entry(struct census *c, const struct cli_found *found)
     }
     if (pttl == -1) {
         c->without_ttl++;
-        cli_ranking_add(&c->no_ttl, found->name, 0);
+        cli_ranking_add(&c->no_ttl, found->name, (long long)all);
     }
     cli_ranking_add(&c->largest, found->name, (long long)all);
 }
@@ -154,45 +146,45 @@ static void count_page(struct census *c, const struct cli_walk *walk)
 
 /* ----------------------------------------------------------------- showing */
 
+void cli_scan_show_key(const struct cli_call *call,
+                       const struct cli_ranked *ranked, json_t *list,
+                       const char *rank)
+{
+    json_t *item = cli_out_item(list);
+    struct cli_key key;
+
+    (void)cli_key_parse(&key, call->words[0], ranked->name);
+    cli_out_number(item, rank, (uint64_t)ranked->rank);
+    cli_out_bytes(item, "key", cli_key_bytes(&key));
+}
+
+static void show_ranking(const struct census *c, const char *name,
+                         const struct cli_ranking *ranking)
+{
+    json_t *list = cli_out_list(c->call->out, name);
+
+    for (size_t i = 0; i < ranking->count; i++)
+        cli_scan_show_key(c->call, &ranking->at[i], list, "bytes");
+}
+
 static void show_kinds(const struct census *c, json_t *out)
 {
-    json_t *types = cli_out_object(out, "types");
+    json_t *types = cli_out_list(out, "types"), *item;
+    json_t *formats = cli_out_list(out, "unknown_formats");
 
-    cli_out_print(out, "%-14s %12s %14s\n", "", "entries", "size");
     for (int i = CLI_VALUE; i < CLI_KINDS; i++) {
-        json_t *type = cli_out_object(types, cli_kinds[i].name);
-        if (c->count[i] > 0 || i <= CLI_FAILURE)
-            cli_out_print(out, "%-14s %12" PRIu64 " %14s\n", cli_kinds[i].rows,
-                          c->count[i], cli_size(c->bytes[i]).at);
-        cli_out_number(type, "count", c->count[i]);
-        cli_out_number(type, "bytes", c->bytes[i]);
+        item = cli_out_item(types);
+        cli_out_text(item, "type", cli_kinds[i].name);
+        cli_out_number(item, "count", c->count[i]);
+        cli_out_number(item, "bytes", c->bytes[i]);
     }
-}
-
-static void show_formats(const struct census *c, json_t *out)
-{
-    json_t *list = cli_out_list(out, "unknown_formats");
-
     for (size_t i = 0; i < FORMATS; i++) {
-        json_t *format = c->formats[i] > 0 ? cli_out_item(list) : NULL;
-        if (c->formats[i] > 0)
-            cli_out_print(out, "  of format %-2zu %12" PRIu64 "\n", i,
-                          c->formats[i]);
-        cli_out_number(format, "format", i);
-        cli_out_number(format, "count", c->formats[i]);
+        if (c->formats[i] == 0)
+            continue;
+        item = cli_out_item(formats);
+        cli_out_number(item, "format", i);
+        cli_out_number(item, "count", c->formats[i]);
     }
-}
-
-/* What was found besides entries. */
-static void show_others(const struct census *c, json_t *out)
-{
-    if (c->refreshes > 0)
-        cli_out_print(out, "%-14s %12" PRIu64 "\n", "refreshes", c->refreshes);
-    if (c->others > 0)
-        cli_out_print(out,
-                      "%-14s %12" PRIu64 " %14s  same prefix, but not keys of "
-                      "a cache\n",
-                      "other keys", c->others, "");
     cli_out_number(out, "refreshes", c->refreshes);
     cli_out_number(out, "other_keys", c->others);
 }
@@ -200,81 +192,31 @@ static void show_others(const struct census *c, json_t *out)
 static void show_ages(const struct census *c, json_t *out)
 {
     json_t *list = cli_out_list(out, "ages");
-    uint64_t most = 1;
 
-    for (size_t i = 0; i < AGES; i++)
-        most = c->age[i] > most ? c->age[i] : most;
-    cli_out_print(out, "\nAges of rows and negative entries\n");
     for (size_t i = 0; i < AGES; i++) {
         json_t *age = cli_out_item(list);
-        cli_out_print(out, "  %-14s %10" PRIu64 "%s%.*s\n", ages[i].name,
-                      c->age[i], c->age[i] > 0 ? "  " : "",
-                      (int)((c->age[i] * BAR_WIDTH + most - 1) / most),
-                      "##############################");
-        cli_out_maybe(age, "below_ms", i + 1 < AGES,
-                      (long long)ages[i].below_ms);
+        cli_out_maybe(age, "below_ms", i + 1 < AGES, (long long)ages_ms[i]);
         cli_out_number(age, "count", c->age[i]);
     }
-    cli_out_count(out, "stale", c->stale, "past their freshness");
-    cli_out_count(out, "invalidated", c->invalidated,
-                  "invalidated, by a tag or with all entries");
+    cli_out_number(out, "stale", c->stale);
+    cli_out_number(out, "invalidated", c->invalidated);
 }
 
-json_t *cli_scan_show_key(const struct cli_call *call,
-                          const struct cli_ranked *ranked, json_t *list)
+static void show_census(const struct census *c)
 {
-    json_t *item = cli_out_item(list);
-    struct cli_key key;
+    json_t *out = c->call->out;
 
-    (void)cli_key_parse(&key, call->words[0], ranked->name);
-    cli_out_print(item, "  %s\n", cli_word(cli_key_bytes(&key)).at);
-    cli_out_bytes(item, "key", cli_key_bytes(&key));
-    return item;
-}
-
-static void show_largest(const struct census *c, json_t *out)
-{
-    json_t *list = cli_out_list(out, "largest");
-
-    cli_out_print(out, "\nLargest entries\n");
-    for (size_t i = 0; i < c->largest.count; i++) {
-        const struct cli_ranked *ranked = &c->largest.at[i];
-        uint64_t bytes = (uint64_t)ranked->rank;
-        cli_out_print(out, "  %12s", cli_size(bytes).at);
-        cli_out_number(cli_scan_show_key(c->call, ranked, list), "bytes",
-                       bytes);
-    }
-}
-
-static void show_without_ttl(const struct census *c, json_t *out)
-{
-    json_t *list = cli_out_list(out, "without_ttl_keys");
-
-    cli_out_print(out, "\nKeys that never expire: %" PRIu64 "\n",
-                  c->without_ttl);
-    if (c->without_ttl > 0)
-        cli_out_print(out,
-                      "The library creates none: find out who does, and remove "
-                      "them with\n'snowshed invalidate -e %s' and these:\n",
-                      c->call->words[0]);
-    for (size_t i = 0; i < c->no_ttl.count; i++)
-        (void)cli_scan_show_key(c->call, &c->no_ttl.at[i], list);
-    cli_out_number(out, "without_ttl", c->without_ttl);
-}
-
-static void show_census(const struct census *c, bool is_empty, json_t *out)
-{
     cli_out_text(out, "cache", c->call->words[0]);
     show_kinds(c, out);
-    show_formats(c, out);
-    show_others(c, out);
-    if (is_empty && out == NULL) {
-        cli_cache_print_none(c->call, "\n");
-        return;
-    }
     show_ages(c, out);
-    show_largest(c, out);
-    show_without_ttl(c, out);
+    show_ranking(c, "largest", &c->largest);
+    cli_out_number(out, "without_ttl", c->without_ttl);
+    show_ranking(c, "without_ttl_keys", &c->no_ttl);
+    if (c->without_ttl > 0)
+        cli_out_hint(out,
+                     "The library creates no keys without a ttl: find out who "
+                     "does, and remove them with 'snowshed invalidate -e %s'.",
+                     c->call->words[0]);
 }
 
 static bool count_entries(const struct cli_call *call)
@@ -298,7 +240,9 @@ static bool count_entries(const struct cli_call *call)
     cli_ranking_sort(&c.no_ttl);
     for (int i = 0; i < CLI_KINDS; i++)
         sum += c.count[i];
-    show_census(&c, sum == 0, call->out);
+    show_census(&c);
+    if (sum == 0)
+        cli_cache_hint(call);
     cli_ranking_fini(&c.largest);
     cli_ranking_fini(&c.no_ttl);
     cli_tags_close(c.tags);

@@ -95,11 +95,12 @@ static const char *event_of(const struct known *before, const struct known *now)
 
 /* -------------------------------------------------------------------- lines */
 
-static void print_detail(const struct cli_entry *e)
+static void print_entry(const struct cli_entry *e)
 {
     struct shed_bytes reason =
         shed_bytes(e->entry.payload, e->entry.payload_size);
 
+    printf("  %s", cli_escape(cli_key_name(e->key)).at);
     if (cli_kind_is_stored(e->kind)) {
         printf("  %s, %s%s",
                e->kind == CLI_NEGATIVE ? "no such row"
@@ -119,23 +120,24 @@ static void print_detail(const struct cli_entry *e)
 static void print_event(const struct watch *w, const char *event,
                         const struct cli_entry *e, uint64_t count)
 {
-    json_t *out = cli_out_open(w->call);
     uint64_t now_ms = shed_wall_ms();
+    json_t *out = cli_out_open();
 
-    cli_out_print(out, "%s  %-11s", cli_date(now_ms).at, event);
-    cli_out_number(out, "at_ms", now_ms);
-    cli_out_text(out, "event", event);
-    if (e != NULL && out == NULL) {
-        printf("  %s", cli_escape(cli_key_name(e->key)).at);
-        print_detail(e);
-    } else if (e != NULL) {
-        cli_entry_show(e, cli_out_object(out, "entry"));
+    if (w->call->is_json) {
+        cli_out_number(out, "at_ms", now_ms);
+        cli_out_text(out, "event", event);
+        if (e != NULL)
+            cli_entry_show(e, cli_out_object(out, "entry"));
+        else
+            cli_out_number(out, "count", count);
     } else {
-        if (count > 0)
-            cli_out_print(out, "  %" PRIu64, count);
-        cli_out_number(out, "count", count);
+        printf("%s  %-11s", cli_date(now_ms).at, event);
+        if (e != NULL)
+            print_entry(e);
+        else if (count > 0)
+            printf("  %" PRIu64, count);
+        (void)putchar('\n');
     }
-    cli_out_print(out, "\n");
     cli_out_close(w->call, out);
 }
 

@@ -90,6 +90,12 @@ shows()
     json "$want" "$expression" "$@"
 }
 
+# removed COUNT EXISTED : what invalidate has said.
+removed()
+{
+    says "invalidated $1 removed $2"
+}
+
 # ask_any ARGUMENT... : the exit status, 0 or 1, depends on the machine.
 ask_any()
 {

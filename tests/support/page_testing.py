@@ -8,10 +8,16 @@ import sys
 import tempfile
 import unittest
 
+try:
+    from selenium import webdriver
+except ImportError:  # the first python3 in PATH need not be the system's
+    if sys.executable == "/usr/bin/python3":
+        raise
+    os.execv("/usr/bin/python3", ["/usr/bin/python3", *sys.argv])
 from hotitems_testing import OwnDatabase, OwnRedis, wait_for
-from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys  # noqa: F401
 from stage_testing import LANES, Stage, load_tables
 
 # Few enough items that all of them are cached after a moment: then nothing is

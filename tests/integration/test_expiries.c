@@ -29,13 +29,11 @@ enum {
 };
 
 struct scene {
-    const char *name;
     unsigned processes, threads;
-    bool is_absent;
+    bool is_absent; /* there is no such row */
     uint64_t refresh_after_pct, revalidate_ms, if_error_ms;
-    uint64_t load_ms;
-    int skew_ms; /* of the estimate of the server's clock */
-    bool is_refreshed;
+    uint64_t load_ms; /* 0: LOAD_MS */
+    int skew_ms;      /* of the estimate of the server's clock */
 };
 
 /* In memory that all processes share. */
@@ -53,13 +51,22 @@ static struct fleet *fleet;
 static const struct scene *scene;
 static struct shed_cache *cache;
 
+/* Whether a row is loaded again while the old one is there. */
+static bool is_refreshed(void)
+{
+    return scene->refresh_after_pct + scene->revalidate_ms +
+               scene->if_error_ms >
+           0;
+}
+
 static void load(void *user, void *thread, struct shed_load *l)
 {
     (void)user;
     (void)thread;
     if (atomic_fetch_add(&fleet->loads, 1) + 1 >= LOADS)
         atomic_store(&fleet->is_over, true);
-    usleep((unsigned)scene->load_ms * 1000); /* what a load costs */
+    /* what a load costs */
+    usleep((scene->load_ms > 0 ? (unsigned)scene->load_ms : LOAD_MS) * 1000);
     for (size_t i = 0; i < l->count; i++)
         if (scene->is_absent)
             answer_absent(l, i);
@@ -178,7 +185,7 @@ static void run_fleet(struct shed_stats *sum)
  * its refresh, a load is in vain: then it is tried again. */
 static void count_loads(struct shed_stats *sum, uint64_t *lasted_ms)
 {
-    unsigned tries = scene->is_refreshed ? TRIES : 1;
+    unsigned tries = is_refreshed() ? TRIES : 1;
 
     do {
         uint64_t began_ms = shed_now_ms();
@@ -189,101 +196,45 @@ static void count_loads(struct shed_stats *sum, uint64_t *lasted_ms)
 }
 
 static const struct scene scenes[] = {
-    {.name = "rows, 1 thread", .processes = 1, .threads = 1},
-    {.name = "rows, 16 threads", .processes = 1, .threads = 16},
-    {.name = "rows, 64 threads", .processes = 1, .threads = 64},
-    {.name = "no such row, 1 thread",
-     .processes = 1,
-     .threads = 1,
-     .is_absent = true},
-    {.name = "no such row, 16 threads",
-     .processes = 1,
-     .threads = 16,
-     .is_absent = true},
-    {.name = "rows, 4 processes", .processes = 4, .threads = 8},
-    {.name = "no such row, 4 processes",
-     .processes = 4,
-     .threads = 8,
-     .is_absent = true},
-    {.name = "a clock that is ahead",
-     .processes = 1,
-     .threads = 4,
-     .skew_ms = 15},
-    {.name = "a clock that is behind",
-     .processes = 1,
-     .threads = 4,
-     .skew_ms = -5},
-    {.name = "processes whose clocks are ahead",
-     .processes = 4,
-     .threads = 4,
-     .skew_ms = 15},
-    {.name = "a stale window",
-     .processes = 1,
-     .threads = 16,
-     .revalidate_ms = 1000,
-     .is_refreshed = true},
-    {.name = "a stale window, 4 processes",
-     .processes = 4,
-     .threads = 4,
-     .revalidate_ms = 1000,
-     .is_refreshed = true},
-    {.name = "a window for errors",
-     .processes = 1,
-     .threads = 16,
-     .if_error_ms = 1000,
-     .is_refreshed = true},
-    {.name = "early refresh",
-     .processes = 1,
-     .threads = 16,
-     .refresh_after_pct = 50,
-     .is_refreshed = true},
-    {.name = "early refresh that outlasts the row",
-     .processes = 1,
-     .threads = 16,
-     .refresh_after_pct = 75,
-     .load_ms = 30,
-     .is_refreshed = true},
-    {.name = "the same, 4 processes",
-     .processes = 4,
-     .threads = 4,
-     .refresh_after_pct = 75,
-     .load_ms = 30,
-     .is_refreshed = true},
-    {.name = "a refresh that outlasts the stale window",
-     .processes = 1,
-     .threads = 16,
-     .revalidate_ms = 10,
-     .load_ms = 30,
-     .is_refreshed = true},
-    {.name = "the same, a clock that is ahead",
-     .processes = 4,
-     .threads = 4,
-     .revalidate_ms = 10,
-     .load_ms = 30,
-     .skew_ms = 15,
-     .is_refreshed = true},
+    {.processes = 1, .threads = 1},
+    {.processes = 1, .threads = 16},
+    {.processes = 1, .threads = 64},
+    {.processes = 4, .threads = 8},
+    {.processes = 1, .threads = 1, .is_absent = true},
+    {.processes = 1, .threads = 16, .is_absent = true},
+    {.processes = 4, .threads = 8, .is_absent = true},
+    {.processes = 1, .threads = 4, .skew_ms = 15},
+    {.processes = 1, .threads = 4, .skew_ms = -5},
+    {.processes = 4, .threads = 4, .skew_ms = 15},
+    {.processes = 1, .threads = 16, .revalidate_ms = 1000},
+    {.processes = 4, .threads = 4, .revalidate_ms = 1000},
+    {.processes = 1, .threads = 16, .if_error_ms = 1000},
+    {.processes = 1, .threads = 16, .refresh_after_pct = 50},
+    /* a refresh that outlasts the row */
+    {1, 16, .refresh_after_pct = 75, .load_ms = 30},
+    {4, 4, .refresh_after_pct = 75, .load_ms = 30},
+    /* and the stale window */
+    {1, 16, .revalidate_ms = 10, .load_ms = 30},
+    {4, 4, .revalidate_ms = 10, .load_ms = 30, .skew_ms = 15},
 };
 
 TEST_EACH(each_end_of_a_hot_key_costs_one_load, 0, COUNT_OF(scenes))
 {
-    struct scene with_cost = scenes[_i];
     struct shed_stats sum;
     uint64_t lasted_ms;
     unsigned loads;
 
-    with_cost.load_ms = with_cost.load_ms > 0 ? with_cost.load_ms : LOAD_MS;
-    scene = &with_cost;
+    scene = &scenes[_i];
     count_loads(&sum, &lasted_ms);
     loads = atomic_load(&fleet->loads);
     ck_assert_msg(loads == sum.published && sum.publishes_invalidated == 0 &&
                       sum.publishes_superseded == 0,
-                  "%s: %u loads, %llu stored, %llu invalidated, "
-                  "%llu superseded",
-                  scene->name, loads, (unsigned long long)sum.published,
+                  "%u loads, %llu stored, %llu invalidated, %llu superseded",
+                  loads, (unsigned long long)sum.published,
                   (unsigned long long)sum.publishes_invalidated,
                   (unsigned long long)sum.publishes_superseded);
     ck_assert_uint_eq(sum.leases_won + sum.refreshes, loads);
-    if (!scene->is_refreshed) {
+    if (!is_refreshed()) {
         ck_assert_uint_eq(sum.refreshes, 0);
         ck_assert_uint_le(loads, lasted_ms / TTL_MS + 1);
     }

@@ -93,37 +93,6 @@ TEST(a_row_beyond_its_window_is_waited_for)
     ck_assert_uint_eq(loads(), 1);
 }
 
-TEST(of_many_clients_one_loads_and_nobody_waits)
-{
-    enum { PEERS = 3 };
-    struct peer peers[PEERS];
-    long long asked;
-
-    up(AGEING_DUE_PCT, 0, 0);
-    for (size_t i = 0; i < PEERS; i++) {
-        peer_open(&peers[i], &fixture);
-        expect_origin(peers[i].cache, "k", "k@1", SHED_ORIGIN_REDIS);
-        WAIT_FOR(knows_the_clock(fixture.cache) &&
-                 knows_the_clock(peers[i].cache));
-    }
-    age("t:{k}", AGEING_DUE_MS);
-    table_update(&fixture.table);
-    table_hold(&fixture.table);
-    asked = server_calls(&fixture.server, "evalsha");
-    /* until each client has asked for the lease, and serves the old row */
-    do
-        for (size_t i = 0; i < PEERS; i++)
-            expect_origin(peers[i].cache, "k", "k@1", SHED_ORIGIN_REDIS);
-    while (server_calls(&fixture.server, "evalsha") < asked + PEERS ||
-           table_running(&fixture.table) == 0);
-    table_release(&fixture.table);
-    for (size_t i = 0; i < PEERS; i++)
-        WAIT_FOR(has_text(peers[i].cache, "k@2"));
-    ck_assert_uint_eq(loads(), 1);
-    for (size_t i = 0; i < PEERS; i++)
-        peer_close(&peers[i]);
-}
-
 TEST(while_another_refreshes_a_client_asks_redis_once_and_not_per_hit)
 {
     enum { GETS = 2000, POLL_MIN_MS = 25 };
@@ -404,17 +373,10 @@ TEST(a_failure_marker_spares_the_source_and_the_old_row_is_given_out)
     peer_close(&peer);
 }
 
-TEST(beyond_the_window_a_failing_load_is_a_failure)
+/* 0: beyond the window; 1: without it. */
+TEST_EACH(elsewhere_a_failing_load_is_a_failure, 0, 2)
 {
-    up(0, 0, STALE_MS);
-    age("t:{k}", PAST_STALE_MS);
-    table_fail(&fixture.table, true);
-    expect_code(fixture.cache, "k", SHED_ESOURCE, NULL);
-}
-
-TEST(without_the_window_a_failing_load_is_a_failure)
-{
-    up(0, STALE_MS, 0);
+    up(0, _i == 1 ? STALE_MS : 0, _i == 1 ? 0 : STALE_MS);
     age("t:{k}", PAST_STALE_MS);
     table_fail(&fixture.table, true);
     expect_code(fixture.cache, "k", SHED_ESOURCE, NULL);
@@ -534,26 +496,16 @@ TEST(a_row_past_its_time_is_no_answer_to_a_waiter)
     peer_close(&peer);
 }
 
-TEST(wrong_options_are_refused)
-{
-    up(0, 0, 0);
-    fixture.cache_options.refresh_after_pct = 101;
-    expect_refused("refresh_after_pct");
-    fixture.cache_options.refresh_after_pct = 0;
-    fixture.cache_options.stale_while_revalidate_ms = UINT64_MAX;
-    expect_refused("stale_while_revalidate_ms");
-    fixture.cache_options.stale_while_revalidate_ms = 0;
-    fixture.cache_options.stale_if_error_ms = UINT64_MAX;
-    expect_refused("stale_if_error_ms");
-}
-
 /* Without a row that is only for a load that fails, it would do nothing. */
-TEST(a_soft_timeout_needs_a_row_to_fall_back_on)
+TEST(options_that_do_nothing_are_refused)
 {
     struct shed_cache_options *o = &fixture.cache_options;
     struct shed_cache *cache = NULL;
 
     up(0, 0, 0);
+    o->refresh_after_pct = 101; /* test_option_ranges has the others */
+    expect_refused("refresh_after_pct");
+    o->refresh_after_pct = 0;
     o->soft_timeout_ms = 500;
     expect_refused("soft_timeout_ms is 500");
     expect_refused("unless stale_if_error_ms (0) exceeds ");

@@ -19,6 +19,11 @@ enum { LEASE_MS = 3600000, SHORT_MS = 300, SLOW_US = 400000 };
 
 static char uri[SERVER_URI_BYTES + 32];
 
+/* of a test */
+static struct shed_client *client;
+static struct shed_source *source;
+static struct shed_cache *cache;
+
 /* Read the rights from src/redis/README.md: from the command to the next empty
  * line. */
 static void read_rights(char *out, size_t size)
@@ -55,7 +60,7 @@ static const char *const needs[] = {
     [SHED_USE_FLEET] = "+zadd +zrem +zremrangebyscore +unlink +pexpire ",
     [SHED_USE_REPLICAS] = "+wait "};
 
-enum { USES = sizeof(needs) / sizeof(*needs) };
+enum { USES = COUNT_OF(needs) };
 
 /* Whether a right, as README.md names it, is needed for this use. */
 static bool is_needed(enum shed_use use, const char *right)
@@ -98,8 +103,12 @@ static void set_up(void)
 /* The server has logged every refusal. */
 static void tear_down(void)
 {
-    redisReply *log = server_run(&server, "ACL LOG");
+    redisReply *log;
 
+    shed_cache_close(cache);
+    shed_source_close(source);
+    shed_client_close(client);
+    log = server_run(&server, "ACL LOG");
     ck_assert_int_eq(log->type, REDIS_REPLY_ARRAY);
     for (size_t i = 0; i < log->elements; i++)
         ck_abort_msg("refused: %s %s", log->element[i]->element[3]->str,
@@ -108,14 +117,12 @@ static void tear_down(void)
     server_down();
 }
 
-static struct shed_client *open_shop(void)
+static void open_shop(void)
 {
-    struct shed_client *client;
     struct shed_error err;
 
     ck_assert_msg(shed_client_open(uri, BARE_CLIENT, &client, &err) == SHED_OK,
                   "%s", err.reason);
-    return client;
 }
 
 /* Revoke what neither of the two uses needs. */
@@ -150,7 +157,28 @@ static void load(void *user, void *thread, struct shed_load *load)
     shed_load_done(load);
 }
 
-static void get(struct shed_cache *cache, const char *key, enum shed_code code)
+static void open_cache(const struct shed_cache_options *options,
+                       uint64_t fleet_loads)
+{
+    struct shed_source_options so = bare_source();
+
+    so.fleet_loads = fleet_loads;
+    open_shop();
+    EXPECT_OK(shed_source_open_batch(load, NULL, &so, &source, NULL));
+    EXPECT_OK(shed_cache_open(client, "item", source, options, &cache, NULL));
+}
+
+/* Every option that needs rights. */
+static void open_all(void)
+{
+    struct shed_cache_options o = bare_cache();
+
+    o.tags_limit = 10;
+    o.stale_while_revalidate_ms = PLENTY_MS;
+    open_cache(&o, 2);
+}
+
+static void get(const char *key, enum shed_code code)
 {
     struct shed_value *value;
     struct shed_error err;
@@ -160,7 +188,7 @@ static void get(struct shed_cache *cache, const char *key, enum shed_code code)
     shed_value_unref(value);
 }
 
-static struct shed_stats read_stats(const struct shed_cache *cache)
+static struct shed_stats read_stats(void)
 {
     struct shed_stats stats;
 
@@ -171,94 +199,54 @@ static struct shed_stats read_stats(const struct shed_cache *cache)
 TEST(a_cache_needs_no_more_rights)
 {
     struct shed_cache_options o = bare_cache();
-    struct shed_client *client = open_shop();
-    struct shed_source *source;
-    struct shed_cache *cache;
 
     leave_only(SHED_USE_CACHE, SHED_USE_CACHE);
     o.lease_ms = SHORT_MS;
-    EXPECT_OK(shed_source_open_batch(load, NULL, BARE_SOURCE, &source, NULL));
-    EXPECT_OK(shed_cache_open(client, "item", source, &o, &cache, NULL));
-    get(cache, "s", SHED_OK);
+    open_cache(&o, 0);
+    get("s", SHED_OK);
     for (unsigned i = 0; i < 2; i++) {
-        get(cache, "a", SHED_OK);
-        get(cache, "b", SHED_OK);
-        get(cache, "f", SHED_ESOURCE);
+        get("a", SHED_OK);
+        get("b", SHED_OK);
+        get("f", SHED_ESOURCE);
         EXPECT_OK(shed_put(cache, shed_str("a"), shed_str("new"), NULL, NULL));
-        get(cache, "a", SHED_OK);
+        get("a", SHED_OK);
         server_do(&server, "SET item:{a} foreign EX 100");
-        get(cache, "a", SHED_OK);
+        get("a", SHED_OK);
         EXPECT_OK(shed_invalidate(cache, shed_str("a"), 0, NULL));
         server_do(&server, "SCRIPT FLUSH");
     }
     WAIT_FOR(server_clients(&server, "flags=t") == 1);
     WAIT_FOR(server_calls(&server, "ping") > 1); /* the fixture has sent one */
-    shed_cache_close(cache);
-    shed_source_close(source);
-    shed_client_close(client);
 }
 
 TEST(a_budget_of_loads_needs_no_more_rights)
 {
-    struct shed_cache_options o = bare_cache();
-    struct shed_source_options so = bare_source();
-    struct shed_client *client = open_shop();
-    struct shed_source *source;
-    struct shed_cache *cache;
-
     leave_only(SHED_USE_CACHE, SHED_USE_FLEET);
-    so.fleet_loads = 1;
-    EXPECT_OK(shed_source_open_batch(load, NULL, &so, &source, NULL));
-    EXPECT_OK(shed_cache_open(client, "item", source, &o, &cache, NULL));
-    get(cache, "a", SHED_OK);
-    ck_assert_uint_eq(read_stats(cache).fleet_failures, 0);
-    shed_cache_close(cache);
-    shed_source_close(source);
-    shed_client_close(client);
+    open_cache(BARE_CACHE, 1);
+    get("a", SHED_OK);
+    ck_assert_uint_eq(read_stats().fleet_failures, 0);
 }
 
 TEST(a_cache_with_tags_needs_no_more_rights)
 {
     struct shed_cache_options o = bare_cache();
     struct shed_bytes tag = shed_str("red");
-    struct shed_client *client = open_shop();
-    struct shed_source *source;
-    struct shed_cache *cache;
 
     leave_only(SHED_USE_CACHE, SHED_USE_TAGS);
     o.tags_limit = 1;
-    EXPECT_OK(shed_source_open_batch(load, NULL, BARE_SOURCE, &source, NULL));
-    EXPECT_OK(shed_cache_open(client, "item", source, &o, &cache, NULL));
-    get(cache, "a", SHED_OK);
+    open_cache(&o, 0);
+    get("a", SHED_OK);
     for (unsigned i = 0; i < 2; i++) {
         EXPECT_OK(shed_invalidate_all(cache, 0, NULL));
-        get(cache, "a", SHED_OK);
+        get("a", SHED_OK);
         EXPECT_OK(shed_invalidate_tags(cache, &tag, 1, 0, NULL));
         tag = shed_str("blue"); /* one too many */
-        get(cache, "a", SHED_OK);
+        get("a", SHED_OK);
         server_do(&server, "SCRIPT FLUSH");
     }
-    shed_cache_close(cache);
-    shed_source_close(source);
-    shed_client_close(client);
 }
 
-static struct shed_cache *open_all_on(struct shed_client *client,
-                                      struct shed_source **source)
-{
-    struct shed_cache_options o = bare_cache();
-    struct shed_source_options so = bare_source();
-    struct shed_cache *cache;
-
-    so.fleet_loads = 2;
-    o.tags_limit = 10;
-    o.stale_while_revalidate_ms = PLENTY_MS;
-    EXPECT_OK(shed_source_open_batch(load, NULL, &so, source, NULL));
-    EXPECT_OK(shed_cache_open(client, "item", *source, &o, &cache, NULL));
-    return cache;
-}
-
-static void put_versions(struct shed_cache *cache, struct shed_bytes tag)
+static void put_versions(struct shed_bytes tag)
 {
     struct shed_put_options o = SHED_PUT_OPTIONS_INIT;
     uint64_t version = 7;
@@ -276,30 +264,24 @@ static void put_versions(struct shed_cache *cache, struct shed_bytes tag)
 TEST(with_every_option_on_a_cache_needs_no_more_rights)
 {
     struct shed_bytes tag = shed_str("red"), keys[] = {tag, shed_str("a")};
-    struct shed_client *client = open_shop();
-    struct shed_source *source;
-    struct shed_cache *cache = open_all_on(client, &source);
 
-    put_versions(cache, tag);
-    get(cache, "a", SHED_OK);
+    open_all();
+    put_versions(tag);
+    get("a", SHED_OK);
     EXPECT_OK(shed_expire(cache, shed_str("a"), 0, 0, NULL));
     do /* until it knows the server's clock well enough */
-        get(cache, "a", SHED_OK);
-    while (read_stats(cache).stale == 0);
-    WAIT_FOR(read_stats(cache).published == 1); /* a refresh */
+        get("a", SHED_OK);
+    while (read_stats().stale == 0);
+    WAIT_FOR(read_stats().published == 1); /* a refresh */
     EXPECT_OK(shed_invalidate_tags(cache, &tag, 1, 0, NULL));
     EXPECT_OK(shed_invalidate_all(cache, 0, NULL));
     EXPECT_OK(shed_invalidate_many(cache, keys, 2, 0, NULL));
-    get(cache, "a", SHED_OK);
-    ck_assert_uint_eq(read_stats(cache).fleet_failures, 0);
-    ck_assert_uint_eq(read_stats(cache).stale, 1);
-    shed_cache_close(cache);
-    shed_source_close(source);
-    shed_client_close(client);
+    get("a", SHED_OK);
+    ck_assert_uint_eq(read_stats().fleet_failures, 0);
+    ck_assert_uint_eq(read_stats().stale, 1);
 }
 
-static struct shed_lock *open_job(struct shed_client *client,
-                                  enum shed_lock_algorithm algorithm, bool fair)
+static struct shed_lock *open_job(enum shed_lock_algorithm algorithm, bool fair)
 {
     struct shed_lock_options o = options_of(algorithm);
     struct shed_lock *lock;
@@ -312,7 +294,8 @@ static struct shed_lock *open_job(struct shed_client *client,
 
 static _Noreturn void hold_and_stay(int told, bool fair)
 {
-    acquire(open_job(open_shop(), SHED_LOCK_LEASE, fair), PLENTY_MS);
+    open_shop();
+    acquire(open_job(SHED_LOCK_LEASE, fair), PLENTY_MS);
     if (write(told, "", 1) != 1)
         _exit(1);
     for (;;)
@@ -324,7 +307,6 @@ static void wait_for_the_dead(bool fair)
 {
     int told[2];
     char byte;
-    struct shed_client *client;
     struct shed_lock *lock;
     pid_t pid;
 
@@ -334,8 +316,8 @@ static void wait_for_the_dead(bool fair)
         hold_and_stay(told[1], fair);
     ck_assert_int_ge(pid, 0);
     ck_assert_int_eq(read(told[0], &byte, 1), 1);
-    client = open_shop();
-    lock = open_job(client, SHED_LOCK_LEASE, fair);
+    open_shop();
+    lock = open_job(SHED_LOCK_LEASE, fair);
     /* on a slow machine the first try may end before there is a connection */
     WAIT_FOR(shed_lock_acquire(lock, 50, NULL) == SHED_ETIMEDOUT);
     kill(pid, SIGKILL);
@@ -349,18 +331,16 @@ static void wait_for_the_dead(bool fair)
 
 TEST(a_lock_needs_no_more_rights)
 {
-    struct shed_client *client;
-
     leave_only(SHED_USE_LOCK, SHED_USE_LOCK);
     wait_for_the_dead(false);
     wait_for_the_dead(true);
     server_do(&server, "ACL SETUSER shop +setnx +getset +expire");
-    client = open_shop();
+    open_shop();
     for (unsigned i = SHED_LOCK_SETNX; i <= SHED_LOCK_LEASE + 1; i++) {
         bool is_fair = i > SHED_LOCK_LEASE;
         enum shed_lock_algorithm algorithm = is_fair ? SHED_LOCK_LEASE : i;
-        struct shed_lock *lock = open_job(client, algorithm, is_fair);
-        struct shed_lock *second = open_job(client, algorithm, is_fair);
+        struct shed_lock *lock = open_job(algorithm, is_fair);
+        struct shed_lock *second = open_job(algorithm, is_fair);
         acquire(lock, 0);
         WAIT_FOR(shed_lock_acquire(second, 50, NULL) == SHED_ETIMEDOUT);
         EXPECT_OK(shed_lock_extend(lock, 0, NULL));
@@ -370,37 +350,36 @@ TEST(a_lock_needs_no_more_rights)
         shed_lock_close(lock);
         shed_lock_close(second);
     }
-    shed_client_close(client);
 }
 
 /* What was left by a process that died between its commands, or by a waiter
  * whose time is over. */
 TEST(leftovers_of_others_need_no_more_rights)
 {
-    struct shed_client *client = open_shop();
-    struct shed_lock *lock;
+    static const struct {
+        const char *text;
+        enum shed_lock_algorithm algorithm;
+    } leftovers[] = {{"orphan", SHED_LOCK_EXPIRE}, {"1", SHED_LOCK_TIMESTAMP}};
 
-    server_do(&server, "SET lock:job orphan");
-    lock = open_job(client, SHED_LOCK_EXPIRE, false);
-    acquire(lock, PLENTY_MS);
-    shed_lock_close(lock);
-    server_do(&server, "SET lock:job 1");
-    lock = open_job(client, SHED_LOCK_TIMESTAMP, false);
-    acquire(lock, PLENTY_MS);
-    shed_lock_close(lock);
-    shed_client_close(client);
+    open_shop();
+    for (size_t i = 0; i < COUNT_OF(leftovers); i++) {
+        struct shed_lock *lock;
+        server_do(&server, "SET lock:job %s", leftovers[i].text);
+        lock = open_job(leftovers[i].algorithm, false);
+        acquire(lock, PLENTY_MS);
+        shed_lock_close(lock);
+    }
 }
 
 /* ------------------------------------------------------- asked beforehand */
 
-static enum shed_code probe_name(struct shed_client *client, enum shed_use use,
-                                 struct shed_bytes name, struct shed_error *err)
+static enum shed_code probe_name(enum shed_use use, struct shed_bytes name,
+                                 struct shed_error *err)
 {
     return shed_probe(client, use, name, test_deadline_ms(), err);
 }
 
-static enum shed_code probe(struct shed_client *client, enum shed_use use,
-                            struct shed_error *err)
+static enum shed_code probe(enum shed_use use, struct shed_error *err)
 {
     static const char *const names[] = {
         [SHED_USE_CACHE] = "item",         [SHED_USE_LOCK] = "job",
@@ -408,28 +387,25 @@ static enum shed_code probe(struct shed_client *client, enum shed_use use,
         [SHED_USE_TAGS] = "item",          [SHED_USE_FLEET] = "item",
         [SHED_USE_REPLICAS] = "job"};
 
-    return probe_name(client, use, shed_str(names[use]), err);
+    return probe_name(use, shed_str(names[use]), err);
 }
 
 TEST(with_these_rights_nothing_is_missing)
 {
-    struct shed_client *client = open_shop();
-
+    open_shop();
     for (unsigned use = 0; use < USES; use++) {
         struct shed_error err = {0};
-        ck_assert_msg(probe(client, use, &err) == SHED_OK, "%s", err.reason);
+        ck_assert_msg(probe(use, &err) == SHED_OK, "%s", err.reason);
     }
     ck_assert_int_eq(server_int(&server, "DBSIZE"), 0);
-    shed_client_close(client);
 }
 
 /* Whether a probe of the use reports a missing right. */
-static bool is_named(struct shed_client *client, enum shed_use use,
-                     const char *right)
+static bool is_named(enum shed_use use, const char *right)
 {
     struct shed_error err = {0};
 
-    return probe(client, use, &err) == SHED_EDENIED &&
+    return probe(use, &err) == SHED_EDENIED &&
            strstr(err.reason, right) != NULL;
 }
 
@@ -439,8 +415,8 @@ TEST(a_command_that_is_missing_is_named)
 {
     char rights[2048];
     unsigned count = 0;
-    struct shed_client *client = open_shop();
 
+    open_shop();
     read_rights(rights, sizeof(rights));
     for (char *rest = rights, *word;
          (word = strtok_r(rest, " \n", &rest)) != NULL;) {
@@ -448,14 +424,12 @@ TEST(a_command_that_is_missing_is_named)
             continue;
         server_do(&server, "ACL SETUSER shop -%s", word + 1);
         for (unsigned use = 0; use < USES; use++)
-            ck_assert_msg(is_named(client, use, word + 1) ==
-                              is_needed(use, word),
+            ck_assert_msg(is_named(use, word + 1) == is_needed(use, word),
                           "%s, use %u", word, use);
         server_do(&server, "ACL SETUSER shop %s", word);
         count++;
     }
     ck_assert_uint_gt(count, 20);
-    shed_client_close(client);
     server_do(&server, "ACL LOG RESET");
 }
 
@@ -491,28 +465,26 @@ TEST(keys_and_channels_that_are_missing_are_named)
         {"~* resetchannels &snowshed:process:*", SHED_USE_LOCK,
          "&__redis__:invalidate"},
     };
-    struct shed_client *client = open_shop();
 
-    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+    open_shop();
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
         server_do(&server, "ACL SETUSER shop resetkeys");
         grant(rows[i].rights);
-        ck_assert_msg(is_named(client, rows[i].use, rows[i].missing),
+        ck_assert_msg(is_named(rows[i].use, rows[i].missing),
                       "%s is not missed", rows[i].missing);
     }
-    shed_client_close(client);
     server_do(&server, "ACL LOG RESET");
 }
 
 /* Grant what a probe lists, as it is. */
-static void grant_what_is_listed(struct shed_client *client,
-                                 struct shed_bytes name)
+static void grant_what_is_listed(struct shed_bytes name)
 {
     static const char before[] = "does not grant: ";
     char rights[SHED_REASON_BYTES];
     struct shed_error err = {0};
     const char *list;
 
-    EXPECT_CODE(probe_name(client, SHED_USE_LOCK, name, &err), SHED_EDENIED);
+    EXPECT_CODE(probe_name(SHED_USE_LOCK, name, &err), SHED_EDENIED);
     list = strstr(err.reason, before);
     ck_assert_ptr_nonnull(list);
     snprintf(rights, sizeof(rights), "%s", list + sizeof(before) - 1);
@@ -528,20 +500,15 @@ static bool misses(enum shed_code code, const struct shed_error *err,
 
 TEST(a_cache_asks_for_what_its_tags_and_its_budget_need)
 {
-    struct shed_client *client = open_shop();
-    struct shed_source *source;
-    struct shed_cache *cache = open_all_on(client, &source);
     struct shed_error err;
 
+    open_all();
     server_do(&server, "ACL SETUSER shop resetkeys ~item:{*}*");
     ck_assert(misses(shed_cache_probe(cache, 0, &err), &err, "~item:tags"));
     server_do(&server, "ACL SETUSER shop ~item:tags");
     ck_assert(misses(shed_cache_probe(cache, 0, &err), &err, "~item:loads"));
     server_do(&server, "ACL SETUSER shop ~item:loads");
     EXPECT_OK(shed_cache_probe(cache, 0, &err));
-    shed_cache_close(cache);
-    shed_source_close(source);
-    shed_client_close(client);
     server_do(&server, "ACL LOG RESET");
 }
 
@@ -556,11 +523,11 @@ TEST(a_lock_asks_for_the_keys_of_its_algorithm)
         {SHED_LOCK_LEASE, 0, "~lock:{job}*", "~lock:{job}"},
         {SHED_LOCK_LEASE, 1, "~job ~lock:={job}*", "~job"},
     };
-    struct shed_client *client = open_shop();
     struct shed_lock *lock;
     struct shed_error err;
 
-    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+    open_shop();
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct shed_lock_options o = options_of(rows[i].algorithm);
         o.exact_key = rows[i].exact_key;
         EXPECT_OK(shed_lock_open(client, shed_str("job"), &o, &lock, NULL));
@@ -572,7 +539,6 @@ TEST(a_lock_asks_for_the_keys_of_its_algorithm)
                       err.reason);
         shed_lock_close(lock);
     }
-    shed_client_close(client);
     server_do(&server, "ACL LOG RESET");
 }
 
@@ -586,46 +552,41 @@ TEST(what_is_listed_can_be_granted_as_it_is)
     static char long_key[SHED_KEY_MAX_BYTES];
     const struct shed_bytes names[] = {
         shed_str("job"), shed_str("a b*[c]\\\n"), {long_key, sizeof(long_key)}};
-    struct shed_client *client = open_shop();
     struct shed_error err = {0};
 
+    open_shop();
     memset(long_key, 'k', sizeof(long_key));
-    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
         server_do(&server, "ACL SETUSER shop resetkeys");
         grant(revoked);
         /* the keys, and then what is needed on them */
         for (unsigned round = 0; round < ROUNDS; round++)
-            if (probe_name(client, SHED_USE_LOCK, names[i], NULL) != SHED_OK)
-                grant_what_is_listed(client, names[i]);
-        ck_assert_msg(probe_name(client, SHED_USE_LOCK, names[i], &err) ==
-                          SHED_OK,
+            if (probe_name(SHED_USE_LOCK, names[i], NULL) != SHED_OK)
+                grant_what_is_listed(names[i]);
+        ck_assert_msg(probe_name(SHED_USE_LOCK, names[i], &err) == SHED_OK,
                       "%s", err.reason);
     }
-    shed_client_close(client);
     server_do(&server, "ACL LOG RESET");
 }
 
 TEST(a_client_that_waits_by_timer_needs_no_channel)
 {
     struct shed_client_options o = bare_client();
-    struct shed_client *client;
 
     server_do(&server, "ACL SETUSER shop resetchannels -subscribe");
     o.wait = SHED_WAIT_POLL;
     EXPECT_OK(shed_client_open(uri, &o, &client, NULL));
-    EXPECT_OK(probe(client, SHED_USE_CACHE, NULL));
-    shed_client_close(client);
+    EXPECT_OK(probe(SHED_USE_CACHE, NULL));
 }
 
 TEST(a_server_that_is_not_there_is_told)
 {
     static const char before[] = "timeout_ms is 3600001, must be in";
-    struct shed_client *client = open_shop();
-    struct shed_source *source;
-    struct shed_cache *cache = open_all_on(client, &source);
-    struct shed_lock *lock = open_job(client, SHED_LOCK_LEASE, false);
+    struct shed_lock *lock;
     struct shed_error err;
 
+    open_all();
+    lock = open_job(SHED_LOCK_LEASE, false);
     EXPECT_CODE(shed_cache_probe(NULL, 0, NULL), SHED_EINVAL);
     EXPECT_CODE(shed_lock_probe(NULL, 0, NULL), SHED_EINVAL);
     EXPECT_CODE(shed_cache_probe(cache, 3600001, &err), SHED_EINVAL);
@@ -639,9 +600,6 @@ TEST(a_server_that_is_not_there_is_told)
     WAIT_FOR(shed_cache_probe(cache, 0, NULL) == SHED_EDENIED);
     WAIT_FOR(shed_lock_probe(lock, 0, NULL) == SHED_EDENIED);
     shed_lock_close(lock);
-    shed_cache_close(cache);
-    shed_source_close(source);
-    shed_client_close(client);
     server_do(&server, "ACL LOG RESET");
 }
 

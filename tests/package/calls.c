@@ -18,17 +18,20 @@
 #include <snowshed/source.h>
 #include <snowshed/stats.h>
 
+static struct shed_error err; /* of the last call */
+
 /* End the program unless the call had this code. */
-static void expect(const char *call, enum shed_code code, enum shed_code wanted,
-                   const struct shed_error *err)
+static void expect(const char *call, enum shed_code code, enum shed_code wanted)
 {
     if (code == wanted)
         return;
     (void)fprintf(stderr, "calls: %s: %s, not %s: %s\n", call,
                   shed_code_name(code), shed_code_name(wanted),
-                  code != SHED_OK ? err->reason : "");
+                  code != SHED_OK ? err.reason : "");
     exit(1);
 }
+
+#define MUST(call) expect(#call, call, SHED_OK)
 
 static void require(int holds, const char *what)
 {
@@ -92,22 +95,17 @@ static void invalidate_all(struct shed_cache *cache)
 {
     const struct shed_bytes keys[] = {shed_str("row"), shed_str("null"),
                                       shed_str("long"), shed_str("failed")};
-    struct shed_error err;
 
-    expect("shed_invalidate_many",
-           shed_invalidate_many(cache, keys, sizeof(keys) / sizeof(*keys),
-                                SHED_TIMEOUT_DEFAULT, &err),
-           SHED_OK, &err);
+    MUST(shed_invalidate_many(cache, keys, sizeof(keys) / sizeof(*keys),
+                              SHED_TIMEOUT_DEFAULT, &err));
 }
 
 static struct shed_value *get(struct shed_cache *cache, const char *key,
                               enum shed_code wanted)
 {
     struct shed_value *value;
-    struct shed_error err;
 
-    expect(key, shed_get(cache, shed_str(key), NULL, &value, &err), wanted,
-           &err);
+    expect(key, shed_get(cache, shed_str(key), NULL, &value, &err), wanted);
     return value;
 }
 
@@ -134,16 +132,14 @@ static void use_terms(struct shed_cache *cache)
     struct shed_get_options options = SHED_GET_OPTIONS_INIT;
     struct shed_item items[2];
     struct shed_value *value;
-    struct shed_error err;
 
     items[0].key = shed_str("row");
     items[1].key = shed_str("not loaded");
     options.only_cached = 1;
-    expect("shed_get", shed_get(cache, items[0].key, &options, &value, &err),
-           SHED_OK, &err);
+    MUST(shed_get(cache, items[0].key, &options, &value, &err));
     shed_value_unref(value);
     expect("shed_get_many", shed_get_many(cache, items, 2, &options, &err),
-           SHED_EMISS, &err);
+           SHED_EMISS);
     require(items[0].code == SHED_OK && items[1].code == SHED_EMISS,
             "one of the two is not cached");
     shed_value_unref(items[0].value);
@@ -162,11 +158,8 @@ static void use_put(struct shed_cache *cache)
     struct shed_put_options options = SHED_PUT_OPTIONS_INIT;
     const uint64_t version = 2;
     struct shed_value *value, *again;
-    struct shed_error err;
 
-    expect("shed_put",
-           shed_put(cache, shed_str("row"), shed_str("put"), NULL, &err),
-           SHED_OK, &err);
+    MUST(shed_put(cache, shed_str("row"), shed_str("put"), NULL, &err));
     value = get(cache, "row", SHED_OK);
     again = shed_value_ref(value);
     shed_value_unref(value);
@@ -178,35 +171,38 @@ static void use_put(struct shed_cache *cache)
     shed_value_unref(again);
     use_terms(cache);
     options.version = &version;
-    expect(
-        "shed_put",
-        shed_put(cache, shed_str("versioned"), shed_str("row"), &options, &err),
-        SHED_OK, &err);
-    expect("shed_expire",
-           shed_expire(cache, shed_str("row"), 0, SHED_TIMEOUT_DEFAULT, &err),
-           SHED_OK, &err);
+    MUST(shed_put(cache, shed_str("versioned"), shed_str("row"), &options,
+                  &err));
+    MUST(shed_expire(cache, shed_str("row"), 0, SHED_TIMEOUT_DEFAULT, &err));
     invalidate_all(cache);
     require_row(cache, "loaded");
+}
+
+static void require_line(struct shed_cache **caches, size_t cache_count,
+                         struct shed_lock **locks, size_t lock_count,
+                         const char *line)
+{
+    size_t length =
+        shed_stats_prometheus(caches, cache_count, locks, lock_count, NULL, 0);
+    char *text = (char *)malloc(length + 1);
+
+    require(text != NULL, "there is memory");
+    require(shed_stats_prometheus(caches, cache_count, locks, lock_count, text,
+                                  length + 1) == length,
+            "the text is as long as it said");
+    require(strstr(text, line) != NULL, line);
+    free(text);
 }
 
 static void use_cache_stats(struct shed_cache *cache)
 {
     struct shed_cache *caches[] = {cache};
     struct shed_stats stats;
-    struct shed_error err;
-    size_t length = shed_stats_prometheus(caches, 1, NULL, 0, NULL, 0);
-    char *text = (char *)malloc(length + 1);
 
-    expect("shed_stats_read",
-           shed_stats_read(cache, &stats, sizeof(stats), &err), SHED_OK, &err);
+    MUST(shed_stats_read(cache, &stats, sizeof(stats), &err));
     require(stats.puts == 2 && stats.hits == 3, "two puts and three hits");
-    require(text != NULL, "there is memory");
-    require(shed_stats_prometheus(caches, 1, NULL, 0, text, length + 1) ==
-                length,
-            "the text is as long as it said");
-    require(strstr(text, "snowshed_puts_total{cache=\"calls\"} 2\n") != NULL,
-            "the puts are counted in the text");
-    free(text);
+    require_line(caches, 1, NULL, 0,
+                 "snowshed_puts_total{cache=\"calls\"} 2\n");
 }
 
 struct answer {
@@ -248,40 +244,28 @@ static void use_async_gets(struct shed_cache *cache)
     struct shed_queue *queue = NULL;
     struct shed_pending *pending = NULL;
     struct shed_then then = {note_answer, &got, NULL};
-    struct shed_error err;
 
-    expect("shed_queue_open", shed_queue_open(&queue, &err), SHED_OK, &err);
+    MUST(shed_queue_open(&queue, &err));
     then.queue = queue;
-    expect("shed_get_async",
-           shed_get_async(cache, shed_str("async"), NULL, &then, NULL, &pending,
-                          &err),
-           SHED_OK, &err);
+    MUST(shed_get_async(cache, shed_str("async"), NULL, &then, NULL, &pending,
+                        &err));
     collect(queue, 1);
     require(got.calls == 1 && got.code == SHED_OK && got.text[0] != 0,
             "done is called with the row");
-    expect("shed_get_async",
-           shed_get_async(cache, shed_str("async"), NULL, &then, NULL, &pending,
-                          &err),
-           SHED_OK, &err);
+    MUST(shed_get_async(cache, shed_str("async"), NULL, &then, NULL, &pending,
+                        &err));
     (void)shed_cancel(pending);
     collect(queue, 1);
     item.key = shed_str("async");
-    expect("shed_get_many_async",
-           shed_get_many_async(cache, &item, 1, NULL, &then, NULL, &err),
-           SHED_OK, &err);
+    MUST(shed_get_many_async(cache, &item, 1, NULL, &then, NULL, &err));
     collect(queue, 1);
     require(item.code == SHED_OK && item.value != NULL, "the item is answered");
     shed_value_unref(item.value);
-    expect("shed_put_async",
-           shed_put_async(cache, shed_str("async"), shed_str("put"), NULL,
-                          &then, NULL, &err),
-           SHED_OK, &err);
+    MUST(shed_put_async(cache, shed_str("async"), shed_str("put"), NULL, &then,
+                        NULL, &err));
     collect(queue, 1);
     require(got.calls == 4 && got.code == SHED_OK, "the row is put");
-    expect(
-        "shed_invalidate_async",
-        shed_invalidate_async(cache, shed_str("async"), 0, &then, NULL, &err),
-        SHED_OK, &err);
+    MUST(shed_invalidate_async(cache, shed_str("async"), 0, &then, NULL, &err));
     collect(queue, 1);
     require(got.calls == 5 && got.code == SHED_OK, "the row is invalidated");
     shed_queue_close(queue);
@@ -293,26 +277,16 @@ static void use_tags(struct shed_client *client, struct shed_source *source)
     struct shed_put_options put = SHED_PUT_OPTIONS_INIT;
     const struct shed_bytes tags[] = {shed_str("red"), shed_str("blue")};
     struct shed_cache *cache = NULL;
-    struct shed_error err;
 
     options.tags_limit = 10;
-    expect(
-        "shed_cache_open",
-        shed_cache_open(client, "calls-tags", source, &options, &cache, &err),
-        SHED_OK, &err);
+    MUST(shed_cache_open(client, "calls-tags", source, &options, &cache, &err));
     put.tags = tags;
     put.tags_count = 2;
-    expect("shed_put",
-           shed_put(cache, shed_str("row"), shed_str("put"), &put, &err),
-           SHED_OK, &err);
+    MUST(shed_put(cache, shed_str("row"), shed_str("put"), &put, &err));
     require_row(cache, "put");
-    expect("shed_invalidate_tags",
-           shed_invalidate_tags(cache, tags, 2, SHED_TIMEOUT_DEFAULT, &err),
-           SHED_OK, &err);
+    MUST(shed_invalidate_tags(cache, tags, 2, SHED_TIMEOUT_DEFAULT, &err));
     require_row(cache, "loaded");
-    expect("shed_invalidate_all",
-           shed_invalidate_all(cache, SHED_TIMEOUT_DEFAULT, &err), SHED_OK,
-           &err);
+    MUST(shed_invalidate_all(cache, SHED_TIMEOUT_DEFAULT, &err));
     shed_cache_close(cache);
 }
 
@@ -320,15 +294,10 @@ static void use_cache(struct shed_client *client)
 {
     struct shed_source *source = NULL;
     struct shed_cache *cache = NULL;
-    struct shed_error err;
 
-    expect("shed_source_open",
-           shed_source_open_batch(load_rows, NULL, NULL, &source, &err),
-           SHED_OK, &err);
-    expect("shed_cache_open",
-           shed_cache_open(client, "calls", source, NULL, &cache, &err),
-           SHED_OK, &err);
-    expect("shed_cache_probe", shed_cache_probe(cache, 0, &err), SHED_OK, &err);
+    MUST(shed_source_open_batch(load_rows, NULL, NULL, &source, &err));
+    MUST(shed_cache_open(client, "calls", source, NULL, &cache, &err));
+    MUST(shed_cache_probe(cache, 0, &err));
     invalidate_all(cache);
     use_answers(cache);
     use_put(cache);
@@ -344,24 +313,17 @@ static void use_cache(struct shed_client *client)
 static void use_hold(struct shed_lock *lock)
 {
     struct shed_fence fence, later;
-    struct shed_error err;
 
-    expect("shed_lock_acquire", shed_lock_acquire(lock, 10000, &err), SHED_OK,
-           &err);
-    expect("shed_lock_extend", shed_lock_extend(lock, 60000, &err), SHED_OK,
-           &err);
+    MUST(shed_lock_acquire(lock, 10000, &err));
+    MUST(shed_lock_extend(lock, 60000, &err));
     require(shed_lock_remaining_ms(lock) > 30000, "the lease was extended");
-    expect("shed_lock_fence", shed_lock_fence(lock, &fence, &err), SHED_OK,
-           &err);
-    expect("shed_lock_release", shed_lock_release(lock, &err), SHED_OK, &err);
-    expect("shed_lock_advance",
-           shed_lock_advance(lock, fence.number + 1000, &err), SHED_OK, &err);
-    expect("shed_lock_acquire", shed_lock_acquire(lock, 10000, &err), SHED_OK,
-           &err);
-    expect("shed_lock_fence", shed_lock_fence(lock, &later, &err), SHED_OK,
-           &err);
+    MUST(shed_lock_fence(lock, &fence, &err));
+    MUST(shed_lock_release(lock, &err));
+    MUST(shed_lock_advance(lock, fence.number + 1000, &err));
+    MUST(shed_lock_acquire(lock, 10000, &err));
+    MUST(shed_lock_fence(lock, &later, &err));
     require(later.number > fence.number + 1000, "the number was advanced");
-    expect("shed_lock_release", shed_lock_release(lock, &err), SHED_OK, &err);
+    MUST(shed_lock_release(lock, &err));
 }
 
 struct done {
@@ -383,22 +345,17 @@ static void note_done(void *user, struct shed_lock *lock, enum shed_code code,
 static void use_async(struct shed_lock *lock)
 {
     struct done done;
-    struct shed_error err = {SHED_OK, "see the callback"};
 
     require(sem_init(&done.is_done, 0, 0) == 0, "there is a semaphore");
-    expect("shed_lock_acquire_async",
-           shed_lock_acquire_async(lock, 10000, note_done, &done, &err),
-           SHED_OK, &err);
+    MUST(shed_lock_acquire_async(lock, 10000, note_done, &done, &err));
     while (sem_wait(&done.is_done) != 0)
         continue;
-    expect("the callback", done.code, SHED_OK, &err);
+    expect("the callback", done.code, SHED_OK);
     require(shed_lock_cancel(lock, &done) == 0, "it is too late to cancel");
-    expect("shed_lock_release_async",
-           shed_lock_release_async(lock, note_done, &done, &err), SHED_OK,
-           &err);
+    MUST(shed_lock_release_async(lock, note_done, &done, &err));
     while (sem_wait(&done.is_done) != 0)
         continue;
-    expect("the callback", done.code, SHED_OK, &err);
+    expect("the callback", done.code, SHED_OK);
     (void)sem_destroy(&done.is_done);
 }
 
@@ -406,33 +363,19 @@ static void use_lock_stats(struct shed_lock *lock)
 {
     struct shed_lock *locks[] = {lock};
     struct shed_lock_stats stats;
-    struct shed_error err;
-    size_t length = shed_stats_prometheus(NULL, 0, locks, 1, NULL, 0);
-    char *text = (char *)malloc(length + 1);
 
-    expect("shed_lock_stats_read",
-           shed_lock_stats_read(lock, &stats, sizeof(stats), &err), SHED_OK,
-           &err);
+    MUST(shed_lock_stats_read(lock, &stats, sizeof(stats), &err));
     require(stats.acquired == 3 && stats.released == 3, "there were 3 holds");
-    require(text != NULL, "there is memory");
-    require(shed_stats_prometheus(NULL, 0, locks, 1, text, length + 1) ==
-                length,
-            "the text is as long as it said");
-    require(strstr(text, "snowshed_lock_acquired_total{lock=\"calls\"} 3\n") !=
-                NULL,
-            "the holds are counted in the text");
-    free(text);
+    require_line(NULL, 0, locks, 1,
+                 "snowshed_lock_acquired_total{lock=\"calls\"} 3\n");
 }
 
 static void use_lock(struct shed_client *client)
 {
     struct shed_lock *lock = NULL;
-    struct shed_error err;
 
-    expect("shed_lock_open",
-           shed_lock_open(client, shed_str("calls"), NULL, &lock, &err),
-           SHED_OK, &err);
-    expect("shed_lock_probe", shed_lock_probe(lock, 0, &err), SHED_OK, &err);
+    MUST(shed_lock_open(client, shed_str("calls"), NULL, &lock, &err));
+    MUST(shed_lock_probe(lock, 0, &err));
     use_hold(lock);
     use_async(lock);
     use_lock_stats(lock);
@@ -443,15 +386,11 @@ static void use_lock(struct shed_client *client)
 static void use_quorum(struct shed_client *client)
 {
     struct shed_lock *lock = NULL;
-    struct shed_error err;
 
-    expect("shed_lock_open_quorum",
-           shed_lock_open_quorum(&client, 1, shed_str("calls:quorum"), NULL,
-                                 &lock, &err),
-           SHED_OK, &err);
-    expect("shed_lock_acquire", shed_lock_acquire(lock, 10000, &err), SHED_OK,
-           &err);
-    expect("shed_lock_release", shed_lock_release(lock, &err), SHED_OK, &err);
+    MUST(shed_lock_open_quorum(&client, 1, shed_str("calls:quorum"), NULL,
+                               &lock, &err));
+    MUST(shed_lock_acquire(lock, 10000, &err));
+    MUST(shed_lock_release(lock, &err));
     shed_lock_close(lock);
 }
 
@@ -459,11 +398,8 @@ static void use_quorum(struct shed_client *client)
 static void use_status(struct shed_client *client)
 {
     struct shed_client_status status;
-    struct shed_error err;
 
-    expect("shed_client_status_read",
-           shed_client_status_read(client, &status, sizeof(status), &err),
-           SHED_OK, &err);
+    MUST(shed_client_status_read(client, &status, sizeof(status), &err));
     require(status.is_up == 1, "the client is connected");
     require(status.breaker == SHED_BREAKER_CLOSED, "its breaker is closed");
 }
@@ -471,7 +407,6 @@ static void use_status(struct shed_client *client)
 int main(int argc, char **argv)
 {
     struct shed_client *client = NULL;
-    struct shed_error err;
     char version[32], escaped[8];
 
     if (argc < 2)
@@ -487,8 +422,7 @@ int main(int argc, char **argv)
                 strcmp(escaped, "\\x0a") == 0,
             "a key can be printed");
     shed_log_stderr(NULL, SHED_LOG_INFO, "calls begins");
-    expect("shed_client_open", shed_client_open(argv[1], NULL, &client, &err),
-           SHED_OK, &err);
+    MUST(shed_client_open(argv[1], NULL, &client, &err));
     use_lock(client);
     use_quorum(client);
     use_status(client);

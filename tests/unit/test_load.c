@@ -277,31 +277,18 @@ static void check_no_wait(uint64_t begin_ms)
 
 /* ---------------------------------------------------------------- batches */
 
-TEST(a_lone_key_does_not_wait_for_company)
-{
-    uint64_t begin_ms;
-
-    o.batch_wait_ms = 1000;
-    open_fake();
-    pulse_start(&pulse);
-    begin_ms = shed_now_ms();
-    submit(0);
-    wait_loads(1);
-    check_no_wait(begin_ms);
-    pulse_stop(&pulse);
-    end_load(0);
-}
-
-TEST(keys_that_come_while_a_load_runs_share_a_batch)
+TEST(a_lone_key_does_not_wait_and_those_behind_it_share_a_batch)
 {
     uint64_t begin_ms;
 
     o.batch_wait_ms = 1000;
     o.max_batch = 3;
     open_fake();
+    pulse_start(&pulse);
+    begin_ms = shed_now_ms();
     submit(0);
     wait_loads(1);
-    pulse_start(&pulse);
+    check_no_wait(begin_ms);
     begin_ms = shed_now_ms();
     for (size_t i = 1; i <= 3; i++)
         submit(i);
@@ -309,8 +296,7 @@ TEST(keys_that_come_while_a_load_runs_share_a_batch)
     check_no_wait(begin_ms);
     pulse_stop(&pulse);
     ck_assert_uint_eq(fake.counts[1], 3);
-    end_load(0);
-    end_load(1);
+    end_loads(0, 2);
 }
 
 TEST(a_batch_that_does_not_fill_goes_after_batch_wait)
@@ -367,39 +353,23 @@ TEST(keys_that_come_together_share_a_batch)
     end_load(0);
 }
 
-TEST(a_batch_has_at_most_max_batch_keys)
+TEST(a_batch_has_at_most_max_batch_keys_and_its_first_tells_how_many)
 {
-    size_t keys = 0;
+    enum { KEYS = 30, MOST = 7 };
+    size_t sizes = 0, firsts = 0;
 
-    o.max_batch = 7;
+    o.max_batch = MOST;
     o.batch_wait_ms = 0;
     fake.is_instant = true;
     open_fake();
-    submit_burst(30);
-    for (size_t i = 0; i < 30; i++)
+    submit_burst(KEYS);
+    for (size_t i = 0; i < KEYS; i++) {
         wait_settled(&requests[i]);
-    for (size_t i = 0; i < fake.load_count; i++) {
-        ck_assert_uint_le(fake.counts[i], 7);
-        keys += fake.counts[i];
-    }
-    ck_assert_uint_eq(keys, 30);
-}
-
-TEST(the_first_of_a_batch_tells_its_size)
-{
-    size_t sizes = 0, firsts = 0;
-
-    o.max_loads = 1;
-    o.max_batch = 10;
-    fake.is_instant = true;
-    open_fake();
-    submit_burst(10);
-    for (size_t i = 0; i < 10; i++) {
-        wait_settled(&requests[i]);
+        ck_assert_uint_le(requests[i].job.loaded.batch_keys, MOST);
         sizes += requests[i].job.loaded.batch_keys;
         firsts += requests[i].job.loaded.batch_keys > 0;
     }
-    ck_assert_uint_eq(sizes, 10);
+    ck_assert_uint_eq(sizes, KEYS);
     ck_assert_uint_eq(firsts, fake.load_count);
 }
 
@@ -466,19 +436,6 @@ static void load_alone(size_t count, uint64_t ms)
     }
 }
 
-TEST(an_adaptive_limit_begins_low)
-{
-    enum { FIRST = 4, KEYS = 6 };
-
-    open_adaptive();
-    submit_burst(KEYS);
-    wait_loads(FIRST);
-    ck_assert_uint_eq(shed_source_look(fake.source).loads_limit, FIRST);
-    end_loads(0, KEYS);
-    close_fake();
-    ck_assert_uint_eq(fake.most_open, FIRST);
-}
-
 /* Each load takes a second longer for every other load that runs at the same
  * time. */
 TEST(an_adaptive_limit_falls_while_loads_slow_each_other_down)
@@ -486,6 +443,7 @@ TEST(an_adaptive_limit_falls_while_loads_slow_each_other_down)
     enum { LONE = 5, KEYS = 100 };
 
     open_adaptive();
+    ck_assert_uint_eq(shed_source_look(fake.source).loads_limit, 4);
     load_alone(LONE, 10);
     for (size_t i = LONE; i < KEYS; i++)
         submit(i);
@@ -515,51 +473,6 @@ TEST(an_adaptive_limit_grows_and_has_the_threads_for_it)
     end_loads(LONE, KEYS); /* much faster than those that ran alone */
     close_fake();
     ck_assert_uint_eq(fake.most_open, MOST);
-}
-
-TEST(a_key_beyond_the_queue_is_refused_at_once)
-{
-    struct shed_error err;
-
-    o.max_loads = 1;
-    o.queue_limit = 2;
-    open_fake();
-    submit(0);
-    wait_loads(1);
-    submit(1);
-    submit(2);
-    EXPECT_CODE(queue_and_wake(fake.source, make_request(3), &err), SHED_EBUSY);
-    EXPECT_CODE(err.code, SHED_EBUSY);
-    ck_assert_ptr_nonnull(strstr(err.reason, "queue is full: 2 keys"));
-    end_load(0);
-    wait_loads(2);
-    end_load(1);
-    wait_settled(&requests[2]);
-    close_fake();
-    ck_assert_uint_eq(atomic_load(&requests[3].settled), 0);
-}
-
-TEST(a_job_that_is_late_in_the_queue_is_not_loaded)
-{
-    struct request *late = make_request(1);
-
-    o.max_loads = 1;
-    open_fake();
-    submit(0);
-    wait_loads(1);
-    late->job.deadline_ms = shed_now_ms();
-    expect_queued(fake.source, late);
-    submit(2);
-    end_load(0);
-    wait_settled(late);
-    ck_assert_ptr_null(late->job.loaded.value);
-    EXPECT_CODE(late->job.loaded.error.code, SHED_ETIMEDOUT);
-    ck_assert_uint_eq(late->job.loaded.batch_keys, 0);
-    wait_loads(2);
-    ck_assert_uint_eq(fake.counts[1], 1);
-    end_load(1);
-    wait_settled(&requests[2]);
-    ck_assert_ptr_nonnull(requests[2].job.loaded.value);
 }
 
 /* ------------------------------------------------- loads in the background */
@@ -659,10 +572,31 @@ TEST(in_a_full_queue_a_caller_takes_the_place_of_a_refresh)
     submit(5);
     ck_assert_uint_eq(atomic_load(&requests[2].settled), 1);
     EXPECT_CODE(queue_and_wake(fake.source, make_request(6), &err), SHED_EBUSY);
+    ck_assert_ptr_nonnull(strstr(err.reason, "queue is full: 2 keys"));
     ck_assert_uint_eq(shed_source_look(fake.source).queued, 2);
     expect_load(0, "k0");
     expect_load(1, "k4");
     expect_load(2, "k5");
+    close_fake();
+    ck_assert_uint_eq(atomic_load(&requests[6].settled), 0);
+}
+
+TEST(a_job_that_is_late_in_the_queue_is_not_loaded)
+{
+    struct request *late = make_request(1);
+
+    open_busy(100, 100);
+    late->job.deadline_ms = shed_now_ms();
+    expect_queued(fake.source, late);
+    submit(2);
+    expect_load(0, "k0");
+    wait_settled(late);
+    ck_assert_ptr_null(late->job.loaded.value);
+    EXPECT_CODE(late->job.loaded.error.code, SHED_ETIMEDOUT);
+    ck_assert_uint_eq(late->job.loaded.batch_keys, 0);
+    expect_load(1, "k2");
+    wait_settled(&requests[2]);
+    ck_assert_ptr_nonnull(requests[2].job.loaded.value);
 }
 
 TEST(a_refresh_that_is_late_does_not_wait_for_its_turn)
@@ -695,31 +629,28 @@ TEST(a_queue_of_late_jobs_alone_calls_nobody)
     ck_assert_uint_eq(fake.load_count, 0);
 }
 
-TEST(a_load_has_the_time_of_its_last_job)
+static const struct {
+    uint64_t last_ms; /* of the last job */
+    uint64_t above_ms, most_ms;
+} times[] = {{30000, 20000, 30000}, {3600000, 0, 60000}};
+
+TEST_EACH(a_load_has_the_time_of_its_last_job_and_load_timeout_at_most, 0,
+          COUNT_OF(times))
 {
-    uint64_t now_ms = shed_now_ms();
+    uint64_t now_ms = shed_now_ms(), left_ms;
 
     o.load_timeout_ms = 60000;
     open_fake();
-    make_request(0)->job.deadline_ms = now_ms + 20000;
-    make_request(1)->job.deadline_ms = now_ms + 30000;
-    for (size_t i = 0; i < 2; i++)
+    for (size_t i = 0; i < 2; i++) {
+        make_request(i)->job.deadline_ms =
+            now_ms + times[_i].last_ms - (1 - i) * 10000;
         EXPECT_OK(shed_source_queue(fake.source, &requests[i].job, NULL));
+    }
     shed_source_wake(fake.source);
     wait_loads(1);
-    ck_assert_uint_gt(shed_load_remaining_ms(fake.loads[0]), 20000);
-    ck_assert_uint_le(shed_load_remaining_ms(fake.loads[0]), 30000);
-    end_load(0);
-}
-
-TEST(a_load_has_load_timeout_at_most)
-{
-    o.load_timeout_ms = 20000;
-    open_fake();
-    submit(0);
-    wait_loads(1);
-    ck_assert_uint_gt(shed_load_remaining_ms(fake.loads[0]), 0);
-    ck_assert_uint_le(shed_load_remaining_ms(fake.loads[0]), 20000);
+    left_ms = shed_load_remaining_ms(fake.loads[0]);
+    ck_assert_uint_gt(left_ms, times[_i].above_ms);
+    ck_assert_uint_le(left_ms, times[_i].most_ms);
     end_load(0);
 }
 
@@ -737,128 +668,11 @@ TEST(a_load_past_its_time_has_none_left)
 
 /* ---------------------------------------------------------------- answers */
 
-/* One load of count keys, each answered by fn, then done. */
-static void load_answered(size_t count,
-                          void (*fn)(struct shed_load *load, size_t i))
-{
-    open_fake();
-    submit_burst(count);
-    wait_loads(1);
-    for (size_t i = 0; i < fake.loads[0]->count; i++)
-        fn(fake.loads[0], i);
-    shed_load_done(fake.loads[0]);
-    close_fake();
-    for (size_t i = 0; i < count; i++)
-        ck_assert_uint_eq(atomic_load(&requests[i].settled), 1);
-}
-
 static void assert_failed(size_t i, enum shed_code code, const char *reason)
 {
     ck_assert_ptr_null(requests[i].job.loaded.value);
     ck_assert_int_eq(requests[i].job.loaded.error.code, code);
     ck_assert_ptr_nonnull(strstr(requests[i].job.loaded.error.reason, reason));
-}
-
-static void answer_in_kinds(struct shed_load *load, size_t i)
-{
-    if (i == 0)
-        answer_row(load, i, shed_bytes("a\0b", 3));
-    else if (i == 1)
-        answer_null(load, i);
-    else if (i == 2)
-        answer_absent(load, i);
-    else if (i == 3)
-        answer_row(load, i, shed_bytes(NULL, 0));
-}
-
-TEST(each_key_gets_its_kind_of_answer)
-{
-    static const enum shed_kind kinds[] = {SHED_KIND_ROW, SHED_KIND_NULL,
-                                           SHED_KIND_ABSENT, SHED_KIND_ROW};
-    struct shed_value *value;
-
-    load_answered(4, answer_in_kinds);
-    for (size_t i = 0; i < 4; i++) {
-        value = requests[i].job.loaded.value;
-        ck_assert_ptr_nonnull(value);
-        ck_assert_int_eq(value->kind, kinds[i]);
-        ck_assert_int_eq(value->origin, SHED_ORIGIN_UNPUBLISHED);
-        ck_assert_uint_eq(value->size, i == 0 ? 3 : 0);
-    }
-    ck_assert_mem_eq(requests[0].job.loaded.value->data, "a\0b", 3);
-}
-
-static void answer_nothing(struct shed_load *load, size_t i)
-{
-    (void)load;
-    (void)i;
-}
-
-TEST(a_key_without_an_answer_fails)
-{
-    load_answered(2, answer_nothing);
-    assert_failed(0, SHED_ESOURCE, "the source gave no answer for this key");
-    assert_failed(1, SHED_ESOURCE, "the source gave no answer for this key");
-}
-
-static void answer_twice(struct shed_load *load, size_t i)
-{
-    if (i == 0) {
-        answer_row(load, i, shed_str("x"));
-        answer_failed(load, i, "the result broke off");
-    } else {
-        answer_failed(load, i, "not yet");
-        answer_row(load, i, shed_str("x"));
-        answer_row(load, i, shed_str("yz"));
-    }
-}
-
-TEST(the_last_answer_counts)
-{
-    load_answered(2, answer_twice);
-    assert_failed(0, SHED_ESOURCE, "the result broke off");
-    ck_assert_uint_eq(requests[1].job.loaded.value->size, 2);
-}
-
-static void answer_at_the_limit(struct shed_load *load, size_t i)
-{
-    static const char bytes[101];
-
-    answer_row(load, i, shed_bytes(bytes, i == 0 ? 100 : 101));
-}
-
-TEST(a_value_over_the_limit_fails_its_key_alone)
-{
-    load_answered(2, answer_at_the_limit);
-    ck_assert_uint_eq(requests[0].job.loaded.value->size, 100);
-    assert_failed(1, SHED_ETOOBIG,
-                  "the value has 101 bytes, value_limit_bytes is 100");
-}
-
-static void answer_as_too_big(struct shed_load *load, size_t i)
-{
-    answer_too_big(load, i, i == 0 ? "a mile of it" : NULL);
-}
-
-TEST(a_source_can_say_itself_that_a_value_is_too_big)
-{
-    load_answered(2, answer_as_too_big);
-    assert_failed(0, SHED_ETOOBIG, "a mile of it");
-    assert_failed(1, SHED_ETOOBIG, "the source gave no reason");
-}
-
-static void answer_beyond(struct shed_load *load, size_t i)
-{
-    answer_row(load, i + 1, shed_str("x"));
-    answer_failed(load, i + 1, "x");
-    answer_too_big(load, i + 1, "x");
-    answer_failed(load, i, NULL);
-}
-
-TEST(answers_to_keys_that_are_not_there_do_nothing)
-{
-    load_answered(1, answer_beyond);
-    assert_failed(0, SHED_ESOURCE, "the source gave no reason");
 }
 
 static void *answer_often(void *load)
@@ -932,7 +746,7 @@ TEST(every_job_of_many_threads_settles_once_with_its_own_answer)
     ck_assert_uint_le(fake.most_open, o.max_loads);
 }
 
-TEST(threads_start_with_the_first_key_and_not_before)
+TEST(a_thread_starts_with_the_first_key_and_has_all_signals_blocked)
 {
     fake.is_instant = true;
     open_fake();
@@ -942,17 +756,8 @@ TEST(threads_start_with_the_first_key_and_not_before)
     close_fake();
     ck_assert_uint_eq(fake.starts, 1);
     ck_assert_uint_eq(fake.stops, 1);
-}
-
-TEST(a_loader_has_all_signals_blocked_and_what_thread_start_made)
-{
-    fake.is_instant = true;
-    open_fake();
-    submit(0);
-    wait_settled(&requests[0]);
-    close_fake();
     ck_assert(fake.is_blocked[0]);
-    ck_assert_ptr_nonnull(fake.threads[0]);
+    ck_assert_ptr_nonnull(fake.threads[0]); /* what thread_start made */
 }
 
 TEST(without_a_thread_a_key_is_refused)

@@ -1,5 +1,5 @@
-/* load_batch: among keys with the same failure, the first one carries their
- * number. */
+/* load_batch: what comes of the answers, and among keys with the same failure,
+ * the first one carries their number. */
 #include "source/load_batch.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "support/answers.h"
 #include "support/testing.h"
 
-enum { KEYS = 12 };
+enum { KEYS = 13, LIMIT = 10 };
 
 static struct shed_job jobs[KEYS];
 static struct shed_loaded settled[KEYS];
@@ -26,7 +26,7 @@ static struct shed_load *load_of(size_t count)
     ck_assert_ptr_nonnull(batch);
     for (size_t i = 0; i < count; i++) {
         jobs[i] = (struct shed_job){
-            .value_limit_bytes = 10, .settle = note, .group = &one_cache};
+            .value_limit_bytes = LIMIT, .settle = note, .group = &one_cache};
         shed_load_batch_add(batch, &jobs[i]);
     }
     return &batch->load;
@@ -82,12 +82,12 @@ TEST(failures_for_many_reasons_are_counted_singly)
     char reason[16];
 
     for (size_t i = 0; i < KEYS; i++) {
-        snprintf(reason, sizeof(reason), "%u", (unsigned)i % (KEYS / 2));
+        snprintf(reason, sizeof(reason), "%u", (unsigned)i % (KEYS / 2 + 1));
         answer_failed(load, i, reason);
     }
     settle(load);
     ck_assert_uint_eq(settled[0].failed_keys, 2);
-    ck_assert_uint_eq(settled[KEYS / 2].failed_keys, 0);
+    ck_assert_uint_eq(settled[KEYS / 2 + 1].failed_keys, 0);
     ck_assert_uint_eq(settled[KEYS / 2 - 1].failed_keys, 1);
     ck_assert_uint_eq(settled[KEYS - 1].failed_keys, 1);
 }
@@ -134,15 +134,97 @@ TEST(a_key_that_could_not_be_given_a_tag_fails)
     ck_assert_uint_eq(settled[0].tags_size, 2 + 4 + 1 + SHED_TAG_MAX_BYTES);
 }
 
-TEST(an_answer_of_a_kind_that_there_is_not_fails)
-{
-    struct shed_load *load = load_of(1);
+/* ------------------------------------------------------------- one answer */
 
-    answer_kind(load, 0, (enum shed_answer_kind)77, NULL);
+enum { NOTHING = -1 };
+
+/* What a key is answered with, in place of another answer (without one, a
+ * failure), and what comes of it: a value, or an error. */
+static const struct {
+    struct answered {
+        int kind; /* NOTHING: not at all */
+        size_t size;
+        const char *reason;
+    } first, last;
+    enum shed_code code;
+    enum shed_kind kind;
+    size_t size;
+    const char *why;
+} answers[] = {
+    {.last = {SHED_ANSWER_ROW, 3}, .kind = SHED_KIND_ROW, .size = 3},
+    {.last = {SHED_ANSWER_ROW, 0}, .kind = SHED_KIND_ROW},
+    {.last = {SHED_ANSWER_NULL}, .kind = SHED_KIND_NULL},
+    {.last = {SHED_ANSWER_ABSENT}, .kind = SHED_KIND_ABSENT},
+    {.first = {NOTHING},
+     .last = {NOTHING},
+     .code = SHED_ESOURCE,
+     .why = "the source gave no answer for this key"},
+    {.first = {SHED_ANSWER_ROW, 1},
+     .last = {SHED_ANSWER_FAILED, 0, "the result broke off"},
+     .code = SHED_ESOURCE,
+     .why = "the result broke off"},
+    {.first = {SHED_ANSWER_FAILED, 0, "not yet"},
+     .last = {SHED_ANSWER_ROW, 2},
+     .kind = SHED_KIND_ROW,
+     .size = 2},
+    {.first = {SHED_ANSWER_ROW, 1},
+     .last = {SHED_ANSWER_ROW, LIMIT},
+     .kind = SHED_KIND_ROW,
+     .size = LIMIT},
+    {.last = {SHED_ANSWER_ROW, LIMIT + 1},
+     .code = SHED_ETOOBIG,
+     .why = "the value has 11 bytes, value_limit_bytes is 10"},
+    {.last = {SHED_ANSWER_TOO_BIG, 0, "a mile of it"},
+     .code = SHED_ETOOBIG,
+     .why = "a mile of it"},
+    {.last = {SHED_ANSWER_TOO_BIG},
+     .code = SHED_ETOOBIG,
+     .why = "the source gave no reason"},
+    {.last = {SHED_ANSWER_FAILED},
+     .code = SHED_ESOURCE,
+     .why = "the source gave no reason"},
+    {.last = {77},
+     .code = SHED_ESOURCE,
+     .why = "the source gave an answer of a kind that there is not"},
+};
+
+static const char bytes[LIMIT + 1] = "a\0b";
+
+static void give(struct shed_load *load, size_t i, const struct answered *a)
+{
+    struct shed_answer answer = SHED_ANSWER_INIT;
+
+    answer.kind = (enum shed_answer_kind)a->kind;
+    answer.row = shed_bytes(bytes, a->size);
+    answer.reason = a->reason;
+    if (a->kind != NOTHING)
+        shed_load_answer(load, i, &answer);
+}
+
+TEST(each_key_has_its_last_answer)
+{
+    struct shed_load *load = load_of(COUNT_OF(answers));
+
+    for (size_t i = 0; i < COUNT_OF(answers); i++) {
+        give(load, i, &answers[i].first);
+        give(load, i, &answers[i].last);
+        give(load, COUNT_OF(answers) + i, &answers[i].last); /* no such key */
+    }
     settle(load);
-    ck_assert_int_eq(settled[0].error.code, SHED_ESOURCE);
-    ck_assert_str_eq(settled[0].error.reason,
-                     "the source gave an answer of a kind that there is not");
+    for (size_t i = 0; i < COUNT_OF(answers); i++) {
+        struct shed_value *value = settled[i].value;
+        ck_assert_int_eq(settled[i].error.code, answers[i].code);
+        ck_assert_int_eq(value == NULL, answers[i].code != SHED_OK);
+        if (answers[i].why != NULL)
+            ck_assert_str_eq(settled[i].error.reason, answers[i].why);
+        if (value == NULL)
+            continue;
+        ck_assert_int_eq(value->kind, answers[i].kind);
+        ck_assert_int_eq(value->origin, SHED_ORIGIN_UNPUBLISHED);
+        ck_assert_uint_eq(value->size, answers[i].size);
+        ck_assert_mem_eq(value->data, bytes, value->size);
+        shed_value_unref(value);
+    }
 }
 
 int main(void)

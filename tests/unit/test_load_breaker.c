@@ -29,11 +29,8 @@ static void answer(struct shed_load *load, size_t i)
 {
     switch (atomic_load(&fake.ending)) {
     case SLOW:
-        pass_ms(FOREVER_MS);
-        answer_null(load, i);
-        break;
     case SLUGGISH:
-        pass_ms(SLUGGISH_MS);
+        pass_ms(fake.ending == SLOW ? FOREVER_MS : SLUGGISH_MS);
         answer_null(load, i);
         break;
     case GOOD:
@@ -124,9 +121,14 @@ static void await(size_t from, size_t to)
     WAIT_FOR(shed_source_look(fake.source).loads == 0);
 }
 
+static struct shed_breaker_status status(void)
+{
+    return shed_source_look(fake.source).breaker;
+}
+
 static enum shed_breaker_state state(void)
 {
-    return shed_source_look(fake.source).breaker.state;
+    return status().state;
 }
 
 /* Ten loads, of the keys that begin with number from. */
@@ -155,8 +157,14 @@ TEST(an_open_one_refuses_keys_at_once_and_says_why)
     struct shed_error err;
 
     open_fake(FOREVER_MS);
+    ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
+    ck_assert_uint_eq(status().openings, 0);
+    ck_assert_uint_eq(status().left_ms, 0);
     load_ten(0, BAD);
     ck_assert_int_eq(state(), SHED_BREAKER_OPEN);
+    ck_assert_uint_eq(status().openings, 1);
+    ck_assert_uint_gt(status().left_ms, 0);
+    ck_assert_uint_le(status().left_ms, FOREVER_MS);
     EXPECT_CODE(submit(10, &err), SHED_ESOURCE);
     ck_assert_ptr_nonnull(strstr(err.reason, "breaker is open"));
     ck_assert_ptr_nonnull(strstr(err.reason, "tries again in "));
@@ -264,25 +272,7 @@ TEST(so_does_a_refresh_whose_place_in_the_queue_a_caller_takes)
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
 }
 
-static struct shed_breaker_status status(void)
-{
-    return shed_source_look(fake.source).breaker;
-}
-
-TEST(its_state_can_be_read)
-{
-    open_fake(FOREVER_MS);
-    ck_assert_uint_eq(status().state, SHED_BREAKER_CLOSED);
-    ck_assert_uint_eq(status().openings, 0);
-    ck_assert_uint_eq(status().left_ms, 0);
-    load_ten(0, BAD);
-    ck_assert_uint_eq(status().state, SHED_BREAKER_OPEN);
-    ck_assert_uint_eq(status().openings, 1);
-    ck_assert_uint_gt(status().left_ms, 0);
-    ck_assert_uint_le(status().left_ms, FOREVER_MS);
-}
-
-TEST(so_can_how_often_it_has_opened)
+TEST(how_often_it_has_opened_can_be_read)
 {
     open_fake(1);
     load_ten(0, BAD);
@@ -302,34 +292,28 @@ TEST(so_can_how_often_it_has_opened)
     ck_assert_uint_eq(status().openings, 4);
 }
 
-TEST(loads_that_take_too_long_have_failed)
-{
-    open_fake(FOREVER_MS);
-    load_ten(0, SLOW);
-    ck_assert_int_eq(state(), SHED_BREAKER_OPEN);
-    ck_assert_ptr_nonnull(strstr(fake.reason, "load_timeout_ms"));
-}
+static const struct {
+    enum ending ending;
+    uint64_t slow_ms;
+    bool opens;
+    const char *why;
+} endings[] = {
+    {BAD, 0, true, "the database is on fire"},
+    {SLOW, 0, true, "load_timeout_ms"},
+    {SLUGGISH, 0, false, ""},
+    {SLUGGISH, SLUGGISH_MS - 1, true, "it took 600000 ms, longer"},
+    {ABSENT, 0, false, ""},
+    {TOO_BIG, 0, false, ""},
+};
 
-TEST_EACH(what_is_slow_is_an_option, 0, 2)
+TEST_EACH(loads_that_fail_or_take_too_long_open_it, 0, COUNT_OF(endings))
 {
-    slow_ms = _i == 0 ? 0 : SLUGGISH_MS - 1;
+    slow_ms = endings[_i].slow_ms;
     open_fake(FOREVER_MS);
-    load_ten(0, SLUGGISH);
-    ck_assert_int_eq(state(),
-                     _i == 0 ? SHED_BREAKER_CLOSED : SHED_BREAKER_OPEN);
-    if (_i == 1)
-        ck_assert_ptr_nonnull(strstr(fake.reason, "it took 600000 ms, longer"));
-}
-
-TEST(absent_and_oversized_rows_are_successes)
-{
-    open_fake(FOREVER_MS);
-    load_ten(0, ABSENT);
-    load_ten(10, TOO_BIG);
-    load_ten(20, ABSENT);
-    ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
-    load_ten(30, BAD); /* ten of forty */
-    ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
+    load_ten(0, endings[_i].ending);
+    ck_assert_int_eq(state(), endings[_i].opens ? SHED_BREAKER_OPEN
+                                                : SHED_BREAKER_CLOSED);
+    ck_assert_ptr_nonnull(strstr(fake.reason, endings[_i].why));
 }
 
 TEST(one_key_that_always_fails_does_not_open_it)

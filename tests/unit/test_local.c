@@ -13,22 +13,42 @@
 #include "wire/reply.h"
 #include "support/testing.h"
 
-enum { SHARDS = 16, KEYS = 40, AMPLE_BYTES = 1 << 20, TTL_MS = 1000 };
+enum { SHARDS = 16, KEYS = 40, AMPLE_BYTES = 1 << 20 };
+enum { TTL_MS = 1000, IF_ERROR_MS = 300 };
 enum { MAPPED_BYTES = 128 << 10 }; /* glibc's M_MMAP_THRESHOLD */
 
 static const struct shed_freshness_rule rule = {.revalidate_ms = 100,
-                                                .if_error_ms = 300};
+                                                .if_error_ms = IF_ERROR_MS};
 static char names[KEYS][16];
+static struct shed_local *local; /* of ample memory, unless a test opens it */
 
 static struct shed_entry_key key_of(unsigned i)
 {
     return (struct shed_entry_key){names[i], strlen(names[i])};
 }
 
-static void name_keys(void)
+static struct shed_local_mark mark(unsigned i)
+{
+    return shed_local_mark(local, key_of(i));
+}
+
+static void close_local(void)
+{
+    shed_local_destroy(local);
+    local = NULL;
+}
+
+static void open_with(size_t limit, uint64_t near_ms)
+{
+    close_local();
+    local = shed_local_create(limit, near_ms, &rule);
+}
+
+static void set_up(void)
 {
     for (unsigned i = 0; i < KEYS; i++)
         snprintf(names[i], sizeof(names[i]), "t:{%u}", i);
+    open_with(AMPLE_BYTES, 0);
 }
 
 static struct shed_value *create_value(enum shed_kind kind, size_t size)
@@ -41,28 +61,26 @@ static struct shed_value *create_value(enum shed_kind kind, size_t size)
     return value;
 }
 
-static void keep_at(struct shed_local *local, unsigned i,
-                    struct shed_local_mark mark, struct shed_value *value,
-                    uint64_t age_ms, uint64_t now_ms)
+static void keep_at(unsigned i, struct shed_local_mark before,
+                    struct shed_value *value, uint64_t age_ms, uint64_t now_ms)
 {
     const struct shed_local_row row = {
         .value = value, .age_ms = age_ms, .ttl_ms = TTL_MS};
 
-    shed_local_keep(local, key_of(i), mark, &row, now_ms);
+    shed_local_keep(local, key_of(i), before, &row, now_ms);
 }
 
 /* A new row, kept now, to which nobody else has a reference. */
-static struct shed_value *keep_new(struct shed_local *local, unsigned i,
-                                   size_t size)
+static struct shed_value *keep_new(unsigned i, size_t size)
 {
     struct shed_value *value = create_value(SHED_KIND_ROW, size);
 
-    keep_at(local, i, shed_local_mark(local, key_of(i)), value, 0, 0);
+    keep_at(i, mark(i), value, 0, 0);
     shed_value_unref(value);
     return value;
 }
 
-static bool has(struct shed_local *local, unsigned i, uint64_t now_ms)
+static bool has(unsigned i, uint64_t now_ms)
 {
     struct shed_local_row row;
 
@@ -76,44 +94,25 @@ static bool has(struct shed_local *local, unsigned i, uint64_t now_ms)
 
 TEST(a_row_is_found_until_its_windows_end)
 {
-    struct shed_local *local = shed_local_create(AMPLE_BYTES, 0, &rule);
     struct shed_value *row = create_value(SHED_KIND_ROW, 3);
     struct shed_value *absent = create_value(SHED_KIND_ABSENT, 0);
     struct shed_local_row found;
 
-    keep_at(local, 0, shed_local_mark(local, key_of(0)), row, 200, 5000);
-    keep_at(local, 1, shed_local_mark(local, key_of(1)), absent, 200, 5000);
+    keep_at(0, mark(0), row, 200, 5000);
+    keep_at(1, mark(1), absent, 200, 5000);
     ck_assert(shed_local_find(local, key_of(0), 5070, &found));
     ck_assert_ptr_eq(found.value, row);
     ck_assert_uint_eq(found.age_ms, 270);
     ck_assert_uint_eq(found.ttl_ms, TTL_MS);
     shed_value_unref(found.value);
-    ck_assert(has(local, 1, 5799));
-    ck_assert(!has(local, 1, 5800));
-    ck_assert(has(local, 0, 6099));
-    ck_assert(!has(local, 0, 6100));
+    ck_assert(has(1, 5799));
+    ck_assert(!has(1, 5800));
+    ck_assert(has(0, 6099));
+    ck_assert(!has(0, 6100));
     ck_assert_uint_eq(shed_local_size(local).rows, 0);
-    shed_local_destroy(local);
+    close_local();
     shed_value_unref(row);
     shed_value_unref(absent);
-}
-
-TEST(what_was_read_before_a_drop_is_refused)
-{
-    struct shed_local *local = shed_local_create(AMPLE_BYTES, 0, &rule);
-    struct shed_local_mark before = shed_local_mark(local, key_of(0));
-    struct shed_value *value = create_value(SHED_KIND_ROW, 3);
-
-    shed_local_drop(local, key_of(0));
-    keep_at(local, 0, before, value, 0, 0);
-    ck_assert(!has(local, 0, 0));
-    keep_at(local, 0, shed_local_mark(local, key_of(0)), value, 0, 0);
-    ck_assert(has(local, 0, 0));
-    shed_local_drop(local, key_of(0));
-    ck_assert(!has(local, 0, 0));
-    shed_local_destroy(local);
-    ck_assert_uint_eq(atomic_load(&shed_value_block(value)->refs), 1);
-    shed_value_unref(value);
 }
 
 /* The reply to a GET, whose entry begins with a header. version 0: none. */
@@ -140,148 +139,112 @@ static struct shed_value *read_value(size_t size, char nonce)
 
 TEST(the_same_entry_is_kept_once_and_another_replaces_it)
 {
-    struct shed_local *local = shed_local_create(AMPLE_BYTES, 0, &rule);
     struct shed_value *value[] = {read_value(100, 'a'), read_value(100, 'a'),
                                   read_value(100, 'b')};
 
     for (size_t i = 0; i < 3; i++) {
-        keep_at(local, 0, shed_local_mark(local, key_of(0)), value[i], 0, 0);
+        keep_at(0, mark(0), value[i], 0, 0);
         ck_assert_uint_eq(atomic_load(&shed_value_block(value[0])->refs),
                           i < 2 ? 2 : 1);
         ck_assert_uint_eq(atomic_load(&shed_value_block(value[1])->refs), 1);
     }
     ck_assert_uint_eq(shed_local_size(local).rows, 1);
     ck_assert_uint_eq(atomic_load(&shed_value_block(value[2])->refs), 2);
-    shed_local_destroy(local);
+    close_local();
     for (size_t i = 0; i < 3; i++)
         shed_value_unref(value[i]);
 }
 
-/* Keep a row that was read from Redis. Returns: whether it is there now. */
-static bool keep_read(struct shed_local *local, unsigned char version)
-{
-    struct shed_value *value = read_version(100, (char)version, version);
-    bool is_there;
-
-    keep_at(local, 0, shed_local_mark(local, key_of(0)), value, 0, 0);
-    is_there = atomic_load(&shed_value_block(value)->refs) == 2;
-    shed_value_unref(value);
-    return is_there;
-}
-
-/* Load a row, and keep it at now_ms. Returns: whether it is there now. */
-static bool keep_loaded_at(struct shed_local *local,
-                           struct shed_row_version version, uint64_t now_ms)
-{
-    struct shed_value *value = create_value(SHED_KIND_ROW, 3);
-    const struct shed_local_row row = {
-        .value = value, .ttl_ms = TTL_MS, .version = version};
-    bool is_there;
-
-    shed_local_keep(local, key_of(0), shed_local_mark(local, key_of(0)), &row,
-                    now_ms);
-    is_there = atomic_load(&shed_value_block(value)->refs) == 2;
-    shed_value_unref(value);
-    return is_there;
-}
-
-static bool keep_loaded(struct shed_local *local, uint64_t version)
-{
-    const struct shed_row_version of = {.number = version, .is_known = true};
-
-    return keep_loaded_at(local, of, 0);
-}
+/* Rows of one key, one after the other: read from Redis, or loaded. version 0:
+ * none. */
+static const struct {
+    bool is_read;
+    unsigned char version;
+    uint64_t now_ms;
+    bool is_kept;
+} versions[] = {
+    {false, 5, 0, true},
+    {false, 4, 0, false},
+    {false, 5, 0, true},
+    {true, 7, 0, true},
+    {false, 6, 0, false},
+    {false, 8, 0, true},
+    {false, 0, 0, true},
+    {false, 1, 0, true},
+    {false, 9, 0, true},
+    {true, 1, 0, true}, /* what Redis has replaces a higher one */
+    {false, 2, 0, true},
+    {false, 5, TTL_MS + IF_ERROR_MS - 1, true},
+    {false, 4, TTL_MS + IF_ERROR_MS - 1, false},
+    {false, 4, 2 * (TTL_MS + IF_ERROR_MS) - 1, true}, /* the other is over */
+};
 
 TEST(a_load_replaces_no_higher_version)
 {
-    const struct shed_row_version none = {.is_known = false};
-    struct shed_local *local = shed_local_create(AMPLE_BYTES, 0, &rule);
-
-    ck_assert(keep_loaded(local, 5));
-    ck_assert(!keep_loaded(local, 4));
-    ck_assert(keep_loaded(local, 5));
-    ck_assert(keep_read(local, 7));
-    ck_assert(!keep_loaded(local, 6));
-    ck_assert(keep_loaded(local, 8));
-    ck_assert(keep_loaded_at(local, none, 0));
-    ck_assert(keep_loaded(local, 1));
-    ck_assert(keep_loaded(local, 9));
-    shed_local_destroy(local);
-}
-
-TEST(what_redis_has_replaces_a_higher_version)
-{
-    struct shed_local *local = shed_local_create(AMPLE_BYTES, 0, &rule);
-
-    ck_assert(keep_read(local, 7));
-    ck_assert(keep_read(local, 1));
-    ck_assert(keep_loaded(local, 2));
-    shed_local_destroy(local);
-}
-
-TEST(a_load_replaces_a_higher_version_that_is_over)
-{
-    const struct shed_row_version five = {.number = 5, .is_known = true};
-    struct shed_local *local = shed_local_create(AMPLE_BYTES, 0, &rule);
-
-    ck_assert(keep_loaded(local, 7));
-    ck_assert(!keep_loaded_at(local, five, TTL_MS + rule.if_error_ms - 1));
-    ck_assert(keep_loaded_at(local, five, TTL_MS + rule.if_error_ms));
-    shed_local_destroy(local);
+    for (size_t i = 0; i < COUNT_OF(versions); i++) {
+        unsigned char version = versions[i].version;
+        struct shed_value *value =
+            versions[i].is_read ? read_version(100, (char)version, version)
+                                : create_value(SHED_KIND_ROW, 3);
+        const struct shed_local_row row = {
+            .value = value,
+            .ttl_ms = TTL_MS,
+            .version = {.number = versions[i].is_read ? 0 : version,
+                        .is_known = !versions[i].is_read && version > 0}};
+        shed_local_keep(local, key_of(0), mark(0), &row, versions[i].now_ms);
+        ck_assert_msg((atomic_load(&shed_value_block(value)->refs) == 2) ==
+                          versions[i].is_kept,
+                      "%zu", i);
+        shed_value_unref(value);
+    }
 }
 
 TEST(a_row_is_forgotten_unless_another_is_there)
 {
-    struct shed_local *local = shed_local_create(AMPLE_BYTES, 0, &rule);
-    struct shed_local_mark before = shed_local_mark(local, key_of(0));
+    struct shed_local_mark before = mark(0);
     struct shed_value *first = create_value(SHED_KIND_ROW, 3);
     struct shed_value *second = create_value(SHED_KIND_ROW, 3);
 
-    keep_at(local, 0, before, second, 0, 0);
+    keep_at(0, before, second, 0, 0);
     shed_local_forget(local, key_of(0), first);
-    ck_assert(has(local, 0, 0));
+    ck_assert(has(0, 0));
     shed_local_forget(local, key_of(0), second);
-    ck_assert(!has(local, 0, 0));
+    ck_assert(!has(0, 0));
     shed_local_forget(local, key_of(0), second);
-    keep_at(local, 0, before, first, 0, 0); /* its load went on */
-    ck_assert(has(local, 0, 0));
-    shed_local_destroy(local);
+    keep_at(0, before, first, 0, 0); /* its load went on */
+    ck_assert(has(0, 0));
+    close_local();
     shed_value_unref(first);
     shed_value_unref(second);
 }
 
 TEST(an_entry_of_unknown_age_is_not_kept)
 {
-    struct shed_local *local = shed_local_create(AMPLE_BYTES, 0, &rule);
     struct shed_value *value = read_value(100, 'a');
     const struct shed_freshness_times times = {.written_ms = 70,
                                                .until_ms = 70 + TTL_MS};
     struct shed_local_row found;
     uint64_t now_ms = shed_now_ms();
 
-    shed_local_keep_entry(local, key_of(0), shed_local_mark(local, key_of(0)),
-                          value, &times, 0);
-    ck_assert(!has(local, 0, now_ms));
-    shed_local_keep_entry(local, key_of(0), shed_local_mark(local, key_of(0)),
-                          value, &times, 100);
+    shed_local_keep_entry(local, key_of(0), mark(0), value, &times, 0);
+    ck_assert(!has(0, now_ms));
+    shed_local_keep_entry(local, key_of(0), mark(0), value, &times, 100);
     ck_assert(shed_local_find(local, key_of(0), now_ms, &found));
     ck_assert_uint_eq(found.age_ms, 30);
     ck_assert_uint_eq(found.ttl_ms, TTL_MS);
     shed_value_unref(found.value);
-    shed_local_destroy(local);
+    close_local();
     shed_value_unref(value);
 }
 
 TEST(a_row_that_is_too_large_takes_the_place_of_the_older_one_all_the_same)
 {
-    struct shed_local *local = shed_local_create(65536, 0, &rule);
-
-    (void)keep_new(local, 0, 10);
-    ck_assert(has(local, 0, 0));
-    (void)keep_new(local, 0, 4096);
-    ck_assert(!has(local, 0, 0));
+    open_with(65536, 0);
+    (void)keep_new(0, 10);
+    ck_assert(has(0, 0));
+    (void)keep_new(0, 4096);
+    ck_assert(!has(0, 0));
     ck_assert_uint_eq(shed_local_size(local).rows, 0);
-    shed_local_destroy(local);
 }
 
 /* What malloc has given. */
@@ -301,9 +264,11 @@ static void keep_and_compare(size_t rows, size_t size, size_t limit,
                              size_t (*given)(void))
 {
     struct shed_value **values = calloc(rows, sizeof(*values));
-    size_t before = given(), used;
-    struct shed_local *local = shed_local_create(limit, 0, &rule);
+    size_t before, used;
 
+    close_local();
+    before = given();
+    open_with(limit, 0);
     for (size_t i = 0; i < rows; i++) {
         char key[16];
         struct shed_entry_key at = {key, 0};
@@ -319,22 +284,20 @@ static void keep_and_compare(size_t rows, size_t size, size_t limit,
     ck_assert_uint_le(used, shed_local_size(local).bytes);
     for (size_t i = 0; i < rows; i++)
         shed_value_unref(values[i]);
-    shed_local_destroy(local);
+    close_local();
     free(values);
 }
 
 TEST(a_full_object_is_within_its_bound)
 {
     enum { LIMIT = 65536, MANY = 2000 };
-    struct shed_local *local = shed_local_create(LIMIT, 0, &rule);
-
+    open_with(LIMIT, 0);
     for (unsigned i = 0; i < MANY; i++) {
         snprintf(names[0], sizeof(names[0]), "t:{%u}", i);
-        (void)keep_new(local, 0, 100);
+        (void)keep_new(0, 100);
     }
     ck_assert_uint_gt(shed_local_size(local).bytes, LIMIT * 9 / 10);
     ck_assert_uint_le(shed_local_size(local).bytes, LIMIT);
-    shed_local_destroy(local);
 }
 
 TEST(what_is_counted_is_at_least_what_malloc_gives)
@@ -353,7 +316,6 @@ TEST(a_row_that_malloc_maps_is_counted_by_its_pages)
 
 /* What may be found of each key, and what must not. */
 static struct model {
-    struct shed_local *local;
     uint64_t now_ms;
     struct {
         struct shed_value *value; /* NULL: nothing; else a reference */
@@ -378,7 +340,7 @@ static void model_keep(unsigned i, unsigned random)
     if (m.key[i].marked == 0)
         return;
     value = create_value(SHED_KIND_ROW, random % 700);
-    keep_at(m.local, i, m.key[i].mark, value, age_ms, m.now_ms);
+    keep_at(i, m.key[i].mark, value, age_ms, m.now_ms);
     if (m.key[i].marked <= m.key[i].dropped) {
         shed_value_unref(value);
         return;
@@ -394,7 +356,7 @@ static bool model_find(unsigned i)
     struct shed_local_row row;
     struct shed_value *expected = m.key[i].value;
 
-    if (!shed_local_find(m.local, key_of(i), m.now_ms, &row))
+    if (!shed_local_find(local, key_of(i), m.now_ms, &row))
         return false;
     ck_assert_ptr_nonnull(expected);
     ck_assert_ptr_eq(row.value, expected);
@@ -406,15 +368,15 @@ static bool model_find(unsigned i)
 
 static void model_drop(unsigned i, uint64_t step)
 {
-    shed_local_drop(m.local, key_of(i));
+    shed_local_drop(local, key_of(i));
     forget(i);
     m.key[i].dropped = step;
 }
 
 static void model_drop_all(uint64_t step)
 {
-    shed_local_drop_all(m.local);
-    ck_assert_uint_eq(shed_local_size(m.local).rows, 0);
+    shed_local_drop_all(local);
+    ck_assert_uint_eq(shed_local_size(local).rows, 0);
     for (unsigned i = 0; i < KEYS; i++) {
         forget(i);
         m.key[i].dropped = step;
@@ -432,7 +394,7 @@ static void step(uint64_t number, size_t limit)
     switch (random / KEYS % 8) {
     case 0:
     case 1:
-        m.key[i].mark = shed_local_mark(m.local, key_of(i));
+        m.key[i].mark = shed_local_mark(local, key_of(i));
         m.key[i].marked = number;
         break;
     case 2:
@@ -449,7 +411,7 @@ static void step(uint64_t number, size_t limit)
     default:
         (void)model_find(i);
     }
-    ck_assert_uint_le(shed_local_size(m.local).bytes, limit);
+    ck_assert_uint_le(shed_local_size(local).bytes, limit);
 }
 
 /* With ample memory everything is found that the model has. */
@@ -457,7 +419,7 @@ static void run_schedule(unsigned seed, size_t limit)
 {
     memset(&m, 0, sizeof(m));
     srand(seed);
-    m.local = shed_local_create(limit, 0, &rule);
+    open_with(limit, 0);
     m.now_ms = 1000000;
     for (uint64_t number = 1; number <= 300; number++)
         step(number, limit);
@@ -471,7 +433,7 @@ static void run_schedule(unsigned seed, size_t limit)
                           "seed %u, key %u", seed, i);
         ck_assert_msg(!is_found || !is_over, "seed %u, key %u", seed, i);
     }
-    shed_local_destroy(m.local);
+    close_local();
     for (unsigned i = 0; i < KEYS; i++) {
         if (m.key[i].value != NULL)
             ck_assert_uint_eq(
@@ -561,31 +523,31 @@ static void name_keys_of_a_shard(void)
 /* How many rows of one size a shard keeps. */
 static size_t find_capacity(size_t limit)
 {
-    struct shed_local *local = shed_local_create(limit, 0, &rule);
     size_t rows;
 
+    open_with(limit, 0);
     for (unsigned i = 0; i < KEYS; i++)
-        (void)keep_new(local, i, 100);
+        (void)keep_new(i, 100);
     rows = shed_local_size(local).rows;
-    shed_local_destroy(local);
+    close_local();
     ck_assert_uint_gt(rows, 4);
     ck_assert_uint_lt(rows, KEYS - 4);
     return rows;
 }
 
-static void sieve_step(struct shed_local *local)
+static void sieve_step(void)
 {
     unsigned random = (unsigned)rand(), i = random % KEYS;
 
     if (sieve_has(i) && random / KEYS % 4 > 0) {
-        ck_assert(has(local, i, 0));
+        ck_assert(has(i, 0));
         s.is_visited[i] = true;
     } else if (sieve_has(i)) {
         shed_local_drop(local, key_of(i));
         sieve_drop(i);
     } else {
-        ck_assert(!has(local, i, 0));
-        (void)keep_new(local, i, 100);
+        ck_assert(!has(i, 0));
+        (void)keep_new(i, 100);
         sieve_insert(i);
     }
     ck_assert_uint_eq(shed_local_size(local).rows, s.size);
@@ -599,12 +561,11 @@ TEST(rows_leave_as_sieve_says)
     name_keys_of_a_shard();
     capacity = find_capacity(LIMIT);
     for (unsigned seed = 0; seed < 1000; seed++) {
-        struct shed_local *local = shed_local_create(LIMIT, 0, &rule);
+        open_with(LIMIT, 0);
         srand(seed);
         s = (struct sieve){.capacity = capacity};
         for (int i = 0; i < 200; i++)
-            sieve_step(local);
-        shed_local_destroy(local);
+            sieve_step();
     }
 }
 
@@ -615,7 +576,6 @@ enum { NEAR_MS = 100 };
 /* A row of one key that is not near yet, and its entry, whose first bytes are
  * all that distinguishes it here. */
 static struct {
-    struct shed_local *local;
     struct shed_value_block block;
     unsigned char header[SHED_ENTRY_HEADER_BYTES];
 } n;
@@ -631,10 +591,8 @@ static void near_up(void)
         shed_value_init(&n.block, SHED_KIND_ROW, SHED_ORIGIN_REDIS, n.header,
                         "row", 3, &n, keep_nothing);
 
-    name_keys();
-    n.local = shed_local_create(AMPLE_BYTES, NEAR_MS, &rule);
-    keep_at(n.local, 0, shed_local_mark(n.local, key_of(0)), value, 0,
-            shed_now_ms());
+    open_with(AMPLE_BYTES, NEAR_MS);
+    keep_at(0, mark(0), value, 0, shed_now_ms());
     shed_value_unref(value);
 }
 
@@ -643,7 +601,7 @@ static bool looks(const char *key, uint64_t now_ms, bool is_taken)
 {
     struct shed_local_near near;
 
-    if (!shed_local_begin_near(n.local, shed_str(key), now_ms, &near))
+    if (!shed_local_begin_near(local, shed_str(key), now_ms, &near))
         return false;
     shed_local_end_near(&near, is_taken);
     if (is_taken)
@@ -659,15 +617,15 @@ static bool has_near(uint64_t now_ms)
 /* At 1000. */
 static struct shed_local_mark mark_of(struct shed_entry_key key)
 {
-    struct shed_local_mark mark = shed_local_mark(n.local, key);
+    struct shed_local_mark at = shed_local_mark(local, key);
 
-    mark.at_ms = 1000;
-    return mark;
+    at.at_ms = 1000;
+    return at;
 }
 
-static void confirm(struct shed_local_mark mark)
+static void confirm(struct shed_local_mark before)
 {
-    shed_local_confirm(n.local, key_of(0), mark, n.header);
+    shed_local_confirm(local, key_of(0), before, n.header);
 }
 
 TEST(a_row_is_near_from_its_confirmation_for_a_while)
@@ -678,42 +636,40 @@ TEST(a_row_is_near_from_its_confirmation_for_a_while)
     ck_assert(has_near(1000));
     ck_assert(has_near(1000 + NEAR_MS - 1));
     ck_assert(!has_near(1000 + NEAR_MS));
-    shed_local_destroy(n.local);
 }
 
 TEST(a_row_is_asked_for_once)
 {
     near_up();
-    ck_assert(shed_local_asks(n.local, key_of(0), 1000));
-    ck_assert(!shed_local_asks(n.local, key_of(0), 1000));
-    shed_local_confirm(n.local, key_of(0), mark_of(key_of(0)), NULL);
+    ck_assert(shed_local_asks(local, key_of(0), 1000));
+    ck_assert(!shed_local_asks(local, key_of(0), 1000));
+    shed_local_confirm(local, key_of(0), mark_of(key_of(0)), NULL);
     ck_assert(!has_near(1000));
-    ck_assert(shed_local_asks(n.local, key_of(0), 1000));
+    ck_assert(shed_local_asks(local, key_of(0), 1000));
     confirm(mark_of(key_of(0)));
-    ck_assert(!shed_local_asks(n.local, key_of(0), 1000));
-    ck_assert(shed_local_asks(n.local, key_of(0), 1000 + NEAR_MS));
-    ck_assert(!shed_local_asks(n.local, key_of(1), 1000));
-    shed_local_destroy(n.local);
+    ck_assert(!shed_local_asks(local, key_of(0), 1000));
+    ck_assert(shed_local_asks(local, key_of(0), 1000 + NEAR_MS));
+    ck_assert(!shed_local_asks(local, key_of(1), 1000));
 }
 
 static void change_it(void)
 {
-    shed_local_change(n.local, key_of(0));
+    shed_local_change(local, key_of(0));
 }
 
 static void change_all(void)
 {
-    shed_local_change_all(n.local);
+    shed_local_change_all(local);
 }
 
 static void drop_it(void)
 {
-    shed_local_drop(n.local, key_of(0));
+    shed_local_drop(local, key_of(0));
 }
 
 static void drop_all(void)
 {
-    shed_local_drop_all(n.local);
+    shed_local_drop_all(local);
 }
 
 static void (*const ends[])(void) = {change_it, change_all, drop_it, drop_all};
@@ -731,7 +687,6 @@ TEST_EACH(what_ends_it_also_ends_the_question_under_way, 0, 4)
     confirm(before);
     ck_assert(!has_near(1000));
     ck_assert_uint_ne(mark_of(key_of(0)).changes, before.changes);
-    shed_local_destroy(n.local);
 }
 
 TEST(another_entry_is_not_near)
@@ -739,9 +694,8 @@ TEST(another_entry_is_not_near)
     unsigned char other[SHED_ENTRY_HEADER_BYTES] = {[40] = 1};
 
     near_up();
-    shed_local_confirm(n.local, key_of(0), mark_of(key_of(0)), other);
+    shed_local_confirm(local, key_of(0), mark_of(key_of(0)), other);
     ck_assert(!has_near(1000));
-    shed_local_destroy(n.local);
 }
 
 /* In Redis the first of them are t:{\\}x}, t:{\\\\}x} and t:{\\\\x}. */
@@ -755,14 +709,13 @@ TEST_EACH(a_near_row_is_found_by_its_own_key_alone, 0, COUNT_OF(odd_keys))
     near_up();
     shed_key_name("t", shed_str(odd_keys[_i]), &named);
     key = shed_key_of_entry(&named.key);
-    shed_local_keep(n.local, key, shed_local_mark(n.local, key),
+    shed_local_keep(local, key, shed_local_mark(local, key),
                     &(struct shed_local_row){&n.block.value, .ttl_ms = TTL_MS},
                     shed_now_ms());
-    shed_local_confirm(n.local, key, mark_of(key), n.header);
+    shed_local_confirm(local, key, mark_of(key), n.header);
     for (int i = 0; i < (int)(sizeof(odd_keys) / sizeof(*odd_keys)); i++) {
         ck_assert_int_eq(looks(odd_keys[i], 1000, false), i == _i);
     }
-    shed_local_destroy(n.local);
 }
 
 TEST(what_is_taken_is_counted_once)
@@ -774,11 +727,10 @@ TEST(what_is_taken_is_counted_once)
     ck_assert(looks("0", 1000, true));
     ck_assert(has_near(1000));
     ck_assert(looks("0", 1000, true));
-    hits = shed_local_take_hits(n.local);
+    hits = shed_local_take_hits(local);
     ck_assert_uint_eq(hits.rows, 2);
     ck_assert_uint_eq(hits.absent, 0);
-    ck_assert_uint_eq(shed_local_take_hits(n.local).rows, 0);
-    shed_local_destroy(n.local);
+    ck_assert_uint_eq(shed_local_take_hits(local).rows, 0);
 }
 
 /* A server may announce a change of any key. */
@@ -789,9 +741,8 @@ TEST(what_is_no_name_of_an_entry_is_no_change)
     confirm(mark_of(key_of(0)));
     for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
         shed_local_change(
-            n.local, (struct shed_entry_key){others[i], strlen(others[i])});
+            local, (struct shed_entry_key){others[i], strlen(others[i])});
     ck_assert(has_near(1000));
-    shed_local_destroy(n.local);
 }
 
 TEST(handles_outlive_their_row)
@@ -800,10 +751,10 @@ TEST(handles_outlive_their_row)
 
     near_up();
     confirm(mark_of(key_of(0)));
-    ck_assert(shed_local_begin_near(n.local, shed_str("0"), 1000, &near));
+    ck_assert(shed_local_begin_near(local, shed_str("0"), 1000, &near));
     ck_assert(near.is_calm);
     shed_local_end_near(&near, true);
-    shed_local_destroy(n.local);
+    close_local();
     ck_assert_mem_eq(near.row.value->data, "row", 3);
     shed_value_unref(near.row.value);
 }
@@ -822,6 +773,6 @@ TEST(without_an_object_nothing_is_kept)
 
 int main(void)
 {
-    tcase_add_checked_fixture(test_case(), name_keys, NULL);
+    tcase_add_checked_fixture(test_case(), set_up, close_local);
     return run_tests("kept");
 }

@@ -8,52 +8,42 @@
 #include "support/random.h"
 #include "support/testing.h"
 
-TEST(without_jitter_a_ttl_is_itself)
-{
-    ck_assert_uint_eq(shed_freshness_ttl_ms(60000, 0, UINT64_MAX), 60000);
-    ck_assert_uint_eq(shed_freshness_ttl_ms(UINT64_MAX, 0, 77), UINT64_MAX);
-}
+static const struct {
+    uint64_t ttl_ms, jitter_pct, random, expected;
+} ttls[] = {
+    {60000, 0, UINT64_MAX, 60000},
+    {UINT64_MAX, 0, 77, UINT64_MAX},
+    {1000, 10, 0, 1000},
+    {1000, 10, 100, 900},
+    {1000, 10, 101, 1000},
+    /* the rest below a hundred is jittered, too */
+    {250, 50, 125, 125},
+    {99, 90, 89, 10},
+    /* one that is not 0 stays so, and so does 0 */
+    {1, 100, 1, 1},
+    {100, 100, 100, 1},
+    {1, 90, 12345, 1},
+    {0, 0, 5, 0},
+    {0, 90, 5, 0},
+    /* any ttl fits */
+    {UINT64_MAX, 50, UINT64_MAX / 2, UINT64_MAX - UINT64_MAX / 2},
+};
 
-TEST(jitter_shortens_by_up_to_its_part)
+TEST(jitter_shortens_a_ttl_by_up_to_its_part)
 {
-    ck_assert_uint_eq(shed_freshness_ttl_ms(1000, 10, 0), 1000);
-    ck_assert_uint_eq(shed_freshness_ttl_ms(1000, 10, 100), 900);
-    ck_assert_uint_eq(shed_freshness_ttl_ms(1000, 10, 101), 1000);
+    for (size_t i = 0; i < COUNT_OF(ttls); i++)
+        ck_assert_uint_eq(shed_freshness_ttl_ms(ttls[i].ttl_ms,
+                                                ttls[i].jitter_pct,
+                                                ttls[i].random),
+                          ttls[i].expected);
     for (uint64_t random = 0; random < 1000; random++) {
         uint64_t ttl = shed_freshness_ttl_ms(1000, 10, random * 7919);
 
         ck_assert_uint_ge(ttl, 900);
         ck_assert_uint_le(ttl, 1000);
     }
-}
-
-TEST(the_rest_below_a_hundred_is_jittered_too)
-{
-    ck_assert_uint_eq(shed_freshness_ttl_ms(250, 50, 125), 125);
-    ck_assert_uint_eq(shed_freshness_ttl_ms(99, 90, 89), 10);
-}
-
-TEST(a_ttl_that_is_not_zero_stays_so)
-{
-    ck_assert_uint_eq(shed_freshness_ttl_ms(1, 100, 1), 1);
-    ck_assert_uint_eq(shed_freshness_ttl_ms(100, 100, 100), 1);
-    ck_assert_uint_eq(shed_freshness_ttl_ms(1, 90, 12345), 1);
-}
-
-TEST(a_ttl_of_zero_stays_zero)
-{
-    ck_assert_uint_eq(shed_freshness_ttl_ms(0, 0, 5), 0);
-    ck_assert_uint_eq(shed_freshness_ttl_ms(0, 90, 5), 0);
-}
-
-TEST(any_ttl_fits)
-{
-    const uint64_t half = UINT64_MAX / 2;
-    uint64_t ttl = shed_freshness_ttl_ms(UINT64_MAX, 90, UINT64_MAX - 1);
-
-    ck_assert_uint_ge(ttl, UINT64_MAX / 100 * 10);
-    ck_assert_uint_eq(shed_freshness_ttl_ms(UINT64_MAX, 50, half),
-                      UINT64_MAX - half);
+    ck_assert_uint_ge(shed_freshness_ttl_ms(UINT64_MAX, 90, UINT64_MAX - 1),
+                      UINT64_MAX / 100 * 10);
 }
 
 /* -------------------------------------------------------------- judgements */
@@ -62,9 +52,11 @@ TEST(any_ttl_fits)
 #define TTL_MS 10000
 #define DUE_MS 8000 /* of lenient_rule */
 
+#define LENIENT                                                                \
+    .refresh_after_pct = 80, .revalidate_ms = 500, .if_error_ms = 2000
+
 static const struct shed_freshness_rule strict_rule = {.max_age_ms = 0};
-static const struct shed_freshness_rule lenient_rule = {
-    .refresh_after_pct = 80, .revalidate_ms = 500, .if_error_ms = 2000};
+static const struct shed_freshness_rule lenient_rule = {LENIENT};
 
 static enum shed_freshness judge(const struct shed_freshness_rule *rule,
                                  uint64_t age_ms, uint64_t cost_ms,
@@ -77,70 +69,73 @@ static enum shed_freshness judge(const struct shed_freshness_rule *rule,
     return shed_freshness_judge(rule, &times, WRITTEN_MS + age_ms, random);
 }
 
-TEST(an_entry_goes_through_all_its_ages)
-{
-    const struct {
-        uint64_t age_ms;
-        enum shed_freshness expected;
-    } rows[] = {
-        {0, SHED_FRESHNESS_FRESH},       {7999, SHED_FRESHNESS_FRESH},
-        {8000, SHED_FRESHNESS_DUE},      {9999, SHED_FRESHNESS_DUE},
-        {10000, SHED_FRESHNESS_STALE},   {10499, SHED_FRESHNESS_STALE},
-        {10500, SHED_FRESHNESS_EXPIRED}, {11999, SHED_FRESHNESS_EXPIRED},
-        {12000, SHED_FRESHNESS_OVER},    {999999, SHED_FRESHNESS_OVER},
-    };
+#define UNKNOWN (-(int64_t)WRITTEN_MS) /* an age: of an unknown clock */
+#define ENDED (-(int64_t)WRITTEN_MS)   /* a ttl: of an entry that has ended */
 
-    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
-        ck_assert_int_eq(judge(&lenient_rule, rows[i].age_ms, 0, 0),
-                         rows[i].expected);
+static const struct shed_freshness_rule aged_5000 = {LENIENT,
+                                                     .max_age_ms = 5000};
+/* Beyond the ttl, so only the windows are cut to it. */
+static const struct shed_freshness_rule aged_10200 = {LENIENT,
+                                                      .max_age_ms = 10200};
+static const struct shed_freshness_rule any_age = {.max_age_ms = UINT64_MAX};
+static const struct shed_freshness_rule allowing = {.revalidate_ms =
+                                                        UINT64_MAX};
+
+static const struct {
+    const struct shed_freshness_rule *rule;
+    int64_t age_ms, ttl_ms;
+    uint64_t cost_ms;
+    enum shed_freshness expected;
+} judgements[] = {
+    {&lenient_rule, 0, TTL_MS, 0, SHED_FRESHNESS_FRESH},
+    {&lenient_rule, 7999, TTL_MS, 0, SHED_FRESHNESS_FRESH},
+    {&lenient_rule, 8000, TTL_MS, 0, SHED_FRESHNESS_DUE},
+    {&lenient_rule, 9999, TTL_MS, 0, SHED_FRESHNESS_DUE},
+    {&lenient_rule, 10000, TTL_MS, 0, SHED_FRESHNESS_STALE},
+    {&lenient_rule, 10499, TTL_MS, 0, SHED_FRESHNESS_STALE},
+    {&lenient_rule, 10500, TTL_MS, 0, SHED_FRESHNESS_EXPIRED},
+    {&lenient_rule, 11999, TTL_MS, 0, SHED_FRESHNESS_EXPIRED},
+    {&lenient_rule, 12000, TTL_MS, 0, SHED_FRESHNESS_OVER},
+    {&lenient_rule, 999999, TTL_MS, 0, SHED_FRESHNESS_OVER},
+    /* without options an entry is fresh, and then over */
+    {&strict_rule, TTL_MS - 1, TTL_MS, 99999, SHED_FRESHNESS_FRESH},
+    {&strict_rule, TTL_MS, TTL_MS, 99999, SHED_FRESHNESS_OVER},
+    /* an unknown clock leaves entries fresh, unless there is a bound */
+    {&lenient_rule, UNKNOWN, TTL_MS, UINT32_MAX, SHED_FRESHNESS_FRESH},
+    {&any_age, UNKNOWN, TTL_MS, 0, SHED_FRESHNESS_AGED},
+    {&any_age, -3, TTL_MS, 0, SHED_FRESHNESS_FRESH},
+    /* what is older than the bound is aged, however fresh */
+    {&aged_5000, 5000, TTL_MS, 0, SHED_FRESHNESS_FRESH},
+    {&aged_5000, 5001, TTL_MS, 0, SHED_FRESHNESS_AGED},
+    {&aged_5000, 10100, TTL_MS, 0, SHED_FRESHNESS_AGED},
+    {&aged_10200, 9999, TTL_MS, 0, SHED_FRESHNESS_DUE},
+    {&aged_10200, 10200, TTL_MS, 0, SHED_FRESHNESS_STALE},
+    {&aged_10200, 10201, TTL_MS, 0, SHED_FRESHNESS_AGED},
+    /* an entry from the future is fresh */
+    {&lenient_rule, -60000, TTL_MS, 0, SHED_FRESHNESS_FRESH},
+    /* one that has ended is given to nobody, one that ended early is stale */
+    {&allowing, 100, ENDED, 0, SHED_FRESHNESS_OVER},
+    {&allowing, UNKNOWN, ENDED, 0, SHED_FRESHNESS_OVER},
+    {&lenient_rule, 100, -1, 0, SHED_FRESHNESS_STALE},
+    /* jitter moves the refresh with the end */
+    {&lenient_rule, 3999, TTL_MS / 2, 0, SHED_FRESHNESS_FRESH},
+    {&lenient_rule, 4000, TTL_MS / 2, 0, SHED_FRESHNESS_DUE},
+};
+
+TEST_EACH(an_entry_is_judged_by_its_times_and_the_rule, 0, COUNT_OF(judgements))
+{
+    const struct shed_freshness_times times = {
+        .written_ms = WRITTEN_MS,
+        .until_ms = WRITTEN_MS + (uint64_t)judgements[_i].ttl_ms,
+        .cost_ms = judgements[_i].cost_ms};
+
+    ck_assert_int_eq(
+        shed_freshness_judge(judgements[_i].rule, &times,
+                             WRITTEN_MS + (uint64_t)judgements[_i].age_ms, 0),
+        judgements[_i].expected);
 }
 
-TEST(without_options_an_entry_is_fresh_and_then_over)
-{
-    ck_assert_int_eq(judge(&strict_rule, TTL_MS - 1, 99999, 0),
-                     SHED_FRESHNESS_FRESH);
-    ck_assert_int_eq(judge(&strict_rule, TTL_MS, 99999, 0),
-                     SHED_FRESHNESS_OVER);
-}
-
-TEST(an_unknown_clock_leaves_entries_fresh)
-{
-    const struct shed_freshness_times times = {.written_ms = WRITTEN_MS,
-                                               .until_ms = WRITTEN_MS + TTL_MS,
-                                               .cost_ms = UINT32_MAX};
-
-    ck_assert_int_eq(shed_freshness_judge(&lenient_rule, &times, 0, 0),
-                     SHED_FRESHNESS_FRESH);
-}
-
-TEST(what_is_older_than_the_bound_is_aged_however_fresh)
-{
-    struct shed_freshness_rule rule = lenient_rule;
-
-    rule.max_age_ms = 5000;
-    ck_assert_int_eq(judge(&rule, 5000, 0, 0), SHED_FRESHNESS_FRESH);
-    ck_assert_int_eq(judge(&rule, 5001, 0, 0), SHED_FRESHNESS_AGED);
-    ck_assert_int_eq(judge(&rule, 10100, 0, 0), SHED_FRESHNESS_AGED);
-    rule.max_age_ms =
-        10200; /* beyond the ttl, so only the windows are cut to it */
-    ck_assert_int_eq(judge(&rule, 9999, 0, 0), SHED_FRESHNESS_DUE);
-    ck_assert_int_eq(judge(&rule, 10200, 0, 0), SHED_FRESHNESS_STALE);
-    ck_assert_int_eq(judge(&rule, 10201, 0, 0), SHED_FRESHNESS_AGED);
-}
-
-TEST(with_a_bound_an_unknown_age_is_too_old)
-{
-    const struct shed_freshness_rule rule = {.max_age_ms = UINT64_MAX};
-    const struct shed_freshness_times times = {.written_ms = WRITTEN_MS,
-                                               .until_ms = WRITTEN_MS + TTL_MS};
-
-    ck_assert_int_eq(shed_freshness_judge(&rule, &times, 0, 0),
-                     SHED_FRESHNESS_AGED);
-    ck_assert_int_eq(shed_freshness_judge(&rule, &times, WRITTEN_MS - 3, 0),
-                     SHED_FRESHNESS_FRESH);
-}
-
-TEST(a_call_can_be_stricter_than_its_cache)
+TEST(a_call_can_be_stricter_than_its_cache_and_more_lenient)
 {
     struct shed_freshness_rule rule =
         shed_freshness_rule_of_call(&lenient_rule, 7, SHED_STALE_NEVER);
@@ -150,84 +145,26 @@ TEST(a_call_can_be_stricter_than_its_cache)
     rule = shed_freshness_rule_of_call(&lenient_rule, 0, SHED_STALE_NEVER);
     ck_assert_int_eq(judge(&rule, 8000, 0, 0), SHED_FRESHNESS_DUE);
     ck_assert_int_eq(judge(&rule, 10000, 0, 0), SHED_FRESHNESS_OVER);
-}
-
-TEST(and_more_lenient)
-{
-    struct shed_freshness_rule rule =
-        shed_freshness_rule_of_call(&strict_rule, 0, SHED_STALE_ALLOWED);
-
+    rule = shed_freshness_rule_of_call(&strict_rule, 0, SHED_STALE_ALLOWED);
+    ck_assert_mem_eq(&rule, &allowing, sizeof(rule));
     ck_assert_int_eq(judge(&rule, TTL_MS - 1, 0, 0), SHED_FRESHNESS_FRESH);
-    ck_assert_int_eq(judge(&rule, TTL_MS, 0, 0), SHED_FRESHNESS_STALE);
     ck_assert_int_eq(judge(&rule, UINT64_C(1) << 50, 0, 0),
                      SHED_FRESHNESS_STALE);
-}
-
-TEST(a_call_that_asks_for_nothing_has_its_caches_rule)
-{
-    struct shed_freshness_rule rule =
-        shed_freshness_rule_of_call(&lenient_rule, 0, SHED_STALE_DEFAULT);
-
+    rule = shed_freshness_rule_of_call(&lenient_rule, 0, SHED_STALE_DEFAULT);
     ck_assert_mem_eq(&rule, &lenient_rule, sizeof(rule));
 }
 
 TEST(no_such_row_has_an_age_and_no_windows)
 {
-    struct shed_freshness_rule rule = lenient_rule, absent;
+    struct shed_freshness_rule absent =
+        shed_freshness_rule_of_kind(&aged_5000, SHED_KIND_ABSENT);
+    struct shed_freshness_rule null =
+        shed_freshness_rule_of_kind(&aged_5000, SHED_KIND_NULL);
 
-    rule.max_age_ms = 700;
-    absent = shed_freshness_rule_of_kind(&rule, SHED_KIND_ABSENT);
-    ck_assert_uint_eq(absent.max_age_ms, 700);
+    ck_assert_uint_eq(absent.max_age_ms, 5000);
     ck_assert_uint_eq(absent.refresh_after_pct, 0);
     ck_assert_uint_eq(shed_freshness_kept_ms(&absent, 9000), 9000);
-    absent = shed_freshness_rule_of_kind(&rule, SHED_KIND_NULL);
-    ck_assert_mem_eq(&absent, &rule, sizeof(rule));
-}
-
-TEST(an_entry_from_the_future_is_fresh)
-{
-    const struct shed_freshness_times times = {.written_ms = WRITTEN_MS + 60000,
-                                               .until_ms =
-                                                   WRITTEN_MS + 60000 + TTL_MS,
-                                               .cost_ms = 0};
-
-    ck_assert_int_eq(shed_freshness_judge(&lenient_rule, &times, WRITTEN_MS, 0),
-                     SHED_FRESHNESS_FRESH);
-}
-
-TEST(an_entry_that_has_ended_is_given_to_nobody)
-{
-    const struct shed_freshness_times times = {.written_ms = WRITTEN_MS};
-    struct shed_freshness_rule rule =
-        shed_freshness_rule_of_call(&strict_rule, 0, SHED_STALE_ALLOWED);
-
-    ck_assert_int_eq(shed_freshness_judge(&rule, &times, WRITTEN_MS + 100, 0),
-                     SHED_FRESHNESS_OVER);
-    ck_assert_int_eq(shed_freshness_judge(&rule, &times, 0, 0),
-                     SHED_FRESHNESS_OVER);
-}
-
-TEST(an_entry_that_was_ended_early_is_not_fresh)
-{
-    const struct shed_freshness_times times = {.written_ms = WRITTEN_MS,
-                                               .until_ms = WRITTEN_MS - 1};
-
-    ck_assert_int_eq(
-        shed_freshness_judge(&lenient_rule, &times, WRITTEN_MS + 100, 0),
-        SHED_FRESHNESS_STALE);
-}
-
-TEST(jitter_moves_the_refresh_with_the_end)
-{
-    const struct shed_freshness_times half = {
-        .written_ms = WRITTEN_MS, .until_ms = WRITTEN_MS + TTL_MS / 2};
-
-    ck_assert_int_eq(
-        shed_freshness_judge(&lenient_rule, &half, WRITTEN_MS + 3999, 0),
-        SHED_FRESHNESS_FRESH);
-    ck_assert_int_eq(
-        shed_freshness_judge(&lenient_rule, &half, WRITTEN_MS + 4000, 0),
-        SHED_FRESHNESS_DUE);
+    ck_assert_mem_eq(&null, &aged_5000, sizeof(null));
 }
 
 TEST(redis_keeps_an_entry_for_its_longest_window)
@@ -246,7 +183,7 @@ TEST(redis_keeps_what_can_be_refreshed_a_moment_longer)
     const struct shed_freshness_rule rules[] = {
         {.refresh_after_pct = 1}, {.revalidate_ms = 1}, {.if_error_ms = 1}};
 
-    for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++) {
+    for (size_t i = 0; i < COUNT_OF(rules); i++) {
         ck_assert_uint_eq(shed_freshness_redis_ms(&rules[i], 9000),
                           9000 + LEEWAY_MS);
         ck_assert_uint_eq(shed_freshness_redis_ms(&rules[i], 0), 0);

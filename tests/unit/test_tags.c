@@ -12,6 +12,22 @@
 
 static struct shed_tags tags;
 
+static void begin_with(size_t limit)
+{
+    shed_tags_fini(&tags);
+    shed_tags_init(&tags, limit);
+}
+
+static void set_up(void)
+{
+    shed_tags_init(&tags, 10);
+}
+
+static void tear_down(void)
+{
+    shed_tags_fini(&tags);
+}
+
 /* ------------------------------------------------------------------- cases */
 
 /* Whether an entry is admitted; first and second are its tags, or NULL. */
@@ -33,28 +49,19 @@ static void note(const char *tag, uint64_t position)
     shed_tags_note(&tags, shed_str(tag), position);
 }
 
-TEST(without_an_invalidation_everything_is_admitted)
-{
-    shed_tags_init(&tags, 10);
-    ck_assert(admits(0, NULL, NULL));
-    ck_assert(admits(0, "red", NULL));
-    shed_tags_fini(&tags);
-}
-
 TEST(all_entries_from_before_their_invalidation_are_misses)
 {
-    shed_tags_init(&tags, 10);
+    ck_assert(admits(0, NULL, NULL));
+    ck_assert(admits(0, "red", NULL));
     note("", 7);
     ck_assert(!admits(0, NULL, NULL));
     ck_assert(!admits(6, "red", NULL));
     ck_assert(admits(7, NULL, NULL));
     ck_assert(admits(8, "red", NULL));
-    shed_tags_fini(&tags);
 }
 
 TEST(a_tag_makes_misses_of_its_own_entries_alone)
 {
-    shed_tags_init(&tags, 10);
     note("red", 7);
     ck_assert(!admits(6, "red", NULL));
     ck_assert(!admits(6, "blue", "red"));
@@ -64,12 +71,10 @@ TEST(a_tag_makes_misses_of_its_own_entries_alone)
     ck_assert_uint_eq(shed_tags_position(&tags, shed_str("red")), 7);
     ck_assert_uint_eq(shed_tags_position(&tags, shed_str("re")), 0);
     ck_assert_uint_eq(shed_tags_position(&tags, shed_str("")), 0);
-    shed_tags_fini(&tags);
 }
 
 TEST(an_earlier_position_that_is_learnt_later_changes_nothing)
 {
-    shed_tags_init(&tags, 10);
     note("red", 7);
     note("red", 5);
     ck_assert(!admits(6, "red", NULL));
@@ -78,12 +83,11 @@ TEST(an_earlier_position_that_is_learnt_later_changes_nothing)
     ck_assert(!admits(8, NULL, NULL));
     ck_assert_uint_eq(shed_tags_horizon(&tags), 9);
     ck_assert_uint_eq(shed_tags_position(&tags, shed_str("")), 9);
-    shed_tags_fini(&tags);
 }
 
 TEST(more_tags_than_the_limit_cost_entries_from_before_the_oldest)
 {
-    shed_tags_init(&tags, 2);
+    begin_with(2);
     note("red", 1);
     note("blue", 2);
     note("red", 3);
@@ -93,12 +97,10 @@ TEST(more_tags_than_the_limit_cost_entries_from_before_the_oldest)
     ck_assert(admits(2, NULL, NULL));
     ck_assert(!admits(2, "red", NULL));
     ck_assert_uint_eq(tags.count, 2);
-    shed_tags_fini(&tags);
 }
 
 TEST(a_held_tag_has_no_entries_until_it_is_released)
 {
-    shed_tags_init(&tags, 10);
     ck_assert(shed_tags_hold(&tags, shed_str("red")));
     ck_assert_uint_eq(shed_tags_horizon(&tags), UINT64_MAX);
     ck_assert(!admits(1000, "red", NULL));
@@ -108,7 +110,6 @@ TEST(a_held_tag_has_no_entries_until_it_is_released)
     shed_tags_release(&tags, shed_str(""));
     shed_tags_release(&tags, shed_str("red"));
     ck_assert(admits(0, "red", NULL));
-    shed_tags_fini(&tags);
 }
 
 /* --------------------------------------------------------------- schedules */
@@ -190,13 +191,12 @@ static void run_schedules(size_t limit)
         uint64_t seed = run, newest = 0;
 
         memset(&model, 0, sizeof(model));
-        shed_tags_init(&tags, limit > 0 ? limit : TAGS);
+        begin_with(limit > 0 ? limit : TAGS);
         for (size_t i = 0; i < STEPS; i++)
             make_step(&seed, &newest);
         compare(run, newest, limit == 0);
         if (limit > 0 && tags.count > limit)
             ck_abort_msg("seed %llu: too many tags", (unsigned long long)run);
-        shed_tags_fini(&tags);
     }
 }
 
@@ -230,7 +230,6 @@ TEST(what_two_reads_bring_may_be_the_same)
                                "$3\r\nred\r\n$1\r\n7\r\n";
     uint64_t position = 0;
 
-    shed_tags_init(&tags, 10);
     for (int i = 0; i < 2; i++) {
         ck_assert_int_eq(hear(&position, wire), SHED_TAG_HEARD_ALL);
         ck_assert_uint_eq(position, 7);
@@ -238,7 +237,6 @@ TEST(what_two_reads_bring_may_be_the_same)
     ck_assert(!admits(4, NULL, NULL));
     ck_assert(!admits(6, "red", NULL));
     ck_assert(admits(7, "red", NULL));
-    shed_tags_fini(&tags);
 }
 
 TEST(a_log_that_ends_below_what_is_due_has_lost_its_end)
@@ -246,7 +244,6 @@ TEST(a_log_that_ends_below_what_is_due_has_lost_its_end)
     static const char wire[] = "*2\r\n$3\r\nred\r\n$1\r\n7\r\n";
     uint64_t position = 7;
 
-    shed_tags_init(&tags, 10);
     due = 7;
     ck_assert_int_eq(hear(&position, wire), SHED_TAG_HEARD_ALL);
     due = 8;
@@ -255,7 +252,6 @@ TEST(a_log_that_ends_below_what_is_due_has_lost_its_end)
     ck_assert_uint_eq(position, 0);
     due = 0;
     ck_assert_int_eq(hear(&position, "*0\r\n"), SHED_TAG_HEARD_ALL);
-    shed_tags_fini(&tags);
 }
 
 /* As many as a reply holds, so that there could be more. */
@@ -266,7 +262,7 @@ TEST(a_part_that_does_not_lead_on_is_no_log)
     uint64_t position = 6;
     size_t size;
 
-    shed_tags_init(&tags, 1000);
+    begin_with(1000);
     size = (size_t)snprintf(wire, sizeof(wire), "*%d\r\n", 2 * MEMBERS);
     for (int i = 0; i < MEMBERS; i++)
         size += (size_t)snprintf(wire + size, sizeof(wire) - size,
@@ -274,12 +270,10 @@ TEST(a_part_that_does_not_lead_on_is_no_log)
     ck_assert_int_eq(hear(&position, wire), SHED_TAG_HEARD_PART);
     ck_assert_uint_eq(position, 7);
     ck_assert_int_eq(hear(&position, wire), SHED_TAG_HEARD_OTHER);
-    shed_tags_fini(&tags);
 }
 
 TEST(what_is_forgotten_begins_again)
 {
-    shed_tags_init(&tags, 10);
     note("", 7);
     note("red", 9);
     ck_assert(shed_tags_hold(&tags, shed_str("blue")));
@@ -289,32 +283,33 @@ TEST(what_is_forgotten_begins_again)
     note("red", 3);
     ck_assert_uint_eq(tags.newest, 3);
     ck_assert(!admits(2, "red", NULL));
-    shed_tags_fini(&tags);
 }
+
+#define RED_7 "*4\r\n$3\r\nred\r\n$1\r\n7\r\n"
 
 TEST(what_comes_before_a_score_that_is_no_position_counts)
 {
-    static const char *const wires[] = {
-        "*4\r\n$3\r\nred\r\n$1\r\n7\r\n$1\r\nx\r\n$3\r\n7.5\r\n",
-        "*4\r\n$3\r\nred\r\n$1\r\n7\r\n$1\r\nx\r\n$0\r\n\r\n",
-        "*4\r\n$3\r\nred\r\n$1\r\n7\r\n$1\r\nx\r\n$3\r\ninf\r\n",
-        "*4\r\n$3\r\nred\r\n$1\r\n7\r\n*0\r\n$1\r\n8\r\n",
-        "*4\r\n$3\r\nred\r\n$1\r\n7\r\n$1\r\nx\r\n"
-        "$16\r\n9007199254740992\r\n",
-        "*4\r\n$3\r\nred\r\n$1\r\n7\r\n$1\r\nx\r\n"
-        "$20\r\n99999999999999999999\r\n"};
+    static const char *const wires[] = {RED_7 "$1\r\nx\r\n$3\r\n7.5\r\n",
+                                        RED_7 "$1\r\nx\r\n$0\r\n\r\n",
+                                        RED_7 "$1\r\nx\r\n$3\r\ninf\r\n",
+                                        RED_7 "*0\r\n$1\r\n8\r\n",
+                                        RED_7 "$1\r\nx\r\n"
+                                              "$16\r\n9007199254740992\r\n",
+                                        RED_7
+                                        "$1\r\nx\r\n"
+                                        "$20\r\n99999999999999999999\r\n"};
 
     for (size_t i = 0; i < sizeof(wires) / sizeof(*wires); i++) {
         uint64_t position = 0;
-        shed_tags_init(&tags, 10);
+        begin_with(10);
         ck_assert_int_eq(hear(&position, wires[i]), SHED_TAG_HEARD_OTHER);
         ck_assert_uint_eq(position, 7);
         ck_assert(!admits(6, "red", NULL));
-        shed_tags_fini(&tags);
     }
 }
 
 int main(void)
 {
+    tcase_add_checked_fixture(test_case(), set_up, tear_down);
     return run_tests("tags");
 }

@@ -64,7 +64,7 @@ TEST(after_it_every_entry_is_a_miss)
     ck_assert_uint_eq(stats_of(fixture.cache).tag_misses, 3);
 }
 
-TEST(what_is_loaded_after_it_is_a_hit)
+TEST(what_is_loaded_or_put_after_it_is_a_hit_and_before_it_a_miss)
 {
     up();
     for (unsigned i = 0; i < 3; i++) {
@@ -75,14 +75,6 @@ TEST(what_is_loaded_after_it_is_a_hit)
         expect_origin(fixture.cache, "k", "mine", SHED_ORIGIN_REDIS);
     }
     ck_assert_uint_eq(table_loads(&fixture.table), 3);
-}
-
-TEST(what_was_put_before_it_is_a_miss)
-{
-    up();
-    put(fixture.cache, "k", "mine");
-    invalidate_all(fixture.cache);
-    expect_text(fixture.cache, "k", "k@1");
 }
 
 TEST(many_keys_are_misses_together)
@@ -238,18 +230,24 @@ static void up_with_tags(uint64_t tags)
 
 TEST(after_it_the_entries_with_a_tag_are_misses_and_no_others)
 {
+    struct peer peer;
+
     up_with_tags(LIMIT);
+    peer_open(&peer, &fixture);
     expect_text(fixture.cache, "red", "red@1");
     expect_text(fixture.cache, "rose", "rose@1");
-    expect_text(fixture.cache, "blue", "blue@1");
+    expect_text(peer.cache, "blue", "blue@1");
     table_update(&fixture.table);
     invalidate_tag(fixture.cache, "r");
     expect_text(fixture.cache, "red", "red@2");
     expect_text(fixture.cache, "rose", "rose@2");
     expect_text(fixture.cache, "blue", "blue@1");
     expect_origin(fixture.cache, "red", "red@2", SHED_ORIGIN_REDIS);
+    WAIT_FOR(has_row(peer.cache, "red", "red@2"));
+    expect_text(peer.cache, "blue", "blue@1");
     invalidate_tag(fixture.cache, "all");
     expect_text(fixture.cache, "blue", "blue@2");
+    peer_close(&peer);
 }
 
 TEST(absence_has_tags_too)
@@ -333,21 +331,6 @@ TEST(tags_of_a_wrong_form_are_refused)
         SHED_EINVAL);
     ck_assert_str_eq(err.reason, "shed_put: 65 tags, the limit is 64");
     ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 0);
-}
-
-TEST(a_process_hears_of_tags_too)
-{
-    struct peer peer;
-
-    up_with_tags(LIMIT);
-    peer_open(&peer, &fixture);
-    expect_text(peer.cache, "red", "red@1");
-    expect_text(peer.cache, "blue", "blue@1");
-    table_update(&fixture.table);
-    invalidate_tag(fixture.cache, "r");
-    WAIT_FOR(has_row(peer.cache, "red", "red@2"));
-    expect_text(peer.cache, "blue", "blue@1");
-    peer_close(&peer);
 }
 
 TEST(a_log_keeps_no_more_tags_than_it_may)
@@ -447,7 +430,7 @@ TEST(another_process_hears_of_it_by_push)
     peer_close(&peer);
 }
 
-TEST(a_process_that_comes_later_knows_at_once)
+TEST_EACH(a_process_that_comes_later_knows_at_once, 0, 2)
 {
     struct peer peer;
 
@@ -455,19 +438,11 @@ TEST(a_process_that_comes_later_knows_at_once)
     expect_text(fixture.cache, "k", "k@1");
     change_all();
     peer_open(&peer, &fixture);
+    if (_i == 1) {
+        put(peer.cache, "k", "k@2");
+        expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_REDIS);
+    }
     expect_text(peer.cache, "k", "k@2");
-    peer_close(&peer);
-}
-
-TEST(what_is_put_by_a_process_that_comes_later_is_a_hit)
-{
-    struct peer peer;
-
-    up();
-    invalidate_all(fixture.cache);
-    peer_open(&peer, &fixture);
-    put(peer.cache, "k", "mine");
-    expect_origin(fixture.cache, "k", "mine", SHED_ORIGIN_REDIS);
     peer_close(&peer);
 }
 
@@ -796,34 +771,25 @@ TEST(a_later_invalidation_makes_up_for_one_that_was_missed)
     expect_origin(fixture.cache, "red", "red@3", SHED_ORIGIN_REDIS);
 }
 
-TEST(one_that_cannot_be_kept_says_so)
-{
-    struct shed_error err = {0};
-
-    init();
-    fixture.cache_options.undelivered_limit = 0;
-    fixture_open(&fixture);
-    expect_text(fixture.cache, "k", "k@1");
-    refuse_writes();
-    EXPECT_CODE(shed_invalidate_all(fixture.cache, 0, &err), SHED_EREDIS);
-    ck_assert_ptr_nonnull(strstr(err.reason, "dropped (undelivered_limit"));
-    expect_text(fixture.cache, "k", "k@1");
-    accept_writes();
-}
-
+/* And what is not kept has no effect. */
 TEST(of_many_tags_the_first_that_is_not_kept_is_named)
 {
-    struct shed_bytes tags[] = {shed_str("a"), shed_str("b"), shed_str("c")};
+    struct shed_bytes tags[] = {shed_str("b"), shed_str("r"), shed_str("c")};
     struct shed_error err = {0};
 
-    init();
     fixture.cache_options.undelivered_limit = 1;
-    fixture_open(&fixture);
+    up_with_tags(LIMIT);
+    expect_text(fixture.cache, "red", "red@1");
+    expect_text(fixture.cache, "blue", "blue@1");
+    table_update(&fixture.table);
     refuse_writes();
     EXPECT_CODE(shed_invalidate_tags(fixture.cache, tags, 3, 0, &err),
                 SHED_EREDIS);
-    ck_assert_msg(strstr(err.reason, "tags[1]: dropped (") == err.reason, "%s",
-                  err.reason);
+    ck_assert_msg(strstr(err.reason, "tags[1]: dropped (undelivered_limit") ==
+                      err.reason,
+                  "%s", err.reason);
+    expect_text(fixture.cache, "red", "red@1");
+    expect_text(fixture.cache, "blue", "blue@2");
     accept_writes();
     WAIT_FOR(undelivered() == 0);
 }

@@ -69,22 +69,13 @@ static void change(const char *key)
     server_do(&fixture.server, "DEL t:{%s}", key);
 }
 
-static bool gives(const char *key, const char *text)
+/* max_age_ms 0: no bound. */
+static struct shed_value *get_by(uint64_t max_age_ms)
 {
-    struct shed_value *value;
-    bool is;
-
-    EXPECT_OK(shed_get(fixture.cache, shed_str(key), NULL, &value, NULL));
-    is = value->size == strlen(text) &&
-         memcmp(value->data, text, value->size) == 0;
-    shed_value_unref(value);
-    return is;
-}
-
-static struct shed_value *get_by(struct shed_get_options o)
-{
+    struct shed_get_options o = SHED_GET_OPTIONS_INIT;
     struct shed_value *value;
 
+    o.max_age_ms = max_age_ms;
     EXPECT_OK(shed_get(fixture.cache, shed_str("k"), &o, &value, NULL));
     return value;
 }
@@ -95,9 +86,9 @@ static void take_text(struct shed_value *value, const char *text)
     shed_value_unref(value);
 }
 
-static uint64_t age_by(struct shed_get_options o)
+static uint64_t age_by(uint64_t max_age_ms)
 {
-    struct shed_value *value = get_by(o);
+    struct shed_value *value = get_by(max_age_ms);
     uint64_t age_ms = value->age_ms;
 
     shed_value_unref(value);
@@ -130,7 +121,7 @@ static bool is_near_by_get(const char *key)
     uint64_t near = near_hits();
 
     for (int i = 0; i < 3; i++) /* it is loaded, read, near */
-        ck_assert(!gives(key, ""));
+        ck_assert(!has_row(fixture.cache, key, ""));
     return near_hits() > near &&
            server_calls(&fixture.server, "getrange") == questions;
 }
@@ -207,12 +198,11 @@ TEST(get_many_asks_for_the_others_alone)
 
 TEST(a_value_outlives_its_row_and_its_cache)
 {
-    struct shed_get_options o = SHED_GET_OPTIONS_INIT;
     struct shed_value *value;
 
     up();
     have_near("k", "k@1");
-    value = get_by(o);
+    value = get_by(0);
     change("k");
     WAIT_FOR(has_text(fixture.cache, "k@2"));
     fixture_down(&fixture);
@@ -221,16 +211,15 @@ TEST(a_value_outlives_its_row_and_its_cache)
 
 TEST(ages_go_on)
 {
-    struct shed_get_options o = SHED_GET_OPTIONS_INIT;
     struct shed_value *first, *later;
 
     up();
     have_near("k", "k@1");
-    first = get_by(o);
-    later = get_by(o);
+    first = get_by(0);
+    later = get_by(0);
     while (later->age_ms < first->age_ms + 300) {
         shed_value_unref(later);
-        later = get_by(o);
+        later = get_by(0);
     }
     ck_assert_uint_le(later->fresh_ms + 300, first->fresh_ms);
     ck_assert_uint_eq(stats_of(fixture.cache).misses, 1);
@@ -241,19 +230,16 @@ TEST(ages_go_on)
 /* Its row is older than that, or was last known to be current longer ago. */
 TEST(a_call_with_a_max_age_asks_redis)
 {
-    struct shed_get_options o = SHED_GET_OPTIONS_INIT;
     uint64_t near;
 
     up();
     have_near("k", "k@1");
     table_update(&fixture.table);
-    o.max_age_ms = 3600000;
     near = near_hits();
     expect_near("k", "k@1");
-    take_text(get_by(o), "k@1");
+    take_text(get_by(3600000), "k@1");
     ck_assert_uint_eq(near_hits() - near, 2);
-    o.max_age_ms = 1;
-    WAIT_FOR(age_by(o) <= 1);
+    WAIT_FOR(age_by(1) <= 1);
     ck_assert_uint_ge(table_loads(&fixture.table), 2);
 }
 
@@ -293,9 +279,8 @@ TEST(a_row_is_not_near_past_its_ttl)
     have_near("k", "k@1");
     table_hold(&fixture.table);
     for (;;) {
-        struct shed_get_options o = SHED_GET_OPTIONS_INIT;
         uint64_t near = near_hits();
-        struct shed_value *value = get_by(o);
+        struct shed_value *value = get_by(0);
         bool is_stale = value->origin == SHED_ORIGIN_STALE;
         shed_value_unref(value);
         if (!is_stale)
@@ -315,7 +300,7 @@ TEST(a_row_that_takes_too_much_is_not_near)
     EXPECT_OK(shed_put(fixture.cache, shed_str("large"),
                        shed_bytes(large, sizeof(large)), NULL, NULL));
     for (int i = 0; i < GETS; i++)
-        ck_assert(!gives("large", ""));
+        ck_assert(!has_row(fixture.cache, "large", ""));
     expect_near("k", "k@1");
     ck_assert_uint_le(near_hits(), 2);
 }
@@ -384,15 +369,6 @@ TEST_EACH(own_writes_are_seen_at_once, 0, 2)
     }
 }
 
-TEST_EACH(a_flush_ends_them, 0, 2)
-{
-    up_by(_i == 1);
-    have_near("k", "k@1");
-    table_update(&fixture.table);
-    server_do(&fixture.server, "FLUSHALL");
-    WAIT_FOR(has_text(fixture.cache, "k@2"));
-}
-
 /* The id of a connection as CLIENT LIST shows it, "id=7 addr=..."; 0: none. */
 static unsigned long find_client(const char *mark)
 {
@@ -416,15 +392,40 @@ static void kill_client(const char *mark)
     server_do(&fixture.server, "CLIENT KILL ID %lu", find_client(mark));
 }
 
-static const char *const kinds[] = {"pubsub", "normal"};
-
-/* Whichever connection is lost: from then on nothing was announced. */
-TEST_EACH(a_lost_connection_ends_them, 0, 4)
+static void flush(void)
 {
-    up_by(_i >= 2);
-    have_near("k", "k@1");
-    server_do(&fixture.server, "CLIENT KILL TYPE %s", kinds[_i % 2]);
+    table_update(&fixture.table);
+    server_do(&fixture.server, "FLUSHALL");
+}
+
+static void restart(void)
+{
+    server_kill(&fixture.server);
+    table_update(&fixture.table);
+    server_start_again(&fixture.server);
+}
+
+/* From then on nothing was announced. */
+static void lose_pushes(void)
+{
+    server_do(&fixture.server, "CLIENT KILL TYPE pubsub");
     change("k");
+}
+
+static void lose_commands(void)
+{
+    server_do(&fixture.server, "CLIENT KILL TYPE normal");
+    change("k");
+}
+
+static void (*const ends[])(void) = {flush, restart, lose_pushes,
+                                     lose_commands};
+
+TEST_EACH(what_loses_announcements_ends_them, 0, 2 * COUNT_OF(ends))
+{
+    up_by(_i % 2 == 1);
+    have_near("k", "k@1");
+    ends[_i / 2]();
     WAIT_FOR(has_text(fixture.cache, "k@2"));
     have_near("k", "k@2");
     change("k");
@@ -485,17 +486,6 @@ TEST(the_connection_that_asks_for_a_prefix_ends_them)
     WAIT_FOR(has_text(fixture.cache, "k@2"));
 }
 
-TEST_EACH(a_server_that_starts_again_ends_them, 0, 2)
-{
-    up_by(_i == 1);
-    have_near("k", "k@1");
-    server_kill(&fixture.server);
-    table_update(&fixture.table);
-    server_start_again(&fixture.server);
-    WAIT_FOR(has_text(fixture.cache, "k@2"));
-    have_near("k", "k@2");
-}
-
 /* Redis announces the end of what it can no longer track. */
 TEST(a_tracking_table_that_overflows_costs_hits_alone)
 {
@@ -507,7 +497,7 @@ TEST(a_tracking_table_that_overflows_costs_hits_alone)
         for (int i = 0; i < 10; i++) {
             snprintf(key, sizeof(key), "k%d", i);
             snprintf(text, sizeof(text), "k%d@%d", i, round);
-            WAIT_FOR(gives(key, text));
+            WAIT_FOR(has_row(fixture.cache, key, text));
         }
         table_update(&fixture.table);
         for (int i = 0; i < 10; i++)
@@ -593,7 +583,7 @@ TEST_EACH(a_cache_can_be_closed_at_any_time, 0, 20)
     for (int i = 0; i < 20; i++) {
         snprintf(key, sizeof(key), "k%d", i);
         for (int n = 0; n < 1 + _i % 4; n++)
-            ck_assert(!gives(key, ""));
+            ck_assert(!has_row(fixture.cache, key, ""));
     }
 }
 

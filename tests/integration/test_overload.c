@@ -146,20 +146,14 @@ static void expect_stale_rows(int count)
     ck_assert_uint_eq(stats_of(fixture.cache).refreshes, 0);
 }
 
-TEST(while_the_breaker_is_open_a_stale_row_costs_one_get)
+TEST_EACH(while_the_breaker_is_open_a_stale_row_costs_one_get, 0, 2)
 {
     init(3600000);
+    if (_i == 1) /* it would be refreshed */
+        fixture.cache_options.stale_while_revalidate_ms = STALE_MS;
     open_with_old_row();
     expect_stale_rows(20);
     ck_assert_uint_eq(stats_of(fixture.cache).stale, 20);
-}
-
-TEST(while_the_breaker_is_open_no_row_is_refreshed)
-{
-    init(3600000);
-    fixture.cache_options.stale_while_revalidate_ms = STALE_MS;
-    open_with_old_row();
-    expect_stale_rows(20);
 }
 
 /* This one's breaker says nothing of the other. */
@@ -260,8 +254,6 @@ TEST(probes_whose_callers_give_up_close_the_breaker)
 static void up_bounded(uint64_t callers)
 {
     fixture.source_options.callers_limit = callers;
-    fixture.cache_options.ttl_ms = AGEING_TTL_MS;
-    fixture.cache_options.stale_if_error_ms = STALE_MS;
     fixture_open(&fixture);
 }
 
@@ -323,22 +315,6 @@ TEST(a_caller_that_is_one_too_many_is_told_at_once)
     expect_text(fixture.cache, "c", "c@1");
 }
 
-TEST(a_caller_that_is_one_too_many_gets_a_stale_row)
-{
-    struct getter first = {0};
-
-    up_bounded(1);
-    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
-    WAIT_FOR(knows_the_clock(fixture.cache));
-    age_entry(&fixture.server, "t:{k}", PAST_TTL_MS);
-    table_hold(&fixture.table);
-    getter_start(&first, fixture.cache, "a");
-    WAIT_FOR(gauge(fixture.cache, "source_callers") == 1);
-    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_STALE);
-    table_release(&fixture.table);
-    getter_expect(&first, "a@1", SHED_ORIGIN_LOAD);
-}
-
 /* An invalidation detaches the load under way, and callers go on to wait. */
 TEST(callers_of_a_load_that_was_detached_count)
 {
@@ -359,12 +335,14 @@ TEST(callers_of_a_load_that_was_detached_count)
     expect_text(fixture.cache, "k", "k@1");
 }
 
-TEST(a_full_queue_gives_a_stale_row_where_there_is_one)
+/* Also a caller that is one too many. */
+TEST_EACH(a_full_queue_gives_a_stale_row_where_there_is_one, 0, 2)
 {
     struct getter first = {0}, queued = {0};
 
     fixture.source_options.max_loads = 1;
-    fixture.source_options.queue_limit = 1;
+    fixture.source_options.queue_limit = _i == 0 ? 1 : 100;
+    fixture.source_options.callers_limit = _i == 0 ? 0 : 2;
     fixture.source_options.batch_wait_ms = 0;
     fixture.cache_options.ttl_ms = AGEING_TTL_MS;
     fixture.cache_options.stale_if_error_ms = STALE_MS;

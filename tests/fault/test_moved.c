@@ -140,6 +140,34 @@ static void demote(const struct server *s)
     server_do(s, "REPLICAOF 127.0.0.1 1");
 }
 
+/* Until gets have stored k there. */
+static void wait_for_k_at(const struct server *s)
+{
+    WAIT_FOR((expect_text(fixture.cache, "k", "k@1"),
+              server_int(s, "EXISTS t:{k}") == 1));
+}
+
+static void wait_for_session_at(const struct server *s)
+{
+    WAIT_FOR(server_clients(s, "flags=t") == 1);
+}
+
+/* The client has read k, and both connections of its session are up. */
+static void up(enum kind kind)
+{
+    init(kind);
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    wait_for_pushes(&fixture);
+}
+
+/* The former primary goes on as a replica. */
+static void move(void)
+{
+    demote(&fixture.server);
+    point_to(&other);
+}
+
 static enum shed_code try_to_invalidate(void)
 {
     return shed_invalidate(fixture.cache, shed_str("k"), 0, NULL);
@@ -153,15 +181,13 @@ TEST_EACH(a_write_that_a_replica_refuses_is_made_where_the_address_leads, 0,
     init((enum kind)_i);
     fixture_open(&fixture);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
-    demote(&fixture.server);
-    point_to(&other);
+    move();
     invalidate(fixture.cache, "k"); /* at the first try */
-    WAIT_FOR((expect_text(fixture.cache, "k", "k@1"),
-              server_int(&other, "EXISTS t:{k}") == 1));
+    wait_for_k_at(&other);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
     /* only the client of this test is still connected */
     WAIT_FOR(server_clients(&fixture.server, "") == 1);
-    WAIT_FOR(server_clients(&other, "flags=t") == 1);
+    wait_for_session_at(&other);
 }
 
 TEST_EACH(a_load_is_published_where_the_address_leads, 0, KINDS)
@@ -172,8 +198,7 @@ TEST_EACH(a_load_is_published_where_the_address_leads, 0, KINDS)
     fixture_open(&fixture);
     expect_text(fixture.cache, "warm", "warm@1");
     wait_for_pushes(&fixture);
-    demote(&fixture.server);
-    point_to(&other);
+    move();
     getter_start(&getter, fixture.cache, "k");
     getter_expect(&getter, "k@1", SHED_ORIGIN_LOAD);
     ck_assert_int_eq(server_int(&other, "EXISTS t:{k}"), 1);
@@ -181,17 +206,12 @@ TEST_EACH(a_load_is_published_where_the_address_leads, 0, KINDS)
 
 TEST_EACH(a_client_that_only_reads_leaves_a_replica_too, 0, KINDS)
 {
-    init((enum kind)_i);
-    fixture_open(&fixture);
-    expect_text(fixture.cache, "k", "k@1");
-    wait_for_pushes(&fixture);
-    demote(&fixture.server);
-    point_to(&other);
+    up((enum kind)_i);
+    move();
     /* a link that nobody uses stays connected to the old server */
     WAIT_FOR((expect_text(fixture.cache, "k", "k@1"),
               server_clients(&fixture.server, "") == 1));
-    WAIT_FOR((expect_text(fixture.cache, "k", "k@1"),
-              server_int(&other, "EXISTS t:{k}") == 1));
+    wait_for_k_at(&other);
 }
 
 TEST_EACH(a_lock_is_acquired_where_the_address_leads, 0, KINDS)
@@ -205,8 +225,7 @@ TEST_EACH(a_lock_is_acquired_where_the_address_leads, 0, KINDS)
         shed_lock_open(fixture.client, shed_str("job"), NULL, &lock, NULL));
     EXPECT_OK(shed_lock_acquire(lock, 0, NULL));
     EXPECT_OK(shed_lock_release(lock, NULL));
-    demote(&fixture.server);
-    point_to(&other);
+    move();
     ck_assert_msg(shed_lock_acquire(lock, scaled_ms(3000), &err) == SHED_OK,
                   "%s", err.reason);
     ck_assert_int_eq(server_int(&other, "EXISTS lock:{job}"), 1);
@@ -220,13 +239,11 @@ TEST(a_server_is_found_at_the_second_address_of_its_name)
     init(BY_NAME);
     is_dead_first = true;
     fixture_open(&fixture);
-    WAIT_FOR((expect_text(fixture.cache, "k", "k@1"),
-              server_int(&fixture.server, "EXISTS t:{k}") == 1));
+    wait_for_k_at(&fixture.server);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
     point_to(&other);
     demote(&fixture.server);
-    WAIT_FOR((expect_text(fixture.cache, "k", "k@1"),
-              server_int(&other, "EXISTS t:{k}") == 1));
+    wait_for_k_at(&other);
 }
 
 /* ------------------------------------------------ a replica is the next one */
@@ -399,7 +416,7 @@ static void write_and_fail_over(void)
     promote();
     write_all();
     fail_over();
-    WAIT_FOR(server_clients(&other, "flags=t") == 1);
+    wait_for_session_at(&other);
 }
 
 static uint64_t repeated(void)
@@ -454,7 +471,7 @@ TEST(a_write_that_the_former_primary_carries_out_late_is_repeated)
     promote();
     write = shed_delivery_mark(fixture.cache->delivery, SHED_WISH_INVALIDATE);
     fail_over();
-    WAIT_FOR(server_clients(&other, "flags=t") == 1);
+    wait_for_session_at(&other);
     table_update(&fixture.table);
     expect_text(fixture.cache, "k", "k@1");
     shed_key_name("t", shed_str("k"), &named);
@@ -499,7 +516,7 @@ TEST(an_invalidation_that_a_failover_loses_costs_at_most_the_ttl)
     table_update(&fixture.table);
     invalidate(fixture.cache, "k");
     fail_over();
-    WAIT_FOR(server_clients(&other, "flags=t") == 1);
+    wait_for_session_at(&other);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
     left_ms = server_int(&other, "PTTL t:{k}");
     ck_assert(left_ms > 0 &&
@@ -587,16 +604,12 @@ TEST(a_split_can_have_two_holders_and_the_later_number_is_higher)
 /* Sentinel leaves a former primary that was restarted a primary for seconds. */
 TEST_EACH(a_former_primary_that_comes_back_writable_is_not_used, 0, KINDS)
 {
-    init((enum kind)_i);
-    fixture_open(&fixture);
-    expect_text(fixture.cache, "k", "k@1");
-    wait_for_pushes(&fixture);
+    up((enum kind)_i);
     point_to(&other);
     server_kill(&fixture.server);
     server_start_again(&fixture.server);
-    WAIT_FOR((expect_text(fixture.cache, "k", "k@1"),
-              server_int(&other, "EXISTS t:{k}") == 1));
-    WAIT_FOR(server_clients(&other, "flags=t") == 1);
+    wait_for_k_at(&other);
+    wait_for_session_at(&other);
     invalidate(fixture.cache, "k");
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_LOAD);
     ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 0);
@@ -607,17 +620,14 @@ TEST_EACH(a_former_primary_that_comes_back_writable_is_not_used, 0, KINDS)
  * been connected to the former primary again, where it works. */
 TEST(a_link_follows_the_session_to_where_the_name_leads)
 {
-    init(BY_NAME);
-    fixture_open(&fixture);
-    expect_text(fixture.cache, "k", "k@1");
-    wait_for_pushes(&fixture);
+    up(BY_NAME);
     atomic_store(&is_name_held, true);
     server_kill(&fixture.server);
     server_start_again(&fixture.server);
     put(fixture.cache, "k", "here");
     point_to(&other);
     atomic_store(&is_name_held, false);
-    WAIT_FOR(server_clients(&other, "flags=t") == 1);
+    wait_for_session_at(&other);
     put(fixture.cache, "k", "there");
     ck_assert_int_eq(server_int(&other, "EXISTS t:{k}"), 1);
     expect_origin(fixture.cache, "k", "there", SHED_ORIGIN_REDIS);
@@ -663,13 +673,10 @@ TEST(a_server_that_is_left_during_a_look_up_is_looked_up_again)
 /* Only the session's connection for commands is lost. */
 TEST(both_connections_of_a_session_follow_a_name)
 {
-    init(BY_NAME);
-    fixture_open(&fixture);
-    expect_text(fixture.cache, "k", "k@1");
-    wait_for_pushes(&fixture);
+    up(BY_NAME);
     point_to(&other);
     server_do(&fixture.server, "CLIENT KILL TYPE normal SKIPME yes");
-    WAIT_FOR(server_clients(&other, "flags=t") == 1);
+    wait_for_session_at(&other);
     ck_assert_int_eq(server_clients(&fixture.server, ""), 1);
 }
 
@@ -745,8 +752,7 @@ TEST(a_name_that_does_not_resolve_yet_is_a_server_that_is_down)
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_UNPUBLISHED);
     EXPECT_CODE(try_to_invalidate(), SHED_EREDIS);
     point_name_to(fixture.server.socket);
-    WAIT_FOR((expect_text(fixture.cache, "k", "k@1"),
-              server_int(&fixture.server, "EXISTS t:{k}") == 1));
+    wait_for_k_at(&fixture.server);
     WAIT_FOR(try_to_invalidate() == SHED_OK);
 }
 

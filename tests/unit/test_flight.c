@@ -1,6 +1,10 @@
 /* flight: each step of the slow path by itself; test_sim drives many at once.
- * A subject is a flight, a made-up clock, and the number of the last send. */
+ * A subject is a flight, a made-up clock, and the number of the last send.
+ *
+ * Most tests are a text of words, see play(). */
 #include "flight/flight.h"
+
+#include <stdio.h>
 
 #include "support/testing.h"
 
@@ -22,11 +26,18 @@ struct subject {
 
 static struct subject subject;
 
+/* What is being played, for messages. */
+static const char *playing, *at_word;
+
+#define CHECK(condition)                                                       \
+    ck_assert_msg(condition, "%s: %s: not %s", playing, at_word, #condition)
+
 static void set_up(void)
 {
     subject = (struct subject){.policy = {.lease_ms = LEASE_MS,
                                           .load_timeout_ms = LOAD_TIMEOUT_MS,
-                                          .load_when_down = true},
+                                          .load_when_down = true,
+                                          .pause_ms = PAUSE_MS},
                                .now_ms = 5000};
     shed_flight_init(&subject.flight, &subject.policy, &subject.pace);
 }
@@ -40,26 +51,66 @@ static void step(struct shed_flight_event event)
         subject.sent = subject.act.request;
 }
 
-static void event(enum shed_flight_event_type type)
-{
-    step((struct shed_flight_event){.type = type});
-}
+/* ------------------------------------------------------------ what happens */
 
-static void reply(enum shed_flight_event_type type)
-{
-    step((struct shed_flight_event){.type = type, .request = subject.sent});
-}
+/* Events by their words; replies are to the last send, or the last renewal. */
+static const struct {
+    const char *word;
+    struct shed_flight_event event;
+    bool is_of_renewal;
+} events[] = {
+    {"again", {.type = SHED_EV_START}, false},
+    {"lead", {.type = SHED_EV_LEAD}, false},
+    {"refresh", {.type = SHED_EV_LEAD, .is_refresh = true}, false},
+    {"hit", {.type = SHED_EV_HIT}, false},
+    {"corrupt", {.type = SHED_EV_CORRUPT}, false},
+    {"marker", {.type = SHED_EV_MARKER}, false},
+    {"wait", {.type = SHED_EV_WAIT, .wait_ms = LEASE_MS}, false},
+    {"watch",
+     {.type = SHED_EV_WAIT, .wait_ms = LEASE_MS, .is_refresh = true},
+     false},
+    {"stored", {.type = SHED_EV_STORED}, false},
+    {"superseded", {.type = SHED_EV_SUPERSEDED}, false},
+    {"invalidated", {.type = SHED_EV_INVALIDATED}, false},
+    {"ended", {.type = SHED_EV_ENDED}, false},
+    {"lost", {.type = SHED_EV_LEASE_LOST}, true},
+    {"unrenewed",
+     {.type = SHED_EV_TROUBLE, .trouble = SHED_TROUBLE_PASSING},
+     true},
+    {"passing",
+     {.type = SHED_EV_TROUBLE, .trouble = SHED_TROUBLE_PASSING},
+     false},
+    {"down", {.type = SHED_EV_TROUBLE, .trouble = SHED_TROUBLE_DOWN}, false},
+    {"denied",
+     {.type = SHED_EV_TROUBLE, .trouble = SHED_TROUBLE_DENIED},
+     false},
+    {"no_write",
+     {.type = SHED_EV_TROUBLE, .trouble = SHED_TROUBLE_NO_WRITE},
+     false},
+    {"loaded", {.type = SHED_EV_LOADED}, false},
+    {"load_failed", {.type = SHED_EV_LOAD_FAILED}, false},
+    {"load_refused", {.type = SHED_EV_LOAD_REFUSED}, false},
+    {"timer", {.type = SHED_EV_TIMER}, false},
+    {"push", {.type = SHED_EV_PUSH}, false},
+    {"epoch", {.type = SHED_EV_EPOCH}, false},
+};
 
-static void reply_wait(uint64_t wait_ms)
+/* wait_ms: 0: that of the word. Returns: false if the word is no event. */
+static bool make_event(const char *word, uint64_t wait_ms)
 {
-    step((struct shed_flight_event){
-        .type = SHED_EV_WAIT, .request = subject.sent, .wait_ms = wait_ms});
-}
-
-static void trouble(enum shed_trouble kind)
-{
-    step((struct shed_flight_event){
-        .type = SHED_EV_TROUBLE, .request = subject.sent, .trouble = kind});
+    for (size_t i = 0; i < COUNT_OF(events); i++) {
+        struct shed_flight_event event = events[i].event;
+        if (strcmp(word, events[i].word) != 0)
+            continue;
+        if (event.type < SHED_EV_TIMER)
+            event.request =
+                events[i].is_of_renewal ? subject.act.request : subject.sent;
+        if (wait_ms > 0)
+            event.wait_ms = wait_ms;
+        step(event);
+        return true;
+    }
+    return false;
 }
 
 static void join(void)
@@ -67,213 +118,360 @@ static void join(void)
     subject.flight.newest = ++subject.callers;
 }
 
-static void leave_all(void)
+/* What is no event: how a flight begins, callers, time, options. Returns: false
+ * if the word is none of these. */
+static bool prepare(const char *word)
 {
-    subject.flight.newest = 0;
+    bool is_background = strcmp(word, "background") == 0;
+    bool has_found_nothing = strcmp(word, "found_nothing") == 0;
+
+    if (is_background || has_found_nothing || strcmp(word, "start") == 0) {
+        set_up();
+        if (!is_background)
+            join();
+        subject.flight.is_background = is_background;
+        subject.flight.first =
+            has_found_nothing ? SHED_FIRST_SET : SHED_FIRST_NOTHING;
+        CHECK(make_event("again", 0));
+        CHECK(subject.act.send == SHED_SEND_ACQUIRE &&
+              subject.act.answer == SHED_ANSWER_NOTHING);
+    } else if (strcmp(word, "join") == 0) {
+        join();
+    } else if (strcmp(word, "all_leave") == 0) {
+        subject.flight.newest = 0;
+    } else if (word[0] == '+') {
+        subject.now_ms += strtoull(word + 1, NULL, 10);
+    } else if (strcmp(word, "outdated") == 0) {
+        subject.flight.is_outdated = true;
+    } else if (strcmp(word, "pushes") == 0) {
+        subject.flight.has_pushes = true;
+    } else if (strcmp(word, "unwatched") == 0) {
+        subject.flight.is_background = false;
+    } else if (strcmp(word, "last_random") == 0) {
+        subject.random = LAST_RANDOM;
+    } else if (strcmp(word, "endless_load") == 0) {
+        subject.policy.load_timeout_ms = UINT64_MAX;
+    } else if (strcmp(word, "only_redis") == 0) {
+        subject.policy.load_when_down = false;
+    } else if (strcmp(word, "keeps_rows") == 0) {
+        subject.policy.refresh_when_down = true;
+    } else {
+        return false;
+    }
+    return true;
 }
 
-static void expect(enum shed_flight_send send, enum shed_flight_answer answer,
-                   uint64_t upto)
+/* ---------------------------------------------------------- what is checked */
+
+static const char *const states[] = {
+    [SHED_FLIGHT_ACQUIRING] = "acquiring",   [SHED_FLIGHT_WAITING] = "waiting",
+    [SHED_FLIGHT_PAUSING] = "pausing",       [SHED_FLIGHT_LOADING] = "loading",
+    [SHED_FLIGHT_PUBLISHING] = "publishing", [SHED_FLIGHT_FAILING] = "failing",
+    [SHED_FLIGHT_ABANDONED] = "abandoned",   [SHED_FLIGHT_OVER] = "over",
+};
+
+static const char *const sends[] = {
+    [SHED_SEND_NOTHING] = "nothing", [SHED_SEND_ACQUIRE] = "acquire",
+    [SHED_SEND_LOAD] = "load",       [SHED_SEND_PUBLISH] = "publish",
+    [SHED_SEND_FAIL] = "fail",       [SHED_SEND_RELEASE] = "release",
+    [SHED_SEND_RENEW] = "renew",
+};
+
+static const char *const answers[] = {
+    [SHED_ANSWER_NOTHING] = "nothing",
+    [SHED_ANSWER_ENTRY] = "entry",
+    [SHED_ANSWER_LOADED] = "loaded",
+    [SHED_ANSWER_UNPUBLISHED] = "unpublished",
+    [SHED_ANSWER_FAILURE] = "failure",
+};
+
+/* "SEND", "ANSWER:UPTO", or "SEND,ANSWER:UPTO": all that the step wants of
+ * these. */
+static void check_act(const char *wanted)
 {
-    ck_assert_int_eq(subject.act.send, send);
-    ck_assert_int_eq(subject.act.answer, answer);
-    ck_assert_uint_eq(subject.act.answer_upto, upto);
+    const struct shed_flight_act *act = &subject.act;
+    char is[64], upto[24] = "all";
+
+    if (act->answer_upto < UINT64_MAX)
+        (void)snprintf(upto, sizeof(upto), "%d", (int)act->answer_upto);
+    if (act->answer == SHED_ANSWER_NOTHING)
+        (void)snprintf(is, sizeof(is), "%s", sends[act->send]);
+    else if (act->send == SHED_SEND_NOTHING)
+        (void)snprintf(is, sizeof(is), "%s:%s", answers[act->answer], upto);
+    else
+        (void)snprintf(is, sizeof(is), "%s,%s:%s", sends[act->send],
+                       answers[act->answer], upto);
+    ck_assert_msg(strcmp(is, wanted) == 0, "%s: %s: but %s", playing, at_word,
+                  is);
 }
 
-static void expect_nothing(void)
+static bool is_set(const char *flag)
 {
-    expect(SHED_SEND_NOTHING, SHED_ANSWER_NOTHING, 0);
+    const struct shed_flight_act *act = &subject.act;
+    const struct {
+        const char *flag;
+        bool is_set;
+    } flags[] = {
+        {"detach", act->detach},
+        {"leaves_lease", act->leaves_lease},
+        {"has_waited", act->has_waited},
+        {"timer", act->set_timer},
+        {"had_holder", subject.flight.had_holder},
+        {"get", act->first == SHED_FIRST_GET},
+        {"set", act->first == SHED_FIRST_SET},
+    };
+
+    for (size_t i = 0; i < COUNT_OF(flags); i++)
+        if (strcmp(flag, flags[i].flag) == 0)
+            return flags[i].is_set;
+    ck_abort_msg("%s: there is no flag %s", playing, flag);
 }
 
-static void expect_state(enum shed_flight_state state)
+/* Returns: false if the word is no check. */
+static bool check(const char *word)
 {
-    ck_assert_int_eq(subject.flight.state, state);
+    unsigned long long ms;
+
+    if (word[0] == '=')
+        CHECK(strcmp(states[subject.flight.state], word + 1) == 0);
+    else if (word[0] == '?')
+        CHECK(is_set(word + 1));
+    else if (word[0] == '!')
+        CHECK(!is_set(word + 1));
+    else if (sscanf(word, "ms=%llu", &ms) == 1)
+        CHECK(subject.act.set_timer && subject.act.timer_ms == ms);
+    else if (sscanf(word, "ms<=%llu", &ms) == 1)
+        CHECK(subject.act.set_timer && subject.act.timer_ms <= ms);
+    else if (sscanf(word, "ms>=%llu", &ms) == 1)
+        CHECK(subject.act.set_timer && subject.act.timer_ms >= ms);
+    else
+        return false;
+    return true;
 }
 
-/* One caller, whose flight has sent its acquire. */
-static void start(void)
+/*
+ * Play a text. Its words are
+ *     EVENT, EVENT:WAIT_MS  a step with this event
+ *     EVENT>ACT             the same, and what it must want: see check_act
+ *     start, join, +MS, ... see prepare
+ *     =STATE                the flight is in this state
+ *     ?FLAG, !FLAG          this was wanted by the last step; it was not
+ *     ms=N, ms<=N, ms>=N    the last step has set the timer to that
+ */
+static void play(const char *text)
 {
-    set_up();
-    join();
-    event(SHED_EV_START);
-    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
+    char copy[512], *rest = copy, *word;
+
+    ck_assert_uint_lt(strlen(text), sizeof(copy));
+    (void)strcpy(copy, text);
+    playing = text;
+    while ((word = strsep(&rest, " ")) != NULL) {
+        char spoken[64], *wanted, *number;
+        (void)snprintf(spoken, sizeof(spoken), "%s", word);
+        at_word = spoken;
+        if (check(word) || prepare(word))
+            continue;
+        wanted = strchr(word, '>');
+        if (wanted != NULL)
+            *wanted++ = '\0';
+        number = strchr(word, ':');
+        if (number != NULL)
+            *number++ = '\0';
+        CHECK(
+            make_event(word, number != NULL ? strtoull(number, NULL, 10) : 0));
+        if (wanted != NULL)
+            check_act(wanted);
+    }
 }
 
-static void start_loading(void)
+/* After a refresh that did not do its work. */
+#define A_PAUSE " =pausing ms=700 push =pausing timer>nothing =over"
+
+static const char *const texts[] = {
+    /* who is answered: those who came before it was read */
+    "start hit>entry:1 =over",
+    "start join hit>acquire,entry:1 hit>entry:2 =over",
+    "start lead>load join loaded>publish join stored>acquire,loaded:2",
+    "start lead loaded join superseded>acquire,entry:1",
+    "start join lead join loaded invalidated>acquire,unpublished:2",
+    /* by what may be outdated: those who came before the load */
+    "start join lead join outdated loaded join stored>acquire,loaded:2",
+    /* a value that was waited for says so */
+    "start hit !has_waited",
+    "start wait join push join hit ?has_waited hit !has_waited",
+    /* who comes after a value does not join the flight */
+    "start hit ?detach",
+    "start lead loaded !detach stored ?detach",
+    "start lead loaded invalidated !detach",
+    /* who comes after an answer reads it */
+    "start join hit ?get",
+    "start hit join again>acquire hit>entry:2",
+
+    /* a waiter reads at a push; only acquire tells whether the holder lives */
+    "start wait =waiting push>acquire ?get",
+    "start wait ?timer timer>acquire !get !set",
+    "start pushes wait:3 ms=4",
+    "start all_leave wait timer>nothing =over",
+    /* what the first caller has found is of use once: the lease may have been
+       granted */
+    "found_nothing ?set passing timer>acquire !get !set",
+    "found_nothing lead join load_refused ended join again !get !set",
+    /* a push that overtakes the reply is not lost, and counts for one look */
+    "start push>nothing wait>acquire",
+    "start push wait wait>nothing =waiting",
+    /* who was told to wait has waited though a push was faster: else a marker
+       for those who waited would not answer it; a later caller has not */
+    "start !had_holder push !had_holder wait>acquire ?had_holder "
+    "join hit>acquire,entry:1 !had_holder",
+    /* all keys may have changed in another epoch, also before the look */
+    "start epoch wait>acquire wait =waiting epoch>acquire",
+
+    /* failures end all who wait */
+    "start join marker>failure:2 =over",
+    "start lead join load_failed>fail,failure:2 ended>nothing !leaves_lease "
+    "=over",
+    "start lead load_refused>release,failure:1",
+    "start lead load_failed join ended>acquire",
+    /* what ends a lease is sent again if it is lost */
+    "start lead load_failed passing ?timer =failing timer>fail ended =over",
+    "start lead load_refused passing timer>release",
+    /* a Redis that is out of memory still deletes */
+    "start lead load_failed no_write>release no_write>nothing ?leaves_lease "
+    "=over",
+    "start lead loaded denied>unpublished:1 ?leaves_lease",
+
+    /* the lease is renewed, at a third of it and in the next epoch */
+    "start lead ms=1000 +1000 timer>renew ms=1000",
+    "start lead epoch>renew !timer lost epoch>nothing",
+    "start lead +1000 timer>renew unrenewed>nothing =loading "
+    "+1000 timer>renew unrenewed>nothing =loading +1000 timer>renew",
+    /* a lost one is not, but the load goes on */
+    "start lead +1000 timer lost +1000 timer>nothing ms=8000 loaded>publish",
+    /* the last renewal does not reach past the load timeout */
+    "start lead +9990 timer ms=10",
+    /* a refresh renews when its value ends, if that is sooner */
+    "start refresh:400 ms=401 +401 timer>renew ms=1000",
+    "start refresh:1099511627776 ms=1000",
+    "start endless_load lead +3000 timer>renew =loading",
+
+    /* an overdue load fails its callers, newcomers included, and is left
+       alone, however it ends */
+    "start lead join +10000 timer>fail,failure:all ?detach =abandoned "
+    "loaded>nothing =over",
+    "start lead +10000 timer load_failed>nothing =over",
+    "start lead +10000 timer load_refused>nothing =over",
+    "start lead +10000 timer no_write ?leaves_lease =abandoned",
+
+    /* troubles of Redis */
+    "start last_random passing ms<=10 timer>acquire",
+    "start down>load ms=10000 join loaded>acquire,unpublished:1",
+    "start down load_failed>failure:1 =over",
+    "start only_redis down>failure:1 =over",
+    "start all_leave down>failure:0 =over",
+    "start denied>failure:1 =over",
+    /* a publish that is sent again has a later cutoff */
+    "start lead loaded join passing>nothing timer>publish stored>loaded:2",
+    "start lead loaded join down>acquire,unpublished:1",
+    "start lead loaded no_write>release,unpublished:1 ended =over",
+    /* late timers and pushes disturb nothing */
+    "start lead loaded timer>nothing push>nothing stored>loaded:1 "
+    "timer>nothing push>nothing =over",
+
+    /* a refresh in the background */
+    "background lead>load loaded>publish stored =over",
+    "background hit =over",
+    /* that of another is watched, slowly, because nobody waits */
+    "background last_random watch =waiting ms>=25 timer>acquire watch "
+    "push>acquire hit =over",
+    "background push watch>acquire",
+    "background watch timer lead>load",
+    "background watch unwatched timer>nothing =over",
+    /* a value that is gone is loaded by its callers */
+    "background wait>nothing =over",
+    /* without Redis it is loaded for what is kept; if Redis refuses writes it
+       still has the row */
+    "background keeps_rows down>load loaded =over",
+    "background keeps_rows down load_failed>failure:0 =pausing",
+    "background keeps_rows no_write>failure:0 =pausing",
+    "background lead load_failed>fail,failure:0 ended" A_PAUSE,
+    "background lead load_refused>release,failure:0 ended" A_PAUSE,
+    "background lead loaded no_write>release,unpublished:0 ended" A_PAUSE,
+    "background marker" A_PAUSE,
+    "background down>failure:0" A_PAUSE,
+    "background denied>failure:0" A_PAUSE,
+    "background no_write>failure:0" A_PAUSE,
+};
+
+TEST_EACH(a_flight_does_what_its_text_says, 0, COUNT_OF(texts))
 {
-    start();
-    reply(SHED_EV_LEAD);
-    expect(SHED_SEND_LOAD, SHED_ANSWER_NOTHING, 0);
+    play(texts[_i]);
 }
 
-static void start_publishing(void)
+/* What fails is tried again a few times, in a row. */
+static const struct {
+    const char *begin, *again, *end;
+} tries[] = {
+    {"start", "corrupt", "=over"},
+    {"start", "passing timer", "=loading"}, /* as if Redis were down */
+    {"start lead load_failed", "passing timer", "=over"},
+    {"start lead loaded", "passing timer", "=over"},
+};
+
+TEST_EACH(what_fails_is_not_sent_for_ever, 0, COUNT_OF(tries))
 {
-    start_loading();
-    reply(SHED_EV_LOADED);
-    expect(SHED_SEND_PUBLISH, SHED_ANSWER_NOTHING, 0);
+    enum shed_flight_state state;
+    int count = 0;
+
+    play(tries[_i].begin);
+    state = subject.flight.state;
+    while (subject.flight.state == state && ++count < 100)
+        play(tries[_i].again);
+    ck_assert_int_gt(count, 1);
+    ck_assert_int_lt(count, 10);
+    play(tries[_i].end);
 }
 
-TEST(a_hit_answers_the_caller_and_ends_the_flight)
+TEST(failures_with_an_answer_between_them_are_not_in_a_row)
 {
-    start();
-    reply(SHED_EV_HIT);
-    expect(SHED_SEND_NOTHING, SHED_ANSWER_ENTRY, 1);
-    expect_state(SHED_FLIGHT_OVER);
+    play("start");
+    for (int i = 0; i < 20; i++)
+        play("corrupt>acquire wait timer>acquire");
+    for (int i = 0; i < 20; i++)
+        play("passing timer>acquire wait timer>acquire");
 }
 
-TEST(a_hit_after_a_wait_says_so)
+/* Where an acquire is under way, and where a publish is. */
+TEST_EACH(a_reply_with_another_number_does_nothing, 0, 2)
 {
-    start();
-    reply(SHED_EV_HIT);
-    ck_assert(!subject.act.has_waited);
-    start();
-    reply_wait(100);
-    join();
-    event(SHED_EV_PUSH);
-    join();
-    reply(SHED_EV_HIT);
-    ck_assert(subject.act.has_waited);
-    reply(SHED_EV_HIT); /* for the caller who came after the wait */
-    ck_assert(!subject.act.has_waited);
-}
-
-TEST(a_hit_is_not_for_who_came_after_the_look_began)
-{
-    start();
-    join();
-    reply(SHED_EV_HIT);
-    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_ENTRY, 1);
-    reply(SHED_EV_HIT);
-    expect(SHED_SEND_NOTHING, SHED_ANSWER_ENTRY, 2);
-    expect_state(SHED_FLIGHT_OVER);
-}
-
-TEST(what_is_stored_is_for_all_who_came_before_the_publish)
-{
-    start_loading();
-    join();
-    reply(SHED_EV_LOADED);
-    join();
-    reply(SHED_EV_STORED);
-    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_LOADED, 2);
-}
-
-TEST(what_may_be_outdated_is_only_for_who_came_before_the_load)
-{
-    start();
-    join();
-    reply(SHED_EV_LEAD);
-    join();
-    subject.flight.is_outdated = true;
-    reply(SHED_EV_LOADED);
-    join();
-    reply(SHED_EV_STORED);
-    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_LOADED, 2);
-}
-
-TEST(what_was_invalidated_is_only_for_who_came_before_the_load)
-{
-    start();
-    join();
-    reply(SHED_EV_LEAD);
-    join();
-    reply(SHED_EV_LOADED);
-    reply(SHED_EV_INVALIDATED);
-    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_UNPUBLISHED, 2);
-}
-
-TEST(a_value_that_superseded_ours_is_for_who_came_before_the_publish)
-{
-    start_publishing();
-    join();
-    reply(SHED_EV_SUPERSEDED);
-    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_ENTRY, 1);
-}
-
-TEST(who_comes_after_a_value_does_not_join_the_flight)
-{
-    start();
-    reply(SHED_EV_HIT);
-    ck_assert(subject.act.detach);
-    start_publishing();
-    ck_assert(!subject.act.detach);
-    reply(SHED_EV_STORED);
-    ck_assert(subject.act.detach);
-    start_publishing();
-    reply(SHED_EV_INVALIDATED);
-    ck_assert(!subject.act.detach);
-}
-
-TEST(a_reply_with_another_number_does_nothing)
-{
-    static const enum shed_flight_event_type replies[] = {
-        SHED_EV_LEAD, SHED_EV_HIT,    SHED_EV_CORRUPT, SHED_EV_MARKER,
-        SHED_EV_WAIT, SHED_EV_STORED, SHED_EV_TROUBLE};
-
-    start();
-    for (size_t i = 0; i < sizeof(replies) / sizeof(*replies); i++) {
-        step((struct shed_flight_event){.type = replies[i],
-                                        .request = subject.sent + 1});
-        expect_nothing();
-        expect_state(SHED_FLIGHT_ACQUIRING);
+    play(_i == 0 ? "start" : "start lead loaded");
+    for (size_t i = 0; i < COUNT_OF(events); i++) {
+        struct shed_flight_event late = events[i].event;
+        if (late.type >= SHED_EV_LOADED)
+            break;
+        late.request = subject.sent + 1;
+        step(late);
+        check_act("nothing");
+        play(_i == 0 ? "=acquiring" : "=publishing");
     }
 }
 
 TEST(a_reply_that_comes_twice_counts_once)
 {
-    start();
-    reply(SHED_EV_LEAD);
+    play("start lead");
     step((struct shed_flight_event){.type = SHED_EV_LEAD, .request = 1});
-    expect_nothing();
-    expect_state(SHED_FLIGHT_LOADING);
+    check_act("nothing");
+    play("=loading");
 }
 
-TEST(a_waiter_looks_again_at_a_push)
+TEST(a_renewal_of_the_lease_before_says_nothing_of_this_one)
 {
-    start();
-    reply_wait(LEASE_MS);
-    expect_state(SHED_FLIGHT_WAITING);
-    event(SHED_EV_PUSH);
-    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
-    ck_assert_int_eq(subject.act.first, SHED_FIRST_GET);
-}
+    struct shed_flight_event late = {.type = SHED_EV_LEASE_LOST};
 
-/* GET would not tell whether the holder lives. */
-TEST(a_waiter_acquires_at_its_timer)
-{
-    start();
-    reply_wait(LEASE_MS);
-    ck_assert(subject.act.set_timer);
-    event(SHED_EV_TIMER);
-    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
-    ck_assert_int_eq(subject.act.first, SHED_FIRST_NOTHING);
-}
-
-TEST(what_the_first_caller_has_found_decides_how_it_begins)
-{
-    set_up();
-    join();
-    subject.flight.first = SHED_FIRST_SET;
-    event(SHED_EV_START);
-    ck_assert_int_eq(subject.act.first, SHED_FIRST_SET);
-    trouble(SHED_TROUBLE_PASSING); /* the lease may have been granted */
-    event(SHED_EV_TIMER);
-    ck_assert_int_eq(subject.act.first, SHED_FIRST_NOTHING);
-    reply(SHED_EV_LEAD);
-    join();
-    reply(SHED_EV_LOAD_REFUSED);
-    reply(SHED_EV_ENDED);
-    join();
-    event(SHED_EV_START);
-    ck_assert_int_eq(subject.act.first, SHED_FIRST_NOTHING);
-}
-
-TEST(who_comes_after_an_answer_reads_it)
-{
-    start();
-    join();
-    reply(SHED_EV_HIT);
-    ck_assert_int_eq(subject.act.first, SHED_FIRST_GET);
+    play("start lead timer>renew");
+    late.request = subject.act.request;
+    play("join loaded invalidated lead");
+    step(late);
+    play("timer>renew");
 }
 
 TEST(a_lease_that_was_renewed_counts_from_its_begin)
@@ -281,55 +479,20 @@ TEST(a_lease_that_was_renewed_counts_from_its_begin)
     struct shed_flight_event wait = {
         .type = SHED_EV_WAIT, .wait_ms = LEASE_MS, .age_ms = 40};
 
-    start();
+    play("start");
     wait.request = subject.sent;
     step(wait);
     subject.now_ms += 500;
-    event(SHED_EV_PUSH);
+    play("push");
     wait.request = subject.sent;
     wait.may_be_older = true;
     step(wait);
     ck_assert_uint_eq(subject.flight.leased_ms, subject.now_ms - 540);
-    event(SHED_EV_TIMER);
+    play("timer");
     wait.request = subject.sent;
     wait.may_be_older = false; /* another has it */
     step(wait);
     ck_assert_uint_eq(subject.flight.leased_ms, subject.now_ms - 40);
-}
-
-TEST(a_push_that_overtakes_the_reply_is_not_lost)
-{
-    start();
-    event(SHED_EV_PUSH);
-    expect_nothing();
-    reply_wait(LEASE_MS);
-    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
-}
-
-/* Else a marker that answers only those who waited would not answer it. */
-TEST(who_was_told_to_wait_has_waited_though_a_push_was_faster)
-{
-    start();
-    ck_assert(!subject.flight.had_holder);
-    event(SHED_EV_PUSH);
-    ck_assert(!subject.flight.had_holder);
-    reply_wait(LEASE_MS);
-    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
-    ck_assert(subject.flight.had_holder);
-    join();
-    reply(SHED_EV_HIT);
-    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_ENTRY, 1);
-    ck_assert(!subject.flight.had_holder); /* the later caller */
-}
-
-TEST(a_push_counts_for_one_look)
-{
-    start();
-    event(SHED_EV_PUSH);
-    reply_wait(LEASE_MS);
-    reply_wait(LEASE_MS);
-    expect_nothing();
-    expect_state(SHED_FLIGHT_WAITING);
 }
 
 static void reply_aged(enum shed_flight_event_type type, uint64_t age_ms)
@@ -345,15 +508,14 @@ static void look_again(void)
 {
     ck_assert(subject.act.set_timer);
     subject.now_ms += subject.act.timer_ms;
-    event(SHED_EV_TIMER);
-    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
+    play("timer>acquire");
 }
 
 TEST(without_pushes_a_waiter_looks_at_most_every_10_ms)
 {
     uint64_t began_ms, longest = 0;
 
-    start();
+    play("start");
     began_ms = subject.now_ms;
     for (unsigned looks = 1; looks < 100; looks++) {
         subject.random = looks % 3 == 0 ? LAST_RANDOM : looks;
@@ -369,14 +531,13 @@ TEST(without_pushes_a_waiter_looks_at_most_every_10_ms)
 
 TEST(a_waiter_looks_when_a_load_like_the_last_ones_has_ended)
 {
-    start_publishing();
+    play("start lead loaded");
     subject.now_ms += 50;
-    reply(SHED_EV_STORED);
+    play("stored");
     ck_assert_uint_eq(subject.pace.count, 1);
     while (subject.pace.count < SHED_PACE_LOADS)
         shed_pace_note(&subject.pace, 50);
-    join();
-    event(SHED_EV_START);
+    play("join again");
     reply_aged(SHED_EV_WAIT, 20); /* so 30 are left */
     ck_assert_uint_ge(subject.act.timer_ms, 31);
     ck_assert_uint_le(subject.act.timer_ms, 32);
@@ -384,7 +545,7 @@ TEST(a_waiter_looks_when_a_load_like_the_last_ones_has_ended)
 
 TEST(a_waiter_learns_how_long_the_load_took_that_it_awaited)
 {
-    start();
+    play("start");
     reply_aged(SHED_EV_WAIT, 40);
     look_again();
     subject.now_ms += 30;
@@ -396,11 +557,10 @@ TEST(a_waiter_learns_how_long_the_load_took_that_it_awaited)
 
 TEST(a_value_from_before_the_wait_teaches_nothing)
 {
-    start();
+    play("start");
     reply_aged(SHED_EV_HIT, 0);
     ck_assert_uint_eq(subject.pace.count, 0);
-    join();
-    event(SHED_EV_START);
+    play("join again");
     reply_aged(SHED_EV_WAIT, 10);
     look_again();
     reply_aged(SHED_EV_HIT, 60000);
@@ -409,669 +569,15 @@ TEST(a_value_from_before_the_wait_teaches_nothing)
 
 TEST(with_pushes_a_waiter_polls_slowly)
 {
-    start();
+    play("start");
     subject.flight.has_pushes = true;
     for (int i = 0; i < 10; i++) {
         subject.random = (uint64_t)i * 17;
-        reply_wait(LEASE_MS);
+        play("wait");
         ck_assert_uint_ge(subject.act.timer_ms, 25);
         ck_assert_uint_le(subject.act.timer_ms, 150);
-        event(SHED_EV_TIMER);
+        play("timer");
     }
-}
-
-TEST(a_waiter_looks_as_soon_as_the_lease_has_run_out)
-{
-    start();
-    subject.flight.has_pushes = true;
-    reply_wait(3);
-    ck_assert_uint_eq(subject.act.timer_ms, 4);
-}
-
-TEST(a_flight_that_waits_for_nobody_ends)
-{
-    start();
-    leave_all();
-    reply_wait(LEASE_MS);
-    event(SHED_EV_TIMER);
-    expect_nothing();
-    expect_state(SHED_FLIGHT_OVER);
-}
-
-TEST(a_marker_ends_all_who_wait)
-{
-    start();
-    join();
-    reply(SHED_EV_MARKER);
-    expect(SHED_SEND_NOTHING, SHED_ANSWER_FAILURE, 2);
-    expect_state(SHED_FLIGHT_OVER);
-}
-
-TEST(a_corrupt_entry_is_replaced_a_few_times_at_most)
-{
-    int looks = 0;
-
-    start();
-    do {
-        reply(SHED_EV_CORRUPT);
-        looks++;
-    } while (subject.act.send == SHED_SEND_ACQUIRE && looks < 100);
-    ck_assert_int_gt(looks, 1);
-    ck_assert_int_lt(looks, 10);
-    expect(SHED_SEND_NOTHING, SHED_ANSWER_FAILURE, 1);
-}
-
-TEST(corrupt_entries_with_a_lease_between_them_are_not_in_a_row)
-{
-    start();
-    for (int i = 0; i < 20; i++) {
-        reply(SHED_EV_CORRUPT);
-        expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
-        reply_wait(LEASE_MS);
-        event(SHED_EV_TIMER);
-    }
-}
-
-TEST(a_failed_load_ends_all_and_puts_a_marker)
-{
-    start_loading();
-    join();
-    reply(SHED_EV_LOAD_FAILED);
-    expect(SHED_SEND_FAIL, SHED_ANSWER_FAILURE, 2);
-    reply(SHED_EV_ENDED);
-    expect_nothing();
-    expect_state(SHED_FLIGHT_OVER);
-}
-
-TEST(a_refused_load_gives_the_lease_back_without_a_marker)
-{
-    start_loading();
-    reply(SHED_EV_LOAD_REFUSED);
-    expect(SHED_SEND_RELEASE, SHED_ANSWER_FAILURE, 1);
-}
-
-TEST(who_joins_while_the_lease_is_being_ended_looks_then)
-{
-    start_loading();
-    reply(SHED_EV_LOAD_FAILED);
-    join();
-    reply(SHED_EV_ENDED);
-    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
-}
-
-TEST(a_lost_fail_is_sent_again)
-{
-    start_loading();
-    reply(SHED_EV_LOAD_FAILED);
-    trouble(SHED_TROUBLE_PASSING);
-    ck_assert(subject.act.set_timer);
-    expect_state(SHED_FLIGHT_FAILING);
-    event(SHED_EV_TIMER);
-    expect(SHED_SEND_FAIL, SHED_ANSWER_NOTHING, 0);
-    reply(SHED_EV_ENDED);
-    expect_state(SHED_FLIGHT_OVER);
-}
-
-TEST(a_lost_release_is_sent_again_as_a_release)
-{
-    start_loading();
-    reply(SHED_EV_LOAD_REFUSED);
-    trouble(SHED_TROUBLE_PASSING);
-    event(SHED_EV_TIMER);
-    expect(SHED_SEND_RELEASE, SHED_ANSWER_NOTHING, 0);
-}
-
-TEST(a_fail_is_not_sent_for_ever)
-{
-    int sends = 1;
-
-    start_loading();
-    reply(SHED_EV_LOAD_FAILED);
-    while (subject.flight.state == SHED_FLIGHT_FAILING && sends < 100) {
-        trouble(SHED_TROUBLE_PASSING);
-        event(SHED_EV_TIMER);
-        sends++;
-    }
-    ck_assert_int_lt(sends, 10);
-    expect_state(SHED_FLIGHT_OVER);
-}
-
-/* A Redis that is out of memory still deletes. */
-TEST(a_marker_that_is_refused_becomes_a_release)
-{
-    start_loading();
-    reply(SHED_EV_LOAD_FAILED);
-    trouble(SHED_TROUBLE_NO_WRITE);
-    expect(SHED_SEND_RELEASE, SHED_ANSWER_NOTHING, 0);
-    trouble(SHED_TROUBLE_NO_WRITE);
-    expect_nothing();
-    ck_assert(subject.act.leaves_lease);
-    expect_state(SHED_FLIGHT_OVER);
-}
-
-TEST(a_lease_that_was_ended_is_not_left)
-{
-    start_loading();
-    reply(SHED_EV_LOAD_FAILED);
-    reply(SHED_EV_ENDED);
-    ck_assert(!subject.act.leaves_lease);
-    expect_state(SHED_FLIGHT_OVER);
-}
-
-TEST(a_publish_that_is_refused_for_good_leaves_its_lease)
-{
-    start_publishing();
-    trouble(SHED_TROUBLE_DENIED);
-    expect(SHED_SEND_NOTHING, SHED_ANSWER_UNPUBLISHED, 1);
-    ck_assert(subject.act.leaves_lease);
-}
-
-TEST(an_abandoned_load_whose_lease_could_not_be_ended_leaves_it)
-{
-    start_loading();
-    subject.now_ms += LOAD_TIMEOUT_MS;
-    event(SHED_EV_TIMER);
-    expect_state(SHED_FLIGHT_ABANDONED);
-    trouble(SHED_TROUBLE_NO_WRITE);
-    ck_assert(subject.act.leaves_lease);
-    expect_state(SHED_FLIGHT_ABANDONED);
-}
-
-TEST(a_load_renews_its_lease_in_the_next_epoch)
-{
-    start_loading();
-    event(SHED_EV_EPOCH);
-    expect(SHED_SEND_RENEW, SHED_ANSWER_NOTHING, 0);
-    ck_assert(!subject.act.set_timer);
-    step((struct shed_flight_event){.type = SHED_EV_LEASE_LOST,
-                                    .request = subject.act.request});
-    event(SHED_EV_EPOCH);
-    expect_nothing();
-}
-
-TEST(a_waiter_looks_in_the_next_epoch)
-{
-    start();
-    event(SHED_EV_EPOCH); /* it may have come before the look */
-    reply_wait(LEASE_MS);
-    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
-    reply_wait(LEASE_MS);
-    expect_state(SHED_FLIGHT_WAITING);
-    event(SHED_EV_EPOCH);
-    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
-}
-
-TEST(a_lease_is_renewed_at_a_third)
-{
-    start_loading();
-    ck_assert(subject.act.set_timer);
-    ck_assert_uint_eq(subject.act.timer_ms, LEASE_MS / 3);
-    subject.now_ms += LEASE_MS / 3;
-    event(SHED_EV_TIMER);
-    expect(SHED_SEND_RENEW, SHED_ANSWER_NOTHING, 0);
-    ck_assert(subject.act.set_timer);
-    ck_assert_uint_eq(subject.act.timer_ms, LEASE_MS / 3);
-}
-
-static void lead_refresh(uint64_t value_left_ms)
-{
-    start();
-    step((struct shed_flight_event){.type = SHED_EV_LEAD,
-                                    .request = subject.sent,
-                                    .is_refresh = true,
-                                    .wait_ms = value_left_ms});
-}
-
-TEST(a_refresh_renews_its_lease_when_its_value_ends)
-{
-    lead_refresh(400);
-    ck_assert_uint_eq(subject.act.timer_ms, 401);
-    subject.now_ms += 401;
-    event(SHED_EV_TIMER);
-    expect(SHED_SEND_RENEW, SHED_ANSWER_NOTHING, 0);
-    ck_assert_uint_eq(subject.act.timer_ms, LEASE_MS / 3);
-}
-
-TEST(a_value_that_ends_later_leaves_the_renewals_as_they_are)
-{
-    lead_refresh(UINT64_C(1) << 40);
-    ck_assert_uint_eq(subject.act.timer_ms, LEASE_MS / 3);
-}
-
-TEST(a_lost_renewal_is_followed_by_the_next)
-{
-    start_loading();
-    for (int i = 0; i < 3; i++) {
-        subject.now_ms += LEASE_MS / 3;
-        event(SHED_EV_TIMER);
-        expect(SHED_SEND_RENEW, SHED_ANSWER_NOTHING, 0);
-        step((struct shed_flight_event){.type = SHED_EV_TROUBLE,
-                                        .request = subject.act.request,
-                                        .trouble = SHED_TROUBLE_PASSING});
-        expect_nothing();
-        expect_state(SHED_FLIGHT_LOADING);
-    }
-}
-
-TEST(a_lost_lease_is_not_renewed_but_the_load_goes_on)
-{
-    start_loading();
-    subject.now_ms += LEASE_MS / 3;
-    event(SHED_EV_TIMER);
-    step((struct shed_flight_event){.type = SHED_EV_LEASE_LOST,
-                                    .request = subject.act.request});
-    subject.now_ms += LEASE_MS / 3;
-    event(SHED_EV_TIMER);
-    expect_nothing();
-    ck_assert_uint_eq(subject.act.timer_ms, LOAD_TIMEOUT_MS - LEASE_MS / 3 * 2);
-    reply(SHED_EV_LOADED);
-    expect(SHED_SEND_PUBLISH, SHED_ANSWER_NOTHING, 0);
-}
-
-TEST(a_renewal_of_the_lease_before_says_nothing_of_this_one)
-{
-    uint64_t renewal;
-
-    start_loading();
-    event(SHED_EV_TIMER);
-    renewal = subject.act.request;
-    join();
-    reply(SHED_EV_LOADED);
-    reply(SHED_EV_INVALIDATED);
-    reply(SHED_EV_LEAD);
-    step((struct shed_flight_event){.type = SHED_EV_LEASE_LOST,
-                                    .request = renewal});
-    event(SHED_EV_TIMER);
-    expect(SHED_SEND_RENEW, SHED_ANSWER_NOTHING, 0);
-}
-
-TEST(the_last_renewal_does_not_reach_past_the_load_timeout)
-{
-    start_loading();
-    subject.now_ms += LOAD_TIMEOUT_MS - 10;
-    event(SHED_EV_TIMER);
-    ck_assert_uint_eq(subject.act.timer_ms, 10);
-}
-
-TEST(an_overdue_load_fails_its_callers_and_is_left_alone)
-{
-    start_loading();
-    join();
-    subject.now_ms += LOAD_TIMEOUT_MS;
-    event(SHED_EV_TIMER);
-    ck_assert_int_eq(subject.act.send, SHED_SEND_FAIL);
-    ck_assert_int_eq(subject.act.answer, SHED_ANSWER_FAILURE);
-    ck_assert_uint_ge(subject.act.answer_upto, 2);
-    ck_assert(subject.act.detach);
-    expect_state(SHED_FLIGHT_ABANDONED);
-}
-
-TEST(an_abandoned_load_ends_however_it_ends)
-{
-    static const enum shed_flight_event_type ends[] = {
-        SHED_EV_LOADED, SHED_EV_LOAD_FAILED, SHED_EV_LOAD_REFUSED};
-
-    for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++) {
-        uint64_t load;
-
-        start_loading();
-        load = subject.sent;
-        subject.now_ms += LOAD_TIMEOUT_MS;
-        event(SHED_EV_TIMER);
-        step((struct shed_flight_event){.type = ends[i], .request = load});
-        expect_nothing();
-        expect_state(SHED_FLIGHT_OVER);
-    }
-}
-
-TEST(a_load_has_the_longest_timeout_without_overflow)
-{
-    set_up();
-    subject.policy.load_timeout_ms = UINT64_MAX;
-    join();
-    event(SHED_EV_START);
-    reply(SHED_EV_LEAD);
-    subject.now_ms += LEASE_MS;
-    event(SHED_EV_TIMER);
-    expect(SHED_SEND_RENEW, SHED_ANSWER_NOTHING, 0);
-    expect_state(SHED_FLIGHT_LOADING);
-}
-
-TEST(a_lost_acquire_is_sent_again_after_a_moment)
-{
-    start();
-    subject.random = LAST_RANDOM;
-    trouble(SHED_TROUBLE_PASSING);
-    ck_assert(subject.act.set_timer);
-    ck_assert_uint_le(subject.act.timer_ms, 10);
-    event(SHED_EV_TIMER);
-    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
-}
-
-TEST(troubles_that_do_not_pass_count_as_down)
-{
-    int troubles = 0;
-
-    start();
-    do {
-        trouble(SHED_TROUBLE_PASSING);
-        event(SHED_EV_TIMER);
-        troubles++;
-    } while (subject.flight.state == SHED_FLIGHT_ACQUIRING && troubles < 100);
-    ck_assert_int_gt(troubles, 1);
-    ck_assert_int_lt(troubles, 10);
-    expect_state(SHED_FLIGHT_LOADING);
-}
-
-TEST(with_redis_down_the_row_comes_from_the_source)
-{
-    start();
-    trouble(SHED_TROUBLE_DOWN);
-    expect(SHED_SEND_LOAD, SHED_ANSWER_NOTHING, 0);
-    join();
-    reply(SHED_EV_LOADED);
-    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_UNPUBLISHED, 1);
-}
-
-TEST(with_redis_down_and_no_leave_to_load_all_fail)
-{
-    start();
-    subject.policy.load_when_down = false;
-    trouble(SHED_TROUBLE_DOWN);
-    expect(SHED_SEND_NOTHING, SHED_ANSWER_FAILURE, 1);
-    expect_state(SHED_FLIGHT_OVER);
-}
-
-TEST(with_redis_down_nothing_is_loaded_for_nobody)
-{
-    start();
-    leave_all();
-    trouble(SHED_TROUBLE_DOWN);
-    ck_assert_int_eq(subject.act.send, SHED_SEND_NOTHING);
-    expect_state(SHED_FLIGHT_OVER);
-}
-
-TEST(a_load_without_a_lease_renews_and_ends_none)
-{
-    start();
-    trouble(SHED_TROUBLE_DOWN);
-    ck_assert_uint_eq(subject.act.timer_ms, LOAD_TIMEOUT_MS);
-    reply(SHED_EV_LOAD_FAILED);
-    expect(SHED_SEND_NOTHING, SHED_ANSWER_FAILURE, 1);
-    expect_state(SHED_FLIGHT_OVER);
-}
-
-TEST(what_is_denied_is_not_tried_again)
-{
-    start();
-    trouble(SHED_TROUBLE_DENIED);
-    expect(SHED_SEND_NOTHING, SHED_ANSWER_FAILURE, 1);
-    expect_state(SHED_FLIGHT_OVER);
-}
-
-TEST(a_lost_publish_is_sent_again_with_a_later_cutoff)
-{
-    start_publishing();
-    join();
-    trouble(SHED_TROUBLE_PASSING);
-    expect_nothing();
-    event(SHED_EV_TIMER);
-    expect(SHED_SEND_PUBLISH, SHED_ANSWER_NOTHING, 0);
-    reply(SHED_EV_STORED);
-    expect(SHED_SEND_NOTHING, SHED_ANSWER_LOADED, 2);
-}
-
-TEST(a_publish_that_cannot_be_sent_still_answers_its_callers)
-{
-    start_publishing();
-    join();
-    trouble(SHED_TROUBLE_DOWN);
-    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_UNPUBLISHED, 1);
-}
-
-TEST(a_publish_refused_by_memory_releases_the_lease)
-{
-    start_publishing();
-    trouble(SHED_TROUBLE_NO_WRITE);
-    expect(SHED_SEND_RELEASE, SHED_ANSWER_UNPUBLISHED, 1);
-    reply(SHED_EV_ENDED);
-    expect_state(SHED_FLIGHT_OVER);
-}
-
-TEST(late_timers_and_pushes_disturb_nothing)
-{
-    start_publishing();
-    event(SHED_EV_TIMER);
-    expect_nothing();
-    event(SHED_EV_PUSH);
-    expect_nothing();
-    reply(SHED_EV_STORED);
-    expect(SHED_SEND_NOTHING, SHED_ANSWER_LOADED, 1);
-    event(SHED_EV_TIMER);
-    event(SHED_EV_PUSH);
-    expect_nothing();
-    expect_state(SHED_FLIGHT_OVER);
-}
-
-TEST(a_flight_that_is_over_can_start_again)
-{
-    start();
-    reply(SHED_EV_HIT);
-    join();
-    event(SHED_EV_START);
-    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
-    reply(SHED_EV_HIT);
-    expect(SHED_SEND_NOTHING, SHED_ANSWER_ENTRY, 2);
-}
-
-TEST(a_publish_is_not_sent_for_ever)
-{
-    int sends = 1;
-
-    start_publishing();
-    while (subject.flight.state == SHED_FLIGHT_PUBLISHING && sends < 100) {
-        trouble(SHED_TROUBLE_PASSING);
-        event(SHED_EV_TIMER);
-        sends++;
-    }
-    ck_assert_int_lt(sends, 10);
-    expect_state(SHED_FLIGHT_OVER);
-}
-
-TEST(troubles_with_an_answer_between_them_are_not_in_a_row)
-{
-    start();
-    for (int i = 0; i < 20; i++) {
-        trouble(SHED_TROUBLE_PASSING);
-        event(SHED_EV_TIMER);
-        expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
-        reply_wait(LEASE_MS);
-        event(SHED_EV_TIMER);
-        expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
-    }
-}
-
-/* ------------------------------------------------------ in the background */
-
-static void start_background(void)
-{
-    set_up();
-    subject.policy.pause_ms = PAUSE_MS;
-    subject.flight.is_background = true;
-    event(SHED_EV_START);
-    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
-}
-
-static void reply_watch(uint64_t wait_ms)
-{
-    step((struct shed_flight_event){.type = SHED_EV_WAIT,
-                                    .request = subject.sent,
-                                    .wait_ms = wait_ms,
-                                    .is_refresh = true});
-}
-
-static void expect_pause(void)
-{
-    expect_state(SHED_FLIGHT_PAUSING);
-    ck_assert(subject.act.set_timer);
-    ck_assert_uint_eq(subject.act.timer_ms, PAUSE_MS);
-    event(SHED_EV_PUSH);
-    expect_state(SHED_FLIGHT_PAUSING);
-    event(SHED_EV_TIMER);
-    expect_nothing();
-    expect_state(SHED_FLIGHT_OVER);
-}
-
-/* For what is kept in the process. */
-TEST(with_redis_down_a_refresh_may_be_loaded_too)
-{
-    start_background();
-    subject.policy.refresh_when_down = true;
-    trouble(SHED_TROUBLE_DOWN);
-    expect(SHED_SEND_LOAD, SHED_ANSWER_NOTHING, 0);
-    reply(SHED_EV_LOADED);
-    expect_state(SHED_FLIGHT_OVER);
-}
-
-TEST(a_refresh_without_redis_that_fails_pauses)
-{
-    start_background();
-    subject.policy.refresh_when_down = true;
-    trouble(SHED_TROUBLE_DOWN);
-    reply(SHED_EV_LOAD_FAILED);
-    expect_state(SHED_FLIGHT_PAUSING);
-}
-
-/* Redis is read, and has the row. */
-TEST(with_writes_refused_a_refresh_is_not_loaded)
-{
-    start_background();
-    subject.policy.refresh_when_down = true;
-    trouble(SHED_TROUBLE_NO_WRITE);
-    ck_assert_int_eq(subject.act.send, SHED_SEND_NOTHING);
-    expect_state(SHED_FLIGHT_PAUSING);
-}
-
-TEST(a_refresh_loads_and_publishes_without_a_caller)
-{
-    start_background();
-    reply(SHED_EV_LEAD);
-    expect(SHED_SEND_LOAD, SHED_ANSWER_NOTHING, 0);
-    reply(SHED_EV_LOADED);
-    expect(SHED_SEND_PUBLISH, SHED_ANSWER_NOTHING, 0);
-    reply(SHED_EV_STORED);
-    expect_state(SHED_FLIGHT_OVER);
-}
-
-TEST(a_refresh_that_another_has_done_is_over)
-{
-    start_background();
-    reply(SHED_EV_HIT);
-    expect_state(SHED_FLIGHT_OVER);
-}
-
-TEST(a_refresh_of_another_is_watched_until_it_is_over)
-{
-    start_background();
-    subject.flight.has_pushes = false;
-    subject.random = LAST_RANDOM;
-    reply_watch(2000);
-    expect_state(SHED_FLIGHT_WAITING);
-    ck_assert_uint_ge(subject.act.timer_ms,
-                      25); /* slow, because nobody waits */
-    event(SHED_EV_TIMER);
-    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
-    reply_watch(2000);
-    event(SHED_EV_PUSH);
-    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
-    reply(SHED_EV_HIT);
-    expect_state(SHED_FLIGHT_OVER);
-}
-
-TEST(a_push_that_overtakes_the_reply_is_not_lost_on_a_watcher)
-{
-    start_background();
-    event(SHED_EV_PUSH);
-    reply_watch(2000);
-    expect(SHED_SEND_ACQUIRE, SHED_ANSWER_NOTHING, 0);
-}
-
-TEST(a_watcher_takes_over_from_a_dead_refresher)
-{
-    start_background();
-    reply_watch(2000);
-    event(SHED_EV_TIMER);
-    reply(SHED_EV_LEAD);
-    expect(SHED_SEND_LOAD, SHED_ANSWER_NOTHING, 0);
-}
-
-TEST(a_value_that_is_gone_is_not_refreshed)
-{
-    start_background();
-    reply_wait(2000); /* another process loads it */
-    expect_nothing();
-    expect_state(SHED_FLIGHT_OVER);
-}
-
-TEST(a_watcher_that_is_told_to_end_ends)
-{
-    start_background();
-    reply_watch(2000);
-    subject.flight.is_background = false;
-    event(SHED_EV_TIMER);
-    expect_nothing();
-    expect_state(SHED_FLIGHT_OVER);
-}
-
-TEST(after_a_failed_refresh_there_is_a_pause)
-{
-    start_background();
-    reply(SHED_EV_LEAD);
-    reply(SHED_EV_LOAD_FAILED);
-    ck_assert_int_eq(subject.act.send, SHED_SEND_FAIL);
-    reply(SHED_EV_ENDED);
-    expect_pause();
-}
-
-TEST(after_a_refresh_for_which_there_was_no_room_there_is_a_pause)
-{
-    start_background();
-    reply(SHED_EV_LEAD);
-    reply(SHED_EV_LOAD_REFUSED);
-    ck_assert_int_eq(subject.act.send, SHED_SEND_RELEASE);
-    reply(SHED_EV_ENDED);
-    expect_pause();
-}
-
-TEST(after_the_failed_refresh_of_another_there_is_a_pause)
-{
-    start_background();
-    reply(SHED_EV_MARKER);
-    expect_pause();
-}
-
-TEST(without_redis_nothing_is_refreshed_for_a_pause)
-{
-    const enum shed_trouble kinds[] = {SHED_TROUBLE_DOWN, SHED_TROUBLE_DENIED,
-                                       SHED_TROUBLE_NO_WRITE};
-
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
-        start_background();
-        trouble(kinds[i]);
-        ck_assert_int_eq(subject.act.send, SHED_SEND_NOTHING);
-        expect_pause();
-    }
-}
-
-TEST(a_refresh_that_cannot_be_stored_gives_its_lease_back_and_pauses)
-{
-    start_background();
-    reply(SHED_EV_LEAD);
-    reply(SHED_EV_LOADED);
-    trouble(SHED_TROUBLE_NO_WRITE);
-    ck_assert_int_eq(subject.act.send, SHED_SEND_RELEASE);
-    reply(SHED_EV_ENDED);
-    expect_pause();
 }
 
 int main(void)

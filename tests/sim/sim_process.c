@@ -481,7 +481,6 @@ static bool serve(struct sim *s, struct sim_caller *caller)
               sim_version_of(&slot->bytes));
     sim_check_served(s, caller, sim_version_of(&slot->bytes),
                      s->model.now_ms - entry.written_ms);
-    s->served++;
     if (s->model.now_ms >=
         entry.written_ms + s->ttl_ms * s->mode->refresh_pct / 100)
         refresh(s, caller, slot);

@@ -211,7 +211,6 @@ struct sim {
     /* counted for the invariants */
     uint64_t absences;  /* found by an acquire */
     uint64_t elections; /* of a refresher, when there was none */
-    uint64_t served;    /* served without a flight */
     uint64_t takeovers, stored_ms[SIM_KEYS];
     uint64_t killed_ms, reloaded_ms; /* the first holder; the load after it */
     unsigned loads[SIM_KEYS];        /* that were begun */

@@ -24,7 +24,7 @@ SCALE = int(os.environ.get("SHED_TEST_SCALE", "1"))
 PATIENCE_S = 60 * SCALE
 MYSQL = os.environ["SHED_TEST_MYSQL"]
 
-Answer = collections.namedtuple("Answer", "status headers body")
+Answer = collections.namedtuple("Answer", "status body headers")
 
 
 def wait_for(condition, what="what is waited for", pause_s=0.01):
@@ -83,23 +83,52 @@ def held_items():
         locker.wait(PATIENCE_S)
 
 
-class Instance:
+def ask(port, method, path, body=None, headers=None, connection=None):
+    """An answer in JSON is decoded."""
+    c = connection or http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+    try:
+        c.request(method, path, body, headers or {})
+        answer = c.getresponse()
+        data = answer.read()
+    finally:
+        if connection is None:
+            c.close()
+    if data and answer.headers.get("Content-Type", "") == "application/json":
+        data = json.loads(data)
+    return Answer(answer.status, data, answer.headers)
+
+
+class Program:
+    """A program that prints the address at which it listens first."""
+
+    def __init__(self, *command):
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        first = self.process.stdout.readline()
+        found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)\n", first)
+        if not found:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError("it prints no address: " + first)
+        self.port = int(found.group(1))
+
+    def end(self, how=signal.SIGTERM):
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        status = self.process.wait(PATIENCE_S)
+        self.process.stdout.close()
+        return status
+
+
+class Instance(Program):
     """A running hotitems, whose log is read as it comes."""
 
     more = ()  # options of each
 
     def __init__(self, hotitems, *options, redis=None):
         self.lines = []
-        self.process = subprocess.Popen(
-            [hotitems, "--redis", redis or own_database(os.environ["SHED_TEST_REDIS"]),
-             "--mysql", MYSQL, "--timeout-ms", "60000", *self.more, *options],
-            stdout=subprocess.PIPE, text=True)
-        first = self.process.stdout.readline()
-        found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)\n", first)
-        if not found:
-            self.process.kill()
-            raise AssertionError("it prints no address: " + first)
-        self.port = int(found.group(1))
+        super().__init__(
+            hotitems, "--redis", redis or own_database(os.environ["SHED_TEST_REDIS"]),
+            "--mysql", MYSQL, "--timeout-ms", "60000", *self.more, *options)
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
 
@@ -111,16 +140,7 @@ class Instance:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
 
     def ask(self, method, path, body=None, headers=None, connection=None):
-        c = connection or self.connect()
-        c.request(method, path, body, headers or {})
-        answer = c.getresponse()
-        data = answer.read()
-        if connection is None:
-            c.close()
-        kind = answer.headers.get("Content-Type", "")
-        if data and kind == "application/json":
-            data = json.loads(data)
-        return Answer(answer.status, answer.headers, data)
+        return ask(self.port, method, path, body, headers, connection)
 
     def get(self, path, **headers):
         return self.ask("GET", path,
@@ -154,10 +174,9 @@ class Instance:
     def end(self, how=signal.SIGTERM):
         if self.process.poll() is None:
             self.process.send_signal(how)
-        status = self.process.wait(PATIENCE_S)
-        self.reader.join(PATIENCE_S)
-        self.process.stdout.close()
-        return status
+        self.process.wait(PATIENCE_S)
+        self.reader.join(PATIENCE_S)  # it reads until the end
+        return super().end()
 
 
 class Service:

@@ -3,13 +3,10 @@
 import http.client
 import json
 import os
-import re
-import signal
-import subprocess
 import threading
 import time
 
-from hotitems_testing import MYSQL, PATIENCE_S, ROOT, sql, wait_for
+from hotitems_testing import MYSQL, PATIENCE_S, ROOT, Program, ask, sql, wait_for
 
 STAGE = os.path.join(ROOT, "demo", "stage", "stage")
 
@@ -21,17 +18,6 @@ def load_tables(uri=MYSQL):
     """Load everything that a stage needs in the database."""
     sql("DROP TABLE IF EXISTS item_order", uri=uri)
     sql("", "schema.sql", "items.sql", "fence.sql", "hotitems.sql", "capacity.sql", uri=uri)
-
-
-def ask(port, method, path, body=None, headers=None, raw=False):
-    c = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
-    try:
-        c.request(method, path, body, headers or {})
-        answer = c.getresponse()
-        data = answer.read()
-        return answer.status, data if raw else json.loads(data), answer.headers
-    finally:
-        c.close()
 
 
 class Listener:
@@ -73,7 +59,7 @@ class Listener:
         self.connection.close()
 
 
-class Stage:
+class Stage(Program):
     """A running stage, which may stop its Redis, and kill it and a database of its
     own."""
 
@@ -83,17 +69,8 @@ class Stage:
         servers += ["--mysql", database.uri, "--db-pid", database.pid] if database else \
             ["--mysql", MYSQL]
         # It ends with the test even if that is killed.
-        self.process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "TERM", STAGE, "--hotitems", programs[0], "--snowshed",
-             programs[1], *servers, *options],
-            stdout=subprocess.PIPE, text=True)
-        first = self.process.stdout.readline()
-        found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)\n", first)
-        if not found:
-            self.process.kill()
-            self.process.wait()
-            raise AssertionError("it prints no address: " + first)
-        self.port = int(found.group(1))
+        super().__init__("setpriv", "--pdeathsig", "TERM", STAGE, "--hotitems", programs[0],
+                         "--snowshed", programs[1], *servers, *options)
 
     def get(self, path):
         return ask(self.port, "GET", path)[1]
@@ -176,10 +153,3 @@ class Stage:
                 for sample in lane.values())
         wait_for(look, "no queries")
         return self.counts("queries")
-
-    def end(self, how=signal.SIGTERM):
-        if self.process.poll() is None:
-            self.process.send_signal(how)
-        status = self.process.wait(PATIENCE_S)
-        self.process.stdout.close()
-        return status

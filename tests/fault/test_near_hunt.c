@@ -14,6 +14,7 @@
 #include <snowshed/source.h>
 #include <snowshed/stats.h>
 
+#include "support/answers.h"
 #include "support/bare.h"
 #include "support/child.h"
 #include "support/random.h"
@@ -52,13 +53,10 @@ static void load(void *user, void *thread, struct shed_load *load)
     for (size_t i = 0; i < load->count; i++) {
         unsigned key =
             (unsigned)strtoul((const char *)load->keys[i].key.data, NULL, 10);
-        struct shed_answer answer = SHED_ANSWER_INIT;
         char text[16];
         snprintf(text, sizeof(text), "%u",
                  atomic_load(&shared->committed[key]));
-        answer.kind = SHED_ANSWER_ROW;
-        answer.row = shed_str(text);
-        shed_load_answer(load, i, &answer);
+        answer_row(load, i, shed_str(text));
     }
     shed_load_done(load);
 }

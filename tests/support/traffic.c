@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "support/answers.h"
 #include "support/awaited.h"
 
 /* How much later than its deadline a call may end on a busy machine. */
@@ -32,16 +33,13 @@ static void load(void *user, void *thread, struct shed_load *batch)
     (void)thread;
     atomic_fetch_add(&t->loads, 1);
     for (size_t i = 0; i < batch->count; i++) {
-        struct shed_answer answer = SHED_ANSWER_INIT;
         char key[16] = "";
         unsigned number;
         memcpy(key, batch->keys[i].key.data, batch->keys[i].key.size);
         number = (unsigned)atoi(key + 1);
         snprintf(row, sizeof(row), "%s@%u", key,
                  atomic_load(&t->version[number]));
-        answer.kind = SHED_ANSWER_ROW;
-        answer.row = shed_str(row);
-        shed_load_answer(batch, i, &answer);
+        answer_row(batch, i, shed_str(row));
     }
     shed_load_done(batch);
 }

@@ -1,5 +1,7 @@
 /* Several processes on one Redis: one load per expiry for all of them, and what
- * happens to a load whose process dies or is stopped. */
+ * happens to a load whose process dies or is stopped. While they continuously
+ * read one hot row, a refresh costs one load for all of them, no reader waits
+ * for it, and a refresher that dies is replaced. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -8,14 +10,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "support/bare.h"
+#include "support/ageing.h"
 #include "support/answers.h"
+#include "support/bare.h"
 #include "support/child.h"
 #include "support/fixture.h"
 
 #define WORKERS_MAX 6
 
-/* One worker, which gets "k" whenever it is told to. */
+/* One worker, which gets "k" whenever it is told to, or in a loop. */
 struct worker {
     pid_t pid;
     atomic_uint round;   /* the round to run */
@@ -23,12 +26,16 @@ struct worker {
     atomic_int code;     /* of the last round */
     atomic_uint version; /* of the row that it got */
     atomic_int origin;
+    atomic_bool knows_age;
     atomic_uint_least64_t done_ms;
     atomic_bool is_ready; /* connected, with pushes if they are wanted */
     atomic_uint is_loading;
     atomic_bool may_answer; /* its loads may answer */
     atomic_uint_least64_t superseded, invalidated;
     atomic_uint_least64_t waits; /* so far, updated while it waits */
+    /* in a loop: the gets since it knows the server's clock, and those of them
+     * that were not hits */
+    atomic_uint gets, misses;
 };
 
 /* In memory that all processes share, including the table. */
@@ -37,6 +44,7 @@ struct fleet {
     atomic_uint loads;
     atomic_uint_least64_t load_ms; /* when the last one began */
     atomic_bool is_failing;        /* all loads */
+    bool is_reading;               /* in a loop */
     struct worker workers[WORKERS_MAX];
 };
 
@@ -76,11 +84,28 @@ static void get_once(struct worker *w, struct shed_cache *cache)
     if (code == SHED_OK) {
         memcpy(&version, value->data, sizeof(version));
         atomic_store(&w->origin, (int)value->origin);
+        atomic_store(&w->knows_age, value->age_ms > 0);
     }
     shed_value_unref(value);
     atomic_store(&w->done_ms, shed_now_ms());
     atomic_store(&w->version, version);
     atomic_store(&w->code, code);
+}
+
+static void read_once(struct worker *w, struct shed_cache *cache)
+{
+    unsigned before = atomic_load(&w->gets);
+    int origin;
+
+    get_once(w, cache);
+    if (atomic_load(&w->code) != SHED_OK)
+        _exit(1);
+    origin = atomic_load(&w->origin);
+    if (before > 0 && origin != SHED_ORIGIN_REDIS &&
+        origin != SHED_ORIGIN_STALE)
+        atomic_fetch_add(&w->misses, 1);
+    if (before > 0 || atomic_load(&w->knows_age))
+        atomic_fetch_add(&w->gets, 1);
 }
 
 static struct shed_cache *told_of;
@@ -115,6 +140,8 @@ static _Noreturn void work(struct worker *w)
     if (pthread_create(&teller, NULL, tell_waits, w) != 0)
         _exit(1);
     atomic_store(&w->is_ready, true);
+    for (; fleet->is_reading; usleep(200))
+        read_once(w, cache);
     for (unsigned round = 0;;) {
         struct shed_stats stats;
         if (atomic_load(&w->round) == round) {
@@ -236,7 +263,6 @@ TEST(one_load_per_expiry_for_all_processes)
         /* as after an expiry */
         ck_assert_int_eq(server_int(&server, "DEL t:{k}"), 1);
     }
-    stop_fleet();
 }
 
 /* The lease of the record lasts for another minute; that the holder is gone is
@@ -260,7 +286,6 @@ TEST(a_killed_leader_is_replaced_long_before_its_lease_ends)
            (unsigned long long)taken_ms);
     ck_assert_uint_eq(atomic_load(&fleet->loads), 2);
     ck_assert_uint_lt(taken_ms, scaled_ms(TAKEOVER_MAX_MS));
-    stop_fleet();
 }
 
 /* A process that asks before its connections exist takes no lease that would
@@ -279,7 +304,6 @@ TEST(a_process_that_dies_in_its_first_load_is_replaced_too)
     go(1);
     check_worker(1, 1);
     ck_assert_uint_eq(atomic_load(&fleet->loads), 2);
-    stop_fleet();
 }
 
 TEST(a_stopped_leader_is_replaced_once_and_does_no_harm_later)
@@ -301,7 +325,6 @@ TEST(a_stopped_leader_is_replaced_once_and_does_no_harm_later)
     check_worker(0, 1); /* the row that its successor has published */
     ck_assert_uint_eq(atomic_load(&fleet->workers[0].superseded), 1);
     ck_assert_uint_eq(atomic_load(&fleet->loads), 2);
-    stop_fleet();
 }
 
 TEST(what_a_leader_loaded_before_a_del_is_never_published_however_late)
@@ -327,7 +350,6 @@ TEST(what_a_leader_loaded_before_a_del_is_never_published_however_late)
     check_worker(1, 2);
     go(0);
     check_worker(0, 2);
-    stop_fleet();
 }
 
 TEST(waiters_are_woken_by_the_publish)
@@ -348,7 +370,6 @@ TEST(waiters_are_woken_by_the_publish)
     printf("the last of %d processes had its answer %llu ms after the load\n",
            COUNT, (unsigned long long)(last_ms - answer_ms));
     ck_assert_uint_eq(atomic_load(&fleet->loads), 1);
-    stop_fleet();
 }
 
 TEST(waiters_get_their_answer_though_pushes_are_killed_all_the_time)
@@ -371,7 +392,6 @@ TEST(waiters_get_their_answer_though_pushes_are_killed_all_the_time)
     for (size_t i = 0; i < COUNT; i++)
         check_worker(i, 1);
     WAIT_FOR(server_clients(&server, "flags=t") == COUNT);
-    stop_fleet();
 }
 
 /* Each would fail by itself, one after the other, if it found no marker when it
@@ -397,7 +417,6 @@ static void fail_once_for_all(enum shed_wait wait)
     go(1); /* it did not wait for that load, and makes one of its own */
     WAIT_FOR(is_done(1));
     ck_assert_uint_eq(atomic_load(&fleet->loads), 2);
-    stop_fleet();
 }
 
 TEST(waiters_that_poll_fail_with_the_load_and_do_not_load_in_turn)
@@ -410,8 +429,138 @@ TEST(waiters_with_pushes_fail_with_the_load_and_do_not_load_in_turn)
     fail_once_for_all(SHED_WAIT_AUTO);
 }
 
+/* ------------------------------------------------------- a row that is hot */
+
+enum { READERS = 3 };
+
+static void let_all_answer(bool may_answer)
+{
+    for (size_t i = 0; i < READERS; i++)
+        atomic_store(&fleet->workers[i].may_answer, may_answer);
+}
+
+static void start_readers(uint64_t refresh_after_pct, uint64_t revalidate_ms)
+{
+    options.ttl_ms = AGEING_TTL_MS;
+    options.refresh_after_pct = refresh_after_pct;
+    options.stale_while_revalidate_ms = revalidate_ms;
+    options.lease_ms = 100000;
+    make_fleet();
+    fleet->is_reading = true;
+    let_all_answer(true);
+    start_workers(READERS);
+    for (size_t i = 0; i < READERS; i++)
+        WAIT_FOR(atomic_load(&fleet->workers[i].gets) > 0);
+}
+
+static unsigned loading(void)
+{
+    unsigned sum = 0;
+
+    for (size_t i = 0; i < READERS; i++)
+        sum += atomic_load(&fleet->workers[i].is_loading);
+    return sum;
+}
+
+static size_t loader(void)
+{
+    for (size_t i = 0; i < READERS; i++)
+        if (atomic_load(&fleet->workers[i].is_loading) > 0)
+            return i;
+    ck_abort_msg("nobody loads");
+}
+
+static void await_version(unsigned version)
+{
+    for (size_t i = 0; i < READERS; i++)
+        if (fleet->workers[i].pid != 0)
+            WAIT_FOR(atomic_load(&fleet->workers[i].version) == version);
+}
+
+/* Everybody goes on reading the old row during the load. */
+static void expect_reads_go_on(void)
+{
+    enum { GETS = 20 };
+
+    for (size_t i = 0; i < READERS; i++) {
+        struct worker *w = &fleet->workers[i];
+        unsigned gets = atomic_load(&w->gets);
+        if (w->pid != 0)
+            WAIT_FOR(atomic_load(&w->gets) >= gets + GETS);
+    }
+}
+
+/* Make the row old once, and let it be refreshed. Loads are held until every
+ * process has asked for the lease. */
+static void refresh_once(uint64_t age_ms, unsigned version)
+{
+    unsigned loads = atomic_load(&fleet->loads);
+    long long asked = server_calls(&server, "evalsha");
+
+    atomic_store(&fleet->version, version);
+    let_all_answer(false);
+    age_entry(&server, "t:{k}", age_ms);
+    WAIT_FOR(server_calls(&server, "evalsha") >= asked + READERS);
+    WAIT_FOR(loading() > 0);
+    expect_reads_go_on();
+    ck_assert_uint_eq(loading(), 1);
+    let_all_answer(true);
+    await_version(version);
+    ck_assert_uint_eq(atomic_load(&fleet->loads), loads + 1);
+}
+
+static void expect_no_waits(void)
+{
+    for (size_t i = 0; i < READERS; i++)
+        ck_assert_uint_eq(atomic_load(&fleet->workers[i].misses), 0);
+}
+
+TEST(a_hot_row_costs_one_load_per_refresh_and_nobody_waits)
+{
+    enum { REFRESHES = 30 };
+
+    start_readers(AGEING_DUE_PCT, 0);
+    ck_assert_uint_eq(atomic_load(&fleet->loads), 1);
+    for (unsigned i = 1; i <= REFRESHES; i++)
+        refresh_once(AGEING_DUE_MS, i + 1);
+    ck_assert_uint_eq(atomic_load(&fleet->loads), 1 + REFRESHES);
+    expect_no_waits();
+}
+
+TEST(a_stale_row_costs_one_load_and_nobody_waits)
+{
+    enum { REFRESHES = 10 };
+
+    start_readers(0, AGEING_TTL_MS);
+    for (unsigned i = 1; i <= REFRESHES; i++)
+        refresh_once(AGEING_TTL_MS, i + 1);
+    expect_no_waits();
+}
+
+TEST(a_refresher_that_is_killed_is_replaced_and_nobody_waits)
+{
+    size_t dead;
+
+    start_readers(AGEING_DUE_PCT, 0);
+    atomic_store(&fleet->version, 2);
+    let_all_answer(false);
+    age_entry(&server, "t:{k}", AGEING_DUE_MS);
+    WAIT_FOR(loading() == 1);
+    dead = loader();
+    kill_child(fleet->workers[dead].pid);
+    fleet->workers[dead].pid = 0;
+    atomic_store(&fleet->workers[dead].is_loading, 0);
+    WAIT_FOR(loading() == 1); /* long before the lease ends */
+    expect_reads_go_on();
+    let_all_answer(true);
+    await_version(2);
+    ck_assert_uint_eq(atomic_load(&fleet->loads), 3);
+    expect_no_waits();
+}
+
 int main(void)
 {
     options = bare_cache();
+    tcase_add_checked_fixture(test_case(), NULL, stop_fleet);
     return run_tests("fleet");
 }

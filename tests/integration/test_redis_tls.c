@@ -1,12 +1,10 @@
-/* Caches and locks on a Redis that is reached by TLS. */
+/* Caches on a Redis that is reached by TLS. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <snowshed/lock.h>
 
 #include "support/awaited.h"
 #include "support/certificates.h"
@@ -87,30 +85,6 @@ TEST_EACH(long_rows_go_both_ways, 0, 2)
     }
 }
 
-TEST(a_stampede_costs_one_load)
-{
-    enum { THREADS = 16 };
-    struct getter getters[THREADS] = {0};
-    struct peer peers[2];
-
-    fixture_open(&fixture);
-    for (int i = 0; i < 2; i++)
-        peer_open(&peers[i], &fixture);
-    table_hold(&fixture.table);
-    for (int i = 0; i < THREADS; i++)
-        getter_start(&getters[i], peers[i % 2].cache, "k");
-    WAIT_FOR(table_running(&fixture.table) == 1);
-    table_release(&fixture.table);
-    for (int i = 0; i < THREADS; i++) {
-        getter_join(&getters[i]);
-        check_text(getters[i].value, "k@1");
-        shed_value_unref(getters[i].value);
-    }
-    ck_assert_uint_eq(table_loads(&fixture.table), 1);
-    for (int i = 0; i < 2; i++)
-        peer_close(&peers[i]);
-}
-
 /* Many threads on few links: one receives while another one sends. */
 TEST(threads_share_links)
 {
@@ -125,35 +99,6 @@ TEST(waiters_are_pushed)
 {
     fixture_open(&fixture);
     fixture_expect_push(&fixture);
-}
-
-/* ------------------------------------------------------------------- locks */
-
-static void *acquire_and_release(void *lock)
-{
-    EXPECT_OK(shed_lock_acquire(lock, scaled_ms(FIXTURE_TIMEOUT_MS), NULL));
-    EXPECT_OK(shed_lock_release(lock, NULL));
-    return NULL;
-}
-
-TEST(a_lock_is_handed_on)
-{
-    struct shed_lock *here, *there;
-    struct peer peer;
-    pthread_t waiter;
-
-    fixture_open(&fixture);
-    peer_open(&peer, &fixture);
-    EXPECT_OK(shed_lock_open(fixture.client, shed_str("l"), NULL, &here, NULL));
-    EXPECT_OK(shed_lock_open(peer.client, shed_str("l"), NULL, &there, NULL));
-    EXPECT_OK(shed_lock_acquire(here, 0, NULL));
-    EXPECT_CODE(shed_lock_acquire(there, 0, NULL), SHED_ETIMEDOUT);
-    start_thread(&waiter, acquire_and_release, there);
-    EXPECT_OK(shed_lock_release(here, NULL));
-    ck_assert_int_eq(pthread_join(waiter, NULL), 0);
-    shed_lock_close(here);
-    shed_lock_close(there);
-    peer_close(&peer);
 }
 
 /* ------------------------------------------------------- servers that change

@@ -48,6 +48,7 @@ static redisReply *take(redisContext *c, redisReply *reply)
 
 /* Run a command that must not fail. */
 #define run(c, ...) checked(c, redisCommand(c, __VA_ARGS__))
+#define tell(c, ...) freeReplyObject(run(c, __VA_ARGS__))
 
 static redisReply *checked(redisContext *c, redisReply *reply)
 {
@@ -73,9 +74,8 @@ static void open_client(struct redis_store *s, unsigned client)
     s->push[client] = open_connection();
     s->data[client] = open_connection();
     id = integer(run(s->push[client], "CLIENT ID"));
-    freeReplyObject(run(s->push[client], "SUBSCRIBE __redis__:invalidate"));
-    freeReplyObject(
-        run(s->data[client], "CLIENT TRACKING ON REDIRECT %lld OPTIN", id));
+    tell(s->push[client], "SUBSCRIBE __redis__:invalidate");
+    tell(s->data[client], "CLIENT TRACKING ON REDIRECT %lld OPTIN", id);
 }
 
 /* -------------------------------------------------------- Redis as a store */
@@ -172,7 +172,7 @@ static void redis_call(struct store *store, const struct model_call *call,
         if (s->data[call->client] == NULL)
             open_client(s, call->client);
         c = s->data[call->client];
-        freeReplyObject(run(c, "CLIENT CACHING YES"));
+        tell(c, "CLIENT CACHING YES");
     }
     reply = evaluate(s, c, call);
     convert(open_reply(reply, call->script), out);
@@ -222,23 +222,20 @@ static void redis_set(struct store *store, bool is_refresh,
     redisContext *c = redis_of(store)->main;
 
     if (state->type == STORE_STRING)
-        freeReplyObject(
-            run(c, "SET %s %b", key, state->bytes.at, state->bytes.size));
+        tell(c, "SET %s %b", key, state->bytes.at, state->bytes.size);
     else
-        freeReplyObject(run(c, "DEL %s", key));
+        tell(c, "DEL %s", key);
     if (state->type == STORE_OTHER)
-        freeReplyObject(run(c, "RPUSH %s one", key));
+        tell(c, "RPUSH %s one", key);
     if (state->type != STORE_ABSENT && state->has_ttl)
-        freeReplyObject(
-            run(c, "PEXPIRE %s %llu", key, (unsigned long long)state->pttl_ms));
+        tell(c, "PEXPIRE %s %llu", key, (unsigned long long)state->pttl_ms);
 }
 
 static void redis_set_full(struct store *store, bool is_full)
 {
     struct redis_store *s = redis_of(store);
 
-    freeReplyObject(
-        run(s->main, "CONFIG SET maxmemory %s", is_full ? "1" : "0"));
+    tell(s->main, "CONFIG SET maxmemory %s", is_full ? "1" : "0");
 }
 
 /* Wait until Redis knows about the subscription or its end. */
@@ -269,9 +266,8 @@ static void redis_set_channel(struct store *store, unsigned process,
     s->channel[process] = NULL;
     if (is_open) {
         s->channel[process] = open_connection();
-        freeReplyObject(run(s->channel[process],
-                            "SUBSCRIBE snowshed:process:%016x.%u", process,
-                            epoch));
+        tell(s->channel[process], "SUBSCRIBE snowshed:process:%016x.%u",
+             process, epoch);
     }
     await_subscribers(s, process, epoch, is_open);
 }
@@ -321,7 +317,7 @@ static void open_redis(struct redis_store *s)
     snprintf(s->refresh_key, sizeof(s->refresh_key), "scripts:{%ld}:refresh",
              (long)getpid());
     load_scripts(s->main);
-    freeReplyObject(run(s->main, "DEL %s %s", s->key, s->refresh_key));
+    tell(s->main, "DEL %s %s", s->key, s->refresh_key);
 }
 
 static void close_one(redisContext *c)
@@ -333,7 +329,7 @@ static void close_one(redisContext *c)
 static void close_redis(struct redis_store *s)
 {
     redis_set_full(&s->store, false);
-    freeReplyObject(run(s->main, "DEL %s %s", s->key, s->refresh_key));
+    tell(s->main, "DEL %s %s", s->key, s->refresh_key);
     for (size_t i = 0; i < CLIENTS; i++) {
         close_one(s->channel[i]);
         close_one(s->data[i]);
@@ -423,9 +419,8 @@ TEST(without_the_right_to_numsub_a_waiter_waits_for_the_lease_to_end)
     struct redis_store redis;
 
     open_redis(&redis);
-    freeReplyObject(
-        run(redis.main, "ACL SETUSER shedtest on nopass ~* &* +@all -pubsub"));
-    freeReplyObject(run(redis.main, "AUTH shedtest any"));
+    tell(redis.main, "ACL SETUSER shedtest on nopass ~* &* +@all -pubsub");
+    tell(redis.main, "AUTH shedtest any");
     expect_reply(&redis, "acquire 1 1 A", "LEAD A new");
     expect_reply(&redis, "acquire 2 1 B", "WAIT");
     expect_reply(&redis, "age 21000", "OK");
@@ -453,14 +448,13 @@ TEST(without_the_right_to_read_the_error_says_so)
 
     open_redis(&redis);
     expect_reply(&redis, "acquire 1 1 A", "LEAD A new");
-    freeReplyObject(
-        run(redis.main, "ACL SETUSER shedtest on nopass ~* &* +@all -get"));
-    freeReplyObject(run(redis.main, "AUTH shedtest any"));
+    tell(redis.main, "ACL SETUSER shedtest on nopass ~* &* +@all -get");
+    tell(redis.main, "AUTH shedtest any");
     scenario_step(&redis.store, "publish A row 30000", reply);
     /* every server words it differently; the library must know them all */
     ck_assert_msg(strncmp(reply, "ERROR ", 6) == 0 && is_denied(reply + 6),
                   "%s", reply);
-    freeReplyObject(run(redis.main, "ACL SETUSER shedtest +get"));
+    tell(redis.main, "ACL SETUSER shedtest +get");
     expect_reply(&redis, "publish A row 30000", "STORED");
     close_redis(&redis);
 }
@@ -491,7 +485,7 @@ TEST(a_push_comes_when_a_value_expires)
     while (!is_read_in_time(&redis, ms))
         ms *= 2;
     do /* Redis notices it at the latest when the key is read */
-        freeReplyObject(run(redis.main, "EXISTS %s", redis.key));
+        tell(redis.main, "EXISTS %s", redis.key);
     while (!(was_pushed = redis_take_pushes(&redis.store, 2)) &&
            shed_now_ms() < deadline);
     ck_assert(was_pushed);

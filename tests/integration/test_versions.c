@@ -18,21 +18,15 @@ static void up(uint64_t refresh_after_pct, uint64_t if_error_ms)
 static void up_with_failure_ttl(uint64_t refresh_after_pct,
                                 uint64_t failure_ttl_ms)
 {
-    fixture.cache_options.ttl_ms = AGEING_TTL_MS;
-    fixture.cache_options.refresh_after_pct = refresh_after_pct;
     fixture.cache_options.failure_ttl_ms = failure_ttl_ms;
-    fixture.table.has_versions = true;
-    fixture_open(&fixture);
+    up(refresh_after_pct, 0);
 }
 
 static void put_version_by(struct shed_cache *cache, const char *row,
                            uint64_t version)
 {
-    struct shed_error err = {0};
-
-    ck_assert_msg(shed_put(cache, shed_str("k"), shed_str(row),
-                           AT_VERSION(version), &err) == SHED_OK,
-                  "%s", err.reason);
+    EXPECT_OK(shed_put(cache, shed_str("k"), shed_str(row), AT_VERSION(version),
+                       NULL));
 }
 
 static void put_version(const char *row, uint64_t version)
@@ -184,12 +178,9 @@ static void expect_young(struct shed_cache *cache, const char *text)
 {
     struct shed_get_options options = SHED_GET_OPTIONS_INIT;
     struct shed_value *value = NULL;
-    struct shed_error err = {0};
 
     options.max_age_ms = AGEING_DUE_MS;
-    ck_assert_msg(shed_get(cache, shed_str("k"), &options, &value, &err) ==
-                      SHED_OK,
-                  "%s", err.reason);
+    EXPECT_OK(shed_get(cache, shed_str("k"), &options, &value, NULL));
     check_text(value, text);
     shed_value_unref(value);
 }

@@ -3,10 +3,9 @@
  * lock on a real Redis and a real MariaDB, while this one kills, stops, cuts,
  * empties and blocks what it can reach. Every value that is read is judged by
  * the history of the database (history.h). Now and then the servers are left
- * alone for a while: then no call may fail (account.h). At the end: a table,
- * and JSON on request.
+ * alone for a while: then no call may fail (account.h). At the end: a table.
  *
- * usage: soak single|sentinel|cluster SECONDS [SEED [JSON]]
+ * usage: soak single|sentinel|cluster SECONDS [SEED]
  *
  * It starts a Redis, or such a topology, and a MariaDB of its own. Its own
  * choices follow the seed; what the processes do at the same moment does not.
@@ -47,7 +46,6 @@ enum {
 static const char *topology_name;
 static enum soak_topology topology;
 static uint64_t seconds, seed;
-static const char *json_path;
 static struct soak_stage stage;
 static struct soak_tally tallies[SOAK_FAULTS_MAX];
 static unsigned faults_made, last_fault;
@@ -206,8 +204,8 @@ static void endure(uint64_t length_ms, struct soak_report_data *data)
 
 TEST(what_is_read_agrees_with_the_history)
 {
-    struct soak_report_data data = {
-        .seed = seed, .faults = tallies, .fault_count = soak_fault_count + 1};
+    struct soak_report_data data = {.faults = tallies,
+                                    .fault_count = soak_fault_count + 1};
     bool is_well, is_flat;
 
     set_up();
@@ -215,10 +213,6 @@ TEST(what_is_read_agrees_with_the_history)
     endure(seconds * MS_PER_S, &data);
     is_well = soak_stage_end_workers(&stage);
     soak_print(&data);
-    if (json_path != NULL && !soak_write_json(&data, json_path)) {
-        perror(json_path);
-        is_well = false;
-    }
     soak_stage_close(&stage);
     is_flat = judge_growth(&data);
     if (!is_well || count_violations() > 0 || !is_flat)
@@ -246,10 +240,8 @@ int main(int argc, char **argv)
     topology = topology_of(topology_name);
     seconds = argc > 2 ? strtoull(argv[2], NULL, 10) : 0;
     seed = argc > 3 ? strtoull(argv[3], NULL, 10) : shed_now_ms() % 1000000;
-    json_path = argc > 4 ? argv[4] : NULL;
-    if (topology == 0 || seconds == 0 || argc > 5) {
-        fprintf(stderr,
-                "usage: %s single|sentinel|cluster SECONDS [SEED [JSON]]\n",
+    if (topology == 0 || seconds == 0 || argc > 4) {
+        fprintf(stderr, "usage: %s single|sentinel|cluster SECONDS [SEED]\n",
                 argv[0]);
         return 2;
     }

@@ -603,6 +603,43 @@ TEST(a_server_that_is_not_there_is_told)
     server_do(&server, "ACL LOG RESET");
 }
 
+/* Without INFO nobody knows whether a server has restarted and forgotten the
+ * lock. However long one would wait, it is said at once which right is missing.
+ */
+TEST(a_majority_of_a_quorum_that_refuses_info_is_denied)
+{
+    enum { SERVERS = 3, TIMES = 3 };
+    struct server servers[SERVERS];
+    struct shed_client *clients[SERVERS];
+    struct shed_lock *lock;
+    struct shed_error err;
+
+    for (unsigned i = 0; i < SERVERS; i++) {
+        servers[i] = (struct server){.has_clock = true, .is_old = true};
+        server_start(&servers[i]);
+        if (i > 0)
+            server_do(&servers[i], "ACL SETUSER default -info");
+        clients[i] = open_client(&servers[i], SHED_WAIT_AUTO);
+    }
+    EXPECT_OK(shed_lock_open_quorum(clients, SERVERS, shed_str(LOCK_NAME), NULL,
+                                    &lock, NULL));
+    for (unsigned i = 0; i < TIMES; i++) {
+        EXPECT_CODE(shed_lock_acquire(lock, PLENTY_MS, &err), SHED_EDENIED);
+        ck_assert_ptr_nonnull(strstr(err.reason, "INFO"));
+    }
+    for (unsigned i = 0; i < SERVERS; i++)
+        WAIT_FOR(server_int(&servers[i], "EXISTS %s", LEASE_KEY) == 0);
+    /* it is asked again, over the same connection */
+    server_do(&servers[1], "ACL SETUSER default +info");
+    WAIT_FOR(shed_lock_acquire(lock, 0, NULL) == SHED_OK);
+    release(lock);
+    shed_lock_close(lock);
+    for (unsigned i = 0; i < SERVERS; i++) {
+        shed_client_close(clients[i]);
+        server_stop(&servers[i]);
+    }
+}
+
 int main(void)
 {
     tcase_add_checked_fixture(test_case(), set_up, tear_down);

@@ -246,34 +246,29 @@ static void gather(struct check *c, const struct cli_key *key)
         settle_batch(c);
 }
 
-/* Compare all entries, or a sample of them. Every key has the same chance to be
- * in it: J. Vitter, "Random Sampling with a Reservoir", 1985, algorithm R. */
+/* Compare all entries, or a sample of them: those to which chance gives the
+ * highest ranks. */
 static void check_entries(struct check *c, struct cli_walk *walk)
 {
-    uint64_t most = c->call->sample, kept = 0, seen = 0;
-    struct cli_key **sample = cli_alloc((size_t)most, sizeof(struct cli_key *));
+    struct cli_ranking sample = {.max = (size_t)c->call->sample};
+    struct cli_key key;
 
     while (cli_walk_next(walk))
         for (size_t i = 0; i < walk->count; i++) {
             const struct cli_found *found = &walk->found[i];
-            uint64_t at = kept;
             if (!found->is_entry || found->is_refresh)
                 continue;
-            seen++;
-            if (most == 0)
+            if (sample.max == 0)
                 gather(c, &found->key);
-            else if (kept == most)
-                at = shed_random_jitter() % seen;
             else
-                sample[kept++] = cli_alloc(1, sizeof(**sample));
-            if (at < kept)
-                cli_key_copy(sample[at], &found->key);
+                cli_ranking_add(&sample, found->name,
+                                (long long)(shed_random_jitter() >> 1));
         }
-    for (size_t i = 0; i < kept; i++) {
-        gather(c, sample[i]);
-        free(sample[i]);
-    }
-    free(sample);
+    cli_ranking_sort(&sample);
+    for (size_t i = 0; i < sample.count; i++)
+        if (cli_key_parse(&key, c->call->words[0], sample.at[i].name))
+            gather(c, &key);
+    cli_ranking_fini(&sample);
     settle_batch(c);
 }
 

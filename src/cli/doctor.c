@@ -18,8 +18,6 @@
 #define CLOCK_OFF_MS 1000
 #define SLOW_MEDIAN_MS 5.0
 #define SLOW_WORST_MS 100.0
-#define FULL_PERCENT 80
-#define FORK_US 200000
 #define US_PER_MS 1000
 
 static const char *or_default(const char *name)
@@ -27,56 +25,12 @@ static const char *or_default(const char *name)
     return name != NULL ? name : NAME_DEFAULT;
 }
 
-static bool is(const struct doctor *d, const char *name, const char *value)
+static bool is_replica(const struct doctor *d)
 {
-    return strcmp(cli_info(d->info, name).at, value) == 0;
+    return strcmp(cli_info(d->info, "role").at, "slave") == 0;
 }
 
 /* ------------------------------------------------------------------ judging */
-
-static void check_version(struct doctor *d)
-{
-    struct cli_text text = cli_info(d->info, "redis_version");
-    long major = strtol(text.at, NULL, 10);
-
-    if (!d->has_info)
-        cli_find(d, "version", WARNING, "INFO is refused, so little is known.",
-                 "Grant +info, at least for this call.", "not known");
-    else if (major < 6)
-        cli_find(
-            d, "version", PROBLEM,
-            "It cannot announce changes: waiters poll, and a dead loader is "
-            "found at the end of its lease.",
-            "Use Redis 6.0 or later, or Valkey.", "%s", text.at);
-    else
-        cli_find(d, "version", major < 7 ? NOTE : OK,
-                 "It works, but it cannot tell beforehand which rights are "
-                 "missing.",
-                 "Redis 7 or later names them.", "%s", text.at);
-}
-
-static void check_role(struct doctor *d)
-{
-    if (is(d, "role", "slave"))
-        cli_find(
-            d, "role", PROBLEM,
-            "snowshed does not use a replica: it looks up the host name again.",
-            "Give the address of the primary.", "replica");
-    else if (d->has_info)
-        cli_find(d, "role", OK, "", "", "%s with %lld replicas",
-                 cli_info(d->info, "role").at,
-                 cli_info_number(d->info, "connected_slaves"));
-    if (is(d, "cluster_enabled", "1") && !cli_redis_is_cluster(d->redis))
-        cli_find(
-            d, "cluster", PROBLEM,
-            "With this URI only one node is asked: keys of others are refused.",
-            "Use a URI that begins with redis+cluster://.",
-            "it is a node of one");
-    if (is(d, "loading", "1"))
-        cli_find(d, "loading", PROBLEM,
-                 "It refuses commands until it has its data.", "Wait.",
-                 "its data set is being loaded");
-}
 
 static const struct {
     enum shed_use use;
@@ -94,14 +48,12 @@ static const struct {
 static void judge_rights(struct doctor *d, const char *subject,
                          const char *option, const struct shed_error *found)
 {
-    bool is_replica = is(d, "role", "slave");
-
-    if (is_replica && option == NULL)
+    if (is_replica(d) && option == NULL)
         cli_find(d, subject, NOTE, "They are checked on the primary only.",
                  "Give the address of the primary.", "not known");
     else if (found->code == SHED_OK)
         cli_find(d, subject, OK, "", "", "all granted");
-    else if (found->code == SHED_EDENIED && option != NULL && !is_replica)
+    else if (found->code == SHED_EDENIED && option != NULL && !is_replica(d))
         cli_find(d, subject, NOTE, option,
                  "Grant these if you use that option.", "%s", found->reason);
     else if (found->code == SHED_EDENIED && option == NULL)
@@ -194,81 +146,6 @@ static void check_commands(struct doctor *d)
                  cli_info_number(d->info, "tracking_total_keys"));
 }
 
-static void check_eviction(struct doctor *d)
-{
-    long long most = cli_info_number(d->info, "maxmemory");
-    long long used = cli_info_number(d->info, "used_memory");
-    long long percent = most > 0 ? used * 100 / most : 0;
-    struct cli_text policy = cli_info(d->info, "maxmemory_policy");
-    bool evicts = strcmp(policy.at, "noeviction") != 0;
-    bool is_full = percent >= FULL_PERCENT;
-
-    if (most == 0)
-        cli_find(d, "memory", NOTE,
-                 "It has no limit: when the host runs out of memory, Redis is "
-                 "killed, and everything is lost at once.",
-                 "Set maxmemory.", "%s used, no limit",
-                 cli_size((uint64_t)used).at);
-    else if (evicts)
-        cli_find(d, "memory", is_full ? NOTE : OK,
-                 "It makes room by evicting entries, which costs loads.",
-                 "If the hit ratio suffers, raise maxmemory.",
-                 "%lld %% of maxmemory used", percent);
-    else
-        cli_find(
-            d, "memory", is_full ? WARNING : OK,
-            "When it is full, nothing more is stored, and no lock is granted.",
-            "Raise maxmemory, or shorten ttls; 'snowshed scan' shows what is "
-            "large.",
-            "%lld %% of maxmemory used", percent);
-    cli_find(d, "eviction", evicts ? WARNING : OK,
-             "It may evict locks and leases: two holders, or second loads.",
-             "Locks need noeviction (or a Redis of their own), or the fencing "
-             "guard. For a cache alone it is fine.",
-             "%s, %lld keys evicted so far", policy.at,
-             cli_info_number(d->info, "evicted_keys"));
-}
-
-/* INFO says whether there is an append-only file, but not whether snapshots are
- * made. */
-static void check_persistence(struct doctor *d)
-{
-    static const char guard[] =
-        "Where a lock guards data, use the fencing guard: its numbers grow "
-        "even then. appendonly yes loses less.";
-    long long fork_us = cli_info_number(d->info, "latest_fork_usec");
-    bool has_aof = is(d, "aof_enabled", "1");
-    struct cli_text save;
-
-    if (is(d, "rdb_last_bgsave_status", "err") ||
-        (has_aof && is(d, "aof_last_write_status", "err")))
-        cli_find(d, "persistence", PROBLEM,
-                 "Redis refuses writes until a save succeeds, unless "
-                 "stop-writes-on-bgsave-error is no.",
-                 "See its log: most often the disk is full. Then run BGSAVE.",
-                 "the last save failed");
-    else if (fork_us > FORK_US)
-        cli_find(d, "persistence", WARNING,
-                 "All calls wait that long whenever it saves.",
-                 "Save on a replica, or use less memory per server; look at "
-                 "transparent huge pages.",
-                 "the last save stopped it for %lld ms", fork_us / US_PER_MS);
-    else if (!has_aof && cli_find_setting(d, "save", &save) &&
-             save.at[0] == '\0')
-        cli_find(
-            d, "persistence", NOTE,
-            "After a restart Redis is empty: locks are gone, and the cache is "
-            "filled again by a bounded number of loads.",
-            guard, "none: no snapshots, no append-only file");
-    else if (!has_aof)
-        cli_find(d, "persistence", NOTE,
-                 "After a crash, what was written since the last save is gone: "
-                 "locks and invalidations, too.",
-                 guard, "snapshots at most");
-    else
-        cli_find(d, "persistence", OK, "", "", "append-only file");
-}
-
 /* The server's clock is compared with the middle of the round trip. */
 static void check_clock(struct doctor *d)
 {
@@ -338,27 +215,6 @@ static void check_latency(struct doctor *d)
              "median %.2f ms, slowest %.2f ms", median_ms, slowest_ms);
 }
 
-static void check_connections(struct doctor *d)
-{
-    long long now = cli_info_number(d->info, "connected_clients");
-    long long most = cli_info_number(d->info, "maxclients");
-    long long refused = cli_info_number(d->info, "rejected_connections");
-    bool is_full = most > 0 && now * 100 / most >= FULL_PERCENT;
-
-    if (is_full || refused <= 0)
-        cli_find(d, "connections", is_full ? WARNING : OK,
-                 "Beyond the limit new ones are refused, and processes start "
-                 "without a cache.",
-                 "Raise maxclients (and the limit of open files); a snowshed "
-                 "client has 2 and its links.",
-                 "%lld of %lld", now, most);
-    else
-        cli_find(d, "connections", WARNING,
-                 "Connections have been refused since Redis started.",
-                 "Raise maxclients (and the limit of open files).",
-                 "%lld, and %lld were refused", now, refused);
-}
-
 /* What the chosen server says. */
 static void check_server(struct doctor *d)
 {
@@ -370,22 +226,14 @@ static void check_server(struct doctor *d)
         (void)cli_redis_check(d->redis, d->info, "INFO");
     d->has_info = shed_reply_error(d->info) == NULL;
     d->is_brief = is_node;
-    check_version(d);
-    check_role(d);
+    cli_find_values(d);
     cli_find_replicas(d);
     if (!is_node)
         check_rights(d);
     check_writes(d);
     check_commands(d);
-    if (d->has_info) {
-        check_eviction(d);
-        check_persistence(d);
-    }
-    cli_find_settings(d);
     check_clock(d);
     check_latency(d);
-    if (d->has_info)
-        check_connections(d);
     d->is_brief = false;
 }
 

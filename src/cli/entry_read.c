@@ -6,17 +6,14 @@
 #include "base/clock.h"
 
 const struct cli_kind_names cli_kinds[CLI_KINDS] = {
-    [CLI_NONE] = {"none", NULL, "no entry"},
-    [CLI_VALUE] = {"value", "rows", "a row"},
-    [CLI_NEGATIVE] = {"negative", "no such row",
-                      "no such row (a negative entry)"},
-    [CLI_LEASE] = {"lease", "leases", "being loaded (a lease)"},
-    [CLI_FAILURE] = {"failure", "failures", "a load failed (a failure marker)"},
-    [CLI_DAMAGED] = {"damaged", "damaged",
-                     "damaged, or the entry of another key"},
-    [CLI_FOREIGN] = {"foreign", "foreign", "not an entry of this library"},
-    [CLI_OTHER] = {"other", "no strings",
-                   "not a string: a list, hash, set or stream"}};
+    [CLI_NONE] = {"none", "no entry"},
+    [CLI_VALUE] = {"value", "a row"},
+    [CLI_NEGATIVE] = {"negative", "no such row (a negative entry)"},
+    [CLI_LEASE] = {"lease", "being loaded (a lease)"},
+    [CLI_FAILURE] = {"failure", "a load failed (a failure marker)"},
+    [CLI_DAMAGED] = {"damaged", "damaged, or the entry of another key"},
+    [CLI_FOREIGN] = {"foreign", "not an entry of this library"},
+    [CLI_OTHER] = {"other", "not a string: a list, hash, set or stream"}};
 
 bool cli_kind_is_stored(enum cli_kind kind)
 {

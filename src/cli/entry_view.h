@@ -28,7 +28,7 @@ enum cli_kind {
 
 /* What kinds are called. */
 struct cli_kind_names {
-    const char *name, *rows, *text; /* as a word, of many, in a sentence */
+    const char *name, *text; /* as a word, and in a sentence */
 };
 
 extern const struct cli_kind_names cli_kinds[CLI_KINDS];

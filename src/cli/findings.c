@@ -17,6 +17,10 @@
 #define DOWN_AFTER_MS 5000
 #define FULL_PERCENT 80
 #define PUBSUB_BYTES (1 << 20)
+#define SAVE_MEANS                                                             \
+    "Redis refuses writes until a save succeeds, unless "                      \
+    "stop-writes-on-bgsave-error is no."
+#define SAVE_ADVICE "See its log: most often the disk is full. Then run BGSAVE."
 #define IDLE_S 5 /* the library uses a connection of a session every 3 s */
 
 /* In a cluster several servers can have the same trouble: what it means is told
@@ -289,28 +293,25 @@ void cli_find_cluster(struct doctor *d)
 bool cli_find_reached(struct doctor *d)
 {
     struct shed_error err;
-    struct cli_text slots;
     bool is_reached;
-    size_t count;
+    size_t slots;
 
     if (!cli_redis_is_cluster(d->redis))
         return true; /* or the program had ended */
+    slots = cli_redis_slots(d->redis);
     is_reached = cli_redis_reach(d->redis, &err);
-    slots = cli_redis_slots(d->redis, &count);
     cli_out_text(d->node, "server", d->server);
-    cli_out_text(d->node, "slots", slots.at);
-    cli_out_number(d->node, "slot_count", count);
+    cli_out_number(d->node, "slots", slots);
     cli_out_flag(d->node, "is_reached", is_reached);
     if (is_reached)
-        cli_find(d, "node", OK, "", "", "%s: %zu slots, %s", d->server, count,
-                 slots.at);
+        cli_find(d, "node", OK, "", "", "%s: %zu slots", d->server, slots);
     else
         cli_find(
             d, "node", PROBLEM,
             "Keys of its slots are neither read nor written.",
             "Start it, or let a replica take over. Clients must reach it under "
             "this address, which it announces (cluster-announce-ip).",
-            "slots %s: %s", slots.at, err.reason);
+            "%zu slots: %s", slots, err.reason);
     return is_reached;
 }
 
@@ -368,103 +369,187 @@ void cli_find_replicas(struct doctor *d)
                  "Give each primary a replica.", "it has none");
 }
 
-/* ---------------------------------------------------------------- settings */
+/* ------------------------------------------------------ values of a server */
 
-/* From low to high a setting hurts, if a number of INFO (NULL: always) is this
- * part of it, and at least 1, too. */
+/* From low to high a value hurts, if a number of INFO (NULL: always) is this
+ * part of it, and at least 1, too. Values are those of INFO, or settings; rules
+ * for one value follow each other. */
 static const struct {
-    const char *name;
+    const char *subject, *name;
     long long low, high;
     const char *if_info;
     long long percent;
     enum level level;
     const char *means, *advice;
-} settings[] = {
-    {"cluster-require-full-coverage", 1, 1, NULL, 0, NOTE,
+} rules[] = {
+    {"version", "redis_version", 0, 5, NULL, 0, PROBLEM,
+     "It cannot announce changes: waiters poll, and a dead loader is found at "
+     "the end of its lease.",
+     "Use Redis 6.0 or later, or Valkey."},
+    {"version", "redis_version", 6, 6, NULL, 0, NOTE,
+     "It works, but it cannot tell beforehand which rights are missing.",
+     "Redis 7 or later names them."},
+    {"role", "role", 1, 1, NULL, 0, PROBLEM,
+     "snowshed does not use a replica: it looks up the host name again.",
+     "Give the address of the primary."},
+    {"cluster", "cluster_enabled", 1, 1, NULL, 0, PROBLEM,
+     "It is a node of one, and with this URI only this node is asked: keys of "
+     "others are refused.",
+     "Use a URI that begins with redis+cluster://."},
+    {"loading", "loading", 1, 1, NULL, 0, PROBLEM,
+     "It refuses commands until it has its data.", "Wait."},
+    {"memory", "maxmemory", 0, 0, NULL, 0, NOTE,
+     "It has no limit: when the host runs out of memory, Redis is killed, and "
+     "everything is lost at once.",
+     "Set maxmemory."},
+    {"memory", "maxmemory", 1, LLONG_MAX, "used_memory", FULL_PERCENT, WARNING,
+     "When it is full, it evicts entries, which costs loads; with noeviction "
+     "nothing more is stored, and no lock is granted.",
+     "Raise maxmemory, or shorten ttls; 'snowshed scan' shows what is large."},
+    {"eviction", "maxmemory_policy", 1, 1, NULL, 0, WARNING,
+     "It may evict locks and leases: two holders, or second loads.",
+     "Locks need noeviction (or a Redis of their own), or the fencing guard. "
+     "For a cache alone it is fine."},
+    {"persistence", "rdb_last_bgsave_status", 1, 1, NULL, 0, PROBLEM,
+     SAVE_MEANS, SAVE_ADVICE},
+    {"persistence", "aof_last_write_status", 1, 1, NULL, 0, PROBLEM, SAVE_MEANS,
+     SAVE_ADVICE},
+    {"persistence", "latest_fork_usec", 200001, LLONG_MAX, NULL, 0, WARNING,
+     "All calls wait that long whenever it saves.",
+     "Save on a replica, or use less memory per server; look at transparent "
+     "huge pages."},
+    {"persistence", "aof_enabled", 0, 0, NULL, 0, NOTE,
+     "After a crash, what was written since the last snapshot, or all if there "
+     "are none, is gone: locks and invalidations, too. The cache is filled "
+     "again by a bounded number of loads.",
+     "Where a lock guards data, use the fencing guard: its numbers grow even "
+     "then. appendonly yes loses less."},
+    {"connections", "maxclients", 1, LLONG_MAX, "connected_clients",
+     FULL_PERCENT, WARNING,
+     "Beyond the limit new ones are refused, and processes start without a "
+     "cache.",
+     "Raise maxclients (and the limit of open files); a snowshed client has 2 "
+     "and its links."},
+    {"connections", "rejected_connections", 1, LLONG_MAX, NULL, 0, WARNING,
+     "Connections have been refused since Redis started.",
+     "Raise maxclients (and the limit of open files)."},
+    {"setting", "cluster-require-full-coverage", 1, 1, NULL, 0, NOTE,
      "When one primary is gone without a replica, all others refuse their "
      "keys, too.",
      "no: the keys of the other slots are served."},
-    {"cluster-node-timeout", NODE_TIMEOUT_MS + 1, LLONG_MAX, NULL, 0, NOTE,
+    {"setting", "cluster-node-timeout", NODE_TIMEOUT_MS + 1, LLONG_MAX, NULL, 0,
+     NOTE,
      "For that long, and about a second more, the keys of a primary that died "
      "are refused.",
      "5000 is safe in one data centre."},
-    {"min-replicas-to-write", 0, 0, "connected_slaves", 0, NOTE,
+    {"setting", "min-replicas-to-write", 0, 0, "connected_slaves", 0, NOTE,
      "A primary that is cut off from its replicas goes on taking writes, which "
      "are lost when it is replaced.",
      "1, with min-replicas-max-lag 10, where losing a lock is worse than "
      "getting none."},
-    {"tracking-table-max-keys", 1, LLONG_MAX, "tracking_total_keys",
+    {"setting", "tracking-table-max-keys", 1, LLONG_MAX, "tracking_total_keys",
      FULL_PERCENT, WARNING,
      "It is nearly full: then Redis says of keys that they have changed to "
      "forget them, and waiters look in vain.",
      "Raise it."},
-    {"client-output-buffer-limit", 1, PUBSUB_BYTES - 1, NULL, 0, WARNING,
+    {"setting", "client-output-buffer-limit", 1, PUBSUB_BYTES - 1, NULL, 0,
+     WARNING,
      "Some changes at a time close the connection over which they are told; "
      "until it is back, waiters poll.",
      "At least 8mb for pubsub."},
-    {"timeout", 1, IDLE_S, NULL, 0, WARNING,
+    {"setting", "timeout", 1, IDLE_S, NULL, 0, WARNING,
      "Redis closes the library's connections while they are idle, again and "
      "again.",
      "0, or a minute."}};
 
-/* yes is 1; of limits by class, the hard one of pubsub. */
+#define RULES (sizeof(rules) / sizeof(*rules))
+
+/* A word is 1, unless it says that all is well; of limits by class, the hard
+ * one of pubsub. */
 static long long number_in(const char *value)
 {
     static const char pubsub[] = "pubsub ";
+    static const char *const fine[] = {"no", "ok", "master", "noeviction"};
     const char *at = strstr(value, pubsub);
 
-    if (strcmp(value, "yes") == 0)
+    for (size_t i = 0; i < sizeof(fine) / sizeof(*fine); i++)
+        if (strcmp(value, fine[i]) == 0)
+            return 0;
+    if (at == NULL && (*value < '0' || *value > '9'))
         return 1;
     return strtoll(at != NULL ? at + strlen(pubsub) : value, NULL, 10);
 }
 
 static bool hurts(const struct doctor *d, size_t i, const char *value)
 {
-    const char *info = settings[i].if_info;
+    const char *info = rules[i].if_info;
     long long number = number_in(value);
-    long long least = number * settings[i].percent / 100;
+    long long least = number * rules[i].percent / 100;
 
-    return number >= settings[i].low && number <= settings[i].high &&
+    return number >= rules[i].low && number <= rules[i].high &&
            (info == NULL ||
             cli_info_number(d->info, info) >= (least > 0 ? least : 1));
 }
 
-bool cli_find_setting(struct doctor *d, const char *name,
-                      struct cli_text *value)
+/* Get the value for a rule; "": it is not told. Returns: false: CONFIG GET is
+ * refused. */
+static bool get_value(const struct doctor *d, size_t i, struct cli_text *value)
 {
-    struct shed_reply *reply = cli_redis_ask(d->redis, "CONFIG GET %s", name);
-    struct shed_bytes bytes = cli_redis_bytes(shed_reply_at(reply, 1));
-    bool is_there = bytes.data != NULL;
+    bool is_setting = strcmp(rules[i].subject, "setting") == 0, is_refused;
+    struct shed_reply *reply;
+    struct shed_bytes bytes;
 
-    d->config_is_refused |= shed_reply_error(reply) != NULL;
-    if (is_there)
-        (void)snprintf(value->at, sizeof(value->at), "%s",
-                       (const char *)bytes.data);
+    *value = cli_info(d->info, rules[i].name);
+    if (!is_setting)
+        return true;
+    reply = cli_redis_ask(d->redis, "CONFIG GET %s", rules[i].name);
+    bytes = cli_redis_bytes(shed_reply_at(reply, 1));
+    is_refused = shed_reply_error(reply) != NULL;
+    *value = cli_format("%.*s", (int)bytes.size,
+                        bytes.data != NULL ? (const char *)bytes.data : "");
     shed_reply_free(reply);
-    return is_there;
+    return !is_refused;
 }
 
-void cli_find_settings(struct doctor *d)
+/* Whether a rule is about servers like this one. */
+static bool is_meant(const struct doctor *d, size_t i)
 {
-    bool is_cluster = cli_redis_is_cluster(d->redis), has_hurt = false;
+    bool is_cluster = cli_redis_is_cluster(d->redis);
 
-    d->config_is_refused = false;
-    for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
-        struct cli_text value;
-        if (!is_cluster && cli_begins(settings[i].name, "cluster-"))
+    return cli_begins(rules[i].name, "cluster-")   ? is_cluster
+           : cli_begins(rules[i].name, "cluster_") ? !is_cluster
+                                                   : true;
+}
+
+void cli_find_values(struct doctor *d)
+{
+    bool is_told = true, has_hurt = false, does_hurt;
+    struct cli_text value;
+
+    if (!d->has_info)
+        cli_find(d, "version", WARNING, "INFO is refused, so little is known.",
+                 "Grant +info, at least for this call.", "not known");
+    for (size_t i = 0; i < RULES; i++) {
+        const char *name = rules[i].name, *info = rules[i].if_info;
+        bool is_last = i + 1 == RULES || strcmp(name, rules[i + 1].name) != 0;
+        if (i == 0 || strcmp(name, rules[i - 1].name) != 0)
+            has_hurt = false;
+        if (!is_meant(d, i))
             continue;
-        if (!cli_find_setting(d, settings[i].name, &value) ||
-            !hurts(d, i, value.at))
+        is_told = get_value(d, i, &value) && is_told;
+        if (value.at[0] == '\0')
             continue;
-        has_hurt = true;
-        cli_find(d, "setting", settings[i].level, settings[i].means,
-                 settings[i].advice, "%s %s", settings[i].name, value.at);
+        does_hurt = hurts(d, i, value.at);
+        has_hurt |= does_hurt;
+        if (does_hurt || (is_last && !has_hurt))
+            cli_find(d, rules[i].subject, does_hurt ? rules[i].level : OK,
+                     rules[i].means, rules[i].advice,
+                     info != NULL ? "%s %s, %s %s" : "%s %s", name, value.at,
+                     info, info != NULL ? cli_info(d->info, info).at : "");
     }
-    if (d->config_is_refused)
+    if (!is_told)
         cli_find(d, "settings", NOTE,
                  "Timeouts and limits that hurt the library are not seen.",
                  "Grant +config|get, at least for this call.",
                  "CONFIG GET is refused");
-    else if (!has_hurt)
-        cli_find(d, "settings", OK, "", "", "none of them hurts");
 }

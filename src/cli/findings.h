@@ -22,7 +22,6 @@ struct doctor {
     bool is_brief;      /* in text, only what is not well is told */
     struct shed_reply *info;
     bool has_info;
-    bool config_is_refused;
     bool is_denied;                  /* rights to the cache are missing */
     const char *told[CLI_MEANS_MAX]; /* meanings that are not repeated */
 };
@@ -44,13 +43,8 @@ void cli_find_cluster(struct doctor *d);
  * is not there, which is the finding. */
 bool cli_find_reached(struct doctor *d);
 
-/* Get the value of a setting. Returns: false: there is no such setting, or
- * CONFIG GET is refused (then d->config_is_refused, too). */
-bool cli_find_setting(struct doctor *d, const char *name,
-                      struct cli_text *value);
-
-/* Judge its replicas, and its settings. */
+/* Judge its replicas; and what it tells of itself, and its settings. */
 void cli_find_replicas(struct doctor *d);
-void cli_find_settings(struct doctor *d);
+void cli_find_values(struct doctor *d);
 
 #endif

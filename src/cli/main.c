@@ -21,68 +21,47 @@
 const struct cli_command cli_commands[] = {
     {"get", "CACHE KEY", 2, 2,
      "Show an entry, and what a caller of its key would get now",
-     "Its header, decoded, and its payload; then a hit, the lease of another "
-     "process (of which, since when, is it alive, how long until it is "
-     "replaced), a row whose tag was invalidated, the failure of a load and "
-     "its reason, or nothing. Status 0: Redis would answer the caller with a "
-     "row, or with no such row; 1: it would have to wait, load or fail. With "
-     "--raw, 0: there is a payload; 1: there is none.\v" KEYS_HELP,
+     "Status 0: Redis would answer the caller with a row, or with no such row; "
+     "1: the caller would wait, load or fail. With --raw, 0: there is a "
+     "payload; 1: there is none.\v" KEYS_HELP,
      " escaped raw ", 0, cli_get},
     {"invalidate", "CACHE [KEY...]", 1, SIZE_MAX,
      "Remove entries, and revoke the leases of their loads",
      "As shed_invalidate does: nothing that was loaded before can be stored "
-     "after. The keys are sent in pipelines of a thousand. --all-entries is "
-     "for every cache: one command where the program opens it with the option "
-     "tags; other entries are removed one by one, after a SCAN at a bounded "
-     "rate. --tags needs that option. Status 0: all of it is done; 1: there is "
-     "no such cache.\v" KEYS_HELP,
+     "after. --all-entries is for every cache, --tags for those that their "
+     "programs open with the option tags. Status 0: all of it is done; 1: "
+     "there is no such cache.\v" KEYS_HELP,
      " escaped stdin null tags all-entries rate ", CLI_KEYS_PER_S,
      cli_invalidate},
     {"watch", "CACHE [KEY]", 1, 2,
      "Show what happens to entries, as it happens",
-     "Leased, renewed, taken over, published, failed, invalidated, expired, "
-     "refreshing. It needs no keyspace notifications, but the rights to CLIENT "
-     "TRACKING, CLIENT ID, and SUBSCRIBE to &__redis__:invalidate, besides "
-     "GET, PTTL, TIME and PUBSUB NUMSUB. With --json, one object per line. "
+     "It needs no keyspace notifications, but the right to CLIENT TRACKING. "
      "Ended by --count or --seconds, status 0: something happened; 1: "
      "nothing.\v" KEYS_HELP,
      " escaped count seconds rate ", 1000, cli_watch},
     {"scan", "[CACHE]", 0, 1,
      "List the caches, or count the entries of one, or find its hottest",
-     "By SCAN, at a bounded rate, which looks at all keys of the database; of "
-     "each entry only the header is fetched, and its tags if they decide "
-     "whether it was invalidated. Without CACHE: the caches, and how busy "
-     "Redis is, for all programs. With it: types, sizes, ages, and the "
-     "largest. With --hot, with an LFU maxmemory-policy: by OBJECT FREQ; with "
-     "any other: in how many of --seconds seconds each of the keys that were "
-     "used last is used (OBJECT IDLETIME). Status 0: there are entries; 1: "
-     "there are none.",
+     "By SCAN, at a bounded rate, which looks at all keys of the database. "
+     "Status 0: there are entries; 1: there are none.",
      " rate top hot seconds ", CLI_KEYS_PER_S, cli_scan},
     {"check", "CACHE", 1, 1,
      "Compare entries with the database's rows, and name the stale ones",
      "Needs --mysql and --query, which are what the program gave to "
      "shed_mysql_source_open. An entry is stale when its row is another one, "
-     "and both are still so --grace later. What was invalidated by a tag, or "
-     "with all entries, is counted, not compared. Status 0: none is; 1: some "
-     "are, or there was nothing to compare; 3: rows could not be read.",
+     "and both are still so --grace later. Status 0: none is; 1: some are, or "
+     "there was nothing to compare; 3: rows could not be read.",
      " mysql query sample rate grace ", 1000, cli_check},
     {"locks", "[NAME]", 0, 1,
      "Show the locks that are held, by whom, who waits",
-     "With a NAME: that lock in full, at lock:{NAME}, where LEASE and QUORUM "
-     "locks are, or at the key NAME. Status 0: it is held; 1: it is free. With "
-     "--release-dead, 0: it was released; 1: it was not, because it is free, "
-     "or its holder may be alive. Without: all that are held, a line each, by "
-     "SCAN of the keys lock:{NAME}, at a bounded rate. Locks with the option "
-     "exact_key are listed, after -x, if they give fencing numbers; TIMESTAMP, "
-     "SETNX and EXPIRE locks with that option cannot be found. Status 0: some "
-     "are held; 1: none is.",
+     "With a NAME, that lock in full, at lock:{NAME} or at the key NAME. "
+     "Status 0: it is held; 1: it is free. With --release-dead, 0: it was "
+     "released; 1: it was not, because it is free, or its holder may be alive. "
+     "Without a NAME, 0: some are held; 1: none is.",
      " escaped exact-key release-dead grace rate ", CLI_KEYS_PER_S, cli_locks},
     {"doctor", "[URI]", 0, 1, "Find what is wrong with a Redis, and what to do",
-     "Version, rights by name, tracking, eviction, persistence, settings, "
-     "clock, latency, connections; how far replicas are behind. Of a cluster "
-     "each primary and its slots; with redis+sentinel:// what the sentinels "
-     "say. Nothing is written. Status 0: all is well; 1: there are warnings or "
-     "problems.",
+     "Of a cluster each primary is looked at, and with redis+sentinel:// what "
+     "the sentinels say. Nothing is written. Status 0: all is well; 1: there "
+     "are warnings or problems.",
      " cache lock ", 0, cli_doctor},
 };
 const size_t cli_command_count = sizeof(cli_commands) / sizeof(*cli_commands);

@@ -236,7 +236,8 @@ static char *list_commands(void)
         at += snprintf(at, LINE, "  %-10s %s\n", cli_commands[i].name,
                        cli_commands[i].summary);
     (void)sprintf(at,
-                  "\n'snowshed COMMAND --help' tells more about one.\v"
+                  "\n'snowshed COMMAND --help' tells more about one, 'man "
+                  "snowshed' all.\v"
                   "Status 0: yes; 1: no; 2: the command line is wrong; 3: a "
                   "server cannot be reached, or refuses.");
     return text;

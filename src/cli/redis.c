@@ -244,23 +244,9 @@ const char *cli_redis_server(struct cli_redis *redis)
     return server_at(redis, redis->chosen)->address->text;
 }
 
-struct cli_text cli_redis_slots(const struct cli_redis *redis, size_t *count)
+size_t cli_redis_slots(const struct cli_redis *redis)
 {
-    struct cli_text text = {""};
-
-    *count = redis->map->node[redis->chosen].slots;
-    for (size_t slot = 0, first; slot < SHED_HASH_SLOTS; slot++) {
-        if (owner_of(redis, slot) != redis->chosen)
-            continue;
-        for (first = slot; slot + 1 < SHED_HASH_SLOTS &&
-                           owner_of(redis, slot + 1) == redis->chosen;)
-            slot++;
-        text = cli_format(slot > first ? "%s%s%zu-%zu" : "%s%s%zu", text.at,
-                          text.at[0] != '\0' ? " " : "", first, slot);
-        if (strlen(text.at) + sizeof(" 16383-16383 ...") > sizeof(text.at))
-            return cli_format("%s ...", text.at);
-    }
-    return text;
+    return redis->map->node[redis->chosen].slots;
 }
 
 /* ----------------------------------------------------------------- asking */

@@ -58,9 +58,8 @@ bool cli_redis_reach(struct cli_redis *redis, struct shed_error *err);
 const char *cli_redis_server(struct cli_redis *redis);
 bool cli_redis_has(const struct cli_redis *redis, struct shed_bytes key);
 
-/* Of a cluster: which slots it has ("0-5460 16383", cut to fit), and how
- * many. */
-struct cli_text cli_redis_slots(const struct cli_redis *redis, size_t *count);
+/* Of a cluster: how many slots it has. */
+size_t cli_redis_slots(const struct cli_redis *redis);
 
 /* Of a cluster: learn its map again. */
 void cli_redis_follow(struct cli_redis *redis);

@@ -1,6 +1,7 @@
 /* SCAN, paced. */
 #include "cli/walk.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,6 @@
 #define PAGE_MAX 500
 
 #define SHOW_EVERY_MS 200
-#define BAR_WIDTH 40
 
 void cli_walk_begin_pattern(struct cli_walk *walk, struct cli_redis *redis,
                             const char *pattern, uint64_t rate)
@@ -59,21 +59,12 @@ void cli_walk_begin(struct cli_walk *walk, struct cli_redis *redis,
 static void show(struct cli_walk *walk)
 {
     uint64_t now_ms = shed_now_ms();
-    uint64_t done = walk->looked < walk->total ? walk->looked : walk->total;
-    int width = walk->total > 0 ? (int)(done * BAR_WIDTH / walk->total) : 0;
 
     if (!walk->is_shown || now_ms < walk->shown_ms + SHOW_EVERY_MS)
         return;
     walk->shown_ms = now_ms;
-    if (walk->total == 0) {
-        (void)fprintf(stderr, "\r%llu keys looked at ",
-                      (unsigned long long)walk->looked);
-        return;
-    }
-    (void)fprintf(stderr, "\r[%.*s%*s] %3d %% of %llu keys ", width,
-                  "########################################", BAR_WIDTH - width,
-                  "", (int)(done * 100 / walk->total),
-                  (unsigned long long)walk->total);
+    (void)fprintf(stderr, "\r%" PRIu64 " of about %" PRIu64 " keys ",
+                  walk->looked, walk->total);
 }
 
 /* ----------------------------------------------------------------- a page */
@@ -170,5 +161,5 @@ void cli_walk_end(struct cli_walk *walk)
 {
     end_page(walk);
     if (walk->is_shown)
-        (void)fprintf(stderr, "\r%*s\r", BAR_WIDTH + 32, "");
+        (void)fprintf(stderr, "\r%60s\r", "");
 }

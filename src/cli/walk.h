@@ -1,10 +1,10 @@
 /*
- * A walk over keys by SCAN, at a bounded rate, with a progress bar on a
- * terminal. SCAN looks at every key of the database, including those of others;
- * it never blocks the server for longer than one page takes. A key that exists
- * all the time is found at least once, and may be found twice. The primaries of
- * a cluster are walked over one after another: a key whose slot moves meanwhile
- * can be missed.
+ * A walk over keys by SCAN, at a bounded rate, whose progress is shown on
+ * a terminal. SCAN looks at every key of the database, including those of
+ * others; it never blocks the server for longer than one page takes. A key that
+ * exists all the time is found at least once, and may be found twice. The
+ * primaries of a cluster are walked over one after another: a key whose slot
+ * moves meanwhile can be missed.
  *
  *     cli_walk_begin(&walk, redis, "item", call->rate);
  *     walk.ask[0] = "STRLEN KEY";
@@ -75,7 +75,7 @@ void cli_walk_begin_pattern(struct cli_walk *walk, struct cli_redis *redis,
  * false: the walk has ended. */
 bool cli_walk_next(struct cli_walk *walk);
 
-/* End a walk before that, and remove the progress bar. */
+/* End a walk before that, and remove what shows its progress. */
 void cli_walk_end(struct cli_walk *walk);
 
 #endif

@@ -20,7 +20,6 @@ only=${3:-}
 export SNOWSHED_REDIS=${SHED_TEST_REDIS:?is not set}
 cache=cli$$
 maker_pid=""
-crowd=() # ids of processes
 db=""
 # the system's python3 starts faster than one that precedes it in PATH may
 python=/usr/bin/python3
@@ -29,7 +28,6 @@ out=$scratch/out
 err=$scratch/err
 
 trap '[ -z "$maker_pid" ] || kill -KILL "$maker_pid" 2>/dev/null
-    [ "${#crowd[@]}" -eq 0 ] || kill "${crowd[@]}" 2>/dev/null
     clean_up' EXIT
 
 # ask STATUS ARGUMENT... : run the tool, which must end with this status;
@@ -134,16 +132,6 @@ begin_maker()
     start_maker "$@"
 }
 
-# use_database NUMBER : the tool, the process and redis() use it in the rest of
-# the group; it is empty.
-use_database()
-{
-    db=$1
-    SNOWSHED_REDIS="${SHED_TEST_REDIS%\?*}?db=$db"
-    redis flushdb >/dev/null
-    begin_maker
-}
-
 # make WORD... : tell cli_maker what to do.
 make()
 {
@@ -236,15 +224,20 @@ ended()
 }
 
 # run_groups GROUP... : the functions test_GROUP, or the one that is wanted, each
-# with a process and a cache of its own, unless $one_cache is set.
+# with a process, a cache and an empty database of its own; of a cluster there is
+# one of each for all.
 run_groups()
 {
-    local group uri=$SNOWSHED_REDIS
+    local group
     for group in ${only:-"$@"}; do
         echo "test_$group"
-        db=""
-        SNOWSHED_REDIS=$uri
-        [ -n "${one_cache:-}" ] || cache=${group//_/-}$$
+        if [ -z "${cluster_uri:-}" ]; then
+            db=11
+            SNOWSHED_REDIS="${SHED_TEST_REDIS%\?*}?db=$db"
+            cache=${group//_/-}$$
+            redis flushdb >/dev/null
+            redis config set maxmemory-policy noeviction >/dev/null
+        fi
         begin_maker
         "test_$group"
         # no secret is ever shown

@@ -62,28 +62,20 @@ struct journey {
         *target; /* where it was sent to; held. NULL: by the map */
 };
 
-/* Take a reply that says that the key is elsewhere. host: of the server that
- * sent it.
+/* Take a reply of a server's that says that the key is elsewhere.
  * Returns: false: there is nowhere to go on to, and that is the reply. */
 static bool redirect(struct shed_client *client, struct journey *j,
-                     const struct shed_reply *reply, const char *host)
+                     const struct shed_server *from,
+                     const struct shed_reply *reply)
 {
-    struct shed_redirect to;
-    bool is_last = j->rounds++ >= ROUNDS_MAX || shed_now_ms() >= j->deadline_ms;
-
-    if (shed_reply_begins(reply, "CLUSTERDOWN"))
-        shed_servers_hurry(client, NULL);
-    if (is_last || shed_reply_begins(reply, "CLUSTERDOWN"))
+    if (j->rounds++ >= ROUNDS_MAX || shed_now_ms() >= j->deadline_ms)
         return false;
     j->is_ask = false;
-    if (!shed_reply_redirect(reply, host, &to)) {
+    if (shed_reply_begins(reply, "TRYAGAIN")) {
         pause_until(j->deadline_ms);
         return true;
     }
-    if (!to.is_ask)
-        shed_servers_hurry(client, &to);
-    j->is_ask = to.is_ask;
-    j->target = shed_servers_hold_at(client, &to);
+    j->target = shed_servers_follow(client, from, reply, &j->is_ask);
     return j->target != NULL;
 }
 
@@ -105,8 +97,7 @@ static enum shed_code travel(struct shed_client *client, struct journey *j,
 
         j->target = NULL;
         j->sent += sent - (is_elsewhere && sent > 0);
-        goes_on =
-            is_elsewhere && redirect(client, j, *reply, server->address->host);
+        goes_on = is_elsewhere && redirect(client, j, server, *reply);
         shed_client_give_back(client, server);
         if (!goes_on)
             return code;
@@ -148,9 +139,10 @@ struct part {
 };
 
 struct batch {
-    size_t *part_of;             /* of each command */
-    size_t *order;               /* of the commands, those of a part together */
-    struct shed_args *commands;  /* in that order */
+    struct shed_server *
+        *server;                /* of each command that has no part yet; held */
+    size_t *order;              /* of the commands, those of a part together */
+    struct shed_args *commands; /* in that order */
     struct shed_reply **replies; /* the same */
     struct part *part;
     size_t parts;
@@ -159,60 +151,56 @@ struct batch {
 /* Returns: false when out of memory. */
 static bool create_batch(struct batch *b, size_t count)
 {
-    *b = (struct batch){.part_of = malloc(count * sizeof(*b->part_of)),
+    *b = (struct batch){.server = malloc(count * sizeof(struct shed_server *)),
                         .order = malloc(count * sizeof(*b->order)),
                         .commands = malloc(count * sizeof(*b->commands)),
                         .replies = calloc(count, sizeof(struct shed_reply *)),
                         .part = malloc(count * sizeof(*b->part))};
-    return b->part_of != NULL && b->order != NULL && b->commands != NULL &&
+    return b->server != NULL && b->order != NULL && b->commands != NULL &&
            b->replies != NULL && b->part != NULL;
 }
 
 static void destroy_batch(struct batch *b)
 {
-    free(b->part_of);
+    free(b->server);
     free(b->order);
     free(b->commands);
     free(b->replies);
     free(b->part);
 }
 
-/* Find the part of a command's server, which is held once. */
-static size_t find_part(struct shed_client *client, struct batch *b,
-                        const struct shed_args *command)
+/* Collect what goes to the server of the i-th command, which is held once. at:
+ * how many commands have a part. Returns: the same, with these. */
+static size_t make_part(struct shed_client *client, struct batch *b,
+                        const struct shed_args *commands, size_t count,
+                        size_t i, size_t at)
 {
-    struct shed_bytes key = shed_servers_key(command);
-    struct shed_server *server = shed_client_hold(client, key.data, key.size);
-    size_t i = 0;
+    struct part *part = &b->part[b->parts++];
 
-    while (i < b->parts && b->part[i].server != server)
-        i++;
-    if (i < b->parts)
-        shed_client_give_back(client, server);
-    else
-        b->part[b->parts++] = (struct part){.server = server};
-    return i;
+    *part = (struct part){.server = b->server[i], .first = at};
+    for (size_t j = i; j < count; j++) {
+        if (b->server[j] != part->server)
+            continue;
+        if (j > i)
+            shed_client_give_back(client, b->server[j]);
+        b->server[j] = NULL;
+        b->order[at] = j;
+        b->commands[at++] = commands[j];
+    }
+    part->count = at - part->first;
+    return at;
 }
 
-/* Count the commands of each part, and then put them into its place. */
 static void arrange(struct shed_client *client, struct batch *b,
                     const struct shed_args *commands, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        b->part_of[i] = find_part(client, b, &commands[i]);
-        b->part[b->part_of[i]].count++;
+        struct shed_bytes key = shed_servers_key(&commands[i]);
+        b->server[i] = shed_client_hold(client, key.data, key.size);
     }
-    for (size_t p = 0, first = 0; p < b->parts; p++) {
-        b->part[p].first = first;
-        first += b->part[p].count;
-        b->part[p].count = 0;
-    }
-    for (size_t i = 0; i < count; i++) {
-        struct part *part = &b->part[b->part_of[i]];
-        size_t at = part->first + part->count++;
-        b->order[at] = i;
-        b->commands[at] = commands[i];
-    }
+    for (size_t i = 0, at = 0; i < count; i++)
+        if (b->server[i] != NULL)
+            at = make_part(client, b, commands, count, i, at);
 }
 
 /* All commands of a part have failed. */
@@ -271,8 +259,7 @@ static void conclude(struct shed_client *client, struct batch *b,
             struct shed_reply *next = NULL;
             struct shed_error why;
             if (shed_reply_is_elsewhere(b->replies[i]) &&
-                redirect(client, &j, b->replies[i],
-                         part->server->address->host)) {
+                redirect(client, &j, part->server, b->replies[i])) {
                 if (travel(client, &j, &next, &use, &why) != SHED_OK)
                     next = shed_reply_make_error(why.reason);
                 if (next != NULL) {

@@ -140,15 +140,14 @@ void shed_servers_close(struct shed_servers *servers);
  * allowed. */
 void shed_servers_destroy(struct shed_servers *servers, bool is_forked);
 
-/* The server that a redirection names, held. Returns: NULL: there is no memory
- * for it, or there are too many. Any thread. */
-struct shed_server *shed_servers_hold_at(struct shed_client *client,
-                                         const struct shed_redirect *redirect);
-
-/* The map is old: a call was redirected; or, redirect being NULL, the cluster
- * says that it is down. Any thread. */
-void shed_servers_hurry(struct shed_client *client,
-                        const struct shed_redirect *redirect);
+/* The server, held, to which a reply of another one leads that says that the
+ * key is elsewhere; the map is asked for, too. is_ask: set if it is only to be
+ * asked for now. Returns: NULL: the reply leads nowhere, or there is no memory
+ * for the server. Any thread. */
+struct shed_server *shed_servers_follow(struct shed_client *client,
+                                        const struct shed_server *from,
+                                        const struct shed_reply *reply,
+                                        bool *is_ask);
 
 /* The key that decides which server a command goes to. */
 struct shed_bytes shed_servers_key(const struct shed_args *args);

@@ -215,28 +215,6 @@ void shed_client_give_back(struct shed_client *client,
         atomic_fetch_sub(&client->servers->users[server->place], 1);
 }
 
-struct shed_server *shed_servers_hold_at(struct shed_client *client,
-                                         const struct shed_redirect *redirect)
-{
-    struct shed_servers *c = client->servers;
-    struct shed_server *server = NULL;
-    bool is_new = false;
-    size_t i;
-
-    shed_mutex_lock(&c->mu);
-    i = shed_cluster_map_find(&c->map, redirect->host, redirect->port,
-                              shed_now_ms());
-    if (i < SHED_CLUSTER_NODES_MAX) {
-        is_new = atomic_load(&c->server[i]) == NULL;
-        if (make_server_locked(c, i, NULL) == SHED_OK)
-            server = take(c, i);
-    }
-    if (is_new && server != NULL && !atomic_exchange(&c->is_woken, true))
-        shed_reactor_post(c->client->reactor, &c->wake);
-    shed_mutex_unlock(&c->mu);
-    return server;
-}
-
 /* Take a server away that nobody uses any more. */
 static void retire_locked(struct shed_servers *c, size_t i, uint64_t now_ms)
 {
@@ -449,16 +427,6 @@ static void on_wake(struct shed_post *post)
     follow_map(c);
 }
 
-void shed_servers_hurry(struct shed_client *client,
-                        const struct shed_redirect *redirect)
-{
-    struct shed_servers *c = client->servers;
-
-    shed_mutex_lock(&c->mu);
-    hurry_locked(c, redirect, redirect == NULL);
-    shed_mutex_unlock(&c->mu);
-}
-
 /* ---------------------------------------------------------------- the calls */
 
 void shed_client_wait(struct shed_client *client, uint64_t deadline_ms)
@@ -496,6 +464,53 @@ struct shed_bytes shed_servers_key(const struct shed_args *args)
     return shed_bytes(args->at[i], args->size[i]);
 }
 
+static void hurry(struct shed_servers *c, const struct shed_redirect *redirect)
+{
+    shed_mutex_lock(&c->mu);
+    hurry_locked(c, redirect, redirect == NULL);
+    shed_mutex_unlock(&c->mu);
+}
+
+/* The server that a redirection names, held. Returns: NULL: there is no memory
+ * for it, or there are too many. */
+static struct shed_server *hold_at(struct shed_servers *c,
+                                   const struct shed_redirect *redirect)
+{
+    struct shed_server *server = NULL;
+    bool is_new = false;
+    size_t i;
+
+    shed_mutex_lock(&c->mu);
+    i = shed_cluster_map_find(&c->map, redirect->host, redirect->port,
+                              shed_now_ms());
+    if (i < SHED_CLUSTER_NODES_MAX) {
+        is_new = atomic_load(&c->server[i]) == NULL;
+        if (make_server_locked(c, i, NULL) == SHED_OK)
+            server = take(c, i);
+    }
+    if (is_new && server != NULL && !atomic_exchange(&c->is_woken, true))
+        shed_reactor_post(c->client->reactor, &c->wake);
+    shed_mutex_unlock(&c->mu);
+    return server;
+}
+
+struct shed_server *shed_servers_follow(struct shed_client *client,
+                                        const struct shed_server *from,
+                                        const struct shed_reply *reply,
+                                        bool *is_ask)
+{
+    struct shed_redirect redirect;
+
+    if (shed_reply_begins(reply, "CLUSTERDOWN"))
+        hurry(client->servers, NULL);
+    if (!shed_reply_redirect(reply, from->address->host, &redirect))
+        return NULL;
+    *is_ask = redirect.is_ask;
+    if (!redirect.is_ask)
+        hurry(client->servers, &redirect);
+    return hold_at(client->servers, &redirect);
+}
+
 /* Follow a redirection. A slot that is being moved, or that nobody serves, is
  * for the owner of the call, which tries again later. */
 static bool on_elsewhere(void *arg, struct shed_call *call,
@@ -504,22 +519,17 @@ static bool on_elsewhere(void *arg, struct shed_call *call,
     const struct shed_server *server = arg;
     struct shed_client *client = server->owner;
     unsigned redirects = call->redirects + 1;
-    struct shed_redirect redirect;
     struct shed_server *target;
     struct shed_args *args;
+    bool is_ask;
 
-    if (shed_reply_begins(reply, "CLUSTERDOWN"))
-        shed_servers_hurry(client, NULL);
-    if (!shed_reply_redirect(reply, server->address->host, &redirect) ||
-        redirects > REDIRECTS_MAX)
+    if (redirects > REDIRECTS_MAX)
         return false;
-    if (!redirect.is_ask)
-        shed_servers_hurry(client, &redirect);
-    target = shed_servers_hold_at(client, &redirect);
+    target = shed_servers_follow(client, server, reply, &is_ask);
     if (target == NULL)
         return false;
     args = shed_call_leave(call);
-    args->is_asking = redirect.is_ask;
+    args->is_asking = is_ask;
     shed_session_call(target->session, call, args, call->fn, call->arg);
     call->redirects = redirects;
     free(args);

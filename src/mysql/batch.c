@@ -4,8 +4,8 @@
  *
  * Design notes.
  *
- * A load can contain the same key twice (from two caches of one source). The
- * query contains it once, and the answer goes to all its twins.
+ * A load can contain the same key twice (from two caches of one source): a row
+ * answers all keys that have its bytes.
  *
  * A row belongs to the key whose bytes it repeats. The server compares by the
  * column's collation instead (MySQL manual, "Collation Coercibility in
@@ -43,25 +43,6 @@ static int compare_keys(const void *a, const void *b)
                          (*second)->size);
 }
 
-/* Sort, and chain equal keys to the first of them. */
-static void join_twins(struct shed_mysql_part *whole)
-{
-    struct shed_mysql_asked **keys = whole->keys;
-    size_t count = whole->count;
-
-    qsort(keys, count, sizeof(struct shed_mysql_asked *), compare_keys);
-    whole->count = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (whole->count > 0 &&
-            compare_keys(&keys[whole->count - 1], &keys[i]) == 0) {
-            keys[i]->twin = keys[whole->count - 1]->twin;
-            keys[whole->count - 1]->twin = keys[i];
-        } else {
-            keys[whole->count++] = keys[i];
-        }
-    }
-}
-
 bool shed_mysql_part_init(struct shed_mysql_part *whole, struct shed_load *load)
 {
     struct shed_mysql_asked *memory = calloc(
@@ -82,7 +63,6 @@ bool shed_mysql_part_init(struct shed_mysql_part *whole, struct shed_load *load)
         if (wanted->value_limit_bytes > whole->value_limit_bytes)
             whole->value_limit_bytes = (size_t)wanted->value_limit_bytes;
     }
-    join_twins(whole);
     return true;
 }
 
@@ -93,7 +73,7 @@ void shed_mysql_part_fini(struct shed_mysql_part *whole)
 
 /* ------------------------------------------------------------------ answers */
 
-/* Give a key, and its twins, an answer without a row. */
+/* Give a key an answer without a row. */
 static void answer_key(struct shed_load *load,
                        const struct shed_mysql_asked *key,
                        enum shed_answer_kind kind, const char *reason)
@@ -102,51 +82,21 @@ static void answer_key(struct shed_load *load,
 
     answer.kind = kind;
     answer.reason = reason;
-    for (; key != NULL; key = key->twin)
-        shed_load_answer(load, key->index, &answer);
+    shed_load_answer(load, key->index, &answer);
 }
 
-static bool separates(char c)
-{
-    return c == ',' || c == ' ';
-}
-
-/* One tag more than an entry may have is enough for the key to fail. */
-enum { TAGS_ROOM = SHED_TAGS_MAX + 1 };
-
-static size_t split_tags(const struct shed_mysql_row *row,
-                         struct shed_bytes tags[TAGS_ROOM])
-{
-    size_t begin = 0, count = 0;
-
-    for (size_t at = 0; at <= row->tags_size && count < TAGS_ROOM; at++) {
-        if (at < row->tags_size && !separates(row->tags[at]))
-            continue;
-        if (at > begin)
-            tags[count++] = shed_bytes(row->tags + begin, at - begin);
-        begin = at + 1;
-    }
-    return count;
-}
-
-/* Give a key, and its twins, the answer of their row. */
+/* Give a key the answer of its row. */
 static void answer_row(struct shed_load *load,
                        const struct shed_mysql_asked *key,
-                       const struct shed_mysql_row *row)
+                       const struct shed_answer *row)
 {
-    struct shed_answer answer = row->answer;
-    struct shed_bytes tags[TAGS_ROOM];
+    const uint64_t *old_version = load->keys[key->index].old_version;
+    struct shed_answer answer = *row;
 
-    answer.tags = tags;
-    answer.tags_count = split_tags(row, tags);
-    for (; key != NULL; key = key->twin) {
-        const uint64_t *old_version = load->keys[key->index].old_version;
-        answer.kind = row->answer.kind;
-        if (answer.version != NULL && old_version != NULL &&
-            *old_version == *answer.version)
-            answer.kind = SHED_ANSWER_UNMODIFIED;
-        shed_load_answer(load, key->index, &answer);
-    }
+    if (answer.version != NULL && old_version != NULL &&
+        *old_version == *answer.version)
+        answer.kind = SHED_ANSWER_UNMODIFIED;
+    shed_load_answer(load, key->index, &answer);
 }
 
 /* -------------------------------------------------------------------- parts */
@@ -178,30 +128,28 @@ void shed_mysql_part_start(struct shed_mysql_part *part,
           compare_keys);
 }
 
-static struct shed_mysql_asked *find(const struct shed_mysql_part *part,
-                                     const void *data, size_t size)
+void shed_mysql_part_row(struct shed_mysql_part *part, struct shed_bytes key,
+                         const struct shed_answer *row)
 {
-    struct shed_mysql_asked wanted = {.data = data, .size = size};
-    struct shed_mysql_asked *key = &wanted;
-    struct shed_mysql_asked **found =
-        bsearch(&key, part->keys, part->asked_count,
-                sizeof(struct shed_mysql_asked *), compare_keys);
+    struct shed_mysql_asked wanted = {.data = key.data, .size = key.size};
+    struct shed_mysql_asked *at = &wanted;
+    struct shed_mysql_asked **end = part->keys + part->asked_count, **found;
 
-    return found != NULL ? *found : NULL;
-}
-
-void shed_mysql_part_row(struct shed_mysql_part *part,
-                         const struct shed_mysql_row *row)
-{
-    struct shed_mysql_asked *key = find(part, row->key, row->key_size);
-
-    if (key == NULL)
+    found = bsearch(&at, part->keys, part->asked_count,
+                    sizeof(struct shed_mysql_asked *), compare_keys);
+    if (found == NULL) {
         part->has_strays = true;
-    else if (key->rows++ == 0)
-        answer_row(part->load, key, row);
-    else /* do not guess which row is meant */
-        answer_key(part->load, key, SHED_ANSWER_FAILED,
-                   "MySQL: the query returned more than one row for this key");
+        return;
+    }
+    while (found > part->keys && compare_keys(found - 1, &at) == 0)
+        found--;
+    for (; found < end && compare_keys(found, &at) == 0; found++)
+        if ((*found)->rows++ == 0)
+            answer_row(part->load, *found, row);
+        else /* do not guess which row is meant */
+            answer_key(
+                part->load, *found, SHED_ANSWER_FAILED,
+                "MySQL: the query returned more than one row for this key");
 }
 
 void shed_mysql_part_finish(struct shed_mysql_part *part)

@@ -1,5 +1,5 @@
-/* The keys of a load in the form that a query needs, each once, and the answers
- * that follow from the rows. */
+/* The keys of a load in the form that a query needs, and the answers that
+ * follow from the rows. */
 #ifndef SHED_MYSQL_BATCH_H
 #define SHED_MYSQL_BATCH_H
 
@@ -17,22 +17,10 @@ struct shed_mysql_asked {
     size_t size;
     size_t index;                     /* in the load */
     struct shed_mysql_integer number; /* if the column holds integers */
-    struct shed_mysql_asked
-        *twin;   /* the next entry of the load with the same key */
-    size_t rows; /* that the query returned for it */
+    size_t rows;                      /* that the query returned for it */
 };
 
-/* A row of the result, and what it answers; valid only during the call to which
- * it is passed. */
-struct shed_mysql_row {
-    const void *key;
-    size_t key_size;
-    struct shed_answer answer; /* without tags */
-    const char *tags;          /* between spaces and commas */
-    size_t tags_size;
-};
-
-/* The distinct keys of a load, or some of them. The query asks for the first
+/* The keys of a load, or some of them. The query asks for the first
  * asked_count of them. */
 struct shed_mysql_part {
     struct shed_load *load;
@@ -44,7 +32,7 @@ struct shed_mysql_part {
     bool has_strays;    /* there were rows for keys that were not asked for */
 };
 
-/* Take the keys of load, each once. Returns false when out of memory; otherwise
+/* Take the keys of load. Returns false when out of memory; otherwise
  * pass *whole to fini. */
 SHED_MUST_CHECK bool shed_mysql_part_init(struct shed_mysql_part *whole,
                                           struct shed_load *load);
@@ -57,9 +45,9 @@ void shed_mysql_part_fini(struct shed_mysql_part *whole);
 void shed_mysql_part_start(struct shed_mysql_part *part,
                            const struct shed_mysql_column *column);
 
-/* Take a row, and answer its key. */
-void shed_mysql_part_row(struct shed_mysql_part *part,
-                         const struct shed_mysql_row *row);
+/* Take a row, and answer its key with it. */
+void shed_mysql_part_row(struct shed_mysql_part *part, struct shed_bytes key,
+                         const struct shed_answer *row);
 
 /* To be called when the result was read to its end: answer the keys without a
  * row. Afterwards the part contains the keys that are still open because a

@@ -29,6 +29,8 @@ enum {
      * their length is known only after conversion to text. */
     VALUE_FIRST_BYTES = 4096,
     TAGS_BYTES = 4096,
+    /* One tag more than an entry may have is enough for the key to fail. */
+    TAGS_ROOM = SHED_TAGS_MAX + 1,
     PROBLEM_BYTES = 120
 };
 
@@ -42,6 +44,7 @@ struct shed_mysql_cells {
     char key[SHED_KEY_MAX_BYTES];
     char value[VALUE_FIRST_BYTES];
     char tags[TAGS_BYTES];
+    struct shed_bytes tag[TAGS_ROOM]; /* in tags */
     char problem[PROBLEM_BYTES];
 };
 
@@ -319,20 +322,21 @@ static char *fetch_long_value(MYSQL_STMT *stmt, struct shed_mysql_cells *cells)
     return NULL;
 }
 
-static void set_key(const struct shed_mysql_column *column,
-                    struct shed_mysql_cells *cells, struct shed_mysql_row *row)
+static struct shed_bytes read_key(const struct shed_mysql_column *column,
+                                  struct shed_mysql_cells *cells)
 {
-    row->key = cells->key;
-    row->key_size = cells->size[COLUMN_KEY];
+    size_t size = cells->size[COLUMN_KEY];
+
     /* no key is empty or that long, so the row belongs to none */
-    if (cells->is_null[COLUMN_KEY] || row->key_size > sizeof(cells->key))
-        row->key_size = 0;
+    if (cells->is_null[COLUMN_KEY] || size > sizeof(cells->key))
+        size = 0;
     else if (column->kind == SHED_MYSQL_NUMBER && column->is_unsigned)
-        row->key_size = (size_t)snprintf(cells->key, sizeof(cells->key),
-                                         "%" PRIu64, cells->number);
+        size = (size_t)snprintf(cells->key, sizeof(cells->key), "%" PRIu64,
+                                cells->number);
     else if (column->kind == SHED_MYSQL_NUMBER)
-        row->key_size = (size_t)snprintf(cells->key, sizeof(cells->key),
-                                         "%" PRId64, (int64_t)cells->number);
+        size = (size_t)snprintf(cells->key, sizeof(cells->key), "%" PRId64,
+                                (int64_t)cells->number);
+    return shed_bytes(cells->key, size);
 }
 
 /* A version below 0 is none, so that all of them can be compared. */
@@ -345,18 +349,28 @@ static void set_version(const struct shed_mysql_columns *columns,
         answer->version = &cells->version;
 }
 
-/* Returns false if the row lacks a tag: it could not be invalidated by it. */
-static bool set_tags(unsigned column, const struct shed_mysql_cells *cells,
-                     struct shed_mysql_row *row)
+/* Set the tags, which are between spaces and commas. Returns false if the row
+ * lacks one: it could not be invalidated by it. */
+static bool set_tags(unsigned column, struct shed_mysql_cells *cells,
+                     struct shed_answer *answer)
 {
-    if (column == 0 || cells->is_null[column])
-        return true;
-    if (cells->size[column] > sizeof(cells->tags)) {
-        row->answer.reason = "MySQL: the row's tags have more than 4096 bytes";
+    size_t size =
+        column > 0 && !cells->is_null[column] ? cells->size[column] : 0;
+
+    if (size > sizeof(cells->tags)) {
+        answer->reason = "MySQL: the row's tags have more than 4096 bytes";
         return false;
     }
-    row->tags = cells->tags;
-    row->tags_size = cells->size[column];
+    answer->tags = cells->tag;
+    for (size_t at = 0, begin = 0; at <= size && answer->tags_count < TAGS_ROOM;
+         at++) {
+        if (at < size && cells->tags[at] != ',' && cells->tags[at] != ' ')
+            continue;
+        if (at > begin)
+            cells->tag[answer->tags_count++] =
+                shed_bytes(cells->tags + begin, at - begin);
+        begin = at + 1;
+    }
     return true;
 }
 
@@ -397,16 +411,14 @@ static char *set_value(MYSQL_STMT *stmt, size_t limit_bytes,
 static void pass_row(struct shed_mysql_session *s, MYSQL_STMT *stmt,
                      struct shed_mysql_part *part)
 {
-    struct shed_mysql_row row = {.answer = SHED_ANSWER_INIT};
+    struct shed_answer row = SHED_ANSWER_INIT;
     struct shed_mysql_cells *cells = s->cells;
     char *long_value = NULL;
 
-    set_key(&s->columns.key, cells, &row);
-    set_version(&s->columns, cells, &row.answer);
+    set_version(&s->columns, cells, &row);
     if (set_tags(s->columns.tags, cells, &row))
-        long_value =
-            set_value(stmt, part->value_limit_bytes, cells, &row.answer);
-    shed_mysql_part_row(part, &row);
+        long_value = set_value(stmt, part->value_limit_bytes, cells, &row);
+    shed_mysql_part_row(part, read_key(&s->columns.key, cells), &row);
     free(long_value);
 }
 

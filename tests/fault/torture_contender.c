@@ -21,7 +21,7 @@
 
 #include "base/clock.h"
 #include "mysql/compat.h"
-#include "mysql/uri.h"
+#include "mysql/config.h"
 #include "redis/pipe.h"
 #include "support/bare.h"
 #include "support/testing.h"

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/uri.h"
-#include "mysql/uri.h"
+#include "mysql/config.h"
 #include "wire/address.h"
 
 static const struct shed_uri_form forms[] = {

@@ -9,7 +9,7 @@
 
 #include <sys/socket.h>
 
-#include "mysql/uri.h"
+#include "mysql/config.h"
 #include "support/mysql_testing.h"
 
 static volatile sig_atomic_t handled;

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "mysql/uri.h"
+#include "mysql/config.h"
 
 /* ------------------------------------------------------------ the server */
 

@@ -6,7 +6,7 @@
 
 #include "mysql/connection.h"
 #include "mysql/query.h"
-#include "mysql/uri.h"
+#include "mysql/config.h"
 #include "support/bare.h"
 #include "support/testing.h"
 

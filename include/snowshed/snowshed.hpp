@@ -190,53 +190,35 @@ class [[nodiscard]] outcome
  * or, with -fno-exceptions, prints the reason and aborts. To read * or -> of
  * such a result is a bug in the program, as with std::optional.
  */
-template <class T> class [[nodiscard]] result : public outcome
+template <class T> class [[nodiscard]] result : public outcome, std::optional<T>
 {
   public:
-    result(T value) : value_(std::move(value))
+    using std::optional<T>::operator*;
+    using std::optional<T>::operator->;
+    using std::optional<T>::value_or;
+    using outcome::operator bool;
+
+    result(T value) : std::optional<T>(std::move(value))
     {
     }
     result(const shed::error &error) : outcome(error)
     {
     }
-    T &operator*() noexcept
-    {
-        return *value_;
-    }
-    const T &operator*() const noexcept
-    {
-        return *value_;
-    }
-    T *operator->() noexcept
-    {
-        return &*value_;
-    }
-    const T *operator->() const noexcept
-    {
-        return &*value_;
-    }
     T &value() &
     {
         check();
-        return *value_;
+        return **this;
     }
     const T &value() const &
     {
         check();
-        return *value_;
+        return **this;
     }
     T value() &&
     {
         check();
-        return std::move(*value_);
+        return *std::move(*this);
     }
-    template <class U> T value_or(U &&other) const &
-    {
-        return value_.value_or(std::forward<U>(other));
-    }
-
-  private:
-    std::optional<T> value_;
 };
 
 template <> class [[nodiscard]] result<void> : public outcome

@@ -37,32 +37,18 @@ static void wait_row(struct shed_source *source, const char *key,
     assert_text(&ask, text);
 }
 
-TEST(a_server_that_was_restarted_is_found_again)
-{
-    struct shed_source *source = open_source(&site, WORD, NULL);
-
-    expect_loaded(source, "a", "A");
-    own_database_signal(&server, SIGTERM);
-    expect_unloaded(source, "a", "MySQL: ");
-    own_database_start(&server);
-    wait_row(source, "b", "B");
-    shed_source_close(source);
-}
-
 /* The first failure opens the breaker, and each later load is a probe. */
 TEST(a_probe_of_the_breaker_asks_the_server_in_spite_of_the_pause)
 {
     enum { PROBES = 12 }; /* then the pause is 2.5 s at least */
     struct shed_source_options so = bare_source();
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct shed_source *source;
     struct ask ask;
 
     so.breaker.failure_pct = 100;
     so.breaker.min_calls = 1;
     so.breaker.open_ms = 1;
-    o.source = &so;
-    source = open_source(&site, WORD, &o);
+    source = OPEN_WITH(&site, WORD, .breaker = so.breaker);
     own_database_signal(&server, SIGKILL);
     for (int i = 0; i <= PROBES; i++) {
         load_key(source, &ask, "a");
@@ -117,28 +103,18 @@ TEST(a_query_of_a_server_that_dies_fails_long_before_its_limit)
     shed_source_close(source);
 }
 
-static struct shed_mysql_options short_timeouts(void)
-{
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
-
-    o.connect_timeout_ms = 1000;
-    o.read_timeout_ms = 1000;
-    return o;
-}
+/* Of a connection, so that it is soon left. */
+#define SHORT_MS 1000
 
 TEST(a_stopped_server_keeps_a_slot_until_its_limit)
 {
     enum { LIMIT_MS = 2000 };
-    struct shed_source_options source_options = bare_source();
-    struct shed_mysql_options o = short_timeouts();
-    struct shed_source *source;
+    struct shed_source *source =
+        OPEN_WITH(&site, WORD, .max_loads = 1, .load_timeout_ms = LIMIT_MS,
+                  .timeout_ms = SHORT_MS);
     struct ask ask;
     uint64_t begin_ms, end_ms;
 
-    source_options.max_loads = 1;
-    source_options.load_timeout_ms = LIMIT_MS;
-    o.source = &source_options;
-    source = open_source(&site, WORD, &o);
     expect_loaded(source, "a", "A");
     own_database_signal(&server, SIGSTOP);
     begin_ms = shed_now_ms();
@@ -153,8 +129,7 @@ TEST(a_stopped_server_keeps_a_slot_until_its_limit)
 
 TEST(a_query_that_was_too_slow_is_not_repeated)
 {
-    struct shed_mysql_options o = short_timeouts();
-    struct shed_source *source = open_source(&site, SLOW, &o);
+    struct shed_source *source = OPEN_WITH(&site, SLOW, .timeout_ms = SHORT_MS);
 
     expect_unloaded(source, "a", "no answer for 1");
     ck_assert_uint_eq(ask_status(&site, "Com_stmt_execute"), 1);
@@ -167,8 +142,6 @@ TEST(a_slot_is_free_when_a_killed_query_is_gone_and_not_before)
     /* A limit that does not end the query even on a slow machine. */
     enum { SLOW_PARTS = 60, PART_BYTES = 64, LIMIT_MS = 3600000 };
     static char query[SLOW_PARTS * PART_BYTES];
-    struct shed_source_options so = bare_source();
-    struct shed_mysql_options o = short_timeouts();
     struct shed_source *source;
     struct ask ask;
     size_t used;
@@ -178,9 +151,8 @@ TEST(a_slot_is_free_when_a_killed_query_is_gone_and_not_before)
         used += (size_t)snprintf(query + used, sizeof(query) - used,
                                  ", SHA2(REPEAT(k, %d), 512)", 16000000 + i);
     snprintf(query + used, sizeof(query) - used, ") FROM word WHERE k IN (?)");
-    so.load_timeout_ms = LIMIT_MS;
-    o.source = &so;
-    source = open_source(&site, query, &o);
+    source = OPEN_WITH(&site, query, .load_timeout_ms = LIMIT_MS,
+                       .timeout_ms = SHORT_MS);
     load_key(source, &ask, "a");
     ck_assert_uint_eq(ask_sql(&site, "SELECT COUNT(*) FROM sessions WHERE "
                                      "info LIKE 'SELECT k, CONCAT%%'"),
@@ -192,14 +164,10 @@ TEST(a_slot_is_free_when_a_killed_query_is_gone_and_not_before)
 TEST(a_restart_has_ended_what_was_lost_before)
 {
     enum { LIMIT_MS = 120000 };
-    struct shed_source_options source_options = bare_source();
-    struct shed_mysql_options o = short_timeouts();
-    struct shed_source *source;
+    struct shed_source *source = OPEN_WITH(
+        &site, SLOW, .load_timeout_ms = LIMIT_MS, .timeout_ms = SHORT_MS);
     struct ask ask;
 
-    source_options.load_timeout_ms = LIMIT_MS;
-    o.source = &source_options;
-    source = open_source(&site, SLOW, &o);
     begin_ask(source, &ask, "a", 1);
     wait_sleepers(&site, 1);
     own_database_signal(&server, SIGSTOP);
@@ -269,35 +237,16 @@ TEST(a_connection_that_has_the_lost_ones_id_by_now_is_not_killed)
     close_connection(&c, &config);
 }
 
-TEST(a_connection_that_was_idle_too_long_is_opened_again)
-{
-    struct shed_source *source;
-    char sql[TEXT_BYTES];
-
-    run_sql(&site, "SET GLOBAL wait_timeout = 1");
-    source = open_source(&site, WORD, NULL);
-    expect_loaded(source, "a", "A");
-    snprintf(sql, sizeof(sql),
-             "SELECT COUNT(*) FROM sessions WHERE db = "
-             "'%s' AND id <> CONNECTION_ID()",
-             site.database);
-    wait_sql(&site, 0, sql);
-    expect_loaded(source, "b", "B");
-    shed_source_close(source);
-}
-
 TEST(a_server_that_is_full_is_a_failure_that_passes)
 {
     enum { CONNECTIONS = 10 }; /* as few as MariaDB allows */
     MYSQL *others[CONNECTIONS];
     struct shed_source *source;
-    char uri[TEXT_BYTES];
 
     run_sql(&site, "CREATE USER guest");
     run_sql(&site, "GRANT SELECT ON *.* TO guest");
     run_sql(&site, "SET GLOBAL max_connections = %d", CONNECTIONS);
-    snprintf(uri, sizeof(uri), "mysql://guest%s", strchr(site.uri, '@'));
-    EXPECT_OK(shed_mysql_source_open(uri, WORD, NULL, &source, NULL));
+    source = OPEN_WITH(&site, WORD, .user = "guest");
     for (size_t i = 0; i < CONNECTIONS; i++) {
         others[i] = mysql_init(NULL);
         (void)mysql_real_connect(others[i], NULL, "guest", NULL, NULL, 0,
@@ -347,7 +296,6 @@ TEST(a_server_that_is_read_only_is_read_and_refuses_the_guard)
     struct shed_source *source;
     struct shed_error err = {0};
     MYSQL *writer = mysql_init(NULL);
-    char uri[TEXT_BYTES];
 
     make_user(&site, "guest");
     run_sql(&site, "GRANT SELECT, INSERT, UPDATE ON *.* TO guest");
@@ -355,9 +303,9 @@ TEST(a_server_that_is_read_only_is_read_and_refuses_the_guard)
                    "resource VARBINARY(255) NOT NULL PRIMARY KEY,"
                    "number BIGINT UNSIGNED NOT NULL,"
                    "owner BINARY(16) NOT NULL) ENGINE = InnoDB");
-    snprintf(uri, sizeof(uri), "mysql://guest%s", strchr(site.uri, '@'));
-    EXPECT_OK(shed_mysql_source_open(uri, WORD, NULL, &source, NULL));
-    EXPECT_OK(shed_mysql_connect(writer, uri, NULL, 0, NULL));
+    source = OPEN_WITH(&site, WORD, .user = "guest");
+    EXPECT_OK(
+        shed_mysql_connect(writer, uri_for(&site, "guest"), NULL, 0, NULL));
     run_sql(&site, "SET GLOBAL read_only = 1");
     expect_loaded(source, "a", "A");
     ck_assert_int_eq(mysql_query(writer, "BEGIN"), 0);
@@ -415,27 +363,6 @@ static void stop_listener(struct listener *l)
     close(l->fd);
 }
 
-TEST(a_server_that_turns_us_away_is_not_besieged)
-{
-    enum { LOADS = 400, PAUSE_LEAST_MS = 25 };
-    struct shed_source *source;
-    struct listener listener;
-    uint64_t begin_ms, tries;
-
-    start_listener(&listener);
-    EXPECT_OK(shed_mysql_source_open(listener.uri, WORD, NULL, &source, NULL));
-    begin_ms = shed_now_ms();
-    for (int i = 0; i < LOADS; i++) {
-        expect_unloaded(source, "a", "MySQL: ");
-    }
-    /* One at the start, one after each pause. */
-    tries = 1 + (shed_now_ms() - begin_ms) / PAUSE_LEAST_MS;
-    ck_assert_uint_le(atomic_load(&listener.accepted), tries);
-    ck_assert_uint_ge(atomic_load(&listener.accepted), 1);
-    shed_source_close(source);
-    stop_listener(&listener);
-}
-
 /* A proxy in front of the server, at a port where connecting is not answered.
  */
 static void start_blackhole(struct proxy *proxy, struct server *hidden,
@@ -455,17 +382,13 @@ static void start_blackhole(struct proxy *proxy, struct server *hidden,
 
 TEST(a_connect_without_an_answer_fails_at_its_timeout_and_frees_the_slot)
 {
-    struct shed_source_options source_options = bare_source();
-    struct shed_mysql_options o = short_timeouts();
     struct shed_source *source;
     struct proxy proxy;
     struct server hidden;
     struct site behind;
 
     start_blackhole(&proxy, &hidden, &behind);
-    source_options.max_loads = 1;
-    o.source = &source_options;
-    source = open_source(&behind, WORD, &o);
+    source = OPEN_WITH(&behind, WORD, .max_loads = 1, .timeout_ms = SHORT_MS);
     for (int i = 0; i < 2; i++) {
         expect_unloaded(source, "a", "no answer to connect for 1");
     }

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "support/bare.h"
 #include "support/own_site.h"
 
 #define WORD "SELECT k, v FROM word WHERE k IN (?)"
@@ -17,38 +16,16 @@
 #define WAITING "SELECT COUNT(*) " WAITING_FOR_LOCK
 #define WAITING_ID "SELECT id " WAITING_FOR_LOCK
 
-static char shop_uri[TEXT_BYTES]; /* of a user without privileges */
-
 static void set_up(void)
 {
     own_site_up();
     make_user(&site, "shop");
     run_sql(&site, "GRANT SELECT ON %s.* TO shop", site.database);
-    snprintf(shop_uri, sizeof(shop_uri), "mysql://shop%s",
-             strchr(site.uri, '@'));
 }
 
 /* As an ordinary user, because servers make exceptions for the
  * administrator. */
-static struct shed_source *open_shop(const struct shed_mysql_options *options)
-{
-    const struct shed_source_options bare = bare_source();
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
-    struct shed_source *source;
-
-    if (options != NULL)
-        o = *options;
-    if (o.source == NULL)
-        o.source = &bare;
-    EXPECT_OK(shed_mysql_source_open(shop_uri, WORD, &o, &source, NULL));
-    return source;
-}
-
-static void check_text(struct shed_source *source, const char *key,
-                       const char *text)
-{
-    expect_loaded(source, key, text);
-}
+#define OPEN_SHOP(...) OPEN_WITH(&site, __VA_ARGS__, .user = "shop")
 
 /* Load a key whose value is the id of the connection. */
 static unsigned long load_id(struct shed_source *source, const char *key)
@@ -93,29 +70,25 @@ TEST(the_present_is_read_where_sessions_begin_in_transactions)
     struct shed_source *source;
 
     run_sql(&site, "SET GLOBAL init_connect = 'SET autocommit = 0'");
-    source = open_shop(NULL);
-    check_text(source, "a", "A");
+    source = OPEN_SHOP(WORD);
+    expect_loaded(source, "a", "A");
     run_sql(&site, "UPDATE word SET v = 'new' WHERE k = 'a'");
-    check_text(source, "a", "new");
+    expect_loaded(source, "a", "new");
     shed_source_close(source);
 }
 
 /* MariaDB takes seconds with decimals, which a quotient need not have there. */
 TEST(the_limit_is_exact_where_quotients_have_no_decimals)
 {
-    struct shed_source_options load = bare_source();
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct shed_source *source;
     char query[TEXT_BYTES];
 
-    load.load_timeout_ms = 12345;
-    o.source = &load;
     run_sql(&site, "SET GLOBAL div_precision_increment = 0");
     snprintf(query, sizeof(query), "SELECT k, %s FROM word WHERE k IN (?)",
              is_mariadb(&site) ? "ROUND(@@max_statement_time * 1000)"
                                : "@@max_execution_time");
-    EXPECT_OK(shed_mysql_source_open(shop_uri, query, &o, &source, NULL));
-    check_text(source, "a", "12345");
+    source = OPEN_SHOP(query, .load_timeout_ms = 12345);
+    expect_loaded(source, "a", "12345");
     shed_source_close(source);
 }
 
@@ -128,7 +101,7 @@ TEST(a_user_with_too_many_connections_fails_until_one_is_free)
     ck_assert_ptr_nonnull(
         mysql_real_connect(taken, NULL, "shop", NULL, NULL, 0,
                            strstr(site.uri, "socket=") + strlen("socket="), 0));
-    source = open_shop(NULL);
+    source = OPEN_SHOP(WORD);
     expect_unloaded(source, "a", "(1226)");
     mysql_close(taken);
     wait_works(source);
@@ -153,16 +126,11 @@ static void make_function(const char *deed)
  * from now on. */
 static struct shed_source *open_writer(unsigned long *id)
 {
-    struct shed_source_options load = bare_source();
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     struct shed_source *source;
 
     make_function("DO 1");
-    load.max_loads = 1;
-    o.source = &load;
-    EXPECT_OK(shed_mysql_source_open(shop_uri,
-                                     "SELECT k, act() FROM word WHERE k IN (?)",
-                                     &o, &source, NULL));
+    source =
+        OPEN_SHOP("SELECT k, act() FROM word WHERE k IN (?)", .max_loads = 1);
     *id = load_id(source, "a");
     run_sql(&site, "CREATE TABLE seen (id BIGINT)");
     make_function("INSERT INTO seen VALUES (1)");
@@ -233,8 +201,8 @@ TEST_EACH(an_error_of_the_session_or_its_statement_wants_a_new_connection, 0,
              "THEN SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = %u; END IF",
              passing[_i]);
     make_function(deed);
-    source = open_single_source(&site, "SELECT k, act() FROM word WHERE k IN "
-                                       "(?)");
+    source = OPEN_WITH(&site, "SELECT k, act() FROM word WHERE k IN (?)",
+                       .max_loads = 1);
     id = load_id(source, "a");
     run_sql(&site, "INSERT INTO troubled VALUES (%lu)", id);
     ck_assert_uint_gt(load_id(source, "a"), id);
@@ -245,14 +213,10 @@ TEST_EACH(an_error_of_the_session_or_its_statement_wants_a_new_connection, 0,
  * second. */
 TEST(a_table_that_is_locked_is_waited_for_until_the_limit)
 {
-    struct shed_source_options load = bare_source();
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
-    struct shed_source *source;
+    struct shed_source *source =
+        OPEN_SHOP(WORD, .load_timeout_ms = scaled_ms(1000));
     struct ask ask;
 
-    load.load_timeout_ms = scaled_ms(1000);
-    o.source = &load;
-    source = open_shop(&o);
     run_sql(&site, "LOCK TABLES word WRITE");
     load_key(source, &ask, "a");
     ck_assert_msg(strstr(ask.loaded.error.reason, "(1205)") != NULL ||
@@ -270,13 +234,13 @@ TEST(a_query_that_locks_its_row_waits_for_it_once)
     struct shed_source *source;
 
     run_sql(&site, "SET GLOBAL innodb_lock_wait_timeout = 1");
-    source = open_single_source(&site, WORD " FOR UPDATE");
+    source = OPEN_WITH(&site, WORD " FOR UPDATE", .max_loads = 1);
     run_sql(&site, "BEGIN");
     run_sql(&site, "UPDATE word SET v = 'new' WHERE k = 'a'");
     expect_unloaded(source, "a", "(1205)");
     run_sql(&site, "COMMIT");
     ck_assert_uint_eq(ask_status(&site, "Com_stmt_execute"), 1);
-    check_text(source, "a", "new");
+    expect_loaded(source, "a", "new");
     shed_source_close(source);
 }
 
@@ -302,13 +266,8 @@ static void load_nothing(struct shed_source *source, size_t count)
 TEST(the_server_keeps_one_statement_for_each_power_of_two)
 {
     enum { MOST = 64, POWERS = 7 };
-    struct shed_source_options load = bare_source();
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
-    struct shed_source *source;
+    struct shed_source *source = OPEN_SHOP(WORD, .max_loads = 1);
 
-    load.max_loads = 1;
-    o.source = &load;
-    source = open_shop(&o);
     for (size_t count = 1; count <= MOST; count++)
         load_nothing(source, count);
     ck_assert_uint_eq(ask_status(&site, "Prepared_stmt_count"), POWERS);
@@ -340,11 +299,11 @@ static void *read_on(void *arg)
 TEST(readers_get_their_own_rows_or_a_failure_through_a_crash)
 {
     enum { READERS = 4 };
-    struct shed_source *source = open_shop(NULL);
+    struct shed_source *source = OPEN_SHOP(WORD);
     struct reader readers[READERS];
     atomic_bool is_over = false;
 
-    check_text(source, "a", "A");
+    expect_loaded(source, "a", "A");
     for (size_t i = 0; i < READERS; i++) {
         readers[i].source = source;
         readers[i].is_over = &is_over;

@@ -1,5 +1,4 @@
 /* The MySQL source with a real server: SHED_TEST_MYSQL is its URI. */
-#include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -8,7 +7,6 @@
 
 #include "entry/entry.h"
 #include "mysql/connection.h"
-#include "support/bare.h"
 #include "support/mysql_testing.h"
 
 static struct site site;
@@ -30,113 +28,72 @@ static void tear_down(void)
 #define ITEM "SELECT id, v FROM item WHERE id IN (?)"
 #define WORD "SELECT k, v FROM word WHERE k IN (?)"
 
-/* Load keys as one batch, with a source of their own. */
-static void load_by(const char *query, const struct shed_mysql_options *options,
-                    struct ask *asks, const char *const *keys, size_t count)
+/* Load keys as one batch, and close their source. */
+static void load_by(struct shed_source *source, struct ask *asks,
+                    const char *const *keys, size_t count)
 {
-    struct shed_source *source = open_source(&site, query, options);
-
     load_keys(source, asks, keys, count);
     shed_source_close(source);
 }
+
+/* A key, and what a load brings for it. */
+struct wanted {
+    const char *key;
+    const char *text; /* of the row; NULL: there is none */
+    const char *why;  /* in the reason of the failure; NULL: it is none */
+    bool is_null;
+};
+
+/* Load the keys as one batch, of which the last is NULL, and close the source.
+ */
+static void check_load(struct shed_source *source, const struct wanted *wanted)
+{
+    enum { MOST = 5 };
+    const char *keys[MOST];
+    struct ask asks[MOST];
+    size_t count = 0;
+
+    for (; wanted[count].key != NULL; count++)
+        keys[count] = wanted[count].key;
+    load_by(source, asks, keys, count);
+    for (size_t i = 0; i < count; i++)
+        if (wanted[i].why != NULL)
+            assert_failure(&asks[i], wanted[i].why);
+        else if (wanted[i].text != NULL)
+            assert_text(&asks[i], wanted[i].text);
+        else
+            assert_kind(&asks[i],
+                        wanted[i].is_null ? SHED_KIND_NULL : SHED_KIND_ABSENT);
+}
+
+#define ROW(k, t)                                                              \
+    {                                                                          \
+        .key = (k), .text = (t)                                                \
+    }
+#define ABSENT(k)                                                              \
+    {                                                                          \
+        .key = (k)                                                             \
+    }
+#define FAILS(k, reason)                                                       \
+    {                                                                          \
+        .key = (k), .why = (reason)                                            \
+    }
+#define CHECK_OF(source, ...)                                                  \
+    check_load(source, (const struct wanted[]){__VA_ARGS__, {.key = NULL}})
+#define CHECK_LOAD(query, ...)                                                 \
+    CHECK_OF(open_source(&site, query, NULL), __VA_ARGS__)
 
 /* ------------------------------------------------------------------- keys */
 
 TEST(integer_keys_find_their_rows)
 {
-    static const char *const keys[] = {"42", "-7", "3"};
-    struct ask asks[3];
-
-    load_by(ITEM, NULL, asks, keys, 3);
-    assert_text(&asks[0], "answer");
-    assert_text(&asks[1], "minus");
-    assert_text(&asks[2], "c");
-}
-
-TEST(integers_reach_from_the_least_to_the_unsigned_greatest)
-{
-    static const char *const keys[] = {"18446744073709551615",
-                                       "9223372036854775808"};
-    static const char *const least[] = {"-9223372036854775808"};
-    struct ask asks[2];
-
-    run_sql(&site, "CREATE TABLE big (id BIGINT UNSIGNED PRIMARY KEY, v INT)");
-    run_sql(&site, "INSERT INTO big VALUES (18446744073709551615, 1), "
-                   "(9223372036854775808, 2)");
-    load_by("SELECT id, v FROM big WHERE id IN (?)", NULL, asks, keys, 2);
-    assert_text(&asks[0], "1");
-    assert_text(&asks[1], "2");
-    run_sql(&site, "INSERT INTO item VALUES (-9223372036854775808, 'least')");
-    load_by(ITEM, NULL, asks, least, 1);
-    assert_text(&asks[0], "least");
-}
-
-TEST(a_column_that_is_shown_with_zeros_has_the_same_keys)
-{
-    static const char *const keys[] = {"42"};
-    struct ask ask;
-
-    run_sql(&site, "CREATE TABLE z (id INT(8) ZEROFILL PRIMARY KEY, v TEXT)");
-    run_sql(&site, "INSERT INTO z VALUES (42, 'padded')");
-    load_by("SELECT id, v FROM z WHERE id IN (?)", NULL, &ask, keys, 1);
-    assert_text(&ask, "padded");
-}
-
-TEST(a_key_that_is_no_integer_is_absent)
-{
-    static const char *const keys[] = {"042", "42", "x"};
-    struct ask asks[3];
-
-    load_by(ITEM, NULL, asks, keys, 3);
-    assert_kind(&asks[0], SHED_KIND_ABSENT);
-    assert_text(&asks[1], "answer");
-    assert_kind(&asks[2], SHED_KIND_ABSENT);
+    CHECK_LOAD(ITEM, ROW("42", "answer"), ROW("-7", "minus"), ROW("3", "c"));
 }
 
 TEST(string_keys_find_their_rows)
 {
-    static const char *const keys[] = {"a", "b", "c", "x') OR ('1'='1"};
-    struct ask asks[4];
-
-    load_by(WORD, NULL, asks, keys, 4);
-    assert_text(&asks[0], "A");
-    assert_text(&asks[1], "B");
-    assert_kind(&asks[2], SHED_KIND_ABSENT);
-    assert_kind(&asks[3], SHED_KIND_ABSENT);
-}
-
-/* Read a and b, and how many rows the session had scanned before. */
-static unsigned long read_and_count(struct shed_source *source)
-{
-    static const char *const keys[] = {"a", "b", "walked"};
-    struct ask asks[3];
-    char text[32] = "";
-
-    load_keys(source, asks, keys, 3);
-    assert_text(&asks[0], "A");
-    assert_text(&asks[1], "B");
-    ck_assert_ptr_nonnull(asks[2].loaded.value);
-    ck_assert_uint_lt(asks[2].loaded.value->size, sizeof(text));
-    memcpy(text, asks[2].loaded.value->data, asks[2].loaded.value->size);
-    shed_value_unref(asks[2].loaded.value);
-    return strtoul(text, NULL, 10);
-}
-
-TEST(string_keys_are_looked_up_by_the_index)
-{
-    enum { ROWS = 20000 };
-    struct shed_source *source;
-    char query[2 * TEXT_BYTES];
-    unsigned long before;
-
-    make_numbers(&site, ROWS);
-    run_sql(&site, "INSERT INTO word SELECT CONCAT('row', n), '' FROM num");
-    snprintf(query, sizeof(query), WORD " UNION ALL SELECT 'walked', %s",
-             session_sum(&site, "Handler_read_rnd_next"));
-    source = open_source(&site, query, NULL);
-    before = read_and_count(source);
-    ck_assert_uint_lt(read_and_count(source) - before, ROWS / 2);
-    shed_source_close(source);
+    CHECK_LOAD(WORD, ROW("a", "A"), ROW("b", "B"), ABSENT("c"),
+               ABSENT("x') OR ('1'='1"));
 }
 
 TEST(keys_are_any_bytes_where_the_column_is)
@@ -159,51 +116,22 @@ TEST(keys_are_any_bytes_where_the_column_is)
 
 TEST(characters_of_four_bytes_come_through)
 {
-    static const char *const keys[] = {"\xf0\x9f\x8f\x94"};
-    struct ask ask;
-
     run_sql(&site, "INSERT INTO word VALUES (x'f09f8f94', x'f09f9a82')");
-    load_by(WORD, NULL, &ask, keys, 1);
-    assert_text(&ask, "\xf0\x9f\x9a\x82");
-}
-
-TEST(a_row_that_only_the_collation_takes_for_a_key_fails_it_alone)
-{
-    static const char *const keys[] = {"abc", "DEF", "none"};
-    struct ask asks[3];
-
-    run_sql(&site, "CREATE TABLE ci (k VARCHAR(20) COLLATE utf8mb4_general_ci "
-                   "PRIMARY KEY, v TEXT)");
-    run_sql(&site, "INSERT INTO ci VALUES ('ABC', 'x'), ('DEF', 'y')");
-    load_by("SELECT k, v FROM ci WHERE k IN (?)", NULL, asks, keys, 3);
-    assert_failure(&asks[0], "collation");
-    assert_text(&asks[1], "y");
-    assert_kind(&asks[2], SHED_KIND_ABSENT);
+    CHECK_LOAD(WORD, ROW("\xf0\x9f\x8f\x94", "\xf0\x9f\x9a\x82"));
 }
 
 TEST(a_key_given_twice_is_answered_twice)
 {
-    static const char *const keys[] = {"b", "a", "b", "c", "c"};
-    struct ask asks[5];
-
-    load_by(WORD, NULL, asks, keys, 5);
-    assert_text(&asks[0], "B");
-    assert_text(&asks[1], "A");
-    assert_text(&asks[2], "B");
-    assert_kind(&asks[3], SHED_KIND_ABSENT);
-    assert_kind(&asks[4], SHED_KIND_ABSENT);
+    CHECK_LOAD(WORD, ROW("b", "B"), ROW("a", "A"), ROW("b", "B"), ABSENT("c"),
+               ABSENT("c"));
 }
 
 TEST(a_key_with_two_rows_fails)
 {
-    static const char *const keys[] = {"a", "b"};
-    struct ask asks[2];
-
     run_sql(&site, "CREATE TABLE twice (k VARCHAR(9), v TEXT)");
     run_sql(&site, "INSERT INTO twice VALUES ('a', 1), ('b', 2), ('a', 3)");
-    load_by("SELECT k, v FROM twice WHERE k IN (?)", NULL, asks, keys, 2);
-    assert_failure(&asks[0], "more than one row");
-    assert_text(&asks[1], "2");
+    CHECK_LOAD("SELECT k, v FROM twice WHERE k IN (?)",
+               FAILS("a", "more than one row"), ROW("b", "2"));
 }
 
 TEST(batches_of_every_size_are_answered)
@@ -212,20 +140,15 @@ TEST(batches_of_every_size_are_answered)
     static struct ask asks[MOST];
     static char names[MOST][8];
     static const char *keys[MOST];
-    struct shed_source_options source_options = bare_source();
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     char query[2 * TEXT_BYTES];
     struct shed_source *source;
 
     make_numbers(&site, MOST);
     run_sql(&site, "DELETE FROM item");
     run_sql(&site, "INSERT INTO item SELECT n, n FROM num");
-    source_options.max_batch = MOST;
-    source_options.max_loads = 1;
-    o.source = &source_options;
     snprintf(query, sizeof(query), ITEM " UNION ALL SELECT -1, %s",
              session_count(&site, "Prepare"));
-    source = open_source(&site, query, &o);
+    source = OPEN_WITH(&site, query, .max_loads = 1, .max_batch = MOST);
     for (size_t i = 0; i < MOST; i++) {
         snprintf(names[i], sizeof(names[i]), "%zu", i);
         keys[i] = names[i];
@@ -246,13 +169,7 @@ TEST(batches_of_every_size_are_answered)
 
 TEST(a_null_is_not_an_empty_row_and_not_an_absent_one)
 {
-    static const char *const keys[] = {"1", "2", "4"};
-    struct ask asks[3];
-
-    load_by(ITEM, NULL, asks, keys, 3);
-    assert_kind(&asks[0], SHED_KIND_NULL);
-    assert_row(&asks[1], "", 0);
-    assert_kind(&asks[2], SHED_KIND_ABSENT);
+    CHECK_LOAD(ITEM, {.key = "1", .is_null = true}, ROW("2", ""), ABSENT("4"));
 }
 
 TEST(values_come_whole_up_to_the_limit)
@@ -282,7 +199,7 @@ TEST(a_value_over_the_limit_is_too_big_for_its_key_alone)
     struct ask asks[2];
 
     run_sql(&site, "UPDATE item SET v = REPEAT('x', 1048577) WHERE id = 42");
-    load_by(ITEM, NULL, asks, keys, 2);
+    load_by(open_source(&site, ITEM, NULL), asks, keys, 2);
     ck_assert_ptr_null(asks[0].loaded.value);
     EXPECT_CODE(asks[0].loaded.error.code, SHED_ETOOBIG);
     ck_assert_str_eq(asks[0].loaded.error.reason,
@@ -293,46 +210,31 @@ TEST(a_value_over_the_limit_is_too_big_for_its_key_alone)
 
 TEST(a_value_of_any_type_is_its_text)
 {
-    static const struct {
-        const char *query;
-        const char *text;
-    } cases[] = {
-        {"SELECT id, CAST(12.50 AS DECIMAL(6,2)) FROM item WHERE id IN (?)",
-         "12.50"},
-        {"SELECT id, -17 FROM item WHERE id IN (?)", "-17"},
-        {"SELECT id, 0.25e0 FROM item WHERE id IN (?)", "0.25"},
-        {"SELECT id, TIMESTAMP'2024-02-29 01:02:03' FROM item WHERE id IN (?)",
-         "2024-02-29 01:02:03"},
-        {"SELECT id, JSON_OBJECT('a', 1) FROM item WHERE id IN (?)",
-         "{\"a\": 1}"}};
-    static const char *const keys[] = {"3"};
-    struct ask ask;
-
-    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-        load_by(cases[i].query, NULL, &ask, keys, 1);
-        assert_text(&ask, cases[i].text);
-    }
+    CHECK_LOAD("SELECT id, CAST(12.50 AS DECIMAL(6,2)) FROM item WHERE id IN "
+               "(?)",
+               ROW("3", "12.50"));
+    CHECK_LOAD("SELECT id, -17 FROM item WHERE id IN (?)", ROW("3", "-17"));
+    CHECK_LOAD("SELECT id, 0.25e0 FROM item WHERE id IN (?)", ROW("3", "0.25"));
+    CHECK_LOAD("SELECT id, TIMESTAMP'2024-02-29 01:02:03' FROM item WHERE id "
+               "IN (?)",
+               ROW("3", "2024-02-29 01:02:03"));
+    CHECK_LOAD("SELECT id, JSON_OBJECT('a', 1) FROM item WHERE id IN (?)",
+               ROW("3", "{\"a\": 1}"));
 }
 
 /* --------------------------------------------------------------- the query */
 
 TEST(a_query_names_what_it_selects_behind_the_value)
 {
-    static const char *const keys[] = {"3"};
-    struct ask ask;
-
-    load_by("SELECT id FROM item WHERE id IN (?)", NULL, &ask, keys, 1);
-    assert_failure(&ask, "selects 1 columns, it must select the key, the");
-    load_by("SELECT id, v, 1 AS price FROM item WHERE id IN (?)", NULL, &ask,
-            keys, 1);
-    assert_failure(&ask, "the query selects \"price\", where it may select");
-    load_by("SELECT id, v, 1 AS version, 2 AS Version FROM item WHERE id IN "
-            "(?)",
-            NULL, &ask, keys, 1);
-    assert_failure(&ask, "the query selects \"Version\", where it may select");
-    load_by("SELECT id, v, v AS version FROM item WHERE id IN (?)", NULL, &ask,
-            keys, 1);
-    assert_failure(&ask, "must be of an integer type");
+    CHECK_LOAD("SELECT id FROM item WHERE id IN (?)",
+               FAILS("3", "selects 1 columns, it must select the key, the"));
+    CHECK_LOAD("SELECT id, v, 1 AS price FROM item WHERE id IN (?)",
+               FAILS("3", "the query selects \"price\", where it may select"));
+    CHECK_LOAD(
+        "SELECT id, v, 1 AS version, 2 AS Version FROM item WHERE id IN (?)",
+        FAILS("3", "the query selects \"Version\", where it may select"));
+    CHECK_LOAD("SELECT id, v, v AS version FROM item WHERE id IN (?)",
+               FAILS("3", "must be of an integer type"));
 }
 
 #define VERSIONED "SELECT id, v, n AS version FROM versioned WHERE id IN (?)"
@@ -351,7 +253,7 @@ TEST(a_column_version_is_the_rows_version)
 
     make_versioned("BIGINT UNSIGNED",
                    "(1, 'a', 7), (2, NULL, 18446744073709551615)");
-    load_by(VERSIONED, NULL, asks, keys, 3);
+    load_by(open_source(&site, VERSIONED, NULL), asks, keys, 3);
     ck_assert(asks[0].loaded.version.is_known);
     ck_assert_uint_eq(asks[0].loaded.version.number, 7);
     ck_assert_uint_eq(asks[1].loaded.version.number, UINT64_MAX);
@@ -385,7 +287,7 @@ TEST(null_and_negative_versions_are_none)
     struct ask asks[3];
 
     make_versioned("INT", "(1, 'a', NULL), (2, 'b', -1), (3, 'c', 0)");
-    load_by(VERSIONED, NULL, asks, keys, 3);
+    load_by(open_source(&site, VERSIONED, NULL), asks, keys, 3);
     ck_assert(!asks[0].loaded.version.is_known);
     ck_assert(!asks[1].loaded.version.is_known);
     ck_assert(asks[2].loaded.version.is_known);
@@ -423,7 +325,7 @@ TEST(a_column_tags_has_the_rows_tags)
     make_versioned("TEXT", "(1, 'a', ', red, dark-blue '), (2, 'b', NULL), "
                            "(3, 'c', REPEAT('x ', 2500)), "
                            "(4, 'd', REPEAT('x', 251))");
-    load_by(TAGGED, NULL, asks, keys, 4);
+    load_by(open_source(&site, TAGGED, NULL), asks, keys, 4);
     ck_assert(!asks[0].loaded.version.is_known);
     expect_tags(&asks[0], two);
     expect_tags(&asks[1], none);
@@ -436,11 +338,8 @@ TEST(a_column_tags_has_the_rows_tags)
 
 TEST(a_query_that_writes_is_not_run)
 {
-    static const char *const keys[] = {"3"};
-    struct ask ask;
-
-    load_by("DELETE FROM item WHERE id IN (?)", NULL, &ask, keys, 1);
-    assert_failure(&ask, "selects 0 columns");
+    CHECK_LOAD("DELETE FROM item WHERE id IN (?)",
+               FAILS("3", "selects 0 columns"));
     ck_assert_uint_eq(ask_sql(&site, "SELECT COUNT(*) FROM item"), 5);
 }
 
@@ -457,13 +356,8 @@ TEST(the_servers_error_is_the_reason_and_passes_with_its_cause)
 
 TEST(each_load_reads_the_present)
 {
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
-    struct shed_source_options source_options = bare_source();
-    struct shed_source *source;
+    struct shed_source *source = OPEN_WITH(&site, ITEM, .max_loads = 1);
 
-    source_options.max_loads = 1;
-    o.source = &source_options;
-    source = open_source(&site, ITEM, &o);
     expect_loaded(source, "3", "c");
     run_sql(&site, "UPDATE item SET v = 'd' WHERE id = 3");
     expect_loaded(source, "3", "d");
@@ -472,57 +366,43 @@ TEST(each_load_reads_the_present)
 
 TEST(the_session_is_as_promised)
 {
-    static const char *const keys[] = {"1"};
-    struct shed_source_options source_options = bare_source();
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
     char query[TEXT_BYTES];
-    struct ask ask;
 
-    source_options.load_timeout_ms = 12345;
-    o.source = &source_options;
     snprintf(query, sizeof(query),
              "SELECT 1, CONCAT_WS(' ', %s, @@lock_wait_timeout, "
              "@@character_set_client, @@character_set_results) FROM dual WHERE "
              "1 IN (?)",
              is_mariadb(&site) ? "ROUND(@@max_statement_time * 1000)"
                                : "@@max_execution_time");
-    load_by(query, &o, &ask, keys, 1);
-    assert_text(&ask, "12345 13 utf8mb4 utf8mb4");
+    CHECK_OF(OPEN_WITH(&site, query, .load_timeout_ms = 12345),
+             ROW("1", "12345 13 utf8mb4 utf8mb4"));
 }
 
 /* ------------------------------------------------------ what goes wrong */
 
 TEST(a_statement_over_its_time_leaves_nothing_half_read)
 {
-    static const char *const keys[] = {"42", "-7", "2", "3"};
-    struct shed_source_options source_options = bare_source();
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
-    struct ask asks[4];
+    const char *why = is_mariadb(&site) ? "(1969)" : "(3024)";
 
-    source_options.load_timeout_ms = 1000;
-    o.source = &source_options;
-    load_by("SELECT id, CONCAT(v, SLEEP(0.4)) FROM item WHERE id IN (?)", &o,
-            asks, keys, 4);
-    for (size_t i = 0; i < 4; i++)
-        assert_failure(&asks[i], is_mariadb(&site) ? "(1969)" : "(3024)");
+    CHECK_OF(OPEN_WITH(&site,
+                       "SELECT id, CONCAT(v, SLEEP(0.4)) FROM item WHERE "
+                       "id IN (?)",
+                       .load_timeout_ms = 1000),
+             FAILS("42", why), FAILS("-7", why), FAILS("2", why),
+             FAILS("3", why));
 }
 
 /* The rows are sent while the statement still runs, and its error comes last.
  */
 TEST(rows_before_an_error_do_not_count)
 {
-    static const char *const keys[] = {"42", "3"};
-    struct ask asks[2];
-
     make_numbers(&site, 3001);
     run_sql(&site,
             "INSERT INTO item SELECT n, REPEAT('x', 1000) FROM num WHERE "
             "n >= 1000");
-    load_by("SELECT id, IF(id < 3000, v, (SELECT v FROM item)) FROM item WHERE "
-            "id IN (?) OR id >= 1000 ORDER BY id",
-            NULL, asks, keys, 2);
-    assert_failure(&asks[0], "(1242)");
-    assert_failure(&asks[1], "(1242)");
+    CHECK_LOAD("SELECT id, IF(id < 3000, v, (SELECT v FROM item)) FROM item "
+               "WHERE id IN (?) OR id >= 1000 ORDER BY id",
+               FAILS("42", "(1242)"), FAILS("3", "(1242)"));
 }
 
 /* What the newest result is bound to, until its statement is closed; linked
@@ -561,7 +441,7 @@ void __wrap_free(void *memory)
 /* Oracle's library writes to it in the next execution, too. */
 TEST(what_a_result_is_bound_to_lives_as_long_as_its_statement)
 {
-    struct shed_source *source = open_single_source(&site, WORD);
+    struct shed_source *source = OPEN_WITH(&site, WORD, .max_loads = 1);
 
     was_freed_early = false;
     expect_loaded(source, "a", "A");
@@ -573,7 +453,7 @@ TEST(what_a_result_is_bound_to_lives_as_long_as_its_statement)
 
 TEST(a_connection_killed_while_idle_is_opened_again)
 {
-    struct shed_source *source = open_single_source(&site, WORD);
+    struct shed_source *source = OPEN_WITH(&site, WORD, .max_loads = 1);
     unsigned long id;
 
     expect_loaded(source, "a", "A");
@@ -602,34 +482,28 @@ static unsigned long wait_blocked(unsigned long other_than)
     return id;
 }
 
-TEST(a_connection_killed_in_a_query_is_tried_once_again)
+/* What is killed twice fails. */
+TEST_EACH(a_connection_killed_in_a_query_is_tried_once_again, 1, 3)
 {
     struct shed_source *source = open_source(&site, WORD, NULL);
+    unsigned long id = 0;
     struct ask ask;
 
     run_sql(&site, "LOCK TABLES word WRITE");
     begin_ask(source, &ask, "a", 1);
-    run_sql(&site, "KILL CONNECTION %lu", wait_blocked(0));
+    for (int i = 0; i < _i; i++) {
+        id = wait_blocked(id);
+        run_sql(&site, "KILL CONNECTION %lu", id);
+    }
+    if (_i == 2)
+        end_ask(&ask);
     run_sql(&site, "UNLOCK TABLES");
-    end_ask(&ask);
-    assert_text(&ask, "A");
-    shed_source_close(source);
-}
-
-TEST(what_is_killed_twice_fails)
-{
-    struct shed_source *source = open_source(&site, WORD, NULL);
-    unsigned long first;
-    struct ask ask;
-
-    run_sql(&site, "LOCK TABLES word WRITE");
-    begin_ask(source, &ask, "a", 1);
-    first = wait_blocked(0);
-    run_sql(&site, "KILL CONNECTION %lu", first);
-    run_sql(&site, "KILL CONNECTION %lu", wait_blocked(first));
-    end_ask(&ask);
-    run_sql(&site, "UNLOCK TABLES");
-    assert_failure(&ask, "MySQL: ");
+    if (_i == 1)
+        end_ask(&ask);
+    if (_i == 1)
+        assert_text(&ask, "A");
+    else
+        assert_failure(&ask, "MySQL: ");
     shed_source_close(source);
 }
 
@@ -646,22 +520,6 @@ TEST(a_query_that_is_killed_fails_at_once)
     run_sql(&site, "KILL QUERY %lu", only_connection(&site));
     end_ask(&ask);
     assert_failure(&ask, "(1317)");
-    shed_source_close(source);
-}
-
-TEST(a_query_that_nobody_waits_for_is_killed_before_its_slot_is_free)
-{
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
-    struct shed_source *source;
-    struct ask ask;
-
-    o.read_timeout_ms = 1000;
-    source =
-        open_source(&site, "SELECT k, SLEEP(25) FROM word WHERE k IN (?)", &o);
-    begin_ask(source, &ask, "a", 1);
-    end_ask(&ask);
-    ck_assert_uint_eq(count_sleepers(&site), 0);
-    assert_failure(&ask, "no answer for 1");
     shed_source_close(source);
 }
 
@@ -685,13 +543,10 @@ TEST(the_reason_of_a_refused_login_has_no_password)
 
 TEST(no_tls_where_it_is_required_is_a_failure)
 {
-    static const char *const keys[] = {"a"};
     struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
-    struct ask ask;
 
     o.tls_ca = "/etc/ssl/certs/ca-certificates.crt";
-    load_by(WORD, &o, &ask, keys, 1);
-    assert_failure(&ask, "MySQL: ");
+    CHECK_OF(open_source(&site, WORD, &o), FAILS("a", "MySQL: "));
 }
 
 /* ---------------------------------------------------------- a connection */
@@ -713,19 +568,6 @@ TEST(a_connection_in_a_transaction_is_not_fit)
     ck_assert(!shed_mysql_connection_is_fit(&c));
 }
 
-TEST(a_connection_is_not_inherited_and_not_reopened_by_itself)
-{
-    struct shed_mysql_connection c;
-    struct shed_mysql_config config;
-
-    open_connection(&site, &c, &config);
-    ck_assert_int_ne(fcntl((int)c.mysql->net.fd, F_GETFD) & FD_CLOEXEC, 0);
-    run_sql(&site, "KILL CONNECTION %lu", c.place.id);
-    ck_assert_int_ne(mysql_query(c.mysql, "DO 1"), 0);
-    ck_assert_int_ne(mysql_query(c.mysql, "DO 1"), 0);
-    close_connection(&c, &config);
-}
-
 TEST(a_lost_query_is_ended_over_a_new_connection)
 {
     struct shed_mysql_failure failure = {.cause = SHED_MYSQL_SILENT};
@@ -741,6 +583,9 @@ TEST(a_lost_query_is_ended_over_a_new_connection)
     shed_mysql_connection_end_lost(&c);
     ck_assert_uint_eq(count_sleepers(&site), 0);
     ck_assert(shed_mysql_connection_is_fit(&c));
+    failure = (struct shed_mysql_failure){.number = 1146}; /* an answer */
+    shed_mysql_connection_abandon(&c, &failure);
+    ck_assert_uint_eq(c.lost.id, 0);
     close_connection(&c, &config);
 }
 
@@ -762,33 +607,12 @@ TEST(a_connection_of_another_server_is_not_killed)
     close_connection(&c, &config);
 }
 
-TEST(an_error_of_the_server_leaves_nothing_lost)
-{
-    struct shed_mysql_failure failure = {.number = 1146};
-    struct shed_mysql_connection c;
-    struct shed_mysql_config config;
-
-    open_connection(&site, &c, &config);
-    shed_mysql_connection_abandon(&c, &failure);
-    ck_assert_uint_eq(c.lost.id, 0);
-    close_connection(&c, &config);
-}
-
 /* ---------------------------------------------------------------- the host */
 
 TEST(closing_the_source_closes_its_connections)
 {
-    static const char *const keys[] = {"a"};
-    char sql[TEXT_BYTES];
-    struct ask ask;
-
-    load_by(WORD, NULL, &ask, keys, 1);
-    assert_text(&ask, "A");
-    snprintf(sql, sizeof(sql),
-             "SELECT COUNT(*) FROM sessions WHERE db = "
-             "'%s' AND id <> CONNECTION_ID()",
-             site.database);
-    wait_sql(&site, 0, sql);
+    CHECK_LOAD(WORD, ROW("a", "A"));
+    WAIT_FOR(count_connections(&site) == 0);
 }
 
 enum { READERS = 4, READS = 300 };

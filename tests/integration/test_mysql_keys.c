@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "support/bare.h"
 #include "support/mysql_testing.h"
 
 static struct site site;
@@ -23,13 +22,7 @@ enum { MANY = 100 };
 /* One loader, so that there is one connection, and batches of MANY. */
 static struct shed_source *open_by(const char *query)
 {
-    struct shed_source_options load = bare_source();
-    struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
-
-    load.max_loads = 1;
-    load.max_batch = MANY;
-    o.source = &load;
-    return open_source(&site, query, &o);
+    return OPEN_WITH(&site, query, .max_loads = 1, .max_batch = MANY);
 }
 
 /* Load a key whose value is a number about the session. */
@@ -282,22 +275,34 @@ static void make_latin1(unsigned rows)
     run_sql(&site, "INSERT INTO t SELECT CONCAT('word', n) FROM num");
 }
 
+/* Load the first keys as one batch. there: a key that has a row. Returns: how
+ * many queries that took. */
+static unsigned long load_counted(const char *there, struct ask *asks,
+                                  size_t count)
+{
+    struct shed_source *source =
+        open_by(number_query(session_count(&site, "Execute")));
+    unsigned long before = load_number(source, there), id, queries;
+
+    id = only_connection(&site);
+    load_keys(source, asks, keys, count);
+    queries = load_number(source, there) - before;
+    ck_assert_uint_eq(only_connection(&site), id);
+    shed_source_close(source);
+    return queries;
+}
+
 enum { ODD_PLACES = 21 };
 
 TEST_EACH(a_key_that_the_column_cannot_hold_fails_alone, 0, ODD_PLACES)
 {
     enum { KEYS = 21, ROWS_THERE = 15, LOG = 5 };
     struct ask asks[KEYS];
-    struct shed_source *source;
-    unsigned long before, id;
 
     make_latin1(ROWS_THERE);
     make_keys(KEYS);
     keys[_i] = NO_LATIN1;
-    source = open_by(number_query(session_count(&site, "Execute")));
-    before = load_number(source, "word14");
-    id = only_connection(&site);
-    load_keys(source, asks, keys, KEYS);
+    ck_assert_uint_le(load_counted("word14", asks, KEYS), 2 + 2 * LOG);
     for (int i = 0; i < KEYS; i++) {
         if (i == _i)
             assert_failure(&asks[i], "MySQL: ");
@@ -305,9 +310,6 @@ TEST_EACH(a_key_that_the_column_cannot_hold_fails_alone, 0, ODD_PLACES)
             assert_kind(&asks[i],
                         i < ROWS_THERE ? SHED_KIND_ROW : SHED_KIND_ABSENT);
     }
-    ck_assert_uint_le(load_number(source, "word14") - before, 2 + 2 * LOG);
-    ck_assert_uint_eq(only_connection(&site), id);
-    shed_source_close(source);
 }
 
 TEST(many_odd_keys_do_not_multiply_the_queries)
@@ -317,24 +319,18 @@ TEST(many_odd_keys_do_not_multiply_the_queries)
         LOG = 7
     }; /* every third key; two to the seventh is more than 100 */
     static struct ask asks[MANY];
-    struct shed_source *source;
-    unsigned long before;
 
     make_latin1(MANY);
     make_keys(MANY);
     for (size_t i = 0; i < MANY; i += ODD)
         snprintf(names[i], sizeof(names[i]), NO_LATIN1 "%zu", i);
-    source = open_by(number_query(session_count(&site, "Execute")));
-    before = load_number(source, "word1");
-    load_keys(source, asks, keys, MANY);
+    ck_assert_uint_le(load_counted("word1", asks, MANY), 2 + 6 * LOG);
     for (size_t i = 0; i < MANY; i++) {
         if (asks[i].loaded.value != NULL && i % ODD != 0)
             assert_kind(&asks[i], SHED_KIND_ROW);
         else
             assert_failure(&asks[i], "MySQL: ");
     }
-    ck_assert_uint_le(load_number(source, "word1") - before, 2 + 6 * LOG);
-    shed_source_close(source);
 }
 
 /* The other keys' rows have been sent when the error comes. */
@@ -373,41 +369,29 @@ TEST(a_key_that_only_the_collation_finds_fails_alone)
 {
     enum { KEYS = 20, LOG = 5 };
     struct ask asks[KEYS];
-    struct shed_source *source;
-    unsigned long before;
 
     make_numbers(&site, 1);
     make_careless();
     make_keys(KEYS);
     keys[KEYS - 1] = "counter";
-    source = open_by(number_query(session_count(&site, "Execute")));
-    before = load_number(source, "counter");
-    load_keys(source, asks, keys, KEYS);
+    ck_assert_uint_le(load_counted("counter", asks, KEYS), 2 + 2 * LOG);
     assert_failure(&asks[0], "collation");
     for (int i = 1; i < KEYS - 1; i++)
         assert_kind(&asks[i], SHED_KIND_ABSENT);
     assert_kind(&asks[KEYS - 1], SHED_KIND_ROW);
-    ck_assert_uint_le(load_number(source, "counter") - before, 2 + 2 * LOG);
-    shed_source_close(source);
 }
 
 TEST(many_that_only_the_collation_finds_do_not_multiply_the_queries)
 {
     enum { LOG = 7 };
     static struct ask asks[MANY];
-    struct shed_source *source;
-    unsigned long before;
 
     make_numbers(&site, MANY);
     make_careless();
     make_keys(MANY);
-    source = open_by(number_query(session_count(&site, "Execute")));
-    before = load_number(source, "counter");
-    load_keys(source, asks, keys, MANY);
+    ck_assert_uint_le(load_counted("counter", asks, MANY), 2 + 6 * LOG);
     for (size_t i = 0; i < MANY; i++)
         assert_failure(&asks[i], "collation");
-    ck_assert_uint_le(load_number(source, "counter") - before, 2 + 6 * LOG);
-    shed_source_close(source);
 }
 
 int main(void)

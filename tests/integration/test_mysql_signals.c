@@ -9,7 +9,6 @@
 
 #include <sys/socket.h>
 
-#include "mysql/config.h"
 #include "support/mysql_testing.h"
 
 static volatile sig_atomic_t handled;
@@ -47,18 +46,11 @@ static void open_and_close_source(void)
 /* A dead connection of the program, whose end the library has not noticed. */
 static MYSQL *dead_connection(void)
 {
-    const char *text = getenv("SHED_TEST_MYSQL");
+    const char *uri = getenv("SHED_TEST_MYSQL");
     MYSQL *mysql = mysql_init(NULL);
-    struct shed_mysql_uri uri;
 
-    ck_assert_ptr_nonnull(text);
-    ck_assert_ptr_nonnull(mysql);
-    EXPECT_OK(shed_mysql_uri_parse(text, &uri, NULL));
-    ck_assert_msg(mysql_real_connect(mysql, uri.host, uri.user, uri.password,
-                                     uri.database, uri.port, uri.socket,
-                                     0) != NULL,
-                  "%s", mysql_error(mysql));
-    shed_mysql_uri_fini(&uri);
+    ck_assert_ptr_nonnull(uri);
+    EXPECT_OK(shed_mysql_connect(mysql, uri, NULL, 0, NULL));
     ck_assert_int_eq(mysql_query(mysql, "BEGIN"), 0);
     ck_assert_int_eq(shutdown((int)mysql->net.fd, SHUT_RDWR), 0);
     return mysql;
@@ -152,7 +144,8 @@ TEST(a_program_may_end_the_client_library_while_a_source_is_open)
 
     open_site(&site, getenv("SHED_TEST_MYSQL"));
     make_words(&site);
-    source = open_single_source(&site, "SELECT k, v FROM word WHERE k IN (?)");
+    source = OPEN_WITH(&site, "SELECT k, v FROM word WHERE k IN (?)",
+                       .max_loads = 1);
     expect_loaded(source, "a", "A");
     mysql_library_end();
     for (int i = 0; i < 2; i++) {

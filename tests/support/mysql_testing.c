@@ -330,14 +330,36 @@ struct shed_source *open_source(struct site *site, const char *query,
     return source;
 }
 
-struct shed_source *open_single_source(struct site *site, const char *query)
+const char *uri_for(const struct site *site, const char *user)
+{
+    static char uri[2 * TEXT_BYTES];
+
+    snprintf(uri, sizeof(uri), "mysql://%s%s", user, strchr(site->uri, '@'));
+    return uri;
+}
+
+struct shed_source *open_with(struct site *site, const char *query,
+                              const struct terms *terms)
 {
     struct shed_source_options load = bare_source();
     struct shed_mysql_options o = SHED_MYSQL_OPTIONS_INIT;
+    struct site of_user = *site;
 
-    load.max_loads = 1;
+    if (terms->max_loads > 0)
+        load.max_loads = terms->max_loads;
+    if (terms->max_batch > 0)
+        load.max_batch = terms->max_batch;
+    if (terms->load_timeout_ms > 0)
+        load.load_timeout_ms = terms->load_timeout_ms;
+    if (terms->breaker.failure_pct > 0)
+        load.breaker = terms->breaker;
+    if (terms->timeout_ms > 0)
+        o.connect_timeout_ms = o.read_timeout_ms = terms->timeout_ms;
+    if (terms->user != NULL)
+        snprintf(of_user.uri, sizeof(of_user.uri), "%s",
+                 uri_for(site, terms->user));
     o.source = &load;
-    return open_source(site, query, &o);
+    return open_source(&of_user, query, &o);
 }
 
 static void note_loaded(struct shed_job *job)

@@ -101,9 +101,24 @@ unsigned long only_connection(struct site *site);
 struct shed_source *open_source(struct site *site, const char *query,
                                 const struct shed_mysql_options *options);
 
-/* The same with one loader, so that there is one connection: a second one may
- * take the next load before the first has come to rest. */
-struct shed_source *open_single_source(struct site *site, const char *query);
+/* What differs from a bare source with the default options; 0: nothing. */
+struct terms {
+    uint64_t max_loads; /* with 1 there is one connection: otherwise a second
+                           one may take the next load before the first has come
+                           to rest */
+    uint64_t max_batch, load_timeout_ms;
+    uint64_t timeout_ms; /* to connect and to read */
+    struct shed_breaker_options breaker;
+    const char *user; /* not the administrator */
+};
+
+struct shed_source *open_with(struct site *site, const char *query,
+                              const struct terms *terms);
+#define OPEN_WITH(site, query, ...)                                            \
+    open_with(site, query, &(const struct terms){__VA_ARGS__})
+
+/* The URI of the site's database for another user, without a password. */
+const char *uri_for(const struct site *site, const char *user);
 
 /* Open a connection such as a source's thread has. */
 void open_connection(struct site *site, struct shed_mysql_connection *c,

@@ -3,7 +3,6 @@
  * write is given out, and calls end in time. */
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "support/awaited.h"
@@ -439,39 +438,11 @@ TEST(a_node_that_comes_is_used_and_one_that_goes_is_forgotten)
 
 /* -------------------------------------------------------------- processes */
 
-static void load_for_ever(void *user, void *thread, struct shed_load *load)
-{
-    atomic_bool *is_loading = user;
-
-    (void)thread;
-    (void)load;
-    atomic_store(is_loading, true);
-    for (;;)
-        pause();
-}
-
-static _Noreturn void die_loading(const char *key, atomic_bool *is_loading)
-{
-    struct shed_value *value;
-    struct fixture f = fixture;
-
-    if (shed_client_open(cluster.uri, &f.client_options, &f.client, NULL) !=
-            SHED_OK ||
-        shed_source_open_batch(load_for_ever, is_loading, &f.source_options,
-                               &f.source, NULL) != SHED_OK ||
-        shed_cache_open(f.client, "t", f.source, &f.cache_options, &f.cache,
-                        NULL) != SHED_OK)
-        _exit(1);
-    _exit(shed_get(f.cache, shed_bytes(key, strlen(key)), NULL, &value, NULL) ==
-          SHED_OK);
-}
-
 /* Its lease would last for 10 s; it is replaced because its node sees that its
  * channel is gone. */
 TEST_EACH(a_loader_that_is_killed_is_replaced_soon, 0, NODES)
 {
     enum { SOON_MS = 300 };
-    atomic_bool *is_loading = share_memory(sizeof(*is_loading));
     char key[16], row[32];
     struct getter waiter = {0};
     uint64_t killed_ms;
@@ -480,9 +451,13 @@ TEST_EACH(a_loader_that_is_killed_is_replaced_soon, 0, NODES)
     cluster_init();
     key_of((size_t)_i, 0, key);
     pid = fork_child();
-    if (pid == 0)
-        die_loading(key, is_loading);
-    WAIT_FOR(atomic_load(is_loading));
+    if (pid == 0) {
+        table_hold(&fixture.table);
+        fixture_open(&fixture);
+        expect_code(fixture.cache, key, SHED_OK, NULL);
+        _exit(1);
+    }
+    WAIT_FOR(server_int(&cluster.node[_i], "EXISTS t:{%s}", key) == 1);
     fixture_open(&fixture);
     getter_start(&waiter, fixture.cache, key);
     WAIT_FOR(stats_of(fixture.cache).waits >= 1);
@@ -493,8 +468,6 @@ TEST_EACH(a_loader_that_is_killed_is_replaced_soon, 0, NODES)
     getter_expect(&waiter, row_of(key, 1, row), SHED_ORIGIN_LOAD);
     ck_assert_uint_lt(shed_now_ms() - killed_ms, scaled_ms(SOON_MS));
     ck_assert_uint_eq(table_loads(&fixture.table), 1);
-    cluster_down();
-    munmap(is_loading, sizeof(*is_loading));
 }
 
 int main(void)

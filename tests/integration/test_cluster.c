@@ -1,16 +1,12 @@
-/* Caches on a Redis Cluster: keys of every node, one load for all processes,
- * the seeds of the URI. */
+/* Caches on a Redis Cluster: keys of every node, one load for all clients, the
+ * seeds of the URI. */
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <snowshed/event.h>
 
-#include "support/answers.h"
-#include "support/bare.h"
 #include "support/certificates.h"
-#include "support/child.h"
 #include "support/cluster_fixture.h"
 
 enum { MANY = 300 };
@@ -75,24 +71,6 @@ TEST(keys_with_braces_are_kept_too)
     ck_assert_int_eq(entries(&cluster), KEYS);
 }
 
-TEST(absence_is_kept_and_ended_by_an_invalidation)
-{
-    char key[32];
-    unsigned before;
-
-    cluster_up();
-    for (int i = 0; i < 12; i++) {
-        snprintf(key, sizeof(key), "absent%d", i);
-        expect_kind(fixture.cache, key, SHED_KIND_ABSENT);
-        before = table_loads(&fixture.table);
-        expect_kind(fixture.cache, key, SHED_KIND_ABSENT);
-        ck_assert_uint_eq(table_loads(&fixture.table), before);
-        invalidate(fixture.cache, key);
-        expect_kind(fixture.cache, key, SHED_KIND_ABSENT);
-        ck_assert_uint_eq(table_loads(&fixture.table), before + 1);
-    }
-}
-
 TEST(rows_are_put_and_expired)
 {
     char key[16], row[32];
@@ -126,12 +104,9 @@ static void name_many(void)
 
 static void get_many(unsigned version, enum shed_origin origin)
 {
-    struct shed_error err = {0};
     char row[32];
 
-    ck_assert_msg(shed_get_many(fixture.cache, items, MANY, NULL, &err) ==
-                      SHED_OK,
-                  "%s", err.reason);
+    EXPECT_OK(shed_get_many(fixture.cache, items, MANY, NULL, NULL));
     for (int i = 0; i < MANY; i++) {
         check_text(items[i].value, row_of(names[i], version, row));
         ck_assert_int_eq(items[i].value->origin, origin);
@@ -156,19 +131,8 @@ TEST(many_keys_of_all_nodes_are_loaded_once_and_read_in_one_call)
     for (size_t i = 0; i < NODES; i++) /* none was redirected, either */
         ck_assert_int_eq(server_calls(&cluster.node[i], "get"), at_node[i]);
     ck_assert_uint_eq(fixture.table.keys, MANY);
-}
-
-TEST(many_keys_are_invalidated_in_one_call)
-{
-    struct shed_error err = {0};
-
-    cluster_up();
-    name_many();
-    get_many(1, SHED_ORIGIN_LOAD);
     table_update(&fixture.table);
-    ck_assert_msg(shed_invalidate_many(fixture.cache, keys, MANY, 0, &err) ==
-                      SHED_OK,
-                  "%s", err.reason);
+    EXPECT_OK(shed_invalidate_many(fixture.cache, keys, MANY, 0, NULL));
     ck_assert_int_eq(entries(&cluster), 0);
     get_many(2, SHED_ORIGIN_LOAD);
 }
@@ -178,13 +142,10 @@ TEST(many_keys_are_invalidated_in_one_call)
 static void change_by_tag(int how)
 {
     const struct shed_bytes tag = shed_str("all");
-    struct shed_error err = {0};
 
     table_update(&fixture.table);
-    ck_assert_msg((how == 0 ? shed_invalidate_all(fixture.cache, 0, &err)
-                            : shed_invalidate_tags(fixture.cache, &tag, 1, 0,
-                                                   &err)) == SHED_OK,
-                  "%s", err.reason);
+    EXPECT_OK(how == 0 ? shed_invalidate_all(fixture.cache, 0, NULL)
+                       : shed_invalidate_tags(fixture.cache, &tag, 1, 0, NULL));
 }
 
 /* The log is at one node, the entries are at all of them. */
@@ -260,109 +221,6 @@ TEST(a_waiter_of_another_client_is_pushed)
     peer_close(&peer);
 }
 
-/* What processes share. */
-struct common {
-    atomic_uint loads[MANY];
-    atomic_uint ready, done, failed;
-    atomic_bool may_begin;
-};
-
-static struct common *common;
-
-static void count_loads(void *user, void *thread, struct shed_load *load)
-{
-    (void)user;
-    (void)thread;
-    for (size_t i = 0; i < load->count; i++) {
-        char text[16] = "";
-        memcpy(text, (const char *)load->keys[i].key.data + 1,
-               load->keys[i].key.size - 1);
-        atomic_fetch_add(&common->loads[atoi(text)], 1);
-        usleep(1000);
-        answer_row(load, i, load->keys[i].key);
-    }
-    shed_load_done(load);
-}
-
-/* One process: each of its threads gets all keys. */
-static struct shed_cache *shared_cache;
-
-static void *get_all(void *arg)
-{
-    const unsigned *first = arg;
-
-    for (unsigned i = 0; i < MANY; i++) {
-        const char *key = names[(*first + i) % MANY];
-        struct shed_value *value = NULL;
-        if (shed_get(shared_cache, shed_bytes(key, strlen(key)), NULL, &value,
-                     NULL) != SHED_OK ||
-            value->size != strlen(key) ||
-            memcmp(value->data, key, value->size) != 0)
-            atomic_fetch_add(&common->failed, 1);
-        shed_value_unref(value);
-    }
-    return NULL;
-}
-
-static _Noreturn void stampede(void)
-{
-    enum { THREADS = 4 };
-    struct shed_client_options co = bare_client();
-    struct shed_cache_options o = bare_cache();
-    struct shed_source *source;
-    struct shed_client *client;
-    pthread_t threads[THREADS];
-    unsigned first[THREADS];
-
-    co.command_timeout_ms = scaled_ms(FIXTURE_SILENCE_MS);
-    o.timeout_ms = scaled_ms(FIXTURE_TIMEOUT_MS);
-    if (shed_client_open(cluster.uri, &co, &client, NULL) != SHED_OK ||
-        shed_source_open_batch(count_loads, NULL, BARE_SOURCE, &source, NULL) !=
-            SHED_OK ||
-        shed_cache_open(client, "t", source, &o, &shared_cache, NULL) !=
-            SHED_OK)
-        _exit(1);
-    atomic_fetch_add(&common->ready, 1);
-    while (!atomic_load(&common->may_begin))
-        usleep(200);
-    for (unsigned i = 0; i < THREADS; i++) {
-        first[i] = i * MANY / THREADS;
-        if (pthread_create(&threads[i], NULL, get_all, &first[i]) != 0)
-            _exit(1);
-    }
-    for (unsigned i = 0; i < THREADS; i++)
-        pthread_join(threads[i], NULL);
-    atomic_fetch_add(&common->done, 1);
-    for (;;)
-        pause();
-}
-
-TEST(each_of_many_keys_is_loaded_once_for_all_processes)
-{
-    enum { PROCESSES = 3 };
-    pid_t pid[PROCESSES];
-
-    cluster_init();
-    name_many();
-    common = share_memory(sizeof(*common));
-    for (int i = 0; i < PROCESSES; i++) {
-        pid[i] = fork_child();
-        if (pid[i] == 0)
-            stampede();
-    }
-    WAIT_FOR(atomic_load(&common->ready) == PROCESSES);
-    atomic_store(&common->may_begin, true);
-    WAIT_FOR(atomic_load(&common->done) == PROCESSES);
-    ck_assert_uint_eq(atomic_load(&common->failed), 0);
-    for (int i = 0; i < MANY; i++)
-        ck_assert_msg(atomic_load(&common->loads[i]) == 1, "%s: %u loads",
-                      names[i], atomic_load(&common->loads[i]));
-    for (int i = 0; i < PROCESSES; i++)
-        kill_child(pid[i]);
-    munmap(common, sizeof(*common));
-    server_stop(&fixture.server);
-}
-
 /* ------------------------------------------------------------ fleet_loads */
 
 TEST(processes_share_a_budget_of_loads)
@@ -370,6 +228,7 @@ TEST(processes_share_a_budget_of_loads)
     enum { KEYS = 40 };
     struct shed_source *source;
     struct fixture *f = &fixture;
+    struct getter getters[KEYS] = {0};
     struct peer peer;
 
     cluster_init();
@@ -382,18 +241,13 @@ TEST(processes_share_a_budget_of_loads)
     EXPECT_OK(shed_source_open_batch(table_load, &f->table, &f->source_options,
                                      &f->source, NULL));
     peer_open(&peer, f);
-    {
-        struct getter getters[KEYS] = {0};
-        name_many();
-        for (int i = 0; i < KEYS; i++)
-            getter_start(&getters[i], i % 2 == 0 ? f->cache : peer.cache,
-                         names[i]);
-        for (int i = 0; i < KEYS; i++) {
-            getter_join(&getters[i]);
-            ck_assert_msg(getters[i].code == SHED_OK, "%s",
-                          getters[i].error.reason);
-            shed_value_unref(getters[i].value);
-        }
+    name_many();
+    for (int i = 0; i < KEYS; i++)
+        getter_start(&getters[i], i % 2 == 0 ? f->cache : peer.cache, names[i]);
+    for (int i = 0; i < KEYS; i++) {
+        getter_join(&getters[i]);
+        EXPECT_OK(getters[i].code);
+        shed_value_unref(getters[i].value);
     }
     ck_assert_uint_eq(table_loads(&f->table), KEYS);
     ck_assert_uint_eq(f->table.most_running, 1);
@@ -540,43 +394,39 @@ TEST(the_uri_of_one_server_is_refused_by_a_cluster_with_a_clear_text)
         WAIT_FOR(is_refused(key_of(i, 0, key)));
 }
 
+/* Use another cluster, with what its fields and the client's options say. */
 static void use_another(struct own_cluster *other)
 {
+    other->primaries = NODES;
+    other->node_timeout_ms = 60000;
     own_cluster_start(other);
-    fixture_init(&fixture);
     fixture.uri = other->uri;
+    fixture_open(&fixture);
+    check_rows(other);
+    fixture_down(&fixture);
+    own_cluster_stop(other);
 }
 
 TEST(a_cluster_with_a_password_is_used)
 {
-    static struct own_cluster other;
+    static struct own_cluster other = {.password = "secret"};
 
-    other = (struct own_cluster){
-        .primaries = NODES, .node_timeout_ms = 60000, .password = "secret"};
+    fixture_init(&fixture);
     use_another(&other);
-    fixture_open(&fixture);
-    check_rows(&other);
-    fixture_down(&fixture);
-    own_cluster_stop(&other);
 }
 
 TEST(a_cluster_is_reached_by_tls)
 {
     static char dir[] = "/tmp/shed-tls-XXXXXX";
-    static struct own_cluster other;
+    static struct own_cluster other = {.certificates = dir};
     char ca[CERTIFICATES_PATH_BYTES];
 
     ck_assert_ptr_nonnull(mkdtemp(dir));
     certificates_make(dir);
-    other = (struct own_cluster){
-        .primaries = NODES, .node_timeout_ms = 60000, .certificates = dir};
-    use_another(&other);
     snprintf(ca, sizeof(ca), "%s/ca.pem", dir);
+    fixture_init(&fixture);
     fixture.client_options.tls_ca = ca;
-    fixture_open(&fixture);
-    check_rows(&other);
-    fixture_down(&fixture);
-    own_cluster_stop(&other);
+    use_another(&other);
     certificates_remove(dir);
 }
 

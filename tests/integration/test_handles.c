@@ -23,11 +23,6 @@ static struct shed_cache *cache;
 static struct shed_lock *lock;
 static atomic_uint sources_closed;
 
-static void require(enum shed_code code, const struct shed_error *err)
-{
-    ck_assert_msg(code == SHED_OK, "%s: %s", shed_code_name(code), err->reason);
-}
-
 static const char *redis_uri(void)
 {
     const char *uri = getenv("SHED_TEST_REDIS");
@@ -53,36 +48,29 @@ static void count_close(void *user)
 static void open_all(void)
 {
     struct shed_source_options o = bare_source();
-    struct shed_error err;
 
     o.on_close = count_close;
-    require(shed_client_open(redis_uri(), BARE_CLIENT, &client, &err), &err);
-    require(shed_source_open_batch(load, &sources_closed, &o, &source, &err),
-            &err);
-    require(
-        shed_cache_open(client, "handles", source, BARE_CACHE, &cache, &err),
-        &err);
-    require(shed_lock_open(client, shed_str("handles"), NULL, &lock, &err),
-            &err);
+    EXPECT_OK(shed_client_open(redis_uri(), BARE_CLIENT, &client, NULL));
+    EXPECT_OK(shed_source_open_batch(load, &sources_closed, &o, &source, NULL));
+    EXPECT_OK(
+        shed_cache_open(client, "handles", source, BARE_CACHE, &cache, NULL));
+    EXPECT_OK(shed_lock_open(client, shed_str("handles"), NULL, &lock, NULL));
 }
 
 static void use_cache(void)
 {
     struct shed_value *value = NULL;
-    struct shed_error err;
 
-    require(shed_invalidate(cache, shed_str("k"), 0, &err), &err);
-    require(shed_get(cache, shed_str("k"), NULL, &value, &err), &err);
+    EXPECT_OK(shed_invalidate(cache, shed_str("k"), 0, NULL));
+    EXPECT_OK(shed_get(cache, shed_str("k"), NULL, &value, NULL));
     ck_assert_uint_eq(value->size, 3);
     shed_value_unref(value);
 }
 
 static void use_lock(void)
 {
-    struct shed_error err;
-
-    require(shed_lock_acquire(lock, 20000, &err), &err);
-    require(shed_lock_release(lock, &err), &err);
+    EXPECT_OK(shed_lock_acquire(lock, 20000, NULL));
+    EXPECT_OK(shed_lock_release(lock, NULL));
 }
 
 static void close_one(int which)
@@ -140,17 +128,15 @@ TEST(a_lock_is_held_until_its_own_handle_is_closed)
 {
     struct shed_client *other = NULL;
     struct shed_lock *rival = NULL;
-    struct shed_error err;
 
     open_all();
-    require(shed_client_open(redis_uri(), BARE_CLIENT, &other, &err), &err);
-    require(shed_lock_open(other, shed_str("handles"), NULL, &rival, &err),
-            &err);
-    require(shed_lock_acquire(lock, 20000, &err), &err);
+    EXPECT_OK(shed_client_open(redis_uri(), BARE_CLIENT, &other, NULL));
+    EXPECT_OK(shed_lock_open(other, shed_str("handles"), NULL, &rival, NULL));
+    EXPECT_OK(shed_lock_acquire(lock, 20000, NULL));
     shed_client_close(client);
-    EXPECT_CODE(shed_lock_acquire(rival, 0, &err), SHED_ETIMEDOUT);
+    EXPECT_CODE(shed_lock_acquire(rival, 0, NULL), SHED_ETIMEDOUT);
     shed_lock_close(lock);
-    require(shed_lock_acquire(rival, 20000, &err), &err);
+    EXPECT_OK(shed_lock_acquire(rival, 20000, NULL));
     shed_lock_close(rival);
     shed_client_close(other);
     shed_cache_close(cache);
@@ -171,9 +157,8 @@ TEST(a_client_has_one_cache_of_a_name)
     ck_assert_ptr_null(second);
     ck_assert_ptr_nonnull(strstr(err.reason, "cache of that name"));
     shed_cache_close(cache);
-    require(
-        shed_cache_open(client, "handles", source, BARE_CACHE, &cache, &err),
-        &err);
+    EXPECT_OK(
+        shed_cache_open(client, "handles", source, BARE_CACHE, &cache, NULL));
     use_cache();
     for (int i = 0; i < HANDLES; i++)
         close_one(i);

@@ -21,23 +21,24 @@ struct longer_options {
     uint64_t third;
 };
 
-static const struct options defaults = {sizeof(struct options), 1, 2};
+#define NAMED(code)                                                            \
+    {                                                                          \
+        code, #code                                                            \
+    }
 
 TEST(every_code_has_the_name_that_the_header_gives_it)
 {
-    ck_assert_str_eq(shed_code_name(SHED_OK), "SHED_OK");
-    ck_assert_str_eq(shed_code_name(SHED_EINVAL), "SHED_EINVAL");
-    ck_assert_str_eq(shed_code_name(SHED_ENOMEM), "SHED_ENOMEM");
-    ck_assert_str_eq(shed_code_name(SHED_ETIMEDOUT), "SHED_ETIMEDOUT");
-    ck_assert_str_eq(shed_code_name(SHED_EBUSY), "SHED_EBUSY");
-    ck_assert_str_eq(shed_code_name(SHED_EREDIS), "SHED_EREDIS");
-    ck_assert_str_eq(shed_code_name(SHED_ESOURCE), "SHED_ESOURCE");
-    ck_assert_str_eq(shed_code_name(SHED_ETOOBIG), "SHED_ETOOBIG");
-    ck_assert_str_eq(shed_code_name(SHED_EDENIED), "SHED_EDENIED");
-    ck_assert_str_eq(shed_code_name(SHED_ECLOSED), "SHED_ECLOSED");
-    ck_assert_str_eq(shed_code_name(SHED_EMISS), "SHED_EMISS");
-    ck_assert_str_eq(shed_code_name(SHED_EFORKED), "SHED_EFORKED");
-    ck_assert_str_eq(shed_code_name(SHED_ELOST), "SHED_ELOST");
+    static const struct {
+        enum shed_code code;
+        const char *name;
+    } codes[] = {NAMED(SHED_OK),       NAMED(SHED_EINVAL),  NAMED(SHED_ENOMEM),
+                 NAMED(SHED_EBUSY),    NAMED(SHED_EREDIS),  NAMED(SHED_ESOURCE),
+                 NAMED(SHED_ETOOBIG),  NAMED(SHED_EDENIED), NAMED(SHED_ECLOSED),
+                 NAMED(SHED_EMISS),    NAMED(SHED_EFORKED), NAMED(SHED_ELOST),
+                 NAMED(SHED_ETIMEDOUT)};
+
+    for (size_t i = 0; i < COUNT_OF(codes); i++)
+        ck_assert_str_eq(shed_code_name(codes[i].code), codes[i].name);
 }
 
 TEST(a_code_of_another_version_has_a_name)
@@ -103,84 +104,65 @@ TEST(errno_stays_as_it_was)
 
 TEST(no_options_are_the_defaults)
 {
+    const struct options defaults = {sizeof(defaults), 1, 2};
     struct options out = defaults;
 
     EXPECT_OK(shed_options_take(&out, sizeof(out), NULL, "options", NULL));
     ck_assert_mem_eq(&out, &defaults, sizeof(out));
 }
 
-TEST(options_of_our_size_are_taken)
+/* Options of this size are {10, 20, third}; ours are {1, 2} before. */
+static const struct {
+    size_t size;
+    uint64_t third;
+    enum shed_code code;
+    uint64_t first, second; /* ours afterwards */
+} taken[] = {
+    {sizeof(struct options), 99, SHED_OK, 10, 20},
+    /* an older program gets defaults for what it does not know */
+    {offsetof(struct options, second), 99, SHED_OK, 10, 2},
+    /* a newer one may leave zero what we do not know, and set nothing of it */
+    {sizeof(struct longer_options), 0, SHED_OK, 10, 20},
+    {sizeof(struct longer_options), 1, SHED_EINVAL, 1, 2},
+    /* these were not initialised */
+    {0, 0, SHED_EINVAL, 1, 2},
+    {sizeof(size_t), 0, SHED_EINVAL, 1, 2},
+    {sizeof(size_t) + 1, 0, SHED_EINVAL, 1, 2},
+    {SIZE_MAX, 0, SHED_EINVAL, 1, 2},
+};
+
+TEST_EACH(options_are_taken_as_far_as_both_know_them, 0, COUNT_OF(taken))
 {
-    struct options given = {sizeof(given), 10, 20}, out = defaults;
-
-    EXPECT_OK(shed_options_take(&out, sizeof(out), &given, "options", NULL));
-    ck_assert_mem_eq(&out, &given, sizeof(out));
-}
-
-TEST(an_older_program_gets_defaults_for_what_it_does_not_know)
-{
-    struct options given = {offsetof(struct options, second), 10, 99};
-    struct options out = defaults;
-
-    EXPECT_OK(shed_options_take(&out, sizeof(out), &given, "options", NULL));
-    ck_assert_uint_eq(out.size, sizeof(out));
-    ck_assert_uint_eq(out.first, 10);
-    ck_assert_uint_eq(out.second, 2);
-}
-
-TEST(a_newer_program_may_leave_zero_what_we_do_not_know)
-{
-    struct longer_options given = {{sizeof(given), 10, 20}, 0};
-    struct options out = defaults;
-
-    EXPECT_OK(shed_options_take(&out, sizeof(out), &given, "options", NULL));
-    ck_assert_uint_eq(out.size, sizeof(out));
-    ck_assert_uint_eq(out.second, 20);
-}
-
-TEST(an_option_that_we_do_not_know_is_refused)
-{
-    struct longer_options given = {{sizeof(given), 10, 20}, 1};
-    struct options out = defaults;
-    struct shed_error err;
+    struct longer_options given = {{taken[_i].size, 10, 20}, taken[_i].third};
+    struct options out = {sizeof(out), 1, 2};
+    struct shed_error err = {0};
 
     EXPECT_CODE(
         shed_options_take(&out, sizeof(out), &given, "item options", &err),
-        SHED_EINVAL);
-    ck_assert_ptr_nonnull(strstr(err.reason, "item options"));
-    ck_assert_mem_eq(&out, &defaults, sizeof(out));
-}
-
-TEST_EACH(options_that_nobody_initialised_are_refused, 0, 4)
-{
-    const size_t sizes[] = {0, sizeof(size_t), sizeof(size_t) + 1, SIZE_MAX};
-    struct options given = {sizes[_i], 10, 20}, out = defaults;
-
-    EXPECT_CODE(shed_options_take(&out, sizeof(out), &given, "options", NULL),
-                SHED_EINVAL);
-    ck_assert_mem_eq(&out, &defaults, sizeof(out));
+        taken[_i].code);
+    ck_assert_uint_eq(out.size, sizeof(out));
+    ck_assert_uint_eq(out.first, taken[_i].first);
+    ck_assert_uint_eq(out.second, taken[_i].second);
+    ck_assert_int_eq(strstr(err.reason, "item options") != NULL,
+                     taken[_i].code != SHED_OK);
 }
 
 TEST(a_size_beyond_that_of_any_options_is_refused)
 {
     static size_t given[1024]; /* zeros, which any version would accept */
-    struct options out = defaults;
+    struct options out = {sizeof(out), 1, 2};
 
     given[0] = sizeof(given);
     EXPECT_CODE(shed_options_take(&out, sizeof(out), given, "options", NULL),
                 SHED_EINVAL);
 }
 
-TEST(a_range_holds_both_its_ends)
-{
-    EXPECT_OK(shed_check_range(1, 1, 9, "ttl_ms", NULL));
-    EXPECT_OK(shed_check_range(9, 1, 9, "ttl_ms", NULL));
-}
-
 TEST(a_value_out_of_range_is_named)
 {
     struct shed_error err;
 
+    EXPECT_OK(shed_check_range(1, 1, 9, "ttl_ms", NULL));
+    EXPECT_OK(shed_check_range(9, 1, 9, "ttl_ms", NULL));
     EXPECT_CODE(shed_check_range(0, 1, 9, "ttl_ms", &err), SHED_EINVAL);
     ck_assert_str_eq(err.reason, "ttl_ms is 0, must be in [1, 9]");
     EXPECT_CODE(shed_check_range(10, 1, 9, "ttl_ms", NULL), SHED_EINVAL);

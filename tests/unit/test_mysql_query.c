@@ -46,13 +46,13 @@ TEST(placeholder_becomes_as_many_as_are_wanted)
 
 TEST(rooms_are_powers_of_two_up_to_the_largest_batch)
 {
-    ck_assert_uint_eq(shed_mysql_query_room(1, 100), 1);
-    ck_assert_uint_eq(shed_mysql_query_room(2, 100), 2);
-    ck_assert_uint_eq(shed_mysql_query_room(3, 100), 4);
-    ck_assert_uint_eq(shed_mysql_query_room(64, 100), 64);
-    ck_assert_uint_eq(shed_mysql_query_room(65, 100), 100);
-    ck_assert_uint_eq(shed_mysql_query_room(100, 100), 100);
-    ck_assert_uint_eq(shed_mysql_query_room(10000, 10000), 10000);
+    static const size_t rooms[][3] = {
+        {1, 100, 1},    {2, 100, 2},     {3, 100, 4},          {64, 100, 64},
+        {65, 100, 100}, {100, 100, 100}, {10000, 10000, 10000}};
+
+    for (size_t i = 0; i < COUNT_OF(rooms); i++)
+        ck_assert_uint_eq(shed_mysql_query_room(rooms[i][0], rooms[i][1]),
+                          rooms[i][2]);
 }
 
 /* Each has a placeholder at its end, and one before it that does not count. */
@@ -260,7 +260,9 @@ TEST(a_plugin_that_is_missing_is_explained)
     ck_assert_int_eq(failure.error.code, SHED_ESOURCE);
 }
 
-/* --------------------------------------------------------------------- URIs */
+/* --------------------------------------------------------------------- URIs
+ *
+ * What all URIs have in common is in test_uri. */
 
 #define ck_same(a, b)                                                          \
     ck_assert_msg(((a) == NULL) == ((b) == NULL) &&                            \
@@ -276,23 +278,16 @@ static const struct {
     {"mysql://u@h:3307/d", "u", NULL, "h", NULL, "d", 3307},
     {"mysql://u:p@h/d", "u", "p", "h", NULL, "d", 3306},
     {"mysql://u:@h/d", "u", "", "h", NULL, "d", 3306},
-    {"mysql://u:a%3ab%40%2F%25@h/d", "u", "a:b@/%", "h", NULL, "d", 3306},
-    {"mysql://u:a:b@h/d", "u", "a:b", "h", NULL, "d", 3306},
-    {"mysql://u:a@b@h/d", "u", "a@b", "h", NULL, "d", 3306},
     {"mysql://[::1]:4000/d", NULL, NULL, "::1", NULL, "d", 4000},
-    {"mysql://[::1]/d", NULL, NULL, "::1", NULL, "d", 3306},
     {"mysql:///d?socket=/run/my.sock", NULL, NULL, NULL, "/run/my.sock", "d",
      3306},
     {"mysql://u:p@/d?socket=/run/my%20db.sock", "u", "p", NULL,
      "/run/my db.sock", "d", 3306},
-    {"mysql://h:00001/d", NULL, NULL, "h", NULL, "d", 1},
     {"mysql://%68/%64%2Fe", NULL, NULL, "h", NULL, "d/e", 3306},
-    {"mysql://u@[%3A:1]/d", "u", NULL, "::1", NULL, "d", 3306},
     {"mysql://[]/d?socket=/s", NULL, NULL, NULL, "/s", "d", 3306},
     {"mysql:///d?socket=/a@b:c[d]?e=f", NULL, NULL, NULL, "/a@b:c[d]?e=f", "d",
      3306},
     {"mysql://u:p@/d?socket=%2Fa%26b@c", "u", "p", NULL, "/a&b@c", "d", 3306},
-    {"mysql://u:p[q@h/d=1:2", "u", "p[q", "h", NULL, "d=1:2", 3306},
     {"mysql://h:65535/gr%C3%BCn", NULL, NULL, "h", NULL, "gr\xc3\xbcn", 65535},
 };
 
@@ -326,8 +321,6 @@ static const struct {
     {"mysql://u:s3cret@h/d/e", "database"},
     {"mysql://u:12/s3cret@h", "database"}, /* a '/' that is not encoded */
     {"mysql://u:12?s3cret@h/d", "%3F"},    /* a '?' likewise */
-    {"mysql://u:s3cret@h/d%2", "database"},
-    {"mysql://u:s3cret@h/d%00e", "database"},
     {"mysql://u:s3cret@/d", "no host and no socket"},
     {"mysql:///d", "no host and no socket"},
     {"mysql://u:s3cret@h/d?socket=/s", "both a host and a socket"},
@@ -335,19 +328,10 @@ static const struct {
     {"mysql://u:s3cret@/d?socket=", "socket"},
     {"mysql://u:s3cret@/d?socket=/s&ssl=1", "parameter"},
     {"mysql://u:s3cret@h/d?ssl=1", "parameter"},
-    {"mysql://u:s3cret@h:0/d", "port"},
-    {"mysql://u:s3cret@h:65536/d", "port"},
     {"mysql://u:s3cret@h:/d", "port"},
-    {"mysql://u:s3cret@h:33x6/d", "port"},
-    {"mysql://u:s3cret@h:99999999999999999999/d", "port"},
     {"mysql://u:s3cret@:3306/d?socket=/s", "port"},
-    {"mysql://u:s3cret@[::1/d", "host"},
-    {"mysql://u:s3cret@[::1]x/d", "host"},
     {"mysql://:s3cret@h/d", "user"},
     {"mysql://@h/d", "user"},
-    {"mysql://%zz:s3cret@h/d", "user"},
-    {"mysql://u:s3cret%@h/d", "password"},
-    {"mysql://u:s3cret%00@h/d", "password"},
 };
 
 TEST_EACH(bad_uris_are_refused_without_a_word_of_the_password, 0,
@@ -371,50 +355,50 @@ TEST_EACH(bad_uris_are_refused_without_a_word_of_the_password, 0,
 #define GOOD_URI "mysql://u:s3cret@127.0.0.1:1/d"
 #define GOOD_QUERY "SELECT k, v FROM t WHERE k IN (?)"
 
-static enum shed_code open_with(const struct shed_mysql_options *options,
-                                struct shed_error *err)
+/* Expect that the source is not opened, and that the reason names this. */
+static void expect_refused(const char *uri, const char *query,
+                           const struct shed_mysql_options *options,
+                           const char *names)
 {
     struct shed_source *source = (struct shed_source *)&source;
-    enum shed_code code =
-        shed_mysql_source_open(GOOD_URI, GOOD_QUERY, options, &source, err);
+    struct shed_error err = {0};
 
-    ck_assert_int_eq(source != NULL, code == SHED_OK);
-    shed_source_close(source);
-    return code;
+    EXPECT_CODE(shed_mysql_source_open(uri, query, options, &source, &err),
+                SHED_EINVAL);
+    ck_assert_msg(strstr(err.reason, names) != NULL, "%s", err.reason);
+    ck_assert_ptr_null(source);
+}
+
+static void expect_bad_options(const struct shed_mysql_options *options,
+                               const char *names)
+{
+    expect_refused(GOOD_URI, GOOD_QUERY, options, names);
 }
 
 TEST(source_opens_while_no_server_is_there)
 {
     struct shed_mysql_options options = SHED_MYSQL_OPTIONS_INIT;
-    struct shed_error err = {0};
+    struct shed_source *source;
 
-    ck_assert_msg(open_with(NULL, &err) == SHED_OK, "%s", err.reason);
-    ck_assert_msg(open_with(&options, &err) == SHED_OK, "%s", err.reason);
+    for (int i = 0; i < 2; i++) {
+        EXPECT_OK(shed_mysql_source_open(
+            GOOD_URI, GOOD_QUERY, i == 0 ? NULL : &options, &source, NULL));
+        shed_source_close(source);
+    }
 }
 
-static const struct {
-    const char *names;
-    size_t offset; /* of the field */
-    uint64_t bad[3];
-} ranges[] = {
-    {"connect_timeout_ms",
-     offsetof(struct shed_mysql_options, connect_timeout_ms),
-     {999, 600001, 1500}},
-    {"read_timeout_ms",
-     offsetof(struct shed_mysql_options, read_timeout_ms),
-     {0, 3600001, 1001}},
-};
-
-TEST_EACH(options_out_of_range_are_named, 0, COUNT_OF(ranges))
+TEST(options_out_of_range_are_named)
 {
-    for (size_t i = 0; i < 3; i++) {
+    static const uint64_t connect[] = {999, 600001, 1500},
+                          reading[] = {0, 3600001, 1001};
+
+    for (size_t i = 0; i < COUNT_OF(connect); i++) {
         struct shed_mysql_options options = SHED_MYSQL_OPTIONS_INIT;
-        struct shed_error err = {0};
-        memcpy((char *)&options + ranges[_i].offset, &ranges[_i].bad[i],
-               sizeof(uint64_t));
-        ck_assert_int_eq(open_with(&options, &err), SHED_EINVAL);
-        ck_assert_msg(strstr(err.reason, ranges[_i].names) != NULL, "%s",
-                      err.reason);
+        options.connect_timeout_ms = connect[i];
+        expect_bad_options(&options, "connect_timeout_ms");
+        options = (struct shed_mysql_options)SHED_MYSQL_OPTIONS_INIT;
+        options.read_timeout_ms = reading[i];
+        expect_bad_options(&options, "read_timeout_ms");
     }
 }
 
@@ -427,54 +411,34 @@ TEST(callbacks_and_options_of_the_load_are_checked)
 {
     struct shed_source_options load = bare_source();
     struct shed_mysql_options options = SHED_MYSQL_OPTIONS_INIT;
-    struct shed_error err = {0};
 
     options.source = &load;
     load.thread_start = no_start;
-    ck_assert_int_eq(open_with(&options, &err), SHED_EINVAL);
-    ck_assert_ptr_nonnull(strstr(err.reason, "callbacks"));
+    expect_bad_options(&options, "callbacks");
     load.thread_start = NULL;
     load.max_batch = 0;
-    ck_assert_int_eq(open_with(&options, &err), SHED_EINVAL);
-    ck_assert_ptr_nonnull(strstr(err.reason, "max_batch"));
+    expect_bad_options(&options, "max_batch");
 }
 
 TEST(tls_key_without_its_certificate_is_refused)
 {
     struct shed_mysql_options options = SHED_MYSQL_OPTIONS_INIT;
-    struct shed_error err = {0};
 
     options.tls_key = "/nowhere/key.pem";
-    ck_assert_int_eq(open_with(&options, &err), SHED_EINVAL);
-    ck_assert_ptr_nonnull(strstr(err.reason, "tls_cert"));
+    expect_bad_options(&options, "tls_cert");
 }
 
 TEST(missing_arguments_are_named)
 {
-    struct shed_source *source;
     struct shed_error err = {0};
 
-    ck_assert_int_eq(
-        shed_mysql_source_open(NULL, GOOD_QUERY, NULL, &source, &err),
-        SHED_EINVAL);
-    ck_assert_ptr_nonnull(strstr(err.reason, "uri"));
-    ck_assert_ptr_null(source);
-    ck_assert_int_eq(
-        shed_mysql_source_open(GOOD_URI, NULL, NULL, &source, &err),
-        SHED_EINVAL);
-    ck_assert_ptr_nonnull(strstr(err.reason, "query"));
-    ck_assert_int_eq(
-        shed_mysql_source_open(GOOD_URI, GOOD_QUERY, NULL, NULL, &err),
-        SHED_EINVAL);
+    expect_refused(NULL, GOOD_QUERY, NULL, "uri");
+    expect_refused(GOOD_URI, NULL, NULL, "query");
+    expect_refused(GOOD_URI, "SELECT 1", NULL, "(?)");
+    expect_refused("mysql://h", GOOD_QUERY, NULL, "database");
+    EXPECT_CODE(shed_mysql_source_open(GOOD_URI, GOOD_QUERY, NULL, NULL, &err),
+                SHED_EINVAL);
     ck_assert_ptr_nonnull(strstr(err.reason, "out"));
-    ck_assert_int_eq(
-        shed_mysql_source_open(GOOD_URI, "SELECT 1", NULL, &source, &err),
-        SHED_EINVAL);
-    ck_assert_ptr_null(source);
-    ck_assert_int_eq(
-        shed_mysql_source_open("mysql://h", GOOD_QUERY, NULL, &source, &err),
-        SHED_EINVAL);
-    ck_assert_ptr_null(source);
 }
 
 int main(void)

@@ -16,10 +16,6 @@
 
 enum { DECIMAL = 10, MOST_BITS = 64 };
 
-/* The values of YEAR, besides 0. The server takes integers below 100 for years
- * of this or the last century (MySQL manual, "The YEAR Type"). */
-enum { YEAR_FIRST = 1901, YEAR_LAST = 2155 };
-
 /* ------------------------------------------------------------------- types */
 
 /* An integer type of this many bits. */
@@ -63,7 +59,6 @@ static const struct {
 } types[] = {
     {MYSQL_TYPE_TINY, SHED_MYSQL_NUMBER, 8},
     {MYSQL_TYPE_SHORT, SHED_MYSQL_NUMBER, 16},
-    {MYSQL_TYPE_YEAR, SHED_MYSQL_NUMBER, 16},
     {MYSQL_TYPE_INT24, SHED_MYSQL_NUMBER, 24},
     {MYSQL_TYPE_LONG, SHED_MYSQL_NUMBER, 32},
     {MYSQL_TYPE_LONGLONG, SHED_MYSQL_NUMBER, MOST_BITS},
@@ -140,8 +135,6 @@ static bool holds_integer(const struct shed_mysql_column *column,
 {
     if (!key->is_unsigned)
         return ~key->bits + 1 <= column->least;
-    if (column->type == MYSQL_TYPE_YEAR && key->bits != 0)
-        return key->bits >= YEAR_FIRST && key->bits <= YEAR_LAST;
     return key->bits <= column->greatest;
 }
 

@@ -12,7 +12,7 @@
 enum shed_mysql_kind {
     SHED_MYSQL_OTHER,  /* the server compares it in another way than keys */
     SHED_MYSQL_BYTES,  /* text, bytes, or a time */
-    SHED_MYSQL_NUMBER, /* an integer type, or YEAR */
+    SHED_MYSQL_NUMBER, /* an integer type */
     SHED_MYSQL_DIGITS  /* DECIMAL without fraction: an integer, read as text */
 };
 

@@ -1,9 +1,8 @@
 /*
- * Reads SQL only as far as is needed to distinguish a placeholder from one in
- * quotes or comments (MySQL manual, "String Literals" and "Comments"). Its one
- * invariant: the server finds the same "(?)". Where the two could differ
- * (ANSI_QUOTES, NO_BACKSLASH_ESCAPES), the statement's number of parameters
- * shows it.
+ * The query's "(?)" is found by its text alone. Its one invariant: the server
+ * finds the same. Where the two differ, because it is in quotes or in a
+ * comment, or because the query has another '?', the statement's number of
+ * parameters shows it (statement.c).
  */
 #include "mysql/query.h"
 
@@ -18,59 +17,6 @@
 enum { DECIMAL = 10 };
 
 /* ------------------------------------------------------------ placeholder */
-
-/* Returns what follows the quoted text at "at"; NULL if the text has no end. A
- * doubled quote means one quote in the text; here it reads as two adjacent
- * texts, which end at the same place. */
-static const char *skip_quoted(const char *at)
-{
-    char quote = *at++;
-
-    for (; *at != '\0'; at++) {
-        if (*at == quote)
-            return at + 1;
-        if (*at == '\\' && quote != '`' && *++at == '\0')
-            return NULL;
-    }
-    return NULL;
-}
-
-static const char *skip_line(const char *at)
-{
-    return at + strcspn(at, "\n");
-}
-
-/* Returns what follows the comment at "at"; NULL if it has no end. The server
- * executes the contents of an executable comment, so only its opening is
- * skipped. */
-static const char *skip_comment(const char *at)
-{
-    const char *end;
-
-    if (at[2] == '!' || strncmp(at + 2, "M!", 2) == 0)
-        return at + sizeof("/*") - 1;
-    end = strstr(at + 2, "*/");
-    return end != NULL ? end + 2 : NULL;
-}
-
-/* "-- " begins a comment, "--1" is arithmetic. */
-static bool is_dashes(const char *at)
-{
-    return strncmp(at, "--", 2) == 0 &&
-           (at[2] == '\0' || strchr(BLANKS, at[2]) != NULL);
-}
-
-/* Returns what follows the token at "at"; NULL if it has no end. */
-static const char *skip_token(const char *at)
-{
-    if (*at == '\'' || *at == '"' || *at == '`')
-        return skip_quoted(at);
-    if (*at == '#' || is_dashes(at))
-        return skip_line(at);
-    if (strncmp(at, "/*", 2) == 0)
-        return skip_comment(at);
-    return at + 1;
-}
 
 /* Returns the size of the placeholder at "at"; 0 if there is none. */
 static size_t size_of_mark(const char *at)
@@ -90,27 +36,16 @@ static enum shed_code find_placeholder(const char *text,
                                        struct shed_mysql_query *out,
                                        struct shed_error *err)
 {
-    for (const char *at = text; *at != '\0';) {
+    for (const char *at = text; *at != '\0'; at++) {
         size_t mark_size = size_of_mark(at);
+        if (mark_size > 0 && out->mark_size > 0)
+            return shed_fail(err, SHED_EINVAL,
+                             "MySQL query: it has two \"(?)\" and must have "
+                             "one");
         if (mark_size > 0) {
-            if (out->mark_size > 0)
-                return shed_fail(err, SHED_EINVAL,
-                                 "MySQL query: it has two \"(?)\" and must "
-                                 "have one");
             out->head_size = (size_t)(at - text);
             out->mark_size = mark_size;
-            at += mark_size;
-            continue;
         }
-        if (*at == '?')
-            return shed_fail(
-                err, SHED_EINVAL,
-                "MySQL query: a '?' must be in \"(?)\", which the keys "
-                "replace");
-        at = skip_token(at);
-        if (at == NULL)
-            return shed_fail(err, SHED_EINVAL,
-                             "MySQL query: a quote or comment has no end");
     }
     if (out->mark_size == 0)
         return shed_fail(err, SHED_EINVAL,

@@ -16,9 +16,8 @@ struct shed_mysql_query {
     size_t mark_size; /* bytes of "(?)", which may have blanks in it */
 };
 
-/* Find the only "(?)" outside of quotes and comments; "( ? )" is one, too.
- * Returns: SHED_OK and *out, to be passed to fini; SHED_EINVAL (none, two,
- * another '?', a quote or comment without end), SHED_ENOMEM. */
+/* Find the only "(?)"; "( ? )" is one, too. Returns: SHED_OK and *out, to be
+ * passed to fini; SHED_EINVAL (none, two), SHED_ENOMEM. */
 SHED_MUST_CHECK enum shed_code
 shed_mysql_query_parse(const char *text, struct shed_mysql_query *out,
                        struct shed_error *err);

@@ -194,8 +194,7 @@ static enum shed_code open_parts(struct shed_cache *cache,
 
     if (shed_cache_takes_local(cache))
         bytes += o->local_bytes;
-    /* what is not near has changed a moment ago, perhaps for all threads */
-    cache->reads = shed_reads_create(is_near ? 0 : cache->client->links_limit);
+    cache->reads = shed_reads_create();
     if (bytes > 0)
         cache->local = shed_local_create(
             (size_t)bytes, is_near ? o->near_ms : 0, &cache->rule);

@@ -425,6 +425,28 @@ bool shed_look_may_share(const struct shed_terms *terms,
     return !terms->has_own_rule && !terms->only_cached && !begun->is_missed;
 }
 
+/* While there are no more callers than links, each sends a GET of its own: a
+ * shared one costs its callers a wake-up, and the wait for the GET before it.
+ * Where callers are more, threads outnumber connections, and what counts is how
+ * little is done for each call. With a near cache, what is not near has changed
+ * a moment ago, perhaps for all threads. Returns: whether it was another's. */
+static bool read_alone_or_share(struct get *get, struct shed_read *out)
+{
+    struct shed_cache *cache = get->cache;
+    size_t alone_max = cache->near != NULL ? 0 : cache->client->links_limit;
+    size_t before =
+        atomic_fetch_add_explicit(&cache->readers, 1, memory_order_relaxed);
+    bool is_shared = false;
+
+    if (before < alone_max)
+        send_get(get, out);
+    else
+        is_shared = shed_reads_share(cache->reads, get->key, get->until_ms,
+                                     send_get, get, out);
+    atomic_fetch_sub_explicit(&cache->readers, 1, memory_order_relaxed);
+    return is_shared;
+}
+
 enum shed_code shed_look(struct shed_cache *cache, const struct shed_key *key,
                          const struct shed_terms *terms, struct shed_look *out,
                          struct shed_error *err)
@@ -442,8 +464,7 @@ enum shed_code shed_look(struct shed_cache *cache, const struct shed_key *key,
     if (out->is_missed && !shed_cache_takes_local(cache))
         return SHED_OK; /* whatever GET would find is of no use */
     if (shed_look_may_share(terms, &get.begun))
-        is_shared = shed_reads_run(cache->reads, key, get.until_ms, send_get,
-                                   &get, &read);
+        is_shared = read_alone_or_share(&get, &read);
     else
         send_get(&get, &read);
     *out = read.look;

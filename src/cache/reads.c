@@ -1,11 +1,7 @@
 /*
  * Sharing of GETs. Its invariant: nobody joins a GET that has been sent.
  *
- * While there are no more callers than `alone_max`, each sends a GET of its
- * own: a shared one costs its callers a wake-up, and the wait for the GET
- * before it. Where callers are more, threads outnumber connections, and what
- * counts is how little is done for each call. Then one GET of a key is under
- * way, and one is next, which all newcomers share.
+ * One GET of a key is under way, and one is next, which all newcomers share.
  *
  * All of it is on the callers' stacks, in lists: so nothing is allocated. Those
  * that wait are equal until a GET has ended: then the first of them sends the
@@ -13,7 +9,6 @@
  */
 #include "cache/reads.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,8 +46,6 @@ struct slot {
 };
 
 struct shed_reads {
-    size_t alone_max; /* set at creation */
-    atomic_size_t callers;
     struct slot slot[SLOTS];
 };
 
@@ -174,11 +167,13 @@ static void settle(struct slot *slot, struct reader *me)
     }
 }
 
-static bool share(struct slot *slot, const struct shed_key *key,
-                  uint64_t deadline_ms, shed_read_fn *read, void *user,
-                  struct shed_read *out)
+bool shed_reads_share(struct shed_reads *reads, const struct shed_key *key,
+                      uint64_t deadline_ms, shed_read_fn *read, void *user,
+                      struct shed_read *out)
 {
     struct reader me = {.key = key, .out = out, .latch = SHED_LATCH_INIT(1)};
+    struct slot *slot =
+        &reads->slot[shed_hash(key->redis, key->redis_size, 0) % SLOTS];
 
     if (enter(slot, &me) && !wait_for_turn(slot, &me, deadline_ms)) {
         out->look = (struct shed_look){.value = NULL};
@@ -194,32 +189,12 @@ static bool share(struct slot *slot, const struct shed_key *key,
     return false;
 }
 
-bool shed_reads_run(struct shed_reads *reads, const struct shed_key *key,
-                    uint64_t deadline_ms, shed_read_fn *read, void *user,
-                    struct shed_read *out)
-{
-    size_t before =
-        atomic_fetch_add_explicit(&reads->callers, 1, memory_order_relaxed);
-    bool is_shared = false;
-
-    if (before < reads->alone_max)
-        read(user, out);
-    else
-        is_shared = share(
-            &reads->slot[shed_hash(key->redis, key->redis_size, 0) % SLOTS],
-            key, deadline_ms, read, user, out);
-    atomic_fetch_sub_explicit(&reads->callers, 1, memory_order_relaxed);
-    return is_shared;
-}
-
 /* ---------------------------------------------------------- begin and end */
 
-struct shed_reads *shed_reads_create(size_t alone_max)
+struct shed_reads *shed_reads_create(void)
 {
     struct shed_reads *reads = calloc(1, sizeof(*reads));
 
-    if (reads != NULL)
-        reads->alone_max = alone_max;
     for (size_t i = 0; reads != NULL && i < SLOTS; i++) {
         if (shed_mutex_init(&reads->slot[i].mu, SHED_RANK_READS) == 0)
             continue;

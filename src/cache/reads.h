@@ -94,9 +94,8 @@ struct shed_read {
 /* Sends GET in this thread, and sets *out. */
 typedef void shed_read_fn(void *user, struct shed_read *out);
 
-/* Nothing is shared while there are no more callers than alone_max, of whatever
- * keys. Returns NULL when memory is out. */
-struct shed_reads *shed_reads_create(size_t alone_max);
+/* Returns NULL when memory is out. */
+struct shed_reads *shed_reads_create(void);
 
 /* No call is under way. NULL is allowed. */
 void shed_reads_destroy(struct shed_reads *reads);
@@ -111,9 +110,9 @@ void shed_reads_destroy(struct shed_reads *reads);
  * Returns: true if *out is another caller's result; its values are references
  * of this caller's.
  */
-SHED_MUST_CHECK bool shed_reads_run(struct shed_reads *reads,
-                                    const struct shed_key *key,
-                                    uint64_t deadline_ms, shed_read_fn *read,
-                                    void *user, struct shed_read *out);
+SHED_MUST_CHECK bool shed_reads_share(struct shed_reads *reads,
+                                      const struct shed_key *key,
+                                      uint64_t deadline_ms, shed_read_fn *read,
+                                      void *user, struct shed_read *out);
 
 #endif

@@ -6,6 +6,7 @@
 #ifndef SHED_PARTS_H
 #define SHED_PARTS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include <snowshed/snowshed.h>
@@ -32,6 +33,8 @@ struct shed_cache {
     struct shed_async *async;
     /* atomic */
     struct shed_counters counters;
+    atomic_size_t readers; /* calls that have a GET, or wait for one; not beside
+                              what hits only read */
 };
 
 /* Whether it gives out local rows while Redis cannot be read. */

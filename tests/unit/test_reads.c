@@ -70,7 +70,8 @@ static void *call(void *user)
     const struct shed_key key = {.redis = c->key,
                                  .redis_size = (unsigned)strlen(c->key)};
 
-    c->is_shared = shed_reads_run(reads, &key, c->deadline_ms, get, c, &c->got);
+    c->is_shared =
+        shed_reads_share(reads, &key, c->deadline_ms, get, c, &c->got);
     return NULL;
 }
 
@@ -142,7 +143,7 @@ static void end_with(struct caller *c, size_t count, size_t number)
 
 static void set_up(void)
 {
-    reads = shed_reads_create(0);
+    reads = shed_reads_create();
     ck_assert_ptr_nonnull(reads);
     shed_latch_init(&deadline, 1);
     atomic_store(&waits, 0);
@@ -155,44 +156,6 @@ static void tear_down(void)
 }
 
 /* ------------------------------------------------------------------ tests */
-
-TEST(a_few_callers_share_nothing)
-{
-    struct shed_latch gate[2] = {SHED_LATCH_INIT(1), SHED_LATCH_INIT(1)};
-    struct caller a = {.gate = &gate[0]}, b = {.gate = &gate[1]};
-
-    shed_reads_destroy(reads);
-    reads = shed_reads_create(2);
-    start_getting(&a);
-    start_getting(&b);
-    shed_latch_count_down(&gate[0], 1);
-    shed_latch_count_down(&gate[1], 1);
-    end(&a);
-    end(&b);
-    ck_assert(!a.is_shared && !b.is_shared);
-    ck_assert_uint_ne(number_of(&a), number_of(&b));
-    release(&a);
-    release(&b);
-}
-
-TEST(one_more_than_a_few_shares)
-{
-    struct shed_latch gate[2] = {SHED_LATCH_INIT(1), SHED_LATCH_INIT(1)};
-    struct caller a = {.gate = &gate[0]}, b = {.gate = &gate[1]}, c = {0};
-
-    shed_reads_destroy(reads);
-    reads = shed_reads_create(1);
-    start_getting(&a);
-    start_getting(&b);
-    start_waiting(&c);
-    shed_latch_count_down(&gate[0], 1);
-    shed_latch_count_down(&gate[1], 1);
-    end(&a);
-    end(&b);
-    end_with(&c, 1, 3);
-    release(&a);
-    release(&b);
-}
 
 /* It may have read what was there before the caller came. */
 TEST(a_get_that_was_sent_before_answers_no_newcomer)
@@ -396,7 +359,7 @@ static void *write_and_read(void *user)
     for (size_t i = 0; i < STORM_CALLS; i++) {
         size_t written = atomic_fetch_add(&stored, 1) + 1, number;
         struct shed_read got;
-        bool is_shared = shed_reads_run(
+        bool is_shared = shed_reads_share(
             reads, &key, i % 5 == 0 ? 1 : UINT64_MAX, get_stored, &nth, &got);
         ck_assert(!is_shared || got.code != SHED_ETIMEDOUT);
         if (got.code != SHED_OK)

@@ -4,9 +4,13 @@
  * is a test: it fails when a promise is broken, and also when a known weakness
  * does not show. Whether a weakness shows is chance, and a lease of a second
  * ends if processes do not run for that long; such a cell is repeated.
+ *
+ *     lock_torture [TEXT]
+ *
+ * runs all cells, or those of the algorithm TEXT and those of which it is part
+ * of what happens, and prints the matrix; src/lock/README.md explains it.
  */
 #include <fcntl.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,84 +40,11 @@ enum {
     SLOW_MS = 40,
     RECORDS_MAX = 20000,
     PUSH_CUTS = 3,
-    CELL_TIMEOUT_S = 600,
-    USAGE_STATUS = 2
+    CELL_TIMEOUT_S = 600
 };
 
-/* --------------------------------------------------------------- the cells */
-
-#define S SHED_LOCK_SETNX
-#define E SHED_LOCK_EXPIRE
-#define T SHED_LOCK_TIMESTAMP
-#define L SHED_LOCK_LEASE
-#define Q TORTURE_QUORUM
-
-static const struct cell all_cells[] = {
-    {.algorithm = S, .fault = FAULT_NONE},
-    {.algorithm = E, .fault = FAULT_NONE},
-    {.algorithm = T, .fault = FAULT_NONE},
-    {.algorithm = L, .fault = FAULT_NONE},
-    {.algorithm = Q, .fault = FAULT_NONE},
-    {.algorithm = S, .fault = FAULT_KILLED, .is_stuck = true},
-    {.algorithm = E, .fault = FAULT_KILLED},
-    {.algorithm = T, .fault = FAULT_KILLED},
-    {.algorithm = L, .fault = FAULT_KILLED},
-    {.algorithm = Q, .fault = FAULT_KILLED},
-    {.algorithm = E, .fault = FAULT_DIES_BETWEEN},
-    {.algorithm = E, .fault = FAULT_STOPS_BETWEEN, .is_broken = true},
-    {.algorithm = S, .fault = FAULT_STOPPED},
-    {.algorithm = E, .fault = FAULT_STOPPED, .is_broken = true},
-    {.algorithm = T, .fault = FAULT_STOPPED, .is_broken = true},
-    {.algorithm = L, .fault = FAULT_STOPPED, .is_broken = true},
-    {.algorithm = Q, .fault = FAULT_STOPPED, .is_broken = true},
-    {.algorithm = S, .fault = FAULT_OVERRUN},
-    {.algorithm = E, .fault = FAULT_OVERRUN, .is_broken = true},
-    {.algorithm = T, .fault = FAULT_OVERRUN, .is_broken = true},
-    {.algorithm = L, .fault = FAULT_OVERRUN, .is_broken = true},
-    {.algorithm = Q, .fault = FAULT_OVERRUN, .is_broken = true},
-    {.algorithm = T, .fault = FAULT_LATE_GETSET},
-    {.algorithm = S, .fault = FAULT_CLOCKS},
-    {.algorithm = E, .fault = FAULT_CLOCKS},
-    {.algorithm = T, .fault = FAULT_CLOCKS, .is_broken = true},
-    {.algorithm = L, .fault = FAULT_CLOCKS},
-    {.algorithm = Q, .fault = FAULT_CLOCKS},
-    {.algorithm = S, .fault = FAULT_PUSHES_CUT},
-    {.algorithm = E, .fault = FAULT_PUSHES_CUT},
-    {.algorithm = T, .fault = FAULT_PUSHES_CUT},
-    {.algorithm = L, .fault = FAULT_PUSHES_CUT},
-    {.algorithm = Q, .fault = FAULT_PUSHES_CUT},
-    {.algorithm = S, .fault = FAULT_RESTART_DATA},
-    {.algorithm = E, .fault = FAULT_RESTART_DATA},
-    {.algorithm = T, .fault = FAULT_RESTART_DATA},
-    {.algorithm = L, .fault = FAULT_RESTART_DATA},
-    {.algorithm = S, .fault = FAULT_RESTART_EMPTY, .is_broken = true},
-    {.algorithm = E, .fault = FAULT_RESTART_EMPTY, .is_broken = true},
-    {.algorithm = T, .fault = FAULT_RESTART_EMPTY, .is_broken = true},
-    {.algorithm = L, .fault = FAULT_RESTART_EMPTY, .is_broken = true},
-    {.algorithm = S, .fault = FAULT_FAILOVER, .is_broken = true},
-    {.algorithm = E, .fault = FAULT_FAILOVER, .is_broken = true},
-    {.algorithm = T, .fault = FAULT_FAILOVER, .is_broken = true},
-    {.algorithm = L, .fault = FAULT_FAILOVER, .is_broken = true},
-    {.algorithm = L, .fault = FAULT_FAILOVER_ACKED},
-    {.algorithm = L, .fault = FAULT_CLUSTER, .is_broken = true},
-    {.algorithm = L, .fault = FAULT_CLUSTER_ACKED},
-    {.algorithm = Q, .fault = FAULT_ONE_SLOW},
-    {.algorithm = Q, .fault = FAULT_ONE_KILLED},
-    {.algorithm = Q, .fault = FAULT_TWO_KILLED},
-    {.algorithm = Q, .fault = FAULT_TWO_FROZEN},
-    {.algorithm = Q, .fault = FAULT_ONE_EMPTY},
-    {.algorithm = Q, .fault = FAULT_THREE_KILLED, .is_stuck = true},
-};
-#define CELLS (sizeof(all_cells) / sizeof(*all_cells))
-
-/* The same in shared memory, where the tests' processes write what they saw. */
-static struct cell *cells;
-
-#undef S
-#undef E
-#undef T
-#undef L
-#undef Q
+/* In shared memory, where the tests' processes write what they saw. */
+static struct cell (*cells)[ALGORITHMS];
 
 /* ------------------------------------------------ the environment of a cell */
 
@@ -506,6 +437,12 @@ static void send_late_getset(void)
     atomic_store(&env.shared->victim, dead);
 }
 
+static void start_again(struct server *s)
+{
+    server_kill(s);
+    server_start_again(s);
+}
+
 static void cut_pushes(void)
 {
     (void)catch_holder();
@@ -518,18 +455,21 @@ static void cut_pushes(void)
     let_go();
 }
 
-static void restart(bool is_empty)
+static void restart_with_data(void)
 {
     (void)catch_holder();
-    server_kill(&env.servers[0]);
-    server_start_again(&env.servers[0]);
+    start_again(&env.servers[0]);
+    observe();
     note_fault();
-    if (is_empty) {
-        wait_for_another();
-    } else {
-        observe();
-        note_fault();
-    }
+    let_go();
+}
+
+static void restart_empty(void)
+{
+    (void)catch_holder();
+    start_again(&env.servers[0]);
+    note_fault();
+    wait_for_another();
     let_go();
 }
 
@@ -640,76 +580,98 @@ static void hurt_servers(void (*hurt)(struct server *), size_t count)
     let_go();
 }
 
-static void start_empty(struct server *s)
+static void let_them_work(void)
 {
-    server_kill(s);
-    server_start_again(s);
+    wait_for_entries(QUIET_ENTRIES);
+}
+
+/* --------------------------------------------------------------- the cells */
+
+#define S (1U << SHED_LOCK_SETNX)
+#define E (1U << SHED_LOCK_EXPIRE)
+#define T (1U << SHED_LOCK_TIMESTAMP)
+#define L (1U << SHED_LOCK_LEASE)
+#define Q (1U << TORTURE_QUORUM)
+#define SINGLE (S | E | T | L)
+
+/* Sets of algorithms: those to which it applies, and what is promised, or a
+ * known weakness, of them. */
+static const struct {
+    const char *what;
+    unsigned tried, broken, stuck;
+    void (*inflict)(void);
+    /* or what happens to some of five servers */
+    void (*hurt)(struct server *server);
+    size_t count;
+} faults[FAULTS] = {
+    [FAULT_NONE] = {"nothing happens", SINGLE | Q, 0, 0, let_them_work},
+    [FAULT_KILLED] = {"the holder is killed", SINGLE | Q, 0, S, kill_holder},
+    [FAULT_DIES_BETWEEN] = {"killed between SETNX and EXPIRE", E, 0, 0,
+                            die_between},
+    [FAULT_STOPS_BETWEEN] = {"stopped between SETNX and EXPIRE", E, E, 0,
+                             stop_between},
+    [FAULT_STOPPED] = {"the holder stops past its lease", SINGLE | Q,
+                       E | T | L | Q, 0, stop_holder},
+    [FAULT_OVERRUN] = {"it works past its lease, unrenewed", SINGLE | Q,
+                       E | T | L | Q, 0, overrun},
+    [FAULT_LATE_GETSET] = {"a loser's GETSET comes late", T, 0, 0,
+                           send_late_getset},
+    [FAULT_CLOCKS] = {"wall clocks 1 h ahead and behind", SINGLE | Q, T, 0,
+                      let_them_work},
+    [FAULT_PUSHES_CUT] = {"its push connection is cut", SINGLE | Q, 0, 0,
+                          cut_pushes},
+    [FAULT_RESTART_DATA] = {"Redis restarts with its data", SINGLE, 0, 0,
+                            restart_with_data},
+    [FAULT_RESTART_EMPTY] = {"Redis restarts empty", SINGLE, SINGLE, 0,
+                             restart_empty},
+    [FAULT_FAILOVER] = {"failover to a replica without it", SINGLE, SINGLE, 0,
+                        fail_over},
+    [FAULT_FAILOVER_ACKED] = {"failover, with replicas = 1", L, 0, 0,
+                              fail_over_acknowledged},
+    [FAULT_CLUSTER] = {"failover in a cluster, without it", L, L, 0,
+                       fail_over_cluster},
+    [FAULT_CLUSTER_ACKED] = {"failover in a cluster, replicas = 1", L, 0, 0,
+                             fail_over_cluster_acknowledged},
+    [FAULT_ONE_SLOW] = {"1 of 5 servers is slow", Q, 0, 0, let_them_work},
+    [FAULT_ONE_KILLED] = {"1 of 5 servers is killed", Q, 0, 0, NULL,
+                          server_kill, 1},
+    [FAULT_TWO_KILLED] = {"2 of 5 servers are killed", Q, 0, 0, NULL,
+                          server_kill, 2},
+    [FAULT_TWO_FROZEN] = {"2 of 5 servers are frozen", Q, 0, 0, NULL,
+                          server_freeze, 2},
+    [FAULT_ONE_EMPTY] = {"1 of 5 restarts empty", Q, 0, 0, NULL, start_again,
+                         1},
+    [FAULT_THREE_KILLED] = {"3 of 5 servers are killed", Q, 0, Q, NULL,
+                            server_kill, 3}};
+
+#undef S
+#undef E
+#undef T
+#undef L
+#undef Q
+
+/* only: part of an algorithm's name or of what happens; NULL: all. */
+static void make_cells(const char *only)
+{
+    for (enum fault f = FAULT_NONE; f < FAULTS; f++)
+        for (unsigned a = 0; a < ALGORITHMS; a++)
+            cells[f][a] = (struct cell){
+                .algorithm = a,
+                .fault = f,
+                .what = faults[f].what,
+                .is_broken = (faults[f].broken >> a & 1) != 0,
+                .is_stuck = (faults[f].stuck >> a & 1) != 0,
+                .is_chosen = (faults[f].tried >> a & 1) != 0 &&
+                             (only == NULL || strstr(faults[f].what, only) ||
+                              strcmp(algorithm_names[a], only) == 0)};
 }
 
 static void inflict(const struct cell *cell)
 {
-    switch (cell->fault) {
-    case FAULT_NONE:
-    case FAULT_CLOCKS:
-    case FAULT_ONE_SLOW:
-    case FAULTS:
-        wait_for_entries(QUIET_ENTRIES);
-        break;
-    case FAULT_KILLED:
-        kill_holder();
-        break;
-    case FAULT_DIES_BETWEEN:
-        die_between();
-        break;
-    case FAULT_STOPS_BETWEEN:
-        stop_between();
-        break;
-    case FAULT_STOPPED:
-        stop_holder();
-        break;
-    case FAULT_OVERRUN:
-        overrun();
-        break;
-    case FAULT_LATE_GETSET:
-        send_late_getset();
-        break;
-    case FAULT_PUSHES_CUT:
-        cut_pushes();
-        break;
-    case FAULT_RESTART_DATA:
-        restart(false);
-        break;
-    case FAULT_RESTART_EMPTY:
-        restart(true);
-        break;
-    case FAULT_FAILOVER:
-        fail_over();
-        break;
-    case FAULT_FAILOVER_ACKED:
-        fail_over_acknowledged();
-        break;
-    case FAULT_CLUSTER:
-        fail_over_cluster();
-        break;
-    case FAULT_CLUSTER_ACKED:
-        fail_over_cluster_acknowledged();
-        break;
-    case FAULT_ONE_KILLED:
-        hurt_servers(server_kill, 1);
-        break;
-    case FAULT_TWO_KILLED:
-        hurt_servers(server_kill, 2);
-        break;
-    case FAULT_TWO_FROZEN:
-        hurt_servers(server_freeze, 2);
-        break;
-    case FAULT_ONE_EMPTY:
-        hurt_servers(start_empty, 1);
-        break;
-    case FAULT_THREE_KILLED:
-        hurt_servers(server_kill, 3);
-        break;
-    }
+    if (faults[cell->fault].inflict != NULL)
+        faults[cell->fault].inflict();
+    else
+        hurt_servers(faults[cell->fault].hurt, faults[cell->fault].count);
 }
 
 /* ----------------------------------------------------------------- records */
@@ -802,9 +764,9 @@ static enum torture_outcome run_cell(struct cell *cell, char *text)
     return outcome;
 }
 
-TEST_EACH(what_is_promised_holds_and_what_is_weak_shows, 0, CELLS)
+TEST_EACH(what_is_promised_holds_and_what_is_weak_shows, 0, FAULTS *ALGORITHMS)
 {
-    struct cell *cell = &cells[_i];
+    struct cell *cell = &cells[_i / ALGORITHMS][_i % ALGORITHMS];
     enum torture_outcome outcome;
     char text[TORTURE_TEXT_BYTES];
 
@@ -813,7 +775,7 @@ TEST_EACH(what_is_promised_holds_and_what_is_weak_shows, 0, CELLS)
     env.lease_ms = LEASE_MS;
     for (unsigned i = 0; i < TRIES_MAX; i++) {
         (void)fprintf(stderr, "%-10s %-28s ", algorithm_names[cell->algorithm],
-                      fault_texts[cell->fault].what);
+                      cell->what);
         outcome = run_cell(cell, text);
         if (outcome != TORTURE_NOT_SHOWN && outcome != TORTURE_DISTURBED)
             break;
@@ -829,156 +791,19 @@ TEST_EACH(what_is_promised_holds_and_what_is_weak_shows, 0, CELLS)
                   (unsigned long long)env.stall_ms);
 }
 
-/* ----------------------------------------------------------------- options */
-
-/* Each literal is a line of the text. */
-/* clang-format off */
-static const char help[] =
-    "usage: lock_torture [OPTION...]\n"
-    "\n"
-    "Runs every lock algorithm under every fault: processes are killed and\n"
-    "stopped, servers that it starts restart, fail over and freeze. Prints\n"
-    "whether mutual exclusion was kept. Takes a few minutes.\n"
-    "\n"
-    "  --mysql URI       mysql://user@/database?socket=/path, a server where\n"
-    "                    it may create databases (default: SHED_TEST_MYSQL)\n"
-    "  --algorithm NAME  only this one: SETNX, EXPIRE, TIMESTAMP, LEASE, QUORUM\n"
-    "  --fault NAME      only this one; `list` lists them\n"
-    "  --markdown FILE   write the matrix as a Markdown table\n"
-    "  --json FILE       write the figures\n"
-    "  --help            this text\n"
-    "\n"
-    "A cell of the matrix says:\n"
-    "  kept, BROKEN      whether at most one process held the lock at any time\n"
-    "  a time            from the holder's death or release until the next process\n"
-    "                    had the lock; `stuck`: none got it\n"
-    "  ordered           each holder's fencing token was higher than the last one\n"
-    "  old               writes of a former holder that were accepted\n"
-    "  refused           writes of a former holder that the guard refused\n"
-    "\n"
-    "A cell is repeated up to 8 times if a known weakness did not show. It is\n"
-    "repeated with a longer lease if a promise was broken while the machine had\n"
-    "stopped processes for more than a quarter of the lease; with QUORUM a\n"
-    "twentieth, if what was broken follows from the end of a lease.\n"
-    "\n"
-    "Exit status: 0 if every promise was kept and every known weakness showed,\n"
-    "1 if not, 2 for a wrong option.\n";
-/* clang-format on */
-
-static const char *markdown_file, *json_file;
-
-static _Noreturn void refuse(const char *what, const char *value)
-{
-    (void)fprintf(stderr, "lock_torture: there is no %s '%s' (see --help)\n",
-                  what, value);
-    exit(USAGE_STATUS);
-}
-
-static _Noreturn void list_faults(void)
-{
-    for (enum fault f = FAULT_NONE; f < FAULTS; f++)
-        printf("%-14s %s\n", fault_texts[f].name, fault_texts[f].what);
-    exit(EXIT_SUCCESS);
-}
-
-static void choose_algorithm(const char *name)
-{
-    bool is_known = false;
-
-    for (size_t i = 0; i < CELLS; i++) {
-        bool is = strcmp(algorithm_names[cells[i].algorithm], name) == 0;
-        is_known |= is;
-        cells[i].is_chosen &= is;
-    }
-    if (!is_known)
-        refuse("algorithm", name);
-}
-
-static void choose_fault(const char *name)
-{
-    bool is_known = false;
-
-    if (strcmp(name, "list") == 0)
-        list_faults();
-    for (size_t i = 0; i < CELLS; i++) {
-        bool is = strcmp(fault_texts[cells[i].fault].name, name) == 0;
-        is_known |= is;
-        cells[i].is_chosen &= is;
-    }
-    if (!is_known)
-        refuse("fault", name);
-}
-
-static void read_options(int argc, char **argv)
-{
-    static const struct option options[] = {
-        {"mysql", required_argument, NULL, 'm'},
-        {"algorithm", required_argument, NULL, 'a'},
-        {"fault", required_argument, NULL, 'f'},
-        {"markdown", required_argument, NULL, 'd'},
-        {"json", required_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0}};
-    int option;
-
-    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        if (option == 'm')
-            setenv("SHED_TEST_MYSQL", optarg, 1);
-        else if (option == 'a')
-            choose_algorithm(optarg);
-        else if (option == 'f')
-            choose_fault(optarg);
-        else if (option == 'd')
-            markdown_file = optarg;
-        else if (option == 'j')
-            json_file = optarg;
-        else if (option == 'h') {
-            (void)fputs(help, stdout);
-            exit(EXIT_SUCCESS);
-        } else
-            exit(USAGE_STATUS);
-    }
-    if (optind < argc)
-        refuse("argument", argv[optind]);
-}
-
-static bool write_file(const char *name, bool is_markdown)
-{
-    FILE *out = fopen(name, "w");
-
-    if (out == NULL) {
-        perror(name);
-        return false;
-    }
-    if (is_markdown)
-        print_matrix(out, cells, CELLS, true);
-    else
-        print_json(out, cells, CELLS);
-    if (fclose(out) == 0)
-        return true;
-    perror(name);
-    return false;
-}
-
 int main(int argc, char **argv)
 {
     int status;
 
-    cells = mmap(NULL, sizeof(all_cells), PROT_READ | PROT_WRITE,
+    cells = mmap(NULL, sizeof(*cells) * FAULTS, PROT_READ | PROT_WRITE,
                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (cells == MAP_FAILED) {
         perror("lock_torture: mmap");
         return EXIT_FAILURE;
     }
-    memcpy(cells, all_cells, sizeof(all_cells));
-    for (size_t i = 0; i < CELLS; i++)
-        cells[i].is_chosen = true;
-    read_options(argc, argv);
+    make_cells(argc > 1 ? argv[1] : NULL);
     tcase_set_timeout(test_case(), CELL_TIMEOUT_S);
     status = run_tests("lock torture");
-    print_matrix(stdout, cells, CELLS, false);
-    if ((markdown_file != NULL && !write_file(markdown_file, true)) ||
-        (json_file != NULL && !write_file(json_file, false)))
-        status = EXIT_FAILURE;
+    print_matrix(stdout, (const struct cell(*)[ALGORITHMS])cells);
     return status;
 }

@@ -36,13 +36,6 @@ enum fault {
     FAULTS
 };
 
-/* By the number of the fault: its short name and its description. */
-struct fault_text {
-    const char *name;
-    const char *what;
-};
-extern const struct fault_text fault_texts[FAULTS];
-
 enum { ALGORITHMS = 6 };
 /* Behind the algorithms: LEASE on a majority of several servers. */
 #define TORTURE_QUORUM (SHED_LOCK_LEASE + 1)
@@ -52,6 +45,7 @@ extern const char *const algorithm_names[ALGORITHMS];
 struct cell {
     unsigned algorithm; /* enum shed_lock_algorithm, or TORTURE_QUORUM */
     enum fault fault;
+    const char *what; /* what happens */
     /* what is promised, or a known weakness */
     bool is_broken; /* two can be inside at the same time */
     bool is_stuck;  /* nobody can get it any longer */
@@ -65,9 +59,7 @@ struct cell {
 
 bool has_tokens(const struct cell *cell);
 
-/* A row for each fault, a column for each algorithm. */
-void print_matrix(FILE *out, const struct cell *cells, size_t count,
-                  bool is_markdown);
-void print_json(FILE *out, const struct cell *cells, size_t count);
+/* Print a row for each fault and a column for each algorithm, as Markdown. */
+void print_matrix(FILE *out, const struct cell cells[FAULTS][ALGORITHMS]);
 
 #endif

@@ -13,23 +13,29 @@
 #define KEY "lock:{job}"
 
 enum {
-    STEPS_MAX = 12,
+    STEPS_MAX = 16,
     WORDS_MAX = 3,
     LEASE_MS = 3600000,
     SHORT_MS = 10000,
     GRACE_MS = 60000,
     LOOK_MS = 100,
+    OFFER_LIFE_MS = 2500,
     WAIT_MS = 100000,
+    APART_MS = 10000, /* the ends of keys are no further apart */
     SEVERAL = 26,
     PARTS_MAX = 8
 };
 
 /* A step, and how its exchange ends; NULL: it is not an exchange. Holders are
  * letters; the process of A is 0, that of B 1, and so on; a is A with another
- * handle. */
+ * handle. "blank": the process has no channel; "elsewhere": it had one on
+ * another run of the server. */
 struct step {
     const char *what, *end;
 };
+
+/* Refused by Redis; the model has memory, so it is not asked. */
+#define OOM "FAILED"
 
 struct scenario {
     const char *name;
@@ -93,18 +99,61 @@ static const struct scenario scenarios[] = {
       {"acquire B", "NO long"},
       {"suspected 60000", NULL},
       {"acquire B", "YES"}}},
-    {"a holder that is there stays",
+    {"a holder that was there meanwhile stays",
      &shed_lock_lease,
      false,
      {{"open A", NULL},
       {"acquire A", "YES"},
+      {"acquire B", "NO long"},
+      {"suspected 60000", NULL},
       {"acquire B", "NO long"},
       {"close A", NULL},
       {"acquire B", "NO long"},
       {"open A", NULL},
       {"acquire B", "NO long"},
       {"close A", NULL},
+      {"suspected 60000", NULL},
+      {"acquire B", "NO long"},
+      {"suspected 60000", NULL},
+      {"acquire B", "YES"}}},
+    {"another holder gets a suspicion of its own",
+     &shed_lock_lease,
+     false,
+     {{"acquire A", "YES"},
+      {"acquire B", "NO long"},
+      {"del", NULL},
+      {"acquire C", "YES"},
+      {"suspected 60000", NULL},
+      {"acquire B", "NO long"},
+      {"suspected 60000", NULL},
+      {"acquire B", "YES"}}},
+    {"a clock that is set back costs a suspicion one grace",
+     &shed_lock_lease,
+     false,
+     {{"acquire A", "YES"},
+      {"acquire B", "NO long"},
+      {"suspected -3600000", NULL},
+      {"acquire B", "NO long"},
+      {"suspected 60000", NULL},
+      {"acquire B", "YES"}}},
+    {"a holder that was present on another run is not gone",
+     &shed_lock_lease,
+     false,
+     {{"acquire A elsewhere", "YES"},
+      {"acquire B", "NO long"},
+      {"suspected 60000", NULL},
       {"acquire B", "NO long"}}},
+    {"a holder that was never present is not gone",
+     &shed_lock_lease,
+     false,
+     {{"acquire A blank", "YES"},
+      {"acquire B", "NO long"},
+      {"suspected 60000", NULL},
+      {"acquire B", "NO long"}}},
+    {"what is not renewed keeps its end when it is written again",
+     &shed_lock_lease,
+     false,
+     {{"acquire A", "YES"}, {"persist", NULL}, {"rewrite A blank", "YES"}}},
     {"a foreign client's lock is waited for",
      &shed_lock_lease,
      false,
@@ -127,18 +176,72 @@ static const struct scenario scenarios[] = {
       {"acquire B", "YES"},
       {"release B", "YES"},
       {"acquire C", "YES"}}},
-    {"a waiter that is absent for the grace is gone",
+    {"waiters that are absent for the grace are gone together",
      &shed_lock_lease,
      true,
      {{"open A", NULL},
-      {"open C", NULL},
+      {"open D", NULL},
       {"acquire A", "YES"},
       {"acquire B", "NO long"},
       {"acquire C", "NO long"},
       {"release A", "YES"},
+      {"acquire D", "NO short"},
+      {"suspected 60000", NULL},
+      {"acquire D", "YES"}}},
+    {"a dead holder's lock is free while dead waiters are found out",
+     &shed_lock_lease,
+     true,
+     {{"acquire A", "YES"},
+      {"acquire B", "NO long"},
+      {"acquire C", "NO long"},
+      {"suspected 60000", NULL},
       {"acquire C", "NO short"},
       {"suspected 60000", NULL},
       {"acquire C", "YES"}}},
+    {"a live waiter keeps its turn",
+     &shed_lock_lease,
+     true,
+     {{"open B", NULL},
+      {"acquire A", "YES"},
+      {"acquire B", "NO long"},
+      {"release A", "YES"},
+      {"acquire C", "NO short"},
+      {"suspected 60000", NULL},
+      {"offered 0", NULL},
+      {"acquire C", "NO short"}}},
+    {"a waiter that comes back within the grace keeps its turn",
+     &shed_lock_lease,
+     true,
+     {{"acquire A", "YES"},
+      {"acquire B", "NO long"},
+      {"release A", "YES"},
+      {"acquire C", "NO short"},
+      {"open B", NULL},
+      {"offered 0", NULL},
+      {"acquire C", "NO short"},
+      {"close B", NULL},
+      {"suspected 60000", NULL},
+      {"offered 0", NULL},
+      {"acquire C", "NO short"}}},
+    {"a waiter without a channel loses its turn when it does not take it",
+     &shed_lock_lease,
+     true,
+     {{"acquire A", "YES"},
+      {"acquire B blank", "NO long"},
+      {"release A", "YES"},
+      {"acquire C", "NO short"},
+      {"suspected 60000", NULL},
+      {"offered 0", NULL},
+      {"acquire C", "NO short"},
+      {"offered 250", NULL},
+      {"acquire C", "YES"}}},
+    {"one that joined without a channel leaves nothing in the queue",
+     &shed_lock_lease,
+     true,
+     {{"acquire A", "YES"},
+      {"acquire B blank", "NO long"},
+      {"acquire B", "NO long"},
+      {"undo B", "NO"}}},
     {"one that gives up leaves the queue",
      &shed_lock_lease,
      true,
@@ -148,6 +251,60 @@ static const struct scenario scenarios[] = {
       {"undo B", "NO"},
       {"release A", "YES"},
       {"acquire C", "YES"}}},
+    {"a waiter of version 0.1 keeps its turn",
+     &shed_lock_lease,
+     true,
+     {{"old B", NULL}, {"acquire C", "NO short"}}},
+    {"without memory a lock is extended and written again",
+     &shed_lock_lease,
+     false,
+     {{"acquire A", "YES"},
+      {"life 60000", NULL},
+      {"memory 1", NULL},
+      {"extend A", "YES"},
+      {"extend A blank", "YES"},
+      {"life 60000", NULL},
+      {"rewrite A", "YES"},
+      {"extend B", "NO"}}},
+    {"without memory what is held is taken, and what is free refused",
+     &shed_lock_lease,
+     false,
+     {{"open A", NULL},
+      {"acquire A", "YES"},
+      {"memory 1", NULL},
+      {"acquire B", "NO long"},
+      {"acquire A", "YES"}, /* as if its reply was lost */
+      {"del", NULL},
+      {"acquire B", OOM}}},
+    {"without memory the lock of a dead holder is taken",
+     &shed_lock_lease,
+     false,
+     {{"acquire A", "YES"},
+      {"acquire B", "NO long"},
+      {"memory 1", NULL},
+      {"acquire B", "NO long"}}},
+    {"without memory a fair lock of a dead holder is taken",
+     &shed_lock_lease,
+     true,
+     {{"acquire A", "YES"},
+      {"memory 1", NULL},
+      {"acquire B", "NO long"},
+      {"acquire B", "NO long"}}},
+    {"without memory the first waiter keeps its place",
+     &shed_lock_lease,
+     true,
+     {{"acquire A", "YES"},
+      {"acquire B", "NO long"},
+      {"acquire C", "NO long"},
+      {"release A", "YES"},
+      {"memory 1", NULL},
+      {"acquire B", OOM},
+      {"memory 0", NULL},
+      {"acquire B", "YES"}}},
+    {"without memory a foreign lock is taken",
+     &shed_lock_lease,
+     false,
+     {{"set foreign", NULL}, {"memory 1", NULL}, {"acquire A", "NO short"}}},
     {"SETNX holds it until DEL",
      &shed_lock_setnx,
      false,
@@ -158,7 +315,10 @@ static const struct scenario scenarios[] = {
       {"release A", "YES"},
       {"release A", "NO"},
       {"acquire B", "YES"},
-      {"undo B", "YES"}}},
+      {"undo B", "YES"},
+      {"acquire A", "YES"},
+      {"set foreign", NULL},
+      {"extend A", "NO"}}},
     {"EXPIRE has a lease",
      &shed_lock_expire,
      false,
@@ -168,11 +328,24 @@ static const struct scenario scenarios[] = {
       {"extend A", "YES"},
       {"undo B", "NO"},
       {"release A", "YES"},
-      {"acquire B", "YES"}}},
+      {"acquire B", "YES"},
+      {"set foreign", NULL},
+      {"extend B", "NO"}}},
+    {"past its lease EXPIRE removes another's lock",
+     &shed_lock_expire,
+     false,
+     {{"acquire A", "YES"},
+      {"del", NULL},
+      {"acquire B", "YES"},
+      {"release A", "YES"},
+      {"release B", "NO"}}},
     {"EXPIRE looks twice at what has no end",
      &shed_lock_expire,
      false,
-     {{"set foreign", NULL}, {"acquire A", "NO short"}}},
+     {{"set foreign", NULL},
+      {"acquire A", "NO short"},
+      {"later 30", NULL},
+      {"acquire A", "YES"}}},
     {"TIMESTAMP takes what has ended",
      &shed_lock_timestamp,
      false,
@@ -181,7 +354,18 @@ static const struct scenario scenarios[] = {
       {"acquire B", "NO long"},
       {"extend A", "YES"},
       {"release A", "YES"},
-      {"acquire B", "YES"}}},
+      {"acquire B", "YES"},
+      {"set 99999999999999", NULL},
+      {"extend B", "NO"}}},
+    {"past its end TIMESTAMP leaves another's lock alone",
+     &shed_lock_timestamp,
+     false,
+     {{"acquire A", "YES"},
+      {"later 4000000", NULL},
+      {"acquire B", "YES"},
+      {"extend A", "NO"},
+      {"release A", "NO"},
+      {"release B", "YES"}}},
 };
 
 static struct server server;
@@ -195,6 +379,7 @@ static struct shed_lock_spec spec = {.key = {{KEY, sizeof(KEY) - 1},
                                              {KEY ":w", sizeof(KEY) + 1}},
                                      .options = &options};
 static redisContext *commands, *channels[SEVERAL];
+static uint64_t later_ms;       /* how far the wall clock has been set ahead */
 static uint64_t last_number[2]; /* of the real server, of the model */
 static struct shed_lock_memory memory[2][SEVERAL];
 
@@ -229,7 +414,7 @@ static unsigned number_of_holder(char letter)
 
 static void begin(struct shed_exchange *exchange,
                   const struct scenario *scenario, enum shed_lock_op op,
-                  char letter, unsigned side)
+                  char letter, const char *how, unsigned side)
 {
     struct shed_lock_holder holder = {.wait_ms = WAIT_MS};
     char process[SHED_PROCESS_BYTES + 1];
@@ -246,6 +431,10 @@ static void begin(struct shed_exchange *exchange,
     memcpy(exchange->identity.process, process,
            sizeof(exchange->identity.process));
     memcpy(exchange->identity.run, model.run, SHED_RUN_BYTES);
+    if (strcmp(how, "blank") == 0)
+        memset(&exchange->identity, ' ', sizeof(exchange->identity));
+    else if (strcmp(how, "elsewhere") == 0)
+        memset(exchange->identity.run, '?', SHED_RUN_BYTES);
 }
 
 /* The reply that is in a redisReply, with its elements in the array part. */
@@ -258,7 +447,8 @@ static struct shed_reply convert(const redisReply *from,
         [REDIS_REPLY_ARRAY] = SHED_REPLY_ARRAY,
         [REDIS_REPLY_INTEGER] = SHED_REPLY_INTEGER,
         [REDIS_REPLY_NIL] = SHED_REPLY_NIL,
-        [REDIS_REPLY_STATUS] = SHED_REPLY_STRING};
+        [REDIS_REPLY_STATUS] = SHED_REPLY_STRING,
+        [REDIS_REPLY_ERROR] = SHED_REPLY_ERROR};
     struct shed_reply to = {.type = types[from->type],
                             .size = from->type == REDIS_REPLY_ARRAY
                                         ? from->elements
@@ -289,9 +479,10 @@ static bool execute_real(struct shed_exchange *exchange, struct shed_args *args)
     }
     whole = redisCommandArgv(commands, args->count, args->at, args->size);
     ck_assert_ptr_nonnull(whole);
-    if (whole->type == REDIS_REPLY_ERROR)
-        ck_abort_msg("%s", whole->str);
-    reply = convert(is_script ? whole->element[1] : whole, part, parts);
+    if (is_script && whole->type != REDIS_REPLY_ERROR)
+        reply = convert(whole->element[1], part, parts);
+    else
+        reply = convert(whole, part, parts);
     goes_on = exchange->spec->algorithm->on_reply(exchange, &reply);
     freeReplyObject(whole);
     return goes_on;
@@ -354,25 +545,29 @@ static void check_number(const struct shed_exchange *exchange, unsigned side)
 /* Both get the same wall clock, or TIMESTAMP would write two values. */
 static void run_exchange(const struct scenario *scenario,
                          const struct step *step, enum shed_lock_op op,
-                         const char *who)
+                         const char *who, const char *how)
 {
-    uint64_t wall_ms = model.now_us / 1000;
+    uint64_t wall_ms = model.now_us / 1000 + later_ms;
     char letter = op == SHED_LOCK_OP_ADVANCE ? 'A' : who[0];
+    bool is_refused = strcmp(step->end, OOM) == 0;
+    unsigned sides = is_refused ? 1 : 2;
 
-    for (unsigned side = 0; side < 2; side++) {
+    for (unsigned side = 0; side < sides; side++) {
         struct shed_exchange exchange;
         char end[32];
-        begin(&exchange, scenario, op, letter, side);
-        if (strcmp(step->what, "rewrite A") == 0)
+        begin(&exchange, scenario, op, letter, how, side);
+        if (strncmp(step->what, "rewrite", strlen("rewrite")) == 0)
             exchange.lease_ms = 0;
         if (op == SHED_LOCK_OP_ADVANCE)
             exchange.fence = strtoull(who, NULL, 10);
         run_commands(&exchange, side, wall_ms);
         memory[side][number_of_holder(letter)] = exchange.memory;
         describe(&exchange, end, sizeof(end));
-        ck_assert_msg(strcmp(end, step->end) == 0, "%s: %s: %s: %s, not %s",
+        ck_assert_msg(strcmp(end, step->end) == 0, "%s: %s: %s: %s %s, not %s",
                       scenario->name, step->what, side == 0 ? "redis" : "model",
-                      end, step->end);
+                      end, exchange.error.reason, step->end);
+        if (is_refused)
+            ck_assert_ptr_nonnull(strstr(exchange.error.reason, "OOM"));
         check_number(&exchange, side);
     }
 }
@@ -424,6 +619,20 @@ static void set_text(const char *text)
     memcpy(model.lock.value.at, text, strlen(text));
 }
 
+/* Its member of the queue names no process. */
+static void enlist_old(char letter)
+{
+    struct lock_model_place *place = &model.queue[model.queue_count++];
+    char text[64];
+
+    snprintf(text, sizeof(text), "%*s9000000000000",
+             SHED_TOKEN_BYTES + SHED_PROCESS_BYTES, "");
+    memset(text, letter, SHED_TOKEN_BYTES);
+    *place = (struct lock_model_place){lock_model_text(text, strlen(text)), 1};
+    server_do(&server, "ZADD " KEY ":q 1 %b9000000000000", text,
+              (size_t)SHED_TOKEN_BYTES);
+}
+
 static void run_other(const char *verb, const char *word)
 {
     if (strcmp(verb, "open") == 0 || strcmp(verb, "close") == 0) {
@@ -433,11 +642,19 @@ static void run_other(const char *verb, const char *word)
     } else if (strcmp(verb, "suspected") == 0) {
         set_life(":s", &model.suspicion,
                  2 * GRACE_MS + LOOK_MS - strtoull(word, NULL, 10));
+    } else if (strcmp(verb, "offered") == 0) {
+        set_life(":o", &model.offer, OFFER_LIFE_MS - strtoull(word, NULL, 10));
     } else if (strcmp(verb, "persist") == 0) {
         server_do(&server, "PERSIST " KEY);
         model.lock.ends_ms = 0;
     } else if (strcmp(verb, "set") == 0) {
         set_text(word);
+    } else if (strcmp(verb, "old") == 0) {
+        enlist_old(word[0]);
+    } else if (strcmp(verb, "memory") == 0) {
+        server_do(&server, "CONFIG SET maxmemory %s", word);
+    } else if (strcmp(verb, "later") == 0) {
+        later_ms += strtoull(word, NULL, 10);
     } else {
         ck_assert_str_eq(verb, "del");
         server_do(&server, "DEL " KEY);
@@ -447,23 +664,35 @@ static void run_other(const char *verb, const char *word)
 
 /* ---------------------------------------------------------------- the steps */
 
-/* Both keys must have the same value, and both or none a time to live. */
-static void compare(const char *scenario, const char *step)
+/* Both must have the same value at this key, with about the same time to live,
+ * or none. */
+static void compare_key(const char *suffix, const struct lock_model_slot *slot,
+                        const char *scenario, const char *step)
 {
-    redisReply *value = server_run(&server, "GET " KEY);
-    redisReply *life = server_run(&server, "PTTL " KEY);
+    redisReply *value = server_run(&server, "GET " KEY "%s", suffix);
+    long long life_ms = server_int(&server, "PTTL " KEY "%s", suffix);
+    long long left_ms = (long long)(slot->ends_ms - model.now_us / 1000);
 
-    ck_assert_msg((value->type == REDIS_REPLY_STRING) == model.lock.is_set,
+    ck_assert_msg((value->type == REDIS_REPLY_STRING) == slot->is_set,
                   "%s: %s: only one has it", scenario, step);
-    if (model.lock.is_set) {
-        ck_assert_uint_eq(value->len, model.lock.value.size);
-        ck_assert_msg(memcmp(value->str, model.lock.value.at, value->len) == 0,
+    if (slot->is_set) {
+        ck_assert_uint_eq(value->len, slot->value.size);
+        ck_assert_msg(memcmp(value->str, slot->value.at, value->len) == 0,
                       "%s: %s: %s", scenario, step, value->str);
-        ck_assert_msg((life->integer == -1) == (model.lock.ends_ms == 0),
-                      "%s: %s: only one has an end", scenario, step);
+        ck_assert_msg(slot->ends_ms == 0 ? life_ms == -1
+                                         : llabs(life_ms - left_ms) < APART_MS,
+                      "%s: %s: it ends in %lld and %lld ms", scenario, step,
+                      life_ms, left_ms);
     }
     freeReplyObject(value);
-    freeReplyObject(life);
+}
+
+static void compare(const char *scenario, const char *step)
+{
+    compare_key("", &model.lock, scenario, step);
+    compare_key(":s", &model.suspicion, scenario, step);
+    ck_assert_int_eq(server_int(&server, "ZCARD " KEY ":q"),
+                     (long long)model.queue_count);
 }
 
 static void set_clock(void)
@@ -482,15 +711,15 @@ static void run_step(const struct scenario *scenario, const struct step *step)
     static const enum shed_lock_op ops[] = {
         SHED_LOCK_OP_ACQUIRE, SHED_LOCK_OP_EXTEND,  SHED_LOCK_OP_RELEASE,
         SHED_LOCK_OP_UNDO,    SHED_LOCK_OP_ADVANCE, SHED_LOCK_OP_EXTEND};
-    char verb[16] = "", word[32] = "";
+    char verb[16] = "", word[32] = "", how[16] = "";
     size_t i = 0;
 
-    ck_assert_int_ge(sscanf(step->what, "%15s %31s", verb, word), 1);
+    ck_assert_int_ge(sscanf(step->what, "%15s %31s %15s", verb, word, how), 1);
     set_clock();
     while (i < sizeof(ops) / sizeof(*ops) && strcmp(verb, verbs[i]) != 0)
         i++;
     if (i < sizeof(ops) / sizeof(*ops))
-        run_exchange(scenario, step, ops[i], word);
+        run_exchange(scenario, step, ops[i], word, how);
     else
         run_other(verb, word);
     compare(scenario->name, step->what);

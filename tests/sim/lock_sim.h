@@ -57,7 +57,8 @@ struct sim_mode {
     unsigned drift_pm;     /* maximum of a process's clock, in thousandths */
     unsigned skew_ms;      /* maximum, of wall clocks */
     bool is_calm;          /* nothing goes wrong, and nothing is lost */
-    bool is_crowd;         /* each handle acquires the lock repeatedly */
+    bool is_quick; /* no command is late, so that each algorithm excludes */
+    bool is_crowd; /* each handle acquires the lock repeatedly */
     bool breaks_exclusion; /* the faults are more than a lock can withstand */
     bool breaks_numbers;
     bool is_prompt; /* a free lock is acquired at once */

@@ -325,7 +325,7 @@ void sim_check_answer(struct sim *s, const struct sim_call *call)
 
 static bool is_exclusive(const struct sim *s)
 {
-    return s->mode->is_calm ||
+    return s->mode->is_calm || s->mode->is_quick ||
            (!s->mode->breaks_exclusion && s->kind != SIM_EXPIRE &&
             s->kind != SIM_TIMESTAMP);
 }

@@ -56,12 +56,13 @@ struct sim_mode {
     unsigned hold_ms;      /* maximum; 0: any */
     unsigned drift_pm;     /* maximum of a process's clock, in thousandths */
     unsigned skew_ms;      /* maximum, of wall clocks */
-    bool is_calm;          /* nothing goes wrong, and nothing is lost */
-    bool is_quick; /* no command is late, so that each algorithm excludes */
-    bool is_crowd; /* each handle acquires the lock repeatedly */
-    bool breaks_exclusion; /* the faults are more than a lock can withstand */
-    bool breaks_numbers;
-    bool is_prompt; /* a free lock is acquired at once */
+    unsigned is_calm;      /* nothing goes wrong, and nothing is lost */
+    unsigned is_quick; /* no command is late, so that each algorithm excludes */
+    unsigned is_crowd; /* each handle acquires the lock repeatedly */
+    unsigned
+        breaks_exclusion; /* the faults are more than a lock can withstand */
+    unsigned breaks_numbers;
+    unsigned is_prompt; /* a free lock is acquired at once */
 };
 
 struct sim_process {

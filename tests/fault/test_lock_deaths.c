@@ -63,7 +63,6 @@ TEST_EACH(a_dead_holder_is_replaced_long_before_its_lease_ends, 0, 2)
     WAIT_FOR(atomic_load(&w.has_ended));
     waiter_join(&w);
     EXPECT_OK(w.code);
-    close_client(client);
 }
 
 TEST_EACH(a_holder_that_dies_at_once_is_replaced_too, 0, 2)
@@ -132,7 +131,6 @@ TEST(dead_waiters_of_a_fair_lock_cost_one_grace)
     WAIT_FOR(atomic_load(&w.has_ended));
     waiter_join(&w);
     EXPECT_OK(w.code);
-    close_client(client);
 }
 
 TEST(with_no_grace_only_the_lease_counts)
@@ -149,24 +147,19 @@ TEST(with_no_grace_only_the_lease_counts)
     holder_kill(&h);
     expect_acquire(lock, 600, SHED_ETIMEDOUT);
     ck_assert_int_eq(server_int(&server, "EXISTS %s", LEASE_KEY), 1);
-    close_client(client);
 }
 
 TEST(a_holder_whose_pushes_are_cut_keeps_the_lock)
 {
     enum { CUTS = 4 };
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
-    struct shed_client *a = open_client(&server, SHED_WAIT_AUTO);
-    struct shed_client *b = open_client(&server, SHED_WAIT_AUTO);
-    atomic_uint losses = 0;
     struct shed_lock *held, *wanted;
     struct waiter w;
 
     o.on_lost = count_loss;
-    o.user = &losses;
     o.death_grace_ms = scaled_ms(GRACE_MS);
-    held = open_kept(a, &o);
-    wanted = open_kept(b, &o);
+    held = open_alone(&o);
+    wanted = open_alone(&o);
     WAIT_FOR(server_clients(&server, "sub=4") == 2);
     acquire(held, 0);
     waiter_start(&w, wanted, PLENTY_MS);
@@ -183,8 +176,6 @@ TEST(a_holder_whose_pushes_are_cut_keeps_the_lock)
     waiter_join(&w);
     EXPECT_OK(w.code);
     ck_assert_uint_eq(atomic_load(&losses), 0);
-    close_client(a);
-    close_client(b);
 }
 
 /* A process that can no longer subscribe must not seem dead: others may judge
@@ -233,7 +224,6 @@ static void rival_end(struct rival *r)
 TEST_EACH(a_holder_that_can_no_longer_subscribe_keeps_the_lock, 0, 4)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
-    struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
     struct shed_lock *lock;
     struct rival rival;
     long long left_ms;
@@ -241,7 +231,7 @@ TEST_EACH(a_holder_that_can_no_longer_subscribe_keeps_the_lock, 0, 4)
     if (_i % 2 == 0)
         o.watchdog_ms = 0;
     o.death_grace_ms = scaled_ms(GRACE_MS);
-    lock = open_kept(client, &o);
+    lock = open_alone(&o);
     acquire(lock, 0);
     left_ms = server_int(&server, "PTTL %s", LEASE_KEY);
     if (_i < 2)
@@ -253,20 +243,18 @@ TEST_EACH(a_holder_that_can_no_longer_subscribe_keeps_the_lock, 0, 4)
         ck_assert_int_lt(server_int(&server, "PTTL %s", LEASE_KEY), left_ms);
     release(lock);
     rival_end(&rival);
-    close_client(client);
 }
 
 TEST_EACH(a_holder_that_loses_pushes_while_it_acquires_keeps_the_lock, 0, 2)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
-    struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
     struct shed_lock *lock;
     struct rival rival;
     struct waiter w;
 
     if (_i == 0)
         o.watchdog_ms = 0;
-    lock = open_kept(client, &o);
+    lock = open_alone(&o);
     acquire(lock, 0); /* now all connections exist */
     release(lock);
     server_do(&server, "CLIENT PAUSE 60000 WRITE");
@@ -281,7 +269,6 @@ TEST_EACH(a_holder_that_loses_pushes_while_it_acquires_keeps_the_lock, 0, 2)
     waiter_join(&w);
     EXPECT_OK(w.release_code);
     rival_end(&rival);
-    close_client(client);
 }
 
 int main(void)

@@ -16,17 +16,6 @@
  * a busy machine. */
 enum { SILENCE_MS = 1000 };
 
-static struct shed_client *open_timed(const char *uri,
-                                      uint64_t command_timeout_ms)
-{
-    struct shed_client_options o = bare_client();
-    struct shed_client *client;
-
-    o.command_timeout_ms = command_timeout_ms;
-    EXPECT_OK(shed_client_open(uri, &o, &client, NULL));
-    return client;
-}
-
 TEST(a_server_that_restarts_with_its_data_costs_no_lock)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
@@ -54,20 +43,15 @@ TEST(a_server_that_restarts_with_its_data_costs_no_lock)
     release(held);
     waiter_join(&w);
     EXPECT_OK(w.code);
-    close_client(a);
-    close_client(b);
 }
 
 TEST(a_server_that_forgets_is_found_out)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
-    struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
-    atomic_uint losses = 0;
     struct shed_lock *lock;
 
     o.on_lost = count_loss;
-    o.user = &losses;
-    lock = open_kept(client, &o);
+    lock = open_alone(&o);
     WAIT_FOR(server_clients(&server, "sub=4") == 1);
     acquire(lock, 0);
     server_kill(&server);
@@ -78,7 +62,6 @@ TEST(a_server_that_forgets_is_found_out)
     EXPECT_CODE(shed_lock_release(lock, NULL), SHED_ELOST);
     acquire(lock, PLENTY_MS);
     release(lock);
-    close_client(client);
 }
 
 /* Only the first of the waiters of one handle asks. */
@@ -98,14 +81,11 @@ TEST(without_redis_all_waiters_are_told_so)
         waiter_join(&waiters[i]);
         EXPECT_CODE(waiters[i].code, SHED_EREDIS);
     }
-    close_client(client);
 }
 
 TEST_EACH(without_a_server_a_call_ends_and_says_so, 0, SINGLES)
 {
-    struct shed_lock_options o = options_of(singles[_i]);
-    struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
-    struct shed_lock *lock = open_kept(client, &o);
+    struct shed_lock *lock = open_of(singles[_i]);
 
     acquire(lock, PLENTY_MS);
     server_kill(&server);
@@ -118,7 +98,6 @@ TEST_EACH(without_a_server_a_call_ends_and_says_so, 0, SINGLES)
     server_start_again(&server);
     acquire(lock, PLENTY_MS);
     release(lock);
-    close_client(client);
 }
 
 TEST_EACH(a_silent_server_is_left_after_the_command_timeout, 0, SINGLES)
@@ -133,7 +112,6 @@ TEST_EACH(a_silent_server_is_left_after_the_command_timeout, 0, SINGLES)
     ck_assert_int_ne(shed_lock_acquire(lock, 0, NULL), SHED_OK);
     server_thaw(&server);
     acquire(lock, PLENTY_MS);
-    close_client(client);
 }
 
 /* Neither the first call, which waits for the answer, nor those after it, while
@@ -160,7 +138,6 @@ TEST_EACH(an_extension_without_an_answer_ends_no_hold, LEASED, SINGLES)
     server_thaw(&server);
     WAIT_FOR(shed_lock_extend(lock, 0, NULL) == SHED_OK);
     ck_assert_uint_gt(shed_lock_remaining_ms(lock), SHORTER_MS);
-    close_client(client);
 }
 
 /* The command waits in the server's socket, and is executed when nobody wants
@@ -171,12 +148,11 @@ TEST_EACH(a_lock_that_a_silent_server_grants_late_is_released, 0, 3)
         SHED_LOCK_SETNX, SHED_LOCK_EXPIRE, SHED_LOCK_LEASE};
     struct shed_lock_options o = options_of(undone[_i]);
     struct shed_client *client = open_timed(server.uri, SILENCE_MS);
-    struct shed_client *other = open_client(&server, SHED_WAIT_AUTO);
     struct shed_lock *lock, *free;
 
     o.lease_ms = 3600000;
     lock = open_kept(client, &o);
-    free = open_kept(other, &o);
+    free = open_alone(&o);
     acquire(lock, PLENTY_MS);
     release(lock);
     for (unsigned i = 0; i < 3; i++) {
@@ -186,8 +162,6 @@ TEST_EACH(a_lock_that_a_silent_server_grants_late_is_released, 0, 3)
         acquire(free, PLENTY_MS);
         release(free);
     }
-    close_client(client);
-    close_client(other);
 }
 
 /* As the test before, but the request was lost on the way. */
@@ -218,14 +192,13 @@ TEST_EACH(an_extended_lock_is_released_however_late, 0, 2)
     static const enum shed_lock_algorithm undone[] = {SHED_LOCK_EXPIRE,
                                                       SHED_LOCK_LEASE};
     struct shed_lock_options o = options_of(undone[_i]);
-    struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
     redisContext *admin = redisConnectUnix(server.socket);
     char away[SERVER_PATH_BYTES + 8];
     struct shed_lock *lock;
 
     ck_assert(admin != NULL && admin->err == 0);
     o.lease_ms = 500;
-    lock = open_kept(client, &o);
+    lock = open_alone(&o);
     do
         acquire(lock, PLENTY_MS);
     while (shed_lock_extend(lock, 3600000, NULL) == SHED_ELOST); /* too slow */
@@ -239,7 +212,6 @@ TEST_EACH(an_extended_lock_is_released_however_late, 0, 2)
     ck_assert_int_eq(rename(away, server.socket), 0);
     WAIT_FOR(server_int(&server, "EXISTS %s %s", LOCK_NAME, LEASE_KEY) == 0);
     redisFree(admin);
-    close_client(client);
 }
 
 /* Two tries would take two command timeouts. */
@@ -257,7 +229,6 @@ TEST(an_acquire_without_a_wait_tries_a_silent_server_once)
     EXPECT_OK(shed_lock_stats_read(lock, &stats, sizeof(stats), NULL));
     ck_assert_uint_eq(stats.tries, 2);
     server_thaw(&server);
-    close_client(client);
 }
 
 /* TIMESTAMP compares with the value that it has set. If a renewal was not
@@ -293,9 +264,7 @@ TEST_EACH(a_renewal_whose_reply_is_lost_is_no_loss, 0, SINGLES)
 
 TEST_EACH(with_no_memory_it_is_refused_and_can_be_released, 0, SINGLES)
 {
-    struct shed_lock_options o = options_of(singles[_i]);
-    struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
-    struct shed_lock *lock = open_kept(client, &o);
+    struct shed_lock *lock = open_of(singles[_i]);
 
     acquire(lock, 0);
     server_do(&server, "CONFIG SET maxmemory 1");
@@ -304,7 +273,6 @@ TEST_EACH(with_no_memory_it_is_refused_and_can_be_released, 0, SINGLES)
     server_do(&server, "CONFIG SET maxmemory 0");
     acquire(lock, PLENTY_MS);
     release(lock);
-    close_client(client);
 }
 
 TEST_EACH(with_no_memory_a_held_lock_is_kept, 0, SINGLES - 1)
@@ -312,13 +280,10 @@ TEST_EACH(with_no_memory_a_held_lock_is_kept, 0, SINGLES - 1)
     static const enum shed_lock_algorithm leased[] = {
         SHED_LOCK_EXPIRE, SHED_LOCK_TIMESTAMP, SHED_LOCK_LEASE};
     struct shed_lock_options o = options_of(leased[_i]);
-    struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
-    atomic_uint losses = 0;
     struct shed_lock *lock;
 
     o.on_lost = count_loss;
-    o.user = &losses;
-    lock = open_kept(client, &o);
+    lock = open_alone(&o);
     acquire(lock, PLENTY_MS);
     server_do(&server, "CONFIG SET maxmemory 1");
     EXPECT_OK(shed_lock_extend(lock, 0, NULL));
@@ -329,15 +294,12 @@ TEST_EACH(with_no_memory_a_held_lock_is_kept, 0, SINGLES - 1)
     EXPECT_OK(shed_lock_extend(lock, 0, NULL));
     ck_assert_uint_eq(atomic_load(&losses), 0);
     release(lock);
-    close_client(client);
 }
 
 TEST(with_no_memory_a_waiter_is_told_why_it_gets_no_lock)
 {
-    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
-    struct shed_client *a = open_client(&server, SHED_WAIT_AUTO);
-    struct shed_client *b = open_client(&server, SHED_WAIT_AUTO);
-    struct shed_lock *held = open_kept(a, &o), *wanted = open_kept(b, &o);
+    struct shed_lock *held = open_of(SHED_LOCK_LEASE),
+                     *wanted = open_of(SHED_LOCK_LEASE);
     struct shed_error err;
 
     acquire(held, PLENTY_MS);
@@ -347,8 +309,6 @@ TEST(with_no_memory_a_waiter_is_told_why_it_gets_no_lock)
     release(held);
     EXPECT_CODE(shed_lock_acquire(wanted, 50, &err), SHED_EREDIS);
     ck_assert_msg(strstr(err.reason, "OOM") != NULL, "%s", err.reason);
-    close_client(a);
-    close_client(b);
 }
 
 /* The release was executed and its reply was lost. When it is sent again, Redis
@@ -458,7 +418,6 @@ TEST(an_answer_that_was_read_too_late_revives_nothing)
     server_thaw(&server);
     waiter_join(&w);
     EXPECT_CODE(w.code, SHED_ELOST);
-    close_client(client);
 }
 
 /* The renewal hangs for longer than the lease; when it is executed at last, it
@@ -467,13 +426,11 @@ TEST_EACH(the_end_of_a_lease_is_told_while_redis_is_silent, 0, 2)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_client *client = open_timed(server.uri, PATIENCE_MS);
-    atomic_uint losses = 0;
     struct shed_lock *lock;
     struct waiter w;
 
     o.lease_ms = 500;
     o.on_lost = count_loss;
-    o.user = &losses;
     if (_i == 0)
         o.watchdog_ms = 0;
     lock = open_kept(client, &o);
@@ -485,7 +442,6 @@ TEST_EACH(the_end_of_a_lease_is_told_while_redis_is_silent, 0, 2)
     waiter_join(&w);
     EXPECT_CODE(w.code, SHED_ELOST);
     WAIT_FOR(server_int(&server, "EXISTS " LEASE_KEY) == 0);
-    close_client(client);
 }
 
 /* Redis words this in two ways, depending on the number of arguments. */
@@ -509,7 +465,6 @@ TEST_EACH(a_missing_password_is_denied_however_long_one_would_wait, 0,
             SHED_EDENIED);
         EXPECT_CODE((int)err.code, SHED_EDENIED);
     }
-    close_client(client);
 }
 
 TEST(a_client_that_may_not_ask_for_its_id_need_not_wait)
@@ -523,14 +478,11 @@ TEST(a_client_that_may_not_ask_for_its_id_need_not_wait)
     lock = open_kept(client, &o);
     acquire(lock, scaled_ms(1000)); /* the fallback timer is slower */
     release(lock);
-    close_client(client);
 }
 
 TEST(scripts_that_are_lost_are_sent_again)
 {
-    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
-    struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
-    struct shed_lock *lock = open_kept(client, &o);
+    struct shed_lock *lock = open_of(SHED_LOCK_LEASE);
     struct waiter w;
 
     acquire(lock, 0);
@@ -544,7 +496,6 @@ TEST(scripts_that_are_lost_are_sent_again)
     waiter_join(&w);
     EXPECT_OK(w.code);
     EXPECT_OK(w.release_code);
-    close_client(client);
 }
 
 TEST(a_child_can_do_nothing_with_it)
@@ -573,7 +524,6 @@ TEST(a_child_can_do_nothing_with_it)
     ck_assert_int_eq(status, 0);
     EXPECT_OK(shed_lock_extend(lock, 0, NULL));
     release(lock);
-    close_client(client);
 }
 
 int main(void)

@@ -575,12 +575,10 @@ TEST(a_split_can_have_two_holders_and_the_later_number_is_higher)
     struct shed_lock *here = NULL, *there = NULL;
     struct shed_fence first, second;
     struct shed_client *client = NULL;
-    atomic_uint losses = 0;
 
     init_replicated();
     fixture_open(&fixture);
     o.on_lost = count_loss;
-    o.user = &losses;
     EXPECT_OK(shed_lock_open(fixture.client, shed_str("job"), &o, &here, NULL));
     promote();
     EXPECT_OK(shed_lock_acquire(here, 0, NULL));

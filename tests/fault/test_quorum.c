@@ -41,15 +41,17 @@ static void quorum_open(struct quorum *q, const struct shed_lock_options *o)
     open_waiting(q, o, SHED_WAIT_AUTO);
 }
 
+/* Nothing, if it is not open. */
 static void quorum_close(struct quorum *q)
 {
     shed_lock_close(q->lock);
     for (unsigned i = 0; i < SERVERS; i++)
         shed_client_close(q->clients[i]);
+    *q = (struct quorum){0};
 }
 
-static struct quorum a, b;
-static atomic_uint losses;
+static struct quorum a, b; /* with a short lease */
+static struct quorum c, d; /* opened by some tests */
 
 static void set_up(void)
 {
@@ -61,7 +63,6 @@ static void set_up(void)
     }
     o.lease_ms = LEASE_MS;
     o.on_lost = count_loss;
-    o.user = &losses;
     quorum_open(&a, &o);
     quorum_open(&b, &o);
 }
@@ -70,6 +71,8 @@ static void tear_down(void)
 {
     quorum_close(&a);
     quorum_close(&b);
+    quorum_close(&c);
+    quorum_close(&d);
     for (unsigned i = 0; i < SERVERS; i++)
         server_stop(&servers[i]);
 }
@@ -134,7 +137,6 @@ TEST(no_lock_before_the_servers_are_old_enough)
     enum { HOUR_MS = 3600000 }; /* longer than they can take to start */
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     unsigned old = 0;
-    struct quorum c;
 
     for (unsigned i = 0; i < SERVERS; i++) {
         server_kill(&servers[i]);
@@ -192,7 +194,6 @@ static bool is_renewed(unsigned lease_ms)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     bool is_mine = true;
-    struct quorum c;
     uint64_t end_ms;
 
     o.lease_ms = lease_ms;
@@ -426,8 +427,6 @@ static void keep_out(struct quorum *other, struct quorum *holder)
  * that 2, 3 and 4 would be a majority. */
 TEST(a_restarted_server_has_no_vote_for_a_lease)
 {
-    struct quorum c, d;
-
     open_long(&c, LONG_LEASE_MS);
     open_long(&d, LONG_LEASE_MS);
     hold_all(&c);
@@ -436,8 +435,6 @@ TEST(a_restarted_server_has_no_vote_for_a_lease)
     server_kill(&servers[2]);
     server_start_again(&servers[2]);
     keep_out(&d, &c);
-    quorum_close(&c);
-    quorum_close(&d);
 }
 
 /* Whether an extension reports a loss although the lease has not ended. */
@@ -452,8 +449,6 @@ static bool is_lost_early(struct quorum *q)
  * and can grant it to nobody until the lease has ended. */
 TEST(a_bare_majority_of_which_one_restarts_empty_is_not_lost_yet)
 {
-    struct quorum c;
-
     open_long(&c, LONG_LEASE_MS);
     hold_all(&c);
     occupy(3);
@@ -464,7 +459,6 @@ TEST(a_bare_majority_of_which_one_restarts_empty_is_not_lost_yet)
            shed_lock_remaining_ms(c.lock) > 0)
         ck_assert(!is_lost_early(&c));
     ck_assert(!is_lost_early(&c));
-    quorum_close(&c);
 }
 
 /* A minority that is frozen while the others continue. */
@@ -515,7 +509,6 @@ static void hold_majority(struct quorum *q)
 TEST(servers_that_lost_it_grant_it_again)
 {
     uint64_t end_ms = test_deadline_ms();
-    struct quorum c;
 
     open_long(&c, LONG_LEASE_MS);
     hold_majority(&c);
@@ -526,7 +519,6 @@ TEST(servers_that_lost_it_grant_it_again)
         usleep(1000);
     }
     (void)!shed_lock_release(c.lock, NULL); /* the lease may have ended */
-    quorum_close(&c);
 }
 
 /* A lock that a server grants when nobody wants it any longer is released, even
@@ -534,7 +526,6 @@ TEST(servers_that_lost_it_grant_it_again)
 TEST(a_lock_that_is_granted_too_late_is_released)
 {
     enum { TRIES = 3 };
-    struct quorum c, d;
     struct behind behind[SERVERS];
 
     open_long(&c, LONG_LEASE_MS);
@@ -549,8 +540,6 @@ TEST(a_lock_that_is_granted_too_late_is_released)
         ck_assert_int_ne(shed_lock_acquire(d.lock, 0, NULL), SHED_OK);
     release(c.lock); /* its renewals would make the servers grant it again */
     expect_minority_to_be_free(behind);
-    quorum_close(&c);
-    quorum_close(&d);
 }
 
 enum { MANY = 30 };
@@ -578,7 +567,6 @@ static unsigned count_refused(struct shed_lock *lock)
 TEST(many_simultaneous_tries_are_told_that_it_is_held)
 {
     uint64_t end_ms = test_deadline_ms();
-    struct quorum c, d;
 
     open_long(&c, LONG_LEASE_MS);
     open_long(&d, LONG_LEASE_MS);
@@ -588,8 +576,6 @@ TEST(many_simultaneous_tries_are_told_that_it_is_held)
         ck_assert_msg(shed_now_ms() < end_ms, "most hear of no holder");
         hold_all(&c);
     } while (count_refused(d.lock) <= MANY * 2 / 3);
-    quorum_close(&c);
-    quorum_close(&d);
 }
 
 /* The release is sent after the renewal under way, and finds the lock. */
@@ -597,7 +583,6 @@ TEST(a_release_during_a_renewal_is_a_release)
 {
     enum { PAUSE_MS = 100 };
     struct waiter w;
-    struct quorum c;
 
     open_long(&c, LONG_LEASE_MS);
     hold_all(&c); /* now the connections exist */
@@ -610,12 +595,10 @@ TEST(a_release_during_a_renewal_is_a_release)
     ck_assert_int_ne(shed_lock_release(c.lock, NULL), SHED_ELOST);
     waiter_join(&w);
     WAIT_FOR(count_holding(0, SERVERS - 1) == 0);
-    quorum_close(&c);
 }
 
 TEST(a_server_that_was_busy_is_told_of_the_release)
 {
-    struct quorum c;
     struct behind behind[SERVERS];
 
     open_long(&c, LONG_LEASE_MS);
@@ -627,7 +610,6 @@ TEST(a_server_that_was_busy_is_told_of_the_release)
             PLENTY_MS); /* the frozen servers do not hear of this hold */
     release(c.lock);
     expect_minority_to_be_free(behind);
-    quorum_close(&c);
 }
 
 /* ------------------------------------------------------------------ clocks */
@@ -637,16 +619,12 @@ enum { MINUTE_S = 60 };
 /* On one server the lease ends at once; the others are still a majority. */
 TEST(a_clock_that_jumps_on_one_server_lets_nobody_else_in)
 {
-    struct quorum c, d;
-
     open_long(&c, LONG_LEASE_MS);
     open_long(&d, LONG_LEASE_MS);
     hold_all(&c);
     server_skew(&servers[CLOCKED], MINUTE_S);
     ck_assert_uint_eq(count_holding(CLOCKED, CLOCKED), 0);
     keep_out(&d, &c);
-    quorum_close(&c);
-    quorum_close(&d);
 }
 
 /* Whether a second holder was let in during the first one's lease. */
@@ -673,7 +651,6 @@ TEST(a_clock_that_jumps_in_a_bare_majority_lets_in_a_later_token)
     uint64_t later;
 
     for (; !are_two; lease_ms *= FACTOR) {
-        struct quorum c, d;
         ck_assert_uint_le(lease_ms, LONGEST_MS);
         open_long(&c, lease_ms);
         open_long(&d, lease_ms);
@@ -706,7 +683,6 @@ TEST(restarted_servers_whose_clocks_are_set_back_have_no_vote)
 {
     enum { HOUR_MS = 3600000 }; /* longer than they can take to start */
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
-    struct quorum c;
 
     for (unsigned i = 0; i < MAJORITY; i++) {
         server_kill(&servers[i]);
@@ -718,7 +694,6 @@ TEST(restarted_servers_whose_clocks_are_set_back_have_no_vote)
     o.lease_ms = HOUR_MS;
     quorum_open(&c, &o);
     expect_acquire(c.lock, 0, SHED_EREDIS);
-    quorum_close(&c);
 }
 
 int main(void)

@@ -54,8 +54,6 @@ TEST(a_hold_is_over_when_its_lease_ended_during_a_suspension)
     EXPECT_CODE(shed_lock_release(mine, NULL), SHED_ELOST);
     ck_assert_int_eq(shed_lock_is_mine(next), 1);
     release(next);
-    close_client(other);
-    close_client(client);
     server_down();
 }
 

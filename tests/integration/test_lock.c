@@ -22,20 +22,17 @@ static bool is_tracked(void)
 
 TEST_EACH(a_held_lock_is_refused_to_others, 0, SINGLES)
 {
-    struct shed_lock_options o = options_of(singles[_i]);
-    struct shed_lock *a = open_kept(client, &o);
-    struct shed_lock *b = open_kept(other, &o);
-
-    acquire(a, 0);
-    ck_assert_int_eq(shed_lock_is_mine(a), 1);
-    expect_acquire(b, 0, SHED_ETIMEDOUT);
-    expect_acquire(b, 20, SHED_ETIMEDOUT);
-    ck_assert_int_eq(shed_lock_is_mine(b), 0);
-    EXPECT_CODE(shed_lock_release(b, NULL), SHED_ELOST);
-    release(a);
-    ck_assert_int_eq(shed_lock_is_mine(a), 0);
-    acquire(b, 0);
-    release(b);
+    open_pair(singles[_i]);
+    acquire(mine, 0);
+    ck_assert_int_eq(shed_lock_is_mine(mine), 1);
+    expect_acquire(theirs, 0, SHED_ETIMEDOUT);
+    expect_acquire(theirs, 20, SHED_ETIMEDOUT);
+    ck_assert_int_eq(shed_lock_is_mine(theirs), 0);
+    EXPECT_CODE(shed_lock_release(theirs, NULL), SHED_ELOST);
+    release(mine);
+    ck_assert_int_eq(shed_lock_is_mine(mine), 0);
+    acquire(theirs, 0);
+    release(theirs);
     ck_assert_int_eq(server_int(&server, "EXISTS %s %s", LOCK_NAME, LEASE_KEY),
                      0);
 }
@@ -44,23 +41,21 @@ TEST_EACH(a_held_lock_is_refused_to_others, 0, SINGLES)
  * that wakes the waiter. */
 TEST_EACH(release_lets_a_waiter_in, 0, SINGLES)
 {
-    struct shed_lock_options o = options_of(singles[_i]);
-    struct shed_lock *a = open_kept(client, &o);
-    struct shed_lock *b = open_kept(other, &o);
     struct waiter w;
 
-    acquire(a, 0);
-    waiter_start(&w, b, PLENTY_MS);
+    open_pair(singles[_i]);
+    acquire(mine, 0);
+    waiter_start(&w, theirs, PLENTY_MS);
     WAIT_FOR(is_tracked());
     ck_assert(!atomic_load(&w.has_ended));
-    release(a);
+    release(mine);
     WAIT_FOR(atomic_load(&w.has_ended));
-    expect_acquire(a, 0, SHED_ETIMEDOUT);
+    expect_acquire(mine, 0, SHED_ETIMEDOUT);
     waiter_join(&w);
     EXPECT_OK(w.code);
     EXPECT_OK(w.release_code);
-    acquire(a, 0);
-    release(a);
+    acquire(mine, 0);
+    release(mine);
 }
 
 TEST_EACH(without_pushes_a_waiter_polls, 0, SINGLES)
@@ -81,7 +76,6 @@ TEST_EACH(without_pushes_a_waiter_polls, 0, SINGLES)
     EXPECT_OK(w.code);
     shed_lock_close(a);
     shed_lock_close(b);
-    shed_client_close(poller);
 }
 
 struct counted {
@@ -133,18 +127,17 @@ TEST_EACH(threads_and_handles_exclude_each_other, 0, SINGLES)
 TEST(nobody_asks_redis_while_the_handle_has_the_lock)
 {
     enum { WAITERS = 5, WHILE_US = 300000 };
-    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
-    struct shed_lock *lock = open_kept(client, &o);
     struct waiter waiters[WAITERS];
     long long calls;
 
-    acquire(lock, 0);
+    open_pair(SHED_LOCK_LEASE);
+    acquire(mine, 0);
     calls = server_calls(&server, "evalsha");
     for (unsigned i = 0; i < WAITERS; i++)
-        waiter_start(&waiters[i], lock, PLENTY_MS);
+        waiter_start(&waiters[i], mine, PLENTY_MS);
     usleep(WHILE_US);
     ck_assert_int_eq(server_calls(&server, "evalsha"), calls);
-    release(lock);
+    release(mine);
     for (unsigned i = 0; i < WAITERS; i++)
         atomic_store(&waiters[i].may_go, true);
     for (unsigned i = 0; i < WAITERS; i++) {
@@ -204,19 +197,16 @@ TEST_EACH(a_handle_that_acquires_repeatedly_lets_others_in, 0, 2)
 
 TEST_EACH(its_thread_enters_again_and_leaves_as_often, 0, SINGLES)
 {
-    struct shed_lock_options o = options_of(singles[_i]);
-    struct shed_lock *a = open_kept(client, &o);
-    struct shed_lock *b = open_kept(other, &o);
-
-    acquire(a, 0);
-    acquire(a, PLENTY_MS);
-    release(a);
-    ck_assert_int_eq(shed_lock_is_mine(a), 1);
-    expect_acquire(b, 0, SHED_ETIMEDOUT);
-    release(a);
-    EXPECT_CODE(shed_lock_release(a, NULL), SHED_ELOST);
-    acquire(b, 0);
-    release(b);
+    open_pair(singles[_i]);
+    acquire(mine, 0);
+    acquire(mine, PLENTY_MS);
+    release(mine);
+    ck_assert_int_eq(shed_lock_is_mine(mine), 1);
+    expect_acquire(theirs, 0, SHED_ETIMEDOUT);
+    release(mine);
+    EXPECT_CODE(shed_lock_release(mine, NULL), SHED_ELOST);
+    acquire(theirs, 0);
+    release(theirs);
 }
 
 static void *look_from_elsewhere(void *arg)
@@ -234,37 +224,35 @@ static void *look_from_elsewhere(void *arg)
 
 TEST_EACH(another_thread_does_not_own_it, 0, SINGLES)
 {
-    struct shed_lock_options o = options_of(singles[_i]);
-    struct shed_lock *lock = open_kept(client, &o);
     pthread_t thread;
 
-    acquire(lock, 0);
-    start_thread(&thread, look_from_elsewhere, lock);
+    open_pair(singles[_i]);
+    acquire(mine, 0);
+    start_thread(&thread, look_from_elsewhere, mine);
     pthread_join(thread, NULL);
-    ck_assert_int_eq(shed_lock_is_mine(lock), 1);
-    release(lock);
+    ck_assert_int_eq(shed_lock_is_mine(mine), 1);
+    release(mine);
 }
 
 TEST_EACH(an_asynchronous_acquire_belongs_to_the_process, 0, SINGLES)
 {
-    struct shed_lock_options o = options_of(singles[_i]);
-    struct shed_lock *lock = open_kept(client, &o);
     struct outcome first = {0}, second = {0}, third = {0};
 
-    acquire_async(lock, 0, &first);
+    open_pair(singles[_i]);
+    acquire_async(mine, 0, &first);
     WAIT_FOR(atomic_load(&first.calls) == 1);
     EXPECT_OK(atomic_load(&first.code));
-    ck_assert_int_eq(shed_lock_is_mine(lock), 1);
-    acquire_async(lock, 0, &second);
-    acquire_async(lock, PLENTY_MS, &third);
+    ck_assert_int_eq(shed_lock_is_mine(mine), 1);
+    acquire_async(mine, 0, &second);
+    acquire_async(mine, PLENTY_MS, &third);
     WAIT_FOR(atomic_load(&second.calls) == 1);
     EXPECT_CODE(atomic_load(&second.code), SHED_ETIMEDOUT);
     ck_assert_uint_eq(atomic_load(&third.calls), 0);
-    expect_acquire(lock, 0, SHED_ETIMEDOUT);
-    release(lock);
+    expect_acquire(mine, 0, SHED_ETIMEDOUT);
+    release(mine);
     WAIT_FOR(atomic_load(&third.calls) == 1);
     EXPECT_OK(atomic_load(&third.code));
-    release(lock);
+    release(mine);
 }
 
 TEST_EACH(closing_ends_what_waits_and_releases_what_is_held, 0, SINGLES)
@@ -294,13 +282,11 @@ TEST_EACH(closing_ends_what_waits_and_releases_what_is_held, 0, SINGLES)
 
 TEST(numbers_grow_whatever_becomes_of_the_data)
 {
-    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
-    struct shed_lock *a = open_kept(client, &o);
-    struct shed_lock *b = open_kept(other, &o);
     uint64_t last = 0;
 
+    open_pair(SHED_LOCK_LEASE);
     for (unsigned i = 0; i < MANY; i++) {
-        struct shed_lock *lock = i % 2 == 0 ? a : b;
+        struct shed_lock *lock = i % 2 == 0 ? mine : theirs;
         acquire(lock, 0);
         ck_assert_uint_gt(fence_of(lock), last);
         last = fence_of(lock);
@@ -314,50 +300,47 @@ TEST(advance_lifts_the_numbers)
 {
     enum { DAY_MS = 86400000, HOLDERS = 5 };
     const uint64_t end = (uint64_t)1 << 52;
-    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
-    struct shed_lock *lock = open_kept(client, &o);
 
-    EXPECT_OK(shed_lock_advance(lock, end - 1, NULL));
-    EXPECT_OK(shed_lock_advance(lock, 5, NULL));
+    open_pair(SHED_LOCK_LEASE);
+    EXPECT_OK(shed_lock_advance(mine, end - 1, NULL));
+    EXPECT_OK(shed_lock_advance(mine, 5, NULL));
     for (unsigned i = 0; i < HOLDERS; i++) {
-        acquire(lock, 0);
-        ck_assert_uint_eq(fence_of(lock), end + i);
-        release(lock);
+        acquire(mine, 0);
+        ck_assert_uint_eq(fence_of(mine), end + i);
+        release(mine);
     }
     /* this far ahead of the clock, it is kept until the clock gets there */
     ck_assert_int_gt(server_int(&server, "PTTL %s:f", LEASE_KEY),
                      10000LL * DAY_MS);
-    EXPECT_CODE(shed_lock_advance(lock, end, NULL), SHED_EINVAL);
+    EXPECT_CODE(shed_lock_advance(mine, end, NULL), SHED_EINVAL);
 }
 
 TEST_EACH(the_first_three_have_no_tokens, 0, 3)
 {
-    struct shed_lock_options o = options_of(singles[_i]);
-    struct shed_lock *lock = open_kept(client, &o);
     struct shed_fence fence;
 
-    acquire(lock, 0);
-    EXPECT_CODE(shed_lock_fence(lock, &fence, NULL), SHED_EINVAL);
+    open_pair(singles[_i]);
+    acquire(mine, 0);
+    EXPECT_CODE(shed_lock_fence(mine, &fence, NULL), SHED_EINVAL);
     ck_assert_uint_eq(fence.number, 0);
-    EXPECT_CODE(shed_lock_advance(lock, 1, NULL), SHED_EINVAL);
-    release(lock);
+    EXPECT_CODE(shed_lock_advance(mine, 1, NULL), SHED_EINVAL);
+    release(mine);
 }
 
 /* ------------------------------------- other clients of the same algorithms */
 
 TEST(setnx_is_shared_with_plain_commands)
 {
-    struct shed_lock_options o = options_of(SHED_LOCK_SETNX);
-    struct shed_lock *lock = open_kept(client, &o);
     struct waiter w;
 
-    acquire(lock, 0);
+    open_pair(SHED_LOCK_SETNX);
+    acquire(mine, 0);
     ck_assert_int_eq(server_int(&server, "SETNX %s 1", LOCK_NAME), 0);
     ck_assert_int_eq(server_int(&server, "PTTL %s", LOCK_NAME), -1);
-    release(lock);
+    release(mine);
     ck_assert_int_eq(server_int(&server, "SETNX %s 1", LOCK_NAME), 1);
-    expect_acquire(lock, 0, SHED_ETIMEDOUT);
-    waiter_start(&w, lock, PLENTY_MS);
+    expect_acquire(mine, 0, SHED_ETIMEDOUT);
+    waiter_start(&w, mine, PLENTY_MS);
     server_do(&server, "DEL %s", LOCK_NAME);
     waiter_join(&w);
     EXPECT_OK(w.code);
@@ -365,30 +348,29 @@ TEST(setnx_is_shared_with_plain_commands)
 
 TEST(expire_is_shared_with_plain_commands)
 {
-    struct shed_lock_options o = options_of(SHED_LOCK_EXPIRE);
-    struct shed_lock *lock = open_kept(client, &o);
     long long ttl;
 
-    acquire(lock, 0);
+    open_pair(SHED_LOCK_EXPIRE);
+    acquire(mine, 0);
     ck_assert_int_eq(server_int(&server, "SETNX %s 1", LOCK_NAME), 0);
     ttl = server_int(&server, "TTL %s", LOCK_NAME);
     ck_assert_int_ge(ttl, 1);
     ck_assert_int_le(ttl, 30);
-    release(lock);
-    /* another client's lock, whose lease ends by itself */
+    release(mine);
+    /* another client's mine, whose lease ends by itself */
     ck_assert_int_eq(server_int(&server, "SETNX %s 1", LOCK_NAME), 1);
     ck_assert_int_eq(server_int(&server, "EXPIRE %s 1000", LOCK_NAME), 1);
-    expect_acquire(lock, 0, SHED_ETIMEDOUT);
+    expect_acquire(mine, 0, SHED_ETIMEDOUT);
     ck_assert_int_eq(server_int(&server, "EXPIRE %s 1", LOCK_NAME), 1);
-    acquire(lock, PLENTY_MS);
-    release(lock);
+    acquire(mine, PLENTY_MS);
+    release(mine);
     /* a client that died between the two commands */
     ck_assert_int_eq(server_int(&server, "SETNX %s 1", LOCK_NAME), 1);
-    expect_acquire(lock, 0, SHED_ETIMEDOUT); /* it may still be alive */
-    acquire(lock, PLENTY_MS);
+    expect_acquire(mine, 0, SHED_ETIMEDOUT); /* it may still be alive */
+    acquire(mine, PLENTY_MS);
     ck_assert_int_ge(server_int(&server, "TTL %s", LOCK_NAME), 1);
     ck_assert_int_eq(server_int(&server, "SETNX %s 1", LOCK_NAME), 0);
-    release(lock);
+    release(mine);
 }
 
 static long long wall_ms(void)
@@ -428,14 +410,12 @@ TEST_EACH(timestamp_is_shared_with_plain_commands, 0, 2)
 
 TEST_EACH(a_key_that_is_no_lock_is_named_as_such, 0, SINGLES)
 {
-    struct shed_lock_options o = options_of(singles[_i]);
-    struct shed_lock *lock = open_kept(client, &o);
-
+    open_pair(singles[_i]);
     server_do(&server, "RPUSH %s x",
               singles[_i] == SHED_LOCK_LEASE ? LEASE_KEY : LOCK_NAME);
     if (singles[_i] == SHED_LOCK_EXPIRE) /* EXPIRE sees that it never expires */
         server_do(&server, "PEXPIRE %s 100000", LOCK_NAME);
-    expect_acquire(lock, 0,
+    expect_acquire(mine, 0,
                    singles[_i] == SHED_LOCK_EXPIRE ? SHED_ETIMEDOUT
                                                    : SHED_EINVAL);
 }
@@ -529,11 +509,9 @@ TEST(locks_are_told_as_prometheus_text)
 /* A caller that is told that it does not have the lock does not have it. */
 TEST_EACH(a_counter_that_is_no_number_leaves_no_lock, 0, 2)
 {
-    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
-    struct shed_lock *lock = open_kept(client, &o);
-
+    open_pair(SHED_LOCK_LEASE);
     server_do(&server, "RPUSH %s:f a", LEASE_KEY);
-    expect_acquire(lock, (uint64_t)_i * PLENTY_MS, SHED_EINVAL);
+    expect_acquire(mine, (uint64_t)_i * PLENTY_MS, SHED_EINVAL);
     ck_assert_int_eq(server_int(&server, "EXISTS %s", LEASE_KEY), 0);
 }
 
@@ -567,22 +545,21 @@ TEST_EACH(a_lock_that_is_being_closed_accepts_no_requests, 0, SINGLES)
 /* A mistake of the program is not reported as a loss. */
 TEST(a_refused_release_says_why)
 {
-    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
-    struct shed_lock *lock = open_kept(client, &o);
     struct shed_error err;
 
-    EXPECT_CODE(shed_lock_release(lock, &err), SHED_ELOST);
+    open_pair(SHED_LOCK_LEASE);
+    EXPECT_CODE(shed_lock_release(mine, &err), SHED_ELOST);
     ck_assert_ptr_nonnull(strstr(err.reason, "not acquired"));
-    acquire(lock, 0);
+    acquire(mine, 0);
     server_do(&server, "DEL %s", LEASE_KEY);
-    EXPECT_CODE(shed_lock_extend(lock, 0, NULL), SHED_ELOST);
-    EXPECT_CODE(shed_lock_release(lock, &err), SHED_ELOST);
+    EXPECT_CODE(shed_lock_extend(mine, 0, NULL), SHED_ELOST);
+    EXPECT_CODE(shed_lock_release(mine, &err), SHED_ELOST);
     ck_assert_ptr_nonnull(strstr(err.reason, "was lost"));
-    acquire(lock, 0);
+    acquire(mine, 0);
     server_do(&server, "DEL %s", LEASE_KEY);
-    EXPECT_CODE(shed_lock_release(lock, &err), SHED_ELOST);
+    EXPECT_CODE(shed_lock_release(mine, &err), SHED_ELOST);
     ck_assert_ptr_nonnull(strstr(err.reason, "was lost"));
-    EXPECT_CODE(shed_lock_release(lock, &err), SHED_ELOST);
+    EXPECT_CODE(shed_lock_release(mine, &err), SHED_ELOST);
     ck_assert_ptr_nonnull(strstr(err.reason, "already been released"));
 }
 
@@ -632,6 +609,6 @@ TEST(a_wrong_call_says_so)
 
 int main(void)
 {
-    tcase_add_checked_fixture(test_case(), pair_up, pair_down);
+    tcase_add_checked_fixture(test_case(), pair_up, server_down);
     return run_tests("lock");
 }

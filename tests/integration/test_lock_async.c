@@ -18,69 +18,59 @@ static bool is_in_redis(void)
 
 TEST_EACH(a_cancelled_request_is_answered_at_once, 0, SINGLES)
 {
-    struct shed_lock_options o = options_of(singles[_i]);
-    struct shed_lock *lock = open_lock(client, &o);
-    struct shed_lock *rival = open_lock(other, &o);
     struct outcome first = {0}, second = {0};
 
-    acquire(lock, PLENTY_MS);
-    acquire_async(rival, PLENTY_MS, &first);
-    acquire_async(rival, PLENTY_MS, &second);
-    ck_assert_uint_eq(shed_lock_cancel(rival, &first), 1);
+    open_pair(singles[_i]);
+    acquire(mine, PLENTY_MS);
+    acquire_async(theirs, PLENTY_MS, &first);
+    acquire_async(theirs, PLENTY_MS, &second);
+    ck_assert_uint_eq(shed_lock_cancel(theirs, &first), 1);
     expect_outcome(&first, SHED_ETIMEDOUT);
-    ck_assert_uint_eq(shed_lock_cancel(rival, &first), 0);
-    release(lock);
+    ck_assert_uint_eq(shed_lock_cancel(theirs, &first), 0);
+    release(mine);
     expect_outcome(&second, SHED_OK);
-    ck_assert_uint_eq(shed_lock_cancel(rival, &second), 0);
-    ck_assert_int_eq(shed_lock_is_mine(rival), 1);
-    release(rival);
-    shed_lock_close(lock);
-    shed_lock_close(rival);
+    ck_assert_uint_eq(shed_lock_cancel(theirs, &second), 0);
+    ck_assert_int_eq(shed_lock_is_mine(theirs), 1);
+    release(theirs);
 }
 
 /* Redis was asked before the cancel, and grants the lock after it. */
 TEST_EACH(a_lock_granted_to_a_cancelled_request_is_released, 0, SINGLES)
 {
-    struct shed_lock_options o = options_of(singles[_i]);
-    struct shed_lock *lock = open_lock(client, &o);
     struct outcome out = {0};
 
-    acquire(lock, PLENTY_MS); /* the connections are up */
-    release(lock);
+    open_pair(singles[_i]);
+    acquire(mine, PLENTY_MS); /* the connections are up */
+    release(mine);
     server_do(&server, "CLIENT PAUSE %d WRITE", (int)PLENTY_MS);
-    acquire_async(lock, PLENTY_MS, &out);
+    acquire_async(mine, PLENTY_MS, &out);
     WAIT_FOR(server_clients(&server, "flags=b") == 1); /* now it is under way */
-    ck_assert_uint_eq(shed_lock_cancel(lock, &out), 1);
+    ck_assert_uint_eq(shed_lock_cancel(mine, &out), 1);
     ck_assert_uint_eq(atomic_load(&out.calls), 0);
     server_do(&server, "CLIENT UNPAUSE");
     expect_outcome(&out, SHED_ETIMEDOUT);
-    ck_assert_int_eq(shed_lock_is_mine(lock), 0);
-    /* TIMESTAMP cannot tell its lock from another's */
+    ck_assert_int_eq(shed_lock_is_mine(mine), 0);
+    /* TIMESTAMP cannot tell its mine from another's */
     ck_assert_int_eq(is_in_redis(), singles[_i] == SHED_LOCK_TIMESTAMP);
-    shed_lock_close(lock);
 }
 
 TEST(only_asynchronous_acquires_of_that_user_are_cancelled)
 {
-    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
-    struct shed_lock *lock = open_lock(client, &o);
-    struct shed_lock *rival = open_lock(other, &o);
     struct outcome out = {0};
     struct waiter waiter;
 
-    acquire(lock, PLENTY_MS);
-    waiter_start(&waiter, rival, PLENTY_MS);
-    acquire_async(rival, PLENTY_MS, &out);
-    ck_assert_uint_eq(shed_lock_cancel(rival, NULL), 0);
-    ck_assert_uint_eq(shed_lock_cancel(rival, &waiter), 0);
-    ck_assert_uint_eq(shed_lock_cancel(lock, &out), 0);
-    ck_assert_uint_eq(shed_lock_cancel(rival, &out), 1);
+    open_pair(SHED_LOCK_LEASE);
+    acquire(mine, PLENTY_MS);
+    waiter_start(&waiter, theirs, PLENTY_MS);
+    acquire_async(theirs, PLENTY_MS, &out);
+    ck_assert_uint_eq(shed_lock_cancel(theirs, NULL), 0);
+    ck_assert_uint_eq(shed_lock_cancel(theirs, &waiter), 0);
+    ck_assert_uint_eq(shed_lock_cancel(mine, &out), 0);
+    ck_assert_uint_eq(shed_lock_cancel(theirs, &out), 1);
     expect_outcome(&out, SHED_ETIMEDOUT);
-    release(lock);
+    release(mine);
     waiter_join(&waiter);
     EXPECT_OK(waiter.code);
-    shed_lock_close(lock);
-    shed_lock_close(rival);
 }
 
 /* A cancel and a release race. Whichever comes first, done is called exactly
@@ -115,61 +105,55 @@ TEST(a_cancel_that_races_with_a_release_ends_it_once)
 
 TEST_EACH(an_asynchronous_release_lets_the_next_in, 0, SINGLES)
 {
-    struct shed_lock_options o = options_of(singles[_i]);
-    struct shed_lock *lock = open_lock(client, &o);
     struct outcome out = {0};
 
+    open_pair(singles[_i]);
     for (unsigned i = 0; i < MANY; i++) {
-        acquire(lock, 0); /* after the release, although it tries only once */
+        acquire(mine, 0); /* after the release, although it tries only once */
         out = (struct outcome){0};
-        release_async(lock, &out);
-        ck_assert_int_eq(shed_lock_is_mine(lock), 0);
+        release_async(mine, &out);
+        ck_assert_int_eq(shed_lock_is_mine(mine), 0);
     }
     expect_outcome(&out, SHED_OK);
     ck_assert(!is_in_redis());
-    shed_lock_close(lock);
 }
 
 TEST_EACH(it_is_released_as_often_as_it_was_entered, 0, SINGLES)
 {
-    struct shed_lock_options o = options_of(singles[_i]);
-    struct shed_lock *lock = open_lock(client, &o);
     struct outcome inner = {0}, outer = {0};
     struct shed_error err;
 
-    acquire(lock, PLENTY_MS);
-    acquire(lock, 0);
-    release_async(lock, &inner);
+    open_pair(singles[_i]);
+    acquire(mine, PLENTY_MS);
+    acquire(mine, 0);
+    release_async(mine, &inner);
     expect_outcome(&inner, SHED_OK);
-    ck_assert_int_eq(shed_lock_is_mine(lock), 1);
+    ck_assert_int_eq(shed_lock_is_mine(mine), 1);
     ck_assert(is_in_redis());
-    release_async(lock, &outer);
+    release_async(mine, &outer);
     expect_outcome(&outer, SHED_OK);
     ck_assert(!is_in_redis());
-    EXPECT_CODE(shed_lock_release_async(lock, note_outcome, &outer, &err),
+    EXPECT_CODE(shed_lock_release_async(mine, note_outcome, &outer, &err),
                 SHED_ELOST);
     ck_assert_uint_eq(atomic_load(&outer.calls), 1);
-    shed_lock_close(lock);
 }
 
 /* SETNX and EXPIRE remove whatever the key holds; here it holds nothing. */
 TEST_EACH(a_release_of_what_is_gone_says_so, 0, SINGLES)
 {
-    struct shed_lock_options o = options_of(singles[_i]);
-    struct shed_lock *lock = open_lock(client, &o);
     struct outcome out = {0};
     enum shed_code code;
 
-    acquire(lock, PLENTY_MS);
+    open_pair(singles[_i]);
+    acquire(mine, PLENTY_MS);
     server_do(&server, "DEL %s %s", LOCK_NAME, LEASE_KEY);
-    code = shed_lock_release_async(lock, note_outcome, &out, NULL);
+    code = shed_lock_release_async(mine, note_outcome, &out, NULL);
     /* the renewal after a new connection may have found out first */
     if (code == SHED_OK)
         expect_outcome(&out, SHED_ELOST);
     else
         EXPECT_CODE(code, SHED_ELOST);
-    ck_assert_int_eq(shed_lock_is_mine(lock), 0);
-    shed_lock_close(lock);
+    ck_assert_int_eq(shed_lock_is_mine(mine), 0);
 }
 
 /* As in an event loop: the callback of an acquire releases, that of the release
@@ -206,15 +190,13 @@ static void on_released(void *user, struct shed_lock *lock, enum shed_code code,
 
 TEST_EACH(callbacks_release_and_acquire, 0, SINGLES)
 {
-    struct shed_lock_options o = options_of(singles[_i]);
-    struct shed_lock *lock = open_lock(client, &o);
     struct loop loop = {.left = MANY};
 
+    open_pair(singles[_i]);
     EXPECT_OK(
-        shed_lock_acquire_async(lock, PLENTY_MS, on_acquired, &loop, NULL));
+        shed_lock_acquire_async(mine, PLENTY_MS, on_acquired, &loop, NULL));
     WAIT_FOR(atomic_load(&loop.has_ended));
     ck_assert(!is_in_redis());
-    shed_lock_close(lock);
 }
 
 TEST_EACH(closing_waits_for_a_release, 0, SINGLES)
@@ -280,6 +262,6 @@ TEST(a_wrong_call_calls_nobody_back)
 
 int main(void)
 {
-    tcase_add_checked_fixture(test_case(), pair_up, pair_down);
+    tcase_add_checked_fixture(test_case(), pair_up, server_down);
     return run_tests("lock async");
 }

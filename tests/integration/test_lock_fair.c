@@ -2,34 +2,13 @@
  * processes. */
 #include "support/lock_pair.h"
 
-enum { MANY = 8 };
-
-TEST(a_fair_lock_goes_to_the_first_waiter)
+static void open_fair(void)
 {
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
-    struct shed_lock *first, *locks[2];
-    struct waiter w[MANY];
 
     o.fair = 1;
-    first = open_lock(client, &o);
-    locks[0] = open_lock(other, &o);
-    locks[1] = open_lock(client, &o);
-    acquire(first, 0);
-    for (unsigned i = 0; i < MANY; i++) {
-        waiter_start(&w[i], locks[i % 2], PLENTY_MS);
-        WAIT_FOR(server_int(&server, "ZCARD %s:q", LEASE_KEY) == i + 1);
-    }
-    release(first);
-    for (unsigned i = 0; i < MANY; i++) {
-        waiter_join(&w[i]);
-        EXPECT_OK(w[i].code);
-        if (i > 0)
-            ck_assert_uint_eq(w[i].order, w[i - 1].order + 1);
-    }
-    ck_assert_int_eq(server_int(&server, "EXISTS %s:q", LEASE_KEY), 0);
-    shed_lock_close(first);
-    shed_lock_close(locks[0]);
-    shed_lock_close(locks[1]);
+    mine = open_kept(client, &o);
+    theirs = open_kept(other, &o);
 }
 
 struct turns {
@@ -55,15 +34,12 @@ static void *take_turns(void *arg)
 TEST(a_fair_lock_wastes_no_time_between_threads)
 {
     enum { THREADS = 4, TURNS = 500 };
-    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct turns t[THREADS];
     uint64_t end_ms = shed_now_ms() + 4 * (test_deadline_ms() - shed_now_ms());
-    struct shed_lock *lock;
 
-    o.fair = 1;
-    lock = open_kept(client, &o);
+    open_fair();
     for (unsigned i = 0; i < THREADS; i++) {
-        t[i] = (struct turns){.lock = lock, .count = TURNS};
+        t[i] = (struct turns){.lock = mine, .count = TURNS};
         start_thread(&t[i].thread, take_turns, &t[i]);
     }
     for (unsigned i = 0; i < THREADS; i++)
@@ -96,28 +72,24 @@ static void *try_again_and_again(void *arg)
 TEST(a_waiter_comes_before_those_who_try)
 {
     enum { TRIERS = 4, TURNS = 5, SLACK = 10 };
-    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
-    struct shed_lock *shared, *lock;
     unsigned before = 0;
 
-    o.fair = 1;
-    shared = open_kept(client, &o);
-    lock = open_kept(other, &o);
+    open_fair();
     for (unsigned i = 0; i < TURNS; i++) {
         atomic_bool is_over = false;
         atomic_uint got = 0;
         struct trier t[TRIERS];
         struct waiter w;
-        acquire(lock, PLENTY_MS);
-        waiter_start(&w, shared, PLENTY_MS);
+        acquire(theirs, PLENTY_MS);
+        waiter_start(&w, mine, PLENTY_MS);
         WAIT_FOR(server_int(&server, "ZCARD %s:q", LEASE_KEY) == 1);
         for (unsigned j = 0; j < TRIERS; j++) {
-            t[j] = (struct trier){
-                .lock = shared, .is_over = &is_over, .got = &got};
+            t[j] =
+                (struct trier){.lock = mine, .is_over = &is_over, .got = &got};
             start_thread(&t[j].thread, try_again_and_again, &t[j]);
         }
         usleep(20000);
-        release(lock);
+        release(theirs);
         WAIT_FOR(atomic_load(&w.has_ended));
         before += atomic_load(&got);
         atomic_store(&is_over, true);
@@ -126,21 +98,6 @@ TEST(a_waiter_comes_before_those_who_try)
         waiter_join(&w);
     }
     ck_assert_uint_le(before, SLACK);
-}
-
-TEST(a_waiter_that_gives_up_leaves_the_queue)
-{
-    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
-    struct shed_lock *a, *b;
-
-    o.fair = 1;
-    a = open_kept(client, &o);
-    b = open_kept(other, &o);
-    acquire(a, 0);
-    expect_acquire(b, 30, SHED_ETIMEDOUT);
-    expect_acquire(b, 0, SHED_ETIMEDOUT);
-    WAIT_FOR(server_int(&server, "ZCARD %s:q", LEASE_KEY) == 0);
-    release(a);
 }
 
 /* All of them are in the queue before the first gives up; on a slow machine
@@ -166,45 +123,25 @@ static void queue_together(struct shed_lock *lock, uint64_t wait_ms,
 TEST_EACH(many_waiters_that_end_together_leave_the_queue, 0, 2)
 {
     enum { WAITERS = 5, WAIT_MS = 100 };
-    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct outcome outcomes[WAITERS] = {{0}};
-    struct shed_lock *held, *wanted;
 
-    o.fair = 1;
-    held = open_kept(other, &o);
-    wanted = open_lock(client, &o);
-    acquire(held, 0);
-    queue_together(wanted, _i == 0 ? WAIT_MS : PLENTY_MS, outcomes, WAITERS);
+    open_fair();
+    acquire(theirs, 0);
+    expect_acquire(mine, 0, SHED_ETIMEDOUT); /* it leaves at once */
+    WAIT_FOR(server_int(&server, "ZCARD %s:q", LEASE_KEY) == 0);
+    queue_together(mine, _i == 0 ? WAIT_MS : PLENTY_MS, outcomes, WAITERS);
     if (_i == 1)
-        shed_lock_close(wanted);
+        close_kept(mine);
     for (unsigned i = 0; i < WAITERS; i++) {
         WAIT_FOR(atomic_load(&outcomes[i].calls) == 1);
         ck_assert_int_eq(atomic_load(&outcomes[i].code),
                          _i == 0 ? SHED_ETIMEDOUT : SHED_ECLOSED);
     }
     WAIT_FOR(server_int(&server, "ZCARD %s:q", LEASE_KEY) == 0);
-    if (_i == 0)
-        shed_lock_close(wanted);
-}
-
-/* A waiter that is in the queue and does not come delays the others only for a
- * moment. */
-TEST(a_waiter_that_misses_its_turn_loses_it)
-{
-    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
-    struct shed_lock *lock;
-
-    o.fair = 1;
-    lock = open_kept(client, &o);
-    server_do(&server, "ZADD %s:q 1 %s", LEASE_KEY,
-              "0123456789abcdef                9000000000000");
-    expect_acquire(lock, 0, SHED_ETIMEDOUT);
-    acquire(lock, PLENTY_MS);
-    release(lock);
 }
 
 int main(void)
 {
-    tcase_add_checked_fixture(test_case(), pair_up, pair_down);
+    tcase_add_checked_fixture(test_case(), pair_up, server_down);
     return run_tests("lock fair");
 }

@@ -46,17 +46,17 @@ static void refuse(void *user, struct shed_lock *lock, enum shed_code code,
 TEST_EACH(a_lock_granted_during_the_close_is_released, 0, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
-    struct shed_lock *lock = open_lock(client, &o);
     struct outcome out = {0};
     pthread_t closer;
 
-    acquire(lock, PLENTY_MS); /* now the connections exist */
-    release(lock);
+    mine = open_lock(client, &o);
+    acquire(mine, PLENTY_MS); /* now the connections exist */
+    release(mine);
     server_do(&server, "CLIENT PAUSE %d WRITE", (int)PLENTY_MS);
-    acquire_async(lock, PLENTY_MS, &out);
+    acquire_async(mine, PLENTY_MS, &out);
     WAIT_FOR(server_clients(&server, "flags=b") == 1); /* now it is under way */
-    start_thread(&closer, close_lock, lock);
-    WAIT_FOR(shed_lock_acquire_async(lock, PLENTY_MS, refuse, NULL, NULL) ==
+    start_thread(&closer, close_lock, mine);
+    WAIT_FOR(shed_lock_acquire_async(mine, PLENTY_MS, refuse, NULL, NULL) ==
              SHED_ECLOSED);
     /* closing another lock on the same thread comes after it */
     shed_lock_close(open_lock(client, &o));
@@ -72,29 +72,26 @@ TEST_EACH(a_lock_granted_during_the_close_is_released, 0, SINGLES)
  * does not get it meanwhile. */
 static bool is_renewed(struct shed_lock_options *o)
 {
-    struct shed_lock *b = open_lock(other, o), *a;
-    atomic_uint losses = 0;
     bool is_mine = true;
     struct waiter w;
     uint64_t end_ms;
 
+    atomic_store(&losses, 0);
+    theirs = open_kept(other, o);
     o->on_lost = count_loss;
-    o->user = &losses;
-    a = open_lock(client, o);
-    acquire(a, PLENTY_MS);
-    waiter_start(&w, b, PLENTY_MS);
+    mine = open_kept(client, o);
+    acquire(mine, PLENTY_MS);
+    waiter_start(&w, theirs, PLENTY_MS);
     end_ms = shed_now_ms() + 3 * o->lease_ms;
     while (is_mine && shed_now_ms() < end_ms) {
         bool has_ended = atomic_load(&w.has_ended);
         usleep(1000);
-        is_mine = shed_lock_is_mine(a) == 1;
+        is_mine = shed_lock_is_mine(mine) == 1;
         ck_assert(!is_mine || !has_ended);
     }
-    is_mine = shed_lock_release(a, NULL) == SHED_OK && is_mine;
+    is_mine = shed_lock_release(mine, NULL) == SHED_OK && is_mine;
     waiter_join(&w);
     EXPECT_OK(w.code);
-    shed_lock_close(a);
-    shed_lock_close(b);
     /* none if the release reported it first */
     ck_assert_uint_le(atomic_load(&losses), is_mine ? 0 : 1);
     o->on_lost = NULL;
@@ -119,20 +116,18 @@ TEST_EACH(a_renewal_does_not_outlive_the_release, LEASED, SINGLES)
     enum { ROUNDS = 40, LEASE_MS = 20 };
     struct shed_lock_options o = options_of(singles[_i]);
     uint64_t end_ms = test_deadline_ms();
-    struct shed_lock *lock;
 
     o.lease_ms = LEASE_MS;
-    lock = open_lock(client, &o);
+    mine = open_kept(client, &o);
     for (useconds_t i = 0; i < ROUNDS;) {
-        acquire(lock, PLENTY_MS);
+        acquire(mine, PLENTY_MS);
         usleep(i * 250);
-        if (shed_lock_release(lock, NULL) == SHED_OK) {
+        if (shed_lock_release(mine, NULL) == SHED_OK) {
             ck_assert(is_free());
             i++;
         }
         ck_assert_uint_lt(shed_now_ms(), end_ms);
     }
-    shed_lock_close(lock);
 }
 
 enum { IS_FREE, IS_BUSY, MAY_GO_ON };
@@ -155,53 +150,43 @@ static void stay(void *user, struct shed_lock *lock, enum shed_code code,
 TEST(an_extension_that_comes_too_late_tells_of_the_loss)
 {
     struct shed_lock_options o = short_lease(SHED_LOCK_LEASE);
-    atomic_uint losses = 0;
     atomic_int stage = IS_FREE;
-    struct shed_lock *lock, *second;
+    struct shed_lock *second;
 
     o.watchdog_ms = 0;
-    second = open_lock(client, &o);
+    second = open_kept(client, &o);
     o.on_lost = count_loss;
-    o.user = &losses;
-    lock = open_lock(client, &o);
-    acquire(lock, PLENTY_MS);
+    mine = open_kept(client, &o);
+    acquire(mine, PLENTY_MS);
     EXPECT_OK(shed_lock_acquire_async(second, 0, stay, &stage, NULL));
     WAIT_FOR(atomic_load(&stage) == IS_BUSY);
-    WAIT_FOR(!shed_lock_is_mine(lock));
-    EXPECT_CODE(shed_lock_extend(lock, 0, NULL), SHED_ELOST);
-    EXPECT_CODE(shed_lock_release(lock, NULL), SHED_ELOST);
+    WAIT_FOR(!shed_lock_is_mine(mine));
+    EXPECT_CODE(shed_lock_extend(mine, 0, NULL), SHED_ELOST);
+    EXPECT_CODE(shed_lock_release(mine, NULL), SHED_ELOST);
     atomic_store(&stage, MAY_GO_ON);
     WAIT_FOR(atomic_load(&losses) == 1);
-    shed_lock_close(lock);
-    shed_lock_close(second);
+    close_kept(mine);
     ck_assert_uint_eq(atomic_load(&losses), 1);
 }
 
 TEST_EACH(without_a_watchdog_the_lease_ends, LEASED, SINGLES)
 {
     struct shed_lock_options o = short_lease(singles[_i]);
-    struct shed_lock_options forever = options_of(singles[_i]);
-    atomic_uint losses = 0;
-    struct shed_lock *a, *b;
-    struct shed_error err;
 
     o.watchdog_ms = 0;
     o.on_lost = count_loss;
-    o.user = &losses;
-    a = open_lock(client, &o);
-    b = open_lock(other, &forever);
-    acquire(a, PLENTY_MS);
-    ck_assert_uint_lt(shed_lock_remaining_ms(a), SHORT_LEASE_MS);
-    acquire(b, PLENTY_MS); /* gets it when the lease is over */
-    ck_assert_int_eq(shed_lock_is_mine(a), 0);
-    ck_assert_uint_eq(shed_lock_remaining_ms(a), 0);
-    EXPECT_CODE(shed_lock_extend(a, 0, &err), SHED_ELOST);
-    EXPECT_CODE(shed_lock_release(a, &err), SHED_ELOST);
-    release(b);
+    open_pair(singles[_i]);
+    mine = open_kept(client, &o);
+    acquire(mine, PLENTY_MS);
+    ck_assert_uint_lt(shed_lock_remaining_ms(mine), SHORT_LEASE_MS);
+    acquire(theirs, PLENTY_MS); /* gets it when the lease is over */
+    ck_assert_int_eq(shed_lock_is_mine(mine), 0);
+    ck_assert_uint_eq(shed_lock_remaining_ms(mine), 0);
+    EXPECT_CODE(shed_lock_extend(mine, 0, NULL), SHED_ELOST);
+    EXPECT_CODE(shed_lock_release(mine, NULL), SHED_ELOST);
+    release(theirs);
     WAIT_FOR(atomic_load(&losses) == 1 || atomic_load(&losses) == 2);
     ck_assert_uint_eq(atomic_load(&losses), 1);
-    shed_lock_close(a);
-    shed_lock_close(b);
 }
 
 /* Without a watchdog and on_lost nobody watches the end of the lease. */
@@ -210,35 +195,31 @@ TEST_EACH(an_entry_that_outlived_the_lease_is_not_left_in_peace, LEASED,
 {
     struct shed_lock_options o = options_of(singles[_i]);
     struct shed_fence fence;
-    struct shed_lock *lock;
 
     o.watchdog_ms = 0;
     o.lease_ms = 1000;
-    lock = open_lock(client, &o);
-    acquire(lock, PLENTY_MS);
-    acquire(lock, PLENTY_MS);
-    WAIT_FOR(!shed_lock_is_mine(lock));
+    mine = open_kept(client, &o);
+    acquire(mine, PLENTY_MS);
+    acquire(mine, PLENTY_MS);
+    WAIT_FOR(!shed_lock_is_mine(mine));
     if (singles[_i] == SHED_LOCK_LEASE)
-        EXPECT_CODE(shed_lock_fence(lock, &fence, NULL), SHED_ELOST);
-    EXPECT_CODE(shed_lock_release(lock, NULL), SHED_ELOST);
-    EXPECT_CODE(shed_lock_release(lock, NULL), SHED_ELOST);
-    shed_lock_close(lock);
+        EXPECT_CODE(shed_lock_fence(mine, &fence, NULL), SHED_ELOST);
+    EXPECT_CODE(shed_lock_release(mine, NULL), SHED_ELOST);
+    EXPECT_CODE(shed_lock_release(mine, NULL), SHED_ELOST);
 }
 
 /* The lease counts from before the command was sent. */
 static bool is_had_after_a_pause(struct shed_lock_options *o)
 {
-    struct shed_lock *lock = open_lock(client, o);
     bool is_mine;
 
-    acquire(lock, PLENTY_MS); /* now the connections exist */
-    (void)!shed_lock_release(lock, NULL);
+    mine = open_kept(client, o);
+    acquire(mine, PLENTY_MS); /* now the connections exist */
+    (void)!shed_lock_release(mine, NULL);
     server_do(&server, "CLIENT PAUSE %d WRITE", (int)o->lease_ms * 4 / 3);
-    acquire(lock, PLENTY_MS);
-    is_mine = shed_lock_is_mine(lock) == 1;
-    is_mine = shed_lock_release(lock, NULL) == SHED_OK && is_mine;
-    shed_lock_close(lock);
-    return is_mine;
+    acquire(mine, PLENTY_MS);
+    is_mine = shed_lock_is_mine(mine) == 1;
+    return shed_lock_release(mine, NULL) == SHED_OK && is_mine;
 }
 
 TEST_EACH(an_answer_that_takes_longer_than_the_lease_is_none, LEASED, SINGLES)
@@ -249,117 +230,98 @@ TEST_EACH(an_answer_that_takes_longer_than_the_lease_is_none, LEASED, SINGLES)
 TEST_EACH(extend_lets_it_last, LEASED, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
-    struct shed_lock *lock;
 
     o.watchdog_ms = 0;
-    lock = open_lock(client, &o);
-    acquire(lock, 0);
-    ck_assert_uint_gt(shed_lock_remaining_ms(lock), 0);
-    EXPECT_OK(shed_lock_extend(lock, 90000, NULL));
-    ck_assert_uint_gt(shed_lock_remaining_ms(lock), o.lease_ms);
-    EXPECT_CODE(shed_lock_extend(lock, 9, NULL), SHED_EINVAL);
-    release(lock);
-    shed_lock_close(lock);
+    mine = open_kept(client, &o);
+    acquire(mine, 0);
+    ck_assert_uint_gt(shed_lock_remaining_ms(mine), 0);
+    EXPECT_OK(shed_lock_extend(mine, 90000, NULL));
+    ck_assert_uint_gt(shed_lock_remaining_ms(mine), o.lease_ms);
+    EXPECT_CODE(shed_lock_extend(mine, 9, NULL), SHED_EINVAL);
+    release(mine);
 }
 
 TEST_EACH(what_is_gone_is_not_revived, 0, SINGLES)
 {
     struct shed_lock_options o = options_of(singles[_i]);
-    atomic_uint losses = 0;
-    struct shed_lock *lock;
 
     o.on_lost = count_loss;
-    o.user = &losses;
-    lock = open_lock(client, &o);
-    acquire(lock, 0);
+    mine = open_kept(client, &o);
+    acquire(mine, 0);
     server_do(&server, "DEL %s %s", LOCK_NAME, LEASE_KEY);
-    EXPECT_CODE(shed_lock_extend(lock, 0, NULL), SHED_ELOST);
-    ck_assert_int_eq(shed_lock_is_mine(lock), 0);
+    EXPECT_CODE(shed_lock_extend(mine, 0, NULL), SHED_ELOST);
+    ck_assert_int_eq(shed_lock_is_mine(mine), 0);
     WAIT_FOR(atomic_load(&losses) == 1);
     ck_assert_int_eq(server_int(&server, "EXISTS %s %s", LOCK_NAME, LEASE_KEY),
                      0);
-    acquire(lock, 0);
+    acquire(mine, 0);
     server_do(&server, "DEL %s %s", LOCK_NAME, LEASE_KEY);
-    EXPECT_CODE(shed_lock_release(lock, NULL), SHED_ELOST);
-    shed_lock_close(lock);
+    EXPECT_CODE(shed_lock_release(mine, NULL), SHED_ELOST);
 }
 
 TEST_EACH(the_watchdog_reports_a_loss, LEASED, SINGLES)
 {
     struct shed_lock_options o = short_lease(singles[_i]);
-    atomic_uint losses = 0;
-    struct shed_lock *lock;
 
     o.on_lost = count_loss;
-    o.user = &losses;
-    lock = open_lock(client, &o);
-    acquire(lock, PLENTY_MS);
+    mine = open_kept(client, &o);
+    acquire(mine, PLENTY_MS);
     server_do(&server, "DEL %s %s", LOCK_NAME, LEASE_KEY);
     WAIT_FOR(atomic_load(&losses) == 1);
-    ck_assert_int_eq(shed_lock_is_mine(lock), 0);
-    shed_lock_close(lock);
+    ck_assert_int_eq(shed_lock_is_mine(mine), 0);
 }
 
-static void *acquire_and_end(void *lock)
+static void *acquire_and_end(void *arg)
 {
-    acquire(lock, PLENTY_MS);
+    acquire(arg, PLENTY_MS);
     return NULL;
 }
 
 TEST_EACH(a_thread_that_ends_ends_its_renewals, LEASED, SINGLES)
 {
     struct shed_lock_options o = short_lease(singles[_i]);
-    struct shed_lock_options forever = options_of(singles[_i]);
-    struct shed_lock *a = open_lock(client, &o);
-    struct shed_lock *b = open_lock(other, &forever);
     pthread_t thread;
 
-    start_thread(&thread, acquire_and_end, a);
+    open_pair(singles[_i]);
+    mine = open_kept(client, &o);
+    start_thread(&thread, acquire_and_end, mine);
     pthread_join(thread, NULL);
-    acquire(b, PLENTY_MS);
-    release(b);
-    shed_lock_close(a);
-    shed_lock_close(b);
+    acquire(theirs, PLENTY_MS);
+    release(theirs);
 }
 
 /* The lock of an ended thread is no longer renewed; a new session must not make
  * it last for ever. */
 TEST_EACH(a_thread_that_ended_leaves_no_lock_without_an_end, LEASED, SINGLES)
 {
-    struct shed_lock_options o = options_of(singles[_i]);
-    struct shed_lock *lock = open_lock(client, &o);
     pthread_t thread;
 
-    start_thread(&thread, acquire_and_end, lock);
+    open_pair(singles[_i]);
+    start_thread(&thread, acquire_and_end, mine);
     pthread_join(thread, NULL);
     server_do(&server, "CLIENT KILL TYPE pubsub");
     WAIT_FOR(server_clients(&server, "sub=4") == 2);
-    expect_acquire(lock, 100, SHED_ETIMEDOUT);
+    expect_acquire(mine, 100, SHED_ETIMEDOUT);
     if (singles[_i] != SHED_LOCK_TIMESTAMP) /* its end is in its value */
         server_check_ttls(&server);
-    shed_lock_close(lock);
 }
 
 /* EXPIRE would remove the other's lock */
 TEST_EACH(the_watchdog_ends_after_its_time, LEASED + 1, SINGLES)
 {
     struct shed_lock_options o = short_lease(singles[_i]);
-    struct shed_lock_options forever = options_of(singles[_i]);
-    struct shed_lock *a, *b;
 
     o.watchdog_ms = SHORT_LEASE_MS;
-    a = open_lock(client, &o);
-    b = open_lock(other, &forever);
-    acquire(a, PLENTY_MS);
-    acquire(b, PLENTY_MS);
-    EXPECT_CODE(shed_lock_release(a, NULL), SHED_ELOST);
-    release(b);
-    shed_lock_close(a);
-    shed_lock_close(b);
+    open_pair(singles[_i]);
+    mine = open_kept(client, &o);
+    acquire(mine, PLENTY_MS);
+    acquire(theirs, PLENTY_MS);
+    EXPECT_CODE(shed_lock_release(mine, NULL), SHED_ELOST);
+    release(theirs);
 }
 
 int main(void)
 {
-    tcase_add_checked_fixture(test_case(), pair_up, pair_down);
+    tcase_add_checked_fixture(test_case(), pair_up, server_down);
     return run_tests("lock lease");
 }

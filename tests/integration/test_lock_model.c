@@ -94,6 +94,11 @@ static const struct scenario scenarios[] = {
      "open A, open D, acquire A: YES, acquire B: NO long, "
      "acquire C: NO long, release A: YES, acquire D: NO short, "
      "suspected 60000, acquire D: YES"},
+    {"a waiter without a channel is not gone with the others", &shed_lock_lease,
+     true,
+     "open A, open D, acquire A: YES, acquire B: NO long, "
+     "acquire C blank: NO long, release A: YES, acquire D: NO short, "
+     "suspected 60000, acquire D: NO short"},
     {"a dead holder's lock is free while dead waiters are found out",
      &shed_lock_lease, true,
      "acquire A: YES, acquire B: NO long, acquire C: NO long, "

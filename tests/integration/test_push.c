@@ -28,7 +28,6 @@ TEST(no_server_is_taken_for_older_than_it_is)
     WAIT_FOR((age_ms = shed_session_server_age_ms(
                   shed_client_session(client, "", 0))) != UINT64_MAX);
     ck_assert_uint_le(age_ms, shed_now_ms() - begin_ms);
-    shed_client_close(client);
     server_down();
 }
 
@@ -54,7 +53,6 @@ TEST(a_connection_for_pushes_that_died_silently_is_replaced)
     WAIT_FOR(atomic_load(&proxy.accepted) > before);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     WAIT_FOR(is_tracked(&server));
-    shed_client_close(client);
     proxy_stop(&proxy);
     server_down();
 }

@@ -49,7 +49,6 @@ static void tear_down(void)
 {
     shed_lock_close(lock);
     shed_lock_close(other);
-    shed_client_close(client);
     server_down();
 }
 
@@ -284,7 +283,7 @@ static void close_quorum(struct shed_lock *quorum, struct shed_client **clients)
 {
     shed_lock_close(quorum);
     for (unsigned i = 0; i < SERVERS; i++) {
-        shed_client_close(clients[i]);
+        close_client(clients[i]);
         server_stop(&servers[i]);
     }
 }

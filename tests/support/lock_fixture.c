@@ -4,37 +4,63 @@
 
 #include <string.h>
 
-enum { SILENCE_MS = 60000, KEPT_MAX = 64 };
+enum { SILENCE_MS = 60000, KEPT_MAX = 64, CLIENTS_MAX = 16 };
 
 static atomic_uint_fast64_t grants;
+
+static struct shed_client *clients[CLIENTS_MAX];
+
+atomic_uint losses;
 
 struct server server;
 
 void server_up(void)
 {
+    atomic_store(&losses, 0);
     server = (struct server){0};
     server_start(&server);
 }
 
 void server_down(void)
 {
+    for (size_t i = 0; i < CLIENTS_MAX; i++)
+        if (clients[i] != NULL)
+            close_client(clients[i]);
     server_stop(&server);
 }
 
 const enum shed_lock_algorithm singles[SINGLES] = {
     SHED_LOCK_SETNX, SHED_LOCK_EXPIRE, SHED_LOCK_TIMESTAMP, SHED_LOCK_LEASE};
 
+static struct shed_client *open_with(const char *uri,
+                                     const struct shed_client_options *o)
+{
+    struct shed_error err;
+    size_t i = 0;
+
+    while (i < CLIENTS_MAX && clients[i] != NULL)
+        i++;
+    ck_assert_uint_lt(i, CLIENTS_MAX);
+    ck_assert_msg(shed_client_open(uri, o, &clients[i], &err) == SHED_OK, "%s",
+                  err.reason);
+    return clients[i];
+}
+
 struct shed_client *open_client(const struct server *s, uint64_t wait)
 {
     struct shed_client_options o = bare_client();
-    struct shed_client *client;
-    struct shed_error err;
 
     o.wait = wait;
     o.connect_timeout_ms = o.command_timeout_ms = SILENCE_MS;
-    ck_assert_msg(shed_client_open(s->uri, &o, &client, &err) == SHED_OK, "%s",
-                  err.reason);
-    return client;
+    return open_with(s->uri, &o);
+}
+
+struct shed_client *open_timed(const char *uri, uint64_t command_timeout_ms)
+{
+    struct shed_client_options o = bare_client();
+
+    o.command_timeout_ms = command_timeout_ms;
+    return open_with(uri, &o);
 }
 
 struct shed_lock_options options_of(enum shed_lock_algorithm algorithm)
@@ -77,6 +103,18 @@ struct shed_lock *open_kept(struct shed_client *client,
     return kept[i].lock;
 }
 
+struct shed_lock *open_alone(const struct shed_lock_options *options)
+{
+    return open_kept(open_client(&server, SHED_WAIT_AUTO), options);
+}
+
+struct shed_lock *open_of(enum shed_lock_algorithm algorithm)
+{
+    struct shed_lock_options o = options_of(algorithm);
+
+    return open_alone(&o);
+}
+
 void close_kept(struct shed_lock *lock)
 {
     for (size_t i = 0; i < KEPT_MAX; i++)
@@ -90,6 +128,9 @@ void close_client(struct shed_client *client)
     for (size_t i = 0; i < KEPT_MAX; i++)
         if (kept[i].lock != NULL && kept[i].client == client)
             close_kept(kept[i].lock);
+    for (size_t i = 0; i < CLIENTS_MAX; i++)
+        if (clients[i] == client)
+            clients[i] = NULL;
     shed_client_close(client);
 }
 
@@ -209,10 +250,11 @@ void acquire_for_all(struct shed_lock *lock)
     expect_outcome(&out, SHED_OK);
 }
 
-void count_loss(void *counter, struct shed_lock *lock,
+void count_loss(void *user, struct shed_lock *lock,
                 const struct shed_error *reason)
 {
+    (void)user;
     (void)lock;
     EXPECT_CODE(reason->code, SHED_ELOST);
-    atomic_fetch_add((atomic_uint *)counter, 1);
+    atomic_fetch_add(&losses, 1);
 }

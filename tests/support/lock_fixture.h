@@ -30,8 +30,11 @@ enum { SINGLES = 4, LEASED = 1 };
 extern const enum shed_lock_algorithm singles[SINGLES];
 
 /* Open a client whose command timeout is longer than a process stops on a busy
- * machine. */
+ * machine. server_down closes those that are still open. */
 struct shed_client *open_client(const struct server *s, uint64_t wait);
+
+/* The same with this timeout. */
+struct shed_client *open_timed(const char *uri, uint64_t command_timeout_ms);
 struct shed_lock_options options_of(enum shed_lock_algorithm algorithm);
 struct shed_lock *open_lock(struct shed_client *client,
                             const struct shed_lock_options *options);
@@ -40,6 +43,10 @@ struct shed_lock *open_lock(struct shed_client *client,
  * its locks that were opened by open_kept and not yet closed by close_kept. */
 struct shed_lock *open_kept(struct shed_client *client,
                             const struct shed_lock_options *options);
+
+/* The same with a client of its own; open_of: with default options. */
+struct shed_lock *open_alone(const struct shed_lock_options *options);
+struct shed_lock *open_of(enum shed_lock_algorithm algorithm);
 void close_kept(struct shed_lock *lock);
 void close_client(struct shed_client *client);
 
@@ -88,8 +95,8 @@ void acquire_async(struct shed_lock *lock, uint64_t wait_ms,
 /* Acquire for the whole process. */
 void acquire_for_all(struct shed_lock *lock);
 
-/* Count the calls of on_lost: set this as on_lost, with a counter as user. */
-void count_loss(void *counter, struct shed_lock *lock,
-                const struct shed_error *reason);
+/* An on_lost that counts its calls since server_up, or of the program. */
+extern atomic_uint losses;
+shed_lock_lost_fn count_loss;
 
 #endif

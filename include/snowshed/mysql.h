@@ -135,7 +135,7 @@ shed_mysql_connect(void *mysql, const char *uri,
  * automatic reconnection and no unread result. *newest (may be NULL) gets the
  * newest number accepted for the resource, 0 if it could not be read.
  *
- * Blocks: for two round trips, and for other transactions on the resource, at
+ * Blocks: for four round trips, and for other transactions on the resource, at
  * most for innodb_lock_wait_timeout.
  * Returns: SHED_OK: write, then COMMIT. Otherwise ROLLBACK. SHED_ELOST: the
  * token is too old: another holds the lock, or Redis has lost its numbers: call

@@ -31,8 +31,6 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <snowshed/mysql.h>
@@ -42,31 +40,25 @@
 #include "mysql/connection.h"
 #include "mysql/sigpipe.h"
 
-/* Resource, number and owner; bytes are in hexadecimal, so that they need no
- * escaping, and are not converted from the connection's character set. Each is
- * written again for each place: VALUES(number) is deprecated in MySQL, and its
- * successor, an alias for the new row, is unknown to MariaDB ("INSERT ... ON
- * DUPLICATE KEY UPDATE Statement"). Assignments are executed from left to
- * right; owner's comes first, because it compares the number before that is
+/* A value is bound again for each place: VALUES(number) is deprecated in MySQL,
+ * and its successor, an alias for the new row, is unknown to MariaDB ("INSERT
+ * ... ON DUPLICATE KEY UPDATE Statement"). Assignments are executed from left
+ * to right; owner's comes first, because it compares the number before that is
  * changed. */
 #define RECORD                                                                 \
-    "INSERT INTO snowshed_fence (resource, number, owner) "                    \
-    "VALUES (x'%s', %" PRIu64 ", x'%s') ON DUPLICATE KEY UPDATE "              \
-    "owner = IF(%" PRIu64 " > number, x'%s', owner), "                         \
-    "number = IF(%" PRIu64 " > number, %" PRIu64 ", number)"
+    "INSERT INTO snowshed_fence (resource, number, owner) VALUES (?, ?, ?) "   \
+    "ON DUPLICATE KEY UPDATE owner = IF(? > number, ?, owner), "               \
+    "number = IF(? > number, ?, number)"
 
 #define READ                                                                   \
-    "SELECT number, HEX(owner) FROM snowshed_fence WHERE resource = x'%s' "    \
-    "FOR UPDATE"
+    "SELECT number, owner FROM snowshed_fence WHERE resource = ? FOR UPDATE"
 
 enum { RESOURCE_MAX_BYTES = 255, OWNER_BYTES = 16 }; /* of the columns */
 
 _Static_assert(sizeof(((struct shed_fence *)NULL)->owner) == OWNER_BYTES,
                "sql/fence.sql has room for an owner");
 
-enum { COLUMN_NUMBER, COLUMN_OWNER };
-
-enum { DECIMAL = 10, NUMBERS_BYTES = 4 * 20 /* digits */ };
+enum { COLUMN_NUMBER, COLUMN_OWNER, COLUMNS };
 
 enum { NO_SUCH_TABLE = 1146 };
 
@@ -81,7 +73,7 @@ struct call {
 
 /* Report why the server or the library failed, with the remedy if there is one.
  */
-static enum shed_code explain(const struct call *call)
+static enum shed_code explain(const struct call *call, MYSQL_STMT *stmt)
 {
     /* The timeouts of the caller's connection are unknown here, so no failure
      * is taken for a timeout. */
@@ -91,7 +83,7 @@ static enum shed_code explain(const struct call *call)
                                             .mysql = call->mysql};
     struct shed_mysql_failure failure;
 
-    shed_mysql_connection_explain(&c, NULL, &failure);
+    shed_mysql_connection_explain(&c, stmt, &failure);
     if (failure.cause == SHED_MYSQL_CONFLICT)
         return shed_fail(call->err, SHED_ETIMEDOUT,
                          "fencing guard: roll back and repeat the whole "
@@ -138,6 +130,7 @@ static enum shed_code check_connection(const struct call *call)
 {
     const MYSQL *mysql = call->mysql;
 
+    /* closing our statement would discard it */
     if (mysql->status != MYSQL_STATUS_READY || mysql_more_results(call->mysql))
         return shed_fail(call->err, SHED_EINVAL,
                          "fencing guard: the connection has an unread result: "
@@ -158,66 +151,82 @@ static enum shed_code check_connection(const struct call *call)
 
 /* -------------------------------------------------------------- statements */
 
-static void write_hex(char *out, const void *data, size_t size)
+/* As bytes, which are not converted from the connection's character set. */
+static void bind_bytes(MYSQL_BIND *bind, const void *data, size_t size)
 {
-    const unsigned char *bytes = data;
-
-    for (size_t i = 0; i < size; i++)
-        (void)snprintf(out + 2 * i, 3, "%02X", bytes[i]);
+    shed_mysql_bind_bytes(bind, MYSQL_TYPE_BLOB, data, size);
 }
 
-/* Read the one row of READ, and the end of it. owner: of the caller's token.
- * *is_own: whether that is the row's. */
-static enum shed_code fetch(const struct call *call, const char *owner,
-                            uint64_t *number, bool *is_own)
+/* Read the one row of an executed READ, and the end of it. */
+static enum shed_code fetch(const struct call *call, MYSQL_STMT *stmt,
+                            struct shed_fence *seen)
 {
-    MYSQL_RES *result = mysql_store_result(call->mysql);
-    enum shed_code code = SHED_OK;
-    MYSQL_ROW row = NULL;
+    unsigned long owner_size = 0;
+    MYSQL_BIND binds[COLUMNS];
+    int status;
 
-    if (result == NULL)
-        return explain(call);
-    if (mysql_num_rows(result) == 1)
-        row = mysql_fetch_row(result);
-    if (row == NULL || row[COLUMN_NUMBER] == NULL ||
-        row[COLUMN_OWNER] == NULL ||
-        strlen(row[COLUMN_OWNER]) != strlen(owner)) {
-        code = refuse_table(call);
-    } else {
-        *number = strtoull(row[COLUMN_NUMBER], NULL, DECIMAL);
-        *is_own = strcmp(row[COLUMN_OWNER], owner) == 0;
-    }
-    mysql_free_result(result);
+    shed_mysql_bind_number(&binds[COLUMN_NUMBER], &seen->number, true);
+    bind_bytes(&binds[COLUMN_OWNER], seen->owner, sizeof(seen->owner));
+    binds[COLUMN_OWNER].length = &owner_size;
+    if (mysql_stmt_bind_result(stmt, binds) != 0)
+        return explain(call, stmt);
+    status = mysql_stmt_fetch(stmt);
+    if (status == 1)
+        return explain(call, stmt);
+    if (status != 0 || owner_size != sizeof(seen->owner))
+        return refuse_table(call);
+    if (mysql_stmt_fetch(stmt) == MYSQL_NO_DATA &&
+        mysql_stmt_errno(stmt) == 0 && mysql_errno(call->mysql) == 0)
+        return SHED_OK;
+    return explain(call, stmt);
+}
+
+/* Run a statement on the caller's connection, and close it, because until then
+ * nothing else can run there. seen gets what READ reads; NULL: no result. */
+static enum shed_code run(const struct call *call, const char *sql,
+                          MYSQL_BIND *binds, struct shed_fence *seen)
+{
+    MYSQL_STMT *stmt = mysql_stmt_init(call->mysql);
+    enum shed_code code = SHED_OK;
+
+    if (stmt == NULL)
+        return shed_fail_nomem(call->err, "the fencing guard's statement");
+    if (mysql_stmt_prepare(stmt, sql, (unsigned long)strlen(sql)) != 0 ||
+        mysql_stmt_bind_param(stmt, binds) != 0 ||
+        mysql_stmt_execute(stmt) != 0)
+        code = explain(call, stmt);
+    else if (seen != NULL)
+        code = fetch(call, stmt, seen);
+    (void)mysql_stmt_close(stmt);
     return code;
 }
 
 /* Move the row of the resource forward to the token, if that is forward; and
  * read what it then says. */
-static enum shed_code record_and_read(const struct call *call, uint64_t *number,
-                                      bool *is_own)
+static enum shed_code record_and_read(const struct call *call,
+                                      struct shed_fence *seen)
 {
-    char resource[2 * RESOURCE_MAX_BYTES + 1], owner[2 * OWNER_BYTES + 1];
-    const uint64_t new = call->fence->number;
-    char sql[sizeof(RECORD) + sizeof(resource) + NUMBERS_BYTES +
-             2 * sizeof(owner)];
+    const struct shed_fence *fence = call->fence;
+    MYSQL_BIND resource, number, owner;
+    enum shed_code code;
 
-    write_hex(resource, call->resource.data, call->resource.size);
-    write_hex(owner, call->fence->owner, OWNER_BYTES);
-    (void)snprintf(sql, sizeof(sql), RECORD, resource, new, owner, new, owner,
-                   new, new);
-    if (mysql_query(call->mysql, sql) != 0)
-        return explain(call);
-    (void)snprintf(sql, sizeof(sql), READ, resource);
-    if (mysql_query(call->mysql, sql) != 0)
-        return explain(call);
-    return fetch(call, owner, number, is_own);
+    bind_bytes(&resource, call->resource.data, call->resource.size);
+    shed_mysql_bind_number(&number, &fence->number, true);
+    bind_bytes(&owner, fence->owner, sizeof(fence->owner));
+    code = run(call, RECORD,
+               (MYSQL_BIND[]){resource, number, owner, /* VALUES */
+                              number, owner,           /* owner = */
+                              number, number},         /* again */
+               NULL);
+    return code == SHED_OK ? run(call, READ, &resource, seen) : code;
 }
 
 /* ------------------------------------------------------------------ guard */
 
-static enum shed_code judge(const struct call *call, uint64_t seen, bool is_own)
+static enum shed_code judge(const struct call *call,
+                            const struct shed_fence *seen)
 {
-    uint64_t number = call->fence->number;
+    const struct shed_fence *fence = call->fence;
 
     /* An error of an earlier statement may have ended the transaction without
      * telling the library, and tables of engines other than InnoDB begin none.
@@ -227,32 +236,31 @@ static enum shed_code judge(const struct call *call, uint64_t seen, bool is_own)
                          "fencing guard: the connection is no longer in a "
                          "transaction: an error has ended it (roll back after "
                          "each), or snowshed_fence is not an InnoDB table");
-    if (seen < number)
+    if (seen->number < fence->number)
         return refuse_table(call);
-    if (seen > number)
+    if (seen->number > fence->number)
         return shed_fail(call->err, SHED_ELOST,
                          "fencing guard: the token %" PRIu64 " is older than "
                          "%" PRIu64 ": roll back",
-                         number, seen);
-    if (!is_own)
+                         fence->number, seen->number);
+    if (memcmp(seen->owner, fence->owner, sizeof(fence->owner)) != 0)
         return shed_fail(call->err, SHED_ELOST,
                          "fencing guard: another holder has written with the "
                          "same number, %" PRIu64 ": roll back",
-                         number);
+                         fence->number);
     return SHED_OK;
 }
 
-static enum shed_code guard(const struct call *call, uint64_t *seen)
+static enum shed_code guard(const struct call *call, struct shed_fence *seen)
 {
     enum shed_code code = check_arguments(call);
-    bool is_own = false;
 
     if (code == SHED_OK)
         code = check_connection(call);
     if (code == SHED_OK)
-        code = record_and_read(call, seen, &is_own);
+        code = record_and_read(call, seen);
     if (code == SHED_OK)
-        code = judge(call, *seen, is_own);
+        code = judge(call, seen);
     return code;
 }
 
@@ -261,7 +269,7 @@ enum shed_code shed_mysql_fence(void *mysql, struct shed_bytes resource,
                                 uint64_t *newest, struct shed_error *err)
 {
     struct call call = {mysql, resource, fence, err};
-    uint64_t seen = 0;
+    struct shed_fence seen = {0};
     struct shed_mysql_sigpipe sigpipe;
     enum shed_code code;
 
@@ -269,6 +277,6 @@ enum shed_code shed_mysql_fence(void *mysql, struct shed_bytes resource,
     code = guard(&call, &seen);
     shed_mysql_sigpipe_restore(&sigpipe);
     if (newest != NULL)
-        *newest = code == SHED_OK || code == SHED_ELOST ? seen : 0;
+        *newest = code == SHED_OK || code == SHED_ELOST ? seen.number : 0;
     return code;
 }

@@ -22,8 +22,7 @@ enum shed_rank {
     SHED_RANK_SOURCE,      /* the queue of loads */
     SHED_RANK_BATCH,       /* the answers of one load */
     SHED_RANK_CLUSTER,     /* who has which slot */
-    SHED_RANK_SERVER,      /* whether a server is up */
-    SHED_RANK_SESSION,     /* whom Redis takes us for */
+    SHED_RANK_SESSION,     /* whether a server is up; whom it takes us for */
     SHED_RANK_GATE,        /* the health of a server */
     SHED_RANK_ADDRESS,     /* what a host name has led to */
     SHED_RANK_TLS,         /* one connection's */

@@ -134,8 +134,7 @@ void shed_client_doubt(struct shed_client *client, const char *key, size_t size,
     struct shed_server *server = shed_client_hold(client, key, size);
 
     if (use == NULL)
-        shed_untracked_drop(shed_session_untracked(server->session),
-                            "a reply that is not the entry of its key");
+        shed_session_doubt(server->session);
     else if (use->links == server->links)
         shed_links_doubt(server->links, use);
     shed_client_give_back(client, server);

@@ -43,7 +43,7 @@
 struct shed_servers {
     /* set at creation */
     struct shed_client *client;
-    struct shed_client_options options; /* of TLS as its address has them */
+    struct shed_client_options options;
     struct shed_server_hooks hooks;
     bool is_cluster; /* false: there is only one server, at place 0 */
     /* atomic */
@@ -323,7 +323,7 @@ static bool is_any_down_locked(struct shed_servers *c)
         struct shed_server_status status;
         if (server == NULL || c->map.node[i].slots == 0)
             continue;
-        shed_server_read(server, &status);
+        shed_session_read(server->session, &status);
         if (!status.is_up)
             return true;
     }
@@ -577,7 +577,7 @@ void shed_client_read(struct shed_client *client,
             c->map.node[i].slots > 0 ? take(c, i) : NULL;
         if (server == NULL)
             continue;
-        shed_server_read(server, &one);
+        shed_session_read(server->session, &one);
         shed_client_give_back(client, server);
         add_status(out, &one);
     }

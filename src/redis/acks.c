@@ -8,25 +8,9 @@
  */
 #include "redis/acks.h"
 
-#include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
-
-/* An idle Redis looks ten times per second whether a WAIT is over. Before this
- * time has passed, too, its connection is not silent. */
-#define LATE_MS 1000
-
-struct shed_acks {
-    struct shed_reactor *reactor;
-    struct shed_pipe *pipe;
-    uint64_t timeout_ms;
-    bool is_open;
-    struct shed_ack *waiting; /* for the next WAIT */
-    struct shed_ack *asked;   /* served by the one under way */
-    struct shed_call wait;
-};
 
 static bool contains(const struct shed_reply *reply, const struct shed_ack *ack)
 {
@@ -127,57 +111,9 @@ static void send_next(struct shed_acks *a)
 
 void shed_acks_ask(struct shed_acks *a, struct shed_ack *ack)
 {
-    assert(shed_reactor_is_current(a->reactor));
-    if (!a->is_open)
-        shed_pipe_open(a->pipe);
-    a->is_open = true;
+    shed_pipe_open(a->pipe);
     ack->next = a->waiting;
     a->waiting = ack;
     if (a->wait.fn == NULL)
         send_next(a);
-}
-
-bool shed_acks_is_idle(const struct shed_acks *a)
-{
-    return a->waiting == NULL && a->asked == NULL;
-}
-
-struct shed_pipe *shed_acks_pipe(struct shed_acks *a)
-{
-    return a->pipe;
-}
-
-/* ---------------------------------------------------------- begin and end */
-
-enum shed_code shed_acks_create(struct shed_reactor *reactor,
-                                struct shed_gate *gate,
-                                const struct shed_client_options *options,
-                                struct shed_acks **out, struct shed_error *err)
-{
-    struct shed_acks *a = calloc(1, sizeof(*a));
-    const struct shed_pipe_hooks hooks = {.arg = a};
-    struct shed_client_options o = *options;
-    enum shed_code code;
-
-    *out = NULL;
-    if (a == NULL)
-        return shed_fail_nomem(err, "a Redis connection");
-    a->reactor = reactor;
-    a->timeout_ms = options->command_timeout_ms;
-    o.command_timeout_ms += LATE_MS;
-    code = shed_pipe_create(reactor, gate, SHED_HEALTH_PUSHES, &o, &hooks,
-                            &a->pipe, err);
-    if (code == SHED_OK)
-        *out = a;
-    else
-        shed_acks_close(a);
-    return code;
-}
-
-void shed_acks_close(struct shed_acks *a)
-{
-    if (a == NULL)
-        return;
-    shed_pipe_close(a->pipe);
-    free(a);
 }

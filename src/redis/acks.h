@@ -4,7 +4,7 @@
  * a connection of its own, which is made when it is first needed. One WAIT at a
  * time serves all who have asked until it is sent.
  *
- * Reactor thread only, except create.
+ * Reactor thread only.
  */
 #ifndef SHED_REDIS_ACKS_H
 #define SHED_REDIS_ACKS_H
@@ -15,7 +15,20 @@
 
 #include "redis/pipe.h"
 
-struct shed_acks;
+/* How much longer than for other connections a reply over its connection may
+ * take: an idle Redis looks ten times per second whether a WAIT is over. */
+#define SHED_ACKS_LATE_MS 1000
+
+/* Part of its owner. */
+struct shed_acks {
+    /* the owner's */
+    struct shed_pipe *pipe; /* for these questions alone */
+    uint64_t timeout_ms;    /* of WAIT */
+    /* its own */
+    struct shed_ack *waiting; /* for the next WAIT */
+    struct shed_ack *asked;   /* served by the one under way */
+    struct shed_call wait;
+};
 
 /* A question. Its memory is the caller's, and stays until fn is called. */
 struct shed_ack {
@@ -39,23 +52,8 @@ struct shed_ack {
     struct shed_call read, write;
 };
 
-/* Nothing is connected yet. Returns: SHED_OK, SHED_ENOMEM. */
-SHED_MUST_CHECK enum shed_code
-shed_acks_create(struct shed_reactor *reactor, struct shed_gate *gate,
-                 const struct shed_client_options *options,
-                 struct shed_acks **out, struct shed_error *err);
-
 /* Set the fields of the question before. fn is called exactly once, never
  * before this returns. */
 void shed_acks_ask(struct shed_acks *acks, struct shed_ack *ack);
-
-/* Whether nothing is asked. */
-bool shed_acks_is_idle(const struct shed_acks *acks);
-
-/* Its connection, to be driven as the session's own two are. */
-struct shed_pipe *shed_acks_pipe(struct shed_acks *acks);
-
-/* Close for good; nothing may be asked. NULL is allowed. */
-void shed_acks_close(struct shed_acks *acks);
 
 #endif

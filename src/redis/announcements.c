@@ -29,11 +29,9 @@ struct shed_announcements {
 static void on_open(void *arg)
 {
     struct listener *l = arg;
-    struct shed_args args = {0};
+    const struct shed_args args =
+        shed_args_of("SUBSCRIBE", "+switch-master", "+promoted-slave", NULL);
 
-    shed_args_add_text(&args, "SUBSCRIBE");
-    shed_args_add_text(&args, "+switch-master");
-    shed_args_add_text(&args, "+promoted-slave");
     shed_pipe_tell(l->pipe, &args);
 }
 

@@ -32,7 +32,6 @@ struct shed_pipe {
     struct shed_gate *gate;
     struct shed_address *address; /* the gate's */
     enum shed_health_user user;
-    struct shed_client_options options;
     struct shed_pipe_hooks hooks;
 
     enum state state;
@@ -244,7 +243,7 @@ static void start_session(struct shed_pipe *p)
     p->is_open = true;
     p->is_silent = false;
     tell(p, SHED_HEALTH_REACHED, 0, NULL);
-    shed_timer_set(p->timer, p->options.command_timeout_ms);
+    shed_timer_set(p->timer, p->conn.command_timeout_ms);
     if (p->hooks.on_open != NULL)
         p->hooks.on_open(p->hooks.arg);
     if (shed_pipe_is_open(p) &&
@@ -337,7 +336,7 @@ static void open_socket(struct shed_pipe *p)
         (void)shed_fail(&p->why, SHED_EREDIS, "Redis: cannot watch a socket");
         give_up(p, SHED_TROUBLE_DOWN);
     } else {
-        shed_timer_set(p->timer, p->options.connect_timeout_ms);
+        shed_timer_set(p->timer, p->conn.connect_timeout_ms);
         watch(p);
     }
 }
@@ -381,7 +380,7 @@ static void on_lookup(void *arg, unsigned term, const struct addrinfo *list,
 static void look_up(struct shed_pipe *p)
 {
     p->state = PIPE_LOOKING_UP;
-    shed_timer_set(p->timer, p->options.connect_timeout_ms);
+    shed_timer_set(p->timer, p->conn.connect_timeout_ms);
     if (p->lookup == NULL)
         p->lookup = shed_lookup_start(p->reactor, p->address, p->attempt.term,
                                       on_lookup, p);
@@ -428,9 +427,9 @@ static void check_conn(struct shed_pipe *p)
     if (p->state != PIPE_UP)
         return;
     left_ms = shed_left_ms(shed_conn_due_ms(&p->conn), shed_now_ms());
-    shed_timer_set(p->timer, left_ms < p->options.command_timeout_ms
+    shed_timer_set(p->timer, left_ms < p->conn.command_timeout_ms
                                  ? left_ms
-                                 : p->options.command_timeout_ms);
+                                 : p->conn.command_timeout_ms);
 }
 
 static void on_timer(void *arg)
@@ -461,9 +460,8 @@ static void on_timer(void *arg)
 static enum shed_code send_asking(struct shed_pipe *p, uint64_t now_ms)
 {
     const struct shed_conn_call expected = {.owner = NULL};
-    struct shed_args args = {0};
+    const struct shed_args args = shed_args_of("ASKING", NULL);
 
-    shed_args_add_text(&args, "ASKING");
     return shed_conn_send_args(&p->conn, &args, false, &expected, now_ms,
                                &p->why);
 }
@@ -573,12 +571,11 @@ void shed_pipe_tell(struct shed_pipe *p, const struct shed_args *args)
 
 void shed_pipe_ping(struct shed_pipe *p)
 {
-    struct shed_args args = {0};
+    const struct shed_args args = shed_args_of("PING", NULL);
 
     if (p->is_silent)
         shed_pipe_drop(p, "no answer to PING");
     p->is_silent = true;
-    shed_args_add_text(&args, "PING");
     shed_pipe_tell(p, &args);
 }
 
@@ -659,7 +656,6 @@ enum shed_code shed_pipe_create(struct shed_reactor *reactor,
     p->address = shed_gate_address(gate);
     p->user = user;
     p->pause_trouble = SHED_TROUBLE_DOWN;
-    p->options = *options;
     p->hooks = *hooks;
     shed_conn_init(&p->conn, p->address, options);
     p->timer = shed_timer_create(reactor, on_timer, p);

@@ -30,15 +30,27 @@
 #define CLUSTER_MODE "_mode:cluster"
 #define PLACE_BYTES 256 /* a host name, and the number of a process */
 #define EPOCH_DIGITS 10
+/* Another untracked connection is made when those before it owe so many more
+ * replies. */
+#define MANY_OWED 64
+
+/* Its connections. */
+enum {
+    COMMANDS,
+    PUSHES,    /* NULL if waiting is by timer only */
+    BROADCAST, /* asks for keys with a prefix; or NULL */
+    ACKS,
+    UNTRACKED, /* the first of those for reads that need no announcement */
+    PIPES = UNTRACKED + 4
+};
+
+/* Whether it is connected. */
+enum standing { UNKNOWN, UP, DOWN, REFUSED };
 
 struct shed_session {
-    struct shed_reactor *reactor;
-    struct shed_session_hooks hooks;
-    struct shed_pipe *commands;
-    struct shed_pipe *pushes;    /* NULL if waiting is by timer only */
-    struct shed_pipe *broadcast; /* asks for keys with a prefix; or NULL */
-    struct shed_untracked *untracked;
-    struct shed_acks *acks;
+    struct shed_server *server;
+    struct shed_pipe *pipe[PIPES];
+    struct shed_acks acks;
     struct shed_announcements *announcements; /* NULL without sentinels */
     struct shed_timer *ping;
     struct shed_timer *subscribing; /* ends the wait for its answer */
@@ -68,13 +80,16 @@ struct shed_session {
     struct shed_call info;
     struct shed_call role;
     struct shed_call numsub;
-    struct shed_address *address; /* the gate's */
     struct shed_post follow; /* a link has left the server, or reached it */
     atomic_bool is_following, is_reached;
     struct shed_mutex mu;
     struct shed_identity identity; /* under mu */
     char run[SHED_RUN_BYTES]; /* under mu; run id of the server, or blanks */
-    struct shed_server_run server;
+    /* under mu */
+    enum standing standing;
+    uint64_t standing_since_us;
+    struct shed_error last; /* why it was last down */
+    struct shed_server_run server_run;
 };
 
 /* run NULL: it is unknown. */
@@ -110,12 +125,17 @@ static void number_epoch(struct shed_session *p)
     while (p->epoch == 0);
 }
 
+static void tell_epoch(struct shed_session *p)
+{
+    p->server->hooks.on_epoch(p->server);
+}
+
 static void begin_epoch(struct shed_session *p, bool is_on)
 {
     p->is_on = is_on;
     atomic_store(&p->is_settled, true);
-    p->hooks.on_epoch(p->hooks.arg);
-    shed_reactor_post_all(p->reactor, p->waiting);
+    tell_epoch(p);
+    shed_reactor_post_all(p->server->reactor, p->waiting);
     p->waiting = NULL;
 }
 
@@ -124,15 +144,14 @@ static void subscribe(struct shed_session *p, unsigned count)
 {
     const char *const channels[CHANNELS] = {
         p->channel, p->place, INVALIDATE_CHANNEL, p->epoch_channel};
-    struct shed_args args = {0};
+    struct shed_args args = shed_args_of("SUBSCRIBE", NULL);
 
     (void)snprintf(p->epoch_channel, sizeof(p->epoch_channel), "%s.%" PRIu32,
                    p->channel, p->epoch);
     p->asked_epoch = p->epoch;
-    shed_args_add_text(&args, "SUBSCRIBE");
     for (unsigned i = CHANNELS - count; i < CHANNELS; i++)
         shed_args_add_text(&args, channels[i]);
-    shed_pipe_tell(p->pushes, &args);
+    shed_pipe_tell(p->pipe[PUSHES], &args);
     shed_timer_set(p->subscribing, p->command_timeout_ms);
 }
 
@@ -142,7 +161,7 @@ static void subscribe(struct shed_session *p, unsigned count)
  * held until they end. */
 static void move_channel(struct shed_session *p)
 {
-    struct shed_args args = {0};
+    struct shed_args args;
     char last[sizeof(p->epoch_channel)];
 
     if (p->channels < CHANNELS)
@@ -150,9 +169,8 @@ static void move_channel(struct shed_session *p)
     memcpy(last, p->epoch_channel, sizeof(last));
     p->channels--;
     subscribe(p, 1);
-    shed_args_add_text(&args, "UNSUBSCRIBE");
-    shed_args_add_text(&args, last);
-    shed_pipe_tell(p->pushes, &args);
+    args = shed_args_of("UNSUBSCRIBE", last, NULL);
+    shed_pipe_tell(p->pipe[PUSHES], &args);
 }
 
 static void end_epoch(struct shed_session *p)
@@ -173,6 +191,45 @@ static void settle(void *arg)
         begin_epoch(p, p->is_on);
 }
 
+/* ----------------------------------------------------------- its standing */
+
+/* The connection for commands is set up (why is NULL), or was lost or could not
+ * be made (why). */
+static void stand(struct shed_session *p, const struct shed_error *why)
+{
+    enum standing standing = why == NULL                 ? UP
+                             : why->code == SHED_EDENIED ? REFUSED
+                                                         : DOWN;
+    uint64_t now_us = shed_now_us(), before_us;
+    bool was_up, has_changed;
+
+    shed_mutex_lock(&p->mu);
+    was_up = p->standing == UP;
+    has_changed = p->standing != standing;
+    before_us = now_us - p->standing_since_us;
+    if (was_up != (why == NULL))
+        p->standing_since_us = now_us;
+    p->standing = standing;
+    if (why != NULL)
+        p->last = *why;
+    shed_mutex_unlock(&p->mu);
+    if (why != NULL && shed_gate_is_silent(p->server->gate))
+        shed_links_cut(p->server->links);
+    if (has_changed)
+        p->server->hooks.on_standing(p->server, why,
+                                     was_up || why == NULL ? before_us : 0);
+}
+
+void shed_session_read(struct shed_session *p, struct shed_server_status *out)
+{
+    shed_mutex_lock(&p->mu);
+    *out = (struct shed_server_status){.is_up = p->standing == UP,
+                                       .since_us = p->standing_since_us,
+                                       .last = p->last};
+    shed_mutex_unlock(&p->mu);
+    shed_gate_read(p->server->gate, &out->gate);
+}
+
 /* ------------------------------------------------------------- commands */
 
 /* If a command was refused for good, say so, once. */
@@ -185,7 +242,15 @@ static void note_lack(struct shed_session *p, enum shed_lack lack,
         (p->lacks >> lack & 1) != 0)
         return;
     p->lacks |= 1U << lack;
-    p->hooks.on_lack(p->hooks.arg, lack, text);
+    p->server->hooks.on_lack(p->server, lack, text);
+}
+
+/* Send one of the session's own commands, unless its last one is under way. */
+static void ask(struct shed_session *p, unsigned pipe, struct shed_call *call,
+                shed_pipe_fn *fn, struct shed_args args)
+{
+    if (call->fn == NULL)
+        shed_pipe_call(p->pipe[pipe], call, &args, fn, p);
 }
 
 static void on_load(void *arg, const struct shed_call_result *result)
@@ -197,14 +262,10 @@ static void on_load(void *arg, const struct shed_call_result *result)
 static void load_scripts(struct shed_session *p)
 {
     for (int i = 0; i < SHED_SCRIPTS; i++) {
-        struct shed_args args = {0};
-        if (p->load[i].fn != NULL)
-            continue;
-        shed_args_add_text(&args, "SCRIPT");
-        shed_args_add_text(&args, "LOAD");
+        struct shed_args args = shed_args_of("SCRIPT", "LOAD", NULL);
         shed_args_add(&args, shed_script_texts[i].text,
                       shed_script_texts[i].size);
-        shed_pipe_call(p->commands, &p->load[i], &args, on_load, p);
+        ask(p, COMMANDS, &p->load[i], on_load, args);
     }
 }
 
@@ -215,21 +276,17 @@ static void on_time(void *arg, const struct shed_call_result *result)
     uint64_t now_ms = shed_now_ms();
 
     if (result->reply != NULL)
-        shed_server_run_hear(&p->server, now_ms);
+        shed_server_run_hear(&p->server_run, now_ms);
     if (server_ms > 0)
-        shed_server_clock_note(&p->address->clock, p->time_asked_ms, server_ms,
-                               now_ms);
+        shed_server_clock_note(&p->server->address->clock, p->time_asked_ms,
+                               server_ms, now_ms);
 }
 
 static void ask_time(struct shed_session *p)
 {
-    struct shed_args args = {0};
-
-    if (p->time.fn != NULL)
-        return;
-    shed_args_add_text(&args, "TIME");
-    p->time_asked_ms = shed_now_ms();
-    shed_pipe_call(p->commands, &p->time, &args, on_time, p);
+    if (p->time.fn == NULL)
+        p->time_asked_ms = shed_now_ms();
+    ask(p, COMMANDS, &p->time, on_time, shed_args_of("TIME", NULL));
 }
 
 static void on_role(void *arg, const struct shed_call_result *result)
@@ -238,20 +295,16 @@ static void on_role(void *arg, const struct shed_call_result *result)
 
     note_lack(p, SHED_LACK_ROLE, result->reply);
     if (shed_reply_is_other_role(result->reply))
-        shed_pipe_leave(p->commands);
+        shed_pipe_leave(p->pipe[COMMANDS]);
 }
 
 /* A server that has become a replica still answers reads, so gets alone would
  * not notice. */
 static void ask_role(struct shed_session *p)
 {
-    struct shed_args args = {0};
-
-    if (p->role.fn != NULL || (atomic_load(&p->address->is_role_refused) &&
-                               (p->lacks >> SHED_LACK_ROLE & 1) != 0))
-        return;
-    shed_args_add_text(&args, "ROLE");
-    shed_pipe_call(p->commands, &p->role, &args, on_role, p);
+    if (!atomic_load(&p->server->address->is_role_refused) ||
+        (p->lacks >> SHED_LACK_ROLE & 1) == 0)
+        ask(p, COMMANDS, &p->role, on_role, shed_args_of("ROLE", NULL));
 }
 
 /* Learn the server's run id and how long it has been running. */
@@ -259,36 +312,31 @@ static void on_info(void *arg, const struct shed_call_result *result)
 {
     struct shed_session *p = arg;
     const struct shed_reply *reply = result->reply;
-    unsigned changes = shed_server_run_changes(&p->server);
+    unsigned changes = shed_server_run_changes(&p->server_run);
     size_t size = 0;
     const char *text = shed_reply_bytes(reply, &size);
 
-    if (shed_server_run_note(&p->server, text, size, shed_now_ms())) {
-        set_run(p, p->server.id);
+    if (shed_server_run_note(&p->server_run, text, size, shed_now_ms())) {
+        set_run(p, p->server_run.id);
         update_identity(p);
     } else if (reply != NULL &&
                shed_reply_trouble(reply) != SHED_TROUBLE_PASSING) {
         note_lack(p, SHED_LACK_INFO, reply);
-        shed_server_run_refuse(&p->server);
+        shed_server_run_refuse(&p->server_run);
     }
-    if (shed_server_run_changes(&p->server) != changes)
-        p->hooks.on_epoch(p->hooks.arg);
-    if (!p->address->is_node && text != NULL &&
+    if (shed_server_run_changes(&p->server_run) != changes)
+        tell_epoch(p);
+    if (!p->server->address->is_node && text != NULL &&
         strstr(text, CLUSTER_MODE) != NULL) {
-        atomic_store(&p->address->is_in_cluster, true);
-        shed_pipe_leave(p->commands); /* no connection to it is set up again */
+        atomic_store(&p->server->address->is_in_cluster, true);
+        /* no connection to it is set up again */
+        shed_pipe_leave(p->pipe[COMMANDS]);
     }
 }
 
 static void ask_info(struct shed_session *p)
 {
-    struct shed_args args = {0};
-
-    if (p->info.fn != NULL)
-        return;
-    shed_args_add_text(&args, "INFO");
-    shed_args_add_text(&args, "server");
-    shed_pipe_call(p->commands, &p->info, &args, on_info, p);
+    ask(p, COMMANDS, &p->info, on_info, shed_args_of("INFO", "server", NULL));
 }
 
 /* ------------------------------------------------------------- tracking */
@@ -312,7 +360,7 @@ static void on_broadcasting(void *arg, const struct shed_reply *reply)
     note_lack(p, SHED_LACK_TRACKING, reply);
     if (p->channels < CHANNELS || !shed_reply_begins(reply, "OK"))
         return;
-    p->hooks.on_epoch(p->hooks.arg);
+    tell_epoch(p);
     atomic_store(&p->is_broadcast, true);
 }
 
@@ -324,38 +372,36 @@ static void start_tracking(struct shed_session *p)
 
 static void start_broadcast(struct shed_session *p)
 {
-    if (p->broadcast != NULL && p->channels == CHANNELS &&
-        !atomic_load(&p->is_broadcast) && shed_pipe_is_open(p->broadcast))
+    if (p->pipe[BROADCAST] != NULL && p->channels == CHANNELS &&
+        !atomic_load(&p->is_broadcast) && shed_pipe_is_open(p->pipe[BROADCAST]))
         shed_tracking_ask(&p->broadcasting);
 }
 
-/* The other connections do what the one for commands does. */
-static void follow_commands(struct shed_session *p, bool is_reached)
+static void follow(struct shed_session *p, bool is_reached)
 {
-    shed_untracked_follow(p->untracked, is_reached);
-    shed_pipe_follow(p->pushes, is_reached);
-    shed_pipe_follow(p->broadcast, is_reached);
+    for (size_t i = 0; i < PIPES; i++)
+        shed_pipe_follow(p->pipe[i], is_reached);
 }
 
 static void on_commands_open(void *arg)
 {
     struct shed_session *p = arg;
 
-    p->hooks.on_standing(p->hooks.arg, NULL);
+    stand(p, NULL);
     ask_info(p);
     load_scripts(p);
     ask_time(p);
     start_tracking(p);
-    follow_commands(p, true);
-    if (p->pushes == NULL)
-        p->hooks.on_epoch(p->hooks.arg);
+    follow(p, true);
+    if (p->pipe[PUSHES] == NULL)
+        tell_epoch(p);
 }
 
 static void on_commands_unreached(void *arg, const struct shed_error *why)
 {
     struct shed_session *p = arg;
 
-    p->hooks.on_standing(p->hooks.arg, why);
+    stand(p, why);
     settle(p);
 }
 
@@ -363,9 +409,9 @@ static void on_commands_lost(void *arg, const struct shed_error *why)
 {
     struct shed_session *p = arg;
 
-    p->hooks.on_standing(p->hooks.arg, why);
+    stand(p, why);
     set_run(p, NULL);
-    shed_server_run_lose(&p->server);
+    shed_server_run_lose(&p->server_run);
     end_epoch(p);
 }
 
@@ -380,7 +426,7 @@ static void on_broadcast_lost(void *arg, const struct shed_error *why)
 
     (void)why; /* the connection for commands reports it */
     if (atomic_exchange(&p->is_broadcast, false))
-        p->hooks.on_epoch(p->hooks.arg);
+        tell_epoch(p);
 }
 
 static bool on_elsewhere(void *arg, struct shed_call *call,
@@ -388,7 +434,7 @@ static bool on_elsewhere(void *arg, struct shed_call *call,
 {
     const struct shed_session *p = arg;
 
-    return p->hooks.on_elsewhere(p->hooks.arg, call, reply);
+    return p->server->hooks.on_elsewhere(p->server, call, reply);
 }
 
 /* --------------------------------------------------------------- pushes */
@@ -400,7 +446,7 @@ static void do_without_channel(struct shed_session *p)
     p->has_channel = false;
     settle(p);
     if (had_channel)
-        p->hooks.on_epoch(p->hooks.arg);
+        tell_epoch(p);
 }
 
 static void on_client_id(void *arg, const struct shed_call_result *result)
@@ -422,20 +468,15 @@ static void on_unsubscribed(void *arg)
 {
     struct shed_session *p = arg;
 
-    shed_pipe_drop(p->pushes, "no answer to SUBSCRIBE");
+    shed_pipe_drop(p->pipe[PUSHES], "no answer to SUBSCRIBE");
 }
 
 static void on_pushes_open(void *arg)
 {
     struct shed_session *p = arg;
-    struct shed_args args = {0};
 
     p->channels = 0;
-    if (p->id.fn != NULL)
-        return;
-    shed_args_add_text(&args, "CLIENT");
-    shed_args_add_text(&args, "ID");
-    shed_pipe_call(p->pushes, &p->id, &args, on_client_id, p);
+    ask(p, PUSHES, &p->id, on_client_id, shed_args_of("CLIENT", "ID", NULL));
 }
 
 static void on_pushes_unreached(void *arg, const struct shed_error *why)
@@ -461,12 +502,12 @@ static void on_invalidate(struct shed_session *p, const struct shed_reply *keys)
 {
     /* nil: the whole database was flushed */
     if (shed_reply_is_nil(keys))
-        p->hooks.on_epoch(p->hooks.arg);
+        tell_epoch(p);
     for (size_t i = 0; i < shed_reply_count(keys); i++) {
         size_t size;
         const char *key = shed_reply_bytes(shed_reply_at(keys, i), &size);
         if (key != NULL)
-            p->hooks.on_change(p->hooks.arg, key, size);
+            p->server->hooks.on_change(p->server, key, size);
     }
 }
 
@@ -478,14 +519,8 @@ static void on_numsub(void *arg, const struct shed_call_result *result)
 /* Scripts ask that to find out who is alive, and do without the answer. */
 static void ask_numsub(struct shed_session *p)
 {
-    struct shed_args args = {0};
-
-    if (p->numsub.fn != NULL)
-        return;
-    shed_args_add_text(&args, "PUBSUB");
-    shed_args_add_text(&args, "NUMSUB");
-    shed_args_add_text(&args, p->channel);
-    shed_pipe_call(p->commands, &p->numsub, &args, on_numsub, p);
+    ask(p, COMMANDS, &p->numsub, on_numsub,
+        shed_args_of("PUBSUB", "NUMSUB", p->channel, NULL));
 }
 
 static void on_subscribed(struct shed_session *p)
@@ -521,41 +556,25 @@ static void on_push(void *arg, struct shed_reply *reply)
     }
 }
 
-/* Without an answer the pipe is dropped. */
-static void ask_alive(struct shed_session *p)
-{
-    struct shed_args args = {0};
-
-    if (!atomic_load(&p->is_broadcast) || p->alive.fn != NULL)
-        return;
-    shed_args_add_text(&args, "PING");
-    shed_pipe_call(p->broadcast, &p->alive, &args, shed_call_ignore, NULL);
-}
-
 static void on_ping(void *arg)
 {
     struct shed_session *p = arg;
 
     shed_timer_set(p->ping, PING_MS);
-    p->hooks.on_tick(p->hooks.arg);
+    shed_links_close_idle(p->server->links);
     settle(p);
     ask_time(p);
     ask_role(p);
     shed_announcements_check(p->announcements);
-    shed_pipe_check_address(p->commands);
+    shed_pipe_check_address(p->pipe[COMMANDS]);
     if (p->channels == CHANNELS)
-        shed_pipe_ping(p->pushes);
-    ask_alive(p);
+        shed_pipe_ping(p->pipe[PUSHES]);
+    if (atomic_load(&p->is_broadcast)) /* without an answer it is dropped */
+        ask(p, BROADCAST, &p->alive, shed_call_ignore,
+            shed_args_of("PING", NULL));
 }
 
 /* ------------------------------------------------------------ a failover */
-
-static void follow(struct shed_session *p, bool is_reached)
-{
-    shed_pipe_follow(p->commands, is_reached);
-    follow_commands(p, is_reached);
-    shed_pipe_follow(shed_acks_pipe(p->acks), is_reached);
-}
 
 static void follow_posted(struct shed_post *post)
 {
@@ -575,10 +594,10 @@ static void on_move(void *arg, bool is_reached)
 
     if (is_reached)
         atomic_store(&p->is_reached, true);
-    if (shed_reactor_is_current(p->reactor))
+    if (shed_reactor_is_current(p->server->reactor))
         follow(p, false);
     else if (!atomic_exchange(&p->is_following, true))
-        shed_reactor_post(p->reactor, &p->follow);
+        shed_reactor_post(p->server->reactor, &p->follow);
 }
 
 /* The primary may be elsewhere: no pause after a failure is of use any more. */
@@ -586,8 +605,8 @@ static void on_announced(void *arg)
 {
     struct shed_session *p = arg;
 
-    shed_pipe_check_address(p->commands);
-    shed_pipe_hurry(p->commands);
+    shed_pipe_check_address(p->pipe[COMMANDS]);
+    shed_pipe_hurry(p->pipe[COMMANDS]);
 }
 
 /* -------------------------------------------------------- begin and end */
@@ -604,98 +623,103 @@ static void name_channels(struct shed_session *p, const char *process)
                    (long)shed_process_id());
 }
 
-enum shed_code
-shed_session_create(struct shed_reactor *reactor, struct shed_gate *gate,
-                    const struct shed_client_options *options,
-                    const char *process, _Atomic uint32_t *epochs,
-                    const struct shed_session_hooks *hooks,
-                    struct shed_session **out, struct shed_error *err)
+static enum shed_code make_pipes(struct shed_session *p,
+                                 const struct shed_client_options *options,
+                                 struct shed_error *err)
+{
+    bool (*elsewhere)(void *, struct shed_call *, const struct shed_reply *) =
+        p->server->hooks.on_elsewhere != NULL ? on_elsewhere : NULL;
+    const struct shed_pipe_hooks hooks[UNTRACKED + 1] = {
+        [COMMANDS] = {p, on_commands_open, on_commands_lost,
+                      on_commands_unreached, NULL, elsewhere},
+        [PUSHES] = {p, on_pushes_open, on_pushes_lost, on_pushes_unreached,
+                    on_push, NULL},
+        [BROADCAST] = {.arg = p,
+                       .on_open = on_broadcast_open,
+                       .on_lost = on_broadcast_lost},
+        /* the connection for commands reports what these lose, too */
+        [ACKS] = {.arg = p},
+        [UNTRACKED] = {.arg = p, .on_elsewhere = elsewhere}};
+    bool has_pushes = options->wait != SHED_WAIT_POLL;
+    enum shed_code code = SHED_OK;
+
+    for (size_t i = 0; i < PIPES && code == SHED_OK; i++) {
+        struct shed_client_options o = *options;
+        if ((i == PUSHES && !has_pushes) ||
+            (i == BROADCAST &&
+             (!has_pushes || options->tracking_prefix == NULL)))
+            continue;
+        if (i == ACKS)
+            o.command_timeout_ms += SHED_ACKS_LATE_MS;
+        code = shed_pipe_create(
+            p->server->reactor, p->server->gate,
+            i == COMMANDS ? SHED_HEALTH_COMMANDS : SHED_HEALTH_PUSHES, &o,
+            &hooks[i < UNTRACKED ? i : UNTRACKED], &p->pipe[i], err);
+    }
+    return code;
+}
+
+enum shed_code shed_session_create(struct shed_server *server,
+                                   const struct shed_client_options *options,
+                                   const char *process,
+                                   _Atomic uint32_t *epochs,
+                                   struct shed_session **out,
+                                   struct shed_error *err)
 {
     struct shed_session *p = calloc(1, sizeof(*p));
-    struct shed_pipe_hooks on_commands = {
-        p,
-        on_commands_open,
-        on_commands_lost,
-        on_commands_unreached,
-        NULL,
-        hooks->on_elsewhere != NULL ? on_elsewhere : NULL};
-    struct shed_pipe_hooks on_pushes = {
-        p, on_pushes_open, on_pushes_lost, on_pushes_unreached, on_push, NULL};
-    const struct shed_pipe_hooks on_broadcast = {
-        .arg = p, .on_open = on_broadcast_open, .on_lost = on_broadcast_lost};
-    bool has_pushes = options->wait != SHED_WAIT_POLL;
-    /* the connection for commands reports what it loses, too */
-    struct shed_pipe_hooks on_untracked = {
-        .arg = p, .on_elsewhere = on_commands.on_elsewhere};
     enum shed_code code;
 
     *out = NULL;
-    if (p == NULL)
-        return shed_fail_nomem(err, "the Redis session");
-    if (shed_mutex_init(&p->mu, SHED_RANK_SESSION) != 0) {
+    if (p == NULL || shed_mutex_init(&p->mu, SHED_RANK_SESSION) != 0) {
         free(p);
         return shed_fail_nomem(err, "the Redis session");
     }
     memset(p->run, ' ', sizeof(p->run));
     memset(&p->identity, ' ', sizeof(p->identity));
-    shed_server_run_init(&p->server);
+    shed_server_run_init(&p->server_run);
+    p->server = server;
+    p->standing_since_us = shed_now_us();
     p->epochs = epochs;
     number_epoch(p);
-    p->reactor = reactor;
-    p->address = shed_gate_address(gate);
-    p->hooks = *hooks;
     p->follow.run = follow_posted;
     atomic_init(&p->is_settled, options->wait == SHED_WAIT_POLL);
     name_channels(p, process);
     p->command_timeout_ms = options->command_timeout_ms;
-    p->ping = shed_timer_create(reactor, on_ping, p);
-    p->subscribing = shed_timer_create(reactor, on_unsubscribed, p);
+    p->ping = shed_timer_create(server->reactor, on_ping, p);
+    p->subscribing = shed_timer_create(server->reactor, on_unsubscribed, p);
     code = p->ping != NULL && p->subscribing != NULL
-               ? SHED_OK
+               ? make_pipes(p, options, err)
                : shed_fail_nomem(err, "the Redis session");
-    if (code == SHED_OK)
-        code = shed_pipe_create(reactor, gate, SHED_HEALTH_COMMANDS, options,
-                                &on_commands, &p->commands, err);
-    if (code == SHED_OK && has_pushes)
-        code = shed_pipe_create(reactor, gate, SHED_HEALTH_PUSHES, options,
-                                &on_pushes, &p->pushes, err);
-    if (code == SHED_OK && has_pushes && options->tracking_prefix != NULL)
-        code = shed_pipe_create(reactor, gate, SHED_HEALTH_PUSHES, options,
-                                &on_broadcast, &p->broadcast, err);
-    if (code == SHED_OK)
-        code = shed_untracked_create(reactor, gate, options, &on_untracked,
-                                     &p->untracked, err);
-    if (code == SHED_OK)
-        code = shed_acks_create(reactor, gate, options, &p->acks, err);
-    if (code == SHED_OK && p->address->sentinels != NULL)
+    if (code == SHED_OK && server->address->sentinels != NULL)
         code =
-            shed_announcements_create(reactor, p->address, options,
+            shed_announcements_create(server->reactor, server->address, options,
                                       on_announced, p, &p->announcements, err);
     if (code != SHED_OK) {
         shed_session_close(p);
         return code;
     }
-    p->tracking = (struct shed_tracking){.pipe = p->commands,
+    p->acks = (struct shed_acks){.pipe = p->pipe[ACKS],
+                                 .timeout_ms = options->command_timeout_ms};
+    p->tracking = (struct shed_tracking){.pipe = p->pipe[COMMANDS],
                                          .listener = p->client_id,
                                          .on_answer = on_tracking,
                                          .arg = p};
-    p->broadcasting = (struct shed_tracking){.pipe = p->broadcast,
+    p->broadcasting = (struct shed_tracking){.pipe = p->pipe[BROADCAST],
                                              .prefix = options->tracking_prefix,
                                              .listener = p->client_id,
                                              .on_answer = on_broadcasting,
                                              .arg = p};
-    shed_gate_follow(gate, on_move, p);
+    shed_gate_follow(server->gate, on_move, p);
     *out = p;
     return SHED_OK;
 }
 
 void shed_session_open(struct shed_session *p)
 {
-    assert(shed_reactor_is_current(p->reactor));
     shed_timer_set(p->ping, PING_MS);
-    shed_pipe_open(p->commands);
-    shed_pipe_open(p->pushes);
-    shed_pipe_open(p->broadcast);
+    shed_pipe_open(p->pipe[COMMANDS]);
+    shed_pipe_open(p->pipe[PUSHES]);
+    shed_pipe_open(p->pipe[BROADCAST]);
     shed_announcements_open(p->announcements);
 }
 
@@ -705,11 +729,8 @@ void shed_session_close(struct shed_session *p)
         return;
     shed_timer_destroy(p->ping);
     shed_timer_destroy(p->subscribing);
-    shed_pipe_close(p->commands);
-    shed_pipe_close(p->pushes);
-    shed_pipe_close(p->broadcast);
-    shed_untracked_close(p->untracked);
-    shed_acks_close(p->acks);
+    for (size_t i = 0; i < PIPES; i++)
+        shed_pipe_close(p->pipe[i]);
     shed_announcements_close(p->announcements);
     shed_mutex_destroy(&p->mu);
     free(p);
@@ -719,24 +740,41 @@ void shed_session_forget(struct shed_session *p)
 {
     if (p == NULL)
         return;
-    shed_pipe_forget(p->commands);
-    shed_pipe_forget(p->pushes);
-    shed_pipe_forget(p->broadcast);
-    shed_untracked_forget(p->untracked);
-    shed_pipe_forget(shed_acks_pipe(p->acks));
+    for (size_t i = 0; i < PIPES; i++)
+        shed_pipe_forget(p->pipe[i]);
     shed_announcements_forget(p->announcements);
 }
 
 bool shed_session_is_idle(const struct shed_session *p)
 {
-    return p->waiting == NULL && shed_pipe_is_idle(p->commands) &&
-           shed_pipe_is_idle(p->pushes) && shed_pipe_is_idle(p->broadcast) &&
-           shed_untracked_is_idle(p->untracked) && shed_acks_is_idle(p->acks);
+    bool is_idle = p->waiting == NULL;
+
+    for (size_t i = 0; i < PIPES; i++)
+        is_idle &= shed_pipe_is_idle(p->pipe[i]);
+    return is_idle;
 }
 
 struct shed_pipe *shed_session_pipe(struct shed_session *p)
 {
-    return p->commands;
+    return p->pipe[COMMANDS];
+}
+
+/* A command goes over one that is not set up only if it is the first, so it
+ * waits for none while another could answer. */
+static struct shed_pipe *choose_untracked(struct shed_session *p)
+{
+    struct shed_pipe *best = p->pipe[UNTRACKED];
+
+    for (size_t i = UNTRACKED + 1; i < PIPES; i++) {
+        struct shed_pipe *other = p->pipe[i];
+        if (shed_pipe_owed(best) <= shed_pipe_owed(other) + MANY_OWED)
+            continue;
+        shed_pipe_open(other);
+        if (!shed_pipe_is_open(other))
+            break; /* soon; a call on it would wait until it is set up */
+        best = other;
+    }
+    return best;
 }
 
 void shed_session_call(struct shed_session *p, struct shed_call *call,
@@ -744,20 +782,21 @@ void shed_session_call(struct shed_session *p, struct shed_call *call,
                        void *arg)
 {
     struct shed_pipe *pipe =
-        args->is_untracked ? shed_untracked_choose(p->untracked) : p->commands;
+        args->is_untracked ? choose_untracked(p) : p->pipe[COMMANDS];
 
     shed_pipe_open(pipe);
     shed_pipe_call(pipe, call, args, fn, arg);
 }
 
-struct shed_untracked *shed_session_untracked(struct shed_session *p)
+void shed_session_doubt(struct shed_session *p)
 {
-    return p->untracked;
+    for (size_t i = UNTRACKED; i < PIPES; i++)
+        shed_pipe_drop(p->pipe[i], "a reply that is not the entry of its key");
 }
 
 struct shed_acks *shed_session_acks(struct shed_session *p)
 {
-    return p->acks;
+    return &p->acks;
 }
 
 bool shed_session_is_on(const struct shed_session *p)
@@ -819,21 +858,21 @@ void shed_session_identify(struct shed_session *p,
 
 uint64_t shed_session_server_age_ms(const struct shed_session *p)
 {
-    return shed_server_run_age_ms(&p->server, shed_now_ms());
+    return shed_server_run_age_ms(&p->server_run, shed_now_ms());
 }
 
 unsigned shed_session_server_changes(const struct shed_session *p)
 {
-    return shed_server_run_changes(&p->server);
+    return shed_server_run_changes(&p->server_run);
 }
 
 enum shed_code shed_session_learn_age(struct shed_session *p,
                                       struct shed_error *err)
 {
     enum shed_code code =
-        shed_server_run_explain(&p->server, p->address->text, err);
+        shed_server_run_explain(&p->server_run, p->server->address->text, err);
 
-    assert(shed_reactor_is_current(p->reactor));
+    assert(shed_reactor_is_current(p->server->reactor));
     if (code != SHED_OK)
         ask_info(p);
     return code;

@@ -5,8 +5,11 @@
  * announces their changes. A push is only a hint: it may come twice, late, or
  * not at all.
  *
- * Commands that need no announcement have connections of their own
- * (untracked.h). With a tracking_prefix one more connection asks for the
+ * Commands that read what need not be announced have connections of their own,
+ * because tracking a key costs Redis more than a GET. The first is made by the
+ * first of these commands, and further ones while hundreds are under way:
+ * Redis works for one while this process reads what came by another. With a
+ * tracking_prefix one more connection asks for the
  * changes of all keys that begin with it, read or not (BCAST).
  *
  * An epoch is the time between two losses of a connection. The second
@@ -26,9 +29,9 @@
 
 #include "redis/acks.h"
 #include "redis/lacks.h"
+#include "redis/link.h"
 #include "redis/pipe.h"
 #include "redis/server_run.h"
-#include "redis/untracked.h"
 #include "wire/script.h"
 
 /* The id by which others name this process: hexadecimal digits. */
@@ -37,35 +40,60 @@
 /* Before it, the name of the channel of a process. */
 #define SHED_PROCESS_CHANNEL "snowshed:process:"
 
+struct shed_server;
 struct shed_session;
 
-struct shed_session_hooks {
-    void *arg;
+/* Called with the server, on the reactor thread, except on_breaker. */
+struct shed_server_hooks {
     /* A tracked key has changed, or vanished. */
-    void (*on_change)(void *arg, const char *key, size_t size);
+    void (*on_change)(void *server, const char *key, size_t size);
     /* Pushes have begun or ended, or some may have been lost: those that wait
      * for one must look. Without pushes: Redis is back. */
-    void (*on_epoch)(void *arg);
-    /* The connection for commands is set up (why is NULL), or was lost or could
-     * not be made (why). */
-    void (*on_standing)(void *arg, const struct shed_error *why);
-    /* Every few seconds. */
-    void (*on_tick)(void *arg);
+    void (*on_epoch)(void *server);
+    /* The standing has changed. why: NULL if it is connected now. before_us:
+     * how long it was so before, 0: it was not connected before either. */
+    void (*on_standing)(void *server, const struct shed_error *why,
+                        uint64_t before_us);
     /* The server refuses a command; once for each. text: its error. */
-    void (*on_lack)(void *arg, enum shed_lack lack, const char *text);
-    /* As of a pipe; NULL is allowed. */
-    bool (*on_elsewhere)(void *arg, struct shed_call *call,
+    void (*on_lack)(void *server, enum shed_lack lack, const char *text);
+    /* as of a gate */
+    shed_gate_fn *on_breaker;
+    /* as of a pipe; NULL is allowed */
+    bool (*on_elsewhere)(void *server, struct shed_call *call,
                          const struct shed_reply *reply);
 };
 
-/* options' tracking_prefix is borrowed. process: SHED_PROCESS_BYTES of text;
- * epochs: the number of its last epoch on any server. Returns: SHED_OK,
- * SHED_ENOMEM. */
+/* See server.h. */
+struct shed_server {
+    /* set at creation */
+    struct shed_reactor *reactor;
+    struct shed_address *address;
+    struct shed_gate *gate;
+    struct shed_links *links;
+    struct shed_session *session;
+    struct shed_server_hooks hooks;
+    /* its owner's */
+    void *owner;
+    size_t place; /* among its servers */
+    /* its owner's, on the reactor thread only */
+    unsigned changes; /* of its runs that were heard of */
+    bool is_open;     /* its session is */
+};
+
+struct shed_server_status {
+    bool is_up;             /* connected, and set up */
+    uint64_t since_us;      /* shed_now_us */
+    struct shed_error last; /* why it was last down */
+    struct shed_gate_status gate;
+};
+
+/* Of a server that has all else. options' tracking_prefix is borrowed. process:
+ * SHED_PROCESS_BYTES of text; epochs: the number of its last epoch on any
+ * server. Returns: SHED_OK, SHED_ENOMEM. */
 SHED_MUST_CHECK enum shed_code
-shed_session_create(struct shed_reactor *reactor, struct shed_gate *gate,
+shed_session_create(struct shed_server *server,
                     const struct shed_client_options *options,
                     const char *process, _Atomic uint32_t *epochs,
-                    const struct shed_session_hooks *hooks,
                     struct shed_session **out, struct shed_error *err);
 void shed_session_open(struct shed_session *session);
 
@@ -83,11 +111,16 @@ void shed_session_call(struct shed_session *session, struct shed_call *call,
 /* Whether no call is under way over it, and no post waits for it. */
 bool shed_session_is_idle(const struct shed_session *session);
 
+/* Whether it is connected, and what its gate says. Any thread. */
+void shed_session_read(struct shed_session *session,
+                       struct shed_server_status *out);
+
 /* The connection for commands, whose reads are tracked. */
 struct shed_pipe *shed_session_pipe(struct shed_session *session);
 
-/* Its other connections for commands. */
-struct shed_untracked *shed_session_untracked(struct shed_session *session);
+/* A reply over an untracked connection reads as another call's: drop them all;
+ * new ones follow. */
+void shed_session_doubt(struct shed_session *session);
 
 /* What asks for acknowledgements by replicas. */
 struct shed_acks *shed_session_acks(struct shed_session *session);

@@ -3,13 +3,6 @@
 
 #include <string.h>
 
-static void add_command(struct shed_args *args, const char *on_or_off)
-{
-    shed_args_add_text(args, "CLIENT");
-    shed_args_add_text(args, "TRACKING");
-    shed_args_add_text(args, on_or_off);
-}
-
 static void on_on(void *arg, const struct shed_call_result *result)
 {
     struct shed_tracking *t = arg;
@@ -22,20 +15,19 @@ static void on_on(void *arg, const struct shed_call_result *result)
 
 void shed_tracking_ask(struct shed_tracking *t)
 {
-    struct shed_args off = {0}, on = {0};
+    const struct shed_args off =
+        shed_args_of("CLIENT", "TRACKING", "OFF", NULL);
+    struct shed_args on;
 
     /* the answer of on shows that it is out of date; off is alone under way if
      * there was no memory for on */
     if (t->on.fn != NULL || t->off.fn != NULL)
         return;
-    add_command(&on, "ON");
-    shed_args_add_text(&on, "REDIRECT");
     memcpy(t->asked, t->listener, sizeof(t->asked));
-    shed_args_add_text(&on, t->asked);
+    on = shed_args_of("CLIENT", "TRACKING", "ON", "REDIRECT", t->asked, NULL);
     if (t->prefix != NULL) {
         /* a connection cannot name a prefix twice; what counts is whether
            tracking can be switched on */
-        add_command(&off, "OFF");
         shed_pipe_call(t->pipe, &t->off, &off, shed_call_ignore, NULL);
         shed_args_add_text(&on, "BCAST");
         shed_args_add_text(&on, "PREFIX");

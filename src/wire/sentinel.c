@@ -101,14 +101,11 @@ static enum shed_code begin(struct question *q, const char *primary,
                             struct shed_error *err)
 {
     const struct shed_conn_call call = {.owner = q};
-    struct shed_args args = {0};
-    enum shed_code code;
-
-    shed_args_add_text(&args, "SENTINEL");
-    shed_args_add_text(&args, "GET-MASTER-ADDR-BY-NAME");
-    shed_args_add_text(&args, primary);
-    code =
+    const struct shed_args args =
+        shed_args_of("SENTINEL", "GET-MASTER-ADDR-BY-NAME", primary, NULL);
+    enum shed_code code =
         shed_conn_send_args(&q->conn, &args, false, &call, shed_now_ms(), err);
+
     if (code != SHED_OK)
         return code;
     shed_conn_start(&q->conn, 0, shed_now_ms());

@@ -10,6 +10,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +55,18 @@ void shed_args_add(struct shed_args *args, const void *bytes, size_t size)
 void shed_args_add_text(struct shed_args *args, const char *text)
 {
     shed_args_add(args, text, strlen(text));
+}
+
+struct shed_args shed_args_of(const char *word, ...)
+{
+    struct shed_args args = {0};
+    va_list more;
+
+    va_start(more, word);
+    for (; word != NULL; word = va_arg(more, const char *))
+        shed_args_add_text(&args, word);
+    va_end(more);
+    return args;
 }
 
 /* Returns: how many. */

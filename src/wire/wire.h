@@ -46,6 +46,9 @@ struct shed_args {
  * set. */
 void shed_args_begin(struct shed_args *args, const char *command);
 
+/* A plain command of these words, up to a NULL. */
+struct shed_args shed_args_of(const char *word, ...);
+
 void shed_args_add(struct shed_args *args, const void *bytes, size_t size);
 void shed_args_add_text(struct shed_args *args, const char *text);
 

@@ -20,7 +20,7 @@ typedef void shed_scout_fn(void *arg, const struct shed_reply *reply,
                            bool is_cut_off);
 
 /* Connect to a place, and ask. That it is lost may be told before this returns.
- * Returns: SHED_OK; SHED_ENOMEM, SHED_EINVAL (TLS files). */
+ * Returns: SHED_OK; SHED_ENOMEM. */
 SHED_MUST_CHECK enum shed_code
 shed_scout_send(struct shed_reactor *reactor,
                 const struct shed_address *cluster, const char *host,

@@ -43,7 +43,7 @@
 struct shed_servers {
     /* set at creation */
     struct shed_client *client;
-    struct shed_client_options options;
+    struct shed_client_options options; /* but those of TLS */
     struct shed_server_hooks hooks;
     bool is_cluster; /* false: there is only one server, at place 0 */
     /* atomic */

@@ -19,7 +19,7 @@ struct shed_announcements;
 typedef void shed_announcements_fn(void *arg);
 
 /* A connection to each sentinel of an address, which is borrowed.
- * Returns: SHED_OK; SHED_ENOMEM, SHED_EINVAL (TLS files). */
+ * Returns: SHED_OK; SHED_ENOMEM. */
 SHED_MUST_CHECK enum shed_code shed_announcements_create(
     struct shed_reactor *reactor, const struct shed_address *address,
     const struct shed_client_options *options, shed_announcements_fn *fn,

@@ -335,22 +335,6 @@ enum shed_code shed_address_create(const char *uri, struct shed_address **out,
     return SHED_OK;
 }
 
-static bool keep_text(char **to, const char *from)
-{
-    free(*to);
-    *to = from != NULL ? strdup(from) : NULL;
-    return from == NULL || *to != NULL;
-}
-
-/* For connections to sentinels and nodes that are found later. */
-static bool keep_options(struct shed_address *a,
-                         const struct shed_client_options *o)
-{
-    return keep_text(&a->tls_ca, o->tls_ca) &&
-           keep_text(&a->tls_cert, o->tls_cert) &&
-           keep_text(&a->tls_key, o->tls_key);
-}
-
 enum shed_code shed_address_use_tls(struct shed_address *a,
                                     const struct shed_client_options *o,
                                     struct shed_error *err)
@@ -362,12 +346,8 @@ enum shed_code shed_address_use_tls(struct shed_address *a,
         return shed_fail(err, SHED_EINVAL,
                          "client tls_ca, tls_cert and tls_key are for "
                          "rediss://, and the URI begins with another scheme");
-    if ((a->seeds != NULL || a->sentinels != NULL) && !keep_options(a, o))
-        return shed_fail_nomem(err, "a Redis URI");
-    /* each node of a cluster has its own */
-    return a->is_tls && a->seeds == NULL
-               ? shed_tls_server_create(a->text, o, &a->tls, err)
-               : SHED_OK;
+    return a->is_tls ? shed_tls_server_create(a->text, o, &a->tls, err)
+                     : SHED_OK;
 }
 
 bool shed_address_seed(const struct shed_address *cluster, size_t i,
@@ -385,9 +365,6 @@ enum shed_code shed_address_create_at(const struct shed_address *base,
                                       struct shed_address **out,
                                       struct shed_error *err)
 {
-    const struct shed_client_options options = {.tls_ca = base->tls_ca,
-                                                .tls_cert = base->tls_cert,
-                                                .tls_key = base->tls_key};
     struct shed_address *a = alloc();
     struct addrinfo *list;
     enum shed_code code;
@@ -410,8 +387,11 @@ enum shed_code shed_address_create_at(const struct shed_address *base,
         freeaddrinfo(list);
     }
     code = make_text(a, err);
-    if (code == SHED_OK)
-        code = shed_address_use_tls(a, &options, err);
+    if (code == SHED_OK && a->is_tls) {
+        a->tls = shed_tls_server_like(base->tls, a->text);
+        if (a->tls == NULL)
+            code = shed_fail_nomem(err, "the address of a server");
+    }
     if (code == SHED_OK)
         *out = a;
     else
@@ -430,9 +410,6 @@ void shed_address_unref(struct shed_address *a)
     if (a == NULL || atomic_fetch_sub(&a->refs, 1) > 1)
         return;
     shed_tls_server_destroy(a->tls);
-    free(a->tls_ca);
-    free(a->tls_cert);
-    free(a->tls_key);
     free(a->text);
     free(a->places);
     shed_uri_fini(&a->uri);

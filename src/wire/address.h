@@ -52,8 +52,6 @@ struct shed_address {
     char host_text[SHED_HOST_BYTES]; /* if it is no URI's */
     bool is_tls;                     /* set at creation */
     struct shed_tls_server *tls; /* set before the first connection, if so */
-    /* copies of the options, if it has sentinels or seeds; NULL as there */
-    char *tls_ca, *tls_cert, *tls_key;
     /* atomic */
     atomic_uint refs;
     atomic_bool is_role_refused; /* we have no right to ROLE */
@@ -89,8 +87,7 @@ shed_address_use_tls(struct shed_address *address,
 
 /* A node of the cluster, or a sentinel, that base names, or others like them.
  * base has its user, password and TLS, and must stay. A host name is looked up
- * before the first connection.
- * Returns: SHED_OK and *out; SHED_ENOMEM, SHED_EINVAL (TLS files). */
+ * before the first connection. Returns: SHED_OK and *out; SHED_ENOMEM. */
 SHED_MUST_CHECK enum shed_code
 shed_address_create_at(const struct shed_address *base, const char *host,
                        const char *port, struct shed_address **out,

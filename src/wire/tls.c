@@ -172,7 +172,7 @@ static void set_session(struct shed_tls_server *s, SSL_SESSION *session)
 /* OpenSSL has a session that can be resumed. Returns: 1, since it is kept. */
 static int keep_session(SSL *ssl, SSL_SESSION *session)
 {
-    set_session(SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl)), session);
+    set_session(SSL_get_app_data(ssl), session);
     return 1;
 }
 
@@ -269,19 +269,16 @@ static bool expect_host(SSL *ssl, const char *host)
 }
 
 /* The system's settings may demand a later version, never an earlier one. */
-static bool set_rules(struct shed_tls_server *s)
+static bool set_rules(SSL_CTX *context)
 {
-    SSL_CTX *context = s->context;
-
     SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION);
     SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE |
                                   SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_CLIENT |
                                                 SSL_SESS_CACHE_NO_INTERNAL);
     SSL_CTX_sess_set_new_cb(context, keep_session);
-    return SSL_CTX_set_app_data(context, s) == 1 &&
-           (SSL_CTX_get_min_proto_version(context) >= TLS1_2_VERSION ||
-            SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) == 1);
+    return SSL_CTX_get_min_proto_version(context) >= TLS1_2_VERSION ||
+           SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) == 1;
 }
 
 static enum shed_code set_up(struct shed_tls_server *s,
@@ -292,7 +289,7 @@ static enum shed_code set_up(struct shed_tls_server *s,
 
     if (OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL) == 1)
         s->context = SSL_CTX_new(TLS_client_method());
-    if (s->context == NULL || !set_rules(s))
+    if (s->context == NULL || !set_rules(s->context))
         return shed_fail_nomem(err, "the TLS of a client");
     code = believe(s->context, o->tls_ca, err);
     if (code == SHED_OK && o->tls_cert != NULL)
@@ -300,21 +297,31 @@ static enum shed_code set_up(struct shed_tls_server *s,
     return code;
 }
 
+/* Without a context. Returns: NULL when out of memory. */
+static struct shed_tls_server *alloc(const char *text)
+{
+    struct shed_tls_server *s = calloc(1, sizeof(*s));
+
+    if (s == NULL || shed_mutex_init(&s->mu, SHED_RANK_TLS_SESSION) != 0) {
+        free(s);
+        return NULL;
+    }
+    s->text = text;
+    s->pid = shed_process_id();
+    return s;
+}
+
 enum shed_code shed_tls_server_create(const char *text,
                                       const struct shed_client_options *options,
                                       struct shed_tls_server **out,
                                       struct shed_error *err)
 {
-    struct shed_tls_server *s = calloc(1, sizeof(*s));
+    struct shed_tls_server *s = alloc(text);
     enum shed_code code;
 
     *out = NULL;
-    if (s == NULL || shed_mutex_init(&s->mu, SHED_RANK_TLS_SESSION) != 0) {
-        free(s);
+    if (s == NULL)
         return shed_fail_nomem(err, "the TLS of a client");
-    }
-    s->text = text;
-    s->pid = shed_process_id();
     mark_errors();
     code = set_up(s, options, err);
     unmark_errors();
@@ -323,6 +330,16 @@ enum shed_code shed_tls_server_create(const char *text,
     else
         shed_tls_server_destroy(s);
     return code;
+}
+
+struct shed_tls_server *
+shed_tls_server_like(const struct shed_tls_server *other, const char *text)
+{
+    struct shed_tls_server *s = alloc(text);
+
+    if (s != NULL && SSL_CTX_up_ref(other->context) == 1)
+        s->context = other->context;
+    return s;
 }
 
 void shed_tls_server_destroy(struct shed_tls_server *s)
@@ -364,6 +381,7 @@ static enum shed_code start(struct shed_tls *t, const char *host,
     t->in = BIO_new(BIO_s_mem());
     t->out = BIO_new(BIO_s_mem());
     if (t->ssl == NULL || t->in == NULL || t->out == NULL ||
+        SSL_set_app_data(t->ssl, t->server) != 1 ||
         !expect_host(t->ssl, host)) {
         BIO_free(t->in);
         BIO_free(t->out);

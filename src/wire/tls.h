@@ -30,6 +30,11 @@ shed_tls_server_create(const char *text,
                        const struct shed_client_options *options,
                        struct shed_tls_server **out, struct shed_error *err);
 
+/* Another server by the same files, with sessions of its own. Returns: NULL
+ * when out of memory. */
+struct shed_tls_server *
+shed_tls_server_like(const struct shed_tls_server *other, const char *text);
+
 /* Destroy it after its connections; NULL is allowed. In a forked child what
  * OpenSSL has stays, because another thread may have been changing it. */
 void shed_tls_server_destroy(struct shed_tls_server *server);

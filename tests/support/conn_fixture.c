@@ -1,12 +1,14 @@
 /* The server at the other end of a connection's socket, and its owner. */
 #include "support/bare.h"
 #include "support/conn_fixture.h"
-#include "support/sockets.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 struct shed_address *address;
@@ -36,40 +38,57 @@ ssize_t __wrap_send(int fd, const void *bytes, size_t size, int flags)
 
 /* --------------------------------------------------------------- the server */
 
-void start_server(const char *user)
+static void stop_server(void)
 {
+    close(listener);
+    (void)unlink(path);
+    shed_address_unref(address);
+}
+
+static void start_server(const char *user)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
     struct shed_error err;
     char uri[160];
 
     (void)snprintf(path, sizeof(path), "/tmp/shed-conn-%ld.sock",
                    (long)getpid());
+    memcpy(name.sun_path, path, strlen(path) + 1);
     (void)unlink(path);
-    listener = bind_path(path);
+    listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_ge(listener, 0);
+    ck_assert_int_eq(bind(listener, (struct sockaddr *)&name, sizeof(name)), 0);
     ck_assert_int_eq(listen(listener, 5), 0);
     (void)snprintf(uri, sizeof(uri), "unix:%s%s%s", user, path,
                    *user != '\0' ? "?db=2" : "");
     ck_assert_int_eq(shed_address_create(uri, &address, &err), SHED_OK);
 }
 
-void start_tcp_server(void)
+void start_server_of(const char *user)
 {
-    int few = 4096;
-    unsigned port;
-    char uri[64];
-
-    listener = bind_any_port(&port);
-    ck_assert_int_eq(
-        setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &few, sizeof(few)), 0);
-    ck_assert_int_eq(listen(listener, 5), 0);
-    (void)snprintf(uri, sizeof(uri), "redis://127.0.0.1:%u", port);
-    ck_assert_int_eq(shed_address_create(uri, &address, NULL), SHED_OK);
+    stop_server();
+    start_server(user);
 }
 
-void stop_server(void)
+void start_tcp_server(void)
 {
-    close(listener);
-    (void)unlink(path);
-    shed_address_unref(address);
+    struct sockaddr_in name = {.sin_family = AF_INET,
+                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(name);
+    int few = 4096;
+    char uri[64];
+
+    stop_server();
+    listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_ge(listener, 0);
+    ck_assert_int_eq(
+        setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &few, sizeof(few)), 0);
+    ck_assert_int_eq(bind(listener, (struct sockaddr *)&name, sizeof(name)), 0);
+    ck_assert_int_eq(listen(listener, 5), 0);
+    ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&name, &size), 0);
+    (void)snprintf(uri, sizeof(uri), "redis://127.0.0.1:%u",
+                   (unsigned)ntohs(name.sin_port));
+    ck_assert_int_eq(shed_address_create(uri, &address, NULL), SHED_OK);
 }
 
 /* Take what the connection has sent; on a unix socket it arrives at once. */
@@ -114,6 +133,7 @@ void end_conn(void)
 {
     shed_conn_fini(&conn);
     close(peer);
+    peer = -1;
 }
 
 void open_conn(void)
@@ -132,6 +152,13 @@ void set_up(void)
     now_ms = 1000000;
     room = SIZE_MAX;
     start_server("");
+}
+
+void tear_down(void)
+{
+    if (peer >= 0)
+        end_conn();
+    stop_server();
 }
 
 /* ---------------------------------------------------------------- the owner */

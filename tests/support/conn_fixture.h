@@ -26,21 +26,21 @@ extern size_t taken_size;
 /* How many bytes the socket takes before it is full. */
 extern size_t room;
 
-/* Start a server. user: "", or "NAME:PASSWORD@"; then the connection also
- * selects a database. */
-void start_server(const char *user);
-/* Start a server whose socket is full after a few bytes. */
+/* Start a server that demands NAME:PASSWORD@; then the connection also selects
+ * a database. Or one whose socket is full after a few bytes. */
+void start_server_of(const char *user);
 void start_tcp_server(void);
-void stop_server(void);
 
-/* Start a server without a user. */
+/* Around each test: a server without a user, unless the test starts another,
+ * and the end of the connection. */
 void set_up(void);
+void tear_down(void);
 
 /* Connect and send the set-up; or complete the set-up as well. */
 void start_conn(void);
 void open_conn(void);
 
-/* Discard the connection with everything that is queued. */
+/* Discard the connection with everything that is queued, to make another. */
 void end_conn(void);
 
 /* Let the server send something. */

@@ -17,8 +17,7 @@ TEST(nothing_is_sent_before_the_last_answer_of_the_set_up)
     static const char call[] = "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
     size_t size = strlen(answers);
 
-    now_ms = 1000000;
-    start_server("me:secret@");
+    start_server_of("me:secret@");
     for (size_t cut = 0; cut < size; cut++) {
         start_conn();
         ck_assert_msg(strstr(taken, "AUTH") != NULL &&
@@ -38,17 +37,13 @@ TEST(nothing_is_sent_before_the_last_answer_of_the_set_up)
         ck_assert_uint_eq(taken_size, strlen(call));
         end_conn();
     }
-    stop_server();
 }
 
 TEST(what_follows_the_set_up_unasked_fails_it)
 {
-    set_up();
     start_conn();
     say_text(GREETING "+OK\r\n");
     ck_assert_int_eq(conn.state, SHED_CONN_FAILED);
-    end_conn();
-    stop_server();
 }
 
 /* An error of ROLE or TIME itself is accepted, the answer to another command is
@@ -88,8 +83,7 @@ TEST(only_answers_to_role_and_time_end_the_set_up)
          SHED_TROUBLE_DENIED},
     };
 
-    now_ms = 1000000;
-    start_server("me:secret@");
+    start_server_of("me:secret@");
     for (size_t i = 0; i < sizeof(row) / sizeof(*row); i++) {
         atomic_store(&address->is_role_refused, false);
         start_conn();
@@ -100,19 +94,15 @@ TEST(only_answers_to_role_and_time_end_the_set_up)
                           row[i].answers);
         end_conn();
     }
-    stop_server();
 }
 
 TEST(the_set_up_learns_the_server_s_clock)
 {
-    set_up();
     start_conn();
     now_ms += 10;
     say_text(GREETING);
     ck_assert_uint_eq(shed_server_clock_ms(&address->clock, now_ms),
                       TIME_MS + 10 + 1);
-    end_conn();
-    stop_server();
 }
 
 /* ------------------------------------------------------------------ sending */
@@ -127,7 +117,6 @@ TEST(a_send_that_is_cut_anywhere_is_followed_by_what_was_queued_meanwhile)
                               "*2\r\n$3\r\nGET\r\n$5\r\nthree\r\n";
     int owner[3];
 
-    set_up();
     for (size_t cut = 0; cut <= strlen(all); cut++) {
         open_conn();
         room = cut < strlen(one) ? cut : strlen(one);
@@ -151,7 +140,6 @@ TEST(a_send_that_is_cut_anywhere_is_followed_by_what_was_queued_meanwhile)
         expect(&owner[2], "3");
         end_conn();
     }
-    stop_server();
 }
 
 /* ------------------------------------------------------------------ silence */
@@ -160,7 +148,6 @@ TEST(a_connection_is_not_silent_while_replies_come)
 {
     int owner[3];
 
-    set_up();
     open_conn();
     ck_assert_uint_eq(shed_conn_due_ms(&conn), UINT64_MAX);
     for (int i = 0; i < 3; i++)
@@ -174,8 +161,6 @@ TEST(a_connection_is_not_silent_while_replies_come)
         expect(&owner[i], "OK");
     }
     ck_assert_uint_eq(shed_conn_due_ms(&conn), UINT64_MAX);
-    end_conn();
-    stop_server();
 }
 
 /* A process that was stopped finds its reply, however late it looks; if there
@@ -184,7 +169,6 @@ TEST(a_silent_connection_is_looked_at_once_more_and_fails)
 {
     int owner[2];
 
-    set_up();
     open_conn();
     queue("k", &owner[0]);
     queue("k", &owner[1]);
@@ -205,13 +189,10 @@ TEST(a_silent_connection_is_looked_at_once_more_and_fails)
     ck_assert_int_eq(conn.state, SHED_CONN_FAILED);
     ck_assert(conn.failure.is_silent);
     ck_assert_int_eq(conn.failure.trouble, SHED_TROUBLE_DOWN);
-    end_conn();
-    stop_server();
 }
 
 TEST(a_set_up_without_an_answer_fails_at_the_connect_timeout)
 {
-    set_up();
     start_conn();
     ck_assert_uint_eq(shed_conn_due_ms(&conn), now_ms + CONNECT_MS);
     shed_conn_tick(&conn, now_ms + CONNECT_MS - 1);
@@ -220,13 +201,10 @@ TEST(a_set_up_without_an_answer_fails_at_the_connect_timeout)
     ck_assert_int_eq(conn.state, SHED_CONN_FAILED);
     ck_assert(conn.failure.is_silent);
     ck_assert_ptr_nonnull(strstr(conn.failure.error.reason, "ROLE"));
-    end_conn();
-    stop_server();
 }
 
 TEST(a_connection_closed_by_the_server_fails)
 {
-    set_up();
     open_conn();
     queue("k", NULL);
     flush();
@@ -235,8 +213,6 @@ TEST(a_connection_closed_by_the_server_fails)
     ck_assert_int_eq(conn.state, SHED_CONN_FAILED);
     ck_assert_int_eq(conn.failure.trouble, SHED_TROUBLE_PASSING);
     ck_assert(!conn.failure.is_silent);
-    end_conn();
-    stop_server();
 }
 
 /* ------------------------------------------------------------------ closing */
@@ -268,7 +244,6 @@ static void queue_too_much(void)
 /* After a reset the kernel sends nothing more of what it has accepted. */
 TEST(what_a_silent_server_has_not_taken_is_dropped)
 {
-    now_ms = 1000000;
     start_tcp_server();
     open_conn();
     queue_too_much();
@@ -278,21 +253,16 @@ TEST(what_a_silent_server_has_not_taken_is_dropped)
     ck_assert(conn.failure.is_silent);
     shed_conn_close(&conn);
     ck_assert_int_eq(read_to_end(), ECONNRESET);
-    end_conn();
-    stop_server();
 }
 
 TEST(a_call_that_was_not_answered_is_dropped_with_its_connection)
 {
-    now_ms = 1000000;
     start_tcp_server();
     open_conn();
     queue("k", NULL);
     shed_conn_ready(&conn, POLLOUT, now_ms);
     shed_conn_close(&conn);
     ck_assert_int_eq(read_to_end(), ECONNRESET);
-    end_conn();
-    stop_server();
 }
 
 TEST(a_connection_whose_calls_were_answered_is_closed_as_usual)
@@ -300,7 +270,6 @@ TEST(a_connection_whose_calls_were_answered_is_closed_as_usual)
     struct shed_conn_call call;
     struct shed_reply *reply = NULL;
 
-    now_ms = 1000000;
     start_tcp_server();
     open_conn();
     queue("k", NULL);
@@ -311,8 +280,6 @@ TEST(a_connection_whose_calls_were_answered_is_closed_as_usual)
     shed_reply_free(reply);
     shed_conn_close(&conn);
     ck_assert_int_eq(read_to_end(), 0);
-    end_conn();
-    stop_server();
 }
 
 /* ----------------------------------------------------------------- failover */
@@ -321,13 +288,11 @@ TEST(a_connection_of_a_server_that_was_left_is_known)
 {
     struct shed_error why;
 
-    set_up();
     open_conn();
     ck_assert(!shed_conn_is_left(&conn, conn.term, &why));
     ck_assert(shed_conn_is_left(&conn, conn.term + 1, &why));
     end_conn();
     ck_assert(!shed_conn_is_left(&conn, conn.term + 1, &why));
-    stop_server();
 }
 
 /* ------------------------------------------------------------------- limits */
@@ -338,7 +303,6 @@ TEST(a_queue_of_another_connection_goes_behind_ones_own)
     struct shed_error err;
     int owner[2];
 
-    set_up();
     start_conn();
     queue("later", &owner[1]);
     waiting = conn.queue;
@@ -355,8 +319,6 @@ TEST(a_queue_of_another_connection_goes_behind_ones_own)
     say_text("+1\r\n+2\r\n");
     expect(&owner[0], "1");
     expect(&owner[1], "2");
-    end_conn();
-    stop_server();
 }
 
 /* ---------------------------------------------------------------- the wire */
@@ -372,7 +334,6 @@ TEST(a_reply_that_nobody_has_taken_is_something_to_read)
     struct shed_reply *reply;
     struct shed_error err;
 
-    set_up();
     open_conn();
     ck_assert(shed_wire_is_quiet(&conn.wire));
     for (size_t i = 0; i < sizeof(replies); i++)
@@ -393,8 +354,6 @@ TEST(a_reply_that_nobody_has_taken_is_something_to_read)
     ck_assert_int_eq(shed_wire_fill(&conn.wire, false, &err), SHED_WIRE_DONE);
     ck_assert_int_eq(shed_wire_next(&conn.wire, &reply, &err), SHED_WIRE_AGAIN);
     ck_assert(!shed_wire_is_quiet(&conn.wire));
-    end_conn();
-    stop_server();
 }
 
 static void expect_lost(enum shed_wire_io io, const struct shed_error *err,
@@ -433,5 +392,6 @@ TEST(a_socket_that_fails_says_why)
 
 int main(void)
 {
+    tcase_add_checked_fixture(test_case(), set_up, tear_down);
     return run_tests("conn");
 }

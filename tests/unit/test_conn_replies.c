@@ -13,7 +13,6 @@ TEST(replies_in_all_cuts_go_to_their_calls)
     size_t size = strlen(replies);
     int owner[3];
 
-    set_up();
     for (size_t cut = 0; cut <= size; cut++) {
         struct shed_args args;
         size_t got = 0;
@@ -35,7 +34,6 @@ TEST(replies_in_all_cuts_go_to_their_calls)
         ck_assert_uint_eq(got, 3);
         end_conn();
     }
-    stop_server();
 }
 
 TEST(a_reply_that_no_call_expects_is_a_push)
@@ -43,15 +41,12 @@ TEST(a_reply_that_no_call_expects_is_a_push)
     struct shed_conn_call call;
     struct shed_reply *reply = NULL;
 
-    set_up();
     open_conn();
     say_text("*1\r\n$4\r\npush\r\n");
     ck_assert_int_eq(shed_conn_next(&conn, now_ms, &reply, &call),
                      SHED_CONN_PUSH);
     shed_reply_free(reply);
     expect_nothing();
-    end_conn();
-    stop_server();
 }
 
 TEST(a_reply_with_another_number_fails_the_connection_and_all_calls)
@@ -60,7 +55,6 @@ TEST(a_reply_with_another_number_fails_the_connection_and_all_calls)
     struct shed_conn_call call;
     int owner[2];
 
-    set_up();
     open_conn();
     queue_script(&args[0], &owner[0], 7);
     queue_script(&args[1], &owner[1], 8);
@@ -73,8 +67,6 @@ TEST(a_reply_with_another_number_fails_the_connection_and_all_calls)
     ck_assert(shed_conn_pop(&conn.queue, &call));
     ck_assert_ptr_eq(call.owner, &owner[1]);
     ck_assert(!shed_conn_pop(&conn.queue, &call));
-    end_conn();
-    stop_server();
 }
 
 TEST(a_script_that_the_server_lost_goes_again_by_text_and_only_once)
@@ -84,7 +76,6 @@ TEST(a_script_that_the_server_lost_goes_again_by_text_and_only_once)
     struct shed_reply *reply = NULL;
     int owner[2];
 
-    set_up();
     open_conn();
     queue_script(&args, &owner[0], 7);
     queue("k", &owner[1]);
@@ -106,8 +97,6 @@ TEST(a_script_that_the_server_lost_goes_again_by_text_and_only_once)
     ck_assert(shed_script_is_unknown(reply));
     shed_reply_free(reply);
     expect_nothing();
-    end_conn();
-    stop_server();
 }
 
 static void expect_taken(const char *const *beginnings, size_t count)
@@ -143,7 +132,6 @@ TEST(a_batch_whose_script_the_server_lost_brings_its_text_once)
     struct shed_args args[3];
     int owner[3];
 
-    set_up();
     open_conn();
     for (unsigned i = 0; i < 3; i++)
         queue_script(&args[i], &owner[i], 5 + i);
@@ -173,11 +161,10 @@ TEST(a_batch_whose_script_the_server_lost_brings_its_text_once)
     expect_taken((const char *[]){by_text}, 1);
     say_ok(8);
     expect(&owner[0], "OK");
-    end_conn();
-    stop_server();
 }
 
 int main(void)
 {
+    tcase_add_checked_fixture(test_case(), set_up, tear_down);
     return run_tests("conn replies");
 }

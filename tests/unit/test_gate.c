@@ -52,6 +52,7 @@ static void open_gate(void)
 
 static void up(void)
 {
+    options = bare_client();
     options.command_timeout_ms = COMMAND_MS;
     options.breaker.failure_pct = 50;
     options.breaker.min_calls = MIN_CALLS;
@@ -64,6 +65,13 @@ static void down(void)
 {
     shed_gate_destroy(gate);
     shed_address_unref(address);
+}
+
+/* With other options. */
+static void open_again(void)
+{
+    down();
+    open_gate();
 }
 
 static struct shed_gate_status status(void)
@@ -142,19 +150,17 @@ static void half_open_it(void)
 TEST(without_its_option_it_never_opens)
 {
     options.breaker.failure_pct = 0;
-    open_gate();
+    open_again();
     fail_calls(2 * MIN_CALLS);
     for (int i = 0; i < 2 * MIN_CALLS; i++)
         leave(enter(), SHED_ETIMEDOUT, false, 10 * COMMAND_MS);
     ck_assert_int_eq(status().breaker.state, SHED_BREAKER_CLOSED);
-    down();
 }
 
 /* ------------------------------------------------------------- the window */
 
 TEST(it_opens_at_its_part_of_failures_and_says_so)
 {
-    up();
     now_ms += 77;
     succeed_calls(10);
     fail_calls(9);
@@ -168,23 +174,19 @@ TEST(it_opens_at_its_part_of_failures_and_says_so)
     ck_assert(is_refused());
     ck_assert_uint_eq(status().breaker.openings, 1);
     ck_assert_uint_eq(status().refused, 2);
-    down();
 }
 
 /* They are passed on late, by the next failure. */
 TEST(successes_count_when_they_happened)
 {
-    up();
     succeed_calls(1000);
     now_ms += WINDOW_MS * 2;
     fail_calls(MIN_CALLS);
     ck_assert_uint_eq(opened, 1);
-    down();
 }
 
 TEST(successes_of_any_slice_of_the_window_count)
 {
-    up();
     for (int i = 0; i < SHED_BREAKER_SLICES; i++) {
         succeed_calls(10);
         now_ms += WINDOW_MS / SHED_BREAKER_SLICES;
@@ -194,14 +196,12 @@ TEST(successes_of_any_slice_of_the_window_count)
     ck_assert_uint_eq(opened, 0);
     fail_calls(1);
     ck_assert_uint_eq(opened, 1);
-    down();
 }
 
 TEST(what_began_before_it_opened_says_nothing)
 {
     struct shed_health_pass before;
 
-    up();
     before = enter();
     half_open_it();
     leave(before, SHED_EREDIS, true, 0);
@@ -215,7 +215,6 @@ TEST(what_began_before_it_opened_says_nothing)
     ck_assert_uint_eq(opened, 1);
     fail_calls(1);
     ck_assert_uint_eq(opened, 2);
-    down();
 }
 
 /* ------------------------------------------------------- what calls tell */
@@ -268,17 +267,15 @@ TEST_EACH(a_call_succeeds_fails_or_says_nothing, 0, COUNT_OF(rows))
     const struct row *row = &rows[_i];
 
     options.breaker.slow_ms = row->slow_ms;
-    up();
+    open_again();
     end_as(row, 2 * MIN_CALLS);
     ck_assert_uint_eq(opened, row->verdict == FAILURE);
-    down();
     opened = 0;
-    up();
+    open_again();
     half_open_it();
     end_as(row, times[row->verdict]);
     ck_assert_uint_eq(opened, row->verdict == FAILURE ? 2 : 1);
     ck_assert_uint_eq(closed, row->verdict == SUCCESS);
-    down();
 }
 
 static void give_up_calls(int times)
@@ -291,7 +288,6 @@ static void give_up_calls(int times)
 
 TEST(calls_that_are_given_up_open_it_if_no_other_is_answered)
 {
-    up();
     give_up_calls(10 - 1);
     succeed_calls(1);
     give_up_calls(10 - 1 + MIN_CALLS - 2);
@@ -299,7 +295,6 @@ TEST(calls_that_are_given_up_open_it_if_no_other_is_answered)
     give_up_calls(1);
     ck_assert_uint_eq(opened, 1);
     ck_assert_ptr_nonnull(strstr(reason, "the last failure: it failed"));
-    down();
 }
 
 static void refuse(struct shed_health_pass pass)
@@ -314,14 +309,12 @@ static void refuse(struct shed_health_pass pass)
 
 TEST(a_reply_that_redis_cannot_work_is_a_failure)
 {
-    up();
     for (int i = 0; i < MIN_CALLS; i++) {
         now_ms += SHED_PAUSE_MAX_MS;
         refuse(enter());
     }
     ck_assert_uint_eq(opened, 1);
     ck_assert_ptr_nonnull(strstr(reason, "the last failure: BUSY Redis"));
-    down();
 }
 
 TEST(a_redis_that_cannot_work_is_asked_once_after_a_pause)
@@ -329,7 +322,6 @@ TEST(a_redis_that_cannot_work_is_asked_once_after_a_pause)
     struct shed_health_pass pass, other;
     struct shed_error err;
 
-    up();
     refuse(enter());
     ck_assert(!shed_gate_enter(gate, &other, &err));
     ck_assert_int_eq(err.code, SHED_EREDIS);
@@ -340,17 +332,15 @@ TEST(a_redis_that_cannot_work_is_asked_once_after_a_pause)
     leave(pass, SHED_OK, true, 0);
     succeed_calls(MIN_CALLS);
     ck_assert_uint_eq(status().refused, 0); /* by the breaker */
-    down();
 }
 
 TEST(a_slow_call_is_named_as_the_failure)
 {
     options.breaker.slow_ms = SLOW_MS;
-    up();
+    open_again();
     for (int i = 0; i < MIN_CALLS; i++)
         leave(enter(), SHED_OK, true, SLOW_MS + 23);
     ck_assert_ptr_nonnull(strstr(reason, "a call took 123 ms"));
-    down();
 }
 
 /* -------------------------------------------------------------- half-open */
@@ -360,7 +350,6 @@ TEST(a_few_probes_pass_at_a_time_and_close_it)
     struct shed_health_pass passes[SHED_BREAKER_PROBES];
     size_t last = SHED_BREAKER_PROBES - 1;
 
-    up();
     half_open_it();
     for (size_t i = 0; i <= last; i++)
         passes[i] = enter();
@@ -376,23 +365,19 @@ TEST(a_few_probes_pass_at_a_time_and_close_it)
     ck_assert_uint_eq(closed, 1);
     ck_assert_uint_eq(after_ms, OPEN_MS + 5);
     ck_assert(!is_refused());
-    down();
 }
 
 TEST(a_probe_that_fails_opens_it_again)
 {
-    up();
     half_open_it();
     fail_calls(1);
     ck_assert_uint_eq(opened, 2);
     ck_assert(is_refused());
-    down();
 }
 
 /* Each is given up a moment before it would be a failure. */
 TEST(probes_that_are_given_up_open_it_again_and_say_why)
 {
-    up();
     half_open_it();
     leave(enter(), SHED_ETIMEDOUT, false, COMMAND_MS - 1);
     leave(enter(), SHED_OK, true, 0); /* begins the count again */
@@ -406,11 +391,10 @@ TEST(probes_that_are_given_up_open_it_again_and_say_why)
     ck_assert_ptr_nonnull(strstr(reason, "open, and tries again in "));
     ck_assert_ptr_nonnull(strstr(reason, "the last failure: it failed"));
     ck_assert(is_refused());
-    down();
 }
 
 int main(void)
 {
-    options = bare_client();
+    tcase_add_checked_fixture(test_case(), up, down);
     return run_tests("gate");
 }

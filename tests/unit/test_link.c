@@ -5,13 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "redis/link.h"
 #include "redis/pipe.h"
 #include "support/bare.h"
 #include "support/greeting.h"
-#include "support/sockets.h"
 #include "support/testing.h"
 
 #define GOOD "$4\r\ngood\r\n"
@@ -44,13 +45,9 @@ void __wrap_shed_timer_set(struct shed_timer *timer, uint64_t delay_ms)
 
 /* --------------------------------------------------------------- the server */
 
-struct fake;
-
 /* Answers the set-up as a primary does, and everything else with GOOD. */
-struct fake {
-    void (*answer)(
-        struct fake *fake,
-        int peer); /* for all commands after the set-up; NULL: answer once */
+static struct {
+    void (*answer)(int peer); /* all commands after the set-up */
     char path[100];
     int listener;
     atomic_int peer; /* the current connection */
@@ -58,75 +55,89 @@ struct fake {
     int peers[PEERS];
     size_t count;
     atomic_uint said; /* answers to commands after the set-up */
-};
+} fake;
 
-static void say_good(int peer)
+static void answer_once(int peer)
 {
     /* if the connection is already closed, nobody gets it */
     (void)send(peer, GOOD, strlen(GOOD), MSG_NOSIGNAL);
-}
-
-static void answer_once(struct fake *fake, int peer)
-{
-    say_good(peer);
-    atomic_fetch_add(&fake->said, 1);
+    atomic_fetch_add(&fake.said, 1);
 }
 
 static void *serve(void *arg)
 {
-    struct fake *fake = arg;
     char bytes[4096];
     ssize_t size;
     int peer;
 
-    while ((peer = accept(fake->listener, NULL, NULL)) >= 0) {
-        atomic_store(&fake->peer, peer);
+    (void)arg;
+    while ((peer = accept(fake.listener, NULL, NULL)) >= 0) {
+        atomic_store(&fake.peer, peer);
         while ((size = recv(peer, bytes, sizeof(bytes) - 1, 0)) > 0) {
             bytes[size] = '\0';
             if (strstr(bytes, "ROLE") != NULL)
                 (void)send(peer, GREETING, strlen(GREETING), MSG_NOSIGNAL);
-            else if (fake->answer != NULL)
-                fake->answer(fake, peer);
             else
-                answer_once(fake, peer);
+                fake.answer(peer);
         }
         /* closed by stop, because the test also sends on it */
-        if (fake->count < PEERS)
-            fake->peers[fake->count++] = peer;
+        if (fake.count < PEERS)
+            fake.peers[fake.count++] = peer;
     }
     return NULL;
 }
 
-static void start(struct fake *fake)
+static struct shed_client_options options;
+static struct shed_address *address;
+static struct shed_gate *gate;
+static struct shed_links *links;
+
+static void start(void)
 {
-    (void)snprintf(fake->path, sizeof(fake->path), "/tmp/shed-link-%ld.sock",
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    char uri[120];
+
+    fake.answer = answer_once;
+    (void)snprintf(fake.path, sizeof(fake.path), "/tmp/shed-link-%ld.sock",
                    (long)getpid());
-    (void)unlink(fake->path);
-    fake->listener = bind_path(fake->path);
-    ck_assert_int_eq(listen(fake->listener, 5), 0);
-    ck_assert_int_eq(pthread_create(&fake->thread, NULL, serve, fake), 0);
+    memcpy(name.sun_path, fake.path, strlen(fake.path) + 1);
+    (void)unlink(fake.path);
+    fake.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_ge(fake.listener, 0);
+    ck_assert_int_eq(
+        bind(fake.listener, (struct sockaddr *)&name, sizeof(name)), 0);
+    ck_assert_int_eq(listen(fake.listener, 5), 0);
+    start_thread(&fake.thread, serve, NULL);
+    options = bare_client();
+    options.links = 1;
+    options.command_timeout_ms = options.connect_timeout_ms = TIMEOUT_MS;
+    (void)snprintf(uri, sizeof(uri), "unix:%s", fake.path);
+    EXPECT_OK(shed_address_create(uri, &address, NULL));
+    EXPECT_OK(shed_gate_create(address, &options, NULL, NULL, &gate, NULL));
+    EXPECT_OK(shed_links_create(gate, &options, &links, NULL));
 }
 
-static void stop(struct fake *fake)
+static void stop(void)
 {
-    (void)shutdown(fake->listener, SHUT_RDWR);
-    (void)pthread_join(fake->thread, NULL);
-    while (fake->count > 0)
-        close(fake->peers[--fake->count]);
-    close(fake->listener);
-    (void)unlink(fake->path);
+    shed_links_destroy(links);
+    (void)shutdown(fake.listener, SHUT_RDWR);
+    (void)pthread_join(fake.thread, NULL);
+    while (fake.count > 0)
+        close(fake.peers[--fake.count]);
+    close(fake.listener);
+    (void)unlink(fake.path);
+    shed_gate_destroy(gate);
+    shed_address_unref(address);
 }
 
-static void get_good(struct shed_links *links)
+static void get_good(void)
 {
-    struct shed_args args = {0};
+    const struct shed_args args = shed_args_of("GET", "key", NULL);
     struct shed_reply *reply = NULL;
     struct shed_error err = {SHED_OK, ""};
     size_t size = 0;
     const char *bytes;
 
-    shed_args_add_text(&args, "GET");
-    shed_args_add_text(&args, "key");
     ck_assert_msg(shed_links_call(links, &args, 1, &reply, NULL, NULL,
                                   test_deadline_ms(), &err) == SHED_OK,
                   "%s", err.reason);
@@ -148,32 +159,13 @@ static void let_it_idle(void)
 
 TEST(what_comes_between_two_calls_answers_neither)
 {
-    struct shed_client_options options = bare_client();
-    struct fake fake = {.peer = -1};
-    struct shed_address *address = NULL;
-    struct shed_gate *gate = NULL;
-    struct shed_links *links = NULL;
-    struct shed_error err;
-    char uri[120];
-
-    start(&fake);
-    options.links = 1;
-    (void)snprintf(uri, sizeof(uri), "unix:%s", fake.path);
-    ck_assert_int_eq(shed_address_create(uri, &address, &err), SHED_OK);
-    ck_assert_int_eq(
-        shed_gate_create(address, &options, NULL, NULL, &gate, &err), SHED_OK);
-    ck_assert_int_eq(shed_links_create(gate, &options, &links, &err), SHED_OK);
-    get_good(links);
+    get_good();
     let_it_idle();
     /* on a unix socket it arrives as soon as it is sent */
     ck_assert_int_gt(
         send(atomic_load(&fake.peer), STRAY, strlen(STRAY), MSG_NOSIGNAL), 0);
-    get_good(links);
-    get_good(links);
-    shed_links_destroy(links);
-    stop(&fake);
-    shed_gate_destroy(gate);
-    shed_address_unref(address);
+    get_good();
+    get_good();
 }
 
 static void count_reached(void *arg, bool is_reached)
@@ -183,29 +175,12 @@ static void count_reached(void *arg, bool is_reached)
 
 TEST(each_connection_that_reaches_the_server_is_told_of)
 {
-    struct shed_client_options options = bare_client();
-    struct fake fake = {.peer = -1};
-    struct shed_address *address = NULL;
-    struct shed_gate *gate = NULL;
-    struct shed_links *links = NULL;
     unsigned reached = 0;
-    char uri[120];
 
-    start(&fake);
-    options.links = 1;
-    (void)snprintf(uri, sizeof(uri), "unix:%s", fake.path);
-    ck_assert_int_eq(shed_address_create(uri, &address, NULL), SHED_OK);
-    ck_assert_int_eq(
-        shed_gate_create(address, &options, NULL, NULL, &gate, NULL), SHED_OK);
     shed_gate_follow(gate, count_reached, &reached);
-    ck_assert_int_eq(shed_links_create(gate, &options, &links, NULL), SHED_OK);
-    get_good(links);
-    get_good(links);
+    get_good();
+    get_good();
     ck_assert_uint_eq(reached, 1);
-    shed_links_destroy(links);
-    stop(&fake);
-    shed_gate_destroy(gate);
-    shed_address_unref(address);
 }
 
 /* ----------------------------------------------------------- slow replies */
@@ -226,11 +201,11 @@ static bool is_all_read(int peer)
 }
 
 /* Each reply is in time, all of them together are not. */
-static void trickle(struct fake *fake, int peer)
+static void trickle(int peer)
 {
     for (unsigned i = 0; i < CALLS; i++) {
         put_forward(LONG_MS);
-        answer_once(fake, peer);
+        answer_once(peer);
         while (!is_all_read(peer))
             usleep(1000);
     }
@@ -238,45 +213,23 @@ static void trickle(struct fake *fake, int peer)
 
 TEST(a_link_is_not_silent_while_replies_come)
 {
-    struct shed_client_options options = bare_client();
-    struct fake fake = {.peer = -1, .answer = trickle};
-    struct shed_address *address = NULL;
-    struct shed_gate *gate = NULL;
-    struct shed_links *links = NULL;
     struct shed_reply *replies[CALLS] = {NULL};
-    struct shed_args args[CALLS] = {{0}};
+    struct shed_args args[CALLS];
     struct shed_error err = {SHED_OK, ""};
-    char uri[120];
 
-    start(&fake);
-    options.links = 1;
-    options.command_timeout_ms = TIMEOUT_MS;
-    (void)snprintf(uri, sizeof(uri), "unix:%s", fake.path);
-    ck_assert_int_eq(shed_address_create(uri, &address, &err), SHED_OK);
-    ck_assert_int_eq(
-        shed_gate_create(address, &options, NULL, NULL, &gate, &err), SHED_OK);
-    ck_assert_int_eq(shed_links_create(gate, &options, &links, &err), SHED_OK);
+    fake.answer = trickle;
     for (size_t i = 0; i < CALLS; i++)
-        shed_args_add_text(&args[i], "PING");
+        args[i] = shed_args_of("PING", NULL);
     ck_assert_msg(shed_links_call(links, args, CALLS, replies, NULL, NULL,
                                   shed_now_ms() + 2 * CALLS * TIMEOUT_MS,
                                   &err) == SHED_OK,
                   "%s", err.reason);
-    for (size_t i = 0; i < CALLS; i++)
-        shed_reply_free(replies[i]);
-    shed_links_destroy(links);
-    stop(&fake);
-    shed_gate_destroy(gate);
-    shed_address_unref(address);
+    shed_reply_free_all(replies, CALLS);
 }
 
 /* A connection of the reactor, and the calls on it. */
 struct piped {
-    struct fake fake;
     struct shed_reactor *reactor;
-    struct shed_address *address;
-    struct shed_gate *gate;
-    struct shed_client_options options;
     struct shed_pipe *pipe;
     struct shed_call calls[CALLS];
     bool is_stopped; /* stop the loop at each reply, until the next has arrived
@@ -298,26 +251,19 @@ static void on_answer(void *arg, const struct shed_call_result *result)
     atomic_store(&piped.answered, nth);
     if (!piped.is_stopped || nth == CALLS)
         return;
-    while (atomic_load(&piped.fake.said) <= nth)
+    while (atomic_load(&fake.said) <= nth)
         usleep(1000);
     put_forward(2 * TIMEOUT_MS);
 }
 
 static void call_all(void *arg)
 {
-    struct shed_args args = {0};
+    const struct shed_args args = shed_args_of("PING", NULL);
 
     (void)arg;
     atomic_store(&is_timer_hasty, true);
-    shed_args_add_text(&args, "PING");
     for (size_t i = 0; i < CALLS; i++)
         shed_pipe_call(piped.pipe, &piped.calls[i], &args, on_answer, NULL);
-}
-
-static void on_gone(void *arg, const struct shed_error *why)
-{
-    (void)arg;
-    (void)why;
 }
 
 static void on_stray(void *arg, struct shed_reply *reply)
@@ -329,12 +275,12 @@ static void on_stray(void *arg, struct shed_reply *reply)
 
 /* Send each reply after the previous one was received. If the loop is stopped,
  * that is while it waits in on_answer. */
-static void answer_piped(struct fake *fake, int peer)
+static void answer_piped(int peer)
 {
     for (unsigned i = 0; i < CALLS; i++) {
         if (!piped.is_stopped)
             put_forward(LONG_MS);
-        answer_once(fake, peer);
+        answer_once(peer);
         while (atomic_load(&piped.answered) <= i &&
                atomic_load(&piped.failed) == 0)
             usleep(1000);
@@ -343,15 +289,12 @@ static void answer_piped(struct fake *fake, int peer)
 
 static void open_piped(void *arg)
 {
-    static const struct shed_pipe_hooks hooks = {NULL,    call_all, on_gone,
-                                                 on_gone, on_stray, NULL};
-    struct shed_error err;
+    static const struct shed_pipe_hooks hooks = {.on_open = call_all,
+                                                 .on_push = on_stray};
 
     (void)arg;
-    ck_assert_int_eq(shed_pipe_create(piped.reactor, piped.gate,
-                                      SHED_HEALTH_COMMANDS, &piped.options,
-                                      &hooks, &piped.pipe, &err),
-                     SHED_OK);
+    EXPECT_OK(shed_pipe_create(piped.reactor, gate, SHED_HEALTH_COMMANDS,
+                               &options, &hooks, &piped.pipe, NULL));
     shed_pipe_open(piped.pipe);
 }
 
@@ -365,21 +308,9 @@ static void close_piped(void *arg)
  * run for longer than the timeout, but the next reply can be read. */
 TEST_EACH(a_connection_of_the_loop_is_not_silent_while_replies_come, 0, 2)
 {
-    struct shed_error err = {SHED_OK, ""};
-    char uri[120];
-
-    piped = (struct piped){.fake = {.peer = -1, .answer = answer_piped},
-                           .options = bare_client(),
-                           .is_stopped = _i == 1};
-    piped.options.command_timeout_ms = TIMEOUT_MS;
-    piped.options.connect_timeout_ms = TIMEOUT_MS;
-    start(&piped.fake);
-    (void)snprintf(uri, sizeof(uri), "unix:%s", piped.fake.path);
-    ck_assert_int_eq(shed_address_create(uri, &piped.address, &err), SHED_OK);
-    ck_assert_int_eq(shed_gate_create(piped.address, &piped.options, NULL, NULL,
-                                      &piped.gate, &err),
-                     SHED_OK);
-    ck_assert_int_eq(shed_reactor_start(&piped.reactor, &err), SHED_OK);
+    piped.is_stopped = _i == 1;
+    fake.answer = answer_piped;
+    EXPECT_OK(shed_reactor_start(&piped.reactor, NULL));
     shed_reactor_run(piped.reactor, open_piped, NULL);
     while (atomic_load(&piped.answered) < CALLS &&
            atomic_load(&piped.failed) == 0)
@@ -387,12 +318,10 @@ TEST_EACH(a_connection_of_the_loop_is_not_silent_while_replies_come, 0, 2)
     ck_assert_uint_eq(atomic_load(&piped.failed), 0);
     shed_reactor_run(piped.reactor, close_piped, NULL);
     shed_reactor_stop(piped.reactor);
-    stop(&piped.fake);
-    shed_gate_destroy(piped.gate);
-    shed_address_unref(piped.address);
 }
 
 int main(void)
 {
+    tcase_add_checked_fixture(test_case(), start, stop);
     return run_tests("link");
 }

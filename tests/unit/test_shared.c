@@ -222,7 +222,6 @@ static struct shed_links *links;
 static void start(uint64_t links_max)
 {
     struct shed_client_options options = bare_client();
-    struct shed_error err;
     char uri[120];
 
     (void)snprintf(server.path, sizeof(server.path),
@@ -231,14 +230,13 @@ static void start(uint64_t links_max)
     server.wanted = 1;
     server.listener = bind_path(server.path);
     ck_assert_int_eq(listen(server.listener, THREADS_MAX), 0);
-    ck_assert_int_eq(pthread_create(&server.thread, NULL, accept_all, NULL), 0);
+    start_thread(&server.thread, accept_all, NULL);
     options.links = links_max;
     options.command_timeout_ms = test_deadline_ms() - shed_now_ms();
     (void)snprintf(uri, sizeof(uri), "unix:%s", server.path);
-    ck_assert_int_eq(shed_address_create(uri, &address, &err), SHED_OK);
-    ck_assert_int_eq(
-        shed_gate_create(address, &options, NULL, NULL, &gate, &err), SHED_OK);
-    ck_assert_int_eq(shed_links_create(gate, &options, &links, &err), SHED_OK);
+    EXPECT_OK(shed_address_create(uri, &address, NULL));
+    EXPECT_OK(shed_gate_create(address, &options, NULL, NULL, &gate, NULL));
+    EXPECT_OK(shed_links_create(gate, &options, &links, NULL));
 }
 
 static void stop(void)
@@ -267,7 +265,7 @@ struct caller {
 /* Get a key; the answer must be the requested one. */
 static void get(struct caller *c, unsigned nth)
 {
-    struct shed_args args = {0};
+    struct shed_args args;
     struct shed_reply *reply = NULL;
     struct shed_error err = {SHED_OK, ""};
     char key[KEY_BYTES];
@@ -276,8 +274,7 @@ static void get(struct caller *c, unsigned nth)
     enum shed_code code;
 
     (void)snprintf(key, sizeof(key), "%c%u", c->name, nth);
-    shed_args_add_text(&args, "GET");
-    shed_args_add_text(&args, key);
+    args = shed_args_of("GET", key, NULL);
     code = shed_links_call(links, &args, 1, &reply, NULL, NULL,
                            test_deadline_ms(), &err);
     if (code != SHED_OK) {
@@ -310,8 +307,13 @@ static void *call(void *arg)
 static void begin(size_t i, unsigned calls)
 {
     caller[i] = (struct caller){.name = (char)('a' + i), .calls = calls};
-    ck_assert_int_eq(pthread_create(&caller[i].thread, NULL, call, &caller[i]),
-                     0);
+    start_thread(&caller[i].thread, call, &caller[i]);
+}
+
+static void begin_all(size_t count, unsigned calls)
+{
+    for (size_t i = 0; i < count; i++)
+        begin(i, calls);
 }
 
 static unsigned join(size_t count)
@@ -343,7 +345,6 @@ TEST(a_command_behind_a_waiting_leader_is_sent_at_once)
     }
     ck_assert_uint_eq(join(3), 3);
     ck_assert_uint_eq(atomic_load(&server.opened), 1);
-    stop();
 }
 
 /* Start with a connection: commands that are lost on it are sent once more over
@@ -387,7 +388,6 @@ TEST(a_sender_takes_over_from_a_leader_that_has_left)
     begin_two(answer_first);
     ck_assert_uint_eq(join(2), 2);
     ck_assert_uint_eq(atomic_load(&server.opened), 1);
-    stop();
 }
 
 static void end_connection(void)
@@ -403,7 +403,6 @@ TEST(a_leader_closes_no_socket_that_another_thread_sends_on)
     begin_two(end_connection);
     ck_assert_uint_eq(join(2), 2);
     ck_assert_uint_eq(atomic_load(&server.opened), 2);
-    stop();
 }
 
 static void answer_half(void)
@@ -418,16 +417,13 @@ static void answer_half(void)
 
 static void *call_two(void *arg)
 {
-    struct shed_args args[2] = {{0}};
+    const struct shed_args args[2] = {shed_args_of("GET", "a", NULL),
+                                      shed_args_of("GET", "a", NULL)};
     struct shed_reply *replies[2] = {NULL};
     struct shed_error err = {SHED_OK, ""};
 
     (void)arg;
     is_caller = true;
-    for (size_t i = 0; i < 2; i++) {
-        shed_args_add_text(&args[i], "GET");
-        shed_args_add_text(&args[i], "a");
-    }
     ck_assert_msg(shed_links_call(links, args, 2, replies, NULL, NULL,
                                   test_deadline_ms(), &err) == SHED_OK,
                   "%s", err.reason);
@@ -440,13 +436,12 @@ TEST(a_leader_that_waits_on_does_not_send_while_another_thread_does)
     pthread_t first;
 
     start_connected();
-    ck_assert_int_eq(pthread_create(&first, NULL, call_two, NULL), 0);
+    start_thread(&first, call_two, NULL);
     begin_second(2, answer_half);
     (void)pthread_join(caller[1].thread, NULL);
     (void)pthread_join(first, NULL);
     ck_assert_uint_eq(caller[1].answered, 1);
     ck_assert_uint_eq(atomic_load(&server.opened), 1);
-    stop();
 }
 
 /* Its reply is there, unread, when another thread comes: what is there does
@@ -454,13 +449,11 @@ TEST(a_leader_that_waits_on_does_not_send_while_another_thread_does)
 TEST(a_reply_waits_for_a_thread_that_is_away)
 {
     const uint64_t idle_ms = 10;
-    struct shed_args args = {0};
+    const struct shed_args args = shed_args_of("GET", "away", NULL);
     struct shed_links_call away;
     struct shed_reply *reply = NULL;
 
     start_connected();
-    shed_args_add_text(&args, "GET");
-    shed_args_add_text(&args, "away");
     shed_links_begin(links, &away, &args, 1, &reply, test_deadline_ms());
     while (held_count() == 0)
         usleep(1000);
@@ -474,23 +467,19 @@ TEST(a_reply_waits_for_a_thread_that_is_away)
     ck_assert(shed_reply_begins(reply, "away"));
     shed_reply_free(reply);
     ck_assert_uint_eq(atomic_load(&server.opened), 1);
-    stop();
 }
 
 TEST(callers_have_links_of_their_own_up_to_the_bound)
 {
     start(4);
     want(4);
-    for (size_t i = 0; i < 4; i++)
-        begin(i, 1);
+    begin_all(4, 1);
     ck_assert_uint_eq(join(4), 4);
     ck_assert_uint_eq(atomic_load(&server.opened), 4);
     want(8);
-    for (size_t i = 0; i < 8; i++)
-        begin(i, 1);
+    begin_all(8, 1);
     ck_assert_uint_eq(join(8), 8);
     ck_assert_uint_eq(atomic_load(&server.opened), 4);
-    stop();
 }
 
 TEST(links_that_nobody_uses_are_closed)
@@ -499,8 +488,7 @@ TEST(links_that_nobody_uses_are_closed)
 
     start(4);
     want(4);
-    for (size_t i = 0; i < 4; i++)
-        begin(i, 1);
+    begin_all(4, 1);
     ck_assert_uint_eq(join(4), 4);
     shed_links_close_idle(links);
     ck_assert_uint_eq(atomic_load(&server.closed), 0);
@@ -512,7 +500,6 @@ TEST(links_that_nobody_uses_are_closed)
     begin(0, 1);
     ck_assert_uint_eq(join(1), 1);
     ck_assert_uint_eq(atomic_load(&server.closed), 2);
-    stop();
 }
 
 /* All bytes are sent in order, exactly once, however the sends are cut and
@@ -527,8 +514,7 @@ TEST_EACH(each_caller_has_its_own_answers, 0, 4)
     server.close_after = _i >= 2 ? 50 : 0;
     start(1);
     atomic_store(&is_cut, true);
-    for (size_t i = 0; i < threads; i++)
-        begin(i, CALLS);
+    begin_all(threads, CALLS);
     answered = join(threads);
     for (size_t i = 0; i < threads; i++)
         lost += caller[i].lost;
@@ -536,10 +522,10 @@ TEST_EACH(each_caller_has_its_own_answers, 0, 4)
     ck_assert_uint_gt(answered, 0);
     if (_i < 2)
         ck_assert_uint_eq(atomic_load(&server.opened), 1);
-    stop();
 }
 
 int main(void)
 {
+    tcase_add_checked_fixture(test_case(), NULL, stop);
     return run_tests("shared");
 }

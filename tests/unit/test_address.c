@@ -1,11 +1,13 @@
-/* URIs of Redis: their meaning, and that no secret gets into a text. */
-#include <limits.h>
+/* URIs of Redis: their meaning, and that no secret gets into a text; what a
+ * lookup leads to; whom of many sentinels is believed. */
 #include <netdb.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/un.h>
 
 #include "wire/address.h"
+#include "wire/sentinel.h"
 #include "support/testing.h"
 
 static struct shed_address *parse(const char *uri)
@@ -142,6 +144,25 @@ TEST(the_text_is_host_and_port_or_the_path)
     shed_address_unref(path);
 }
 
+TEST(sentinels_are_told_from_the_name_of_the_primary)
+{
+    struct shed_address *a =
+        parse("redis+sentinel://user:secret@a,b:1,[::1]:2/main?db=3&"
+              "sentinel_user=s&sentinel_password=secret%26@co");
+
+    ck_assert_str_eq(a->text, "main");
+    ck_assert_str_eq(a->user, "user");
+    ck_assert_str_eq(a->password, "secret");
+    ck_assert_str_eq(a->db, "3");
+    ck_assert_uint_eq(a->count, 3);
+    ck_assert_str_eq(a->sentinels[0].host, "a");
+    ck_assert_str_eq(a->sentinels[1].port, "1");
+    ck_assert_str_eq(a->sentinel_user, "s");
+    ck_assert_str_eq(a->sentinel_password, "secret&@co");
+    ck_assert(!shed_address_is_known(a));
+    shed_address_unref(a);
+}
+
 static const struct {
     const char *uri, *says;
 } mistakes[] = {
@@ -183,6 +204,18 @@ static const struct {
     {"unix:/r.sock?", "only ?db=n"},
     {"unix:/r.sock?db=", "database must be a number"},
     {"unix:/r.sock?db=1x", "database must be a number"},
+    {"redis+sentinel://a,b", "the name of the primary is missing"},
+    {"redis+sentinel://a,,b/main", "a host is missing"},
+    {"redis+sentinel://a,/main", "a host is missing"},
+    {"redis+sentinel:///main", "a host is missing"},
+    {"redis+sentinel://a:x/main", "the port must be a number"},
+    {"redis+sentinel://a/main?sentinel_user=s",
+     "sentinel_user needs a sentinel_password"},
+    {"redis+sentinel://a/main?db=3&db=3", "only db=n, sentinel_user"},
+    {"redis+sentinel://a/main?cret=1", "only db=n, sentinel_user"},
+    {"redis+sentinel://a/main?db=cret", "database must be a number"},
+    {"redis+sentinel://a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p/main",
+     "it has 16 sentinels, at most 15"},
 };
 
 TEST_EACH(each_mistake_has_an_error_of_its_own, 0, COUNT_OF(mistakes))
@@ -192,8 +225,9 @@ TEST_EACH(each_mistake_has_an_error_of_its_own, 0, COUNT_OF(mistakes))
 
     ck_assert_int_eq(shed_address_create(mistakes[_i].uri, &address, &err),
                      SHED_EINVAL);
-    ck_assert_msg(strstr(err.reason, mistakes[_i].says) != NULL, "%s: %s",
-                  mistakes[_i].uri, err.reason);
+    ck_assert_msg(strstr(err.reason, mistakes[_i].says) != NULL &&
+                      strstr(err.reason, "cret") == NULL,
+                  "%s: %s", mistakes[_i].uri, err.reason);
     ck_assert_ptr_null(address);
 }
 
@@ -269,18 +303,6 @@ TEST(the_first_lookup_after_a_server_was_left_is_not_elsewhere)
     shed_address_unref(a);
 }
 
-TEST(a_lookup_that_ends_late_is_ignored)
-{
-    struct addrinfo there = found(&second);
-    struct shed_address *a = create();
-
-    set_found(a, 1, &second);
-    set_found(a, 0, &first);
-    ck_assert_uint_eq(a->looked_up_term, 1); /* nobody waits for another */
-    ck_assert(!shed_address_is_elsewhere(a, 1, &there));
-    shed_address_unref(a);
-}
-
 static void expect_port(struct shed_address *a, const struct sockaddr_in *at)
 {
     char host[SHED_HOST_BYTES];
@@ -314,30 +336,61 @@ TEST(a_name_with_two_addresses_is_tried_at_both)
     shed_address_unref(a);
 }
 
-/* The lookup of the present term has not ended. */
-TEST(of_two_lookups_that_end_late_the_newer_one_counts)
+/* The lookup of the present term has not ended. Terms wrap around. */
+TEST_EACH(of_two_lookups_that_end_late_the_newer_one_counts, 0, 2)
 {
+    unsigned term = _i == 0 ? 2 : 0;
+    struct addrinfo there = found(&second);
     struct shed_address *a = create();
 
-    set_found(a, 2, &second);
-    set_found(a, 1, &first);
+    a->looked_up_term = term - 1;
+    set_found(a, term, &second);
+    set_found(a, term - 1, &first);
     expect_port(a, &second);
-    shed_address_set(a, 1, NULL, "not found");
-    ck_assert_uint_eq(a->looked_up_term, 2);
-    set_found(a, 3, &first);
+    ck_assert(!shed_address_is_elsewhere(a, term, &there));
+    shed_address_set(a, term - 1, NULL, "not found");
+    ck_assert_uint_eq(a->looked_up_term, term); /* nobody waits for another */
+    set_found(a, term + 1, &first);
     expect_port(a, &first);
     shed_address_unref(a);
 }
 
-TEST(terms_wrap_around)
-{
-    struct shed_address *a = create();
+/* -------------------------------------------------------------- sentinels */
 
-    a->looked_up_term = UINT_MAX;
-    set_found(a, 0, &second);
-    set_found(a, UINT_MAX, &first);
-    expect_port(a, &second);
-    shed_address_unref(a);
+/* Each letter is a server that a sentinel names; '-': no answer. */
+static const struct {
+    const char *answers;
+    char agreed; /* 0: none */
+} votes[] = {
+    {"a", 'a'},   {"-", 0},       {"aa", 'a'},    {"ab", 0},   {"a-", 0},
+    {"aab", 'a'}, {"baa", 'a'},   {"aba", 'a'},   {"abc", 0},  {"a--", 0},
+    {"aa-", 'a'}, {"-aa", 'a'},   {"---", 0},     {"aabb", 0}, {"abbbc", 'b'},
+    {"ab--b", 0}, {"aaa--", 'a'}, {"aabbb", 'b'},
+};
+
+TEST_EACH(more_than_half_of_all_must_agree, 0, COUNT_OF(votes))
+{
+    struct shed_sentinel_answer answers[SHED_SENTINELS_MAX] = {{{0}, {0}}};
+    size_t count = strlen(votes[_i].answers);
+    const struct shed_sentinel_answer *found;
+
+    for (size_t i = 0; i < count; i++)
+        if (votes[_i].answers[i] != '-') {
+            snprintf(answers[i].host, sizeof(answers[i].host), "10.0.0.1");
+            snprintf(answers[i].port, sizeof(answers[i].port), "%d",
+                     votes[_i].answers[i]);
+        }
+    found = shed_sentinels_agree(answers, count);
+    ck_assert_int_eq(found != NULL ? atoi(found->port) : 0, votes[_i].agreed);
+}
+
+/* A port alone does not make two servers one. */
+TEST(host_and_port_count)
+{
+    struct shed_sentinel_answer answers[2] = {{"10.0.0.1", "6379"},
+                                              {"10.0.0.2", "6379"}};
+
+    ck_assert_ptr_null(shed_sentinels_agree(answers, 2));
 }
 
 int main(void)

@@ -1,5 +1,5 @@
-/* A client and its Redis: its rights, what it has to send again, its leases,
- * and fork. */
+/* A client and its Redis: what it has to send again, what it is refused, its
+ * leases, and fork. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,53 +15,6 @@
 #include "support/fixture.h"
 
 static char uri[SERVER_URI_BYTES + 64];
-
-/* ---------------------------------------------------------- what is allowed */
-
-/* With a user that lacks some right, the caches of two clients still work: one
- * load, and a waiter that hears of it. */
-static void work_as_user(const char *rights)
-{
-    struct getter here = {0}, there = {0};
-    struct peer peer;
-
-    server_do(&fixture.server, rights);
-    snprintf(uri, sizeof(uri), "unix://u:pw@%s", fixture.server.socket);
-    fixture.uri = uri;
-    fixture_open(&fixture);
-    peer_open(&peer, &fixture);
-    getter_hold(&here, &fixture, "k");
-    getter_start(&there, peer.cache, "k");
-    WAIT_FOR(stats_of(peer.cache).polls > 2);
-    table_release(&fixture.table);
-    getter_expect(&here, "k@1", SHED_ORIGIN_LOAD);
-    getter_expect(&there, "k@1", SHED_ORIGIN_WAITED);
-    ck_assert_uint_eq(table_loads(&fixture.table), 1);
-    ck_assert_uint_eq(stats_of(peer.cache).pushes, 0);
-    ck_assert_int_eq(server_clients(&fixture.server, "flags=t"), 0);
-    peer_close(&peer);
-}
-
-TEST(without_the_right_to_track_waiters_poll)
-{
-    work_as_user("ACL SETUSER u on >pw ~* &* +@all -client|tracking");
-}
-
-TEST(without_the_right_to_ask_for_subscribers_waiters_poll)
-{
-    work_as_user("ACL SETUSER u on >pw ~* &* +@all -client|tracking -pubsub");
-}
-
-TEST(without_the_right_to_channels_waiters_poll)
-{
-    work_as_user("ACL SETUSER u on >pw ~* resetchannels +@all");
-}
-
-TEST(with_all_rights_waiters_are_pushed)
-{
-    fixture_open(&fixture);
-    fixture_expect_push(&fixture);
-}
 
 /* ----------------------------------------------------------- said once more */
 
@@ -99,65 +52,57 @@ static void expect_refused_lock(uint64_t wait_ms)
     shed_lock_close(lock);
 }
 
-/* Check what a refused client gets, and how often it has tried. */
-static void check_refused(const char *count_command, const char *secret)
+static const struct refused {
+    const char *set_up; /* a command; NULL: none */
+    const char *uri;
+    const char *count; /* the command by which its tries are counted */
+} refused[] = {
+    {"ACL SETUSER u on >right ~* &* +@all", "unix://u:hunter2@%s", "auth"},
+    /* nobody asks for the password */
+    {NULL, "unix://:hunter2@%s", "auth"},
+    /* such a database is not there */
+    {"ACL SETUSER u on >hunter2 ~* &* +@all", "unix://u:hunter2@%s?db=999",
+     "select"},
+    /* ours is missing; the test's own connections send AUTH once each */
+    {"CONFIG SET requirepass hunter2", "unix:%s", "select"},
+};
+
+/* What a refused client gets, and how often it has tried. */
+TEST_EACH(a_wrong_password_is_denied_without_a_storm_and_never_told, 0,
+          COUNT_OF(refused))
 {
     enum { GETS = 500, TRIES_MAX = 40, SPAN_MS = 300 };
+    const struct refused *r = &refused[_i];
     struct shed_value *value = NULL;
     struct shed_error err = {0};
     uint64_t begin_ms = shed_now_ms(), spans;
 
+    if (r->set_up != NULL)
+        server_do(&fixture.server, r->set_up);
+    if (r->set_up != NULL && strstr(r->set_up, "requirepass") != NULL)
+        fixture.server.password = "hunter2";
+    snprintf(uri, sizeof(uri), r->uri, fixture.server.socket);
     fixture.uri = uri;
     fixture_open(&fixture);
     for (int i = 0; i < GETS || shed_now_ms() < begin_ms + SPAN_MS; i++) {
         err.reason[0] = '\0';
         EXPECT_CODE(shed_get(fixture.cache, shed_str("k"), NULL, &value, &err),
                     SHED_EDENIED);
-        ck_assert_ptr_null(strstr(err.reason, secret));
+        ck_assert_ptr_null(strstr(err.reason, "hunter2"));
     }
     ck_assert_uint_gt(strlen(err.reason), 0);
     EXPECT_CODE(shed_invalidate(fixture.cache, shed_str("k"), 0, &err),
                 SHED_EDENIED);
-    ck_assert_ptr_null(strstr(err.reason, secret));
+    ck_assert_ptr_null(strstr(err.reason, "hunter2"));
     EXPECT_CODE(
         shed_put(fixture.cache, shed_str("k"), shed_str("v"), NULL, &err),
         SHED_EDENIED);
     expect_refused_lock(0);
     expect_refused_lock(200);
     spans = (shed_now_ms() - begin_ms) / SPAN_MS; /* many on a slow machine */
-    ck_assert_int_le(server_calls(&fixture.server, count_command),
+    ck_assert_int_le(server_calls(&fixture.server, r->count),
                      TRIES_MAX * (long long)spans);
     ck_assert_uint_eq(table_loads(&fixture.table), 0);
-}
-
-TEST(a_wrong_password_is_denied_without_a_storm_and_never_told)
-{
-    server_do(&fixture.server, "ACL SETUSER u on >right ~* &* +@all");
-    snprintf(uri, sizeof(uri), "unix://u:hunter2@%s", fixture.server.socket);
-    check_refused("auth", "hunter2");
-}
-
-TEST(a_missing_password_is_denied)
-{
-    server_do(&fixture.server, "CONFIG SET requirepass hunter2");
-    fixture.server.password = "hunter2";
-    snprintf(uri, sizeof(uri), "%s", fixture.server.uri);
-    /* our own connections send AUTH once each */
-    check_refused("select", "hunter2");
-}
-
-TEST(a_database_that_is_not_there_is_denied)
-{
-    server_do(&fixture.server, "ACL SETUSER u on >hunter2 ~* &* +@all");
-    snprintf(uri, sizeof(uri), "unix://u:hunter2@%s?db=999",
-             fixture.server.socket);
-    check_refused("select", "hunter2");
-}
-
-TEST(a_password_that_nobody_asks_for_is_denied)
-{
-    snprintf(uri, sizeof(uri), "unix://:hunter2@%s", fixture.server.socket);
-    check_refused("auth", "hunter2");
 }
 
 /* Its error quotes what it was sent. */
@@ -415,27 +360,18 @@ static bool is_renewed_for_ten(uint64_t lease_ms, bool is_flushed)
 }
 
 /* On a busy machine a process can stop for longer than a short lease; without
- * renewals even the longest lease ends. */
-static void load_for_ten_leases(bool is_flushed)
+ * renewals even the longest lease ends. 1: the server has forgotten the
+ * script. */
+TEST_EACH(a_lease_is_renewed_as_long_as_the_load_lasts, 0, 2)
 {
     enum { SHORTEST_MS = 100, LONGEST_MS = 3000, FACTOR = 3 };
     uint64_t lease_ms = SHORTEST_MS;
 
-    while (!is_renewed_for_ten(lease_ms, is_flushed)) {
+    while (!is_renewed_for_ten(lease_ms, _i == 1)) {
         lease_ms *= FACTOR;
         ck_assert_uint_le(lease_ms, LONGEST_MS);
         fixture_init(&fixture);
     }
-}
-
-TEST(a_lease_is_renewed_as_long_as_the_load_lasts)
-{
-    load_for_ten_leases(false);
-}
-
-TEST(a_lease_is_renewed_by_a_server_that_has_forgotten_the_script)
-{
-    load_for_ten_leases(true);
 }
 
 TEST(a_revoked_lease_is_noticed_and_counted)
@@ -452,6 +388,30 @@ TEST(a_revoked_lease_is_noticed_and_counted)
 }
 
 /* --------------------------------------------------------------------- fork */
+
+/* Run a function in a child, which must return 0. The parent keeps its
+ * connections. */
+static void expect_in_child(int (*run)(void))
+{
+    long long before;
+    int status = -1;
+    pid_t child;
+
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    wait_for_pushes(&fixture);
+    before = server_clients(&fixture.server, "");
+    child = fork();
+    if (child == 0)
+        _exit(run());
+    ck_assert_int_ge(child, 0);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFEXITED(status));
+    ck_assert_int_eq(WEXITSTATUS(status), 0);
+    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
+    expect_text(fixture.cache, "l", "l@1");
+    ck_assert_int_eq(server_clients(&fixture.server, ""), before);
+}
 
 static int use_in_child(void)
 {
@@ -481,53 +441,31 @@ static int use_in_child(void)
 
 TEST(a_child_is_told_so_and_the_parent_goes_on)
 {
-    pid_t child;
-    int status = -1;
-    long long before;
+    expect_in_child(use_in_child);
+}
 
-    fixture_open(&fixture);
-    expect_text(fixture.cache, "k", "k@1");
-    wait_for_pushes(&fixture);
-    before = server_clients(&fixture.server, "");
-    child = fork();
-    if (child == 0)
-        _exit(use_in_child());
-    ck_assert_int_ge(child, 0);
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert(WIFEXITED(status));
-    ck_assert_int_eq(WEXITSTATUS(status), 0);
-    expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
-    expect_text(fixture.cache, "l", "l@1");
-    ck_assert_int_eq(server_clients(&fixture.server, ""), before);
+/* Returns: how many sockets are left. */
+static int close_in_child(void)
+{
+    char path[64], target[64];
+    int sockets = 0;
+
+    shed_cache_close(fixture.cache);
+    shed_client_close(fixture.client);
+    for (int fd = 3; fd < 256; fd++) {
+        ssize_t n;
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        n = readlink(path, target, sizeof(target));
+        sockets += n > 6 && memcmp(target, "socket", 6) == 0;
+    }
+    return sockets;
 }
 
 /* A child that has closed its copy keeps no connection open: when the parent
  * dies, the server notices. */
 TEST(a_child_that_closes_the_client_keeps_no_connection_of_it)
 {
-    char path[64], target[64];
-    int sockets = 0, status = -1;
-    pid_t child;
-
-    fixture_open(&fixture);
-    expect_text(fixture.cache, "k", "k@1");
-    wait_for_pushes(&fixture);
-    child = fork();
-    if (child == 0) {
-        shed_cache_close(fixture.cache);
-        shed_client_close(fixture.client);
-        for (int fd = 3; fd < 256; fd++) {
-            ssize_t n;
-            snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-            n = readlink(path, target, sizeof(target));
-            sockets += n > 6 && memcmp(target, "socket", 6) == 0;
-        }
-        _exit(sockets);
-    }
-    ck_assert_int_ge(child, 0);
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert(WIFEXITED(status));
-    ck_assert_int_eq(WEXITSTATUS(status), 0);
+    expect_in_child(close_in_child);
 }
 
 int main(void)

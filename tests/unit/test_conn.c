@@ -1,4 +1,6 @@
-/* One connection: set-up, sending, silence, failover. */
+/* One connection: set-up, sending, silence, closing, and matching replies to
+ * calls. It runs by a made-up clock; the test is its owner, and also the server
+ * at the other end of the socket. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -6,7 +8,229 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "support/conn_fixture.h"
+#include "wire/conn.h"
+#include "wire/script.h"
+#include "support/bare.h"
+#include "support/greeting.h"
+#include "support/sockets.h"
+#include "support/testing.h"
+
+#define CONNECT_MS 1000
+#define COMMAND_MS 500
+#define NOSCRIPT "-NOSCRIPT No matching script.\r\n"
+#define TAKEN_MAX 65536
+
+static struct shed_address *address;
+static struct shed_conn conn;
+static int peer = -1;
+static int listener = -1;
+static char path[100];
+static uint64_t now_ms;
+/* What the server has read so far. */
+static char taken[TAKEN_MAX];
+static size_t taken_size;
+/* How many bytes the socket takes before it is full. */
+static size_t room = SIZE_MAX;
+
+WRAPPED(send);
+
+ssize_t __wrap_send(int fd, const void *bytes, size_t size, int flags)
+{
+    if (fd != conn.wire.fd)
+        return __real_send(fd, bytes, size, flags);
+    if (room == 0) {
+        errno = EAGAIN;
+        return -1;
+    }
+    size = size < room ? size : room;
+    room -= room == SIZE_MAX ? 0 : size;
+    return __real_send(fd, bytes, size, flags);
+}
+
+/* --------------------------------------------------------------- the server */
+
+static void stop_server(void)
+{
+    close(listener);
+    (void)unlink(path);
+    shed_address_unref(address);
+}
+
+static void start_server(const char *user)
+{
+    struct shed_error err;
+    char uri[160];
+
+    (void)snprintf(path, sizeof(path), "/tmp/shed-conn-%ld.sock",
+                   (long)getpid());
+    (void)unlink(path);
+    listener = bind_path(path);
+    ck_assert_int_eq(listen(listener, 5), 0);
+    (void)snprintf(uri, sizeof(uri), "unix:%s%s%s", user, path,
+                   *user != '\0' ? "?db=2" : "");
+    ck_assert_int_eq(shed_address_create(uri, &address, &err), SHED_OK);
+}
+
+/* Start a server that demands NAME:PASSWORD@; then the connection also selects
+ * a database. */
+static void start_server_of(const char *user)
+{
+    stop_server();
+    start_server(user);
+}
+
+/* Start one whose socket is full after a few bytes. */
+static void start_tcp_server(void)
+{
+    int few = 4096;
+    unsigned port;
+    char uri[64];
+
+    stop_server();
+    listener = bind_any_port(&port);
+    ck_assert_int_eq(
+        setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &few, sizeof(few)), 0);
+    ck_assert_int_eq(listen(listener, 5), 0);
+    (void)snprintf(uri, sizeof(uri), "redis://127.0.0.1:%u", port);
+    ck_assert_int_eq(shed_address_create(uri, &address, NULL), SHED_OK);
+}
+
+/* Take what the connection has sent; on a unix socket it arrives at once. */
+static void take(void)
+{
+    ssize_t size;
+
+    while ((size = recv(peer, taken + taken_size, sizeof(taken) - taken_size,
+                        MSG_DONTWAIT)) > 0)
+        taken_size += (size_t)size;
+}
+
+static void say(const char *bytes, size_t size)
+{
+    ck_assert_int_eq(send(peer, bytes, size, MSG_NOSIGNAL), (ssize_t)size);
+    shed_conn_ready(&conn, POLLIN, now_ms);
+}
+
+static void say_text(const char *text)
+{
+    say(text, strlen(text));
+}
+
+/* Connect and send the set-up. */
+static void start_conn(void)
+{
+    struct shed_client_options options = bare_client();
+
+    options.connect_timeout_ms = CONNECT_MS;
+    options.command_timeout_ms = COMMAND_MS;
+    shed_conn_init(&conn, address, &options);
+    shed_conn_start(&conn, 0, now_ms);
+    ck_assert_int_eq(conn.state, SHED_CONN_CONNECTING);
+    ck_assert_int_eq(shed_conn_want(&conn), POLLOUT);
+    peer = accept(listener, NULL, NULL);
+    ck_assert_int_ge(peer, 0);
+    taken_size = 0;
+    shed_conn_ready(&conn, POLLOUT, now_ms);
+    take();
+}
+
+/* Discard the connection with everything that is queued. */
+static void end_conn(void)
+{
+    shed_conn_fini(&conn);
+    close(peer);
+    peer = -1;
+}
+
+static void open_conn(void)
+{
+    start_conn();
+    say_text(GREETING);
+    /* over TCP it may take a moment */
+    WAIT_FOR((shed_conn_ready(&conn, POLLIN, now_ms),
+              conn.state != SHED_CONN_SETTING_UP));
+    ck_assert_int_eq(conn.state, SHED_CONN_OPEN);
+    taken_size = 0;
+}
+
+static void set_up(void)
+{
+    now_ms = 1000000;
+    room = SIZE_MAX;
+    start_server("");
+}
+
+static void tear_down(void)
+{
+    if (peer >= 0)
+        end_conn();
+    stop_server();
+}
+
+/* ---------------------------------------------------------------- the owner */
+
+static void queue_args(const struct shed_args *args, void *owner,
+                       uint64_t number)
+{
+    struct shed_conn_call call = {.owner = owner, .number = number};
+    struct shed_buffer bytes = {0};
+    struct shed_error err;
+
+    call.again = number != 0 ? args : NULL;
+    ck_assert_int_eq(shed_script_append(&bytes, args, number, false, &err),
+                     SHED_OK);
+    ck_assert_int_eq(shed_conn_send(&conn, &bytes, &call, 1, now_ms, &err),
+                     SHED_OK);
+    shed_buffer_fini(&bytes);
+}
+
+static void queue(const char *key, void *owner)
+{
+    struct shed_args args = {0};
+
+    shed_args_add_text(&args, "GET");
+    shed_args_add_text(&args, key);
+    queue_args(&args, owner, 0);
+}
+
+static void queue_script(struct shed_args *args, void *owner, uint64_t number)
+{
+    shed_script_begin(args, SHED_SCRIPT_INVALIDATE, "1");
+    shed_args_add_text(args, "key");
+    queue_args(args, owner, number);
+}
+
+static void flush(void)
+{
+    shed_conn_ready(&conn, POLLOUT, now_ms);
+    take();
+}
+
+/* Expect that the next reply is for this owner and has this text. */
+static void expect(const void *owner, const char *text)
+{
+    struct shed_conn_call call = {0};
+    struct shed_reply *reply = NULL;
+    size_t size = 0;
+    const char *bytes;
+
+    ck_assert_int_eq(shed_conn_next(&conn, now_ms, &reply, &call),
+                     SHED_CONN_REPLY);
+    ck_assert_ptr_eq(call.owner, owner);
+    bytes = shed_reply_bytes(reply, &size);
+    ck_assert_msg(size == strlen(text) && memcmp(bytes, text, size) == 0,
+                  "%.*s instead of %s", (int)size, bytes, text);
+    shed_reply_free(reply);
+}
+
+static void expect_nothing(void)
+{
+    struct shed_conn_call call;
+    struct shed_reply *reply = NULL;
+
+    ck_assert_int_eq(shed_conn_next(&conn, now_ms, &reply, &call),
+                     SHED_CONN_NOTHING);
+}
 
 /* --------------------------------------------------------------- the set-up */
 
@@ -388,6 +612,166 @@ TEST(a_socket_that_fails_says_why)
                 ENOTSOCK);
     shed_wire_close(&wire);
     close(ends[1]);
+}
+
+/* ----------------------------------------------------------------- replies */
+
+TEST(replies_in_all_cuts_go_to_their_calls)
+{
+    static const char replies[] = "$5\r\nvalue\r\n"
+                                  "*2\r\n$1\r\n7\r\n$2\r\nOK\r\n"
+                                  "+PONG\r\n";
+    size_t size = strlen(replies);
+    int owner[3];
+
+    for (size_t cut = 0; cut <= size; cut++) {
+        struct shed_args args;
+        size_t got = 0;
+        open_conn();
+        queue("k", &owner[0]);
+        queue_script(&args, &owner[1], 7);
+        queue("k", &owner[2]);
+        flush();
+        for (size_t at = 0, n; at < size; at += n) {
+            static const char *const text[] = {"value", "OK", "PONG"};
+            static const size_t ends[] = {11, 30, 37};
+            n = cut == 0 ? 1 : at < cut ? cut - at : size - at;
+            say(replies + at, n);
+            for (; got < 3 && at + n >= ends[got]; got++)
+                expect(&owner[got], text[got]);
+            expect_nothing();
+            ck_assert_int_eq(conn.state, SHED_CONN_OPEN);
+        }
+        ck_assert_uint_eq(got, 3);
+        end_conn();
+    }
+}
+
+TEST(a_reply_that_no_call_expects_is_a_push)
+{
+    struct shed_conn_call call;
+    struct shed_reply *reply = NULL;
+
+    open_conn();
+    say_text("*1\r\n$4\r\npush\r\n");
+    ck_assert_int_eq(shed_conn_next(&conn, now_ms, &reply, &call),
+                     SHED_CONN_PUSH);
+    shed_reply_free(reply);
+    expect_nothing();
+}
+
+TEST(a_reply_with_another_number_fails_the_connection_and_all_calls)
+{
+    struct shed_args args[2];
+    struct shed_conn_call call;
+    int owner[2];
+
+    open_conn();
+    queue_script(&args[0], &owner[0], 7);
+    queue_script(&args[1], &owner[1], 8);
+    flush();
+    say_text("*2\r\n$1\r\n7\r\n$2\r\nOK\r\n"
+             "*2\r\n$1\r\n7\r\n$2\r\nOK\r\n");
+    expect(&owner[0], "OK");
+    expect_nothing();
+    ck_assert_int_eq(conn.state, SHED_CONN_FAILED);
+    ck_assert(shed_conn_pop(&conn.queue, &call));
+    ck_assert_ptr_eq(call.owner, &owner[1]);
+    ck_assert(!shed_conn_pop(&conn.queue, &call));
+}
+
+TEST(a_script_that_the_server_lost_goes_again_by_text_and_only_once)
+{
+    struct shed_args args;
+    struct shed_conn_call call;
+    struct shed_reply *reply = NULL;
+    int owner[2];
+
+    open_conn();
+    queue_script(&args, &owner[0], 7);
+    queue("k", &owner[1]);
+    flush();
+    taken_size = 0;
+    say_text(NOSCRIPT "+other\r\n");
+    expect(&owner[1], "other");
+    expect_nothing();
+    flush();
+    ck_assert_msg(strncmp(taken, "*5\r\n$4\r\nEVAL\r\n", 14) == 0, "%.*s",
+                  (int)taken_size, taken);
+    say_text("*2\r\n$1\r\n7\r\n$2\r\nOK\r\n");
+    expect(&owner[0], "OK");
+
+    queue_script(&args, NULL, 8);
+    say_text(NOSCRIPT NOSCRIPT);
+    ck_assert_int_eq(shed_conn_next(&conn, now_ms, &reply, &call),
+                     SHED_CONN_REPLY);
+    ck_assert(shed_script_is_unknown(reply));
+    shed_reply_free(reply);
+    expect_nothing();
+}
+
+static void expect_taken(const char *const *beginnings, size_t count)
+{
+    const char *at = taken;
+
+    ck_assert_uint_lt(taken_size, sizeof(taken));
+    taken[taken_size] = '\0';
+    for (size_t i = 0; i < count; i++) {
+        at = strstr(at, beginnings[i]);
+        ck_assert_msg(at != NULL, "no %s in %s", beginnings[i], taken);
+        at += strlen(beginnings[i]);
+    }
+    ck_assert_ptr_null(strstr(at, "EVAL"));
+    taken_size = 0;
+}
+
+static void say_ok(unsigned number)
+{
+    char text[64];
+
+    (void)snprintf(text, sizeof(text), "*2\r\n$1\r\n%u\r\n$2\r\nOK\r\n",
+                   number);
+    say_text(text);
+}
+
+/* The second and the third call go by digest, behind the text of the first; the
+ * third finds the script unknown again. */
+TEST(a_batch_whose_script_the_server_lost_brings_its_text_once)
+{
+    static const char by_text[] = "\r\nEVAL\r\n";
+    static const char by_digest[] = "\r\nEVALSHA\r\n";
+    struct shed_args args[3];
+    int owner[3];
+
+    open_conn();
+    for (unsigned i = 0; i < 3; i++)
+        queue_script(&args[i], &owner[i], 5 + i);
+    flush();
+    taken_size = 0;
+    say_text(NOSCRIPT NOSCRIPT NOSCRIPT);
+    expect_nothing();
+    flush();
+    expect_taken((const char *[]){by_text, by_digest, by_digest}, 3);
+    say_ok(5);
+    say_ok(6);
+    say_text(NOSCRIPT);
+    expect(&owner[0], "OK");
+    expect(&owner[1], "OK");
+    expect_nothing();
+    flush();
+    expect_taken((const char *[]){by_text}, 1);
+    say_ok(7);
+    expect(&owner[2], "OK");
+
+    queue_script(&args[0], &owner[0], 8);
+    flush();
+    taken_size = 0;
+    say_text(NOSCRIPT);
+    expect_nothing();
+    flush();
+    expect_taken((const char *[]){by_text}, 1);
+    say_ok(8);
+    expect(&owner[0], "OK");
 }
 
 int main(void)

@@ -1,6 +1,6 @@
-/* Connections that threads share, against a server that answers GET with the
- * key, but only after a given number of them; on sockets that can be full at
- * any byte. */
+/* Connections that threads share, and one of the reactor, against a server that
+ * answers GET with the key, but only after a given number of them; on sockets
+ * that can be full at any byte, with a clock that the test can put forward. */
 #include <errno.h>
 #include <hiredis/hiredis.h>
 #include <poll.h>
@@ -9,10 +9,12 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "redis/gate.h"
 #include "redis/link.h"
+#include "redis/pipe.h"
 #include "support/bare.h"
 #include "support/greeting.h"
 #include "support/sockets.h"
@@ -25,6 +27,9 @@
 #define CALLS 400
 /* The end of the second caller's command. */
 #define SECOND "b0\r\n"
+#define STRAY "$5\r\nstray\r\n"
+/* As long idle that a link is looked at before it is used. */
+#define IDLE_MS 10
 
 /* ---------------------------------------------------------------- the clock */
 
@@ -35,6 +40,21 @@ WRAPPED(shed_now_ms);
 uint64_t __wrap_shed_now_ms(void)
 {
     return __real_shed_now_ms() + atomic_load(&put_forward_ms);
+}
+
+static void put_forward(uint64_t by_ms)
+{
+    atomic_fetch_add(&put_forward_ms, by_ms);
+}
+
+static atomic_bool is_timer_hasty;
+
+WRAPPED(shed_timer_set);
+
+/* A hasty timer runs in every turn of the loop, so it is never late. */
+void __wrap_shed_timer_set(struct shed_timer *timer, uint64_t delay_ms)
+{
+    __real_shed_timer_set(timer, atomic_load(&is_timer_hasty) ? 1 : delay_ms);
 }
 
 /* --------------------------------------------------------------- the socket */
@@ -114,6 +134,7 @@ static struct {
     atomic_size_t opened, closed;
     unsigned
         close_after; /* close a connection after this many commands; 0: never */
+    void (*answer)(int fd); /* what is no set-up; NULL: the key, see hold */
     pthread_mutex_t mu;
     /* under mu */
     size_t wanted; /* how many replies to hold before any is sent */
@@ -171,6 +192,8 @@ static void answer(int fd, const redisReply *command)
         (void)send(fd, TIME, strlen(TIME), MSG_NOSIGNAL);
     else if (strcmp(command->element[0]->str, "ROLE") == 0)
         (void)send(fd, PRIMARY, strlen(PRIMARY), MSG_NOSIGNAL);
+    else if (server.answer != NULL)
+        server.answer(fd);
     else
         hold(fd, command->element[1]->str);
 }
@@ -215,13 +238,13 @@ static void *accept_all(void *arg)
     return NULL;
 }
 
+static struct shed_client_options options;
 static struct shed_address *address;
 static struct shed_gate *gate;
 static struct shed_links *links;
 
-static void start(uint64_t links_max)
+static void start_patient(uint64_t links_max, uint64_t timeout_ms)
 {
-    struct shed_client_options options = bare_client();
     char uri[120];
 
     (void)snprintf(server.path, sizeof(server.path),
@@ -231,12 +254,18 @@ static void start(uint64_t links_max)
     server.listener = bind_path(server.path);
     ck_assert_int_eq(listen(server.listener, THREADS_MAX), 0);
     start_thread(&server.thread, accept_all, NULL);
+    options = bare_client();
     options.links = links_max;
-    options.command_timeout_ms = test_deadline_ms() - shed_now_ms();
+    options.command_timeout_ms = options.connect_timeout_ms = timeout_ms;
     (void)snprintf(uri, sizeof(uri), "unix:%s", server.path);
     EXPECT_OK(shed_address_create(uri, &address, NULL));
     EXPECT_OK(shed_gate_create(address, &options, NULL, NULL, &gate, NULL));
     EXPECT_OK(shed_links_create(gate, &options, &links, NULL));
+}
+
+static void start(uint64_t links_max)
+{
+    start_patient(links_max, test_deadline_ms() - shed_now_ms());
 }
 
 static void stop(void)
@@ -448,7 +477,6 @@ TEST(a_leader_that_waits_on_does_not_send_while_another_thread_does)
  * answer something. */
 TEST(a_reply_waits_for_a_thread_that_is_away)
 {
-    const uint64_t idle_ms = 10;
     const struct shed_args args = shed_args_of("GET", "away", NULL);
     struct shed_links_call away;
     struct shed_reply *reply = NULL;
@@ -459,7 +487,7 @@ TEST(a_reply_waits_for_a_thread_that_is_away)
         usleep(1000);
     say_one();
     want(1);
-    atomic_fetch_add(&put_forward_ms, idle_ms);
+    put_forward(IDLE_MS);
     begin(1, 1);
     (void)pthread_join(caller[1].thread, NULL);
     ck_assert_uint_eq(caller[1].answered, 1);
@@ -492,7 +520,7 @@ TEST(links_that_nobody_uses_are_closed)
     ck_assert_uint_eq(join(4), 4);
     shed_links_close_idle(links);
     ck_assert_uint_eq(atomic_load(&server.closed), 0);
-    atomic_fetch_add(&put_forward_ms, long_ms);
+    put_forward(long_ms);
     shed_links_close_idle(links);
     while (atomic_load(&server.closed) < 2)
         usleep(1000);
@@ -522,6 +550,183 @@ TEST_EACH(each_caller_has_its_own_answers, 0, 4)
     ck_assert_uint_gt(answered, 0);
     if (_i < 2)
         ck_assert_uint_eq(atomic_load(&server.opened), 1);
+}
+
+/* ------------------------------------------------------- unasked replies */
+
+TEST(what_comes_between_two_calls_answers_neither)
+{
+    struct caller c = {.name = 'a'};
+
+    start(1);
+    get(&c, 0);
+    put_forward(IDLE_MS);
+    /* on a unix socket it arrives as soon as it is sent */
+    ck_assert_int_gt(send(server.fd[0], STRAY, strlen(STRAY), MSG_NOSIGNAL), 0);
+    get(&c, 1);
+    get(&c, 2);
+    ck_assert_uint_eq(c.answered, 3);
+}
+
+static void count_reached(void *arg, bool is_reached)
+{
+    *(unsigned *)arg += is_reached;
+}
+
+TEST(each_connection_that_reaches_the_server_is_told_of)
+{
+    struct caller c = {.name = 'a'};
+    unsigned reached = 0;
+
+    start(1);
+    shed_gate_follow(gate, count_reached, &reached);
+    get(&c, 0);
+    get(&c, 1);
+    ck_assert_uint_eq(reached, 1);
+}
+
+/* ----------------------------------------------------------- slow replies */
+
+/* The command timeout of the tests that put the clock forward: in real time it
+ * never passes. */
+#define TIMEOUT_MS ((uint64_t)600000)
+#define SLOW 5 /* replies */
+/* One such pause is in time, two are too late. */
+#define LONG_MS (TIMEOUT_MS / 10 * 6)
+
+static atomic_uint said; /* slow replies */
+
+static void say_slowly(int fd)
+{
+    (void)send(fd, "+OK\r\n", strlen("+OK\r\n"), MSG_NOSIGNAL);
+    atomic_fetch_add(&said, 1);
+}
+
+static bool is_all_read(int fd)
+{
+    int unread = 0;
+
+    return ioctl(fd, TIOCOUTQ, &unread) != 0 || unread == 0;
+}
+
+/* Each reply is in time, all of them together are not. */
+static void trickle(int fd)
+{
+    put_forward(LONG_MS);
+    say_slowly(fd);
+    while (!is_all_read(fd))
+        usleep(1000);
+}
+
+TEST(a_link_is_not_silent_while_replies_come)
+{
+    struct shed_reply *replies[SLOW] = {NULL};
+    struct shed_args args[SLOW];
+    struct shed_error err = {SHED_OK, ""};
+
+    start_patient(1, TIMEOUT_MS);
+    server.answer = trickle;
+    for (size_t i = 0; i < SLOW; i++)
+        args[i] = shed_args_of("PING", NULL);
+    ck_assert_msg(shed_links_call(links, args, SLOW, replies, NULL, NULL,
+                                  shed_now_ms() + 2 * SLOW * TIMEOUT_MS,
+                                  &err) == SHED_OK,
+                  "%s", err.reason);
+    shed_reply_free_all(replies, SLOW);
+}
+
+/* A connection of the reactor, and the calls on it. */
+struct piped {
+    struct shed_reactor *reactor;
+    struct shed_pipe *pipe;
+    struct shed_call calls[SLOW];
+    bool is_stopped; /* stop the loop at each reply, until the next has arrived
+                      */
+    atomic_uint answered, failed;
+};
+
+static struct piped piped;
+
+static void on_answer(void *arg, const struct shed_call_result *result)
+{
+    unsigned nth = atomic_load(&piped.answered) + 1;
+
+    (void)arg;
+    if (result->reply == NULL) {
+        atomic_fetch_add(&piped.failed, 1);
+        return;
+    }
+    atomic_store(&piped.answered, nth);
+    if (!piped.is_stopped || nth == SLOW)
+        return;
+    while (atomic_load(&said) <= nth)
+        usleep(1000);
+    put_forward(2 * TIMEOUT_MS);
+}
+
+static void call_all(void *arg)
+{
+    const struct shed_args args = shed_args_of("PING", NULL);
+
+    (void)arg;
+    atomic_store(&is_timer_hasty, true);
+    for (size_t i = 0; i < SLOW; i++)
+        shed_pipe_call(piped.pipe, &piped.calls[i], &args, on_answer, NULL);
+}
+
+static void on_stray(void *arg, struct shed_reply *reply)
+{
+    (void)arg;
+    (void)reply;
+    atomic_fetch_add(&piped.failed, 1);
+}
+
+/* Send each reply after the previous one was received. If the loop is stopped,
+ * that is while it waits in on_answer. */
+static void answer_piped(int fd)
+{
+    unsigned nth = atomic_load(&said);
+
+    if (!piped.is_stopped)
+        put_forward(LONG_MS);
+    say_slowly(fd);
+    while (atomic_load(&piped.answered) <= nth &&
+           atomic_load(&piped.failed) == 0)
+        usleep(1000);
+}
+
+static void open_piped(void *arg)
+{
+    static const struct shed_pipe_hooks hooks = {.on_open = call_all,
+                                                 .on_push = on_stray};
+
+    (void)arg;
+    EXPECT_OK(shed_pipe_create(piped.reactor, gate, SHED_HEALTH_COMMANDS,
+                               &options, &hooks, &piped.pipe, NULL));
+    shed_pipe_open(piped.pipe);
+}
+
+static void close_piped(void *arg)
+{
+    (void)arg;
+    shed_pipe_close(piped.pipe);
+}
+
+/* 0: each reply is in time, all of them together are not. 1: the loop does not
+ * run for longer than the timeout, but the next reply can be read. */
+TEST_EACH(a_connection_of_the_loop_is_not_silent_while_replies_come, 0, 2)
+{
+    start_patient(1, TIMEOUT_MS);
+    piped.is_stopped = _i == 1;
+    server.answer = answer_piped;
+    EXPECT_OK(shed_reactor_start(&piped.reactor, NULL));
+    shed_reactor_run(piped.reactor, open_piped, NULL);
+    while (atomic_load(&piped.answered) < SLOW &&
+           atomic_load(&piped.failed) == 0)
+        usleep(1000);
+    ck_assert_uint_eq(atomic_load(&piped.failed), 0);
+    shed_reactor_run(piped.reactor, close_piped, NULL);
+    shed_reactor_stop(piped.reactor);
 }
 
 int main(void)

@@ -38,46 +38,6 @@ static void show(const char *name)
               pem, key);
 }
 
-static void show_expired(void)
-{
-    show("expired");
-}
-
-static void show_elsewhere(void)
-{
-    show("elsewhere");
-}
-
-static void show_stranger(void)
-{
-    show("stranger");
-}
-
-static void end_show(void)
-{
-    show("server");
-}
-
-static void demand_certificate(void)
-{
-    server_do(&fixture.server, "CONFIG SET tls-auth-clients yes");
-}
-
-static void end_demand(void)
-{
-    server_do(&fixture.server, "CONFIG SET tls-auth-clients no");
-}
-
-static void speak_old_versions(void)
-{
-    server_do(&fixture.server, "CONFIG SET tls-protocols TLSv1.1");
-}
-
-static void end_old_versions(void)
-{
-    server_do(&fixture.server, "CONFIG SET tls-protocols %s", "");
-}
-
 /* Another server has the port. */
 static void speak_no_tls(void)
 {
@@ -85,7 +45,7 @@ static void speak_no_tls(void)
     server_do(&fixture.server, "CONFIG SET port %u", fixture.server.tls_port);
 }
 
-static void end_no_tls(void)
+static void speak_tls(void)
 {
     server_do(&fixture.server, "CONFIG SET port 0");
     server_do(&fixture.server, "CONFIG SET tls-port %u",
@@ -102,56 +62,66 @@ static void end_hang(void)
     server_thaw(&fixture.server);
 }
 
-static void swallow(void)
-{
-    proxy_set(&proxy, PROXY_SWALLOW, 0, NULL);
-}
-
-static void cut_in_handshake(void)
-{
-    proxy_set(&proxy, PROXY_CUT, 0, NULL);
-}
-
-static void answer_garbage(void)
-{
-    proxy_set(&proxy, PROXY_ANSWER, 0, "-ERR unknown command\r\n");
-}
-
-/* A record, in which nothing is as it should be. */
-static void answer_bad_record(void)
-{
-    proxy_set(&proxy, PROXY_ANSWER, 0,
-              "\x16\x03\x03\x01\x10garbage of a server"
-              " hello: garbage, garbage, garbage");
-}
-
 static void pass(void)
 {
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
 }
 
+/* What is wrong with a server, or with what a proxy before it does. */
 static const struct row {
-    const char *name;
-    void (*init)(void), (*make)(void), (*end)(void);
-    const char *says;
+    const char *name, *says;
+    const char *certificate;
+    const char *setting, *value, *usual;
+    void (*make)(void), (*end)(void);
+    enum proxy_mode mode;
+    const char *answer;
 } rows[] = {
-    {"expired", init, show_expired, end_show, "certificate has expired"},
-    {"another name", init, show_elsewhere, end_show, "hostname mismatch"},
-    {"unknown authority", init, show_stranger, end_show,
-     "tls_ca names its authority"},
-    {"no certificate of ours", init, demand_certificate, end_demand,
-     "requires a certificate of ours"},
-    {"no common version", init, speak_old_versions, end_old_versions,
-     "no version in common"},
-    {"no TLS", init, speak_no_tls, end_no_tls, "is it a port for TLS?"},
-    {"stopped", init, hang, end_hang, "no answer to the TLS handshake"},
-    {"swallowed", init_with_proxy, swallow, pass,
-     "no answer to the TLS handshake"},
-    {"cut", init_with_proxy, cut_in_handshake, pass,
-     "closed by the server in the TLS handshake"},
-    {"garbage", init_with_proxy, answer_garbage, pass, "does not speak TLS"},
-    {"a bad record", init_with_proxy, answer_bad_record, pass, "TLS"},
+    {"expired", "certificate has expired", .certificate = "expired"},
+    {"another name", "hostname mismatch", .certificate = "elsewhere"},
+    {"unknown authority", "tls_ca names its authority",
+     .certificate = "stranger"},
+    {"no certificate of ours", "requires a certificate of ours",
+     .setting = "tls-auth-clients", .value = "yes", .usual = "no"},
+    {"no common version", "no version in common", .setting = "tls-protocols",
+     .value = "TLSv1.1", .usual = ""},
+    {"no TLS", "is it a port for TLS?", .make = speak_no_tls, .end = speak_tls},
+    {"stopped", "no answer to the TLS handshake", .make = hang,
+     .end = end_hang},
+    {"swallowed", "no answer to the TLS handshake", .mode = PROXY_SWALLOW},
+    {"cut", "closed by the server in the TLS handshake", .mode = PROXY_CUT},
+    {"garbage", "does not speak TLS", .mode = PROXY_ANSWER,
+     .answer = "-ERR unknown command\r\n"},
+    /* a record, in which nothing is as it should be */
+    {"a bad record", "TLS", .mode = PROXY_ANSWER,
+     .answer = "\x16\x03\x03\x01\x10garbage of a server hello: garbage, "
+               "garbage, garbage"},
 };
+
+static void make(const struct row *row)
+{
+    if (row->certificate != NULL)
+        show(row->certificate);
+    if (row->setting != NULL)
+        server_do(&fixture.server, "CONFIG SET %s %s", row->setting,
+                  row->value);
+    if (row->make != NULL)
+        row->make();
+    if (row->mode != PROXY_PASS)
+        proxy_set(&proxy, row->mode, 0, row->answer);
+}
+
+static void end(const struct row *row)
+{
+    if (row->certificate != NULL)
+        show("server");
+    if (row->setting != NULL)
+        server_do(&fixture.server, "CONFIG SET %s %s", row->setting,
+                  row->usual);
+    if (row->end != NULL)
+        row->end();
+    if (row->mode != PROXY_PASS)
+        pass();
+}
 
 /* ------------------------------------------------------------------- calls */
 
@@ -184,13 +154,16 @@ TEST_EACH(the_cause_is_told_and_calls_do_without_redis, 0, COUNT_OF(rows))
 {
     const struct row *row = &rows[_i];
 
-    row->init();
-    row->make();
+    if (row->mode != PROXY_PASS)
+        init_with_proxy();
+    else
+        init();
+    make(row);
     fixture_open(&fixture);
     WAIT_UNTIL(has_reason(row->says), status_of(fixture.client).last.reason);
     WAIT_UNTIL(gets(SHED_ORIGIN_UNPUBLISHED), row->name);
     ck_assert_uint_eq(status_of(fixture.client).is_up, 0);
-    row->end();
+    end(row);
     WAIT_UNTIL(gets(SHED_ORIGIN_REDIS), row->name);
 }
 
@@ -218,7 +191,7 @@ TEST(a_handshake_does_not_outlast_the_deadline_of_a_call)
 
     init_with_proxy();
     fixture.client_options.connect_timeout_ms = scaled_ms(FIXTURE_SILENCE_MS);
-    swallow();
+    proxy_set(&proxy, PROXY_SWALLOW, 0, NULL);
     fixture_open(&fixture);
     before_ms = shed_now_ms();
     code =

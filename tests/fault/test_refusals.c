@@ -121,26 +121,6 @@ static void end_loading(void)
     tell_admin("FLUSHALL"); /* the filling has no time to live */
 }
 
-static void make_replica(void)
-{
-    tell_admin("REPLICAOF 127.0.0.1 1");
-}
-
-static void end_replica(void)
-{
-    tell_admin("REPLICAOF NO ONE");
-}
-
-static void make_full(void)
-{
-    tell_admin("CONFIG SET maxmemory 1");
-}
-
-static void end_full(void)
-{
-    tell_admin("CONFIG SET maxmemory 0");
-}
-
 static bool is_busy(void)
 {
     redisReply *reply = server_run(&fixture.server, "PING");
@@ -174,47 +154,9 @@ static void make_misconf(void)
     server_fail_to_save(&fixture.server);
 }
 
-static void end_misconf(void)
+static void set_proxy(enum proxy_mode mode)
 {
-    tell_admin("CONFIG SET stop-writes-on-bgsave-error no");
-}
-
-static void make_crowded(void)
-{
-    tell_admin("CONFIG SET maxclients 1");
-    cut_connections();
-}
-
-static void end_crowded(void)
-{
-    tell_admin("CONFIG SET maxclients 1000");
-}
-
-static void make_locked_up(void)
-{
-    tell_admin("CONFIG SET requirepass secret");
-    cut_connections();
-}
-
-static void end_locked_up(void)
-{
-    tell_admin("CONFIG SET requirepass %s", "");
-}
-
-static void make_silent(void)
-{
-    proxy_set(&proxy, PROXY_SWALLOW, 0, NULL);
-}
-
-static void make_blackhole(void)
-{
-    proxy_set(&proxy, PROXY_BLACKHOLE, 0, NULL);
-}
-
-/* Of a silent one, too. */
-static void end_silent(void)
-{
-    proxy_set(&proxy, PROXY_PASS, 0, NULL);
+    proxy_set(&proxy, mode, 0, NULL);
 }
 
 /* -------------------------------------------------------------------- rows */
@@ -226,37 +168,72 @@ enum {
 
 static const struct row {
     const char *name;
-    void (*make)(void), (*end)(void);
     enum shed_code get; /* of both gets */
     int there, gone;    /* origins, if that is SHED_OK */
     int invalidate, acquire;
     const char *log;
+    /* how it is made, and ended: by a function, or by commands of which the
+     * last word may be empty; is_cut: and connections are lost; or by the proxy
+     */
+    void (*make)(void), (*end)(void);
+    const char *command, *word, *end_command, *end_word;
+    bool is_cut;
+    enum proxy_mode mode;
 } rows[] = {
-    {"unreachable", make_unreachable, end_unreachable, SHED_OK,
-     SHED_ORIGIN_UNPUBLISHED, SHED_ORIGIN_UNPUBLISHED, SHED_EREDIS, SHED_EREDIS,
-     "without Redis"},
-    {"loading", make_loading, end_loading, SHED_OK, SHED_ORIGIN_UNPUBLISHED,
-     SHED_ORIGIN_UNPUBLISHED, SHED_EREDIS, SHED_EREDIS,
-     "invalidation undelivered"},
-    {"a replica", make_replica, end_replica, SHED_OK, ANY_ORIGIN,
-     SHED_ORIGIN_UNPUBLISHED, SHED_EREDIS, SHED_EREDIS, "without Redis"},
-    {"out of memory", make_full, end_full, SHED_OK, SHED_ORIGIN_REDIS,
-     SHED_ORIGIN_UNPUBLISHED, SHED_OK, SHED_EREDIS, "OOM"},
-    {"busy", make_busy, end_busy, SHED_OK, SHED_ORIGIN_UNPUBLISHED,
-     SHED_ORIGIN_UNPUBLISHED, SHED_EREDIS, SHED_EREDIS, "BUSY"},
-    {"cannot save", make_misconf, end_misconf, SHED_OK, SHED_ORIGIN_REDIS,
-     SHED_ORIGIN_UNPUBLISHED, SHED_EREDIS, SHED_EREDIS, "MISCONF"},
-    {"out of connections", make_crowded, end_crowded, SHED_OK,
-     SHED_ORIGIN_UNPUBLISHED, SHED_ORIGIN_UNPUBLISHED, SHED_EREDIS, SHED_EREDIS,
-     "without Redis"},
-    {"another password", make_locked_up, end_locked_up, SHED_EDENIED,
-     SHED_ORIGIN_REDIS, SHED_ORIGIN_REDIS, SHED_EDENIED, SHED_EDENIED,
-     "refused by Redis"},
-    {"silent", make_silent, end_silent, SHED_OK, SHED_ORIGIN_UNPUBLISHED,
-     SHED_ORIGIN_UNPUBLISHED, ANY_CODE, ANY_CODE, "without Redis"},
-    {"blackhole", make_blackhole, end_silent, SHED_OK, SHED_ORIGIN_UNPUBLISHED,
-     SHED_ORIGIN_UNPUBLISHED, SHED_EREDIS, SHED_EREDIS, "no connection within"},
+    {"unreachable", SHED_OK, SHED_ORIGIN_UNPUBLISHED, SHED_ORIGIN_UNPUBLISHED,
+     SHED_EREDIS, SHED_EREDIS, "without Redis", .make = make_unreachable,
+     .end = end_unreachable},
+    {"loading", SHED_OK, SHED_ORIGIN_UNPUBLISHED, SHED_ORIGIN_UNPUBLISHED,
+     SHED_EREDIS, SHED_EREDIS, "invalidation undelivered", .make = make_loading,
+     .end = end_loading},
+    {"a replica", SHED_OK, ANY_ORIGIN, SHED_ORIGIN_UNPUBLISHED, SHED_EREDIS,
+     SHED_EREDIS, "without Redis", .command = "REPLICAOF 127.0.0.1 %s",
+     .word = "1", .end_command = "REPLICAOF NO %s", .end_word = "ONE"},
+    {"out of memory", SHED_OK, SHED_ORIGIN_REDIS, SHED_ORIGIN_UNPUBLISHED,
+     SHED_OK, SHED_EREDIS, "OOM", .command = "CONFIG SET maxmemory %s",
+     .word = "1", .end_word = "0"},
+    {"busy", SHED_OK, SHED_ORIGIN_UNPUBLISHED, SHED_ORIGIN_UNPUBLISHED,
+     SHED_EREDIS, SHED_EREDIS, "BUSY", .make = make_busy, .end = end_busy},
+    {"cannot save", SHED_OK, SHED_ORIGIN_REDIS, SHED_ORIGIN_UNPUBLISHED,
+     SHED_EREDIS, SHED_EREDIS, "MISCONF", .make = make_misconf,
+     .end_command = "CONFIG SET stop-writes-on-bgsave-error %s",
+     .end_word = "no"},
+    {"out of connections", SHED_OK, SHED_ORIGIN_UNPUBLISHED,
+     SHED_ORIGIN_UNPUBLISHED, SHED_EREDIS, SHED_EREDIS, "without Redis",
+     .command = "CONFIG SET maxclients %s", .word = "1", .end_word = "1000",
+     .is_cut = true},
+    {"another password", SHED_EDENIED, SHED_ORIGIN_REDIS, SHED_ORIGIN_REDIS,
+     SHED_EDENIED, SHED_EDENIED, "refused by Redis",
+     .command = "CONFIG SET requirepass %s", .word = "secret", .end_word = "",
+     .is_cut = true},
+    {"silent", SHED_OK, SHED_ORIGIN_UNPUBLISHED, SHED_ORIGIN_UNPUBLISHED,
+     ANY_CODE, ANY_CODE, "without Redis", .mode = PROXY_SWALLOW},
+    {"blackhole", SHED_OK, SHED_ORIGIN_UNPUBLISHED, SHED_ORIGIN_UNPUBLISHED,
+     SHED_EREDIS, SHED_EREDIS, "no connection within", .mode = PROXY_BLACKHOLE},
 };
+
+static void make(const struct row *row)
+{
+    if (row->make != NULL)
+        row->make();
+    if (row->command != NULL)
+        tell_admin(row->command, row->word);
+    if (row->is_cut)
+        cut_connections();
+    if (row->mode != PROXY_PASS)
+        set_proxy(row->mode);
+}
+
+static void end(const struct row *row)
+{
+    if (row->end != NULL)
+        row->end();
+    if (row->end_word != NULL)
+        tell_admin(row->end_command != NULL ? row->end_command : row->command,
+                   row->end_word);
+    if (row->mode != PROXY_PASS)
+        set_proxy(PROXY_PASS);
+}
 
 enum { ROWS = sizeof(rows) / sizeof(*rows) };
 
@@ -399,7 +376,7 @@ TEST_EACH(calls_end_as_the_table_of_failures_says, 0, 2 * ROWS)
 
     is_async = _i >= ROWS;
     up();
-    row->make();
+    make(row);
     fault = row;
     WAIT_UNTIL(gets("there", "there@1", row->get, row->there), row->name);
     WAIT_UNTIL(gets("gone", "gone@1", row->get, row->gone), row->name);
@@ -408,7 +385,7 @@ TEST_EACH(calls_end_as_the_table_of_failures_says, 0, 2 * ROWS)
     WAIT_UNTIL(acquires(row->acquire), row->name);
     WAIT_UNTIL(has_line(row->log), row->name);
     fault = NULL;
-    row->end();
+    end(row);
     expect_recovery();
 }
 
@@ -508,8 +485,8 @@ enum { POLICIES = sizeof(policies) / sizeof(*policies) };
 static void make_loading_and_connect_again(void)
 {
     make_loading();
-    make_blackhole();
-    end_silent();
+    set_proxy(PROXY_BLACKHOLE);
+    set_proxy(PROXY_PASS);
 }
 
 /* A server that loads is slow to answer: it is not to count as silent. */
@@ -584,7 +561,7 @@ TEST(a_call_whose_connect_is_not_answered_ends_by_its_deadline)
 
     init();
     fixture.client_options.connect_timeout_ms = NEVER_MS;
-    make_blackhole();
+    set_proxy(PROXY_BLACKHOLE);
     open_all();
     EXPECT_CODE(shed_get(fixture.cache, shed_str("there"), WITHIN(SOON_MS),
                          &value, NULL),
@@ -597,7 +574,7 @@ TEST(a_call_whose_connect_is_not_answered_ends_by_its_deadline)
                   err.reason);
     ck_assert_uint_eq(undelivered(), 1);
     EXPECT_CODE(shed_lock_acquire(lock, SOON_MS, NULL), SHED_EREDIS);
-    end_silent();
+    set_proxy(PROXY_PASS);
     expect_recovery();
 }
 
@@ -608,7 +585,7 @@ TEST(a_connect_that_is_not_answered_fails_at_its_timeout)
     init();
     fixture.cache_options.redis_down = SHED_REDIS_DOWN_FAIL;
     fixture.client_options.connect_timeout_ms = 300;
-    make_blackhole();
+    set_proxy(PROXY_BLACKHOLE);
     open_all();
     expect_code(fixture.cache, "there", SHED_EREDIS, &err);
     ck_assert_msg(strstr(err.reason, "no connection within 300 ms") != NULL,
@@ -616,7 +593,7 @@ TEST(a_connect_that_is_not_answered_fails_at_its_timeout)
     WAIT_FOR(strstr(status_of(fixture.client).last.reason,
                     "no connection within 300 ms") != NULL);
     ck_assert_uint_eq(status_of(fixture.client).is_up, 0);
-    end_silent();
+    set_proxy(PROXY_PASS);
     expect_recovery();
 }
 

@@ -106,7 +106,7 @@ static size_t span_of(const struct shed_links *links,
 
     if (most < 2 || address->is_node || atomic_load(&address->is_mget_refused))
         return 1;
-    while (span < most && i + span < c->formatted.replies &&
+    while (span < most && i + span < c->request.room &&
            c->commands[i + span].together > 0)
         span++;
     return span;
@@ -116,40 +116,39 @@ static enum shed_code add_call(struct shed_links *links,
                                struct shed_links_call *c, size_t i, size_t span)
 {
     const struct shed_args *args = &c->commands[i];
-    struct shed_conn_call *call = &c->formatted.calls[c->formatted.count++];
+    struct shed_conn_call *call = &c->request.calls[c->request.count++];
 
     *call = (struct shed_conn_call){.index = i};
     if (span > 1)
-        return shed_buffer_append_mget(&c->formatted.bytes, args, span,
-                                       &c->why);
+        return shed_buffer_append_mget(&c->request.bytes, args, span, &c->why);
     if (args->script != NULL) {
         call->again = args;
         call->number = atomic_fetch_add_explicit(&links->last_number, 1,
                                                  memory_order_relaxed) +
                        1;
     }
-    return shed_script_append(&c->formatted.bytes, args, call->number, false,
+    return shed_script_append(&c->request.bytes, args, call->number, false,
                               &c->why);
 }
 
 static void fini_call(struct shed_links_call *c)
 {
-    shed_buffer_fini(&c->formatted.bytes);
-    if (c->formatted.calls != &c->single)
-        free(c->formatted.calls);
+    shed_buffer_fini(&c->request.bytes);
+    if (c->request.calls != &c->single)
+        free(c->request.calls);
 }
 
 /* As many commands as there are to be replies. */
 static enum shed_code format(struct shed_links *links,
                              struct shed_links_call *c)
 {
-    size_t count = c->formatted.replies, span;
+    size_t count = c->request.room, span;
     enum shed_code code = SHED_OK;
 
-    c->formatted = (struct shed_batch){.replies = count};
-    c->formatted.calls =
+    c->request.count = 0;
+    c->request.calls =
         count == 1 ? &c->single : malloc(count * sizeof(struct shed_conn_call));
-    if (c->formatted.calls == NULL)
+    if (c->request.calls == NULL)
         return shed_fail_nomem(&c->why, "a Redis call");
     for (size_t i = 0; i < count && code == SHED_OK; i += span) {
         span = span_of(links, c, i);
@@ -159,11 +158,11 @@ static enum shed_code format(struct shed_links *links,
 }
 
 /* For how many commands the i-th call stands. */
-static size_t stands_for(const struct shed_batch *b, size_t i)
+static size_t stands_for(const struct shed_request *r, size_t i)
 {
-    size_t next = i + 1 < b->count ? b->calls[i + 1].index : b->replies;
+    size_t next = i + 1 < r->count ? r->calls[i + 1].index : r->room;
 
-    return next - b->calls[i].index;
+    return next - r->calls[i].index;
 }
 
 /* Hand the elements of an MGET's reply to its GETs; an error is one for each.
@@ -188,16 +187,16 @@ static bool spread(struct shed_reply **replies, size_t count)
 /* Of each call that stands for several commands. */
 static enum shed_code spread_all(struct shed_links_call *c)
 {
-    const struct shed_batch *b = &c->formatted;
+    const struct shed_request *r = &c->request;
     bool is_spread = true;
 
-    for (size_t i = 0; i < b->count && is_spread; i++)
-        if (stands_for(b, i) > 1)
+    for (size_t i = 0; i < r->count && is_spread; i++)
+        if (stands_for(r, i) > 1)
             is_spread =
-                spread(&c->replies[b->calls[i].index], stands_for(b, i));
+                spread(&r->replies[r->calls[i].index], stands_for(r, i));
     if (is_spread)
         return SHED_OK;
-    shed_reply_free_all(c->replies, b->replies);
+    shed_reply_free_all(r->replies, r->room);
     return shed_fail(&c->why, SHED_EREDIS,
                      "Redis: a reply to MGET of an unknown form, or no memory "
                      "for it");
@@ -207,14 +206,14 @@ static enum shed_code spread_all(struct shed_links_call *c)
 static bool is_mget_refused(const struct shed_links *links,
                             const struct shed_links_call *c)
 {
-    const struct shed_batch *b = &c->formatted;
+    const struct shed_request *r = &c->request;
     bool is_refused = false;
 
-    if (b->count == b->replies)
+    if (r->count == r->room)
         return false;
-    for (size_t i = 0; i < b->count; i++) {
-        const struct shed_reply *reply = c->replies[b->calls[i].index];
-        is_refused |= stands_for(b, i) > 1 && shed_reply_error(reply) != NULL &&
+    for (size_t i = 0; i < r->count; i++) {
+        const struct shed_reply *reply = r->replies[r->calls[i].index];
+        is_refused |= stands_for(r, i) > 1 && shed_reply_error(reply) != NULL &&
                       shed_reply_code(reply) == SHED_EDENIED;
     }
     if (is_refused)
@@ -223,14 +222,12 @@ static bool is_mget_refused(const struct shed_links *links,
 }
 
 /* Begin a try. Returns: false: the server is silent. */
-static bool begin_try(struct shed_links *links, struct shed_links_call *c,
-                      bool is_away)
+static bool begin_try(struct shed_links *links, struct shed_links_call *c)
 {
     if (shed_gate_is_silent(links->gate))
         return false;
     c->link = enter(links);
-    shed_shared_begin(&c->link->shared, &c->formatted, c->replies,
-                      c->deadline_ms, is_away, &c->request);
+    shed_shared_begin(&c->link->shared, &c->request);
     return true;
 }
 
@@ -243,7 +240,7 @@ static enum shed_code end_try(struct shed_links *links,
     const struct shed_request *by = &c->request;
     enum shed_code code;
 
-    if (c->link == NULL && !begin_try(links, c, false)) {
+    if (c->link == NULL && !begin_try(links, c)) {
         c->request.was_connected = false;
         c->request.was_unsent = true;
         return shed_gate_fail_silent(links->gate, &c->why);
@@ -278,18 +275,18 @@ static enum shed_code see_through(struct shed_links *links,
     bool was_lost = false, was_refused = false;
 
     for (;;) {
-        size_t count = c->formatted.replies;
+        size_t count = c->request.room;
         enum shed_code code = end_try(links, c, use);
         bool is_refused =
-            code == SHED_OK && any_is_no_primary(c->replies, count);
+            code == SHED_OK && any_is_no_primary(c->request.replies, count);
         bool is_lost = code == SHED_EREDIS && c->request.was_connected;
         /* what is refused was not done, unless it is one of many */
         c->sent += !c->request.was_unsent && (!is_refused || count > 1);
         if ((!is_refused && !is_lost) || (is_refused && was_refused) ||
-            (is_lost && was_lost) || shed_now_ms() >= c->deadline_ms)
+            (is_lost && was_lost) || shed_now_ms() >= c->request.deadline_ms)
             return code;
         if (is_refused)
-            shed_reply_free_all(c->replies, count);
+            shed_reply_free_all(c->request.replies, count);
         was_lost |= is_lost;
         was_refused |= is_refused;
     }
@@ -305,9 +302,9 @@ static void leave_gate(struct shed_gate *gate, const struct shed_links_call *c)
 
     if (!c->is_guarded)
         return;
-    for (size_t i = 0; c->code == SHED_OK && i < c->formatted.replies; i++)
-        if (shed_reply_is_unfit(c->replies[i]))
-            end.refusal = c->replies[i];
+    for (size_t i = 0; c->code == SHED_OK && i < c->request.room; i++)
+        if (shed_reply_is_unfit(c->request.replies[i]))
+            end.refusal = c->request.replies[i];
     shed_gate_leave(gate, &c->pass, &end);
 }
 
@@ -319,9 +316,12 @@ static void begin(struct shed_links *links, struct shed_links_call *c,
                   bool is_away)
 {
     c->commands = commands;
-    c->replies = replies;
-    c->deadline_ms = deadline_ms;
-    c->formatted = (struct shed_batch){.replies = count};
+    c->request.bytes = (struct shed_buffer){0};
+    c->request.calls = NULL;
+    c->request.replies = replies;
+    c->request.deadline_ms = deadline_ms;
+    c->request.room = count;
+    c->request.is_away = is_away;
     c->link = NULL;
     c->was_tried = false;
     c->began_ms = c->ended_ms = 0;
@@ -335,7 +335,7 @@ static void begin(struct shed_links *links, struct shed_links_call *c,
     if (c->code == SHED_OK)
         c->code = format(links, c);
     if (c->code == SHED_OK)
-        (void)begin_try(links, c, is_away); /* silent: the end finds out */
+        (void)begin_try(links, c); /* silent: the end finds out */
 }
 
 void shed_links_begin(struct shed_links *links, struct shed_links_call *c,
@@ -354,13 +354,13 @@ enum shed_code shed_links_end(struct shed_links *links,
     if (c->code == SHED_OK)
         c->code = see_through(links, c, use);
     if (c->code == SHED_OK && is_mget_refused(links, c)) {
-        shed_reply_free_all(c->replies, c->formatted.replies);
+        shed_reply_free_all(c->request.replies, c->request.room);
         fini_call(c);
         c->code = format(links, c); /* as GETs */
         if (c->code == SHED_OK)
             c->code = see_through(links, c, use);
     }
-    if (c->code == SHED_OK && c->formatted.count < c->formatted.replies)
+    if (c->code == SHED_OK && c->request.count < c->request.room)
         c->code = spread_all(c);
     leave_gate(links->gate, c);
     fini_call(c);

@@ -72,16 +72,13 @@ shed_links_call(struct shed_links *links, const struct shed_args *commands,
 
 /* A call under way. Its own. */
 struct shed_links_call {
-    const struct shed_args *commands;
-    struct shed_reply **replies;
-    uint64_t deadline_ms;
-    struct shed_batch formatted;
+    const struct shed_args *commands; /* as many as there is room for replies */
+    struct shed_request request;
     struct shed_conn_call single; /* where the commands are one */
     bool is_guarded;              /* and has entered the gate */
     struct shed_health_pass pass;
     struct shed_link *link; /* NULL: it goes by none */
-    struct shed_request request;
-    enum shed_code code; /* where it has failed to begin; at last its own */
+    enum shed_code code;    /* where it has failed to begin; at last its own */
     struct shed_error why;
     /* of all tries */
     bool was_tried;

@@ -100,7 +100,7 @@ static void deliver_locked(struct shed_shared *s,
         return;
     }
     r->replies[call->index] = reply;
-    if (++r->received < r->expected)
+    if (++r->received < r->count)
         return;
     r->connection = s->connection;
     r->ended_ms = now_ms;
@@ -477,42 +477,38 @@ static void check_idle_locked(struct shed_shared *s, uint64_t now_ms)
     s->last_used_ms = now_ms;
 }
 
-static void init_request(struct shed_request *me, struct shed_batch *b,
-                         struct shed_reply **replies, uint64_t deadline_ms)
+/* All but what is to be sent, and the error. */
+static void reset(struct shed_request *me, uint64_t now_ms)
 {
-    *me = (struct shed_request){.replies = replies,
-                                .room = b->replies,
-                                .expected = b->count,
-                                .deadline_ms = deadline_ms};
-    assert(b->count > 0 && b->replies >= b->count);
-    memset(replies, 0, b->replies * sizeof(struct shed_reply *));
-    for (size_t i = 0; i < b->count; i++)
-        b->calls[i].owner = me;
+    assert(me->count > 0 && me->room >= me->count);
+    me->received = 0;
+    me->outcome = SHED_OUTCOME_NONE;
+    me->was_tried = me->was_unsent = false;
+    me->began_ms = me->ended_ms = now_ms;
+    memset(me->replies, 0, me->room * sizeof(struct shed_reply *));
+    for (size_t i = 0; i < me->count; i++)
+        me->calls[i].owner = me;
 }
 
 /* On a connection that nobody leads a thread that stays leads until it has its
  * replies. One that goes away sends, and does not wait. */
-void shed_shared_begin(struct shed_shared *s, struct shed_batch *b,
-                       struct shed_reply **replies, uint64_t deadline_ms,
-                       bool is_away, struct shed_request *me)
+void shed_shared_begin(struct shed_shared *s, struct shed_request *me)
 {
     uint64_t now_ms = shed_now_ms();
     size_t calls_before;
     bool is_free;
 
-    init_request(me, b, replies, deadline_ms);
-    me->began_ms = me->ended_ms = now_ms;
-    me->is_away = is_away;
+    reset(me, now_ms);
     shed_mutex_lock(&s->mu);
     calls_before = s->conn.queue.count;
     is_free = !s->is_led && !s->is_writing;
     me->was_connected = !is_free || s->is_open;
-    me->has_latch = is_away || !is_free;
+    me->has_latch = me->is_away || !is_free;
     if (me->has_latch)
         shed_latch_init(&me->latch, 1);
     if (is_free && calls_before == 0)
         check_idle_locked(s, now_ms);
-    if (shed_conn_send(&s->conn, &b->bytes, b->calls, b->count, now_ms,
+    if (shed_conn_send(&s->conn, &me->bytes, me->calls, me->count, now_ms,
                        &me->error) != SHED_OK) {
         me->was_unsent = true;
         settle_locked(s, me, SHED_OUTCOME_LOST);

@@ -45,14 +45,6 @@ struct shed_shared {
     struct shed_conn conn;
 };
 
-/* The calls of a request, formatted. */
-struct shed_batch {
-    struct shed_buffer bytes;
-    struct shed_conn_call *calls; /* by the index of their replies */
-    size_t count;
-    size_t replies; /* the room for them: not every index need have a call */
-};
-
 /* No connection is made yet. Returns: SHED_OK, SHED_ENOMEM. */
 SHED_MUST_CHECK enum shed_code
 shed_shared_init(struct shed_shared *shared, struct shed_gate *gate,
@@ -70,19 +62,24 @@ enum shed_outcome {
                          */
 };
 
-/* A batch under way. Its user may read what is marked with *, after end. */
+/* Calls of a thread, formatted, and what comes of them. The thread may read
+ * what is marked with *, after end. */
 struct shed_request {
-    struct shed_latch latch; /* opened when the outcome is set */
+    /* what is to be sent: set before begin, and left alone */
+    struct shed_buffer bytes;
+    struct shed_conn_call *calls; /* by the index of their replies */
+    size_t count;
     struct shed_reply **replies;
-    size_t room;
-    size_t expected;
+    size_t room;          /* for them: not every index need have a call */
+    uint64_t deadline_ms; /* shed_now_ms */
+    bool is_away; /* until end its thread is elsewhere, and cannot lead */
+    /* set by begin */
+    struct shed_latch latch; /* opened when the outcome is set */
     size_t received;
-    uint64_t deadline_ms;
     struct shed_error error;
     /* under mu until the latch is released */
     enum shed_outcome outcome;
     bool has_latch;
-    bool is_away;        /* its thread is elsewhere, and cannot lead */
     uint64_t connection; /* * from which the replies came, counted */
     bool was_connected;  /* * it was there already, and may have been dead */
     bool was_tried;      /* * of a failure: see shed_dial */
@@ -92,14 +89,13 @@ struct shed_request {
 };
 
 /*
- * Send a batch: its replies are there when end has returned, or the deadline
- * has passed (shed_now_ms). request must stay until then. A thread that is_away
- * between the two, because it has batches on several connections, waits for
- * nothing in begin: others lead the connection, and nobody waits for it.
+ * Send a request: its replies are there when end has returned, or the deadline
+ * has passed. It must stay until then. A thread that is_away between the two,
+ * because it has requests on several connections, waits for nothing in begin:
+ * others lead the connection, and nobody waits for it.
  */
-void shed_shared_begin(struct shed_shared *shared, struct shed_batch *batch,
-                       struct shed_reply **replies, uint64_t deadline_ms,
-                       bool is_away, struct shed_request *request);
+void shed_shared_begin(struct shed_shared *shared,
+                       struct shed_request *request);
 
 /*
  * Returns: SHED_OK and the replies of all calls; else replies holds NULLs:

@@ -36,13 +36,10 @@ WRAPPED(shed_conn_start);
 WRAPPED(shed_timer_set);
 
 void __wrap_shed_shared_begin(struct shed_shared *shared,
-                              struct shed_batch *batch,
-                              struct shed_reply **replies, uint64_t deadline_ms,
-                              bool is_away, struct shed_request *request)
+                              struct shed_request *request)
 {
     atomic_fetch_add(&begun, 1);
-    __real_shed_shared_begin(shared, batch, replies, deadline_ms, is_away,
-                             request);
+    __real_shed_shared_begin(shared, request);
 }
 
 enum shed_code __wrap_shed_shared_end(struct shed_shared *shared,

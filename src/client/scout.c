@@ -68,8 +68,9 @@ static void on_open(void *arg)
     shed_scout_ask(arg);
 }
 
-static void on_lost(void *arg, const struct shed_error *why)
+static void on_lost(void *arg, bool was_open, const struct shed_error *why)
 {
+    (void)was_open;
     (void)why;
     tell(arg, NULL);
 }
@@ -87,8 +88,8 @@ enum shed_code shed_scout_send(struct shed_reactor *reactor,
                                struct shed_scout **out, struct shed_error *err)
 {
     struct shed_scout *s = calloc(1, sizeof(*s));
-    const struct shed_pipe_hooks hooks = {s,       on_open, on_lost,
-                                          on_lost, NULL,    NULL};
+    const struct shed_pipe_hooks hooks = {
+        .arg = s, .on_open = on_open, .on_lost = on_lost};
     enum shed_code code;
 
     *out = NULL;

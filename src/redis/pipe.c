@@ -167,10 +167,8 @@ static void lose(struct shed_pipe *p, const struct shed_conn_failure *failure)
     p->pause_trouble = trouble;
     begin_pause(p);
     p->losses += was_open;
-    if (was_open && p->hooks.on_lost != NULL)
-        p->hooks.on_lost(p->hooks.arg, &why);
-    else if (!was_open && p->hooks.on_unreached != NULL)
-        p->hooks.on_unreached(p->hooks.arg, &why);
+    if (p->hooks.on_lost != NULL)
+        p->hooks.on_lost(p->hooks.arg, was_open, &why);
     fail_all(p, &p->conn.queue, trouble);
     if (is_no_primary)
         shed_pipe_leave(p);

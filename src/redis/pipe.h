@@ -23,12 +23,11 @@ struct shed_pipe;
 struct shed_pipe_hooks {
     void *arg;
     /* The connection is set up: send the session's first commands. May be NULL,
-     * as the next two. */
+     * as the next one. */
     void (*on_open)(void *arg);
-    /* The connection is gone; called before its commands hear of it. */
-    void (*on_lost)(void *arg, const struct shed_error *why);
-    /* No connection could be made; it will be tried again. */
-    void (*on_unreached)(void *arg, const struct shed_error *why);
+    /* The connection is gone, or, unless it was_open, could not be made; it
+     * will be tried again. Called before its commands hear of it. */
+    void (*on_lost)(void *arg, bool was_open, const struct shed_error *why);
     /* A reply that answers no command: a push. NULL: there are none, so the
      * connection is dropped. */
     void (*on_push)(void *arg, struct shed_reply *reply);

@@ -397,19 +397,16 @@ static void on_commands_open(void *arg)
         tell_epoch(p);
 }
 
-static void on_commands_unreached(void *arg, const struct shed_error *why)
+static void on_commands_lost(void *arg, bool was_open,
+                             const struct shed_error *why)
 {
     struct shed_session *p = arg;
 
     stand(p, why);
-    settle(p);
-}
-
-static void on_commands_lost(void *arg, const struct shed_error *why)
-{
-    struct shed_session *p = arg;
-
-    stand(p, why);
+    if (!was_open) {
+        settle(p);
+        return;
+    }
     set_run(p, NULL);
     shed_server_run_lose(&p->server_run);
     end_epoch(p);
@@ -420,10 +417,12 @@ static void on_broadcast_open(void *arg)
     start_broadcast(arg);
 }
 
-static void on_broadcast_lost(void *arg, const struct shed_error *why)
+static void on_broadcast_lost(void *arg, bool was_open,
+                              const struct shed_error *why)
 {
     struct shed_session *p = arg;
 
+    (void)was_open;
     (void)why; /* the connection for commands reports it */
     if (atomic_exchange(&p->is_broadcast, false))
         tell_epoch(p);
@@ -479,17 +478,16 @@ static void on_pushes_open(void *arg)
     ask(p, PUSHES, &p->id, on_client_id, shed_args_of("CLIENT", "ID", NULL));
 }
 
-static void on_pushes_unreached(void *arg, const struct shed_error *why)
-{
-    (void)why; /* the other connection reports it */
-    do_without_channel(arg);
-}
-
-static void on_pushes_lost(void *arg, const struct shed_error *why)
+static void on_pushes_lost(void *arg, bool was_open,
+                           const struct shed_error *why)
 {
     struct shed_session *p = arg;
 
-    (void)why;
+    (void)why; /* the other connection reports it */
+    if (!was_open) {
+        do_without_channel(p);
+        return;
+    }
     if (p->channels == 0) /* it never got any */
         p->has_channel = false;
     p->channels = 0;
@@ -630,10 +628,8 @@ static enum shed_code make_pipes(struct shed_session *p,
     bool (*elsewhere)(void *, struct shed_call *, const struct shed_reply *) =
         p->server->hooks.on_elsewhere != NULL ? on_elsewhere : NULL;
     const struct shed_pipe_hooks hooks[UNTRACKED + 1] = {
-        [COMMANDS] = {p, on_commands_open, on_commands_lost,
-                      on_commands_unreached, NULL, elsewhere},
-        [PUSHES] = {p, on_pushes_open, on_pushes_lost, on_pushes_unreached,
-                    on_push, NULL},
+        [COMMANDS] = {p, on_commands_open, on_commands_lost, NULL, elsewhere},
+        [PUSHES] = {p, on_pushes_open, on_pushes_lost, on_push, NULL},
         [BROADCAST] = {.arg = p,
                        .on_open = on_broadcast_open,
                        .on_lost = on_broadcast_lost},

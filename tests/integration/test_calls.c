@@ -19,29 +19,9 @@ uint64_t __wrap_shed_client_server_ms(struct shed_client *client,
                            : __real_shed_client_server_ms(client, key, size);
 }
 
-static struct shed_get_options young(void)
-{
-    struct shed_get_options o = get_defaults;
-
-    o.max_age_ms = MAX_AGE_MS;
-    return o;
-}
-
-static struct shed_get_options only_cached(void)
-{
-    struct shed_get_options o = get_defaults;
-
-    o.only_cached = 1;
-    return o;
-}
-
-static struct shed_get_options with_stale(enum shed_stale allow_stale)
-{
-    struct shed_get_options o = get_defaults;
-
-    o.allow_stale = allow_stale;
-    return o;
-}
+#define YOUNG (*GET_WITH(.max_age_ms = MAX_AGE_MS))
+#define ONLY_CACHED (*GET_WITH(.only_cached = 1))
+#define WITH_STALE(which) (*GET_WITH(.allow_stale = SHED_STALE_##which))
 
 static void spoil_k(void)
 {
@@ -53,22 +33,17 @@ static void spoil_k(void)
 TEST(a_row_that_is_too_old_for_the_call_is_replaced)
 {
     calls_up(0, 0);
-    age_k(OLD_MS);
+    age_k(MAX_AGE_MS / 2);
+    expect_with("k", YOUNG, "k@1", SHED_ORIGIN_REDIS);
+    ck_assert_uint_eq(loads(), 0);
+    age_k(OLD_MS - MAX_AGE_MS / 2);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
-    expect_with("k", young(), "k@2", SHED_ORIGIN_LOAD);
+    expect_with("k", YOUNG, "k@3", SHED_ORIGIN_LOAD);
     ck_assert_uint_eq(stats_of(fixture.cache).refreshes, 1);
-    expect_origin(fixture.cache, "k", "k@2", SHED_ORIGIN_REDIS);
-    expect_with("k", young(), "k@2", SHED_ORIGIN_REDIS);
+    expect_origin(fixture.cache, "k", "k@3", SHED_ORIGIN_REDIS);
+    expect_with("k", YOUNG, "k@3", SHED_ORIGIN_REDIS);
     ck_assert_uint_eq(loads(), 1);
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}:refresh"), 0);
-}
-
-TEST(a_row_that_is_young_enough_is_a_hit)
-{
-    calls_up(0, 0);
-    age_k(MAX_AGE_MS / 2);
-    expect_with("k", young(), "k@1", SHED_ORIGIN_REDIS);
-    ck_assert_uint_eq(loads(), 0);
 }
 
 /* A push wakes the flight that waits, and what it finds is that row. */
@@ -83,9 +58,9 @@ TEST(a_row_that_is_too_old_for_the_call_does_not_end_its_flight)
     WAIT_FOR(knows_the_clock(peer.cache));
     age_k(OLD_MS);
     table_hold(&fixture.table);
-    call_start(&mine, fixture.cache, young());
+    call_start(&mine, fixture.cache, YOUNG);
     WAIT_FOR(table_running(&fixture.table) == 1);
-    call_start(&others, peer.cache, young());
+    call_start(&others, peer.cache, YOUNG);
     WAIT_FOR(stats_of(peer.cache).waits == 1);
     asked = server_calls(&fixture.server, "evalsha");
     server_do(&fixture.server, "PEXPIRE t:{k} 600000");
@@ -115,7 +90,7 @@ TEST(calls_of_many_clients_for_a_younger_row_share_one_load)
     table_hold(&fixture.table);
     asked = server_calls(&fixture.server, "evalsha");
     for (size_t i = 0; i < PEERS; i++)
-        call_start(&calls[i], peers[i].cache, young());
+        call_start(&calls[i], peers[i].cache, YOUNG);
     WAIT_FOR(server_calls(&fixture.server, "evalsha") >= asked + PEERS);
     WAIT_FOR(table_running(&fixture.table) == 1);
     table_release(&fixture.table);
@@ -139,7 +114,7 @@ TEST(others_get_the_row_that_is_being_replaced)
     calls_up(0, 0);
     age_k(OLD_MS);
     table_hold(&fixture.table);
-    call_start(&call, fixture.cache, young());
+    call_start(&call, fixture.cache, YOUNG);
     WAIT_FOR(table_running(&fixture.table) == 1);
     for (int i = 0; i < 100; i++)
         expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
@@ -154,7 +129,7 @@ TEST(an_answer_that_is_too_old_is_not_handed_out)
     struct peer peer;
 
     calls_overtake(&getter, &peer);
-    call_start(&call, fixture.cache, young());
+    call_start(&call, fixture.cache, YOUNG);
     WAIT_FOR(stats_of(fixture.cache).joins == 1);
     table_release(&fixture.table);
     call_expect(&call, "k@2");
@@ -183,7 +158,7 @@ TEST_EACH(a_row_that_comes_back_during_the_call_is_not_taken_for_a_new_one, 0,
     else
         age_k(1);
     proxy_set(&proxy, PROXY_HOLD_ONE, 0, NULL);
-    call_start(&call, fixture.cache, young());
+    call_start(&call, fixture.cache, YOUNG);
     proxy_wait_held(&proxy);
     server_do(&fixture.server, "SET t:{k} %b PX 600000", row->str, row->len);
     freeReplyObject(row);
@@ -194,12 +169,12 @@ TEST_EACH(a_row_that_comes_back_during_the_call_is_not_taken_for_a_new_one, 0,
 TEST(no_such_row_has_an_age_too)
 {
     calls_up(0, 0);
-    expect_absent("absent", young());
+    expect_absent("absent", YOUNG);
     age_entry(&fixture.server, "t:{absent}", MAX_AGE_MS / 2);
-    expect_absent("absent", young());
+    expect_absent("absent", YOUNG);
     ck_assert_uint_eq(loads(), 1);
     age_entry(&fixture.server, "t:{absent}", OLD_MS);
-    expect_absent("absent", young());
+    expect_absent("absent", YOUNG);
     ck_assert_uint_eq(loads(), 2);
 }
 
@@ -209,7 +184,7 @@ TEST(nothing_older_is_handed_out_when_the_load_fails)
     age_k(AGEING_TTL_MS + STALE_MS);
     table_fail(&fixture.table, true);
     expect_with("k", get_defaults, "k@1", SHED_ORIGIN_STALE);
-    expect_failure("k", young(), SHED_ESOURCE);
+    expect_failure("k", YOUNG, SHED_ESOURCE);
 }
 
 /* What snowshed.h says of max_age_ms: a second call takes what there is. */
@@ -218,23 +193,24 @@ TEST(after_the_load_has_failed_a_call_can_take_what_there_is)
     static const uint64_t ages_ms[] = {OLD_MS, PAST_TTL_MS - OLD_MS, STALE_MS};
     static const enum shed_origin origins[] = {
         SHED_ORIGIN_REDIS, SHED_ORIGIN_STALE, SHED_ORIGIN_STALE};
-    struct shed_get_options options = only_cached();
+    const struct shed_get_options options =
+        *GET_WITH(.only_cached = 1, .allow_stale = SHED_STALE_ALLOWED);
 
     calls_up(STALE_MS, 2 * STALE_MS);
-    options.allow_stale = SHED_STALE_ALLOWED;
     table_fail(&fixture.table, true);
     for (size_t i = 0; i < sizeof(ages_ms) / sizeof(*ages_ms); i++) {
         age_k(ages_ms[i]);
-        expect_failure("k", young(), SHED_ESOURCE);
+        expect_failure("k", YOUNG, SHED_ESOURCE);
         expect_with("k", options, "k@1", origins[i]);
     }
 }
 
 TEST(nothing_older_is_handed_out_because_stale_rows_are_allowed)
 {
-    struct shed_get_options options = with_stale(SHED_STALE_ALLOWED);
+    const struct shed_get_options options =
+        *GET_WITH(.max_age_ms = AGEING_TTL_MS + STALE_MS,
+                  .allow_stale = SHED_STALE_ALLOWED);
 
-    options.max_age_ms = AGEING_TTL_MS + STALE_MS;
     calls_up(2 * STALE_MS, 0);
     table_hold(&fixture.table);
     age_k(AGEING_TTL_MS + STALE_MS / 2);
@@ -250,7 +226,7 @@ TEST(a_row_of_unknown_age_is_too_old)
     calls_up(0, 0);
     table_update(&fixture.table);
     is_clock_hidden = true;
-    expect_with("k", young(), "k@2", SHED_ORIGIN_LOAD);
+    expect_with("k", YOUNG, "k@2", SHED_ORIGIN_LOAD);
     ck_assert_uint_eq(loads(), 1);
     is_clock_hidden = false;
 }
@@ -260,7 +236,7 @@ TEST(a_corrupt_entry_is_replaced_by_a_young_one)
     calls_up(0, 0);
     age_k(OLD_MS);
     spoil_k();
-    expect_with("k", young(), "k@2", SHED_ORIGIN_LOAD);
+    expect_with("k", YOUNG, "k@2", SHED_ORIGIN_LOAD);
     ck_assert_uint_eq(stats_of(fixture.cache).corrupt_entries, 1);
 }
 
@@ -268,32 +244,29 @@ TEST(a_corrupt_entry_is_replaced_by_a_young_one)
 
 TEST(a_call_that_may_not_load_takes_what_redis_has)
 {
+    struct shed_stats before, after;
     long long gets, sets;
 
     calls_up(0, 0);
     expect_absent("absent", get_defaults);
+    server_do(&fixture.server, "LPUSH t:{list} a");
     gets = server_calls(&fixture.server, "get");
     sets = server_calls(&fixture.server, "set");
-    expect_with("k", only_cached(), "k@1", SHED_ORIGIN_REDIS);
-    expect_absent("absent", only_cached());
-    expect_failure("new", only_cached(), SHED_EMISS);
-    ck_assert_int_eq(server_calls(&fixture.server, "get"), gets + 3);
+    expect_with("k", ONLY_CACHED, "k@1", SHED_ORIGIN_REDIS);
+    expect_absent("absent", ONLY_CACHED);
+    before = stats_of(fixture.cache);
+    expect_failure("new", ONLY_CACHED, SHED_EMISS);
+    expect_failure("list", ONLY_CACHED, SHED_EMISS); /* a foreign entry */
+    after = stats_of(fixture.cache);
+    ck_assert_int_eq(server_calls(&fixture.server, "get"), gets + 4);
     ck_assert_int_eq(server_calls(&fixture.server, "set"), sets);
     ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{new}"), 0);
-}
-
-TEST(its_miss_is_counted_and_is_no_error)
-{
-    struct shed_stats before, after;
-
-    calls_up(0, 0);
-    before = stats_of(fixture.cache);
-    expect_failure("new", only_cached(), SHED_EMISS);
-    after = stats_of(fixture.cache);
-    ck_assert_uint_eq(after.misses, before.misses + 1);
-    ck_assert_uint_eq(after.misses_ended, before.misses_ended + 1);
+    /* a miss is counted, and is no error */
+    ck_assert_uint_eq(after.misses, before.misses + 2);
+    ck_assert_uint_eq(after.misses_ended, before.misses_ended + 2);
     ck_assert_uint_eq(after.errors_other, before.errors_other);
     ck_assert_uint_eq(after.miss_us.count, before.miss_us.count);
+    server_do(&fixture.server, "DEL t:{list}");
 }
 
 TEST(it_does_not_wait_for_a_load_that_is_under_way)
@@ -302,7 +275,7 @@ TEST(it_does_not_wait_for_a_load_that_is_under_way)
 
     calls_up(0, 0);
     getter_hold(&getter, &fixture, "new");
-    expect_failure("new", only_cached(), SHED_EMISS);
+    expect_failure("new", ONLY_CACHED, SHED_EMISS);
     ck_assert_uint_eq(stats_of(fixture.cache).joins, 0);
     table_release(&fixture.table);
     getter_expect(&getter, "new@1", SHED_ORIGIN_LOAD);
@@ -316,7 +289,7 @@ TEST(it_refreshes_nothing)
     age_k(PAST_TTL_MS);
     scripts = server_calls(&fixture.server, "evalsha");
     for (int i = 0; i < 100; i++)
-        expect_with("k", only_cached(), "k@1", SHED_ORIGIN_STALE);
+        expect_with("k", ONLY_CACHED, "k@1", SHED_ORIGIN_STALE);
     /* if it had begun a flight, the cache would know of it by now */
     expect_origin(fixture.cache, "other", "other@2", SHED_ORIGIN_LOAD);
     ck_assert_int_eq(server_calls(&fixture.server, "evalsha"),
@@ -326,7 +299,7 @@ TEST(it_refreshes_nothing)
 
 TEST(rows_that_may_not_be_handed_out_are_misses)
 {
-    struct shed_get_options options = only_cached();
+    struct shed_get_options options = ONLY_CACHED;
 
     calls_up(0, STALE_MS);
     age_k(PAST_TTL_MS); /* within stale_if_error_ms, but nothing has failed */
@@ -336,16 +309,8 @@ TEST(rows_that_may_not_be_handed_out_are_misses)
     options.max_age_ms = MAX_AGE_MS;
     expect_failure("k", options, SHED_EMISS);
     spoil_k();
-    expect_failure("k", only_cached(), SHED_EMISS);
+    expect_failure("k", ONLY_CACHED, SHED_EMISS);
     ck_assert_uint_eq(loads(), 0);
-}
-
-TEST(a_foreign_entry_is_a_miss)
-{
-    calls_up(0, 0);
-    server_do(&fixture.server, "LPUSH t:{list} a");
-    expect_failure("list", only_cached(), SHED_EMISS);
-    server_do(&fixture.server, "DEL t:{list}");
 }
 
 TEST(an_error_of_redis_is_no_miss)
@@ -356,7 +321,7 @@ TEST(an_error_of_redis_is_no_miss)
     fixture_add_proxy(&fixture, &proxy);
     calls_open();
     proxy_set(&proxy, PROXY_ANSWER, 0, "-LOADING Redis is loading\r\n");
-    expect_failure("k", only_cached(), SHED_EREDIS);
+    expect_failure("k", ONLY_CACHED, SHED_EREDIS);
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
 }
 
@@ -364,10 +329,9 @@ TEST(without_redis_nothing_is_known)
 {
     calls_up(0, 0);
     server_kill(&fixture.server);
-    expect_failure("k", only_cached(), SHED_EREDIS);
-    expect_with("k", young(), "k@1", SHED_ORIGIN_UNPUBLISHED);
-    expect_with("k", with_stale(SHED_STALE_ALLOWED), "k@1",
-                SHED_ORIGIN_UNPUBLISHED);
+    expect_failure("k", ONLY_CACHED, SHED_EREDIS);
+    expect_with("k", YOUNG, "k@1", SHED_ORIGIN_UNPUBLISHED);
+    expect_with("k", WITH_STALE(ALLOWED), "k@1", SHED_ORIGIN_UNPUBLISHED);
     server_start_again(&fixture.server);
 }
 
@@ -379,10 +343,9 @@ TEST(any_row_that_redis_has_is_good_enough_if_the_call_says_so)
     age_k(AGEING_TTL_MS * 2);
     table_hold(&fixture.table);
     do
-        expect_with("k", with_stale(SHED_STALE_ALLOWED), "k@1",
-                    SHED_ORIGIN_STALE);
+        expect_with("k", WITH_STALE(ALLOWED), "k@1", SHED_ORIGIN_STALE);
     while (table_running(&fixture.table) == 0);
-    expect_with("k", with_stale(SHED_STALE_ALLOWED), "k@1", SHED_ORIGIN_STALE);
+    expect_with("k", WITH_STALE(ALLOWED), "k@1", SHED_ORIGIN_STALE);
     table_release(&fixture.table);
     WAIT_FOR(has_text(fixture.cache, "k@2"));
     ck_assert_uint_eq(loads(), 1);
@@ -395,26 +358,21 @@ TEST(it_is_given_out_even_where_others_wait_for_its_load)
     calls_up(0, 0);
     age_k(PAST_TTL_MS);
     getter_hold(&getter, &fixture, "k");
-    expect_with("k", with_stale(SHED_STALE_ALLOWED), "k@1", SHED_ORIGIN_STALE);
+    expect_with("k", WITH_STALE(ALLOWED), "k@1", SHED_ORIGIN_STALE);
     table_release(&fixture.table);
     getter_expect(&getter, "k@2", SHED_ORIGIN_LOAD);
     ck_assert_uint_eq(loads(), 1);
 }
 
-TEST(a_call_that_wants_no_stale_row_waits)
-{
-    calls_up(STALE_MS, 0);
-    age_k(PAST_TTL_MS);
-    expect_with("k", with_stale(SHED_STALE_NEVER), "k@2", SHED_ORIGIN_LOAD);
-}
-
-TEST(and_would_rather_fail)
+TEST(a_call_that_wants_no_stale_row_waits_and_would_rather_fail)
 {
     calls_up(STALE_MS, STALE_MS);
     age_k(PAST_TTL_MS);
+    expect_with("k", WITH_STALE(NEVER), "k@2", SHED_ORIGIN_LOAD);
+    age_k(PAST_TTL_MS);
     table_fail(&fixture.table, true);
-    expect_failure("k", with_stale(SHED_STALE_NEVER), SHED_ESOURCE);
-    expect_with("k", get_defaults, "k@1", SHED_ORIGIN_STALE);
+    expect_failure("k", WITH_STALE(NEVER), SHED_ESOURCE);
+    expect_with("k", get_defaults, "k@2", SHED_ORIGIN_STALE);
 }
 
 TEST(no_such_row_is_not_stale_for_any_call)
@@ -422,20 +380,14 @@ TEST(no_such_row_is_not_stale_for_any_call)
     calls_up(STALE_MS, STALE_MS);
     expect_absent("absent", get_defaults);
     age_entry(&fixture.server, "t:{absent}", PAST_TTL_MS);
-    expect_absent("absent", with_stale(SHED_STALE_ALLOWED));
+    expect_absent("absent", WITH_STALE(ALLOWED));
     ck_assert_uint_eq(loads(), 2);
     ck_assert_uint_eq(stats_of(fixture.cache).stale, 0);
-}
-
-TEST(no_such_row_is_not_stale_when_the_load_fails_either)
-{
-    calls_up(STALE_MS, STALE_MS);
-    expect_absent("absent", get_defaults);
     table_fail(&fixture.table, true);
     expect_absent("absent", get_defaults);
     age_entry(&fixture.server, "t:{absent}", PAST_TTL_MS);
     expect_failure("absent", get_defaults, SHED_ESOURCE);
-    expect_failure("absent", with_stale(SHED_STALE_ALLOWED), SHED_ESOURCE);
+    expect_failure("absent", WITH_STALE(ALLOWED), SHED_ESOURCE);
 }
 
 /* ---------------------------------------------------------------- fresh_ms */
@@ -463,7 +415,7 @@ TEST(a_value_says_how_long_it_is_fresh)
     ck_assert_uint_eq(fresh_ms_of("k", get_defaults), 0);
     is_clock_hidden = false;
     age_k(PAST_TTL_MS - OLD_MS);
-    ck_assert_uint_eq(fresh_ms_of("k", only_cached()), 0); /* it is stale */
+    ck_assert_uint_eq(fresh_ms_of("k", ONLY_CACHED), 0); /* it is stale */
     server_kill(&fixture.server);
     ck_assert_uint_eq(fresh_ms_of("k", get_defaults), 0); /* not published */
     server_start_again(&fixture.server);
@@ -497,7 +449,7 @@ TEST(the_terms_hold_for_each_key_of_many)
 {
     static const char *const texts[KEYS] = {"k@2", "clock@1", "", "bad@2",
                                             "new@2"};
-    struct shed_get_options options = young();
+    struct shed_get_options options = YOUNG;
     struct shed_item items[KEYS];
 
     set_up_many(items);
@@ -516,7 +468,7 @@ TEST(many_that_may_not_load_are_hits_or_misses)
 {
     static const enum shed_code codes[KEYS] = {SHED_OK, SHED_OK, SHED_OK,
                                                SHED_EMISS, SHED_EMISS};
-    struct shed_get_options options = only_cached();
+    struct shed_get_options options = ONLY_CACHED;
     struct shed_item items[KEYS];
     struct shed_error err = {0};
     unsigned before;
@@ -552,23 +504,13 @@ static void expect_refused(struct shed_get_options options, const char *field)
 
 TEST(wrong_options_are_refused)
 {
-    struct shed_get_options o = get_defaults;
-
     calls_up(0, 0);
-    o.timeout_ms = UINT64_MAX;
-    expect_refused(o, "timeout_ms");
-    o = get_defaults;
-    o.max_age_ms = UINT64_MAX;
-    expect_refused(o, "max_age_ms");
-    o = get_defaults;
-    o.only_cached = 2;
-    expect_refused(o, "only_cached");
-    o = get_defaults;
-    o.allow_stale = 3;
-    expect_refused(o, "allow_stale");
-    o = get_defaults;
-    o.size = 1;
-    expect_refused(o, "struct shed_get_options");
+    expect_refused(*GET_WITH(.timeout_ms = UINT64_MAX), "timeout_ms");
+    expect_refused(*GET_WITH(.max_age_ms = UINT64_MAX), "max_age_ms");
+    expect_refused(*GET_WITH(.only_cached = 2), "only_cached");
+    expect_refused(*GET_WITH(.allow_stale = 3), "allow_stale");
+    expect_refused((struct shed_get_options){.size = 1},
+                   "struct shed_get_options");
 }
 
 TEST(no_options_are_the_defaults)

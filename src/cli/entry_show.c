@@ -66,6 +66,7 @@ static void show_stored(const struct cli_entry *e, json_t *out)
 
     cli_out_maybe(out, "fresh_until_ms", entry->until_ms > 0,
                   (long long)entry->until_ms);
+    cli_out_number(out, "fresh_left_ms", e->left_ms);
     cli_out_flag(out, "is_stale", e->left_ms == 0);
     if ((entry->flags & SHED_ENTRY_ROW_VERSION) != 0)
         cli_out_number(out, "row_version", entry->row_version);
@@ -112,6 +113,7 @@ void cli_entry_show(const struct cli_entry *e, json_t *out)
         show_stored(e, out);
         return;
     }
+    cli_out_number(out, "failure_left_ms", e->left_ms);
     cli_out_text(out, "code", cli_entry_code(e));
     cli_out_bytes(out, "reason",
                   shed_bytes(e->entry.payload, e->entry.payload_size));

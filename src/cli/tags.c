@@ -89,13 +89,3 @@ bool cli_tags_want_tags(const struct cli_tags *tags,
            (entry->flags & SHED_ENTRY_TAGS) != 0 &&
            entry->position < shed_tags_horizon(&tags->known);
 }
-
-struct cli_text cli_miss_text(const struct cli_miss *miss)
-{
-    bool is_of_tag = miss->tag.size > 0;
-
-    return cli_format("%s%s %s invalidated at %s",
-                      is_of_tag ? "the tag " : "all entries",
-                      cli_escape(miss->tag).at, is_of_tag ? "was" : "were",
-                      cli_date(miss->ms).at);
-}

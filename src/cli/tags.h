@@ -35,7 +35,4 @@ void cli_tags_judge(const struct cli_tags *tags, const struct shed_entry *entry,
 bool cli_tags_want_tags(const struct cli_tags *tags,
                         const struct shed_entry *entry);
 
-/* "the tag red was invalidated at ...", or "all entries were ..." */
-struct cli_text cli_miss_text(const struct cli_miss *miss);
-
 #endif

@@ -23,8 +23,10 @@
 /* A command that has not been answered. */
 struct question {
     struct question *next;
-    size_t server;
+    size_t server; /* that is to have the key */
+    size_t asked;  /* the same, or one to which it sent the question */
     struct shed_buffer command; /* to be repeated elsewhere */
+    struct shed_reply *answer;
 };
 
 struct cli_redis {
@@ -33,7 +35,6 @@ struct cli_redis {
         *address; /* of the URI; without a map server 0 has it */
     struct shed_cluster_map *map;             /* NULL: there is one server */
     struct cli_server *server[CLI_REDIS_MAX]; /* NULL: not used yet */
-    struct cli_server *aside[CLI_REDIS_MAX];  /* of the same numbers */
     size_t chosen;
     const struct cli_server *heard; /* whose answer was the last; NULL: none */
     struct question *first, **end;  /* in the order in which they were asked */
@@ -48,6 +49,7 @@ static void drop_question(struct cli_redis *redis)
     if (redis->first == NULL)
         redis->end = &redis->first;
     shed_buffer_fini(&q->command);
+    shed_reply_free(q->answer);
     free(q);
 }
 
@@ -179,10 +181,8 @@ void cli_redis_close(struct cli_redis *redis)
 {
     if (redis == NULL)
         return;
-    for (size_t i = 0; i < CLI_REDIS_MAX; i++) {
+    for (size_t i = 0; i < CLI_REDIS_MAX; i++)
         cli_server_destroy(redis->server[i]);
-        cli_server_destroy(redis->aside[i]);
-    }
     while (redis->first != NULL)
         drop_question(redis);
     if (redis->map != NULL)
@@ -257,11 +257,11 @@ void cli_redis_send_args(struct cli_redis *redis, const struct shed_args *args)
     struct question *q = cli_alloc(1, sizeof(*q));
     struct shed_error err;
 
-    q->server = redis->chosen;
+    q->server = q->asked = redis->chosen;
     *redis->end = q;
     redis->end = &q->next;
     if (shed_buffer_append(&q->command, args, NULL, &err) != SHED_OK ||
-        cli_server_send(server, &q->command, &err) != SHED_OK)
+        cli_server_send(server, &q->command, &q->answer, &err) != SHED_OK)
         cli_fail_error(redis->call, &err);
 }
 
@@ -303,19 +303,6 @@ struct shed_reply *cli_redis_ask(struct cli_redis *redis, const char *format,
 
 /* ---------------------------------------------------------------- hearing */
 
-/* The next answer of a server. */
-static struct shed_reply *hear_from(struct cli_redis *redis,
-                                    struct cli_server *server)
-{
-    struct shed_error err;
-    struct shed_reply *reply = cli_server_answer(server, &err);
-
-    if (reply == NULL)
-        cli_fail_error(redis->call, &err);
-    redis->heard = server;
-    return reply;
-}
-
 /* Whether an error sends its question elsewhere, or asks for patience, as for
  * several keys in a slot that is being moved. */
 static bool is_to_be_repeated(const struct cli_redis *redis,
@@ -325,49 +312,54 @@ static bool is_to_be_repeated(const struct cli_redis *redis,
            !shed_reply_begins(reply, "CLUSTERDOWN");
 }
 
-/* Ask the first question where it is sent, or again: over a connection aside,
- * because the one in use owes answers to other questions. */
-static struct shed_reply *repeat(struct cli_redis *redis,
-                                 struct shed_reply *reply)
+/* Ask a question where its answer sends it, or again. Returns: false: it is
+ * sent nowhere. */
+static bool repeat(struct cli_redis *redis, struct question *q)
 {
-    struct question *q = redis->first;
+    const char *host = server_at(redis, q->asked)->address->host;
     struct shed_redirect to = {.is_ask = false};
     size_t at = q->server;
     struct cli_server *server;
     struct shed_error err;
 
-    if (shed_reply_redirect(reply, server_at(redis, at)->address->host, &to))
+    if (shed_reply_redirect(q->answer, host, &to))
         at = shed_cluster_map_find(redis->map, to.host, to.port, shed_now_ms());
     if (at == CLI_REDIS_MAX)
-        return reply;
-    if (redis->aside[at] == NULL)
-        redis->aside[at] = create_server(redis, at);
-    server = open_or_fail(redis->aside[at]);
-    if (to.is_ask) {
+        return false;
+    server = open_or_fail(server_at(redis, at));
+    if (to.is_ask)
         shed_reply_free(cli_server_ask(server, &err, NULL, "ASKING"));
-    } else if (at != q->server) {
-        if (!learn_from(redis, server, &err))
-            cli_fail_error(redis->call, &err);
-        q->server = at;
-    }
-    if (cli_server_send(server, &q->command, &err) != SHED_OK)
+    else if (at != q->server && !learn_from(redis, server, &err))
         cli_fail_error(redis->call, &err);
-    shed_reply_free(reply);
-    return hear_from(redis, server);
+    q->server = to.is_ask ? q->server : at;
+    q->asked = at;
+    shed_reply_free(q->answer);
+    q->answer = NULL;
+    if (cli_server_send(server, &q->command, &q->answer, &err) != SHED_OK)
+        cli_fail_error(redis->call, &err);
+    return true;
 }
 
 struct shed_reply *cli_redis_hear(struct cli_redis *redis, const char *what)
 {
     uint64_t end_ms = shed_deadline_ms(shed_now_ms(), redis->call->timeout_ms);
-    struct shed_reply *reply =
-        hear_from(redis, redis->server[redis->first->server]);
+    struct question *q = redis->first;
+    struct shed_reply *reply;
+    struct shed_error err;
 
-    for (int i = 0; is_to_be_repeated(redis, reply) && shed_now_ms() < end_ms;
-         i++) {
+    for (int i = 0;; i++) {
+        redis->heard = server_at(redis, q->asked);
+        if (!cli_server_await(server_at(redis, q->asked), &q->answer, &err))
+            cli_fail_error(redis->call, &err);
+        if (!is_to_be_repeated(redis, q->answer) || shed_now_ms() >= end_ms)
+            break;
         if (i >= ROUNDS_AT_ONCE)
             cli_sleep_ms(ROUND_MS);
-        reply = repeat(redis, reply);
+        if (!repeat(redis, q))
+            break;
     }
+    reply = q->answer;
+    q->answer = NULL;
     drop_question(redis);
     return what != NULL ? cli_redis_check(redis, reply, what) : reply;
 }

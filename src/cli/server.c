@@ -87,6 +87,7 @@ static bool fail(struct cli_server *s, struct shed_error *err)
     const char *why = f->error.reason, *error;
     bool is_named = !cli_begins(why, "Redis: ");
     struct shed_reply *last = NULL;
+    struct shed_conn_call call;
 
     if (s->conn.wire.fd >= 0) {
         (void)shed_wire_fill(&s->conn.wire, false, err);
@@ -104,6 +105,8 @@ static bool fail(struct cli_server *s, struct shed_error *err)
             is_named ? why : why + strlen("Redis"), cli_server_advice(why));
     shed_reply_free(last);
     shed_conn_close(&s->conn);
+    while (shed_conn_pop(&s->conn.queue, &call))
+        continue; /* nobody waits for it any longer */
     return false;
 }
 
@@ -122,38 +125,51 @@ static bool step(struct shed_conn *c, uint64_t end_ms)
 }
 
 bool cli_server_hear(struct cli_server *s, uint64_t end_ms,
-                     struct shed_reply **reply, struct shed_error *err)
+                     struct shed_reply **push, struct shed_error *err)
 {
     struct shed_conn_call call;
+    struct shed_reply *reply;
 
-    *reply = NULL;
+    *push = NULL;
     do {
-        enum shed_conn_event event =
-            shed_conn_next(&s->conn, shed_now_ms(), reply, &call);
-        if (event == SHED_CONN_REPLY || event == SHED_CONN_PUSH)
+        switch (shed_conn_next(&s->conn, shed_now_ms(), &reply, &call)) {
+        case SHED_CONN_REPLY:
+            *(struct shed_reply **)call.owner = reply;
             return true;
+        case SHED_CONN_PUSH:
+            *push = reply;
+            return true;
+        case SHED_CONN_NOTHING:
+        case SHED_CONN_OUT_OF_STEP:
+            break;
+        }
         if (s->conn.state == SHED_CONN_FAILED)
             return fail(s, err);
     } while (step(&s->conn, end_ms));
     return true;
 }
 
-enum shed_code cli_server_send(struct cli_server *s,
-                               const struct shed_buffer *command,
-                               struct shed_error *err)
+bool cli_server_await(struct cli_server *s, struct shed_reply **answer,
+                      struct shed_error *err)
 {
-    const struct shed_conn_call call = {0};
+    struct shed_reply *push;
 
-    return shed_conn_send(&s->conn, command, &call, 1, shed_now_ms(), err);
+    while (*answer == NULL) {
+        if (!cli_server_hear(s, UINT64_MAX, &push, err))
+            return false;
+        shed_reply_free(push);
+    }
+    return true;
 }
 
-struct shed_reply *cli_server_answer(struct cli_server *s,
-                                     struct shed_error *err)
+enum shed_code cli_server_send(struct cli_server *s,
+                               const struct shed_buffer *command,
+                               struct shed_reply **answer,
+                               struct shed_error *err)
 {
-    struct shed_reply *reply;
+    const struct shed_conn_call call = {.owner = answer};
 
-    (void)cli_server_hear(s, UINT64_MAX, &reply, err);
-    return reply;
+    return shed_conn_send(&s->conn, command, &call, 1, shed_now_ms(), err);
 }
 
 /* ------------------------------------------------------------- connecting */
@@ -231,8 +247,8 @@ struct shed_reply *cli_server_ask(struct cli_server *s, struct shed_error *err,
     cli_words(&args, format, list);
     va_end(list);
     if (shed_buffer_append(&command, &args, NULL, err) == SHED_OK &&
-        cli_server_send(s, &command, err) == SHED_OK)
-        reply = cli_server_answer(s, err);
+        cli_server_send(s, &command, &reply, err) == SHED_OK)
+        (void)cli_server_await(s, &reply, err);
     shed_buffer_fini(&command);
     error = what != NULL ? shed_reply_error(reply) : NULL;
     if (error == NULL)

@@ -31,25 +31,27 @@ void cli_server_destroy(struct cli_server *server);
  * err says why. */
 bool cli_server_open(struct cli_server *server, struct shed_error *err);
 
-/* Queue one command that is formatted already, of an open one. */
+/* Queue one command that is formatted already, of an open one. *answer is NULL
+ * until its answer is put there. */
 enum shed_code cli_server_send(struct cli_server *server,
                                const struct shed_buffer *command,
+                               struct shed_reply **answer,
                                struct shed_error *err);
 
-/* Send what is queued, and wait for the next answer or push until end_ms
- * (shed_now_ms; 0: do not wait); then *reply is NULL. Returns: false: the
- * connection is lost, as when an answer does not come for as long as --timeout
- * says (SHED_ETIMEDOUT). */
+/* Send what is queued, and wait for the next answer, which is put in its place,
+ * or for a push, which is *push, else NULL; until end_ms (shed_now_ms; 0: do
+ * not wait). Returns: false: the connection is lost, as when an answer does not
+ * come for as long as --timeout says (SHED_ETIMEDOUT); it is closed then. */
 bool cli_server_hear(struct cli_server *server, uint64_t end_ms,
-                     struct shed_reply **reply, struct shed_error *err);
+                     struct shed_reply **push, struct shed_error *err);
 
-/* Wait for the next answer. Returns: NULL, and err says why; the connection is
- * closed then. */
-struct shed_reply *cli_server_answer(struct cli_server *server,
-                                     struct shed_error *err);
+/* Wait until there is an answer. Returns: as hear. */
+bool cli_server_await(struct cli_server *server, struct shed_reply **answer,
+                      struct shed_error *err);
 
-/* The same, behind a command. An error is an answer, or, if what is not NULL, a
- * failure, which names that. */
+/* Send a command, and wait for its answer; NULL, and err says why, if there is
+ * none. An error is an answer, or, if what is not NULL, a failure, which names
+ * that. */
 __attribute__((format(printf, 4, 5))) struct shed_reply *
 cli_server_ask(struct cli_server *server, struct shed_error *err,
                const char *what, const char *format, ...);

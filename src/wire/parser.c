@@ -118,45 +118,24 @@ static enum shed_parser_result take_line(struct shed_parser *p,
     return begin(p, *line, number, out);
 }
 
-/* Keep a part of a line until its end has come. */
-static enum shed_parser_result keep(struct shed_parser *p, const char *bytes,
-                                    size_t size)
-{
-    char *line = realloc(p->line, p->line_size + size);
-
-    if (line == NULL)
-        return SHED_PARSER_NO_MEMORY;
-    memcpy(line + p->line_size, bytes, size);
-    p->line = line;
-    p->line_size += size;
-    return SHED_PARSER_MORE;
-}
-
 static bool is_type(char byte)
 {
     return byte == '$' || byte == '*' || byte == ':' || byte == '+' ||
            byte == '-';
 }
 
+/* A line whose end has not come is not taken. */
 static enum shed_parser_result find_line(struct shed_parser *p,
                                          const char *bytes, size_t size,
                                          size_t *taken, struct shed_reply **out)
 {
     const char *end = memchr(bytes, '\n', size);
-    enum shed_parser_result result;
 
-    *taken = end != NULL ? (size_t)(end - bytes) + 1 : size;
-    if ((p->line_size == 0 && !is_type(*bytes)) ||
-        p->line_size + *taken > SHED_PARSER_MAX_LINE)
+    *taken = end != NULL ? (size_t)(end - bytes) + 1 : 0;
+    if (!is_type(*bytes) ||
+        (end != NULL ? *taken : size + 1) > SHED_PARSER_MAX_LINE)
         return SHED_PARSER_INVALID;
-    if (p->line_size == 0 && end != NULL)
-        return take_line(p, bytes, *taken, out);
-    result = keep(p, bytes, *taken);
-    if (result != SHED_PARSER_MORE || end == NULL)
-        return result;
-    size = p->line_size;
-    p->line_size = 0;
-    return take_line(p, p->line, size, out);
+    return end != NULL ? take_line(p, bytes, *taken, out) : SHED_PARSER_MORE;
 }
 
 /* ----------------------------------------------------------- bulk strings */
@@ -185,9 +164,10 @@ enum shed_parser_result shed_parser_take(struct shed_parser *p,
                                          struct shed_reply **reply)
 {
     enum shed_parser_result result = SHED_PARSER_MORE;
-    size_t n;
+    size_t n = 1;
 
-    for (*taken = 0; result == SHED_PARSER_MORE && *taken < size; *taken += n)
+    for (*taken = 0; result == SHED_PARSER_MORE && n > 0 && *taken < size;
+         *taken += n)
         result = p->bulk != NULL
                      ? fill_bulk(p, bytes + *taken, size - *taken, &n, reply)
                      : find_line(p, bytes + *taken, size - *taken, &n, reply);
@@ -196,7 +176,7 @@ enum shed_parser_result shed_parser_take(struct shed_parser *p,
 
 bool shed_parser_is_between(const struct shed_parser *p)
 {
-    return p->bulk == NULL && p->depth == 0 && p->line_size == 0;
+    return p->bulk == NULL && p->depth == 0;
 }
 
 void shed_parser_fini(struct shed_parser *p)
@@ -204,6 +184,5 @@ void shed_parser_fini(struct shed_parser *p)
     shed_reply_free(p->bulk);
     while (p->depth > 0)
         shed_reply_free(p->level[--p->depth].array);
-    free(p->line);
-    *p = (struct shed_parser){.line = NULL};
+    *p = (struct shed_parser){.bulk = NULL};
 }

@@ -33,8 +33,6 @@
 
 /* {0} at the beginning of a stream. */
 struct shed_parser {
-    char *line; /* the beginning of a line whose end has not come */
-    size_t line_size;
     struct shed_reply *bulk; /* being filled; NULL: a line comes next */
     size_t bulk_left;        /* of it, and of the end of its line */
     struct shed_parser_level {
@@ -49,7 +47,8 @@ struct shed_parser {
 
 enum shed_parser_result {
     SHED_PARSER_REPLY,    /* *reply is complete, and the caller's */
-    SHED_PARSER_MORE,     /* all was taken; the reply goes on */
+    SHED_PARSER_MORE,     /* the reply goes on; all was taken but a line whose
+                             end has not come: give it again, with more */
     SHED_PARSER_INVALID,  /* that is no reply, or one nobody can have requested:
                              the stream must end */
     SHED_PARSER_NO_MEMORY /* so must it */
@@ -62,7 +61,7 @@ enum shed_parser_result shed_parser_take(struct shed_parser *parser,
                                          size_t *taken,
                                          struct shed_reply **reply);
 
-/* Whether the stream is between two replies. */
+/* Whether what was taken ends with the end of a reply. */
 bool shed_parser_is_between(const struct shed_parser *parser);
 
 void shed_parser_fini(struct shed_parser *parser);

@@ -26,6 +26,9 @@
  * not fit on a caller's stack (STACK_BYTES in base/thread.c). */
 #define READ_BYTES ((size_t)64 * 1024)
 
+_Static_assert(SHED_PARSER_MAX_LINE <= READ_BYTES,
+               "what the parser leaves leaves room, or is too long");
+
 #define FIRST_CAPACITY ((size_t)1024)
 /* A buffer up to this size is kept between uses; a larger one is freed. */
 #define KEEP_BYTES ((size_t)256 * 1024)
@@ -470,31 +473,31 @@ enum shed_code shed_wire_block(struct shed_wire *w, uint64_t limit_ms,
     return SHED_OK;
 }
 
-/* Whether there is something to parse. */
-static enum shed_wire_io has_more(struct shed_wire *w, struct shed_error *err)
+/* Go on behind what the parser has left: TLS may have more. */
+static enum shed_wire_io read_on(struct shed_wire *w, struct shed_error *err)
 {
-    if (w->in_at < w->in_end)
-        return SHED_WIRE_DONE;
-    w->in_at = w->in_end = 0;
-    if (w->tls != NULL && open_sealed(w, 0, err) != SHED_WIRE_DONE)
+    size_t room = make_room(w);
+
+    if (w->tls != NULL && room > 0 && open_sealed(w, 0, err) != SHED_WIRE_DONE)
         return SHED_WIRE_LOST;
-    return w->in_end > 0 ? SHED_WIRE_DONE : SHED_WIRE_AGAIN;
+    return READ_BYTES - w->in_end < room ? SHED_WIRE_DONE : SHED_WIRE_AGAIN;
 }
 
 enum shed_wire_io shed_wire_next(struct shed_wire *w, struct shed_reply **reply,
                                  struct shed_error *err)
 {
-    enum shed_parser_result result = SHED_PARSER_MORE;
-    enum shed_wire_io io;
+    enum shed_parser_result result;
+    enum shed_wire_io io = SHED_WIRE_DONE;
     size_t taken;
 
     *reply = NULL;
-    while (result == SHED_PARSER_MORE &&
-           (io = has_more(w, err)) == SHED_WIRE_DONE) {
+    do {
         result = shed_parser_take(&w->parser, w->in + w->in_at,
                                   w->in_end - w->in_at, &taken, reply);
         w->in_at += taken;
-    }
+        if (result == SHED_PARSER_MORE)
+            io = read_on(w, err);
+    } while (result == SHED_PARSER_MORE && io == SHED_WIRE_DONE);
     if (result == SHED_PARSER_MORE)
         return io;
     if (result == SHED_PARSER_REPLY)

@@ -222,6 +222,16 @@ TEST_EACH(a_spoilt_record_is_no_reply, 0, COUNT_OF(spoils))
     WAIT_UNTIL(gets(SHED_ORIGIN_REDIS), "healthy again");
 }
 
+TEST(a_byte_at_a_time_is_enough)
+{
+    init_with_proxy();
+    fixture_hurry(&fixture, FIXTURE_SILENCE_MS);
+    proxy_set(&proxy, PROXY_DRIP, 0, NULL);
+    fixture_open(&fixture);
+    WAIT_UNTIL(gets(SHED_ORIGIN_REDIS), "dripping");
+    pass();
+}
+
 /* ------------------------------------------------------------------ the end */
 
 static void install(void)

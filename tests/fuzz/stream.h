@@ -26,13 +26,14 @@ static inline void stream_open(struct stream *s)
     *s = (struct stream){.bytes = NULL};
 }
 
-/* Its replies are to be taken before the next is fed. */
+/* Bytes that follow those that were fed before. */
 static inline void stream_feed(struct stream *s, const uint8_t *bytes,
                                size_t size)
 {
-    check(s->size == 0 || s->is_lost);
-    s->bytes = (const char *)bytes;
-    s->size = size;
+    if (s->size == 0)
+        s->bytes = (const char *)bytes;
+    check(s->bytes + s->size == (const char *)bytes || s->is_lost);
+    s->size += size;
 }
 
 /* The next reply, which is the caller's; NULL where there is none. */

@@ -10,7 +10,7 @@
 /* Free it with shed_reply_free. */
 static inline struct shed_reply *parse_reply(const char *wire)
 {
-    struct shed_parser parser = {.line = NULL};
+    struct shed_parser parser = {.bulk = NULL};
     struct shed_reply *reply = NULL;
     size_t taken;
 

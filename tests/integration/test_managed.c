@@ -14,35 +14,31 @@
 static const struct row {
     const char *command; /* all of it is renamed; the first word of acl */
     const char *acl;     /* as ACL SETUSER takes it */
-    enum shed_code get, invalidate, acquire, release;
     const char
         *told; /* the beginning of the reason of the one event; NULL:
                   nothing is told, because calls say it or nobody needs it */
     const char *told_renamed; /* the same if the command was renamed, if that
                                  differs */
+    enum shed_code get, invalidate, acquire, release;
 } rows[] = {
-    {"CLIENT", "-client|tracking", SHED_OK, SHED_OK, SHED_OK, SHED_OK,
-     "CLIENT TRACKING, at ", "CLIENT ID, at "},
-    {"CLIENT", "-client|id", SHED_OK, SHED_OK, SHED_OK, SHED_OK,
-     "CLIENT ID, at ", "CLIENT ID, at "},
-    {"SUBSCRIBE", "-subscribe", SHED_OK, SHED_OK, SHED_OK, SHED_OK,
-     "SUBSCRIBE, at ", NULL},
-    {"PUBSUB", "-pubsub", SHED_OK, SHED_OK, SHED_OK, SHED_OK,
-     "PUBSUB NUMSUB, at ", NULL},
-    {"INFO", "-info", SHED_OK, SHED_OK, SHED_OK, SHED_OK, "INFO, at ", NULL},
-    {"ROLE", "-role", SHED_OK, SHED_OK, SHED_OK, SHED_OK, "ROLE, at ", NULL},
-    {"SCRIPT", "-script", SHED_OK, SHED_OK, SHED_OK, SHED_OK,
-     "SCRIPT LOAD, at ", NULL},
-    {"CONFIG", "-config", SHED_OK, SHED_OK, SHED_OK, SHED_OK, NULL, NULL},
-    {"SELECT", "-select", SHED_OK, SHED_OK, SHED_OK, SHED_OK, NULL, NULL},
-    {"COMMAND", "-command", SHED_OK, SHED_OK, SHED_OK, SHED_OK, NULL, NULL},
-    {"MULTI", "-multi", SHED_OK, SHED_OK, SHED_OK, SHED_OK, NULL, NULL},
-    {"WAIT", "-wait", SHED_OK, SHED_OK, SHED_OK, SHED_OK, NULL, NULL},
-    {"GET", "-get", SHED_EDENIED, SHED_OK, SHED_OK, SHED_EDENIED, NULL, NULL},
-    {"UNLINK", "-unlink", SHED_OK, SHED_EDENIED, SHED_OK, SHED_OK, NULL, NULL},
-    {"EVALSHA", "-evalsha", SHED_EDENIED, SHED_EDENIED, SHED_EDENIED, SHED_OK,
-     NULL, NULL},
-    {"TIME", "-time", SHED_EDENIED, SHED_OK, SHED_EDENIED, SHED_OK, NULL, NULL},
+    {"CLIENT", "-client|tracking", .told = "CLIENT TRACKING, at ",
+     .told_renamed = "CLIENT ID, at "},
+    {"CLIENT", "-client|id", .told = "CLIENT ID, at "},
+    {"SUBSCRIBE", "-subscribe", .told = "SUBSCRIBE, at "},
+    {"PUBSUB", "-pubsub", .told = "PUBSUB NUMSUB, at "},
+    {"INFO", "-info", .told = "INFO, at "},
+    {"ROLE", "-role", .told = "ROLE, at "},
+    {"SCRIPT", "-script", .told = "SCRIPT LOAD, at "},
+    {"CONFIG", "-config", .told = NULL},
+    {"SELECT", "-select", .told = NULL},
+    {"COMMAND", "-command", .told = NULL},
+    {"MULTI", "-multi", .told = NULL},
+    {"WAIT", "-wait", .told = NULL},
+    {"GET", "-get", .get = SHED_EDENIED, .release = SHED_EDENIED},
+    {"UNLINK", "-unlink", .invalidate = SHED_EDENIED},
+    {"EVALSHA", "-evalsha", .get = SHED_EDENIED, .invalidate = SHED_EDENIED,
+     .acquire = SHED_EDENIED},
+    {"TIME", "-time", .get = SHED_EDENIED, .acquire = SHED_EDENIED},
 };
 
 enum { ROWS = sizeof(rows) / sizeof(*rows) };

@@ -140,14 +140,19 @@ static void open_ends(void)
 static void close_ends(void)
 {
     shed_tls_destroy(tls);
+    tls = NULL;
     SSL_free(peer);
+    peer = NULL;
 }
 
+/* Also after each test. */
 static void stop(void)
 {
     close_ends();
     shed_tls_server_destroy(server);
+    server = NULL;
     SSL_CTX_free(context);
+    context = NULL;
 }
 
 /* Our end is given bytes, and read. */
@@ -295,7 +300,6 @@ TEST_EACH(the_server_of_a_known_authority_and_the_right_name_is_believed, 0,
     start_server(row->host);
     shake();
     expect_talk();
-    stop();
 }
 
 static const struct refused {
@@ -349,7 +353,6 @@ TEST_EACH(a_refusal_names_its_cause, 0, COUNT_OF(refusals))
               (shed_tls_write(tls, "secret", 6, &taken, NULL) == SHED_OK &&
                taken == 0));
     ck_assert_uint_eq(heard_size, 0);
-    stop();
 }
 
 TEST(a_server_that_speaks_no_tls_is_named)
@@ -358,7 +361,6 @@ TEST(a_server_that_speaks_no_tls_is_named)
                                         "HTTP/1.1 400 Bad Request\r\n\r\n"};
     struct shed_error err;
 
-    options.tls_ca = at("ca.pem");
     for (size_t i = 0; i < 2; i++) {
         start_peer("server", 0);
         start_server("localhost");
@@ -386,7 +388,6 @@ TEST(a_name_is_told_to_the_server_and_an_address_is_not)
 {
     static const char *const hosts[] = {"localhost", "127.0.0.1"};
 
-    options.tls_ca = at("ca.pem");
     for (int i = 0; i < 2; i++) {
         start_peer("server", 0);
         SSL_CTX_set_tlsext_servername_callback(context, note_name);
@@ -435,7 +436,6 @@ TEST(a_session_is_resumed_by_all_later_connections)
 {
     static const int versions[] = {TLS1_2_VERSION, TLS1_3_VERSION};
 
-    options.tls_ca = at("ca.pem");
     for (int i = 0; i < 2; i++) {
         start_peer("server", versions[i]);
         start_server("localhost");
@@ -458,7 +458,6 @@ TEST(a_certificate_is_checked_again_after_a_failure)
 {
     struct shed_error err;
 
-    options.tls_ca = at("ca.pem");
     start_peer("server", 0);
     start_server("localhost");
     shake();
@@ -474,14 +473,12 @@ TEST(a_certificate_is_checked_again_after_a_failure)
     start_peer("server", 0);
     shake();
     ck_assert_int_eq(SSL_session_reused(peer), 0);
-    stop();
 }
 
 /* ------------------------------------------------------- between the bytes */
 
 static void set_up_one(int version)
 {
-    options.tls_ca = at("ca.pem");
     start_peer("server", version);
     start_server("localhost");
 }
@@ -516,7 +513,6 @@ TEST(a_long_text_goes_in_parts)
     answer(text, LONG);
     ck_assert_uint_eq(got_size, LONG);
     ck_assert_int_eq(memcmp(got, text, LONG), 0);
-    stop();
 }
 
 TEST(new_keys_are_used_and_answered)
@@ -539,7 +535,6 @@ TEST(new_keys_are_used_and_answered)
     ck_assert_uint_eq(heard_size, 4);
     ck_assert_uint_eq(got_size, 4);
     expect_talk();
-    stop();
 }
 
 /* The answer is a warning, and no handshake: what the server makes of it is its
@@ -560,7 +555,6 @@ TEST(a_renegotiation_is_refused)
     size = (int)shed_tls_take(tls, bytes, sizeof(bytes));
     ck_assert_int_gt(size, 0);
     ck_assert_int_eq(bytes[0], SSL3_RT_ALERT);
-    stop();
 }
 
 TEST(the_end_of_the_server_is_one_of_the_connection)
@@ -572,7 +566,6 @@ TEST(the_end_of_the_server_is_one_of_the_connection)
     (void)SSL_shutdown(peer);
     ck_assert_int_eq(pump(&err), SHED_EREDIS);
     ck_assert_ptr_nonnull(strstr(err.reason, "closed by the server"));
-    stop();
 }
 
 /* A program that uses OpenSSL on the same thread finds its errors, and no
@@ -596,7 +589,6 @@ TEST(the_errors_of_others_are_left_alone)
     ck_assert_uint_eq(got_size, 0);
     ck_assert_int_eq(ERR_GET_LIB(ERR_get_error()), ERR_LIB_USER);
     ck_assert_uint_eq(ERR_peek_error(), 0);
-    stop();
 }
 
 /* ----------------------------------------------------------------- a wire */
@@ -645,10 +637,8 @@ static void open_wire(void)
 static void close_wire(void)
 {
     close(SSL_get_fd(peer));
-    SSL_free(peer);
     shed_wire_close(&wire);
     shed_address_unref(address);
-    SSL_CTX_free(context);
 }
 
 static bool has_come(void)
@@ -661,7 +651,6 @@ static bool has_come(void)
  * for. */
 TEST(what_tls_says_for_itself_is_no_reply)
 {
-    options.tls_ca = at("ca.pem");
     start_peer("server", TLS1_3_VERSION);
     open_wire();
     ck_assert(shed_wire_is_quiet(&wire));
@@ -696,7 +685,6 @@ TEST(a_server_bears_that_memory_is_out)
     enum shed_code code;
     int n = 0;
 
-    options.tls_ca = at("ca.pem");
     use_own("client");
     do {
         has_failed = false;
@@ -707,6 +695,7 @@ TEST(a_server_bears_that_memory_is_out)
         is_scarce = false;
         expect_bearable(code, &err);
         shed_tls_server_destroy(server);
+        server = NULL;
         ck_assert_uint_eq(ERR_peek_error(), 0);
     } while (has_failed);
     ck_assert_int_gt(n, 100);
@@ -752,7 +741,6 @@ TEST(a_connection_bears_that_memory_is_out)
     ck_assert_int_gt(n, 100);
     shake();
     expect_talk();
-    stop();
 }
 
 /* ------------------------------------------------------------------ the end */
@@ -784,6 +772,7 @@ static void remove_all(void)
 static void set_up(void)
 {
     options = bare_client();
+    options.tls_ca = at("ca.pem");
 }
 
 int main(void)
@@ -794,6 +783,6 @@ int main(void)
         return EXIT_FAILURE;
 
     tcase_add_unchecked_fixture(test_case(), install, remove_all);
-    tcase_add_checked_fixture(test_case(), set_up, NULL);
+    tcase_add_checked_fixture(test_case(), set_up, stop);
     return run_tests("tls");
 }

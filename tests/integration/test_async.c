@@ -44,6 +44,24 @@ static void expect_row(struct ending *e, const char *text,
     shed_value_unref(e->value);
 }
 
+/* A get of the key ends so. */
+static void expect_async(const char *key,
+                         const struct shed_get_options *options,
+                         const char *text, enum shed_origin origin)
+{
+    struct ending e;
+
+    (void)begin(key, options, &e, NULL);
+    expect_row(&e, text, origin);
+}
+
+static enum shed_code put_async(const char *key, const char *row,
+                                const struct shed_put_options *options)
+{
+    return awaited_put(fixture.cache, shed_str(key), shed_str(row), options,
+                       NULL);
+}
+
 static struct shed_queue *open_queue(void)
 {
     struct shed_queue *queue;
@@ -66,10 +84,8 @@ TEST(a_miss_is_loaded_and_a_hit_is_not)
     struct ending e;
 
     fixture_open(&fixture);
-    (void)begin("k", NULL, &e, NULL);
-    expect_row(&e, "k@1", SHED_ORIGIN_LOAD);
-    (void)begin("k", NULL, &e, NULL);
-    expect_row(&e, "k@1", SHED_ORIGIN_REDIS);
+    expect_async("k", NULL, "k@1", SHED_ORIGIN_LOAD);
+    expect_async("k", NULL, "k@1", SHED_ORIGIN_REDIS);
     (void)begin("absent", NULL, &e, NULL);
     expect_ending(&e, SHED_OK);
     ck_assert_int_eq(e.value->kind, SHED_KIND_ABSENT);
@@ -91,11 +107,8 @@ TEST(calls_of_both_kinds_share_a_load)
         (void)begin("k", NULL, &e[i], NULL);
     WAIT_FOR(stats_of(fixture.cache).joins >= MANY);
     table_release(&fixture.table);
-    for (unsigned i = 0; i < MANY; i++) {
-        expect_ending(&e[i], SHED_OK);
-        check_text(e[i].value, "k@1");
-        shed_value_unref(e[i].value);
-    }
+    for (unsigned i = 0; i < MANY; i++)
+        expect_row(&e[i], "k@1", SHED_ORIGIN_LOAD);
     getter_expect(&getter, "k@1", SHED_ORIGIN_LOAD);
     ck_assert_uint_eq(table_loads(&fixture.table), 1);
 }
@@ -107,8 +120,7 @@ TEST(calls_of_one_turn_share_a_get)
 
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
-    (void)begin("k", NULL, &e[0], NULL); /* the session is up */
-    expect_row(&e[0], "k@1", SHED_ORIGIN_REDIS);
+    expect_async("k", NULL, "k@1", SHED_ORIGIN_REDIS); /* the session is up */
     before = server_calls(&fixture.server, "get");
     server_freeze(&fixture.server);
     for (unsigned i = 0; i < MANY; i++)
@@ -126,8 +138,8 @@ TEST(a_call_that_waits_for_the_next_get_joins_a_flight)
     long long before;
 
     fixture_open(&fixture);
-    (void)begin("other", NULL, &first, NULL); /* the session is up */
-    expect_row(&first, "other@1", SHED_ORIGIN_LOAD);
+    expect_async("other", NULL, "other@1",
+                 SHED_ORIGIN_LOAD); /* the session is up */
     before = server_calls(&fixture.server, "get");
     server_freeze(&fixture.server);
     (void)begin("k", NULL, &first, NULL);
@@ -146,14 +158,12 @@ TEST(a_call_that_waits_for_the_next_get_joins_a_flight)
 TEST(redis_does_not_track_what_a_hit_reads)
 {
     char before[32], after[32];
-    struct ending e;
 
     fixture_open(&fixture);
     wait_for_pushes(&fixture);
     put(fixture.cache, "k", "row");
     server_info(&fixture.server, "tracking_total_keys", before, sizeof(before));
-    (void)begin("k", NULL, &e, NULL);
-    expect_row(&e, "row", SHED_ORIGIN_REDIS);
+    expect_async("k", NULL, "row", SHED_ORIGIN_REDIS);
     server_info(&fixture.server, "tracking_total_keys", after, sizeof(after));
     ck_assert_str_eq(after, before);
 }
@@ -183,28 +193,21 @@ TEST(many_calls_go_by_several_connections)
 
 TEST(the_options_are_those_of_the_call_that_blocks)
 {
-    struct shed_get_options o = SHED_GET_OPTIONS_INIT;
+    const struct shed_get_options *only_cached = GET_WITH(.only_cached = 1);
     struct ending e;
 
     fixture_open(&fixture);
-    o.only_cached = 1;
-    (void)begin("k", &o, &e, NULL);
+    (void)begin("k", only_cached, &e, NULL);
     expect_ending(&e, SHED_EMISS);
     expect_text(fixture.cache, "k", "k@1");
-    (void)begin("k", &o, &e, NULL);
-    expect_row(&e, "k@1", SHED_ORIGIN_REDIS);
+    expect_async("k", only_cached, "k@1", SHED_ORIGIN_REDIS);
     table_update(&fixture.table);
-    o.only_cached = 0;
-    o.max_age_ms = 1;
     usleep(5000); /* so old does it become */
-    (void)begin("k", &o, &e, NULL);
-    expect_row(&e, "k@2", SHED_ORIGIN_LOAD);
+    expect_async("k", GET_WITH(.max_age_ms = 1), "k@2", SHED_ORIGIN_LOAD);
 }
 
 TEST(an_old_row_is_given_at_the_soft_timeout)
 {
-    struct ending e;
-
     fixture.cache_options.ttl_ms = 50;
     fixture.cache_options.stale_if_error_ms = 3600000;
     fixture.cache_options.soft_timeout_ms = 20;
@@ -214,26 +217,21 @@ TEST(an_old_row_is_given_at_the_soft_timeout)
     table_hold(&fixture.table);
     table_update(&fixture.table);
     usleep(60000); /* the ttl */
-    (void)begin("k", NULL, &e, NULL);
-    expect_row(&e, "k@1", SHED_ORIGIN_STALE);
+    expect_async("k", NULL, "k@1", SHED_ORIGIN_STALE);
     table_release(&fixture.table);
     WAIT_FOR(has_text(fixture.cache, "k@2"));
 }
 
 TEST(tags_make_rows_misses)
 {
-    struct ending e;
-
     fixture.cache_options.tags_limit = 100;
     fixture.table.has_tags = true;
     fixture_open(&fixture);
-    (void)begin("k", NULL, &e, NULL);
-    expect_row(&e, "k@1", SHED_ORIGIN_LOAD);
+    expect_async("k", NULL, "k@1", SHED_ORIGIN_LOAD);
     table_update(&fixture.table);
     EXPECT_OK(shed_invalidate_tags(
         fixture.cache, (struct shed_bytes[]){shed_str("all")}, 1, 0, NULL));
-    (void)begin("k", NULL, &e, NULL);
-    expect_row(&e, "k@2", SHED_ORIGIN_LOAD);
+    expect_async("k", NULL, "k@2", SHED_ORIGIN_LOAD);
 }
 
 /* A process that polls learns the log of tags by a read of its own. */
@@ -403,8 +401,7 @@ TEST(a_redis_that_hangs_holds_nobody_beyond_the_deadline)
     (void)begin("k", WITHIN(30), &e, NULL);
     expect_ending(&e, SHED_ETIMEDOUT);
     server_thaw(&fixture.server);
-    (void)begin("k", NULL, &e, NULL);
-    expect_row(&e, "k@1", SHED_ORIGIN_REDIS);
+    expect_async("k", NULL, "k@1", SHED_ORIGIN_REDIS);
 }
 
 TEST(a_cancelled_call_ends_at_once)
@@ -549,28 +546,22 @@ TEST(wrong_arguments_are_refused_and_nothing_is_called)
     const struct shed_then then = {note_ending, &e, NULL},
                            none = {NULL, &e, NULL};
     struct shed_pending *pending = (struct shed_pending *)&e;
-    struct shed_get_options o = SHED_GET_OPTIONS_INIT;
-    struct shed_error err;
+    const struct shed_bytes k = shed_str("k");
+    struct shed_cache *cache;
 
     fixture_open(&fixture);
-    EXPECT_CODE(shed_get_async(fixture.cache, shed_str(""), NULL, &then, NULL,
-                               &pending, &err),
-                SHED_EINVAL);
+    cache = fixture.cache;
+    const enum shed_code codes[] = {
+        shed_get_async(cache, shed_str(""), NULL, &then, NULL, &pending, NULL),
+        shed_get_async(cache, k, NULL, &none, NULL, NULL, NULL),
+        shed_get_async(cache, k, NULL, NULL, NULL, NULL, NULL),
+        shed_get_async(cache, k, GET_WITH(.only_cached = 2), &then, NULL, NULL,
+                       NULL),
+        shed_get_async(NULL, k, NULL, &then, NULL, NULL, NULL),
+        shed_queue_open(NULL, NULL)};
     ck_assert_ptr_null(pending);
-    EXPECT_CODE(shed_get_async(fixture.cache, shed_str("k"), NULL, &none, NULL,
-                               NULL, &err),
-                SHED_EINVAL);
-    EXPECT_CODE(shed_get_async(fixture.cache, shed_str("k"), NULL, NULL, NULL,
-                               NULL, &err),
-                SHED_EINVAL);
-    o.only_cached = 2;
-    EXPECT_CODE(shed_get_async(fixture.cache, shed_str("k"), &o, &then, NULL,
-                               NULL, &err),
-                SHED_EINVAL);
-    EXPECT_CODE(
-        shed_get_async(NULL, shed_str("k"), NULL, &then, NULL, NULL, &err),
-        SHED_EINVAL);
-    EXPECT_CODE(shed_queue_open(NULL, &err), SHED_EINVAL);
+    for (size_t i = 0; i < COUNT_OF(codes); i++)
+        EXPECT_CODE(codes[i], SHED_EINVAL);
     shed_queue_close(NULL);
     fixture_down(&fixture);
     ck_assert_uint_eq(atomic_load(&e.calls), 0);
@@ -578,52 +569,17 @@ TEST(wrong_arguments_are_refused_and_nothing_is_called)
 
 /* ----------------------------------------------------------------- writes */
 
-static void begin_put(const char *key, const char *row,
-                      const struct shed_put_options *options, struct ending *e)
-{
-    const struct shed_then then = {note_ending, e, NULL};
-    struct shed_error err;
-
-    *e = (struct ending){.calls = 0};
-    ck_assert_msg(shed_put_async(fixture.cache, shed_str(key), shed_str(row),
-                                 options, &then, NULL, &err) == SHED_OK,
-                  "%s", err.reason);
-}
-
-static struct shed_pending *begin_invalidate(const char *key,
-                                             uint64_t timeout_ms,
-                                             struct ending *e,
-                                             struct shed_queue *queue)
-{
-    const struct shed_then then = {note_ending, e, queue};
-    struct shed_pending *pending;
-    struct shed_error err;
-
-    *e = (struct ending){.calls = 0};
-    ck_assert_msg(shed_invalidate_async(fixture.cache, shed_str(key),
-                                        timeout_ms, &then, &pending,
-                                        &err) == SHED_OK,
-                  "%s", err.reason);
-    return pending;
-}
-
 TEST(a_put_is_read_after_its_end)
 {
-    struct ending e;
-
     fixture_open(&fixture);
     for (int i = 0; i < 20; i++) {
         char row[16];
         snprintf(row, sizeof(row), "row %d", i);
-        begin_put("k", row, NULL, &e);
-        expect_ending(&e, SHED_OK);
-        ck_assert_ptr_null(e.value);
+        EXPECT_OK(put_async("k", row, NULL));
         expect_text(fixture.cache, "k", row);
     }
-    begin_put("v", "later", AT_VERSION(7), &e);
-    expect_ending(&e, SHED_OK);
-    begin_put("v", "earlier", AT_VERSION(3), &e);
-    expect_ending(&e, SHED_OK);
+    EXPECT_OK(put_async("v", "later", AT_VERSION(7)));
+    EXPECT_OK(put_async("v", "earlier", AT_VERSION(3)));
     expect_text(fixture.cache, "v", "later");
     ck_assert_uint_eq(stats_of(fixture.cache).puts, 22);
 }
@@ -632,14 +588,12 @@ TEST(a_put_can_have_tags)
 {
     const struct shed_bytes tag = shed_str("red");
     struct shed_put_options o = SHED_PUT_OPTIONS_INIT;
-    struct ending e;
 
     fixture.cache_options.tags_limit = 100;
     fixture_open(&fixture);
     o.tags = &tag;
     o.tags_count = 1;
-    begin_put("k", "put", &o, &e);
-    expect_ending(&e, SHED_OK);
+    EXPECT_OK(put_async("k", "put", &o));
     expect_text(fixture.cache, "k", "put");
     EXPECT_OK(shed_invalidate_tags(fixture.cache, &tag, 1, 0, NULL));
     expect_text(fixture.cache, "k", "k@1");
@@ -647,27 +601,22 @@ TEST(a_put_can_have_tags)
 
 TEST(an_invalidated_row_is_loaded_again)
 {
-    struct ending e;
-
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     table_update(&fixture.table);
-    (void)begin_invalidate("k", 0, &e, NULL);
-    expect_ending(&e, SHED_OK);
+    EXPECT_OK(awaited_invalidate(fixture.cache, shed_str("k"), 0, NULL));
     expect_text(fixture.cache, "k", "k@2");
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations, 1);
 }
 
 TEST(a_write_that_redis_may_have_missed_is_delivered)
 {
-    struct ending e;
-
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1");
     table_update(&fixture.table);
     server_freeze(&fixture.server);
-    (void)begin_invalidate("k", 30, &e, NULL);
-    expect_ending(&e, SHED_ETIMEDOUT);
+    EXPECT_CODE(awaited_invalidate(fixture.cache, shed_str("k"), 30, NULL),
+                SHED_ETIMEDOUT);
     ck_assert_uint_eq(stats_of(fixture.cache).invalidations_undelivered, 1);
     server_thaw(&fixture.server);
     expect_text(fixture.cache, "k", "k@2");
@@ -676,24 +625,21 @@ TEST(a_write_that_redis_may_have_missed_is_delivered)
 /* It is not carried out after its end: what is stored then stays. */
 TEST(a_put_that_is_cancelled_on_its_way_ends_when_it_cannot_be_late)
 {
-    const struct shed_then then = {note_ending, NULL, NULL};
-    struct shed_then then_e = then;
-    struct shed_pending *pending;
     struct ending e = {.calls = 0};
+    const struct shed_then then = {note_ending, &e, NULL};
+    struct shed_pending *pending;
     uint64_t begun_ms;
 
     fixture_open(&fixture);
-    begin_put("k", "first", NULL, &e);
-    expect_ending(&e, SHED_OK);
-    e = (struct ending){.calls = 0};
-    then_e.user = &e;
+    EXPECT_OK(put_async("k", "first", NULL));
     server_freeze(&fixture.server);
     EXPECT_OK(shed_put_async(fixture.cache, shed_str("k"), shed_str("second"),
-                             NULL, &then_e, &pending, NULL));
+                             NULL, &then, &pending, NULL));
     usleep(20000); /* it is sent */
     begun_ms = shed_now_ms();
     ck_assert_int_eq(shed_cancel(pending), 1);
     expect_ending(&e, SHED_ETIMEDOUT);
+    ck_assert_ptr_null(e.value);
     ck_assert_uint_ge(shed_now_ms() - begun_ms, 900);
     server_thaw(&fixture.server);
     expect_text(fixture.cache, "k", "k@1"); /* it was invalidated */
@@ -702,14 +648,17 @@ TEST(a_put_that_is_cancelled_on_its_way_ends_when_it_cannot_be_late)
 TEST(closing_the_cache_ends_writes)
 {
     struct shed_queue *queue = open_queue();
-    struct ending e;
+    struct ending e = {.calls = 0};
+    const struct shed_then then = {note_ending, &e, queue};
 
-    fixture.cache_options.timeout_ms = 100; /* of the last delivery */
+    fixture.cache_options.timeout_ms =
+        scaled_ms(500); /* of the last delivery */
     fixture.client_options.command_timeout_ms = scaled_ms(200);
     fixture_open(&fixture);
     expect_text(fixture.cache, "k", "k@1"); /* there is a session */
     server_freeze(&fixture.server);
-    (void)begin_invalidate("k", 3600000, &e, queue);
+    EXPECT_OK(shed_invalidate_async(fixture.cache, shed_str("k"), 3600000,
+                                    &then, NULL, NULL));
     shed_cache_close(fixture.cache);
     fixture.cache = NULL;
     server_thaw(&fixture.server);
@@ -797,8 +746,7 @@ TEST(a_near_row_is_given_at_once)
     check_text(near, "k@1");
     shed_value_unref(near);
     ck_assert_uint_eq(atomic_load(&e.calls), 0);
-    (void)begin("k", NULL, &e, NULL);
-    expect_row(&e, "k@1", SHED_ORIGIN_REDIS);
+    expect_async("k", NULL, "k@1", SHED_ORIGIN_REDIS);
 }
 
 int main(void)

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -112,6 +113,14 @@ redisContext *bench_connect(const char *socket)
     if (redis == NULL || redis->err != 0)
         bench_die("hiredis cannot connect");
     return redis;
+}
+
+const char *bench_uri(const char *socket)
+{
+    static char uri[256];
+
+    (void)snprintf(uri, sizeof(uri), "unix:%s", socket);
+    return uri;
 }
 
 static redisReply *ask(redisContext *redis, const char *format, va_list args)
@@ -235,6 +244,18 @@ void bench_put(struct shed_cache *cache, const char *key)
         bench_die(err.reason);
 }
 
+void bench_get(struct shed_cache *cache, const char *key)
+{
+    struct shed_value *value;
+    struct shed_error err;
+
+    if (shed_get(cache, shed_str(key), NULL, &value, &err) != SHED_OK)
+        bench_die(err.reason);
+    if (value->size != BENCH_PAYLOAD_BYTES)
+        bench_die("not the value");
+    shed_value_unref(value);
+}
+
 uint64_t bench_near_hits(struct shed_cache *cache)
 {
     struct shed_stats stats;
@@ -253,6 +274,19 @@ size_t bench_used_bytes(void)
 
 /* ------------------------------------------------------ threads and processes
  */
+
+void bench_on_threads(size_t count, void *(*run)(void *arg), void *array,
+                      size_t size)
+{
+    static pthread_t threads[BENCH_THREADS_MAX];
+
+    for (size_t i = 0; i < count; i++)
+        if (pthread_create(&threads[i], NULL, run, (char *)array + i * size) !=
+            0)
+            bench_die("no thread");
+    for (size_t i = 0; i < count; i++)
+        (void)pthread_join(threads[i], NULL);
+}
 
 static atomic_bool is_over;
 
@@ -333,4 +367,13 @@ pid_t bench_fork(void)
     if (getppid() != parent)
         _exit(EXIT_FAILURE);
     return 0;
+}
+
+void bench_wait_for_children(void)
+{
+    int status;
+
+    while (wait(&status) > 0)
+        if (status != 0)
+            bench_die("a process has failed");
 }

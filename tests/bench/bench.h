@@ -49,6 +49,9 @@ size_t bench_number(int argc, char **argv, int at, size_t usual, size_t most);
 
 redisContext *bench_connect(const char *socket);
 
+/* The URI of a socket, for a client. */
+const char *bench_uri(const char *socket);
+
 /* Send a command in hiredis's format; its reply is no error. */
 redisReply *bench_ask(redisContext *redis, const char *format, ...);
 
@@ -80,8 +83,9 @@ struct shed_cache *bench_open(const char *uri,
                               const struct shed_cache_options *cache_options,
                               shed_load_fn *load, void *user);
 
-/* Put a row of BENCH_PAYLOAD_BYTES. */
+/* Put a row of BENCH_PAYLOAD_BYTES, and get it. */
 void bench_put(struct shed_cache *cache, const char *key);
+void bench_get(struct shed_cache *cache, const char *key);
 
 /* Gets that the near cache has answered. */
 uint64_t bench_near_hits(struct shed_cache *cache);
@@ -97,6 +101,11 @@ struct bench_rate {
     double cpu_ns; /* of the threads, for a call */
 };
 
+/* Run this on threads, each with its element of an array of count, until all
+ * have returned. */
+void bench_on_threads(size_t count, void *(*run)(void *arg), void *array,
+                      size_t size);
+
 /* Let threads make calls for so long. number: of the thread, from 0. */
 struct bench_rate bench_run(size_t threads, void (*call)(size_t number),
                             unsigned ms);
@@ -108,5 +117,8 @@ void *bench_share(size_t size);
 
 /* As fork; the child is killed when its parent ends. */
 pid_t bench_fork(void);
+
+/* Until all children have ended, each with success. */
+void bench_wait_for_children(void);
 
 #endif

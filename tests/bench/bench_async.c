@@ -23,6 +23,7 @@
 
 #include "base/clock.h"
 #include "bench.h"
+#include "support/answers.h"
 #include "support/bare.h"
 
 enum { CALLS = 100000, WINDOW = 1000, KEYS = 10000 };
@@ -40,16 +41,13 @@ static redisContext *redis;
 static void load(void *user, void *thread, struct shed_load *load)
 {
     static const char payload[BENCH_PAYLOAD_BYTES];
-    struct shed_answer answer = SHED_ANSWER_INIT;
 
-    answer.kind = SHED_ANSWER_ROW;
-    answer.row = shed_bytes(payload, sizeof(payload));
     (void)user;
     (void)thread;
     while (atomic_load(&is_held))
         (void)poll(NULL, 0, 1);
     for (size_t i = 0; i < load->count; i++)
-        shed_load_answer(load, i, &answer);
+        answer_row(load, i, shed_bytes(payload, sizeof(payload)));
     shed_load_done(load);
 }
 
@@ -267,12 +265,10 @@ static void measure_hits(const char *what, const char *socket, unsigned keys,
 int main(int argc, char **argv)
 {
     unsigned turns = (unsigned)bench_number(argc, argv, 2, 11, TURNS_MAX);
-    char uri[256];
 
     if (argc < 2)
         bench_die("usage: bench_async SOCKET [TURNS]");
-    (void)snprintf(uri, sizeof(uri), "unix:%s", argv[1]);
-    open_all(uri);
+    open_all(bench_uri(argv[1]));
     redis = bench_connect(argv[1]);
     measure_hits("of one key", argv[1], 1, 0, turns);
     measure_hits("of many keys", argv[1], KEYS, 0.8, turns);

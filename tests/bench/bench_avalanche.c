@@ -9,12 +9,10 @@
  *
  * usage: bench_avalanche SOCKET [KEYS]; the server is emptied
  */
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <snowshed/snowshed.h>
@@ -80,26 +78,12 @@ static void *read_pages(void *unused)
 static _Noreturn void run_process(const char *uri)
 {
     struct shed_cache_options options = bare_cache();
-    pthread_t threads[THREADS];
 
     options.ttl_ms = 3600000;
     cache = bench_open(uri, BARE_CLIENT, BARE_SOURCE, &options, load, NULL);
-    for (size_t i = 0; i < THREADS; i++)
-        if (pthread_create(&threads[i], NULL, read_pages, NULL) != 0)
-            bench_die("no thread");
-    for (size_t i = 0; i < THREADS; i++)
-        (void)pthread_join(threads[i], NULL);
+    bench_on_threads(THREADS, read_pages, shared, 0);
     shed_cache_close(cache);
     _exit(EXIT_SUCCESS);
-}
-
-static void wait_for_all(void)
-{
-    int status;
-
-    while (wait(&status) > 0)
-        if (status != 0)
-            bench_die("a process has failed");
 }
 
 static void print(double commands, double seconds)
@@ -137,12 +121,10 @@ int main(int argc, char **argv)
     struct bench_commands commands = {0};
     redisContext *redis;
     uint64_t begun_us;
-    char uri[200];
 
     pages = bench_number(argc, argv, 2, KEYS, 100000000) / PAGE;
     if (argc < 2 || pages == 0)
         bench_die("usage: bench_avalanche SOCKET [KEYS]");
-    (void)snprintf(uri, sizeof(uri), "unix:%s", argv[1]);
     redis = bench_connect(argv[1]);
     shared = bench_share(sizeof(*shared));
     bench_do(redis, "FLUSHALL");
@@ -150,8 +132,8 @@ int main(int argc, char **argv)
     begun_us = shed_now_us();
     for (size_t i = 0; i < PROCESSES; i++)
         if (bench_fork() == 0)
-            run_process(uri);
-    wait_for_all();
+            run_process(bench_uri(argv[1]));
+    bench_wait_for_children();
     bench_count(redis, &commands);
     print(bench_calls(&commands, NULL),
           (double)(shed_now_us() - begun_us) / 1e6);

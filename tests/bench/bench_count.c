@@ -34,7 +34,6 @@ int main(int argc, char **argv)
     struct shed_cache_options options = bare_cache();
     struct shed_value *value;
     struct shed_cache *cache;
-    char uri[200];
 
     if (argc != 4 || (!is_near && strcmp(argv[2], "blocking") != 0))
         bench_die("usage: bench_count SOCKET near|blocking GETS");
@@ -42,8 +41,8 @@ int main(int argc, char **argv)
         options.near_bytes = 16 << 20;
         options.near_ms = 3600000;
     }
-    (void)snprintf(uri, sizeof(uri), "unix:%s", argv[1]);
-    cache = bench_open(uri, BARE_CLIENT, BARE_SOURCE, &options, NULL, NULL);
+    cache = bench_open(bench_uri(argv[1]), BARE_CLIENT, BARE_SOURCE, &options,
+                       NULL, NULL);
     bench_put(cache, KEY);
     do
         if (shed_get(cache, shed_str(KEY), NULL, &value, NULL) == SHED_OK)

@@ -95,22 +95,10 @@ static void get_by_hand(size_t number)
     freeReplyObject(reply);
 }
 
-static void take(struct shed_value *value)
-{
-    if (value == NULL || value->size != BENCH_PAYLOAD_BYTES)
-        bench_die("snowshed: not the value");
-    shed_value_unref(value);
-}
-
 static void get(size_t number)
 {
-    struct shed_value *value;
-    struct shed_error err;
-
     (void)number;
-    if (shed_get(cache, shed_str(KEY), NULL, &value, &err) != SHED_OK)
-        bench_die(err.reason);
-    take(value);
+    bench_get(cache, KEY);
 }
 
 /* ---------------------------------------------------------------- many keys */
@@ -150,8 +138,12 @@ static void get_many(size_t number)
         items[i] = (struct shed_item){.key = shed_str(keys[i])};
     if (shed_get_many(cache, items, MANY, NULL, &err) != SHED_OK)
         bench_die(err.reason);
-    for (int i = 0; i < MANY; i++)
-        take(items[i].value);
+    for (int i = 0; i < MANY; i++) {
+        if (items[i].value == NULL ||
+            items[i].value->size != BENCH_PAYLOAD_BYTES)
+            bench_die("not the values");
+        shed_value_unref(items[i].value);
+    }
 }
 
 /* --------------------------------------------------------------- comparison */

@@ -7,7 +7,6 @@
  * usage: bench_lock SOCKET [SOCKET SOCKET SOCKET SOCKET [CROWD_MS]];
  * tests/bench/run starts the servers. The counters of the first are reset.
  */
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -142,16 +141,14 @@ static struct shed_lock *open_lock(enum way way)
     size_t count = way == QUORUM ? SERVERS : 1;
     struct shed_error err;
     struct shed_lock *lock;
-    char uri[256];
 
     /* the servers of a quorum must be older than a lease */
     o.lease_ms = way == QUORUM ? MS_PER_S : LEASE_MS;
     o.algorithm = (uint64_t)ways[way].algorithm;
-    for (size_t i = 0; i < count; i++) {
-        (void)snprintf(uri, sizeof(uri), "unix:%s", sockets[i]);
-        if (shed_client_open(uri, BARE_CLIENT, &clients[i], &err) != SHED_OK)
+    for (size_t i = 0; i < count; i++)
+        if (shed_client_open(bench_uri(sockets[i]), BARE_CLIENT, &clients[i],
+                             &err) != SHED_OK)
             bench_die(err.reason);
-    }
     if (shed_lock_open_quorum(clients, count, shed_str(NAME), &o, &lock,
                               &err) != SHED_OK)
         bench_die(err.reason);
@@ -243,7 +240,6 @@ static void take_sample(unsigned number)
 }
 
 struct contender {
-    pthread_t thread;
     struct bench_lock bench;
     unsigned number;
 };
@@ -279,12 +275,8 @@ static _Noreturn void contend_in_threads(enum way way, unsigned first,
     for (unsigned i = 0; i < threads; i++) {
         contenders[i].bench = open_bench(way, lock);
         contenders[i].number = first + i + 1;
-        if (pthread_create(&contenders[i].thread, NULL, contend,
-                           &contenders[i]) != 0)
-            bench_die("no thread");
     }
-    for (unsigned i = 0; i < threads; i++)
-        (void)pthread_join(contenders[i].thread, NULL);
+    bench_on_threads(threads, contend, contenders, sizeof(*contenders));
     _exit(EXIT_SUCCESS);
 }
 
@@ -299,15 +291,6 @@ static size_t count_samples(void)
 static double per_second(size_t count)
 {
     return (double)count * (double)MS_PER_S / (double)crowd_ms;
-}
-
-static void wait_for_children(const pid_t *pids, unsigned count)
-{
-    for (unsigned i = 0; i < count; i++) {
-        int status;
-        if (waitpid(pids[i], &status, 0) != pids[i] || status != 0)
-            bench_die("a contender has failed");
-    }
 }
 
 static void reset_stage(void)
@@ -342,15 +325,12 @@ static void run_crowd(enum way way, unsigned processes, unsigned threads)
     redisContext *c = bench_connect(sockets[0]);
     unsigned contenders = processes * threads;
     struct bench_commands commands = {0};
-    pid_t pids[THREADS_MAX];
     size_t acquired, handed;
 
     reset_stage();
-    for (unsigned i = 0; i < processes; i++) {
-        pids[i] = bench_fork();
-        if (pids[i] == 0)
+    for (unsigned i = 0; i < processes; i++)
+        if (bench_fork() == 0)
             contend_in_threads(way, i * threads, threads);
-    }
     while (atomic_load(&stage->ready) < contenders)
         usleep(MS_PER_S);
     usleep(SETTLE_MS * MS_PER_S); /* meanwhile all connect */
@@ -362,7 +342,7 @@ static void run_crowd(enum way way, unsigned processes, unsigned threads)
     handed = atomic_load(&stage->count);
     bench_count(c, &commands);
     atomic_store(&stage->is_over, true);
-    wait_for_children(pids, processes);
+    bench_wait_for_children();
     redisFree(c);
     print_crowd(way, contenders, acquired, handed,
                 bench_calls(&commands, ways[way].commands));
@@ -456,7 +436,6 @@ static void run_kills(void)
 int main(int argc, char **argv)
 {
     enum way last;
-    pid_t alone;
 
     if (argc != 2 && argc != 1 + SERVERS && argc != 2 + SERVERS)
         bench_die("usage: bench_lock SOCKET [SOCKET SOCKET SOCKET SOCKET "
@@ -466,10 +445,9 @@ int main(int argc, char **argv)
     last = argc > SERVERS ? QUORUM : LEASE;
     stage = bench_share(sizeof(*stage));
     (void)fflush(stdout);
-    alone = bench_fork();
-    if (alone == 0)
+    if (bench_fork() == 0)
         run_alone(last);
-    wait_for_children(&alone, 1);
+    bench_wait_for_children();
     for (useconds_t hold_us = 0; hold_us <= HOLD_US; hold_us += HOLD_US) {
         run_crowds(last, 4, 4, hold_us);
         run_crowds(last, 8, 8, hold_us);

@@ -68,22 +68,10 @@ static void get_plain(size_t number)
     shed_value_unref(value);
 }
 
-static void get_row(const char *key)
-{
-    struct shed_value *value;
-    struct shed_error err;
-
-    if (shed_get(cache, shed_str(key), NULL, &value, &err) != SHED_OK)
-        bench_die(err.reason);
-    if (value->size != BENCH_PAYLOAD_BYTES)
-        bench_die("not the value");
-    shed_value_unref(value);
-}
-
 static void get_near(size_t number)
 {
     (void)number;
-    get_row(KEY);
+    bench_get(cache, KEY);
 }
 
 /* ----------------------------------------------------------------- the hits */
@@ -93,7 +81,7 @@ static void wait_until_near(void)
     uint64_t before = bench_near_hits(cache);
 
     while (bench_near_hits(cache) == before)
-        get_row(KEY);
+        bench_get(cache, KEY);
 }
 
 static void open_cache(const char *uri)
@@ -169,7 +157,7 @@ static void read_all(void)
     do {
         before = bench_near_hits(cache);
         for (int i = 0; i < ROWS; i++)
-            get_row(keys[i]);
+            bench_get(cache, keys[i]);
     } while (bench_near_hits(cache) - before < ROWS);
 }
 
@@ -310,9 +298,9 @@ static void measure_changes(redisContext *redis, const redisReply *entry,
     free(us);
 }
 
-static void measure_all_changes(const char *socket, const char *uri,
-                                unsigned changes)
+static void measure_all_changes(const char *socket, unsigned changes)
 {
+    const char *uri = bench_uri(socket);
     redisContext *redis = bench_connect(socket);
     redisReply *entry = bench_ask(redis, "GET " REDIS_KEY);
 
@@ -330,15 +318,13 @@ int main(int argc, char **argv)
 {
     size_t rounds = bench_number(argc, argv, 2, 11, 100000);
     size_t changes = bench_number(argc, argv, 3, 1000, 1000000);
-    char uri[200];
 
     if (argc < 2)
         bench_die("usage: bench_near SOCKET [ROUNDS [CHANGES]]");
-    (void)snprintf(uri, sizeof(uri), "unix:%s", argv[1]);
-    open_cache(uri);
+    open_cache(bench_uri(argv[1]));
     measure_hits(rounds);
     measure_memory();
     shed_cache_close(cache);
-    measure_all_changes(argv[1], uri, (unsigned)changes);
+    measure_all_changes(argv[1], (unsigned)changes);
     return EXIT_SUCCESS;
 }

@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <snowshed/mysql.h>
@@ -269,8 +268,7 @@ static double measure_processes(const char *name, uint64_t fleet_loads,
             _exit(EXIT_SUCCESS);
         }
     }
-    while (wait(NULL) > 0)
-        ;
+    bench_wait_for_children();
     return report(name, runs, PROCESSES, seconds);
 }
 

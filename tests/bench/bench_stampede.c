@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <snowshed/async.h>
@@ -74,12 +73,11 @@ static void open_all(const char *socket)
 {
     struct shed_cache_options options = bare_cache();
     struct shed_error err;
-    char uri[200];
 
     options.ttl_ms = TTL_MS;
     options.ttl_jitter_pct = 0;
-    (void)snprintf(uri, sizeof(uri), "unix:%s", socket);
-    cache = bench_open(uri, BARE_CLIENT, BARE_SOURCE, &options, load, NULL);
+    cache = bench_open(bench_uri(socket), BARE_CLIENT, BARE_SOURCE, &options,
+                       load, NULL);
     if (shed_queue_open(&queue, &err) != SHED_OK)
         bench_die(err.reason);
 }
@@ -175,18 +173,13 @@ static void *run_blocking(void *arg)
 
 static void run_process(size_t number, const char *socket, bool is_async)
 {
-    pthread_t threads[CALLERS];
-
     open_all(socket);
     for (size_t i = 0; i < CALLERS; i++)
         callers[i].i = number * CALLERS + i;
     if (is_async)
         run_async((unsigned)number);
-    for (size_t i = 0; i < CALLERS && !is_async; i++)
-        if (pthread_create(&threads[i], NULL, run_blocking, &callers[i]) != 0)
-            bench_die("no thread");
-    for (size_t i = 0; i < CALLERS && !is_async; i++)
-        (void)pthread_join(threads[i], NULL);
+    else
+        bench_on_threads(CALLERS, run_blocking, callers, sizeof(*callers));
     shed_cache_close(cache);
     shed_queue_close(queue);
 }
@@ -304,8 +297,7 @@ int main(int argc, char **argv)
     }
     atomic_store(&shared->is_over, true);
     (void)pthread_barrier_wait(&shared->barrier);
-    while (wait(NULL) > 0)
-        ;
+    bench_wait_for_children();
     print(&commands, argv[2], rounds);
     print_waits(argv[2], is_async, waits, count);
     redisFree(redis);

@@ -234,16 +234,13 @@ static void measure(const struct mix *mix, size_t rounds, redisContext *redis)
 
 static void open_callers(const char *socket)
 {
-    char uri[200];
-
-    (void)snprintf(uri, sizeof(uri), "unix:%s", socket);
     (void)pthread_barrier_init(&barrier, NULL, CALLERS + 1);
     for (size_t i = 0; i < CALLERS; i++) {
         struct caller *c = &callers[i];
 
         c->redis = bench_connect(socket);
-        open_way(c, POLL, uri);
-        open_way(c, PUSH, uri);
+        open_way(c, POLL, bench_uri(socket));
+        open_way(c, PUSH, bench_uri(socket));
         if (pthread_create(&c->thread, NULL, run_caller, c) != 0)
             bench_die("no thread");
     }

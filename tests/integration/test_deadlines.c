@@ -32,18 +32,11 @@ static bool many_wait_for(struct shed_cache *cache, const char *key,
     return strstr(err.reason, what) != NULL;
 }
 
-static void up_loading(struct getter *getter, const char *key)
-{
-    getter_hold(getter, &fixture, key);
-}
-
+/* The load ends, and its caller has the row. */
 static void finish(struct getter *getter, const char *text)
 {
     table_release(&fixture.table);
-    getter_join(getter);
-    EXPECT_OK(getter->code);
-    check_text(getter->value, text);
-    shed_value_unref(getter->value);
+    getter_expect(getter, text, SHED_ORIGIN_LOAD);
 }
 
 TEST(the_reason_is_a_load_of_this_process)
@@ -51,7 +44,7 @@ TEST(the_reason_is_a_load_of_this_process)
     struct getter getter = {0};
 
     fixture_open(&fixture);
-    up_loading(&getter, "k");
+    getter_hold(&getter, &fixture, "k");
     WAIT_FOR(
         waits_for(fixture.cache, "k", "a load of the key by this process"));
     WAIT_FOR(many_wait_for(fixture.cache, "k", "a load of the key by this"));
@@ -64,12 +57,12 @@ TEST(the_reason_is_the_queue_of_the_source)
 
     fixture.source_options.max_loads = 1;
     fixture_open(&fixture);
-    up_loading(&first, "a");
+    getter_hold(&first, &fixture, "a");
     getter_start(&queued, fixture.cache, "b");
     WAIT_FOR(waits_for(fixture.cache, "b", "the source's queue"));
     ck_assert(waits_for(fixture.cache, "a", "a load of the key by this"));
     finish(&first, "a@1");
-    finish(&queued, "b@1");
+    getter_expect(&queued, "b@1", SHED_ORIGIN_LOAD);
 }
 
 /* The lease is polled, but that is not what the call waits for. */
@@ -81,13 +74,13 @@ TEST(the_reason_is_a_load_of_another_process)
 
     fixture_open(&fixture);
     peer_open(&peer, &fixture);
-    up_loading(&getter, "k");
+    getter_hold(&getter, &fixture, "k");
     getter_start(&waiter, peer.cache, "k");
     WAIT_FOR(waits_for(peer.cache, "k", "a load of the key by another"));
     for (int i = 0; i < CALLS; i++)
         ck_assert(waits_for(peer.cache, "k", "a load of the key by another"));
     finish(&getter, "k@1");
-    finish(&waiter, "k@1");
+    getter_expect(&waiter, "k@1", SHED_ORIGIN_WAITED);
     peer_close(&peer);
 }
 
@@ -106,7 +99,7 @@ TEST(the_reason_is_redis_after_a_load)
     struct getter getter = {0};
 
     fixture_open(&fixture);
-    up_loading(&getter, "k");
+    getter_hold(&getter, &fixture, "k");
     server_freeze(&fixture.server);
     table_release(&fixture.table);
     WAIT_FOR(waits_for(fixture.cache, "k", "for Redis to answer"));

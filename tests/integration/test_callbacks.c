@@ -66,8 +66,9 @@ static void on_done(void *user, struct shed_lock *l, enum shed_code code,
     carry_out();
 }
 
-static void init(void)
+static void set_up(void)
 {
+    fixture_set_up();
     fixture.cache_options.failure_ttl_ms = 0;
 }
 
@@ -131,12 +132,12 @@ static void cause_loss(void)
 
 /* ------------------------------------------------------- calls that block */
 
-static void expect_refused(enum shed_code code, const struct shed_error *err)
-{
-    ck_assert_msg(code == SHED_EINVAL, "%s", shed_code_name(code));
-    ck_assert_ptr_nonnull(strstr(err->reason, "from a callback"));
-    ck_assert_ptr_nonnull(strstr(err->reason, "a thread of your own"));
-}
+#define EXPECT_REFUSED(call)                                                   \
+    do {                                                                       \
+        EXPECT_CODE(call, SHED_EINVAL);                                        \
+        ck_assert_ptr_nonnull(strstr(err.reason, "from a callback"));          \
+        ck_assert_ptr_nonnull(strstr(err.reason, "a thread of your own"));     \
+    } while (0)
 
 /* Every call of the cache, with a key that Redis has and one that it does not
  * have. */
@@ -148,19 +149,15 @@ static void read_and_write(void)
     struct shed_error err;
 
     for (size_t i = 0; i < 2; i++)
-        expect_refused(
-            shed_get(fixture.cache, shed_str(keys[i]), NULL, &value, &err),
-            &err);
-    expect_refused(shed_get_many(fixture.cache, &item, 1, NULL, &err), &err);
+        EXPECT_REFUSED(
+            shed_get(fixture.cache, shed_str(keys[i]), NULL, &value, &err));
+    EXPECT_REFUSED(shed_get_many(fixture.cache, &item, 1, NULL, &err));
     EXPECT_CODE(item.code, SHED_EINVAL);
     ck_assert_ptr_null(item.value);
-    expect_refused(
-        shed_put(fixture.cache, shed_str("old"), shed_str("row"), NULL, &err),
-        &err);
-    expect_refused(shed_invalidate(fixture.cache, shed_str("old"), 0, &err),
-                   &err);
-    expect_refused(shed_invalidate_many(fixture.cache, &item.key, 1, 0, &err),
-                   &err);
+    EXPECT_REFUSED(
+        shed_put(fixture.cache, shed_str("old"), shed_str("row"), NULL, &err));
+    EXPECT_REFUSED(shed_invalidate(fixture.cache, shed_str("old"), 0, &err));
+    EXPECT_REFUSED(shed_invalidate_many(fixture.cache, &item.key, 1, 0, &err));
 }
 
 static void open_handles(void)
@@ -170,50 +167,42 @@ static void open_handles(void)
     struct shed_lock *opened;
     struct shed_error err;
 
-    expect_refused(
-        shed_client_open(fixture.server.uri, BARE_CLIENT, &client, &err), &err);
-    expect_refused(shed_cache_probe(fixture.cache, 0, &err), &err);
-    expect_refused(shed_cache_open(fixture.client, "u", fixture.source,
-                                   BARE_CACHE, &cache, &err),
-                   &err);
-    expect_refused(
-        shed_lock_open(fixture.client, shed_str("job"), NULL, &opened, &err),
-        &err);
+    EXPECT_REFUSED(
+        shed_client_open(fixture.server.uri, BARE_CLIENT, &client, &err));
+    EXPECT_REFUSED(shed_cache_probe(fixture.cache, 0, &err));
+    EXPECT_REFUSED(shed_cache_open(fixture.client, "u", fixture.source,
+                                   BARE_CACHE, &cache, &err));
+    EXPECT_REFUSED(
+        shed_lock_open(fixture.client, shed_str("job"), NULL, &opened, &err));
 }
 
 static void use_lock(void)
 {
     struct shed_error err;
 
-    expect_refused(shed_lock_acquire(lock, 0, &err), &err);
-    expect_refused(shed_lock_extend(lock, 0, &err), &err);
-    expect_refused(shed_lock_advance(lock, 1, &err), &err);
-    expect_refused(shed_lock_release(lock, &err), &err);
+    EXPECT_REFUSED(shed_lock_acquire(lock, 0, &err));
+    EXPECT_REFUSED(shed_lock_extend(lock, 0, &err));
+    EXPECT_REFUSED(shed_lock_advance(lock, 1, &err));
+    EXPECT_REFUSED(shed_lock_release(lock, &err));
 }
+
+/* What is called, and from which callback. */
+static const struct {
+    void (*call)(void);
+    void (*cause)(void);
+} refused[] = {{read_and_write, cause_event}, {open_handles, cause_event},
+               {use_lock, cause_event},       {read_and_write, cause_done},
+               {read_and_write, cause_loss},  {read_and_write, cause_line}};
 
 /* The entry is still there: nothing was sent. */
-TEST_EACH(a_call_that_blocks_is_refused_in_an_event, 0, 3)
+TEST_EACH(a_call_that_blocks_is_refused_in_every_callback, 0, COUNT_OF(refused))
 {
-    static void (*const calls[])(void) = {read_and_write, open_handles,
-                                          use_lock};
-
-    init();
-    fixture.client_options.on_event = on_event;
-    up();
-    do_in_callback(calls[_i], cause_event);
-    expect_origin(fixture.cache, "old", "old@1", SHED_ORIGIN_REDIS);
-    down();
-}
-
-TEST_EACH(a_call_that_blocks_is_refused_in_every_callback, 0, 3)
-{
-    static void (*const causes[])(void) = {cause_done, cause_loss, cause_line};
-
-    init();
-    if (causes[_i] == cause_line)
+    if (refused[_i].cause == cause_event)
+        fixture.client_options.on_event = on_event;
+    if (refused[_i].cause == cause_line)
         fixture.client_options.on_log = on_log;
     up();
-    do_in_callback(read_and_write, causes[_i]);
+    do_in_callback(refused[_i].call, refused[_i].cause);
     expect_origin(fixture.cache, "old", "old@1", SHED_ORIGIN_REDIS);
     down();
 }
@@ -224,7 +213,6 @@ TEST(a_call_that_blocks_is_refused_on_every_client_s_thread)
 {
     struct peer peer;
 
-    init();
     up();
     fixture.client_options.on_event = on_event;
     peer_open(&peer, &fixture);
@@ -309,7 +297,6 @@ TEST(handles_can_be_closed_in_a_callback)
 {
     unsigned threads = count_own_threads();
 
-    init();
     up();
     EXPECT_OK(shed_lock_acquire(lock, 0, NULL));
     do_in_callback(close_all, cause_done_of_other);
@@ -325,7 +312,6 @@ TEST_EACH(the_last_handle_can_be_closed_in_a_callback, 0, 3)
                                            close_client};
     unsigned threads = count_own_threads();
 
-    init();
     fixture.client_options.on_event = on_event;
     up();
     shed_lock_close(other);
@@ -351,7 +337,6 @@ static void close_and_answer(void *user, void *thread, struct shed_load *load)
 
 static void open_closing_source(void)
 {
-    init();
     EXPECT_OK(shed_client_open(fixture.server.uri, BARE_CLIENT, &fixture.client,
                                NULL));
     EXPECT_OK(shed_source_open_batch(close_and_answer, NULL, BARE_SOURCE,
@@ -380,6 +365,6 @@ TEST(cache_and_source_can_be_closed_in_a_load)
 
 int main(void)
 {
-    tcase_add_checked_fixture(test_case(), fixture_set_up, NULL);
+    tcase_add_checked_fixture(test_case(), set_up, NULL);
     return run_tests("callbacks");
 }

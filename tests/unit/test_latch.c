@@ -46,41 +46,16 @@ static void stop_opener(struct opener *opener)
     ck_assert_int_eq(pthread_join(opener->thread, NULL), 0);
 }
 
-TEST(a_latch_with_nothing_pending_is_open)
+/* Also where it takes several sleeps. */
+TEST_EACH(a_wait_lasts_until_its_deadline, 0, 2)
 {
-    struct shed_latch latch;
-
-    shed_latch_init(&latch, 0);
-    ck_assert(shed_latch_wait(&latch, 0));
-}
-
-TEST(a_deadline_that_has_passed_ends_the_wait_at_once)
-{
-    struct shed_latch latch;
-
-    shed_latch_init(&latch, 1);
-    ck_assert(!shed_latch_wait(&latch, 0));
-}
-
-TEST(a_wait_lasts_until_its_deadline)
-{
-    uint64_t deadline_ms = shed_now_ms() + 30;
+    uint64_t deadline_ms = shed_now_ms() + (_i == 0 ? 30 : 1100);
     struct shed_latch latch;
 
     shed_latch_init(&latch, 1);
     ck_assert(!shed_latch_wait(&latch, deadline_ms));
     ck_assert_uint_ge(shed_now_ms(), deadline_ms);
     ck_assert_uint_lt(shed_now_ms(), test_deadline_ms());
-}
-
-TEST(a_wait_longer_than_one_sleep_lasts_until_its_deadline)
-{
-    uint64_t deadline_ms = shed_now_ms() + 1100;
-    struct shed_latch latch;
-
-    shed_latch_init(&latch, 1);
-    ck_assert(!shed_latch_wait(&latch, deadline_ms));
-    ck_assert_uint_ge(shed_now_ms(), deadline_ms);
 }
 
 static uint64_t thread_cpu_ms(void)
@@ -124,33 +99,23 @@ TEST(a_waiter_without_a_deadline_sleeps_at_a_static_latch)
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
 }
 
-TEST(one_of_two_does_not_open_the_latch)
+/* How many things are pending, and how many are counted at a time. */
+static const struct {
+    size_t pending, counted;
+    bool is_open;
+} counts[] = {{0, 0, true}, {1, 0, false}, {2, 1, false},
+              {5, 5, true}, {1, 2, true},  {5, 4, false}};
+
+TEST_EACH(a_latch_is_open_once_all_is_counted, 0, COUNT_OF(counts))
 {
     struct shed_latch latch;
 
-    shed_latch_init(&latch, 2);
+    shed_latch_init(&latch, counts[_i].pending);
+    shed_latch_count_down(&latch, counts[_i].counted);
+    ck_assert_int_eq(shed_latch_wait(&latch, 0), counts[_i].is_open);
     shed_latch_count_down(&latch, 1);
-    ck_assert(!shed_latch_wait(&latch, 0));
-    shed_latch_count_down(&latch, 1);
-    ck_assert(shed_latch_wait(&latch, 0));
-}
-
-TEST(several_are_counted_at_once)
-{
-    struct shed_latch latch;
-
-    shed_latch_init(&latch, 5);
-    shed_latch_count_down(&latch, 5);
-    ck_assert(shed_latch_wait(&latch, 0));
-}
-
-TEST(counting_too_many_leaves_it_open)
-{
-    struct shed_latch latch;
-
-    shed_latch_init(&latch, 1);
-    shed_latch_count_down(&latch, 2);
-    ck_assert(shed_latch_wait(&latch, 0));
+    ck_assert_int_eq(shed_latch_wait(&latch, 0),
+                     counts[_i].pending <= counts[_i].counted + 1);
 }
 
 TEST(a_waiter_is_woken_long_before_its_deadline)

@@ -23,11 +23,6 @@ bool shed_limit_pass(struct shed_limit *limit, uint64_t most,
     return true;
 }
 
-void shed_limit_suppress(struct shed_limit *limit)
-{
-    limit->suppressed++;
-}
-
 uint64_t shed_limit_take(struct shed_limit *limit)
 {
     uint64_t suppressed = limit->suppressed;

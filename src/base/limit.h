@@ -10,7 +10,8 @@
 struct shed_limit {
     uint64_t began_ms;   /* when the present interval began */
     uint64_t passed;     /* how many passed in it */
-    uint64_t suppressed; /* how many did not pass since the last take */
+    uint64_t suppressed; /* how many did not pass since the last take; whoever
+                            loses one that passed adds it */
 };
 
 /* Whether one more may pass: at most this many in each interval, where an
@@ -22,9 +23,6 @@ bool shed_limit_pass(struct shed_limit *limit, uint64_t most,
 /* Whether the interval is over, so that the next one passes. */
 bool shed_limit_is_over(const struct shed_limit *limit, uint64_t interval_ms,
                         uint64_t now_ms);
-
-/* Count one that passed but was then lost, or must not pass. */
-void shed_limit_suppress(struct shed_limit *limit);
 
 /* Returns: how many were suppressed since this was last called. */
 uint64_t shed_limit_take(struct shed_limit *limit);

@@ -196,7 +196,7 @@ bool shed_event_log_add(struct shed_event_log *log, const struct shed_event *e,
     if (!shed_event_has_line(e))
         return false;
     if (k->limit.suppressed > 0) {
-        shed_limit_suppress(&k->limit);
+        k->limit.suppressed++;
     } else if (pass(log, k, now_ms)) {
         out->level = (enum shed_log_level)level_of(e);
         write_line(e, keys, out->text);

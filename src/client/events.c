@@ -182,7 +182,7 @@ static bool pass(struct shed_events *es, const struct shed_event *e,
 
     shed_mutex_lock(&es->mu);
     if (is_lost)
-        shed_limit_suppress(limit);
+        limit->suppressed++;
     else /* the clock is read here, so that it never goes back */
         has_passed = shed_limit_pass(limit, SHED_EVENTS_PER_SECOND, SECOND_MS,
                                      shed_now_ms());

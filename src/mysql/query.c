@@ -77,15 +77,6 @@ void shed_mysql_query_fini(struct shed_mysql_query *query)
 
 /* -------------------------------------------------------------- expansion */
 
-size_t shed_mysql_query_room(size_t count, size_t max)
-{
-    size_t room = 1;
-
-    while (room < count && room < max)
-        room *= 2;
-    return room < max ? room : max;
-}
-
 char *shed_mysql_query_expand(const struct shed_mysql_query *query, size_t room)
 {
     const char *tail = query->text + query->head_size + query->mark_size;

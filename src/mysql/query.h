@@ -25,11 +25,6 @@ shed_mysql_query_parse(const char *text, struct shed_mysql_query *out,
 /* Free it; it may be all zero. */
 void shed_mysql_query_fini(struct shed_mysql_query *query);
 
-/* The number of placeholders of a statement for count keys: count rounded up to
- * a power of two, at most max. So the server keeps a few statements instead of
- * one for each size of batch. */
-size_t shed_mysql_query_room(size_t count, size_t max);
-
 /* Write the query with room placeholders. Returns the text, to be freed; NULL
  * when out of memory. */
 char *shed_mysql_query_expand(const struct shed_mysql_query *query,

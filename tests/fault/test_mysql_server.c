@@ -20,23 +20,6 @@
 #define WORD "SELECT k, v FROM word WHERE k IN (?)"
 #define SLOW "SELECT k, SLEEP(25) FROM word WHERE k IN (?)"
 
-/* Loads fail while the server is away; wait until one does not. */
-static void wait_row(struct shed_source *source, const char *key,
-                     const char *text)
-{
-    uint64_t deadline_ms = test_deadline_ms() + 10000;
-    struct ask ask;
-
-    load_key(source, &ask, key);
-    while (ask.loaded.value == NULL) {
-        ck_assert_msg(shed_now_ms() < deadline_ms, "%s",
-                      ask.loaded.error.reason);
-        sched_yield();
-        load_key(source, &ask, key);
-    }
-    assert_text(&ask, text);
-}
-
 /* The first failure opens the breaker, and each later load is a probe. */
 TEST(a_probe_of_the_breaker_asks_the_server_in_spite_of_the_pause)
 {
@@ -123,7 +106,7 @@ TEST(a_stopped_server_keeps_a_slot_until_its_limit)
     assert_failure(&ask, "no answer for 1");
     ck_assert_uint_ge(end_ms - begin_ms, LIMIT_MS);
     own_database_signal(&server, SIGCONT);
-    wait_row(source, "b", "B");
+    wait_loaded(source, "b", "B");
     shed_source_close(source);
 }
 
@@ -188,12 +171,7 @@ static MYSQL *connect_guest(void)
 {
     MYSQL *mysql = mysql_init(NULL);
 
-    ck_assert_ptr_nonnull(mysql);
-    ck_assert_msg(
-        mysql_real_connect(mysql, NULL, "root", NULL, NULL, 0,
-                           strstr(site.uri, "socket=") + strlen("socket="),
-                           0) != NULL,
-        "%s", mysql_error(mysql));
+    EXPECT_OK(shed_mysql_connect(mysql, site.uri, NULL, 0, NULL));
     return mysql;
 }
 
@@ -249,13 +227,13 @@ TEST(a_server_that_is_full_is_a_failure_that_passes)
     source = OPEN_WITH(&site, WORD, .user = "guest");
     for (size_t i = 0; i < CONNECTIONS; i++) {
         others[i] = mysql_init(NULL);
-        (void)mysql_real_connect(others[i], NULL, "guest", NULL, NULL, 0,
-                                 strstr(site.uri, "socket=") + 7, 0);
+        (void)!shed_mysql_connect(others[i], uri_for(&site, "guest"), NULL, 0,
+                                  NULL);
     }
     expect_unloaded(source, "a", "(1040)");
     for (size_t i = 0; i < CONNECTIONS; i++)
         mysql_close(others[i]);
-    wait_row(source, "a", "A");
+    wait_loaded(source, "a", "A");
     /* The failures are forgotten: the next connection is opened without a
      * pause. */
     run_sql(&site, "RENAME TABLE word TO gone");
@@ -299,10 +277,7 @@ TEST(a_server_that_is_read_only_is_read_and_refuses_the_guard)
 
     make_user(&site, "guest");
     run_sql(&site, "GRANT SELECT, INSERT, UPDATE ON *.* TO guest");
-    run_sql(&site, "CREATE TABLE snowshed_fence ("
-                   "resource VARBINARY(255) NOT NULL PRIMARY KEY,"
-                   "number BIGINT UNSIGNED NOT NULL,"
-                   "owner BINARY(16) NOT NULL) ENGINE = InnoDB");
+    make_fence(&site);
     source = OPEN_WITH(&site, WORD, .user = "guest");
     EXPECT_OK(
         shed_mysql_connect(writer, uri_for(&site, "guest"), NULL, 0, NULL));
@@ -393,7 +368,7 @@ TEST(a_connect_without_an_answer_fails_at_its_timeout_and_frees_the_slot)
         expect_unloaded(source, "a", "no answer to connect for 1");
     }
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
-    wait_row(source, "a", "A");
+    wait_loaded(source, "a", "A");
     shed_source_close(source);
     proxy_stop(&proxy);
 }

@@ -40,31 +40,6 @@ static unsigned long load_id(struct shed_source *source, const char *key)
     return id;
 }
 
-static bool works(struct shed_source *source)
-{
-    struct ask ask;
-    bool is_answered;
-
-    load_key(source, &ask, "a");
-    is_answered = ask.loaded.value != NULL;
-    shed_value_unref(ask.loaded.value);
-    return is_answered;
-}
-
-/* After failures the source pauses for a few seconds at most. */
-static void wait_works(struct shed_source *source)
-{
-    enum { LONGEST = 2, LOOK_US = 1000 };
-    uint64_t now_ms = shed_now_ms();
-    uint64_t patience_ms = (test_deadline_ms() - now_ms) * LONGEST;
-
-    while (!works(source)) {
-        ck_assert_msg(shed_now_ms() < now_ms + patience_ms,
-                      "loads go on failing");
-        usleep(LOOK_US);
-    }
-}
-
 TEST(the_present_is_read_where_sessions_begin_in_transactions)
 {
     struct shed_source *source;
@@ -98,13 +73,11 @@ TEST(a_user_with_too_many_connections_fails_until_one_is_free)
     struct shed_source *source;
 
     run_sql(&site, "ALTER USER shop WITH MAX_USER_CONNECTIONS 1");
-    ck_assert_ptr_nonnull(
-        mysql_real_connect(taken, NULL, "shop", NULL, NULL, 0,
-                           strstr(site.uri, "socket=") + strlen("socket="), 0));
+    EXPECT_OK(shed_mysql_connect(taken, uri_for(&site, "shop"), NULL, 0, NULL));
     source = OPEN_SHOP(WORD);
     expect_unloaded(source, "a", "(1226)");
     mysql_close(taken);
-    wait_works(source);
+    wait_loaded(source, "a", "A");
     shed_source_close(source);
 }
 
@@ -224,7 +197,7 @@ TEST(a_table_that_is_locked_is_waited_for_until_the_limit)
                   "%s", ask.loaded.error.reason);
     assert_failure(&ask, "MySQL: ");
     run_sql(&site, "UNLOCK TABLES");
-    wait_works(source);
+    wait_loaded(source, "a", "A");
     shed_source_close(source);
 }
 
@@ -310,9 +283,9 @@ TEST(readers_get_their_own_rows_or_a_failure_through_a_crash)
         start_thread(&readers[i].thread, read_on, &readers[i]);
     }
     own_database_signal(&server, SIGKILL);
-    ck_assert(!works(source));
+    expect_unloaded(source, "a", "MySQL: ");
     own_database_start(&server);
-    wait_works(source);
+    wait_loaded(source, "a", "A");
     atomic_store(&is_over, true);
     for (size_t i = 0; i < READERS; i++)
         ck_assert_int_eq(pthread_join(readers[i].thread, NULL), 0);

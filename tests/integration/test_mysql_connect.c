@@ -162,23 +162,15 @@ static void connect_and_guard(void)
     ck_assert_int_eq(mysql_query(mysql, "COMMIT"), 0);
 }
 
-static void make_table(void)
-{
-    run_sql(&site, "CREATE TABLE snowshed_fence ("
-                   "resource VARBINARY(255) NOT NULL PRIMARY KEY,"
-                   "number BIGINT UNSIGNED NOT NULL,"
-                   "owner BINARY(16) NOT NULL) ENGINE = InnoDB");
-}
-
 TEST(the_guard_works_on_it)
 {
-    make_table();
+    make_fence(&site);
     connect_and_guard();
 }
 
 TEST(connecting_and_the_guard_need_little_stack)
 {
-    make_table();
+    make_fence(&site);
     check_stack_use("connect and guard", stack_use_of(connect_and_guard),
                     16 * 1024);
 }

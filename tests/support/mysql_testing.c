@@ -501,3 +501,28 @@ void expect_unloaded(struct shed_source *source, const char *key,
     load_key(source, &ask, key);
     assert_failure(&ask, why);
 }
+
+void wait_loaded(struct shed_source *source, const char *key, const char *text)
+{
+    enum { LONGEST_PAUSE_MS = 10000 };
+    uint64_t deadline_ms = test_deadline_ms() + LONGEST_PAUSE_MS;
+    struct ask ask;
+
+    load_key(source, &ask, key);
+    while (ask.loaded.value == NULL) {
+        ck_assert_msg(shed_now_ms() < deadline_ms, "%s",
+                      ask.loaded.error.reason);
+        assert_failure(&ask, "MySQL: ");
+        usleep(1000);
+        load_key(source, &ask, key);
+    }
+    assert_text(&ask, text);
+}
+
+void make_fence(struct site *site)
+{
+    run_sql(site, "CREATE TABLE snowshed_fence ("
+                  "resource VARBINARY(255) NOT NULL PRIMARY KEY,"
+                  "number BIGINT UNSIGNED NOT NULL,"
+                  "owner BINARY(16) NOT NULL) ENGINE = InnoDB");
+}

@@ -159,6 +159,13 @@ void assert_text(struct ask *ask, const char *text);
 void assert_kind(struct ask *ask, enum shed_kind kind);
 void assert_failure(struct ask *ask, const char *why);
 
+/* Loads fail, with MySQL's reasons, while the server is away and for a pause
+ * after it; wait until one does not. */
+void wait_loaded(struct shed_source *source, const char *key, const char *text);
+
+/* Create the table of the fencing guard. */
+void make_fence(struct site *site);
+
 /* Load a key, and expect this text; or that the load fails, as above. */
 void expect_loaded(struct shed_source *source, const char *key,
                    const char *text);

@@ -44,17 +44,6 @@ TEST(placeholder_becomes_as_many_as_are_wanted)
         "SELECT k, v FROM t WHERE k IN (?,?) LIMIT 9");
 }
 
-TEST(rooms_are_powers_of_two_up_to_the_largest_batch)
-{
-    static const size_t rooms[][3] = {
-        {1, 100, 1},    {2, 100, 2},     {3, 100, 4},          {64, 100, 64},
-        {65, 100, 100}, {100, 100, 100}, {10000, 10000, 10000}};
-
-    for (size_t i = 0; i < COUNT_OF(rooms); i++)
-        ck_assert_uint_eq(shed_mysql_query_room(rooms[i][0], rooms[i][1]),
-                          rooms[i][2]);
-}
-
 static const struct {
     const char *text;
     const char *names; /* what the reason must say */

@@ -20,13 +20,11 @@ struct quorum {
     struct shed_lock *lock;
 };
 
-static void open_waiting(struct quorum *q, const struct shed_lock_options *o,
-                         uint64_t wait)
+static void quorum_open(struct quorum *q, const struct shed_lock_options *o)
 {
     struct shed_client_options co = bare_client();
     struct shed_error err;
 
-    co.wait = wait;
     co.command_timeout_ms = SILENCE_MS;
     for (unsigned i = 0; i < SERVERS; i++)
         EXPECT_OK(shed_client_open(servers[i].uri, &co, &q->clients[i], NULL));
@@ -34,11 +32,6 @@ static void open_waiting(struct quorum *q, const struct shed_lock_options *o,
                                         shed_str(LOCK_NAME), o, &q->lock,
                                         &err) == SHED_OK,
                   "%s", err.reason);
-}
-
-static void quorum_open(struct quorum *q, const struct shed_lock_options *o)
-{
-    open_waiting(q, o, SHED_WAIT_AUTO);
 }
 
 /* Nothing, if it is not open. */
@@ -95,15 +88,6 @@ static unsigned long age_s(unsigned i)
     return strtoul(text, NULL, 10);
 }
 
-static uint64_t counter(unsigned i)
-{
-    redisReply *reply = server_run(&servers[i], "GET %s:f", LEASE_KEY);
-    uint64_t number = reply->str != NULL ? strtoull(reply->str, NULL, 10) : 0;
-
-    freeReplyObject(reply);
-    return number;
-}
-
 /* b does not get the lock: others have it, or, on a slow machine, too many
  * servers have not answered in time. */
 static void expect_refusal(uint64_t wait_ms)
@@ -129,9 +113,8 @@ TEST(one_of_two_gets_it_and_leaves_nothing_behind)
     WAIT_FOR(count_holding(0, SERVERS - 1) == 0);
 }
 
-/* A server that has just started may have granted a lock before, and have
- * forgotten it. */
-/* Servers that are younger than a lease have no vote. */
+/* A server that is younger than a lease may have granted a lock before, and
+ * have forgotten it. */
 TEST(no_lock_before_the_servers_are_old_enough)
 {
     enum { HOUR_MS = 3600000 }; /* longer than they can take to start */
@@ -187,81 +170,6 @@ TEST(a_majority_that_is_lost_is_a_lock_that_is_lost)
         server_kill(&servers[i]);
     WAIT_FOR(atomic_load(&losses) == 1);
     ck_assert_int_eq(shed_lock_is_mine(a.lock), 0);
-}
-
-/* Whether the lock is renewed for two leases although one server has died. */
-static bool is_renewed(unsigned lease_ms)
-{
-    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
-    bool is_mine = true;
-    uint64_t end_ms;
-
-    o.lease_ms = lease_ms;
-    quorum_open(&c, &o);
-    acquire(c.lock, PLENTY_MS);
-    server_kill(&servers[1]);
-    end_ms = shed_now_ms() + 2ULL * lease_ms;
-    while (is_mine && shed_now_ms() < end_ms) {
-        bool is_others = shed_lock_acquire(b.lock, 50, NULL) == SHED_OK;
-        is_mine = shed_lock_is_mine(c.lock) == 1;
-        ck_assert(!is_mine || !is_others);
-    }
-    is_mine = shed_lock_release(c.lock, NULL) == SHED_OK && is_mine;
-    quorum_close(&c);
-    server_start_again(&servers[1]);
-    return is_mine;
-}
-
-/* On a busy machine a process can stop for longer than a short lease; a defect
- * ends a lease of any length. */
-TEST(the_watchdog_renews_a_majority)
-{
-    enum { LONGEST_MS = 9 * LEASE_MS, FACTOR = 3 };
-    unsigned lease_ms = LEASE_MS;
-
-    while (!is_renewed(lease_ms)) {
-        lease_ms *= FACTOR;
-        ck_assert_uint_le(lease_ms, LONGEST_MS);
-        (void)!shed_lock_release(b.lock, NULL); /* b may have the lock */
-    }
-}
-
-/* Whichever three servers answer, the next majority knows the last number. */
-TEST(numbers_grow_whichever_majority_grants)
-{
-    static const unsigned away[][2] = {{0, 1}, {3, 4}, {1, 3}, {0, 4}, {2, 3}};
-    uint64_t last = 0;
-
-    for (unsigned i = 0; i < sizeof(away) / sizeof(*away); i++) {
-        struct quorum *q = i % 2 == 0 ? &a : &b;
-        unsigned known = 0;
-        server_freeze(&servers[away[i][0]]);
-        server_freeze(&servers[away[i][1]]);
-        acquire(q->lock, PLENTY_MS);
-        ck_assert_uint_gt(fence_of(q->lock), last);
-        last = fence_of(q->lock);
-        for (unsigned s = 0; s < SERVERS; s++)
-            if (s != away[i][0] && s != away[i][1])
-                known += counter(s) >= last;
-        ck_assert_uint_ge(known, MAJORITY);
-        release(q->lock);
-        server_thaw(&servers[away[i][0]]);
-        server_thaw(&servers[away[i][1]]);
-    }
-    /* a server that is ahead of all others counts, too */
-    server_do(&servers[2], "SET %s:f 5000000000000000", LEASE_KEY);
-    server_freeze(&servers[0]);
-    server_freeze(&servers[1]);
-    acquire(a.lock, PLENTY_MS);
-    ck_assert_uint_gt(fence_of(a.lock), 5000000000000000);
-    release(a.lock);
-    server_thaw(&servers[0]);
-    server_thaw(&servers[1]);
-    server_freeze(&servers[2]);
-    acquire(b.lock, PLENTY_MS);
-    ck_assert_uint_gt(fence_of(b.lock), 5000000000000001);
-    release(b.lock);
-    server_thaw(&servers[2]);
 }
 
 /* Open with a lease that nobody renews. */
@@ -322,69 +230,6 @@ static void occupy(unsigned i)
 
     server_do(&servers[i], "SET %s %b PX 3600000", LEASE_KEY, others,
               sizeof(others) - 1);
-}
-
-/* The lock is granted by 0, 1 and, slowly, 2. The write-back is answered first
- * by 0, 1 and one of 3 and 4, which have not granted it and know of a later
- * holder. */
-TEST(a_number_is_above_what_any_of_the_majority_knows)
-{
-    /* long enough that other servers are seldom slower, and shorter than the
-     * wait for a server */
-    enum { SLOW_MS = 200, PATIENT_LEASE_MS = 6000 };
-    const uint64_t high = 5000000000000000;
-    struct server slow = servers[2];
-    struct proxy proxy = {0};
-    struct quorum q;
-
-    proxy_start(&proxy, &servers[2]);
-    memcpy(servers[2].uri, proxy.uri, sizeof(proxy.uri));
-    open_long(&q, PATIENT_LEASE_MS);
-    servers[2] = slow;
-    for (unsigned i = 3; i <= 4; i++) {
-        server_do(&servers[i], "SET %s:f %llu", LEASE_KEY,
-                  (unsigned long long)high);
-        occupy(i);
-    }
-    proxy_set(&proxy, PROXY_DELAY, SLOW_MS, NULL);
-    acquire(q.lock, PLENTY_MS);
-    ck_assert_uint_gt(fence_of(q.lock), high);
-    proxy_set(&proxy, PROXY_PASS, 0, NULL);
-    quorum_close(&q);
-    proxy_stop(&proxy);
-}
-
-/* A first try gets 4 but not 2 and 3, and no answer from 0 and 1, where it
- * cannot be undone. A later try, with the same token, gets 0, 1, 2 and 4.
- * (Woken by the timer: if a session reports that 0 and 1 are back, their
- * leftovers are removed first.) */
-TEST(a_leftover_of_a_try_is_not_taken_from_the_winner)
-{
-    struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
-    struct quorum q;
-    struct waiter w;
-
-    o.lease_ms = LONG_LEASE_MS;
-    o.watchdog_ms = 0;
-    open_waiting(&q, &o, SHED_WAIT_POLL);
-    hold_all(&q);
-    release_all(&q); /* now all servers are connected */
-    occupy(2);
-    occupy(3);
-    server_freeze(&servers[0]);
-    server_freeze(&servers[1]);
-    waiter_start(&w, q.lock, PLENTY_MS);
-    usleep(600000); /* for this long the connections exist */
-    server_thaw(&servers[0]);
-    server_thaw(&servers[1]);
-    server_do(&servers[2], "DEL %s", LEASE_KEY);
-    WAIT_FOR(atomic_load(&w.has_ended));
-    for (uint64_t end_ms = shed_now_ms() + 1500; shed_now_ms() < end_ms;) {
-        ck_assert_uint_ge(count_holding(0, SERVERS - 1), MAJORITY + 1);
-        usleep(50000);
-    }
-    waiter_join(&w);
-    quorum_close(&q);
 }
 
 /* Three other servers may have given their votes before both are connected. */
@@ -595,21 +440,6 @@ TEST(a_release_during_a_renewal_is_a_release)
     ck_assert_int_ne(shed_lock_release(c.lock, NULL), SHED_ELOST);
     waiter_join(&w);
     WAIT_FOR(count_holding(0, SERVERS - 1) == 0);
-}
-
-TEST(a_server_that_was_busy_is_told_of_the_release)
-{
-    struct behind behind[SERVERS];
-
-    open_long(&c, LONG_LEASE_MS);
-    hold_all(&c);
-    freeze_minority(behind);
-    EXPECT_OK(shed_lock_extend(c.lock, 0, NULL));
-    release(c.lock);
-    acquire(c.lock,
-            PLENTY_MS); /* the frozen servers do not hear of this hold */
-    release(c.lock);
-    expect_minority_to_be_free(behind);
 }
 
 /* ------------------------------------------------------------------ clocks */

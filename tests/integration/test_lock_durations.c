@@ -14,34 +14,21 @@ static struct shed_client *client;
 static struct shed_lock *lock;
 static atomic_bool is_second; /* the next release is that of the second hold */
 
-static struct {
-    pthread_mutex_t mu;
-    /* under mu */
-    size_t count;
-    enum shed_event_kind kind[2];
-    uint64_t duration_us[2];
-} told = {.mu = PTHREAD_MUTEX_INITIALIZER};
+static struct { /* in the order of the events */
+    atomic_size_t count;
+    atomic_int kind[2];
+    atomic_uint_fast64_t duration_us[2];
+} told;
 
 static void on_event(void *user, const struct shed_event *e)
 {
     (void)user;
     if (e->kind != SHED_EVENT_LOCK_RELEASED && e->kind != SHED_EVENT_LOCK_LOST)
         return;
-    pthread_mutex_lock(&told.mu);
     ck_assert_uint_lt(told.count, 2);
-    told.kind[told.count] = e->kind;
-    told.duration_us[told.count++] = e->duration_us;
-    pthread_mutex_unlock(&told.mu);
-}
-
-static size_t count_told(void)
-{
-    size_t count;
-
-    pthread_mutex_lock(&told.mu);
-    count = told.count;
-    pthread_mutex_unlock(&told.mu);
-    return count;
+    told.kind[told.count] = (int)e->kind;
+    told.duration_us[told.count] = e->duration_us;
+    told.count++;
 }
 
 static void *hold_for_a_moment(void *unused)
@@ -98,28 +85,25 @@ static void hold_for_long(void)
 
 TEST(a_release_tells_how_long_its_own_hold_lasted)
 {
-    up();
     hold_for_long();
     release(lock);
-    WAIT_FOR(count_told() == 2);
+    WAIT_FOR(told.count == 2);
     ck_assert_int_eq(told.kind[1], SHED_EVENT_LOCK_RELEASED);
     ck_assert_uint_ge(told.duration_us[1], HELD_US);
-    down();
 }
 
 TEST(a_loss_tells_how_long_its_own_hold_lasted)
 {
-    up();
     hold_for_long();
     ck_assert_int_eq(server_int(&server, "DEL " LEASE_KEY), 1);
     EXPECT_CODE(shed_lock_release(lock, NULL), SHED_ELOST);
-    WAIT_FOR(count_told() == 2);
+    WAIT_FOR(told.count == 2);
     ck_assert_int_eq(told.kind[1], SHED_EVENT_LOCK_LOST);
     ck_assert_uint_ge(told.duration_us[1], HELD_US);
-    down();
 }
 
 int main(void)
 {
+    tcase_add_checked_fixture(test_case(), up, down);
     return run_tests("lock durations");
 }

@@ -234,6 +234,27 @@ void shed_lock_changed_locked(struct shed_lock *l)
         shed_lock_wake(l);
 }
 
+static void exchange_here(struct shed_exchange *exchange,
+                          struct shed_client *client)
+{
+    struct shed_args args;
+    struct shed_error err;
+    struct shed_reply *reply = NULL;
+    unsigned sent;
+
+    if (!shed_exchange_next_command(exchange, client, &args))
+        return;
+    exchange->asked_ms = shed_now_ms();
+    if (shed_client_call(client, &args, 1, &reply, NULL, &sent,
+                         exchange->asked_ms + client->command_timeout_ms,
+                         &err) != SHED_OK)
+        reply = NULL;
+    exchange->is_repeated = sent > 1;
+    exchange->is_unsent = sent == 0;
+    (void)shed_exchange_on_reply(exchange, reply, &err);
+    shed_reply_free(reply);
+}
+
 bool shed_lock_go_short(struct shed_lock *l, struct shed_lock_request *r)
 {
     struct shed_exchange exchange =
@@ -245,9 +266,7 @@ bool shed_lock_go_short(struct shed_lock *l, struct shed_lock_request *r)
     shed_mutex_lock(&l->mu);
     exchange.epochs = l->machine.epochs;
     shed_mutex_unlock(&l->mu);
-    exchange.asked_ms = shed_now_ms();
-    shed_exchange_run_blocking(&exchange, l->home,
-                               exchange.asked_ms + l->home->command_timeout_ms);
+    exchange_here(&exchange, l->home);
     shed_mutex_lock(&l->mu);
     is_settled =
         shed_lock_machine_went_short(&l->machine, r, &exchange, shed_now_ms());

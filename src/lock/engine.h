@@ -93,10 +93,10 @@ void shed_lock_count(struct shed_lock *lock,
 
 /* server.c */
 
-/* Begin and stop to listen for changes. Not on a reactor thread. To stop, no
+/* Begin and stop to listen for changes, on the client's reactor. To stop, no
  * exchange may be under way. */
-void shed_lock_server_open(struct shed_lock_server *server);
-void shed_lock_server_close(struct shed_lock_server *server);
+void shed_lock_server_open(void *server);
+void shed_lock_server_close(void *server);
 
 /* Have the lock make a step because of this event, on its home reactor; never
  * before this returns. Any thread. */

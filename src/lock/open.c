@@ -176,7 +176,8 @@ enum shed_code shed_lock_open_quorum(struct shed_client *const *clients,
         return shed_fail_nomem(err, "a lock");
     memcpy((*out)->spec.handle, handle, sizeof(handle));
     for (size_t i = 0; i < count; i++)
-        shed_lock_server_open(&(*out)->server[i]);
+        shed_reactor_run(clients[i]->reactor, shed_lock_server_open,
+                         &(*out)->server[i]);
     return SHED_OK;
 }
 
@@ -204,7 +205,8 @@ static void stop(struct shed_lock *l)
     closer.held_us = l->held_us;
     shed_lock_count(l, &closer);
     for (size_t i = 0; i < l->count; i++)
-        shed_lock_server_close(&l->server[i]);
+        shed_reactor_run(l->server[i].client->reactor, shed_lock_server_close,
+                         &l->server[i]);
     shed_reactor_run(l->home->reactor, destroy_timer, l->timer);
 }
 

@@ -189,26 +189,3 @@ void shed_exchange_on_ack(struct shed_exchange *exchange,
                         (unsigned long long)ack->timeout_ms);
     (void)shed_exchange_end_by_error(exchange);
 }
-
-void shed_exchange_run_blocking(struct shed_exchange *exchange,
-                                struct shed_client *client,
-                                uint64_t deadline_ms)
-{
-    struct shed_args args;
-
-    while (shed_exchange_next_command(exchange, client, &args)) {
-        struct shed_error err;
-        struct shed_reply *reply = NULL;
-        unsigned sent;
-        bool goes_on;
-        if (shed_client_call(client, &args, 1, &reply, NULL, &sent, deadline_ms,
-                             &err) != SHED_OK)
-            reply = NULL;
-        exchange->is_repeated = sent > 1;
-        exchange->is_unsent = sent == 0;
-        goes_on = shed_exchange_on_reply(exchange, reply, &err);
-        shed_reply_free(reply);
-        if (!goes_on)
-            break;
-    }
-}

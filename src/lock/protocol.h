@@ -195,15 +195,9 @@ struct shed_exchange shed_exchange_make(const struct shed_lock_spec *spec,
 void shed_exchange_on_ack(struct shed_exchange *exchange,
                           const struct shed_ack *ack);
 
-/* Run an exchange to its end in the caller's thread. Only for algorithms with
- * tokens. */
-void shed_exchange_run_blocking(struct shed_exchange *exchange,
-                                struct shed_client *client,
-                                uint64_t deadline_ms);
-
-/* The same step by step, for the reactor: the next command to send, and the
- * reply (NULL: none came, and err says why). Both return false when the
- * exchange is over. */
+/* Run an exchange step by step: the next command to send, and the reply (NULL:
+ * none came, and err says why). Both return false when the exchange is over;
+ * with an algorithm that has tokens, the first reply ends it. */
 bool shed_exchange_next_command(struct shed_exchange *exchange,
                                 struct shed_client *client,
                                 struct shed_args *args);

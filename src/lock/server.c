@@ -149,33 +149,23 @@ static void on_epoch(struct shed_listener *listener)
         SHED_LOCK_EV_EPOCH);
 }
 
-static void listen_on_reactor(void *arg)
+void shed_lock_server_open(void *server)
 {
-    struct shed_lock_server *s = arg;
+    struct shed_lock_server *s = server;
+    const struct shed_lock_key *key = &s->exchange->spec->key[SHED_LOCK_KEY];
 
+    s->go.run = go;
+    s->told.run = on_told;
+    s->listener = (struct shed_listener){.key = key->at,
+                                         .key_size = key->size,
+                                         .on_change = on_change,
+                                         .on_epoch = on_epoch};
     (void)shed_listeners_add(s->client->listeners, &s->listener);
 }
 
-static void unlisten_on_reactor(void *arg)
+void shed_lock_server_close(void *server)
 {
-    struct shed_lock_server *s = arg;
+    struct shed_lock_server *s = server;
 
     shed_listeners_remove(s->client->listeners, &s->listener);
-}
-
-void shed_lock_server_open(struct shed_lock_server *s)
-{
-    s->go.run = go;
-    s->told.run = on_told;
-    s->listener = (struct shed_listener){
-        .key = s->exchange->spec->key[SHED_LOCK_KEY].at,
-        .key_size = s->exchange->spec->key[SHED_LOCK_KEY].size,
-        .on_change = on_change,
-        .on_epoch = on_epoch};
-    shed_reactor_run(s->client->reactor, listen_on_reactor, s);
-}
-
-void shed_lock_server_close(struct shed_lock_server *s)
-{
-    shed_reactor_run(s->client->reactor, unlisten_on_reactor, s);
 }

@@ -326,7 +326,7 @@ static void describe(const struct shed_exchange *exchange, char *out,
                                              : " long");
 }
 
-/* Numbers grow on both. */
+/* Numbers grow on both, and are not below the server's clock. */
 static void check_number(const struct shed_exchange *exchange, unsigned side)
 {
     if (exchange->op != SHED_LOCK_OP_ACQUIRE ||
@@ -334,6 +334,7 @@ static void check_number(const struct shed_exchange *exchange, unsigned side)
         !exchange->spec->algorithm->has_tokens)
         return;
     ck_assert_uint_gt(exchange->fence, last_number[side]);
+    ck_assert_uint_ge(exchange->fence, model.now_us);
     last_number[side] = exchange->fence;
 }
 

@@ -12,6 +12,8 @@
 #   refuses          a program exits with 2 and names what it refuses
 #   await            wait for a condition, with a deadline
 #   ends_with        a signal to a program also ends its children
+#   run_demo         runs ${command[@]}; its status is in $status, its JSON in $scratch/json
+#   figure_of        a figure of that
 #   end_tests        exit with the status of the test
 
 failures=0
@@ -70,6 +72,36 @@ with_database()
 sql()
 {
     run_sql "${SHED_TEST_MYSQL:?is not set}" "$@" | tail -n +2
+}
+
+# ------------------------------------------------------------------ results
+
+# run_demo WHAT OPTION... : the table is in $scratch/table. Unless $may_fail is set, it
+# must succeed.
+# shellcheck disable=SC2154
+run_demo()
+{
+    local what=$1
+    shift
+    status=0
+    rm -f "$scratch/json"
+    "${command[@]}" --json "$scratch/json" "$@" >"$scratch/table" 2>"$scratch/progress" ||
+        status=$?
+    [ "$status" -eq 0 ] || [ -n "${may_fail:-}" ] || {
+        fail "$what: it ends with an error"
+        cat "$scratch/table" "$scratch/progress"
+    }
+    ! grep -E '.{81}' "$scratch/table" || fail "$what: more than 80 columns"
+}
+
+# figure_of KEY VALUE NAME : a figure of the object in which the key has this value;
+# nothing if there is none.
+figure_of()
+{
+    awk -v key="\"$1\":" -v value="$2," -v name="\"$3\":" '
+        $1 == key { here = $2 == value }
+        here && $1 == name { sub(",$", "", $2); print $2 }
+    ' "$scratch/json"
 }
 
 # ----------------------------------------------------------------- options

@@ -67,6 +67,16 @@ def restore_queries():
 
 
 @contextlib.contextmanager
+def no_items():
+    """There is no table of items, so that every query fails."""
+    sql("RENAME TABLE item TO item_away")
+    try:
+        yield
+    finally:
+        sql("RENAME TABLE item_away TO item")
+
+
+@contextlib.contextmanager
 def held_items():
     """Lock the table of items, so that every reader waits."""
     locker = subprocess.Popen(
@@ -296,6 +306,13 @@ class OwnRedis:
                 if line.startswith("$") and line != "$-1":
                     return replies.read(int(line[1:])).decode()
                 return line[1:]
+
+    @classmethod
+    def of(cls, test):
+        """One that ends with a test."""
+        redis = cls()
+        test.addCleanup(redis.end)
+        return redis
 
     def state(self):
         """One letter, as in ps: T is stopped."""

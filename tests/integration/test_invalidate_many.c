@@ -8,11 +8,6 @@
 
 static struct proxy proxy;
 
-#define KEY(text)                                                              \
-    {                                                                          \
-        text, sizeof(text) - 1                                                 \
-    }
-
 static void set_up(void)
 {
     fixture_init(&fixture);
@@ -23,11 +18,8 @@ static void set_up(void)
 
 static void invalidate_many(const struct shed_bytes *keys, size_t count)
 {
-    struct shed_error err = {0};
-
-    ck_assert_msg(shed_invalidate_many(fixture.cache, keys, count, 0, &err) ==
-                      SHED_OK,
-                  "%s", err.reason);
+    EXPECT_OK(shed_invalidate_many(fixture.cache, keys, count, scaled_ms(60000),
+                                   NULL));
 }
 
 static void refused(const struct shed_bytes *keys, size_t count,
@@ -37,26 +29,33 @@ static void refused(const struct shed_bytes *keys, size_t count,
 
     EXPECT_CODE(shed_invalidate_many(fixture.cache, keys, count, 0, &err),
                 SHED_EINVAL);
-    ck_assert_msg(strstr(err.reason, why) != NULL, "'%s' lacks '%s'",
-                  err.reason, why);
+    expect_reason(&err, why);
+}
+
+/* k0 to kN, one more than may be. */
+static char names[SHED_MANY_MAX + 1][8];
+static struct shed_bytes keys_of_names[SHED_MANY_MAX + 1];
+
+static void name_keys(void)
+{
+    for (int i = 0; i < SHED_MANY_MAX + 1; i++) {
+        snprintf(names[i], sizeof(names[i]), "k%d", i);
+        keys_of_names[i] = shed_str(names[i]);
+    }
 }
 
 TEST(many_keys_are_removed_in_one_round_trip)
 {
     enum { COUNT = 100, OF_THE_SESSION = 3 };
-    static char names[COUNT][8];
-    struct shed_bytes keys[COUNT];
     unsigned before;
 
-    for (int i = 0; i < COUNT; i++) {
-        int size = snprintf(names[i], sizeof(names[i]), "k%d", i);
-        keys[i] = (struct shed_bytes){names[i], (size_t)size};
+    name_keys();
+    for (int i = 0; i < COUNT; i++)
         put(fixture.cache, names[i], "old");
-    }
     server_do(&fixture.server, "SET t:{k7}:refresh token PX 60000");
     put(fixture.cache, "other", "kept");
     before = atomic_load(&proxy.requests);
-    invalidate_many(keys, COUNT);
+    invalidate_many(keys_of_names, COUNT);
     ck_assert_uint_le(atomic_load(&proxy.requests) - before,
                       1 + OF_THE_SESSION);
     ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 1);
@@ -66,29 +65,20 @@ TEST(many_keys_are_removed_in_one_round_trip)
 
 TEST(as_many_keys_as_may_be_are_removed)
 {
-    static char names[SHED_MANY_MAX + 1][8];
-    static struct shed_bytes keys[SHED_MANY_MAX + 1];
-    struct shed_error err = {0};
-
-    for (int i = 0; i < SHED_MANY_MAX + 1; i++) {
-        int size = snprintf(names[i], sizeof(names[i]), "k%d", i);
-        keys[i] = (struct shed_bytes){names[i], (size_t)size};
-    }
+    name_keys();
     put(fixture.cache, names[0], "first");
     put(fixture.cache, names[SHED_MANY_MAX - 1], "last");
-    refused(keys, SHED_MANY_MAX + 1,
+    refused(keys_of_names, SHED_MANY_MAX + 1,
             "shed_invalidate_many: 10001 keys, the limit is 10000");
     ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 2);
-    ck_assert_msg(shed_invalidate_many(fixture.cache, keys, SHED_MANY_MAX,
-                                       scaled_ms(60000), &err) == SHED_OK,
-                  "%s", err.reason);
+    invalidate_many(keys_of_names, SHED_MANY_MAX);
     ck_assert_int_eq(server_int(&fixture.server, "DBSIZE"), 0);
 }
 
 TEST(one_key_that_is_wrong_is_named_and_nothing_is_removed)
 {
     static char too_long[SHED_KEY_MAX_BYTES + 1];
-    struct shed_bytes keys[] = {KEY("a"), KEY("b"), {"", 0}};
+    struct shed_bytes keys[] = {shed_str("a"), shed_str("b"), shed_str("")};
 
     put(fixture.cache, "a", "old");
     refused(keys, 3, "keys[2] is empty");
@@ -111,8 +101,11 @@ TEST(no_keys_are_no_round_trip)
 
 TEST(odd_keys_and_the_same_twice_are_removed)
 {
-    const struct shed_bytes keys[] = {KEY("}a"), KEY("\\b"), KEY("c"), KEY("c"),
-                                      KEY("d\0e")};
+    const struct shed_bytes keys[] = {shed_str("}a"),
+                                      shed_str("\\b"),
+                                      shed_str("c"),
+                                      shed_str("c"),
+                                      {"d\0e", 3}};
 
     for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
         EXPECT_OK(shed_put(fixture.cache,
@@ -125,7 +118,7 @@ TEST(odd_keys_and_the_same_twice_are_removed)
 
 TEST(loads_under_way_are_ended_for_each_key)
 {
-    const struct shed_bytes keys[] = {KEY("a"), KEY("b")};
+    const struct shed_bytes keys[] = {shed_str("a"), shed_str("b")};
     struct getter before[2] = {{0}}, after[2] = {{0}};
 
     table_hold(&fixture.table);
@@ -154,7 +147,7 @@ TEST(loads_under_way_are_ended_for_each_key)
 
 TEST(where_redis_is_gone_flights_are_left_all_the_same)
 {
-    const struct shed_bytes keys[] = {KEY("other"), KEY("k")};
+    const struct shed_bytes keys[] = {shed_str("other"), shed_str("k")};
     struct getter before = {0}, after = {0};
     struct shed_error err = {0};
 
@@ -180,7 +173,8 @@ TEST(where_redis_is_gone_flights_are_left_all_the_same)
 
 TEST(scripts_that_the_server_has_forgotten_are_sent_again)
 {
-    const struct shed_bytes keys[] = {KEY("a"), KEY("b"), KEY("c")};
+    const struct shed_bytes keys[] = {shed_str("a"), shed_str("b"),
+                                      shed_str("c")};
     long long before;
 
     wait_for_pushes(&fixture); /* the session has loaded all scripts */
@@ -195,7 +189,7 @@ TEST(scripts_that_the_server_has_forgotten_are_sent_again)
 
 TEST(each_key_is_counted_by_how_it_ended)
 {
-    const struct shed_bytes keys[] = {KEY("b"), KEY("a")};
+    const struct shed_bytes keys[] = {shed_str("b"), shed_str("a")};
     struct shed_error err = {0};
 
     server_do(&fixture.server, "ACL SETUSER default resetkeys ~t:{a}*");

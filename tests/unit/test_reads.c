@@ -234,43 +234,29 @@ TEST(another_key_waits_for_nobody)
     let_get(&first);
 }
 
-TEST(a_caller_at_its_deadline_leaves_and_the_others_are_answered)
+/* Whether it came before the others or behind them. */
+TEST_EACH(a_caller_at_its_deadline_leaves_and_the_others_are_answered, 0, 3)
 {
     struct shed_latch gate = SHED_LATCH_INIT(1);
-    struct caller first = {.gate = &gate}, stays[2] = {{0}, {0}};
-    struct caller hasty = {.deadline_ms = 1};
+    struct caller first = {.gate = &gate}, waiting[3] = {{0}};
+    struct caller *hasty = &waiting[_i];
 
+    hasty->deadline_ms = TOLD;
     start_getting(&first);
-    start_waiting(&stays[0]);
-    start(&hasty);
-    end(&hasty);
-    start_waiting(&stays[1]);
-    EXPECT_CODE(hasty.got.code, SHED_ETIMEDOUT);
-    EXPECT_CODE(hasty.got.error.code, SHED_ETIMEDOUT);
-    ck_assert_ptr_null(hasty.got.look.value);
-    let_get(&first);
-    end_with(stays, 2, 2);
-}
-
-/* The first to wait is the one that would send the GET of its group. */
-TEST(a_head_at_its_deadline_leaves_its_group_to_another)
-{
-    struct shed_latch gate = SHED_LATCH_INIT(1);
-    struct caller first = {.gate = &gate}, head = {.deadline_ms = TOLD};
-    struct caller stays[2] = {{0}, {0}};
-
-    start_getting(&first);
-    start_waiting(&head);
-    start_waiting(&stays[0]);
-    start_waiting(&stays[1]);
+    for (int i = 0; i < 3; i++)
+        start_waiting(&waiting[i]);
     shed_latch_count_down(&deadline, 1);
-    end(&head);
-    EXPECT_CODE(head.got.code, SHED_ETIMEDOUT);
+    end(hasty);
+    EXPECT_CODE(hasty->got.code, SHED_ETIMEDOUT);
+    EXPECT_CODE(hasty->got.error.code, SHED_ETIMEDOUT);
+    ck_assert_ptr_null(hasty->got.look.value);
     let_get(&first);
-    end_with(stays, 2, 2);
+    for (int i = 0; i < 3; i++)
+        if (i != _i)
+            end_with(&waiting[i], 1, 2);
 }
 
-TEST(a_head_that_leaves_alone_holds_up_nobody)
+TEST(one_that_leaves_alone_holds_up_nobody)
 {
     struct shed_latch gate = SHED_LATCH_INIT(1);
     struct caller first = {.gate = &gate}, head = {.deadline_ms = 1};
@@ -286,30 +272,19 @@ TEST(a_head_that_leaves_alone_holds_up_nobody)
 
 /* Its deadline passes while Redis is silent, or it has no memory: the others
  * may have both. */
-static void check_own_failure(enum shed_code code)
+TEST_EACH(what_is_a_callers_own_failure_fails_no_other, 0, 2)
 {
     struct shed_latch gate = SHED_LATCH_INIT(1);
-    struct caller first = {.gate = &gate}, head = {.code = code};
-    struct caller stays[2] = {{0}, {0}};
+    struct caller first = {.gate = &gate}, waiting[3] = {{0}};
 
+    waiting[0].code = _i == 0 ? SHED_ETIMEDOUT : SHED_ENOMEM;
     start_getting(&first);
-    start_waiting(&head);
-    start_waiting(&stays[0]);
-    start_waiting(&stays[1]);
+    for (int i = 0; i < 3; i++)
+        start_waiting(&waiting[i]);
     let_get(&first);
-    end(&head);
-    ck_assert_int_eq(head.got.code, code);
-    end_with(stays, 2, 3);
-}
-
-TEST(the_deadline_of_the_one_that_sends_fails_no_other)
-{
-    check_own_failure(SHED_ETIMEDOUT);
-}
-
-TEST(one_callers_lack_of_memory_fails_no_other)
-{
-    check_own_failure(SHED_ENOMEM);
+    end(&waiting[0]);
+    EXPECT_CODE(waiting[0].got.code, waiting[0].code);
+    end_with(&waiting[1], 2, 3);
 }
 
 TEST(a_failure_of_redis_is_shared_with_its_reason)

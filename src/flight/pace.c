@@ -28,8 +28,6 @@
  * lateness that they grow to. */
 #define LATE_MIN_MS 5
 #define LATE_PART 4
-/* So few loads do not tell how much loads vary. */
-#define FEW 8
 /* A hand-written lock with SETNX looks this often: we do not look more. */
 #define LOOP_MS 10
 
@@ -66,7 +64,7 @@ static uint64_t soonest_ms(const struct shed_pace *p)
     for (unsigned i = 0; i < p->count; i++)
         if (p->span_ms[i] < shortest)
             shortest = p->span_ms[i];
-    return p->count < FEW ? shortest / 2 : shortest;
+    return shortest;
 }
 
 static uint64_t last_together(const struct shed_pace *p, uint64_t span_ms)
@@ -92,10 +90,10 @@ static uint64_t to_likely_end_ms(const struct shed_pace *p, uint64_t span_ms,
 /* A wait that is not far too long if the load ends sooner than likely. */
 static uint64_t bound_ms(const struct shed_pace *p, uint64_t age_ms)
 {
-    uint64_t soonest = soonest_ms(p), gap = age_ms / LATE_PART;
+    uint64_t gap = age_ms / LATE_PART;
 
-    if (age_ms < soonest)
-        return p->count < FEW ? soonest - age_ms : UINT64_MAX;
+    if (age_ms < soonest_ms(p))
+        return UINT64_MAX;
     return gap < LOOP_MS ? LOOP_MS : gap;
 }
 

@@ -63,20 +63,6 @@ TEST(a_load_like_the_last_ones_is_met_by_one_look)
     }
 }
 
-TEST(the_first_loads_do_not_tell_how_much_loads_vary)
-{
-    pace = (struct shed_pace){0};
-    for (unsigned known = 1; known < 8; known++) {
-        shed_pace_note(&pace, 80);
-        for (uint64_t load = 40; load <= 80; load++) {
-            ck_assert_uint_le(wait_for(load, 0).late_ms, 2 * LOOP_MS);
-            ck_assert_uint_lt(wait_for(load, 0).looks, looks_of_loop(load, 0));
-        }
-    }
-    shed_pace_note(&pace, 80);
-    ck_assert_uint_eq(wait_for(80, 3).looks, 2);
-}
-
 TEST(a_load_that_may_end_at_any_time_is_looked_for_every_10_ms)
 {
     pace = (struct shed_pace){0};

@@ -147,6 +147,7 @@ static void set_up(void)
         atomic_store(&fleet->workers[i].may_answer, true);
         fleet->workers[i].load_timeout_ms = scaled_ms(FIXTURE_TIMEOUT_MS);
     }
+    server = (struct server){.has_clock = true};
     server_start(&server);
 }
 
@@ -236,50 +237,45 @@ TEST(all_slots_are_given_back_at_the_end)
     ck_assert_int_eq(slots_in_redis(), 0);
 }
 
-TEST(a_process_that_is_killed_leaves_its_slots_for_a_load_time)
-{
-    enum { DEAD_LOAD_MS = 1000, MARGIN_MS = 1000 };
-    struct worker *dead, *other;
-    uint64_t begin_ms;
+enum { DEAD_LOAD_MS = 1000, STEP_S = 3600 };
 
-    dead = &fleet->workers[0];
-    other = &fleet->workers[1];
+/* A process dies with all the slots. */
+static void use_up_and_die(void)
+{
+    struct worker *dead = &fleet->workers[0];
+
     dead->load_timeout_ms = DEAD_LOAD_MS;
     atomic_store(&dead->may_answer, false);
-    begin_ms = shed_now_ms();
     start_worker(0);
     WAIT_FOR(atomic_load(&dead->is_loading) == BUDGET);
     kill_child(dead->pid);
     dead->pid = 0;
     atomic_store(&fleet->alive, 0);
+}
+
+static void expect_loads_of_another(void)
+{
     start_worker(1);
-    WAIT_FOR(atomic_load(&other->loads) > 0);
-    ck_assert_uint_ge(shed_now_ms() - begin_ms, DEAD_LOAD_MS + MARGIN_MS);
+    WAIT_FOR(atomic_load(&fleet->workers[1].loads) > 0);
     expect_gets(1);
 }
 
-enum { STEP_S = 3600 };
+TEST(a_process_that_is_killed_leaves_its_slots_for_a_load_time)
+{
+    enum { MARGIN_MS = 1000 };
+    uint64_t begin_ms = shed_now_ms();
+
+    use_up_and_die();
+    expect_loads_of_another();
+    ck_assert_uint_ge(shed_now_ms() - begin_ms, DEAD_LOAD_MS + MARGIN_MS);
+}
 
 TEST(a_clock_that_is_set_back_does_not_prolong_the_slots_of_the_dead)
 {
-    enum { DEAD_LOAD_MS = 1000 };
-    struct worker *dead, *other;
-
-    server.has_clock = true;
-    dead = &fleet->workers[0];
-    other = &fleet->workers[1];
-    dead->load_timeout_ms = DEAD_LOAD_MS;
-    atomic_store(&dead->may_answer, false);
     server_skew(&server, STEP_S);
-    start_worker(0);
-    WAIT_FOR(atomic_load(&dead->is_loading) == BUDGET);
-    kill_child(dead->pid);
-    dead->pid = 0;
-    atomic_store(&fleet->alive, 0);
+    use_up_and_die();
     server_skew(&server, 0);
-    start_worker(1);
-    WAIT_FOR(atomic_load(&other->loads) > 0);
-    expect_gets(1);
+    expect_loads_of_another();
 }
 
 /* The script's calls, of which a waiting process makes several a second. */
@@ -293,10 +289,8 @@ static void expect_asks(void)
 
 TEST(a_clock_that_is_set_does_not_end_the_slots_of_loads_under_way)
 {
-    struct worker *busy;
+    struct worker *busy = &fleet->workers[0];
 
-    server.has_clock = true;
-    busy = &fleet->workers[0];
     atomic_store(&busy->may_answer, false);
     start_worker(0);
     start_worker(1);

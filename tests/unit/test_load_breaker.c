@@ -241,8 +241,9 @@ TEST(a_key_that_is_late_in_the_queue_makes_room_for_another_probe)
     atomic_store(&fake.is_held, true);
     submit_ok(13);
     submit_ok(14);
+    submit_ok(16); /* the third of three */
     atomic_store(&fake.is_held, false);
-    await(13, 16);
+    await(13, 17);
     ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
 }
 

@@ -48,11 +48,6 @@ void cli_out_flag(json_t *out, const char *name, bool flag)
     cli_out_set(out, name, json_boolean(flag));
 }
 
-void cli_out_text(json_t *out, const char *name, const char *text)
-{
-    cli_out_set(out, name, text != NULL ? json_string(text) : json_null());
-}
-
 void cli_out_maybe(json_t *out, const char *name, bool is_known,
                    long long number)
 {
@@ -76,8 +71,16 @@ void cli_out_bytes(json_t *out, const char *name, struct shed_bytes bytes)
     }
     text = cli_alloc((bytes.size + 2) / 3 * 4 + 1, 1);
     (void)EVP_EncodeBlock((unsigned char *)text, at, (int)bytes.size);
-    cli_out_text(out, cli_format("%s" BASE64, name).at, text);
+    cli_out_set(out, cli_format("%s" BASE64, name).at, json_string(text));
     free(text);
+}
+
+void cli_out_text(json_t *out, const char *name, const char *text)
+{
+    if (text == NULL)
+        cli_out_set(out, name, json_null());
+    else
+        cli_out_bytes(out, name, shed_str(text));
 }
 
 json_t *cli_out_object(json_t *out, const char *name)

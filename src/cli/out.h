@@ -29,9 +29,6 @@ void cli_out_set(json_t *out, const char *name, json_t *value);
 void cli_out_number(json_t *out, const char *name, uint64_t number);
 void cli_out_flag(json_t *out, const char *name, bool flag);
 
-/* A text of printable ASCII; null if it is NULL. */
-void cli_out_text(json_t *out, const char *name, const char *text);
-
 /* A number; null if it is not known, or is negative, which means that there is
  * none. */
 void cli_out_maybe(json_t *out, const char *name, bool is_known,
@@ -40,6 +37,9 @@ void cli_out_ms(json_t *out, const char *name, long long ms);
 
 /* The bytes as a string if they are UTF-8; else the member name_base64. */
 void cli_out_bytes(json_t *out, const char *name, struct shed_bytes bytes);
+
+/* A text, which is ASCII if nobody else has made it; null if it is NULL. */
+void cli_out_text(json_t *out, const char *name, const char *text);
 
 /* Make an object, or a list, the member name; add an object to a list. Returns:
  * what was made. */

@@ -35,13 +35,19 @@ static void expect_ending(struct ending *e, enum shed_code code)
     ck_assert_uint_eq(atomic_load(&e->calls), 1);
 }
 
+static void take_row(struct ending *e, const char *text)
+{
+    expect_ending(e, SHED_OK);
+    check_text(e->value, text);
+    shed_value_unref(e->value);
+}
+
 static void expect_row(struct ending *e, const char *text,
                        enum shed_origin origin)
 {
     expect_ending(e, SHED_OK);
     ck_assert_int_eq(e->value->origin, origin);
-    check_text(e->value, text);
-    shed_value_unref(e->value);
+    take_row(e, text);
 }
 
 /* A get of the key ends so. */
@@ -183,10 +189,8 @@ TEST(many_calls_go_by_several_connections)
         }
         server_thaw(&fixture.server);
         for (int i = 0; i < CALLS; i++) {
-            expect_ending(&e[i], SHED_OK);
             snprintf(text, sizeof(text), "k%d@1", i);
-            check_text(e[i].value, text);
-            shed_value_unref(e[i].value);
+            take_row(&e[i], text);
         }
     } while (server_clients(&fixture.server, "cmd=get ") < 3);
 }
@@ -245,8 +249,7 @@ TEST(the_log_of_tags_is_read_where_changes_are_not_announced)
     fixture_open(&fixture);
     for (unsigned i = 0; i < MANY; i++) {
         (void)begin("k", NULL, &e, NULL);
-        expect_ending(&e, SHED_OK);
-        shed_value_unref(e.value);
+        take_row(&e, "k@1");
     }
 }
 
@@ -343,8 +346,7 @@ TEST(a_done_that_collects_gets_the_next_call)
         WAIT_FOR(stats_of(fixture.cache).misses_ended == i + 1);
     }
     (void)begin("d", NULL, &last, NULL); /* ends when they are in the queue */
-    expect_ending(&last, SHED_OK);
-    shed_value_unref(last.value);
+    take_row(&last, "d@1");
     ck_assert_uint_eq(shed_queue_collect(collected, 10), 2);
     ck_assert_str_eq(told, "bac");
     shed_queue_close(collected);
@@ -367,11 +369,8 @@ TEST(a_queue_is_readable_while_it_has_calls)
     WAIT_FOR(is_readable(queue));
     ck_assert_uint_eq(shed_queue_collect(queue, 10), 1);
     ck_assert(!is_readable(queue));
-    for (int i = 0; i < 3; i++) {
-        expect_ending(&e[i], SHED_OK);
-        check_text(e[i].value, "k@1");
-        shed_value_unref(e[i].value);
-    }
+    for (int i = 0; i < 3; i++)
+        take_row(&e[i], "k@1");
     shed_queue_close(queue);
 }
 
@@ -481,10 +480,8 @@ TEST(beyond_the_limit_calls_are_turned_away)
                                NULL, &err),
                 SHED_EBUSY);
     table_release(&fixture.table);
-    for (int i = 0; i < 2; i++) {
-        expect_ending(&e[i], SHED_OK);
-        shed_value_unref(e[i].value);
-    }
+    for (int i = 0; i < 2; i++)
+        take_row(&e[i], "k@1");
     getter_expect(&getter, "k@1", SHED_ORIGIN_LOAD);
 }
 

@@ -606,17 +606,6 @@ TEST(a_get_returns_at_its_deadline_and_the_load_is_kept)
     ck_assert_uint_eq(stats_of(fixture.cache).errors_timeout, calls);
 }
 
-static void expect_gauge(const char *name, int value)
-{
-    static char text[65536];
-    char line[128];
-
-    (void)snprintf(line, sizeof(line), "\nsnowshed_%s{cache=\"t\"} %d\n", name,
-                   value);
-    (void)shed_stats_prometheus(&fixture.cache, 1, NULL, 0, text, sizeof(text));
-    ck_assert_ptr_nonnull(strstr(text, line));
-}
-
 TEST(beyond_the_queue_limit_callers_are_turned_away_at_once)
 {
     struct getter first = {0}, queued = {0};
@@ -632,10 +621,10 @@ TEST(beyond_the_queue_limit_callers_are_turned_away_at_once)
     expect_reason(&err, "queue is full");
     ck_assert_uint_eq(stats_of(fixture.cache).errors_busy, 1);
     WAIT_FOR(server_int(&fixture.server, "EXISTS t:{c}") == 0);
-    expect_gauge("source_loads", 1);
-    expect_gauge("source_loads_limit", 1);
-    expect_gauge("source_queue_keys", 1);
-    expect_gauge("source_queue_limit_keys", 1);
+    ck_assert_uint_eq(gauge(fixture.cache, "source_loads"), 1);
+    ck_assert_uint_eq(gauge(fixture.cache, "source_loads_limit"), 1);
+    ck_assert_uint_eq(gauge(fixture.cache, "source_queue_keys"), 1);
+    ck_assert_uint_eq(gauge(fixture.cache, "source_queue_limit_keys"), 1);
     table_release(&fixture.table);
     getter_expect(&first, "a@1", SHED_ORIGIN_LOAD);
     getter_expect(&queued, "b@1", SHED_ORIGIN_LOAD);
@@ -655,7 +644,7 @@ TEST(the_limit_of_an_adaptive_source_is_shown_as_it_is_now)
         getter_start(&getters[i], fixture.cache, keys[i]);
     WAIT_FOR(stats_of(fixture.cache).leases_won == 6);
     WAIT_FOR(table_running(&fixture.table) == 4);
-    expect_gauge("source_loads_limit", 4);
+    ck_assert_uint_eq(gauge(fixture.cache, "source_loads_limit"), 4);
     table_release(&fixture.table);
     for (size_t i = 0; i < 6; i++) {
         getter_join(&getters[i]);

@@ -513,20 +513,6 @@ TEST(wrong_options_are_refused)
                    "struct shed_get_options");
 }
 
-TEST(no_options_are_the_defaults)
-{
-    struct shed_value *value = NULL;
-    struct shed_item item = {.key = shed_str("k")};
-
-    calls_up(0, 0);
-    EXPECT_OK(shed_get(fixture.cache, shed_str("k"), NULL, &value, NULL));
-    check_text(value, "k@1");
-    shed_value_unref(value);
-    EXPECT_OK(shed_get_many(fixture.cache, &item, 1, NULL, NULL));
-    check_text(item.value, "k@1");
-    shed_value_unref(item.value);
-}
-
 int main(void)
 {
     return run_fixture_tests("calls");

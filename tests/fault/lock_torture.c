@@ -653,11 +653,14 @@ static const struct {
 #undef L
 #undef Q
 
-/* only: part of an algorithm's name or of what happens; NULL: all. */
-static void make_cells(const char *only)
+/* only: an algorithm's name, or part of what happens; NULL: all. Returns:
+ * whether there is such a cell. */
+static bool make_cells(const char *only)
 {
+    bool is_any = false;
+
     for (enum fault f = FAULT_NONE; f < FAULTS; f++)
-        for (unsigned a = 0; a < ALGORITHMS; a++)
+        for (unsigned a = 0; a < ALGORITHMS; a++) {
             cells[f][a] = (struct cell){
                 .algorithm = a,
                 .fault = f,
@@ -667,6 +670,9 @@ static void make_cells(const char *only)
                 .is_chosen = (faults[f].tried >> a & 1) != 0 &&
                              (only == NULL || strstr(faults[f].what, only) ||
                               strcmp(algorithm_names[a], only) == 0)};
+            is_any |= cells[f][a].is_chosen;
+        }
+    return is_any;
 }
 
 static void inflict(const struct cell *cell)
@@ -804,7 +810,11 @@ int main(int argc, char **argv)
         perror("lock_torture: mmap");
         return EXIT_FAILURE;
     }
-    make_cells(argc > 1 ? argv[1] : NULL);
+    if (!make_cells(argc > 1 ? argv[1] : NULL)) {
+        (void)fprintf(stderr, "lock_torture: nothing is called '%s'\n",
+                      argv[1]);
+        return EXIT_FAILURE;
+    }
     tcase_set_timeout(test_case(), CELL_TIMEOUT_S);
     status = run_tests("lock torture");
     print_matrix(stdout, (const struct cell(*)[ALGORITHMS])cells);

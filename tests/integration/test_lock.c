@@ -357,7 +357,7 @@ TEST(expire_is_shared_with_plain_commands)
     ck_assert_int_ge(ttl, 1);
     ck_assert_int_le(ttl, 30);
     release(mine);
-    /* another client's mine, whose lease ends by itself */
+    /* another client's lock, whose lease ends by itself */
     ck_assert_int_eq(server_int(&server, "SETNX %s 1", LOCK_NAME), 1);
     ck_assert_int_eq(server_int(&server, "EXPIRE %s 1000", LOCK_NAME), 1);
     expect_acquire(mine, 0, SHED_ETIMEDOUT);

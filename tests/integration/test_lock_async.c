@@ -50,7 +50,7 @@ TEST_EACH(a_lock_granted_to_a_cancelled_request_is_released, 0, SINGLES)
     server_do(&server, "CLIENT UNPAUSE");
     expect_outcome(&out, SHED_ETIMEDOUT);
     ck_assert_int_eq(shed_lock_is_mine(mine), 0);
-    /* TIMESTAMP cannot tell its mine from another's */
+    /* TIMESTAMP cannot tell its lock from another's */
     ck_assert_int_eq(is_in_redis(), singles[_i] == SHED_LOCK_TIMESTAMP);
 }
 

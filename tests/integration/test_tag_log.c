@@ -239,12 +239,12 @@ TEST(after_it_the_entries_with_a_tag_are_misses_and_no_others)
     expect_text(peer.cache, "blue", "blue@1");
     table_update(&fixture.table);
     invalidate_tag(fixture.cache, "r");
-    expect_text(fixture.cache, "red", "red@2");
-    expect_text(fixture.cache, "rose", "rose@2");
-    expect_text(fixture.cache, "blue", "blue@1");
-    expect_origin(fixture.cache, "red", "red@2", SHED_ORIGIN_REDIS);
+    /* Redis has red@1 until a process that has heard of the tag reads it */
     WAIT_FOR(has_row(peer.cache, "red", "red@2"));
     expect_text(peer.cache, "blue", "blue@1");
+    expect_origin(fixture.cache, "red", "red@2", SHED_ORIGIN_REDIS);
+    expect_text(fixture.cache, "rose", "rose@2");
+    expect_text(fixture.cache, "blue", "blue@1");
     invalidate_tag(fixture.cache, "all");
     expect_text(fixture.cache, "blue", "blue@2");
     peer_close(&peer);

@@ -303,8 +303,6 @@ static const struct {
     {SLOW, 0, true, "load_timeout_ms"},
     {SLUGGISH, 0, false, ""},
     {SLUGGISH, SLUGGISH_MS - 1, true, "it took 600000 ms, longer"},
-    {ABSENT, 0, false, ""},
-    {TOO_BIG, 0, false, ""},
 };
 
 TEST_EACH(loads_that_fail_or_take_too_long_open_it, 0, COUNT_OF(endings))
@@ -315,6 +313,17 @@ TEST_EACH(loads_that_fail_or_take_too_long_open_it, 0, COUNT_OF(endings))
     ck_assert_int_eq(state(), endings[_i].opens ? SHED_BREAKER_OPEN
                                                 : SHED_BREAKER_CLOSED);
     ck_assert_ptr_nonnull(strstr(fake.reason, endings[_i].why));
+}
+
+TEST(absent_and_oversized_rows_are_successes)
+{
+    open_fake(FOREVER_MS);
+    load_ten(0, ABSENT);
+    load_ten(10, TOO_BIG);
+    load_ten(20, ABSENT);
+    ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
+    load_ten(30, BAD); /* ten of forty */
+    ck_assert_int_eq(state(), SHED_BREAKER_CLOSED);
 }
 
 TEST(one_key_that_always_fails_does_not_open_it)

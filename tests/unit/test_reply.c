@@ -172,11 +172,15 @@ TEST_EACH(an_error_means_what_its_code_says, 0, COUNT_OF(meanings))
 
 TEST(what_is_no_error_says_nothing_of_a_server)
 {
-    struct shed_reply *reply = parse_reply("+BUSY\r\n");
+    static const char *const wires[] = {"+BUSY\r\n", "+MOVED 1 h:2\r\n"};
 
     ck_assert(!shed_reply_is_unfit(NULL));
-    ck_assert(!shed_reply_is_unfit(reply));
-    shed_reply_free(reply);
+    for (size_t i = 0; i < COUNT_OF(wires); i++) {
+        struct shed_reply *reply = parse_reply(wires[i]);
+        ck_assert(!shed_reply_is_unfit(reply));
+        ck_assert(!shed_reply_is_elsewhere(reply));
+        shed_reply_free(reply);
+    }
 }
 
 TEST(a_role_is_that_of_a_primary_or_another)

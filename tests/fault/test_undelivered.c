@@ -311,6 +311,26 @@ TEST(an_expiry_is_delivered_as_an_expiry)
               stats_of(fixture.cache).stale > 0));
 }
 
+/* Whichever fails first. */
+TEST_EACH(of_an_expiry_and_an_invalidation_the_invalidation_is_delivered, 0, 2)
+{
+    init();
+    fixture.cache_options.stale_while_revalidate_ms = 1000000;
+    fixture_open(&fixture);
+    expect_text(fixture.cache, "k", "k@1");
+    refuse_writes();
+    for (int i = 0; i < 2; i++)
+        EXPECT_CODE(i == _i
+                        ? shed_expire(fixture.cache, shed_str("k"), 0, 0, NULL)
+                        : invalidate_code(fixture.cache, "k"),
+                    SHED_EREDIS);
+    ck_assert_uint_eq(undelivered(), 1);
+    accept_writes();
+    WAIT_FOR(undelivered() == 0);
+    ck_assert_int_eq(server_int(&fixture.server, "EXISTS t:{k}"), 0);
+    ck_assert_uint_eq(stats_of(fixture.cache).invalidations, 1);
+}
+
 TEST(a_put_that_failed_is_made_up_for_by_an_invalidation)
 {
     init();

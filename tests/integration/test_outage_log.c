@@ -118,17 +118,16 @@ static void *keep_calling(void *arg)
 
 static void up(void)
 {
-    char key[16];
+    char key[16], text[24];
 
     fixture.client_options.on_event = on_event;
     fixture.client_options.on_log = on_log;
     fixture.cache_options.redis_down = SHED_REDIS_DOWN_STALE;
     fixture_open(&fixture);
     for (unsigned i = 0; i < KEYS; i++) {
-        struct shed_value *value = NULL;
         snprintf(key, sizeof(key), "k%u", i);
-        EXPECT_OK(shed_get(fixture.cache, shed_str(key), NULL, &value, NULL));
-        shed_value_unref(value);
+        snprintf(text, sizeof(text), "%s@1", key);
+        expect_text(fixture.cache, key, text);
     }
 }
 

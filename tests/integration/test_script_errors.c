@@ -482,18 +482,10 @@ static void expect_whole(const struct row *row, const char *fault)
 
 /* ------------------------------------------------------------------- tests */
 
-static redisContext *open_connection(void)
-{
-    redisContext *c = redisConnectUnix(server.socket);
-
-    ck_assert(c != NULL && c->err == 0);
-    return c;
-}
-
 static void open_both(void)
 {
-    admin = open_connection();
-    user = open_connection();
+    admin = server_connect(&server);
+    user = server_connect(&server);
     tell("CONFIG SET maxmemory 0");
     tell("ACL SETUSER shop on nopass ~* &* +@all");
     freeReplyObject(checked(redisCommand(user, "AUTH shop any"), "AUTH"));

@@ -1,7 +1,7 @@
 /*
- * Queues of ended calls. Its invariant: the descriptor becomes readable after a
- * call has come into the empty queue, and is read when a collector finds that
- * empty.
+ * Queues of ended calls. Its invariant: the descriptor becomes readable after
+ * a call has come into the empty queue, and is read when the last one is taken;
+ * or at the next try to collect, if that was faster.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -26,6 +26,7 @@ struct shed_queue {
     /* under mu */
     struct shed_pending *first;
     struct shed_pending **last;
+    bool is_told_late; /* fd may become readable for a call that is taken */
 };
 
 /* -------------------------------------------------------------- the calls */
@@ -76,10 +77,11 @@ static struct shed_pending *take(struct shed_queue *q)
     p = q->first;
     if (p != NULL)
         q->first = p->next;
-    else
-        (void)!read(q->fd, &count, sizeof(count));
-    if (q->first == NULL)
+    if (q->first == NULL && (p != NULL || q->is_told_late)) {
         q->last = &q->first;
+        q->is_told_late = atomic_load(&q->tellers) > 0;
+        (void)!read(q->fd, &count, sizeof(count));
+    }
     shed_mutex_unlock(&q->mu);
     return p;
 }

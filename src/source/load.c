@@ -281,25 +281,16 @@ static void run_batch(struct shed_source *s, struct shed_load_batch *batch,
 
 static void *run_loader(void *arg);
 
-/* Start a loader. (A SIGPIPE that a source raises stays pending in it.) */
-static int start_thread_locked(struct shed_source *s)
+/* Start a thread if none is idle and there may be one more. (A SIGPIPE that a
+ * source raises stays pending in it.) Returns: false if there is no thread at
+ * all. */
+static bool staff_locked(struct shed_source *s)
 {
-    int failure =
-        shed_thread_start(&s->threads[s->thread_count], run_loader, s);
-
-    if (failure == 0) {
+    if (s->idle == 0 && s->thread_count < s->options.max_loads &&
+        shed_thread_start(&s->threads[s->thread_count], run_loader, s) == 0) {
         s->thread_count++;
         s->idle++;
     }
-    return failure;
-}
-
-/* Start a thread if none is idle and there may be one more. Returns: false if
- * there is no thread at all. */
-static bool staff_locked(struct shed_source *s)
-{
-    if (s->idle == 0 && s->thread_count < s->options.max_loads)
-        (void)start_thread_locked(s);
     return s->thread_count > 0;
 }
 

@@ -19,19 +19,14 @@ static struct shed_lock_counters lock_counters;
 static struct shed_subject cache_of(const void *names, size_t i)
 {
     const char *name = ((const char *const *)names)[i];
+    struct shed_subject subject = {
+        .name = name, .name_size = strlen(name), .counters = &counters};
+    uint64_t n = 0;
 
-    return (struct shed_subject){.name = name,
-                                 .name_size = strlen(name),
-                                 .counters = &counters,
-                                 .redis_up = 1,
-                                 .source_loads = 2,
-                                 .source_loads_limit = 3,
-                                 .source_queue_keys = 4,
-                                 .source_queue_limit_keys = 5,
-                                 .source_breaker = 2,
-                                 .source_callers = 6,
-                                 .source_callers_limit = 7,
-                                 .redis_breaker = 1};
+#define SET(gauge, help) subject.gauge = ++n;
+    SHED_GAUGES(SET)
+#undef SET
+    return subject;
 }
 
 static struct shed_subject lock_of(const void *names, size_t i)
@@ -217,19 +212,18 @@ TEST(a_histogram_of_sizes_is_told_in_whole_numbers)
 
 TEST(gauges_tell_what_is_true_now)
 {
-    char *text = text_of("item");
+    char *text = text_of("item"), line[80];
+    unsigned n = 0;
 
     assert_line(text, "# HELP snowshed_redis_up whether the client is connected"
                       " to Redis\n# TYPE snowshed_redis_up gauge\n"
                       "snowshed_redis_up{cache=\"item\"} 1\n");
-    assert_line(text, "\nsnowshed_source_loads{cache=\"item\"} 2\n");
-    assert_line(text, "\nsnowshed_source_loads_limit{cache=\"item\"} 3\n");
-    assert_line(text, "\nsnowshed_source_queue_keys{cache=\"item\"} 4\n");
-    assert_line(text, "\nsnowshed_source_queue_limit_keys{cache=\"item\"} 5\n");
-    assert_line(text, "\nsnowshed_source_breaker{cache=\"item\"} 2\n");
-    assert_line(text, "\nsnowshed_source_callers{cache=\"item\"} 6\n");
-    assert_line(text, "\nsnowshed_source_callers_limit{cache=\"item\"} 7\n");
-    assert_line(text, "\nsnowshed_redis_breaker{cache=\"item\"} 1\n");
+#define LOOK_UP(gauge, help)                                                   \
+    (void)snprintf(line, sizeof(line),                                         \
+                   "\nsnowshed_" #gauge "{cache=\"item\"} %u\n", ++n);         \
+    assert_line(text, line);
+    SHED_GAUGES(LOOK_UP)
+#undef LOOK_UP
     free(text);
 }
 

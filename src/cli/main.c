@@ -52,7 +52,7 @@ const struct cli_command cli_commands[] = {
      "there was nothing to compare; 3: rows could not be read.",
      " mysql query sample rate grace ", 1000, cli_check},
     {"locks", "[NAME]", 0, 1,
-     "Show the locks that are held, by whom, who waits",
+     "Show which locks are held, by whom, and who waits",
      "With a NAME, that lock in full, at lock:{NAME} or at the key NAME. "
      "Status 0: it is held; 1: it is free. With --release-dead, 0: it was "
      "released; 1: it was not, because it is free, or its holder may be alive. "

@@ -43,7 +43,7 @@ static size_t names_size(const struct sweep *s)
 {
     const size_t around =
         strlen(s->cache->name) + strlen(":{\\}" SHED_ENTRY_REFRESH_SUFFIX);
-    size_t size = 0;
+    size_t size = 1; /* malloc may give nothing for 0 bytes */
 
     for (size_t i = 0; i < s->count; i++)
         size += around + s->given[i].size;

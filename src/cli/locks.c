@@ -224,7 +224,7 @@ static bool list_all(const struct cli_call *call)
 
     for (size_t i = 0; i < keys.count; i++) {
         struct cli_lock lock;
-        bool is_exact;
+        bool is_exact = false;
         struct shed_bytes name = lock_of(keys.at[i].name, &is_exact);
         cli_rate_keep(&rate, COMMANDS_PER_LOCK);
         cli_lock_read(call->redis, name, is_exact, &lock);

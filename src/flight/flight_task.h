@@ -98,10 +98,10 @@ struct shed_flight_task {
     bool is_background;
 
     /* atomic */
-    _Atomic enum shed_awaited awaited;
     _Atomic uint64_t load_began_ms; /* when the lease was taken under which this
                                        or another process loads; UINT64_MAX:
                                        nobody does, as far as is known */
+    _Atomic enum shed_awaited awaited;
 
     /* under the shard's mu */
     enum shed_flight_role role;
@@ -132,9 +132,9 @@ struct shed_flight_task {
     struct shed_call call; /* acquire, and what goes before it; fail, release;
                               publish, of all in published */
     struct shed_call renew_call;
-    enum shed_flight_send sent; /* what call is */
-    uint64_t call_request, renew_request;
+    enum shed_flight_send sent;   /* what call is */
     enum shed_flight_first first; /* what is still to go before an acquire */
+    uint64_t call_request, renew_request;
     struct shed_delivery_write delivered;
     struct shed_local_mark mark; /* from before call */
     struct shed_node node;       /* in a list while it is_publishing */

@@ -235,8 +235,8 @@ struct shed_load_batch *shed_load_batch_create(struct shed_source *source,
                                                size_t capacity)
 {
     struct shed_load_batch *batch =
-        calloc(1, sizeof(*batch) +
-                      capacity * (sizeof(*batch->keys) + sizeof(*batch->jobs)));
+        calloc(1, sizeof(*batch) + capacity * (sizeof(*batch->keys) +
+                                               sizeof(struct shed_job *)));
 
     if (batch == NULL || shed_mutex_init(&batch->mu, SHED_RANK_BATCH) != 0) {
         free(batch);

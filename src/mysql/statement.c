@@ -109,11 +109,11 @@ static enum shed_code read_columns(MYSQL_STMT *stmt,
 /* Statements are made for powers of two, or for max_keys if that is less: so
  * the server keeps a few of them instead of one for each size of batch.
  * Returns: the power for this many keys. */
-static size_t power_of(const struct shed_mysql_session *s, size_t count)
+static size_t power_of(size_t count)
 {
     size_t power = 0;
 
-    assert(count > 0 && count <= s->query->max_keys);
+    assert(count > 0);
     while (((size_t)1 << power) < count)
         power++;
     assert(power < SHED_MYSQL_ROOMS);
@@ -123,15 +123,16 @@ static size_t power_of(const struct shed_mysql_session *s, size_t count)
 /* The number of placeholders of the statement for this many keys. */
 static size_t room_of(const struct shed_mysql_session *s, size_t count)
 {
-    size_t room = (size_t)1 << power_of(s, count);
+    size_t room = (size_t)1 << power_of(count);
 
+    assert(count <= s->query->max_keys);
     return room < s->query->max_keys ? room : s->query->max_keys;
 }
 
 /* The place where that statement is kept. */
 static MYSQL_STMT **place_of(struct shed_mysql_session *s, size_t count)
 {
-    return &s->of_room[power_of(s, count)];
+    return &s->of_room[power_of(count)];
 }
 
 static void drop(MYSQL_STMT **stmt)

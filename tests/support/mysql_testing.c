@@ -332,7 +332,7 @@ struct shed_source *open_source(struct site *site, const char *query,
 
 const char *uri_for(const struct site *site, const char *user)
 {
-    static char uri[2 * TEXT_BYTES];
+    static char uri[sizeof(site->uri)];
 
     snprintf(uri, sizeof(uri), "mysql://%s%s", user, strchr(site->uri, '@'));
     return uri;

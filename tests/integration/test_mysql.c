@@ -49,7 +49,7 @@ struct wanted {
 static void check_load(struct shed_source *source, const struct wanted *wanted)
 {
     enum { MOST = 5 };
-    const char *keys[MOST];
+    const char *keys[MOST] = {NULL};
     struct ask asks[MOST];
     size_t count = 0;
 

@@ -126,8 +126,8 @@ unsigned shed_client_server_changes(struct shed_client *client);
 /* Make client->servers, for its address, to which shed_address_use_tls has
  * given these options; a cluster's seeds are asked first. The texts of the
  * other options are borrowed. hooks: on_standing, on_lack and on_breaker.
- * Nothing is connected yet. Any thread. Returns: SHED_OK; SHED_ENOMEM,
- * SHED_EINVAL (TLS files): they are to be destroyed in any case. */
+ * Nothing is connected yet. Any thread. Returns: SHED_OK; SHED_ENOMEM: they are
+ * to be destroyed in any case. */
 SHED_MUST_CHECK enum shed_code shed_servers_create(
     struct shed_client *client, const struct shed_client_options *options,
     const struct shed_server_hooks *hooks, struct shed_error *err);

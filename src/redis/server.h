@@ -11,6 +11,9 @@
 
 #include "redis/session.h"
 
+/* Borrows reactor, holds address, and calls hooks with itself. Its session is
+ * to be opened. process and epochs are as of shed_session_create. Any thread.
+ * Returns: SHED_OK, SHED_ENOMEM. */
 SHED_MUST_CHECK enum shed_code
 shed_server_create(struct shed_reactor *reactor, struct shed_address *address,
                    const struct shed_client_options *options,

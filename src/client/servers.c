@@ -224,10 +224,10 @@ static void retire_locked(struct shed_servers *c, size_t i, uint64_t now_ms)
     if (!node->is_used || node->slots > 0 || now_ms - node->idle_ms < IDLE_MS)
         return;
     if (server != NULL) {
-        if (!shed_session_is_idle(server->session))
-            return;
         atomic_store(&c->server[i], NULL);
-        if (atomic_load(&c->users[i]) > 0) {
+        /* its last user may have left a post for the session */
+        if (atomic_load(&c->users[i]) > 0 ||
+            !shed_session_is_idle(server->session)) {
             atomic_store(&c->server[i], server);
             return;
         }

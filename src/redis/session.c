@@ -743,7 +743,7 @@ void shed_session_forget(struct shed_session *p)
 
 bool shed_session_is_idle(const struct shed_session *p)
 {
-    bool is_idle = p->waiting == NULL;
+    bool is_idle = p->waiting == NULL && !atomic_load(&p->is_following);
 
     for (size_t i = 0; i < PIPES; i++)
         is_idle &= shed_pipe_is_idle(p->pipe[i]);

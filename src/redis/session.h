@@ -108,7 +108,8 @@ void shed_session_call(struct shed_session *session, struct shed_call *call,
                        const struct shed_args *args, shed_pipe_fn *fn,
                        void *arg);
 
-/* Whether no call is under way over it, and no post waits for it. */
+/* Whether no call is under way over it, no post waits for it, and none of its
+ * own is to run. */
 bool shed_session_is_idle(const struct shed_session *session);
 
 /* Whether it is connected, and what its gate says. Any thread. */

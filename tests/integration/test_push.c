@@ -2,6 +2,8 @@
  * connection for pushes. */
 #include "redis/session.h"
 
+#include "base/container.h"
+#include "base/latch.h"
 #include "client/client.h"
 #include "support/bare.h"
 #include "support/lock_fixture.h"
@@ -54,6 +56,67 @@ TEST(a_connection_for_pushes_that_died_silently_is_replaced)
     proxy_set(&proxy, PROXY_PASS, 0, NULL);
     WAIT_FOR(is_tracked(&server));
     proxy_stop(&proxy);
+    server_down();
+}
+
+/* A turn of the loop that lasts until may_look. */
+struct turn {
+    struct shed_post post;
+    const struct shed_session *session;
+    struct shed_latch may_look;
+    bool was_idle;
+};
+
+static void look_late(struct shed_post *post)
+{
+    struct turn *t = shed_container_of(post, struct turn, post);
+
+    (void)shed_latch_wait(&t->may_look, UINT64_MAX);
+    t->was_idle = shed_session_is_idle(t->session);
+}
+
+static void look(void *arg)
+{
+    struct turn *t = arg;
+
+    t->was_idle = shed_session_is_idle(t->session);
+}
+
+static void pass(void *arg)
+{
+    (void)arg;
+}
+
+static bool is_idle_now(struct shed_client *client, struct turn *turn)
+{
+    shed_reactor_run(client->reactor, look, turn);
+    return turn->was_idle;
+}
+
+/* A link has reached the server, and posts that to the session: one that is
+ * idle may be closed, and its post would run afterwards. */
+TEST(a_session_that_is_to_hear_of_a_link_is_not_idle)
+{
+    struct shed_health_event reached = {.type = SHED_HEALTH_REACHED,
+                                        .try.user = SHED_HEALTH_LINK};
+    struct turn turn = {.post.run = look_late, .may_look = SHED_LATCH_INIT(1)};
+    struct shed_server *held;
+    struct shed_client *client;
+
+    server_up();
+    client = open_client(&server, SHED_WAIT_AUTO);
+    WAIT_FOR(is_tracked(&server));
+    held = shed_client_hold(client, "", 0);
+    turn.session = held->session;
+    reached.try.term = shed_gate_term(held->gate);
+    WAIT_FOR(is_idle_now(client, &turn));
+    shed_reactor_post(client->reactor, &turn.post);
+    shed_gate_tell(held->gate, &reached, NULL);
+    shed_latch_count_down(&turn.may_look, 1);
+    shed_reactor_run(client->reactor, pass, NULL);
+    ck_assert(!turn.was_idle);
+    WAIT_FOR(is_idle_now(client, &turn));
+    shed_client_give_back(client, held);
     server_down();
 }
 

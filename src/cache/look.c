@@ -129,8 +129,9 @@ static void weigh(struct shed_cache *cache, const struct shed_key *key,
     if (freshness == SHED_FRESHNESS_STALE ||
         freshness == SHED_FRESHNESS_EXPIRED)
         value->origin = SHED_ORIGIN_STALE;
-    shed_local_keep_entry(cache->local, shed_key_of_entry(key), out->mark,
-                          value, times, now_ms);
+    if (cache->local != NULL)
+        shed_local_keep_entry(cache->local, shed_key_of_entry(key), out->mark,
+                              value, times, now_ms);
     /* without a clock (no right to TIME) the slow path decides */
     if (freshness >= SHED_FRESHNESS_EXPIRED && terms->max_age_ms > 0 &&
         now_ms > 0)
@@ -376,8 +377,9 @@ void shed_look_begin(struct shed_cache *cache, const struct shed_key *key,
                      struct shed_look *out)
 {
     /* in this order: a write that ends in between refuses the mark */
-    *out = (struct shed_look){
-        .mark = shed_local_mark(cache->local, shed_key_of_entry(key))};
+    *out = (struct shed_look){0};
+    if (cache->local != NULL)
+        out->mark = shed_local_mark(cache->local, shed_key_of_entry(key));
     out->is_missed =
         shed_delivery_find(cache->delivery, key->redis, key->redis_size, NULL);
 }

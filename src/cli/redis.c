@@ -260,7 +260,7 @@ void cli_redis_send_args(struct cli_redis *redis, const struct shed_args *args)
     q->server = q->asked = redis->chosen;
     *redis->end = q;
     redis->end = &q->next;
-    if (shed_buffer_append(&q->command, args, NULL, &err) != SHED_OK ||
+    if (shed_buffer_append(&q->command, args, 0, &err) != SHED_OK ||
         cli_server_send(server, &q->command, &q->answer, &err) != SHED_OK)
         cli_fail_error(redis->call, &err);
 }

@@ -246,7 +246,7 @@ struct shed_reply *cli_server_ask(struct cli_server *s, struct shed_error *err,
     va_start(list, format);
     cli_words(&args, format, list);
     va_end(list);
-    if (shed_buffer_append(&command, &args, NULL, err) == SHED_OK &&
+    if (shed_buffer_append(&command, &args, 0, err) == SHED_OK &&
         cli_server_send(s, &command, &reply, err) == SHED_OK)
         (void)cli_server_await(s, &reply, err);
     shed_buffer_fini(&command);

@@ -299,32 +299,12 @@ static enum shed_code call_many(struct shed_client *client,
     return code;
 }
 
-/* A single server may share its link with others, so all uses are one. */
-static enum shed_code call_only(struct shed_client *client,
-                                const struct shed_args *commands, size_t count,
-                                struct shed_reply **replies,
-                                struct shed_link_use *uses, unsigned *sent,
-                                uint64_t deadline_ms, struct shed_error *err)
+enum shed_code shed_servers_call(struct shed_client *client,
+                                 const struct shed_args *commands, size_t count,
+                                 struct shed_reply **replies,
+                                 struct shed_link_use *uses, unsigned *sent,
+                                 uint64_t deadline_ms, struct shed_error *err)
 {
-    struct shed_server *server = shed_client_hold(client, "", 0);
-    struct shed_link_use use;
-    enum shed_code code = shed_links_call(
-        server->links, commands, count, replies, &use, sent, deadline_ms, err);
-
-    for (size_t i = 0; uses != NULL && i < count; i++)
-        uses[i] = use;
-    return code;
-}
-
-enum shed_code shed_client_call(struct shed_client *client,
-                                const struct shed_args *commands, size_t count,
-                                struct shed_reply **replies,
-                                struct shed_link_use *uses, unsigned *sent,
-                                uint64_t deadline_ms, struct shed_error *err)
-{
-    if (client->address->seeds == NULL)
-        return call_only(client, commands, count, replies, uses, sent,
-                         deadline_ms, err);
     shed_client_wait(client, deadline_ms);
     if (count == 1)
         return call_one(client, commands, replies, uses, sent, deadline_ms,

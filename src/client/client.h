@@ -149,6 +149,13 @@ struct shed_server *shed_servers_follow(struct shed_client *client,
                                         const struct shed_reply *reply,
                                         bool *is_ask);
 
+/* As shed_client_call, in a cluster. */
+SHED_MUST_CHECK enum shed_code
+shed_servers_call(struct shed_client *client, const struct shed_args *commands,
+                  size_t count, struct shed_reply **replies,
+                  struct shed_link_use *uses, unsigned *sent,
+                  uint64_t deadline_ms, struct shed_error *err);
+
 /* The key that decides which server a command goes to. */
 struct shed_bytes shed_servers_key(const struct shed_args *args);
 

@@ -127,8 +127,7 @@ static enum shed_code add_call(struct shed_links *links,
                                                  memory_order_relaxed) +
                        1;
     }
-    return shed_script_append(&c->request.bytes, args, call->number, false,
-                              &c->why);
+    return shed_buffer_append(&c->request.bytes, args, call->number, &c->why);
 }
 
 static void fini_call(struct shed_links_call *c)

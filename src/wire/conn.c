@@ -383,11 +383,16 @@ enum shed_code shed_conn_send_args(struct shed_conn *c,
                                    uint64_t now_ms, struct shed_error *err)
 {
     enum shed_code code = reserve(c, 1, err);
+    struct shed_args by_text;
 
+    if (is_by_text && args->script != NULL) {
+        by_text = *args;
+        shed_script_by_text(&by_text);
+        args = &by_text;
+    }
     if (code == SHED_OK)
-        code = shed_script_append(&c->queue.bytes, args,
-                                  call != NULL ? call->number : 0, is_by_text,
-                                  err);
+        code = shed_buffer_append(&c->queue.bytes, args,
+                                  call != NULL ? call->number : 0, err);
     if (code == SHED_OK && call != NULL)
         push(&c->queue, call)->since_ms = now_ms;
     return code;

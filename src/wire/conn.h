@@ -129,7 +129,7 @@ void shed_conn_close(struct shed_conn *conn);
 
 /* ------------------------------------------------------------ the queue */
 
-/* Queue a command, as shed_script_append makes it, and the call of its reply;
+/* Queue a command, as shed_buffer_append makes it, and the call of its reply;
  * NULL: it is answered by pushes. Returns as shed_conn_send does. */
 SHED_MUST_CHECK enum shed_code
 shed_conn_send_args(struct shed_conn *conn, const struct shed_args *args,

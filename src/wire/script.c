@@ -38,24 +38,6 @@ void shed_script_by_text(struct shed_args *args)
     args->size[1] = args->script->size;
 }
 
-enum shed_code shed_script_append(struct shed_buffer *buffer,
-                                  const struct shed_args *args, uint64_t number,
-                                  bool is_by_text, struct shed_error *err)
-{
-    char digits[SHED_DIGITS];
-    struct shed_args by_text;
-
-    if (number == 0)
-        return shed_buffer_append(buffer, args, NULL, err);
-    if (is_by_text) {
-        by_text = *args;
-        shed_script_by_text(&by_text);
-        args = &by_text;
-    }
-    shed_write_digits(digits, number);
-    return shed_buffer_append(buffer, args, digits, err);
-}
-
 static size_t bytes_of(const struct shed_args *args)
 {
     size_t size = 0;

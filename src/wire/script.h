@@ -54,13 +54,6 @@ bool shed_script_is_reply(const struct shed_reply *reply, uint64_t number);
  * script. */
 void shed_script_by_text(struct shed_args *args);
 
-/* Append a command to buffer: a script's with its number, if that is not 0, and
- * by text instead of by digest if so wished.
- * Returns as shed_buffer_append does. */
-SHED_MUST_CHECK enum shed_code
-shed_script_append(struct shed_buffer *buffer, const struct shed_args *args,
-                   uint64_t number, bool is_by_text, struct shed_error *err);
-
 /* A copy of a call, to be repeated by text if the server does not know the
  * script. Ownership: one block, for free(). Returns: NULL when out of memory,
  * or, unless it is_needed, when the arguments are so long that sending the text

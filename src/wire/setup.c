@@ -50,7 +50,7 @@ enum shed_code shed_setup_say(struct shed_setup *s, uint64_t now_ms,
 
     s->said_ms = now_ms;
     for (size_t i = 0; i < s->count && code == SHED_OK; i++)
-        code = shed_buffer_append(out, &s->command[i], NULL, err);
+        code = shed_buffer_append(out, &s->command[i], 0, err);
     return code;
 }
 

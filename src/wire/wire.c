@@ -179,10 +179,11 @@ static enum shed_code add_string(struct shed_buffer *b, const char *bytes,
 }
 
 enum shed_code shed_buffer_append(struct shed_buffer *b,
-                                  const struct shed_args *args,
-                                  const char *last, struct shed_error *err)
+                                  const struct shed_args *args, uint64_t number,
+                                  struct shed_error *err)
 {
-    size_t before = b->size, count = last != NULL;
+    size_t before = b->size, count = number != 0;
+    char digits[SHED_DIGITS];
     enum shed_code code;
 
     for (const struct shed_args *a = args; a != NULL; a = a->more)
@@ -191,8 +192,10 @@ enum shed_code shed_buffer_append(struct shed_buffer *b,
     for (const struct shed_args *a = args; a != NULL; a = a->more)
         for (int i = 0; code == SHED_OK && i < a->count; i++)
             code = add_string(b, a->at[i], a->size[i], err);
-    if (code == SHED_OK && last != NULL)
-        code = add_string(b, last, strlen(last), err);
+    if (code == SHED_OK && number != 0) {
+        shed_write_digits(digits, number);
+        code = add_string(b, digits, strlen(digits), err);
+    }
     if (code != SHED_OK)
         b->size = before;
     return code;

@@ -72,12 +72,12 @@ struct shed_buffer {
 /* The most bytes that may wait to be sent over one connection. */
 #define SHED_BUFFER_MAX_BYTES ((size_t)1 << 30)
 
-/* Append a formatted command, with one more argument behind all others, unless
- * last is NULL.
+/* Append a formatted command, with its number behind all arguments, unless that
+ * is 0.
  * Returns: SHED_OK; SHED_ENOMEM, SHED_EBUSY (limit): nothing is appended. */
 SHED_MUST_CHECK enum shed_code shed_buffer_append(struct shed_buffer *buffer,
                                                   const struct shed_args *args,
-                                                  const char *last,
+                                                  uint64_t number,
                                                   struct shed_error *err);
 
 /* Append one MGET for the keys of count GETs. Returns: as shed_buffer_append.

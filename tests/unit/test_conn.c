@@ -177,8 +177,7 @@ static void queue_args(const struct shed_args *args, void *owner,
     struct shed_error err;
 
     call.again = number != 0 ? args : NULL;
-    ck_assert_int_eq(shed_script_append(&bytes, args, number, false, &err),
-                     SHED_OK);
+    ck_assert_int_eq(shed_buffer_append(&bytes, args, number, &err), SHED_OK);
     ck_assert_int_eq(shed_conn_send(&conn, &bytes, &call, 1, now_ms, &err),
                      SHED_OK);
     shed_buffer_fini(&bytes);

@@ -21,7 +21,7 @@ static void check_command(struct shed_buffer *buffer,
         &expected, args->count, (const char **)(size_t)args->at, args->size);
 
     ck_assert_int_gt(size, 0);
-    ck_assert_int_eq(shed_buffer_append(buffer, args, NULL, &err), SHED_OK);
+    ck_assert_int_eq(shed_buffer_append(buffer, args, 0, &err), SHED_OK);
     ck_assert_uint_eq(buffer->size - before, (size_t)size);
     ck_assert_mem_eq(buffer->at + before, expected, (size_t)size);
     redisFreeCommand(expected);
@@ -58,8 +58,7 @@ TEST(a_command_that_is_too_long_leaves_nothing)
     check_command(&buffer, &args);
     args.size[args.count] = SHED_BUFFER_MAX_BYTES;
     args.at[args.count++] = room;
-    ck_assert_int_eq(shed_buffer_append(&buffer, &args, NULL, &err),
-                     SHED_EBUSY);
+    ck_assert_int_eq(shed_buffer_append(&buffer, &args, 0, &err), SHED_EBUSY);
     ck_assert_uint_eq(buffer.size, strlen("*1\r\n$4\r\nPING\r\n"));
     shed_buffer_fini(&buffer);
 }

@@ -1,6 +1,7 @@
 /* Members of a JSON object, and the text that is made of them. */
 #include "cli/out.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +41,10 @@ void cli_out_set(json_t *out, const char *name, json_t *value)
 
 void cli_out_number(json_t *out, const char *name, uint64_t number)
 {
-    cli_out_set(out, name, json_integer((json_int_t)number));
+    if (number <= INT64_MAX)
+        cli_out_set(out, name, json_integer((json_int_t)number));
+    else /* jansson has no such numbers */
+        cli_out_text(out, name, cli_format("%" PRIu64, number).at);
 }
 
 void cli_out_flag(json_t *out, const char *name, bool flag)

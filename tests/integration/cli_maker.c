@@ -46,6 +46,7 @@ static void load_row(void *user, void *thread, struct shed_bytes key,
                      struct shed_answer *answer)
 {
     static const struct shed_bytes red = {"red", 3}, wild = {"\033\377", 2};
+    static const uint64_t most = UINT64_MAX;
     static _Thread_local char row[64];
 
     (void)user;
@@ -63,6 +64,7 @@ static void load_row(void *user, void *thread, struct shed_bytes key,
                        (const char *)key.data);
         answer->kind = SHED_ANSWER_ROW;
         answer->row = shed_str(row);
+        answer->version = begins(key, "row-max") ? &most : NULL;
         answer->tags = begins(key, "row-red") ? &red : &wild;
         answer->tags_count = begins(key, "row-red") || begins(key, "row-wild");
     }

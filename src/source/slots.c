@@ -214,6 +214,7 @@ void shed_slots_attach(struct shed_slots *s)
 {
     s->is_away = false;
     s->ask_ms = 0;
+    s->keep_ms = 0; /* Redis may lack slots that it was asked for in vain */
 }
 
 void shed_slots_go_without(struct shed_slots *s)

@@ -305,6 +305,23 @@ TEST(an_answer_that_is_late_is_not_waited_for)
     expect_sent(1, 1, 0);
 }
 
+/* Their count may be that of the slots which Redis was asked for in vain. */
+TEST(loads_that_began_without_slots_get_them_when_redis_is_asked_again)
+{
+    set_up(1);
+    load_once();
+    expect_sent(1, 0, 0);
+    answer(0, 0, 0);
+    shed_slots_want(&slots, 1);
+    expect_sent(0, 0, 1);
+    lose_it();
+    begin();
+    shed_slots_want(&slots, 0);
+    shed_slots_go_without(&slots);
+    shed_slots_attach(&slots);
+    expect_sent(0, 1, 0);
+}
+
 /* ---------------------------------------------------- a Redis that may fail */
 
 /* The numbers that it has, modulo their count: a source never has to do with so

@@ -358,9 +358,9 @@ size_t shed_lock_cancel(struct shed_lock *l, const void *user)
         return 0;
     shed_mutex_lock(&l->mu);
     count = shed_lock_machine_cancel(&l->machine, user);
-    shed_mutex_unlock(&l->mu);
     if (count > 0)
-        shed_lock_wake(l);
+        shed_lock_wake(l); /* under mu: a done may let another thread close l */
+    shed_mutex_unlock(&l->mu);
     return count;
 }
 

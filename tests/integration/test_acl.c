@@ -643,7 +643,7 @@ TEST(a_majority_of_a_quorum_that_refuses_info_is_denied)
     release(lock);
     shed_lock_close(lock);
     for (unsigned i = 0; i < SERVERS; i++) {
-        shed_client_close(clients[i]);
+        close_client(clients[i]);
         server_stop(&servers[i]);
     }
 }

@@ -224,7 +224,8 @@ TEST(each_key_has_its_last_answer)
         ck_assert_int_eq(value->kind, answers[i].kind);
         ck_assert_int_eq(value->origin, SHED_ORIGIN_UNPUBLISHED);
         ck_assert_uint_eq(value->size, answers[i].size);
-        ck_assert_mem_eq(value->data, bytes, value->size);
+        if (value->size > 0)
+            ck_assert_mem_eq(value->data, bytes, value->size);
         shed_value_unref(value);
     }
 }

@@ -486,7 +486,8 @@ TEST_EACH(a_write_that_fails_while_its_key_is_delivered_is_delivered_too, 0, 2)
     before = server_calls(&fixture.server, "unlink");
     shed_reactor_post(fixture.client->reactor, &post); /* behind the delivery */
     atomic_store(&may_go_on, true);
-    WAIT_FOR(server_calls(&fixture.server, "unlink") == before + 2);
+    /* more often if an answer is late on a slow machine */
+    WAIT_FOR(server_calls(&fixture.server, "unlink") >= before + 2);
     WAIT_FOR(delivered == (is_made_up_for ? 2U : 1U));
     ck_assert_uint_eq(undelivered(), 0);
 }

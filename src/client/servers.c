@@ -424,7 +424,8 @@ static void on_wake(struct shed_post *post)
     struct shed_servers *c = shed_container_of(post, struct shed_servers, wake);
 
     atomic_store(&c->is_woken, false);
-    follow_map(c);
+    if (c->timer != NULL) /* not closed meanwhile */
+        follow_map(c);
 }
 
 /* ---------------------------------------------------------------- the calls */

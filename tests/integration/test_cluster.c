@@ -6,6 +6,7 @@
 
 #include <snowshed/event.h>
 
+#include "client/client.h"
 #include "support/certificates.h"
 #include "support/cluster_fixture.h"
 
@@ -428,6 +429,33 @@ TEST(a_cluster_is_reached_by_tls)
     fixture.client_options.tls_ca = ca;
     use_another(&other);
     certificates_remove(dir);
+}
+
+/* A node is lost when the client is already being closed. */
+static void lose_and_close(void *arg)
+{
+    struct shed_client *client = arg;
+    struct shed_reply *down = shed_reply_make_error("CLUSTERDOWN");
+    struct shed_server *server = shed_client_hold(client, "k", 1);
+    bool is_ask;
+
+    ck_assert_ptr_null(shed_servers_follow(client, server, down, &is_ask));
+    shed_client_give_back(client, server);
+    shed_reply_free(down);
+    shed_servers_close(client->servers);
+}
+
+TEST(a_client_that_is_closed_asks_for_no_map)
+{
+    struct shed_client *client;
+
+    cluster_up();
+    EXPECT_OK(
+        shed_client_open(fixture.uri, &fixture.client_options, &client, NULL));
+    WAIT_FOR(shed_client_is_up(client));
+    usleep(1500000); /* by now it is asked for every few seconds */
+    shed_reactor_run(client->reactor, lose_and_close, client);
+    shed_client_close(client);
 }
 
 int main(void)

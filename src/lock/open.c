@@ -1,7 +1,8 @@
 /*
- * How a handle of a lock comes and goes. Its invariant: nothing of a handle is
- * used by a reactor before open has returned it, or after close has begun to
- * free it.
+ * How a handle of a lock comes and goes. Its invariant: no reactor uses a
+ * handle before all of it but its listeners is made, or after close has begun
+ * to free it. (A session that changes meanwhile has it make a step before open
+ * returns.)
  */
 #include <stdlib.h>
 #include <string.h>

@@ -75,9 +75,10 @@ static enum shed_code create_batch(struct shed_cache *cache,
     b->count = count;
     b->gets = calloc(count, sizeof(*b->gets));
     b->names = malloc(size_names(cache, items, count));
-    b->args = calloc(count, sizeof(*b->args));
-    b->replies = calloc(count, sizeof(struct shed_reply *));
-    b->uses = calloc(count, sizeof(*b->uses));
+    /* one more, for the log of tags */
+    b->args = calloc(count + 1, sizeof(*b->args));
+    b->replies = calloc(count + 1, sizeof(struct shed_reply *));
+    b->uses = calloc(count + 1, sizeof(*b->uses));
     if (b->gets == NULL || b->names == NULL || b->args == NULL ||
         b->replies == NULL || b->uses == NULL) {
         destroy_batch(b);

@@ -363,12 +363,9 @@ enum shed_code shed_look_call(struct shed_cache *cache, struct shed_args *gets,
                               struct shed_link_use *uses, uint64_t deadline_ms,
                               struct shed_error *err)
 {
-    enum shed_code code = SHED_OK;
-
-    if (cache->tag_log != NULL && !shed_tag_log_is_known(cache->tag_log))
-        code = shed_tag_log_learn(cache->tag_log, deadline_ms, err);
-    if (code != SHED_OK)
-        return code;
+    if (cache->tag_log != NULL)
+        return shed_tag_log_call(cache->tag_log, gets, count, replies, uses,
+                                 deadline_ms, err);
     return shed_client_call(cache->client, gets, count, replies, uses, NULL,
                             deadline_ms, err);
 }
@@ -406,19 +403,19 @@ struct get {
 static void send_get(void *user, struct shed_read *out)
 {
     const struct get *get = user;
-    struct shed_args args;
-    struct shed_reply *reply = NULL;
-    struct shed_link_use use;
+    struct shed_args args[2]; /* one for the log of tags */
+    struct shed_reply *replies[2] = {NULL};
+    struct shed_link_use uses[2];
 
     out->look = get->begun;
-    shed_args_begin(&args, "GET");
-    args.is_guarded = true;
-    shed_args_add(&args, get->key->redis, get->key->redis_size);
-    out->code = shed_look_call(get->cache, &args, 1, &reply, &use,
+    shed_args_begin(args, "GET");
+    args->is_guarded = true;
+    shed_args_add(args, get->key->redis, get->key->redis_size);
+    out->code = shed_look_call(get->cache, args, 1, replies, uses,
                                get->until_ms, &out->error);
     if (out->code == SHED_OK)
-        out->code = shed_look_at(get->cache, get->key, get->terms, reply, &use,
-                                 &out->look, &out->error);
+        out->code = shed_look_at(get->cache, get->key, get->terms, *replies,
+                                 uses, &out->look, &out->error);
 }
 
 /* A GET is judged by the terms of the call that sends it, so only calls with

@@ -112,9 +112,9 @@ uint64_t shed_look_until_ms(struct shed_cache *cache,
 void shed_look_begin(struct shed_cache *cache, const struct shed_key *key,
                      struct shed_look *out);
 
-/* Send GETs in one pipeline, after a read of the log of tags if that is needed
- * to judge their replies. Returns: as shed_client_call, or
- * shed_tag_log_learn. */
+/* Send GETs in one pipeline, with a read of the log of tags if that is needed
+ * to judge their replies; gets, replies and uses have room for one more.
+ * Returns: as shed_client_call. */
 SHED_MUST_CHECK enum shed_code
 shed_look_call(struct shed_cache *cache, struct shed_args *gets, size_t count,
                struct shed_reply **replies, struct shed_link_use *uses,

@@ -149,7 +149,7 @@ static enum shed_freshness judge(const struct shed_freshness_rule *rule,
     return shed_local_judge(&near->row, rule);
 }
 
-/* By its tags. While the log is not known, a GET is needed, and reads it. */
+/* By its tags. While the log is not known, the GET reads it. */
 static bool is_admitted(const struct shed_near *near,
                         const struct shed_value *value)
 {

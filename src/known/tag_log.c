@@ -447,6 +447,34 @@ enum shed_code shed_tag_log_learn(struct shed_tag_log *log,
     return code;
 }
 
+enum shed_code shed_tag_log_call(struct shed_tag_log *log,
+                                 struct shed_args *commands, size_t count,
+                                 struct shed_reply **replies,
+                                 struct shed_link_use *uses,
+                                 uint64_t deadline_ms, struct shed_error *err)
+{
+    struct ask ask;
+    enum shed_tag_heard heard = SHED_TAG_HEARD_PART;
+    enum shed_code code;
+
+    if (shed_tag_log_is_known(log))
+        return shed_client_call(log->client, commands, count, replies, uses,
+                                NULL, deadline_ms, err);
+    begin_read(log, &ask, &commands[count]);
+    code = shed_client_call(log->client, commands, count + 1, replies, uses,
+                            NULL, deadline_ms, err);
+    if (code != SHED_OK)
+        return code;
+    code = end_read(log, &ask, false, replies[count], &heard, err);
+    shed_reply_free(replies[count]);
+    if (code == SHED_OK && heard != SHED_TAG_HEARD_ALL)
+        code = shed_tag_log_learn(log, deadline_ms, err);
+    wake_reader(log);
+    if (code != SHED_OK)
+        shed_reply_free_all(replies, count);
+    return code;
+}
+
 void shed_tag_log_mark(struct shed_tag_log *log, char digits[SHED_DIGITS])
 {
     shed_mutex_lock(&log->mu);

@@ -6,8 +6,8 @@
  * The reactor reads the log over the session, so that Redis announces its next
  * change; then it reads what has been added. From the announcement to the end
  * of that read, and before the first one, the log is not known. A get then
- * reads it before its GET, one for all that come meanwhile. Where changes are
- * not announced, a read of the log counts for SHED_TAG_LOG_TRUST_MS.
+ * reads it in the pipeline of its GET. Where changes are not announced, a read
+ * of the log counts for SHED_TAG_LOG_TRUST_MS.
  *
  * A log that ends below a position that this process knows, or has seen in an
  * entry, has lost its end: to a failover, an eviction, DEL. What was noted
@@ -67,12 +67,21 @@ void shed_tag_log_close(struct shed_tag_log *log);
 /* Whether no read of the log is needed before an entry is judged. */
 bool shed_tag_log_is_known(const struct shed_tag_log *log);
 
-/* Read the log unless it is known, and restore its end if it is lost. Blocks:
- * until deadline_ms (shed_now_ms). Returns: as shed_client_call, or the code of
- * an error reply; SHED_EREDIS if the key is no log: err names it. */
+/* Read the log now, and restore its end if it is lost. Blocks: until
+ * deadline_ms (shed_now_ms). Returns: as shed_client_call, or the code of an
+ * error reply; SHED_EREDIS if the key is no log: err names it. */
 SHED_MUST_CHECK enum shed_code shed_tag_log_learn(struct shed_tag_log *log,
                                                   uint64_t deadline_ms,
                                                   struct shed_error *err);
+
+/* As shed_client_call, with a read of the log in the same pipeline if it is not
+ * known. commands, replies and uses have room for one more than count. A log
+ * that could not be read is a failure of the call. */
+SHED_MUST_CHECK enum shed_code
+shed_tag_log_call(struct shed_tag_log *log, struct shed_args *commands,
+                  size_t count, struct shed_reply **replies,
+                  struct shed_link_use *uses, uint64_t deadline_ms,
+                  struct shed_error *err);
 
 /* Whether an entry that decode has accepted is no miss by one of its tags, as
  * far as the log is known. One that is newer than that is a miss, and the log

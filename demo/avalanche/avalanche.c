@@ -9,7 +9,7 @@
 
 #include "common/cli.h"
 #include "database.h"
-#include "scenarios.h"
+#include "runner.h"
 
 static const char help[] =
     "usage: avalanche OPTION..., by the script demo/avalanche/avalanche, which "
@@ -42,9 +42,9 @@ static const struct strategy *strategy_of(const struct choice *c)
     cli_refuse(&cli, "protect", "is missing");
 }
 
-static size_t scenario_of(const struct choice *c)
+static enum scenario scenario_of(const struct choice *c)
 {
-    for (size_t i = 0; i < SCENARIOS; i++)
+    for (enum scenario i = 0; i < SCENARIOS; i++)
         if (c->scenario != NULL && strcmp(c->scenario, scenario_names[i]) == 0)
             return i;
     cli_refuse(&cli, "scenario", "is missing");
@@ -111,7 +111,7 @@ int main(int argc, char **argv)
                                    .crashes = 5,
                                    .down_seconds = 2,
                                    .zipf = 0.99}};
-    static struct outcome outcome;
+    bool is_written;
     const struct strategy *strategy;
     struct shed_error err;
 
@@ -126,8 +126,8 @@ int main(int argc, char **argv)
     (void)signal(SIGPIPE, SIG_IGN);
     (void)fprintf(stderr, isatty(STDERR_FILENO) ? "\r\033[K%s, %s" : "%s, %s\n",
                   c.scenario, c.protect);
-    scenario_run(&c.options, scenario_of(&c), strategy, &outcome);
+    is_written = scenario_run(&c.options, scenario_of(&c), strategy, stdout);
     if (isatty(STDERR_FILENO))
         (void)fprintf(stderr, "\r\033[K");
-    return outcome_write(stdout, &outcome) ? EXIT_SUCCESS : EXIT_FAILURE;
+    return is_written ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -3,7 +3,7 @@
  * fleet reads. The runner's own commands and queries are subtracted from the
  * servers' counts.
  */
-#include "scenarios.h"
+#include "runner.h"
 
 #include <signal.h>
 #include <stdarg.h>
@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "common/redis.h"
-#include "runner.h"
 
 #define LONG_TTL_MS 600000 /* only the runner makes keys expire */
 #define GAP_US 20000       /* between a hot key's return and the next kill */
@@ -34,11 +33,6 @@
 #define TROUBLE_KEYS 200
 #define COMMAND_MS 1000 /* what Redis has for a reply; less where it stops */
 #define TROUBLE_COMMAND_MS 200
-/* What is not lateness of a call: 200 threads whose deadlines end together need
- * a moment of two cores; and two threads are woken for the end of a call, the
- * reactor and the caller, each as late as this machine ends a sleep. */
-#define SLACK_US 50000
-#define SLACK_SLEEPS 2
 /* With snowshed-refresh a row is loaded again at half of its time, and given
  * out for a minute after it. */
 #define STALE_MS 60000
@@ -62,19 +56,17 @@ void runner_progress(const struct runner *c, const char *what, uint64_t n,
 {
     if (!isatty(STDERR_FILENO))
         return;
-    (void)fprintf(stderr, "\r\033[K%s, %s: %s %llu of %llu", c->out->scenario,
-                  c->strategy->name, what, (unsigned long long)n,
-                  (unsigned long long)of);
+    (void)fprintf(stderr, "\r\033[K%s, %s: %s %llu of %llu",
+                  scenario_names[c->scenario], c->strategy->name, what,
+                  (unsigned long long)n, (unsigned long long)of);
 }
 
 /* ------------------------------------------------------------------- Redis */
 
-/* Returns NULL if the node says that another one has the key. */
-static redisReply *command_at(struct runner *c, size_t node, const char *format,
-                              va_list args)
+/* A reply of a node, once it is seen to be good. Returns NULL if the node says
+ * that another one has the key. */
+static redisReply *check(struct runner *c, size_t node, redisReply *reply)
 {
-    redisReply *reply = redisvCommand(c->node[node], format, args);
-
     if (reply == NULL)
         runner_die("Redis", c->node[node]->errstr);
     if (reply->type == REDIS_REPLY_ERROR &&
@@ -88,35 +80,24 @@ static redisReply *command_at(struct runner *c, size_t node, const char *format,
     return reply;
 }
 
-redisReply *runner_command(struct runner *c, const char *format, ...)
+/* At the node that has the key, or the first. */
+static redisReply *command(struct runner *c, const char *format, ...)
 {
     redisReply *reply = NULL;
 
     for (size_t i = 0; reply == NULL; i++) {
         va_list args;
         va_start(args, format);
-        reply = command_at(c, i, format, args);
+        reply = check(c, i, redisvCommand(c->node[i], format, args));
         va_end(args);
     }
-    return reply;
-}
-
-static redisReply *plain_command_at(struct runner *c, size_t node,
-                                    const char *format, ...)
-{
-    redisReply *reply;
-    va_list args;
-
-    va_start(args, format);
-    reply = command_at(c, node, format, args);
-    va_end(args);
     return reply;
 }
 
 static void empty_redis(struct runner *c)
 {
     for (size_t i = 0; i < c->nodes; i++)
-        freeReplyObject(plain_command_at(c, i, "FLUSHDB"));
+        freeReplyObject(check(c, i, redisCommand(c->node[i], "FLUSHDB")));
 }
 
 /* Connect to the nodes, each a URI between commas. */
@@ -137,16 +118,6 @@ static bool open_nodes(struct runner *c, const char *uris, char *why,
     return why[0] == '\0' && c->nodes > 0;
 }
 
-static long long command_integer(struct runner *c, const char *name,
-                                 const char *key, long long argument)
-{
-    redisReply *reply = runner_command(c, "%s %s %lld", name, key, argument);
-    long long value = reply->integer;
-
-    freeReplyObject(reply);
-    return value;
-}
-
 static void key_of(const struct runner *c, uint64_t id, char key[KEY_BYTES])
 {
     (void)snprintf(key, KEY_BYTES, "%s%llu%s", c->strategy->key_begin,
@@ -160,7 +131,7 @@ static bool has_row(struct runner *c, uint64_t id)
     bool has;
 
     key_of(c, id, key);
-    reply = runner_command(c, "GET %s", key);
+    reply = command(c, "GET %s", key);
     has = reply->type == REDIS_REPLY_STRING &&
           c->strategy->row_offset(reply->str, reply->len) > 0;
     freeReplyObject(reply);
@@ -172,7 +143,7 @@ static uint64_t redis_counter(struct runner *c, const char *name)
     uint64_t n = 0;
 
     for (size_t i = 0; i < c->nodes; i++) {
-        redisReply *reply = plain_command_at(c, i, "INFO stats");
+        redisReply *reply = check(c, i, redisCommand(c->node[i], "INFO stats"));
         const char *at = strstr(reply->str, name);
         n += at != NULL ? strtoull(strchr(at, ':') + 1, NULL, 10) : 0;
         freeReplyObject(reply);
@@ -232,11 +203,9 @@ void runner_count_from_here(struct runner *c)
 /* Mark that something has just been done. */
 void runner_mark(struct runner *c, const char *text)
 {
-    struct outcome *o = c->out;
-
-    o->mark_text = text;
-    if (o->marks < MARKS)
-        o->mark_s[o->marks++] =
+    c->mark_text = text;
+    if (c->marks < MARKS)
+        c->mark_s[c->marks++] =
             (double)(demo_now_us() - c->record->start_us) / 1e6;
 }
 
@@ -301,17 +270,17 @@ static void run_breakdown(struct runner *c)
         begin_hot(c);
     else
         begin_expiring(c);
-    while (c->out->events < c->options->expiries &&
+    while (c->events < c->options->expiries &&
            demo_now_us() - last_us < PATIENCE_US &&
            atomic_load(&c->record->errors) == 0) {
         uint64_t ends = ends_so_far(c);
-        if (ends > c->out->events) {
+        if (ends > c->events) {
             last_us = demo_now_us();
             runner_mark(c, is_refreshed
                                ? "the hot key is loaded before it expires"
                                : "the hot key expires");
         }
-        c->out->events = ends;
+        c->events = ends;
         runner_progress(c, is_refreshed ? "refresh" : "expiry", ends,
                         c->options->expiries);
         demo_nap(2000);
@@ -320,18 +289,18 @@ static void run_breakdown(struct runner *c)
         demo_nap(SETTLE_US);
     else
         (void)await_hot_row(c);
-    c->out->events = ends_so_far(c);
+    c->events = ends_so_far(c);
     runner_end(c);
     /* a row that was stored has ended since, but for the last one, in place of
      * that from which on they are counted */
     if (c->strategy == &strategy_snowshed)
-        c->out->events = atomic_load(&c->record->stored);
+        c->events = atomic_load(&c->record->stored);
 }
 
 /* Make all items expire in the same millisecond. */
 static void expire_all(struct runner *c)
 {
-    redisReply *reply = runner_command(c, "TIME");
+    redisReply *reply = command(c, "TIME");
     long long at_ms = strtoll(reply->element[0]->str, NULL, 10) * 1000 +
                       strtoll(reply->element[1]->str, NULL, 10) / 1000 + 500;
     char key[KEY_BYTES];
@@ -339,7 +308,7 @@ static void expire_all(struct runner *c)
     freeReplyObject(reply);
     for (uint64_t i = 1; i <= c->options->keys; i++) {
         key_of(c, i, key);
-        (void)command_integer(c, "PEXPIREAT", key, at_ms);
+        freeReplyObject(command(c, "PEXPIREAT %s %lld", key, at_ms));
     }
     demo_nap(600000);
 }
@@ -348,7 +317,7 @@ static void run_avalanche(struct runner *c)
 {
     uint64_t keys = c->options->keys;
 
-    c->out->keys = keys;
+    c->keys = keys;
     runner_mark(c, "all items have expired");
     runner_begin(c, pick_page, 0);
     while (atomic_load(&c->record->next_in_deck) < keys &&
@@ -374,7 +343,7 @@ static void run_penetration(struct runner *c)
 {
     runner_begin(c, pick_absent, THINK_US / 4);
     pass_seconds(c);
-    c->out->keys = picks_asked(&c->picks);
+    c->keys = picks_asked(&c->picks);
 }
 
 static void run_cold(struct runner *c)
@@ -419,7 +388,7 @@ static pid_t catch_loader(struct runner *c, const char *key, uint64_t load_us)
             if (atomic_load(&r->errors) > 0)
                 return 0;
             if (tries % EXPIRE_TRIES == 0)
-                (void)command_integer(c, "PEXPIRE", key, 1);
+                freeReplyObject(command(c, "PEXPIRE %s 1", key));
             demo_nap(500);
         }
         demo_nap(load_us / 2);
@@ -490,7 +459,7 @@ static void run_crash(struct runner *c)
         ms[i] = kill_loader(c);
         if (ms[i] < 0 && c->strategy != &strategy_none)
             record_error(c->record, "no load followed the kill");
-        c->out->events++;
+        c->events++;
     }
     /* those that wait for the last load are counted, too; without protection
      * nobody waits, and the dead process had many queries under way */
@@ -498,67 +467,12 @@ static void run_crash(struct runner *c)
         demo_nap(SETTLE_US);
     runner_end(c);
     qsort(ms, kills, sizeof(*ms), compare);
-    c->out->recovery_p50_ms = ms[kills / 2];
-    c->out->recovery_max_ms = ms[kills - 1];
+    c->recovery_p50_ms = ms[kills / 2];
+    c->recovery_max_ms = ms[kills - 1];
     free(ms);
 }
 
 /* ---------------------------------------------------------------- the run */
-
-static void copy_moments(struct outcome *o, const struct record *r,
-                         uint64_t now_us)
-{
-    o->moments = (size_t)((now_us - r->start_us) / (SLOT_MS * 1000)) + 1;
-    o->moments = o->moments < SLOTS ? o->moments : SLOTS;
-    for (size_t i = 0; i < o->moments; i++) {
-        const struct slot *slot = &r->slot[i];
-        o->moment[i] =
-            (struct moment){.queries = atomic_load(&slot->queries),
-                            .has_calls = atomic_load(&slot->latency.max_us) > 0,
-                            .p50_ms = histogram_ms(&slot->latency, 0.5),
-                            .p99_ms = histogram_ms(&slot->latency, 0.99)};
-    }
-}
-
-static void take_down(struct runner *c)
-{
-    struct record *r = c->record;
-    struct outcome *o = c->out;
-    uint64_t now_us = demo_now_us();
-    uint64_t slack_us =
-        SLACK_US + SLACK_SLEEPS * atomic_load(&r->sleep_late_us);
-
-    o->redis_commands = redis_counter(c, "total_commands_processed") -
-                        c->commands - c->own_commands + 1;
-    o->queries = database_queries(c->db) - c->queries;
-    o->seconds = (double)(now_us - r->start_us) / 1e6;
-    o->queried_keys = atomic_load(&r->queried_keys);
-    o->calls = atomic_load(&r->calls);
-    o->errors = atomic_load(&r->errors);
-    o->most_under_way = atomic_load(&r->most_under_way);
-    o->slow_ms = 2 * c->load_ms;
-    o->slow_calls = histogram_above(&r->latency, o->slow_ms * 1000);
-    o->p50_ms = histogram_ms(&r->latency, 0.5);
-    o->p99_ms = histogram_ms(&r->latency, 0.99);
-    o->max_ms = histogram_ms(&r->latency, 1);
-    o->waited = atomic_load(&r->waited);
-    o->stale = atomic_load(&r->stale);
-    o->told_late = atomic_load(&r->told_late);
-    o->busy_ms = histogram_ms(&r->busy, 0.999);
-    o->calm_ms = histogram_ms(&r->calm, 0.999);
-    if (strncmp(o->strategy, "snowshed", strlen("snowshed")) == 0) {
-        o->timeout_ms = c->fleet.settings.timeout_ms;
-        o->bound = c->options->max_loads * c->options->processes;
-        o->late_calls = histogram_above(&r->over, slack_us);
-        o->slack_ms = (double)slack_us / 1000;
-    }
-    if (c->strategy == &strategy_refresh)
-        o->stale_ms = c->fleet.settings.stale_ms;
-    o->extra_p50_ms = histogram_ms(&r->extra, 0.5);
-    o->extra_p99_ms = histogram_ms(&r->extra, 0.99);
-    memcpy(o->first_error, r->first_error, sizeof(o->first_error));
-    copy_moments(o, r, now_us);
-}
 
 static void set_up(struct runner *c, uint64_t keys)
 {
@@ -595,9 +509,10 @@ static void set_up(struct runner *c, uint64_t keys)
 }
 
 /* How long rows live. */
-static void set_policy(struct runner *c, size_t scenario)
+static void set_policy(struct runner *c)
 {
     struct settings *s = &c->fleet.settings;
+    enum scenario scenario = c->scenario;
 
     if (scenario >= REDIS_DOWN)
         s->ttl_ms = s->negative_ttl_ms = TROUBLE_TTL_MS;
@@ -609,15 +524,15 @@ static void set_policy(struct runner *c, size_t scenario)
 }
 
 /* Not before the cache is full: that takes as long as it takes. */
-static void set_deadlines(struct settings *s, size_t scenario)
+static void set_deadlines(struct settings *s, enum scenario scenario)
 {
     s->timeout_ms = TROUBLE_TIMEOUT_MS;
     if (scenario == REDIS_DOWN || scenario == RESTART)
         s->command_timeout_ms = TROUBLE_COMMAND_MS;
 }
 
-void scenario_run(const struct options *options, size_t scenario,
-                  const struct strategy *strategy, struct outcome *out)
+bool scenario_run(const struct options *options, enum scenario scenario,
+                  const struct strategy *strategy, FILE *out)
 {
     static void (*const run[REDIS_DOWN])(struct runner *) = {
         run_breakdown, run_avalanche, run_penetration, run_cold, run_crash};
@@ -627,14 +542,12 @@ void scenario_run(const struct options *options, size_t scenario,
 
     c.options = options;
     c.strategy = strategy;
-    c.out = out;
-    out->scenario = scenario_names[scenario];
-    out->strategy = strategy->name;
+    c.scenario = scenario;
     c.load_ms = options->load_ms * (is_crash ? CRASH_LOAD_FACTOR : 1);
     set_up(&c, scenario >= REDIS_DOWN && options->keys > TROUBLE_KEYS
                    ? TROUBLE_KEYS
                    : options->keys);
-    set_policy(&c, scenario);
+    set_policy(&c);
     if (is_avalanche || scenario == COLD || scenario >= REDIS_DOWN)
         fill(&c);
     if (is_avalanche)
@@ -645,8 +558,12 @@ void scenario_run(const struct options *options, size_t scenario,
     runner_set_capacity(&c, options->db_capacity, c.load_ms);
     runner_count_from_here(&c);
     if (scenario >= REDIS_DOWN)
-        trouble_run(&c, (enum scenario)scenario);
+        trouble_run(&c);
     else
         run[scenario](&c);
-    take_down(&c);
+    c.end_us = demo_now_us();
+    c.commands = redis_counter(&c, "total_commands_processed") - c.commands -
+                 c.own_commands + 1;
+    c.queries = database_queries(c.db) - c.queries;
+    return outcome_write(out, &c);
 }

@@ -197,7 +197,7 @@ static void await_delivery(struct runner *c)
 
 /* A row that was invalidated is not there to be given out, so nobody writes
  * where the database is the one that fails. */
-void trouble_run(struct runner *c, enum scenario scenario)
+void trouble_run(struct runner *c)
 {
     static const struct {
         void (*make)(struct runner *c);
@@ -207,13 +207,13 @@ void trouble_run(struct runner *c, enum scenario scenario)
                              [SLOW_DB] = {slow_database, false},
                              [RESTART] = {restart_redis, true}};
 
-    if (troubles[scenario].has_writer) {
+    if (troubles[c->scenario].has_writer) {
         c->fleet.aside = write_prices;
         c->fleet.aside_context = c;
     }
     runner_begin(c, pick_zipf, THINK_US / 4);
     pass_second(c);
-    troubles[scenario].make(c);
+    troubles[c->scenario].make(c);
     await_delivery(c);
     pass_second(c);
     runner_end(c);

@@ -130,17 +130,11 @@ enum statement_code statements_run(struct statements *s, const char *text)
     return statements_fail(s, mysql_errno(s->mysql), mysql_error(s->mysql));
 }
 
-MYSQL_BIND statement_number(uint64_t *value)
+static MYSQL_BIND bind_number(const uint64_t *value)
 {
-    return (MYSQL_BIND){
-        .buffer_type = MYSQL_TYPE_LONGLONG, .is_unsigned = 1, .buffer = value};
-}
-
-MYSQL_BIND statement_text(const char *value)
-{
-    return (MYSQL_BIND){.buffer_type = MYSQL_TYPE_STRING,
-                        .buffer = (void *)(uintptr_t)value,
-                        .buffer_length = strlen(value)};
+    return (MYSQL_BIND){.buffer_type = MYSQL_TYPE_LONGLONG,
+                        .is_unsigned = 1,
+                        .buffer = (void *)(uintptr_t)value};
 }
 
 static enum statement_code prepare(struct statements *s, size_t which)
@@ -160,49 +154,60 @@ static enum statement_code prepare(struct statements *s, size_t which)
 }
 
 static enum statement_code execute(struct statements *s, size_t which,
-                                   MYSQL_BIND *in)
+                                   const uint64_t *numbers, const char *text)
 {
     enum statement_code code = prepare(s, which);
     MYSQL_STMT *stmt = s->stmt[which];
+    MYSQL_BIND in[STATEMENT_NUMBERS_MAX];
+    size_t count;
 
     if (code != STATEMENT_OK)
         return code;
+    count = mysql_stmt_param_count(stmt) - (text != NULL);
+    assert(count < STATEMENT_NUMBERS_MAX);
+    for (size_t i = 0; i < count; i++)
+        in[i] = bind_number(&numbers[i]);
+    if (text != NULL)
+        in[count] = (MYSQL_BIND){.buffer_type = MYSQL_TYPE_STRING,
+                                 .buffer = (void *)(uintptr_t)text,
+                                 .buffer_length = strlen(text)};
     if (mysql_stmt_bind_param(stmt, in) == 0 && mysql_stmt_execute(stmt) == 0)
         return STATEMENT_OK;
     return fail_statement(s, stmt);
 }
 
 enum statement_code statements_change(struct statements *s, size_t which,
-                                      MYSQL_BIND *in)
+                                      const uint64_t *numbers, const char *text)
 {
-    enum statement_code code = execute(s, which, in);
+    enum statement_code code = execute(s, which, numbers, text);
 
     if (code == STATEMENT_OK && mysql_stmt_affected_rows(s->stmt[which]) == 0)
         return STATEMENT_NONE;
     return code;
 }
 
-enum statement_code statements_query(struct statements *s, size_t which,
-                                     MYSQL_BIND *in, size_t columns,
-                                     statements_take *take, void *user)
+enum statement_code statements_select(struct statements *s, size_t which,
+                                      const uint64_t *numbers, const char *text,
+                                      uint64_t *rows, size_t columns,
+                                      size_t most)
 {
-    enum statement_code code = execute(s, which, in);
+    enum statement_code code = execute(s, which, numbers, text);
     MYSQL_STMT *stmt = s->stmt[which];
     uint64_t row[STATEMENT_NUMBERS_MAX] = {0};
     MYSQL_BIND out[STATEMENT_NUMBERS_MAX];
+    size_t taken = 0;
     int status = 1;
 
     if (code != STATEMENT_OK)
         return code;
     for (size_t i = 0; i < columns; i++)
-        out[i] = statement_number(&row[i]);
-    code = STATEMENT_NONE;
+        out[i] = bind_number(&row[i]);
     if (mysql_stmt_bind_result(stmt, out) == 0 &&
         mysql_stmt_store_result(stmt) == 0)
-        while ((status = mysql_stmt_fetch(stmt)) == 0) {
-            code = STATEMENT_OK;
-            take(user, row);
-        }
+        while ((status = mysql_stmt_fetch(stmt)) == 0)
+            if (taken < most)
+                memcpy(&rows[columns * taken++], row, columns * sizeof(*row));
+    code = taken > 0 ? STATEMENT_OK : STATEMENT_NONE;
     if (status != MYSQL_NO_DATA)
         code = fail_statement(s, stmt);
     (void)mysql_stmt_free_result(stmt);
@@ -212,27 +217,6 @@ enum statement_code statements_query(struct statements *s, size_t which,
 uint64_t statements_inserted(const struct statements *s, size_t which)
 {
     return mysql_stmt_insert_id(s->stmt[which]);
-}
-
-struct first_row {
-    uint64_t *row;
-    size_t columns;
-};
-
-static void copy_row(void *user, const uint64_t *row)
-{
-    struct first_row *to = user;
-
-    memcpy(to->row, row, to->columns * sizeof(*row));
-}
-
-enum statement_code statements_row(struct statements *s, size_t which,
-                                   MYSQL_BIND *in, size_t columns,
-                                   uint64_t *row)
-{
-    struct first_row to = {row, columns};
-
-    return statements_query(s, which, in, columns, copy_row, &to);
 }
 
 enum statement_code statements_pass_guard(struct statements *s,

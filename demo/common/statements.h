@@ -54,26 +54,19 @@ bool statements_wake(struct statements *s);
 /* Run a text that selects nothing. */
 enum statement_code statements_run(struct statements *s, const char *text);
 
-/* Parameters. The number, and the text, outlive the statement. */
-MYSQL_BIND statement_number(uint64_t *value);
-MYSQL_BIND statement_text(const char *value);
-
-/* Execute number which; in has as many parameters as it has question marks.
- * STATEMENT_NONE: no row matched. */
+/* Execute number which. Its parameters are numbers and, if text is not NULL, a
+ * last one that is text. STATEMENT_NONE: no row matched. */
 enum statement_code statements_change(struct statements *s, size_t which,
-                                      MYSQL_BIND *in);
+                                      const uint64_t *numbers,
+                                      const char *text);
 uint64_t statements_inserted(const struct statements *s, size_t which);
 
-/* Hand each row that number which selects, with this many columns, to take. */
-typedef void statements_take(void *user, const uint64_t *row);
-enum statement_code statements_query(struct statements *s, size_t which,
-                                     MYSQL_BIND *in, size_t columns,
-                                     statements_take *take, void *user);
-
-/* Execute number which, which selects one row. */
-enum statement_code statements_row(struct statements *s, size_t which,
-                                   MYSQL_BIND *in, size_t columns,
-                                   uint64_t *row);
+/* The same for one that selects: the first rows, most of them at most, of this
+ * many columns each. */
+enum statement_code statements_select(struct statements *s, size_t which,
+                                      const uint64_t *numbers, const char *text,
+                                      uint64_t *rows, size_t columns,
+                                      size_t most);
 
 /* Pass the fencing guard, first in a transaction. Returns: STATEMENT_OK,
  * STATEMENT_AGAIN, or STATEMENT_FAILED with err. That is SHED_ELOST if the

@@ -119,49 +119,38 @@ void db_give_back(struct db *db, struct statements *s)
 enum statement_code db_change_price(struct statements *s, uint64_t item,
                                     uint64_t cents)
 {
-    MYSQL_BIND in[] = {statement_number(&cents), statement_number(&item)};
-
-    return statements_change(s, CHANGE_PRICE, in);
+    return statements_change(s, CHANGE_PRICE, (uint64_t[]){cents, item}, NULL);
 }
 
 enum statement_code db_take_stock(struct statements *s, uint64_t item,
                                   uint64_t quantity)
 {
-    MYSQL_BIND in[] = {statement_number(&quantity), statement_number(&item),
-                       statement_number(&quantity)};
-
-    return statements_change(s, TAKE_STOCK, in);
+    return statements_change(s, TAKE_STOCK,
+                             (uint64_t[]){quantity, item, quantity}, NULL);
 }
 
 enum statement_code db_read_stock(struct statements *s, uint64_t item,
                                   uint64_t *stock)
 {
-    MYSQL_BIND in[] = {statement_number(&item)};
-
-    return statements_row(s, READ_STOCK, in, 1, stock);
+    return statements_select(s, READ_STOCK, &item, NULL, stock, 1, 1);
 }
 
 enum statement_code db_find_order(struct statements *s, struct db_order *order)
 {
-    MYSQL_BIND in[] = {statement_text(order->key)};
     uint64_t row[4] = {0};
-    enum statement_code code = statements_row(s, FIND_ORDER, in, 4, row);
+    enum statement_code code =
+        statements_select(s, FIND_ORDER, NULL, order->key, row, 4, 1);
 
-    if (code != STATEMENT_OK)
-        return code;
-    order->id = row[0];
-    order->item = row[1];
-    order->quantity = row[2];
-    order->token = row[3];
-    return STATEMENT_OK;
+    if (code == STATEMENT_OK)
+        *order = (struct db_order){row[0], row[1], row[2], row[3], order->key};
+    return code;
 }
 
 enum statement_code db_add_order(struct statements *s, struct db_order *order)
 {
-    MYSQL_BIND in[] = {
-        statement_number(&order->item), statement_number(&order->quantity),
-        statement_number(&order->token), statement_text(order->key)};
-    enum statement_code code = statements_change(s, ADD_ORDER, in);
+    enum statement_code code = statements_change(
+        s, ADD_ORDER, (uint64_t[]){order->item, order->quantity, order->token},
+        order->key);
 
     if (code == STATEMENT_OK)
         order->id = statements_inserted(s, ADD_ORDER);

@@ -64,12 +64,9 @@ enum answer {
 static const char *const answers[ANSWERS] = {"sold", "has-one", "turned-away",
                                              "sold-out"};
 
-struct shop { /* the state of a process */
-    const char *redis_uri;
-    uint64_t item;
+/* What a process with locks has. */
+struct shop {
     bool is_guarded;
-    /* NULL without a lock */
-    struct shed_client *client;
     struct shed_source *source;
     struct shed_cache *cache;
     struct shed_lock *lock;     /* one for all threads */
@@ -78,30 +75,32 @@ struct shop { /* the state of a process */
     _Atomic uint64_t loads;     /* those already told */
 };
 
-struct thread {
-    struct shop *shop;
-    struct statements *db;
-    redisContext *redis; /* without a lock */
-    struct shed_error err;
+/* A purchase. */
+struct purchase {
+    struct counter *at;
+    struct shop *shop; /* NULL without a lock */
     unsigned long long request;
     uint64_t buyer;
     uint64_t newest; /* the number that the guard knows, if it refused ours */
 };
 
-/* --------------------------------------------------------------- processes */
+/* ------------------------------------------------------ a process with locks
+ */
 
 static void close_shop(void *arg)
 {
     struct shop *s = arg;
 
+    if (s == NULL)
+        return;
     shed_lock_close(s->lock);
     shed_cache_close(s->cache);
     shed_source_close(s->source);
-    shed_client_close(s->client);
     free(s);
 }
 
-static enum shed_code open_lock(struct shop *s, struct shed_error *err)
+static enum shed_code open_lock(const struct seller *seller, struct shop *s,
+                                struct shed_error *err)
 {
     struct shed_lock_options options = SHED_LOCK_OPTIONS_INIT;
 
@@ -110,104 +109,61 @@ static enum shed_code open_lock(struct shop *s, struct shed_error *err)
         options.lease_ms = EXPIRE_LEASE_MS;
     }
     (void)snprintf(s->lock_name, NAME_BYTES, "flashsale%s:%llu",
-                   s->is_guarded ? "" : "-setnx", (unsigned long long)s->item);
-    return shed_lock_open(s->client, shed_str(s->lock_name), &options, &s->lock,
-                          err);
+                   s->is_guarded ? "" : "-setnx",
+                   (unsigned long long)seller->item);
+    return shed_lock_open(seller->client, shed_str(s->lock_name), &options,
+                          &s->lock, err);
 }
 
-static enum shed_code open_locked(struct shop *s,
-                                  const struct seller_options *o,
-                                  struct shed_error *err)
+static enum shed_code open_shop(struct seller *seller, struct shed_error *err)
 {
     static const char query[] =
         "SELECT id, stock FROM flashsale_item WHERE id IN (?)";
-    struct shed_client_options client = SHED_CLIENT_OPTIONS_INIT;
+    struct shop *s = seller->shop = calloc(1, sizeof(*s));
     enum shed_code code;
-
-    client.command_timeout_ms = ANSWER_TIMEOUT_MS;
-    code = shed_client_open(o->redis_uri, &client, &s->client, err);
-    if (code == SHED_OK)
-        code =
-            shed_mysql_source_open(o->mysql_uri, query, NULL, &s->source, err);
-    if (code == SHED_OK)
-        code = shed_cache_open(s->client, "flashsale", s->source, NULL,
-                               &s->cache, err);
-    return code == SHED_OK ? open_lock(s, err) : code;
-}
-
-static void *open_shop(const struct way *way, const struct seller_options *o,
-                       struct shed_error *err)
-{
-    struct shop *s = calloc(1, sizeof(*s));
 
     *err = (struct shed_error){SHED_ENOMEM, "out of memory"};
     if (s == NULL)
-        return NULL;
-    s->redis_uri = o->redis_uri;
-    s->item = o->item;
-    s->is_guarded = way == &way_snowshed;
-    (void)snprintf(s->key, NAME_BYTES, "%llu", (unsigned long long)s->item);
-    if (way == &way_none || open_locked(s, o, err) == SHED_OK)
-        return s;
-    close_shop(s);
-    return NULL;
+        return SHED_ENOMEM;
+    s->is_guarded = seller->way == &way_snowshed;
+    (void)snprintf(s->key, NAME_BYTES, "%llu",
+                   (unsigned long long)seller->item);
+    code =
+        shed_mysql_source_open(seller->mysql_uri, query, NULL, &s->source, err);
+    if (code == SHED_OK)
+        code = shed_cache_open(seller->client, "flashsale", s->source, NULL,
+                               &s->cache, err);
+    return code == SHED_OK ? open_lock(seller, s, err) : code;
 }
 
-/* ----------------------------------------------------------------- threads */
+/* ---------------------------------------------------------------- statements
+ */
 
-static void leave(void *arg)
-{
-    struct thread *t = arg;
-
-    if (t->redis != NULL)
-        redisFree(t->redis);
-    free(t);
-}
-
-static void *enter(void *process, struct statements *sql, char *why,
-                   size_t size)
-{
-    struct thread *t = calloc(1, sizeof(*t));
-
-    if (t == NULL)
-        return NULL;
-    *t = (struct thread){.shop = process, .db = sql};
-    if (t->shop->lock == NULL)
-        t->redis = demo_redis_open(t->shop->redis_uri, DEMO_REDIS_PATIENT_MS,
-                                   why, size);
-    if (t->redis != NULL || t->shop->lock != NULL)
-        return t;
-    leave(t);
-    return NULL;
-}
-
-static enum statement_code read_stock(struct thread *t, int64_t *stock)
+static enum statement_code read_stock(struct purchase *p, int64_t *stock)
 {
     uint64_t number = 0;
-    enum statement_code code = statements_row(
-        t->db, READ_STOCK, (MYSQL_BIND[]){statement_number(&t->shop->item)}, 1,
-        &number);
+    enum statement_code code = statements_select(
+        p->at->db, READ_STOCK, &p->at->seller->item, NULL, &number, 1, 1);
 
     *stock = (int64_t)number;
     return code;
 }
 
 /* STATEMENT_DUPLICATE: the buyer already has one. */
-static enum statement_code place_order(struct thread *t, uint64_t token)
+static enum statement_code place_order(struct purchase *p, uint64_t token)
 {
-    return statements_change(t->db, PLACE_ORDER,
-                             (MYSQL_BIND[]){statement_number(&t->shop->item),
-                                            statement_number(&t->buyer),
-                                            statement_number(&token)});
+    return statements_change(p->at->db, PLACE_ORDER,
+                             (uint64_t[]){p->at->seller->item, p->buyer, token},
+                             NULL);
 }
 
 /* ------------------------------------------------------- the unprotected sale
  */
 
 /* Commit if all went well, otherwise roll back. */
-static enum answer settle(struct thread *t, enum statement_code code)
+static enum answer settle(struct purchase *p, enum statement_code code)
 {
-    switch (statements_settle(t->db, code)) {
+    switch (statements_settle(p->at->db, code)) {
     case STATEMENT_OK:
         return SOLD;
     case STATEMENT_NONE:
@@ -223,43 +179,42 @@ static enum answer settle(struct thread *t, enum statement_code code)
 
 /* SELECT without FOR UPDATE: if reading locked the row, there would be no
  * mistake to show. */
-static enum answer sell_rewriting(struct thread *t)
+static enum answer sell_rewriting(struct purchase *p)
 {
     int64_t stock = 0;
-    uint64_t rest;
-    enum statement_code code = statements_run(t->db, "START TRANSACTION");
+    enum statement_code code = statements_run(p->at->db, "START TRANSACTION");
 
     if (code == STATEMENT_OK)
-        code = read_stock(t, &stock);
+        code = read_stock(p, &stock);
     if (code == STATEMENT_OK && stock <= 0)
         code = STATEMENT_NONE;
-    rest = (uint64_t)(stock - 1);
     if (code == STATEMENT_OK)
-        code =
-            statements_change(t->db, WRITE_STOCK,
-                              (MYSQL_BIND[]){statement_number(&rest),
-                                             statement_number(&t->shop->item)});
+        code = statements_change(
+            p->at->db, WRITE_STOCK,
+            (uint64_t[]){(uint64_t)(stock - 1), p->at->seller->item}, NULL);
     if (code == STATEMENT_OK)
-        code = place_order(t, 0);
-    return settle(t, code);
+        code = place_order(p, 0);
+    return settle(p, code);
 }
 
 /* Run a command. Returns false on failure, with err; otherwise *number is the
  * reply, unchanged if that was not a number. */
-static bool command(struct thread *t, int64_t *number, const char *format, ...)
+static bool command(struct purchase *p, int64_t *number, const char *format,
+                    ...)
 {
     redisReply *reply;
     va_list args;
     bool is_good;
 
     va_start(args, format);
-    reply = redisvCommand(t->redis, format, args);
+    reply = redisvCommand(p->at->redis, format, args);
     va_end(args);
     is_good = reply != NULL && reply->type != REDIS_REPLY_ERROR;
     if (!is_good) {
-        t->err.code = SHED_EREDIS;
-        (void)snprintf(t->err.reason, sizeof(t->err.reason), "Redis: %.150s",
-                       reply != NULL ? reply->str : t->redis->errstr);
+        p->at->err.code = SHED_EREDIS;
+        (void)snprintf(p->at->err.reason, sizeof(p->at->err.reason),
+                       "Redis: %.150s",
+                       reply != NULL ? reply->str : p->at->redis->errstr);
     } else if (reply->type == REDIS_REPLY_STRING) {
         *number = strtoll(reply->str, NULL, 10);
     }
@@ -269,38 +224,38 @@ static bool command(struct thread *t, int64_t *number, const char *format, ...)
 }
 
 /* For a format. */
-static unsigned long long item_of(const struct thread *t)
+static unsigned long long item_of(const struct purchase *p)
 {
-    return t->shop->item;
+    return p->at->seller->item;
 }
 
 /* Look up the stock in the cache, which is filled from the database. */
-static bool look_up(struct thread *t, int64_t *stock)
+static bool look_up(struct purchase *p, int64_t *stock)
 {
     *stock = INT64_MAX;
-    if (!command(t, stock, "GET " PLAIN_KEY, item_of(t)))
+    if (!command(p, stock, "GET " PLAIN_KEY, item_of(p)))
         return false;
     if (*stock != INT64_MAX)
         return true;
-    seller_say(t->request, "loads 1");
-    return read_stock(t, stock) == STATEMENT_OK &&
-           command(t, NULL, "SET " PLAIN_KEY " %lld EX %d", item_of(t),
+    seller_say(p->request, "loads 1");
+    return read_stock(p, stock) == STATEMENT_OK &&
+           command(p, NULL, "SET " PLAIN_KEY " %lld EX %d", item_of(p),
                    (long long)*stock, PLAIN_TTL_S);
 }
 
-static enum answer attempt_plainly(struct thread *t, bool is_retry)
+static enum answer attempt_plainly(struct purchase *p, bool is_retry)
 {
     int64_t stock = 0;
     enum answer answer;
 
-    if (!is_retry && !look_up(t, &stock))
+    if (!is_retry && !look_up(p, &stock))
         return FAILED;
     if (!is_retry && stock <= 0)
         return TURNED_AWAY;
-    seller_say(t->request, "in");
-    answer = sell_rewriting(t);
-    seller_say(t->request, "out");
-    if (answer != FAILED && !command(t, NULL, "DEL " PLAIN_KEY, item_of(t)))
+    seller_say(p->request, "in");
+    answer = sell_rewriting(p);
+    seller_say(p->request, "out");
+    if (answer != FAILED && !command(p, NULL, "DEL " PLAIN_KEY, item_of(p)))
         return FAILED;
     return answer;
 }
@@ -324,9 +279,9 @@ static bool is_sold_out(struct shop *s)
 
 /* This process's loads since the last call. Threads may come in any order: the
  * differences add up, because unsigned numbers wrap around. */
-static void tell_loads(struct thread *t)
+static void tell_loads(struct purchase *p)
 {
-    struct shop *s = t->shop;
+    struct shop *s = p->shop;
     struct shed_stats stats;
     uint64_t loads;
 
@@ -334,129 +289,127 @@ static void tell_loads(struct thread *t)
         return;
     loads = stats.loads - atomic_exchange(&s->loads, stats.loads);
     if (loads != 0)
-        seller_say(t->request, "loads %lld", (long long)loads);
+        seller_say(p->request, "loads %lld", (long long)loads);
 }
 
 /* A buyer whom the guard refuses tries again. */
-static enum statement_code ask_guard(struct thread *t,
+static enum statement_code ask_guard(struct purchase *p,
                                      const struct shed_fence *fence)
 {
     enum statement_code code = statements_pass_guard(
-        t->db, t->shop->lock_name, fence, &t->newest, &t->err);
+        p->at->db, p->shop->lock_name, fence, &p->newest, &p->at->err);
 
-    if (code != STATEMENT_FAILED || t->err.code != SHED_ELOST)
+    if (code != STATEMENT_FAILED || p->at->err.code != SHED_ELOST)
         return code;
-    seller_say(t->request, "refused");
+    seller_say(p->request, "refused");
     return STATEMENT_AGAIN;
 }
 
-static enum answer sell_guarded(struct thread *t)
+static enum answer sell_guarded(struct purchase *p)
 {
     int64_t stock = 0;
     struct shed_fence fence;
     enum statement_code code;
 
-    if (shed_lock_fence(t->shop->lock, &fence, &t->err) != SHED_OK)
+    if (shed_lock_fence(p->shop->lock, &fence, &p->at->err) != SHED_OK)
         return AGAIN; /* lost already */
-    code = statements_run(t->db, "START TRANSACTION");
+    code = statements_run(p->at->db, "START TRANSACTION");
     if (code == STATEMENT_OK)
-        code = ask_guard(t, &fence);
+        code = ask_guard(p, &fence);
     if (code == STATEMENT_OK)
-        code = place_order(t, fence.number);
+        code = place_order(p, fence.number);
     if (code == STATEMENT_OK)
-        code = read_stock(t, &stock);
+        code = read_stock(p, &stock);
     if (code == STATEMENT_OK && stock <= 0)
         code = STATEMENT_NONE;
     if (code == STATEMENT_OK)
-        code =
-            statements_change(t->db, TAKE_PIECE,
-                              (MYSQL_BIND[]){statement_number(&t->shop->item)});
-    return settle(t, code);
+        code = statements_change(p->at->db, TAKE_PIECE, &p->at->seller->item,
+                                 NULL);
+    return settle(p, code);
 }
 
 /* Release, and tell the result. If Redis has lost its data, the guard's table
  * can be ahead of it; then make the numbers continue above the guard's. */
-static bool release(struct thread *t)
+static bool release(struct purchase *p)
 {
-    struct shed_lock *lock = t->shop->lock;
-    uint64_t newest = t->newest;
-    enum shed_code code = shed_lock_release(lock, &t->err);
+    struct shed_lock *lock = p->shop->lock;
+    uint64_t newest = p->newest;
+    enum shed_code code = shed_lock_release(lock, &p->at->err);
 
-    t->newest = 0;
+    p->newest = 0;
     if (code == SHED_ELOST)
-        seller_say(t->request, "lost");
+        seller_say(p->request, "lost");
     else if (code != SHED_OK)
         return false;
-    return newest == 0 || shed_lock_advance(lock, newest, &t->err) == SHED_OK;
+    return newest == 0 ||
+           shed_lock_advance(lock, newest, &p->at->err) == SHED_OK;
 }
 
 /* Whatever the database's answer, the buyer invalidates the cache's entry,
  * because a process that was killed after its COMMIT has not done so. */
-static enum answer sell_alone(struct thread *t)
+static enum answer sell_alone(struct purchase *p)
 {
-    struct shop *s = t->shop;
+    struct shop *s = p->shop;
     enum answer answer;
 
-    seller_say(t->request, "in");
-    answer = s->is_guarded ? sell_guarded(t) : sell_rewriting(t);
-    seller_say(t->request, "out");
-    if (answer < ANSWERS &&
-        shed_invalidate(s->cache, shed_str(s->key), ANSWER_TIMEOUT_MS, &t->err))
+    seller_say(p->request, "in");
+    answer = s->is_guarded ? sell_guarded(p) : sell_rewriting(p);
+    seller_say(p->request, "out");
+    if (answer < ANSWERS && shed_invalidate(s->cache, shed_str(s->key),
+                                            ANSWER_TIMEOUT_MS, &p->at->err))
         return FAILED;
     return answer;
 }
 
-static enum answer attempt_locked(struct thread *t, bool is_retry)
+static enum answer attempt_locked(struct purchase *p, bool is_retry)
 {
     enum shed_code code;
     enum answer answer;
 
-    if (!is_retry && is_sold_out(t->shop))
+    if (!is_retry && is_sold_out(p->shop))
         return TURNED_AWAY;
-    code = shed_lock_acquire(t->shop->lock, WAIT_MS, &t->err);
+    code = shed_lock_acquire(p->shop->lock, WAIT_MS, &p->at->err);
     if (code != SHED_OK)
         return code == SHED_ETIMEDOUT ? AGAIN : FAILED;
-    answer = sell_alone(t);
-    return release(t) ? answer : FAILED;
+    answer = sell_alone(p);
+    return release(p) ? answer : FAILED;
 }
 
 /* ------------------------------------------------------------------ a buyer */
 
 /* With as many attempts as necessary. is_retry: a process died in an earlier
  * one, so the buyer may already have an order. */
-static bool serve(void *thread, const char *line, char *why, size_t size)
+static bool serve(struct counter *counter, const char *line)
 {
-    struct thread *t = thread;
+    struct purchase purchase = {.at = counter, .shop = counter->seller->shop};
+    struct purchase *p = &purchase;
     uint64_t deadline_us = demo_now_us() + PATIENCE_US;
     enum answer answer = FAILED;
     int is_retry = 0;
 
-    if (sscanf(line, "%llu %" SCNu64 " %d", &t->request, &t->buyer,
+    if (sscanf(line, "%llu %" SCNu64 " %d", &p->request, &p->buyer,
                &is_retry) != 3)
         return false;
     do {
-        t->err = (struct shed_error){0};
-        answer = t->shop->lock != NULL ? attempt_locked(t, is_retry != 0)
-                                       : attempt_plainly(t, is_retry != 0);
+        counter->err = (struct shed_error){SHED_OK, ""};
+        answer = p->shop != NULL ? attempt_locked(p, is_retry != 0)
+                                 : attempt_plainly(p, is_retry != 0);
     } while (answer == AGAIN && demo_now_us() < deadline_us);
-    if (t->shop->lock != NULL)
-        tell_loads(t);
-    if (answer < ANSWERS) {
-        seller_say(t->request, "told %s", answers[answer]);
-        return true;
-    }
-    (void)snprintf(why, size, "%s",
-                   answer == AGAIN ? "a buyer waits for an answer for too long"
-                   : t->err.code != SHED_OK ? t->err.reason
-                                            : statements_why(t->db));
-    return false;
+    if (p->shop != NULL)
+        tell_loads(p);
+    if (answer < ANSWERS)
+        seller_say(p->request, "told %s", answers[answer]);
+    else if (answer == AGAIN)
+        counter->err = (struct shed_error){
+            SHED_ETIMEDOUT, "a buyer waits for an answer for too long"};
+    return answer < ANSWERS;
 }
 
 #define FILES "sql/flashsale.sql and sql/fence.sql"
 
-const struct way way_none = {"none",     statements, FILES, open_shop,
-                             close_shop, enter,      leave, serve};
-const struct way way_expire = {"expire",   statements, FILES, open_shop,
-                               close_shop, enter,      leave, serve};
-const struct way way_snowshed = {"snowshed", statements, FILES, open_shop,
-                                 close_shop, enter,      leave, serve};
+const struct way way_none = {"none", statements, FILES, false,
+                             serve,  NULL,       NULL};
+const struct way way_expire = {"expire", statements, FILES,     true,
+                               serve,    open_shop,  close_shop};
+const struct way way_snowshed = {"snowshed", statements, FILES,     true,
+                                 serve,      open_shop,  close_shop};

@@ -11,9 +11,12 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "common/redis.h"
+
 #define THREADS_MAX 256
 #define CONNECT_TIMEOUT_MS 5000
-#define ANSWER_TIMEOUT_MS 60000 /* above the server's wait for a row's lock */
+#define ANSWER_TIMEOUT_MS 60000  /* above the server's wait for a row's lock */
+#define COMMAND_TIMEOUT_MS 10000 /* a slow host is not a dead server */
 
 static const struct way *const ways[] = {&way_plain, &way_held, &way_none,
                                          &way_expire, &way_snowshed};
@@ -43,51 +46,51 @@ static void complain(const char *why)
     seller_say(0, "failed %s", why);
 }
 
-struct shop {
-    const struct way *way;
-    const char *mysql_uri;
-    void *process;
-};
-
-static struct statements *connect_server(const struct shop *shop, char *why,
-                                         size_t size)
+static bool connect_servers(struct counter *c, char *why, size_t size)
 {
+    const struct seller *s = c->seller;
     struct shed_mysql_options options = SHED_MYSQL_OPTIONS_INIT;
 
     options.connect_timeout_ms = CONNECT_TIMEOUT_MS;
     options.read_timeout_ms = ANSWER_TIMEOUT_MS;
-    return statements_open(shop->mysql_uri, &options, shop->way->statements,
-                           shop->way->files, why, size);
+    c->db = statements_open(s->mysql_uri, &options, s->way->statements,
+                            s->way->files, why, size);
+    if (c->db != NULL && !s->way->has_locks)
+        c->redis =
+            demo_redis_open(s->redis_uri, DEMO_REDIS_PATIENT_MS, why, size);
+    return c->db != NULL && (s->way->has_locks || c->redis != NULL);
 }
 
 static void *run_thread(void *arg)
 {
-    const struct shop *shop = arg;
-    const struct way *way = shop->way;
-    char line[LINE_BYTES], why[SHED_REASON_BYTES + 16] = "out of memory";
-    struct statements *sql = connect_server(shop, why, sizeof(why));
-    void *thread =
-        sql != NULL ? way->enter(shop->process, sql, why, sizeof(why)) : NULL;
+    struct counter c = {.seller = arg};
+    char line[LINE_BYTES], why[SHED_REASON_BYTES + 16];
+    bool is_open = connect_servers(&c, why, sizeof(why));
 
-    if (thread == NULL)
+    if (!is_open)
         complain(why);
-    while (thread != NULL && seller_hear(line))
-        if (!way->serve(thread, line, why, sizeof(why)))
-            complain(why);
-    if (thread != NULL)
-        way->leave(thread);
-    statements_close(sql);
+    while (is_open && seller_hear(line)) {
+        c.err.code = SHED_EINVAL;
+        (void)snprintf(c.err.reason, sizeof(c.err.reason),
+                       "a line of another kind: %.100s", line);
+        if (!c.seller->way->serve(&c, line))
+            complain(c.err.code != SHED_OK ? c.err.reason
+                                           : statements_why(c.db));
+    }
+    if (c.redis != NULL)
+        redisFree(c.redis);
+    statements_close(c.db);
     mysql_thread_end();
     return NULL;
 }
 
-static void run_threads(struct shop *shop, size_t count)
+static void run_threads(struct seller *seller, size_t count)
 {
     pthread_t threads[THREADS_MAX];
     size_t started = 0;
 
     while (started < count && started < THREADS_MAX &&
-           pthread_create(&threads[started], NULL, run_thread, shop) == 0)
+           pthread_create(&threads[started], NULL, run_thread, seller) == 0)
         started++;
     while (started > 0)
         (void)pthread_join(threads[--started], NULL);
@@ -101,29 +104,43 @@ static const struct way *find_way(const char *name)
     return NULL;
 }
 
+static enum shed_code open_seller(struct seller *s, struct shed_error *err)
+{
+    struct shed_client_options options = SHED_CLIENT_OPTIONS_INIT;
+    enum shed_code code = SHED_OK;
+
+    options.command_timeout_ms = COMMAND_TIMEOUT_MS;
+    if (s->way->has_locks)
+        code = shed_client_open(s->redis_uri, &options, &s->client, err);
+    return code == SHED_OK && s->way->open != NULL ? s->way->open(s, err)
+                                                   : code;
+}
+
 int main(int argc, char **argv)
 {
-    struct seller_options options;
     struct shed_error err = {SHED_OK, ""};
-    struct shop shop;
+    const struct way *way = argc == 6 ? find_way(argv[1]) : NULL;
+    struct seller seller;
 
-    if (argc != 6 || (shop.way = find_way(argv[1])) == NULL) {
+    if (way == NULL) {
         (void)fprintf(stderr, "usage: seller WAY REDIS MYSQL ITEM THREADS, for "
                               "the scripts of demo/locks\n");
         return 2;
     }
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)signal(SIGPIPE, SIG_IGN);
-    options =
-        (struct seller_options){argv[2], argv[3], strtoull(argv[4], NULL, 10)};
-    shop.mysql_uri = options.mysql_uri;
+    seller = (struct seller){.way = way,
+                             .redis_uri = argv[2],
+                             .mysql_uri = argv[3],
+                             .item = strtoull(argv[4], NULL, 10)};
     if (mysql_library_init(0, NULL, NULL) == 0 &&
-        (shop.process = shop.way->open(shop.way, &options, &err)) != NULL) {
-        run_threads(&shop, (size_t)strtoull(argv[5], NULL, 10));
-        shop.way->close(shop.process);
-    } else {
+        open_seller(&seller, &err) == SHED_OK)
+        run_threads(&seller, (size_t)strtoull(argv[5], NULL, 10));
+    else
         complain(err.reason);
-    }
+    if (way->close != NULL)
+        way->close(seller.shop);
+    shed_client_close(seller.client);
     mysql_library_end();
     return EXIT_SUCCESS;
 }

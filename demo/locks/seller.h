@@ -12,14 +12,29 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <hiredis/hiredis.h>
 #include <snowshed/snowshed.h>
 
 #include "common/clock.h"
 #include "common/statements.h"
 
-struct seller_options {
+/* A process. */
+struct seller {
+    const struct way *way;
     const char *redis_uri, *mysql_uri;
-    uint64_t item; /* the showing, or what is on sale */
+    uint64_t item;              /* the showing, or what is on sale */
+    struct shed_client *client; /* NULL: it sells without locks */
+    void *shop;                 /* of open */
+};
+
+/* What a thread has to serve a buyer with. */
+struct counter {
+    struct seller *seller;
+    struct statements *db;
+    redisContext *redis; /* NULL with locks */
+    /* Of the call that failed, unless db has one; when a line comes, that it is
+     * of another kind. */
+    struct shed_error err;
 };
 
 /* A way to sell. What fails says why. */
@@ -27,15 +42,12 @@ struct way {
     const char *name;
     const char *const *statements; /* of its connections to MySQL */
     const char *files;             /* of SQL, which make the tables */
-    /* The process's part, and the thread's; NULL on failure. */
-    void *(*open)(const struct way *way, const struct seller_options *options,
-                  struct shed_error *err);
-    void (*close)(void *process);
-    void *(*enter)(void *process, struct statements *sql, char *why,
-                   size_t size);
-    void (*leave)(void *thread);
+    bool has_locks;
     /* Serve the buyer of a line. */
-    bool (*serve)(void *thread, const char *line, char *why, size_t size);
+    bool (*serve)(struct counter *counter, const char *line);
+    /* What the process has besides; NULL: nothing. */
+    enum shed_code (*open)(struct seller *seller, struct shed_error *err);
+    void (*close)(void *shop); /* half-built, or NULL, is allowed */
 };
 
 extern const struct way way_plain, way_held;                /* cinema.c */

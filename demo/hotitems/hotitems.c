@@ -12,7 +12,6 @@
 #include <time.h>
 
 #include "common/cli.h"
-#include "orders.h"
 #include "sample.h"
 #include "service.h"
 #include "wait.h"
@@ -151,9 +150,7 @@ static void log_request(void *user, const struct http_record *record)
 static void close_service(struct service *s)
 {
     sample_free(s->sampler);
-    order_locks_free(s->locks);
     db_close(s->db);
-    popular_free(s->popular);
     lane_close(s->lane);
     shed_client_close(s->client);
 }
@@ -181,9 +178,7 @@ static bool open_service(struct service *s, const struct choice *choice,
 {
     struct shed_error err = {SHED_OK, "out of memory"};
 
-    if (open_lane(s, choice, &err) && (s->popular = popular_new()) != NULL &&
-        (s->locks = order_locks_new(s->client)) != NULL &&
-        (s->sampler = sample_new()) != NULL) {
+    if (open_lane(s, choice, &err) && (s->sampler = sample_new()) != NULL) {
         s->db =
             db_open(choice->lane.mysql_uri, (unsigned)choice->db_connections,
                     choice->lane.cache.timeout_ms, why, size);
@@ -224,7 +219,8 @@ int main(int argc, char **argv)
                                      .cache = SHED_CACHE_OPTIONS_INIT,
                                      .source = SHED_SOURCE_OPTIONS_INIT},
                             .name = "snowshed"};
-    struct service service = {0};
+    struct service service = {.popular.mu = PTHREAD_MUTEX_INITIALIZER,
+                              .metrics.mu = PTHREAD_MUTEX_INITIALIZER};
     struct http_options http_options;
     struct http *http;
     sigset_t ends;

@@ -112,7 +112,7 @@ void items_conclude(void *read, struct http_reply *reply)
     for (size_t i = 0; i < r->count; i++)
         is_any |= r->item[i].code == SHED_OK;
     for (size_t i = 0; is_any && i < r->count; i++)
-        popular_count(r->s->popular, r->item[i].id, wait_now_ms());
+        popular_count(&r->s->popular, r->item[i].id, wait_now_ms());
     if (!is_any)
         service_reply_failure(reply, &r->err);
     else if (r->is_list)

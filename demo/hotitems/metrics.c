@@ -56,13 +56,14 @@ struct metrics_items metrics_items(const struct metrics *m)
     return items;
 }
 
-static void add_counter(FILE *t, const char *name, const char *help,
-                        uint64_t value)
+/* A metric of one series, whose labels are in braces, or "". */
+static void add(FILE *t, const char *name, const char *labels, const char *type,
+                const char *help, uint64_t value)
 {
-    (void)fprintf(
-        t, "# HELP hotitems_%s_total %s\n# TYPE hotitems_%s_total counter\n",
-        name, help, name);
-    (void)fprintf(t, "hotitems_%s_total %llu\n", name,
+    (void)fprintf(t,
+                  "# HELP hotitems_%s %s\n# TYPE hotitems_%s %s\n"
+                  "hotitems_%s%s %llu\n",
+                  name, help, name, type, name, labels,
                   (unsigned long long)value);
 }
 
@@ -107,12 +108,32 @@ void metrics_write(FILE *t, struct metrics *m)
 {
     add_requests(t, m);
     add_histogram(t, m);
-    add_counter(t, "orders", "orders placed", m->orders);
-    add_counter(t, "pieces", "pieces sold", m->pieces);
-    add_counter(t, "order_replays", "repeated requests for a placed order",
-                m->replays);
-    add_counter(t, "sold_out", "orders refused: too few pieces", m->sold_out);
-    add_counter(t, "failed_invalidations",
-                "writes after which readers may see the old row for its ttl",
-                m->stale);
+    add(t, "orders_total", "", "counter", "orders placed", m->orders);
+    add(t, "pieces_total", "", "counter", "pieces sold", m->pieces);
+    add(t, "order_replays_total", "", "counter",
+        "repeated requests for a placed order", m->replays);
+    add(t, "sold_out_total", "", "counter", "orders refused: too few pieces",
+        m->sold_out);
+    add(t, "failed_invalidations_total", "", "counter",
+        "writes after which readers may see the old row for its ttl", m->stale);
+}
+
+void metrics_lane_text(FILE *t, const char *lane,
+                       const struct lane_stats *stats)
+{
+    char labels[40];
+
+    (void)fprintf(t, "# HELP hotitems_reads_total items read, by origin\n"
+                     "# TYPE hotitems_reads_total counter\n");
+    for (enum lane_origin i = 0; i < LANE_ORIGINS; i++)
+        (void)fprintf(
+            t, "hotitems_reads_total{lane=\"%s\",origin=\"%s\"} %llu\n", lane,
+            lane_origin_name(i), (unsigned long long)stats->origin[i]);
+    (void)snprintf(labels, sizeof(labels), "{lane=\"%s\"}", lane);
+    add(t, "queries_total", labels, "counter",
+        "queries for items that the database has answered", stats->queries);
+    add(t, "queries_alive", labels, "gauge",
+        "queries for items that have not ended", stats->queries_alive);
+    add(t, "callers_waiting", labels, "gauge", "callers that wait for an item",
+        stats->waiting);
 }

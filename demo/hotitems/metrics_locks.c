@@ -17,14 +17,15 @@ static void add_up(struct shed_histogram *sum, const struct shed_histogram *h)
     sum->sum += h->sum;
 }
 
-void metrics_locks_add(struct shed_lock_stats *sum,
-                       const struct shed_lock_stats *stats)
+void metrics_locks_add(struct metrics *m, const struct shed_lock_stats *stats)
 {
-#define ADD(field, help) sum->field += stats->field;
+    (void)pthread_mutex_lock(&m->mu);
+#define ADD(field, help) m->locks.field += stats->field;
     SHED_LOCK_COUNTERS(ADD)
 #undef ADD
-    add_up(&sum->wait_us, &stats->wait_us);
-    add_up(&sum->hold_us, &stats->hold_us);
+    add_up(&m->locks.wait_us, &stats->wait_us);
+    add_up(&m->locks.hold_us, &stats->hold_us);
+    (void)pthread_mutex_unlock(&m->mu);
 }
 
 static void add_histogram(FILE *t, const char *lock, const char *name,
@@ -49,19 +50,23 @@ static void add_histogram(FILE *t, const char *lock, const char *name,
                   (unsigned long long)h->count);
 }
 
-void metrics_locks_text(FILE *t, const char *lock,
-                        const struct shed_lock_stats *stats)
+void metrics_locks_text(FILE *t, const char *lock, struct metrics *m)
 {
+    struct shed_lock_stats stats;
+
+    (void)pthread_mutex_lock(&m->mu);
+    stats = m->locks;
+    (void)pthread_mutex_unlock(&m->mu);
 #define WRITE(field, help)                                                     \
     (void)fprintf(t,                                                           \
                   "# HELP snowshed_lock_" #field "_total " help                \
                   "\n# TYPE snowshed_lock_" #field "_total counter\n"          \
                   "snowshed_lock_" #field "_total{lock=\"%s\"} %llu\n",        \
-                  lock, (unsigned long long)stats->field);
+                  lock, (unsigned long long)stats.field);
     SHED_LOCK_COUNTERS(WRITE)
 #undef WRITE
     add_histogram(t, lock, "wait_seconds",
-                  "from the call of an acquire to its hold", &stats->wait_us);
+                  "from the call of an acquire to its hold", &stats.wait_us);
     add_histogram(t, lock, "hold_seconds", "from a hold to its release or loss",
-                  &stats->hold_us);
+                  &stats.hold_us);
 }

@@ -7,10 +7,7 @@
  * after its successor. A client that got no answer repeats its request: the
  * unique key finds the order, or places it now.
  */
-#include "orders.h"
-
 #include <microhttpd.h>
-#include <pthread.h>
 #include <snowshed/lock.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,41 +16,10 @@
 #include "service.h"
 #include "wait.h"
 
+#define QUANTITY_MAX 100
 #define NAME_BYTES 32
 #define LEASE_MS 5000
 #define ROUNDS_MAX 5 /* of one request, each after a conflict */
-
-struct order_locks {
-    struct shed_client *client;
-    pthread_mutex_t mu;
-    struct shed_lock_stats stats; /* under mu; of locks that have been closed */
-};
-
-struct order_locks *order_locks_new(struct shed_client *client)
-{
-    struct order_locks *locks = calloc(1, sizeof(*locks));
-
-    if (locks == NULL)
-        return NULL;
-    locks->client = client;
-    (void)pthread_mutex_init(&locks->mu, NULL);
-    return locks;
-}
-
-void order_locks_free(struct order_locks *locks)
-{
-    if (locks == NULL)
-        return;
-    (void)pthread_mutex_destroy(&locks->mu);
-    free(locks);
-}
-
-void order_locks_stats(struct order_locks *locks, struct shed_lock_stats *out)
-{
-    (void)pthread_mutex_lock(&locks->mu);
-    *out = locks->stats;
-    (void)pthread_mutex_unlock(&locks->mu);
-}
 
 /* ----------------------------------------------------------- transaction */
 
@@ -177,28 +143,24 @@ static enum outcome sell_once(struct sale *sale, uint64_t wait_ms)
     return outcome;
 }
 
-static enum shed_code open_lock(struct order_locks *locks, struct sale *sale)
+static enum shed_code open_lock(struct shed_client *client, struct sale *sale)
 {
     struct shed_lock_options options = SHED_LOCK_OPTIONS_INIT;
 
     options.lease_ms = LEASE_MS;
     (void)snprintf(sale->name, sizeof(sale->name), "item:%llu",
                    (unsigned long long)sale->order.item);
-    return shed_lock_open(locks->client, shed_str(sale->name), &options,
-                          &sale->lock, &sale->err);
+    return shed_lock_open(client, shed_str(sale->name), &options, &sale->lock,
+                          &sale->err);
 }
 
-static void close_lock(struct order_locks *locks, struct sale *sale)
+static void close_lock(struct metrics *m, struct shed_lock *lock)
 {
     struct shed_lock_stats stats;
 
-    if (shed_lock_stats_read(sale->lock, &stats, sizeof(stats), NULL) ==
-        SHED_OK) {
-        (void)pthread_mutex_lock(&locks->mu);
-        metrics_locks_add(&locks->stats, &stats);
-        (void)pthread_mutex_unlock(&locks->mu);
-    }
-    shed_lock_close(sale->lock);
+    if (shed_lock_stats_read(lock, &stats, sizeof(stats), NULL) == SHED_OK)
+        metrics_locks_add(m, &stats);
+    shed_lock_close(lock);
 }
 
 static enum outcome sell(struct sale *sale, const struct http_request *request)
@@ -302,7 +264,7 @@ static bool parse_order(const struct http_request *request,
                         struct db_order *order, struct http_reply *reply)
 {
     order->key = http_header(request, "Idempotency-Key");
-    if (!service_parse_body(request, "quantity", 1, ORDER_QUANTITY_MAX,
+    if (!service_parse_body(request, "quantity", 1, QUANTITY_MAX,
                             &order->quantity, reply))
         return false;
     if (order->key != NULL && is_key(order->key))
@@ -323,7 +285,7 @@ void orders_post(struct service *s, const struct http_request *request,
 
     if (!parse_order(request, &sale.order, reply))
         return;
-    if (open_lock(s->locks, &sale) != SHED_OK) {
+    if (open_lock(s->client, &sale) != SHED_OK) {
         service_reply_failure(reply, &sale.err);
         return;
     }
@@ -340,5 +302,5 @@ void orders_post(struct service *s, const struct http_request *request,
     } else {
         service_reply_db(reply, code, sale.err.reason);
     }
-    close_lock(s->locks, &sale);
+    close_lock(&s->metrics, sale.lock);
 }

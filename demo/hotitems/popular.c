@@ -2,34 +2,8 @@
  * a hash in front of it would pay off with more. */
 #include "popular.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct popular {
-    pthread_mutex_t mu;
-    /* under mu */
-    size_t used;
-    uint64_t halved_ms;
-    struct popular_key key[POPULAR_KEYS];
-};
-
-struct popular *popular_new(void)
-{
-    struct popular *p = calloc(1, sizeof(*p));
-
-    if (p != NULL)
-        (void)pthread_mutex_init(&p->mu, NULL);
-    return p;
-}
-
-void popular_free(struct popular *p)
-{
-    if (p == NULL)
-        return;
-    (void)pthread_mutex_destroy(&p->mu);
-    free(p);
-}
 
 static void halve_locked(struct popular *p, uint64_t now_ms)
 {

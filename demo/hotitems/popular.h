@@ -7,6 +7,7 @@
 #ifndef HOTITEMS_POPULAR_H
 #define HOTITEMS_POPULAR_H
 
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,10 +20,13 @@ struct popular_key {
     uint64_t error;
 };
 
-struct popular;
-
-struct popular *popular_new(void); /* NULL: out of memory */
-void popular_free(struct popular *p);
+struct popular { /* {.mu = PTHREAD_MUTEX_INITIALIZER} at first */
+    pthread_mutex_t mu;
+    /* under mu */
+    size_t used;
+    uint64_t halved_ms;
+    struct popular_key key[POPULAR_KEYS];
+};
 
 /* Any thread. */
 void popular_count(struct popular *p, uint64_t id, uint64_t now_ms);

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "orders.h"
 #include "sample.h"
 #include "service.h"
 
@@ -100,7 +99,6 @@ static const char plain[] = "text/plain; version=0.0.4; charset=utf-8";
 static void get_metrics(struct service *s, const struct http_request *request,
                         struct http_reply *reply)
 {
-    struct shed_lock_stats locks;
     struct lane_stats lane;
     char *text = NULL;
     size_t size;
@@ -111,8 +109,7 @@ static void get_metrics(struct service *s, const struct http_request *request,
         lane_metrics(s->lane, out);
         lane_read_stats(s->lane, &lane);
         metrics_lane_text(out, lane_name(s->lane), &lane);
-        order_locks_stats(s->locks, &locks);
-        metrics_locks_text(out, "item", &locks);
+        metrics_locks_text(out, "item", &s->metrics);
         metrics_write(out, &s->metrics);
         (void)fclose(out);
     }

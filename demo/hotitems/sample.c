@@ -176,7 +176,7 @@ static char *make_text(struct sampler *sampler, struct service *s,
     if (stats.guard.is_there)
         (void)json_object_set_new(all, "guard", guard_json(&stats.guard));
     add_latency(all, sampler, &s->metrics.latency);
-    (void)json_object_set_new(all, "hot", hot_json(s->popular));
+    (void)json_object_set_new(all, "hot", hot_json(&s->popular));
     text = json_dumps(all, JSON_COMPACT);
     json_decref(all);
     return text;

@@ -12,15 +12,13 @@
 #include "metrics.h"
 #include "popular.h"
 
-struct order_locks; /* orders.h */
-struct sampler;     /* sample.h */
+struct sampler; /* sample.h */
 
 struct service {
     struct shed_client *client;
     struct lane *lane;
     struct db *db;
-    struct popular *popular;
-    struct order_locks *locks;
+    struct popular popular;
     struct sampler *sampler;
     struct metrics metrics;
     unsigned port;

@@ -59,8 +59,8 @@ struct lane_options {
 
 struct lane;
 
-/* name is "none", "setnx" or "snowshed". Neither Redis nor MySQL need be up.
- * Returns NULL with err. */
+/* name is "none", "setnx" or "snowshed", and lives as long. Neither Redis nor
+ * MySQL need be up. Returns NULL with err. */
 struct lane *lane_open(const char *name, const struct lane_options *options,
                        struct shed_error *err);
 void lane_close(struct lane *lane); /* no call is under way; NULL is allowed */
@@ -144,9 +144,7 @@ void lane_metrics(struct lane *lane, FILE *out);
 
 /* A lane's functions, as those of lane.h without their prefix. */
 struct lane_type {
-    const char *name;
-    struct lane *(*open)(const struct lane_type *type,
-                         const struct lane_options *options,
+    struct lane *(*open)(const char *name, const struct lane_options *options,
                          struct shed_error *err);
     void (*close)(struct lane *lane);
     enum shed_code (*get)(struct lane *lane, struct lane_item *items,
@@ -166,13 +164,14 @@ struct lane_type {
 
 /* The first member of each lane. */
 struct lane {
-    const struct lane_type *type;
+    const struct lane_type *type; /* lane_open sets it and the name */
+    const char *name;
     _Atomic uint64_t waiting, most_waiting; /* see struct lane_stats */
 };
 
 /* A call of begin has ended. */
 void lane_leave(struct lane *lane);
 
-extern const struct lane_type lane_none, lane_setnx, lane_snowshed;
+extern const struct lane_type lane_plain, lane_snowshed;
 
 #endif

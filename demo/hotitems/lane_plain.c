@@ -33,6 +33,7 @@ struct plain {
     struct db *db;
     unsigned long long ttl_ms, pid;
     bool does_work;
+    bool is_locked; /* setnx */
     /* atomic */
     _Atomic uint64_t queries, queries_alive;
     _Atomic uint64_t origin[LANE_ORIGINS];
@@ -66,7 +67,7 @@ static void close_plain(struct lane *lane)
     free(p);
 }
 
-static struct lane *open_plain(const struct lane_type *type,
+static struct lane *open_plain(const char *name,
                                const struct lane_options *options,
                                struct shed_error *err)
 {
@@ -75,7 +76,7 @@ static struct lane *open_plain(const struct lane_type *type,
     *err = (struct shed_error){SHED_ENOMEM, "out of memory"};
     if (p == NULL)
         return NULL;
-    p->lane.type = type;
+    p->is_locked = strcmp(name, "setnx") == 0;
     p->does_work = options->does_work;
     p->ttl_ms = options->cache.ttl_ms;
     p->pid = (unsigned long long)getpid();
@@ -378,8 +379,8 @@ static enum shed_code get(struct lane *lane, struct lane_item *items,
     }
     code = for_each(&r, r.is_missing, add_get, take_value, err);
     if (code == SHED_OK && is_any(r.is_missing, count))
-        code = lane->type == &lane_setnx ? fill_setnx(&r, err)
-                                         : load(&r, r.is_missing, err);
+        code = r.plain->is_locked ? fill_setnx(&r, err)
+                                  : load(&r, r.is_missing, err);
     return conclude(&r, code, err);
 }
 
@@ -422,16 +423,7 @@ static void read_stats(struct lane *lane, struct lane_stats *out)
         out->origin[i] = p->origin[i];
 }
 
-const struct lane_type lane_none = {.name = "none",
-                                    .open = open_plain,
-                                    .close = close_plain,
-                                    .get = get,
-                                    .release = release,
-                                    .forget = forget,
-                                    .expire = expire,
-                                    .read_stats = read_stats};
-const struct lane_type lane_setnx = {.name = "setnx",
-                                     .open = open_plain,
+const struct lane_type lane_plain = {.open = open_plain,
                                      .close = close_plain,
                                      .get = get,
                                      .release = release,

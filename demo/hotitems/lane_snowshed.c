@@ -81,17 +81,17 @@ static enum shed_code open_cache(struct snowshed *s,
     return code;
 }
 
-static struct lane *open_snowshed(const struct lane_type *type,
+static struct lane *open_snowshed(const char *name,
                                   const struct lane_options *options,
                                   struct shed_error *err)
 {
     struct snowshed *s = calloc(1, sizeof(*s));
 
+    (void)name;
     if (s == NULL) {
         *err = (struct shed_error){SHED_ENOMEM, "out of memory"};
         return NULL;
     }
-    s->lane.type = type;
     s->client = options->client;
     s->loads_max = options->source.max_loads;
     s->has_redis_breaker = options->has_redis_breaker;
@@ -372,8 +372,7 @@ static void metrics(struct lane *lane, FILE *out)
     free(text);
 }
 
-const struct lane_type lane_snowshed = {.name = "snowshed",
-                                        .open = open_snowshed,
+const struct lane_type lane_snowshed = {.open = open_snowshed,
                                         .close = close_snowshed,
                                         .get = get,
                                         .begin = begin,

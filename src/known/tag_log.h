@@ -67,9 +67,9 @@ void shed_tag_log_close(struct shed_tag_log *log);
 /* Whether no read of the log is needed before an entry is judged. */
 bool shed_tag_log_is_known(const struct shed_tag_log *log);
 
-/* Read the log now, and restore its end if it is lost. Blocks: until
- * deadline_ms (shed_now_ms). Returns: as shed_client_call, or the code of an
- * error reply; SHED_EREDIS if the key is no log: err names it. */
+/* Read the log, unless it is known, and restore its end if it is lost. Blocks:
+ * until deadline_ms (shed_now_ms). Returns: as shed_client_call, or the code of
+ * an error reply; SHED_EREDIS if the key is no log: err names it. */
 SHED_MUST_CHECK enum shed_code shed_tag_log_learn(struct shed_tag_log *log,
                                                   uint64_t deadline_ms,
                                                   struct shed_error *err);

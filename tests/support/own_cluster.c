@@ -176,11 +176,22 @@ static void share_slots(const struct own_cluster *c)
                   first_slot(c, i + 1) - 1);
 }
 
+/* One that knows another by its address alone, in the handshake, does not know
+ * its id yet. */
+static bool attach_replica(const struct own_cluster *c, size_t i)
+{
+    redisReply *reply = server_run(&c->node[i], "CLUSTER REPLICATE %s",
+                                   c->id[(i - c->primaries) / c->replicas]);
+    bool is = reply->type == REDIS_REPLY_STATUS;
+
+    freeReplyObject(reply);
+    return is;
+}
+
 static void attach_replicas(const struct own_cluster *c)
 {
     for (size_t i = c->primaries; i < c->count; i++)
-        server_do(&c->node[i], "CLUSTER REPLICATE %s",
-                  c->id[(i - c->primaries) / c->replicas]);
+        WAIT_FOR(attach_replica(c, i));
 }
 
 void own_cluster_uri(const struct own_cluster *c, const char *seeds, char *uri,

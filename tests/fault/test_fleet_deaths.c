@@ -172,11 +172,9 @@ static void tear_down(void)
     atomic_store(&fleet->is_over, true);
     for (size_t i = 0; i < WORKERS; i++) {
         struct worker *w = &fleet->workers[i];
-        int status = 0;
         if (w->pid == 0)
             continue;
-        ck_assert_int_eq(waitpid(w->pid, &status, 0), w->pid);
-        ck_assert_int_eq(status, 0);
+        expect_success(w->pid);
         ck_assert_uint_eq(atomic_load(&w->failures), 0);
     }
     server_check_ttls(&server);

@@ -2,7 +2,6 @@
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #include <snowshed/stats.h>
 
@@ -458,7 +457,6 @@ TEST(a_child_can_do_nothing_with_it)
     struct shed_lock_options o = options_of(SHED_LOCK_LEASE);
     struct shed_client *client = open_client(&server, SHED_WAIT_AUTO);
     struct shed_lock *lock = open_kept(client, &o);
-    int status;
     pid_t pid;
 
     acquire(lock, 0);
@@ -474,9 +472,7 @@ TEST(a_child_can_do_nothing_with_it)
         close_client(client);
         _exit(0);
     }
-    ck_assert_int_ge(pid, 0);
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    ck_assert_int_eq(status, 0);
+    expect_success(pid);
     EXPECT_OK(shed_lock_extend(lock, 0, NULL));
     release(lock);
 }

@@ -12,11 +12,11 @@
 enum { HALF_HOUR_S = 1800, DAY_S = 86400 };
 
 static struct peer peer;
-static enum shed_wait wait;
+static enum shed_wait waiting;
 
 static void up_with(struct server server)
 {
-    fixture.client_options.wait = wait;
+    fixture.client_options.wait = waiting;
     server_stop(&fixture.server);
     fixture.server = server;
     fixture.server.has_clock = true;
@@ -227,7 +227,7 @@ TEST_EACH(a_position_far_ahead_is_repaired_by_deleting_the_log, 0, 2)
     const uint64_t ahead = 9007199254740990;
     struct shed_error err = {0};
 
-    wait = _i == 0 ? SHED_WAIT_AUTO : SHED_WAIT_POLL;
+    waiting = _i == 0 ? SHED_WAIT_AUTO : SHED_WAIT_POLL;
     have_entry_from_the_future(0);
     peer_open(&peer, &fixture);
     expect_effects(1);

@@ -3,7 +3,6 @@
 #include <poll.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #include <snowshed/async.h>
 
@@ -697,7 +696,6 @@ TEST(a_child_is_refused_and_the_calls_of_the_parent_go_on)
     struct shed_pending *pending;
     struct ending e[2];
     long long clients;
-    int status = -1;
     pid_t child;
 
     fixture_open(&fixture);
@@ -712,9 +710,7 @@ TEST(a_child_is_refused_and_the_calls_of_the_parent_go_on)
     child = fork();
     if (child == 0)
         _exit(use_in_child(queue, pending));
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert(WIFEXITED(status));
-    ck_assert_int_eq(WEXITSTATUS(status), 0);
+    expect_success(child);
     table_release(&fixture.table);
     for (size_t ended = 0; ended < 2; ended += shed_queue_collect(queue, 2))
         ;

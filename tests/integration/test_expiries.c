@@ -4,7 +4,6 @@
  * stored, so that a slow machine changes neither. */
 #include <pthread.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <snowshed/stats.h>
@@ -168,9 +167,7 @@ static void run_fleet(struct shed_stats *sum)
     atomic_store(&fleet->may_begin, true);
     for (size_t i = 0; i < scene->processes; i++) {
         const struct shed_stats *s = &fleet->stats[i];
-        int status = 0;
-        ck_assert_int_eq(waitpid(pid[i], &status, 0), pid[i]);
-        ck_assert_int_eq(status, 0);
+        expect_success(pid[i]);
         sum->published += s->published;
         sum->publishes_invalidated += s->publishes_invalidated;
         sum->publishes_superseded += s->publishes_superseded;

@@ -3,7 +3,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "support/awaited.h"
@@ -198,7 +197,6 @@ static bool opens_its_own(void)
  * they are, and has its own. */
 TEST(a_child_opens_its_own)
 {
-    int status;
     pid_t child;
 
     fixture_open(&fixture);
@@ -209,8 +207,7 @@ TEST(a_child_opens_its_own)
         shed_client_close(fixture.client);
         _exit(CHILD_OPENS && !opens_its_own());
     }
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert_int_eq(status, 0);
+    expect_success(child);
     for (int i = 0; i < 20; i++)
         ck_assert(is_from_redis());
 }

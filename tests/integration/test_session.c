@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <snowshed/lock.h>
@@ -394,7 +393,6 @@ TEST(a_revoked_lease_is_noticed_and_counted)
 static void expect_in_child(int (*run)(void))
 {
     long long before;
-    int status = -1;
     pid_t child;
 
     fixture_open(&fixture);
@@ -404,10 +402,7 @@ static void expect_in_child(int (*run)(void))
     child = fork();
     if (child == 0)
         _exit(run());
-    ck_assert_int_ge(child, 0);
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert(WIFEXITED(status));
-    ck_assert_int_eq(WEXITSTATUS(status), 0);
+    expect_success(child);
     expect_origin(fixture.cache, "k", "k@1", SHED_ORIGIN_REDIS);
     expect_text(fixture.cache, "l", "l@1");
     ck_assert_int_eq(server_clients(&fixture.server, ""), before);

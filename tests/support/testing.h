@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <check.h>
@@ -156,5 +157,15 @@ static inline uint64_t test_deadline_ms(void)
     } while (0)
 
 #define WAIT_FOR(condition) WAIT_UNTIL(condition, #condition)
+
+/* Wait for the end of a child, whose exit status must be 0. */
+static inline void expect_success(pid_t child)
+{
+    int status = -1;
+
+    ck_assert_int_gt(child, 0);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+}
 
 #endif

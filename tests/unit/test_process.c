@@ -13,15 +13,6 @@ static int knows_itself(void)
     return shed_process_id() == getpid() && shed_process_id() == getpid();
 }
 
-static void wait_for_success(pid_t child)
-{
-    int status = -1;
-
-    ck_assert_int_gt(child, 0);
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert_int_eq(status, 0);
-}
-
 TEST(a_process_knows_its_id)
 {
     ck_assert(knows_itself());
@@ -43,7 +34,7 @@ TEST(a_child_and_its_child_know_theirs)
         (void)waitpid(grandchild, &status, 0);
         _exit(status != 0 || !knows_itself());
     }
-    wait_for_success(child);
+    expect_success(child);
     ck_assert(knows_itself());
 }
 
@@ -56,7 +47,7 @@ TEST(a_cloned_child_knows_its_id)
     child = syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
     if (child == 0)
         _exit(shed_process_id() != (pid_t)syscall(SYS_getpid));
-    wait_for_success((pid_t)child);
+    expect_success((pid_t)child);
 }
 
 int main(void)

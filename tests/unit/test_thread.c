@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #include "support/testing.h"
 
@@ -56,16 +55,13 @@ TEST(a_reactor_may_not_block)
 /* The thread of which it is a copy has stayed in the parent. */
 TEST(a_child_that_a_callback_forked_may_block)
 {
-    int status;
     pid_t pid;
 
     shed_thread_mark(SHED_THREAD_LOOP);
     pid = fork();
     if (pid == 0)
         _exit(shed_thread_check_call(NULL) == SHED_OK ? 0 : 1);
-    ck_assert_int_ge(pid, 0);
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    ck_assert_int_eq(status, 0);
+    expect_success(pid);
 }
 
 static void *note_thread(void *handle)

@@ -110,6 +110,13 @@ bool shed_latch_wait(struct shed_latch *latch, uint64_t deadline_ms)
     return true;
 }
 
+void shed_sleep_until(uint64_t deadline_ms)
+{
+    struct shed_latch never = SHED_LATCH_INIT(1);
+
+    (void)shed_latch_wait(&never, deadline_ms);
+}
+
 /* --------------------------------------------------- condition variables */
 
 int shed_cond_init(pthread_cond_t *cond)

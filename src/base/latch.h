@@ -47,4 +47,7 @@ void shed_latch_count_down(struct shed_latch *latch, size_t count);
  * (shed_now_ms; UINT64_MAX waits without one). */
 bool shed_latch_wait(struct shed_latch *latch, uint64_t deadline_ms);
 
+/* Sleep until deadline_ms (shed_now_ms). */
+void shed_sleep_until(uint64_t deadline_ms);
+
 #endif

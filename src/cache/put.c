@@ -196,13 +196,6 @@ bool shed_put_is_late(struct shed_put_tries *t, const struct shed_reply *reply,
     return false;
 }
 
-static void wait_until(uint64_t deadline_ms)
-{
-    struct shed_latch never = SHED_LATCH_INIT(1);
-
-    (void)shed_latch_wait(&never, deadline_ms);
-}
-
 /* Send a put, whose last argument is missing. */
 static void send_put(struct shed_cache *cache, struct shed_entry_key key,
                      struct shed_args *args, struct shed_put_tries *tries,
@@ -228,7 +221,7 @@ static void send_put(struct shed_cache *cache, struct shed_entry_key key,
         is_late = shed_put_is_late(tries, reply, why);
         shed_reply_free(reply);
         if (may_come)
-            wait_until(tries->until_ms);
+            shed_sleep_until(tries->until_ms);
     } while (is_late);
 }
 

@@ -43,11 +43,9 @@ static enum shed_code send_one(struct shed_server *server,
 
 static void pause_until(uint64_t deadline_ms)
 {
-    struct shed_latch never = SHED_LATCH_INIT(1);
     uint64_t until_ms = shed_now_ms() + TRY_AGAIN_MS;
 
-    (void)shed_latch_wait(&never,
-                          until_ms < deadline_ms ? until_ms : deadline_ms);
+    shed_sleep_until(until_ms < deadline_ms ? until_ms : deadline_ms);
 }
 
 /* A command on its way. */

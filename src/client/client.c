@@ -195,10 +195,9 @@ uint64_t shed_client_server_lowest_ms(struct shed_client *client,
 
 /* ----------------------------------------------------------------- reports */
 
-static void on_standing(void *arg, const struct shed_error *why,
-                        uint64_t before_us)
+void shed_client_tell_standing(const struct shed_server *server,
+                               const struct shed_error *why, uint64_t before_us)
 {
-    const struct shed_server *server = arg;
     const struct shed_client *client = server->owner;
     char as[SHED_REASON_BYTES];
     struct shed_event event = {
@@ -214,7 +213,7 @@ static void on_standing(void *arg, const struct shed_error *why,
     shed_events_tell(client->events, &event);
 }
 
-static void on_lack(void *arg, enum shed_lack lack, const char *text)
+void shed_client_tell_lack(void *arg, enum shed_lack lack, const char *text)
 {
     const struct shed_server *server = arg;
     const struct shed_client *client = server->owner;
@@ -228,8 +227,8 @@ static void on_lack(void *arg, enum shed_lack lack, const char *text)
     shed_events_tell(client->events, &event);
 }
 
-static void on_breaker(void *arg, bool is_open, uint64_t after_ms,
-                       const char *reason)
+void shed_client_tell_breaker(void *arg, bool is_open, uint64_t after_ms,
+                              const char *reason)
 {
     const struct shed_server *server = arg;
     const struct shed_client *client = server->owner;
@@ -299,9 +298,6 @@ static enum shed_code build(struct shed_client *client, const char *uri,
                             const struct shed_client_options *options,
                             struct shed_error *err)
 {
-    static const struct shed_server_hooks hooks = {.on_standing = on_standing,
-                                                   .on_lack = on_lack,
-                                                   .on_breaker = on_breaker};
     enum shed_code code = shed_address_create(uri, &client->address, err);
 
     if (code == SHED_OK)
@@ -319,7 +315,7 @@ static enum shed_code build(struct shed_client *client, const char *uri,
         code =
             shed_events_create(client->reactor, options, &client->events, err);
     if (code == SHED_OK)
-        code = shed_servers_create(client, options, &hooks, err);
+        code = shed_servers_create(client, options, err);
     if (code == SHED_OK)
         shed_reactor_run(client->reactor, open_on_reactor, client);
     return code;

@@ -125,12 +125,12 @@ unsigned shed_client_server_changes(struct shed_client *client);
 
 /* Make client->servers, for its address, to which shed_address_use_tls has
  * given these options; a cluster's seeds are asked first. The texts of the
- * other options are borrowed. hooks: on_standing, on_lack and on_breaker.
- * Nothing is connected yet. Any thread. Returns: SHED_OK; SHED_ENOMEM: they are
- * to be destroyed in any case. */
-SHED_MUST_CHECK enum shed_code shed_servers_create(
-    struct shed_client *client, const struct shed_client_options *options,
-    const struct shed_server_hooks *hooks, struct shed_error *err);
+ * other options are borrowed. Nothing is connected yet. Any thread. Returns:
+ * SHED_OK; SHED_ENOMEM: they are to be destroyed in any case. */
+SHED_MUST_CHECK enum shed_code
+shed_servers_create(struct shed_client *client,
+                    const struct shed_client_options *options,
+                    struct shed_error *err);
 
 /* Connect; and close what is connected. Reactor thread. */
 void shed_servers_open(struct shed_servers *servers);
@@ -158,6 +158,15 @@ shed_servers_call(struct shed_client *client, const struct shed_args *commands,
 
 /* The key that decides which server a command goes to. */
 struct shed_bytes shed_servers_key(const struct shed_args *args);
+
+/* Report what has become of a server, as the hooks of that name say; arg is the
+ * server. For servers.c. */
+void shed_client_tell_standing(const struct shed_server *server,
+                               const struct shed_error *why,
+                               uint64_t before_us);
+void shed_client_tell_lack(void *arg, enum shed_lack lack, const char *text);
+void shed_client_tell_breaker(void *arg, bool is_open, uint64_t after_ms,
+                              const char *reason);
 
 /* ------------------------------------------------------------------- states */
 

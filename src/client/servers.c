@@ -44,7 +44,6 @@ struct shed_servers {
     /* set at creation */
     struct shed_client *client;
     struct shed_client_options options; /* but those of TLS */
-    struct shed_server_hooks hooks;
     bool is_cluster; /* false: there is only one server, at place 0 */
     /* atomic */
     _Atomic(struct shed_server *) server[SHED_CLUSTER_NODES_MAX];
@@ -128,7 +127,7 @@ static void on_standing(void *arg, const struct shed_error *why,
                         why->reason);
         why = &astray;
     }
-    c->hooks.on_standing(arg, why, before_us);
+    shed_client_tell_standing(server, why, before_us);
     if (why == NULL || !c->is_cluster)
         return;
     shed_mutex_lock(&c->mu);
@@ -144,9 +143,12 @@ static enum shed_code make_server_locked(struct shed_servers *c, size_t i,
                                          struct shed_error *err)
 {
     const struct shed_server_hooks hooks = {
-        on_change,           on_epoch,
-        on_standing,         c->hooks.on_lack,
-        c->hooks.on_breaker, c->is_cluster ? on_elsewhere : NULL};
+        .on_change = on_change,
+        .on_epoch = on_epoch,
+        .on_standing = on_standing,
+        .on_lack = shed_client_tell_lack,
+        .on_breaker = shed_client_tell_breaker,
+        .on_elsewhere = c->is_cluster ? on_elsewhere : NULL};
     const struct shed_cluster_node *node = &c->map.node[i];
     struct shed_client *client = c->client;
     struct shed_address *address = NULL; /* of a node */
@@ -605,7 +607,6 @@ static enum shed_code make_first(struct shed_servers *c, struct shed_error *err)
 
 enum shed_code shed_servers_create(struct shed_client *client,
                                    const struct shed_client_options *options,
-                                   const struct shed_server_hooks *hooks,
                                    struct shed_error *err)
 {
     struct shed_servers *c = calloc(1, sizeof(*c));
@@ -621,7 +622,6 @@ enum shed_code shed_servers_create(struct shed_client *client,
     }
     client->servers = c;
     c->client = client;
-    c->hooks = *hooks;
     c->options = *options;
     c->is_cluster = client->address->seeds != NULL;
     atomic_init(&c->is_settled, !c->is_cluster);

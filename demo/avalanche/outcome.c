@@ -81,8 +81,8 @@ static void add_figures(json_t *object, const struct runner *c)
         {"slow_calls", (double)histogram_above(&r->latency, slow_ms * 1000), 0},
         {"slow_ms", (double)slow_ms, 0},
         {"waited", (double)r->waited, 0},
-        /* those that ended later than slack_ms after timeout_ms; 0: there is no
-         * deadline */
+        /* calls that ended later than slack_ms after timeout_ms; 0 where calls
+         * have no deadline */
         {"late_calls",
          is_ours ? (double)histogram_above(&r->over, slack_us) : 0, 0},
         {"timeout_ms", is_ours ? (double)s->timeout_ms : 0, 0},

@@ -10,8 +10,8 @@
 struct shed_limit {
     uint64_t began_ms;   /* when the present interval began */
     uint64_t passed;     /* how many passed in it */
-    uint64_t suppressed; /* how many did not pass since the last take; whoever
-                            loses one that passed adds it */
+    uint64_t suppressed; /* refused since the last take. The user adds one for
+                            each that has passed and was lost later */
 };
 
 /* Whether one more may pass: at most this many in each interval, where an

@@ -214,7 +214,8 @@ static struct cli_ranking find_all(const struct cli_call *call)
     return keys;
 }
 
-/* Those that are held. One that was released since it was found is not. */
+/* List the locks that are held. A lock can have been released since the walk
+ * found its key. */
 static bool list_all(const struct cli_call *call)
 {
     struct cli_ranking keys = find_all(call);

@@ -28,8 +28,8 @@ const struct cli_command cli_commands[] = {
     {"invalidate", "CACHE [KEY...]", 1, SIZE_MAX,
      "Remove entries, and revoke the leases of their loads",
      "As shed_invalidate does: nothing that was loaded before can be stored "
-     "after. --all-entries is for every cache, --tags for those that their "
-     "programs open with the option tags. Status 0: all of it is done; 1: "
+     "after. --all-entries is for every cache, --tags for a cache whose "
+     "programs set the option tags_limit. Status 0: all of it is done; 1: "
      "there is no such cache.\v" KEYS_HELP,
      " escaped stdin null tags all-entries rate ", CLI_KEYS_PER_S,
      cli_invalidate},

@@ -35,7 +35,7 @@ struct shed_log_line {
 struct shed_event_log {
     struct shed_log_kind {
         struct shed_limit limit;
-        /* of those that are suppressed: the last, and the highest level */
+        /* of the suppressed lines: the highest level, and the last text */
         enum shed_log_level level;
         char text[SHED_LOG_LINE_BYTES];
     } kinds[2 * SHED_EVENT_KINDS]; /* successes and failures */

@@ -54,7 +54,7 @@ struct shed_flights {
     struct shed_flight_policy policy;
     /* of the options; record_ms is how long a lease record lives */
     char lease_ms[SHED_DIGITS], record_ms[SHED_DIGITS], grace_ms[SHED_DIGITS];
-    struct shed_callers *callers; /* of its source: bounds those that wait */
+    struct shed_callers *callers; /* of its source: bounds who waits */
     struct shed_timer *wake;    /* wakes the source after a turn of the loop */
     struct shed_timer *publish; /* and has what was loaded published */
     struct shed_source_watcher watcher;

@@ -5,7 +5,8 @@
  * strongest write that it still needs.
  *
  * Failed writes are numbered. A delivery, or another write of the key, makes up
- * for those that had failed when it was sent, and for no later one.
+ * for all writes that had failed before it was sent. A write that fails later
+ * needs another delivery.
  *
  * Deliveries go over the session, one script each, so many at a time that a
  * long list costs few round trips and a caller's flight never waits behind much

@@ -42,7 +42,7 @@ struct shed_hold {
 
 enum shed_lock_life {
     SHED_LOCK_OPEN,
-    SHED_LOCK_CLOSING, /* requests are no longer accepted; those that wait are
+    SHED_LOCK_CLOSING, /* requests are no longer accepted; waiting ones are
                           ended, and the hold is released */
     SHED_LOCK_CLOSED   /* the closer has been told: nothing is under way, and
                           nothing begins */
@@ -188,7 +188,7 @@ SHED_MUST_CHECK bool shed_lock_machine_add(struct shed_lock_machine *m,
                                            struct shed_lock_request *request);
 
 /* End this user's acquires that do not block, with SHED_ETIMEDOUT. Returns: how
- * many, not counting those that were already answered. */
+ * many; an acquire that was answered before does not count. */
 size_t shed_lock_machine_cancel(struct shed_lock_machine *m, const void *user);
 
 /* Lose a hold whose lease has ended, as it can while its renewal hangs. */

@@ -1,5 +1,5 @@
 /* The URI and the options that a source and shed_mysql_connect share. The
- * ranges are those that snowshed/mysql.h states. */
+ * ranges are as snowshed/mysql.h states them. */
 #include "mysql/config.h"
 
 #include <inttypes.h>

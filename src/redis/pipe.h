@@ -3,9 +3,8 @@
  * reply is passed to the function that was given with its command. It connects
  * by itself, and again after a failure, when the gate lets it.
  *
- * Reactor thread only, except create. A pipe may be NULL, which stands for one
- * that is not needed, where it is opened, followed, asked whether it is idle,
- * closed, or forgotten.
+ * Reactor thread only, except create. A pipe that is not needed is NULL: to
+ * open, follow, close or forget it does nothing, and it is idle.
  */
 #ifndef SHED_REDIS_PIPE_H
 #define SHED_REDIS_PIPE_H

@@ -5,7 +5,7 @@
  * Whatever changes the slots posts a step to the reactor of the first link's
  * client. A step sends what is to be sent now, or sets the timer. The links of
  * the source's other caches wait until the first one has left; then the next
- * one goes on with the same slots, whose ids do not depend on the client.
+ * one goes on with the same slots, whose names do not depend on the client.
  */
 #include "source/fleet.h"
 

@@ -95,8 +95,9 @@ static uint64_t end_of(const struct shed_slots *s)
     return s->first + s->busy + s->ready;
 }
 
-/* What could be sent now. Where Redis may have others than it should, all are
- * given back, and those that are needed are taken in any case. */
+/* What could be sent now. Where Redis may have other slots than it should, all
+ * slots are given back, and the needed ones are taken whatever the budget is.
+ */
 static struct shed_slots_exchange prepare(const struct shed_slots *s,
                                           uint64_t now_ms, bool may_ask)
 {
@@ -110,7 +111,7 @@ static struct shed_slots_exchange prepare(const struct shed_slots *s,
            over */
         .passed_ms = s->heard_ms > 0 ? now_ms - s->heard_ms : s->life_ms};
 
-    /* what is given back is for those that wait */
+    /* slots that are given back are left to processes that wait */
     if (may_ask && !s->is_away && s->wanted > s->ready &&
         (x.give[0] == x.give[1] || s->others == 0))
         x.take = s->wanted - s->ready;

@@ -26,7 +26,7 @@ static inline void stream_open(struct stream *s)
     *s = (struct stream){.bytes = NULL};
 }
 
-/* Bytes that follow those that were fed before. */
+/* Feed the next bytes. */
 static inline void stream_feed(struct stream *s, const uint8_t *bytes,
                                size_t size)
 {

@@ -305,9 +305,9 @@ static const struct {
              {6, 5, "ROLLBACK", SHED_OK, 10}};
 
 /* Others wait for a holder that was accepted and has not committed yet, also
- * where there is no row yet. The guard comes first in its transaction: later
- * reads, even without a lock, include everything that was written under older
- * tokens. */
+ * where its guard has just made the row. The guard comes first in its
+ * transaction: later reads, even without a lock, include everything that was
+ * written under older tokens. */
 TEST_EACH(others_wait_for_an_accepted_holder, 0, 2 * LEVELS * COUNT_OF(waits))
 {
     const char *level = levels[_i % LEVELS];

@@ -167,7 +167,9 @@ with_user()
         <<<"$SNOWSHED_REDIS"
 }
 
-# allow RIGHT... : $limited is the URI of a user with these rights alone.
+# allow RIGHT... : $limited is the URI of a user with these rights alone; the
+# scripts that source this file use it.
+# shellcheck disable=SC2034
 allow()
 {
     redis acl setuser limited reset on '>hush' "$@" >/dev/null

@@ -44,6 +44,7 @@ struct check {
     struct item **items; /* those of a batch */
     size_t count, batch;
     struct cli_rate rate; /* of the items */
+    uint64_t seen;        /* entries from which the sample was drawn */
     json_t *stale_list;   /* of the answer */
     uint64_t compared, equal, stale, failed, changed, skipped;
     uint64_t invalidated;        /* misses by a tag when they were found */
@@ -246,29 +247,44 @@ static void gather(struct check *c, const struct cli_key *key)
         settle_batch(c);
 }
 
-/* Compare all entries, or a sample of them: those to which chance gives the
- * highest ranks. */
+/* Of the entries so far, each has the same chance to be in the sample
+ * (J. Vitter, "Random Sampling with a Reservoir", 1985, algorithm R). */
+static void draw(struct check *c, struct cli_key **sample,
+                 const struct cli_key *key)
+{
+    uint64_t i = c->seen < c->call->sample
+                     ? c->seen
+                     : shed_random_jitter() % (c->seen + 1);
+
+    c->seen++;
+    if (i >= c->call->sample)
+        return;
+    if (sample[i] == NULL)
+        sample[i] = cli_alloc(1, sizeof(**sample));
+    cli_key_copy(sample[i], key);
+}
+
+/* Compare all entries, or a sample of them. */
 static void check_entries(struct check *c, struct cli_walk *walk)
 {
-    struct cli_ranking sample = {.max = (size_t)c->call->sample};
-    struct cli_key key;
+    size_t size = (size_t)c->call->sample;
+    struct cli_key **sample = cli_alloc(size, sizeof(*sample));
 
     while (cli_walk_next(walk))
         for (size_t i = 0; i < walk->count; i++) {
             const struct cli_found *found = &walk->found[i];
             if (!found->is_entry || found->is_refresh)
                 continue;
-            if (sample.max == 0)
+            if (size == 0)
                 gather(c, &found->key);
             else
-                cli_ranking_add(&sample, found->name,
-                                (long long)(shed_random_jitter() >> 1));
+                draw(c, sample, &found->key);
         }
-    cli_ranking_sort(&sample);
-    for (size_t i = 0; i < sample.count; i++)
-        if (cli_key_parse(&key, c->call->words[0], sample.at[i].name))
-            gather(c, &key);
-    cli_ranking_fini(&sample);
+    for (size_t i = 0; i < size && sample[i] != NULL; i++) {
+        gather(c, sample[i]);
+        free(sample[i]);
+    }
+    free(sample);
     settle_batch(c);
 }
 

@@ -48,7 +48,6 @@ struct cli_call {
     bool is_all;
     bool is_release;
     bool is_exact;
-    bool is_hot;
     const char *mysql;
     const char *query;
     uint64_t grace_ms;
@@ -56,12 +55,9 @@ struct cli_call {
     uint64_t sample;
     uint64_t count_limit;
     uint64_t seconds;
-    uint64_t top;
     const char *cache;
     const char *lock;
 };
-
-#define CLI_TOP_MAX 1000 /* the most of --top */
 
 /* Keys that SCAN looks at per second, if nothing else is said. */
 #define CLI_KEYS_PER_S 20000

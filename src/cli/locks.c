@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "cli/lock_view.h"
 #include "cli/key.h"
-#include "cli/ranking.h"
 #include "cli/walk.h"
 
 #define COMMANDS_PER_LOCK 10
@@ -199,48 +198,57 @@ static struct shed_bytes lock_of(struct shed_bytes key, bool *is_exact)
                : shed_bytes(NULL, 0);
 }
 
-static struct cli_ranking find_all(const struct cli_call *call)
+/* List the lock that a key belongs to, if it is held: it can have been released
+ * since the walk found its key. Returns: whether it is. */
+static bool list_one(const struct cli_call *call, struct shed_bytes name,
+                     bool is_exact, json_t *list, uint64_t *denied)
 {
-    struct cli_ranking keys = {.max = SIZE_MAX};
+    struct cli_lock lock;
+    bool is_held;
+
+    cli_lock_read(call->redis, name, is_exact, &lock);
+    is_held = !lock.is_denied && cli_lock_is_held(&lock);
+    *denied += lock.is_denied;
+    if (is_held) {
+        json_t *item = cli_out_item(list);
+        show_state(&lock, item);
+        cli_presence_members(item, &lock.presence);
+    }
+    cli_lock_free(&lock);
+    return is_held;
+}
+
+/* SCAN can return a key twice. */
+static bool is_new(json_t *seen, struct shed_bytes key)
+{
+    struct cli_text text = cli_escape(key);
+
+    if (json_object_get(seen, text.at) != NULL)
+        return false;
+    cli_out_flag(seen, text.at, true);
+    return true;
+}
+
+static bool list_all(const struct cli_call *call)
+{
+    json_t *list = cli_out_list(call->out, "locks"), *seen = cli_out_open();
+    uint64_t held = 0, denied = 0;
     struct cli_walk walk;
     bool is_exact;
 
     cli_walk_begin_pattern(&walk, call->redis, "lock:*{*", call->rate);
     while (cli_walk_next(&walk))
-        for (size_t i = 0; i < walk.count; i++)
-            if (lock_of(walk.found[i].name, &is_exact).data != NULL)
-                cli_ranking_add(&keys, walk.found[i].name, 0);
-    cli_ranking_sort(&keys);
-    return keys;
-}
-
-/* List the locks that are held. A lock can have been released since the walk
- * found its key. */
-static bool list_all(const struct cli_call *call)
-{
-    struct cli_ranking keys = find_all(call);
-    struct cli_rate rate = {.per_s = call->rate};
-    json_t *list = cli_out_list(call->out, "locks");
-    uint64_t held = 0, denied = 0;
-
-    for (size_t i = 0; i < keys.count; i++) {
-        struct cli_lock lock;
-        bool is_exact = false;
-        struct shed_bytes name = lock_of(keys.at[i].name, &is_exact);
-        cli_rate_keep(&rate, COMMANDS_PER_LOCK);
-        cli_lock_read(call->redis, name, is_exact, &lock);
-        denied += lock.is_denied;
-        if (!lock.is_denied && cli_lock_is_held(&lock)) {
-            json_t *item = cli_out_item(list);
-            held++;
-            show_state(&lock, item);
-            cli_presence_members(item, &lock.presence);
+        for (size_t i = 0; i < walk.count; i++) {
+            struct shed_bytes key = walk.found[i].name;
+            struct shed_bytes name = lock_of(key, &is_exact);
+            if (name.data == NULL || !is_new(seen, key))
+                continue;
+            cli_rate_keep(&walk.rate, COMMANDS_PER_LOCK);
+            held += list_one(call, name, is_exact, list, &denied);
         }
-        cli_lock_free(&lock);
-    }
     cli_out_number(call->out, "held", held);
     cli_out_number(call->out, "denied", denied);
-    cli_ranking_fini(&keys);
+    json_decref(seen);
     return held > 0;
 }
 

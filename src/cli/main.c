@@ -39,11 +39,11 @@ const struct cli_command cli_commands[] = {
      "Ended by --count or --seconds, status 0: something happened; 1: "
      "nothing.\v" KEYS_HELP,
      " escaped count seconds rate ", 1000, cli_watch},
-    {"scan", "[CACHE]", 0, 1,
-     "List the caches, or count the entries of one, or find its hottest",
+    {"scan", "[CACHE]", 0, 1, "List the caches, or count the entries of one",
      "By SCAN, at a bounded rate, which looks at all keys of the database. "
-     "Status 0: there are entries; 1: there are none.",
-     " rate top hot seconds ", CLI_KEYS_PER_S, cli_scan},
+     "Hot keys are found by redis-cli --hotkeys. Status 0: there are entries; "
+     "1: there are none.",
+     " rate ", CLI_KEYS_PER_S, cli_scan},
     {"check", "CACHE", 1, 1,
      "Compare entries with the database's rows, and name the stale ones",
      "Needs --mysql and --query, which are what the program gave to "

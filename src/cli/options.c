@@ -13,7 +13,6 @@
 
 #define TIMEOUT_DEFAULT_MS 2000
 #define GRACE_DEFAULT_MS 1000
-#define TOP_DEFAULT 10
 
 enum kind { FLAG, NUMBER, TEXT };
 
@@ -63,14 +62,11 @@ static const struct cli_option table[] = {
     {"rate", 'R', NUMBER, "N", AT(rate), 1, 10000000,
      "do at most this many per second: keys that SCAN looks at (20000); for "
      "check, keys compared (1000); for watch, changes shown (1000)"},
-    {"hot", 0, FLAG, NULL, AT(is_hot), 0, 0,
-     "the hottest keys, as far as Redis knows them; MONITOR is never used"},
     {"seconds", 'S', NUMBER, "N", AT(seconds), 1, 86400,
      "go on for this many seconds"},
     {"cache", 0, TEXT, "NAME", AT(cache), 0, 0,
      "check the rights to this cache"},
     {"lock", 0, TEXT, "NAME", AT(lock), 0, 0, "check the rights to this lock"},
-    {"top", 0, NUMBER, "N", AT(top), 1, CLI_TOP_MAX, "show this many (10)"},
     {"mysql", 'm', TEXT, "URI", AT(mysql), 0, 0,
      "mysql://[user[:password]@]host[:port]/database or "
      "mysql://user@/database?socket=/path; else the environment's "
@@ -259,7 +255,6 @@ void cli_options_parse(struct cli_call *call, int argc, char **argv)
     call->mysql = getenv("SNOWSHED_MYSQL");
     call->timeout_ms = TIMEOUT_DEFAULT_MS;
     call->grace_ms = GRACE_DEFAULT_MS;
-    call->top = TOP_DEFAULT;
     gather(NULL, options);
     run_argp(call, &argp, argc, argv, ARGP_IN_ORDER);
     free(doc);

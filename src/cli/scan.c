@@ -1,6 +1,6 @@
-/* scan: lists the caches; or counts the entries of one, or shows its hottest
- * keys. To count, only the header of each entry is fetched, and its tags if
- * they decide whether it is a miss. */
+/* scan: lists the caches, or counts the entries of one. To count, only the
+ * header of each entry is fetched, and its tags if they decide whether it is a
+ * miss. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -8,7 +8,7 @@
 #include "cli/scan.h"
 #include "cli/walk.h"
 
-#define NO_TTL_SHOWN 10
+#define KEYS_SHOWN 10
 #define FORMATS 256 /* the format is one byte */
 
 /* Ages of rows: below a second, 10 s, a minute, 10 minutes, an hour, a day. */
@@ -30,7 +30,7 @@ struct census {
     uint64_t others; /* keys with this prefix that do not belong to the cache */
     uint64_t formats[FORMATS]; /* unknown formats, by their number */
     uint64_t without_ttl;
-    struct cli_ranking no_ttl, largest; /* by their sizes */
+    json_t *no_ttl, *largest; /* keys, the largest first */
 };
 
 /* ---------------------------------------------------------------- counting */
@@ -73,6 +73,35 @@ static void count_miss(struct census *c, struct shed_bytes name,
     c->asked[c->asked_count++] = *entry;
 }
 
+static uint64_t bytes_in(const json_t *item)
+{
+    return (uint64_t)json_integer_value(json_object_get(item, "bytes"));
+}
+
+/* Keep a key in a list of the largest. It may be there already, as SCAN can
+ * return a key twice. */
+static void keep_large(json_t *list, const struct cli_key *key, uint64_t bytes)
+{
+    size_t i = 0;
+    bool is_there = false;
+    json_t *item;
+
+    while (i < json_array_size(list) &&
+           bytes_in(json_array_get(list, i)) >= bytes)
+        i++;
+    if (i == KEYS_SHOWN)
+        return;
+    item = cli_out_open();
+    cli_out_number(item, "bytes", bytes);
+    cli_out_bytes(item, "key", cli_key_bytes(key));
+    for (size_t j = 0; j < i; j++)
+        is_there |= json_equal(json_array_get(list, j), item) != 0;
+    if (!is_there && json_array_insert(list, i, item) != 0)
+        cli_fail_nomem();
+    json_decref(item);
+    (void)json_array_remove(list, KEYS_SHOWN);
+}
+
 /* The three answers are from moments close to each other. A key that vanished
  * or grew in between is not counted. */
 static void count_entry(struct census *c, const struct cli_found *found)
@@ -101,9 +130,9 @@ static void count_entry(struct census *c, const struct cli_found *found)
     }
     if (pttl == -1) {
         c->without_ttl++;
-        cli_ranking_add(&c->no_ttl, found->name, (long long)all);
+        keep_large(c->no_ttl, &found->key, all);
     }
-    cli_ranking_add(&c->largest, found->name, (long long)all);
+    keep_large(c->largest, &found->key, all);
 }
 
 /* An entry that was replaced meanwhile is counted only if what is there now has
@@ -145,27 +174,6 @@ static void count_page(struct census *c, const struct cli_walk *walk)
 }
 
 /* ----------------------------------------------------------------- showing */
-
-void cli_scan_show_key(const struct cli_call *call,
-                       const struct cli_ranked *ranked, json_t *list,
-                       const char *rank)
-{
-    json_t *item = cli_out_item(list);
-    struct cli_key key;
-
-    (void)cli_key_parse(&key, call->words[0], ranked->name);
-    cli_out_number(item, rank, (uint64_t)ranked->rank);
-    cli_out_bytes(item, "key", cli_key_bytes(&key));
-}
-
-static void show_ranking(const struct census *c, const char *name,
-                         const struct cli_ranking *ranking)
-{
-    json_t *list = cli_out_list(c->call->out, name);
-
-    for (size_t i = 0; i < ranking->count; i++)
-        cli_scan_show_key(c->call, &ranking->at[i], list, "bytes");
-}
 
 static void show_kinds(const struct census *c, json_t *out)
 {
@@ -209,9 +217,9 @@ static void show_census(const struct census *c)
     cli_out_text(out, "cache", c->call->words[0]);
     show_kinds(c, out);
     show_ages(c, out);
-    show_ranking(c, "largest", &c->largest);
+    cli_out_set(out, "largest", c->largest);
     cli_out_number(out, "without_ttl", c->without_ttl);
-    show_ranking(c, "without_ttl_keys", &c->no_ttl);
+    cli_out_set(out, "without_ttl_keys", c->no_ttl);
     if (c->without_ttl > 0)
         cli_out_hint(out,
                      "The library creates no keys without a ttl: find out who "
@@ -221,9 +229,8 @@ static void show_census(const struct census *c)
 
 static bool count_entries(const struct cli_call *call)
 {
-    struct census c = {.call = call,
-                       .largest.max = (size_t)call->top,
-                       .no_ttl.max = NO_TTL_SHOWN};
+    struct census c = {
+        .call = call, .largest = json_array(), .no_ttl = json_array()};
     const char *cache = call->words[0];
     struct cli_walk walk;
     uint64_t sum = 0;
@@ -236,15 +243,11 @@ static bool count_entries(const struct cli_call *call)
     cli_tags_read(c.tags);
     while (cli_walk_next(&walk))
         count_page(&c, &walk);
-    cli_ranking_sort(&c.largest);
-    cli_ranking_sort(&c.no_ttl);
     for (int i = 0; i < CLI_KINDS; i++)
         sum += c.count[i];
     show_census(&c);
     if (sum == 0)
         cli_cache_hint(call);
-    cli_ranking_fini(&c.largest);
-    cli_ranking_fini(&c.no_ttl);
     cli_tags_close(c.tags);
     return sum > 0;
 }
@@ -253,11 +256,7 @@ int cli_scan(struct cli_call *call)
 {
     bool is_found;
 
-    if (call->count == 0 && call->is_hot)
-        cli_fail(call, CLI_USAGE, "--hot needs the CACHE whose keys it shows");
     cli_redis_open(call);
-    is_found = call->count == 0 ? cli_scan_caches(call)
-               : call->is_hot   ? cli_scan_hot(call)
-                                : count_entries(call);
+    is_found = call->count == 0 ? cli_scan_caches(call) : count_entries(call);
     return is_found ? CLI_YES : CLI_NO;
 }

@@ -26,7 +26,7 @@ _snowshed()
         return
         ;;
     --redis | --mysql | --query | --timeout | --rate | --count | --seconds | \
-        --sample | --grace | --top | --cache | --lock)
+        --sample | --grace | --cache | --lock)
         return
         ;;
     esac
@@ -40,7 +40,7 @@ _snowshed()
     get) common+=" --escaped --raw" ;;
     invalidate) common+=" --escaped --stdin --null --tags --all-entries --rate" ;;
     watch) common+=" --escaped --count --seconds --rate" ;;
-    scan) common+=" --rate --top --hot --seconds" ;;
+    scan) common+=" --rate" ;;
     check) common+=" --mysql --query --sample --rate --grace" ;;
     locks) common+=" --escaped --exact-key --release-dead --grace --rate" ;;
     doctor) common+=" --cache --lock" ;;

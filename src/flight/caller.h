@@ -38,14 +38,13 @@ struct shed_caller {
     /* the answer */
     unsigned char awaited; /* what the flight waited for when the caller left:
                               an enum shed_awaited */
-    unsigned short shard;  /* used by the table */
     enum shed_code code;
     struct shed_value *value;
     struct shed_error *why; /* of a failure (shed_error_keep), its owner's to
                                free */
     uint64_t load_began_ms; /* what the flight knew of its load when the caller
                                joined; UINT64_MAX: nothing */
-    /* used by the table, under the shard's mu */
+    /* used by the table, under its mutex */
     struct shed_flight_task *task; /* NULL once taken */
     struct shed_node node;
     uint64_t number;

@@ -37,15 +37,7 @@ enum shed_flight_role {
 
 /* A key has a flight only while it is missing, so chains stay short even with
  * tens of thousands of flights. */
-#define SHED_FLIGHT_SHARDS ((size_t)16)
-#define SHED_FLIGHT_CHAINS ((size_t)256)
-
-struct shed_flight_shard {
-    struct shed_mutex mu;
-    /* under mu */
-    struct shed_map flights;
-    struct shed_map_node *chains[SHED_FLIGHT_CHAINS];
-};
+#define SHED_FLIGHT_CHAINS ((size_t)4096)
 
 /* All flights of a cache. */
 struct shed_flights {
@@ -63,8 +55,12 @@ struct shed_flights {
     /* atomic */
     atomic_size_t holds;    /* one for each task, and one until the close */
     struct shed_latch idle; /* nobody has one */
-    atomic_size_t count;    /* in the shards; read without a lock by each hit */
-    struct shed_flight_shard shards[SHED_FLIGHT_SHARDS];
+    atomic_size_t count;    /* in the table; read without a lock by each hit */
+
+    struct shed_mutex mu;
+    /* under mu */
+    struct shed_map table;
+    struct shed_map_node *chains[SHED_FLIGHT_CHAINS];
     /* reactor thread only */
     bool is_listed; /* listener is */
     bool is_closing;
@@ -103,7 +99,7 @@ struct shed_flight_task {
                                        nobody does, as far as is known */
     _Atomic enum shed_awaited awaited;
 
-    /* under the shard's mu */
+    /* under the flights' mu */
     enum shed_flight_role role;
     struct shed_list callers;
     uint64_t last_number;
@@ -186,12 +182,6 @@ void shed_flight_task_tell(const struct shed_flight_task *task,
                            const char *reason);
 
 /* ----------------------------------------- table.c: who waits for a flight */
-
-/* Make the shards, which are zero. Returns: false when that failed. */
-SHED_MUST_CHECK bool shed_table_init(struct shed_flights *flights);
-
-/* There must be no flights. */
-void shed_table_fini(struct shed_flights *flights);
 
 /* The number of the newest caller that waits, or has left the flight to go on;
  * 0 for none. forgets: nothing goes on for callers that have left. */

@@ -89,7 +89,7 @@ static void destroy(struct shed_flights *fs)
 {
     shed_timer_destroy(fs->wake);
     shed_timer_destroy(fs->publish);
-    shed_table_fini(fs);
+    shed_mutex_destroy(&fs->mu);
     free(fs);
 }
 
@@ -136,10 +136,11 @@ enum shed_code shed_flights_create(struct shed_cache *cache,
     enum shed_code code;
 
     *out = NULL;
-    if (fs == NULL || !shed_table_init(fs)) {
+    if (fs == NULL || shed_mutex_init(&fs->mu, SHED_RANK_TABLE) != 0) {
         free(fs);
         return shed_fail_nomem(err, "a cache");
     }
+    shed_map_init(&fs->table, fs->chains, SHED_FLIGHT_CHAINS);
     fs->cache = cache;
     fs->callers = shed_source_callers(cache->source);
     atomic_init(&fs->holds, 1);

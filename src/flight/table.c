@@ -1,8 +1,8 @@
 /*
- * Who waits for which flight: a hash table of the flights of a cache, in
- * shards, each with a lock of its own. Its invariants: at most one flight of a
- * key can be joined, and at most one works in the background; no more callers
- * wait than the source allows; a flight is in the table before it is started.
+ * Who waits for which flight: a hash table of the flights of a cache. Its
+ * invariants: at most one flight of a key can be joined, and at most one works
+ * in the background; no more callers wait than the source allows; a flight is
+ * in the table before it is started.
  */
 #include "flight/flights.h"
 
@@ -11,22 +11,6 @@
 #include "base/container.h"
 #include "base/error.h"
 #include "flight/flight_task.h"
-
-/* The shard of a key, locked. */
-static struct shed_flight_shard *lock(struct shed_flights *fs,
-                                      struct shed_map_key key)
-{
-    struct shed_flight_shard *shard =
-        &fs->shards[key.hash % SHED_FLIGHT_SHARDS];
-
-    shed_mutex_lock(&shard->mu);
-    return shard;
-}
-
-static struct shed_flight_shard *lock_of(struct shed_flight_task *t)
-{
-    return lock(t->flights, t->in_table.key);
-}
 
 /* node may be NULL. */
 static struct shed_flight_task *task_of(struct shed_map_node *node)
@@ -42,21 +26,20 @@ static struct shed_caller *caller_of(struct shed_node *node)
 }
 
 /* A flight of the key that has this role, or is joinable. */
-static struct shed_flight_task *
-find_locked(const struct shed_flight_shard *shard, struct shed_map_key key,
-            enum shed_flight_role least)
+static struct shed_flight_task *find_locked(const struct shed_flights *fs,
+                                            struct shed_map_key key,
+                                            enum shed_flight_role least)
 {
-    struct shed_map_node *node = shed_map_find(&shard->flights, key);
+    struct shed_map_node *node = shed_map_find(&fs->table, key);
 
     while (node != NULL && task_of(node)->role < least)
         node = shed_map_find_next(node);
     return task_of(node);
 }
 
-static void add_flight_locked(struct shed_flight_shard *shard,
-                              struct shed_flight_task *t)
+static void add_flight_locked(struct shed_flight_task *t)
 {
-    shed_map_insert(&shard->flights, &t->in_table);
+    shed_map_insert(&t->flights->table, &t->in_table);
     atomic_fetch_add(&t->flights->count, 1);
 }
 
@@ -88,11 +71,9 @@ static void discount(struct shed_flights *fs, const struct shed_caller *caller)
 }
 
 static void add_caller_locked(struct shed_flight_task *t,
-                              const struct shed_flight_shard *shard,
                               struct shed_caller *caller)
 {
     assert(t->role == SHED_FLIGHT_JOINABLE);
-    caller->shard = (unsigned short)(shard - t->flights->shards);
     caller->task = t;
     caller->load_began_ms = atomic_load(&t->load_began_ms);
     caller->number = ++t->last_number;
@@ -112,7 +93,6 @@ shed_flights_join(struct shed_flights *fs, const struct shed_key *key,
                   struct shed_post **starts, struct shed_error *err)
 {
     struct shed_map_key wanted = shed_map_key(key->redis, key->redis_size);
-    struct shed_flight_shard *shard;
     struct shed_flight_task *t;
 
     if (is_counted(caller) && !admit(fs->callers)) {
@@ -121,34 +101,32 @@ shed_flights_join(struct shed_flights *fs, const struct shed_key *key,
                          "too many callers wait already (see the source's "
                          "callers_limit)");
     }
-    shard = lock(fs, wanted);
-    t = find_locked(shard, wanted, SHED_FLIGHT_JOINABLE);
+    shed_mutex_lock(&fs->mu);
+    t = find_locked(fs, wanted, SHED_FLIGHT_JOINABLE);
     if (t != NULL) {
         shed_count(&fs->cache->counters.joins, 1);
     } else {
         t = shed_flight_task_create(fs, key, &seen, SHED_FLIGHT_JOINABLE);
         if (t != NULL) {
-            add_flight_locked(shard, t);
+            add_flight_locked(t);
             t->post.next = *starts;
             *starts = &t->post;
         }
     }
     if (t != NULL)
-        add_caller_locked(t, shard, caller);
+        add_caller_locked(t, caller);
     else
         discount(fs, caller);
-    shed_mutex_unlock(&shard->mu);
+    shed_mutex_unlock(&fs->mu);
     return t != NULL ? SHED_OK : shed_fail_nomem(err, "a flight");
 }
 
 bool shed_flights_leave(struct shed_flights *fs, struct shed_caller *caller,
                         enum shed_leave how)
 {
-    /* by number, because the flight may have been freed */
-    struct shed_flight_shard *shard = &fs->shards[caller->shard];
     struct shed_flight_task *t;
 
-    shed_mutex_lock(&shard->mu);
+    shed_mutex_lock(&fs->mu);
     t = caller->task;
     if (t != NULL) {
         remove_caller_locked(caller);
@@ -156,25 +134,26 @@ bool shed_flights_leave(struct shed_flights *fs, struct shed_caller *caller,
         if (how == SHED_LEAVE_GOES_ON && caller->number > t->left_number)
             t->left_number = caller->number;
     }
-    shed_mutex_unlock(&shard->mu);
+    shed_mutex_unlock(&fs->mu);
     return t != NULL;
 }
 
 /* Take out the callers up to a number. */
 static struct shed_list take(struct shed_flight_task *t, uint64_t upto)
 {
-    struct shed_flight_shard *shard = lock_of(t);
     struct shed_list taken = {NULL, NULL};
-    struct shed_node *node = t->callers.first, *next;
+    struct shed_node *node, *next;
 
-    for (; node != NULL && caller_of(node)->number <= upto; node = next) {
+    shed_mutex_lock(&t->flights->mu);
+    for (node = t->callers.first;
+         node != NULL && caller_of(node)->number <= upto; node = next) {
         next = node->after;
         remove_caller_locked(caller_of(node));
         shed_list_append(&taken, node);
     }
     if (t->left_number <= upto)
         t->left_number = 0;
-    shed_mutex_unlock(&shard->mu);
+    shed_mutex_unlock(&t->flights->mu);
     return taken;
 }
 
@@ -205,15 +184,15 @@ bool shed_table_answer(struct shed_flight_task *t, uint64_t upto,
 
 uint64_t shed_table_newest(struct shed_flight_task *t, bool forgets)
 {
-    struct shed_flight_shard *shard = lock_of(t);
     uint64_t newest;
 
+    shed_mutex_lock(&t->flights->mu);
     if (forgets)
         t->left_number = 0;
     /* if the newest caller has left, its number is still higher than those of
      * all who remain */
     newest = t->callers.first != NULL ? t->last_number : t->left_number;
-    shed_mutex_unlock(&shard->mu);
+    shed_mutex_unlock(&t->flights->mu);
     return newest;
 }
 
@@ -221,18 +200,17 @@ uint64_t shed_table_newest(struct shed_flight_task *t, bool forgets)
 
 bool shed_flights_has(struct shed_flights *fs, const struct shed_key *key)
 {
-    const struct shed_flight_task *t;
-    struct shed_flight_shard *shard;
     struct shed_map_key wanted;
+    const struct shed_flight_task *t;
     bool has;
 
     if (atomic_load(&fs->count) == 0)
         return false;
     wanted = shed_map_key(key->redis, key->redis_size);
-    shard = lock(fs, wanted);
-    t = find_locked(shard, wanted, SHED_FLIGHT_JOINABLE);
+    shed_mutex_lock(&fs->mu);
+    t = find_locked(fs, wanted, SHED_FLIGHT_JOINABLE);
     has = t != NULL && !t->is_forced;
-    shed_mutex_unlock(&shard->mu);
+    shed_mutex_unlock(&fs->mu);
     return has;
 }
 
@@ -241,84 +219,82 @@ void shed_flights_refresh(struct shed_flights *fs, const struct shed_key *key,
 {
     const struct shed_seen seen = {.aged = identity};
     struct shed_map_key wanted = shed_map_key(key->redis, key->redis_size);
-    struct shed_flight_shard *shard = lock(fs, wanted);
     struct shed_flight_task *t = NULL;
 
-    if (find_locked(shard, wanted, SHED_FLIGHT_BACKGROUND) == NULL &&
+    shed_mutex_lock(&fs->mu);
+    if (find_locked(fs, wanted, SHED_FLIGHT_BACKGROUND) == NULL &&
         shed_source_ask_breaker(fs->cache->source, NULL) == SHED_OK)
         t = shed_flight_task_create(fs, key, &seen, SHED_FLIGHT_BACKGROUND);
     if (t != NULL)
-        add_flight_locked(shard, t);
-    shed_mutex_unlock(&shard->mu);
+        add_flight_locked(t);
+    shed_mutex_unlock(&fs->mu);
     if (t != NULL)
         shed_reactor_post(fs->cache->client->reactor, &t->post);
 }
 
 void shed_flights_detach(struct shed_flights *fs, const struct shed_key *key)
 {
-    struct shed_flight_shard *shard;
-    struct shed_flight_task *t;
     struct shed_map_key wanted;
+    struct shed_flight_task *t;
 
     if (atomic_load(&fs->count) == 0)
         return;
     wanted = shed_map_key(key->redis, key->redis_size);
-    shard = lock(fs, wanted);
-    t = find_locked(shard, wanted, SHED_FLIGHT_JOINABLE);
+    shed_mutex_lock(&fs->mu);
+    t = find_locked(fs, wanted, SHED_FLIGHT_JOINABLE);
     if (t != NULL)
         t->role = SHED_FLIGHT_DETACHED;
-    shed_mutex_unlock(&shard->mu);
+    shed_mutex_unlock(&fs->mu);
 }
 
 void shed_table_detach(struct shed_flight_task *t)
 {
-    struct shed_flight_shard *shard = lock_of(t);
-
+    shed_mutex_lock(&t->flights->mu);
     t->role = SHED_FLIGHT_DETACHED;
-    shed_mutex_unlock(&shard->mu);
+    shed_mutex_unlock(&t->flights->mu);
 }
 
 bool shed_table_remove(struct shed_flight_task *t)
 {
-    struct shed_flight_shard *shard = lock_of(t);
-    bool is_empty = t->callers.first == NULL && t->left_number == 0;
+    bool is_empty;
 
+    shed_mutex_lock(&t->flights->mu);
+    is_empty = t->callers.first == NULL && t->left_number == 0;
     if (is_empty) {
-        shed_map_remove(&shard->flights, &t->in_table);
+        shed_map_remove(&t->flights->table, &t->in_table);
         atomic_fetch_sub(&t->flights->count, 1);
     }
-    shed_mutex_unlock(&shard->mu);
+    shed_mutex_unlock(&t->flights->mu);
     return is_empty;
 }
 
-/* The first flight of a shard, or the one behind previous; key: NULL, or what
- * it is to have. */
-static struct shed_flight_task *next_in(struct shed_flight_shard *shard,
+/* The first flight, or the one behind previous; key: NULL, or what it is to
+ * have. */
+static struct shed_flight_task *next_of(struct shed_flights *fs,
                                         const struct shed_map_key *key,
                                         const struct shed_flight_task *previous)
 {
     struct shed_map_node *next;
 
-    shed_mutex_lock(&shard->mu);
+    shed_mutex_lock(&fs->mu);
     if (key == NULL)
-        next = shed_map_next(&shard->flights,
+        next = shed_map_next(&fs->table,
                              previous != NULL ? &previous->in_table : NULL);
     else if (previous == NULL)
-        next = shed_map_find(&shard->flights, *key);
+        next = shed_map_find(&fs->table, *key);
     else
         next = shed_map_find_next(&previous->in_table);
-    shed_mutex_unlock(&shard->mu);
+    shed_mutex_unlock(&fs->mu);
     return task_of(next);
 }
 
-static void visit_shard(struct shed_flight_shard *shard,
-                        const struct shed_map_key *key,
-                        void (*visit)(struct shed_flight_task *t))
+static void visit_all(struct shed_flights *fs, const struct shed_map_key *key,
+                      void (*visit)(struct shed_flight_task *t))
 {
-    struct shed_flight_task *t = next_in(shard, key, NULL), *next;
+    struct shed_flight_task *t = next_of(fs, key, NULL), *next;
 
     for (; t != NULL; t = next) {
-        next = next_in(shard, key, t);
+        next = next_of(fs, key, t);
         visit(t);
     }
 }
@@ -326,35 +302,13 @@ static void visit_shard(struct shed_flight_shard *shard,
 void shed_table_each(struct shed_flights *fs,
                      void (*visit)(struct shed_flight_task *t))
 {
-    for (size_t i = 0; i < SHED_FLIGHT_SHARDS && atomic_load(&fs->count) > 0;
-         i++)
-        visit_shard(&fs->shards[i], NULL, visit);
+    visit_all(fs, NULL, visit);
 }
 
 void shed_table_each_of(struct shed_flights *fs, const char *key, size_t size,
                         void (*visit)(struct shed_flight_task *t))
 {
-    struct shed_map_key wanted = shed_map_key(key, size);
+    const struct shed_map_key wanted = shed_map_key(key, size);
 
-    visit_shard(&fs->shards[wanted.hash % SHED_FLIGHT_SHARDS], &wanted, visit);
-}
-
-bool shed_table_init(struct shed_flights *fs)
-{
-    for (size_t i = 0; i < SHED_FLIGHT_SHARDS; i++) {
-        struct shed_flight_shard *shard = &fs->shards[i];
-        shed_map_init(&shard->flights, shard->chains, SHED_FLIGHT_CHAINS);
-        if (shed_mutex_init(&shard->mu, SHED_RANK_TABLE) == 0)
-            continue;
-        while (i-- > 0)
-            shed_mutex_destroy(&fs->shards[i].mu);
-        return false;
-    }
-    return true;
-}
-
-void shed_table_fini(struct shed_flights *fs)
-{
-    for (size_t i = 0; i < SHED_FLIGHT_SHARDS; i++)
-        shed_mutex_destroy(&fs->shards[i].mu);
+    visit_all(fs, &wanted, visit);
 }

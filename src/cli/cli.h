@@ -43,7 +43,6 @@ struct cli_call {
     bool is_escaped;
     bool is_raw;
     bool is_from_stdin;
-    bool is_nul_separated;
     bool are_tags;
     bool is_all;
     bool is_release;

@@ -23,25 +23,15 @@
  * before its tags are believed to reach its rows. */
 #define KEYS_MAX 10000
 
-/* A cache with this many rows that the log reaches, and none that it does not,
- * has no others. */
-#define ROWS_ENOUGH 100
-
-/* The rows of a cache that a note in its log of tags does not reach: those of
- * processes without the option tags_limit carry no position. */
-struct rows {
-    uint64_t reached; /* rows with a position, as far as was looked */
-    uint64_t others;  /* rows without one */
-};
-
 struct work {
     const struct cli_call *call;
     size_t sent, unheard;
     size_t found;        /* keys at which something was removed */
     size_t lines;        /* of the standard input */
     struct cli_text log; /* its key */
-    bool is_of_tags;
-    size_t removed; /* keys, of --all-entries */
+    /* Rows that were looked at: a note in the log reaches those with a
+     * position, not those of processes without the option tags_limit. */
+    bool has_reached, has_others;
 };
 
 static void hear(struct work *w)
@@ -59,7 +49,7 @@ static void count_sent(struct work *w)
 }
 
 /* A tag of no bytes is all entries. */
-static void invalidate_tag(struct work *w, struct shed_bytes tag)
+static void send_tag(struct work *w, struct shed_bytes tag)
 {
     char digits[SHED_DIGITS];
     struct shed_args args;
@@ -73,7 +63,6 @@ static void invalidate_tag(struct work *w, struct shed_bytes tag)
     shed_script_by_text(&args);
     cli_redis_about(w->call->redis, shed_str(w->log.at));
     cli_redis_send_args(w->call->redis, &args);
-    count_sent(w);
 }
 
 /* Check a word as a tag, or as a key, and invalidate it if is_sent. Returns:
@@ -82,21 +71,20 @@ static const char *take_word(struct work *w, struct shed_bytes word,
                              bool is_sent)
 {
     struct cli_key key;
-    const char *fault;
+    const char *fault = NULL;
 
-    if (w->is_of_tags) {
-        if (word.size == 0 || word.size > SHED_TAG_MAX_BYTES)
-            return "a tag has 1 to 250 bytes";
-        if (is_sent)
-            invalidate_tag(w, word);
-        return NULL;
-    }
-    fault = cli_key_set(&key, w->call->words[0], word);
-    if (fault == NULL && is_sent) {
+    if (!w->call->are_tags)
+        fault = cli_key_set(&key, w->call->words[0], word);
+    else if (word.size == 0 || word.size > SHED_TAG_MAX_BYTES)
+        fault = "a tag has 1 to 250 bytes";
+    if (fault != NULL || !is_sent)
+        return fault;
+    if (w->call->are_tags)
+        send_tag(w, word);
+    else
         cli_entry_send_unlink(w->call->redis, cli_key_name(&key));
-        count_sent(w);
-    }
-    return fault;
+    count_sent(w);
+    return NULL;
 }
 
 static bool has_log(const struct work *w)
@@ -115,46 +103,38 @@ static bool has_log(const struct work *w)
 
 /* Whether a note in the log leaves the entry there as a hit, or as a load that
  * can be stored. Of one that is damaged the header decides, too. */
-static bool count_entry(struct rows *rows, const struct shed_reply *head)
+static bool see_entry(struct work *w, const struct shed_reply *head)
 {
     struct shed_entry entry;
     enum cli_kind kind = cli_kind_of_answer(head, &entry);
-    bool is_reached = false;
+    bool is_stored = cli_kind_is_stored(kind);
+    bool is_reached = is_stored && (entry.flags & SHED_ENTRY_POSITION) != 0;
 
-    if (kind == CLI_FOREIGN || kind == CLI_OTHER)
-        return false;
-    if (cli_kind_is_stored(kind)) {
-        is_reached = (entry.flags & SHED_ENTRY_POSITION) != 0;
-        rows->reached += is_reached;
-        rows->others += !is_reached;
-    }
-    return !is_reached;
+    w->has_reached |= is_reached;
+    w->has_others |= is_stored && !is_reached;
+    return kind != CLI_FOREIGN && kind != CLI_OTHER && !is_reached;
 }
 
-/* Look at the entries of the cache, at no more than about keys_max keys of the
- * database, and remove what the log does not reach: rows without a position,
- * leases and failure markers. Only keys with an entry of the library are
- * removed. Or, without removes, only look whether some row has a position. */
-static struct rows look(struct work *w, uint64_t keys_max, bool removes)
+/* Look at the entries of the cache, and remove what the log does not reach:
+ * rows without a position, leases and failure markers. Only keys with an entry
+ * of the library are removed. For tags, remove nothing: look at about keys_max
+ * keys of the database, until some row has a position. */
+static void look(struct work *w, uint64_t keys_max)
 {
-    struct rows rows = {0};
     struct cli_walk walk;
-    bool is_enough = false;
 
     cli_walk_begin(&walk, w->call->redis, w->call->words[0], w->call->rate);
     walk.ask[0] = CLI_ASK_HEADER;
-    while (!is_enough && walk.looked < keys_max && cli_walk_next(&walk)) {
+    while ((w->call->is_all || !w->has_reached) && walk.looked < keys_max &&
+           cli_walk_next(&walk)) {
         for (size_t i = 0; i < walk.count; i++)
-            if (count_entry(&rows, walk.found[i].answer[0]) && removes) {
+            if (see_entry(w, walk.found[i].answer[0]) && w->call->is_all) {
                 cli_entry_send_unlink(walk.redis, walk.found[i].name);
                 count_sent(w);
             }
         hear(w);
-        is_enough = removes ? rows.others == 0 && rows.reached >= ROWS_ENOUGH
-                            : rows.reached > 0 || rows.others >= ROWS_ENOUGH;
     }
     cli_walk_end(&walk);
-    return rows;
 }
 
 static _Noreturn void fail_unknown(const struct work *w)
@@ -165,32 +145,34 @@ static _Noreturn void fail_unknown(const struct work *w)
              w->call->words[0], cli_cache_advice(w->call).at);
 }
 
+static void note_all(struct work *w)
+{
+    send_tag(w, shed_str(""));
+    (void)cli_redis_hear_integer(w->call->redis, "the invalidation");
+}
+
 /* The note comes first: it has its effect at once, where it has one. */
 static void invalidate_all(struct work *w)
 {
     bool is_known = has_log(w);
-    struct rows rows;
 
     if (is_known)
-        invalidate_tag(w, shed_str(""));
-    hear(w);
-    w->found = 0;
-    rows = look(w, UINT64_MAX, true);
-    w->removed = w->found;
-    if (!is_known && rows.reached > 0)
-        invalidate_tag(w, shed_str(""));
-    else if (!is_known && w->removed == 0)
+        note_all(w);
+    look(w, UINT64_MAX);
+    if (!is_known && w->has_reached)
+        note_all(w);
+    else if (!is_known && w->found == 0)
         fail_unknown(w);
 }
 
 static void check_tags_work(struct work *w)
 {
     bool is_known = has_log(w);
-    struct rows rows = look(w, is_known ? KEYS_MAX : UINT64_MAX, false);
 
-    if (!is_known && rows.reached == 0 && rows.others == 0)
+    look(w, is_known ? KEYS_MAX : UINT64_MAX);
+    if (!is_known && !w->has_reached && !w->has_others)
         fail_unknown(w);
-    if (rows.reached == 0 && rows.others > 0)
+    if (!w->has_reached && w->has_others)
         cli_fail(w->call, CLI_USAGE,
                  "the entries of %s have no tags, because its programs do not "
                  "open it with the option tags_limit: nothing was changed. "
@@ -219,16 +201,15 @@ static void send_line(struct work *w, char *line, size_t size)
 
 static void read_stdin(struct work *w)
 {
-    int separator = w->call->is_nul_separated ? '\0' : '\n';
     char *line = NULL;
     size_t room = 0;
     ssize_t size;
 
-    while ((size = getdelim(&line, &room, separator, stdin)) > 0) {
+    while ((size = getline(&line, &room, stdin)) > 0) {
         w->lines++;
-        if (line[size - 1] == (char)separator)
+        if (line[size - 1] == '\n')
             line[--size] = '\0';
-        if (separator == '\n' && size > 0 && line[size - 1] == '\r')
+        if (size > 0 && line[size - 1] == '\r')
             line[--size] = '\0'; /* of a file from Windows */
         if (size > 0)
             send_line(w, line, (size_t)size);
@@ -274,8 +255,8 @@ static void report(const struct work *w)
 
     if (w->call->is_all) {
         cli_out_flag(out, "invalidated_all", true);
-        cli_out_number(out, "removed", w->removed);
-    } else if (w->is_of_tags) {
+        cli_out_number(out, "removed", w->found);
+    } else if (w->call->are_tags) {
         cli_out_number(out, "invalidated_tags", w->sent);
         cli_out_flag(out, "invalidated_all", false);
     } else {
@@ -286,8 +267,7 @@ static void report(const struct work *w)
 
 int cli_invalidate(struct cli_call *call)
 {
-    struct work w = {.call = call,
-                     .is_of_tags = call->is_all || call->are_tags};
+    struct work w = {.call = call};
     struct shed_bytes *words = cli_alloc(call->count, sizeof(*words));
 
     check_call(call);

@@ -51,8 +51,6 @@ static const struct cli_option table[] = {
      "print the payload's bytes and nothing else"},
     {"stdin", 'i', FLAG, NULL, AT(is_from_stdin), 0, 0,
      "read keys from the standard input, one per line"},
-    {"null", '0', FLAG, NULL, AT(is_nul_separated), 0, 0,
-     "keys read are separated by NUL bytes; with --stdin"},
     {"tags", 0, FLAG, NULL, AT(are_tags), 0, 0,
      "what is given are tags, and all entries that have one become misses"},
     {"all-entries", 0, FLAG, NULL, AT(is_all), 0, 0,

@@ -6,90 +6,75 @@
 #include "known/tag_log.h"
 #include "cli/writes.h"
 
-/* What a caller would find. */
-enum verdict {
-    HIT,
-    NEGATIVE_HIT,
-    ENDED,
-    STALE,
-    INVALIDATED,
-    ABOVE, /* the end of the log of tags */
-    HELD,
-    HELD_BY_SOMEBODY,
-    HOLDER_GONE,
-    LEASE_OVER,
-    FAILED,
-    HAD_FAILED,
-    NOTHING,
-    STRANGE
+/* What a caller would find: a word for scripts, and a sentence; what it says of
+ * times are members of the entry. */
+struct verdict {
+    const char *would, *text;
 };
 
-/* As a word for scripts, and as a sentence; what it says of times are members
- * of the entry. 150 ms is the longest pause between two looks of a waiter. */
-static const struct {
-    const char *would, *text;
-} verdicts[] = {
-    [HIT] = {"hit", "It would be a hit: a row."},
-    [NEGATIVE_HIT] = {"negative hit", "It would be a hit: \"no such row\"."},
-    [ENDED] = {"wait", "It would wait for a load: this entry has ended, and is "
-                       "there only for the refresh that is under way."},
-    [STALE] = {"stale", "It would find an old entry: served or loaded again, "
-                        "as the cache's policy says."},
-    [INVALIDATED] = {"load",
-                     "It would load, a miss: a tag of the entry, or all "
-                     "entries, were invalidated after it was loaded. The next "
-                     "caller takes the lease and loads; nobody is given what "
-                     "is here, not even as stale."},
-    [ABOVE] = {"load",
-               "It would load, a miss: the entry is from after an invalidation "
-               "that the log CACHE" SHED_TAG_LOG_SUFFIX " does not have, so "
-               "the log has lost its end (by a failover, an eviction, DEL). "
-               "The process that finds this adds \"all entries\" to it."},
-    [HELD] = {"wait", "It would wait for a load: the process is alive, and is "
-                      "replaced if it does not renew its lease in time."},
-    [HELD_BY_SOMEBODY] = {"wait", "It would wait for a load. Whether the "
-                                  "process is alive cannot be seen; it is "
-                                  "replaced if it does not renew its lease in "
-                                  "time."},
-    [HOLDER_GONE] = {"take over",
-                     "It would load: the process that holds the lease is gone. "
-                     "A caller or waiter notices that within 150 ms, and one "
-                     "takes it over 100 ms later."},
-    [LEASE_OVER] = {"take over", "It would load: the lease is over, and the "
-                                 "next caller takes it over."},
-    [FAILED] = {"fail", "It would fail, as the load did; later the next caller "
-                        "loads."},
-    [HAD_FAILED] = {"load", "It would load: what a load failed with is kept "
-                            "for callers who waited for it."},
-    [NOTHING] = {"load",
-                 "It would load: there is nothing, so it takes the lease."},
-    [STRANGE] = {"load",
-                 "It would load, and replace what is there, which its library "
-                 "cannot read either if it is of this version."}};
-
-static enum verdict judge_stored(const struct cli_entry *e)
+static struct verdict judge_stored(const struct cli_entry *e)
 {
     if (e->miss.position > 0)
-        return INVALIDATED;
+        return (struct verdict){
+            "load", "It would load, a miss: a tag of the entry, or all "
+                    "entries, were invalidated after it was loaded. The next "
+                    "caller takes the lease and loads; nobody is given what "
+                    "is here, not even as stale."};
     if (e->miss.is_above)
-        return ABOVE;
+        return (struct verdict){
+            "load",
+            "It would load, a miss: the entry is from after an invalidation "
+            "that the log CACHE" SHED_TAG_LOG_SUFFIX " does not have, so the "
+            "log has lost its end (by a failover, an eviction, DEL). The "
+            "process that finds this adds \"all entries\" to it."};
     if (e->entry.until_ms == 0)
-        return ENDED;
+        return (struct verdict){
+            "wait", "It would wait for a load: this entry has ended, and is "
+                    "there only for the refresh that is under way."};
     if (e->left_ms == 0)
-        return STALE;
-    return e->kind == CLI_VALUE ? HIT : NEGATIVE_HIT;
+        return (struct verdict){
+            "stale", "It would find an old entry: served or loaded again, as "
+                     "the cache's policy says."};
+    if (e->kind == CLI_VALUE)
+        return (struct verdict){"hit", "It would be a hit: a row."};
+    return (struct verdict){"negative hit",
+                            "It would be a hit: \"no such row\"."};
 }
 
-static enum verdict judge_lease(const struct cli_entry *e)
+/* 150 ms is the longest pause between two looks of a waiter. */
+static struct verdict judge_lease(const struct cli_entry *e)
 {
     if (e->left_ms == 0)
-        return LEASE_OVER;
+        return (struct verdict){"take over",
+                                "It would load: the lease is over, and the "
+                                "next caller takes it over."};
     if (e->presence.life == CLI_GONE)
-        return HOLDER_GONE;
-    return e->presence.life == CLI_ALIVE ? HELD : HELD_BY_SOMEBODY;
+        return (struct verdict){
+            "take over",
+            "It would load: the process that holds the lease is gone. A "
+            "caller or waiter notices that within 150 ms, and one takes it "
+            "over 100 ms later."};
+    if (e->presence.life == CLI_ALIVE)
+        return (struct verdict){
+            "wait", "It would wait for a load: the process is alive, and is "
+                    "replaced if it does not renew its lease in time."};
+    return (struct verdict){
+        "wait", "It would wait for a load. Whether the process is alive "
+                "cannot be seen; it is replaced if it does not renew its "
+                "lease in time."};
 }
 
-static enum verdict judge(const struct cli_entry *e)
+static struct verdict judge_failure(const struct cli_entry *e)
+{
+    if (e->left_ms > 0)
+        return (struct verdict){"fail", "It would fail, as the load did; later "
+                                        "the next caller loads."};
+    return (struct verdict){"load",
+                            "It would load: what a load failed with is kept "
+                            "for callers who waited for it."};
+}
+
+static struct verdict judge(const struct cli_entry *e)
 {
     switch (e->kind) {
     case CLI_VALUE:
@@ -98,15 +83,18 @@ static enum verdict judge(const struct cli_entry *e)
     case CLI_LEASE:
         return judge_lease(e);
     case CLI_FAILURE:
-        return e->left_ms > 0 ? FAILED : HAD_FAILED;
+        return judge_failure(e);
     case CLI_NONE:
-        return NOTHING;
+        return (struct verdict){
+            "load", "It would load: there is nothing, so it takes the lease."};
     case CLI_DAMAGED:
     case CLI_FOREIGN:
     case CLI_OTHER:
         break;
     }
-    return STRANGE;
+    return (struct verdict){
+        "load", "It would load, and replace what is there, which its library "
+                "cannot read either if it is of this version."};
 }
 
 /* While Redis refuses writes, a caller can neither take a lease nor take one
@@ -134,21 +122,20 @@ static void show_refusal(const struct cli_writes *writes, json_t *caller)
 
 static int show(const struct cli_call *call, const struct cli_entry *e)
 {
-    enum verdict v = judge(e);
-    const char *would = verdicts[v].would;
-    bool is_answered = v == HIT || v == NEGATIVE_HIT;
+    struct verdict v = judge(e);
+    bool is_answered = strstr(v.would, "hit") != NULL;
     struct cli_writes writes = {.error = ""};
     json_t *caller;
 
-    if (strcmp(would, "load") == 0 || strcmp(would, "take over") == 0)
+    if (strcmp(v.would, "load") == 0 || strcmp(v.would, "take over") == 0)
         cli_writes_read(call->redis, cli_key_name(e->key), &writes);
     cli_entry_show(e, call->out);
     caller = cli_out_object(call->out, "caller");
-    cli_out_text(caller, "would", would);
+    cli_out_text(caller, "would", v.would);
     cli_out_flag(caller, "is_answered", is_answered);
     cli_out_text(caller, "writes_refused",
                  writes.error[0] != '\0' ? writes.error : NULL);
-    cli_out_text(caller, "text", verdicts[v].text);
+    cli_out_text(caller, "text", v.text);
     if (writes.error[0] != '\0')
         show_refusal(&writes, caller);
     if (e->pttl == -1)

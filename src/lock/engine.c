@@ -1,27 +1,29 @@
 /*
- * The engine. Its invariants: the machine is stepped on the home reactor only,
- * under mu; an act is carried out after mu is released, in the order of its
- * fields; nothing is touched after the closer has been told.
+ * The engine. Its invariants: the machine is stepped under mu; an act is
+ * carried out on the home reactor only, after mu is released, in the order of
+ * its fields; nothing is touched after the closer has been told.
  *
  * Design notes
  *
- * Three kinds of threads meet here. Callers add requests, and on the short way
- * they change the hold. They do both under mu, between two steps, and wake the
- * home reactor if the machine needs a step. The home reactor makes the steps.
- * The reactors of a quorum's other clients only run exchanges. Whatever happens
- * on any of these threads reaches the machine by a post of one of the servers,
- * which counts as one however often it is posted before it runs (server.c).
+ * Three kinds of threads meet here. A caller that waits adds its request and
+ * makes a step. If its command is the next one, it may send it over a link
+ * itself: that saves waking two threads (shed_lock_machine_lend). All else that
+ * such a step decides it leaves to the home reactor, which it wakes. Callers
+ * that do not wait only add requests. The reactors of a quorum's other clients
+ * only run exchanges. Whatever happens on any of these threads reaches the home
+ * reactor by a post of one of the servers, which counts as one however often it
+ * is posted before it runs (server.c).
  *
  * A step decides, and perform() acts. Between the two mu is free, so a caller
  * may change the machine before a question is sent. That does no harm: the
- * question is in its voter, which belongs to the reactor until the answer
- * comes; the next step sees what the caller did; and a request in the act has
- * left its queue, so neither a cancel nor another step finds it.
+ * question is in its voter, which belongs to the thread that sends it until the
+ * answer comes; the next step sees what the caller did; and a request in the
+ * act has left its queue, so neither a cancel nor another step finds it.
  *
  * A callback may call any function of the lock that does not block. Such
- * functions take mu and post; they never step. So a step is never re-entered,
- * and nobody else touches the list of answered requests during the walk. A
- * request leaves it before its caller is told, to whom it belongs again then.
+ * functions take mu and post; they never step. The list of answered requests is
+ * taken out of the machine before the walk. A request leaves it before its
+ * caller is told, to whom it belongs again then.
  *
  * The closer waits at a latch on its stack. The latch is counted down last,
  * after all callbacks, because the lock may be freed right after that. A timer
@@ -78,7 +80,7 @@ static void count_locked(struct shed_lock *l)
         return;
     l->told_generation = l->machine.lost_generation;
     tell(l, SHED_EVENT_LOCK_LOST, SHED_ELOST, l->held_us,
-         l->machine.lost_reason.reason);
+         l->machine.act.lost_reason.reason);
 }
 
 static void count_acquire(struct shed_lock *l,
@@ -123,7 +125,11 @@ void shed_lock_count(struct shed_lock *l, const struct shed_lock_request *r)
 
 /* ---------------------------------------------------------------- the facts */
 
-bool shed_lock_is_settled(const struct shed_lock *l)
+/* Whether the session is connected, or has failed to connect for now. Always
+ * true if others do not use the session to tell that a holder is alive. If a
+ * holder acquired before that and died, nobody would notice until its lease
+ * ends. Any thread. */
+static bool is_settled(const struct shed_lock *l)
 {
     const struct shed_lock_key *key = &l->spec.key[SHED_LOCK_KEY];
 
@@ -193,23 +199,23 @@ void shed_lock_drive(struct shed_lock *l, enum shed_lock_event event,
                      size_t server)
 {
     const struct shed_lock_key *key = &l->spec.key[SHED_LOCK_KEY];
-    struct shed_error wrong;
     struct shed_lock_facts facts = {
         .now_ms = shed_now_ms(),
         .random = shed_random_jitter(),
         .is_pushed = shed_session_is_on(
             shed_client_session(l->home, key->at, key->size)),
-        .is_settled = shed_lock_is_settled(l),
-        .refusal = has_twins(l, &wrong) ? &wrong : NULL};
+        .is_settled = is_settled(l)};
     struct shed_lock_act act;
     bool is_other_time;
 
     assert(shed_reactor_is_current(l->home->reactor));
     shed_mutex_lock(&l->mu);
+    facts.refusal = has_twins(l, &l->refusal) ? &l->refusal : NULL;
     if (event == SHED_LOCK_EV_TIMER)
         l->timer_at_ms = UINT64_MAX;
-    shed_lock_step(&l->machine, event, server, &facts, &act);
+    shed_lock_step(&l->machine, event, server, &facts);
     count_locked(l);
+    act = shed_lock_machine_take(&l->machine);
     is_other_time = act.timer_at_ms != l->timer_at_ms;
     l->timer_at_ms = act.timer_at_ms;
     shed_mutex_unlock(&l->mu);
@@ -229,9 +235,24 @@ void shed_lock_wake(struct shed_lock *l)
 
 void shed_lock_changed_locked(struct shed_lock *l)
 {
+    const struct shed_lock_act *act = &l->machine.act;
+
     count_locked(l);
-    if (shed_lock_machine_is_due(&l->machine, l->timer_at_ms))
+    if (act->ask != 0 || act->lost > 0 || act->answered.first != NULL ||
+        act->timer_at_ms < l->timer_at_ms)
         shed_lock_wake(l);
+}
+
+/* Make a step in the caller's thread, which does not know whether changes are
+ * announced. What the step decides is left for the engine to do. */
+static void step_locked(struct shed_lock *l, enum shed_lock_event event)
+{
+    struct shed_lock_facts facts = l->machine.facts;
+
+    facts.now_ms = shed_now_ms();
+    facts.random = shed_random_jitter();
+    facts.is_settled = is_settled(l);
+    shed_lock_step(&l->machine, event, 0, &facts);
 }
 
 static void exchange_here(struct shed_exchange *exchange,
@@ -244,33 +265,40 @@ static void exchange_here(struct shed_exchange *exchange,
 
     if (!shed_exchange_next_command(exchange, client, &args))
         return;
-    exchange->asked_ms = shed_now_ms();
     if (shed_client_call(client, &args, 1, &reply, NULL, &sent,
                          exchange->asked_ms + client->command_timeout_ms,
-                         &err) != SHED_OK)
+                         &err) != SHED_OK) {
         reply = NULL;
+        /* to an acquire, the other code says that others have the lock */
+        if (exchange->op == SHED_LOCK_OP_ACQUIRE && err.code == SHED_ETIMEDOUT)
+            err.code = SHED_EREDIS;
+    }
     exchange->is_repeated = sent > 1;
     exchange->is_unsent = sent == 0;
     (void)shed_exchange_on_reply(exchange, reply, &err);
     shed_reply_free(reply);
 }
 
-bool shed_lock_go_short(struct shed_lock *l, struct shed_lock_request *r)
+bool shed_lock_ask_here(struct shed_lock *l, struct shed_lock_request *r)
 {
-    struct shed_exchange exchange =
-        shed_exchange_make(&l->spec, r->op, &r->holder);
-    bool is_settled;
+    bool is_answered;
 
-    if (r->op == SHED_LOCK_OP_ACQUIRE)
-        shed_count(&l->counters.tries, 1);
     shed_mutex_lock(&l->mu);
-    exchange.epochs = l->machine.epochs;
-    shed_mutex_unlock(&l->mu);
-    exchange_here(&exchange, l->home);
-    shed_mutex_lock(&l->mu);
-    is_settled =
-        shed_lock_machine_went_short(&l->machine, r, &exchange, shed_now_ms());
+    if (!shed_lock_machine_add(&l->machine, r)) {
+        shed_mutex_unlock(&l->mu);
+        r->code = shed_lock_fail_closed(&r->error);
+        return true;
+    }
+    step_locked(l, SHED_LOCK_EV_WAKE);
+    if (shed_lock_machine_lend(&l->machine, r)) {
+        shed_lock_changed_locked(l);
+        shed_mutex_unlock(&l->mu);
+        exchange_here(l->server[0].exchange, l->home);
+        shed_mutex_lock(&l->mu);
+        step_locked(l, SHED_LOCK_EV_ANSWERED);
+    }
+    is_answered = shed_lock_machine_take_answer(&l->machine, r);
     shed_lock_changed_locked(l);
     shed_mutex_unlock(&l->mu);
-    return is_settled;
+    return is_answered;
 }

@@ -54,6 +54,7 @@ struct shed_lock {
     uint64_t held_us;         /* how long the last hold that ended lasted */
     uint64_t told_generation; /* of the last hold whose loss was told */
     uint64_t timer_at_ms;     /* the timer runs until then */
+    struct shed_error refusal; /* of the machine's facts */
 
     /* home reactor */
     struct shed_timer *timer;
@@ -63,28 +64,21 @@ struct shed_lock {
 
 /* engine.c */
 
-/* Make a step. Home reactor. */
+/* Make a step, and do what it and earlier ones have decided. Home reactor. */
 void shed_lock_drive(struct shed_lock *lock, enum shed_lock_event event,
                      size_t server);
 
-/* Have the engine make a step, after a change to the machine that needs one.
- * Any thread. */
+/* Have the engine make a step. Any thread. */
 void shed_lock_wake(struct shed_lock *lock);
 
 /* Under mu, any thread. To be called after a change to the machine: updates the
- * statistics, and wakes the engine if a step is due. */
+ * statistics, and wakes the engine if it has something to do. */
 void shed_lock_changed_locked(struct shed_lock *lock);
 
-/* Whether the session is connected, or has failed to connect for now. Always
- * true if others do not use the session to tell that a holder is alive. If a
- * holder acquired before that and died, nobody would notice until its lease
- * ends. Any thread. */
-bool shed_lock_is_settled(const struct shed_lock *lock);
-
-/* Send a request's command in the caller's thread. Returns: true if that
- * settles it, with the answer in the request; false if it must be added to the
- * machine. */
-SHED_MUST_CHECK bool shed_lock_go_short(struct shed_lock *lock,
+/* Add a request whose caller waits, and send its command in this thread if it
+ * is the next one and may go over a link. Returns: whether that was the answer;
+ * if not, the request's latch tells of it. */
+SHED_MUST_CHECK bool shed_lock_ask_here(struct shed_lock *lock,
                                         struct shed_lock_request *request);
 
 /* Count and report how an acquire or a release has ended. Any thread. */

@@ -52,22 +52,17 @@ static enum shed_code submit(struct shed_lock *l, struct shed_lock_request *r,
     return code;
 }
 
-/* Have a request answered, in this thread if it goes the short way, and by the
- * engine otherwise. */
+/* Have a request answered, and wait for the answer. */
 static enum shed_code run(struct shed_lock *l, struct shed_lock_request *r,
-                          bool goes_short, struct shed_error *err)
+                          struct shed_error *err)
 {
     struct shed_latch latch = SHED_LATCH_INIT(1);
-    bool is_settled;
 
     r->latch = &latch;
-    is_settled = goes_short && shed_lock_go_short(l, r);
-    if (!is_settled && submit(l, r, &r->error) == SHED_OK)
+    if (!shed_lock_ask_here(l, r))
         /* bounded: the request's deadline and the connections' timeouts end
          * it */
         (void)shed_latch_wait(&latch, UINT64_MAX);
-    else if (!is_settled)
-        r->code = r->error.code;
     shed_lock_count(l, r);
     return tell_answer(r, err);
 }
@@ -108,10 +103,9 @@ static enum shed_code begin_acquire(struct shed_lock_request *r,
     return shed_lock_holder_init(&r->holder, wait_ms, err);
 }
 
-/* Answer what can be answered without Redis, and find out whether the short way
- * may be used. */
+/* Answer what can be answered without Redis. */
 static bool answer_here(struct shed_lock *l, const struct shed_owner *self,
-                        uint64_t wait_ms, bool *may_try, enum shed_code *code,
+                        uint64_t wait_ms, enum shed_code *code,
                         struct shed_error *err)
 {
     struct shed_hold *hold = &l->machine.hold;
@@ -125,8 +119,6 @@ static bool answer_here(struct shed_lock *l, const struct shed_owner *self,
     else if (is_answered)
         *code = shed_fail(err, SHED_ETIMEDOUT,
                           "the lock is held by another thread of this process");
-    *may_try = !is_safe && shed_lock_is_settled(l) &&
-               shed_lock_machine_may_try(&l->machine, wait_ms, shed_now_ms());
     shed_mutex_unlock(&l->mu);
     return is_answered;
 }
@@ -136,15 +128,14 @@ enum shed_code shed_lock_acquire(struct shed_lock *l, uint64_t wait_ms,
 {
     struct shed_lock_request r = {0};
     struct shed_owner *self = NULL;
-    bool may_try = false;
     enum shed_code code = enter(l, &self, err);
 
     if (code == SHED_OK)
         code = check_wait(wait_ms, err);
-    if (code != SHED_OK || answer_here(l, self, wait_ms, &may_try, &code, err))
+    if (code != SHED_OK || answer_here(l, self, wait_ms, &code, err))
         return code;
     code = begin_acquire(&r, self, wait_ms, err);
-    return code == SHED_OK ? run(l, &r, may_try, err) : code;
+    return code == SHED_OK ? run(l, &r, err) : code;
 }
 
 /* ------------------------------------------------- release, extend, advance */
@@ -160,7 +151,7 @@ static enum shed_code fail_lost_locked(const struct shed_lock *l,
         why = shed_hold_reason(&m->hold);
     else if (!m->hold.is_held && m->lost_generation != 0 &&
              m->lost_generation == m->hold.generation)
-        why = m->lost_reason.reason;
+        why = m->act.lost_reason.reason;
     if (why != NULL)
         return shed_fail(err, SHED_ELOST, "the lock was lost: %s", why);
     return shed_fail(err, SHED_ELOST, "this thread does not hold the lock: %s",
@@ -204,8 +195,7 @@ enum shed_code shed_lock_release(struct shed_lock *l, struct shed_error *err)
     shed_mutex_lock(&l->mu);
     is_last = leave_locked(l, self, &r);
     shed_mutex_unlock(&l->mu);
-    return is_last ? run(l, &r, shed_lock_machine_goes_short(&l->machine), err)
-                   : tell_answer(&r, err);
+    return is_last ? run(l, &r, err) : tell_answer(&r, err);
 }
 
 enum shed_code shed_lock_extend(struct shed_lock *l, uint64_t lease_ms,
@@ -233,7 +223,7 @@ enum shed_code shed_lock_extend(struct shed_lock *l, uint64_t lease_ms,
     shed_lock_changed_locked(l);
     r.generation = l->machine.hold.generation;
     shed_mutex_unlock(&l->mu);
-    return code != SHED_OK ? code : run(l, &r, false, err);
+    return code != SHED_OK ? code : run(l, &r, err);
 }
 
 static enum shed_code check_tokens(const struct shed_lock *l,
@@ -258,7 +248,7 @@ enum shed_code shed_lock_advance(struct shed_lock *l, uint64_t number,
         code = check_tokens(l, err);
     if (code == SHED_OK)
         code = shed_check_range(number, 0, NUMBER_MAX, "fencing number", err);
-    return code != SHED_OK ? code : run(l, &r, false, err);
+    return code != SHED_OK ? code : run(l, &r, err);
 }
 
 /* ------------------------------------------------------------ what is known */

@@ -79,7 +79,7 @@ static bool needs_try(const struct shed_lock_machine *m,
                       const struct shed_lock_request *r)
 {
     return !r->is_tried && !r->is_asked_for && !r->is_cancelled &&
-           m->facts->is_settled && !shed_hold_is_safe(&m->hold, m->now_ms);
+           m->facts.is_settled && !shed_hold_is_safe(&m->hold, m->now_ms);
 }
 
 static void clean_due(struct shed_lock_machine *m)
@@ -99,11 +99,11 @@ static void end_overdue(struct shed_lock_machine *m)
             return; /* with removing what another request has left */
         if (m->life != SHED_LOCK_OPEN)
             (void)shed_lock_fail_closed(&r->error);
-        else if (m->facts->refusal != NULL)
-            r->error = *m->facts->refusal;
+        else if (m->facts.refusal != NULL)
+            r->error = *m->facts.refusal;
         else if (m->now_ms < end_ms(r) || needs_try(m, r))
             continue;
-        else if (!m->facts->is_settled)
+        else if (!m->facts.is_settled)
             (void)shed_fail(&r->error, SHED_EREDIS,
                             "Redis %s has not answered its first command yet",
                             m->where);
@@ -164,7 +164,7 @@ static bool begin_closing(struct shed_lock_machine *m)
         if (m->voter[i].state != SHED_VOTER_IDLE)
             return false;
     m->life = SHED_LOCK_CLOSED;
-    shed_list_append(&m->act->answered, &m->closer->node);
+    shed_list_append(&m->act.answered, &m->closer->node);
     return false;
 }
 
@@ -210,7 +210,7 @@ static void begin_acquire(struct shed_lock_machine *m,
 
 static bool steps_back(struct shed_lock_machine *m)
 {
-    uint64_t delay_ms = shed_lock_machine_step_back_ms(m, m->now_ms);
+    uint64_t delay_ms = shed_lock_machine_step_back_ms(m);
 
     if (delay_ms == 0 ||
         shed_lock_request_of(m->acquires.first)->holder.wait_ms == 0)
@@ -238,7 +238,7 @@ static bool is_held_here(struct shed_lock_machine *m)
 static void wake_first(struct shed_lock_machine *m)
 {
     if (m->is_released &&
-        (m->spec->algorithm->has_tokens || !m->facts->is_pushed))
+        (m->spec->algorithm->has_tokens || !m->facts.is_pushed))
         m->retry_at_ms = 0;
     m->is_released = false;
 }
@@ -268,7 +268,7 @@ static bool begin_try(struct shed_lock_machine *m)
     wake_first(m);
     if (m->acquires.first == NULL)
         return false;
-    if (!m->facts->is_settled) {
+    if (!m->facts.is_settled) {
         m->retry_at_ms = UINT64_MAX; /* the next epoch event wakes it */
         return false;
     }
@@ -347,34 +347,20 @@ static uint64_t timer_at_ms(const struct shed_lock_machine *m)
     return at_ms;
 }
 
-bool shed_lock_machine_is_due(const struct shed_lock_machine *m,
-                              uint64_t until_ms)
-{
-    return m->lost > 0 || (m->is_released && m->acquires.first != NULL) ||
-           timer_at_ms(m) < until_ms;
-}
-
 void shed_lock_step(struct shed_lock_machine *m, enum shed_lock_event event,
-                    size_t server, const struct shed_lock_facts *facts,
-                    struct shed_lock_act *act)
+                    size_t server, const struct shed_lock_facts *facts)
 {
-    assert(m->act == NULL && server < m->count); /* no re-entry */
-    *act = (struct shed_lock_act){.timer_at_ms = UINT64_MAX};
+    assert(server < m->count);
+    m->act.timer_at_ms = UINT64_MAX;
     if (m->life == SHED_LOCK_CLOSED)
         return;
-    m->facts = facts;
+    m->facts = *facts;
     m->now_ms = facts->now_ms;
     m->random = facts->random;
-    m->act = act;
     if (event == SHED_LOCK_EV_ANSWERED)
         shed_round_answered(m, server);
     else if (event == SHED_LOCK_EV_CHANGE || event == SHED_LOCK_EV_EPOCH)
         on_change(m, event == SHED_LOCK_EV_EPOCH, server);
     go_on(m);
-    act->timer_at_ms = timer_at_ms(m);
-    act->lost = m->lost;
-    act->lost_reason = m->lost_reason;
-    m->lost = 0;
-    m->facts = NULL;
-    m->act = NULL;
+    m->act.timer_at_ms = timer_at_ms(m);
 }

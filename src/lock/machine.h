@@ -18,11 +18,6 @@ enum shed_lock_event {
 /* Make one step. server: of whom the event tells. Once CLOSED, a step does
  * nothing. */
 void shed_lock_step(struct shed_lock_machine *m, enum shed_lock_event event,
-                    size_t server, const struct shed_lock_facts *facts,
-                    struct shed_lock_act *act);
-
-/* Whether something must be done before the timer expires. */
-bool shed_lock_machine_is_due(const struct shed_lock_machine *m,
-                              uint64_t timer_at_ms);
+                    size_t server, const struct shed_lock_facts *facts);
 
 #endif

@@ -119,6 +119,9 @@ struct shed_exchange {
     bool is_repeated; /* it was sent twice; the first one may have been executed
                        */
     bool is_unsent;   /* FAILED: the client's breaker has refused it */
+    bool is_by_link;  /* it went over another connection than the session's: the
+                         key's next change is not announced, and if it failed
+                         the server may execute it after what is sent now */
     uint64_t look_ms; /* NO: in how many ms it may be free; 0: unknown */
     struct shed_error error;
 };

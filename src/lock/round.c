@@ -29,6 +29,15 @@
  * An acquire with the option replicas has two rounds as well: CONFIRM asks
  * the server's replicas. What they do not acknowledge is undone.
  *
+ * With one server the command of a caller that waits goes over a link, in its
+ * thread. Where that does not settle the request, the round goes on and asks
+ * the server once more, over the session: that may be up while links fail, and
+ * only what it has read is announced when it changes. The server may execute
+ * the two commands in either order: one that was stopped may carry out an undo
+ * first and then grant a lock that nobody knows of. So the holder is marked
+ * (is_unordered) and undone twice (voter.c). A release needs no such care,
+ * because it and its undo remove the same token.
+ *
  * Times count from before the question was sent (asked_ms), because a server
  * may have begun the lease at any moment since then. For the same reason, a
  * grant that arrives when its lease is no longer safe is undone and never
@@ -77,9 +86,9 @@ static void ask(struct shed_lock_machine *m, size_t i,
                 enum shed_voter_state state,
                 const struct shed_exchange *question)
 {
-    assert(m->act != NULL && i < m->count);
+    assert(i < m->count);
     shed_voter_ask(&m->voter[i], state, question, m->now_ms);
-    m->act->ask |= UINT32_C(1) << i;
+    m->act.ask |= UINT32_C(1) << i;
 }
 
 static void ask_if_idle(struct shed_lock_machine *m, size_t i)
@@ -131,7 +140,7 @@ static uint64_t poll_ms(struct shed_lock_machine *m)
 {
     uint64_t pause_ms = m->spec->algorithm->poll_ms;
 
-    return m->facts->is_pushed
+    return m->facts.is_pushed
                ? shed_backoff_equal_ms(0, pause_ms, pause_ms, shed_lock_draw(m))
                : shed_backoff_ms(m->attempts, ALONE_FIRST_MS,
                                  shed_lock_sooner_ms(pause_ms, ALONE_MS),
@@ -221,8 +230,8 @@ static void end_acquire(struct shed_lock_machine *m, enum shed_verdict verdict)
         fail_try(m, verdict);
     } else if (round->request->is_cancelled) {
         fail_granted(m, "the acquire was cancelled");
-    } else if (m->facts->refusal != NULL) { /* known only with the answers */
-        m->round.tally.error = *m->facts->refusal;
+    } else if (m->facts.refusal != NULL) { /* known only with the answers */
+        m->round.tally.error = *m->facts.refusal;
         fail_try(m, SHED_VERDICT_WRONG);
     } else if (!is_confirmed) {
         /* a failover forgets what no replica has */
@@ -238,7 +247,7 @@ static void end_acquire(struct shed_lock_machine *m, enum shed_verdict verdict)
     } else if (needs_number) {
         fail_granted(m, "the servers did not agree on a fencing number");
     } else if (!is_safe) {
-        fail_granted(m, SHED_LOCK_TOO_LATE);
+        fail_granted(m, "acquiring the lock took longer than its lease");
     } else {
         win(m);
     }
@@ -314,7 +323,7 @@ static void end_other(struct shed_lock_machine *m, enum shed_verdict verdict)
     if (m->round.question.op == SHED_LOCK_OP_EXTEND)
         verdict = end_extend(m, verdict);
     if (m->round.question.op == SHED_LOCK_OP_RELEASE)
-        shed_lock_machine_released(m, m->round.tally.has_waiters, m->now_ms);
+        shed_lock_machine_released(m, m->round.tally.has_waiters);
     if (r == &m->renewal)
         return;
     r->error = m->round.tally.error;
@@ -365,6 +374,40 @@ bool shed_round_end(struct shed_lock_machine *m)
     return true;
 }
 
+/* What an answer tells of the request, however the round ends. */
+static void note_answer(struct shed_lock_machine *m,
+                        const struct shed_exchange *answer)
+{
+    struct shed_lock_request *r = m->round.request;
+    bool may_be_late =
+        answer->end == SHED_EXCHANGE_FAILED && !answer->is_unsent;
+
+    m->round.question.memory = answer->memory;
+    if (answer->op == SHED_LOCK_OP_ACQUIRE) {
+        m->memory = answer->memory;
+        r->is_takeover |= answer->is_takeover;
+        r->may_be_left |= may_be_late;
+        r->holder.is_unordered |= may_be_late && answer->is_by_link;
+    } else if (answer->op == SHED_LOCK_OP_RELEASE) {
+        r->is_tried |= answer->is_repeated || may_be_late;
+    }
+}
+
+/* Whether the server is to be asked again, over the session: by a link it
+ * failed at once, or what it told a waiter is not going to be announced when it
+ * changes. */
+static bool is_preliminary(const struct shed_lock_machine *m,
+                           const struct shed_exchange *answer)
+{
+    if (!answer->is_by_link)
+        return false;
+    if (answer->end == SHED_EXCHANGE_FAILED)
+        return m->now_ms - answer->asked_ms < m->command_timeout_ms;
+    return answer->end == SHED_EXCHANGE_NO &&
+           answer->op == SHED_LOCK_OP_ACQUIRE &&
+           m->now_ms < m->round.request->deadline_ms;
+}
+
 void shed_round_answered(struct shed_lock_machine *m, size_t i)
 {
     struct shed_lock_round *round = &m->round;
@@ -375,15 +418,12 @@ void shed_round_answered(struct shed_lock_machine *m, size_t i)
 
     assert(before != SHED_VOTER_ASKED || round->is_open);
     if (before == SHED_VOTER_ASKED) {
-        round->question.memory = v->exchange.memory;
-        if (op == SHED_LOCK_OP_ACQUIRE) {
-            m->memory = v->exchange.memory;
-            round->request->is_takeover |= v->exchange.is_takeover;
-            round->request->may_be_left |=
-                v->exchange.end == SHED_EXCHANGE_FAILED &&
-                !v->exchange.is_unsent;
-        }
-        shed_tally_add(&round->tally, &v->exchange);
+        note_answer(m, &v->exchange);
+        v->is_next = is_preliminary(m, &v->exchange);
+        if (!v->is_next)
+            shed_tally_add(&round->tally, &v->exchange);
+        else if (op == SHED_LOCK_OP_ACQUIRE)
+            shed_count(&m->counters->tries, 1);
     } else if (m->now_ms >= shed_voter_clean_at_ms(v)) {
         shed_lock_clean(m, i);
     }

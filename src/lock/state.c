@@ -53,7 +53,6 @@ static struct shed_list *queue_of(struct shed_lock_machine *m,
 void shed_lock_answer(struct shed_lock_machine *m, struct shed_lock_request *r,
                       enum shed_code code)
 {
-    assert(m->act != NULL);
     shed_list_remove(queue_of(m, r), &r->node);
     if (r->is_cancelled)
         code =
@@ -63,7 +62,7 @@ void shed_lock_answer(struct shed_lock_machine *m, struct shed_lock_request *r,
         m->attempts = 0;
     }
     r->code = code;
-    shed_list_append(&m->act->answered, &r->node);
+    shed_list_append(&m->act.answered, &r->node);
 }
 
 bool shed_lock_machine_add(struct shed_lock_machine *m,
@@ -199,8 +198,8 @@ const char *shed_hold_reason(const struct shed_hold *h)
 
 void shed_lock_machine_lose(struct shed_lock_machine *m, const char *reason)
 {
-    (void)shed_fail(&m->lost_reason, SHED_ELOST, "%s", reason);
-    m->lost++;
+    (void)shed_fail(&m->act.lost_reason, SHED_ELOST, "%s", reason);
+    m->act.lost++;
     shed_count(&m->counters->lost, 1);
     m->lost_generation = m->hold.generation;
     m->is_released = true;
@@ -240,25 +239,69 @@ void shed_lock_machine_leave(struct shed_lock_machine *m,
 /* The releaser hears of its release first and would win every time, however
  * many wait elsewhere. So after COHORT_MS it steps back for as long as they
  * need to ask. */
-void shed_lock_machine_released(struct shed_lock_machine *m, bool has_waiters,
-                                uint64_t now_ms)
+void shed_lock_machine_released(struct shed_lock_machine *m, bool has_waiters)
 {
     if (!has_waiters) {
         m->cohort_since_ms = 0;
-    } else if (now_ms - m->cohort_since_ms >= COHORT_MS) {
+    } else if (m->now_ms - m->cohort_since_ms >= COHORT_MS) {
         m->cohort_since_ms = 0;
-        m->cohort_ended_ms = now_ms;
+        m->cohort_ended_ms = m->now_ms;
     }
     m->is_released = true;
 }
 
-uint64_t shed_lock_machine_step_back_ms(const struct shed_lock_machine *m,
-                                        uint64_t now_ms)
+uint64_t shed_lock_machine_step_back_ms(const struct shed_lock_machine *m)
 {
     uint64_t moment_ms =
         shed_lock_is_alone(m) ? STEP_BACK_MS : SHED_LOCK_SPREAD_MS;
 
-    return now_ms - m->cohort_ended_ms < moment_ms ? moment_ms : 0;
+    return m->now_ms - m->cohort_ended_ms < moment_ms ? moment_ms : 0;
+}
+
+/* What a link gains, measured with one thread that acquires and releases a free
+ * LEASE lock, alternating with a build without links, on a busy machine with 2
+ * cores, medians of 25 runs: 7545 per second with 44 us of CPU time each. By
+ * the loop's thread, which has to be woken and then wakes the caller: 4326 per
+ * second, 109 us.
+ *
+ * A command over a link may be sent twice, so the algorithm must compare
+ * tokens. An extension stays in the order of the session's: a late one would
+ * shorten the lease that a later one has set. */
+bool shed_lock_machine_lend(struct shed_lock_machine *m,
+                            const struct shed_lock_request *r)
+{
+    struct shed_exchange *exchange = &m->voter[0].exchange;
+
+    if (m->act.ask != 1 || !m->round.is_open || m->round.request != r ||
+        exchange->op != r->op || r->op == SHED_LOCK_OP_EXTEND ||
+        !shed_lock_is_alone(m) || !m->spec->algorithm->has_tokens)
+        return false;
+    exchange->is_by_link = true;
+    m->act.ask = 0;
+    return true;
+}
+
+struct shed_lock_act shed_lock_machine_take(struct shed_lock_machine *m)
+{
+    struct shed_lock_act act = m->act;
+
+    m->act.ask = 0;
+    m->act.lost = 0;
+    m->act.answered = (struct shed_list){0};
+    return act;
+}
+
+bool shed_lock_machine_take_answer(struct shed_lock_machine *m,
+                                   struct shed_lock_request *r)
+{
+    for (struct shed_lock_request *a =
+             shed_lock_request_of(m->act.answered.first);
+         a != NULL; a = shed_lock_next(a))
+        if (a == r) {
+            shed_list_remove(&m->act.answered, &r->node);
+            return true;
+        }
+    return false;
 }
 
 void shed_lock_machine_close(struct shed_lock_machine *m,
@@ -276,7 +319,7 @@ void shed_lock_machine_close(struct shed_lock_machine *m,
 void shed_lock_clean(struct shed_lock_machine *m, size_t i)
 {
     if (shed_voter_clean(&m->voter[i], m->now_ms))
-        m->act->ask |= UINT32_C(1) << i;
+        m->act.ask |= UINT32_C(1) << i;
 }
 
 void shed_lock_cancel_try(struct shed_lock_machine *m,

@@ -114,6 +114,27 @@ struct shed_lock_round {
     struct shed_tally tally;
 };
 
+/* The facts at the moment of a step. */
+struct shed_lock_facts {
+    uint64_t now_ms; /* monotonic */
+    uint64_t random; /* any 64 bits */
+    bool is_pushed;  /* changes are announced */
+    bool is_settled; /* whether others can tell that we live is known */
+    const struct shed_error *refusal; /* why no try can succeed, or NULL */
+};
+
+/* What steps have decided and nobody has done yet, in the order of the
+ * fields. */
+struct shed_lock_act {
+    uint32_t ask;         /* a bit per server: run its voter's exchange */
+    uint64_t timer_at_ms; /* replaces the timer; UINT64_MAX: none */
+    unsigned lost;        /* holds whose loss is to be reported */
+    struct shed_error lost_reason; /* of the last of them */
+    /* Tell the caller of each, in this order. The closer is the last, and the
+     * machine may be freed then. */
+    struct shed_list answered;
+};
+
 struct shed_lock_machine {
     /* set at creation */
     const struct shed_lock_spec *spec;
@@ -139,33 +160,10 @@ struct shed_lock_machine {
     uint64_t cohort_since_ms; /* since when this handle has acquired the lock
                                  repeatedly while others wait; 0: it has not */
     uint64_t cohort_ended_ms;
-    uint64_t lost_generation; /* of the last hold that was lost */
-    struct shed_error lost_reason;
-    unsigned lost; /* losses to report */
-    /* during a step */
-    const struct shed_lock_facts *facts;
+    uint64_t lost_generation;     /* of the last hold that was lost */
+    struct shed_lock_facts facts; /* of the last step */
     uint64_t now_ms, random;
-    struct shed_lock_act *act;
-};
-
-/* The facts at the moment of a step. */
-struct shed_lock_facts {
-    uint64_t now_ms;                  /* monotonic */
-    uint64_t random;                  /* any 64 bits */
-    bool is_pushed;                   /* changes are announced */
-    bool is_settled;                  /* shed_lock_is_settled */
-    const struct shed_error *refusal; /* why no try can succeed, or NULL */
-};
-
-/* What to do after a step, in the order of the fields. */
-struct shed_lock_act {
-    uint32_t ask;         /* a bit per server: run its voter's exchange */
-    uint64_t timer_at_ms; /* replaces the timer; UINT64_MAX: none */
-    unsigned lost;        /* holds whose loss is to be reported */
-    struct shed_error lost_reason; /* of the last of them */
-    /* Tell the caller of each, in this order. The closer is the last, and the
-     * machine may be freed then. */
-    struct shed_list answered;
+    struct shed_lock_act act; /* taken by shed_lock_machine_take */
 };
 
 _Static_assert(SHED_LOCK_CLIENTS_MAX <= 32, "ask has a bit for each server");
@@ -178,8 +176,7 @@ void shed_lock_machine_init(struct shed_lock_machine *m,
                             struct shed_lock_counters *counters,
                             uint64_t command_timeout_ms, const char *where);
 
-/* For use between steps. After add, cancel and close a step must follow; after
- * the others, if is_due says so. */
+/* For use between steps. After add, cancel and close a step must follow. */
 
 /* Add a request; it will be answered exactly once, and belongs to the machine
  * until then. Returns: false if the lock is being closed; then it will not be
@@ -204,22 +201,19 @@ void shed_lock_machine_leave(struct shed_lock_machine *m,
 void shed_lock_machine_close(struct shed_lock_machine *m,
                              struct shed_lock_request *closer);
 
-/* The short way: an acquire or release is sent in the caller's thread. Whether
- * the lock is of a kind that may go this way. */
-bool shed_lock_machine_goes_short(const struct shed_lock_machine *m);
+/* Lend the first server's exchange to the caller of request, whose command is
+ * the next to be sent: it is sent over a link in the caller's thread, and then
+ * a step with SHED_LOCK_EV_ANSWERED must follow. Returns: false if another
+ * command is the next one, or if this one may not go over a link. */
+bool shed_lock_machine_lend(struct shed_lock_machine *m,
+                            const struct shed_lock_request *request);
 
-/* Whether an acquire may go this way now: nobody waits for the lock here, and
- * nobody elsewhere is to be let in first. */
-bool shed_lock_machine_may_try(const struct shed_lock_machine *m,
-                               uint64_t wait_ms, uint64_t now_ms);
+/* Take what is to be done. */
+struct shed_lock_act shed_lock_machine_take(struct shed_lock_machine *m);
 
-/* The exchange of a request has gone this way. An acquire's error must be set
- * to the answer for a lock that is taken. Returns: true if that settles the
- * request, with the answer in it; false if it must be added. */
-bool shed_lock_machine_went_short(struct shed_lock_machine *m,
-                                  struct shed_lock_request *request,
-                                  const struct shed_exchange *exchange,
-                                  uint64_t now_ms);
+/* Take the request out of the act, if it has been answered. */
+bool shed_lock_machine_take_answer(struct shed_lock_machine *m,
+                                   struct shed_lock_request *request);
 
 /* Say in err that the lock is closed. Returns: SHED_ECLOSED. */
 enum shed_code shed_lock_fail_closed(struct shed_error *err);
@@ -252,9 +246,7 @@ static inline uint64_t shed_lock_sooner_ms(uint64_t a_ms, uint64_t b_ms)
     return a_ms < b_ms ? a_ms : b_ms;
 }
 
-/* For the parts of the machine: machine.c, round.c, short.c, state.c. */
-
-#define SHED_LOCK_TOO_LATE "acquiring the lock took longer than its lease"
+/* For the parts of the machine: machine.c, round.c, state.c. */
 
 /* For use at any time. */
 
@@ -267,13 +259,11 @@ void shed_lock_machine_grant(struct shed_lock_machine *m,
 void shed_lock_machine_lose(struct shed_lock_machine *m, const char *reason);
 
 /* The lock was released. has_waiters: others wait for it elsewhere. */
-void shed_lock_machine_released(struct shed_lock_machine *m, bool has_waiters,
-                                uint64_t now_ms);
+void shed_lock_machine_released(struct shed_lock_machine *m, bool has_waiters);
 
 /* How long the next acquire must step back because this handle's cohort has
  * ended; 0: not at all. */
-uint64_t shed_lock_machine_step_back_ms(const struct shed_lock_machine *m,
-                                        uint64_t now_ms);
+uint64_t shed_lock_machine_step_back_ms(const struct shed_lock_machine *m);
 
 /* For use within a step. */
 

@@ -119,12 +119,13 @@ static void note_missing(struct shed_voter *v)
         v->is_missing = v->exchange.end == SHED_EXCHANGE_NO;
 }
 
-/* An undo was answered. A try that was sent over another connection needs two
- * of them: a server that was stopped, with both in its sockets, may have
- * carried out the first undo before the try. The second undo is sent after the
- * answer to the first, and Redis' event loop answers only after it has read
- * everything that was in its sockets at the beginning of the turn. */
-static void confirm_undo(struct shed_voter *v, uint64_t now_ms)
+/* An undo, or a release, was answered. A try that was sent over another
+ * connection needs two of them: a server that was stopped, with both in its
+ * sockets, may have carried out the first undo before the try. The second undo
+ * is sent after the answer to the first, and Redis' event loop answers only
+ * after it has read everything that was in its sockets at the beginning of the
+ * turn. */
+static void confirm_removal(struct shed_voter *v, uint64_t now_ms)
 {
     for (size_t i = v->leftover_count; i-- > 0;) {
         struct shed_lock_holder *leftover = &v->leftover[i];
@@ -143,16 +144,17 @@ enum shed_voter_state shed_voter_answered(struct shed_voter *v, uint64_t now_ms,
 {
     enum shed_voter_state before = v->state;
     bool has_failed = v->exchange.end == SHED_EXCHANGE_FAILED;
+    bool is_removal = v->exchange.op == SHED_LOCK_OP_RELEASE ||
+                      v->exchange.op == SHED_LOCK_OP_UNDO;
 
     assert(before != SHED_VOTER_IDLE);
     v->state = SHED_VOTER_IDLE;
     note_missing(v);
-    if (v->exchange.op == SHED_LOCK_OP_UNDO && !has_failed)
-        confirm_undo(v, now_ms);
+    if (is_removal && !has_failed)
+        confirm_removal(v, now_ms);
     if (v->exchange.op == SHED_LOCK_OP_RELEASE && has_failed)
         shed_voter_add_leftover(v, &v->exchange.holder, now_ms);
-    if (has_failed && (v->exchange.op == SHED_LOCK_OP_RELEASE ||
-                       v->exchange.op == SHED_LOCK_OP_UNDO))
+    if (is_removal && has_failed)
         v->clean_at_ms =
             now_ms + shed_backoff_equal_ms(0, CLEAN_MS, CLEAN_MS, random);
     return before;

@@ -39,13 +39,13 @@ static void *hold_for_a_moment(void *unused)
     return NULL;
 }
 
-WRAPPED(shed_lock_go_short);
+WRAPPED(shed_lock_ask_here);
 
 /* Between the end of the first release and its event there is a complete
  * hold. */
-bool __wrap_shed_lock_go_short(struct shed_lock *l, struct shed_lock_request *r)
+bool __wrap_shed_lock_ask_here(struct shed_lock *l, struct shed_lock_request *r)
 {
-    bool is_over = __real_shed_lock_go_short(l, r);
+    bool is_over = __real_shed_lock_ask_here(l, r);
     pthread_t thread;
 
     if (r->op != SHED_LOCK_OP_RELEASE || atomic_exchange(&is_second, true))

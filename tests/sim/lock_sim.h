@@ -38,10 +38,10 @@ struct sim_mode {
     unsigned algorithms; /* a bit each; one of them is drawn */
     unsigned calls;
     unsigned latency_ms;  /* maximum, one way */
-    unsigned short_pct;   /* of the calls that may take it */
+    unsigned link_pct;    /* of the calls, for which a thread waits */
     unsigned no_push_pct; /* processes that wait by timer only */
     unsigned push_lost_pct, push_twice_pct;
-    unsigned twice_pct; /* commands of the short way that arrive twice */
+    unsigned twice_pct; /* commands over links that arrive twice */
     unsigned lost_pct;  /* replies that are lost, which breaks the connection */
     unsigned cuts, kills, stalls, restarts, wipes, freezes, flushes, jumps;
     unsigned closes;                                 /* handles */
@@ -116,7 +116,7 @@ struct sim_handle {
 
 enum sim_call_state {
     SIM_FREE,
-    SIM_TRYING, /* the short way */
+    SIM_TRYING, /* over a link */
     SIM_WAITING,
     SIM_HOLDING,
     SIM_ENDED
@@ -130,15 +130,14 @@ struct sim_call {
     struct sim *sim;
     unsigned handle;
     unsigned answers;
-    bool was_short;
+    bool is_blocking; /* a thread waits for it */
     uint64_t begun_ms;
     uint64_t cancelled_ms; /* 0: it was not */
     uint64_t generation;
     uint64_t stalled_ms; /* of the process, when the call began */
     uint64_t number;     /* the last number to be written back for it */
     uint32_t below; /* the servers that knew no higher number, a bit each */
-    bool is_renewed_late;          /* renewed on one server after it was lost */
-    struct shed_exchange exchange; /* the short way's */
+    bool is_renewed_late; /* renewed on one server after it was lost */
 };
 
 enum sim_event_type {
@@ -188,7 +187,7 @@ struct sim_request {
     uint64_t number;
     unsigned process, server, handle;
     uint64_t session;
-    size_t call;     /* of the short way; SIM_CALLS: of a voter */
+    size_t call;     /* whose link it goes over; SIM_CALLS: the session */
     unsigned copies; /* copies still to be executed */
     bool has_reply;
     bool is_broken;  /* its answer will never come */

@@ -182,7 +182,7 @@ static void check_over(struct sim *s, unsigned h)
 
     if (m->hold.is_held || m->acquires.first != NULL || m->others.first != NULL)
         sim_fail(s, "closed, with something under way");
-    /* with one server, a release on the short way may be what remains */
+    /* with one server, a release may be what remains */
     for (unsigned i = 0; i < s->server_count && s->server_count > 1; i++)
         if (m->voter[i].exchange.op != SHED_LOCK_OP_UNDO &&
             sim_is_leftover(&m->voter[i], &m->voter[i].exchange.holder) &&
@@ -463,8 +463,8 @@ void sim_check_world(struct sim *s)
     check_promptness(s);
     sim_check_orphans(s);
     for (unsigned h = 0; h < s->handle_count; h++)
-        if (s->handle[h].life == SIM_IN_USE && s->handle[h].machine.lost > 0 &&
-            !s->handle[h].is_posted)
+        if (s->handle[h].life == SIM_IN_USE &&
+            s->handle[h].machine.act.lost > 0 && !s->handle[h].is_posted)
             sim_fail(s, "a loss, and nobody is going to tell of it");
 }
 

@@ -63,7 +63,7 @@ static void break_request(struct sim *s, size_t index, bool is_server_gone)
     plan_request(s, sim_between(s, 0, 1), SIM_REPLY, index);
 }
 
-/* The short way has its own connections. */
+/* Links are connections of their own. */
 static bool is_reachable(const struct sim *s, const struct sim_request *r)
 {
     return !s->server[r->server].is_down &&
@@ -119,7 +119,7 @@ void sim_send(struct sim *s, unsigned handle, unsigned server, size_t call,
     r->for_call = sim_find_call(s, &exchange->holder);
     begin_number(s, r, exchange);
     lock_model_read(&r->command, exchange->script, args);
-    /* the short way's connections are not tracked */
+    /* links are not tracked */
     r->command.client = call < SIM_CALLS ? SIM_PROCESSES : r->process;
     if (!is_reachable(s, r)) {
         break_request(s, index, true);
@@ -218,7 +218,7 @@ static void cut(struct sim *s, unsigned p, unsigned i, bool is_server_gone)
         if (s->request[r].is_used && s->request[r].process == p &&
             s->request[r].server == i &&
             (is_server_gone || s->request[r].call == SIM_CALLS ||
-             sim_chance(s, 50))) /* the short way has its own connections */
+             sim_chance(s, 50))) /* links are connections of their own */
             break_request(s, r, is_server_gone);
     s->server[i].model.trackers &= ~(UINT32_C(1) << p);
     s->server[i].model.channels &= ~(UINT32_C(1) << p);

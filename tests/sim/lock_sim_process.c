@@ -55,8 +55,11 @@ static void wake(struct sim *s, unsigned h)
 
 static void changed(struct sim *s, unsigned h)
 {
+    const struct shed_lock_act *act = &machine_of(s, h)->act;
+
     sim_check_grant(s, h);
-    if (shed_lock_machine_is_due(machine_of(s, h), s->handle[h].timer_at_ms))
+    if (act->ask != 0 || act->lost > 0 || act->answered.first != NULL ||
+        act->timer_at_ms < s->handle[h].timer_at_ms)
         wake(s, h);
 }
 
@@ -99,26 +102,43 @@ static void perform(struct sim *s, unsigned h, struct shed_lock_act *act)
     }
 }
 
+static bool is_settled(const struct sim *s, unsigned h)
+{
+    return !s->algorithm->has_tokens || s->server_count > 1 ||
+           s->process[s->handle[h].process].is_settled;
+}
+
+/* In the thread of a caller, which leaves what is decided to be done. */
+static void step_here(struct sim *s, unsigned h, enum shed_lock_event type)
+{
+    struct shed_lock_facts facts = machine_of(s, h)->facts;
+
+    facts.now_ms = local_ms(s, h);
+    facts.random = sim_draw(s, 0);
+    facts.is_settled = is_settled(s, h);
+    shed_lock_step(machine_of(s, h), type, 0, &facts);
+    sim_check_step(s, h, &machine_of(s, h)->act, false);
+}
+
 static void drive(struct sim *s, unsigned h, enum shed_lock_event type,
                   unsigned server)
 {
     struct sim_handle *handle = &s->handle[h];
     const struct sim_process *process = &s->process[handle->process];
-    bool is_single = s->server_count == 1;
     bool was_gone = handle->life == SIM_GONE;
     struct shed_lock_facts facts = {
         .now_ms = local_ms(s, h),
         .random = sim_draw(s, 0),
         .is_pushed = process->has_pushes && process->session[0].is_up,
-        .is_settled =
-            !s->algorithm->has_tokens || !is_single || process->is_settled,
+        .is_settled = is_settled(s, h),
         .refusal =
             s->has_twins && s->now_ms >= s->twins_ms ? &s->refusal : NULL};
     struct shed_lock_act act;
 
     if (handle->life == SIM_UNUSED)
         return;
-    shed_lock_step(&handle->machine, type, server, &facts, &act);
+    shed_lock_step(&handle->machine, type, server, &facts);
+    act = shed_lock_machine_take(&handle->machine);
     sim_check_step(s, h, &act, was_gone);
     if (!was_gone)
         perform(s, h, &act);
@@ -202,18 +222,6 @@ static size_t index_of(const struct sim *s, const struct sim_call *call)
     return (size_t)(call - s->call);
 }
 
-static void submit(struct sim *s, struct sim_call *call)
-{
-    if (shed_lock_machine_add(machine_of(s, call->handle), &call->request)) {
-        if (s->handle[call->handle].closing_ms != 0)
-            sim_fail(s, "a lock that is being closed takes a call in");
-        wake(s, call->handle);
-        return;
-    }
-    call->request.code = shed_lock_fail_closed(&call->request.error);
-    on_done(s, call);
-}
-
 static void draw_holder(struct sim *s, struct shed_lock_holder *holder)
 {
     for (size_t i = 0; i < sizeof(holder->token); i += sizeof(uint64_t)) {
@@ -227,30 +235,41 @@ static void draw_holder(struct sim *s, struct shed_lock_holder *holder)
     }
 }
 
-static bool may_go_short(struct sim *s, unsigned h, uint64_t wait_ms)
+/* What a thread does that waits for its call. */
+static void ask_here(struct sim *s, struct sim_call *call)
 {
-    const struct sim_handle *handle = &s->handle[h];
+    struct sim_handle *handle = &s->handle[call->handle];
+    bool is_acquire = call->request.op == SHED_LOCK_OP_ACQUIRE;
+    bool is_lent;
 
-    return handle->closing_ms == 0 &&
-           !shed_hold_is_safe(&handle->machine.hold, local_ms(s, h)) &&
-           s->process[handle->process].is_settled &&
-           shed_lock_machine_may_try(&handle->machine, wait_ms,
-                                     local_ms(s, h)) &&
-           sim_chance(s, s->mode->short_pct);
+    call->is_blocking = true;
+    step_here(s, call->handle, SHED_LOCK_EV_WAKE);
+    is_lent = shed_lock_machine_lend(&handle->machine, &call->request);
+    if (is_lent) {
+        call->state = SIM_TRYING;
+        handle->busy_calls += is_acquire;
+        (void)sim_send_next(s, call->handle, 0, index_of(s, call),
+                            &handle->voter[0].exchange);
+    } else if (shed_lock_machine_take_answer(&handle->machine,
+                                             &call->request)) {
+        on_done(s, call);
+    }
+    changed(s, call->handle);
 }
 
-static void go_short(struct sim *s, struct sim_call *call, enum shed_lock_op op)
+static void submit(struct sim *s, struct sim_call *call)
 {
-    const struct sim_handle *handle = &s->handle[call->handle];
-
-    call->state = SIM_TRYING;
-    call->was_short = true;
-    call->exchange =
-        shed_exchange_make(&handle->spec, op, &call->request.holder);
-    call->exchange.asked_ms = local_ms(s, call->handle);
-    call->exchange.epochs = handle->machine.epochs;
-    s->handle[call->handle].busy_calls += op == SHED_LOCK_OP_ACQUIRE;
-    (void)sim_send_next(s, call->handle, 0, index_of(s, call), &call->exchange);
+    if (!shed_lock_machine_add(machine_of(s, call->handle), &call->request)) {
+        call->request.code = shed_lock_fail_closed(&call->request.error);
+        on_done(s, call);
+        return;
+    }
+    if (s->handle[call->handle].closing_ms != 0)
+        sim_fail(s, "a lock that is being closed takes a call in");
+    if (sim_chance(s, s->mode->link_pct))
+        ask_here(s, call);
+    else
+        wake(s, call->handle);
 }
 
 static void plan_call_event(struct sim *s, const struct sim_call *call,
@@ -308,20 +327,17 @@ void sim_on_call(struct sim *s, const struct sim_event *e)
     call->request.deadline_ms = local_ms(s, h) + wait_ms;
     (void)shed_fail(&call->request.error, SHED_ETIMEDOUT, "held by another");
     sim_trace(s, "acquires", handle->process, h, index_of(s, call));
-    if (may_go_short(s, h, wait_ms))
-        go_short(s, call, SHED_LOCK_OP_ACQUIRE);
-    else
-        submit(s, call);
+    submit(s, call);
     if (sim_chance(s, s->mode->cancel_pct))
         plan_call_event(s, call, sim_draw(s, wait_ms + 10), SIM_CANCEL);
 }
 
-/* A call on the short way is not cancelled, because a thread waits for it. */
+/* A call for which a thread waits is not cancelled. */
 void sim_on_cancel(struct sim *s, const struct sim_event *e)
 {
     struct sim_call *call = &s->call[e->index];
 
-    if (call->state != SIM_WAITING || call->was_short ||
+    if (call->state != SIM_WAITING || call->is_blocking ||
         s->handle[call->handle].life != SIM_IN_USE)
         return;
     if (shed_lock_machine_cancel(machine_of(s, call->handle), call) != 1)
@@ -390,33 +406,27 @@ static void on_done(struct sim *s, struct sim_call *call)
     }
 }
 
-/* --------------------------------------------------- the end of a short way */
+/* ------------------------------------------------------ the end of a command
+ */
 
-static void end_short(struct sim *s, struct sim_call *call)
+static void end_here(struct sim *s, struct sim_call *call)
 {
-    bool is_settled = shed_lock_machine_went_short(
-        machine_of(s, call->handle), &call->request, &call->exchange,
-        local_ms(s, call->handle));
-
     s->handle[call->handle].busy_calls -=
         call->request.op == SHED_LOCK_OP_ACQUIRE;
-    changed(s, call->handle);
-    if (is_settled) {
+    call->state = SIM_WAITING;
+    step_here(s, call->handle, SHED_LOCK_EV_ANSWERED);
+    if (shed_lock_machine_take_answer(machine_of(s, call->handle),
+                                      &call->request))
         on_done(s, call);
-    } else {
-        call->state = SIM_WAITING;
-        submit(s, call);
-    }
+    changed(s, call->handle);
 }
 
 static void finish(struct sim *s, const struct sim_request *r)
 {
-    struct sim_call *call = r->call < SIM_CALLS ? &s->call[r->call] : NULL;
-
-    if (call == NULL)
-        drive(s, r->handle, SHED_LOCK_EV_ANSWERED, r->server);
+    if (r->call < SIM_CALLS)
+        end_here(s, &s->call[r->call]);
     else
-        end_short(s, call);
+        drive(s, r->handle, SHED_LOCK_EV_ANSWERED, r->server);
 }
 
 void sim_on_reply(struct sim *s, const struct sim_event *e)
@@ -424,9 +434,7 @@ void sim_on_reply(struct sim *s, const struct sim_event *e)
     struct sim_request *r = &s->request[e->index];
     struct sim_request copy;
     struct sim_handle *handle = &s->handle[r->handle];
-    struct shed_exchange *exchange = r->call < SIM_CALLS
-                                         ? &s->call[r->call].exchange
-                                         : &handle->voter[r->server].exchange;
+    struct shed_exchange *exchange = &handle->voter[r->server].exchange;
     bool is_heard = !r->has_reply && handle->life != SIM_UNUSED;
 
     r->pending--;
@@ -469,10 +477,7 @@ void sim_on_release(struct sim *s, const struct sim_event *e)
     s->handle[call->handle].ended_generation = hold->generation;
     changed(s, call->handle);
     sim_trace(s, "releases", e->process, 0, e->index);
-    if (shed_lock_machine_goes_short(m) && sim_chance(s, s->mode->short_pct))
-        go_short(s, release, SHED_LOCK_OP_RELEASE);
-    else
-        submit(s, release);
+    submit(s, release);
 }
 
 void sim_on_extend(struct sim *s, const struct sim_event *e)

@@ -22,7 +22,7 @@ static const struct {
     const char *fields;
 } modes[] = {
     {"calm", SINGLE,
-     "calls 10, latency_ms 3, short_pct 50, no_push_pct 30, "
+     "calls 10, latency_ms 3, link_pct 50, no_push_pct 30, "
      "push_twice_pct 10, extend_pct 20, advance_pct 5, drift_pm 9, "
      "closes 1, is_calm"},
     {"calm-quorum", QUORUM,
@@ -30,29 +30,29 @@ static const struct {
      "extend_pct 20, advance_pct 5, drift_pm 9, closes 1, twins_pct 10, "
      "is_calm"},
     {"prompt", TOKENS | BIT(SIM_SETNX) | BIT(SIM_EXPIRE),
-     "calls 10, latency_ms 2, short_pct 50, hold_ms 20, is_calm, is_prompt"},
+     "calls 10, latency_ms 2, link_pct 50, hold_ms 20, is_calm, is_prompt"},
     {"crowd", BIT(SIM_LEASE),
-     "calls 4, latency_ms 1, short_pct 70, extend_pct 50, hold_ms 2, "
+     "calls 4, latency_ms 1, link_pct 70, extend_pct 50, hold_ms 2, "
      "push_late_ms 1, is_calm, is_crowd"},
     /* by somebody else */
     {"removed", BIT(SIM_LEASE),
-     "calls 10, latency_ms 2, short_pct 30, hold_ms 200, flushes 3, "
+     "calls 10, latency_ms 2, link_pct 30, hold_ms 200, flushes 3, "
      "breaks_numbers, breaks_exclusion, is_prompt"},
     /* they keep acquires waiting */
     {"advances", TOKENS, "calls 10, latency_ms 8, advance_pct 80, is_calm"},
     /* each hold ends by its lease, without a release */
     {"leases", TOKENS | BIT(SIM_EXPIRE) | BIT(SIM_TIMESTAMP),
-     "calls 5, latency_ms 2, short_pct 50, no_push_pct 100, "
+     "calls 5, latency_ms 2, link_pct 50, no_push_pct 100, "
      "forgotten_pct 100, drift_pm 9, is_calm, is_prompt"},
     {"outage", BIT(SIM_SETNX) | TOKENS,
-     "calls 60, latency_ms 1, short_pct 30, no_push_pct 20, processes 1, "
+     "calls 60, latency_ms 1, link_pct 30, no_push_pct 20, processes 1, "
      "outage_ms 250"},
     /* renewals come too late to write a record again */
     {"sessions", TOKENS,
-     "calls 25, latency_ms 5, short_pct 100, cuts 6, restarts 2, "
+     "calls 25, latency_ms 5, link_pct 100, cuts 6, restarts 2, "
      "lease_ms 4000, hold_ms 200"},
     {"network", SINGLE,
-     "calls 10, latency_ms 5, short_pct 50, no_push_pct 30, "
+     "calls 10, latency_ms 5, link_pct 50, no_push_pct 30, "
      "push_lost_pct 20, push_twice_pct 20, twice_pct 20, lost_pct 10, "
      "extend_pct 20, advance_pct 5, drift_pm 9, cuts 3, closes 1"},
     {"network-quorum", QUORUM,
@@ -62,13 +62,13 @@ static const struct {
     {"half-taken", BIT(SIM_EXPIRE) | BIT(SIM_TIMESTAMP),
      "calls 14, latency_ms 6, no_push_pct 30, hold_ms 60, kills 4, is_quick"},
     {"processes", SINGLE,
-     "calls 10, latency_ms 3, short_pct 50, no_push_pct 20, extend_pct 20, "
+     "calls 10, latency_ms 3, link_pct 50, no_push_pct 20, extend_pct 20, "
      "forgotten_pct 10, drift_pm 9, kills 2, stalls 3, closes 1"},
     {"processes-quorum", QUORUM,
      "calls 6, latency_ms 2, no_push_pct 20, extend_pct 20, "
      "forgotten_pct 10, drift_pm 9, kills 2, stalls 3, closes 1"},
     {"servers", SINGLE,
-     "calls 10, latency_ms 3, short_pct 50, no_push_pct 20, extend_pct 20, "
+     "calls 10, latency_ms 3, link_pct 50, no_push_pct 20, extend_pct 20, "
      "drift_pm 9, restarts 2, freezes 3, closes 1"},
     {"servers-quorum", QUORUM,
      "calls 6, latency_ms 2, no_push_pct 20, extend_pct 20, drift_pm 9, "
@@ -78,17 +78,17 @@ static const struct {
      "calls 8, latency_ms 2, no_push_pct 20, extend_pct 20, drift_pm 9, "
      "wipes 4, cuts 3, ageless_pct 50"},
     {"wiped", SINGLE,
-     "calls 10, latency_ms 3, short_pct 50, no_push_pct 20, drift_pm 9, "
+     "calls 10, latency_ms 3, link_pct 50, no_push_pct 20, drift_pm 9, "
      "restarts 1, wipes 2, breaks_exclusion"},
     {"clocks", SINGLE | QUORUM,
-     "calls 8, latency_ms 2, short_pct 50, no_push_pct 20, extend_pct 20, "
+     "calls 8, latency_ms 2, link_pct 50, no_push_pct 20, extend_pct 20, "
      "drift_pm 30, skew_ms 2000, restarts 2, jumps 3, breaks_exclusion"},
     {"holds", TOKENS | QUORUM,
-     "calls 4, latency_ms 2, short_pct 50, extend_pct 60, forgotten_pct 20, "
+     "calls 4, latency_ms 2, link_pct 50, extend_pct 60, forgotten_pct 20, "
      "cuts 3, drift_pm 9"},
     /* while it waits, asks, and is granted */
     {"cancelled", SINGLE & ~BIT(SIM_TIMESTAMP),
-     "calls 16, latency_ms 4, short_pct 30, no_push_pct 20, cancel_pct 50, "
+     "calls 16, latency_ms 4, link_pct 30, no_push_pct 20, cancel_pct 50, "
      "hold_ms 60, cuts 2, closes 2"},
     {"cancelled-quorum", QUORUM,
      "calls 10, latency_ms 3, cancel_pct 50, hold_ms 60, cuts 2, closes 2"},
@@ -96,10 +96,10 @@ static const struct {
     {"extended", SINGLE | QUORUM,
      "calls 6, latency_ms 5, lost_pct 5, extend_pct 90, hold_ms 60, stalls 4"},
     {"closing", SINGLE | QUORUM,
-     "calls 8, latency_ms 3, short_pct 30, no_push_pct 20, lost_pct 5, "
+     "calls 8, latency_ms 3, link_pct 30, no_push_pct 20, lost_pct 5, "
      "cuts 3, freezes 2, closes 6"},
     {"all", SINGLE,
-     "calls 10, latency_ms 5, short_pct 50, no_push_pct 20, "
+     "calls 10, latency_ms 5, link_pct 50, no_push_pct 20, "
      "push_lost_pct 20, push_twice_pct 20, twice_pct 10, lost_pct 5, "
      "extend_pct 20, advance_pct 5, forgotten_pct 5, drift_pm 9, cuts 2, "
      "kills 1, stalls 2, restarts 1, freezes 2, closes 1"},
@@ -120,7 +120,7 @@ static const struct {
     size_t at;
 } fields[] = {
     FIELD(calls),          FIELD(latency_ms),
-    FIELD(short_pct),      FIELD(no_push_pct),
+    FIELD(link_pct),       FIELD(no_push_pct),
     FIELD(push_lost_pct),  FIELD(push_twice_pct),
     FIELD(twice_pct),      FIELD(lost_pct),
     FIELD(cuts),           FIELD(kills),

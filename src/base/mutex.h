@@ -14,7 +14,6 @@
 enum shed_rank {
     SHED_RANK_LOCK,        /* a lock's */
     SHED_RANK_LINK,        /* a connection that threads share */
-    SHED_RANK_READS,       /* a slot of the shared reads */
     SHED_RANK_TABLE,       /* who waits for the flights of a cache */
     SHED_RANK_LOCAL,       /* a shard of the local rows */
     SHED_RANK_DELIVERY,    /* the undelivered writes */

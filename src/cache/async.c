@@ -452,6 +452,20 @@ void shed_async_stop_part(const struct shed_pending *whole,
     part->step(part, SHED_ASYNC_STOP);
 }
 
+static void begin(struct shed_pending *p)
+{
+    struct shed_async *a = p->cache->async;
+    bool is_first;
+
+    shed_mutex_lock(&a->mu);
+    is_first = list_locked(p, SHED_ASYNC_START);
+    shed_mutex_unlock(&a->mu);
+    /* without the mutex, for which the reactor would wait as soon as it has
+     * been woken; nobody closes the cache while this call uses it */
+    if (is_first)
+        shed_reactor_post(a->cache->client->reactor, &a->post);
+}
+
 enum shed_code shed_async_submit(struct shed_pending *p,
                                  const struct shed_then *then,
                                  struct shed_pending **out,
@@ -459,7 +473,6 @@ enum shed_code shed_async_submit(struct shed_pending *p,
 {
     struct shed_async *a = p->cache->async;
     uint64_t limit = p->cache->options.async_limit;
-    bool is_first;
 
     if (atomic_fetch_add(&a->calls, p->weight) + p->weight > limit) {
         (void)atomic_fetch_sub(&a->calls, p->weight);
@@ -471,14 +484,40 @@ enum shed_code shed_async_submit(struct shed_pending *p,
     p->then = *then;
     if (out != NULL)
         *out = p; /* before it can end */
-    shed_mutex_lock(&a->mu);
-    is_first = list_locked(p, SHED_ASYNC_START);
-    shed_mutex_unlock(&a->mu);
-    /* without the mutex, for which the reactor would wait as soon as it has
-     * been woken; nobody closes the cache while this call uses it */
-    if (is_first)
-        shed_reactor_post(a->cache->client->reactor, &a->post);
+    begin(p);
     return SHED_OK;
+}
+
+struct wait {
+    struct shed_latch latch;
+    enum shed_code code;
+    struct shed_value *value;
+    struct shed_error *err;
+};
+
+static void end_wait(void *user, enum shed_code code, struct shed_value *value,
+                     const struct shed_error *reason)
+{
+    struct wait *wait = user;
+
+    wait->code = code;
+    wait->value = value;
+    if (reason != NULL && wait->err != NULL)
+        *wait->err = *reason;
+    shed_latch_count_down(&wait->latch, 1);
+}
+
+enum shed_code shed_async_await(struct shed_pending *p, struct shed_value **out,
+                                struct shed_error *err)
+{
+    struct wait wait = {.latch = SHED_LATCH_INIT(1), .err = err};
+
+    p->weight = 0;
+    p->then = (struct shed_then){end_wait, &wait, NULL};
+    begin(p);
+    (void)shed_latch_wait(&wait.latch, UINT64_MAX);
+    *out = wait.value;
+    return wait.code;
 }
 
 enum shed_code shed_async_create(struct shed_cache *cache,

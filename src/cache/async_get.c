@@ -29,6 +29,7 @@ struct get {
     unsigned char phase;
     bool is_part;   /* of a get of many keys, which counts it */
     bool is_softly; /* FLYING: until the soft timeout */
+    bool is_reader; /* it counts among the cache's readers */
     struct shed_key_get get;
     struct shed_terms terms;
     struct shed_asker asker;
@@ -47,8 +48,18 @@ static struct get *owner_of(struct shed_asker *asker)
 
 /* ------------------------------------------------------------------- ends */
 
+/* It needs no GET, or has it. */
+static void end_reading(struct get *g)
+{
+    if (g->is_reader)
+        atomic_fetch_sub_explicit(&g->get.cache->readers, 1,
+                                  memory_order_relaxed);
+    g->is_reader = false;
+}
+
 static void end(struct get *g)
 {
+    end_reading(g);
     g->pending.code = g->get.code;
     g->pending.why = g->get.caller.why;
     shed_async_end(&g->pending, g->get.value);
@@ -105,7 +116,10 @@ static bool ask(struct get *g, bool is_second)
     shed_look_begin(g->get.cache, &g->get.key, &g->get.look);
     if (g->get.look.is_missed && !shed_cache_takes_local(g->get.cache))
         return false; /* whatever GET would find is of no use */
-    may_share = !is_second && shed_look_may_share(&g->terms, &g->get.look);
+    /* the one that is shared may have begun before an invalidation that this
+       call must see */
+    may_share =
+        !is_second && shed_terms_may_share(&g->terms) && !g->get.look.is_missed;
     if (shed_async_ask(g->pending.cache->async_reads, &g->asker, &g->get.key,
                        may_share))
         return true;
@@ -191,6 +205,7 @@ static void looked(struct get *g)
         learn(g, LEARNING);
         return;
     }
+    end_reading(g);
     shed_slow_begin(&g->get);
     if (shed_get_is_open(&g->get))
         fly(g);
@@ -362,6 +377,23 @@ struct shed_pending *shed_async_get_create(struct shed_cache *cache,
     g->get.key = *key;
     g->get.key.redis = memcpy(g->name, key->redis, key->redis_size);
     return &g->pending;
+}
+
+enum shed_code shed_async_get_await(struct shed_cache *cache,
+                                    const struct shed_key *key,
+                                    const struct shed_terms *terms,
+                                    struct shed_value **out,
+                                    struct shed_error *err)
+{
+    struct shed_terms mine = *terms;
+    struct shed_pending *p;
+
+    mine.may_wait = false;
+    p = shed_async_get_create(cache, key, &mine, false);
+    if (p == NULL)
+        return shed_fail_nomem(err, "a get");
+    get_of(p)->is_reader = true;
+    return shed_async_await(p, out, err);
 }
 
 enum shed_code shed_get_async(struct shed_cache *cache, struct shed_bytes key,

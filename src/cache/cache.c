@@ -13,7 +13,6 @@
 #include "base/error.h"
 #include "base/thread.h"
 #include "cache/pending.h"
-#include "cache/reads.h"
 #include "client/probe.h"
 #include "known/near.h"
 
@@ -194,15 +193,14 @@ static enum shed_code open_parts(struct shed_cache *cache,
 
     if (shed_cache_takes_local(cache))
         bytes += o->local_bytes;
-    cache->reads = shed_reads_create();
     if (bytes > 0)
         cache->local = shed_local_create(
             (size_t)bytes, is_near ? o->near_ms : 0, &cache->rule);
     if (is_near && cache->local != NULL)
         cache->near = shed_near_create(cache);
     cache->async_reads = shed_async_reads_create(cache);
-    if (cache->reads == NULL || cache->async_reads == NULL ||
-        (bytes > 0 && cache->local == NULL) || (is_near && cache->near == NULL))
+    if (cache->async_reads == NULL || (bytes > 0 && cache->local == NULL) ||
+        (is_near && cache->near == NULL))
         return shed_fail_nomem(err, "a cache");
     if (o->tags_limit > 0)
         cache->tag_log = shed_tag_log_create(cache);
@@ -237,7 +235,6 @@ static void *close_cache(void *handle)
     /* what does not depend on the client's process */
     shed_near_destroy(cache->near);
     shed_local_destroy(cache->local);
-    shed_reads_destroy(cache->reads);
     shed_async_destroy(cache->async);
     shed_async_reads_destroy(cache->async_reads);
     free(cache);

@@ -93,6 +93,22 @@ void shed_get_count(const struct shed_key_get *g)
     shed_count_code(c, g->code);
 }
 
+/* While there are no more callers than links, each sends a GET of its own: a
+ * shared one costs its callers a wake-up, and the wait for the GET before it.
+ * Where callers are more, threads outnumber connections, and what counts is how
+ * little is done for each call. With a near cache, what is not near has changed
+ * a moment ago, perhaps for all threads. Returns: whether one more reader,
+ * which it counts, is to share. */
+static bool is_to_share(struct shed_cache *cache,
+                        const struct shed_terms *terms)
+{
+    size_t alone_max = cache->near != NULL ? 0 : cache->client->links_limit;
+    size_t before =
+        atomic_fetch_add_explicit(&cache->readers, 1, memory_order_relaxed);
+
+    return before >= alone_max && shed_terms_may_share(terms);
+}
+
 /* Get a key that has no row near by its cache's rule, or a call with options.
  */
 static enum shed_code get(struct shed_cache *cache, struct shed_bytes key,
@@ -116,8 +132,12 @@ static enum shed_code get(struct shed_cache *cache, struct shed_bytes key,
     shed_key_name(cache->name, key, &named);
     g = (struct shed_key_get){
         .cache = cache, .key = named.key, .terms = &terms};
-    if (shed_get_looks_first(cache, &terms, &named.key))
+    if (shed_get_looks_first(cache, &terms, &named.key)) {
+        if (is_to_share(cache, &terms))
+            return shed_async_get_await(cache, &named.key, &terms, out, err);
         g.code = shed_look(cache, &named.key, &terms, &g.look, &why);
+        atomic_fetch_sub_explicit(&cache->readers, 1, memory_order_relaxed);
+    }
     g.value = shed_look_take(&g.look, SHED_LOOK_ANSWERS);
     if (shed_get_is_open(&g)) {
         shed_get_slow(&g, 1);

@@ -59,6 +59,14 @@ struct shed_pending *shed_async_get_create(struct shed_cache *cache,
                                            const struct shed_terms *terms,
                                            bool is_part);
 
+/* Get a key over the loop, for a thread that shares its GET with others, and
+ * counts among the cache's readers until that has ended. Returns: as shed_get.
+ */
+SHED_MUST_CHECK enum shed_code
+shed_async_get_await(struct shed_cache *cache, const struct shed_key *key,
+                     const struct shed_terms *terms, struct shed_value **out,
+                     struct shed_error *err);
+
 /* Whether a GET comes first. Where a flight is under way its answer will do,
  * unless it may be older than the invalidation of a tag. */
 bool shed_get_looks_first(const struct shed_cache *cache,

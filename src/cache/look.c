@@ -385,97 +385,36 @@ void shed_look_share(struct shed_cache *cache, const struct shed_key *key,
                      const struct shed_look *from, struct shed_look *out)
 {
     *out = *from;
-    shed_look_ref(out);
+    if (out->value != NULL)
+        (void)shed_value_ref(out->value);
     if (shed_look_has(out, SHED_LOOK_ANSWERS))
         note_hit(cache, key, out->value);
 }
 
 /* ---------------------------------------------------------------- one key */
 
-struct get {
-    struct shed_cache *cache;
-    const struct shed_key *key;
-    const struct shed_terms *terms;
-    uint64_t until_ms;
-    struct shed_look begun;
-};
-
-static void send_get(void *user, struct shed_read *out)
-{
-    const struct get *get = user;
-    struct shed_args args[2]; /* one for the log of tags */
-    struct shed_reply *replies[2] = {NULL};
-    struct shed_link_use uses[2];
-
-    out->look = get->begun;
-    shed_args_begin(args, "GET");
-    args->is_guarded = true;
-    shed_args_add(args, get->key->redis, get->key->redis_size);
-    out->code = shed_look_call(get->cache, args, 1, replies, uses,
-                               get->until_ms, &out->error);
-    if (out->code == SHED_OK)
-        out->code = shed_look_at(get->cache, get->key, get->terms, *replies,
-                                 uses, &out->look, &out->error);
-}
-
-/* A GET is judged by the terms of the call that sends it, so only calls with
- * the cache's own terms share one; and the one that is shared may have begun
- * before an invalidation that the others must see. */
-bool shed_look_may_share(const struct shed_terms *terms,
-                         const struct shed_look *begun)
-{
-    return !terms->has_own_rule && !terms->only_cached && !begun->is_missed;
-}
-
-/* While there are no more callers than links, each sends a GET of its own: a
- * shared one costs its callers a wake-up, and the wait for the GET before it.
- * Where callers are more, threads outnumber connections, and what counts is how
- * little is done for each call. With a near cache, what is not near has changed
- * a moment ago, perhaps for all threads. Returns: whether it was another's. */
-static bool read_alone_or_share(struct get *get, struct shed_read *out)
-{
-    struct shed_cache *cache = get->cache;
-    size_t alone_max = cache->near != NULL ? 0 : cache->client->links_limit;
-    size_t before =
-        atomic_fetch_add_explicit(&cache->readers, 1, memory_order_relaxed);
-    bool is_shared = false;
-
-    if (before < alone_max)
-        send_get(get, out);
-    else
-        is_shared = shed_reads_share(cache->reads, get->key, get->until_ms,
-                                     send_get, get, out);
-    atomic_fetch_sub_explicit(&cache->readers, 1, memory_order_relaxed);
-    return is_shared;
-}
-
 enum shed_code shed_look(struct shed_cache *cache, const struct shed_key *key,
                          const struct shed_terms *terms, struct shed_look *out,
                          struct shed_error *err)
 {
-    struct get get = {cache,
-                      key,
-                      terms,
-                      shed_look_until_ms(cache, key, terms),
-                      {.value = NULL}};
-    struct shed_read read;
-    bool is_shared = false;
+    struct shed_args args[2]; /* one for the log of tags */
+    struct shed_reply *replies[2] = {NULL};
+    struct shed_link_use uses[2];
+    enum shed_code code;
 
-    shed_look_begin(cache, key, &get.begun);
-    *out = get.begun;
+    shed_look_begin(cache, key, out);
     if (out->is_missed && !shed_cache_takes_local(cache))
         return SHED_OK; /* whatever GET would find is of no use */
-    if (shed_look_may_share(terms, &get.begun))
-        is_shared = read_alone_or_share(&get, &read);
-    else
-        send_get(&get, &read);
-    *out = read.look;
-    if (is_shared && shed_look_has(out, SHED_LOOK_ANSWERS))
-        note_hit(cache, key, out->value);
-    if (read.code == SHED_OK)
-        return SHED_OK;
-    *err = read.error;
-    return shed_look_without_redis(cache, key, terms, err, out);
+    shed_args_begin(args, "GET");
+    args->is_guarded = true;
+    shed_args_add(args, key->redis, key->redis_size);
+    code = shed_look_call(cache, args, 1, replies, uses,
+                          shed_look_until_ms(cache, key, terms), err);
+    if (code == SHED_OK)
+        code = shed_look_at(cache, key, terms, *replies, uses, out, err);
+    return code == SHED_OK
+               ? SHED_OK
+               : shed_look_without_redis(cache, key, terms, err, out);
 }
 
 /* ----------------------------------------------------- after the slow path */

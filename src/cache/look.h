@@ -8,8 +8,65 @@
 #include <stdbool.h>
 
 #include "cache/cache.h"
-#include "cache/reads.h"
+#include "entry/entry.h"
+#include "known/local.h"
 #include "known/near.h"
+
+/* What GET has found, where it matters to a call with a max_age_ms, or where
+ * the value is a miss by one of its tags. */
+enum shed_look_found {
+    SHED_FOUND_UNKNOWN = 0, /* no usable answer, or a value of unknown age */
+    SHED_FOUND_NOTHING,     /* not even a lease: nobody loads the key */
+    SHED_FOUND_LEASE,       /* somebody loads it, in this process or another */
+    SHED_FOUND_NO_VALUE,    /* a failure marker, say */
+    SHED_FOUND_AGED /* one that is too old for the call, or not fresh, or
+                       a miss by one of its tags */
+};
+
+/* What a value that was found is worth to the call. */
+enum shed_look_worth {
+    SHED_LOOK_ANSWERS = 0, /* it answers the call */
+    SHED_LOOK_OLD,         /* it does if the load fails */
+    SHED_LOOK_AGED /* it is fresh, but too old for the call, and answers it if
+                      the source has an older one */
+};
+
+struct shed_look {
+    /* set by shed_look_begin */
+    struct shed_local_mark mark;
+    /* the result */
+    struct shed_value *value;   /* or NULL; a reference of the owner's */
+    enum shed_look_worth worth; /* of the value */
+    enum shed_look_found found;
+    bool is_missed;       /* set by shed_look_begin: an invalidation waits to be
+                             delivered, and what GET finds may be older */
+    bool is_source_older; /* it has: set by the slow path */
+    bool is_known;        /* what Redis has, which may be nothing */
+    bool is_local;        /* the value was not read from Redis, but kept here */
+    bool must_learn;      /* the log of tags has to be read first, and the key
+                             then again; see may_wait */
+    bool is_refused;      /* Redis answers, with an error that may pass */
+    bool is_revoked;      /* AGED: it is a miss by one of its tags */
+    unsigned char aged[SHED_ENTRY_IDENTITY_BYTES]; /* AGED: which one */
+};
+
+static inline bool shed_look_has(const struct shed_look *look,
+                                 enum shed_look_worth worth)
+{
+    return look->value != NULL && look->worth == worth;
+}
+
+/* Take a value of that worth out of it. Returns: NULL if it has none. */
+static inline struct shed_value *shed_look_take(struct shed_look *look,
+                                                enum shed_look_worth worth)
+{
+    struct shed_value *value = look->value;
+
+    if (!shed_look_has(look, worth))
+        return NULL;
+    look->value = NULL;
+    return value;
+}
 
 /* What a call asks for. */
 struct shed_terms {
@@ -54,6 +111,13 @@ shed_terms_soft_deadline_ms(const struct shed_terms *terms)
     return terms->start_us / 1000 + terms->soft_timeout_ms;
 }
 
+/* A GET is judged by the terms of the call that sends it, so only calls with
+ * the cache's own terms share one. */
+static inline bool shed_terms_may_share(const struct shed_terms *terms)
+{
+    return !terms->has_own_rule && !terms->only_cached;
+}
+
 /* Begin the refresh of a row that is near. */
 void shed_look_refresh(struct shed_cache *cache, struct shed_bytes key,
                        const struct shed_value *value);
@@ -84,19 +148,15 @@ static inline struct shed_value *shed_look_near(struct shed_cache *cache,
     return shed_look_near_by(cache, key, &rule, terms->only_cached);
 }
 
-/* Read a key, which must be named, by a GET in this thread or by one that other
- * callers of the key share; or take what is kept, if Redis cannot be read.
- * Returns: SHED_OK, where *out without a value sends the call on to the slow
- * path; otherwise the code of the failure. */
+/* Read a key, which must be named, by a GET in this thread; or take what is
+ * kept, if Redis cannot be read. Returns: SHED_OK, where *out without a value
+ * sends the call on to the slow path; otherwise the code of the failure, which
+ * err describes. */
 SHED_MUST_CHECK enum shed_code shed_look(struct shed_cache *cache,
                                          const struct shed_key *key,
                                          const struct shed_terms *terms,
                                          struct shed_look *out,
                                          struct shed_error *err);
-
-/* Whether a call whose look has begun may have the answer of another's GET. */
-bool shed_look_may_share(const struct shed_terms *terms,
-                         const struct shed_look *begun);
 
 /* Give another caller what a look has found for one, and count it. */
 void shed_look_share(struct shed_cache *cache, const struct shed_key *key,

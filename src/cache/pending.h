@@ -16,7 +16,7 @@
 
 #include "base/heap.h"
 #include "base/list.h"
-#include "cache/reads.h"
+#include "entry/key.h"
 #include "entry/parts.h"
 #include "redis/call.h"
 
@@ -89,6 +89,13 @@ SHED_MUST_CHECK enum shed_code shed_async_submit(struct shed_pending *pending,
                                                  const struct shed_then *then,
                                                  struct shed_pending **out,
                                                  struct shed_error *err);
+
+/* Begin a call for a thread, and wait for its end. It takes the call over,
+ * which does not count towards async_limit. Not on the reactor thread. Returns:
+ * how it has ended; *out is its value. */
+SHED_MUST_CHECK enum shed_code shed_async_await(struct shed_pending *pending,
+                                                struct shed_value **out,
+                                                struct shed_error *err);
 
 /* Have it stepped with these events, in another turn of the loop. Any thread.
  */

@@ -22,7 +22,6 @@ struct shed_cache {
     struct shed_cache_options options;
     struct shed_freshness_rule rule; /* of the options */
     char name[SHED_NAME_MAX_BYTES + 1];
-    struct shed_reads *reads;
     struct shed_local *local;     /* NULL: it keeps no rows */
     struct shed_near *near;       /* NULL unless near_bytes is set */
     struct shed_tag_log *tag_log; /* NULL: it has none */
@@ -33,8 +32,8 @@ struct shed_cache {
     struct shed_async *async;
     /* atomic */
     struct shed_counters counters;
-    atomic_size_t readers; /* calls that have a GET, or wait for one; not beside
-                              what hits only read */
+    atomic_size_t readers; /* calls of threads that have a GET, or wait for one;
+                              not beside what hits only read */
 };
 
 /* Whether it gives out local rows while Redis cannot be read. */

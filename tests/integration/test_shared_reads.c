@@ -1,5 +1,5 @@
 /* Callers of one key that share a GET, on a real Redis that is stopped while
- * they come: one caller has a GET of its own, a second one sends the first that
+ * they come: one caller has a GET of its own, one or more share the first that
  * may be shared, and all others wait for the next. */
 #include <stdatomic.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 enum { GETTERS = 8, ALONE = 1 };
 
 static struct getter getters[GETTERS];
-static atomic_uint waits; /* of callers, for others */
+static atomic_uint waits; /* of callers */
 
 WRAPPED(shed_latch_wait);
 
@@ -30,7 +30,7 @@ static void open_with(struct proxy *proxy)
     expect_text(fixture.cache, "k", "k@1");
 }
 
-/* All but the one that leads the link wait for another caller. */
+/* All but the one that has the link wait for the loop. */
 static void start_getters(void)
 {
     atomic_store(&waits, 0);
@@ -47,9 +47,9 @@ static void expect_all(const char *text, enum shed_origin origin)
         getter_expect(&getters[i], text, origin);
 }
 
-TEST(many_callers_cost_three_gets)
+TEST(many_callers_cost_three_gets_at_most)
 {
-    long long before;
+    long long before, gets;
 
     open_with(NULL);
     before = server_calls(&fixture.server, "get");
@@ -57,7 +57,8 @@ TEST(many_callers_cost_three_gets)
     start_getters();
     server_thaw(&fixture.server);
     expect_all("k@1", SHED_ORIGIN_REDIS);
-    ck_assert_int_eq(server_calls(&fixture.server, "get") - before, 3);
+    gets = server_calls(&fixture.server, "get") - before;
+    ck_assert(gets == 2 || gets == 3);
     ck_assert_uint_eq(stats_of(fixture.cache).hits, GETTERS);
 }
 

@@ -6,77 +6,34 @@
 
 enum { DECIMAL = 10 };
 
-/* count: of the keys, as text. */
-static void begin(struct shed_exchange *exchange, struct shed_args *args,
-                  enum shed_script script, const char *count, const int *keys)
-{
-    exchange->script = script;
-    shed_script_begin(args, script, count);
-    for (int i = 0; i < count[0] - '0'; i++)
-        shed_exchange_add_key(exchange, args, keys[i]);
-}
-
-static void add_process(struct shed_exchange *exchange, struct shed_args *args)
-{
-    shed_args_add(args, exchange->identity.process,
-                  sizeof(exchange->identity.process));
-}
-
-/* The holder, as in a record, and the lease. */
-static void add_holder(struct shed_exchange *exchange, struct shed_args *args)
-{
-    shed_args_add(args, exchange->holder.token, SHED_TOKEN_BYTES);
-    add_process(exchange, args);
-    shed_args_add(args, exchange->identity.run, sizeof(exchange->identity.run));
-    shed_exchange_add_number(exchange, 0, args, exchange->lease_ms);
-}
-
+/* All scripts of this algorithm have the same keys and arguments (lock.lua). */
 static bool next_command(struct shed_exchange *exchange, struct shed_args *args)
 {
+    static const enum shed_script scripts[] = {
+        [SHED_LOCK_OP_ACQUIRE] = SHED_SCRIPT_LOCK_ACQUIRE,
+        [SHED_LOCK_OP_EXTEND] = SHED_SCRIPT_LOCK_EXTEND,
+        [SHED_LOCK_OP_RELEASE] = SHED_SCRIPT_LOCK_RELEASE,
+        [SHED_LOCK_OP_UNDO] = SHED_SCRIPT_LOCK_RELEASE,
+        [SHED_LOCK_OP_ADVANCE] = SHED_SCRIPT_LOCK_ADVANCE};
     const struct shed_lock_spec *spec = exchange->spec;
-    bool is_fair = spec->options->fair != 0;
-    int waiting = is_fair ? SHED_LOCK_KEY_QUEUE : SHED_LOCK_KEY_WAITERS;
+    const struct shed_identity *identity = &exchange->identity;
 
-    switch (exchange->op) {
-    case SHED_LOCK_OP_ACQUIRE:
-        begin(exchange, args, SHED_SCRIPT_LOCK_ACQUIRE, is_fair ? "5" : "4",
-              (const int[]){SHED_LOCK_KEY, SHED_LOCK_KEY_COUNTER,
-                            SHED_LOCK_KEY_SUSPICION, waiting,
-                            SHED_LOCK_KEY_OFFER});
-        add_holder(exchange, args);
-        shed_exchange_add_number(exchange, 1, args,
-                                 spec->options->death_grace_ms);
-        if (is_fair)
-            shed_exchange_add_number(exchange, 2, args,
-                                     exchange->holder.wait_ms);
-        else
-            shed_args_add(args, spec->handle, sizeof(spec->handle));
-        break;
-    case SHED_LOCK_OP_RELEASE:
-    case SHED_LOCK_OP_UNDO: /* the script compares the token */
-        begin(exchange, args, SHED_SCRIPT_LOCK_RELEASE, "2",
-              (const int[]){SHED_LOCK_KEY, waiting});
-        shed_args_add(args, exchange->holder.token, SHED_TOKEN_BYTES);
-        shed_args_add(args, spec->handle, sizeof(spec->handle));
-        if (!is_fair)
-            break;
-        shed_exchange_add_number(exchange, 0, args, exchange->holder.wait_ms);
-        add_process(exchange, args);
-        break;
-    case SHED_LOCK_OP_EXTEND:
-        begin(exchange, args, SHED_SCRIPT_LOCK_EXTEND, "1",
-              (const int[]){SHED_LOCK_KEY});
-        add_holder(exchange, args);
-        break;
-    case SHED_LOCK_OP_ADVANCE:
-        begin(exchange, args, SHED_SCRIPT_LOCK_ADVANCE, "1",
-              (const int[]){SHED_LOCK_KEY_COUNTER});
-        shed_exchange_add_number(exchange, 0, args, exchange->fence);
-        break;
-    case SHED_LOCK_OP_CONFIRM:
-        assert(false); /* the replicas are asked by acks.c */
-        break;
-    }
+    assert(exchange->op != SHED_LOCK_OP_CONFIRM); /* acks.c asks the replicas */
+    exchange->script = scripts[exchange->op];
+    shed_script_begin(args, exchange->script, "6");
+    for (int i = 0; i < SHED_LOCK_KEYS; i++)
+        shed_exchange_add_key(exchange, args, i);
+    shed_args_add(args, exchange->holder.token, SHED_TOKEN_BYTES);
+    shed_args_add(args, identity->process, sizeof(identity->process));
+    shed_args_add(args, identity->run, sizeof(identity->run));
+    shed_exchange_add_number(exchange, 0, args, exchange->lease_ms);
+    shed_exchange_add_number(exchange, 1, args, spec->options->death_grace_ms);
+    shed_args_add(args, spec->handle, sizeof(spec->handle));
+    if (spec->options->fair != 0)
+        shed_exchange_add_number(exchange, 2, args, exchange->holder.wait_ms);
+    else
+        shed_args_add_text(args, "");
+    shed_exchange_add_number(exchange, 3, args, exchange->fence);
     return true;
 }
 

@@ -109,7 +109,7 @@ struct shed_exchange {
     int step;
     unsigned rounds;
     uint64_t expires; /* TIMESTAMP: the end that is to be set */
-    char digits[3][SHED_DIGITS];
+    char digits[4][SHED_DIGITS];
     enum shed_script script; /* of the last command, if that was a script */
     /* the answer */
     enum shed_exchange_end end;

@@ -340,16 +340,15 @@ void shed_lock_machine_init(struct shed_lock_machine *m,
                             uint64_t command_timeout_ms, const char *where)
 {
     assert(count > 0 && count <= SHED_LOCK_CLIENTS_MAX);
-    *m = (struct shed_lock_machine){
-        .spec = spec,
-        .where = where,
-        .count = count,
-        .command_timeout_ms = command_timeout_ms,
-        .patience_ms = shed_quorum_patience_ms(count, spec->options->lease_ms,
-                                               command_timeout_ms),
-        .voter = voter,
-        .counters = counters,
-        .retry_at_ms = UINT64_MAX};
+    m->spec = spec;
+    m->where = where;
+    m->count = count;
+    m->command_timeout_ms = command_timeout_ms;
+    m->patience_ms = shed_quorum_patience_ms(count, spec->options->lease_ms,
+                                             command_timeout_ms);
+    m->voter = voter;
+    m->counters = counters;
+    m->retry_at_ms = UINT64_MAX;
     for (size_t i = 0; i < count; i++)
-        voter[i] = (struct shed_voter){.exchange.spec = spec};
+        voter[i].exchange.spec = spec;
 }

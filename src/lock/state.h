@@ -168,7 +168,7 @@ struct shed_lock_machine {
 
 _Static_assert(SHED_LOCK_CLIENTS_MAX <= 32, "ask has a bit for each server");
 
-/* voter: an array of count, not initialised. spec, counters and where must
+/* m is zero, and voter an array of count zeros. spec, counters and where must
  * outlive the machine. */
 void shed_lock_machine_init(struct shed_lock_machine *m,
                             struct shed_voter *voter, size_t count,

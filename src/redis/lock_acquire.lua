@@ -1,10 +1,4 @@
 -- Take a lock, or learn when to look again.
--- KEYS  1 the lock   2 its counter of fencing numbers   3 suspicion
---       4 the mark that others wait; of a fair lock:
---       4 queue   5 offer
--- ARGV  1 token (16 bytes)   2 process   3 run id, as in the record
---       4 lease, ms   5 grace, ms; 0: a holder is never taken for dead
---       6 the asking handle (any bytes); with a queue: how long it waits, ms
 -- Returns {'HELD', number}     the token has the lock, now or already; a third
 --                              element: it was taken from a dead holder
 --         {'TAKEN', ms}        another has it, or it is another's turn; in this
@@ -17,15 +11,13 @@
 -- of memory, SET is refused even if another has the lock; then the script reads,
 -- and a waiter waits for the release or the end of the lease.
 
-local token = ARGV[1]
-
 local function take(...)
-    local record = MAGIC .. token .. ARGV[2] .. ARGV[3]
+    local record = MAGIC .. token .. process .. run
     local clock = us() -- an error here must not leave the lock taken
-    local done = redis.pcall('SET', K, record, 'PX', ARGV[4], ...)
+    local done = redis.pcall('SET', K, record, 'PX', lease, ...)
     if not done then return nil end
     if done.err then return done end
-    local number = advance(KEYS[2], '1', clock, clock)
+    local number = advance('1', clock, clock)
     if type(number) == 'string' then return {'HELD', number} end
     redis.call('DEL', K) -- else the caller would hold it without knowing
     return number
@@ -33,7 +25,7 @@ end
 
 -- A free lock is taken here, because the rest creates a dozen functions, which
 -- costs as much as the commands.
-local me = KEYS[5] and token .. ARGV[2] .. ARGV[6] -- in the queue
+local me = wait ~= '' and token .. process .. wait -- in the queue
 local no_memory = false
 if not me then
     local held = take('NX')
@@ -43,7 +35,7 @@ if not me then
     no_memory = held ~= nil
 end
 
-local grace = tonumber(ARGV[5])
+grace = tonumber(grace)
 -- How long a lock is kept for the first in the queue before that loses its
 -- place, and how much longer than its announced wait a member may stay in the
 -- queue.
@@ -65,9 +57,9 @@ end
 
 -- Whether nobody is subscribed to the channel of a process. False without the
 -- right to ask.
-local function has_no_subscriber(process)
+local function has_no_subscriber(name)
     local subscribers = redis.pcall('PUBSUB', 'NUMSUB',
-        'snowshed:process:' .. process)
+        'snowshed:process:' .. name)
     return subscribers[2] == 0
 end
 
@@ -86,10 +78,10 @@ end
 -- second look at what is absent, 0 if it is gone, nil if nothing is absent.
 local function until_gone(what)
     if not what then
-        redis.call('DEL', KEYS[3])
+        redis.call('DEL', SUSPICION)
         return nil
     end
-    return math.max(grace - age_of(KEYS[3], what, 2 * grace + LOOK_MS), 0)
+    return math.max(grace - age_of(SUSPICION, what, 2 * grace + LOOK_MS), 0)
 end
 
 local function parse_member(bytes)
@@ -105,11 +97,11 @@ end
 -- it announced.
 local function first()
     while true do
-        local head = redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')
+        local head = redis.call('ZRANGE', QUEUE, 0, 0, 'WITHSCORES')
         if not head[1] then return nil end
         local wait = parse_member(head[1]).wait
         if us() / 1000 < head[2] / 1000 + wait + SLACK_MS then return head[1] end
-        redis.call('ZREM', KEYS[4], head[1])
+        redis.call('ZREM', QUEUE, head[1])
     end
 end
 
@@ -117,7 +109,7 @@ end
 -- processes. One process may wait with many threads.
 local function absent_members()
     local members, names, is_known = {}, {}, {}
-    for _, bytes in ipairs(redis.call('ZRANGE', KEYS[4], 0, -1)) do
+    for _, bytes in ipairs(redis.call('ZRANGE', QUEUE, 0, -1)) do
         local process = parse_member(bytes).process
         if is_known[process] == nil then
             is_known[process] = process ~= NO_PROCESS
@@ -141,37 +133,37 @@ local function until_removed(head)
     end
     local left = until_gone(names)
     if left == 0 then
-        for _, bytes in ipairs(members) do redis.call('ZREM', KEYS[4], bytes) end
+        for _, bytes in ipairs(members) do redis.call('ZREM', QUEUE, bytes) end
     end
     return left
 end
 
 local function enlist()
     -- a write that changes nothing, after which ZADD works without memory
-    redis.call('ZREM', KEYS[4], '')
-    redis.call('ZADD', KEYS[4], 'NX', whole(us()), me)
-    local life = ARGV[6] + SLACK_MS
-    if redis.call('PTTL', KEYS[4]) < life then
-        redis.call('PEXPIRE', KEYS[4], whole(life))
+    redis.call('ZREM', QUEUE, '')
+    redis.call('ZADD', QUEUE, 'NX', whole(us()), me)
+    local life = wait + SLACK_MS
+    if redis.call('PTTL', QUEUE) < life then
+        redis.call('PEXPIRE', QUEUE, whole(life))
     end
 end
 
 -- Tell the releaser that another handle waits. All waiters ask again after each
 -- release, so the mark of the last one serves for all.
 local function mark_waiter()
-    redis.call('SET', KEYS[4], ARGV[6], 'PX', 2 * LOOK_MS)
+    redis.call('SET', MARK, handle, 'PX', 2 * LOOK_MS)
 end
 
 -- For a free lock: how long it is still another's turn, nil if it is ours.
 local function until_our_turn()
     local head = first()
     while head and parse_member(head).token ~= token do
-        local left = OFFER_MS - age_of(KEYS[5], head, OFFER_LIFE_MS)
+        local left = OFFER_MS - age_of(OFFER, head, OFFER_LIFE_MS)
         local gone = until_removed(head)
         if left > 0 and gone ~= 0 then
             return gone and math.min(gone, left) or left
         end
-        redis.call('ZREM', KEYS[4], head)
+        redis.call('ZREM', QUEUE, head)
         head = first()
     end
 end
@@ -187,7 +179,7 @@ local function take_in_turn(...)
     local held = take(...)
     -- if SET was refused, our place is kept for the next try
     if held.err then return held end
-    local reply = leave(KEYS[4], token, ARGV[2], ARGV[6])
+    local reply = leave()
     if type(reply) == 'number' then return held end
     redis.call('DEL', K) -- else the caller would hold it without knowing
     return reply
@@ -197,7 +189,7 @@ end
 -- lock forever. While it has the lock nobody can take an offer.
 local function wait_for_foreign()
     if me then
-        redis.call('DEL', KEYS[5])
+        redis.call('DEL', OFFER)
         enlist()
     elseif not no_memory then
         mark_waiter()
@@ -206,18 +198,18 @@ local function wait_for_foreign()
     return {'TAKEN', left < 0 and LOOK_MS or left}
 end
 
-local held = read(K)
+local held = read()
 if held == 'wrong type' then return {'WRONGTYPE'} end
 if not held then return take_in_turn() end
 if not held.token then return wait_for_foreign() end
 if held.token == token then
-    redis.call('PEXPIRE', K, ARGV[4]) -- a write; now all others pass
+    redis.call('PEXPIRE', K, lease) -- a write; now all others pass
     return take()
 end
 local left = redis.call('PTTL', K)
 if left < 0 then -- somebody has removed its time to live
-    left = tonumber(ARGV[4])
-    redis.call('PEXPIRE', K, ARGV[4])
+    left = tonumber(lease)
+    redis.call('PEXPIRE', K, lease)
 end
 if no_memory then return {'TAKEN', left} end -- a mark is impossible, too
 local gone = until_gone(grace > 0 and is_absent(held) and held.token)

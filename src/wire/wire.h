@@ -19,7 +19,7 @@
 #include "wire/reply.h"
 
 /* The arguments of one command; borrowed until the command is formatted. */
-#define SHED_ARGS_MAX 17
+#define SHED_ARGS_MAX 18
 
 struct shed_script_text;
 

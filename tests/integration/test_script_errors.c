@@ -33,18 +33,19 @@
 #define SLOT_A "me00000001"
 #define SLOT_B "me00000002"
 #define LATE "soon " /* the end of a slot */
-/* A lock's token, process and run of the server, and its keys. */
+/* The keys and arguments of a lock's script: of its token, process and run of
+ * the server, lease and grace, and handle. */
 #define TOKEN "tokentokentoken1"
 #define DEAD "deaddeaddeaddead"
 #define RUN "runrunrunrunrun1"
 #define HOLDER TOKEN " " ME " " RUN
 #define HELD "SET l LK1" TOKEN ME RUN " PX" LIFE
-#define TAKE HOLDER LIFE " 300 "
+#define ALONE HOLDER LIFE " 300 handle '' " WAITS
+#define FAIR HOLDER LIFE " 300 handle " WAITS " 0"
 #define WAITS "9000000000000"
-#define ALONE "l f z w"
-#define FAIR "l f z q o"
+#define LOCK "l f z q o w"
 
-enum { HALF_AN_HOUR_S = 1800, WORDS_MAX = 20, KEYS_MAX = 5, LINE_BYTES = 512 };
+enum { HALF_AN_HOUR_S = 1800, WORDS_MAX = 20, KEYS_MAX = 6, LINE_BYTES = 512 };
 
 /* Keys are letters, '' is an empty word. */
 static const struct row {
@@ -127,41 +128,36 @@ static const struct row {
      "green 2 0", "", "ZADD g 1000 red 2000 blue 500 ''", "", ""},
     /* of a lock the suspicion z, the offer o and the mark w are hints, and its
      * counter f grows */
-    {"take a lock", SHED_SCRIPT_LOCK_ACQUIRE, ALONE, TAKE "handle", "HELD", "",
-     "f", ""},
-    {"take a lock again", SHED_SCRIPT_LOCK_ACQUIRE, ALONE, TAKE "handle",
-     "HELD", HELD, "f", "l"},
-    {"take the lock of the dead", SHED_SCRIPT_LOCK_ACQUIRE, ALONE,
-     TAKE "handle", "HELD", "gone l; SET z " DEAD " PX 400", "f z", "l z"},
-    {"suspect a holder", SHED_SCRIPT_LOCK_ACQUIRE, ALONE, TAKE "handle",
-     "TAKEN", "gone l", "z", ""},
-    {"wait for a foreign holder", SHED_SCRIPT_LOCK_ACQUIRE, ALONE,
-     TAKE "handle", "TAKEN", "SET l text PX" LIFE, "w", ""},
-    {"take a fair lock in turn", SHED_SCRIPT_LOCK_ACQUIRE, FAIR, TAKE WAITS,
-     "HELD", "ZADD q 1 " TOKEN ME WAITS "; PEXPIRE q" LIFE, "f", ""},
-    {"wait for another's turn", SHED_SCRIPT_LOCK_ACQUIRE, FAIR, TAKE WAITS,
-     "TAKEN", "ZADD q 1 waiter--waiter--" OTHER WAITS "; PEXPIRE q" LIFE,
-     "z q o", "q"},
-    {"queue for the lock of the dead", SHED_SCRIPT_LOCK_ACQUIRE, FAIR,
-     TAKE WAITS, "TAKEN",
+    {"take a lock", SHED_SCRIPT_LOCK_ACQUIRE, LOCK, ALONE, "HELD", "", "f", ""},
+    {"take a lock again", SHED_SCRIPT_LOCK_ACQUIRE, LOCK, ALONE, "HELD", HELD,
+     "f", "l"},
+    {"take the lock of the dead", SHED_SCRIPT_LOCK_ACQUIRE, LOCK, ALONE, "HELD",
+     "gone l; SET z " DEAD " PX 400", "f z", "l z"},
+    {"suspect a holder", SHED_SCRIPT_LOCK_ACQUIRE, LOCK, ALONE, "TAKEN",
+     "gone l", "z", ""},
+    {"wait for a foreign holder", SHED_SCRIPT_LOCK_ACQUIRE, LOCK, ALONE,
+     "TAKEN", "SET l text PX" LIFE, "w", ""},
+    {"take a fair lock in turn", SHED_SCRIPT_LOCK_ACQUIRE, LOCK, FAIR, "HELD",
+     "ZADD q 1 " TOKEN ME WAITS "; PEXPIRE q" LIFE, "f", ""},
+    {"wait for another's turn", SHED_SCRIPT_LOCK_ACQUIRE, LOCK, FAIR, "TAKEN",
+     "ZADD q 1 waiter--waiter--" OTHER WAITS "; PEXPIRE q" LIFE, "z q o", "q"},
+    {"queue for the lock of the dead", SHED_SCRIPT_LOCK_ACQUIRE, LOCK, FAIR,
+     "TAKEN",
      "gone l; SET z " DEAD " PX 400; ZADD q 1 waiter--waiter--" OTHER WAITS,
      "z q o", "l z q"},
-    {"release", SHED_SCRIPT_LOCK_RELEASE, "l w", TOKEN " handle", "2",
+    {"release", SHED_SCRIPT_LOCK_RELEASE, LOCK, ALONE, "2",
      HELD "; SET w another PX" LIFE, "", ""},
-    {"release a fair lock", SHED_SCRIPT_LOCK_RELEASE, "l q",
-     TOKEN " handle " WAITS " " ME, "1",
+    {"release a fair lock", SHED_SCRIPT_LOCK_RELEASE, LOCK, FAIR, "1",
      HELD "; ZADD q 1 " TOKEN ME WAITS "; PEXPIRE q" LIFE, "", "q"},
-    {"give up waiting", SHED_SCRIPT_LOCK_RELEASE, "l q",
-     TOKEN " handle " WAITS " " ME, "0",
+    {"give up waiting", SHED_SCRIPT_LOCK_RELEASE, LOCK, FAIR, "0",
      "ZADD q 1 " TOKEN ME WAITS "; PEXPIRE q" LIFE, "", "q"},
-    {"extend", SHED_SCRIPT_LOCK_EXTEND, "l", HOLDER " 90000", "1", HELD, "",
-     ""},
-    {"extend and rewrite", SHED_SCRIPT_LOCK_EXTEND, "l",
-     TOKEN " " OTHER " " RUN " 90000", "1", HELD, "", ""},
-    {"advance", SHED_SCRIPT_LOCK_ADVANCE, "f", WAITS, "4711",
+    {"extend", SHED_SCRIPT_LOCK_EXTEND, LOCK, ALONE, "1", HELD, "", ""},
+    {"extend and rewrite", SHED_SCRIPT_LOCK_EXTEND, LOCK, ALONE, "1",
+     "SET l LK1" TOKEN OTHER RUN " PX" LIFE, "", ""},
+    {"advance", SHED_SCRIPT_LOCK_ADVANCE, LOCK, ALONE, "4711",
      "SET f 4711 PX" LIFE, "", ""},
-    {"advance a counter that is not there", SHED_SCRIPT_LOCK_ADVANCE, "f",
-     WAITS, "0", "", "", ""},
+    {"advance a counter that is not there", SHED_SCRIPT_LOCK_ADVANCE, LOCK,
+     ALONE, "0", "", "", ""},
     {"repair", SHED_SCRIPT_LOCK_SWAP, "l", "old new" LIFE, "1", "SET l old", "",
      ""},
     {"swap away", SHED_SCRIPT_LOCK_SWAP, "l", "old '' 0", "1", "SET l old", "",

@@ -89,7 +89,7 @@ static void begin_number(struct sim *s, const struct sim_request *r,
  * ones. */
 static void note_number(struct sim *s, const struct sim_request *r)
 {
-    uint64_t number = (uint64_t)strtoull(r->command.arg[0].at, NULL, 10);
+    uint64_t number = (uint64_t)strtoull(r->command.arg[7].at, NULL, 10);
 
     if (r->command.what == LOCK_MODEL_SCRIPT &&
         r->command.script == SHED_SCRIPT_LOCK_ADVANCE &&

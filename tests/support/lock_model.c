@@ -22,6 +22,9 @@ enum {
 };
 #define COUNTER_MS UINT64_C(86400000)
 
+/* The arguments of the scripts of LEASE. */
+enum { TOKEN, PROCESS, RUN, LEASE, GRACE, HANDLE, WAIT, LEAST };
+
 /* ------------------------------------------------------------------ texts */
 
 static bool is_same(const struct lock_model_text *a,
@@ -142,17 +145,16 @@ static uint64_t advance(struct lock_model *t, uint64_t step, uint64_t number,
     return t->counter;
 }
 
-/* The arguments of acquire: token, process, run, lease, grace, who. */
 static void take(struct lock_model *t, const struct lock_model_call *c,
                  struct lock_model_reply *reply)
 {
     struct lock_model_text record = {.size = RECORD_BYTES, .at = "LK1"};
     uint64_t was;
 
-    memcpy(record.at + TOKEN_AT, c->arg[0].at, SHED_TOKEN_BYTES);
-    memcpy(record.at + PROCESS_AT, c->arg[1].at, SHED_PROCESS_BYTES);
-    memcpy(record.at + RUN_AT, c->arg[2].at, SHED_RUN_BYTES);
-    set_lock(t, &record, lock_model_number(&c->arg[3]));
+    memcpy(record.at + TOKEN_AT, c->arg[TOKEN].at, SHED_TOKEN_BYTES);
+    memcpy(record.at + PROCESS_AT, c->arg[PROCESS].at, SHED_PROCESS_BYTES);
+    memcpy(record.at + RUN_AT, c->arg[RUN].at, SHED_RUN_BYTES);
+    set_lock(t, &record, lock_model_number(&c->arg[LEASE]));
     reply->type = LOCK_MODEL_HELD;
     reply->integer = (long long)advance(t, 1, us(t), us(t), &was);
 }
@@ -225,7 +227,7 @@ static struct lock_model_text member(const struct lock_model_text *token,
 
 static struct lock_model_text member_of(const struct lock_model_call *c)
 {
-    return member(&c->arg[0], &c->arg[1], &c->arg[5]);
+    return member(&c->arg[TOKEN], &c->arg[PROCESS], &c->arg[WAIT]);
 }
 
 static const char *process_of(const struct lock_model_text *member)
@@ -258,13 +260,12 @@ static void remove_member(struct lock_model *t,
 }
 
 /* The waiter may have joined before its process had a channel. */
-static void withdraw(struct lock_model *t, const struct lock_model_text *token,
-                     const struct lock_model_text *process,
-                     const struct lock_model_text *wait)
+static void withdraw(struct lock_model *t, const struct lock_model_call *c)
 {
     struct lock_model_text blanks = lock_model_text("                ", 16);
-    struct lock_model_text named = member(token, process, wait);
-    struct lock_model_text nameless = member(token, &blanks, wait);
+    struct lock_model_text named = member_of(c);
+    struct lock_model_text nameless =
+        member(&c->arg[TOKEN], &blanks, &c->arg[WAIT]);
 
     remove_member(t, &named);
     remove_member(t, &nameless);
@@ -274,7 +275,7 @@ static void withdraw(struct lock_model *t, const struct lock_model_text *token,
 static void enlist(struct lock_model *t, const struct lock_model_call *c)
 {
     struct lock_model_text me = member_of(c);
-    uint64_t ends_ms = now_ms(t) + lock_model_number(&c->arg[5]) + SLACK_MS;
+    uint64_t ends_ms = now_ms(t) + lock_model_number(&c->arg[WAIT]) + SLACK_MS;
     size_t i = 0;
 
     while (i < t->queue_count && !is_same(&t->queue[i].member, &me))
@@ -354,12 +355,12 @@ static bool is_our_turn(struct lock_model *t, const struct lock_model_call *c,
     const struct lock_model_text *head;
 
     while ((head = first(t)) != NULL &&
-           memcmp(head->at, c->arg[0].at, SHED_TOKEN_BYTES) != 0) {
+           memcmp(head->at, c->arg[TOKEN].at, SHED_TOKEN_BYTES) != 0) {
         struct lock_model_text other = *head;
         uint64_t gone_ms = 0;
         uint64_t age_ms = age_of(t, &t->offer, &other, OFFER_LIFE_MS);
-        bool is_leaving_us =
-            is_head_leaving(t, &other, lock_model_number(&c->arg[4]), &gone_ms);
+        bool is_leaving_us = is_head_leaving(
+            t, &other, lock_model_number(&c->arg[GRACE]), &gone_ms);
         if (age_ms < OFFER_MS && !(is_leaving_us && gone_ms == 0)) {
             *left_ms = OFFER_MS - age_ms;
             if (is_leaving_us && gone_ms < *left_ms)
@@ -384,7 +385,7 @@ static void take_in_turn(struct lock_model *t, const struct lock_model_call *c,
     }
     take(t, c, reply);
     if (c->is_fair)
-        withdraw(t, &c->arg[0], &c->arg[1], &c->arg[5]);
+        withdraw(t, c);
 }
 
 static void wait_for_foreign(struct lock_model *t,
@@ -397,7 +398,7 @@ static void wait_for_foreign(struct lock_model *t,
         t->offer.is_set = false;
         enlist(t, c);
     } else {
-        set(t, &t->waiters, &c->arg[5], 2 * LOOK_MS);
+        set(t, &t->waiters, &c->arg[HANDLE], 2 * LOOK_MS);
     }
     tell_taken(reply, left_ms < 0 ? LOOK_MS : (uint64_t)left_ms);
 }
@@ -422,14 +423,14 @@ static void acquire(struct lock_model *t, const struct lock_model_call *c,
         wait_for_foreign(t, c, reply);
         return;
     }
-    if (is_token(&t->lock, c->arg[0].at)) {
+    if (is_token(&t->lock, c->arg[TOKEN].at)) {
         take(t, c, reply);
         return;
     }
     if (t->lock.ends_ms == 0)
-        t->lock.ends_ms = now_ms(t) + lock_model_number(&c->arg[3]);
+        t->lock.ends_ms = now_ms(t) + lock_model_number(&c->arg[LEASE]);
     left_ms = (uint64_t)pttl(t, &t->lock);
-    is_going = is_leaving(t, lock_model_number(&c->arg[4]), &gone_ms);
+    is_going = is_leaving(t, lock_model_number(&c->arg[GRACE]), &gone_ms);
     if (is_going && gone_ms == 0) {
         take_in_turn(t, c, reply);
         return;
@@ -437,38 +438,38 @@ static void acquire(struct lock_model *t, const struct lock_model_call *c,
     if (c->is_fair)
         enlist(t, c);
     else
-        set(t, &t->waiters, &c->arg[5], 2 * LOOK_MS);
+        set(t, &t->waiters, &c->arg[HANDLE], 2 * LOOK_MS);
     tell_taken(reply, is_going && gone_ms < left_ms ? gone_ms : left_ms);
 }
 
-/* token, handle, and in a fair lock the time and the process */
 static long long release(struct lock_model *t, const struct lock_model_call *c)
 {
     if (c->is_fair)
-        withdraw(t, &c->arg[0], &c->arg[3], &c->arg[2]);
+        withdraw(t, c);
     t->trackers |= UINT32_C(1) << c->client;
-    if (!is_token(&t->lock, c->arg[0].at))
+    if (!is_token(&t->lock, c->arg[TOKEN].at))
         return 0;
     (void)del_lock(t);
     if (c->is_fair)
         return 1;
-    return t->waiters.is_set && !is_same(&t->waiters.value, &c->arg[1]) ? 2 : 1;
+    return t->waiters.is_set && !is_same(&t->waiters.value, &c->arg[HANDLE])
+               ? 2
+               : 1;
 }
 
-/* token, process, run, lease */
 static long long extend(struct lock_model *t, const struct lock_model_call *c)
 {
     uint64_t ends_ms = t->lock.ends_ms;
-    uint64_t lease_ms = lock_model_number(&c->arg[3]);
+    uint64_t lease_ms = lock_model_number(&c->arg[LEASE]);
     struct lock_model_text record = t->lock.value;
 
     t->trackers |= UINT32_C(1) << c->client;
     if (!t->lock.is_set)
         return 2;
-    if (!is_token(&t->lock, c->arg[0].at))
+    if (!is_token(&t->lock, c->arg[TOKEN].at))
         return 0;
-    memcpy(record.at + PROCESS_AT, c->arg[1].at, SHED_PROCESS_BYTES);
-    memcpy(record.at + RUN_AT, c->arg[2].at, SHED_RUN_BYTES);
+    memcpy(record.at + PROCESS_AT, c->arg[PROCESS].at, SHED_PROCESS_BYTES);
+    memcpy(record.at + RUN_AT, c->arg[RUN].at, SHED_RUN_BYTES);
     set_lock(t, &record, lease_ms);
     if (lease_ms == 0)
         t->lock.ends_ms = ends_ms;
@@ -508,7 +509,7 @@ static void run_script(struct lock_model *t, const struct lock_model_call *c,
         reply->integer = extend(t, c);
         return;
     case SHED_SCRIPT_LOCK_ADVANCE:
-        (void)advance(t, 0, lock_model_number(&c->arg[0]), us(t), &was);
+        (void)advance(t, 0, lock_model_number(&c->arg[LEAST]), us(t), &was);
         reply->integer = (long long)was;
         return;
     case SHED_SCRIPT_LOCK_SWAP:

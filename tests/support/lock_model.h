@@ -64,7 +64,7 @@ struct lock_model_call {
     enum shed_script script;
     unsigned client;
     bool is_fair;
-    struct lock_model_text arg[6]; /* after the keys */
+    struct lock_model_text arg[8]; /* after the keys */
 };
 
 struct lock_model_reply {

@@ -52,9 +52,7 @@ void lock_model_read(struct lock_model_call *c, enum shed_script script,
     }
     for (int i = at + keys; i < args->count; i++)
         c->arg[i - at - keys] = lock_model_text(args->at[i], args->size[i]);
-    c->is_fair =
-        (script == SHED_SCRIPT_LOCK_ACQUIRE && keys == 5) ||
-        (script == SHED_SCRIPT_LOCK_RELEASE && args->count - at - keys == 4);
+    c->is_fair = c->what == LOCK_MODEL_SCRIPT && c->arg[6].size > 0;
     if (c->what == LOCK_MODEL_EXPIRE && is_command(args, "EXPIRE"))
         c->arg[0].size = (size_t)snprintf(
             c->arg[0].at, LOCK_MODEL_TEXT, "%llu",

@@ -12,62 +12,39 @@
 #include "redis/session.h"
 
 #define PINGS 20
-#define NAME_DEFAULT "snowshed"
 
 /* From where on a value is reported. */
 #define CLOCK_OFF_MS 1000
 #define SLOW_MEDIAN_MS 5.0
 #define SLOW_WORST_MS 100.0
 #define US_PER_MS 1000
-
-static const char *or_default(const char *name)
-{
-    return name != NULL ? name : NAME_DEFAULT;
-}
-
-static bool is_replica(const struct doctor *d)
-{
-    return strcmp(cli_info(d->info, "role").at, "slave") == 0;
-}
+#define BEHIND_BYTES (1 << 20)
+#define SILENT_S 10
 
 /* ------------------------------------------------------------------ judging */
+
+#define DENIED                                                                 \
+    "Calls of the library will fail with SHED_EDENIED, or poll where they "    \
+    "could be notified."
+#define GRANT                                                                  \
+    "Grant these (ACL SETUSER; 'man snowshed' lists them all), or check "      \
+    "another name with --cache NAME or --lock NAME."
+#define GRANT_FOR_OPTION "Grant these if you use that option."
 
 static const struct {
     enum shed_use use;
     const char *subject;
-    const char *option; /* what the lack of them means where a program has it;
-                           NULL: every program needs them */
+    enum level level; /* if they are missing */
+    const char *means, *advice;
 } rights[] = {
-    {SHED_USE_CACHE, "cache rights", NULL},
-    {SHED_USE_TAGS, "tag rights",
-     "A cache with the option tags_limit will fail with SHED_EDENIED."},
-    {SHED_USE_FLEET, "fleet rights",
-     "A source with the option fleet_loads will load without that budget."},
-    {SHED_USE_LOCK, "lock rights", NULL}};
-
-static void judge_rights(struct doctor *d, const char *subject,
-                         const char *option, const struct shed_error *found)
-{
-    if (is_replica(d) && option == NULL)
-        cli_find(d, subject, NOTE, "They are checked on the primary only.",
-                 "Give the address of the primary.", "not known");
-    else if (found->code == SHED_OK)
-        cli_find(d, subject, OK, "", "", "all granted");
-    else if (found->code == SHED_EDENIED && option != NULL && !is_replica(d))
-        cli_find(d, subject, NOTE, option,
-                 "Grant these if you use that option.", "%s", found->reason);
-    else if (found->code == SHED_EDENIED && option == NULL)
-        cli_find(
-            d, subject, PROBLEM,
-            "Calls of the library will fail with SHED_EDENIED, or poll where "
-            "they could be notified.",
-            "Grant these (ACL SETUSER; 'man snowshed' lists them all), or "
-            "check another name with --cache NAME or --lock NAME.",
-            "%s", found->reason);
-    else if (option == NULL)
-        cli_find(d, subject, PROBLEM, "The library cannot use it.",
-                 "Fix this first, then run doctor again.", "%s", found->reason);
-}
+    {SHED_USE_CACHE, "cache rights", PROBLEM, DENIED, GRANT},
+    {SHED_USE_TAGS, "tag rights", NOTE,
+     "A cache with the option tags_limit will fail with SHED_EDENIED.",
+     GRANT_FOR_OPTION},
+    {SHED_USE_FLEET, "fleet rights", NOTE,
+     "A source with the option fleet_loads will load without that budget.",
+     GRANT_FOR_OPTION},
+    {SHED_USE_LOCK, "lock rights", PROBLEM, DENIED, GRANT}};
 
 static void check_rights(struct doctor *d)
 {
@@ -81,14 +58,14 @@ static void check_rights(struct doctor *d)
         cli_fail_error(call, &err);
     for (size_t i = 0; i < sizeof(rights) / sizeof(*rights); i++) {
         bool is_lock = rights[i].use == SHED_USE_LOCK;
-        const char *name = or_default(is_lock ? call->lock : call->cache);
-        struct shed_error found = {.code = SHED_OK};
-        (void)!shed_probe(client, rights[i].use, shed_str(name),
-                          shed_deadline_ms(shed_now_ms(), call->timeout_ms),
-                          &found);
-        judge_rights(d, rights[i].subject, rights[i].option, &found);
-        d->is_denied |=
-            rights[i].use == SHED_USE_CACHE && found.code == SHED_EDENIED;
+        const char *name = is_lock ? call->lock : call->cache;
+        enum shed_code code =
+            shed_probe(client, rights[i].use, shed_str(name),
+                       shed_deadline_ms(shed_now_ms(), call->timeout_ms), &err);
+        cli_find(d, rights[i].subject, code == SHED_OK ? OK : rights[i].level,
+                 rights[i].means, rights[i].advice, "%s",
+                 code == SHED_OK ? "all granted" : err.reason);
+        d->is_denied |= rights[i].use == SHED_USE_CACHE && code == SHED_EDENIED;
     }
     shed_client_close(client);
 }
@@ -103,7 +80,7 @@ static void check_writes(struct doctor *d)
      * of the probe of rights (client/probe.c) */
     do
         key = cli_format("%.*s:{snowshed:probe%u}", SHED_NAME_MAX_BYTES,
-                         or_default(d->call->cache), i++);
+                         d->call->cache, i++);
     while (!cli_redis_has(d->redis, shed_str(key.at)));
     cli_writes_read(d->redis, shed_str(key.at), &w);
     if (w.error[0] != '\0' || !d->is_denied)
@@ -116,32 +93,26 @@ static void check_commands(struct doctor *d)
 {
     static const struct {
         enum shed_lack lack;
-        const char *format; /* of the command, with a channel */
+        const char *command;
     } commands[] = {
+        {SHED_LACK_INFO, "INFO"},
         {SHED_LACK_TRACKING, "CLIENT TRACKING ON"},
         {SHED_LACK_ROLE, "ROLE"},
         {SHED_LACK_CLIENT_ID, "CLIENT ID"},
-        {SHED_LACK_NUMSUB, "PUBSUB NUMSUB %s"},
-        {SHED_LACK_SUBSCRIBE, "SUBSCRIBE %s"},
-        {SHED_LACK_UNSUBSCRIBE, "UNSUBSCRIBE %s"},
+        {SHED_LACK_NUMSUB, "PUBSUB NUMSUB " SHED_PROCESS_CHANNEL},
+        {SHED_LACK_SUBSCRIBE, "SUBSCRIBE " SHED_PROCESS_CHANNEL},
+        {SHED_LACK_UNSUBSCRIBE, "UNSUBSCRIBE " SHED_PROCESS_CHANNEL},
     };
-    enum { COUNT = sizeof(commands) / sizeof(*commands) };
-    unsigned missing = 0;
+    bool is_complete = true;
 
-    for (size_t i = 0; i < COUNT; i++) {
-        const struct shed_lack_row *row = &shed_lacks[commands[i].lack];
-        struct shed_reply *reply =
-            cli_redis_ask(d->redis, commands[i].format, SHED_PROCESS_CHANNEL);
-        const char *error = shed_reply_error(reply);
-        if (error != NULL) {
-            missing++;
-            cli_find(d, "commands", WARNING, row->cost,
-                     "Grant it to the user; a proxy must pass it.", "no %s: %s",
-                     row->command, error);
-        }
+    for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
+        struct shed_reply *reply = cli_find_answer(
+            d, "commands", WARNING, shed_lacks[commands[i].lack].cost,
+            commands[i].command);
+        is_complete &= reply != NULL;
         shed_reply_free(reply);
     }
-    if (missing == 0)
+    if (is_complete)
         cli_find(d, "commands", OK, "", "", "all there; keys tracked now: %lld",
                  cli_info_number(d->info, "tracking_total_keys"));
 }
@@ -150,23 +121,20 @@ static void check_commands(struct doctor *d)
 static void check_clock(struct doctor *d)
 {
     uint64_t before_ms = shed_wall_ms();
-    struct shed_reply *time = cli_redis_ask(d->redis, "TIME");
+    struct shed_reply *time =
+        cli_find_answer(d, "clock", PROBLEM,
+                        "The library needs it for leases and ages.", "TIME");
     uint64_t middle_ms = before_ms + (shed_wall_ms() - before_ms) / 2;
     long long off = (long long)shed_reply_time_ms(time) - (long long)middle_ms;
-    bool is_known = shed_reply_error(time) == NULL;
 
-    shed_reply_free(time);
-    cli_out_maybe(d->node, "clock_off_ms", is_known, off);
-    if (!is_known)
-        cli_find(d, "clock", PROBLEM,
-                 "The library needs it for leases and ages.", "Grant +time.",
-                 "not known: TIME is refused");
-    else
+    cli_out_maybe(d->node, "clock_off_ms", time != NULL, off);
+    if (time != NULL)
         cli_find(d, "clock", llabs(off) > CLOCK_OFF_MS ? WARNING : OK,
                  "Leases and ages use the server's clock, and are right; "
                  "TIMESTAMP locks and the times in logs are not.",
                  "Let both hosts use NTP.", "the server's is %lld ms %s ours",
                  llabs(off), off > 0 ? "ahead of" : "behind");
+    shed_reply_free(time);
 }
 
 static int compare(const void *a, const void *b)
@@ -184,16 +152,11 @@ static void check_latency(struct doctor *d)
 
     for (size_t i = 0; i < PINGS; i++) {
         uint64_t begin_us = shed_now_us();
-        struct shed_reply *reply = cli_redis_ask(d->redis, "PING");
-        const char *error = shed_reply_error(reply);
-        if (error != NULL) {
-            cli_find(
-                d, "latency", PROBLEM,
-                "The library asks by PING whether a connection is alive.",
-                "Find out what refuses it; if a right is missing, grant +ping.",
-                "not known: %s", error);
+        struct shed_reply *reply = cli_find_answer(
+            d, "latency", PROBLEM,
+            "The library asks by PING whether a connection is alive.", "PING");
+        if (reply == NULL) {
             cli_out_text(d->node, "latency", NULL);
-            shed_reply_free(reply);
             return;
         }
         shed_reply_free(reply);
@@ -215,6 +178,57 @@ static void check_latency(struct doctor *d)
              "median %.2f ms, slowest %.2f ms", median_ms, slowest_ms);
 }
 
+/* ---------------------------------------------------------------- replicas */
+
+static struct cli_text part_of(const char *line, const char *name)
+{
+    return cli_field(line, name, '=', ",");
+}
+
+/* ip=...,port=...,state=...,offset=...,lag=... */
+static void judge_replica(struct doctor *d, const char *line, json_t *out)
+{
+    long long behind = cli_info_number(d->info, "master_repl_offset") -
+                       strtoll(part_of(line, "offset").at, NULL, 10);
+    long long lag_s = strtoll(part_of(line, "lag").at, NULL, 10);
+    struct cli_text host = part_of(line, "ip"), port = part_of(line, "port");
+    struct cli_text state = part_of(line, "state");
+    bool is_online = strcmp(state.at, "online") == 0;
+    bool is_well = is_online && behind <= BEHIND_BYTES && lag_s <= SILENT_S;
+
+    cli_out_text(out, "host", host.at);
+    cli_out_text(out, "port", port.at);
+    cli_out_text(out, "state", state.at);
+    cli_out_maybe(out, "behind_bytes", is_online, behind);
+    cli_out_maybe(out, "silent_s", is_online, lag_s);
+    cli_find(d, "replica", is_well ? OK : WARNING,
+             "If it takes its primary's place, what it lacks is lost: leases, "
+             "locks, and invalidations whose process has died, too.",
+             "See the network, and whether its host is busy.",
+             "%s:%s of %s, %s, %lld bytes behind, last heard %lld s ago",
+             host.at, port.at, d->server, state.at, is_online ? behind : -1,
+             lag_s);
+}
+
+static void check_replicas(struct doctor *d)
+{
+    json_t *list = cli_out_list(d->node, "replicas");
+    struct cli_text line = cli_info(d->info, "slave0");
+
+    for (unsigned i = 1; line.at[0] != '\0'; i++) {
+        judge_replica(d, line.at, cli_out_item(list));
+        line = cli_info(d->info, cli_format("slave%u", i).at);
+    }
+    if (cli_redis_is_cluster(d->redis) &&
+        strcmp(cli_info(d->info, "connected_slaves").at, "0") == 0)
+        cli_find(d, "replica", NOTE,
+                 "When it dies, the keys of its slots are refused until it is "
+                 "back.",
+                 "Give each primary a replica.", "%s: it has none", d->server);
+}
+
+/* ----------------------------------------------------------------- servers */
+
 /* What the chosen server says. */
 static void check_server(struct doctor *d)
 {
@@ -224,12 +238,11 @@ static void check_server(struct doctor *d)
     d->info = cli_redis_ask(d->redis, "INFO");
     if (shed_reply_begins(d->info, "NOAUTH")) /* all else follows from that */
         (void)cli_redis_check(d->redis, d->info, "INFO");
-    d->has_info = shed_reply_error(d->info) == NULL;
+    check_replicas(d);
     d->is_brief = is_node;
     cli_find_values(d);
-    cli_find_replicas(d);
-    if (!is_node)
-        check_rights(d);
+    if (!is_node && strcmp(cli_info(d->info, "role").at, "slave") != 0)
+        check_rights(d); /* those on a replica tell nothing of its primary */
     check_writes(d);
     check_commands(d);
     check_clock(d);
@@ -237,38 +250,56 @@ static void check_server(struct doctor *d)
     d->is_brief = false;
 }
 
-/* The primaries of a cluster, or the one server. */
-static void check_servers(struct doctor *d)
+/* Look at a primary of a cluster, if it can be reached. */
+static void check_node(struct doctor *d)
 {
-    json_t *nodes = NULL;
+    size_t slots = cli_redis_slots(d->redis);
+    struct shed_error err = {.reason = ""};
+    bool is_reached = cli_redis_reach(d->redis, &err);
 
-    if (cli_redis_is_cluster(d->redis)) {
-        nodes = cli_out_list(d->out, "nodes");
-        cli_find_cluster(d);
-        check_rights(d);
-    }
-    d->node = d->out;
+    cli_out_text(d->node, "server", d->server);
+    cli_out_number(d->node, "slots", slots);
+    cli_out_flag(d->node, "is_reached", is_reached);
+    cli_find(d, "node", is_reached ? OK : PROBLEM,
+             "Keys of its slots are neither read nor written.",
+             "Start it, or let a replica take over. Clients must reach it "
+             "under this address, which it announces (cluster-announce-ip).",
+             "%s: %zu slots%s%s", d->server, slots, is_reached ? "" : ": ",
+             is_reached ? "" : err.reason);
+    if (is_reached)
+        check_server(d);
+}
+
+static void check_cluster(struct doctor *d)
+{
+    json_t *nodes = cli_out_list(d->node, "nodes");
+
+    cli_find_cluster(d);
+    check_rights(d);
     for (size_t i = 0; cli_redis_next(d->redis, &i); i++) {
-        if (cli_redis_is_cluster(d->redis))
-            d->node = cli_out_item(nodes);
+        d->node = cli_out_item(nodes);
         d->server = cli_redis_server(d->redis);
-        if (cli_find_reached(d))
-            check_server(d);
+        check_node(d);
     }
 }
 
 int cli_doctor(struct cli_call *call)
 {
-    struct doctor d = {.call = call, .out = call->out};
+    struct doctor d = {.call = call, .node = call->out};
 
     if (call->count > 0)
         call->redis_uri = call->words[0];
-    d.findings = cli_out_list(d.out, "findings");
+    d.findings = cli_out_list(call->out, "findings");
     if (cli_find_sentinels(&d)) {
         cli_redis_open(call);
         d.redis = call->redis;
-        cli_out_text(d.out, "server", cli_redis_name(d.redis));
-        check_servers(&d);
+        cli_out_text(call->out, "server", cli_redis_name(d.redis));
+        if (cli_redis_is_cluster(d.redis)) {
+            check_cluster(&d);
+        } else {
+            d.server = cli_redis_server(d.redis);
+            check_server(&d);
+        }
     }
     shed_reply_free(d.info);
     if (!call->is_json) /* it is told already, as it was found */

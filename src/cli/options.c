@@ -13,6 +13,7 @@
 
 #define TIMEOUT_DEFAULT_MS 2000
 #define GRACE_DEFAULT_MS 1000
+#define NAME_DEFAULT "snowshed" /* of which doctor checks the rights */
 
 enum kind { FLAG, NUMBER, TEXT };
 
@@ -253,6 +254,7 @@ void cli_options_parse(struct cli_call *call, int argc, char **argv)
     call->mysql = getenv("SNOWSHED_MYSQL");
     call->timeout_ms = TIMEOUT_DEFAULT_MS;
     call->grace_ms = GRACE_DEFAULT_MS;
+    call->cache = call->lock = NAME_DEFAULT;
     gather(NULL, options);
     run_argp(call, &argp, argc, argv, ARGP_IN_ORDER);
     free(doc);

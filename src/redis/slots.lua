@@ -1,78 +1,53 @@
--- Give back, keep and take slots of a budget of loads that many processes share.
--- Each slot is a member of a sorted set, its score the time when it ends at the
--- latest; one who has asked in vain is a member whose score is negative. A slot is
--- the name of the one that has it and a number.
+-- Say how many slots of a budget of loads a process has, and how many it wants. Many
+-- processes share the budget. A call that is made again changes nothing more.
+-- Each process is a member of a sorted set, NAME:SLOTS:WANTED: its slots, and how
+-- many it wants; the score is the time when they end at the latest.
 -- These times are of a clock of the set. It goes on as the server's does, but
 -- never back, and at most by what has passed for the process that asks since it
 -- was answered before. So a step of the server's clock neither prolongs a slot nor
 -- ends it early. Two members, 'wall' and 'time', are the two clocks' last readings.
--- Two more members count the two kinds. With them nothing is read: the server
--- tracks what is read, and would announce each change of the set.
--- The two have to be right, so each command is first made without an effect: one
--- that the server refuses then ends the script before anything has changed.
+-- The call is made where the server tracks nothing: it would announce each change
+-- of the set to every process that has asked.
 -- KEYS  1 the set
--- ARGV  1 who asks   2 the budget   3 how long a slot lasts, ms
+-- ARGV  1 who asks   2 the budget   3 how long its slots last, ms
 --       4 the ms since the asking process was answered before
---       5 6 slots to give back, from this number up to that one, without it
---       7 8 slots to keep: they last for that long from now, and are taken if
---       they are not there   9 how many to take: the numbers from the eighth on
--- Returns {how many were taken, the slots in use, how many wait for one}
+--       5 the slots that it has, whatever the budget is   6 how many it wants
+-- Returns {how many it has now, the slots in use, how many others wait for one}
 
-local WAIT_MS = 300 -- those that wait ask again within 200 ms
-local COUNTS = 1000000 -- the counts stay below it, and times are above it
-local LIFE_MS = 7200000 -- no slot lasts longer: load_timeout_ms is up to an hour
 local SET_MS = 604800000 -- a smaller step of the clock does not end the set
-local CLOCK = 2 ^ 41 -- readings divided by this are below the counts
-local function number(i) return tonumber(ARGV[i]) end
-local budget, wall = number(2), clock()
+local who, keep, want = ARGV[1], tonumber(ARGV[5]), tonumber(ARGV[6])
 
-local function write(command, ...)
-    return tonumber(redis.call(command, K, ...))
-end
-local function id(n) return ARGV[1] .. string.format('%08x', n) end
-local function count(name, change)
-    return write('ZADD', 'INCR', whole(change), name)
-end
--- The clock of this name, after so many ms; 0 if it is not there yet.
-local function advance(name, ms)
-    return write('ZADD', 'INCR', string.format('%.17g', ms / CLOCK), name) * CLOCK
-end
+local ends, all = {}, redis.call('ZRANGE', K, 0, -1, 'WITHSCORES')
+for i = 1, #all, 2 do ends[all[i]] = tonumber(all[i + 1]) end
 
-write('ZREM', '')
-write('PEXPIRE', SET_MS)
-write('ZREMRANGEBYSCORE', 1, 0)
-count('slots', 0)
+local wall = clock()
+local step = math.min(wall - (ends.wall or wall), tonumber(ARGV[4]))
+local now = (ends.time or 0) + math.max(0, step)
+ends.wall, ends.time = nil, nil
 
-local before, passed = advance('wall', 0), number(4)
-local step = advance('wall', wall - before) - before
-if before > 0 then step = math.max(0, math.min(step, passed)) end
-local now = advance('time', step)
-local function last(n)
-    return write('ZADD', whole(now + number(3)), id(n))
+-- First, and without an effect: where the server refuses these, nothing has changed.
+-- ZREM needs no memory, and after a write Redis lets a script exceed its memory.
+redis.call('PEXPIRE', K, SET_MS)
+redis.call('ZREM', K, '')
+local used, waiting = 0, 0
+for member, last in pairs(ends) do
+    local name, slots, wanted = string.match(member, '^(.*):(%d+):(%d+)$')
+    if not name or name == who or last <= now then
+        redis.call('ZREM', K, member)
+    else
+        used = used + tonumber(slots)
+        if tonumber(wanted) > tonumber(slots) then waiting = waiting + 1 end
+    end
 end
+local slots = math.max(keep, math.min(want, tonumber(ARGV[2]) - used))
 
--- a slot that ends too late is not ours
-local change = -write('ZREMRANGEBYSCORE', COUNTS, whole(now))
-    - write('ZREMRANGEBYSCORE', '(' .. whole(now + LIFE_MS), '+inf')
-for n = number(5), number(6) - 1 do change = change - write('ZREM', id(n)) end
-for n = number(7), number(8) - 1 do change = change + last(n) end
-local used, taken, asked = count('slots', change), 0, number(9)
-for n = number(8), number(8) + asked - 1 do
-    if used + taken < budget then taken = taken + last(n) end
-end
-if taken > 0 then used = count('slots', taken) end
-
-change = -write('ZREMRANGEBYSCORE', whole(-now), -COUNTS)
-    - write('ZREMRANGEBYSCORE', '-inf', '(' .. whole(-now - LIFE_MS))
-if asked > taken then
-    change = change + write('ZADD', whole(-now - WAIT_MS), ARGV[1])
-elseif taken > 0 then
-    change = change - write('ZREM', ARGV[1])
-end
-local waiting = count('waiting', change)
-if used == 0 and waiting == 0 then
+if want > 0 then
+    redis.call('ZADD', K, whole(now + tonumber(ARGV[3])),
+        who .. ':' .. whole(slots) .. ':' .. whole(want))
+elseif used + waiting == 0 then
     redis.call('UNLINK', K)
-else
-    redis.call('PEXPIRE', K, SET_MS)
+    return {0, 0, 0}
 end
-return {taken, used, waiting}
+redis.call('ZADD', K, whole(wall), 'wall', whole(now), 'time')
+redis.call('PEXPIRE', K, SET_MS)
+return {slots, used + slots, waiting}

@@ -5,7 +5,8 @@
  * Whatever changes the slots posts a step to the reactor of the first link's
  * client. A step sends what is to be sent now, or sets the timer. The links of
  * the source's other caches wait until the first one has left; then the next
- * one goes on with the same slots, whose names do not depend on the client.
+ * one goes on with the same slots: the source's name does not depend on the
+ * client.
  */
 #include "source/fleet.h"
 
@@ -30,12 +31,14 @@
 #define PATIENCE_PART 10
 
 #define KEY_SUFFIX ":loads"
+#define NAME_BYTES 16
 
 struct shed_fleet {
     /* set at creation */
     struct shed_mutex *mu; /* the source's */
     void (*wake)(struct shed_source *source);
     struct shed_source *source;
+    char name[NAME_BYTES + 1]; /* by which Redis knows this source */
     char budget[SHED_DIGITS], life_ms[SHED_DIGITS];
     /* under mu */
     char key[SHED_NAME_MAX_BYTES + sizeof(KEY_SUFFIX)]; /* "": not known yet */
@@ -125,15 +128,17 @@ static void step(struct shed_fleet_link *link);
 
 /* Returns: false if the reply is not what the script returns. */
 static bool read_answer(const struct shed_reply *reply,
+                        const struct shed_slots_exchange *asked,
                         struct shed_slots_answer *answer)
 {
-    long long taken = shed_reply_integer(shed_reply_at(reply, 0));
+    long long slots = shed_reply_integer(shed_reply_at(reply, 0));
     long long in_use = shed_reply_integer(shed_reply_at(reply, 1));
-    long long waiting = shed_reply_integer(shed_reply_at(reply, 2));
+    long long others = shed_reply_integer(shed_reply_at(reply, 2));
 
-    *answer = (struct shed_slots_answer){(size_t)taken, (size_t)in_use,
-                                         (size_t)waiting};
-    return taken >= 0 && in_use >= 0 && waiting >= 0;
+    *answer = (struct shed_slots_answer){(size_t)slots, (size_t)in_use,
+                                         (size_t)others};
+    return slots >= (long long)asked->keep && slots <= (long long)asked->want &&
+           in_use >= slots && others >= 0;
 }
 
 /* The slots have changed: tell it if Redis is away now, as why says, or is
@@ -164,7 +169,7 @@ static void on_answer(void *arg, const struct shed_call_result *result)
     struct shed_fleet *f = link->fleet;
     struct shed_error why = {SHED_OK, ""};
     struct shed_slots_answer answer;
-    bool has_failed = !read_answer(result->reply, &answer);
+    bool has_failed = !read_answer(result->reply, &f->slots.asked, &answer);
 
     if (has_failed)
         (void)shed_call_failure(result, &why);
@@ -185,14 +190,14 @@ static void send_exchange(struct shed_fleet_link *link,
                           const struct shed_slots_exchange *x)
 {
     const struct shed_fleet *f = link->fleet;
-    const uint64_t numbers[] = {x->passed_ms, x->give[0], x->give[1],
-                                x->keep[0],   x->keep[1], x->take};
+    const uint64_t numbers[] = {x->passed_ms, x->keep, x->want};
     char digits[sizeof(numbers) / sizeof(*numbers)][SHED_DIGITS];
     struct shed_args args;
 
     shed_script_begin(&args, SHED_SCRIPT_SLOTS, "1");
     shed_args_add_text(&args, f->key);
-    shed_args_add_text(&args, f->slots.name);
+    args.is_untracked = true;
+    shed_args_add_text(&args, f->name);
     shed_args_add_text(&args, f->budget);
     shed_args_add_text(&args, f->life_ms);
     for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
@@ -307,7 +312,9 @@ struct shed_fleet *shed_fleet_create(const struct shed_source_options *o,
     shed_write_digits(f->life_ms, life_ms);
     if (o->fleet_name != NULL)
         (void)snprintf(f->key, sizeof(f->key), "%s" KEY_SUFFIX, o->fleet_name);
-    shed_slots_init(&f->slots, (size_t)o->fleet_loads, life_ms, name);
+    (void)snprintf(f->name, sizeof(f->name), "%016llx",
+                   (unsigned long long)name);
+    shed_slots_init(&f->slots, (size_t)o->fleet_loads, life_ms);
     return f;
 }
 

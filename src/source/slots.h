@@ -2,15 +2,14 @@
  * A source's slots of the fleet's budget: a load has one while it is under way.
  * Pure.
  *
- * They are in Redis (slots.lua); here is how many of them this source has, what
- * to ask Redis for, and when. A source's slots have consecutive numbers: new
- * ones come at the end, and those at the front, which end first, are given
- * back. What is asked goes in one exchange at a time. While Redis is away,
- * loads begin without a slot; when it is back, the first exchange makes it have
- * the slots of all that are under way, and no others of this source.
+ * Redis has how many slots each source has (slots.lua); here is how many of
+ * them are in use, what to ask Redis for, and when. An exchange says how many
+ * this source has in any case, and how many it wants. It may be sent again, so
+ * one that has failed leaves nothing to be made up for. While Redis is away,
+ * loads begin without a slot; the first exchange after that has all of them
+ * counted.
  *
- * Where others wait for a slot too, all ask at random times, at intervals by
- * which about four asks come to each slot that is given back; and nobody takes
+ * Where others wait for a slot too, all ask at random times, and nobody takes
  * back at once what it has just given. So no source is ahead of another.
  */
 #ifndef SHED_SLOTS_H
@@ -20,16 +19,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SHED_SLOTS_NAME_BYTES 16
-
 /* Asks that are refused are at least this far apart. */
 #define SHED_SLOTS_ASK_MIN_MS 2
 
-/* What to send. The numbers go from the first up to the second, without it. */
+/* What to send. */
 struct shed_slots_exchange {
-    uint64_t give[2];   /* to give back */
-    uint64_t keep[2];   /* then to keep for longer, or to take in any case */
-    size_t take;        /* then to take, if the budget allows: the next ones */
+    size_t keep;        /* slots that it has, whatever the budget is */
+    size_t want;        /* those that it has, if the budget allows */
     uint64_t passed_ms; /* since the last that was answered */
 };
 
@@ -37,23 +33,20 @@ struct shed_slots {
     /* set by init */
     size_t budget;
     uint64_t life_ms; /* of a slot */
-    char name[SHED_SLOTS_NAME_BYTES + 1];
     /* its own */
-    size_t wanted;        /* loads that could begin now */
-    size_t busy;          /* loads under way */
-    size_t ready;         /* slots for the next loads */
-    uint64_t first;       /* the number of the first slot of all these */
-    uint64_t in_redis[2]; /* Redis has no others of this source; and, unless
-                             it is away, it has all of these */
-    uint64_t keep_ms;     /* when all are to be prolonged */
-    bool is_asking;       /* an exchange is under way: */
+    size_t wanted; /* loads that could begin now */
+    size_t busy;   /* loads under way */
+    size_t ready;  /* slots for the next loads */
+    size_t held; /* slots that Redis has counted for it; while it answers, those
+                    of busy and ready are among them; SIZE_MAX: unknown */
+    bool is_asking; /* an exchange is under way: */
     struct shed_slots_exchange asked;
-    uint64_t asked_first; /* first, when it was sent */
-    uint64_t asked_ms;    /* when that was */
-    bool is_away;         /* Redis is, or nobody asks it */
-    bool is_refused;      /* the last ask was, at least in part */
+    uint64_t asked_ms;   /* when it was sent */
+    bool is_away;        /* Redis is, or nobody asks it */
     uint64_t heard_ms;   /* when the last that was answered was sent; 0: none */
-    uint64_t ask_ms;     /* not to ask again before */
+    uint64_t ask_ms;     /* not to ask for more before */
+    bool is_refused;     /* the last exchange was, at least in part: Redis takes
+                            this source to wait for slots */
     uint64_t refused_us; /* since when a load has waited; 0: none does */
     size_t others;       /* that wait, as seen last */
     size_t in_use;       /* of all, as seen last */
@@ -61,12 +54,12 @@ struct shed_slots {
 };
 
 struct shed_slots_answer {
-    size_t taken, in_use, waiting;
+    size_t slots, in_use; /* its own, and those of all */
+    size_t others;        /* sources that wait for one */
 };
 
-/* Begin without a slot, and as away. name is unique. */
-void shed_slots_init(struct shed_slots *s, size_t budget, uint64_t life_ms,
-                     uint64_t name);
+/* Begin without a slot, and as away. */
+void shed_slots_init(struct shed_slots *s, size_t budget, uint64_t life_ms);
 
 /* How many loads could begin now, with slots. */
 void shed_slots_want(struct shed_slots *s, size_t wanted);

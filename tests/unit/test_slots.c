@@ -22,7 +22,7 @@ static uint64_t draw(void)
 
 static void set_up(size_t budget)
 {
-    shed_slots_init(&slots, budget, LIFE_MS, 0xabc);
+    shed_slots_init(&slots, budget, LIFE_MS);
     shed_slots_attach(&slots);
     now_ms = 100000;
 }
@@ -33,17 +33,16 @@ static bool next(void)
 }
 
 /* Expect an exchange of these. */
-static void expect_sent(size_t give, size_t keep, size_t take)
+static void expect_sent(size_t keep, size_t want)
 {
     ck_assert(next());
-    ck_assert_uint_eq(sent.give[1] - sent.give[0], give);
-    ck_assert_uint_eq(sent.keep[1] - sent.keep[0], keep);
-    ck_assert_uint_eq(sent.take, take);
+    ck_assert_uint_eq(sent.keep, keep);
+    ck_assert_uint_eq(sent.want, want);
 }
 
-static void answer(size_t taken, size_t in_use, size_t waiting)
+static void answer(size_t has, size_t in_use, size_t others)
 {
-    const struct shed_slots_answer a = {taken, in_use, waiting};
+    const struct shed_slots_answer a = {has, in_use, others};
 
     shed_slots_settle(&slots, &a, now_ms * 1000, draw());
 }
@@ -63,9 +62,11 @@ static uint64_t begin(void)
 /* Have a load under way, with a slot. */
 static void begin_with_slot(void)
 {
+    size_t alive = slots.busy;
+
     shed_slots_want(&slots, 1);
-    expect_sent(0, 0, 1);
-    answer(1, 1, 0);
+    expect_sent(alive, alive + 1);
+    answer(alive + 1, alive + 1, 0);
     begin();
 }
 
@@ -88,7 +89,7 @@ static unsigned ask_in_vain(uint64_t for_ms, size_t in_use, uint64_t *gap_ms)
     shed_slots_want(&slots, 1);
     for (; now_ms < begin_ms + for_ms; now_ms++)
         if (next()) {
-            answer(0, in_use, 1);
+            answer(0, in_use, 0);
             if (asks++ > 0 && now_ms - last_ms < *gap_ms)
                 *gap_ms = now_ms - last_ms;
             last_ms = now_ms;
@@ -103,7 +104,7 @@ TEST(a_load_begins_when_its_slot_is_granted)
     set_up(2);
     shed_slots_want(&slots, 1);
     ck_assert(!shed_slots_may_begin(&slots));
-    expect_sent(0, 0, 1);
+    expect_sent(0, 1);
     ck_assert(!shed_slots_may_begin(&slots));
     ck_assert(!next()); /* one exchange at a time */
     answer(1, 1, 0);
@@ -113,21 +114,31 @@ TEST(a_load_begins_when_its_slot_is_granted)
 
 TEST(a_slot_is_given_back_when_its_load_has_ended)
 {
-    uint64_t taken;
-
     set_up(2);
     begin_with_slot();
-    taken = sent.keep[1];
     shed_slots_want(&slots, 0);
     ck_assert(!next());
     shed_slots_end(&slots, 1000);
     ck_assert(!shed_slots_is_idle(&slots));
-    expect_sent(1, 0, 0);
-    ck_assert_uint_eq(sent.give[0], taken);
+    expect_sent(0, 0);
     answer(0, 0, 0);
     ck_assert(shed_slots_is_idle(&slots));
     ck_assert(!next());
     ck_assert_uint_eq(delay_ms, UINT64_MAX);
+}
+
+TEST(a_slot_whose_load_ends_during_an_exchange_is_given_back_by_the_next)
+{
+    set_up(2);
+    begin_with_slot();
+    shed_slots_want(&slots, 1);
+    expect_sent(1, 2);
+    shed_slots_end(&slots, 1000);
+    answer(2, 2, 1);
+    begin();
+    ck_assert(!shed_slots_may_begin(&slots));
+    shed_slots_want(&slots, 0);
+    expect_sent(1, 1);
 }
 
 TEST(alone_it_gives_back_and_takes_in_one_exchange)
@@ -135,29 +146,41 @@ TEST(alone_it_gives_back_and_takes_in_one_exchange)
     set_up(1);
     begin_with_slot();
     shed_slots_end(&slots, 1000);
-    expect_sent(1, 0, 1);
+    expect_sent(0, 1);
 }
 
 TEST(a_slot_that_nobody_needs_any_longer_is_given_back)
 {
     set_up(2);
     shed_slots_want(&slots, 2);
-    expect_sent(0, 0, 2);
+    expect_sent(0, 2);
     shed_slots_want(&slots, 0); /* the queue's callers have given up */
     answer(2, 2, 0);
-    expect_sent(2, 0, 0);
+    expect_sent(0, 0);
     answer(0, 0, 0);
     ck_assert(shed_slots_is_idle(&slots));
+}
+
+TEST(a_source_that_no_longer_waits_for_a_slot_says_so)
+{
+    set_up(1);
+    shed_slots_want(&slots, 1);
+    expect_sent(0, 1);
+    shed_slots_want(&slots, 0);
+    answer(0, 1, 0);
+    expect_sent(0, 0);
+    answer(0, 1, 0);
+    ck_assert(!next());
 }
 
 TEST(a_load_that_was_refused_a_slot_is_told_how_long_it_waited)
 {
     set_up(1);
     shed_slots_want(&slots, 1);
-    expect_sent(0, 0, 1);
-    answer(0, 1, 1);
+    expect_sent(0, 1);
+    answer(0, 1, 0);
     now_ms += 500;
-    expect_sent(0, 0, 1);
+    expect_sent(0, 1);
     answer(1, 1, 0);
     ck_assert_uint_eq(begin(), 500000);
 }
@@ -193,17 +216,17 @@ TEST(what_is_given_back_is_left_to_those_that_wait)
 {
     set_up(1);
     shed_slots_want(&slots, 1);
-    expect_sent(0, 0, 1);
+    expect_sent(0, 1);
     answer(1, 1, 1);
     begin();
     now_ms += 1000;
     shed_slots_end(&slots, 10000);
-    expect_sent(1, 0, 0);
+    expect_sent(0, 0);
     answer(0, 0, 1);
     ck_assert(!next());
     ck_assert_uint_ge(delay_ms, SHED_SLOTS_ASK_MIN_MS);
     now_ms += delay_ms;
-    expect_sent(0, 0, 1);
+    expect_sent(0, 1);
 }
 
 TEST(a_slot_of_a_long_load_is_kept)
@@ -214,49 +237,35 @@ TEST(a_slot_of_a_long_load_is_kept)
     ck_assert(!next());
     ck_assert_uint_eq(delay_ms, LIFE_MS / 2);
     now_ms += delay_ms;
-    expect_sent(0, 1, 0);
-    answer(0, 1, 0);
+    expect_sent(1, 1);
+    answer(1, 1, 0);
     ck_assert(!next());
     ck_assert_uint_eq(delay_ms, LIFE_MS / 2);
     now_ms += delay_ms;
-    expect_sent(0, 1, 0);
+    expect_sent(1, 1);
     shed_slots_end(&slots, 1000); /* meanwhile */
-    answer(0, 1, 0);
-    expect_sent(1, 0, 0);
-}
-
-/* The first has a slot that lasts to the end of the second, not of its own. */
-TEST(the_oldest_slot_is_the_first_to_leave)
-{
-    set_up(2);
-    begin_with_slot();
-    now_ms += LIFE_MS / 4;
-    begin_with_slot();
-    shed_slots_want(&slots, 0);
-    shed_slots_end(&slots, 1000);
-    expect_sent(1, 0, 0);
-    ck_assert_uint_eq(sent.give[1], sent.keep[1] - 1);
+    answer(1, 1, 0);
+    expect_sent(0, 0);
 }
 
 TEST(loads_begin_without_slots_while_redis_is_away)
 {
     set_up(1);
     shed_slots_want(&slots, 1);
-    expect_sent(0, 0, 1);
+    expect_sent(0, 1);
     lose_it();
     begin();
     ck_assert(!next());
     ck_assert_uint_ge(delay_ms, 500);
     ck_assert_uint_le(delay_ms, 1000);
     now_ms += delay_ms;
-    /* the one that may have been taken, and the one of the load */
-    expect_sent(1, 1, 0);
+    expect_sent(1, 1);
     ck_assert(shed_slots_may_begin(&slots));
-    answer(0, 1, 0);
+    answer(1, 1, 0);
     ck_assert(!shed_slots_may_begin(&slots));
     shed_slots_end(&slots, 1000);
     shed_slots_want(&slots, 0);
-    expect_sent(1, 0, 0);
+    expect_sent(0, 0);
 }
 
 /* Else its next loads would all begin at once, whenever they come. */
@@ -264,85 +273,75 @@ TEST(a_source_without_loads_finds_out_that_redis_is_back)
 {
     set_up(1);
     load_once();
-    expect_sent(1, 0, 0);
+    expect_sent(0, 0);
     lose_it();
     ck_assert(!next());
     now_ms += delay_ms;
-    expect_sent(1, 0, 0); /* again, because the first time has failed */
+    expect_sent(0, 0); /* again, because the first time has failed */
     ck_assert(shed_slots_may_begin(&slots));
     answer(0, 0, 0);
     ck_assert(!shed_slots_may_begin(&slots));
     ck_assert(!next());
     ck_assert_uint_eq(delay_ms, UINT64_MAX);
     shed_slots_go_without(&slots);
-    expect_sent(0, 0, 0);
-}
-
-TEST(few_slots_are_to_be_given_back_however_long_redis_was_away)
-{
-    set_up(1);
-    shed_slots_go_without(&slots);
-    for (unsigned i = 0; i < 100; i++) {
-        begin();
-        expect_sent(i > 0, 1, 0);
-        lose_it();
-        shed_slots_end(&slots, 1000);
-        now_ms += LIFE_MS;
-    }
+    expect_sent(0, 0);
 }
 
 TEST(an_answer_that_is_late_is_not_waited_for)
 {
     set_up(1);
     shed_slots_want(&slots, 1);
-    expect_sent(0, 0, 1);
+    expect_sent(0, 1);
     shed_slots_go_without(&slots);
     begin();
     shed_slots_want(&slots, 0);
     answer(1, 1, 0);
-    ck_assert(shed_slots_may_begin(&slots)); /* with the slot that came late */
-    /* which nobody needs; the load that began gets one of its own */
-    expect_sent(1, 1, 0);
+    /* the slot that came late is that load's */
+    ck_assert(!shed_slots_may_begin(&slots));
+    ck_assert(!next());
 }
 
-/* Their count may be that of the slots which Redis was asked for in vain. */
 TEST(loads_that_began_without_slots_get_them_when_redis_is_asked_again)
 {
     set_up(1);
     load_once();
-    expect_sent(1, 0, 0);
+    expect_sent(0, 0);
     answer(0, 0, 0);
     shed_slots_want(&slots, 1);
-    expect_sent(0, 0, 1);
+    expect_sent(0, 1);
     lose_it();
     begin();
     shed_slots_want(&slots, 0);
     shed_slots_go_without(&slots);
     shed_slots_attach(&slots);
-    expect_sent(0, 1, 0);
+    expect_sent(1, 1);
+}
+
+TEST(
+    a_slot_that_may_have_been_taken_in_vain_is_given_back_when_redis_is_asked_again)
+{
+    set_up(1);
+    shed_slots_want(&slots, 1);
+    expect_sent(0, 1);
+    lose_it();
+    shed_slots_want(&slots, 0);
+    ck_assert(!shed_slots_is_idle(&slots));
+    shed_slots_go_without(&slots);
+    shed_slots_attach(&slots);
+    expect_sent(0, 0);
 }
 
 /* ---------------------------------------------------- a Redis that may fail */
 
-/* The numbers that it has, modulo their count: a source never has to do with so
- * many at a time. */
-static bool has[4 * LOADS_MAX];
+/* The slots that it has counted for the source. */
+static size_t counted;
 
-/* Carry an exchange out. Returns: how many were taken. */
-static size_t carry_out(size_t budget)
+/* Carry an exchange out. */
+static void carry_out(size_t budget)
 {
-    size_t used = 0, taken = 0;
-
-    ck_assert_uint_le(sent.keep[1] + sent.take - sent.give[0], COUNT_OF(has));
-    for (uint64_t n = sent.give[0]; n < sent.give[1]; n++)
-        has[n % COUNT_OF(has)] = false;
-    for (uint64_t n = sent.keep[0]; n < sent.keep[1]; n++)
-        has[n % COUNT_OF(has)] = true;
-    for (size_t i = 0; i < COUNT_OF(has); i++)
-        used += has[i];
-    while (taken < sent.take && used + taken < budget)
-        has[(sent.keep[1] + taken++) % COUNT_OF(has)] = true;
-    return taken;
+    counted = sent.want < budget ? sent.want : budget;
+    if (counted < sent.keep)
+        counted = sent.keep;
 }
 
 static void change(void)
@@ -367,23 +366,20 @@ static void change(void)
     }
 }
 
-/* Returns: how many of the source's loads and next loads have a slot too few,
- * or too many. */
-static size_t settle_all(size_t budget)
+/* Let exchanges succeed until nothing is to be sent. */
+static void settle_all(size_t budget)
 {
     enum { FEW = 5 };
-    size_t used = 0, asks = 0;
+    size_t asks = 0;
 
     do {
         now_ms += LIFE_MS;
         for (; next(); asks++) {
             ck_assert_uint_lt(asks, FEW);
-            answer(carry_out(budget), 0, 0);
+            carry_out(budget);
+            answer(counted, 0, 0);
         }
     } while (slots.is_away);
-    for (size_t i = 0; i < COUNT_OF(has); i++)
-        used += has[i];
-    return used - slots.busy - slots.ready;
 }
 
 TEST(after_any_failures_redis_has_the_slots_of_all_loads_and_no_others)
@@ -391,23 +387,27 @@ TEST(after_any_failures_redis_has_the_slots_of_all_loads_and_no_others)
     enum { ROUNDS = 2000, BUDGET = 6 };
 
     set_up(BUDGET);
-    memset(has, 0, sizeof(has));
+    counted = 0;
     for (unsigned round = 0; round < ROUNDS; round++) {
         for (uint64_t steps = draw() % 30; steps > 0; steps--) {
-            size_t taken, changes = draw() % 4;
+            bool is_lost;
+            size_t changes = draw() % 4;
             if (!next()) {
                 change();
                 continue;
             }
-            taken = draw() % 3 > 0 ? carry_out(BUDGET) : SIZE_MAX;
+            is_lost = draw() % 3 == 0;
+            if (!is_lost)
+                carry_out(BUDGET);
             while (changes-- > 0)
                 change();
-            if (taken == SIZE_MAX || draw() % 4 == 0)
+            if (is_lost || draw() % 4 == 0)
                 lose_it();
             else
-                answer(taken, 0, 0);
+                answer(counted, 0, 0);
         }
-        ck_assert_uint_eq(settle_all(BUDGET), 0);
+        settle_all(BUDGET);
+        ck_assert_uint_eq(counted, slots.busy + slots.ready);
     }
 }
 
@@ -417,22 +417,35 @@ TEST(after_any_failures_redis_has_the_slots_of_all_loads_and_no_others)
  * takes load_ms. */
 struct source {
     struct shed_slots slots;
-    uint64_t due_ms; /* of its step */
     uint64_t ends_ms[LOADS_MAX];
-    size_t alive, loads, asks;
+    size_t alive, loads, counted;
     bool is_waiting;
 };
 
 static struct source sources[SOURCES_MAX];
 static size_t source_count, in_use;
 
-static size_t waiting(void)
+static size_t waiting_beside(const struct source *s)
 {
     size_t count = 0;
 
     for (size_t i = 0; i < source_count; i++)
-        count += sources[i].is_waiting;
+        count += &sources[i] != s && sources[i].is_waiting;
     return count;
+}
+
+/* Carry out an exchange of a source. */
+static struct shed_slots_answer exchange(struct source *s)
+{
+    size_t others = in_use - s->counted, budget = s->slots.budget;
+    size_t most = others < budget ? budget - others : 0;
+
+    s->counted = sent.want < most ? sent.want : most;
+    if (s->counted < sent.keep)
+        s->counted = sent.keep;
+    s->is_waiting = s->counted < sent.want;
+    in_use = others + s->counted;
+    return (struct shed_slots_answer){s->counted, in_use, waiting_beside(s)};
 }
 
 static void begin_loads(struct source *s, uint64_t load_ms)
@@ -457,21 +470,9 @@ static void end_loads(struct source *s, uint64_t load_ms)
 
 static void step(struct source *s, uint64_t load_ms)
 {
-    size_t budget = s->slots.budget;
-
     end_loads(s, load_ms);
     while (shed_slots_next(&s->slots, now_ms, &sent, &delay_ms)) {
-        struct shed_slots_answer a = {0, 0, 0};
-        in_use -= sent.give[1] - sent.give[0];
-        while (a.taken < sent.take && in_use < budget) {
-            a.taken++;
-            in_use++;
-        }
-        if (sent.take > 0)
-            s->is_waiting = a.taken < sent.take;
-        s->asks++;
-        a.in_use = in_use;
-        a.waiting = waiting();
+        struct shed_slots_answer a = exchange(s);
         shed_slots_settle(&s->slots, &a, now_ms * 1000, draw());
         begin_loads(s, load_ms);
     }
@@ -480,14 +481,14 @@ static void step(struct source *s, uint64_t load_ms)
 /* Returns: the part of the budget that was used. */
 static double run(size_t count, size_t budget, uint64_t load_ms)
 {
-    enum { RUN_MS = 20000 };
+    enum { RUN_MS = 60000 }; /* hundreds of loads of each */
     uint64_t begin_ms = now_ms = 100000, used = 0;
 
     memset(sources, 0, sizeof(sources));
     source_count = count;
     in_use = 0;
     for (size_t i = 0; i < count; i++) {
-        shed_slots_init(&sources[i].slots, budget, LIFE_MS, i);
+        shed_slots_init(&sources[i].slots, budget, LIFE_MS);
         shed_slots_attach(&sources[i].slots);
         shed_slots_want(&sources[i].slots, LOADS_MAX);
     }

@@ -37,19 +37,19 @@ static void print_finding(const struct doctor *d, const char *subject,
                           const char *level, const char *means,
                           const char *advice, const char *text)
 {
-    enum { MEANS_COLUMN = 9, TO_DO_COLUMN = 16, IS_COLUMN = 23 };
+    enum { MEANS_COLUMN = 9, IS_COLUMN = 23 };
     struct cli_text line =
         cli_format("%s%s%s", d->is_brief ? d->server : "",
                    d->is_brief ? ": " : "", cli_escape(shed_str(text)).at);
 
     printf("%-8s %-13s ", level, subject);
-    cli_print_wrapped(line.at, IS_COLUMN, IS_COLUMN);
+    cli_print_wrapped(line.at, IS_COLUMN);
     if (means[0] == '\0' || was_told(d, means))
         return;
     printf("%*s", MEANS_COLUMN, "");
-    cli_print_wrapped(means, MEANS_COLUMN, MEANS_COLUMN);
-    printf("%*sTo do: ", MEANS_COLUMN, "");
-    cli_print_wrapped(advice, TO_DO_COLUMN, MEANS_COLUMN);
+    cli_print_wrapped(means, MEANS_COLUMN);
+    printf("%*s", MEANS_COLUMN, "");
+    cli_print_wrapped(cli_format("To do: %s", advice).at, MEANS_COLUMN);
 }
 
 void cli_find(struct doctor *d, const char *subject, enum level level,

@@ -113,8 +113,7 @@ static void show_refusal(const struct cli_writes *writes, json_t *caller)
                 : "It would load without a lease, as every process does for "
                   "itself now, or fail, as the cache's policy says: Redis "
                   "refuses writes",
-            cli_escape(shed_str(writes->error)).at, writes->means,
-            writes->advice)
+            writes->error, writes->means, writes->advice)
             .at);
 }
 

@@ -82,7 +82,7 @@ void cli_fail(const struct cli_call *call, enum cli_status status,
     (void)fflush(stdout);
     (void)fprintf(stderr, "snowshed: %s\n", text);
     if (call->is_json) {
-        json_t *out = cli_out_open();
+        json_t *out = cli_out_begin(call);
         cli_out_text(out, "error", text);
         cli_out_number(out, "status", status);
         cli_out_close(call, out);
@@ -132,9 +132,9 @@ int main(int argc, char **argv)
      * an error of that write */
     (void)signal(SIGPIPE, SIG_IGN);
     cli_options_parse(&call, argc, argv);
+    call.out = cli_out_begin(&call);
     if (call.count > 0 && strstr(call.command->arguments, "CACHE") != NULL)
         cli_key_check_cache(&call, call.words[0]);
-    call.out = cli_out_open();
     status = call.command->run(&call);
     cli_out_close(&call, call.out);
     cli_redis_close(call.redis);

@@ -8,8 +8,6 @@
 
 #include <openssl/evp.h>
 
-#define BASE64 "_base64"
-
 /* Do not flood a terminal with a payload of megabytes. */
 #define SHOWN_BYTES 1024
 
@@ -19,6 +17,9 @@
 #define INDENT 2
 #define COLUMNS_MAX 16
 
+/* Whether members are made for JSON. In a text, bytes are escaped. */
+static bool is_json;
+
 /* ----------------------------------------------------------------- members */
 
 static json_t *check(json_t *value)
@@ -26,6 +27,12 @@ static json_t *check(json_t *value)
     if (value == NULL)
         cli_fail_nomem();
     return value;
+}
+
+json_t *cli_out_begin(const struct cli_call *call)
+{
+    is_json = call->is_json;
+    return cli_out_open();
 }
 
 json_t *cli_out_open(void)
@@ -63,10 +70,19 @@ void cli_out_ms(json_t *out, const char *name, long long ms)
     cli_out_maybe(out, name, ms >= 0, ms);
 }
 
+static json_t *escape(struct shed_bytes bytes)
+{
+    bool is_cut = bytes.size > SHOWN_BYTES;
+
+    bytes.size = is_cut ? SHOWN_BYTES : bytes.size;
+    return json_string(
+        cli_format("%s%s", cli_escape(bytes).at, is_cut ? "..." : "").at);
+}
+
 void cli_out_bytes(json_t *out, const char *name, struct shed_bytes bytes)
 {
     const void *at = bytes.data != NULL ? bytes.data : "";
-    json_t *string = json_stringn(at, bytes.size);
+    json_t *string = is_json ? json_stringn(at, bytes.size) : escape(bytes);
     char *text;
 
     if (string != NULL) {
@@ -75,7 +91,7 @@ void cli_out_bytes(json_t *out, const char *name, struct shed_bytes bytes)
     }
     text = cli_alloc((bytes.size + 2) / 3 * 4 + 1, 1);
     (void)EVP_EncodeBlock((unsigned char *)text, at, (int)bytes.size);
-    cli_out_set(out, cli_format("%s" BASE64, name).at, json_string(text));
+    cli_out_set(out, cli_format("%s_base64", name).at, json_string(text));
     free(text);
 }
 
@@ -142,9 +158,7 @@ static struct cli_text label(const char *name)
     size_t size = strlen(name);
     struct cli_text text;
 
-    if (ends(name, BASE64))
-        size -= strlen(BASE64);
-    else if (ends(name, "_ms"))
+    if (ends(name, "_ms"))
         size -= strlen("_ms");
     if (cli_begins(name, "is_") || cli_begins(name, "has_")) {
         size_t prefix = strcspn(name, "_") + 1;
@@ -157,36 +171,12 @@ static struct cli_text label(const char *name)
     return text;
 }
 
-static struct cli_text string_text(const char *name, const json_t *value,
-                                   bool is_word)
-{
-    const char *at = json_string_value(value);
-    size_t size = json_string_length(value);
-    char *decoded = cli_alloc(size, 1);
-    struct shed_bytes bytes = shed_bytes(at, size);
-    bool is_cut;
-    struct cli_text text;
-
-    if (ends(name, BASE64)) {
-        (void)EVP_DecodeBlock((unsigned char *)decoded,
-                              (const unsigned char *)at, (int)size);
-        bytes = shed_bytes(decoded, size / 4 * 3 - (strcspn(at, "=") < size) -
-                                        ends(at, "=="));
-    }
-    is_cut = bytes.size > SHOWN_BYTES;
-    bytes.size = is_cut ? SHOWN_BYTES : bytes.size;
-    text = is_word ? cli_word(bytes) : cli_escape(bytes);
-    free(decoded);
-    return is_cut ? cli_format("%s...", text.at) : text;
-}
-
-static struct cli_text value_text(const char *name, const json_t *value,
-                                  bool is_word)
+static struct cli_text value_text(const char *name, const json_t *value)
 {
     uint64_t number = (uint64_t)json_integer_value(value);
 
     if (json_is_string(value))
-        return string_text(name, value, is_word);
+        return cli_format("%s", json_string_value(value));
     if (json_is_boolean(value))
         return cli_format("%s", json_is_true(value) ? "yes" : "no");
     if (json_is_real(value))
@@ -201,18 +191,12 @@ static struct cli_text value_text(const char *name, const json_t *value,
     return cli_format("%lld", (long long)number);
 }
 
-/* The value of a column; that of the first item may be in base64 alone, or that
- * of this one. */
 static struct cli_text cell(const json_t *item, const char *column)
 {
-    struct cli_text name = cli_format("%s", column);
-    const json_t *value = json_object_get(item, name.at);
+    const json_t *value = json_object_get(item, column);
 
-    if (value == NULL && ends(column, BASE64))
-        name.at[strlen(column) - strlen(BASE64)] = '\0';
-    else if (value == NULL)
-        name = cli_format("%s" BASE64, column);
-    return value_text(name.at, json_object_get(item, name.at), true);
+    return json_is_string(value) ? cli_word(json_string_value(value))
+                                 : value_text(column, value);
 }
 
 /* Columns for the members of the first object. */
@@ -261,8 +245,7 @@ static void print_list(json_t *list, int indent)
     json_array_foreach(list, i, text)
     {
         printf("%*s", indent, "");
-        cli_print_wrapped(json_string_value(text), (size_t)indent,
-                          (size_t)indent);
+        cli_print_wrapped(json_string_value(text), (size_t)indent);
     }
 }
 
@@ -291,10 +274,9 @@ static void print_object(json_t *object, int indent)
             print_list(value, indent + INDENT);
         else if (strcmp(name, "text") == 0)
             cli_print_wrapped(json_string_value(value),
-                              (size_t)(indent + width) + INDENT,
                               (size_t)(indent + width) + INDENT);
         else
-            printf("%s\n", value_text(name, value, false).at);
+            printf("%s\n", value_text(name, value).at);
     }
 }
 
@@ -302,7 +284,7 @@ void cli_out_close(const struct cli_call *call, json_t *out)
 {
     size_t form = out == call->out ? JSON_INDENT(2) : JSON_COMPACT;
 
-    if (json_object_size(out) > 0 && call->is_json) {
+    if (json_object_size(out) > 0 && is_json) {
         if (json_dumpf(out, stdout, form | JSON_ENSURE_ASCII) != 0)
             cli_fail_nomem();
         (void)putchar('\n');

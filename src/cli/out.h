@@ -17,6 +17,10 @@
 #include "cli/cli.h"
 #include "cli/text.h"
 
+/* Say in which form all is printed. Returns: an empty object, for the answer of
+ * the call. */
+json_t *cli_out_begin(const struct cli_call *call);
+
 /* An empty object. */
 json_t *cli_out_open(void);
 
@@ -35,7 +39,8 @@ void cli_out_maybe(json_t *out, const char *name, bool is_known,
                    long long number);
 void cli_out_ms(json_t *out, const char *name, long long ms);
 
-/* The bytes as a string if they are UTF-8; else the member name_base64. */
+/* The bytes as a string if they are UTF-8; else the member name_base64. For a
+ * text: escaped, and cut if they are many. */
 void cli_out_bytes(json_t *out, const char *name, struct shed_bytes bytes);
 
 /* A text, which is ASCII if nobody else has made it; null if it is NULL. */

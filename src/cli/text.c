@@ -36,13 +36,15 @@ bool cli_are_same(struct shed_bytes a, struct shed_bytes b)
            memcmp(a.data, b.data, a.size) == 0;
 }
 
-void cli_print_wrapped(const char *text, size_t column, size_t indent)
+void cli_print_wrapped(const char *text, size_t begin)
 {
+    size_t column = begin;
+
     for (const char *at = text; *at != '\0';) {
         size_t size = strcspn(at, " ");
         if (at != text && column + 1 + size > COLUMNS) {
-            printf("\n%*s", (int)indent, "");
-            column = indent;
+            printf("\n%*s", (int)begin, "");
+            column = begin;
         } else if (at != text) {
             (void)putchar(' ');
             column++;
@@ -62,19 +64,19 @@ struct cli_text cli_escape(struct shed_bytes bytes)
     return text;
 }
 
-struct cli_text cli_word(struct shed_bytes bytes)
+struct cli_text cli_word(const char *escaped)
 {
     static const char plain[] =
         "abcdefghijklmnopqrstuvwxyz"
         "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:@%+,=-";
-    struct cli_text text = cli_escape(bytes), word;
+    struct cli_text word;
     char *at = word.at, *end = at + sizeof(word.at) - sizeof("\\xNN'");
 
-    if (text.at[0] != '-' && text.at[strspn(text.at, plain)] == '\0')
-        return text;
+    if (escaped[0] != '-' && escaped[strspn(escaped, plain)] == '\0')
+        return cli_format("%s", escaped);
     *at++ = '\'';
-    for (const char *c = text.at; *c != '\0' && at < end; c++)
-        if (*c == '\'' || (*c == '-' && c == text.at)) /* no option, either */
+    for (const char *c = escaped; *c != '\0' && at < end; c++)
+        if (*c == '\'' || (*c == '-' && c == escaped)) /* no option, either */
             at += sprintf(at, "\\x%02x", (unsigned)*c);
         else
             *at++ = *c;

@@ -25,17 +25,16 @@ bool cli_begins(const char *text, const char *with);
 /* Whether both are there, and are the same bytes. */
 bool cli_are_same(struct shed_bytes a, struct shed_bytes b);
 
-/* Print a text of printable ASCII, beginning at a column, and a newline. Lines
- * are broken at spaces to fit in 80 columns; further lines begin at the column
- * indent. */
-void cli_print_wrapped(const char *text, size_t column, size_t indent);
+/* Print a text of printable ASCII, and a newline. It begins at this column, and
+ * so do its further lines: they are broken at spaces to fit in 80 columns. */
+void cli_print_wrapped(const char *text, size_t begin);
 
 /* Bytes in a form that is safe for a terminal, that of shed_escape. */
 struct cli_text cli_escape(struct shed_bytes bytes);
 
-/* The bytes as a word that a shell passes on as it is and that --escaped
+/* Escaped bytes as a word that a shell passes on as it is and that --escaped
  * reads. */
-struct cli_text cli_word(struct shed_bytes bytes);
+struct cli_text cli_word(const char *escaped);
 
 /* Undo the escaping in place. Returns: the size; SIZE_MAX if a backslash is
  * followed by neither another one nor x and two digits. */

@@ -15,15 +15,12 @@
 #define GRACE_DEFAULT_MS 1000
 #define NAME_DEFAULT "snowshed" /* of which doctor checks the rights */
 
-enum kind { FLAG, NUMBER, TEXT };
-
 struct cli_option {
     const char *name;
-    int letter; /* 0: it has none */
-    enum kind kind;
-    const char *argument;
+    int letter;           /* 0: it has none */
+    const char *argument; /* NULL: it is a flag */
     size_t offset;
-    uint64_t low, high;
+    uint64_t most; /* of a number, which is 1 at least; 0: it is a text */
     const char *help;
 };
 
@@ -31,54 +28,49 @@ struct cli_option {
 
 static const struct cli_option table[] = {
     /* options of all commands */
-    {"redis", 'r', TEXT, "URI", AT(redis_uri), 0, 0,
+    {"redis", 'r', "URI", AT(redis_uri), 0,
      "redis://[user[:password]@]host[:port][/db], rediss:// for TLS, "
      "unix:/path[?db=n], redis+cluster://host:port,host:port, or "
      "redis+sentinel://host,host,host/name; else the environment's "
      "SNOWSHED_REDIS, which other users cannot read"},
-    {"cacert", 0, TEXT, "FILE", AT(tls_ca), 0, 0,
+    {"cacert", 0, "FILE", AT(tls_ca), 0,
      "certificates of the authorities to trust with rediss://, a file or a "
      "directory; else those of the system"},
-    {"cert", 0, TEXT, "FILE", AT(tls_cert), 0, 0,
-     "certificate to show to the server"},
-    {"key", 0, TEXT, "FILE", AT(tls_key), 0, 0, "its private key"},
-    {"timeout", 't', NUMBER, "MS", AT(timeout_ms), 1, 600000,
+    {"cert", 0, "FILE", AT(tls_cert), 0, "certificate to show to the server"},
+    {"key", 0, "FILE", AT(tls_key), 0, "its private key"},
+    {"timeout", 't', "MS", AT(timeout_ms), 600000,
      "how long to wait for a connection, and for each answer (2000)"},
-    {"json", 'j', FLAG, NULL, AT(is_json), 0, 0, "print JSON"},
+    {"json", 'j', NULL, AT(is_json), 0, "print JSON"},
     /* options of some commands */
-    {"escaped", 'e', FLAG, NULL, AT(is_escaped), 0, 0,
+    {"escaped", 'e', NULL, AT(is_escaped), 0,
      "keys have \\\\ and \\xNN for bytes, as they are printed"},
-    {"raw", 0, FLAG, NULL, AT(is_raw), 0, 0,
+    {"raw", 0, NULL, AT(is_raw), 0,
      "print the payload's bytes and nothing else"},
-    {"stdin", 'i', FLAG, NULL, AT(is_from_stdin), 0, 0,
+    {"stdin", 'i', NULL, AT(is_from_stdin), 0,
      "read keys from the standard input, one per line"},
-    {"tags", 0, FLAG, NULL, AT(are_tags), 0, 0,
+    {"tags", 0, NULL, AT(are_tags), 0,
      "what is given are tags, and all entries that have one become misses"},
-    {"all-entries", 0, FLAG, NULL, AT(is_all), 0, 0,
+    {"all-entries", 0, NULL, AT(is_all), 0,
      "all entries of the cache become misses"},
-    {"count", 'n', NUMBER, "N", AT(count_limit), 1, 1000000000,
-     "stop after this many"},
-    {"rate", 'R', NUMBER, "N", AT(rate), 1, 10000000,
+    {"count", 'n', "N", AT(count_limit), 1000000000, "stop after this many"},
+    {"rate", 'R', "N", AT(rate), 10000000,
      "do at most this many per second: keys that SCAN looks at (20000); for "
      "check, keys compared (1000); for watch, changes shown (1000)"},
-    {"seconds", 'S', NUMBER, "N", AT(seconds), 1, 86400,
-     "go on for this many seconds"},
-    {"cache", 0, TEXT, "NAME", AT(cache), 0, 0,
-     "check the rights to this cache"},
-    {"lock", 0, TEXT, "NAME", AT(lock), 0, 0, "check the rights to this lock"},
-    {"mysql", 'm', TEXT, "URI", AT(mysql), 0, 0,
+    {"seconds", 'S', "N", AT(seconds), 86400, "go on for this many seconds"},
+    {"cache", 0, "NAME", AT(cache), 0, "check the rights to this cache"},
+    {"lock", 0, "NAME", AT(lock), 0, "check the rights to this lock"},
+    {"mysql", 'm', "URI", AT(mysql), 0,
      "mysql://[user[:password]@]host[:port]/database or "
      "mysql://user@/database?socket=/path; else the environment's "
      "SNOWSHED_MYSQL"},
-    {"query", 'q', TEXT, "SQL", AT(query), 0, 0,
+    {"query", 'q', "SQL", AT(query), 0,
      "SELECT of the key and the value, with one (?) for the keys"},
-    {"sample", 's', NUMBER, "N", AT(sample), 1, 1000000,
+    {"sample", 's', "N", AT(sample), 1000000,
      "compare this many random entries; default: all"},
-    {"grace", 'g', NUMBER, "MS", AT(grace_ms), 1, 600000,
+    {"grace", 'g', "MS", AT(grace_ms), 600000,
      "how long to wait before a second look (1000)"},
-    {"exact-key", 'x', FLAG, NULL, AT(is_exact), 0, 0,
-     "the lock's key is NAME itself"},
-    {"release-dead", 0, FLAG, NULL, AT(is_release), 0, 0,
+    {"exact-key", 'x', NULL, AT(is_exact), 0, "the lock's key is NAME itself"},
+    {"release-dead", 0, NULL, AT(is_release), 0,
      "release it if its holder's process is gone, at two looks --grace apart"},
 };
 
@@ -119,10 +111,9 @@ static uint64_t read_number(const struct cli_option *option, const char *text,
     errno = 0;
     value = strtoull(text, &end, 10);
     if (errno != 0 || *text < '0' || *text > '9' || *end != '\0' ||
-        value < option->low || value > option->high)
-        argp_error(state, "--%s: must be a number from %llu to %llu",
-                   option->name, (unsigned long long)option->low,
-                   (unsigned long long)option->high);
+        value == 0 || value > option->most)
+        argp_error(state, "--%s: must be a number from 1 to %llu", option->name,
+                   (unsigned long long)option->most);
     return value;
 }
 
@@ -133,9 +124,9 @@ static bool take(struct cli_call *call, int key, char *text,
         void *field = (char *)call + table[i].offset;
         if (key_of(i) != key)
             continue;
-        if (table[i].kind == FLAG)
+        if (table[i].argument == NULL)
             *(bool *)field = true;
-        else if (table[i].kind == NUMBER)
+        else if (table[i].most > 0)
             *(uint64_t *)field = read_number(&table[i], text, state);
         else
             *(const char **)field = text;
@@ -148,11 +139,20 @@ static bool take(struct cli_call *call, int key, char *text,
 
 static error_t parse(int key, char *text, struct argp_state *state);
 
-static void run_argp(struct cli_call *call, const struct argp *argp, int argc,
-                     char **argv, unsigned flags)
+/* Parse words with the options of the command, or of the tool itself; argv[0]
+ * is the name that --help and errors show. */
+static void run_argp(struct cli_call *call, const char *arguments,
+                     const char *help, int argc, char **argv, unsigned flags)
 {
-    error_t failure = argp_parse(argp, argc, argv, flags, NULL, call);
+    struct argp_option options[TABLE_COUNT + 1] = {{0}};
+    struct argp argp = {.options = options,
+                        .parser = parse,
+                        .args_doc = arguments,
+                        .doc = help};
+    error_t failure;
 
+    gather(call->command, options);
+    failure = argp_parse(&argp, argc, argv, flags, NULL, call);
     if (failure != 0)
         cli_fail(call, CLI_USAGE, "%s", strerror(failure));
 }
@@ -160,19 +160,13 @@ static void run_argp(struct cli_call *call, const struct argp *argp, int argc,
 /* Parse what follows the command, whose place is argv[0]. */
 static void parse_words(struct cli_call *call, int argc, char **argv)
 {
-    struct argp_option options[TABLE_COUNT + 1] = {{0}};
     struct cli_text name = cli_format("snowshed %s", call->command->name);
-    struct cli_text doc =
+    struct cli_text help =
         cli_format("%s.\n\n%s", call->command->summary, call->command->help);
-    struct argp argp = {.options = options,
-                        .parser = parse,
-                        .args_doc = call->command->arguments,
-                        .doc = doc.at};
 
-    argv[0] = name.at; /* shown by --help and errors */
-    gather(call->command, options);
+    argv[0] = name.at;
     call->words = cli_alloc((size_t)argc, sizeof(*call->words));
-    run_argp(call, &argp, argc, argv, 0);
+    run_argp(call, call->command->arguments, help.at, argc, argv, 0);
 }
 
 /* The command of a name. Ends the program if there is none. */
@@ -220,32 +214,26 @@ static error_t parse(int key, char *text, struct argp_state *state)
 }
 
 /* The text of --help: the commands in front of the options. */
-static char *list_commands(void)
+static struct cli_text list_commands(void)
 {
-    enum { LINE = 128 };
-    char *text = cli_alloc(cli_command_count + 8, LINE), *at = text;
+    struct cli_text text =
+        cli_format("Look at the caches and locks that snowshed keeps in Redis."
+                   "\n\nCommands:\n");
 
-    at += sprintf(at, "Look at the caches and locks that snowshed keeps "
-                      "in Redis.\n\nCommands:\n");
     for (size_t i = 0; i < cli_command_count; i++)
-        at += snprintf(at, LINE, "  %-10s %s\n", cli_commands[i].name,
-                       cli_commands[i].summary);
-    (void)sprintf(at,
-                  "\n'snowshed COMMAND --help' tells more about one, 'man "
-                  "snowshed' all.\v"
-                  "Status 0: yes; 1: no; 2: the command line is wrong; 3: a "
-                  "server cannot be reached, or refuses.");
-    return text;
+        text = cli_format("%s  %-10s %s\n", text.at, cli_commands[i].name,
+                          cli_commands[i].summary);
+    return cli_format("%s\n'snowshed COMMAND --help' tells more about one, "
+                      "'man snowshed' all.\vStatus 0: yes; 1: no; 2: the "
+                      "command line is wrong; 3: a server cannot be reached, "
+                      "or refuses.",
+                      text.at);
 }
 
 void cli_options_parse(struct cli_call *call, int argc, char **argv)
 {
-    struct argp_option options[TABLE_COUNT + 1] = {{0}};
-    char version[64], *doc = list_commands();
-    struct argp argp = {.options = options,
-                        .parser = parse,
-                        .args_doc = "COMMAND [ARGUMENT...]",
-                        .doc = doc};
+    static char version[64];
+    struct cli_text help = list_commands();
 
     (void)snprintf(version, sizeof(version), "snowshed %s", shed_version());
     argp_program_version = version;
@@ -255,8 +243,5 @@ void cli_options_parse(struct cli_call *call, int argc, char **argv)
     call->timeout_ms = TIMEOUT_DEFAULT_MS;
     call->grace_ms = GRACE_DEFAULT_MS;
     call->cache = call->lock = NAME_DEFAULT;
-    gather(NULL, options);
-    run_argp(call, &argp, argc, argv, ARGP_IN_ORDER);
-    free(doc);
-    argp_program_version = NULL;
+    run_argp(call, "COMMAND [ARGUMENT...]", help.at, argc, argv, ARGP_IN_ORDER);
 }

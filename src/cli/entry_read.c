@@ -1,8 +1,6 @@
 /* Reading one key of a cache. It writes nothing. */
 #include "cli/entry_view.h"
 
-#include <string.h>
-
 #include "base/clock.h"
 
 const struct cli_kind_names cli_kinds[CLI_KINDS] = {
@@ -78,7 +76,6 @@ void cli_entry_decode(struct cli_entry *e, const struct cli_key *key,
         e->format = shed_entry_format(e->bytes.data, e->bytes.size);
     if (e->kind == CLI_LEASE)
         shed_entry_holder(e->bytes.data, &e->holder);
-    memcpy(e->presence.process, e->holder.process, SHED_PROCESS_BYTES);
 }
 
 /* Room for the key of a refresh. */
@@ -118,8 +115,10 @@ void cli_entry_read(struct cli_redis *redis, const struct cli_key *key,
     e->now_ms = cli_redis_hear_clock_ms(redis);
     e->age_ms = shed_left_ms(e->now_ms, e->entry.written_ms);
     e->left_ms = shed_left_ms(e->entry.until_ms, e->now_ms);
+    e->presence.process = e->holder.process;
     if (e->kind == CLI_LEASE && e->holder.epoch != 0)
-        cli_presence_read(redis, e->holder.epoch, &e->presence);
+        cli_presence_read(redis, e->holder.process, e->holder.epoch,
+                          &e->presence);
 }
 
 void cli_entry_judge(struct cli_entry *e, const struct cli_tags *tags)

@@ -53,7 +53,7 @@ struct cli_entry {
     enum cli_kind kind;
     struct shed_entry entry;         /* of VALUE, NEGATIVE, LEASE, FAILURE */
     struct shed_entry_holder holder; /* of LEASE */
-    struct cli_presence presence;    /* of the holder */
+    struct cli_presence presence;    /* of the holder, once read */
     struct cli_miss miss; /* of VALUE and NEGATIVE, once judged; points into the
                              reply */
     int format;           /* of FOREIGN; -1: unknown */

@@ -1,14 +1,17 @@
 /*
  * locks: shows who holds a lock and who waits, or a line of each lock that is
  * held; and releases one whose holder is dead. Only the release writes, and it
- * never removes a lock whose holder could be alive.
+ * never removes a lock whose holder could be alive. src/redis/lock.lua defines
+ * the record of a lock, and a member of its queue.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "cli/lock_view.h"
 #include "cli/key.h"
+#include "cli/presence.h"
 #include "cli/walk.h"
+#include "lock/keys.h"
 
 #define COMMANDS_PER_LOCK 10
 
@@ -16,74 +19,270 @@
 #define EXACT "lock:={" /* TAG}NAME, and a suffix */
 #define COUNTER ":f"
 
-const struct cli_lock_names cli_lock_states[CLI_LOCK_STATES] = {
-    [CLI_LOCK_FREE] = {"free", "free"},
-    [CLI_LOCK_HELD] = {"held",
-                       "held; whether by a live process cannot be seen"},
-    [CLI_LOCK_STAMP] = {"timestamp",
-                        "held: a TIMESTAMP lock, or another client's"},
-    [CLI_LOCK_TEXT] = {"text",
-                       "held: a SETNX or EXPIRE lock, or another client's"},
-    [CLI_LOCK_UNKNOWN] = {"unknown",
-                          "held: a record that this version does not know"},
-    [CLI_LOCK_NO_LOCK] = {"no lock", "no lock: the key holds a list, hash, set "
-                                     "or stream"}};
+#define MAGIC "LK1"
+#define FAMILY "LK" /* the part of the magic that all versions share */
 
-/* What a list has of a lock, too. */
-static void show_state(const struct cli_lock *lock, json_t *out)
+#define DIGITS "0123456789"
+#define US_PER_MS 1000
+#define MS_PER_S 1000
+
+enum state {
+    FREE,
+    HELD,    /* by a LEASE or QUORUM lock of this library */
+    STAMP,   /* a number: TIMESTAMP, or a foreign client's token */
+    TEXT,    /* any other string: SETNX, EXPIRE, or a foreign client */
+    UNKNOWN, /* a record of an unknown version of this library */
+    NO_LOCK  /* not a string */
+};
+
+/* What states are called: as a word, and in a sentence. */
+static const struct {
+    const char *name, *text;
+} states[] = {
+    [FREE] = {"free", "free"},
+    [HELD] = {"held", "held; whether by a live process cannot be seen"},
+    [STAMP] = {"timestamp", "held: a TIMESTAMP lock, or another client's"},
+    [TEXT] = {"text", "held: a SETNX or EXPIRE lock, or another client's"},
+    [UNKNOWN] = {"unknown", "held: a record that this version does not know"},
+    [NO_LOCK] = {"no lock",
+                 "no lock: the key holds a list, hash, set or stream"}};
+
+/* All of these are bytes, so they are at the places that lock.lua says. */
+struct holder {
+    unsigned char token[SHED_TOKEN_BYTES];
+    char process[SHED_PROCESS_BYTES];
+};
+
+struct record {
+    char magic[sizeof(MAGIC) - 1];
+    struct holder holder;
+    char run[SHED_RUN_BYTES];
+};
+
+/* A lock as it is in Redis now. */
+struct lock {
+    struct shed_bytes name;
+    struct shed_lock_options options; /* the spec points to them */
+    struct shed_lock_spec spec;
+    char *room;               /* the keys point into it */
+    struct shed_reply *reply; /* what is at the key; the record points there */
+    enum state state;
+    const struct record *record;  /* if it is HELD */
+    struct cli_presence presence; /* of its holder */
+    bool is_restarted;            /* the server, since the record was written */
+};
+
+/* ----------------------------------------------------------------- reading */
+
+static enum state state_of(const struct shed_reply *reply)
 {
-    long long left_ms =
-        lock->stamp_ms > 0
-            ? (long long)shed_left_ms(lock->stamp_ms, lock->now_ms)
-            : lock->pttl;
+    struct shed_bytes record = cli_redis_bytes(reply);
+    const char *at = record.data;
 
-    cli_out_bytes(out, "name", lock->name);
-    cli_out_flag(out, "is_exact_key", lock->is_exact);
-    cli_out_text(out, "state", cli_lock_states[lock->state].name);
-    cli_out_ms(out, "left_ms", left_ms);
-    cli_out_number(out, "queued", (uint64_t)lock->queued);
+    if (at == NULL)
+        return shed_reply_is_nil(reply) || cli_redis_is_denied(reply) ? FREE
+                                                                      : NO_LOCK;
+    if (record.size == sizeof(struct record) && cli_begins(at, MAGIC))
+        return HELD;
+    if (record.size > strlen(MAGIC) && cli_begins(at, FAMILY) &&
+        strspn(at + strlen(FAMILY), DIGITS) > 0)
+        return UNKNOWN;
+    return record.size > 0 && strspn(at, DIGITS) == record.size ? STAMP : TEXT;
 }
 
-static void show_queue(const struct cli_lock *lock, json_t *out)
+/* The end of a TIMESTAMP lock, by some host's clock, which counts in ms or in
+ * seconds. A number that is not a plausible date in either unit is another
+ * client's token: 0. */
+static uint64_t stamp_of(const struct lock *lock)
 {
-    json_t *queue = cli_out_list(out, "queue");
+    const uint64_t earliest_ms = 1000000000000; /* the year 2001 */
+    const uint64_t latest_ms = 253402300799999; /* the end of the year 9999 */
+    uint64_t number = 0;
 
-    cli_out_flag(out, "is_waited_for", lock->queued > 0 || lock->has_mark);
-    for (long long i = 0; i < lock->queued && i < CLI_QUEUE_SHOWN; i++) {
-        const struct cli_waiter *w = &lock->waiters[i];
-        json_t *item = cli_out_item(queue);
-        cli_presence_members(item, &w->presence);
-        cli_out_number(item, "waited_ms",
-                       shed_left_ms(lock->now_ms, w->since_ms));
-        cli_out_number(item, "limit_ms", w->wait_ms);
+    if (lock->state == STAMP)
+        number = strtoull(cli_redis_bytes(lock->reply).data, NULL, 10);
+    if (number < earliest_ms && number <= UINT64_MAX / MS_PER_S)
+        number *= MS_PER_S;
+    return number >= earliest_ms && number <= latest_ms ? number : 0;
+}
+
+static struct shed_bytes key_of(const struct lock *lock, int which)
+{
+    return shed_bytes(lock->spec.key[which].at, lock->spec.key[which].size);
+}
+
+static void look(struct cli_redis *redis, bool is_exact, struct lock *lock)
+{
+    lock->options.exact_key = is_exact;
+    (void)shed_lock_keys_name(&lock->spec, true, lock->name.data,
+                              lock->name.size, lock->room);
+    shed_reply_free(lock->reply);
+    cli_redis_send_key(redis, "GET KEY", key_of(lock, SHED_LOCK_KEY));
+    lock->reply = cli_redis_hear(redis, NULL);
+    if (!cli_redis_is_denied(lock->reply))
+        (void)cli_redis_check_key(redis, lock->reply, "GET");
+    lock->state = state_of(lock->reply);
+}
+
+/* After a restart of the server nobody is subscribed for a moment, which does
+ * not mean that the holder is gone. */
+static void read_life(struct cli_redis *redis, struct lock *lock)
+{
+    struct shed_reply *info;
+    struct cli_text run;
+
+    cli_presence_read(redis, lock->record->holder.process, 0, &lock->presence);
+    if (lock->presence.process == NULL)
+        return;
+    info = cli_redis_ask(redis, "INFO server");
+    run = cli_info(info, "run_id");
+    lock->is_restarted = run.at[0] != '\0' && strncmp(run.at, lock->record->run,
+                                                      SHED_RUN_BYTES) != 0;
+    if (lock->presence.life == CLI_GONE &&
+        (run.at[0] == '\0' || lock->is_restarted))
+        lock->presence.life = CLI_LIFE_UNKNOWN;
+    shed_reply_free(info);
+}
+
+/* Read a lock: at lock:{NAME}; at NAME if nothing is there, or with
+ * is_exact. */
+static void read_lock(struct cli_redis *redis, struct shed_bytes name,
+                      bool is_exact, struct lock *lock)
+{
+    *lock = (struct lock){.name = name};
+    lock->spec.options = &lock->options;
+    lock->room = cli_alloc(shed_lock_keys_bytes(name.size), 1);
+    look(redis, is_exact, lock);
+    if (lock->state == FREE && !is_exact) {
+        look(redis, true, lock);
+        if (lock->state == FREE)
+            look(redis, false, lock);
+    }
+    if (lock->state == HELD) {
+        lock->record = cli_redis_bytes(lock->reply).data;
+        read_life(redis, lock);
     }
 }
 
-static void show_lock(const struct cli_lock *lock, json_t *out)
+static void free_lock(struct lock *lock)
 {
-    bool is_held = lock->state == CLI_LOCK_HELD;
+    shed_reply_free(lock->reply);
+    free(lock->room);
+}
+
+/* Whether somebody holds it, as far as can be seen. */
+static bool is_held(const struct lock *lock)
+{
+    return lock->state != FREE && lock->state != NO_LOCK;
+}
+
+/* ----------------------------------------------------------------- showing */
+
+/* What a list has of a lock, too. */
+static void show_state(struct cli_redis *redis, const struct lock *lock,
+                       json_t *out)
+{
+    uint64_t stamp_ms = stamp_of(lock), now_ms;
+    long long left_ms, queued;
+
+    cli_redis_send_key(redis, "PTTL KEY", key_of(lock, SHED_LOCK_KEY));
+    cli_redis_send_key(redis, "ZCARD KEY", key_of(lock, SHED_LOCK_KEY_QUEUE));
+    cli_redis_send(redis, "TIME");
+    left_ms = cli_redis_hear_integer(redis, NULL);
+    queued = cli_redis_hear_integer(redis, NULL); /* or no right to read it */
+    now_ms = cli_redis_hear_clock_ms(redis);
+    if (stamp_ms > 0)
+        left_ms = (long long)shed_left_ms(stamp_ms, now_ms);
+    cli_out_bytes(out, "name", lock->name);
+    cli_out_flag(out, "is_exact_key", lock->options.exact_key != 0);
+    cli_out_text(out, "state", states[lock->state].name);
+    cli_out_ms(out, "left_ms", left_ms);
+    cli_out_number(out, "queued", queued > 0 ? (uint64_t)queued : 0);
+}
+
+/* A member is the token, the process, and how long it waits, in ms; its score
+ * is when it came. */
+static void show_waiter(struct cli_redis *redis, json_t *out,
+                        struct shed_bytes member, uint64_t since_ms,
+                        uint64_t now_ms)
+{
+    const struct holder *waiter = member.data;
+    bool is_member = member.size >= sizeof(*waiter);
+    struct cli_presence presence;
+
+    cli_presence_read(redis, is_member ? waiter->process : NULL, 0, &presence);
+    cli_presence_members(out, &presence);
+    cli_out_number(out, "waited_ms", shed_left_ms(now_ms, since_ms));
+    cli_out_number(out, "limit_ms",
+                   is_member ? strtoull((const char *)(waiter + 1), NULL, 10)
+                             : 0);
+}
+
+/* The first ones. Without a queue a mark says that somebody waited a moment
+ * ago. */
+static void show_queue(struct cli_redis *redis, const struct lock *lock,
+                       json_t *out)
+{
+    json_t *queue = cli_out_list(out, "queue");
+    struct shed_reply *members;
+    bool has_mark;
+    uint64_t now_ms;
+    size_t count;
+
+    cli_redis_send_key(redis, "PTTL KEY", key_of(lock, SHED_LOCK_KEY_WAITERS));
+    cli_redis_send(redis, "TIME");
+    cli_redis_send_key(redis, "ZRANGE KEY 0 9 WITHSCORES",
+                       key_of(lock, SHED_LOCK_KEY_QUEUE));
+    has_mark = cli_redis_hear_integer(redis, NULL) >= 0;
+    now_ms = cli_redis_hear_clock_ms(redis);
+    members = cli_redis_hear(redis, NULL);
+    count = shed_reply_count(members) / 2;
+    cli_out_flag(out, "is_waited_for", count > 0 || has_mark);
+    for (size_t i = 0; i < count; i++)
+        show_waiter(redis, cli_out_item(queue),
+                    cli_redis_bytes(shed_reply_at(members, 2 * i)),
+                    shed_reply_digits(shed_reply_at(members, 2 * i + 1)) /
+                        US_PER_MS,
+                    now_ms);
+    shed_reply_free(members);
+}
+
+static void show_holder(const struct lock *lock, json_t *out)
+{
     json_t *holder;
 
-    show_state(lock, out);
+    if (lock->state != HELD) {
+        cli_out_text(out, "holder", NULL);
+        return;
+    }
+    holder = cli_out_object(out, "holder");
+    cli_presence_members(holder, &lock->presence);
+    cli_out_text(holder, "token",
+                 cli_hex(lock->record->holder.token, SHED_TOKEN_BYTES).at);
+    cli_out_flag(holder, "is_of_former_run", lock->is_restarted);
+}
+
+static void show_lock(struct cli_redis *redis, const struct lock *lock,
+                      json_t *out)
+{
+    uint64_t stamp_ms = stamp_of(lock), number;
+    struct shed_reply *counter;
+
+    cli_redis_send_key(redis, "GET KEY", key_of(lock, SHED_LOCK_KEY_COUNTER));
+    counter = cli_redis_hear(redis, NULL);
+    number = shed_reply_digits(counter);
+    shed_reply_free(counter);
+    show_state(redis, lock, out);
     cli_out_text(
         out, "description",
         lock->presence.life == CLI_ALIVE  ? "held by a process that is alive"
         : lock->presence.life == CLI_GONE ? "held by a process that is gone"
-                                          : cli_lock_states[lock->state].text);
-    cli_out_bytes(out, "redis_key", cli_lock_key(lock));
-    cli_out_maybe(out, "stamp_ms", lock->stamp_ms > 0,
-                  (long long)lock->stamp_ms);
-    cli_out_maybe(out, "number", lock->number > 0, lock->number);
-    if (is_held) {
-        holder = cli_out_object(out, "holder");
-        cli_presence_members(holder, &lock->presence);
-        cli_out_text(holder, "token",
-                     cli_hex(lock->token, SHED_TOKEN_BYTES).at);
-        cli_out_flag(holder, "is_of_former_run", lock->is_restarted);
-    } else {
-        cli_out_text(out, "holder", NULL);
-    }
-    show_queue(lock, out);
+                                          : states[lock->state].text);
+    cli_out_bytes(out, "redis_key", key_of(lock, SHED_LOCK_KEY));
+    cli_out_maybe(out, "stamp_ms", stamp_ms > 0, (long long)stamp_ms);
+    cli_out_maybe(out, "number", number > 0, (long long)number);
+    show_holder(lock, out);
+    show_queue(redis, lock, out);
 }
 
 /* ------------------------------------------------------------ release-dead */
@@ -96,11 +295,11 @@ static const char script[] =
     "if redis.call('PUBSUB', 'NUMSUB', ARGV[2])[2] ~= 0 then return 2 end\n"
     "return redis.call('DEL', KEYS[1])\n";
 
-static const char *refusal(const struct cli_lock *lock)
+static const char *refusal(const struct lock *lock)
 {
-    if (lock->state == CLI_LOCK_FREE)
+    if (lock->state == FREE)
         return "the lock is free";
-    if (!cli_lock_has_process(lock))
+    if (lock->presence.process == NULL)
         return "it names no process, so nobody can see whether its holder is "
                "dead. If you know that it is, delete the key with redis-cli";
     if (lock->presence.life == CLI_ALIVE)
@@ -118,22 +317,22 @@ static const char *refusal(const struct cli_lock *lock)
  * process must be absent at two looks, grace apart, and when the lock is
  * removed. */
 static const char *release_dead(const struct cli_call *call,
-                                const struct cli_lock *first)
+                                const struct lock *first)
 {
     const char *why = refusal(first);
-    struct shed_bytes key = cli_lock_key(first);
+    struct shed_bytes key = key_of(first, SHED_LOCK_KEY);
     struct shed_bytes record = cli_redis_bytes(first->reply);
-    struct cli_lock second;
+    struct lock second;
 
     if (why != NULL)
         return why;
     cli_sleep_ms(call->grace_ms);
-    cli_lock_read(call->redis, first->name, first->is_exact, &second);
+    read_lock(call->redis, first->name, first->options.exact_key, &second);
     if (!cli_are_same(record, cli_redis_bytes(second.reply)))
         why = "it has changed hands meanwhile: look again";
     else
         why = refusal(&second);
-    cli_lock_free(&second);
+    free_lock(&second);
     if (why != NULL)
         return why;
     cli_redis_about(call->redis, key);
@@ -150,27 +349,30 @@ static const char *release_dead(const struct cli_call *call,
  * or was released. */
 static bool show_one(const struct cli_call *call, struct shed_bytes name)
 {
-    struct cli_lock lock;
+    struct lock lock;
     const char *why;
+    json_t *was;
     bool is_yes;
 
-    cli_lock_read(call->redis, name, call->is_exact, &lock);
-    if (lock.is_denied)
+    read_lock(call->redis, name, call->is_exact, &lock);
+    if (cli_redis_is_denied(lock.reply))
         (void)cli_redis_check(call->redis, lock.reply, "GET");
-    is_yes = cli_lock_is_held(&lock);
+    is_yes = is_held(&lock);
     if (call->is_release) {
+        was = cli_out_open();
+        show_lock(call->redis, &lock, was);
         why = release_dead(call, &lock);
         is_yes = why == NULL;
         cli_out_flag(call->out, "is_released", is_yes);
         cli_out_text(call->out, "reason", why);
-        show_lock(&lock, cli_out_object(call->out, "was"));
+        cli_out_set(call->out, "was", was);
         if (is_yes)
             cli_out_hint(call->out,
                          "Whatever its holder was doing may be half done.");
     } else {
-        show_lock(&lock, call->out);
+        show_lock(call->redis, &lock, call->out);
     }
-    cli_lock_free(&lock);
+    free_lock(&lock);
     return is_yes;
 }
 
@@ -203,19 +405,19 @@ static struct shed_bytes lock_of(struct shed_bytes key, bool *is_exact)
 static bool list_one(const struct cli_call *call, struct shed_bytes name,
                      bool is_exact, json_t *list, uint64_t *denied)
 {
-    struct cli_lock lock;
-    bool is_held;
+    struct lock lock;
+    bool is_yes;
 
-    cli_lock_read(call->redis, name, is_exact, &lock);
-    is_held = !lock.is_denied && cli_lock_is_held(&lock);
-    *denied += lock.is_denied;
-    if (is_held) {
+    read_lock(call->redis, name, is_exact, &lock);
+    *denied += cli_redis_is_denied(lock.reply);
+    is_yes = is_held(&lock);
+    if (is_yes) {
         json_t *item = cli_out_item(list);
-        show_state(&lock, item);
+        show_state(call->redis, &lock, item);
         cli_presence_members(item, &lock.presence);
     }
-    cli_lock_free(&lock);
-    return is_held;
+    free_lock(&lock);
+    return is_yes;
 }
 
 /* SCAN can return a key twice. */

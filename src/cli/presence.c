@@ -30,15 +30,18 @@ static void ask_place(struct cli_redis *redis, const char *channel,
     shed_reply_free(reply);
 }
 
-void cli_presence_read(struct cli_redis *redis, uint32_t epoch,
-                       struct cli_presence *p)
+void cli_presence_read(struct cli_redis *redis, const char *process,
+                       uint32_t epoch, struct cli_presence *p)
 {
-    struct cli_text channel = cli_presence_channel(p);
+    struct cli_text channel;
     struct shed_reply *reply;
     long long subscribers;
 
-    if (p->process[0] == ' ')
+    *p = (struct cli_presence){.process = NULL};
+    if (process == NULL || process[0] == ' ')
         return;
+    p->process = process;
+    channel = cli_presence_channel(p);
     reply = cli_redis_ask(redis, "PUBSUB NUMSUB %s",
                           epoch != 0
                               ? cli_format("%s.%" PRIu32, channel.at, epoch).at
@@ -55,7 +58,7 @@ void cli_presence_members(json_t *out, const struct cli_presence *of)
 {
     bool is_known = of->host[0] != '\0';
 
-    if (of->process[0] == ' ')
+    if (of->process == NULL)
         cli_out_text(out, "process", NULL);
     else
         cli_out_bytes(out, "process",

@@ -14,17 +14,17 @@ enum cli_life { CLI_LIFE_UNKNOWN, CLI_ALIVE, CLI_GONE };
 #define CLI_HOST_BYTES 128
 
 struct cli_presence {
-    char process[SHED_PROCESS_BYTES]; /* blanks: not known */
+    const char *process; /* its id, SHED_PROCESS_BYTES; NULL: not known */
     enum cli_life life;
     char host[CLI_HOST_BYTES]; /* escaped; empty: not known */
     unsigned long long pid;
 };
 
-/* Ask about a process, whose id is set and all else zero; unless epoch is 0,
- * about that epoch of its session. Without the rights to PUBSUB NUMSUB and
- * PUBSUB CHANNELS its life, or its place, is unknown. */
-void cli_presence_read(struct cli_redis *redis, uint32_t epoch,
-                       struct cli_presence *presence);
+/* Ask about a process, whose id must stay (NULL or blanks: it is not known);
+ * unless epoch is 0, about that epoch of its session. Without the rights to
+ * PUBSUB NUMSUB and PUBSUB CHANNELS its life, or its place, is unknown. */
+void cli_presence_read(struct cli_redis *redis, const char *process,
+                       uint32_t epoch, struct cli_presence *out);
 
 /* The name of the channel of a process. */
 struct cli_text cli_presence_channel(const struct cli_presence *of);

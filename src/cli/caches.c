@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "cli/entry_view.h"
+#include "cli/entry.h"
 #include "cli/scan.h"
 #include "cli/walk.h"
 
@@ -48,7 +48,7 @@ static void count_entry(struct caches *c, const struct cli_found *found,
                         uint64_t now_ms)
 {
     struct shed_entry entry;
-    enum cli_kind kind = cli_kind_of_answer(found->answer[0], &entry);
+    enum cli_kind kind = cli_kind_of(found->answer[0], -1, &entry);
     struct cache *cache;
 
     c->denied += cli_redis_is_denied(found->answer[0]);

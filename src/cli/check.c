@@ -17,7 +17,7 @@
 #include "base/latch.h"
 #include "base/random.h"
 #include "source/load.h"
-#include "cli/entry_view.h"
+#include "cli/entry.h"
 #include "cli/scan.h"
 #include "cli/walk.h"
 
@@ -68,7 +68,7 @@ static void read_entries(struct check *c)
                          cli_redis_hear_key(c->call->redis, "GET"));
         cli_entry_judge(&item->entry, c->tags);
         item->is_same = cli_are_same(before.bytes, item->entry.bytes);
-        cli_entry_free(&before);
+        shed_reply_free(before.reply);
     }
 }
 
@@ -175,7 +175,7 @@ static void drop(struct check *c, size_t i)
     struct item *item = c->items[i];
 
     c->items[i] = c->items[--c->count];
-    cli_entry_free(&item->entry);
+    shed_reply_free(item->entry.reply);
     shed_value_unref(item->value);
     free(item);
 }

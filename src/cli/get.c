@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/entry_view.h"
+#include "cli/entry.h"
 #include "known/tag_log.h"
 #include "cli/writes.h"
 
@@ -171,6 +171,6 @@ int cli_get(struct cli_call *call)
     cli_entry_judge(&entry, tags);
     status = (call->is_raw ? print_payload : show)(call, &entry);
     cli_tags_close(tags);
-    cli_entry_free(&entry);
+    shed_reply_free(entry.reply);
     return status;
 }

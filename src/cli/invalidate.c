@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "known/tag_log.h"
-#include "cli/entry_view.h"
+#include "cli/entry.h"
 #include "cli/scan.h"
 #include "cli/walk.h"
 #include "wire/script.h"
@@ -106,7 +106,7 @@ static bool has_log(const struct work *w)
 static bool see_entry(struct work *w, const struct shed_reply *head)
 {
     struct shed_entry entry;
-    enum cli_kind kind = cli_kind_of_answer(head, &entry);
+    enum cli_kind kind = cli_kind_of(head, -1, &entry);
     bool is_stored = cli_kind_is_stored(kind);
     bool is_reached = is_stored && (entry.flags & SHED_ENTRY_POSITION) != 0;
 

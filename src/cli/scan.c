@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "cli/entry_view.h"
+#include "cli/entry.h"
 #include "cli/scan.h"
 #include "cli/walk.h"
 
@@ -111,15 +111,14 @@ static void count_entry(struct census *c, const struct cli_found *found)
     long long pttl = shed_reply_integer(found->answer[2]);
     uint64_t all = size > 0 ? (uint64_t)size : 0;
     struct shed_entry entry = {0};
-    enum cli_kind kind = CLI_OTHER;
+    enum cli_kind kind;
 
     if (pttl == -2 ||
         (head.data != NULL &&
          (all < head.size ||
           (head.size != SHED_ENTRY_HEADER_BYTES && all != head.size))))
         return;
-    if (head.data != NULL)
-        kind = cli_kind_of_header(head.data, (size_t)all, &entry);
+    kind = cli_kind_of(found->answer[0], size, &entry);
     if (kind == CLI_FOREIGN && shed_entry_format(head.data, head.size) >= 0)
         c->formats[shed_entry_format(head.data, head.size)]++;
     c->count[kind]++;

@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/limit.h"
-#include "cli/entry_view.h"
+#include "cli/entry.h"
 
 #define CHANNEL "__redis__:invalidate"
 #define SLOTS 65536
@@ -180,7 +180,7 @@ static void on_change(struct watch *w, struct shed_bytes name)
     if (event != NULL)
         print_event(w, event, &entry, 0);
     w->events += event != NULL;
-    cli_entry_free(&entry);
+    shed_reply_free(entry.reply);
 }
 
 static bool is_over(const struct watch *w)
@@ -286,7 +286,7 @@ static void learn(struct watch *w)
 
     cli_entry_read(w->call->redis, &w->key, &entry);
     remember(&w->known[hash % SLOTS], hash, &entry);
-    cli_entry_free(&entry);
+    shed_reply_free(entry.reply);
 }
 
 int cli_watch(struct cli_call *call)

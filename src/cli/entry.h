@@ -2,8 +2,8 @@
  * One key of a cache, as it is in Redis now: read, then shown as text or as
  * JSON, by get, why, watch and check.
  */
-#ifndef CLI_ENTRY_VIEW_H
-#define CLI_ENTRY_VIEW_H
+#ifndef CLI_ENTRY_H
+#define CLI_ENTRY_H
 
 #include "entry/entry.h"
 #include "cli/key.h"
@@ -26,12 +26,10 @@ enum cli_kind {
 /* What asks for the header of an entry. */
 #define CLI_ASK_HEADER "GETRANGE KEY 0 63"
 
-/* What kinds are called. */
-struct cli_kind_names {
-    const char *name, *text; /* as a word, and in a sentence */
-};
-
-extern const struct cli_kind_names cli_kinds[CLI_KINDS];
+/* What kinds are called: as a word, and in a sentence. */
+extern const struct cli_kind_names {
+    const char *name, *text;
+} cli_kinds[CLI_KINDS];
 
 /* Whether the entry is one that a load has stored: a row, or no such row. */
 bool cli_kind_is_stored(enum cli_kind kind);
@@ -39,14 +37,11 @@ bool cli_kind_is_stored(enum cli_kind kind);
 /* Whether its header is decoded. */
 bool cli_kind_is_decoded(enum cli_kind kind);
 
-/* What an entry of size bytes is by its header, which is head, or all of it. */
-enum cli_kind cli_kind_of_header(const void *head, size_t size,
-                                 struct shed_entry *out);
-
-/* The same by an answer to CLI_ASK_HEADER, where the size is not known. If it
- * is an entry, *out has type, flags and times; else it is FOREIGN or OTHER. */
-enum cli_kind cli_kind_of_answer(const struct shed_reply *head,
-                                 struct shed_entry *out);
+/* What an entry of size bytes is by an answer to CLI_ASK_HEADER, or to GET.
+ * size -1: it is not known, so neither is whether the entry is DAMAGED. If it
+ * is an entry, *out has type, flags and times. */
+enum cli_kind cli_kind_of(const struct shed_reply *head, long long size,
+                          struct shed_entry *out);
 
 struct cli_entry {
     const struct cli_key *key;
@@ -56,14 +51,12 @@ struct cli_entry {
     struct cli_presence presence;    /* of the holder, once read */
     struct cli_miss miss; /* of VALUE and NEGATIVE, once judged; points into the
                              reply */
-    int format;           /* of FOREIGN; -1: unknown */
     long long pttl;       /* -1: no expiry; -2: no key */
     long long refresh_pttl;    /* of the refresh's lease or failure marker; -2:
                                   none */
     bool has_refresh_failed;   /* it is a marker */
     struct shed_entry refresh; /* if so; its payload is not kept */
     uint64_t now_ms;           /* by the server's clock */
-    uint64_t age_ms;
     uint64_t left_ms; /* how long a row is fresh, a lease counts, a failure
                          answers callers; 0: no longer */
     struct shed_bytes bytes;  /* all of it, with the header */
@@ -71,10 +64,9 @@ struct cli_entry {
 };
 
 /* Read the entry at key, in several round trips. entry keeps a pointer to
- * key. */
+ * key. Ownership: entry->reply is to be freed. */
 void cli_entry_read(struct cli_redis *redis, const struct cli_key *key,
                     struct cli_entry *out);
-void cli_entry_free(struct cli_entry *entry);
 
 /* Send the UNLINK of an entry and its refresh lease, by its key in Redis. */
 void cli_entry_send_unlink(struct cli_redis *redis, struct shed_bytes name);

@@ -255,7 +255,7 @@ static void check_node(struct doctor *d)
 {
     size_t slots = cli_redis_slots(d->redis);
     struct shed_error err = {.reason = ""};
-    bool is_reached = cli_redis_reach(d->redis, &err);
+    bool is_reached = cli_server_open(cli_redis_server(d->redis), &err);
 
     cli_out_text(d->node, "server", d->server);
     cli_out_number(d->node, "slots", slots);
@@ -278,7 +278,7 @@ static void check_cluster(struct doctor *d)
     check_rights(d);
     for (size_t i = 0; cli_redis_next(d->redis, &i); i++) {
         d->node = cli_out_item(nodes);
-        d->server = cli_redis_server(d->redis);
+        d->server = cli_redis_server(d->redis)->address->text;
         check_node(d);
     }
 }
@@ -297,7 +297,7 @@ int cli_doctor(struct cli_call *call)
         if (cli_redis_is_cluster(d.redis)) {
             check_cluster(&d);
         } else {
-            d.server = cli_redis_server(d.redis);
+            d.server = cli_redis_server(d.redis)->address->text;
             check_server(&d);
         }
     }

@@ -171,13 +171,11 @@ static bool ask_sentinel(struct doctor *d, struct cli_server *sentinel,
                          const struct shed_address *address,
                          const struct shed_sentinel_answer *agreed)
 {
-    struct shed_reply *reply = NULL;
     struct shed_error err;
+    struct shed_reply *reply = cli_server_ask(
+        sentinel, &err, "SENTINEL MASTER", "SENTINEL MASTER %s", address->host);
     bool agrees = false;
 
-    if (cli_server_open(sentinel, &err))
-        reply = cli_server_ask(sentinel, &err, "SENTINEL MASTER",
-                               "SENTINEL MASTER %s", address->host);
     if (reply != NULL) {
         agrees = judge_sentinel(d, reply, address->count, agreed);
         check_quorum(d, sentinel, address->host);
@@ -255,7 +253,7 @@ void cli_find_cluster(struct doctor *d)
     bool is_up;
 
     for (size_t i = 0; cli_redis_next(d->redis, &i); i++)
-        if (cli_redis_reach(d->redis, &err)) {
+        if (cli_server_open(cli_redis_server(d->redis), &err)) {
             info = cli_find_answer(d, "cluster", NOTE,
                                    "Whether all slots are served is seen from "
                                    "the nodes alone.",

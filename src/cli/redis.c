@@ -17,7 +17,7 @@
 #define ROUNDS_AT_ONCE 2
 #define ROUND_MS 50
 
-/* The number of no server, which has the slots that nobody has. */
+/* The number of no server of a cluster: it has the slots that nobody has. */
 #define NOBODY 0
 
 /* A command that has not been answered. */
@@ -31,9 +31,8 @@ struct question {
 
 struct cli_redis {
     const struct cli_call *call;
-    struct shed_address
-        *address; /* of the URI; without a map server 0 has it */
-    struct shed_cluster_map *map;             /* NULL: there is one server */
+    struct shed_address *address; /* of the URI */
+    struct shed_cluster_map map;  /* if it is no cluster, server 0 has all */
     struct cli_server *server[CLI_REDIS_MAX]; /* NULL: not used yet */
     size_t chosen;
     const struct cli_server *heard; /* whose answer was the last; NULL: none */
@@ -55,31 +54,34 @@ static void drop_question(struct cli_redis *redis)
 
 /* ---------------------------------------------------------------- servers */
 
-static struct shed_address *parse_uri(const struct cli_redis *redis)
+static struct shed_address *parse_uri(const struct cli_call *call)
 {
-    const struct shed_client_options options = cli_client_options(redis->call);
+    const struct shed_client_options options = cli_client_options(call);
     struct shed_address *address;
     struct shed_error err;
 
-    if (shed_address_create(redis->call->redis_uri, &address, &err) != SHED_OK)
-        cli_fail(redis->call, err.code == SHED_EINVAL ? CLI_USAGE : CLI_FAILED,
+    if (call->redis_uri == NULL)
+        cli_fail(call, CLI_USAGE,
+                 "no Redis given: use --redis URI, or set SNOWSHED_REDIS");
+    if (shed_address_create(call->redis_uri, &address, &err) != SHED_OK)
+        cli_fail(call, err.code == SHED_EINVAL ? CLI_USAGE : CLI_FAILED,
                  "%s; examples: redis://host:6379/0, unix:/run/redis.sock",
                  err.reason);
     if (shed_address_use_tls(address, &options, &err) != SHED_OK)
-        cli_fail_error(redis->call, &err);
+        cli_fail_error(call, &err);
     return address;
 }
 
 static struct cli_server *create_server(const struct cli_redis *redis, size_t i)
 {
+    const struct shed_cluster_node *node = &redis->map.node[i];
     struct shed_address *address;
     struct shed_error err;
 
-    if (redis->map == NULL)
-        address = parse_uri(redis);
-    else if (shed_address_create_at(redis->address, redis->map->node[i].host,
-                                    redis->map->node[i].port, &address,
-                                    &err) != SHED_OK)
+    if (!cli_redis_is_cluster(redis))
+        address = shed_address_ref(redis->address);
+    else if (shed_address_create_at(redis->address, node->host, node->port,
+                                    &address, &err) != SHED_OK)
         cli_fail_error(redis->call, &err);
     return cli_server_create(redis->call, address);
 }
@@ -91,9 +93,14 @@ static struct cli_server *server_at(struct cli_redis *redis, size_t i)
     return redis->server[i];
 }
 
-bool cli_redis_reach(struct cli_redis *redis, struct shed_error *err)
+struct cli_server *cli_redis_server(struct cli_redis *redis)
 {
-    return cli_server_open(server_at(redis, redis->chosen), err);
+    return server_at(redis, redis->chosen);
+}
+
+struct cli_server *cli_redis_connect(const struct cli_redis *redis)
+{
+    return create_server(redis, redis->chosen);
 }
 
 static struct cli_server *open_or_fail(struct cli_server *server)
@@ -105,11 +112,6 @@ static struct cli_server *open_or_fail(struct cli_server *server)
     return server;
 }
 
-struct cli_server *cli_redis_connect(const struct cli_redis *redis)
-{
-    return open_or_fail(create_server(redis, redis->chosen));
-}
-
 /* Learn the map from a server. Returns: false, and err says why. */
 static bool learn_from(struct cli_redis *redis, struct cli_server *server,
                        struct shed_error *err)
@@ -117,12 +119,10 @@ static bool learn_from(struct cli_redis *redis, struct cli_server *server,
     struct shed_reply *reply;
     bool is_valid;
 
-    if (!cli_server_open(server, err))
-        return false;
     reply = cli_server_ask(server, err, "CLUSTER SLOTS", "CLUSTER SLOTS");
     if (reply == NULL)
         return false;
-    is_valid = shed_cluster_map_take(redis->map, reply, server->address->host,
+    is_valid = shed_cluster_map_take(&redis->map, reply, server->address->host,
                                      shed_now_ms(), NULL, NULL)
                    .is_valid;
     if (!is_valid)
@@ -141,14 +141,14 @@ void cli_redis_follow(struct cli_redis *redis)
     char host[SHED_HOST_BYTES], port[SHED_PORT_BYTES];
     struct shed_error err = {.code = SHED_OK};
 
-    if (redis->map == NULL)
+    if (!cli_redis_is_cluster(redis))
         return;
     for (size_t i = 0; cli_redis_next(redis, &i); i++)
         if (learn_from(redis, server_at(redis, i), &err))
             return;
     for (size_t i = 0; shed_address_seed(redis->address, i, host, port); i++) {
         size_t at =
-            shed_cluster_map_find(redis->map, host, port, shed_now_ms());
+            shed_cluster_map_find(&redis->map, host, port, shed_now_ms());
         if (at < CLI_REDIS_MAX && learn_from(redis, server_at(redis, at), &err))
             return;
     }
@@ -162,19 +162,12 @@ void cli_redis_open(struct cli_call *call)
     call->redis = redis;
     redis->call = call;
     redis->end = &redis->first;
-    if (call->redis_uri == NULL)
-        cli_fail(call, CLI_USAGE,
-                 "no Redis given: use --redis URI, or set SNOWSHED_REDIS");
-    redis->address = parse_uri(redis);
-    if (redis->address->seeds != NULL) {
-        redis->map = cli_alloc(1, sizeof(*redis->map));
-        shed_cluster_map_init(redis->map, "", "", shed_now_ms());
-        cli_redis_follow(redis);
-        (void)cli_redis_next(redis, &redis->chosen);
-    } else {
-        redis->server[0] = cli_server_create(call, redis->address);
-        (void)open_or_fail(redis->server[0]);
-    }
+    redis->address = parse_uri(call);
+    shed_cluster_map_init(&redis->map, "", "", shed_now_ms());
+    cli_redis_follow(redis);
+    (void)cli_redis_next(redis, &redis->chosen);
+    if (!cli_redis_is_cluster(redis))
+        (void)open_or_fail(cli_redis_server(redis));
 }
 
 void cli_redis_close(struct cli_redis *redis)
@@ -185,9 +178,7 @@ void cli_redis_close(struct cli_redis *redis)
         cli_server_destroy(redis->server[i]);
     while (redis->first != NULL)
         drop_question(redis);
-    if (redis->map != NULL)
-        shed_address_unref(redis->address);
-    free(redis->map);
+    shed_address_unref(redis->address);
     free(redis);
 }
 
@@ -198,20 +189,18 @@ const char *cli_redis_name(const struct cli_redis *redis)
 
 bool cli_redis_is_cluster(const struct cli_redis *redis)
 {
-    return redis->map != NULL;
+    return redis->address->seeds != NULL;
 }
 
 static size_t owner_of(const struct cli_redis *redis, size_t slot)
 {
-    return atomic_load(&redis->map->owner[slot]);
+    return atomic_load(&redis->map.owner[slot]);
 }
 
 void cli_redis_about(struct cli_redis *redis, struct shed_bytes key)
 {
-    if (redis->map == NULL)
-        return;
     redis->chosen = owner_of(redis, shed_hash_slot(key.data, key.size));
-    if (redis->chosen == NOBODY)
+    if (redis->chosen == NOBODY && cli_redis_is_cluster(redis))
         cli_fail(redis->call, CLI_FAILED,
                  "no node of the cluster has the slot of the key %.*s: see "
                  "'snowshed doctor'",
@@ -220,12 +209,9 @@ void cli_redis_about(struct cli_redis *redis, struct shed_bytes key)
 
 bool cli_redis_next(struct cli_redis *redis, size_t *i)
 {
-    if (redis->map == NULL)
-        return *i == 0;
-    if (*i == NOBODY)
+    if (*i == NOBODY && cli_redis_is_cluster(redis))
         ++*i;
-    while (*i < CLI_REDIS_MAX &&
-           (!redis->map->node[*i].is_used || redis->map->node[*i].slots == 0))
+    while (*i < CLI_REDIS_MAX && redis->map.node[*i].slots == 0)
         ++*i;
     if (*i >= CLI_REDIS_MAX)
         return false;
@@ -235,18 +221,12 @@ bool cli_redis_next(struct cli_redis *redis, size_t *i)
 
 bool cli_redis_has(const struct cli_redis *redis, struct shed_bytes key)
 {
-    return redis->map == NULL ||
-           owner_of(redis, shed_hash_slot(key.data, key.size)) == redis->chosen;
-}
-
-const char *cli_redis_server(struct cli_redis *redis)
-{
-    return server_at(redis, redis->chosen)->address->text;
+    return owner_of(redis, shed_hash_slot(key.data, key.size)) == redis->chosen;
 }
 
 size_t cli_redis_slots(const struct cli_redis *redis)
 {
-    return redis->map->node[redis->chosen].slots;
+    return redis->map.node[redis->chosen].slots;
 }
 
 /* ----------------------------------------------------------------- asking */
@@ -308,7 +288,7 @@ struct shed_reply *cli_redis_ask(struct cli_redis *redis, const char *format,
 static bool is_to_be_repeated(const struct cli_redis *redis,
                               const struct shed_reply *reply)
 {
-    return redis->map != NULL && shed_reply_is_elsewhere(reply) &&
+    return cli_redis_is_cluster(redis) && shed_reply_is_elsewhere(reply) &&
            !shed_reply_begins(reply, "CLUSTERDOWN");
 }
 
@@ -323,7 +303,8 @@ static bool repeat(struct cli_redis *redis, struct question *q)
     struct shed_error err;
 
     if (shed_reply_redirect(q->answer, host, &to))
-        at = shed_cluster_map_find(redis->map, to.host, to.port, shed_now_ms());
+        at =
+            shed_cluster_map_find(&redis->map, to.host, to.port, shed_now_ms());
     if (at == CLI_REDIS_MAX)
         return false;
     server = open_or_fail(server_at(redis, at));
@@ -390,17 +371,15 @@ uint64_t cli_redis_hear_clock_ms(struct cli_redis *redis)
 struct shed_reply *cli_redis_check(struct cli_redis *redis,
                                    struct shed_reply *reply, const char *what)
 {
-    const char *error = shed_reply_error(reply), *advice = "";
+    const char *error = shed_reply_error(reply), *advice;
 
     if (error == NULL)
         return reply;
-    if (shed_reply_is_no_primary(reply))
-        advice = ": it is a replica; ask the primary";
-    else if (!is_to_be_repeated(redis, reply))
-        advice = cli_server_advice(error);
-    else
-        advice = ": the cluster's nodes disagree, or the slot is being moved; "
-                 "--timeout waits longer";
+    advice =
+        is_to_be_repeated(redis, reply)
+            ? ": the cluster's nodes disagree, or the slot is being moved; "
+              "--timeout waits longer"
+            : cli_server_advice(error);
     cli_fail(redis->call, CLI_FAILED, "Redis %s refuses %s: %s%s",
              redis->heard->address->text, what, error, advice);
 }

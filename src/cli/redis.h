@@ -25,9 +25,6 @@ void cli_redis_open(struct cli_call *call);
 /* NULL is allowed. */
 void cli_redis_close(struct cli_redis *redis);
 
-/* Make a further connection to the chosen server, to be destroyed. */
-struct cli_server *cli_redis_connect(const struct cli_redis *redis);
-
 /* What the URI names, in texts: "host:port", a path, the name of a primary, or
  * the seeds of a cluster. */
 const char *cli_redis_name(const struct cli_redis *redis);
@@ -50,12 +47,12 @@ bool cli_redis_next(struct cli_redis *redis, size_t *i);
 /* Numbers are below this. */
 #define CLI_REDIS_MAX SHED_CLUSTER_NODES_MAX
 
-/* Connect to the chosen server. Returns: false, and err says why. Other
- * functions end the program then. */
-bool cli_redis_reach(struct cli_redis *redis, struct shed_error *err);
+/* The chosen server, for questions whose failure does not end the program; and
+ * a further connection to it, which is to be destroyed. */
+struct cli_server *cli_redis_server(struct cli_redis *redis);
+struct cli_server *cli_redis_connect(const struct cli_redis *redis);
 
-/* Its name in texts, and whether it has a key. */
-const char *cli_redis_server(struct cli_redis *redis);
+/* Whether the chosen server has a key. */
 bool cli_redis_has(const struct cli_redis *redis, struct shed_bytes key);
 
 /* Of a cluster: how many slots it has. */

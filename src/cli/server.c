@@ -29,6 +29,8 @@ const char *cli_server_advice(const char *error)
         {"invalid password", ": check the password of the URI"},
         {"AUTH", ": check user and password of the URI"},
         {"NOPERM", ": ACL SETUSER grants it"},
+        {"READONLY", ": it is a replica; ask the primary"},
+        {"MASTERDOWN", ": it is a replica; ask the primary"},
         {"LOADING", ": wait until it has its data"},
         {"BUSY",
          ": a script has been running for too long; SCRIPT KILL ends it"},
@@ -245,6 +247,8 @@ struct shed_reply *cli_server_ask(struct cli_server *s, struct shed_error *err,
     const char *error;
     va_list list;
 
+    if (!cli_server_open(s, err))
+        return NULL;
     va_start(list, format);
     cli_words(&args, format, list);
     va_end(list);

@@ -49,9 +49,9 @@ bool cli_server_hear(struct cli_server *server, uint64_t end_ms,
 bool cli_server_await(struct cli_server *server, struct shed_reply **answer,
                       struct shed_error *err);
 
-/* Send a command, and wait for its answer; NULL, and err says why, if there is
- * none. An error is an answer, or, if what is not NULL, a failure, which names
- * that. */
+/* Connect if need be, send a command, and wait for its answer; NULL, and err
+ * says why, if there is none. An error is an answer, or, if what is not NULL, a
+ * failure, which names that. */
 __attribute__((format(printf, 4, 5))) struct shed_reply *
 cli_server_ask(struct cli_server *server, struct shed_error *err,
                const char *what, const char *format, ...);

@@ -39,7 +39,7 @@ void cli_writes_read(struct cli_redis *redis, struct shed_bytes key,
 
     *out = (struct cli_writes){.means = "", .advice = ""};
     cli_redis_about(redis, key);
-    server = cli_redis_connect(redis);
+    server = cli_redis_server(redis);
     reply = cli_server_ask(server, &err, NULL, "SETRANGE %.*s 0 %s",
                            (int)key.size, (const char *)key.data, "");
     error = shed_reply_error(reply);
@@ -66,5 +66,4 @@ void cli_writes_read(struct cli_redis *redis, struct shed_bytes key,
         out->advice = table[i].advice;
     }
     shed_reply_free(reply);
-    cli_server_destroy(server);
 }

@@ -11,7 +11,7 @@ struct cli_writes {
     const char *means, *advice;
 };
 
-/* Try a write that changes nothing, of a key, on a connection of its own. */
+/* Try a write that changes nothing, of a key. */
 void cli_writes_read(struct cli_redis *redis, struct shed_bytes key,
                      struct cli_writes *out);
 

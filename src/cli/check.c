@@ -85,6 +85,7 @@ static void settle(struct shed_job *job)
 
 static void load_rows(struct check *c)
 {
+    struct shed_list jobs = {NULL, NULL};
     struct shed_latch latch;
 
     if (c->count == 0)
@@ -101,11 +102,9 @@ static void load_rows(struct check *c)
             .deadline_ms = shed_deadline_ms(shed_now_ms(), JOB_TIMEOUT_MS),
             .value_limit_bytes = VALUE_LIMIT_BYTES,
             .settle = settle};
-        if (shed_source_queue(c->source, &item->job, &item->error) != SHED_OK)
-            cli_fail(c->call, CLI_FAILED, "the database cannot be queried: %s",
-                     item->error.reason);
+        shed_list_append(&jobs, &item->job.node);
     }
-    shed_source_wake(c->source);
+    shed_source_submit(c->source, &jobs);
     (void)shed_latch_wait(&latch,
                           UINT64_MAX); /* bounded: each load has a time limit */
 }

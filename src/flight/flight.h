@@ -65,7 +65,7 @@ enum shed_flight_event_type {
     /* from the source */
     SHED_EV_LOADED,
     SHED_EV_LOAD_FAILED,
-    SHED_EV_LOAD_REFUSED, /* its queue is full: nothing was begun */
+    SHED_EV_LOAD_REFUSED, /* nothing was begun: its queue is full, say */
     /* at any time */
     SHED_EV_TIMER,
     SHED_EV_PUSH, /* the key may have changed in Redis */

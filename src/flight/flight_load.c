@@ -110,7 +110,7 @@ static void on_loaded(struct shed_post *post)
     struct shed_flight_event event = {.request = t->flight.request};
 
     t->is_loading = false;
-    if (t->job.loaded.is_refused) { /* as if that had been when it came */
+    if (t->job.loaded.is_refused) {
         shed_count(&t->flights->cache->counters.loads_refused, 1);
         event.type = SHED_EV_LOAD_REFUSED;
     } else {
@@ -154,9 +154,10 @@ static void begin(struct shed_job *job, bool is_first, uint64_t waited_us)
 /* The position comes before the load, so that the row has all that was
  * committed before that invalidation. The source is not told the version of a
  * revoked row: "unmodified" would renew the entry, and not its position. */
-bool shed_flight_load_start(struct shed_flight_task *t)
+void shed_flight_load_start(struct shed_flight_task *t)
 {
-    struct shed_cache *cache = t->flights->cache;
+    struct shed_flights *flights = t->flights;
+    struct shed_cache *cache = flights->cache;
 
     assert(!t->is_loading);
     shed_flight_load_drop(t);
@@ -169,7 +170,7 @@ bool shed_flight_load_start(struct shed_flight_task *t)
         .key = t->user_key.data,
         .key_size = t->user_key.size,
         .deadline_ms =
-            shed_deadline_ms(shed_now_ms(), t->flights->policy.load_timeout_ms),
+            shed_deadline_ms(shed_now_ms(), flights->policy.load_timeout_ms),
         .value_limit_bytes = (size_t)cache->options.value_limit_bytes,
         .group = cache,
         .is_background = t->is_background,
@@ -178,13 +179,9 @@ bool shed_flight_load_start(struct shed_flight_task *t)
     if (!t->is_revoked)
         t->job.old_version = t->old_version;
     atomic_store(&t->awaited, SHED_AWAITS_QUEUE);
-    if (shed_source_queue(cache->source, &t->job, &t->error) != SHED_OK) {
-        shed_count(&cache->counters.loads_refused, 1);
-        return false;
-    }
     t->is_loading = true;
-    shed_timer_set(t->flights->wake, 0); /* with what else this turn brings */
-    return true;
+    shed_list_append(&flights->to_load, &t->job.node);
+    shed_timer_set(flights->turn, 0);
 }
 
 void shed_flight_load_hasten(struct shed_flight_task *t)

@@ -155,10 +155,8 @@ static void send_some(struct shed_list *waiting)
                      on_published, first);
 }
 
-void shed_flight_publish_all(void *arg)
+void shed_flight_publish_all(struct shed_flights *flights)
 {
-    struct shed_flights *flights = arg;
-
     while (flights->to_publish.first != NULL)
         send_some(&flights->to_publish);
 }
@@ -169,7 +167,6 @@ void shed_flight_publish(struct shed_flight_task *t)
 
     assert(t->job.loaded.value != NULL && !t->is_publishing);
     t->is_publishing = true;
-    if (flights->to_publish.first == NULL)
-        shed_timer_set(flights->publish, 0);
     shed_list_append(&flights->to_publish, &t->node);
+    shed_timer_set(flights->turn, 0);
 }

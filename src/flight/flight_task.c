@@ -6,9 +6,8 @@
  * Design notes
  *
  * drive() is the only place that steps a machine. It gives it one event,
- * performs what comes out, in the order of the fields, and goes on while
- * performing has made another event at once: a load that the source refused, or
- * a caller that joined while the flight was ending. Everything else comes back
+ * performs what comes out, in the order of the fields, and steps once more if a
+ * caller has joined while the flight was ending. Everything else comes back
  * later, as a reply, a timer, a push or a post, so drive() is never entered
  * twice.
  *
@@ -94,8 +93,7 @@ static uint64_t news_of(const struct shed_flight_task *t)
 }
 
 static void perform(struct shed_flight_task *t,
-                    const struct shed_flight_act *act,
-                    struct shed_flight_event *next)
+                    const struct shed_flight_act *act)
 {
     if (act->detach)
         shed_table_detach(t);
@@ -109,9 +107,7 @@ static void perform(struct shed_flight_task *t,
     case SHED_SEND_NOTHING:
         break;
     case SHED_SEND_LOAD:
-        if (!shed_flight_load_start(t))
-            *next = (struct shed_flight_event){.type = SHED_EV_LOAD_REFUSED,
-                                               .request = act->request};
+        shed_flight_load_start(t);
         break;
     case SHED_SEND_RENEW:
         shed_flight_redis_renew(t, act->request);
@@ -172,11 +168,8 @@ static void destroy(struct shed_flight_task *t)
 void shed_flight_task_drive(struct shed_flight_task *t,
                             struct shed_flight_event event)
 {
-    bool again = true;
-
     assert(shed_reactor_is_current(t->flights->cache->client->reactor));
-    while (again) {
-        struct shed_flight_event next = {.type = SHED_EV_START};
+    do {
         struct shed_flight_act act;
         if (!t->is_out)
             t->flight.newest = shed_table_newest(t, t->flights->is_closing);
@@ -199,11 +192,9 @@ void shed_flight_task_drive(struct shed_flight_task *t,
             event.type != SHED_EV_INVALIDATED)
             note_unpublished(t);
         note_awaited(t);
-        perform(t, &act, &next);
-        event = next;
-        again = next.type != SHED_EV_START ||
-                (t->flight.state == SHED_FLIGHT_OVER && goes_on(t));
-    }
+        perform(t, &act);
+        event = (struct shed_flight_event){.type = SHED_EV_START};
+    } while (t->flight.state == SHED_FLIGHT_OVER && goes_on(t));
     if (t->is_out && !is_busy(t))
         destroy(t);
 }

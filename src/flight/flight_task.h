@@ -47,8 +47,8 @@ struct shed_flights {
     /* of the options; record_ms is how long a lease record lives */
     char lease_ms[SHED_DIGITS], record_ms[SHED_DIGITS], grace_ms[SHED_DIGITS];
     struct shed_callers *callers; /* of its source: bounds who waits */
-    struct shed_timer *wake;    /* wakes the source after a turn of the loop */
-    struct shed_timer *publish; /* and has what was loaded published */
+    struct shed_timer *turn;      /* has that begin, after a turn of the loop,
+                                     which is in to_load and to_publish */
     struct shed_source_watcher watcher;
     struct shed_listener listener; /* of the cache's keys */
     char prefix[SHED_NAME_MAX_BYTES + 2];
@@ -64,6 +64,7 @@ struct shed_flights {
     /* reactor thread only */
     bool is_listed; /* listener is */
     bool is_closing;
+    struct shed_list to_load;    /* jobs */
     struct shed_list to_publish; /* tasks (flight_publish.c) */
     bool may_claim; /* Redis has executed a script: a lease that is taken
                        without one can be ended */
@@ -211,11 +212,9 @@ void shed_table_each_of(struct shed_flights *flights, const char *key,
 
 /* ---------------------------------------------------------- flight_load.c */
 
-/* Queue the load. The source is woken after everything else of this turn of the
- * loop. Its end becomes an event with the number of the request, never before
- * the return. Returns: false if the source refused, as the task's error says.
- */
-bool shed_flight_load_start(struct shed_flight_task *task);
+/* Load, with all else that this turn of the loop brings. The end becomes an
+ * event with the number of the request, never before the return. */
+void shed_flight_load_start(struct shed_flight_task *task);
 
 /* A caller waits now for what is loaded. */
 void shed_flight_load_hasten(struct shed_flight_task *task);
@@ -236,9 +235,8 @@ void shed_flight_redis_renew(struct shed_flight_task *task, uint64_t request);
 /* Publish what was loaded, soon; until the reply is_publishing is set. */
 void shed_flight_publish(struct shed_flight_task *task);
 
-/* For the timer publish of a cache's flights, whose argument is the struct
- * shed_flights: send what is to be published. */
-void shed_flight_publish_all(void *flights);
+/* Send what is to be published. */
+void shed_flight_publish_all(struct shed_flights *flights);
 
 /* ----------------------------------- flight_reply.c: what comes back
  *

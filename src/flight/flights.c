@@ -3,8 +3,8 @@
  * a flight is counted until it is freed.
  *
  * A flight is made and put into the table by a caller's thread, and started by
- * a post. Those that one call has made are posted together; a load that a step
- * wants is queued, and the source is woken by a timer of 0 ms, after everything
+ * a post. Those that one call has made are posted together. What their steps
+ * want to load, and to publish, begins by a timer of 0 ms, after everything
  * else of this turn of the loop. So keys that were asked for together, or whose
  * leases were granted together, are loaded in one batch.
  */
@@ -87,8 +87,7 @@ static void hurry_on_reactor(void *arg)
 /* It may be half made. */
 static void destroy(struct shed_flights *fs)
 {
-    shed_timer_destroy(fs->wake);
-    shed_timer_destroy(fs->publish);
+    shed_timer_destroy(fs->turn);
     shed_mutex_destroy(&fs->mu);
     free(fs);
 }
@@ -101,9 +100,13 @@ static void close_on_reactor(void *arg)
     destroy(fs);
 }
 
-static void wake_source(void *source)
+static void end_turn(void *arg)
 {
-    shed_source_wake(source);
+    struct shed_flights *fs = arg;
+
+    if (fs->to_load.first != NULL)
+        shed_source_submit(fs->cache->source, &fs->to_load);
+    shed_flight_publish_all(fs);
 }
 
 /* What can fail. */
@@ -113,9 +116,8 @@ static enum shed_code open_parts(struct shed_flights *fs,
     struct shed_reactor *reactor = fs->cache->client->reactor;
     struct shed_source *source = fs->cache->source;
 
-    fs->wake = shed_timer_create(reactor, wake_source, source);
-    fs->publish = shed_timer_create(reactor, shed_flight_publish_all, fs);
-    if (fs->wake == NULL || fs->publish == NULL)
+    fs->turn = shed_timer_create(reactor, end_turn, fs);
+    if (fs->turn == NULL)
         return shed_fail_nomem(err, "a cache");
     shed_reactor_run(reactor, open_on_reactor, fs);
     if (!fs->is_listed)

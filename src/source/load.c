@@ -10,11 +10,10 @@
  * server, count as well, if the source finishes its load only when they have
  * ended.
  *
- * Jobs are queued one by one and made ready all at once, by shed_source_wake.
- * Loaders take ready ones only, so jobs that came together stay together, up to
- * max_batch. A loader that would take less than a full batch while other loads
- * run waits for up to batch_wait_ms (gather_locked); one loader at a time does
- * that, and the others sleep.
+ * Jobs that come together are queued under one hold of the lock, so they stay
+ * together, up to max_batch. A loader that would take less than a full batch
+ * while other loads run waits for up to batch_wait_ms (gather_locked); one
+ * loader at a time does that, and the others sleep.
  *
  * Threads are started when a job comes and none is idle, up to max_loads; they
  * stay until the source is closed. idle counts threads, running counts loads;
@@ -82,28 +81,27 @@ struct shed_source {
     bool is_gathering; /* a thread is waiting for its batch to grow */
 };
 
-static size_t ready_locked(const struct shed_source *s)
+static size_t queued_locked(const struct shed_source *s)
 {
-    return shed_load_queue_ready(&s->queue);
+    return shed_load_queue_count(&s->queue);
 }
 
 /* Nobody has a hold on it, and nothing is queued or under way. */
 static bool is_over_locked(const struct shed_source *s)
 {
-    return s->refs == 0 && shed_load_queue_count(&s->queue) == 0 &&
-           s->admission.running == 0;
+    return s->refs == 0 && queued_locked(s) == 0 && s->admission.running == 0;
 }
 
 /* Wake the thread that has something to do now, or all if that is to end. */
 static void wake_locked(struct shed_source *s)
 {
-    size_t ready = ready_locked(s), batch = (size_t)s->options.max_batch;
+    size_t queued = queued_locked(s), batch = (size_t)s->options.max_batch;
 
-    shed_admission_want(&s->admission, ready / batch + (ready % batch > 0));
+    shed_admission_want(&s->admission, queued / batch + (queued % batch > 0));
     if (s->is_gathering) {
-        if (s->admission.running == 0 || ready >= batch)
+        if (s->admission.running == 0 || queued >= batch)
             pthread_cond_signal(&s->grown);
-    } else if (ready > 0 && shed_admission_may_begin(&s->admission)) {
+    } else if (queued > 0 && shed_admission_may_begin(&s->admission)) {
         pthread_cond_signal(&s->work);
     }
     if (is_over_locked(s))
@@ -117,14 +115,23 @@ static struct shed_job *pop(struct shed_list *jobs)
     return node != NULL ? shed_container_of(node, struct shed_job, node) : NULL;
 }
 
-/* Settle a job that no load answers. No lock may be held. */
-static void fail_job(struct shed_job *job, enum shed_code code, const char *why,
-                     bool is_refused)
+/* Add a job that no load answers to the list of those that have ended. */
+static void end_job(struct shed_list *ended, struct shed_job *job,
+                    enum shed_code code, const char *why, bool is_refused)
 {
     job->loaded =
         (struct shed_loaded){.failed_keys = 1, .is_refused = is_refused};
     (void)shed_fail(&job->loaded.error, code, "%s", why);
-    job->settle(job);
+    shed_list_append(ended, &job->node);
+}
+
+/* No lock may be held. */
+static void settle_all(struct shed_list *ended)
+{
+    struct shed_job *job;
+
+    while ((job = pop(ended)) != NULL)
+        job->settle(job);
 }
 
 /* ------------------------------------------------------ the end of a load */
@@ -150,27 +157,24 @@ void shed_source_unwatch(struct shed_source *s,
     shed_mutex_unlock(&s->mu);
 }
 
-/* Learn from a load. If the breaker opens, all that is queued is moved to the
- * list refused, and why has the reason. */
+/* Learn from a load. If the breaker opens, all that is queued is refused. */
 static void learn_locked(struct shed_source *s,
                          const struct shed_admitted *load,
-                         struct shed_list *refused, struct shed_error *why)
+                         struct shed_list *ended)
 {
     uint64_t changed_ms = s->admission.breaker.changed_ms;
+    struct shed_error why;
     struct shed_job *job;
     bool is_open;
 
-    if (!shed_admission_learn(&s->admission, load, why))
+    if (!shed_admission_learn(&s->admission, load, &why))
         return;
     is_open = s->admission.breaker.state == SHED_BREAKER_OPEN;
     for (struct shed_source_watcher *w = s->watchers; w != NULL; w = w->next)
         w->on_breaker(w, is_open, shed_now_ms() - changed_ms,
-                      is_open ? why->reason : "the source's breaker closed");
-    if (is_open) {
-        shed_load_queue_wake(&s->queue);
-        while ((job = shed_load_queue_pop(&s->queue)) != NULL)
-            shed_list_append(refused, &job->node);
-    }
+                      is_open ? why.reason : "the source's breaker closed");
+    while (is_open && (job = shed_load_queue_pop(&s->queue)) != NULL)
+        end_job(ended, job, SHED_ESOURCE, why.reason, true);
 }
 
 void shed_load_done(struct shed_load *load)
@@ -178,9 +182,8 @@ void shed_load_done(struct shed_load *load)
     struct shed_load_batch *batch = shed_load_batch_of(load);
     struct shed_source *s = batch->source;
     struct shed_admitted *admitted = &batch->admitted;
-    struct shed_error failure, why = {SHED_OK, ""};
     struct shed_list refused = {NULL, NULL};
-    struct shed_job *job;
+    struct shed_error failure;
 
     admitted->cost_us = shed_now_us() - batch->start_us;
     admitted->keys = load->count;
@@ -188,10 +191,9 @@ void shed_load_done(struct shed_load *load)
     if (shed_load_batch_settle(batch, &failure))
         admitted->failure = failure.reason;
     shed_mutex_lock(&s->mu);
-    learn_locked(s, admitted, &refused, &why);
+    learn_locked(s, admitted, &refused);
     shed_mutex_unlock(&s->mu);
-    while ((job = pop(&refused)) != NULL)
-        fail_job(job, SHED_ESOURCE, why.reason, true);
+    settle_all(&refused);
     shed_load_batch_destroy(batch);
     shed_mutex_lock(&s->mu);
     shed_admission_end(&s->admission);
@@ -201,11 +203,12 @@ void shed_load_done(struct shed_load *load)
 
 /* ------------------------------------------------------------- the batches */
 
-/* Add a job to the list of those whose deadline passed in the queue. */
+/* The deadline of a job has passed in the queue. */
 static void be_late_locked(struct shed_source *s, struct shed_job *job,
                            struct shed_list *late)
 {
-    shed_list_append(late, &job->node);
+    end_job(late, job, SHED_ETIMEDOUT,
+            "the load waited in the queue until its deadline", false);
     shed_breaker_return(&s->admission.breaker, 1);
 }
 
@@ -246,7 +249,8 @@ static void gather_locked(struct shed_source *s)
     uint64_t end_ms = shed_deadline_ms(shed_now_ms(), s->options.batch_wait_ms);
 
     s->is_gathering = true;
-    while (s->admission.running > 0 && ready_locked(s) < s->options.max_batch &&
+    while (s->admission.running > 0 &&
+           queued_locked(s) < s->options.max_batch &&
            shed_cond_wait(&s->grown, &s->mu, end_ms))
         ;
     s->is_gathering = false;
@@ -263,15 +267,9 @@ static void load_each(struct shed_source *s, struct shed_load *load,
     shed_load_done(load);
 }
 
-/* Settle what is late, then load the rest. */
 static void run_batch(struct shed_source *s, struct shed_load_batch *batch,
-                      struct shed_list *late, void *thread)
+                      void *thread)
 {
-    struct shed_job *job;
-
-    while ((job = pop(late)) != NULL)
-        fail_job(job, SHED_ETIMEDOUT,
-                 "the load waited in the queue until its deadline", false);
     batch->start_us = shed_now_us();
     if (batch->load.count > 0 && s->load != NULL)
         s->load(s->user, thread, &batch->load);
@@ -297,12 +295,14 @@ static bool staff_locked(struct shed_source *s)
 /* Without memory for a load one job fails, so that there is progress. */
 static void fail_first_locked(struct shed_source *s)
 {
-    struct shed_job *job = shed_load_queue_pop(&s->queue);
+    struct shed_list ended = {NULL, NULL};
 
+    end_job(&ended, shed_load_queue_pop(&s->queue), SHED_ENOMEM,
+            "out of memory for a load", false);
     shed_breaker_return(&s->admission.breaker, 1);
     s->admission.running++; /* the source may not be freed meanwhile */
     shed_mutex_unlock(&s->mu);
-    fail_job(job, SHED_ENOMEM, "out of memory for a load", false);
+    settle_all(&ended);
     shed_mutex_lock(&s->mu);
     shed_admission_end(&s->admission);
     wake_locked(s);
@@ -318,10 +318,10 @@ static void load_next_locked(struct shed_source *s, void *thread)
 
     gather_locked(s);
     /* meanwhile the breaker may have opened, or the limit have fallen */
-    if (ready_locked(s) == 0 || !shed_admission_may_begin(&s->admission))
+    if (queued_locked(s) == 0 || !shed_admission_may_begin(&s->admission))
         return;
-    capacity = ready_locked(s) < s->options.max_batch
-                   ? ready_locked(s)
+    capacity = queued_locked(s) < s->options.max_batch
+                   ? queued_locked(s)
                    : (size_t)s->options.max_batch;
     batch = shed_load_batch_create(s, capacity);
     if (batch == NULL) {
@@ -333,11 +333,12 @@ static void load_next_locked(struct shed_source *s, void *thread)
     fill_locked(s, batch, capacity, &late);
     assert(s->idle > 0);
     s->idle--;
-    if (ready_locked(s) > 0 && shed_admission_may_begin(&s->admission))
+    if (queued_locked(s) > 0 && shed_admission_may_begin(&s->admission))
         (void)staff_locked(s);
     wake_locked(s);
     shed_mutex_unlock(&s->mu);
-    run_batch(s, batch, &late, thread);
+    settle_all(&late);
+    run_batch(s, batch, thread);
     shed_mutex_lock(&s->mu);
     s->idle++;
 }
@@ -352,7 +353,7 @@ static void *run_loader(void *arg)
         thread = s->options.thread_start(s->user);
     shed_mutex_lock(&s->mu);
     while (!is_over_locked(s)) {
-        if (ready_locked(s) == 0 || s->is_gathering ||
+        if (queued_locked(s) == 0 || s->is_gathering ||
             !shed_admission_may_begin(&s->admission))
             pthread_cond_wait(&s->work, &s->mu.mutex);
         else
@@ -364,63 +365,65 @@ static void *run_loader(void *arg)
     return NULL;
 }
 
-enum shed_code shed_source_queue(struct shed_source *s, struct shed_job *job,
-                                 struct shed_error *err)
+/* Queue a job, in a full queue in place of a background one if callers wait for
+ * it. Whichever is not queued ends. */
+static void queue_locked(struct shed_source *s, struct shed_job *job,
+                         struct shed_list *ended)
 {
-    struct shed_job *dropped = NULL;
+    bool is_full = queued_locked(s) >= s->options.queue_limit;
     enum shed_code code;
-    bool is_full;
+    struct shed_error why;
 
-    shed_mutex_lock(&s->mu);
-    is_full = shed_load_queue_count(&s->queue) >= s->options.queue_limit;
     if (is_full &&
         (job->is_background || s->queue.lanes[SHED_LANE_BACKGROUND].count == 0))
-        code = shed_fail(err, SHED_EBUSY,
+        code = shed_fail(&why, SHED_EBUSY,
                          "the source's queue is full: %zu keys wait for a load "
                          "(see its queue_limit)",
-                         shed_load_queue_count(&s->queue));
+                         queued_locked(s));
     else if (!staff_locked(s))
-        code = shed_fail(err, SHED_ENOMEM,
+        code = shed_fail(&why, SHED_ENOMEM,
                          "no thread could be started for a load");
     else
-        code = shed_admission_pass(&s->admission, true, err);
-    if (code == SHED_OK && is_full) {
-        dropped = shed_load_queue_drop(&s->queue, UINT64_MAX);
+        code = shed_admission_pass(&s->admission, true, &why);
+    if (code != SHED_OK) {
+        end_job(ended, job, code, why.reason, true);
+        return;
+    }
+    if (is_full) {
+        end_job(ended, shed_load_queue_drop(&s->queue, UINT64_MAX), SHED_EBUSY,
+                "the source's queue is full, and callers go first (see its "
+                "queue_limit)",
+                true);
         shed_breaker_return(&s->admission.breaker, 1);
     }
-    if (code == SHED_OK)
-        shed_load_queue_push(&s->queue, job);
-    shed_mutex_unlock(&s->mu);
-    if (dropped != NULL)
-        fail_job(dropped, SHED_EBUSY,
-                 "the source's queue is full, and callers go first (see "
-                 "its queue_limit)",
-                 true);
-    return code;
+    shed_load_queue_push(&s->queue, job);
 }
 
-/* What is ready may have become more, or the fleet lets loads begin. */
+/* There may be more jobs, or the fleet lets loads begin. */
 static void go_on_locked(struct shed_source *s)
 {
-    /* a thread that was idle when they were queued may have taken others */
-    if (ready_locked(s) > 0)
+    if (queued_locked(s) > 0)
         (void)staff_locked(s);
     wake_locked(s);
 }
 
-void shed_source_wake(struct shed_source *s)
+void shed_source_submit(struct shed_source *s, struct shed_list *jobs)
 {
+    struct shed_list ended = {NULL, NULL};
+    struct shed_job *job;
+
     shed_mutex_lock(&s->mu);
-    shed_load_queue_wake(&s->queue);
+    while ((job = pop(jobs)) != NULL)
+        queue_locked(s, job, &ended);
     go_on_locked(s);
     shed_mutex_unlock(&s->mu);
+    settle_all(&ended);
 }
 
 void shed_source_hasten(struct shed_source *s, struct shed_job *job)
 {
     shed_mutex_lock(&s->mu);
-    if (shed_load_queue_hasten(&s->queue, job))
-        go_on_locked(s);
+    shed_load_queue_hasten(&s->queue, job);
     shed_mutex_unlock(&s->mu);
 }
 
@@ -457,7 +460,7 @@ struct shed_source_state shed_source_look(struct shed_source *s)
     shed_mutex_lock(&s->mu);
     state.loads = s->admission.running;
     state.loads_limit = shed_admission_limit(&s->admission);
-    state.queued = shed_load_queue_count(&s->queue);
+    state.queued = queued_locked(s);
     state.breaker = shed_breaker_read(&s->admission.breaker, shed_now_ms());
     state.fleet = shed_fleet_look(s->admission.fleet);
     shed_mutex_unlock(&s->mu);

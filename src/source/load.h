@@ -71,22 +71,15 @@ void shed_source_unwatch(struct shed_source *source,
 SHED_MUST_CHECK enum shed_code
 shed_source_ask_breaker(struct shed_source *source, struct shed_error *err);
 
-/* Queue a job. Never blocks, never settles the job before it returns. No load
- * begins before shed_source_wake.
- * Where the queue is full, a job for which callers wait takes the place of a
- * background one, which settles as refused.
- * Returns: SHED_OK: it will settle. SHED_EBUSY (queue_limit), SHED_ESOURCE (the
- * breaker is open), SHED_ENOMEM (no thread could be started): it will not. */
-SHED_MUST_CHECK enum shed_code shed_source_queue(struct shed_source *source,
-                                                 struct shed_job *job,
-                                                 struct shed_error *err);
+/* Queue jobs, by their nodes: they share batches. Never blocks.
+ * Those that cannot be queued settle before it returns, as refused: SHED_EBUSY
+ * (queue_limit), SHED_ESOURCE (the breaker is open), SHED_ENOMEM (no thread
+ * could be started). Where the queue is full, a job for which callers wait
+ * takes the place of a background one, which settles so. */
+void shed_source_submit(struct shed_source *source, struct shed_list *jobs);
 
-/* A caller waits now for a job that has not settled. If it was queued
- * in the background, it is no longer, and loads may begin. */
+/* A caller waits now for a job that has not settled: it is no longer in the
+ * background. */
 void shed_source_hasten(struct shed_source *source, struct shed_job *job);
-
-/* Let loads begin of all that is queued: jobs that were queued before share
- * batches. */
-void shed_source_wake(struct shed_source *source);
 
 #endif

@@ -2,20 +2,12 @@
  * while a job is in one of them. */
 #include "source/load_queue.h"
 
-#include <assert.h>
-
 #include "base/container.h"
 
 size_t shed_load_queue_count(const struct shed_load_queue *q)
 {
     return q->lanes[SHED_LANE_CALLERS].count +
            q->lanes[SHED_LANE_BACKGROUND].count;
-}
-
-size_t shed_load_queue_ready(const struct shed_load_queue *q)
-{
-    return q->lanes[SHED_LANE_CALLERS].ready +
-           q->lanes[SHED_LANE_BACKGROUND].ready;
 }
 
 void shed_load_queue_push(struct shed_load_queue *q, struct shed_job *job)
@@ -29,34 +21,24 @@ void shed_load_queue_push(struct shed_load_queue *q, struct shed_job *job)
     lane->count++;
 }
 
-void shed_load_queue_wake(struct shed_load_queue *q)
-{
-    for (size_t i = 0; i < SHED_LANES; i++)
-        q->lanes[i].ready = q->lanes[i].count;
-}
-
-/* It is the first, or all are ready. */
 static struct shed_job *remove_from(struct shed_load_lane *lane,
                                     struct shed_node *node)
 {
     struct shed_job *job = shed_container_of(node, struct shed_job, node);
 
-    assert(lane->jobs.first == node || lane->ready == lane->count);
     shed_list_remove(&lane->jobs, node);
     job->is_queued = false;
     lane->count--;
-    if (lane->ready > 0)
-        lane->ready--;
     return job;
 }
 
 struct shed_job *shed_load_queue_pop(struct shed_load_queue *q)
 {
     struct shed_load_lane *lane =
-        &q->lanes[q->lanes[SHED_LANE_CALLERS].ready > 0 ? SHED_LANE_CALLERS
+        &q->lanes[q->lanes[SHED_LANE_CALLERS].count > 0 ? SHED_LANE_CALLERS
                                                         : SHED_LANE_BACKGROUND];
 
-    return lane->ready > 0 ? remove_from(lane, lane->jobs.first) : NULL;
+    return lane->count > 0 ? remove_from(lane, lane->jobs.first) : NULL;
 }
 
 struct shed_job *shed_load_queue_drop(struct shed_load_queue *q,
@@ -71,14 +53,13 @@ struct shed_job *shed_load_queue_drop(struct shed_load_queue *q,
     return remove_from(lane, lane->jobs.first);
 }
 
-bool shed_load_queue_hasten(struct shed_load_queue *q, struct shed_job *job)
+void shed_load_queue_hasten(struct shed_load_queue *q, struct shed_job *job)
 {
-    if (!job->is_background || !job->is_queued)
-        return false;
-    shed_load_queue_wake(q);
-    (void)remove_from(&q->lanes[SHED_LANE_BACKGROUND], &job->node);
+    bool moves = job->is_background && job->is_queued;
+
+    if (moves)
+        (void)remove_from(&q->lanes[SHED_LANE_BACKGROUND], &job->node);
     job->is_background = false;
-    shed_load_queue_push(q, job);
-    shed_load_queue_wake(q);
-    return true;
+    if (moves)
+        shed_load_queue_push(q, job);
 }

@@ -24,31 +24,23 @@ struct shed_load_queue {
     struct shed_load_lane {
         struct shed_list jobs;
         size_t count;
-        size_t ready; /* the first ones, which may be taken */
     } lanes[SHED_LANES];
 };
 
-/* How many there are, and how many of them may be taken. */
 size_t shed_load_queue_count(const struct shed_load_queue *queue);
-size_t shed_load_queue_ready(const struct shed_load_queue *queue);
 
-/* Add a job, which is not ready yet. */
 void shed_load_queue_push(struct shed_load_queue *queue, struct shed_job *job);
 
-/* All that are there may be taken. */
-void shed_load_queue_wake(struct shed_load_queue *queue);
-
-/* Take the next job that is ready. Returns: NULL if there is none. */
+/* Take the next job. Returns: NULL if there is none. */
 struct shed_job *shed_load_queue_pop(struct shed_load_queue *queue);
 
-/* Take the oldest job in the background, ready or not, if its deadline has
- * passed at now_ms; at UINT64_MAX each has. Returns: NULL if there is none. */
+/* Take the oldest job in the background, if its deadline has passed at now_ms;
+ * at UINT64_MAX each has. Returns: NULL if there is none. */
 struct shed_job *shed_load_queue_drop(struct shed_load_queue *queue,
                                       uint64_t now_ms);
 
-/* A caller waits for this job now; all are ready then. Returns: false: it is
- * not in the queue, or callers have waited for it before. */
-bool shed_load_queue_hasten(struct shed_load_queue *queue,
+/* A caller waits for this job now, which need not be in the queue. */
+void shed_load_queue_hasten(struct shed_load_queue *queue,
                             struct shed_job *job);
 
 #endif

@@ -374,8 +374,8 @@ static const struct shed_row_version no_version;
 
 enum { VALUE_LIMIT_BYTES = 1048576 };
 
-static void queue_ask(struct shed_source *source, struct ask *ask,
-                      const void *key, size_t size, struct shed_row_version old)
+static void make_ask(struct shed_list *jobs, struct ask *ask, const void *key,
+                     size_t size, struct shed_row_version old)
 {
     ask->job = (struct shed_job){.key = key,
                                  .key_size = size,
@@ -384,23 +384,27 @@ static void queue_ask(struct shed_source *source, struct ask *ask,
                                  .old_version = old,
                                  .settle = note_loaded};
     shed_latch_init(&ask->gate, 1);
-    EXPECT_OK(shed_source_queue(source, &ask->job, NULL));
+    shed_list_append(jobs, &ask->job.node);
 }
 
 void begin_ask(struct shed_source *source, struct ask *ask, const void *key,
                size_t size)
 {
-    queue_ask(source, ask, key, size, no_version);
-    shed_source_wake(source);
+    struct shed_list jobs = {NULL, NULL};
+
+    make_ask(&jobs, ask, key, size, no_version);
+    shed_source_submit(source, &jobs);
 }
 
 void begin_ask_again(struct shed_source *source, struct ask *ask,
                      const void *key, size_t size, uint64_t old_version)
 {
-    queue_ask(
-        source, ask, key, size,
+    struct shed_list jobs = {NULL, NULL};
+
+    make_ask(
+        &jobs, ask, key, size,
         (struct shed_row_version){.number = old_version, .is_known = true});
-    shed_source_wake(source);
+    shed_source_submit(source, &jobs);
 }
 
 void end_ask(struct ask *ask)
@@ -421,9 +425,11 @@ void load_key(struct shed_source *source, struct ask *ask, const char *key)
 void load_keys(struct shed_source *source, struct ask *asks,
                const char *const *keys, size_t count)
 {
+    struct shed_list jobs = {NULL, NULL};
+
     for (size_t i = 0; i < count; i++)
-        queue_ask(source, &asks[i], keys[i], strlen(keys[i]), no_version);
-    shed_source_wake(source);
+        make_ask(&jobs, &asks[i], keys[i], strlen(keys[i]), no_version);
+    shed_source_submit(source, &jobs);
     for (size_t i = 0; i < count; i++)
         end_ask(&asks[i]);
 }

@@ -59,22 +59,28 @@ static inline struct request *make_refresh(size_t i)
     return request;
 }
 
-/* Queue one, and let a load begin. */
-static inline enum shed_code queue_and_wake(struct shed_source *source,
+/* Submit one. Returns: why it is refused, if it is. */
+static inline enum shed_code submit_request(struct shed_source *source,
                                             struct request *request,
                                             struct shed_error *err)
 {
-    enum shed_code code = shed_source_queue(source, &request->job, err);
+    unsigned settled = atomic_load(&request->settled);
+    struct shed_list jobs = {NULL, NULL};
 
-    if (code == SHED_OK)
-        shed_source_wake(source);
-    return code;
+    shed_list_append(&jobs, &request->job.node);
+    shed_source_submit(source, &jobs);
+    if (atomic_load(&request->settled) == settled ||
+        !request->job.loaded.is_refused)
+        return SHED_OK;
+    if (err != NULL)
+        *err = request->job.loaded.error;
+    return request->job.loaded.error.code;
 }
 
 static inline void expect_queued(struct shed_source *source,
                                  struct request *request)
 {
-    ck_assert_int_eq(queue_and_wake(source, request, NULL), SHED_OK);
+    ck_assert_int_eq(submit_request(source, request, NULL), SHED_OK);
 }
 
 #endif

@@ -102,9 +102,11 @@ static void submit_background(size_t i)
 /* Jobs that come together. */
 static void submit_burst(size_t count)
 {
+    struct shed_list jobs = {NULL, NULL};
+
     for (size_t i = 0; i < count; i++)
-        EXPECT_OK(shed_source_queue(fake.source, &make_request(i)->job, NULL));
-    shed_source_wake(fake.source);
+        shed_list_append(&jobs, &make_request(i)->job.node);
+    shed_source_submit(fake.source, &jobs);
 }
 
 static void wait_settled(struct request *request)
@@ -544,17 +546,19 @@ TEST(a_key_moves_forward_when_a_caller_begins_to_wait)
     expect_load(6, "k6");
 }
 
-/* Also a key that came in the same turn, before the source was woken. */
-TEST(a_key_that_is_not_ready_moves_forward_and_is)
+/* A caller came in the turn of the loop in which the refresh was begun. */
+TEST(a_key_that_is_not_queued_yet_can_be_made_to_go_before_refreshes)
 {
-    struct request *behind;
+    struct request *hastened;
 
     open_busy(1, 100);
-    behind = make_refresh(1);
-    EXPECT_OK(shed_source_queue(fake.source, &behind->job, NULL));
-    shed_source_hasten(fake.source, &behind->job);
+    submit_background(1);
+    hastened = make_refresh(2);
+    shed_source_hasten(fake.source, &hastened->job);
+    expect_queued(fake.source, hastened);
     expect_load(0, "k0");
-    expect_load(1, "k1");
+    expect_load(1, "k2");
+    expect_load(2, "k1");
 }
 
 TEST(in_a_full_queue_a_caller_takes_the_place_of_a_refresh)
@@ -564,21 +568,21 @@ TEST(in_a_full_queue_a_caller_takes_the_place_of_a_refresh)
     open_busy(1, 2);
     submit_background(1);
     submit_background(2);
-    EXPECT_CODE(queue_and_wake(fake.source, make_refresh(3), &err), SHED_EBUSY);
+    EXPECT_CODE(submit_request(fake.source, make_refresh(3), &err), SHED_EBUSY);
     submit(4);
     ck_assert_uint_eq(atomic_load(&requests[1].settled), 1); /* the oldest */
     ck_assert(requests[1].job.loaded.is_refused);
     EXPECT_CODE(requests[1].job.loaded.error.code, SHED_EBUSY);
     submit(5);
     ck_assert_uint_eq(atomic_load(&requests[2].settled), 1);
-    EXPECT_CODE(queue_and_wake(fake.source, make_request(6), &err), SHED_EBUSY);
+    EXPECT_CODE(submit_request(fake.source, make_request(6), &err), SHED_EBUSY);
     ck_assert_ptr_nonnull(strstr(err.reason, "queue is full: 2 keys"));
     ck_assert_uint_eq(shed_source_look(fake.source).queued, 2);
     expect_load(0, "k0");
     expect_load(1, "k4");
     expect_load(2, "k5");
     close_fake();
-    ck_assert_uint_eq(atomic_load(&requests[6].settled), 0);
+    ck_assert_uint_eq(atomic_load(&requests[6].settled), 1);
 }
 
 TEST(a_job_that_is_late_in_the_queue_is_not_loaded)
@@ -638,15 +642,16 @@ TEST_EACH(a_load_has_the_time_of_its_last_job_and_load_timeout_at_most, 0,
           COUNT_OF(times))
 {
     uint64_t now_ms = shed_now_ms(), left_ms;
+    struct shed_list jobs = {NULL, NULL};
 
     o.load_timeout_ms = 60000;
     open_fake();
     for (size_t i = 0; i < 2; i++) {
         make_request(i)->job.deadline_ms =
             now_ms + times[_i].last_ms - (1 - i) * 10000;
-        EXPECT_OK(shed_source_queue(fake.source, &requests[i].job, NULL));
+        shed_list_append(&jobs, &requests[i].job.node);
     }
-    shed_source_wake(fake.source);
+    shed_source_submit(fake.source, &jobs);
     wait_loads(1);
     left_ms = shed_load_remaining_ms(fake.loads[0]);
     ck_assert_uint_gt(left_ms, times[_i].above_ms);
@@ -766,7 +771,7 @@ TEST(without_a_thread_a_key_is_refused)
 
     open_fake();
     atomic_store(&threads_are_out, true);
-    EXPECT_CODE(queue_and_wake(fake.source, make_request(0), &err),
+    EXPECT_CODE(submit_request(fake.source, make_request(0), &err),
                 SHED_ENOMEM);
     atomic_store(&threads_are_out, false);
     submit(1);
@@ -774,7 +779,7 @@ TEST(without_a_thread_a_key_is_refused)
     ck_assert_uint_eq(fake.counts[0], 1);
     end_load(0);
     close_fake();
-    ck_assert_uint_eq(atomic_load(&requests[0].settled), 0);
+    ck_assert_uint_eq(atomic_load(&requests[0].settled), 1);
 }
 
 TEST(one_thread_carries_on_where_no_other_can_be_had)

@@ -9,22 +9,16 @@
 
 #define MS_PER_S 1000
 
-/* Of since_ms. */
-#define UNKNOWN INT64_MIN
-#define REFUSED INT64_MAX
-
 void shed_server_run_init(struct shed_server_run *run)
 {
-    *run = (struct shed_server_run){.first_ms = UNKNOWN, .heard_ms = UNKNOWN};
-    atomic_init(&run->since_ms, UNKNOWN);
-    atomic_init(&run->changes, 0);
+    *run =
+        (struct shed_server_run){.first_ms = INT64_MIN, .heard_ms = INT64_MIN};
 }
 
 /* The server has been met again. */
 static void meet(struct shed_server_run *run, bool is_other)
 {
-    if (run->is_met && is_other)
-        atomic_fetch_add(&run->changes, 1);
+    run->changes += run->is_met && is_other;
     run->is_met = true;
 }
 
@@ -68,57 +62,47 @@ bool shed_server_run_note(struct shed_server_run *run, const char *info,
     memcpy(run->id, id, sizeof(run->id));
     run->first_ms = since_ms < floor_ms ? floor_ms : since_ms;
     run->heard_ms = (int64_t)now_ms;
-    atomic_store(&run->since_ms, run->first_ms);
+    run->state = SHED_RUN_TOLD;
     return true;
 }
 
 void shed_server_run_refuse(struct shed_server_run *run)
 {
-    meet(run, atomic_load(&run->since_ms) == UNKNOWN);
-    atomic_store(&run->since_ms, REFUSED);
+    meet(run, run->state == SHED_RUN_UNKNOWN);
+    run->state = SHED_RUN_REFUSED;
 }
 
 void shed_server_run_hear(struct shed_server_run *run, uint64_t now_ms)
 {
-    int64_t since_ms = atomic_load(&run->since_ms);
-
-    if (since_ms != UNKNOWN && since_ms != REFUSED)
+    if (run->state == SHED_RUN_TOLD)
         run->heard_ms = (int64_t)now_ms;
 }
 
 void shed_server_run_lose(struct shed_server_run *run)
 {
-    atomic_store(&run->since_ms, UNKNOWN);
+    run->state = SHED_RUN_UNKNOWN;
 }
 
 uint64_t shed_server_run_age_ms(const struct shed_server_run *run,
                                 uint64_t now_ms)
 {
-    int64_t since_ms = atomic_load(&run->since_ms);
-
-    if (since_ms == REFUSED)
+    if (run->state == SHED_RUN_REFUSED)
         return 0;
-    return since_ms == UNKNOWN ? SHED_AGE_UNKNOWN
-                               : (uint64_t)((int64_t)now_ms - since_ms);
-}
-
-unsigned shed_server_run_changes(const struct shed_server_run *run)
-{
-    return atomic_load(&run->changes);
+    return run->state == SHED_RUN_UNKNOWN
+               ? SHED_AGE_UNKNOWN
+               : (uint64_t)((int64_t)now_ms - run->first_ms);
 }
 
 enum shed_code shed_server_run_explain(const struct shed_server_run *run,
                                        const char *address,
                                        struct shed_error *err)
 {
-    int64_t since_ms = atomic_load(&run->since_ms);
-
-    if (since_ms == REFUSED)
+    if (run->state == SHED_RUN_REFUSED)
         return shed_fail(err, SHED_EDENIED,
                          "Redis %s does not grant INFO, which tells how long "
                          "it has been running",
                          address);
-    if (since_ms == UNKNOWN)
+    if (run->state == SHED_RUN_UNKNOWN)
         return shed_fail(err, SHED_EREDIS,
                          "Redis %s has not told yet how long it has been "
                          "running",

@@ -9,7 +9,6 @@
 #ifndef SHED_REDIS_SERVER_RUN_H
 #define SHED_REDIS_SERVER_RUN_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,22 +18,31 @@
 #define SHED_RUN_BYTES 16 /* of a run id */
 #define SHED_AGE_UNKNOWN UINT64_MAX
 
+/* What the present connection has told. */
+enum shed_run_state {
+    SHED_RUN_UNKNOWN, /* nothing yet */
+    SHED_RUN_TOLD,
+    SHED_RUN_REFUSED /* the server does not tell */
+};
+
 struct shed_server_run {
-    /* one thread */
+    enum shed_run_state state;
     char id[SHED_RUN_BYTES]; /* of the last run that was heard; zero: none */
     /* by our clock, whose beginning may be later: it began before first_ms, and
      * has answered at heard_ms */
     int64_t first_ms, heard_ms;
     bool is_met; /* a run has answered to INFO, if only with a refusal */
-    /* any thread: first_ms, or a value that server_run.c names */
-    _Atomic int64_t since_ms;
-    atomic_uint changes; /* how often it was another run, or may have been */
+    /* A number that changes when the server turns out to be another run than
+     * the last that was met: another process, which may lack what that one had
+     * been told. A server that refuses to tell counts as another one after each
+     * lost connection. */
+    unsigned changes;
 };
 
 void shed_server_run_init(struct shed_server_run *run);
 
 /* Take the text of INFO, which came at now_ms. Returns: false if it says too
- * little; then nothing has changed. One thread, as the next three. */
+ * little; then nothing has changed. */
 bool shed_server_run_note(struct shed_server_run *run, const char *info,
                           size_t size, uint64_t now_ms);
 
@@ -49,20 +57,12 @@ void shed_server_run_lose(struct shed_server_run *run);
 
 /* A lower bound, in ms, of how long the server has been running; 0 if it
  * refuses to tell; SHED_AGE_UNKNOWN. At most two seconds too low, except after
- * a restart: then it may count from when the former run was last heard. Any
- * thread. */
+ * a restart: then it may count from when the former run was last heard. */
 uint64_t shed_server_run_age_ms(const struct shed_server_run *run,
                                 uint64_t now_ms);
 
-/* A number that changes when the server turns out to be another run than the
- * last that was met: another process, which may lack what that one had been
- * told. A server that refuses to tell counts as another one after each lost
- * connection. Any thread. */
-unsigned shed_server_run_changes(const struct shed_server_run *run);
-
 /* Say in err why the age is not known. Returns: SHED_EREDIS: it has not been
- * told yet; SHED_EDENIED: the server refuses to tell; SHED_OK: it is known. Any
- * thread. */
+ * told yet; SHED_EDENIED: the server refuses to tell; SHED_OK: it is known. */
 enum shed_code shed_server_run_explain(const struct shed_server_run *run,
                                        const char *address,
                                        struct shed_error *err);

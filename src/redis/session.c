@@ -20,7 +20,6 @@
 #include "base/mutex.h"
 #include "base/process.h"
 #include "redis/announcements.h"
-#include "redis/tracking.h"
 
 #define INVALIDATE_CHANNEL "__redis__:invalidate"
 /* How long a connection that died silently can go unnoticed. */
@@ -30,6 +29,7 @@
 #define CLUSTER_MODE "_mode:cluster"
 #define PLACE_BYTES 256 /* a host name, and the number of a process */
 #define EPOCH_DIGITS 10
+#define CLIENT_ID_BYTES 24 /* in decimal, with a 0 */
 /* Another untracked connection is made when those before it owe so many more
  * replies. */
 #define MANY_OWED 64
@@ -42,6 +42,16 @@ enum {
     ACKS,
     UNTRACKED, /* the first of those for reads that need no announcement */
     PIPES = UNTRACKED + 4
+};
+
+/* What one connection asks Redis to announce (CLIENT TRACKING): changes of the
+ * keys that were read over it, or of all keys with a prefix. */
+struct tracking {
+    struct shed_session *session;
+    struct shed_pipe *pipe; /* that asks; or NULL */
+    const char *prefix;     /* NULL: of keys that are read over pipe */
+    struct shed_call off, on;
+    char asked[CLIENT_ID_BYTES]; /* who is to hear, as it was sent */
 };
 
 /* Whether it is connected. */
@@ -57,8 +67,8 @@ struct shed_session {
     uint64_t command_timeout_ms;
     char channel[sizeof(SHED_PROCESS_CHANNEL) + SHED_PROCESS_BYTES];
     char place[PLACE_BYTES]; /* a channel whose name tells host and process */
-    char client_id[SHED_CLIENT_ID_BYTES]; /* of pushes; empty: unknown */
-    unsigned channels;                    /* subscribed to */
+    char client_id[CLIENT_ID_BYTES]; /* of pushes; empty: unknown */
+    atomic_uint channels;            /* subscribed to */
     _Atomic uint32_t *epochs;
     uint32_t epoch, asked_epoch;
     char epoch_channel[sizeof(SHED_PROCESS_CHANNEL) + SHED_PROCESS_BYTES +
@@ -71,9 +81,9 @@ struct shed_session {
     /* the session's own calls */
     struct shed_call time;
     uint64_t time_asked_ms;
-    struct shed_tracking tracking;     /* of what commands reads */
-    struct shed_tracking broadcasting; /* of the prefix */
-    struct shed_call alive;            /* of broadcast */
+    struct tracking tracking;     /* of what commands reads */
+    struct tracking broadcasting; /* of the prefix */
+    struct shed_call alive;       /* of broadcast */
     atomic_bool is_broadcast;
     struct shed_call id;
     struct shed_call info;
@@ -82,39 +92,12 @@ struct shed_session {
     struct shed_post follow; /* a link has left the server, or reached it */
     atomic_bool is_following, is_reached;
     struct shed_mutex mu;
-    struct shed_identity identity; /* under mu */
-    char run[SHED_RUN_BYTES]; /* under mu; run id of the server, or blanks */
     /* under mu */
     enum standing standing;
     uint64_t standing_since_us;
-    struct shed_error last; /* why it was last down */
-    struct shed_server_run server_run;
+    struct shed_error last;            /* why it was last down */
+    struct shed_server_run server_run; /* the loop reads it without */
 };
-
-/* run NULL: it is unknown. */
-static void set_run(struct shed_session *p, const char *run)
-{
-    shed_mutex_lock(&p->mu);
-    if (run != NULL)
-        memcpy(p->run, run, sizeof(p->run));
-    else
-        memset(p->run, ' ', sizeof(p->run));
-    shed_mutex_unlock(&p->mu);
-}
-
-static void update_identity(struct shed_session *p)
-{
-    bool is_known = p->channels == CHANNELS && p->run[0] != ' ';
-
-    shed_mutex_lock(&p->mu);
-    memset(&p->identity, ' ', sizeof(p->identity));
-    if (is_known) {
-        memcpy(p->identity.process, p->channel + strlen(SHED_PROCESS_CHANNEL),
-               sizeof(p->identity.process));
-        memcpy(p->identity.run, p->run, sizeof(p->identity.run));
-    }
-    shed_mutex_unlock(&p->mu);
-}
 
 /* 0 is no epoch. */
 static void number_epoch(struct shed_session *p)
@@ -176,7 +159,6 @@ static void end_epoch(struct shed_session *p)
 {
     number_epoch(p);
     move_channel(p);
-    update_identity(p);
     begin_epoch(p, false);
 }
 
@@ -295,19 +277,21 @@ static void on_info(void *arg, const struct shed_call_result *result)
 {
     struct shed_session *p = arg;
     const struct shed_reply *reply = result->reply;
-    unsigned changes = shed_server_run_changes(&p->server_run);
+    unsigned changes = p->server_run.changes;
     size_t size = 0;
     const char *text = shed_reply_bytes(reply, &size);
+    bool is_refused;
 
-    if (shed_server_run_note(&p->server_run, text, size, shed_now_ms())) {
-        set_run(p, p->server_run.id);
-        update_identity(p);
-    } else if (reply != NULL &&
-               shed_reply_trouble(reply) != SHED_TROUBLE_PASSING) {
-        note_lack(p, SHED_LACK_INFO, reply);
+    shed_mutex_lock(&p->mu);
+    is_refused =
+        !shed_server_run_note(&p->server_run, text, size, shed_now_ms()) &&
+        reply != NULL && shed_reply_trouble(reply) != SHED_TROUBLE_PASSING;
+    if (is_refused)
         shed_server_run_refuse(&p->server_run);
-    }
-    if (shed_server_run_changes(&p->server_run) != changes)
+    shed_mutex_unlock(&p->mu);
+    if (is_refused)
+        note_lack(p, SHED_LACK_INFO, reply);
+    if (p->server_run.changes != changes)
         tell_epoch(p);
     if (!p->server->address->is_node && text != NULL &&
         strstr(text, CLUSTER_MODE) != NULL) {
@@ -324,40 +308,61 @@ static void ask_info(struct shed_session *p)
 
 /* ------------------------------------------------------------- tracking */
 
-static void on_tracking(void *arg, const struct shed_reply *reply)
+/* Listeners hear of a broadcast before it is seen to be so: what they have
+ * noted until now may lack a change. */
+static void begin_broadcast(struct shed_session *p)
 {
-    struct shed_session *p = arg;
-
-    /* if it was refused (ACL, an old server), only timers end waits */
-    note_lack(p, SHED_LACK_TRACKING, reply);
-    if (p->channels == CHANNELS)
-        begin_epoch(p, shed_reply_begins(reply, "OK"));
-}
-
-/* Listeners hear of it before it is seen to be so: what they have noted until
- * now may lack a change. */
-static void on_broadcasting(void *arg, const struct shed_reply *reply)
-{
-    struct shed_session *p = arg;
-
-    note_lack(p, SHED_LACK_TRACKING, reply);
-    if (p->channels < CHANNELS || !shed_reply_begins(reply, "OK"))
-        return;
     tell_epoch(p);
     atomic_store(&p->is_broadcast, true);
 }
 
-static void start_tracking(struct shed_session *p)
+static void start_tracking(struct tracking *t);
+
+static void on_tracking(void *arg, const struct shed_call_result *result)
 {
-    if (p->channels == CHANNELS)
-        shed_tracking_ask(&p->tracking);
+    struct tracking *t = arg;
+    struct shed_session *p = t->session;
+    bool is_on = shed_reply_begins(result->reply, "OK");
+
+    if (strcmp(t->asked, p->client_id) != 0) {
+        start_tracking(t);
+        return;
+    }
+    /* if it was refused (ACL, an old server), only timers end waits */
+    note_lack(p, SHED_LACK_TRACKING, result->reply);
+    if (p->channels < CHANNELS)
+        return;
+    if (t->prefix == NULL)
+        begin_epoch(p, is_on);
+    else if (is_on)
+        begin_broadcast(p);
 }
 
-static void start_broadcast(struct shed_session *p)
+/* Ask, once both connections are there. If it is being asked, the answer shows
+ * whether another connection is to hear by then; off is alone under way if
+ * there was no memory for on. */
+static void start_tracking(struct tracking *t)
 {
-    if (p->pipe[BROADCAST] != NULL && p->channels == CHANNELS &&
-        !atomic_load(&p->is_broadcast) && shed_pipe_is_open(p->pipe[BROADCAST]))
-        shed_tracking_ask(&p->broadcasting);
+    const struct shed_session *p = t->session;
+    const struct shed_args off =
+        shed_args_of("CLIENT", "TRACKING", "OFF", NULL);
+    struct shed_args on;
+
+    if (t->pipe == NULL || !shed_pipe_is_open(t->pipe) ||
+        p->channels < CHANNELS || t->on.fn != NULL || t->off.fn != NULL ||
+        (t->prefix != NULL && atomic_load(&p->is_broadcast)))
+        return;
+    memcpy(t->asked, p->client_id, sizeof(t->asked));
+    on = shed_args_of("CLIENT", "TRACKING", "ON", "REDIRECT", t->asked, NULL);
+    if (t->prefix != NULL) {
+        /* a connection cannot name a prefix twice; what counts is whether
+           tracking can be switched on */
+        shed_pipe_call(t->pipe, &t->off, &off, shed_call_ignore, NULL);
+        shed_args_add_text(&on, "BCAST");
+        shed_args_add_text(&on, "PREFIX");
+        shed_args_add_text(&on, t->prefix);
+    }
+    shed_pipe_call(t->pipe, &t->on, &on, on_tracking, t);
 }
 
 static void follow(struct shed_session *p, bool is_reached)
@@ -373,7 +378,7 @@ static void on_commands_open(void *arg)
     stand(p, NULL);
     ask_info(p);
     ask_time(p);
-    start_tracking(p);
+    start_tracking(&p->tracking);
     follow(p, true);
     if (p->pipe[PUSHES] == NULL)
         tell_epoch(p);
@@ -389,14 +394,17 @@ static void on_commands_lost(void *arg, bool was_open,
         settle(p);
         return;
     }
-    set_run(p, NULL);
+    shed_mutex_lock(&p->mu);
     shed_server_run_lose(&p->server_run);
+    shed_mutex_unlock(&p->mu);
     end_epoch(p);
 }
 
 static void on_broadcast_open(void *arg)
 {
-    start_broadcast(arg);
+    struct shed_session *p = arg;
+
+    start_tracking(&p->broadcasting);
 }
 
 static void on_broadcast_lost(void *arg, bool was_open,
@@ -511,9 +519,8 @@ static void on_subscribed(struct shed_session *p)
         return;
     }
     shed_timer_stop(p->subscribing);
-    update_identity(p);
-    start_tracking(p);
-    start_broadcast(p);
+    start_tracking(&p->tracking);
+    start_tracking(&p->broadcasting);
     ask_numsub(p);
 }
 
@@ -652,8 +659,6 @@ enum shed_code shed_session_create(struct shed_server *server,
         free(p);
         return shed_fail_nomem(err, "the Redis session");
     }
-    memset(p->run, ' ', sizeof(p->run));
-    memset(&p->identity, ' ', sizeof(p->identity));
     shed_server_run_init(&p->server_run);
     p->server = server;
     p->standing_since_us = shed_now_us();
@@ -678,15 +683,10 @@ enum shed_code shed_session_create(struct shed_server *server,
     }
     p->acks = (struct shed_acks){.pipe = p->pipe[ACKS],
                                  .timeout_ms = options->command_timeout_ms};
-    p->tracking = (struct shed_tracking){.pipe = p->pipe[COMMANDS],
-                                         .listener = p->client_id,
-                                         .on_answer = on_tracking,
-                                         .arg = p};
-    p->broadcasting = (struct shed_tracking){.pipe = p->pipe[BROADCAST],
-                                             .prefix = options->tracking_prefix,
-                                             .listener = p->client_id,
-                                             .on_answer = on_broadcasting,
-                                             .arg = p};
+    p->tracking = (struct tracking){.session = p, .pipe = p->pipe[COMMANDS]};
+    p->broadcasting = (struct tracking){.session = p,
+                                        .pipe = p->pipe[BROADCAST],
+                                        .prefix = options->tracking_prefix};
     shed_gate_follow(server->gate, on_move, p);
     *out = p;
     return SHED_OK;
@@ -812,26 +812,34 @@ void shed_session_end_epoch(struct shed_session *p, uint32_t epoch)
     move_channel(p);
 }
 
+/* Any thread. Returns: false: it is unknown. */
+static bool read_run(struct shed_session *p, char run[SHED_RUN_BYTES])
+{
+    bool is_told;
+
+    shed_mutex_lock(&p->mu);
+    is_told = p->server_run.state == SHED_RUN_TOLD;
+    memcpy(run, p->server_run.id, SHED_RUN_BYTES);
+    shed_mutex_unlock(&p->mu);
+    return is_told;
+}
+
 bool shed_session_is_same_server(struct shed_session *a, struct shed_session *b)
 {
-    char run[SHED_RUN_BYTES];
-    bool is_same;
+    char run[SHED_RUN_BYTES], other[SHED_RUN_BYTES];
 
-    shed_mutex_lock(&a->mu);
-    memcpy(run, a->run, sizeof(run));
-    shed_mutex_unlock(&a->mu);
-    shed_mutex_lock(&b->mu);
-    is_same = run[0] != ' ' && memcmp(run, b->run, sizeof(run)) == 0;
-    shed_mutex_unlock(&b->mu);
-    return is_same;
+    return read_run(a, run) && read_run(b, other) &&
+           memcmp(run, other, sizeof(run)) == 0;
 }
 
 void shed_session_identify(struct shed_session *p,
                            struct shed_identity *identity)
 {
-    shed_mutex_lock(&p->mu);
-    *identity = p->identity;
-    shed_mutex_unlock(&p->mu);
+    if (read_run(p, identity->run) && atomic_load(&p->channels) == CHANNELS)
+        memcpy(identity->process, p->channel + strlen(SHED_PROCESS_CHANNEL),
+               sizeof(identity->process));
+    else
+        memset(identity, ' ', sizeof(*identity));
 }
 
 uint64_t shed_session_server_age_ms(const struct shed_session *p)
@@ -841,7 +849,7 @@ uint64_t shed_session_server_age_ms(const struct shed_session *p)
 
 unsigned shed_session_server_changes(const struct shed_session *p)
 {
-    return shed_server_run_changes(&p->server_run);
+    return p->server_run.changes;
 }
 
 enum shed_code shed_session_learn_age(struct shed_session *p,

@@ -171,11 +171,10 @@ bool shed_session_is_same_server(struct shed_session *a,
 
 /* See shed_server_run_age_ms. INFO is answered before what is sent over
  * shed_session_pipe, so then the age is unknown only if it was refused for
- * now. Any thread. */
+ * now. */
 uint64_t shed_session_server_age_ms(const struct shed_session *session);
 
-/* See shed_server_run_changes. on_epoch is called after each change. Any
- * thread. */
+/* See server_run.h. on_epoch is called after each change. */
 unsigned shed_session_server_changes(const struct shed_session *session);
 
 /* Ask again for the age if it is not known, and say in err why. Returns: as

@@ -1,10 +1,5 @@
-/*
- * The loop. Its invariant: posts run in the order of posting, and all of them
- * before stop returns.
- *
- * Posts run when another thread has woken the loop, and at both ends of its
- * wait for events, so what the loop's own thread posts needs no wake-up.
- */
+/* The loop. Its invariant: posts run in the order of posting, and all of them
+ * before stop returns. */
 #include "redis/reactor.h"
 
 #include <assert.h>
@@ -23,8 +18,6 @@
 struct shed_reactor {
     uv_loop_t loop;
     uv_async_t wake;
-    uv_prepare_t before_wait;
-    uv_check_t after_wait;
     pthread_t thread;
 
     struct shed_mutex mu;
@@ -55,51 +48,20 @@ static struct shed_post *take_posts(struct shed_reactor *r, bool *is_stopping)
     return posts;
 }
 
-/* Returns: whether to stop. */
-static bool run_posts(struct shed_reactor *r)
+/* What a post posts runs in the next turn. */
+static void on_wake(uv_async_t *wake)
 {
     bool is_stopping;
+    struct shed_post *next;
 
-    for (struct shed_post *post = take_posts(r, &is_stopping), *next;
+    for (struct shed_post *post = take_posts(wake->data, &is_stopping);
          post != NULL; post = next) {
         next = post->next;
         post->run(post);
     }
-    return is_stopping;
-}
-
-static void close_handles(struct shed_reactor *r)
-{
-    uv_close((uv_handle_t *)&r->wake, NULL);
-    uv_close((uv_handle_t *)&r->before_wait, NULL);
-    uv_close((uv_handle_t *)&r->after_wait, NULL);
-}
-
-static void on_wake(uv_async_t *wake)
-{
-    struct shed_reactor *r = wake->data;
-
     /* with the last handle closed, uv_run returns */
-    if (run_posts(r) && !uv_is_closing((uv_handle_t *)wake))
-        close_handles(r);
-}
-
-static void before_wait(uv_prepare_t *handle)
-{
-    struct shed_reactor *r = handle->data;
-    bool has_more;
-
-    (void)run_posts(r);
-    shed_mutex_lock(&r->mu);
-    has_more = r->first != NULL; /* what these have posted */
-    shed_mutex_unlock(&r->mu);
-    if (has_more)
-        (void)uv_async_send(&r->wake);
-}
-
-static void after_wait(uv_check_t *handle)
-{
-    (void)run_posts(handle->data);
+    if (is_stopping && !uv_is_closing((uv_handle_t *)wake))
+        uv_close((uv_handle_t *)wake, NULL);
 }
 
 static void *run_loop(void *arg)
@@ -113,7 +75,7 @@ static void *run_loop(void *arg)
 
 static void finish_loop(struct shed_reactor *r)
 {
-    close_handles(r);
+    uv_close((uv_handle_t *)&r->wake, NULL);
     (void)uv_run(&r->loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&r->loop);
 }
@@ -152,14 +114,7 @@ enum shed_code shed_reactor_start(struct shed_reactor **out,
         goto fail_mutex;
     if (uv_async_init(&r->loop, &r->wake, on_wake) != 0)
         goto fail_loop;
-    /* these cannot fail; alone they do not keep the loop running */
-    (void)uv_prepare_init(&r->loop, &r->before_wait);
-    (void)uv_check_init(&r->loop, &r->after_wait);
-    (void)uv_prepare_start(&r->before_wait, before_wait);
-    (void)uv_check_start(&r->after_wait, after_wait);
-    uv_unref((uv_handle_t *)&r->before_wait);
-    uv_unref((uv_handle_t *)&r->after_wait);
-    r->wake.data = r->before_wait.data = r->after_wait.data = r;
+    r->wake.data = r;
     if (shed_thread_start(&r->thread, run_loop, r) != 0) {
         finish_loop(r);
         goto fail_mutex;
@@ -214,7 +169,7 @@ void shed_reactor_post_all(struct shed_reactor *r, struct shed_post *posts)
     while (*r->last != NULL)
         r->last = &(*r->last)->next;
     shed_mutex_unlock(&r->mu);
-    if (was_empty && !shed_reactor_is_current(r))
+    if (was_empty)
         (void)uv_async_send(&r->wake);
 }
 

@@ -124,10 +124,6 @@ static enum shed_code refuse_locked(const struct shed_gate *g,
         return shed_fail(err, SHED_EREDIS,
                          "%s; calls do without it until it answers the client",
                          g->failure.reason);
-    if (state == SHED_HEALTH_LEFT)
-        return shed_fail(err, SHED_EREDIS,
-                         "Redis %s was not a primary (next try in %llu ms)",
-                         g->address->text, left_ms);
     return shed_fail(err, g->failure.code, "%s (next try in %llu ms)",
                      g->failure.reason, left_ms);
 }
@@ -158,9 +154,12 @@ void shed_gate_tell(struct shed_gate *g, const struct shed_health_event *event,
     bool is_over;
 
     shed_health_tell(&g->health, event, now_ms, shed_random_jitter());
-    if (why != NULL && g->health.round != round)
-        g->failure = *why;
     is_over = g->health.term != term;
+    if (is_over)
+        (void)shed_fail(&g->failure, SHED_EREDIS, "Redis %s was not a primary",
+                        g->address->text);
+    else if (why != NULL && g->health.round != round)
+        g->failure = *why;
     is_over |= unlock(g, now_ms);
     if (g->on_move != NULL && (is_reached || is_over))
         g->on_move(g->on_move_arg, is_reached);

@@ -140,7 +140,7 @@ static void leave(struct shed_health *h, uint64_t now_ms, uint64_t random)
     h->left_ms = h->heard_ms = now_ms;
     h->term++;
     h->failures = 0;
-    move_to(h, pause_ms > 0 ? SHED_HEALTH_LEFT : SHED_HEALTH_UP, pause_ms,
+    move_to(h, pause_ms > 0 ? SHED_HEALTH_PAUSED : SHED_HEALTH_UP, pause_ms,
             now_ms);
 }
 

@@ -10,7 +10,6 @@
  *            a link connects     the session connects     a guarded call
  *   UP       yes                 yes                      yes
  *   PAUSED   one in each pause   after its own pause      yes, but see LOADING
- *   LEFT     one in each pause   after the pause          yes
  *   SILENT   no                  for commands, likewise   no
  *   OPEN     yes                 yes                      probes only
  *
@@ -31,9 +30,8 @@
 
 enum shed_health_state {
     SHED_HEALTH_UP,     /* nothing speaks against it */
-    SHED_HEALTH_PAUSED, /* the last try failed: the next one has to wait */
-    SHED_HEALTH_LEFT,   /* it was no primary, again and again: the host name is
-                           looked up only after a pause */
+    SHED_HEALTH_PAUSED, /* the last try failed, or the server was left again
+                           and again: the next one has to wait */
     SHED_HEALTH_SILENT, /* it hangs: no connection was answered for a whole
                            timeout. The session alone tries, nobody else waits
                          */

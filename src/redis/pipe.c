@@ -23,8 +23,7 @@ enum state {
     PIPE_NEW,        /* not opened yet */
     PIPE_LOOKING_UP, /* the host name, until the timer ends the lookup */
     PIPE_UP,         /* the conn is open; its own state says more */
-    PIPE_PAUSED,     /* no connection until the timer ends the pause */
-    PIPE_CLOSED      /* for good */
+    PIPE_PAUSED      /* no connection until the timer ends the pause */
 };
 
 struct shed_pipe {
@@ -446,7 +445,6 @@ static void on_timer(void *arg)
         start_connecting(p);
         break;
     case PIPE_NEW:
-    case PIPE_CLOSED:
         break;
     }
 }
@@ -541,7 +539,7 @@ void shed_pipe_call(struct shed_pipe *p, struct shed_call *call,
         shed_call_enter(call, p->gate, now_ms, &p->refusal);
     if (p->state == PIPE_PAUSED && !call->is_refused)
         fail_call(p, call, p->pause_trouble);
-    else if (call->is_refused || p->state == PIPE_CLOSED || is_held_up(p))
+    else if (call->is_refused || is_held_up(p))
         fail_call(p, call, SHED_TROUBLE_DOWN);
     else if (send_soon(p, call, args, now_ms) != SHED_OK)
         fail_call(p, call, SHED_TROUBLE_PASSING); /* no memory for it */
@@ -679,7 +677,6 @@ void shed_pipe_close(struct shed_pipe *p)
 {
     if (p == NULL)
         return;
-    p->state = PIPE_CLOSED;
     drop_socket(p);
     shed_conn_fini(&p->conn);
     shed_timer_destroy(p->timer);

@@ -262,8 +262,8 @@ TEST(a_server_is_left_at_once_and_again_after_a_pause)
     ck_assert(!leave(0));
     (void)try_of(SHED_HEALTH_LINK);
     ck_assert(leave(1));
-    ck_assert_int_eq(ask(SHED_HEALTH_LINK), SHED_HEALTH_LEFT);
-    ck_assert_int_eq(ask(SHED_HEALTH_COMMANDS), SHED_HEALTH_LEFT);
+    ck_assert_int_eq(ask(SHED_HEALTH_LINK), SHED_HEALTH_PAUSED);
+    ck_assert_int_eq(ask(SHED_HEALTH_COMMANDS), SHED_HEALTH_PAUSED);
     ck_assert_uint_eq(shed_health_pause_left_ms(&health, now_ms),
                       SHED_PAUSE_MIN_MS);
     end_pause();
@@ -289,7 +289,7 @@ TEST(tries_of_an_earlier_term_tell_nothing)
     ck_assert_int_eq(health.state, SHED_HEALTH_UP);
     (void)leave(1);
     end_as(before, SHED_HEALTH_REACHED);
-    ck_assert_int_eq(health.state, SHED_HEALTH_LEFT);
+    ck_assert_int_eq(health.state, SHED_HEALTH_PAUSED);
 }
 
 TEST(terms_wrap_around)
@@ -487,7 +487,7 @@ static void end_try(struct connection *c)
         check_leave(term);
     } else if (w.mode != HANGS) {
         tell(c, SHED_HEALTH_REACHED);
-        check_success(c->try.term == health.term ? before : SHED_HEALTH_LEFT);
+        check_success(c->try.term == health.term ? before : SHED_HEALTH_PAUSED);
         c->state = SET_UP;
         c->since_ms = 0;
     } else if (took_ms >= TIMEOUT_MS) {

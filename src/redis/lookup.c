@@ -3,14 +3,13 @@
  * nothing but the lookup itself, unless the reactor still wants the answer.
  *
  * A resolver that gets no answer holds its thread for many seconds, and cannot
- * be stopped. So the thread is detached, and shares the lookup with the
- * reactor: the last of the two frees it. A client can be closed meanwhile, and
- * the process may exit.
+ * be stopped. So the thread is detached, and frees the lookup if that was
+ * abandoned by then; else the reactor does, to which it is posted. A client can
+ * be closed meanwhile, and the process may exit.
  */
 #include "redis/lookup.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/container.h"
@@ -36,13 +35,9 @@ struct shed_lookup {
     void *arg;
     /* its thread's, and after the post the reactor's */
     struct found found;
-    /* atomic */
-    atomic_uint refs; /* the thread's and the reactor's */
 
     struct shed_mutex mu;
-    /* under mu */
-    bool is_abandoned; /* the reactor may be gone */
-    bool is_posted;
+    bool is_abandoned; /* under mu: the reactor may be gone */
 };
 
 static void find(const struct shed_address *a, struct found *out)
@@ -62,10 +57,8 @@ static void find(const struct shed_address *a, struct found *out)
                         gai_strerror(failure));
 }
 
-static void unref(struct shed_lookup *lookup)
+static void destroy(struct shed_lookup *lookup)
 {
-    if (atomic_fetch_sub(&lookup->refs, 1) > 1)
-        return;
     if (lookup->found.list != NULL)
         freeaddrinfo(lookup->found.list);
     shed_mutex_destroy(&lookup->mu);
@@ -85,12 +78,14 @@ static void on_resolved(struct shed_post *post)
         shed_container_of(post, struct shed_lookup, post);
     const struct found *found = &lookup->found;
 
+    shed_mutex_lock(&lookup->mu); /* its thread is done with it */
+    shed_mutex_unlock(&lookup->mu);
     if (lookup->fn != NULL) {
         note_primary(lookup->address, found);
         lookup->fn(lookup->arg, lookup->term, found->list,
                    found->list != NULL ? NULL : found->failure.reason);
     }
-    unref(lookup);
+    destroy(lookup);
 }
 
 /* The post is made under mu, so that the reactor is still there when it has
@@ -98,14 +93,16 @@ static void on_resolved(struct shed_post *post)
 static void *resolve(void *arg)
 {
     struct shed_lookup *lookup = arg;
+    bool is_abandoned;
 
     find(lookup->address, &lookup->found);
     shed_mutex_lock(&lookup->mu);
-    lookup->is_posted = !lookup->is_abandoned;
-    if (lookup->is_posted)
+    is_abandoned = lookup->is_abandoned;
+    if (!is_abandoned)
         shed_reactor_post(lookup->reactor, &lookup->post);
     shed_mutex_unlock(&lookup->mu);
-    unref(lookup);
+    if (is_abandoned)
+        destroy(lookup);
     return NULL;
 }
 
@@ -127,13 +124,11 @@ struct shed_lookup *shed_lookup_start(struct shed_reactor *reactor,
     lookup->term = term;
     lookup->fn = fn;
     lookup->arg = arg;
-    atomic_init(&lookup->refs, 2);
     if (shed_thread_start(&thread, resolve, lookup) == 0) {
         (void)pthread_detach(thread);
         return lookup;
     }
-    atomic_store(&lookup->refs, 1);
-    unref(lookup);
+    destroy(lookup);
     return NULL;
 }
 
@@ -150,15 +145,10 @@ void shed_lookup_wait(struct shed_address *address)
 
 void shed_lookup_abandon(struct shed_lookup *lookup)
 {
-    bool is_posted;
-
     if (lookup == NULL)
         return;
-    lookup->fn = NULL;
+    lookup->fn = NULL; /* for a post that is on its way */
     shed_mutex_lock(&lookup->mu);
     lookup->is_abandoned = true;
-    is_posted = lookup->is_posted;
     shed_mutex_unlock(&lookup->mu);
-    if (!is_posted) /* else the post will */
-        unref(lookup);
 }

@@ -96,31 +96,13 @@ static void leave(struct shed_links *links, struct shed_link *l)
 
 /* -------------------------------------------------------------- the calls */
 
-/* How many commands from the i-th on go as one: GETs that may go together. In a
- * cluster only the keys of one slot could. */
-static size_t span_of(const struct shed_links *links,
-                      const struct shed_links_call *c, size_t i)
-{
-    const struct shed_address *address = shed_gate_address(links->gate);
-    size_t most = c->commands[i].together, span = 1;
-
-    if (most < 2 || address->is_node || atomic_load(&address->is_mget_refused))
-        return 1;
-    while (span < most && i + span < c->request.room &&
-           c->commands[i + span].together > 0)
-        span++;
-    return span;
-}
-
 static enum shed_code add_call(struct shed_links *links,
-                               struct shed_links_call *c, size_t i, size_t span)
+                               struct shed_links_call *c, size_t i)
 {
     const struct shed_args *args = &c->commands[i];
-    struct shed_conn_call *call = &c->request.calls[c->request.count++];
+    struct shed_conn_call *call = &c->request.calls[i];
 
     *call = (struct shed_conn_call){.index = i};
-    if (span > 1)
-        return shed_buffer_append_mget(&c->request.bytes, args, span, &c->why);
     if (args->script != NULL) {
         call->again = args;
         call->number = atomic_fetch_add_explicit(&links->last_number, 1,
@@ -137,87 +119,19 @@ static void fini_call(struct shed_links_call *c)
         free(c->request.calls);
 }
 
-/* As many commands as there are to be replies. */
 static enum shed_code format(struct shed_links *links,
                              struct shed_links_call *c)
 {
-    size_t count = c->request.room, span;
+    size_t count = c->request.count;
     enum shed_code code = SHED_OK;
 
-    c->request.count = 0;
     c->request.calls =
         count == 1 ? &c->single : malloc(count * sizeof(struct shed_conn_call));
     if (c->request.calls == NULL)
         return shed_fail_nomem(&c->why, "a Redis call");
-    for (size_t i = 0; i < count && code == SHED_OK; i += span) {
-        span = span_of(links, c, i);
-        code = add_call(links, c, i, span);
-    }
+    for (size_t i = 0; i < count && code == SHED_OK; i++)
+        code = add_call(links, c, i);
     return code;
-}
-
-/* For how many commands the i-th call stands. */
-static size_t stands_for(const struct shed_request *r, size_t i)
-{
-    size_t next = i + 1 < r->count ? r->calls[i + 1].index : r->room;
-
-    return next - r->calls[i].index;
-}
-
-/* Hand the elements of an MGET's reply to its GETs; an error is one for each.
- * Returns: false: out of memory, or it is neither. */
-static bool spread(struct shed_reply **replies, size_t count)
-{
-    struct shed_reply *whole = replies[0];
-    const char *error = shed_reply_error(whole);
-    bool is_spread = error != NULL || shed_reply_count(whole) == count;
-
-    for (size_t i = 0; i < count && is_spread; i++) {
-        replies[i] = error != NULL ? shed_reply_make_error(error)
-                                   : shed_reply_take(whole, i);
-        is_spread = replies[i] != NULL;
-    }
-    if (replies[0] == whole)
-        replies[0] = NULL;
-    shed_reply_free(whole);
-    return is_spread;
-}
-
-/* Of each call that stands for several commands. */
-static enum shed_code spread_all(struct shed_links_call *c)
-{
-    const struct shed_request *r = &c->request;
-    bool is_spread = true;
-
-    for (size_t i = 0; i < r->count && is_spread; i++)
-        if (stands_for(r, i) > 1)
-            is_spread =
-                spread(&r->replies[r->calls[i].index], stands_for(r, i));
-    if (is_spread)
-        return SHED_OK;
-    shed_reply_free_all(r->replies, r->room);
-    return shed_fail(&c->why, SHED_EREDIS,
-                     "Redis: a reply to MGET of an unknown form, or no memory "
-                     "for it");
-}
-
-/* Whether the server, or our user's rights, have no MGET. */
-static bool is_mget_refused(const struct shed_links *links,
-                            const struct shed_links_call *c)
-{
-    const struct shed_request *r = &c->request;
-    bool is_refused = false;
-
-    if (r->count == r->room)
-        return false;
-    for (size_t i = 0; i < r->count; i++) {
-        const struct shed_reply *reply = r->replies[r->calls[i].index];
-        is_refused |= stands_for(r, i) > 1 && shed_reply_error(reply) != NULL &&
-                      shed_reply_code(reply) == SHED_EDENIED;
-    }
-    if (is_refused)
-        atomic_store(&shed_gate_address(links->gate)->is_mget_refused, true);
-    return is_refused;
 }
 
 /* Begin a try. Returns: false: the server is silent. */
@@ -274,7 +188,7 @@ static enum shed_code see_through(struct shed_links *links,
     bool was_lost = false, was_refused = false;
 
     for (;;) {
-        size_t count = c->request.room;
+        size_t count = c->request.count;
         enum shed_code code = end_try(links, c, use);
         bool is_refused =
             code == SHED_OK && any_is_no_primary(c->request.replies, count);
@@ -301,7 +215,7 @@ static void leave_gate(struct shed_gate *gate, const struct shed_links_call *c)
 
     if (!c->is_guarded)
         return;
-    for (size_t i = 0; c->code == SHED_OK && i < c->request.room; i++)
+    for (size_t i = 0; c->code == SHED_OK && i < c->request.count; i++)
         if (shed_reply_is_unfit(c->request.replies[i]))
             end.refusal = c->request.replies[i];
     shed_gate_leave(gate, &c->pass, &end);
@@ -319,7 +233,7 @@ static void begin(struct shed_links *links, struct shed_links_call *c,
     c->request.calls = NULL;
     c->request.replies = replies;
     c->request.deadline_ms = deadline_ms;
-    c->request.room = count;
+    c->request.count = count;
     c->request.is_away = is_away;
     c->link = NULL;
     c->was_tried = false;
@@ -352,15 +266,6 @@ enum shed_code shed_links_end(struct shed_links *links,
 {
     if (c->code == SHED_OK)
         c->code = see_through(links, c, use);
-    if (c->code == SHED_OK && is_mget_refused(links, c)) {
-        shed_reply_free_all(c->request.replies, c->request.room);
-        fini_call(c);
-        c->code = format(links, c); /* as GETs */
-        if (c->code == SHED_OK)
-            c->code = see_through(links, c, use);
-    }
-    if (c->code == SHED_OK && c->request.count < c->request.room)
-        c->code = spread_all(c);
     leave_gate(links->gate, c);
     fini_call(c);
     if (c->code != SHED_OK && err != NULL)

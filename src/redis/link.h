@@ -72,7 +72,7 @@ shed_links_call(struct shed_links *links, const struct shed_args *commands,
 
 /* A call under way. Its own. */
 struct shed_links_call {
-    const struct shed_args *commands; /* as many as there is room for replies */
+    const struct shed_args *commands;
     struct shed_request request;
     struct shed_conn_call single; /* where the commands are one */
     bool is_guarded;              /* and has entered the gate */

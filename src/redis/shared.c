@@ -454,7 +454,7 @@ static enum shed_code conclude(struct shed_request *me, struct shed_error *err)
     if (me->outcome == SHED_OUTCOME_DONE)
         return SHED_OK;
     me->ended_ms = shed_now_ms();
-    shed_reply_free_all(me->replies, me->room);
+    shed_reply_free_all(me->replies, me->count);
     if (me->outcome == SHED_OUTCOME_LOST)
         return shed_fail(err, me->error.code, "%s", me->error.reason);
     return shed_fail(err, SHED_ETIMEDOUT,
@@ -480,12 +480,12 @@ static void check_idle_locked(struct shed_shared *s, uint64_t now_ms)
 /* All but what is to be sent, and the error. */
 static void reset(struct shed_request *me, uint64_t now_ms)
 {
-    assert(me->count > 0 && me->room >= me->count);
+    assert(me->count > 0);
     me->received = 0;
     me->outcome = SHED_OUTCOME_NONE;
     me->was_tried = me->was_unsent = false;
     me->began_ms = me->ended_ms = now_ms;
-    memset(me->replies, 0, me->room * sizeof(struct shed_reply *));
+    memset(me->replies, 0, me->count * sizeof(struct shed_reply *));
     for (size_t i = 0; i < me->count; i++)
         me->calls[i].owner = me;
 }

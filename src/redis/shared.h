@@ -67,11 +67,10 @@ enum shed_outcome {
 struct shed_request {
     /* what is to be sent: set before begin, and left alone */
     struct shed_buffer bytes;
-    struct shed_conn_call *calls; /* by the index of their replies */
+    struct shed_conn_call *calls;
     size_t count;
-    struct shed_reply **replies;
-    size_t room;          /* for them: not every index need have a call */
-    uint64_t deadline_ms; /* shed_now_ms */
+    struct shed_reply **replies; /* as many */
+    uint64_t deadline_ms;        /* shed_now_ms */
     bool is_away; /* until end its thread is elsewhere, and cannot lead */
     /* set by begin */
     struct shed_latch latch; /* opened when the outcome is set */

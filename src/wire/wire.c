@@ -43,7 +43,6 @@ void shed_args_begin(struct shed_args *args, const char *command)
     args->script = NULL;
     args->is_guarded = args->is_asking = args->is_followed = false;
     args->is_repeated = args->is_untracked = false;
-    args->together = 0;
     args->more = NULL;
     shed_args_add_text(args, command);
 }
@@ -196,22 +195,6 @@ enum shed_code shed_buffer_append(struct shed_buffer *b,
         shed_write_digits(digits, number);
         code = add_string(b, digits, strlen(digits), err);
     }
-    if (code != SHED_OK)
-        b->size = before;
-    return code;
-}
-
-enum shed_code shed_buffer_append_mget(struct shed_buffer *b,
-                                       const struct shed_args *gets,
-                                       size_t count, struct shed_error *err)
-{
-    size_t before = b->size;
-    enum shed_code code = add_count(b, count + 1, err);
-
-    if (code == SHED_OK)
-        code = add_string(b, "MGET", strlen("MGET"), err);
-    for (size_t i = 0; code == SHED_OK && i < count; i++)
-        code = add_string(b, gets[i].at[1], gets[i].size[1], err);
     if (code != SHED_OK)
         b->size = before;
     return code;

@@ -34,8 +34,6 @@ struct shed_args {
                           what it reads need not be announced */
     bool is_repeated; /* over a pipe: its owner sends it again if the connection
                          is lost, and the breaker does not count that */
-    unsigned together; /* over a link: a GET that may go with others in one
-                          MGET, of so many keys; 0: it may not */
     const struct shed_args *more; /* further arguments, borrowed; of these,
                                      only count, at, size and more count */
     const char *at[SHED_ARGS_MAX];
@@ -79,13 +77,6 @@ SHED_MUST_CHECK enum shed_code shed_buffer_append(struct shed_buffer *buffer,
                                                   const struct shed_args *args,
                                                   uint64_t number,
                                                   struct shed_error *err);
-
-/* Append one MGET for the keys of count GETs. Returns: as shed_buffer_append.
- */
-SHED_MUST_CHECK enum shed_code
-shed_buffer_append_mget(struct shed_buffer *buffer,
-                        const struct shed_args *gets, size_t count,
-                        struct shed_error *err);
 
 /* Append the bytes of more. Returns: as shed_buffer_append. */
 SHED_MUST_CHECK enum shed_code shed_buffer_add(struct shed_buffer *buffer,

@@ -195,16 +195,23 @@ static bool tries_again(struct shed_flight *f, enum shed_trouble trouble)
     return true;
 }
 
+static void send_ending(struct shed_flight *f)
+{
+    if (f->ending == SHED_SEND_PUBLISH)
+        f->cutoff = f->is_outdated ? f->load_cutoff : f->newest;
+    request(f, f->ending);
+}
+
 static void end_lease(struct shed_flight *f, enum shed_flight_send how)
 {
     if (!f->is_leased) {
         restart(f);
         return;
     }
-    f->state = SHED_FLIGHT_FAILING;
+    f->state = SHED_FLIGHT_ENDING;
     f->troubles = 0;
     f->ending = how;
-    request(f, how);
+    send_ending(f);
 }
 
 /* Redis answers, but refuses to end our lease. */
@@ -212,24 +219,6 @@ static void leave_lease(struct shed_flight *f)
 {
     f->act.leaves_lease = true;
     restart(f);
-}
-
-/* A lease that is not ended holds up all others until it runs out. */
-static void on_failing(struct shed_flight *f, const struct shed_flight_event *e)
-{
-    if (e->type == SHED_EV_TIMER && f->request == 0) {
-        request(f, f->ending);
-        return;
-    }
-    if (f->request == 0 || e->request != f->request)
-        return;
-    f->request = 0;
-    if (e->type != SHED_EV_TROUBLE)
-        restart(f);
-    else if (e->trouble == SHED_TROUBLE_NO_WRITE && f->ending == SHED_SEND_FAIL)
-        end_lease(f, SHED_SEND_RELEASE);
-    else if (!tries_again(f, e->trouble))
-        leave_lease(f);
 }
 
 /* Without pushes a waiter learns only by looking. */
@@ -379,24 +368,6 @@ static void on_load_timer(struct shed_flight *f)
     set_load_timer(f);
 }
 
-static void publish(struct shed_flight *f)
-{
-    f->cutoff = f->is_outdated ? f->load_cutoff : f->newest;
-    request(f, SHED_SEND_PUBLISH);
-}
-
-static void on_loaded(struct shed_flight *f)
-{
-    if (!f->is_leased) {
-        answer(f, SHED_ANSWER_UNPUBLISHED, f->load_cutoff);
-        restart(f);
-        return;
-    }
-    f->state = SHED_FLIGHT_PUBLISHING;
-    f->troubles = 0;
-    publish(f);
-}
-
 /* What was loaded is not in Redis now. An unmodified row was only there. */
 static void answer_unpublished(struct shed_flight *f)
 {
@@ -422,7 +393,9 @@ static void on_loading(struct shed_flight *f, const struct shed_flight_event *e)
     case SHED_EV_LOADED:
         f->is_unmodified = e->is_unmodified;
         assert(f->is_leased || !f->is_unmodified);
-        on_loaded(f);
+        if (!f->is_leased)
+            answer(f, SHED_ANSWER_UNPUBLISHED, f->load_cutoff);
+        end_lease(f, SHED_SEND_PUBLISH);
         break;
     case SHED_EV_LOAD_FAILED:
         answer_failure(f);
@@ -438,49 +411,46 @@ static void on_loading(struct shed_flight *f, const struct shed_flight_event *e)
     }
 }
 
-static void on_publish_trouble(struct shed_flight *f, enum shed_trouble trouble)
+/* A lease that is not ended holds up all others until it runs out. */
+static void on_ending_trouble(struct shed_flight *f, enum shed_trouble trouble)
 {
     if (tries_again(f, trouble))
         return;
-    f->has_failed = true;
-    if (f->is_unmodified)
-        answer_failure(f);
-    answer_unpublished(f);
-    /* a Redis without memory still deletes, so others need not wait for the
-       end of the lease */
-    if (trouble == SHED_TROUBLE_NO_WRITE)
+    if (f->ending == SHED_SEND_PUBLISH) {
+        f->has_failed = true;
+        if (f->is_unmodified)
+            answer_failure(f);
+        answer_unpublished(f);
+    }
+    /* a Redis without memory still deletes */
+    if (trouble == SHED_TROUBLE_NO_WRITE && f->ending != SHED_SEND_RELEASE)
         end_lease(f, SHED_SEND_RELEASE);
     else
         leave_lease(f);
 }
 
-static void on_publishing(struct shed_flight *f,
-                          const struct shed_flight_event *e)
+static void on_ending(struct shed_flight *f, const struct shed_flight_event *e)
 {
     if (e->type == SHED_EV_TIMER && f->request == 0) {
-        publish(f);
+        send_ending(f);
         return;
     }
     if (f->request == 0 || e->request != f->request)
         return;
     f->request = 0;
-    switch (e->type) {
-    case SHED_EV_STORED:
+    if (e->type == SHED_EV_TROUBLE) {
+        on_ending_trouble(f, e->trouble);
+        return;
+    }
+    if (e->type == SHED_EV_STORED) {
         answer(f, SHED_ANSWER_LOADED, f->cutoff);
         shed_pace_note(f->pace, f->now_ms - f->leased_ms);
-        restart(f);
-        break;
-    case SHED_EV_SUPERSEDED:
+    } else if (e->type == SHED_EV_SUPERSEDED) {
         answer(f, SHED_ANSWER_ENTRY, f->cutoff);
-        restart(f);
-        break;
-    case SHED_EV_INVALIDATED:
+    } else if (e->type == SHED_EV_INVALIDATED) {
         answer_unpublished(f);
-        restart(f);
-        break;
-    default:
-        on_publish_trouble(f, e->trouble);
     }
+    restart(f);
 }
 
 struct shed_flight_act shed_flight_step(struct shed_flight *f,
@@ -504,11 +474,8 @@ struct shed_flight_act shed_flight_step(struct shed_flight *f,
     case SHED_FLIGHT_LOADING:
         on_loading(f, e);
         break;
-    case SHED_FLIGHT_PUBLISHING:
-        on_publishing(f, e);
-        break;
-    case SHED_FLIGHT_FAILING:
-        on_failing(f, e);
+    case SHED_FLIGHT_ENDING:
+        on_ending(f, e);
         break;
     case SHED_FLIGHT_ABANDONED:
         if (e->type == SHED_EV_LOADED || e->type == SHED_EV_LOAD_FAILED ||

@@ -29,19 +29,19 @@
 #define SHED_LEASE_ALIVE_MS (SHED_LEASE_GRACE_MS / 2)
 
 enum shed_flight_state {
-    SHED_FLIGHT_ACQUIRING,  /* an acquire is under way */
-    SHED_FLIGHT_WAITING,    /* another flight holds the lease, or Redis had a
-                               passing trouble; a timer runs, a push may
-                               come */
-    SHED_FLIGHT_PAUSING,    /* in the background, and it has failed: until the
-                               timer no other one is started */
-    SHED_FLIGHT_LOADING,    /* the source works; if there is a lease, it is
-                               renewed */
-    SHED_FLIGHT_PUBLISHING, /* a publish is under way, or will be by timer */
-    SHED_FLIGHT_FAILING,    /* all are answered; our lease is being ended */
-    SHED_FLIGHT_ABANDONED,  /* all are answered; the source is overdue, and
-                               only its end is awaited */
-    SHED_FLIGHT_OVER        /* nothing is under way, nobody waits */
+    SHED_FLIGHT_ACQUIRING, /* an acquire is under way */
+    SHED_FLIGHT_WAITING,   /* another flight holds the lease, or Redis had a
+                              passing trouble; a timer runs, a push may
+                              come */
+    SHED_FLIGHT_PAUSING,   /* in the background, and it has failed: until the
+                              timer no other one is started */
+    SHED_FLIGHT_LOADING,   /* the source works; if there is a lease, it is
+                              renewed */
+    SHED_FLIGHT_ENDING,    /* our lease is: a publish, fail or release is under
+                              way, or will be by timer */
+    SHED_FLIGHT_ABANDONED, /* all are answered; the source is overdue, and
+                              only its end is awaited */
+    SHED_FLIGHT_OVER       /* nothing is under way, nobody waits */
 };
 
 enum shed_flight_event_type {
@@ -153,7 +153,7 @@ struct shed_flight {
     uint64_t last_request;  /* numbers never come twice */
     uint64_t request;       /* the one under way, 0 for none */
     uint64_t renew_request;
-    enum shed_flight_send ending; /* how our lease is being ended */
+    enum shed_flight_send ending; /* what ends our lease */
     unsigned waits;               /* in a row */
     unsigned troubles;            /* in a row */
     unsigned corrupt;             /* in a row */

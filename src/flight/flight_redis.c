@@ -99,13 +99,6 @@ static void begin_lease(struct shed_args *args, enum shed_script script,
         shed_args_add(args, t->key.at, t->key.size);
 }
 
-static bool is_due(const struct shed_flight_task *t)
-{
-    static const unsigned char none[sizeof(t->due)];
-
-    return memcmp(t->due, none, sizeof(none)) != 0;
-}
-
 static void send_acquire(struct shed_flight_task *t)
 {
     const struct shed_flights *flights = t->flights;
@@ -126,7 +119,7 @@ static void send_acquire(struct shed_flight_task *t)
     shed_args_add_text(&args, flights->record_ms);
     shed_args_add_text(&args, flights->grace_ms);
     shed_args_add(&args, t->seen, t->seen_size);
-    shed_args_add(&args, t->due, is_due(t) ? sizeof(t->due) : 0);
+    shed_args_add(&args, t->due, t->is_forced ? sizeof(t->due) : 0);
     shed_args_add_text(&args, t->flight.had_holder ? "waited" : "");
     put_call(t, &args);
 }

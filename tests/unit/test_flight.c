@@ -164,10 +164,13 @@ static bool prepare(const char *word)
 /* ---------------------------------------------------------- what is checked */
 
 static const char *const states[] = {
-    [SHED_FLIGHT_ACQUIRING] = "acquiring",   [SHED_FLIGHT_WAITING] = "waiting",
-    [SHED_FLIGHT_PAUSING] = "pausing",       [SHED_FLIGHT_LOADING] = "loading",
-    [SHED_FLIGHT_PUBLISHING] = "publishing", [SHED_FLIGHT_FAILING] = "failing",
-    [SHED_FLIGHT_ABANDONED] = "abandoned",   [SHED_FLIGHT_OVER] = "over",
+    [SHED_FLIGHT_ACQUIRING] = "acquiring",
+    [SHED_FLIGHT_WAITING] = "waiting",
+    [SHED_FLIGHT_PAUSING] = "pausing",
+    [SHED_FLIGHT_LOADING] = "loading",
+    [SHED_FLIGHT_ENDING] = "ending",
+    [SHED_FLIGHT_ABANDONED] = "abandoned",
+    [SHED_FLIGHT_OVER] = "over",
 };
 
 static const char *const sends[] = {
@@ -333,7 +336,7 @@ static const char *const texts[] = {
     "start lead load_refused>release,failure:1",
     "start lead load_failed join ended>acquire",
     /* what ends a lease is sent again if it is lost */
-    "start lead load_failed passing ?timer =failing timer>fail ended =over",
+    "start lead load_failed passing ?timer =ending timer>fail ended =over",
     "start lead load_refused passing timer>release",
     /* a Redis that is out of memory still deletes */
     "start lead load_failed no_write>release no_write>nothing ?leaves_lease "
@@ -451,7 +454,7 @@ TEST_EACH(a_reply_with_another_number_does_nothing, 0, 2)
         late.request = subject.sent + 1;
         step(late);
         check_act("nothing");
-        play(_i == 0 ? "=acquiring" : "=publishing");
+        play(_i == 0 ? "=acquiring" : "=ending");
     }
 }
 

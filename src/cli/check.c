@@ -31,24 +31,26 @@ struct item {
     struct cli_key key;
     struct cli_entry entry; /* as last read */
     bool is_same;           /* it was the same one round earlier */
-    struct shed_job job;
+    struct shed_job job;    /* its last load */
     struct shed_latch *latch;
-    struct shed_value *value; /* NULL: it could not be loaded */
-    struct shed_error error;
 };
+
+/* What becomes of an item. CHANGED: in each round, or it is no row any longer;
+ * FAILED: its row could not be loaded. The last two are not compared: when it
+ * was found it was a miss by a tag, or no row. */
+enum outcome { EQUAL, STALE, CHANGED, FAILED, INVALIDATED, NOT_COMPARABLE };
 
 struct check {
     const struct cli_call *call;
     struct cli_tags *tags;
     struct shed_source *source;
-    struct item **items; /* those of a batch */
+    struct item *items[BATCH]; /* those without an outcome */
     size_t count, batch;
     struct cli_rate rate; /* of the items */
     uint64_t seen;        /* entries from which the sample was drawn */
     json_t *stale_list;   /* of the answer */
-    uint64_t compared, equal, stale, failed, changed, skipped;
-    uint64_t invalidated;        /* misses by a tag when they were found */
-    char why[SHED_REASON_BYTES]; /* of the first failure */
+    uint64_t outcomes[NOT_COMPARABLE + 1]; /* how many have each */
+    char why[SHED_REASON_BYTES];           /* of the first failure */
 };
 
 /* ----------------------------------------------------------------- reading */
@@ -78,8 +80,6 @@ static void settle(struct shed_job *job)
     struct item *item =
         (struct item *)(void *)((char *)job - offsetof(struct item, job));
 
-    item->value = job->loaded.value;
-    item->error = job->loaded.error;
     shed_latch_count_down(item->latch, 1);
 }
 
@@ -93,8 +93,7 @@ static void load_rows(struct check *c)
     shed_latch_init(&latch, c->count);
     for (size_t i = 0; i < c->count; i++) {
         struct item *item = c->items[i];
-        shed_value_unref(item->value);
-        item->value = NULL;
+        shed_value_unref(item->job.loaded.value);
         item->latch = &latch;
         item->job = (struct shed_job){
             .key = cli_key_bytes(&item->key).data,
@@ -111,57 +110,45 @@ static void load_rows(struct check *c)
 
 /* --------------------------------------------------------------- comparing */
 
-/* What the cache, or the database, has. */
-struct side {
-    enum shed_kind kind;
-    struct shed_bytes value; /* of a row */
-};
-
-static struct side side_of_entry(const struct cli_entry *e)
+/* The row that an entry has, which stays the entry's. */
+static struct shed_value row_of(const struct cli_entry *e)
 {
-    if (e->kind == CLI_NEGATIVE)
-        return (struct side){.kind = SHED_KIND_ABSENT};
-    if (cli_entry_is_null(e))
-        return (struct side){.kind = SHED_KIND_NULL};
-    return (struct side){SHED_KIND_ROW,
-                         shed_bytes(e->entry.payload, e->entry.payload_size)};
+    return (struct shed_value){.kind = e->kind == CLI_NEGATIVE
+                                           ? SHED_KIND_ABSENT
+                                       : cli_entry_is_null(e) ? SHED_KIND_NULL
+                                                              : SHED_KIND_ROW,
+                               .data = e->entry.payload,
+                               .size = e->entry.payload_size};
 }
 
-static struct side side_of_row(const struct shed_value *value)
+static bool is_equal(const struct shed_value *a, const struct shed_value *b)
 {
-    return (struct side){value->kind, shed_bytes(value->data, value->size)};
+    return a->kind == b->kind && a->size == b->size &&
+           (a->size == 0 || memcmp(a->data, b->data, a->size) == 0);
 }
 
-static bool is_equal(const struct item *item)
-{
-    struct side a = side_of_entry(&item->entry), b = side_of_row(item->value);
-
-    return a.kind == b.kind && a.value.size == b.value.size &&
-           (a.value.size == 0 ||
-            memcmp(a.value.data, b.value.data, a.value.size) == 0);
-}
-
-static void show_side(json_t *item, const char *name, struct side side)
+static void show_side(json_t *item, const char *name,
+                      const struct shed_value *row)
 {
     json_t *object = cli_out_object(item, name);
 
-    cli_out_text(object, "kind", shed_kind_name(side.kind));
-    if (side.kind == SHED_KIND_ROW)
-        cli_out_bytes(object, "value", side.value);
+    cli_out_text(object, "kind", shed_kind_name(row->kind));
+    if (row->kind == SHED_KIND_ROW)
+        cli_out_bytes(object, "value", shed_bytes(row->data, row->size));
 }
 
 /* As text, at once. */
-static void report(struct check *c, const struct item *item)
+static void report(struct check *c, const struct item *item,
+                   const struct shed_value *cached)
 {
     bool is_json = c->call->is_json;
     json_t *object = is_json ? cli_out_item(c->stale_list) : cli_out_open();
     json_t *stale = is_json ? object : cli_out_object(object, "stale_entry");
 
-    c->stale++;
     cli_out_bytes(stale, "key", cli_key_bytes(&item->key));
     cli_out_number(stale, "written_ms", item->entry.entry.written_ms);
-    show_side(stale, "cache", side_of_entry(&item->entry));
-    show_side(stale, "database", side_of_row(item->value));
+    show_side(stale, "cache", cached);
+    show_side(stale, "database", item->job.loaded.value);
     if (!is_json)
         cli_out_close(c->call, object);
 }
@@ -169,48 +156,55 @@ static void report(struct check *c, const struct item *item)
 /* ------------------------------------------------------------- the rounds */
 
 /* Take an item out of the round; the last one moves to its place. */
-static void drop(struct check *c, size_t i)
+static void settle_item(struct check *c, size_t i, enum outcome outcome)
 {
     struct item *item = c->items[i];
 
+    c->outcomes[outcome]++;
     c->items[i] = c->items[--c->count];
     shed_reply_free(item->entry.reply);
-    shed_value_unref(item->value);
+    shed_value_unref(item->job.loaded.value);
     free(item);
 }
 
 /* Leave out what no get would look at. */
-static void drop_incomparable(struct check *c, unsigned round)
+static void leave_out(struct check *c, unsigned round)
 {
     for (size_t i = c->count; i-- > 0;) {
         const struct cli_entry *e = &c->items[i]->entry;
         bool is_miss = e->miss.position > 0;
-        if (cli_kind_is_stored(e->kind) && !is_miss)
-            continue;
-        c->changed += round > 0;
-        c->invalidated += round == 0 && is_miss;
-        c->skipped += round == 0 && !is_miss;
-        drop(c, i);
+        if (is_miss || !cli_kind_is_stored(e->kind))
+            settle_item(c, i,
+                        round > 0 ? CHANGED
+                        : is_miss ? INVALIDATED
+                                  : NOT_COMPARABLE);
     }
 }
 
 static void compare(struct check *c, unsigned round)
 {
     for (size_t i = c->count; i-- > 0;) {
-        struct item *item = c->items[i];
-        if (item->value == NULL) {
-            if (c->failed++ == 0) /* keep the first reason */
+        const struct item *item = c->items[i];
+        const struct shed_loaded *loaded = &item->job.loaded;
+        struct shed_value cached = row_of(&item->entry);
+        if (loaded->value == NULL) {
+            if (c->why[0] == '\0')
                 (void)snprintf(c->why, sizeof(c->why), "%s",
-                               item->error.reason);
-        } else if (is_equal(item)) {
-            c->equal++;
+                               loaded->error.reason);
+            settle_item(c, i, FAILED);
+        } else if (is_equal(&cached, loaded->value)) {
+            settle_item(c, i, EQUAL);
         } else if (round > 0 && item->is_same) {
-            report(c, item);
-        } else {
-            continue; /* a suspicion, for the next round */
-        }
-        drop(c, i);
+            report(c, item, &cached);
+            settle_item(c, i, STALE);
+        } /* else it is a suspicion, for the next round */
     }
+}
+
+static uint64_t count_compared(const struct check *c)
+{
+    return c->outcomes[EQUAL] + c->outcomes[STALE] + c->outcomes[CHANGED] +
+           c->outcomes[FAILED];
 }
 
 /* Compare the gathered items, and remove them. */
@@ -223,16 +217,13 @@ static void settle_batch(struct check *c)
         if (round > 0)
             cli_sleep_ms(c->call->grace_ms);
         read_entries(c);
-        drop_incomparable(c, round);
-        if (round == 0)
-            c->compared += c->count;
+        leave_out(c, round);
         load_rows(c);
         compare(c, round);
     }
-    c->changed += c->count;
     while (c->count > 0)
-        drop(c, c->count - 1);
-    if (c->failed > 0 && c->failed == c->compared)
+        settle_item(c, c->count - 1, CHANGED);
+    if (c->outcomes[FAILED] > 0 && c->outcomes[FAILED] == count_compared(c))
         cli_fail(c->call, CLI_FAILED, "no row can be compared: %s", c->why);
 }
 
@@ -308,21 +299,23 @@ static void open_source(struct check *c)
 static void show_summary(const struct check *c)
 {
     json_t *out = c->call->out;
+    uint64_t invalidated = c->outcomes[INVALIDATED];
 
-    cli_out_number(out, "compared", c->compared);
-    cli_out_number(out, "equal", c->equal);
-    cli_out_number(out, "stale_count", c->stale);
-    cli_out_number(out, "changed_meanwhile", c->changed);
-    cli_out_number(out, "failed", c->failed);
-    cli_out_text(out, "reason", c->failed > 0 ? c->why : NULL);
-    cli_out_number(out, "invalidated", c->invalidated);
-    cli_out_number(out, "not_comparable", c->skipped);
-    if (c->compared == 0)
-        cli_out_hint(out, "Nothing was proven%s.",
-                     c->invalidated > 0
-                         ? ": no caller is given entries that are invalidated"
-                         : "");
-    if (c->compared + c->invalidated + c->skipped == 0)
+    cli_out_number(out, "compared", count_compared(c));
+    cli_out_number(out, "equal", c->outcomes[EQUAL]);
+    cli_out_number(out, "stale_count", c->outcomes[STALE]);
+    cli_out_number(out, "changed_meanwhile", c->outcomes[CHANGED]);
+    cli_out_number(out, "failed", c->outcomes[FAILED]);
+    cli_out_text(out, "reason", c->why[0] != '\0' ? c->why : NULL);
+    cli_out_number(out, "invalidated", invalidated);
+    cli_out_number(out, "not_comparable", c->outcomes[NOT_COMPARABLE]);
+    if (count_compared(c) > 0)
+        return;
+    cli_out_hint(out, "Nothing was proven%s.",
+                 invalidated > 0
+                     ? ": no caller is given entries that are invalidated"
+                     : "");
+    if (invalidated + c->outcomes[NOT_COMPARABLE] == 0)
         cli_cache_hint(c->call);
 }
 
@@ -339,15 +332,13 @@ int cli_check(struct cli_call *call)
     open_source(&c);
     cli_redis_open(call);
     c.batch = c.rate.per_s < BATCH ? (size_t)c.rate.per_s : BATCH;
-    c.items = cli_alloc(c.batch, sizeof(struct item *));
     c.tags = cli_tags_open(call->redis, call->words[0]);
     cli_walk_begin(&walk, call->redis, call->words[0], CLI_KEYS_PER_S);
     check_entries(&c, &walk);
     show_summary(&c);
     shed_source_close(c.source);
     cli_tags_close(c.tags);
-    free(c.items);
-    if (c.stale > 0 || c.compared == 0)
+    if (c.outcomes[STALE] > 0 || count_compared(&c) == 0)
         return CLI_NO;
-    return c.failed > 0 ? CLI_FAILED : CLI_YES;
+    return c.outcomes[FAILED] > 0 ? CLI_FAILED : CLI_YES;
 }

@@ -273,8 +273,17 @@ static void check_node(struct doctor *d)
 static void check_cluster(struct doctor *d)
 {
     json_t *nodes = cli_out_list(d->node, "nodes");
+    size_t primaries = 0, slots = 0;
 
-    cli_find_cluster(d);
+    for (size_t i = 0; cli_redis_next(d->redis, &i); i++) {
+        primaries++;
+        slots += cli_redis_slots(d->redis);
+    }
+    cli_find(d, "cluster", slots == SHED_HASH_SLOTS ? OK : PROBLEM,
+             "Keys of the other slots are neither read nor written.",
+             "Bring the missing nodes back; redis-cli --cluster fix.",
+             "%zu primaries have %zu of %d slots", primaries, slots,
+             SHED_HASH_SLOTS);
     check_rights(d);
     for (size_t i = 0; cli_redis_next(d->redis, &i); i++) {
         d->node = cli_out_item(nodes);

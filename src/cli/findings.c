@@ -1,4 +1,4 @@
-/* Sentinels, clusters and the values of a server, as doctor judges them. */
+/* Sentinels and the values of a server, as doctor judges them. */
 #include "cli/findings.h"
 
 #include <limits.h>
@@ -239,41 +239,6 @@ bool cli_find_sentinels(struct doctor *d)
         is_found = ask_sentinels(d, address);
     shed_address_unref(address);
     return is_found;
-}
-
-/* ----------------------------------------------------------------- cluster */
-
-/* Ask the first primary that can be reached. If none can, its nodes are the
- * findings. */
-void cli_find_cluster(struct doctor *d)
-{
-    struct shed_reply *info = NULL;
-    struct shed_error err;
-    long long served;
-    bool is_up;
-
-    for (size_t i = 0; cli_redis_next(d->redis, &i); i++)
-        if (cli_server_open(cli_redis_server(d->redis), &err)) {
-            info = cli_find_answer(d, "cluster", NOTE,
-                                   "Whether all slots are served is seen from "
-                                   "the nodes alone.",
-                                   "CLUSTER INFO");
-            break;
-        }
-    if (info == NULL)
-        return;
-    served = cli_info_number(info, "cluster_slots_ok");
-    is_up = strcmp(cli_info(info, "cluster_state").at, "ok") == 0;
-    cli_find(d, "cluster", is_up && served == SHED_HASH_SLOTS ? OK : PROBLEM,
-             "Keys of the other slots are neither read nor written. If it is "
-             "down, it refuses them with CLUSTERDOWN, and with "
-             "cluster-require-full-coverage all others, too.",
-             "Bring the missing nodes back, or let replicas take over "
-             "(CLUSTER FAILOVER TAKEOVER); redis-cli --cluster fix.",
-             "%s, %lld primaries, %lld of %d slots are served",
-             is_up ? "up" : "down", cli_info_number(info, "cluster_size"),
-             served, SHED_HASH_SLOTS);
-    shed_reply_free(info);
 }
 
 /* ------------------------------------------------------ values of a server */

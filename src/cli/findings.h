@@ -37,9 +37,6 @@ struct shed_reply *cli_find_answer(struct doctor *d, const char *subject,
  * tell where the primary is. */
 bool cli_find_sentinels(struct doctor *d);
 
-/* Judge the state of a cluster. */
-void cli_find_cluster(struct doctor *d);
-
 /* Judge what the chosen server tells of itself, and its settings. */
 void cli_find_values(struct doctor *d);
 

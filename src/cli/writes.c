@@ -23,6 +23,11 @@ static const struct {
      "Fewer replicas are connected than min-replicas-to-write requires: "
      "entries are not stored, locks not granted, and invalidations fail.",
      "Bring the replicas back, or lower min-replicas-to-write."},
+    {"CLUSTERDOWN",
+     "Some slots have no primary, and with cluster-require-full-coverage it "
+     "refuses all keys then.",
+     "Bring the missing nodes back, or let replicas take over (CLUSTER "
+     "FAILOVER TAKEOVER)."},
     {"READONLY", "It is a replica: snowshed does not use it.",
      "Give the address of the primary."},
     {"", "Entries are not stored, locks not granted, and invalidations fail.",

@@ -6,6 +6,8 @@
 /* The first bytes may tell an operator who wrote the value. */
 #define BEGINNING_BYTES 64
 
+#define US_PER_MS 1000
+
 const struct cli_kind_names cli_kinds[CLI_KINDS] = {
     [CLI_NONE] = {"none", "no entry"},
     [CLI_VALUE] = {"value", "a row"},
@@ -113,7 +115,7 @@ void cli_entry_read(struct cli_redis *redis, const struct cli_key *key,
 void cli_entry_judge(struct cli_entry *e, const struct cli_tags *tags)
 {
     if (cli_kind_is_stored(e->kind))
-        cli_tags_judge(tags, &e->entry, &e->miss);
+        e->miss = cli_tags_judge(tags, &e->entry);
 }
 
 void cli_entry_send_unlink(struct cli_redis *redis, struct shed_bytes name)
@@ -207,7 +209,8 @@ static void show_stored(const struct cli_entry *e, json_t *out)
         cli_out_number(out, "row_version", entry->row_version);
     show_tags(entry, out);
     if (e->miss.position > 0) {
-        cli_out_number(out, "invalidated_ms", e->miss.ms);
+        /* positions are the server's clock in microseconds */
+        cli_out_number(out, "invalidated_ms", e->miss.position / US_PER_MS);
         if (e->miss.tag.size > 0)
             cli_out_bytes(out, "invalidated_tag", e->miss.tag);
         else

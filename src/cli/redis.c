@@ -388,8 +388,7 @@ struct shed_reply *cli_redis_check_key(struct cli_redis *redis,
                                        struct shed_reply *reply,
                                        const char *what)
 {
-    return shed_reply_begins(reply, "WRONGTYPE") ||
-                   shed_reply_begins(reply, "ERR no such key")
+    return shed_reply_begins(reply, "WRONGTYPE")
                ? reply
                : cli_redis_check(redis, reply, what);
 }

@@ -95,8 +95,8 @@ cli_redis_ask(struct cli_redis *redis, const char *format, ...);
 struct shed_reply *cli_redis_check(struct cli_redis *redis,
                                    struct shed_reply *reply, const char *what);
 
-/* The same, unless the error only says that the key is gone, or of another
- * type, which another program has made. */
+/* The same, unless the error only says that the key is of another type, which
+ * another program has made. */
 struct shed_reply *cli_redis_check_key(struct cli_redis *redis,
                                        struct shed_reply *reply,
                                        const char *what);

@@ -46,24 +46,15 @@ static void count_age(struct census *c, const struct shed_entry *entry)
     c->stale += c->now_ms >= entry->until_ms;
 }
 
-static bool is_invalidated(const struct census *c,
-                           const struct shed_entry *entry)
-{
-    struct cli_miss miss;
-
-    cli_tags_judge(c->tags, entry, &miss);
-    return miss.position > 0;
-}
-
 /* Count an entry that is a miss by one of its tags. If its tags decide that,
  * ask for them; the answer comes behind those of the page. */
 static void count_miss(struct census *c, struct shed_bytes name,
                        const struct shed_entry *entry)
 {
-    bool is_miss = is_invalidated(c, entry);
+    struct cli_miss miss = cli_tags_judge(c->tags, entry);
 
-    c->invalidated += is_miss;
-    if (is_miss || !cli_tags_want_tags(c->tags, entry))
+    c->invalidated += miss.position > 0;
+    if (miss.position > 0 || !miss.may_be_one)
         return;
     cli_redis_send_key(c->call->redis,
                        cli_format("GETRANGE KEY %zu -1",
@@ -147,7 +138,7 @@ static void hear_tags(struct census *c)
         entry->tags_size = tags.size;
         c->invalidated += tags.data != NULL &&
                           shed_entry_are_tags(tags.data, tags.size) &&
-                          is_invalidated(c, entry);
+                          cli_tags_judge(c->tags, entry).position > 0;
         shed_reply_free(reply);
     }
 }

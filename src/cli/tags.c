@@ -7,8 +7,6 @@
 
 #include "known/tag_log.h"
 
-#define US_PER_MS 1000
-
 struct cli_tags {
     struct cli_redis *redis;
     struct cli_text key;
@@ -52,40 +50,35 @@ void cli_tags_read(struct cli_tags *tags)
     }
 }
 
-void cli_tags_judge(const struct cli_tags *tags, const struct shed_entry *entry,
-                    struct cli_miss *out)
+struct cli_miss cli_tags_judge(const struct cli_tags *tags,
+                               const struct shed_entry *entry)
 {
     const struct shed_entry_tags of = {
         .position = entry->position,
         .tags = entry->tags,
         .tags_size = entry->tags != NULL ? entry->tags_size : 0};
+    uint64_t horizon = shed_tags_horizon(&tags->known);
+    struct cli_miss miss = {.position = 0};
     const unsigned char *tag;
     size_t at = 0, size;
 
-    *out = (struct cli_miss){.position = 0};
     /* from a process without the option tags_limit, which heeds no log */
     if ((entry->flags & SHED_ENTRY_POSITION) == 0)
-        return;
-    out->is_above = entry->position > shed_tags_horizon(&tags->known);
+        return miss;
+    miss.is_above = entry->position > horizon;
+    miss.may_be_one = entry->tags == NULL && entry->position < horizon &&
+                      (entry->flags & SHED_ENTRY_TAGS) != 0;
     if (shed_tags_admit(&tags->known, &of))
-        return;
-    out->position = shed_tags_position(&tags->known, shed_str(""));
+        return miss;
+    miss.position = shed_tags_position(&tags->known, shed_str(""));
     while ((tag = shed_entry_next_tag(of.tags, of.tags_size, &at, &size)) !=
            NULL) {
         uint64_t position =
             shed_tags_position(&tags->known, shed_bytes(tag, size));
-        if (position > out->position)
-            *out = (struct cli_miss){.position = position,
-                                     .tag = shed_bytes(tag, size)};
+        if (position > miss.position) {
+            miss.position = position;
+            miss.tag = shed_bytes(tag, size);
+        }
     }
-    /* positions are the server's clock in microseconds */
-    out->ms = out->position / US_PER_MS;
-}
-
-bool cli_tags_want_tags(const struct cli_tags *tags,
-                        const struct shed_entry *entry)
-{
-    return (entry->flags & SHED_ENTRY_POSITION) != 0 &&
-           (entry->flags & SHED_ENTRY_TAGS) != 0 &&
-           entry->position < shed_tags_horizon(&tags->known);
+    return miss;
 }

@@ -21,18 +21,14 @@ void cli_tags_read(struct cli_tags *tags);
 /* Why an entry is a miss. */
 struct cli_miss {
     uint64_t position;     /* of the invalidation; 0: it is no miss */
-    uint64_t ms;           /* when that was, by the server's clock */
     struct shed_bytes tag; /* of the entry; of no bytes: all entries */
-    bool is_above; /* no miss as yet: its position is above all that the log
-                      had when it was read */
+    bool is_above;   /* no miss as yet: its position is above all that the log
+                        had when it was read */
+    bool may_be_one; /* the header alone was judged, and its tags decide */
 };
 
-/* Judge an entry that was decoded: the whole of it, or the header alone. Then
- * it can be a miss by its tags, too, if cli_tags_want_tags. */
-void cli_tags_judge(const struct cli_tags *tags, const struct shed_entry *entry,
-                    struct cli_miss *out);
-
-bool cli_tags_want_tags(const struct cli_tags *tags,
-                        const struct shed_entry *entry);
+/* Judge an entry that was decoded: the whole of it, or the header alone. */
+struct cli_miss cli_tags_judge(const struct cli_tags *tags,
+                               const struct shed_entry *entry);
 
 #endif

@@ -67,7 +67,7 @@ static void read_entries(struct check *c)
         struct item *item = c->items[i];
         struct cli_entry before = item->entry;
         cli_entry_decode(&item->entry, &item->key,
-                         cli_redis_hear_key(c->call->redis, "GET"));
+                         cli_redis_hear_key(c->call->redis, "GET", false));
         cli_entry_judge(&item->entry, c->tags);
         item->is_same = cli_are_same(before.bytes, item->entry.bytes);
         shed_reply_free(before.reply);

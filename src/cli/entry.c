@@ -96,9 +96,10 @@ void cli_entry_read(struct cli_redis *redis, const struct cli_key *key,
     cli_redis_send_key(redis, "GET KEY", refresh);
     cli_redis_send_key(redis, "PTTL KEY", refresh);
     cli_redis_send(redis, "TIME");
-    cli_entry_decode(e, key, cli_redis_hear_key(redis, "GET"));
+    cli_entry_decode(e, key, cli_redis_hear_key(redis, "GET", false));
     e->pttl = cli_redis_hear_integer(redis, "PTTL");
-    reply = cli_redis_hear_key(redis, "GET"); /* or the marker of a failure */
+    reply = cli_redis_hear_key(redis, "GET",
+                               false); /* or the marker of a failure */
     e->has_refresh_failed =
         cli_kind_of(reply, (long long)cli_redis_bytes(reply).size,
                     &e->refresh) == CLI_FAILURE;

@@ -93,7 +93,7 @@ static bool has_log(const struct work *w)
     bool has;
 
     cli_redis_send_key(w->call->redis, "ZCARD KEY", shed_str(w->log.at));
-    reply = cli_redis_hear_key(w->call->redis, "ZCARD");
+    reply = cli_redis_hear_key(w->call->redis, "ZCARD", false);
     has = shed_reply_integer(reply) > 0;
     shed_reply_free(reply);
     return has;

@@ -118,9 +118,7 @@ static void look(struct cli_redis *redis, bool is_exact, struct lock *lock)
                               lock->name.size, lock->room);
     shed_reply_free(lock->reply);
     cli_redis_send_key(redis, "GET KEY", key_of(lock, SHED_LOCK_KEY));
-    lock->reply = cli_redis_hear(redis, NULL);
-    if (!cli_redis_is_denied(lock->reply))
-        (void)cli_redis_check_key(redis, lock->reply, "GET");
+    lock->reply = cli_redis_hear_key(redis, "GET", true);
     lock->state = state_of(lock->reply);
 }
 

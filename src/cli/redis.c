@@ -345,9 +345,15 @@ struct shed_reply *cli_redis_hear(struct cli_redis *redis, const char *what)
     return what != NULL ? cli_redis_check(redis, reply, what) : reply;
 }
 
-struct shed_reply *cli_redis_hear_key(struct cli_redis *redis, const char *what)
+struct shed_reply *cli_redis_hear_key(struct cli_redis *redis, const char *what,
+                                      bool passes_denied)
 {
-    return cli_redis_check_key(redis, cli_redis_hear(redis, NULL), what);
+    struct shed_reply *reply = cli_redis_hear(redis, NULL);
+
+    return shed_reply_begins(reply, "WRONGTYPE") ||
+                   (passes_denied && cli_redis_is_denied(reply))
+               ? reply
+               : cli_redis_check(redis, reply, what);
 }
 
 long long cli_redis_hear_integer(struct cli_redis *redis, const char *what)
@@ -382,15 +388,6 @@ struct shed_reply *cli_redis_check(struct cli_redis *redis,
             : cli_server_advice(error);
     cli_fail(redis->call, CLI_FAILED, "Redis %s refuses %s: %s%s",
              redis->heard->address->text, what, error, advice);
-}
-
-struct shed_reply *cli_redis_check_key(struct cli_redis *redis,
-                                       struct shed_reply *reply,
-                                       const char *what)
-{
-    return shed_reply_begins(reply, "WRONGTYPE")
-               ? reply
-               : cli_redis_check(redis, reply, what);
 }
 
 bool cli_redis_is_denied(const struct shed_reply *reply)

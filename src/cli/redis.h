@@ -79,9 +79,11 @@ void cli_redis_send_key(struct cli_redis *redis, const char *words,
  * returned as any other answer. */
 struct shed_reply *cli_redis_hear(struct cli_redis *redis, const char *what);
 
-/* The same; errors end the program as with cli_redis_check_key. */
-struct shed_reply *cli_redis_hear_key(struct cli_redis *redis,
-                                      const char *what);
+/* The same, unless the error only says that the key is of another type, which
+ * another program has made, or, with passes_denied, that the user has no right
+ * to the key. */
+struct shed_reply *cli_redis_hear_key(struct cli_redis *redis, const char *what,
+                                      bool passes_denied);
 
 /* The same; the integer of an answer, or -1, and the server's clock. */
 long long cli_redis_hear_integer(struct cli_redis *redis, const char *what);
@@ -94,12 +96,6 @@ cli_redis_ask(struct cli_redis *redis, const char *format, ...);
 /* End the program if a reply is an error. Returns: the reply. */
 struct shed_reply *cli_redis_check(struct cli_redis *redis,
                                    struct shed_reply *reply, const char *what);
-
-/* The same, unless the error only says that the key is of another type, which
- * another program has made. */
-struct shed_reply *cli_redis_check_key(struct cli_redis *redis,
-                                       struct shed_reply *reply,
-                                       const char *what);
 
 /* Whether the reply is an error because the user has no right to the key or the
  * command. */

@@ -131,7 +131,7 @@ static void hear_tags(struct census *c)
 {
     for (size_t i = 0; i < c->asked_count; i++) {
         struct shed_reply *reply =
-            cli_redis_hear_key(c->call->redis, "GETRANGE");
+            cli_redis_hear_key(c->call->redis, "GETRANGE", false);
         struct shed_bytes tags = cli_redis_bytes(reply);
         struct shed_entry *entry = &c->asked[i];
         entry->tags = tags.data;

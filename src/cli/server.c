@@ -188,8 +188,10 @@ static bool connect_once(struct cli_server *s, struct shed_error *err)
     return c->state == SHED_CONN_OPEN || fail(s, err);
 }
 
-static bool connect_to(struct cli_server *s, struct shed_error *err)
+bool cli_server_open(struct cli_server *s, struct shed_error *err)
 {
+    if (s->conn.state == SHED_CONN_OPEN)
+        return true;
     /* ask the sentinels where the primary is, or look a node's name up */
     if (s->address->sentinels != NULL || !shed_address_is_known(s->address))
         shed_lookup_wait(s->address);
@@ -201,23 +203,6 @@ static bool connect_to(struct cli_server *s, struct shed_error *err)
     if (shed_address_is_refused(s->address)) /* it has no other address */
         return false;
     return connect_once(s, err);
-}
-
-bool cli_server_open(struct cli_server *s, struct shed_error *err)
-{
-    struct shed_reply *reply;
-
-    if (s->conn.state == SHED_CONN_OPEN)
-        return true;
-    if (!connect_to(s, err))
-        return false;
-    if (!shed_address_selects(s->address))
-        return true;
-    reply = cli_server_ask(s, err, "SELECT", "SELECT %s", s->address->db);
-    if (reply == NULL)
-        shed_conn_close(&s->conn);
-    shed_reply_free(reply);
-    return reply != NULL;
 }
 
 /* ----------------------------------------------------------------- asking */

@@ -44,7 +44,7 @@ void cli_tags_read(struct cli_tags *tags)
            no positions, where the cache has no tags */
         cli_redis_about(tags->redis, shed_str(tags->key.at));
         cli_redis_send_args(tags->redis, &args);
-        reply = cli_redis_hear_key(tags->redis, "ZRANGEBYSCORE");
+        reply = cli_redis_hear_key(tags->redis, "ZRANGEBYSCORE", false);
         heard = shed_tag_log_hear(&tags->known, &tags->position, 0, reply);
         shed_reply_free(reply);
     }

@@ -119,18 +119,13 @@ static void for_each_question(struct cli_walk *walk, bool is_asked)
 {
     for (size_t i = 0; i < walk->count; i++) {
         struct cli_found *f = &walk->found[i];
-        bool is_wanted = f->is_entry && !f->is_refresh;
-        for (size_t j = 0;
-             is_wanted && j < CLI_WALK_ASKS && walk->ask[j] != NULL; j++) {
-            if (is_asked) {
+        size_t asks = f->is_entry && !f->is_refresh ? CLI_WALK_ASKS : 0;
+        for (size_t j = 0; j < asks && walk->ask[j] != NULL; j++)
+            if (is_asked)
                 cli_redis_send_key(walk->redis, walk->ask[j], f->name);
-                continue;
-            }
-            f->answer[j] = cli_redis_hear(walk->redis, NULL);
-            if (!walk->passes_denied || !cli_redis_is_denied(f->answer[j]))
-                (void)cli_redis_check_key(walk->redis, f->answer[j],
-                                          walk->ask[j]);
-        }
+            else
+                f->answer[j] = cli_redis_hear_key(walk->redis, walk->ask[j],
+                                                  walk->passes_denied);
     }
 }
 

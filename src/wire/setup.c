@@ -32,12 +32,12 @@ void shed_setup_begin(struct shed_setup *s, struct shed_address *a)
             shed_args_add_text(args, a->user);
         shed_args_add_text(args, a->password);
     }
-    if (a->is_guide)
-        return;
     if (shed_address_selects(a)) {
         args = add(s, "SELECT");
         shed_args_add_text(args, a->db);
     }
+    if (a->is_guide)
+        return;
     if (!atomic_load(&a->is_role_refused))
         (void)add(s, "ROLE");
     (void)add(s, "TIME");

@@ -17,8 +17,8 @@ struct shed_setup {
     struct shed_address *address;
     struct shed_args command[SHED_SETUP_MAX];
     size_t count;       /* of commands: AUTH and SELECT if the address needs
-                           them, ROLE unless it was refused, TIME; of a sentinel
-                           AUTH alone */
+                           them; unless it is a guide, ROLE, if that was not
+                           refused, and TIME */
     size_t answered;    /* how many of them have been answered */
     uint64_t said_ms;   /* when they were sent */
     bool is_no_primary; /* why it failed: ROLE named no primary */

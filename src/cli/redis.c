@@ -11,6 +11,7 @@
 #include "cli/rate.h"
 #include "cli/server.h"
 #include "wire/address.h"
+#include "wire/script.h"
 
 /* A command follows two redirections at once, as when a slot has moved, and the
  * next is being moved. From then on it waits before each. */
@@ -23,9 +24,9 @@
 /* A command that has not been answered. */
 struct question {
     struct question *next;
-    size_t server; /* that is to have the key */
-    size_t asked;  /* the same, or one to which it sent the question */
-    struct shed_buffer command; /* to be repeated elsewhere */
+    size_t server;          /* that is to have the key */
+    size_t asked;           /* the same, or one to which it sent the question */
+    struct shed_args *args; /* to be repeated elsewhere */
     struct shed_reply *answer;
 };
 
@@ -47,7 +48,7 @@ static void drop_question(struct cli_redis *redis)
     redis->first = q->next;
     if (redis->first == NULL)
         redis->end = &redis->first;
-    shed_buffer_fini(&q->command);
+    free(q->args);
     shed_reply_free(q->answer);
     free(q);
 }
@@ -103,15 +104,6 @@ struct cli_server *cli_redis_connect(const struct cli_redis *redis)
     return create_server(redis, redis->chosen);
 }
 
-static struct cli_server *open_or_fail(struct cli_server *server)
-{
-    struct shed_error err;
-
-    if (!cli_server_open(server, &err))
-        cli_fail_error(server->call, &err);
-    return server;
-}
-
 /* Learn the map from a server. Returns: false, and err says why. */
 static bool learn_from(struct cli_redis *redis, struct cli_server *server,
                        struct shed_error *err)
@@ -158,6 +150,7 @@ void cli_redis_follow(struct cli_redis *redis)
 void cli_redis_open(struct cli_call *call)
 {
     struct cli_redis *redis = cli_alloc(1, sizeof(*redis));
+    struct shed_error err;
 
     call->redis = redis;
     redis->call = call;
@@ -166,8 +159,9 @@ void cli_redis_open(struct cli_call *call)
     shed_cluster_map_init(&redis->map, "", "", shed_now_ms());
     cli_redis_follow(redis);
     (void)cli_redis_next(redis, &redis->chosen);
-    if (!cli_redis_is_cluster(redis))
-        (void)open_or_fail(cli_redis_server(redis));
+    if (!cli_redis_is_cluster(redis) &&
+        !cli_server_open(cli_redis_server(redis), &err))
+        cli_fail_error(call, &err);
 }
 
 void cli_redis_close(struct cli_redis *redis)
@@ -233,15 +227,16 @@ size_t cli_redis_slots(const struct cli_redis *redis)
 
 void cli_redis_send_args(struct cli_redis *redis, const struct shed_args *args)
 {
-    struct cli_server *server = open_or_fail(server_at(redis, redis->chosen));
     struct question *q = cli_alloc(1, sizeof(*q));
     struct shed_error err;
 
     q->server = q->asked = redis->chosen;
+    q->args = shed_script_keep(args, true);
+    if (q->args == NULL)
+        cli_fail_nomem();
     *redis->end = q;
     redis->end = &q->next;
-    if (shed_buffer_append(&q->command, args, 0, &err) != SHED_OK ||
-        cli_server_send(server, &q->command, &q->answer, &err) != SHED_OK)
+    if (!cli_server_send(cli_redis_server(redis), args, &q->answer, &err))
         cli_fail_error(redis->call, &err);
 }
 
@@ -307,7 +302,7 @@ static bool repeat(struct cli_redis *redis, struct question *q)
             shed_cluster_map_find(&redis->map, to.host, to.port, shed_now_ms());
     if (at == CLI_REDIS_MAX)
         return false;
-    server = open_or_fail(server_at(redis, at));
+    server = server_at(redis, at);
     if (to.is_ask)
         shed_reply_free(cli_server_ask(server, &err, NULL, "ASKING"));
     else if (at != q->server && !learn_from(redis, server, &err))
@@ -316,7 +311,7 @@ static bool repeat(struct cli_redis *redis, struct question *q)
     q->asked = at;
     shed_reply_free(q->answer);
     q->answer = NULL;
-    if (cli_server_send(server, &q->command, &q->answer, &err) != SHED_OK)
+    if (!cli_server_send(server, q->args, &q->answer, &err))
         cli_fail_error(redis->call, &err);
     return true;
 }

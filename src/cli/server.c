@@ -166,16 +166,6 @@ bool cli_server_await(struct cli_server *s, struct shed_reply **answer,
     return true;
 }
 
-enum shed_code cli_server_send(struct cli_server *s,
-                               const struct shed_buffer *command,
-                               struct shed_reply **answer,
-                               struct shed_error *err)
-{
-    const struct shed_conn_call call = {.owner = answer};
-
-    return shed_conn_send(&s->conn, command, &call, 1, shed_now_ms(), err);
-}
-
 /* ------------------------------------------------------------- connecting */
 
 static bool connect_once(struct cli_server *s, struct shed_error *err)
@@ -207,6 +197,16 @@ bool cli_server_open(struct cli_server *s, struct shed_error *err)
 
 /* ----------------------------------------------------------------- asking */
 
+bool cli_server_send(struct cli_server *s, const struct shed_args *args,
+                     struct shed_reply **answer, struct shed_error *err)
+{
+    const struct shed_conn_call call = {.owner = answer};
+
+    return cli_server_open(s, err) &&
+           shed_conn_send_args(&s->conn, args, false, &call, shed_now_ms(),
+                               err) == SHED_OK;
+}
+
 void cli_words(struct shed_args *args, const char *format, va_list list)
 {
     for (const char *at = format; *at != '\0';) {
@@ -227,20 +227,15 @@ struct shed_reply *cli_server_ask(struct cli_server *s, struct shed_error *err,
                                   const char *what, const char *format, ...)
 {
     struct shed_args args = {0};
-    struct shed_buffer command = {0};
     struct shed_reply *reply = NULL;
     const char *error;
     va_list list;
 
-    if (!cli_server_open(s, err))
-        return NULL;
     va_start(list, format);
     cli_words(&args, format, list);
     va_end(list);
-    if (shed_buffer_append(&command, &args, 0, err) == SHED_OK &&
-        cli_server_send(s, &command, &reply, err) == SHED_OK)
+    if (cli_server_send(s, &args, &reply, err))
         (void)cli_server_await(s, &reply, err);
-    shed_buffer_fini(&command);
     error = what != NULL ? shed_reply_error(reply) : NULL;
     if (error == NULL)
         return reply;

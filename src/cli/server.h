@@ -31,12 +31,10 @@ void cli_server_destroy(struct cli_server *server);
  * err says why. */
 bool cli_server_open(struct cli_server *server, struct shed_error *err);
 
-/* Queue one command that is formatted already, of an open one. *answer is NULL
- * until its answer is put there. */
-enum shed_code cli_server_send(struct cli_server *server,
-                               const struct shed_buffer *command,
-                               struct shed_reply **answer,
-                               struct shed_error *err);
+/* Connect if need be, and queue a command. *answer is NULL until its answer is
+ * put there. Returns: as open. */
+bool cli_server_send(struct cli_server *server, const struct shed_args *args,
+                     struct shed_reply **answer, struct shed_error *err);
 
 /* Send what is queued, and wait for the next answer, which is put in its place,
  * or for a push, which is *push, else NULL; until end_ms (shed_now_ms; 0: do
@@ -49,8 +47,8 @@ bool cli_server_hear(struct cli_server *server, uint64_t end_ms,
 bool cli_server_await(struct cli_server *server, struct shed_reply **answer,
                       struct shed_error *err);
 
-/* Connect if need be, send a command, and wait for its answer; NULL, and err
- * says why, if there is none. An error is an answer, or, if what is not NULL, a
+/* Send a command, and wait for its answer; NULL, and err says why, if there is
+ * none. An error is an answer, or, if what is not NULL, a
  * failure, which names that. */
 __attribute__((format(printf, 4, 5))) struct shed_reply *
 cli_server_ask(struct cli_server *server, struct shed_error *err,

@@ -232,17 +232,6 @@ static bool is_held_here(struct shed_lock_machine *m)
     return true;
 }
 
-/* If changes are announced, the first request hears of a release by its own
- * handle in the same way as others do. With tokens it need not wait for
- * that. */
-static void wake_first(struct shed_lock_machine *m)
-{
-    if (m->is_released &&
-        (m->spec->algorithm->has_tokens || !m->facts.is_pushed))
-        m->retry_at_ms = 0;
-    m->is_released = false;
-}
-
 /* The request that is to ask now, NULL: none. may_wait: this handle holds the
  * lock, so its release will wake the queue. */
 static struct shed_lock_request *next_to_ask(struct shed_lock_machine *m,
@@ -265,7 +254,6 @@ static bool begin_try(struct shed_lock_machine *m)
 {
     struct shed_lock_request *r;
 
-    wake_first(m);
     if (m->acquires.first == NULL)
         return false;
     if (!m->facts.is_settled) {

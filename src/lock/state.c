@@ -196,13 +196,22 @@ const char *shed_hold_reason(const struct shed_hold *h)
     return "the lease has ended";
 }
 
+/* This handle has lost or released the lock: its first request asks. If changes
+ * are announced, it hears of that in the same way as others do. With tokens it
+ * need not wait for that. */
+static void wake_first(struct shed_lock_machine *m)
+{
+    if (m->spec->algorithm->has_tokens || !m->facts.is_pushed)
+        m->retry_at_ms = 0;
+}
+
 void shed_lock_machine_lose(struct shed_lock_machine *m, const char *reason)
 {
     (void)shed_fail(&m->act.lost_reason, SHED_ELOST, "%s", reason);
     m->act.lost++;
     shed_count(&m->counters->lost, 1);
     m->lost_generation = m->hold.generation;
-    m->is_released = true;
+    wake_first(m);
     end_hold(&m->hold);
 }
 
@@ -247,7 +256,7 @@ void shed_lock_machine_released(struct shed_lock_machine *m, bool has_waiters)
         m->cohort_since_ms = 0;
         m->cohort_ended_ms = m->now_ms;
     }
-    m->is_released = true;
+    wake_first(m);
 }
 
 uint64_t shed_lock_machine_step_back_ms(const struct shed_lock_machine *m)

@@ -153,8 +153,7 @@ struct shed_lock_machine {
     struct shed_hold hold;
     struct shed_lock_memory memory; /* of the tries; a hold has its own */
     unsigned epochs;                /* sessions that have begun or ended */
-    bool is_released; /* this handle has just lost or released the lock */
-    struct shed_error last_try; /* why it failed; SHED_OK: it did not */
+    struct shed_error last_try;     /* why it failed; SHED_OK: it did not */
     unsigned attempts;
     uint64_t retry_at_ms;     /* the first request asks from then on */
     uint64_t cohort_since_ms; /* since when this handle has acquired the lock

@@ -60,7 +60,7 @@ static void add_acquire(struct shed_exchange *exchange, struct shed_args *args)
     default:
         shed_exchange_add_swap(
             exchange, args,
-            shed_bytes(exchange->memory.seen.bytes, exchange->memory.seen.size),
+            shed_bytes(exchange->seen.bytes, exchange->seen.size),
             exchange->holder.token_hex, exchange->lease_ms);
         return;
     }
@@ -99,7 +99,7 @@ static bool on_look(struct shed_exchange *exchange, long long pttl)
 {
     if (pttl == PTTL_NONE)
         return go_to(exchange, STEP_READ);
-    exchange->memory.seen.since_ms = 0;
+    exchange->seen.since_ms = 0;
     if (pttl == PTTL_GONE)
         return shed_exchange_again(exchange);
     exchange->look_ms = (uint64_t)pttl + 1;
@@ -117,7 +117,7 @@ static bool is_seen_again(const struct shed_lock_seen *seen, const char *bytes,
 static bool on_read(struct shed_exchange *exchange,
                     const struct shed_reply *reply)
 {
-    struct shed_lock_seen *seen = &exchange->memory.seen;
+    struct shed_lock_seen *seen = &exchange->seen;
     size_t size = 0;
     const char *bytes = shed_reply_bytes(reply, &size);
 
@@ -158,7 +158,7 @@ static bool on_acquire(struct shed_exchange *exchange,
     case STEP_READ:
         return on_read(exchange, reply);
     default: /* EXPIRE, REPAIR; 0: the key is gone, or somebody was faster */
-        exchange->memory.seen.since_ms = 0;
+        exchange->seen.since_ms = 0;
         return number > 0 ? shed_exchange_end(exchange, SHED_EXCHANGE_YES)
                           : shed_exchange_again(exchange);
     }

@@ -120,7 +120,6 @@ static void begin_extend(struct shed_lock_machine *m,
                          struct shed_lock_request *r)
 {
     r->holder = m->hold.holder;
-    r->memory = m->hold.memory;
     m->round.is_rewrite =
         r == &m->renewal && m->hold.rewrite_at_ms != UINT64_MAX;
     m->hold.rewrite_at_ms = UINT64_MAX;
@@ -204,7 +203,6 @@ static void begin_acquire(struct shed_lock_machine *m,
     r->is_tried = true;
     r->is_takeover = false;
     shed_count(&m->counters->tries, 1);
-    r->memory = m->memory;
     shed_round_begin(m, r);
 }
 

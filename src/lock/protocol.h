@@ -40,8 +40,11 @@ enum shed_exchange_end {
 struct shed_lock_holder {
     unsigned char token[SHED_TOKEN_BYTES];
     char token_hex[SHED_TOKEN_HEX_BYTES + 1];
-    uint64_t wait_ms;  /* how long it waits: it keeps its place in a fair queue
-                          for this long */
+    uint64_t wait_ms; /* how long it waits: it keeps its place in a fair queue
+                         for this long */
+    /* TIMESTAMP: the end that it has set; and the one that is being set, or may
+     * be there because that was not answered; 0: none */
+    uint64_t expires, pending_expires;
     bool is_unordered; /* a try went over another connection than the reactor's
                           and was not answered: the server may execute it after
                           what is sent now */
@@ -68,39 +71,27 @@ struct shed_lock_spec {
     unsigned char handle[SHED_TOKEN_BYTES]; /* random: identifies the handle */
 };
 
-/* What an algorithm remembers from one exchange to the next, during a hold or
- * between tries. Only the algorithm looks inside; everybody else copies it as a
- * whole. All zero: nothing. */
+/* EXPIRE: a lock that was seen without a time to live. */
 #define SHED_SEEN_BYTES 64
 
-struct shed_lock_memory {
-    union {
-        /* EXPIRE: a lock that was seen without a time to live */
-        struct shed_lock_seen {
-            uint64_t since_ms; /* 0: none */
-            size_t size;
-            char bytes[SHED_SEEN_BYTES]; /* the beginning of its value */
-        } seen;
-        /* TIMESTAMP: the end that we have set; and the one that may be there
-         * instead, because a renewal was not answered; 0: none */
-        struct shed_lock_times {
-            uint64_t expires, pending_expires;
-        } times;
-    };
+struct shed_lock_seen {
+    uint64_t since_ms; /* 0: none */
+    size_t size;
+    char bytes[SHED_SEEN_BYTES]; /* the beginning of its value */
 };
 
 struct shed_exchange {
     /* the question */
     const struct shed_lock_spec *spec;
     enum shed_lock_op op;
-    struct shed_lock_holder holder;
+    struct shed_lock_holder holder; /* then with what the algorithm has set */
     uint64_t lease_ms;
     uint64_t asked_ms; /* before it was sent */
     unsigned epochs;   /* of the lock at that time */
     uint64_t fence;    /* ADVANCE: later ones are above it; CONFIRM: the token;
                           then, of the answer YES: ACQUIRE, CONFIRM: the token, 0:
                           none; ADVANCE: the counter before it */
-    struct shed_lock_memory memory; /* of the question; then of the answer */
+    struct shed_lock_seen seen; /* a server's, from one exchange to the next */
     /* how this process is known to the server, and its clocks; set before each
      * command by the caller of next_command */
     struct shed_identity identity;
@@ -108,7 +99,6 @@ struct shed_exchange {
     /* while it is under way; used by the algorithm */
     int step;
     unsigned rounds;
-    uint64_t expires; /* TIMESTAMP: the end that is to be set */
     char digits[4][SHED_DIGITS];
     enum shed_script script; /* of the last command, if that was a script */
     /* the answer */

@@ -127,7 +127,6 @@ void shed_round_begin(struct shed_lock_machine *m, struct shed_lock_request *r)
     *question = shed_exchange_make(m->spec, r->op, &r->holder);
     question->asked_ms = m->now_ms;
     question->epochs = m->epochs;
-    question->memory = r->memory;
     question->fence = r->fence_number;
     if (r->op == SHED_LOCK_OP_EXTEND)
         question->lease_ms = r->lease_ms;
@@ -281,7 +280,7 @@ static void end_extend_of_hold(struct shed_lock_machine *m,
     const struct shed_lock_round *round = &m->round;
     struct shed_hold *hold = &m->hold;
 
-    hold->memory = round->question.memory;
+    hold->holder = round->question.holder;
     if (verdict == SHED_VERDICT_NO)
         shed_lock_machine_lose(m, "its lease ended, or its key was removed");
     else if (verdict != SHED_VERDICT_YES)
@@ -382,9 +381,8 @@ static void note_answer(struct shed_lock_machine *m,
     bool may_be_late =
         answer->end == SHED_EXCHANGE_FAILED && !answer->is_unsent;
 
-    m->round.question.memory = answer->memory;
+    m->round.question.holder = answer->holder;
     if (answer->op == SHED_LOCK_OP_ACQUIRE) {
-        m->memory = answer->memory;
         r->is_takeover |= answer->is_takeover;
         r->may_be_left |= may_be_late;
         r->holder.is_unordered |= may_be_late && answer->is_by_link;

@@ -137,7 +137,6 @@ static void begin_hold(struct shed_hold *h, struct shed_owner *owner,
                             .generation = h->generation + 1,
                             .holder = exchange->holder,
                             .fence = exchange->fence,
-                            .memory = exchange->memory,
                             .since_ms = exchange->asked_ms,
                             .rewrite_at_ms = UINT64_MAX};
     shed_hold_renew(h, exchange);
@@ -241,7 +240,6 @@ void shed_lock_machine_leave(struct shed_lock_machine *m,
                              struct shed_lock_request *release)
 {
     release->holder = m->hold.holder;
-    release->memory = m->hold.memory;
     end_hold(&m->hold);
 }
 

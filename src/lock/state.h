@@ -29,7 +29,6 @@ struct shed_hold {
     uint64_t generation; /* of this hold: a late answer carries an older one */
     struct shed_lock_holder holder;
     uint64_t fence;
-    struct shed_lock_memory memory; /* the algorithm's */
     uint64_t lease_ms;
     uint64_t since_ms;
     uint64_t valid_until_ms; /* UINT64_MAX: it does not end */
@@ -53,14 +52,13 @@ struct shed_lock_request {
     /* the question */
     enum shed_lock_op op;
     struct shed_lock_holder holder;
-    struct shed_owner *owner;       /* ACQUIRE: whose hold it will be */
-    uint64_t deadline_ms;           /* ACQUIRE */
-    uint64_t lease_ms;              /* EXTEND */
-    uint64_t fence_number;          /* ADVANCE: later tokens are above it */
-    uint64_t generation;            /* EXTEND: of the hold */
-    struct shed_lock_memory memory; /* the algorithm's */
-    uint64_t begun_us;              /* ACQUIRE */
-    uint64_t held_us;               /* RELEASE: how long the hold lasted */
+    struct shed_owner *owner; /* ACQUIRE: whose hold it will be */
+    uint64_t deadline_ms;     /* ACQUIRE */
+    uint64_t lease_ms;        /* EXTEND */
+    uint64_t fence_number;    /* ADVANCE: later tokens are above it */
+    uint64_t generation;      /* EXTEND: of the hold */
+    uint64_t begun_us;        /* ACQUIRE */
+    uint64_t held_us;         /* RELEASE: how long the hold lasted */
     /* Who is told of the answer: the thread that waits at the latch, or done */
     struct shed_latch *latch;
     shed_lock_done_fn *done; /* of a call that does not block, or NULL */
@@ -151,9 +149,8 @@ struct shed_lock_machine {
     /* not in a queue: what is answered last, and what the hold itself needs */
     struct shed_lock_request *closer, renewal;
     struct shed_hold hold;
-    struct shed_lock_memory memory; /* of the tries; a hold has its own */
-    unsigned epochs;                /* sessions that have begun or ended */
-    struct shed_error last_try;     /* why it failed; SHED_OK: it did not */
+    unsigned epochs;            /* sessions that have begun or ended */
+    struct shed_error last_try; /* why it failed; SHED_OK: it did not */
     unsigned attempts;
     uint64_t retry_at_ms;     /* the first request asks from then on */
     uint64_t cohort_since_ms; /* since when this handle has acquired the lock

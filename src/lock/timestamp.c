@@ -9,11 +9,9 @@
  */
 #include "lock/protocol.h"
 
+/* A renewal is a swap. If the last one was not answered, it looks first which
+ * of its two times is at the key. */
 enum { STEP_SET, STEP_LOOK, STEP_SWAP };
-
-/* The steps of a renewal. If the last one was not answered, the first two steps
- * find out which of its two times is at the key, and set the later one. */
-enum { STEP_RENEW, STEP_OLD, STEP_TRIED };
 
 enum { MS_PER_S = 1000, DECIMAL = 10, DIGITS_MAX = 18 };
 
@@ -39,19 +37,11 @@ static uint64_t new_expiry(const struct shed_exchange *exchange)
 
 static void add_renewal(struct shed_exchange *exchange, struct shed_args *args)
 {
-    struct shed_lock_times *times = &exchange->memory.times;
-    uint64_t from = times->expires, to = exchange->expires;
+    struct shed_lock_holder *holder = &exchange->holder;
 
-    if (times->pending_expires != 0 && exchange->step == STEP_RENEW)
-        exchange->step = STEP_OLD;
-    if (exchange->step == STEP_TRIED)
-        from = times->pending_expires;
-    if (exchange->step == STEP_RENEW)
-        times->pending_expires = to;
-    else
-        to = times->pending_expires;
-    shed_write_digits(exchange->digits[0], from);
-    shed_write_digits(exchange->digits[1], to);
+    holder->pending_expires = new_expiry(exchange);
+    shed_write_digits(exchange->digits[0], holder->expires);
+    shed_write_digits(exchange->digits[1], holder->pending_expires);
     shed_exchange_add_swap(exchange, args, shed_str(exchange->digits[0]),
                            exchange->digits[1], 0);
 }
@@ -59,14 +49,16 @@ static void add_renewal(struct shed_exchange *exchange, struct shed_args *args)
 static bool next_command(struct shed_exchange *exchange, struct shed_args *args)
 {
     static const char *const commands[] = {"SETNX", "GET", "GETSET"};
+    struct shed_lock_holder *holder = &exchange->holder;
     bool is_release = exchange->op == SHED_LOCK_OP_RELEASE;
 
     /* a lock that has ended may be another's by now */
     if (exchange->op != SHED_LOCK_OP_ACQUIRE &&
-        now(exchange) >= exchange->memory.times.expires)
+        now(exchange) >= holder->expires)
         return shed_exchange_end(exchange, SHED_EXCHANGE_NO);
-    exchange->expires = new_expiry(exchange);
-    if (exchange->op == SHED_LOCK_OP_EXTEND) {
+    if (exchange->op == SHED_LOCK_OP_EXTEND && exchange->step == STEP_SET)
+        exchange->step = holder->pending_expires != 0 ? STEP_LOOK : STEP_SWAP;
+    if (exchange->op == SHED_LOCK_OP_EXTEND && exchange->step == STEP_SWAP) {
         add_renewal(exchange, args);
         return true;
     }
@@ -74,7 +66,8 @@ static bool next_command(struct shed_exchange *exchange, struct shed_args *args)
     shed_exchange_add_key(exchange, args, SHED_LOCK_KEY);
     if (is_release || exchange->step == STEP_LOOK)
         return true;
-    shed_exchange_add_number(exchange, 0, args, exchange->expires);
+    holder->pending_expires = new_expiry(exchange);
+    shed_exchange_add_number(exchange, 0, args, holder->pending_expires);
     return true;
 }
 
@@ -97,8 +90,8 @@ static bool read_expiry(const struct shed_reply *reply, uint64_t *expires)
 
 static bool win(struct shed_exchange *exchange)
 {
-    exchange->memory.times =
-        (struct shed_lock_times){.expires = exchange->expires};
+    exchange->holder.expires = exchange->holder.pending_expires;
+    exchange->holder.pending_expires = 0;
     return shed_exchange_end(exchange, SHED_EXCHANGE_YES);
 }
 
@@ -134,23 +127,22 @@ static bool on_swap(struct shed_exchange *exchange,
     return old < now(exchange) ? win(exchange) : lose(exchange, old);
 }
 
-static bool on_renewal(struct shed_exchange *exchange, long long number)
+static bool on_renewal(struct shed_exchange *exchange,
+                       const struct shed_reply *reply)
 {
-    struct shed_lock_times *times = &exchange->memory.times;
+    struct shed_lock_holder *holder = &exchange->holder;
+    uint64_t expires;
 
-    if (number <= 0 && exchange->step != STEP_OLD) {
-        times->pending_expires = 0;
-        return shed_exchange_end(exchange, SHED_EXCHANGE_NO);
-    }
-    if (number <= 0) {
-        exchange->step = STEP_TRIED;
+    if (exchange->step == STEP_LOOK) {
+        if (read_expiry(reply, &expires) && expires == holder->pending_expires)
+            holder->expires = expires;
+        exchange->step = STEP_SWAP;
         return true;
     }
-    *times = (struct shed_lock_times){.expires = times->pending_expires};
-    if (exchange->step == STEP_RENEW)
-        return shed_exchange_end(exchange, SHED_EXCHANGE_YES);
-    exchange->step = STEP_RENEW;
-    return true;
+    if (shed_reply_integer(reply) > 0)
+        return win(exchange);
+    holder->pending_expires = 0;
+    return shed_exchange_end(exchange, SHED_EXCHANGE_NO);
 }
 
 static bool on_reply(struct shed_exchange *exchange,
@@ -161,7 +153,7 @@ static bool on_reply(struct shed_exchange *exchange,
     if (shed_reply_error(reply) != NULL)
         return shed_exchange_fail(exchange, reply);
     if (exchange->op == SHED_LOCK_OP_EXTEND)
-        return on_renewal(exchange, number);
+        return on_renewal(exchange, reply);
     if (exchange->op != SHED_LOCK_OP_ACQUIRE)
         return shed_exchange_answer(exchange, number > 0);
     if (exchange->step == STEP_LOOK)

@@ -21,8 +21,11 @@ static bool is_same(const struct shed_lock_holder *a,
 void shed_voter_ask(struct shed_voter *v, enum shed_voter_state state,
                     const struct shed_exchange *question, uint64_t now_ms)
 {
+    struct shed_lock_seen seen = v->exchange.seen;
+
     assert(v->state == SHED_VOTER_IDLE && state != SHED_VOTER_IDLE);
     v->exchange = *question;
+    v->exchange.seen = seen;
     v->state = state;
     v->asked_ms = now_ms;
     if (state == SHED_VOTER_ASKED)

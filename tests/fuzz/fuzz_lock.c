@@ -45,9 +45,8 @@ static void begin(struct shed_exchange *e, const struct shed_lock_spec *spec,
     e->lease_ms = e->now_ms = LEASE_MS;
     e->wall_ms = WALL_MS;
     if (e->spec->algorithm == &shed_lock_timestamp) {
-        e->memory.times.expires = WALL_MS + LEASE_MS;
-        e->memory.times.pending_expires =
-            (choice[1] & 64) != 0 ? WALL_MS + 2 : 0;
+        e->holder.expires = WALL_MS + LEASE_MS;
+        e->holder.pending_expires = (choice[1] & 64) != 0 ? WALL_MS + 2 : 0;
     }
     e->is_repeated = (choice[1] & 128) != 0;
 }

@@ -175,7 +175,7 @@ static struct shed_lock_spec spec = {.key = {{KEY, sizeof(KEY) - 1},
 static redisContext *commands, *channels[SEVERAL];
 static uint64_t later_ms;       /* how far the wall clock has been set ahead */
 static uint64_t last_number[2]; /* of the real server, of the model */
-static struct shed_lock_memory memory[2][SEVERAL];
+static struct shed_exchange last[2][SEVERAL];
 
 static void set_up(void)
 {
@@ -211,6 +211,7 @@ static void begin(struct shed_exchange *exchange,
                   char letter, const char *how, unsigned side)
 {
     struct shed_lock_holder holder = {.wait_ms = WAIT_MS};
+    const struct shed_exchange *before = &last[side][number_of_holder(letter)];
     char process[SHED_PROCESS_BYTES + 1];
 
     memset(holder.token, letter, sizeof(holder.token));
@@ -220,7 +221,8 @@ static void begin(struct shed_exchange *exchange,
     spec.algorithm = scenario->algorithm;
     *exchange = shed_exchange_make(&spec, op, &holder);
     exchange->lease_ms = LEASE_MS;
-    exchange->memory = memory[side][number_of_holder(letter)];
+    exchange->seen = before->seen;
+    exchange->holder.expires = before->holder.expires;
     snprintf(process, sizeof(process), "%016x", number_of_holder(letter));
     memcpy(exchange->identity.process, process,
            sizeof(exchange->identity.process));
@@ -356,7 +358,7 @@ static void run_exchange(const struct scenario *scenario,
         if (op == SHED_LOCK_OP_ADVANCE)
             exchange.fence = strtoull(who, NULL, 10);
         run_commands(&exchange, side, wall_ms);
-        memory[side][number_of_holder(letter)] = exchange.memory;
+        last[side][number_of_holder(letter)] = exchange;
         describe(&exchange, end, sizeof(end));
         ck_assert_msg(strcmp(end, step->end) == 0, "%s: %s: %s: %s %s, not %s",
                       scenario->name, step->what, side == 0 ? "redis" : "model",

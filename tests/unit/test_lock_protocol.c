@@ -1,6 +1,8 @@
 /* The counting of a majority, and what the numbers of a lease and of replicas
  * mean. (The commands of the algorithms are tested by test_lock_model and
  * test_lock_sim.) */
+#include <string.h>
+
 #include "lock/quorum.h"
 #include "support/testing.h"
 
@@ -122,6 +124,35 @@ TEST(a_lease_is_safe_for_less_than_it_lasts)
     ck_assert_uint_eq(shed_quorum_patience_ms(5, 10000, 1000), 500);
     ck_assert_uint_eq(shed_quorum_patience_ms(5, 10, 1000), 10);
     ck_assert_uint_eq(shed_quorum_patience_ms(1, 10, 1000), UINT64_MAX);
+}
+
+/* --------------------------------------------------------------- timestamps */
+
+TEST(after_a_renewal_without_an_answer_either_time_is_renewed)
+{
+    static const char *const times[] = {"2000", "3000"};
+    const struct shed_lock_options options = {.algorithm = SHED_LOCK_TIMESTAMP};
+    const struct shed_lock_spec spec = {.key = {{"k", 1}},
+                                        .options = &options,
+                                        .algorithm = &shed_lock_timestamp};
+
+    for (size_t i = 0; i < COUNT_OF(times); i++) {
+        struct shed_exchange e = {
+            .spec = &spec,
+            .op = SHED_LOCK_OP_EXTEND,
+            .holder = {.expires = 2000, .pending_expires = 3000},
+            .lease_ms = 1000,
+            .wall_ms = 1500};
+        const struct shed_reply there = {.type = SHED_REPLY_STRING,
+                                         .text = (char *)(uintptr_t)times[i],
+                                         .size = strlen(times[i])};
+        struct shed_args look = {0}, swap = {0};
+        ck_assert(spec.algorithm->next_command(&e, &look));
+        ck_assert_str_eq(look.at[0], "GET");
+        ck_assert(spec.algorithm->on_reply(&e, &there));
+        ck_assert(spec.algorithm->next_command(&e, &swap));
+        ck_assert_str_eq(swap.at[4], times[i]);
+    }
 }
 
 /* ---------------------------------------------------------------- replicas */

@@ -62,7 +62,6 @@ static bool on_acquire(struct shed_exchange *exchange,
 static bool on_reply(struct shed_exchange *exchange,
                      const struct shed_reply *reply)
 {
-    enum { ABSENT = 2 }; /* see lock_extend.lua */
     long long number = shed_reply_integer(reply);
 
     if (exchange->op == SHED_LOCK_OP_ACQUIRE)
@@ -71,12 +70,9 @@ static bool on_reply(struct shed_exchange *exchange,
         return shed_exchange_fail(exchange, reply);
     if (exchange->op == SHED_LOCK_OP_ADVANCE)
         exchange->fence = (uint64_t)number;
-    exchange->is_absent =
-        exchange->op == SHED_LOCK_OP_EXTEND && number == ABSENT;
     exchange->has_waiters = exchange->op == SHED_LOCK_OP_RELEASE && number > 1;
-    return shed_exchange_answer(exchange,
-                                (number > 0 && !exchange->is_absent) ||
-                                    exchange->op == SHED_LOCK_OP_ADVANCE);
+    return shed_exchange_answer(
+        exchange, number > 0 || exchange->op == SHED_LOCK_OP_ADVANCE);
 }
 
 const struct shed_algorithm shed_lock_lease = {.has_tokens = true,

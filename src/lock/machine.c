@@ -62,24 +62,24 @@ static bool is_engaged(const struct shed_lock_machine *m)
            (shed_lock_is_alone(m) && m->voter[0].state != SHED_VOTER_IDLE);
 }
 
-/* When a request's time is over. A request that wants a single try lasts until
- * that try. */
-static uint64_t end_ms(const struct shed_lock_request *r)
-{
-    if (r->is_cancelled)
-        return 0;
-    return r->is_tried || r->holder.wait_ms > 0 ? r->deadline_ms : UINT64_MAX;
-}
-
-/* Whether it is unknown if another has the lock: no try was made since the
- * request came, because other commands kept the engine busy, or because the
- * first request of the queue had to wait. A request with a short wait must not
- * get less than one that does not wait at all. */
+/* Whether a request that is over has yet to ask: no try was made since it came,
+ * because other commands kept the engine busy, or because the first request of
+ * the queue had to wait. A request with a short wait must not get less than one
+ * that does not wait at all, which gets a try of its own. */
 static bool needs_try(const struct shed_lock_machine *m,
                       const struct shed_lock_request *r)
 {
-    return !r->is_tried && !r->is_asked_for && !r->is_cancelled &&
-           m->facts.is_settled && !shed_hold_is_safe(&m->hold, m->now_ms);
+    bool is_single = r->holder.wait_ms == 0;
+
+    return !r->is_tried &&
+           (is_single || (!r->is_asked_for && m->facts.is_settled)) &&
+           !shed_hold_is_safe(&m->hold, m->now_ms);
+}
+
+static bool is_over(const struct shed_lock_machine *m,
+                    const struct shed_lock_request *r)
+{
+    return r->is_cancelled || (m->now_ms >= r->deadline_ms && !needs_try(m, r));
 }
 
 static void clean_due(struct shed_lock_machine *m)
@@ -101,13 +101,14 @@ static void end_overdue(struct shed_lock_machine *m)
             (void)shed_lock_fail_closed(&r->error);
         else if (m->facts.refusal != NULL)
             r->error = *m->facts.refusal;
-        else if (m->now_ms < end_ms(r) || needs_try(m, r))
+        else if (!is_over(m, r))
             continue;
         else if (!m->facts.is_settled)
             (void)shed_fail(&r->error, SHED_EREDIS,
                             "Redis %s has not answered its first command yet",
                             m->where);
-        else if (!r->is_tried && m->last_try.code != SHED_OK)
+        else if (!r->is_tried && m->last_try.code != SHED_OK &&
+                 !shed_hold_is_safe(&m->hold, m->now_ms))
             r->error =
                 m->last_try; /* of the request that asked on behalf of all */
         if (r->may_be_left || (r->is_tried && m->spec->options->fair != 0))
@@ -243,7 +244,7 @@ static struct shed_lock_request *next_to_ask(struct shed_lock_machine *m,
     for (struct shed_lock_request *r = first; r != NULL; r = shed_lock_next(r))
         if (!r->is_tried &&
             (((r == first || m->now_ms >= r->deadline_ms) && !may_wait) ||
-             m->spec->options->fair != 0 || r->holder.wait_ms == 0))
+             m->spec->options->fair != 0))
             return r;
     return NULL;
 }
@@ -328,8 +329,8 @@ static uint64_t timer_at_ms(const struct shed_lock_machine *m)
     for (const struct shed_lock_request *r =
              shed_lock_request_of(m->acquires.first);
          r != NULL; r = shed_lock_next(r))
-        if (m->now_ms < end_ms(r)) /* else it asks next */
-            at_ms = shed_lock_sooner_ms(at_ms, end_ms(r));
+        if (m->now_ms < r->deadline_ms) /* else it asks next */
+            at_ms = shed_lock_sooner_ms(at_ms, r->deadline_ms);
     return at_ms;
 }
 

@@ -105,7 +105,6 @@ struct shed_exchange {
     enum shed_exchange_end end;
     bool has_waiters; /* RELEASE, YES: others wait */
     bool is_takeover; /* ACQUIRE, YES: taken from a dead holder */
-    bool is_absent;   /* EXTEND, NO, LEASE only: nobody has it */
     bool is_repeated; /* it was sent twice; the first one may have been executed
                        */
     bool is_unsent;   /* FAILED: the client's breaker has refused it */

@@ -101,7 +101,7 @@ bool shed_quorum_is_void(size_t servers, const struct shed_exchange *exchange,
     bool is_grant = exchange->op == SHED_LOCK_OP_ACQUIRE &&
                     (!is_answered || exchange->end == SHED_EXCHANGE_YES);
     bool is_lack = exchange->op == SHED_LOCK_OP_EXTEND && is_answered &&
-                   exchange->end == SHED_EXCHANGE_NO && exchange->is_absent;
+                   exchange->end == SHED_EXCHANGE_NO;
     bool may_have_forgotten = age_ms < exchange->spec->options->lease_ms ||
                               (is_answered && age_ms == SHED_AGE_UNKNOWN);
 

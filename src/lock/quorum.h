@@ -58,8 +58,8 @@ uint64_t shed_quorum_patience_ms(size_t servers, uint64_t lease_ms,
  * such a server is not asked to grant anything until it has been running for a
  * whole lease. If it restarted while it was asked, or has not told its age
  * (SHED_AGE_UNKNOWN), its answer (is_answered) says nothing: that it granted
- * the lock, or that nobody has it. It keeps others out in either case, like one
- * that is silent. */
+ * the lock, or that the holder has lost it. It keeps others out in either case,
+ * like one that is silent. */
 bool shed_quorum_is_void(size_t servers, const struct shed_exchange *exchange,
                          bool is_answered, uint64_t age_ms);
 

@@ -1,12 +1,11 @@
 -- Prolong a lock to a whole lease from now, if the token still has it.
 -- A lease of 0 keeps its end.
--- Returns 1 if the token had it, 2 if nobody has it, 0 if another has it
+-- Returns 1 if the token had it, else 0
 -- PEXPIRE comes first: it needs no memory, and after a write Redis lets a
 -- script exceed its memory, so the record, whose size stays the same, can be
 -- rewritten too. If that is refused all the same, the next renewal tries again.
 
 local held = read()
-if not held then return 2 end
 if type(held) ~= 'table' or held.token ~= token then return 0 end
 lease = tonumber(lease)
 if lease == 0 then lease = redis.call('PTTL', K) end

@@ -84,7 +84,7 @@ static const struct scenario scenarios[] = {
      &shed_lock_lease, false, "acquire A: YES, persist, rewrite A blank: YES"},
     {"a foreign client's lock is waited for", &shed_lock_lease, false,
      "set foreign, acquire A: NO short, extend A: NO, undo A: NO, "
-     "release A: NO, del, extend A: NO absent, acquire A: YES"},
+     "release A: NO, del, extend A: NO, acquire A: YES"},
     {"first come, first served", &shed_lock_lease, true,
      "acquire A: YES, acquire B: NO long, acquire C: NO long, "
      "release A: YES, acquire C: NO short, acquire B: YES, release B: YES, "
@@ -320,9 +320,8 @@ static void describe(const struct shed_exchange *exchange, char *out,
     static const char *const ends[] = {"YES", "NO", "FAILED", "WRONG"};
     bool is_oom = strstr(exchange->error.reason, "OOM") != NULL;
 
-    snprintf(out, size, "%s%s%s%s", is_oom ? "OOM" : ends[exchange->end],
+    snprintf(out, size, "%s%s%s", is_oom ? "OOM" : ends[exchange->end],
              exchange->has_waiters ? " waiters" : "",
-             exchange->is_absent ? " absent" : "",
              exchange->look_ms == 0          ? ""
              : exchange->look_ms <= SHORT_MS ? " short"
                                              : " long");

@@ -464,8 +464,6 @@ static long long extend(struct lock_model *t, const struct lock_model_call *c)
     struct lock_model_text record = t->lock.value;
 
     t->trackers |= UINT32_C(1) << c->client;
-    if (!t->lock.is_set)
-        return 2;
     if (!is_token(&t->lock, c->arg[TOKEN].at))
         return 0;
     memcpy(record.at + PROCESS_AT, c->arg[PROCESS].at, SHED_PROCESS_BYTES);

@@ -53,10 +53,8 @@ TEST(a_server_that_restarted_neither_grants_nor_lacks_a_lock)
 {
     const struct shed_lock_options second = {.lease_ms = 1000};
     const struct shed_lock_spec mine = {.options = &second};
-    struct shed_exchange e = {.op = SHED_LOCK_OP_EXTEND,
-                              .spec = &mine,
-                              .end = SHED_EXCHANGE_NO,
-                              .is_absent = true};
+    struct shed_exchange e = {
+        .op = SHED_LOCK_OP_EXTEND, .spec = &mine, .end = SHED_EXCHANGE_NO};
 
     ck_assert(!shed_quorum_is_void(5, &e, false, 999));
     ck_assert(shed_quorum_is_void(5, &e, true, 999));
@@ -64,8 +62,6 @@ TEST(a_server_that_restarted_neither_grants_nor_lacks_a_lock)
     ck_assert(!shed_quorum_is_void(1, &e, true, 999));
     ck_assert(shed_quorum_is_void(5, &e, true, SHED_AGE_UNKNOWN));
     ck_assert(!shed_quorum_is_void(1, &e, true, SHED_AGE_UNKNOWN));
-    e.is_absent = false; /* another has it */
-    ck_assert(!shed_quorum_is_void(5, &e, true, 999));
     e.end = SHED_EXCHANGE_YES; /* it restarted with its data */
     ck_assert(!shed_quorum_is_void(5, &e, true, 999));
     e.op = SHED_LOCK_OP_ACQUIRE;

@@ -57,7 +57,7 @@ struct shed_job {
     void (*begin)(struct shed_job *job, bool is_first, uint64_t waited_us);
     /* the source's until it settles, then the submitter's; all zero at first */
     struct shed_loaded loaded;
-    /* the queue's */
+    /* the source's queue */
     struct shed_node node;
     bool is_queued;
 };

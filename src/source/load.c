@@ -47,7 +47,6 @@
 #include "entry/key.h"
 #include "source/admission.h"
 #include "source/load_batch.h"
-#include "source/load_queue.h"
 
 /* The ranges that snowshed.h states. */
 #define LOADS_MAX 1024
@@ -56,6 +55,12 @@
 #define QUEUE_MAX 10000000
 #define TIMEOUT_MAX_MS 3600000
 #define FLEET_LOADS_MAX 100000
+
+/* A job for which callers wait goes before all that are loaded in the
+ * background, so that nobody waits for a refresh. There is no share that
+ * refreshes get in any case: a row whose refresh is never begun is given out as
+ * long as its windows allow, and is then a miss, for which a caller waits. */
+enum { LANE_CALLERS, LANE_BACKGROUND, LANES };
 
 struct shed_source {
     /* set at creation */
@@ -72,7 +77,8 @@ struct shed_source {
     pthread_cond_t grown; /* the batch being gathered need not wait longer */
     /* under mu */
     size_t refs;
-    struct shed_load_queue queue;
+    struct shed_list lanes[LANES]; /* the jobs that wait, in their order */
+    size_t queued;                 /* in both lanes */
     struct shed_admission admission;
     struct shed_source_watcher *watchers;
     pthread_t *threads;
@@ -81,21 +87,16 @@ struct shed_source {
     bool is_gathering; /* a thread is waiting for its batch to grow */
 };
 
-static size_t queued_locked(const struct shed_source *s)
-{
-    return shed_load_queue_count(&s->queue);
-}
-
 /* Nobody has a hold on it, and nothing is queued or under way. */
 static bool is_over_locked(const struct shed_source *s)
 {
-    return s->refs == 0 && queued_locked(s) == 0 && s->admission.running == 0;
+    return s->refs == 0 && s->queued == 0 && s->admission.running == 0;
 }
 
 /* Wake the thread that has something to do now, or all if that is to end. */
 static void wake_locked(struct shed_source *s)
 {
-    size_t queued = queued_locked(s), batch = (size_t)s->options.max_batch;
+    size_t queued = s->queued, batch = (size_t)s->options.max_batch;
 
     shed_admission_want(&s->admission, queued / batch + (queued % batch > 0));
     if (s->is_gathering) {
@@ -108,12 +109,60 @@ static void wake_locked(struct shed_source *s)
         pthread_cond_broadcast(&s->work);
 }
 
-static struct shed_job *pop(struct shed_list *jobs)
+/* node may be NULL. */
+static struct shed_job *job_of(struct shed_node *node)
 {
-    struct shed_node *node = shed_list_pop(jobs);
-
     return node != NULL ? shed_container_of(node, struct shed_job, node) : NULL;
 }
+
+/* ---------------------------------------------------------------- the queue */
+
+static struct shed_list *lane_of(struct shed_source *s,
+                                 const struct shed_job *job)
+{
+    return &s->lanes[job->is_background ? LANE_BACKGROUND : LANE_CALLERS];
+}
+
+static void push_locked(struct shed_source *s, struct shed_job *job)
+{
+    shed_list_append(lane_of(s, job), &job->node);
+    job->is_queued = true;
+    s->queued++;
+}
+
+static void remove_locked(struct shed_source *s, struct shed_job *job)
+{
+    shed_list_remove(lane_of(s, job), &job->node);
+    job->is_queued = false;
+    s->queued--;
+}
+
+/* Take the next job. Returns: NULL if there is none. */
+static struct shed_job *pop_locked(struct shed_source *s)
+{
+    struct shed_job *job = job_of(s->lanes[LANE_CALLERS].first);
+
+    if (job == NULL)
+        job = job_of(s->lanes[LANE_BACKGROUND].first);
+    if (job != NULL)
+        remove_locked(s, job);
+    return job;
+}
+
+/* Take the oldest job in the background, if its deadline has passed at now_ms;
+ * at UINT64_MAX each has. Returns: NULL if there is none. */
+static struct shed_job *drop_locked(struct shed_source *s, uint64_t now_ms)
+{
+    struct shed_job *job = job_of(s->lanes[LANE_BACKGROUND].first);
+
+    if (job == NULL || job->deadline_ms > now_ms)
+        return NULL;
+    remove_locked(s, job);
+    return job;
+}
+
+/* ------------------------------------------------------- jobs without a load
+ */
 
 /* Add a job that no load answers to the list of those that have ended. */
 static void end_job(struct shed_list *ended, struct shed_job *job,
@@ -130,7 +179,7 @@ static void settle_all(struct shed_list *ended)
 {
     struct shed_job *job;
 
-    while ((job = pop(ended)) != NULL)
+    while ((job = job_of(shed_list_pop(ended))) != NULL)
         job->settle(job);
 }
 
@@ -173,7 +222,7 @@ static void learn_locked(struct shed_source *s,
     for (struct shed_source_watcher *w = s->watchers; w != NULL; w = w->next)
         w->on_breaker(w, is_open, shed_now_ms() - changed_ms,
                       is_open ? why.reason : "the source's breaker closed");
-    while (is_open && (job = shed_load_queue_pop(&s->queue)) != NULL)
+    while (is_open && (job = pop_locked(s)) != NULL)
         end_job(ended, job, SHED_ESOURCE, why.reason, true);
 }
 
@@ -222,10 +271,9 @@ static void fill_locked(struct shed_source *s, struct shed_load_batch *batch,
     struct shed_job *job;
 
     /* which may be for long behind those that go first */
-    while ((job = shed_load_queue_drop(&s->queue, now_ms)) != NULL)
+    while ((job = drop_locked(s, now_ms)) != NULL)
         be_late_locked(s, job, late);
-    while (batch->load.count < capacity &&
-           (job = shed_load_queue_pop(&s->queue)) != NULL) {
+    while (batch->load.count < capacity && (job = pop_locked(s)) != NULL) {
         if (job->deadline_ms <= now_ms) {
             be_late_locked(s, job, late);
             continue;
@@ -249,8 +297,7 @@ static void gather_locked(struct shed_source *s)
     uint64_t end_ms = shed_deadline_ms(shed_now_ms(), s->options.batch_wait_ms);
 
     s->is_gathering = true;
-    while (s->admission.running > 0 &&
-           queued_locked(s) < s->options.max_batch &&
+    while (s->admission.running > 0 && s->queued < s->options.max_batch &&
            shed_cond_wait(&s->grown, &s->mu, end_ms))
         ;
     s->is_gathering = false;
@@ -297,8 +344,8 @@ static void fail_first_locked(struct shed_source *s)
 {
     struct shed_list ended = {NULL, NULL};
 
-    end_job(&ended, shed_load_queue_pop(&s->queue), SHED_ENOMEM,
-            "out of memory for a load", false);
+    end_job(&ended, pop_locked(s), SHED_ENOMEM, "out of memory for a load",
+            false);
     shed_breaker_return(&s->admission.breaker, 1);
     s->admission.running++; /* the source may not be freed meanwhile */
     shed_mutex_unlock(&s->mu);
@@ -318,11 +365,10 @@ static void load_next_locked(struct shed_source *s, void *thread)
 
     gather_locked(s);
     /* meanwhile the breaker may have opened, or the limit have fallen */
-    if (queued_locked(s) == 0 || !shed_admission_may_begin(&s->admission))
+    if (s->queued == 0 || !shed_admission_may_begin(&s->admission))
         return;
-    capacity = queued_locked(s) < s->options.max_batch
-                   ? queued_locked(s)
-                   : (size_t)s->options.max_batch;
+    capacity = s->queued < s->options.max_batch ? s->queued
+                                                : (size_t)s->options.max_batch;
     batch = shed_load_batch_create(s, capacity);
     if (batch == NULL) {
         fail_first_locked(s);
@@ -333,7 +379,7 @@ static void load_next_locked(struct shed_source *s, void *thread)
     fill_locked(s, batch, capacity, &late);
     assert(s->idle > 0);
     s->idle--;
-    if (queued_locked(s) > 0 && shed_admission_may_begin(&s->admission))
+    if (s->queued > 0 && shed_admission_may_begin(&s->admission))
         (void)staff_locked(s);
     wake_locked(s);
     shed_mutex_unlock(&s->mu);
@@ -353,7 +399,7 @@ static void *run_loader(void *arg)
         thread = s->options.thread_start(s->user);
     shed_mutex_lock(&s->mu);
     while (!is_over_locked(s)) {
-        if (queued_locked(s) == 0 || s->is_gathering ||
+        if (s->queued == 0 || s->is_gathering ||
             !shed_admission_may_begin(&s->admission))
             pthread_cond_wait(&s->work, &s->mu.mutex);
         else
@@ -370,16 +416,16 @@ static void *run_loader(void *arg)
 static void queue_locked(struct shed_source *s, struct shed_job *job,
                          struct shed_list *ended)
 {
-    bool is_full = queued_locked(s) >= s->options.queue_limit;
+    bool is_full = s->queued >= s->options.queue_limit;
     enum shed_code code;
     struct shed_error why;
 
     if (is_full &&
-        (job->is_background || s->queue.lanes[SHED_LANE_BACKGROUND].count == 0))
+        (job->is_background || s->lanes[LANE_BACKGROUND].first == NULL))
         code = shed_fail(&why, SHED_EBUSY,
                          "the source's queue is full: %zu keys wait for a load "
                          "(see its queue_limit)",
-                         queued_locked(s));
+                         s->queued);
     else if (!staff_locked(s))
         code = shed_fail(&why, SHED_ENOMEM,
                          "no thread could be started for a load");
@@ -390,19 +436,19 @@ static void queue_locked(struct shed_source *s, struct shed_job *job,
         return;
     }
     if (is_full) {
-        end_job(ended, shed_load_queue_drop(&s->queue, UINT64_MAX), SHED_EBUSY,
+        end_job(ended, drop_locked(s, UINT64_MAX), SHED_EBUSY,
                 "the source's queue is full, and callers go first (see its "
                 "queue_limit)",
                 true);
         shed_breaker_return(&s->admission.breaker, 1);
     }
-    shed_load_queue_push(&s->queue, job);
+    push_locked(s, job);
 }
 
 /* There may be more jobs, or the fleet lets loads begin. */
 static void go_on_locked(struct shed_source *s)
 {
-    if (queued_locked(s) > 0)
+    if (s->queued > 0)
         (void)staff_locked(s);
     wake_locked(s);
 }
@@ -413,7 +459,7 @@ void shed_source_submit(struct shed_source *s, struct shed_list *jobs)
     struct shed_job *job;
 
     shed_mutex_lock(&s->mu);
-    while ((job = pop(jobs)) != NULL)
+    while ((job = job_of(shed_list_pop(jobs))) != NULL)
         queue_locked(s, job, &ended);
     go_on_locked(s);
     shed_mutex_unlock(&s->mu);
@@ -422,8 +468,15 @@ void shed_source_submit(struct shed_source *s, struct shed_list *jobs)
 
 void shed_source_hasten(struct shed_source *s, struct shed_job *job)
 {
+    bool moves;
+
     shed_mutex_lock(&s->mu);
-    shed_load_queue_hasten(&s->queue, job);
+    moves = job->is_background && job->is_queued;
+    if (moves)
+        remove_locked(s, job);
+    job->is_background = false;
+    if (moves)
+        push_locked(s, job);
     shed_mutex_unlock(&s->mu);
 }
 
@@ -460,7 +513,7 @@ struct shed_source_state shed_source_look(struct shed_source *s)
     shed_mutex_lock(&s->mu);
     state.loads = s->admission.running;
     state.loads_limit = shed_admission_limit(&s->admission);
-    state.queued = queued_locked(s);
+    state.queued = s->queued;
     state.breaker = shed_breaker_read(&s->admission.breaker, shed_now_ms());
     state.fleet = shed_fleet_look(s->admission.fleet);
     shed_mutex_unlock(&s->mu);

@@ -452,11 +452,12 @@ void shed_async_stop_part(const struct shed_pending *whole,
     part->step(part, SHED_ASYNC_STOP);
 }
 
-static void begin(struct shed_pending *p)
+static void begin(struct shed_pending *p, const struct shed_then *then)
 {
     struct shed_async *a = p->cache->async;
     bool is_first;
 
+    p->then = *then;
     shed_mutex_lock(&a->mu);
     is_first = list_locked(p, SHED_ASYNC_START);
     shed_mutex_unlock(&a->mu);
@@ -481,11 +482,16 @@ enum shed_code shed_async_submit(struct shed_pending *p,
                          "would be (see the cache's async_limit)",
                          (unsigned long long)limit);
     }
-    p->then = *then;
     if (out != NULL)
         *out = p; /* before it can end */
-    begin(p);
+    begin(p, then);
     return SHED_OK;
+}
+
+void shed_async_begin(struct shed_pending *p, const struct shed_then *then)
+{
+    p->weight = 0;
+    begin(p, then);
 }
 
 struct wait {
@@ -511,10 +517,9 @@ enum shed_code shed_async_await(struct shed_pending *p, struct shed_value **out,
                                 struct shed_error *err)
 {
     struct wait wait = {.latch = SHED_LATCH_INIT(1), .err = err};
+    const struct shed_then then = {end_wait, &wait, NULL};
 
-    p->weight = 0;
-    p->then = (struct shed_then){end_wait, &wait, NULL};
-    begin(p);
+    shed_async_begin(p, &then);
     (void)shed_latch_wait(&wait.latch, UINT64_MAX);
     *out = wait.value;
     return wait.code;

@@ -90,9 +90,13 @@ SHED_MUST_CHECK enum shed_code shed_async_submit(struct shed_pending *pending,
                                                  struct shed_pending **out,
                                                  struct shed_error *err);
 
-/* Begin a call for a thread, and wait for its end. It takes the call over,
- * which does not count towards async_limit. Not on the reactor thread. Returns:
- * how it has ended; *out is its value. */
+/* Begin a call that a thread waits for: it does not count towards async_limit.
+ * Takes it over. Any thread but the reactor's. */
+void shed_async_begin(struct shed_pending *pending,
+                      const struct shed_then *then);
+
+/* The same, and wait for its end. Returns: how it has ended; *out is its value.
+ */
 SHED_MUST_CHECK enum shed_code shed_async_await(struct shed_pending *pending,
                                                 struct shed_value **out,
                                                 struct shed_error *err);

@@ -1,13 +1,9 @@
-/*
- * Puts. Its invariant: a put is not carried out after its call has returned,
- * whatever became of its connection.
- */
-#include <stdlib.h>
+/* What a put sends to Redis. Its invariant: Redis refuses each try from the
+ * moment on at which the call may have ended. */
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/latch.h"
 #include "base/random.h"
 #include "cache/put.h"
 #include "entry/freshness.h"
@@ -41,37 +37,6 @@ static void add_ttls(struct shed_args *args, const struct shed_cache *cache,
         shed_freshness_redis_ms(rule, shed_freshness_kept_ms(rule, fresh_ms)));
 }
 
-SHED_CHECK_OPTIONS(shed_put_options);
-
-enum shed_code shed_put_check(const struct shed_cache *cache,
-                              struct shed_bytes row,
-                              const struct shed_put_options *o,
-                              struct shed_error *err)
-{
-    static const struct shed_array_rule rule = {
-        "shed_put",         "tags",          "", SHED_TAGS_MAX,
-        SHED_TAG_MAX_BYTES, sizeof(*o->tags)};
-    enum shed_code code = SHED_OK;
-
-    if (o->tags_count > 0)
-        code = shed_cache_check_has_tags(cache, err);
-    if (code == SHED_OK)
-        code = shed_cache_check_array(&rule, o->tags, o->tags_count, err);
-    if (code != SHED_OK)
-        return code;
-    if (o->ttl_ms > SHED_TTL_MAX_MS)
-        return shed_fail(err, SHED_EINVAL, "put ttl_ms is %llu, at most %llu",
-                         (unsigned long long)o->ttl_ms,
-                         (unsigned long long)SHED_TTL_MAX_MS);
-    if (row.data == NULL && row.size > 0)
-        return shed_fail(err, SHED_EINVAL, "row is NULL");
-    if (row.size > cache->options.value_limit_bytes)
-        return shed_fail(
-            err, SHED_ETOOBIG, "row has %zu bytes, value_limit_bytes is %llu",
-            row.size, (unsigned long long)cache->options.value_limit_bytes);
-    return SHED_OK;
-}
-
 bool shed_put_needs_log(const struct shed_cache *cache)
 {
     struct shed_tag_log *log = cache->tag_log;
@@ -100,33 +65,6 @@ static struct shed_entry make_entry(const struct shed_put_row *p)
     return entry;
 }
 
-size_t shed_put_tags_room(const struct shed_put_options *o)
-{
-    size_t size = 0;
-
-    for (size_t i = 0; i < o->tags_count; i++)
-        size = SHED_ENTRY_TAG_ROOM_BYTES(size, o->tags[i].size);
-    return size;
-}
-
-enum shed_code shed_put_set(struct shed_put_row *p,
-                            const struct shed_cache *cache,
-                            struct shed_bytes row,
-                            const struct shed_put_options *o,
-                            unsigned char *tags, struct shed_error *err)
-{
-    *p = (struct shed_put_row){.row = row,
-                               .ttl_ms = o->ttl_ms,
-                               .has_version = o->version != NULL,
-                               .version = o->version != NULL ? *o->version : 0,
-                               .has_position = cache->tag_log != NULL,
-                               .tags = tags};
-    for (size_t i = 0; i < o->tags_count; i++)
-        p->tags_size = shed_entry_add_tag(tags, p->tags_size, o->tags[i].data,
-                                          o->tags[i].size);
-    return shed_random_token(p->nonce, sizeof(p->nonce), err);
-}
-
 void shed_put_begin(struct shed_put_args *out, const struct shed_cache *cache,
                     const struct shed_put_row *p, const char *refresh,
                     size_t size)
@@ -149,19 +87,6 @@ void shed_put_begin(struct shed_put_args *out, const struct shed_cache *cache,
     shed_args_add(args, p->tags, p->tags_size);
 }
 
-struct shed_delivery_write shed_put_mark(struct shed_cache *cache,
-                                         const struct shed_put_row *p)
-{
-    struct shed_delivery_write write =
-        shed_delivery_mark(cache->delivery, SHED_WISH_INVALIDATE);
-
-    /* one with a version can be older than what was missed: it makes up for
-       nothing */
-    if (p->has_version)
-        write.number = 0;
-    return write;
-}
-
 uint64_t shed_put_begin_try(struct shed_put_tries *t,
                             struct shed_client *client,
                             struct shed_entry_key key)
@@ -178,12 +103,24 @@ uint64_t shed_put_begin_try(struct shed_put_tries *t,
     return t->late_ms;
 }
 
+void shed_write_judge(const struct shed_reply *reply, const char *what,
+                      struct shed_error *why)
+{
+    const char *text = shed_reply_error(reply);
+
+    if (why->code == SHED_OK && shed_reply_integer(reply) < 0)
+        (void)shed_fail(why,
+                        text != NULL ? shed_reply_code(reply) : SHED_EREDIS,
+                        "Redis refused %s: %s", what,
+                        text != NULL ? text : "a reply of an unknown form");
+}
+
 bool shed_put_is_late(struct shed_put_tries *t, const struct shed_reply *reply,
                       struct shed_error *why)
 {
     long long answer = shed_reply_integer(reply);
 
-    *why = shed_write_judge(reply, why, "the put");
+    shed_write_judge(reply, "the put", why);
     if (why->code != SHED_OK || answer <= DONE_MAX)
         return false;
     if (t->late_ms > 0)      /* else this one only asked for the clock */
@@ -194,90 +131,4 @@ bool shed_put_is_late(struct shed_put_tries *t, const struct shed_reply *reply,
         return true;
     (void)shed_fail(why, SHED_ETIMEDOUT, "the put came to Redis too late");
     return false;
-}
-
-/* Send a put, whose last argument is missing. */
-static void send_put(struct shed_cache *cache, struct shed_entry_key key,
-                     struct shed_args *args, struct shed_put_tries *tries,
-                     struct shed_error *why)
-{
-    char digits[SHED_DIGITS];
-    int count = args->count;
-    bool is_late;
-
-    do {
-        struct shed_reply *reply = NULL;
-        unsigned sent;
-        enum shed_code code;
-        bool may_come;
-        args->count = count;
-        shed_args_add_number(args, digits,
-                             shed_put_begin_try(tries, cache->client, key));
-        *why = (struct shed_error){SHED_OK, ""};
-        code = shed_client_call(cache->client, args, 1, &reply, NULL, &sent,
-                                tries->deadline_ms, why);
-        /* it was sent and not answered, perhaps before it was sent again */
-        may_come = sent > (code == SHED_OK ? 1U : 0U);
-        is_late = shed_put_is_late(tries, reply, why);
-        shed_reply_free(reply);
-        if (may_come)
-            shed_sleep_until(tries->until_ms);
-    } while (is_late);
-}
-
-void shed_put_count(struct shed_cache *cache, enum shed_code code)
-{
-    shed_count_code(&cache->counters, code);
-    if (code == SHED_OK)
-        shed_count(&cache->counters.puts, 1);
-}
-
-enum shed_code shed_put(struct shed_cache *cache, struct shed_bytes key,
-                        struct shed_bytes row,
-                        const struct shed_put_options *options,
-                        struct shed_error *err)
-{
-    struct shed_put_options o = SHED_PUT_OPTIONS_INIT;
-    char refresh[SHED_REDIS_KEY_MAX_BYTES + SHED_ENTRY_REFRESH_SUFFIX_BYTES];
-    struct shed_put_row p;
-    struct shed_put_args args;
-    struct shed_delivery_write write;
-    struct shed_named_key named;
-    struct shed_error why;
-    unsigned char *tags = NULL;
-    struct shed_put_tries tries = {0};
-    enum shed_code code = shed_options_take(&o, sizeof(o), options,
-                                            "struct shed_put_options", err);
-
-    if (code == SHED_OK)
-        code = shed_cache_check_key_call(cache, key, o.timeout_ms, false, err);
-    if (code == SHED_OK)
-        code = shed_put_check(cache, row, &o, err);
-    if (code != SHED_OK)
-        return code;
-    tries.deadline_ms = shed_cache_deadline_ms(cache, o.timeout_ms);
-    if (o.tags_count > 0) /* they would not fit on a caller's stack */
-        tags = malloc(shed_put_tags_room(&o));
-    if (tags == NULL && o.tags_count > 0)
-        return shed_fail_nomem(err, "the tags of a row");
-    code = shed_put_set(&p, cache, row, &o, tags, err);
-    if (code != SHED_OK) {
-        free(tags);
-        return code;
-    }
-    if (shed_put_needs_log(cache))
-        (void)!shed_tag_log_learn(cache->tag_log, tries.deadline_ms, &why);
-    if (p.has_position)
-        p.position = shed_tag_log_position(cache->tag_log);
-    shed_key_name(cache->name, key, &named);
-    (void)shed_entry_refresh_key(named.bytes, named.key.redis_size, refresh);
-    shed_put_begin(&args, cache, &p, refresh, named.key.redis_size);
-    write = shed_put_mark(cache, &p);
-    send_put(cache, shed_key_of_entry(&named.key), &args.args, &tries, &why);
-    free(tags);
-    (void)shed_write_follow_up(cache, &named.key, write, &why);
-    shed_put_count(cache, why.code);
-    if (why.code != SHED_OK && err != NULL)
-        *err = why;
-    return why.code;
 }

@@ -1,8 +1,8 @@
-/* What puts that block and puts that do not have in common. */
+/* What a put sends to Redis, and how often. */
 #ifndef SHED_CACHE_PUT_H
 #define SHED_CACHE_PUT_H
 
-#include "cache/write.h"
+#include "cache/cache.h"
 
 /* A row that is put; its bytes and tags are borrowed. */
 struct shed_put_row {
@@ -24,23 +24,6 @@ struct shed_put_args {
     char fresh[SHED_DIGITS], kept[SHED_DIGITS];
 };
 
-/* Check a row and the options of its put. Returns: SHED_OK; SHED_EINVAL,
- * SHED_ETOOBIG. */
-SHED_MUST_CHECK enum shed_code shed_put_check(const struct shed_cache *cache,
-                                              struct shed_bytes row,
-                                              const struct shed_put_options *o,
-                                              struct shed_error *err);
-
-/* The bytes that the tags of a put need, at most. */
-size_t shed_put_tags_room(const struct shed_put_options *o);
-
-/* Set all but the position, the tags in that room. Returns: SHED_OK; SHED_EBUSY
- * without random bytes. */
-SHED_MUST_CHECK enum shed_code
-shed_put_set(struct shed_put_row *put, const struct shed_cache *cache,
-             struct shed_bytes row, const struct shed_put_options *o,
-             unsigned char *tags, struct shed_error *err);
-
 /* Whether the log of tags has to be read first: a cache that has just been
  * opened knows no position yet, and with that its row would look older than
  * every invalidation. Without an answer of Redis it does. */
@@ -52,10 +35,6 @@ bool shed_put_needs_log(const struct shed_cache *cache);
 void shed_put_begin(struct shed_put_args *out, const struct shed_cache *cache,
                     const struct shed_put_row *put, const char *refresh,
                     size_t size);
-
-/* As shed_delivery_mark, for a put. */
-struct shed_delivery_write shed_put_mark(struct shed_cache *cache,
-                                         const struct shed_put_row *put);
 
 /*
  * The tries of one put. After its call it must not be carried out any more, nor
@@ -87,7 +66,10 @@ uint64_t shed_put_begin_try(struct shed_put_tries *tries,
 bool shed_put_is_late(struct shed_put_tries *tries,
                       const struct shed_reply *reply, struct shed_error *why);
 
-/* Count its end. */
-void shed_put_count(struct shed_cache *cache, enum shed_code code);
+/* Whether a write that got this reply, or none because of *why, which is else
+ * SHED_OK, was not done; what is what it should have done: then *why says why.
+ */
+void shed_write_judge(const struct shed_reply *reply, const char *what,
+                      struct shed_error *why);
 
 #endif

@@ -1,55 +1,433 @@
 /*
- * What writes share. Its invariants: however a write of a key ends, callers
- * that come after it do not join a flight from before it, nor get a row that
- * was kept before it; and one that Redis may have missed is undelivered before
- * its call returns.
+ * Writes. Their calls go over the session. Its invariants: what Redis may have
+ * missed is undelivered before the call has ended, and a put is not carried out
+ * after that. However a write of a key ends, callers that come after it do not
+ * join a flight from before it, nor get a row that was kept before it. When the
+ * invalidation of a tag has ended, this process finds the tag's entries to be
+ * misses, unless it says that it was dropped.
  */
 #include "cache/write.h"
 
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/container.h"
 #include "base/error.h"
+#include "base/latch.h"
 
-struct shed_error shed_write_judge(const struct shed_reply *reply,
-                                   const struct shed_error *all,
-                                   const char *what)
+/* A command under way, which its write may leave. */
+struct sent {
+    struct shed_call call;
+    struct shed_async *async;
+    struct shed_write *write; /* NULL: it has ended */
+};
+
+static struct shed_write *write_of(struct shed_pending *pending)
 {
-    const char *text = shed_reply_error(reply);
-    struct shed_error why = *all;
-
-    if (why.code == SHED_OK && shed_reply_integer(reply) < 0)
-        (void)shed_fail(&why,
-                        text != NULL ? shed_reply_code(reply) : SHED_EREDIS,
-                        "Redis refused %s: %s", what,
-                        text != NULL ? text : "a reply of an unknown form");
-    return why;
+    return shed_container_of(pending, struct shed_write, pending);
 }
 
-bool shed_write_follow_up(struct shed_cache *cache, const struct shed_key *key,
-                          struct shed_delivery_write write,
-                          struct shed_error *why)
+static struct shed_key key_of(const struct shed_write *w)
 {
-    bool is_safe = shed_delivery_follow_up(cache->delivery, key, write, why);
-
-    shed_flights_detach(cache->flights, key);
-    shed_local_drop(cache->local, shed_key_of_entry(key));
-    return is_safe;
+    return (struct shed_key){w->refresh, w->redis_size, w->at, w->key_size};
 }
 
-void shed_write_count_invalidation(struct shed_cache *cache,
-                                   struct shed_bytes key, const char *reason,
-                                   enum shed_code code)
+/* -------------------------------------------------------------------- end */
+
+/* Many writes, for which a thread waits. */
+struct sweep {
+    const char *array; /* what they are called */
+    struct shed_latch latch;
+    /* how they end: reactor thread only, until the latch is open */
+    enum shed_code code;
+    size_t first;          /* that has failed; its code */
+    size_t told;           /* the one of err */
+    bool has_dropped;      /* told was dropped */
+    struct shed_error err; /* of which the code is not set */
+};
+
+/* Add the end of a write that has failed. */
+static void sum_up(struct sweep *s, size_t i, const struct shed_error *why,
+                   bool is_dropped)
 {
+    if (i < s->first) {
+        s->first = i;
+        s->code = why->code;
+    }
+    if (is_dropped < s->has_dropped ||
+        (is_dropped == s->has_dropped && i > s->told))
+        return;
+    s->has_dropped = is_dropped;
+    s->told = i;
+    (void)shed_fail(&s->err, why->code, "%s[%zu]: %s", s->array, i,
+                    why->reason);
+}
+
+/* Count how it ended, and tell of a success. */
+static void count_invalidation(struct shed_cache *cache, enum shed_wish wish,
+                               struct shed_bytes key, enum shed_code code)
+{
+    const char *reason = key.size > 0 ? "the key is a tag" : "all entries";
     const struct shed_event event = {.kind = SHED_EVENT_INVALIDATED,
                                      .name = shed_str(cache->name),
                                      .key = key,
-                                     .reason = reason};
+                                     .reason =
+                                         wish == SHED_WISH_TAG ? reason : NULL};
     struct shed_counters *counters = &cache->counters;
 
     if (code != SHED_OK) {
         shed_count(&counters->invalidation_failures, 1);
         return;
     }
-    shed_count(reason != NULL ? &counters->tag_invalidations
-                              : &counters->invalidations,
+    shed_count(wish == SHED_WISH_TAG ? &counters->tag_invalidations
+                                     : &counters->invalidations,
                1);
     shed_events_tell(cache->client->events, &event);
+}
+
+static void count_end(const struct shed_write *w, enum shed_code code)
+{
+    struct shed_cache *cache = w->pending.cache;
+    const struct shed_key key = key_of(w);
+
+    if (w->sweep == NULL)
+        shed_count_code(&cache->counters, code);
+    if (w->is_put)
+        shed_count(&cache->counters.puts, code == SHED_OK);
+    else if (w->mark.wish != SHED_WISH_EXPIRE)
+        count_invalidation(cache, w->mark.wish, shed_key_bytes(&key), code);
+}
+
+/* What follows the end of a write, which why describes. A success makes up for
+ * earlier failures; a failure makes the write undelivered, and why says so
+ * afterwards. Returns: whether it failed and was dropped. */
+static bool follow_up(const struct shed_write *w, struct shed_error *why)
+{
+    struct shed_cache *cache = w->pending.cache;
+    const struct shed_key key = key_of(w);
+    bool is_dropped =
+        !shed_delivery_follow_up(cache->delivery, &key, w->mark, why);
+
+    if (w->mark.wish != SHED_WISH_TAG) {
+        shed_flights_detach(cache->flights, &key);
+        shed_local_drop(cache->local, shed_key_of_entry(&key));
+    }
+    return is_dropped;
+}
+
+/* why: how it has ended. */
+static void end(struct shed_write *w, struct shed_error why)
+{
+    enum shed_code code = why.code;
+    bool is_dropped;
+
+    if (w->sent != NULL)
+        w->sent->write = NULL;
+    if (w->is_learning)
+        shed_async_unlearn(&w->pending);
+    is_dropped = follow_up(w, &why);
+    count_end(w, code);
+    if (w->sweep != NULL && code != SHED_OK)
+        sum_up(w->sweep, w->index, &why, is_dropped);
+    w->pending.code = code;
+    free(w->pending.why);
+    w->pending.why = code != SHED_OK ? shed_error_keep(&why) : NULL;
+    shed_async_end(&w->pending, NULL);
+}
+
+/* Whether Redis may carry out a put that was not answered. */
+static bool may_come(const struct shed_write *w)
+{
+    return w->is_put && (w->tries.was_lost || w->sent != NULL) &&
+           shed_now_ms() < w->tries.until_ms;
+}
+
+/* End it with *why; but a put that may be carried out only when it cannot. */
+static void conclude(struct shed_write *w, const struct shed_error *why)
+{
+    if (!may_come(w)) {
+        end(w, *why);
+        return;
+    }
+    w->is_decided = true;
+    w->pending.code = why->code;
+    free(w->pending.why);
+    w->pending.why = why->code != SHED_OK ? shed_error_keep(why) : NULL;
+    shed_async_set_due(&w->pending, w->tries.until_ms);
+}
+
+/* With what was decided before. */
+static void conclude_as_decided(struct shed_write *w)
+{
+    struct shed_error why = {SHED_OK, ""};
+
+    if (w->pending.code != SHED_OK)
+        (void)shed_fail(&why, w->pending.code, "%s",
+                        shed_error_kept(w->pending.why));
+    conclude(w, &why);
+}
+
+/* ---------------------------------------------------------------- commands */
+
+static void send_write(struct shed_write *w);
+
+static void on_put(struct shed_write *w, const struct shed_call_result *result)
+{
+    struct shed_error why = {SHED_OK, ""};
+
+    if (result->reply == NULL)
+        why = *result->why;
+    if (shed_put_is_late(&w->tries, result->reply, &why))
+        send_write(w);
+    else
+        conclude(w, &why);
+}
+
+/* Returns: NULL when out of memory; then the write has ended. */
+static struct sent *begin_sent(struct shed_write *w)
+{
+    struct sent *s = calloc(1, sizeof(*s));
+    struct shed_error why;
+
+    if (s == NULL) {
+        (void)shed_fail_nomem(&why, "a write");
+        end(w, why);
+        return NULL;
+    }
+    s->async = w->pending.cache->async;
+    s->write = w;
+    w->sent = s;
+    shed_async_hold(s->async);
+    return s;
+}
+
+/* Send it in a moment, if the call has as much time. */
+static void wait(struct shed_write *w)
+{
+    uint64_t again_ms = shed_now_ms() + SHED_ASYNC_PAUSE_MS;
+
+    w->is_waiting = again_ms < w->tries.deadline_ms;
+    if (w->is_waiting)
+        shed_async_set_due(&w->pending, again_ms);
+}
+
+/* Send the command again in a moment, as a call that blocks does. Returns:
+ * whether it will be. */
+static bool repeat(struct shed_write *w, const struct shed_call_result *result)
+{
+    if (w->is_decided || !shed_async_may_repeat(result, w->repeats))
+        return false;
+    w->repeats++;
+    w->tries.server_ms = 0; /* another server may get it */
+    wait(w);
+    return true;
+}
+
+static void end_invalidation(struct shed_write *w,
+                             const struct shed_call_result *result)
+{
+    static const char *const what[] = {
+        [SHED_WISH_EXPIRE] = "the expiry",
+        [SHED_WISH_INVALIDATE] = "the invalidation",
+        [SHED_WISH_TAG] = "to invalidate a tag",
+    };
+    struct shed_error why = {SHED_OK, ""};
+    const struct shed_key key = key_of(w);
+
+    if (result->reply == NULL)
+        why = *result->why;
+    shed_write_judge(result->reply, what[w->mark.wish], &why);
+    if (w->mark.wish == SHED_WISH_TAG && why.code == SHED_OK)
+        shed_tag_log_note(w->pending.cache->tag_log, shed_key_bytes(&key),
+                          (uint64_t)shed_reply_integer(result->reply));
+    end(w, why);
+}
+
+static void take_reply(struct shed_write *w,
+                       const struct shed_call_result *result)
+{
+    if (w->is_decided)
+        conclude_as_decided(w);
+    else if (repeat(w, result))
+        return;
+    else if (w->is_put)
+        on_put(w, result);
+    else
+        end_invalidation(w, result);
+}
+
+static void on_reply(void *arg, const struct shed_call_result *result)
+{
+    struct sent *s = arg;
+    struct shed_async *async = s->async;
+    struct shed_write *w = s->write;
+
+    if (w != NULL) {
+        w->tries.was_lost |= result->reply == NULL && s->call.was_tried;
+        w->sent = NULL;
+    }
+    free(s);
+    if (w != NULL)
+        take_reply(w, result);
+    shed_async_drop(async);
+}
+
+/* digits: room for the last argument of a put. */
+static void make_args(struct shed_write *w, struct shed_put_args *args,
+                      char digits[SHED_DIGITS])
+{
+    struct shed_cache *cache = w->pending.cache;
+    const struct shed_key key = key_of(w);
+
+    if (w->is_put) {
+        if (w->put.has_position)
+            w->put.position = shed_tag_log_position(cache->tag_log);
+        shed_put_begin(args, cache, &w->put, w->refresh, w->redis_size);
+        shed_args_add_number(&args->args, digits,
+                             shed_put_begin_try(&w->tries, cache->client,
+                                                shed_key_of_entry(&key)));
+    } else if (w->mark.wish == SHED_WISH_TAG) {
+        shed_tag_log_write(cache->tag_log, shed_key_bytes(&key), w->number,
+                           &args->args);
+    } else {
+        shed_delivery_begin(&args->args, w->mark.wish, w->refresh,
+                            w->redis_size, w->number);
+    }
+}
+
+static void send_write(struct shed_write *w)
+{
+    struct shed_client *client = w->pending.cache->client;
+    struct shed_put_args args;
+    char digits[SHED_DIGITS];
+    struct sent *s;
+
+    if (!shed_client_knows_servers(client, NULL)) {
+        wait(w);
+        return;
+    }
+    s = begin_sent(w);
+    if (s == NULL)
+        return;
+    make_args(w, &args, digits);
+    args.args.is_guarded = true;
+    args.args.is_repeated = w->repeats < SHED_ASYNC_REPEATS;
+    shed_client_send(client, &s->call, &args.args, on_reply, s);
+}
+
+/* ------------------------------------------------------------------ events */
+
+static void step(struct shed_pending *pending, unsigned events)
+{
+    struct shed_write *w = write_of(pending);
+    bool is_over = (events & SHED_ASYNC_DUE) && !w->is_waiting;
+    struct shed_error why;
+
+    w->is_waiting = false;
+    if (pending->is_stopped || w->is_decided) {
+        conclude_as_decided(w);
+    } else if (is_over) {
+        (void)shed_fail(&why, SHED_ETIMEDOUT,
+                        "the deadline passed while the call waited for Redis "
+                        "to answer");
+        conclude(w, &why);
+    } else {
+        shed_async_set_due(pending, w->tries.deadline_ms);
+        /* without an answer its row looks old */
+        w->is_learning = (events & SHED_ASYNC_START) && w->is_put &&
+                         shed_put_needs_log(w->pending.cache);
+        if (w->is_learning)
+            shed_async_learn(pending);
+        else
+            send_write(w);
+    }
+}
+
+/* ------------------------------------------------------------------- begin */
+
+struct shed_write *shed_write_create(struct shed_cache *cache,
+                                     enum shed_wish wish, struct shed_bytes key,
+                                     uint64_t timeout_ms, size_t more)
+{
+    char tag[SHED_TAG_NAME_MAX_BYTES];
+    struct shed_named_key named;
+    struct shed_write *w;
+    size_t names;
+
+    if (wish == SHED_WISH_TAG)
+        named.key = shed_tag_log_key(cache->tag_log, key, tag);
+    else
+        shed_key_name(cache->name, key, &named);
+    names = named.key.redis_size + SHED_ENTRY_REFRESH_SUFFIX_BYTES;
+    w = malloc(sizeof(*w) + names + more);
+    if (w == NULL)
+        return NULL;
+    memset(w, 0, sizeof(*w));
+    w->pending.cache = cache;
+    w->pending.step = step;
+    w->pending.weight = 1;
+    w->mark = shed_delivery_mark(cache->delivery, wish);
+    w->tries.deadline_ms = shed_cache_deadline_ms(cache, timeout_ms);
+    w->number[0] = '0';
+    if (wish == SHED_WISH_TAG)
+        shed_tag_log_mark(cache->tag_log, w->number);
+    w->at = (unsigned short)named.key.at;
+    w->key_size = (unsigned short)key.size;
+    w->redis_size = (unsigned short)named.key.redis_size;
+    (void)shed_entry_refresh_key(named.key.redis, named.key.redis_size,
+                                 w->refresh);
+    return w;
+}
+
+enum shed_code shed_write_submit(struct shed_write *w,
+                                 const struct shed_then *then,
+                                 struct shed_pending **out,
+                                 struct shed_error *err)
+{
+    enum shed_code code = shed_async_submit(&w->pending, then, out, err);
+
+    if (code != SHED_OK)
+        free(w);
+    return code;
+}
+
+enum shed_code shed_write_await(struct shed_write *w, struct shed_error *err)
+{
+    struct shed_value *none;
+
+    return shed_async_await(&w->pending, &none, err);
+}
+
+static void end_one(void *user, enum shed_code code, struct shed_value *value,
+                    const struct shed_error *reason)
+{
+    struct sweep *s = user;
+
+    (void)code;
+    (void)value;
+    (void)reason;
+    shed_latch_count_down(&s->latch, 1);
+}
+
+enum shed_code shed_writes_await(struct shed_write **writes, size_t count,
+                                 const char *array, struct shed_error *err)
+{
+    struct shed_cache *cache = writes[0]->pending.cache;
+    struct sweep s = {.array = array, .first = count, .told = count};
+    const struct shed_then then = {end_one, &s, NULL};
+
+    shed_latch_init(&s.latch, count);
+    for (size_t i = 0; i < count; i++) {
+        writes[i]->sweep = &s;
+        writes[i]->index = i;
+        shed_async_begin(&writes[i]->pending, &then);
+    }
+    (void)shed_latch_wait(&s.latch, UINT64_MAX);
+    shed_count_code(&cache->counters, s.code);
+    s.err.code = s.code;
+    if (s.code != SHED_OK && err != NULL)
+        *err = s.err;
+    return s.code;
 }

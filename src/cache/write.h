@@ -1,28 +1,66 @@
-/* What the writes of a cache share: how one has ended, and what follows that.
- * Any thread. */
+/*
+ * The writes of a cache: what is sent to Redis, and sent again; how that ends,
+ * and what follows. A program awaits one as an asynchronous call, or in a
+ * thread.
+ */
 #ifndef SHED_WRITE_H
 #define SHED_WRITE_H
 
 #include "cache/cache.h"
+#include "cache/pending.h"
+#include "cache/put.h"
 
-/* How a call has ended that got this reply, or none because of all; what is
- * what it should have done. Returns: why it failed, or SHED_OK. */
-struct shed_error shed_write_judge(const struct shed_reply *reply,
-                                   const struct shed_error *all,
-                                   const char *what);
+struct sent;
+struct sweep;
 
-/* Follow the end of a write of a key, which why describes. A success makes up
- * for earlier failures; a failure makes the write undelivered, and why says so
- * afterwards. A write that ran out of memory has changed nothing and is
- * dropped. Returns: false if the write was dropped. */
-bool shed_write_follow_up(struct shed_cache *cache, const struct shed_key *key,
-                          struct shed_delivery_write write,
-                          struct shed_error *why);
+/* Of a key, or of a tag. */
+struct shed_write {
+    struct shed_pending pending; /* first */
+    /* set by its maker */
+    struct shed_delivery_write mark; /* from before it was sent */
+    bool is_put;
+    struct shed_put_row put;
+    struct shed_put_tries tries; /* what is no put uses only their deadline */
+    char number[SHED_DIGITS];    /* of an expiry: when; of a tag: the end of the
+                                    log; else 0 */
+    struct sweep *sweep;         /* NULL: it is none of many */
+    size_t index;                /* in them */
+    /* reactor thread only */
+    struct sent *sent; /* NULL: none is under way */
+    unsigned char repeats;
+    bool is_waiting; /* to be sent again, in a moment */
+    bool is_learning;
+    bool is_decided; /* how it ends: pending has code and why */
+    unsigned short at, key_size, redis_size; /* of the key in refresh */
+    char refresh[]; /* the name of its refresh lease, which begins with the
+                       key's; behind it, of a put the tags and the row */
+};
 
-/* Count how the invalidation of a key ended, or, with a reason that says so, of
- * a tag, and tell of its success. */
-void shed_write_count_invalidation(struct shed_cache *cache,
-                                   struct shed_bytes key, const char *reason,
-                                   enum shed_code code);
+/* Make a write of a key that has been checked; or with SHED_WISH_TAG of a tag,
+ * one of no bytes for all entries. more: room behind the names. The memory is
+ * the caller's; NULL when out of memory. */
+struct shed_write *shed_write_create(struct shed_cache *cache,
+                                     enum shed_wish wish, struct shed_bytes key,
+                                     uint64_t timeout_ms, size_t more);
+
+/* These take writes over, and free them in any case. */
+
+/* Returns: SHED_OK, SHED_EBUSY. */
+SHED_MUST_CHECK enum shed_code shed_write_submit(struct shed_write *write,
+                                                 const struct shed_then *then,
+                                                 struct shed_pending **out,
+                                                 struct shed_error *err);
+
+/* Wait until it has ended. Returns: how. */
+SHED_MUST_CHECK enum shed_code shed_write_await(struct shed_write *write,
+                                                struct shed_error *err);
+
+/* The same for one or more, which the caller has in an array of this name.
+ * Returns: why the first one failed that did; the reason is that of the first
+ * that was dropped, else of the first. */
+SHED_MUST_CHECK enum shed_code shed_writes_await(struct shed_write **writes,
+                                                 size_t count,
+                                                 const char *array,
+                                                 struct shed_error *err);
 
 #endif

@@ -39,7 +39,6 @@ struct watch {
     const struct cli_call *call;
     struct cli_server *pushes[CLI_REDIS_MAX]; /* one to each of its servers;
                                                  NULL: not yet */
-    size_t turn; /* which of them is looked at next */
     struct cli_key key;
     uint64_t look_ms;    /* when the servers are looked at next */
     struct known *known; /* SLOTS */
@@ -48,25 +47,6 @@ struct watch {
 };
 
 /* ------------------------------------------------------- what has happened */
-
-static uint64_t hash_of(const struct cli_key *key)
-{
-    return shed_hash(key->named.key.redis, key->named.key.redis_size, 0);
-}
-
-static void remember(struct known *known, uint64_t hash,
-                     const struct cli_entry *e)
-{
-    *known =
-        (struct known){.hash = hash, .kind = e->kind, .end_ms = UINT64_MAX};
-    if (e->pttl >= 0)
-        known->end_ms = shed_now_ms() + (uint64_t)e->pttl;
-    if (cli_kind_is_decoded(e->kind))
-        memcpy(known->version, shed_entry_version(e->bytes.data),
-               sizeof(known->version));
-    if (e->kind == CLI_LEASE)
-        memcpy(known->process, e->holder.process, sizeof(known->process));
-}
 
 /* The event between two states of a key. NULL: nothing worth a line. */
 static const char *event_of(const struct known *before, const struct known *now)
@@ -91,6 +71,29 @@ static const char *event_of(const struct known *before, const struct known *now)
     if (now->kind == CLI_LEASE)
         return "leased";
     return is_same && cli_kind_is_decoded(now->kind) ? NULL : events[now->kind];
+}
+
+/* Remember an entry that was read. Returns: the event since it was read before,
+ * as event_of. */
+static const char *update(struct watch *w, const struct cli_entry *e)
+{
+    struct shed_bytes name = cli_key_name(e->key);
+    uint64_t hash = shed_hash(name.data, name.size, 0);
+    struct known *known = &w->known[hash % SLOTS];
+    struct known before = {.kind = CLI_NONE};
+
+    if (known->hash == hash)
+        before = *known;
+    *known =
+        (struct known){.hash = hash, .kind = e->kind, .end_ms = UINT64_MAX};
+    if (e->pttl >= 0)
+        known->end_ms = shed_now_ms() + (uint64_t)e->pttl;
+    if (cli_kind_is_decoded(e->kind))
+        memcpy(known->version, shed_entry_version(e->bytes.data),
+               sizeof(known->version));
+    if (e->kind == CLI_LEASE)
+        memcpy(known->process, e->holder.process, sizeof(known->process));
+    return event_of(&before, known);
 }
 
 /* -------------------------------------------------------------------- lines */
@@ -159,7 +162,6 @@ static void on_change(struct watch *w, struct shed_bytes name)
     bool is_refresh = key_size < name.size;
     struct cli_key key;
     struct cli_entry entry;
-    struct known now, *slot;
     const char *event;
 
     if (!cli_key_parse(&key, w->call->words[0],
@@ -167,16 +169,10 @@ static void on_change(struct watch *w, struct shed_bytes name)
         !shed_limit_pass(&w->limit, w->call->rate, MS_PER_S, shed_now_ms()))
         return;
     cli_entry_read(w->call->redis, &key, &entry);
-    remember(&now, hash_of(&key), &entry);
-    slot = &w->known[now.hash % SLOTS];
-    if (slot->hash != now.hash)
-        *slot = (struct known){.kind = CLI_NONE};
-    event = !is_refresh                ? event_of(slot, &now)
+    event = !is_refresh                ? update(w, &entry)
             : entry.has_refresh_failed ? "failed"
             : entry.refresh_pttl != -2 ? "refreshing"
                                        : NULL;
-    if (!is_refresh)
-        *slot = now;
     if (event != NULL)
         print_event(w, event, &entry, 0);
     w->events += event != NULL;
@@ -248,51 +244,45 @@ static void look(struct watch *w)
     w->look_ms = shed_now_ms() + LOOK_EVERY_MS;
 }
 
-/* Wait for the next push of any server; each has its turn. Returns: NULL at
- * end_ms. */
-static struct shed_reply *hear_push(struct watch *w, uint64_t end_ms)
+/* Take a push of each server that has sent one. Returns: whether any has. */
+static bool take_pushes(struct watch *w)
 {
-    struct pollfd polled[CLI_REDIS_MAX];
+    bool has_any = false;
 
-    for (;;) {
-        nfds_t count = 0;
-        uint64_t left_ms;
-        for (size_t n = 0; n < CLI_REDIS_MAX; n++) {
-            struct cli_server *server = w->pushes[w->turn++ % CLI_REDIS_MAX];
-            struct shed_reply *reply;
-            struct shed_error err;
-            if (server == NULL)
-                continue;
-            if (!cli_server_hear(server, 0, &reply, &err))
-                cli_fail_error(w->call, &err);
-            if (reply != NULL)
-                return reply;
-            polled[count++] =
-                (struct pollfd){.fd = server->conn.wire.fd, .events = POLLIN};
-        }
-        left_ms = shed_left_ms(end_ms, shed_now_ms());
-        if (left_ms == 0)
-            return NULL;
-        (void)poll(polled, count, left_ms < INT_MAX ? (int)left_ms : INT_MAX);
+    for (size_t i = 0; i < CLI_REDIS_MAX && !is_over(w); i++) {
+        struct shed_reply *push = NULL;
+        struct shed_error err;
+        if (w->pushes[i] == NULL)
+            continue;
+        if (!cli_server_hear(w->pushes[i], 0, &push, &err))
+            cli_fail_error(w->call, &err);
+        if (push != NULL)
+            on_push(w, push);
+        has_any |= push != NULL;
+        shed_reply_free(push);
     }
+    return has_any;
 }
 
-/* Read a single key at the beginning, so that its first change gets the right
- * name. */
-static void learn(struct watch *w)
+/* Wait until a server sends something, or until end_ms. */
+static void await_push(const struct watch *w, uint64_t end_ms)
 {
-    struct cli_entry entry;
-    uint64_t hash = hash_of(&w->key);
+    uint64_t left_ms = shed_left_ms(end_ms, shed_now_ms());
+    struct pollfd polled[CLI_REDIS_MAX];
+    nfds_t count = 0;
 
-    cli_entry_read(w->call->redis, &w->key, &entry);
-    remember(&w->known[hash % SLOTS], hash, &entry);
-    shed_reply_free(entry.reply);
+    for (size_t i = 0; i < CLI_REDIS_MAX; i++)
+        if (w->pushes[i] != NULL)
+            polled[count++] = (struct pollfd){.fd = w->pushes[i]->conn.wire.fd,
+                                              .events = POLLIN};
+    (void)poll(polled, count, left_ms < INT_MAX ? (int)left_ms : INT_MAX);
 }
 
 int cli_watch(struct cli_call *call)
 {
     struct watch w = {.call = call,
                       .known = cli_alloc(SLOTS, sizeof(*w.known))};
+    struct cli_entry entry;
     uint64_t end_ms = call->seconds > 0
                           ? shed_now_ms() + call->seconds * MS_PER_S
                           : UINT64_MAX;
@@ -301,18 +291,18 @@ int cli_watch(struct cli_call *call)
         cli_key_init(&w.key, call);
     cli_redis_open(call);
     look(&w);
-    if (call->count > 1)
-        learn(&w);
+    if (call->count > 1) { /* so that its first change gets the right name */
+        cli_entry_read(call->redis, &w.key, &entry);
+        (void)update(&w, &entry);
+        shed_reply_free(entry.reply);
+    }
     if (!call->is_json)
         (void)fprintf(stderr, "watching %s at %s; Ctrl-C ends it\n",
                       call->words[0], cli_redis_name(call->redis));
     while (!is_over(&w) && shed_now_ms() < end_ms) {
-        struct shed_reply *push =
-            hear_push(&w, end_ms < w.look_ms ? end_ms : w.look_ms);
+        if (!take_pushes(&w))
+            await_push(&w, end_ms < w.look_ms ? end_ms : w.look_ms);
         tell_missed(&w, false);
-        if (push != NULL)
-            on_push(&w, push);
-        shed_reply_free(push);
         if (shed_now_ms() >= w.look_ms)
             look(&w);
     }

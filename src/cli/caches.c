@@ -99,8 +99,10 @@ struct cli_text cli_cache_advice(const struct cli_call *call)
 
 void cli_cache_hint(const struct cli_call *call)
 {
-    cli_out_hint(call->out, "There are no entries of '%s': %s", call->words[0],
-                 cli_cache_advice(call).at);
+    cli_out_hint(call->out,
+                 cli_format("There are no entries of '%s': %s", call->words[0],
+                            cli_cache_advice(call).at)
+                     .at);
 }
 
 /* ----------------------------------------------------------------- traffic */

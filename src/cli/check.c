@@ -311,10 +311,9 @@ static void show_summary(const struct check *c)
     cli_out_number(out, "not_comparable", c->outcomes[NOT_COMPARABLE]);
     if (count_compared(c) > 0)
         return;
-    cli_out_hint(out, "Nothing was proven%s.",
-                 invalidated > 0
-                     ? ": no caller is given entries that are invalidated"
-                     : "");
+    cli_out_hint(out, invalidated > 0 ? "Nothing was proven: no caller is "
+                                        "given entries that are invalidated."
+                                      : "Nothing was proven.");
     if (invalidated + c->outcomes[NOT_COMPARABLE] == 0)
         cli_cache_hint(c->call);
 }

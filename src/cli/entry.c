@@ -161,7 +161,7 @@ static void show_name(const struct cli_entry *e, json_t *out)
         cli_out_number(out, "format", (uint64_t)format);
     if (e->kind != CLI_NONE && e->kind != CLI_OTHER)
         cli_out_number(out, "size", e->bytes.size);
-    cli_out_ms(out, "ttl_ms", e->pttl);
+    cli_out_maybe(out, "ttl_ms", e->pttl >= 0, e->pttl);
 }
 
 static void show_refresh(const struct cli_entry *e, json_t *out)
@@ -172,7 +172,8 @@ static void show_refresh(const struct cli_entry *e, json_t *out)
         cli_out_number(out, "refresh_again_in_ms",
                        shed_left_ms(e->refresh.until_ms, e->now_ms));
     } else if (e->refresh_pttl != -2) {
-        cli_out_ms(out, "refresh_left_ms", e->refresh_pttl);
+        cli_out_maybe(out, "refresh_left_ms", e->refresh_pttl >= 0,
+                      e->refresh_pttl);
     }
 }
 

@@ -243,117 +243,109 @@ bool cli_find_sentinels(struct doctor *d)
 
 /* ------------------------------------------------------ values of a server */
 
-/* From low to high a value hurts, if a number of INFO (NULL: always) is at
- * least 1 and FULL_PERCENT of it, too. Values are those of INFO; then come the
- * settings. */
+/* A value hurts unless it is this word; or, if there is none, from low to high,
+ * if a number of INFO (NULL: always) is at least 1 and FULL_PERCENT of it, too.
+ * Values are those of INFO; then come the settings. */
 static const struct {
     const char *subject, *name;
+    const char *fine;
     long long low, high;
     const char *if_info;
     enum level level;
     const char *means, *advice;
 } rules[] = {
-    {"version", "redis_version", 0, 5, NULL, PROBLEM,
+    {"version", "redis_version", NULL, 0, 5, NULL, PROBLEM,
      "It cannot announce changes: waiters poll, and a dead loader is found at "
      "the end of its lease.",
      "Use Redis 6.0 or later, or Valkey."},
-    {"role", "role", 1, 1, NULL, PROBLEM,
+    {"role", "role", "master", 0, 0, NULL, PROBLEM,
      "snowshed does not use a replica: it looks up the host name again.",
      "Give the address of the primary."},
-    {"cluster", "cluster_enabled", 1, 1, NULL, PROBLEM,
+    {"cluster", "cluster_enabled", NULL, 1, 1, NULL, PROBLEM,
      "It is a node of one, and with this URI only this node is asked: keys of "
      "others are refused.",
      "Use a URI that begins with redis+cluster://."},
-    {"memory", "maxmemory", 0, 0, NULL, NOTE,
+    {"memory", "maxmemory", NULL, 0, 0, NULL, NOTE,
      "It has no limit: when the host runs out of memory, Redis is killed, and "
      "everything is lost at once.",
      "Set maxmemory."},
-    {"memory", "maxmemory", 1, LLONG_MAX, "used_memory", WARNING,
+    {"memory", "maxmemory", NULL, 1, LLONG_MAX, "used_memory", WARNING,
      "When it is full, it evicts entries, which costs loads; with noeviction "
      "nothing more is stored, and no lock is granted.",
      "Raise maxmemory, or shorten ttls; 'snowshed scan' shows what is large."},
-    {"eviction", "maxmemory_policy", 1, 1, NULL, WARNING,
+    {"eviction", "maxmemory_policy", "noeviction", 0, 0, NULL, WARNING,
      "It may evict locks and leases: two holders, or second loads.",
      "Locks need noeviction (or a Redis of their own), or the fencing guard. "
      "For a cache alone it is fine."},
-    {"persistence", "rdb_last_bgsave_status", 1, 1, NULL, PROBLEM,
+    {"persistence", "rdb_last_bgsave_status", "ok", 0, 0, NULL, PROBLEM,
      "Redis refuses writes until a save succeeds, unless "
      "stop-writes-on-bgsave-error is no.",
      "See its log: most often the disk is full. Then run BGSAVE."},
-    {"persistence", "latest_fork_usec", 200001, LLONG_MAX, NULL, WARNING,
+    {"persistence", "latest_fork_usec", NULL, 200001, LLONG_MAX, NULL, WARNING,
      "All calls wait that long whenever it saves.",
      "Save on a replica, or use less memory per server; look at transparent "
      "huge pages."},
-    {"persistence", "aof_enabled", 0, 0, NULL, NOTE,
+    {"persistence", "aof_enabled", NULL, 0, 0, NULL, NOTE,
      "After a crash, what was written since the last snapshot, or all if there "
      "are none, is gone: locks and invalidations, too. The cache is filled "
      "again by a bounded number of loads.",
      "Where a lock guards data, use the fencing guard: its numbers grow even "
      "then. appendonly yes loses less."},
-    {"connections", "maxclients", 1, LLONG_MAX, "connected_clients", WARNING,
+    {"connections", "maxclients", NULL, 1, LLONG_MAX, "connected_clients",
+     WARNING,
      "Beyond the limit new ones are refused, and processes start without a "
      "cache.",
      "Raise maxclients (and the limit of open files); a snowshed client has 2 "
      "and its links."},
-    {"connections", "rejected_connections", 1, LLONG_MAX, NULL, WARNING,
+    {"connections", "rejected_connections", NULL, 1, LLONG_MAX, NULL, WARNING,
      "Connections have been refused since Redis started.",
      "Raise maxclients (and the limit of open files)."},
-    {"setting", "cluster-require-full-coverage", 1, 1, NULL, NOTE,
+    {"setting", "cluster-require-full-coverage", "no", 0, 0, NULL, NOTE,
      "When one primary is gone without a replica, all others refuse their "
      "keys, too.",
      "no: the keys of the other slots are served."},
-    {"setting", "cluster-node-timeout", NODE_TIMEOUT_MS + 1, LLONG_MAX, NULL,
-     NOTE,
+    {"setting", "cluster-node-timeout", NULL, NODE_TIMEOUT_MS + 1, LLONG_MAX,
+     NULL, NOTE,
      "For that long, and about a second more, the keys of a primary that died "
      "are refused.",
      "5000 is safe in one data centre."},
-    {"setting", "min-replicas-to-write", 0, 0, "connected_slaves", NOTE,
+    {"setting", "min-replicas-to-write", NULL, 0, 0, "connected_slaves", NOTE,
      "A primary that is cut off from its replicas goes on taking writes, which "
      "are lost when it is replaced.",
      "1, with min-replicas-max-lag 10, where losing a lock is worse than "
      "getting none."},
-    {"setting", "tracking-table-max-keys", 1, LLONG_MAX, "tracking_total_keys",
-     WARNING,
+    {"setting", "tracking-table-max-keys", NULL, 1, LLONG_MAX,
+     "tracking_total_keys", WARNING,
      "It is nearly full: then Redis says of keys that they have changed to "
      "forget them, and waiters look in vain.",
      "Raise it."},
-    {"setting", "client-output-buffer-limit", 1, PUBSUB_BYTES - 1, NULL,
+    {"setting", "client-output-buffer-limit", NULL, 1, PUBSUB_BYTES - 1, NULL,
      WARNING,
      "Some changes at a time close the connection over which they are told; "
      "until it is back, waiters poll.",
      "At least 8mb for pubsub."},
-    {"setting", "timeout", 1, IDLE_S, NULL, WARNING,
+    {"setting", "timeout", NULL, 1, IDLE_S, NULL, WARNING,
      "Redis closes the library's connections while they are idle, again and "
      "again.",
      "0, or a minute."}};
 
 #define RULES (sizeof(rules) / sizeof(*rules))
 
-/* A word is 1, unless it says that all is well; of limits by class, the hard
- * one of pubsub. */
-static long long number_in(const char *value)
-{
-    static const char pubsub[] = "pubsub ";
-    static const char *const fine[] = {"no", "ok", "master", "noeviction"};
-    const char *at = strstr(value, pubsub);
-
-    for (size_t i = 0; i < sizeof(fine) / sizeof(*fine); i++)
-        if (strcmp(value, fine[i]) == 0)
-            return 0;
-    if (at == NULL && (*value < '0' || *value > '9'))
-        return 1;
-    return strtoll(at != NULL ? at + strlen(pubsub) : value, NULL, 10);
-}
-
+/* Of limits by class, the hard one of pubsub counts. */
 static bool hurts(const struct doctor *d, size_t i, const char *value)
 {
-    const char *info = rules[i].if_info;
-    long long number = number_in(value);
+    static const char pubsub[] = "pubsub ";
+    const char *at = strstr(value, pubsub);
+    long long number =
+        strtoll(at != NULL ? at + strlen(pubsub) : value, NULL, 10);
     long long least = number * FULL_PERCENT / 100;
 
+    if (rules[i].fine != NULL)
+        return strcmp(value, rules[i].fine) != 0;
     return number >= rules[i].low && number <= rules[i].high &&
-           (info == NULL ||
-            cli_info_number(d->info, info) >= (least > 0 ? least : 1));
+           (rules[i].if_info == NULL ||
+            cli_info_number(d->info, rules[i].if_info) >=
+                (least > 0 ? least : 1));
 }
 
 /* Get the value for a rule; "": it is not told. Returns: false: settings are

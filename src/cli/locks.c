@@ -194,7 +194,7 @@ static void show_state(struct cli_redis *redis, const struct lock *lock,
     cli_out_bytes(out, "name", lock->name);
     cli_out_flag(out, "is_exact_key", lock->options.exact_key != 0);
     cli_out_text(out, "state", states[lock->state].name);
-    cli_out_ms(out, "left_ms", left_ms);
+    cli_out_maybe(out, "left_ms", left_ms >= 0, left_ms);
     cli_out_number(out, "queued", queued > 0 ? (uint64_t)queued : 0);
 }
 

@@ -2,7 +2,6 @@
 #include "cli/out.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,11 +64,6 @@ void cli_out_maybe(json_t *out, const char *name, bool is_known,
     cli_out_set(out, name, is_known ? json_integer(number) : json_null());
 }
 
-void cli_out_ms(json_t *out, const char *name, long long ms)
-{
-    cli_out_maybe(out, name, ms >= 0, ms);
-}
-
 static json_t *escape(struct shed_bytes bytes)
 {
     bool is_cut = bytes.size > SHOWN_BYTES;
@@ -128,15 +122,10 @@ json_t *cli_out_item(json_t *list)
     return object;
 }
 
-void cli_out_hint(json_t *out, const char *format, ...)
+void cli_out_hint(json_t *out, const char *text)
 {
     json_t *hints = json_object_get(out, "hints");
-    char text[1024];
-    va_list list;
 
-    va_start(list, format);
-    (void)vsnprintf(text, sizeof(text), format, list);
-    va_end(list);
     if (hints == NULL)
         hints = cli_out_list(out, "hints");
     if (json_array_append_new(hints, json_string(text)) != 0)

@@ -33,11 +33,9 @@ void cli_out_set(json_t *out, const char *name, json_t *value);
 void cli_out_number(json_t *out, const char *name, uint64_t number);
 void cli_out_flag(json_t *out, const char *name, bool flag);
 
-/* A number; null if it is not known, or is negative, which means that there is
- * none. */
+/* A number; null if it is not known, or if there is none. */
 void cli_out_maybe(json_t *out, const char *name, bool is_known,
                    long long number);
-void cli_out_ms(json_t *out, const char *name, long long ms);
 
 /* The bytes as a string if they are UTF-8; else the member name_base64. For a
  * text: escaped, and cut if they are many. */
@@ -53,7 +51,6 @@ json_t *cli_out_list(json_t *out, const char *name);
 json_t *cli_out_item(json_t *list);
 
 /* Add a sentence to the member hints. */
-__attribute__((format(printf, 2, 3))) void
-cli_out_hint(json_t *out, const char *format, ...);
+void cli_out_hint(json_t *out, const char *text);
 
 #endif

@@ -211,10 +211,12 @@ static void show_census(const struct census *c)
     cli_out_number(out, "without_ttl", c->without_ttl);
     cli_out_set(out, "without_ttl_keys", c->no_ttl);
     if (c->without_ttl > 0)
-        cli_out_hint(out,
+        cli_out_hint(
+            out, cli_format(
                      "The library creates no keys without a ttl: find out who "
                      "does, and remove them with 'snowshed invalidate -e %s'.",
-                     c->call->words[0]);
+                     c->call->words[0])
+                     .at);
 }
 
 static bool count_entries(const struct cli_call *call)

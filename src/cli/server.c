@@ -142,7 +142,6 @@ bool cli_server_hear(struct cli_server *s, uint64_t end_ms,
             *push = reply;
             return true;
         case SHED_CONN_NOTHING:
-        case SHED_CONN_OUT_OF_STEP:
             break;
         }
         if (s->conn.state == SHED_CONN_FAILED)

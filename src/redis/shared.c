@@ -41,9 +41,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-/* Replies parsed between two takes of the mutex. */
-#define PARSE_BATCH 64
-
 /* With more calls than this under way, a command waits for the leader's next
  * round. */
 #define AT_ONCE_MAX 4
@@ -179,21 +176,6 @@ static enum shed_wire_io write_releasing(struct shed_shared *s,
 
 /* --------------------------------------------------------------- leading */
 
-/* Parse what has been read. */
-static enum shed_wire_io parse(struct shed_shared *s,
-                               struct shed_reply **replies, size_t *count,
-                               struct shed_error *err)
-{
-    enum shed_wire_io io = SHED_WIRE_DONE;
-
-    for (*count = 0; *count < PARSE_BATCH && io == SHED_WIRE_DONE;) {
-        io = shed_wire_next(&s->conn.wire, &replies[*count], err);
-        if (io == SHED_WIRE_DONE)
-            (*count)++;
-    }
-    return io;
-}
-
 /* Whether a read that waits for the whole command timeout ends by deadline_ms,
  * give or take what has passed since the command was appended. */
 static bool is_patient(const struct shed_shared *s, uint64_t deadline_ms)
@@ -203,25 +185,54 @@ static bool is_patient(const struct shed_shared *s, uint64_t deadline_ms)
 }
 
 /* Receive once, without mu; waits for the socket if need be, at most until
- * deadline_ms, and if is_unsent no longer than until more can be sent. Sets
- * *count and replies. */
+ * deadline_ms, and if is_unsent no longer than until more can be sent. */
 static enum shed_wire_io receive(struct shed_shared *s, bool is_unsent,
-                                 uint64_t deadline_ms,
-                                 struct shed_reply **replies, size_t *count,
-                                 struct shed_error *err)
+                                 uint64_t deadline_ms, struct shed_error *err)
 {
     short events = is_unsent ? POLLIN | POLLOUT : POLLIN;
-    enum shed_wire_io io = parse(s, replies, count, err);
+    bool may_block = !is_unsent && is_patient(s, deadline_ms);
 
-    if (io == SHED_WIRE_LOST || *count > 0)
-        return io;
-    if (!is_unsent && is_patient(s, deadline_ms))
-        io = shed_wire_fill(&s->conn.wire, true, err);
-    else if (shed_wire_wait(&s->conn.wire, events, deadline_ms) == 0)
+    if (!may_block && shed_wire_wait(&s->conn.wire, events, deadline_ms) == 0)
         return SHED_WIRE_AGAIN;
-    else
-        io = shed_wire_fill(&s->conn.wire, false, err);
-    return io == SHED_WIRE_DONE ? parse(s, replies, count, err) : io;
+    return shed_wire_fill(&s->conn.wire, may_block, err);
+}
+
+static void leave_server(const struct shed_shared *s)
+{
+    const struct shed_health_event event = {.type = SHED_HEALTH_NO_PRIMARY,
+                                            .try.term = s->conn.term};
+
+    shed_gate_tell(s->gate, &event, NULL);
+}
+
+/* Hand out what has been received. Returns: false: the connection was of no use
+ * any more, and is lost. */
+static bool deliver_all_releasing(struct shed_shared *s)
+{
+    uint64_t now_ms = shed_now_ms();
+    struct shed_reply *reply = NULL;
+    struct shed_conn_call call;
+    struct shed_error why;
+
+    while (!s->is_out_of_step) {
+        enum shed_conn_event event =
+            shed_conn_next(&s->conn, now_ms, &reply, &call);
+        if (event == SHED_CONN_NOTHING)
+            break;
+        shed_gate_hear(s->gate, now_ms);
+        if (shed_reply_is_no_primary(reply))
+            leave_server(s);
+        s->is_out_of_step = event == SHED_CONN_PUSH;
+        if (event == SHED_CONN_REPLY)
+            deliver_locked(s, &call, reply, now_ms);
+        else
+            shed_reply_free(reply);
+    }
+    if (!s->is_out_of_step && s->conn.state == SHED_CONN_OPEN)
+        return true;
+    (void)shed_conn_out_of_step(&why);
+    lose_releasing(s, s->is_out_of_step ? &why : &s->conn.failure.error);
+    return false;
 }
 
 static void lose_if_silent_releasing(struct shed_shared *s)
@@ -229,8 +240,11 @@ static void lose_if_silent_releasing(struct shed_shared *s)
     struct shed_conn_failure failure;
 
     shed_conn_tick(&s->conn, shed_now_ms());
-    if (s->conn.state != SHED_CONN_FAILED)
+    if (s->conn.state != SHED_CONN_FAILED) {
+        if (s->conn.queue.is_last_look)
+            (void)deliver_all_releasing(s);
         return;
+    }
     failure = s->conn.failure;
     s->is_open = false; /* nobody sends on it */
     unlock_and_wake(s);
@@ -270,57 +284,19 @@ static bool lose_if_left_releasing(struct shed_shared *s)
     return true;
 }
 
-/* Hand out what came. Returns: false when it is out of step. */
-static bool deliver_all_locked(struct shed_shared *s,
-                               struct shed_reply **replies, size_t count,
-                               struct shed_error *err)
-{
-    uint64_t now_ms = shed_now_ms();
-    bool is_in_step = !s->is_out_of_step;
-
-    if (count > 0)
-        shed_gate_hear(s->gate, now_ms);
-    for (size_t i = 0; i < count; i++) {
-        enum shed_conn_event event = SHED_CONN_OUT_OF_STEP;
-        struct shed_conn_call call;
-        if (is_in_step)
-            event = shed_conn_match(&s->conn, now_ms, &replies[i], &call);
-        if (event == SHED_CONN_REPLY) {
-            deliver_locked(s, &call, replies[i], now_ms);
-        } else if (event != SHED_CONN_NOTHING) {
-            shed_reply_free(replies[i]);
-            is_in_step = false;
-        }
-    }
-    if (!is_in_step)
-        (void)shed_conn_out_of_step(err);
-    return is_in_step;
-}
-
-static void leave_server(const struct shed_shared *s)
-{
-    const struct shed_health_event event = {.type = SHED_HEALTH_NO_PRIMARY,
-                                            .try.term = s->conn.term};
-
-    shed_gate_tell(s->gate, &event, NULL);
-}
-
 /* Receive what comes by until_ms, and hand it out. */
 static void receive_releasing(struct shed_shared *s, uint64_t until_ms)
 {
-    struct shed_reply *replies[PARSE_BATCH];
     struct shed_error why;
     bool is_unsent = s->is_unsent;
-    size_t count = 0;
     enum shed_wire_io io;
 
     unlock_and_wake(s);
-    io = receive(s, is_unsent, until_ms, replies, &count, &why);
-    for (size_t i = 0; i < count; i++)
-        if (shed_reply_is_no_primary(replies[i]))
-            leave_server(s);
+    io = receive(s, is_unsent, until_ms, &why);
     shed_mutex_lock(&s->mu);
-    if (!deliver_all_locked(s, replies, count, &why) || io == SHED_WIRE_LOST)
+    if (!deliver_all_releasing(s))
+        return;
+    if (io == SHED_WIRE_LOST)
         lose_releasing(s, &why);
     else if (!lose_if_left_releasing(s))
         lose_if_silent_releasing(s);

@@ -498,9 +498,22 @@ static void unwrap(struct shed_reply **reply)
     shed_reply_free(whole);
 }
 
-enum shed_conn_event shed_conn_match(struct shed_conn *c, uint64_t now_ms,
-                                     struct shed_reply **reply,
-                                     struct shed_conn_call *call)
+/* It answers another call, and so would all that come after it. */
+static enum shed_conn_event fail_out_of_step(struct shed_conn *c)
+{
+    struct shed_error why;
+
+    (void)shed_conn_out_of_step(&why);
+    shed_conn_fail(c, SHED_TROUBLE_PASSING, &why);
+    return SHED_CONN_NOTHING;
+}
+
+/* Find out which call a reply answers. It is freed if the connection has
+ * failed, or if the server had lost a script and the call goes again. Of a
+ * script's reply, *reply becomes the script's own part. */
+static enum shed_conn_event match(struct shed_conn *c, uint64_t now_ms,
+                                  struct shed_reply **reply,
+                                  struct shed_conn_call *call)
 {
     struct shed_conn_queue *q = &c->queue;
     enum shed_conn_event event = SHED_CONN_REPLY;
@@ -512,7 +525,7 @@ enum shed_conn_event shed_conn_match(struct shed_conn *c, uint64_t now_ms,
     q->is_last_look = false;
     oldest = shed_conn_call_at(c, 0);
     if (oldest->number != 0 && !shed_script_is_reply(*reply, oldest->number))
-        event = SHED_CONN_OUT_OF_STEP;
+        event = fail_out_of_step(c);
     else if (oldest->again != NULL && shed_script_is_unknown(*reply) &&
              repeat(c, now_ms))
         event = SHED_CONN_NOTHING;
@@ -537,17 +550,15 @@ enum shed_conn_event shed_conn_next(struct shed_conn *c, uint64_t now_ms,
 
     while (c->state == SHED_CONN_OPEN) {
         enum shed_wire_io io = shed_wire_next(&c->wire, reply, &why);
-        enum shed_conn_event event = SHED_CONN_OUT_OF_STEP;
+        enum shed_conn_event event = SHED_CONN_NOTHING;
         if (io == SHED_WIRE_AGAIN)
             break;
         if (io == SHED_WIRE_DONE)
-            event = shed_conn_match(c, now_ms, reply, call);
-        if (event == SHED_CONN_REPLY || event == SHED_CONN_PUSH)
-            return event;
-        if (io == SHED_WIRE_DONE)
-            (void)shed_conn_out_of_step(&why);
-        if (event == SHED_CONN_OUT_OF_STEP)
+            event = match(c, now_ms, reply, call);
+        else
             shed_conn_fail(c, SHED_TROUBLE_PASSING, &why);
+        if (event != SHED_CONN_NOTHING)
+            return event;
     }
     return SHED_CONN_NOTHING;
 }

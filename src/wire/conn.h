@@ -154,24 +154,8 @@ shed_conn_send_queue(struct shed_conn *conn, struct shed_conn_queue *more,
  * send (shed_wire_flush). */
 bool shed_conn_take(struct shed_conn *conn);
 
-/* What a reply is. */
-enum shed_conn_event {
-    SHED_CONN_NOTHING, /* for its owner: there is none; or the server had lost a
-                          script, and the call goes again. It is freed. */
-    SHED_CONN_REPLY,   /* to *call, which is out of the queue */
-    SHED_CONN_PUSH,    /* no call expects it: a push, or an error */
-    SHED_CONN_OUT_OF_STEP /* it answers another call, and so would all that
-                             come after it: the connection is to be closed. It
-                             is freed. */
-};
-
-/* Find out which call a reply answers. Of a script's reply, *reply becomes the
- * script's own part. Touches the queue alone. */
-enum shed_conn_event shed_conn_match(struct shed_conn *conn, uint64_t now_ms,
-                                     struct shed_reply **reply,
-                                     struct shed_conn_call *call);
-
-/* The error by which owners hear of OUT_OF_STEP. Returns: its code. */
+/* The error of a connection whose replies answer other calls than those that
+ * wait for them: it is to be closed. Returns: its code. */
 enum shed_code shed_conn_out_of_step(struct shed_error *err);
 
 /* The i-th call of the queue, 0 being the oldest. */
@@ -185,10 +169,18 @@ bool shed_conn_pop(struct shed_conn_queue *queue, struct shed_conn_call *call);
  * to those before it are signs of life. Touches the queue alone. */
 uint64_t shed_conn_silent_at_ms(const struct shed_conn *conn);
 
-/* ------------------------------------------------ all of it, by one thread */
+/* --------------------------------------------------------------- replies */
 
-/* The next of what has been read: a reply or a push; nothing until the socket
- * is ready, or if it has FAILED. Ownership: *reply is the caller's. */
+/* What has been read. */
+enum shed_conn_event {
+    SHED_CONN_NOTHING,
+    SHED_CONN_REPLY, /* to *call, which is out of the queue */
+    SHED_CONN_PUSH   /* no call expects it: a push, or an error */
+};
+
+/* The next of it: nothing until the socket is ready, or if the connection has
+ * FAILED, perhaps by what was read. Touches all but wire.out. Ownership: *reply
+ * is the caller's. */
 enum shed_conn_event shed_conn_next(struct shed_conn *conn, uint64_t now_ms,
                                     struct shed_reply **reply,
                                     struct shed_conn_call *call);

@@ -18,8 +18,7 @@ struct listener {
 };
 
 struct shed_announcements {
-    shed_announcements_fn *fn;
-    void *arg;
+    struct shed_pipe *pipe; /* to the primary */
     size_t count;
     struct listener at[SHED_SENTINELS_MAX];
 };
@@ -35,14 +34,17 @@ static void on_open(void *arg)
     shed_pipe_tell(l->pipe, &args);
 }
 
-/* What was announced before it was subscribed is unknown. */
+/* What was announced before it was subscribed is unknown. The primary may be
+ * elsewhere: no pause after a failure is of use any more. */
 static void on_push(void *arg, struct shed_reply *reply)
 {
-    struct listener *l = arg;
+    const struct listener *l = arg;
 
-    if (shed_reply_begins(shed_reply_at(reply, 0), "message") ||
-        shed_reply_begins(shed_reply_at(reply, 0), "subscribe"))
-        l->all->fn(l->all->arg);
+    if (!shed_reply_begins(shed_reply_at(reply, 0), "message") &&
+        !shed_reply_begins(shed_reply_at(reply, 0), "subscribe"))
+        return;
+    shed_pipe_check_address(l->all->pipe);
+    shed_pipe_hurry(l->all->pipe);
 }
 
 void shed_announcements_check(struct shed_announcements *all)
@@ -80,16 +82,15 @@ static enum shed_code add(struct shed_announcements *all,
 
 enum shed_code shed_announcements_create(
     struct shed_reactor *reactor, const struct shed_address *address,
-    const struct shed_client_options *options, shed_announcements_fn *fn,
-    void *arg, struct shed_announcements **out, struct shed_error *err)
+    const struct shed_client_options *options, struct shed_pipe *pipe,
+    struct shed_announcements **out, struct shed_error *err)
 {
     struct shed_announcements *all = calloc(1, sizeof(*all));
     enum shed_code code = SHED_OK;
 
     if (all == NULL)
         return shed_fail_nomem(err, "a client");
-    all->fn = fn;
-    all->arg = arg;
+    all->pipe = pipe;
     while (all->count < address->count && code == SHED_OK)
         code = add(all, reactor, address, options, err);
     if (code == SHED_OK)

@@ -14,16 +14,15 @@
 
 struct shed_address;
 struct shed_announcements;
+struct shed_pipe;
 
-/* A sentinel may have another answer than before. */
-typedef void shed_announcements_fn(void *arg);
-
-/* A connection to each sentinel of an address, which is borrowed.
- * Returns: SHED_OK; SHED_ENOMEM. */
+/* A connection to each sentinel of an address. When one of them may have
+ * another answer than before, pipe, the connection to the primary, follows it.
+ * Both are borrowed. Returns: SHED_OK; SHED_ENOMEM. */
 SHED_MUST_CHECK enum shed_code shed_announcements_create(
     struct shed_reactor *reactor, const struct shed_address *address,
-    const struct shed_client_options *options, shed_announcements_fn *fn,
-    void *arg, struct shed_announcements **out, struct shed_error *err);
+    const struct shed_client_options *options, struct shed_pipe *pipe,
+    struct shed_announcements **out, struct shed_error *err);
 
 /* Connect, and stay connected. NULL is allowed, here and below. */
 void shed_announcements_open(struct shed_announcements *all);

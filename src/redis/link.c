@@ -150,7 +150,6 @@ static enum shed_code end_try(struct shed_links *links,
                               struct shed_links_call *c,
                               struct shed_link_use *use)
 {
-    const struct shed_request *by = &c->request;
     enum shed_code code;
 
     if (c->link == NULL && !begin_try(links, c)) {
@@ -159,13 +158,9 @@ static enum shed_code end_try(struct shed_links *links,
         return shed_gate_fail_silent(links->gate, &c->why);
     }
     code = shed_shared_end(&c->link->shared, &c->request, &c->why);
-    c->was_tried |= by->was_tried;
-    if (c->began_ms == 0)
-        c->began_ms = by->began_ms;
-    c->ended_ms = by->ended_ms;
     if (use != NULL)
         *use = (struct shed_link_use){links, (size_t)(c->link - links->link),
-                                      by->connection};
+                                      c->request.connection};
     leave(links, c->link);
     c->link = NULL;
     return code;
@@ -208,9 +203,9 @@ static enum shed_code see_through(struct shed_links *links,
 /* Tell the gate how a call has ended. */
 static void leave_gate(struct shed_gate *gate, const struct shed_links_call *c)
 {
-    struct shed_health_end end = {.was_tried = c->was_tried,
-                                  .began_ms = c->began_ms,
-                                  .ended_ms = c->ended_ms,
+    struct shed_health_end end = {.was_tried = c->request.was_tried,
+                                  .began_ms = c->request.began_ms,
+                                  .ended_ms = c->request.ended_ms,
                                   .why = c->code == SHED_OK ? NULL : &c->why};
 
     if (!c->is_guarded)
@@ -236,8 +231,8 @@ static void begin(struct shed_links *links, struct shed_links_call *c,
     c->request.count = count;
     c->request.is_away = is_away;
     c->link = NULL;
-    c->was_tried = false;
-    c->began_ms = c->ended_ms = 0;
+    c->request.was_tried = false;
+    c->request.began_ms = c->request.ended_ms = 0;
     c->sent = 0;
     c->is_guarded = commands->is_guarded;
     c->code = SHED_OK;

@@ -80,10 +80,7 @@ struct shed_links_call {
     struct shed_link *link; /* NULL: it goes by none */
     enum shed_code code;    /* where it has failed to begin; at last its own */
     struct shed_error why;
-    /* of all tries */
-    bool was_tried;
-    uint64_t began_ms, ended_ms;
-    unsigned sent;
+    unsigned sent; /* by all tries */
 };
 
 /* The same in two steps, for a thread that calls several servers at a time:

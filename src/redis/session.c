@@ -587,15 +587,6 @@ static void on_move(void *arg, bool is_reached)
         shed_reactor_post(p->server->reactor, &p->follow);
 }
 
-/* The primary may be elsewhere: no pause after a failure is of use any more. */
-static void on_announced(void *arg)
-{
-    struct shed_session *p = arg;
-
-    shed_pipe_check_address(p->pipe[COMMANDS]);
-    shed_pipe_hurry(p->pipe[COMMANDS]);
-}
-
 /* -------------------------------------------------------- begin and end */
 
 static void name_channels(struct shed_session *p, const char *process)
@@ -674,9 +665,9 @@ enum shed_code shed_session_create(struct shed_server *server,
                ? make_pipes(p, options, err)
                : shed_fail_nomem(err, "the Redis session");
     if (code == SHED_OK && server->address->sentinels != NULL)
-        code =
-            shed_announcements_create(server->reactor, server->address, options,
-                                      on_announced, p, &p->announcements, err);
+        code = shed_announcements_create(server->reactor, server->address,
+                                         options, p->pipe[COMMANDS],
+                                         &p->announcements, err);
     if (code != SHED_OK) {
         shed_session_close(p);
         return code;

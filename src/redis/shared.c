@@ -125,7 +125,7 @@ static void lose_locked(struct shed_shared *s, bool was_connected,
         if (r == NULL || r->outcome == SHED_OUTCOME_LOST)
             continue;
         r->error = *why;
-        r->was_tried = was_tried;
+        r->was_tried |= was_tried;
         r->was_unsent = !was_connected;
         settle_locked(s, r, SHED_OUTCOME_LOST);
     }
@@ -459,8 +459,10 @@ static void reset(struct shed_request *me, uint64_t now_ms)
     assert(me->count > 0);
     me->received = 0;
     me->outcome = SHED_OUTCOME_NONE;
-    me->was_tried = me->was_unsent = false;
-    me->began_ms = me->ended_ms = now_ms;
+    me->was_unsent = false;
+    me->ended_ms = now_ms;
+    if (me->began_ms == 0)
+        me->began_ms = now_ms;
     memset(me->replies, 0, me->count * sizeof(struct shed_reply *));
     for (size_t i = 0; i < me->count; i++)
         me->calls[i].owner = me;

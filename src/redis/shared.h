@@ -72,6 +72,9 @@ struct shed_request {
     struct shed_reply **replies; /* as many */
     uint64_t deadline_ms;        /* shed_now_ms */
     bool is_away; /* until end its thread is elsewhere, and cannot lead */
+    /* * of all times that it begins; at first false and 0 */
+    bool was_tried; /* one that failed was tried to the end: see shed_dial */
+    uint64_t began_ms, ended_ms; /* shed_now_ms, of the wait for replies */
     /* set by begin */
     struct shed_latch latch; /* opened when the outcome is set */
     size_t received;
@@ -81,10 +84,8 @@ struct shed_request {
     bool has_latch;
     uint64_t connection; /* * from which the replies came, counted */
     bool was_connected;  /* * it was there already, and may have been dead */
-    bool was_tried;      /* * of a failure: see shed_dial */
     bool was_unsent;     /* * of a failure: there was no connection */
-    uint64_t began_ms, ended_ms; /* * shed_now_ms, of the wait for replies */
-    struct shed_request *next;   /* in the list of threads to wake */
+    struct shed_request *next; /* in the list of threads to wake */
 };
 
 /*

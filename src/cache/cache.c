@@ -230,7 +230,7 @@ static void *close_cache(void *handle)
         shed_fleet_leave(cache->fleet);
         shed_delivery_close(cache->delivery);
         shed_tag_log_close(cache->tag_log);
-        shed_source_unref(cache->source);
+        shed_source_unref(cache->source, cache);
     }
     /* what does not depend on the client's process */
     shed_near_destroy(cache->near);
@@ -272,10 +272,10 @@ enum shed_code shed_cache_open(struct shed_client *client, const char *name,
         return shed_fail_nomem(err, "a cache");
     cache->client = shed_client_ref(client);
     cache->source = source;
-    shed_source_ref(source);
     cache->options = o;
     cache->rule = shed_freshness_rule_of_cache(&o);
     memcpy(cache->name, name, strlen(name) + 1);
+    shed_source_ref(source, cache);
     code = open_parts(cache, err);
     if (code != SHED_OK) {
         (void)close_cache(cache);

@@ -30,6 +30,7 @@ struct shed_cache {
     struct shed_fleet_link *fleet; /* NULL: the source has no such budget */
     struct shed_async_reads *async_reads;
     struct shed_async *async;
+    struct shed_node in_source; /* under the source's mutex */
     /* atomic */
     struct shed_counters counters;
     atomic_size_t readers; /* calls of threads that have a GET, or wait for one;

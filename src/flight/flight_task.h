@@ -46,10 +46,9 @@ struct shed_flights {
     struct shed_flight_policy policy;
     /* of the options; record_ms is how long a lease record lives */
     char lease_ms[SHED_DIGITS], record_ms[SHED_DIGITS], grace_ms[SHED_DIGITS];
-    struct shed_callers *callers; /* of its source: bounds who waits */
-    struct shed_timer *turn;      /* has that begin, after a turn of the loop,
-                                     which is in to_load and to_publish */
-    struct shed_source_watcher watcher;
+    struct shed_callers *callers;  /* of its source: bounds who waits */
+    struct shed_timer *turn;       /* has that begin, after a turn of the loop,
+                                      which is in to_load and to_publish */
     struct shed_listener listener; /* of the cache's keys */
     char prefix[SHED_NAME_MAX_BYTES + 2];
     /* atomic */

@@ -52,21 +52,6 @@ static void on_epoch(struct shed_listener *listener)
 
 /* -------------------------------------------------------- begin and end */
 
-static void on_breaker(struct shed_source_watcher *watcher, bool is_open,
-                       uint64_t after_ms, const char *reason)
-{
-    const struct shed_cache *cache =
-        shed_container_of(watcher, struct shed_flights, watcher)->cache;
-    const struct shed_event event = {.kind = SHED_EVENT_BREAKER,
-                                     .outcome =
-                                         is_open ? SHED_ESOURCE : SHED_OK,
-                                     .name = shed_str(cache->name),
-                                     .duration_us = after_ms * 1000,
-                                     .reason = reason};
-
-    shed_events_tell(cache->client->events, &event);
-}
-
 static void open_on_reactor(void *arg)
 {
     struct shed_flights *fs = arg;
@@ -114,7 +99,6 @@ static enum shed_code open_parts(struct shed_flights *fs,
                                  struct shed_error *err)
 {
     struct shed_reactor *reactor = fs->cache->client->reactor;
-    struct shed_source *source = fs->cache->source;
 
     fs->turn = shed_timer_create(reactor, end_turn, fs);
     if (fs->turn == NULL)
@@ -124,7 +108,6 @@ static enum shed_code open_parts(struct shed_flights *fs,
         return shed_fail(err, SHED_EINVAL,
                          "cache name: this client already has an open cache "
                          "of that name: use its handle, or another name");
-    shed_source_watch(source, &fs->watcher);
     return SHED_OK;
 }
 
@@ -147,7 +130,6 @@ enum shed_code shed_flights_create(struct shed_cache *cache,
     fs->callers = shed_source_callers(cache->source);
     atomic_init(&fs->holds, 1);
     shed_latch_init(&fs->idle, 1);
-    fs->watcher.on_breaker = on_breaker;
     fs->policy = (struct shed_flight_policy){
         .lease_ms = o->lease_ms,
         .load_timeout_ms = load_timeout_ms,
@@ -180,6 +162,5 @@ void shed_flights_close(struct shed_flights *fs)
     shed_reactor_run(fs->cache->client->reactor, hurry_on_reactor, fs);
     shed_flights_drop(fs);
     (void)shed_latch_wait(&fs->idle, UINT64_MAX);
-    shed_source_unwatch(fs->cache->source, &fs->watcher);
     shed_reactor_run(fs->cache->client->reactor, close_on_reactor, fs);
 }

@@ -76,11 +76,11 @@ struct shed_source {
                              source is over (wakes all) */
     pthread_cond_t grown; /* the batch being gathered need not wait longer */
     /* under mu */
-    size_t refs;
+    size_t refs; /* of the program, and of caches */
+    struct shed_list caches;
     struct shed_list lanes[LANES]; /* the jobs that wait, in their order */
     size_t queued;                 /* in both lanes */
     struct shed_admission admission;
-    struct shed_source_watcher *watchers;
     pthread_t *threads;
     size_t thread_count;
     size_t idle;       /* threads without a load */
@@ -185,25 +185,21 @@ static void settle_all(struct shed_list *ended)
 
 /* ------------------------------------------------------ the end of a load */
 
-void shed_source_watch(struct shed_source *s,
-                       struct shed_source_watcher *watcher)
+/* The breaker has opened or closed, after so long. */
+static void tell_breaker_locked(const struct shed_source *s, bool is_open,
+                                uint64_t after_ms, const char *reason)
 {
-    shed_mutex_lock(&s->mu);
-    watcher->next = s->watchers;
-    s->watchers = watcher;
-    shed_mutex_unlock(&s->mu);
-}
+    struct shed_event event = {.kind = SHED_EVENT_BREAKER,
+                               .outcome = is_open ? SHED_ESOURCE : SHED_OK,
+                               .duration_us = after_ms * 1000,
+                               .reason = reason};
 
-void shed_source_unwatch(struct shed_source *s,
-                         struct shed_source_watcher *watcher)
-{
-    struct shed_source_watcher **at = &s->watchers;
-
-    shed_mutex_lock(&s->mu);
-    while (*at != watcher)
-        at = &(*at)->next;
-    *at = watcher->next;
-    shed_mutex_unlock(&s->mu);
+    for (struct shed_node *n = s->caches.first; n != NULL; n = n->after) {
+        const struct shed_cache *cache =
+            shed_container_of(n, struct shed_cache, in_source);
+        event.name = shed_str(cache->name);
+        shed_events_tell(cache->client->events, &event);
+    }
 }
 
 /* Learn from a load. If the breaker opens, all that is queued is refused. */
@@ -219,9 +215,8 @@ static void learn_locked(struct shed_source *s,
     if (!shed_admission_learn(&s->admission, load, &why))
         return;
     is_open = s->admission.breaker.state == SHED_BREAKER_OPEN;
-    for (struct shed_source_watcher *w = s->watchers; w != NULL; w = w->next)
-        w->on_breaker(w, is_open, shed_now_ms() - changed_ms,
-                      is_open ? why.reason : "the source's breaker closed");
+    tell_breaker_locked(s, is_open, shed_now_ms() - changed_ms,
+                        is_open ? why.reason : "the source's breaker closed");
     while (is_open && (job = pop_locked(s)) != NULL)
         end_job(ended, job, SHED_ESOURCE, why.reason, true);
 }
@@ -634,10 +629,11 @@ enum shed_code shed_source_open_batch(shed_load_fn *load, void *user,
     return open_source(NULL, load, user, options, out, err);
 }
 
-void shed_source_ref(struct shed_source *s)
+void shed_source_ref(struct shed_source *s, struct shed_cache *cache)
 {
     shed_mutex_lock(&s->mu);
     s->refs++;
+    shed_list_append(&s->caches, &cache->in_source);
     shed_mutex_unlock(&s->mu);
 }
 
@@ -666,12 +662,14 @@ static void *end_source(void *source)
     return NULL;
 }
 
-void shed_source_unref(struct shed_source *s)
+void shed_source_unref(struct shed_source *s, struct shed_cache *cache)
 {
     bool is_last;
 
     shed_mutex_lock(&s->mu);
     assert(s->refs > 0);
+    if (cache != NULL)
+        shed_list_remove(&s->caches, &cache->in_source);
     is_last = --s->refs == 0;
     shed_mutex_unlock(&s->mu);
     if (is_last)
@@ -683,7 +681,7 @@ void shed_source_close(struct shed_source *source)
     /* a forked child has none of the threads, and a mutex may be locked there
      * for ever */
     if (source != NULL && source->pid == shed_process_id())
-        shed_source_unref(source);
+        shed_source_unref(source, NULL);
 }
 
 uint64_t shed_source_load_timeout_ms(const struct shed_source *s)

@@ -12,15 +12,18 @@
 #include <snowshed/source.h>
 
 #include "base/breaker.h"
+#include "entry/parts.h"
 #include "source/fleet.h"
 #include "source/job.h"
 
-/* Take a hold on a source. Any thread. */
-void shed_source_ref(struct shed_source *source);
+/* Take a hold on a source for a cache, which tells its client when the breaker
+ * opens or closes. Any thread. */
+void shed_source_ref(struct shed_source *source, struct shed_cache *cache);
 
-/* Give a hold up; the last one waits for loads under way and frees the source.
- * Any thread: one of the library's leaves that to another. */
-void shed_source_unref(struct shed_source *source);
+/* Give up that hold, or the program's if cache is NULL; the last one waits for
+ * loads under way and frees the source. Any thread: one of the library's leaves
+ * that to another. */
+void shed_source_unref(struct shed_source *source, struct shed_cache *cache);
 
 /* The option. */
 uint64_t shed_source_load_timeout_ms(const struct shed_source *source);
@@ -49,22 +52,6 @@ struct shed_source_state {
 
 /* Any thread. */
 struct shed_source_state shed_source_look(struct shed_source *source);
-
-/* Told when the source's breaker opens or closes. */
-struct shed_source_watcher {
-    /* is_open: else it has closed. after_ms: how long it had been closed
-     * before; where it was half-open, how long it has not been closed. reason:
-     * for people. Called with the source's lock held, on any thread. */
-    void (*on_breaker)(struct shed_source_watcher *watcher, bool is_open,
-                       uint64_t after_ms, const char *reason);
-    struct shed_source_watcher *next; /* the source's */
-};
-
-/* Begin or end to watch; watcher is not called after the latter. Any thread. */
-void shed_source_watch(struct shed_source *source,
-                       struct shed_source_watcher *watcher);
-void shed_source_unwatch(struct shed_source *source,
-                         struct shed_source_watcher *watcher);
 
 /* Whether the breaker would let one more job be queued. Any thread.
  * Returns: SHED_OK; SHED_ESOURCE: it refuses all jobs now, and err says why. */

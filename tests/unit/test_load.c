@@ -896,14 +896,16 @@ TEST(closing_waits_for_what_runs_and_for_what_is_queued)
 
 TEST(a_source_lives_as_long_as_somebody_holds_it)
 {
+    static struct shed_cache cache;
+
     fake.is_instant = true;
     open_fake();
-    shed_source_ref(fake.source);
+    shed_source_ref(fake.source, &cache);
     shed_source_close(fake.source);
     ck_assert_uint_eq(fake.closes, 0);
     submit(0);
     wait_settled(&requests[0]);
-    shed_source_unref(fake.source);
+    shed_source_unref(fake.source, &cache);
     fake.source = NULL;
     ck_assert_uint_eq(fake.closes, 1);
 }

@@ -22,8 +22,11 @@ static struct {
     atomic_bool is_held;
     atomic_uint begun, probes, opened, closed;
     char reason[SHED_REASON_BYTES];
-    struct shed_source_watcher watcher;
+    bool has_cache;
 } fake;
+
+static struct shed_client client;
+static struct shed_cache cache = {.client = &client, .name = "c"};
 
 static void answer(struct shed_load *load, size_t i)
 {
@@ -61,13 +64,18 @@ static void run_load(void *user, void *thread, struct shed_load *load)
     shed_load_done(load);
 }
 
-static void on_breaker(struct shed_source_watcher *watcher, bool is_open,
-                       uint64_t after_ms, const char *reason)
+void __wrap_shed_events_tell(struct shed_events *events,
+                             const struct shed_event *event);
+
+void __wrap_shed_events_tell(struct shed_events *events,
+                             const struct shed_event *event)
 {
-    (void)after_ms;
-    ck_assert_ptr_eq(watcher, &fake.watcher);
-    snprintf(fake.reason, sizeof(fake.reason), "%s", reason);
-    atomic_fetch_add(is_open ? &fake.opened : &fake.closed, 1);
+    ck_assert_ptr_null(events);
+    ck_assert_int_eq(event->kind, SHED_EVENT_BREAKER);
+    ck_assert_str_eq(event->name.data, "c");
+    snprintf(fake.reason, sizeof(fake.reason), "%s", event->reason);
+    atomic_fetch_add(event->outcome != SHED_OK ? &fake.opened : &fake.closed,
+                     1);
 }
 
 /* Loads of one key, one at a time. Ten failures open it for open_ms. */
@@ -86,8 +94,8 @@ static void open_fake(uint64_t open_ms)
     if (queue_limit > 0)
         o.queue_limit = queue_limit;
     EXPECT_OK(shed_source_open_batch(run_load, NULL, &o, &fake.source, NULL));
-    fake.watcher.on_breaker = on_breaker;
-    shed_source_watch(fake.source, &fake.watcher);
+    shed_source_ref(fake.source, &cache);
+    fake.has_cache = true;
 }
 
 static void drop_settled(struct shed_job *job)
@@ -145,9 +153,9 @@ static void load_ten(size_t from, enum ending ending)
 
 static void close_fake(void)
 {
-    if (fake.watcher.on_breaker != NULL)
-        shed_source_unwatch(fake.source, &fake.watcher);
-    fake.watcher.on_breaker = NULL;
+    if (fake.has_cache)
+        shed_source_unref(fake.source, &cache);
+    fake.has_cache = false;
     shed_source_close(fake.source);
     fake.source = NULL;
 }

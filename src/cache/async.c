@@ -259,23 +259,16 @@ static void on_learnt(struct shed_post *post)
 
 /* --------------------------------------------------------- begin and end */
 
-static void mark_stopped(struct shed_pending *p, enum shed_code code,
-                         const char *why)
+static void stop(struct shed_pending *p, bool is_cancelled)
 {
     struct shed_error error;
 
     p->is_stopped = true;
-    p->code = shed_fail(&error, code, "%s", why);
+    p->code = is_cancelled
+                  ? shed_fail(&error, SHED_ETIMEDOUT, "the call was cancelled")
+                  : shed_fail(&error, SHED_ECLOSED, "the cache was closed");
     free(p->why);
     p->why = shed_error_keep(&error);
-}
-
-static void stop(struct shed_pending *p, bool is_cancelled)
-{
-    if (is_cancelled)
-        mark_stopped(p, SHED_ETIMEDOUT, "the call was cancelled");
-    else
-        mark_stopped(p, SHED_ECLOSED, "the cache was closed");
 }
 
 /* At the end of a turn of the loop: its thread wakes that of a queue once. */
@@ -432,24 +425,6 @@ enum shed_code shed_async_check(const struct shed_then *then,
         return shed_fail(err, SHED_EINVAL, "%s is NULL",
                          then == NULL ? "then" : "then->done");
     return SHED_OK;
-}
-
-void shed_async_start_part(struct shed_pending *whole,
-                           struct shed_pending *part)
-{
-    shed_async_hold(part->cache->async);
-    if (whole->is_stopped)
-        mark_stopped(part, whole->code, shed_error_kept(whole->why));
-    part->step(part, SHED_ASYNC_START);
-}
-
-void shed_async_stop_part(const struct shed_pending *whole,
-                          struct shed_pending *part)
-{
-    if (part->is_ended) /* and is handed over in a moment */
-        return;
-    mark_stopped(part, whole->code, shed_error_kept(whole->why));
-    part->step(part, SHED_ASYNC_STOP);
 }
 
 static void begin(struct shed_pending *p, const struct shed_then *then)

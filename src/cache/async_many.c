@@ -24,7 +24,7 @@ struct many {
     struct shed_item *items;     /* the program's, as errors are */
     struct shed_error *errors;   /* or NULL */
     size_t count;
-    size_t left; /* parts that have not ended, and one while they are begun */
+    size_t left; /* parts that have not ended */
     struct part parts[];
 };
 
@@ -59,12 +59,6 @@ static void end(struct many *m)
     shed_async_end(&m->pending, NULL);
 }
 
-static void drop(struct many *m)
-{
-    if (--m->left == 0)
-        end(m);
-}
-
 static void on_part(void *user, enum shed_code code, struct shed_value *value,
                     const struct shed_error *reason)
 {
@@ -77,25 +71,24 @@ static void on_part(void *user, enum shed_code code, struct shed_value *value,
     part->pending = NULL;
     if (reason != NULL)
         part->why = shed_error_keep(reason);
-    drop(m);
+    if (--m->left == 0)
+        end(m);
 }
 
 static void step(struct shed_pending *pending, unsigned events)
 {
     struct many *m = shed_container_of(pending, struct many, pending);
 
-    if (events & SHED_ASYNC_START)
-        m->left = m->count + 1;
-    else
-        m->left++;
     for (size_t i = 0; i < m->count; i++) {
-        struct shed_pending *part = m->parts[i].pending;
+        struct part *part = &m->parts[i];
         if (events & SHED_ASYNC_START)
-            shed_async_start_part(pending, part);
-        else if (part != NULL && pending->is_stopped)
-            shed_async_stop_part(pending, part);
+            shed_async_begin(part->pending,
+                             &(struct shed_then){on_part, part, NULL});
+        if (pending->is_stopped)
+            (void)shed_cancel(part->pending);
     }
-    drop(m);
+    if (m->count == 0)
+        end(m);
 }
 
 static struct many *create(struct shed_cache *cache, struct shed_item *items,
@@ -112,7 +105,7 @@ static struct many *create(struct shed_cache *cache, struct shed_item *items,
     m->pending.weight = (unsigned short)(count > 0 ? count : 1);
     m->items = items;
     m->errors = errors;
-    m->count = count;
+    m->count = m->left = count;
     for (size_t i = 0; i < count; i++) {
         struct part *part = &m->parts[i];
         part->many = m;
@@ -122,7 +115,6 @@ static struct many *create(struct shed_cache *cache, struct shed_item *items,
             destroy(m);
             return NULL;
         }
-        part->pending->then = (struct shed_then){on_part, part, NULL};
     }
     return m;
 }

@@ -90,13 +90,14 @@ SHED_MUST_CHECK enum shed_code shed_async_submit(struct shed_pending *pending,
                                                  struct shed_pending **out,
                                                  struct shed_error *err);
 
-/* Begin a call that a thread waits for: it does not count towards async_limit.
- * Takes it over. Any thread but the reactor's. */
+/* Begin a call that a thread waits for, or that is part of another one: it does
+ * not count towards async_limit. Takes it over. Any thread; on the reactor's
+ * this returns before the first step. */
 void shed_async_begin(struct shed_pending *pending,
                       const struct shed_then *then);
 
-/* The same, and wait for its end. Returns: how it has ended; *out is its value.
- */
+/* The same, and wait for its end. Not on the reactor thread. Returns: how it
+ * has ended; *out is its value. */
 SHED_MUST_CHECK enum shed_code shed_async_await(struct shed_pending *pending,
                                                 struct shed_value **out,
                                                 struct shed_error *err);
@@ -113,14 +114,6 @@ void shed_async_set_due(struct shed_pending *pending, uint64_t at_ms);
 /* Have the log of tags read, and the call stepped with LEARNT; or no longer. */
 void shed_async_learn(struct shed_pending *pending);
 void shed_async_unlearn(struct shed_pending *pending);
-
-/* For a call that is made of several: begin a part of it, whose then has no
- * queue, in this turn of the loop; or end a part, because the whole is_stopped.
- */
-void shed_async_start_part(struct shed_pending *whole,
-                           struct shed_pending *part);
-void shed_async_stop_part(const struct shed_pending *whole,
-                          struct shed_pending *part);
 
 /* Have shed_async_flush called in a moment. */
 void shed_async_flush_later(struct shed_async *async);

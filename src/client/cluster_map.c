@@ -82,7 +82,8 @@ static bool ask_soon(struct shed_cluster_map *m, uint64_t now_ms)
     return true;
 }
 
-void shed_cluster_map_fail(struct shed_cluster_map *m, uint64_t now_ms)
+/* Another node is to be asked. */
+static void doubt(struct shed_cluster_map *m, uint64_t now_ms)
 {
     m->is_doubted = true;
     m->ask_ms = UINT64_MAX;
@@ -213,7 +214,7 @@ shed_cluster_map_take(struct shed_cluster_map *m,
         m->hurries = 0;
     m->ask_ms = now_ms + SHED_MAP_EVERY_MS;
     if (!change.is_valid || is_contradicted(m))
-        shed_cluster_map_fail(m, now_ms);
+        doubt(m, now_ms);
     else if (m->is_hurried && !m->is_redirected)
         (void)ask_soon(m, now_ms);
     m->is_redirected = false;

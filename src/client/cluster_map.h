@@ -70,7 +70,8 @@ void shed_cluster_map_init(struct shed_cluster_map *map, const char *host,
 size_t shed_cluster_map_find(struct shed_cluster_map *map, const char *host,
                              const char *port, uint64_t now_ms);
 
-/* Take an answer to CLUSTER SLOTS, from a node whose own host is this.
+/* Take an answer to CLUSTER SLOTS, from a node whose own host is this; NULL: it
+ * has not answered. After what is no map another node is to be asked.
  * may_own(arg, i) is asked whether node i can be used; if not, its slots stay
  * where they were. NULL: all can. */
 struct shed_cluster_change
@@ -78,9 +79,6 @@ shed_cluster_map_take(struct shed_cluster_map *map,
                       const struct shed_reply *reply, const char *host,
                       uint64_t now_ms, bool (*may_own)(void *arg, size_t i),
                       void *arg);
-
-/* The node that is being asked has not answered, and another one is to be. */
-void shed_cluster_map_fail(struct shed_cluster_map *map, uint64_t now_ms);
 
 /* The map is being asked for. */
 void shed_cluster_map_ask(struct shed_cluster_map *map, uint64_t now_ms);

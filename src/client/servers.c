@@ -1,8 +1,9 @@
 /*
  * The servers of a client: one; or those of a Redis Cluster, of which each has
  * the keys of some slots. A cluster's map (cluster_map.h) is asked for over one
- * connection of its own, the scout: to whichever node answers, every few
- * seconds, and at once when a call was redirected or a node was lost.
+ * connection of its own, the scout: to whichever node answers, a primary or a
+ * replica, every few seconds, and at once when a call was redirected or a node
+ * was lost.
  *
  * Its invariants: the owner of each slot has a server; a server is destroyed
  * only when it has no slot and nobody holds it. A server that is not of a
@@ -30,7 +31,7 @@
 #include "base/latch.h"
 #include "client/client.h"
 #include "client/cluster_map.h"
-#include "client/scout.h"
+#include "redis/pipe.h"
 #include "wire/address.h"
 
 /* How long a server without slots is kept: calls may be under way to it, and
@@ -60,11 +61,17 @@ struct shed_servers {
 
     /* reactor thread only */
     struct shed_timer *timer;
-    struct shed_scout *scout;
-    bool is_asking, is_scout_lost;
-    size_t candidate;          /* where the scout is */
-    size_t tries;              /* in a row that have failed */
-    struct shed_post *waiting; /* posted once it is settled */
+    struct scout {
+        struct shed_address *address;
+        struct shed_gate *gate;
+        struct shed_pipe *pipe; /* NULL: there is none */
+    } scout;
+    struct shed_call info, slots; /* what it asks */
+    bool is_cut_off;              /* its node says that it misses most of the
+                                     cluster, so that others may know better */
+    size_t candidate;             /* where it is */
+    size_t tries;                 /* in a row that have failed */
+    struct shed_post *waiting;    /* posted once it is settled */
 };
 
 /* -------------------------------------------------------------- the servers */
@@ -259,20 +266,43 @@ static bool find_candidate_locked(const struct shed_servers *c, size_t i,
 }
 
 /* The next place to send the scout to: one behind the last, so that it comes to
- * all of them. */
-static bool next_candidate_locked(struct shed_servers *c,
+ * all of them. There is a seed. */
+static void next_candidate_locked(struct shed_servers *c,
                                   struct shed_redirect *place)
 {
-    const size_t count = SHED_CLUSTER_NODES_MAX + SHED_SEEDS_MAX;
+    do
+        c->candidate =
+            (c->candidate + 1) % (SHED_CLUSTER_NODES_MAX + SHED_SEEDS_MAX);
+    while (!find_candidate_locked(c, c->candidate, place));
+}
 
-    for (size_t step = 1; step <= count; step++) {
-        size_t i = (c->candidate + step) % count;
-        if (!find_candidate_locked(c, i, place))
-            continue;
-        c->candidate = i;
-        return true;
-    }
-    return false;
+static void dismiss_scout(struct shed_servers *c)
+{
+    shed_pipe_close(c->scout.pipe);
+    shed_gate_destroy(c->scout.gate);
+    shed_address_unref(c->scout.address);
+    c->scout = (struct scout){0};
+}
+
+/* Returns: false when out of memory. */
+static bool send_scout(struct shed_servers *c,
+                       const struct shed_redirect *place)
+{
+    const struct shed_pipe_hooks hooks = {0};
+    struct scout *s = &c->scout;
+
+    dismiss_scout(c);
+    if (shed_address_create_at(c->client->address, place->host, place->port,
+                               &s->address, NULL) != SHED_OK)
+        return false;
+    s->address->is_guide = true;
+    if (shed_gate_create(s->address, &c->options, NULL, NULL, &s->gate, NULL) !=
+            SHED_OK ||
+        shed_pipe_create(c->client->reactor, s->gate, SHED_HEALTH_COMMANDS,
+                         &c->options, &hooks, &s->pipe, NULL) != SHED_OK)
+        return false;
+    shed_pipe_open(s->pipe);
+    return true;
 }
 
 static void settle(struct shed_servers *c)
@@ -284,19 +314,6 @@ static void settle(struct shed_servers *c)
     shed_mutex_lock(&c->mu);
     (void)pthread_cond_broadcast(&c->settled);
     shed_mutex_unlock(&c->mu);
-}
-
-static void fail_scout(struct shed_servers *c)
-{
-    struct shed_redirect seed;
-
-    shed_mutex_lock(&c->mu);
-    shed_cluster_map_fail(&c->map, shed_now_ms());
-    shed_mutex_unlock(&c->mu);
-    c->is_scout_lost = true;
-    c->tries++;
-    if (!shed_address_seed(c->client->address, c->tries, seed.host, seed.port))
-        settle(c); /* none of them answers */
 }
 
 /* Slots have moved: a lease that was taken on another server names an epoch
@@ -332,60 +349,64 @@ static bool is_any_down_locked(struct shed_servers *c)
     return false;
 }
 
-static void on_map(void *arg, const struct shed_reply *reply, bool is_cut_off)
+/* Without the right to CLUSTER INFO the node is believed. */
+static void on_info(void *arg, const struct shed_call_result *result)
 {
     struct shed_servers *c = arg;
-    struct shed_cluster_change change;
+    size_t size = 0;
+    const char *text = shed_reply_bytes(result->reply, &size);
 
-    c->is_asking = false;
-    if (reply == NULL) {
-        fail_scout(c);
-        follow_map(c);
-        return;
-    }
+    c->is_cut_off = text != NULL && strstr(text, "cluster_state:fail") != NULL;
+}
+
+/* reply: NULL: there is none. */
+static void take_map(struct shed_servers *c, const struct shed_reply *reply)
+{
+    struct shed_cluster_change change;
+    struct shed_redirect seed;
+
     shed_mutex_lock(&c->mu);
-    change = shed_cluster_map_take(&c->map, reply, shed_scout_host(c->scout),
-                                   shed_now_ms(), may_own, c);
-    is_cut_off = change.is_valid && is_cut_off;
-    if (is_cut_off || (change.is_valid && is_any_down_locked(c)))
-        (void)shed_cluster_map_hurry(&c->map, NULL, is_cut_off, shed_now_ms());
+    change = shed_cluster_map_take(
+        &c->map, reply, reply != NULL ? c->scout.address->host : NULL,
+        shed_now_ms(), may_own, c);
+    if (change.is_valid && (c->is_cut_off || is_any_down_locked(c)))
+        (void)shed_cluster_map_hurry(&c->map, NULL, c->is_cut_off,
+                                     shed_now_ms());
     shed_mutex_unlock(&c->mu);
-    if (!change.is_valid) {
-        fail_scout(c);
-    } else {
-        c->tries = 0;
+    c->tries = change.is_valid ? 0 : c->tries + 1;
+    if (change.is_valid || /* or none of them answers */
+        !shed_address_seed(c->client->address, c->tries, seed.host, seed.port))
         settle(c);
-    }
     if (change.has_moved)
         follow_move(c, change.was_replaced);
     follow_map(c);
 }
 
+static void on_slots(void *arg, const struct shed_call_result *result)
+{
+    take_map(arg, result->reply);
+}
+
 /* Ask: by the scout that is there, or by a new one. */
 static void ask(struct shed_servers *c)
 {
+    const struct shed_args info = shed_args_of("CLUSTER", "INFO", NULL);
+    const struct shed_args slots = shed_args_of("CLUSTER", "SLOTS", NULL);
     struct shed_redirect place;
-    bool is_found;
+    bool is_new;
 
     shed_mutex_lock(&c->mu);
-    c->is_scout_lost |= c->map.is_doubted;
+    is_new = c->scout.pipe == NULL || c->map.is_doubted;
+    if (is_new)
+        next_candidate_locked(c, &place);
     shed_cluster_map_ask(&c->map, shed_now_ms());
-    is_found = (c->is_scout_lost || c->scout == NULL) &&
-               next_candidate_locked(c, &place);
     shed_mutex_unlock(&c->mu);
-    c->is_asking = true;
-    if (!is_found) {
-        shed_scout_ask(c->scout);
+    if (is_new && !send_scout(c, &place)) {
+        take_map(c, NULL);
         return;
     }
-    shed_scout_destroy(c->scout);
-    c->is_scout_lost = false;
-    if (shed_scout_send(c->client->reactor, c->client->address, place.host,
-                        place.port, &c->options, on_map, c, &c->scout,
-                        NULL) != SHED_OK) {
-        c->is_asking = false;
-        fail_scout(c);
-    }
+    shed_pipe_call(c->scout.pipe, &c->info, &info, on_info, c);
+    shed_pipe_call(c->scout.pipe, &c->slots, &slots, on_slots, c);
 }
 
 /* Open new servers, retire unused ones, and set the timer for the next
@@ -407,7 +428,7 @@ static void follow_map(struct shed_servers *c)
     }
     ask_ms = c->map.ask_ms;
     shed_mutex_unlock(&c->mu);
-    if (c->is_cluster && !c->is_asking)
+    if (c->is_cluster && c->slots.fn == NULL)
         shed_timer_set(c->timer, shed_left_ms(ask_ms, now_ms));
 }
 
@@ -415,10 +436,8 @@ static void on_timer(void *arg)
 {
     struct shed_servers *c = arg;
 
-    if (!c->is_asking)
+    if (c->slots.fn == NULL)
         ask(c);
-    if (!c->is_asking)
-        follow_map(c);
 }
 
 static void on_wake(struct shed_post *post)
@@ -643,8 +662,7 @@ void shed_servers_close(struct shed_servers *c)
 {
     shed_timer_destroy(c->timer);
     c->timer = NULL;
-    shed_scout_destroy(c->scout);
-    c->scout = NULL;
+    dismiss_scout(c);
     for (size_t i = 0; i < SHED_CLUSTER_NODES_MAX; i++)
         if (atomic_load(&c->server[i]) != NULL)
             shed_server_close(atomic_load(&c->server[i]));
@@ -655,7 +673,7 @@ void shed_servers_destroy(struct shed_servers *c, bool is_forked)
     if (c == NULL)
         return;
     if (is_forked)
-        shed_scout_forget(c->scout);
+        shed_pipe_forget(c->scout.pipe);
     for (size_t i = 0; i < SHED_CLUSTER_NODES_MAX; i++)
         if (is_forked)
             shed_server_forget(atomic_load(&c->server[i]));

@@ -85,9 +85,10 @@ static bool is_due(const struct shed_freshness_rule *rule,
         return false;
     age_ms = (double)(now_ms - times->written_ms);
     due_ms = (double)life_ms * (double)rule->refresh_after_pct / 100;
-
-    early_ms = fmin(shed_freshness_early_ms(times->cost_ms, random),
-                    due_ms / EARLY_PART);
+    early_ms = due_ms / EARLY_PART;
+    if (age_ms + early_ms < due_ms) /* whatever is drawn: the usual case */
+        return false;
+    early_ms = fmin(shed_freshness_early_ms(times->cost_ms, random), early_ms);
     return age_ms + early_ms >= due_ms;
 }
 
@@ -155,16 +156,6 @@ shed_freshness_judge(const struct shed_freshness_rule *rule,
         return SHED_FRESHNESS_STALE;
     return past_ms < rule->if_error_ms ? SHED_FRESHNESS_EXPIRED
                                        : SHED_FRESHNESS_OVER;
-}
-
-uint64_t shed_freshness_calm_ms(const struct shed_freshness_rule *rule,
-                                uint64_t fresh_ms)
-{
-    double due_ms = (double)fresh_ms * (double)rule->refresh_after_pct / 100;
-
-    return rule->refresh_after_pct > 0
-               ? (uint64_t)(due_ms - due_ms / EARLY_PART)
-               : fresh_ms;
 }
 
 uint64_t shed_freshness_kept_ms(const struct shed_freshness_rule *rule,

@@ -75,11 +75,6 @@ shed_freshness_judge(const struct shed_freshness_rule *rule,
                      const struct shed_freshness_times *times, uint64_t now_ms,
                      uint64_t random);
 
-/* The age below which an entry is neither due, whatever is drawn, nor stale.
- * fresh_ms is its ttl, as in kept_ms. */
-uint64_t shed_freshness_calm_ms(const struct shed_freshness_rule *rule,
-                                uint64_t fresh_ms);
-
 /* How long an entry that is fresh for fresh_ms may be served in any case. */
 uint64_t shed_freshness_kept_ms(const struct shed_freshness_rule *rule,
                                 uint64_t fresh_ms);

@@ -62,7 +62,6 @@ struct row {
     size_t bytes;               /* that are freed with it */
     uint64_t known_ms;     /* when it was last known to be current; awake */
     uint64_t known_age_ms; /* then */
-    uint64_t calm_ms;      /* the age until which it is calm */
     unsigned epoch;        /* of the shard, then; 0: it never was */
     bool is_asked;         /* whether it is current */
     atomic_bool is_visited;
@@ -292,11 +291,8 @@ static struct row *create_row(const struct shed_local *local,
     row = calloc(1, size);
     if (row == NULL)
         return NULL;
-    *row = (struct row){.kept = *from,
-                        .kept_ms = now_ms,
-                        .end_ms = end_ms,
-                        .bytes = bytes,
-                        .calm_ms = shed_freshness_calm_ms(&rule, from->ttl_ms)};
+    *row = (struct row){
+        .kept = *from, .kept_ms = now_ms, .end_ms = end_ms, .bytes = bytes};
     (void)shed_value_ref(row->kept.value);
     row->kept.version = version_of(from);
     row->in_map.key = key;
@@ -495,11 +491,10 @@ bool shed_local_begin_near(struct shed_local *local, struct shed_bytes key,
     shed_mutex_lock(&lane->mu);
     row = find_locked(shard, wanted);
     if (row != NULL && is_near(local, shard, row, now_ms)) {
-        out->known_ms = shed_left_ms(now_ms, row->known_ms);
         out->row = row->kept;
-        out->row.age_ms = shed_deadline_ms(row->known_age_ms, out->known_ms);
+        out->row.age_ms = shed_deadline_ms(row->known_age_ms,
+                                           shed_left_ms(now_ms, row->known_ms));
         out->row.value = handle_of(row, lane - shard->lane, out->row.age_ms);
-        out->is_calm = out->row.age_ms < row->calm_ms;
         out->lane = lane;
         visit(row);
         if (out->row.value != NULL)

@@ -102,9 +102,6 @@ void shed_local_drop_all(struct shed_local *local);
  * behind. */
 struct shed_local_near {
     struct shed_local_row row;
-    uint64_t known_ms; /* how long ago it was last known to be current */
-    bool is_calm;      /* by its age it is fresh, and not due whatever is drawn,
-                          unless the call has a rule of its own */
     struct shed_local_lane *lane; /* for shed_local_end_near */
 };
 

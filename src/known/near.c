@@ -139,16 +139,6 @@ void shed_near_ask(struct shed_near *near, const struct shed_key *key,
 
 /* ---------------------------------------------------------------- the hits */
 
-static enum shed_freshness judge(const struct shed_freshness_rule *rule,
-                                 const struct shed_local_near *near)
-{
-    if (rule->max_age_ms == 0 && near->is_calm)
-        return SHED_FRESHNESS_FRESH;
-    if (rule->max_age_ms > 0 && near->known_ms > rule->max_age_ms)
-        return SHED_FRESHNESS_AGED;
-    return shed_local_judge(&near->row, rule);
-}
-
 /* By its tags. While the log is not known, the GET reads it. */
 static bool is_admitted(const struct shed_near *near,
                         const struct shed_value *value)
@@ -169,7 +159,7 @@ struct shed_value *shed_near_get(struct shed_near *near, struct shed_bytes key,
 
     if (!shed_local_begin_near(near->local, key, shed_awake_by_ms(), &found))
         return NULL;
-    freshness = judge(rule, &found);
+    freshness = shed_local_judge(&found.row, rule);
     *is_due = freshness == SHED_FRESHNESS_DUE;
     is_taken = (freshness == SHED_FRESHNESS_FRESH || *is_due) &&
                is_admitted(near, found.row.value);

@@ -14,63 +14,52 @@
 
 enum { LOG_NEVER = -1 };
 
-/* How often a kind gets a line in the log. */
-enum pace {
-    PACE_REPEATED, /* an outage brings the same again and again */
-    PACE_CHANGES,  /* each takes back the one before, whatever its outcome */
-    PACE_LOCKS     /* each is about another lock; all locks together */
-};
-
 /* Lines in an interval of a kind of which each is news. */
 #define NEWS_MOST 10
 
-/* One row per kind: its text, the log levels of successes and of troubles, and
- * its pace. */
+/* One row per kind: its text, and the log levels of successes and of troubles.
+ */
 static const struct kind {
     const char *words;
     int level_ok, level_trouble;
-    enum pace pace;
+    bool is_news; /* each takes back the one before, whatever its outcome, or is
+                     about another lock. Of all others an outage brings the
+                     same again and again */
 } kinds[] = {
-    [SHED_EVENT_SUPPRESSED] = {"events left out", LOG_NEVER, LOG_NEVER,
-                               PACE_REPEATED},
+    [SHED_EVENT_SUPPRESSED] = {"events left out", LOG_NEVER, LOG_NEVER},
     [SHED_EVENT_CONNECTED] = {"connected to Redis", SHED_LOG_INFO,
-                              SHED_LOG_INFO, PACE_CHANGES},
+                              SHED_LOG_INFO, true},
     [SHED_EVENT_DISCONNECTED] = {"without Redis", LOG_NEVER, SHED_LOG_WARNING,
-                                 PACE_CHANGES},
-    [SHED_EVENT_LOAD_FINISHED] = {"load finished", LOG_NEVER, SHED_LOG_WARNING,
-                                  PACE_REPEATED},
+                                 true},
+    [SHED_EVENT_LOAD_FINISHED] = {"load finished", LOG_NEVER, SHED_LOG_WARNING},
     [SHED_EVENT_TAKEOVER] = {"load taken over", SHED_LOG_WARNING,
-                             SHED_LOG_WARNING, PACE_REPEATED},
+                             SHED_LOG_WARNING},
     [SHED_EVENT_PUBLISH_REFUSED] = {"publish refused", SHED_LOG_INFO,
-                                    SHED_LOG_WARNING, PACE_REPEATED},
+                                    SHED_LOG_WARNING},
     [SHED_EVENT_CORRUPT_ENTRY] = {"corrupt entry", SHED_LOG_WARNING,
-                                  SHED_LOG_WARNING, PACE_REPEATED},
-    [SHED_EVENT_INVALIDATED] = {"invalidated", LOG_NEVER, LOG_NEVER,
-                                PACE_REPEATED},
-    [SHED_EVENT_LOCK_ACQUIRED] = {"lock acquired", LOG_NEVER, LOG_NEVER,
-                                  PACE_LOCKS},
+                                  SHED_LOG_WARNING},
+    [SHED_EVENT_INVALIDATED] = {"invalidated", LOG_NEVER, LOG_NEVER},
+    [SHED_EVENT_LOCK_ACQUIRED] = {"lock acquired", LOG_NEVER, LOG_NEVER, true},
     [SHED_EVENT_LOCK_TAKEN_OVER] = {"lock taken over", SHED_LOG_WARNING,
-                                    SHED_LOG_WARNING, PACE_LOCKS},
+                                    SHED_LOG_WARNING, true},
     [SHED_EVENT_LOCK_RELEASED] = {"lock released", LOG_NEVER, SHED_LOG_WARNING,
-                                  PACE_LOCKS},
+                                  true},
     [SHED_EVENT_LOCK_LOST] = {"lock lost", SHED_LOG_WARNING, SHED_LOG_WARNING,
-                              PACE_LOCKS},
-    [SHED_EVENT_BREAKER] = {"breaker", SHED_LOG_INFO, SHED_LOG_WARNING,
-                            PACE_CHANGES},
+                              true},
+    [SHED_EVENT_BREAKER] = {"breaker", SHED_LOG_INFO, SHED_LOG_WARNING, true},
     [SHED_EVENT_INVALIDATION_UNDELIVERED] = {"invalidation undelivered",
-                                             SHED_LOG_WARNING, SHED_LOG_WARNING,
-                                             PACE_REPEATED},
+                                             SHED_LOG_WARNING,
+                                             SHED_LOG_WARNING},
     [SHED_EVENT_INVALIDATION_DELIVERED] = {"invalidation delivered",
-                                           SHED_LOG_INFO, SHED_LOG_INFO,
-                                           PACE_REPEATED},
+                                           SHED_LOG_INFO, SHED_LOG_INFO},
     [SHED_EVENT_INVALIDATION_DROPPED] = {"invalidation dropped", SHED_LOG_ERROR,
-                                         SHED_LOG_ERROR, PACE_REPEATED},
+                                         SHED_LOG_ERROR},
     [SHED_EVENT_STALE_SERVED] = {"stale row served", SHED_LOG_INFO,
-                                 SHED_LOG_INFO, PACE_REPEATED},
+                                 SHED_LOG_INFO},
     [SHED_EVENT_FLEET] = {"fleet_loads applies again", SHED_LOG_INFO,
-                          SHED_LOG_WARNING, PACE_CHANGES},
+                          SHED_LOG_WARNING, true},
     [SHED_EVENT_LACKING] = {"Redis refuses a command", SHED_LOG_WARNING,
-                            SHED_LOG_WARNING, PACE_CHANGES},
+                            SHED_LOG_WARNING, true},
 };
 
 _Static_assert(sizeof(kinds) / sizeof(*kinds) == SHED_EVENT_KINDS,
@@ -164,16 +153,16 @@ static struct shed_log_kind *kind_of(struct shed_event_log *log,
 
     if (kind == SHED_EVENT_DISCONNECTED)
         kind = SHED_EVENT_CONNECTED;
-    return &log->kinds[2 * kind + (kinds[kind].pace == PACE_REPEATED &&
+    return &log->kinds[2 * kind + (!kinds[kind].is_news &&
                                    shed_event_is_trouble(e->kind, e->outcome))];
 }
 
 static bool pass(const struct shed_event_log *log, struct shed_log_kind *k,
                  uint64_t now_ms)
 {
-    enum pace pace = kinds[(k - log->kinds) / 2].pace;
+    bool is_news = kinds[(k - log->kinds) / 2].is_news;
 
-    return shed_limit_pass(&k->limit, pace == PACE_REPEATED ? 1 : NEWS_MOST,
+    return shed_limit_pass(&k->limit, is_news ? NEWS_MOST : 1,
                            SHED_LOG_INTERVAL_MS, now_ms);
 }
 

@@ -194,24 +194,16 @@ static bool ask_sentinel(struct doctor *d, struct cli_server *sentinel,
 /* Ask a primary's sentinels, first as the library does. */
 static bool ask_sentinels(struct doctor *d, struct shed_address *address)
 {
-    const struct shed_client_options options = cli_client_options(d->call);
     struct shed_sentinel_answer agreed = {.host = ""};
-    struct shed_address *one;
-    struct shed_error err, why;
-    enum shed_code code;
+    struct shed_error why;
+    enum shed_code code = shed_sentinels_ask(address, &agreed, &why);
     size_t agree = 0;
 
-    if (shed_address_use_tls(address, &options, &err) != SHED_OK)
-        cli_fail_error(d->call, &err);
-    code = shed_sentinels_ask(address, &agreed, &why);
     for (size_t i = 0; i < address->count; i++) {
         const struct shed_place *place = &address->sentinels[i];
-        struct cli_server *sentinel;
-        if (shed_address_create_at(address, place->host, place->port, &one,
-                                   &err) != SHED_OK)
-            cli_fail_error(d->call, &err);
-        sentinel = cli_server_create(d->call, one);
-        d->server = one->text;
+        struct cli_server *sentinel =
+            cli_server_create_at(d->call, address, place->host, place->port);
+        d->server = sentinel->address->text;
         agree += ask_sentinel(d, sentinel, address, &agreed);
         cli_server_destroy(sentinel);
     }
@@ -229,14 +221,9 @@ static bool ask_sentinels(struct doctor *d, struct shed_address *address)
 
 bool cli_find_sentinels(struct doctor *d)
 {
-    struct shed_address *address = NULL;
-    struct shed_error err;
-    bool is_found = true; /* what is wrong with the URI is told later */
+    struct shed_address *address = cli_server_address(d->call);
+    bool is_found = address->sentinels == NULL || ask_sentinels(d, address);
 
-    if (d->call->redis_uri != NULL &&
-        shed_address_create(d->call->redis_uri, &address, &err) == SHED_OK &&
-        address->sentinels != NULL)
-        is_found = ask_sentinels(d, address);
     shed_address_unref(address);
     return is_found;
 }

@@ -55,36 +55,15 @@ static void drop_question(struct cli_redis *redis)
 
 /* ---------------------------------------------------------------- servers */
 
-static struct shed_address *parse_uri(const struct cli_call *call)
-{
-    const struct shed_client_options options = cli_client_options(call);
-    struct shed_address *address;
-    struct shed_error err;
-
-    if (call->redis_uri == NULL)
-        cli_fail(call, CLI_USAGE,
-                 "no Redis given: use --redis URI, or set SNOWSHED_REDIS");
-    if (shed_address_create(call->redis_uri, &address, &err) != SHED_OK)
-        cli_fail(call, err.code == SHED_EINVAL ? CLI_USAGE : CLI_FAILED,
-                 "%s; examples: redis://host:6379/0, unix:/run/redis.sock",
-                 err.reason);
-    if (shed_address_use_tls(address, &options, &err) != SHED_OK)
-        cli_fail_error(call, &err);
-    return address;
-}
-
 static struct cli_server *create_server(const struct cli_redis *redis, size_t i)
 {
     const struct shed_cluster_node *node = &redis->map.node[i];
-    struct shed_address *address;
-    struct shed_error err;
 
-    if (!cli_redis_is_cluster(redis))
-        address = shed_address_ref(redis->address);
-    else if (shed_address_create_at(redis->address, node->host, node->port,
-                                    &address, &err) != SHED_OK)
-        cli_fail_error(redis->call, &err);
-    return cli_server_create(redis->call, address);
+    return cli_redis_is_cluster(redis)
+               ? cli_server_create_at(redis->call, redis->address, node->host,
+                                      node->port)
+               : cli_server_create(redis->call,
+                                   shed_address_ref(redis->address));
 }
 
 static struct cli_server *server_at(struct cli_redis *redis, size_t i)
@@ -155,7 +134,7 @@ void cli_redis_open(struct cli_call *call)
     call->redis = redis;
     redis->call = call;
     redis->end = &redis->first;
-    redis->address = parse_uri(call);
+    redis->address = cli_server_address(call);
     shed_cluster_map_init(&redis->map, "", "", shed_now_ms());
     cli_redis_follow(redis);
     (void)cli_redis_next(redis, &redis->chosen);

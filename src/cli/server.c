@@ -59,6 +59,24 @@ struct shed_client_options cli_client_options(const struct cli_call *call)
     return options;
 }
 
+struct shed_address *cli_server_address(const struct cli_call *call)
+{
+    const struct shed_client_options options = cli_client_options(call);
+    struct shed_address *address;
+    struct shed_error err;
+
+    if (call->redis_uri == NULL)
+        cli_fail(call, CLI_USAGE,
+                 "no Redis given: use --redis URI, or set SNOWSHED_REDIS");
+    if (shed_address_create(call->redis_uri, &address, &err) != SHED_OK)
+        cli_fail(call, err.code == SHED_EINVAL ? CLI_USAGE : CLI_FAILED,
+                 "%s; examples: redis://host:6379/0, unix:/run/redis.sock",
+                 err.reason);
+    if (shed_address_use_tls(address, &options, &err) != SHED_OK)
+        cli_fail_error(call, &err);
+    return address;
+}
+
 struct cli_server *cli_server_create(const struct cli_call *call,
                                      struct shed_address *address)
 {
@@ -70,6 +88,18 @@ struct cli_server *cli_server_create(const struct cli_call *call,
     address->is_guide = true; /* replicas are looked at, too */
     shed_conn_init(&s->conn, address, &options);
     return s;
+}
+
+struct cli_server *cli_server_create_at(const struct cli_call *call,
+                                        const struct shed_address *base,
+                                        const char *host, const char *port)
+{
+    struct shed_address *address;
+    struct shed_error err;
+
+    if (shed_address_create_at(base, host, port, &address, &err) != SHED_OK)
+        cli_fail_error(call, &err);
+    return cli_server_create(call, address);
 }
 
 void cli_server_destroy(struct cli_server *s)

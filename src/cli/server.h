@@ -20,9 +20,18 @@ struct cli_server {
 /* The options of a client that does as the command line says. */
 struct shed_client_options cli_client_options(const struct cli_call *call);
 
+/* What the call's URI names, to be given back with shed_address_unref. Ends the
+ * program if the URI is wrong. */
+struct shed_address *cli_server_address(const struct cli_call *call);
+
 /* Takes the address over. Nothing is connected yet. */
 struct cli_server *cli_server_create(const struct cli_call *call,
                                      struct shed_address *address);
+
+/* The same, of a node or sentinel of those that base names. */
+struct cli_server *cli_server_create_at(const struct cli_call *call,
+                                        const struct shed_address *base,
+                                        const char *host, const char *port);
 
 /* NULL is allowed. */
 void cli_server_destroy(struct cli_server *server);
@@ -48,8 +57,8 @@ bool cli_server_await(struct cli_server *server, struct shed_reply **answer,
                       struct shed_error *err);
 
 /* Send a command, and wait for its answer; NULL, and err says why, if there is
- * none. An error is an answer, or, if what is not NULL, a
- * failure, which names that. */
+ * none. An error is an answer, or, if what is not NULL, a failure, which names
+ * that. */
 __attribute__((format(printf, 4, 5))) struct shed_reply *
 cli_server_ask(struct cli_server *server, struct shed_error *err,
                const char *what, const char *format, ...);

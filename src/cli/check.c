@@ -227,20 +227,25 @@ static void settle_batch(struct check *c)
         cli_fail(c->call, CLI_FAILED, "no row can be compared: %s", c->why);
 }
 
-static void gather(struct check *c, const struct cli_key *key)
+static void gather(struct check *c, struct shed_bytes name)
 {
     struct item *item = cli_alloc(1, sizeof(*item));
 
-    cli_key_copy(&item->key, key);
+    (void)cli_key_parse(&item->key, c->call->words[0], name);
     c->items[c->count++] = item;
     if (c->count == c->batch)
         settle_batch(c);
 }
 
+/* The name of an entry in Redis. A sample may be of a million. */
+struct drawn {
+    size_t size;
+    char name[];
+};
+
 /* Of the entries so far, each has the same chance to be in the sample
  * (J. Vitter, "Random Sampling with a Reservoir", 1985, algorithm R). */
-static void draw(struct check *c, struct cli_key **sample,
-                 const struct cli_key *key)
+static void draw(struct check *c, struct drawn **sample, struct shed_bytes name)
 {
     uint64_t i = c->seen < c->call->sample
                      ? c->seen
@@ -249,16 +254,17 @@ static void draw(struct check *c, struct cli_key **sample,
     c->seen++;
     if (i >= c->call->sample)
         return;
-    if (sample[i] == NULL)
-        sample[i] = cli_alloc(1, sizeof(**sample));
-    cli_key_copy(sample[i], key);
+    free(sample[i]);
+    sample[i] = cli_alloc(1, sizeof(**sample) + name.size);
+    sample[i]->size = name.size;
+    memcpy(sample[i]->name, name.data, name.size);
 }
 
 /* Compare all entries, or a sample of them. */
 static void check_entries(struct check *c, struct cli_walk *walk)
 {
     size_t size = (size_t)c->call->sample;
-    struct cli_key **sample = cli_alloc(size, sizeof(*sample));
+    struct drawn **sample = cli_alloc(size, sizeof(*sample));
 
     while (cli_walk_next(walk))
         for (size_t i = 0; i < walk->count; i++) {
@@ -266,12 +272,12 @@ static void check_entries(struct check *c, struct cli_walk *walk)
             if (!found->is_entry || found->is_refresh)
                 continue;
             if (size == 0)
-                gather(c, &found->key);
+                gather(c, found->name);
             else
-                draw(c, sample, &found->key);
+                draw(c, sample, found->name);
         }
     for (size_t i = 0; i < size && sample[i] != NULL; i++) {
-        gather(c, sample[i]);
+        gather(c, shed_bytes(sample[i]->name, sample[i]->size));
         free(sample[i]);
     }
     free(sample);

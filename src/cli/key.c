@@ -28,11 +28,6 @@ const char *cli_key_set(struct cli_key *key, const char *cache,
     return NULL;
 }
 
-void cli_key_copy(struct cli_key *to, const struct cli_key *from)
-{
-    (void)cli_key_set(to, from->cache, cli_key_bytes(from));
-}
-
 struct shed_bytes cli_key_word(const struct cli_call *call, char *word)
 {
     size_t size = call->is_escaped ? cli_unescape(word) : strlen(word);

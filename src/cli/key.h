@@ -19,8 +19,6 @@ void cli_key_check_cache(const struct cli_call *call, const char *name);
 const char *cli_key_set(struct cli_key *key, const char *cache,
                         struct shed_bytes bytes);
 
-void cli_key_copy(struct cli_key *to, const struct cli_key *from);
-
 /* The bytes of a word of a call, which --escaped unescapes in place. Ends the
  * program if they cannot be. */
 struct shed_bytes cli_key_word(const struct cli_call *call, char *word);

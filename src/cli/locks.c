@@ -85,7 +85,7 @@ static enum state state_of(const struct shed_reply *reply)
     if (record.size == sizeof(struct record) && cli_begins(at, MAGIC))
         return HELD;
     if (record.size > strlen(MAGIC) && cli_begins(at, FAMILY) &&
-        strspn(at + strlen(FAMILY), DIGITS) > 0)
+        strspn(at + strlen(FAMILY), DIGITS) == 1)
         return UNKNOWN;
     return record.size > 0 && strspn(at, DIGITS) == record.size ? STAMP : TEXT;
 }

@@ -121,9 +121,6 @@ static void begin_extend(struct shed_lock_machine *m,
                          struct shed_lock_request *r)
 {
     r->holder = m->hold.holder;
-    m->round.is_rewrite =
-        r == &m->renewal && m->hold.rewrite_at_ms != UINT64_MAX;
-    m->hold.rewrite_at_ms = UINT64_MAX;
     shed_round_begin(m, r);
     /* Redis may begin a lease without an answer that is read in time */
     if (r->lease_ms > 0)
@@ -168,25 +165,27 @@ static bool begin_closing(struct shed_lock_machine *m)
     return false;
 }
 
-/* Renew the hold. If the hold is not renewed and its record must only be
- * rewritten, its end stays the same. */
+/* Renew the hold. If its lease is not prolonged any longer and its record must
+ * only be written again, its end stays the same. */
 static bool begin_renewal(struct shed_lock_machine *m)
 {
     struct shed_hold *hold = &m->hold;
+    bool is_prolonged = m->spec->algorithm->has_lease &&
+                        !shed_owner_has_ended(hold->owner) &&
+                        m->now_ms < hold->renew_until_ms;
+    /* a bare token names no session */
+    bool is_stale = m->spec->algorithm->has_tokens && hold->epochs != m->epochs;
 
-    if (shed_owner_has_ended(hold->owner) || m->now_ms >= hold->renew_until_ms)
-        hold->renew_at_ms = UINT64_MAX;
-    /* a bare token names no session, and there is no script that writes it
-     * without prolonging its lease */
-    if (!m->spec->algorithm->has_tokens && hold->renew_at_ms == UINT64_MAX)
-        hold->rewrite_at_ms = UINT64_MAX;
-    if (!hold->is_held ||
-        m->now_ms < shed_lock_sooner_ms(hold->renew_at_ms, hold->rewrite_at_ms))
+    if (!hold->is_held || m->now_ms < hold->renew_at_ms)
         return false;
+    if (!is_prolonged && !is_stale) {
+        hold->renew_at_ms = UINT64_MAX;
+        return false;
+    }
     m->renewal = (struct shed_lock_request){
         .op = SHED_LOCK_OP_EXTEND,
         .generation = hold->generation,
-        .lease_ms = hold->renew_at_ms != UINT64_MAX ? hold->lease_ms : 0};
+        .lease_ms = is_prolonged ? hold->lease_ms : 0};
     begin_extend(m, &m->renewal);
     return true;
 }
@@ -302,7 +301,7 @@ static void on_change(struct shed_lock_machine *m, bool is_epoch, size_t server)
 {
     if (is_epoch) {
         m->epochs++;
-        m->hold.rewrite_at_ms = 0;
+        m->hold.renew_at_ms = 0;
         m->voter[server].clean_at_ms = 0;
     }
     m->retry_at_ms = m->now_ms + shed_lock_jitter_ms(m);

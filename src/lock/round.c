@@ -205,7 +205,7 @@ static void win(struct shed_lock_machine *m)
     shed_lock_machine_grant(m, r, &round->question);
     /* a bare majority is fragile: renew soon, at all servers */
     if (!shed_lock_is_alone(m))
-        shed_hold_retry(&m->hold, false, m->now_ms, shed_lock_draw(m));
+        shed_lock_machine_retry(m);
     shed_lock_answer(
         m, r,
         m->life == SHED_LOCK_OPEN ? SHED_OK : shed_lock_fail_closed(&r->error));
@@ -284,9 +284,11 @@ static void end_extend_of_hold(struct shed_lock_machine *m,
     if (verdict == SHED_VERDICT_NO)
         shed_lock_machine_lose(m, "its lease ended, or its key was removed");
     else if (verdict != SHED_VERDICT_YES)
-        shed_hold_retry(hold, round->is_rewrite, m->now_ms, shed_lock_draw(m));
+        shed_lock_machine_retry(m);
     else if (round->question.lease_ms > 0)
         shed_hold_renew(hold, &round->question);
+    else
+        hold->epochs = round->question.epochs;
 }
 
 /* Returns: the verdict, or NO if the hold has ended meanwhile. An answer that

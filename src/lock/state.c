@@ -108,11 +108,6 @@ void shed_lock_fail_gone(struct shed_lock_request *r)
 
 /* --------------------------------------------------------------- the hold */
 
-static void renew_at(struct shed_hold *h, uint64_t at_ms)
-{
-    h->renew_at_ms = at_ms < h->renew_until_ms ? at_ms : UINT64_MAX;
-}
-
 void shed_hold_renew(struct shed_hold *h, const struct shed_exchange *exchange)
 {
     const struct shed_lock_spec *spec = exchange->spec;
@@ -121,9 +116,10 @@ void shed_hold_renew(struct shed_hold *h, const struct shed_exchange *exchange)
     h->lease_ms = exchange->lease_ms;
     h->valid_until_ms = shed_lock_valid_until_ms(exchange);
     h->renew_until_ms = h->since_ms + spec->options->watchdog_ms;
-    h->renew_at_ms = UINT64_MAX;
-    if (spec->algorithm->has_lease)
-        renew_at(h, exchange->asked_ms + exchange->lease_ms / RENEW_DIVISOR);
+    h->renew_at_ms = exchange->asked_ms + exchange->lease_ms / RENEW_DIVISOR;
+    if (!spec->algorithm->has_lease || h->renew_at_ms >= h->renew_until_ms)
+        h->renew_at_ms = UINT64_MAX;
+    h->epochs = exchange->epochs;
 }
 
 /* Begin a hold of what an acquire has won; there must be none. */
@@ -137,22 +133,19 @@ static void begin_hold(struct shed_hold *h, struct shed_owner *owner,
                             .generation = h->generation + 1,
                             .holder = exchange->holder,
                             .fence = exchange->fence,
-                            .since_ms = exchange->asked_ms,
-                            .rewrite_at_ms = UINT64_MAX};
+                            .since_ms = exchange->asked_ms};
     shed_hold_renew(h, exchange);
 }
 
-void shed_hold_retry(struct shed_hold *h, bool is_rewrite, uint64_t now_ms,
-                     uint64_t random)
+void shed_lock_machine_retry(struct shed_lock_machine *m)
 {
-    if (is_rewrite)
-        h->rewrite_at_ms =
-            now_ms + shed_backoff_equal_ms(0, REWRITE_MS, REWRITE_MS, random);
-    if (h->renew_at_ms != UINT64_MAX)
-        renew_at(h,
-                 now_ms + shed_backoff_equal_ms(
-                              0, RETRY_FIRST_MS + h->lease_ms / RETRY_DIVISOR,
-                              h->lease_ms, random));
+    struct shed_hold *h = &m->hold;
+    uint64_t pause_ms = h->epochs != m->epochs
+                            ? REWRITE_MS
+                            : RETRY_FIRST_MS + h->lease_ms / RETRY_DIVISOR;
+
+    h->renew_at_ms = m->now_ms + shed_backoff_equal_ms(0, pause_ms, h->lease_ms,
+                                                       shed_lock_draw(m));
 }
 
 static void end_hold(struct shed_hold *h)
@@ -179,16 +172,15 @@ uint64_t shed_hold_due_ms(const struct shed_hold *h, bool is_watched)
                           ? h->valid_until_ms
                           : UINT64_MAX;
 
-    due_ms = shed_lock_sooner_ms(due_ms, h->renew_at_ms);
-    due_ms = shed_lock_sooner_ms(due_ms, h->rewrite_at_ms);
-    return h->is_held ? due_ms : UINT64_MAX;
+    return h->is_held ? shed_lock_sooner_ms(due_ms, h->renew_at_ms)
+                      : UINT64_MAX;
 }
 
 const char *shed_hold_reason(const struct shed_hold *h)
 {
     if (shed_owner_has_ended(h->owner))
         return "the thread that held the lock has ended without a release";
-    if (h->renew_at_ms != UINT64_MAX)
+    if (h->valid_until_ms < h->renew_until_ms)
         return "the lease has ended: no renewal succeeded";
     if (h->renew_until_ms > h->since_ms)
         return "the lease has ended: watchdog_ms has passed";
@@ -225,7 +217,7 @@ void shed_lock_machine_grant(struct shed_lock_machine *m,
     shed_count(&m->counters->acquired, 1);
     m->last_try.code = SHED_OK;
     if (m->epochs != exchange->epochs)
-        m->hold.rewrite_at_ms = 0;
+        m->hold.renew_at_ms = 0;
     if (m->cohort_since_ms == 0)
         m->cohort_since_ms = exchange->asked_ms;
 }

@@ -32,11 +32,11 @@ struct shed_hold {
     uint64_t lease_ms;
     uint64_t since_ms;
     uint64_t valid_until_ms; /* UINT64_MAX: it does not end */
-    uint64_t renew_at_ms;    /* UINT64_MAX: it is not renewed */
+    /* when the record is written again, to prolong the lease, or because it
+     * names a session that has changed; UINT64_MAX: it is not */
+    uint64_t renew_at_ms;
     uint64_t renew_until_ms; /* the end of renewals; UINT64_MAX: none */
-    /* when to write the record again, because the one in Redis names a session
-     * that has changed; UINT64_MAX: it has not */
-    uint64_t rewrite_at_ms;
+    unsigned epochs;         /* of the lock, when the record was written */
 };
 
 enum shed_lock_life {
@@ -106,7 +106,6 @@ struct shed_lock_round {
      * lock. */
     struct shed_exchange question;
     unsigned numberings;        /* how often the number was written */
-    bool is_rewrite;            /* EXTEND: the session has changed */
     uint64_t patience_until_ms; /* servers that have not answered by then count
                                    as failed */
     struct shed_tally tally;
@@ -220,18 +219,13 @@ enum shed_code shed_lock_fail_closed(struct shed_error *err);
 void shed_hold_renew(struct shed_hold *hold,
                      const struct shed_exchange *exchange);
 
-/* A renewal failed: set the time of the next try. A rewrite is urgent: others
- * may take the holder for dead. */
-void shed_hold_retry(struct shed_hold *hold, bool is_rewrite, uint64_t now_ms,
-                     uint64_t random);
-
 /* Whether the lock is held and its lease is safe at now_ms. */
 bool shed_hold_is_safe(const struct shed_hold *hold, uint64_t now_ms);
 bool shed_hold_is_mine(const struct shed_hold *hold,
                        const struct shed_owner *owner);
 
-/* When the hold must next be renewed, rewritten or declared lost. UINT64_MAX:
- * never. is_watched: somebody wants to hear of its loss. */
+/* When the hold must next be renewed or declared lost. UINT64_MAX: never.
+ * is_watched: somebody wants to hear of its loss. */
 uint64_t shed_hold_due_ms(const struct shed_hold *hold, bool is_watched);
 
 /* Why the hold was lost, as text. */
@@ -250,6 +244,9 @@ static inline uint64_t shed_lock_sooner_ms(uint64_t a_ms, uint64_t b_ms)
 void shed_lock_machine_grant(struct shed_lock_machine *m,
                              struct shed_lock_request *request,
                              const struct shed_exchange *exchange);
+
+/* Renew the hold again soon. */
+void shed_lock_machine_retry(struct shed_lock_machine *m);
 
 /* Lose the hold. */
 void shed_lock_machine_lose(struct shed_lock_machine *m, const char *reason);

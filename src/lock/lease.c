@@ -33,7 +33,10 @@ static bool next_command(struct shed_exchange *exchange, struct shed_args *args)
         shed_exchange_add_number(exchange, 2, args, exchange->holder.wait_ms);
     else
         shed_args_add_text(args, "");
-    shed_exchange_add_number(exchange, 3, args, exchange->fence);
+    shed_exchange_add_number(exchange, 3, args,
+                             exchange->op == SHED_LOCK_OP_EXTEND
+                                 ? exchange->may_grant
+                                 : exchange->fence);
     return true;
 }
 

@@ -87,6 +87,7 @@ struct shed_exchange {
     struct shed_lock_holder holder; /* then with what the algorithm has set */
     uint64_t lease_ms;
     uint64_t asked_ms; /* before it was sent */
+    bool may_grant;    /* EXTEND: if nobody has the lock there, it is granted */
     unsigned epochs;   /* of the lock at that time */
     uint64_t fence;    /* ADVANCE: later ones are above it; CONFIRM: the token;
                           then, of the answer YES: ACQUIRE, CONFIRM: the token, 0:

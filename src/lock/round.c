@@ -128,8 +128,10 @@ void shed_round_begin(struct shed_lock_machine *m, struct shed_lock_request *r)
     question->asked_ms = m->now_ms;
     question->epochs = m->epochs;
     question->fence = r->fence_number;
-    if (r->op == SHED_LOCK_OP_EXTEND)
+    if (r->op == SHED_LOCK_OP_EXTEND) {
         question->lease_ms = r->lease_ms;
+        question->may_grant = !shed_lock_is_alone(m);
+    }
     ask_all(m);
 }
 
@@ -254,26 +256,6 @@ static void end_acquire(struct shed_lock_machine *m, enum shed_verdict verdict)
 
 /* ---------------------------------- the end of an extend, release, advance */
 
-/* Ask servers that do not have the lock to grant it while the hold is safe.
- * They had granted it to a handle that got no majority, or have lost it. Their
- * answers are not counted here; the next renewal shows who has the lock. */
-static void repair(struct shed_lock_machine *m)
-{
-    struct shed_exchange question =
-        shed_exchange_make(m->spec, SHED_LOCK_OP_ACQUIRE, &m->hold.holder);
-
-    if (!shed_hold_is_safe(&m->hold, m->now_ms))
-        return;
-    question.lease_ms = shed_left_ms(m->hold.valid_until_ms, m->now_ms);
-    for (size_t i = 0; i < m->count; i++) {
-        struct shed_voter *v = &m->voter[i];
-        if (!v->is_missing || v->state != SHED_VOTER_IDLE)
-            continue;
-        v->is_missing = false;
-        ask(m, i, SHED_VOTER_BUSY, &question);
-    }
-}
-
 static void end_extend_of_hold(struct shed_lock_machine *m,
                                enum shed_verdict verdict)
 {
@@ -298,22 +280,21 @@ static enum shed_verdict end_extend(struct shed_lock_machine *m,
 {
     const struct shed_lock_round *round = &m->round;
     uint64_t generation = round->request->generation;
+    bool is_current = m->hold.is_held && m->hold.generation == generation;
 
     /* an extension that the holder requested, or a rewrite, is no renewal */
     if (round->request == &m->renewal && round->question.lease_ms > 0)
         shed_count(verdict == SHED_VERDICT_YES ? &m->counters->renewals
                                                : &m->counters->renewal_failures,
                    1);
-    if (m->hold.is_held && m->hold.generation == generation) {
+    if (is_current)
         end_extend_of_hold(m, verdict);
-    } else {
-        /* nobody else would release what was renewed for a lost hold */
-        if (m->lost_generation == generation && verdict != SHED_VERDICT_NO)
-            shed_lock_cancel_try(m, &round->question.holder);
-        verdict = SHED_VERDICT_NO;
-    }
-    repair(m);
-    return verdict;
+    /* nobody else would release what was renewed, or granted by a quorum's
+     * server that did not have it, for a lost hold */
+    if (m->lost_generation == generation &&
+        (verdict != SHED_VERDICT_NO || !shed_lock_is_alone(m)))
+        shed_lock_cancel_try(m, &round->question.holder);
+    return is_current ? verdict : SHED_VERDICT_NO;
 }
 
 /* End a round other than an acquire. */
@@ -429,6 +410,4 @@ void shed_round_answered(struct shed_lock_machine *m, size_t i)
     }
     if (round->is_open)
         ask_if_idle(m, i);
-    else if (before == SHED_VOTER_BUSY && op == SHED_LOCK_OP_EXTEND)
-        repair(m); /* it was decided without this server */
 }

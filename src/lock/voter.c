@@ -112,16 +112,6 @@ uint64_t shed_voter_clean_at_ms(const struct shed_voter *v)
 
 /* --------------------------------------------------------------- answers */
 
-/* An undo tells only whether something was removed. An ADVANCE tells nothing
- * about the lock. */
-static void note_missing(struct shed_voter *v)
-{
-    if (v->exchange.op == SHED_LOCK_OP_UNDO)
-        v->is_missing |= v->exchange.end == SHED_EXCHANGE_YES;
-    else if (v->exchange.op != SHED_LOCK_OP_ADVANCE)
-        v->is_missing = v->exchange.end == SHED_EXCHANGE_NO;
-}
-
 /* An undo, or a release, was answered. A try that was sent over another
  * connection needs two of them: a server that was stopped, with both in its
  * sockets, may have carried out the first undo before the try. The second undo
@@ -152,7 +142,6 @@ enum shed_voter_state shed_voter_answered(struct shed_voter *v, uint64_t now_ms,
 
     assert(before != SHED_VOTER_IDLE);
     v->state = SHED_VOTER_IDLE;
-    note_missing(v);
     if (is_removal && !has_failed)
         confirm_removal(v, now_ms);
     if (v->exchange.op == SHED_LOCK_OP_RELEASE && has_failed)

@@ -16,8 +16,7 @@ enum shed_voter_state {
                          counts */
     SHED_VOTER_BUSY   /* its answer does not count: it was asked in a round that
                          is over, but the command may still take effect; or it
-                         was asked to remove a leftover, or to grant a lock that
-                         a majority has granted */
+                         was asked to remove a leftover */
 };
 
 /* The most leftovers that one server can have. While only RESERVED places or
@@ -35,7 +34,6 @@ struct shed_voter {
     enum shed_voter_state state;
     uint64_t asked_ms; /* since when, unless it is IDLE */
     bool is_next;      /* the round's question follows; never while IDLE */
-    bool is_missing;   /* its last answer was that it does not have the lock */
     /* Holders that may have something there but should not, the newest last. */
     struct shed_lock_holder leftover[SHED_LEFTOVERS_MAX];
     size_t leftover_count;

@@ -10,7 +10,7 @@
 --       4 lease, ms   5 grace, ms; 0: a holder is never taken for dead
 --       6 the asking handle (any bytes)
 --       7 of a fair lock: how long the caller waits, ms; else empty
---       8 the number to advance to
+--       8 the number to advance to; of an extension 1: take a free lock
 
 local _, COUNTER, SUSPICION, QUEUE, OFFER, MARK = unpack(KEYS)
 local token, process, run, lease, grace, handle, wait, least = unpack(ARGV)

@@ -29,8 +29,9 @@ enum {
 /* steps: what happens, and after a colon how the exchange ends: after OOM
  * Redis refused it for want of memory, and the model, which has memory, was not
  * asked. Holders are letters; the process of A is 0, that of B 1, and so on; a
- * is A with another handle. "blank": the process has no channel; "elsewhere":
- * it had one on another run of the server. */
+ * is A with another handle. "spread" is a quorum's extension. "blank": the
+ * process has no channel; "elsewhere": it had one on another run of the server.
+ */
 struct scenario {
     const char *name;
     const struct shed_algorithm *algorithm;
@@ -82,6 +83,10 @@ static const struct scenario scenarios[] = {
      "acquire B: NO long"},
     {"what is not renewed keeps its end when it is written again",
      &shed_lock_lease, false, "acquire A: YES, persist, rewrite A blank: YES"},
+    {"a quorum's extension takes a free lock, and does not count it",
+     &shed_lock_lease, false,
+     "spread A: NO, extend A: YES, spread B: NO, release A: YES, "
+     "set foreign, spread A: NO, del, extend A: NO, acquire B: YES"},
     {"a foreign client's lock is waited for", &shed_lock_lease, false,
      "set foreign, acquire A: NO short, extend A: NO, undo A: NO, "
      "release A: NO, del, extend A: NO, acquire A: YES"},
@@ -354,6 +359,8 @@ static void run_exchange(const struct scenario *scenario,
         begin(&exchange, scenario, op, letter, how, side);
         if (strncmp(step->what, "rewrite", strlen("rewrite")) == 0)
             exchange.lease_ms = 0;
+        exchange.may_grant =
+            strncmp(step->what, "spread", strlen("spread")) == 0;
         if (op == SHED_LOCK_OP_ADVANCE)
             exchange.fence = strtoull(who, NULL, 10);
         run_commands(&exchange, side, wall_ms);
@@ -500,11 +507,12 @@ static void set_clock(void)
 
 static void run_step(const struct scenario *scenario, const struct step *step)
 {
-    static const char *const verbs[] = {"acquire", "extend",  "release",
-                                        "undo",    "advance", "rewrite"};
+    static const char *const verbs[] = {"acquire", "extend",  "release", "undo",
+                                        "advance", "rewrite", "spread"};
     static const enum shed_lock_op ops[] = {
         SHED_LOCK_OP_ACQUIRE, SHED_LOCK_OP_EXTEND,  SHED_LOCK_OP_RELEASE,
-        SHED_LOCK_OP_UNDO,    SHED_LOCK_OP_ADVANCE, SHED_LOCK_OP_EXTEND};
+        SHED_LOCK_OP_UNDO,    SHED_LOCK_OP_ADVANCE, SHED_LOCK_OP_EXTEND,
+        SHED_LOCK_OP_EXTEND};
     char verb[16] = "", word[32] = "", how[16] = "";
     size_t i = 0;
 

@@ -146,6 +146,8 @@ static const struct row {
     {"extend", SHED_SCRIPT_LOCK_EXTEND, LOCK, ALONE, "1", HELD, "", ""},
     {"extend and rewrite", SHED_SCRIPT_LOCK_EXTEND, LOCK, ALONE, "1",
      "SET l LK1" TOKEN OTHER RUN " PX" LIFE, "", ""},
+    {"take what a quorum has granted", SHED_SCRIPT_LOCK_EXTEND, LOCK,
+     HOLDER LIFE " 300 handle '' 1", "0", "", "", ""},
     {"advance", SHED_SCRIPT_LOCK_ADVANCE, LOCK, ALONE, "4711",
      "SET f 4711 PX" LIFE, "", ""},
     {"advance a counter that is not there", SHED_SCRIPT_LOCK_ADVANCE, LOCK,

@@ -145,15 +145,22 @@ static uint64_t advance(struct lock_model *t, uint64_t step, uint64_t number,
     return t->counter;
 }
 
-static void take(struct lock_model *t, const struct lock_model_call *c,
-                 struct lock_model_reply *reply)
+static struct lock_model_text record_of(const struct lock_model_call *c)
 {
     struct lock_model_text record = {.size = RECORD_BYTES, .at = "LK1"};
-    uint64_t was;
 
     memcpy(record.at + TOKEN_AT, c->arg[TOKEN].at, SHED_TOKEN_BYTES);
     memcpy(record.at + PROCESS_AT, c->arg[PROCESS].at, SHED_PROCESS_BYTES);
     memcpy(record.at + RUN_AT, c->arg[RUN].at, SHED_RUN_BYTES);
+    return record;
+}
+
+static void take(struct lock_model *t, const struct lock_model_call *c,
+                 struct lock_model_reply *reply)
+{
+    struct lock_model_text record = record_of(c);
+    uint64_t was;
+
     set_lock(t, &record, lock_model_number(&c->arg[LEASE]));
     reply->type = LOCK_MODEL_HELD;
     reply->integer = (long long)advance(t, 1, us(t), us(t), &was);
@@ -461,17 +468,17 @@ static long long extend(struct lock_model *t, const struct lock_model_call *c)
 {
     uint64_t ends_ms = t->lock.ends_ms;
     uint64_t lease_ms = lock_model_number(&c->arg[LEASE]);
-    struct lock_model_text record = t->lock.value;
+    struct lock_model_text record = record_of(c);
+    bool is_taken =
+        !t->lock.is_set && c->arg[LEAST].at[0] == '1' && lease_ms > 0;
+    bool is_ours = is_token(&t->lock, c->arg[TOKEN].at);
 
     t->trackers |= UINT32_C(1) << c->client;
-    if (!is_token(&t->lock, c->arg[TOKEN].at))
-        return 0;
-    memcpy(record.at + PROCESS_AT, c->arg[PROCESS].at, SHED_PROCESS_BYTES);
-    memcpy(record.at + RUN_AT, c->arg[RUN].at, SHED_RUN_BYTES);
-    set_lock(t, &record, lease_ms);
-    if (lease_ms == 0)
+    if (is_taken || is_ours)
+        set_lock(t, &record, lease_ms);
+    if (is_ours && lease_ms == 0)
         t->lock.ends_ms = ends_ms;
-    return 1;
+    return is_ours;
 }
 
 /* the old value, the new value, the lease */

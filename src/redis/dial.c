@@ -24,19 +24,18 @@ static void drive(struct shed_conn *c, unsigned term, uint64_t until_ms)
 
 /* is_cut_short: nothing had come when the caller's deadline did, which was
  * before the connect timeout. */
-static void tell_failure(struct shed_gate *gate, struct shed_health_try try,
+static void tell_failure(struct shed_gate *gate,
+                         const struct shed_health_try *try,
                          const struct shed_conn_failure *f, bool is_cut_short)
 {
-    struct shed_health_event event = {is_cut_short   ? SHED_HEALTH_CUT_SHORT
-                                      : f->is_silent ? SHED_HEALTH_UNANSWERED
-                                                     : SHED_HEALTH_REFUSED,
-                                      try, f->since_ms};
+    enum shed_health_event_type type = is_cut_short   ? SHED_HEALTH_CUT_SHORT
+                                       : f->is_silent ? SHED_HEALTH_UNANSWERED
+                                                      : SHED_HEALTH_REFUSED;
 
     if (f->error.code != SHED_ENOMEM)
-        shed_gate_tell(gate, &event, &f->error);
-    event.type = SHED_HEALTH_NO_PRIMARY;
+        shed_gate_tell(gate, type, try, f->since_ms, &f->error);
     if (f->is_no_primary)
-        shed_gate_tell(gate, &event, NULL);
+        shed_gate_tell(gate, SHED_HEALTH_NO_PRIMARY, try, 0, NULL);
 }
 
 enum shed_code shed_dial(struct shed_gate *gate, struct shed_conn *c,
@@ -61,15 +60,12 @@ enum shed_code shed_dial(struct shed_gate *gate, struct shed_conn *c,
         shed_wire_block(&c->wire, c->command_timeout_ms, &why) != SHED_OK)
         shed_conn_fail(c, SHED_TROUBLE_DOWN, &why);
     if (c->state == SHED_CONN_OPEN) {
-        shed_gate_tell(
-            gate,
-            &(const struct shed_health_event){SHED_HEALTH_REACHED, try, 0},
-            NULL);
+        shed_gate_tell(gate, SHED_HEALTH_REACHED, &try, 0, NULL);
         return SHED_OK;
     }
     is_cut_short = c->failure.is_silent && deadline_ms < limit_ms;
     *was_tried = !is_cut_short;
-    tell_failure(gate, try, &c->failure, is_cut_short);
+    tell_failure(gate, &try, &c->failure, is_cut_short);
     if (is_cut_short)
         code = shed_fail(err, SHED_EREDIS,
                          "Redis %s: no connection before the deadline of the "

@@ -144,16 +144,20 @@ enum shed_code shed_gate_connect(struct shed_gate *g,
     return code;
 }
 
-void shed_gate_tell(struct shed_gate *g, const struct shed_health_event *event,
+void shed_gate_tell(struct shed_gate *g, enum shed_health_event_type type,
+                    const struct shed_health_try *try, uint64_t since_ms,
                     const struct shed_error *why)
 {
+    struct shed_health_event event = {.type = type, .since_ms = since_ms};
     uint64_t now_ms = lock(g), round = g->health.round;
     unsigned term = g->health.term;
-    bool is_reached = event->type == SHED_HEALTH_REACHED &&
-                      event->try.user == SHED_HEALTH_LINK;
-    bool is_over;
+    bool is_reached, is_over;
 
-    shed_health_tell(&g->health, event, now_ms, shed_random_jitter());
+    if (try != NULL)
+        event.try = *try;
+    is_reached =
+        type == SHED_HEALTH_REACHED && event.try.user == SHED_HEALTH_LINK;
+    shed_health_tell(&g->health, &event, now_ms, shed_random_jitter());
     is_over = g->health.term != term;
     if (is_over)
         (void)shed_fail(&g->failure, SHED_EREDIS, "Redis %s was not a primary",
@@ -171,8 +175,7 @@ void shed_gate_hear(struct shed_gate *g, uint64_t now_ms)
         atomic_store_explicit(&g->heard_ms, now_ms, memory_order_relaxed);
     if (!atomic_load_explicit(&g->is_hearing, memory_order_relaxed))
         return;
-    shed_gate_tell(
-        g, &(const struct shed_health_event){.type = SHED_HEALTH_HEARD}, NULL);
+    shed_gate_tell(g, SHED_HEALTH_HEARD, NULL, 0, NULL);
 }
 
 unsigned shed_gate_term(const struct shed_gate *g)

@@ -54,10 +54,11 @@ SHED_MUST_CHECK enum shed_code shed_gate_connect(struct shed_gate *gate,
                                                  struct shed_health_try *try,
                                                  struct shed_error *err);
 
-/* Tell what happened to a connection; why is the failure, NULL if it is
+/* Tell what happened to the connection of a try. try and since_ms are as of
+ * struct shed_health_event, or NULL and 0; why is the failure, NULL if it is
  * none. */
-void shed_gate_tell(struct shed_gate *gate,
-                    const struct shed_health_event *event,
+void shed_gate_tell(struct shed_gate *gate, enum shed_health_event_type type,
+                    const struct shed_health_try *try, uint64_t since_ms,
                     const struct shed_error *why);
 
 /* The same for SHED_HEALTH_HEARD, at next to no cost. */

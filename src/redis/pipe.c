@@ -132,9 +132,7 @@ static void begin_pause(struct shed_pipe *p)
 static void tell(struct shed_pipe *p, enum shed_health_event_type type,
                  uint64_t since_ms, const struct shed_error *why)
 {
-    const struct shed_health_event event = {type, p->attempt, since_ms};
-
-    shed_gate_tell(p->gate, &event, why);
+    shed_gate_tell(p->gate, type, &p->attempt, since_ms, why);
 }
 
 /* Tell the gate of a failure. A connection that was set up and lost is no

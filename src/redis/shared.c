@@ -199,10 +199,9 @@ static enum shed_wire_io receive(struct shed_shared *s, bool is_unsent,
 
 static void leave_server(const struct shed_shared *s)
 {
-    const struct shed_health_event event = {.type = SHED_HEALTH_NO_PRIMARY,
-                                            .try.term = s->conn.term};
+    const struct shed_health_try try = {.term = s->conn.term};
 
-    shed_gate_tell(s->gate, &event, NULL);
+    shed_gate_tell(s->gate, SHED_HEALTH_NO_PRIMARY, &try, 0, NULL);
 }
 
 /* Hand out what has been received. Returns: false: the connection was of no use
@@ -249,11 +248,8 @@ static void lose_if_silent_releasing(struct shed_shared *s)
     s->is_open = false; /* nobody sends on it */
     unlock_and_wake(s);
     if (failure.is_silent)
-        shed_gate_tell(
-            s->gate,
-            &(const struct shed_health_event){.type = SHED_HEALTH_MISSED,
-                                              .since_ms = failure.since_ms},
-            &failure.error);
+        shed_gate_tell(s->gate, SHED_HEALTH_MISSED, NULL, failure.since_ms,
+                       &failure.error);
     shed_mutex_lock(&s->mu);
     lose_releasing(s, &failure.error);
 }

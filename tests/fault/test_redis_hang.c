@@ -236,9 +236,7 @@ TEST(calls_that_wait_end_when_it_is_known)
     getter_start(&getter, fixture.cache, "k");
     WAIT_FOR(atomic_load(&begun) > begun_before);
     shed_gate_tell(shed_client_hold(fixture.client, "", 0)->gate,
-                   &(const struct shed_health_event){.type = SHED_HEALTH_MISSED,
-                                                     .since_ms = shed_now_ms()},
-                   &why);
+                   SHED_HEALTH_MISSED, NULL, shed_now_ms(), &why);
     getter_join(&getter);
     EXPECT_CODE(getter.code, SHED_EREDIS);
     expect_reason(&getter.error, "no answer; calls");

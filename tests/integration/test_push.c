@@ -97,8 +97,7 @@ static bool is_idle_now(struct shed_client *client, struct turn *turn)
  * idle may be closed, and its post would run afterwards. */
 TEST(a_session_that_is_to_hear_of_a_link_is_not_idle)
 {
-    struct shed_health_event reached = {.type = SHED_HEALTH_REACHED,
-                                        .try.user = SHED_HEALTH_LINK};
+    struct shed_health_try try = {.user = SHED_HEALTH_LINK};
     struct turn turn = {.post.run = look_late, .may_look = SHED_LATCH_INIT(1)};
     struct shed_server *held;
     struct shed_client *client;
@@ -108,10 +107,10 @@ TEST(a_session_that_is_to_hear_of_a_link_is_not_idle)
     WAIT_FOR(is_tracked(&server));
     held = shed_client_hold(client, "", 0);
     turn.session = held->session;
-    reached.try.term = shed_gate_term(held->gate);
+    try.term = shed_gate_term(held->gate);
     WAIT_FOR(is_idle_now(client, &turn));
     shed_reactor_post(client->reactor, &turn.post);
-    shed_gate_tell(held->gate, &reached, NULL);
+    shed_gate_tell(held->gate, SHED_HEALTH_REACHED, &try, 0, NULL);
     shed_latch_count_down(&turn.may_look, 1);
     shed_reactor_run(client->reactor, pass, NULL);
     ck_assert(!turn.was_idle);

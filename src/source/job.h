@@ -35,8 +35,8 @@ struct shed_loaded {
                            was never passed to a load */
     size_t failed_keys; /* in the first of the keys that failed alike in one
                            load: how many they are; in the others 0 */
-    bool is_refused;    /* it failed in the queue: the breaker opened, or a job
-                           for which callers wait took its place */
+    bool is_refused;    /* it never left the queue, or was not let in: for lack
+                           of room or a thread, or because of the breaker */
 };
 
 struct shed_job {

@@ -197,7 +197,9 @@ static enum shed_wire_io receive(struct shed_shared *s, bool is_unsent,
     return shed_wire_fill(&s->conn.wire, may_block, err);
 }
 
-static void leave_server(const struct shed_shared *s)
+/* With mu, so that no caller hears of it, and tries again, before the gate has
+ * left the server. What the gate calls only posts to the session. */
+static void leave_server_locked(const struct shed_shared *s)
 {
     const struct shed_health_try try = {.term = s->conn.term};
 
@@ -220,7 +222,7 @@ static bool deliver_all_releasing(struct shed_shared *s)
             break;
         shed_gate_hear(s->gate, now_ms);
         if (shed_reply_is_no_primary(reply))
-            leave_server(s);
+            leave_server_locked(s);
         s->is_out_of_step = event == SHED_CONN_PUSH;
         if (event == SHED_CONN_REPLY)
             deliver_locked(s, &call, reply, now_ms);

@@ -24,11 +24,11 @@
 /* ------------------------------------------------------------------ judging */
 
 #define DENIED                                                                 \
-    "Calls of the library will fail with SHED_EDENIED, or poll where they "    \
-    "could be notified."
+    "Without a right, calls of the library fail with SHED_EDENIED, or poll "   \
+    "where they could be notified."
 #define GRANT                                                                  \
-    "Grant these (ACL SETUSER; 'man snowshed' lists them all), or check "      \
-    "another name with --cache NAME or --lock NAME."
+    "Grant what is missing (ACL SETUSER; 'man snowshed' lists all rights), "   \
+    "or check another name with --cache NAME or --lock NAME."
 #define GRANT_FOR_OPTION "Grant these if you use that option."
 
 static const struct {

@@ -91,9 +91,6 @@ _Noreturn void cli_fail_error(const struct cli_call *call,
 
 _Noreturn void cli_fail_nomem(void);
 
-/* Flush the output, and end the program if that fails. */
-void cli_flush(const struct cli_call *call);
-
 /* Allocate memory, of zeros, or end the program. */
 void *cli_alloc(size_t count, size_t size);
 

@@ -3,7 +3,6 @@
  *
  * The table of commands, and how a call ends.
  */
-#include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -94,18 +93,6 @@ void cli_fail_error(const struct cli_call *call, const struct shed_error *err)
 {
     cli_fail(call, err->code == SHED_EINVAL ? CLI_USAGE : CLI_FAILED, "%s",
              err->reason);
-}
-
-void cli_flush(const struct cli_call *call)
-{
-    errno = 0;
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        struct cli_call quiet = *call;
-        if (errno == EPIPE)
-            exit(CLI_FAILED); /* the reader has closed the pipe, and knows it */
-        quiet.is_json = false;
-        cli_fail(&quiet, CLI_FAILED, "the output cannot be written");
-    }
 }
 
 void cli_fail_nomem(void)

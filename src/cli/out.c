@@ -1,6 +1,7 @@
 /* Members of a JSON object, and the text that is made of them. */
 #include "cli/out.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -269,6 +270,17 @@ static void print_object(json_t *object, int indent)
     }
 }
 
+/* End the program if the output cannot be written. */
+static void flush(void)
+{
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return;
+    if (errno != EPIPE) /* a reader that has closed the pipe knows it */
+        (void)fputs("snowshed: the output cannot be written\n", stderr);
+    exit(CLI_FAILED);
+}
+
 void cli_out_close(const struct cli_call *call, json_t *out)
 {
     size_t form = out == call->out ? JSON_INDENT(2) : JSON_COMPACT;
@@ -281,5 +293,5 @@ void cli_out_close(const struct cli_call *call, json_t *out)
         print_object(out, 0);
     }
     json_decref(out);
-    cli_flush(call);
+    flush();
 }

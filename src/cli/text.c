@@ -107,18 +107,16 @@ size_t cli_unescape(char *text)
 struct cli_text cli_duration(uint64_t ms)
 {
     static const struct {
-        uint64_t s; /* in one of the larger unit */
-        uint64_t part_s;
-        const char *unit, *part;
-    } units[] = {
-        {86400, 3600, "d", "h"}, {3600, 60, "h", "min"}, {60, 1, "min", "s"}};
+        uint64_t s;
+        const char *name;
+    } units[] = {{86400, "d"}, {3600, "h"}, {60, "min"}, {1, "s"}};
     uint64_t s = ms / MS_PER_S;
 
-    for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++)
+    for (size_t i = 0; i + 1 < sizeof(units) / sizeof(*units); i++)
         if (s >= units[i].s)
             return cli_format("%" PRIu64 " %s %" PRIu64 " %s", s / units[i].s,
-                              units[i].unit, s % units[i].s / units[i].part_s,
-                              units[i].part);
+                              units[i].name, s % units[i].s / units[i + 1].s,
+                              units[i + 1].name);
     return s > 0
                ? cli_format("%" PRIu64 ".%" PRIu64 " s", s, ms % MS_PER_S / 100)
                : cli_format("%" PRIu64 " ms", ms);

@@ -22,7 +22,7 @@
 #define SHED_SEEDS_MAX ((size_t)64)
 
 struct addrinfo;
-struct shed_tls_server;
+struct shed_tls_settings;
 
 /* A host of a list, and its port. */
 struct shed_place {
@@ -51,7 +51,9 @@ struct shed_address {
     char port_text[SHED_PORT_BYTES];
     char host_text[SHED_HOST_BYTES]; /* if it is no URI's */
     bool is_tls;                     /* set at creation */
-    struct shed_tls_server *tls; /* set before the first connection, if so */
+    /* set before the first connection, if so; another address's, unless this
+     * one is of a URI */
+    struct shed_tls_settings *tls;
     /* atomic */
     atomic_uint refs;
     atomic_bool is_role_refused; /* we have no right to ROLE */

@@ -94,6 +94,13 @@ void shed_error_set(struct shed_error *err, enum shed_code code,
     errno = saved_errno;
 }
 
+const char *shed_errno_text(int number, char text[SHED_ERRNO_BYTES])
+{
+    if (strerror_r(number, text, SHED_ERRNO_BYTES) != 0)
+        (void)snprintf(text, SHED_ERRNO_BYTES, "errno %d", number);
+    return text;
+}
+
 static bool is_zero(const unsigned char *bytes, size_t size)
 {
     for (size_t i = 0; i < size; i++)

@@ -21,6 +21,10 @@ shed_error_set(struct shed_error *err, enum shed_code code, const char *format,
 #define shed_fail_nomem(err, what)                                             \
     shed_fail(err, SHED_ENOMEM, "out of memory for %s", what)
 
+/* The text of an errno, written to text. */
+#define SHED_ERRNO_BYTES 64
+const char *shed_errno_text(int number, char text[SHED_ERRNO_BYTES]);
+
 /* A copy of a failure, for free(), so that what has not failed needs no room
  * for it. Returns: NULL when out of memory. */
 struct shed_error *shed_error_keep(const struct shed_error *error);

@@ -210,7 +210,7 @@ void cli_redis_send_args(struct cli_redis *redis, const struct shed_args *args)
     struct shed_error err;
 
     q->server = q->asked = redis->chosen;
-    q->args = shed_script_keep(args, true);
+    q->args = shed_script_keep(args);
     if (q->args == NULL)
         cli_fail_nomem();
     *redis->end = q;

@@ -471,12 +471,12 @@ static enum shed_code send_args(struct shed_pipe *p, struct shed_call *call,
     assert(call != NULL || args->script == NULL);
     if (call != NULL && args->script != NULL) {
         expected.number = ++p->last_number;
-        call->kept = shed_script_keep(args, p->hooks.on_elsewhere != NULL);
+        call->kept = shed_script_keep(args);
         expected.again = is_by_text ? NULL : call->kept;
         is_by_text = expected.again == NULL;
     }
     if (call != NULL && args->is_followed && p->hooks.on_elsewhere != NULL)
-        call->kept = shed_script_keep(args, true);
+        call->kept = shed_script_keep(args);
     if (args->is_asking)
         code = send_asking(p, now_ms);
     if (code == SHED_OK)

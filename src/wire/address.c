@@ -53,7 +53,8 @@ static enum shed_code take_db(struct shed_address *a, struct shed_uri_part part,
                          "Redis URI: the database must be a number from 0 to "
                          "%d",
                          DB_MAX);
-    (void)snprintf(a->db, sizeof(a->db), "%u", db);
+    if (db > 0)
+        (void)snprintf(a->db, sizeof(a->db), "%u", db);
     return SHED_OK;
 }
 
@@ -439,11 +440,6 @@ void shed_address_set_primary(struct shed_address *a, const char *host)
     shed_mutex_lock(&a->mu);
     (void)snprintf(a->primary, sizeof(a->primary), "%s", host);
     shed_mutex_unlock(&a->mu);
-}
-
-bool shed_address_selects(const struct shed_address *a)
-{
-    return a->db[0] != '\0' && strcmp(a->db, "0") != 0;
 }
 
 bool shed_address_is_known(struct shed_address *a)

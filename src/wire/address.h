@@ -46,7 +46,8 @@ struct shed_address {
     bool is_node;              /* of a cluster, by its map */
     bool is_guide; /* it is only asked where others are: a sentinel, or any node
                       of a cluster */
-    char db[24];   /* in decimal; empty for database 0 */
+    char db[24];   /* in decimal; empty for database 0, in which connections
+                      begin, because a proxy may refuse SELECT */
     struct shed_uri uri; /* holds all of the above except port */
     char port_text[SHED_PORT_BYTES];
     char host_text[SHED_HOST_BYTES]; /* if it is no URI's */
@@ -113,10 +114,6 @@ void shed_address_resolve(struct shed_address *address);
  * allowed for unref. */
 struct shed_address *shed_address_ref(struct shed_address *address);
 void shed_address_unref(struct shed_address *address);
-
-/* Whether a connection must select its database: one begins in database 0, and
- * a proxy that has no other may refuse SELECT. */
-bool shed_address_selects(const struct shed_address *address);
 
 /* Copy the socket address that the host name resolves to, and the host whose
  * certificate the server must have: that of the URI, or of the primary as its

@@ -171,9 +171,9 @@ static void finish_connecting(struct shed_conn *c, uint64_t now_ms)
         shed_conn_fail(c, SHED_TROUBLE_DOWN, &why);
         return;
     }
-    shed_setup_begin(&c->setup, c->address);
     c->state = SHED_CONN_SETTING_UP;
-    if (shed_setup_say(&c->setup, now_ms, &c->wire.out, &why) != SHED_OK)
+    if (shed_setup_begin(&c->setup, c->address, now_ms, &c->wire.out, &why) !=
+        SHED_OK)
         shed_conn_fail(c, SHED_TROUBLE_PASSING, &why);
     else
         open_if_set_up(c);

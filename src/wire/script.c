@@ -5,9 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Compared with this many bytes of arguments the text of a script is short. */
-#define KEEP_MAX_BYTES 32768
-
 void shed_script_begin(struct shed_args *args, enum shed_script script,
                        const char *keys)
 {
@@ -61,7 +58,7 @@ static char *copy_args(struct shed_args *copy, const struct shed_args *args,
     return at;
 }
 
-struct shed_args *shed_script_keep(const struct shed_args *args, bool is_needed)
+struct shed_args *shed_script_keep(const struct shed_args *args)
 {
     struct shed_args *copy;
     size_t size = bytes_of(args), count = 1;
@@ -71,8 +68,6 @@ struct shed_args *shed_script_keep(const struct shed_args *args, bool is_needed)
         size += bytes_of(a);
         count++;
     }
-    if (size > KEEP_MAX_BYTES && !is_needed)
-        return NULL;
     copy = malloc(count * sizeof(*copy) + size);
     if (copy == NULL)
         return NULL;

@@ -55,11 +55,9 @@ bool shed_script_is_reply(const struct shed_reply *reply, uint64_t number);
 void shed_script_by_text(struct shed_args *args);
 
 /* A copy of a call, to be repeated by text if the server does not know the
- * script. Ownership: one block, for free(). Returns: NULL when out of memory,
- * or, unless it is_needed, when the arguments are so long that sending the text
- * at once is cheaper than keeping a copy of them. */
-struct shed_args *shed_script_keep(const struct shed_args *args,
-                                   bool is_needed);
+ * script. Ownership: one block, for free(). Returns: NULL when out of
+ * memory. */
+struct shed_args *shed_script_keep(const struct shed_args *args);
 
 /* Whether the reply says that the server does not know the script. */
 bool shed_script_is_unknown(const struct shed_reply *reply);

@@ -10,48 +10,37 @@
 
 #include "base/error.h"
 
-static struct shed_args *add(struct shed_setup *s, const char *command)
+/* Append one of the commands. */
+static enum shed_code say(struct shed_setup *s, const struct shed_args *args,
+                          struct shed_buffer *out, struct shed_error *err)
 {
-    struct shed_args *args = &s->command[s->count];
-
     assert(s->count < SHED_SETUP_MAX);
-    s->count++;
-    *args = (struct shed_args){0};
-    shed_args_add_text(args, command);
-    return args;
+    s->command[s->count++] = args->at[0];
+    return shed_buffer_append(out, args, 0, err);
 }
 
-void shed_setup_begin(struct shed_setup *s, struct shed_address *a)
+enum shed_code shed_setup_begin(struct shed_setup *s, struct shed_address *a,
+                                uint64_t now_ms, struct shed_buffer *out,
+                                struct shed_error *err)
 {
-    struct shed_args *args;
-
-    *s = (struct shed_setup){.address = a};
-    if (a->password != NULL) {
-        args = add(s, "AUTH");
-        if (a->user != NULL)
-            shed_args_add_text(args, a->user);
-        shed_args_add_text(args, a->password);
-    }
-    if (shed_address_selects(a)) {
-        args = add(s, "SELECT");
-        shed_args_add_text(args, a->db);
-    }
-    if (a->is_guide)
-        return;
-    if (!atomic_load(&a->is_role_refused))
-        (void)add(s, "ROLE");
-    (void)add(s, "TIME");
-}
-
-enum shed_code shed_setup_say(struct shed_setup *s, uint64_t now_ms,
-                              struct shed_buffer *out, struct shed_error *err)
-{
+    const struct shed_args auth =
+        a->user != NULL ? shed_args_of("AUTH", a->user, a->password, NULL)
+                        : shed_args_of("AUTH", a->password, NULL);
+    const struct shed_args select = shed_args_of("SELECT", a->db, NULL);
+    const struct shed_args role = shed_args_of("ROLE", NULL);
+    const struct shed_args time = shed_args_of("TIME", NULL);
     enum shed_code code = SHED_OK;
 
-    s->said_ms = now_ms;
-    for (size_t i = 0; i < s->count && code == SHED_OK; i++)
-        code = shed_buffer_append(out, &s->command[i], 0, err);
-    return code;
+    *s = (struct shed_setup){.address = a, .said_ms = now_ms};
+    if (a->password != NULL)
+        code = say(s, &auth, out, err);
+    if (code == SHED_OK && a->db[0] != '\0')
+        code = say(s, &select, out, err);
+    if (a->is_guide)
+        return code;
+    if (code == SHED_OK && !atomic_load(&a->is_role_refused))
+        code = say(s, &role, out, err);
+    return code == SHED_OK ? say(s, &time, out, err) : code;
 }
 
 static bool awaits(const struct shed_setup *s, const char *command)
@@ -182,5 +171,5 @@ bool shed_setup_is_done(const struct shed_setup *s)
 const char *shed_setup_awaited(const struct shed_setup *s)
 {
     assert(s->answered < s->count);
-    return s->command[s->answered].at[0];
+    return s->command[s->answered];
 }

@@ -15,8 +15,8 @@
 
 struct shed_setup {
     struct shed_address *address;
-    struct shed_args command[SHED_SETUP_MAX];
-    size_t count;       /* of commands: AUTH and SELECT if the address needs
+    const char *command[SHED_SETUP_MAX];
+    size_t count;       /* of these: AUTH and SELECT if the address needs
                            them; unless it is a guide, ROLE, if that was not
                            refused, and TIME */
     size_t answered;    /* how many of them have been answered */
@@ -24,15 +24,13 @@ struct shed_setup {
     bool is_no_primary; /* why it failed: ROLE named no primary */
 };
 
-/* Prepare the set-up. Borrows from address. */
-void shed_setup_begin(struct shed_setup *setup, struct shed_address *address);
-
-/* Append all commands. Times are those of shed_now_ms. Returns: as
- * shed_buffer_append. */
-SHED_MUST_CHECK enum shed_code shed_setup_say(struct shed_setup *setup,
-                                              uint64_t now_ms,
-                                              struct shed_buffer *out,
-                                              struct shed_error *err);
+/* Begin the set-up, and append all its commands. Borrows address. Times are
+ * those of shed_now_ms. Returns: as shed_buffer_append. */
+SHED_MUST_CHECK enum shed_code shed_setup_begin(struct shed_setup *setup,
+                                                struct shed_address *address,
+                                                uint64_t now_ms,
+                                                struct shed_buffer *out,
+                                                struct shed_error *err);
 
 /* Take the next reply. Returns: SHED_OK; otherwise close the connection;
  * *trouble says whether another try can help. */

@@ -29,9 +29,6 @@
 #include "base/mutex.h"
 #include "base/process.h"
 
-/* Room for what strerror_r says. */
-#define FAILURE_BYTES 64
-
 struct shed_tls_settings {
     /* set at creation */
     SSL_CTX *context;
@@ -167,14 +164,12 @@ static int refuse_passphrase(char *out, int size, int is_writing, void *arg)
 static enum shed_code check_path(const char *setting, const char *path,
                                  struct shed_error *err)
 {
-    char text[FAILURE_BYTES];
+    char text[SHED_ERRNO_BYTES];
 
     if (access(path, R_OK) == 0)
         return SHED_OK;
-    if (strerror_r(errno, text, sizeof(text)) != 0)
-        text[0] = '\0';
     return shed_fail(err, SHED_EINVAL, "client %s %s cannot be read: %s",
-                     setting, path, text);
+                     setting, path, shed_errno_text(errno, text));
 }
 
 static enum shed_code believe(SSL_CTX *context, const char *ca,

@@ -34,8 +34,6 @@ _Static_assert(SHED_PARSER_MAX_LINE <= READ_BYTES,
 #define KEEP_BYTES ((size_t)256 * 1024)
 #define LINE_END_BYTES ((size_t)2)
 #define HEAD_BYTES (1 + SHED_DIGITS + LINE_END_BYTES)
-/* Room for what strerror_r says. */
-#define FAILURE_BYTES 64
 
 void shed_args_begin(struct shed_args *args, const char *command)
 {
@@ -223,22 +221,14 @@ static int move_from_stdio(int fd)
     return moved;
 }
 
-/* The text of an errno. */
-static const char *explain(int failure, char text[FAILURE_BYTES])
-{
-    if (strerror_r(failure, text, FAILURE_BYTES) != 0)
-        (void)snprintf(text, FAILURE_BYTES, "errno %d", failure);
-    return text;
-}
-
 static enum shed_code connect_failure(struct shed_address *a, int failure,
                                       struct shed_error *err)
 {
-    char text[FAILURE_BYTES];
+    char text[SHED_ERRNO_BYTES];
 
     shed_address_refuse(a);
     return shed_fail(err, SHED_EREDIS, "Redis %s: cannot connect: %s", a->text,
-                     explain(failure, text));
+                     shed_errno_text(failure, text));
 }
 
 enum shed_code shed_wire_open(struct shed_wire *w, struct shed_address *a,
@@ -246,7 +236,7 @@ enum shed_code shed_wire_open(struct shed_wire *w, struct shed_address *a,
 {
     struct sockaddr_storage name;
     socklen_t size;
-    char text[FAILURE_BYTES], host[SHED_HOST_BYTES];
+    char text[SHED_ERRNO_BYTES], host[SHED_HOST_BYTES];
     int on = 1;
     enum shed_code code = shed_address_get(a, &name, &size, host, err);
 
@@ -257,7 +247,7 @@ enum shed_code shed_wire_open(struct shed_wire *w, struct shed_address *a,
     if (w->fd < 0)
         return shed_fail(err, SHED_EBUSY,
                          "Redis %s: no descriptor for a socket: %s", a->text,
-                         explain(errno, text));
+                         shed_errno_text(errno, text));
     w->in_at = w->in_end = 0;
     w->is_starved = false;
     w->parser.takes_maps = a->is_guide;
@@ -302,22 +292,17 @@ static enum shed_wire_io lost(struct shed_error *err, const char *why)
     return SHED_WIRE_LOST;
 }
 
-static bool would_block(int failure)
-{
-    return failure == EAGAIN || failure == EWOULDBLOCK || failure == EINTR ||
-           failure == ENOBUFS;
-}
-
 /* What was tried has failed, as errno says. */
 static enum shed_wire_io fail_io(struct shed_error *err, const char *what)
 {
     int failure = errno;
-    char text[FAILURE_BYTES];
+    char text[SHED_ERRNO_BYTES];
 
-    if (would_block(failure))
+    if (failure == EAGAIN || failure == EWOULDBLOCK || failure == EINTR ||
+        failure == ENOBUFS)
         return SHED_WIRE_AGAIN;
     (void)shed_fail(err, SHED_EREDIS, "Redis: connection lost: %s: %s", what,
-                    explain(failure, text));
+                    shed_errno_text(failure, text));
     return SHED_WIRE_LOST;
 }
 
@@ -450,12 +435,12 @@ enum shed_code shed_wire_block(struct shed_wire *w, uint64_t limit_ms,
                             .tv_usec =
                                 (suseconds_t)(limit_ms % ms_per_s * us_per_ms)};
     int flags = fcntl(w->fd, F_GETFL);
-    char text[FAILURE_BYTES];
+    char text[SHED_ERRNO_BYTES];
 
     if (flags < 0 || fcntl(w->fd, F_SETFL, flags & ~O_NONBLOCK) != 0 ||
         setsockopt(w->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) != 0)
         return shed_fail(err, SHED_EREDIS, "Redis: cannot set up a socket: %s",
-                         explain(errno, text));
+                         shed_errno_text(errno, text));
     return SHED_OK;
 }
 
@@ -493,27 +478,17 @@ enum shed_wire_io shed_wire_next(struct shed_wire *w, struct shed_reply **reply,
                                    : "a reply that no command can have");
 }
 
-/* What TLS has to say for itself is nobody's reply. */
-static bool is_quiet_within_tls(struct shed_wire *w)
-{
-    enum shed_wire_io io = SHED_WIRE_DONE;
-
-    while (io == SHED_WIRE_DONE && w->in_end == 0)
-        io = shed_wire_fill(w, false, NULL);
-    return io == SHED_WIRE_AGAIN;
-}
-
 bool shed_wire_is_quiet(struct shed_wire *w)
 {
-    char byte;
+    enum shed_wire_io io = SHED_WIRE_DONE;
 
     if (w->in_at < w->in_end || !shed_parser_is_between(&w->parser))
         return false;
     w->in_at = w->in_end = 0;
-    if (w->tls != NULL)
-        return is_quiet_within_tls(w);
-    return recv(w->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
-           would_block(errno);
+    /* what TLS has to say for itself is nobody's reply */
+    while (io == SHED_WIRE_DONE && w->in_end == 0)
+        io = shed_wire_fill(w, false, NULL);
+    return io == SHED_WIRE_AGAIN;
 }
 
 int shed_wire_wait(const struct shed_wire *w, short events,

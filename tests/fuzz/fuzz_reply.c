@@ -89,6 +89,7 @@ static void set_up(const uint8_t *bytes, size_t size)
     struct shed_error err = {0};
     enum shed_code code = SHED_OK;
     struct shed_reply *reply;
+    struct shed_buffer commands = {0};
     struct shed_setup setup;
     struct stream stream;
 
@@ -96,7 +97,8 @@ static void set_up(const uint8_t *bytes, size_t size)
           SHED_OK);
     stream_open(&stream);
     stream_feed(&stream, bytes, size);
-    shed_setup_begin(&setup, address);
+    check(shed_setup_begin(&setup, address, 1, &commands, &err) == SHED_OK);
+    shed_buffer_fini(&commands);
     while (code == SHED_OK && !shed_setup_is_done(&setup) &&
            (reply = stream_next(&stream)) != NULL) {
         enum shed_trouble trouble;

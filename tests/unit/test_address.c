@@ -29,7 +29,7 @@ static const struct {
 } meanings[] = {
     {"redis://" L, NULL, NULL, L, "6379", "", NULL},
     {"redis://" L "/", NULL, NULL, L, "6379", "", NULL},
-    {"redis://" L "/0", NULL, NULL, L, "6379", "0", NULL},
+    {"redis://" L "/0", NULL, NULL, L, "6379", "", NULL},
     {"redis://" L ":7000/3", NULL, NULL, L, "7000", "3", NULL},
     {"redis://" L ":65535/1000000", NULL, NULL, L, "65535", "1000000", NULL},
     {"redis://127%2e0.0.1", NULL, NULL, L, "6379", "", NULL},
@@ -55,7 +55,7 @@ static const struct {
     {"unix:/run/r.sock?db=2", NULL, NULL, NULL, NULL, "2", "/run/r.sock"},
     {"unix:///run/r.sock?db=2", NULL, NULL, NULL, NULL, "2", "/run/r.sock"},
     {"unix:/a@b:c[d]&e=f", NULL, NULL, NULL, NULL, "", "/a@b:c[d]&e=f"},
-    {"unix:/a%3Fb%20c%40?db=0", NULL, NULL, NULL, NULL, "0", "/a?b c@"},
+    {"unix:/a%3Fb%20c%40?db=0", NULL, NULL, NULL, NULL, "", "/a?b c@"},
     {"unix:u:p@/r.sock", "u", "p", NULL, NULL, "", "/r.sock"},
     {"unix://:p@/r.sock?db=9", NULL, "p", NULL, NULL, "9", "/r.sock"},
     {"unix://u:p?q@r@/a@b", "u", "p?q@r", NULL, NULL, "", "/a@b"},

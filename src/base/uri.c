@@ -213,10 +213,8 @@ static enum shed_code cut_all(const struct shed_uri_form *form,
     parameters = cut(&rest, '?');
     out->path = form->has_host ? cut(&rest, '/') : rest;
     if (form->has_host)
-        out->host = rest;
-    if (form->has_host && !form->has_hosts)
-        code = cut_host(form, &out->host, &out->port, err);
-    if (code == SHED_OK && form->has_host && out->path.text != NULL &&
+        out->hosts = rest;
+    if (form->has_host && out->path.text != NULL &&
         memchr(out->path.text, '/', out->path.size) != NULL)
         code = shed_fail(err, SHED_EINVAL,
                          "%s: the %s has a '/': write %%2F for it", form->name,
@@ -236,8 +234,6 @@ static enum shed_code decode_all(const struct shed_uri_form *form,
 
     if (code == SHED_OK)
         code = decode(form, "password", &out->password, err);
-    if (code == SHED_OK && !form->has_hosts)
-        code = decode(form, "host", &out->host, err);
     if (code == SHED_OK)
         code = decode(form, form->path, &out->path, err);
     for (size_t i = 0; i < SHED_URI_PARAMETERS_MAX && code == SHED_OK; i++)

@@ -23,7 +23,6 @@ struct shed_uri_form {
      * this is "", at the last '@' of the URI. */
     const char *user_stops;
     bool has_host;    /* otherwise a path follows user and password */
-    bool has_hosts;   /* has_host, and there may be several */
     const char *path; /* the path's name in reasons: "database" */
     const char *parameters[SHED_URI_PARAMETERS_MAX]; /* that are allowed */
     const char *parameter_rule; /* the reason if another one is given */
@@ -38,11 +37,9 @@ struct shed_uri_part {
 
 struct shed_uri {
     struct shed_uri_part user, password;
-    /* without the brackets of an IPv6 address; present, maybe empty, if the
-     * form has a host. If it has_hosts, all of them as they are written:
-     * shed_uri_next_host */
-    struct shed_uri_part host;
-    unsigned port;             /* 0: none was given */
+    /* all of them as they are written, for shed_uri_next_host; present, maybe
+     * empty, if the form has a host */
+    struct shed_uri_part hosts;
     struct shed_uri_part path; /* with a host: the one segment behind its '/' */
     struct shed_uri_part parameters[SHED_URI_PARAMETERS_MAX]; /* values, in the
                                                                  form's order */
@@ -66,7 +63,7 @@ void shed_uri_fini(struct shed_uri *uri);
 
 /* Cut the first host[:port] off a list, which *list becomes the rest of; NULL:
  * it was the last. *port is 0 if there is none. Returns: SHED_OK and a host,
- * which is not empty; SHED_EINVAL. */
+ * which is not empty, without the brackets of an IPv6 address; SHED_EINVAL. */
 SHED_MUST_CHECK enum shed_code
 shed_uri_next_host(const struct shed_uri_form *form, char **list,
                    struct shed_uri_part *host, unsigned *port,

@@ -141,8 +141,7 @@ static void check_quorum(struct doctor *d, struct cli_server *sentinel,
 /* Judge the answer to SENTINEL MASTER of one of count sentinels. Returns:
  * whether its primary is the one that most agree on. */
 static bool judge_sentinel(struct doctor *d, const struct shed_reply *reply,
-                           size_t count,
-                           const struct shed_sentinel_answer *agreed)
+                           size_t count, const struct shed_place *agreed)
 {
     struct cli_text host = field_of(reply, "ip"),
                     port = field_of(reply, "port");
@@ -169,7 +168,7 @@ static bool judge_sentinel(struct doctor *d, const struct shed_reply *reply,
 
 static bool ask_sentinel(struct doctor *d, struct cli_server *sentinel,
                          const struct shed_address *address,
-                         const struct shed_sentinel_answer *agreed)
+                         const struct shed_place *agreed)
 {
     struct shed_error err;
     struct shed_reply *reply = cli_server_ask(
@@ -194,15 +193,14 @@ static bool ask_sentinel(struct doctor *d, struct cli_server *sentinel,
 /* Ask a primary's sentinels, first as the library does. */
 static bool ask_sentinels(struct doctor *d, struct shed_address *address)
 {
-    struct shed_sentinel_answer agreed = {.host = ""};
+    struct shed_place agreed = {.host = ""};
     struct shed_error why;
     enum shed_code code = shed_sentinels_ask(address, &agreed, &why);
     size_t agree = 0;
 
     for (size_t i = 0; i < address->count; i++) {
-        const struct shed_place *place = &address->sentinels[i];
         struct cli_server *sentinel =
-            cli_server_create_at(d->call, address, place->host, place->port);
+            cli_server_create_at(d->call, address, &address->sentinels[i]);
         d->server = sentinel->address->text;
         agree += ask_sentinel(d, sentinel, address, &agreed);
         cli_server_destroy(sentinel);

@@ -60,8 +60,7 @@ static struct cli_server *create_server(const struct cli_redis *redis, size_t i)
     const struct shed_cluster_node *node = &redis->map.node[i];
 
     return cli_redis_is_cluster(redis)
-               ? cli_server_create_at(redis->call, redis->address, node->host,
-                                      node->port)
+               ? cli_server_create_at(redis->call, redis->address, &node->at)
                : cli_server_create(redis->call,
                                    shed_address_ref(redis->address));
 }
@@ -109,7 +108,7 @@ static bool learn_from(struct cli_redis *redis, struct cli_server *server,
  * seeds. */
 void cli_redis_follow(struct cli_redis *redis)
 {
-    char host[SHED_HOST_BYTES], port[SHED_PORT_BYTES];
+    const struct shed_address *cluster = redis->address;
     struct shed_error err = {.code = SHED_OK};
 
     if (!cli_redis_is_cluster(redis))
@@ -117,9 +116,9 @@ void cli_redis_follow(struct cli_redis *redis)
     for (size_t i = 0; cli_redis_next(redis, &i); i++)
         if (learn_from(redis, server_at(redis, i), &err))
             return;
-    for (size_t i = 0; shed_address_seed(redis->address, i, host, port); i++) {
-        size_t at =
-            shed_cluster_map_find(&redis->map, host, port, shed_now_ms());
+    for (size_t i = 0; i < cluster->count; i++) {
+        size_t at = shed_cluster_map_find(&redis->map, &cluster->seeds[i],
+                                          shed_now_ms());
         if (at < CLI_REDIS_MAX && learn_from(redis, server_at(redis, at), &err))
             return;
     }
@@ -128,6 +127,7 @@ void cli_redis_follow(struct cli_redis *redis)
 
 void cli_redis_open(struct cli_call *call)
 {
+    const struct shed_place nowhere = {.host = ""};
     struct cli_redis *redis = cli_alloc(1, sizeof(*redis));
     struct shed_error err;
 
@@ -135,7 +135,7 @@ void cli_redis_open(struct cli_call *call)
     redis->call = call;
     redis->end = &redis->first;
     redis->address = cli_server_address(call);
-    shed_cluster_map_init(&redis->map, "", "", shed_now_ms());
+    shed_cluster_map_init(&redis->map, &nowhere, shed_now_ms());
     cli_redis_follow(redis);
     (void)cli_redis_next(redis, &redis->chosen);
     if (!cli_redis_is_cluster(redis) &&
@@ -277,8 +277,7 @@ static bool repeat(struct cli_redis *redis, struct question *q)
     struct shed_error err;
 
     if (shed_reply_redirect(q->answer, host, &to))
-        at =
-            shed_cluster_map_find(&redis->map, to.host, to.port, shed_now_ms());
+        at = shed_cluster_map_find(&redis->map, &to.to, shed_now_ms());
     if (at == CLI_REDIS_MAX)
         return false;
     server = server_at(redis, at);

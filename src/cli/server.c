@@ -92,12 +92,12 @@ struct cli_server *cli_server_create(const struct cli_call *call,
 
 struct cli_server *cli_server_create_at(const struct cli_call *call,
                                         const struct shed_address *base,
-                                        const char *host, const char *port)
+                                        const struct shed_place *at)
 {
     struct shed_address *address;
     struct shed_error err;
 
-    if (shed_address_create_at(base, host, port, &address, &err) != SHED_OK)
+    if (shed_address_create_at(base, at, &address, &err) != SHED_OK)
         cli_fail_error(call, &err);
     return cli_server_create(call, address);
 }

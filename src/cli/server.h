@@ -31,7 +31,7 @@ struct cli_server *cli_server_create(const struct cli_call *call,
 /* The same, of a node or sentinel of those that base names. */
 struct cli_server *cli_server_create_at(const struct cli_call *call,
                                         const struct shed_address *base,
-                                        const char *host, const char *port);
+                                        const struct shed_place *at);
 
 /* NULL is allowed. */
 void cli_server_destroy(struct cli_server *server);

@@ -11,30 +11,26 @@ static uint16_t owner_of(const struct shed_cluster_map *m, size_t slot)
     return atomic_load_explicit(&m->owner[slot], memory_order_relaxed);
 }
 
-static bool is_at(const struct shed_cluster_node *node, const char *host,
-                  const char *port)
+static bool is_at(const struct shed_cluster_node *node,
+                  const struct shed_place *at)
 {
-    return node->is_used && strcmp(node->host, host) == 0 &&
-           strcmp(node->port, port) == 0;
+    return node->is_used && shed_place_is_same(&node->at, at);
 }
 
-size_t shed_cluster_map_find(struct shed_cluster_map *m, const char *host,
-                             const char *port, uint64_t now_ms)
+size_t shed_cluster_map_find(struct shed_cluster_map *m,
+                             const struct shed_place *at, uint64_t now_ms)
 {
     size_t empty = SHED_CLUSTER_NODES_MAX;
 
     for (size_t i = SHED_CLUSTER_NODES_MAX; i-- > 0;) {
-        if (is_at(&m->node[i], host, port))
+        if (is_at(&m->node[i], at))
             return i;
         if (!m->node[i].is_used)
             empty = i;
     }
-    if (empty < SHED_CLUSTER_NODES_MAX) {
-        struct shed_cluster_node *node = &m->node[empty];
-        *node = (struct shed_cluster_node){.is_used = true, .idle_ms = now_ms};
-        (void)snprintf(node->host, sizeof(node->host), "%s", host);
-        (void)snprintf(node->port, sizeof(node->port), "%s", port);
-    }
+    if (empty < SHED_CLUSTER_NODES_MAX)
+        m->node[empty] = (struct shed_cluster_node){
+            .is_used = true, .at = *at, .idle_ms = now_ms};
     return empty;
 }
 
@@ -44,12 +40,11 @@ void shed_cluster_map_forget(struct shed_cluster_map *m, size_t i)
     m->node[i].is_used = false;
 }
 
-void shed_cluster_map_init(struct shed_cluster_map *m, const char *host,
-                           const char *port, uint64_t now_ms)
+void shed_cluster_map_init(struct shed_cluster_map *m,
+                           const struct shed_place *at, uint64_t now_ms)
 {
-    size_t first;
+    size_t first = shed_cluster_map_find(m, at, now_ms);
 
-    first = shed_cluster_map_find(m, host, port, now_ms);
     m->node[first].slots = SHED_HASH_SLOTS;
     m->ask_ms = now_ms;
 }
@@ -107,28 +102,20 @@ bool shed_cluster_map_hurry(struct shed_cluster_map *m,
 /* first, last, {host, port, ...}, replicas */
 struct range {
     size_t first, last;
-    char host[SHED_HOST_BYTES];
-    char port[SHED_PORT_BYTES];
+    struct shed_place at;
 };
 
-/* A host that the node does not tell is its own. */
+/* A host that the node does not tell is its own; with '?' it does not know it
+ * either. */
 static bool read_host(const struct shed_reply *part, const char *own,
                       char host[SHED_HOST_BYTES])
 {
     size_t size = 0;
     const char *bytes = shed_reply_bytes(part, &size);
 
-    if (shed_reply_is_nil(part) || (bytes != NULL && size == 0)) {
-        bytes = own;
-        size = strlen(own);
-    }
-    /* '?': the node does not know it either */
-    if (bytes == NULL || size >= SHED_HOST_BYTES || bytes[0] == '?' ||
-        memchr(bytes, '\0', size) != NULL)
-        return false;
-    memcpy(host, bytes, size);
-    host[size] = '\0';
-    return true;
+    if (shed_reply_is_nil(part) || (bytes != NULL && size == 0))
+        return snprintf(host, SHED_HOST_BYTES, "%s", own) < SHED_HOST_BYTES;
+    return shed_reply_copy(part, host, SHED_HOST_BYTES) && host[0] != '?';
 }
 
 static bool read_range(const struct shed_reply *part, const char *own,
@@ -140,11 +127,12 @@ static bool read_range(const struct shed_reply *part, const char *own,
     long long port = shed_reply_integer(shed_reply_at(node, 1));
 
     if (first < 0 || last < first || last >= SHED_HASH_SLOTS || port <= 0 ||
-        port > UINT16_MAX || !read_host(shed_reply_at(node, 0), own, out->host))
+        port > UINT16_MAX ||
+        !read_host(shed_reply_at(node, 0), own, out->at.host))
         return false;
     out->first = (size_t)first;
     out->last = (size_t)last;
-    (void)snprintf(out->port, sizeof(out->port), "%u", (unsigned)port);
+    (void)snprintf(out->at.port, sizeof(out->at.port), "%u", (unsigned)port);
     return true;
 }
 
@@ -183,8 +171,7 @@ static bool is_contradicted(const struct shed_cluster_map *m)
 {
     const struct shed_redirect *r = &m->redirect;
 
-    return m->is_redirected &&
-           !is_at(&m->node[owner_of(m, r->slot)], r->host, r->port);
+    return m->is_redirected && !is_at(&m->node[owner_of(m, r->slot)], &r->to);
 }
 
 struct shed_cluster_change
@@ -202,7 +189,7 @@ shed_cluster_map_take(struct shed_cluster_map *m,
     for (size_t i = 0; change.is_valid && i < shed_reply_count(reply); i++) {
         size_t node;
         (void)read_range(shed_reply_at(reply, i), host, &range);
-        node = shed_cluster_map_find(m, range.host, range.port, now_ms);
+        node = shed_cluster_map_find(m, &range.at, now_ms);
         if (node < SHED_CLUSTER_NODES_MAX &&
             (may_own == NULL || may_own(arg, node)))
             change.has_moved |= give(m, &range, node, now_ms);

@@ -27,11 +27,9 @@
 #define SHED_MAP_SOON_MS 50
 #define SHED_MAP_SOON_MAX_MS 500
 
-/* A place where a node is. */
 struct shed_cluster_node {
     bool is_used;
-    char host[SHED_HOST_BYTES];
-    char port[SHED_PORT_BYTES];
+    struct shed_place at;
     size_t slots;     /* that it has */
     uint64_t idle_ms; /* since when it has none; shed_now_ms */
     bool has_gained;  /* slots, since the map's user cleared this */
@@ -62,13 +60,13 @@ struct shed_cluster_change {
 
 /* Begin with a map that is all zero: before the first answer all slots belong
  * to this place. */
-void shed_cluster_map_init(struct shed_cluster_map *map, const char *host,
-                           const char *port, uint64_t now_ms);
+void shed_cluster_map_init(struct shed_cluster_map *map,
+                           const struct shed_place *at, uint64_t now_ms);
 
 /* The node at a place; a new one if none is there. Returns:
  * SHED_CLUSTER_NODES_MAX: there are too many. */
-size_t shed_cluster_map_find(struct shed_cluster_map *map, const char *host,
-                             const char *port, uint64_t now_ms);
+size_t shed_cluster_map_find(struct shed_cluster_map *map,
+                             const struct shed_place *at, uint64_t now_ms);
 
 /* Take an answer to CLUSTER SLOTS, from a node whose own host is this; NULL: it
  * has not answered. After what is no map another node is to be asked.

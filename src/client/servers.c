@@ -165,8 +165,8 @@ static enum shed_code make_server_locked(struct shed_servers *c, size_t i,
     if (atomic_load(&c->server[i]) != NULL)
         return SHED_OK;
     if (c->is_cluster)
-        code = shed_address_create_at(client->address, node->host, node->port,
-                                      &address, err);
+        code =
+            shed_address_create_at(client->address, &node->at, &address, err);
     if (code == SHED_OK)
         code = shed_server_create(
             client->reactor, address != NULL ? address : client->address,
@@ -250,25 +250,28 @@ static void retire_locked(struct shed_servers *c, size_t i, uint64_t now_ms)
 
 /* The i-th place to ask: the nodes with slots come first, then the seeds. */
 static bool find_candidate_locked(const struct shed_servers *c, size_t i,
-                                  struct shed_redirect *place)
+                                  struct shed_place *place)
 {
+    const struct shed_address *cluster = c->client->address;
     const struct shed_cluster_node *node;
 
-    if (i >= SHED_CLUSTER_NODES_MAX)
-        return shed_address_seed(c->client->address, i - SHED_CLUSTER_NODES_MAX,
-                                 place->host, place->port);
+    if (i >= SHED_CLUSTER_NODES_MAX) {
+        i -= SHED_CLUSTER_NODES_MAX;
+        if (i < cluster->count)
+            *place = cluster->seeds[i];
+        return i < cluster->count;
+    }
     node = &c->map.node[i];
     if (!c->map.is_known || !node->is_used || node->slots == 0)
         return false;
-    memcpy(place->host, node->host, sizeof(place->host));
-    memcpy(place->port, node->port, sizeof(place->port));
+    *place = node->at;
     return true;
 }
 
 /* The next place to send the scout to: one behind the last, so that it comes to
  * all of them. There is a seed. */
 static void next_candidate_locked(struct shed_servers *c,
-                                  struct shed_redirect *place)
+                                  struct shed_place *place)
 {
     do
         c->candidate =
@@ -285,15 +288,14 @@ static void dismiss_scout(struct shed_servers *c)
 }
 
 /* Returns: false when out of memory. */
-static bool send_scout(struct shed_servers *c,
-                       const struct shed_redirect *place)
+static bool send_scout(struct shed_servers *c, const struct shed_place *at)
 {
     const struct shed_pipe_hooks hooks = {0};
     struct scout *s = &c->scout;
 
     dismiss_scout(c);
-    if (shed_address_create_at(c->client->address, place->host, place->port,
-                               &s->address, NULL) != SHED_OK)
+    if (shed_address_create_at(c->client->address, at, &s->address, NULL) !=
+        SHED_OK)
         return false;
     s->address->is_guide = true;
     if (shed_gate_create(s->address, &c->options, NULL, NULL, &s->gate, NULL) !=
@@ -363,7 +365,6 @@ static void on_info(void *arg, const struct shed_call_result *result)
 static void take_map(struct shed_servers *c, const struct shed_reply *reply)
 {
     struct shed_cluster_change change;
-    struct shed_redirect seed;
 
     shed_mutex_lock(&c->mu);
     change = shed_cluster_map_take(
@@ -375,7 +376,7 @@ static void take_map(struct shed_servers *c, const struct shed_reply *reply)
     shed_mutex_unlock(&c->mu);
     c->tries = change.is_valid ? 0 : c->tries + 1;
     if (change.is_valid || /* or none of them answers */
-        !shed_address_seed(c->client->address, c->tries, seed.host, seed.port))
+        c->tries >= c->client->address->count)
         settle(c);
     if (change.has_moved)
         follow_move(c, change.was_replaced);
@@ -392,7 +393,7 @@ static void ask(struct shed_servers *c)
 {
     const struct shed_args info = shed_args_of("CLUSTER", "INFO", NULL);
     const struct shed_args slots = shed_args_of("CLUSTER", "SLOTS", NULL);
-    struct shed_redirect place;
+    struct shed_place place;
     bool is_new;
 
     shed_mutex_lock(&c->mu);
@@ -503,8 +504,7 @@ static struct shed_server *hold_at(struct shed_servers *c,
     size_t i;
 
     shed_mutex_lock(&c->mu);
-    i = shed_cluster_map_find(&c->map, redirect->host, redirect->port,
-                              shed_now_ms());
+    i = shed_cluster_map_find(&c->map, &redirect->to, shed_now_ms());
     if (i < SHED_CLUSTER_NODES_MAX) {
         is_new = atomic_load(&c->server[i]) == NULL;
         if (make_server_locked(c, i, NULL) == SHED_OK)
@@ -611,14 +611,13 @@ void shed_client_read(struct shed_client *client,
 /* Make the first server: the only one, or the first seed. */
 static enum shed_code make_first(struct shed_servers *c, struct shed_error *err)
 {
-    struct shed_redirect seed = {.host = ""};
+    const struct shed_place nowhere = {.host = ""};
     enum shed_code code;
 
-    if (c->is_cluster &&
-        !shed_address_seed(c->client->address, 0, seed.host, seed.port))
-        return shed_fail_nomem(err, "a client");
     shed_mutex_lock(&c->mu);
-    shed_cluster_map_init(&c->map, seed.host, seed.port, shed_now_ms());
+    shed_cluster_map_init(&c->map,
+                          c->is_cluster ? c->client->address->seeds : &nowhere,
+                          shed_now_ms());
     code = make_server_locked(c, 0, err);
     shed_mutex_unlock(&c->mu);
     return code;

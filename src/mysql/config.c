@@ -24,6 +24,22 @@ static const struct shed_uri_form form = {
     .parameter_rule = "the only parameter is ?socket=/path; write %3F for "
                       "a '?' in the password"};
 
+static enum shed_code take_host(struct shed_mysql_uri *uri,
+                                struct shed_error *err)
+{
+    char *rest = uri->parts.hosts.text;
+    struct shed_uri_part host;
+    enum shed_code code;
+
+    if (*rest == '\0')
+        return SHED_OK;
+    code = shed_uri_next_host(&form, &rest, &host, &uri->port, err);
+    uri->host = host.text;
+    if (code == SHED_OK && rest != NULL)
+        code = shed_fail(err, SHED_EINVAL, "MySQL URI: it has several hosts");
+    return code;
+}
+
 static enum shed_code check_uri(const struct shed_mysql_uri *uri,
                                 struct shed_error *err)
 {
@@ -58,11 +74,13 @@ enum shed_code shed_mysql_uri_parse(const char *text,
         return code;
     out->user = parts->user.text;
     out->password = parts->password.text;
-    out->host = parts->host.size > 0 ? parts->host.text : NULL;
-    out->port = parts->port != 0 ? parts->port : DEFAULT_PORT;
     out->socket = parts->parameters[0].text;
     out->database = parts->path.text;
-    code = check_uri(out, err);
+    code = take_host(out, err);
+    if (out->port == 0)
+        out->port = DEFAULT_PORT;
+    if (code == SHED_OK)
+        code = check_uri(out, err);
     if (code != SHED_OK)
         shed_mysql_uri_fini(out);
     return code;

@@ -61,13 +61,12 @@ static enum shed_code add(struct shed_announcements *all,
                           const struct shed_client_options *options,
                           struct shed_error *err)
 {
-    const struct shed_place *place = &address->sentinels[all->count];
     struct listener *l = &all->at[all->count];
     /* a lookup that fails says which sentinels do not answer */
     const struct shed_pipe_hooks hooks = {
         .arg = l, .on_open = on_open, .on_push = on_push};
-    enum shed_code code = shed_address_create_at(address, place->host,
-                                                 place->port, &l->address, err);
+    enum shed_code code = shed_address_create_at(
+        address, &address->sentinels[all->count], &l->address, err);
 
     if (code != SHED_OK)
         return code;

@@ -19,8 +19,8 @@
 #include "wire/sentinel.h"
 
 struct found {
-    struct addrinfo *list;               /* NULL: failure says why */
-    struct shed_sentinel_answer primary; /* as the sentinels call it */
+    struct addrinfo *list;     /* NULL: failure says why */
+    struct shed_place primary; /* as the sentinels call it */
     struct shed_error failure;
 };
 

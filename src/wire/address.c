@@ -58,13 +58,6 @@ static enum shed_code take_db(struct shed_address *a, struct shed_uri_part part,
     return SHED_OK;
 }
 
-/* port 0: the usual one. */
-static void write_port(char text[SHED_PORT_BYTES], unsigned port,
-                       unsigned usual)
-{
-    (void)snprintf(text, SHED_PORT_BYTES, "%u", port != 0 ? port : usual);
-}
-
 static enum shed_code take_db_parameter(struct shed_address *a,
                                         struct shed_error *err)
 {
@@ -73,16 +66,49 @@ static enum shed_code take_db_parameter(struct shed_address *a,
     return part.text != NULL ? take_db(a, part, err) : SHED_OK;
 }
 
+/* Take the list of hosts, of which there may be limit. */
+static enum shed_code take_places(struct shed_address *a, const char *what,
+                                  unsigned usual_port, size_t limit,
+                                  struct shed_error *err)
+{
+    char *rest = a->uri.hosts.text;
+    enum shed_code code = SHED_OK;
+    const struct shed_uri_form list_form = {.name = NAME};
+    struct shed_uri_part host;
+    unsigned port;
+
+    a->places = calloc(limit, sizeof(*a->places));
+    if (a->places == NULL)
+        return shed_fail_nomem(err, "a Redis URI");
+    for (; code == SHED_OK && rest != NULL; a->count++) {
+        struct shed_place *place = &a->places[a->count];
+        code = shed_uri_next_host(&list_form, &rest, &host, &port, err);
+        if (code == SHED_OK && host.size >= SHED_HOST_BYTES)
+            code = shed_fail(err, SHED_EINVAL,
+                             "Redis URI: a host has more than %d bytes",
+                             SHED_HOST_BYTES - 1);
+        if (code != SHED_OK || a->count >= limit)
+            continue;
+        memcpy(place->host, host.text, host.size + 1);
+        (void)snprintf(place->port, sizeof(place->port), "%u",
+                       port != 0 ? port : usual_port);
+    }
+    if (code == SHED_OK && a->count > limit)
+        code =
+            shed_fail(err, SHED_EINVAL, "Redis URI: it has %zu %s, at most %zu",
+                      a->count, what, limit);
+    return code;
+}
+
 static enum shed_code take_host(struct shed_address *a, struct shed_error *err)
 {
-    const struct shed_uri *uri = &a->uri;
+    enum shed_code code = take_places(a, "hosts", DEFAULT_PORT, 1, err);
 
-    if (uri->host.size == 0)
-        return shed_fail(err, SHED_EINVAL, "Redis URI: the host is missing");
-    a->host = uri->host.text;
-    write_port(a->port_text, uri->port, DEFAULT_PORT);
-    a->port = a->port_text;
-    return uri->path.size > 0 ? take_db(a, uri->path, err) : SHED_OK;
+    if (code != SHED_OK)
+        return code;
+    a->host = a->places->host;
+    a->port = a->places->port;
+    return a->uri.path.size > 0 ? take_db(a, a->uri.path, err) : SHED_OK;
 }
 
 static enum shed_code take_path(struct shed_address *a, struct shed_error *err)
@@ -102,38 +128,6 @@ static enum shed_code take_path(struct shed_address *a, struct shed_error *err)
     memcpy(un->sun_path, path.text, path.size + 1);
     a->name_size = sizeof(*un);
     return take_db_parameter(a, err);
-}
-
-/* Cut the list of hosts. */
-static enum shed_code take_places(struct shed_address *a, const char *what,
-                                  unsigned usual_port, size_t limit,
-                                  struct shed_error *err)
-{
-    char *rest = a->uri.host.text;
-    enum shed_code code = SHED_OK;
-    const struct shed_uri_form list_form = {.name = NAME};
-    struct shed_uri_part host;
-    unsigned port;
-
-    a->places = calloc(limit, sizeof(*a->places));
-    if (a->places == NULL)
-        return shed_fail_nomem(err, "a Redis URI");
-    for (; code == SHED_OK && rest != NULL; a->count++) {
-        code = shed_uri_next_host(&list_form, &rest, &host, &port, err);
-        if (code == SHED_OK && host.size >= SHED_HOST_BYTES)
-            code = shed_fail(err, SHED_EINVAL,
-                             "Redis URI: a host has more than %d bytes",
-                             SHED_HOST_BYTES - 1);
-        if (code != SHED_OK || a->count >= limit)
-            continue;
-        a->places[a->count].host = host.text;
-        write_port(a->places[a->count].port, port, usual_port);
-    }
-    if (code == SHED_OK && a->count > limit)
-        code =
-            shed_fail(err, SHED_EINVAL, "Redis URI: it has %zu %s, at most %zu",
-                      a->count, what, limit);
-    return code;
 }
 
 static enum shed_code take_sentinels(struct shed_address *a,
@@ -170,7 +164,7 @@ static enum shed_code take_seeds(struct shed_address *a, struct shed_error *err)
         return shed_fail(err, SHED_EINVAL,
                          "Redis URI: a cluster has no databases: write it "
                          "without what follows '/'");
-    a->text = strdup(a->uri.host.text);
+    a->text = strdup(a->uri.hosts.text);
     if (a->text == NULL)
         return shed_fail_nomem(err, "a Redis URI");
     code = take_places(a, "nodes", DEFAULT_PORT, SHED_SEEDS_MAX, err);
@@ -196,7 +190,6 @@ static const struct shed_uri_form cluster_form = {
     .name = NAME,
     .user_stops = "", /* any delimiter may be in a password */
     .has_host = true,
-    .has_hosts = true,
     .path = "database",
     .parameter_rule = "there is no '?' in that of a cluster"};
 
@@ -204,7 +197,6 @@ static const struct shed_uri_form sentinel_form = {
     .name = NAME,
     .user_stops = "/?", /* a parameter can have an '@' */
     .has_host = true,
-    .has_hosts = true,
     .path = "name of the primary",
     .parameters = {"db", "sentinel_user", "sentinel_password"},
     .parameter_rule = "only db=n, sentinel_user=name and "
@@ -350,18 +342,8 @@ enum shed_code shed_address_use_tls(struct shed_address *a,
     return a->is_tls ? shed_tls_settings_create(o, &a->tls, err) : SHED_OK;
 }
 
-bool shed_address_seed(const struct shed_address *cluster, size_t i,
-                       char host[SHED_HOST_BYTES], char port[SHED_PORT_BYTES])
-{
-    if (i >= cluster->count)
-        return false;
-    (void)snprintf(host, SHED_HOST_BYTES, "%s", cluster->seeds[i].host);
-    memcpy(port, cluster->seeds[i].port, SHED_PORT_BYTES);
-    return true;
-}
-
 enum shed_code shed_address_create_at(const struct shed_address *base,
-                                      const char *host, const char *port,
+                                      const struct shed_place *at,
                                       struct shed_address **out,
                                       struct shed_error *err)
 {
@@ -370,20 +352,23 @@ enum shed_code shed_address_create_at(const struct shed_address *base,
     enum shed_code code;
 
     *out = NULL;
-    if (a == NULL)
+    if (a != NULL)
+        a->places = malloc(sizeof(*a->places));
+    if (a == NULL || a->places == NULL) {
+        shed_address_unref(a);
         return shed_fail_nomem(err, "the address of a server");
+    }
+    *a->places = *at;
+    a->host = a->places->host;
+    a->port = a->places->port;
     a->is_guide = base->sentinels != NULL;
     a->is_node = !a->is_guide;
     a->user = a->is_node ? base->user : base->sentinel_user;
     a->password = a->is_node ? base->password : base->sentinel_password;
     a->is_tls = base->is_tls;
     a->tls = base->tls;
-    (void)snprintf(a->host_text, sizeof(a->host_text), "%s", host);
-    (void)snprintf(a->port_text, sizeof(a->port_text), "%s", port);
-    a->host = a->host_text;
-    a->port = a->port_text;
     /* a name is left for a lookup */
-    if (shed_address_find(host, port, AI_NUMERICHOST, &list) == 0) {
+    if (shed_address_find(a->host, a->port, AI_NUMERICHOST, &list) == 0) {
         shed_address_set(a, 0, list, NULL);
         freeaddrinfo(list);
     }

@@ -24,12 +24,6 @@
 struct addrinfo;
 struct shed_tls_settings;
 
-/* A host of a list, and its port. */
-struct shed_place {
-    const char *host; /* in the URI */
-    char port[SHED_PORT_BYTES];
-};
-
 struct shed_address {
     /* set at creation */
     char *text;                  /* for reasons: without user and password */
@@ -41,17 +35,15 @@ struct shed_address {
     const char *sentinel_user, *sentinel_password;
     /* The nodes of a cluster that are asked first. NULL: it is no cluster. */
     struct shed_place *seeds;
-    struct shed_place *places; /* one of these */
+    struct shed_place *places; /* one of these, or host and port */
     size_t count;              /* of them */
     bool is_node;              /* of a cluster, by its map */
     bool is_guide; /* it is only asked where others are: a sentinel, or any node
                       of a cluster */
     char db[24];   /* in decimal; empty for database 0, in which connections
                       begin, because a proxy may refuse SELECT */
-    struct shed_uri uri; /* holds all of the above except port */
-    char port_text[SHED_PORT_BYTES];
-    char host_text[SHED_HOST_BYTES]; /* if it is no URI's */
-    bool is_tls;                     /* set at creation */
+    struct shed_uri uri; /* holds the texts that places do not */
+    bool is_tls;         /* set at creation */
     /* set before the first connection, if so; another address's, unless this
      * one is of a URI */
     struct shed_tls_settings *tls;
@@ -92,13 +84,9 @@ shed_address_use_tls(struct shed_address *address,
  * base has its user, password and TLS, and must stay. A host name is looked up
  * before the first connection. Returns: SHED_OK and *out; SHED_ENOMEM. */
 SHED_MUST_CHECK enum shed_code
-shed_address_create_at(const struct shed_address *base, const char *host,
-                       const char *port, struct shed_address **out,
+shed_address_create_at(const struct shed_address *base,
+                       const struct shed_place *at, struct shed_address **out,
                        struct shed_error *err);
-
-/* Copy the i-th seed of a cluster. Returns: false: there are not so many. */
-bool shed_address_seed(const struct shed_address *cluster, size_t i,
-                       char host[SHED_HOST_BYTES], char port[SHED_PORT_BYTES]);
 
 /* Look up a host name with getaddrinfo, whose result it returns; *out is NULL
  * after a failure. Blocks while that takes. */

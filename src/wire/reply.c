@@ -85,6 +85,18 @@ const char *shed_reply_bytes(const struct shed_reply *reply, size_t *size)
     return reply->text;
 }
 
+bool shed_reply_copy(const struct shed_reply *reply, char *to, size_t room)
+{
+    size_t size = 0;
+    const char *bytes = shed_reply_bytes(reply, &size);
+
+    if (bytes == NULL || size == 0 || size >= room ||
+        memchr(bytes, '\0', size) != NULL)
+        return false;
+    memcpy(to, bytes, size + 1);
+    return true;
+}
+
 const char *shed_reply_error(const struct shed_reply *reply)
 {
     return is_of(reply, SHED_REPLY_ERROR) ? reply->text : NULL;
@@ -225,6 +237,11 @@ bool shed_reply_is_elsewhere(const struct shed_reply *error)
             shed_reply_begins(error, "CLUSTERDOWN"));
 }
 
+bool shed_place_is_same(const struct shed_place *a, const struct shed_place *b)
+{
+    return strcmp(a->host, b->host) == 0 && strcmp(a->port, b->port) == 0;
+}
+
 /* MOVED slot host:port; an IPv6 address has colons, too. */
 bool shed_reply_redirect(const struct shed_reply *reply, const char *own,
                          struct shed_redirect *out)
@@ -250,11 +267,12 @@ bool shed_reply_redirect(const struct shed_reply *reply, const char *own,
         host = own;
         size = strlen(own);
     }
-    if (size >= sizeof(out->host) || strlen(port + 1) >= sizeof(out->port))
+    if (size >= sizeof(out->to.host) ||
+        strlen(port + 1) >= sizeof(out->to.port))
         return false;
     *out = (struct shed_redirect){.is_ask = is_ask, .slot = (unsigned)slot};
-    memcpy(out->host, host, size);
-    memcpy(out->port, port + 1, strlen(port + 1));
+    memcpy(out->to.host, host, size);
+    memcpy(out->to.port, port + 1, strlen(port + 1));
     return true;
 }
 

@@ -29,12 +29,23 @@ struct shed_reply {
     struct shed_value_block value; /* room for that of an entry in text */
 };
 
-/* Room for a host name and for a port, in text. */
+/* Where a server is, in text. An empty host: that is not known. */
 #define SHED_HOST_BYTES 256
 #define SHED_PORT_BYTES 12
 
+struct shed_place {
+    char host[SHED_HOST_BYTES];
+    char port[SHED_PORT_BYTES];
+};
+
+bool shed_place_is_same(const struct shed_place *a, const struct shed_place *b);
+
 /* Bytes of a string or status; NULL for any other reply, and for NULL. */
 const char *shed_reply_bytes(const struct shed_reply *reply, size_t *size);
+
+/* Copy a string or status as text. Returns: false: it is neither, empty, has a
+ * zero byte, or has no room. */
+bool shed_reply_copy(const struct shed_reply *reply, char *to, size_t room);
 
 /* The text of an error reply, NULL for any other. */
 const char *shed_reply_error(const struct shed_reply *reply);
@@ -81,8 +92,7 @@ bool shed_reply_is_elsewhere(const struct shed_reply *error);
 struct shed_redirect {
     bool is_ask; /* for this command alone, behind ASKING */
     unsigned slot;
-    char host[SHED_HOST_BYTES];
-    char port[SHED_PORT_BYTES];
+    struct shed_place to;
 };
 
 /* own: the host of the node, which may leave it out. Returns: false: the reply

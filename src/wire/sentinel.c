@@ -17,25 +17,24 @@ struct question {
     struct shed_address *address;
     struct shed_conn conn;
     bool is_over;
-    struct shed_sentinel_answer *answer; /* in the inquiry */
-    struct shed_error why;               /* there is none */
+    struct shed_place *answer; /* in the inquiry */
+    struct shed_error why;     /* there is none */
 };
 
 /* All of them. */
 struct inquiry {
     size_t count;
     struct question at[SHED_SENTINELS_MAX];
-    struct shed_sentinel_answer answers[SHED_SENTINELS_MAX];
+    struct shed_place answers[SHED_SENTINELS_MAX];
 };
 
-const struct shed_sentinel_answer *
-shed_sentinels_agree(const struct shed_sentinel_answer *answers, size_t count)
+const struct shed_place *shed_sentinels_agree(const struct shed_place *answers,
+                                              size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         size_t equal = 0;
         for (size_t j = 0; j < count; j++)
-            equal += strcmp(answers[i].host, answers[j].host) == 0 &&
-                     strcmp(answers[i].port, answers[j].port) == 0;
+            equal += shed_place_is_same(&answers[i], &answers[j]);
         if (answers[i].host[0] != '\0' && equal > count / 2)
             return &answers[i];
     }
@@ -48,32 +47,18 @@ static void fail(struct question *q, const char *why)
     (void)shed_fail(&q->why, SHED_EREDIS, "%s", why);
 }
 
-/* Copy a string of the reply. Returns: false if it is none, or too long. */
-static bool copy(char *to, size_t room, const struct shed_reply *part)
-{
-    size_t size = 0;
-    const char *bytes = shed_reply_bytes(part, &size);
-
-    if (bytes == NULL || size == 0 || size >= room ||
-        memchr(bytes, '\0', size) != NULL)
-        return false;
-    memcpy(to, bytes, size);
-    to[size] = '\0';
-    return true;
-}
-
 static void take_answer(struct question *q, const struct shed_reply *reply)
 {
-    struct shed_sentinel_answer answer;
+    struct shed_place answer;
 
     if (shed_reply_error(reply) != NULL) {
         fail(q, shed_reply_error(reply));
     } else if (shed_reply_is_nil(reply)) {
         fail(q, "it knows no primary of this name");
-    } else if (copy(answer.host, sizeof(answer.host),
-                    shed_reply_at(reply, 0)) &&
-               copy(answer.port, sizeof(answer.port),
-                    shed_reply_at(reply, 1))) {
+    } else if (shed_reply_copy(shed_reply_at(reply, 0), answer.host,
+                               sizeof(answer.host)) &&
+               shed_reply_copy(shed_reply_at(reply, 1), answer.port,
+                               sizeof(answer.port))) {
         *q->answer = answer;
         q->is_over = true;
     } else {
@@ -123,9 +108,8 @@ static enum shed_code begin_all(struct inquiry *all,
     options.connect_timeout_ms = SHED_SENTINELS_ASK_MS;
     options.command_timeout_ms = SHED_SENTINELS_ASK_MS;
     while (all->count < address->count && code == SHED_OK) {
-        const struct shed_place *place = &address->sentinels[all->count];
         struct question *q = &all->at[all->count];
-        code = shed_address_create_at(address, place->host, place->port,
+        code = shed_address_create_at(address, &address->sentinels[all->count],
                                       &q->address, err);
         if (code != SHED_OK)
             break;
@@ -205,11 +189,11 @@ static enum shed_code fail_all(const struct inquiry *all,
 }
 
 enum shed_code shed_sentinels_ask(const struct shed_address *address,
-                                  struct shed_sentinel_answer *out,
+                                  struct shed_place *out,
                                   struct shed_error *err)
 {
     struct inquiry *all = calloc(1, sizeof(*all));
-    const struct shed_sentinel_answer *found = NULL;
+    const struct shed_place *found = NULL;
     uint64_t deadline_ms = shed_now_ms() + SHED_SENTINELS_ASK_MS;
     enum shed_code code;
 

@@ -23,12 +23,6 @@
 
 struct shed_address;
 
-/* Where a primary is; an empty host: that is not known. */
-struct shed_sentinel_answer {
-    char host[SHED_HOST_BYTES];
-    char port[SHED_PORT_BYTES];
-};
-
 /*
  * Ask all sentinels of an address at the same time, until more than half agree.
  * Blocks: for SHED_SENTINELS_ASK_MS at most, and while the host names of
@@ -36,12 +30,12 @@ struct shed_sentinel_answer {
  * no majority, err says why; SHED_ENOMEM.
  */
 SHED_MUST_CHECK enum shed_code
-shed_sentinels_ask(const struct shed_address *address,
-                   struct shed_sentinel_answer *out, struct shed_error *err);
+shed_sentinels_ask(const struct shed_address *address, struct shed_place *out,
+                   struct shed_error *err);
 
 /* Find the answer that more than half of count give. Returns: NULL if there is
  * none. Pure. */
-const struct shed_sentinel_answer *
-shed_sentinels_agree(const struct shed_sentinel_answer *answers, size_t count);
+const struct shed_place *shed_sentinels_agree(const struct shed_place *answers,
+                                              size_t count);
 
 #endif

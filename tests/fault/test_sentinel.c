@@ -245,7 +245,7 @@ static atomic_int answers;
 WRAPPED(shed_sentinels_ask);
 
 enum shed_code __wrap_shed_sentinels_ask(const struct shed_address *address,
-                                         struct shed_sentinel_answer *out,
+                                         struct shed_place *out,
                                          struct shed_error *err)
 {
     enum shed_code code = __real_shed_sentinels_ask(address, out, err);

@@ -171,6 +171,7 @@ static const struct {
     {"", "it must begin with redis://, rediss://, unix:, redis+sentinel:// or "
          "redis+cluster://"},
     {"redis://", "host is missing"},
+    {"redis://h,i", "it has 2 hosts, at most 1"},
     {"redis://h:x", "port must be a number"},
     {"redis://h:70000", "port must be a number"},
     {"redis://h:0", "port must be a number from 1"},
@@ -370,9 +371,9 @@ static const struct {
 
 TEST_EACH(more_than_half_of_all_must_agree, 0, COUNT_OF(votes))
 {
-    struct shed_sentinel_answer answers[SHED_SENTINELS_MAX] = {{{0}, {0}}};
+    struct shed_place answers[SHED_SENTINELS_MAX] = {{{0}, {0}}};
     size_t count = strlen(votes[_i].answers);
-    const struct shed_sentinel_answer *found;
+    const struct shed_place *found;
 
     for (size_t i = 0; i < count; i++)
         if (votes[_i].answers[i] != '-') {
@@ -387,8 +388,7 @@ TEST_EACH(more_than_half_of_all_must_agree, 0, COUNT_OF(votes))
 /* A port alone does not make two servers one. */
 TEST(host_and_port_count)
 {
-    struct shed_sentinel_answer answers[2] = {{"10.0.0.1", "6379"},
-                                              {"10.0.0.2", "6379"}};
+    struct shed_place answers[2] = {{"10.0.0.1", "6379"}, {"10.0.0.2", "6379"}};
 
     ck_assert_ptr_null(shed_sentinels_agree(answers, 2));
 }

@@ -19,9 +19,11 @@ static bool may_own(void *arg, size_t i)
 
 static void setup(void)
 {
+    static const struct shed_place seed = {"seed", "7000"};
+
     may_nobody_own = false;
     map = (struct shed_cluster_map){.is_known = false};
-    shed_cluster_map_init(&map, "seed", "7000", 0);
+    shed_cluster_map_init(&map, &seed, 0);
 }
 
 /* What a node answers: {first, last, {host, port}}. NULL: its own host. */
@@ -69,13 +71,22 @@ static const char *place_of(unsigned slot)
     static char place[SHED_HOST_BYTES + SHED_PORT_BYTES];
     const struct shed_cluster_node *node = &map.node[map.owner[slot]];
 
-    (void)snprintf(place, sizeof(place), "%s:%s", node->host, node->port);
+    (void)snprintf(place, sizeof(place), "%s:%s", node->at.host, node->at.port);
     return place;
+}
+
+static size_t find(const char *host, const char *port)
+{
+    struct shed_place at = {.host = ""};
+
+    (void)snprintf(at.host, sizeof(at.host), "%s", host);
+    (void)snprintf(at.port, sizeof(at.port), "%s", port);
+    return shed_cluster_map_find(&map, &at, 0);
 }
 
 static size_t slots_of(const char *host, const char *port)
 {
-    return map.node[shed_cluster_map_find(&map, host, port, 0)].slots;
+    return map.node[find(host, port)].slots;
 }
 
 static const struct range halves[] = {{0, 8191, "a", 1}, {8192, 16383, "b", 2}};
@@ -167,7 +178,7 @@ TEST(a_node_that_cannot_be_used_gets_no_slots)
     ck_assert_str_eq(place_of(0), "seed:7000");
 }
 
-static const struct shed_redirect to_c = {.slot = 5, .host = "c", .port = "3"};
+static const struct shed_redirect to_c = {.slot = 5, .to = {"c", "3"}};
 
 TEST(an_answer_that_contradicts_a_newer_redirection_is_doubted)
 {
@@ -221,14 +232,11 @@ TEST(there_are_no_more_nodes_than_fit)
 
     for (unsigned i = 0; i < SHED_CLUSTER_NODES_MAX - 1; i++) {
         (void)snprintf(port, sizeof(port), "%u", i);
-        ck_assert_uint_lt(shed_cluster_map_find(&map, "h", port, 0),
-                          SHED_CLUSTER_NODES_MAX);
+        ck_assert_uint_lt(find("h", port), SHED_CLUSTER_NODES_MAX);
     }
-    ck_assert_uint_eq(shed_cluster_map_find(&map, "other", "1", 0),
-                      SHED_CLUSTER_NODES_MAX);
-    shed_cluster_map_forget(&map, shed_cluster_map_find(&map, "h", "7", 0));
-    ck_assert_uint_lt(shed_cluster_map_find(&map, "other", "1", 0),
-                      SHED_CLUSTER_NODES_MAX);
+    ck_assert_uint_eq(find("other", "1"), SHED_CLUSTER_NODES_MAX);
+    shed_cluster_map_forget(&map, find("h", "7"));
+    ck_assert_uint_lt(find("other", "1"), SHED_CLUSTER_NODES_MAX);
 }
 
 /* ------------------------------------------------------------ a simulation */
@@ -257,7 +265,7 @@ static struct shed_reply *answer_from(const struct world *w)
 static bool is_true(const struct world *w)
 {
     for (unsigned i = 0; i < PIECES; i++)
-        if (map.node[map.owner[i * PIECE]].host[1] - '0' != (int)w->truth[i])
+        if (map.node[map.owner[i * PIECE]].at.host[1] - '0' != (int)w->truth[i])
             return false;
     return true;
 }
@@ -276,10 +284,10 @@ static void check_counts(void)
 static void call(struct world *w, uint64_t *state)
 {
     unsigned piece = (unsigned)(random_next(state) % PIECES);
-    struct shed_redirect to = {.slot = piece * PIECE, .port = "1"};
+    struct shed_redirect to = {.slot = piece * PIECE, .to = {.port = "1"}};
 
-    (void)snprintf(to.host, sizeof(to.host), "n%u", w->truth[piece]);
-    if (strcmp(map.node[map.owner[to.slot]].host, to.host) != 0)
+    (void)snprintf(to.to.host, sizeof(to.to.host), "n%u", w->truth[piece]);
+    if (strcmp(map.node[map.owner[to.slot]].at.host, to.to.host) != 0)
         (void)shed_cluster_map_hurry(&map, &to, false, w->now_ms);
 }
 

@@ -220,7 +220,6 @@ static const struct {
     {"mysql://u:p@/d?socket=/run/my%20db.sock", "u", "p", NULL,
      "/run/my db.sock", "d", 3306},
     {"mysql://%68/%64%2Fe", NULL, NULL, "h", NULL, "d/e", 3306},
-    {"mysql://[]/d?socket=/s", NULL, NULL, NULL, "/s", "d", 3306},
     {"mysql:///d?socket=/a@b:c[d]?e=f", NULL, NULL, NULL, "/a@b:c[d]?e=f", "d",
      3306},
     {"mysql://u:p@/d?socket=%2Fa%26b@c", "u", "p", NULL, "/a&b@c", "d", 3306},
@@ -266,6 +265,8 @@ static const struct {
     {"mysql://u:s3cret@h/d?ssl=1", "parameter"},
     {"mysql://u:s3cret@h:/d", "port"},
     {"mysql://u:s3cret@:3306/d?socket=/s", "port"},
+    {"mysql://u:s3cret@h,i/d", "several hosts"},
+    {"mysql://u:s3cret@[]/d?socket=/s", "a host is missing"},
     {"mysql://:s3cret@h/d", "user"},
     {"mysql://@h/d", "user"},
 };

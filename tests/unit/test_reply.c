@@ -209,11 +209,11 @@ static const struct redirection {
 } redirections[] = {
     {"-MOVED 3999 127.0.0.1:6381\r\n",
      true,
-     {false, 3999, "127.0.0.1", "6381"}},
-    {"-ASK 16383 redis-1:7\r\n", true, {true, 16383, "redis-1", "7"}},
-    {"-MOVED 0 ::1:6379\r\n", true, {false, 0, "::1", "6379"}},
+     {false, 3999, {"127.0.0.1", "6381"}}},
+    {"-ASK 16383 redis-1:7\r\n", true, {true, 16383, {"redis-1", "7"}}},
+    {"-MOVED 0 ::1:6379\r\n", true, {false, 0, {"::1", "6379"}}},
     /* the node's own */
-    {"-MOVED 5 :6379\r\n", true, {false, 5, "here", "6379"}},
+    {"-MOVED 5 :6379\r\n", true, {false, 5, {"here", "6379"}}},
     {"-MOVED 16384 h:1\r\n", false, {0}},
     {"-MOVED 5\r\n", false, {0}},
     {"-MOVED 5 h\r\n", false, {0}},
@@ -234,8 +234,8 @@ TEST_EACH(a_redirection_names_slot_host_and_port, 0, COUNT_OF(redirections))
     if (r->is_one) {
         ck_assert_int_eq(to.is_ask, r->to.is_ask);
         ck_assert_uint_eq(to.slot, r->to.slot);
-        ck_assert_str_eq(to.host, r->to.host);
-        ck_assert_str_eq(to.port, r->to.port);
+        ck_assert_str_eq(to.to.host, r->to.to.host);
+        ck_assert_str_eq(to.to.port, r->to.to.port);
     }
     shed_reply_free(reply);
 }

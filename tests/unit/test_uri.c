@@ -55,10 +55,10 @@ TEST(a_copy_with_a_mistake_in_it_is_wiped)
 {
     struct shed_uri uri;
 
-    ck_assert_int_eq(shed_uri_parse(&host_form, "u:p@h:0", &uri, NULL),
+    ck_assert_int_eq(shed_uri_parse(&host_form, "u:p%@h:0", &uri, NULL),
                      SHED_EINVAL);
     ck_assert_ptr_nonnull(wiped);
-    ck_assert_uint_eq(wiped_size, sizeof("u:p@h:0"));
+    ck_assert_uint_eq(wiped_size, sizeof("u:p%@h:0"));
     ck_assert_ptr_null(uri.buffer);
 }
 
@@ -84,14 +84,22 @@ static const struct {
     {"file:", NULL, NULL, NULL, "", NULL, 0},
 };
 
+/* With the first host, if there is one. */
 static enum shed_code parse(const char *text, struct shed_uri *uri,
+                            struct shed_uri_part *host, unsigned *port,
                             struct shed_error *err)
 {
     bool has_host = shed_uri_has_scheme(text, "test://");
+    enum shed_code code =
+        shed_uri_parse(has_host ? &host_form : &path_form,
+                       text + strlen(has_host ? "test://" : "file:"), uri, err);
+    char *hosts = uri->hosts.text;
 
-    return shed_uri_parse(has_host ? &host_form : &path_form,
-                          text + strlen(has_host ? "test://" : "file:"), uri,
-                          err);
+    *host = uri->hosts;
+    *port = 0;
+    if (code == SHED_OK && has_host && uri->hosts.size > 0)
+        code = shed_uri_next_host(&host_form, &hosts, host, port, err);
+    return code;
 }
 
 static void assert_part(const char *text, struct shed_uri_part part,
@@ -109,16 +117,18 @@ TEST_EACH(parts_are_cut_and_then_decoded, 0, COUNT_OF(parts))
 {
     const char *text = parts[_i].text;
     struct shed_error err = {0};
+    struct shed_uri_part host;
     struct shed_uri uri;
+    unsigned port;
 
-    ck_assert_msg(parse(text, &uri, &err) == SHED_OK, "%s: %s", text,
-                  err.reason);
+    ck_assert_msg(parse(text, &uri, &host, &port, &err) == SHED_OK, "%s: %s",
+                  text, err.reason);
     assert_part(text, uri.user, parts[_i].user);
     assert_part(text, uri.password, parts[_i].password);
-    assert_part(text, uri.host, parts[_i].host);
+    assert_part(text, host, parts[_i].host);
     assert_part(text, uri.path, parts[_i].path);
     assert_part(text, uri.parameters[0], parts[_i].parameter);
-    ck_assert_uint_eq(uri.port, parts[_i].port);
+    ck_assert_uint_eq(port, parts[_i].port);
     shed_uri_fini(&uri);
 }
 
@@ -160,13 +170,16 @@ TEST_EACH(mistakes_are_named_without_a_word_of_the_password, 0,
 {
     const char *text = mistakes[_i].text;
     struct shed_error err = {0};
+    struct shed_uri_part host;
     struct shed_uri uri;
+    unsigned port;
 
-    ck_assert_int_eq(parse(text, &uri, &err), SHED_EINVAL);
+    ck_assert_int_eq(parse(text, &uri, &host, &port, &err), SHED_EINVAL);
     ck_assert_msg(strstr(err.reason, mistakes[_i].says) != NULL, "%s: %s", text,
                   err.reason);
     ck_assert_int_eq(strncmp(err.reason, "Test URI: ", 10), 0);
     ck_assert_ptr_null(strstr(err.reason, "cret"));
+    shed_uri_fini(&uri);
 }
 
 /* ------------------------------------------------------------------ numbers */

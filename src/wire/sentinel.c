@@ -12,13 +12,12 @@
 #include "base/error.h"
 #include "wire/conn.h"
 
-/* A sentinel that is being asked. */
+/* A sentinel that is being asked. When it has answered its connection is
+ * closed; if that has failed, there is no answer. */
 struct question {
     struct shed_address *address;
     struct shed_conn conn;
-    bool is_over;
     struct shed_place *answer; /* in the inquiry */
-    struct shed_error why;     /* there is none */
 };
 
 /* All of them. */
@@ -41,29 +40,31 @@ const struct shed_place *shed_sentinels_agree(const struct shed_place *answers,
     return NULL;
 }
 
-static void fail(struct question *q, const char *why)
+static bool is_over(const struct question *q)
 {
-    q->is_over = true;
-    (void)shed_fail(&q->why, SHED_EREDIS, "%s", why);
+    return q->conn.state == SHED_CONN_CLOSED ||
+           q->conn.state == SHED_CONN_FAILED;
 }
 
 static void take_answer(struct question *q, const struct shed_reply *reply)
 {
+    const char *error = shed_reply_error(reply);
     struct shed_place answer;
+    struct shed_error why;
 
-    if (shed_reply_error(reply) != NULL) {
-        fail(q, shed_reply_error(reply));
-    } else if (shed_reply_is_nil(reply)) {
-        fail(q, "it knows no primary of this name");
-    } else if (shed_reply_copy(shed_reply_at(reply, 0), answer.host,
-                               sizeof(answer.host)) &&
-               shed_reply_copy(shed_reply_at(reply, 1), answer.port,
-                               sizeof(answer.port))) {
+    if (shed_reply_copy(shed_reply_at(reply, 0), answer.host,
+                        sizeof(answer.host)) &&
+        shed_reply_copy(shed_reply_at(reply, 1), answer.port,
+                        sizeof(answer.port))) {
         *q->answer = answer;
-        q->is_over = true;
-    } else {
-        fail(q, "its answer is not understood");
+        shed_conn_close(&q->conn);
+        return;
     }
+    if (shed_reply_is_nil(reply))
+        error = "it knows no primary of this name";
+    (void)shed_fail(&why, SHED_EREDIS, "%s",
+                    error != NULL ? error : "its answer is not understood");
+    shed_conn_fail(&q->conn, SHED_TROUBLE_DOWN, &why);
 }
 
 /* See what has come of it. */
@@ -76,8 +77,6 @@ static void look(struct question *q)
         SHED_CONN_NOTHING)
         take_answer(q, reply);
     shed_reply_free(reply);
-    if (!q->is_over && q->conn.state == SHED_CONN_FAILED)
-        fail(q, q->conn.failure.error.reason);
 }
 
 /* SENTINEL GET-MASTER-ADDR-BY-NAME is sent as soon as the connection is set
@@ -94,7 +93,6 @@ static enum shed_code begin(struct question *q, const char *primary,
     if (code != SHED_OK)
         return code;
     shed_conn_start(&q->conn, 0, shed_now_ms());
-    look(q);
     return SHED_OK;
 }
 
@@ -146,9 +144,9 @@ static bool wait_for_one(struct inquiry *all, uint64_t deadline_ms)
 
     for (size_t i = 0; i < all->count; i++) {
         const struct question *q = &all->at[i];
-        fds[i] = (struct pollfd){.fd = q->is_over ? -1 : q->conn.wire.fd,
+        fds[i] = (struct pollfd){.fd = is_over(q) ? -1 : q->conn.wire.fd,
                                  .events = shed_conn_want(&q->conn)};
-        open += !q->is_over;
+        open += !is_over(q);
     }
     if (open == 0 || left_ms == 0)
         return false;
@@ -185,7 +183,8 @@ static enum shed_code fail_all(const struct inquiry *all,
                      "%zu of its %zu sentinels answer, and more than half must "
                      "agree; the sentinel %s: %s",
                      answers, all->count, silent->address->text,
-                     silent->is_over ? silent->why.reason : "no answer");
+                     is_over(silent) ? silent->conn.failure.error.reason
+                                     : "no answer");
 }
 
 enum shed_code shed_sentinels_ask(const struct shed_address *address,

@@ -10,7 +10,6 @@
 
 /* A query, and where its "(?)" is. */
 struct shed_mysql_query {
-    size_t max_keys; /* of a statement; set by the source */
     char *text;
     size_t head_size; /* bytes before "(?)" */
     size_t mark_size; /* bytes of "(?)", which may have blanks in it */

@@ -375,7 +375,6 @@ static enum shed_code open_source(struct mysql_source *s, const char *uri,
     if (code != SHED_OK)
         return code;
     s->config.statement_limit_ms = load.load_timeout_ms;
-    s->query.max_keys = (size_t)load.max_batch;
     if (pthread_once(&library_once, init_library) == 0 && library_failure != 0)
         return shed_fail_nomem(err, "the MySQL client library");
     return shed_source_open_batch(run_load, s, &load, out, err);

@@ -106,9 +106,9 @@ static enum shed_code read_columns(MYSQL_STMT *stmt,
 
 /* ---------------------------------------------------------------- prepare */
 
-/* Statements are made for powers of two, or for max_keys if that is less: so
- * the server keeps a few of them instead of one for each size of batch.
- * Returns: the power for this many keys. */
+/* Statements are made for powers of two, so the server keeps a few of them
+ * instead of one for each size of batch. Returns: the power for this many
+ * keys. */
 static size_t power_of(size_t count)
 {
     size_t power = 0;
@@ -121,12 +121,9 @@ static size_t power_of(size_t count)
 }
 
 /* The number of placeholders of the statement for this many keys. */
-static size_t room_of(const struct shed_mysql_session *s, size_t count)
+static size_t room_of(size_t count)
 {
-    size_t room = (size_t)1 << power_of(count);
-
-    assert(count <= s->query->max_keys);
-    return room < s->query->max_keys ? room : s->query->max_keys;
+    return (size_t)1 << power_of(count);
 }
 
 /* The place where that statement is kept. */
@@ -181,7 +178,7 @@ static MYSQL_STMT *take_statement(struct shed_mysql_session *s, size_t count,
         (void)shed_fail_nomem(&failure->error, "a statement");
         return NULL;
     }
-    return prepare(s, *stmt, room_of(s, count), failure) ? *stmt : NULL;
+    return prepare(s, *stmt, room_of(count), failure) ? *stmt : NULL;
 }
 
 void shed_mysql_session_close(struct shed_mysql_session *s,
@@ -235,7 +232,7 @@ static bool execute(struct shed_mysql_session *s, MYSQL_STMT *stmt,
                     struct shed_mysql_failure *failure)
 {
     bool is_integer = shed_mysql_column_is_integer(&s->columns.key), is_done;
-    size_t count = part->asked_count, room = room_of(s, count);
+    size_t count = part->asked_count, room = room_of(count);
     MYSQL_BIND *binds = calloc(room, sizeof(*binds));
 
     if (binds == NULL) {

@@ -30,8 +30,7 @@ struct shed_mysql_columns {
 struct shed_mysql_session {
     struct shed_mysql_connection connection;
     const struct shed_mysql_query *query;
-    MYSQL_STMT *of_room[SHED_MYSQL_ROOMS]; /* [n]: for 2 to the n keys, or
-                                              max_keys if that is less */
+    MYSQL_STMT *of_room[SHED_MYSQL_ROOMS]; /* [n]: for 2 to the n keys */
     struct shed_mysql_cells *cells; /* the buffers of a row. Once bound, they
                                        live as long as the statements: Oracle's
                                        library writes to them in the next

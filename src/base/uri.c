@@ -62,7 +62,7 @@ static int hex_digit(char c)
 
 /* Undo the percent-encoding of a part in place. A zero byte is refused, because
  * it would end the text for C functions. */
-static enum shed_code decode(const struct shed_uri_form *form, const char *what,
+static enum shed_code decode(const char *name, const char *what,
                              struct shed_uri_part *part, struct shed_error *err)
 {
     char *to = part->text;
@@ -82,7 +82,7 @@ static enum shed_code decode(const struct shed_uri_form *form, const char *what,
             return shed_fail(err, SHED_EINVAL,
                              "%s: the %s has a bad %% escape: write %%25 for a "
                              "percent sign",
-                             form->name, what);
+                             name, what);
         *to++ = (char)(high << HEX_DIGIT_BITS | low);
         from += sizeof("%hh") - 1;
     }
@@ -113,8 +113,7 @@ bool shed_uri_number(struct shed_uri_part part, unsigned min, unsigned max,
 /* ----------------------------------------------------------------- parts */
 
 /* Parse [address], and cut out *port behind it. */
-static enum shed_code cut_brackets(const struct shed_uri_form *form,
-                                   struct shed_uri_part *host,
+static enum shed_code cut_brackets(const char *name, struct shed_uri_part *host,
                                    struct shed_uri_part *port,
                                    struct shed_error *err)
 {
@@ -122,11 +121,11 @@ static enum shed_code cut_brackets(const struct shed_uri_form *form,
 
     if (rest.text == NULL)
         return shed_fail(err, SHED_EINVAL, "%s: the host has '[' without ']'",
-                         form->name);
+                         name);
     if (rest.size > 0 && rest.text[0] != ':')
         return shed_fail(err, SHED_EINVAL,
                          "%s: only ':' and a port may follow ']' of the host",
-                         form->name);
+                         name);
     if (rest.size > 0)
         *port = cut(&rest, ':');
     host->text++;
@@ -134,45 +133,30 @@ static enum shed_code cut_brackets(const struct shed_uri_form *form,
     return SHED_OK;
 }
 
-/* Cut the brackets and the port off a host. */
-static enum shed_code cut_host(const struct shed_uri_form *form,
-                               struct shed_uri_part *host, unsigned *number,
-                               struct shed_error *err)
-{
-    struct shed_uri_part port = {NULL, 0};
-    enum shed_code code = SHED_OK;
-
-    if (host->text[0] == '[')
-        code = cut_brackets(form, host, &port, err);
-    else
-        port = cut(host, ':');
-    if (code != SHED_OK)
-        return code;
-    if (port.text != NULL && host->size == 0)
-        return shed_fail(err, SHED_EINVAL, "%s: it has a port without a host",
-                         form->name);
-    if (port.text != NULL && !shed_uri_number(port, 1, PORT_MAX, number))
-        return shed_fail(err, SHED_EINVAL,
-                         "%s: the port must be a number from 1 to %d",
-                         form->name, PORT_MAX);
-    return SHED_OK;
-}
-
-enum shed_code shed_uri_next_host(const struct shed_uri_form *form, char **list,
+enum shed_code shed_uri_next_host(const char *name, char **list,
                                   struct shed_uri_part *host, unsigned *port,
                                   struct shed_error *err)
 {
-    enum shed_code code;
+    struct shed_uri_part digits = {NULL, 0};
+    enum shed_code code = SHED_OK;
 
     *host = (struct shed_uri_part){*list, strlen(*list)};
     *list = cut(host, ',').text;
-    *port = 0;
-    code = cut_host(form, host, port, err);
+    if (host->text[0] == '[')
+        code = cut_brackets(name, host, &digits, err);
+    else
+        digits = cut(host, ':');
     if (code == SHED_OK)
-        code = decode(form, "host", host, err);
-    if (code == SHED_OK && host->size == 0)
-        code = shed_fail(err, SHED_EINVAL, "%s: a host is missing", form->name);
-    return code;
+        code = decode(name, "host", host, err);
+    if (code != SHED_OK)
+        return code;
+    if (host->size == 0)
+        return shed_fail(err, SHED_EINVAL, "%s: a host is missing", name);
+    if (digits.text != NULL && !shed_uri_number(digits, 1, PORT_MAX, port))
+        return shed_fail(err, SHED_EINVAL,
+                         "%s: the port must be a number from 1 to %d", name,
+                         PORT_MAX);
+    return SHED_OK;
 }
 
 /* name=value, already cut out */
@@ -230,14 +214,15 @@ static enum shed_code cut_all(const struct shed_uri_form *form,
 static enum shed_code decode_all(const struct shed_uri_form *form,
                                  struct shed_uri *out, struct shed_error *err)
 {
-    enum shed_code code = decode(form, "user", &out->user, err);
+    enum shed_code code = decode(form->name, "user", &out->user, err);
 
     if (code == SHED_OK)
-        code = decode(form, "password", &out->password, err);
+        code = decode(form->name, "password", &out->password, err);
     if (code == SHED_OK)
-        code = decode(form, form->path, &out->path, err);
+        code = decode(form->name, form->path, &out->path, err);
     for (size_t i = 0; i < SHED_URI_PARAMETERS_MAX && code == SHED_OK; i++)
-        code = decode(form, form->parameters[i], &out->parameters[i], err);
+        code =
+            decode(form->name, form->parameters[i], &out->parameters[i], err);
     return code;
 }
 

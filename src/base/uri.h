@@ -62,12 +62,13 @@ SHED_MUST_CHECK enum shed_code shed_uri_parse(const struct shed_uri_form *form,
 void shed_uri_fini(struct shed_uri *uri);
 
 /* Cut the first host[:port] off a list, which *list becomes the rest of; NULL:
- * it was the last. *port is 0 if there is none. Returns: SHED_OK and a host,
- * which is not empty, without the brackets of an IPv6 address; SHED_EINVAL. */
-SHED_MUST_CHECK enum shed_code
-shed_uri_next_host(const struct shed_uri_form *form, char **list,
-                   struct shed_uri_part *host, unsigned *port,
-                   struct shed_error *err);
+ * it was the last. *port stays as it is if none is given. name begins each
+ * reason. Returns: SHED_OK and a host, which is not empty, without the brackets
+ * of an IPv6 address; SHED_EINVAL. */
+SHED_MUST_CHECK enum shed_code shed_uri_next_host(const char *name, char **list,
+                                                  struct shed_uri_part *host,
+                                                  unsigned *port,
+                                                  struct shed_error *err);
 
 /* Read a part as a decimal number. Returns false if it is not one, or not in
  * [min, max]. */

@@ -12,11 +12,12 @@
 /* -------------------------------------------------------------------- URIs */
 
 #define SCHEME "mysql://"
+#define NAME "MySQL URI"
 
 enum { DEFAULT_PORT = 3306 };
 
 static const struct shed_uri_form form = {
-    .name = "MySQL URI",
+    .name = NAME,
     .user_stops = "?", /* an '@' behind it belongs to the socket */
     .has_host = true,
     .path = "database",
@@ -33,7 +34,7 @@ static enum shed_code take_host(struct shed_mysql_uri *uri,
 
     if (*rest == '\0')
         return SHED_OK;
-    code = shed_uri_next_host(&form, &rest, &host, &uri->port, err);
+    code = shed_uri_next_host(NAME, &rest, &host, &uri->port, err);
     uri->host = host.text;
     if (code == SHED_OK && rest != NULL)
         code = shed_fail(err, SHED_EINVAL, "MySQL URI: it has several hosts");
@@ -65,7 +66,7 @@ enum shed_code shed_mysql_uri_parse(const char *text,
     const struct shed_uri *parts = &out->parts;
     enum shed_code code;
 
-    *out = (struct shed_mysql_uri){0};
+    *out = (struct shed_mysql_uri){.port = DEFAULT_PORT};
     if (!shed_uri_has_scheme(text, SCHEME))
         return shed_fail(err, SHED_EINVAL,
                          "MySQL URI: it must begin with " SCHEME);
@@ -77,8 +78,6 @@ enum shed_code shed_mysql_uri_parse(const char *text,
     out->socket = parts->parameters[0].text;
     out->database = parts->path.text;
     code = take_host(out, err);
-    if (out->port == 0)
-        out->port = DEFAULT_PORT;
     if (code == SHED_OK)
         code = check_uri(out, err);
     if (code != SHED_OK)

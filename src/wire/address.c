@@ -48,6 +48,8 @@ static enum shed_code take_db(struct shed_address *a, struct shed_uri_part part,
 {
     unsigned db;
 
+    if (part.text == NULL)
+        return SHED_OK;
     if (!shed_uri_number(part, 0, DB_MAX, &db))
         return shed_fail(err, SHED_EINVAL,
                          "Redis URI: the database must be a number from 0 to "
@@ -58,14 +60,6 @@ static enum shed_code take_db(struct shed_address *a, struct shed_uri_part part,
     return SHED_OK;
 }
 
-static enum shed_code take_db_parameter(struct shed_address *a,
-                                        struct shed_error *err)
-{
-    struct shed_uri_part part = a->uri.parameters[DB];
-
-    return part.text != NULL ? take_db(a, part, err) : SHED_OK;
-}
-
 /* Take the list of hosts, of which there may be limit. */
 static enum shed_code take_places(struct shed_address *a, const char *what,
                                   unsigned usual_port, size_t limit,
@@ -73,25 +67,22 @@ static enum shed_code take_places(struct shed_address *a, const char *what,
 {
     char *rest = a->uri.hosts.text;
     enum shed_code code = SHED_OK;
-    const struct shed_uri_form list_form = {.name = NAME};
     struct shed_uri_part host;
-    unsigned port;
 
     a->places = calloc(limit, sizeof(*a->places));
     if (a->places == NULL)
         return shed_fail_nomem(err, "a Redis URI");
     for (; code == SHED_OK && rest != NULL; a->count++) {
-        struct shed_place *place = &a->places[a->count];
-        code = shed_uri_next_host(&list_form, &rest, &host, &port, err);
+        unsigned port = usual_port;
+        code = shed_uri_next_host(NAME, &rest, &host, &port, err);
         if (code == SHED_OK && host.size >= SHED_HOST_BYTES)
             code = shed_fail(err, SHED_EINVAL,
                              "Redis URI: a host has more than %d bytes",
                              SHED_HOST_BYTES - 1);
         if (code != SHED_OK || a->count >= limit)
             continue;
-        memcpy(place->host, host.text, host.size + 1);
-        (void)snprintf(place->port, sizeof(place->port), "%u",
-                       port != 0 ? port : usual_port);
+        memcpy(a->places[a->count].host, host.text, host.size + 1);
+        (void)snprintf(a->places[a->count].port, SHED_PORT_BYTES, "%u", port);
     }
     if (code == SHED_OK && a->count > limit)
         code =
@@ -127,7 +118,7 @@ static enum shed_code take_path(struct shed_address *a, struct shed_error *err)
     un->sun_family = AF_UNIX;
     memcpy(un->sun_path, path.text, path.size + 1);
     a->name_size = sizeof(*un);
-    return take_db_parameter(a, err);
+    return take_db(a, a->uri.parameters[DB], err);
 }
 
 static enum shed_code take_sentinels(struct shed_address *a,
@@ -152,7 +143,7 @@ static enum shed_code take_sentinels(struct shed_address *a,
                          "Redis URI: sentinel_user needs a sentinel_password");
     a->sentinel_user = uri->parameters[SENTINEL_USER].text;
     a->sentinel_password = uri->parameters[SENTINEL_PASSWORD].text;
-    return take_db_parameter(a, err);
+    return take_db(a, a->uri.parameters[DB], err);
 }
 
 /* The databases of a cluster are one. */

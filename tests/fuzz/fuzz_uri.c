@@ -60,8 +60,9 @@ static void check_hosts(const struct shed_uri_form *form,
 
     while (list != NULL) {
         struct shed_uri_part host;
-        unsigned port;
-        if (shed_uri_next_host(form, &list, &host, &port, NULL) != SHED_OK)
+        unsigned port = 0;
+        if (shed_uri_next_host(form->name, &list, &host, &port, NULL) !=
+            SHED_OK)
             break;
         check_part(uri, host);
         check(host.size > 0);

@@ -264,7 +264,7 @@ static const struct {
     {"mysql://u:s3cret@/d?socket=/s&ssl=1", "parameter"},
     {"mysql://u:s3cret@h/d?ssl=1", "parameter"},
     {"mysql://u:s3cret@h:/d", "port"},
-    {"mysql://u:s3cret@:3306/d?socket=/s", "port"},
+    {"mysql://u:s3cret@:3306/d?socket=/s", "a host is missing"},
     {"mysql://u:s3cret@h,i/d", "several hosts"},
     {"mysql://u:s3cret@[]/d?socket=/s", "a host is missing"},
     {"mysql://:s3cret@h/d", "user"},

@@ -98,7 +98,7 @@ static enum shed_code parse(const char *text, struct shed_uri *uri,
     *host = uri->hosts;
     *port = 0;
     if (code == SHED_OK && has_host && uri->hosts.size > 0)
-        code = shed_uri_next_host(&host_form, &hosts, host, port, err);
+        code = shed_uri_next_host(host_form.name, &hosts, host, port, err);
     return code;
 }
 
@@ -149,8 +149,8 @@ static const struct {
     {"test://u:cret@h:65536", "port must be a number from 1 to 65535"},
     {"test://u:cret@h:4294967297", "port must be a number from 1 to 65535"},
     {"test://u:cret@h:%31", "port must be a number from 1 to 65535"},
-    {"test://u:cret@:80", "a port without a host"},
-    {"test://u:cret@[]:80", "a port without a host"},
+    {"test://u:cret@:80", "a host is missing"},
+    {"test://u:cret@[]:80", "a host is missing"},
     {"test://u:cret@[h", "'[' without ']'"},
     {"test://u:cret@[h]80", "may follow ']'"},
     {"test://u:cret@h/s/t", "shelf has a '/'"},

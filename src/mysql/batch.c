@@ -24,42 +24,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int compare_bytes(const void *a, size_t a_size, const void *b,
-                         size_t b_size)
+static int compare_keys(const void *a, const void *b)
 {
-    size_t shorter = a_size < b_size ? a_size : b_size;
-    int order = shorter > 0 ? memcmp(a, b, shorter) : 0;
+    const struct shed_mysql_asked *first = a, *second = b;
+    size_t shorter = first->size < second->size ? first->size : second->size;
+    int order = shorter > 0 ? memcmp(first->data, second->data, shorter) : 0;
 
     if (order != 0)
         return order;
-    return (a_size > b_size) - (a_size < b_size);
-}
-
-static int compare_keys(const void *a, const void *b)
-{
-    const struct shed_mysql_asked *const *first = a, *const *second = b;
-
-    return compare_bytes((*first)->data, (*first)->size, (*second)->data,
-                         (*second)->size);
+    return (first->size > second->size) - (first->size < second->size);
 }
 
 bool shed_mysql_part_init(struct shed_mysql_part *whole, struct shed_load *load)
 {
-    struct shed_mysql_asked *memory = calloc(
-        load->count, sizeof(*memory) + sizeof(struct shed_mysql_asked *));
+    struct shed_mysql_asked *keys = calloc(load->count, sizeof(*keys));
 
-    if (memory == NULL)
+    if (keys == NULL)
         return false;
     *whole = (struct shed_mysql_part){
-        .load = load,
-        .memory = memory,
-        .keys = (struct shed_mysql_asked **)(void *)(memory + load->count),
-        .count = load->count};
+        .load = load, .keys = keys, .count = load->count};
     for (size_t i = 0; i < load->count; i++) {
         const struct shed_wanted *wanted = &load->keys[i];
-        memory[i] = (struct shed_mysql_asked){
+        keys[i] = (struct shed_mysql_asked){
             .data = wanted->key.data, .size = wanted->key.size, .index = i};
-        whole->keys[i] = &memory[i];
         if (wanted->value_limit_bytes > whole->value_limit_bytes)
             whole->value_limit_bytes = (size_t)wanted->value_limit_bytes;
     }
@@ -68,7 +55,7 @@ bool shed_mysql_part_init(struct shed_mysql_part *whole, struct shed_load *load)
 
 void shed_mysql_part_fini(struct shed_mysql_part *whole)
 {
-    free(whole->memory);
+    free(whole->keys);
 }
 
 /* ------------------------------------------------------------------ answers */
@@ -104,7 +91,7 @@ static void answer_row(struct shed_load *load,
 /* Keep key i: move it behind the keys that were kept before, at the front. */
 static void keep(struct shed_mysql_part *part, size_t *kept, size_t i)
 {
-    struct shed_mysql_asked *key = part->keys[i];
+    struct shed_mysql_asked key = part->keys[i];
 
     assert(*kept <= i && i < part->count);
     part->keys[i] = part->keys[*kept];
@@ -117,26 +104,24 @@ void shed_mysql_part_start(struct shed_mysql_part *part,
     part->has_strays = false;
     part->asked_count = 0;
     for (size_t i = 0; i < part->count; i++) {
-        struct shed_mysql_asked *key = part->keys[i];
+        struct shed_mysql_asked *key = &part->keys[i];
         key->rows = 0;
         if (shed_mysql_column_holds(column, key->data, key->size, &key->number))
             keep(part, &part->asked_count, i);
         else
             answer_key(part->load, key, SHED_ANSWER_ABSENT, NULL);
     }
-    qsort(part->keys, part->asked_count, sizeof(struct shed_mysql_asked *),
-          compare_keys);
+    qsort(part->keys, part->asked_count, sizeof(*part->keys), compare_keys);
 }
 
 void shed_mysql_part_row(struct shed_mysql_part *part, struct shed_bytes key,
                          const struct shed_answer *row)
 {
-    struct shed_mysql_asked wanted = {.data = key.data, .size = key.size};
-    struct shed_mysql_asked *at = &wanted;
-    struct shed_mysql_asked **end = part->keys + part->asked_count, **found;
+    const struct shed_mysql_asked at = {.data = key.data, .size = key.size};
+    struct shed_mysql_asked *end = part->keys + part->asked_count, *found;
 
-    found = bsearch(&at, part->keys, part->asked_count,
-                    sizeof(struct shed_mysql_asked *), compare_keys);
+    found = bsearch(&at, part->keys, part->asked_count, sizeof(*part->keys),
+                    compare_keys);
     if (found == NULL) {
         part->has_strays = true;
         return;
@@ -144,11 +129,11 @@ void shed_mysql_part_row(struct shed_mysql_part *part, struct shed_bytes key,
     while (found > part->keys && compare_keys(found - 1, &at) == 0)
         found--;
     for (; found < end && compare_keys(found, &at) == 0; found++)
-        if ((*found)->rows++ == 0)
-            answer_row(part->load, *found, row);
+        if (found->rows++ == 0)
+            answer_row(part->load, found, row);
         else /* do not guess which row is meant */
             answer_key(
-                part->load, *found, SHED_ANSWER_FAILED,
+                part->load, found, SHED_ANSWER_FAILED,
                 "MySQL: the query returned more than one row for this key");
 }
 
@@ -157,12 +142,12 @@ void shed_mysql_part_finish(struct shed_mysql_part *part)
     size_t open = 0;
 
     for (size_t i = 0; i < part->asked_count; i++) {
-        if (part->keys[i]->rows > 0)
+        if (part->keys[i].rows > 0)
             continue;
         if (part->has_strays)
             keep(part, &open, i);
         else
-            answer_key(part->load, part->keys[i], SHED_ANSWER_ABSENT, NULL);
+            answer_key(part->load, &part->keys[i], SHED_ANSWER_ABSENT, NULL);
     }
     part->count = open;
 }
@@ -181,5 +166,5 @@ void shed_mysql_part_halve(const struct shed_mysql_part *part,
 void shed_mysql_part_fail(struct shed_mysql_part *part, const char *reason)
 {
     for (size_t i = 0; i < part->count; i++)
-        answer_key(part->load, part->keys[i], SHED_ANSWER_FAILED, reason);
+        answer_key(part->load, &part->keys[i], SHED_ANSWER_FAILED, reason);
 }

@@ -24,9 +24,8 @@ struct shed_mysql_asked {
  * asked_count of them. */
 struct shed_mysql_part {
     struct shed_load *load;
-    struct shed_mysql_asked *memory; /* all keys, and their order */
     size_t value_limit_bytes; /* the longest value that any key may have */
-    struct shed_mysql_asked **keys;
+    struct shed_mysql_asked *keys;
     size_t count;
     size_t asked_count; /* the keys that the column can hold, sorted by bytes */
     bool has_strays;    /* there were rows for keys that were not asked for */

@@ -241,7 +241,7 @@ static bool execute(struct shed_mysql_session *s, MYSQL_STMT *stmt,
     }
     /* unused placeholders repeat the last key */
     for (size_t i = 0; i < room; i++)
-        bind_key(&binds[i], is_integer, part->keys[i < count ? i : count - 1]);
+        bind_key(&binds[i], is_integer, &part->keys[i < count ? i : count - 1]);
     shed_mysql_connection_begin(&s->connection);
     is_done = mysql_stmt_bind_param(stmt, binds) == 0 &&
               mysql_stmt_execute(stmt) == 0;

@@ -37,11 +37,7 @@ _Static_assert(SHED_PARSER_MAX_LINE <= READ_BYTES,
 
 void shed_args_begin(struct shed_args *args, const char *command)
 {
-    args->count = 0;
-    args->script = NULL;
-    args->is_guarded = args->is_asking = args->is_followed = false;
-    args->is_repeated = args->is_untracked = false;
-    args->more = NULL;
+    *args = (struct shed_args){0};
     shed_args_add_text(args, command);
 }
 
